@@ -1,0 +1,102 @@
+package millrace
+
+import "sync/atomic"
+
+// block is one piece of a Pool's memory together with the count of the shares of it.
+//
+// Invariants, while any share is held:
+//
+//	0 ≤ used ≤ len(buf)
+//	count(state) = shares held by all Refs + shares held by the block's writer (a Draft or a Reader) > 0
+//
+// buf[:used] may be visible through shares and never changes. buf[used:] belongs to the writer, or, once no writer is
+// left, to whoever holds every share there is (see Chain.AppendCopy).
+//
+// state packs two numbers into one word, so that a handle can be checked and a count changed together:
+//
+//	bits 63..32  generation: how often this memory has gone back to its Pool
+//	bits 31..0   count: shares that are out; 0 while the block is idle
+//
+// Only a holder of shares subtracts, and the subtraction that leaves 0 makes the subtracter the sole owner, who
+// advances the generation before anybody else can get the block. Go's atomics are sequentially consistent, so all that
+// other holders did with the bytes happened before that.
+//
+// Shares are counted by weight: a Ref stands for one or more of them, so Clone usually splits what is at hand and
+// touches no shared word, and a release gives back a whole stock with one subtraction. (Weighted reference counting:
+// D. I. Bevan, "Distributed garbage collection using reference counting", PARLE 1987.)
+type block struct {
+	state atomic.Uint64
+	buf   []byte
+	pool  *Pool
+	class int8   // index into pool.classes, or oversize
+	used  uint32 // written only by the writer or by the holder of every share
+}
+
+const (
+	// stock is how many shares are bought with one addition when a holder has none left to give away.
+	stock = 256
+
+	// countLimit bounds the shares of one block far below the 32 bits of the count, so that an overrun is seen
+	// before it could reach the generation. It leaves room for eight million holders that each bought a stock.
+	countLimit = 1 << 31
+)
+
+// oversize is the class of a block that is larger than the largest size class: it comes from the heap and goes there.
+const oversize = -1
+
+func generation(state uint64) uint32 { return uint32(state >> 32) }
+func count(state uint64) uint32      { return uint32(state) }
+
+// lend makes an idle block ready for a new owner who holds a whole stock, and returns the generation of the loan.
+func (b *block) lend() uint32 {
+	gen := generation(b.state.Load())
+	b.used = 0
+	b.state.Store(uint64(gen)<<32 | stock)
+	return gen
+}
+
+// check panics when the block has gone back since the generation gen was lent.
+func (b *block) check(gen uint32) {
+	if generation(b.state.Load()) != gen {
+		panic("millrace: use of a share after its block went back to the pool")
+	}
+}
+
+// buy adds n shares for a caller who holds at least one.
+func (b *block) buy(n uint32) {
+	if count(b.state.Add(uint64(n))) >= countLimit {
+		panic("millrace: more than 2147483648 shares of one block")
+	}
+}
+
+// rejoin adds n shares for a caller who holds none but held some in generation gen.
+// It fails when the block went back in the meantime.
+func (b *block) rejoin(gen, n uint32) bool {
+	for {
+		s := b.state.Load()
+		if generation(s) != gen || count(s) == 0 {
+			return false
+		}
+		if b.state.CompareAndSwap(s, s+uint64(n)) {
+			return true
+		}
+	}
+}
+
+// sole reports whether a caller who holds n shares holds all that there are.
+func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }
+
+// release takes back n shares. With the last one the block returns to its Pool.
+func (b *block) release(gen, n uint32) {
+	if generation(b.state.Load()) != gen {
+		panic("millrace: release of a share whose block already went back to the pool (released twice?)")
+	}
+	switch left := count(b.state.Add(-uint64(n))); {
+	case left == 0:
+		b.state.Store(uint64(gen+1) << 32)
+		poison(b.buf)
+		b.pool.put(b)
+	case left >= countLimit:
+		panic("millrace: release of more shares of a block than were taken (released twice?)")
+	}
+}

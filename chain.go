@@ -1,0 +1,274 @@
+package millrace
+
+import "fmt"
+
+// fewPieces is how many pieces a Chain holds without allocating. A packet that was read whole is one piece, or two
+// where it crossed from one block into the next; a built header and a trailer make it three or four.
+const fewPieces = 4
+
+// keepPieces bounds the room for pieces that Release leaves in an empty Chain for its next use: 6 KiB, enough for a
+// send queue that goes out in a few writevs, too little to matter in a pool of Chains.
+const keepPieces = 256
+
+// appendBlock is the least memory that AppendCopy takes at a time, so that a header built from many small pieces
+// stays in one block.
+const appendBlock = 1 << 10
+
+// A Chain is a queue of Refs that reads as one sequence of bytes. Neighbouring pieces of one block become one piece
+// whatever way they come together, so that a batch of packets that arrived one after the other is a few pieces, and
+// is shared, sent and released as such.
+//
+// The zero Chain is empty and ready to use. A Chain has one owner and is a plain value: copying it moves it, and only
+// the copy may be used from then on. Its methods are for one goroutine at a time; shares of the same bytes in other
+// Chains are independent of it.
+//
+// The owner ends the life of the bytes with Release, Discard, WriteTo, or by handing them on with Merge, Cut or
+// [Chain.Append] on another Chain. Offsets and lengths out of range panic, as they do with slices.
+//
+// Invariants:
+//
+//	many == nil: 0 ≤ head ≤ tail ≤ len(few), and the pieces are few[head:tail]
+//	many != nil: 0 ≤ head ≤ len(many),       and the pieces are many[head:]
+//	no piece is empty, and no piece ends where the next one begins in the same block
+//	size = sum of the pieces' lengths
+type Chain struct {
+	few        [fewPieces]Ref
+	many       []Ref
+	head, tail int
+	size       int
+}
+
+// pieces returns the Refs in order. The slice is valid until the next change.
+func (c *Chain) pieces() []Ref {
+	if c.many != nil {
+		return c.many[c.head:]
+	}
+	return c.few[c.head:c.tail]
+}
+
+// Len returns the number of bytes.
+func (c *Chain) Len() int { return c.size }
+
+// Pieces returns the number of contiguous pieces: what All yields, and what one writev is given.
+func (c *Chain) Pieces() int { return len(c.pieces()) }
+
+// Append adds r's bytes at the end. It takes ownership of *r, which is left empty.
+func (c *Chain) Append(r *Ref) {
+	if r.blk == nil {
+		return
+	}
+	r.token.check()
+	r.blk.check(r.gen)
+	if r.n == 0 {
+		r.Release()
+		return
+	}
+	c.push(r)
+}
+
+// push is Append of a Ref that is known to be good and not empty.
+func (c *Chain) push(r *Ref) {
+	c.size += int(r.n)
+	if p := c.pieces(); len(p) > 0 && p[len(p)-1].join(r) {
+		return
+	}
+	if c.many == nil && c.tail == len(c.few) {
+		c.makeRoom()
+	}
+	if c.many == nil {
+		c.few[c.tail] = *r
+		c.tail++
+		*r = Ref{}
+		return
+	}
+	if len(c.many) == cap(c.many) && c.head >= len(c.many)/2 {
+		n := copy(c.many, c.many[c.head:]) // half of it is free: move up instead of growing
+		clear(c.many[n:])
+		c.many, c.head = c.many[:n], 0
+	}
+	c.many = append(c.many, *r)
+	*r = Ref{}
+}
+
+// makeRoom makes room for one more piece behind a few that reach the array's end: it moves them up, or out.
+func (c *Chain) makeRoom() {
+	if c.head > 0 {
+		n := copy(c.few[:], c.few[c.head:])
+		clear(c.few[n:])
+		c.head, c.tail = 0, n
+		return
+	}
+	c.many = append(make([]Ref, 0, 4*fewPieces), c.few[:]...)
+	clear(c.few[:])
+	c.tail = 0
+}
+
+// pop takes the first piece out.
+func (c *Chain) pop() Ref {
+	first := &c.pieces()[0]
+	r := *first
+	*first = Ref{}
+	c.size -= int(r.n)
+	c.head++
+	if c.size == 0 {
+		c.rewind()
+	}
+	return r
+}
+
+// rewind prepares an emptied Chain for its next use. The vacated Refs have been cleared already.
+func (c *Chain) rewind() {
+	c.head, c.tail = 0, 0
+	if cap(c.many) > keepPieces {
+		c.many = nil
+	}
+	if c.many != nil {
+		c.many = c.many[:0]
+	}
+}
+
+// AppendCopy adds a copy of p at the end. It borrows p. A block of [DefaultPool] is taken unless there is room behind
+// the last piece in a block that nobody else has a share of.
+func (c *Chain) AppendCopy(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	if pieces := c.pieces(); len(pieces) > 0 {
+		last := &pieces[len(pieces)-1]
+		last.blk.check(last.gen)
+		if b := last.blk; last.off+last.n == b.used && b.sole(last.shares) {
+			n := copy(b.buf[b.used:], p)
+			b.used += uint32(n)
+			last.n += uint32(n)
+			c.size += n
+			if p = p[n:]; len(p) == 0 {
+				return
+			}
+		}
+	}
+	d := DefaultPool.Get(max(len(p), appendBlock))
+	r := d.Freeze(copy(d.Bytes(), p))
+	c.push(&r)
+}
+
+// Merge adds all of src at the end. It takes ownership of src's bytes and leaves src empty.
+func (c *Chain) Merge(src *Chain) {
+	if src == c {
+		panic("millrace: Merge of a Chain into itself")
+	}
+	if src.size == 0 {
+		return
+	}
+	if c.size == 0 {
+		*c, *src = *src, *c // each keeps room for pieces that it can use again
+		return
+	}
+	pieces := src.pieces()
+	for i := range pieces {
+		c.push(&pieces[i])
+	}
+	src.size = 0
+	src.rewind()
+}
+
+// Cut moves the first n bytes to the end of dst, without copying them. dst takes ownership.
+func (c *Chain) Cut(dst *Chain, n int) {
+	c.inRange("Cut", 0, n)
+	if dst == c {
+		panic("millrace: Cut of a Chain into itself")
+	}
+	if n == c.size {
+		dst.Merge(c)
+		return
+	}
+	for n > 0 {
+		first := &c.pieces()[0]
+		if int(first.n) > n {
+			first.blk.check(first.gen)
+			r := first.cut(uint32(n))
+			c.size -= n
+			dst.push(&r)
+			return
+		}
+		n -= int(first.n)
+		r := c.pop()
+		dst.push(&r)
+	}
+}
+
+// Slice adds shares of the bytes [from, to) at the end of dst, which owns them. It borrows c and copies nothing.
+func (c *Chain) Slice(dst *Chain, from, to int) {
+	c.inRange("Slice", from, to)
+	if dst == c {
+		panic("millrace: Slice of a Chain into itself")
+	}
+	if from == to {
+		return
+	}
+	pieces := c.pieces()
+	i, off := c.find(from)
+	for left := to - from; left > 0; i++ {
+		p := &pieces[i]
+		p.blk.check(p.gen)
+		n := min(left, int(p.n)-off)
+		r := p.share(uint32(off), uint32(n))
+		dst.push(&r)
+		left -= n
+		off = 0
+	}
+}
+
+// Clone adds shares of all of c's bytes at the end of dst, which owns them. It borrows c and copies nothing.
+func (c *Chain) Clone(dst *Chain) { c.Slice(dst, 0, c.size) }
+
+// Discard releases the first n bytes.
+func (c *Chain) Discard(n int) {
+	c.inRange("Discard", 0, n)
+	for n > 0 {
+		first := &c.pieces()[0]
+		if int(first.n) > n {
+			first.off += uint32(n)
+			first.n -= uint32(n)
+			c.size -= n
+			return
+		}
+		n -= int(first.n)
+		r := c.pop()
+		r.Release()
+	}
+}
+
+// Release gives back every share and leaves c empty. Releasing an empty Chain does nothing.
+func (c *Chain) Release() {
+	pieces := c.pieces()
+	c.size = 0
+	for i := range pieces {
+		pieces[i].Release()
+	}
+	c.rewind()
+}
+
+// find returns the index of the piece that holds the byte at offset at, 0 ≤ at < c.size, and where in the piece it
+// lies. It searches from the nearer end, because a log is read where it is written and a queue where it is drained.
+func (c *Chain) find(at int) (piece, off int) {
+	pieces := c.pieces()
+	if at < c.size/2 {
+		for at >= int(pieces[piece].n) {
+			at -= int(pieces[piece].n)
+			piece++
+		}
+		return piece, at
+	}
+	piece, start := len(pieces), c.size
+	for start > at {
+		piece--
+		start -= int(pieces[piece].n)
+	}
+	return piece, at - start
+}
+
+func (c *Chain) inRange(op string, from, to int) {
+	if from < 0 || to < from || to > c.size {
+		panic(fmt.Sprintf("millrace: %s [%d:%d) of a Chain of %d bytes", op, from, to, c.size))
+	}
+}

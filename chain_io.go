@@ -1,0 +1,238 @@
+package millrace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"sync"
+)
+
+// maxVector is how many pieces one writev takes: IOV_MAX on Linux and macOS.
+const maxVector = 1024
+
+// Sizes of the blocks that ReadFrom fills: it starts small, because the source may be, and doubles.
+const (
+	readFromFirst = 4 << 10
+	readFromMost  = 64 << 10
+)
+
+// All yields the pieces in order. Each is valid until c next changes or is released.
+func (c *Chain) All() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		pieces := c.pieces()
+		for i := range pieces {
+			if !yield(pieces[i].Bytes()) {
+				return
+			}
+		}
+	}
+}
+
+// CopyTo copies the first bytes of c into p, as many as there is room for, and returns how many. It consumes nothing.
+func (c *Chain) CopyTo(p []byte) int { return c.copyAt(p, 0) }
+
+// copyAt copies from offset at on, 0 ≤ at ≤ c.size.
+func (c *Chain) copyAt(p []byte, at int) (n int) {
+	if at == c.size || len(p) == 0 {
+		return 0
+	}
+	pieces := c.pieces()
+	i, off := c.find(at)
+	for ; i < len(pieces) && n < len(p); i++ {
+		n += copy(p[n:], pieces[i].Bytes()[off:])
+		off = 0
+	}
+	return n
+}
+
+// Bytes returns all of c as one slice, valid until c next changes or is released. Where c is one piece nothing is
+// copied; otherwise the pieces are replaced by one block, so that the copy is made once.
+func (c *Chain) Bytes() []byte {
+	switch pieces := c.pieces(); len(pieces) {
+	case 0:
+		return nil
+	case 1:
+		return pieces[0].Bytes()
+	}
+	d := DefaultPool.Get(c.size)
+	r := d.Freeze(c.CopyTo(d.Bytes()))
+	c.Release()
+	c.push(&r)
+	return c.pieces()[0].Bytes()
+}
+
+// ReadFrom adds all that src gives until io.EOF, and returns how many bytes that was. It borrows src. From a [*Reader]
+// the blocks are taken over without copying; from anything else they are filled from [DefaultPool]. What arrived
+// before an error stays in c. Put an io.LimitedReader around a source that may not end.
+func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
+	if r, ok := src.(*Reader); ok {
+		return r.drainTo(c)
+	}
+	var total int64
+	for size := readFromFirst; ; size = min(2*size, readFromMost) {
+		d := DefaultPool.Get(size)
+		n, err := fillBlock(src, d.Bytes())
+		r := d.Freeze(n)
+		c.Append(&r)
+		total += int64(n)
+		if err == io.EOF {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// fillBlock reads until p is full or src fails.
+func fillBlock(src io.Reader, p []byte) (n int, err error) {
+	for empty := 0; n < len(p) && err == nil; {
+		var m int
+		m, err = src.Read(p[n:])
+		if m < 0 || m > len(p)-n {
+			panic(errBadCount)
+		}
+		n += m
+		if m > 0 {
+			empty = 0
+		} else if empty++; empty == maxEmptyReads && err == nil {
+			err = io.ErrNoProgress
+		}
+	}
+	return n, err
+}
+
+// WriteTo writes c to w and releases what w has taken. On a *net.TCPConn or *net.UnixConn the pieces go out together
+// in one writev (up to 1024 of them, the kernel's limit). When it returns an error, c holds exactly the bytes that were
+// not taken: nothing is lost, and calling WriteTo again sends nothing twice.
+func (c *Chain) WriteTo(w io.Writer) (int64, error) {
+	switch w.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		if c.Pieces() > 1 {
+			return c.writeVector(w)
+		}
+	}
+	var total int64
+	for c.size > 0 {
+		p := c.pieces()[0].Bytes()
+		n, err := w.Write(p)
+		if n < 0 || n > len(p) {
+			return total, fmt.Errorf("millrace: WriteTo: invalid count %d from Write of %d bytes", n, len(p))
+		}
+		c.Discard(n)
+		total += int64(n)
+		if err == nil && n < len(p) {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// vector is the list of slices that net.Buffers wants, kept between calls. net.Buffers moves its own slice header
+// along as it writes, so all keeps the whole.
+type vector struct {
+	all  [][]byte
+	rest net.Buffers
+}
+
+var vectors = sync.Pool{New: func() any { return &vector{all: make([][]byte, 0, 64)} }}
+
+func (c *Chain) writeVector(conn io.Writer) (int64, error) {
+	v := vectors.Get().(*vector)
+	defer vectors.Put(v)
+	var total int64
+	for c.size > 0 {
+		pieces := c.pieces()
+		for i := range pieces[:min(len(pieces), maxVector)] {
+			v.all = append(v.all, pieces[i].Bytes())
+		}
+		v.rest = v.all
+		n, err := v.rest.WriteTo(conn)
+		clear(v.all)
+		v.all, v.rest = v.all[:0], nil
+		c.Discard(int(n))
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// A ChainReader reads a Chain without consuming it. It borrows the Chain, which must not change or be released
+// meanwhile. It implements io.Reader, io.ByteReader, io.ReaderAt and io.Seeker; ReadAt may be called from several
+// goroutines at once.
+//
+// Invariant: 0 ≤ at.
+type ChainReader struct {
+	c  *Chain
+	at int64
+}
+
+// Reader returns a view of c that starts at its first byte.
+func (c *Chain) Reader() ChainReader { return ChainReader{c: c} }
+
+// Len returns the number of bytes that have not been read.
+func (v *ChainReader) Len() int { return max(v.c.size-int(v.at), 0) }
+
+// Read copies the next bytes into p. It returns io.EOF at the end.
+func (v *ChainReader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if v.Len() == 0 {
+		return 0, io.EOF
+	}
+	n := v.c.copyAt(p, int(v.at))
+	v.at += int64(n)
+	return n, nil
+}
+
+// ReadByte returns the next byte, or io.EOF at the end.
+func (v *ChainReader) ReadByte() (byte, error) {
+	var p [1]byte
+	if v.Len() == 0 {
+		return 0, io.EOF
+	}
+	v.c.copyAt(p[:], int(v.at))
+	v.at++
+	return p[0], nil
+}
+
+// ReadAt copies the bytes from offset off on into p. It returns io.EOF when that is fewer than len(p).
+func (v *ChainReader) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, errors.New("millrace: ReadAt at a negative offset")
+	}
+	if off >= int64(v.c.size) {
+		return 0, io.EOF
+	}
+	n := v.c.copyAt(p, int(off))
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Seek sets where the next Read begins, as io.Seeker says. Beyond the end is allowed: Read returns io.EOF there.
+func (v *ChainReader) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekStart:
+	case io.SeekCurrent:
+		offset += v.at
+	case io.SeekEnd:
+		offset += int64(v.c.size)
+	default:
+		return 0, fmt.Errorf("millrace: Seek with whence %d", whence)
+	}
+	if offset < 0 {
+		return 0, errors.New("millrace: Seek to before the start")
+	}
+	v.at = offset
+	return offset, nil
+}

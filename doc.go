@@ -1,0 +1,32 @@
+// Package millrace moves bytes through network services without copying them and without making garbage.
+//
+// It has five nouns. A [Pool] lends blocks of memory. A [Draft] is a block with one writer; [Draft.Freeze] turns it
+// into a [Ref], one read-only share of part of a block. A [Chain] is a queue of Refs. A [Reader] is a buffered network
+// reader, a drop-in for [bufio.Reader], that lends its blocks instead of copying out of them.
+//
+//	          Get                Freeze             Append
+//	Pool ────────────▶ Draft ────────────▶ Ref ────────────▶ Chain ──── WriteTo ───▶ socket (one writev)
+//	 ▲                                      │ Clone, Slice     ▲
+//	 │                                      ▼                  │ ReadChain
+//	 └──────────── last Release ◀────── more Refs           Reader ◀──── socket
+//
+// # The rule of ownership
+//
+// A block is memory on loan from a Pool. Every Ref and Chain has one owner, who releases it once or hands it on.
+//
+//   - "Takes ownership" means that the callee owns it from that moment, even if it returns an error. The caller's
+//     variable is left empty, and releasing an empty one does nothing.
+//   - "Borrows" means that the callee looks until it returns.
+//   - To keep bytes for longer, Clone (another share, no copy) or copy them out.
+//   - Bytes that you can see never change while a share of them is held.
+//   - A call that fails leaves you nothing new to release.
+//
+// Ref and Chain are plain values. Copying one moves it: use the copy and forget the original, or pass a pointer.
+//
+// # When the rule is broken
+//
+// A Ref carries the generation of its block, so using a share after its block went back to the Pool panics in every
+// build. Building with -tags invariants adds the rest, at a price that suits tests only: released memory is
+// overwritten, every double release panics with the stacks of both calls, and [Pool.Leaks] names the stacks of those
+// who took what is still out.
+package millrace

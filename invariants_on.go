@@ -1,0 +1,125 @@
+//go:build invariants
+
+package millrace
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// invariants tells the compiler whether to keep the checks that only tests can afford.
+const invariants = true
+
+// token follows one Draft or Ref from where it was taken to where it is released.
+type token struct{ id uint64 }
+
+// A loan is what is remembered of a token.
+type loan struct {
+	pool     *Pool
+	bytes    int
+	taken    []uintptr
+	released []uintptr
+}
+
+// loans remembers every open token, and the last closedKept closed ones, so that a second release can name the first.
+var loans = struct {
+	mu     sync.Mutex
+	last   uint64
+	open   map[uint64]*loan
+	closed map[uint64]*loan
+	order  []uint64 // ids in closed, oldest first
+}{open: map[uint64]*loan{}, closed: map[uint64]*loan{}}
+
+const (
+	closedKept = 1 << 14
+	stackDepth = 24
+	poisonByte = 0xDB
+)
+
+// open starts to follow a new token for b. skip is the number of callers to leave out of the stack.
+func (t *token) open(b *block, skip int) {
+	pcs := make([]uintptr, stackDepth)
+	pcs = pcs[:runtime.Callers(skip+3, pcs)]
+	loans.mu.Lock()
+	defer loans.mu.Unlock()
+	loans.last++
+	t.id = loans.last
+	loans.open[t.id] = &loan{pool: b.pool, bytes: len(b.buf), taken: pcs}
+}
+
+// close ends the token; closing it again, by way of a copy, panics with both stacks.
+func (t *token) close() {
+	pcs := make([]uintptr, stackDepth)
+	pcs = pcs[:runtime.Callers(2, pcs)]
+	loans.mu.Lock()
+	defer loans.mu.Unlock()
+	l := loans.open[t.id]
+	if l == nil {
+		panic("millrace: released twice" + history(t.id))
+	}
+	l.released = pcs
+	delete(loans.open, t.id)
+	loans.closed[t.id] = l
+	loans.order = append(loans.order, t.id)
+	if len(loans.order) > closedKept {
+		delete(loans.closed, loans.order[0])
+		loans.order = loans.order[1:]
+	}
+}
+
+// check panics when the token has been closed.
+func (t *token) check() {
+	loans.mu.Lock()
+	defer loans.mu.Unlock()
+	if loans.open[t.id] == nil {
+		panic("millrace: use after release" + history(t.id))
+	}
+}
+
+// history tells where a closed token was taken and released. The caller holds loans.mu.
+func history(id uint64) string {
+	l := loans.closed[id]
+	if l == nil {
+		return fmt.Sprintf(" (released more than %d releases ago)", closedKept)
+	}
+	return "\ntaken at:\n" + stack(l.taken) + "first released at:\n" + stack(l.released)
+}
+
+func stack(pcs []uintptr) string {
+	var s strings.Builder
+	frames := runtime.CallersFrames(pcs)
+	for {
+		f, more := frames.Next()
+		fmt.Fprintf(&s, "\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)
+		if !more {
+			return s.String()
+		}
+	}
+}
+
+// poison overwrites memory that nobody may look at any more, so that whoever does sees garbage at once.
+func poison(p []byte) {
+	for i := range p {
+		p[i] = poisonByte
+	}
+}
+
+func leaks(p *Pool) []Leak {
+	loans.mu.Lock()
+	defer loans.mu.Unlock()
+	var ids []uint64
+	for id, l := range loans.open {
+		if l.pool == p {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	out := make([]Leak, len(ids))
+	for i, id := range ids {
+		out[i] = Leak{Bytes: loans.open[id].bytes, Stack: stack(loans.open[id].taken)}
+	}
+	return out
+}

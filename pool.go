@@ -1,0 +1,268 @@
+package millrace
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+)
+
+const (
+	minClassBits = 9  // 512 bytes: below that a block's bookkeeping is no longer small beside it
+	maxClassBits = 20 // 1 MiB: above that allocating costs less than filling, so keeping idle ones buys nothing
+	numClasses   = maxClassBits - minClassBits + 1
+
+	// DefaultIdleLimit is how many bytes a Pool keeps idle unless [IdleLimit] says otherwise: a thousand
+	// connections' worth of 64 KiB blocks, and small beside the memory of a machine that has so many.
+	DefaultIdleLimit = 64 << 20
+
+	// trimEvery is the least time between two trims. A program that makes garbage may collect it a hundred times a
+	// second; a block that was idle for a hundredth of a second says nothing about the traffic.
+	trimEvery = time.Second
+)
+
+// DefaultPool lends to everything that is not given a Pool of its own.
+var DefaultPool = NewPool()
+
+// A Pool lends blocks of memory in size classes, the powers of two from 512 bytes to 1 MiB. A larger block is served
+// from the heap, and counted. Blocks are not cleared between loans.
+//
+// What a Pool keeps idle is bounded by [IdleLimit], and shrinks with the traffic: a block that nobody needed from one
+// garbage collection to the next is left to the collector (at most once a second; the runtime collects at least every
+// two minutes).
+//
+// All methods may be called from any goroutine, and a block may be taken on one and released on another.
+type Pool struct {
+	idleLimit int64
+	classes   [numClasses]class
+
+	idle      atomic.Int64 // bytes, 0 ≤ idle ≤ idleLimit when no call is under way
+	inUse     atomic.Int64 // bytes
+	highWater atomic.Int64 // bytes, inUse ≤ highWater
+	blocks    atomic.Int64 // blocks in use
+	oversize  atomic.Uint64
+
+	lastTrim atomic.Int64 // Unix nanoseconds
+}
+
+// class is the idle blocks of one size, last in, first out, because the block that was used last is still in the
+// processor's cache.
+//
+// Invariant, under mu: 0 ≤ low ≤ len(free).
+type class struct {
+	mu    sync.Mutex
+	free  []*block
+	low   int // fewest idle blocks since the last trim: so many were not needed at all
+	taken uint64
+	fresh uint64   // of taken, those that had to be allocated
+	_     [64]byte // two classes never share a cache line
+}
+
+// A PoolOption changes what [NewPool] makes.
+type PoolOption func(*Pool)
+
+// IdleLimit bounds the bytes that the Pool keeps idle. A block that would exceed it is left to the garbage collector
+// when it is released. 0 keeps nothing. The default is [DefaultIdleLimit].
+func IdleLimit(bytes int64) PoolOption {
+	return func(p *Pool) { p.idleLimit = max(bytes, 0) }
+}
+
+// NewPool returns an empty Pool.
+func NewPool(opts ...PoolOption) *Pool {
+	p := &Pool{idleLimit: DefaultIdleLimit}
+	for _, opt := range opts {
+		opt(p)
+	}
+	trimAfterGC(p)
+	return p
+}
+
+// Get lends a block with room for at least n bytes. The caller owns the Draft and ends the loan with [Draft.Freeze]
+// (and the Ref's Release) or [Draft.Release]. The memory holds whatever was in it before.
+//
+// Get panics when n is negative or above 4 GiB, the most that one block can address.
+func (p *Pool) Get(n int) Draft {
+	b := p.take(n)
+	d := Draft{blk: b, gen: b.lend()}
+	d.token.open(b, 0)
+	return d
+}
+
+// take returns an idle block of at least n bytes; the caller makes it a loan by calling lend.
+func (p *Pool) take(n int) *block {
+	if n < 0 || uint64(n) > math.MaxUint32 {
+		panic(fmt.Sprintf("millrace: Get of %d bytes; a block has 0 to %d", n, uint32(math.MaxUint32)))
+	}
+	var b *block
+	if i := classFor(n); i == oversize {
+		p.oversize.Add(1)
+		b = &block{buf: make([]byte, n), pool: p, class: oversize}
+	} else {
+		b = p.classes[i].take()
+		if b != nil {
+			p.idle.Add(-int64(len(b.buf)))
+		} else {
+			b = &block{buf: make([]byte, classSize(i)), pool: p, class: int8(i)}
+		}
+	}
+	p.blocks.Add(1)
+	used := p.inUse.Add(int64(len(b.buf)))
+	for high := p.highWater.Load(); used > high && !p.highWater.CompareAndSwap(high, used); {
+		high = p.highWater.Load()
+	}
+	return b
+}
+
+// put takes back a block whose last share is gone.
+func (p *Pool) put(b *block) {
+	size := int64(len(b.buf))
+	p.blocks.Add(-1)
+	p.inUse.Add(-size)
+	if b.class == oversize {
+		return
+	}
+	if p.idle.Add(size) > p.idleLimit {
+		p.idle.Add(-size)
+		return
+	}
+	p.classes[b.class].put(b)
+}
+
+func (c *class) take() *block {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.taken++
+	last := len(c.free) - 1
+	if last < 0 {
+		c.fresh++
+		return nil
+	}
+	b := c.free[last]
+	c.free[last] = nil // a block that is out must not be held by the pool as well
+	c.free = c.free[:last]
+	c.low = min(c.low, last)
+	return b
+}
+
+func (c *class) put(b *block) {
+	c.mu.Lock()
+	c.free = append(c.free, b)
+	c.mu.Unlock()
+}
+
+// drop lets go of the n blocks that have been idle the longest and returns how many it let go.
+func (c *class) drop(n int) int {
+	n = min(n, len(c.free))
+	if n == 0 {
+		return 0
+	}
+	kept := copy(c.free, c.free[n:])
+	clear(c.free[kept:])
+	c.free = c.free[:kept]
+	if cap(c.free) > 64 && cap(c.free) > 4*kept {
+		c.free = append(make([]*block, 0, kept), c.free...) // the list itself shrinks too
+	}
+	c.low = len(c.free)
+	return n
+}
+
+// Trim leaves every idle block to the garbage collector now.
+func (p *Pool) Trim() {
+	for i := range p.classes {
+		c := &p.classes[i]
+		c.mu.Lock()
+		n := c.drop(len(c.free))
+		c.mu.Unlock()
+		p.idle.Add(-int64(n) * int64(classSize(i)))
+	}
+}
+
+// trimUnneeded lets go of the blocks that were idle ever since the last call.
+func (p *Pool) trimUnneeded(now time.Time) {
+	if now.UnixNano()-p.lastTrim.Load() < int64(trimEvery) {
+		return
+	}
+	p.lastTrim.Store(now.UnixNano())
+	for i := range p.classes {
+		c := &p.classes[i]
+		c.mu.Lock()
+		n := c.drop(c.low)
+		c.low = len(c.free)
+		c.mu.Unlock()
+		p.idle.Add(-int64(n) * int64(classSize(i)))
+	}
+}
+
+// trimAfterGC calls p.trimUnneeded after each garbage collection for as long as p is reachable. Dropped blocks are
+// freed by a collection and by nothing else, so a timer could not return memory any earlier; and unlike a timer this
+// costs an idle program nothing and belongs to no synctest bubble.
+func trimAfterGC(p *Pool) {
+	type sentinel struct{ pool weak.Pointer[Pool] }
+	var rearm func(s *sentinel)
+	rearm = func(s *sentinel) {
+		if p := s.pool.Value(); p != nil {
+			p.trimUnneeded(time.Now())
+			runtime.SetFinalizer(s, rearm)
+		}
+	}
+	runtime.SetFinalizer(&sentinel{weak.Make(p)}, rearm)
+}
+
+// PoolStats says what a Pool has lent and what it keeps.
+type PoolStats struct {
+	InUse       int64  // bytes lent at present, by block size
+	InUseBlocks int64  // blocks lent at present
+	Idle        int64  // bytes kept for the next loan
+	HighWater   int64  // the most that InUse has ever been
+	Taken       uint64 // loans since the Pool was made
+	Reused      uint64 // of Taken, those served by an idle block
+	Oversize    uint64 // of Taken, those above the largest size class, served from the heap
+}
+
+// Stats returns a snapshot. The figures are exact when no other call is under way.
+func (p *Pool) Stats() PoolStats {
+	s := PoolStats{
+		InUse:       p.inUse.Load(),
+		InUseBlocks: p.blocks.Load(),
+		Idle:        p.idle.Load(),
+		HighWater:   p.highWater.Load(),
+		Oversize:    p.oversize.Load(),
+	}
+	for i := range p.classes {
+		c := &p.classes[i]
+		c.mu.Lock()
+		s.Taken += c.taken
+		s.Reused += c.taken - c.fresh
+		c.mu.Unlock()
+	}
+	s.Taken += s.Oversize
+	return s
+}
+
+// A Leak is a share that has not been released.
+type Leak struct {
+	Bytes int    // size of its block
+	Stack string // where it was taken
+}
+
+// Leaks lists the shares of p's blocks that have not been released, with the stacks of those who took them. Only a
+// program built with -tags invariants remembers stacks; in any other build Leaks returns nil, and [Pool.Stats] says
+// how much is out.
+func (p *Pool) Leaks() []Leak { return leaks(p) }
+
+// classFor returns the index of the smallest size class with room for n bytes, or oversize.
+func classFor(n int) int {
+	if n > 1<<maxClassBits {
+		return oversize
+	}
+	if n <= 1<<minClassBits {
+		return 0
+	}
+	return bits.Len(uint(n-1)) - minClassBits
+}
+
+func classSize(i int) int { return 1 << (i + minClassBits) }

@@ -1,0 +1,411 @@
+package millrace
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"time"
+)
+
+const (
+	// defaultSize is what bufio.NewReader gives, so that Peek and ReadSlice reach just as far.
+	defaultSize = 4096
+
+	// minSize is the smallest size that bufio.NewReaderSize gives.
+	minSize = 16
+
+	// Blocks start at firstBlock, because most connections trickle, and grow to mostBlock with the traffic: a larger
+	// one saves no system call that is worth its memory (a socket seldom has more than that to give at once).
+	firstBlock = 4 << 10
+	mostBlock  = 64 << 10
+
+	// blockTime is how much of a stream whose packets are kept one block should hold. A tenth of a second of 2 Mbit/s
+	// is 25 KB; a stream of 100 kbit/s keeps blocks of 4 KiB and pins no more than it sends.
+	blockTime = 100 * time.Millisecond
+
+	// smallReads in a row that fill less than an eighth of the block make the next block half as large.
+	smallReads = 64
+
+	// minTail is the least room behind bytes that are kept which is worth another read into the same block.
+	minTail = 512
+
+	// handOut is how many shares ReadChain gives with a piece, so that whoever fans it out to a few need not buy
+	// more; readerStock is how many the Reader buys at a time.
+	handOut     = 32
+	readerStock = 1 << 16
+
+	// maxEmptyReads is how often a source may return nothing and no error before io.ErrNoProgress, as in bufio.
+	maxEmptyReads = 100
+)
+
+var (
+	errBadCount = errors.New("millrace: reader returned an impossible count from Read")
+	errReleased = errors.New("millrace: Reader used after Release")
+)
+
+// A Reader is a buffered reader that lends its memory instead of copying out of it. It has all of [bufio.Reader]'s
+// methods with the same meaning and the same errors, so that bufio.NewReader can be replaced by NewReader and nothing
+// else, and these besides:
+//
+//   - [Reader.ReadRange] lends the next n bytes to a function, wherever they lie: nothing is copied, no counter and no
+//     pool is touched.
+//   - [Reader.ReadChain] moves the next n bytes to a [Chain] that may be kept, shared and sent.
+//   - Skip, and integers of any width in either byte order.
+//
+// Over a *net.TCPConn or a stream *net.UnixConn, a Reader holds no memory while it waits for data: it waits until the
+// socket is readable and takes a block only then. Deadlines go on working.
+//
+// Blocks come from a [Pool] and are as large as the traffic deserves, from 4 KiB to 64 KiB. A Reader is for one
+// goroutine at a time. Release gives its blocks back; a Reader that is dropped without it is collected as garbage
+// together with its block, which the Pool then counts as in use for ever.
+//
+// Invariants:
+//
+//	0 ≤ r ≤ w ≤ len(buf)
+//	buf[r:w] has arrived and has not been read; ahead, if there is any, comes next; then what src gives
+//	blk == nil: buf == nil
+//	blk != nil: buf is blk.buf[base : base+len(buf)], and stock ≥ 1 shares of blk are the Reader's, unless parked
+//	window: buf[w:] is not to be written, because it is part of a Ref that came from elsewhere
+//	!lent: nobody else has a share of blk
+type Reader struct {
+	buf  []byte
+	r, w int
+
+	err          error
+	lastByte     int // last byte read for UnreadByte; -1 means invalid
+	lastRuneSize int // size of the last rune read for UnreadRune; -1 means invalid
+
+	blk    *block
+	gen    uint32 // the loan of blk
+	stock  uint32 // shares of blk that can be given away, but for the last
+	base   uint32
+	lent   bool
+	window bool
+	parked bool // waiting for the socket with no share of blk: it may go back, and is rejoined if it did not
+	small  uint8
+	token  token
+
+	size    int   // how far Peek and ReadSlice reach, as in bufio
+	want    int   // size of the next block
+	arrived int   // bytes since the size of a block was last chosen by the rate,
+	since   int64 // and when that was, in Unix nanoseconds
+
+	src  io.Reader
+	sock *socket // src, when its readiness can be waited for
+	more *supply // blocks that came from elsewhere
+	pool *Pool
+}
+
+// supply is where a Reader's bytes come from before, or instead of, its source.
+type supply struct {
+	ahead Chain              // arrived, not read
+	next  func(*Chain) error // gives more; nil for a Reader over an io.Reader
+}
+
+// NewReader returns a Reader of src whose Peek and ReadSlice reach 4096 bytes. It borrows src until it is released
+// or reset; closing src is the caller's.
+func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
+
+// NewReaderSize returns a Reader of src whose Peek, ReadSlice and ReadLine reach size bytes, at least 16. How much
+// memory it holds is decided by the traffic, not by size. If src is a Reader that reaches as far, it is returned.
+func NewReaderSize(src io.Reader, size int) *Reader { return DefaultPool.NewReader(src, size) }
+
+// NewReader is [NewReaderSize] with blocks from p.
+func (p *Pool) NewReader(src io.Reader, size int) *Reader {
+	if r, ok := src.(*Reader); ok && r.size >= size {
+		return r
+	}
+	b := &Reader{pool: p, size: max(size, minSize)}
+	b.start(src)
+	return b
+}
+
+// NewReaderFrom returns a Reader of blocks that come from elsewhere: a channel, another Reader, a decoder. next adds at
+// least one byte to dst, which is empty and which the Reader owns, or returns an error, which comes after what it added. The
+// bytes are lent and handed on without copying; only Peek, ReadSlice and integers that straddle two pieces copy.
+func NewReaderFrom(next func(dst *Chain) error) *Reader {
+	b := &Reader{pool: DefaultPool, size: defaultSize, more: &supply{next: next}}
+	b.start(nil)
+	return b
+}
+
+func (b *Reader) start(src io.Reader) {
+	b.want = min(firstBlock, blockSize(b.size))
+	b.src, b.sock = src, newSocket(b, src)
+	b.err, b.lastByte, b.lastRuneSize = nil, -1, -1
+	b.small, b.arrived, b.since = 0, 0, time.Now().UnixNano()
+}
+
+// Size returns how many bytes Peek can look ahead for certain. More may be buffered.
+func (b *Reader) Size() int { return b.size }
+
+// Buffered returns the number of bytes that can be read without waiting. Peek(Buffered()) always succeeds while it
+// does not exceed Size, or while the bytes lie in one block.
+func (b *Reader) Buffered() int {
+	n := b.w - b.r
+	if b.more != nil {
+		n += b.more.ahead.Len()
+	}
+	return n
+}
+
+// Reset drops what is buffered and makes b read from src, keeping a block that nobody else shares. Calling Reset on
+// the zero Reader prepares it as [NewReader] does.
+func (b *Reader) Reset(src io.Reader) {
+	if b == src {
+		return
+	}
+	if b.size == 0 {
+		b.size, b.pool = defaultSize, DefaultPool
+	}
+	if b.window || b.parked || b.lent {
+		b.retire()
+	}
+	b.r, b.w = 0, 0
+	if b.more != nil {
+		b.more.ahead.Release()
+		b.more = nil
+	}
+	b.start(src)
+}
+
+// Release drops what is buffered and gives every block back. The source stays the caller's. Shares that ReadChain gave
+// live on. After Release only Reset and Release may be called; a read fails.
+func (b *Reader) Release() {
+	b.retire()
+	if b.more != nil {
+		b.more.ahead.Release()
+		b.more = nil
+	}
+	b.src, b.sock = nil, nil
+	b.err = errReleased
+	b.lastByte, b.lastRuneSize = -1, -1
+}
+
+// readErr returns the pending error and clears it, as bufio does: the next read tries the source again.
+func (b *Reader) readErr() error {
+	err := b.err
+	if err != errReleased {
+		b.err = nil
+	}
+	return err
+}
+
+// ReadRange lends the next n bytes: it calls yield with one or more slices, in order, that add up to n. A slice is
+// valid until yield returns, and yield must not use b. Bytes are lent as they arrive, so a range may be far larger than
+// any buffer.
+//
+// When the source ends early, ReadRange returns io.EOF if there were no bytes and io.ErrUnexpectedEOF if there were
+// some; those, and those before any other error, have been lent and are gone. n < 0 is bufio.ErrNegativeCount.
+func (b *Reader) ReadRange(n int, yield func([]byte)) error {
+	if 0 < n && n <= b.w-b.r {
+		p := b.buf[b.r : b.r+n : b.r+n]
+		b.r += n
+		b.lastByte, b.lastRuneSize = -1, -1
+		yield(p)
+		if invariants {
+			b.spoil(p)
+		}
+		return nil
+	}
+	return b.readRangeSlow(n, yield)
+}
+
+func (b *Reader) readRangeSlow(n int, yield func([]byte)) error {
+	if n < 0 {
+		return bufio.ErrNegativeCount
+	}
+	b.lastByte, b.lastRuneSize = -1, -1
+	for got := 0; got < n; {
+		if b.r == b.w {
+			if err := b.fill(); err != nil {
+				return midway(err, got)
+			}
+		}
+		m := min(n-got, b.w-b.r)
+		p := b.buf[b.r : b.r+m : b.r+m]
+		b.r += m
+		got += m
+		yield(p)
+		if invariants {
+			b.spoil(p)
+		}
+	}
+	return nil
+}
+
+// spoil overwrites bytes that were lent and are over, unless they belong to a piece that others may see.
+func (b *Reader) spoil(p []byte) {
+	if !b.window {
+		poison(p)
+	}
+}
+
+// ReadChain moves the next n bytes to the end of dst, which owns them, without copying: they stay where the source put
+// them. Bytes of one block become one piece.
+//
+// On an error nothing is added to dst and nothing is lost: what has arrived stays buffered, whatever its size, and a
+// later call finds it. When the source ends early the error is io.EOF if nothing was left and io.ErrUnexpectedEOF
+// otherwise. n < 0 is bufio.ErrNegativeCount.
+func (b *Reader) ReadChain(dst *Chain, n int) error {
+	b.lastByte, b.lastRuneSize = -1, -1
+	if 0 < n && n <= b.w-b.r {
+		b.give(dst, n)
+		return nil
+	}
+	if n < 0 {
+		return bufio.ErrNegativeCount
+	}
+	var got Chain
+	for got.Len() < n {
+		if b.r == b.w {
+			if err := b.fill(); err != nil {
+				err = midway(err, got.Len())
+				b.putBack(&got)
+				return err
+			}
+		}
+		b.give(&got, min(n-got.Len(), b.w-b.r))
+	}
+	dst.Merge(&got)
+	return nil
+}
+
+// give moves the next n bytes of buf to dst, 0 < n ≤ w-r.
+func (b *Reader) give(dst *Chain, n int) {
+	r := Ref{blk: b.blk, gen: b.gen, off: b.base + uint32(b.r), n: uint32(n), shares: handOut}
+	if b.window && b.r+n == b.w {
+		r.shares = b.stock // all that is left of a piece that came from elsewhere: hand it on whole
+		b.token.close()
+		b.forget()
+	} else {
+		if b.stock <= handOut {
+			b.blk.buy(readerStock)
+			b.stock += readerStock
+		}
+		b.stock -= handOut
+		b.lent = true
+		b.r += n
+	}
+	r.token.open(r.blk, 1)
+	dst.push(&r)
+}
+
+// putBack makes the bytes of c the next ones to be read. Nothing is buffered.
+func (b *Reader) putBack(c *Chain) {
+	if c.Len() == 0 {
+		return
+	}
+	if b.more == nil {
+		b.more = &supply{}
+	}
+	c.Merge(&b.more.ahead)
+	b.more.ahead.Merge(c)
+}
+
+// behind reports whether bytes have arrived that are not in buf yet. They come before b.err.
+func (b *Reader) behind() bool { return b.more != nil && b.more.ahead.Len() > 0 }
+
+// drainTo moves everything up to io.EOF to dst.
+func (b *Reader) drainTo(dst *Chain) (total int64, err error) {
+	b.lastByte, b.lastRuneSize = -1, -1
+	for {
+		if b.r == b.w {
+			if err := b.fill(); err == io.EOF {
+				return total, nil
+			} else if err != nil {
+				return total, err
+			}
+		}
+		total += int64(b.w - b.r)
+		b.give(dst, b.w-b.r)
+	}
+}
+
+// Skip drops the next n bytes. Errors are those of [Reader.ReadRange].
+func (b *Reader) Skip(n int) error {
+	got, err := b.Discard(n)
+	return midway(err, got)
+}
+
+// midway turns the end of the source into io.ErrUnexpectedEOF when it came after some of the bytes.
+func midway(err error, got int) error {
+	if err == io.EOF && got > 0 {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// blockSize returns the size of the block that the Pool gives for n bytes.
+func blockSize(n int) int {
+	if i := classFor(n); i != oversize {
+		return classSize(i)
+	}
+	return n
+}
+
+// retire gives up the block. What is buffered in it is lost.
+func (b *Reader) retire() {
+	if b.blk == nil {
+		return
+	}
+	blk, gen, stock, parked := b.blk, b.gen, b.stock, b.parked
+	if !b.window && !parked {
+		blk.used = uint32(b.w)
+	}
+	if !parked {
+		b.token.close()
+	}
+	b.forget()
+	if !parked {
+		blk.release(gen, stock)
+	}
+}
+
+// forget leaves b without a block. Its shares have been given away or are about to be.
+func (b *Reader) forget() {
+	b.blk, b.buf, b.r, b.w = nil, nil, 0, 0
+	b.base, b.stock = 0, 0
+	b.lent, b.window, b.parked = false, false, false
+}
+
+// take takes an empty block with room for at least n bytes.
+func (b *Reader) take(n int) {
+	b.blk = b.pool.take(n)
+	b.gen, b.stock = b.blk.lend(), stock
+	b.buf = b.blk.buf
+	b.token.open(b.blk, 1)
+}
+
+// adapt chooses the size of the next block when one whose bytes are kept is full: as much as arrives in blockTime,
+// but no more than twice as much as this time, and no less than half.
+func (b *Reader) adapt() {
+	now := time.Now().UnixNano()
+	elapsed, size := now-b.since, len(b.buf)
+	ideal := b.largest()
+	if elapsed > 0 {
+		ideal = int(min(int64(ideal), int64(b.arrived)*int64(blockTime)/elapsed))
+	}
+	ideal = blockSize(min(max(ideal, size/2), 2*size))
+	b.want = min(max(ideal, b.smallest()), b.largest())
+	b.arrived, b.since = 0, now
+}
+
+// observe chooses the size of the next block by how much of the room the source filled.
+func (b *Reader) observe(n, room int) {
+	switch {
+	case n == room && room >= b.want/2:
+		b.want = min(2*b.want, b.largest())
+		b.small = 0
+	case n < room/8:
+		if b.small++; b.small >= smallReads {
+			b.want = max(b.want/2, b.smallest())
+			b.small = 0
+		}
+	default:
+		b.small = 0
+	}
+}
+
+func (b *Reader) smallest() int { return min(firstBlock, blockSize(b.size)) }
+func (b *Reader) largest() int  { return max(mostBlock, blockSize(b.size)) }

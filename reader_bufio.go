@@ -1,0 +1,310 @@
+package millrace
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// The methods of bufio.Reader, each with the meaning and the errors that it has there.
+
+var errNegativeWrite = errors.New("millrace: writer returned an impossible count from Write")
+
+// Peek returns the next n bytes without consuming them. They are valid until the next read. If there are fewer than
+// n, the error says why; it is bufio.ErrBufferFull when n is above [Reader.Size] and they are not all here already.
+func (b *Reader) Peek(n int) ([]byte, error) {
+	if n < 0 {
+		return nil, bufio.ErrNegativeCount
+	}
+	b.lastByte, b.lastRuneSize = -1, -1
+	for b.w-b.r < min(n, b.size) && (b.err == nil || b.behind()) {
+		b.extend(min(n, b.size))
+	}
+	if avail := b.w - b.r; avail < n {
+		err := b.readErr()
+		if err == nil {
+			err = bufio.ErrBufferFull
+			avail = min(avail, b.size)
+		}
+		return b.buf[b.r : b.r+avail : b.r+avail], err
+	}
+	return b.buf[b.r : b.r+n : b.r+n], nil
+}
+
+// Discard skips the next n bytes and returns how many it skipped. If that is fewer than n, the error says why.
+func (b *Reader) Discard(n int) (discarded int, err error) {
+	if n < 0 {
+		return 0, bufio.ErrNegativeCount
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	b.lastByte, b.lastRuneSize = -1, -1
+	for discarded < n {
+		if b.r == b.w {
+			if err := b.fill(); err != nil {
+				return discarded, err
+			}
+		}
+		m := min(n-discarded, b.w-b.r)
+		b.r += m
+		discarded += m
+	}
+	return discarded, nil
+}
+
+// Read copies what is buffered into p, or, when nothing is, what one read of the source gives. A p of at least
+// [Reader.Size] bytes is then read into directly. At the end it returns 0, io.EOF.
+func (b *Reader) Read(p []byte) (n int, err error) {
+	if len(p) == 0 {
+		if b.Buffered() > 0 {
+			return 0, nil
+		}
+		return 0, b.readErr()
+	}
+	if b.r == b.w {
+		if b.err != nil && !b.behind() {
+			return 0, b.readErr()
+		}
+		if len(p) >= b.size && !b.behind() && (b.more == nil || b.more.next == nil) {
+			return b.readDirect(p)
+		}
+		b.fillOnce()
+		if b.r == b.w {
+			return 0, b.readErr()
+		}
+	}
+	n = copy(p, b.buf[b.r:b.w])
+	b.r += n
+	b.lastByte = int(p[n-1])
+	b.lastRuneSize = -1
+	return n, nil
+}
+
+// readDirect reads into the caller's memory. Nothing is buffered.
+func (b *Reader) readDirect(p []byte) (int, error) {
+	n, err := b.src.Read(p)
+	if n < 0 || n > len(p) {
+		panic(errBadCount)
+	}
+	b.err = err
+	if n > 0 {
+		b.lastByte = int(p[n-1])
+		b.lastRuneSize = -1
+	}
+	return n, b.readErr()
+}
+
+// ReadByte returns the next byte.
+func (b *Reader) ReadByte() (byte, error) {
+	b.lastRuneSize = -1
+	if b.r == b.w {
+		if err := b.fill(); err != nil {
+			return 0, err
+		}
+	}
+	c := b.buf[b.r]
+	b.r++
+	b.lastByte = int(c)
+	return c, nil
+}
+
+// UnreadByte makes the last byte that was read the next one to be read. It returns bufio.ErrInvalidUnreadByte when the
+// last call was not one that reads bytes: after Peek, Discard, WriteTo, ReadRange and ReadChain, for example.
+func (b *Reader) UnreadByte() error {
+	if b.lastByte < 0 {
+		return bufio.ErrInvalidUnreadByte
+	}
+	c := byte(b.lastByte)
+	if b.r > 0 && !b.parked && b.buf[b.r-1] == c {
+		b.r--
+	} else {
+		b.prepend(c)
+	}
+	b.lastByte, b.lastRuneSize = -1, -1
+	return nil
+}
+
+// prepend puts c in front of what is buffered when it does not lie there any more: it was read past the buffer, or
+// its block has been given up.
+func (b *Reader) prepend(c byte) {
+	d := b.pool.Get(1 + b.w - b.r)
+	p := d.Bytes()
+	p[0] = c
+	n := 1 + copy(p[1:], b.buf[b.r:b.w])
+	r := d.Freeze(n)
+	var front Chain
+	front.push(&r)
+	b.retire()
+	b.putBack(&front)
+}
+
+// ReadRune returns the next UTF-8 character and its size in bytes. An invalid byte is U+FFFD of size 1.
+func (b *Reader) ReadRune() (r rune, size int, err error) {
+	for b.w-b.r < utf8.UTFMax && !utf8.FullRune(b.buf[b.r:b.w]) && (b.err == nil || b.behind()) {
+		b.extend(utf8.UTFMax)
+	}
+	b.lastRuneSize = -1
+	if b.r == b.w {
+		return 0, 0, b.readErr()
+	}
+	r, size = utf8.DecodeRune(b.buf[b.r:b.w])
+	b.r += size
+	b.lastByte = int(b.buf[b.r-1])
+	b.lastRuneSize = size
+	return r, size, nil
+}
+
+// UnreadRune makes the last rune the next one to be read. It returns bufio.ErrInvalidUnreadRune when the last call
+// was not ReadRune.
+func (b *Reader) UnreadRune() error {
+	if b.lastRuneSize < 0 || b.r < b.lastRuneSize {
+		return bufio.ErrInvalidUnreadRune
+	}
+	b.r -= b.lastRuneSize
+	b.lastByte, b.lastRuneSize = -1, -1
+	return nil
+}
+
+// ReadSlice reads until delim, inclusive, and returns the bytes where they lie. They are valid until the next read.
+// When an error comes first it returns all there was and the error; that is bufio.ErrBufferFull when [Reader.Size]
+// bytes hold no delim.
+func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
+	for searched := 0; ; {
+		end := min(b.w, b.r+b.size)
+		reach := b.buf[b.r:end:end]
+		if i := bytes.IndexByte(reach[searched:], delim); i >= 0 {
+			line = reach[:searched+i+1]
+			break
+		}
+		if b.err != nil && !b.behind() && len(reach) == b.w-b.r {
+			line, err = reach, b.readErr()
+			break
+		}
+		if len(reach) == b.size {
+			line, err = reach, bufio.ErrBufferFull
+			break
+		}
+		searched = len(reach)
+		b.extend(min(b.size, searched+sliceStep))
+	}
+	b.r += len(line)
+	if len(line) > 0 {
+		b.lastByte = int(line[len(line)-1])
+		b.lastRuneSize = -1
+	}
+	return line, err
+}
+
+// sliceStep is how many bytes of the next piece ReadSlice copies at a time when a line straddles two pieces that came
+// from elsewhere: most lines end within it, and what lies behind the line need not be copied.
+const sliceStep = 64
+
+// ReadLine returns the next line without its end ("\n" or "\r\n"), valid until the next read. A line longer than
+// [Reader.Size] comes in parts, isPrefix true for all but the last. ReadBytes and ReadString are simpler.
+func (b *Reader) ReadLine() (line []byte, isPrefix bool, err error) {
+	line, err = b.ReadSlice('\n')
+	if err == bufio.ErrBufferFull {
+		if last := len(line) - 1; line[last] == '\r' {
+			b.r-- // it may belong to a "\r\n" that straddles the limit
+			line = line[:last]
+		}
+		return line, true, nil
+	}
+	if len(line) == 0 {
+		if err != nil {
+			line = nil
+		}
+		return line, false, err
+	}
+	if n := len(line) - 1; line[n] == '\n' {
+		line = bytes.TrimSuffix(line[:n], []byte("\r"))
+	}
+	return line, false, nil
+}
+
+// ReadBytes reads until delim, inclusive, and returns a copy that is the caller's. When an error comes first it
+// returns what there was and the error.
+func (b *Reader) ReadBytes(delim byte) ([]byte, error) {
+	var all []byte
+	for {
+		part, err := b.ReadSlice(delim)
+		all = append(all, part...)
+		if err != bufio.ErrBufferFull {
+			if all == nil {
+				all = []byte{} // as bufio does
+			}
+			return all, err
+		}
+	}
+}
+
+// ReadString is [Reader.ReadBytes] for a string.
+func (b *Reader) ReadString(delim byte) (string, error) {
+	part, err := b.ReadSlice(delim)
+	if err != bufio.ErrBufferFull {
+		return string(part), err
+	}
+	var all strings.Builder
+	for {
+		all.Write(part)
+		if err != bufio.ErrBufferFull {
+			return all.String(), err
+		}
+		part, err = b.ReadSlice(delim)
+	}
+}
+
+// WriteTo writes all that is buffered, and then all that the source gives, to w. It uses the source's WriteTo or w's
+// ReadFrom where there is one, so that the kernel can move the rest itself.
+func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
+	b.lastByte, b.lastRuneSize = -1, -1
+	for {
+		for b.r < b.w || b.behind() {
+			if b.r == b.w {
+				b.advance()
+			}
+			m, err := b.writeBuffered(w)
+			n += m
+			if err != nil {
+				return n, err
+			}
+		}
+		if b.err != nil {
+			break
+		}
+		if b.src != nil {
+			if src, ok := b.src.(io.WriterTo); ok {
+				m, err := src.WriteTo(w)
+				return n + m, err
+			}
+			if dst, ok := w.(io.ReaderFrom); ok {
+				m, err := dst.ReadFrom(b.src)
+				return n + m, err
+			}
+		}
+		if err := b.fill(); err != nil {
+			b.err = err
+		}
+	}
+	if b.err == io.EOF {
+		b.err = nil
+	}
+	return n, b.readErr()
+}
+
+// writeBuffered writes what lies in the block.
+func (b *Reader) writeBuffered(w io.Writer) (int64, error) {
+	n, err := w.Write(b.buf[b.r:b.w])
+	if n < 0 || n > b.w-b.r {
+		panic(errNegativeWrite)
+	}
+	b.r += n
+	if err == nil && b.r < b.w {
+		err = io.ErrShortWrite
+	}
+	return int64(n), err
+}

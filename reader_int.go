@@ -1,0 +1,76 @@
+package millrace
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+var errVarintOverflow = errors.New("millrace: varint overflows 64 bits")
+
+// ReadBE reads a big-endian unsigned integer of n bytes, 1 to 8. On an error nothing is consumed: io.EOF when the
+// source ended before the first byte, io.ErrUnexpectedEOF when it ended after it.
+func (b *Reader) ReadBE(n int) (uint64, error) {
+	p, err := b.fixed(n)
+	var v uint64
+	for _, c := range p {
+		v = v<<8 | uint64(c)
+	}
+	return v, err
+}
+
+// ReadLE reads a little-endian unsigned integer of n bytes, 1 to 8. Errors are those of [Reader.ReadBE].
+func (b *Reader) ReadLE(n int) (uint64, error) {
+	p, err := b.fixed(n)
+	var v uint64
+	for i := len(p) - 1; i >= 0; i-- {
+		v = v<<8 | uint64(p[i])
+	}
+	return v, err
+}
+
+// fixed consumes the n bytes of an integer.
+func (b *Reader) fixed(n int) ([]byte, error) {
+	if n < 1 || n > 8 {
+		return nil, fmt.Errorf("millrace: integer of %d bytes; it has 1 to 8", n)
+	}
+	b.lastRuneSize = -1
+	if b.w-b.r < n {
+		if err := b.need(n); err != nil {
+			return nil, err
+		}
+	}
+	p := b.buf[b.r : b.r+n]
+	b.r += n
+	b.lastByte = int(p[n-1])
+	return p, nil
+}
+
+// ReadUvarint reads an unsigned integer in the encoding of [binary.Uvarint]: seven bits a byte, the lowest first. An
+// encoding above 64 bits is an error and is left unread; so is one that the source ends in.
+func (b *Reader) ReadUvarint() (uint64, error) {
+	v, _, err := b.ReadULEB128()
+	return v, err
+}
+
+// ReadULEB128 reads an unsigned integer in the LEB128 encoding of DWARF, WebAssembly and AV1, and returns how many
+// bytes it took, which AV1's and WebAssembly's own limits are about: an encoding may be longer than it need be. Errors
+// are those of [Reader.ReadUvarint].
+func (b *Reader) ReadULEB128() (v uint64, size int, err error) {
+	b.lastRuneSize = -1
+	for size = 1; ; size++ {
+		if err := b.need(size); err != nil {
+			return 0, 0, err
+		}
+		c := b.buf[b.r+size-1]
+		if size == binary.MaxVarintLen64 && c > 1 {
+			return 0, 0, errVarintOverflow
+		}
+		v |= uint64(c&0x7f) << (7 * (size - 1))
+		if c < 0x80 {
+			b.r += size
+			b.lastByte = int(c)
+			return v, size, nil
+		}
+	}
+}

@@ -1,0 +1,80 @@
+//go:build unix
+
+package millrace
+
+import (
+	"io"
+	"net"
+	"os"
+	"syscall"
+)
+
+// socket lets a Reader wait for its connection without holding memory: the runtime's poller tells when there is
+// something to read, and only then is a block taken.
+type socket struct {
+	b    *Reader
+	conn net.Conn
+	raw  syscall.RawConn
+	try  func(fd uintptr) bool // tryRead, bound once so that a read allocates nothing
+
+	room, n int // of the last read
+	err     error
+}
+
+// newSocket returns a socket for src, or nil when src is not known to be a stream socket. Only the net package's own
+// types count: a type that embeds one may have bytes of its own to give, or a Read that must not be passed by.
+func newSocket(b *Reader, src io.Reader) *socket {
+	var raw syscall.RawConn
+	var err error
+	switch conn := src.(type) {
+	case *net.TCPConn:
+		raw, err = conn.SyscallConn()
+	case *net.UnixConn:
+		if a := conn.LocalAddr(); a == nil || a.Network() != "unix" {
+			return nil // datagrams have boundaries that one Read each must respect
+		}
+		raw, err = conn.SyscallConn()
+	default:
+		return nil
+	}
+	if err != nil {
+		return nil // a closed connection: its Read says so
+	}
+	s := &socket{b: b, conn: src.(net.Conn), raw: raw}
+	s.try = s.tryRead
+	return s
+}
+
+// receive waits until the socket is readable and reads once. Nothing is buffered.
+func (s *socket) receive() {
+	s.n, s.room, s.err = 0, 0, nil
+	err := s.raw.Read(s.try)
+	if err == nil {
+		err = s.err
+	} else if e, ok := err.(*net.OpError); ok {
+		e.Op = "read" // a deadline or a close: the error is what conn.Read gives, down to its text
+	}
+	s.b.received(s.n, s.room, err)
+}
+
+// tryRead is called by the runtime with the descriptor; false means: wait until it is readable, then call again.
+func (s *socket) tryRead(fd uintptr) bool {
+	p := s.b.makeRoom()
+	for {
+		n, err := syscall.Read(int(fd), p)
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err == syscall.EAGAIN:
+			s.b.park()
+			return false
+		case err != nil:
+			s.err = &net.OpError{Op: "read", Net: s.conn.LocalAddr().Network(), Source: s.conn.LocalAddr(),
+				Addr: s.conn.RemoteAddr(), Err: os.NewSyscallError("read", err)}
+		case n == 0:
+			s.err = io.EOF
+		}
+		s.n, s.room = max(n, 0), len(p)
+		return true
+	}
+}

@@ -1,0 +1,162 @@
+package millrace
+
+import "fmt"
+
+// A Draft is a block with one owner, who may write to it. Freeze ends the writing and turns it into a Ref.
+// The zero Draft is empty. A Draft is a value; copying it moves it.
+type Draft struct {
+	token token
+	blk   *block
+	gen   uint32
+}
+
+// Bytes returns the block's memory to write to. It has at least the length that [Pool.Get] was asked for, and is
+// valid until Freeze or Release.
+func (d *Draft) Bytes() []byte {
+	if d.blk == nil {
+		return nil
+	}
+	d.token.check()
+	d.blk.check(d.gen)
+	return d.blk.buf
+}
+
+// Freeze returns the first n bytes as a Ref that the caller owns, and leaves d empty. From here on nobody writes to
+// them. Freeze panics when n is out of range or d is empty.
+func (d *Draft) Freeze(n int) Ref {
+	if d.blk == nil {
+		panic("millrace: Freeze of an empty Draft")
+	}
+	if n < 0 || n > len(d.blk.buf) {
+		panic(fmt.Sprintf("millrace: Freeze of %d bytes of a block of %d", n, len(d.blk.buf)))
+	}
+	d.blk.check(d.gen)
+	d.token.close()
+	d.blk.used = uint32(n)
+	r := Ref{blk: d.blk, gen: d.gen, n: uint32(n), shares: stock}
+	r.token.open(d.blk, 0)
+	*d = Draft{}
+	return r
+}
+
+// Release gives the block back unused and leaves d empty. Releasing an empty Draft does nothing.
+func (d *Draft) Release() {
+	if d.blk == nil {
+		return
+	}
+	d.token.close()
+	blk, gen := d.blk, d.gen
+	*d = Draft{}
+	blk.release(gen, stock)
+}
+
+// A Ref is one read-only share of part of a block. It has one owner, who calls Release once or hands it on. The zero
+// Ref is empty, and releasing it does nothing.
+//
+// A Ref is a value of 24 bytes; copying it moves it. Its methods may be called by its owner only, on one goroutine at
+// a time; other shares of the same block are independent of it, on any goroutine.
+//
+// Invariants, unless it is empty:
+//
+//	off + n ≤ len(blk.buf)
+//	1 ≤ shares ≤ count(blk.state)
+type Ref struct {
+	token  token // empty unless built with -tags invariants
+	blk    *block
+	gen    uint32 // the loan of blk that this is a share of
+	off    uint32
+	n      uint32
+	shares uint32 // how many of the block's counted shares this Ref stands for
+}
+
+// Len returns the number of bytes.
+func (r *Ref) Len() int { return int(r.n) }
+
+// Bytes returns the bytes to read, not to write. They are valid, and do not change, until r is released.
+// Bytes panics when the block went back to its pool, which means that r, or a copy of it, was released before.
+func (r *Ref) Bytes() []byte {
+	if r.blk == nil {
+		return nil
+	}
+	r.token.check()
+	r.blk.check(r.gen)
+	return r.bytes()
+}
+
+func (r *Ref) bytes() []byte {
+	end := r.off + r.n
+	return r.blk.buf[r.off:end:end]
+}
+
+// Clone returns another share of the same bytes, which the caller owns and releases. Most calls touch no memory that
+// other goroutines see: r has shares in stock and buys more, with one addition, when it has given them away.
+func (r *Ref) Clone() Ref {
+	if r.blk == nil {
+		return Ref{}
+	}
+	r.token.check()
+	r.blk.check(r.gen)
+	return r.share(0, r.n)
+}
+
+// Slice returns another share, of the bytes [from, to), which the caller owns and releases. It panics when the range
+// is not within r.
+func (r *Ref) Slice(from, to int) Ref {
+	if from < 0 || to < from || to > int(r.n) {
+		panic(fmt.Sprintf("millrace: Slice [%d:%d) of a Ref of %d bytes", from, to, r.n))
+	}
+	if r.blk == nil {
+		return Ref{}
+	}
+	r.token.check()
+	r.blk.check(r.gen)
+	return r.share(uint32(from), uint32(to-from))
+}
+
+// share returns a new share of n bytes from off on, relative to r.
+func (r *Ref) share(off, n uint32) Ref {
+	if r.shares == 1 {
+		r.blk.buy(stock)
+		r.shares += stock
+	}
+	r.shares--
+	s := Ref{blk: r.blk, gen: r.gen, off: r.off + off, n: n, shares: 1}
+	s.token.open(r.blk, 1)
+	return s
+}
+
+// cut takes the first n bytes off r and returns them as a share of their own. 0 < n < r.n.
+func (r *Ref) cut(n uint32) Ref {
+	s := r.share(0, n)
+	r.off += n
+	r.n -= n
+	return s
+}
+
+// Release gives the share back and leaves r empty. Releasing an empty Ref does nothing. It panics when the block
+// went back already, which means that this share, or a copy of it, was released before.
+func (r *Ref) Release() {
+	if r.blk == nil {
+		return
+	}
+	r.token.close()
+	blk, gen, shares := r.blk, r.gen, r.shares
+	*r = Ref{}
+	blk.release(gen, shares)
+}
+
+// join makes r cover next as well when next is the bytes right behind it in the same block, and leaves next empty.
+// It costs no atomic operation: the shares of both are released together later.
+func (r *Ref) join(next *Ref) bool {
+	if r.blk != next.blk || r.off+r.n != next.off || r.gen != next.gen {
+		return false
+	}
+	if r.shares > countLimit-next.shares {
+		return false // only a caller who clones a Ref billions of times and joins the clones gets here
+	}
+	next.token.close()
+	r.n += next.n
+	r.shares += next.shares
+	*next = Ref{}
+	return true
+}
