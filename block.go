@@ -15,7 +15,7 @@ import "sync/atomic"
 // state packs two numbers into one word, so that a handle can be checked and a count changed together:
 //
 //	bits 63..32  generation: how often this memory has gone back to its Pool
-//	bits 31..0   count: shares that are out; 0 while the block is idle
+//	bits 31..0   count: shares that are out; an idle block has the stock that its next owner will find
 //
 // Only a holder of shares subtracts, and the subtraction that leaves 0 makes the subtracter the sole owner, who
 // advances the generation before anybody else can get the block. Go's atomics are sequentially consistent, so all that
@@ -47,12 +47,17 @@ const oversize = -1
 func generation(state uint64) uint32 { return uint32(state >> 32) }
 func count(state uint64) uint32      { return uint32(state) }
 
-// lend makes an idle block ready for a new owner who holds a whole stock, and returns the generation of the loan.
+// lend returns the generation of the loan that begins. The new owner holds a whole stock of shares.
 func (b *block) lend() uint32 {
-	gen := generation(b.state.Load())
 	b.used = 0
-	b.state.Store(uint64(gen)<<32 | stock)
-	return gen
+	return generation(b.state.Load())
+}
+
+// newBlock returns a block that is ready to be lent.
+func newBlock(p *Pool, class int8, size int) *block {
+	b := &block{buf: make([]byte, size), pool: p, class: class}
+	b.state.Store(stock)
+	return b
 }
 
 // check panics when the block has gone back since the generation gen was lent.
@@ -74,7 +79,7 @@ func (b *block) buy(n uint32) {
 func (b *block) rejoin(gen, n uint32) bool {
 	for {
 		s := b.state.Load()
-		if generation(s) != gen || count(s) == 0 {
+		if generation(s) != gen || count(s) == 0 { // 0: its last holder is about to give it back
 			return false
 		}
 		if b.state.CompareAndSwap(s, s+uint64(n)) {
@@ -88,15 +93,20 @@ func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }
 
 // release takes back n shares. With the last one the block returns to its Pool.
 func (b *block) release(gen, n uint32) {
-	if generation(b.state.Load()) != gen {
+	s := b.state.Load()
+	if generation(s) != gen {
 		panic("millrace: release of a share whose block already went back to the pool (released twice?)")
 	}
-	switch left := count(b.state.Add(-uint64(n))); {
-	case left == 0:
-		b.state.Store(uint64(gen+1) << 32)
-		poison(b.buf)
-		b.pool.put(b)
-	case left >= countLimit:
-		panic("millrace: release of more shares of a block than were taken (released twice?)")
+	idle := uint64(gen+1)<<32 | stock
+	if count(s) != n || !b.state.CompareAndSwap(s, idle) {
+		switch left := count(b.state.Add(-uint64(n))); {
+		case left >= countLimit:
+			panic("millrace: release of more shares of a block than were taken (released twice?)")
+		case left > 0:
+			return
+		}
+		b.state.Store(idle)
 	}
+	poison(b.buf)
+	b.pool.put(b)
 }

@@ -63,11 +63,13 @@ func (c *Chain) Append(r *Ref) {
 		r.Release()
 		return
 	}
-	c.push(r)
+	c.push(*r)
+	*r = Ref{}
 }
 
-// push is Append of a Ref that is known to be good and not empty.
-func (c *Chain) push(r *Ref) {
+// push is Append of a Ref that is known to be good and not empty. It takes the Ref by value, in registers: a Ref that
+// was written field by field and is then copied as a whole makes the processor wait for its own stores.
+func (c *Chain) push(r Ref) {
 	c.size += int(r.n)
 	if p := c.pieces(); len(p) > 0 && p[len(p)-1].join(r) {
 		return
@@ -76,9 +78,8 @@ func (c *Chain) push(r *Ref) {
 		c.makeRoom()
 	}
 	if c.many == nil {
-		c.few[c.tail] = *r
+		c.few[c.tail] = r
 		c.tail++
-		*r = Ref{}
 		return
 	}
 	if len(c.many) == cap(c.many) && c.head >= len(c.many)/2 {
@@ -86,8 +87,7 @@ func (c *Chain) push(r *Ref) {
 		clear(c.many[n:])
 		c.many, c.head = c.many[:n], 0
 	}
-	c.many = append(c.many, *r)
-	*r = Ref{}
+	c.many = append(c.many, r)
 }
 
 // makeRoom makes room for one more piece behind a few that reach the array's end: it moves them up, or out.
@@ -147,8 +147,7 @@ func (c *Chain) AppendCopy(p []byte) {
 		}
 	}
 	d := DefaultPool.Get(max(len(p), appendBlock))
-	r := d.Freeze(copy(d.Bytes(), p))
-	c.push(&r)
+	c.push(d.Freeze(copy(d.Bytes(), p)))
 }
 
 // Merge adds all of src at the end. It takes ownership of src's bytes and leaves src empty.
@@ -165,7 +164,8 @@ func (c *Chain) Merge(src *Chain) {
 	}
 	pieces := src.pieces()
 	for i := range pieces {
-		c.push(&pieces[i])
+		c.push(pieces[i])
+		pieces[i] = Ref{}
 	}
 	src.size = 0
 	src.rewind()
@@ -185,14 +185,12 @@ func (c *Chain) Cut(dst *Chain, n int) {
 		first := &c.pieces()[0]
 		if int(first.n) > n {
 			first.blk.check(first.gen)
-			r := first.cut(uint32(n))
 			c.size -= n
-			dst.push(&r)
+			dst.push(first.cut(uint32(n)))
 			return
 		}
 		n -= int(first.n)
-		r := c.pop()
-		dst.push(&r)
+		dst.push(c.pop())
 	}
 }
 
@@ -211,8 +209,7 @@ func (c *Chain) Slice(dst *Chain, from, to int) {
 		p := &pieces[i]
 		p.blk.check(p.gen)
 		n := min(left, int(p.n)-off)
-		r := p.share(uint32(off), uint32(n))
-		dst.push(&r)
+		dst.push(p.share(uint32(off), uint32(n)))
 		left -= n
 		off = 0
 	}

@@ -59,7 +59,7 @@ func (c *Chain) Bytes() []byte {
 	d := DefaultPool.Get(c.size)
 	r := d.Freeze(c.CopyTo(d.Bytes()))
 	c.Release()
-	c.push(&r)
+	c.push(r)
 	return c.pieces()[0].Bytes()
 }
 

@@ -16,8 +16,8 @@ const invariants = true
 // token follows one Draft or Ref from where it was taken to where it is released.
 type token struct{ id uint64 }
 
-// A loan is what is remembered of a token.
-type loan struct {
+// A record is what is remembered of a token.
+type record struct {
 	pool     *Pool
 	bytes    int
 	taken    []uintptr
@@ -25,13 +25,13 @@ type loan struct {
 }
 
 // loans remembers every open token, and the last closedKept closed ones, so that a second release can name the first.
-var loans = struct {
+var records = struct {
 	mu     sync.Mutex
 	last   uint64
-	open   map[uint64]*loan
-	closed map[uint64]*loan
+	open   map[uint64]*record
+	closed map[uint64]*record
 	order  []uint64 // ids in closed, oldest first
-}{open: map[uint64]*loan{}, closed: map[uint64]*loan{}}
+}{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
 	closedKept = 1 << 14
@@ -43,45 +43,45 @@ const (
 func (t *token) open(b *block, skip int) {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(skip+3, pcs)]
-	loans.mu.Lock()
-	defer loans.mu.Unlock()
-	loans.last++
-	t.id = loans.last
-	loans.open[t.id] = &loan{pool: b.pool, bytes: len(b.buf), taken: pcs}
+	records.mu.Lock()
+	defer records.mu.Unlock()
+	records.last++
+	t.id = records.last
+	records.open[t.id] = &record{pool: b.pool, bytes: len(b.buf), taken: pcs}
 }
 
 // close ends the token; closing it again, by way of a copy, panics with both stacks.
 func (t *token) close() {
 	pcs := make([]uintptr, stackDepth)
 	pcs = pcs[:runtime.Callers(2, pcs)]
-	loans.mu.Lock()
-	defer loans.mu.Unlock()
-	l := loans.open[t.id]
+	records.mu.Lock()
+	defer records.mu.Unlock()
+	l := records.open[t.id]
 	if l == nil {
 		panic("millrace: released twice" + history(t.id))
 	}
 	l.released = pcs
-	delete(loans.open, t.id)
-	loans.closed[t.id] = l
-	loans.order = append(loans.order, t.id)
-	if len(loans.order) > closedKept {
-		delete(loans.closed, loans.order[0])
-		loans.order = loans.order[1:]
+	delete(records.open, t.id)
+	records.closed[t.id] = l
+	records.order = append(records.order, t.id)
+	if len(records.order) > closedKept {
+		delete(records.closed, records.order[0])
+		records.order = records.order[1:]
 	}
 }
 
 // check panics when the token has been closed.
 func (t *token) check() {
-	loans.mu.Lock()
-	defer loans.mu.Unlock()
-	if loans.open[t.id] == nil {
+	records.mu.Lock()
+	defer records.mu.Unlock()
+	if records.open[t.id] == nil {
 		panic("millrace: use after release" + history(t.id))
 	}
 }
 
-// history tells where a closed token was taken and released. The caller holds loans.mu.
+// history tells where a closed token was taken and released. The caller holds records.mu.
 func history(id uint64) string {
-	l := loans.closed[id]
+	l := records.closed[id]
 	if l == nil {
 		return fmt.Sprintf(" (released more than %d releases ago)", closedKept)
 	}
@@ -108,10 +108,10 @@ func poison(p []byte) {
 }
 
 func leaks(p *Pool) []Leak {
-	loans.mu.Lock()
-	defer loans.mu.Unlock()
+	records.mu.Lock()
+	defer records.mu.Unlock()
 	var ids []uint64
-	for id, l := range loans.open {
+	for id, l := range records.open {
 		if l.pool == p {
 			ids = append(ids, id)
 		}
@@ -119,7 +119,7 @@ func leaks(p *Pool) []Leak {
 	slices.Sort(ids)
 	out := make([]Leak, len(ids))
 	for i, id := range ids {
-		out[i] = Leak{Bytes: loans.open[id].bytes, Stack: stack(loans.open[id].taken)}
+		out[i] = Leak{Bytes: records.open[id].bytes, Stack: stack(records.open[id].taken)}
 	}
 	return out
 }

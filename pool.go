@@ -40,23 +40,32 @@ type Pool struct {
 	idleLimit int64
 	classes   [numClasses]class
 
-	idle      atomic.Int64 // bytes, 0 ≤ idle ≤ idleLimit when no call is under way
-	inUse     atomic.Int64 // bytes
-	highWater atomic.Int64 // bytes, inUse ≤ highWater
-	blocks    atomic.Int64 // blocks in use
-	oversize  atomic.Uint64
-
+	idle     atomic.Int64 // bytes, 0 ≤ idle ≤ idleLimit when no call is under way
 	lastTrim atomic.Int64 // Unix nanoseconds
+	large    heapBlocks
+}
+
+// heapBlocks counts the blocks above the largest size class, which no class keeps.
+type heapBlocks struct {
+	mu          sync.Mutex
+	out         int64
+	bytes, peak int64
+	taken       uint64
 }
 
 // class is the idle blocks of one size, last in, first out, because the block that was used last is still in the
 // processor's cache.
 //
-// Invariant, under mu: 0 ≤ low ≤ len(free).
+// Invariants, under mu:
+//
+//	0 ≤ low ≤ len(free)
+//	0 ≤ out ≤ peak
 type class struct {
 	mu    sync.Mutex
 	free  []*block
 	low   int // fewest idle blocks since the last trim: so many were not needed at all
+	out   int // blocks lent at present
+	peak  int // the most that were ever lent at once
 	taken uint64
 	fresh uint64   // of taken, those that had to be allocated
 	_     [64]byte // two classes never share a cache line
@@ -97,45 +106,51 @@ func (p *Pool) take(n int) *block {
 	if n < 0 || uint64(n) > math.MaxUint32 {
 		panic(fmt.Sprintf("millrace: Get of %d bytes; a block has 0 to %d", n, uint32(math.MaxUint32)))
 	}
-	var b *block
-	if i := classFor(n); i == oversize {
-		p.oversize.Add(1)
-		b = &block{buf: make([]byte, n), pool: p, class: oversize}
-	} else {
-		b = p.classes[i].take()
-		if b != nil {
-			p.idle.Add(-int64(len(b.buf)))
-		} else {
-			b = &block{buf: make([]byte, classSize(i)), pool: p, class: int8(i)}
-		}
+	i := classFor(n)
+	if i == oversize {
+		p.large.count(1, int64(n))
+		return newBlock(p, oversize, n)
 	}
-	p.blocks.Add(1)
-	used := p.inUse.Add(int64(len(b.buf)))
-	for high := p.highWater.Load(); used > high && !p.highWater.CompareAndSwap(high, used); {
-		high = p.highWater.Load()
+	b := p.classes[i].take()
+	if b == nil {
+		return newBlock(p, int8(i), classSize(i))
 	}
+	p.idle.Add(-int64(len(b.buf)))
 	return b
 }
 
 // put takes back a block whose last share is gone.
 func (p *Pool) put(b *block) {
 	size := int64(len(b.buf))
-	p.blocks.Add(-1)
-	p.inUse.Add(-size)
 	if b.class == oversize {
+		p.large.count(-1, -size)
 		return
 	}
-	if p.idle.Add(size) > p.idleLimit {
+	keep := p.idle.Add(size) <= p.idleLimit
+	if !keep {
 		p.idle.Add(-size)
-		return
 	}
-	p.classes[b.class].put(b)
+	p.classes[b.class].put(b, keep)
 }
 
+func (h *heapBlocks) count(blocks, bytes int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.out += blocks
+	h.bytes += bytes
+	h.peak = max(h.peak, h.bytes)
+	if blocks > 0 {
+		h.taken++
+	}
+}
+
+// take returns the idle block that was used last, or nil.
 func (c *class) take() *block {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.taken++
+	c.out++
+	c.peak = max(c.peak, c.out)
 	last := len(c.free) - 1
 	if last < 0 {
 		c.fresh++
@@ -148,9 +163,13 @@ func (c *class) take() *block {
 	return b
 }
 
-func (c *class) put(b *block) {
+// put counts a block as returned, and keeps it if there is room.
+func (c *class) put(b *block, keep bool) {
 	c.mu.Lock()
-	c.free = append(c.free, b)
+	c.out--
+	if keep {
+		c.free = append(c.free, b)
+	}
 	c.mu.Unlock()
 }
 
@@ -217,7 +236,7 @@ type PoolStats struct {
 	InUse       int64  // bytes lent at present, by block size
 	InUseBlocks int64  // blocks lent at present
 	Idle        int64  // bytes kept for the next loan
-	HighWater   int64  // the most that InUse has ever been
+	HighWater   int64  // bytes: the most that was ever lent at once of each size class, added up
 	Taken       uint64 // loans since the Pool was made
 	Reused      uint64 // of Taken, those served by an idle block
 	Oversize    uint64 // of Taken, those above the largest size class, served from the heap
@@ -225,21 +244,27 @@ type PoolStats struct {
 
 // Stats returns a snapshot. The figures are exact when no other call is under way.
 func (p *Pool) Stats() PoolStats {
+	p.large.mu.Lock()
 	s := PoolStats{
-		InUse:       p.inUse.Load(),
-		InUseBlocks: p.blocks.Load(),
-		Idle:        p.idle.Load(),
-		HighWater:   p.highWater.Load(),
-		Oversize:    p.oversize.Load(),
+		InUse:       p.large.bytes,
+		InUseBlocks: p.large.out,
+		HighWater:   p.large.peak,
+		Taken:       p.large.taken,
+		Oversize:    p.large.taken,
 	}
+	p.large.mu.Unlock()
+	s.Idle = p.idle.Load()
 	for i := range p.classes {
 		c := &p.classes[i]
+		size := int64(classSize(i))
 		c.mu.Lock()
+		s.InUse += int64(c.out) * size
+		s.InUseBlocks += int64(c.out)
+		s.HighWater += int64(c.peak) * size
 		s.Taken += c.taken
 		s.Reused += c.taken - c.fresh
 		c.mu.Unlock()
 	}
-	s.Taken += s.Oversize
 	return s
 }
 

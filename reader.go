@@ -67,6 +67,7 @@ var (
 //	blk != nil: buf is blk.buf[base : base+len(buf)], and stock ≥ 1 shares of blk are the Reader's, unless parked
 //	window: buf[w:] is not to be written, because it is part of a Ref that came from elsewhere
 //	!lent: nobody else has a share of blk
+//	steady: blk != nil, !lent, !window, sock == nil and more == nil
 type Reader struct {
 	buf  []byte
 	r, w int
@@ -82,6 +83,7 @@ type Reader struct {
 	lent   bool
 	window bool
 	parked bool // waiting for the socket with no share of blk: it may go back, and is rejoined if it did not
+	steady bool // nothing is in the way of reading from src into the whole of buf again
 	small  uint8
 	token  token
 
@@ -211,21 +213,23 @@ func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	return b.readRangeSlow(n, yield)
 }
 
+// readRangeSlow lends what is buffered and then, again and again, what the next fill gives.
 func (b *Reader) readRangeSlow(n int, yield func([]byte)) error {
 	if n < 0 {
 		return bufio.ErrNegativeCount
 	}
 	b.lastByte, b.lastRuneSize = -1, -1
-	for got := 0; got < n; {
+	left := n
+	for left > 0 {
 		if b.r == b.w {
 			if err := b.fill(); err != nil {
-				return midway(err, got)
+				return midway(err, n-left)
 			}
 		}
-		m := min(n-got, b.w-b.r)
-		p := b.buf[b.r : b.r+m : b.r+m]
-		b.r += m
-		got += m
+		end := min(b.r+left, b.w)
+		p := b.buf[b.r:end:end]
+		left -= len(p)
+		b.r = end
 		yield(p)
 		if invariants {
 			b.spoil(p)
@@ -256,39 +260,51 @@ func (b *Reader) ReadChain(dst *Chain, n int) error {
 	if n < 0 {
 		return bufio.ErrNegativeCount
 	}
-	var got Chain
-	for got.Len() < n {
+	return b.readChainSlow(dst, n)
+}
+
+func (b *Reader) readChainSlow(dst *Chain, n int) error {
+	before := dst.Len()
+	for left := n; left > 0; {
 		if b.r == b.w {
 			if err := b.fill(); err != nil {
-				err = midway(err, got.Len())
-				b.putBack(&got)
+				err = midway(err, n-left)
+				var kept Chain
+				dst.Cut(&kept, before)
+				b.putBack(dst) // all that is in dst now came from b
+				dst.Merge(&kept)
 				return err
 			}
 		}
-		b.give(&got, min(n-got.Len(), b.w-b.r))
+		m := min(left, b.w-b.r)
+		b.give(dst, m)
+		left -= m
 	}
-	dst.Merge(&got)
 	return nil
 }
 
 // give moves the next n bytes of buf to dst, 0 < n ≤ w-r.
 func (b *Reader) give(dst *Chain, n int) {
-	r := Ref{blk: b.blk, gen: b.gen, off: b.base + uint32(b.r), n: uint32(n), shares: handOut}
+	off := b.base + uint32(b.r)
 	if b.window && b.r+n == b.w {
-		r.shares = b.stock // all that is left of a piece that came from elsewhere: hand it on whole
+		// All that is left of a piece that came from elsewhere: hand it on whole.
+		r := Ref{blk: b.blk, loan: loan{b.gen, b.stock}, span: span{off, uint32(n)}}
 		b.token.close()
 		b.forget()
-	} else {
-		if b.stock <= handOut {
-			b.blk.buy(readerStock)
-			b.stock += readerStock
-		}
-		b.stock -= handOut
-		b.lent = true
-		b.r += n
+		r.token.open(r.blk, 1)
+		dst.push(r)
+		return
 	}
+	if b.stock <= handOut {
+		b.blk.buy(readerStock)
+		b.stock += readerStock
+	}
+	b.stock -= handOut
+	b.lent, b.steady = true, false
+	b.r += n
+	r := Ref{blk: b.blk, loan: loan{b.gen, handOut}, span: span{off, uint32(n)}}
 	r.token.open(r.blk, 1)
-	dst.push(&r)
+	dst.push(r)
 }
 
 // putBack makes the bytes of c the next ones to be read. Nothing is buffered.
@@ -299,6 +315,7 @@ func (b *Reader) putBack(c *Chain) {
 	if b.more == nil {
 		b.more = &supply{}
 	}
+	b.steady = false
 	c.Merge(&b.more.ahead)
 	b.more.ahead.Merge(c)
 }
@@ -366,7 +383,7 @@ func (b *Reader) retire() {
 func (b *Reader) forget() {
 	b.blk, b.buf, b.r, b.w = nil, nil, 0, 0
 	b.base, b.stock = 0, 0
-	b.lent, b.window, b.parked = false, false, false
+	b.lent, b.window, b.parked, b.steady = false, false, false, false
 }
 
 // take takes an empty block with room for at least n bytes.
@@ -380,6 +397,7 @@ func (b *Reader) take(n int) {
 // adapt chooses the size of the next block when one whose bytes are kept is full: as much as arrives in blockTime,
 // but no more than twice as much as this time, and no less than half.
 func (b *Reader) adapt() {
+	b.arrived += b.w
 	now := time.Now().UnixNano()
 	elapsed, size := now-b.since, len(b.buf)
 	ideal := b.largest()
@@ -396,11 +414,11 @@ func (b *Reader) observe(n, room int) {
 	switch {
 	case n == room && room >= b.want/2:
 		b.want = min(2*b.want, b.largest())
-		b.small = 0
+		b.small, b.steady = 0, false
 	case n < room/8:
 		if b.small++; b.small >= smallReads {
 			b.want = max(b.want/2, b.smallest())
-			b.small = 0
+			b.small, b.steady = 0, false
 		}
 	default:
 		b.small = 0

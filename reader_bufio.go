@@ -135,9 +135,8 @@ func (b *Reader) prepend(c byte) {
 	p := d.Bytes()
 	p[0] = c
 	n := 1 + copy(p[1:], b.buf[b.r:b.w])
-	r := d.Freeze(n)
 	var front Chain
-	front.push(&r)
+	front.push(d.Freeze(n))
 	b.retire()
 	b.putBack(&front)
 }

@@ -5,6 +5,20 @@ import "io"
 // fill makes at least one byte available when nothing is buffered, or returns the error that says why not.
 // Whatever was in the block may be overwritten or given back, unless somebody has a share of it.
 func (b *Reader) fill() error {
+	if b.steady && b.err == nil {
+		n, err := b.src.Read(b.buf)
+		b.r, b.w = 0, n
+		if err == nil && uint(n-len(b.buf)/8) < uint(len(b.buf)-len(b.buf)/8) {
+			b.small = 0
+			return nil
+		}
+		b.w = 0
+		b.received(n, len(b.buf), err)
+	}
+	return b.fillSlow()
+}
+
+func (b *Reader) fillSlow() error {
 	for tries := 0; b.r == b.w; tries++ {
 		if b.err != nil && !b.behind() {
 			return b.readErr()
@@ -63,7 +77,6 @@ func (b *Reader) received(n, room int, err error) {
 		panic(errBadCount)
 	}
 	b.w += n
-	b.arrived += n
 	b.err = err
 	if n > 0 {
 		b.observe(n, room)
@@ -79,6 +92,7 @@ func (b *Reader) makeRoom() []byte {
 	if b.blk != nil {
 		if !b.window && b.lent && b.blk.sole(b.stock) {
 			b.lent = false // all those who had shares have released them
+			b.arrived += b.w
 		}
 		switch {
 		case b.window, !b.lent && len(b.buf) < b.want, !b.lent && len(b.buf) > 2*b.want:
@@ -96,6 +110,7 @@ func (b *Reader) makeRoom() []byte {
 	if b.blk == nil {
 		b.take(b.want)
 	}
+	b.steady = !invariants && !b.lent && b.sock == nil && b.more == nil
 	return b.buf[b.w:]
 }
 
@@ -200,6 +215,6 @@ func (b *Reader) contiguous(n int) {
 	b.take(max(n, b.want))
 	b.w = copy(b.buf, left)
 	b.r, b.base = 0, 0
-	b.lent, b.window = false, false
+	b.lent, b.window, b.steady = false, false, false
 	old.retire()
 }

@@ -33,7 +33,7 @@ func (d *Draft) Freeze(n int) Ref {
 	d.blk.check(d.gen)
 	d.token.close()
 	d.blk.used = uint32(n)
-	r := Ref{blk: d.blk, gen: d.gen, n: uint32(n), shares: stock}
+	r := Ref{blk: d.blk, loan: loan{d.gen, stock}, span: span{0, uint32(n)}}
 	r.token.open(d.blk, 0)
 	*d = Draft{}
 	return r
@@ -61,13 +61,23 @@ func (d *Draft) Release() {
 //	off + n ≤ len(blk.buf)
 //	1 ≤ shares ≤ count(blk.state)
 type Ref struct {
-	token  token // empty unless built with -tags invariants
-	blk    *block
-	gen    uint32 // the loan of blk that this is a share of
-	off    uint32
-	n      uint32
-	shares uint32 // how many of the block's counted shares this Ref stands for
+	token token // empty unless built with -tags invariants
+	blk   *block
+	loan
+	span
 }
+
+// loan and span are types of their own because the compiler keeps a struct in registers only if it has four fields at
+// the most, at each level; and a Ref that went through memory on its way into a Chain would cost ten times as much.
+type (
+	loan struct {
+		gen    uint32 // which loan of the block this is a share of
+		shares uint32 // how many of the block's counted shares it stands for
+	}
+	span struct {
+		off, n uint32 // blk.buf[off : off+n]
+	}
+)
 
 // Len returns the number of bytes.
 func (r *Ref) Len() int { return int(r.n) }
@@ -120,7 +130,7 @@ func (r *Ref) share(off, n uint32) Ref {
 		r.shares += stock
 	}
 	r.shares--
-	s := Ref{blk: r.blk, gen: r.gen, off: r.off + off, n: n, shares: 1}
+	s := Ref{blk: r.blk, loan: loan{r.gen, 1}, span: span{r.off + off, n}}
 	s.token.open(r.blk, 1)
 	return s
 }
@@ -145,9 +155,9 @@ func (r *Ref) Release() {
 	blk.release(gen, shares)
 }
 
-// join makes r cover next as well when next is the bytes right behind it in the same block, and leaves next empty.
+// join makes r cover next as well, and own its shares, when next is the bytes right behind it in the same block.
 // It costs no atomic operation: the shares of both are released together later.
-func (r *Ref) join(next *Ref) bool {
+func (r *Ref) join(next Ref) bool {
 	if r.blk != next.blk || r.off+r.n != next.off || r.gen != next.gen {
 		return false
 	}
@@ -157,6 +167,5 @@ func (r *Ref) join(next *Ref) bool {
 	next.token.close()
 	r.n += next.n
 	r.shares += next.shares
-	*next = Ref{}
 	return true
 }
