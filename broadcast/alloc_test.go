@@ -1,0 +1,123 @@
+//go:build !race
+
+package broadcast_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+)
+
+// fill adds blocks of their own to a frame, n bytes each. It allocates nothing
+// once the pool is warm, unless the chain needs an array for its pieces.
+func fill(frame *millrace.Chain, pool *millrace.Pool, pieces, n int) {
+	for range pieces {
+		draft := pool.Get(n)
+		ref := draft.Freeze(n)
+		frame.Append(&ref)
+	}
+}
+
+func wantNoAllocs(t *testing.T, name string, warm int, f func()) {
+	t.Helper()
+	for range warm {
+		f()
+	}
+	if n := testing.AllocsPerRun(1000, f); n != 0 {
+		t.Errorf("%s: %v allocations a run, want 0", name, n)
+	}
+}
+
+func TestPublishAllocatesNothing(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		every   int // a key frame every so many
+		pieces  int
+		cursors int
+		opts    []broadcast.Option
+	}{
+		{"groups of 30", 30, 1, 0, nil},
+		{"no key frames: evicts", 1 << 30, 1, 0, nil},
+		{"every frame a key frame", 1, 1, 3, nil},
+		{"groups of 30, three cursors", 30, 1, 3, nil},
+		{"frames of seven pieces", 30, 7, 3, nil},
+		{"latency", 30, 1, 3, []broadcast.Option{broadcast.Latency(time.Millisecond)}},
+		{"small ring", 100, 2, 3, []broadcast.Option{broadcast.MaxFrames(16)}},
+	} {
+		pool := millrace.NewPool()
+		ring := broadcast.New(test.opts...)
+		var pre millrace.Chain
+		fill(&pre, pool, 1, 10)
+		ring.SetPreamble(&pre)
+		var cursors []*broadcast.Cursor
+		for range test.cursors {
+			cursors = append(cursors, ring.Cursor())
+		}
+		// The array of a frame of many pieces is the publisher's business, who
+		// uses its chain again.
+		var frame, dst millrace.Chain
+		n := 0
+		publish := func() {
+			fill(&frame, pool, test.pieces, 1000)
+			if err := ring.Publish(&frame, broadcast.Frame{Key: n%test.every == 0}); err != nil {
+				t.Fatal(err)
+			}
+			if n++; n%4 != 0 {
+				return
+			}
+			for _, c := range cursors {
+				if _, err := c.Take(&dst); err != nil {
+					t.Fatal(err)
+				}
+				dst.Release()
+			}
+		}
+		wantNoAllocs(t, test.name, 3000, publish)
+		for _, c := range cursors {
+			c.Close()
+		}
+		ring.Close()
+		if s := pool.Stats(); s.InUse != 0 {
+			t.Errorf("%s: %d bytes of the pool are still in use", test.name, s.InUse)
+		}
+	}
+}
+
+// Waking waiters allocates nothing either, nor does waiting.
+func TestWakingAllocatesNothing(t *testing.T) {
+	pool := millrace.NewPool()
+	ring := broadcast.New()
+	var readers, read sync.WaitGroup
+	for range 20 {
+		c := ring.Cursor()
+		readers.Go(func() {
+			defer c.Close()
+			var dst millrace.Chain
+			for c.Wait(context.Background()) == nil {
+				b, err := c.Take(&dst)
+				if err != nil {
+					return
+				}
+				dst.Release()
+				for range b.Frames {
+					read.Done()
+				}
+			}
+		})
+	}
+	wantNoAllocs(t, "publish to 20 waiters", 100, func() {
+		read.Add(20)
+		var frame millrace.Chain
+		fill(&frame, pool, 1, 1000)
+		if err := ring.Publish(&frame, broadcast.Frame{Key: true}); err != nil {
+			t.Fatal(err)
+		}
+		read.Wait()
+	})
+	ring.Close()
+	readers.Wait()
+}

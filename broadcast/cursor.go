@@ -1,0 +1,334 @@
+package broadcast
+
+import (
+	"io"
+	"time"
+
+	"github.com/millrace-io/millrace"
+)
+
+// A Cursor is one reader's place in a Ring.
+//
+// Take and Wait belong to one goroutine at a time, the reader's; Lag and Close
+// may be called from any goroutine, also while the reader waits.
+//
+// # When a cursor is behind
+//
+// A cursor that is over its allowance (MaxLagBytes, MaxLagFrames, MaxLagTime)
+// moves forward to the newest key frame. It is never moved within the newest
+// group of pictures: there is no newer place to start from, the ring keeps that
+// group for late joiners anyway, and a reader that has begun it sees more by
+// going on than by waiting for the next one. So a reader is behind by its
+// allowance and one group at most, and a late joiner is not moved for the group
+// that it begins with.
+//
+// A cursor whose place was evicted, or that comes to a frame that Publish
+// refused, moves to the newest key frame after that place. If there is none it
+// waits for the next one to be published, however long that takes: until then
+// Take gives nothing, and the batch that ends the wait tells what was lost. In
+// a stream that has key frames only at its start the wait ends with Close.
+type Cursor struct {
+	ring *Ring
+	opts cursorOptions
+
+	woken chan struct{} // room for one signal
+
+	// The rest is guarded by ring.mu.
+
+	next int64 // the frame to give next, or, while it can't be read, the first one lost
+	off  int64 // log offset of its first byte
+
+	joining  bool      // waits for the first key frame it will ever see
+	starting bool      // the next frame given is a start: its preamble goes first
+	first    *preamble // with FromHead, until the first batch: what goes first; counted
+	given    uint64    // id of the preamble that it was given last
+
+	missed Missed // not told yet
+
+	closed    bool
+	index     int // in ring.cursors
+	waitIndex int // in ring.waiting, or notWaiting
+}
+
+// Batch says what Take has given.
+type Batch struct {
+	Frames int // whole frames; 0: nothing new
+	Bytes  int // by how much the chain has grown
+
+	// Preamble is how many of Bytes, the first ones, are the preamble.
+	Preamble int
+
+	// Missed says what was lost right before these frames. With Frames == 0
+	// it is what was lost before the end of the stream.
+	Missed Missed
+}
+
+// Cursor returns a new cursor, which its owner ends with Close. It starts at the
+// newest key frame that is kept with all that follows it, preceded by that key
+// frame's preamble; if there is none, at the next key frame to be published,
+// never in the middle of a group. On a closed ring it starts at the end.
+func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
+	c := &Cursor{
+		ring: r,
+		opts: cursorOptions{
+			lagBytes:      r.opts.maxBytes / 2,
+			lagFrames:     r.opts.maxFrames / 2,
+			lagTime:       defaultLagTime,
+			batchBytes:    defaultBatchBytes,
+			batchSegments: defaultBatchSegments,
+		},
+		woken:     make(chan struct{}, 1),
+		waitIndex: notWaiting,
+	}
+	for _, opt := range opts {
+		opt(&c.opts)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.next, c.off = r.frames.head, r.log.end
+	switch {
+	case r.closed:
+	case c.opts.fromHead:
+		c.first = r.preamble.hold()
+	default:
+		c.joining = true
+		c.advance(r.now())
+	}
+	c.index = len(r.cursors)
+	r.cursors = append(r.cursors, c)
+	return c
+}
+
+// canRead reports whether a frame before upto can be taken, now or after a move
+// to the newest key frame. r.mu is held.
+func (c *Cursor) canRead(upto int64) bool {
+	r := c.ring
+	if c.joining || c.stuck() != NotMissed {
+		return r.keyOK && r.key >= c.next && r.key < upto
+	}
+	return c.next < upto
+}
+
+// stuck says why the frame at c.next will never be read, if so. r.mu is held.
+func (c *Cursor) stuck() Reason {
+	l := &c.ring.frames
+	switch {
+	case c.next < l.tail:
+		return Evicted
+	case c.next < l.head && l.at(c.next).kind == hole:
+		return Refused
+	}
+	return NotMissed
+}
+
+// behind reports whether there is a newer key frame than c's place to move to.
+// r.mu is held.
+func (c *Cursor) behind() bool { return c.ring.keyOK && c.ring.key > c.next }
+
+// late says which allowance c exceeds, if any. c.next must be in the window.
+// r.mu is held.
+func (c *Cursor) late(now int64) Reason {
+	r, o := c.ring, &c.opts
+	switch {
+	case o.lagBytes > 0 && r.log.end-c.off > o.lagBytes:
+		return LagBytes
+	case o.lagFrames > 0 && r.frames.head-c.next > int64(o.lagFrames):
+		return LagFrames
+	case o.lagTime > 0 && now-r.frames.at(c.next).at > int64(o.lagTime):
+		return LagTime
+	}
+	return NotMissed
+}
+
+// advance moves c to the newest key frame if it has to go there and can; see the
+// type's comment. r.mu is held.
+func (c *Cursor) advance(now int64) {
+	r := c.ring
+	if c.joining {
+		// The newest key frame, also if it is older than the cursor.
+		if r.keyOK {
+			c.joining, c.starting = false, true
+			c.next, c.off = r.key, r.frames.begin(r.key)
+		}
+		return
+	}
+	why := c.stuck()
+	if why != NotMissed && c.missed.Why == NotMissed {
+		c.missed.Why = why // the frame's record may be gone when the next key frame comes
+	}
+	if !c.behind() {
+		return
+	}
+	if why == NotMissed {
+		if why = c.late(now); why == NotMissed {
+			return
+		}
+	}
+	c.lose(r.key, r.frames.begin(r.key), why)
+	c.starting = true
+	c.first.drop()
+	c.first = nil
+}
+
+// lose moves c to frame next at offset off and notes the loss. r.mu is held.
+func (c *Cursor) lose(next, off int64, why Reason) {
+	if c.missed.Why == NotMissed {
+		c.missed.Why = why
+	}
+	frames, bytes := next-c.next, off-c.off
+	c.missed.Frames += int(frames)
+	c.missed.Bytes += bytes
+	c.ring.tally.lose(c.missed.Why, frames, bytes)
+	c.next, c.off = next, off
+}
+
+// Take adds shares of the frames between c and the head to dst, as many as the
+// batch limits allow, whole frames only, and one at least if there is any. dst
+// and all that is in it stay the caller's, who ends the life of the shares with
+// dst.Release or by sending them. Take never waits: when there is nothing new it
+// returns the zero Batch.
+//
+// After the ring was closed and c has got the rest, Take returns io.EOF; after
+// c was closed, ErrClosed. Nothing is added to dst with an error.
+func (c *Cursor) Take(dst *millrace.Chain) (Batch, error) {
+	_ = dst.Len() // a nil dst panics here, not with the ring's lock held
+	b, dead, err := c.take(dst)
+	if dead {
+		c.ring.reap()
+	}
+	return b, err
+}
+
+// take is the part of Take that needs the lock. dead says that there is
+// something to reap.
+func (c *Cursor) take(dst *millrace.Chain) (b Batch, dead bool, err error) {
+	r := c.ring
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case c.closed:
+		return b, false, ErrClosed
+	case r.closed && c.drained():
+		return b, false, io.EOF
+	}
+	var now int64
+	if c.behind() {
+		now = r.now() // most cursors are not, and the clock is a third of a Take
+	}
+	c.advance(now)
+	switch {
+	case c.canRead(r.frames.head):
+		b = c.give(dst)
+	case r.closed: // no key frame will come: the loss is final
+		c.lose(r.frames.head, r.log.end, c.missed.Why)
+	default:
+		return b, false, nil
+	}
+	b.Missed = c.missed
+	c.missed = Missed{}
+	if r.closed && c.drained() {
+		r.trim(r.closedAt)
+	}
+	return b, len(r.log.dead) > 0, nil
+}
+
+// drained reports whether c has got all that it will ever get from a closed
+// ring. r.mu is held.
+func (c *Cursor) drained() bool { return c.joining || c.next == c.ring.frames.head }
+
+// give adds a batch to dst. The frame at c.next can be read. r.mu is held.
+func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
+	r := c.ring
+	pre := c.first
+	if c.starting {
+		pre = r.frames.at(c.next).pre
+	}
+	room := c.opts.batchSegments
+	if pre != nil && pre.id != c.given {
+		before := dst.Pieces()
+		pre.chain.Clone(dst)
+		c.given = pre.id
+		b.Preamble = pre.chain.Len()
+		room -= dst.Pieces() - before
+	}
+	c.first.drop()
+	c.first, c.starting = nil, false
+
+	upto := c.fit(room)
+	end := r.frames.at(upto - 1).end
+	r.log.share(dst, c.off, end)
+	b.Frames = int(upto - c.next)
+	b.Bytes = b.Preamble + int(end-c.off)
+	c.next, c.off = upto, end
+	return b
+}
+
+// fit returns the frame before which the batch that begins at c.next ends, given
+// how many pieces there is room for. r.mu is held.
+func (c *Cursor) fit(room int) int64 {
+	l := &c.ring.frames
+	begin := l.at(c.next).firstPiece
+	n := c.next + 1
+	for ; n < l.head; n++ {
+		rec := l.at(n)
+		if rec.kind == hole || rec.end-c.off > c.opts.batchBytes || int(rec.lastPiece-begin) > room {
+			break
+		}
+	}
+	return n
+}
+
+// Lag says how far a cursor is behind the head.
+type Lag struct {
+	Bytes  int64
+	Frames int
+	Time   time.Duration // since the first frame it has not got was published
+}
+
+// Lag returns how far c is behind. Frames that are lost but were not told of yet
+// count; if the first of them was evicted, Time counts from the oldest frame
+// that is kept. A cursor that waits for its first key frame is not behind.
+func (c *Cursor) Lag() Lag {
+	r := c.ring
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.closed || c.joining || c.next == r.frames.head {
+		return Lag{}
+	}
+	lag := Lag{
+		Bytes:  r.log.end - c.off,
+		Frames: int(r.frames.head - c.next),
+	}
+	if oldest := max(c.next, r.frames.tail); oldest < r.frames.head {
+		lag.Time = time.Duration(r.now() - r.frames.at(oldest).at)
+	}
+	return lag
+}
+
+// Close ends the cursor; a Wait that is under way returns ErrClosed. Shares that
+// were taken live on. It may be called from any goroutine, and again.
+func (c *Cursor) Close() {
+	r := c.ring
+	r.mu.Lock()
+	if c.closed {
+		r.mu.Unlock()
+		return
+	}
+	c.closed = true
+	c.first.drop()
+	c.first = nil
+	last := len(r.cursors) - 1
+	r.cursors[c.index] = r.cursors[last]
+	r.cursors[c.index].index = c.index
+	r.cursors[last] = nil
+	r.cursors = r.cursors[:last]
+	if c.waitIndex != notWaiting {
+		c.unlist()
+		c.signal()
+	}
+	if r.closed {
+		r.trim(r.closedAt)
+	}
+	r.mu.Unlock()
+	r.reap()
+}

@@ -1,0 +1,30 @@
+// Package broadcast hands one stream of frames to any number of readers: no
+// copy, no queue a reader, and no waiting for the slow.
+//
+//	   evicted       kept: at most MaxBytes, MaxFrames      to come
+//	. . . . . . ┌────┬────┬────┬────┬────┬────┬────┬────┐ . . . . . .
+//	            │ K  │    │    │    │ K  │    │    │    │
+//	. . . . . . └────┴────┴────┴────┴────┴────┴────┴────┘ . . . . . .
+//	               ▲              ▲   ▲                 ▲
+//	             cursor        cursor │               head: Publish
+//	             (behind)             a late joiner
+//	                                  starts here
+//
+// A [Ring] keeps the newest frames of a stream as one log of bytes, shared by
+// reference. Its publisher appends to the log with [Ring.Publish]; each reader
+// is a [Cursor], a place in the log, that takes everything between itself and
+// the head in one batch. A key frame (K) is one where a reader may start; what
+// it needs before that (metadata, sequence headers) is the stream's preamble,
+// set with [Ring.SetPreamble]. A stream whose frames each stand alone marks
+// every frame as a key frame.
+//
+// A reader that falls behind by more than its allowance moves forward to the
+// newest key frame and is told how much it missed and why, see [Missed]: what it
+// gets is always a start and what follows it, never a group without its start.
+//
+// Ownership: Publish and SetPreamble take ownership of their chains, also when
+// they return an error. [Cursor.Take] adds shares to a chain that is and stays
+// the caller's: they live until the caller releases them, whatever the ring
+// does in the meantime. A send holds its references until the kernel has taken
+// the bytes.
+package broadcast

@@ -1,0 +1,22 @@
+package broadcast
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrClosed is returned by Publish on a closed ring, and by Take and Wait on a
+// closed cursor. A cursor whose ring was closed gets io.EOF instead, after the
+// last frame.
+var ErrClosed = errors.New("broadcast: closed")
+
+// FrameTooLargeError is returned by Publish for a frame that the ring could
+// not keep even if it kept nothing else.
+type FrameTooLargeError struct {
+	Size  int64 // length of the frame, in bytes
+	Limit int64 // the ring's MaxBytes
+}
+
+func (e *FrameTooLargeError) Error() string {
+	return fmt.Sprintf("broadcast: a frame of %d bytes is above MaxBytes (%d)", e.Size, e.Limit)
+}

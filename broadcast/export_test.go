@@ -1,0 +1,126 @@
+package broadcast
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// RecordSize is what MaxFrames says that a frame costs beside its bytes.
+const RecordSize = unsafe.Sizeof(record{})
+
+// Ready reports whether Wait would return at once.
+func (c *Cursor) Ready() bool {
+	c.ring.mu.Lock()
+	defer c.ring.mu.Unlock()
+	return c.ready()
+}
+
+// Check returns what is wrong with r's invariants.
+func (r *Ring) Check() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, check := range []func() error{r.checkRecords, r.checkLog, r.checkPreambles, r.checkLists} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Ring) checkRecords() error {
+	l := &r.frames
+	if n := l.head - l.tail; n < 0 || n > int64(len(l.recs)) {
+		return fmt.Errorf("%d records in %d places", n, len(l.recs))
+	}
+	off := l.start
+	for n := l.tail; n < l.head; n++ {
+		rec := l.at(n)
+		if rec.end < off {
+			return fmt.Errorf("frame %d ends at %d, before it begins at %d", n, rec.end, off)
+		}
+		if rec.pre != nil && rec.kind != key {
+			return fmt.Errorf("frame %d has a preamble and is no key frame", n)
+		}
+		off = rec.end
+	}
+	if off != r.log.end {
+		return fmt.Errorf("the last frame ends at %d, the log at %d", off, r.log.end)
+	}
+	if r.kept() > r.opts.maxBytes {
+		return fmt.Errorf("%d bytes kept, MaxBytes is %d", r.kept(), r.opts.maxBytes)
+	}
+	if r.keyOK && (r.key < l.tail || l.at(r.key).kind != key) {
+		return fmt.Errorf("frame %d is not a start", r.key)
+	}
+	return nil
+}
+
+func (r *Ring) checkLog() error {
+	l := &r.log
+	off := r.frames.start
+	for i, s := range l.segs[l.first:] {
+		if s.start != off || s.end-s.start != int64(s.chain.Len()) || s.chain.Len() == 0 {
+			return fmt.Errorf("segment %d is [%d, %d) of %d bytes, want it at %d", i, s.start, s.end, s.chain.Len(), off)
+		}
+		off = s.end
+	}
+	if off != l.end {
+		return fmt.Errorf("the last segment ends at %d, the log at %d", off, l.end)
+	}
+	// A live segment has a frame at least, and the queue is moved up in its
+	// array rather than let grow.
+	if most := 4*len(r.frames.recs) + 64; cap(l.segs) > most || len(l.spare) > most {
+		return fmt.Errorf("room for %d segments and %d spare ones, for %d frames at most", cap(l.segs), len(l.spare), len(r.frames.recs))
+	}
+	for _, s := range l.spare {
+		if s.chain.Len() != 0 {
+			return fmt.Errorf("a spare segment has %d bytes", s.chain.Len())
+		}
+	}
+	if len(l.dead) > 0 {
+		return fmt.Errorf("%d dead segments while nobody reaps", len(l.dead))
+	}
+	return nil
+}
+
+func (r *Ring) checkPreambles() error {
+	refs := map[*preamble]int{}
+	refs[r.preamble]++
+	for n := range r.frames.recs {
+		refs[r.frames.recs[n].pre]++
+	}
+	for _, c := range r.cursors {
+		refs[c.first]++
+	}
+	for p, n := range refs {
+		if p != nil && p.refs != n {
+			return fmt.Errorf("preamble %d has %d refs, want %d", p.id, p.refs, n)
+		}
+	}
+	return nil
+}
+
+func (r *Ring) checkLists() error {
+	for i, c := range r.cursors {
+		if c.index != i || c.closed {
+			return fmt.Errorf("cursor %d has index %d, closed %v", i, c.index, c.closed)
+		}
+	}
+	for i, c := range r.waiting {
+		if c.waitIndex != i || c.closed {
+			return fmt.Errorf("waiter %d has index %d, closed %v", i, c.waitIndex, c.closed)
+		}
+	}
+	for i, w := range r.watchers {
+		if w.index != i {
+			return fmt.Errorf("watcher %d has index %d", i, w.index)
+		}
+	}
+	return nil
+}
+
+// TimerArmed reports whether the latency timer is running, and stops it.
+func (r *Ring) TimerArmed() bool { return r.timer.Stop() }
+
+// Expire does what the latency timer does when it fires.
+func (r *Ring) Expire() { r.expire() }

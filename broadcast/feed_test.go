@@ -1,0 +1,107 @@
+package broadcast_test
+
+import (
+	"testing"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+)
+
+// A feed cuts frames out of blocks of a pool, as a Reader does with what a
+// socket brings: neighbours lie in one block, and large ones in several.
+type feed struct {
+	pool  *millrace.Pool
+	block int
+	chain millrace.Chain
+	state uint32
+}
+
+func newFeed(block int) *feed {
+	return &feed{pool: millrace.NewPool(), block: block, state: 1}
+}
+
+// next returns a frame of n bytes, which the caller owns.
+func (f *feed) next(n int) (frame millrace.Chain) {
+	for f.chain.Len() < n {
+		d := f.pool.Get(f.block)
+		b := d.Bytes()[:f.block]
+		for i := range b {
+			f.state = f.state*1664525 + 1013904223
+			b[i] = byte(f.state >> 24)
+		}
+		ref := d.Freeze(len(b))
+		f.chain.Append(&ref)
+	}
+	f.chain.Cut(&frame, n)
+	return frame
+}
+
+// publish publishes a frame of n bytes and returns a copy of it.
+func (f *feed) publish(t testing.TB, r *broadcast.Ring, n int, key bool) string {
+	t.Helper()
+	frame := f.next(n)
+	s := text(&frame)
+	if err := r.Publish(&frame, broadcast.Frame{Key: key}); err != nil {
+		t.Fatal("Publish:", err)
+	}
+	if frame.Len() != 0 {
+		t.Fatal("Publish left its chain", frame.Len(), "bytes")
+	}
+	return s
+}
+
+// done releases what was not used and checks that everything came back.
+func (f *feed) done(t testing.TB) {
+	t.Helper()
+	f.chain.Release()
+	if n := f.pool.Stats().InUse; n != 0 {
+		t.Errorf("%d bytes of the pool are still in use", n)
+	}
+}
+
+// text copies a chain's bytes. It borrows c.
+func text(c *millrace.Chain) string {
+	var s []byte
+	for p := range c.All() {
+		s = append(s, p...)
+	}
+	return string(s)
+}
+
+// chainOf returns a chain with a copy of s, which the caller owns.
+func chainOf(s string) (c millrace.Chain) {
+	c.AppendCopy([]byte(s))
+	return c
+}
+
+// publish publishes a copy of s.
+func publish(t testing.TB, r *broadcast.Ring, s string, key bool) {
+	t.Helper()
+	p := chainOf(s)
+	if err := r.Publish(&p, broadcast.Frame{Key: key}); err != nil {
+		t.Fatal("Publish:", err)
+	}
+}
+
+// take returns what c gives as text.
+func take(t testing.TB, c *broadcast.Cursor) (string, broadcast.Batch) {
+	t.Helper()
+	var dst millrace.Chain
+	b, err := c.Take(&dst)
+	if err != nil {
+		t.Fatal("Take:", err)
+	}
+	if b.Bytes != dst.Len() {
+		t.Fatalf("Batch.Bytes = %d, the chain has %d", b.Bytes, dst.Len())
+	}
+	s := text(&dst)
+	dst.Release()
+	return s, b
+}
+
+func check(t testing.TB, r *broadcast.Ring) {
+	t.Helper()
+	if err := r.Check(); err != nil {
+		t.Fatal("invariants:", err)
+	}
+}

@@ -1,0 +1,52 @@
+package broadcast
+
+import "fmt"
+
+// A Reason says why a cursor lost frames.
+type Reason uint8
+
+const (
+	// NotMissed is the zero Reason: nothing was lost.
+	NotMissed Reason = iota
+	// LagBytes, LagFrames and LagTime: the cursor was further behind than
+	// MaxLagBytes, MaxLagFrames or MaxLagTime allow.
+	LagBytes
+	LagFrames
+	LagTime
+	// Evicted: the ring had to make room (MaxBytes, MaxFrames).
+	Evicted
+	// Refused: Publish refused a frame (FrameTooLargeError), which spoils
+	// the rest of its group.
+	Refused
+
+	reasons // how many there are
+)
+
+var reasonNames = [reasons]string{"not missed", "lag bytes", "lag frames", "lag time", "evicted", "refused"}
+
+// String returns a short name, fit for a log line or a label.
+func (r Reason) String() string {
+	if r < reasons {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("Reason(%d)", uint8(r))
+}
+
+// Missed says what a cursor lost since the last batch that said so. The zero
+// Missed means that nothing was lost.
+type Missed struct {
+	Frames int
+	// Bytes counts the lost frames that the ring had taken; a frame that
+	// Publish refused counts as a frame without bytes.
+	Bytes int64
+	// Why is the reason of the first loss, when there were several.
+	Why Reason
+}
+
+// String returns "nothing" or, say, "12 frames, 34567 bytes (lag time)".
+func (m Missed) String() string {
+	if m.Why == NotMissed {
+		return "nothing"
+	}
+	return fmt.Sprintf("%d frames, %d bytes (%v)", m.Frames, m.Bytes, m.Why)
+}

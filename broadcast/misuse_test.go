@@ -1,0 +1,129 @@
+package broadcast_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"testing"
+	"testing/synctest"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+)
+
+func mustPanic(t *testing.T, want string, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if got := fmt.Sprint(recover()); got != want {
+			t.Errorf("panic %q, want %q", got, want)
+		}
+	}()
+	f()
+}
+
+func TestOptionsOutOfRangePanic(t *testing.T) {
+	for _, test := range []struct {
+		want string
+		f    func()
+	}{
+		{"broadcast: MaxBytes(0) is below 1", func() { broadcast.MaxBytes(0) }},
+		{"broadcast: MaxFrames(-1) is below 1", func() { broadcast.MaxFrames(-1) }},
+		{"broadcast: Latency(-1) is below 0", func() { broadcast.Latency(-1) }},
+		{"broadcast: WakeBytes(-1) is below 0", func() { broadcast.WakeBytes(-1) }},
+		{"broadcast: MaxLagBytes(-1) is below 0", func() { broadcast.MaxLagBytes(-1) }},
+		{"broadcast: MaxLagFrames(-1) is below 0", func() { broadcast.MaxLagFrames(-1) }},
+		{"broadcast: MaxLagTime(-1) is below 0", func() { broadcast.MaxLagTime(-1) }},
+		{"broadcast: BatchBytes(0) is below 1", func() { broadcast.BatchBytes(0) }},
+		{"broadcast: BatchSegments(0) is below 1", func() { broadcast.BatchSegments(0) }},
+	} {
+		mustPanic(t, test.want, test.f)
+	}
+}
+
+func TestAfterClose(t *testing.T) {
+	r := broadcast.New()
+	c, open := r.Cursor(), r.Cursor()
+	publish(t, r, "k", true)
+	c.Close()
+	c.Close() // again: nothing
+	var dst millrace.Chain
+	if b, err := c.Take(&dst); err != broadcast.ErrClosed || b != (broadcast.Batch{}) || dst.Len() != 0 {
+		t.Errorf("Take after Cursor.Close = %+v, %v", b, err)
+	}
+	if err := c.Wait(t.Context()); err != broadcast.ErrClosed {
+		t.Errorf("Wait after Cursor.Close = %v", err)
+	}
+	for range 2 {
+		if err := r.Close(); err != nil {
+			t.Error("Close:", err)
+		}
+	}
+	p, pre := chainOf("late"), chainOf("late")
+	if err := r.Publish(&p, broadcast.Frame{}); err != broadcast.ErrClosed {
+		t.Errorf("Publish after Close = %v", err)
+	}
+	r.SetPreamble(&pre)
+	if p.Len() != 0 || pre.Len() != 0 {
+		t.Error("a closed ring did not take ownership")
+	}
+	if s, _ := take(t, open); s != "k" {
+		t.Errorf("Take after Close = %q", s)
+	}
+	if err := open.Wait(t.Context()); err != io.EOF {
+		t.Errorf("Wait on a drained cursor = %v", err)
+	}
+	open.Close()
+	if err := open.Wait(t.Context()); err != broadcast.ErrClosed {
+		t.Errorf("Wait after both = %v", err)
+	}
+	w := r.Watch()
+	<-w.C
+	w.Stop()
+	w.Stop() // again: nothing
+	check(t, r)
+}
+
+// A chain that panics must not leave the ring locked.
+func TestNilChainsPanicAndLeaveTheRingUsable(t *testing.T) {
+	r := broadcast.New()
+	c := r.Cursor()
+	for _, f := range []func(){
+		func() { _ = r.Publish(nil, broadcast.Frame{}) },
+		func() { r.SetPreamble(nil) },
+		func() { _, _ = c.Take(nil) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			f()
+		}()
+	}
+	publish(t, r, "k", true)
+	if s, _ := take(t, c); s != "k" {
+		t.Errorf("Take = %q", s)
+	}
+	c.Close()
+	r.Close()
+}
+
+func TestSecondWaitPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := broadcast.New()
+		c := r.Cursor()
+		first := make(chan error)
+		go func() { first <- c.Wait(context.Background()) }()
+		synctest.Wait()
+		mustPanic(t, "broadcast: Wait on a cursor that is already waiting on another goroutine", func() {
+			_ = c.Wait(context.Background())
+		})
+		c.Close()
+		if err := <-first; err != broadcast.ErrClosed {
+			t.Errorf("Wait = %v", err)
+		}
+		r.Close()
+	})
+}

@@ -1,0 +1,130 @@
+package broadcast
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// defaultMaxBytes holds a group of ten seconds at 13 Mbit/s.
+	defaultMaxBytes = 16 << 20
+	// defaultMaxFrames is 14 seconds of a stream of 73 frames a second (30
+	// pictures, 43 sound frames). A record takes 40 bytes.
+	defaultMaxFrames = 1024
+
+	// defaultLagTime is more than a lost segment, a Wi-Fi roam or a short
+	// congestion costs, and several groups of a usual stream (2 to 4
+	// seconds). A viewer further behind is better served by the present.
+	defaultLagTime = 10 * time.Second
+
+	// defaultBatchBytes is near what a socket buffer takes at a time; larger
+	// batches would only wait in user space.
+	defaultBatchBytes = 256 << 10
+	// defaultBatchSegments is far below what one writev takes (1024 on
+	// Linux and macOS), and at 4 KiB a piece fills defaultBatchBytes.
+	defaultBatchSegments = 64
+)
+
+// An Option changes a limit of a Ring. New panics when a value is out of range.
+type Option func(*options)
+
+type options struct {
+	maxBytes  int64
+	maxFrames int
+	latency   time.Duration
+	wakeBytes int64
+}
+
+// MaxBytes bounds the bytes of the frames that the ring keeps; the default is
+// 16 MiB. It counts the frames' own bytes: a block that is kept for a part of
+// it counts with that part only, and preambles do not count.
+func MaxBytes(n int64) Option {
+	atLeast("MaxBytes", n, 1)
+	return func(o *options) { o.maxBytes = n }
+}
+
+// MaxFrames bounds the number of frames that the ring keeps; the default is
+// 1024. Their records (40 bytes each) are allocated by New.
+func MaxFrames(n int) Option {
+	atLeast("MaxFrames", int64(n), 1)
+	return func(o *options) { o.maxFrames = n }
+}
+
+// Latency is how long the first frame that nobody was told of may wait before
+// watchers and waiting cursors are woken, all at once and once. The default, 0,
+// wakes them in every Publish. Frames that come within the bound are taken
+// together, so that they leave in one write.
+func Latency(d time.Duration) Option {
+	atLeast("Latency", int64(d), 0)
+	return func(o *options) { o.latency = d }
+}
+
+// WakeBytes wakes watchers and waiting cursors before Latency is over, as soon
+// as n bytes were published that they were not told of. The default, 0, waits
+// for the time alone.
+func WakeBytes(n int) Option {
+	atLeast("WakeBytes", int64(n), 0)
+	return func(o *options) { o.wakeBytes = int64(n) }
+}
+
+// A CursorOption changes where a Cursor starts or a limit of it. Ring.Cursor
+// panics when a value is out of range.
+type CursorOption func(*cursorOptions)
+
+type cursorOptions struct {
+	fromHead      bool
+	lagBytes      int64
+	lagFrames     int
+	lagTime       time.Duration
+	batchBytes    int64
+	batchSegments int
+}
+
+// FromHead starts the cursor with the next frame to be published, key frame or
+// not, after the preamble that is current now. Without it a cursor starts at
+// the newest key frame, or at the next one if the ring holds none.
+func FromHead() CursorOption {
+	return func(o *cursorOptions) { o.fromHead = true }
+}
+
+// MaxLagBytes is the cursor's allowance in bytes; 0 is no limit. The default is
+// half of the ring's MaxBytes: a slow reader is then moved at a group's start
+// and for its own reason, before the ring must evict what it still reads.
+func MaxLagBytes(n int64) CursorOption {
+	atLeast("MaxLagBytes", n, 0)
+	return func(o *cursorOptions) { o.lagBytes = n }
+}
+
+// MaxLagFrames is the cursor's allowance in frames; 0 is no limit. The default
+// is half of the ring's MaxFrames, for MaxLagBytes' reason.
+func MaxLagFrames(n int) CursorOption {
+	atLeast("MaxLagFrames", int64(n), 0)
+	return func(o *cursorOptions) { o.lagFrames = n }
+}
+
+// MaxLagTime is the cursor's allowance in time since the first frame that it
+// has not taken was published; 0 is no limit. The default is 10 seconds.
+func MaxLagTime(d time.Duration) CursorOption {
+	atLeast("MaxLagTime", int64(d), 0)
+	return func(o *cursorOptions) { o.lagTime = d }
+}
+
+// BatchBytes bounds the frames' bytes that one Take gives; the default is 256
+// KiB. A larger frame comes alone, and a preamble is not counted.
+func BatchBytes(n int) CursorOption {
+	atLeast("BatchBytes", int64(n), 1)
+	return func(o *cursorOptions) { o.batchBytes = int64(n) }
+}
+
+// BatchSegments bounds the pieces that one Take adds to its chain; the default
+// is 64. A frame of more pieces comes alone.
+func BatchSegments(n int) CursorOption {
+	atLeast("BatchSegments", int64(n), 1)
+	return func(o *cursorOptions) { o.batchSegments = n }
+}
+
+func atLeast(name string, n, least int64) {
+	if n < least {
+		panic(fmt.Sprintf("broadcast: %s(%d) is below %d", name, n, least))
+	}
+}

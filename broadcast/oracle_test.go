@@ -1,0 +1,299 @@
+package broadcast_test
+
+import (
+	"io"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/broadcast"
+)
+
+// The oracle: a ring as slow and as plain as can be. Every frame of the stream
+// stays in one slice, nothing is counted on the way, everything is looked up.
+type oracle struct {
+	maxBytes, maxFrames int
+	latency             time.Duration
+	wakeBytes           int
+
+	frames    []oFrame // all of them, from the start
+	tail      int      // those below are gone
+	announced int
+	due       time.Time // zero: none
+	preamble  oPreamble
+	cursors   []*oCursor
+	closed    bool
+	closedAt  time.Time
+	stats     broadcast.Stats
+}
+
+type oFrame struct {
+	data string
+	at   time.Time
+	key  bool
+	hole bool
+	pre  oPreamble
+}
+
+type oPreamble struct {
+	data string
+	id   int
+}
+
+type oCursor struct {
+	o                   *oracle
+	lagBytes, lagFrames int
+	lagTime             time.Duration
+	batchBytes          int
+	next                int
+	joining, starting   bool
+	first               oPreamble
+	given               int
+	missed              broadcast.Missed
+}
+
+func size(frames []oFrame) (n int) {
+	for _, f := range frames {
+		n += len(f.data)
+	}
+	return n
+}
+
+func (o *oracle) now() time.Time {
+	if o.closed {
+		return o.closedAt
+	}
+	return time.Now()
+}
+
+// start is the newest key frame that is kept with all that follows, or -1.
+func (o *oracle) start() int {
+	for i := len(o.frames) - 1; i >= o.tail; i-- {
+		if o.frames[i].hole {
+			return -1
+		}
+		if o.frames[i].key {
+			return i
+		}
+	}
+	return -1
+}
+
+func (o *oracle) publish(f oFrame) (tooLarge bool) {
+	o.tick()
+	f.at = o.now()
+	start := o.start()
+	f.hole = len(f.data) > o.maxBytes
+	if f.hole {
+		f.data, f.key = "", false
+	}
+	for len(o.frames)-o.tail == o.maxFrames || size(o.frames[o.tail:])+len(f.data) > o.maxBytes {
+		o.tail++
+		o.stats.Evicted++
+	}
+	cut := start >= 0 && (start < o.tail || f.hole)
+	if cut {
+		o.stats.GroupsCut++
+	}
+	f.pre = o.preamble
+	o.frames = append(o.frames, f)
+	if f.hole {
+		o.stats.Refused++
+		return true
+	}
+	o.stats.Published.Frames++
+	o.stats.Published.Bytes += uint64(len(f.data))
+	if f.key {
+		o.trim()
+	}
+	unheard := size(o.frames[min(len(o.frames), max(o.announced, 0)):])
+	switch {
+	case o.latency == 0, o.wakeBytes > 0 && unheard >= o.wakeBytes:
+		o.announce()
+	case o.due.IsZero():
+		o.due = o.now().Add(o.latency)
+	}
+	return false
+}
+
+func (o *oracle) announce() { o.announced, o.due = len(o.frames), time.Time{} }
+
+// tick announces what is due.
+func (o *oracle) tick() {
+	if !o.due.IsZero() && !o.now().Before(o.due) {
+		o.announce()
+	}
+}
+
+// trim moves the late and drops what nobody needs.
+func (o *oracle) trim() {
+	need := len(o.frames)
+	if s := o.start(); s >= 0 && !o.closed {
+		need = s
+	}
+	for _, c := range o.cursors {
+		c.advance()
+		if c.canRead(len(o.frames)) {
+			need = min(need, c.next)
+		}
+	}
+	o.tail = max(o.tail, need)
+}
+
+func (o *oracle) close() {
+	if o.closed {
+		return
+	}
+	o.tick()
+	o.closedAt, o.closed = time.Now(), true
+	o.preamble = oPreamble{}
+	o.trim()
+	o.announce()
+}
+
+func (o *oracle) snapshot() broadcast.Stats {
+	s := o.stats
+	s.Frames = len(o.frames) - o.tail
+	s.Bytes = int64(size(o.frames[o.tail:]))
+	s.Cursors = len(o.cursors)
+	return s
+}
+
+// stuck says why c will never read the frame at its place.
+func (c *oCursor) stuck() broadcast.Reason {
+	switch o := c.o; {
+	case c.next < o.tail:
+		return broadcast.Evicted
+	case c.next < len(o.frames) && o.frames[c.next].hole:
+		return broadcast.Refused
+	}
+	return broadcast.NotMissed
+}
+
+func (c *oCursor) late() broadcast.Reason {
+	o := c.o
+	behind := o.frames[c.next:]
+	switch {
+	case c.lagBytes > 0 && size(behind) > c.lagBytes:
+		return broadcast.LagBytes
+	case c.lagFrames > 0 && len(behind) > c.lagFrames:
+		return broadcast.LagFrames
+	case c.lagTime > 0 && o.now().Sub(behind[0].at) > c.lagTime:
+		return broadcast.LagTime
+	}
+	return broadcast.NotMissed
+}
+
+func (c *oCursor) canRead(upto int) bool {
+	if c.joining || c.stuck() != broadcast.NotMissed {
+		s := c.o.start()
+		return s >= c.next && s < upto
+	}
+	return c.next < upto
+}
+
+func (c *oCursor) advance() {
+	s := c.o.start()
+	if c.joining {
+		if s >= 0 {
+			c.joining, c.starting, c.next = false, true, s
+		}
+		return
+	}
+	why := c.stuck()
+	if why != broadcast.NotMissed && c.missed.Why == broadcast.NotMissed {
+		c.missed.Why = why
+	}
+	if s <= c.next {
+		return
+	}
+	if why == broadcast.NotMissed {
+		why = c.late()
+	}
+	if why != broadcast.NotMissed {
+		c.lose(s, why)
+		c.starting, c.first = true, oPreamble{}
+	}
+}
+
+func (c *oCursor) lose(to int, why broadcast.Reason) {
+	if c.missed.Why == broadcast.NotMissed {
+		c.missed.Why = why
+	}
+	lost := c.o.frames[c.next:to]
+	c.missed.Frames += len(lost)
+	c.missed.Bytes += int64(size(lost))
+	l := &c.o.stats.Lost[c.missed.Why]
+	l.Moves++
+	l.Frames += uint64(len(lost))
+	l.Bytes += uint64(size(lost))
+	c.next = to
+}
+
+func (c *oCursor) drained() bool { return c.joining || c.next == len(c.o.frames) }
+
+// most returns how many frames the limit in bytes lets through at c's place.
+func (c *oCursor) most() (n int) {
+	for _, f := range c.o.frames[c.next:] {
+		if f.hole || n > 0 && size(c.o.frames[c.next:c.next+n])+len(f.data) > c.batchBytes {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// take returns what a Take must give. frames is how many frames the ring has
+// given when a limit in pieces, which the oracle knows nothing of, may have made
+// that less than most; otherwise 0.
+func (c *oCursor) take(frames int) (string, broadcast.Batch, error) {
+	o := c.o
+	var b broadcast.Batch
+	if o.closed && c.drained() {
+		return "", b, io.EOF
+	}
+	c.advance()
+	var got strings.Builder
+	switch {
+	case c.canRead(len(o.frames)):
+		if most := c.most(); frames < 1 || frames > most {
+			frames = most
+		}
+		pre := c.first
+		if c.starting {
+			pre = o.frames[c.next].pre
+		}
+		if pre.id != 0 && pre.id != c.given {
+			got.WriteString(pre.data)
+			c.given = pre.id
+			b.Preamble = len(pre.data)
+		}
+		c.first, c.starting = oPreamble{}, false
+		for _, f := range o.frames[c.next : c.next+frames] {
+			got.WriteString(f.data)
+		}
+		b.Frames, b.Bytes = frames, got.Len()
+		c.next += frames
+	case o.closed:
+		c.lose(len(o.frames), c.missed.Why)
+	default:
+		return "", b, nil
+	}
+	b.Missed, c.missed = c.missed, broadcast.Missed{}
+	if o.closed && c.drained() {
+		o.trim()
+	}
+	return got.String(), b, nil
+}
+
+func (c *oCursor) lag() (l broadcast.Lag) {
+	o := c.o
+	if c.joining || c.next == len(o.frames) {
+		return l
+	}
+	l.Frames = len(o.frames) - c.next
+	l.Bytes = int64(size(o.frames[c.next:]))
+	if oldest := max(c.next, o.tail); oldest < len(o.frames) {
+		l.Time = o.now().Sub(o.frames[oldest].at)
+	}
+	return l
+}

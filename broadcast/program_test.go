@@ -1,0 +1,281 @@
+package broadcast_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+)
+
+// A program is bytes that say what to do with a ring and the oracle at once.
+type program struct {
+	t    testing.TB
+	code []byte
+	ring *broadcast.Ring
+	feed *feed
+	o    *oracle
+
+	cursors []pair
+	pres    int
+	trace   []string
+}
+
+// anyPieces is a BatchSegments that is never reached.
+const anyPieces = 1 << 20
+
+type pair struct {
+	c        *broadcast.Cursor
+	o        *oCursor
+	segments int
+}
+
+func (p *program) arg() int {
+	if len(p.code) == 0 {
+		return 0
+	}
+	b := p.code[0]
+	p.code = p.code[1:]
+	return int(b)
+}
+
+func (p *program) pick(choices ...int) int { return choices[p.arg()%len(choices)] }
+
+func (p *program) failf(format string, args ...any) {
+	p.t.Helper()
+	p.t.Fatalf("%s\nafter:\n%s", fmt.Sprintf(format, args...), strings.Join(p.trace, "\n"))
+}
+
+func (p *program) did(format string, args ...any) {
+	p.trace = append(p.trace, fmt.Sprintf(format, args...))
+}
+
+// run runs a program in a synctest bubble, whose time stands still otherwise.
+func run(t *testing.T, code []byte) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &program{t: t, code: code}
+		p.begin()
+		for len(p.code) > 0 {
+			p.step()
+			p.verify()
+		}
+		p.end()
+	})
+}
+
+func (p *program) begin() {
+	p.feed = newFeed(p.pick(512, 100, 37, 8))
+	p.o = &oracle{
+		maxBytes:  p.pick(4096, 300, 1000, 1<<20),
+		maxFrames: p.pick(64, 1, 2, 7, 30),
+		latency:   time.Duration(p.pick(0, 20, 50)) * time.Millisecond,
+		wakeBytes: p.pick(0, 64, 700),
+	}
+	p.ring = broadcast.New(broadcast.MaxBytes(int64(p.o.maxBytes)), broadcast.MaxFrames(p.o.maxFrames),
+		broadcast.Latency(p.o.latency), broadcast.WakeBytes(p.o.wakeBytes))
+	p.did("maxBytes %d maxFrames %d latency %v wakeBytes %d block %d",
+		p.o.maxBytes, p.o.maxFrames, p.o.latency, p.o.wakeBytes, p.feed.block)
+}
+
+func (p *program) step() {
+	switch op := p.arg() % 32; {
+	case op < 10:
+		p.publish(p.pick(0, 1, 10, 63, 64, 100, 150, 299, 301), false)
+	case op < 14:
+		p.publish(p.pick(1, 20, 200, 0), true)
+	case op < 15:
+		p.publish(p.o.maxBytes%5000+1, op%2 == 0)
+	case op < 16:
+		p.setPreamble(p.pick(5, 40, 0, 150))
+	case op < 18:
+		p.newCursor()
+	case op < 27:
+		if len(p.cursors) > 0 {
+			p.take(p.arg() % len(p.cursors))
+		}
+	case op < 28:
+		if len(p.cursors) > 0 {
+			p.closeCursor(p.arg() % len(p.cursors))
+		}
+	case op < 31:
+		d := time.Duration(p.pick(1, 7, 20, 100)) * time.Millisecond
+		p.did("sleep %v", d)
+		time.Sleep(d)
+		synctest.Wait() // let the timer's goroutine end
+		p.o.tick()
+	default:
+		if p.arg()%8 == 0 {
+			p.did("close the ring")
+			p.ring.Close()
+			p.o.close()
+		}
+	}
+}
+
+func (p *program) publish(n int, key bool) {
+	p.did("publish %d key=%v", n, key)
+	frame := p.feed.next(n)
+	s := text(&frame)
+	err := p.ring.Publish(&frame, broadcast.Frame{Key: key})
+	if frame.Len() != 0 {
+		p.failf("Publish left %d bytes", frame.Len())
+	}
+	if p.o.closed {
+		if err != broadcast.ErrClosed {
+			p.failf("Publish on a closed ring: %v", err)
+		}
+		return
+	}
+	var tooLarge *broadcast.FrameTooLargeError
+	if refused := p.o.publish(oFrame{data: s, key: key}); refused != errors.As(err, &tooLarge) || !refused && err != nil {
+		p.failf("Publish: %v, want refused=%v", err, refused)
+	}
+}
+
+func (p *program) setPreamble(n int) {
+	p.did("preamble %d", n)
+	pre := p.feed.next(n)
+	s := text(&pre)
+	p.ring.SetPreamble(&pre)
+	if p.o.closed {
+		return
+	}
+	if p.o.preamble = (oPreamble{}); n > 0 {
+		p.pres++
+		p.o.preamble = oPreamble{s, p.pres}
+	}
+}
+
+func (p *program) newCursor() {
+	o := &oCursor{
+		o:          p.o,
+		lagBytes:   p.pick(0, 100, 400, 2000),
+		lagFrames:  p.pick(0, 3, 20),
+		lagTime:    time.Duration(p.pick(0, 10, 60)) * time.Millisecond,
+		batchBytes: p.pick(1<<20, 1, 128, 500),
+	}
+	segments := p.pick(anyPieces, 1, 3, 8)
+	opts := []broadcast.CursorOption{
+		broadcast.MaxLagBytes(int64(o.lagBytes)), broadcast.MaxLagFrames(o.lagFrames),
+		broadcast.MaxLagTime(o.lagTime), broadcast.BatchBytes(o.batchBytes),
+		broadcast.BatchSegments(segments),
+	}
+	head := p.arg()%3 == 0
+	p.did("cursor %d: fromHead %v, %+v", len(p.cursors), head, *o)
+	o.next = len(p.o.frames)
+	switch {
+	case p.o.closed:
+	case head:
+		o.first = p.o.preamble
+		opts = append(opts, broadcast.FromHead())
+	default:
+		o.joining = true
+		o.advance()
+	}
+	p.o.cursors = append(p.o.cursors, o)
+	p.cursors = append(p.cursors, pair{p.ring.Cursor(opts...), o, segments})
+}
+
+func (p *program) take(i int) {
+	p.did("take %d", i)
+	at := p.cursors[i]
+	var dst millrace.Chain
+	b, err := at.c.Take(&dst)
+	s := text(&dst)
+	if n := dst.Pieces(); b.Frames > 1 && n > at.segments {
+		p.failf("Take %d: %d frames in %d pieces, the limit is %d", i, b.Frames, n, at.segments)
+	}
+	dst.Release()
+	given := b.Frames
+	if at.segments == anyPieces {
+		given = 0
+	}
+	want, wantBatch, wantErr := at.o.take(given)
+	if err != wantErr || b != wantBatch || s != want {
+		p.failf("Take %d:\n got %+v, %v, %q\nwant %+v, %v, %q", i, b, err, s, wantBatch, wantErr, want)
+	}
+}
+
+func (p *program) closeCursor(i int) {
+	p.did("close cursor %d", i)
+	gone := p.cursors[i]
+	gone.c.Close()
+	p.cursors = append(p.cursors[:i], p.cursors[i+1:]...)
+	p.o.cursors = append(p.o.cursors[:i], p.o.cursors[i+1:]...)
+	if p.o.closed {
+		p.o.trim()
+	}
+}
+
+func (p *program) verify() {
+	if err := p.ring.Check(); err != nil {
+		p.failf("invariants: %v", err)
+	}
+	if got, want := p.ring.Stats(), p.o.snapshot(); got != want {
+		p.failf("Stats\n got %+v\nwant %+v", got, want)
+	}
+	for i, c := range p.cursors {
+		if got, want := c.c.Lag(), c.o.lag(); got != want {
+			p.failf("cursor %d: Lag %+v, want %+v", i, got, want)
+		}
+		if got, want := c.c.Ready(), p.o.closed || c.o.canRead(p.o.announced); got != want {
+			p.failf("cursor %d: Ready %v, want %v", i, got, want)
+		}
+	}
+}
+
+// end drains every second cursor, closes the ring in between and the rest after.
+func (p *program) end() {
+	p.ring.Close()
+	p.o.close()
+	for i := range p.cursors {
+		for i%2 == 0 && !(p.cursors[i].o.drained()) {
+			p.take(i)
+			p.verify()
+		}
+	}
+	for len(p.cursors) > 0 {
+		p.closeCursor(0)
+		p.verify()
+	}
+	if s := p.ring.Stats(); s.Frames != 0 || s.Bytes != 0 {
+		p.failf("a closed ring without cursors keeps %+v", s)
+	}
+	p.feed.done(p.t)
+}
+
+func TestRandomOperationsAgainstTheOracle(t *testing.T) {
+	rounds := 300
+	if testing.Short() {
+		rounds = 100
+	}
+	for seed := range uint64(rounds) {
+		rnd := rand.New(rand.NewPCG(seed, 7))
+		code := make([]byte, 10+rnd.IntN(700))
+		for i := range code {
+			code[i] = byte(rnd.Uint32())
+		}
+		run(t, code)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func FuzzRing(f *testing.F) {
+	f.Add([]byte{})
+	for seed := range uint64(20) {
+		rnd := rand.New(rand.NewPCG(seed, 11))
+		code := make([]byte, 20*(seed+1))
+		for i := range code {
+			code[i] = byte(rnd.Uint32())
+		}
+		f.Add(code)
+	}
+	f.Fuzz(run)
+}

@@ -1,0 +1,64 @@
+package broadcast
+
+// A record describes one frame of the log.
+type record struct {
+	end int64     // log offset after the frame's last byte
+	at  int64     // when it was published, in nanoseconds since the ring's epoch
+	pre *preamble // of a key frame: what a reader needs before it; counted in refs
+
+	// The frame's bytes lie in the pieces [firstPiece, lastPiece) of the log,
+	// counted from the ring's start modulo 2^32; only differences are used.
+	// A frame may share its first piece with the frame before it.
+	firstPiece, lastPiece uint32
+
+	kind kind
+}
+
+type kind uint8
+
+const (
+	plain kind = iota
+	key        // a reader may start here
+	hole       // a frame that Publish refused: no bytes, and nobody reads across it
+)
+
+// records is the window [tail, head) of the stream's frames, numbered from 0 in
+// the order of Publish, kept in a circular array that is never resized.
+//
+// Invariants: 0 ≤ head-tail ≤ len(recs); frame n is recs[n%len(recs)]; the
+// frames' offsets do not decrease, and start ≤ end of frame tail.
+type records struct {
+	recs       []record
+	tail, head int64
+	start      int64 // log offset of the first byte of frame tail
+}
+
+func (l *records) count() int { return int(l.head - l.tail) }
+func (l *records) full() bool { return l.count() == len(l.recs) }
+
+// at returns the record of frame n, which must be in the window.
+func (l *records) at(n int64) *record { return &l.recs[n%int64(len(l.recs))] }
+
+// begin returns the log offset of the first byte of frame n, tail ≤ n ≤ head.
+func (l *records) begin(n int64) int64 {
+	if n == l.tail {
+		return l.start
+	}
+	return l.at(n - 1).end
+}
+
+// push appends a record; the window must not be full.
+func (l *records) push(r record) {
+	*l.at(l.head) = r
+	l.head++
+}
+
+// pop removes the oldest record and returns it.
+func (l *records) pop() record {
+	slot := l.at(l.tail)
+	r := *slot
+	slot.pre = nil // the array must not keep a released preamble alive
+	l.tail++
+	l.start = r.end
+	return r
+}

@@ -1,0 +1,242 @@
+package broadcast
+
+import (
+	"sync"
+	"time"
+
+	"github.com/millrace-io/millrace"
+)
+
+// Frame says what a published chain is.
+type Frame struct {
+	// Key marks a frame at which a reader may start, given the preamble. A
+	// stream whose frames each stand alone marks every one.
+	Key bool
+}
+
+// A Ring keeps the newest frames of one stream for any number of Cursors.
+//
+// All methods may be called from any goroutine. Frames and preambles have the
+// order in which Publish and SetPreamble were called, so one goroutine at a
+// time should call those.
+//
+// One mutex guards the ring, its cursors and its watchers. Publish holds it
+// while one frame is added to the log, and to look at each cursor when the
+// frame is a key frame; Take while one batch of pieces is shared; nobody holds
+// it while waiting, sending, or giving blocks back. So Publish waits for no
+// reader: at most for the batches that are being shared at that moment.
+//
+// What is kept: from each key frame on, everything that a late joiner needs
+// (from the newest key frame on) or a cursor within its allowance has not taken
+// yet. MaxBytes and MaxFrames bound it in any case.
+type Ring struct {
+	opts  options
+	epoch time.Time // times are nanoseconds since then
+
+	mu       sync.Mutex
+	frames   records
+	log      byteLog
+	key      int64     // the newest key frame, if keyOK
+	keyOK    bool      // there is one, and everything from it on is kept
+	preamble *preamble // the current one; nil for none
+	preID    uint64    // preambles so far
+	cursors  []*Cursor // each at its index
+	closed   bool
+	closedAt int64
+
+	announcer // guarded by mu as well
+	tally     tally
+}
+
+// New returns an empty Ring. Its owner ends its life with Close.
+func New(opts ...Option) *Ring {
+	r := &Ring{
+		opts:  options{maxBytes: defaultMaxBytes, maxFrames: defaultMaxFrames},
+		epoch: time.Now(),
+	}
+	for _, opt := range opts {
+		opt(&r.opts)
+	}
+	r.frames.recs = make([]record, r.opts.maxFrames)
+	if r.opts.latency > 0 {
+		r.timer = time.AfterFunc(r.opts.latency, r.expire)
+		r.timer.Stop()
+	}
+	return r
+}
+
+// now returns the ring's time. It stands still when the ring is closed: a
+// reader that drains it cannot be late for anything.
+func (r *Ring) now() int64 {
+	if r.closed {
+		return r.closedAt
+	}
+	return int64(time.Since(r.epoch))
+}
+
+// Publish adds a frame at the head. It takes ownership of p, which is left
+// empty, also when it returns an error. It waits for no reader, and allocates
+// nothing once the ring has been full.
+//
+// The errors are ErrClosed, and *FrameTooLargeError for a frame above MaxBytes.
+// Such a frame spoils the rest of its group: readers go on up to the frame
+// before it, then at the next key frame, with Missed saying Refused. The ring
+// stays usable.
+func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
+	size := int64(p.Len())
+	woken, dead, err := r.publish(p, size, f)
+	p.Release()
+	r.wake(woken)
+	if dead {
+		r.reap()
+	}
+	return err
+}
+
+// publish is the part of Publish that needs the lock. On an error p is as it was.
+// dead says that there is something to reap.
+func (r *Ring) publish(p *millrace.Chain, size int64, f Frame) (woken []*Cursor, dead bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, false, ErrClosed
+	}
+	now := r.now()
+	if size > r.opts.maxBytes {
+		r.refuse(now)
+		return nil, len(r.log.dead) > 0, &FrameTooLargeError{Size: size, Limit: r.opts.maxBytes}
+	}
+	r.makeRoom(size)
+	n := r.frames.head
+	rec := record{at: now}
+	rec.firstPiece, rec.lastPiece = r.log.append(p)
+	rec.end = r.log.end
+	if f.Key {
+		rec.kind = key
+		rec.pre = r.preamble.hold()
+	}
+	r.frames.push(rec)
+	r.tally.frames++
+	r.tally.bytes += uint64(size)
+	if f.Key {
+		r.key, r.keyOK = n, true
+		r.trim(now)
+	}
+	return r.announceSoon(size, now), len(r.log.dead) > 0, nil
+}
+
+// refuse puts a hole where a frame was too large. r.mu is held.
+func (r *Ring) refuse(now int64) {
+	r.makeRoom(0)
+	r.frames.push(record{
+		end: r.log.end, at: now, kind: hole,
+		firstPiece: r.log.pieces, lastPiece: r.log.pieces,
+	})
+	r.tally.refused++
+	r.cutGroup()
+}
+
+// cutGroup notes that nobody can start at the newest key frame any more.
+func (r *Ring) cutGroup() {
+	if r.keyOK {
+		r.keyOK = false
+		r.tally.groupsCut++
+	}
+}
+
+// makeRoom evicts the oldest frames until one of size bytes fits. Cursors find
+// out when they come. r.mu is held.
+func (r *Ring) makeRoom(size int64) {
+	evicted := false
+	for r.frames.full() || r.kept()+size > r.opts.maxBytes {
+		if r.keyOK && r.frames.tail == r.key {
+			r.cutGroup()
+		}
+		r.forget()
+		r.tally.evicted++
+		evicted = true
+	}
+	if evicted {
+		r.log.drop(r.frames.start)
+	}
+}
+
+// kept returns the bytes of the frames in the window. r.mu is held.
+func (r *Ring) kept() int64 { return r.log.end - r.frames.start }
+
+// forget removes the oldest frame's record. r.mu is held, and the caller drops
+// the log's bytes.
+func (r *Ring) forget() {
+	rec := r.frames.pop()
+	rec.pre.drop()
+}
+
+// trim moves the cursors that are over their allowance, then drops what neither
+// a cursor nor a late joiner needs. r.mu is held.
+func (r *Ring) trim(now int64) {
+	need := r.frames.head
+	if r.keyOK && !r.closed {
+		need = r.key
+	}
+	for _, c := range r.cursors {
+		c.advance(now)
+		if c.canRead(r.frames.head) {
+			need = min(need, c.next)
+		}
+	}
+	for r.frames.tail < need {
+		r.forget()
+	}
+	if r.key < r.frames.tail {
+		r.keyOK = false // closed, and nobody is left to read it
+	}
+	r.log.drop(r.frames.start)
+}
+
+// SetPreamble sets what a reader needs before it can start at any later key
+// frame. It takes ownership of p, which is left empty; an empty p means that no
+// preamble is needed. Frames published so far keep the preamble they had.
+//
+// A preamble is given to readers that start or are moved. A change that readers
+// on their way must see as well is published as a frame, too.
+func (r *Ring) SetPreamble(p *millrace.Chain) {
+	var pre *preamble
+	if p.Len() > 0 {
+		pre = &preamble{refs: 1}
+		pre.chain.Merge(p)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		pre.drop()
+		return
+	}
+	if pre != nil {
+		r.preID++
+		pre.id = r.preID
+	}
+	r.preamble.drop()
+	r.preamble = pre
+}
+
+// Close ends the stream: Publish fails from here on, every waiter and watcher is
+// woken, and cursors get what they have not taken yet, then io.EOF. The ring's
+// memory goes back when the last cursor has drained it or was closed; shares
+// that were taken live on. Closing a closed ring does nothing. It returns nil.
+func (r *Ring) Close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closedAt = r.now()
+	r.closed = true
+	r.preamble.drop()
+	r.preamble = nil
+	r.trim(r.closedAt)
+	woken := r.announce()
+	r.mu.Unlock()
+	r.wake(woken)
+	r.reap()
+	return nil
+}

@@ -1,0 +1,401 @@
+package broadcast_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+)
+
+// Scripts say what happens to a ring, and what a single cursor then gets:
+//
+//	K:text       publish a key frame     p:text   publish another frame
+//	big          publish a frame above MaxBytes
+//	P:text       set the preamble        sleep:d  let time pass
+//	join, head   open the cursor, at the newest key frame or at the head
+//	take:text    Take gives text, and nothing was missed
+//	miss:N/B/why behind a take: it says that N frames, B bytes were missed
+//	eof          Take returns io.EOF     close    close the ring
+//	keep:text    the ring keeps frames of so many bytes in all as text has
+var scripts = []struct {
+	name   string
+	ring   []broadcast.Option
+	cursor []broadcast.CursorOption
+	script string
+}{
+	{name: "a late joiner starts at the newest key frame with its preamble",
+		script: "P:<pre> K:one p:two K:three p:four join take:<pre>threefour take: p:five take:five"},
+	{name: "a joiner waits for the first key frame",
+		script: "p:a p:b join take: p:c take: K:k p:d take:kd"},
+	{name: "a joiner starts at the first key frame that comes, if its allowance lets it",
+		script: "join K:k p:a K:l p:b take:kalb"},
+	{name: "a joiner's allowance counts from the key frame on that it starts at",
+		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(2)},
+		script: "p:x join p:y K:k p:a K:l p:b take:lb miss:2/2/lag_frames"},
+	{name: "from the head, key frame or not, after the current preamble",
+		script: "P:<pre> K:k p:a head take: p:b take:<pre>b p:c take:c"},
+	{name: "from the head without a preamble",
+		script: "head p:a take:a"},
+	{name: "a preamble belongs to later key frames",
+		script: "P:<1> K:k P:<2> p:a join take:<1>ka K:l take:l"},
+	{name: "an empty preamble takes the old one back",
+		script: "P:<1> P: K:k join take:k"},
+	{name: "a batch ends at BatchBytes, between frames",
+		cursor: []broadcast.CursorOption{broadcast.BatchBytes(5)},
+		script: "K:aa p:bb p:cc p:dddddddd p:e join take:aabb take:cc take:dddddddd take:e take:"},
+	{name: "a batch ends at BatchSegments",
+		cursor: []broadcast.CursorOption{broadcast.BatchSegments(2)},
+		script: "K:aa p:bb p:cc p:d join take:aabb take:ccd"},
+	{name: "a key frame drops what was before it",
+		script: "K:k p:a p:b K:l p:c keep:lc"},
+	{name: "a key frame keeps what a cursor has not taken",
+		script: "K:k p:a join take:ka p:b K:l keep:bl take:bl K:m keep:m"},
+	{name: "an allowance in frames",
+		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(3)},
+		script: "K:k join take:k p:aa p:bb K:l keep:aabbl take:aabbl p:c p:d p:e K:m take:m miss:3/3/lag_frames"},
+	{name: "an allowance in bytes",
+		cursor: []broadcast.CursorOption{broadcast.MaxLagBytes(10)},
+		script: "K:k join take:k p:aaaa K:llllll take:aaaallllll p:bbbb K:mmmmmmm take:mmmmmmm miss:1/4/lag_bytes"},
+	{name: "an allowance in time",
+		cursor: []broadcast.CursorOption{broadcast.MaxLagTime(time.Second)},
+		script: "K:k join take:k p:a sleep:1s K:l take:al p:b sleep:1001ms K:m take:m miss:1/1/lag_time"},
+	{name: "time passes after the last key frame, too",
+		cursor: []broadcast.CursorOption{broadcast.MaxLagTime(time.Second)},
+		script: "K:k join take:k p:a K:l p:b sleep:2s take:lb miss:1/1/lag_time"},
+	{name: "no allowance is without limit",
+		cursor: []broadcast.CursorOption{broadcast.MaxLagTime(0), broadcast.MaxLagFrames(0), broadcast.MaxLagBytes(0)},
+		script: "K:k join take:k p:a sleep:1h K:l p:b K:m p:c take:alb~mc"},
+	{name: "a cursor is not moved within the newest group",
+		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(1)},
+		script: "K:k join take:k p:a p:b p:c sleep:1h take:abc"},
+	{name: "nor a late joiner out of the group that it begins with",
+		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(1), broadcast.MaxLagTime(time.Second)},
+		script: "K:k p:a p:b sleep:1h join take:kab"},
+	{name: "a move gives a preamble that the cursor does not have",
+		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(1)},
+		script: "P:<1> K:k join take:<1>k P:<2> p:a K:l take:<2>l miss:1/1/lag_frames p:b K:m take:m miss:1/1/lag_frames"},
+	{name: "moves that nobody saw add up, under the first reason",
+		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(2), broadcast.MaxLagTime(time.Second)},
+		script: "K:k join take:k p:a p:b K:l sleep:2s K:m take:m miss:3/3/lag_frames"},
+	{name: "the oldest frames make room for bytes",
+		ring:   []broadcast.Option{broadcast.MaxBytes(8)},
+		script: "K:aaa p:bbb p:ccc keep:bbbccc p:dddddddd keep:dddddddd p: keep:dddddddd"},
+	{name: "the oldest frames make room for frames",
+		ring:   []broadcast.Option{broadcast.MaxFrames(2)},
+		script: "K:aaa p:bbb p:ccc keep:bbbccc"},
+	{name: "nobody starts in the middle of a group that outgrew the ring",
+		ring:   []broadcast.Option{broadcast.MaxFrames(3)},
+		script: "K:k p:a p:b p:c join take: p:d take: K:l p:e take:le"},
+	{name: "who has begun such a group goes on with it",
+		ring:   []broadcast.Option{broadcast.MaxFrames(3)},
+		script: "K:k join take:k p:a p:b p:c take:abc p:d take:d"},
+	{name: "an evicted cursor waits for the next key frame",
+		ring:   []broadcast.Option{broadcast.MaxFrames(3)},
+		script: "P:<1> K:k join take:<1>k p:a p:bb p:c p:d take: p:e take: K:l take:l miss:5/6/evicted"},
+	{name: "an evicted cursor goes to a newer key frame that is there",
+		ring:   []broadcast.Option{broadcast.MaxFrames(3)},
+		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(0)},
+		script: "K:k join take:k p:a p:b K:l p:c take:lc miss:2/2/evicted"},
+	{name: "a refused frame ends its group",
+		ring:   []broadcast.Option{broadcast.MaxBytes(8)},
+		script: "K:k p:a join big p:b take:ka take: p:c take: K:l take:l miss:3/2/refused"},
+	{name: "nobody starts in front of a refused frame",
+		ring:   []broadcast.Option{broadcast.MaxBytes(8)},
+		script: "K:k p:a big p:b join take: K:l p:c take:lc"},
+	{name: "a refused key frame",
+		ring:   []broadcast.Option{broadcast.MaxBytes(8)},
+		script: "K:k join take:k big p:a take: K:l take:l miss:2/1/refused"},
+	{name: "the rest of a closed ring",
+		script: "K:k join take:k p:a K:l p:b close take:alb eof eof keep:"},
+	{name: "a closed ring has nothing for those who come",
+		script: "K:k p:a close keep: join eof"},
+	{name: "a joiner that never saw a key frame",
+		script: "p:a join p:b close eof"},
+	{name: "a loss that no key frame ended is told at the end",
+		ring:   []broadcast.Option{broadcast.MaxFrames(2)},
+		script: "K:k join take:k p:a p:bb p:c close take: miss:3/4/evicted eof"},
+	{name: "time stands still in a closed ring",
+		cursor: []broadcast.CursorOption{broadcast.MaxLagTime(time.Second)},
+		script: "K:k join take:k p:a K:l close sleep:1h take:al eof"},
+	{name: "empty frames",
+		script: "K: p: join p:a take:a K: take: p:b take:b"},
+}
+
+func TestScripts(t *testing.T) {
+	for _, test := range scripts {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := player{T: t, ring: broadcast.New(test.ring...), opts: test.cursor}
+				for _, word := range strings.Fields(test.script) {
+					p.play(word)
+					check(t, p.ring)
+				}
+				if p.last.Missed != (broadcast.Missed{}) {
+					t.Errorf("the last batch missed %v", p.last.Missed)
+				}
+				p.ring.Close()
+				if p.cursor != nil {
+					p.cursor.Close()
+				}
+				check(t, p.ring)
+			})
+		})
+	}
+}
+
+type player struct {
+	*testing.T
+	ring   *broadcast.Ring
+	opts   []broadcast.CursorOption
+	cursor *broadcast.Cursor
+	last   broadcast.Batch
+}
+
+func (p *player) play(word string) {
+	p.Helper()
+	verb, arg, _ := strings.Cut(word, ":")
+	switch verb {
+	case "K", "p":
+		publish(p, p.ring, arg, verb == "K")
+	case "big":
+		p.tooLarge()
+	case "P":
+		c := chainOf(arg)
+		p.ring.SetPreamble(&c)
+	case "sleep":
+		d, err := time.ParseDuration(arg)
+		if err != nil {
+			p.Fatal(err)
+		}
+		time.Sleep(d)
+	case "join":
+		p.cursor = p.ring.Cursor(p.opts...)
+	case "head":
+		p.cursor = p.ring.Cursor(append(p.opts, broadcast.FromHead())...)
+	case "take":
+		p.take(strings.ReplaceAll(arg, "~", ""))
+	case "miss":
+		want := strings.ReplaceAll(arg, "_", " ")
+		if got := fmt.Sprintf("%d/%d/%v", p.last.Missed.Frames, p.last.Missed.Bytes, p.last.Missed.Why); got != want {
+			p.Errorf("missed %s, want %s", got, want)
+		}
+		p.last.Missed = broadcast.Missed{}
+	case "close":
+		p.ring.Close()
+	case "eof":
+		var dst millrace.Chain
+		if b, err := p.cursor.Take(&dst); err != io.EOF || b != (broadcast.Batch{}) || dst.Len() != 0 {
+			p.Errorf("Take = %+v, %v with %d bytes, want io.EOF", b, err, dst.Len())
+		}
+	case "keep":
+		if s := p.ring.Stats(); s.Bytes != int64(len(arg)) {
+			p.Errorf("the ring keeps %d bytes, want %d (%q)", s.Bytes, len(arg), arg)
+		}
+	default:
+		p.Fatalf("no such word: %s", word)
+	}
+}
+
+func (p *player) take(want string) {
+	p.Helper()
+	if p.last.Missed != (broadcast.Missed{}) {
+		p.Errorf("missed %v", p.last.Missed)
+	}
+	var got string
+	if got, p.last = take(p, p.cursor); got != want {
+		p.Errorf("Take gave %q, want %q", got, want)
+	}
+}
+
+func (p *player) tooLarge() {
+	p.Helper()
+	c := chainOf("0123456789")
+	err := p.ring.Publish(&c, broadcast.Frame{Key: true})
+	var e *broadcast.FrameTooLargeError
+	if !errors.As(err, &e) || e.Size != 10 || e.Limit != 8 {
+		p.Errorf("Publish = %v", err)
+	}
+	if want := "broadcast: a frame of 10 bytes is above MaxBytes (8)"; err.Error() != want {
+		p.Errorf("error %q, want %q", err, want)
+	}
+	if c.Len() != 0 {
+		p.Errorf("Publish left %d bytes", c.Len())
+	}
+}
+
+func TestStats(t *testing.T) {
+	r := broadcast.New(broadcast.MaxFrames(3), broadcast.MaxBytes(100))
+	defer r.Close()
+	c := r.Cursor()
+	defer c.Close()
+	w := r.Watch()
+	defer w.Stop()
+	for _, s := range []string{"K", "bb", "ccc", "d"} {
+		publish(t, r, s, s == "K")
+	}
+	big := chainOf(strings.Repeat("x", 101))
+	if err := r.Publish(&big, broadcast.Frame{}); err == nil {
+		t.Error("a frame above MaxBytes was published")
+	}
+	publish(t, r, "L", true)
+	want := broadcast.Stats{
+		Frames: 1, Bytes: 1,
+		Cursors: 1, Watchers: 1,
+		Published: broadcast.Volume{Frames: 5, Bytes: 8},
+		Refused:   1,
+		Evicted:   3, // K for d, bb for the hole, ccc for L
+		GroupsCut: 1, // by d; the hole finds no start any more
+	}
+	want.Lost[broadcast.Evicted] = broadcast.Loss{Moves: 1, Frames: 5, Bytes: 7}
+	if got := r.Stats(); got != want {
+		t.Errorf("Stats\n got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := broadcast.New(broadcast.MaxFrames(3))
+		c := r.Cursor()
+		want := func(want broadcast.Lag) {
+			t.Helper()
+			if got := c.Lag(); got != want {
+				t.Errorf("Lag = %+v, want %+v", got, want)
+			}
+		}
+		publish(t, r, "a", false)
+		want(broadcast.Lag{}) // it waits for a key frame
+		publish(t, r, "kk", true)
+		time.Sleep(time.Second)
+		publish(t, r, "b", false)
+		time.Sleep(time.Second)
+		want(broadcast.Lag{Bytes: 3, Frames: 2, Time: 2 * time.Second})
+		take(t, c)
+		want(broadcast.Lag{})
+		for range 4 {
+			publish(t, r, "cc", false)
+			time.Sleep(time.Second)
+		}
+		want(broadcast.Lag{Bytes: 8, Frames: 4, Time: 3 * time.Second}) // the first is evicted
+		c.Close()
+		want(broadcast.Lag{})
+		r.Close()
+	})
+}
+
+// A send holds its references until it is over, whatever the ring does.
+func TestSharesOutliveTheRing(t *testing.T) {
+	f := newFeed(64)
+	r := broadcast.New(broadcast.MaxBytes(200))
+	c := r.Cursor()
+	want := f.publish(t, r, 100, true)
+	var held millrace.Chain
+	if _, err := c.Take(&held); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		f.publish(t, r, 100, true) // evicts it
+	}
+	c.Close()
+	r.Close()
+	if f.pool.Stats().InUse == 0 {
+		t.Error("the pool has its memory back while a share is held")
+	}
+	if got := text(&held); got != want {
+		t.Error("the bytes of a share have changed")
+	}
+	held.Release()
+	f.done(t)
+}
+
+// A closed ring gives its memory back when the last cursor is through with it.
+func TestClosedRingKeepsOnlyWhatIsStillRead(t *testing.T) {
+	f := newFeed(64)
+	r := broadcast.New()
+	fast, slow, gone := r.Cursor(), r.Cursor(), r.Cursor()
+	f.publish(t, r, 100, true)
+	take(t, fast)
+	f.publish(t, r, 10, false)
+	r.Close()
+	if n := r.Stats().Frames; n != 2 {
+		t.Errorf("%d frames are kept for slow and gone, want 2", n)
+	}
+	take(t, slow)
+	gone.Close()
+	if n := r.Stats().Frames; n != 1 {
+		t.Errorf("%d frames are kept for fast, want 1", n)
+	}
+	take(t, fast)
+	if s := r.Stats(); s.Frames != 0 || s.Bytes != 0 {
+		t.Errorf("a drained ring keeps %d frames, %d bytes", s.Frames, s.Bytes)
+	}
+	f.done(t)
+	fast.Close()
+	slow.Close()
+}
+
+// A group of pictures in thousands of pieces goes through as any other.
+func TestManyPieces(t *testing.T) {
+	f := newFeed(4)
+	r := broadcast.New()
+	c := r.Cursor(broadcast.BatchSegments(16))
+	for i := range 50 {
+		key := i%10 == 0
+		want := f.publish(t, r, 1+i*13, key) + f.publish(t, r, 1, false)
+		got, _ := take(t, c)
+		more, _ := take(t, c)
+		if got+more != want {
+			t.Fatalf("frame %d differs", i)
+		}
+		check(t, r)
+	}
+	c.Close()
+	r.Close()
+	f.done(t)
+}
+
+// What a ring needs beside the frames does not grow with the stream.
+func TestLongStream(t *testing.T) {
+	f := newFeed(512)
+	r := broadcast.New(broadcast.MaxFrames(8))
+	c := r.Cursor()
+	for i := range 5000 {
+		f.publish(t, r, 400, i%5 == 0)
+		if i%3 == 0 {
+			take(t, c)
+		}
+		if i%100 == 0 {
+			check(t, r)
+		}
+	}
+	c.Close()
+	r.Close()
+	f.done(t)
+}
+
+func TestRecordSize(t *testing.T) {
+	if broadcast.RecordSize != 40 {
+		t.Errorf("a record takes %d bytes; say so at MaxFrames", broadcast.RecordSize)
+	}
+}
+
+func TestStrings(t *testing.T) {
+	for _, test := range []struct {
+		got, want string
+	}{
+		{broadcast.NotMissed.String(), "not missed"},
+		{broadcast.Refused.String(), "refused"},
+		{broadcast.Reason(200).String(), "Reason(200)"},
+		{broadcast.Missed{}.String(), "nothing"},
+		{broadcast.Missed{Frames: 3, Bytes: 1000, Why: broadcast.LagTime}.String(), "3 frames, 1000 bytes (lag time)"},
+	} {
+		if test.got != test.want {
+			t.Errorf("String() = %q, want %q", test.got, test.want)
+		}
+	}
+}
