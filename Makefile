@@ -1,0 +1,68 @@
+# `make test` is the whole check, on a fresh Debian machine with Go alone as well as on CI. `make help` lists the rest.
+
+# Servers, sockets and ffmpeg are beyond what Go's test cache can see, so nothing is taken from it.
+TESTFLAGS ?= -count=1 -timeout=5m
+FUZZTIME  ?= 10s
+
+# Empty, with a word on stderr, where there is no C compiler. Evaluated when used, that is, after deps has run.
+RACE = $(shell scripts/race)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: test
+test: deps lint test-race test-invariants test-plain $(if $(filter true,$(CI)),fuzz) vet-bench vet-darwin ## Check everything (fuzzing only on CI; see make fuzz)
+
+.PHONY: deps
+deps: ## Install what the tests run: redis-server, ffmpeg, chromium, a C compiler
+	scripts/deps
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck, with and without the invariants
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w would change:" $$unformatted >&2; exit 1; fi
+	@for script in .ci/run scripts/*; do bash -n $$script || exit 1; done
+	go vet ./...
+	go vet -tags invariants ./...
+	go tool staticcheck ./...
+	go tool staticcheck -tags invariants ./...
+
+.PHONY: test-race
+test-race: ## The tests under the race detector
+	go test $(RACE) $(TESTFLAGS) ./...
+
+.PHONY: test-invariants
+test-invariants: ## The same with memory poisoned on release and leaks reported with stacks
+	go test $(RACE) -tags invariants $(TESTFLAGS) ./...
+
+.PHONY: test-plain
+test-plain: ## The same as users build it: only here run the allocation and escape tests (//go:build !race)
+	go test $(TESTFLAGS) ./...
+
+.PHONY: fuzz
+fuzz: ## Every fuzz target for FUZZTIME (10s)
+	scripts/fuzz $(FUZZTIME)
+
+.PHONY: vet-bench
+vet-bench: ## Compile the benchmarks against rival libraries, a module of their own
+	@if [ -f bench/go.mod ]; then echo "cd bench && go vet ./..."; cd bench && go vet ./...; fi
+
+.PHONY: vet-darwin
+vet-darwin: ## Type-check what macOS builds, tests included
+	GOOS=darwin go vet ./...
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	go test -run='^$$' -bench=. -benchmem ./...
+	@if [ -f bench/go.mod ]; then echo "cd bench && go test -bench=. ./..."; cd bench && go test -run='^$$' -bench=. -benchmem -timeout=30m ./...; fi
+
+.PHONY: build
+build: ## Build bin/millrace
+	go build -trimpath -o bin/millrace ./cmd/millrace
+
+.PHONY: demo
+demo: ## Serve the built-in sample stream on http://127.0.0.1:8080/
+	go run ./cmd/millrace serve --demo

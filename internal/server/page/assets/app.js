@@ -1,0 +1,156 @@
+// The page: asks the server once a second what is live, and hands the answer to the parts.
+
+import * as format from './format.js';
+import * as publish from './publish.js';
+import * as stage from './stage.js';
+import * as table from './streams.js';
+import { say, write } from './copyable.js';
+
+const interval = 1000; // ms between two questions
+const longestWait = 15000; // ms between two when nobody answers
+const patience = 5000; // ms for an answer
+
+const element = (id) => document.getElementById(id);
+
+let streams = []; // as last heard, sorted by name
+let selected = ''; // name of the stream on the stage
+let picked = false; // the visitor chose it, so that the page does not choose another
+let heard; // Date of the last answer
+let known; // names in the last answer, to announce what comes and goes
+let sent = []; // [time in ms, bytes] of the last answers, for the rate
+
+// ---- asking
+
+let timer = 0;
+let asking = false;
+let failures = 0;
+
+async function ask() {
+  clearTimeout(timer);
+  if (asking || document.hidden) return;
+  asking = true;
+  let wait = interval;
+  try {
+    const answer = await fetch('api/streams', { cache: 'no-store', signal: AbortSignal.timeout(patience) });
+    if (!answer.ok) throw new Error(`The server answers ${answer.status} ${answer.statusText}`.trimEnd());
+    show(await answer.json());
+    failures = 0;
+    complain('');
+  } catch (err) {
+    failures++;
+    wait = Math.min(interval * 2 ** failures, longestWait);
+    complain(err.message.startsWith('The server') ? err.message : 'The server does not answer');
+  }
+  asking = false;
+  if (!document.hidden) timer = setTimeout(ask, wait);
+}
+
+document.addEventListener('visibilitychange', () => {
+  clearTimeout(timer);
+  sent = []; // a rate over the time nobody looked would be no rate of now
+  ask();
+});
+
+// complain shows a banner with what is wrong, or takes it away.
+function complain(what) {
+  const banner = element('banner');
+  document.body.classList.toggle('stale', what !== '');
+  if (!what) {
+    banner.hidden = true;
+    return;
+  }
+  const since = heard ? ` What you see is from ${heard.toLocaleTimeString()}.` : '';
+  write(banner.querySelector('p'), `${what}.${since} Trying again every few seconds.`);
+  banner.hidden = false;
+  element('loading').hidden = true;
+}
+
+element('banner').querySelector('button').addEventListener('click', ask);
+
+// ---- showing
+
+function show(answer) {
+  heard = new Date();
+  streams = [...(answer.streams ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1));
+  const names = streams.map((stream) => stream.name);
+  announce(names);
+  showTotals(answer.server ?? {});
+  choose(names);
+  table.update(streams, selected, pick);
+  publish.update(names);
+  showStage();
+  element('loading').hidden = true;
+  element('publish').hidden = false;
+  element('streams').hidden = streams.length === 0;
+  element('empty').hidden = streams.length > 0 || selected !== '';
+}
+
+function announce(names) {
+  if (known) {
+    const come = names.filter((name) => !known.includes(name));
+    const gone = known.filter((name) => !names.includes(name));
+    if (come.length) say(`${come.join(', ')} is live`);
+    else if (gone.length) say(`${gone.join(', ')} has ended`);
+  }
+  known = names;
+}
+
+function showTotals(server) {
+  const total = (name, text) => write(document.querySelector(`[data-total=${name}]`), text);
+  sent.push([performance.now(), Number(server.bytes_out) || 0]);
+  if (sent.length > 6) sent.shift();
+  const [[from, before], [to, after]] = [sent[0], sent[sent.length - 1]];
+  total('streams', format.count(server.streams));
+  total('viewers', format.count(server.viewers));
+  total('sending', to > from && after >= before ? format.rate(((after - before) * 8000) / (to - from)) : '–');
+  total('sent', format.bytes(server.bytes_out));
+  total('uptime', format.duration(server.uptime_seconds));
+  write(element('version'), server.version ? `Millrace ${server.version}` : 'Millrace');
+}
+
+// choose puts a stream on the stage when there is none, or when the one the page chose itself has ended.
+function choose(names) {
+  if (!picked && !names.includes(selected)) {
+    selected = streams.find((stream) => stream.format === 'flv')?.name ?? names[0] ?? '';
+  }
+}
+
+function pick(name) {
+  picked = true;
+  selected = name;
+  history.replaceState(null, '', `#/${encodeURIComponent(name)}`);
+  table.mark(name);
+  showStage();
+  stage.scrollTo();
+}
+
+function showStage() {
+  document.title = selected ? `${selected} – Millrace` : 'Millrace';
+  stage.show(selected, streams.find(({ name }) => name === selected));
+}
+
+// ---- beginning
+
+// hashName reads the stream out of the address, so that a link leads to it: /#/NAME.
+function hashName() {
+  try {
+    return decodeURIComponent(location.hash.replace(/^#\//, '').replace(/^#.*/, ''));
+  } catch {
+    return '';
+  }
+}
+
+function followAddress() {
+  const name = hashName();
+  if (!name || name === selected) return;
+  picked = true;
+  selected = name;
+  if (heard) {
+    table.mark(name);
+    showStage();
+  }
+}
+
+window.addEventListener('hashchange', followAddress);
+followAddress();
+ask();

@@ -1,0 +1,82 @@
+// The player: one <video> that follows one stream, comes back when the stream does, and is always live.
+
+import { write } from './copyable.js';
+
+const screen = document.getElementById('screen');
+const video = document.getElementById('video');
+const message = document.getElementById('message');
+
+const longestWait = 8000; // ms between two attempts
+const longestPause = 3000; // ms; whoever paused for longer wants to see now, not then
+
+let name = ''; // the stream that is followed; empty: none
+let live = false; // the server lists it, and it is video
+let failures = 0; // attempts in a row that showed no picture
+let retry = 0; // timer of the next attempt
+let pausedAt = 0;
+
+// address of a stream in one of its forms: '', '.flv' or '.mp4'.
+export function address(stream, form = '') {
+  return new URL(`live/${encodeURIComponent(stream)}${form}`, document.baseURI).href;
+}
+
+// follow puts a stream on the screen, or none (''). If it cannot be played now, obstacle says why; call it again as that
+// changes. As long as nothing changes it may be called as often as one likes.
+export function follow(stream, obstacle = '') {
+  const was = live && name;
+  name = stream;
+  live = stream !== '' && obstacle === '';
+  if (live) {
+    if (was === name) return;
+    video.setAttribute('aria-label', `Player: ${name}`);
+    failures = 0;
+    connect();
+    return;
+  }
+  disconnect();
+  show('away', obstacle);
+}
+
+function connect() {
+  clearTimeout(retry);
+  pausedAt = 0;
+  show('waiting', '');
+  video.src = address(name, '.mp4');
+  video.play().catch(() => {}); // refused when the browser wants a click first: the controls are there
+}
+
+function disconnect() {
+  clearTimeout(retry);
+  if (!video.hasAttribute('src')) return;
+  video.removeAttribute('src');
+  video.load(); // closes the connection
+}
+
+function connectLater() {
+  if (!live || !video.hasAttribute('src')) return;
+  failures++;
+  const wait = Math.min(500 * 2 ** failures, longestWait);
+  show('waiting', failures < 3 ? '' : 'No picture arrives. This browser may not play the stream; a player may.');
+  clearTimeout(retry);
+  retry = setTimeout(connect, wait);
+}
+
+function show(state, text) {
+  screen.dataset.state = state;
+  write(message, text);
+}
+
+video.addEventListener('playing', () => {
+  failures = 0;
+  show('playing', '');
+});
+video.addEventListener('waiting', () => live && show('waiting', ''));
+video.addEventListener('ended', connectLater);
+video.addEventListener('error', connectLater);
+video.addEventListener('pause', () => {
+  pausedAt = performance.now();
+  if (live) show('paused', '');
+});
+video.addEventListener('play', () => {
+  if (live && pausedAt > 0 && performance.now() - pausedAt > longestPause) connect();
+});

@@ -1,0 +1,77 @@
+// The stage: the player with the figures of the stream that it plays, and how to watch that one elsewhere.
+
+import * as format from './format.js';
+import * as player from './player.js';
+import { fill, write } from './copyable.js';
+
+const stage = document.getElementById('stage');
+const title = document.getElementById('stage-name');
+const badge = document.getElementById('stage-badge');
+const watch = document.getElementById('watch');
+
+// show puts the named stream on the stage; '' leaves the stage empty. stream is what the server said of it, undefined if
+// it is not live.
+export function show(name, stream) {
+  stage.hidden = name === '';
+  player.follow(name, obstacle(stream));
+  if (!name) return;
+  write(title, name);
+  write(badge, stream ? 'Live' : 'Not live');
+  badge.classList.toggle('off', !stream);
+  showFacts(stream);
+  fill(watch, watchLines(name, stream));
+}
+
+// scrollTo brings the stage into view.
+export function scrollTo() {
+  const calm = matchMedia('(prefers-reduced-motion: reduce)').matches;
+  stage.scrollIntoView({ block: 'nearest', behavior: calm ? 'auto' : 'smooth' });
+}
+
+// obstacle says why a stream cannot be played here; empty if it can.
+function obstacle(stream) {
+  if (!stream) return 'This stream is not live. It plays as soon as it is.';
+  if (stream.format !== 'flv') return 'This stream is not video that a browser plays. It is relayed byte for byte.';
+  return '';
+}
+
+// watchLines says how to watch a stream, also one that is still to come.
+function watchLines(name, stream) {
+  if (stream && stream.format !== 'flv') return [{ label: 'Read it from a program', text: `curl -N ${player.address(name)}` }];
+  return [
+    { label: 'In a browser', text: player.address(name, '.mp4') },
+    { label: 'With ffplay', text: `ffplay -fflags nobuffer ${player.address(name, '.flv')}` },
+    { label: 'With VLC', text: `vlc ${player.address(name, '.flv')}` },
+  ];
+}
+
+function facts(stream) {
+  if (!stream) return [['Published by', 'nobody at present']];
+  return [
+    ['Video', stream.video || '–'],
+    ['Audio', stream.audio || '–'],
+    ['Rate', format.rate(stream.bits_per_second)],
+    ['Viewers', format.count(stream.viewers) + (stream.viewers_mp4 > 0 ? `, ${format.count(stream.viewers_mp4)} as MP4` : '')],
+    ['Slowest viewer', stream.viewers > 0 ? `${format.lag(stream.lag_seconds_max)} behind` : '–'],
+    ['Frames lost', format.count(stream.frames_lost)],
+    ['Live for', format.duration(stream.uptime_seconds)],
+    ['Kept for latecomers', format.bytes(stream.kept_bytes)],
+    ['Published by', stream.publisher || '–'],
+  ];
+}
+
+function showFacts(stream) {
+  const list = document.getElementById('facts');
+  const wanted = facts(stream);
+  while (list.children.length > wanted.length) list.lastElementChild.remove();
+  wanted.forEach(([term, text], i) => {
+    let row = list.children[i];
+    if (!row) {
+      row = document.createElement('div');
+      row.append(document.createElement('dt'), document.createElement('dd'));
+      list.append(row);
+    }
+    write(row.firstElementChild, term);
+    write(row.lastElementChild, text);
+  });
+}

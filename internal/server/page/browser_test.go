@@ -1,0 +1,79 @@
+package page
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/millrace-io/millrace/internal/server/page/pagetest"
+)
+
+const (
+	nothing = `{"server": {"version": "v1", "uptime_seconds": 1}, "streams": []}`
+	hostile = `{"server": {"version": "<b>v1</b>", "uptime_seconds": 1, "streams": 1, "viewers": 1500}, "streams": [
+		{"name": "<img src=x onerror=alert(1)>", "format": "bytes", "publisher": "<i>me</i>", "uptime_seconds": 3700,
+		 "bits_per_second": 2150000, "viewers": 1500, "lag_seconds_max": 0.05, "frames_lost": 12, "stalled": 2}]}`
+)
+
+// serve answers with the page and with what streams holds; "" is a server that cannot answer.
+func serve(t *testing.T, streams *atomic.Value) string {
+	mux := http.NewServeMux()
+	mux.Handle("/", Handler())
+	mux.HandleFunc("/api/streams", func(w http.ResponseWriter, r *http.Request) {
+		if answer := streams.Load().(string); answer != "" {
+			_, _ = io.WriteString(w, answer)
+			return
+		}
+		http.Error(w, "no", http.StatusServiceUnavailable)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// The page through a day of its life: nothing is live, then something with a name that is no name, then the server is gone
+// and comes back.
+func TestPageInABrowser(t *testing.T) {
+	ctx, console := pagetest.Browser(t)
+	var streams atomic.Value
+	streams.Store(nothing)
+	if err := chromedp.Do(ctx, chromedp.Navigate(serve(t, &streams))); err != nil {
+		t.Fatal(err)
+	}
+	const shown = `document.getElementById('%').checkVisibility()`
+	visible := func(id string) string { return strings.ReplaceAll(shown, "%", id) }
+
+	pagetest.Await(t, ctx, visible("empty")+" && "+visible("publish")+" && !"+visible("stage"))
+	pagetest.Await(t, ctx, `document.querySelector('#commands').textContent.includes('-f flv ' + location.origin + '/live/camera')`)
+
+	streams.Store(hostile)
+	pagetest.Await(t, ctx, visible("stage")+" && !"+visible("empty"))
+	for selector, want := range map[string]string{
+		"#stage-name":    "<img src=x onerror=alert(1)>",
+		"#rows .name":    "<img src=x onerror=alert(1)>",
+		"#rows .rate":    "2.15 Mbit/s",
+		"#rows .viewers": "1\u202f5002 stalled",
+		"#rows .lag":     "50 ms12 lost",
+		"#rows td.age":   "1 h 1 min",
+		"#version":       "Millrace <b>v1</b>",
+		"#message":       "This stream is not video that a browser plays. It is relayed byte for byte.",
+	} {
+		got, err := chromedp.Run(ctx, chromedp.TextContent(chromedp.CSS(selector)))
+		if err != nil || got != want {
+			t.Errorf("%s is %q (%v), want %q", selector, got, err, want)
+		}
+	}
+	if lines := console.Lines(); len(lines) > 0 {
+		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
+	}
+
+	streams.Store("")
+	pagetest.Await(t, ctx, visible("banner")+` && document.querySelector('#banner p').textContent.startsWith('The server answers 503')`)
+	streams.Store(nothing)
+	pagetest.Await(t, ctx, "!"+visible("banner")+" && "+visible("empty"))
+}

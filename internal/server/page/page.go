@@ -1,0 +1,89 @@
+// Package page is the server's page at /: it lists the live streams and plays one. It is plain HTML, CSS and JavaScript
+// embedded in the binary, and asks nobody but this server for anything.
+//
+// What it shows it reads once a second from api/streams, a JSON document that the server answers elsewhere.
+package page
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"mime"
+	"net/http"
+	"path"
+	"time"
+)
+
+//go:embed assets
+var files embed.FS
+
+// policy lets the page load from this server alone and run no script that stands in a text: a stream's name, say, which
+// is up to whoever publishes it. Nobody may frame the page.
+const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
+
+type asset struct {
+	contentType string
+	etag        string
+	body        []byte
+}
+
+// Handler serves the page at / and its parts under /page/; every other path is not found. It answers GET and HEAD.
+func Handler() http.Handler {
+	assets := load()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a, ok := assets[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "method not allowed: the page answers GET and HEAD", http.StatusMethodNotAllowed)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", a.contentType)
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		// Kept, but asked for each time: a new binary brings a new page under the same addresses.
+		h.Set("Cache-Control", "no-cache")
+		h.Set("ETag", a.etag)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.body))
+	})
+}
+
+// types is what the parts are, fixed here because what mime knows depends on the machine.
+var types = map[string]string{
+	".html": "text/html",
+	".css":  "text/css",
+	".js":   "text/javascript",
+	".svg":  "image/svg+xml",
+}
+
+// load returns the parts by the path they are served at.
+func load() map[string]asset {
+	entries, err := files.ReadDir("assets")
+	if err != nil {
+		panic(err) // the binary was built without its page
+	}
+	assets := make(map[string]asset)
+	for _, entry := range entries {
+		body, err := files.ReadFile("assets/" + entry.Name())
+		if err != nil {
+			panic(err)
+		}
+		at := "/page/" + entry.Name()
+		if entry.Name() == "index.html" {
+			at = "/"
+		}
+		sum := sha256.Sum256(body)
+		assets[at] = asset{
+			contentType: mime.FormatMediaType(types[path.Ext(entry.Name())], map[string]string{"charset": "utf-8"}),
+			etag:        `"` + hex.EncodeToString(sum[:12]) + `"`,
+			body:        body,
+		}
+	}
+	return assets
+}

@@ -1,0 +1,86 @@
+// Package pagetest runs a headless chromium for the tests of the page.
+package pagetest
+
+import (
+	"context"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// limit ends a browser that a test has got stuck in.
+const limit = 2 * time.Minute
+
+// Console is what a page has written to the browser's console, the browser's own complaints included.
+type Console struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// Lines returns what has been written so far, a line a message: "error: text (address)".
+func (c *Console) Lines() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.lines)
+}
+
+// Browser starts chromium with a new profile and one empty tab; it ends with the test. Where there is no chromium the test
+// is skipped: it is the one tool of the tests that a machine may lack.
+func Browser(t testing.TB) (context.Context, *Console) {
+	t.Helper()
+	path := find()
+	if path == "" {
+		t.Skip("no chromium: run scripts/deps")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path),
+		chromedp.NoSandbox, // it has none as root and in most containers, and sees nothing but our own page
+		chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-component-update", true),
+	)
+	ctx, cancelTime := context.WithTimeout(context.Background(), limit)
+	ctx, cancelProcess := chromedp.NewExecAllocator(ctx, options...)
+	ctx, cancelTab := chromedp.NewContext(ctx)
+	console := new(Console)
+	messages := chromedp.Console(ctx)
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			console.mu.Lock()
+			console.lines = append(console.lines, m.String()+" ("+m.URL+")")
+			console.mu.Unlock()
+		}
+	})
+	t.Cleanup(func() {
+		cancelTab()
+		cancelProcess()
+		cancelTime()
+		reader.Wait()
+	})
+	return ctx, console
+}
+
+// Await evaluates a JavaScript expression in the tab until it is true; the test fails when that takes too long.
+func Await(t testing.TB, ctx context.Context, expression string) {
+	t.Helper()
+	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(20*time.Second), chromedp.WithPollingInterval(50*time.Millisecond))); err != nil {
+		t.Fatalf("%s: not so after 20 s: %v", expression, err)
+	}
+}
+
+func find() string {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless-shell"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
