@@ -1,0 +1,32 @@
+//go:build !race && !invariants
+
+package flv_test
+
+import (
+	"testing"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
+)
+
+func TestNoAllocationPerTag(t *testing.T) {
+	r := millrace.NewReader(newLoop(1 << 10))
+	defer r.Release()
+	d := flv.NewDecoder(r)
+	var c, again millrace.Chain
+	next := func() {
+		tag, err := d.Next(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flv.Retime(&again, &c, tag.Timestamp+1)
+		again.Release()
+		c.Release()
+	}
+	for range 1000 {
+		next()
+	}
+	if n := testing.AllocsPerRun(10_000, next); n != 0 {
+		t.Errorf("%v allocations a tag", n)
+	}
+}

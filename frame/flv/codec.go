@@ -1,0 +1,77 @@
+package flv
+
+import "strconv"
+
+// Codec says how a tag's payload is coded. A codec that enhanced RTMP gives a FourCC is that FourCC, in whichever of the two
+// ways the tag said it; one that only the classic format knows is its number with a mark that no FourCC has.
+type Codec uint32
+
+// Codecs by FourCC.
+const (
+	AVC  Codec = 'a'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.264
+	HEVC Codec = 'h'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.265, also by the unofficial classic number 12
+	AV1  Codec = 'a'<<24 | 'v'<<16 | '0'<<8 | '1'
+	VP8  Codec = 'v'<<24 | 'p'<<16 | '0'<<8 | '8'
+	VP9  Codec = 'v'<<24 | 'p'<<16 | '0'<<8 | '9'
+	VVC  Codec = 'v'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.266
+	AAC  Codec = 'm'<<24 | 'p'<<16 | '4'<<8 | 'a'
+	MP3  Codec = '.'<<24 | 'm'<<16 | 'p'<<8 | '3'
+	Opus Codec = 'O'<<24 | 'p'<<16 | 'u'<<8 | 's'
+	FLAC Codec = 'f'<<24 | 'L'<<16 | 'a'<<8 | 'C'
+	AC3  Codec = 'a'<<24 | 'c'<<16 | '-'<<8 | '3'
+	EAC3 Codec = 'e'<<24 | 'c'<<16 | '-'<<8 | '3'
+)
+
+// Marks of the classic numbers. A FourCC is printable, so its top byte is never 1 or 2.
+const (
+	classicVideo Codec = 1 << 24
+	classicAudio Codec = 2 << 24
+)
+
+// videoCodec maps a classic video codec number (low four bits of a video tag's first byte).
+func videoCodec(n byte) Codec {
+	switch n {
+	case 7:
+		return AVC
+	case 12:
+		return HEVC
+	}
+	return classicVideo | Codec(n)
+}
+
+// audioCodec maps a classic sound format (high four bits of a sound tag's first byte).
+func audioCodec(n byte) Codec {
+	switch n {
+	case 2, 14: // 14 is MP3 at 8 kHz
+		return MP3
+	case 10:
+		return AAC
+	}
+	return classicAudio | Codec(n)
+}
+
+var codecNames = map[Codec]string{
+	AVC: "AVC", HEVC: "HEVC", AV1: "AV1", VP8: "VP8", VP9: "VP9", VVC: "VVC",
+	AAC: "AAC", MP3: "MP3", Opus: "Opus", FLAC: "FLAC", AC3: "AC-3", EAC3: "E-AC-3",
+	classicVideo | 2: "Sorenson H.263", classicVideo | 3: "Screen Video", classicVideo | 4: "VP6",
+	classicVideo | 5: "VP6 with alpha", classicVideo | 6: "Screen Video 2",
+	classicAudio: "PCM", classicAudio | 1: "ADPCM", classicAudio | 3: "PCM little-endian",
+	classicAudio | 4: "Nellymoser 16 kHz", classicAudio | 5: "Nellymoser 8 kHz", classicAudio | 6: "Nellymoser",
+	classicAudio | 7: "G.711 A-law", classicAudio | 8: "G.711 mu-law", classicAudio | 11: "Speex",
+}
+
+// String gives the codec's usual name, or its FourCC in quotes or its classic number when it has no name here.
+func (c Codec) String() string {
+	if name, ok := codecNames[c]; ok {
+		return name
+	}
+	switch c >> 24 {
+	case 0:
+		return "no codec"
+	case 1:
+		return "video codec " + strconv.Itoa(int(c&0xff))
+	case 2:
+		return "sound format " + strconv.Itoa(int(c&0xff))
+	}
+	return strconv.Quote(string([]byte{byte(c >> 24), byte(c >> 16), byte(c >> 8), byte(c)}))
+}

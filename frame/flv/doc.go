@@ -1,0 +1,15 @@
+// Package flv cuts a Flash Video stream into tags, and builds tags, without copying what they carry.
+//
+// A [Decoder] stands over a [millrace.Reader]. Each call of [Decoder.Next] appends one whole tag to a chain, byte for byte
+// as it came and by reference, and tells in a small [Tag] what a relay has to know about it: whether a viewer can start
+// there, whether it is a header that later tags need, when it is due.
+//
+//	0        1          4          7     8          11                11+Size     11+Size+4
+//	├─ type ─┼── size ──┼─── ts ───┼ ts+ ┼─ stream ─┼───── data ──────┼─ previous ─┤
+//	│  8,9,  │ of data, │ low 24   │ top │ 0 in a   │ codec's header, │  tag size: │
+//	│  18    │ 24 bits  │ bits, ms │  8  │ file     │ then its bytes  │  11 + Size │
+//	└────────┴──────────┴──────────┴─────┴──────────┴─────────────────┴────────────┘
+//	├─────────────── 11-byte header ────────────────┤  ↑ Tag.Payload: where the codec's bytes begin
+//
+// Headers are small and are read; data is referenced and never read past its first few bytes.
+package flv

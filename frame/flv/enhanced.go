@@ -1,0 +1,125 @@
+package flv
+
+// The enhanced RTMP additions: codecs by FourCC, extensions in front of the packet, and several tracks in one tag.
+// https://veovera.org/docs/enhanced/enhanced-rtmp-v2
+
+// exAudio is the sound format that announces an enhanced sound header.
+const exAudio = 9
+
+// Packet types of both enhanced headers; a few numbers differ between sound and video.
+const (
+	exSequenceStart = 0
+	exCodedFrames   = 1
+	exSequenceEnd   = 2
+	exCodedFramesX  = 3 // video: no composition time is sent, it is 0
+	exMetadata      = 4 // video
+	exChannels      = 4 // sound: multichannel configuration
+	exMpeg2TSStart  = 5 // video
+	exAudioTracks   = 5
+	exVideoTracks   = 6
+	exModEx         = 7
+)
+
+// Multitrack types.
+const (
+	oneTrack         = 0
+	manyTracksCodecs = 2 // each track brings its own FourCC
+)
+
+// exHeader walks the parts that sound and video have in common: ModEx extensions, multitrack and FourCC. p begins behind the
+// first byte, kind is the packet type of the first byte. ok is false when p ends early or the FourCC is not shared.
+func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, at int, ok bool) {
+	at = 1
+	for kind == exModEx {
+		// size-1 in one byte, or 255 and then in two; that many bytes; then extension type and the next packet type.
+		if len(p) < 1 {
+			return 0, 0, 0, false
+		}
+		n, skip := int(p[0])+1, 1
+		if n == 256 {
+			if len(p) < 3 {
+				return 0, 0, 0, false
+			}
+			n, skip = int(p[1])<<8|int(p[2])+1, 3
+		}
+		if len(p) <= skip+n {
+			return 0, 0, 0, false
+		}
+		kind = p[skip+n] & 0x0f
+		p, at = p[skip+n+1:], at+skip+n+1
+	}
+	form := byte(oneTrack)
+	if kind == tracks {
+		if len(p) < 1 {
+			return 0, 0, 0, false
+		}
+		form, kind = p[0]>>4, p[0]&0x0f
+		t.Multitrack = true
+		p, at = p[1:], at+1
+		if kind == tracks || kind == exModEx {
+			return 0, 0, 0, false
+		}
+	}
+	if form == manyTracksCodecs {
+		return kind, 0, at, true
+	}
+	if len(p) < 4 {
+		return 0, 0, 0, false
+	}
+	return kind, fourCC(p), at + 4, true
+}
+
+func (t *Tag) parseExVideo(p []byte) {
+	frame, kind := p[0]>>4&7, p[0]&0x0f
+	// A command is one byte and has no FourCC.
+	if frame == frameCommand && kind != exMetadata {
+		t.setPacket(PacketCommand, 0, 1)
+		return
+	}
+	kind, codec, at, ok := t.exHeader(p[1:], kind, exVideoTracks)
+	if !ok {
+		return
+	}
+	packet := PacketFrame
+	switch kind {
+	case exSequenceStart, exMpeg2TSStart:
+		packet = PacketSequenceHeader
+	case exCodedFrames:
+		if hasCompositionTime(codec) && !t.Multitrack {
+			if len(p) < at+3 {
+				return
+			}
+			t.CompositionTime = int24(p[at:])
+			at += 3
+		}
+	case exCodedFramesX:
+	case exSequenceEnd:
+		packet = PacketSequenceEnd
+	case exMetadata:
+		packet = PacketMetadata
+	default:
+		return
+	}
+	t.setPacket(packet, codec, at)
+	t.Key = packet == PacketFrame && frame == frameKey
+}
+
+// hasCompositionTime reports whether coded frames of c begin with one; the other codecs show in the order of decoding.
+func hasCompositionTime(c Codec) bool { return c == AVC || c == HEVC || c == VVC }
+
+func (t *Tag) parseExAudio(p []byte) {
+	kind, codec, at, ok := t.exHeader(p[1:], p[0]&0x0f, exAudioTracks)
+	if !ok {
+		return
+	}
+	switch kind {
+	case exSequenceStart:
+		t.setPacket(PacketSequenceHeader, codec, at)
+	case exCodedFrames:
+		t.setPacket(PacketFrame, codec, at)
+	case exSequenceEnd:
+		t.setPacket(PacketSequenceEnd, codec, at)
+	case exChannels:
+		t.setPacket(PacketMetadata, codec, at)
+	}
+}

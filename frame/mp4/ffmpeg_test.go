@@ -1,0 +1,379 @@
+package mp4_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/csv"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/internal/leaktest"
+)
+
+// needFFmpeg skips where ffmpeg is missing, but fails on CI, where a test that is skipped is never run by anybody.
+func needFFmpeg(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"ffmpeg", "ffprobe"} {
+		if _, err := exec.LookPath(name); err == nil {
+			continue
+		}
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%s is missing; apt-get install ffmpeg", name)
+		}
+		t.Skipf("%s is missing; apt-get install ffmpeg", name)
+	}
+}
+
+// run runs a tool that has to be silent on stderr, and returns its output.
+func run(t *testing.T, name string, args ...string) []byte {
+	t.Helper()
+	var out, diag bytes.Buffer
+	cmd := exec.Command(name, append([]string{"-v", "warning"}, args...)...)
+	cmd.Stdout, cmd.Stderr = &out, &diag
+	if err := cmd.Run(); err != nil || diag.Len() > 0 {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, diag.Bytes())
+	}
+	return out.Bytes()
+}
+
+// generate has ffmpeg make a file of 2.5 s of a test picture and a tone.
+func generate(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	in := []string{"-y", "-f", "lavfi", "-i", "testsrc=size=322x182:rate=25", "-f", "lavfi", "-i", "sine=sample_rate=48000", "-t", "2.5"}
+	run(t, "ffmpeg", append(append(in, args...), file)...)
+	return file
+}
+
+// probed is a packet as ffprobe prints it.
+type probed struct {
+	kind     string
+	pts, dts float64
+	key      bool
+	size     string
+	hash     string
+}
+
+// probe lists the packets of a file by stream, in order.
+func probe(t *testing.T, file string) map[string][]probed {
+	t.Helper()
+	out := run(t, "ffprobe", "-show_packets", "-show_data_hash", "md5", "-of", "csv=nk=0:p=0", file)
+	rows := csv.NewReader(bytes.NewReader(out))
+	rows.FieldsPerRecord = -1
+	packets := map[string][]probed{}
+	for {
+		row, err := rows.Read()
+		if err == io.EOF {
+			return packets
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p probed
+		for _, field := range row {
+			name, value, _ := strings.Cut(field, "=")
+			switch name {
+			case "codec_type":
+				p.kind = value
+			case "pts_time":
+				p.pts, err = strconv.ParseFloat(value, 64)
+			case "dts_time":
+				p.dts, err = strconv.ParseFloat(value, 64)
+			case "flags":
+				p.key = value[0] == 'K'
+			case "size":
+				p.size = value
+			case "data_hash":
+				p.hash = value
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		packets[p.kind] = append(packets[p.kind], p)
+	}
+}
+
+// samePackets compares times to within a millisecond, and everything else exactly.
+func samePackets(t *testing.T, got, want []probed) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d packets, want %d", len(got), len(want))
+	}
+	for i, g := range got {
+		w := want[i]
+		const ms = 0.001 + 1e-9
+		if max(g.pts-w.pts, w.pts-g.pts, g.dts-w.dts, w.dts-g.dts) > ms {
+			t.Fatalf("packet %d: pts %v, dts %v; want %v, %v", i, g.pts, g.dts, w.pts, w.dts)
+		}
+		g.pts, g.dts = w.pts, w.dts
+		if g != w {
+			t.Fatalf("packet %d: %+v, want %+v", i, g, w)
+		}
+	}
+}
+
+// decodes checks that every packet of a file gives a frame, and nothing to complain about.
+func decodes(t *testing.T, file string) {
+	t.Helper()
+	out := run(t, "ffprobe", "-count_frames", "-count_packets", "-show_entries", "stream=nb_read_frames,nb_read_packets",
+		"-of", "csv=p=0", file)
+	for line := range strings.Lines(string(out)) {
+		if frames, packets, _ := strings.Cut(strings.TrimSpace(line), ","); frames != packets || frames == "" {
+			t.Errorf("%s frames of %s packets", frames, packets)
+		}
+	}
+}
+
+// mux sends an FLV file through a Muxer and writes what a viewer gets who begins at the given key frame, 0 for the first.
+func mux(t *testing.T, in io.Reader, out string, begin int, opts ...mp4.Option) {
+	t.Helper()
+	r := millrace.NewReader(in)
+	defer r.Release()
+	d, m := flv.NewDecoder(r), mp4.NewMuxer(opts...)
+	defer m.Release()
+	f, err := os.Create(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	keys, inits := -1, 0
+	send := func(frag mp4.Fragment, dst *millrace.Chain) {
+		defer dst.Release()
+		if frag.NewInit {
+			inits++
+		}
+		if frag.Key {
+			keys++
+		}
+		var all millrace.Chain
+		defer all.Release()
+		if frag.Key && keys == begin {
+			if err := m.AppendInit(&all); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if keys >= begin {
+			all.Merge(dst)
+		}
+		if _, err := all.WriteTo(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for {
+		var c, dst millrace.Chain
+		tag, err := d.Next(&c)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		frag, err := m.WriteTag(&dst, tag, &c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		send(frag, &dst)
+	}
+	var dst millrace.Chain
+	send(m.Flush(&dst), &dst)
+	if inits != 1 || keys < begin {
+		t.Fatalf("%d init segments, want 1; %d key frames", inits, keys+1)
+	}
+}
+
+// What ffmpeg's packets were in FLV they are in MP4, for who was there from the start and for who comes at the second key frame.
+func TestAgainstFFmpeg(t *testing.T) {
+	needFFmpeg(t)
+	h264 := []string{"-c:v", "libx264", "-preset", "veryfast", "-g", "25", "-pix_fmt", "yuv420p"}
+	aac := []string{"-c:a", "aac"}
+	for _, tt := range []struct {
+		name string
+		args []string
+	}{
+		{"with B-frames", slices.Concat(h264, []string{"-bf", "2"}, aac, []string{"-ar", "44100"})},
+		{"B-pyramid", slices.Concat(h264, []string{"-bf", "5", "-b-pyramid", "normal"}, aac, []string{"-ac", "2"})},
+		{"without B-frames", slices.Concat(h264, []string{"-bf", "0"}, aac, []string{"-ar", "22050"})},
+		{"60 a second", slices.Concat(h264, []string{"-r", "60", "-tune", "zerolatency"}, aac)},
+		{"29.97 a second", slices.Concat(h264, []string{"-r", "30000/1001"}, aac)},
+		{"a picture a second", slices.Concat(h264, []string{"-r", "1", "-g", "1"}, aac)},
+		{"pictures alone", slices.Concat(h264, []string{"-an"})},
+		{"sound alone", slices.Concat([]string{"-vn"}, aac)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			leaktest.Check(t, millrace.DefaultPool)
+			source := generate(t, "source.flv", tt.args...)
+			b, err := os.ReadFile(source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := probe(t, source)
+			whole := filepath.Join(t.TempDir(), "whole.mp4")
+			mux(t, bytes.NewReader(b), whole, 0)
+			got := probe(t, whole)
+			if len(got) != len(want) {
+				t.Errorf("%d streams, want %d", len(got), len(want))
+			}
+			for kind := range want {
+				samePackets(t, got[kind], want[kind])
+			}
+			decodes(t, whole)
+			late := filepath.Join(t.TempDir(), "late.mp4")
+			mux(t, bytes.NewReader(b), late, 1)
+			sameTail(t, probe(t, late), want)
+			decodes(t, late)
+		})
+	}
+}
+
+// sameTail checks that got is what want has from some key frame on.
+func sameTail(t *testing.T, got, want map[string][]probed) {
+	t.Helper()
+	for kind := range want {
+		from := len(want[kind]) - len(got[kind])
+		if from <= 0 || len(got[kind]) == 0 {
+			t.Fatalf("%d %s packets of %d", len(got[kind]), kind, len(want[kind]))
+		}
+		samePackets(t, got[kind], want[kind][from:])
+		if !got[kind][0].key {
+			t.Errorf("%s does not begin with a key frame", kind)
+		}
+	}
+	if v, a := got["video"], got["audio"]; len(v) > 0 && len(a) > 0 {
+		if gap := a[0].dts - v[0].dts; gap < -0.2 || gap > 0.2 {
+			t.Errorf("sound begins %v s after the picture", gap)
+		}
+	}
+}
+
+// The same from tags that are four days old and round the 32 bits, which ffmpeg reads as they come.
+func TestLateTimesAgainstFFmpeg(t *testing.T) {
+	needFFmpeg(t)
+	leaktest.Check(t, millrace.DefaultPool)
+	source := generate(t, "source.flv", "-c:v", "libx264", "-preset", "veryfast", "-g", "25", "-pix_fmt", "yuv420p", "-c:a", "aac")
+	b, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const offset = 1<<32 - 2000
+	want := probe(t, source)
+	for _, packets := range want {
+		for i := range packets {
+			packets[i].pts += offset / 1e3
+			packets[i].dts += offset / 1e3
+		}
+	}
+	var moved millrace.Chain
+	defer moved.Release()
+	r := millrace.NewReader(bytes.NewReader(b))
+	defer r.Release()
+	flv.AppendHeader(&moved, flv.Header{})
+	for d := flv.NewDecoder(r); ; {
+		var c millrace.Chain
+		tag, err := d.Next(&c)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		flv.Retime(&moved, &c, tag.Timestamp+offset)
+		c.Release()
+	}
+	file := filepath.Join(t.TempDir(), "late.mp4")
+	view := moved.Reader()
+	mux(t, &view, file, 0)
+	got := probe(t, file)
+	for kind := range want {
+		samePackets(t, got[kind], want[kind])
+	}
+}
+
+// HEVC, which ffmpeg's FLV muxer of this version cannot write: the pictures are taken out of an MP4 file of its own.
+func TestHEVCAgainstFFmpeg(t *testing.T) {
+	needFFmpeg(t)
+	leaktest.Check(t, millrace.DefaultPool)
+	source := generate(t, "source.mp4", "-an", "-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=none:keyint=25:bframes=0",
+		"-tag:v", "hvc1", "-pix_fmt", "yuv420p", "-movflags", "empty_moov+default_base_moof+frag_every_frame")
+	b, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(b, []byte("hvcC"))
+	record := string(b[at+4 : at-4+int(binary.BigEndian.Uint32(b[at-4:]))])
+	r := newRig(t)
+	r.tag(video, 0, "\x90hvc1"+record)
+	n := 0
+	readBoxes(b, func(kind string, in []byte) {
+		if kind != "mdat" {
+			return
+		}
+		head := "\xa3hvc1"
+		if n%25 == 0 {
+			head = "\x93hvc1"
+		}
+		r.tag(video, uint32(40*n), head+string(in))
+		n++
+	})
+	r.flush()
+	file := filepath.Join(t.TempDir(), "hevc.mp4")
+	if err := os.WriteFile(file, slices.Concat(r.init(), bytes.Join(r.bytes, nil)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, want := probe(t, file), probe(t, source)
+	samePackets(t, got["video"], want["video"])
+	decodes(t, file)
+	if v := readInit(r.init())[0]; v.width != 322 || v.height != 182 {
+		t.Errorf("track %+v", v)
+	}
+}
+
+// What is read of a file that ffmpeg wrote and built again is that file.
+func TestFileAgainstFFmpeg(t *testing.T) {
+	needFFmpeg(t)
+	leaktest.Check(t, millrace.DefaultPool)
+	source := generate(t, "source.flv", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac")
+	want, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := millrace.NewReader(bytes.NewReader(want))
+	defer r.Release()
+	d := flv.NewDecoder(r)
+	h, err := d.Header()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got millrace.Chain
+	defer got.Release()
+	flv.AppendHeader(&got, h)
+	for {
+		var c, body millrace.Chain
+		tag, err := d.Next(&c)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Discard(11)
+		c.Cut(&body, tag.Size)
+		c.Release()
+		if err := flv.AppendTag(&got, tag.Type, tag.Timestamp, &body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !reflect.DeepEqual(got.Bytes(), want) {
+		t.Error("not the file that was read")
+	}
+}

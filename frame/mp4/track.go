@@ -1,0 +1,130 @@
+package mp4
+
+import (
+	"math"
+
+	"github.com/millrace-io/millrace"
+)
+
+// sample is one picture, or one frame of sound.
+type sample struct {
+	at       int64  // decoding time in the track's units
+	duration uint32 // to the next sample
+	size     uint32
+	shift    int32 // from decoding to showing
+	key      bool
+}
+
+// track collects samples. The newest one is open: how long it lasts is known when the next one comes.
+//
+// Invariants:
+//
+//	doneData holds the bytes of done in order; openData those of open
+//	each sample of done ends where the next one begins
+//	every sample to come begins at floor or later
+type track struct {
+	id   uint32
+	conf *config // nil before the first sequence header
+
+	done     []sample
+	doneData millrace.Chain
+	open     sample
+	openData millrace.Chain
+	isOpen   bool
+
+	floor int64
+	usual uint32 // how long the last picture lasted; 0 before the second one
+	next  int64  // where the sample after the newest one is expected; sound only
+}
+
+// waiting counts the samples and bytes that the track holds.
+func (t *track) waiting() (samples, bytes int) {
+	samples = len(t.done)
+	if t.isOpen {
+		samples++
+	}
+	return samples, t.doneData.Len() + t.openData.Len()
+}
+
+// close ends the open sample at the given time.
+func (t *track) close(at int64) {
+	if !t.isOpen {
+		return
+	}
+	t.open.duration = uint32(min(at-t.open.at, math.MaxUint32))
+	t.usual = t.open.duration
+	t.done = append(t.done, t.open)
+	t.doneData.Merge(&t.openData)
+	t.isOpen = false
+	t.floor = at
+}
+
+// finish ends the open sample without a successor: a picture lasts as long as the one before, sound as long as it is.
+func (t *track) finish() {
+	if !t.isOpen {
+		return
+	}
+	step := t.conf.step
+	if t.conf.width > 0 && t.usual > 0 {
+		step = t.usual
+	}
+	t.close(t.open.at + int64(step))
+}
+
+// start opens a sample. It takes ownership of data.
+func (t *track) start(s sample, data *millrace.Chain) {
+	t.open, t.isOpen = s, true
+	t.openData.Merge(data)
+	t.floor = s.at + 1
+	t.next = s.at + int64(t.conf.step)
+}
+
+// release gives back everything that waits.
+func (t *track) release() {
+	t.doneData.Release()
+	t.openData.Release()
+	t.done, t.isOpen = t.done[:0], false
+}
+
+const (
+	// maxJump is the largest step between two tags that is taken for the stream's own time. Beyond it, in either direction, the
+	// publisher has started over or lost its clock, and what follows is joined to what was.
+	maxJump = 10_000 // ms
+
+	// maxDrift is how far a sound's time in FLV may be from where its predecessor ends and still be a matter of rounding: both
+	// are whole milliseconds, cut or rounded, which makes up to 1 ms each.
+	maxDrift = 2 // ms
+)
+
+// clock turns FLV's 32 bits of milliseconds into a time that neither wraps nor jumps.
+type clock struct {
+	last    uint32
+	first   int64
+	now     int64
+	running bool
+}
+
+func (c *clock) at(ts uint32) int64 {
+	if !c.running {
+		c.first, c.now, c.running = int64(ts), int64(ts), true
+	} else if step := int64(int32(ts - c.last)); -maxJump <= step && step <= maxJump {
+		c.now += step
+	}
+	c.last = ts
+	return c.now
+}
+
+// videoTime places a picture at ms. Two pictures never have the same decoding time.
+func (t *track) videoTime(ms int64) int64 { return max(ms, t.floor) }
+
+// audioTime places a frame of sound at ms: right behind its predecessor when rounding explains the difference, so that sound
+// has neither gaps nor overlaps, else where the stream says.
+func (t *track) audioTime(ms int64) int64 {
+	rate := int64(t.conf.scale)
+	at := (ms*rate + 500) / 1000
+	drift := at - t.next
+	if limit := maxDrift * rate / 1000; t.floor > 0 && -limit <= drift && drift <= limit {
+		at = t.next
+	}
+	return max(at, t.floor)
+}
