@@ -29,7 +29,7 @@ type block struct {
 	buf   []byte
 	pool  *Pool
 	class int8   // index into pool.classes, or oversize
-	used  uint32 // written only by the writer or by the holder of every share
+	used  uint32 // written only by the writer or by the holder of every share; atomically where the other may look
 }
 
 const (
@@ -87,6 +87,13 @@ func (b *block) rejoin(gen, n uint32) bool {
 		}
 	}
 }
+
+// setUsed is for a writer that others hold shares beside.
+func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
+
+// endsAt reports whether nothing behind end is visible. A caller who is sole may then write there: a Reader that gave
+// up its shares to wait, and may come back for the block while this is asked, has marked all of it as used.
+func (b *block) endsAt(end uint32) bool { return atomic.LoadUint32(&b.used) == end }
 
 // sole reports whether a caller who holds n shares holds all that there are.
 func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }

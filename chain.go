@@ -136,7 +136,7 @@ func (c *Chain) AppendCopy(p []byte) {
 	if pieces := c.pieces(); len(pieces) > 0 {
 		last := &pieces[len(pieces)-1]
 		last.blk.check(last.gen)
-		if b := last.blk; last.off+last.n == b.used && b.sole(last.shares) {
+		if b := last.blk; b.sole(last.shares) && b.endsAt(last.off+last.n) {
 			n := copy(b.buf[b.used:], p)
 			b.used += uint32(n)
 			last.n += uint32(n)

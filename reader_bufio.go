@@ -24,12 +24,11 @@ func (b *Reader) Peek(n int) ([]byte, error) {
 		b.extend(min(n, b.size))
 	}
 	if avail := b.w - b.r; avail < n {
-		err := b.readErr()
-		if err == nil {
-			err = bufio.ErrBufferFull
+		if n > b.size {
 			avail = min(avail, b.size)
+			return b.buf[b.r : b.r+avail : b.r+avail], bufio.ErrBufferFull
 		}
-		return b.buf[b.r : b.r+avail : b.r+avail], err
+		return b.buf[b.r : b.r+avail : b.r+avail], b.readErr()
 	}
 	return b.buf[b.r : b.r+n : b.r+n], nil
 }
@@ -86,6 +85,9 @@ func (b *Reader) Read(p []byte) (n int, err error) {
 
 // readDirect reads into the caller's memory. Nothing is buffered.
 func (b *Reader) readDirect(p []byte) (int, error) {
+	if b.sock != nil {
+		b.park()
+	}
 	n, err := b.src.Read(p)
 	if n < 0 || n > len(p) {
 		panic(errBadCount)
@@ -160,7 +162,7 @@ func (b *Reader) ReadRune() (r rune, size int, err error) {
 // UnreadRune makes the last rune the next one to be read. It returns bufio.ErrInvalidUnreadRune when the last call
 // was not ReadRune.
 func (b *Reader) UnreadRune() error {
-	if b.lastRuneSize < 0 || b.r < b.lastRuneSize {
+	if b.lastRuneSize < 0 || b.r < b.lastRuneSize || b.parked {
 		return bufio.ErrInvalidUnreadRune
 	}
 	b.r -= b.lastRuneSize
@@ -276,6 +278,9 @@ func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 			break
 		}
 		if b.src != nil {
+			if b.sock != nil {
+				b.park()
+			}
 			if src, ok := b.src.(io.WriterTo); ok {
 				m, err := src.WriteTo(w)
 				return n + m, err

@@ -1,11 +1,15 @@
 package millrace
 
-import "io"
+import (
+	"io"
+	"time"
+)
 
 // fill makes at least one byte available when nothing is buffered, or returns the error that says why not.
 // Whatever was in the block may be overwritten or given back, unless somebody has a share of it.
 func (b *Reader) fill() error {
-	if b.steady && b.err == nil {
+	if b.steady && b.err == nil && b.reads > 0 {
+		b.reads--
 		n, err := b.src.Read(b.buf)
 		b.r, b.w = 0, n
 		if err == nil && uint(n-len(b.buf)/8) < uint(len(b.buf)-len(b.buf)/8) {
@@ -66,9 +70,54 @@ func (b *Reader) receive() {
 		b.sock.receive()
 		return
 	}
-	p := b.makeRoom()
+	b.readInto(b.makeRoom())
+}
+
+// readInto reads into p, which is buf[w:], once.
+func (b *Reader) readInto(p []byte) {
+	if b.reads == 0 {
+		b.probe(p)
+		return
+	}
+	b.reads--
 	n, err := b.src.Read(p)
 	b.received(n, len(p), err)
+}
+
+// probe is a read that is timed.
+func (b *Reader) probe(p []byte) {
+	b.reads = probeEvery
+	began := time.Now()
+	n, err := b.src.Read(p)
+	if _, waits := b.src.(interface{ SetReadDeadline(time.Time) error }); waits || time.Since(began) > quickRead {
+		b.probed, b.quick = 0, false
+	} else if b.probed++; b.probed >= probes && b.more == nil {
+		b.probed, b.quick = probes, true
+		b.reads = seldom
+		b.want = max(b.want, quickBlock)
+	}
+	b.received(n, len(p), err)
+}
+
+// readOn reads behind what is buffered until there are n bytes, for which there is room, as long as a source that never
+// waits gives some each time.
+func (b *Reader) readOn(n int) {
+	if b.err != nil || b.r == b.w {
+		return // the start of the block is the better place
+	}
+	for b.reads > 0 {
+		b.reads--
+		p := b.buf[b.w:]
+		m, err := b.src.Read(p)
+		if err != nil || m <= 0 || m >= len(p) {
+			b.received(m, len(p), err)
+			return
+		}
+		if b.w += m; b.w-b.r >= n {
+			return
+		}
+	}
+	b.probe(b.buf[b.w:])
 }
 
 // received takes note of what one read into buf[w:] gave.
@@ -124,7 +173,7 @@ func (b *Reader) park() {
 		b.retire()
 		return
 	}
-	b.blk.used = uint32(len(b.buf)) // nobody else may write behind their bytes meanwhile
+	b.blk.setUsed(len(b.buf)) // nobody else may write behind their bytes meanwhile
 	b.parked = true
 	b.token.close()
 	b.blk.release(b.gen, b.stock)
@@ -172,9 +221,7 @@ func (b *Reader) extendOnce(n int) {
 		}
 	}
 	b.contiguous(n)
-	p := b.buf[b.w:]
-	m, err := b.src.Read(p)
-	b.received(m, len(p), err)
+	b.readInto(b.buf[b.w:])
 }
 
 // need sees to it that n bytes are buffered in one piece, or returns the error that says why not and leaves what there

@@ -52,7 +52,8 @@ func (s *socket) receive() {
 	if err == nil {
 		err = s.err
 	} else if e, ok := err.(*net.OpError); ok {
-		e.Op = "read" // a deadline or a close: the error is what conn.Read gives, down to its text
+		// A deadline or a close: the error is what conn.Read gives, down to its text.
+		e.Op, e.Source, e.Addr = "read", s.conn.LocalAddr(), s.conn.RemoteAddr()
 	}
 	s.b.received(s.n, s.room, err)
 }

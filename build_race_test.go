@@ -1,0 +1,5 @@
+//go:build race
+
+package millrace_test
+
+const raceEnabled = true

@@ -1,0 +1,234 @@
+package millrace_test
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/millrace-io/millrace"
+)
+
+// pattern is a source of bytes that can be checked wherever they end up: byte i is i*i/255, roughly.
+type pattern struct {
+	at, end int
+	most    int // bytes at a time
+}
+
+func patternAt(i int) byte { return byte(i ^ i>>8 ^ i>>16) }
+
+func (p *pattern) Read(b []byte) (int, error) {
+	n := min(len(b), p.end-p.at, p.most)
+	if n == 0 {
+		return 0, io.EOF
+	}
+	for i := range b[:n] {
+		b[i] = patternAt(p.at + i)
+	}
+	p.at += n
+	return n, nil
+}
+
+// checkPattern checks that c holds the n bytes from at on.
+func checkPattern(t testing.TB, c *millrace.Chain, at, n int) {
+	t.Helper()
+	if c.Len() != n {
+		t.Errorf("%d bytes at %d, want %d", c.Len(), at, n)
+	}
+	for piece := range c.All() {
+		for i, b := range piece {
+			if want := patternAt(at + i); b != want {
+				t.Errorf("byte %d is %#x, want %#x", at+i, b, want)
+				return
+			}
+		}
+		at += len(piece)
+	}
+}
+
+// A packet on its way between goroutines.
+type packet struct {
+	chain millrace.Chain
+	at, n int
+}
+
+// TestPacketsChangeHands has a Reader on one goroutine and, on others, those who keep its packets, add to them in place
+// when they can, share, cut and release them, while the Reader goes on in the same blocks.
+func TestPacketsChangeHands(t *testing.T) {
+	pool := millrace.NewPool()
+	const total = 8 << 20
+	r := pool.NewReader(&pattern{end: total, most: 3000}, 4096)
+	relayPackets(t, r, total)
+	r.Release()
+	if n := pool.Stats().InUse; n != 0 {
+		t.Errorf("%d bytes in use at the end", n)
+	}
+}
+
+// The same over a socket: there the Reader gives up its shares whenever it waits, and takes them up again.
+func TestPacketsChangeHandsOverASocket(t *testing.T) {
+	pool := millrace.NewPool()
+	const total = 4 << 20
+	client, server := tcpPair(t)
+	go func() {
+		src := &pattern{end: total}
+		rng := rand.New(rand.NewPCG(1, 1))
+		b := make([]byte, 5000)
+		for src.at < total {
+			src.most = 1 + rng.IntN(len(b))
+			n, _ := src.Read(b)
+			if _, err := server.Write(b[:n]); err != nil {
+				t.Error(err)
+				break
+			}
+		}
+		server.Close()
+	}()
+	r := pool.NewReader(client, 4096)
+	relayPackets(t, r, total)
+	r.Release()
+	if n := pool.Stats().InUse; n != 0 {
+		t.Errorf("%d bytes in use at the end", n)
+	}
+}
+
+func relayPackets(t *testing.T, r *millrace.Reader, total int) {
+	var workers sync.WaitGroup
+	queue := make(chan *packet, 16)
+	for seed := range uint64(4) {
+		workers.Go(func() { handlePackets(t, queue, rand.New(rand.NewPCG(seed, 2))) })
+	}
+	rng := rand.New(rand.NewPCG(3, 3))
+	for at := 0; at < total; {
+		p := &packet{at: at, n: min(1+rng.IntN(2000), total-at)}
+		if err := r.ReadChain(&p.chain, p.n); err != nil {
+			t.Error(err)
+			break
+		}
+		at += p.n
+		queue <- p
+	}
+	close(queue)
+	workers.Wait()
+}
+
+// handlePackets does something else with each packet.
+func handlePackets(t *testing.T, queue <-chan *packet, rng *rand.Rand) {
+	trailer := []byte("a trailer that somebody adds")
+	var held []*packet
+	for p := range queue {
+		switch rng.IntN(4) {
+		case 0:
+			p.chain.AppendCopy(trailer)
+			tail := make([]byte, len(trailer))
+			view := p.chain.Reader()
+			view.ReadAt(tail, int64(p.n))
+			if !bytes.Equal(tail, trailer) {
+				t.Errorf("the trailer reads %q", tail)
+			}
+			var front millrace.Chain
+			p.chain.Cut(&front, p.n)
+			p.chain.Release()
+			p.chain = front
+		case 1:
+			var clone millrace.Chain
+			p.chain.Clone(&clone)
+			p.chain.Release()
+			p.chain = clone
+		}
+		held = append(held, p)
+		for len(held) > 0 && rng.IntN(2) == 0 {
+			checkPattern(t, &held[0].chain, held[0].at, held[0].n)
+			held[0].chain.Release()
+			held = held[1:]
+		}
+	}
+	for _, p := range held {
+		checkPattern(t, &p.chain, p.at, p.n)
+		p.chain.Release()
+	}
+}
+
+// tcpPair returns the two ends of a TCP connection over loopback, which are closed when the test ends.
+func tcpPair(t testing.TB) (client, server *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); s.Close() })
+	return c.(*net.TCPConn), s.(*net.TCPConn)
+}
+
+// A Reader that waits has no share of the block behind its packets. Was a bug: the holder of the last packet, asking
+// whether it may write behind it, looked at what the Reader wrote when it came back.
+func TestAppendCopyWhileTheReaderWaits(t *testing.T) {
+	client, server := tcpPair(t)
+	r := millrace.NewPool().NewReader(client, 4096)
+	const rounds = 300
+	chains := make(chan *millrace.Chain, rounds) // sending never waits, which would order things, too
+	go func() {
+		defer close(chains)
+		for range rounds {
+			c := new(millrace.Chain)
+			if err := r.ReadChain(c, 100); err != nil {
+				t.Error(err)
+				return
+			}
+			chains <- c
+		}
+	}()
+	src := &pattern{end: 100 * rounds, most: 100}
+	b := make([]byte, 100)
+	server.Write(b[:must(src.Read(b))])
+	for at := 0; at < src.end; at += 100 {
+		c := <-chains
+		if src.at == src.end {
+			checkPattern(t, c, at, 100)
+			c.Release()
+			break
+		}
+		// The appender shares no lock and no channel with the Reader: nothing but the block orders what they do.
+		sole := millrace.Sole(c)
+		var stop atomic.Bool
+		var appender sync.WaitGroup
+		appender.Go(func() {
+			for !sole() && !stop.Load() {
+				runtime.Gosched()
+			}
+			c.AppendCopy([]byte("x"))
+		})
+		for !sole() {
+			runtime.Gosched()
+		}
+		server.Write(b[:must(src.Read(b))])
+		stop.Store(true)
+		appender.Wait()
+		var front millrace.Chain
+		c.Cut(&front, 100)
+		checkPattern(t, &front, at, 100)
+		front.Release()
+		c.Release()
+	}
+	r.Release()
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
