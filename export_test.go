@@ -18,3 +18,6 @@ func Quicken(r *Reader) {
 		r.quick, r.probed = true, probes
 	}
 }
+
+// BlockState returns the generation and the count of r's block.
+func BlockState(r *Reader) uint64 { return r.blk.state.Load() }

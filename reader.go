@@ -272,6 +272,9 @@ func (b *Reader) spoil(p []byte) {
 // otherwise. n < 0 is bufio.ErrNegativeCount.
 func (b *Reader) ReadChain(dst *Chain, n int) error {
 	b.lastByte, b.lastRuneSize = -1, -1
+	if b.quick && b.w-b.r < n && n <= len(b.buf)-b.r {
+		b.readOn(n)
+	}
 	if 0 < n && n <= b.w-b.r {
 		b.give(dst, n)
 		return nil

@@ -102,8 +102,8 @@ func (b *Reader) probe(p []byte) {
 // readOn reads behind what is buffered until there are n bytes, for which there is room, as long as a source that never
 // waits gives some each time.
 func (b *Reader) readOn(n int) {
-	if b.err != nil || b.r == b.w {
-		return // the start of the block is the better place
+	if b.err != nil || b.r == b.w && !b.lent {
+		return // with nothing to stay in one piece with, the start of the block is the better place
 	}
 	for b.reads > 0 {
 		b.reads--

@@ -64,36 +64,6 @@ func onSockets(t *testing.T, test func(t *testing.T, client, server streamConn))
 	}
 }
 
-// until polls until done reports true. Only a failing test waits for long.
-func until(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(20 * time.Microsecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
-
-// waiting are the calls that wait when nothing is buffered.
-var waiting = map[string]func(r *millrace.Reader) error{
-	"Read":        func(r *millrace.Reader) error { _, err := r.Read(make([]byte, 10)); return err },
-	"Read large":  func(r *millrace.Reader) error { _, err := r.Read(make([]byte, 1<<16)); return err },
-	"ReadByte":    func(r *millrace.Reader) error { _, err := r.ReadByte(); return err },
-	"ReadRune":    func(r *millrace.Reader) error { _, _, err := r.ReadRune(); return err },
-	"ReadSlice":   func(r *millrace.Reader) error { _, err := r.ReadSlice('x'); return err },
-	"ReadLine":    func(r *millrace.Reader) error { _, _, err := r.ReadLine(); return err },
-	"ReadString":  func(r *millrace.Reader) error { _, err := r.ReadString('x'); return err },
-	"Peek":        func(r *millrace.Reader) error { _, err := r.Peek(1); return err },
-	"Discard":     func(r *millrace.Reader) error { _, err := r.Discard(1); return err },
-	"Skip":        func(r *millrace.Reader) error { return r.Skip(1 << 20) },
-	"WriteTo":     func(r *millrace.Reader) error { _, err := r.WriteTo(io.Discard); return err },
-	"WriteTo own": func(r *millrace.Reader) error { _, err := r.WriteTo(plainWriter{io.Discard}); return err },
-	"ReadRange":   func(r *millrace.Reader) error { return r.ReadRange(1<<20, func([]byte) {}) },
-	"ReadChain":   func(r *millrace.Reader) error { return r.ReadChain(new(millrace.Chain), 5) },
-	"ReadBE":      func(r *millrace.Reader) error { _, err := r.ReadBE(8); return err },
-	"ReadUvarint": func(r *millrace.Reader) error { _, err := r.ReadUvarint(); return err },
-}
-
 func TestReaderHoldsNoBlockWhileItWaits(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		pool := millrace.NewPool()
