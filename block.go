@@ -28,11 +28,16 @@ type block struct {
 	state atomic.Uint64
 	buf   []byte
 	pool  *Pool
-	class int8   // index into pool.classes, or oversize
-	used  uint32 // written only by the writer or by the holder of every share; atomically where the other may look
+	class int8                 // index into pool.classes, or oversize
+	used  uint32               // written only by the writer or by the holder of every share; atomically where the other may look
+	_     [cacheLine - 48]byte // two blocks' counts never share a cache line
 }
 
 const (
+	// cacheLine is what x86-64 and most ARM cores move between their caches at a time. The allocator aligns an object
+	// of this size to it.
+	cacheLine = 64
+
 	// stock is how many shares are bought with one addition when a holder has none left to give away.
 	stock = 256
 
