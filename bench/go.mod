@@ -1,0 +1,19 @@
+module github.com/millrace-io/millrace/bench
+
+go 1.26.0
+
+require (
+	github.com/cloudwego/gopkg v0.1.4
+	github.com/cloudwego/netpoll v0.7.2
+	github.com/millrace-io/millrace v0.0.0
+	google.golang.org/grpc v1.85.0
+	gvisor.dev/gvisor v0.0.0-20250205023644-9414b50a5633
+)
+
+require (
+	github.com/bytedance/gopkg v0.1.1 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/time v0.7.0 // indirect
+)
+
+replace github.com/millrace-io/millrace => ../

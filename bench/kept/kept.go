@@ -1,0 +1,195 @@
+// Package kept measures what it costs to hand packets of 1 KiB to ten
+// goroutines that keep them for a while and then let go.
+//
+// The packets come from a source like those of package reader, go over ten
+// channels, and wait in a ring in each goroutine. What the channels cost by
+// themselves is measured with values of the same size that nobody has to look
+// after, and can be subtracted.
+package kept
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/bench/reader"
+)
+
+const (
+	// Subscribers is how many goroutines get each packet.
+	Subscribers = 10
+	// BatchPackets is how many packets are shared at once where they are.
+	BatchPackets = 64
+
+	// What waits in a channel and what a subscriber holds on to is the same
+	// number of bytes for all, so that nobody has the caches to himself.
+	queuePackets = 256
+	keepPackets  = 256
+)
+
+// Contender is a way to share.
+type Contender struct {
+	Name    string
+	Batched bool // shares BatchPackets at once
+	run     func(packets int)
+	handOff func(packets int) // the same, without packets
+}
+
+// sharing is a contender's way with a T, which stands for one packet or one
+// batch. Producer and subscribers run in goroutines of their own.
+type sharing[T any] struct {
+	packets int // in a T
+	next    func() T
+	share   func(*T) T      // another share, for one subscriber
+	look    func(*T) uint64 // at each packet
+	drop    func(*T)        // one share
+	close   func()
+}
+
+// contender makes one of s, which is called anew for each turn.
+func contender[T any](name string, s func() sharing[T]) Contender {
+	return Contender{
+		Name:    name,
+		Batched: s().packets > 1,
+		run:     func(n int) { s().run(n) },
+		handOff: func(n int) {
+			real := s()
+			real.close()
+			var zero T
+			nothing := sharing[T]{
+				packets: real.packets,
+				next:    func() T { return zero },
+				share:   func(v *T) T { return *v },
+				look:    func(*T) uint64 { return 0 },
+				drop:    func(*T) {},
+				close:   func() {},
+			}
+			nothing.run(n)
+		},
+	}
+}
+
+// run hands packets out until all subscribers have let go of them.
+func (s sharing[T]) run(packets int) {
+	var wg sync.WaitGroup
+	subs := make([]chan T, Subscribers)
+	for i := range subs {
+		subs[i] = make(chan T, queuePackets/s.packets)
+		wg.Go(func() { s.subscribe(subs[i]) })
+	}
+	var v T // one for all, because its address escapes
+	for range packets / s.packets {
+		v = s.next()
+		for _, c := range subs {
+			c <- s.share(&v)
+		}
+		s.drop(&v)
+	}
+	for _, c := range subs {
+		close(c)
+	}
+	wg.Wait()
+	s.close()
+}
+
+// sums keeps what was looked at from being optimised away.
+var sums sync.Map
+
+func (s sharing[T]) subscribe(c chan T) {
+	ring := make([]T, keepPackets/s.packets)
+	at, held := 0, 0
+	var sum uint64
+	var v T // one for all, because its address escapes
+	for v = range c {
+		sum += s.look(&v)
+		if held == len(ring) {
+			s.drop(&ring[at])
+		} else {
+			held++
+		}
+		ring[at] = v
+		if at++; at == len(ring) {
+			at = 0
+		}
+	}
+	for i := range held {
+		s.drop(&ring[i])
+	}
+	sums.Store(c, sum)
+	sums.Delete(c)
+}
+
+// Result is one contender, a value for each round.
+type Result struct {
+	Contender Contender
+	Nanos     measure.Series // a packet, all told
+	HandOff   measure.Series // a packet, for the channels alone
+	Bytes     measure.Series // allocated a packet
+	Allocs    measure.Series // a packet
+}
+
+// Measure gives every contender a turn of about d in every round, and its
+// hand-off one right after it.
+func Measure(rounds int, d time.Duration) []Result {
+	results := make([]Result, len(Contenders))
+	packets := make([]int, len(Contenders))
+	const probe = 200 * BatchPackets
+	for i, c := range Contenders {
+		results[i].Contender = c
+		n := int(float64(d) / turn(c.run, probe).nanos)
+		packets[i] = max(n/BatchPackets, 2) * BatchPackets
+	}
+	for round := range rounds {
+		for k := range Contenders {
+			i := (k + round) % len(Contenders)
+			r := &results[i]
+			t := turn(r.Contender.run, packets[i])
+			r.Nanos = append(r.Nanos, t.nanos)
+			r.Bytes = append(r.Bytes, t.bytes)
+			r.Allocs = append(r.Allocs, t.allocs)
+			r.HandOff = append(r.HandOff, turn(r.Contender.handOff, packets[i]).nanos)
+		}
+	}
+	return results
+}
+
+// taken is what a packet took.
+type taken struct{ nanos, bytes, allocs float64 }
+
+// turn hands out n packets. Channels and goroutines are made anew for it; what
+// they allocate is known from a short run, and left out.
+func turn(run func(int), n int) taken {
+	run(warmUp)
+	runtime.GC() // nobody pays for the garbage of the one before
+	var start, middle, end runtime.MemStats
+	runtime.ReadMemStats(&start)
+	run(short)
+	runtime.ReadMemStats(&middle)
+	began := time.Now()
+	run(n)
+	took := time.Since(began)
+	runtime.ReadMemStats(&end)
+	once := middle.TotalAlloc - start.TotalAlloc
+	onces := middle.Mallocs - start.Mallocs
+	return taken{
+		nanos:  float64(took.Nanoseconds()) / float64(n),
+		bytes:  (float64(end.TotalAlloc-middle.TotalAlloc) - float64(once)) / float64(n-short),
+		allocs: (float64(end.Mallocs-middle.Mallocs) - float64(onces)) / float64(n-short),
+	}
+}
+
+const (
+	// warmUp is how many packets fill the pools before the clock starts.
+	warmUp = 16 << 10
+	// short is the run that allocates what every run does, and little else.
+	short = BatchPackets
+)
+
+// strideSum looks at one byte of each packet in p.
+func strideSum(p []byte) (sum uint64) {
+	for i := 0; i < len(p); i += reader.PacketSize {
+		sum += uint64(p[i])
+	}
+	return sum
+}

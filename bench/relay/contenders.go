@@ -1,0 +1,58 @@
+package relay
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// ParseContenders reads a list of names, as in
+//
+//	nginx,millrace@50ms,millrace@0,bare,bare-loop,bare-loop-nagle,bare@20ms
+//
+// where the time is the latency bound, or what a bare program gathers.
+func ParseContenders(list string, b Builder, serveArgs []string) ([]Contender, error) {
+	var all []Contender
+	for _, spec := range strings.Split(list, ",") {
+		c, err := parseContender(strings.TrimSpace(spec), b, serveArgs)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func parseContender(spec string, b Builder, serveArgs []string) (Contender, error) {
+	name, bound, timed := strings.Cut(spec, "@")
+	var d time.Duration
+	if timed {
+		var err error
+		if d, err = time.ParseDuration(bound); err != nil {
+			return nil, fmt.Errorf("relay: contender %q: %w", spec, err)
+		}
+	}
+	switch {
+	case name == "nginx" && !timed:
+		return Nginx{}, nil
+	case name == "millrace":
+		if !timed {
+			d = 50 * time.Millisecond
+		}
+		return Millrace{Builder: b, Latency: d, Args: serveArgs}, nil
+	case name == "bare" || strings.HasPrefix(name, "bare-"):
+		bare := Bare{Builder: b, Batch: d}
+		for _, option := range strings.Split(name, "-")[1:] {
+			switch option {
+			case "loop":
+				bare.Loop = true
+			case "nagle":
+				bare.Nagle = true
+			default:
+				return nil, fmt.Errorf("relay: contender %q: a bare program is bare[-loop][-nagle][@TIME]", spec)
+			}
+		}
+		return bare, nil
+	}
+	return nil, fmt.Errorf("relay: no contender %q", spec)
+}

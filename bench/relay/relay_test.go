@@ -1,0 +1,84 @@
+package relay
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/load"
+)
+
+func TestParseCase(t *testing.T) {
+	if c, err := ParseCase("50x4"); err != nil || c.Streams != 50 || c.Viewers != 4 || c.String() != "50x4" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, s := range []string{"", "50", "x", "1x", "x1", "0x1", "1x0", "-1x1", "ax1", "1x1x1"} {
+		if c, err := ParseCase(s); err == nil {
+			t.Errorf("%q is %+v", s, c)
+		}
+	}
+}
+
+func TestParseContenders(t *testing.T) {
+	all, err := ParseContenders("nginx, millrace,millrace@0,bare,bare-loop-nagle,bare@20ms", Builder{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range all {
+		names = append(names, c.Name())
+	}
+	want := "nginx-rtmp; millrace, 50ms; millrace, 0s; bare, a goroutine a viewer; bare, one loop, Nagle on; bare, a goroutine a viewer, 20ms"
+	if got := strings.Join(names, "; "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for _, s := range []string{"", "apache", "nginx@1s", "bare-x", "millrace@soon"} {
+		if _, err := ParseContenders(s, Builder{}, nil); err == nil {
+			t.Errorf("%q is accepted", s)
+		}
+	}
+}
+
+// TestContendersRelay puts a small load on each that can run here.
+func TestContendersRelay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs servers")
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("no go command to build with")
+	}
+	all, err := ParseContenders("nginx,millrace,bare,bare-loop,bare@20ms", Builder{Dir: t.TempDir()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		t.Run(c.Name(), func(t *testing.T) {
+			if err := c.Prepare(t.Context()); err != nil {
+				t.Skip(err)
+			}
+			tryContender(t, c)
+		})
+	}
+}
+
+func tryContender(t *testing.T, c Contender) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	kase := Case{Streams: 2, Viewers: 3}
+	s, err := c.Start(ctx, t.TempDir(), kase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	p := Plan{Case: kase, Seconds: 3, BitRate: 2_150_000}
+	rep, err := load.Run(ctx, p.config(s), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := int64(6 * 3 * p.BitRate / 8)
+	if v := rep.Viewers; v.Connected != 6 || len(v.Ended) != 0 || rep.Bytes < want/2 || rep.Bytes > want*2 {
+		t.Errorf("%d bytes, want about %d; %+v", rep.Bytes, want, v)
+	}
+}

@@ -1,0 +1,110 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/load"
+)
+
+// Plan is a benchmark: every contender does every round, in turns.
+type Plan struct {
+	Case       Case
+	Contenders []Contender
+	Rounds     int
+	Seconds    int // measured, of each turn
+	BitRate    int
+	Log        func(format string, args ...any)
+}
+
+// Turn is one contender in one round.
+type Turn struct {
+	Case      string      `json:"case"`
+	Contender string      `json:"contender"`
+	Round     int         `json:"round"`
+	Report    load.Report `json:"report"`
+}
+
+// Run returns the turns in the order in which they were taken. A contender
+// that cannot be started ends the benchmark.
+func (p Plan) Run(ctx context.Context) ([]Turn, error) {
+	for _, c := range p.Contenders {
+		if err := c.Prepare(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var turns []Turn
+	for round := range p.Rounds {
+		for i := range p.Contenders {
+			// Every round begins with another one, so that nobody always
+			// follows the same neighbour.
+			c := p.Contenders[(i+round)%len(p.Contenders)]
+			rep, err := p.turn(ctx, c)
+			if err != nil {
+				return turns, fmt.Errorf("%s: %w", c.Name(), err)
+			}
+			p.log(round, c, &rep)
+			turns = append(turns, Turn{Case: p.Case.String(), Contender: c.Name(), Round: round, Report: rep})
+		}
+	}
+	return turns, nil
+}
+
+func (p Plan) turn(ctx context.Context, c Contender) (load.Report, error) {
+	dir, err := os.MkdirTemp("", "bench-relay-")
+	if err != nil {
+		return load.Report{}, err
+	}
+	defer os.RemoveAll(dir)
+	s, err := c.Start(ctx, dir, p.Case)
+	if err != nil {
+		return load.Report{}, err
+	}
+	defer s.Stop()
+	return load.Run(ctx, p.config(s), nil)
+}
+
+func (p Plan) config(s *Server) load.Config {
+	cfg := s.Config
+	cfg.Streams, cfg.Viewers = p.Case.Streams, p.Case.Viewers
+	if p.Case.Stalled > 0 {
+		cfg.Stalled = p.Case.Streams * p.Case.Viewers / p.Case.Stalled
+		cfg.StallFor = time.Minute
+	}
+	cfg.BitRate = p.BitRate
+	cfg.ReadEvery = p.Case.ReadEvery
+	cfg.Ramp, cfg.Settle = 2*time.Second, 2*time.Second
+	cfg.Duration = time.Duration(p.Seconds) * time.Second
+	cfg.ServerPIDs = s.PIDs
+	return cfg
+}
+
+func (p Plan) log(round int, c Contender, rep *load.Report) {
+	if p.Log == nil {
+		return
+	}
+	cpu := "unknown"
+	if rep.Server != nil {
+		cpu = fmt.Sprintf("%.2f", rep.Server.CPUPerGB)
+	}
+	p.Log("round %d, %s, %s: %s CPU s/GB, %.2f GB, gap %v/%v, latency %v/%v, lost %d, ended %v",
+		round+1, p.Case, c.Name(), cpu, float64(rep.Bytes)/1e9, rep.Viewers.Gap.P50, rep.Viewers.Gap.P99,
+		rep.Viewers.Latency.P50, rep.Viewers.Latency.P99, rep.Viewers.Lost, rep.Viewers.Ended)
+}
+
+// figure takes one number out of a report.
+type figure func(*load.Report) float64
+
+// series is that number in every round of a contender.
+func series(turns []Turn, contender string, f figure) measure.Series {
+	var s measure.Series
+	for i := range turns {
+		if turns[i].Contender == contender {
+			s = append(s, f(&turns[i].Report))
+		}
+	}
+	return s
+}

@@ -1,0 +1,160 @@
+package rtmp
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"reflect"
+	"testing"
+	"testing/iotest"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/load"
+)
+
+func TestAMFRoundTrip(t *testing.T) {
+	want := []any{"connect", 1.0, object{
+		{"app", "live"}, {"nested", object{{"n", -2.5}}}, {"yes", true}, {"no", false}, {"nothing", nil},
+	}, nil}
+	got, err := decodeAMF(appendAMF(nil, want...))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+}
+
+func TestBrokenAMF(t *testing.T) {
+	whole := appendAMF(nil, object{{"name", "value"}, {"n", 1.0}})
+	for n := 1; n < len(whole); n++ {
+		if v, err := decodeAMF(whole[:n]); err == nil {
+			t.Errorf("%d of %d bytes decode as %v", n, len(whole), v)
+		}
+	}
+	deep := bytes.Repeat([]byte{amfObject, 0, 1, 'x'}, 1000)
+	if _, err := decodeAMF(deep); err == nil {
+		t.Error("a thousand objects in each other decode")
+	}
+}
+
+// TestChunksRoundTrip sends messages of two chunk streams, interleaved, and
+// with timestamps on both sides of what 24 bits hold.
+func TestChunksRoundTrip(t *testing.T) {
+	var wire bytes.Buffer
+	w := newWriter(&wire)
+	w.stream = 1
+	type message struct {
+		kind byte
+		ts   uint32
+		size int
+	}
+	var want []message
+	for i, ts := range []uint32{0, 33, 66, extended - 1, extended, extended + 1, 1 << 30, 1<<32 - 1, 5, 6} {
+		for _, m := range []message{{load.Video, ts, 100 + 5000*i}, {load.Audio, ts, 37}} {
+			cs := map[byte]int{load.Video: csVideo, load.Audio: csAudio}[m.kind]
+			if err := w.message(cs, m.kind, w.stream, m.ts, bytes.Repeat([]byte{byte(i + 1)}, m.size)); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, m)
+		}
+		if i == 3 {
+			if err := w.setChunkSize(ChunkSize); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, src := range map[string]io.Reader{
+		"whole": &wire, "byte by byte": iotest.OneByteReader(bytes.NewReader(wire.Bytes())),
+	} {
+		if name == "whole" {
+			src = bytes.NewReader(wire.Bytes())
+		}
+		r := newReader(millrace.NewReader(src), newWriter(io.Discard))
+		for i, m := range want {
+			var a load.Arrival
+			if err := r.nextMedia(&a); err != nil {
+				t.Fatalf("%s: message %d: %v", name, i, err)
+			}
+			if got := (message{a.Kind, a.Timestamp, a.Size}); got != m {
+				t.Errorf("%s: message %d is %+v, want %+v", name, i, got, m)
+			}
+			if len(a.Head) != min(m.size, load.HeadLen) || a.Head[0] != byte(i/2+1) {
+				t.Errorf("%s: message %d begins with %x", name, i, a.Head)
+			}
+		}
+		var a load.Arrival
+		if err := r.nextMedia(&a); err != io.EOF {
+			t.Errorf("%s: error %v at the end, want EOF", name, err)
+		}
+		r.r.Release()
+	}
+}
+
+func TestReaderAnswersPingsAndAcknowledges(t *testing.T) {
+	var in, out bytes.Buffer
+	server := newWriter(&in)
+	server.stream = 1
+	server.control(typeWindowAckSize, 1000)
+	server.event(eventPingRequest, 42)
+	server.message(csVideo, load.Video, 1, 0, make([]byte, 5000))
+	client := newReader(millrace.NewReader(&in), newWriter(&out))
+	defer client.r.Release()
+	var a load.Arrival
+	if err := client.nextMedia(&a); err != nil {
+		t.Fatal(err)
+	}
+	back := newReader(millrace.NewReader(&out), newWriter(io.Discard))
+	defer back.r.Release()
+	ping, err := back.next()
+	if err != nil || ping.kind != typeUserControl || !bytes.Equal(ping.body, []byte{0, eventPingResponse, 0, 0, 0, 42}) {
+		t.Errorf("answer to the ping: %+v, %v", ping, err)
+	}
+	ack, err := back.next()
+	if err != nil || ack.kind != typeAck || client.acked < 5000 {
+		t.Errorf("acknowledgement: %+v, %v", ack, err)
+	}
+}
+
+func TestHandshake(t *testing.T) {
+	client, server := net.Pipe()
+	defer client.Close()
+	done := make(chan error, 1)
+	go func() {
+		defer server.Close()
+		c := make([]byte, 1537)
+		if _, err := io.ReadFull(server, c); err != nil {
+			done <- err
+			return
+		}
+		s := append([]byte{3}, bytes.Repeat([]byte{7}, 1536)...)
+		s = append(s, c[1:]...)
+		wrote := make(chan error, 1)
+		go func() {
+			_, err := server.Write(s)
+			wrote <- err
+		}()
+		c2 := make([]byte, 1536)
+		_, err := io.ReadFull(server, c2)
+		if err == nil && c2[100] != 7 {
+			err = errProtocol
+		}
+		if werr := <-wrote; err == nil {
+			err = werr
+		}
+		done <- err
+	}()
+	if err := handshake(client, client); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConnectIsRefused(t *testing.T) {
+	s := &Server{Addr: "127.0.0.1:1", Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, io.ErrClosedPipe
+	}}
+	if _, err := s.Watch(t.Context(), "x"); err != io.ErrClosedPipe {
+		t.Errorf("error %v", err)
+	}
+}

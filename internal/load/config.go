@@ -1,0 +1,175 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"time"
+)
+
+// Bounds of a load. They keep a typing error from becoming an attack.
+const (
+	maxStreams  = 2_000
+	maxViewers  = 50_000 // in all
+	maxDuration = 24 * time.Hour
+	maxBitRate  = 200_000_000
+	minBitRate  = 150_000 // sound alone is 128 kbit/s
+)
+
+// DialFunc opens a connection, like the DialContext method of net.Dialer.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Config describes a load. The zero value of every field but URL (or Protocol)
+// stands for a default.
+type Config struct {
+	// URL is the server, as in http://127.0.0.1:8080. Streams live under
+	// /live/ there. A host that is not this machine is refused unless
+	// AllowRemote is set.
+	URL         string
+	AllowRemote bool
+
+	// Names are the streams. When empty they are Streams many (default 1),
+	// called load-0, load-1, and so on.
+	Names   []string
+	Streams int
+	// NoPublish leaves the publishing to somebody else. Lost frames and
+	// latency are then unknown, unless that somebody is this package too.
+	NoPublish bool
+	// Token authorises the publishers.
+	Token string
+
+	// Viewers is how many watch each stream. Stalled is how many of all the
+	// viewers read nothing for StallFor (default one minute) once they have
+	// the response head, and then go on.
+	Viewers  int
+	Stalled  int
+	StallFor time.Duration
+
+	// BitRate of a stream in bits a second, sound and picture together
+	// (default 2.15 Mbit/s). KeyInterval is the time between key frames
+	// (default 2 s).
+	BitRate     int
+	KeyInterval time.Duration
+
+	// Viewers come one by one during Ramp (default 1 s). After Settle
+	// (default 1 s) more the measurement begins and lasts for Duration
+	// (default 10 s).
+	Ramp, Settle, Duration time.Duration
+
+	// ServerPIDs are the server's processes when it runs on this machine:
+	// their CPU time and memory are part of the report (Linux only).
+	ServerPIDs []int
+
+	// ReadEvery makes a viewer read that often, and not whenever something
+	// arrives (0). A load of many viewers then costs this machine much less,
+	// and the server gets its acknowledgements later, as from a viewer that
+	// is as far away; gaps and latencies are no finer than that.
+	ReadEvery time.Duration
+
+	// Interval is the time between two calls of the progress function
+	// (default 1 s).
+	Interval time.Duration
+
+	// Protocol replaces FLV over HTTP. Dial replaces the dialling under FLV
+	// over HTTP; a Protocol dials by itself, and paces viewers by itself, with
+	// Paced.
+	Protocol Protocol
+	Dial     DialFunc
+}
+
+func (c Config) withDefaults() Config {
+	defaultTo(&c.Streams, 1)
+	defaultTo(&c.StallFor, time.Minute)
+	defaultTo(&c.BitRate, 2_150_000)
+	defaultTo(&c.KeyInterval, 2*time.Second)
+	defaultTo(&c.Ramp, time.Second)
+	defaultTo(&c.Settle, time.Second)
+	defaultTo(&c.Duration, 10*time.Second)
+	defaultTo(&c.Interval, time.Second)
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
+	}
+	return c
+}
+
+func defaultTo[T int | time.Duration](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+func (c Config) streamNames() []string {
+	if len(c.Names) > 0 {
+		return c.Names
+	}
+	names := make([]string, c.Streams)
+	for i := range names {
+		names[i] = fmt.Sprintf("load-%d", i)
+	}
+	return names
+}
+
+var streamName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// check refuses what cannot be meant.
+func (c Config) check() error {
+	streams := c.Streams
+	if len(c.Names) > 0 {
+		streams = len(c.Names)
+	}
+	switch {
+	case streams < 1 || streams > maxStreams:
+		return fmt.Errorf("load: %d streams: the limit is 1 to %d", streams, maxStreams)
+	case c.Viewers < 0 || c.Viewers > maxViewers/streams:
+		return fmt.Errorf("load: %d viewers for each of %d streams: the limit is %d in all", c.Viewers, streams, maxViewers)
+	case c.Viewers == 0 && c.NoPublish:
+		return errors.New("load: neither publishers nor viewers")
+	case c.Stalled < 0 || c.Stalled > streams*c.Viewers:
+		return fmt.Errorf("load: %d stalled viewers out of %d", c.Stalled, streams*c.Viewers)
+	case c.BitRate < minBitRate || c.BitRate > maxBitRate:
+		return fmt.Errorf("load: bit rate of %d: the limit is %d to %d bits a second", c.BitRate, minBitRate, maxBitRate)
+	case c.KeyInterval < 100*time.Millisecond || c.KeyInterval > time.Minute:
+		return fmt.Errorf("load: key frame interval of %v: the limit is 100ms to 1m", c.KeyInterval)
+	}
+	if err := c.checkTimes(); err != nil {
+		return err
+	}
+	for _, name := range c.Names {
+		if !streamName.MatchString(name) {
+			return fmt.Errorf("load: stream name %q: a name is 1 to 64 of A-Z a-z 0-9 . _ -", name)
+		}
+	}
+	if c.Protocol != nil {
+		return nil
+	}
+	return c.checkURL()
+}
+
+func (c Config) checkTimes() error {
+	for _, d := range []time.Duration{c.Ramp, c.Settle, c.Duration, c.StallFor, c.Interval, c.ReadEvery} {
+		if d < 0 || d > maxDuration {
+			return fmt.Errorf("load: a time of %v: the limit is %v", d, maxDuration)
+		}
+	}
+	return nil
+}
+
+func (c Config) checkURL() error {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	if u.Scheme != "http" || u.Hostname() == "" {
+		return fmt.Errorf("load: %q is not an http:// address", c.URL)
+	}
+	if c.AllowRemote || u.Hostname() == "localhost" {
+		return nil
+	}
+	if ip := net.ParseIP(u.Hostname()); ip == nil || !ip.IsLoopback() {
+		return fmt.Errorf("load: %s is another machine: say so explicitly to put a load on it", u.Hostname())
+	}
+	return nil
+}

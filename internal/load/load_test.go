@@ -1,0 +1,163 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// loadOn runs a load against a relay in a bubble, where a minute takes no time
+// and nothing is ever late.
+func loadOn(t *testing.T, s *relayServer, cfg Config) Report {
+	t.Helper()
+	cfg.URL, cfg.Dial = "http://127.0.0.1", s.dial
+	rep, err := Run(t.Context(), cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rep
+}
+
+func TestRunCountsWhatIsDelivered(t *testing.T) {
+	for _, hijack := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newRelay(t, 1000)
+			s.hijack = hijack
+			rep := loadOn(t, s, Config{Streams: 3, Viewers: 4, Duration: 20 * time.Second})
+
+			if rep.Publishers.Connected != 3 || rep.Viewers.Connected != 12 || rep.Viewers.Wanted != 12 {
+				t.Errorf("connected: %+v %+v", rep.Publishers, rep.Viewers)
+			}
+			if v := rep.Viewers; v.Lost != 0 || v.Jumps != 0 || v.Repeated != 0 || len(v.Ended) != 0 {
+				t.Errorf("a perfect relay shows losses: %+v", v)
+			}
+			if len(rep.Publishers.Ended) != 0 || rep.Interrupted || rep.Measured != 20*time.Second {
+				t.Errorf("ended early: %+v", rep)
+			}
+			want := 12 * 20 * 2_150_000 / 8.0
+			if got := float64(rep.Bytes); got < want*0.97 || got > want*1.03 {
+				t.Errorf("delivered %.0f bytes, want about %.0f", got, want)
+			}
+			// Time stands still while bytes move: each tag is its own
+			// arrival, none later than it was sent, and no two further
+			// apart than sound frames are.
+			if g := rep.Viewers.Gap; g.Max > 24*time.Millisecond || g.P50 < 10*time.Millisecond || g.Count == 0 {
+				t.Errorf("gap %+v", g)
+			}
+			if l := rep.Viewers.Latency; l.Max != 0 || l.Count == 0 {
+				t.Errorf("latency %+v", l)
+			}
+		})
+	}
+}
+
+func TestStalledViewersLoseAndOthersDoNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rep := loadOn(t, newRelay(t, 100), Config{
+			Viewers: 10, Stalled: 2, StallFor: 10 * time.Second, Duration: 30 * time.Second,
+		})
+		if v := rep.Viewers; v.Wanted != 8 || v.Lost != 0 || v.Jumps != 0 {
+			t.Errorf("viewers that read: %+v", v)
+		}
+		v := rep.Stalled
+		if v.Wanted != 2 || v.Connected != 2 || v.Jumps < 2 || v.Lost < 2*73*5 {
+			t.Errorf("viewers that stalled: %+v", v)
+		}
+		if v.Tags < 2*73*15 {
+			t.Errorf("stalled viewers did not go on: %d tags", v.Tags)
+		}
+	})
+}
+
+func TestPacedViewersReadInBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRelay(t, 1000)
+		s.hijack = true
+		rep := loadOn(t, s, Config{Viewers: 5, ReadEvery: 100 * time.Millisecond})
+		if g := rep.Viewers.Gap; g.P50 < 97*time.Millisecond || rep.Viewers.Connected != 5 {
+			t.Errorf("gap %+v", g)
+		}
+	})
+}
+
+func TestRefusedPublisher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRelay(t, 10)
+		s.refuse = true
+		rep := loadOn(t, s, Config{})
+		if rep.Publishers.Ended["refused: 409 Conflict"] != 1 {
+			t.Errorf("ended: %v", rep.Publishers.Ended)
+		}
+	})
+}
+
+func TestServerThatIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial := func(context.Context, string, string) (net.Conn, error) { return nil, os.ErrDeadlineExceeded }
+		_, err := Run(t.Context(), Config{URL: "http://127.0.0.1", Viewers: 2, Dial: dial}, nil)
+		if err == nil || !strings.Contains(err.Error(), "no publisher reached http://127.0.0.1: timeout") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+func TestInterruptedLoadReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s := newRelay(t, 1000)
+		var last Progress
+		rep, err := Run(ctx, Config{URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2, Duration: time.Hour}, func(p Progress) {
+			if last = p; p.Elapsed >= 10*time.Second {
+				cancel()
+			}
+		})
+		if err != nil || !rep.Interrupted || rep.Measured < 7*time.Second || rep.Measured > 9*time.Second {
+			t.Errorf("error %v, report %+v", err, rep)
+		}
+		if !last.Measuring || last.Publishers != 1 || last.Viewers != 2 || last.Tags == 0 || last.Total != time.Hour+2*time.Second {
+			t.Errorf("progress %+v", last)
+		}
+		if _, err := json.Marshal(rep); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestConfigRefusesWhatCannotBeMeant(t *testing.T) {
+	const here = "http://127.0.0.1:8080"
+	for _, c := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{URL: here}, ""},
+		{Config{URL: "http://localhost"}, ""},
+		{Config{URL: "http://[::1]:80", Viewers: 3, NoPublish: true}, ""},
+		{Config{URL: "http://192.0.2.1:8080"}, "another machine"},
+		{Config{URL: "http://192.0.2.1:8080", AllowRemote: true}, ""},
+		{Config{URL: "http://example.com"}, "another machine"},
+		{Config{URL: "https://127.0.0.1"}, "not an http:// address"},
+		{Config{URL: here, Streams: 2001}, "2001 streams"},
+		{Config{URL: here, Streams: 1000, Viewers: 51}, "51 viewers"},
+		{Config{URL: here, NoPublish: true}, "neither"},
+		{Config{URL: here, Viewers: 2, Stalled: 3}, "3 stalled viewers out of 2"},
+		{Config{URL: here, BitRate: 1000}, "bit rate of 1000"},
+		{Config{URL: here, KeyInterval: time.Hour}, "key frame interval"},
+		{Config{URL: here, Duration: 25 * time.Hour}, "25h0m0s"},
+		{Config{URL: here, Duration: -1}, "-1ns"},
+		{Config{URL: here, Names: []string{"a/b"}}, `stream name "a/b"`},
+	} {
+		err := c.cfg.withDefaults().check()
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%+v: %v", c.cfg, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%+v: error %v, want one with %q", c.cfg, err, c.want)
+		}
+	}
+}

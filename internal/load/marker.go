@@ -1,0 +1,65 @@
+package load
+
+// marker travels in the first bytes of every tag. Its digits are base 128 with
+// the top bit set: no byte of it is zero, so that it needs no escaping inside
+// H.264, where 00 00 0x means something.
+type marker struct {
+	stream int    // number of the publisher
+	seq    uint64 // number of the tag in the stream, from 1; sequence headers and metadata have none
+	sent   int64  // wall clock, nanoseconds: another process on this machine can read it
+}
+
+// magic is the UUID under which the marker lies in an H.264 SEI message.
+const magic = "\x8dMillrace\xa7load\xc3\x91"
+
+const (
+	streamDigits = 5
+	seqDigits    = 10
+	sentDigits   = 10
+	markerLen    = len(magic) + streamDigits + seqDigits + sentDigits
+
+	// Where the marker begins in a payload: behind the two bytes of AAC, or
+	// behind five bytes of AVC, a length, and type and size of an SEI.
+	audioMarkerAt = 2
+	videoMarkerAt = 5 + 4 + 3
+)
+
+// put writes m to the first markerLen bytes of p.
+func (m marker) put(p []byte) {
+	n := copy(p, magic)
+	n += putDigits(p[n:n+streamDigits], uint64(m.stream))
+	n += putDigits(p[n:n+seqDigits], m.seq)
+	putDigits(p[n:n+sentDigits], uint64(m.sent))
+}
+
+// findMarker looks for a marker in the first bytes of a payload.
+func findMarker(kind byte, head []byte) (m marker, ok bool) {
+	at := audioMarkerAt
+	if kind == Video {
+		at = videoMarkerAt
+	}
+	if len(head) < at+markerLen || string(head[at:at+len(magic)]) != magic {
+		return marker{}, false
+	}
+	p := head[at+len(magic):]
+	m.stream = int(digits(p[:streamDigits]))
+	m.seq = digits(p[streamDigits : streamDigits+seqDigits])
+	m.sent = int64(digits(p[streamDigits+seqDigits : streamDigits+seqDigits+sentDigits]))
+	return m, true
+}
+
+// putDigits writes v with its lowest digit last.
+func putDigits(p []byte, v uint64) int {
+	for i := len(p) - 1; i >= 0; i-- {
+		p[i] = 0x80 | byte(v&0x7f)
+		v >>= 7
+	}
+	return len(p)
+}
+
+func digits(p []byte) (v uint64) {
+	for _, b := range p {
+		v = v<<7 | uint64(b&0x7f)
+	}
+	return v
+}

@@ -1,0 +1,85 @@
+package load
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// publisher sends one synthetic stream in real time.
+type publisher struct {
+	load  *run
+	index int
+	name  string
+
+	connected atomic.Bool
+}
+
+// sentTally is what all publishers have sent.
+type sentTally struct {
+	tags, bytes atomic.Int64
+	late        histogram // how long after its time a tag left: the generator's own fault
+	ends        endings
+}
+
+func newPublisher(r *run, index int, name string) *publisher {
+	return &publisher{load: r, index: index, name: name}
+}
+
+// run publishes until ctx or the server ends it.
+func (p *publisher) run(ctx context.Context) {
+	cfg := &p.load.cfg
+	// Real publishers do not start on the same tick. Spread over two pictures
+	// and over a key frame interval, they share neither.
+	n := len(p.load.publishers)
+	if !sleep(ctx, time.Duration(p.index)*min(cfg.KeyInterval, cfg.Ramp)/time.Duration(n)) {
+		return
+	}
+	pub, err := p.load.proto.Publish(ctx, p.name)
+	if err != nil {
+		p.load.sent.ends.add(ctx, err)
+		return
+	}
+	p.connected.Store(true)
+	err = p.send(ctx, pub)
+	if cerr := pub.Close(); err == nil {
+		err = cerr
+	}
+	p.load.sent.ends.add(ctx, err)
+}
+
+func (p *publisher) send(ctx context.Context, pub Publication) error {
+	cfg := &p.load.cfg
+	synth := NewSynth(p.index, cfg.BitRate, cfg.KeyInterval)
+	for _, t := range synth.Headers(cfg.BitRate) {
+		if err := pub.WriteTag(t); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		due := synth.Due()
+		if wait := due - time.Since(began); wait > 0 {
+			timer.Reset(wait)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return nil
+			}
+		} else if ctx.Err() != nil {
+			return nil
+		}
+		now := time.Now()
+		t := synth.Next(now)
+		if err := pub.WriteTag(t); err != nil {
+			return err
+		}
+		p.load.sent.tags.Add(1)
+		p.load.sent.bytes.Add(int64(len(t.Payload)))
+		if p.load.measuring.Load() {
+			p.load.sent.late.add(now.Sub(began) - due)
+		}
+	}
+}

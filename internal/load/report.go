@@ -1,0 +1,171 @@
+package load
+
+import (
+	"time"
+)
+
+// Report is what came of a load. Bytes are bytes of tag payload throughout;
+// times in JSON are nanoseconds.
+type Report struct {
+	Target      string    `json:"target"`
+	Started     time.Time `json:"started"`
+	Interrupted bool      `json:"interrupted,omitempty"`
+
+	// Measured is the length of the measurement, Bytes what all viewers got
+	// during it. Gaps, latencies and CPU time belong to it; lost frames,
+	// jumps and disconnects are counted from the first moment to the last.
+	Measured time.Duration `json:"measured_ns"`
+	Bytes    int64         `json:"bytes"`
+
+	Publishers Publishers `json:"publishers"`
+	Viewers    Viewers    `json:"viewers"`
+	Stalled    Viewers    `json:"stalled"`
+
+	Server    *Usage `json:"server,omitempty"` // nil when unknown
+	Generator *Usage `json:"generator,omitempty"`
+}
+
+// Publishers is what was sent.
+type Publishers struct {
+	Wanted    int   `json:"wanted"`
+	Connected int   `json:"connected"`
+	Tags      int64 `json:"tags"`
+	Bytes     int64 `json:"bytes"`
+	// Late is how long after its time a tag was handed to the connection.
+	// When it grows, the generator is short of CPU and the rest of the
+	// report measures that.
+	Late  Spread         `json:"late"`
+	Ended map[string]int `json:"ended,omitempty"` // why publishing ended early
+}
+
+// Viewers is what a group of viewers got.
+type Viewers struct {
+	Wanted    int   `json:"wanted"`
+	Connected int   `json:"connected"`
+	Bytes     int64 `json:"bytes"`
+	Tags      int64 `json:"tags"`
+	Lost      int64 `json:"lost"`     // tags that were sent and skipped
+	Jumps     int64 `json:"jumps"`    // times at which some were skipped
+	Repeated  int64 `json:"repeated"` // tags that came twice or out of order
+	// Gap is the time from one arrival to the next, when a viewer had to
+	// wait. Latency is the time from the publisher's write to the arrival of
+	// the last byte.
+	Gap     Spread         `json:"gap"`
+	Latency Spread         `json:"latency"`
+	Ended   map[string]int `json:"ended,omitempty"` // why watching ended early
+}
+
+// Spread is a distribution of times.
+type Spread struct {
+	Count int64         `json:"count"`
+	P50   time.Duration `json:"p50_ns"`
+	P99   time.Duration `json:"p99_ns"`
+	Max   time.Duration `json:"max_ns"`
+}
+
+// Usage is what processes used during the measurement.
+type Usage struct {
+	CPU      time.Duration `json:"cpu_ns"`
+	CPUPerGB float64       `json:"cpu_s_per_gb"` // CPU seconds for a delivered 10^9 bytes
+	RSS      int64         `json:"rss_bytes"`    // at the end
+	PeakRSS  int64         `json:"peak_rss_bytes"`
+}
+
+// Progress is a load on its way.
+type Progress struct {
+	Elapsed    time.Duration
+	Total      time.Duration
+	Measuring  bool
+	Publishers int // connected
+	Viewers    int // watching now, the stalled ones too
+	Bytes      int64
+	Tags       int64
+	Lost       int64
+	Ended      int64 // connections that ended early
+}
+
+func (r *run) progress(elapsed time.Duration) Progress {
+	h, s := r.healthy.count(), r.stalled.count()
+	p := Progress{
+		Elapsed:   elapsed,
+		Total:     r.cfg.Ramp + r.cfg.Settle + r.cfg.Duration,
+		Measuring: r.measuring.Load(),
+		Viewers:   h.watching + s.watching,
+		Bytes:     h.bytes + s.bytes,
+		Tags:      h.tags + s.tags,
+		Lost:      h.lost,
+		Ended:     h.ended + s.ended + r.sent.ends.total(),
+	}
+	for _, pub := range r.publishers {
+		if pub.connected.Load() {
+			p.Publishers++
+		}
+	}
+	return p
+}
+
+// mark is the state at one end of the measurement.
+type mark struct {
+	at     time.Time
+	bytes  int64
+	server sample
+	self   sample
+}
+
+func (r *run) mark() mark {
+	return mark{
+		at:     time.Now(),
+		bytes:  r.healthy.count().bytes + r.stalled.count().bytes,
+		server: sampleProcesses(r.cfg.ServerPIDs),
+		self:   sampleSelf(),
+	}
+}
+
+func (r *run) report(began time.Time, from, until mark) Report {
+	rep := Report{
+		Target:     r.proto.String(),
+		Started:    began,
+		Measured:   until.at.Sub(from.at),
+		Bytes:      until.bytes - from.bytes,
+		Viewers:    r.healthy.report(),
+		Stalled:    r.stalled.report(),
+		Publishers: r.reportPublishers(),
+	}
+	rep.Server = usage(from.server, until.server, rep.Bytes)
+	rep.Generator = usage(from.self, until.self, rep.Bytes)
+	return rep
+}
+
+func (g *group) report() Viewers {
+	c := g.count()
+	return Viewers{
+		Wanted: len(g.viewers), Connected: c.connected,
+		Bytes: c.bytes, Tags: c.tags, Lost: c.lost, Jumps: c.jumps, Repeated: c.repeated,
+		Gap: g.gap.spread(), Latency: g.latency.spread(), Ended: g.ends.snapshot(),
+	}
+}
+
+func (r *run) reportPublishers() Publishers {
+	p := Publishers{
+		Wanted: len(r.publishers), Tags: r.sent.tags.Load(), Bytes: r.sent.bytes.Load(),
+		Late: r.sent.late.spread(), Ended: r.sent.ends.snapshot(),
+	}
+	for _, pub := range r.publishers {
+		if pub.connected.Load() {
+			p.Connected++
+		}
+	}
+	return p
+}
+
+// usage is what was used between two samples, or nil when either is unknown.
+func usage(from, until sample, bytes int64) *Usage {
+	if !from.known || !until.known {
+		return nil
+	}
+	u := &Usage{CPU: until.cpu - from.cpu, RSS: until.rss, PeakRSS: until.peak}
+	if bytes > 0 {
+		u.CPUPerGB = u.CPU.Seconds() / (float64(bytes) / 1e9)
+	}
+	return u
+}

@@ -1,0 +1,114 @@
+package load
+
+import (
+	"context"
+	"time"
+)
+
+// viewer reads one stream and keeps book of it.
+type viewer struct {
+	load   *run
+	group  *group
+	stream string
+	place  int  // in the order of coming
+	stalls bool // reads nothing for a while once it has been let in
+	got    received
+
+	joined  time.Time // when the server let us in
+	lastSeq uint64    // of the newest marked tag; 0 before the first
+	lastAt  time.Time // of the newest arrival; zero when the next gap does not count
+}
+
+func newViewer(r *run, g *group, stream string, place int, stalls bool) *viewer {
+	return &viewer{load: r, group: g, stream: stream, place: place, stalls: stalls}
+}
+
+// run watches until ctx or the server ends it. A viewer that is thrown out
+// does not come back: that would hide that it was thrown out.
+func (v *viewer) run(ctx context.Context) {
+	sub, err := v.load.proto.Watch(ctx, v.stream)
+	if err != nil {
+		v.group.ends.add(ctx, err)
+		return
+	}
+	defer sub.Close()
+	v.joined = time.Now()
+	v.got.connected.Store(true)
+	v.got.watching.Store(true)
+	defer v.got.watching.Store(false)
+
+	if v.stalls && !sleep(ctx, v.load.cfg.StallFor) {
+		return
+	}
+	err = v.watch(sub)
+	v.closeGap()
+	v.group.ends.add(ctx, err)
+}
+
+func (v *viewer) watch(sub Subscription) error {
+	var a Arrival
+	for {
+		if err := sub.Next(&a); err != nil {
+			return err
+		}
+		v.got.bytes.Add(int64(a.Size))
+		v.got.tags.Add(1)
+		if a.Waited {
+			v.arrive(a.At)
+		}
+		if m, ok := findMarker(a.Kind, a.Head); ok {
+			v.number(m, &a)
+		}
+	}
+}
+
+// arrive counts the time in which nothing came. Tags that came together are
+// one arrival.
+func (v *viewer) arrive(at time.Time) {
+	measuring := v.load.measuring.Load()
+	if measuring && !v.lastAt.IsZero() {
+		v.group.gap.add(at.Sub(v.lastAt))
+	}
+	if measuring {
+		v.lastAt = at
+	}
+}
+
+// closeGap accounts for the silence in which watching ended: it may be the
+// longest of all, and no arrival ends it.
+func (v *viewer) closeGap() {
+	if !v.lastAt.IsZero() {
+		v.group.gap.raise(time.Since(v.lastAt))
+	}
+}
+
+// number checks that tags come in order, each once, and how old they are. It
+// begins with the first key frame: a server may hold pictures back until then,
+// and let the sound pass. What was sent before the viewer joined is history
+// that the server replays: its age says nothing.
+func (v *viewer) number(m marker, a *Arrival) {
+	if v.lastSeq == 0 && (a.Kind != Video || a.Head[0]>>4 != 1) {
+		return
+	}
+	switch {
+	case v.lastSeq == 0 || m.seq == v.lastSeq+1:
+		v.lastSeq = m.seq
+	case m.seq > v.lastSeq:
+		v.got.lost.Add(int64(m.seq - v.lastSeq - 1))
+		v.got.jumps.Add(1)
+		v.lastSeq = m.seq
+	default:
+		v.got.repeated.Add(1)
+		return
+	}
+	if m.sent < v.joined.UnixNano() || !v.load.measuring.Load() {
+		return
+	}
+	at := a.At
+	if !a.Waited {
+		at = v.lastAt
+	}
+	if !at.IsZero() {
+		v.group.latency.add(time.Duration(at.UnixNano() - m.sent))
+	}
+}
