@@ -55,9 +55,11 @@ vet-darwin: ## Type-check what macOS builds, tests included
 	GOOS=darwin go vet ./...
 
 .PHONY: bench
-bench: ## Run the benchmarks
-	go test -run='^$$' -bench=. -benchmem ./...
-	@if [ -f bench/go.mod ]; then echo "cd bench && go test -bench=. ./..."; cd bench && go test -run='^$$' -bench=. -benchmem -timeout=30m ./...; fi
+bench: ## The benchmarks, those beside the rivals as well; about ten minutes (see docs/benchmarks.md)
+	go test -run='^$$' -bench=. -benchmem -benchtime=0.3s ./...
+	cd bench && go run ./cmd/bench-reader
+	cd bench && go run ./cmd/bench-idle
+	cd bench && go run ./cmd/bench-relay -case 1x200,50x4 -rounds 3 -seconds 8
 
 .PHONY: build
 build: ## Build bin/millrace
