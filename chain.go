@@ -135,6 +135,7 @@ func (c *Chain) AppendCopy(p []byte) {
 	}
 	if pieces := c.pieces(); len(pieces) > 0 {
 		last := &pieces[len(pieces)-1]
+		last.token.check()
 		last.blk.check(last.gen)
 		if b := last.blk; b.sole(last.shares) && b.endsAt(last.off+last.n) {
 			n := copy(b.buf[b.used:], p)
@@ -184,6 +185,7 @@ func (c *Chain) Cut(dst *Chain, n int) {
 	for n > 0 {
 		first := &c.pieces()[0]
 		if int(first.n) > n {
+			first.token.check()
 			first.blk.check(first.gen)
 			c.size -= n
 			dst.push(first.cut(uint32(n)))
@@ -207,6 +209,7 @@ func (c *Chain) Slice(dst *Chain, from, to int) {
 	i, off := c.find(from)
 	for left := to - from; left > 0; i++ {
 		p := &pieces[i]
+		p.token.check()
 		p.blk.check(p.gen)
 		n := min(left, int(p.n)-off)
 		dst.push(p.share(uint32(off), uint32(n)))

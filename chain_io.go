@@ -142,26 +142,23 @@ type vector struct {
 
 var vectors = sync.Pool{New: func() any { return &vector{all: make([][]byte, 0, 64)} }}
 
-func (c *Chain) writeVector(conn io.Writer) (int64, error) {
+func (c *Chain) writeVector(conn io.Writer) (total int64, err error) {
 	v := vectors.Get().(*vector)
-	defer vectors.Put(v)
-	var total int64
-	for c.size > 0 {
+	for c.size > 0 && err == nil {
 		pieces := c.pieces()
 		for i := range pieces[:min(len(pieces), maxVector)] {
 			v.all = append(v.all, pieces[i].Bytes())
 		}
 		v.rest = v.all
-		n, err := v.rest.WriteTo(conn)
+		var n int64
+		n, err = v.rest.WriteTo(conn)
 		clear(v.all)
 		v.all, v.rest = v.all[:0], nil
 		c.Discard(int(n))
 		total += n
-		if err != nil {
-			return total, err
-		}
 	}
-	return total, nil
+	vectors.Put(v) // not deferred: a panic over a stale share leaves slices in it, which the next one would send
+	return total, err
 }
 
 // A ChainReader reads a Chain without consuming it. It borrows the Chain, which must not change or be released

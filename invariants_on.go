@@ -24,7 +24,7 @@ type record struct {
 	released []uintptr
 }
 
-// loans remembers every open token, and the last closedKept closed ones, so that a second release can name the first.
+// records remembers every open token, and the last closedKept closed ones, so that a second release can name the first.
 var records = struct {
 	mu     sync.Mutex
 	last   uint64
@@ -58,7 +58,7 @@ func (t *token) close() {
 	defer records.mu.Unlock()
 	l := records.open[t.id]
 	if l == nil {
-		panic("millrace: released twice" + history(t.id))
+		panic("millrace: released twice" + history(t.id) + "released again at:\n" + stack(pcs))
 	}
 	l.released = pcs
 	delete(records.open, t.id)
@@ -83,7 +83,7 @@ func (t *token) check() {
 func history(id uint64) string {
 	l := records.closed[id]
 	if l == nil {
-		return fmt.Sprintf(" (released more than %d releases ago)", closedKept)
+		return fmt.Sprintf(" (released more than %d releases ago)\n", closedKept)
 	}
 	return "\ntaken at:\n" + stack(l.taken) + "first released at:\n" + stack(l.released)
 }

@@ -128,7 +128,7 @@ func TestBlockSizeOfAStreamThatIsKept(t *testing.T) {
 // A window of kept packets, as a relay has, is served from blocks that come back.
 func TestBlocksOfAWindowComeBack(t *testing.T) {
 	pool := millrace.NewPool()
-	r := pool.NewReader(mayWait{&pattern{end: 64 << 20, most: 2000}}, 4096)
+	r := pool.NewReader(mayWait{&pattern{end: rounds(48 << 20), most: 2000}}, 4096)
 	var window millrace.Chain
 	at := 0
 	for {

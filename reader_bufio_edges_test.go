@@ -327,15 +327,22 @@ func TestReaderPanicsOnAnImpossibleCount(t *testing.T) {
 // wantPanic checks that f panics with an error or a string that contains text.
 func wantPanic(t testing.TB, what, text string, f func()) {
 	t.Helper()
+	if got := panicText(f); got == "" {
+		t.Errorf("%s did not panic", what)
+	} else if !strings.Contains(got, text) {
+		t.Errorf("%s panicked with %v, want %q", what, got, text)
+	}
+}
+
+// panicText returns what f panics with.
+func panicText(f func()) (text string) {
 	defer func() {
-		t.Helper()
-		if e := recover(); e == nil {
-			t.Errorf("%s did not panic", what)
-		} else if !strings.Contains(fmt.Sprint(e), text) {
-			t.Errorf("%s panicked with %v, want %q", what, e, text)
+		if e := recover(); e != nil {
+			text = fmt.Sprint(e)
 		}
 	}()
 	f()
+	return ""
 }
 
 // A Reader passes the rest to a source that can write itself, or to a writer that can read.

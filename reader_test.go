@@ -13,7 +13,7 @@ import (
 )
 
 func TestReadRangeOfAnyLengthNeedsOneBlock(t *testing.T) {
-	const n = 32 << 20
+	n := rounds(32 << 20)
 	pool := millrace.NewPool()
 	r := pool.NewReader(&pattern{end: n + 5, most: 50000}, 16)
 	at := 0
@@ -428,4 +428,22 @@ func TestFedReaderErrors(t *testing.T) {
 		t.Errorf("a feeder that gives nothing: %v", err)
 	}
 	idle.Release()
+}
+
+// A feeder that gives a Reader what has been released already.
+func TestFedReaderMisuse(t *testing.T) {
+	r := freeze(millrace.NewPool(), []byte("text"))
+	var c millrace.Chain
+	c.Append(&r)
+	copied := c
+	c.Release()
+	fed := millrace.NewReaderFrom(func(dst *millrace.Chain) error {
+		dst.Merge(&copied)
+		return nil
+	})
+	text := "millrace: use of a share after its block went back to the pool"
+	if millrace.Invariants {
+		text = "millrace: released twice"
+	}
+	wantPanic(t, "ReadByte", text, func() { fed.ReadByte() })
 }

@@ -30,6 +30,7 @@ func (d *Draft) Freeze(n int) Ref {
 	if n < 0 || n > len(d.blk.buf) {
 		panic(fmt.Sprintf("millrace: Freeze of %d bytes of a block of %d", n, len(d.blk.buf)))
 	}
+	d.token.check()
 	d.blk.check(d.gen)
 	d.token.close()
 	d.blk.used = uint32(n)

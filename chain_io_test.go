@@ -1,0 +1,256 @@
+package millrace_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/millrace-io/millrace"
+)
+
+// writes are the two ways of WriteTo, for any io.Writer and for a socket. The second is given a writer here that no
+// kernel stands behind, so that it can be stopped at any byte.
+var writes = map[string]func(*millrace.Chain, io.Writer) (int64, error){
+	"WriteTo":     (*millrace.Chain).WriteTo,
+	"writeVector": millrace.WriteVector,
+}
+
+// A write that is stopped at any byte leaves exactly the rest, and the next one goes on there.
+func TestWriteToStoppedAtEveryByte(t *testing.T) {
+	p := letters(31)
+	for name, write := range writes {
+		t.Run(name, func(t *testing.T) {
+			onEveryWay(t, p, func(t *testing.T, _ *millrace.Pool, whole *millrace.Chain) {
+				for at := range len(p) {
+					for _, failure := range []error{os.ErrDeadlineExceeded, io.ErrClosedPipe} {
+						var c millrace.Chain
+						whole.Clone(&c)
+						w := failingAt{at: at, err: failure}
+						if n, err := write(&c, &w); n != int64(at) || err != failure {
+							t.Errorf("WriteTo a writer that takes %d = %d, %v, want %v", at, n, err, failure)
+						}
+						sameBytes(t, "the rest", &c, string(p[at:]))
+						w.at = len(p)
+						if n, err := write(&c, &w); n != int64(len(p)-at) || err != nil {
+							t.Errorf("WriteTo after %d bytes = %d, %v", at, n, err)
+						}
+						if !bytes.Equal(w.Bytes(), p) || c.Len() != 0 {
+							t.Errorf("stopped at %d: %q were written, %d bytes are left", at, w.Bytes(), c.Len())
+						}
+					}
+				}
+				whole.Release()
+			})
+		})
+	}
+}
+
+// writerFunc is a Write.
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func TestWriteToAWriterThatMisbehaves(t *testing.T) {
+	fault := errors.New("a fault")
+	for _, test := range []struct {
+		name  string
+		write writerFunc
+		want  string // the error
+		left  string
+	}{
+		{"short", func([]byte) (int, error) { return 1, nil }, io.ErrShortWrite.Error(), "bcdefgh"},
+		{"nothing", func([]byte) (int, error) { return 0, nil }, io.ErrShortWrite.Error(), "abcdefgh"},
+		{"all of it and an error", func(p []byte) (int, error) { return len(p), fault }, "a fault", "efgh"},
+		{"negative", func([]byte) (int, error) { return -1, nil }, "invalid count -1 from Write of 4 bytes", "abcdefgh"},
+		{"too many", func(p []byte) (int, error) { return len(p) + 1, nil }, "invalid count 5 from Write of 4 bytes", "abcdefgh"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var c millrace.Chain
+			addBlocks(millrace.DefaultPool, &c, letters(8), 4)
+			n, err := c.WriteTo(test.write)
+			if err == nil || !strings.HasSuffix(err.Error(), test.want) || int(n) != 8-len(test.left) {
+				t.Errorf("WriteTo = %d, %v, want %d, %s", n, err, 8-len(test.left), test.want)
+			}
+			sameBytes(t, "the rest", &c, test.left)
+			c.Release()
+		})
+	}
+}
+
+// Bytes that were written go back to their pool while the rest is still to be written.
+func TestWriteToReleasesAsItGoes(t *testing.T) {
+	pool := millrace.NewPool()
+	var c millrace.Chain
+	addBlocks(pool, &c, letters(10), 2)
+	blocks := int64(5)
+	_, err := c.WriteTo(writerFunc(func(p []byte) (int, error) {
+		if n := pool.Stats().InUseBlocks; n != blocks {
+			t.Errorf("%d blocks in use, want %d", n, blocks)
+		}
+		blocks--
+		return len(p), nil
+	}))
+	if err != nil || blocks != 0 || pool.Stats().InUse != 0 {
+		t.Errorf("%v, %d blocks not written, %+v", err, blocks, pool.Stats())
+	}
+}
+
+func TestWriteToOfNothing(t *testing.T) {
+	for name, write := range writes {
+		var c millrace.Chain
+		n, err := write(&c, writerFunc(func([]byte) (int, error) { panic("there is nothing to write") }))
+		if n != 0 || err != nil {
+			t.Errorf("%s = %d, %v", name, n, err)
+		}
+	}
+}
+
+func TestReadFromSources(t *testing.T) {
+	p := letters(200_000)
+	for name, wrap := range map[string]func(io.Reader) io.Reader{
+		"whole":         func(r io.Reader) io.Reader { return r },
+		"HalfReader":    iotest.HalfReader,
+		"DataErrReader": iotest.DataErrReader,
+		"OneByteReader": iotest.OneByteReader,
+		"empty reads":   func(r io.Reader) io.Reader { return &hesitant{Reader: r} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, n := range []int{0, 1, 4095, 4096, 4097, 4096 + 8192, 100_000, len(p)} {
+				var c millrace.Chain
+				c.AppendCopy([]byte("before"))
+				if m, err := c.ReadFrom(wrap(bytes.NewReader(p[:n]))); m != int64(n) || err != nil {
+					t.Errorf("ReadFrom of %d bytes = %d, %v", n, m, err)
+				}
+				if got := content(&c); string(got[:6]) != "before" || !bytes.Equal(got[6:], p[:n]) {
+					t.Errorf("ReadFrom of %d bytes gave %d, or others", n, len(got)-6)
+				}
+				c.Release()
+			}
+		})
+	}
+}
+
+// hesitant gives nothing and no error every other time.
+type hesitant struct {
+	io.Reader
+	again bool
+}
+
+func (h *hesitant) Read(p []byte) (int, error) {
+	if h.again = !h.again; h.again {
+		return 0, nil
+	}
+	return h.Reader.Read(p)
+}
+
+// What arrived before an error is there, and nothing else is held.
+func TestReadFromErrors(t *testing.T) {
+	fault := errors.New("a fault")
+	p := letters(10_000)
+	for name, test := range map[string]struct {
+		tail io.Reader
+		want error
+	}{
+		"error":           {iotest.ErrReader(fault), fault},
+		"deadline":        {iotest.ErrReader(os.ErrDeadlineExceeded), os.ErrDeadlineExceeded},
+		"error with data": {iotest.DataErrReader(io.MultiReader(strings.NewReader("x"), iotest.ErrReader(fault))), fault},
+		"nothing, ever":   {emptyReader{}, io.ErrNoProgress},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, n := range []int{0, 1, 4096, len(p)} {
+				before := millrace.DefaultPool.Stats().InUse
+				var c millrace.Chain
+				m, err := c.ReadFrom(io.MultiReader(bytes.NewReader(p[:n]), test.tail))
+				if err != test.want || int(m) != c.Len() || c.Len() < n || !bytes.Equal(content(&c)[:n], p[:n]) {
+					t.Errorf("ReadFrom = %d, %v, want %v after %d bytes; the Chain has %d", m, err, test.want, n, c.Len())
+				}
+				c.Release()
+				if in := millrace.DefaultPool.Stats().InUse; in != before {
+					t.Errorf("%d bytes more in use than before", in-before)
+				}
+			}
+		})
+	}
+}
+
+func TestReadFromPanicsOnAnImpossibleCount(t *testing.T) {
+	for _, read := range []badReader{func([]byte) int { return -1 }, func(p []byte) int { return len(p) + 1 }} {
+		var c millrace.Chain
+		before := millrace.DefaultPool.Stats().InUse
+		wantPanic(t, "ReadFrom", "millrace: reader returned an impossible count", func() { c.ReadFrom(read) })
+		if n := millrace.DefaultPool.Stats().InUse - before; c.Len() != 0 || n != 0 {
+			t.Errorf("the panic left %d bytes in the Chain and %d in use", c.Len(), n)
+		}
+	}
+}
+
+// From a Reader the blocks are taken over, what is buffered first.
+func TestReadFromAReader(t *testing.T) {
+	pool := millrace.NewPool()
+	p := letters(100_000)
+	r := pool.NewReader(bytes.NewReader(p), 4096)
+	r.Peek(100)
+	var c millrace.Chain
+	n := taken(func() {
+		if n, err := c.ReadFrom(r); n != int64(len(p)) || err != nil {
+			t.Errorf("ReadFrom = %d, %v", n, err)
+		}
+	})
+	if n != 0 || pool.Stats().InUse < int64(len(p)) {
+		t.Errorf("%d blocks of another pool taken: %+v", n, pool.Stats())
+	}
+	r.Release()
+	if !bytes.Equal(content(&c), p) {
+		t.Error("other bytes")
+	}
+	c.Release()
+	if n := pool.Stats().InUse; n != 0 {
+		t.Errorf("%d bytes in use", n)
+	}
+}
+
+func TestChainReaderEdges(t *testing.T) {
+	var c millrace.Chain
+	addBlocks(millrace.DefaultPool, &c, letters(10), 3)
+	defer c.Release()
+	v := c.Reader()
+	for _, test := range []struct {
+		offset int64
+		whence int
+		at     int64
+		text   string
+	}{
+		{3, io.SeekStart, 3, ""},
+		{3, io.SeekCurrent, 6, ""},
+		{-2, io.SeekEnd, 8, ""},
+		{-9, io.SeekCurrent, 8, "millrace: Seek to before the start"},
+		{-1, io.SeekStart, 8, "millrace: Seek to before the start"},
+		{0, 7, 8, "millrace: Seek with whence 7"},
+		{5, io.SeekEnd, 15, ""},
+	} {
+		at, err := v.Seek(test.offset, test.whence)
+		if got := fmt.Sprint(err); err == nil && (test.text != "" || at != test.at) || err != nil && got != test.text {
+			t.Errorf("Seek(%d, %d) = %d, %v, want %d, %s", test.offset, test.whence, at, err, test.at, test.text)
+		}
+		if at, _ := v.Seek(0, io.SeekCurrent); at != test.at {
+			t.Errorf("Seek(%d, %d) left it at %d, want %d", test.offset, test.whence, at, test.at)
+		}
+	}
+	if n, err := v.Read(make([]byte, 3)); n != 0 || err != io.EOF || v.Len() != 0 {
+		t.Errorf("Read beyond the end = %d, %v; Len() = %d", n, err, v.Len())
+	}
+	if _, err := v.ReadByte(); err != io.EOF {
+		t.Errorf("ReadByte beyond the end: %v", err)
+	}
+	if n, err := v.Read(nil); n != 0 || err != nil {
+		t.Errorf("Read of nothing = %d, %v", n, err)
+	}
+	if _, err := v.ReadAt(make([]byte, 1), -1); err == nil || err == io.EOF {
+		t.Errorf("ReadAt(-1): %v", err)
+	}
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/load"
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func loadCommand() *cobra.Command {
+	cfg := load.Config{
+		URL: "http://127.0.0.1:8080", Streams: 1, Viewers: 10, StallFor: time.Minute,
+		BitRate: 2_150_000, KeyInterval: 2 * time.Second,
+		Ramp: time.Second, Settle: time.Second, Duration: 10 * time.Second,
+	}
+	var asJSON, quiet bool
+	cmd := &cobra.Command{
+		Use:   "load",
+		Short: "Put a load on a server and measure what arrives",
+		Long: `Load publishes streams to a server in real time, watches them with many viewers, and tells what arrived:
+bytes, the gaps between arrivals, the latency, what was lost, and the server's CPU time for a gigabyte when
+--server-pid names its process on this machine.
+
+Every tag carries its number and the moment it left. The load comes from one process: on the same machine it
+competes with the server for the processors.`,
+		Example: `  # 200 viewers of one stream of 2.15 Mbit/s, and what that costs the server
+  millrace load --viewers 200 --server-pid "$(pidof millrace)"
+
+  # 50 streams with 4 viewers each; 20 of the 200 stop reading for a minute
+  millrace load --streams 50 --viewers 4 --stalled 20 --duration 90s
+
+  # Watch what somebody else publishes
+  millrace load --no-publish --name demo --viewers 100`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var progress func(load.Progress)
+			if !quiet && !asJSON {
+				bar := newBar(cmd.ErrOrStderr())
+				defer bar.close()
+				progress = bar.show
+			}
+			report, err := load.Run(cmd.Context(), cfg, progress)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				e.SetIndent("", "  ")
+				return e.Encode(report)
+			}
+			return printReport(cmd.OutOrStdout(), report)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	loadFlags(f, &cfg)
+	f.BoolVar(&asJSON, "json", false, "print the report as JSON")
+	f.BoolVarP(&quiet, "quiet", "q", false, "show no progress")
+	return cmd
+}
+
+func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
+	f.StringVar(&cfg.URL, "url", cfg.URL, "the server")
+	f.BoolVar(&cfg.AllowRemote, "remote", false, "allow a server on another machine: it had better be yours")
+	f.StringVar(&cfg.Token, "token", os.Getenv(tokenVar), "publish token ($"+tokenVar+")")
+	f.Lookup("token").DefValue = ""
+
+	f.IntVar(&cfg.Streams, "streams", cfg.Streams, "streams to publish, called load-0, load-1 and so on")
+	f.StringSliceVar(&cfg.Names, "name", nil, "streams by name instead; may be repeated")
+	f.BoolVar(&cfg.NoPublish, "no-publish", false, "publish nothing, only watch")
+	f.IntVar(&cfg.Viewers, "viewers", cfg.Viewers, "viewers of each stream")
+	f.IntVar(&cfg.Stalled, "stalled", 0, "so many of all the viewers stop reading for --stall-for")
+	f.DurationVar(&cfg.StallFor, "stall-for", cfg.StallFor, "how long they do not read")
+
+	f.IntVar(&cfg.BitRate, "bit-rate", cfg.BitRate, "bits a second of a stream")
+	f.DurationVar(&cfg.KeyInterval, "key-interval", cfg.KeyInterval, "time between key frames")
+	f.DurationVar(&cfg.Ramp, "ramp", cfg.Ramp, "the viewers come during this time")
+	f.DurationVar(&cfg.Settle, "settle", cfg.Settle, "then nothing is measured for so long")
+	f.DurationVar(&cfg.Duration, "duration", cfg.Duration, "then the measurement lasts so long")
+	f.IntSliceVar(&cfg.ServerPIDs, "server-pid", nil, "the server's processes on this machine, for its CPU time and memory (Linux)")
+}
+
+// bar is the progress bar of a load, whose length is its time.
+type bar struct {
+	b   *progressbar.ProgressBar
+	out io.Writer
+}
+
+func newBar(w io.Writer) *bar {
+	return &bar{out: w, b: progressbar.NewOptions64(1,
+		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetWidth(24),
+		progressbar.OptionSetPredictTime(false),
+		progressbar.OptionSetElapsedTime(false),
+		progressbar.OptionClearOnFinish(),
+	)}
+}
+
+func (b *bar) show(p load.Progress) {
+	b.b.ChangeMax64(p.Total.Milliseconds())
+	what := "starting"
+	if p.Measuring {
+		what = "measuring"
+	}
+	b.b.Describe(fmt.Sprintf("%s: %d publishers, %d viewers, %s, %d tags lost, %d disconnects",
+		what, p.Publishers, p.Viewers, decimalBytes(p.Bytes), p.Lost, p.Ended))
+	_ = b.b.Set64(min(p.Elapsed, p.Total).Milliseconds())
+}
+
+func (b *bar) close() { _ = b.b.Finish() }
+
+// printReport prints a report for people.
+func printReport(out io.Writer, r load.Report) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(cells ...any) {
+		for i, c := range cells {
+			if i > 0 {
+				fmt.Fprint(w, "\t")
+			}
+			fmt.Fprint(w, c)
+		}
+		fmt.Fprintln(w)
+	}
+	row("target", r.Target)
+	if r.Interrupted {
+		row("", "interrupted: the figures are of the time until then")
+	}
+	row("measured", round(r.Measured))
+	row("delivered", fmt.Sprintf("%s (%s/s)", decimalBytes(r.Bytes), decimalBytes(perSecond(r.Bytes, r.Measured))))
+	row("published", fmt.Sprintf("%d of %d streams, %d tags, %s, at most %v late",
+		r.Publishers.Connected, r.Publishers.Wanted, r.Publishers.Tags, decimalBytes(r.Publishers.Bytes), round(r.Publishers.Late.Max)))
+	printEnded(row, r.Publishers.Ended)
+	fmt.Fprintln(w)
+
+	row("", "connected", "lost tags", "jumps", "repeated", "gap p50", "p99", "max", "latency p50", "p99", "max")
+	printViewers(row, "viewers", r.Viewers)
+	if r.Stalled.Wanted > 0 {
+		printViewers(row, "stalled", r.Stalled)
+	}
+	printEnded(row, r.Viewers.Ended)
+	printEnded(row, r.Stalled.Ended)
+	fmt.Fprintln(w)
+
+	printUsage(row, "server", r.Server)
+	printUsage(row, "generator", r.Generator)
+	return w.Flush()
+}
+
+func printViewers(row func(...any), name string, v load.Viewers) {
+	row(name, fmt.Sprintf("%d of %d", v.Connected, v.Wanted), v.Lost, v.Jumps, v.Repeated,
+		round(v.Gap.P50), round(v.Gap.P99), round(v.Gap.Max),
+		round(v.Latency.P50), round(v.Latency.P99), round(v.Latency.Max))
+}
+
+func printEnded(row func(...any), ended map[string]int) {
+	for _, why := range slices.Sorted(maps.Keys(ended)) {
+		row("", fmt.Sprintf("%d ended early: %s", ended[why], why))
+	}
+}
+
+func printUsage(row func(...any), name string, u *load.Usage) {
+	if u == nil {
+		return
+	}
+	row(name, fmt.Sprintf("%.2f CPU s a delivered GB (%v in all), %s resident, at most %s",
+		u.CPUPerGB, round(u.CPU), decimalBytes(u.RSS), decimalBytes(u.PeakRSS)))
+}
+
+func perSecond(n int64, d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64(float64(n) / d.Seconds())
+}
+
+// round cuts a time to three digits or so.
+func round(d time.Duration) time.Duration {
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(100 * time.Millisecond)
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d >= 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond)
+	}
+	return d.Round(time.Microsecond)
+}
+
+// decimalBytes formats a number of bytes in powers of a thousand, as bit rates and gigabytes delivered are counted.
+func decimalBytes(n int64) string {
+	const units = "kMGTP"
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, i := float64(n)/1000, 0
+	for ; v >= 1000 && i < len(units)-1; i++ {
+		v /= 1000
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") + " " + units[i:i+1] + "B"
+}

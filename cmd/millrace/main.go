@@ -1,0 +1,42 @@
+// Command millrace is a live streaming server. `millrace serve` relays streams from publishers to viewers, `millrace load` puts
+// a load on one and measures what arrives.
+//
+// This package is flags and wiring: the server is in internal/server, the load in internal/load.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal asks for an orderly end; a second one, after stop, is the system's to carry out at once.
+	context.AfterFunc(ctx, stop)
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "millrace:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "millrace",
+		Short: "Relay live streams over HTTP, without copying them",
+		Long: `Millrace relays live streams: an encoder sends one in the body of an HTTP request, and any number of
+viewers get it in the answers to theirs, as FLV or as MP4 that every browser plays.
+
+See a picture at once:
+
+  millrace serve --demo        then open http://127.0.0.1:8080/`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(serveCommand(), loadCommand(), versionCommand())
+	return root
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/millrace-io/millrace/internal/server"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// tokenVar is the environment variable that --publish-token can be given in, where the list of processes does not show it.
+const tokenVar = "MILLRACE_PUBLISH_TOKEN"
+
+func serveCommand() *cobra.Command {
+	cfg := server.Defaults()
+	cfg.Version = version()
+	var logFormat, logLevel string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Relay live streams from publishers to viewers",
+		Long: `Serve relays live streams.
+
+  POST or PUT /live/NAME    publish: FLV is recognised, anything else is relayed as bytes
+  GET /live/NAME.flv        watch: the last group of pictures, then live
+  GET /live/NAME.mp4        the same as MP4, for a plain <video> element
+  /                         a page with all streams
+  /metrics  /healthz        for Prometheus, for whoever watches the process
+
+The server is reachable from this machine only, unless --listen says otherwise. Then publishing needs
+--publish-token.`,
+		Example: `  # A picture at once: open http://127.0.0.1:8080/
+  millrace serve --demo
+
+  # Publish a file as if it were live, and watch it
+  ffmpeg -re -i film.mp4 -c copy -f flv -flvflags no_duration_filesize -method POST http://127.0.0.1:8080/live/film
+  ffplay http://127.0.0.1:8080/live/film.flv
+
+  # For everybody to watch, for those with the token to publish
+  ` + tokenVar + `=secret millrace serve --listen :8080
+  ffmpeg ... "http://example.org:8080/live/film?token=secret"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := newLogger(cmd.ErrOrStderr(), logFormat, logLevel)
+			if err != nil {
+				return err
+			}
+			cfg.Log = log
+			if cfg.PublishToken == "" {
+				cfg.PublishToken = os.Getenv(tokenVar)
+			}
+			s, err := server.New(cfg)
+			if err != nil {
+				return err
+			}
+			return s.Run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	serveFlags(f, &cfg)
+	f.StringVar(&logFormat, "log-format", "text", "text or json")
+	f.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
+	return cmd
+}
+
+// serveFlags binds the server's configuration to flags. Their defaults are those of server.Defaults, which says why.
+func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
+	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address to listen on")
+	f.StringVar(&cfg.Admin, "admin", cfg.Admin, "second address, for /debug/pprof and /metrics; empty: none")
+	f.StringVar(&cfg.PublishToken, "publish-token", cfg.PublishToken,
+		"what a publisher must show; needed when other machines can reach the listener ($"+tokenVar+" does not show in ps)")
+	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)
+
+	f.DurationVar(&cfg.Latency, "latency", cfg.Latency,
+		"how long a frame may wait for others that leave with it: larger costs less CPU; 0: not at all")
+
+	f.IntVar(&cfg.MaxStreams, "max-streams", cfg.MaxStreams, "streams at a time")
+	f.IntVar(&cfg.MaxViewers, "max-viewers", cfg.MaxViewers, "viewers in all, those who wait for a publisher included")
+	f.IntVar(&cfg.MaxStreamViewers, "max-stream-viewers", cfg.MaxStreamViewers, "viewers a stream")
+	f.Var((*bytesValue)(&cfg.KeepBytes), "keep-bytes", "what a stream keeps for viewers that come or are late")
+	f.IntVar(&cfg.KeepFrames, "keep-frames", cfg.KeepFrames, "the same in frames")
+	f.Var((*intBytesValue)(&cfg.MaxTagBytes), "max-tag-bytes", "longest FLV tag; a longer one ends its stream")
+
+	f.Var((*bytesValue)(&cfg.LagBytes), "lag-bytes", "how far behind a viewer may be; 0: as far as is kept")
+	f.IntVar(&cfg.LagFrames, "lag-frames", cfg.LagFrames, "the same in frames; 0: as far as is kept")
+	f.DurationVar(&cfg.LagTime, "lag-time", cfg.LagTime, "the same in time; 0: as far as is kept")
+	f.Var(policyValue{&cfg.LagPolicy}, "lag-policy", "skip: a viewer beyond that goes on at the newest key frame; drop: it is disconnected")
+	f.DurationVar(&cfg.StallTimeout, "stall-timeout", cfg.StallTimeout, "a viewer that takes nothing for so long is disconnected in any case")
+	f.Var((*intBytesValue)(&cfg.Unsent), "unsent", "what the kernel may hold for a viewer without having sent it; 0: the system's default")
+
+	f.DurationVar(&cfg.HeaderTimeout, "header-timeout", cfg.HeaderTimeout, "for the head of a request to arrive")
+	f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout, "for the next request on a connection that is kept open")
+	f.DurationVar(&cfg.PublishTimeout, "publish-timeout", cfg.PublishTimeout, "a publisher that sends nothing for so long is ended")
+	f.DurationVar(&cfg.ViewerWait, "viewer-wait", cfg.ViewerWait, "how long a viewer waits for a publisher to come")
+	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", cfg.DrainTimeout, "how long SIGTERM waits for viewers to get what is queued")
+}
+
+func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+	var opts slog.HandlerOptions
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level is %q, want debug, info, warn or error", level)
+	}
+	opts.Level = l
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, &opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, &opts)), nil
+	}
+	return nil, fmt.Errorf("--log-format is %q, want text or json", format)
+}
+
+// policyValue is a flag for a server.Policy.
+type policyValue struct{ p *server.Policy }
+
+func (v policyValue) String() string {
+	if v.p == nil {
+		return ""
+	}
+	return string(*v.p)
+}
+func (policyValue) Type() string { return "policy" }
+func (v policyValue) Set(s string) error {
+	switch p := server.Policy(s); p {
+	case server.Skip, server.Drop:
+		*v.p = p
+		return nil
+	}
+	return fmt.Errorf("want %s or %s", server.Skip, server.Drop)
+}
+
+// bytesValue and intBytesValue are flags for a number of bytes, as in 16MiB, 128K or 4096.
+type (
+	bytesValue    int64
+	intBytesValue int
+)
+
+func (v *bytesValue) String() string     { return formatBytes(int64(*v)) }
+func (*bytesValue) Type() string         { return "bytes" }
+func (v *bytesValue) Set(s string) error { return setBytes(s, (*int64)(v)) }
+
+func (v *intBytesValue) String() string { return formatBytes(int64(*v)) }
+func (*intBytesValue) Type() string     { return "bytes" }
+func (v *intBytesValue) Set(s string) error {
+	var n int64
+	if err := setBytes(s, &n); err != nil {
+		return err
+	}
+	if int64(int32(n)) != n {
+		return fmt.Errorf("%s is more than 2 GiB", s)
+	}
+	*v = intBytesValue(n)
+	return nil
+}
+
+var byteUnits = []struct {
+	name  string
+	shift uint
+}{{"GiB", 30}, {"MiB", 20}, {"KiB", 10}}
+
+func formatBytes(n int64) string {
+	for _, u := range byteUnits {
+		if n >= 1<<u.shift && n%(1<<u.shift) == 0 {
+			return strconv.FormatInt(n>>u.shift, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// setBytes reads a number with an optional unit: K, M, G, with or without B or iB, always powers of 1024.
+func setBytes(s string, to *int64) error {
+	digits, shift := s, uint(0)
+	for _, u := range byteUnits {
+		for _, name := range []string{u.name, u.name[:1] + "B", u.name[:1]} {
+			if cut, ok := strings.CutSuffix(strings.ToUpper(s), strings.ToUpper(name)); ok && shift == 0 {
+				digits, shift = cut, u.shift
+			}
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n > 1<<62>>shift {
+		return fmt.Errorf("want a number of bytes, as in 4096, 128KiB or 16MiB")
+	}
+	*to = n << shift
+	return nil
+}

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"net/http"
+	"time"
+)
+
+// apiReport is the answer to /api/streams.
+type apiReport struct {
+	Server  apiServer   `json:"server"`
+	Streams []apiStream `json:"streams"`
+}
+
+type apiServer struct {
+	Version  string  `json:"version"`
+	Uptime   float64 `json:"uptime_seconds"`
+	Streams  int     `json:"streams"`
+	Viewers  int     `json:"viewers"`
+	BytesOut int64   `json:"bytes_out"`
+}
+
+type apiStream struct {
+	Name       string  `json:"name"`
+	Format     string  `json:"format"` // flv or raw
+	Video      string  `json:"video"`  // as in "h264 640x360"; "" if there are no pictures, or not yet
+	Audio      string  `json:"audio"`
+	Publisher  string  `json:"publisher"` // its address, or "demo"
+	Uptime     float64 `json:"uptime_seconds"`
+	BitRate    int64   `json:"bits_per_second"`
+	Viewers    int     `json:"viewers"`         // in all forms
+	ViewersMP4 int     `json:"viewers_mp4"`     // of these, in MP4
+	LagMax     float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
+	KeptBytes  int64   `json:"kept_bytes"`
+	FramesLost int64   `json:"frames_lost"` // that viewers were moved past, added up
+	Stalled    int     `json:"stalled"`     // viewers that are further behind than they may be
+}
+
+// apiStreams answers GET /api/streams.
+func (s *Server) apiStreams(w http.ResponseWriter, _ *http.Request) {
+	streams := s.registry.all()
+	report := apiReport{
+		Server: apiServer{
+			Version: s.cfg.Version, Uptime: time.Since(s.started).Seconds(),
+			Streams: len(streams), Viewers: s.census.count(), BytesOut: s.metrics.bytesOut(),
+		},
+		Streams: make([]apiStream, 0, len(streams)), // [] and not null when there is none
+	}
+	for _, st := range streams {
+		report.Streams = append(report.Streams, st.report())
+	}
+	answer(w, http.StatusOK, report)
+}
+
+func (s *stream) report() apiStream {
+	r := apiStream{
+		Name: s.name, Format: s.live.form.String(), Publisher: s.publisher,
+		Uptime: time.Since(s.started).Seconds(), BitRate: s.rate.Load(), FramesLost: s.lost.Load(),
+	}
+	if t := s.video.Load(); t != nil {
+		r.Video = t.name
+	}
+	if t := s.audio.Load(); t != nil {
+		r.Audio = t.name
+	}
+	r.KeptBytes = s.live.ring.Stats().Bytes
+	r.Stalled, r.LagMax = s.live.behind()
+
+	s.mu.Lock()
+	r.Viewers = s.viewers
+	m := s.mp4
+	if m != nil {
+		r.ViewersMP4 = m.viewers
+	}
+	s.mu.Unlock()
+	if m != nil {
+		r.KeptBytes += m.out.ring.Stats().Bytes
+		stalled, lag := m.out.behind()
+		r.Stalled += stalled
+		r.LagMax = max(r.LagMax, lag)
+	}
+	return r
+}

@@ -1,0 +1,84 @@
+package server
+
+import (
+	"fmt"
+	"sync"
+)
+
+// A census counts the viewers of all streams, those included who wait for one, and keeps their number within its bound.
+type census struct {
+	max int
+
+	mu      sync.Mutex
+	places  int
+	viewers map[*viewer]struct{}
+	closed  bool
+	empty   chan struct{} // closed when the census is closed and nobody is left
+}
+
+func newCensus(maxViewers int) *census {
+	return &census{max: maxViewers, viewers: make(map[*viewer]struct{}), empty: make(chan struct{})}
+}
+
+// admit gives a place to one who wants to watch. leave gives it back.
+func (c *census) admit() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errDraining
+	}
+	if c.places >= c.max {
+		return &fullError{fmt.Sprintf("the server has %d viewers, as many as --max-viewers allows", c.max)}
+	}
+	c.places++
+	return nil
+}
+
+// enter notes that v has what it wanted: it is being served in the place that it was admitted to.
+func (c *census) enter(v *viewer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.viewers[v] = struct{}{}
+}
+
+// leave gives up a place. v is nil when nobody was served in it.
+func (c *census) leave(v *viewer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.viewers, v)
+	c.places--
+	c.settle()
+}
+
+// close admits nobody any more, and returns a channel that is closed when all have left.
+func (c *census) close() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.closed = true
+		c.settle()
+	}
+	return c.empty
+}
+
+func (c *census) settle() {
+	if c.closed && c.places == 0 {
+		close(c.empty)
+	}
+}
+
+// count returns how many are being served.
+func (c *census) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.viewers)
+}
+
+// end ends all who are being served.
+func (c *census) end(why ending) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for v := range c.viewers {
+		v.end(why)
+	}
+}

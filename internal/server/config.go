@@ -1,0 +1,139 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// A Policy says what happens to a viewer that is further behind than its allowance.
+type Policy string
+
+const (
+	// Skip moves the viewer forward to the newest key frame. It loses pictures, and stays.
+	Skip Policy = "skip"
+	// Drop closes the viewer's connection.
+	Drop Policy = "drop"
+)
+
+// Config is everything that can be chosen about a Server. Every limit has a value in [Defaults]; zero means what the
+// field's comment says.
+type Config struct {
+	Listen string // the address of the one port that everybody uses
+	Admin  string // a second address for /debug/pprof and /metrics; empty: there is none
+
+	PublishToken string // what a publisher must show; empty: nobody publishes but through a loopback listener
+	Demo         bool   // play the built-in sample as the stream "demo"
+	Version      string // shown in the API and in the metrics
+
+	MaxStreams       int // streams at a time; one more gets 503
+	MaxViewers       int // viewers in all, those who wait for a publisher included; one more gets 503
+	MaxStreamViewers int // viewers a stream; one more gets 503
+
+	HeaderTimeout  time.Duration // for a request's head to arrive
+	IdleTimeout    time.Duration // for the next request on a connection that is kept alive
+	PublishTimeout time.Duration // a publisher that sends nothing for so long gets 408, and its stream ends
+	ViewerWait     time.Duration // how long a viewer waits for a publisher before it gets 404; 0: not at all
+	DrainTimeout   time.Duration // how long SIGTERM waits for the viewers to get what is queued
+
+	KeepBytes   int64 // what a stream keeps, in bytes
+	KeepFrames  int   // and in frames
+	MaxTagBytes int   // the longest FLV tag
+
+	Latency time.Duration // how long a frame may wait for company before it is sent; 0: not at all
+
+	LagBytes     int64         // a viewer may be so many bytes behind; 0: as many as the stream keeps
+	LagFrames    int           // or so many frames; 0: as many as the stream keeps
+	LagTime      time.Duration // or so long; 0: no limit
+	LagPolicy    Policy        // what happens beyond
+	StallTimeout time.Duration // a viewer that takes nothing for so long, though there is something, is dropped whatever the policy
+	Unsent       int           // bytes that the kernel may hold for a viewer without having sent them; 0: the system's default
+
+	Log *slog.Logger // nil: nothing is logged
+}
+
+// Defaults returns the configuration of a server that was asked for nothing special.
+func Defaults() Config {
+	return Config{
+		// Reachable from this machine only: nobody should find a stranger's stream on theirs because they tried a command.
+		Listen: "127.0.0.1:8080",
+
+		// 128 streams that keep 16 MiB each are 2 GiB at the very most, which a small server has.
+		MaxStreams: 128,
+		// A viewer costs about 4 KiB here; a slow one pins up to Unsent bytes in the kernel: 512 MiB if all 4096 are slow.
+		MaxViewers:       4096,
+		MaxStreamViewers: 4096,
+
+		// A request's head is one packet. Ten seconds forgive the worst mobile network, not a client that holds a place.
+		HeaderTimeout: 10 * time.Second,
+		// Longer than the poll interval of the page, so that its connection is reused.
+		IdleTimeout: 60 * time.Second,
+		// An encoder sends many times a second. Half a minute outlasts a roaming handover, and frees the name before
+		// the one who restarts a broken encoder loses patience.
+		PublishTimeout: 30 * time.Second,
+		// Long enough to start the player first and then the encoder by hand.
+		ViewerWait: 10 * time.Second,
+		// Below the ten seconds after which Docker kills, well below the thirty of Kubernetes.
+		DrainTimeout: 8 * time.Second,
+
+		// A group of pictures of ten seconds (x264's default at 25 pictures a second) at 12 Mbit/s fits.
+		KeepBytes: 16 << 20,
+		// The same ten seconds hold 250 pictures and 470 pieces of sound.
+		KeepFrames: 1024,
+		// A key frame of a 4K picture is one to two MB. The format allows 16 MiB.
+		MaxTagBytes: 4 << 20,
+
+		// What is sent costs per segment, not per byte. See docs/serve.md for the curve.
+		Latency: 50 * time.Millisecond,
+
+		// A player buffers one to three seconds. One that is five behind has stopped showing the picture as it is.
+		LagTime: 5 * time.Second,
+		// 8 MiB are those five seconds at 12 Mbit/s, and leave half of what is kept as a margin.
+		LagBytes:  8 << 20,
+		LagPolicy: Skip,
+		// A browser tab in the background may stop reading for a while; longer, and its memory serves nobody.
+		StallTimeout: 30 * time.Second,
+		// Without a bound the kernel swallows about 4 MB before a stall is seen. 128 KiB are half a second at 2 Mbit/s
+		// and still fill a link of 10 Mbit/s for 100 ms.
+		Unsent: 128 << 10,
+	}
+}
+
+// check refuses what cannot work, naming the field by its flag.
+func (c *Config) check() error {
+	type bound struct {
+		flag     string
+		val, min int64
+	}
+	for _, b := range []bound{
+		{"max-streams", int64(c.MaxStreams), 1},
+		{"max-viewers", int64(c.MaxViewers), 1},
+		{"max-stream-viewers", int64(c.MaxStreamViewers), 1},
+		{"header-timeout", int64(c.HeaderTimeout), 1},
+		{"idle-timeout", int64(c.IdleTimeout), 1},
+		{"publish-timeout", int64(c.PublishTimeout), 1},
+		{"viewer-wait", int64(c.ViewerWait), 0},
+		{"drain-timeout", int64(c.DrainTimeout), 0},
+		{"keep-bytes", c.KeepBytes, 64 << 10},
+		{"keep-frames", int64(c.KeepFrames), 2},
+		{"max-tag-bytes", int64(c.MaxTagBytes), 1 << 10},
+		{"latency", int64(c.Latency), 0},
+		{"lag-bytes", c.LagBytes, 0},
+		{"lag-frames", int64(c.LagFrames), 0},
+		{"lag-time", int64(c.LagTime), 0},
+		{"stall-timeout", int64(c.StallTimeout), 1},
+		{"unsent", int64(c.Unsent), 0},
+	} {
+		if b.val < b.min {
+			return fmt.Errorf("server: --%s is %d, want at least %d", b.flag, b.val, b.min)
+		}
+	}
+	if c.LagPolicy != Skip && c.LagPolicy != Drop {
+		return fmt.Errorf("server: --lag-policy is %q, want %q or %q", c.LagPolicy, Skip, Drop)
+	}
+	if int64(c.MaxTagBytes) > c.KeepBytes {
+		return fmt.Errorf("server: --max-tag-bytes %d is more than --keep-bytes %d, so the longest tag could not be kept",
+			c.MaxTagBytes, c.KeepBytes)
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Whatever one publisher sends, it gets a clear answer, the reason is logged, and another stream does not notice.
+func TestHostilePublishers(t *testing.T) {
+	sc := newScript(2, 5, 500)
+	valid := sc.whole()
+	with := func(change func(p []byte)) string {
+		p := bytes.Clone(valid)
+		change(p)
+		return string(p)
+	}
+	second := len(sc.start()) + len(sc.tags[0]) // offset of the second tag
+	for _, tt := range []struct {
+		name, body string
+		status     int
+		says       string
+	}{
+		{"tag above the limit", with(func(p []byte) { p[second+1], p[second+2], p[second+3] = 0xff, 0xff, 0xff }), 413, "--max-tag-bytes"},
+		{"wrong previous-tag-size", with(func(p []byte) { binary.BigEndian.PutUint32(p[second-4:], 7) }), 400, "previous-tag-size"},
+		{"size that leads astray", with(func(p []byte) { p[second+3]++ }), 400, "previous-tag-size"},
+		{"cut in a tag", string(valid[:second+20]), 400, "unexpected EOF"},
+		{"cut in a tag's header", string(valid[:second+5]), 400, "unexpected EOF"},
+		{"header without an end", "FLV\x01\x05\x00\x00\x04\x00" + strings.Repeat("x", 100), 400, "unexpected EOF"},
+		{"tags of no kind", string(sc.header) + string(flvTag(3, 0, make([]byte, 200))) + string(flvTag(31, 0, nil)), 200, ""},
+		{"codecs of no kind", string(sc.header) + string(flvTag(9, 0, append([]byte{0x1f}, make([]byte, 200)...))) + string(flvTag(8, 0, nil)) + string(flvTag(9, 0, []byte{0x90})), 200, ""},
+		{"sequence header above what is remembered", string(sc.header) + string(flvTag(9, 0, append([]byte{0x17, 0, 0, 0, 0}, make([]byte, maxPart)...))), 200, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := serve(t, nil)
+			good := f.publish("good")
+			good.send(valid[:second])
+			f.published("good", second-len(sc.header))
+			viewer := f.watch("/live/good", 0)
+			viewer.read(second)
+
+			victim := f.ask("/live/bad", 0)
+			f.waiting("bad", 1)
+			opens := len(tt.body) > 200 // far enough to be a stream
+			res := f.request("POST", "/live/bad", tt.body)
+			if res.status != tt.status || !strings.Contains(res.body, tt.says) {
+				t.Errorf("%d %q, want %d with %q", res.status, res.body, tt.status, tt.says)
+			}
+			f.logged("publisher ended", "stream=bad", fmt.Sprintf("status=%d", tt.status), tt.says)
+			if opens {
+				victim.begin()
+				cut(t, victim.rest()[len(sc.header):]) // what its viewer got are whole tags
+			}
+
+			good.send(valid[second:])
+			same(t, "the good stream", viewer.read(len(valid)-second), valid[second:])
+			good.end()
+		})
+	}
+}
+
+// dialPublisher opens a publisher's connection to write to by hand.
+func (f *fixture) dialPublisher(head string) net.Conn {
+	f.t.Helper()
+	conn, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(2 * patienceOfTests))
+	_, _ = io.WriteString(conn, strings.ReplaceAll(head, "\n", "\r\n"))
+	return conn
+}
+
+func TestABodyThatIsCut(t *testing.T) {
+	for name, head := range map[string]string{
+		"of a length": "POST /live/cam HTTP/1.1\nHost: localhost\nContent-Length: 1000000\n\n",
+		"in chunks":   "POST /live/cam HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\nffff\n",
+	} {
+		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%s, latency %v", name, latency), func(t *testing.T) {
+				f := serve(t, func(c *Config) { c.Latency = latency })
+				w := f.ask("/live/cam", 0)
+				f.waiting("cam", 1)
+				conn := f.dialPublisher(head)
+				_, _ = conn.Write(newScript(1, 2, 100).whole())
+				w.begin()
+				w.read(100)
+				_ = conn.Close()
+				w.rest() // ends cleanly
+				f.logged("publisher ended", "unexpected EOF", "status=400")
+			})
+		}
+	}
+}
+
+func TestBadChunks(t *testing.T) {
+	f := serve(t, nil)
+	conn := f.dialPublisher("POST /live/cam HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n5\nhelloXX")
+	res, err := io.ReadAll(conn)
+	if err != nil || !bytes.Contains(res, []byte("HTTP/1.1 400")) || !bytes.Contains(res, []byte("bad chunked body")) {
+		t.Errorf("%q, %v", res, err)
+	}
+}
+
+// The answer to a publisher that has more to send reaches it, instead of a reset connection.
+func TestARefusalReachesAPublisherInFullFlow(t *testing.T) {
+	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
+		f := serve(t, func(c *Config) { c.Latency = latency })
+		conn := f.dialPublisher("POST /live/cam HTTP/1.1\nHost: localhost\nContent-Length: 100000000\n\n")
+		sc := newScript(1, 1, 100)
+		body := append(sc.whole(), 9, 0xff, 0xff, 0xff)
+		go func() {
+			_, _ = conn.Write(append(body, make([]byte, 900<<10)...))
+		}()
+		res, err := io.ReadAll(conn)
+		if err != nil || !bytes.Contains(res, []byte("HTTP/1.1 413")) {
+			t.Errorf("latency %v: %.100q, %v", latency, res, err)
+		}
+	}
+}
+
+func TestAPublisherThatFallsSilentGets408(t *testing.T) {
+	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
+		f := serve(t, func(c *Config) { c.Latency, c.PublishTimeout = latency, 50*time.Millisecond })
+		p := f.publish("cam")
+		p.send(newScript(1, 1, 100).whole())
+		if res := p.wait(); res.status != http.StatusRequestTimeout || !strings.Contains(res.body, "--publish-timeout") {
+			t.Errorf("latency %v: %d %s", latency, res.status, res.body)
+		}
+	}
+}
+
+// One who sends a little now and then is not silent.
+func TestASlowPublisherIsNotSilent(t *testing.T) {
+	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
+		f := serve(t, func(c *Config) { c.Latency, c.PublishTimeout = latency, 200*time.Millisecond })
+		p := f.publish("cam")
+		for _, b := range newScript(1, 1, 10).whole()[:60] {
+			p.send([]byte{b})
+			time.Sleep(10 * time.Millisecond) // the subject of the test: 600 ms in all
+		}
+		if res := p.end(); res.status != 400 || !strings.Contains(res.body, "unexpected EOF") {
+			t.Errorf("latency %v: %d %s", latency, res.status, res.body)
+		}
+	}
+}
+
+func TestAClientThatStallsInItsHeaders(t *testing.T) {
+	f := serve(t, func(c *Config) { c.HeaderTimeout = 50 * time.Millisecond })
+	conn := f.dialPublisher("GET /live/cam HTTP/1.1\nHost: loc")
+	if res, err := io.ReadAll(conn); err != nil || len(res) > 0 && !bytes.Contains(res, []byte(" 408 ")) {
+		t.Errorf("%q, %v", res, err)
+	}
+	f.logged("connection ended without a request", "--header-timeout")
+
+	silent := f.dialPublisher("")
+	if _, err := io.ReadAll(silent); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestARequestHeadThatIsTooLarge(t *testing.T) {
+	f := serve(t, nil)
+	conn := f.dialPublisher("GET /live/cam HTTP/1.1\nHost: localhost\nX: " + strings.Repeat("x", 64<<10) + "\n\n")
+	res, _ := io.ReadAll(conn)
+	if !bytes.Contains(res, []byte(" 431 ")) {
+		t.Errorf("%.100q", res)
+	}
+}
+
+// A mistake while publishing ends one stream with 500 and nothing else.
+func TestAPanicEndsOneStream(t *testing.T) {
+	f := serve(t, nil)
+	good := f.publish("good")
+	good.send([]byte("x"))
+	f.published("good", 1)
+
+	st := f.newStream("bad", "test")
+	if err := f.registry.claim(st); err != nil {
+		t.Fatal(err)
+	}
+	err := st.ingest(readerFunc(func([]byte) (int, error) { panic("a mistake") }))
+	f.registry.leave()
+	if publishStatus(err) != 500 {
+		t.Errorf("%v: status %d", err, publishStatus(err))
+	}
+	f.logged("publishing failed", "a mistake")
+	if res := f.publish("bad").end(); res.status != 400 {
+		t.Errorf("the name is not free: %d %s", res.status, res.body)
+	}
+	good.send([]byte("y"))
+	if res := good.end(); res.status != 200 {
+		t.Errorf("the other stream: %d %s", res.status, res.body)
+	}
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -1,0 +1,238 @@
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
+)
+
+// errEmpty refuses a body without a byte.
+var errEmpty = errors.New("the body is empty")
+
+// rawChunk bounds what is relayed at a time of a stream whose form is not known.
+const rawChunk = 64 << 10
+
+// An ingest moves what a publisher sends into its stream's ring, without copying it.
+type ingest struct {
+	s     *stream
+	r     *millrace.Reader
+	frame millrace.Chain // being moved; empty between frames
+	meter meter
+
+	video, audio flv.Codec // of the last tag of each kind; 0: none has come
+
+	// What a viewer needs before it can start, in the order in which it gets it. Copies, because a share of so small a
+	// thing would keep the whole block that it came in.
+	metadata  millrace.Chain
+	videoHead millrace.Chain
+	videoInfo millrace.Chain
+	audioHead millrace.Chain
+	audioInfo millrace.Chain
+	size      string // of the picture, as in 640x360; "" if not known
+}
+
+// run moves everything from body to s. It returns nil when the body ends where it may end.
+func (s *stream) run(body io.Reader) error {
+	in := &ingest{s: s, r: millrace.NewReader(body)}
+	defer in.release()
+	isFLV, err := in.sniff()
+	if err != nil {
+		return err
+	}
+	if isFLV {
+		return in.flv()
+	}
+	return in.raw()
+}
+
+func (in *ingest) release() {
+	in.r.Release()
+	for _, c := range append(in.parts(), &in.frame) {
+		c.Release()
+	}
+}
+
+// parts lists what a viewer needs before it can start.
+func (in *ingest) parts() []*millrace.Chain {
+	return []*millrace.Chain{&in.metadata, &in.videoHead, &in.videoInfo, &in.audioHead, &in.audioInfo}
+}
+
+// sniff looks at the first bytes, no further than it takes to know.
+func (in *ingest) sniff() (isFLV bool, err error) {
+	const signature, enough = "FLV\x01", 9
+	for n := 1; n <= enough; n++ {
+		p, err := in.r.Peek(n)
+		if len(p) == 0 && err == io.EOF {
+			return false, errEmpty
+		}
+		if k := min(len(p), len(signature)); string(p[:k]) != signature[:k] {
+			return false, nil
+		}
+		if err == io.EOF {
+			return false, nil // less than a header, of whatever it is
+		}
+		if err != nil {
+			return false, err
+		}
+		if n == enough {
+			return flv.Sniff(p), nil
+		}
+	}
+	return false, nil
+}
+
+// raw relays bytes as they come.
+func (in *ingest) raw() error {
+	in.s.open(formRaw, nil)
+	for {
+		if _, err := in.r.Peek(1); err != nil {
+			return ended(err)
+		}
+		n := min(in.r.Buffered(), rawChunk)
+		if err := in.r.ReadChain(&in.frame, n); err != nil {
+			return ended(err)
+		}
+		if err := in.s.publish(&in.frame, true); err != nil {
+			return err
+		}
+		in.meter.add(in.s, n)
+	}
+}
+
+// flv cuts the stream into tags.
+func (in *ingest) flv() error {
+	dec := flv.NewDecoder(in.r, flv.MaxTag(in.s.server.cfg.MaxTagBytes))
+	header, err := dec.Header()
+	if err != nil {
+		return ended(err)
+	}
+	var head millrace.Chain
+	flv.AppendHeader(&head, header)
+	in.s.open(formFLV, bytes.Clone(head.Bytes()))
+	head.Release()
+	for {
+		t, err := dec.Next(&in.frame)
+		if err != nil {
+			return ended(err)
+		}
+		in.meter.add(in.s, t.Len())
+		if err := in.tag(t); err != nil {
+			return err
+		}
+	}
+}
+
+// tag publishes the tag in frame.
+func (in *ingest) tag(t flv.Tag) error {
+	switch {
+	case t.Type == flv.TypeVideo && t.Codec != in.video && t.Codec != 0:
+		in.video = t.Codec
+		in.s.describe(t, in.size)
+	case t.Type == flv.TypeAudio && t.Codec != in.audio && t.Codec != 0:
+		in.audio = t.Codec
+		in.s.describe(t, "")
+	}
+	if part := in.part(t); part != nil {
+		return in.configure(t, part)
+	}
+	// Without pictures each piece of sound stands alone.
+	key := t.Key || (in.video == 0 && t.Type == flv.TypeAudio)
+	return in.s.publish(&in.frame, key)
+}
+
+// part says where a tag is kept that viewers need before they can start; nil for other tags.
+func (in *ingest) part(t flv.Tag) *millrace.Chain {
+	switch {
+	case t.Len() > maxPart:
+		return nil
+	case t.Metadata:
+		return &in.metadata
+	case t.SequenceHeader && t.Type == flv.TypeVideo:
+		return &in.videoHead
+	case t.SequenceHeader:
+		return &in.audioHead
+	case t.Packet == flv.PacketMetadata && t.Type == flv.TypeVideo:
+		return &in.videoInfo
+	case t.Packet == flv.PacketMetadata:
+		return &in.audioInfo
+	}
+	return nil
+}
+
+// maxPart bounds a tag that is kept for viewers to come, in bytes. Sequence headers and metadata have hundreds; the limit
+// keeps what a stream holds beside its ring small.
+const maxPart = 256 << 10
+
+// configure publishes a tag that viewers to come need as well.
+func (in *ingest) configure(t flv.Tag, part *millrace.Chain) error {
+	part.Release()
+	for piece := range in.frame.All() {
+		part.AppendCopy(piece)
+	}
+	if t.Metadata {
+		in.size = pictureSize(part.Bytes())
+		in.video = 0 // so that the next picture is described anew
+	}
+	var preamble millrace.Chain
+	for _, p := range in.parts() {
+		p.Clone(&preamble)
+	}
+	return in.s.configure(&in.frame, &preamble)
+}
+
+// ended is nil for the end of a stream where it may end.
+func ended(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// pictureSize finds width and height in an onMetaData tag: two AMF numbers behind their names. It borrows tag.
+func pictureSize(tag []byte) string {
+	number := func(name string) (int, bool) {
+		_, after, ok := bytes.Cut(tag, []byte(name))
+		if !ok || len(after) < 8 {
+			return 0, false
+		}
+		v := math.Float64frombits(binary.BigEndian.Uint64(after))
+		return int(v), v >= 1 && v <= 1<<16
+	}
+	width, ok := number("\x00\x05width\x00")
+	height, too := number("\x00\x06height\x00")
+	if !ok || !too {
+		return ""
+	}
+	return fmt.Sprintf("%dx%d", width, height)
+}
+
+// A meter measures a stream's bits a second.
+type meter struct {
+	since int64 // see now
+	bytes int64
+}
+
+// add counts n bytes that have come just now.
+func (m *meter) add(s *stream, n int) {
+	at := now()
+	if m.since == 0 {
+		m.since = at
+	}
+	m.bytes += int64(n)
+	elapsed := at - m.since
+	if elapsed < 1e9 {
+		return
+	}
+	rate := int64(float64(m.bytes) * 8e9 / float64(elapsed))
+	if last := s.rate.Load(); last > 0 {
+		rate = (rate + last) / 2 // a key frame more or less in a second should not make the figure jump
+	}
+	s.rate.Store(rate)
+	m.since, m.bytes = at, 0
+}

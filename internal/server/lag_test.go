@@ -1,0 +1,227 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// smallBuffer makes a test's connection hold next to nothing, so that a viewer that does not read is seen after kilobytes.
+const smallBuffer = 4096
+
+// inStep publishes the script's tags one after the other, each when all watchers have got the one before.
+func inStep(t *testing.T, p *publisher, sc *script, watchers []*watcher) {
+	t.Helper()
+	for i, tag := range sc.tags {
+		p.send(tag)
+		for n, w := range watchers {
+			if got := w.read(len(tag)); !bytes.Equal(got, tag) {
+				t.Fatalf("tag %d: viewer %d got something else", i, n)
+			}
+		}
+	}
+}
+
+// tight gives viewers little room.
+func tight(policy Policy) func(*Config) {
+	return func(c *Config) {
+		c.Latency = 0
+		c.Unsent = smallBuffer
+		c.LagPolicy, c.LagBytes = policy, 200<<10
+	}
+}
+
+// metric returns the value of a metric, as the text of its line.
+func (f *fixture) metric(name string) string {
+	f.t.Helper()
+	for line := range strings.Lines(f.get("/metrics").body) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	f.t.Fatalf("no metric %s", name)
+	return ""
+}
+
+// One viewer that reads nothing: the others lose no frame, and it is dropped when it is further behind than it may be.
+func TestAStalledViewerIsDroppedByPolicy(t *testing.T) {
+	f := serve(t, tight(Drop))
+	sc := newScript(20, 5, 8000)
+	watchers := []*watcher{f.ask("/live/cam", 0), f.ask("/live/cam", 0), f.ask("/live/cam", 0)}
+	stalled := f.ask("/live/cam", smallBuffer)
+	f.waiting("cam", 4)
+	p := f.publish("cam")
+	p.send(sc.start())
+	for _, w := range watchers {
+		w.begin()
+		same(t, "the start", w.read(len(sc.start())), sc.start())
+	}
+	inStep(t, p, sc, watchers)
+
+	f.logged("viewer is too far behind", `reason="behind by bytes"`)
+	f.logged("viewer ended", `reason="behind by bytes"`)
+	eventually(t, "the metric", func() bool { return f.metric(`millrace_viewers_dropped_total{reason="lag_bytes"}`) == "1" })
+	if got := f.metric(`millrace_viewers_behind_total{reason="lag_bytes"}`); got != "1" {
+		t.Errorf("seen behind: %s", got)
+	}
+	if n, _ := io.Copy(io.Discard, stalled.r); n > 200<<10 {
+		t.Errorf("the stalled viewer was still given %d bytes", n)
+	}
+	p.end()
+}
+
+// With the other policy it stays, and goes on at a key frame when it reads again. What it gets are whole tags.
+func TestAStalledViewerIsMovedByPolicy(t *testing.T) {
+	f := serve(t, tight(Skip))
+	sc := newScript(20, 5, 8000)
+	healthy := f.ask("/live/cam", 0)
+	stalled := f.ask("/live/cam", smallBuffer)
+	f.waiting("cam", 2)
+	p := f.publish("cam")
+	p.send(sc.start())
+	healthy.begin()
+	healthy.read(len(sc.start()))
+	inStep(t, p, sc, []*watcher{healthy})
+	f.logged("viewer is too far behind", `reason="behind by bytes"`)
+	eventually(t, "the API to say so", func() bool {
+		return strings.Contains(f.get("/api/streams").body, `"stalled":1`)
+	})
+
+	stalled.begin()
+	p.end()
+	got := stalled.rest()
+	tags := cut(t, got[len(sc.header):])
+	missed := jumps(t, sc, tags)
+	if missed == 0 {
+		t.Fatal("nothing was skipped")
+	}
+	if !bytes.Equal(tags[len(tags)-1], sc.tags[len(sc.tags)-1]) {
+		t.Error("the last tag is missing")
+	}
+	f.logged("viewer ended", fmt.Sprintf("%d frames", missed), "lag bytes")
+	if got := f.metric(`millrace_frames_lost_total{reason="lag_bytes"}`); got != fmt.Sprint(missed) {
+		t.Errorf("%s frames lost by the metrics, %d really", got, missed)
+	}
+}
+
+// jumps checks that tags are the script's, in order, and that where some are missing the next one is a key frame. It returns how
+// many are missing in between.
+func jumps(t *testing.T, sc *script, tags [][]byte) (missing int) {
+	t.Helper()
+	at := map[string]int{}
+	for _, tag := range sc.config {
+		at[string(tag)] = -1
+	}
+	for i, tag := range sc.tags {
+		at[string(tag)] = i
+	}
+	next := -1
+	for n, tag := range tags {
+		if i, ok := at[string(tag)]; ok && i < 0 {
+			continue // configuration, which also comes before the key frame that a viewer is moved to
+		}
+		i, ok := at[string(tag)]
+		switch {
+		case !ok:
+			t.Fatalf("tag %d of what arrived is not the publisher's", n)
+		case next >= 0 && i < next:
+			t.Fatalf("tag %d came again", i)
+		case next >= 0 && i > next:
+			if tag[11] != 0x17 {
+				t.Fatalf("goes on at tag %d, which is no key frame", i)
+			}
+			missing += i - next
+		}
+		next = i + 1
+	}
+	return missing
+}
+
+// A viewer that takes nothing for long is dropped whatever the policy, and though it is within its allowance.
+func TestAStalledViewerIsDroppedInTheEnd(t *testing.T) {
+	f := serve(t, func(c *Config) {
+		c.Unsent, c.StallTimeout = smallBuffer, 50*time.Millisecond
+	})
+	sc := newScript(4, 5, 50_000)
+	healthy := f.ask("/live/cam", 0)
+	f.ask("/live/cam", smallBuffer)
+	f.waiting("cam", 2)
+	p := f.publish("cam")
+	p.send(sc.whole())
+	healthy.begin()
+	same(t, "the healthy viewer", healthy.read(len(sc.whole())), sc.whole())
+	f.logged("viewer ended", "reason=stalled")
+	eventually(t, "the metric", func() bool { return f.metric(`millrace_viewers_dropped_total{reason="stalled"}`) == "1" })
+	f.viewers(1)
+	p.end()
+}
+
+// Bytes of unknown form are never left out of their middle: a viewer that is too far behind is dropped.
+func TestNothingIsLeftOutOfUnknownBytes(t *testing.T) {
+	f := serve(t, tight(Skip))
+	healthy := f.ask("/live/raw", 0)
+	stalled := f.ask("/live/raw", smallBuffer)
+	f.waiting("raw", 2)
+	p := f.publish("raw")
+	piece := bytes.Repeat([]byte("raw bytes "), 1000)
+	for i := range 40 {
+		p.send(piece)
+		if i == 0 {
+			healthy.begin()
+		}
+		same(t, "the healthy viewer", healthy.read(len(piece)), piece)
+	}
+	f.logged("viewer ended", `reason="behind by bytes"`)
+	got, _ := io.ReadAll(stalled.r)
+	_, got, _ = bytes.Cut(got, []byte("\r\n\r\n"))
+	if whole := bytes.Repeat(piece, 40); !bytes.HasPrefix(whole, got) {
+		t.Error("what the stalled viewer got is not the beginning of the stream")
+	}
+	p.end()
+}
+
+func TestDrainGivesViewersTheRest(t *testing.T) {
+	f := serve(t, func(c *Config) { c.Unsent = smallBuffer })
+	sc := newScript(4, 5, 20_000)
+	slow := f.ask("/live/cam", smallBuffer)
+	f.waiting("cam", 1)
+	p := f.publish("cam")
+	p.send(sc.whole())
+	f.published("cam", len(sc.whole())-len(sc.header))
+	slow.begin()
+
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		f.stop()
+	}()
+	if res := p.wait(); res.status != http.StatusServiceUnavailable {
+		t.Errorf("the publisher: %d %s", res.status, res.body)
+	}
+	if _, err := http.Get(f.url("/healthz")); err == nil {
+		t.Error("a new connection was accepted")
+	}
+	same(t, "the viewer", slow.rest(), sc.whole())
+	<-stopped
+	f.logged("publisher ended", "status=503")
+	f.logged("viewer ended", `reason="stream ended"`)
+}
+
+func TestDrainIsBounded(t *testing.T) {
+	f := serve(t, func(c *Config) { c.Unsent, c.DrainTimeout = smallBuffer, 50*time.Millisecond })
+	sc := newScript(4, 5, 50_000)
+	f.ask("/live/cam", smallBuffer) // and reads nothing
+	f.waiting("cam", 1)
+	p := f.publish("cam")
+	p.send(sc.whole())
+	f.published("cam", len(sc.whole())-len(sc.header))
+	f.viewers(1)
+	f.stop()
+	f.logged("time is up")
+	f.logged("viewer ended", `reason="drain timeout"`)
+	p.wait()
+}

@@ -1,0 +1,210 @@
+package server
+
+import (
+	"net/http"
+	"sync/atomic"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// A tally is what one who writes to sockets has done since it was flushed.
+type tally struct {
+	calls int64 // system calls
+	bytes int64 // that the kernel took
+}
+
+// flush adds the tally to the figures of o's stream and starts it anew. Once a round is enough: one atomic addition for all
+// viewers.
+func (t *tally) flush(o *outlet) {
+	if t.calls == 0 {
+		return
+	}
+	m := o.stream.server.metrics
+	m.writevCalls.Add(t.calls)
+	m.written[pathWritev].Add(t.bytes)
+	*t = tally{}
+}
+
+// metrics counts what happens. The counters are plain atomic numbers, which Collect turns into Prometheus' form when somebody
+// asks: what is done for every batch should not go through a library.
+type metrics struct {
+	server *Server
+
+	published   atomic.Int64 // streams
+	bytesIn     atomic.Int64 // of streams that have ended
+	framesIn    atomic.Int64 // likewise
+	writevCalls atomic.Int64
+	written     [paths]atomic.Int64 // bytes
+	watching    [paths]atomic.Int64
+	came        [paths]atomic.Int64
+	dropped     [endings]atomic.Int64
+	seen        [endings]atomic.Int64 // viewers that were found too far behind
+	frames      [reasons]atomic.Int64 // lost by viewers that were moved past them
+	registry    *prometheus.Registry
+}
+
+// reasons is how many broadcast.Reason there are, with room.
+const reasons = 8
+
+func newMetrics(s *Server) *metrics {
+	m := &metrics{server: s, registry: prometheus.NewRegistry()}
+	m.registry.MustRegister(
+		m,
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return m
+}
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+func (m *metrics) viewerCame(p path) {
+	m.came[p].Add(1)
+	m.watching[p].Add(1)
+}
+
+func (m *metrics) viewerLeft(p path, why ending) {
+	m.watching[p].Add(-1)
+	if why.dropped() {
+		m.dropped[why].Add(1)
+	}
+}
+
+func (m *metrics) seenBehind(why ending) { m.seen[why].Add(1) }
+
+func (m *metrics) lost(missed broadcast.Missed) {
+	m.frames[min(int(missed.Why), reasons-1)].Add(int64(missed.Frames))
+}
+
+func (m *metrics) wrote(p path, n int64) { m.written[p].Add(n) }
+
+// streamEnded keeps the figures of a stream that is no longer listed.
+func (m *metrics) streamEnded(s *stream) {
+	m.bytesIn.Add(s.bytesIn.Load())
+	m.framesIn.Add(s.framesIn.Load())
+}
+
+func (m *metrics) bytesOut() (n int64) {
+	for p := range m.written {
+		n += m.written[p].Load()
+	}
+	return n
+}
+
+// What is told. Streams' names are not among the labels: whoever publishes chooses them, and a time series for each would
+// never end. /api/streams tells about single streams.
+var (
+	descBuild     = desc("build_info", "Always 1; the label says which version runs.", "version")
+	descStreams   = desc("streams", "Streams that are being published.")
+	descPublished = desc("streams_total", "Streams that were published, those that still are included.")
+	descViewers   = desc("viewers", "Viewers, by the way in which their bytes reach the connection.", "path")
+	descCame      = desc("viewers_total", "Viewers that came, by the way in which their bytes reach the connection.", "path")
+	descBehind    = desc("viewers_behind", "Viewers that were further behind than their allowance and have not caught up.")
+	descBlocked   = desc("viewers_blocked", "Viewers whose connection takes no more at present, or that have only begun.")
+	descSeen      = desc("viewers_behind_total", "Viewers found further behind than their allowance, by what they exceeded.", "reason")
+	descDropped   = desc("viewers_dropped_total", "Viewers that the server disconnected, by reason.", "reason")
+	descLag       = desc("viewer_lag_seconds_max", "How far behind the last of all viewers is; 0 when all keep up.")
+	descLost      = desc("frames_lost_total", "Frames that viewers were moved past because they were behind, by reason.", "reason")
+	descBytesIn   = desc("bytes_in_total", "Bytes of streams that publishers sent.")
+	descFramesIn  = desc("frames_in_total", "Frames (FLV tags, or pieces of an unknown form) that publishers sent.")
+	descBytesOut  = desc("bytes_out_total", "Bytes written to viewers.", "path")
+	descWritev    = desc("writev_calls_total", "System calls that wrote to viewers whose connection was taken over.")
+	descKept      = desc("kept_bytes", "Bytes of streams that are kept for viewers.")
+	descPoolInUse = desc("pool_in_use_bytes", "Memory that the pool has lent.")
+	descPoolIdle  = desc("pool_idle_bytes", "Memory that the pool keeps for the next loan.")
+	descPoolHigh  = desc("pool_high_water_bytes", "The most memory that the pool had lent at a time.")
+	descPoolTaken = desc("pool_taken_total", "Blocks lent.")
+	descPoolReuse = desc("pool_reused_total", "Of the blocks lent, those that had been lent before.")
+	descPoolOver  = desc("pool_oversize_total", "Of the blocks lent, those too large to be kept.")
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("millrace_"+name, help, labels, nil)
+}
+
+// Describe sends nothing, which tells the registry that Collect decides.
+func (m *metrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter := func(d *prometheus.Desc, v int64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	gauge(descBuild, 1, m.server.cfg.Version)
+	counter(descPublished, m.published.Load())
+	counter(descWritev, m.writevCalls.Load())
+	for p := range paths {
+		gauge(descViewers, float64(m.watching[p].Load()), p.String())
+		counter(descCame, m.came[p].Load(), p.String())
+		counter(descBytesOut, m.written[p].Load(), p.String())
+	}
+	for why := range endings {
+		if why.dropped() {
+			counter(descDropped, m.dropped[why].Load(), why.label())
+		}
+		if why.dropped() && why < evicted {
+			counter(descSeen, m.seen[why].Load(), why.label())
+		}
+	}
+	for why := broadcast.LagBytes; why <= broadcast.Refused; why++ {
+		counter(descLost, m.frames[why].Load(), lossLabel(why))
+	}
+	m.collectStreams(gauge, counter)
+	m.collectPool(gauge, counter)
+}
+
+type (
+	gaugeFunc   func(d *prometheus.Desc, v float64, labels ...string)
+	counterFunc func(d *prometheus.Desc, v int64, labels ...string)
+)
+
+func (m *metrics) collectStreams(gauge gaugeFunc, counter counterFunc) {
+	bytesIn, framesIn := m.bytesIn.Load(), m.framesIn.Load()
+	var kept int64
+	var blocked, behind int
+	var lag float64
+	streams := m.server.registry.all()
+	for _, s := range streams {
+		r := s.report()
+		bytesIn += s.bytesIn.Load()
+		framesIn += s.framesIn.Load()
+		kept += r.KeptBytes
+		behind += r.Stalled
+		blocked += s.blocked()
+		lag = max(lag, r.LagMax)
+	}
+	gauge(descStreams, float64(len(streams)))
+	counter(descBytesIn, bytesIn)
+	counter(descFramesIn, framesIn)
+	gauge(descKept, float64(kept))
+	gauge(descBehind, float64(behind))
+	gauge(descBlocked, float64(blocked))
+	gauge(descLag, lag)
+}
+
+func (m *metrics) collectPool(gauge gaugeFunc, counter counterFunc) {
+	p := millrace.DefaultPool.Stats()
+	gauge(descPoolInUse, float64(p.InUse))
+	gauge(descPoolIdle, float64(p.Idle))
+	gauge(descPoolHigh, float64(p.HighWater))
+	counter(descPoolTaken, int64(p.Taken))
+	counter(descPoolReuse, int64(p.Reused))
+	counter(descPoolOver, int64(p.Oversize))
+}
+
+// lossLabel is what the metrics call a reason for lost frames.
+func lossLabel(why broadcast.Reason) string {
+	if why == broadcast.Refused {
+		return "refused"
+	}
+	return endingOf(why).label()
+}

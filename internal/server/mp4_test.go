@@ -1,0 +1,106 @@
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/millrace-io/millrace/internal/server/demo"
+)
+
+// box reads one MP4 box.
+func (w *watcher) box() (kind string, body []byte) {
+	w.t.Helper()
+	head := w.read(8)
+	return string(head[4:]), w.read(int(binary.BigEndian.Uint32(head)) - 8)
+}
+
+func TestMP4(t *testing.T) {
+	f := serve(t, nil)
+	w := f.ask("/live/cam.mp4", 0)
+	f.waiting("cam", 1)
+	p := f.publish("cam")
+	p.send(demo.Sample)
+	w.begin()
+	if got := w.res.Header.Get("Content-Type"); got != "video/mp4" {
+		t.Errorf("content type %q", got)
+	}
+	if kind, _ := w.box(); kind != "ftyp" {
+		t.Fatalf("begins with %s", kind)
+	}
+	if kind, body := w.box(); kind != "moov" || !bytes.Contains(body, []byte("avc1")) || !bytes.Contains(body, []byte("mp4a")) {
+		t.Fatalf("goes on with %s", kind)
+	}
+	late := f.watch("/live/cam.mp4", 0)
+	if kind, _ := late.box(); kind != "ftyp" {
+		t.Fatalf("the late viewer begins with %s", kind)
+	}
+	if res := p.end(); res.status != 200 {
+		t.Fatalf("%d %s", res.status, res.body)
+	}
+	// Every picture and every piece of sound of the sample, by reference, once: their bytes are its bytes.
+	var media []byte
+	for rest := w.rest(); len(rest) > 0; {
+		n := int(binary.BigEndian.Uint32(rest))
+		if string(rest[4:8]) == "mdat" {
+			media = append(media, rest[8:n]...)
+		} else if string(rest[4:8]) != "moof" {
+			t.Fatalf("a %q box", rest[4:8])
+		}
+		rest = rest[n:]
+	}
+	if want := mediaBytes(t); len(media) != want {
+		t.Errorf("%d bytes of pictures and sound, want %d", len(media), want)
+	}
+	late.rest()
+	f.viewers(0)
+}
+
+// mediaBytes counts the sample's bytes of pictures and sound.
+func mediaBytes(t *testing.T) (n int) {
+	for _, tag := range cut(t, demo.Sample[13:]) {
+		switch {
+		case tag[0] == 9 && tag[12] == 1:
+			n += len(tag) - 11 - 5 - 4
+		case tag[0] == 8 && tag[12] == 1:
+			n += len(tag) - 11 - 2 - 4
+		}
+	}
+	return n
+}
+
+// The muxing lasts as long as somebody watches MP4.
+func TestMP4IsMadeOnlyWhileSomebodyWatches(t *testing.T) {
+	f := serve(t, func(c *Config) { c.Demo = true })
+	for range 3 {
+		w := f.watch("/live/demo.mp4", 0)
+		w.box()
+		w.box()
+		w.box()
+		st := f.registry.find("demo")
+		_ = w.conn.Close()
+		eventually(t, "the muxing to end", func() bool {
+			st.mu.Lock()
+			defer st.mu.Unlock()
+			return st.mp4 == nil
+		})
+	}
+}
+
+// When the codecs change an MP4 file ends, because it has one header; who comes again gets the new one.
+func TestMP4EndsWhenTheCodecsChange(t *testing.T) {
+	f := serve(t, nil)
+	p := f.publish("cam")
+	p.send(demo.Sample)
+	f.published("cam", len(demo.Sample)-13)
+	w := f.watch("/live/cam.mp4", 0)
+	w.box()
+	sc := newScript(2, 3, 500) // other sequence headers
+	p.send(bytes.Join(sc.config, nil))
+	p.send(bytes.Join(sc.tags, nil))
+	w.rest()
+	again := f.watch("/live/cam.mp4", 0)
+	again.box()
+	p.end()
+	again.rest()
+}

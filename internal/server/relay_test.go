@@ -1,0 +1,240 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestViewersGetTheStreamByteForByte(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(3, 10, 2000)
+	watchers := []*watcher{f.ask("/live/cam", 0), f.ask("/live/cam.flv", 0)}
+	f.waiting("cam", 2)
+
+	p := f.publish("cam")
+	p.send(sc.whole())
+	f.published("cam", len(sc.whole())-len(sc.header))
+	for _, w := range watchers {
+		w.begin()
+		if got := w.res.Header.Get("Content-Type"); got != "video/x-flv" {
+			t.Errorf("content type %q", got)
+		}
+		if got := w.res.Header.Get("Access-Control-Allow-Origin"); got != "*" {
+			t.Errorf("CORS header %q", got)
+		}
+		same(t, "while the stream goes on", w.read(len(sc.whole())), sc.whole())
+	}
+
+	res := p.end()
+	var got summary
+	if err := json.Unmarshal([]byte(res.body), &got); err != nil || res.status != http.StatusOK {
+		t.Fatalf("answer %d %q: %v", res.status, res.body, err)
+	}
+	if got.Stream != "cam" || got.Format != "flv" || got.Frames != int64(len(sc.tags)) || got.Bytes != int64(len(sc.whole())-len(sc.header)) {
+		t.Errorf("summary %+v", got)
+	}
+	for _, w := range watchers {
+		if rest := w.rest(); len(rest) > 0 {
+			t.Errorf("%d bytes more at the end", len(rest))
+		}
+	}
+	f.logged("publisher ended", "stream=cam", `reason="end of the body"`)
+	f.logged("viewer ended", "stream=cam", `reason="stream ended"`)
+	if res := f.get("/api/streams"); !strings.Contains(res.body, `"streams":[]`) {
+		t.Errorf("the stream is still listed: %s", res.body)
+	}
+}
+
+func TestALateViewerStartsAtTheLastKeyFrame(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(3, 10, 2000)
+	p := f.publish("cam")
+	p.send(sc.whole())
+	f.published("cam", len(sc.whole())-len(sc.header))
+
+	w := f.watch("/live/cam", 0)
+	want := sc.from(sc.keys[2])
+	same(t, "what was there", w.read(len(want)), want)
+	more := flvTag(9, 4000, []byte("\x27\x01\x00\x00\x00live"))
+	p.send(more)
+	same(t, "what came then", w.read(len(more)), more)
+	p.end()
+}
+
+// A viewer that comes between two tags of the configuration gets each once.
+func TestAViewerThatComesDuringTheConfigurationGetsAllOfItOnce(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(1, 5, 500)
+	p := f.publish("cam")
+	p.send(bytes.Join([][]byte{sc.header, sc.config[0]}, nil))
+	f.published("cam", len(sc.config[0]))
+	w := f.watch("/live/cam", 0)
+	same(t, "the header", w.read(len(sc.header)), sc.header)
+	p.send(bytes.Join(append(sc.config[1:], sc.tags...), nil))
+	p.end()
+	same(t, "the rest", w.rest(), sc.whole()[len(sc.header):])
+}
+
+// Sound that comes before the first picture is not lost to those who were there.
+func TestSoundBeforeTheFirstPicture(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(1, 5, 500)
+	sound := flvTag(8, 0, []byte("\xaf\x01early"))
+	sc.tags = append([][]byte{sound, sound}, sc.tags...)
+	w := f.ask("/live/cam", 0)
+	f.waiting("cam", 1)
+	p := f.publish("cam")
+	p.send(sc.whole())
+	p.end()
+	w.begin()
+	same(t, "the stream", w.rest(), sc.whole())
+}
+
+func TestSoundAlone(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(1, 3, 10)
+	var sounds [][]byte
+	for _, tag := range sc.tags {
+		if tag[0] == 8 {
+			sounds = append(sounds, tag)
+		}
+	}
+	p := f.publish("radio")
+	p.send(bytes.Join([][]byte{sc.header, sc.config[2], bytes.Join(sounds, nil)}, nil))
+	f.published("radio", len(sc.config[2])+len(bytes.Join(sounds, nil)))
+	w := f.watch("/live/radio", 0)
+	want := bytes.Join([][]byte{sc.header, sc.config[2], sounds[2]}, nil) // every piece of sound is a place to start
+	same(t, "what was there", w.read(len(want)), want)
+	p.end()
+}
+
+func TestUnknownBytesAreRelayedFromTheMomentOfJoining(t *testing.T) {
+	f := serve(t, nil)
+	early := f.ask("/live/raw", 0)
+	f.waiting("raw", 1)
+	p := f.publish("raw")
+	p.send([]byte("not FLV at all, "))
+	early.begin()
+	if got := early.res.Header.Get("Content-Type"); got != "application/octet-stream" {
+		t.Errorf("content type %q", got)
+	}
+	early.read(len("not FLV at all, "))
+
+	late := f.watch("/live/raw", 0)
+	f.viewers(2)
+	p.send([]byte("and then some"))
+	p.end()
+	if got := string(early.rest()); got != "and then some" {
+		t.Errorf("early: %q", got)
+	}
+	if got := string(late.rest()); got != "and then some" {
+		t.Errorf("late: %q", got)
+	}
+}
+
+// Bytes that begin like FLV are told from it, however slowly they come.
+func TestTheFormIsKnownByTheFirstBytes(t *testing.T) {
+	for _, tt := range []struct{ body, format string }{
+		{"x", "raw"},
+		{"FL", "raw"},
+		{"FLAC is not FLV", "raw"},
+		{"FLV\x02 another version", "raw"},
+		{"FLV\x01\x05\x00\x00\x00\x01bad offset", "raw"},
+		{"FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00", "flv"},
+	} {
+		f := serve(t, nil)
+		p := f.publish("x")
+		for i := range tt.body {
+			p.send([]byte(tt.body[i : i+1]))
+		}
+		res := p.end()
+		if res.status != 200 || !strings.Contains(res.body, `"format":"`+tt.format+`"`) {
+			t.Errorf("%q: %d %s, want %s", tt.body, res.status, res.body, tt.format)
+		}
+	}
+}
+
+func TestANameIsFreeAgainWhenItsStreamHasEnded(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(1, 2, 100)
+	for range 3 {
+		w := f.ask("/live/cam", 0)
+		f.waiting("cam", 1)
+		p := f.publish("cam")
+		p.send(sc.whole())
+		if res := p.end(); res.status != 200 {
+			t.Fatalf("%d %s", res.status, res.body)
+		}
+		w.begin()
+		same(t, "the stream", w.rest(), sc.whole())
+	}
+}
+
+// With no latency bound a publisher's connection is read in another way.
+func TestRelayWithoutALatencyBound(t *testing.T) {
+	f := serve(t, func(c *Config) { c.Latency = 0 })
+	sc := newScript(3, 10, 2000)
+	w := f.ask("/live/cam", 0)
+	f.waiting("cam", 1)
+	p := f.publish("cam")
+	for _, tag := range append([][]byte{sc.start()}, sc.tags...) {
+		p.send(tag)
+	}
+	w.begin()
+	same(t, "while the stream goes on", w.read(len(sc.whole())), sc.whole())
+	p.end()
+}
+
+func TestAViewerThatLeavesIsNoticedWhileNothingIsSent(t *testing.T) {
+	f := serve(t, nil)
+	p := f.publish("cam")
+	p.send([]byte("quiet"))
+	w := f.watch("/live/cam", 0)
+	f.viewers(1)
+	_ = w.conn.Close()
+	f.viewers(0)
+	f.logged("viewer ended", `reason="viewer left"`)
+	p.end()
+}
+
+func TestTheDemoPlays(t *testing.T) {
+	f := serve(t, func(c *Config) { c.Demo = true })
+	w := f.watch("/live/demo.flv", 0)
+	got := w.read(30_000)
+	if !bytes.HasPrefix(got, []byte("FLV\x01")) || !bytes.Contains(got, []byte("onMetaData")) {
+		t.Errorf("begins with % x", got[:16])
+	}
+	if res := f.publish("demo").wait(); res.status != http.StatusConflict {
+		t.Errorf("publishing demo: %d %s", res.status, res.body)
+	}
+	f.stop()
+	f.logged("publisher ended", "stream=demo")
+}
+
+// The demo's timestamps never go back, also where the sample begins again.
+func TestTheDemoIsMonotonicAcrossRounds(t *testing.T) {
+	f := serve(t, nil)
+	st := f.newStream("demo", "demo")
+	d, err := newDemo(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.release()
+	defer st.end()
+	last := map[byte]uint32{}
+	for round := range 3 {
+		for i := range d.tags {
+			tag := &d.tags[i]
+			at := uint32(d.due(tag, round) / time.Millisecond)
+			kind := byte(tag.Type)
+			if before, ok := last[kind]; ok && at <= before {
+				t.Fatalf("round %d, tag %d: %d ms after %d ms", round, i, at, before)
+			}
+			last[kind] = at
+		}
+	}
+}

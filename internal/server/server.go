@@ -1,0 +1,157 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// maxHeaderBytes bounds a request's head. A browser sends about 1 KiB.
+const maxHeaderBytes = 16 << 10
+
+// A Server relays streams. New makes one, and Serve runs it once.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	gate     *gate // set by Serve, because who may publish depends on the listener
+	registry *registry
+	census   *census
+	metrics  *metrics
+	heads    *headWatch
+	started  time.Time
+
+	draining context.Context // ends when no more is to be published
+	drain    context.CancelFunc
+}
+
+// New returns a server, or what is wrong with the configuration.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Log,
+		registry: newRegistry(cfg.MaxStreams),
+		census:   newCensus(cfg.MaxViewers),
+		started:  time.Now(),
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.heads = &headWatch{log: s.log, limit: cfg.HeaderTimeout}
+	s.metrics = newMetrics(s)
+	s.draining, s.drain = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Run listens where the configuration says and serves until ctx ends; see Serve.
+func (s *Server) Run(ctx context.Context) error {
+	ln, err := net.Listen("tcp", s.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	var admin net.Listener
+	if s.cfg.Admin != "" {
+		if admin, err = net.Listen("tcp", s.cfg.Admin); err != nil {
+			_ = ln.Close()
+			return fmt.Errorf("server: admin: %w", err)
+		}
+	}
+	return s.Serve(ctx, ln, admin)
+}
+
+// Serve takes ownership of the listeners, of which admin may be nil, and serves until ctx ends. Then it accepts no more
+// connections, ends the publishers, lets the viewers have what is queued for them, and returns nil, all that within the
+// drain timeout. It returns an error when it cannot serve.
+func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
+	s.gate = newGate(s.cfg.PublishToken, ln.Addr())
+	main := s.httpServer(s.routes())
+	main.ConnContext, main.ConnState = s.heads.connContext, s.heads.connState
+	servers := []*http.Server{main}
+	failed := make(chan error, 2)
+	go func() { failed <- main.Serve(ln) }()
+	if admin != nil {
+		side := s.httpServer(s.adminRoutes())
+		servers = append(servers, side)
+		go func() { failed <- side.Serve(admin) }()
+	}
+	s.greet(ln, admin)
+	var demo sync.WaitGroup
+	if s.cfg.Demo {
+		demo.Go(s.playDemo)
+	}
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		err = fmt.Errorf("server: %w", err)
+	}
+	s.shutDown(servers)
+	demo.Wait()
+	return err
+}
+
+// greet logs what a newcomer wants to know.
+func (s *Server) greet(ln, admin net.Listener) {
+	s.log.Info("listening", "address", ln.Addr().String(), "page", "http://"+ln.Addr().String()+"/", "version", s.cfg.Version)
+	if admin != nil {
+		s.log.Info("admin listening", "address", admin.Addr().String())
+		if !isLoopback(admin.Addr()) {
+			s.log.Warn("the admin listener can be reached from other machines: it shows profiles to everybody who asks")
+		}
+	}
+	if s.cfg.PublishToken == "" && !s.gate.loopback {
+		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
+	}
+}
+
+func (s *Server) httpServer(h http.Handler) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler:           h,
+		Protocols:         protocols,
+		ReadHeaderTimeout: s.cfg.HeaderTimeout,
+		IdleTimeout:       s.cfg.IdleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		// No ReadTimeout and no WriteTimeout: a stream has no end in sight. Each kind of request bounds its own silence.
+	}
+}
+
+// shutDown ends everything in the order in which nothing is lost: publishers first, then viewers when they have the rest.
+func (s *Server) shutDown(servers []*http.Server) {
+	began := time.Now()
+	s.log.Info("shutting down", "streams", len(s.registry.all()), "viewers", s.census.count(), "within", s.cfg.DrainTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
+	defer cancel()
+	s.drain()
+	idle := s.registry.close()
+	empty := s.census.close()
+
+	var closing sync.WaitGroup
+	for _, srv := range servers {
+		closing.Go(func() {
+			if err := srv.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
+				_ = srv.Close()
+			}
+		})
+	}
+	select {
+	case <-empty:
+	case <-ctx.Done():
+		s.log.Warn("time is up, viewers are disconnected", "viewers", s.census.count())
+		s.census.end(drained)
+		<-empty // nothing waits any more: their connections are closed
+	}
+	<-idle // publishers' connections have a deadline in the past
+	closing.Wait()
+	s.log.Info("stopped", "after", time.Since(began).Round(time.Millisecond))
+}

@@ -1,0 +1,187 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/leaktest"
+)
+
+// tcpPair returns the two ends of a connection, with kernel buffers as small as they get if small.
+func tcpPair(t testing.TB, small bool) (sender, receiver *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	rcvbuf := 0
+	if small {
+		rcvbuf = 1
+	}
+	receiver = dial(t, ln.Addr().String(), rcvbuf)
+	other, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender = other.(*net.TCPConn)
+	if small {
+		_ = sender.SetWriteBuffer(1)
+	}
+	t.Cleanup(func() { _ = sender.Close() })
+	return sender, receiver
+}
+
+// chainOf makes a chain of p in pieces of size bytes, each in a block of its own.
+func chainOf(p []byte, size int) millrace.Chain {
+	var c millrace.Chain
+	for len(p) > 0 {
+		d := millrace.DefaultPool.Get(size)
+		n := copy(d.Bytes()[:size], p)
+		r := d.Freeze(n)
+		c.Append(&r)
+		p = p[n:]
+	}
+	return c
+}
+
+// A send that is cancelled after any number of bytes has sent exactly what is no longer in the chain: nothing is lost and
+// nothing is sent twice, and the blocks go back.
+func TestASendCancelledAtEveryByte(t *testing.T) {
+	leaktest.Check(t, millrace.DefaultPool)
+	data := noise(rand.New(rand.NewPCG(1, 2)), 40_000)
+	step := 1
+	if testing.Short() || raceEnabled {
+		step = 37
+	}
+	for n := 0; n < 4096; n += step {
+		cancelAfter(t, data, n)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func cancelAfter(t *testing.T, data []byte, n int) {
+	sender, receiver := tcpPair(t, true)
+	defer receiver.Close()
+	c := chainOf(data, 1000)
+	defer c.Release()
+	sent := make(chan error, 1)
+	go func() {
+		var s socket
+		if !s.open(sender) {
+			panic("no socket")
+		}
+		var progress atomic.Int64
+		sent <- s.wait(&c, new(vector), &progress)
+	}()
+	got := make([]byte, n, len(data))
+	if _, err := io.ReadFull(receiver, got); err != nil {
+		t.Fatal(err)
+	}
+	_ = sender.Close() // the cancel
+	<-sent
+	rest, err := io.ReadAll(receiver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, rest...)
+	if !bytes.Equal(got, data[:len(got)]) {
+		t.Errorf("cancelled after %d: what arrived is not what was sent", n)
+	}
+	if c.Len() != len(data)-len(got) || !bytes.Equal(c.Bytes(), data[len(got):]) {
+		t.Errorf("cancelled after %d: %d bytes arrived and %d of %d are left", n, len(got), c.Len(), len(data))
+	}
+}
+
+// Senders that do not wait, that wait, and that change from one to the other between two calls give the receiver the same.
+func TestSendsInAllWaysArriveWhole(t *testing.T) {
+	leaktest.Check(t, millrace.DefaultPool)
+	rnd := rand.New(rand.NewPCG(3, 4))
+	data := noise(rnd, 300_000)
+	for _, size := range []int{100, 999, 4096, 70_000} {
+		sender, receiver := tcpPair(t, true)
+		sum := make(chan [32]byte, 1)
+		go func() {
+			p, _ := io.ReadAll(receiver)
+			sum <- sha256.Sum256(p)
+		}()
+		var s socket
+		s.open(sender)
+		s.boundUnsent(4096)
+		vec := new(vector)
+		var progress atomic.Int64
+		c := chainOf(data, size)
+		for tries := 0; c.Len() > 0; tries++ {
+			full, err := s.try(&c, vec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if full != (c.Len() > 0) {
+				t.Fatalf("full is %v with %d bytes left", full, c.Len())
+			}
+			var part millrace.Chain
+			c.Cut(&part, min(c.Len(), rnd.IntN(20_000)))
+			if err := s.wait(&part, vec, &progress); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = sender.Close()
+		if got := <-sum; got != sha256.Sum256(data) {
+			t.Errorf("pieces of %d: what arrived differs", size)
+		}
+		if vec.bytes != int64(len(data)) {
+			t.Errorf("pieces of %d: %d bytes counted, want %d", size, vec.bytes, len(data))
+		}
+		if progress.Load() == 0 {
+			t.Errorf("pieces of %d: no progress was noted", size)
+		}
+	}
+}
+
+// A batch of as many pieces as a viewer takes at a time is one system call.
+func TestABatchIsOneSystemCall(t *testing.T) {
+	sender, _ := tcpPair(t, false)
+	_ = sender.SetWriteBuffer(1 << 20)
+	var s socket
+	s.open(sender)
+	vec := new(vector)
+	c := chainOf(make([]byte, batchPieces*600), 600)
+	if c.Pieces() != batchPieces {
+		t.Fatalf("%d pieces", c.Pieces())
+	}
+	if full, err := s.try(&c, vec); full || err != nil || c.Len() > 0 {
+		t.Fatalf("full %v, %v, %d left", full, err, c.Len())
+	}
+	if vec.calls != 1 {
+		t.Errorf("%d system calls", vec.calls)
+	}
+}
+
+func TestASendToOneWhoLeftFails(t *testing.T) {
+	sender, receiver := tcpPair(t, true)
+	_ = receiver.SetLinger(0)
+	_ = receiver.Close()
+	var s socket
+	s.open(sender)
+	var progress atomic.Int64
+	c := chainOf(make([]byte, 1<<20), 1000)
+	defer c.Release()
+	deadline := time.Now().Add(patienceOfTests)
+	for time.Now().Before(deadline) {
+		if err := s.wait(&c, new(vector), &progress); err != nil {
+			return
+		}
+	}
+	t.Error("no error")
+}

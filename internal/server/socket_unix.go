@@ -1,0 +1,137 @@
+//go:build linux || darwin
+
+package server
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/millrace-io/millrace"
+	"golang.org/x/sys/unix"
+)
+
+// vectorLen is how many pieces go out in one system call: what a batch is at most (see batchPieces), and room for the
+// response head. The kernel takes 1024.
+const vectorLen = batchPieces + 8
+
+// A vector is the scratch memory of one who writes to sockets, and counts what it was used for.
+type vector struct {
+	list [vectorLen]iovec
+	tally
+}
+
+var vectors = sync.Pool{New: func() any { return new(vector) }}
+
+// A socket writes to a connection's file descriptor: a batch is one system call, and the caller chooses whether to wait
+// when the kernel's buffer is full. One goroutine at a time may use it.
+type socket struct {
+	raw syscall.RawConn
+
+	// The two functions that raw is called with, bound once so that a call allocates nothing.
+	tryFn, waitFn func(fd uintptr) bool
+
+	// Arguments and results of the call that is under way.
+	chain    *millrace.Chain
+	vec      *vector
+	progress *atomic.Int64
+	full     bool
+	err      error
+}
+
+// open prepares s for conn, and returns false if conn has no file descriptor to write to.
+func (s *socket) open(conn net.Conn) bool {
+	c, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	s.raw, s.tryFn, s.waitFn = raw, s.tryFD, s.waitFD
+	return true
+}
+
+// boundUnsent bounds the bytes that the kernel holds without having sent them. A connection that has no such bound, a
+// Unix socket say, works without.
+func (s *socket) boundUnsent(n int) {
+	if n <= 0 {
+		return
+	}
+	_ = s.raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, notSentLowat, n) })
+}
+
+// try writes c until the kernel takes no more; it does not wait. What was taken is discarded from c. full says that
+// something is left.
+func (s *socket) try(c *millrace.Chain, vec *vector) (full bool, err error) {
+	s.chain, s.vec, s.full, s.err = c, vec, false, nil
+	err = s.raw.Write(s.tryFn)
+	s.chain, s.vec = nil, nil
+	if err == nil {
+		err = s.err
+	}
+	return s.full, err
+}
+
+// wait writes c to its end, however long that takes. Each time that the kernel takes something, the time goes to progress.
+func (s *socket) wait(c *millrace.Chain, vec *vector, progress *atomic.Int64) error {
+	s.chain, s.vec, s.progress, s.err = c, vec, progress, nil
+	err := s.raw.Write(s.waitFn)
+	s.chain, s.vec, s.progress = nil, nil, nil
+	if err == nil {
+		err = s.err
+	}
+	return err
+}
+
+func (s *socket) tryFD(fd uintptr) bool {
+	for s.chain.Len() > 0 && !s.full && s.err == nil {
+		s.full = s.write(fd) != all
+	}
+	return true
+}
+
+// waitFD returns false when it wants to be called again after the socket has become writable.
+func (s *socket) waitFD(fd uintptr) bool {
+	for s.chain.Len() > 0 && s.err == nil {
+		if s.write(fd) != nothing {
+			s.progress.Store(now())
+		} else if s.err == nil {
+			return false
+		}
+	}
+	return true
+}
+
+type outcome int
+
+const (
+	nothing outcome = iota // the kernel's buffer is full
+	partly                 // or has become full
+	all
+)
+
+// write makes one system call.
+func (s *socket) write(fd uintptr) outcome {
+	for {
+		took, offered, errno := s.vec.writev(fd, s.chain)
+		s.vec.calls++
+		s.vec.bytes += int64(took)
+		switch errno {
+		case 0:
+			s.chain.Discard(took)
+			if took == offered {
+				return all
+			}
+			return partly
+		case unix.EINTR:
+		case unix.EAGAIN:
+			return nothing
+		default:
+			s.err = errno
+			return nothing
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/frame/flv"
+)
+
+// A form is how a stream's bytes are made.
+type form uint8
+
+const (
+	formFLV form = iota
+	formMP4
+	formRaw // anything: relayed as it comes
+
+	forms // how many there are
+)
+
+func (f form) String() string { return [forms]string{"flv", "mp4", "raw"}[f] }
+
+func (f form) contentType() string {
+	return [forms]string{"video/x-flv", "video/mp4", "application/octet-stream"}[f]
+}
+
+// A stream is what one publisher sends, from its first byte to its last.
+type stream struct {
+	server    *Server
+	name      string
+	publisher string // its address, or "demo"
+	log       *slog.Logger
+	started   time.Time
+	allow     broadcast.Lag // how far a viewer may be behind
+
+	announced bool // viewers can find it; guarded by registry.mu
+
+	// Set before it is announced.
+	live *outlet // as it comes
+
+	// The publisher's goroutine writes these and others read them.
+	bytesIn  atomic.Int64
+	framesIn atomic.Int64
+	rate     atomic.Int64 // bits a second, lately
+	video    atomic.Pointer[track]
+	audio    atomic.Pointer[track]
+
+	lost atomic.Int64 // frames that viewers were moved past
+
+	mu      sync.Mutex
+	viewers int     // watching, in all forms
+	begun   bool    // a frame was published that a viewer cannot start after
+	mp4     *muxing // what makes MP4 of it, while somebody watches that
+	closed  bool
+}
+
+func (s *Server) newStream(name, publisher string) *stream {
+	return &stream{
+		server: s, name: name, publisher: publisher, started: time.Now(),
+		log:   s.log.With("stream", name),
+		allow: broadcast.Lag{Bytes: s.cfg.LagBytes, Frames: s.cfg.LagFrames, Time: s.cfg.LagTime},
+	}
+}
+
+// newRing returns the ring of an outlet.
+func (s *stream) newRing() *broadcast.Ring {
+	cfg := &s.server.cfg
+	return broadcast.New(broadcast.MaxBytes(cfg.KeepBytes), broadcast.MaxFrames(cfg.KeepFrames))
+}
+
+// announce has the viewers served with what was published. Who feeds the stream calls it, because who feeds it knows when
+// there is no more to come for a while.
+func (s *stream) announce() {
+	if s.live != nil {
+		s.live.announce()
+	}
+}
+
+// announceSoon is announce within the latency bound, for those who do not know.
+func (s *stream) announceSoon() {
+	if s.live != nil {
+		s.live.announceSoon(s.server.cfg.Latency)
+	}
+}
+
+// open settles what the publisher sends and lets viewers find the stream.
+func (s *stream) open(f form, head []byte) {
+	s.live = newOutlet(s, f, head, s.newRing())
+	s.server.metrics.published.Add(1)
+	s.server.registry.announce(s)
+	s.log.Info("publisher started", "publisher", s.publisher, "format", f.String())
+}
+
+// cursor returns a new viewer's place in an outlet's ring: at the newest key frame. Where nothing was published yet that one
+// could start after, it is at the head, so that those who were there first miss nothing.
+func (s *stream) cursor(o *outlet) *broadcast.Cursor {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cursorLocked(o)
+}
+
+func (s *stream) cursorLocked(o *outlet) *broadcast.Cursor {
+	opts := []broadcast.CursorOption{
+		broadcast.BatchBytes(batchBytes), broadcast.BatchSegments(batchPieces),
+		broadcast.MaxLagBytes(0), broadcast.MaxLagFrames(0), broadcast.MaxLagTime(0),
+	}
+	if o.policy() == Skip {
+		opts = append(opts, broadcast.MaxLagBytes(s.allow.Bytes), broadcast.MaxLagFrames(s.allow.Frames), broadcast.MaxLagTime(s.allow.Time))
+	}
+	if o.form == formRaw || o.form == formFLV && !s.begun {
+		opts = append(opts, broadcast.FromHead())
+	}
+	return o.ring.Cursor(opts...)
+}
+
+// form says how a viewer that asks for ext is served.
+func (s *stream) form(ext string) (form, error) {
+	f := s.live.form
+	switch {
+	case ext == "" || ext == extFLV && f == formFLV:
+		return f, nil
+	case f == formRaw:
+		return 0, &formError{fmt.Sprintf("stream %q is not FLV, so it cannot be had as %s: ask for /live/%s", s.name, ext, s.name)}
+	}
+	video, audio := s.video.Load(), s.audio.Load()
+	if video == nil && audio == nil || // nothing has come yet
+		video != nil && (video.codec == flv.AVC || video.codec == flv.HEVC) ||
+		audio != nil && audio.codec == flv.AAC {
+		return formMP4, nil
+	}
+	return 0, &formError{fmt.Sprintf("stream %q has nothing that MP4 is made of here (H.264, H.265, AAC): ask for /live/%s.flv", s.name, s.name)}
+}
+
+// enter takes a place among a stream's viewers, and returns the outlet that serves them with a cursor in its ring. exit gives
+// the place back. first is nil, or a cursor at the stream's start, which is the callee's if there is no error.
+func (s *stream) enter(f form, first *broadcast.Cursor) (*outlet, *broadcast.Cursor, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if limit := s.server.cfg.MaxStreamViewers; s.viewers >= limit {
+		return nil, nil, &fullError{fmt.Sprintf("this stream has %d viewers, as many as --max-stream-viewers allows", limit)}
+	}
+	if s.closed && first == nil {
+		return nil, nil, errAbsent
+	}
+	s.viewers++
+	if f == formMP4 {
+		out, c := s.enterMP4(first)
+		return out, c, nil
+	}
+	if first == nil {
+		first = s.cursorLocked(s.live)
+	}
+	return s.live, first, nil
+}
+
+// enterMP4 is enter for MP4. It takes ownership of first. s.mu is held.
+func (s *stream) enterMP4(first *broadcast.Cursor) (*outlet, *broadcast.Cursor) {
+	if s.mp4 != nil && first != nil {
+		first.Close()
+		first = nil
+	}
+	var start func()
+	if s.mp4 == nil {
+		if first == nil {
+			first = s.cursorLocked(s.live)
+		}
+		s.mp4, start = s.newMuxing(first)
+	}
+	s.mp4.viewers++
+	c := s.cursorLocked(s.mp4.out)
+	if start != nil {
+		start() // now that the first viewer's cursor is there
+	}
+	return s.mp4.out, c
+}
+
+// exit gives up a viewer's place.
+func (s *stream) exit(o *outlet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.viewers--
+	m := o.mux
+	if m == nil {
+		return
+	}
+	if m.viewers--; m.viewers == 0 {
+		m.stop()
+		if s.mp4 == m {
+			s.mp4 = nil
+		}
+	}
+}
+
+// publish adds a frame to the stream. It takes ownership of c.
+func (s *stream) publish(c *millrace.Chain, key bool) error {
+	n := c.Len()
+	if !s.begun { // only this goroutine writes it
+		s.mu.Lock()
+		s.begun = true
+		defer s.mu.Unlock()
+	}
+	if err := s.live.ring.Publish(c, broadcast.Frame{Key: key}); err != nil {
+		return err
+	}
+	s.bytesIn.Add(int64(n))
+	s.framesIn.Add(1)
+	return nil
+}
+
+// configure adds a frame that is also what viewers need before they can start at a later key frame. It takes ownership of
+// both.
+func (s *stream) configure(c, preamble *millrace.Chain) error {
+	s.mu.Lock() // so that a viewer that joins gets it once
+	defer s.mu.Unlock()
+	s.bytesIn.Add(int64(c.Len()))
+	err := s.live.ring.Publish(c, broadcast.Frame{})
+	s.live.ring.SetPreamble(preamble)
+	return err
+}
+
+// end closes the stream: nothing can be published any more, and viewers get the rest.
+func (s *stream) end() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	if s.live != nil {
+		s.live.close()
+	}
+	s.server.registry.free(s)
+	s.server.metrics.streamEnded(s)
+}
+
+// blocked returns how many viewers are driven by goroutines of their own.
+func (s *stream) blocked() int {
+	n := s.live.blocked()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mp4 != nil {
+		n += s.mp4.out.blocked()
+	}
+	return n
+}
+
+// A track is what is known of a stream's pictures or sound.
+type track struct {
+	codec flv.Codec
+	name  string // for people, as in "h264 640x360"
+}
+
+// describe notes what a tag says about the stream's pictures or sound. size may be "".
+func (s *stream) describe(t flv.Tag, size string) {
+	tr := &track{codec: t.Codec, name: codecName(t.Codec)}
+	if t.Type == flv.TypeAudio {
+		s.audio.Store(tr)
+		return
+	}
+	if size != "" {
+		tr.name += " " + size
+	}
+	s.video.Store(tr)
+}
+
+// codecName is the name that people and browsers' consoles use.
+func codecName(c flv.Codec) string {
+	switch c {
+	case flv.AVC:
+		return "h264"
+	case flv.HEVC:
+		return "h265"
+	}
+	return strings.ToLower(c.String())
+}
+
+// explain puts the reason for a stream's end into words.
+func explain(err error) string {
+	if err == nil {
+		return "end of the body"
+	}
+	var limit *flv.LimitError
+	if errors.As(err, &limit) {
+		return fmt.Sprintf("%v (--max-tag-bytes)", err)
+	}
+	return err.Error()
+}

@@ -1,0 +1,260 @@
+package millrace_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/millrace-io/millrace"
+)
+
+// A verb is something that is done to a share that is not there any more.
+type verb[T any] struct {
+	name string
+	do   func(v *T)
+}
+
+var draftVerbs = []verb[millrace.Draft]{
+	{"Bytes", func(d *millrace.Draft) { d.Bytes() }},
+	{"Freeze", func(d *millrace.Draft) { d.Freeze(1) }},
+	{"Release", func(d *millrace.Draft) { d.Release() }},
+}
+
+var refVerbs = []verb[millrace.Ref]{
+	{"Bytes", func(r *millrace.Ref) { r.Bytes() }},
+	{"Clone", func(r *millrace.Ref) { r.Clone() }},
+	{"Slice", func(r *millrace.Ref) { r.Slice(1, 2) }},
+	{"Release", func(r *millrace.Ref) { r.Release() }},
+	{"Append", func(r *millrace.Ref) { new(millrace.Chain).Append(r) }},
+}
+
+// Merge moves what it is given without a look at it. Whoever looks next panics.
+var chainVerbs = []verb[millrace.Chain]{
+	{"All", func(c *millrace.Chain) {
+		for range c.All() {
+			break
+		}
+	}},
+	{"AppendCopy", func(c *millrace.Chain) { c.AppendCopy([]byte("x")) }},
+	{"Slice", func(c *millrace.Chain) { c.Slice(new(millrace.Chain), 1, 2) }},
+	{"Clone", func(c *millrace.Chain) { c.Clone(new(millrace.Chain)) }},
+	{"Cut", func(c *millrace.Chain) { c.Cut(new(millrace.Chain), 1) }},
+	{"Discard", func(c *millrace.Chain) { c.Discard(c.Len()) }},
+	{"Release", func(c *millrace.Chain) { c.Release() }},
+	{"CopyTo", func(c *millrace.Chain) { c.CopyTo(make([]byte, 1)) }},
+	{"Bytes", func(c *millrace.Chain) { c.Bytes() }},
+	{"WriteTo", func(c *millrace.Chain) { c.WriteTo(io.Discard) }},
+	{"Reader.Read", func(c *millrace.Chain) { v := c.Reader(); v.Read(make([]byte, 1)) }},
+	{"Reader.ReadAt", func(c *millrace.Chain) { v := c.Reader(); v.ReadAt(make([]byte, 1), 1) }},
+	{"Reader.ReadByte", func(c *millrace.Chain) { v := c.Reader(); v.ReadByte() }},
+	{"Merge, then Release", func(c *millrace.Chain) {
+		var dst millrace.Chain
+		dst.Merge(c)
+		dst.Release()
+	}},
+}
+
+func TestDraftMisuse(t *testing.T) {
+	takeDraft := func(p *millrace.Pool) millrace.Draft { return p.Get(100) }
+	misuse(t, draftVerbs, takeDraft, (*millrace.Draft).Release)
+}
+
+func TestRefMisuse(t *testing.T) {
+	takeRef := func(p *millrace.Pool) millrace.Ref { return freeze(p, []byte("released")) }
+	misuse(t, refVerbs, takeRef, (*millrace.Ref).Release)
+}
+
+func TestChainMisuse(t *testing.T) {
+	takeChain := func(p *millrace.Pool) (c millrace.Chain) {
+		r := freeze(p, []byte("released"))
+		c.Append(&r)
+		return c
+	}
+	misuse(t, chainVerbs, takeChain, (*millrace.Chain).Release)
+}
+
+// misuse does each verb to a copy of what take gives after the original has been released, and once more after the
+// memory was lent to somebody else.
+func misuse[T any](t *testing.T, verbs []verb[T], take func(*millrace.Pool) T, release func(*T)) {
+	for _, v := range verbs {
+		for _, again := range []bool{false, true} {
+			name := v.name + " after Release"
+			if again {
+				name += " and another Get"
+			}
+			t.Run(name, func(t *testing.T) {
+				pool := millrace.NewPool()
+				kept := take(pool)
+				copied := kept
+				release(&kept)
+				var next millrace.Ref
+				if again {
+					next = freeze(pool, []byte("somebody else's"))
+				}
+				wantMisuse(t, func() { v.do(&copied) })
+				if again && string(next.Bytes()) != "somebody else's" {
+					t.Errorf("the next owner reads %q", next.Bytes())
+				}
+				next.Release()
+				if s := pool.Stats(); s.InUseBlocks != 0 || s.Idle != 512 {
+					t.Errorf("the panic left %+v", s)
+				}
+			})
+		}
+	}
+}
+
+// wantMisuse checks that f panics over a share whose block went back, and, with -tags invariants, that the panic names
+// the functions where the share was taken and where it was released.
+func wantMisuse(t *testing.T, f func()) {
+	t.Helper()
+	message := panicText(f)
+	want := []string{"millrace: ", "after its block went back to the pool"}
+	if strings.Contains(message, "release of") {
+		want[1] = "already went back to the pool (released twice?)"
+	}
+	if millrace.Invariants {
+		want = []string{"millrace: ", "taken at:\n", "first released at:\n", "misuse_test.go:"}
+	}
+	for _, w := range want {
+		if !strings.Contains(message, w) {
+			t.Errorf("the panic lacks %q: %s", w, message)
+		}
+	}
+}
+
+//go:noinline
+func cloneForMisuse(r *millrace.Ref) millrace.Ref { return r.Clone() }
+
+//go:noinline
+func releaseTheFirstTime(r *millrace.Ref) { r.Release() }
+
+//go:noinline
+func releaseTheSecondTime(r *millrace.Ref) { r.Release() }
+
+// While other shares keep the block alive, a second release takes away somebody else's share. The last rightful
+// owner is told; with -tags invariants the culprit is, with the stacks of both calls.
+func TestDoubleReleaseBesideOtherShares(t *testing.T) {
+	pool := millrace.NewPool()
+	r := freeze(pool, []byte("shared"))
+	s := cloneForMisuse(&r)
+	copied := s
+	releaseTheFirstTime(&s)
+	if !millrace.Invariants {
+		releaseTheSecondTime(&copied)
+		wantPanic(t, "the last release", "millrace: release of more shares of a block than were taken", r.Release)
+		return
+	}
+	message := panicText(func() { releaseTheSecondTime(&copied) })
+	for _, want := range []string{
+		"millrace: released twice\ntaken at:\n",
+		"millrace_test.cloneForMisuse\n", "first released at:\n", "millrace_test.releaseTheFirstTime\n",
+		"released again at:\n", "millrace_test.releaseTheSecondTime\n", "misuse_test.go:",
+	} {
+		if !strings.Contains(message, want) {
+			t.Errorf("the panic lacks %q: %s", want, message)
+		}
+	}
+	if string(r.Bytes()) != "shared" {
+		t.Errorf("the other share reads %q", r.Bytes())
+	}
+	r.Release()
+	if n := pool.Stats().InUse; n != 0 {
+		t.Errorf("%d bytes in use", n)
+	}
+}
+
+// A copy of a Ref that has many shares in stock gives back more than there are.
+func TestReleaseOfMoreSharesThanWereTaken(t *testing.T) {
+	if millrace.Invariants {
+		t.Skip("is caught earlier: see TestDoubleReleaseBesideOtherShares")
+	}
+	pool := millrace.NewPool()
+	r := freeze(pool, []byte("shared"))
+	s := r.Clone()
+	copied := r
+	r.Release()
+	wantPanic(t, "Release", "millrace: release of more shares of a block than were taken (released twice?)", copied.Release)
+	wantPanic(t, "Bytes", "millrace: use of a share after its block went back", func() { s.Bytes() }) // nothing is right now
+}
+
+// With -tags invariants it is no excuse that another share keeps the bytes alive.
+func TestUseAfterReleaseBesideOtherShares(t *testing.T) {
+	if !millrace.Invariants {
+		t.Skip("only -tags invariants can tell")
+	}
+	for _, v := range refVerbs {
+		pool := millrace.NewPool()
+		r := freeze(pool, []byte("shared"))
+		s := r.Clone()
+		copied := s
+		s.Release()
+		t.Run(v.name, func(t *testing.T) { wantMisuse(t, func() { v.do(&copied) }) })
+		r.Release()
+	}
+	for _, v := range chainVerbs {
+		pool := millrace.NewPool()
+		r := freeze(pool, []byte("shared"))
+		s := r.Clone()
+		var c millrace.Chain
+		c.Append(&s)
+		copied := c
+		c.Release()
+		t.Run("Chain."+v.name, func(t *testing.T) { wantMisuse(t, func() { v.do(&copied) }) })
+		r.Release()
+	}
+}
+
+// Freeze, Append, Merge and joining end the life of what they are given.
+func TestUseAfterHandingOn(t *testing.T) {
+	if !millrace.Invariants {
+		t.Skip("only -tags invariants can tell")
+	}
+	pool := millrace.NewPool()
+	d := pool.Get(10)
+	early := d
+	r := d.Freeze(10)
+	wantMisuse(t, func() { early.Bytes()[0] = 'x' })
+	wantMisuse(t, early.Release)
+
+	next := r.Slice(5, 10)
+	first := r.Slice(0, 5)
+	copied := next
+	var c millrace.Chain
+	c.Append(&first)
+	c.Append(&next) // becomes part of the first
+	wantMisuse(t, copied.Release)
+	c.Release()
+	r.Release()
+}
+
+// A panic over a stale piece in the middle of a write leaves nothing behind that the next write would send.
+func TestWriteToAfterAPanic(t *testing.T) {
+	client, server := tcpPair(t)
+	pool := millrace.NewPool()
+	for range 4 { // those who write next may find what this one left
+		var c millrace.Chain
+		for _, p := range []string{"secret", "stale"} {
+			r := freeze(pool, []byte(p))
+			c.Append(&r)
+		}
+		copied := c
+		var front millrace.Chain
+		c.Cut(&front, len("secret"))
+		c.Release()
+		wantMisuse(t, func() { copied.WriteTo(client) })
+		front.Release()
+	}
+	var c millrace.Chain
+	for _, p := range []string{"this ", "and ", "nothing else"} {
+		r := freeze(pool, []byte(p))
+		c.Append(&r)
+	}
+	if _, err := c.WriteTo(client); err != nil {
+		t.Fatal(err)
+	}
+	client.CloseWrite()
+	if got := must(io.ReadAll(server)); string(got) != "this and nothing else" {
+		t.Errorf("received %q", got)
+	}
+}

@@ -1,0 +1,270 @@
+package millrace_test
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/millrace-io/millrace"
+)
+
+func TestPoolSizes(t *testing.T) {
+	p := millrace.NewPool()
+	for _, test := range []struct{ n, size int }{
+		{0, 512}, {1, 512}, {511, 512}, {512, 512}, {513, 1024}, {1024, 1024}, {1025, 2048}, {4096, 4096},
+		{65537, 1 << 17}, {1<<20 - 1, 1 << 20}, {1 << 20, 1 << 20}, {1<<20 + 1, 1<<20 + 1}, {3 << 20, 3 << 20},
+	} {
+		d := p.Get(test.n)
+		if n := len(d.Bytes()); n != test.size {
+			t.Errorf("Get(%d) gave %d bytes, want %d", test.n, n, test.size)
+		}
+		if s := p.Stats(); s.InUse != int64(test.size) || s.InUseBlocks != 1 {
+			t.Errorf("Get(%d): %d bytes, %d blocks in use", test.n, s.InUse, s.InUseBlocks)
+		}
+		d.Release()
+	}
+}
+
+// Every figure of Stats through a life of a Pool.
+func TestPoolStats(t *testing.T) {
+	p := millrace.NewPool()
+	expect := func(what string, want millrace.PoolStats) {
+		t.Helper()
+		if got := p.Stats(); got != want {
+			t.Errorf("%s:\n got %+v\nwant %+v", what, got, want)
+		}
+	}
+	expect("new", millrace.PoolStats{})
+	a := p.Get(1000)
+	b := p.Get(5000)
+	expect("two out", millrace.PoolStats{InUse: 1024 + 8192, InUseBlocks: 2, HighWater: 9216, Taken: 2})
+	r := a.Freeze(10)
+	a.Release() // empty by now
+	s, u := r.Clone(), r.Slice(3, 5)
+	r.Release()
+	u.Release()
+	expect("shares do not count", millrace.PoolStats{InUse: 9216, InUseBlocks: 2, HighWater: 9216, Taken: 2})
+	s.Release()
+	expect("one back", millrace.PoolStats{InUse: 8192, InUseBlocks: 1, Idle: 1024, HighWater: 9216, Taken: 2})
+	c := p.Get(600)
+	expect("one again", millrace.PoolStats{InUse: 9216, InUseBlocks: 2, HighWater: 9216, Taken: 3, Reused: 1})
+	d := p.Get(2 << 20)
+	expect("an oversize one", millrace.PoolStats{
+		InUse: 9216 + 2<<20, InUseBlocks: 3, HighWater: 9216 + 2<<20, Taken: 4, Reused: 1, Oversize: 1,
+	})
+	b.Release()
+	c.Release()
+	d.Release()
+	expect("all back", millrace.PoolStats{Idle: 9216, HighWater: 9216 + 2<<20, Taken: 4, Reused: 1, Oversize: 1})
+	p.Trim()
+	expect("trimmed", millrace.PoolStats{HighWater: 9216 + 2<<20, Taken: 4, Reused: 1, Oversize: 1})
+}
+
+// A block is handed out again as it was: clearing it would cost as much as filling it. (With -tags invariants it was
+// poisoned.)
+func TestPoolLendsTheBlockThatCameBackLast(t *testing.T) {
+	p := millrace.NewPool()
+	a, b := p.Get(1000), p.Get(1000)
+	first := &b.Bytes()[0]
+	copy(b.Bytes(), "as it was")
+	a.Release()
+	b.Release()
+	c := p.Get(1000)
+	if &c.Bytes()[0] != first {
+		t.Error("another block than the one that is still in the cache")
+	}
+	if !millrace.Invariants && !bytes.HasPrefix(c.Bytes(), []byte("as it was")) {
+		t.Error("the block was cleared")
+	}
+	c.Release()
+}
+
+func TestPoolGetPanics(t *testing.T) {
+	p := millrace.NewPool()
+	wantPanic(t, "Get(-1)", "millrace: Get of -1 bytes; a block has 0 to 4294967295", func() { p.Get(-1) })
+	if strconv.IntSize == 64 {
+		n := math.MaxUint32
+		wantPanic(t, "Get above 4 GiB", "millrace: Get of 4294967296 bytes", func() { p.Get(n + 1) })
+	}
+	if s := p.Stats(); s != (millrace.PoolStats{}) {
+		t.Errorf("a Get that panicked left %+v", s)
+	}
+}
+
+func TestPoolIdleLimit(t *testing.T) {
+	for _, test := range []struct{ limit, idle int64 }{
+		{-1, 0}, {0, 0}, {1023, 0}, {1024, 1024}, {1025, 1024}, {10 << 10, 10 << 10}, {1 << 20, 20 << 10},
+	} {
+		p := millrace.NewPool(millrace.IdleLimit(test.limit))
+		var drafts [20]millrace.Draft
+		for i := range drafts {
+			drafts[i] = p.Get(1024)
+		}
+		for i := range drafts {
+			drafts[i].Release()
+		}
+		if s := p.Stats(); s.Idle != test.idle || s.InUse != 0 {
+			t.Errorf("limit %d: %d bytes idle, want %d; %d in use", test.limit, s.Idle, test.idle, s.InUse)
+		}
+	}
+}
+
+// The limit holds at every moment, whoever releases what.
+func TestPoolIdleLimitUnderConcurrentUse(t *testing.T) {
+	const limit = 100 << 10
+	p := millrace.NewPool(millrace.IdleLimit(limit))
+	var users sync.WaitGroup
+	for seed := range uint64(8) {
+		users.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, 0))
+			var held []millrace.Draft
+			for range rounds(4000) {
+				if rng.IntN(2) == 0 {
+					held = append(held, p.Get(rng.IntN(40000)))
+				} else if len(held) > 0 {
+					held[0].Release()
+					held = held[1:]
+				}
+				if kept := millrace.KeptBytes(p); kept > limit {
+					t.Errorf("%d bytes are kept, the limit is %d", kept, limit)
+					break
+				}
+				if rng.IntN(500) == 0 {
+					p.Trim()
+				}
+			}
+			for i := range held {
+				held[i].Release()
+			}
+		})
+	}
+	users.Wait()
+	s := p.Stats()
+	if s.InUse != 0 || s.InUseBlocks != 0 || s.Idle > limit || s.Idle != millrace.KeptBytes(p) {
+		t.Errorf("%+v at the end, %d bytes are kept", s, millrace.KeptBytes(p))
+	}
+}
+
+// Blocks that were idle from one trim to the next go; those that were needed stay.
+func TestPoolTrimsWhatWasNotNeeded(t *testing.T) {
+	p := millrace.NewPool()
+	now := time.Unix(1e9, 0)
+	trim := func(after time.Duration, want int64) {
+		t.Helper()
+		now = now.Add(after)
+		millrace.TrimUnneeded(p, now)
+		if s := p.Stats(); s.Idle != want<<10 {
+			t.Errorf("%d KiB idle, want %d", s.Idle>>10, want)
+		}
+	}
+	use := func(n int) {
+		var drafts [10]millrace.Draft
+		for i := range n {
+			drafts[i] = p.Get(1024)
+		}
+		for i := range n {
+			drafts[i].Release()
+		}
+	}
+	use(10)
+	trim(time.Second, 10) // they were all needed since the beginning
+	use(4)
+	trim(time.Second/2, 10) // too soon after the last time to tell
+	trim(time.Second/2, 4)
+	use(4)
+	trim(time.Minute, 4)
+	use(7) // three of them new
+	trim(time.Minute, 7)
+	trim(time.Minute, 0)
+	use(1)
+	large := p.Get(1 << 20)
+	large.Release()
+	p.Trim()
+	trim(time.Minute, 0)
+}
+
+// Nobody has to call Trim: each garbage collection does what it does.
+func TestPoolTrimsAfterGarbageCollections(t *testing.T) {
+	p := millrace.NewPool()
+	d := p.Get(1 << 20)
+	d.Release()
+	millrace.TrimUnneeded(p, time.Unix(1, 0)) // long ago
+	until(t, "the idle block is gone", func() bool {
+		runtime.GC()
+		return p.Stats().Idle == 0
+	})
+}
+
+// A Pool that nobody has any more is garbage, in spite of what waits for collections on its behalf.
+func TestPoolIsCollected(t *testing.T) {
+	p := millrace.NewPool()
+	gone := weak.Make(p)
+	if !millrace.Invariants { // which remembers by whom the last blocks were taken
+		d := p.Get(1 << 20)
+		d.Release()
+	}
+	p = nil
+	until(t, "the Pool is collected", func() bool {
+		runtime.GC()
+		return gone.Value() == nil
+	})
+}
+
+// Blocks are taken on one goroutine and released on another.
+func TestPoolAcrossGoroutines(t *testing.T) {
+	p := millrace.NewPool()
+	type loan struct {
+		ref  millrace.Ref
+		mark byte
+	}
+	loans := make(chan loan, 64)
+	var takers, releasers sync.WaitGroup
+	const each = 5000
+	for i := range 4 {
+		takers.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 0))
+			for range rounds(each) {
+				n, mark := 1+rng.IntN(3000), byte(rng.Uint32())
+				d := p.Get(n)
+				for i := range d.Bytes()[:n] {
+					d.Bytes()[i] = mark
+				}
+				loans <- loan{d.Freeze(n), mark}
+			}
+		})
+		releasers.Go(func() {
+			var held []loan
+			for l := range loans {
+				if held = append(held, l); len(held) < 20 {
+					continue
+				}
+				for i := range held {
+					for _, b := range held[i].ref.Bytes() {
+						if b != held[i].mark {
+							t.Errorf("byte %#x in a block of %#x", b, held[i].mark)
+							break
+						}
+					}
+					held[i].ref.Release()
+				}
+				held = held[:0]
+			}
+			for i := range held {
+				held[i].ref.Release()
+			}
+		})
+	}
+	takers.Wait()
+	close(loans)
+	releasers.Wait()
+	s := p.Stats()
+	if s.InUse != 0 || s.InUseBlocks != 0 || s.Taken != uint64(4*rounds(each)) || s.Idle != millrace.KeptBytes(p) {
+		t.Errorf("%+v, %d bytes are kept", s, millrace.KeptBytes(p))
+	}
+}
