@@ -72,10 +72,7 @@ func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 	}
 	var total int64
 	for size := readFromFirst; ; size = min(2*size, readFromMost) {
-		d := DefaultPool.Get(size)
-		n, err := fillBlock(src, d.Bytes())
-		r := d.Freeze(n)
-		c.Append(&r)
+		n, err := c.readBlock(src, size)
 		total += int64(n)
 		if err == io.EOF {
 			return total, nil
@@ -84,6 +81,16 @@ func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 			return total, err
 		}
 	}
+}
+
+// readBlock adds what src gives until a block of size bytes is full or src fails.
+func (c *Chain) readBlock(src io.Reader, size int) (int, error) {
+	d := DefaultPool.Get(size)
+	defer d.Release() // if src panics; otherwise Freeze leaves d empty
+	n, err := fillBlock(src, d.Bytes())
+	r := d.Freeze(n)
+	c.Append(&r)
+	return n, err
 }
 
 // fillBlock reads until p is full or src fails.

@@ -3,6 +3,9 @@ package millrace_test
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/millrace-io/millrace"
@@ -312,4 +315,31 @@ func TestBytesIsCopiedOnce(t *testing.T) {
 	if c.Bytes() != nil {
 		t.Error("an empty Chain has bytes")
 	}
+}
+
+// ReadAt of one view may be called from several goroutines at once, as io.ReaderAt says, while others release theirs.
+func TestChainReaderReadAtIsForManyGoroutines(t *testing.T) {
+	p := letters(20_000)
+	onEveryWay(t, p, func(t *testing.T, _ *millrace.Pool, c *millrace.Chain) {
+		v := c.Reader()
+		var goroutines sync.WaitGroup
+		for seed := range uint64(4) {
+			var clone millrace.Chain
+			c.Clone(&clone)
+			goroutines.Go(func() {
+				rng := rand.New(rand.NewPCG(seed, 21))
+				buf := make([]byte, 300)
+				for range 50 {
+					off := rng.IntN(len(p))
+					n, err := v.ReadAt(buf, int64(off))
+					if n < len(buf) && err != io.EOF || !bytes.HasPrefix(p[off:], buf[:n]) {
+						t.Errorf("ReadAt(%d) = %d, %v: %q", off, n, err, buf[:n])
+					}
+				}
+				clone.Release()
+			})
+		}
+		goroutines.Wait()
+		c.Release()
+	})
 }

@@ -1,5 +1,331 @@
 //go:build unix
 
-// Taken: being written in parallel, together with the tests of Chain. Do not overwrite.
-
 package millrace_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+)
+
+// tighten makes the kernel take little before a write has to wait. (A smaller receive buffer than this one makes TCP wait
+// for its own timers.)
+func tighten(t testing.TB, conns ...streamConn) {
+	t.Helper()
+	for _, c := range conns {
+		c := c.(interface {
+			SetReadBuffer(int) error
+			SetWriteBuffer(int) error
+		})
+		if err := errors.Join(c.SetReadBuffer(1<<16), c.SetWriteBuffer(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// patternChain returns the n bytes of the pattern from at on, in pieces of up to most bytes.
+func patternChain(pool *millrace.Pool, rng *rand.Rand, at, n, most int) (c millrace.Chain) {
+	for end := at + n; at < end; {
+		d := pool.Get(min(1+rng.IntN(most), end-at))
+		p := d.Bytes()[:min(1+rng.IntN(most), end-at, len(d.Bytes()))]
+		for i := range p {
+			p[i] = patternAt(at + i)
+		}
+		at += len(p)
+		r := d.Freeze(len(p))
+		c.Append(&r)
+	}
+	return c
+}
+
+// receive reads the pattern from its start to the end of the stream, in reads of all sizes with pauses in between, and
+// returns how many bytes that was. Any other byte, or one that comes twice, is an error.
+func receive(t testing.TB, r io.Reader) (at int) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	p := make([]byte, 10_000)
+	for {
+		n, err := r.Read(p[:1+rng.IntN(1<<rng.IntN(13))])
+		for i, b := range p[:n] {
+			if b != patternAt(at+i) {
+				t.Errorf("received %#x at %d, want %#x", b, at+i, patternAt(at+i))
+				return at
+			}
+		}
+		at += n
+		if err == io.EOF {
+			return at
+		} else if err != nil {
+			t.Error(err)
+			return at
+		}
+		for range rng.IntN(8) {
+			runtime.Gosched()
+		}
+	}
+}
+
+// checkRest checks that c holds the pattern's bytes from at to end, and nothing else.
+func checkRest(t testing.TB, c *millrace.Chain, at, end int) {
+	t.Helper()
+	if err := millrace.Broken(c); err != nil {
+		t.Error(err)
+	}
+	checkPattern(t, c, at, end-at)
+}
+
+// More pieces than one writev takes, to a reader that is slower than the writer: the kernel takes part of what it is
+// given, again and again.
+func TestWriteToASlowReader(t *testing.T) {
+	for _, most := range []int{1, 100, 5000, 1 << 20} {
+		t.Run(fmt.Sprintf("pieces of up to %d", most), func(t *testing.T) {
+			onSockets(t, func(t *testing.T, client, server streamConn) {
+				tighten(t, client, server)
+				pool := millrace.NewPool()
+				total := min(5000*most, 1<<20)
+				c := patternChain(pool, rand.New(rand.NewPCG(9, 9)), 0, total, most)
+				received := make(chan int)
+				go func() { received <- receive(t, server) }()
+				if n, err := c.WriteTo(client); n != int64(total) || err != nil || c.Len() != 0 {
+					t.Errorf("WriteTo = %d, %v, %d bytes left", n, err, c.Len())
+				}
+				client.CloseWrite()
+				if n := <-received; n != total {
+					t.Errorf("received %d bytes of %d", n, total)
+				}
+				if n := pool.Stats().InUse; n != 0 {
+					t.Errorf("%d bytes in use", n)
+				}
+			})
+		})
+	}
+}
+
+// Deadlines in the middle, many times over, with more added behind and some written elsewhere by hand: nothing is lost
+// and nothing is sent twice.
+func TestWriteToDeadlinesInTheMiddle(t *testing.T) {
+	onSockets(t, func(t *testing.T, client, server streamConn) {
+		tighten(t, client, server)
+		pool := millrace.NewPool()
+		received := make(chan int)
+		go func() { received <- receive(t, server) }()
+		rng := rand.New(rand.NewPCG(10, 10))
+		total := rounds(1 << 20)
+		var c millrace.Chain
+		made, sent, stopped := 0, 0, 0
+		for sent < total {
+			if n := min(rng.IntN(100_000), total-made); c.Len() < 200_000 && n > 0 {
+				more := patternChain(pool, rng, made, n, 3000)
+				c.Merge(&more)
+				made += n
+			}
+			deadline := time.Now().Add(time.Duration(rng.IntN(200)) * time.Microsecond)
+			if stopped == 0 {
+				deadline = time.Unix(1, 0)
+			}
+			client.SetWriteDeadline(deadline)
+			n, err := c.WriteTo(client)
+			sent += int(n)
+			if err != nil {
+				stopped++
+				if !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Fatal(err)
+				}
+			}
+			if (err == nil) != (c.Len() == 0) || c.Len() != made-sent {
+				t.Fatalf("%d bytes left after %v, %d made, %d sent", c.Len(), err, made, sent)
+			}
+			checkRest(t, &c, sent, made)
+		}
+		client.CloseWrite()
+		if n := <-received; n != total {
+			t.Errorf("received %d bytes of %d", n, total)
+		}
+		if n := pool.Stats().InUse; n != 0 {
+			t.Errorf("%d bytes in use", n)
+		}
+	})
+}
+
+// blocked starts to write c, waits until the kernel takes no more, lets the other end read n bytes, and returns what
+// ends the write and what it returned then.
+func blocked(t *testing.T, c *millrace.Chain, client, server streamConn, n int) (got []byte, result func() (int64, error)) {
+	t.Helper()
+	type outcome struct {
+		n   int64
+		err error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		n, err := c.WriteTo(client)
+		done <- outcome{n, err}
+	}()
+	got = make([]byte, n)
+	if _, err := io.ReadFull(server, got); err != nil {
+		t.Fatal(err)
+	}
+	return got, func() (int64, error) {
+		o := <-done
+		return o.n, o.err
+	}
+}
+
+// A write is stopped by a deadline after the receiver has got any number of bytes, and then goes on.
+func TestWriteToStoppedWhereverTheReceiverIs(t *testing.T) {
+	onSockets(t, func(t *testing.T, client, server streamConn) {
+		const length = 700_000 // far more than the kernel takes
+		tighten(t, client, server)
+		pool := millrace.NewPool()
+		for n := range rounds(60) {
+			c := patternChain(pool, rand.New(rand.NewPCG(uint64(n), 1)), 0, length, 1400)
+			got, result := blocked(t, &c, client, server, n)
+			client.SetWriteDeadline(time.Unix(1, 0))
+			sent, err := result()
+			if !errors.Is(err, os.ErrDeadlineExceeded) || int(sent) < n {
+				t.Fatalf("WriteTo = %d, %v with a deadline after %d bytes", sent, err, n)
+			}
+			checkRest(t, &c, int(sent), length)
+			client.SetWriteDeadline(time.Time{})
+			if n%10 > 0 { // seldom all of it: that takes time
+				var rest millrace.Chain
+				c.Cut(&rest, min(3000, c.Len()))
+				c.Release()
+				c = rest
+			}
+			end := int(sent) + c.Len()
+			finished := make(chan error, 1)
+			go func() {
+				_, err := c.WriteTo(client)
+				finished <- err
+			}()
+			more := make([]byte, end-n)
+			if _, err := io.ReadFull(server, more); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-finished; err != nil || c.Len() != 0 {
+				t.Fatalf("the rest: %v, %d bytes left", err, c.Len())
+			}
+			for i, b := range append(got, more...) {
+				if b != patternAt(i) {
+					t.Fatalf("received %#x at %d, want %#x", b, i, patternAt(i))
+				}
+			}
+		}
+		if n := pool.Stats().InUse; n != 0 {
+			t.Errorf("%d bytes in use", n)
+		}
+	})
+}
+
+// The receiver closes after any number of bytes: what the kernel took is gone, the rest is there.
+func TestWriteToAReceiverThatLeaves(t *testing.T) {
+	for name, pair := range sockets {
+		t.Run(name, func(t *testing.T) {
+			for n := range rounds(40) {
+				client, server := pair(t)
+				tighten(t, client, server)
+				pool := millrace.NewPool()
+				c := patternChain(pool, rand.New(rand.NewPCG(uint64(n), 2)), 0, 1<<20, 5000)
+				got, result := blocked(t, &c, client, server, n)
+				server.Close()
+				sent, err := result()
+				if err == nil || int(sent) < n {
+					t.Errorf("WriteTo = %d, %v to a receiver that left after %d bytes", sent, err, n)
+				}
+				for i, b := range got {
+					if b != patternAt(i) {
+						t.Fatalf("received %#x at %d, want %#x", b, i, patternAt(i))
+					}
+				}
+				checkRest(t, &c, int(sent), 1<<20)
+				c.Release()
+				if n := pool.Stats().InUse; n != 0 {
+					t.Errorf("%d bytes in use", n)
+				}
+			}
+		})
+	}
+}
+
+// The writer's own end is closed by another goroutine in the middle of a write, or before it.
+func TestWriteToAClosedConnection(t *testing.T) {
+	onSockets(t, func(t *testing.T, client, server streamConn) {
+		tighten(t, client, server)
+		c := patternChain(millrace.DefaultPool, rand.New(rand.NewPCG(1, 3)), 0, 1<<20, 5000)
+		_, result := blocked(t, &c, client, server, 100)
+		client.Close()
+		sent, err := result()
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("WriteTo = %d, %v, want %v", sent, err, net.ErrClosed)
+		}
+		checkRest(t, &c, int(sent), 1<<20)
+		if n, err := c.WriteTo(client); n != 0 || !errors.Is(err, net.ErrClosed) {
+			t.Errorf("WriteTo = %d, %v, want %v", n, err, net.ErrClosed)
+		}
+		checkRest(t, &c, int(sent), 1<<20)
+		c.Release()
+	})
+}
+
+// The blocks of a write that waits are held until the kernel has taken them, whatever others do with their shares.
+func TestWriteToHoldsItsShares(t *testing.T) {
+	onSockets(t, func(t *testing.T, client, server streamConn) {
+		tighten(t, client, server)
+		pool := millrace.NewPool()
+		const total = 1 << 20
+		whole := patternChain(pool, rand.New(rand.NewPCG(4, 4)), 0, total, 3000)
+		var c millrace.Chain
+		whole.Clone(&c)
+		_, result := blocked(t, &c, client, server, 0)
+		whole.Release()
+		for range 100 { // if blocks had gone back, somebody would write over them now
+			d := pool.Get(3000)
+			clear(d.Bytes())
+			d.Release()
+		}
+		received := make(chan int)
+		go func() { received <- receive(t, server) }()
+		if n, err := result(); n != total || err != nil {
+			t.Errorf("WriteTo = %d, %v", n, err)
+		}
+		client.CloseWrite()
+		if n := <-received; n != total {
+			t.Errorf("received %d bytes", n)
+		}
+		if n := pool.Stats().InUse; n != 0 {
+			t.Errorf("%d bytes in use", n)
+		}
+	})
+}
+
+// A write to one connection after another fails in between: the bytes of one do not come to the other.
+func TestWriteToSeveralConnections(t *testing.T) {
+	onSockets(t, func(t *testing.T, client, server streamConn) {
+		whole := patternChain(millrace.DefaultPool, rand.New(rand.NewPCG(5, 4)), 0, 20_000, 300)
+		var c, d millrace.Chain
+		whole.Clone(&c)
+		whole.Clone(&d)
+		whole.Release()
+		broken, _ := tcpPair(t)
+		broken.Close()
+		if n, err := c.WriteTo(broken); n != 0 || err == nil {
+			t.Errorf("WriteTo = %d, %v", n, err)
+		}
+		if _, err := d.WriteTo(client); err != nil {
+			t.Error(err)
+		}
+		c.Release()
+		client.CloseWrite()
+		if got := must(io.ReadAll(server)); len(got) != 20_000 || !bytes.Equal(got[:3], []byte{patternAt(0), patternAt(1), patternAt(2)}) {
+			t.Errorf("received %d bytes", len(got))
+		}
+	})
+}

@@ -1,3 +1,26 @@
-// Taken: being written in parallel, together with the tests of Chain. Do not overwrite.
+//go:build !race && !invariants
 
 package millrace_test
+
+import (
+	"os/exec"
+	"regexp"
+	"slices"
+	"testing"
+)
+
+// Chains, Refs, Drafts and views that are local to a function stay on its stack, whatever their methods do with them,
+// and so do the functions that All and ReadRange are given. The compiler says so itself.
+func TestLocalsStayOnTheStack(t *testing.T) {
+	out, err := exec.Command("go", "build", "-gcflags=-m", "./testdata/escape").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var moved []string
+	for _, match := range regexp.MustCompile(`moved to heap: (\w+)|(func literal) escapes`).FindAllSubmatch(out, -1) {
+		moved = append(moved, string(match[1])+string(match[2]))
+	}
+	if want := []string{"outlives"}; !slices.Equal(moved, want) {
+		t.Errorf("the compiler moved %q to the heap, want %q\n%s", moved, want, out)
+	}
+}

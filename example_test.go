@@ -1,3 +1,211 @@
-// Taken: being written in parallel, together with the tests of Chain. Do not overwrite.
-
 package millrace_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/millrace-io/millrace"
+)
+
+// A message is cut out of a stream, gets a header, is shared with two, and is sent to both, without being copied.
+func Example() {
+	r := millrace.NewReader(strings.NewReader("hello, world; the next message"))
+	defer r.Release()
+
+	var message millrace.Chain
+	message.AppendCopy([]byte("a message: "))
+	if err := r.ReadChain(&message, len("hello, world")); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	var share millrace.Chain
+	message.Clone(&share)
+	for i, c := range []*millrace.Chain{&message, &share} {
+		fmt.Printf("to %d: ", i)
+		c.WriteTo(os.Stdout) // to a TCP connection it would be one writev
+		fmt.Println()
+	}
+	// What WriteTo has written has been released. To be sure in any case:
+	message.Release()
+	share.Release()
+	// Output:
+	// to 0: a message: hello, world
+	// to 1: a message: hello, world
+}
+
+func ExamplePool() {
+	pool := millrace.NewPool(millrace.IdleLimit(1 << 20))
+
+	draft := pool.Get(1000) // a block with one writer
+	n := copy(draft.Bytes(), "hello, world")
+	ref := draft.Freeze(n) // from now on nobody writes to it
+
+	fmt.Printf("in use: %d bytes\n", pool.Stats().InUse)
+	ref.Release()
+	s := pool.Stats()
+	fmt.Printf("in use: %d bytes, idle: %d bytes\n", s.InUse, s.Idle)
+	// Output:
+	// in use: 1024 bytes
+	// in use: 0 bytes, idle: 1024 bytes
+}
+
+func ExampleRef() {
+	draft := millrace.DefaultPool.Get(100)
+	whole := draft.Freeze(copy(draft.Bytes(), "key=value"))
+
+	key := whole.Slice(0, 3)   // shares of the same memory,
+	value := whole.Slice(4, 9) // each with an owner of its own
+	whole.Release()
+
+	done := make(chan bool)
+	go func(v millrace.Ref) { // takes ownership
+		defer v.Release()
+		fmt.Printf("%s has ", v.Bytes())
+		done <- true
+	}(key)
+	<-done
+	fmt.Printf("%s\n", value.Bytes())
+	value.Release() // with the last share the block goes back
+	// Output: key has value
+}
+
+func ExampleChain() {
+	var c millrace.Chain // the zero Chain is ready to use
+	defer c.Release()
+	c.AppendCopy([]byte("header|body|trailer"))
+
+	var header, body millrace.Chain
+	c.Cut(&header, len("header")) // moves the first bytes
+	c.Discard(1)
+	c.Slice(&body, 0, len("body")) // shares bytes with c
+	fmt.Printf("%s, %s, %s\n", header.Bytes(), body.Bytes(), c.Bytes())
+
+	body.Merge(&header) // takes all of header
+	fmt.Printf("%d bytes in %d pieces, header has %d\n", body.Len(), body.Pieces(), header.Len())
+	for piece := range body.All() {
+		fmt.Printf("%s\n", piece)
+	}
+	body.Release()
+	// Output:
+	// header, body, body|trailer
+	// 10 bytes in 2 pieces, header has 0
+	// body
+	// header
+}
+
+// Bytes that lie one behind the other are one piece, whatever way they come together.
+func ExampleChain_Merge() {
+	r := millrace.NewReader(strings.NewReader("one two three "))
+	defer r.Release()
+	var batch millrace.Chain
+	for _, n := range []int{4, 4, 6} {
+		var packet millrace.Chain
+		if err := r.ReadChain(&packet, n); err != nil {
+			fmt.Println(err)
+		}
+		batch.Merge(&packet)
+	}
+	fmt.Printf("%q is %d piece\n", batch.Bytes(), batch.Pieces())
+	batch.Release()
+	// Output: "one two three " is 1 piece
+}
+
+func ExampleChain_Reader() {
+	var c millrace.Chain
+	defer c.Release()
+	c.AppendCopy([]byte(strings.Repeat("a line\n", 3)))
+	view := c.Reader() // looks and consumes nothing
+	lines := bufio.NewScanner(&view)
+	for lines.Scan() {
+		fmt.Println(lines.Text())
+	}
+	fmt.Println(c.Len(), "bytes are still there")
+	// Output:
+	// a line
+	// a line
+	// a line
+	// 21 bytes are still there
+}
+
+// Bytes that are looked at once need not be copied anywhere.
+func ExampleReader_ReadRange() {
+	r := millrace.NewReader(strings.NewReader("\x00\x0chello, worldand more"))
+	defer r.Release()
+	n, err := r.ReadBE(2)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = r.ReadRange(int(n), func(p []byte) { // p is valid until this returns
+		fmt.Printf("%s", p)
+	})
+	fmt.Println(err)
+	// Output: hello, world<nil>
+}
+
+// One packet, three subscribers: each gets a share, and releases it when it has done with it.
+func ExampleReader_ReadChain() {
+	r := millrace.NewReader(strings.NewReader("packet"))
+	defer r.Release()
+	subscribers := make([]chan millrace.Chain, 3)
+	for i := range subscribers {
+		subscribers[i] = make(chan millrace.Chain, 1)
+	}
+
+	var packet millrace.Chain
+	if err := r.ReadChain(&packet, 6); err != nil {
+		fmt.Println(err) // packet is as it was
+		return
+	}
+	for _, s := range subscribers {
+		var share millrace.Chain
+		packet.Clone(&share)
+		s <- share // a Chain is a value: sending it moves it
+	}
+	packet.Release()
+
+	for i, s := range subscribers {
+		share := <-s
+		fmt.Printf("%d got %s\n", i, share.Bytes())
+		share.Release()
+	}
+	// Output:
+	// 0 got packet
+	// 1 got packet
+	// 2 got packet
+}
+
+// Blocks that come over a channel are read like a stream.
+func ExampleNewReaderFrom() {
+	blocks := make(chan millrace.Chain, 3)
+	for _, text := range []string{"first li", "ne\nsecond ", "line\n"} {
+		var c millrace.Chain
+		c.AppendCopy([]byte(text))
+		blocks <- c
+	}
+	close(blocks)
+
+	r := millrace.NewReaderFrom(func(dst *millrace.Chain) error {
+		c, ok := <-blocks
+		if !ok {
+			return io.EOF
+		}
+		dst.Merge(&c)
+		return nil
+	})
+	defer r.Release()
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			break
+		}
+		fmt.Print(line)
+	}
+	// Output:
+	// first line
+	// second line
+}

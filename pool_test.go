@@ -89,8 +89,8 @@ func TestPoolGetPanics(t *testing.T) {
 	p := millrace.NewPool()
 	wantPanic(t, "Get(-1)", "millrace: Get of -1 bytes; a block has 0 to 4294967295", func() { p.Get(-1) })
 	if strconv.IntSize == 64 {
-		n := math.MaxUint32
-		wantPanic(t, "Get above 4 GiB", "millrace: Get of 4294967296 bytes", func() { p.Get(n + 1) })
+		n := int64(math.MaxUint32)
+		wantPanic(t, "Get above 4 GiB", "millrace: Get of 4294967296 bytes", func() { p.Get(int(n + 1)) })
 	}
 	if s := p.Stats(); s != (millrace.PoolStats{}) {
 		t.Errorf("a Get that panicked left %+v", s)

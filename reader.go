@@ -216,13 +216,15 @@ func (b *Reader) readErr() error {
 // When the source ends early, ReadRange returns io.EOF if there were no bytes and io.ErrUnexpectedEOF if there were
 // some; those, and those before any other error, have been lent and are gone. n < 0 is bufio.ErrNegativeCount.
 func (b *Reader) ReadRange(n int, yield func([]byte)) error {
-	if b.quick && b.w-b.r < n && n <= len(b.buf)-b.r {
-		b.readOn(n)
+	have := b.w - b.r
+	if have < n && b.quick && n <= len(b.buf)-b.r {
+		have = b.readOn(n)
 	}
-	if 0 < n && n <= b.w-b.r {
-		p := b.buf[b.r : b.r+n : b.r+n]
-		b.r += n
+	if 0 < n && n <= have {
+		r := b.r
+		b.r = r + n
 		b.lastByte, b.lastRuneSize = -1, -1
+		p := b.buf[r : r+n : r+n]
 		yield(p)
 		if invariants {
 			b.spoil(p)

@@ -125,6 +125,21 @@ func TestBlockSizeOfAStreamThatIsKept(t *testing.T) {
 	}
 }
 
+// A block whose packets were all released in time is started over in place, as if nothing had been kept.
+func TestReleasedPacketsLeaveTheBlock(t *testing.T) {
+	pool := millrace.NewPool()
+	r := pool.NewReader(&steady{size: 100}, 4096)
+	for range 10000 {
+		var c millrace.Chain
+		readChain(t, r, &c, 100)
+		c.Release()
+	}
+	r.Release()
+	if s := pool.Stats(); s.Taken != 1 {
+		t.Errorf("%d blocks were taken", s.Taken)
+	}
+}
+
 // A window of kept packets, as a relay has, is served from blocks that come back.
 func TestBlocksOfAWindowComeBack(t *testing.T) {
 	pool := millrace.NewPool()

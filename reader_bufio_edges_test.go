@@ -163,16 +163,19 @@ func TestReaderReadLine(t *testing.T) {
 	}
 	eof := line{"", false, io.EOF}
 	for input, want := range map[string][]line{
-		"":                                       {eof, eof},
-		"\n":                                     {{}, eof},
-		"\r\n":                                   {{}, eof},
-		"\r":                                     {{text: "\r"}, eof},
-		"one\ntwo\r\nthree":                      {{text: "one"}, {text: "two"}, {text: "three"}, eof},
-		"a\r\r\n\n\r\nb\r":                       {{text: "a\r"}, {}, {}, {text: "b\r"}, eof},
-		"012345678901234\r\n012345678901234\r\n": {{text: "012345678901234", prefix: true}, {}, {text: "012345678901234", prefix: true}, {}, eof},
-		"0123456789012345\r012345678901234\r":    {{text: "0123456789012345", prefix: true}, {text: "\r012345678901234", prefix: true}, {text: "\r"}, eof},
-		"0123456789abcdef0123456789abcdef0123":   {{text: "0123456789abcdef", prefix: true}, {text: "0123456789abcdef", prefix: true}, {text: "0123"}, eof},
-		"0123456789abcde\n0":                     {{text: "0123456789abcde"}, {text: "0"}, eof},
+		"":                      {eof, eof},
+		"\n":                    {{}, eof},
+		"\r\n":                  {{}, eof},
+		"\r":                    {{text: "\r"}, eof},
+		"one\ntwo\r\nthree":     {{text: "one"}, {text: "two"}, {text: "three"}, eof},
+		"a\r\r\n\n\r\nb\r":      {{text: "a\r"}, {}, {}, {text: "b\r"}, eof},
+		"0123456789abcde\n0":    {{text: "0123456789abcde"}, {text: "0"}, eof},
+		"0123456789abcde\r\n":   {{text: "0123456789abcde", prefix: true}, {}, eof},
+		"0123456789abcdef0123":  {{text: "0123456789abcdef", prefix: true}, {text: "0123"}, eof},
+		"0123456789abcdef\r012": {{text: "0123456789abcdef", prefix: true}, {text: "\r012"}, eof},
+		"0123456789abcdef\r0123456789abcd\r\n": {
+			{text: "0123456789abcdef", prefix: true}, {text: "\r0123456789abcd", prefix: true}, {}, eof,
+		},
 	} {
 		bothReaders(t, func(t *testing.T, newReader maker) {
 			for _, src := range iotestReaders[:4] {
@@ -180,7 +183,7 @@ func TestReaderReadLine(t *testing.T) {
 				for i, w := range want {
 					b, prefix, err := r.ReadLine()
 					if string(b) != w.text || prefix != w.prefix || err != w.err {
-						t.Errorf("%s, %q, line %d: %q, %v, %v; want %q, %v, %v", src.name, input, i, b, prefix, err, w.text, w.prefix, w.err)
+						t.Errorf("%s, %q, line %d: %q, %v, %v; want %+v", src.name, input, i, b, prefix, err, w)
 					}
 					if (b == nil) != (err != nil) {
 						t.Errorf("%s, %q, line %d: a line or an error, not %#v and %v", src.name, input, i, b, err)
@@ -211,6 +214,22 @@ func TestReaderUnreadByteAfterReadLine(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The byte that is put back comes before all that has arrived, also when that lies in several pieces.
+func TestFedReaderUnreadByte(t *testing.T) {
+	first := bytes.Repeat([]byte{'x'}, 4095)
+	r := feedApart(append(first, "\rnext"...), 2048)
+	defer r.Release()
+	if line, prefix, err := r.ReadLine(); !bytes.Equal(line, first) || !prefix || err != nil {
+		t.Fatalf("ReadLine = %d bytes, %v, %v", len(line), prefix, err)
+	}
+	if err := r.UnreadByte(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(r); string(b) != "\r\rnext" || err != nil {
+		t.Errorf("%q, %v comes next", b, err)
+	}
 }
 
 func TestReaderDiscard(t *testing.T) {

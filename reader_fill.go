@@ -100,24 +100,29 @@ func (b *Reader) probe(p []byte) {
 }
 
 // readOn reads behind what is buffered until there are n bytes, for which there is room, as long as a source that never
-// waits gives some each time.
-func (b *Reader) readOn(n int) {
+// waits gives some each time. It returns how many are buffered.
+func (b *Reader) readOn(n int) int {
 	if b.err != nil || b.r == b.w && !b.lent {
-		return // with nothing to stay in one piece with, the start of the block is the better place
+		return b.w - b.r // with nothing to stay in one piece with, the start of the block is the better place
 	}
+	src, buf, w, want := b.src, b.buf, b.w, b.r+n
 	for b.reads > 0 {
 		b.reads--
-		p := b.buf[b.w:]
-		m, err := b.src.Read(p)
-		if err != nil || m <= 0 || m >= len(p) {
+		p := buf[w:]
+		m, err := src.Read(p)
+		if err != nil || uint(m-1) >= uint(len(p)-1) {
+			b.w = w
 			b.received(m, len(p), err)
-			return
+			return b.w - b.r
 		}
-		if b.w += m; b.w-b.r >= n {
-			return
+		if w += m; w >= want {
+			b.w = w
+			return w - b.r
 		}
 	}
-	b.probe(b.buf[b.w:])
+	b.w = w
+	b.probe(buf[w:])
+	return b.w - b.r
 }
 
 // received takes note of what one read into buf[w:] gave.

@@ -76,13 +76,13 @@ func randomProgram(rng *rand.Rand) []byte {
 // FuzzReader lets the fuzzer write the program and the tape.
 func FuzzReader(f *testing.F) {
 	rng := rand.New(rand.NewPCG(3, 3))
-	for i, k := range kinds {
-		data := stuff(rng, 300)
-		f.Add(byte(i), byte(i), uint16(10*i), uint16(20*i), data, randomProgram(rng)[:20])
-		_ = k
+	for i := range kinds {
+		f.Add(byte(i), byte(i), uint16(10*i), uint16(20*i), stuff(rng, 300), randomProgram(rng)[:20])
 	}
-	for op := range pairOps {
-		f.Add(byte(17*op), byte(op), uint16(50), uint16(100), []byte("line\r\nline\n日本語\x80\x81\x02 and more to come"), []byte{byte(op), 9, byte(op), 3, 3, 4, byte(op)})
+	text := []byte("line\r\nline\n日本語\x80\x81\x02 and more to come")
+	for i := range pairOps {
+		op := byte(i)
+		f.Add(17*op, op, uint16(50), uint16(100), text, []byte{op, 9, op, 3, 3, 4, op})
 	}
 	f.Fuzz(func(t *testing.T, size, kind byte, fault1, fault2 uint16, data, program []byte) {
 		if len(data) > 1<<16 || len(program) > 1<<10 {

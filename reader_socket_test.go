@@ -4,6 +4,7 @@ package millrace_test
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -181,17 +182,17 @@ func TestReaderAtTheEndOfASocket(t *testing.T) {
 }
 
 func TestReaderOfAResetConnection(t *testing.T) {
-	reset := func(read func(c net.Conn) error) (error, *net.TCPConn) {
+	reset := func(read func(c net.Conn) error) (*net.TCPConn, error) {
 		client, server := tcpPair(t)
 		server.SetLinger(0)
 		server.Close()
-		return read(client), client
+		return client, read(client)
 	}
-	want, _ := reset(func(c net.Conn) error { _, err := c.Read(make([]byte, 1)); return err })
+	_, want := reset(func(c net.Conn) error { _, err := c.Read(make([]byte, 1)); return err })
 	if !errors.Is(want, syscall.ECONNRESET) {
 		t.Skip("this system does not tell that a connection was reset: ", want)
 	}
-	got, client := reset(func(c net.Conn) error {
+	client, got := reset(func(c net.Conn) error {
 		r := millrace.NewReader(c)
 		defer r.Release()
 		_, err := r.ReadByte()
@@ -203,7 +204,8 @@ func TestReaderOfAResetConnection(t *testing.T) {
 	sameError(t, "reset", got, &op)
 }
 
-// A rune cannot be unread into a block that the Reader gave up to wait. Was a bug.
+// What was read last cannot be unread into a block that the Reader gave up to wait, and that may be somebody else's by
+// now. Was a bug with UnreadRune.
 func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
 	pool := millrace.NewPool()
 	client, server := tcpPair(t)
@@ -219,6 +221,10 @@ func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
 	client.SetReadDeadline(time.Now().Add(time.Millisecond))
 	r.Read(make([]byte, 1))
 	c.Release()
+	others := pool.Get(4096) // very likely that block
+	for i := range others.Bytes() {
+		others.Bytes()[i] = 0xa9 // the last byte of é
+	}
 	if err := r.UnreadRune(); err == nil {
 		t.Errorf("the rune can be unread; %d bytes are buffered, %d bytes of the pool in use", r.Buffered(), pool.Stats().InUse)
 	}
@@ -230,6 +236,10 @@ func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
 	if b, err := r.Peek(2); string(b) != "\xa9!" || err != nil {
 		t.Errorf("%q, %v comes next", b, err)
 	}
+	if bytes.Count(others.Bytes(), []byte{0xa9}) != 4096 {
+		t.Error("the Reader wrote into a block that is lent to somebody else")
+	}
+	others.Release()
 	r.Release()
 	if n := pool.Stats().InUse; n != 0 {
 		t.Errorf("%d bytes in use", n)

@@ -52,8 +52,7 @@ func (s *socket) receive() {
 	if err == nil {
 		err = s.err
 	} else if e, ok := err.(*net.OpError); ok {
-		// A deadline or a close: the error is what conn.Read gives, down to its text.
-		e.Op, e.Source, e.Addr = "read", s.conn.LocalAddr(), s.conn.RemoteAddr()
+		e.Op = "read" // a deadline or a close: the error is what conn.Read gives, down to its text
 	}
 	s.b.received(s.n, s.room, err)
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ func (mayWait) SetReadDeadline(time.Time) error { return nil }
 // Lending touches neither the pool nor the block's counter.
 func TestLendingIsFree(t *testing.T) {
 	pool := millrace.NewPool()
-	r := pool.NewReader(mayWait{&pattern{end: 1 << 40, most: 700}}, 4096)
+	r := pool.NewReader(mayWait{&pattern{end: math.MaxInt, most: 700}}, 4096)
 	lend := func(n int) {
 		sum := 0
 		for range n {
@@ -95,61 +96,64 @@ func TestLendingIsFree(t *testing.T) {
 	r.Release()
 }
 
+// collecting are ways to bring 800 bytes together that arrive one after the other.
+var collecting = map[string]func(t *testing.T, r *millrace.Reader, c *millrace.Chain){
+	"ReadChain into one": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
+		for range 8 {
+			readChain(t, r, c, 100)
+		}
+	},
+	"Merge": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
+		for range 8 {
+			var one millrace.Chain
+			readChain(t, r, &one, 100)
+			c.Merge(&one)
+		}
+	},
+	"Merge from the back": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
+		var all [8]millrace.Chain
+		for i := range all {
+			readChain(t, r, &all[i], 100)
+		}
+		for i := len(all) - 1; i > 0; i-- {
+			all[i-1].Merge(&all[i])
+		}
+		c.Merge(&all[0])
+	},
+	"Clone": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
+		for range 8 {
+			var one millrace.Chain
+			readChain(t, r, &one, 100)
+			one.Clone(c)
+			one.Release()
+		}
+	},
+	"Slice": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
+		var all millrace.Chain
+		readChain(t, r, &all, 800)
+		for i := range 8 {
+			all.Slice(c, 100*i, 100*i+100)
+		}
+		all.Release()
+	},
+	"Cut": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
+		var all millrace.Chain
+		readChain(t, r, &all, 800)
+		for range 80 {
+			all.Cut(c, 10)
+		}
+	},
+	"ReadFrom": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
+		readChain(t, r, c, 300)
+		if n, err := c.ReadFrom(r); n != 500 || err != nil {
+			t.Errorf("ReadFrom = %d, %v", n, err)
+		}
+	},
+}
+
 // Packets that arrived one after the other are one piece however they come together.
 func TestPacketsCoalesce(t *testing.T) {
-	for name, collect := range map[string]func(t *testing.T, r *millrace.Reader, c *millrace.Chain){
-		"ReadChain into one": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
-			for range 8 {
-				readChain(t, r, c, 100)
-			}
-		},
-		"Merge": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
-			for range 8 {
-				var one millrace.Chain
-				readChain(t, r, &one, 100)
-				c.Merge(&one)
-			}
-		},
-		"Merge from the back": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
-			var all [8]millrace.Chain
-			for i := range all {
-				readChain(t, r, &all[i], 100)
-			}
-			for i := len(all) - 1; i > 0; i-- {
-				all[i-1].Merge(&all[i])
-			}
-			c.Merge(&all[0])
-		},
-		"Clone": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
-			for range 8 {
-				var one millrace.Chain
-				readChain(t, r, &one, 100)
-				one.Clone(c)
-				one.Release()
-			}
-		},
-		"Slice": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
-			var all millrace.Chain
-			readChain(t, r, &all, 800)
-			for i := range 8 {
-				all.Slice(c, 100*i, 100*i+100)
-			}
-			all.Release()
-		},
-		"Cut": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
-			var all millrace.Chain
-			readChain(t, r, &all, 800)
-			for range 80 {
-				all.Cut(c, 10)
-			}
-		},
-		"ReadFrom": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
-			readChain(t, r, c, 300)
-			if n, err := c.ReadFrom(r); n != 500 || err != nil {
-				t.Errorf("ReadFrom = %d, %v", n, err)
-			}
-		},
-	} {
+	for name, collect := range collecting {
 		r := millrace.NewReader(&pattern{end: 800, most: 90})
 		var c millrace.Chain
 		collect(t, r, &c)

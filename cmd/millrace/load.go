@@ -15,6 +15,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 )
 
 func loadCommand() *cobra.Command {
@@ -44,12 +45,13 @@ competes with the server for the processors.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var progress func(load.Progress)
-			if !quiet && !asJSON {
+			done := func() {}
+			if !quiet && !asJSON && isTerminal(cmd.ErrOrStderr()) {
 				bar := newBar(cmd.ErrOrStderr())
-				defer bar.close()
-				progress = bar.show
+				progress, done = bar.show, bar.close
 			}
 			report, err := load.Run(cmd.Context(), cfg, progress)
+			done()
 			if err != nil {
 				return err
 			}
@@ -90,14 +92,17 @@ func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 	f.IntSliceVar(&cfg.ServerPIDs, "server-pid", nil, "the server's processes on this machine, for its CPU time and memory (Linux)")
 }
 
-// bar is the progress bar of a load, whose length is its time.
-type bar struct {
-	b   *progressbar.ProgressBar
-	out io.Writer
+// isTerminal says whether somebody looks at what is written to w.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// bar is the progress bar of a load, whose length is its time.
+type bar struct{ b *progressbar.ProgressBar }
+
 func newBar(w io.Writer) *bar {
-	return &bar{out: w, b: progressbar.NewOptions64(1,
+	return &bar{progressbar.NewOptions64(1,
 		progressbar.OptionSetWriter(w),
 		progressbar.OptionSetWidth(24),
 		progressbar.OptionSetPredictTime(false),

@@ -77,7 +77,7 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)
 
 	f.DurationVar(&cfg.Latency, "latency", cfg.Latency,
-		"how long a frame may wait for others that leave with it: larger costs less CPU; 0: not at all")
+		"how long a frame may wait for others that leave with it, at most 1s: larger costs less CPU; 0: not at all")
 
 	f.IntVar(&cfg.MaxStreams, "max-streams", cfg.MaxStreams, "streams at a time")
 	f.IntVar(&cfg.MaxViewers, "max-viewers", cfg.MaxViewers, "viewers in all, those who wait for a publisher included")
@@ -89,9 +89,12 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.Var((*bytesValue)(&cfg.LagBytes), "lag-bytes", "how far behind a viewer may be; 0: as far as is kept")
 	f.IntVar(&cfg.LagFrames, "lag-frames", cfg.LagFrames, "the same in frames; 0: as far as is kept")
 	f.DurationVar(&cfg.LagTime, "lag-time", cfg.LagTime, "the same in time; 0: as far as is kept")
-	f.Var(policyValue{&cfg.LagPolicy}, "lag-policy", "skip: a viewer beyond that goes on at the newest key frame; drop: it is disconnected")
-	f.DurationVar(&cfg.StallTimeout, "stall-timeout", cfg.StallTimeout, "a viewer that takes nothing for so long is disconnected in any case")
-	f.Var((*intBytesValue)(&cfg.Unsent), "unsent", "what the kernel may hold for a viewer without having sent it; 0: the system's default")
+	f.Var(policyValue{&cfg.LagPolicy}, "lag-policy",
+		"skip: a viewer beyond that goes on at the newest key frame; drop: it is disconnected")
+	f.DurationVar(&cfg.StallTimeout, "stall-timeout", cfg.StallTimeout,
+		"a viewer that takes nothing for so long is disconnected in any case")
+	f.Var((*intBytesValue)(&cfg.Unsent), "unsent",
+		"what the kernel may hold for a viewer without having sent it; 0: the system's default")
 
 	f.DurationVar(&cfg.HeaderTimeout, "header-timeout", cfg.HeaderTimeout, "for the head of a request to arrive")
 	f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout, "for the next request on a connection that is kept open")

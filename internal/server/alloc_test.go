@@ -3,6 +3,7 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/frame/flv"
 )
 
 // A rig is a stream with viewers whose pump is driven by hand.
@@ -98,6 +100,54 @@ func TestARoundAllocatesNothing(t *testing.T) {
 	}
 	if allocs >= 1 {
 		t.Errorf("%v allocations a round of 4 frames to 8 viewers, want 0", allocs)
+	}
+}
+
+// loop gives the same bytes again and again.
+type loop struct {
+	p  []byte
+	at int
+}
+
+func (l *loop) Read(p []byte) (int, error) {
+	n := copy(p[:min(len(p), 1400)], l.p[l.at:]) // as packets come
+	l.at = (l.at + n) % len(l.p)
+	return n, nil
+}
+
+// In steady state a tag costs no allocation on its way from the publisher to the ring.
+func TestIngestAllocatesNothing(t *testing.T) {
+	cfg := Defaults()
+	cfg.KeepFrames = 64
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := s.newStream("cam", "test")
+	if err := s.registry.claim(st); err != nil {
+		t.Fatal(err)
+	}
+	defer st.end()
+	sc := newScript(4, 10, 3000)
+	in := &ingest{s: st, r: millrace.NewReader(io.MultiReader(bytes.NewReader(sc.start()), &loop{p: bytes.Join(sc.tags, nil)}))}
+	defer in.release()
+	dec := flv.NewDecoder(in.r)
+	if _, err := dec.Header(); err != nil {
+		t.Fatal(err)
+	}
+	st.open(formFLV, sc.header)
+	tags := func(n int) func() {
+		return func() {
+			for range n {
+				if err := in.next(dec); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	tags(5000)() // until everything has its size
+	if allocs := testing.AllocsPerRun(100, tags(100)); allocs > 1 {
+		t.Errorf("%v allocations in 100 tags, want 0", allocs)
 	}
 }
 

@@ -99,6 +99,9 @@ func Defaults() Config {
 	}
 }
 
+// maxLatency bounds the latency bound: a publisher's end, and the server's own, wait for it.
+const maxLatency = time.Second
+
 // check refuses what cannot work, naming the field by its flag.
 func (c *Config) check() error {
 	type bound struct {
@@ -127,6 +130,9 @@ func (c *Config) check() error {
 		if b.val < b.min {
 			return fmt.Errorf("server: --%s is %d, want at least %d", b.flag, b.val, b.min)
 		}
+	}
+	if c.Latency > maxLatency {
+		return fmt.Errorf("server: --latency is %v, want at most %v", c.Latency, maxLatency)
 	}
 	if c.LagPolicy != Skip && c.LagPolicy != Drop {
 		return fmt.Errorf("server: --lag-policy is %q, want %q or %q", c.LagPolicy, Skip, Drop)

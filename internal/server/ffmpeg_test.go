@@ -62,7 +62,9 @@ func TestFFmpeg(t *testing.T) {
 	var wg sync.WaitGroup
 	frames := make([]string, 3)
 	for i := range frames {
-		wg.Go(func() { frames[i] = run(t, "ffmpeg", "-v", "error", "-i", url+".flv", "-c", "copy", "-f", "framemd5", "-") })
+		wg.Go(func() {
+			frames[i] = run(t, "ffmpeg", "-v", "error", "-i", url+".flv", "-c", "copy", "-f", "framemd5", "-")
+		})
 	}
 	var packets string
 	wg.Go(func() { packets = probe(t, url+".mp4") })

@@ -33,11 +33,12 @@ func (h *headWatch) connState(c net.Conn, state http.ConnState) {
 		if !waiting {
 			return
 		}
-		reason := "closed by the client"
+		level, reason := slog.LevelDebug, "closed by the client"
 		if time.Since(since.(time.Time)) >= h.limit {
-			reason = "no complete request head within --header-timeout"
+			level, reason = slog.LevelInfo, "no complete request head within --header-timeout"
 		}
-		h.log.Info("connection ended without a request", "client", c.RemoteAddr().String(), "reason", reason)
+		h.log.Log(context.Background(), level, "connection ended without a request",
+			"client", c.RemoteAddr().String(), "reason", reason)
 	case http.StateHijacked:
 		h.conns.Delete(c)
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace"
 )
 
 // Whatever one publisher sends, it gets a clear answer, the reason is logged, and another stream does not notice.
@@ -204,3 +206,36 @@ func TestAPanicEndsOneStream(t *testing.T) {
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// FuzzIngest publishes any bytes: there is no panic, the stream ends, and every block goes back.
+func FuzzIngest(f *testing.F) {
+	sc := newScript(2, 3, 50)
+	f.Add(sc.whole())
+	f.Add([]byte("not FLV"))
+	f.Add(append(sc.start(), 9, 0xff, 0xff, 0xff))
+	f.Add([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00\x09\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x97avc1"))
+	cfg := Defaults()
+	cfg.MaxTagBytes = 1 << 10
+	s, err := New(cfg)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		before := millrace.DefaultPool.Stats().InUse
+		st := s.newStream("fuzz", "test")
+		if err := s.registry.claim(st); err != nil {
+			t.Fatal(err)
+		}
+		err := st.ingest(bytes.NewReader(body))
+		s.registry.leave()
+		if err == errPanic {
+			t.Fatal("panic")
+		}
+		if s.registry.find("fuzz") != nil {
+			t.Error("the stream is still there")
+		}
+		if after := millrace.DefaultPool.Stats().InUse; after != before {
+			t.Errorf("%d bytes in use, %d before", after, before)
+		}
+	})
+}

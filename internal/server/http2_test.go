@@ -104,6 +104,7 @@ func TestAnHTTP2PublisherThatFallsSilentGets408(t *testing.T) {
 // A wrapper that hides the connection costs speed, not function.
 func TestBehindAWrapper(t *testing.T) {
 	f := serve(t, nil)
+	f.logged("listening")
 	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.routes().ServeHTTP(hidden{w, w.(http.Flusher)}, r)
 	}))

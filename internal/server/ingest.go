@@ -26,6 +26,7 @@ type ingest struct {
 	meter meter
 
 	video, audio flv.Codec // of the last tag of each kind; 0: none has come
+	resized      bool      // the metadata have changed, and with them perhaps the size of the picture
 
 	// What a viewer needs before it can start, in the order in which it gets it. Copies, because a share of so small a
 	// thing would keep the whole block that it came in.
@@ -117,22 +118,27 @@ func (in *ingest) flv() error {
 	in.s.open(formFLV, bytes.Clone(head.Bytes()))
 	head.Release()
 	for {
-		t, err := dec.Next(&in.frame)
-		if err != nil {
+		if err := in.next(dec); err != nil {
 			return ended(err)
 		}
-		in.meter.add(in.s, t.Len())
-		if err := in.tag(t); err != nil {
-			return err
-		}
 	}
+}
+
+// next moves one tag.
+func (in *ingest) next(dec *flv.Decoder) error {
+	t, err := dec.Next(&in.frame)
+	if err != nil {
+		return err
+	}
+	in.meter.add(in.s, t.Len())
+	return in.tag(t)
 }
 
 // tag publishes the tag in frame.
 func (in *ingest) tag(t flv.Tag) error {
 	switch {
-	case t.Type == flv.TypeVideo && t.Codec != in.video && t.Codec != 0:
-		in.video = t.Codec
+	case t.Type == flv.TypeVideo && (t.Codec != in.video || in.resized) && t.Codec != 0:
+		in.video, in.resized = t.Codec, false
 		in.s.describe(t, in.size)
 	case t.Type == flv.TypeAudio && t.Codec != in.audio && t.Codec != 0:
 		in.audio = t.Codec
@@ -177,7 +183,7 @@ func (in *ingest) configure(t flv.Tag, part *millrace.Chain) error {
 	}
 	if t.Metadata {
 		in.size = pictureSize(part.Bytes())
-		in.video = 0 // so that the next picture is described anew
+		in.resized = true
 	}
 	var preamble millrace.Chain
 	for _, p := range in.parts() {

@@ -35,8 +35,8 @@ type metrics struct {
 	server *Server
 
 	published   atomic.Int64 // streams
-	bytesIn     atomic.Int64 // of streams that have ended
-	framesIn    atomic.Int64 // likewise
+	bytesIn     atomic.Int64
+	framesIn    atomic.Int64
 	writevCalls atomic.Int64
 	written     [paths]atomic.Int64 // bytes
 	watching    [paths]atomic.Int64
@@ -84,12 +84,6 @@ func (m *metrics) lost(missed broadcast.Missed) {
 
 func (m *metrics) wrote(p path, n int64) { m.written[p].Add(n) }
 
-// streamEnded keeps the figures of a stream that is no longer listed.
-func (m *metrics) streamEnded(s *stream) {
-	m.bytesIn.Add(s.bytesIn.Load())
-	m.framesIn.Add(s.framesIn.Load())
-}
-
 func (m *metrics) bytesOut() (n int64) {
 	for p := range m.written {
 		n += m.written[p].Load()
@@ -104,7 +98,7 @@ var (
 	descStreams   = desc("streams", "Streams that are being published.")
 	descPublished = desc("streams_total", "Streams that were published, those that still are included.")
 	descViewers   = desc("viewers", "Viewers, by the way in which their bytes reach the connection.", "path")
-	descCame      = desc("viewers_total", "Viewers that came, by the way in which their bytes reach the connection.", "path")
+	descCame      = desc("viewers_total", "Viewers that ever came, by the same.", "path")
 	descBehind    = desc("viewers_behind", "Viewers that were further behind than their allowance and have not caught up.")
 	descBlocked   = desc("viewers_blocked", "Viewers whose connection takes no more at present, or that have only begun.")
 	descSeen      = desc("viewers_behind_total", "Viewers found further behind than their allowance, by what they exceeded.", "reason")
@@ -142,6 +136,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(descBuild, 1, m.server.cfg.Version)
 	counter(descPublished, m.published.Load())
 	counter(descWritev, m.writevCalls.Load())
+	counter(descBytesIn, m.bytesIn.Load())
+	counter(descFramesIn, m.framesIn.Load())
 	for p := range paths {
 		gauge(descViewers, float64(m.watching[p].Load()), p.String())
 		counter(descCame, m.came[p].Load(), p.String())
@@ -151,14 +147,14 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		if why.dropped() {
 			counter(descDropped, m.dropped[why].Load(), why.label())
 		}
-		if why.dropped() && why < evicted {
+		if why.dropped() && why <= evicted {
 			counter(descSeen, m.seen[why].Load(), why.label())
 		}
 	}
 	for why := broadcast.LagBytes; why <= broadcast.Refused; why++ {
 		counter(descLost, m.frames[why].Load(), lossLabel(why))
 	}
-	m.collectStreams(gauge, counter)
+	m.collectStreams(gauge)
 	m.collectPool(gauge, counter)
 }
 
@@ -167,24 +163,19 @@ type (
 	counterFunc func(d *prometheus.Desc, v int64, labels ...string)
 )
 
-func (m *metrics) collectStreams(gauge gaugeFunc, counter counterFunc) {
-	bytesIn, framesIn := m.bytesIn.Load(), m.framesIn.Load()
+func (m *metrics) collectStreams(gauge gaugeFunc) {
 	var kept int64
 	var blocked, behind int
 	var lag float64
 	streams := m.server.registry.all()
 	for _, s := range streams {
 		r := s.report()
-		bytesIn += s.bytesIn.Load()
-		framesIn += s.framesIn.Load()
 		kept += r.KeptBytes
 		behind += r.Stalled
 		blocked += s.blocked()
 		lag = max(lag, r.LagMax)
 	}
 	gauge(descStreams, float64(len(streams)))
-	counter(descBytesIn, bytesIn)
-	counter(descFramesIn, framesIn)
 	gauge(descKept, float64(kept))
 	gauge(descBehind, float64(behind))
 	gauge(descBlocked, float64(blocked))

@@ -31,6 +31,9 @@ type muxing struct {
 // errNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs have changed.
 var errNewInit = errors.New("the stream's codecs changed, and an MP4 file cannot follow: viewers must come again")
 
+// errMuxingBehind ends an MP4 file when its maker did not get enough of the processor.
+var errMuxingBehind = errors.New("the making of MP4 is too far behind the stream: viewers must come again")
+
 // newMuxing returns a muxing of what c gives, which it takes ownership of, and what starts its goroutine. s.mu is held.
 func (s *stream) newMuxing(c *broadcast.Cursor) (m *muxing, start func()) {
 	ctx, stop := context.WithCancel(context.Background())
@@ -119,7 +122,11 @@ func (m *muxing) source(ctx context.Context, news <-chan struct{}) func(dst *mil
 			return nil
 		}
 		for {
-			if b, err := m.cursor.Take(dst); err != nil || b.Bytes > 0 {
+			b, err := m.cursor.Take(dst)
+			if b.Missed.Why != broadcast.NotMissed {
+				return errMuxingBehind
+			}
+			if err != nil || b.Bytes > 0 {
 				return err
 			}
 			m.out.announce()

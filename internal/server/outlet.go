@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 )
 
@@ -155,11 +154,4 @@ func (o *outlet) blocked() (n int) {
 		n += int(p.blocked.Load())
 	}
 	return n
-}
-
-// begin puts what comes before the ring's bytes into dst: the response's head, if the viewer's connection was taken over,
-// and the outlet's own.
-func (o *outlet) begin(dst *millrace.Chain, responseHead []byte) {
-	dst.AppendCopy(responseHead)
-	dst.AppendCopy(o.head)
 }

@@ -25,7 +25,7 @@ const (
 func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimSuffix(r.PathValue("name"), extFLV)
 	if err := checkName(name); err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
+		refuseBody(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
 	if status, reason := s.gate.check(r); status != 0 {
@@ -33,14 +33,14 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 		if status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
 		}
-		refuse(w, status, reason)
+		refuseBody(w, r, status, reason)
 		return
 	}
 	st := s.newStream(name, r.RemoteAddr)
 	if err := s.registry.claim(st); err != nil {
 		status := claimStatus(err)
 		s.log.Warn("publisher refused", "stream", name, "publisher", r.RemoteAddr, "status", status, "reason", err)
-		refuse(w, status, err.Error())
+		refuseBody(w, r, status, err.Error())
 		return
 	}
 	if up, err := newDirectUplink(w, r, st); err == nil {

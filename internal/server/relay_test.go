@@ -34,7 +34,7 @@ func TestViewersGetTheStreamByteForByte(t *testing.T) {
 	if err := json.Unmarshal([]byte(res.body), &got); err != nil || res.status != http.StatusOK {
 		t.Fatalf("answer %d %q: %v", res.status, res.body, err)
 	}
-	if got.Stream != "cam" || got.Format != "flv" || got.Frames != int64(len(sc.tags)) || got.Bytes != int64(len(sc.whole())-len(sc.header)) {
+	if got.Stream != "cam" || got.Format != "flv" || got.Frames != int64(len(sc.config)+len(sc.tags)) || got.Bytes != int64(len(sc.whole())-len(sc.header)) {
 		t.Errorf("summary %+v", got)
 	}
 	for _, w := range watchers {

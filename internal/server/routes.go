@@ -20,7 +20,7 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/{$}", pages)
 	mux.Handle("/page/", pages)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream")
+		refuseBody(w, r, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream")
 	})
 	return s.heads.handler(mux)
 }
@@ -44,7 +44,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.Header().Set("Allow", allow)
-		refuse(w, http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q is not allowed here: %s", r.Method, allow))
+		refuseBody(w, r, http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q is not allowed here: %s", r.Method, allow))
 	}
 }
 
@@ -53,7 +53,7 @@ func onlyGet(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			refuse(w, http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q is not allowed here: GET, HEAD", r.Method))
+			refuseBody(w, r, http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q is not allowed here: GET, HEAD", r.Method))
 			return
 		}
 		h(w, r)
@@ -69,10 +69,17 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// refuse answers with a status and one line of text, and closes the connection if a body may still be coming: net/http would
-// otherwise read on for a while before it answers, and a live stream's body has no end.
+// refuseBody refuses a request whose body may still be coming. It closes the connection: net/http would otherwise read on for
+// a while before it answers, and a live stream's body has no end.
+func refuseBody(w http.ResponseWriter, r *http.Request, status int, reason string) {
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
+	refuse(w, status, reason)
+}
+
+// refuse answers with a status and one line of text.
 func refuse(w http.ResponseWriter, status int, reason string) {
-	w.Header().Set("Connection", "close")
 	w.Header().Set("Cache-Control", "no-store")
 	http.Error(w, strings.ToValidUTF8(reason, "?"), status)
 }

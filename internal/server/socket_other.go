@@ -24,6 +24,6 @@ var errNoSocket = errors.New("server: no writev on this system")
 func (*socket) open(net.Conn) bool { return false }
 func (*socket) boundUnsent(int)    {}
 
-func (*socket) try(*millrace.Chain, *vector) (bool, error) { return false, errNoSocket }
+func (*socket) try(*[]byte, *millrace.Chain, *vector) (bool, error) { return false, errNoSocket }
 
-func (*socket) wait(*millrace.Chain, *vector, *atomic.Int64) error { return errNoSocket }
+func (*socket) wait(*[]byte, *millrace.Chain, *vector, *atomic.Int64) error { return errNoSocket }

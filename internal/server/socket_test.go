@@ -83,7 +83,7 @@ func cancelAfter(t *testing.T, data []byte, n int) {
 			panic("no socket")
 		}
 		var progress atomic.Int64
-		sent <- s.wait(&c, new(vector), &progress)
+		sent <- s.wait(new([]byte), &c, new(vector), &progress)
 	}()
 	got := make([]byte, n, len(data))
 	if _, err := io.ReadFull(receiver, got); err != nil {
@@ -123,7 +123,7 @@ func TestSendsInAllWaysArriveWhole(t *testing.T) {
 		var progress atomic.Int64
 		c := chainOf(data, size)
 		for tries := 0; c.Len() > 0; tries++ {
-			full, err := s.try(&c, vec)
+			full, err := s.try(new([]byte), &c, vec)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +132,7 @@ func TestSendsInAllWaysArriveWhole(t *testing.T) {
 			}
 			var part millrace.Chain
 			c.Cut(&part, min(c.Len(), rnd.IntN(20_000)))
-			if err := s.wait(&part, vec, &progress); err != nil {
+			if err := s.wait(new([]byte), &part, vec, &progress); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -160,7 +160,7 @@ func TestABatchIsOneSystemCall(t *testing.T) {
 	if c.Pieces() != batchPieces {
 		t.Fatalf("%d pieces", c.Pieces())
 	}
-	if full, err := s.try(&c, vec); full || err != nil || c.Len() > 0 {
+	if full, err := s.try(new([]byte), &c, vec); full || err != nil || c.Len() > 0 {
 		t.Fatalf("full %v, %v, %d left", full, err, c.Len())
 	}
 	if vec.calls != 1 {
@@ -179,7 +179,7 @@ func TestASendToOneWhoLeftFails(t *testing.T) {
 	defer c.Release()
 	deadline := time.Now().Add(patienceOfTests)
 	for time.Now().Before(deadline) {
-		if err := s.wait(&c, new(vector), &progress); err != nil {
+		if err := s.wait(new([]byte), &c, new(vector), &progress); err != nil {
 			return
 		}
 	}

@@ -33,6 +33,7 @@ type socket struct {
 	tryFn, waitFn func(fd uintptr) bool
 
 	// Arguments and results of the call that is under way.
+	line     *[]byte
 	chain    *millrace.Chain
 	vec      *vector
 	progress *atomic.Int64
@@ -63,23 +64,24 @@ func (s *socket) boundUnsent(n int) {
 	_ = s.raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, notSentLowat, n) })
 }
 
-// try writes c until the kernel takes no more; it does not wait. What was taken is discarded from c. full says that
-// something is left.
-func (s *socket) try(c *millrace.Chain, vec *vector) (full bool, err error) {
-	s.chain, s.vec, s.full, s.err = c, vec, false, nil
+// try writes line and then c until the kernel takes no more; it does not wait. What was taken is cut from line and discarded from
+// c. full says that something is left.
+func (s *socket) try(line *[]byte, c *millrace.Chain, vec *vector) (full bool, err error) {
+	s.line, s.chain, s.vec, s.full, s.err = line, c, vec, false, nil
 	err = s.raw.Write(s.tryFn)
-	s.chain, s.vec = nil, nil
+	s.line, s.chain, s.vec = nil, nil, nil
 	if err == nil {
 		err = s.err
 	}
 	return s.full, err
 }
 
-// wait writes c to its end, however long that takes. Each time that the kernel takes something, the time goes to progress.
-func (s *socket) wait(c *millrace.Chain, vec *vector, progress *atomic.Int64) error {
-	s.chain, s.vec, s.progress, s.err = c, vec, progress, nil
+// wait writes line and c to their end, however long that takes. Each time that the kernel takes something, the time goes to
+// progress.
+func (s *socket) wait(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) error {
+	s.line, s.chain, s.vec, s.progress, s.err = line, c, vec, progress, nil
 	err := s.raw.Write(s.waitFn)
-	s.chain, s.vec, s.progress = nil, nil, nil
+	s.line, s.chain, s.vec, s.progress = nil, nil, nil, nil
 	if err == nil {
 		err = s.err
 	}
@@ -87,15 +89,18 @@ func (s *socket) wait(c *millrace.Chain, vec *vector, progress *atomic.Int64) er
 }
 
 func (s *socket) tryFD(fd uintptr) bool {
-	for s.chain.Len() > 0 && !s.full && s.err == nil {
+	for s.left() && !s.full && s.err == nil {
 		s.full = s.write(fd) != all
 	}
 	return true
 }
 
+// left says whether there is something to write.
+func (s *socket) left() bool { return len(*s.line)+s.chain.Len() > 0 }
+
 // waitFD returns false when it wants to be called again after the socket has become writable.
 func (s *socket) waitFD(fd uintptr) bool {
-	for s.chain.Len() > 0 && s.err == nil {
+	for s.left() && s.err == nil {
 		if s.write(fd) != nothing {
 			s.progress.Store(now())
 		} else if s.err == nil {
@@ -116,12 +121,14 @@ const (
 // write makes one system call.
 func (s *socket) write(fd uintptr) outcome {
 	for {
-		took, offered, errno := s.vec.writev(fd, s.chain)
+		took, offered, errno := s.vec.writev(fd, *s.line, s.chain)
 		s.vec.calls++
 		s.vec.bytes += int64(took)
 		switch errno {
 		case 0:
-			s.chain.Discard(took)
+			ofLine := min(took, len(*s.line))
+			*s.line = (*s.line)[ofLine:]
+			s.chain.Discard(took - ofLine)
 			if took == offered {
 				return all
 			}

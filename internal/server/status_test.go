@@ -37,7 +37,7 @@ func TestStatus(t *testing.T) {
 		says               string // in the body
 	}{
 		{method: "POST", path: "/live/a", body: flvBody, want: 200, says: `"format":"flv"`},
-		{method: "PUT", path: "/live/a", body: flvBody, want: 200, says: `"frames":4`},
+		{method: "PUT", path: "/live/a", body: flvBody, want: 200, says: `"frames":7`},
 		{method: "POST", path: "/live/a.flv", body: flvBody, want: 200, says: `"stream":"a"`},
 		{method: "POST", path: "/live/" + long, body: flvBody, want: 200},
 		{method: "POST", path: "/live/a-b_c.D9", body: "bytes", want: 200, says: `"format":"raw"`},
@@ -236,6 +236,7 @@ func TestConfigIsChecked(t *testing.T) {
 	for flag, change := range map[string]func(*Config){
 		"max-streams":   func(c *Config) { c.MaxStreams = 0 },
 		"latency":       func(c *Config) { c.Latency = -1 },
+		"--latency is":  func(c *Config) { c.Latency = time.Minute },
 		"lag-policy":    func(c *Config) { c.LagPolicy = "wait" },
 		"max-tag-bytes": func(c *Config) { c.MaxTagBytes = 32 << 20 },
 		"stall-timeout": func(c *Config) { c.StallTimeout = 0 },

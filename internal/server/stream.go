@@ -112,7 +112,8 @@ func (s *stream) cursorLocked(o *outlet) *broadcast.Cursor {
 		broadcast.MaxLagBytes(0), broadcast.MaxLagFrames(0), broadcast.MaxLagTime(0),
 	}
 	if o.policy() == Skip {
-		opts = append(opts, broadcast.MaxLagBytes(s.allow.Bytes), broadcast.MaxLagFrames(s.allow.Frames), broadcast.MaxLagTime(s.allow.Time))
+		opts = append(opts, broadcast.MaxLagBytes(s.allow.Bytes), broadcast.MaxLagFrames(s.allow.Frames),
+			broadcast.MaxLagTime(s.allow.Time))
 	}
 	if o.form == formRaw || o.form == formFLV && !s.begun {
 		opts = append(opts, broadcast.FromHead())
@@ -127,7 +128,7 @@ func (s *stream) form(ext string) (form, error) {
 	case ext == "" || ext == extFLV && f == formFLV:
 		return f, nil
 	case f == formRaw:
-		return 0, &formError{fmt.Sprintf("stream %q is not FLV, so it cannot be had as %s: ask for /live/%s", s.name, ext, s.name)}
+		return 0, &formError{fmt.Sprintf("stream %q is not FLV, so it cannot be had as %s: ask for /live/%[1]s", s.name, ext)}
 	}
 	video, audio := s.video.Load(), s.audio.Load()
 	if video == nil && audio == nil || // nothing has come yet
@@ -135,7 +136,8 @@ func (s *stream) form(ext string) (form, error) {
 		audio != nil && audio.codec == flv.AAC {
 		return formMP4, nil
 	}
-	return 0, &formError{fmt.Sprintf("stream %q has nothing that MP4 is made of here (H.264, H.265, AAC): ask for /live/%s.flv", s.name, s.name)}
+	return 0, &formError{fmt.Sprintf(
+		"stream %q has nothing that MP4 is made of here (H.264, H.265, AAC): ask for /live/%[1]s.flv", s.name)}
 }
 
 // enter takes a place among a stream's viewers, and returns the outlet that serves them with a cursor in its ring. exit gives
@@ -209,9 +211,16 @@ func (s *stream) publish(c *millrace.Chain, key bool) error {
 	if err := s.live.ring.Publish(c, broadcast.Frame{Key: key}); err != nil {
 		return err
 	}
+	s.count(n)
+	return nil
+}
+
+// count notes a frame of n bytes from the publisher.
+func (s *stream) count(n int) {
 	s.bytesIn.Add(int64(n))
 	s.framesIn.Add(1)
-	return nil
+	s.server.metrics.bytesIn.Add(int64(n))
+	s.server.metrics.framesIn.Add(1)
 }
 
 // configure adds a frame that is also what viewers need before they can start at a later key frame. It takes ownership of
@@ -219,7 +228,7 @@ func (s *stream) publish(c *millrace.Chain, key bool) error {
 func (s *stream) configure(c, preamble *millrace.Chain) error {
 	s.mu.Lock() // so that a viewer that joins gets it once
 	defer s.mu.Unlock()
-	s.bytesIn.Add(int64(c.Len()))
+	s.count(c.Len())
 	err := s.live.ring.Publish(c, broadcast.Frame{})
 	s.live.ring.SetPreamble(preamble)
 	return err
@@ -234,7 +243,6 @@ func (s *stream) end() {
 		s.live.close()
 	}
 	s.server.registry.free(s)
-	s.server.metrics.streamEnded(s)
 }
 
 // blocked returns how many viewers are driven by goroutines of their own.
@@ -284,7 +292,7 @@ func explain(err error) string {
 		return "end of the body"
 	}
 	var limit *flv.LimitError
-	if errors.As(err, &limit) {
+	if errors.As(err, &limit) && strings.HasPrefix(limit.What, "tag data") {
 		return fmt.Sprintf("%v (--max-tag-bytes)", err)
 	}
 	return err.Error()

@@ -15,7 +15,7 @@ import (
 // whatever a viewer gets is the publisher's, in order, with gaps only before key frames.
 func TestViewersComeAndGo(t *testing.T) {
 	f := serve(t, func(c *Config) {
-		c.Latency = time.Millisecond
+		c.Latency, c.ViewerWait = time.Millisecond, 50*time.Millisecond
 		c.Unsent, c.LagBytes, c.KeepBytes, c.MaxTagBytes = smallBuffer, 100<<10, 400<<10, 64<<10
 	})
 	const each = 12

@@ -41,11 +41,13 @@ func (g *gate) check(r *http.Request) (status int, reason string) {
 		return 0, ""
 	}
 	if !g.loopback {
-		return http.StatusForbidden, "publishing is off: this server can be reached from other machines and was started without --publish-token"
+		return http.StatusForbidden,
+			"publishing is off: this server can be reached from other machines and was started without --publish-token"
 	}
 	if !isLocalName(r.Host) {
 		return http.StatusForbidden, fmt.Sprintf(
-			"publishing without a token is for this machine only, and the request names host %q: use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
+			"publishing without a token is for this machine only, and the request names host %.80q: "+
+				"use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
 	}
 	return 0, ""
 }

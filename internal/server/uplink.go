@@ -153,13 +153,13 @@ const (
 // A handlerUplink is a request's body as net/http gives it: HTTP/2, or a connection that cannot be taken over.
 type handlerUplink struct {
 	w        http.ResponseWriter
-	body     io.Reader
+	r        *http.Request
 	s        *stream
 	patience *patience
 }
 
 func newHandlerUplink(w http.ResponseWriter, r *http.Request, s *stream) *handlerUplink {
-	u := &handlerUplink{w: w, body: r.Body, s: s}
+	u := &handlerUplink{w: w, r: r, s: s}
 	u.patience = newPatience(s.server.cfg.PublishTimeout, s.server.draining, http.NewResponseController(w).SetReadDeadline)
 	return u
 }
@@ -167,7 +167,7 @@ func newHandlerUplink(w http.ResponseWriter, r *http.Request, s *stream) *handle
 // Read implements io.Reader. Nothing tells whether it is going to wait, so viewers are told by a timer.
 func (u *handlerUplink) Read(p []byte) (int, error) {
 	u.s.announceSoon()
-	n, err := u.body.Read(p)
+	n, err := u.r.Body.Read(p)
 	u.patience.note()
 	return n, explainSilence(err, u.patience.idle)
 }
@@ -178,7 +178,7 @@ func (u *handlerUplink) answer(status int, contentType string, body []byte, clea
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	if !clean {
+	if !clean && u.r.ProtoMajor == 1 {
 		h.Set("Connection", "close")
 	}
 	u.w.WriteHeader(status)

@@ -10,10 +10,14 @@ import (
 // notSentLowat is the option that bounds what the kernel holds of a connection's data without having sent it.
 const notSentLowat = unix.TCP_NOTSENT_LOWAT
 
-// writev gives the first pieces of c to the socket in one system call, without copying or waiting. It borrows c and returns
-// how many bytes it offered and how many of them the kernel took.
-func (vec *vector) writev(fd uintptr, c *millrace.Chain) (took, offered int, errno unix.Errno) {
+// writev gives line and then the first pieces of c to the socket in one system call, without copying or waiting. It borrows
+// both, and returns how many bytes it offered and how many of them the kernel took. There is at least one.
+func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, offered int, errno unix.Errno) {
 	n := 0
+	if len(line) > 0 {
+		vec.list[0] = line
+		offered, n = len(line), 1
+	}
 	for piece := range c.All() {
 		if n == len(vec.list) {
 			break

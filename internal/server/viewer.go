@@ -28,6 +28,7 @@ type viewer struct {
 
 	// pending is what was taken from the ring and not yet by the kernel. Its references last until then.
 	pending millrace.Chain
+	chunks  chunks // what goes in front of it
 
 	why      atomic.Int32 // an ending
 	progress atomic.Int64 // when the kernel last took something, while it cannot take everything; see now
@@ -96,9 +97,15 @@ func (v *viewer) finish() {
 	v.out.left(v)
 }
 
-// take moves the next batch from the ring to pending, which is empty. io.EOF: there will be no more.
+// take moves the next batch from the ring to pending, which is empty. io.EOF: there will be no more, and all has been sent.
 func (v *viewer) take() (broadcast.Batch, error) {
 	b, err := v.cursor.Take(&v.pending)
+	if err == io.EOF && v.chunks.end() {
+		return broadcast.Batch{}, nil
+	}
+	if v.pending.Len() > 0 {
+		v.chunks.announce(v.pending.Len())
+	}
 	v.passed.frames.Add(int64(b.Frames + b.Missed.Frames))
 	v.passed.bytes.Add(int64(b.Bytes-b.Preamble) + b.Missed.Bytes)
 	if b.Missed.Why != broadcast.NotMissed {
@@ -116,9 +123,13 @@ func (v *viewer) miss(m broadcast.Missed) {
 	}
 	s.lost.Add(int64(m.Frames))
 	s.server.metrics.lost(m)
+	if v.behind.CompareAndSwap(false, true) {
+		s.server.metrics.seenBehind(endingOf(m.Why))
+	}
 	if v.missed.Why == broadcast.NotMissed {
 		v.missed.Why = m.Why
-		s.log.Warn("viewer skips to the newest key frame", "viewer", v.remote, "frames", m.Frames, "bytes", m.Bytes, "reason", m.Why.String())
+		s.log.Warn("viewer skips to the newest key frame", "viewer", v.remote,
+			"frames", m.Frames, "bytes", m.Bytes, "reason", m.Why.String())
 	}
 	v.missed.Frames += m.Frames
 	v.missed.Bytes += m.Bytes
@@ -135,7 +146,7 @@ func (v *viewer) step(vec *vector) state {
 		if err != nil {
 			return v.drained(err)
 		}
-		if v.pending.Len() == 0 {
+		if v.sentAll() {
 			return caughtUp
 		}
 		large := b.Bytes >= batchBytes/2 || v.pending.Pieces() >= batchPieces/2
@@ -152,14 +163,17 @@ func (v *viewer) step(vec *vector) state {
 	}
 }
 
+// sentAll says whether everything that was taken has been sent.
+func (v *viewer) sentAll() bool { return v.pending.Len() == 0 && len(v.chunks.line) == 0 }
+
 func (v *viewer) write(vec *vector) (isFull bool, err error) {
 	before := v.pending.Len()
-	isFull, err = v.sock.try(&v.pending, vec)
+	isFull, err = v.sock.try(&v.chunks.line, &v.pending, vec)
 	v.sent += int64(before - v.pending.Len())
 	return isFull, err
 }
 
-// drained ends v after its last frame was sent.
+// drained ends v when there is nothing to come.
 func (v *viewer) drained(err error) state {
 	if err == io.EOF {
 		v.end(finished)
@@ -190,8 +204,9 @@ func (v *viewer) chase() {
 
 func (v *viewer) catchUp(vec *vector) state {
 	for !v.over() {
-		if before := v.pending.Len(); before > 0 {
-			err := v.sock.wait(&v.pending, vec, &v.progress)
+		if !v.sentAll() {
+			before := v.pending.Len()
+			err := v.sock.wait(&v.chunks.line, &v.pending, vec, &v.progress)
 			v.sent += int64(before - v.pending.Len())
 			vec.flush(v.out)
 			if err != nil {
@@ -203,7 +218,7 @@ func (v *viewer) catchUp(vec *vector) state {
 		if err != nil {
 			return v.drained(err)
 		}
-		if b.Frames == 0 && v.pending.Len() == 0 {
+		if b.Frames == 0 && v.sentAll() {
 			return caughtUp
 		}
 		v.wait(now())
@@ -227,7 +242,7 @@ func (v *viewer) follow(ctx context.Context, w io.Writer, flush func() error) {
 			v.drained(err)
 			break
 		}
-		if b.Frames > 0 || v.pending.Len() > 0 {
+		if b.Frames > 0 || !v.sentAll() {
 			continue
 		}
 		v.keepsUp()
@@ -243,15 +258,20 @@ func (v *viewer) follow(ctx context.Context, w io.Writer, flush func() error) {
 
 // pass writes pending to w.
 func (v *viewer) pass(w io.Writer, flush func() error) error {
-	if v.pending.Len() == 0 {
+	if v.sentAll() {
 		return nil
 	}
 	v.wait(now())
 	v.writing.Store(true)
 	defer v.writing.Store(false)
+	line, err := w.Write(v.chunks.line)
+	if err != nil {
+		return err
+	}
+	v.chunks.line = nil
 	n, err := v.pending.WriteTo(w)
 	v.sent += n
-	v.out.stream.server.metrics.wrote(v.path, n)
+	v.out.stream.server.metrics.wrote(v.path, n+int64(line))
 	if err != nil {
 		return err
 	}
@@ -353,7 +373,8 @@ const maxChatter = 64 << 10
 // because nobody knows what state it is in.
 func (v *viewer) recover() {
 	if cause := recover(); cause != nil {
-		v.out.stream.log.Error("serving a viewer failed", "viewer", v.remote, "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		v.out.stream.log.Error("serving a viewer failed", "viewer", v.remote,
+			"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 		v.abandon()
 		v.pump.tell(message{about: v, what: leaves})
 	}

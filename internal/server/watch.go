@@ -127,14 +127,25 @@ func setWatchHeader(h http.Header, f form) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// responseHead is the same for a connection that was taken over. The response ends with the connection.
-func responseHead(f form) []byte {
-	return []byte("HTTP/1.1 200 OK\r\n" +
-		"Content-Type: " + f.contentType() + "\r\n" +
+// begin puts the response's head, and what the outlet has in front of everything, into pending, for a connection that was taken
+// over.
+func (v *viewer) begin(chunked bool) {
+	head := "HTTP/1.1 200 OK\r\n" +
+		"Content-Type: " + v.out.form.contentType() + "\r\n" +
 		"Cache-Control: no-store\r\n" +
 		"Access-Control-Allow-Origin: *\r\n" +
 		"X-Content-Type-Options: nosniff\r\n" +
-		"Connection: close\r\n\r\n")
+		"Connection: close\r\n"
+	if v.chunks.on = chunked; chunked {
+		head += "Transfer-Encoding: chunked\r\n"
+	}
+	v.pending.AppendCopy([]byte(head + "\r\n"))
+	if first := v.out.head; len(first) > 0 {
+		v.chunks.announce(len(first))
+		v.pending.AppendCopy(v.chunks.line)
+		v.pending.AppendCopy(first)
+		v.chunks.line = nil
+	}
 }
 
 // serveViewer makes a viewer of a request. On HTTP/1.1 it takes over the connection and returns, so that neither the
@@ -147,7 +158,7 @@ func (s *Server) serveViewer(w http.ResponseWriter, r *http.Request, v *viewer) 
 		return
 	}
 	v.conn = conn
-	v.out.begin(&v.pending, responseHead(v.out.form))
+	v.begin(r.ProtoAtLeast(1, 1))
 	if v.sock.open(conn) {
 		v.sock.boundUnsent(s.cfg.Unsent)
 		v.path = pathWritev
@@ -181,7 +192,7 @@ func (s *Server) serveThrough(w http.ResponseWriter, r *http.Request, v *viewer)
 			writing.cut()
 		}
 	}
-	v.out.begin(&v.pending, nil)
+	v.pending.AppendCopy(v.out.head)
 	v.enter()
 	v.follow(ctx, w, control.Flush)
 	if ending(v.why.Load()) != finished {

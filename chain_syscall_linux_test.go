@@ -1,0 +1,69 @@
+package millrace_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/millrace-io/millrace"
+)
+
+// writeCalls counts the system calls that write, made by f on the thread that it is called on.
+func writeCalls(t testing.TB, f func()) int {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := threadWrites(t)
+	f()
+	return threadWrites(t) - before
+}
+
+func threadWrites(t testing.TB) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/thread-self/io")
+	if err != nil {
+		t.Skip(err)
+	}
+	var reads, writes, n int
+	if _, err := fmt.Sscanf(string(text), "rchar: %d\nwchar: %d\nsyscr: %d\nsyscw: %d", &n, &n, &reads, &writes); err != nil {
+		t.Fatal(err)
+	}
+	return writes
+}
+
+// Pieces leave together: 1024 of them, the kernel's limit, in each system call.
+func TestWriteToIsOneSystemCall(t *testing.T) {
+	onSockets(t, func(t *testing.T, client, server streamConn) {
+		go io.Copy(io.Discard, server)
+		for _, test := range []struct{ pieces, calls int }{
+			{1, 1}, {2, 1}, {4, 1}, {5, 1}, {64, 1}, {1023, 1}, {1024, 1}, {1025, 2}, {2048, 2}, {3000, 3},
+		} {
+			var c millrace.Chain
+			addBlocks(millrace.DefaultPool, &c, letters(test.pieces), 1)
+			calls := writeCalls(t, func() {
+				if n, err := c.WriteTo(client); n != int64(test.pieces) || err != nil {
+					t.Errorf("WriteTo = %d, %v", n, err)
+				}
+			})
+			if calls != test.calls {
+				t.Errorf("%d pieces in %d system calls, want %d", test.pieces, calls, test.calls)
+			}
+		}
+	})
+}
+
+// Packets that are neighbours leave as one piece, however many they are.
+func TestWriteToOfABatchOfPackets(t *testing.T) {
+	client, server := tcpPair(t)
+	go io.Copy(io.Discard, server)
+	var batch millrace.Chain
+	src := packets(t, millrace.DefaultPool, 2000, 20)
+	for i := range src {
+		batch.Merge(&src[i])
+	}
+	if calls := writeCalls(t, func() { batch.WriteTo(client) }); calls != 1 {
+		t.Errorf("%d system calls, want 1", calls)
+	}
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/internal/load"
+	"github.com/spf13/pflag"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// output is what a command prints, while it prints it.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// millrace runs the command.
+func millrace(ctx context.Context, stdout, stderr io.Writer, args ...string) error {
+	root := command()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return root.ExecuteContext(ctx)
+}
+
+// A server and a load on it, as a user starts them.
+func TestServeAndLoad(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var log output
+	served := make(chan error, 1)
+	go func() { served <- millrace(ctx, io.Discard, &log, "serve", "--demo", "--listen", "127.0.0.1:0") }()
+	address := regexp.MustCompile(`address=(\S+)`)
+	var url string
+	for deadline := time.Now().Add(10 * time.Second); url == ""; time.Sleep(time.Millisecond) {
+		if m := address.FindStringSubmatch(log.String()); m != nil {
+			url = "http://" + m[1]
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the server does not say where it listens:\n%s", &log)
+		}
+	}
+	quick := []string{"load", "--url", url, "--viewers", "3", "--ramp", "10ms", "--settle", "10ms", "--duration", "300ms"}
+
+	var out bytes.Buffer
+	if err := millrace(ctx, &out, io.Discard, append(quick, "--json")...); err != nil {
+		t.Fatal(err)
+	}
+	var report load.Report
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+		t.Fatalf("%v in:\n%s", err, &out)
+	}
+	if report.Viewers.Connected != 3 || report.Bytes == 0 || report.Viewers.Lost != 0 {
+		t.Errorf("%+v", report)
+	}
+
+	out.Reset()
+	if err := millrace(ctx, &out, io.Discard, append(quick, "--no-publish", "--name", "demo")...); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"delivered", "3 of 3", "gap p50", "generator"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in the report:\n%s", want, &out)
+		}
+	}
+
+	cancel()
+	if err := <-served; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	if !strings.Contains(log.String(), "msg=stopped") {
+		t.Errorf("the server's log:\n%s", &log)
+	}
+}
+
+func TestMistakesAreToldByTheirFlag(t *testing.T) {
+	for _, tt := range []struct{ args, says string }{
+		{"serve --max-streams 0", "--max-streams"},
+		{"serve --lag-policy wait", "want skip or drop"},
+		{"serve --keep-bytes lots", "number of bytes"},
+		{"serve --keep-bytes 1K", "--keep-bytes"},
+		{"serve --log-format xml", "--log-format"},
+		{"serve --log-level loud", "--log-level"},
+		{"serve --listen nonsense", "nonsense"},
+		{"serve now", "unknown command"},
+		{"load --viewers -1", "viewers"},
+		{"load --url http://example.org", "example.org"},
+		{"dance", "unknown command"},
+	} {
+		err := millrace(t.Context(), io.Discard, io.Discard, strings.Fields(tt.args)...)
+		if err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("millrace %s: %v, want %q", tt.args, err, tt.says)
+		}
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for s, want := range map[string]int64{
+		"0": 0, "4096": 4096, "1K": 1 << 10, "64KiB": 64 << 10, "64kb": 64 << 10, "16MiB": 16 << 20, "2G": 2 << 30,
+	} {
+		var got int64
+		if err := setBytes(s, &got); err != nil || got != want {
+			t.Errorf("%s: %d, %v; want %d", s, got, err, want)
+		}
+		var again int64
+		if err := setBytes(formatBytes(want), &again); err != nil || again != want {
+			t.Errorf("%d is printed as %s", want, formatBytes(want))
+		}
+	}
+	for _, s := range []string{"", "K", "-1", "1T", "1.5M", "KiB5", "99999999999G"} {
+		if err := setBytes(s, new(int64)); err == nil {
+			t.Errorf("%q was taken", s)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var out bytes.Buffer
+	if err := millrace(t.Context(), &out, io.Discard, "version"); err != nil || !strings.HasPrefix(out.String(), "millrace ") {
+		t.Errorf("%q, %v", &out, err)
+	}
+}
+
+// The user's page tells of every flag with its default, and of no other.
+func TestThePageTellsOfEveryFlag(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/serve.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	serveCommand().Flags().VisitAll(func(f *pflag.Flag) {
+		names = append(names, f.Name)
+		value := f.DefValue
+		if value == "" || value == "false" || value == "[]" {
+			value = "–"
+		}
+		if row := "| `--" + f.Name + "` | " + value + " |"; !strings.Contains(string(doc), row) {
+			t.Errorf("docs/serve.md has no row that begins %q", row)
+		}
+	})
+	for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)`").FindAllStringSubmatch(string(doc), -1) {
+		if serveCommand().Flags().Lookup(m[1]) == nil {
+			t.Errorf("docs/serve.md tells of --%s, which there is not", m[1])
+		}
+	}
+	if len(names) < 20 {
+		t.Errorf("flags: %v", names)
+	}
+}
