@@ -5,6 +5,7 @@ package millrace_test
 import (
 	"io"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace"
 )
@@ -88,23 +89,39 @@ func TestReadingFromASocketAllocatesNothing(t *testing.T) {
 	})
 }
 
+// connLike is a source that a Reader never takes for one that does not wait, whatever the clock says.
+type connLike struct{ io.Reader }
+
+func (connLike) SetReadDeadline(time.Time) error { return nil }
+
 // While nobody keeps anything, lending touches neither the pool nor a counter.
 func TestLendingTouchesNothing(t *testing.T) {
-	pool := millrace.NewPool()
-	r := pool.NewReader(newBurst(), 4096)
-	defer r.Release()
-	for range 1000 { // until the block has its size
-		r.ReadRange(1024, touch)
-	}
-	taken, state := pool.Stats().Taken, millrace.BlockState(r)
-	for range 100_000 {
-		r.ReadRange(1024, touch)
-	}
-	if s := pool.Stats(); s.Taken != taken || s.InUseBlocks != 1 {
-		t.Errorf("%d blocks taken while lending, %+v", s.Taken-taken, s)
-	}
-	if s := millrace.BlockState(r); s != state {
-		t.Errorf("generation and count of the block changed from %#x to %#x", state, s)
+	for name, quick := range map[string]bool{"a source that waits": false, "one that never does": true} {
+		t.Run(name, func(t *testing.T) {
+			pool := millrace.NewPool()
+			var src io.Reader = newBurst()
+			if !quick {
+				src = connLike{src}
+			}
+			r := pool.NewReader(src, 4096)
+			defer r.Release()
+			if quick {
+				millrace.Quicken(r)
+			}
+			for range 1000 { // until the block has its size
+				r.ReadRange(1024, touch)
+			}
+			taken, state := pool.Stats().Taken, millrace.BlockState(r)
+			for range 100_000 {
+				r.ReadRange(1024, touch)
+			}
+			if s := pool.Stats(); s.Taken != taken || s.InUseBlocks != 1 {
+				t.Errorf("%d blocks taken while lending, %+v", s.Taken-taken, s)
+			}
+			if s := millrace.BlockState(r); s != state {
+				t.Errorf("generation and count of the block changed from %#x to %#x", state, s)
+			}
+		})
 	}
 }
 

@@ -296,7 +296,7 @@ func (h *herd) note(args ...int) {
 
 func TestChainsAgainstBytes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 11))
-	for range rounds(4000) {
+	for range rounds(2500) {
 		runHerd(t, randomProgram(rng))
 		if t.Failed() {
 			return

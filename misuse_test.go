@@ -228,6 +228,16 @@ func TestUseAfterHandingOn(t *testing.T) {
 	r.Release()
 }
 
+// Without -tags invariants nobody remembers who took what.
+func TestLeaksNeedInvariants(t *testing.T) {
+	pool := millrace.NewPool()
+	d := pool.Get(10)
+	defer d.Release()
+	if leaks := pool.Leaks(); (leaks != nil) != millrace.Invariants {
+		t.Errorf("leaks: %v", leaks)
+	}
+}
+
 // A panic over a stale piece in the middle of a write leaves nothing behind that the next write would send.
 func TestWriteToAfterAPanic(t *testing.T) {
 	client, server := tcpPair(t)

@@ -24,7 +24,7 @@ const (
 
 	// What waits in a channel and what a subscriber holds on to is the same
 	// number of bytes for all, so that nobody has the caches to himself.
-	queuePackets = 256
+	queuePackets = 1024
 	keepPackets  = 256
 )
 

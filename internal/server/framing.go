@@ -21,7 +21,8 @@ type chunkState uint8
 
 const (
 	inSize       chunkState = iota // hex digits
-	inExtension                    // behind them, up to the end of the line
+	inPadding                      // spaces behind them, and nothing else
+	inExtension                    // behind a semicolon, up to the end of the line
 	inSizeEnd                      // the LF of that line
 	inData                         //
 	inDataCR                       // behind the data
@@ -84,7 +85,7 @@ func (f *framing) strip(p []byte) (int, error) {
 // byte takes a byte that is not data. Lines end with CR LF and nothing else.
 func (f *framing) byte(b byte) error {
 	switch f.state {
-	case inSize, inExtension, inSizeEnd:
+	case inSize, inPadding, inExtension, inSizeEnd:
 		return f.sizeLine(b)
 	case inDataCR:
 		if b != '\r' {
@@ -122,7 +123,11 @@ func (f *framing) sizeLine(b byte) error {
 	case b == '\r':
 		f.state = inSizeEnd
 	case f.state == inExtension:
-	case digits > 0 && (b == ';' || b == ' ' || b == '\t'):
+	case digits > 0 && (b == ' ' || b == '\t'):
+		f.state = inPadding
+	case f.state == inPadding:
+		return errChunkSize
+	case digits > 0 && b == ';':
 		f.state = inExtension
 	default:
 		v, ok := hexValue(b)

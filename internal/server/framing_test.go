@@ -40,6 +40,7 @@ func TestFraming(t *testing.T) {
 		{"chunks", newFraming(-1), "5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n", "hello world", true, nil},
 		{"hex and leading zeros", newFraming(-1), "00A\r\n0123456789\r\na\r\n0123456789\r\n0\r\n\r\n", "01234567890123456789", true, nil},
 		{"extension", newFraming(-1), "3;name=value\r\nabc\r\n0 \r\n\r\n", "abc", true, nil},
+		{"something behind the space", newFraming(-1), "0 x\r\n\r\n", "", false, errChunkSize},
 		{"trailers", newFraming(-1), "1\r\na\r\n0\r\nA: b\r\nC: d\r\n\r\n", "a", true, nil},
 		{"cut in a chunk", newFraming(-1), "5\r\nhel", "hel", false, nil},
 		{"cut in the trailers", newFraming(-1), "1\r\na\r\n0\r\nA: b\r\n", "a", false, nil},

@@ -2,13 +2,17 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -132,26 +136,69 @@ func TestAPublisherThatFallsSilentGets408(t *testing.T) {
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 		f := serve(t, func(c *Config) { c.Latency, c.PublishTimeout = latency, 50*time.Millisecond })
 		p := f.publish("cam")
-		p.send(newScript(1, 1, 100).whole())
+		_, _ = p.body.Write([]byte("x")) // it may be too late for that already
 		if res := p.wait(); res.status != http.StatusRequestTimeout || !strings.Contains(res.body, "--publish-timeout") {
 			t.Errorf("latency %v: %d %s", latency, res.status, res.body)
 		}
 	}
 }
 
-// One who sends a little now and then is not silent.
-func TestASlowPublisherIsNotSilent(t *testing.T) {
-	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
-		f := serve(t, func(c *Config) { c.Latency, c.PublishTimeout = latency, 200*time.Millisecond })
-		p := f.publish("cam")
-		for _, b := range newScript(1, 1, 10).whole()[:60] {
-			p.send([]byte{b})
-			time.Sleep(10 * time.Millisecond) // the subject of the test: 600 ms in all
-		}
-		if res := p.end(); res.status != 400 || !strings.Contains(res.body, "unexpected EOF") {
-			t.Errorf("latency %v: %d %s", latency, res.status, res.body)
-		}
+// dribble writes a byte now and then, each just before the patience is over.
+func dribble(w io.Writer, times int, idle time.Duration) {
+	for range times {
+		time.Sleep(idle * 3 / 4)
+		_, _ = w.Write([]byte("x"))
 	}
+}
+
+// checkPatience reads what dribble writes, and then waits until the patience is over.
+func checkPatience(t *testing.T, r io.Reader, times int, idle time.Duration) {
+	t.Helper()
+	got, began := 0, time.Now()
+	var p [16]byte
+	for {
+		n, err := r.Read(p[:])
+		got += n
+		if err == nil {
+			continue
+		}
+		if got != times || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%d bytes and %v, want %d", got, err, times)
+		}
+		break
+	}
+	talk := time.Duration(times) * idle * 3 / 4
+	if took := time.Since(began); took < talk+idle*3/4 || took > talk+idle*5/4 {
+		t.Errorf("it took %v: %v of talk and %v of silence were due", took, talk, idle)
+	}
+}
+
+// One who sends a little now and then is not silent, however long that takes.
+func TestPatience(t *testing.T) {
+	const idle, times = 30 * time.Second, 10
+	t.Run("with deadlines", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			publisher, conn := net.Pipe()
+			defer publisher.Close()
+			go dribble(publisher, times, idle)
+			p := newPatience(idle, context.Background(), conn.SetReadDeadline)
+			defer p.over()
+			checkPatience(t, &patient{Conn: conn, patience: p, tell: func() {}}, times, idle)
+		})
+	})
+	t.Run("polled", func(t *testing.T) {
+		conn, publisher := tcpPair(t, false)
+		synctest.Test(t, func(t *testing.T) {
+			go dribble(publisher, times, idle)
+			told := 0
+			p := newPolled(conn, time.Second, idle, context.Background(), func() { told++ })
+			defer p.Close()
+			checkPatience(t, p, times, idle)
+			if told == 0 {
+				t.Error("viewers were never told")
+			}
+		})
+	})
 }
 
 func TestAClientThatStallsInItsHeaders(t *testing.T) {

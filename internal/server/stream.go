@@ -39,6 +39,7 @@ type stream struct {
 	log       *slog.Logger
 	started   time.Time
 	allow     broadcast.Lag // how far a viewer may be behind
+	batch     int           // how many bytes a viewer takes at a time
 
 	announced bool // viewers can find it; guarded by registry.mu
 
@@ -62,11 +63,16 @@ type stream struct {
 }
 
 func (s *Server) newStream(name, publisher string) *stream {
-	return &stream{
+	st := &stream{
 		server: s, name: name, publisher: publisher, started: time.Now(),
 		log:   s.log.With("stream", name),
 		allow: broadcast.Lag{Bytes: s.cfg.LagBytes, Frames: s.cfg.LagFrames, Time: s.cfg.LagTime},
+		batch: batchBytes,
 	}
+	if allow := st.allow.Bytes; allow > 0 {
+		st.batch = int(min(batchBytes, max(allow/4, 4<<10))) // what is taken and not yet sent counts as lag
+	}
+	return st
 }
 
 // newRing returns the ring of an outlet.
@@ -108,7 +114,7 @@ func (s *stream) cursor(o *outlet) *broadcast.Cursor {
 
 func (s *stream) cursorLocked(o *outlet) *broadcast.Cursor {
 	opts := []broadcast.CursorOption{
-		broadcast.BatchBytes(batchBytes), broadcast.BatchSegments(batchPieces),
+		broadcast.BatchBytes(s.batch), broadcast.BatchSegments(batchPieces),
 		broadcast.MaxLagBytes(0), broadcast.MaxLagFrames(0), broadcast.MaxLagTime(0),
 	}
 	if o.policy() == Skip {

@@ -36,11 +36,12 @@ type viewer struct {
 	behind   atomic.Bool  // it was over its allowance, and has not caught up since
 	arrived  atomic.Bool  // it has caught up once
 
-	// How much of the ring it has got or was moved past, and when it took the last of it. The ring's own Lag is short after it
-	// has moved a cursor, and a viewer that takes nothing is not told of the move.
+	// How much of the ring it has got or was moved past, and when it took what is pending. The ring's own Lag does not count
+	// what is pending, and is short after a move, of which a viewer that takes nothing is not told.
 	passed passed
-	start  broadcast.Lag // how far behind it began: by up to a group of pictures
-	since  int64         // when it came; see now
+	batch  broadcast.Batch // what is pending, or was
+	start  broadcast.Lag   // how far behind it began: by up to a group of pictures
+	since  int64           // when it came; see now
 	sent   int64
 	missed broadcast.Missed
 	path   path
@@ -53,6 +54,13 @@ type viewer struct {
 type passed struct {
 	frames, bytes atomic.Int64
 	at            atomic.Int64 // see now
+}
+
+func (p *passed) add(frames int, bytes int64) {
+	if frames > 0 {
+		p.frames.Add(int64(frames))
+		p.bytes.Add(bytes)
+	}
 }
 
 // state is how a viewer stands after something was sent to it.
@@ -99,16 +107,17 @@ func (v *viewer) finish() {
 
 // take moves the next batch from the ring to pending, which is empty. io.EOF: there will be no more, and all has been sent.
 func (v *viewer) take() (broadcast.Batch, error) {
+	v.passed.add(v.batch.Frames, int64(v.batch.Bytes-v.batch.Preamble))
 	b, err := v.cursor.Take(&v.pending)
+	v.batch = b
 	if err == io.EOF && v.chunks.end() {
 		return broadcast.Batch{}, nil
 	}
 	if v.pending.Len() > 0 {
 		v.chunks.announce(v.pending.Len())
 	}
-	v.passed.frames.Add(int64(b.Frames + b.Missed.Frames))
-	v.passed.bytes.Add(int64(b.Bytes-b.Preamble) + b.Missed.Bytes)
 	if b.Missed.Why != broadcast.NotMissed {
+		v.passed.add(b.Missed.Frames, b.Missed.Bytes)
 		v.miss(b.Missed)
 	}
 	return b, err
@@ -149,7 +158,7 @@ func (v *viewer) step(vec *vector) state {
 		if v.sentAll() {
 			return caughtUp
 		}
-		large := b.Bytes >= batchBytes/2 || v.pending.Pieces() >= batchPieces/2
+		large := b.Bytes >= v.out.stream.batch/2 || v.pending.Pieces() >= batchPieces/2
 		isFull, err := v.write(vec)
 		switch {
 		case err != nil:
