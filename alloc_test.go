@@ -96,32 +96,19 @@ func (connLike) SetReadDeadline(time.Time) error { return nil }
 
 // While nobody keeps anything, lending touches neither the pool nor a counter.
 func TestLendingTouchesNothing(t *testing.T) {
-	for name, quick := range map[string]bool{"a source that waits": false, "one that never does": true} {
-		t.Run(name, func(t *testing.T) {
-			pool := millrace.NewPool()
-			var src io.Reader = newBurst()
-			if !quick {
-				src = connLike{src}
-			}
-			r := pool.NewReader(src, 4096)
-			defer r.Release()
-			if quick {
-				millrace.Quicken(r)
-			}
-			for range 1000 { // until the block has its size
-				r.ReadRange(1024, touch)
-			}
-			taken, state := pool.Stats().Taken, millrace.BlockState(r)
-			for range 100_000 {
-				r.ReadRange(1024, touch)
-			}
-			if s := pool.Stats(); s.Taken != taken || s.InUseBlocks != 1 {
-				t.Errorf("%d blocks taken while lending, %+v", s.Taken-taken, s)
-			}
-			if s := millrace.BlockState(r); s != state {
-				t.Errorf("generation and count of the block changed from %#x to %#x", state, s)
-			}
-		})
+	pool := millrace.NewPool()
+	r := pool.NewReader(connLike{newBurst()}, 4096)
+	defer r.Release()
+	r.ReadRange(1024, touch)
+	taken, state := pool.Stats().Taken, millrace.BlockState(r)
+	for range 100_000 {
+		r.ReadRange(1024, touch)
+	}
+	if s := pool.Stats(); s.Taken != taken || s.InUseBlocks != 1 {
+		t.Errorf("%d blocks taken while lending, %+v", s.Taken-taken, s)
+	}
+	if s := millrace.BlockState(r); s != state {
+		t.Errorf("generation and count of the block changed from %#x to %#x", state, s)
 	}
 }
 

@@ -319,7 +319,7 @@ func TestBytesIsCopiedOnce(t *testing.T) {
 
 // ReadAt of one view may be called from several goroutines at once, as io.ReaderAt says, while others release theirs.
 func TestChainReaderReadAtIsForManyGoroutines(t *testing.T) {
-	p := letters(20_000)
+	p := letters(3000)
 	onEveryWay(t, p, func(t *testing.T, _ *millrace.Pool, c *millrace.Chain) {
 		v := c.Reader()
 		var goroutines sync.WaitGroup
