@@ -89,12 +89,18 @@ func (b *Reader) probe(p []byte) {
 	b.reads = probeEvery
 	began := time.Now()
 	n, err := b.src.Read(p)
-	if _, waits := b.src.(interface{ SetReadDeadline(time.Time) error }); waits || time.Since(began) > quickRead {
+	_, waits := b.src.(interface{ SetReadDeadline(time.Time) error })
+	switch slow := waits || time.Since(began) > quickRead; {
+	case slow && b.quick && b.probed == probes:
+		b.probed, b.reads = probes-1, 0 // once may be the scheduler: look again
+	case slow:
 		b.probed, b.quick = 0, false
-	} else if b.probed++; b.probed >= probes && b.more == nil {
-		b.probed, b.quick = probes, true
-		b.reads = seldom
-		b.want = max(b.want, quickBlock)
+	default:
+		b.probed = min(b.probed+1, probes)
+		if b.probed == probes && b.more == nil {
+			b.quick, b.reads = true, seldom
+			b.want = max(b.want, quickBlock)
+		}
 	}
 	b.received(n, len(p), err)
 }

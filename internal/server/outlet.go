@@ -60,24 +60,37 @@ func (o *outlet) pump() *pump {
 	return least
 }
 
-// announce wakes all who serve viewers: there is something new in the ring. The ring could do it itself, but for every frame, or
-// with a timer of its own for every stream; see polled.
+// announce has all viewers served: there is something new in the ring. The ring could do it itself, but for every frame, or
+// with a timer of its own for every stream; see polled. The caller holds no lock.
 func (o *outlet) announce() {
+	served := o.wake(true)
+	if served != nil && !served.roundHere() {
+		signal(served.news)
+	}
+}
+
+// wake wakes all who serve viewers. With butOne, if there is one pump only, it is left to the caller.
+func (o *outlet) wake(butOne bool) (left *pump) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, p := range o.pumps {
-		signal(p.news)
+	if butOne && len(o.pumps) == 1 {
+		left = o.pumps[0]
+	} else {
+		for _, p := range o.pumps {
+			signal(p.news)
+		}
 	}
 	for _, f := range o.followers {
 		signal(f)
 	}
+	return left
 }
 
 // close ends the outlet: its viewers get what is there.
 func (o *outlet) close() {
 	_ = o.ring.Close()
 	o.closed.Store(true)
-	o.announce()
+	o.wake(false)
 }
 
 // announceSoon announces within d what was published until then.
