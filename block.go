@@ -65,10 +65,13 @@ func newBlock(p *Pool, class int8, size int) *block {
 	return b
 }
 
+// advice ends the panics of an owner who may not be the one who is wrong: the count alone does not know who that is.
+const advice = "; build with -tags invariants to see where it was taken and released"
+
 // check panics when the block has gone back since the generation gen was lent.
 func (b *block) check(gen uint32) {
 	if generation(b.state.Load()) != gen {
-		panic("millrace: use of a share after its block went back to the pool")
+		panic("millrace: use of a share after its block went back to the pool" + advice)
 	}
 }
 
@@ -107,13 +110,13 @@ func (b *block) sole(n uint32) bool { return count(b.state.Load()) == n }
 func (b *block) release(gen, n uint32) {
 	s := b.state.Load()
 	if generation(s) != gen {
-		panic("millrace: release of a share whose block already went back to the pool (released twice?)")
+		panic("millrace: release of a share whose block already went back to the pool (released twice?)" + advice)
 	}
 	idle := uint64(gen+1)<<32 | stock
 	if count(s) != n || !b.state.CompareAndSwap(s, idle) {
 		switch left := count(b.state.Add(-uint64(n))); {
 		case left >= countLimit:
-			panic("millrace: release of more shares of a block than were taken (released twice?)")
+			panic("millrace: release of more shares of a block than were taken (released twice?)" + advice)
 		case left > 0:
 			return
 		}

@@ -169,8 +169,8 @@ func (c *Chain) writeVector(conn io.Writer) (total int64, err error) {
 }
 
 // A ChainReader reads a Chain without consuming it. It borrows the Chain, which must not change or be released
-// meanwhile. It implements io.Reader, io.ByteReader, io.ReaderAt and io.Seeker; ReadAt may be called from several
-// goroutines at once.
+// meanwhile. A *ChainReader implements io.Reader, io.ByteReader, io.ReaderAt and io.Seeker; ReadAt may be called
+// from several goroutines at once.
 //
 // Invariant: 0 ≤ at.
 type ChainReader struct {
@@ -178,7 +178,11 @@ type ChainReader struct {
 	at int64
 }
 
-// Reader returns a view of c that starts at its first byte.
+// Reader returns a view of c that starts at its first byte. It is a value, which needs no allocation; what implements
+// io.Reader is a pointer to it:
+//
+//	v := c.Reader()
+//	n, err := io.Copy(w, &v)
 func (c *Chain) Reader() ChainReader { return ChainReader{c: c} }
 
 // Len returns the number of bytes that have not been read.

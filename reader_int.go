@@ -9,7 +9,8 @@ import (
 var errVarintOverflow = errors.New("millrace: varint overflows 64 bits")
 
 // ReadBE reads a big-endian unsigned integer of n bytes, 1 to 8. On an error nothing is consumed: io.EOF when the
-// source ended before the first byte, io.ErrUnexpectedEOF when it ended after it.
+// source ended before the first byte, io.ErrUnexpectedEOF when it ended after it, an error that names
+// n when n is not 1 to 8.
 func (b *Reader) ReadBE(n int) (uint64, error) {
 	p, err := b.fixed(n)
 	var v uint64

@@ -44,6 +44,7 @@ type Cursor struct {
 	given    uint64    // id of the preamble that it was given last
 
 	missed Missed // not told yet
+	since  int64  // when the first frame of missed was published; with missed.Why
 
 	closed    bool
 	index     int // in ring.cursors
@@ -148,13 +149,13 @@ func (c *Cursor) advance(now int64) {
 		// The newest key frame, also if it is older than the cursor.
 		if r.keyOK {
 			c.joining, c.starting = false, true
-			c.next, c.off = r.key, r.frames.begin(r.key)
+			c.place(r.key, r.frames.begin(r.key))
 		}
 		return
 	}
 	why := c.stuck()
-	if why != NotMissed && c.missed.Why == NotMissed {
-		c.missed.Why = why // the frame's record may be gone when the next key frame comes
+	if why != NotMissed {
+		c.note(why) // the frame's record may be gone when the next key frame comes
 	}
 	if !c.behind() {
 		return
@@ -172,14 +173,29 @@ func (c *Cursor) advance(now int64) {
 
 // lose moves c to frame next at offset off and notes the loss. r.mu is held.
 func (c *Cursor) lose(next, off int64, why Reason) {
-	if c.missed.Why == NotMissed {
-		c.missed.Why = why
-	}
+	c.note(why)
 	frames, bytes := next-c.next, off-c.off
 	c.missed.Frames += int(frames)
 	c.missed.Bytes += bytes
 	c.ring.tally.lose(c.missed.Why, frames, bytes)
+	c.place(next, off)
+}
+
+// note keeps why the frame at c.next is lost, and when it was published, if it
+// is the first that c was not told of. Its record is there: whatever takes it
+// away (evict, trim) sees to it that this was called before. r.mu is held.
+func (c *Cursor) note(why Reason) {
+	if c.missed.Why == NotMissed {
+		c.missed.Why = why
+		c.since = c.ring.frames.at(c.next).at
+	}
+}
+
+// place moves c to frame next at offset off, which may be lower than where any
+// other cursor is. r.mu is held.
+func (c *Cursor) place(next, off int64) {
 	c.next, c.off = next, off
+	c.ring.lowest = min(c.ring.lowest, next)
 }
 
 // Take adds shares of the frames between c and the head to dst, as many as the
@@ -282,12 +298,13 @@ func (c *Cursor) fit(room int) int64 {
 type Lag struct {
 	Bytes  int64
 	Frames int
-	Time   time.Duration // since the first frame it has not got was published
+	Time   time.Duration // since the first frame it has not got, perhaps a lost one, was published
 }
 
-// Lag returns how far c is behind. Frames that are lost but were not told of yet
-// count; if the first of them was evicted, Time counts from the oldest frame
-// that is kept. A cursor that waits for its first key frame is not behind.
+// Lag returns how far c is behind. What c has lost counts until a Take tells of
+// it: a cursor is moved without a Take, too (see [Stats]), and the Lag of a
+// reader that takes nothing grows all the same. A cursor that waits for its
+// first key frame is not behind.
 func (c *Cursor) Lag() Lag {
 	r := c.ring
 	r.mu.Lock()
@@ -296,12 +313,14 @@ func (c *Cursor) Lag() Lag {
 		return Lag{}
 	}
 	lag := Lag{
-		Bytes:  r.log.end - c.off,
-		Frames: int(r.frames.head - c.next),
+		Bytes:  c.missed.Bytes + r.log.end - c.off,
+		Frames: c.missed.Frames + int(r.frames.head-c.next),
 	}
-	if oldest := max(c.next, r.frames.tail); oldest < r.frames.head {
-		lag.Time = time.Duration(r.now() - r.frames.at(oldest).at)
+	since := c.since
+	if c.missed.Why == NotMissed {
+		since = r.frames.at(c.next).at
 	}
+	lag.Time = time.Duration(r.now() - since)
 	return lag
 }
 

@@ -49,6 +49,7 @@ type oCursor struct {
 	first               oPreamble
 	given               int
 	missed              broadcast.Missed
+	firstLost           int // with missed.Frames > 0
 }
 
 func size(frames []oFrame) (n int) {
@@ -219,6 +220,9 @@ func (c *oCursor) lose(to int, why broadcast.Reason) {
 	if c.missed.Why == broadcast.NotMissed {
 		c.missed.Why = why
 	}
+	if c.missed.Frames == 0 {
+		c.firstLost = c.next
+	}
 	lost := c.o.frames[c.next:to]
 	c.missed.Frames += len(lost)
 	c.missed.Bytes += int64(size(lost))
@@ -290,10 +294,12 @@ func (c *oCursor) lag() (l broadcast.Lag) {
 	if c.joining || c.next == len(o.frames) {
 		return l
 	}
-	l.Frames = len(o.frames) - c.next
-	l.Bytes = int64(size(o.frames[c.next:]))
-	if oldest := max(c.next, o.tail); oldest < len(o.frames) {
-		l.Time = o.now().Sub(o.frames[oldest].at)
+	first := c.next
+	if c.missed.Frames > 0 {
+		first = c.firstLost
 	}
+	l.Frames = len(o.frames) - first
+	l.Bytes = int64(size(o.frames[first:]))
+	l.Time = o.now().Sub(o.frames[first].at)
 	return l
 }

@@ -22,9 +22,10 @@ type Frame struct {
 //
 // One mutex guards the ring, its cursors and its watchers. Publish holds it
 // while one frame is added to the log, and to look at each cursor when the
-// frame is a key frame; Take while one batch of pieces is shared; nobody holds
-// it while waiting, sending, or giving blocks back. So Publish waits for no
-// reader: at most for the batches that are being shared at that moment.
+// frame is a key frame or makes the ring evict one that a cursor may be at;
+// Take while one batch of pieces is shared; nobody holds it while waiting,
+// sending, or giving blocks back. So Publish waits for no reader: at most for
+// the batches that are being shared at that moment.
 //
 // What is kept: from each key frame on, everything that a late joiner needs
 // (from the newest key frame on) or a cursor within its allowance has not taken
@@ -41,6 +42,7 @@ type Ring struct {
 	preamble *preamble // the current one; nil for none
 	preID    uint64    // preambles so far
 	cursors  []*Cursor // each at its index
+	lowest   int64     // no cursor is at a kept frame below; see evict
 	closed   bool
 	closedAt int64
 
@@ -144,21 +146,40 @@ func (r *Ring) cutGroup() {
 	}
 }
 
-// makeRoom evicts the oldest frames until one of size bytes fits. Cursors find
-// out when they come. r.mu is held.
+// makeRoom evicts the oldest frames until one of size bytes fits. r.mu is held.
 func (r *Ring) makeRoom(size int64) {
 	evicted := false
 	for r.frames.full() || r.kept()+size > r.opts.maxBytes {
 		if r.keyOK && r.frames.tail == r.key {
 			r.cutGroup()
 		}
-		r.forget()
-		r.tally.evicted++
+		r.evict()
 		evicted = true
 	}
 	if evicted {
 		r.log.drop(r.frames.start)
 	}
+}
+
+// evict drops the oldest frame. Cursors that are at it note the loss now, while
+// it is known when the frame was published, and move when they come. lowest
+// spares the look at all of them for frames that they have long taken. r.mu is
+// held, and the caller drops the log's bytes.
+func (r *Ring) evict() {
+	if n := r.frames.tail; n >= r.lowest {
+		r.lowest = r.frames.head
+		for _, c := range r.cursors {
+			switch {
+			case c.joining || c.next < n: // has no place yet, or has lost it before
+			case c.next == n:
+				c.note(Evicted)
+			default:
+				r.lowest = min(r.lowest, c.next)
+			}
+		}
+	}
+	r.forget()
+	r.tally.evicted++
 }
 
 // kept returns the bytes of the frames in the window. r.mu is held.

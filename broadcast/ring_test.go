@@ -258,36 +258,6 @@ func TestStats(t *testing.T) {
 	}
 }
 
-func TestLag(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := broadcast.New(broadcast.MaxFrames(3))
-		c := r.Cursor()
-		want := func(want broadcast.Lag) {
-			t.Helper()
-			if got := c.Lag(); got != want {
-				t.Errorf("Lag = %+v, want %+v", got, want)
-			}
-		}
-		publish(t, r, "a", false)
-		want(broadcast.Lag{}) // it waits for a key frame
-		publish(t, r, "kk", true)
-		time.Sleep(time.Second)
-		publish(t, r, "b", false)
-		time.Sleep(time.Second)
-		want(broadcast.Lag{Bytes: 3, Frames: 2, Time: 2 * time.Second})
-		take(t, c)
-		want(broadcast.Lag{})
-		for range 4 {
-			publish(t, r, "cc", false)
-			time.Sleep(time.Second)
-		}
-		want(broadcast.Lag{Bytes: 8, Frames: 4, Time: 3 * time.Second}) // the first is evicted
-		c.Close()
-		want(broadcast.Lag{})
-		r.Close()
-	})
-}
-
 // A send holds its references until it is over, whatever the ring does.
 func TestSharesOutliveTheRing(t *testing.T) {
 	f := newFeed(64)

@@ -23,7 +23,10 @@ type Stats struct {
 	// that readers who come have to wait for the next key frame.
 	GroupsCut uint64
 
-	// Lost counts what cursors have lost, each for itself, by Reason.
+	// Lost counts what cursors have lost, each for itself, by Reason. It
+	// counts a move when it happens: in Take, or, for a cursor that takes
+	// nothing, when a key frame is published while it is over its allowance.
+	// Missed tells the reader later, in its next batch.
 	Lost [reasons]Loss
 }
 
