@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -32,8 +33,11 @@ func loadCommand() *cobra.Command {
 bytes, the gaps between arrivals, the latency, what was lost, and the server's CPU time for a gigabyte when
 --server-pid names its process on this machine.
 
+The exit status is not 0 when a publisher was refused or ended early, or when no viewer got anything.
+
 Every tag carries its number and the moment it left. The load comes from one process: on the same machine it
-competes with the server for the processors.`,
+competes with the server for the processors. Streams that others publish carry no such numbers: what was lost of them, and
+how late they were, is not known.`,
 		Example: `  # 200 viewers of one stream of 2.15 Mbit/s, and what that costs the server
   millrace load --viewers 200 --server-pid "$(pidof millrace)"
 
@@ -52,15 +56,14 @@ competes with the server for the processors.`,
 			}
 			report, err := load.Run(cmd.Context(), cfg, progress)
 			done()
-			if err != nil {
-				return err
+			if err != nil && report.Viewers.Connected+report.Publishers.Connected == 0 {
+				return err // there is nothing to tell beyond it
 			}
+			print := printReport
 			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(report)
+				print = printJSON
 			}
-			return printReport(cmd.OutOrStdout(), report)
+			return errors.Join(print(cmd.OutOrStdout(), report), err)
 		},
 	}
 	f := cmd.Flags()
@@ -124,6 +127,12 @@ func (b *bar) show(p load.Progress) {
 
 func (b *bar) close() { _ = b.b.Finish() }
 
+func printJSON(out io.Writer, r load.Report) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
 // printReport prints a report for people.
 func printReport(out io.Writer, r load.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -142,9 +151,9 @@ func printReport(out io.Writer, r load.Report) error {
 	}
 	row("measured", round(r.Measured))
 	row("delivered", fmt.Sprintf("%s (%s/s)", decimalBytes(r.Bytes), decimalBytes(perSecond(r.Bytes, r.Measured))))
-	row("published", fmt.Sprintf("%d of %d streams, %d tags, %s, at most %v late",
-		r.Publishers.Connected, r.Publishers.Wanted, r.Publishers.Tags, decimalBytes(r.Publishers.Bytes), round(r.Publishers.Late.Max)))
-	printEnded(row, r.Publishers.Ended)
+	if r.Publishers.Wanted > 0 {
+		printPublishers(row, r.Publishers)
+	}
 	fmt.Fprintln(w)
 
 	row("", "connected", "lost tags", "jumps", "repeated", "gap p50", "p99", "max", "latency p50", "p99", "max")
@@ -161,7 +170,18 @@ func printReport(out io.Writer, r load.Report) error {
 	return w.Flush()
 }
 
+func printPublishers(row func(...any), p load.Publishers) {
+	row("published", fmt.Sprintf("%d of %d streams, %d tags, %s, at most %v late",
+		p.Connected, p.Wanted, p.Tags, decimalBytes(p.Bytes), round(p.Late.Max)))
+	printEnded(row, p.Ended)
+}
+
 func printViewers(row func(...any), name string, v load.Viewers) {
+	if !v.Numbered {
+		row(name, fmt.Sprintf("%d of %d", v.Connected, v.Wanted), "-", "-", "-",
+			round(v.Gap.P50), round(v.Gap.P99), round(v.Gap.Max), "-", "-", "-")
+		return
+	}
 	row(name, fmt.Sprintf("%d of %d", v.Connected, v.Wanted), v.Lost, v.Jumps, v.Repeated,
 		round(v.Gap.P50), round(v.Gap.P99), round(v.Gap.Max),
 		round(v.Latency.P50), round(v.Latency.P99), round(v.Latency.Max))

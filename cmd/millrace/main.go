@@ -29,14 +29,16 @@ func command() *cobra.Command {
 		Use:   "millrace",
 		Short: "Relay live streams over HTTP, without copying them",
 		Long: `Millrace relays live streams: an encoder sends one in the body of an HTTP request, and any number of
-viewers get it in the answers to theirs, as FLV or as MP4 that every browser plays.
+viewers get it in the answers to theirs, as FLV or as MP4 for a browser.
 
 See a picture at once:
 
   millrace serve --demo        then open http://127.0.0.1:8080/`,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate(versionLine())
 	root.AddCommand(serveCommand(), loadCommand(), versionCommand())
 	return root
 }

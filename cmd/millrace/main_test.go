@@ -80,10 +80,22 @@ func TestServeAndLoad(t *testing.T) {
 	if err := millrace(ctx, &out, io.Discard, append(quick, "--no-publish", "--name", "demo")...); err != nil {
 		t.Fatal(err)
 	}
+	if m := regexp.MustCompile(`(?m)^viewers  3 of 3 +- +- +- .* - +- +-$`).FindString(out.String()); m == "" {
+		t.Errorf("losses of a stream without numbers:\n%s", &out)
+	}
 	for _, want := range []string{"delivered", "3 of 3", "gap p50", "generator"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in the report:\n%s", want, &out)
 		}
+	}
+
+	out.Reset()
+	err := millrace(ctx, &out, io.Discard, append(quick, "--name", "demo", "--name", "mine", "--duration", "2s")...)
+	if err == nil || !strings.Contains(err.Error(), "1 of 2 publishers failed") || !strings.Contains(out.String(), "409 Conflict") {
+		t.Errorf("with a stream of somebody else: %v\n%s", err, &out)
+	}
+	if strings.Contains(log.String(), "status=400") {
+		t.Errorf("a publisher's body had no end:\n%s", &log)
 	}
 
 	cancel()
@@ -104,9 +116,12 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 		{"serve --log-format xml", "--log-format"},
 		{"serve --log-level loud", "--log-level"},
 		{"serve --listen nonsense", "nonsense"},
+		{"serve --latency -1s", "--latency is -1s, want at least 0s"},
+		{"serve --keep-bytes 1K", "is 1024, want at least 65536"},
 		{"serve now", "unknown command"},
 		{"load --viewers -1", "viewers"},
-		{"load --url http://example.org", "example.org"},
+		{"load --url http://example.org", "--remote"},
+		{"load --server-pid 1073741824", "--server-pid 1073741824"},
 		{"dance", "unknown command"},
 	} {
 		err := millrace(t.Context(), io.Discard, io.Discard, strings.Fields(tt.args)...)
@@ -140,6 +155,10 @@ func TestVersion(t *testing.T) {
 	var out bytes.Buffer
 	if err := millrace(t.Context(), &out, io.Discard, "version"); err != nil || !strings.HasPrefix(out.String(), "millrace ") {
 		t.Errorf("%q, %v", &out, err)
+	}
+	var flag bytes.Buffer
+	if err := millrace(t.Context(), &flag, io.Discard, "--version"); err != nil || flag.String() != out.String() {
+		t.Errorf("--version: %q, %v; want %q", &flag, err, &out)
 	}
 }
 

@@ -27,7 +27,7 @@ func serveCommand() *cobra.Command {
 
   POST or PUT /live/NAME    publish: FLV is recognised, anything else is relayed as bytes
   GET /live/NAME.flv        watch: the last group of pictures, then live
-  GET /live/NAME.mp4        the same as MP4, for a plain <video> element
+  GET /live/NAME.mp4        the same as MP4, for a plain <video> element (tested with Chromium)
   /                         a page with all streams
   /metrics  /healthz        for Prometheus, for whoever watches the process
 
@@ -37,12 +37,12 @@ The server is reachable from this machine only, unless --listen says otherwise. 
   millrace serve --demo
 
   # Publish a file as if it were live, and watch it
-  ffmpeg -re -i film.mp4 -c copy -f flv -flvflags no_duration_filesize -method POST http://127.0.0.1:8080/live/film
+  ffmpeg -re -i film.mp4 -c copy -f flv -flvflags no_duration_filesize -send_expect_100 1 -method POST http://127.0.0.1:8080/live/film
   ffplay http://127.0.0.1:8080/live/film.flv
 
   # For everybody to watch, for those with the token to publish
   ` + tokenVar + `=secret millrace serve --listen :8080
-  ffmpeg ... "http://example.org:8080/live/film?token=secret"`,
+  ffmpeg ... -headers "Authorization: Bearer secret" -send_expect_100 1 -method POST http://example.org:8080/live/film`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := newLogger(cmd.ErrOrStderr(), logFormat, logLevel)

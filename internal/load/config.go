@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -138,9 +139,13 @@ func (c Config) check() error {
 		return err
 	}
 	for _, name := range c.Names {
-		if !streamName.MatchString(name) {
-			return fmt.Errorf("load: stream name %q: a name is 1 to 64 of A-Z a-z 0-9 . _ -", name)
+		if !streamName.MatchString(name) || strings.Trim(name, ".") == "" ||
+			strings.HasSuffix(name, ".flv") || strings.HasSuffix(name, ".mp4") {
+			return fmt.Errorf("load: stream name %q: a name is 1 to 64 of A-Z a-z 0-9 . _ -, not dots alone, and does not end in .flv or .mp4", name)
 		}
+	}
+	if err := checkProcesses(c.ServerPIDs); err != nil {
+		return err
 	}
 	if c.Protocol != nil {
 		return nil
@@ -169,7 +174,7 @@ func (c Config) checkURL() error {
 		return nil
 	}
 	if ip := net.ParseIP(u.Hostname()); ip == nil || !ip.IsLoopback() {
-		return fmt.Errorf("load: %s is another machine: say so explicitly to put a load on it", u.Hostname())
+		return fmt.Errorf("load: %s is another machine: --remote allows a load on it", u.Hostname())
 	}
 	return nil
 }

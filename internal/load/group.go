@@ -30,6 +30,7 @@ type received struct {
 	watching  atomic.Bool
 	bytes     atomic.Int64 // of payload
 	tags      atomic.Int64
+	numbered  atomic.Bool // some tag had a marker
 	lost      atomic.Int64
 	jumps     atomic.Int64
 	repeated  atomic.Int64
@@ -40,6 +41,7 @@ type count struct {
 	connected, watching          int
 	bytes, tags                  int64
 	lost, jumps, repeated, ended int64
+	numbered                     bool
 }
 
 func (g *group) count() count {
@@ -53,6 +55,7 @@ func (g *group) count() count {
 		}
 		c.bytes += v.got.bytes.Load()
 		c.tags += v.got.tags.Load()
+		c.numbered = c.numbered || v.got.numbered.Load()
 		c.lost += v.got.lost.Load()
 		c.jumps += v.got.jumps.Load()
 		c.repeated += v.got.repeated.Load()
@@ -94,6 +97,8 @@ func (e *endings) snapshot() map[string]int {
 	return maps.Clone(e.why)
 }
 
+const refusedPrefix = "refused: "
+
 // reason puts errors that differ only in addresses into one class.
 func reason(err error) string {
 	var refused *RefusedError
@@ -101,7 +106,7 @@ func reason(err error) string {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &refused):
-		return "refused: " + refused.Status
+		return refusedPrefix + refused.Status
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "closed inside a tag"
 	case errors.Is(err, io.EOF):

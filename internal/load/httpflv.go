@@ -45,14 +45,14 @@ func newHTTPFLV(cfg Config) *httpFLV {
 
 func (h *httpFLV) String() string { return h.url.String() }
 
-// open dials and sends the head of a request. The connection closes when ctx
-// ends or release is called.
-func (h *httpFLV) open(ctx context.Context, dial DialFunc, head string) (conn net.Conn, release func() error, err error) {
+// open dials and sends the head of a request. When ctx ends, end is called with
+// the connection; release closes it.
+func (h *httpFLV) open(ctx context.Context, dial DialFunc, head string, end func(net.Conn)) (conn net.Conn, release func() error, err error) {
 	conn, err = dial(ctx, "tcp", h.addr)
 	if err != nil {
 		return nil, nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	stop := context.AfterFunc(ctx, func() { end(conn) })
 	release = func() error {
 		stop()
 		return conn.Close()

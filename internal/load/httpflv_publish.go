@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -19,24 +20,58 @@ type flvPublication struct {
 	buf     []byte
 	head    bool // the FLV header has been sent
 
+	ready    chan struct{} // closed when the server has asked for the body
 	answered chan struct{} // closed when the server has answered or gone
 	mu       sync.Mutex
 	refusal  error // valid once answered is closed; nil for a 2xx
 }
 
-// Publish implements Protocol.
+const (
+	// A server that does not know Expect says nothing. It gets the body then.
+	expectTime = time.Second
+	// What is left to a publisher to end its body, and to the server to answer.
+	endTime = 3 * time.Second
+)
+
+// Publish implements Protocol. It asks to be let in before it sends anything,
+// so that a refusal is one and not a connection that breaks.
 func (h *httpFLV) Publish(ctx context.Context, name string) (Publication, error) {
-	more := "Content-Type: video/x-flv\r\nTransfer-Encoding: chunked\r\n"
+	more := "Content-Type: video/x-flv\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n"
 	if h.token != "" {
 		more += "Authorization: Bearer " + h.token + "\r\n"
 	}
-	conn, release, err := h.open(ctx, h.dial, h.head("POST", name, more))
+	conn, release, err := h.open(ctx, h.dial, h.head("POST", name, more), func(c net.Conn) {
+		c.SetDeadline(time.Now().Add(endTime)) // not at once: the body is to have its end
+	})
 	if err != nil {
 		return nil, err
 	}
-	p := &flvPublication{conn: conn, release: release, answered: make(chan struct{})}
+	p := &flvPublication{conn: conn, release: release, ready: make(chan struct{}), answered: make(chan struct{})}
 	go p.listen()
+	if err := p.admitted(ctx); err != nil {
+		release()
+		<-p.answered
+		return nil, err
+	}
 	return p, nil
+}
+
+// admitted waits until the server asks for the body, or for as long as one may
+// wait for that.
+func (p *flvPublication) admitted(ctx context.Context) error {
+	patience := time.NewTimer(expectTime)
+	defer patience.Stop()
+	select {
+	case <-p.ready:
+	case <-patience.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.answered:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.refusal
+	}
+	return nil
 }
 
 // listen waits for the answer, which comes early when it is a refusal. Then
@@ -45,7 +80,16 @@ func (p *flvPublication) listen() {
 	defer close(p.answered)
 	r := millrace.NewReaderSize(p.conn, 1024)
 	defer r.Release()
-	if _, err := readHead(r); err != nil {
+	asked := false
+	code, _, err := readOneHead(r)
+	for err == nil && code < 200 {
+		if code == http.StatusContinue && !asked {
+			asked = true
+			close(p.ready)
+		}
+		code, _, err = readOneHead(r)
+	}
+	if err != nil {
 		p.mu.Lock()
 		p.refusal = err
 		p.mu.Unlock()
@@ -102,6 +146,7 @@ func (p *flvPublication) explain(err error) error {
 }
 
 // Close ends the body and waits a moment for the server to say that it has it.
+// A server frees the stream's name before it says so.
 func (p *flvPublication) Close() error {
 	defer p.release()
 	p.conn.SetWriteDeadline(time.Now().Add(time.Second))

@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"io"
+	"net"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -19,7 +20,7 @@ type flvSubscription struct {
 
 // Watch implements Protocol.
 func (h *httpFLV) Watch(ctx context.Context, name string) (Subscription, error) {
-	conn, release, err := h.open(ctx, h.watch, h.head("GET", name, "Accept: */*\r\n"))
+	conn, release, err := h.open(ctx, h.watch, h.head("GET", name, "Accept: */*\r\n"), func(c net.Conn) { c.Close() })
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,6 @@ package load
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +25,11 @@ type run struct {
 	// Outside of it nothing enters a histogram.
 	measuring atomic.Bool
 
+	// hopeless is closed when no publisher was let in: there is nothing to
+	// measure then.
+	hopeless chan struct{}
+	refused  atomic.Int64
+
 	sent       sentTally
 	publishers []*publisher
 	healthy    *group
@@ -36,9 +39,10 @@ type run struct {
 // Run puts the load that cfg describes on the server and returns what came of
 // it. It ends after the ramp, the settling time and cfg.Duration, or earlier
 // with ctx: what was measured until then is reported and marked interrupted.
-// The error says that the load could not be made: a wrong Config, or not one
-// publisher or viewer that reached the server. progress may be nil; it is
-// called on Run's own goroutine, every cfg.Interval.
+// The error says that this was not the load that was asked for: a wrong Config,
+// a publisher that was refused or ended early, or not one viewer that got
+// anything. What was measured nevertheless is in the report. progress may be
+// nil; it is called on Run's own goroutine, every cfg.Interval.
 func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -52,7 +56,7 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, erro
 }
 
 func newRun(cfg Config) *run {
-	r := &run{cfg: cfg, proto: cfg.Protocol, healthy: newGroup(), stalled: newGroup()}
+	r := &run{cfg: cfg, proto: cfg.Protocol, healthy: newGroup(), stalled: newGroup(), hopeless: make(chan struct{})}
 	if r.proto == nil {
 		r.proto = newHTTPFLV(cfg)
 	}
@@ -144,6 +148,13 @@ func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup) {
 	})
 }
 
+// publisherFailed counts the publishers that were not let in.
+func (r *run) publisherFailed() {
+	if r.refused.Add(1) == int64(len(r.publishers)) {
+		close(r.hopeless)
+	}
+}
+
 // wait passes d, reporting progress, and says whether ctx cut it short.
 func (r *run) wait(ctx context.Context, began time.Time, d time.Duration, progress func(Progress)) bool {
 	end := time.NewTimer(d)
@@ -153,6 +164,8 @@ func (r *run) wait(ctx context.Context, began time.Time, d time.Duration, progre
 	for {
 		select {
 		case <-end.C:
+			return false
+		case <-r.hopeless:
 			return false
 		case <-ctx.Done():
 			return true
@@ -175,29 +188,4 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// failure is the error of a load that did not take place. A load that only
-// went badly is no error: the report says how it went.
-func (rep *Report) failure() error {
-	switch {
-	case rep.Interrupted:
-		return nil
-	case rep.Publishers.Wanted > 0 && rep.Publishers.Connected == 0:
-		return fmt.Errorf("load: no publisher reached %s: %w", rep.Target, reasons(rep.Publishers.Ended))
-	case rep.Viewers.Wanted > 0 && rep.Viewers.Connected == 0:
-		return fmt.Errorf("load: no viewer reached %s: %w", rep.Target, reasons(rep.Viewers.Ended))
-	}
-	return nil
-}
-
-// reasons is the most frequent of the recorded ends, as an error.
-func reasons(ended map[string]int) error {
-	best, most := "no reason recorded", 0
-	for why, n := range ended {
-		if n > most || n == most && why < best {
-			best, most = why, n
-		}
-	}
-	return errors.New(best)
 }

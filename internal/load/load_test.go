@@ -89,11 +89,99 @@ func TestRefusedPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRelay(t, 10)
 		s.refuse = true
-		rep := loadOn(t, s, Config{})
+		began := time.Now()
+		rep, err := Run(t.Context(), Config{URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2}, nil)
+		if err == nil || !strings.Contains(err.Error(), "409 Conflict (somebody else publishes") {
+			t.Errorf("error %v", err)
+		}
+		if waited := time.Since(began); waited < persistFor || waited > 2*persistFor || rep.Publishers.Connected != 0 {
+			t.Errorf("gave up after %v: %+v", waited, rep.Publishers)
+		}
 		if rep.Publishers.Ended["refused: 409 Conflict"] != 1 {
 			t.Errorf("ended: %v", rep.Publishers.Ended)
 		}
 	})
+}
+
+// A name that is free a moment later is no reason to fail.
+func TestPublisherThatIsLetInLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRelay(t, 1000)
+		s.refusals.Store(3)
+		if rep := loadOn(t, s, Config{Viewers: 2}); rep.Publishers.Connected != 1 || rep.Viewers.Tags == 0 {
+			t.Errorf("%+v", rep)
+		}
+	})
+}
+
+func TestOneRefusedPublisherFailsTheLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRelay(t, 1000)
+		s.taken = "load-1"
+		rep, err := Run(t.Context(), Config{URL: "http://127.0.0.1", Dial: s.dial, Streams: 3, Viewers: 2}, nil)
+		if err == nil || !strings.Contains(err.Error(), "1 of 3 publishers failed") || rep.Publishers.Connected != 2 {
+			t.Errorf("error %v, report %+v", err, rep.Publishers)
+		}
+	})
+}
+
+// A load that is over before its publisher's patience is has failed nevertheless.
+func TestShortLoadWithARefusedPublisher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRelay(t, 1000)
+		s.refuse = true
+		_, err := Run(t.Context(), Config{
+			URL: "http://127.0.0.1", Dial: s.dial, Viewers: 1,
+			Ramp: time.Millisecond, Settle: time.Millisecond, Duration: persistFor / 2,
+		}, nil)
+		if err == nil || !strings.Contains(err.Error(), "409 Conflict") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// The server sees the end of each body, and not a connection that breaks.
+func TestPublishersEndTheirBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRelay(t, 1000)
+		loadOn(t, s, Config{Streams: 3, Viewers: 1})
+		synctest.Wait()
+		if n := s.whole.Load(); n != 3 {
+			t.Errorf("%d of 3 bodies had an end", n)
+		}
+	})
+}
+
+func TestStreamThatNobodyPublishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRelay(t, 10)
+		_, err := Run(t.Context(), Config{URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2, NoPublish: true}, nil)
+		if err == nil || !strings.Contains(err.Error(), "nobody publishes") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// What has no numbers has no known losses, which is not the same as none.
+func TestUnnumberedViewersHaveNoLosses(t *testing.T) {
+	for _, v := range []Viewers{{Tags: 7}, {Tags: 7, Numbered: true}} {
+		text, err := json.Marshal(Report{Viewers: v})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct{ Viewers map[string]any }
+		if err := json.Unmarshal(text, &got); err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range []string{"lost", "jumps", "repeated", "latency"} {
+			if value, ok := got.Viewers[field]; !ok || (value != nil) != v.Numbered {
+				t.Errorf("numbered %v: %s is %v", v.Numbered, field, value)
+			}
+		}
+		if got.Viewers["tags"] != 7.0 {
+			t.Errorf("%s", text)
+		}
+	}
 }
 
 func TestServerThatIsNotThere(t *testing.T) {
@@ -140,7 +228,7 @@ func TestConfigRefusesWhatCannotBeMeant(t *testing.T) {
 		{Config{URL: "http://[::1]:80", Viewers: 3, NoPublish: true}, ""},
 		{Config{URL: "http://192.0.2.1:8080"}, "another machine"},
 		{Config{URL: "http://192.0.2.1:8080", AllowRemote: true}, ""},
-		{Config{URL: "http://example.com"}, "another machine"},
+		{Config{URL: "http://example.com"}, "--remote"},
 		{Config{URL: "https://127.0.0.1"}, "not an http:// address"},
 		{Config{URL: here, Streams: 2001}, "2001 streams"},
 		{Config{URL: here, Streams: 1000, Viewers: 51}, "51 viewers"},
@@ -151,6 +239,8 @@ func TestConfigRefusesWhatCannotBeMeant(t *testing.T) {
 		{Config{URL: here, Duration: 25 * time.Hour}, "25h0m0s"},
 		{Config{URL: here, Duration: -1}, "-1ns"},
 		{Config{URL: here, Names: []string{"a/b"}}, `stream name "a/b"`},
+		{Config{URL: here, Names: []string{".."}}, "dots alone"},
+		{Config{URL: here, ServerPIDs: []int{1 << 30}}, "--server-pid 1073741824"},
 	} {
 		err := c.cfg.withDefaults().check()
 		switch {

@@ -35,7 +35,8 @@ type Arrival struct {
 }
 
 // Protocol carries streams to a server and back. Its methods are called from
-// many goroutines at once. A connection it opens ends with ctx.
+// many goroutines at once. A connection it opens ends with ctx, one to publish
+// a moment later, so that the stream can have its end.
 type Protocol interface {
 	// Publish returns once the server is ready for the first tag, or, where
 	// the protocol has no such answer, once the request is sent.
@@ -60,7 +61,8 @@ type Subscription interface {
 	Close() error
 }
 
-// RefusedError is an answer that is a refusal.
+// RefusedError is an answer that is a refusal. Status begins with a number if
+// the protocol has numbers, as in "409 Conflict".
 type RefusedError struct{ Status string }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("load: refused: %s", e.Status) }

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -35,15 +36,22 @@ func (p *publisher) run(ctx context.Context) {
 	if !sleep(ctx, time.Duration(p.index)*min(cfg.KeyInterval, cfg.Ramp)/time.Duration(n)) {
 		return
 	}
-	pub, err := p.load.proto.Publish(ctx, p.name)
+	pub, err := persist(ctx, func() (Publication, error) { return p.load.proto.Publish(ctx, p.name) })
 	if err != nil {
+		if passing(err) {
+			ctx = context.Background() // also if the load was over before our patience was
+		}
 		p.load.sent.ends.add(ctx, err)
+		p.load.publisherFailed()
 		return
 	}
 	p.connected.Store(true)
 	err = p.send(ctx, pub)
 	if cerr := pub.Close(); err == nil {
 		err = cerr
+		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+			ctx = context.Background() // the stream has ended as it should, and the server did not like it
+		}
 	}
 	p.load.sent.ends.add(ctx, err)
 }

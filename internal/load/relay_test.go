@@ -8,21 +8,25 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
 // relayServer is the smallest relay that the tests can load: it keeps the
 // headers and the newest group of pictures, and gives each viewer a queue.
 type relayServer struct {
-	queue   int  // tags that a viewer may be behind
-	hijack  bool // write without the chunks of net/http
-	refuse  bool // publishers
-	conns   chan net.Conn
-	server  http.Server
-	mu      sync.Mutex
-	streams map[string]*relayStream
-	over    chan struct{}
-	busy    sync.WaitGroup // requests
+	queue    int          // tags that a viewer may be behind
+	hijack   bool         // write without the chunks of net/http
+	refuse   bool         // publishers
+	taken    string       // the one name that is refused
+	refusals atomic.Int64 // of publishers, before the first is let in
+	whole    atomic.Int64 // bodies that were read to their end
+	conns    chan net.Conn
+	server   http.Server
+	mu       sync.Mutex
+	streams  map[string]*relayStream
+	over     chan struct{}
+	busy     sync.WaitGroup // requests
 }
 
 type relayStream struct {
@@ -92,10 +96,12 @@ func (s *relayServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		s.watchRaw(w, name)
 	case req.Method == http.MethodGet:
 		s.stream(name).watch(w, http.NewResponseController(w).Flush, s)
-	case s.refuse:
+	case s.refuse, name == s.taken, s.refusals.Add(-1) >= 0:
 		http.Error(w, "taken", http.StatusConflict)
 	default:
-		s.stream(name).publish(req.Body)
+		if s.stream(name).publish(req.Body) == io.EOF {
+			s.whole.Add(1)
+		}
 	}
 }
 

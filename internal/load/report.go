@@ -1,6 +1,7 @@
 package load
 
 import (
+	"encoding/json"
 	"time"
 )
 
@@ -38,12 +39,15 @@ type Publishers struct {
 	Ended map[string]int `json:"ended,omitempty"` // why publishing ended early
 }
 
-// Viewers is what a group of viewers got.
+// Viewers is what a group of viewers got. Lost, Jumps, Repeated and Latency are
+// known only of tags that carry this package's numbers: unless Numbered they
+// are null in JSON.
 type Viewers struct {
 	Wanted    int   `json:"wanted"`
 	Connected int   `json:"connected"`
 	Bytes     int64 `json:"bytes"`
 	Tags      int64 `json:"tags"`
+	Numbered  bool  `json:"numbered"` // some tags were
 	Lost      int64 `json:"lost"`     // tags that were sent and skipped
 	Jumps     int64 `json:"jumps"`    // times at which some were skipped
 	Repeated  int64 `json:"repeated"` // tags that came twice or out of order
@@ -53,6 +57,21 @@ type Viewers struct {
 	Gap     Spread         `json:"gap"`
 	Latency Spread         `json:"latency"`
 	Ended   map[string]int `json:"ended,omitempty"` // why watching ended early
+}
+
+// MarshalJSON implements json.Marshaler.
+func (v Viewers) MarshalJSON() ([]byte, error) {
+	type plain Viewers
+	if v.Numbered {
+		return json.Marshal(plain(v))
+	}
+	return json.Marshal(struct {
+		plain
+		Lost     *int64  `json:"lost"`
+		Jumps    *int64  `json:"jumps"`
+		Repeated *int64  `json:"repeated"`
+		Latency  *Spread `json:"latency"`
+	}{plain: plain(v)})
 }
 
 // Spread is a distribution of times.
@@ -140,7 +159,7 @@ func (g *group) report() Viewers {
 	c := g.count()
 	return Viewers{
 		Wanted: len(g.viewers), Connected: c.connected,
-		Bytes: c.bytes, Tags: c.tags, Lost: c.lost, Jumps: c.jumps, Repeated: c.repeated,
+		Bytes: c.bytes, Tags: c.tags, Numbered: c.numbered, Lost: c.lost, Jumps: c.jumps, Repeated: c.repeated,
 		Gap: g.gap.spread(), Latency: g.latency.spread(), Ended: g.ends.snapshot(),
 	}
 }

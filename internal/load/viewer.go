@@ -26,7 +26,7 @@ func newViewer(r *run, g *group, stream string, place int, stalls bool) *viewer 
 // run watches until ctx or the server ends it. A viewer that is thrown out
 // does not come back: that would hide that it was thrown out.
 func (v *viewer) run(ctx context.Context) {
-	sub, err := v.load.proto.Watch(ctx, v.stream)
+	sub, err := persist(ctx, func() (Subscription, error) { return v.load.proto.Watch(ctx, v.stream) })
 	if err != nil {
 		v.group.ends.add(ctx, err)
 		return
@@ -57,6 +57,7 @@ func (v *viewer) watch(sub Subscription) error {
 			v.arrive(a.At)
 		}
 		if m, ok := findMarker(a.Kind, a.Head); ok {
+			v.got.numbered.Store(true)
 			v.number(m, &a)
 		}
 	}

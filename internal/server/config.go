@@ -104,32 +104,26 @@ const maxLatency = time.Second
 
 // check refuses what cannot work, naming the field by its flag.
 func (c *Config) check() error {
-	type bound struct {
+	for _, b := range []struct {
 		flag     string
 		val, min int64
-	}
-	for _, b := range []bound{
+	}{
 		{"max-streams", int64(c.MaxStreams), 1},
 		{"max-viewers", int64(c.MaxViewers), 1},
 		{"max-stream-viewers", int64(c.MaxStreamViewers), 1},
-		{"header-timeout", int64(c.HeaderTimeout), 1},
-		{"idle-timeout", int64(c.IdleTimeout), 1},
-		{"publish-timeout", int64(c.PublishTimeout), 1},
-		{"viewer-wait", int64(c.ViewerWait), 0},
-		{"drain-timeout", int64(c.DrainTimeout), 0},
 		{"keep-bytes", c.KeepBytes, 64 << 10},
 		{"keep-frames", int64(c.KeepFrames), 2},
 		{"max-tag-bytes", int64(c.MaxTagBytes), 1 << 10},
-		{"latency", int64(c.Latency), 0},
 		{"lag-bytes", c.LagBytes, 0},
 		{"lag-frames", int64(c.LagFrames), 0},
-		{"lag-time", int64(c.LagTime), 0},
-		{"stall-timeout", int64(c.StallTimeout), 1},
 		{"unsent", int64(c.Unsent), 0},
 	} {
 		if b.val < b.min {
 			return fmt.Errorf("server: --%s is %d, want at least %d", b.flag, b.val, b.min)
 		}
+	}
+	if err := c.checkTimes(); err != nil {
+		return err
 	}
 	if c.Latency > maxLatency {
 		return fmt.Errorf("server: --latency is %v, want at most %v", c.Latency, maxLatency)
@@ -140,6 +134,27 @@ func (c *Config) check() error {
 	if int64(c.MaxTagBytes) > c.KeepBytes {
 		return fmt.Errorf("server: --max-tag-bytes %d is more than --keep-bytes %d, so the longest tag could not be kept",
 			c.MaxTagBytes, c.KeepBytes)
+	}
+	return nil
+}
+
+func (c *Config) checkTimes() error {
+	for _, b := range []struct {
+		flag     string
+		val, min time.Duration
+	}{
+		{"header-timeout", c.HeaderTimeout, 1},
+		{"idle-timeout", c.IdleTimeout, 1},
+		{"publish-timeout", c.PublishTimeout, 1},
+		{"viewer-wait", c.ViewerWait, 0},
+		{"drain-timeout", c.DrainTimeout, 0},
+		{"latency", c.Latency, 0},
+		{"lag-time", c.LagTime, 0},
+		{"stall-timeout", c.StallTimeout, 1},
+	} {
+		if b.val < b.min {
+			return fmt.Errorf("server: --%s is %v, want at least %v", b.flag, b.val, b.min)
+		}
 	}
 	return nil
 }

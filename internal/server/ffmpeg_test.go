@@ -71,7 +71,8 @@ func TestFFmpeg(t *testing.T) {
 	f.waiting("film", 4)
 
 	wg.Go(func() {
-		run(t, "ffmpeg", "-v", "error", "-re", "-i", source, "-c", "copy", "-f", "flv", "-flvflags", "no_duration_filesize", "-method", "POST", url)
+		run(t, "ffmpeg", "-v", "error", "-re", "-i", source, "-c", "copy", "-f", "flv", "-flvflags", "no_duration_filesize",
+			"-send_expect_100", "1", "-method", "POST", url)
 	})
 	st := f.stream("film")
 	eventually(t, "two seconds of film", func() bool { return time.Since(st.started) > 2*time.Second })

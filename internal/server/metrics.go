@@ -112,7 +112,7 @@ var (
 	descKept      = desc("kept_bytes", "Bytes of streams that are kept for viewers.")
 	descPoolInUse = desc("pool_in_use_bytes", "Memory that the pool has lent.")
 	descPoolIdle  = desc("pool_idle_bytes", "Memory that the pool keeps for the next loan.")
-	descPoolHigh  = desc("pool_high_water_bytes", "The most memory that the pool had lent at a time.")
+	descPoolHigh  = desc("pool_high_water_bytes", "The most memory that the pool had lent: the sum of each size class' own peak, which need not have been at one time.")
 	descPoolTaken = desc("pool_taken_total", "Blocks lent.")
 	descPoolReuse = desc("pool_reused_total", "Of the blocks lent, those that had been lent before.")
 	descPoolOver  = desc("pool_oversize_total", "Of the blocks lent, those too large to be kept.")

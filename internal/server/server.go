@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -99,7 +100,7 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 
 // greet logs what a newcomer wants to know.
 func (s *Server) greet(ln, admin net.Listener) {
-	s.log.Info("listening", "address", ln.Addr().String(), "page", "http://"+ln.Addr().String()+"/", "version", s.cfg.Version)
+	s.log.Info("listening", "address", ln.Addr().String(), "page", pageLink(ln.Addr()), "version", s.cfg.Version)
 	if admin != nil {
 		s.log.Info("admin listening", "address", admin.Addr().String())
 		if !isLoopback(admin.Addr()) {
@@ -109,6 +110,16 @@ func (s *Server) greet(ln, admin net.Listener) {
 	if s.cfg.PublishToken == "" && !s.gate.loopback {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
 	}
+}
+
+// pageLink is where a browser on this machine finds the page. An address that stands for all of the machine's own is none that
+// every browser opens.
+func pageLink(a net.Addr) string {
+	host := a.String()
+	if tcp, ok := a.(*net.TCPAddr); ok && (len(tcp.IP) == 0 || tcp.IP.IsUnspecified()) {
+		host = net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	return "http://" + host + "/"
 }
 
 func (s *Server) httpServer(h http.Handler) *http.Server {

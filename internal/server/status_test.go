@@ -71,7 +71,7 @@ func TestStatus(t *testing.T) {
 		{method: "GET", path: "/", want: 200, says: "<html"},
 		{method: "GET", path: "/healthz", want: 200, says: "ok"},
 		{method: "GET", path: "/metrics", want: 200, says: "millrace_streams 0"},
-		{method: "GET", path: "/api/streams", want: 200, says: `"streams":[]`},
+		{method: "GET", path: "/api/streams", want: 200, says: `"publish":"open","loopback":true},"streams":[]`},
 		{method: "POST", path: "/api/streams", want: 405},
 		{method: "POST", path: "/healthz", want: 405},
 		{method: "POST", path: "/metrics", want: 405},
@@ -205,6 +205,11 @@ func TestPublishToken(t *testing.T) {
 func TestPublishingThroughAPublicListener(t *testing.T) {
 	public := &net.TCPAddr{IP: net.IPv4zero, Port: 8080}
 	r, _ := http.NewRequest("POST", "http://127.0.0.1:8080/live/a?token=t", nil)
+	for g, want := range map[*gate]string{newGate("", public): "off", newGate("t", public): "token", newGate("", &net.TCPAddr{IP: net.IPv6loopback}): "open"} {
+		if got := g.policy(); got != want {
+			t.Errorf("token %q, loopback %v: policy %s, want %s", g.token, g.loopback, got, want)
+		}
+	}
 	if status, reason := newGate("", public).check(r); status != 403 || !strings.Contains(reason, "--publish-token") {
 		t.Errorf("without a token: %d %s", status, reason)
 	}

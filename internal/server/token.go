@@ -52,6 +52,17 @@ func (g *gate) check(r *http.Request) (status int, reason string) {
 	return 0, ""
 }
 
+// policy says in a word what a publisher needs: nothing ("open"), a token ("token"), or that there is no way ("off").
+func (g *gate) policy() string {
+	switch {
+	case g.token != "":
+		return "token"
+	case g.loopback:
+		return "open"
+	}
+	return "off"
+}
+
 // shownToken returns the token in the request, or "".
 func shownToken(r *http.Request) string {
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {

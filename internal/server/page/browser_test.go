@@ -1,6 +1,7 @@
 package page
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +15,9 @@ import (
 )
 
 const (
-	nothing = `{"server": {"version": "v1", "uptime_seconds": 1}, "streams": []}`
+	nothing = `{"server": {"version": "v1", "uptime_seconds": 1, "publish": "open", "loopback": true}, "streams": []}`
+	token   = `{"server": {"publish": "token", "loopback": false}, "streams": []}`
+	off     = `{"server": {"publish": "off", "loopback": false}, "streams": []}`
 	hostile = `{"server": {"version": "<b>v1</b>", "uptime_seconds": 1, "streams": 1, "viewers": 1500}, "streams": [
 		{"name": "<img src=x onerror=alert(1)>", "format": "bytes", "publisher": "<i>me</i>", "uptime_seconds": 3700,
 		 "bits_per_second": 2150000, "viewers": 1500, "lag_seconds_max": 0.05, "frames_lost": 12, "stalled": 2}]}`
@@ -49,7 +52,17 @@ func TestPageInABrowser(t *testing.T) {
 	visible := func(id string) string { return strings.ReplaceAll(shown, "%", id) }
 
 	pagetest.Await(t, ctx, visible("empty")+" && "+visible("publish")+" && !"+visible("stage"))
-	pagetest.Await(t, ctx, `document.querySelector('#commands').textContent.includes('-f flv ' + location.origin + '/live/camera')`)
+	const commands = `document.querySelector('#commands').textContent`
+	pagetest.Await(t, ctx, commands+`.includes('-send_expect_100 1 -method POST ' + location.origin + '/live/camera')`)
+	pagetest.Await(t, ctx, `document.querySelector('#publish-note').textContent.includes('on the machine that the server runs on')`)
+	checkNames(t, ctx)
+
+	streams.Store(token)
+	pagetest.Await(t, ctx, commands+`.includes('-headers "Authorization: Bearer TOKEN" -send_expect_100 1')`)
+	pagetest.Await(t, ctx, `document.querySelector('#publish-note').textContent.includes('from any machine')`)
+	streams.Store(off)
+	pagetest.Await(t, ctx, `document.querySelector('#publish-hint').textContent.startsWith('Publishing is off') && `+commands+` === ''`)
+	pagetest.Await(t, ctx, "!"+visible("name-field")+" && !"+visible("empty-how"))
 
 	streams.Store(hostile)
 	pagetest.Await(t, ctx, visible("stage")+" && !"+visible("empty"))
@@ -76,4 +89,30 @@ func TestPageInABrowser(t *testing.T) {
 	pagetest.Await(t, ctx, visible("banner")+` && document.querySelector('#banner p').textContent.startsWith('The server answers 503')`)
 	streams.Store(nothing)
 	pagetest.Await(t, ctx, "!"+visible("banner")+" && "+visible("empty"))
+}
+
+// checkNames types names into the field that the server takes, and such as it refuses.
+func checkNames(t *testing.T, ctx context.Context) {
+	t.Helper()
+	for name, ok := range map[string]bool{
+		"film": true, "a.b-c_9": true, "mp4": true,
+		"film.mp4": false, "film.flv": false, "..": false, ".": false, "a b": false, "": false,
+	} {
+		invalid, hint := "true", "A name is"
+		if ok {
+			invalid, hint = "false", ""
+		}
+		got, err := chromedp.Run(ctx, chromedp.Evaluate[string](`(() => {
+			const field = document.getElementById('name');
+			field.value = '`+name+`';
+			field.dispatchEvent(new Event('input'));
+			return field.getAttribute('aria-invalid') + document.getElementById('name-hint').textContent.slice(0, 9);
+		})()`))
+		if err != nil || got != invalid+hint {
+			t.Errorf("name %q: %q (%v), want %q", name, got, err, invalid+hint)
+		}
+	}
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.getElementById('name').value = 'camera'`)); err != nil {
+		t.Error(err)
+	}
 }

@@ -77,7 +77,7 @@ function show(answer) {
   showTotals(answer.server ?? {});
   choose(names);
   table.update(streams, selected, pick);
-  publish.update(names);
+  publish.update(names, answer.server ?? {});
   showStage();
   element('loading').hidden = true;
   element('publish').hidden = false;

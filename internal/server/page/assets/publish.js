@@ -1,42 +1,65 @@
-// How to publish: the commands for the name in the field.
+// How to publish: who may, and the commands for the name in the field.
 
 import { fill, write } from './copyable.js';
 import { address } from './player.js';
 
-const field = document.getElementById('name');
-const hint = document.getElementById('name-hint');
-const commands = document.getElementById('commands');
+const element = (id) => document.getElementById(id);
+const field = element('name');
 const valid = /^[A-Za-z0-9._-]{1,64}$/;
+const rule = 'A name is 1 to 64 letters, digits, dots, dashes and underscores, not dots alone, and does not end in .mp4 or .flv.';
+const here = /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(location.hostname);
 
 let taken = new Set();
+let policy = ''; // who may publish, in the server's words: open, token or off
+
+// named says whether the server takes a stream of that name.
+function named(name) {
+  return valid.test(name) && !/^\.+$/.test(name) && !/\.(mp4|flv)$/.test(name);
+}
 
 function lines(name) {
-  const url = address(name);
-  const encode = '-c:v libx264 -preset veryfast -tune zerolatency -pix_fmt yuv420p -g 50 -c:a aac -f flv';
+  const encode = '-c:v libx264 -preset veryfast -tune zerolatency -pix_fmt yuv420p -g 50 -c:a aac';
+  const token = policy === 'token' ? '-headers "Authorization: Bearer TOKEN" ' : '';
+  // Asked to expect 100, ffmpeg waits for the server's word and shows a refusal. Otherwise it sends on and shows nothing.
+  const to = `-f flv -flvflags no_duration_filesize ${token}-send_expect_100 1 -method POST ${address(name)}`;
   return [
-    { label: 'A test picture, to see that it works', text: `ffmpeg -re -f lavfi -i testsrc2=size=1280x720:rate=25 -f lavfi -i sine=frequency=220 ${encode} ${url}` },
-    { label: 'A file with H.264 and AAC, as it is', text: `ffmpeg -re -i FILE -c copy -f flv ${url}` },
-    { label: 'Any other file, encoded on the way', text: `ffmpeg -re -i FILE ${encode} ${url}` },
+    { label: 'A test picture, to see that it works', text: `ffmpeg -re -f lavfi -i testsrc2=size=1280x720:rate=25 -f lavfi -i sine=frequency=220 ${encode} ${to}` },
+    { label: 'A file with H.264 and AAC, as it is', text: `ffmpeg -re -i film.mp4 -c copy ${to}` },
+    { label: 'Any other file, encoded on the way', text: `ffmpeg -re -i film.mp4 ${encode} ${to}` },
   ];
+}
+
+// obstacle is why nobody can publish from where this page is seen, or ''.
+function obstacle() {
+  if (policy === 'off') {
+    return 'Publishing is off: other machines can reach this server, and it was started without --publish-token.';
+  }
+  if (policy === 'open' && !here) {
+    return `Without --publish-token this server takes streams that are sent to localhost only, not to ${location.hostname}.`;
+  }
+  return '';
 }
 
 function refresh() {
   const name = field.value.trim();
-  const ok = valid.test(name);
+  const ok = named(name);
+  const why = obstacle();
   field.setAttribute('aria-invalid', String(!ok));
-  if (!ok) {
-    write(hint, 'Letters, digits, dots, dashes and underscores, 64 at most.');
-    return;
-  }
-  write(hint, taken.has(name) ? `${name} is live already: a second publisher is refused.` : '');
-  fill(commands, lines(name));
+  write(element('name-hint'), ok ? (taken.has(name) ? `${name} is live already: a second publisher is refused.` : '') : rule);
+  write(element('publish-hint'), why || (policy === 'token' ? 'Put the token that the server was started with (--publish-token) in the place of TOKEN.' : ''));
+  element('name-field').hidden = why !== '';
+  fill(element('commands'), ok && !why ? lines(name) : []);
 }
 
-// update takes the names that are live.
-export function update(names) {
+// update takes the names that are live, and what the server says of itself.
+export function update(names, server) {
   taken = new Set(names);
+  policy = server.publish ?? '';
+  const off = obstacle() !== '';
+  const near = server.loopback && here;
+  write(element('publish-note'), off ? '' : `With ffmpeg, ${near ? 'on the machine that the server runs on' : 'from any machine that reaches this one'}`);
+  element('empty-how').hidden = off;
   refresh();
 }
 
 field.addEventListener('input', refresh);
-document.getElementById('token-hint').hidden = /^(localhost|127\..*|\[::1\])$/.test(location.hostname);

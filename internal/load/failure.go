@@ -1,0 +1,68 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// failure is the error of a load that was not the one that was asked for. A
+// load that only went badly is no error: the report says how it went. But with
+// a publisher missing, its viewers measured nothing, or a stranger's stream.
+func (rep *Report) failure() error {
+	p, v := &rep.Publishers, &rep.Viewers
+	failed := 0
+	for _, n := range p.Ended {
+		failed += n
+	}
+	switch {
+	case failed > 0 && p.Connected == 0:
+		return fmt.Errorf("load: no publisher reached %s: %w", rep.Target, reasons(p.Ended, meaningPublish))
+	case failed > 0:
+		return fmt.Errorf("load: %d of %d publishers failed, so this is not the load that was asked for: %w",
+			failed, p.Wanted, reasons(p.Ended, meaningPublish))
+	case !rep.Interrupted && p.Connected < p.Wanted:
+		return fmt.Errorf("load: %d of %d publishers had no answer from %s in time", p.Wanted-p.Connected, p.Wanted, rep.Target)
+	case rep.Interrupted || v.Wanted == 0:
+		return nil
+	case v.Connected == 0:
+		return fmt.Errorf("load: no viewer reached %s: %w", rep.Target, reasons(v.Ended, meaningWatch))
+	case v.Tags == 0:
+		return fmt.Errorf("load: no viewer got anything from %s: %w", rep.Target, reasons(v.Ended, meaningWatch))
+	}
+	return nil
+}
+
+// What refusals mean to those who publish, and to those who watch. Without a
+// refusal, "" says what silence means.
+var (
+	meaningPublish = map[string]string{
+		"401": "the server wants --token",
+		"403": "wrong --token, or a server that takes no streams from here",
+		"409": "somebody else publishes under this name: choose another with --name, or watch theirs with --no-publish",
+		"503": "the server has as many streams as it may, or shuts down",
+	}
+	meaningWatch = map[string]string{
+		"":    "they still wait for an answer: probably nobody publishes the stream",
+		"404": "nobody publishes the stream",
+		"503": "the server has as many viewers as it may, or shuts down",
+	}
+)
+
+// reasons is the most frequent of the recorded ends, as an error.
+func reasons(ended map[string]int, meaning map[string]string) error {
+	best, most := "", 0
+	for why, n := range ended {
+		if n > most || n == most && why < best {
+			best, most = why, n
+		}
+	}
+	if most == 0 {
+		return errors.New(meaning[""])
+	}
+	code, _, _ := strings.Cut(strings.TrimPrefix(best, refusedPrefix), " ")
+	if means := meaning[code]; means != "" && strings.HasPrefix(best, refusedPrefix) {
+		best += " (" + means + ")"
+	}
+	return errors.New(best)
+}
