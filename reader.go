@@ -150,7 +150,7 @@ func (b *Reader) start(src io.Reader) {
 	b.src, b.sock = src, newSocket(b, src)
 	b.err, b.lastByte, b.lastRuneSize = nil, -1, -1
 	b.small, b.arrived, b.since = 0, 0, time.Now().UnixNano()
-	b.quick, b.reads, b.probed = false, probeEvery, 0
+	b.steady, b.quick, b.reads, b.probed = false, false, probeEvery, 0
 }
 
 // Size returns how many bytes Peek can look ahead for certain. More may be buffered.
@@ -259,9 +259,9 @@ func (b *Reader) readRangeSlow(n int, yield func([]byte)) error {
 	return nil
 }
 
-// spoil overwrites bytes that were lent and are over, unless they belong to a piece that others may see.
+// spoil overwrites bytes that were lent and are over, unless they may belong to a piece that others see.
 func (b *Reader) spoil(p []byte) {
-	if !b.window {
+	if !b.window && !b.lent {
 		poison(p)
 	}
 }

@@ -117,16 +117,15 @@ func (b *Reader) readOn(n int) int {
 		p := buf[w:]
 		m, err := src.Read(p)
 		if err != nil || uint(m-1) >= uint(len(p)-1) {
-			b.w = w
 			b.received(m, len(p), err)
 			return b.w - b.r
 		}
-		if w += m; w >= want {
-			b.w = w
+		w += m
+		b.w = w // each time, because the source may panic
+		if w >= want {
 			return w - b.r
 		}
 	}
-	b.w = w
 	b.probe(buf[w:])
 	return b.w - b.r
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -271,7 +272,9 @@ func (p *pump) recover() {
 		v.end(broken)
 	}
 	for _, v := range p.healthy {
-		v.abandon()
+		if !slices.Contains(p.away, v) { // or it was given to a goroutine of its own in the round that failed
+			v.abandon()
+		}
 	}
 	p.healthy, p.away, p.spare = nil, nil, nil
 }

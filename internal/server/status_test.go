@@ -322,3 +322,19 @@ func TestAdminListener(t *testing.T) {
 		t.Errorf("/live/x on the admin listener: %d", res.status)
 	}
 }
+
+// A viewer who has waited for the publisher and then finds the stream full leaves nothing behind in the ring.
+func TestRefusedWaitersLeaveNoCursor(t *testing.T) {
+	f := serve(t, func(c *Config) { c.MaxStreamViewers = 1; c.LagPolicy = Drop })
+	for range 4 {
+		f.ask("/live/x.flv", 0)
+	}
+	f.waiting("x", 4)
+	p := f.publish("x")
+	p.send(newScript(3, 10, 2000).whole())
+	eventually(t, "one viewer, and one cursor", func() bool {
+		st := f.registry.find("x")
+		return st != nil && st.live != nil && f.census.count() == 1 && st.live.ring.Stats().Cursors == 1
+	})
+	p.end()
+}

@@ -36,7 +36,7 @@ type directUplink struct {
 // is as it was.
 func newDirectUplink(w http.ResponseWriter, r *http.Request, s *stream) (*directUplink, error) {
 	length := r.ContentLength
-	expects := strings.EqualFold(r.Header.Get("Expect"), "100-continue")
+	expects := r.ProtoAtLeast(1, 1) && length != 0 && strings.EqualFold(r.Header.Get("Expect"), "100-continue")
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, err

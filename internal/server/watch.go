@@ -73,10 +73,11 @@ func (s *Server) enterStream(w http.ResponseWriter, r *http.Request, name, ext s
 		return nil, nil
 	}
 	if err == nil {
-		var out *outlet
-		if out, first, err = st.enter(f, first); err == nil {
-			return newViewer(out, first, r.RemoteAddr), nil
+		out, cursor, refused := st.enter(f, first)
+		if refused == nil {
+			return newViewer(out, cursor, r.RemoteAddr), nil
 		}
+		err = refused
 	}
 	if first != nil {
 		first.Close()

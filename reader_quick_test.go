@@ -1,0 +1,100 @@
+package millrace_test
+
+import (
+	"bytes"
+	"net"
+	"testing"
+
+	"github.com/millrace-io/millrace"
+)
+
+// countingSource gives the bytes 0, 1, 2, ... ten at a time, and panics once when it is told to.
+type countingSource struct {
+	next    byte
+	panicAt int // this read from now on panics; 0: none does
+}
+
+func (s *countingSource) Read(p []byte) (int, error) {
+	if s.panicAt > 0 {
+		if s.panicAt--; s.panicAt == 0 {
+			panic("source failed")
+		}
+	}
+	n := min(len(p), 10)
+	for i := range p[:n] {
+		p[i] = s.next
+		s.next++
+	}
+	return n, nil
+}
+
+// What was read before the source panicked is still there, in the right order.
+func TestReaderLosesNothingWhenAQuickSourcePanics(t *testing.T) {
+	src := &countingSource{}
+	r := millrace.NewReader(src)
+	defer r.Release()
+	millrace.Quicken(r)
+	want, err := r.ReadByte()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want++
+
+	src.panicAt = 4
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the source's panic was swallowed")
+			}
+		}()
+		_ = r.ReadRange(95, func(p []byte) { want += byte(len(p)) })
+	}()
+	for range 200 {
+		got, err := r.ReadByte()
+		if err != nil || got != want {
+			t.Fatalf("byte %d, %v; want %d", got, err, want)
+		}
+		want++
+	}
+}
+
+// A Reader that was in full swing over memory holds no block while it waits for the socket that it was reset to.
+func TestReaderResetToASocketHoldsNothing(t *testing.T) {
+	pool := millrace.NewPool()
+	r := pool.NewReader(bytes.NewReader(make([]byte, 1<<20)), 4096)
+	defer r.Release()
+	for range 300 {
+		if err := r.Skip(1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+
+	r.Reset(server)
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.ReadByte()
+		done <- err
+	}()
+	until(t, "the block to go back", func() bool { return pool.Stats().InUse == 0 })
+	if _, err := client.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
