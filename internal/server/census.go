@@ -12,6 +12,7 @@ type census struct {
 	mu      sync.Mutex
 	places  int
 	viewers map[*viewer]struct{}
+	over    ending // why everybody has been ended; stillHere: nobody was
 	closed  bool
 	empty   chan struct{} // closed when the census is closed and nobody is left
 }
@@ -39,6 +40,9 @@ func (c *census) enter(v *viewer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.viewers[v] = struct{}{}
+	if c.over != stillHere {
+		v.end(c.over)
+	}
 }
 
 // leave gives up a place. v is nil when nobody was served in it.
@@ -74,10 +78,11 @@ func (c *census) count() int {
 	return len(c.viewers)
 }
 
-// end ends all who are being served.
+// end ends all who are being served, and those who were admitted and are about to be.
 func (c *census) end(why ending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.over = why
 	for v := range c.viewers {
 		v.end(why)
 	}

@@ -160,9 +160,24 @@ func (s *Server) shutDown(servers []*http.Server) {
 	case <-ctx.Done():
 		s.log.Warn("time is up, viewers are disconnected", "viewers", s.census.count())
 		s.census.end(drained)
-		<-empty // nothing waits any more: their connections are closed
+		s.settled("viewers", empty) // their connections are closed
 	}
-	<-idle // publishers' connections have a deadline in the past
+	s.settled("publishers", idle) // their connections have a deadline in the past
 	closing.Wait()
 	s.log.Info("stopped", "after", time.Since(began).Round(time.Millisecond))
+}
+
+// lastGrace is how long goroutines that have nothing to wait for any more may take to end. A publisher is looked at every
+// --latency, which is a second at the most.
+const lastGrace = 3 * time.Second
+
+// settled waits until done is closed, but not for ever: a mistake elsewhere must not keep the process from ending.
+func (s *Server) settled(who string, done <-chan struct{}) {
+	grace := time.NewTimer(lastGrace)
+	defer grace.Stop()
+	select {
+	case <-done:
+	case <-grace.C:
+		s.log.Error("stopping without them", "who", who)
+	}
 }

@@ -391,6 +391,11 @@ func (v *viewer) recover() {
 
 // abandon is finish after a failure.
 func (v *viewer) abandon() {
+	defer func() {
+		if cause := recover(); cause != nil { // so that the others of a failed pump are abandoned as well
+			v.out.stream.log.Error("abandoning a viewer failed", "viewer", v.remote, "cause", fmt.Sprint(cause))
+		}
+	}()
 	v.pending = millrace.Chain{}
 	v.finish()
 }
