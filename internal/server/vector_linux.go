@@ -28,8 +28,9 @@ func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, off
 		offered += len(piece)
 		n++
 	}
-	// unix.Writev would build the list anew and on the heap.
-	r, _, errno := unix.Syscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&vec.list[0])), uintptr(n))
+	// unix.Writev would build the list anew and on the heap. Raw, because the call does not wait: telling the scheduler of
+	// each one makes it look for other work that could be done meanwhile.
+	r, _, errno := unix.RawSyscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&vec.list[0])), uintptr(n))
 	clear(vec.list[:n]) // keep no block alive
 	if errno != 0 {
 		return 0, offered, errno
