@@ -1,10 +1,10 @@
 // Package kept measures what it costs to hand packets of 1 KiB to ten
 // goroutines that keep them for a while and then let go.
 //
-// The packets come from a source like those of package reader, go over ten
-// channels, and wait in a ring in each goroutine. What the channels cost by
-// themselves is measured with values of the same size that nobody has to look
-// after, and can be subtracted.
+// The packets come from a source like those of package reader, are shared one
+// by one or as batches, go over ten channels, 64 at a time, and wait in a ring
+// in each goroutine. What the channels cost by themselves is measured with
+// values of the same size that nobody has to look after, and is subtracted.
 package kept
 
 import (
@@ -70,54 +70,79 @@ func contender[T any](name string, s func() sharing[T]) Contender {
 	}
 }
 
-// run hands packets out until all subscribers have let go of them.
+// run hands packets out until all subscribers have let go of them. However
+// they are shared, BatchPackets of them cross a channel at once: a channel
+// operation a packet and subscriber costs several times what is measured here.
 func (s sharing[T]) run(packets int) {
 	var wg sync.WaitGroup
-	subs := make([]chan T, Subscribers)
+	subs := make([]subscriber[T], Subscribers)
 	for i := range subs {
-		subs[i] = make(chan T, queuePackets/s.packets)
-		wg.Go(func() { s.subscribe(subs[i]) })
+		subs[i] = newSubscriber[T](BatchPackets / s.packets)
+		wg.Go(func() { s.subscribe(&subs[i]) })
 	}
 	var v T // one for all, because its address escapes
-	for range packets / s.packets {
-		v = s.next()
-		for _, c := range subs {
-			c <- s.share(&v)
+	for range packets / BatchPackets {
+		for i := range subs {
+			subs[i].filling = <-subs[i].empty
 		}
-		s.drop(&v)
+		for k := range BatchPackets / s.packets {
+			v = s.next()
+			for i := range subs {
+				subs[i].filling[k] = s.share(&v)
+			}
+			s.drop(&v)
+		}
+		for i := range subs {
+			subs[i].full <- subs[i].filling
+		}
 	}
-	for _, c := range subs {
-		close(c)
+	for i := range subs {
+		close(subs[i].full)
 	}
 	wg.Wait()
 	s.close()
 }
 
-// sums keeps what was looked at from being optimised away.
-var sums sync.Map
+// subscriber is where a goroutine's packets wait. Slices go back and forth, so
+// that nothing is allocated for them.
+type subscriber[T any] struct {
+	full, empty chan []T
+	filling     []T
+	sum         uint64
+}
 
-func (s sharing[T]) subscribe(c chan T) {
+func newSubscriber[T any](shares int) subscriber[T] {
+	const slices = queuePackets / BatchPackets
+	s := subscriber[T]{full: make(chan []T, slices), empty: make(chan []T, slices)}
+	for range slices {
+		s.empty <- make([]T, shares)
+	}
+	return s
+}
+
+// subscribe keeps the last keepPackets packets.
+func (s sharing[T]) subscribe(sub *subscriber[T]) {
 	ring := make([]T, keepPackets/s.packets)
 	at, held := 0, 0
-	var sum uint64
-	var v T // one for all, because its address escapes
-	for v = range c {
-		sum += s.look(&v)
-		if held == len(ring) {
-			s.drop(&ring[at])
-		} else {
-			held++
+	for shares := range sub.full {
+		for i := range shares {
+			sub.sum += s.look(&shares[i])
+			if held == len(ring) {
+				s.drop(&ring[at])
+			} else {
+				held++
+			}
+			ring[at] = shares[i]
+			if at++; at == len(ring) {
+				at = 0
+			}
 		}
-		ring[at] = v
-		if at++; at == len(ring) {
-			at = 0
-		}
+		clear(shares)
+		sub.empty <- shares
 	}
 	for i := range held {
 		s.drop(&ring[i])
 	}
-	sums.Store(c, sum)
-	sums.Delete(c)
 }
 
 // Result is one contender, a value for each round.
