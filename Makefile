@@ -15,7 +15,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: test
-test: deps lint test-race test-invariants test-plain $(if $(filter true,$(CI)),fuzz) vet-bench vet-darwin ## Check everything (fuzzing only on CI; see make fuzz)
+test: deps lint test-race test-invariants test-plain test-makes $(if $(filter true,$(CI)),fuzz) vet-bench vet-darwin ## Check everything (fuzzing only on CI; see make fuzz)
 
 .PHONY: deps
 deps: ## Install what the tests run: redis-server, ffmpeg, chromium, a C compiler
@@ -41,6 +41,12 @@ test-invariants: ## The same with memory poisoned on release and leaks reported 
 .PHONY: test-plain
 test-plain: ## The same as users build it: only here run the allocation and escape tests (//go:build !race)
 	go test $(TESTFLAGS) ./...
+
+# Without that optimisation what is on the stack is what the code says; so a mistake of the compiler's is told from one of
+# Buffer's. The q keeps the compiler from listing every place.
+.PHONY: test-makes
+test-makes: ## stackbuf's tests again, with no make of variable size on the stack
+	go test -gcflags=all=-d=variablemakehash=qn $(TESTFLAGS) ./stackbuf
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME (10s)

@@ -1,0 +1,287 @@
+//go:build !race && !invariants
+
+package stackbuf_test
+
+import (
+	"bytes"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/millrace-io/millrace/stackbuf"
+)
+
+// wantAllocs checks how often f allocates once everything is warm.
+func wantAllocs(t *testing.T, what string, want float64, f func()) {
+	t.Helper()
+	for range 10 {
+		f()
+	}
+	if n := testing.AllocsPerRun(500, f); n != want {
+		t.Errorf("%s: %v allocations a run, want %v", what, n, want)
+	}
+}
+
+var (
+	sink      string
+	sinkBytes []byte
+	longBytes = []byte(long[:1000])
+)
+
+func TestUpTo64BytesAllocateNothing(t *testing.T) {
+	for _, n := range []int{1, 10, 63, 64} {
+		s := text(n)
+		p := []byte(s)
+		what := strconv.Itoa(n) + " bytes by "
+		wantAllocs(t, what+"Write", 0, func() {
+			var b stackbuf.Buffer
+			b.Write(p)
+		})
+		wantAllocs(t, what+"WriteString", 0, func() {
+			var b stackbuf.Buffer
+			b.WriteString(s)
+		})
+		wantAllocs(t, what+"WriteByte", 0, func() {
+			var b stackbuf.Buffer
+			for _, c := range p {
+				b.WriteByte(c)
+			}
+		})
+		wantAllocs(t, what+"WriteRune", 0, func() {
+			var b stackbuf.Buffer
+			for range n / 2 {
+				b.WriteRune('é')
+			}
+		})
+		wantAllocs(t, what+"Grow", 0, func() {
+			var b stackbuf.Buffer
+			b.Grow(n)
+		})
+		wantAllocs(t, what+"AvailableBuffer", 0, func() {
+			var b stackbuf.Buffer
+			b.Write(append(b.AvailableBuffer(), s...))
+		})
+		wantAllocs(t, what+"NewBufferString", 0, func() {
+			b := stackbuf.NewBufferString(s)
+			b.Truncate(1)
+		})
+		src := strings.NewReader(s)
+		wantAllocs(t, what+"ReadFrom", 0, func() {
+			var b stackbuf.Buffer
+			src.Seek(0, io.SeekStart)
+			b.ReadFrom(src)
+		})
+		unknown := only{src}
+		wantAllocs(t, what+"ReadFrom, unknown", 0, func() {
+			var b stackbuf.Buffer
+			src.Seek(0, io.SeekStart)
+			b.ReadFrom(&unknown)
+		})
+	}
+}
+
+func TestNumbersAllocateNothing(t *testing.T) {
+	wantAllocs(t, "integers", 0, func() {
+		var b stackbuf.Buffer
+		for i := range int64(10) {
+			b.Write(strconv.AppendInt(b.AvailableBuffer(), i*1234, 10))
+			b.WriteByte(' ')
+		}
+	})
+}
+
+func TestStringAllocatesOnce(t *testing.T) {
+	for _, n := range []int{33, 64} {
+		wantAllocs(t, "String", 1, func() {
+			var b stackbuf.Buffer
+			b.WriteString(long[:n])
+			sink = b.String()
+		})
+	}
+	wantAllocs(t, "String that is only looked at", 0, func() {
+		var b stackbuf.Buffer
+		b.WriteString(long[:20])
+		if b.String() == long {
+			t.Error("impossible")
+		}
+	})
+}
+
+func TestReadingAllocatesNothing(t *testing.T) {
+	p := make([]byte, 10)
+	for _, s := range []string{text(64), text(1000)} {
+		b := stackbuf.NewBufferString(s)
+		wantAllocs(t, "Read, Peek, Next, ReadByte, ReadRune and what is taken back", 0, func() {
+			c := *b
+			c.Read(p)
+			c.Peek(10)
+			c.Next(10)
+			c.ReadByte()
+			c.UnreadByte()
+			c.ReadRune()
+			c.UnreadRune()
+			c.Truncate(3)
+			c.Reset()
+		})
+		wantAllocs(t, "ReadBytes", 1, func() {
+			c := *b
+			sinkBytes, _ = c.ReadBytes('Z')
+		})
+		wantAllocs(t, "ReadString", 1, func() {
+			c := *b
+			sink, _ = c.ReadString('Z')
+		})
+		wantAllocs(t, "Bytes used here", 0, func() {
+			c := *b
+			if bytes.IndexByte(c.Bytes(), '!') >= 0 {
+				t.Error("impossible")
+			}
+		})
+	}
+}
+
+// Nothing is copied to the heap because a Buffer is.
+func TestCopiesAllocateNothing(t *testing.T) {
+	wantAllocs(t, "copies", 0, func() {
+		var b stackbuf.Buffer
+		b.WriteString("contents")
+		c := b
+		c.WriteByte('1')
+		b = byValue(c)
+		b.WriteByte('2')
+	})
+}
+
+//go:noinline
+func byValue(b stackbuf.Buffer) stackbuf.Buffer { return b }
+
+func TestWriteToAllocatesNothing(t *testing.T) {
+	for _, s := range []string{text(1), text(64), text(1000)} {
+		full := stackbuf.NewBufferString(s)
+		wantAllocs(t, "WriteTo", 0, func() {
+			b := *full
+			b.WriteTo(io.Discard)
+		})
+	}
+}
+
+// More than 64 bytes in one go cost one allocation, and it fits.
+func TestASpillAllocatesOnce(t *testing.T) {
+	for _, n := range []int{65, 100, 1000} {
+		wantAllocs(t, "Write", 1, func() {
+			var b stackbuf.Buffer
+			b.Write(longBytes[:n])
+		})
+		wantAllocs(t, "WriteString", 1, func() {
+			var b stackbuf.Buffer
+			b.WriteString(long[:n])
+		})
+		wantAllocs(t, "NewBufferString", 1, func() {
+			b := stackbuf.NewBufferString(long[:n])
+			b.Truncate(1)
+		})
+		wantAllocs(t, "Grow and what was announced", 1, func() {
+			var b stackbuf.Buffer
+			b.Grow(n)
+			for range n {
+				b.WriteByte('x')
+			}
+		})
+	}
+}
+
+// What is Available, or was made so by Grow, can be written in any way.
+func TestAvailableIsAvailable(t *testing.T) {
+	for _, held := range []int{0, 10, 61, 62, 63, 65, 1000} {
+		for _, n := range []int{1, 2, 3, 4, 30, 100} {
+			b := stackbuf.NewBufferString(long[:held])
+			b.Grow(n)
+			wantAllocs(t, "Write", 0, func() { b.Write(longBytes[:n]); b.Truncate(held) })
+			wantAllocs(t, "WriteString", 0, func() { b.WriteString(long[:n]); b.Truncate(held) })
+			wantAllocs(t, "WriteByte", 0, func() {
+				for range n {
+					b.WriteByte('x')
+				}
+				b.Truncate(held)
+			})
+			wantAllocs(t, "WriteRune", 0, func() {
+				for range n / 2 {
+					b.WriteRune('é')
+				}
+				b.Truncate(held)
+			})
+			wantAllocs(t, "AvailableBuffer", 0, func() {
+				b.Write(append(b.AvailableBuffer(), long[:n]...))
+				b.Truncate(held)
+			})
+		}
+	}
+}
+
+// Runes that need no more than the room that there is, to the last byte.
+func TestRunesInTheLastRoomAllocateNothing(t *testing.T) {
+	for _, r := range "é€𝄞" {
+		size := len(string(r))
+		wantAllocs(t, string(r), 0, func() {
+			var b stackbuf.Buffer
+			b.WriteString(long[:64-size])
+			b.WriteRune(r)
+		})
+	}
+}
+
+// Reset and Truncate keep the memory, and a queue that does not grow makes do with what it has.
+func TestMemoryIsUsedAgain(t *testing.T) {
+	var b stackbuf.Buffer
+	wantAllocs(t, "Reset", 0, func() {
+		b.WriteString(long[:1000])
+		b.Reset()
+	})
+	wantAllocs(t, "Truncate", 0, func() {
+		b.WriteString(long[:1000])
+		b.Truncate(0)
+	})
+	wantAllocs(t, "WriteTo", 0, func() {
+		b.WriteString(long[:1000])
+		b.WriteTo(io.Discard)
+	})
+	for _, held := range []int{0, 1, 50, 96, 500} {
+		for _, n := range []int{1, 50, 97, 600} {
+			what := "a queue of " + strconv.Itoa(held) + " written by " + strconv.Itoa(n)
+			var b stackbuf.Buffer
+			b.WriteString(long[:held])
+			for range 50 { // until it has its size
+				b.WriteString(long[:n])
+				b.Next(n)
+			}
+			wantAllocs(t, what, 0, func() {
+				b.WriteString(long[:n])
+				b.Next(n)
+			})
+		}
+	}
+}
+
+func TestShrinkAllocatesForLargeContentsAlone(t *testing.T) {
+	wantAllocs(t, "Write and Shrink of all", 1, func() {
+		var b stackbuf.Buffer
+		b.WriteString(long[:1000])
+		b.Truncate(64)
+		b.Shrink()
+		b.WriteTo(io.Discard)
+	})
+	wantAllocs(t, "Write and Shrink of more", 2, func() {
+		var b stackbuf.Buffer
+		b.WriteString(long[:1000])
+		b.Truncate(65)
+		b.Shrink()
+	})
+}
+
+// What goes down deep into the stack has its Buffers there.
+func TestDeepAllocatesNothing(t *testing.T) {
+	if n := testing.AllocsPerRun(5, func() { deep(10, 1, [200]byte{}) }); n != 0 {
+		t.Errorf("deep allocates %v times: its Buffers are not on the stack", n)
+	}
+}

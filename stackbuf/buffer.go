@@ -1,0 +1,224 @@
+package stackbuf
+
+import "bytes"
+
+const (
+	// inlineSize is how many bytes need no heap. Together with the other fields they make 112 bytes, which is a size
+	// class of the allocator: a Buffer that does live on the heap wastes nothing.
+	inlineSize = 64
+
+	// MinRead is the least room that ReadFrom passes to a source's Read.
+	MinRead = bytes.MinRead
+)
+
+const maxInt = int(^uint(0) >> 1)
+
+// ErrTooLarge is what methods panic with when the contents do not fit into memory. It is [bytes.ErrTooLarge].
+var ErrTooLarge = bytes.ErrTooLarge
+
+// A Buffer is a variable-sized buffer of bytes. It has all of [bytes.Buffer]'s methods with the same meaning, results,
+// errors and panics; only Cap and Available differ, because there is always room for 64 bytes. The zero value is an
+// empty buffer ready to use, and those first 64 bytes live in it.
+//
+// Copying a Buffer copies what it holds, as long as that is in the value itself: such a copy and its original never
+// see each other's writes. From the moment on which more than 64 bytes were needed, and until Shrink, the contents are
+// on the heap; then a copy shares them as copies of a bytes.Buffer do, and only one of the two may be written to. Len,
+// Bytes and String of the other stay as they were until then.
+//
+// A Buffer is for one goroutine at a time. Slices that it returns are the Buffer's memory, lent to the caller until the
+// next call that changes the Buffer; who keeps one longer copies it.
+//
+// Invariants:
+//
+//	0 ≤ r ≤ w
+//	spill == nil: w ≤ len(inline), and the contents are inline[r:w]
+//	spill != nil: w ≤ len(spill) = cap(spill), and the contents are spill[r:w]
+//	no field ever points into inline
+type Buffer struct {
+	spill    []byte
+	r, w     int
+	lastRead lastRead
+	inline   [inlineSize]byte
+}
+
+// lastRead says what Unread* may take back: 0 nothing, lastByte a byte, 1 to 4 the length of a rune, or a byte.
+type lastRead int8
+
+const (
+	nothing  lastRead = 0
+	lastByte lastRead = -1
+)
+
+// NewBuffer returns a Buffer whose contents are buf, to read them or to write behind them into its capacity. It takes
+// ownership of buf.
+func NewBuffer(buf []byte) *Buffer { return &Buffer{spill: buf[:cap(buf)], w: len(buf)} }
+
+// NewBufferString returns a Buffer whose contents are s. Up to 64 bytes are copied into the value, and more onto the
+// heap.
+func NewBufferString(s string) *Buffer {
+	b := new(Buffer)
+	if len(s) <= inlineSize {
+		b.w = copy(b.inline[:], s)
+	} else {
+		b.become([]byte(s))
+	}
+	return b
+}
+
+// Bytes returns the contents. The slice is valid until the next call that changes b; it reaches no further than the
+// contents and their Available room, and to change its bytes changes b's.
+func (b *Buffer) Bytes() []byte {
+	if b.spill == nil {
+		return b.inline[b.r:b.w]
+	}
+	return b.spill[b.r:b.w]
+}
+
+// AvailableBuffer returns an empty slice with room for Available bytes. It is there to be appended to and given to the
+// next Write, which then copies nothing, and is valid until then.
+func (b *Buffer) AvailableBuffer() []byte {
+	if b.spill == nil {
+		return b.inline[b.w:b.w]
+	}
+	return b.spill[b.w:b.w]
+}
+
+// String returns a copy of the contents. That of a nil *Buffer is "<nil>".
+func (b *Buffer) String() string {
+	if b == nil {
+		return "<nil>"
+	}
+	if b.spill == nil {
+		return string(b.inline[b.r:b.w])
+	}
+	return string(b.spill[b.r:b.w])
+}
+
+// Len returns the number of bytes that can be read.
+func (b *Buffer) Len() int { return b.w - b.r }
+
+// Cap returns how many bytes the memory has that the contents lie in: 64, or what was needed.
+func (b *Buffer) Cap() int {
+	if b.spill == nil {
+		return inlineSize
+	}
+	return len(b.spill)
+}
+
+// Available returns how many bytes can be written before anything is moved or allocated.
+func (b *Buffer) Available() int { return b.Cap() - b.w }
+
+// Reset empties b and keeps its memory for the next use, as bytes.Buffer does. [Buffer.Shrink] lets it go.
+func (b *Buffer) Reset() {
+	b.r, b.w = 0, 0
+	b.lastRead = nothing
+}
+
+// Truncate drops all but the first n bytes of the contents and keeps the memory. It panics when n is negative or
+// more than Len.
+func (b *Buffer) Truncate(n int) {
+	if n == 0 {
+		b.Reset()
+		return
+	}
+	b.lastRead = nothing
+	if n < 0 || n > b.Len() {
+		panic("stackbuf.Buffer: truncation out of range")
+	}
+	b.w = b.r + n
+}
+
+// Shrink gives back what memory the contents do not need: up to 64 bytes move into the value and leave the heap, and
+// more move to memory of their size. Slices that b has returned keep what they show and are b's no longer.
+//
+// It is for a Buffer that is used again after something large has passed through it. It copies the contents, so call
+// it when there are none.
+func (b *Buffer) Shrink() {
+	old := b.Bytes()
+	switch {
+	case b.spill == nil:
+	case len(old) <= inlineSize:
+		b.w = copy(b.inline[:], old)
+		b.spill, b.r = nil, 0
+		b.lastRead = nothing
+	case len(b.spill)-len(old) >= inlineSize:
+		b.become(append([]byte(nil), old...))
+	}
+}
+
+// Grow makes room for n more bytes, so that they can be written without allocating. It panics with ErrTooLarge when
+// there cannot be so many, and when n is negative.
+func (b *Buffer) Grow(n int) {
+	if n < 0 {
+		panic("stackbuf.Buffer.Grow: negative count")
+	}
+	b.makeRoom(n)
+}
+
+// become makes mem the memory of b, with all its capacity, and what is in it the contents.
+func (b *Buffer) become(mem []byte) {
+	b.spill, b.r, b.w = mem[:cap(mem)], 0, len(mem)
+	b.lastRead = nothing
+}
+
+// makeRoom sees to it that n bytes fit behind the contents.
+func (b *Buffer) makeRoom(n int) {
+	if b.r == b.w && b.r != 0 {
+		b.Reset()
+	}
+	held, size := b.Len(), b.Cap()
+	switch {
+	case n <= size-b.w:
+	case n <= inlineSize-held && size <= inlineSize:
+		// Whatever the memory is, an array is as good: move down, or in from a little slice that NewBuffer was given.
+		b.w = copy(b.inline[:], b.Bytes())
+		b.r, b.spill = 0, nil
+	case b.canMoveDown(n):
+		b.w = copy(b.spill, b.spill[b.r:b.w])
+		b.r = 0
+	default:
+		b.enlarge(n)
+	}
+}
+
+// canMoveDown says whether to make room for n more bytes on the heap by moving the contents down: if half of the memory
+// is free or has been read. Moving for less would mean moving all the time.
+func (b *Buffer) canMoveDown(n int) bool { return b.spill != nil && n <= b.Cap()/2-b.Len() }
+
+// enlarge moves the contents to twice the memory, or to what they need together with n more bytes.
+func (b *Buffer) enlarge(n int) {
+	if n > maxInt-b.Len() {
+		panic(ErrTooLarge)
+	}
+	b.move(max(b.Len()+n, b.twice()))
+}
+
+// twice is how much memory comes after what there is now.
+func (b *Buffer) twice() int {
+	size := b.Cap()
+	if b.spill == nil && b.w == 0 {
+		return 0 // nothing has been written: one large write need not pay for the array's size
+	}
+	if size > maxInt/2 {
+		panic(ErrTooLarge)
+	}
+	return 2 * size
+}
+
+// move moves the contents to memory of at least size bytes, which is enough for them.
+func (b *Buffer) move(size int) {
+	mem := allocate(size)
+	b.w = copy(mem, b.Bytes())
+	b.spill, b.r = mem, 0
+}
+
+// allocate returns at least n bytes: all of the size class that n falls into.
+func allocate(n int) []byte {
+	defer func() {
+		if recover() != nil {
+			panic(ErrTooLarge)
+		}
+	}()
+	mem := append([]byte(nil), make([]byte, n)...)
+	return mem[:cap(mem)]
+}

@@ -1,0 +1,142 @@
+package stackbuf
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"unicode/utf8"
+)
+
+var (
+	errUnreadByte = errors.New("stackbuf.Buffer: UnreadByte: previous operation was not a successful read")
+	errUnreadRune = errors.New("stackbuf.Buffer: UnreadRune: previous operation was not a successful ReadRune")
+)
+
+// Peek returns the next n bytes and leaves them where they are. If there are fewer, it returns those and io.EOF. The
+// slice is valid until the next call that changes b.
+func (b *Buffer) Peek(n int) ([]byte, error) {
+	p := b.Bytes()
+	if len(p) < n {
+		return p, io.EOF
+	}
+	return p[:n], nil
+}
+
+// Read moves up to len(p) bytes of the contents to p. It returns how many; io.EOF if there are none, unless p is
+// empty.
+func (b *Buffer) Read(p []byte) (n int, err error) {
+	b.lastRead = nothing
+	if b.r == b.w {
+		b.Reset()
+		if len(p) == 0 {
+			return 0, nil
+		}
+		return 0, io.EOF
+	}
+	n = copy(p, b.Bytes())
+	b.r += n
+	if n > 0 {
+		b.lastRead = lastByte
+	}
+	return n, nil
+}
+
+// Next returns the next n bytes, or all if there are fewer, and moves past them. The slice is valid until the next call
+// that changes b.
+func (b *Buffer) Next(n int) []byte {
+	b.lastRead = nothing
+	p := b.Bytes()
+	if n < len(p) {
+		p = p[:n]
+	}
+	b.r += len(p)
+	if len(p) > 0 {
+		b.lastRead = lastByte
+	}
+	return p
+}
+
+// ReadByte returns the next byte, or io.EOF if there is none.
+func (b *Buffer) ReadByte() (byte, error) {
+	if b.r == b.w {
+		b.Reset()
+		return 0, io.EOF
+	}
+	r := b.r
+	b.r = r + 1
+	b.lastRead = lastByte
+	if b.spill == nil {
+		return b.inline[r], nil
+	}
+	return b.spill[r], nil
+}
+
+// ReadRune returns the next UTF-8 encoded rune and its length, or io.EOF. Bytes that are not UTF-8 are U+FFFD, one at
+// a time.
+func (b *Buffer) ReadRune() (r rune, size int, err error) {
+	if b.r == b.w {
+		b.Reset()
+		return 0, 0, io.EOF
+	}
+	p := b.Bytes()
+	if c := p[0]; c < utf8.RuneSelf {
+		b.r++
+		b.lastRead = 1
+		return rune(c), 1, nil
+	}
+	r, size = utf8.DecodeRune(p)
+	b.r += size
+	b.lastRead = lastRead(size)
+	return r, size, nil
+}
+
+// UnreadRune takes back the rune that ReadRune returned. It is an error if the last call that read or wrote was not a
+// successful ReadRune.
+func (b *Buffer) UnreadRune() error {
+	if b.lastRead <= nothing {
+		return errUnreadRune
+	}
+	if b.r >= int(b.lastRead) {
+		b.r -= int(b.lastRead)
+	}
+	b.lastRead = nothing
+	return nil
+}
+
+// UnreadByte takes back the last byte that was read. It is an error if the last call that read or wrote did not read at
+// least one byte.
+func (b *Buffer) UnreadByte() error {
+	if b.lastRead == nothing {
+		return errUnreadByte
+	}
+	b.lastRead = nothing
+	if b.r > 0 {
+		b.r--
+	}
+	return nil
+}
+
+// ReadBytes returns a copy of what comes up to and with the first delim. If there is none it returns all of the
+// contents and io.EOF.
+func (b *Buffer) ReadBytes(delim byte) (line []byte, err error) {
+	p, err := b.readTo(delim)
+	return append(line, p...), err
+}
+
+// ReadString is [Buffer.ReadBytes] with a string for the result.
+func (b *Buffer) ReadString(delim byte) (line string, err error) {
+	p, err := b.readTo(delim)
+	return string(p), err
+}
+
+func (b *Buffer) readTo(delim byte) (line []byte, err error) {
+	line = b.Bytes()
+	if i := bytes.IndexByte(line, delim); i >= 0 {
+		line = line[:i+1]
+	} else {
+		err = io.EOF
+	}
+	b.r += len(line)
+	b.lastRead = lastByte
+	return line, err
+}

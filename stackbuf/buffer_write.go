@@ -1,0 +1,125 @@
+package stackbuf
+
+import "unicode/utf8"
+
+// The methods that write say the same thing twice, for the array and for the heap: to choose the slice first and then go
+// on with it costs twice as much for a byte. What is seldom needed is in functions that they end with, so that they
+// have nothing to keep for afterwards.
+
+// Write adds p to the contents. It borrows p. It returns len(p) and nil, and panics with ErrTooLarge when there is no
+// memory for so many bytes.
+func (b *Buffer) Write(p []byte) (n int, err error) {
+	b.lastRead = nothing
+	w := b.w
+	if b.spill == nil {
+		if len(p) <= inlineSize-w {
+			b.w = w + len(p)
+			return copy(b.inline[w:], p), nil
+		}
+	} else if len(p) <= len(b.spill)-w {
+		b.w = w + len(p)
+		return copy(b.spill[w:], p), nil
+	}
+	return b.growWrite(p)
+}
+
+// growWrite is Write where there is no room.
+func (b *Buffer) growWrite(p []byte) (n int, err error) {
+	if b.spill == nil && b.r == b.w && len(p) > inlineSize {
+		b.become(append([]byte(nil), p...)) // the copy in one step: nothing has to be cleared first
+		return len(p), nil
+	}
+	var moved [inlineSize]byte
+	if b.spill == nil && len(p) <= inlineSize-b.Len() {
+		p = moved[:copy(moved[:], p)] // which may be bytes of the array that are about to be written over
+	}
+	b.makeRoom(len(p))
+	n = copy(b.room(), p)
+	b.w += n
+	return n, nil
+}
+
+// WriteString is [Buffer.Write] of a string.
+func (b *Buffer) WriteString(s string) (n int, err error) {
+	b.lastRead = nothing
+	w := b.w
+	if b.spill == nil {
+		if len(s) <= inlineSize-w {
+			b.w = w + len(s)
+			return copy(b.inline[w:], s), nil
+		}
+	} else if len(s) <= len(b.spill)-w {
+		b.w = w + len(s)
+		return copy(b.spill[w:], s), nil
+	}
+	return b.growWriteString(s)
+}
+
+// growWriteString is WriteString where there is no room.
+func (b *Buffer) growWriteString(s string) (n int, err error) {
+	if b.spill == nil && b.r == b.w && len(s) > inlineSize {
+		b.become(append([]byte(nil), s...))
+		return len(s), nil
+	}
+	b.makeRoom(len(s))
+	n = copy(b.room(), s)
+	b.w += n
+	return n, nil
+}
+
+// WriteByte adds c to the contents. It returns nil, and panics with ErrTooLarge when there is no memory for it.
+func (b *Buffer) WriteByte(c byte) error {
+	b.lastRead = nothing
+	w := b.w
+	if b.spill == nil {
+		if uint(w) < inlineSize {
+			b.inline[w] = c
+			b.w = w + 1
+			return nil
+		}
+	} else if uint(w) < uint(len(b.spill)) {
+		b.spill[w] = c
+		b.w = w + 1
+		return nil
+	}
+	return b.growByte(c)
+}
+
+// growByte is WriteByte where there is no room.
+func (b *Buffer) growByte(c byte) error {
+	b.makeRoom(1)
+	b.room()[0] = c
+	b.w++
+	return nil
+}
+
+// WriteRune adds the UTF-8 encoding of r to the contents, and returns its length and nil. An invalid r is written as
+// U+FFFD. It panics with ErrTooLarge when there is no memory for it.
+func (b *Buffer) WriteRune(r rune) (n int, err error) {
+	if uint32(r) < utf8.RuneSelf { // a negative rune is a large uint32
+		return 1, b.WriteByte(byte(r))
+	}
+	b.lastRead = nothing
+	w := b.w
+	if b.spill == nil {
+		if w <= inlineSize-utf8.UTFMax {
+			n = utf8.EncodeRune(b.inline[w:], r)
+			b.w = w + n
+			return n, nil
+		}
+	} else if w <= len(b.spill)-utf8.UTFMax {
+		n = utf8.EncodeRune(b.spill[w:], r)
+		b.w = w + n
+		return n, nil
+	}
+	var p [utf8.UTFMax]byte // there may be room for it all the same
+	return b.Write(p[:utf8.EncodeRune(p[:], r)])
+}
+
+// room returns the memory behind the contents.
+func (b *Buffer) room() []byte {
+	if b.spill == nil {
+		return b.inline[b.w:]
+	}
+	return b.spill[b.w:]
+}

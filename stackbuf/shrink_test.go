@@ -1,0 +1,150 @@
+package stackbuf_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/millrace-io/millrace/stackbuf"
+)
+
+func TestShrink(t *testing.T) {
+	for _, n := range sizes {
+		for _, left := range []int{0, 1, 63, 64, 65, 100, n / 3, n / 2, n} {
+			if left > n {
+				continue
+			}
+			for what, b := range filled(text(n)) {
+				b.Next(n - left)
+				before := b.Cap()
+				b.Shrink()
+				what = fmt.Sprint(what, ", ", left, " of ", n)
+				check(t, what, b, text(n)[n-left:])
+				if left <= 64 && (stackbuf.Spilled(b) || b.Cap() != 64) {
+					t.Errorf("%s: they are on the heap", what)
+				}
+				if most := max(fitting(left), left+64); b.Cap() > most || before > 64 && b.Cap() > before {
+					t.Errorf("%s: Shrink left %d of %d bytes, want at most %d", what, b.Cap(), before, most)
+				}
+				b.WriteString(text(200))
+				check(t, what, b, text(n)[n-left:]+text(200))
+			}
+		}
+	}
+}
+
+// What is tight already stays where it is.
+func TestShrinkOfWhatFits(t *testing.T) {
+	for _, n := range []int{1, 64, 70, 100, 600, 1100, 8192} {
+		b := stackbuf.NewBufferString(text(n))
+		b.Shrink()
+		first := &b.Bytes()[0]
+		b.ReadByte()
+		b.Shrink()
+		b.UnreadByte()
+		if &b.Bytes()[0] != first {
+			t.Errorf("%d bytes in memory of %d were copied to memory of the same size", n, b.Cap())
+		}
+	}
+}
+
+// What b has returned before is no longer b's, and keeps what it shows.
+func TestShrinkLeavesSlicesAlone(t *testing.T) {
+	for _, left := range []int{10, 64, 65, 300} {
+		b := stackbuf.NewBufferString(text(1000))
+		b.Truncate(left)
+		p := b.Bytes()
+		b.Shrink()
+		b.Bytes()[0] = '!'
+		if string(p) != text(left) {
+			t.Errorf("the slice shows %q", p)
+		}
+		clear(p)
+		check(t, fmt.Sprint(left), b, "!"+text(left)[1:])
+	}
+}
+
+func TestShrinkForgetsWhatWasRead(t *testing.T) {
+	b := stackbuf.NewBufferString(text(1000))
+	b.Next(999)
+	b.Shrink()
+	if err := b.UnreadByte(); err == nil {
+		t.Error("UnreadByte succeeds after the memory is gone")
+	}
+	check(t, "shrunk", b, text(1000)[999:])
+}
+
+// Shrink of what is small changes nothing, not even what UnreadByte may do.
+func TestShrinkOfTheSmall(t *testing.T) {
+	b := stackbuf.NewBufferString("abc")
+	b.ReadByte()
+	b.Shrink()
+	if err := b.UnreadByte(); err != nil {
+		t.Error(err)
+	}
+	check(t, "small", b, "abc")
+}
+
+// The memory that Shrink lets go is free as soon as nobody else has it.
+func TestShrinkFreesMemory(t *testing.T) {
+	var b stackbuf.Buffer
+	freed := make(chan bool)
+	func() {
+		p := new([1 << 20]byte)
+		runtime.AddCleanup(p, func(freed chan bool) { close(freed) }, freed)
+		b = *stackbuf.NewBuffer(p[:])
+	}()
+	b.Reset()
+	runtime.GC()
+	select {
+	case <-freed:
+		t.Fatal("Reset gave the memory back")
+	default:
+	}
+	b.Shrink()
+	for i := 0; ; i++ {
+		runtime.GC()
+		select {
+		case <-freed:
+			check(t, "empty", &b, "")
+			return
+		default:
+		}
+		if i == 1000 {
+			t.Fatal("Shrink kept the memory")
+		}
+	}
+}
+
+// pool is how the package's example has it.
+var pool = sync.Pool{New: func() any { return new(stackbuf.Buffer) }}
+
+func give(b *stackbuf.Buffer) {
+	b.Reset()
+	if b.Cap() > 4<<10 {
+		b.Shrink()
+	}
+	pool.Put(b)
+}
+
+// After a large use no Buffer that is put back has large memory, and one that was not large keeps what it has.
+func TestAPoolDoesNotHoard(t *testing.T) {
+	for i := range 1000 {
+		b := pool.Get().(*stackbuf.Buffer)
+		if b.Cap() > 4<<10 || b.Len() != 0 {
+			t.Fatalf("the pool gave a Buffer with %d bytes of memory and %d of contents", b.Cap(), b.Len())
+		}
+		n := 1000
+		if i%10 == 0 {
+			n = 1 << 20
+		}
+		b.WriteString(strings.Repeat("x", n))
+		kept := b.Cap()
+		give(b)
+		if b.Cap() > 4<<10 || n == 1000 && b.Cap() != kept {
+			t.Fatalf("after %d bytes a Buffer was given back with %d of %d bytes", n, b.Cap(), kept)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package stackbuf_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/millrace-io/millrace/stackbuf"
+)
+
+func TestWriteTo(t *testing.T) {
+	for _, n := range sizes {
+		for what, b := range filled(text(n)) {
+			size := b.Cap()
+			w := taker{most: n}
+			m, err := b.WriteTo(&w)
+			if m != int64(n) || err != nil || string(w.got) != text(n) {
+				t.Errorf("%s: WriteTo of %d = %d, %v, the target got %q", what, n, m, err, w.got)
+			}
+			if want := min(n, 1); w.calls != want {
+				t.Errorf("%s: WriteTo of %d took %d calls of Write, want %d", what, n, w.calls, want)
+			}
+			check(t, what, b, "")
+			if b.Available() != size {
+				t.Errorf("%s: afterwards %d of %d bytes are free", what, b.Available(), size)
+			}
+		}
+	}
+}
+
+// What was not written stays, whether the target said why or not.
+func TestWriteToWritesLess(t *testing.T) {
+	for _, n := range sizes[2:] {
+		for _, taken := range []int{0, 1, n / 2, n - 1} {
+			for _, fails := range []error{nil, errBroken, io.EOF} {
+				for what, b := range filled(text(n)) {
+					m, err := b.WriteTo(&taker{most: taken, err: fails})
+					want := fails
+					if want == nil {
+						want = io.ErrShortWrite
+					}
+					if m != int64(taken) || err != want {
+						t.Errorf("%s: WriteTo of %d to a target that takes %d = %d, %v, want %v", what, n, taken, m, err, want)
+					}
+					check(t, what, b, text(n)[taken:])
+					b.WriteString("more")
+					check(t, what, b, text(n)[taken:]+"more")
+				}
+			}
+		}
+	}
+}
+
+// All was taken, and yet there is an error.
+func TestWriteToFailsAtTheEnd(t *testing.T) {
+	for _, n := range sizes[1:] {
+		for what, b := range filled(text(n)) {
+			if m, err := b.WriteTo(&taker{most: n, err: errBroken}); m != int64(n) || err != errBroken {
+				t.Errorf("%s: WriteTo of %d = %d, %v", what, n, m, err)
+			}
+			check(t, what, b, "")
+			if err := b.UnreadByte(); err == nil {
+				t.Errorf("%s: UnreadByte after WriteTo succeeds", what)
+			}
+		}
+	}
+}
+
+func TestWriteToInPieces(t *testing.T) {
+	for _, n := range sizes {
+		for what, b := range filled(text(n)) {
+			var got []byte
+			for b.Len() > 0 {
+				w := taker{most: 1 + n/7}
+				b.WriteTo(&w)
+				got = append(got, w.got...)
+			}
+			if string(got) != text(n) {
+				t.Errorf("%s: %d bytes came as %q", what, n, got)
+			}
+		}
+	}
+}
+
+// Of nothing, the target hears nothing.
+func TestWriteToOfNothing(t *testing.T) {
+	for what, b := range filled("") {
+		if n, err := b.WriteTo(nil); n != 0 || err != nil {
+			t.Errorf("%s: WriteTo = %d, %v", what, n, err)
+		}
+	}
+}
+
+// spoiler is a target that writes to what it was given, which it must not.
+type spoiler struct{}
+
+func (spoiler) Write(p []byte) (int, error) {
+	clear(p)
+	return 0, errBroken
+}
+
+// What is in the value is out of the target's reach.
+func TestSmallContentsAreWrittenFromElsewhere(t *testing.T) {
+	for n := range 65 {
+		var b stackbuf.Buffer
+		b.WriteString(text(n))
+		b.WriteTo(spoiler{})
+		check(t, fmt.Sprint(n), &b, text(n))
+	}
+}
+
+// What is on the heap is written from where it is, which costs no copy.
+func TestLargeContentsAreWrittenFromWhereTheyAre(t *testing.T) {
+	for _, n := range []int{65, 5000} {
+		b := stackbuf.NewBufferString(text(n))
+		var w aside
+		first := &b.Bytes()[0]
+		b.WriteTo(&w)
+		if &w.p[0] != first {
+			t.Errorf("%d bytes were copied", n)
+		}
+	}
+}
+
+// aside keeps the slice that it was given, which it must not.
+type aside struct{ p []byte }
+
+func (a *aside) Write(p []byte) (int, error) {
+	a.p = p
+	return len(p), nil
+}
+
+func TestWriteToBuffers(t *testing.T) {
+	for _, n := range sizes {
+		for what, b := range filled(text(n)) {
+			var second stackbuf.Buffer
+			var third bytes.Buffer
+			b.WriteTo(&second)
+			check(t, what, &second, text(n))
+			second.WriteTo(&third)
+			third.WriteTo(b)
+			check(t, what, b, text(n))
+		}
+	}
+}
+
+// A target may use Buffers of its own while it is written to: nobody else has the same scratch meanwhile.
+func TestWriteToWithinWriteTo(t *testing.T) {
+	var got []byte
+	var nested func(depth int) writerFunc
+	nested = func(depth int) writerFunc {
+		return func(p []byte) (int, error) {
+			before := string(p)
+			if depth > 0 {
+				var b stackbuf.Buffer
+				b.WriteString(text(depth + 1))
+				b.WriteTo(nested(depth - 1))
+			}
+			got = append(got, p...)
+			if string(p) != before {
+				t.Errorf("at depth %d %q became %q", depth, before, p)
+			}
+			return len(p), nil
+		}
+	}
+	b := stackbuf.NewBufferString("outside")
+	b.WriteTo(nested(3))
+	if want := text(2) + text(3) + text(4) + "outside"; string(got) != want {
+		t.Errorf("written was %q, want %q", got, want)
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
