@@ -17,13 +17,14 @@ const maxInt = int(^uint(0) >> 1)
 var ErrTooLarge = bytes.ErrTooLarge
 
 // A Buffer is a variable-sized buffer of bytes. It has all of [bytes.Buffer]'s methods with the same meaning, results,
-// errors and panics; only Cap and Available differ, because there is always room for 64 bytes. The zero value is an
-// empty buffer ready to use, and those first 64 bytes live in it.
+// errors and panics; only Cap and Available differ, because there is room for 64 bytes before anything is allocated, and
+// slices of an empty Buffer are not nil. The zero value is an empty buffer ready to use, and those first 64 bytes live in
+// it.
 //
 // Copying a Buffer copies what it holds, as long as that is in the value itself: such a copy and its original never
-// see each other's writes. From the moment on which more than 64 bytes were needed, and until Shrink, the contents are
-// on the heap; then a copy shares them as copies of a bytes.Buffer do, and only one of the two may be written to. Len,
-// Bytes and String of the other stay as they were until then.
+// see each other's writes. Once more than 64 bytes were needed, the contents are on the heap, until there are no more
+// than 64 when Shrink is called; there a copy shares them as copies of a bytes.Buffer do, and only one of the two may be
+// changed: what the other shows is right until that happens, and undefined from then on.
 //
 // A Buffer is for one goroutine at a time. Slices that it returns are the Buffer's memory, lent to the caller until the
 // next call that changes the Buffer; who keeps one longer copies it.
@@ -129,7 +130,7 @@ func (b *Buffer) Truncate(n int) {
 }
 
 // Shrink gives back what memory the contents do not need: up to 64 bytes move into the value and leave the heap, and
-// more move to memory of their size. Slices that b has returned keep what they show and are b's no longer.
+// more move to memory of their size if that is at least an eighth less. Slices that b has returned keep what they show and are b's no longer.
 //
 // It is for a Buffer that is used again after something large has passed through it. It copies the contents, so call
 // it when there are none.
@@ -141,7 +142,7 @@ func (b *Buffer) Shrink() {
 		b.w = copy(b.inline[:], old)
 		b.spill, b.r = nil, 0
 		b.lastRead = nothing
-	case len(b.spill)-len(old) >= inlineSize:
+	case len(b.spill)-len(old) >= max(inlineSize, len(b.spill)/8): // size classes lie no farther apart
 		b.become(append([]byte(nil), old...))
 	}
 }

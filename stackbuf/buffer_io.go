@@ -11,8 +11,8 @@ var errNegativeRead = errors.New("stackbuf.Buffer: reader returned negative coun
 // error is src's, unless that is io.EOF; what came before it is in b. ReadFrom panics with ErrTooLarge when there is no
 // memory for so many bytes, and when src returns a negative count.
 //
-// If src tells how much it has, memory is taken once, to fit: an *os.File, an *io.LimitedReader, an in-memory reader,
-// anything with a method Len() int or Size() int64. Claims that nothing backs are believed as far as 64 times what has
+// If src tells how much it has, memory is taken once, to fit, unless b is a queue that has been read from: an *os.File, an
+// *io.LimitedReader, an in-memory reader, anything with a method Len() int or Size() int64. Claims that nothing backs are believed as far as 64 times what has
 // arrived: up to 64 KiB at once for the limit of an io.LimitedReader or io.SectionReader over a source that does not
 // tell, and up to 16 MiB for a type that is not of the standard library. If src does not tell, the memory doubles. It
 // never grows merely to see io.EOF.
@@ -24,8 +24,8 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	e := expect(src)
 	// Not where many small sources come together, nor in a queue: both would have their contents moved each time.
 	fit := b.r == 0 && e.total >= int64(b.Len())
-	s := lendScratch()
-	defer s.release()
+	s, used := lendScratch(), 0
+	defer func() { s.release(used) }()
 	for {
 		b.reserve(&e, fit)
 		direct := b.spill != nil && b.Available() >= MinRead
@@ -41,6 +41,7 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 		if direct {
 			b.w += len(p[:m])
 		} else {
+			used = max(used, m)
 			b.add(p[:m])
 		}
 		if err == io.EOF {
@@ -60,7 +61,7 @@ func (b *Buffer) reserve(e *expectation, fit bool) {
 		return
 	case n > int64(maxInt-b.Len()):
 		panic(ErrTooLarge)
-	case b.spill == nil && int(n) <= inlineSize-b.Len():
+	case b.Cap() <= inlineSize && int(n) <= inlineSize-b.Len():
 		return
 	case b.canMoveDown(int(n)):
 		b.makeRoom(int(n))
@@ -108,6 +109,6 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 		return dst.Write(b.spill[b.r:b.w])
 	}
 	s := lendScratch()
-	defer s.release()
+	defer s.release(inlineSize)
 	return dst.Write(s[:copy(s[:], b.inline[b.r:b.w])])
 }

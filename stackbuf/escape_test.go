@@ -16,8 +16,9 @@ const escapeFile = "testdata/escape/escape.go"
 
 var (
 	declared = regexp.MustCompile(`^\t(?:var )?(\w+) .*// (stays|moves)$`)
-	toHeap   = regexp.MustCompile(`escape\.go:(\d+):\d+: (?:moved to heap: (\w+)|(?:&stackbuf\.Buffer\{\.\.\.\}|new\(stackbuf\.Buffer\)) escapes to heap)`)
-	toStack  = regexp.MustCompile(`escape\.go:(\d+):\d+: (?:&stackbuf\.Buffer\{\.\.\.\}|new\(stackbuf\.Buffer\)) does not escape`)
+	made     = `(?:&stackbuf\.Buffer\{\.\.\.\}|new\(stackbuf\.Buffer\))`
+	toHeap   = regexp.MustCompile(`escape\.go:(\d+):\d+: (?:moved to heap: (\w+)|` + made + ` escapes to heap)`)
+	toStack  = regexp.MustCompile(`escape\.go:(\d+):\d+: ` + made + ` does not escape`)
 )
 
 // Where the compiler puts a Buffer is what it says itself; the program in testdata says what it ought to be.

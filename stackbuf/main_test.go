@@ -1,6 +1,7 @@
 package stackbuf_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -8,6 +9,9 @@ import (
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// narrow says that memory of almost math.MaxInt bytes is not out of the question, and to ask for it ends the process.
+const narrow = strconv.IntSize == 32
 
 // rounds is n, or a tenth of it when the tests are to be short.
 func rounds(n int) int {

@@ -91,7 +91,7 @@ var rigOps = []struct {
 	}},
 	{"Grow", writes | moves, func(r *rig, i int) {
 		n := r.upTo(200) - 1
-		if n == 199 {
+		if n == 199 && !narrow {
 			n = []int{math.MaxInt, math.MaxInt - 1, math.MaxInt - 64, math.MaxInt / 2, 3000, 1000}[r.choose()%6]
 			r.note(n)
 		}

@@ -13,8 +13,11 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 func lendScratch() *scratch { return scratches.Get().(*scratch) }
 
-// release ends the loan: whoever kept a slice of s sees other bytes from now on.
-func (s *scratch) release() {
+// release ends the loan, of which at most the first n bytes were used: they are cleared, so that a source that returns a
+// greater count than it has written does not show one Buffer another's contents. With -tags invariants, whoever kept a
+// slice of s sees other bytes from now on.
+func (s *scratch) release(n int) {
+	clear(s[:n])
 	poison(s[:])
 	scratches.Put(s)
 }

@@ -17,7 +17,7 @@ func ofBytes() works {
 		readKnown:   readKnownOfBytes,
 		readUnknown: readUnknownOfBytes,
 		fprintf:     fprintfOfBytes,
-		writeTo:     writeToOfBytes,
+		writeTo:     [2]Work{writeToNewOfBytes, writeToReusedOfBytes},
 	}
 }
 
@@ -169,9 +169,17 @@ func fprintfOfBytes(n int) {
 	}
 }
 
-func writeToOfBytes(n int) {
+func writeToNewOfBytes(n int) {
 	for range n {
 		var b bytes.Buffer
+		b.WriteString(text[:48])
+		b.WriteTo(io.Discard)
+	}
+}
+
+func writeToReusedOfBytes(n int) {
+	var b bytes.Buffer
+	for range n {
 		b.WriteString(text[:48])
 		b.WriteTo(io.Discard)
 	}

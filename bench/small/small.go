@@ -30,7 +30,8 @@ type works struct {
 	newString, newOnly                       func(size int) Work
 	write, writeString, writeByte, writeRune [2]func(size int) Work
 	readKnown, readUnknown                   func(size int) Work
-	fprintf, writeTo                         Work
+	writeTo                                  [2]Work
+	fprintf                                  Work
 }
 
 const (
@@ -77,7 +78,8 @@ func Cases() []Case {
 		add("new, ReadFrom "+size(n)+", not known", b.readUnknown(n), s.readUnknown(n), nil)
 	}
 	add("new, fmt.Fprintf", b.fprintf, s.fprintf, sb.fprintf)
-	add("new, write 48 B, WriteTo", b.writeTo, s.writeTo, nil)
+	add("new, write 48 B, WriteTo", b.writeTo[0], s.writeTo[0], nil)
+	add("reused, write 48 B, WriteTo", b.writeTo[1], s.writeTo[1], nil)
 	return cases
 }
 

@@ -21,7 +21,7 @@ func ofStackbuf() works {
 		readKnown:   readKnownOfStackbuf,
 		readUnknown: readUnknownOfStackbuf,
 		fprintf:     fprintfOfStackbuf,
-		writeTo:     writeToOfStackbuf,
+		writeTo:     [2]Work{writeToNewOfStackbuf, writeToReusedOfStackbuf},
 	}
 }
 
@@ -173,9 +173,17 @@ func fprintfOfStackbuf(n int) {
 	}
 }
 
-func writeToOfStackbuf(n int) {
+func writeToNewOfStackbuf(n int) {
 	for range n {
 		var b stackbuf.Buffer
+		b.WriteString(text[:48])
+		b.WriteTo(io.Discard)
+	}
+}
+
+func writeToReusedOfStackbuf(n int) {
+	var b stackbuf.Buffer
+	for range n {
 		b.WriteString(text[:48])
 		b.WriteTo(io.Discard)
 	}
