@@ -43,8 +43,8 @@ func TestHostilePublishers(t *testing.T) {
 		{"codecs of no kind", string(sc.header) + string(flvTag(9, 0, append([]byte{0x1f}, make([]byte, 200)...))) + string(flvTag(8, 0, nil)) + string(flvTag(9, 0, []byte{0x90})), 200, ""},
 		{"sequence header above what is remembered", string(sc.header) + string(flvTag(9, 0, append([]byte{0x17, 0, 0, 0, 0}, make([]byte, maxPart)...))), 200, ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			f := serve(t, nil)
+		hostile := func(t *testing.T, latency time.Duration) {
+			f := serve(t, func(c *Config) { c.Latency = latency })
 			good := f.publish("good")
 			good.send(valid[:second])
 			f.published("good", second-len(sc.header))
@@ -67,7 +67,10 @@ func TestHostilePublishers(t *testing.T) {
 			good.send(valid[second:])
 			same(t, "the good stream", viewer.read(len(valid)-second), valid[second:])
 			good.end()
-		})
+		}
+		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%s, latency %v", tt.name, latency), func(t *testing.T) { hostile(t, latency) })
+		}
 	}
 }
 

@@ -4,9 +4,7 @@ package server
 
 import (
 	"context"
-	"io"
 	"net"
-	"os"
 	"syscall"
 	"time"
 
@@ -28,37 +26,22 @@ const (
 // runtime's poller, and looked at once within the bound. All connections are looked at in the same moments, so that a wake-up
 // serves many.
 type polled struct {
-	fd       int
-	bound    time.Duration
-	idle     time.Duration
-	draining context.Context
-	tell     func() // called when everything that was there has been read
+	descriptor
+	bound time.Duration
+	tell  func() // called when everything that was there has been read
 
-	drained bool  // the last read took everything that was there
-	since   int64 // when it did; see now
-	got     int64 // bytes since
-	untold  int   // bytes since tell was called
-	heard   int64 // when something came last
+	since  int64 // when everything had been read; see now
+	got    int64 // bytes since
+	untold int   // bytes since tell was called
 }
 
 // newPolled takes conn's descriptor over and closes conn. It returns nil, and conn is as it was, if conn has none.
 func newPolled(conn net.Conn, bound, idle time.Duration, draining context.Context, tell func()) *polled {
-	tcp, ok := conn.(*net.TCPConn)
+	d, ok := newDescriptor(conn, idle, draining)
 	if !ok {
 		return nil
 	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	dup := -1
-	// The copy shares the connection and its non-blocking mode, and is in nobody's poller.
-	if raw.Control(func(fd uintptr) { dup, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) }) != nil || err != nil {
-		return nil
-	}
-	_ = conn.Close()
-	at := now()
-	return &polled{fd: dup, bound: bound, idle: idle, draining: draining, tell: tell, since: at, heard: at}
+	return &polled{descriptor: d, bound: bound, tell: tell, since: d.heard}
 }
 
 // Read implements io.Reader: it returns what has arrived, and waits for that if need be.
@@ -70,25 +53,11 @@ func (c *polled) Read(p []byte) (int, error) {
 		c.tell()
 	}
 	for {
-		if c.draining.Err() != nil {
-			return 0, os.ErrDeadlineExceeded
-		}
-		n, err := unix.Read(c.fd, p)
-		switch {
-		case n > 0:
-			c.drained = n < len(p)
+		n, err := c.take(p)
+		if err != errNothing {
 			c.got += int64(n)
 			c.untold += n
-			c.heard = now()
-			return n, nil
-		case err == nil:
-			return 0, io.EOF
-		case err == unix.EINTR:
-			continue
-		case err != unix.EAGAIN:
-			return 0, os.NewSyscallError("read", err)
-		case now()-c.heard > int64(c.idle):
-			return 0, os.ErrDeadlineExceeded
+			return n, err
 		}
 		c.pause()
 	}
@@ -118,20 +87,9 @@ func nextLook(at, since, got int64, bound time.Duration) int64 {
 	return (at + wait) / tick * tick
 }
 
-// Write implements io.Writer, for an answer: what the kernel does not take at once is given up.
-func (c *polled) Write(p []byte) (int, error) {
-	n, err := unix.Write(c.fd, p)
-	if n < len(p) && err == nil {
-		err = io.ErrShortWrite
-	}
-	return max(n, 0), err
-}
-
 // CloseWrite tells the publisher that nothing more will come. From now on it may be silent for lingerTime.
 func (c *polled) CloseWrite() error {
 	c.idle = lingerTime
 	c.heard = now()
 	return unix.Shutdown(c.fd, syscall.SHUT_WR)
 }
-
-func (c *polled) Close() error { return unix.Close(c.fd) }

@@ -44,16 +44,34 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if up, err := newDirectUplink(w, r, st); err == nil {
-		go s.receive(st, up) // so that net/http's buffers and stack do not live as long as the stream
+		s.receiveApart(st, up)
 		return
 	}
 	s.receive(st, newHandlerUplink(w, r, st))
 }
 
+// receiveApart is receive, but returns at once, so that net/http's buffers and stack do not live as long as the stream.
+func (s *Server) receiveApart(st *stream, up *directUplink) {
+	c, ok := up.conn.(driven)
+	if !ok {
+		go s.receive(st, up)
+		return
+	}
+	var err error
+	c.start(func() { err = st.ingest(up) }, func() {
+		if conn, failed := c.detach(); failed == nil {
+			up.wait(conn, func() {})
+		}
+		s.conclude(st, up, err)
+	})
+}
+
 // receive relays what a publisher sends, and answers it at the end.
-func (s *Server) receive(st *stream, up uplink) {
+func (s *Server) receive(st *stream, up uplink) { s.conclude(st, up, st.ingest(up)) }
+
+// conclude answers a publisher whose stream has ended.
+func (s *Server) conclude(st *stream, up uplink, err error) {
 	defer s.registry.leave()
-	err := st.ingest(up)
 	status := publishStatus(err)
 	if err != nil && s.draining.Err() != nil {
 		status, err = http.StatusServiceUnavailable, errDraining

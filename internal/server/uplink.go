@@ -52,10 +52,27 @@ func newDirectUplink(w http.ResponseWriter, r *http.Request, s *stream) (*direct
 			u.conn, u.cleanup = p, func() {}
 			return u, nil
 		}
+	} else if c := newLaned(conn, s); c != nil {
+		u.conn, u.cleanup = c, func() {}
+		return u, nil
 	}
-	p := newPatience(u.idle, s.server.draining, conn.SetReadDeadline)
-	u.conn, u.cleanup = &patient{Conn: conn, patience: p, tell: s.announceSoon}, p.over
+	u.wait(conn, s.announceSoon)
 	return u, nil
+}
+
+// wait makes u a goroutine's that waits for what arrives on conn.
+func (u *directUplink) wait(conn net.Conn, tell func()) {
+	p := newPatience(u.idle, u.s.server.draining, conn.SetReadDeadline)
+	u.conn, u.cleanup = &patient{Conn: conn, patience: p, tell: tell}, p.over
+}
+
+// A driven is a connection whose reader is run by others when something has arrived, in turns.
+type driven interface {
+	io.ReadWriteCloser
+	// start has read run, which reads from the connection, and then done, in a goroutine that may wait. It returns at once.
+	start(read, done func())
+	// detach returns the connection as one that can be waited for, and closes this one.
+	detach() (net.Conn, error)
 }
 
 // leastPolled is the smallest latency bound with which a publisher's connection is looked at from time to time, rather than
