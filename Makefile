@@ -64,6 +64,8 @@ vet-darwin: ## Type-check what macOS builds, tests included
 bench: ## The benchmarks, those beside the rivals as well; about ten minutes (see docs/benchmarks.md)
 	go test -run='^$$' -bench=. -benchmem -benchtime=0.3s ./...
 	cd bench && go run ./cmd/bench-reader
+	cd bench && go run ./cmd/bench-small -rounds 5
+	cd bench && go run ./cmd/bench-arena -rounds 5
 	cd bench && go run ./cmd/bench-idle
 	cd bench && go run ./cmd/bench-relay -case 1x200,50x4 -rounds 3 -seconds 8
 

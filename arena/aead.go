@@ -1,0 +1,49 @@
+package arena
+
+import "crypto/cipher"
+
+// Seal and Open stand once for each Buffer, because the one has to ask for room and the other must not depend on it: what
+// they have in common is here.
+
+// seal encrypts the body, behind which room for the overhead has been made. An AEAD may use less of it than it said.
+func (f *frame) seal(aead cipher.AEAD, overhead int, nonce, additionalData []byte) {
+	body := f.body()
+	plain := body[:len(body)-overhead]
+	f.end = f.begin + f.start + len(aead.Seal(plain[:0], nonce, plain, additionalData))
+}
+
+// Open decrypts the frame from its start on, in place, and makes it shorter by the AEAD's overhead. The error is the
+// AEAD's; then what was to be decrypted is no longer there.
+func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
+	body := f.body()
+	plain, err := aead.Open(body[:0], nonce, body, additionalData)
+	f.end = f.begin + f.start + len(plain)
+	return err
+}
+
+// Seal encrypts the frame from its start on, in place, and makes it longer by the AEAD's overhead. It returns ErrFull,
+// and the frame is as it was, when there is no room for that, or for 16 bytes if the overhead is less.
+func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
+	n := aead.Overhead()
+	if n > 0 {
+		room := max(n, tagRoom)
+		if p.Writable(room) == nil {
+			return ErrFull
+		}
+		p.end -= room - n
+	}
+	p.seal(aead, n, nonce, additionalData)
+	return nil
+}
+
+// tagRoom is the least room behind a frame of a Pool that is sealed. AES-GCM with a tag shorter than that writes over what
+// comes after it (golang/go#80288), which may be somebody else's frame.
+const tagRoom = 16
+
+// Seal encrypts the frame from its start on, in place, and makes it longer by the AEAD's overhead. It returns nil.
+func (h *Heap) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
+	n := aead.Overhead()
+	h.Writable(n)
+	h.seal(aead, n, nonce, additionalData)
+	return nil
+}

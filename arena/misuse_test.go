@@ -1,0 +1,281 @@
+package arena_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace/arena"
+)
+
+// panicText returns what f panics with, and "" if it does not.
+func panicText(f func()) (text string) {
+	defer func() {
+		if e := recover(); e != nil {
+			text = fmt.Sprint(e)
+		}
+	}()
+	f()
+	return ""
+}
+
+func wantPanic(t *testing.T, what, want string, f func()) {
+	t.Helper()
+	if got := panicText(f); got != want {
+		t.Errorf("%s: panic %q, want %q", what, got, want)
+	}
+}
+
+const (
+	usedLate      = "arena: Slice used after Release"
+	releasedTwice = "arena: Slice released twice"
+)
+
+// sliceVerbs is what can be done to a Slice, and what it panics with if a copy of it has been released.
+var sliceVerbs = []struct {
+	name string
+	do   func(s *arena.Slice)
+	want string
+}{
+	{"Bytes", func(s *arena.Slice) { s.Bytes() }, usedLate},
+	{"Len", func(s *arena.Slice) { s.Len() }, usedLate},
+	{"Promote", func(s *arena.Slice) { s.Promote() }, usedLate},
+	{"PromoteIfDue", func(s *arena.Slice) { s.PromoteIfDue() }, usedLate},
+	{"Release", func(s *arena.Slice) { s.Release() }, releasedTwice},
+}
+
+// frameSources are the places that a Slice can be in.
+var frameSources = []struct {
+	name string
+	make func() arena.Buffer
+}{
+	{"memory", func() arena.Buffer { return arena.NewPool(1000) }},
+	{"memory, to be promoted", func() arena.Buffer { return arena.NewPool(1000, arena.PromoteAfter(time.Nanosecond)) }},
+	{"memory, not yet to be promoted", func() arena.Buffer { return arena.NewPool(1000, arena.PromoteAfter(time.Hour)) }},
+	{"alloc mode", func() arena.Buffer { return arena.NewPool(0) }},
+	{"Heap", func() arena.Buffer { return new(arena.Heap) }},
+}
+
+func takeText(b arena.Buffer, text string) arena.Slice {
+	copy(b.Writable(len(text)), text)
+	return b.Take()
+}
+
+// Each verb, on a copy of a Slice that was released, before and after its memory has gone to somebody else.
+func TestSliceMisuse(t *testing.T) {
+	for _, source := range frameSources {
+		for _, v := range sliceVerbs {
+			for _, again := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/again %t", source.name, v.name, again), func(t *testing.T) {
+					b := source.make()
+					s := takeText(b, "released")
+					copied := s
+					s.Release()
+					var next arena.Slice
+					if again {
+						next = takeText(b, "another's")
+					}
+					wantPanic(t, v.name, v.want, func() { v.do(&copied) })
+					if again && string(next.Bytes()) != "another's" {
+						t.Errorf("the next owner reads %q", next.Bytes())
+					}
+					next.Release()
+					if !b.Droppable() {
+						t.Error("not Droppable")
+					}
+				})
+			}
+		}
+	}
+}
+
+// While the next frame is being written where the Slice was, nobody has it.
+func TestSliceMisuseWhileTheNextIsWritten(t *testing.T) {
+	for _, v := range sliceVerbs {
+		pool := arena.NewPool(1000)
+		s := takeText(pool, "released")
+		copied := s
+		s.Release()
+		copy(pool.Writable(9), "another's")
+		wantPanic(t, v.name, v.want, func() { v.do(&copied) })
+		next := pool.Take()
+		wantPanic(t, v.name, v.want, func() { v.do(&copied) })
+		if string(next.Bytes()) != "another's" {
+			t.Errorf("%s: the next owner reads %q", v.name, next.Bytes())
+		}
+	}
+}
+
+// Promote moves the Slice: copies that were made before are of no use.
+func TestSliceMisuseAfterPromote(t *testing.T) {
+	for _, v := range sliceVerbs {
+		pool := arena.NewPool(1000)
+		s := takeText(pool, "promoted")
+		copied := s
+		s.Promote()
+		wantPanic(t, v.name, v.want, func() { v.do(&copied) })
+		if string(s.Bytes()) != "promoted" || !pool.Droppable() {
+			t.Errorf("%s: the Slice reads %q, the Pool is Droppable: %t", v.name, s.Bytes(), pool.Droppable())
+		}
+		copied = s
+		s.Promote() // is on the heap already
+		if string(copied.Bytes()) != "promoted" {
+			t.Errorf("%s: a copy reads %q after a Promote that had nothing to do", v.name, copied.Bytes())
+		}
+		s.Release()
+		wantPanic(t, v.name, v.want, func() { v.do(&copied) })
+	}
+}
+
+// The zero Slice, one that was released, and one of an empty frame.
+func TestEmptySlices(t *testing.T) {
+	pool := arena.NewPool(100)
+	released := takeText(pool, "released")
+	released.Release()
+	pool.Writable(10)
+	pool.Truncate(0)
+	emptied := pool.Take()
+	for what, s := range map[string]arena.Slice{"zero": {}, "released": released, "emptied": emptied, "no frame": pool.Take()} {
+		s.Promote()
+		if s.PromoteIfDue() || s.Len() != 0 || s.Bytes() != nil {
+			t.Errorf("%s: %d bytes", what, s.Len())
+		}
+		s.Release()
+		s.Release()
+	}
+	if st := pool.Stats(); st.Modes[arena.Back] != (arena.Count{Frames: 1, Bytes: 8}) || st.SlotsInUse != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestBufferMisuse(t *testing.T) {
+	for _, source := range frameSources {
+		t.Run(source.name, func(t *testing.T) {
+			b := source.make()
+			for _, text := range []string{"", "a frame"} {
+				b.Write([]byte(text))
+				n := len(text)
+				wantPanic(t, "Writable", "arena: Writable(-1)", func() { b.Writable(-1) })
+				wantPanic(t, "Writable", fmt.Sprintf("arena: Writable(%d)", math.MinInt), func() { b.Writable(math.MinInt) })
+				for _, i := range []int{-1, n + 1, math.MinInt, math.MaxInt} {
+					wantPanic(t, "Truncate", fmt.Sprintf("arena: Truncate(%d) of a frame of %d bytes", i, n), func() { b.Truncate(i) })
+					wantPanic(t, "SetStart", fmt.Sprintf("arena: SetStart(%d) in a frame of %d bytes", i, n), func() { b.SetStart(i) })
+				}
+				if got := b.Data(math.MaxInt); string(got) != text {
+					t.Errorf("the frame is %q, want %q", got, text)
+				}
+			}
+			s := b.Take()
+			if string(s.Bytes()) != "a frame" {
+				t.Errorf("the Slice is %q", s.Bytes())
+			}
+			held := s
+			b.Write([]byte("behind it"))
+			if got := b.Data(math.MaxInt); string(got) != "behind it" {
+				t.Errorf("the frame is %q", got)
+			}
+			held.Release()
+		})
+	}
+}
+
+// More than there can be: refused where the heap is, and no harm is done to the frame.
+func TestWritableOfMoreThanThereIs(t *testing.T) {
+	pool := arena.NewPool(1000, arena.HeapFallback(false))
+	first := takeText(pool, "first")
+	for _, text := range []string{"", "frame"} {
+		pool.Write([]byte(text))
+		for _, n := range []int{math.MaxInt, math.MaxInt - 1, math.MaxInt - len(text), 1 << 30, 1001} {
+			if p := pool.Writable(n); p != nil {
+				t.Errorf("Writable(%d) has %d bytes", n, len(p))
+			}
+			if string(pool.Data(10)) != text {
+				t.Errorf("after Writable(%d) the frame is %q, want %q", n, pool.Data(10), text)
+			}
+			if err := arena.Broken(pool); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	first.Release()
+}
+
+func TestNewPoolMisuse(t *testing.T) {
+	for _, n := range []int{-1, math.MinInt, math.MaxInt} {
+		want := fmt.Sprintf("arena: NewPool(%d): capacity is from 0 to 4294967295 bytes", n)
+		wantPanic(t, "NewPool", want, func() { arena.NewPool(n) })
+	}
+	for _, n := range []int{-1, 0, 1, 7, 9, 63, 65, 511, 513} {
+		want := fmt.Sprintf("arena: Slots(%d): there are 8, 64 or 512", n)
+		wantPanic(t, "Slots", want, func() { arena.NewPool(100, arena.Slots(n)) })
+	}
+	for _, n := range []int{8, 64, 512} {
+		if st := arena.NewPool(100, arena.Slots(n)).Stats(); st.Slots != n {
+			t.Errorf("Slots(%d): %d slots", n, st.Slots)
+		}
+	}
+	if pool := arena.NewPool(12345); pool.Cap() != 12345 || pool.Stats().Slots != 8 || pool.Mode() != arena.Back {
+		t.Errorf("NewPool(12345): %d bytes, %d slots, mode %v", pool.Cap(), pool.Stats().Slots, pool.Mode())
+	}
+}
+
+// With -tags invariants, whoever still reads what was released finds none of it there.
+func TestReleasePoisons(t *testing.T) {
+	if !arena.Invariants {
+		t.Skip("only -tags invariants does")
+	}
+	for _, source := range frameSources {
+		b := source.make()
+		s := takeText(b, "released")
+		kept := s.Bytes()
+		s.Release()
+		if want := bytes.Repeat([]byte{0xdb}, len(kept)); !bytes.Equal(kept, want) {
+			t.Errorf("%s: %x, want %x", source.name, kept, want)
+		}
+	}
+	pool := arena.NewPool(100)
+	left, s, right := takeText(pool, "left"), takeText(pool, "promoted"), takeText(pool, "right")
+	kept := s.Bytes()
+	s.Promote()
+	if strings.Contains(string(kept), "promoted") || string(left.Bytes()) != "left" || string(right.Bytes()) != "right" {
+		t.Errorf("after Promote: %q, its neighbours %q and %q", kept, left.Bytes(), right.Bytes())
+	}
+}
+
+func TestPromoteIfDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := arena.NewPool(1000, arena.PromoteAfter(time.Second))
+		s := takeText(pool, "frame")
+		time.Sleep(time.Second - 1)
+		if s.PromoteIfDue() || pool.Stats().SlotsInUse != 1 {
+			t.Error("promoted too early")
+		}
+		time.Sleep(time.Nanosecond)
+		if !s.PromoteIfDue() || pool.Stats().SlotsInUse != 0 || string(s.Bytes()) != "frame" {
+			t.Errorf("not promoted when it was due: %q, %+v", s.Bytes(), pool.Stats())
+		}
+		time.Sleep(time.Hour)
+		if s.PromoteIfDue() {
+			t.Error("promoted twice")
+		}
+		s.Release()
+
+		// The same slot again: its time begins anew.
+		s = takeText(pool, "another")
+		if s.PromoteIfDue() {
+			t.Error("the next frame is due at once")
+		}
+		s.Release()
+
+		pool = arena.NewPool(1000)
+		s = takeText(pool, "frame")
+		time.Sleep(time.Hour)
+		if s.PromoteIfDue() || pool.Stats().SlotsInUse != 1 {
+			t.Error("promoted without PromoteAfter")
+		}
+	})
+}

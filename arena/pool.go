@@ -1,0 +1,277 @@
+package arena
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+const (
+	// defaultSlots is few because most programs work on one frame at a time, and slots that come back late cost a look
+	// each when memory is short.
+	defaultSlots = 8
+
+	maxSlots = 512
+)
+
+// A Pool is a Buffer whose frames lie in memory that is allocated once. It belongs to one goroutine at a time; the Slices
+// that it gives belong to their owners, on any goroutine. Frames never overlap, and each is contiguous.
+//
+// Where the next frame goes is decided when its first byte is asked for:
+//
+//   - behind the frame that was taken last, or where that was if it has been released;
+//   - behind the last frame in memory (back mode);
+//   - in front of the first, or between two (front mode);
+//   - on the heap (alloc mode), unless HeapFallback is off.
+//
+// So the Pool goes back to its memory with the first frame that fits there, in whatever order Slices are released; after
+// all have been, that is the next one that its capacity holds. A frame that outgrows its place is moved.
+//
+// Slices keep a Pool's memory alive. There is nothing to close.
+//
+// Invariants:
+//
+//	the slots that are linked lie in memory in the order of their links, and do not overlap
+//	a slot is either linked or in free; linked counts the former
+//	placed, again: prev is linked, empty and not released, and the frame lies between its two neighbours
+//	placed, !again, mode != Alloc: current is in free, and the frame lies between prev and the slot that follows it
+//	placed, mode == Alloc: mem is the frame's own
+//	!placed: begin = end = limit
+type Pool struct {
+	frame
+	memory []byte
+	slots  []slot // and behind them the edge
+	free   slotSet
+	linked int32 // how many are not free
+	edge   int32 // the number of the edge, which is that of slots
+
+	placed  bool
+	again   bool // the frame is where the last one was, in its slot, which is prev
+	spilled bool // it has been moved to the heap
+	mode    Mode
+	current int32 // the slot that it is going to take, unless again
+	prev    int32 // the slot that it comes after, or that was taken last
+
+	// What placeAgain needs, at hand: the slot that was taken last, those around it, and what mode it is in. last is nil
+	// when the ring has changed since.
+	last, before, after *slot
+	lastMode            Mode
+
+	noHeap       bool
+	promoteAfter time.Duration
+	frames       uint64 // that were taken, in all
+	bytes        uint64
+	counted      Count // of those, what is in stats
+	stats        Stats
+}
+
+// Option changes how a Pool works.
+type Option func(*Pool)
+
+// Slots sets how many Slices of the Pool's memory there can be at a time: 8, which is the default, 64 or 512. Have twice
+// as many as are usually held if they are released in no order: what was released between two that are held is used again
+// only when there is need.
+func Slots(n int) Option {
+	if n != 8 && n != 64 && n != maxSlots {
+		panic(fmt.Sprintf("arena: Slots(%d): there are 8, 64 or %d", n, maxSlots))
+	}
+	return func(p *Pool) { p.edge = int32(n) }
+}
+
+// HeapFallback(false) makes Writable return nil, and Write and Seal ErrFull, where the Pool would go to the heap. It bounds
+// what the Pool holds to its capacity. The default is true.
+func HeapFallback(on bool) Option { return func(p *Pool) { p.noHeap = !on } }
+
+// PromoteAfter sets how long a frame may be held before [Slice.PromoteIfDue] moves it to the heap. The default is 0:
+// PromoteIfDue does nothing.
+func PromoteAfter(d time.Duration) Option { return func(p *Pool) { p.promoteAfter = d } }
+
+// NewPool returns a Pool with that many bytes of memory, less than 4 GiB.
+func NewPool(capacity int, opts ...Option) *Pool {
+	if uint64(capacity) > math.MaxUint32 {
+		panic(fmt.Sprintf("arena: NewPool(%d): capacity is from 0 to %d bytes", capacity, uint32(math.MaxUint32)))
+	}
+	p := &Pool{memory: make([]byte, capacity), edge: defaultSlots}
+	for _, opt := range opts {
+		opt(p)
+	}
+	p.slots = make([]slot, p.edge+1)
+	for i := range p.edge {
+		p.free.add(i)
+	}
+	edge := &p.slots[p.edge]
+	edge.from, edge.prev, edge.next = uint32(capacity), p.edge, p.edge
+	p.mem, p.prev = p.memory, p.edge
+	return p
+}
+
+// Mode says where the frame is that is being written, or where the last one was.
+func (p *Pool) Mode() Mode { return p.mode }
+
+// Cap returns the size of the Pool's memory, in bytes.
+func (p *Pool) Cap() int { return len(p.memory) }
+
+// Writable makes the frame n bytes longer and returns those, to be written to. They are lent until the next call of
+// Writable, Write, Seal, Truncate or Take, and hold what was there before. Writable returns nil, and the frame is as it
+// was, when there is no room in the Pool's memory and HeapFallback is off.
+func (p *Pool) Writable(n int) []byte {
+	from := p.end
+	if uint(n) > uint(p.limit-from) {
+		if p.placed || !p.placeAgain(n) {
+			return p.writableElsewhere(n)
+		}
+		from = p.end
+	}
+	p.end = from + n
+	return p.mem[from:p.end:p.end]
+}
+
+// writableElsewhere is Writable where the frame's place, if it has one, does not do.
+func (p *Pool) writableElsewhere(n int) []byte {
+	if n < 0 {
+		panic(badCount(n))
+	}
+	if p.placed {
+		if !p.move(n) {
+			return nil
+		}
+	} else if !p.place(n) {
+		return nil
+	}
+	from := p.end
+	p.end = from + n
+	return p.mem[from:p.end:p.end]
+}
+
+// Write adds a copy of b to the frame. It borrows b. It returns len(b) and nil, or 0 and ErrFull.
+func (p *Pool) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	to := p.Writable(len(b))
+	if to == nil {
+		return 0, ErrFull
+	}
+	return copy(to, b), nil
+}
+
+// Take ends the frame and returns it; the caller owns the Slice, and releases it.
+func (p *Pool) Take() Slice {
+	begin, end := p.begin, p.end
+	if p.placed && p.mode == Alloc {
+		return p.takeFromHeap()
+	}
+	p.placed, p.start = false, 0
+	p.begin, p.limit = end, end
+	if begin == end {
+		p.abandon()
+		return Slice{}
+	}
+	p.bytes += uint64(end - begin)
+	s := p.last
+	if p.again {
+		p.again = false
+	} else {
+		s = p.link()
+	}
+	s.data, s.from, s.to, s.frames = p.memory[begin:end:end], uint32(begin), uint32(end), uint32(p.frames)
+	p.frames++
+	if p.promoteAfter > 0 {
+		s.due = time.Now().Add(p.promoteAfter).UnixNano()
+	}
+	return Slice{&s.loan, s.gen}
+}
+
+func (p *Pool) takeFromHeap() Slice {
+	s := onHeap(p.mem[p.begin:p.end:p.end])
+	if s.Len() > 0 {
+		p.frames++
+		p.bytes += uint64(s.Len())
+		if p.spilled {
+			p.stats.Spills++
+		}
+	}
+	p.frame = frame{mem: p.memory}
+	p.placed, p.spilled = false, false
+	return s
+}
+
+// link puts current into the ring behind prev, and makes it the last.
+func (p *Pool) link() *slot {
+	i, before := p.current, &p.slots[p.prev]
+	s, after := &p.slots[i], &p.slots[before.next]
+	s.prev, s.next = p.prev, before.next
+	after.prev, before.next = i, i
+	p.free.remove(i)
+	p.linked++
+	p.prev = i
+	p.last, p.before, p.after, p.lastMode = s, before, after, Front
+	if s.next == p.edge {
+		p.lastMode = Back
+	}
+	return s
+}
+
+// unlink takes a slot that has been released out of the ring. It returns the one before it.
+func (p *Pool) unlink(i int32) int32 {
+	s := &p.slots[i]
+	s.gen++
+	p.slots[s.prev].next = s.next
+	p.slots[s.next].prev = s.prev
+	p.free.add(i)
+	p.linked--
+	if p.prev == i {
+		p.prev = s.prev
+	}
+	return s.prev
+}
+
+// abandon takes current out of the ring if it is there: nothing has become of the frame, or it has gone elsewhere.
+func (p *Pool) abandon() {
+	if p.again {
+		p.again, p.last = false, nil
+		p.current, p.prev = p.prev, p.slots[p.prev].prev
+		p.slots[p.current].gen-- // as if it had just been released
+		p.unlink(p.current)
+	}
+}
+
+// Droppable says whether every Slice of the Pool's memory has been released.
+func (p *Pool) Droppable() bool {
+	for i := p.slots[p.edge].next; i != p.edge; i = p.slots[i].next {
+		if !p.slots[i].released() && !(p.again && i == p.prev) {
+			return false
+		}
+	}
+	return true
+}
+
+// Stats says what p has done and holds.
+func (p *Pool) Stats() Stats {
+	p.account()
+	st := p.stats
+	st.Slots = int(p.edge)
+	for i := p.slots[p.edge].next; i != p.edge; i = p.slots[i].next {
+		if s := &p.slots[i]; !s.released() && !(p.again && i == p.prev) {
+			st.SlotsInUse++
+			st.LongestHeld = max(st.LongestHeld, uint64(uint32(p.frames)-s.frames-1))
+		}
+	}
+	return st
+}
+
+// enterMode changes the mode. Frames are counted where it ends, which is seldom.
+func (p *Pool) enterMode(m Mode) {
+	if p.mode != m {
+		p.account()
+		p.mode = m
+	}
+}
+
+// account adds what was taken since it was last called to the count of the mode.
+func (p *Pool) account() {
+	c := &p.stats.Modes[p.mode]
+	c.Frames += p.frames - p.counted.Frames
+	c.Bytes += p.bytes - p.counted.Bytes
+	p.counted = Count{p.frames, p.bytes}
+}
