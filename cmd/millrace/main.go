@@ -1,5 +1,5 @@
 // Command millrace is a live streaming server. `millrace serve` relays streams from publishers to viewers, `millrace load` puts
-// a load on one and measures what arrives.
+// a load on one and measures what arrives, and `millrace cut` shows where files can be cut between records.
 //
 // This package is flags and wiring: the server is in internal/server, the load in internal/load.
 package main
@@ -39,6 +39,6 @@ See a picture at once:
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(serveCommand(), loadCommand(), versionCommand())
+	root.AddCommand(serveCommand(), loadCommand(), cutCommand(), versionCommand())
 	return root
 }

@@ -188,3 +188,31 @@ func TestThePageTellsOfEveryFlag(t *testing.T) {
 		t.Errorf("flags: %v", names)
 	}
 }
+
+// Chunks end where lines or values do, and are told with offset and length.
+func TestCut(t *testing.T) {
+	for _, test := range []struct{ args, in, want, err string }{
+		{"--lines --size 8 -", "one\ntwo\nthree\n", "0 8\n8 6\n", ""},
+		{"--json --size 8 -", `{"a":1}[2, 3]"x"`, "0 7\n7 6\n13 3\n", ""},
+		{"--fixed 4 --size 9 -", "123456781234", "0 8\n8 4\n", ""},
+		{"--lines --size 2 --max-record 4 -", "a\nlonger\n", "0 2\n", "limit"},
+		{"--fixed 4 -", "12345", "0 4\n4 1\n", "EOF"},
+		{"--lines --json -", "", "", "none of the others"},
+		{"--fixed 0 -", "", "", "1 or more"},
+		{"no-such-file", "", "", "no such file"},
+	} {
+		var out, errs bytes.Buffer
+		root := command()
+		root.SetArgs(append([]string{"cut"}, strings.Fields(test.args)...))
+		root.SetIn(strings.NewReader(test.in))
+		root.SetOut(&out)
+		root.SetErr(&errs)
+		err := root.ExecuteContext(t.Context())
+		if out.String() != test.want {
+			t.Errorf("cut %s: %q, want %q", test.args, out.String(), test.want)
+		}
+		if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("cut %s: error %v, want one with %q", test.args, err, test.err)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package chunk_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/millrace-io/millrace/chunk"
+)
+
+// cutAll shows in to the Cutter in steps and cuts wherever it can; it returns where, and whether the rest is whole.
+func cutAll(t *testing.T, c chunk.Cutter, in []byte, limit int, step func() int) (cuts []int, whole bool) {
+	t.Helper()
+	w := chunk.Window{Limit: limit}
+	start := 0
+	for end := 0; end <= len(in); end = min(end+max(step(), 1), len(in)) {
+		for start < end {
+			w.Data = in[start:end:end]
+			n := c.Cut(&w)
+			if w.Seen < 0 || w.Seen > len(w.Data) {
+				t.Fatalf("Seen %d of %d bytes", w.Seen, len(w.Data))
+			}
+			if n <= 0 || n > len(w.Data) {
+				break
+			}
+			start += n
+			w.Seen = max(w.Seen-n, 0)
+			cuts = append(cuts, start)
+		}
+		if end == len(in) {
+			break
+		}
+	}
+	w.Data = in[start:]
+	return cuts, len(w.Data) == 0 || c.Whole(&w)
+}
+
+// With a limit of one byte a Cutter stops at every end there is.
+func TestCuttersFindEveryEnd(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, s := range slowCutters {
+		t.Run(s.name, func(t *testing.T) {
+			for range 300 {
+				in := s.make(rnd, rnd.IntN(100))
+				want := s.ends(in)
+				for _, step := range []func() int{
+					func() int { return 1 },
+					func() int { return len(in) },
+					func() int { return 1 + rnd.IntN(20) },
+				} {
+					cuts, whole := cutAll(t, s.cutter, in, 1, step)
+					if whole && len(in) > 0 && last(cuts) < len(in) {
+						cuts = append(cuts, len(in))
+					}
+					if !slices.Equal(cuts, want) {
+						t.Fatalf("%q is cut at %v, want %v", in, cuts, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Whatever the limit and the steps, a cut is where a record ends, as late as the limit allows.
+func TestCuttersRespectTheLimit(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for _, s := range slowCutters {
+		t.Run(s.name, func(t *testing.T) {
+			for range 300 {
+				in := s.make(rnd, 1+rnd.IntN(100))
+				ends := s.ends(in)
+				limit := 1 + rnd.IntN(40)
+				cuts, _ := cutAll(t, s.cutter, in, limit, func() int { return len(in) })
+				at := 0
+				for _, cut := range cuts {
+					want := 0
+					for _, e := range ends {
+						if e < len(in) && e > at && (want == 0 || e <= at+limit) {
+							want = e
+						}
+					}
+					if cut != want && cut != len(in) {
+						t.Fatalf("limit %d: %q is cut at %d after %d, want %d of %v", limit, in, cut, at, want, ends)
+					}
+					at = cut
+				}
+			}
+		})
+	}
+}
+
+func TestJSONEnds(t *testing.T) {
+	for _, test := range []struct {
+		in    string
+		want  []int
+		whole bool
+	}{
+		{"", nil, true},
+		{`{}`, []int{2}, true},
+		{`{}{}`, []int{2, 4}, true},
+		{"{}\n[]\n", []int{2, 3, 5, 6}, true},
+		{`{"a":"}"}[`, []int{9}, false},
+		{`"a\"b" "`, []int{6, 7}, false},
+		{`"\\""\\\\"`, []int{4, 10}, true},
+		{`"\`, nil, false},
+		{`[[[[]]]]1`, []int{8}, true},
+		{`12 3`, []int{2, 3}, true},
+		{`1{}`, []int{1, 3}, true},
+		{`1"a"`, []int{1, 4}, true},
+		{`true false`, []int{4, 5}, true},
+		{`{"a":[1,2,{"b":"]]]}"}]}{`, []int{24}, false},
+		{`}{}`, []int{1, 3}, true}, // begins in the middle
+		{`1,2`, nil, true},         // not JSON: handed on
+		{"\"\xff\xfe{\"{}", []int{5, 7}, true},
+		{`{"a long string with { and [ and ] in it, and \" too": "01234567\\"}`, []int{68}, true},
+	} {
+		cuts, whole := cutAll(t, chunk.JSON(), []byte(test.in), 1, func() int { return 1 })
+		if !slices.Equal(cuts, test.want) || whole != test.whole {
+			t.Errorf("%s: cut at %v, rest whole: %v; want %v, %v", test.in, cuts, whole, test.want, test.whole)
+		}
+	}
+}
+
+// Lines that are longer than usual are found all the same, wherever the last line feed is.
+func TestLongLines(t *testing.T) {
+	for _, size := range []int{255, 256, 257, 600} {
+		in := bytes.Repeat([]byte("x"), size)
+		for at := range in {
+			in[at] = '\n'
+			w := chunk.Window{Data: in, Limit: size}
+			if n := chunk.Lines().Cut(&w); n != at+1 {
+				t.Fatalf("%d bytes, line feed at %d: cut at %d", size, at, n)
+			}
+			in[at] = 'x'
+		}
+	}
+}
+
+// What a Cutter has seen it does not look at again: here it is no longer there.
+func TestCuttersScanOnce(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	for _, s := range slowCutters[:3] {
+		t.Run(s.name, func(t *testing.T) {
+			for range 100 {
+				in := s.make(rnd, 60)
+				want, _ := cutAll(t, s.cutter, in, 1, func() int { return 1 })
+				w, start, cuts := chunk.Window{Limit: 1}, 0, []int(nil)
+				for end := 1; end <= len(in); end++ {
+					for {
+						w.Data = slices.Clone(in[start:end])
+						for i := range w.Seen {
+							w.Data[i] = '"'
+						}
+						n := 0
+						if len(w.Data) > 0 {
+							n = s.cutter.Cut(&w)
+						}
+						if n <= 0 || n > len(w.Data) {
+							break
+						}
+						start += n
+						w.Seen = max(w.Seen-n, 0)
+						cuts = append(cuts, start)
+					}
+				}
+				if !slices.Equal(cuts, want) {
+					t.Fatalf("%q is cut at %v, want %v", in, cuts, want)
+				}
+			}
+		})
+	}
+}

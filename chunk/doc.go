@@ -1,0 +1,26 @@
+// Package chunk moves files and streams in chunks of pooled memory.
+//
+// # Reader
+//
+// A [Reader] reads a source ahead of whoever works on it, by a bounded number of chunks, and cuts the chunks where records
+// end, so that each can be handed to another worker as it is:
+//
+//	source ──▶ ┌───────────────┐ ┌───────────────┐ ┌─────────╌╌╌╌╌╌┐
+//	           │ record│record │ │ record│record │ │ reco…          │
+//	           └───────────────┘ └───────────────┘ └─────────╌╌╌╌╌╌┘
+//	           wait for Next: at most Depth        being read
+//
+//	r := chunk.NewReader(src, chunk.At(chunk.Lines()))
+//	defer r.Close()
+//	for lines, err := range r.Chunks(ctx) {
+//		...
+//	}
+//
+// Records are [Lines], [JSON] values, of a [Fixed] length, or whatever a [CutFunc] or a [Cutter] of your own finds. The
+// record that a chunk's block ends in is carried over into the next one, and that is the only copy.
+//
+// # Ownership
+//
+// [Reader.Next] gives a millrace.Ref that the caller owns and releases, on any goroutine. [Reader.Chunks] lends a slice
+// until the loop's body ends. A Reader borrows its source, or owns it with [CloseSource].
+package chunk

@@ -1,0 +1,40 @@
+package chunk
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrClosed is what reading from a Reader returns after Close.
+	ErrClosed = errors.New("chunk: Reader is closed")
+
+	// ErrTooLong is what a [RecordError] wraps when a record is longer than [MaxRecord] allows.
+	ErrTooLong = errors.New("longer than the limit")
+
+	// ErrNoRecord is what a [RecordError] wraps when the [Cutter] says that no record can begin like this one.
+	ErrNoRecord = errors.New("not a record")
+
+	errBroken = errors.New("chunk: the source or the Cutter has panicked")
+)
+
+// A RecordError says that the Reader cannot go on, because of the record that begins at Offset. Err, which errors.Is
+// sees, says why: [ErrTooLong], [ErrNoRecord], or [io.ErrUnexpectedEOF] when the source ended within the record.
+//
+// All chunks before it have been given. The record's own bytes have not, except when the source ended: then what there
+// is of it was the last chunk.
+type RecordError struct {
+	Offset int64 // bytes from where the Reader began to read its source to where the record begins
+	Limit  int   // bytes: how long a record may be
+	Err    error
+}
+
+func (e *RecordError) Error() string {
+	if e.Err == ErrTooLong {
+		return fmt.Sprintf("chunk: record at offset %d: longer than the limit of %d bytes", e.Offset, e.Limit)
+	}
+	return fmt.Sprintf("chunk: record at offset %d: %v", e.Offset, e.Err)
+}
+
+// Unwrap returns e.Err.
+func (e *RecordError) Unwrap() error { return e.Err }

@@ -1,0 +1,22 @@
+package chunk
+
+import "time"
+
+// ReadAheadAfter returns the number of the chunk after which a file is read ahead whose chunks take so many microseconds
+// to read and to work on, or 0.
+func ReadAheadAfter(chunks [][2]int) int {
+	var p pace
+	for i, c := range chunks {
+		if p.observe(time.Duration(c[0])*time.Microsecond, time.Duration(c[1])*time.Microsecond) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// Running reports whether the goroutine that reads ahead is there.
+func (r *Reader) Running() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running
+}

@@ -1,0 +1,141 @@
+package chunk
+
+// JSON cuts between JSON values that follow each other, one a line or with anything or nothing between them that JSON
+// takes for space. A string, and all that brackets hold, is never cut, however it is nested and whatever its strings
+// contain. Space belongs to the value before it where it arrived in the same chunk, and to the next one otherwise.
+//
+// It looks for the ends of values and at nothing else: what is no JSON is handed on, for a parser to complain of.
+// Numbers and words of which one follows the other without a space stay together.
+func JSON() Cutter { return jsonValues{} }
+
+// jsonValues keeps in Window.State how many brackets are open, above jsonModeBits, and its mode.
+type jsonValues struct{}
+
+const (
+	jsonPlain   = iota // not in a string; with no bracket open: between values
+	jsonString         // in a string
+	jsonEscaped        // in a string, behind a backslash
+	jsonScalar         // in a number or a word that no bracket holds, which only what follows it ends
+
+	jsonModeBits = 2
+	jsonBracket  = 1 << jsonModeBits
+	jsonModes    = jsonBracket - 1
+)
+
+// What bytes mean: where no bracket is open, where one is, and in a string. A table for each byte is as fast as it gets where
+// something that matters comes every few bytes, as in JSON it does: looking for it eight bytes at a time, or in masks of
+// 64, takes longer to find out which of them it was.
+var (
+	jsonTop    = [256]uint8{' ': isSpace, '\t': isSpace, '\r': isSpace, '\n': isSpace, '"': isQuote, '{': isOpen, '[': isOpen}
+	jsonNested = [256]uint8{'"': isQuote, '{': isOpen, '[': isOpen, '}': isClose, ']': isClose}
+	jsonText   = [256]uint8{'"': isQuote, '\\': isEscape}
+)
+
+const (
+	isOther = iota
+	isSpace
+	isQuote
+	isOpen
+	isClose
+	isEscape
+)
+
+// Cut notes each place where no value is open before it looks at the byte behind it, so that one that is beyond the
+// limit this time is noted again the next time.
+func (jsonValues) Cut(w *Window) (end int) {
+	p, i, state := w.Data, w.Seen, w.State
+	for {
+		if state == 0 && i > 0 {
+			if i > w.Limit && end > 0 {
+				break
+			}
+			end = i
+		}
+		if i == len(p) {
+			break
+		}
+		switch state {
+		case 0:
+			i, state = beginValue(p, i)
+		case jsonScalar:
+			for i < len(p) && jsonTop[p[i]] == isOther {
+				i++
+			}
+			if i < len(p) {
+				state = 0
+			}
+		default:
+			i, state = endValue(p, i, state)
+		}
+	}
+	w.Seen, w.State = i, state
+	return end
+}
+
+func (jsonValues) Whole(w *Window) bool { return w.State == 0 || w.State == jsonScalar }
+
+// beginValue looks at p[i], between two values. A bracket that closes nothing is taken for a part of a word.
+func beginValue(p []byte, i int) (next, state int) {
+	switch jsonTop[p[i]] {
+	case isSpace:
+		return i + 1, 0
+	case isQuote:
+		return i + 1, jsonString
+	case isOpen:
+		return i + 1, jsonBracket
+	}
+	return i, jsonScalar
+}
+
+// endValue goes on from p[i], within brackets or in a string, to behind the value's end, or to the end of p. Which
+// bracket closes which is not looked at.
+func endValue(p []byte, i, state int) (next, after int) {
+	open, inString := state&^jsonModes, state&jsonModes != jsonPlain
+	if state&jsonModes == jsonEscaped {
+		i++
+	}
+	for {
+		if inString {
+			if i, state = endString(p, i); state != jsonPlain || open == 0 {
+				return i, open | state
+			}
+		}
+		for inString = false; !inString; {
+			if i == len(p) {
+				return i, open
+			}
+			class := jsonNested[p[i]]
+			i++
+			switch class {
+			case isOther:
+			case isQuote:
+				inString = true
+			case isOpen:
+				open += jsonBracket
+			default:
+				if open -= jsonBracket; open == 0 {
+					return i, 0
+				}
+			}
+		}
+	}
+}
+
+// endString goes on from p[i], in a string, to behind its end, or to the end of p.
+func endString(p []byte, i int) (next, mode int) {
+	for i < len(p) {
+		class := jsonText[p[i]]
+		i++
+		switch class {
+		case isOther:
+		case isQuote:
+			return i, jsonPlain
+		default:
+			if i == len(p) {
+				return i, jsonEscaped
+			}
+			i++
+		}
+	}
+	return i, jsonString
+}

@@ -1,0 +1,494 @@
+package chunk_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/internal/leaktest"
+)
+
+// newPipe returns a Reader of one end of a net.Pipe, whose Write returns when all has been read.
+func newPipe(t *testing.T, opts ...chunk.ReaderOption) (net.Conn, *chunk.Reader) {
+	t.Helper()
+	w, src := net.Pipe()
+	r := chunk.NewReader(src, opts...)
+	t.Cleanup(func() { r.Close(); w.Close(); src.Close() })
+	return w, r
+}
+
+// hangers are sources that hang until write is called. wakes says that a Read that hangs can be ended.
+func hangers(t *testing.T) map[string]struct {
+	src   io.ReadCloser
+	write func(string)
+	wakes bool
+} {
+	t.Helper()
+	osR, osW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ioR, ioW := io.Pipe()
+	netR, netW := net.Pipe()
+	tcpR, tcpW := tcpPair(t)
+	write := func(w io.WriteCloser) func(string) {
+		t.Cleanup(func() { w.Close() })
+		return func(s string) { go w.Write([]byte(s)) }
+	}
+	return map[string]struct {
+		src   io.ReadCloser
+		write func(string)
+		wakes bool
+	}{
+		"os.Pipe":  {osR, write(osW), true},
+		"io.Pipe":  {ioR, write(ioW), false},
+		"net.Pipe": {netR, write(netW), true},
+		"TCP":      {tcpR, write(tcpW), true},
+	}
+}
+
+func tcpPair(t *testing.T) (a, b net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	a, err = net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err = l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, b
+}
+
+// until polls until done reports true. Only a failing test waits for long.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(50 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// A Next that is cancelled ends the goroutine at once if the source can be woken, and loses nothing either way.
+func TestCancelledNextLosesNothing(t *testing.T) {
+	for name, h := range hangers(t) {
+		t.Run(name, func(t *testing.T) {
+			r := chunk.NewReader(h.src, chunk.At(chunk.Lines()))
+			defer h.src.Close()
+			defer r.Close()
+			for round := range 3 {
+				h.write("a\nb")
+				if got := next(t, r); got != []string{"a\n", "ba\n", "ba\n"}[round] {
+					t.Errorf("round %d: %q", round, got)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				failed := make(chan error)
+				go func() {
+					ref, err := r.Next(ctx)
+					ref.Release()
+					failed <- err
+				}()
+				if round > 0 { // the first time it may be cancelled before it waits
+					until(t, "the source is read", func() bool { return r.Running() })
+				}
+				cancel()
+				if err := <-failed; err != context.Canceled {
+					t.Errorf("Next = %v", err)
+				}
+				if h.wakes {
+					until(t, "the goroutine has ended", func() bool { return !r.Running() })
+				}
+				if _, err := r.Next(ctx); err != context.Canceled { // and it does not start again
+					t.Errorf("Next = %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestDeadlineOfNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, r := newPipe(t, chunk.At(chunk.Lines()))
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			start := time.Now()
+			if _, err := r.Next(ctx); err != context.DeadlineExceeded {
+				t.Errorf("Next = %v", err)
+			}
+			if d := time.Since(start); d != time.Second {
+				t.Errorf("after %v", d)
+			}
+			cancel()
+			synctest.Wait()
+			if r.Running() {
+				t.Error("the goroutine is still there")
+			}
+			go w.Write([]byte("line\n"))
+			if got := next(t, r); got != "line\n" {
+				t.Errorf("%q", got)
+			}
+		}
+	})
+}
+
+func TestCloseEndsAReadThatHangs(t *testing.T) {
+	for name, h := range hangers(t) {
+		for _, owned := range []bool{false, true} {
+			if owned && name == "io.Pipe" {
+				h.wakes = true
+			}
+			t.Run(name, func(t *testing.T) {
+				pool := millrace.NewPool()
+				opts := []chunk.ReaderOption{chunk.From(pool)}
+				if owned {
+					opts = append(opts, chunk.CloseSource())
+				}
+				r := chunk.NewReader(h.src, opts...)
+				failed := make(chan error)
+				go func() {
+					_, err := r.Next(t.Context())
+					failed <- err
+				}()
+				until(t, "the source is read", func() bool { return pool.Stats().InUseBlocks == 1 })
+				if err := r.Close(); err != nil {
+					t.Errorf("Close = %v", err)
+				}
+				if err := <-failed; err != chunk.ErrClosed {
+					t.Errorf("Next = %v", err)
+				}
+				if h.wakes && (r.Running() || pool.Stats().InUseBlocks != 0) {
+					t.Errorf("after Close: running %v, %d blocks", r.Running(), pool.Stats().InUseBlocks)
+				}
+				if err := r.Close(); err != nil {
+					t.Errorf("Close again = %v", err)
+				}
+				if owned {
+					if _, err := h.src.Read(make([]byte, 1)); err == nil {
+						t.Error("the source is not closed")
+					}
+					return
+				}
+				if n := pool.Stats().InUseBlocks; !h.wakes && n != 1 {
+					t.Errorf("%d blocks in use while the source may be writing to one", n)
+				}
+				h.write("xy") // what cannot be woken ends with its Read, and takes what it reads along
+				until(t, "the goroutine has ended", func() bool { return !r.Running() })
+				if n := pool.Stats().InUseBlocks; n != 0 {
+					t.Errorf("%d blocks in use", n)
+				}
+				if h.wakes { // the source is as it was
+					p := make([]byte, 2)
+					if n, err := io.ReadFull(h.src, p); err != nil {
+						t.Errorf("reading on: %q, %v", p[:n], err)
+					}
+				}
+			})
+		}
+		h.src.Close()
+	}
+}
+
+// A source that claims to have a deadline, and ignores it, does not hold Close up for ever.
+func TestCloseOfASourceThatIgnoresItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		r := chunk.NewReader(&deaf{release})
+		go r.Next(context.Background())
+		synctest.Wait()
+		start := time.Now()
+		r.Close()
+		if d := time.Since(start); d != time.Second {
+			t.Errorf("Close took %v", d)
+		}
+		close(release)
+		synctest.Wait()
+		if r.Running() {
+			t.Error("the goroutine is still there")
+		}
+	})
+}
+
+type deaf struct{ release chan struct{} }
+
+func (d *deaf) Read([]byte) (int, error)        { <-d.release; return 0, io.EOF }
+func (d *deaf) SetReadDeadline(time.Time) error { return nil }
+
+// Close while the goroutine waits for Next to take something.
+func TestCloseWithAFullQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pool := millrace.NewPool()
+		r := chunk.NewReader(&endless{}, chunk.From(pool), chunk.Size(512))
+		next(t, r)
+		synctest.Wait()
+		r.Close()
+		if r.Running() || pool.Stats().InUseBlocks != 0 {
+			t.Errorf("after Close: running %v, %d blocks", r.Running(), pool.Stats().InUseBlocks)
+		}
+	})
+}
+
+// Close from any goroutine, at any time.
+func TestCloseRacesWithEverything(t *testing.T) {
+	pool := millrace.NewPool()
+	leaktest.Check(t, pool)
+	for i := range 300 {
+		var src io.Reader = &endless{}
+		if i%3 == 0 {
+			src = io.LimitReader(&endless{}, 5000)
+		}
+		r := chunk.NewReader(src, chunk.From(pool), chunk.Size(512), chunk.At(chunk.Fixed(100)))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if i%2 == 0 {
+				r.WriteTo(io.Discard)
+				return
+			}
+			p := make([]byte, 77)
+			for {
+				ref, err := r.Next(context.Background())
+				ref.Release()
+				if _, readErr := r.Read(p); err != nil && readErr != nil {
+					return
+				}
+			}
+		}()
+		for range i % 20 {
+			runtime.Gosched()
+		}
+		r.Close()
+		<-done
+	}
+}
+
+// What has arrived is given while the source hangs: when Next waits already, and when it comes later.
+func TestWholeRecordsAreGivenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, r := newPipe(t, chunk.At(chunk.JSON()))
+		w.SetDeadline(time.Now().Add(time.Hour))
+		go w.Write([]byte(`{"a":1}{"b`))
+		if got := next(t, r); got != `{"a":1}` {
+			t.Errorf("%q", got)
+		}
+		for _, s := range []string{`":2}`, `{}`, `[`} { // nobody waits
+			if _, err := w.Write([]byte(s)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if got := next(t, r); got != `{"b":2}{}` || r.Offset() != 7 {
+			t.Errorf("%q at %d", got, r.Offset())
+		}
+		go w.Write([]byte(`]`))
+		if got := next(t, r); got != `[]` {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// A record that is seen to be too long while the source hangs is told at once, and the source is left.
+func TestBadRecordIsToldWhileTheSourceHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, r := newPipe(t, chunk.At(chunk.CutFunc(func(p []byte) int {
+			if p[0] == 'a' {
+				return 1
+			}
+			return 2 << 20
+		})))
+		go w.Write([]byte("a"))
+		if got := next(t, r); got != "a" {
+			t.Errorf("%q", got)
+		}
+		w.Write([]byte("b"))
+		synctest.Wait()
+		if _, err := r.Next(t.Context()); !errors.Is(err, chunk.ErrTooLong) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if r.Running() {
+			t.Error("the goroutine is still there")
+		}
+	})
+}
+
+func TestFullWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, r := newPipe(t, chunk.At(chunk.Lines()), chunk.Size(8), chunk.Full())
+		go func() {
+			for _, s := range []string{"a\n", "b\n", "c\nd", "dddd\n"} {
+				w.Write([]byte(s))
+				time.Sleep(time.Second)
+			}
+			w.Close()
+		}()
+		all, err := chunksOf(r)
+		if want := []string{"a\nb\nc\n", "ddddd\n"}; !slices.Equal(all, want) || err != io.EOF {
+			t.Errorf("%q, %v", all, err)
+		}
+	})
+}
+
+// Source and consumer take 10 ms a chunk each: read ahead, that is 10 ms a chunk, not 20.
+func TestReadingAndWorkingOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const chunks, each = 20, 10 * time.Millisecond
+		src := &slowSource{left: chunks, each: each}
+		r := chunk.NewReader(src, chunk.Size(512))
+		defer r.Close()
+		start := time.Now()
+		for _, err := range r.Chunks(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(each)
+		}
+		if d := time.Since(start); d != (chunks+1)*each {
+			t.Errorf("took %v, want %v", d, (chunks+1)*each)
+		}
+	})
+}
+
+// A slowSource takes its time for each Read.
+type slowSource struct {
+	left int
+	each time.Duration
+}
+
+func (s *slowSource) Read(p []byte) (int, error) {
+	if s.left == 0 {
+		return 0, io.EOF
+	}
+	s.left--
+	time.Sleep(s.each)
+	return len(p), nil
+}
+
+// Whatever is interrupted, and whenever, by the caller's deadline or by the source's: the chunks are what they have to be.
+func TestInterruptionsLoseNothing(t *testing.T) {
+	for seed := range uint64(100) {
+		s := &slowCutters[seed%uint64(len(slowCutters))]
+		rnd := rand.New(rand.NewPCG(seed, 3))
+		size, full := 1+rnd.IntN(200), seed%2 == 0
+		in := s.make(rnd, rnd.IntN(3000))
+		synctest.Test(t, func(t *testing.T) {
+			src, w := net.Pipe()
+			defer src.Close()
+			pauses := rand.New(rand.NewPCG(seed, 4))
+			go func() {
+				defer w.Close()
+				for rest := in; len(rest) > 0; {
+					n := 1 + pauses.IntN(min(len(rest), 100))
+					w.Write(rest[:n])
+					rest = rest[n:]
+					time.Sleep(time.Duration(pauses.IntN(3)) * time.Millisecond)
+				}
+			}()
+			opts := []chunk.ReaderOption{chunk.At(s.cutter), chunk.Size(size)}
+			if full {
+				opts = append(opts, chunk.Full())
+			}
+			r := chunk.NewReader(src, opts...)
+			defer r.Close()
+			var chunks [][]byte
+			var err error
+			for err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rnd.IntN(3))*time.Millisecond)
+				if rnd.IntN(5) == 0 {
+					src.SetReadDeadline(time.Now().Add(time.Millisecond))
+				}
+				var ref millrace.Ref
+				if ref, err = r.Next(ctx); err == nil {
+					chunks = append(chunks, slices.Clone(ref.Bytes()))
+				} else if errors.Is(err, os.ErrDeadlineExceeded) {
+					src.SetReadDeadline(time.Time{})
+				}
+				ref.Release()
+				cancel()
+			}
+			if err == io.EOF {
+				err = nil
+			}
+			if e := s.checkChunks(in, chunks, err, size, 1<<20, false); e != nil {
+				t.Fatalf("seed %d, %s, size %d: %v\ninput %q\nchunks %q, error %v", seed, s.name, size, e, in, chunks, err)
+			}
+		})
+	}
+}
+
+// When the ctx of Chunks ends, the goroutine ends, although nobody is in Next.
+func TestCancelWithinChunks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, r := newPipe(t)
+		go w.Write([]byte("x"))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var last error
+		for p, err := range r.Chunks(ctx) {
+			if last = err; err != nil {
+				break
+			}
+			if string(p) != "x" || !r.Running() {
+				t.Errorf("%q, running %v", p, r.Running())
+			}
+			cancel()
+			synctest.Wait()
+			if r.Running() {
+				t.Error("the goroutine is still there")
+			}
+		}
+		if last != context.Canceled {
+			t.Error(last)
+		}
+		go w.Write([]byte("y"))
+		if got := next(t, r); got != "y" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// The body of a request can be read through a ResponseController, which has the deadline that the body lacks.
+func TestCloseEndsReadingARequestBody(t *testing.T) {
+	served := make(chan bool, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r := chunk.NewReader(struct {
+			io.Reader
+			*http.ResponseController
+		}{req.Body, http.NewResponseController(w)})
+		if got := next(t, r); got != "begun" {
+			t.Errorf("%q", got)
+		}
+		r.Close()
+		served <- r.Running()
+	}))
+	defer server.Close()
+	body, w := io.Pipe()
+	go w.Write([]byte("begun"))
+	go func() {
+		if res, err := http.Post(server.URL, "text/plain", body); err == nil {
+			res.Body.Close()
+		}
+		http.DefaultClient.CloseIdleConnections()
+	}()
+	if <-served {
+		t.Error("the goroutine is still there")
+	}
+	w.Close()
+}

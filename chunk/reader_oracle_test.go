@@ -1,0 +1,229 @@
+package chunk_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/internal/leaktest"
+)
+
+// A randomReader gives as much as it likes, at times nothing, and its last error with or after the last bytes.
+type randomReader struct {
+	in  []byte
+	rnd *rand.Rand
+	err error
+}
+
+// newRandomReader has its own random numbers, because another goroutine reads.
+func newRandomReader(in []byte, rnd *rand.Rand, err error) *randomReader {
+	return &randomReader{in, rand.New(rand.NewPCG(rnd.Uint64(), 0)), err}
+}
+
+func (r *randomReader) Read(p []byte) (int, error) {
+	n := r.rnd.IntN(1 + min(len(p), len(r.in), 1<<r.rnd.IntN(8)))
+	copy(p, r.in[:n])
+	if r.in = r.in[n:]; len(r.in) == 0 && (n == 0 || r.rnd.IntN(2) == 0) {
+		return n, r.err
+	}
+	return n, nil
+}
+
+// sources are the ways in which the same bytes can come. The error at the end is io.EOF.
+func sources(in []byte, rnd *rand.Rand) map[string]io.Reader {
+	hide := func() io.Reader { return struct{ io.Reader }{bytes.NewReader(in)} }
+	return map[string]io.Reader{
+		"memory":       bytes.NewReader(in),
+		"string":       strings.NewReader(string(in)),
+		"section":      io.NewSectionReader(bytes.NewReader(in), 0, int64(len(in))),
+		"limited":      io.LimitReader(bytes.NewReader(in), int64(len(in))),
+		"whole":        hide(),
+		"one byte":     iotest.OneByteReader(hide()),
+		"half":         iotest.HalfReader(hide()),
+		"error with":   iotest.DataErrReader(hide()),
+		"random":       newRandomReader(in, rnd, io.EOF),
+		"end, limited": io.LimitReader(iotest.DataErrReader(bytes.NewReader(in)), int64(len(in))),
+	}
+}
+
+// collect copies what Next gives. A nil error stands for io.EOF.
+func collect(t *testing.T, r *chunk.Reader) (chunks [][]byte, err error) {
+	t.Helper()
+	offset := int64(0)
+	for {
+		ref, err := r.Next(t.Context())
+		if err != nil {
+			if ref.Len() > 0 {
+				t.Errorf("a chunk together with %v", err)
+			}
+			if _, again := r.Next(t.Context()); again != err {
+				t.Errorf("error %v, then %v", err, again)
+			}
+			if err == io.EOF {
+				err = nil
+			}
+			return chunks, err
+		}
+		if r.Offset() != offset {
+			t.Errorf("Offset %d, want %d", r.Offset(), offset)
+		}
+		offset += int64(ref.Len())
+		chunks = append(chunks, slices.Clone(ref.Bytes()))
+		ref.Release()
+	}
+}
+
+func TestReaderAgainstOracle(t *testing.T) {
+	rounds := 60
+	if testing.Short() {
+		rounds = 10
+	}
+	pool := millrace.NewPool()
+	for _, s := range slowCutters {
+		t.Run(s.name, func(t *testing.T) {
+			leaktest.Check(t, pool)
+			for seed := range uint64(rounds) {
+				rnd := rand.New(rand.NewPCG(seed, 1))
+				in := s.make(rnd, rnd.IntN(1<<rnd.IntN(12)))
+				for name, src := range sources(in, rnd) {
+					size, full := 1+rnd.IntN(1<<rnd.IntN(10)), rnd.IntN(2) == 0
+					limit := max(size, 1+rnd.IntN(1<<rnd.IntN(10)))
+					opts := []chunk.ReaderOption{
+						chunk.At(s.cutter), chunk.Size(size), chunk.MaxRecord(limit), chunk.From(pool),
+						chunk.Depth(1 + rnd.IntN(4)),
+					}
+					if full {
+						opts = append(opts, chunk.Full())
+					}
+					r := chunk.NewReader(src, opts...)
+					chunks, err := collect(t, r)
+					if e := s.checkChunks(in, chunks, err, size, limit, full); e != nil {
+						t.Fatalf("seed %d, %s, size %d, limit %d, full %v: %v\ninput %q\nchunks %q, error %v",
+							seed, name, size, limit, full, e, in, chunks, err)
+					}
+					r.Close()
+				}
+			}
+		})
+	}
+}
+
+// TestReaderEverySplit reads a short input in two parts, whatever the parts, the sizes and the limits.
+func TestReaderEverySplit(t *testing.T) {
+	for i, in := range []string{
+		"ab\n\ncdef\r\ng",
+		"01234567890123",
+		"{\"a\":\"}\\\"\"} [1] \"x\"\n",
+		"a\x00bcd\x00",
+		"\x00\x01a\x00\x00\x00\x03xyz",
+	} {
+		s := slowCutters[i]
+		for size := 1; size <= len(in)+1; size++ {
+			for limit := size; limit <= len(in)+1; limit++ {
+				for split := range len(in) {
+					src := io.MultiReader(strings.NewReader(in[:split]), strings.NewReader(in[split:]))
+					r := chunk.NewReader(src, chunk.At(s.cutter), chunk.Size(size), chunk.MaxRecord(limit), chunk.Full())
+					chunks, err := collect(t, r)
+					if e := s.checkChunks([]byte(in), chunks, err, size, limit, true); e != nil {
+						t.Fatalf("%s: split %d, size %d, limit %d: %v\nchunks %q, error %v",
+							s.name, split, size, limit, e, chunks, err)
+					}
+					r.Close()
+				}
+			}
+		}
+	}
+}
+
+// TestReaderInEveryWay reads one source in all of the ways there are, mixed.
+func TestReaderInEveryWay(t *testing.T) {
+	pool := millrace.NewPool()
+	leaktest.Check(t, pool)
+	broken := errors.New("broken")
+	for seed := range uint64(300) {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		s := slowCutters[0]
+		in := s.make(rnd, rnd.IntN(2000))
+		r := chunk.NewReader(newRandomReader(in, rnd, broken),
+			chunk.At(s.cutter), chunk.Size(1+rnd.IntN(100)), chunk.MaxRecord(4000), chunk.From(pool))
+		var got bytes.Buffer
+		var err error
+		for err == nil {
+			err = readSomehow(t.Context(), r, rnd, &got)
+		}
+		if !errors.Is(err, broken) {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if !bytes.Equal(got.Bytes(), in) {
+			t.Fatalf("seed %d: got %q, want %q", seed, got.Bytes(), in)
+		}
+		r.Close()
+	}
+}
+
+var errEnough = errors.New("enough")
+
+// A shortWriter takes n bytes.
+type shortWriter struct {
+	w io.Writer
+	n int
+}
+
+func (s *shortWriter) Write(p []byte) (int, error) {
+	n := min(len(p), s.n)
+	s.n -= n
+	s.w.Write(p[:n])
+	if n < len(p) {
+		return n, errEnough
+	}
+	return n, nil
+}
+
+func readSomehow(ctx context.Context, r *chunk.Reader, rnd *rand.Rand, got *bytes.Buffer) error {
+	switch rnd.IntN(4) {
+	case 0:
+		ref, err := r.Next(ctx)
+		if err == nil && r.Offset() != int64(got.Len()) {
+			return fmt.Errorf("offset %d, want %d", r.Offset(), got.Len())
+		}
+		got.Write(ref.Bytes())
+		ref.Release()
+		return err
+	case 1:
+		p := make([]byte, rnd.IntN(50))
+		n, err := r.Read(p)
+		got.Write(p[:n])
+		return err
+	case 2:
+		left := rnd.IntN(4)
+		for p, err := range r.Chunks(ctx) {
+			if err != nil {
+				return err
+			}
+			got.Write(p)
+			if left--; left <= 0 {
+				break
+			}
+		}
+		return nil
+	default:
+		before := got.Len()
+		n, err := r.WriteTo(&shortWriter{got, rnd.IntN(200)})
+		if int(n) != got.Len()-before {
+			return fmt.Errorf("WriteTo counts %d bytes and wrote %d", n, got.Len()-before)
+		}
+		if errors.Is(err, errEnough) {
+			err = nil
+		}
+		return err
+	}
+}

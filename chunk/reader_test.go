@@ -1,0 +1,457 @@
+package chunk_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/internal/leaktest"
+)
+
+// A script gives one of its parts each Read, and then its error.
+type script struct {
+	parts []string
+	err   error
+	reads int
+}
+
+func (s *script) Read(p []byte) (int, error) {
+	s.reads++
+	if len(s.parts) == 0 {
+		return 0, s.err
+	}
+	n := copy(p, s.parts[0])
+	if s.parts[0] = s.parts[0][n:]; s.parts[0] == "" {
+		s.parts = s.parts[1:]
+	}
+	return n, nil
+}
+
+func next(t *testing.T, r *chunk.Reader) string {
+	t.Helper()
+	ref, err := r.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ref.Release()
+	return string(ref.Bytes())
+}
+
+// chunksOf returns what there is before the error, and the error.
+func chunksOf(r *chunk.Reader) (all []string, err error) {
+	for {
+		ref, err := r.Next(context.Background())
+		if err != nil {
+			return all, err
+		}
+		all = append(all, string(ref.Bytes()))
+		ref.Release()
+	}
+}
+
+func TestNothingHappensBeforeTheFirstNext(t *testing.T) {
+	pool := millrace.NewPool()
+	src, before := &script{err: io.EOF}, runtime.NumGoroutine()
+	r := chunk.NewReader(src, chunk.From(pool))
+	if src.reads > 0 || pool.Stats().Taken > 0 || runtime.NumGoroutine() > before {
+		t.Errorf("%d reads, %d blocks", src.reads, pool.Stats().Taken)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Next(t.Context()); err != chunk.ErrClosed {
+		t.Errorf("Next after Close = %v", err)
+	}
+}
+
+func TestErrorComesAfterTheData(t *testing.T) {
+	broken := errors.New("broken")
+	for _, test := range []struct {
+		name   string
+		cutter chunk.Cutter
+		in     string
+		err    error
+		want   []string
+	}{
+		{"nothing", chunk.Lines(), "", io.EOF, nil},
+		{"nothing but an error", chunk.Lines(), "", broken, nil},
+		{"lines", chunk.Lines(), "a\nb\n", broken, []string{"a\nb\n"}},
+		{"half a line", chunk.Lines(), "a\nb", broken, []string{"a\n", "b"}},
+		{"half a value", chunk.JSON(), `{}{"a`, broken, []string{`{}`, `{"a`}},
+		{"half a record", chunk.Fixed(2), `12345`, broken, []string{`1234`, `5`}},
+		{"the last line needs no end", chunk.Lines(), "a\nb", io.EOF, []string{"a\nb"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, src := range []io.Reader{
+				&script{parts: []string{test.in}, err: test.err},
+				iotest.DataErrReader(&script{parts: []string{test.in}, err: test.err}),
+			} {
+				r := chunk.NewReader(src, chunk.At(test.cutter), chunk.Full())
+				for _, want := range [][]string{test.want, nil} { // from then on the error alone
+					if all, err := chunksOf(r); !slices.Equal(all, want) || err != test.err {
+						t.Errorf("%q, %v; want %q, %v", all, err, want, test.err)
+					}
+				}
+				r.Close()
+			}
+		})
+	}
+}
+
+func TestSourceEndsWithinARecord(t *testing.T) {
+	for _, test := range []struct {
+		cutter chunk.Cutter
+		in     string
+		want   []string
+		offset int64
+	}{
+		{chunk.JSON(), `[1] [2`, []string{`[1] `, `[2`}, 4},
+		{chunk.JSON(), `"a`, []string{`"a`}, 0},
+		{chunk.Fixed(4), `12345678abc`, []string{`12345678`, `abc`}, 8},
+		{chunk.CutFunc(func(p []byte) int { return bytes.IndexByte(p, ';') + 1 }), `a;b`, []string{`a;`, `b`}, 2},
+	} {
+		r := chunk.NewReader(strings.NewReader(test.in), chunk.At(test.cutter))
+		all, err := chunksOf(r)
+		var bad *chunk.RecordError
+		if !slices.Equal(all, test.want) || !errors.As(err, &bad) || bad.Offset != test.offset {
+			t.Errorf("%q: %q, %v", test.in, all, err)
+		}
+		if !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%q: %v is no io.ErrUnexpectedEOF", test.in, err)
+		}
+		r.Close()
+	}
+}
+
+func TestRecordTooLong(t *testing.T) {
+	length := func(p []byte) int {
+		if p[0] == '-' {
+			return -1
+		}
+		return int(p[0]-'0') * 10
+	}
+	for _, test := range []struct {
+		name   string
+		cutter chunk.Cutter
+		in     string
+		want   string // what the chunks add up to
+		err    string
+	}{
+		{"as long as it may be", chunk.Lines(), "a\n" + strings.Repeat("x", 15) + "\nb\n",
+			"a\nxxxxxxxxxxxxxxx\nb\n", ""},
+		{"one more", chunk.Lines(), "a\n" + strings.Repeat("x", 16) + "\nb\n", "a\n",
+			"chunk: record at offset 2: longer than the limit of 16 bytes"},
+		{"the last line, as long as it may be", chunk.Lines(), strings.Repeat("x", 16), strings.Repeat("x", 16), ""},
+		{"the last line, one more", chunk.Lines(), strings.Repeat("x", 17), "",
+			"chunk: record at offset 0: longer than the limit of 16 bytes"},
+		{"a value", chunk.JSON(), `{}["0123456789012345"]`, `{}`,
+			"chunk: record at offset 2: longer than the limit of 16 bytes"},
+		{"fixed", chunk.Fixed(17), "123", "", "chunk: record at offset 0: longer than the limit of 16 bytes"},
+		{"a length", chunk.CutFunc(length), "1........." + "2.", "1.........",
+			"chunk: record at offset 10: longer than the limit of 16 bytes"},
+		{"no record", chunk.CutFunc(length), "1.........-", "1.........",
+			"chunk: record at offset 10: not a record"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, src := range []io.Reader{strings.NewReader(test.in), iotest.OneByteReader(strings.NewReader(test.in))} {
+				r := chunk.NewReader(src, chunk.At(test.cutter), chunk.Size(4), chunk.MaxRecord(16))
+				all, err := chunksOf(r)
+				if got := strings.Join(all, ""); got != test.want {
+					t.Errorf("chunks %q, want %q", all, test.want)
+				}
+				if want := test.err; want == "" && err != io.EOF || want != "" && err.Error() != want {
+					t.Errorf("error %v, want %q", err, want)
+				}
+				r.Close()
+			}
+		})
+	}
+}
+
+// A length far beyond anything is refused before memory is taken for it.
+func TestKnownLengthIsRefusedAtOnce(t *testing.T) {
+	pool := millrace.NewPool()
+	src := &script{parts: []string{"x", "y"}, err: io.EOF}
+	huge := chunk.CutFunc(func([]byte) int { return math.MaxInt })
+	r := chunk.NewReader(src, chunk.From(pool), chunk.Size(512), chunk.At(huge))
+	defer r.Close()
+	if all, err := chunksOf(r); !errors.Is(err, chunk.ErrTooLong) || len(all) > 0 {
+		t.Errorf("%q, %v", all, err)
+	}
+	if s := pool.Stats(); s.HighWater > 512 {
+		t.Errorf("%d bytes were taken", s.HighWater)
+	}
+}
+
+// A length that is known makes the block as large as it has to be, in one step.
+func TestKnownLengthTakesOneBlock(t *testing.T) {
+	pool := millrace.NewPool()
+	leaktest.Check(t, pool)
+	r := chunk.NewReader(&endless{}, chunk.From(pool), chunk.Size(512), chunk.Depth(1), chunk.At(chunk.Fixed(100<<10)))
+	defer r.Close()
+	if got := next(t, r); len(got) != 100<<10 {
+		t.Errorf("%d bytes", len(got))
+	}
+	r.Close()
+	if s := pool.Stats(); s.Taken > 4 { // two records, and the start of each
+		t.Errorf("%d blocks were taken", s.Taken)
+	}
+}
+
+// What fits into a chunk is no record too long.
+func TestMaxRecordBelowSize(t *testing.T) {
+	r := chunk.NewReader(strings.NewReader("a long line\n"), chunk.At(chunk.Lines()), chunk.Size(12), chunk.MaxRecord(1))
+	defer r.Close()
+	if all, err := chunksOf(r); len(all) != 1 || err != io.EOF {
+		t.Errorf("%q, %v", all, err)
+	}
+	r = chunk.NewReader(strings.NewReader("a long line\n"), chunk.At(chunk.Lines()), chunk.Size(4), chunk.MaxRecord(1))
+	defer r.Close()
+	var bad *chunk.RecordError
+	if all, err := chunksOf(r); !errors.As(err, &bad) || bad.Limit != 4 {
+		t.Errorf("%q, %v", all, err)
+	}
+}
+
+// An error that passes, such as a deadline's, neither loses nor cuts a record.
+func TestTimeoutPasses(t *testing.T) {
+	src := &script{parts: []string{"a\nb"}, err: os.ErrDeadlineExceeded}
+	r := chunk.NewReader(src, chunk.At(chunk.Lines()))
+	defer r.Close()
+	all, err := chunksOf(r)
+	if !slices.Equal(all, []string{"a\n"}) || err != os.ErrDeadlineExceeded {
+		t.Errorf("%q, %v", all, err)
+	}
+	if all, err := chunksOf(r); all != nil || err != os.ErrDeadlineExceeded { // read again, and failed again
+		t.Errorf("%q, %v", all, err)
+	}
+	src.parts, src.err = []string{"c\nd"}, io.EOF
+	all, err = chunksOf(r)
+	if got := strings.Join(all, ""); got != "bc\nd" || err != io.EOF {
+		t.Errorf("%q, %v", all, err)
+	}
+}
+
+func TestNoProgress(t *testing.T) {
+	r := chunk.NewReader(&script{err: nil})
+	defer r.Close()
+	if all, err := chunksOf(r); all != nil || err != io.ErrNoProgress {
+		t.Errorf("%q, %v", all, err)
+	}
+}
+
+func TestReadAndNextMixed(t *testing.T) {
+	pool := millrace.NewPool()
+	leaktest.Check(t, pool)
+	r := chunk.NewReader(strings.NewReader("one two\nthree\n"), chunk.At(chunk.Lines()), chunk.Size(8), chunk.From(pool))
+	p := make([]byte, 4)
+	if n, err := r.Read(p); n != 4 || err != nil || string(p) != "one " {
+		t.Errorf("Read %q, %v", p[:n], err)
+	}
+	if got := next(t, r); got != "two\n" || r.Offset() != 4 {
+		t.Errorf("Next %q at %d", got, r.Offset())
+	}
+	if n, err := r.Read(nil); n != 0 || err != nil {
+		t.Errorf("Read of nothing: %d, %v", n, err)
+	}
+	if n, err := r.Read(p); n != 4 || err != nil || string(p) != "thre" {
+		t.Errorf("Read %q, %v", p[:n], err)
+	}
+	r.Close() // with a chunk that Read has begun
+	if _, err := r.Read(p); err != chunk.ErrClosed {
+		t.Errorf("Read after Close: %v", err)
+	}
+	if n, err := r.WriteTo(io.Discard); n != 0 || err != chunk.ErrClosed {
+		t.Errorf("WriteTo after Close: %d, %v", n, err)
+	}
+	for p, err := range r.Chunks(t.Context()) {
+		if p != nil || err != chunk.ErrClosed {
+			t.Errorf("Chunks after Close: %q, %v", p, err)
+		}
+	}
+}
+
+// An io.Reader is what iotest says it is.
+func TestReaderIsAReader(t *testing.T) {
+	in := []byte(strings.Repeat("some\nlines of\ntext", 1000))
+	r := chunk.NewReader(struct{ io.Reader }{bytes.NewReader(in)}, chunk.Size(512), chunk.At(chunk.Lines()))
+	defer r.Close()
+	if err := iotest.TestReader(r, in); err != nil {
+		t.Error(err)
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func TestWriteToErrors(t *testing.T) {
+	broken := errors.New("broken")
+	for _, test := range []struct {
+		w    writerFunc
+		n    int64
+		want string
+		rest string
+	}{
+		{func(p []byte) (int, error) { return 2, broken }, 2, "broken", "cdefgh"},
+		{func(p []byte) (int, error) { return 3, nil }, 3, "short write", "defgh"},
+		{func(p []byte) (int, error) { return 5, nil }, 0,
+			"chunk: WriteTo: invalid count 5 from Write of 4 bytes", "abcdefgh"},
+		{func(p []byte) (int, error) { return -1, nil }, 0,
+			"chunk: WriteTo: invalid count -1 from Write of 4 bytes", "abcdefgh"},
+		{func(p []byte) (int, error) { return 4, io.EOF }, 4, "chunk: WriteTo: EOF", "efgh"},
+	} {
+		r := chunk.NewReader(strings.NewReader("abcdefgh"), chunk.Size(4))
+		n, err := r.WriteTo(test.w)
+		if n != test.n || fmt.Sprint(err) != test.want {
+			t.Errorf("WriteTo = %d, %v; want %d, %s", n, err, test.n, test.want)
+		}
+		if rest, err := io.ReadAll(r); string(rest) != test.rest || err != nil {
+			t.Errorf("then %q, %v; want %q", rest, err, test.rest)
+		}
+		r.Close()
+	}
+}
+
+func TestCloseDuringWriteTo(t *testing.T) {
+	pool := millrace.NewPool()
+	leaktest.Check(t, pool)
+	r := chunk.NewReader(strings.NewReader("abcdefgh"), chunk.Size(4), chunk.From(pool))
+	n, err := r.WriteTo(writerFunc(func(p []byte) (int, error) {
+		r.Close()
+		if string(p) != "abcd" {
+			t.Errorf("Close took %q away", p)
+		}
+		return 2, nil
+	}))
+	if n != 2 || err != io.ErrShortWrite {
+		t.Errorf("WriteTo = %d, %v", n, err)
+	}
+}
+
+// A regular file is read without a goroutine, and as whole blocks; a made-up one, which may hang, is not taken for one.
+func TestFile(t *testing.T) {
+	in := bytes.Repeat([]byte("a line of a file\n"), 50_000)
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, in, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := runtime.NumGoroutine()
+	r := chunk.NewReader(f, chunk.At(chunk.Lines()), chunk.CloseSource())
+	var got []byte
+	for p, err := range r.Chunks(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) == 0 && runtime.NumGoroutine() > before {
+			t.Error("reads a file on a goroutine from the start")
+		}
+		got = append(got, p...)
+	}
+	if !bytes.Equal(got, in) {
+		t.Errorf("%d bytes, want %d", len(got), len(in))
+	}
+	r.Close()
+	if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the file is not closed: %v", err)
+	}
+	if f, err := os.Open("/proc/self/status"); err == nil {
+		defer f.Close()
+		r := chunk.NewReader(f, chunk.Size(5), chunk.Depth(1))
+		defer r.Close()
+		if s := next(t, r); s != "Name:" || !r.Running() {
+			t.Errorf("%q, on a goroutine: %v", s, r.Running())
+		}
+	}
+}
+
+// Depth bounds what is read ahead, in chunks and in memory.
+func TestDepthBoundsWhatIsReadAhead(t *testing.T) {
+	for _, depth := range []int{1, 3, 7} {
+		synctest.Test(t, func(t *testing.T) {
+			pool, src := millrace.NewPool(), &endless{}
+			r := chunk.NewReader(src, chunk.Size(1024), chunk.Depth(depth), chunk.From(pool))
+			for i := range 5 {
+				ref, err := r.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if want := (i + 1 + depth) * 1024; src.given != want {
+					t.Errorf("depth %d: %d bytes read after %d chunks, want %d", depth, src.given, i+1, want)
+				}
+				if want := int64(depth + 1); pool.Stats().InUseBlocks != want {
+					t.Errorf("depth %d: %d blocks in use, want %d", depth, pool.Stats().InUseBlocks, want)
+				}
+				ref.Release()
+			}
+			r.Close()
+			if n := pool.Stats().InUseBlocks; n != 0 {
+				t.Errorf("%d blocks in use after Close", n)
+			}
+		})
+	}
+}
+
+// endless gives as much as there is room for.
+type endless struct{ given int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.given += len(p)
+	return len(p), nil
+}
+
+// A chunk that is given early does not pin a block of 64 KiB.
+func TestTrickleTakesLittleMemory(t *testing.T) {
+	pool := millrace.NewPool()
+	leaktest.Check(t, pool)
+	w, r := newPipe(t, chunk.At(chunk.Lines()), chunk.From(pool))
+	var kept millrace.Chain
+	for range 100 {
+		go w.Write([]byte("a short line\n"))
+		ref, err := r.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept.Append(&ref)
+	}
+	if s := pool.Stats(); s.InUse > 100*512+64<<10 {
+		t.Errorf("%d bytes in use for 1300", s.InUse)
+	}
+	kept.Release()
+}
+
+func TestPace(t *testing.T) {
+	const slow, quick = 60, 10 // microseconds
+	for _, test := range []struct {
+		chunks [][2]int // reading, working
+		want   int      // chunk after which the file is read ahead, 0: never
+	}{
+		{[][2]int{{slow, slow}, {slow, slow}, {slow, slow}, {slow, slow}}, 4},
+		{[][2]int{{slow, slow}, {slow, slow}, {slow, slow}, {quick, slow}, {slow, slow}, {slow, slow}}, 0},
+		{[][2]int{{slow, quick}, {slow, quick}, {slow, quick}, {slow, quick}, {slow, quick}}, 0},
+		{[][2]int{{quick, slow}, {slow, slow}, {slow, slow}, {slow, slow}, {slow, slow}}, 5},
+	} {
+		got := chunk.ReadAheadAfter(test.chunks)
+		if got != test.want {
+			t.Errorf("%v: read ahead after %d chunks, want %d", test.chunks, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/millrace-io/millrace/chunk"
+	"github.com/spf13/cobra"
+)
+
+func cutCommand() *cobra.Command {
+	var lines, json bool
+	var fixed, size, most int
+	cmd := &cobra.Command{
+		Use:   "cut FILE",
+		Short: "Print where a file can be cut between records",
+		Long: `Cut reads FILE, or standard input if FILE is -, and prints the chunks that it can be taken apart into without
+cutting a record in two: the offset and the length of each, in bytes, one a line.
+
+A chunk has as many whole records as fit into --size; a record that is longer is a chunk by itself, up to --max-record.
+The exit status is not 0 when a record is longer than that, or when the file ends within one.`,
+		Example: `  # Where to cut a log so that each part is about a megabyte
+  millrace cut --lines --size 1048576 access.log
+
+  # JSON values, one a line or one behind the other
+  millrace cut --json events.json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			src, err := open(args[0], cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			defer src.Close()
+			if size < 1 || most < 1 || cmd.Flags().Changed("fixed") && fixed < 1 {
+				return fmt.Errorf("--size, --max-record and --fixed are 1 or more")
+			}
+			cutter := chunk.Lines()
+			switch {
+			case json:
+				cutter = chunk.JSON()
+			case fixed > 0:
+				cutter = chunk.Fixed(fixed)
+			}
+			// Full: where the chunks end should not depend on how fast the file comes.
+			r := chunk.NewReader(src, chunk.At(cutter), chunk.Size(size), chunk.MaxRecord(most), chunk.Full())
+			return printChunks(cmd.Context(), cmd.OutOrStdout(), r)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.BoolVar(&lines, "lines", false, "records are lines (the default)")
+	f.BoolVar(&json, "json", false, "records are JSON values")
+	f.IntVar(&fixed, "fixed", 0, "records have so many bytes")
+	f.IntVar(&size, "size", 64<<10, "bytes that a chunk has at most, unless one record is longer")
+	f.IntVar(&most, "max-record", 1<<20, "bytes that a record has at most")
+	cmd.MarkFlagsMutuallyExclusive("lines", "json", "fixed")
+	return cmd
+}
+
+// open opens a file to read; - is stdin.
+func open(name string, stdin io.Reader) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(stdin), nil
+	}
+	return os.Open(name)
+}
+
+// printChunks prints offset and length of each chunk of r, and closes r.
+func printChunks(ctx context.Context, w io.Writer, r *chunk.Reader) error {
+	defer r.Close()
+	out := bufio.NewWriter(w)
+	for p, err := range r.Chunks(ctx) {
+		if err != nil {
+			out.Flush()
+			return err
+		}
+		fmt.Fprintln(out, r.Offset(), len(p))
+	}
+	return out.Flush()
+}
