@@ -1,0 +1,107 @@
+//go:build !race && !invariants
+
+package frame_test
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/arena"
+	"github.com/millrace-io/millrace/frame"
+)
+
+func checkNoAllocation(t *testing.T, what string, f func()) {
+	t.Helper()
+	for range 200 {
+		f()
+	}
+	if n := testing.AllocsPerRun(2000, f); n != 0 {
+		t.Errorf("%s: %v allocations a frame", what, n)
+	}
+}
+
+// Mixed sizes: frames that are buffered, that straddle blocks, and that are read in place.
+var allocFrames = rawFrame(1, strings.Repeat("x", 100)) + rawFrame(2, strings.Repeat("x", 3000)) + rawFrame(3, strings.Repeat("x", 60_000))
+
+func TestNoAllocationPerFrame(t *testing.T) {
+	r := millrace.NewReader(&loop{frames: allocFrames})
+	defer r.Release()
+	d := frame.NewDecoder(r, record{}, frame.MaxKind(1, 1000))
+	pool := arena.NewPool(1 << 20)
+	var c millrace.Chain
+	checkNoAllocation(t, "Next", func() {
+		if _, err := d.Next(&c); err != nil {
+			t.Fatal(err)
+		}
+		c.Release()
+	})
+	checkNoAllocation(t, "NextInto", func() {
+		s, _, err := d.NextInto(pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Release()
+	})
+	// The mask counts in a byte, so 256 calls lead back to where it began.
+	sealed := new(masked).seal(repeat(rawFrame(1, strings.Repeat("x", 24)), 64)...)
+	sr := millrace.NewReader(&loop{frames: sealed})
+	defer sr.Release()
+	sd := frame.NewDecoder(sr, new(masked))
+	checkNoAllocation(t, "NextInto, sealed", func() {
+		s, _, err := sd.NextInto(pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Release()
+	})
+	e := frame.NewEncoder(record{})
+	payload := []byte(strings.Repeat("x", 1000))
+	checkNoAllocation(t, "Assemble", func() {
+		s, err := e.Assemble(pool, frame.Header{Kind: 1}, func(buf arena.Buffer) error {
+			_, err := buf.Write(payload)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Release()
+	})
+	shared := chainOf(strings.Repeat("x", 1000))
+	defer shared.Release()
+	var body millrace.Chain
+	checkNoAllocation(t, "Append", func() {
+		shared.Clone(&body)
+		if err := e.Append(&c, frame.Header{Kind: 1}, &body); err != nil {
+			t.Fatal(err)
+		}
+		c.Release()
+	})
+}
+
+func repeat(s string, n int) (list []string) {
+	for range n {
+		list = append(list, s)
+	}
+	return list
+}
+
+// A peer that announces 16 MiB and sends three bytes costs what a small frame costs.
+func TestAnnouncedBytesAreNotAllocated(t *testing.T) {
+	const limit = 64 << 10
+	for _, w := range ways() {
+		r := millrace.NewReader(strings.NewReader("\x01\xff\xff\xffabc"))
+		d := frame.NewDecoder(r, record{}, frame.MaxPayload(recordMost))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := w.next(d)
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > limit {
+			t.Errorf("%s: %d bytes allocated (%v)", w.name, n, err)
+		} else {
+			t.Logf("%s: %d bytes allocated", w.name, n)
+		}
+		r.Release()
+	}
+}

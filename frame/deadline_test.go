@@ -1,0 +1,282 @@
+package frame_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/arena"
+	"github.com/millrace-io/millrace/frame"
+)
+
+const (
+	inHeader  = 2 * time.Second
+	inPayload = 5 * time.Second
+)
+
+// script is what a peer does: it waits and sends, in turn.
+type script []struct {
+	wait time.Duration
+	send string
+}
+
+func (s script) run(conn net.Conn) {
+	for _, step := range s {
+		time.Sleep(step.wait)
+		if _, err := conn.Write([]byte(step.send)); err != nil {
+			return
+		}
+	}
+}
+
+// conversation runs test with a Decoder whose peer follows s, in a bubble where time passes at once. The connection ends
+// with the script when the test has returned.
+func conversation(t *testing.T, s script, f frame.Format, test func(t *testing.T, d *frame.Decoder, conn net.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		var peer sync.WaitGroup
+		peer.Go(func() { s.run(there) })
+		r := millrace.NewReader(here)
+		test(t, frame.NewDecoder(r, f, frame.Deadlines(here, inHeader, inPayload), frame.MaxPayload(recordMost)), here)
+		r.Release()
+		_ = here.Close()
+		peer.Wait()
+	})
+}
+
+func TestDeadlines(t *testing.T) {
+	long := rawFrame(1, strings.Repeat("x", 10_000))
+	announced := "\x01\xff\xff\xff" // 16 MiB
+	for _, tt := range []struct {
+		name   string
+		s      script
+		frames int
+		want   error
+		after  time.Duration
+	}{
+		{"a first byte may take for ever", script{{time.Hour, long}, {time.Hour, long}}, 2, nil, 2 * time.Hour},
+		{"nothing behind the first byte", script{{time.Hour, "\x01"}}, 0,
+			&frame.TimeoutError{Part: frame.InHeader, After: inHeader}, time.Hour + inHeader},
+		{"header, a byte a second", script{{0, "\x01"}, {time.Second, "\x00"}, {time.Second, "\x00"}, {time.Second, "\x00"}}, 0,
+			&frame.TimeoutError{Part: frame.InHeader, After: inHeader}, inHeader},
+		{"header just in time", script{{0, "\x01\x00"}, {inHeader - 1, "\x00\x00"}, {time.Hour, long}}, 2, nil, time.Hour + inHeader - 1},
+		{"no payload", script{{0, announced}}, 0, &frame.TimeoutError{Part: frame.InPayload, After: inPayload}, inPayload},
+		{"payload, some a second", script{{0, announced}, {time.Second, long}, {time.Second, long}, {time.Second, long},
+			{time.Second, long}, {time.Second, long}}, 0, &frame.TimeoutError{Part: frame.InPayload, After: inPayload}, inPayload},
+		{"payload just in time", script{{0, long[:4]}, {time.Second, long[4:9]}, {inPayload - time.Second - 1, long[9:]}}, 1, nil, inPayload - 1},
+		{"each part has its own time", script{{0, long[:1]}, {inHeader - 1, long[1:4]}, {inPayload - 1, long[4:]}}, 1, nil,
+			inHeader + inPayload - 2},
+		{"the second frame stalls", script{{0, long + "\x01"}, {inHeader + 1, "\x00"}}, 1,
+			&frame.TimeoutError{Part: frame.InHeader, After: inHeader}, inHeader},
+	} {
+		for _, w := range ways() {
+			t.Run(tt.name+"/"+w.name, func(t *testing.T) {
+				conversation(t, tt.s, record{}, func(t *testing.T, d *frame.Decoder, conn net.Conn) {
+					began := time.Now()
+					for range tt.frames {
+						if _, err := w.next(d); err != nil {
+							t.Fatal(err)
+						}
+					}
+					for range 2 { // the error is final
+						var timeout *frame.TimeoutError
+						if tt.want == nil {
+							break
+						}
+						if _, err := w.next(d); !errors.As(err, &timeout) || *timeout != *tt.want.(*frame.TimeoutError) {
+							t.Fatalf("%v, want %v", err, tt.want)
+						}
+					}
+					if got := time.Since(began); got != tt.after {
+						t.Errorf("after %v, want %v", got, tt.after)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A peer that announces 16 MiB and stalls gets a few KiB, and those only until the deadline.
+func TestStalledPayloadTakesNoMemory(t *testing.T) {
+	conversation(t, script{{0, "\x01\xff\xff\xffabc"}}, record{}, func(t *testing.T, d *frame.Decoder, _ net.Conn) {
+		var buf mostGranted
+		_, _, err := d.NextInto(&buf)
+		var timeout *frame.TimeoutError
+		if !errors.As(err, &timeout) || buf.most > 4<<10 {
+			t.Errorf("%v with %d bytes granted", err, buf.most)
+		}
+	})
+}
+
+// mostGranted is a Heap that knows how long its frame has been.
+type mostGranted struct {
+	arena.Heap
+	most int
+}
+
+func (b *mostGranted) Writable(n int) []byte {
+	b.most = max(b.most, b.Len()+n)
+	return b.Heap.Writable(n)
+}
+
+// Between frames the connection's deadline is the caller's: it is left alone, its error is the connection's, and the Decoder
+// goes on after it.
+func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
+	whole := rawFrame(1, "payload")
+	for _, w := range ways() {
+		s := script{{time.Second, whole}, {time.Minute, whole[:2]}, {time.Second, whole[2:6]}, {time.Second, whole[6:]}}
+		conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, conn net.Conn) {
+			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+			if _, err := w.next(d); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if _, err := w.next(d); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != 9*time.Second {
+				t.Fatalf("%v after %v", err, time.Since(began))
+			}
+			_ = conn.SetReadDeadline(time.Time{})
+			if f, err := w.next(d); err != nil || f.raw != whole {
+				t.Fatalf("%q, %v", f.raw, err)
+			}
+			// The deadline of the frame has been taken away again.
+			began = time.Now()
+			go func() {
+				time.Sleep(time.Hour)
+				_ = conn.Close()
+			}()
+			if _, err := w.next(d); !errors.Is(err, io.ErrClosedPipe) || time.Since(began) != time.Hour {
+				t.Errorf("%v after %v", err, time.Since(began))
+			}
+		})
+	}
+}
+
+// A deadline that somebody sets in the middle of a frame, to have the Decoder come back, is not the peer's fault; the peer's
+// time runs on.
+func TestInterruptedFramesGoOn(t *testing.T) {
+	whole := rawFrame(1, "payload")
+	for _, late := range []bool{false, true} {
+		for _, w := range ways() {
+			rest := inPayload - 1
+			if late {
+				rest = inPayload + 1
+			}
+			conversation(t, script{{0, whole[:6]}, {rest, whole[6:]}}, record{}, func(t *testing.T, d *frame.Decoder, conn net.Conn) {
+				began := time.Now()
+				for range 3 {
+					time.AfterFunc(time.Second, func() { _ = conn.SetReadDeadline(time.Now()) })
+					if _, err := w.next(d); !errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Fatal(err)
+					}
+				}
+				f, err := w.next(d)
+				var timeout *frame.TimeoutError
+				switch {
+				case !late && (err != nil || f.raw != whole):
+					t.Errorf("%q, %v", f.raw, err)
+				case late && !errors.As(err, &timeout), late && time.Since(began) != inPayload:
+					t.Errorf("%v after %v", err, time.Since(began))
+				}
+			})
+		}
+	}
+}
+
+// Who waits for room in an arena does not let the peer pay for it.
+func TestFullArenaStopsTheClock(t *testing.T) {
+	whole := rawFrame(1, strings.Repeat("x", 6000))
+	s := script{{0, whole[:4]}, {time.Second, whole[4:5000]}, {inPayload - 1, whole[5000:]}}
+	conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, _ net.Conn) {
+		buf := arena.NewPool(len(whole), arena.HeapFallback(false))
+		buf.Writable(1500)
+		held := buf.Take()
+		if _, _, err := d.NextInto(buf); err != arena.ErrFull {
+			t.Fatal(err)
+		}
+		held.Release()
+		time.Sleep(time.Hour)
+		if s, _, err := d.NextInto(buf); err != nil || string(s.Bytes()) != whole {
+			t.Errorf("%d bytes, %v", s.Len(), err)
+		}
+	})
+}
+
+// closedConn cannot be given a deadline.
+type closedConn struct{ io.Reader }
+
+func (closedConn) SetReadDeadline(time.Time) error { return net.ErrClosed }
+
+func TestDeadlineOfAClosedConnection(t *testing.T) {
+	for _, in := range []string{"\x01", rawFrame(1, "payload")[:6]} {
+		for _, w := range ways() {
+			conn := closedConn{strings.NewReader(in)}
+			r := millrace.NewReader(conn)
+			d := frame.NewDecoder(r, record{}, frame.Deadlines(conn, inHeader, inPayload))
+			if _, err := w.next(d); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("%s: %v", w.name, err)
+			}
+			r.Release()
+		}
+	}
+}
+
+// counted counts how often it is given a deadline.
+type counted struct {
+	net.Conn
+	set int
+}
+
+func (c *counted) SetReadDeadline(t time.Time) error {
+	c.set++
+	return c.Conn.SetReadDeadline(t)
+}
+
+// What has arrived already costs no deadline.
+func TestNoDeadlineForWhatIsHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		go script{{0, strings.Repeat(rawFrame(1, "payload"), 50)}}.run(there)
+		conn := &counted{Conn: here}
+		r := millrace.NewReader(conn)
+		d := frame.NewDecoder(r, record{}, frame.Deadlines(conn, inHeader, inPayload))
+		for range 25 {
+			for _, w := range ways()[:2] {
+				if _, err := w.next(d); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if conn.set != 0 {
+			t.Errorf("%d deadlines set for 50 frames that came together", conn.set)
+		}
+		r.Release()
+		_ = here.Close()
+	})
+}
+
+// What has not costs one for each part, however it comes.
+func TestOneDeadlineAPart(t *testing.T) {
+	whole := rawFrame(1, strings.Repeat("x", 50_000))
+	for _, w := range ways() {
+		synctest.Test(t, func(t *testing.T) {
+			here, there := net.Pipe()
+			go script{{0, whole[:2]}, {1, whole[2:4]}, {1, whole[4:100]}, {1, whole[100:20_000]}, {1, whole[20_000:]}}.run(there)
+			conn := &counted{Conn: here}
+			r := millrace.NewReader(conn)
+			_, err := w.next(frame.NewDecoder(r, record{}, frame.Deadlines(conn, inHeader, inPayload)))
+			if err != nil || conn.set != 4 {
+				t.Errorf("%s: %d deadlines set, want each of two set and taken away (%v)", w.name, conn.set, err)
+			}
+			r.Release()
+			_ = here.Close()
+		})
+	}
+}

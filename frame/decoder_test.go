@@ -1,0 +1,288 @@
+package frame_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/arena"
+	"github.com/millrace-io/millrace/frame"
+	"github.com/millrace-io/millrace/internal/leaktest"
+)
+
+// way is a way to get the next frame out of a Decoder.
+type way struct {
+	name string
+	next func(*frame.Decoder) (slowFrame, error)
+}
+
+func byReference(d *frame.Decoder) (slowFrame, error) {
+	var c millrace.Chain
+	defer c.Release()
+	h, err := d.Next(&c)
+	if err != nil && c.Len() > 0 {
+		err = fmt.Errorf("%d bytes given with the error %w", c.Len(), err)
+	}
+	return slowFrame{h, string(c.Bytes())}, err
+}
+
+func into(buf arena.Buffer) func(*frame.Decoder) (slowFrame, error) {
+	return func(d *frame.Decoder) (slowFrame, error) {
+		s, h, err := d.NextInto(buf)
+		defer s.Release()
+		if err != nil && (s.Len() > 0 || buf.Len() > 0) {
+			err = fmt.Errorf("%d bytes given and %d left with the error %w", s.Len(), buf.Len(), err)
+		}
+		return slowFrame{h, string(s.Bytes())}, err
+	}
+}
+
+func ways() []way {
+	return []way{
+		{"chain", byReference},
+		{"heap", into(new(arena.Heap))},
+		{"pool", into(arena.NewPool(1 << 18))},
+		{"small pool", into(arena.NewPool(100))},
+	}
+}
+
+// decodeAll reads all frames from src over a pool of its own, and checks that nothing is left out.
+func decodeAll(t testing.TB, src io.Reader, w way, opts ...frame.Option) ([]slowFrame, error) {
+	t.Helper()
+	pool := millrace.NewPool()
+	r := pool.NewReader(src, 4096)
+	frames, err := drain(frame.NewDecoder(r, record{}, opts...), w)
+	r.Release()
+	if n := pool.Stats().InUse; n != 0 {
+		t.Fatalf("%s: %d bytes in use after Release", w.name, n)
+	}
+	return frames, err
+}
+
+func drain(d *frame.Decoder, w way) (frames []slowFrame, err error) {
+	for {
+		f, err := w.next(d)
+		if err != nil {
+			return frames, err
+		}
+		frames = append(frames, f)
+	}
+}
+
+// sameResult compares what a Decoder gave with what the reference gave.
+func sameResult(t testing.TB, name string, got []slowFrame, gotErr error, want []slowFrame, wantErr error) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d frames (%v), want %d (%v)", name, len(got), gotErr, len(want), wantErr)
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Fatalf("%s: frame %d:\n got %+v, %d bytes\nwant %+v, %d bytes", name, i,
+				got[i].Header, len(got[i].raw), want[i].Header, len(want[i].raw))
+		}
+	}
+	if gotErr != wantErr && !reflect.DeepEqual(gotErr, wantErr) {
+		t.Fatalf("%s: error %v, want %v", name, gotErr, wantErr)
+	}
+}
+
+// seedStreams are small streams of every kind of event.
+var seedStreams = []string{
+	"",
+	rawFrame(1, ""),
+	rawFrame(1, "a") + rawFrame(0x81, "bc") + rawFrame(2, "") + rawFrame(3, strings.Repeat("x", 20)),
+	rawFrame(1, "whole") + rawFrame(1, "cut")[:6],
+	rawFrame(1, "whole") + "\x01\x00",
+	rawFrame(1, "whole") + rawFrame(badKind, "refused") + rawFrame(1, "not seen"),
+	rawFrame(1, strings.Repeat("x", 100)) + rawFrame(4, strings.Repeat("x", 101)) + rawFrame(1, "not seen"),
+	rawFrame(5, strings.Repeat("x", 300)) + rawFrame(6, "") + rawFrame(6, "x"),
+	"\x01\xff\xff\xffabc",
+}
+
+// seedLimits let some of what is in seedStreams pass.
+var seedLimits = limits{most: 100, kind: map[uint32]int{5: 300, 6: 0}}
+
+// Whatever way the bytes come in, and the frames go out, they are the same.
+func TestEverySplit(t *testing.T) {
+	for i, s := range seedStreams {
+		want, wantErr := slowParse(s, seedLimits)
+		for _, w := range ways() {
+			check := func(src io.Reader) {
+				t.Helper()
+				got, err := decodeAll(t, src, w, seedLimits.options()...)
+				sameResult(t, fmt.Sprintf("stream %d, %s", i, w.name), got, err, want, wantErr)
+			}
+			for cut := range len(s) {
+				check(io.MultiReader(strings.NewReader(s[:cut]), strings.NewReader(s[cut:])))
+			}
+			check(iotest.OneByteReader(strings.NewReader(s)))
+			check(iotest.HalfReader(strings.NewReader(s)))
+			check(iotest.DataErrReader(strings.NewReader(s)))
+			check(&randomReader{s, rand.New(rand.NewPCG(uint64(i), 1))})
+		}
+	}
+}
+
+// Frames around the steps in which memory is granted, cut near every step.
+func TestSplitsOfLargeFrames(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	s := ""
+	for _, n := range []int{4090, 4091, 4092, 4093, 8188, 8189, 16380, 16381, 65536, 200_000} {
+		s += rawFrame(7, randomBytes(rnd, n))
+	}
+	want, wantErr := slowParse(s, limits{most: 1 << 20})
+	for _, w := range ways() {
+		for cut := 0; cut < len(s); cut += 4973 {
+			src := io.MultiReader(strings.NewReader(s[:cut]), strings.NewReader(s[cut:]))
+			got, err := decodeAll(t, src, w)
+			sameResult(t, fmt.Sprintf("%s, cut at %d", w.name, cut), got, err, want, wantErr)
+		}
+	}
+}
+
+// randomReader gives between 0 and 5000 bytes at a time.
+type randomReader struct {
+	s   string
+	rnd *rand.Rand
+}
+
+func (r *randomReader) Read(p []byte) (int, error) {
+	if len(r.s) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), r.rnd.IntN(5000))], r.s)
+	r.s = r.s[n:]
+	return n, nil
+}
+
+// Random streams, some of them damaged, in random portions, against the reference.
+func TestAgainstReference(t *testing.T) {
+	for seed := range uint64(100) {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		in := []byte(randomStream(rnd, 1+rnd.IntN(20)))
+		switch rnd.IntN(4) {
+		case 0:
+			in = in[:rnd.IntN(len(in))]
+		case 1:
+			in[rnd.IntN(len(in))] ^= 1 << rnd.IntN(8)
+		}
+		l := limits{most: 1 << (8 + rnd.IntN(12)), kind: map[uint32]int{}}
+		for kind := range uint32(rnd.IntN(100)) {
+			l.kind[kind] = 1 << (8 + rnd.IntN(12))
+		}
+		want, wantErr := slowParse(string(in), l)
+		for _, w := range ways() {
+			got, err := decodeAll(t, &randomReader{string(in), rnd}, w, l.options()...)
+			sameResult(t, w.name, got, err, want, wantErr)
+		}
+	}
+}
+
+func TestLimitsOfKinds(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		opts []frame.Option
+		kind byte
+		n    int
+		want error
+	}{
+		{"default", nil, 1, 1 << 20, nil},
+		{"above default", nil, 1, 1<<20 + 1, &frame.LimitError{Kind: 1, Have: 1<<20 + 1, Limit: 1 << 20}},
+		{"raised", []frame.Option{frame.MaxPayload(recordMost)}, 1, recordMost, nil},
+		{"lowered", []frame.Option{frame.MaxPayload(9)}, 1, 10, &frame.LimitError{Kind: 1, Have: 10, Limit: 9}},
+		{"none", []frame.Option{frame.MaxPayload(0)}, 1, 0, nil},
+		{"kind raised", []frame.Option{frame.MaxKind(1, 10), frame.MaxPayload(9)}, 1, 10, nil},
+		{"kind lowered", []frame.Option{frame.MaxKind(1, 9)}, 1, 10, &frame.LimitError{Kind: 1, Have: 10, Limit: 9}},
+		{"the last word counts", []frame.Option{frame.MaxKind(1, 9), frame.MaxKind(1, 10)}, 1, 10, nil},
+		{"another kind", []frame.Option{frame.MaxKind(1, 9)}, 2, 10, nil},
+	} {
+		for _, w := range ways() {
+			s := rawFrame(tt.kind, strings.Repeat("x", tt.n))
+			got, err := decodeAll(t, strings.NewReader(s), w, tt.opts...)
+			if tt.want != nil {
+				sameResult(t, tt.name, got, err, nil, tt.want)
+			} else if err != io.EOF || len(got) != 1 || got[0].raw != s {
+				t.Errorf("%s, %s: %d frames, %v", tt.name, w.name, len(got), err)
+			}
+		}
+	}
+}
+
+// A fault in the stream is the last word, and is repeated, whichever call comes then.
+func TestFaultsAreFinal(t *testing.T) {
+	for _, s := range []string{
+		rawFrame(1, "too long") + rawFrame(1, ""),
+		rawFrame(badKind, "") + rawFrame(1, ""),
+	} {
+		r := millrace.NewReader(strings.NewReader(s))
+		d := frame.NewDecoder(r, record{}, frame.MaxPayload(4))
+		_, first := byReference(d)
+		var limit *frame.LimitError
+		if !errors.As(first, &limit) && first != errKind {
+			t.Fatal(first)
+		}
+		for _, w := range ways() {
+			if _, err := w.next(d); err != first {
+				t.Errorf("%s: %v after %v", w.name, err, first)
+			}
+		}
+		r.Release()
+	}
+}
+
+// The header of a frame that is too large is all that is read.
+func TestTooLargeIsNotWaitedFor(t *testing.T) {
+	head := rawFrame(1, strings.Repeat("x", 200))[:recordSize]
+	for _, w := range ways() {
+		src := io.MultiReader(strings.NewReader(head), iotest.ErrReader(errors.New("the payload was asked for")))
+		_, err := decodeAll(t, src, w, frame.MaxPayload(199))
+		var limit *frame.LimitError
+		if !errors.As(err, &limit) || limit.Have != 200 {
+			t.Errorf("%s: %v", w.name, err)
+		}
+	}
+}
+
+// Frames that arrive together stay together: one piece, whatever their number, and so nothing has been copied.
+func TestFramesOfOneBlockAreOnePiece(t *testing.T) {
+	s := strings.Repeat(rawFrame(1, "payload"), 10)
+	pool := millrace.NewPool()
+	leaktest.Check(t, pool)
+	r := pool.NewReader(strings.NewReader(s), 4096)
+	defer r.Release()
+	d := frame.NewDecoder(r, record{})
+	var c millrace.Chain
+	defer c.Release()
+	for range 10 {
+		if _, err := d.Next(&c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.Pieces() != 1 || string(c.Bytes()) != s {
+		t.Errorf("%d pieces, want 1 with the frames", c.Pieces())
+	}
+	if n := pool.Stats().Taken; n != 1 {
+		t.Errorf("%d blocks taken, want 1", n)
+	}
+}
+
+func TestErrorsSayWhatHappened(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{&frame.LimitError{Kind: 0x12, Have: 9, Limit: 8}, "frame: payload of 9 bytes announced in a frame of kind 0x12, limit 8"},
+		{&frame.TimeoutError{Part: frame.InHeader, After: 2e9}, "frame: the rest of a header did not come within 2s"},
+		{&frame.TimeoutError{Part: frame.InPayload, After: 3e9}, "frame: the rest of a payload did not come within 3s"},
+	} {
+		if got := tt.err.Error(); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package frame
+
+import (
+	"fmt"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/arena"
+)
+
+// An Encoder builds frames. It belongs to one goroutine at a time.
+type Encoder struct {
+	f    Encoding
+	head []byte // the last header
+}
+
+// NewEncoder returns an Encoder of frames of f, which it borrows for as long as it is used.
+func NewEncoder(f Encoding) *Encoder { return &Encoder{f: f} }
+
+// Append appends a frame to dst: a header, which says what h does and how long the payload is, and the payload by
+// reference. It takes ownership of payload, which is left empty, even if it returns an error; that is the Encoding's, and
+// dst is unchanged then.
+func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain) error {
+	h.Payload = payload.Len()
+	if err := e.build(h); err != nil {
+		payload.Release()
+		return err
+	}
+	dst.AppendCopy(e.head)
+	dst.Merge(payload)
+	return nil
+}
+
+// Assemble builds a frame in place: it reserves the header in buf, has write add the payload to it, with Write or Writable,
+// fills in the header, and takes the frame out as a Slice, which the caller owns and releases. write borrows buf, may add
+// nothing, and must not Take. What buf held before comes in front of the frame.
+//
+// The error is write's, the Encoding's, or arena.ErrFull when there is no room for the header. buf is as it was then.
+func (e *Encoder) Assemble(buf arena.Buffer, h Header, write func(buf arena.Buffer) error) (arena.Slice, error) {
+	base, size := buf.Len(), e.f.HeaderSize()
+	if buf.Writable(size) == nil {
+		return arena.Slice{}, arena.ErrFull
+	}
+	err := write(buf)
+	if h.Payload = buf.Len() - base - size; h.Payload < 0 {
+		panic(fmt.Sprintf("frame: Assemble: %d bytes of the header are left after the payload was written", size+h.Payload))
+	}
+	if err == nil {
+		err = e.build(h)
+	}
+	if err != nil {
+		undo(buf, base)
+		return arena.Slice{}, err
+	}
+	copy(buf.Data(base + size)[base:], e.head)
+	return buf.Take(), nil
+}
+
+// build puts the header of h into head.
+func (e *Encoder) build(h Header) error {
+	head, err := e.f.AppendHeader(e.head[:0], h)
+	if err != nil {
+		return err
+	}
+	if size := e.f.HeaderSize(); len(head) != size {
+		panic(fmt.Sprintf("frame: AppendHeader appended %d bytes, HeaderSize says %d", len(head), size))
+	}
+	e.head = head
+	return nil
+}

@@ -1,0 +1,261 @@
+package frame_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/arena"
+	"github.com/millrace-io/millrace/frame"
+	"github.com/millrace-io/millrace/internal/leaktest"
+)
+
+// sparing is a Buffer that fails the test when it is asked for much more than has arrived.
+type sparing struct {
+	arena.Buffer
+	t testing.TB
+	r *millrace.Reader
+
+	most, arrived int // the longest that the frame has been, and how much of that had been filled then
+}
+
+func (b *sparing) Writable(n int) []byte {
+	b.t.Helper()
+	if n > max(4<<10, b.Len(), b.r.Buffered()) {
+		b.t.Errorf("%d bytes asked for when %d had arrived and %d were buffered", n, b.Len(), b.r.Buffered())
+	}
+	b.most, b.arrived = max(b.most, b.Len()+n), b.Len()
+	return b.Buffer.Writable(n)
+}
+
+// Memory is granted as bytes arrive, not on the word of whoever announces them.
+func TestMemoryIsGrantedAsBytesArrive(t *testing.T) {
+	for _, arrived := range []int{0, 1, 3000, 5000, 100_000, 1 << 20} {
+		head := rawFrame(1, strings.Repeat("x", recordMost))[:recordSize]
+		pool := millrace.NewPool()
+		r := pool.NewReader(strings.NewReader(head+strings.Repeat("x", arrived)), 4096)
+		buf := &sparing{Buffer: new(arena.Heap), t: t, r: r}
+		_, _, err := frame.NewDecoder(r, record{}, frame.MaxPayload(recordMost)).NextInto(buf)
+		if err != io.ErrUnexpectedEOF {
+			t.Error(err)
+		}
+		if limit := 2*(recordSize+arrived) + 4<<10; buf.most > limit {
+			t.Errorf("%d of 16 MiB come: %d bytes granted, more than %d", arrived, buf.most, limit)
+		}
+		if n := pool.Stats().HighWater; n > 64<<10 {
+			t.Errorf("%d of 16 MiB come: %d bytes of blocks taken", arrived, n)
+		}
+		r.Release()
+	}
+}
+
+// By reference likewise: what is taken is what came, and a block to read into.
+func TestChainsTakeNoMemoryInAdvance(t *testing.T) {
+	head := rawFrame(1, strings.Repeat("x", recordMost))[:recordSize]
+	pool := millrace.NewPool()
+	leaktest.Check(t, pool)
+	r := pool.NewReader(strings.NewReader(head+"abc"), 4096)
+	defer r.Release()
+	var c millrace.Chain
+	if _, err := frame.NewDecoder(r, record{}, frame.MaxPayload(recordMost)).Next(&c); err != io.ErrUnexpectedEOF {
+		t.Fatal(err)
+	}
+	if n := pool.Stats().HighWater; n > 64<<10 {
+		t.Errorf("16 MiB announced, 3 bytes come, %d bytes of blocks taken", n)
+	}
+}
+
+// ErrFull loses nothing: the call is repeated when there is room, or made with another Buffer, or for a Chain.
+func TestFullArenaLosesNothing(t *testing.T) {
+	payload := strings.Repeat("0123456789", 2000)
+	in := rawFrame(1, "first") + rawFrame(2, payload) + rawFrame(3, "last")
+	for _, room := range []int{0, 3, 100, 4096, 5000, 12_000, 19_990} {
+		for _, again := range []way{
+			{name: "repeated"},
+			{"another buffer", into(new(arena.Heap))},
+			{"chain", byReference},
+		} {
+			pool := millrace.NewPool()
+			r := pool.NewReader(strings.NewReader(in), 4096)
+			d := frame.NewDecoder(r, record{})
+			buf := arena.NewPool(recordSize+len(payload), arena.HeapFallback(false))
+			first, _, err := d.NextInto(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			buf.Writable(buf.Cap() - first.Len() - room) // what is left is too little for the next frame
+			held := buf.Take()
+			for range 3 {
+				if s, _, err := d.NextInto(buf); err != arena.ErrFull || s.Len() > 0 || buf.Len() > 0 {
+					t.Fatalf("%d bytes, %v", s.Len(), err)
+				}
+			}
+			first.Release()
+			held.Release()
+			if again.next == nil {
+				again.next = into(buf)
+			}
+			frames, err := drain(d, again)
+			want, wantErr := slowParse(in, limits{most: 1 << 20})
+			sameResult(t, again.name, frames, err, want[1:], wantErr)
+			if !buf.Droppable() {
+				t.Error("a slot is taken")
+			}
+			r.Release()
+			if n := pool.Stats().InUse; n != 0 {
+				t.Errorf("%d bytes in use after Release", n)
+			}
+		}
+	}
+}
+
+// What a Buffer held before is in front of the frame, and stays there when the call fails.
+func TestFramesComeBehindWhatIsThere(t *testing.T) {
+	in := rawFrame(1, strings.Repeat("x", 10_000)) + rawFrame(2, "cut")[:5]
+	for _, buf := range []arena.Buffer{new(arena.Heap), arena.NewPool(1 << 20), arena.NewPool(64)} {
+		r := millrace.NewReader(iotest.HalfReader(strings.NewReader(in)))
+		d := frame.NewDecoder(r, record{})
+		_, _ = buf.Write([]byte("mark"))
+		s, h, err := d.NextInto(buf)
+		if err != nil || h.Payload != 10_000 || string(s.Bytes()) != "mark"+in[:len(in)-5] {
+			t.Errorf("%d bytes, %+v, %v", s.Len(), h, err)
+		}
+		s.Release()
+		_, _ = buf.Write([]byte("mark"))
+		if _, _, err := d.NextInto(buf); err != io.ErrUnexpectedEOF || string(buf.Data(99)) != "mark" {
+			t.Errorf("%q left after %v", buf.Data(99), err)
+		}
+		r.Release()
+	}
+}
+
+// counting says how the bytes that it gives were asked for.
+type counting struct {
+	src   io.Reader
+	reads [][2]int // room and count
+}
+
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.src.Read(p)
+	c.reads = append(c.reads, [2]int{len(p), n})
+	return n, err
+}
+
+// A large payload is read to where it stays: the reads are as large as the grants, which no block of the Reader is.
+func TestLargePayloadsAreReadInPlace(t *testing.T) {
+	src := &counting{src: strings.NewReader(rawFrame(1, strings.Repeat("x", 1<<20)))}
+	r := millrace.NewReader(src)
+	defer r.Release()
+	s, _, err := frame.NewDecoder(r, record{}).NextInto(new(arena.Heap))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	direct := 0
+	for _, read := range src.reads {
+		if read[0] > 64<<10 {
+			direct += read[1]
+		}
+	}
+	if direct < 1<<19 {
+		t.Errorf("%d of 1 MiB came without passing through a block; reads %v", direct, src.reads)
+	}
+}
+
+// A source that gives nothing and no error does not keep the Decoder busy for ever.
+func TestNoProgress(t *testing.T) {
+	for _, in := range []string{"", "\x01\x00", rawFrame(1, "cut")[:6], rawFrame(1, strings.Repeat("x", 10_000))[:6]} {
+		for _, w := range ways() {
+			r := millrace.NewReader(io.MultiReader(strings.NewReader(in), nothing{}))
+			if _, err := w.next(frame.NewDecoder(r, record{})); err != io.ErrNoProgress {
+				t.Errorf("%s: %v", w.name, err)
+			}
+			r.Release()
+		}
+	}
+}
+
+type nothing struct{}
+
+func (nothing) Read([]byte) (int, error) { return 0, nil }
+
+// stutter gives a few bytes or an error in turn, as a connection with a short deadline of the caller's does.
+type stutter struct {
+	s    string
+	step int
+	err  bool
+}
+
+var errDeadline = errors.New("deadline")
+
+func (s *stutter) Read(p []byte) (int, error) {
+	if s.err = !s.err; s.err {
+		return 0, errDeadline
+	}
+	if len(s.s) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), s.step)], s.s)
+	s.s = s.s[n:]
+	return n, nil
+}
+
+// An error of the source loses nothing, wherever it comes.
+func TestSourceErrorsCanBeOvercome(t *testing.T) {
+	for _, step := range []int{1, 7, 1000, 6000} {
+		in := rawFrame(1, "") + rawFrame(2, "payload") + rawFrame(3, strings.Repeat("0123456789", 3*step)) + rawFrame(4, "last")
+		want, wantErr := slowParse(in, limits{most: 1 << 20})
+		for _, w := range ways() {
+			r := millrace.NewReader(&stutter{s: in, step: step})
+			d := frame.NewDecoder(r, record{})
+			var got []slowFrame
+			for {
+				frames, err := drain(d, w)
+				got = append(got, frames...)
+				if err == errDeadline {
+					continue
+				}
+				sameResult(t, w.name, got, err, want, wantErr)
+				break
+			}
+			r.Release()
+		}
+	}
+}
+
+// A frame that went wrong leaves nothing behind: no memory in the Decoder, no place in the Buffer.
+func TestNothingIsLeftOfAFailedFrame(t *testing.T) {
+	large := rawFrame(1, strings.Repeat("x", 10_000))
+	buf := arena.NewPool(100)
+	r := millrace.NewReader(&stutter{s: large + rawFrame(2, "small"), step: 6000})
+	defer r.Release()
+	d := frame.NewDecoder(r, record{})
+	for _, want := range []string{large, rawFrame(2, "small")} {
+		s, _, err := d.NextInto(buf)
+		for err == errDeadline {
+			s, _, err = d.NextInto(buf)
+		}
+		if err != nil || string(s.Bytes()) != want || d.Kept() > 256 {
+			t.Errorf("%d bytes, %v, %d bytes kept", s.Len(), err, d.Kept())
+		}
+		s.Release()
+	}
+	wire := new(masked).seal(large)
+	damaged := wire[:len(wire)-1] + "?"
+	sr := millrace.NewReader(strings.NewReader(damaged))
+	defer sr.Release()
+	d = frame.NewDecoder(sr, new(masked))
+	if _, _, err := d.NextInto(buf); !errors.Is(err, errSum) || d.Kept() > 0 {
+		t.Errorf("%v, %d bytes kept", err, d.Kept())
+	}
+	_, _ = buf.Write([]byte("small"))
+	s := buf.Take()
+	s.Release()
+	// Two small ones in the Pool's memory; of the large ones, one was handed over, on the heap.
+	if st := buf.Stats(); st.Modes[arena.Back].Frames != 2 || st.Modes[arena.Alloc].Frames != 1 {
+		t.Errorf("%+v", st)
+	}
+}

@@ -1,0 +1,114 @@
+package frame_test
+
+import (
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/arena"
+	"github.com/millrace-io/millrace/frame"
+)
+
+// weather is a source of which anything can be expected: portions of any size, nothing at all, and errors.
+type weather struct {
+	s   string
+	rnd *rand.Rand
+}
+
+func (w *weather) Read(p []byte) (int, error) {
+	switch w.rnd.IntN(6) {
+	case 0:
+		return 0, errDeadline
+	case 1:
+		return 0, nil
+	}
+	n := copy(p[:min(len(p), 1<<w.rnd.IntN(15))], w.s)
+	w.s = w.s[n:]
+	switch {
+	case len(w.s) == 0:
+		return n, io.EOF
+	case w.rnd.IntN(6) == 0:
+		return n, errDeadline
+	}
+	return n, nil
+}
+
+// held is a frame that somebody has not released, and what it must go on to be.
+type held struct {
+	slice arena.Slice
+	want  string
+}
+
+// Any call in any order, in any weather, with frames released in any order, gives the frames of the reference; and nobody
+// changes what is held.
+func TestRandomOperations(t *testing.T) {
+	for seed := range uint64(150) {
+		rnd := rand.New(rand.NewPCG(seed, 3))
+		in := randomStream(rnd, 1+rnd.IntN(40))
+		if rnd.IntN(3) == 0 {
+			in = in[:rnd.IntN(len(in))]
+		}
+		l := limits{most: 80_000}
+		want, wantErr := slowParse(in, l)
+		blocks := millrace.NewPool()
+		r := blocks.NewReader(&weather{in, rnd}, 16<<rnd.IntN(9))
+		got, err := play(t, rnd, frame.NewDecoder(r, record{}, l.options()...))
+		sameResult(t, "random operations", got, err, want, wantErr)
+		r.Release()
+		if n := blocks.Stats().InUse; n != 0 {
+			t.Fatalf("%d bytes in use after Release", n)
+		}
+	}
+}
+
+// play calls d until the stream ends.
+func play(t *testing.T, rnd *rand.Rand, d *frame.Decoder) (frames []slowFrame, err error) {
+	buffers := []arena.Buffer{
+		new(arena.Heap),
+		arena.NewPool(rnd.IntN(1 << 17)),
+		arena.NewPool(rnd.IntN(1<<17), arena.HeapFallback(false)),
+		arena.NewPool(rnd.IntN(1000), arena.HeapFallback(false), arena.Slots(64)),
+	}
+	var live []held
+	release := func(i int) {
+		if got := string(live[i].slice.Bytes()); got != live[i].want {
+			t.Fatal("a frame that is held has changed")
+		}
+		live[i].slice.Release()
+		live = append(live[:i], live[i+1:]...)
+	}
+	for {
+		var f slowFrame
+		if i := rnd.IntN(len(buffers) + 1); i == len(buffers) {
+			f, err = byReference(d)
+		} else {
+			var s arena.Slice
+			if s, f.Header, err = d.NextInto(buffers[i]); err == nil {
+				f.raw = string(s.Bytes())
+				live = append(live, held{s, f.raw})
+			}
+			if buffers[i].Len() > 0 {
+				t.Fatalf("%d bytes left in the buffer after %v", buffers[i].Len(), err)
+			}
+		}
+		switch err {
+		case nil:
+			frames = append(frames, f)
+		case errDeadline, arena.ErrFull, io.ErrNoProgress:
+		default:
+			for len(live) > 0 {
+				release(0)
+			}
+			for _, buf := range buffers {
+				if !buf.Droppable() {
+					t.Fatal("a slot is taken after all have been released")
+				}
+			}
+			return frames, err
+		}
+		for len(live) > 0 && rnd.IntN(2) == 0 {
+			release(rnd.IntN(len(live)))
+		}
+	}
+}

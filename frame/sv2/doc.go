@@ -1,0 +1,21 @@
+// Package sv2 frames the messages of Stratum V2, the protocol between miners, proxies and mining pools, plain and encrypted.
+//
+// A message has a header of six bytes, little-endian, and a payload:
+//
+//	0           2      3           6                   6+Length
+//	├ extension ┼ type ┼─ length ──┼───── payload ─────┤
+//	│ and, on   │      │ of the    │ with Channel:     │
+//	│ top, the  │      │ payload,  │ begins with the   │
+//	│ channel   │      │ 24 bits   │ channel's id, 4   │
+//	│ bit       │      │           │ bytes             │
+//	└───────────┴──────┴───────────┴───────────────────┘
+//
+// [Format] is that for a frame.Decoder and a frame.Encoder:
+//
+//	d := frame.NewDecoder(r, sv2.Format{}, frame.MaxPayload(sv2.MaxPayload))
+//
+// After a handshake header and payload are encrypted, each by itself, the payload in chunks (see [EncryptedLen]). A [Sealer]
+// builds such frames in an arena.Buffer, and an [Opener] reads them; both work in place, for any cipher.AEAD. Stratum V2 takes
+// ChaCha20-Poly1305, which golang.org/x/crypto/chacha20poly1305 has. The handshake is not part of this package: its keys come
+// from the caller. Its messages have fixed sizes, [Act1Size] and [Act2Size]; read them from the same Reader.
+package sv2

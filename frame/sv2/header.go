@@ -1,0 +1,115 @@
+package sv2
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/millrace-io/millrace/frame"
+)
+
+const (
+	// HeaderSize is the size of a header, in bytes.
+	HeaderSize = 6
+
+	// MaxPayload is the largest payload that a header can announce.
+	MaxPayload = 1<<24 - 1
+
+	// channelBit is the top bit of the extension field. It is not part of the extension's number.
+	channelBit = 1 << 15
+)
+
+// Header is what stands in front of a message.
+type Header struct {
+	ExtensionType uint16 // 0 for the messages of the protocol itself; 15 bits
+	Channel       bool   // the payload begins with the id of the channel that the message is for
+	MessageType   uint8
+	Length        int // bytes of payload, the channel's id among them; at most MaxPayload
+}
+
+// ParseHeader reads the first HeaderSize bytes of p, which it borrows. Any six bytes are a header; the error is
+// io.ErrUnexpectedEOF if there are fewer.
+func ParseHeader(p []byte) (Header, error) {
+	if len(p) < HeaderSize {
+		return Header{}, io.ErrUnexpectedEOF
+	}
+	extension := binary.LittleEndian.Uint16(p)
+	return Header{
+		ExtensionType: extension &^ channelBit,
+		Channel:       extension&channelBit != 0,
+		MessageType:   p[2],
+		Length:        int(p[3]) | int(p[4])<<8 | int(p[5])<<16,
+	}, nil
+}
+
+// Append appends the header's six bytes to dst and returns the longer slice. With an error that is dst as it was: a
+// *frame.LimitError if Length is above MaxPayload, another one if ExtensionType has more than 15 bits.
+func (h Header) Append(dst []byte) ([]byte, error) {
+	extension := h.ExtensionType
+	if extension >= channelBit {
+		return dst, fmt.Errorf("sv2: extension type %#x has more than 15 bits; the channel bit is Channel", extension)
+	}
+	if h.Length < 0 || h.Length > MaxPayload {
+		return dst, &frame.LimitError{Kind: h.Kind(), Have: h.Length, Limit: MaxPayload}
+	}
+	if h.Channel {
+		extension |= channelBit
+	}
+	dst = binary.LittleEndian.AppendUint16(dst, extension)
+	return append(dst, h.MessageType, byte(h.Length), byte(h.Length>>8), byte(h.Length>>16)), nil
+}
+
+// ChannelID returns the id of the channel that a message is for: the first four bytes of its payload, which it borrows. It
+// reports false if the message is for none, or the payload is too short to say it.
+func (h Header) ChannelID(payload []byte) (uint32, bool) {
+	if !h.Channel || len(payload) < 4 {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint32(payload), true
+}
+
+// Kind returns what frame.MaxKind calls messages like this one: it tells extensions and message types apart, whether they
+// are for a channel or not.
+func (h Header) Kind() uint32 { return uint32(h.ExtensionType)<<8 | uint32(h.MessageType) }
+
+// Frame returns h as an Encoder takes it.
+func (h Header) Frame() frame.Header {
+	f := frame.Header{Payload: h.Length, Kind: h.Kind()}
+	if h.Channel {
+		f.Info = channelInfo
+	}
+	return f
+}
+
+// channelInfo is the Info of a message for a channel.
+const channelInfo = 1
+
+// HeaderOf returns the Header of a frame that a Decoder of Format has given.
+func HeaderOf(f frame.Header) Header {
+	return Header{
+		ExtensionType: uint16(f.Kind >> 8 & math.MaxUint16),
+		Channel:       f.Info&channelInfo != 0,
+		MessageType:   uint8(f.Kind & math.MaxUint8),
+		Length:        f.Payload,
+	}
+}
+
+// Format is the frame.Encoding of plain messages. Its zero value has no state.
+type Format struct{}
+
+var _ frame.Encoding = Format{}
+
+// HeaderSize returns HeaderSize.
+func (Format) HeaderSize() int { return HeaderSize }
+
+// Parse reads a header. It borrows p.
+func (Format) Parse(p []byte) (frame.Header, error) {
+	h, err := ParseHeader(p)
+	return h.Frame(), err
+}
+
+// AppendHeader appends the header that f says to dst. Errors are those of [Header.Append].
+func (Format) AppendHeader(dst []byte, f frame.Header) ([]byte, error) {
+	return HeaderOf(f).Append(dst)
+}

@@ -1,0 +1,195 @@
+package sv2_test
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/arena"
+	"github.com/millrace-io/millrace/frame"
+	"github.com/millrace-io/millrace/frame/sv2"
+)
+
+func TestHeader(t *testing.T) {
+	for _, tt := range []struct {
+		raw  string
+		want sv2.Header
+	}{
+		{"\x00\x00\x00\x00\x00\x00", sv2.Header{}},
+		{"\x00\x80\x1f\x04\x00\x00", sv2.Header{Channel: true, MessageType: 0x1f, Length: 4}},
+		{"\xff\x7f\xff\xff\xff\xff", sv2.Header{ExtensionType: 0x7fff, MessageType: 255, Length: 1<<24 - 1}},
+		{"\xbc\x8a\x01\x03\x02\x01", sv2.Header{ExtensionType: 0xabc, Channel: true, MessageType: 1, Length: 0x010203}},
+	} {
+		if got, err := sv2.ParseHeader([]byte(tt.raw + "behind")); err != nil || got != tt.want {
+			t.Errorf("%q: %+v, %v, want %+v", tt.raw, got, err, tt.want)
+		}
+		if got, err := tt.want.Append([]byte("before")); err != nil || string(got) != "before"+tt.raw {
+			t.Errorf("%+v: %q, %v", tt.want, got, err)
+		}
+		if got := sv2.HeaderOf(tt.want.Frame()); got != tt.want {
+			t.Errorf("%+v became %+v on the way through a frame.Header", tt.want, got)
+		}
+	}
+	for n := range sv2.HeaderSize {
+		if h, err := sv2.ParseHeader(make([]byte, n)); err != io.ErrUnexpectedEOF || h != (sv2.Header{}) {
+			t.Errorf("%d bytes: %+v, %v", n, h, err)
+		}
+	}
+}
+
+func TestHeadersThatCannotBe(t *testing.T) {
+	for _, tt := range []struct {
+		h    sv2.Header
+		want string
+	}{
+		{sv2.Header{Length: 1 << 24}, "frame: payload of 16777216 bytes announced in a frame of kind 0x0, limit 16777215"},
+		{sv2.Header{Length: -1}, "frame: payload of -1 bytes announced in a frame of kind 0x0, limit 16777215"},
+		{sv2.Header{ExtensionType: 0x8001}, "sv2: extension type 0x8001 has more than 15 bits; the channel bit is Channel"},
+	} {
+		if got, err := tt.h.Append([]byte("before")); string(got) != "before" || err == nil || err.Error() != tt.want {
+			t.Errorf("%+v: %q, %v", tt.h, got, err)
+		}
+	}
+}
+
+func TestChannelID(t *testing.T) {
+	channel := sv2.Header{Channel: true}
+	for _, tt := range []struct {
+		h       sv2.Header
+		payload string
+		id      uint32
+		ok      bool
+	}{
+		{channel, "\x04\x03\x02\x01rest", 0x01020304, true},
+		{channel, "\x04\x03\x02\x01", 0x01020304, true},
+		{channel, "\x04\x03\x02", 0, false},
+		{sv2.Header{}, "\x04\x03\x02\x01", 0, false},
+	} {
+		if id, ok := tt.h.ChannelID([]byte(tt.payload)); id != tt.id || ok != tt.ok {
+			t.Errorf("%+v, %q: %#x, %v", tt.h, tt.payload, id, ok)
+		}
+	}
+}
+
+// A limit for a kind of message is for those with and without a channel, and for no other extension.
+func TestKinds(t *testing.T) {
+	message := sv2.Header{MessageType: 0x15}
+	for _, tt := range []struct {
+		h       sv2.Header
+		refused bool
+	}{
+		{message, true},
+		{sv2.Header{MessageType: 0x15, Channel: true}, true},
+		{sv2.Header{MessageType: 0x16}, false},
+		{sv2.Header{MessageType: 0x15, ExtensionType: 1}, false},
+	} {
+		tt.h.Length = 5
+		raw, _ := tt.h.Append(nil)
+		r := millrace.NewReader(strings.NewReader(string(raw) + "12345"))
+		s, f, err := frame.NewDecoder(r, sv2.Format{}, frame.MaxKind(message.Kind(), 4)).NextInto(new(arena.Heap))
+		var limit *frame.LimitError
+		if tt.refused != errors.As(err, &limit) || !tt.refused && (sv2.HeaderOf(f) != tt.h || s.Len() != 11) {
+			t.Errorf("%+v: %+v, %v", tt.h, f, err)
+		}
+		r.Release()
+	}
+}
+
+// slowMessage is a message as the reference sees it.
+type slowMessage struct {
+	sv2.Header
+	payload string
+}
+
+// slowParse is the reference: it has the whole stream in front of it.
+func slowParse(b string) (messages []slowMessage, err error) {
+	for len(b) > 0 {
+		if len(b) < 6 {
+			return messages, io.ErrUnexpectedEOF
+		}
+		h := sv2.Header{
+			ExtensionType: uint16(b[0]) + 256*uint16(b[1]%128),
+			Channel:       b[1] > 127,
+			MessageType:   b[2],
+			Length:        int(b[3]) + 256*(int(b[4])+256*int(b[5])),
+		}
+		if b = b[6:]; len(b) < h.Length {
+			return messages, io.ErrUnexpectedEOF
+		}
+		messages = append(messages, slowMessage{h, b[:h.Length]})
+		b = b[h.Length:]
+	}
+	return messages, io.EOF
+}
+
+// buildAll is the way back.
+func buildAll(messages []slowMessage) string {
+	var b []byte
+	for _, m := range messages {
+		b, _ = m.Append(b)
+		b = append(b, m.payload...)
+	}
+	return string(b)
+}
+
+func randomMessages(rnd *rand.Rand, n, most int) (messages []slowMessage) {
+	for range n {
+		p := make([]byte, rnd.IntN(most))
+		for i := range p {
+			p[i] = byte(rnd.Uint32())
+		}
+		messages = append(messages, slowMessage{sv2.Header{
+			ExtensionType: uint16(rnd.IntN(1 << 15)),
+			Channel:       rnd.IntN(2) == 0,
+			MessageType:   uint8(rnd.IntN(256)),
+			Length:        len(p),
+		}, string(p)})
+	}
+	return messages
+}
+
+// Plain messages come out the same by reference and in an arena, whatever way they come in.
+func TestPlainMessages(t *testing.T) {
+	for seed := range uint64(40) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		want := randomMessages(rnd, 1+rnd.IntN(10), 1<<rnd.IntN(15))
+		in := buildAll(want)
+		for _, src := range []io.Reader{
+			strings.NewReader(in), iotest.HalfReader(strings.NewReader(in)), iotest.OneByteReader(strings.NewReader(in)),
+		} {
+			r := millrace.NewReader(src)
+			got, err := decodePlain(rnd, frame.NewDecoder(r, sv2.Format{}))
+			if err != io.EOF || !reflect.DeepEqual(got, want) {
+				t.Fatalf("%d messages, %v, want %d", len(got), err, len(want))
+			}
+			r.Release()
+		}
+	}
+}
+
+func decodePlain(rnd *rand.Rand, d *frame.Decoder) (got []slowMessage, err error) {
+	pool := arena.NewPool(1 << 14)
+	for {
+		if rnd.IntN(2) == 0 {
+			var c millrace.Chain
+			f, err := d.Next(&c)
+			if err != nil {
+				return got, err
+			}
+			got = append(got, slowMessage{sv2.HeaderOf(f), string(c.Bytes()[sv2.HeaderSize:])})
+			c.Release()
+			continue
+		}
+		s, f, err := d.NextInto(pool)
+		if err != nil {
+			return got, err
+		}
+		got = append(got, slowMessage{sv2.HeaderOf(f), string(s.Bytes()[sv2.HeaderSize:])})
+		s.Release()
+	}
+}

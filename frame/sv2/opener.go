@@ -1,0 +1,87 @@
+package sv2
+
+import (
+	"crypto/cipher"
+	"fmt"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/arena"
+	"github.com/millrace-io/millrace/frame"
+)
+
+// TagError says that a header or a chunk has not been encrypted with the key, or has been changed, or comes in the wrong
+// place. It is final.
+type TagError struct {
+	Part  frame.Part
+	Nonce uint64 // which use of the key it was, from 0 on
+	Err   error  // the AEAD's
+}
+
+func (e *TagError) Error() string {
+	return fmt.Sprintf("sv2: encrypted %v with nonce %d: %v", e.Part, e.Nonce, e.Err)
+}
+
+// Unwrap returns the AEAD's error.
+func (e *TagError) Unwrap() error { return e.Err }
+
+// An Opener reads encrypted frames. It belongs to one goroutine at a time, and is all that uses its key in this direction.
+type Opener struct {
+	f sealedFormat
+	d *frame.Decoder
+}
+
+// NewOpener returns an Opener of the frames that come from r, with a key that has not been used. Limits and deadlines are those
+// of a frame.Decoder, with Kind from [Header.Kind]; payloads count as plain text. It borrows r for as long as it is used, and
+// there is nothing to close. It panics unless aead has nonces of 12 bytes and an overhead of 16.
+func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Opener {
+	o := &Opener{f: sealedFormat{state: newCipherState(aead)}}
+	o.d = frame.NewDecoder(r, &o.f, opts...)
+	return o
+}
+
+// Next reads the next frame into buf, decrypts it there, and takes it out as a Slice, which the caller owns and releases:
+// HeaderSize bytes of plain header and the payload, contiguous. What buf held before comes in front of it. Memory is taken as
+// bytes arrive, and chunks are not moved: each is read to where its plain text belongs, over the tag of the one before.
+//
+// Errors are those of frame.Decoder.NextInto, *TagError and ErrNonces. With any error buf is as it was.
+func (o *Opener) Next(buf arena.Buffer) (arena.Slice, Header, error) {
+	s, f, err := o.d.NextInto(buf)
+	return s, HeaderOf(f), err
+}
+
+// sealedFormat is the frame.Sealed of one direction of a connection.
+type sealedFormat struct {
+	state  cipherState
+	header [HeaderSize]byte
+}
+
+func (f *sealedFormat) HeaderSize() int { return EncryptedHeaderSize }
+
+func (f *sealedFormat) Parse(p []byte) (frame.Header, error) {
+	plain, err := f.decrypt(f.header[:0], p, frame.InHeader)
+	if err != nil {
+		return frame.Header{}, err
+	}
+	return Format{}.Parse(plain)
+}
+
+func (f *sealedFormat) PlainHeader() []byte { return f.header[:] }
+
+func (f *sealedFormat) ChunkSize(rest int) int { return min(rest, PlainChunkSize) + TagSize }
+
+func (f *sealedFormat) Open(chunk []byte) ([]byte, error) {
+	return f.decrypt(chunk[:0], chunk, frame.InPayload)
+}
+
+// decrypt appends the plain text of p to dst.
+func (f *sealedFormat) decrypt(dst, p []byte, part frame.Part) ([]byte, error) {
+	if !f.state.left(1) {
+		return nil, ErrNonces
+	}
+	nonce := f.state.n
+	plain, err := f.state.aead.Open(dst, f.state.nonce(), p, nil)
+	if err != nil {
+		return nil, &TagError{Part: part, Nonce: nonce, Err: err}
+	}
+	return plain, nil
+}

@@ -1,0 +1,77 @@
+package sv2
+
+import (
+	"crypto/cipher"
+	"fmt"
+
+	"github.com/millrace-io/millrace/arena"
+)
+
+// A Sealer builds encrypted frames. It belongs to one goroutine at a time, and is all that uses its key in this direction.
+type Sealer struct {
+	state cipherState
+}
+
+// NewSealer returns a Sealer with a key that has not been used. It panics unless aead has nonces of 12 bytes and an overhead
+// of 16.
+func NewSealer(aead cipher.AEAD) *Sealer { return &Sealer{newCipherState(aead)} }
+
+// Seal builds an encrypted frame in place: it leaves room for the header in buf, has write add the payload to it, with Write
+// or Writable, encrypts both, and takes the frame out as a Slice, which the caller owns and releases. write borrows buf, may
+// add nothing, and must not Take. h.Length is filled in. What buf held before comes in front of the frame, as it is.
+//
+// A payload of up to PlainChunkSize bytes stays where it was written; one that is longer is moved once, to make room between
+// its chunks.
+//
+// The error is write's, that of [Header.Append], arena.ErrFull when there is no room, or ErrNonces. buf is as it was then, and
+// the key has not been used.
+func (s *Sealer) Seal(buf arena.Buffer, h Header, write func(buf arena.Buffer) error) (arena.Slice, error) {
+	base := buf.Len()
+	if buf.Writable(EncryptedHeaderSize) == nil {
+		return arena.Slice{}, arena.ErrFull
+	}
+	err := write(buf)
+	h.Length = buf.Len() - base - EncryptedHeaderSize
+	if h.Length < 0 {
+		panic(fmt.Sprintf("sv2: Seal: %d bytes of the header are left after the payload was written", EncryptedHeaderSize+h.Length))
+	}
+	if err == nil {
+		err = s.seal(buf, base, h)
+	}
+	if err != nil {
+		if buf.Truncate(base); base == 0 {
+			_ = buf.Take() // empty: this gives its place back
+		}
+		return arena.Slice{}, err
+	}
+	return buf.Take(), nil
+}
+
+// seal encrypts the frame in buf from base on, whose header has not been written.
+func (s *Sealer) seal(buf arena.Buffer, base int, h Header) error {
+	count := chunks(h.Length)
+	if !s.state.left(1 + count) {
+		return ErrNonces
+	}
+	if count > 0 && buf.Writable(count*TagSize) == nil {
+		return arena.ErrFull
+	}
+	sealed := buf.Data(buf.Len())[base:]
+	if _, err := h.Append(sealed[:0]); err != nil {
+		return err
+	}
+	s.encrypt(sealed[:HeaderSize])
+	payload := sealed[EncryptedHeaderSize:]
+	for i := count - 1; i > 0; i-- { // the last first: none is written over before it has been moved
+		copy(payload[i*ChunkSize:], payload[i*PlainChunkSize:min((i+1)*PlainChunkSize, h.Length)])
+	}
+	for left := h.Length; left > 0; left -= PlainChunkSize {
+		n := min(left, PlainChunkSize)
+		s.encrypt(payload[:n])
+		payload = payload[n+TagSize:]
+	}
+	return nil
+}
+
+// encrypt encrypts p in place, with the tag behind it.
+func (s *Sealer) encrypt(p []byte) { s.state.aead.Seal(p[:0], s.state.nonce(), p, nil) }
