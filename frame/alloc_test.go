@@ -23,7 +23,8 @@ func checkNoAllocation(t *testing.T, what string, f func()) {
 }
 
 // Mixed sizes: frames that are buffered, that straddle blocks, and that are read in place.
-var allocFrames = rawFrame(1, strings.Repeat("x", 100)) + rawFrame(2, strings.Repeat("x", 3000)) + rawFrame(3, strings.Repeat("x", 60_000))
+var allocFrames = rawFrame(1, strings.Repeat("x", 100)) + rawFrame(2, strings.Repeat("x", 3000)) +
+	rawFrame(3, strings.Repeat("x", 60_000))
 
 func TestNoAllocationPerFrame(t *testing.T) {
 	r := millrace.NewReader(&loop{frames: allocFrames})

@@ -99,7 +99,8 @@ func TestEncoderErrors(t *testing.T) {
 		want   error
 	}{
 		{"no room for the header", full, "seven b", nil, arena.ErrFull},
-		{"no room for the payload", full, "", func(b arena.Buffer) error { _, err := b.Write(make([]byte, 7)); return err }, arena.ErrFull},
+		{"no room for the payload", full, "",
+			func(b arena.Buffer) error { _, err := b.Write(make([]byte, 7)); return err }, arena.ErrFull},
 		{"no payload", new(arena.Heap), "before", func(b arena.Buffer) error { b.Writable(100); return errWrite }, errWrite},
 		{"no payload", arena.NewPool(50), "before", func(b arena.Buffer) error { b.Writable(100); return errWrite }, errWrite},
 		{"too long", new(arena.Heap), "before", func(b arena.Buffer) error { b.Writable(recordMost + 1); return nil }, errTooLong},

@@ -241,7 +241,8 @@ func TestOpenerErrors(t *testing.T) {
 		}
 	}
 	err := error(&sv2.TagError{Part: frame.InPayload, Nonce: 7, Err: io.ErrNoProgress})
-	if want := "sv2: encrypted payload with nonce 7: " + io.ErrNoProgress.Error(); err.Error() != want || !errors.Is(err, io.ErrNoProgress) {
+	want := "sv2: encrypted payload with nonce 7: " + io.ErrNoProgress.Error()
+	if err.Error() != want || !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("%q, want %q", err, want)
 	}
 }
