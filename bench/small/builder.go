@@ -23,20 +23,22 @@ func ofBuilder() works {
 func none(int) Work { return nil }
 
 func newStringOfBuilder(size int) Work {
+	s := text[:size]
 	return func(n int) {
 		for range n {
 			var b strings.Builder
-			b.WriteString(text[:size])
+			b.WriteString(s)
 			lastString = b.String()
 		}
 	}
 }
 
 func newOnlyOfBuilder(size int) Work {
+	s := text[:size]
 	return func(n int) {
 		for range n {
 			var b strings.Builder
-			b.WriteString(text[:size])
+			b.WriteString(s)
 			lastLen = b.Len()
 		}
 	}

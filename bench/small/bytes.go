@@ -22,20 +22,22 @@ func ofBytes() works {
 }
 
 func newStringOfBytes(size int) Work {
+	s := text[:size]
 	return func(n int) {
 		for range n {
 			var b bytes.Buffer
-			b.WriteString(text[:size])
+			b.WriteString(s)
 			lastString = b.String()
 		}
 	}
 }
 
 func newOnlyOfBytes(size int) Work {
+	s := text[:size]
 	return func(n int) {
 		for range n {
 			var b bytes.Buffer
-			b.WriteString(text[:size])
+			b.WriteString(s)
 			lastLen = b.Len()
 		}
 	}

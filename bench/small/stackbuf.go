@@ -26,20 +26,22 @@ func ofStackbuf() works {
 }
 
 func newStringOfStackbuf(size int) Work {
+	s := text[:size]
 	return func(n int) {
 		for range n {
 			var b stackbuf.Buffer
-			b.WriteString(text[:size])
+			b.WriteString(s)
 			lastString = b.String()
 		}
 	}
 }
 
 func newOnlyOfStackbuf(size int) Work {
+	s := text[:size]
 	return func(n int) {
 		for range n {
 			var b stackbuf.Buffer
-			b.WriteString(text[:size])
+			b.WriteString(s)
 			lastLen = b.Len()
 		}
 	}
