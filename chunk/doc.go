@@ -19,8 +19,21 @@
 // Records are [Lines], [JSON] values, of a [Fixed] length, or whatever a [CutFunc] or a [Cutter] of your own finds. The
 // record that a chunk's block ends in is carried over into the next one, and that is the only copy.
 //
+// How many workers, how large a chunk and how far ahead can be left to a [Tuner].
+//
+// # Copy
+//
+// [Copy] is io.Copy with a context, a progress callback and a [Report] of which way the bytes went: by sendfile, splice or
+// copy_file_range wherever the kernel can, also into an http.ResponseWriter that a middleware has wrapped.
+//
+// # FileServer
+//
+// [FileServer] takes the place of http.FileServer. A file is open once, however many clients download it, and what has to
+// come from a disk keeps nobody waiting who asks for what is in memory.
+//
 // # Ownership
 //
 // [Reader.Next] gives a millrace.Ref that the caller owns and releases, on any goroutine. [Reader.Chunks] lends a slice
-// until the loop's body ends. A Reader borrows its source, or owns it with [CloseSource].
+// until the loop's body ends. A Reader borrows its source, or owns it with [CloseSource]. Copy borrows both ends, and
+// FileServer its root.
 package chunk

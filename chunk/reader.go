@@ -31,6 +31,7 @@ type Reader struct {
 	cutter             Cutter
 	pool               *millrace.Pool
 	full, owned        bool
+	tuner              *Tuner // moves size and depth; or nil
 
 	src   io.Reader
 	waker waker // src, or nil
@@ -76,7 +77,8 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 	for _, opt := range opts {
 		opt(r)
 	}
-	r.limit = max(r.limit, r.size)
+	r.retune()
+	r.limit = max(r.limit, r.size, r.tuner.largest())
 	if _, ok := src.(io.Closer); r.owned && !ok {
 		panic("chunk: CloseSource of a source that is no io.Closer")
 	}
@@ -135,6 +137,7 @@ func (r *Reader) load(ctx context.Context) error {
 			return nil
 		case r.queue.len() > 0:
 			r.cur = r.queue.pop()
+			r.tuner.gave(r.cur.ref.Len())
 			r.room.Signal()
 			if r.kind == sourceFile {
 				r.pace.leave()
@@ -151,6 +154,7 @@ func (r *Reader) load(ctx context.Context) error {
 			r.readHere()
 		case !r.full && r.copyOut():
 		case r.final == nil:
+			r.tuner.sourceLate()
 			r.wait(ctx)
 		}
 	}

@@ -25,6 +25,7 @@ func (r *Reader) run() {
 	defer r.ended()
 	for {
 		for r.queue.len() >= r.depth && !r.stopping && !r.closed {
+			r.tuner.queueFull()
 			r.room.Wait()
 		}
 		if r.stopping || r.closed || r.passing != nil || r.final != nil {

@@ -24,16 +24,22 @@ func touch(p []byte) { sink ^= p[0] }
 
 const benchBytes = 16 << 20
 
-// A contender handles benchBytes in its own way.
+// A contender handles some bytes in its own way.
 type contender struct {
 	name string
 	run  func() error
 }
 
-// inTurns runs the contenders one after the other, each time beginning with another one, because a machine that is shared
+// inTurns has each contender handle benchBytes.
+func inTurns(b *testing.B, contenders ...contender) {
+	b.Helper()
+	inTurnsOf(b, benchBytes, contenders...)
+}
+
+// inTurnsOf runs the contenders one after the other, each time beginning with another one, because a machine that is shared
 // is not the same from one minute to the next. It reports the median speed of each, and the median of how many times as
 // fast as the first one it was in the same turn.
-func inTurns(b *testing.B, contenders ...contender) {
+func inTurnsOf(b *testing.B, bytes float64, contenders ...contender) {
 	b.Helper()
 	took := make([][]float64, len(contenders))
 	for turn := 0; b.Loop(); turn++ {
@@ -52,7 +58,7 @@ func inTurns(b *testing.B, contenders ...contender) {
 		for turn, t := range took[i] {
 			ratios[turn] = took[0][turn] / t
 		}
-		b.ReportMetric(benchBytes/1e6/median(took[i]), c.name+"-MB/s")
+		b.ReportMetric(bytes/1e6/median(took[i]), c.name+"-MB/s")
 		if i > 0 {
 			b.ReportMetric(median(ratios), c.name+"-x-"+contenders[0].name)
 		}

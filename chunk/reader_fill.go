@@ -28,6 +28,7 @@ func (r *Reader) read() {
 			r.filling.release()
 		}
 	}()
+	r.retune()
 	p := r.target()
 	n, err := r.readUnlocked(p)
 	if n < 0 || n > len(p) {

@@ -1,0 +1,220 @@
+//go:build linux
+
+package chunk_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/millrace-io/millrace/chunk"
+)
+
+// cachedPages returns how much of a file is in the page cache, in bytes.
+func cachedPages(t *testing.T, name string) int64 {
+	t.Helper()
+	f, err := os.Open(name)
+	must(t, err)
+	defer f.Close()
+	info, err := f.Stat()
+	must(t, err)
+	m, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	must(t, err)
+	defer func() { must(t, unix.Munmap(m)) }()
+	page := os.Getpagesize()
+	vec := make([]byte, (len(m)+page-1)/page)
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE,
+		uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), uintptr(unsafe.Pointer(&vec[0]))); errno != 0 {
+		t.Skip("mincore:", errno)
+	}
+	n := 0
+	for _, v := range vec {
+		n += int(v & 1)
+	}
+	return int64(n * page)
+}
+
+// chill takes a file out of the page cache, or skips the test where that cannot be done or seen.
+func chill(t *testing.T, name string) {
+	t.Helper()
+	f, err := os.Open(name)
+	must(t, err)
+	defer f.Close()
+	must(t, f.Sync())
+	for range 100 { // pages that somebody is just done with stay now and then
+		must(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+		if cachedPages(t, name) == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Skip("this file system keeps its files in memory")
+}
+
+// coldTree has two files of 3 MiB, of which cold.bin is not in the page cache, on a disk if there is one.
+func coldTree(t *testing.T) (root *os.Root, dir string, content []byte) {
+	content = bytes.Repeat(letters, 12)
+	root, dir = makeTree(t, map[string]string{"cold.bin": string(content), "hot.bin": string(content)})
+	chill(t, filepath.Join(dir, "cold.bin"))
+	return root, dir, content
+}
+
+// TestColdWaits: while others read, a cold file waits for its turn; a hot one is sent, and who gives up is let go.
+func TestColdWaits(t *testing.T) {
+	root, _, content := coldTree(t)
+	synctest.Test(t, func(t *testing.T) {
+		h := chunk.FileServer(root, chunk.ColdReaders(2))
+		defer h.Close()
+		giveBack := h.TakeColdSlots()
+		cold := httptest.NewRecorder()
+		coldDone := make(chan struct{})
+		go func() {
+			h.ServeHTTP(cold, get("/cold.bin", "bytes=1048576-").WithContext(context.Background()))
+			close(coldDone)
+		}()
+		ctx, cancel := context.WithCancel(context.Background())
+		gaveUp := make(chan struct{})
+		go func() {
+			r := get("/cold.bin", "bytes=1048576-").WithContext(ctx)
+			r.ProtoMajor = 2 // with HTTP/1, a client that says no more may still listen
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			close(gaveUp)
+		}()
+		synctest.Wait()
+		for range 3 {
+			if w := serveTo(h, get("/hot.bin", "")); !bytes.Equal(w.Body.Bytes(), content) {
+				t.Errorf("hot: %d, %d bytes", w.Code, w.Body.Len())
+			}
+		}
+		cancel()
+		<-gaveUp
+		select {
+		case <-coldDone:
+			t.Error("a cold file did not wait for its turn")
+		default:
+		}
+		giveBack()
+		<-coldDone
+		if !bytes.Equal(cold.Body.Bytes(), content[1<<20:]) {
+			t.Errorf("cold: %d, %d bytes", cold.Code, cold.Body.Len())
+		}
+		if s := h.Stats(); s.ColdReads != 1 || s.ColdBytes < 1<<20 {
+			t.Errorf("%+v, want a cold read", s)
+		}
+	})
+}
+
+// TestColdToHot: a file is read once, and its second answer, over a connection, finds it in the page cache.
+func TestColdToHot(t *testing.T) {
+	root, _, content := coldTree(t)
+	h := newFiles(t, root, chunk.ServerTiming())
+	url, client := serve(t, h, false, false)
+	for i, state := range []string{"cold", "hot"} {
+		res, err := client.Get(url + "/cold.bin")
+		must(t, err)
+		body, err := io.ReadAll(res.Body)
+		must(t, err)
+		must(t, res.Body.Close())
+		if !bytes.Equal(body, content) {
+			t.Errorf("%d bytes", len(body))
+		}
+		want := fmt.Sprintf("cache;desc=%s, path;desc=sendfile", state)
+		if got := res.Header.Get("Server-Timing"); !bytes.Contains([]byte(got), []byte(want)) {
+			t.Errorf("answer %d: %s, want %s", i, got, want)
+		}
+	}
+	if s := h.Stats(); s.ColdReads > 1 || s.ColdBytes > int64(len(content)) || s.ColdBytes == 0 {
+		t.Errorf("%+v, want one cold read of at most all", s)
+	}
+}
+
+// TestColdMany has many read a cold file by a single slot, each from another place.
+func TestColdMany(t *testing.T) {
+	root, _, content := coldTree(t)
+	h := newFiles(t, root, chunk.ColdReaders(1), chunk.DropBehind(1))
+	url, client := serve(t, h, false, false)
+	results := make(chan error)
+	const many = 20
+	for i := range many {
+		go func() {
+			from := i * len(content) / many
+			r, _ := http.NewRequest("GET", url+"/cold.bin", nil)
+			r.Header.Set("Range", fmt.Sprintf("bytes=%d-", from))
+			res, err := client.Do(r)
+			if err == nil {
+				var body []byte
+				body, err = io.ReadAll(res.Body)
+				_ = res.Body.Close()
+				if err == nil && !bytes.Equal(body, content[from:]) {
+					err = fmt.Errorf("%d bytes from %d are wrong", len(body), from)
+				}
+			}
+			results <- err
+		}()
+	}
+	for range many {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	client.CloseIdleConnections()
+}
+
+// TestColdDropBehind: the page cache is as it was after the file is closed, and a hot file stays where it is.
+func TestColdDropBehind(t *testing.T) {
+	root, dir, content := coldTree(t)
+	for _, drop := range []bool{false, true} {
+		opts := []chunk.FileOption{chunk.KeepOpen(0)}
+		if drop {
+			opts = append(opts, chunk.DropBehind(1<<20))
+		}
+		h := newFiles(t, root, opts...)
+		for _, name := range []string{"cold.bin", "hot.bin"} {
+			if w := serveTo(h, get("/"+name, "")); !bytes.Equal(w.Body.Bytes(), content) {
+				t.Errorf("%s: %d bytes", name, w.Body.Len())
+			}
+		}
+		left := cachedPages(t, filepath.Join(dir, "cold.bin"))
+		if !drop && left < int64(len(content)) || drop && left > 256<<10 {
+			t.Errorf("dropped: %v: %d bytes are left", drop, left)
+		}
+		if hot := cachedPages(t, filepath.Join(dir, "hot.bin")); hot < int64(len(content)) {
+			t.Errorf("only %d bytes of the hot file are left", hot)
+		}
+		chill(t, filepath.Join(dir, "cold.bin"))
+	}
+}
+
+// TestColdDropLater: what a socket held when the answer ended is dropped when the file is closed.
+func TestColdDropLater(t *testing.T) {
+	root, dir, content := coldTree(t)
+	h := newFiles(t, root, chunk.DropBehind(1), chunk.KeepOpen(time.Hour))
+	url, client := serve(t, h, false, false)
+	res, err := client.Get(url + "/cold.bin")
+	must(t, err)
+	body, err := io.ReadAll(res.Body)
+	must(t, err)
+	must(t, res.Body.Close())
+	if !bytes.Equal(body, content) {
+		t.Errorf("%d bytes", len(body))
+	}
+	client.CloseIdleConnections() // and with them what they hold
+	for h.Stats().Requests == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	must(t, h.Close())
+	if left := cachedPages(t, filepath.Join(dir, "cold.bin")); left > 256<<10 {
+		t.Errorf("%d bytes are left", left)
+	}
+}

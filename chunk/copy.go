@@ -1,0 +1,234 @@
+package chunk
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+)
+
+// A CopyOption changes what [Copy] does.
+type CopyOption func(*tally)
+
+// Progress has f called with the number of bytes moved so far, on Copy's goroutine, each time that some were: after every
+// megabyte at the latest where Copy moves them itself, and once, at the end, where the source or the target does
+// (an io.WriterTo or io.ReaderFrom that Copy does not know). f must neither read from src nor write to dst.
+func Progress(f func(bytes int64)) CopyOption {
+	if f == nil {
+		panic("chunk: Progress(nil)")
+	}
+	return func(t *tally) { t.progress = f }
+}
+
+// Copy copies from src to dst until the end of src, like io.Copy, and returns how many bytes went which way. It borrows
+// both. At the end of src it returns no error.
+//
+// The kernel moves the bytes without their coming to this process's memory where it can:
+//
+//	from                to                                      by
+//	file                TCP, Unix stream socket, pipe           sendfile
+//	file                file                                    copy_file_range
+//	TCP, Unix, pipe     TCP, Unix, pipe, file                   splice
+//	file                http.ResponseWriter of HTTP/1, no TLS   sendfile
+//	TCP, Unix, pipe     the same, with a Content-Length         splice
+//
+// where a file may be in an *io.LimitedReader or an *io.SectionReader, a socket or a pipe in an *io.LimitedReader, and
+// the http.ResponseWriter in others that have ReadFrom, or else Unwrap() http.ResponseWriter. A wrapper that only has
+// Unwrap sees the header but is left out when the body is sent. If it would change the body, as its header shows (a
+// Content-Encoding or a Vary: Accept-Encoding that it sets, a Content-Length that it removes), then it is not left out.
+//
+// Where the size is known (a regular file, or memory) and the header has none and names no Trailer, Copy sets the
+// response's Content-Length, without which net/http cuts the body into chunks and copies it. A handler that wants to write
+// more than src writes the header first. A response is never sent more than its Content-Length: if src has more, the error
+// is http.ErrContentLength, and if a file turns out to have less than was declared for it, io.ErrUnexpectedEOF.
+//
+// Otherwise blocks are borrowed from millrace.DefaultPool; and a file that comes from a disk, to a target that takes its
+// time as well, is read ahead. An io.WriterTo or io.ReaderFrom of any other kind copies by itself.
+//
+// When ctx ends before everything has been copied, so does Copy, with ctx's error: at once if what it waits for has
+// deadlines (SetReadDeadline of src, SetWriteDeadline of dst, or those of the http.ResponseController), and otherwise
+// after the Read or Write that is under way. For that the deadline is set to the past. Afterwards it is taken away, so
+// that one of the caller's own has to be set again; but not that of a response that is not complete, whose connection
+// must not be used for another one. If ctx does not end, Copy does not touch deadlines.
+//
+// On an error some bytes may have been read from a stream that dst did not take. The position of a file is right after
+// those that it took.
+func Copy(ctx context.Context, dst io.Writer, src io.Reader, opts ...CopyOption) (Report, error) {
+	if err := ctx.Err(); err != nil {
+		return Report{}, err
+	}
+	c := &copying{ctx: ctx, dst: dst, src: src}
+	for _, opt := range opts {
+		opt(&c.tally)
+	}
+	c.response, _ = dst.(http.ResponseWriter)
+	c.alarm.prepare(ctx, dst, src)
+	err := c.run()
+	if err != nil && ctx.Err() != nil {
+		if c.isComplete(err) {
+			err = nil
+		} else {
+			err = ctx.Err()
+		}
+	}
+	c.alarm.stop(err == nil)
+	return c.tally.Report, err
+}
+
+// A copying is one call of Copy.
+type copying struct {
+	ctx      context.Context
+	dst      io.Writer
+	response http.ResponseWriter // dst, or nil
+	src      io.Reader
+	tally    tally
+	alarm    alarm
+	file     fileSource // if src is one
+	probed   int64      // bytes of src that were read to see whether there are any
+}
+
+// run copies in the first way that the ends allow. One that turns out not to be possible leaves the rest to the next.
+func (c *copying) run() error {
+	if c.response == nil {
+		if err := c.direct(); err != errUnhandled {
+			return err
+		}
+	}
+	if c.file.open(c.ctx, &c.tally, c.src) {
+		c.alarm.set()
+		err := c.fromFile(&c.file)
+		if settled := c.file.settle(); err == nil {
+			err = settled
+		}
+		return err
+	}
+	inner, limit := unlimited(c.src)
+	before := c.tally.Bytes
+	var err error
+	if c.response != nil {
+		err = c.streamToResponse(inner, limit)
+	} else {
+		err = spliceTo(c.ctx, &c.tally, &c.alarm, c.dst, inner, limit)
+	}
+	if l, ok := c.src.(*io.LimitedReader); ok {
+		l.N = limit - (c.tally.Bytes - before) - c.probed
+	}
+	if err != errUnhandled {
+		return err
+	}
+	return c.unknown()
+}
+
+// unlimited returns what src reads from, and how many bytes at most.
+func unlimited(src io.Reader) (io.Reader, int64) {
+	if l, ok := src.(*io.LimitedReader); ok {
+		return l.R, max(l.N, 0)
+	}
+	return src, toEOF
+}
+
+// direct has a file's bytes moved from where it is to a connection or another file. It asks nothing before: the kernel says
+// if it cannot, and what it moves moves the file's position. For small files every system call counts.
+func (c *copying) direct() error {
+	inner, limit := unlimited(c.src)
+	file, ok := inner.(*os.File)
+	if !ok {
+		return errUnhandled
+	}
+	f := &c.file.fileRange
+	*f = fileRange{file: file, end: limit, own: true, ctx: c.ctx, tally: &c.tally, alarm: &c.alarm}
+	var err error
+	switch dst := c.dst.(type) {
+	case *os.File:
+		err = f.toFile(dst)
+	case *net.TCPConn, *net.UnixConn:
+		err = f.sendTo(dst)
+	default:
+		return errUnhandled
+	}
+	if l, ok := c.src.(*io.LimitedReader); ok {
+		l.N = limit - f.off
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// fromFile copies from a file whose kind and position are known.
+func (c *copying) fromFile(f *fileSource) error {
+	if c.response != nil {
+		return fileToResponse(c.response, f)
+	}
+	if dst, ok := c.dst.(*os.File); ok && modeOf(dst).IsRegular() {
+		if f.size > 0 && isSame(f.file, dst) {
+			f.end = f.off + f.size // otherwise it could grow as it is copied
+		}
+		err := errUnhandled
+		if f.shared { // otherwise direct has tried
+			err = f.toFile(dst)
+		}
+		if err != errUnhandled {
+			return err
+		}
+		return f.copyAhead(dst)
+	}
+	err := f.sendTo(c.dst)
+	if err == io.EOF {
+		return nil
+	}
+	if err != errUnhandled {
+		return err
+	}
+	if rf, ok := c.dst.(io.ReaderFrom); ok && !isOwn(c.dst) {
+		return f.readInto(rf)
+	}
+	return f.copyAhead(c.dst)
+}
+
+// unknown copies what the kernel cannot.
+func (c *copying) unknown() error {
+	c.alarm.set()
+	if wt, ok := c.src.(io.WriterTo); ok && !isOwn(c.src) {
+		n, err := wt.WriteTo(c.dst)
+		c.tally.add(&c.tally.Copied, n)
+		return err
+	}
+	if rf, ok := c.dst.(io.ReaderFrom); ok && !isOwn(c.dst) {
+		n, err := rf.ReadFrom(c.src)
+		c.tally.add(&c.tally.Copied, n)
+		return err
+	}
+	size := int64(copyBlock)
+	if l, ok := c.src.(*io.LimitedReader); ok {
+		size = max(min(size, l.N), 1)
+	}
+	err := copyBlocks(c.ctx, &c.tally, c.dst, c.src.Read, size, nil)
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// isComplete reports whether everything had been copied already when the end of the context caused err. It often ends
+// then: a client that has got all of a response closes the connection.
+func (c *copying) isComplete(err error) bool {
+	if err != c.ctx.Err() && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	if c.response != nil && c.tally.Bytes > 0 && c.tally.Bytes == promised(c.response.Header()) {
+		return true
+	}
+	return isAtEnd(c.src)
+}
+
+// isOwn reports whether x is of a kind whose own ways of copying Copy has better ones for.
+func isOwn(x any) bool {
+	switch x.(type) {
+	case *net.TCPConn, *net.UnixConn, *os.File, http.ResponseWriter:
+		return true
+	}
+	return false
+}

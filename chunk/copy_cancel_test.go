@@ -1,0 +1,173 @@
+package chunk_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/internal/leaktest"
+)
+
+// soon is how long a test lets something wait before it ends the wait. Nothing depends on its length.
+const soon = 20 * time.Millisecond
+
+// A target that does not read does not keep Copy from ending, and can be used afterwards.
+func TestCopyEndsWhileTheTargetHangs(t *testing.T) {
+	leaktest.Check(t, millrace.DefaultPool)
+	data := someBytes(12 << 20) // more than sockets hold
+	for _, src := range copySources {
+		for _, dst := range []struct {
+			name string
+			open func() (w io.WriteCloser, r io.Reader)
+		}{
+			{"TCP", func() (io.WriteCloser, io.Reader) { w, r := tcpEnds(t); return w, r }},
+			{"Unix socket", func() (io.WriteCloser, io.Reader) { w, r := unixEnds(t); return w, r }},
+			{"pipe", func() (io.WriteCloser, io.Reader) { r, w := pipeEnds(t); return w, r }},
+			{"net.Pipe", func() (io.WriteCloser, io.Reader) { w, r := net.Pipe(); return w, r }},
+		} {
+			t.Run(src.name+" to "+dst.name, func(t *testing.T) {
+				w, r := dst.open()
+				ctx, cancel := context.WithTimeout(context.Background(), soon)
+				defer cancel()
+				report, err := chunk.Copy(ctx, w, src.open(t, data))
+				if err != context.DeadlineExceeded || report.Bytes >= int64(len(data)) {
+					t.Fatalf("%+v, %v", report, err)
+				}
+				got := drain(t, w, r)
+				if _, err := io.WriteString(w, "after it"); err != nil {
+					t.Error("the deadline is still there:", err)
+				}
+				b := got()
+				n := len(b) - len("after it")
+				if n < 0 || string(b[n:]) != "after it" || int64(n) != report.Bytes {
+					t.Errorf("%d bytes arrived of %+v", len(b), report)
+				} else if !bytes.Equal(b[:n], data[:n]) {
+					t.Error("other bytes arrived")
+				}
+			})
+		}
+	}
+}
+
+func TestCopyEndsWhileTheSourceHangs(t *testing.T) {
+	for name, open := range map[string]func() (io.WriteCloser, io.Reader){
+		"TCP":         func() (io.WriteCloser, io.Reader) { w, r := tcpEnds(t); return w, r },
+		"limited TCP": func() (io.WriteCloser, io.Reader) { w, r := tcpEnds(t); return w, io.LimitReader(r, 1000) },
+		"Unix socket": func() (io.WriteCloser, io.Reader) { w, r := unixEnds(t); return w, r },
+		"pipe":        func() (io.WriteCloser, io.Reader) { r, w := pipeEnds(t); return w, r },
+		"net.Pipe":    func() (io.WriteCloser, io.Reader) { w, r := net.Pipe(); return w, r },
+	} {
+		for _, dst := range copyTargets {
+			t.Run(name+" to "+dst.name, func(t *testing.T) {
+				w, r := open()
+				var writing sync.WaitGroup
+				writing.Go(func() { _, _ = io.WriteString(w, "before") })
+				target, got := dst.open(t)
+				ctx, cancel := context.WithCancelCause(context.Background())
+				time.AfterFunc(soon, func() { cancel(errors.New("not this one")) })
+				report, err := chunk.Copy(ctx, target, r)
+				writing.Wait()
+				if err != context.Canceled || report.Bytes != 6 {
+					t.Errorf("%+v, %v", report, err)
+				}
+				if b := got(); string(b) != "before" {
+					t.Errorf("%q", b)
+				}
+				writing.Go(func() { _, _ = io.WriteString(w, "after it") })
+				p := make([]byte, 8)
+				if _, err := io.ReadFull(r, p); err != nil || string(p) != "after it" {
+					t.Errorf("%q, %v", p, err)
+				}
+				writing.Wait()
+			})
+		}
+	}
+}
+
+// What has no deadlines is not interrupted, but nothing is begun any more.
+func TestCopyWithoutDeadlinesEndsAfterTheRead(t *testing.T) {
+	r, w := io.Pipe()
+	ctx, cancel := context.WithCancel(context.Background())
+	var b bytes.Buffer
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		cancel()
+		_, _ = io.WriteString(w, "late")
+	})
+	if report, err := chunk.Copy(ctx, struct{ io.Writer }{&b}, r); err != context.Canceled {
+		t.Errorf("%+v, %v", report, err)
+	}
+	_ = r.Close()
+	writing.Wait()
+}
+
+func TestCopyAfterTheEndOfItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, src := range copySources {
+		for _, dst := range copyTargets {
+			w, got := dst.open(t)
+			r := src.open(t, []byte("untouched"))
+			if report, err := chunk.Copy(ctx, w, r); err != context.Canceled || report != (chunk.Report{}) {
+				t.Errorf("%s to %s: %+v, %v", src.name, dst.name, report, err)
+			}
+			if b := got(); len(b) > 0 {
+				t.Errorf("%s to %s: %q", src.name, dst.name, b)
+			}
+			if b, err := io.ReadAll(r); err != nil || string(b) != "untouched" {
+				t.Errorf("%s: %q, %v", src.name, b, err)
+			}
+		}
+	}
+}
+
+// The caller's own deadlines hold, and are left alone.
+func TestCopyRespectsDeadlines(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	data := someBytes(12 << 20)
+	for _, src := range copySources {
+		w, _ := tcpEnds(t)
+		_ = w.SetWriteDeadline(time.Now().Add(soon))
+		report, err := chunk.Copy(ctx, w, src.open(t, data))
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: %+v, %v", src.name, report, err)
+		}
+		if _, err := w.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the deadline has gone: %v", src.name, err)
+		}
+	}
+	for _, dst := range copyTargets {
+		_, r := tcpEnds(t)
+		_ = r.SetReadDeadline(time.Now().Add(soon))
+		w, _ := dst.open(t)
+		if report, err := chunk.Copy(ctx, w, r); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: %+v, %v", dst.name, report, err)
+		}
+	}
+}
+
+// A context that ends later has nothing to do with connections any more.
+func TestCopyForgetsItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	w, r := tcpEnds(t)
+	got := drain(t, w, r)
+	if _, err := chunk.Copy(ctx, w, fileOf(t, []byte("one "))); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := io.WriteString(w, "two"); err != nil {
+		t.Fatal(err)
+	}
+	if s := string(got()); s != "one two" {
+		t.Errorf("%q", s)
+	}
+}

@@ -1,0 +1,253 @@
+package chunk_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/millrace-io/millrace/chunk"
+)
+
+// someBytes returns n bytes that do not repeat.
+func someBytes(n int) []byte {
+	p := make([]byte, n)
+	rnd := rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)})
+	_, _ = rnd.Read(p)
+	return p
+}
+
+// copySource is one way to have bytes to copy.
+type copySource struct {
+	name string
+	kind string // file, stream, or other
+	open func(t *testing.T, data []byte) io.Reader
+}
+
+var copySources = []copySource{
+	{"file", "file", func(t *testing.T, data []byte) io.Reader { return fileOf(t, data) }},
+	{"limited file", "file", func(t *testing.T, data []byte) io.Reader {
+		f := fileOf(t, append(data[:len(data):len(data)], "not this"...))
+		return io.LimitReader(f, int64(len(data)))
+	}},
+	{"section of a file", "file", func(t *testing.T, data []byte) io.Reader {
+		f := fileOf(t, append([]byte("before"), append(data[:len(data):len(data)], "behind"...)...))
+		return io.NewSectionReader(f, 6, int64(len(data)))
+	}},
+	{"TCP", "stream", func(t *testing.T, data []byte) io.Reader {
+		w, r := tcpEnds(t)
+		feed(t, w, data)
+		return r
+	}},
+	{"limited TCP", "stream", func(t *testing.T, data []byte) io.Reader {
+		w, r := tcpEnds(t)
+		feed(t, w, append(data[:len(data):len(data)], "not this"...))
+		return io.LimitReader(r, int64(len(data)))
+	}},
+	{"Unix socket", "stream", func(t *testing.T, data []byte) io.Reader {
+		w, r := unixEnds(t)
+		feed(t, w, data)
+		return r
+	}},
+	{"pipe", "pipe", func(t *testing.T, data []byte) io.Reader {
+		r, w := pipeEnds(t)
+		feed(t, w, data)
+		return r
+	}},
+	{"reader", "other", func(t *testing.T, data []byte) io.Reader { return struct{ io.Reader }{bytes.NewReader(data)} }},
+	{"memory", "other", func(t *testing.T, data []byte) io.Reader { return bytes.NewReader(data) }},
+}
+
+// copyTarget is one way to have a place for them. got is called once, when they have been copied.
+type copyTarget struct {
+	name string
+	kind string // file, socket, pipe, or other
+	open func(t *testing.T) (w io.Writer, got func() []byte)
+	slow bool
+}
+
+var copyTargets = []copyTarget{
+	{name: "file", kind: "file", open: func(t *testing.T) (io.Writer, func() []byte) { return newFile(t, 0) }},
+	{name: "file to append to", kind: "other", open: func(t *testing.T) (io.Writer, func() []byte) {
+		return newFile(t, os.O_APPEND)
+	}},
+	{name: "TCP", kind: "socket", open: func(t *testing.T) (io.Writer, func() []byte) {
+		w, r := tcpEnds(t)
+		return w, drain(t, w, r)
+	}},
+	{name: "TCP with little room", kind: "socket", slow: true, open: func(t *testing.T) (io.Writer, func() []byte) {
+		w, r := tcpEnds(t)
+		_ = w.SetWriteBuffer(1) // the kernel's least, a few KiB
+		return w, drain(t, w, r)
+	}},
+	{name: "Unix socket", kind: "socket", open: func(t *testing.T) (io.Writer, func() []byte) {
+		w, r := unixEnds(t)
+		return w, drain(t, w, r)
+	}},
+	{name: "pipe", kind: "pipe", open: func(t *testing.T) (io.Writer, func() []byte) {
+		r, w := pipeEnds(t)
+		return w, drain(t, w, r)
+	}},
+	{name: "TLS", kind: "other", open: func(t *testing.T) (io.Writer, func() []byte) {
+		w, r := tcpEnds(t)
+		server, client := tlsEnds(t, w, r)
+		return server, drain(t, server, client)
+	}},
+	{name: "buffer", kind: "other", open: func(t *testing.T) (io.Writer, func() []byte) {
+		var b bytes.Buffer
+		return &b, b.Bytes
+	}},
+	{name: "writer", kind: "other", open: func(t *testing.T) (io.Writer, func() []byte) {
+		var b bytes.Buffer
+		return struct{ io.Writer }{&b}, b.Bytes
+	}},
+}
+
+// way returns the field of a Report that says which way bytes went between these kinds of ends.
+func way(r *chunk.Report, src, dst string) *int64 {
+	if runtime.GOOS == "linux" && dst != "other" {
+		switch {
+		case src == "file" && dst == "file":
+			return &r.CopyFileRange
+		case src == "file":
+			return &r.Sendfile
+		case src == "stream" || src == "pipe":
+			return &r.Splice
+		}
+	}
+	return &r.Copied
+}
+
+func fileOf(t testing.TB, data []byte) *os.File {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "source")
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func newFile(t testing.TB, flags int) (*os.File, func() []byte) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "target")
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|flags, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f, func() []byte {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Error(err)
+		}
+		return data
+	}
+}
+
+// tcpEnds returns both ends of a connection.
+func tcpEnds(t testing.TB) (a, b *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, d := connect(t, l)
+	return c.(*net.TCPConn), d.(*net.TCPConn)
+}
+
+func unixEnds(t testing.TB) (a, b *net.UnixConn) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "") // t.TempDir is too long a name for a socket on some systems
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, d := connect(t, l)
+	return c.(*net.UnixConn), d.(*net.UnixConn)
+}
+
+func connect(t testing.TB, l net.Listener) (a, b net.Conn) {
+	t.Helper()
+	a, err := net.Dial(l.Addr().Network(), l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	if b, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return a, b
+}
+
+func pipeEnds(t testing.TB) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r, w
+}
+
+// tlsEnds makes a connection a TLS one.
+func tlsEnds(t testing.TB, a, b net.Conn) (server, client *tls.Conn) {
+	t.Helper()
+	s := httptest.NewTLSServer(nil) // for its certificate
+	s.Close()
+	server = tls.Server(a, &tls.Config{Certificates: s.TLS.Certificates})
+	client = tls.Client(b, &tls.Config{InsecureSkipVerify: true})
+	var done sync.WaitGroup
+	done.Go(func() {
+		if err := client.Handshake(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := server.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	done.Wait()
+	return server, client
+}
+
+// feed writes data to w on a goroutine and closes it. It ends with the test, which may have closed the other end.
+func feed(t testing.TB, w io.WriteCloser, data []byte) {
+	var done sync.WaitGroup
+	done.Go(func() {
+		_, _ = w.Write(data)
+		_ = w.Close()
+	})
+	t.Cleanup(func() { _ = w.Close(); done.Wait() })
+}
+
+// drain reads what arrives at r until w is closed, which calling the returned function does.
+func drain(t testing.TB, w io.Closer, r io.Reader) func() []byte {
+	var done sync.WaitGroup
+	var data []byte
+	done.Go(func() { data, _ = io.ReadAll(r) })
+	got := func() []byte {
+		_ = w.Close()
+		done.Wait()
+		return data
+	}
+	t.Cleanup(func() { got() })
+	return got
+}

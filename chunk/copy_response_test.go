@@ -1,0 +1,263 @@
+package chunk_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/millrace-io/millrace/chunk"
+)
+
+// exchange sends requests on one connection, with nothing but HTTP's own syntax, and returns all that comes back.
+func exchange(t *testing.T, url, requests string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, requests); err != nil {
+		t.Fatal(err)
+	}
+	raw, _ := io.ReadAll(conn)
+	return string(raw)
+}
+
+func request(line string, header ...string) string {
+	return line + "\r\nHost: x\r\n" + strings.Join(append(header, "\r\n"), "\r\n")
+}
+
+// The answers that have no body of the usual kind, and those whose length is another than the file's.
+func TestCopyToUnusualResponses(t *testing.T) {
+	data := someBytes(100_000)
+	last := request("GET /ok HTTP/1.1", "Connection: close")
+	for _, test := range []struct {
+		name   string
+		first  string
+		before func(w http.ResponseWriter)
+		limit  int64 // of the source, or 0
+		want   error
+		taken  int64 // from the file
+		body   int   // what the client sees of it
+		kept   bool  // the connection
+	}{
+		{"exact length", request("GET / HTTP/1.1"), nil, 0, nil, 100_000, 100_000, true},
+		{"a part", request("GET / HTTP/1.1"), nil, 70_000, nil, 70_000, 70_000, true},
+		{"small", request("GET / HTTP/1.1"), nil, 1000, nil, 1000, 1000, true},
+		{"HEAD", request("HEAD / HTTP/1.1"), nil, 0, nil, 100_000, 0, true},
+		{"HTTP/1.0", request("GET / HTTP/1.0"), nil, 0, nil, 100_000, 100_000, false},
+		{"304", request("GET / HTTP/1.1"), func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusNotModified)
+		}, 0, http.ErrBodyNotAllowed, 0, 0, true},
+		{"204", request("GET / HTTP/1.1"), func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusNoContent)
+		}, 0, http.ErrBodyNotAllowed, 0, 0, true},
+		{"shorter than the file", request("GET / HTTP/1.1"), func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "5000")
+		}, 0, http.ErrContentLength, 5000, 5000, true},
+		{"longer than the file", request("GET / HTTP/1.1"), func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "200000")
+		}, 0, nil, 100_000, 100_000, false},
+		{"no number", request("GET / HTTP/1.1"), func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "many")
+		}, 0, nil, 100_000, -1, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := fileOf(t, data)
+			url := serveWith(t, wrappers[0], func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/ok" {
+					_, _ = io.WriteString(w, "the next one")
+					return
+				}
+				if test.before != nil {
+					test.before(w)
+				}
+				var src io.Reader = f
+				if test.limit > 0 {
+					src = io.LimitReader(f, test.limit)
+				}
+				report, err := chunk.Copy(context.Background(), w, src)
+				if err != test.want || report.Bytes != test.taken {
+					t.Errorf("%+v, %v", report, err)
+				}
+				if at, err := f.Seek(0, io.SeekCurrent); err != nil || at != test.taken {
+					t.Errorf("the file is at %d, %v", at, err)
+				}
+			})
+			raw := exchange(t, url, test.first+last)
+			_, body, _ := strings.Cut(raw, "\r\n\r\n")
+			if kept := strings.HasSuffix(raw, "the next one"); kept != test.kept {
+				t.Errorf("the connection was kept: %t", kept)
+			}
+			if test.body >= 0 {
+				if next := strings.Index(body, "HTTP/1.1 200"); test.kept && next >= 0 {
+					body = body[:next]
+				}
+				if body != string(data[:test.body]) {
+					t.Errorf("%d other bytes", len(body))
+				}
+			}
+		})
+	}
+}
+
+// A file that has changed since its length was declared must not get the connection out of step.
+func TestCopyToResponseOfAFileThatChanges(t *testing.T) {
+	data := someBytes(100_000)
+	for _, test := range []struct {
+		name string
+		size int64 // that it has when the first bytes have gone
+		want error
+		kept bool
+	}{
+		{"grows", 200_000, http.ErrContentLength, true},
+		{"shrinks", 50_000, io.ErrUnexpectedEOF, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := fileOf(t, data)
+			url := serveWith(t, wrappers[0], func(w http.ResponseWriter, r *http.Request) {
+				changed := false
+				_, err := chunk.Copy(context.Background(), w, f, chunk.Progress(func(int64) {
+					if !changed {
+						changed = true
+						if err := os.Truncate(f.Name(), test.size); err != nil {
+							t.Error(err)
+						}
+						_, _ = f.Seek(0, io.SeekStart)
+					}
+				}))
+				if r.URL.Path == "/first" && !errors.Is(err, test.want) {
+					t.Error(err)
+				}
+			})
+			raw := exchange(t, url, request("GET /first HTTP/1.1")+request("HEAD / HTTP/1.1", "Connection: close"))
+			if kept := strings.Count(raw, "HTTP/1.1 200 OK") == 2; kept != test.kept {
+				t.Errorf("the connection was kept: %t", kept)
+			}
+		})
+	}
+}
+
+// Of a connection no more is taken than the response may have, but for the byte that shows that there is more.
+func TestCopyStreamThatIsTooLongToResponse(t *testing.T) {
+	data := someBytes(100_000)
+	for _, src := range copySources {
+		if src.kind != "stream" && src.kind != "pipe" {
+			continue
+		}
+		t.Run(src.name, func(t *testing.T) {
+			in := src.open(t, data)
+			done := make(chan struct{})
+			url := serveWith(t, wrappers[0], func(w http.ResponseWriter, _ *http.Request) {
+				defer close(done)
+				w.Header().Set("Content-Length", "60000")
+				report, err := chunk.Copy(context.Background(), w, in)
+				if err != http.ErrContentLength || report.Bytes != 60_000 {
+					t.Errorf("%+v, %v", report, err)
+				}
+			})
+			if _, body := fetch(t, "GET", url); !bytes.Equal(body, data[:60_000]) {
+				t.Errorf("%d other bytes", len(body))
+			}
+			<-done
+			rest, err := io.ReadAll(in)
+			if err != nil || len(rest) > 0 && !bytes.Equal(rest, data[60_001:]) {
+				t.Errorf("%d bytes were left, %v", len(rest), err)
+			}
+		})
+	}
+}
+
+// A client that has got everything may go: that is no error, even if the handler's context has ended by then.
+func TestCopyToResponseEndsAfterTheClientHasLeft(t *testing.T) {
+	data := someBytes(100_000)
+	for _, m := range wrappers[:6] {
+		for name, open := range map[string]func() io.Reader{
+			"file":    func() io.Reader { return fileOf(t, data) },
+			"section": func() io.Reader { return io.NewSectionReader(fileOf(t, data), 0, 100_000) },
+			"stream": func() io.Reader {
+				w, r := tcpEnds(t)
+				_, _ = w.Write(data) // and no end
+				return r
+			},
+		} {
+			t.Run(m.name+", "+name, func(t *testing.T) {
+				src := open()
+				url := serveWith(t, m, func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+					ctx, cancel := context.WithCancel(context.Background())
+					defer cancel()
+					report, err := chunk.Copy(ctx, w, src, chunk.Progress(func(n int64) {
+						if n == int64(len(data)) {
+							cancel()
+						}
+					}))
+					if err != nil || report.Bytes != int64(len(data)) {
+						t.Errorf("%+v, %v", report, err)
+					}
+				})
+				if _, body := fetch(t, "GET", url); !bytes.Equal(body, data) {
+					t.Errorf("%d other bytes", len(body))
+				}
+			})
+		}
+	}
+}
+
+func TestCopyToHijackedResponse(t *testing.T) {
+	f := fileOf(t, someBytes(10_000))
+	url := serveWith(t, wrappers[0], func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		if report, err := chunk.Copy(context.Background(), w, f); err != http.ErrHijacked || report.Bytes != 0 {
+			t.Errorf("%+v, %v", report, err)
+		}
+		if at, _ := f.Seek(0, io.SeekCurrent); at != 0 {
+			t.Errorf("the file is at %d", at)
+		}
+		if _, err := chunk.Copy(context.Background(), conn, f); err != nil {
+			t.Error(err)
+		}
+	})
+	if raw := exchange(t, url, request("GET / HTTP/1.1")); raw != string(someBytes(10_000)) {
+		t.Errorf("%d other bytes", len(raw))
+	}
+}
+
+// A body that the client sends only when it is asked to.
+func TestCopyFromRequestThatWaitsForContinue(t *testing.T) {
+	data := someBytes(100_000)
+	dst, got := newFile(t, 0)
+	url := serveWith(t, wrappers[0], func(w http.ResponseWriter, r *http.Request) {
+		if report, err := chunk.Copy(r.Context(), dst, r.Body); err != nil || report.Bytes != int64(len(data)) {
+			t.Errorf("%+v, %v", report, err)
+		}
+	})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, request("PUT / HTTP/1.1", "Content-Length: 100000", "Expect: 100-continue", "Connection: close"))
+	r := bufio.NewReader(conn)
+	if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	_, _ = conn.Write(data)
+	_, _ = io.ReadAll(r)
+	if !bytes.Equal(got(), data) {
+		t.Error("other bytes arrived")
+	}
+}

@@ -1,0 +1,384 @@
+package chunk_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"testing/iotest"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/internal/leaktest"
+)
+
+// Every source to every target: the same bytes, counted by the way they went.
+func TestCopyPairs(t *testing.T) {
+	leaktest.Check(t, millrace.DefaultPool)
+	for _, size := range []int{0, 1, 100_000, 1<<20 + 7} {
+		data := someBytes(size)
+		for _, src := range copySources {
+			for _, dst := range copyTargets {
+				if dst.slow && size > 200_000 {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s to %s, %d bytes", src.name, dst.name, size), func(t *testing.T) {
+					r := src.open(t, data)
+					w, got := dst.open(t)
+					report, err := chunk.Copy(context.Background(), w, r)
+					if err != nil {
+						t.Error(err)
+					}
+					want := chunk.Report{Bytes: int64(size)}
+					*way(&want, src.kind, dst.kind) = int64(size)
+					if report != want {
+						t.Errorf("report %+v, want %+v", report, want)
+					}
+					if b := got(); !bytes.Equal(b, data) {
+						t.Errorf("%d other bytes arrived", len(b))
+					}
+				})
+			}
+		}
+	}
+}
+
+// A source is left where the copy ended, so that the caller can go on with it.
+func TestCopyLeavesTheSourceAfterWhatItTook(t *testing.T) {
+	data := someBytes(300_000)
+	for _, test := range []struct {
+		name string
+		open func(f *os.File) io.Reader
+		from int64
+		want []byte
+		rest []byte
+	}{
+		{"file", func(f *os.File) io.Reader { return f }, 1000, data[1000:], nil},
+		{"limited", func(f *os.File) io.Reader { return io.LimitReader(f, 5000) }, 1000, data[1000:6000], data[6000:]},
+		{"more than there is", func(f *os.File) io.Reader { return io.LimitReader(f, 9<<20) }, 1000, data[1000:], nil},
+		{"nothing", func(f *os.File) io.Reader { return io.LimitReader(f, -1) }, 1000, nil, data[1000:]},
+		{"section", func(f *os.File) io.Reader { return io.NewSectionReader(f, 2000, 3000) }, 7, data[2000:5000], data[7:]},
+	} {
+		for _, dst := range copyTargets {
+			t.Run(test.name+" to "+dst.name, func(t *testing.T) {
+				f := fileOf(t, data)
+				if _, err := f.Seek(test.from, io.SeekStart); err != nil {
+					t.Fatal(err)
+				}
+				src := test.open(f)
+				w, got := dst.open(t)
+				if _, err := chunk.Copy(context.Background(), w, src); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(got(), test.want) {
+					t.Error("other bytes arrived")
+				}
+				if n, err := src.Read(make([]byte, 1)); n != 0 || err != io.EOF && len(test.rest) == 0 {
+					t.Errorf("reading on gives %d bytes and %v", n, err)
+				}
+				if rest, err := io.ReadAll(f); err != nil || !bytes.Equal(rest, test.rest) {
+					t.Errorf("the file has %d bytes left, %v", len(rest), err)
+				}
+			})
+		}
+	}
+}
+
+// A stream goes on after a limit: nothing behind it was taken.
+func TestCopyTakesNoMoreThanTheLimit(t *testing.T) {
+	data := someBytes(300_000)
+	for _, src := range copySources {
+		if src.kind != "stream" && src.kind != "pipe" || src.name == "limited TCP" {
+			continue
+		}
+		for _, dst := range copyTargets {
+			t.Run(src.name+" to "+dst.name, func(t *testing.T) {
+				r := src.open(t, data)
+				w, got := dst.open(t)
+				limited := &io.LimitedReader{R: r, N: 100_001}
+				if _, err := chunk.Copy(context.Background(), w, limited); err != nil {
+					t.Fatal(err)
+				}
+				if limited.N != 0 {
+					t.Errorf("%d bytes left of the limit", limited.N)
+				}
+				if !bytes.Equal(got(), data[:100_001]) {
+					t.Error("other bytes arrived")
+				}
+				if rest, err := io.ReadAll(r); err != nil || !bytes.Equal(rest, data[100_001:]) {
+					t.Errorf("%d other bytes were left, %v", len(rest), err)
+				}
+			})
+		}
+	}
+}
+
+// Both files go on where their positions are.
+func TestCopyFileToFileGoesOn(t *testing.T) {
+	src := fileOf(t, []byte("one two three"))
+	dst, got := newFile(t, 0)
+	for _, n := range []int64{3, 4, 100} {
+		if _, err := chunk.Copy(context.Background(), dst, io.LimitReader(src, n)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dst.WriteString("|"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := string(got()); s != "one| two| three|" {
+		t.Errorf("%q", s)
+	}
+}
+
+// Files that the kernel makes up have no size and no copy_file_range.
+func TestCopyOfAFileWithoutASize(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there is no /proc")
+	}
+	want, err := os.ReadFile("/proc/self/limits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dst := range copyTargets {
+		t.Run(dst.name, func(t *testing.T) {
+			f, err := os.Open("/proc/self/limits")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			w, got := dst.open(t)
+			report, err := chunk.Copy(context.Background(), w, f)
+			if err != nil || report.Bytes != int64(len(want)) {
+				t.Errorf("%+v, %v", report, err)
+			}
+			if !bytes.Equal(got(), want) {
+				t.Error("other bytes arrived")
+			}
+		})
+	}
+}
+
+func TestCopyOntoItself(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(name, someBytes(1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	// The first half over the second: the kernel does not copy within one file where ranges meet, an ordinary write does.
+	if _, err := f.Seek(500, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chunk.Copy(context.Background(), f, io.NewSectionReader(f, 0, 500)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got[500:], someBytes(1000)[:500]) {
+		t.Error(err)
+	}
+}
+
+// A file that is copied to its own end would grow until the disk is full.
+func TestCopyToItsOwnEnd(t *testing.T) {
+	for _, flags := range []int{0, os.O_APPEND} {
+		f := fileOf(t, someBytes(100_000))
+		dst, err := os.OpenFile(f.Name(), os.O_WRONLY|flags, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dst.Close()
+		if _, err := dst.Seek(0, io.SeekEnd); err != nil {
+			t.Fatal(err)
+		}
+		report, err := chunk.Copy(context.Background(), dst, f)
+		if report.Bytes > 300_000 || report.Bytes > 100_000 && err == nil {
+			t.Errorf("%+v, %v", report, err)
+		}
+	}
+}
+
+// A file's end moves to its beginning.
+func TestCopyWithinAFile(t *testing.T) {
+	data := someBytes(200_000)
+	f := fileOf(t, data)
+	dst, err := os.OpenFile(f.Name(), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dst.Close()
+	if _, err := f.Seek(50_000, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	report, err := chunk.Copy(context.Background(), dst, f)
+	if err != nil || report.Bytes != 150_000 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if got, err := os.ReadFile(f.Name()); err != nil || !bytes.Equal(got[:150_000], data[50_000:]) {
+		t.Error(err)
+	}
+}
+
+// A pipe that blocks, as a program's standard input does, has no end that could be waited for.
+func TestCopyFromABlockingPipe(t *testing.T) {
+	data := someBytes(200_000)
+	for _, dst := range copyTargets {
+		t.Run(dst.name, func(t *testing.T) {
+			r, w := pipeEnds(t)
+			_ = r.Fd() // makes it block
+			feed(t, w, data)
+			target, got := dst.open(t)
+			if _, err := chunk.Copy(context.Background(), target, r); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got(), data) {
+				t.Error("other bytes arrived")
+			}
+		})
+	}
+}
+
+func TestCopyProgress(t *testing.T) {
+	data := someBytes(1<<20 + 7)
+	for _, src := range copySources {
+		for _, dst := range copyTargets {
+			if dst.slow {
+				continue
+			}
+			t.Run(src.name+" to "+dst.name, func(t *testing.T) {
+				r := src.open(t, data)
+				w, got := dst.open(t)
+				var last int64
+				calls := 0
+				report, err := chunk.Copy(context.Background(), w, r, chunk.Progress(func(n int64) {
+					if n <= last {
+						t.Errorf("progress from %d to %d", last, n)
+					}
+					last = n
+					calls++
+				}))
+				if err != nil || last != report.Bytes || last != int64(len(data)) {
+					t.Errorf("%v, %d of %d bytes", err, last, report.Bytes)
+				}
+				if kernel := report.Copied == 0; kernel && runtime.GOOS == "linux" && calls < 2 {
+					t.Errorf("%d calls", calls)
+				}
+				if !bytes.Equal(got(), data) {
+					t.Error("other bytes arrived")
+				}
+			})
+		}
+	}
+}
+
+func TestCopyPassesErrorsOn(t *testing.T) {
+	broken := errors.New("broken")
+	data := someBytes(200_000)
+	t.Run("source", func(t *testing.T) {
+		for _, dst := range copyTargets {
+			w, got := dst.open(t)
+			src := struct{ io.Reader }{io.MultiReader(bytes.NewReader(data), iotest.ErrReader(broken))}
+			report, err := chunk.Copy(context.Background(), w, src)
+			if err != broken || report.Bytes != int64(len(data)) || !bytes.Equal(got(), data) {
+				t.Errorf("%s: %+v, %v", dst.name, report, err)
+			}
+		}
+	})
+	t.Run("target", func(t *testing.T) {
+		for _, src := range copySources {
+			for name, test := range map[string]struct {
+				w    io.Writer
+				want error
+			}{
+				"fails":  {writesBy(func(p []byte) (int, error) { return min(7, len(p)), broken }), broken},
+				"stops":  {writesBy(func(p []byte) (int, error) { return min(7, len(p)), nil }), io.ErrShortWrite},
+				"counts": {writesBy(func(p []byte) (int, error) { return len(p) + 1, nil }), nil},
+			} {
+				if src.name == "memory" {
+					continue // a bytes.Reader copies by itself
+				}
+				report, err := chunk.Copy(context.Background(), test.w, src.open(t, data))
+				if err == nil || test.want != nil && err != test.want {
+					t.Errorf("%s, target that %s: %v", src.name, name, err)
+				}
+				if want := int64(7); name != "counts" && report.Bytes != want || name == "counts" && report.Bytes != 0 {
+					t.Errorf("%s, target that %s: %+v", src.name, name, report)
+				}
+			}
+		}
+	})
+	t.Run("closed", func(t *testing.T) {
+		for _, src := range copySources {
+			w, r := tcpEnds(t)
+			_ = r.SetLinger(0)
+			_ = r.Close()
+			_, _ = w.Read(make([]byte, 1)) // waits for the reset
+			report, err := chunk.Copy(context.Background(), w, src.open(t, data))
+			if err == nil {
+				t.Errorf("%s: %+v to a connection that was reset", src.name, report)
+			}
+		}
+	})
+}
+
+// Only what dst took counts as read from a file.
+func TestCopyStopsAFileWhereTheTargetDid(t *testing.T) {
+	data := someBytes(200_000)
+	f := fileOf(t, data)
+	taken := 0
+	w := writesBy(func(p []byte) (int, error) {
+		n := min(len(p), 100_000-taken)
+		taken += n
+		return n, nil
+	})
+	report, err := chunk.Copy(context.Background(), w, f)
+	if err != io.ErrShortWrite || report.Bytes != 100_000 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if at, err := f.Seek(0, io.SeekCurrent); err != nil || at != 100_000 {
+		t.Errorf("the file is at %d, %v", at, err)
+	}
+}
+
+type writesBy func(p []byte) (int, error)
+
+func (f writesBy) Write(p []byte) (int, error) { return f(p) }
+
+func TestCopyReleasesItsBlockWhenAnEndPanics(t *testing.T) {
+	leaktest.Check(t, millrace.DefaultPool)
+	for name, ends := range map[string]struct {
+		w io.Writer
+		r io.Reader
+	}{
+		"source": {io.Discard, readsBy(func([]byte) (int, error) { panic("as it should") })},
+		"target": {writesBy(func([]byte) (int, error) { panic("as it should") }), readsBy(func(p []byte) (int, error) { return 1, nil })},
+	} {
+		func() {
+			defer func() {
+				if v := recover(); v != "as it should" {
+					t.Errorf("%s: %v", name, v)
+				}
+			}()
+			_, _ = chunk.Copy(context.Background(), struct{ io.Writer }{ends.w}, ends.r)
+		}()
+	}
+}
+
+type readsBy func(p []byte) (int, error)
+
+func (f readsBy) Read(p []byte) (int, error) { return f(p) }
+
+func TestCopyOptionsPanic(t *testing.T) {
+	defer func() {
+		if v := recover(); v != "chunk: Progress(nil)" {
+			t.Error(v)
+		}
+	}()
+	chunk.Progress(nil)
+}

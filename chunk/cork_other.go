@@ -1,0 +1,7 @@
+//go:build !linux
+
+package chunk
+
+import "syscall"
+
+func cork(syscall.RawConn, int) {}

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package chunk
+
+// showsRenames says that a file's stamp does not change when its name is given to another one: names are followed for each
+// request.
+const showsRenames = false
+
+// now returns the file's present stamp.
+func (d *descriptor) now() (stamp, error) {
+	info, err := d.file.Stat()
+	if err != nil {
+		return stamp{}, err
+	}
+	return stamp{size: info.Size(), mtime: info.ModTime().UnixNano()}, nil
+}

@@ -1,0 +1,123 @@
+package chunk
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"syscall"
+)
+
+// A FileHandler serves the files under a directory. FileServer makes one.
+//
+// It answers as http.FileServer does, with the same status, headers and body, to the same methods. What is different:
+//
+//   - Nothing outside of the root is served, whatever symbolic links there are: see os.Root. A link whose target begins
+//     with a slash leads outside. Such names, and those that no file can have, are a 404.
+//   - What is neither a file nor a directory (a pipe, a device) is a 403, and is not opened.
+//   - A Range of more than 64 parts is ignored, a plus sign in one is no number, and the last 0 bytes are a 416.
+//   - A list of a directory has a Content-Length, and at most 65536 names: a larger directory is a 403.
+//   - A redirect to a directory whose name has a question mark or a colon in it leads there.
+//   - A body that ends too soon, because its file was cut, breaks the connection or stream however it is sent.
+//
+// A file is open once, however many responses send it: sendfile is told where to read. It stays open for a while after
+// that. Each request looks whether the file has changed; a response that is under way goes on with the version that it
+// began with. Versions must be new files that are renamed over the old ones: what is written to a file, or cut off it, while
+// it is sent may be sent as well, because sockets hold pages of the file and no copies.
+//
+// What is in the page cache is sent at once. What is not is read first, a part at a time, by a bounded number of
+// responses, so that those that wait for a disk do not keep others from sending.
+//
+// All methods may be called from any goroutine.
+type FileHandler struct {
+	files    descriptors
+	listing  bool
+	dropFrom int64 // responses of so many bytes leave the page cache as it was; 0 for none
+	timing   bool
+	served   func(r *http.Request, sent Report, status int) // or nil
+}
+
+// FileServer returns a handler for the files under root. It borrows root, which must stay open for as long as the handler
+// is used; and then Close gives back what the handler holds.
+func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
+	h := &FileHandler{listing: true}
+	h.files = descriptors{
+		root: root, limit: defaultOpenFiles, keep: defaultKeepOpen, trust: defaultTrustNames,
+		slots: make(chan struct{}, defaultColdReaders),
+	}
+	for _, opt := range opts {
+		opt(h)
+	}
+	h.files.init()
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *FileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := exchange{handler: h, w: w, r: r, ctx: contextOf(r), header: w.Header(), body: responseOf(w)}
+	x.foreign = x.header.Get("Content-Encoding") != ""
+	defer x.over() // also when a response is given up
+	x.serve()
+}
+
+// Close closes the files that are open, as soon as nobody uses them. The handler goes on working, and opens a file for each
+// request from then on. It returns nil.
+func (h *FileHandler) Close() error {
+	h.files.close()
+	return nil
+}
+
+// FileStats says what a FileHandler has done, and has open.
+type FileStats struct {
+	Open      int    // files that are open at present
+	Requests  uint64 // answered, in whatever way
+	Hits      uint64 // files that were open already when they were needed
+	Misses    uint64 // files that were not, or were not there
+	ColdReads uint64 // responses that had to wait for a disk
+	ColdBytes int64  // bytes that came from a disk for responses
+	Sent      Report // bytes of files that were sent, by the way they went
+}
+
+// Stats returns a snapshot.
+func (h *FileHandler) Stats() FileStats {
+	c := &h.files
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stats := c.stats
+	stats.Open = c.open
+	return stats
+}
+
+// count adds an exchange that is over to the statistics.
+func (c *descriptors) count(x *exchange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Requests++
+	c.stats.Sent = c.stats.Sent.plus(x.tally.Report)
+	if x.warmth.colds > 0 {
+		c.stats.ColdReads++
+		c.stats.ColdBytes += x.warmth.colds
+	}
+}
+
+// statusOf returns the status that answers an error of opening or reading a file. What an error says is not for clients.
+func statusOf(err error) int {
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return http.StatusNotFound
+	case errors.Is(err, fs.ErrPermission), err == errSpecial:
+		return http.StatusForbidden
+	case errors.Is(err, fs.ErrClosed):
+		return http.StatusInternalServerError
+	case !errors.As(err, &errno):
+		return http.StatusNotFound // the name leads out of the root
+	}
+	switch errno {
+	case syscall.ENOTDIR, syscall.EINVAL, syscall.ENAMETOOLONG, syscall.ELOOP:
+		return http.StatusNotFound // no file has such a name
+	case syscall.ENXIO:
+		return http.StatusForbidden // a Unix socket
+	}
+	return http.StatusInternalServerError
+}

@@ -1,0 +1,70 @@
+package chunk_test
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+
+	"github.com/millrace-io/millrace/chunk"
+)
+
+func ExampleFileServer() {
+	dir, err := os.MkdirTemp("", "files")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, "hello.txt"), []byte("Hello, World"), 0o644); err != nil {
+		log.Fatal(err)
+	}
+
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer root.Close()
+	files := chunk.FileServer(root, chunk.Precompressed(), chunk.StatETags())
+	defer files.Close()
+	server := httptest.NewServer(http.StripPrefix("/files", files))
+	defer server.Close()
+
+	req, _ := http.NewRequest("GET", server.URL+"/files/hello.txt", nil)
+	req.Header.Set("Range", "bytes=-5")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	fmt.Println(res.StatusCode, res.Header.Get("Content-Range"), string(body))
+	// Output: 206 bytes 7-11/12 World
+}
+
+// A middleware that hides the connection is seen by what OnServed is told.
+func ExampleOnServed() {
+	dir, err := os.MkdirTemp("", "files")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, "a.bin"), make([]byte, 1<<20), 0o644); err != nil {
+		log.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer root.Close()
+
+	files := chunk.FileServer(root, chunk.OnServed(func(r *http.Request, sent chunk.Report, status int) {
+		fmt.Println(r.URL.Path, status, sent.FastPath())
+	}))
+	defer files.Close()
+	type hidden struct{ http.ResponseWriter } // has no Unwrap
+	files.ServeHTTP(hidden{httptest.NewRecorder()}, httptest.NewRequest("GET", "/a.bin", nil))
+	// Output: /a.bin 200 chunk: 1048576 of 1048576 bytes were copied through memory
+}

@@ -1,0 +1,375 @@
+package chunk
+
+import (
+	"context"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	indexPage = "/index.html"
+
+	// smallBody is what is copied even if it could be sent by sendfile: it fits into net/http's buffer of 4 KiB together
+	// with its header, so that both leave in one write and one packet.
+	smallBody = 3 << 10
+)
+
+// An exchange is one request and its answer.
+//
+// Invariant: 0 ≤ set ≤ len(values).
+type exchange struct {
+	handler *FileHandler
+	w       http.ResponseWriter
+	r       *http.Request
+	ctx     context.Context // ends when nobody wants the answer any more, see contextOf
+	header  http.Header     // of w
+	body    response
+	foreign bool // somebody else has set a Content-Encoding, and is going to encode the body
+	status  int
+	tally   tally
+	warmth  warmth
+	part    fileRange // what is being sent
+
+	values [8]string // what header's slices are made of: one allocation for all, and no two responses share any
+	set    int
+}
+
+// contextOf returns the context of a request's answer. net/http cancels that of a request of HTTP/1 also when a client has
+// said all that it is going to say (shutdown(2), as nc does), and still waits for its answer. Such an answer ends when it
+// cannot be written.
+func contextOf(r *http.Request) context.Context {
+	if r.ProtoMajor == 1 {
+		return context.WithoutCancel(r.Context())
+	}
+	return r.Context()
+}
+
+// serve answers the request.
+func (x *exchange) serve() {
+	full := x.r.URL.Path
+	if !strings.HasPrefix(full, "/") {
+		full = "/" + full
+	}
+	name := strings.TrimPrefix(path.Clean(full), "/")
+	if name == "" {
+		name = "."
+	}
+	switch {
+	case strings.HasSuffix(full, indexPage):
+		x.redirect("./")
+	case strings.HasSuffix(full, "/"):
+		x.serveDirectory(name, full)
+	default:
+		x.serveName(name, full)
+	}
+}
+
+// serveName answers with a file, or leads to its name's other form if it is a directory.
+func (x *exchange) serveName(name, full string) {
+	err := x.serveFile(name)
+	if err == errDirectory {
+		x.redirect(path.Base(full) + "/")
+	} else if err != nil {
+		x.fail(statusOf(err), "")
+	}
+}
+
+// serveDirectory answers with a directory's index.html, or with a list of what is in it.
+func (x *exchange) serveDirectory(name, full string) {
+	err := x.serveFile(path.Join(name, indexPage))
+	if err == nil {
+		return
+	}
+	if statusOf(err) == http.StatusInternalServerError {
+		x.fail(http.StatusInternalServerError, "") // it may be there: a list would show what it hides
+		return
+	}
+	root := x.handler.files.root
+	info, err := root.Stat(name)
+	switch {
+	case err != nil:
+		x.fail(statusOf(err), "")
+	case info.Mode().IsRegular():
+		x.redirect("../" + path.Base(full))
+	case !info.IsDir() || !x.handler.listing:
+		x.fail(http.StatusForbidden, "")
+	default:
+		x.list(name, info)
+	}
+}
+
+// list answers with what is in a directory.
+func (x *exchange) list(name string, info os.FileInfo) {
+	v := validators{modified: info.ModTime()}
+	// Only this condition: a list has no parts, and nobody writes to it.
+	since := x.r.Header.Get("If-Modified-Since")
+	if (x.r.Method == http.MethodGet || x.r.Method == http.MethodHead) && v.ifModifiedSince(since) == fails {
+		x.notModified()
+		return
+	}
+	page, err := x.handler.files.listing(x.ctx, name)
+	switch {
+	case err == errTooManyNames:
+		x.fail(http.StatusForbidden, "403 Forbidden: too many files to list")
+		return
+	case err != nil:
+		x.fail(http.StatusInternalServerError, "Error reading directory")
+		return
+	}
+	if !isZero(v.modified) {
+		x.setHeader("Last-Modified", v.modified.UTC().Format(http.TimeFormat))
+	}
+	x.setHeader("Content-Type", "text/html; charset=utf-8")
+	if !x.foreign {
+		x.setHeader("Content-Length", strconv.Itoa(len(page)))
+	}
+	x.writeHeader(http.StatusOK)
+	if x.r.Method != http.MethodHead {
+		_, _ = x.w.Write(page)
+	}
+}
+
+// serveFile answers with the file of that name. If it returns an error, nothing was answered.
+func (x *exchange) serveFile(name string) error {
+	begun := time.Now()
+	files := &x.handler.files
+	d, shared, err := files.acquire(name)
+	if err != nil {
+		return err
+	}
+	defer files.release(d)
+	opened := time.Since(begun)
+	if shared {
+		opened = 0
+	}
+	if len(files.encodings) == 0 || x.foreign {
+		x.serveContent(d, d.contentType, "", opened)
+		return nil
+	}
+	if len(d.siblings) > 0 && !encodes(x.header) {
+		x.header.Add("Vary", "Accept-Encoding")
+	}
+	wanted, plain := parseAccept(x.r.Header["Accept-Encoding"]).choose(d.siblings)
+	for _, s := range wanted {
+		if e, _, err := files.acquire(s.file); err == nil {
+			defer files.release(e)
+			x.serveContent(e, d.contentType, s.name, opened)
+			return nil
+		}
+	}
+	if !plain {
+		x.fail(http.StatusNotAcceptable, "")
+		return nil
+	}
+	x.serveContent(d, d.contentType, "", opened)
+	return nil
+}
+
+// serveContent answers with d, whose bytes, decoded, are of contentType.
+func (x *exchange) serveContent(d *descriptor, contentType, encoding string, opened time.Duration) {
+	if d.lastModified != "" {
+		x.setHeader("Last-Modified", d.lastModified)
+	}
+	if d.etag != "" && len(x.header["Etag"]) == 0 {
+		x.setHeader("Etag", d.etag)
+	}
+	v := validators{etag: x.header.Get("Etag"), modified: d.info.ModTime()}
+	status, ranges := v.evaluate(x.r)
+	switch status {
+	case http.StatusNotModified:
+		x.notModified()
+		return
+	case http.StatusPreconditionFailed:
+		x.writeHeader(status)
+		return
+	}
+	if own, ok := x.header["Content-Type"]; !ok {
+		x.setHeader("Content-Type", contentType)
+	} else if contentType = ""; len(own) > 0 {
+		contentType = own[0]
+	}
+	spans, err := parseRanges(ranges, d.stamp.size)
+	switch {
+	case err == errNoOverlap && d.stamp.size == 0: // whoever only wants the first bytes of whatever there is
+	case err == errTooManyRanges:
+	case err == errNoOverlap:
+		x.setHeader("Content-Range", "bytes */"+d.length)
+		fallthrough
+	case err != nil:
+		x.fail(http.StatusRequestedRangeNotSatisfiable, err.Error())
+		return
+	}
+	if err != nil || totalLen(spans) > d.stamp.size {
+		spans = nil // more than the whole is better served by the whole
+	}
+	x.setHeader("Accept-Ranges", "bytes")
+	if encoding != "" {
+		x.setHeader("Content-Encoding", encoding)
+	}
+	x.sendParts(d, spans, contentType, opened)
+}
+
+// sendParts answers with these parts of d, or, if there are none, with all of it.
+func (x *exchange) sendParts(d *descriptor, spans []span, contentType string, opened time.Duration) {
+	status, length, boundary := http.StatusPartialContent, d.length, ""
+	switch len(spans) {
+	case 0:
+		status = http.StatusOK
+		spans = []span{{0, d.stamp.size}}
+	case 1:
+		x.setHeader("Content-Range", spans[0].contentRange(d.stamp.size))
+		length = strconv.FormatInt(spans[0].len(), 10)
+	default:
+		boundary = multipart.NewWriter(nil).Boundary()
+		x.setHeader("Content-Type", "multipart/byteranges; boundary="+boundary)
+		length = strconv.FormatInt(multipartLen(spans, boundary, contentType, d.stamp.size), 10)
+	}
+	if status == http.StatusOK && x.foreign {
+		length = "" // whoever encodes the body knows, but not of a part
+	} else {
+		x.setHeader("Content-Length", length)
+	}
+	x.prepare(d, spans)
+	if x.handler.timing {
+		x.header.Add("Server-Timing", x.serverTiming(opened))
+	}
+	encoding := x.header.Get("Content-Encoding")
+	x.writeHeader(status)
+	if x.r.Method == http.MethodHead {
+		return
+	}
+	x.body.begun(length, encoding)
+	defer x.warmth.over()
+	err := x.sendBody(spans, boundary, contentType, d.stamp.size)
+	if err != nil && (length == "" || x.r.ProtoMajor != 1) && x.ctx.Err() == nil {
+		// Where net/http does not count what it has promised, an answer that was cut would look like a whole one.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// sendBody sends a part of a file of size bytes or, if there is a boundary, several.
+func (x *exchange) sendBody(spans []span, boundary, contentType string, size int64) error {
+	if boundary == "" {
+		return x.sendPart(spans[0])
+	}
+	w := multipart.NewWriter(x.body.writer())
+	_ = w.SetBoundary(boundary) // it comes from a multipart.Writer
+	for _, s := range spans {
+		if _, err := w.CreatePart(s.partHeader(contentType, size)); err != nil {
+			return err
+		}
+		if err := x.sendPart(s); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+// prepare decides which way the parts will go.
+func (x *exchange) prepare(d *descriptor, spans []span) {
+	total := totalLen(spans)
+	// Over TLS and HTTP/2 every byte passes through memory to be sealed or framed.
+	if total <= smallBody || x.r.TLS != nil || x.r.ProtoMajor != 1 {
+		x.body.inner = nil
+	}
+	x.warmth = warmth{
+		d: d, slots: x.handler.files.slots, end: spans[0].to,
+		drop: x.handler.dropFrom > 0 && total >= x.handler.dropFrom,
+	}
+	x.part = fileRange{
+		file: d.file, off: spans[0].from, end: spans[0].to, exact: true, shared: true,
+		ctx: x.ctx, tally: &x.tally, warmth: &x.warmth,
+	}
+	if len(spans) == 1 && x.body.inner != nil {
+		x.body.flushes = true
+	}
+}
+
+// sendPart sends the bytes of s.
+func (x *exchange) sendPart(s span) error {
+	x.part.off, x.part.end, x.part.warmTo = s.from, s.to, 0
+	x.warmth.end = s.to
+	err := x.body.send(&x.part)
+	x.warmth.over()
+	return err
+}
+
+// notModified answers that the client has it. A date is for those who have no entity tag.
+func (x *exchange) notModified() {
+	for _, k := range []string{"Content-Type", "Content-Length", "Content-Encoding"} {
+		delete(x.header, k)
+	}
+	if x.header.Get("Etag") != "" {
+		delete(x.header, "Last-Modified")
+	}
+	x.writeHeader(http.StatusNotModified)
+}
+
+// redirect leads to another path beside this one. It is relative, because the handler does not know under which path it is.
+func (x *exchange) redirect(to string) {
+	// As a URL, so that a question mark is one of the name's, and a colon does not end a scheme.
+	link := url.URL{Path: to, RawQuery: x.r.URL.RawQuery}
+	x.setHeader("Location", link.String())
+	x.writeHeader(http.StatusMovedPermanently)
+}
+
+// fail answers with an error. What the header says about the file that would have been sent is not true of that.
+func (x *exchange) fail(status int, text string) {
+	for _, k := range []string{"Cache-Control", "Content-Encoding", "Etag", "Last-Modified"} {
+		delete(x.header, k)
+	}
+	if text == "" {
+		text = strconv.Itoa(status) + " " + http.StatusText(status)
+		if status == http.StatusNotFound {
+			text = "404 page not found"
+		}
+	}
+	x.status = status
+	http.Error(x.w, text, status)
+}
+
+// over tells those who want to know how it went.
+func (x *exchange) over() {
+	h := x.handler
+	h.files.count(x)
+	if h.served != nil {
+		h.served(x.r, x.tally.Report, x.status)
+	}
+}
+
+// setHeader sets a header, by its canonical name.
+func (x *exchange) setHeader(key, value string) {
+	if x.set == len(x.values) {
+		x.header[key] = []string{value}
+		return
+	}
+	x.values[x.set] = value
+	x.set++
+	x.header[key] = x.values[x.set-1 : x.set : x.set]
+}
+
+func (x *exchange) writeHeader(status int) {
+	x.status = status
+	x.w.WriteHeader(status)
+}
+
+// serverTiming returns the value of that header. opened is how long it took to open the file, 0 if it was open.
+func (x *exchange) serverTiming(opened time.Duration) string {
+	open, state, way := "open;desc=shared", "cold", "copy"
+	if opened > 0 {
+		open = "open;dur=" + strconv.FormatFloat(opened.Seconds()*1000, 'f', 3, 64)
+	}
+	if x.part.off < x.part.end && x.warmth.isWarm(x.part.off, min(coldStep, x.part.end-x.part.off)) {
+		state = "hot"
+	}
+	if x.body.inner != nil && canSendfile {
+		way = "sendfile"
+	}
+	return open + ", cache;desc=" + state + ", path;desc=" + way
+}

@@ -1,0 +1,65 @@
+package chunk
+
+// OpenNames returns the names that a handler has open or is opening.
+func (h *FileHandler) OpenNames() (names []string) {
+	h.files.mu.Lock()
+	defer h.files.mu.Unlock()
+	for name := range h.files.byName {
+		names = append(names, name)
+	}
+	return names
+}
+
+// TakeColdSlots has all slots for reading from a disk taken until the returned function is called.
+func (h *FileHandler) TakeColdSlots() (giveBack func()) {
+	for range cap(h.files.slots) {
+		h.files.slots <- struct{}{}
+	}
+	return func() {
+		for range cap(h.files.slots) {
+			<-h.files.slots
+		}
+	}
+}
+
+// Regions returns how many verdicts on the page cache a file that is open has room for.
+func (h *FileHandler) Regions(name string) int {
+	h.files.mu.Lock()
+	defer h.files.mu.Unlock()
+	return len(h.files.byName[name].hotAt)
+}
+
+// CheckDescriptors returns what is wrong with the descriptors of a handler that nobody uses at present, or "".
+func (h *FileHandler) CheckDescriptors() string {
+	c := &h.files
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	idle := 0
+	for d := c.idle.next; d != &c.idle; d = d.next {
+		idle++
+		switch {
+		case d.next.prev != d:
+			return "the ring is broken"
+		case d.refs != 0:
+			return "an idle descriptor is in use"
+		case c.byName[d.name] != d:
+			return "an idle descriptor is forgotten"
+		case d.file == nil:
+			return "an idle descriptor is not open"
+		}
+	}
+	switch {
+	case len(c.byName) != idle:
+		return "there are names that are not idle"
+	case c.open != idle:
+		return "open files are counted wrongly"
+	case idle > c.limit:
+		return "there are too many"
+	case idle > 0 && !c.timing:
+		return "the timer is not running"
+	}
+	return ""
+}
+
+// CanSendfile says whether this system has a fast path.
+const CanSendfile = canSendfile

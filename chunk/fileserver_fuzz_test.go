@@ -1,0 +1,130 @@
+package chunk_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/millrace-io/millrace/chunk"
+)
+
+// A urlPath is a path that prints as a part of a URL.
+type urlPath struct{ path string }
+
+func (p *urlPath) String() string { return (&url.URL{Path: "/" + p.path}).EscapedPath()[1:] }
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func httpHeader(h map[string]string) string {
+	var b strings.Builder
+	header := make(http.Header)
+	for k, v := range h {
+		header.Set(k, v)
+	}
+	_ = header.Write(&b)
+	return b.String()
+}
+
+// FuzzFileServer compares with http.FileServer, whatever a request says.
+func FuzzFileServer(f *testing.F) {
+	for _, q := range questions() {
+		if q.method != "GET" || len(q.header) != 2 || q.etag == "" {
+			continue
+		}
+		f.Add(uint8(0), q.path, q.etag, q.header["Range"], q.header["If-Match"], q.header["If-None-Match"],
+			q.header["If-Modified-Since"], q.header["If-Unmodified-Since"], q.header["If-Range"])
+	}
+	for name := range tree {
+		f.Add(uint8(1), "/"+name, "", "", "", "", "", "", "")
+	}
+	for _, r := range rangeSeeds {
+		f.Add(uint8(2), "/large.bin", `"x"`, r, "", "", "", "", `"x"`)
+	}
+	root, _ := makeTree(f, tree)
+	h, want := newFiles(f, root, chunk.TrustNames(0)), http.FileServer(http.FS(root.FS()))
+	f.Fuzz(func(t *testing.T, method uint8, path, etag, ranges, match, noneMatch, since, unmodified, ifRange string) {
+		r := &http.Request{
+			Method: []string{"GET", "HEAD", "POST"}[method%3],
+			URL:    &url.URL{Path: path}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header),
+		}
+		for k, v := range map[string]string{
+			"Range": ranges, "If-Match": match, "If-None-Match": noneMatch, "If-Modified-Since": since,
+			"If-Unmodified-Since": unmodified, "If-Range": ifRange,
+		} {
+			if v != "" {
+				r.Header.Set(k, v)
+			}
+		}
+		got := answer(t, tagged(h, etag), r)
+		if fuzzDifferent(path, ranges) {
+			if got.status >= 500 {
+				t.Errorf("%q: status %d", path, got.status)
+			}
+			return
+		}
+		compare(t, strconv.Quote(path), r.Method, got, answer(t, tagged(want, etag), r))
+	})
+}
+
+// fuzzDifferent says which requests are answered in another way than http.FileServer does. The reasons are those of
+// TestFileServerHeldBackDifferences.
+func fuzzDifferent(path, ranges string) bool {
+	if !utf8.ValidString(path) || len(path) > 200 || strings.ContainsRune(path, 0) {
+		return true // what fs.FS does not open at all
+	}
+	if different(question{path: "/" + strings.Trim(path, "/")}) || different(question{path: path}) {
+		return true
+	}
+	// What leads to the same directories in other words, and redirects to names that have to be escaped.
+	for _, odd := range []string{"loop", "outside", "absolute", "parent", ".", "?", "#", ":", " ", "%", "\\", "\"", "&", "ü", "<"} {
+		if strings.Contains(path, odd) && !strings.Contains(path, ".txt") && !strings.Contains(path, ".bin") {
+			return true
+		}
+	}
+	if strings.Trim(path, "/") == "" {
+		return true
+	}
+	return strings.Contains(ranges, "+") || strings.Count(ranges, "-") > 64 || suffixOfNothing(path, ranges)
+}
+
+// suffixOfNothing reports whether a Range may ask for the last bytes, of which there are 0.
+func suffixOfNothing(path, ranges string) bool {
+	if strings.Contains(path, "empty") {
+		return strings.Contains(ranges, "-")
+	}
+	for part := range strings.SplitSeq(strings.TrimPrefix(ranges, "bytes="), ",") {
+		if n, ok := strings.CutPrefix(strings.Trim(part, " \t\r\n"), "-"); ok && strings.Trim(n, " \t\r\n0") == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// answer returns what a handler answers to a copy of r.
+func answer(t testing.TB, h http.Handler, r *http.Request) reply {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r.Clone(t.Context()))
+	if r.Method == http.MethodHead {
+		w.Body.Reset() // net/http does not send it
+	}
+	return newReply(t, w.Result())
+}
+
+func get(path, ranges string) *http.Request {
+	r := httptest.NewRequest("GET", path, nil)
+	if ranges != "" {
+		r.Header.Set("Range", ranges)
+	}
+	return r
+}
+
+func serveTo(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}

@@ -1,0 +1,127 @@
+package chunk
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+)
+
+const (
+	// defaultOpenFiles is half of the descriptors that a process may have where nobody has raised the limit (1024): the
+	// other half is for connections.
+	defaultOpenFiles = 512
+
+	// defaultKeepOpen is long enough for files that are asked for together or again and again. One that is asked for less
+	// often gains nothing that could be noticed, and a deleted file takes up its space on the disk for as long as it is
+	// open.
+	defaultKeepOpen = 10 * time.Second
+
+	// defaultTrustNames is what a look at a name every second costs: nothing that could be measured. Most changes are
+	// seen at once, see TrustNames.
+	defaultTrustNames = time.Second
+
+	// defaultColdReaders keeps an SSD busy with sequential reads, and a hard disk's heads from wandering between more
+	// places. Each takes a thread while it waits.
+	defaultColdReaders = 8
+)
+
+// A FileOption changes what [FileServer] makes. Options panic when a value is out of range.
+type FileOption func(*FileHandler)
+
+// Listing says whether a directory without an index.html is answered with a list of what is in it, as http.FileServer does
+// and as is the default. Otherwise the answer is 403.
+func Listing(on bool) FileOption {
+	return func(h *FileHandler) { h.listing = on }
+}
+
+// Precompressed has a file name.br, name.zst or name.gz served instead of name to a client that accepts the encoding, with
+// the Content-Type of name. If several will do, the one that the client prefers is taken, and otherwise the first in this
+// order. It must not be older than name, in whole seconds. If neither name nor a sibling is acceptable to the client
+// (identity;q=0), the answer is 406.
+//
+// This is off by default, because name.gz could be a file of its own.
+func Precompressed() FileOption {
+	return func(h *FileHandler) { h.files.encodings = encodings }
+}
+
+// StatETags has an ETag made of a file's size, times of change, device and inode, hashed. It costs nothing and is strong:
+// two versions have different tags, unless one was written over the other, without changing its size, in the same tick of
+// the file system's clock (4 ms on older kernels). Two machines have different tags for copies of a file.
+func StatETags() FileOption {
+	return func(h *FileHandler) { h.files.tagging = tagging{on: true, content: -1} }
+}
+
+// ContentETags has an ETag made of the bytes in a file, which copies on several machines share: half of a SHA-256. The
+// file is read once for that whenever it is opened, so files of more than largest bytes have a tag as of [StatETags].
+func ContentETags(largest int64) FileOption {
+	if largest < 0 {
+		panic(fmt.Sprintf("chunk: ContentETags(%d) is below 0", largest))
+	}
+	return func(h *FileHandler) { h.files.tagging = tagging{on: true, content: largest} }
+}
+
+// OpenFiles is how many files are kept open at most while nobody uses them, and in all unless more are in use. The default
+// is 512.
+func OpenFiles(n int) FileOption {
+	inRange("OpenFiles", n, mostBytes)
+	return func(h *FileHandler) { h.files.limit = n }
+}
+
+// KeepOpen is how long a file stays open that nobody uses. The default is 10 seconds. 0 closes it at once; but while it is
+// in use it is shared in any case.
+func KeepOpen(d time.Duration) FileOption {
+	notNegative("KeepOpen", d)
+	return func(h *FileHandler) { h.files.keep = d }
+}
+
+// TrustNames is how long a name is believed to lead to the file that is open. The default is a second, and 0 has it looked
+// up for each request. It only matters for what an open file does not show of itself: another target of a symbolic link,
+// a directory above that was renamed, a new precompressed sibling. That a file was written to, renamed, deleted or
+// replaced is seen at once, for each request; on a network file system as soon as it tells, and on an overlay's lower layer
+// within this time. Systems other than Linux look names up for each request.
+func TrustNames(d time.Duration) FileOption {
+	notNegative("TrustNames", d)
+	return func(h *FileHandler) { h.files.trust = d }
+}
+
+// ColdReaders is how many responses may read a file or a directory from a disk at a time. Others that need to wait for
+// their turn, and those that send what is in the page cache go on meanwhile. The default is 8.
+func ColdReaders(n int) FileOption {
+	inRange("ColdReaders", n, 1<<16)
+	return func(h *FileHandler) { h.files.slots = make(chan struct{}, n) }
+}
+
+// DropBehind has the page cache left as it was by responses of at least bytes bytes: what they have brought into it, and
+// nobody else is reading, is dropped again after it was sent (posix_fadvise), in steps of a megabyte. So a large file that
+// is sent once does not take the place of small ones that are sent often. What a socket still holds then, which is up to
+// its last megabytes, or others were reading, is dropped when the file is closed (see [KeepOpen]). This is off by default.
+func DropBehind(bytes int64) FileOption {
+	if bytes < 1 {
+		panic(fmt.Sprintf("chunk: DropBehind(%d) is below 1", bytes))
+	}
+	return func(h *FileHandler) { h.dropFrom = bytes }
+}
+
+// OnServed has f called after each request, with the number of bytes of files that were handed to the connection, by the
+// way they went, and with the status. f is called on the request's goroutine, also when the response was given up with a
+// panic. Bytes are those of files: the header, a list of a directory and what is between several parts are not counted.
+func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
+	if f == nil {
+		panic("chunk: OnServed(nil)")
+	}
+	return func(h *FileHandler) { h.served = f }
+}
+
+// ServerTiming has a Server-Timing header sent with each file, which browsers show: how long it took to open (or that it
+// was open), whether its first bytes were in the page cache, and by which way it is going to be sent.
+//
+//	Server-Timing: open;dur=0.031, cache;desc=hot, path;desc=sendfile
+func ServerTiming() FileOption {
+	return func(h *FileHandler) { h.timing = true }
+}
+
+func notNegative(name string, d time.Duration) {
+	if d < 0 {
+		panic(fmt.Sprintf("chunk: %s(%v) is below 0", name, d))
+	}
+}

@@ -1,0 +1,113 @@
+package chunk
+
+import (
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+)
+
+// maxWrappers bounds how deep a response may be wrapped, in case that one wraps itself.
+const maxWrappers = 32
+
+// A response is where the body of an answer goes.
+type response struct {
+	w       http.ResponseWriter // as the handler got it
+	inner   readerFrom          // w, or what w wraps; nil if the body has to go through w's Write
+	wrapped bool                // inner is not w
+	flushes bool                // send sends the header first, see flush
+}
+
+// A readerFrom is an http.ResponseWriter that takes a body from a source.
+type readerFrom interface {
+	http.ResponseWriter
+	io.ReaderFrom
+}
+
+// responseOf finds the ReadFrom of w or of what it wraps. Without it, and where a wrapper may change the body, the body
+// goes through w. It is to be called before the handler names a Content-Encoding or Vary of its own.
+func responseOf(w http.ResponseWriter) response {
+	r := response{w: w}
+	for range maxWrappers {
+		if rf, ok := w.(readerFrom); ok {
+			r.inner = rf
+			break
+		}
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		w, r.wrapped = u.Unwrap(), true
+	}
+	if r.wrapped && encodes(r.w.Header()) {
+		r.inner = nil
+	}
+	return r
+}
+
+// encodes reports whether a header says that who has set it is going to encode the body. What compresses says so before it
+// asks for the body, because caches must know even if this answer is left as it is.
+func encodes(h http.Header) bool {
+	if len(h["Content-Encoding"]) > 0 {
+		return true
+	}
+	for _, v := range h["Vary"] {
+		if strings.Contains(strings.ToLower(v), "accept-encoding") {
+			return true
+		}
+	}
+	return false
+}
+
+// begin has the header written, with the status 200 unless it is already, so that all wrappers see it.
+func (r *response) begin() {
+	if r.wrapped && r.inner != nil {
+		h := r.w.Header()
+		length, encoding := h.Get("Content-Length"), h.Get("Content-Encoding")
+		_, _ = r.w.Write(nil) // an error comes again
+		r.begun(length, encoding)
+	}
+}
+
+// begun is told what the header said before it was written. A wrapper that has changed that changes the body, too.
+func (r *response) begun(length, encoding string) {
+	h := r.w.Header()
+	if r.wrapped && (h.Get("Content-Length") != length || h.Get("Content-Encoding") != encoding) {
+		r.inner = nil
+	}
+}
+
+// writer returns where the rest of the body is to be written.
+func (r *response) writer() io.Writer {
+	if r.inner == nil {
+		return r.w
+	}
+	return r.inner
+}
+
+// send sends f as the body, or as the next part of it.
+func (r *response) send(f *fileRange) error {
+	if r.inner == nil {
+		return f.copyAhead(r.w)
+	}
+	if r.flushes {
+		if raw := connOf(f.ctx); raw != nil && f.end-f.off <= corkMost {
+			cork(raw, 1)
+			defer cork(raw, 0)
+		}
+		r.flush()
+	}
+	return f.readInto(r.inner)
+}
+
+// flush has net/http send the header now. Otherwise its ReadFrom would read the first 512 bytes of the body to send them
+// together, which takes a system call more and is no less packets.
+func (r *response) flush() {
+	t := reflect.TypeOf(r.inner)
+	if t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "net/http" {
+		return
+	}
+	if f, ok := r.inner.(http.Flusher); ok {
+		f.Flush()
+	}
+}

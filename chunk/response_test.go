@@ -1,0 +1,417 @@
+package chunk_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/millrace-io/millrace/chunk"
+)
+
+// A wrapper is how a middleware passes a response on. Each is used at the top of others.
+type wrapper struct {
+	name string
+	wrap func(w http.ResponseWriter) (wrapped http.ResponseWriter, done func())
+	slow bool // the body has to pass through it
+}
+
+var wrappers = []wrapper{
+	{"none", func(w http.ResponseWriter) (http.ResponseWriter, func()) { return w, func() {} }, false},
+	{"log", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		l := &logged{ResponseWriter: w}
+		return l, func() {
+			if l.status == 0 {
+				panic("a middleware has not seen the status")
+			}
+		}
+	}, false},
+	{"two", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		return &logged{ResponseWriter: &logged{ResponseWriter: w}}, func() {}
+	}, false},
+	{"ReadFrom", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		return forwarder{w, w.(io.ReaderFrom)}, func() {}
+	}, false},
+	{"hooks", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		h := &hooked{ResponseWriter: w}
+		return h, func() {
+			if h.bytes == 0 {
+				panic("a middleware has not seen the bytes")
+			}
+		}
+	}, false},
+	{"opaque", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		return struct{ http.ResponseWriter }{w}, func() {}
+	}, true},
+	{"round", func(w http.ResponseWriter) (http.ResponseWriter, func()) { return &round{w}, func() {} }, true},
+	{"zips, says so first", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := newZipper(w)
+		z.zip()
+		return z, z.close
+	}, true},
+	{"zips, says so with the status", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		z := newZipper(w)
+		z.decide = true
+		return z, z.close
+	}, true},
+	{"zips, says so with the first bytes", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		w.Header().Add("Vary", "Origin, Accept-Encoding")
+		z := newZipper(w)
+		return z, z.close
+	}, true},
+}
+
+// logged is the usual middleware for an access log.
+type logged struct {
+	http.ResponseWriter
+	status int
+}
+
+func (l *logged) WriteHeader(status int) {
+	l.status = status
+	l.ResponseWriter.WriteHeader(status)
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	if l.status == 0 {
+		l.status = http.StatusOK
+	}
+	return l.ResponseWriter.Write(p)
+}
+
+func (l *logged) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+
+// forwarder is a middleware that has heard of ReadFrom.
+type forwarder struct {
+	http.ResponseWriter
+	io.ReaderFrom
+}
+
+// hooked is one that counts what goes by each way, as generated wrappers do.
+type hooked struct {
+	http.ResponseWriter
+	bytes int64
+}
+
+func (h *hooked) Write(p []byte) (int, error) {
+	n, err := h.ResponseWriter.Write(p)
+	h.bytes += int64(n)
+	return n, err
+}
+
+func (h *hooked) ReadFrom(r io.Reader) (int64, error) {
+	n, err := h.ResponseWriter.(io.ReaderFrom).ReadFrom(r)
+	h.bytes += n
+	return n, err
+}
+
+func (h *hooked) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+// round is one that unwraps to itself.
+type round struct{ http.ResponseWriter }
+
+func (r *round) Unwrap() http.ResponseWriter { return r }
+
+// zipper encodes the body, and could be unwrapped all the same.
+type zipper struct {
+	http.ResponseWriter
+	z      *gzip.Writer
+	decide bool // when the status is written
+	status int
+}
+
+func newZipper(w http.ResponseWriter) *zipper { return &zipper{ResponseWriter: w} }
+
+func (z *zipper) zip() {
+	z.Header().Set("Content-Encoding", "gzip")
+	z.Header().Del("Content-Length")
+	z.z = gzip.NewWriter(z.ResponseWriter)
+}
+
+func (z *zipper) WriteHeader(status int) {
+	z.status = status
+	if z.decide && z.z == nil {
+		z.zip()
+	}
+	if z.z != nil {
+		z.Header().Del("Content-Length")
+		z.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (z *zipper) Write(p []byte) (int, error) {
+	if z.status == 0 {
+		z.WriteHeader(http.StatusOK)
+	}
+	if z.z == nil && len(p) > 0 {
+		z.zip()
+		z.ResponseWriter.WriteHeader(z.status)
+	}
+	if z.z == nil {
+		return 0, nil
+	}
+	return z.z.Write(p)
+}
+
+func (z *zipper) close() {
+	if z.z != nil {
+		_ = z.z.Close()
+	}
+}
+
+func (z *zipper) Unwrap() http.ResponseWriter { return z.ResponseWriter }
+
+// serveWith serves handler behind a middleware over HTTP/1, and returns the server's address.
+func serveWith(t testing.TB, m wrapper, handler http.HandlerFunc) string {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		wrapped, done := m.wrap(w)
+		handler(wrapped, r)
+		done()
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains of what some tests do
+	s.Start()
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// fetch returns the answer to a request and its body.
+func fetch(t testing.TB, method, url string, header ...string) (*http.Response, []byte) {
+	t.Helper()
+	resp, body, err := tryFetch(t, method, url, header...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, body
+}
+
+func tryFetch(t testing.TB, method, url string, header ...string) (*http.Response, []byte, error) {
+	t.Helper()
+	req, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return resp, body, err
+}
+
+// client follows no redirects and keeps no connections, so that nothing is left when a test is over.
+var client = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// sent returns the report of a transfer of n bytes to a response of net/http that is allowed its fast path.
+func sent(n int64, slow bool) chunk.Report {
+	if slow || runtime.GOOS != "linux" {
+		return chunk.Report{Bytes: n, Copied: n}
+	}
+	return chunk.Report{Bytes: n, Sendfile: n - 512, Copied: 512}
+}
+
+func TestCopyToResponse(t *testing.T) {
+	data := someBytes(300_000)
+	for _, m := range wrappers {
+		for _, declared := range []bool{false, true} {
+			t.Run(m.name+", declared "+strconv.FormatBool(declared), func(t *testing.T) {
+				f := fileOf(t, data)
+				reports := make(chan chunk.Report, 1)
+				url := serveWith(t, m, func(w http.ResponseWriter, r *http.Request) {
+					if declared {
+						w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+					}
+					report, err := chunk.Copy(r.Context(), w, f)
+					if err != nil {
+						t.Error(err)
+					}
+					reports <- report
+				})
+				resp, body := fetch(t, "GET", url)
+				if resp.StatusCode != http.StatusOK || !bytes.Equal(body, data) {
+					t.Errorf("%s, %d bytes", resp.Status, len(body))
+				}
+				if zips := strings.HasPrefix(m.name, "zips"); !zips && resp.ContentLength != int64(len(data)) {
+					t.Errorf("Content-Length %d", resp.ContentLength)
+				}
+				report := <-reports
+				if report != sent(int64(len(data)), m.slow) {
+					t.Errorf("%+v", report)
+				}
+				if err := report.FastPath(); (err == nil) == (m.slow || runtime.GOOS != "linux") {
+					t.Errorf("%+v: %v", report, err)
+				}
+			})
+		}
+	}
+}
+
+// From a connection, too, if the handler says how much there will be.
+func TestCopyStreamToResponse(t *testing.T) {
+	data := someBytes(300_000)
+	for _, m := range wrappers {
+		for _, declared := range []bool{false, true} {
+			for _, src := range copySources {
+				if src.kind != "stream" && src.kind != "pipe" {
+					continue
+				}
+				if strings.HasPrefix(m.name, "zips") && declared {
+					continue // those would have to take it away again
+				}
+				t.Run(m.name+", "+src.name+", declared "+strconv.FormatBool(declared), func(t *testing.T) {
+					in := src.open(t, data)
+					reports := make(chan chunk.Report, 1)
+					url := serveWith(t, m, func(w http.ResponseWriter, r *http.Request) {
+						if declared {
+							w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+						}
+						report, err := chunk.Copy(r.Context(), w, in)
+						if err != nil {
+							t.Error(err)
+						}
+						reports <- report
+					})
+					if _, body := fetch(t, "GET", url); !bytes.Equal(body, data) {
+						t.Errorf("%d other bytes", len(body))
+					}
+					want := chunk.Report{Bytes: 300_000, Copied: 300_000}
+					if declared && !m.slow && runtime.GOOS == "linux" {
+						want.Copied, want.Splice = 512, 300_000-512
+					}
+					if report := <-reports; report != want {
+						t.Errorf("%+v, want %+v", report, want)
+					}
+				})
+			}
+		}
+	}
+}
+
+// The length is set where it is known, and only there.
+func TestCopyDeclaresTheLength(t *testing.T) {
+	data := someBytes(100_000)
+	for _, test := range []struct {
+		name   string
+		src    func() io.Reader
+		before func(w http.ResponseWriter)
+		want   int64
+		bytes  int
+	}{
+		{"file", func() io.Reader { return fileOf(t, data) }, nil, 100_000, 100_000},
+		{"part of a file", func() io.Reader { return io.LimitReader(fileOf(t, data), 60_000) }, nil, 60_000, 60_000},
+		{"section", func() io.Reader { return io.NewSectionReader(fileOf(t, data), 99_000, 5000) }, nil, 1000, 1000},
+		{"bytes", func() io.Reader { return bytes.NewReader(data) }, nil, 100_000, 100_000},
+		{"buffer", func() io.Reader { return bytes.NewBuffer(data) }, nil, 100_000, 100_000},
+		{"string", func() io.Reader { return strings.NewReader(string(data)) }, nil, 100_000, 100_000},
+		{"limited", func() io.Reader { return io.LimitReader(bytes.NewReader(data), 50_000) }, nil, 50_000, 50_000},
+		{"reader", func() io.Reader { return struct{ io.Reader }{bytes.NewReader(data)} }, nil, -1, 100_000},
+		{"header written", func() io.Reader { return fileOf(t, data) }, func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusOK)
+		}, -1, 100_000},
+		{"body begun", func() io.Reader { return fileOf(t, data) }, func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, "first")
+		}, -1, 100_005},
+		{"encoded", func() io.Reader { return fileOf(t, data) }, func(w http.ResponseWriter) {
+			w.Header().Set("Content-Encoding", "br")
+		}, -1, 100_000},
+		{"trailer", func() io.Reader { return fileOf(t, data) }, func(w http.ResponseWriter) {
+			w.Header().Set("Trailer", "Digest")
+		}, -1, 100_000},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			url := serveWith(t, wrappers[0], func(w http.ResponseWriter, r *http.Request) {
+				if test.before != nil {
+					test.before(w)
+				}
+				// Not the request's context: a client that has the header of a HEAD closes the connection.
+				if _, err := chunk.Copy(context.Background(), w, test.src()); err != nil {
+					t.Error(err)
+				}
+			})
+			resp, body := fetch(t, "GET", url)
+			if resp.ContentLength != test.want || len(body) != test.bytes {
+				t.Errorf("Content-Length %d, %d bytes", resp.ContentLength, len(body))
+			}
+			if resp, body := fetch(t, "HEAD", url); len(body) != 0 || resp.ContentLength != test.want {
+				t.Errorf("HEAD: Content-Length %d, %d bytes", resp.ContentLength, len(body))
+			}
+		})
+	}
+}
+
+// Over HTTP/2 and TLS every byte is copied, and arrives.
+func TestCopyToSealedResponse(t *testing.T) {
+	data := someBytes(300_000)
+	for _, h2 := range []bool{false, true} {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if (r.ProtoMajor == 2) != h2 {
+				t.Errorf("%s", r.Proto)
+			}
+			report, err := chunk.Copy(r.Context(), w, fileOf(t, data))
+			if err != nil || report.Copied != int64(len(data)) {
+				t.Errorf("%+v, %v", report, err)
+			}
+		}))
+		s.EnableHTTP2 = h2
+		s.StartTLS()
+		resp, err := s.Client().Get(s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || !bytes.Equal(body, data) || resp.ContentLength != int64(len(data)) {
+			t.Errorf("%d bytes of %d, %v", len(body), resp.ContentLength, err)
+		}
+		resp.Body.Close()
+		s.Close()
+	}
+}
+
+// A body that was cut off is never taken for a whole one, whether its length was known or not.
+func TestCopyToResponseThatIsCancelled(t *testing.T) {
+	data := someBytes(16 << 20)
+	for _, declared := range []bool{false, true} {
+		f := fileOf(t, data)
+		done := make(chan struct{})
+		url := serveWith(t, wrappers[0], func(w http.ResponseWriter, r *http.Request) {
+			defer close(done)
+			if !declared {
+				w.WriteHeader(http.StatusOK)
+			}
+			ctx, cancel := context.WithTimeout(r.Context(), soon)
+			defer cancel()
+			if report, err := chunk.Copy(ctx, w, f); err != context.DeadlineExceeded {
+				t.Errorf("%+v, %v", report, err)
+			}
+		})
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		<-done // without having read anything
+		raw, _ := io.ReadAll(conn)
+		_ = conn.Close()
+		if !declared && bytes.HasSuffix(raw, []byte("\r\n0\r\n\r\n")) {
+			t.Error("the body was ended as if it were complete")
+		}
+		if len(raw) >= len(data) {
+			t.Error("all of it was sent")
+		}
+	}
+}

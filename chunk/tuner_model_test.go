@@ -1,0 +1,192 @@
+package chunk_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace-io/millrace/chunk"
+)
+
+// A plant is a model of a machine, a source and workers that the tests of the Tuner run it against. Times are in seconds,
+// speeds in bytes a second.
+type plant struct {
+	processors float64 // that the sample says there are
+	quota      float64 // that there really are, 0: the same
+
+	cost      float64 // processor time a byte
+	perChunk  float64 // processor time a chunk
+	switching float64 // part that each worker above two per processor costs all of them
+	cache     float64 // bytes of chunks at work above which a byte costs half as much again, 0: no matter
+
+	latency float64 // that a worker waits for something, each chunk
+	shared  float64 // speed that all workers share, of a disk say; 0: no matter
+	heads   int     // workers above which that speed falls, as a disk's does that seeks
+
+	sourceLatency float64 // of each read of the source, which is read ahead
+	sourceSpeed   float64 // 0: no matter
+	bursts        float64 // chunks that the source is early or late by
+
+	offered float64 // what there is to do, 0: more than can be done
+
+	memory  float64 // bytes that there are before it swaps, 0: no matter
+	heaps   float64 // bytes of memory for each byte of chunks
+	keeping float64 // part of each chunk above leanChunk that is never given back: what makes memory grow
+}
+
+const (
+	leanChunk  = 64 << 10
+	baseMemory = 50e6
+)
+
+// outcome is what a plant does with a setting.
+type outcome struct {
+	speed, share, memory, growth float64
+	pressed, starved, stuffed    bool
+}
+
+// or returns v, or none where v is 0.
+func or(v, none float64) float64 {
+	if v == 0 {
+		return none
+	}
+	return v
+}
+
+func (p *plant) run(s chunk.Setting) outcome {
+	workers, size, depth := float64(s.Workers), float64(s.ChunkSize), float64(s.Depth)
+	quota := or(p.quota, p.processors)
+	cost := p.cost
+	if p.cache > 0 && min(workers, quota)*size > p.cache {
+		cost *= 1.5
+	}
+	busy := p.perChunk + cost*size
+	busy *= 1 + p.switching*max(workers-2*quota, 0)
+	able := min(workers*size/(p.latency+busy), quota*size/busy)
+	if p.shared > 0 {
+		seeks := 1.0
+		if p.heads > 0 {
+			seeks = 1 + 0.05*max(workers-float64(p.heads), 0)
+		}
+		able = min(able, p.shared/seeks)
+	}
+	given := math.Inf(1)
+	if p.sourceLatency > 0 || p.sourceSpeed > 0 {
+		given = size / (p.sourceLatency + size/or(p.sourceSpeed, math.Inf(1)))
+	}
+	given *= depth / (depth + p.bursts)
+	able *= depth / (depth + p.bursts)
+	o := outcome{speed: min(able, given), pressed: able <= given, starved: given < able}
+	if p.bursts > 0 {
+		o.starved, o.stuffed = true, true
+	}
+	if p.offered > 0 && p.offered <= o.speed {
+		o = outcome{speed: p.offered, starved: true}
+	}
+	o.memory = baseMemory + or(p.heaps, 1)*size*(depth+workers)
+	if p.memory > 0 && o.memory > p.memory {
+		o.speed *= 0.2
+	}
+	o.share = o.speed / size * busy / p.processors
+	o.growth = p.keeping * o.speed * max(size/leanChunk-1, 0)
+	return o
+}
+
+// mostSpeed is that of the best fixed setting, found by trying them all. limit is the memory's, of which a Tuner uses nine
+// tenths, or 0.
+func (p *plant) mostSpeed(limit int64) (most float64) {
+	memory := 0.9 * or(float64(limit), math.Inf(1))
+	for workers := 1; workers <= 16*int(p.processors); workers++ {
+		for size := 4 << 10; size <= 1<<20; size *= 2 {
+			for depth := 1; depth <= 16; depth++ {
+				o := p.run(chunk.Setting{Workers: workers, ChunkSize: size, Depth: depth})
+				if o.memory <= memory && o.growth <= 10*mb {
+					most = max(most, o.speed)
+				}
+			}
+		}
+	}
+	return most
+}
+
+// starts are the default, and the corners.
+func (p *plant) starts() []chunk.Setting {
+	n := int(p.processors)
+	return []chunk.Setting{
+		{Workers: 2 * n, ChunkSize: 64 << 10, Depth: 3},
+		{Workers: 1, ChunkSize: 4 << 10, Depth: 1},
+		{Workers: 16 * n, ChunkSize: 1 << 20, Depth: 16},
+	}
+}
+
+const tick = 250 * time.Millisecond
+
+// simulation is a Tuner in a plant.
+type simulation struct {
+	tuner  *chunk.Tuner
+	plant  plant
+	noise  float64 // standard deviation of the logarithm of each sample's speed
+	rnd    *rand.Rand
+	leaked float64
+
+	moves []int        // samples at which the setting moved
+	log   []chunk.Move // what moved
+	speed []float64    // of each sample, without the noise
+	over  int          // samples above the plant's memory
+}
+
+func (m *simulation) sample() chunk.Sample {
+	o := m.plant.run(m.tuner.Setting())
+	m.leaked += o.growth * tick.Seconds()
+	m.speed = append(m.speed, o.speed)
+	if m.plant.memory > 0 && o.memory > m.plant.memory {
+		m.over++
+	}
+	factor := math.Exp(m.noise*m.rnd.NormFloat64() - m.noise*m.noise/2)
+	s := chunk.Sample{
+		Elapsed:    tick,
+		Processors: m.plant.processors,
+		CPU:        time.Duration(min(o.share*factor, 1) * m.plant.processors * float64(tick)),
+		Memory:     int64(o.memory + m.leaked),
+		Moved:      int64(o.speed * factor * tick.Seconds()),
+	}
+	if o.pressed {
+		s.Waiting, s.Waited = 1, 100
+	}
+	if o.starved {
+		s.Starved = 100
+	}
+	if o.stuffed {
+		s.Stuffed = 100
+	}
+	return s
+}
+
+func (m *simulation) run(samples int) {
+	for range samples {
+		move := m.tuner.Observe(m.sample())
+		if move.From != move.To {
+			m.moves = append(m.moves, len(m.speed))
+			m.log = append(m.log, move)
+		}
+	}
+}
+
+// mean is the mean speed of the samples from on.
+func (m *simulation) mean(from int) float64 {
+	var sum float64
+	for _, v := range m.speed[from:] {
+		sum += v
+	}
+	return sum / float64(len(m.speed)-from)
+}
+
+// movesFrom is how many moves there were from a sample on.
+func (m *simulation) movesFrom(from int) (n int) {
+	for _, at := range m.moves {
+		if at > from {
+			n++
+		}
+	}
+	return n
+}

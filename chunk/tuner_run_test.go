@@ -1,0 +1,207 @@
+package chunk_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace/chunk"
+)
+
+// fixedWorkers is a Tuner with n workers that nothing moves.
+func fixedWorkers(n int) *chunk.Tuner { return newTuner(chunk.WorkersBetween(n, n)) }
+
+func TestAcquireIsInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tuner := fixedWorkers(1)
+		if err := tuner.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var order []int
+		for i := range 5 {
+			go func() {
+				if err := tuner.Acquire(t.Context()); err != nil {
+					t.Error(err)
+				}
+				order = append(order, i) // one at a time: that is the point
+				tuner.Release()
+			}()
+			synctest.Wait()
+		}
+		if s := tuner.Stats(); s.Running != 1 || s.Waiting != 5 {
+			t.Errorf("%d at work and %d waiting, want 1 and 5", s.Running, s.Waiting)
+		}
+		tuner.Release()
+		synctest.Wait()
+		for i, who := range order {
+			if i != who {
+				t.Fatalf("in the order %v", order)
+			}
+		}
+		if s := tuner.Stats(); len(order) != 5 || s.Running != 0 || s.Waiting != 0 {
+			t.Errorf("%v, then %d at work and %d waiting", order, s.Running, s.Waiting)
+		}
+	})
+}
+
+// One who gives up leaves no hole, wherever in the queue it was.
+func TestAcquireGivesUp(t *testing.T) {
+	for leaver := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			tuner := fixedWorkers(1)
+			tuner.Acquire(t.Context())
+			ctx, cancel := context.WithCancel(t.Context())
+			var passed atomic.Int32
+			for i := range 3 {
+				go func() {
+					mine := t.Context()
+					if i == leaver {
+						mine = ctx
+					}
+					err := tuner.Acquire(mine)
+					if i == leaver {
+						if !errors.Is(err, context.Canceled) {
+							t.Errorf("error %v", err)
+						}
+						return
+					}
+					passed.Add(1)
+					tuner.Release()
+				}()
+				synctest.Wait()
+			}
+			cancel()
+			synctest.Wait()
+			if s := tuner.Stats(); s.Waiting != 2 {
+				t.Errorf("%d wait, want 2", s.Waiting)
+			}
+			tuner.Release()
+			synctest.Wait()
+			if s := tuner.Stats(); passed.Load() != 2 || s.Running != 0 {
+				t.Errorf("%d passed, %d at work", passed.Load(), s.Running)
+			}
+			if err := tuner.Acquire(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("with a context that is over: %v", err)
+			}
+		})
+	}
+}
+
+// Never more at a time than the setting says, whatever is cancelled when, and nothing is left in the end.
+func TestAcquireRaces(t *testing.T) {
+	const limit = 3
+	tuner := fixedWorkers(limit)
+	var atWork atomic.Int32
+	var all sync.WaitGroup
+	for i := range uint64(16) {
+		all.Go(func() {
+			rnd := rand.New(rand.NewPCG(i, 0))
+			for range 300 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rnd.IntN(40))*time.Microsecond)
+				if tuner.Acquire(ctx) == nil {
+					if n := atWork.Add(1); n > limit {
+						t.Errorf("%d at work", n)
+					}
+					atWork.Add(-1)
+					tuner.Release()
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	if s := tuner.Stats(); s.Running != 0 || s.Waiting != 0 {
+		t.Errorf("%d at work, %d waiting", s.Running, s.Waiting)
+	}
+}
+
+// When the setting rises, those who wait come in at once; when it falls, nobody is stopped.
+func TestAcquireFollowsTheSetting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tuner := newTuner()
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 20 {
+			go tuner.Acquire(ctx)
+		}
+		synctest.Wait()
+		pressed := steady()
+		pressed.Waiting = 12
+		if m, _ := untilMove(tuner, 50, func(int) chunk.Sample { return pressed }); m.To.Workers != 10 {
+			t.Fatal(m)
+		}
+		synctest.Wait()
+		if s := tuner.Stats(); s.Running != 10 || s.Waiting != 10 {
+			t.Errorf("%d at work, %d waiting; want 10 and 10", s.Running, s.Waiting)
+		}
+		if m, _ := untilMove(tuner, 50, func(int) chunk.Sample { return pressed }); m.Why != chunk.NotPaid || m.To.Workers != 8 {
+			t.Fatal(m)
+		}
+		for want := 9; want >= 8; want-- {
+			tuner.Release()
+			synctest.Wait()
+			if s := tuner.Stats(); s.Running != want || s.Waiting != 10 {
+				t.Errorf("%d at work, %d waiting; want %d and 10", s.Running, s.Waiting, want)
+			}
+		}
+		tuner.Release()
+		synctest.Wait()
+		if s := tuner.Stats(); s.Running != 8 || s.Waiting != 9 {
+			t.Errorf("%d at work, %d waiting; want 8 and 9", s.Running, s.Waiting)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// Run takes a sample each interval, of what was done since the last, and ends with its context.
+func TestRunSamples(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tuner := newTuner(chunk.Interval(100 * time.Millisecond))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			tuner.Run(ctx)
+		}()
+		synctest.Wait()
+		tuner.Moved(1000)
+		tuner.Moved(-1)
+		time.Sleep(150 * time.Millisecond)
+		s := tuner.Stats()
+		if s.Samples != 1 || s.Sample.Moved != 1000 || s.Sample.Elapsed != 100*time.Millisecond {
+			t.Errorf("%+v", s)
+		}
+		if s.Sample.Processors < 1 || s.Sample.CPU < 0 || s.Sample.Memory < 1<<20 {
+			t.Errorf("of the process: %+v", s.Sample)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if s := tuner.Stats(); s.Samples != 2 || s.Sample.Moved != 0 {
+			t.Errorf("%+v", s)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a second Run does not panic")
+				}
+			}()
+			tuner.Run(t.Context())
+		}()
+		cancel()
+		<-ended
+		time.Sleep(time.Second)
+		if s := tuner.Stats(); s.Samples != 2 {
+			t.Errorf("%d samples after Run ended", s.Samples)
+		}
+		again, stop := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer stop()
+		tuner.Run(again)
+		if s := tuner.Stats(); s.Samples != 3 {
+			t.Errorf("%d samples after Run ended again, want 3", s.Samples)
+		}
+	})
+}

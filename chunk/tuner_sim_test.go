@@ -1,0 +1,222 @@
+package chunk_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/millrace-io/millrace/chunk"
+)
+
+const (
+	// converged is how many samples the Tuner has where there is little noise: at the default interval a minute and a half.
+	converged = 360
+
+	// longRun is how many samples it is watched for: two hours.
+	longRun = 30_000
+)
+
+// MB/s, and processor time a byte at that speed.
+const (
+	mb       = 1e6
+	hashing  = 1 / (1400 * mb)
+	counting = 1 / (9000 * mb)
+	zipping  = 1 / (60 * mb)
+)
+
+var plants = []struct {
+	name string
+	plant
+	limit int64   // MemoryLimit
+	least float64 // part of the best speed that is enough, 0: the usual
+}{
+	{name: "hash on 2", plant: plant{
+		processors: 2, cost: hashing, perChunk: 5e-6,
+	}},
+	{name: "hash on 16", plant: plant{
+		processors: 16, cost: hashing, perChunk: 5e-6,
+	}},
+	{name: "compress on 4, switching costs", plant: plant{
+		processors: 4, cost: zipping, perChunk: 5e-6, switching: 0.02,
+	}},
+	{name: "count on 4, a chunk costs much", plant: plant{
+		processors: 4, cost: counting, perChunk: 40e-6,
+	}},
+	{name: "count on 4, cache of 512 KiB", plant: plant{
+		processors: 4, cost: counting, perChunk: 5e-6, cache: 512 << 10,
+	}},
+	{name: "workers wait for a peer", plant: plant{
+		processors: 2, cost: counting, perChunk: 10e-6, latency: 5e-3,
+	}},
+	{name: "workers share an SSD", plant: plant{
+		processors: 4, cost: counting, perChunk: 10e-6, latency: 1e-3, shared: 2000 * mb,
+	}},
+	{name: "workers share a hard disk", plant: plant{
+		processors: 4, cost: counting, perChunk: 10e-6, latency: 4e-3, shared: 150 * mb, heads: 12,
+	}},
+	{name: "source with latency", plant: plant{
+		processors: 4, cost: counting, perChunk: 10e-6, sourceLatency: 1e-3, sourceSpeed: 1000 * mb,
+	}},
+	{name: "source with a speed", plant: plant{
+		processors: 4, cost: hashing, perChunk: 5e-6, sourceSpeed: 500 * mb,
+	}},
+	{name: "source in bursts", plant: plant{
+		processors: 4, cost: hashing, perChunk: 5e-6, latency: 5e-4, sourceSpeed: 2000 * mb, bursts: 2,
+	}},
+	{name: "quota of 1.5 on 8", plant: plant{
+		processors: 8, quota: 1.5, cost: hashing, perChunk: 5e-6, switching: 0.02,
+	}},
+	{name: "memory is short", limit: 100e6, least: 0.55, plant: plant{
+		processors: 2, cost: counting, perChunk: 10e-6, latency: 5e-3, memory: 100e6, heaps: 8,
+	}},
+	{name: "chunks are kept", plant: plant{
+		processors: 4, cost: hashing, perChunk: 60e-6, keeping: 0.001,
+	}},
+	{name: "little to do", plant: plant{
+		processors: 4, cost: hashing, perChunk: 5e-6, offered: 100 * mb,
+	}},
+}
+
+func newSimulation(p plant, start chunk.Setting, limit int64, noise float64, seed uint64) *simulation {
+	if limit == 0 {
+		limit = math.MaxInt64
+	}
+	tuner := chunk.NewTuner(chunk.WorkersBetween(1, 16*int(p.processors)), chunk.StartAt(start), chunk.MemoryLimit(limit))
+	return &simulation{tuner: tuner, plant: p, noise: noise, rnd: rand.New(rand.NewPCG(seed, 1))}
+}
+
+// enough is the part of the best fixed setting's speed that the Tuner must reach. Noise hides the last steps: with 0.2,
+// what brings less than an eighth can't be told from chance. From the corners of all settings it may end on a lower hill.
+func enough(noise float64, corner bool) float64 {
+	least := 0.90
+	if corner {
+		least = 0.80
+	}
+	if noise > 0.1 {
+		least -= 0.10
+	}
+	return least
+}
+
+// convergedAt is how many samples the Tuner has. It looks at a noisy load five times as long before it judges.
+func convergedAt(noise float64) int {
+	if noise > 0.1 {
+		return 4 * converged
+	}
+	return converged
+}
+
+func TestTunerConverges(t *testing.T) {
+	for _, test := range plants {
+		most := test.mostSpeed(test.limit)
+		for _, noise := range []float64{0, 0.05, 0.2} {
+			for i, start := range test.starts() {
+				for seed := range uint64(2) {
+					least := enough(noise, i > 0)
+					if test.least > 0 {
+						least = min(least, test.least)
+					}
+					m := newSimulation(test.plant, start, test.limit, noise, seed)
+					from := convergedAt(noise)
+					m.run(from + 1000)
+					if got := m.mean(from) / most; got < least {
+						t.Errorf("%s, noise %v, from %v: %.2f of the best speed, want %.2f; at %v\n%v",
+							test.name, noise, start, got, least, m.tuner.Setting(), m.log)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Where memory has a limit, it is kept to, but for the few samples that it takes to see that it is not.
+func TestTunerKeepsToTheMemory(t *testing.T) {
+	for _, test := range plants {
+		if test.limit == 0 {
+			continue
+		}
+		for i, start := range test.starts() {
+			m := newSimulation(test.plant, start, test.limit, 0.05, 1)
+			m.run(longRun / 10)
+			if most := 30; i < 2 && m.over > 0 || m.over > most {
+				t.Errorf("%s, from %v: %d samples above the memory, want %d at most", test.name, start, m.over, most)
+			}
+		}
+	}
+}
+
+// Under a load that stays the same the Tuner comes to rest: what it tries gets less and less, and most of it is taken
+// back.
+func TestTunerNeverOscillates(t *testing.T) {
+	for _, test := range plants {
+		for _, noise := range []float64{0.02, 0.2} {
+			t.Run(fmt.Sprintf("%s, noise %v", test.name, noise), func(t *testing.T) {
+				m := newSimulation(test.plant, test.starts()[0], test.limit, noise, 7)
+				m.run(longRun / 2)
+				kept := m.tuner.Stats().Kept
+				m.run(longRun / 2)
+				if n := m.movesFrom(longRun / 2); n > 60 {
+					t.Errorf("%d moves in the second half of %d samples\n%v", n, longRun, m.log)
+				}
+				if n := m.tuner.Stats().Kept - kept; n > 6 {
+					t.Errorf("%d steps kept in the second half of %d samples\n%v", n, longRun, m.log)
+				}
+				early, late := m.movesFrom(0)-m.movesFrom(longRun/10), m.movesFrom(9*longRun/10)
+				if late > early {
+					t.Errorf("%d moves in the first tenth, %d in the last", early, late)
+				}
+			})
+		}
+	}
+}
+
+// A load that steps up and down, and changes its nature, is followed.
+func TestTunerFollowsTheLoad(t *testing.T) {
+	local := plant{processors: 4, cost: hashing, perChunk: 5e-6}
+	remote := plant{processors: 4, cost: counting, perChunk: 10e-6, latency: 5e-3}
+	small, costly := local, local
+	small.offered = 100 * mb
+	costly.cost *= 20
+	m := newSimulation(local, local.starts()[0], 0, 0.05, 3)
+	for i, p := range []plant{local, remote, small, local, costly, remote, local} {
+		m.plant = p
+		begun := len(m.speed)
+		m.run(2 * converged)
+		if got := m.mean(begun+converged) / p.mostSpeed(0); got < 0.80 {
+			t.Errorf("phase %d: %.2f of the best speed at %v\n%v", i, got, m.tuner.Setting(), m.log)
+		}
+	}
+}
+
+// A load that changes to and fro, with nothing to be gained from any step, is tried on less and less.
+func TestTunerTiresOfChange(t *testing.T) {
+	on := plant{processors: 4, cost: zipping, perChunk: 5e-6}
+	off := on
+	off.offered = 20 * mb
+	m := newSimulation(on, chunk.Setting{Workers: 4, ChunkSize: 64 << 10, Depth: 3}, 0, 0.02, 4)
+	for i := range longRun / 100 {
+		m.plant = on
+		if i%2 == 1 {
+			m.plant = off
+		}
+		m.run(100)
+	}
+	early, late := m.movesFrom(0)-m.movesFrom(longRun/10), m.movesFrom(9*longRun/10)
+	if late > early/3 {
+		t.Errorf("%d moves in the first tenth, %d in the last", early, late)
+	}
+}
+
+// The same samples make the same moves.
+func TestTunerIsDeterministic(t *testing.T) {
+	p := plants[5].plant
+	a := newSimulation(p, p.starts()[0], 0, 0.1, 5)
+	b := newSimulation(p, p.starts()[0], 0, 0.1, 5)
+	a.run(2000)
+	b.run(2000)
+	if len(a.log) == 0 || !slices.Equal(a.log, b.log) {
+		t.Errorf("%v\n%v", a.log, b.log)
+	}
+}
