@@ -18,7 +18,7 @@ help: ## Show this list
 test: deps lint test-race test-invariants test-plain test-makes $(if $(filter true,$(CI)),fuzz) vet-bench vet-darwin ## Check everything (fuzzing only on CI; see make fuzz)
 
 .PHONY: deps
-deps: ## Install what the tests run: redis-server, ffmpeg, chromium, a C compiler
+deps: ## Install what the tests run: redis-server, ffmpeg, nginx, chromium, a C compiler
 	scripts/deps
 
 .PHONY: lint

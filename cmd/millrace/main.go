@@ -1,7 +1,9 @@
-// Command millrace is a live streaming server. `millrace serve` relays streams from publishers to viewers, `millrace load` puts
-// a load on one and measures what arrives, and `millrace cut` shows where files can be cut between records.
+// Command millrace is a live streaming and file server. `millrace serve` relays streams from publishers to viewers and serves
+// files, `millrace get` downloads one, `millrace load` puts a load on a server and measures what arrives, and `millrace cut`
+// shows where files can be cut between records.
 //
-// This package is flags and wiring: the server is in internal/server, the load in internal/load.
+// This package is flags and wiring: the server is in internal/server, the download in internal/download, the load in
+// internal/load.
 package main
 
 import (
@@ -27,9 +29,9 @@ func main() {
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "millrace",
-		Short: "Relay live streams over HTTP, without copying them",
+		Short: "Relay live streams and serve files over HTTP, without copying them",
 		Long: `Millrace relays live streams: an encoder sends one in the body of an HTTP request, and any number of
-viewers get it in the answers to theirs, as FLV or as MP4 for a browser.
+viewers get it in the answers to theirs, as FLV or as MP4 for a browser. It also serves files, and downloads them.
 
 See a picture at once:
 
@@ -39,6 +41,6 @@ See a picture at once:
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(serveCommand(), loadCommand(), cutCommand(), versionCommand())
+	root.AddCommand(serveCommand(), getCommand(), loadCommand(), cutCommand(), versionCommand())
 	return root
 }

@@ -17,7 +17,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+// asCommand has the test's binary be the command, for tests that need a process of its own.
+const asCommand = "MILLRACE_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		return
+	}
+	leaktest.Main(m)
+}
 
 // output is what a command prints, while it prints it.
 type output struct {

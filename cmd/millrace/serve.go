@@ -22,12 +22,13 @@ func serveCommand() *cobra.Command {
 	var logFormat, logLevel string
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Relay live streams from publishers to viewers",
-		Long: `Serve relays live streams.
+		Short: "Relay live streams from publishers to viewers, and serve files",
+		Long: `Serve relays live streams, and serves files.
 
   POST or PUT /live/NAME    publish: FLV is recognised, anything else is relayed as bytes
   GET /live/NAME.flv        watch: the last group of pictures, then live
   GET /live/NAME.mp4        the same as MP4, for a plain <video> element (tested with Chromium)
+  GET, HEAD /files/NAME     files under --root: ranges, conditions, sent by the kernel
   /                         a page with all streams
   /metrics  /healthz        for Prometheus, for whoever watches the process
 
@@ -39,6 +40,10 @@ The server is reachable from this machine only, unless --listen says otherwise. 
   # Publish a file as if it were live, and watch it
   ffmpeg -re -i film.mp4 -c copy -f flv -flvflags no_duration_filesize -send_expect_100 1 -method POST http://127.0.0.1:8080/live/film
   ffplay http://127.0.0.1:8080/live/film.flv
+
+  # The files under a directory, and one of them
+  millrace serve --root /srv/films
+  millrace get http://127.0.0.1:8080/files/film.mp4 film.mp4
 
   # For everybody to watch, for those with the token to publish
   ` + tokenVar + `=secret millrace serve --listen :8080
@@ -76,6 +81,7 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"what a publisher must show; needed when other machines can reach the listener ($"+tokenVar+" does not show in ps)")
 	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)
 
+	filesFlags(f, cfg)
 	f.DurationVar(&cfg.Latency, "latency", cfg.Latency,
 		"how long a frame may wait for others that leave with it, at most 1s: larger costs less CPU; 0: not at all")
 
@@ -92,7 +98,7 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.Var(policyValue{&cfg.LagPolicy}, "lag-policy",
 		"skip: a viewer beyond that goes on at the newest key frame; drop: it is disconnected")
 	f.DurationVar(&cfg.StallTimeout, "stall-timeout", cfg.StallTimeout,
-		"a viewer that takes nothing for so long is disconnected in any case")
+		"a viewer or download that takes nothing for so long is disconnected in any case")
 	f.Var((*intBytesValue)(&cfg.Unsent), "unsent",
 		"what the kernel may hold for a viewer without having sent it; 0: the system's default")
 
@@ -100,7 +106,19 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout, "for the next request on a connection that is kept open")
 	f.DurationVar(&cfg.PublishTimeout, "publish-timeout", cfg.PublishTimeout, "a publisher that sends nothing for so long is ended")
 	f.DurationVar(&cfg.ViewerWait, "viewer-wait", cfg.ViewerWait, "how long a viewer waits for a publisher to come")
-	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", cfg.DrainTimeout, "how long SIGTERM waits for viewers to get what is queued")
+	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", cfg.DrainTimeout, "how long SIGTERM waits for viewers to get what is queued, and for downloads")
+}
+
+func filesFlags(f *pflag.FlagSet, cfg *server.Config) {
+	f.StringVar(&cfg.Root, "root", cfg.Root, "serve the files under this directory at /files/; empty: none")
+	f.BoolVar(&cfg.FilesListing, "files-listing", cfg.FilesListing, "list what is in a directory that has no index.html")
+	f.BoolVar(&cfg.FilesPrecompressed, "files-precompressed", cfg.FilesPrecompressed,
+		"send NAME.br, NAME.zst or NAME.gz for NAME to whoever accepts that")
+	f.Var((*bytesValue)(&cfg.FilesDropBehind), "files-drop-behind",
+		"responses of so many bytes leave the page cache as it was; 0: none")
+	f.IntVar(&cfg.FilesOpen, "files-open", cfg.FilesOpen, "files kept open")
+	f.IntVar(&cfg.FilesColdReaders, "files-cold-readers", cfg.FilesColdReaders, "downloads that may wait for a disk at a time")
+	f.IntVar(&cfg.MaxDownloads, "max-downloads", cfg.MaxDownloads, "files that are sent at a time")
 }
 
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {

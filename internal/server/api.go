@@ -17,6 +17,7 @@ type apiServer struct {
 	Streams  int     `json:"streams"`
 	Viewers  int     `json:"viewers"`
 	BytesOut int64   `json:"bytes_out"`
+	Files    string  `json:"files"`    // what there is at /files/: off, named (no lists) or listed
 	Publish  string  `json:"publish"`  // who may: open, token or off
 	Loopback bool    `json:"loopback"` // only this machine reaches the server, unless through a proxy
 }
@@ -44,7 +45,7 @@ func (s *Server) apiStreams(w http.ResponseWriter, _ *http.Request) {
 		Server: apiServer{
 			Version: s.cfg.Version, Uptime: time.Since(s.started).Seconds(),
 			Streams: len(streams), Viewers: s.census.count(), BytesOut: s.metrics.bytesOut(),
-			Publish: s.gate.policy(), Loopback: s.gate.loopback,
+			Files: s.shelf.offer(), Publish: s.gate.policy(), Loopback: s.gate.loopback,
 		},
 		Streams: make([]apiStream, 0, len(streams)), // [] and not null when there is none
 	}

@@ -30,6 +30,14 @@ type Config struct {
 	MaxViewers       int // viewers in all, those who wait for a publisher included; one more gets 503
 	MaxStreamViewers int // viewers a stream; one more gets 503
 
+	Root               string // a directory whose files are served at /files/; empty: none are
+	FilesListing       bool   // a directory without an index.html is answered with a list of what is in it
+	FilesPrecompressed bool   // name.br, name.zst or name.gz is sent for name to who accepts it
+	FilesDropBehind    int64  // responses of so many bytes leave the page cache as it was; 0: none do
+	FilesOpen          int    // files kept open
+	FilesColdReaders   int    // responses that may read from a disk at a time
+	MaxDownloads       int    // requests for files at a time; one more gets 503
+
 	HeaderTimeout  time.Duration // for a request's head to arrive
 	IdleTimeout    time.Duration // for the next request on a connection that is kept alive
 	PublishTimeout time.Duration // a publisher that sends nothing for so long gets 408, and its stream ends
@@ -46,7 +54,7 @@ type Config struct {
 	LagFrames    int           // or so many frames; 0: as many as the stream keeps
 	LagTime      time.Duration // or so long; 0: no limit
 	LagPolicy    Policy        // what happens beyond
-	StallTimeout time.Duration // a viewer that takes nothing for so long, though there is something, is dropped whatever the policy
+	StallTimeout time.Duration // who takes nothing for so long, though there is something, is disconnected, whatever the policy
 	Unsent       int           // bytes that the kernel may hold for a viewer without having sent them; 0: the system's default
 
 	Log *slog.Logger // nil: nothing is logged
@@ -63,6 +71,18 @@ func Defaults() Config {
 		// A viewer costs about 4 KiB here; a slow one pins up to Unsent bytes in the kernel: 512 MiB if all 4096 are slow.
 		MaxViewers:       4096,
 		MaxStreamViewers: 4096,
+
+		// No lists: who puts a file there for one who has its name does not expect others to see it. Nothing precompressed:
+		// name.gz may be a file of its own. Nothing is dropped from the page cache: the kernel lets go of what is read once
+		// before what is read often, and a file that many load in turn should stay.
+		//
+		// Half of the 1024 descriptors that a process has where nobody has raised the limit; the others are for connections.
+		FilesOpen: 512,
+		// An SSD is busy, and a hard disk's heads do not wander between more places.
+		FilesColdReaders: 8,
+		// As many as viewers. A download holds a goroutine, net/http's two buffers of 4 KiB, and what the kernel takes for its
+		// connection: up to 4 MiB if the client is slow.
+		MaxDownloads: 4096,
 
 		// A request's head is one packet. Ten seconds forgive the worst mobile network, not a client that holds a place.
 		HeaderTimeout: 10 * time.Second,
@@ -102,6 +122,13 @@ func Defaults() Config {
 // maxLatency bounds the latency bound: a publisher's end, and the server's own, wait for it.
 const maxLatency = time.Second
 
+const (
+	// maxColdReaders bounds what takes a thread each while it waits for a disk. The Go runtime ends a process with 10,000.
+	maxColdReaders = 1 << 10
+	// maxOpenFiles is more than a process on Linux may have open unless the system is told otherwise (fs.nr_open).
+	maxOpenFiles = 1 << 20
+)
+
 // check refuses what cannot work, naming the field by its flag.
 func (c *Config) check() error {
 	for _, b := range []struct {
@@ -117,10 +144,20 @@ func (c *Config) check() error {
 		{"lag-bytes", c.LagBytes, 0},
 		{"lag-frames", int64(c.LagFrames), 0},
 		{"unsent", int64(c.Unsent), 0},
+		{"files-drop-behind", c.FilesDropBehind, 0},
+		{"files-open", int64(c.FilesOpen), 1},
+		{"files-cold-readers", int64(c.FilesColdReaders), 1},
+		{"max-downloads", int64(c.MaxDownloads), 1},
 	} {
 		if b.val < b.min {
 			return fmt.Errorf("server: --%s is %d, want at least %d", b.flag, b.val, b.min)
 		}
+	}
+	if c.FilesColdReaders > maxColdReaders {
+		return fmt.Errorf("server: --files-cold-readers is %d, want at most %d", c.FilesColdReaders, maxColdReaders)
+	}
+	if c.FilesOpen > maxOpenFiles {
+		return fmt.Errorf("server: --files-open is %d, want at most %d", c.FilesOpen, maxOpenFiles)
 	}
 	if err := c.checkTimes(); err != nil {
 		return err

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/millrace-io/millrace"
@@ -109,6 +110,14 @@ var (
 	descFramesIn  = desc("frames_in_total", "Frames (FLV tags, or pieces of an unknown form) that publishers sent.")
 	descBytesOut  = desc("bytes_out_total", "Bytes written to viewers.", "path")
 	descWritev    = desc("writev_calls_total", "System calls that wrote to viewers whose connection was taken over.")
+	descFiles     = desc("files_requests_total", "Requests for files that were answered, by the first digit of the status.", "status")
+	descFileBytes = desc("files_bytes_total", "Bytes of files that were sent, by the way they went: not through the server's memory, or copied.", "path")
+	descFilesOpen = desc("files_open", "Files that are open, however many downloads send each.")
+	descFilesCold = desc("files_cold_reads_total", "Downloads that had to wait for a disk.")
+	descColdBytes = desc("files_cold_bytes_total", "Bytes that came from a disk for downloads.")
+	descDownloads = desc("files_downloads", "Requests for files that are being answered.")
+	descRefused   = desc("files_refused_total", "Requests for files that were refused because there were too many at a time.")
+	descStalled   = desc("files_stalled_total", "Downloads that were cut because the client took nothing for the stall timeout.")
 	descKept      = desc("kept_bytes", "Bytes of streams that are kept for viewers.")
 	descPoolInUse = desc("pool_in_use_bytes", "Memory that the pool has lent.")
 	descPoolIdle  = desc("pool_idle_bytes", "Memory that the pool keeps for the next loan.")
@@ -156,6 +165,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	m.collectStreams(gauge)
 	m.collectPool(gauge, counter)
+	if f := m.server.shelf; f != nil {
+		f.collect(gauge, counter)
+	}
 }
 
 type (
@@ -190,6 +202,23 @@ func (m *metrics) collectPool(gauge gaugeFunc, counter counterFunc) {
 	counter(descPoolTaken, int64(p.Taken))
 	counter(descPoolReuse, int64(p.Reused))
 	counter(descPoolOver, int64(p.Oversize))
+}
+
+// collect tells about files.
+func (f *shelf) collect(gauge gaugeFunc, counter counterFunc) {
+	for class := 1; class < statusClasses; class++ {
+		counter(descFiles, f.answered[class].Load(), strconv.Itoa(class)+"xx")
+	}
+	stats := f.handler.Stats()
+	counter(descFileBytes, stats.Sent.Sendfile, "sendfile")
+	counter(descFileBytes, stats.Sent.Splice, "splice")
+	counter(descFileBytes, stats.Sent.Copied, "copied")
+	gauge(descFilesOpen, float64(stats.Open))
+	counter(descFilesCold, int64(stats.ColdReads))
+	counter(descColdBytes, stats.ColdBytes)
+	gauge(descDownloads, float64(f.count()))
+	counter(descRefused, f.refused.Load())
+	counter(descStalled, f.stalled.Load())
 }
 
 // lossLabel is what the metrics call a reason for lost frames.

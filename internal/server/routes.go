@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/millrace-io/millrace/internal/server/page"
 )
@@ -13,6 +14,7 @@ import (
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/live/{name}", s.live)
+	mux.HandleFunc(filesPath, onlyGet(s.files))
 	mux.HandleFunc("/api/streams", onlyGet(s.apiStreams))
 	mux.HandleFunc("/healthz", onlyGet(s.health))
 	mux.Handle("/metrics", onlyGet(s.metrics.handler().ServeHTTP))
@@ -20,7 +22,7 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/{$}", pages)
 	mux.Handle("/page/", pages)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuseBody(w, r, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream")
+		refuseBody(w, r, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file")
 	})
 	return s.heads.handler(mux)
 }
@@ -28,6 +30,8 @@ func (s *Server) routes() http.Handler {
 // live sorts the requests for a stream by what they want.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	const allow = "GET, HEAD, POST, PUT, OPTIONS"
+	// A stream has no end in sight; whoever sends or watches it bounds its silence.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		s.watch(w, r)

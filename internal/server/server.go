@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/millrace-io/millrace/chunk"
 )
 
 // maxHeaderBytes bounds a request's head. A browser sends about 1 KiB.
@@ -24,6 +26,7 @@ type Server struct {
 	census   *census
 	metrics  *metrics
 	heads    *headWatch
+	shelf    *shelf // nil if no files are served
 	started  time.Time
 
 	draining context.Context // ends when no more is to be published
@@ -46,6 +49,10 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.heads = &headWatch{log: s.log, limit: cfg.HeaderTimeout}
 	s.metrics = newMetrics(s)
+	var err error
+	if s.shelf, err = openShelf(s); err != nil {
+		return nil, err
+	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -54,12 +61,13 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Run(ctx context.Context) error {
 	ln, err := net.Listen("tcp", s.cfg.Listen)
 	if err != nil {
+		_ = s.shelf.close()
 		return fmt.Errorf("server: %w", err)
 	}
 	var admin net.Listener
 	if s.cfg.Admin != "" {
 		if admin, err = net.Listen("tcp", s.cfg.Admin); err != nil {
-			_ = ln.Close()
+			_ = errors.Join(ln.Close(), s.shelf.close())
 			return fmt.Errorf("server: admin: %w", err)
 		}
 	}
@@ -72,7 +80,10 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	s.gate = newGate(s.cfg.PublishToken, ln.Addr())
 	main := s.httpServer(s.routes())
-	main.ConnContext, main.ConnState = s.heads.connContext, s.heads.connState
+	main.ConnContext, main.ConnState = s.connContext, s.heads.connState
+	// What is short has this long in all, as has what net/http still sends when a handler has returned. Streams and files,
+	// which have no end in sight, bound each silence instead.
+	main.WriteTimeout = s.cfg.StallTimeout
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
 	go func() { failed <- main.Serve(ln) }()
@@ -98,6 +109,11 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	return err
 }
 
+// connContext puts into the context what the handlers want to know about a connection.
+func (s *Server) connContext(ctx context.Context, c net.Conn) context.Context {
+	return chunk.ConnContext(s.heads.connContext(ctx, c), c)
+}
+
 // greet logs what a newcomer wants to know.
 func (s *Server) greet(ln, admin net.Listener) {
 	s.log.Info("listening", "address", ln.Addr().String(), "page", pageLink(ln.Addr()), "version", s.cfg.Version)
@@ -106,6 +122,9 @@ func (s *Server) greet(ln, admin net.Listener) {
 		if !isLoopback(admin.Addr()) {
 			s.log.Warn("the admin listener can be reached from other machines: it shows profiles to everybody who asks")
 		}
+	}
+	if s.shelf != nil {
+		s.log.Info("serving files", "root", s.cfg.Root, "at", pageLink(ln.Addr())+filesPath[1:], "lists", s.cfg.FilesListing)
 	}
 	if s.cfg.PublishToken == "" && !s.gate.loopback {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
@@ -133,24 +152,30 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 		IdleTimeout:       s.cfg.IdleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-		// No ReadTimeout and no WriteTimeout: a stream has no end in sight. Each kind of request bounds its own silence.
+		// No ReadTimeout: a stream has no end in sight. Who reads it bounds its silence.
 	}
 }
 
 // shutDown ends everything in the order in which nothing is lost: publishers first, then viewers when they have the rest.
+// Downloads have the same time to come to their end.
 func (s *Server) shutDown(servers []*http.Server) {
 	began := time.Now()
-	s.log.Info("shutting down", "streams", len(s.registry.all()), "viewers", s.census.count(), "within", s.cfg.DrainTimeout)
+	s.log.Info("shutting down", "streams", len(s.registry.all()), "viewers", s.census.count(),
+		"downloads", s.shelf.count(), "within", s.cfg.DrainTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
 	s.drain()
 	idle := s.registry.close()
 	empty := s.census.close()
+	idleShelf := s.shelf.drain()
 
 	var closing sync.WaitGroup
 	for _, srv := range servers {
 		closing.Go(func() {
 			if err := srv.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
+				if n := s.shelf.count(); n > 0 && srv == servers[0] {
+					s.log.Warn("time is up, downloads are cut", "downloads", n)
+				}
 				_ = srv.Close()
 			}
 		})
@@ -164,6 +189,10 @@ func (s *Server) shutDown(servers []*http.Server) {
 	}
 	s.settled("publishers", idle) // their connections have a deadline in the past
 	closing.Wait()
+	s.settled("downloads", idleShelf) // their connections are closed
+	if err := s.shelf.close(); err != nil {
+		s.log.Error("the files are not closed", "reason", err)
+	}
 	s.log.Info("stopped", "after", time.Since(began).Round(time.Millisecond))
 }
 

@@ -16,8 +16,8 @@ import (
 
 const (
 	nothing = `{"server": {"version": "v1", "uptime_seconds": 1, "publish": "open", "loopback": true}, "streams": []}`
-	token   = `{"server": {"publish": "token", "loopback": false}, "streams": []}`
-	off     = `{"server": {"publish": "off", "loopback": false}, "streams": []}`
+	token   = `{"server": {"publish": "token", "loopback": false, "files": "listed"}, "streams": []}`
+	off     = `{"server": {"publish": "off", "loopback": false, "files": "named"}, "streams": []}`
 	hostile = `{"server": {"version": "<b>v1</b>", "uptime_seconds": 1, "streams": 1, "viewers": 1500}, "streams": [
 		{"name": "<img src=x onerror=alert(1)>", "format": "bytes", "publisher": "<i>me</i>", "uptime_seconds": 3700,
 		 "bits_per_second": 2150000, "viewers": 1500, "lag_seconds_max": 0.05, "frames_lost": 12, "stalled": 2}]}`
@@ -55,12 +55,15 @@ func TestPageInABrowser(t *testing.T) {
 	const commands = `document.querySelector('#commands').textContent`
 	pagetest.Await(t, ctx, commands+`.includes('-send_expect_100 1 -method POST ' + location.origin + '/live/camera')`)
 	pagetest.Await(t, ctx, `document.querySelector('#publish-note').textContent.includes('on the machine that the server runs on')`)
+	pagetest.Await(t, ctx, "!"+visible("files")+" && !"+visible("files-named"))
 	checkNames(t, ctx)
 
 	streams.Store(token)
 	pagetest.Await(t, ctx, commands+`.includes('-headers "Authorization: Bearer TOKEN" -send_expect_100 1')`)
 	pagetest.Await(t, ctx, `document.querySelector('#publish-note').textContent.includes('from any machine')`)
+	pagetest.Await(t, ctx, visible("files")+" && !"+visible("files-named"))
 	streams.Store(off)
+	pagetest.Await(t, ctx, "!"+visible("files")+" && "+visible("files-named"))
 	pagetest.Await(t, ctx, `document.querySelector('#publish-hint').textContent.startsWith('Publishing is off') && `+commands+` === ''`)
 	pagetest.Await(t, ctx, "!"+visible("name-field")+" && !"+visible("empty-how"))
 

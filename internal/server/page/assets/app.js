@@ -105,6 +105,8 @@ function showTotals(server) {
   total('sending', to > from && after >= before ? format.rate(((after - before) * 8000) / (to - from)) : '–');
   total('sent', format.bytes(server.bytes_out));
   total('uptime', format.duration(server.uptime_seconds));
+  element('files').hidden = server.files !== 'listed';
+  element('files-named').hidden = server.files !== 'named';
   write(element('version'), server.version ? `Millrace ${server.version}` : 'Millrace');
 }
 

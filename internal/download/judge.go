@@ -1,0 +1,121 @@
+package download
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// action is what is to be done after an answer.
+type action uint8
+
+const (
+	begin    action = iota // the body is the file, from its first byte; what there is is of another version
+	repeat                 // the body is the file, from its first byte; what there is is the same, and to be skipped
+	resume                 // the body is what comes behind the bytes that there are
+	complete               // there is all of it already
+	discard                // what there is cannot be the file's beginning: to be asked again, for all of it
+)
+
+// A verdict is what an answer amounts to.
+type verdict struct {
+	action action
+	origin origin // of the bytes, from now on
+	length int64  // of the body; unknown: to its end
+}
+
+// maxReason bounds how much of an error page is read for its first line.
+const maxReason = 512
+
+// judge says what an answer to a request for everything behind the first have bytes amounts to. If have is not 0, and known
+// has a validator, that was asked for on the condition that the file is known's version; otherwise the whole file was.
+//
+// An error is a *fatalError, or else a *busyError.
+func judge(res *http.Response, have int64, known origin) (verdict, error) {
+	ranged := have > 0 && known.validator() != ""
+	switch res.StatusCode {
+	case http.StatusOK:
+		o := originOf(known.URL, res)
+		v := verdict{action: begin, origin: o, length: res.ContentLength}
+		if ranged && known.same(o) && o.Length >= have {
+			v.action = repeat
+		}
+		return v, nil
+	case http.StatusPartialContent:
+		if !ranged {
+			return verdict{}, &fatalError{errors.New("the server sends a part of the file, and was asked for all of it")}
+		}
+		return judgePart(res, have, known)
+	case http.StatusRequestedRangeNotSatisfiable:
+		if !ranged {
+			break
+		}
+		all := known.Length
+		if r, err := parseContentRange(res.Header.Get("Content-Range")); err == nil && r.to == 0 {
+			all = r.all
+		}
+		if all == have && (known.Length == unknown || known.Length == have) {
+			known.Length = have
+			return verdict{action: complete, origin: known}, nil
+		}
+		return verdict{action: discard, origin: origin{URL: known.URL, Length: unknown}}, nil
+	}
+	return verdict{}, refusal(res)
+}
+
+// judgePart judges a 206.
+func judgePart(res *http.Response, have int64, known origin) (verdict, error) {
+	r, err := parseContentRange(res.Header.Get("Content-Range"))
+	if err != nil {
+		return verdict{}, &fatalError{fmt.Errorf("the server sends a part of the file with %w", err)}
+	}
+	length := r.to - r.from
+	switch {
+	case r.from != have || length == 0:
+		return verdict{}, &fatalError{fmt.Errorf(
+			"the server was asked for what comes behind %d bytes, and sends what comes behind %d", have, r.from)}
+	case res.ContentLength >= 0 && res.ContentLength != length:
+		return verdict{}, &fatalError{
+			fmt.Errorf("the server sends %d bytes, and says that they are %d", res.ContentLength, length)}
+	case !known.agrees(res.Header), known.Length != unknown && (r.to > known.Length || r.all != unknown && r.all != known.Length):
+		// It was asked for this version or else for the whole file. Only a try without that question can help.
+		return verdict{action: discard, origin: origin{URL: known.URL, Length: unknown}}, nil
+	}
+	if known.Length == unknown {
+		known.Length = r.all
+	}
+	return verdict{action: resume, origin: known, length: length}, nil
+}
+
+// refusal makes an error of an answer that has no file.
+func refusal(res *http.Response) error {
+	reason := "the server answers " + strconv.Itoa(res.StatusCode)
+	if text := http.StatusText(res.StatusCode); text != "" {
+		reason += " " + text
+	}
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain") {
+		body, _ := io.ReadAll(io.LimitReader(res.Body, maxReason))
+		if line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n"); line != "" {
+			reason += fmt.Sprintf(": %q", line) // quoted, because a terminal would obey it
+		}
+	}
+	switch res.StatusCode {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return &busyError{reason: reason, after: retryAfter(res.Header)}
+	}
+	return &fatalError{errors.New(reason)}
+}
+
+// retryAfter returns the seconds in a Retry-After; a date, which few send, is left to the backoff.
+func retryAfter(h http.Header) time.Duration {
+	n, ok := digits(h.Get("Retry-After"))
+	if !ok {
+		return 0
+	}
+	return time.Duration(min(n, int64(maxWait/time.Second))) * time.Second
+}

@@ -1,0 +1,59 @@
+package download
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A target is where the bytes go.
+type target interface {
+	// open prepares it, and returns how many bytes are there from an earlier run, and of what. A target that could not be
+	// opened need not be closed.
+	open(url string) (have int64, known origin, err error)
+	// writer returns what takes the next bytes.
+	writer() io.Writer
+	// restart forgets all bytes.
+	restart() error
+	// remember notes what the bytes are of, before the first of them comes.
+	remember(o origin) error
+	// finish makes them last under their own name. Nothing but close may be called then.
+	finish() error
+	// close ends its life. What is not finished stays, to be gone on with.
+	close() error
+	// hint says how to go on after a failure, have bytes being there; or it is "".
+	hint(have int64) string
+}
+
+// A stream is a target that takes back nothing: standard output.
+type stream struct {
+	w     io.Writer
+	begun bool
+}
+
+func (s *stream) open(url string) (int64, origin, error) {
+	return 0, origin{URL: url, Length: unknown}, nil
+}
+
+func (s *stream) writer() io.Writer { s.begun = true; return writerOnly{s.w} }
+
+func (s *stream) restart() error {
+	if s.begun {
+		return errors.New("it cannot be begun anew, because what was written to standard output stays written")
+	}
+	return nil
+}
+
+func (s *stream) remember(origin) error { return nil }
+func (s *stream) finish() error         { return nil }
+func (s *stream) close() error          { return nil }
+
+func (s *stream) hint(have int64) string {
+	if have == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d bytes were written", have)
+}
+
+// writerOnly hides deadlines: a terminal or a pipe is others' as well.
+type writerOnly struct{ io.Writer }

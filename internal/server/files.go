@@ -1,0 +1,192 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace-io/millrace/chunk"
+)
+
+// filesPath is where the files under --root are.
+const filesPath = "/files/"
+
+// errNoRoot says why there is nothing at filesPath.
+const errNoRoot = "no files are served here: that takes millrace serve --root DIR"
+
+// A shelf serves the files under a directory, and counts what it does.
+//
+// Invariants, while mu is not held:
+//
+//	0 ≤ downloads ≤ cfg.MaxDownloads
+//	empty is closed if, and only if, closed and downloads == 0
+type shelf struct {
+	server  *Server
+	root    *os.Root
+	handler *chunk.FileHandler
+	answer  http.Handler // handler, for paths that begin with filesPath
+
+	mu        sync.Mutex
+	downloads int // requests that are being answered
+	closed    bool
+	empty     chan struct{}
+
+	answered [statusClasses]atomic.Int64 // by the first digit of their status
+	refused  atomic.Int64                // because there were too many
+	stalled  atomic.Int64                // cut because the client took nothing
+}
+
+// statusClasses is 1 more than the first digit of the highest status.
+const statusClasses = 6
+
+// openShelf returns nil if the configuration names no root. The call that ends a shelf's life is close.
+func openShelf(s *Server) (*shelf, error) {
+	cfg := &s.cfg
+	if cfg.Root == "" {
+		return nil, nil
+	}
+	root, err := os.OpenRoot(cfg.Root)
+	if err != nil {
+		return nil, fmt.Errorf("server: --root: %w", err)
+	}
+	f := &shelf{server: s, root: root, empty: make(chan struct{})}
+	opts := []chunk.FileOption{
+		// A download that broke off goes on only if the client can tell that the file is the same.
+		chunk.StatETags(),
+		chunk.Listing(cfg.FilesListing),
+		chunk.OpenFiles(cfg.FilesOpen),
+		chunk.ColdReaders(cfg.FilesColdReaders),
+		chunk.OnServed(f.served),
+	}
+	if cfg.FilesPrecompressed {
+		opts = append(opts, chunk.Precompressed())
+	}
+	if cfg.FilesDropBehind > 0 {
+		opts = append(opts, chunk.DropBehind(cfg.FilesDropBehind))
+	}
+	f.handler = chunk.FileServer(root, opts...)
+	// The path keeps its leading slash.
+	f.answer = http.StripPrefix(filesPath[:len(filesPath)-1], f.handler)
+	return f, nil
+}
+
+// files answers GET and HEAD /files/NAME.
+func (s *Server) files(w http.ResponseWriter, r *http.Request) {
+	f := s.shelf
+	if f == nil {
+		refuse(w, http.StatusNotFound, errNoRoot)
+		return
+	}
+	if err := f.enter(); err != nil {
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	defer f.leave()
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	watch := newStallWatch(w, r, s.cfg.StallTimeout)
+	defer func() {
+		if watch.end() {
+			f.stalled.Add(1)
+			s.log.Info("download ended", "client", r.RemoteAddr, "path", r.URL.Path,
+				"reason", "the client took nothing for --stall-timeout")
+		}
+	}()
+	f.answer.ServeHTTP(watch.w, r)
+}
+
+// served is called after each request.
+func (f *shelf) served(r *http.Request, sent chunk.Report, status int) {
+	f.answered[min(max(status/100, 0), statusClasses-1)].Add(1)
+	log := f.server.log
+	if !log.Enabled(r.Context(), slog.LevelDebug) {
+		return
+	}
+	attrs := []any{
+		"client", r.RemoteAddr, "method", r.Method, "path", filesPath[:len(filesPath)-1] + r.URL.Path, "status", status,
+		"bytes", sent.Bytes, "sendfile", sent.Sendfile, "splice", sent.Splice, "copied", sent.Copied,
+	}
+	if err := sent.FastPath(); err != nil && kernelSends(r) {
+		attrs = append(attrs, "slow", err)
+	}
+	log.Log(r.Context(), slog.LevelDebug, "file served", attrs...)
+}
+
+// enter takes a place among the downloads, which leave gives back.
+func (f *shelf) enter() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return errDraining
+	}
+	if most := f.server.cfg.MaxDownloads; f.downloads >= most {
+		f.refused.Add(1)
+		return fmt.Errorf("%d files are being sent already, which is as many as may be (--max-downloads)", most)
+	}
+	f.downloads++
+	return nil
+}
+
+func (f *shelf) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.downloads--
+	f.settle()
+}
+
+// settle is called with mu held.
+func (f *shelf) settle() {
+	if f.closed && f.downloads == 0 {
+		close(f.empty)
+	}
+}
+
+// count returns how many downloads there are.
+func (f *shelf) count() int {
+	if f == nil {
+		return 0
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.downloads
+}
+
+// drain lets nobody in any more, and returns a channel that is closed when all have left.
+func (f *shelf) drain() <-chan struct{} {
+	if f == nil {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.closed {
+		f.closed = true
+		f.settle()
+	}
+	return f.empty
+}
+
+// close closes the files that nobody uses any more, and the root.
+func (f *shelf) close() error {
+	if f == nil {
+		return nil
+	}
+	return errors.Join(f.handler.Close(), f.root.Close())
+}
+
+// offer says in a word what a visitor of the page finds at filesPath: nothing ("off"), files whose names he has to know
+// ("named"), or lists of them ("listed").
+func (f *shelf) offer() string {
+	switch {
+	case f == nil:
+		return "off"
+	case f.server.cfg.FilesListing:
+		return "listed"
+	}
+	return "named"
+}
