@@ -1,0 +1,93 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// wrkDone is a script that has wrk say exactly what it otherwise rounds. It
+// takes no part in any request.
+const wrkDone = `done = function(summary, latency, requests)
+  io.write(string.format(
+    '\nMEASURED {"requests":%d,"bytes":%d,"micros":%d,"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d,"p99":%d}\n',
+    summary.requests, summary.bytes, summary.duration, summary.errors.connect, summary.errors.read,
+    summary.errors.write, summary.errors.status, summary.errors.timeout, latency:percentile(99)))
+end
+`
+
+// wrkTimeout is after how long wrk counts a request as late. A hundred
+// connections that share a slow server each need most of a minute for 256 MiB.
+const wrkTimeout = 2 * time.Minute
+
+// A loaded is what wrk says.
+type loaded struct {
+	Requests int64 // that were completed
+	Bytes    int64 // that arrived, of all requests
+	Micros   int64
+	P99      int64 // microseconds a request; 0 if none was completed
+
+	Connect, Read, Write, Status, Timeout int64 // errors
+
+	cpu time.Duration // wrk's own
+}
+
+func (l loaded) errors() int64 { return l.Connect + l.Read + l.Write + l.Status + l.Timeout }
+
+// checkWrk says what is missing to make load.
+func checkWrk() error {
+	if _, err := exec.LookPath("wrk"); err != nil {
+		return fmt.Errorf("files: %w: apt-get install wrk nginx", err)
+	}
+	return nil
+}
+
+// A wrk makes load.
+type wrk struct {
+	threads int
+	cpus    string // see Site.CPUs
+}
+
+// run has so many connections ask for url for that long. The script goes to
+// dir.
+func (w wrk) run(ctx context.Context, dir, url string, conns, seconds int) (loaded, error) {
+	script := filepath.Join(dir, "done.lua")
+	if err := os.WriteFile(script, []byte(wrkDone), 0o644); err != nil {
+		return loaded{}, err
+	}
+	cmd := pinned(w.cpus, "wrk", fmt.Sprintf("-t%d", min(w.threads, conns)), fmt.Sprintf("-c%d", conns),
+		fmt.Sprintf("-d%ds", seconds), "--timeout", fmt.Sprintf("%ds", int(wrkTimeout.Seconds())), "-s", script, url)
+	cmd.SysProcAttr = dieWithParent()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return loaded{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+	defer stop()
+	if err := cmd.Wait(); err != nil {
+		return loaded{}, errors.Join(ctx.Err(), fmt.Errorf("files: wrk: %w\n%s", err, out.Bytes()))
+	}
+	l, err := parseWrk(out.Bytes())
+	l.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	return l, err
+}
+
+// parseWrk finds the script's line.
+func parseWrk(out []byte) (l loaded, err error) {
+	_, line, ok := bytes.Cut(out, []byte("MEASURED "))
+	if !ok {
+		return loaded{}, fmt.Errorf("files: wrk has not said what it measured:\n%s", out)
+	}
+	line, _, _ = bytes.Cut(line, []byte("\n"))
+	if err := json.Unmarshal(line, &l); err != nil {
+		return loaded{}, fmt.Errorf("files: wrk says %q: %w", line, err)
+	}
+	return l, nil
+}
