@@ -45,7 +45,7 @@ const (
 )
 
 // A warmth sees to it that what one transfer is about to send is in the page cache. Bytes that are not are read by as many
-// transfers at a time as there are slots; the others wait without a thread, and get a turn in the order they came.
+// transfers at a time as turns lets pass; the others wait without a thread, and get a turn in the order they came.
 //
 // Invariants:
 //
@@ -53,8 +53,9 @@ const (
 //	if brought is not empty, ahead is the last one's end
 type warmth struct {
 	d     *descriptor
-	slots chan struct{} // has one for each transfer that is reading
-	end   int64         // of what is being sent
+	turns *gate
+	tuner *Tuner // that turns are of, or nil
+	end   int64  // of what is being sent
 
 	drop    bool   // leave the page cache as it was
 	brought []span // what this transfer has brought there; only if drop is set
@@ -117,12 +118,10 @@ func (w *warmth) isWarm(off, n int64) bool { return w.d.heat(off, n) >= warm }
 
 // read reads n bytes from off on into the page cache when it is this transfer's turn.
 func (w *warmth) read(ctx context.Context, off, n int64) error {
-	select {
-	case w.slots <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := w.turns.acquire(ctx); err != nil {
+		return err
 	}
-	defer func() { <-w.slots }()
+	defer w.turns.release()
 	if w.d.heat(off, n) >= warm {
 		return nil // another transfer has read it meanwhile
 	}
@@ -138,6 +137,9 @@ func (w *warmth) read(ctx context.Context, off, n int64) error {
 		m, err := w.d.file.ReadAt(buf[:min(int64(len(buf)), off+n-at)], at)
 		at += int64(m)
 		w.colds += int64(m)
+		if w.tuner != nil {
+			w.tuner.Moved(int64(m))
+		}
 		if err != nil {
 			return nil // who sends the bytes gets it as well
 		}

@@ -218,3 +218,30 @@ func TestColdDropLater(t *testing.T) {
 		t.Errorf("%d bytes are left", left)
 	}
 }
+
+// TestColdReadersBy: a Tuner's workers are who may read from a disk, and it hears of what they have read.
+func TestColdReadersBy(t *testing.T) {
+	root, _, content := coldTree(t)
+	synctest.Test(t, func(t *testing.T) {
+		tuner := chunk.NewTuner(chunk.WorkersBetween(1, 1))
+		h := chunk.FileServer(root, chunk.ColdReaders(5), chunk.ColdReadersBy(tuner))
+		defer h.Close()
+		must(t, tuner.Acquire(t.Context()))
+		done := make(chan struct{})
+		go func() {
+			if w := serveTo(h, get("/cold.bin", "")); !bytes.Equal(w.Body.Bytes(), content) {
+				t.Errorf("%d, %d bytes", w.Code, w.Body.Len())
+			}
+			close(done)
+		}()
+		synctest.Wait()
+		if s := tuner.Stats(); s.Running != 1 || s.Waiting != 1 {
+			t.Errorf("%d are reading and %d waiting, want 1 and 1", s.Running, s.Waiting)
+		}
+		tuner.Release()
+		<-done
+		if n, cold := tuner.MovedBytes(), h.Stats().ColdBytes; n == 0 || n != cold {
+			t.Errorf("the tuner has heard of %d bytes, and %d came from the disk", n, cold)
+		}
+	})
+}

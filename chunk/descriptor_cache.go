@@ -20,7 +20,7 @@ type descriptors struct {
 	trust     time.Duration // how long a name is believed to lead to the same file
 	encodings []encoding    // those that siblings are looked for of
 	tagging   tagging
-	slots     chan struct{} // for tags made of the content: see warmth
+	turns     *gate // of those who wait for a disk: see warmth
 
 	mu     sync.Mutex
 	byName map[string]*descriptor

@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -25,8 +26,10 @@ func (c *descriptors) tag(d *descriptor) (string, error) {
 	}
 	hash := sha256.New()
 	if d.stamp.size <= c.tagging.content {
-		c.slots <- struct{}{}
-		defer func() { <-c.slots }()
+		if err := c.turns.acquire(context.Background()); err != nil { // a file is opened for all who want it
+			return "", err
+		}
+		defer c.turns.release()
 		block := millrace.DefaultPool.Get(coldBlock)
 		defer block.Release()
 		if _, err := io.CopyBuffer(hash, struct{ io.Reader }{d.content()}, block.Bytes()); err != nil {

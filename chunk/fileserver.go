@@ -34,6 +34,7 @@ type FileHandler struct {
 	listing  bool
 	dropFrom int64 // responses of so many bytes leave the page cache as it was; 0 for none
 	timing   bool
+	tuner    *Tuner                                         // that the files' turns are of; or nil
 	served   func(r *http.Request, sent Report, status int) // or nil
 }
 
@@ -43,7 +44,7 @@ func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
 	h := &FileHandler{listing: true}
 	h.files = descriptors{
 		root: root, limit: defaultOpenFiles, keep: defaultKeepOpen, trust: defaultTrustNames,
-		slots: make(chan struct{}, defaultColdReaders),
+		turns: newGate(defaultColdReaders),
 	}
 	for _, opt := range opts {
 		opt(h)

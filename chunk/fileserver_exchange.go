@@ -279,7 +279,7 @@ func (x *exchange) prepare(d *descriptor, spans []span) {
 		x.body.inner = nil
 	}
 	x.warmth = warmth{
-		d: d, slots: x.handler.files.slots, end: spans[0].to,
+		d: d, turns: x.handler.files.turns, tuner: x.handler.tuner, end: spans[0].to,
 		drop: x.handler.dropFrom > 0 && total >= x.handler.dropFrom,
 	}
 	x.part = fileRange{

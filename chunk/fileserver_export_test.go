@@ -1,5 +1,7 @@
 package chunk
 
+import "context"
+
 // OpenNames returns the names that a handler has open or is opening.
 func (h *FileHandler) OpenNames() (names []string) {
 	h.files.mu.Lock()
@@ -12,12 +14,15 @@ func (h *FileHandler) OpenNames() (names []string) {
 
 // TakeColdSlots has all slots for reading from a disk taken until the returned function is called.
 func (h *FileHandler) TakeColdSlots() (giveBack func()) {
-	for range cap(h.files.slots) {
-		h.files.slots <- struct{}{}
+	slots := h.files.turns.limit
+	for range slots {
+		if err := h.files.turns.acquire(context.Background()); err != nil {
+			panic(err)
+		}
 	}
 	return func() {
-		for range cap(h.files.slots) {
-			<-h.files.slots
+		for range slots {
+			h.files.turns.release()
 		}
 	}
 }
@@ -63,3 +68,6 @@ func (h *FileHandler) CheckDescriptors() string {
 
 // CanSendfile says whether this system has a fast path.
 const CanSendfile = canSendfile
+
+// MovedBytes returns how many bytes were counted as worked on.
+func (t *Tuner) MovedBytes() int64 { return t.moved.Load() }

@@ -88,7 +88,19 @@ func TrustNames(d time.Duration) FileOption {
 // their turn, and those that send what is in the page cache go on meanwhile. The default is 8.
 func ColdReaders(n int) FileOption {
 	inRange("ColdReaders", n, 1<<16)
-	return func(h *FileHandler) { h.files.slots = make(chan struct{}, n) }
+	return func(h *FileHandler) { h.files.turns, h.tuner = newGate(n), nil }
+}
+
+// ColdReadersBy has t say how many that are, by its number of workers, and has it count what they read. It borrows t, which
+// moves nothing unless [Tuner.Run] is under way. Chunk size and depth mean nothing here, so let t not move them:
+//
+//	chunk.NewTuner(chunk.StartAt(chunk.Setting{Workers: 8, ChunkSize: 64 << 10, Depth: 3}),
+//		chunk.WorkersBetween(1, 64), chunk.SizeBetween(64<<10, 64<<10), chunk.DepthBetween(3, 3))
+func ColdReadersBy(t *Tuner) FileOption {
+	if t == nil {
+		panic("chunk: ColdReadersBy(nil)")
+	}
+	return func(h *FileHandler) { h.files.turns, h.tuner = &t.gate, t }
 }
 
 // DropBehind has the page cache left as it was by responses of at least bytes bytes: what they have brought into it, and

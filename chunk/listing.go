@@ -30,12 +30,10 @@ var reference = regexp.MustCompile("&([0-9A-Za-z#])")
 // listing returns a page with the names in a directory, in ascending order. Those of directories end with a slash. To read
 // a directory is to wait for a disk, and takes a turn; so no more than that many are in memory and not yet a page.
 func (c *descriptors) listing(ctx context.Context, name string) ([]byte, error) {
-	select {
-	case c.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := c.turns.acquire(ctx); err != nil {
+		return nil, err
 	}
-	defer func() { <-c.slots }()
+	defer c.turns.release()
 	dir, err := c.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

@@ -242,7 +242,7 @@ func TestTunerMisusePanics(t *testing.T) {
 		{"Interval(1ms)", func() { chunk.Interval(time.Millisecond) }},
 		{"Dwell(0)", func() { chunk.Dwell(0) }},
 		{"TunedBy(nil)", func() { chunk.TunedBy(nil) }},
-		{"Release of a Tuner without Acquire", func() { newTuner().Release() }},
+		{"Release without Acquire", func() { newTuner().Release() }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			defer func() {

@@ -32,6 +32,8 @@ type turn struct {
 	prev, next *turn
 }
 
+func newGate(limit int) *gate { return &gate{limit: limit} }
+
 func (g *gate) acquire(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -69,7 +71,7 @@ func (g *gate) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.running == 0 {
-		panic("chunk: Release of a Tuner without Acquire")
+		panic("chunk: Release without Acquire")
 	}
 	g.running--
 	g.admit()
