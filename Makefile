@@ -68,6 +68,7 @@ bench: ## The benchmarks, those beside the rivals as well; about ten minutes (se
 	cd bench && go run ./cmd/bench-arena -rounds 5
 	cd bench && go run ./cmd/bench-idle
 	cd bench && go run ./cmd/bench-relay -case 1x200,50x4 -rounds 3 -seconds 8
+	cd bench && go run ./cmd/bench-files -only http -case 64KiBx100,1MiBx100,1MiBx100+tls -rounds 3 -seconds 3
 
 .PHONY: build
 build: ## Build bin/millrace
