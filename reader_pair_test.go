@@ -25,6 +25,7 @@ type pair struct {
 	want  *bufio.Reader
 	gotP  *player // what got reads
 	loose bool    // the last call read nothing: whether UnreadRune works still depends on how much is buffered
+	was   bool    // loose, before the call under way
 	over  bool    // the two cannot be brought back into step
 
 	program []byte
@@ -94,6 +95,7 @@ func runPair(t testing.TB, s setup, program []byte) {
 
 func (p *pair) step() {
 	op := pairOps[int(p.choose())%len(pairOps)]
+	p.was = p.loose
 	p.loose = p.loose && op.name == "UnreadRune"
 	p.calls = append(p.calls, op.name)
 	op.run(p)
@@ -101,6 +103,9 @@ func (p *pair) step() {
 		p.failf("Buffered() = %d", n)
 	}
 }
+
+// pass is for a call that is not made this time: what is loose stays so.
+func (p *pair) pass() { p.loose = p.was }
 
 // choose returns the next byte of the program, and 0 behind its end.
 func (p *pair) choose() byte {
