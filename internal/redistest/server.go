@@ -1,0 +1,335 @@
+// Package redistest starts real Redis servers for tests, and puts what goes wrong between them and a client.
+//
+//   - [Start]: one server, with a password, users, TLS, a Unix socket or a master to follow. [Shared]: one for all tests
+//     of a package.
+//   - [StartCluster]: masters and replicas; slots that move, masters that die. [SharedCluster]: one to leave whole.
+//   - [StartSentinel]: a master, a replica and a sentinel that swaps them.
+//   - [StartProxy]: a connection that is cut, delayed or added to at a given byte.
+//   - [StartHostile]: no server at all, but scripted bytes.
+//
+// Everything listens on the loopback interface only, keeps nothing on disk, and ends with its test; the processes also
+// when the test binary is killed. Where there is no redis-server (nor valkey-server) the test is skipped, or fails on CI.
+// The environment variable MILLRACE_REDIS_SERVER names another program to run.
+package redistest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// startTries is how many ports are tried when others are faster, one after the other.
+const startTries = 5
+
+// Server is a running server. Its methods may be called from several goroutines, except those that start and end it:
+// Stop, Kill and Restart.
+type Server struct {
+	path string // of the program
+	dir  string // ours; gone when the server is a shared one
+	conf config
+	port int // 0 with a Unix socket
+	bus  int // the port that the nodes of a cluster talk on; 0 outside of one
+	proc atomic.Pointer[process]
+}
+
+// Start starts a server that ends with the test. If the test has failed by then, the end of the server's log is shown.
+func Start(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	return start(t, configure(opts))
+}
+
+func start(t testing.TB, c config) *Server {
+	t.Helper()
+	path, dir := program(t), tempDir(t)
+	s, err := newServer(path, dir, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Stop()
+		if t.Failed() {
+			t.Logf("the log of %s:\n%s", s, s.Log())
+		}
+		s.close()
+	})
+	if c.master != nil {
+		s.awaitSync(t)
+	}
+	return s
+}
+
+// tempDir makes a directory that is removed when the test ends. The name of t.TempDir contains the test's, and can be
+// longer than the path of a Unix socket may be.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "redistest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// newServer returns a server that answers.
+func newServer(path, dir string, c config) (*Server, error) {
+	s := &Server{path: path, dir: dir, conf: c}
+	var err error
+	for range startTries {
+		if !c.unix {
+			if s.port, err = freePort(); err != nil {
+				return nil, err
+			}
+		}
+		if c.cluster {
+			if s.bus, err = freePort(); err != nil {
+				return nil, err
+			}
+		}
+		if err = s.configure(); err != nil {
+			return nil, err
+		}
+		if err = s.launch(); !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// launch starts the process and returns when it answers.
+func (s *Server) launch() error {
+	args := []string{s.confPath()}
+	if s.conf.sentinelOf != nil {
+		args = append(args, "--sentinel")
+	}
+	proc, err := startProcess(s.dir, s.path, args...)
+	if err != nil {
+		return err
+	}
+	if old := s.proc.Swap(proc); old != nil {
+		old.out.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err = poll(ctx, func() error {
+		if err := refused(proc.output(proc.begun)); err != nil {
+			return final{err}
+		}
+		return s.answers(ctx, proc.pid())
+	})
+	if err != nil {
+		proc.kill()
+		err = fmt.Errorf("redistest: %s does not answer: %w\n%s", s, err, proc.output(proc.begun))
+	}
+	return err
+}
+
+// refused finds in a server's log why it is not going to run.
+func refused(log string) error {
+	switch {
+	case strings.Contains(log, "Address already in use"):
+		return syscall.EADDRINUSE
+	case strings.Contains(log, "FATAL CONFIG FILE ERROR"), strings.Contains(log, "Failed "):
+		return errors.New("it gave up")
+	}
+	return nil
+}
+
+// answers asks who answers at the server's address: another program may have been faster to take the port.
+func (s *Server) answers(ctx context.Context, pid int) error {
+	conn, err := net.Dial(s.Network(), s.Addr()) // tells much faster than a client that nobody listens yet
+	if err != nil {
+		return err
+	}
+	conn.Close()
+	info, err := s.info(ctx, "server")
+	if err != nil {
+		return err
+	}
+	if got := info["process_id"]; got != strconv.Itoa(pid) {
+		return fmt.Errorf("%w: by process %s", syscall.EADDRINUSE, got)
+	}
+	return nil
+}
+
+// Stop has the server shut down, and returns when it has.
+func (s *Server) Stop() { s.proc.Load().stop() }
+
+// Kill ends the server as a power cut would: no good-bye, but the kernel closes its connections.
+func (s *Server) Kill() { s.proc.Load().kill() }
+
+// Restart starts a server again that Stop or Kill has ended, empty and at the same address.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.Stop()
+	if err := s.launch(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Pause stops the server's clock: its connections stay open and nothing answers. It goes on at Resume.
+func (s *Server) Pause(t testing.TB) {
+	t.Helper()
+	if err := s.proc.Load().signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Resume ends a Pause.
+func (s *Server) Resume(t testing.TB) {
+	t.Helper()
+	if err := s.proc.Load().signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// close gives back what is left of a server that has ended.
+func (s *Server) close() { s.proc.Load().out.Close() }
+
+// PID returns the number of the server's process.
+func (s *Server) PID() int { return s.proc.Load().pid() }
+
+// Log returns the end of what the server has written.
+func (s *Server) Log() string { return s.proc.Load().output(0) }
+
+// Network returns "tcp" or "unix".
+func (s *Server) Network() string {
+	if s.conf.unix {
+		return "unix"
+	}
+	return "tcp"
+}
+
+// Addr returns host:port, or the path of the Unix socket.
+func (s *Server) Addr() string {
+	if s.conf.unix {
+		return filepath.Join(s.dir, "socket")
+	}
+	return net.JoinHostPort(host, strconv.Itoa(s.port))
+}
+
+// Password returns the default user's password; empty if it needs none.
+func (s *Server) Password() string { return s.conf.password }
+
+// TLSConfig returns a new configuration for a client that the server accepts; nil if the server does not speak TLS.
+func (s *Server) TLSConfig() *tls.Config {
+	if !s.conf.tls {
+		return nil
+	}
+	a, err := theAuthority()
+	if err != nil {
+		panic(err) // the server has its certificate from it
+	}
+	return a.clientConfig()
+}
+
+// Options returns new options of a client of this server, all others at go-redis's defaults but one: it does not ask
+// for notifications of maintenance, which only Redis Enterprise knows.
+func (s *Server) Options() *redis.Options {
+	return &redis.Options{
+		Network:                  s.Network(),
+		Addr:                     s.Addr(),
+		Password:                 s.conf.password,
+		TLSConfig:                s.TLSConfig(),
+		MaintNotificationsConfig: noMaintenance(),
+	}
+}
+
+func noMaintenance() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+}
+
+// Client returns a client of the server that is closed when the test ends.
+func (s *Server) Client(t testing.TB) *redis.Client {
+	t.Helper()
+	return closing(t, redis.NewClient(s.Options()))
+}
+
+// closing closes a client when the test ends.
+func closing[C interface{ Close() error }](t testing.TB, client C) C {
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+// Do sends a command on a connection of its own and returns the reply; an error fails the test.
+func (s *Server) Do(t testing.TB, args ...any) any {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	v, err := s.do(ctx, args...)
+	if err != nil {
+		t.Fatalf("%s: %v: %v", s, args, err)
+	}
+	return v
+}
+
+func (s *Server) do(ctx context.Context, args ...any) (any, error) {
+	o := s.Options()
+	// One attempt, and nothing told or asked beside the command. A paused server must not hold a poll for long.
+	o.MaxRetries, o.PoolSize, o.DisableIdentity, o.Protocol = -1, 1, true, 2
+	o.DialerRetries, o.DialTimeout, o.ReadTimeout = 1, time.Second, 5*time.Second
+	client := redis.NewClient(o)
+	defer client.Close()
+	return client.Do(ctx, args...).Result()
+}
+
+// info returns the fields of a section of INFO.
+func (s *Server) info(ctx context.Context, section string) (map[string]string, error) {
+	v, err := s.do(ctx, "INFO", section)
+	if err != nil {
+		return nil, err
+	}
+	return fields(v), nil
+}
+
+// fields reads the "name:value" lines of INFO and CLUSTER INFO.
+func fields(reply any) map[string]string {
+	text, _ := reply.(string)
+	m := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			m[name] = value
+		}
+	}
+	return m
+}
+
+// awaitSync waits until a replica has all that its master has.
+func (s *Server) awaitSync(t testing.TB) {
+	t.Helper()
+	await(t, fmt.Sprintf("%s to be in step with its master", s), func(ctx context.Context) error {
+		info, err := s.info(ctx, "replication")
+		if err != nil {
+			return err
+		}
+		if info["role"] != "slave" || info["master_link_status"] != "up" {
+			return fmt.Errorf("role %s, link %s", info["role"], info["master_link_status"])
+		}
+		return nil
+	})
+}
+
+func (s *Server) String() string { return filepath.Base(s.path) + " at " + s.Addr() }

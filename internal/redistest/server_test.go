@@ -1,0 +1,189 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// roundTrip sets and gets a key.
+func roundTrip(t *testing.T, c redis.UniversalClient, key string) {
+	t.Helper()
+	if err := c.Set(t.Context(), key, "value of "+key, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Get(t.Context(), key).Result(); err != nil || got != "value of "+key {
+		t.Fatalf("GET %s: %q, %v", key, got, err)
+	}
+}
+
+// timedOut reports whether an operation has run into its context's deadline.
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+func TestServer(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		opts []Option
+	}{
+		{"plain", nil},
+		{"password", []Option{Password("secret")}},
+		{"Unix socket", []Option{UnixSocket(), Password("secret")}},
+		{"TLS", []Option{TLS()}},
+		{"TLS and password", []Option{TLS(), Password("secret")}},
+		{"own lines", []Option{Config("maxmemory 100mb", "databases 3")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := Start(t, tt.opts...)
+			roundTrip(t, s.Client(t), "k")
+			if s.Do(t, "GET", "k") != "value of k" {
+				t.Error("Do does not see what a client has set")
+			}
+			if !strings.Contains(s.Log(), "eady to accept connections") {
+				t.Errorf("the log: %s", s.Log())
+			}
+		})
+	}
+}
+
+func TestConfigWins(t *testing.T) {
+	s := Start(t, Config("maxmemory 100mb"))
+	if got := s.Client(t).ConfigGet(t.Context(), "maxmemory").Val()["maxmemory"]; got != "104857600" {
+		t.Errorf("maxmemory %s", got)
+	}
+}
+
+// What a server is to refuse it refuses.
+func TestServerRefuses(t *testing.T) {
+	secret := Start(t, Password("secret"), User("alice", "on", ">wonder", "~blob:*", "+get", "+hello", "+client"))
+	secured := Start(t, TLS())
+	for _, tt := range []struct {
+		name   string
+		change func() *redis.Options
+		says   string
+	}{
+		{"wrong password", func() *redis.Options { o := secret.Options(); o.Password = "x"; return o }, "WRONGPASS"},
+		{"no password", func() *redis.Options { o := secret.Options(); o.Password = ""; return o }, "NOAUTH"},
+		{"a user's rules", func() *redis.Options { o := secret.Options(); o.Username, o.Password = "alice", "wonder"; return o }, "NOPERM"},
+		{"no TLS", func() *redis.Options { o := secured.Options(); o.TLSConfig = nil; return o }, ""},
+		{"no certificate", func() *redis.Options { o := secured.Options(); o.TLSConfig.Certificates = nil; return o }, "certificate"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := tt.change()
+			o.MaxRetries = -1
+			err := closing(t, redis.NewClient(o)).Set(t.Context(), "k", "v", 0).Err()
+			if err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%v, want %q", err, tt.says)
+			}
+		})
+	}
+}
+
+func TestReplica(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		opts []Option
+	}{
+		{"plain", nil},
+		{"TLS and password", []Option{TLS(), Password("secret")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			master := Start(t, tt.opts...)
+			roundTrip(t, master.Client(t), "before")
+			replica := Start(t, append(tt.opts, ReplicaOf(master))...)
+			if got := replica.Do(t, "GET", "before"); got != "value of before" {
+				t.Errorf("the replica has %v", got)
+			}
+			c := closing(t, redis.NewClient(master.Options())).Conn()
+			defer c.Close()
+			c.Set(t.Context(), "after", "x", 0)
+			if n, err := c.Wait(t.Context(), 1, patience).Result(); n != 1 || err != nil {
+				t.Errorf("WAIT: %d, %v", n, err)
+			}
+		})
+	}
+}
+
+func TestKillRestartPause(t *testing.T) {
+	s := Start(t)
+	o := s.Options()
+	o.MaxRetries, o.ReadTimeout, o.ContextTimeoutEnabled = -1, time.Minute, true
+	c := closing(t, redis.NewClient(o))
+	roundTrip(t, c, "k")
+	first := s.PID()
+	s.Kill()
+	s.Kill() // does nothing
+	if err := syscall.Kill(first, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the killed process: %v", err)
+	}
+	if err := c.Ping(t.Context()).Err(); err == nil {
+		t.Error("a killed server answers")
+	}
+	s.Restart(t)
+	if s.PID() == first {
+		t.Error("the same process")
+	}
+	if err := c.Get(t.Context(), "k").Err(); !errors.Is(err, redis.Nil) {
+		t.Errorf("GET after a restart: %v", err)
+	}
+	s.Pause(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := c.Ping(ctx).Err(); !timedOut(err) {
+		t.Errorf("a paused server: %v", err)
+	}
+	s.Resume(t)
+	roundTrip(t, c, "k")
+	s.Pause(t)
+	s.Stop() // a paused one, too
+	if _, err := net.Dial(s.Network(), s.Addr()); err == nil {
+		t.Error("a stopped server listens")
+	}
+}
+
+// A server that is not going to run is not waited for, and the error says why.
+func TestBadConfig(t *testing.T) {
+	path, dir := program(t), tempDir(t)
+	began := time.Now()
+	_, err := newServer(path, dir, configure([]Option{Config("no-such-directive yes")}))
+	if err == nil || !strings.Contains(err.Error(), "no-such-directive") {
+		t.Errorf("%v", err)
+	}
+	if time.Since(began) > patience/2 {
+		t.Errorf("after %v", time.Since(began))
+	}
+}
+
+// A port that somebody else takes in the meantime is given up for another.
+func TestTakenPort(t *testing.T) {
+	s := Start(t)
+	other := &Server{path: s.path, dir: tempDir(t), conf: configure(nil), port: s.port}
+	if err := other.configure(); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.launch(); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("%v", err)
+	}
+	other.close()
+}
+
+func TestShared(t *testing.T) {
+	s := Shared(t)
+	if s != Shared(t) {
+		t.Error("two of them")
+	}
+	roundTrip(t, s.Client(t), t.Name())
+	if _, err := os.Stat(s.dir); !os.IsNotExist(err) {
+		t.Errorf("its directory: %v", err)
+	}
+}

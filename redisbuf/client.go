@@ -1,0 +1,203 @@
+package redisbuf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/semaphore"
+)
+
+// A Client moves large values between Redis and the caller's memory, over connections of its own. Everything else stays
+// with the go-redis client that it was made from, whose addresses, credentials and topology it uses.
+//
+// All methods may be called from any goroutine.
+//
+// Invariant: the weights of all calls under way ≤ settings.inFlight, or there is one such call.
+type Client struct {
+	commands
+	settings settings
+	router   router
+	inFlight *semaphore.Weighted
+
+	mu     sync.RWMutex
+	nodes  map[string]*node // by address
+	closed bool
+
+	stop  context.CancelFunc // ends the janitor
+	ended chan struct{}
+}
+
+// New returns a Client for the servers of rdb, which is a *redis.Client (of a server, or of a Sentinel's master), a
+// *redis.ClusterClient or a *redis.Ring. It borrows rdb, which must stay open for as long as the Client is used. Close ends
+// the Client's own connections.
+//
+// Network, address, Dialer, TLS, credentials (as they are when a connection is made), database, protocol, client name,
+// timeouts and retries are those of rdb's options. Hooks, OnConnect and Limiter are not called, and replicas not read.
+// A context's deadline is always obeyed, whatever ContextTimeoutEnabled says.
+func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
+	s := settings{conns: defaultConns, inFlight: defaultInFlight, maxValue: defaultMaxValue}
+	for _, opt := range opts {
+		opt(&s)
+	}
+	r, err := routerOf(rdb)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c := &Client{
+		settings: s, router: r, inFlight: semaphore.NewWeighted(s.inFlight),
+		nodes: make(map[string]*node), stop: stop, ended: make(chan struct{}),
+	}
+	c.commands = commands{client: c}
+	go c.clean(ctx)
+	return c, nil
+}
+
+// Close closes the connections. Calls that are under way end with an error, those that begin afterwards with ErrClosed.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return ErrClosed
+	}
+	c.closed = true
+	c.mu.Unlock()
+	c.stop()
+	<-c.ended
+	for _, n := range c.nodes { // nobody adds any more
+		n.close()
+	}
+	return nil
+}
+
+// node returns the node that opt leads to.
+func (c *Client) node(opt *redis.Options) (*node, error) {
+	c.mu.RLock()
+	n, closed := c.nodes[opt.Addr], c.closed
+	c.mu.RUnlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	if n != nil {
+		return n, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	if n = c.nodes[opt.Addr]; n == nil {
+		n = newNode(opt, &c.settings)
+		c.nodes[opt.Addr] = n
+	}
+	return n, nil
+}
+
+const (
+	// cleanEvery is how often connections are looked at that nobody uses.
+	cleanEvery = 30 * time.Second
+
+	// forgetAfter is after how long without a call a server is forgotten, which may have left the cluster.
+	forgetAfter = 10 * time.Minute
+)
+
+// clean closes connections that were idle for too long, or are too old.
+func (c *Client) clean(ctx context.Context) {
+	defer close(c.ended)
+	t := time.NewTicker(cleanEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		c.mu.Lock()
+		for addr, n := range c.nodes {
+			if n.clean(); n.forgotten() {
+				delete(c.nodes, addr)
+				go n.conns.Close() // a call may have got hold of it
+			}
+		}
+		c.mu.Unlock()
+	}
+}
+
+// A router says which server has a key.
+type router interface {
+	// route returns the options of the server that has key, and borrows them.
+	route(ctx context.Context, key string) (*redis.Options, error)
+
+	// reload is called when the server said that it is not the one.
+	reload(ctx context.Context)
+
+	// retries returns how often a call may be tried again, and how long to wait for that, at least and at most.
+	retries() (n int, least, most time.Duration)
+}
+
+func routerOf(rdb redis.UniversalClient) (router, error) {
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		if rdb != nil {
+			return single{rdb.Options()}, nil
+		}
+	case *redis.ClusterClient:
+		if rdb != nil {
+			return cluster{rdb}, nil
+		}
+	case *redis.Ring:
+		if rdb != nil {
+			return ring{rdb}, nil
+		}
+	case nil:
+	default:
+		return nil, fmt.Errorf("redisbuf: New of a %T, want *redis.Client, *redis.ClusterClient or *redis.Ring", rdb)
+	}
+	return nil, errors.New("redisbuf: New without a client")
+}
+
+type single struct{ opt *redis.Options }
+
+func (s single) route(context.Context, string) (*redis.Options, error) { return s.opt, nil }
+func (s single) reload(context.Context)                                {}
+func (s single) retries() (n int, least, most time.Duration) {
+	return s.opt.MaxRetries, s.opt.MinRetryBackoff, s.opt.MaxRetryBackoff
+}
+
+type cluster struct{ rdb *redis.ClusterClient }
+
+func (c cluster) route(ctx context.Context, key string) (*redis.Options, error) {
+	master, err := c.rdb.MasterForKey(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return master.Options(), nil
+}
+
+func (c cluster) reload(ctx context.Context) { c.rdb.ReloadState(ctx) }
+
+func (c cluster) retries() (n int, least, most time.Duration) {
+	opt := c.rdb.Options()
+	return opt.MaxRedirects, opt.MinRetryBackoff, opt.MaxRetryBackoff
+}
+
+type ring struct{ rdb *redis.Ring }
+
+func (r ring) route(_ context.Context, key string) (*redis.Options, error) {
+	shard, err := r.rdb.GetShardClientForKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return shard.Options(), nil
+}
+
+func (r ring) reload(context.Context) {}
+
+func (r ring) retries() (n int, least, most time.Duration) {
+	opt := r.rdb.Options()
+	return opt.MaxRetries, opt.MinRetryBackoff, opt.MaxRetryBackoff
+}

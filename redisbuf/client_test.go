@@ -1,0 +1,249 @@
+package redisbuf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/redistest"
+)
+
+// sizes are those where something changes: the digits of the header, the areas that a reply lands in, the buffers of sockets
+// and of go-redis, the blocks.
+var sizes = []int{0, 1, 9, 10, 63, 99, 100, 999, 1000, 4095, 4096, 4097, 9999, 10000, 32 << 10, 65535, 64 << 10, 65537,
+	99999, 100000, 1<<20 - 1, 1 << 20, 1<<20 + 1, 10 << 20}
+
+// fewSizes are the most telling of them.
+var fewSizes = []int{0, 1, 99, 100, 4097, 64 << 10, 100000, 1<<20 + 1}
+
+func TestEveryWayToSetAndGet(t *testing.T) {
+	tcp := redistest.Shared(t)
+	unix := redistest.Start(t, redistest.UnixSocket())
+	for _, test := range []struct {
+		name   string
+		server *redistest.Server
+		sizes  []int
+		change func(*redis.Options)
+	}{
+		{"tcp", tcp, sizes, func(*redis.Options) {}},
+		{"unix", unix, fewSizes, func(*redis.Options) {}},
+		{"RESP2", tcp, fewSizes, func(o *redis.Options) { o.Protocol = 2 }},
+		{"no timeouts", tcp, fewSizes, func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = -1, -1 }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := test.server.Options()
+			test.change(o)
+			c, rdb := clientOf(t, o)
+			everyWay(t, c.commands, rdb, "every/"+test.name, test.sizes)
+		})
+	}
+}
+
+// everyWay sets values in all ways, and reads them in all ways, on one connection after the other.
+func everyWay(t *testing.T, c commands, rdb redis.UniversalClient, key string, sizes []int) {
+	t.Helper()
+	ctx := bounded(t)
+	for i, size := range sizes {
+		value := randomValue(size)
+		for j, s := range sets {
+			ctx := ctx
+			if (i+j)%2 == 0 {
+				ctx = context.Background()
+			}
+			must(t, rdb.Del(ctx, key).Err())
+			if err := s.call(ctx, c, key, value); err != nil {
+				t.Fatalf("%s of %d: %v", s.name, size, err)
+			}
+			check(t, rdb, key, value)
+			if size > 1<<20 {
+				break // one way to make it is enough
+			}
+		}
+		for _, g := range gets {
+			got, err := g.call(ctx, c, key, size)
+			if err != nil {
+				t.Fatalf("%s of %d: %v", g.name, size, err)
+			}
+			if !bytes.Equal(got, value) {
+				t.Fatalf("%s of %d: another value, of %d", g.name, size, len(got))
+			}
+		}
+	}
+}
+
+// idle fails the test if c has another number of connections, or one of them is used.
+func idle(t testing.TB, c *Client, want int) {
+	t.Helper()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	n := 0
+	for _, node := range c.nodes {
+		st := node.conns.Stat()
+		n += int(st.IdleResources())
+		if st.AcquiredResources() > 0 {
+			t.Errorf("%d connections are in use", st.AcquiredResources())
+		}
+	}
+	if n != want {
+		t.Errorf("%d idle connections, want %d", n, want)
+	}
+}
+
+func TestGetToBufferTooSmall(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	for _, size := range []int{1, 2, 10, 64, 65, 200, 5000, 100000, 1 << 20} {
+		value := randomValue(size)
+		must(t, rdb.Set(ctx, "small", value, 0).Err())
+		for _, have := range []int{0, 1, size / 2, size - 2, size - 1} {
+			if have < 0 || have >= size {
+				continue
+			}
+			buf := guarded(have)
+			n, err := c.GetToBuffer(ctx, "small", buf)
+			var small *BufferTooSmallError
+			if n != 0 || !errors.As(err, &small) || small.Need != int64(size) || small.Have != int64(have) {
+				t.Fatalf("%d into %d: %d, %v", size, have, n, err)
+			}
+			intact(buf)
+			n, err = c.GetToBuffer(ctx, "small", intact(guarded(size)))
+			if n != size || err != nil {
+				t.Fatalf("after %d into %d: %d, %v", size, have, n, err)
+			}
+		}
+	}
+	idle(t, c, 1)
+}
+
+// Was a bug: a header that is longer than the one before, by more than the buffer.
+func TestGetToBufferWithAHeaderLongerThanTheBuffer(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	for have := range 12 {
+		must(t, rdb.Set(ctx, "digits", "x", 0).Err())
+		if _, err := c.GetToBuffer(ctx, "digits", make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		must(t, rdb.Set(ctx, "digits", make([]byte, 1<<20), 0).Err())
+		var small *BufferTooSmallError
+		if _, err := c.GetToBuffer(ctx, "digits", guarded(have)); !errors.As(err, &small) {
+			t.Fatal(err)
+		}
+	}
+	idle(t, c, 1)
+}
+
+func TestGetChainLimit(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	must(t, rdb.Set(ctx, "limit", randomValue(100000), 0).Err())
+	var chain millrace.Chain
+	defer chain.Release()
+	chain.AppendCopy([]byte("before"))
+	for _, limit := range []int{-1, 0, 1, 99999} {
+		var large *ValueTooLargeError
+		if err := c.GetChain(ctx, "limit", &chain, limit); !errors.As(err, &large) ||
+			large.Size != 100000 || large.Limit != int64(limit) {
+			t.Fatalf("limit %d: %v", limit, err)
+		}
+		if string(chain.Bytes()) != "before" {
+			t.Fatal("the chain has changed")
+		}
+	}
+	must(t, c.GetChain(ctx, "limit", &chain, 100000))
+	idle(t, c, 1)
+}
+
+func TestGetRangeToBuffer(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	value := randomValue(1000)
+	must(t, rdb.Set(ctx, "range", value, 0).Err())
+	for _, test := range []struct{ off, have, want int }{
+		{0, 0, 0}, {0, 1, 1}, {0, 1000, 1000}, {0, 2000, 1000}, {500, 100, 100}, {999, 10, 1}, {1000, 10, 0}, {5000, 10, 0},
+	} {
+		want := []byte(nil)
+		if test.want > 0 {
+			want = value[test.off : test.off+test.want]
+		}
+		buf := guarded(test.have)
+		n, err := c.GetRangeToBuffer(ctx, "range", int64(test.off), buf)
+		if err != nil || !bytes.Equal(intact(buf)[:n], want) {
+			t.Errorf("%+v: %d, %v", test, n, err)
+		}
+		p := c.Pipeline()
+		buf = guarded(test.have)
+		r := p.GetRangeToBuffer("range", int64(test.off), buf)
+		if err := p.Exec(ctx); err != nil || !bytes.Equal(intact(buf)[:r.Len()], want) {
+			t.Errorf("%+v in a pipeline: %d, %v", test, n, err)
+		}
+	}
+	if _, err := c.GetRangeToBuffer(ctx, "range", -1, make([]byte, 1)); err != errOffset {
+		t.Error(err)
+	}
+	if n, err := c.GetRangeToBuffer(ctx, "range", 1<<63-3, make([]byte, 10)); n != 0 || err != nil {
+		t.Error(n, err)
+	}
+}
+
+func TestLongKeys(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	for _, size := range []int{1, 100, 160, 161, 5000, 70000, 2 << 20} {
+		key, value := strings.Repeat("k", size), randomValue(size)
+		must(t, c.SetFromBuffer(ctx, key, value, Expire(time.Minute)))
+		check(t, rdb, key, value)
+		got, err := gets[0].call(ctx, c.commands, key, size)
+		if err != nil || !bytes.Equal(got, value) {
+			t.Fatal(err)
+		}
+		must(t, rdb.Del(ctx, key).Err())
+	}
+}
+
+func TestClose(t *testing.T) {
+	c, p := proxied(t)
+	ctx := bounded(t)
+	must(t, c.SetFromBuffer(ctx, "close", []byte("v")))
+	conn, err := c.Conn(ctx)
+	must(t, err)
+	p.Set(redistest.HoldReply(0).On("close"))
+	errs := make(chan error, 2)
+	go func() {
+		_, err := c.GetToBuffer(context.Background(), "close", make([]byte, 10))
+		errs <- err
+	}()
+	go func() { errs <- c.SetFromBuffer(context.Background(), "close", []byte("w")) }()
+	node := c.nodes[p.Addr()]
+	for node.conns.Stat().AcquiredResources() < 3 || p.Counts().Open < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	must(t, c.Close())
+	for range 2 {
+		if err := <-errs; !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	}
+	if _, err := conn.GetToBuffer(ctx, "close", make([]byte, 1)); err != ErrClosed {
+		t.Error(err)
+	}
+	if _, err := c.GetToBuffer(ctx, "close", make([]byte, 1)); err != ErrClosed {
+		t.Error(err)
+	}
+	if err := c.Close(); err != ErrClosed {
+		t.Error(err)
+	}
+	must(t, conn.Close())
+	if err := conn.Close(); err != ErrClosed {
+		t.Error(err)
+	}
+	if _, err := c.Conn(ctx); err != ErrClosed {
+		t.Error(err)
+	}
+}

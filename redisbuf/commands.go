@@ -1,0 +1,237 @@
+package redisbuf
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/millrace-io/millrace"
+)
+
+// commands are what a Client and a Conn have in common.
+type commands struct {
+	client *Client
+	pinned *pinned // the connection that all calls use; nil if each takes one from the pool
+}
+
+// A verb is what a call does.
+type verb int8
+
+const (
+	getToBuffer verb = iota
+	getPacked
+	getChain
+	getTo
+	getRange
+	getVersion      // a range, if the value has the length that it is expected to have
+	getVersionChain // the same
+	strlen
+	exists
+	setFromBuffer
+	setChain
+	setFile
+	setFrom
+	nothing // is not sent
+)
+
+// A call is one command with what it reads to or from, and with its result. It borrows all of that.
+type call struct {
+	verb verb
+	key  string
+
+	buf    []byte // what is set, or where the value goes
+	packed *packed
+	chain  *millrace.Chain
+	file   *os.File
+	reader io.Reader
+	writer io.Writer
+	size   int64 // of file or reader; or the most that chain may get
+	off    int64 // of a range; or where in a packed buffer the value is
+	length int64 // that a value must have
+	set    setting
+
+	n     int64 // bytes of the value
+	final bool  // reader has been read from, or writer written to, so that there is no second try
+	err   error
+}
+
+// purpose returns what the call may do if it fails in between.
+func (op *call) purpose() purpose {
+	if op.verb >= setFromBuffer && op.verb <= setFrom {
+		return writes
+	}
+	return reads
+}
+
+// weight returns how many bytes the call probably has in flight.
+func (op *call) weight(limit int64) int64 { return int64(len(op.key)) + op.valueWeight(limit) }
+
+func (op *call) valueWeight(limit int64) int64 {
+	switch op.verb {
+	case getToBuffer, getRange, getVersion, setFromBuffer:
+		return int64(len(op.buf))
+	case setChain:
+		return int64(op.chain.Len())
+	case setFile, setFrom:
+		return op.size
+	case getChain, getVersionChain:
+		return min(op.size, unknownWeight)
+	case getPacked, getTo:
+		return min(limit, unknownWeight)
+	}
+	return 0
+}
+
+// unknownWeight is what a value weighs whose size nobody knows: most are no larger, and those that are come in blocks of so
+// many bytes.
+const unknownWeight = 1 << 20
+
+// do executes a call.
+func (c commands) do(ctx context.Context, op *call) {
+	a := c.attempt(ctx, op.key, op.purpose(), op.weight(c.client.settings.inFlight))
+	for a.next() {
+		a.err = a.conn.execute(ctx, op)
+		a.final = op.final
+	}
+	op.err = a.err
+}
+
+// execute sends one call and reads the reply.
+func (c *conn) execute(ctx context.Context, op *call) (err error) {
+	if err = c.begin(ctx); err == nil {
+		if err = c.send(op); err == nil {
+			err = c.read(op)
+		}
+		err = c.lastWords(err)
+	}
+	return c.finish(ctx, err)
+}
+
+// send composes a call, and sends what does not fit into the last piece of it.
+func (c *conn) send(op *call) error {
+	switch op.verb {
+	case getToBuffer, getPacked, getChain, getTo:
+		return c.composeOne("GET", op.key)
+	case getRange:
+		return c.composeGetRange(op)
+	case getVersion, getVersionChain:
+		return c.composeVersion(op)
+	case strlen:
+		return c.composeOne("STRLEN", op.key)
+	case exists:
+		return c.composeOne("EXISTS", op.key)
+	}
+	if op.verb == setChain {
+		op.size = int64(op.chain.Len())
+	}
+	if err := c.composeSet(op); err != nil {
+		return err
+	}
+	var err error
+	switch op.verb {
+	case setFromBuffer:
+		err = c.value(op.buf)
+	case setChain:
+		for p := range op.chain.All() {
+			if err = c.value(p); err != nil {
+				break
+			}
+		}
+	case setFile:
+		err = c.sendFile(op)
+	case setFrom:
+		err = c.sendFrom(op)
+	}
+	if err == nil {
+		c.request.end()
+		op.set.appendTo(&c.request)
+	}
+	return err
+}
+
+// read reads the reply to a call that was sent.
+func (c *conn) read(op *call) error {
+	op.n = 0
+	switch op.verb {
+	case getToBuffer, getRange:
+		return c.readToBuffer(op)
+	case getPacked:
+		return c.readPacked(op)
+	case getChain:
+		return c.readToChain(op)
+	case getVersion:
+		if err := c.readVersion(op); err != nil {
+			return err
+		}
+		return c.readToBuffer(op)
+	case getVersionChain:
+		if err := c.readVersion(op); err != nil {
+			return err
+		}
+		return c.readToChain(op)
+	case strlen, exists:
+		return c.readInt(op)
+	case getTo:
+		return c.readTo(op)
+	}
+	return c.readOK()
+}
+
+// compose makes room for a command with so many arguments, of size bytes in all without the value.
+func (c *conn) compose(args, size int) error {
+	size += (args + 1) * argOverhead
+	if c.request.fits(size) {
+		return nil
+	}
+	if err := c.flush(); err != nil {
+		return err
+	}
+	if c.pipelined {
+		size = max(size, pipelineRequest)
+	}
+	c.request.reset(size)
+	return nil
+}
+
+// value has p sent after what was composed.
+func (c *conn) value(p []byte) error {
+	if err := c.push(c.part()); err != nil {
+		return err
+	}
+	return c.push(p)
+}
+
+// flush sends what was composed.
+func (c *conn) flush() error {
+	if err := c.push(c.part()); err != nil {
+		return err
+	}
+	return c.wire.send()
+}
+
+// composeOne composes a command whose one argument is a key.
+func (c *conn) composeOne(name, key string) error {
+	if err := c.compose(2, len(name)+len(key)); err != nil {
+		return err
+	}
+	c.array(2)
+	c.arg(name)
+	c.arg(key)
+	return nil
+}
+
+// readInt reads a number.
+func (c *conn) readInt(op *call) error {
+	if err := c.awaitReply(); err != nil {
+		return err
+	}
+	h, err := c.readHeader()
+	if err != nil {
+		return err
+	}
+	if h.kind != kindInt {
+		return badReply("%q where a number should be", h.kind)
+	}
+	op.n = h.n
+	return nil
+}

@@ -1,0 +1,175 @@
+package redisbuf
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/redistest"
+)
+
+func TestGetOfNoKey(t *testing.T) {
+	c, _ := shared(t)
+	for _, g := range gets {
+		_, err := g.call(bounded(t), c.commands, "no/such/key", 10)
+		if g.name == "GetRangeToBuffer" { // GETRANGE has no word for it
+			must(t, err)
+			continue
+		}
+		if err != redis.Nil || !errors.Is(err, redis.Nil) {
+			t.Errorf("%s: %v, want redis.Nil", g.name, err)
+		}
+	}
+	idle(t, c, 1)
+}
+
+func TestErrorsOfTheServer(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	must(t, rdb.Del(ctx, "list").Err())
+	must(t, rdb.LPush(ctx, "list", "x").Err())
+	for _, g := range gets {
+		if _, err := g.call(ctx, c.commands, "list", 10); !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			t.Errorf("%s: %v, want WRONGTYPE", g.name, err)
+		}
+	}
+	idle(t, c, 1)
+
+	user := redistest.Start(t, redistest.User("reader", "on", ">secret", "~mine:*", "+@read", "+hello", "+client"))
+	o := user.Options()
+	o.Username, o.Password, o.ClientName = "reader", "secret", "large"
+	c, _ = clientOf(t, o)
+	for _, s := range sets {
+		if err := s.call(ctx, c.commands, "mine:k", []byte("v")); !redis.IsPermissionError(err) {
+			t.Errorf("%s: %v, want NOPERM", s.name, err)
+		}
+	}
+	user.Do(t, "SET", "mine:k", strings.Repeat("*2\r\n:5\r\n$3\r\nabc\r\n", 10))
+	for _, g := range gets {
+		_, err := g.call(ctx, c.commands, "mine:k", 1000)
+		if g.name == "ReaderAt" { // which needs a transaction, and that is not for this user
+			if !redis.IsPermissionError(err) {
+				t.Errorf("%s: %v, want NOPERM", g.name, err)
+			}
+		} else if err != nil {
+			t.Errorf("%s: %v", g.name, err)
+		}
+		if _, err := g.call(ctx, c.commands, "others:k", 1000); !redis.IsPermissionError(err) {
+			t.Errorf("%s of another's key: %v, want NOPERM", g.name, err)
+		}
+	}
+	idle(t, c, 1)
+
+	o = user.Options()
+	o.Username, o.Password = "reader", "wrong"
+	c, _ = clientOf(t, o)
+	if _, err := c.GetToBuffer(ctx, "mine:k", nil); !redis.IsAuthError(err) || !redis.HasErrorPrefix(err, "WRONGPASS") {
+		t.Errorf("%v, want WRONGPASS", err)
+	}
+	locked := redistest.Start(t, redistest.Password("open"))
+	o = locked.Options()
+	o.Password = ""
+	for _, protocol := range []int{2, 3} {
+		o.Protocol = protocol
+		c, _ = clientOf(t, o)
+		if _, err := c.GetToBuffer(ctx, "k", nil); !redis.IsAuthError(err) {
+			t.Errorf("%v, want NOAUTH", err)
+		}
+		// A server that nobody has told the password to does not even look at large values: it hangs up in the middle.
+		if err := c.SetFromBuffer(ctx, "k", randomValue(8<<20)); !isServerError(err) {
+			t.Errorf("%v, want an error of the server", err)
+		}
+	}
+}
+
+// A value above the server's limit is refused when its header arrives, and the connection closed while the rest is sent.
+func TestServerRefusesALargeValueInTheMiddle(t *testing.T) {
+	s := redistest.Start(t, redistest.Config("proto-max-bulk-len 1mb"))
+	c, _ := clientOf(t, s.Options())
+	ctx := bounded(t)
+	value := randomValue(32 << 20)
+	for _, set := range sets {
+		if err := set.call(ctx, c.commands, "k", value); !redis.HasErrorPrefix(err, "Protocol error") {
+			t.Errorf("%s: %v", set.name, err)
+		}
+		must(t, set.call(ctx, c.commands, "k", value[:1<<20]))
+	}
+}
+
+// A writer that fails is told from a server that does.
+func TestGetToAWriterThatFails(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	for _, size := range []int{10, 100000, 3 << 20} {
+		must(t, rdb.Set(ctx, "writer", randomValue(size), 0).Err())
+		for _, w := range []io.Writer{failing{}, struct {
+			failing
+			failingReaderFrom
+		}{}} {
+			var writer *WriterError
+			if _, err := c.GetTo(ctx, "writer", w); !errors.As(err, &writer) || !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("%d: %v", size, err)
+			}
+		}
+	}
+	if _, err := c.GetToBuffer(ctx, "none", nil); err != redis.Nil {
+		t.Error(err)
+	}
+}
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+type failingReaderFrom struct{}
+
+func (failingReaderFrom) ReadFrom(io.Reader) (int64, error) { return 0, io.ErrClosedPipe }
+
+func TestSetFromAReaderThatFails(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	must(t, rdb.Set(ctx, "reader", "before", 0).Err())
+	for _, size := range []int64{10, 100000, 3 << 20} {
+		for _, have := range []int64{0, 1, size - 1} {
+			short := bytes.NewReader(make([]byte, have))
+			var reader *ReaderError
+			if err := c.SetFrom(ctx, "reader", short, size); !errors.As(err, &reader) || !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%d of %d: %v", have, size, err)
+			}
+			broken := io.MultiReader(bytes.NewReader(make([]byte, have)), failingReader{})
+			if err := c.SetFrom(ctx, "reader", broken, size); !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("%d of %d: %v", have, size, err)
+			}
+			check(t, rdb, "reader", []byte("before"))
+		}
+	}
+	if err := c.SetFrom(ctx, "reader", nil, -1); err != errOffset {
+		t.Error(err)
+	}
+}
+
+type failingReader struct{}
+
+func (failingReader) Read([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// A replica gives what it has, and says that it is none to write to.
+func TestReplica(t *testing.T) {
+	s := redistest.Start(t, redistest.ReplicaOf(redistest.Shared(t)))
+	o := s.Options()
+	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = 1, time.Millisecond, time.Millisecond
+	c, _ := clientOf(t, o)
+	ctx := bounded(t)
+	for _, set := range sets {
+		if err := set.call(ctx, c.commands, "replica", []byte("v")); !redis.IsReadOnlyError(err) {
+			t.Errorf("%s: %v, want READONLY", set.name, err)
+		}
+	}
+	if _, err := c.GetToBuffer(ctx, "no/such/key", nil); err != redis.Nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,106 @@
+package redisbuf_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/redisbuf"
+)
+
+// A Client stands beside the go-redis client that a program has already.
+func Example() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer rdb.Close()
+	c, err := redisbuf.New(rdb)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	ctx := context.Background()
+	buf := make([]byte, 1<<20)
+	if err := c.SetFromBuffer(ctx, "key", buf, redisbuf.Expire(time.Hour)); err != nil {
+		log.Fatal(err)
+	}
+	n, err := c.GetToBuffer(ctx, "key", buf)
+	var small *redisbuf.BufferTooSmallError
+	switch {
+	case err == redis.Nil:
+		fmt.Println("no such key")
+	case errors.As(err, &small):
+		fmt.Println("a buffer of", small.Need, "bytes is needed")
+	case err != nil:
+		log.Fatal(err)
+	}
+	fmt.Println(n, "bytes")
+}
+
+// A chain is filled from pooled blocks, whose owner releases them.
+func ExampleClient_GetChain() {
+	var c *redisbuf.Client // from New
+	var chain millrace.Chain
+	defer chain.Release()
+	if err := c.GetChain(context.Background(), "key", &chain, 32<<20); err != nil {
+		log.Print(err)
+		return
+	}
+	for p := range chain.All() {
+		fmt.Println(len(p), "bytes")
+	}
+}
+
+// A value is served with ranges by net/http, and not held in memory for that.
+func ExampleClient_ReaderAt() {
+	var c *redisbuf.Client // from New
+	http.HandleFunc("/video", func(w http.ResponseWriter, req *http.Request) {
+		r, err := c.ReaderAt(req.Context(), "video")
+		if err != nil {
+			http.Error(w, "not there", http.StatusNotFound)
+			return
+		}
+		defer r.Close()
+		http.ServeContent(w, req, "video.mp4", time.Time{}, r)
+	})
+}
+
+// A pipeline sends calls of any kind together.
+func ExampleClient_Pipeline() {
+	var c *redisbuf.Client // from New
+	one, two := make([]byte, 1<<20), make([]byte, 1<<20)
+	p := c.Pipeline()
+	first := p.GetToBuffer("one", one)
+	second := p.GetToBuffer("two", two)
+	_ = p.Exec(context.Background())
+	for _, r := range []*redisbuf.Result{first, second} {
+		if r.Err() != nil {
+			fmt.Println(r.Err())
+		}
+	}
+}
+
+// Several values share one buffer.
+func ExampleClient_MGet() {
+	var c *redisbuf.Client // from New
+	buf := make([]byte, 1<<20)
+	slots := make([]redisbuf.Slot, 2)
+	if _, err := c.MGet(context.Background(), []string{"one", "two"}, buf, slots); err != nil {
+		log.Print(err)
+		return
+	}
+	for _, s := range slots {
+		fmt.Println(len(buf[s.Start:s.End]), "bytes")
+	}
+}
+
+// The error of a buffer that is too small says how large it should be.
+func ExampleBufferTooSmallError() {
+	fmt.Println(&redisbuf.BufferTooSmallError{Need: 100, Have: 64})
+	// Output: redisbuf: the value has 100 bytes, the buffer 64
+}

@@ -1,0 +1,288 @@
+package redisbuf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/redistest"
+)
+
+// oneConn has a client say nothing of its own in between.
+func oneConn(o *redis.Options) { o.Protocol = 2 }
+
+// A reply that is cut gives an error, however far it came, and the next call is not disturbed.
+func TestCutAtEveryByteOfAReply(t *testing.T) {
+	c, p := proxied(t, oneConn)
+	ctx := bounded(t)
+	value := randomValue(120)
+	must(t, c.SetFromBuffer(ctx, "cut", value))
+	for _, hard := range []bool{false, true} {
+		for _, g := range gets {
+			for n := range int64(400) {
+				rule := redistest.CutReply(n).On("\r\ncut\r\n").Times(1)
+				if hard {
+					rule = rule.Reset()
+				}
+				p.Set(rule)
+				got, err := g.call(ctx, c.commands, "cut", len(value))
+				if err == nil && !bytes.Equal(got, value) {
+					t.Fatalf("%s, cut at %d: %d bytes of the value, and no error", g.name, n, len(got))
+				}
+				if err != nil && isServerError(err) {
+					t.Fatalf("%s, cut at %d: %v", g.name, n, err)
+				}
+				p.Set()
+				if got, err := g.call(ctx, c.commands, "cut", len(value)); !hard && err != nil || err == nil && !bytes.Equal(got, value) {
+					// A connection that is reset after a complete reply is only found out by using it.
+					if n < int64(len(value)) {
+						t.Fatalf("%s, after a cut at %d: %v", g.name, n, err)
+					}
+				}
+				if err == nil && n > 150 {
+					break // the cut is behind the reply
+				}
+				n += n / 40 * 5
+			}
+		}
+	}
+}
+
+// A request that is cut gives an error, and the key has either value as a whole. Only if all of it had left is that a
+// SentError.
+func TestCutAtEveryByteOfARequest(t *testing.T) {
+	c, p := proxied(t, oneConn)
+	_, direct := shared(t)
+	ctx := bounded(t)
+	before, after := randomValue(70), randomValue(90)
+	for _, s := range sets {
+		for n := int64(1); n < 140; n += 3 {
+			must(t, direct.Set(ctx, "cut", before, 0).Err())
+			p.Set(redistest.CutRequest(n).Times(1))
+			err := s.call(ctx, c.commands, "cut", after)
+			got, getErr := direct.Get(ctx, "cut").Bytes()
+			must(t, getErr)
+			var sent *SentError
+			switch {
+			case err == nil && !bytes.Equal(got, after):
+				t.Fatalf("%s, cut at %d: no error, and not set", s.name, n)
+			case err != nil && bytes.Equal(got, after) && !errors.As(err, &sent):
+				t.Fatalf("%s, cut at %d: set, and %v", s.name, n, err)
+			case !bytes.Equal(got, after) && !bytes.Equal(got, before):
+				t.Fatalf("%s, cut at %d: the key has %q", s.name, n, got)
+			}
+			p.Set()
+			_ = c.SetFromBuffer(ctx, "cut", after) // finds out that the connection is gone, if it is
+		}
+	}
+}
+
+// What is safe to be tried again is.
+func TestCutReplyIsTriedAgain(t *testing.T) {
+	s := redistest.Shared(t)
+	p := redistest.StartProxy(t, s.Network(), s.Addr())
+	c, rdb := clientOf(t, p.Options(s))
+	ctx := bounded(t)
+	value := randomValue(200000)
+	must(t, rdb.Set(ctx, "again", value, 0).Err())
+	for _, n := range []int64{0, 3, 9, 50, 70000, 150000} {
+		for _, g := range gets {
+			p.Set(redistest.CutReply(n).On("\r\nagain\r\n").Times(1))
+			got, err := g.call(ctx, c.commands, "again", len(value))
+			if strings.HasPrefix(g.name, "GetTo ") || g.name == "GetTo" {
+				if err != nil && n > 9 {
+					continue // the writer has seen some of it
+				}
+			}
+			if err != nil || !bytes.Equal(got, value) {
+				t.Fatalf("%s, cut at %d: %d bytes, %v", g.name, n, len(got), err)
+			}
+		}
+		for _, set := range sets { // has been executed, but nobody was told
+			p.Set(redistest.CutReply(0).On("\r\nagain\r\n").Times(1))
+			err := set.call(ctx, c.commands, "again", value)
+			if sent := (*SentError)(nil); !errors.As(err, &sent) {
+				t.Fatalf("%s: %v, want a SentError", set.name, err)
+			}
+		}
+	}
+}
+
+// A reply that comes too late is not taken for that to the next call.
+func TestLateReply(t *testing.T) {
+	c, p := proxied(t, oneConn, func(o *redis.Options) { o.ReadTimeout = 20 * time.Millisecond })
+	ctx := bounded(t)
+	one, two := randomValue(1000), randomValue(1000)
+	must(t, c.SetFromBuffer(ctx, "late/1", one))
+	must(t, c.SetFromBuffer(ctx, "late/2", two))
+	for _, n := range []int64{0, 7, 500} {
+		for _, g := range gets {
+			p.Set(redistest.HoldReply(n).On("late/1\r\n").Times(1))
+			if _, err := g.call(context.Background(), c.commands, "late/1", 1000); err == nil || isServerError(err) {
+				t.Fatalf("%s: %v, want a timeout", g.name, err)
+			}
+			p.Release()
+			got, err := g.call(ctx, c.commands, "late/2", 1000)
+			if err != nil || !bytes.Equal(got, two) {
+				t.Fatalf("%s: %v, or the value of another key", g.name, err)
+			}
+		}
+	}
+}
+
+// A context that ends in the middle of a value ends the call, with the context's error, and takes the connection with it.
+func TestCancelInTheMiddle(t *testing.T) {
+	c, p := proxied(t)
+	ctx := bounded(t)
+	value := randomValue(300000)
+	must(t, c.SetFromBuffer(ctx, "cancel", value))
+	for _, n := range []int64{0, 5, 1000, 200000} {
+		for _, g := range gets {
+			for _, wait := range []time.Duration{0, time.Millisecond, 15 * time.Millisecond} {
+				p.Set(redistest.HoldReply(n).On("cancel\r\n").Times(1))
+				inner, cancel := context.WithCancel(ctx)
+				time.AfterFunc(wait, cancel)
+				begun := time.Now()
+				if _, err := g.call(inner, c.commands, "cancel", len(value)); !errors.Is(err, context.Canceled) {
+					t.Fatalf("%s, held at %d: %v", g.name, n, err)
+				}
+				if d := time.Since(begun); d > 4*time.Second {
+					t.Fatalf("%s, held at %d: it took %v to notice", g.name, n, d)
+				}
+				p.Release()
+			}
+		}
+	}
+	for _, s := range sets { // the server has it, or not
+		p.Set(redistest.HoldRequest(100000).On("cancel\r\n").Times(1))
+		inner, cancel := context.WithTimeout(ctx, 15*time.Millisecond)
+		large := randomValue(16 << 20)
+		if err := s.call(inner, c.commands, "cancel", large); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("%s: %v", s.name, err)
+		}
+		cancel()
+		p.Release()
+	}
+	got, err := gets[0].call(ctx, c.commands, "cancel", len(value))
+	if err != nil || !bytes.Equal(got, value) {
+		t.Fatal("half a command was executed:", err)
+	}
+}
+
+// That values arrive slowly is no timeout, as long as they do.
+func TestSlowValue(t *testing.T) {
+	c, p := proxied(t, func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = 60*time.Millisecond, 60*time.Millisecond })
+	value := randomValue(1000)
+	must(t, c.SetFromBuffer(bounded(t), "slow", value))
+	for _, g := range gets[:4] {
+		p.Set(redistest.DelayReply(100, 40*time.Millisecond).On("slow\r\n"), redistest.DelayReply(300, 40*time.Millisecond).On("slow\r\n"),
+			redistest.DelayReply(500, 40*time.Millisecond).On("slow\r\n"), redistest.DelayReply(700, 40*time.Millisecond).On("slow\r\n"))
+		got, err := g.call(context.Background(), c.commands, "slow", len(value))
+		if err != nil || !bytes.Equal(got, value) {
+			t.Fatalf("%s: %v", g.name, err)
+		}
+	}
+}
+
+// A push may come before a reply, and behind it; neither costs the connection.
+func TestPushes(t *testing.T) {
+	c, p := proxied(t)
+	ctx := bounded(t)
+	value := randomValue(500)
+	must(t, c.SetFromBuffer(ctx, "push", value))
+	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nkey\r\n"
+	before := p.Counts().Accepted
+	for _, g := range gets {
+		for range 3 {
+			p.Set(redistest.InjectReply(0, push+push).On("push\r\n"), redistest.InjectReply(508, push).On("push\r\n"))
+			if g.name == "ReaderAt" {
+				p.Set(redistest.InjectReply(0, push+push).On("push\r\n"))
+			}
+			got, err := g.call(ctx, c.commands, "push", len(value))
+			if err != nil || !bytes.Equal(got, value) {
+				t.Fatalf("%s: %v", g.name, err)
+			}
+			p.Set()
+			p.Push(push[:20]) // the rest comes with the next call, perhaps
+			p.Push(push[20:])
+		}
+	}
+	if after := p.Counts().Accepted; after != before {
+		t.Errorf("%d new connections", after-before)
+	}
+}
+
+// A connection that nobody has used for a while is looked at before it is used: whether it is still there, and what the
+// server has said meanwhile.
+func TestIdleConnections(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("idle connections are looked at on Linux only")
+	}
+	closed, cutter := proxied(t)
+	pushed, pusher := proxied(t)
+	babbled, babbler := proxied(t)
+	ctx := bounded(t)
+	for _, c := range []*Client{closed, pushed, babbled} {
+		must(t, c.SetFromBuffer(ctx, "idle", []byte("v")))
+	}
+	cutter.Cut()
+	pusher.Push(">1\r\n+news\r\n")
+	babbler.Push("+OK\r\n") // which nobody has asked for
+	time.Sleep(idleUnchecked + 50*time.Millisecond)
+	for i, c := range []*Client{closed, pushed, babbled} {
+		must(t, c.SetFromBuffer(ctx, "idle", []byte("w"))) // which is not tried again
+		got, err := gets[0].call(ctx, c.commands, "idle", 1)
+		if err != nil || string(got) != "w" {
+			t.Errorf("client %d: %q, %v", i, got, err)
+		}
+	}
+	if n := pusher.Counts().Accepted; n != 1 {
+		t.Errorf("%d connections, because of a push", n)
+	}
+	if n := babbler.Counts().Accepted; n != 2 {
+		t.Errorf("%d connections, in spite of a reply to nothing", n)
+	}
+}
+
+// An error that the server replies with while the value is still on its way is what the call returns.
+func TestEarlyErrorWhileAValueIsSent(t *testing.T) {
+	client, server := tcpPair(t)
+	go func() {
+		_, _ = io.ReadFull(server, make([]byte, 1000))
+		_, _ = io.WriteString(server, "-OOM command not allowed\r\n")
+		server.Close() // with much unread: the connection is reset
+	}()
+	c := newConn(client, time.Second, time.Second, 1<<20)
+	op := call{verb: setFromBuffer, key: "k", buf: make([]byte, 32<<20), size: 32 << 20}
+	if err := c.execute(bounded(t), &op); !redis.HasErrorPrefix(err, "OOM") {
+		t.Fatal(err)
+	}
+	if !c.broken {
+		t.Fatal("the connection goes on")
+	}
+}
+
+// What fails in the middle leaves no block behind.
+func TestFailuresGiveBlocksBack(t *testing.T) {
+	c, p := proxied(t)
+	ctx := bounded(t)
+	must(t, c.SetFromBuffer(ctx, "blocks", randomValue(3<<20)))
+	var chain millrace.Chain
+	for _, n := range []int64{0, 100, 100000, 2 << 20} {
+		p.Set(redistest.CutReply(n).On("blocks\r\n").Times(1))
+		if err := c.GetChain(ctx, "blocks", &chain, 4<<20); err == nil || chain.Len() > 0 {
+			t.Fatal(err, chain.Len())
+		}
+	}
+	if s := millrace.DefaultPool.Stats(); s.InUse != 0 {
+		t.Fatal(s.InUse, "bytes are in use")
+	}
+}

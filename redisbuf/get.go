@@ -1,0 +1,71 @@
+package redisbuf
+
+import "context"
+
+// GetToBuffer reads the value of key into buf, straight from the socket, and returns its length. It borrows buf, and may
+// use all of it to work with, whatever the length is.
+//
+// The error is redis.Nil if there is no such key, and a *BufferTooSmallError if buf is too small.
+func (c commands) GetToBuffer(ctx context.Context, key string, buf []byte) (n int, err error) {
+	op := call{verb: getToBuffer, key: key, buf: buf}
+	c.do(ctx, &op)
+	return int(op.n), op.err
+}
+
+// GetRangeToBuffer reads the bytes of the value of key from off on into buf, as many as there are and fit, and returns how
+// many. Of a key that is not there, or not that long, these are none. It borrows buf.
+func (c commands) GetRangeToBuffer(ctx context.Context, key string, off int64, buf []byte) (n int, err error) {
+	if off < 0 {
+		return 0, errOffset
+	}
+	if len(buf) == 0 {
+		return 0, nil
+	}
+	op := call{verb: getRange, key: key, off: off, size: int64(len(buf)), buf: buf}
+	c.do(ctx, &op)
+	return int(op.n), op.err
+}
+
+// composeGetRange composes a GETRANGE of op.size bytes, which are not 0.
+func (c *conn) composeGetRange(op *call) error {
+	if err := c.compose(4, len("GETRANGE")+len(op.key)+2*maxDigits); err != nil {
+		return err
+	}
+	c.array(4)
+	c.arg("GETRANGE")
+	c.arg(op.key)
+	c.intArg(op.off)
+	c.intArg(op.off + op.size - 1)
+	return nil
+}
+
+// readToBuffer reads a value into op.buf.
+func (c *conn) readToBuffer(op *call) error {
+	size, got, err := c.ask(op.buf)
+	if err != nil {
+		return err
+	}
+	if have := int64(len(op.buf)); size > have {
+		return c.refuse(size-int64(got), &BufferTooSmallError{Need: size, Have: have})
+	}
+	if err := c.readValue(op.buf[:size], got); err != nil {
+		return err
+	}
+	op.n = size
+	return nil
+}
+
+// skipMost is how much of a value that is not wanted is read to keep the connection. A new one costs less than more.
+const skipMost = 1 << 20
+
+// refuse steps over the rest of a value, and returns why. If that is too long, or fails, the connection is lost.
+func (c *conn) refuse(rest int64, why error) error {
+	if rest > skipMost && !c.keep && !c.pipelined {
+		c.broken = true
+		return why
+	}
+	if err := c.skipValue(rest); err != nil {
+		c.broken = true
+	}
+	return why
+}

@@ -1,0 +1,95 @@
+package redisbuf
+
+import (
+	"context"
+
+	"github.com/millrace-io/millrace"
+)
+
+const (
+	// leastBlock is what a value is received into whose size is not known at all.
+	leastBlock = 4 << 10
+
+	// mostBlock is the largest block that is borrowed at a time, and so the most that a server can have us hold by
+	// announcing a value that never comes. It is the largest size that a millrace.Pool keeps.
+	mostBlock = 1 << 20
+)
+
+// GetChain reads the value of key into pooled blocks, and adds them to dst, whose owner releases them with dst. A value of
+// more than max bytes is refused with a *ValueTooLargeError before it is read. If it returns an error, dst is as it was.
+//
+// Blocks are borrowed as the value arrives. A value that is as long as the one that the connection carried before is
+// received into one block, if that can have its size (1 MiB).
+//
+// The error is redis.Nil if there is no such key.
+func (c commands) GetChain(ctx context.Context, key string, dst *millrace.Chain, max int) error {
+	op := call{verb: getChain, key: key, chain: dst, size: int64(max)}
+	c.do(ctx, &op)
+	return op.err
+}
+
+// readToChain reads a value of up to op.size bytes into op.chain.
+func (c *conn) readToChain(op *call) error {
+	first := millrace.DefaultPool.Get(int(min(max(int64(c.expect), leastBlock), mostBlock, max(op.size, 1))))
+	defer first.Release() // if it was not frozen
+	buf := first.Bytes()
+	size, got, err := c.ask(buf)
+	if err != nil {
+		return err
+	}
+	if size > op.size {
+		return c.refuse(size-int64(got), &ValueTooLargeError{Size: size, Limit: op.size})
+	}
+	c.expect = int(min(size, mostBlock))
+	if size <= int64(len(buf)) {
+		if err := c.readValue(buf[:size], got); err != nil {
+			return err
+		}
+		appendValue(op.chain, &first, int(size))
+	} else if err := c.readBlocks(op.chain, &first, size, got); err != nil {
+		return err
+	}
+	op.n = size
+	return nil
+}
+
+// appendValue adds the first n bytes of d to dst. A short value does not keep a long block.
+func appendValue(dst *millrace.Chain, d *millrace.Draft, n int) {
+	if len(d.Bytes()) > leastBlock && n <= len(d.Bytes())/2 {
+		fitting := millrace.DefaultPool.Get(n)
+		copy(fitting.Bytes(), d.Bytes()[:n])
+		d.Release()
+		*d, fitting = fitting, millrace.Draft{}
+	}
+	ref := d.Freeze(n)
+	dst.Append(&ref)
+}
+
+// readBlocks reads a value of size bytes into first, of which it has got bytes already, and into more blocks, and adds them
+// to dst.
+func (c *conn) readBlocks(dst *millrace.Chain, first *millrace.Draft, size int64, got int) error {
+	whole := &c.chain
+	defer whole.Release() // what is in it if there is an error
+	d, n := first, len(first.Bytes())
+	for left := size; ; {
+		buf := d.Bytes()[:n]
+		if left -= int64(n); left == 0 {
+			if err := c.readValue(buf, got); err != nil {
+				d.Release()
+				return err
+			}
+			ref := d.Freeze(n)
+			whole.Append(&ref)
+			dst.Merge(whole)
+			return nil
+		}
+		if err := c.readPart(buf, got); err != nil {
+			d.Release()
+			return err
+		}
+		ref := d.Freeze(n)
+		whole.Append(&ref)
+		next := millrace.DefaultPool.Get(int(min(left, mostBlock, max(64<<10, int64(whole.Len())))))
+		d, n, got = &next, int(min(left, int64(len(next.Bytes())))), 0
+	}
+}

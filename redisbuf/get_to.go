@@ -1,0 +1,140 @@
+package redisbuf
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/millrace-io/millrace"
+)
+
+const (
+	// relayBlock is what passes through memory at a time where the kernel cannot move bytes from socket to socket.
+	relayBlock = 64 << 10
+
+	// spliceLeast is the shortest rest of a value for which it pays to have the kernel do that.
+	spliceLeast = 64 << 10
+
+	// spliceStep is how much the kernel is asked to move at a time: the deadline is for each of them.
+	spliceStep = 1 << 20
+)
+
+// GetTo writes the value of key to w, and returns how many bytes w took. Between two TCP or Unix connections the kernel
+// moves them (splice), also if w is a http.ResponseWriter with a Content-Length. Otherwise they pass through one pooled
+// block. The value is one that the key had, whatever happens to it meanwhile.
+//
+// The error is redis.Nil if there is no such key. When w has taken bytes and there is an error, the rest of the value is
+// lost: the call is not tried again. While w makes GetTo wait, the connection to the server waits as well, and what the
+// server has not sent yet takes its memory.
+func (c commands) GetTo(ctx context.Context, key string, w io.Writer) (n int64, err error) {
+	op := call{verb: getTo, key: key, writer: w}
+	c.do(ctx, &op)
+	return op.n, op.err
+}
+
+// readTo writes a value to op.writer.
+func (c *conn) readTo(op *call) error {
+	d := millrace.DefaultPool.Get(relayBlock)
+	defer d.Release()
+	buf := d.Bytes()
+	size, got, err := c.ask(buf)
+	if err != nil {
+		return err
+	}
+	for left := size; ; {
+		if got == 0 && left >= spliceLeast && c.canSplice(op.writer) {
+			n, err := c.spliceTo(op.writer.(io.ReaderFrom), left)
+			op.n += n
+			op.final = op.final || n > 0
+			if left -= n; err != nil {
+				c.broken = true // nobody knows how much was taken from the socket
+				return err
+			}
+		} else if left > 0 {
+			n := int(min(left, int64(len(buf))))
+			if got < n { // what is there goes at once
+				m, err := c.receiveSome(buf[got:n])
+				if got += m; err != nil {
+					return cut(err)
+				}
+			}
+			left -= int64(got)
+			if err := c.writeOut(op, buf[:got]); isWriterError(err) {
+				return c.refuse(left, err)
+			} else if err != nil {
+				return err
+			}
+			got = 0
+		}
+		if left == 0 {
+			return c.readEnd()
+		}
+	}
+}
+
+// writeOut writes p to op.writer.
+func (c *conn) writeOut(op *call, p []byte) error {
+	op.final = true
+	n, err := op.writer.Write(p)
+	op.n += int64(min(max(n, 0), len(p)))
+	if err == nil && n != len(p) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return &WriterError{Err: err}
+	}
+	return c.renew() // w may have taken its time
+}
+
+// A WriterError says that the writer of GetTo failed.
+type WriterError struct{ Err error }
+
+func (e *WriterError) Error() string { return fmt.Sprintf("redisbuf: writing the value: %v", e.Err) }
+
+// Unwrap returns the writer's error.
+func (e *WriterError) Unwrap() error { return e.Err }
+
+func isWriterError(err error) bool {
+	_, is := err.(*WriterError)
+	return is
+}
+
+// canSplice reports whether w may have the kernel move bytes from the connection.
+func (c *conn) canSplice(w io.Writer) bool {
+	if c.vectored == nil || len(c.inbox.unread()) > 0 {
+		return false
+	}
+	_, ok := w.(io.ReaderFrom)
+	return ok
+}
+
+// spliceTo has w read n bytes from the connection.
+func (c *conn) spliceTo(w io.ReaderFrom, n int64) (done int64, err error) {
+	if err := c.attend(); err != nil { // not every w reads on after a deadline
+		return 0, err
+	}
+	for done < n {
+		if err := c.renew(); err != nil {
+			return done, err
+		}
+		step := &io.LimitedReader{R: c.conn, N: min(n-done, spliceStep)}
+		moved, err := w.ReadFrom(step)
+		done += moved
+		c.moved = c.moved || moved > 0
+		switch {
+		case err == nil && step.N == 0:
+		case c.timedOut():
+			if err := c.expired(os.ErrDeadlineExceeded); err != nil {
+				return done, err
+			}
+		case c.gone():
+			return done, errClosedByServer
+		case err == nil:
+			return done, &WriterError{Err: io.ErrShortWrite}
+		default:
+			return done, &WriterError{Err: err}
+		}
+	}
+	return done, nil
+}

@@ -1,0 +1,331 @@
+package redisbuf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/redistest"
+)
+
+// testTime bounds a call of a test that nothing else bounds.
+const testTime = 20 * time.Second
+
+// newClient returns a Client that is closed when the test ends.
+func newClient(t testing.TB, rdb redis.UniversalClient, opts ...Option) *Client {
+	t.Helper()
+	c, err := New(rdb, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil && err != ErrClosed {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// clientOf returns a Client with such options of go-redis, and that client; both are closed when the test ends.
+func clientOf(t testing.TB, o *redis.Options, opts ...Option) (*Client, *redis.Client) {
+	t.Helper()
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { rdb.Close() })
+	return newClient(t, rdb, opts...), rdb
+}
+
+// shared returns a Client of the shared server.
+func shared(t testing.TB, opts ...Option) (*Client, *redis.Client) {
+	t.Helper()
+	return clientOf(t, redistest.Shared(t).Options(), opts...)
+}
+
+// proxied returns a Client that reaches the shared server through a proxy, and does not try again.
+func proxied(t testing.TB, change ...func(*redis.Options)) (*Client, *redistest.Proxy) {
+	t.Helper()
+	s := redistest.Shared(t)
+	p := redistest.StartProxy(t, s.Network(), s.Addr())
+	o := p.Options(s)
+	o.MaxRetries = -1
+	for _, f := range change {
+		f(o)
+	}
+	c, _ := clientOf(t, o)
+	return c, p
+}
+
+// bounded returns a context for one test.
+func bounded(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testTime)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// randomValue returns n bytes that no two places of a buffer have by chance.
+func randomValue(n int) []byte {
+	p := make([]byte, n)
+	var seed [32]byte
+	for i := range seed {
+		seed[i] = byte(rand.N(256))
+	}
+	rand.NewChaCha8(seed).Read(p)
+	return p
+}
+
+// get is one of the ways to read a value.
+type get struct {
+	name string
+	call func(ctx context.Context, c commands, key string, size int) ([]byte, error)
+}
+
+// plainWriter hides what else a writer can do.
+type plainWriter struct{ io.Writer }
+
+// gets are all ways to read a value whose size is known to be size at most.
+var gets = []get{
+	{"GetToBuffer", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+		buf := guarded(size)
+		n, err := c.GetToBuffer(ctx, key, buf)
+		return intact(buf)[:n], err
+	}},
+	{"GetToBuffer with room", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+		buf := guarded(size + size/2 + 100)
+		n, err := c.GetToBuffer(ctx, key, buf)
+		return intact(buf)[:n], err
+	}},
+	{"GetChain", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+		var chain millrace.Chain
+		defer chain.Release()
+		err := c.GetChain(ctx, key, &chain, size)
+		if err != nil && chain.Len() > 0 {
+			return nil, errors.New("an error, and yet a part of a value")
+		}
+		return bytes.Clone(chain.Bytes()), err
+	}},
+	{"GetTo", func(ctx context.Context, c commands, key string, _ int) ([]byte, error) {
+		var b bytes.Buffer
+		n, err := c.GetTo(ctx, key, plainWriter{&b})
+		if int(n) != b.Len() {
+			return nil, errors.New("GetTo miscounts")
+		}
+		return b.Bytes(), err
+	}},
+	{"GetTo a ReaderFrom", func(ctx context.Context, c commands, key string, _ int) ([]byte, error) {
+		var b bytes.Buffer
+		_, err := c.GetTo(ctx, key, &b)
+		return b.Bytes(), err
+	}},
+	{"GetTo a socket", getToSocket},
+	{"GetRangeToBuffer", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+		buf := guarded(size + 1)
+		n, err := c.GetRangeToBuffer(ctx, key, 0, buf)
+		return intact(buf)[:n], err
+	}},
+	{"ReaderAt", func(ctx context.Context, c commands, key string, _ int) ([]byte, error) {
+		r, err := c.ReaderAt(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		return io.ReadAll(r)
+	}},
+	{"MGet", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+		buf := guarded(size)
+		slots := make([]Slot, 1)
+		_, err := c.MGet(ctx, []string{key}, buf, slots)
+		if slots[0].Err != nil {
+			return nil, slots[0].Err
+		}
+		return intact(buf)[slots[0].Start:slots[0].End], err
+	}},
+	{"Pipeline", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+		buf := guarded(size)
+		p := c.Pipeline()
+		r := p.GetToBuffer(key, buf)
+		err := p.Exec(ctx)
+		return intact(buf)[:r.Len()], err
+	}},
+}
+
+// guard is what comes behind a buffer that is read to.
+const guard = 0xA5
+
+// guardLen is how much of that there is.
+const guardLen = 16
+
+// guarded returns a buffer with a guard behind it.
+func guarded(size int) []byte {
+	p := make([]byte, size+guardLen)
+	for i := range guardLen {
+		p[size+i] = guard
+	}
+	return p[:size]
+}
+
+// intact panics if something was written behind buf, and returns it.
+func intact(buf []byte) []byte {
+	for _, c := range buf[len(buf) : len(buf)+guardLen] {
+		if c != guard {
+			panic("written behind the end of a buffer")
+		}
+	}
+	return buf
+}
+
+func getToSocket(ctx context.Context, c commands, key string, _ int) ([]byte, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	type result struct {
+		p   []byte
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			done <- result{nil, err}
+			return
+		}
+		defer conn.Close()
+		p, err := io.ReadAll(conn)
+		done <- result{p, err}
+	}()
+	w, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.GetTo(ctx, key, w)
+	w.Close()
+	r := <-done
+	if err == nil {
+		err = r.err
+	}
+	return r.p, err
+}
+
+// set is one of the ways to set a value.
+type set struct {
+	name string
+	call func(ctx context.Context, c commands, key string, value []byte, opts ...SetOption) error
+}
+
+// sets are all ways to set a value.
+var sets = []set{
+	{"SetFromBuffer", func(ctx context.Context, c commands, key string, value []byte, opts ...SetOption) error {
+		return c.SetFromBuffer(ctx, key, value, opts...)
+	}},
+	{"SetChain", func(ctx context.Context, c commands, key string, value []byte, opts ...SetOption) error {
+		var chain millrace.Chain
+		defer chain.Release()
+		for p := range pieces(value, 7) {
+			d := millrace.DefaultPool.Get(len(p))
+			copy(d.Bytes(), p)
+			ref := d.Freeze(len(p))
+			chain.Append(&ref)
+		}
+		return c.SetChain(ctx, key, &chain, opts...)
+	}},
+	{"SetFile", func(ctx context.Context, c commands, key string, value []byte, opts ...SetOption) error {
+		dir, err := os.MkdirTemp("", "redisbuf")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		name := filepath.Join(dir, "value")
+		if err := os.WriteFile(name, value, 0o600); err != nil {
+			return err
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return c.SetFile(ctx, key, f, opts...)
+	}},
+	{"SetFrom", func(ctx context.Context, c commands, key string, value []byte, opts ...SetOption) error {
+		return c.SetFrom(ctx, key, bytes.NewReader(value), int64(len(value)), opts...)
+	}},
+	{"SetFrom a socket", setFromSocket},
+	{"Pipeline", func(ctx context.Context, c commands, key string, value []byte, opts ...SetOption) error {
+		p := c.Pipeline()
+		p.SetFromBuffer(key, value, opts...)
+		return p.Exec(ctx)
+	}},
+}
+
+// pieces cuts p into n pieces, at least one.
+func pieces(p []byte, n int) func(yield func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		size := max(len(p)/n, 1)
+		for len(p) > size {
+			if !yield(p[:size]) {
+				return
+			}
+			p = p[size:]
+		}
+		yield(p)
+	}
+}
+
+func setFromSocket(ctx context.Context, c commands, key string, value []byte, opts ...SetOption) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	r, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	w, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = w.Write(value)
+		_, _ = w.Write([]byte("and what is not of it"))
+		w.Close()
+	}()
+	err = c.SetFrom(ctx, key, r, int64(len(value)), opts...)
+	if err != nil {
+		w.Close()
+	}
+	<-done
+	return err
+}
+
+// check fails the test if the server has another value for key.
+func check(t testing.TB, rdb redis.UniversalClient, key string, want []byte) {
+	t.Helper()
+	got, err := rdb.Get(context.Background(), key).Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Fatalf("%s has %d bytes, not the %d that it was set to", key, len(got), len(want))
+	}
+}

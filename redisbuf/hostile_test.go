@@ -1,0 +1,210 @@
+package redisbuf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/redistest"
+)
+
+// hostileReplies are none that a server gives to a GET.
+var hostileReplies = []string{
+	"$4611686018427387904\r\n", "$9223372036854775807\r\n", "$9223372036854775808\r\n", "$99999999999999999999999999\r\n",
+	"$999999999999999999\r\n", "$536870913\r\n", "$-2\r\n", "$-9223372036854775808\r\n", "$x\r\n", "$\r\n", "$1x\r\n", "$ 1\r\n",
+	"$+1\r\n", "$1\nx\r\n", "$3\r\nabcdef\r\n", "$3\r\nabc\n\r", "$3\r\nabc  ", "*1\r\n$1\r\nx\r\n", "*999999999\r\n", ":1\r\n",
+	"+OK\r\n", "%1\r\n", "\r\n", "\n\n", "\x00\x01\x02\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n",
+	">999999999999999999\r\n", ">1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", "!999999999\r\n", "!-5\r\n",
+	strings.Repeat("$", 70000), "-" + strings.Repeat("x", 70000), ">1\r\n$4611686018427387904\r\n", ">65537\r\n",
+	"|4611686018427387903\r\n", "=3\r\ntxt\r\n", "#t\r\n", ",1.5\r\n", "(12\r\n", "~1\r\n+x\r\n",
+}
+
+func TestHostileReplies(t *testing.T) {
+	h := redistest.StartHostile(t)
+	o := h.Options()
+	o.MaxRetries = -1
+	c, _ := clientOf(t, o)
+	ctx := bounded(t)
+	var before, after runtime.MemStats
+	for _, reply := range hostileReplies {
+		for _, g := range gets {
+			if g.name == "ReaderAt" {
+				continue // asks for a number first
+			}
+			h.Script(redistest.Say(reply).ThenClose(), redistest.Say("$2\r\nok\r\n"))
+			runtime.ReadMemStats(&before)
+			_, err := g.call(ctx, c.commands, "k", 100)
+			runtime.ReadMemStats(&after)
+			var protocol *ProtocolError
+			if !errors.As(err, &protocol) {
+				t.Errorf("%s of %.40q: %v", g.name, reply, err)
+			}
+			if got := after.TotalAlloc - before.TotalAlloc; got > 4<<20 {
+				t.Errorf("%s of %.40q: %d bytes allocated", g.name, reply, got)
+			}
+			got, err := g.call(ctx, c.commands, "k", 100)
+			if err != nil || string(got) != "ok" {
+				t.Errorf("%s after %.40q: %q, %v", g.name, reply, got, err)
+			}
+		}
+	}
+}
+
+// A server that announces much and sends little has us hold little.
+func TestHostileAnnouncement(t *testing.T) {
+	h := redistest.StartHostile(t)
+	o := h.Options()
+	o.MaxRetries = -1
+	c, _ := clientOf(t, o)
+	ctx := bounded(t)
+	before := millrace.DefaultPool.Stats()
+	for range 5 {
+		h.Script(redistest.Say("$536870912\r\nabc").ThenClose())
+		var chain millrace.Chain
+		if err := c.GetChain(ctx, "k", &chain, 1<<30); !errors.Is(err, io.ErrUnexpectedEOF) || chain.Len() > 0 {
+			t.Fatal(err)
+		}
+	}
+	if after := millrace.DefaultPool.Stats(); after.HighWater > max(before.HighWater, before.InUse+4<<20) {
+		t.Errorf("%d bytes were in use at once", after.HighWater)
+	}
+	h.Script(redistest.Say("$536870912\r\nabc"))
+	var small *BufferTooSmallError
+	if _, err := c.GetToBuffer(ctx, "k", make([]byte, 10)); !errors.As(err, &small) {
+		t.Fatal(err)
+	}
+}
+
+func TestHostileRepliesToASet(t *testing.T) {
+	h := redistest.StartHostile(t)
+	c, _ := clientOf(t, h.Options())
+	ctx := bounded(t)
+	for _, reply := range append([]string{"$2\r\nOK\r\n", "$1x\r\n"}, hostileReplies...) {
+		if reply == "+OK\r\n" {
+			continue
+		}
+		for _, s := range sets {
+			h.Script(redistest.Say(reply).ThenClose(), redistest.Say("+OK\r\n"))
+			err := s.call(ctx, c.commands, "k", []byte("value"))
+			if err == nil || isServerError(err) {
+				t.Errorf("%s, %.40q: %v", s.name, reply, err)
+			}
+			h.Script(redistest.Say("+OK\r\n"))
+			must(t, s.call(ctx, c.commands, "k", []byte("value")))
+		}
+	}
+}
+
+// ReaderAt's transaction is made of five replies; none of them is believed.
+func TestHostileReaderAt(t *testing.T) {
+	const ok, queued = "+OK\r\n", "+QUEUED\r\n"
+	h := redistest.StartHostile(t)
+	o := h.Options()
+	o.MaxRetries, o.ReadTimeout = -1, 50*time.Millisecond
+	c, _ := clientOf(t, o)
+	ctx := bounded(t)
+	say := func(replies ...string) {
+		h.Script(redistest.Say(":5\r\n")) // STRLEN
+		var script []redistest.Answer
+		script = append(script, redistest.Say(":5\r\n"))
+		for _, r := range replies {
+			script = append(script, redistest.Say(r))
+		}
+		h.Script(append(script, redistest.Say("").ThenClose())...)
+	}
+	read := func() (string, error) {
+		r, err := c.ReaderAt(ctx, "k")
+		if err != nil {
+			return "", err
+		}
+		defer r.Close()
+		buf := make([]byte, 5)
+		n, err := r.ReadAt(buf, 0)
+		return string(buf[:n]), err
+	}
+	say(ok, queued, queued, "*2\r\n:5\r\n$5\r\nhello\r\n")
+	if s, err := read(); s != "hello" || err != nil {
+		t.Fatal(s, err)
+	}
+	var changed *ValueChangedError
+	say(ok, queued, queued, "*2\r\n:7\r\n$5\r\nhello\r\n")
+	if _, err := read(); !errors.As(err, &changed) || changed.Was != 5 || changed.Is != 7 {
+		t.Fatal(err)
+	}
+	// What the value has in it is not taken for a reply when there is no transaction.
+	const value = "*2\r\n:5\r\n$5\r\nWRONG\r\n*2\r\n-\r\n"
+	say("-NOPERM no MULTI\r\n", ":5\r\n", fmt.Sprintf("$%d\r\n%s\r\n", len(value), value), "-ERR EXEC without MULTI\r\n")
+	if s, err := read(); !redis.IsPermissionError(err) {
+		t.Fatal(s, err)
+	}
+	idle(t, c, 1)
+	for _, last := range []string{"*3\r\n:5\r\n$5\r\nhello\r\n", "*2\r\n$5\r\nhello\r\n:5\r\n", "$5\r\nhello\r\n", "*2\r\n:5\r\n:5\r\n",
+		"*2\r\n:5\r\n$9\r\nhellohell\r\n", "*2\r\n:x\r\n"} {
+		say(ok, queued, queued, last)
+		if s, err := read(); err == nil || isServerError(err) {
+			t.Errorf("%q: %q, %v", last, s, err)
+		}
+	}
+}
+
+// What a server says while it loads, or has lost its cluster, goes by, and the call is tried again.
+func TestErrorsThatPass(t *testing.T) {
+	h := redistest.StartHostile(t)
+	o := h.Options()
+	o.MinRetryBackoff = 1
+	c, _ := clientOf(t, o)
+	ctx := bounded(t)
+	for _, text := range []string{"LOADING Redis is loading the dataset in memory", "CLUSTERDOWN Hash slot not served",
+		"TRYAGAIN Multiple keys request during rehashing of slot", "MASTERDOWN Link with MASTER is down",
+		"READONLY You can't write against a read only replica.", "ERR max number of clients reached"} {
+		h.Script(redistest.Say("-"+text+"\r\n"), redistest.Say("-"+text+"\r\n"), redistest.Say("+OK\r\n"))
+		if err := c.SetFromBuffer(ctx, "k", []byte("v")); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		h.Always(redistest.Say("-" + text + "\r\n"))
+		err := c.SetFromBuffer(ctx, "k", []byte("v"))
+		if err == nil || err.Error() != text || !redis.HasErrorPrefix(err, strings.Fields(text)[0]) &&
+			!redis.IsMaxClientsError(err) {
+			t.Errorf("%s: %v", text, err)
+		}
+		if before := len(h.Requests()); before == 0 {
+			t.Error("nothing was asked")
+		}
+	}
+	for _, text := range []string{"OOM command not allowed when used memory > 'maxmemory'.", "NOAUTH Authentication required.",
+		"MISCONF Redis is configured to save", "NOREPLICAS Not enough good replicas to write."} {
+		before := len(h.Requests())
+		h.Always(redistest.Say("-" + text + "\r\n"))
+		if err := c.SetFromBuffer(ctx, "k", []byte("v")); err == nil || err.Error() != text {
+			t.Errorf("%s: %v", text, err)
+		}
+		if n := len(h.Requests()) - before; n != 1 {
+			t.Errorf("%s: tried %d times", text, n)
+		}
+	}
+}
+
+// A server that is asked for its greeting may say anything as well.
+func TestHostileGreeting(t *testing.T) {
+	for _, greeting := range hostileReplies {
+		client, server := tcpPair(t)
+		go func() {
+			_, _ = server.Read(make([]byte, 1000))
+			_, _ = fmt.Fprint(server, greeting)
+			server.Close()
+		}()
+		c := newConn(client, 0, 0, defaultMaxValue)
+		err := c.introduce(bounded(t), &redis.Options{Protocol: 3, Password: "p", DB: 1})
+		if err == nil {
+			t.Errorf("%.40q: no error", greeting)
+		}
+		c.inbox.clear()
+	}
+}

@@ -1,0 +1,117 @@
+package redisbuf
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/redistest"
+)
+
+func TestConnsBoundsConnections(t *testing.T) {
+	s := redistest.Shared(t)
+	p := redistest.StartProxy(t, s.Network(), s.Addr())
+	c, _ := clientOf(t, p.Options(s), Conns(3))
+	ctx := bounded(t)
+	value := randomValue(100000)
+	must(t, c.SetFromBuffer(ctx, "conns", value))
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			for range 5 {
+				if n, err := c.GetToBuffer(ctx, "conns", make([]byte, len(value))); err != nil || n != len(value) {
+					t.Error(n, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := p.Counts().Accepted; n > 3 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// Waiting for a connection ends with the context, and with PoolTimeout.
+func TestWaitForAConnectionEnds(t *testing.T) {
+	o := redistest.Shared(t).Options()
+	o.PoolTimeout = 20 * time.Millisecond
+	c, _ := clientOf(t, o, Conns(1))
+	conn, err := c.Conn(bounded(t))
+	must(t, err)
+	if _, err := c.GetToBuffer(bounded(t), "k", nil); err != redis.ErrPoolTimeout {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(bounded(t), time.Millisecond)
+	defer cancel()
+	if _, err := c.GetToBuffer(ctx, "k", nil); err != context.DeadlineExceeded {
+		t.Error(err)
+	}
+	must(t, conn.Close())
+	if _, err := c.GetToBuffer(bounded(t), "k", nil); err != redis.Nil {
+		t.Error(err)
+	}
+}
+
+// A call that weighs more than InFlight goes alone, and those that came later wait for it, in order.
+func TestInFlight(t *testing.T) {
+	c, p := proxied(t)
+	c.settings.inFlight = defaultInFlight
+	ctx := bounded(t)
+	huge := make([]byte, defaultInFlight+1)
+	must(t, c.SetFromBuffer(ctx, "inflight", []byte("v")))
+	p.Set(redistest.HoldReply(0).On("GET").Times(1))
+	first := make(chan error, 1)
+	go func() {
+		_, err := c.GetToBuffer(ctx, "inflight", huge)
+		first <- err
+	}()
+	for !taken(c) {
+		time.Sleep(time.Millisecond)
+	}
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if _, err := c.GetToBuffer(short, "inflight", make([]byte, 1<<20)); err != context.DeadlineExceeded {
+		t.Error("a second one went along:", err)
+	}
+	if _, err := c.GetToBuffer(ctx, "inflight", make([]byte, 100)); err != nil {
+		t.Error("a short one had to wait:", err)
+	}
+	p.Release()
+	must(t, <-first)
+	_, err := c.GetToBuffer(ctx, "inflight", make([]byte, 1<<20))
+	must(t, err)
+}
+
+// taken reports whether all that may be in flight is.
+func taken(c *Client) bool {
+	if !c.inFlight.TryAcquire(1) {
+		return true
+	}
+	c.inFlight.Release(1)
+	return false
+}
+
+// Calls that wait for InFlight and have no connection do not stop a Conn, which has the one that they are going to need.
+func TestInFlightDoesNotStopAConn(t *testing.T) {
+	o := redistest.Shared(t).Options()
+	c, _ := clientOf(t, o, Conns(1), InFlight(1<<20))
+	ctx := bounded(t)
+	conn, err := c.Conn(ctx)
+	must(t, err)
+	must(t, conn.SetFromBuffer(ctx, "weight", []byte("v")))
+	done := make(chan error, 1)
+	go func() { // weighs all, and waits for the connection
+		_, err := c.GetToBuffer(ctx, "weight", make([]byte, 2<<20))
+		done <- err
+	}()
+	for !taken(c) {
+		time.Sleep(time.Millisecond)
+	}
+	_, err = conn.GetToBuffer(ctx, "weight", make([]byte, 2<<20))
+	must(t, err)
+	must(t, conn.Close())
+	must(t, <-done)
+}

@@ -1,0 +1,200 @@
+package redisbuf
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace"
+)
+
+// A pipeRedis is a server behind a Dialer, on pipes instead of sockets, so that time can be a test's own.
+type pipeRedis struct {
+	mu     sync.Mutex
+	dialed int
+	open   int
+	silent bool // says nothing any more
+}
+
+func (s *pipeRedis) dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dialed++
+	s.open++
+	go s.serve(server)
+	return client, nil
+}
+
+// serve answers each command with the same value.
+func (s *pipeRedis) serve(conn net.Conn) {
+	defer func() {
+		conn.Close()
+		s.mu.Lock()
+		s.open--
+		s.mu.Unlock()
+	}()
+	r := bufio.NewReader(conn)
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		silent := s.silent
+		s.mu.Unlock()
+		switch {
+		case silent:
+		case strings.HasPrefix(line, "HELLO"), strings.HasPrefix(line, "GET"):
+			_, _ = io.WriteString(conn, "$5\r\nvalue\r\n")
+		}
+	}
+}
+
+func (s *pipeRedis) counts() (dialed, open int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dialed, s.open
+}
+
+// onPipes runs a test in time of its own.
+func onPipes(t *testing.T, change func(*redis.Options), opts []Option, test func(t *testing.T, c *Client, s *pipeRedis)) {
+	t.Helper()
+	s := new(pipeRedis)
+	o := &redis.Options{Addr: "127.0.0.1:0", Dialer: s.dial}
+	change(o)
+	rdb := redis.NewClient(o)
+	defer rdb.Close()
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(rdb, opts...)
+		must(t, err)
+		test(t, c, s)
+		must(t, c.Close())
+		synctest.Wait()
+		if _, open := s.counts(); open != 0 {
+			t.Errorf("%d connections are open", open)
+		}
+	})
+}
+
+func get5(t *testing.T, c *Client) {
+	t.Helper()
+	buf := make([]byte, 5)
+	if n, err := c.GetToBuffer(t.Context(), "k", buf); err != nil || string(buf[:n]) != "value" {
+		t.Fatal(n, err)
+	}
+}
+
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*redis.Options)
+		opts   []Option
+		after  time.Duration // 0 for never
+	}{
+		{"by default", func(*redis.Options) {}, nil, defaultIdle},
+		{"as the client says", func(o *redis.Options) { o.ConnMaxIdleTime = time.Minute }, nil, time.Minute},
+		{"as the option says", func(o *redis.Options) {}, []Option{MaxIdle(10 * time.Minute)}, 10 * time.Minute},
+		{"never", func(o *redis.Options) {}, []Option{MaxIdle(0)}, 0},
+	} {
+		onPipes(t, test.change, test.opts, func(t *testing.T, c *Client, s *pipeRedis) {
+			get5(t, c)
+			time.Sleep(test.after - time.Second)
+			synctest.Wait()
+			if _, open := s.counts(); open != 1 {
+				t.Errorf("%s: closed early", test.name)
+			}
+			if test.after == 0 {
+				return
+			}
+			time.Sleep(cleanEvery + 2*time.Second)
+			synctest.Wait()
+			if _, open := s.counts(); open != 0 {
+				t.Errorf("%s: open for too long", test.name)
+			}
+			get5(t, c)
+		})
+	}
+}
+
+func TestOldConnectionsAreReplaced(t *testing.T) {
+	change := func(o *redis.Options) { o.ConnMaxLifetime = time.Minute }
+	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
+		for range 600 { // always in use, so that it is never idle for long
+			get5(t, c)
+			time.Sleep(time.Second / 2)
+		}
+		if dialed, _ := s.counts(); dialed < 3 || dialed > 6 {
+			t.Errorf("%d connections in 5 minutes", dialed)
+		}
+	})
+}
+
+// A server that nobody asks any more is forgotten, and found again.
+func TestServersAreForgotten(t *testing.T) {
+	onPipes(t, func(*redis.Options) {}, nil, func(t *testing.T, c *Client, _ *pipeRedis) {
+		get5(t, c)
+		time.Sleep(defaultIdle + forgetAfter + 2*cleanEvery)
+		synctest.Wait()
+		c.mu.RLock()
+		n := len(c.nodes)
+		c.mu.RUnlock()
+		if n != 0 {
+			t.Errorf("%d servers are known", n)
+		}
+		get5(t, c)
+	})
+}
+
+// A server that accepts and says nothing costs a call no more than its timeouts, and it is the dial that has failed.
+func TestSilentServer(t *testing.T) {
+	change := func(o *redis.Options) { o.MaxRetries, o.DialTimeout = -1, time.Second }
+	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
+		s.silent = true
+		begun := time.Now()
+		_, err := c.GetToBuffer(context.Background(), "k", nil)
+		var dial *net.OpError
+		if !errors.As(err, &dial) || dial.Op != "dial" || !dial.Timeout() {
+			t.Error(err)
+		}
+		if d := time.Since(begun); d > time.Second {
+			t.Error(d)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		if _, err := c.GetToBuffer(ctx, "k", nil); err != context.DeadlineExceeded {
+			t.Error(err)
+		}
+	})
+}
+
+// Between calls a connection holds no block, whatever it has carried.
+func TestIdleConnectionsHoldNoBlock(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	for _, size := range []int{10, 100000, 3 << 20} {
+		value := randomValue(size)
+		for _, s := range sets {
+			must(t, s.call(ctx, c.commands, "block", value))
+		}
+		for _, g := range gets {
+			_, err := g.call(ctx, c.commands, "block", size)
+			must(t, err)
+			_, err = g.call(ctx, c.commands, "block", 1)
+			_ = err // too small, for some
+		}
+		if s := millrace.DefaultPool.Stats(); s.InUse != 0 {
+			t.Fatalf("%d bytes in %d blocks", s.InUse, s.InUseBlocks)
+		}
+	}
+	must(t, rdb.Del(ctx, "block").Err())
+}

@@ -1,0 +1,80 @@
+package redisbuf
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// defaultConns is how many connections a Client has to a server at most. Large values are limited by bytes a second,
+	// which few connections use up.
+	defaultConns = 16
+
+	// defaultInFlight is how many bytes of values may be under way to and from all servers together. More would not be
+	// faster; it would only have the small commands of others wait behind them.
+	defaultInFlight = 64 << 20
+
+	// defaultMaxValue is what Redis allows a value to have (proto-max-bulk-len).
+	defaultMaxValue = 512 << 20
+
+	// defaultIdle is after how long without use a connection is closed.
+	defaultIdle = 5 * time.Minute
+)
+
+// An Option changes what New makes. Options panic when a value is out of range.
+type Option func(*settings)
+
+type settings struct {
+	conns                int
+	inFlight             int64
+	maxValue             int64
+	idle                 time.Duration
+	lifetime             time.Duration
+	idleSet, lifetimeSet bool
+}
+
+// Conns is how many connections there are to a server at most. Calls beyond that wait for each other. The default is 16.
+func Conns(n int) Option {
+	if n < 1 || n > 1<<16 {
+		panic(fmt.Sprintf("redisbuf: Conns(%d) is out of range", n))
+	}
+	return func(s *settings) { s.conns = n }
+}
+
+// InFlight is how many bytes of values may be under way at a time, to and from all servers together. Calls beyond that
+// wait, in order, and one value that is larger goes alone. The default is 64 MiB.
+func InFlight(bytes int64) Option {
+	if bytes < 1 {
+		panic(fmt.Sprintf("redisbuf: InFlight(%d) is below 1", bytes))
+	}
+	return func(s *settings) { s.inFlight = bytes }
+}
+
+// MaxValue is how long a value may be that a server says that it is going to send. What says more is no server, and its
+// connection is closed. The default is 512 MiB, which is what Redis allows unless its proto-max-bulk-len is changed.
+func MaxValue(bytes int64) Option {
+	if bytes < 1 {
+		panic(fmt.Sprintf("redisbuf: MaxValue(%d) is below 1", bytes))
+	}
+	return func(s *settings) { s.maxValue = bytes }
+}
+
+// MaxIdle is after how long without use a connection is closed. The default is that of the go-redis client
+// (ConnMaxIdleTime), but 5 minutes at most. 0 keeps it.
+func MaxIdle(d time.Duration) Option {
+	notNegative("MaxIdle", d)
+	return func(s *settings) { s.idle, s.idleSet = d, true }
+}
+
+// MaxLifetime is after how long a connection is closed and replaced. The default is that of the go-redis client
+// (ConnMaxLifetime). 0 keeps it.
+func MaxLifetime(d time.Duration) Option {
+	notNegative("MaxLifetime", d)
+	return func(s *settings) { s.lifetime, s.lifetimeSet = d, true }
+}
+
+func notNegative(name string, d time.Duration) {
+	if d < 0 {
+		panic(fmt.Sprintf("redisbuf: %s(%v) is below 0", name, d))
+	}
+}

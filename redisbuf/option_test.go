@@ -1,0 +1,80 @@
+package redisbuf
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
+
+	"github.com/millrace-io/millrace/internal/redistest"
+)
+
+func TestNewTakesWhatTheClientHas(t *testing.T) {
+	s := redistest.Start(t, redistest.User("alice", "on", ">first", "allkeys", "allcommands"))
+	for name, change := range map[string]func(*redis.Options){
+		"password":           func(o *redis.Options) { o.Username, o.Password = "alice", "first" },
+		"provider":           func(o *redis.Options) { o.CredentialsProvider = func() (string, string) { return "alice", "first" } },
+		"RESP2":              func(o *redis.Options) { o.Username, o.Password, o.Protocol = "alice", "first", 2 },
+		"with a name":        func(o *redis.Options) { o.Username, o.Password, o.ClientName = "alice", "first", "large" },
+		"streaming provider": func(o *redis.Options) { o.StreamingCredentialsProvider = oneCredential{} },
+		"provider with a context": func(o *redis.Options) {
+			o.CredentialsProviderContext = func(context.Context) (string, string, error) { return "alice", "first", nil }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := s.Options()
+			o.DB = 3
+			change(o)
+			c, rdb := clientOf(t, o)
+			ctx := bounded(t)
+			must(t, c.SetFromBuffer(ctx, "where", []byte(name)))
+			check(t, rdb, "where", []byte(name)) // in database 3
+			list := rdb.ClientList(ctx).Val()
+			ours := ""
+			for line := range strings.Lines(list) {
+				if strings.Contains(line, "cmd=set") {
+					ours = line
+				}
+			}
+			if !strings.Contains(ours, "db=3") || !strings.Contains(ours, "user=alice") ||
+				!strings.Contains(ours, fmt.Sprintf("name=%s ", o.ClientName)) {
+				t.Errorf("the server has %q", ours)
+			}
+		})
+	}
+	if _, err := New(nil); err == nil {
+		t.Error("New without a client")
+	}
+	if _, err := New((*redis.Client)(nil)); err == nil {
+		t.Error("New without a client")
+	}
+}
+
+func TestOptionsPanic(t *testing.T) {
+	for name, f := range map[string]func(){
+		"Conns":       func() { Conns(0) },
+		"InFlight":    func() { InFlight(0) },
+		"MaxValue":    func() { MaxValue(0) },
+		"MaxIdle":     func() { MaxIdle(-1) },
+		"MaxLifetime": func() { MaxLifetime(-1) },
+	} {
+		func() {
+			defer func() {
+				if v, ok := recover().(string); !ok || !strings.HasPrefix(v, "redisbuf: "+name) {
+					t.Errorf("%s: %v", name, v)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+// oneCredential is a provider whose credentials never change.
+type oneCredential struct{}
+
+func (oneCredential) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
+	return auth.NewBasicCredentials("alice", "first"), func() error { return nil }, nil
+}

@@ -1,0 +1,166 @@
+package redisbuf
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+const (
+	// glance is how long a call looks away from a context that can be cancelled. Most calls are over by then, and for the
+	// others a watch is set, which allocates.
+	glance = 20 * time.Millisecond
+
+	// lookAgain is how long a wait without a timeout lasts before the connection is looked at once more. That a server had
+	// closed its end before the request was written wakes nobody who waits for the reply (see vectored).
+	lookAgain = time.Second
+
+	// slack is how much more than the timeout a deadline gives, as a part of it, so that the next calls need not set one.
+	slack = 4
+)
+
+// longAgo is a deadline that ends whatever waits.
+var longAgo = time.Unix(1, 0)
+
+// A patience sets a connection's deadlines: a call ends when its context does, or when no byte has moved for the timeout.
+//
+// Invariant, while a call is under way and it waits with a deadline: set ≤ now + timeout + timeout/slack.
+type patience struct {
+	conn    net.Conn
+	resumes bool          // what a deadline has ended can be called again: not so the Write of a TLS connection
+	timeout time.Duration // 0 waits for as long as the context allows
+	set     time.Time     // the connection's deadline; zero if it has none
+	moved   bool          // a byte has, since then
+
+	ctx      context.Context
+	glancing bool
+	unwatch  func() bool // or nil
+}
+
+// begin is called before a call waits for the first time.
+func (p *patience) begin(ctx context.Context, timeout time.Duration) error {
+	p.ctx, p.timeout, p.moved, p.glancing = ctx, timeout, false, false
+	if ctx.Done() != nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p.glancing = p.resumes
+		if !p.glancing {
+			p.watch()
+		}
+		return p.setDeadline()
+	}
+	if timeout = p.longest(); timeout == 0 && p.set.IsZero() {
+		return nil
+	}
+	if left := time.Until(p.set); timeout > 0 && left >= timeout && left <= timeout+timeout/slack {
+		return nil
+	}
+	return p.setDeadline()
+}
+
+// longest returns how long a wait lasts before it is looked at, 0 for ever.
+func (p *patience) longest() time.Duration {
+	if p.timeout == 0 && p.resumes {
+		return lookAgain
+	}
+	return p.timeout
+}
+
+// watch has the end of the context end what waits.
+func (p *patience) watch() {
+	conn := p.conn
+	p.unwatch = context.AfterFunc(p.ctx, func() { _ = conn.SetDeadline(longAgo) })
+}
+
+// attend has the context watched from now on, instead of looked at after a glance: for those who do not call again what a
+// deadline has ended.
+func (p *patience) attend() error {
+	if !p.glancing {
+		return nil
+	}
+	p.glancing = false
+	p.watch()
+	return p.setDeadline()
+}
+
+// use changes the timeout in the middle of a call.
+func (p *patience) use(timeout time.Duration) error {
+	if timeout == p.timeout {
+		return nil
+	}
+	p.timeout = timeout
+	return p.setDeadline()
+}
+
+// setDeadline sets the deadline that p asks for.
+func (p *patience) setDeadline() error {
+	p.moved = false
+	var until time.Time
+	now := time.Now()
+	if timeout := p.longest(); timeout > 0 {
+		until = now.Add(timeout + timeout/slack)
+	}
+	if end, ok := p.ctx.Deadline(); ok && (until.IsZero() || end.Before(until)) {
+		until = end
+	}
+	if soon := now.Add(glance); p.glancing && (until.IsZero() || soon.Before(until)) {
+		until = soon
+	} else {
+		p.glancing = false
+	}
+	p.set = until
+	if err := p.conn.SetDeadline(until); err != nil {
+		return err
+	}
+	if p.unwatch != nil {
+		return p.ctx.Err() // the watch has set a deadline that this one may have replaced
+	}
+	return nil
+}
+
+// over returns the context's error if that has ended.
+func (p *patience) over() error {
+	if err := p.ctx.Err(); err != nil {
+		return err
+	}
+	if end, ok := p.ctx.Deadline(); ok && !time.Now().Before(end) {
+		return context.DeadlineExceeded // the context's own timer is about to say so
+	}
+	return nil
+}
+
+// timedOut reports whether the connection's deadline has passed.
+func (p *patience) timedOut() bool {
+	return p.ctx.Err() != nil || !p.set.IsZero() && !time.Now().Before(p.set)
+}
+
+// expired is called when the deadline has passed. It returns nil if the call may go on, and otherwise why it must end: the
+// context's error, or timeout.
+func (p *patience) expired(timeout error) error {
+	if err := p.over(); err != nil {
+		return err
+	}
+	if p.glancing {
+		moved := p.moved
+		err := p.attend()
+		p.moved = moved
+		return err
+	}
+	if p.moved || p.timeout == 0 {
+		return p.setDeadline()
+	}
+	return timeout
+}
+
+// end is called at the end of a call. It reports whether the connection can be used for another one: not if the context
+// has ended, because that may set the connection's deadline at any time from now on.
+func (p *patience) end() bool {
+	p.ctx = nil
+	if p.unwatch == nil {
+		return true
+	}
+	unhooked := p.unwatch()
+	p.unwatch = nil
+	return unhooked
+}

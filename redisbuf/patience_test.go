@@ -1,0 +1,184 @@
+package redisbuf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A pipeServer answers one request on a net.Pipe, as slowly as a test wants.
+func pipeServer(t *testing.T, answer func(server net.Conn)) *conn {
+	client, server := net.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer server.Close()
+		request := make([]byte, 1000)
+		if _, err := server.Read(request); err == nil {
+			answer(server)
+		}
+	}()
+	t.Cleanup(func() {
+		client.Close()
+		<-done
+	})
+	return newConn(client, 3*time.Second, 2*time.Second, 1<<20)
+}
+
+func TestPatienceOfTimeouts(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		pause  time.Duration
+		pauses int
+		want   error
+	}{
+		{"at once", 0, 0, nil},
+		{"a pause below the timeout", 2900 * time.Millisecond, 1, nil},
+		{"many of them", 2900 * time.Millisecond, 50, nil},
+		{"a pause above it", 8 * time.Second, 1, os.ErrDeadlineExceeded},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := pipeServer(t, func(server net.Conn) {
+				_, _ = io.WriteString(server, "$100\r\n")
+				for range test.pauses {
+					_, _ = server.Write([]byte("x"))
+					time.Sleep(test.pause)
+				}
+				_, _ = server.Write(bytes.Repeat([]byte("x"), 100-test.pauses))
+				_, _ = io.WriteString(server, "\r\n")
+			})
+			op := call{verb: getToBuffer, key: "k", buf: make([]byte, 100)}
+			begun := time.Now()
+			err := c.execute(t.Context(), &op)
+			if !errors.Is(err, test.want) {
+				t.Errorf("%s: %v", test.name, err)
+			}
+			if test.want != nil {
+				if d := time.Since(begun); d > 8*time.Second || !c.broken {
+					t.Errorf("%s: after %v, broken %v", test.name, d, c.broken)
+				}
+			} else if c.broken || op.n != 100 {
+				t.Errorf("%s: broken %v, %d bytes", test.name, c.broken, op.n)
+			}
+			c.conn.Close()
+		})
+	}
+}
+
+func TestPatienceOfContexts(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Millisecond, glance, glance + 1, time.Second, 2 * time.Second} {
+		for _, deadline := range []bool{false, true} {
+			t.Run(fmt.Sprint(after, deadline), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := pipeServer(t, func(net.Conn) { time.Sleep(time.Minute) })
+					ctx, cancel := context.WithCancel(context.Background())
+					want := context.Canceled
+					if deadline {
+						ctx, cancel = context.WithTimeout(context.Background(), after)
+						want = context.DeadlineExceeded
+					} else {
+						time.AfterFunc(after, cancel)
+					}
+					defer cancel()
+					begun := time.Now()
+					op := call{verb: getToBuffer, key: "k", buf: make([]byte, 100)}
+					if err := c.execute(ctx, &op); err != want {
+						t.Error(err)
+					}
+					if d := time.Since(begun); d != after || !c.broken {
+						t.Errorf("after %v, broken %v", d, c.broken)
+					}
+					c.conn.Close()
+				})
+			})
+		}
+	}
+}
+
+// A call that ends in time leaves nothing behind that could end the next one, whenever its context ends.
+func TestPatienceOfTheNextCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer client.Close()
+		go func() {
+			request := make([]byte, 1000)
+			for {
+				if _, err := server.Read(request); err != nil {
+					return
+				}
+				time.Sleep(50 * time.Millisecond)
+				_, _ = io.WriteString(server, "$1\r\nx\r\n")
+			}
+		}()
+		c := newConn(client, 3*time.Second, 3*time.Second, 1<<20)
+		for i := range 100 {
+			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Millisecond+time.Duration(i)*time.Millisecond)
+			op := call{verb: getToBuffer, key: "k", buf: make([]byte, 100)}
+			must(t, c.execute(ctx, &op))
+			if i%2 == 0 {
+				cancel() // while the next call is under way or before it
+			}
+			must(t, c.execute(context.Background(), &op))
+			cancel()
+		}
+		server.Close()
+	})
+}
+
+// deadlines counts how often they are set, which is what a call costs besides its reads and writes.
+type deadlines struct {
+	net.Conn
+	n int
+}
+
+func (d *deadlines) SetDeadline(t time.Time) error {
+	d.n++
+	return d.Conn.SetDeadline(t)
+}
+
+func TestPatienceSetsFewDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		d := &deadlines{Conn: client}
+		go func() {
+			request := make([]byte, 1000)
+			for {
+				if _, err := server.Read(request); err != nil {
+					return
+				}
+				_, _ = io.WriteString(server, "$1\r\nx\r\n")
+			}
+		}()
+		c := newConn(d, 3*time.Second, 3*time.Second, 1<<20)
+		for range 1000 {
+			op := call{verb: getToBuffer, key: "k", buf: make([]byte, 100)}
+			must(t, c.execute(context.Background(), &op))
+		}
+		if d.n != 1 {
+			t.Errorf("%d deadlines for 1000 calls", d.n)
+		}
+		client.Close()
+		server.Close()
+	})
+}
+
+// A wait without a timeout is not for ever if the server has closed its end before the request was written, which the
+// poller does not say again.
+func TestPatienceWithoutTimeouts(t *testing.T) {
+	client, server := tcpPair(t)
+	c := newConn(client, 0, 0, 1<<20)
+	must(t, server.(*net.TCPConn).CloseWrite())
+	time.Sleep(20 * time.Millisecond) // for the end to arrive
+	go func() { _, _ = io.Copy(io.Discard, server) }()
+	op := call{verb: getToBuffer, key: "k", buf: make([]byte, 100)}
+	if err := c.execute(context.Background(), &op); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,320 @@
+package redisbuf
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/millrace-io/millrace"
+)
+
+const (
+	// pipelineRequest is what commands of a pipeline are put together in before they are sent.
+	pipelineRequest = 16 << 10
+
+	// pipelineInbox is what headers and short values are received into together.
+	pipelineInbox = 64 << 10
+)
+
+// A Pipeline collects calls, which Exec sends together and then reads the replies to: one round trip for all of them that
+// go to one server. It borrows what they read from and write to until Exec or Reset. The calls are not executed as one:
+// those of others may come in between, and each has an error of its own.
+//
+// A Pipeline can be used again after Exec, and then allocates nothing. It is for one goroutine at a time.
+type Pipeline struct {
+	commands
+	calls    []*Result
+	used     int  // calls[:used] are collected
+	oneByOne bool // the servers are asked one after the other
+}
+
+// A Result is what became of one call of a Pipeline. It is valid until the Pipeline is used for the next one.
+type Result struct {
+	call call
+}
+
+// Len returns how many bytes the value has that was read.
+func (r *Result) Len() int64 { return r.call.n }
+
+// Err returns the call's error: what the Client's method of the same name would have returned.
+func (r *Result) Err() error { return r.call.err }
+
+// Pipeline returns an empty Pipeline.
+func (c commands) Pipeline() *Pipeline { return &Pipeline{commands: c} }
+
+// Reset forgets what was collected.
+func (p *Pipeline) Reset() {
+	for _, r := range p.calls[:p.used] {
+		r.call = call{} // keep nobody's memory alive
+	}
+	p.used = 0
+}
+
+// add collects a call.
+func (p *Pipeline) add(op call) *Result {
+	if p.used == len(p.calls) {
+		p.calls = append(p.calls, new(Result))
+	}
+	r := p.calls[p.used]
+	p.used++
+	r.call = op
+	return r
+}
+
+// addSet collects a call that sets a key.
+func (p *Pipeline) addSet(op call, opts []SetOption) *Result {
+	op.set, op.err = settingOf(opts)
+	return p.add(op)
+}
+
+// GetToBuffer collects what Client.GetToBuffer does.
+func (p *Pipeline) GetToBuffer(key string, buf []byte) *Result {
+	return p.add(call{verb: getToBuffer, key: key, buf: buf})
+}
+
+// GetRangeToBuffer collects what Client.GetRangeToBuffer does.
+func (p *Pipeline) GetRangeToBuffer(key string, off int64, buf []byte) *Result {
+	op := call{verb: getRange, key: key, off: off, size: int64(len(buf)), buf: buf}
+	if len(buf) == 0 {
+		op.verb = nothing // a GETRANGE of no bytes does not exist
+	}
+	if off < 0 {
+		op.err = errOffset
+	}
+	return p.add(op)
+}
+
+// GetChain collects what Client.GetChain does.
+func (p *Pipeline) GetChain(key string, dst *millrace.Chain, max int) *Result {
+	return p.add(call{verb: getChain, key: key, chain: dst, size: int64(max)})
+}
+
+// GetTo collects what Client.GetTo does.
+func (p *Pipeline) GetTo(key string, w io.Writer) *Result {
+	return p.add(call{verb: getTo, key: key, writer: w})
+}
+
+// SetFromBuffer collects what Client.SetFromBuffer does.
+func (p *Pipeline) SetFromBuffer(key string, buf []byte, opts ...SetOption) *Result {
+	return p.addSet(call{verb: setFromBuffer, key: key, buf: buf, size: int64(len(buf))}, opts)
+}
+
+// SetChain collects what Client.SetChain does.
+func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) *Result {
+	return p.addSet(call{verb: setChain, key: key, chain: src, size: int64(src.Len())}, opts)
+}
+
+// SetFile collects what Client.SetFile does.
+func (p *Pipeline) SetFile(key string, f *os.File, opts ...SetOption) *Result {
+	size, err := fileSize(f)
+	r := p.addSet(call{verb: setFile, key: key, file: f, size: size}, opts)
+	if err != nil {
+		r.call.err = err
+	}
+	return r
+}
+
+// SetFrom collects what Client.SetFrom does.
+func (p *Pipeline) SetFrom(key string, src io.Reader, n int64, opts ...SetOption) *Result {
+	r := p.addSet(call{verb: setFrom, key: key, reader: src, size: n}, opts)
+	if n < 0 {
+		r.call.err = errOffset
+	}
+	return r
+}
+
+// Exec executes what was collected, in its order on each server, and returns the first error of a call, or nil. What
+// failed and can be tried again without harm is, by itself. The calls' results stay valid until the Pipeline is used again.
+func (p *Pipeline) Exec(ctx context.Context) error {
+	collected := p.calls[:p.used]
+	p.used = 0
+	var groups []*group
+	for _, r := range collected {
+		if r.call.err != nil || r.call.verb == nothing {
+			continue
+		}
+		g, err := p.groupOf(ctx, &groups, r.call.key)
+		if err != nil {
+			r.call.err = err
+			continue
+		}
+		g.calls = append(g.calls, &r.call)
+	}
+	p.run(ctx, groups)
+	var first error
+	for _, r := range collected {
+		if first == nil {
+			first = r.call.err
+		}
+	}
+	return first
+}
+
+// A group is the calls of a pipeline that go to one server.
+type group struct {
+	commands
+	node  *node
+	calls []*call
+}
+
+// groupOf returns the group that key belongs to.
+func (p *Pipeline) groupOf(ctx context.Context, groups *[]*group, key string) (*group, error) {
+	opt, err := p.client.router.route(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	n, err := p.client.node(opt)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range *groups {
+		if g.node == n {
+			return g, nil
+		}
+	}
+	g := &group{commands: p.commands, node: n}
+	*groups = append(*groups, g)
+	return g, nil
+}
+
+// run executes groups, at the same time unless they have one connection.
+func (p *Pipeline) run(ctx context.Context, groups []*group) {
+	if len(groups) == 1 || p.pinned != nil || p.oneByOne {
+		for _, g := range groups {
+			g.run(ctx)
+		}
+		return
+	}
+	var all sync.WaitGroup
+	for _, g := range groups {
+		all.Go(func() { g.run(ctx) })
+	}
+	all.Wait()
+}
+
+// run executes the calls in one go, and those again by themselves for which that may help.
+func (g *group) run(ctx context.Context) {
+	weight := int64(0)
+	for _, op := range g.calls {
+		weight += op.weight(g.client.settings.inFlight)
+	}
+	a := g.attempt(ctx, g.calls[0].key, reads, weight)
+	a.target = g.node
+	if !a.next() {
+		for _, op := range g.calls {
+			op.err = a.err
+		}
+		return
+	}
+	_ = a.conn.executeAll(ctx, g.calls) // each call has its own
+	a.final = true
+	a.next()
+	g.repair(ctx)
+}
+
+// repair executes those calls again, one by one, that have failed in a way that it may help, and does not do so any more
+// when one of them finds no server.
+func (g *group) repair(ctx context.Context) {
+	var failed []*call
+	pause := false
+	try := attempt{commands: g.commands, ctx: ctx, node: g.node}
+	for _, op := range g.calls {
+		if op.err == nil {
+			continue
+		}
+		try.purpose, try.err, try.final = op.purpose(), op.err, op.final
+		if worth, wait := try.worth(); worth {
+			failed = append(failed, op)
+			pause = pause || wait
+		}
+	}
+	if pause && !try.backOff() {
+		return
+	}
+	for _, op := range failed {
+		op.err = nil
+		if g.do(ctx, op); op.err != nil && !isServerError(op.err) {
+			return
+		}
+	}
+}
+
+// errNotSent is what calls of a pipeline have behind one that cannot be sent as a whole. They are tried again.
+var errNotSent = errors.New("redisbuf: not sent, because a call before it in the pipeline has failed")
+
+// executeAll sends calls and then reads the replies. If the connection is lost, it gives an error to those without one.
+func (c *conn) executeAll(ctx context.Context, calls []*call) error {
+	err := c.begin(ctx)
+	c.pipelined = true
+	c.request.reset(pipelineRequest)
+	sent, read := 0, 0
+	if err == nil {
+		sent, err = c.sendAll(calls)
+	}
+	switch {
+	case err == nil:
+		read, err = c.readAll(calls)
+		lose(calls[read:], err, true)
+	case isReaderError(err):
+		// Half a command is the last that the server hears on this connection. Those before it are complete.
+		lost := c.flush()
+		if lost == nil {
+			read, lost = c.readAll(calls[:sent])
+		}
+		lose(calls[read:sent], lost, true)
+		calls[sent].err = err
+		lose(calls[sent+1:], errNotSent, false)
+	default:
+		if hungUpOn(err) { // what the server has said before says why
+			read, _ = c.readAll(calls[:min(sent+1, len(calls))])
+		}
+		lose(calls[min(read, sent):sent], err, true)
+		lose(calls[max(read, sent):], err, false)
+	}
+	return c.finish(ctx, err)
+}
+
+// lose gives err to calls that have no reply, the first of which it is about.
+func lose(calls []*call, err error, sent bool) {
+	for i, op := range calls {
+		op.err = err
+		if sent && op.purpose() == writes {
+			op.err = &SentError{Err: err}
+		}
+		if i > 0 {
+			continue
+		}
+		switch err.(type) {
+		case *WriterError, *ProtocolError, *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError:
+			err = errLost // which is all that it means for the others
+		}
+	}
+}
+
+// sendAll sends calls, and returns how many of them may have been sent as a whole.
+func (c *conn) sendAll(calls []*call) (sent int, err error) {
+	for i, op := range calls {
+		if err := c.send(op); err != nil {
+			return i, err
+		}
+	}
+	return len(calls), c.flush()
+}
+
+// readAll reads the replies to calls, and returns how many have one, and why the next one has none.
+func (c *conn) readAll(calls []*call) (read int, err error) {
+	c.inbox.move(pipelineInbox)
+	for i, op := range calls {
+		if op.err = c.read(op); op.err != nil && (c.broken || !c.inOrder(op.err)) {
+			return i, op.err
+		}
+	}
+	return len(calls), nil
+}
+
+func isReaderError(err error) bool {
+	_, is := err.(*ReaderError)
+	return is
+}

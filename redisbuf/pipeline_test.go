@@ -1,0 +1,295 @@
+package redisbuf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/redistest"
+)
+
+func TestPipelineOfAllKinds(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	p := c.Pipeline()
+	for _, size := range []int{0, 1, 100, 5000, 100000, 1 << 20} {
+		value := randomValue(size)
+		var src, dst millrace.Chain
+		src.AppendCopy(value)
+		var b bytes.Buffer
+		buf, part := guarded(size), guarded(size/2+1)
+		p.SetFromBuffer("p/1", value, Expire(time.Minute))
+		p.SetChain("p/2", &src)
+		p.SetFrom("p/3", bytes.NewReader(value), int64(size), IfPresent()) // set in the first round
+		if size == 0 {
+			must(t, rdb.Set(ctx, "p/3", "x", 0).Err())
+		}
+		got := p.GetToBuffer("p/1", buf)
+		chained := p.GetChain("p/2", &dst, size)
+		written := p.GetTo("p/3", plainWriter{&b})
+		none := p.GetToBuffer("p/none", nil)
+		ranged := p.GetRangeToBuffer("p/1", int64(size/3), part)
+		if err := p.Exec(ctx); err != redis.Nil {
+			t.Fatal(size, err)
+		}
+		for _, r := range []*Result{got, chained, written, ranged} {
+			must(t, r.Err())
+		}
+		if none.Err() != redis.Nil {
+			t.Fatal(none.Err())
+		}
+		if !bytes.Equal(intact(buf)[:got.Len()], value) || !bytes.Equal(dst.Bytes(), value) || !bytes.Equal(b.Bytes(), value) {
+			t.Fatalf("another value than that of %d", size)
+		}
+		if want := value[size/3 : min(size/3+size/2+1, size)]; !bytes.Equal(intact(part)[:ranged.Len()], want) {
+			t.Fatalf("another range of %d", size)
+		}
+		src.Release()
+		dst.Release()
+	}
+	p.Reset()
+	must(t, p.Exec(ctx))
+	idle(t, c, 1)
+}
+
+// Many calls go out in few writes, and come back in their order.
+func TestPipelineOfMany(t *testing.T) {
+	c, _ := shared(t)
+	ctx := bounded(t)
+	const n = 2000
+	p := c.Pipeline()
+	bufs := make([][]byte, n)
+	results := make([]*Result, n)
+	for i := range n {
+		bufs[i] = make([]byte, 200)
+		p.SetFromBuffer(fmt.Sprint("many/", i), bytes.Repeat([]byte{byte(i)}, i%200))
+		results[i] = p.GetToBuffer(fmt.Sprint("many/", i), bufs[i])
+	}
+	must(t, p.Exec(ctx))
+	for i, r := range results {
+		if want := bytes.Repeat([]byte{byte(i)}, i%200); !bytes.Equal(bufs[i][:r.Len()], want) {
+			t.Fatalf("%d: %q", i, bufs[i][:r.Len()])
+		}
+	}
+}
+
+// The errors of one call are not those of the others.
+func TestPipelineErrorsAreOfOneCall(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	huge := randomValue(3 << 20)
+	must(t, rdb.Set(ctx, "pe/huge", huge, 0).Err())
+	must(t, rdb.Set(ctx, "pe/v", "value", 0).Err())
+	must(t, rdb.Del(ctx, "pe/list").Err())
+	must(t, rdb.LPush(ctx, "pe/list", "x").Err())
+	p := c.Pipeline()
+	var chain millrace.Chain
+	defer chain.Release()
+	small := p.GetToBuffer("pe/huge", make([]byte, 10))
+	large := p.GetChain("pe/huge", &chain, 10)
+	wrong := p.GetToBuffer("pe/list", make([]byte, 10))
+	writer := p.GetTo("pe/huge", failing{})
+	offset := p.GetRangeToBuffer("pe/v", -1, make([]byte, 1))
+	absent := p.SetFromBuffer("pe/v", []byte("x"), IfAbsent())
+	both := p.SetFromBuffer("pe/v", []byte("x"), IfAbsent(), IfPresent())
+	set := p.SetFromBuffer("pe/w", []byte("w"))
+	buf := make([]byte, 10)
+	right := p.GetToBuffer("pe/v", buf)
+	err := p.Exec(ctx)
+	var tooSmall *BufferTooSmallError
+	var tooLarge *ValueTooLargeError
+	if !errors.As(err, &tooSmall) || small.Err() != err || tooSmall.Need != 3<<20 {
+		t.Error(small.Err(), err)
+	}
+	if !errors.As(large.Err(), &tooLarge) || !redis.HasErrorPrefix(wrong.Err(), "WRONGTYPE") {
+		t.Error(large.Err(), wrong.Err())
+	}
+	if !errors.Is(writer.Err(), io.ErrClosedPipe) || offset.Err() != errOffset {
+		t.Error(writer.Err(), offset.Err())
+	}
+	if absent.Err() != redis.Nil || both.Err() != errTwoConditions {
+		t.Error(absent.Err(), both.Err())
+	}
+	if set.Err() != nil || right.Err() != nil || string(buf[:right.Len()]) != "value" {
+		t.Error(set.Err(), right.Err())
+	}
+	idle(t, c, 1)
+}
+
+// A reader that fails leaves half a command. Those before it have their replies, and those behind it go another way.
+func TestPipelineWithAReaderThatFails(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	for _, size := range []int{10, 100000, 2 << 20} {
+		for _, have := range []int{0, 1, size - 1} {
+			must(t, rdb.Set(ctx, "pr/half", "before", 0).Err())
+			p := c.Pipeline()
+			value := randomValue(size)
+			first := p.SetFromBuffer("pr/1", value)
+			buf := guarded(size)
+			get := p.GetToBuffer("pr/1", buf)
+			half := p.SetFrom("pr/half", bytes.NewReader(value[:have]), int64(size))
+			last := p.SetFromBuffer("pr/2", value)
+			buf2 := guarded(size)
+			getLast := p.GetToBuffer("pr/2", buf2)
+			var reader *ReaderError
+			if err := p.Exec(ctx); !errors.As(err, &reader) || half.Err() != err || !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Fatal(size, have, err)
+			}
+			for i, r := range []*Result{first, get, last, getLast} {
+				if r.Err() != nil {
+					t.Fatal(size, have, i, r.Err())
+				}
+			}
+			if !bytes.Equal(intact(buf)[:get.Len()], value) || !bytes.Equal(intact(buf2)[:getLast.Len()], value) {
+				t.Fatal("another value")
+			}
+			check(t, rdb, "pr/half", []byte("before"))
+			check(t, rdb, "pr/1", value)
+			check(t, rdb, "pr/2", value)
+		}
+	}
+}
+
+// Wherever a pipeline's connection is cut, each call gives its own value or an error, and no SET is executed twice.
+func TestPipelineCut(t *testing.T) {
+	s := redistest.Shared(t)
+	proxy := redistest.StartProxy(t, s.Network(), s.Addr())
+	o := proxy.Options(s)
+	o.Protocol = 2
+	o.MinRetryBackoff, o.MaxRetryBackoff = time.Millisecond, time.Millisecond
+	c, _ := clientOf(t, o)
+	direct := s.Client(t)
+	ctx := bounded(t)
+	values := make([][]byte, 5)
+	for i := range values {
+		values[i] = randomValue(50 + i)
+		must(t, direct.Set(ctx, fmt.Sprint("pc/", i), values[i], 0).Err())
+	}
+	for _, reply := range []bool{true, false} {
+		for n := int64(0); n < 450; n += 7 {
+			rule := redistest.CutRequest(n + 1)
+			if reply {
+				rule = redistest.CutReply(n)
+			}
+			proxy.Set(rule.Times(1))
+			p := c.Pipeline()
+			var chain millrace.Chain
+			bufs := make([][]byte, len(values))
+			results := make([]*Result, len(values))
+			for i := range values {
+				bufs[i] = guarded(100)
+				results[i] = p.GetToBuffer(fmt.Sprint("pc/", i), bufs[i])
+			}
+			chained := p.GetChain("pc/1", &chain, 1000)
+			set := p.SetFromBuffer("pc/set", []byte("v"))
+			_ = p.Exec(ctx)
+			for i, r := range results {
+				if r.Err() != nil || !bytes.Equal(intact(bufs[i])[:r.Len()], values[i]) {
+					t.Fatalf("cut at %d: call %d: %v", n, i, r.Err())
+				}
+			}
+			if chained.Err() != nil || !bytes.Equal(chain.Bytes(), values[1]) {
+				t.Fatalf("cut at %d: %v, %d bytes in the chain", n, chained.Err(), chain.Len())
+			}
+			chain.Release()
+			var sent *SentError
+			if set.Err() != nil && !errors.As(set.Err(), &sent) {
+				t.Fatalf("cut at %d: %v", n, set.Err())
+			}
+		}
+	}
+}
+
+// A server that is gone does not have every call of a pipeline wait for it.
+func TestPipelineWithoutAServer(t *testing.T) {
+	c, p := proxied(t, func(o *redis.Options) { o.MaxRetries = 3 })
+	ctx := bounded(t)
+	must(t, c.SetFromBuffer(ctx, "gone", []byte("v")))
+	p.Refuse(true)
+	p.Cut()
+	pipe := c.Pipeline()
+	for range 1000 {
+		pipe.GetToBuffer("gone", make([]byte, 10))
+	}
+	begun := time.Now()
+	if err := pipe.Exec(ctx); err == nil {
+		t.Error("no error")
+	}
+	if d := time.Since(begun); d > 10*time.Second {
+		t.Error(d)
+	}
+}
+
+func TestPipelineCancelled(t *testing.T) {
+	c, p := proxied(t)
+	ctx := bounded(t)
+	p.Set(redistest.HoldReply(0).On("GET"))
+	inner, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+	defer cancel()
+	pipe := c.Pipeline()
+	get := pipe.GetToBuffer("k", nil)
+	set := pipe.SetFromBuffer("k", []byte("v"))
+	if err := pipe.Exec(inner); err != context.DeadlineExceeded || get.Err() != err {
+		t.Error(err, get.Err())
+	}
+	var sent *SentError
+	if err := set.Err(); !errors.As(err, &sent) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	pipe.GetToBuffer("k", nil)
+	if err := pipe.Exec(inner); err != context.DeadlineExceeded {
+		t.Error(err)
+	}
+}
+
+func TestMGet(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	keys := []string{"m/1", "m/none", "m/2", "m/list", "m/3", "m/1"}
+	for _, size := range []int{0, 1, 100, 100000} {
+		one, two, three := randomValue(size), randomValue(size*2), randomValue(1)
+		must(t, rdb.MSet(ctx, "m/1", one, "m/2", two, "m/3", three).Err())
+		must(t, rdb.Del(ctx, "m/list").Err())
+		must(t, rdb.LPush(ctx, "m/list", "x").Err())
+		buf := guarded(4*size + 1)
+		slots := make([]Slot, len(keys))
+		n, err := c.MGet(ctx, keys, buf, slots)
+		if n != len(buf) || !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			t.Fatal(n, err)
+		}
+		for i, want := range [][]byte{one, nil, two, nil, three, one} {
+			s := slots[i]
+			if want == nil && s.Err == nil || want != nil && (s.Err != nil || !bytes.Equal(intact(buf)[s.Start:s.End], want)) {
+				t.Fatalf("size %d, slot %d: %+v", size, i, s)
+			}
+		}
+		if size < 2 {
+			continue
+		}
+		buf = guarded(2*size + 1) // not enough for the one in the middle
+		n, err = c.MGet(ctx, []string{"m/1", "m/2", "m/3"}, buf, slots[:3])
+		var small *BufferTooSmallError
+		if n != size+1 || !errors.As(err, &small) || slots[1].Err != err || slots[0].Err != nil || slots[2].Err != nil {
+			t.Fatal(n, err, slots[:3])
+		}
+	}
+	n, err := c.MGet(ctx, nil, nil, nil)
+	if n != 0 || err != nil {
+		t.Error(n, err)
+	}
+	idle(t, c, 1)
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic for a wrong number of slots")
+		}
+	}()
+	_, _ = c.MGet(ctx, keys, nil, nil)
+}

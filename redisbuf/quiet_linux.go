@@ -1,0 +1,51 @@
+package redisbuf
+
+import (
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// quiet reports whether a connection that was idle can be used: the server has not closed it, and sent nothing but pushes.
+func (c *conn) quiet() bool {
+	open, first := true, -1
+	c.look(func(fd int) {
+		open = !hungUp(fd)
+		var p [1]byte
+		if n, _, err := unix.Recvfrom(fd, p[:], unix.MSG_PEEK|unix.MSG_DONTWAIT); err == nil && n == 1 {
+			first = int(p[0])
+		}
+	})
+	if c.vectored == nil {
+		return open // what comes is encrypted, and may be about the encryption
+	}
+	return open && (first == -1 || first == kindPush)
+}
+
+// gone reports whether the server has closed the connection.
+func (c *conn) gone() (gone bool) {
+	c.look(func(fd int) { gone = hungUp(fd) })
+	return gone
+}
+
+// look calls f with the connection's descriptor, if it has one.
+func (c *conn) look(f func(fd int)) {
+	netConn := c.conn
+	if wrapped, ok := netConn.(interface{ NetConn() net.Conn }); ok { // tls.Conn
+		netConn = wrapped.NetConn()
+	}
+	if s, ok := netConn.(syscall.Conn); ok {
+		if raw, err := s.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { f(int(fd)) })
+		}
+	}
+}
+
+// hungUp reports whether the other end of a socket is closed. A TLS connection's last words are before that, so reading
+// would not tell.
+func hungUp(fd int) bool {
+	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	n, err := unix.Poll(p[:], 0)
+	return err == nil && n > 0
+}

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package redisbuf
+
+// quiet says that it is not known.
+func (c *conn) quiet() bool { return true }
+
+// gone says that it is not known.
+func (c *conn) gone() bool { return false }

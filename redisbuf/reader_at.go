@@ -1,0 +1,214 @@
+package redisbuf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/millrace-io/millrace"
+	"github.com/redis/go-redis/v9"
+)
+
+// readAhead is how much of a value a ReaderAt's Read asks for at a time: enough for the round trip not to matter.
+const readAhead = 1 << 20
+
+// A ReaderAt reads ranges of a value. It is an io.ReaderAt, for any number of goroutines, and an io.ReadSeeker, for one: fit
+// for http.ServeContent and io.NewSectionReader. Each range is of one version of the value; if that has another length
+// than when the ReaderAt was made, a *ValueChangedError says so. (A value that was replaced by one of the same length is not
+// noticed. Who needs all of one version reads it with GetTo or GetChain.)
+//
+// Invariants:
+//
+//	0 ≤ off
+//	ahead is what comes at off
+type ReaderAt struct {
+	c     commands
+	ctx   context.Context
+	key   string
+	size  int64
+	off   int64
+	ahead millrace.Chain
+}
+
+// A ValueChangedError says that a value has become longer or shorter between two ranges.
+type ValueChangedError struct {
+	Was, Is int64 // bytes
+}
+
+func (e *ValueChangedError) Error() string {
+	return fmt.Sprintf("redisbuf: the value has changed from %d to %d bytes", e.Was, e.Is)
+}
+
+// ReaderAt returns a ReaderAt of the value of key, or redis.Nil if there is none. ctx is for all that is read by it. Close
+// gives back what Read has read ahead.
+func (c commands) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
+	op := call{verb: strlen, key: key}
+	if c.do(ctx, &op); op.err != nil {
+		return nil, op.err
+	}
+	if op.n == 0 { // a value of no bytes, or none
+		if err := c.exists(ctx, key); err != nil {
+			return nil, err
+		}
+	}
+	return &ReaderAt{c: c, ctx: ctx, key: key, size: op.n}, nil
+}
+
+// exists returns redis.Nil if key is not there.
+func (c commands) exists(ctx context.Context, key string) error {
+	op := call{verb: exists, key: key}
+	if c.do(ctx, &op); op.err == nil && op.n == 0 {
+		return redis.Nil
+	}
+	return op.err
+}
+
+// Size returns the length of the value when the ReaderAt was made, in bytes.
+func (r *ReaderAt) Size() int64 { return r.size }
+
+// ReadAt implements io.ReaderAt. It borrows p.
+func (r *ReaderAt) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, errOffset
+	}
+	n := int(max(min(int64(len(p)), r.size-off), 0))
+	if n > 0 {
+		op := call{verb: getVersion, key: r.key, off: off, size: int64(n), buf: p[:n], length: r.size}
+		if r.c.do(r.ctx, &op); op.err != nil {
+			return 0, op.err
+		}
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Read implements io.Reader.
+func (r *ReaderAt) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if r.ahead.Len() == 0 {
+		left := r.size - r.off
+		if left <= 0 {
+			return 0, io.EOF
+		}
+		if int64(len(p)) >= min(left, readAhead) {
+			n, err := r.ReadAt(p[:min(int64(len(p)), left)], r.off)
+			r.off += int64(n)
+			return n, err
+		}
+		op := call{verb: getVersionChain, key: r.key, off: r.off, size: min(left, readAhead), chain: &r.ahead, length: r.size}
+		if r.c.do(r.ctx, &op); op.err != nil {
+			return 0, op.err
+		}
+	}
+	n := r.ahead.CopyTo(p)
+	r.ahead.Discard(n)
+	r.off += int64(n)
+	return n, nil
+}
+
+// Seek implements io.Seeker.
+func (r *ReaderAt) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekStart:
+	case io.SeekCurrent:
+		offset += r.off
+	case io.SeekEnd:
+		offset += r.size
+	default:
+		return 0, errors.New("redisbuf: Seek from an unknown place")
+	}
+	if offset < 0 {
+		return 0, errOffset
+	}
+	if ahead := offset - r.off; ahead >= 0 && ahead <= int64(r.ahead.Len()) {
+		r.ahead.Discard(int(ahead))
+	} else {
+		r.ahead.Release()
+	}
+	r.off = offset
+	return offset, nil
+}
+
+// Close gives back what was read ahead. It returns nil.
+func (r *ReaderAt) Close() error {
+	r.ahead.Release()
+	return nil
+}
+
+// composeVersion composes a transaction that asks for a range and for the length of the value that it is of.
+func (c *conn) composeVersion(op *call) error {
+	if err := c.compose(9, len("MULTI")+len("STRLEN")+len("GETRANGE")+len("EXEC")+2*len(op.key)+2*maxDigits); err != nil {
+		return err
+	}
+	c.array(1)
+	c.arg("MULTI")
+	c.array(2)
+	c.arg("STRLEN")
+	c.arg(op.key)
+	if err := c.composeGetRange(op); err != nil {
+		return err
+	}
+	c.array(1)
+	c.arg("EXEC")
+	return nil
+}
+
+// readVersion reads the replies to that, up to the range.
+func (c *conn) readVersion(op *call) error {
+	if err := c.awaitReply(); err != nil {
+		return err
+	}
+	var refused error
+	for range 3 { // MULTI, and what is queued, or executed at once if there is no transaction
+		switch err := c.readAny(); {
+		case err == nil:
+		case isServerError(err):
+			if refused == nil {
+				refused = err
+			}
+		default:
+			return err
+		}
+	}
+	h, err := c.readHeader()
+	if refused != nil && isServerError(err) {
+		return refused // EXEC says only that there was one
+	}
+	if err != nil {
+		return err
+	}
+	if h.kind != kindArray || h.n != 2 {
+		return badReply("%q of %d where two results should be", h.kind, h.n)
+	}
+	length, err := c.readHeader()
+	if err != nil {
+		return c.stepOver(err)
+	}
+	if length.kind != kindInt {
+		return badReply("%q where a length should be", length.kind)
+	}
+	if length.n == op.length {
+		return nil
+	}
+	return c.stepOver(&ValueChangedError{Was: op.length, Is: length.n})
+}
+
+// stepOver reads one more reply, which nobody wants, and returns why.
+func (c *conn) stepOver(why error) error {
+	switch h, err := c.readHeader(); {
+	case err == nil && h.kind == kindBulk:
+		return c.refuse(h.n, why)
+	case err == nil:
+		if err := c.skipRest(h, maxNesting); err != nil {
+			return err
+		}
+	case !isServerError(err):
+		return err
+	}
+	return why
+}

@@ -1,0 +1,261 @@
+package redisbuf
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/redistest"
+)
+
+func TestReaderAtIsAReader(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	for _, size := range []int{0, 1, 1000, 100000} {
+		value := randomValue(size)
+		must(t, rdb.Set(ctx, "ra", value, 0).Err())
+		r, err := c.ReaderAt(ctx, "ra")
+		must(t, err)
+		if r.Size() != int64(size) {
+			t.Fatal(r.Size())
+		}
+		if size <= 1000 { // a round trip for each of its many reads
+			must(t, iotest.TestReader(r, value))
+		}
+		must(t, r.Close())
+	}
+	idle(t, c, 1)
+}
+
+// Reads, seeks and ranges in any order, beside a bytes.Reader that does the same.
+func TestReaderAtBesideABytesReader(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	value := randomValue(3<<20 + 17)
+	must(t, rdb.Set(ctx, "rb", value, 0).Err())
+	r, err := c.ReaderAt(ctx, "rb")
+	must(t, err)
+	defer r.Close()
+	oracle := bytes.NewReader(value)
+	for range 600 {
+		size := rand.N(1 << rand.N(22))
+		p, q := guarded(size), make([]byte, size)
+		switch rand.N(4) {
+		case 0:
+			off := rand.N(int64(len(value) + 10))
+			n, err := r.ReadAt(p, off)
+			m, want := oracle.ReadAt(q, off)
+			if n != m || err != want && size > 0 || !bytes.Equal(intact(p)[:n], q[:m]) {
+				t.Fatalf("ReadAt(%d, %d): %d, %v, want %d, %v", size, off, n, err, m, want)
+			}
+		case 1:
+			whence := rand.N(3)
+			off := rand.N(int64(len(value))) - int64(whence)*int64(len(value))/2
+			n, err := r.Seek(off, whence)
+			m, want := oracle.Seek(off, whence)
+			if (err == nil) != (want == nil) || err == nil && n != m {
+				t.Fatalf("Seek(%d, %d): %d, %v, want %d, %v", off, whence, n, err, m, want)
+			}
+		default:
+			n, err := r.Read(p)
+			m, want := io.ReadFull(oracle, q[:n])
+			if want != nil || m != n || err != nil && (err != io.EOF || oracle.Len() > 0) || !bytes.Equal(intact(p)[:n], q[:n]) {
+				t.Fatalf("Read(%d): %d, %v", size, n, err)
+			}
+		}
+	}
+	if _, err := r.Seek(0, 9); err == nil {
+		t.Error("Seek from nowhere")
+	}
+	if _, err := r.ReadAt(nil, -1); err != errOffset {
+		t.Error(err)
+	}
+}
+
+// A value that has become longer or shorter between two ranges is not taken for the one that it was.
+func TestReaderAtOfAValueThatChanges(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	for _, test := range []struct {
+		name   string
+		change func()
+		is     int64
+	}{
+		{"grows", func() { must(t, rdb.Append(ctx, "rc", "more").Err()) }, 3<<20 + 4},
+		{"shrinks", func() { must(t, rdb.Set(ctx, "rc", randomValue(10), 0).Err()) }, 10},
+		{"grows a lot", func() { must(t, rdb.Set(ctx, "rc", randomValue(20<<20), 0).Err()) }, 20 << 20},
+		{"goes", func() { must(t, rdb.Del(ctx, "rc").Err()) }, 0},
+	} {
+		must(t, rdb.Set(ctx, "rc", randomValue(3<<20), 0).Err())
+		r, err := c.ReaderAt(ctx, "rc")
+		must(t, err)
+		p := make([]byte, 100)
+		_, err = r.ReadAt(p, 0)
+		must(t, err)
+		test.change()
+		for _, read := range []func() error{
+			func() error { _, err := r.ReadAt(p, 100); return err },
+			func() error { _, err := r.Read(p); return err },
+			func() error { _, err := io.Copy(io.Discard, r); return err },
+			func() error { _, err := r.ReadAt(make([]byte, 3<<20), 0); return err },
+		} {
+			var changed *ValueChangedError
+			if err := read(); !errors.As(err, &changed) || changed.Was != 3<<20 || changed.Is != test.is {
+				t.Errorf("%s: %v", test.name, err)
+			}
+		}
+		must(t, r.Close())
+	}
+	must(t, rdb.Set(ctx, "rc", "short", 0).Err())
+	r, err := c.ReaderAt(ctx, "rc")
+	must(t, err)
+	must(t, rdb.Del(ctx, "rc").Err())
+	must(t, rdb.LPush(ctx, "rc", "x").Err())
+	if _, err := r.ReadAt(make([]byte, 5), 0); !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		t.Error(err)
+	}
+	must(t, rdb.Del(ctx, "rc").Err())
+}
+
+// Each range is of one version, however often the value is replaced meanwhile.
+func TestReaderAtRangesAreOfOneVersion(t *testing.T) {
+	c, _ := shared(t)
+	ctx := bounded(t)
+	set := func(i int) error {
+		return c.SetFromBuffer(ctx, "rv", bytes.Repeat([]byte{byte(i)}, 1+i%2*100+200000))
+	}
+	must(t, set(0))
+	stop := make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := set(i); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	whole := 0
+	for range 100 {
+		r, err := c.ReaderAt(ctx, "rv")
+		must(t, err)
+		p := make([]byte, 100000)
+		_, err = r.ReadAt(p, 50000)
+		var changed *ValueChangedError
+		if err != nil && !errors.As(err, &changed) {
+			t.Fatal(err)
+		}
+		if err == nil {
+			whole++
+			if bytes.Count(p, p[:1]) != len(p) {
+				t.Fatal("a range of two versions")
+			}
+		}
+		must(t, r.Close())
+	}
+	close(stop)
+	writer.Wait()
+	t.Logf("%d ranges, %d others refused", whole, 100-whole)
+}
+
+func TestReaderAtServesContent(t *testing.T) {
+	c, rdb := shared(t)
+	value := randomValue(2<<20 + 5)
+	must(t, rdb.Set(bounded(t), "http", value, 0).Err())
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r, err := c.ReaderAt(req.Context(), "http")
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer r.Close()
+		http.ServeContent(w, req, "value.bin", time.Time{}, r)
+	}))
+	defer server.Close()
+	defer server.Client().CloseIdleConnections()
+	for header, want := range map[string][]byte{
+		"": value, "bytes=0-0": value[:1], "bytes=1000000-1999999": value[1000000:2000000], "bytes=-7": value[len(value)-7:],
+	} {
+		req, _ := http.NewRequest("GET", server.URL, nil)
+		if header != "" {
+			req.Header.Set("Range", header)
+		}
+		resp, err := server.Client().Do(req)
+		must(t, err)
+		got, err := io.ReadAll(resp.Body)
+		must(t, err)
+		resp.Body.Close()
+		if !bytes.Equal(got, want) {
+			t.Errorf("%q: %d bytes, want %d", header, len(got), len(want))
+		}
+	}
+}
+
+// GetTo hands a value to an HTTP response as to any other writer, from socket to socket.
+func TestGetToAResponse(t *testing.T) {
+	c, rdb := shared(t)
+	for _, size := range []int{10, 100000, 5 << 20} {
+		value := randomValue(size)
+		must(t, rdb.Set(bounded(t), "response", value, 0).Err())
+		for _, length := range []bool{false, true} {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if length {
+					w.Header().Set("Content-Length", strconv.Itoa(size))
+				}
+				if n, err := c.GetTo(req.Context(), "response", w); err != nil || n != int64(size) {
+					t.Error(n, err)
+				}
+			}))
+			resp, err := server.Client().Get(server.URL)
+			must(t, err)
+			got, err := io.ReadAll(resp.Body)
+			must(t, err)
+			resp.Body.Close()
+			server.Client().CloseIdleConnections()
+			server.Close()
+			if !bytes.Equal(got, value) {
+				t.Errorf("%d: another value, of %d", size, len(got))
+			}
+		}
+	}
+	idle(t, c, 1)
+}
+
+// Who reads a response may go away in the middle; that is the writer's error, not the server's.
+func TestGetToAReaderWhoGoesAway(t *testing.T) {
+	s := redistest.Shared(t)
+	c, rdb := clientOf(t, s.Options())
+	ctx := bounded(t)
+	must(t, rdb.Set(ctx, "away", randomValue(16<<20), 0).Err())
+	client, server := tcpPair(t)
+	go func() {
+		_, _ = io.ReadFull(server, make([]byte, 100000))
+		server.Close()
+	}()
+	var writer *WriterError
+	if _, err := c.GetTo(ctx, "away", client); !errors.As(err, &writer) {
+		t.Error(err)
+	}
+	// And one who does not read at all has a deadline of his own.
+	client, _ = tcpPair(t)
+	must(t, client.SetWriteDeadline(time.Now().Add(30*time.Millisecond)))
+	if _, err := c.GetTo(ctx, "away", client); !errors.As(err, &writer) {
+		t.Error(err)
+	}
+	must(t, rdb.Del(ctx, "away").Err())
+}

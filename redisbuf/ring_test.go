@@ -1,0 +1,56 @@
+package redisbuf
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/redistest"
+)
+
+func TestRing(t *testing.T) {
+	one, two := redistest.Start(t), redistest.Start(t)
+	rdb := redis.NewRing(&redis.RingOptions{
+		Addrs:              map[string]string{"one": one.Addr(), "two": two.Addr()},
+		HeartbeatFrequency: 20 * time.Millisecond,
+		DialerRetries:      1,
+	})
+	t.Cleanup(func() { rdb.Close() })
+	c := newClient(t, rdb)
+	everyWay(t, c.commands, rdb, "ring", fewSizes)
+	ctx := bounded(t)
+	for i := range 20 {
+		key, value := fmt.Sprint("ring/", i), randomValue(1000)
+		must(t, c.SetFromBuffer(ctx, key, value))
+		check(t, rdb, key, value)
+	}
+	c.mu.RLock()
+	if n := len(c.nodes); n != 2 {
+		t.Errorf("the values are on %d servers", n)
+	}
+	c.mu.RUnlock()
+
+	// A shard that is down is left out, once the ring knows it.
+	two.Kill()
+	for rdb.Len() > 1 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	for i := range 20 {
+		key, value := fmt.Sprint("ring/", i), randomValue(1000)
+		must(t, c.SetFromBuffer(ctx, key, value))
+		got, err := gets[0].call(ctx, c.commands, key, len(value))
+		if err != nil || !bytes.Equal(got, value) {
+			t.Fatal(err)
+		}
+	}
+	one.Kill()
+	for rdb.Len() > 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if _, err := c.GetToBuffer(ctx, "ring/1", nil); err == nil || isServerError(err) {
+		t.Error("without a shard:", err)
+	}
+}

@@ -1,0 +1,168 @@
+package redisbuf
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"github.com/millrace-io/millrace"
+)
+
+// SetFile sets key to what is in f, from its beginning to its end. On a plain connection the kernel moves the bytes
+// (sendfile). It borrows f, and neither uses nor moves its position. The errors are those of SetFromBuffer; that f has
+// become shorter meanwhile is an io.ErrUnexpectedEOF, and the key stays as it was.
+func (c commands) SetFile(ctx context.Context, key string, f *os.File, opts ...SetOption) error {
+	set, err := settingOf(opts)
+	if err != nil {
+		return err
+	}
+	size, err := fileSize(f)
+	if err != nil {
+		return err
+	}
+	op := call{verb: setFile, key: key, file: f, size: size, set: set}
+	c.do(ctx, &op)
+	return op.err
+}
+
+func fileSize(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, fmt.Errorf("redisbuf: SetFile of %s, which is no regular file", f.Name())
+	}
+	return info.Size(), nil
+}
+
+// SetFrom sets key to the next n bytes of r. From a TCP or Unix connection the kernel moves them to the server's (splice);
+// otherwise they pass through one pooled block. It borrows r, and does not read more.
+//
+// The errors are those of SetFromBuffer; if r ends before, it is an io.ErrUnexpectedEOF, and the key stays as it was. Once r
+// was read from, the call is not tried again. A Read of r that waits is not ended by ctx.
+func (c commands) SetFrom(ctx context.Context, key string, r io.Reader, n int64, opts ...SetOption) error {
+	set, err := settingOf(opts)
+	if err != nil {
+		return err
+	}
+	if n < 0 {
+		return errOffset
+	}
+	op := call{verb: setFrom, key: key, reader: r, size: n, set: set}
+	c.do(ctx, &op)
+	return op.err
+}
+
+// A ReaderError says that what a value was to be read from failed. The key is as it was.
+type ReaderError struct{ Err error }
+
+func (e *ReaderError) Error() string { return fmt.Sprintf("redisbuf: reading the value: %v", e.Err) }
+
+// Unwrap returns the reader's error.
+func (e *ReaderError) Unwrap() error { return e.Err }
+
+// sendFile sends a file as the value.
+func (c *conn) sendFile(op *call) error {
+	if err := c.flush(); err != nil {
+		return err
+	}
+	off := int64(0)
+	if c.vectored != nil {
+		var err error
+		if off, err = c.vectored.sendFile(op.file, op.size); err != nil && err != errUnhandled {
+			return err
+		}
+	}
+	if off == op.size {
+		return nil
+	}
+	return c.copyIn(io.NewSectionReader(op.file, off, op.size-off), op.size-off)
+}
+
+// sendFrom sends what a reader gives as the value.
+func (c *conn) sendFrom(op *call) error {
+	if op.size == 0 {
+		return nil
+	}
+	op.final = true
+	if c.vectored == nil || op.size < spliceLeast {
+		return c.copyIn(op.reader, op.size)
+	}
+	switch op.reader.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		return c.spliceIn(op.reader, op.size)
+	}
+	return c.copyIn(op.reader, op.size)
+}
+
+// copyIn sends n bytes of r through a block.
+func (c *conn) copyIn(r io.Reader, n int64) error {
+	d := millrace.DefaultPool.Get(int(min(n, relayBlock)))
+	defer d.Release() // which is sent by then: nothing that was pushed is of it
+	for n > 0 {
+		p := d.Bytes()
+		p = p[:min(n, int64(len(p)))]
+		m, err := io.ReadAtLeast(r, p, 1)
+		if m > 0 {
+			if err := c.renew(); err != nil { // r may have taken its time
+				return err
+			}
+			if err := c.value(p[:m]); err != nil {
+				return err
+			}
+			if err := c.flush(); err != nil {
+				return err
+			}
+			if n -= int64(m); n == 0 {
+				return nil
+			}
+		}
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return &ReaderError{Err: err}
+		}
+	}
+	return nil
+}
+
+// spliceIn has the kernel move n bytes from r.
+func (c *conn) spliceIn(r io.Reader, n int64) error {
+	if err := c.flush(); err != nil {
+		return err
+	}
+	if err := c.attend(); err != nil {
+		return err
+	}
+	w, ok := c.conn.(io.ReaderFrom)
+	if !ok {
+		return c.copyIn(r, n)
+	}
+	for n > 0 {
+		if err := c.renew(); err != nil {
+			return err
+		}
+		step := &io.LimitedReader{R: r, N: min(n, spliceStep)}
+		moved, err := w.ReadFrom(step)
+		n -= moved
+		c.moved = c.moved || moved > 0
+		switch {
+		case err == nil && step.N == 0:
+		case err == nil:
+			return &ReaderError{Err: io.ErrUnexpectedEOF}
+		case c.timedOut():
+			if err := c.expired(os.ErrDeadlineExceeded); err != nil {
+				return err
+			}
+		case c.gone():
+			return err
+		default:
+			return &ReaderError{Err: err}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package redisbuf
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/puddle/v2"
+)
+
+// errOtherServer is what a Conn gives for a key that another server has.
+var errOtherServer = errors.New("redisbuf: the key belongs to another server than the Conn's first one")
+
+// A Conn is one connection for all of its calls, which so are executed in their order. It belongs to the server of the key
+// that it is first used with; keys of others are an error. Calls are not tried again, and once the connection is lost all
+// of them fail. It has the methods of a Client, for one goroutine at a time.
+//
+// Close gives the connection back.
+type Conn struct {
+	commands
+	pin pinned
+}
+
+// pinned is a Conn's connection, which it takes when it is first used.
+type pinned struct {
+	node   *node
+	res    *puddle.Resource[*conn]
+	closed bool
+}
+
+// Conn returns a Conn. If the Client has one server, the Conn has its connection now; ctx is for the wait for that.
+// Otherwise it takes it when it is first used.
+func (c *Client) Conn(ctx context.Context) (*Conn, error) {
+	conn := &Conn{commands: commands{client: c}}
+	conn.commands.pinned = &conn.pin
+	if _, ok := c.router.(single); !ok {
+		return conn, ctx.Err()
+	}
+	a := c.attempt(ctx, "", reads, 0)
+	if !a.next() {
+		return nil, a.err
+	}
+	conn.pin.take(a.node, a.res)
+	return conn, nil
+}
+
+// use returns the connection, which must be to n.
+func (p *pinned) use(ctx context.Context, n *node) (*conn, error) {
+	switch {
+	case p.closed:
+		return nil, ErrClosed
+	case p.res == nil:
+		res, err := n.acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p.take(n, res)
+	case p.node != n:
+		return nil, errOtherServer
+	case p.res.Value().broken:
+		return nil, errLost
+	}
+	return p.res.Value(), nil
+}
+
+// take has the Conn own res, a connection to n.
+func (p *pinned) take(n *node, res *puddle.Resource[*conn]) {
+	p.node, p.res = n, res
+	res.Value().keep = true
+}
+
+// errLost is what a Conn gives whose connection is lost.
+var errLost = errors.New("redisbuf: the connection was lost in an earlier call")
+
+// Close gives the connection back. What is called afterwards gives ErrClosed.
+func (c *Conn) Close() error {
+	if c.pin.closed {
+		return ErrClosed
+	}
+	c.pin.closed = true
+	if c.pin.res != nil {
+		c.pin.res.Value().keep = false
+		c.pin.node.release(c.pin.res)
+		c.pin.res = nil
+	}
+	return nil
+}
