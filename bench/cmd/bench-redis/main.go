@@ -1,0 +1,141 @@
+// Command bench-redis compares ways to move large values in and out of Redis, in interleaved rounds: a raw socket,
+// go-redis, rueidis and redisbuf. It starts a redis-server of its own.
+//
+//	go run ./cmd/bench-redis
+//	go run ./cmd/bench-redis -only get,set -sizes 64KiB,1MiB -rounds 31
+//	go run ./cmd/bench-redis -only socket-calls,beside,idle
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/bench/redis"
+)
+
+type options struct {
+	only, sizes, goroutines string
+	millis, conns           int
+	seconds                 float64
+	unix                    bool
+	plan                    redis.Plan
+}
+
+func main() {
+	redis.Main()
+	log.SetFlags(log.Ltime)
+	var o options
+	flag.StringVar(&o.only, "only", "get,set,to,file,socket-calls,beside,idle", "what to measure")
+	flag.StringVar(&o.sizes, "sizes", "1KiB,4KiB,64KiB,1MiB,10MiB", "sizes of values")
+	flag.StringVar(&o.goroutines, "goroutines", "1,8", "how many make calls at a time")
+	flag.IntVar(&o.plan.Rounds, "rounds", 21, "rounds; of beside and idle a quarter")
+	flag.IntVar(&o.millis, "millis", 12, "milliseconds of each turn")
+	flag.Float64Var(&o.seconds, "seconds", 2, "seconds of each turn of beside")
+	flag.IntVar(&o.conns, "conns", 1000, "connections of idle")
+	flag.BoolVar(&o.unix, "unix", false, "a Unix socket to the server instead of TCP")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, &o, os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, o *options, out io.Writer) error {
+	p := &o.plan
+	p.Log, p.Turn = log.Printf, time.Duration(o.millis)*time.Millisecond
+	p.Beside = time.Duration(o.seconds * float64(time.Second))
+	only, err := o.parse()
+	if err != nil {
+		return err
+	}
+	p.Server, err = redis.StartServer(ctx, o.unix)
+	if err != nil {
+		return err
+	}
+	defer p.Server.Stop()
+	fmt.Fprintf(out, "%s %s over %s.\n", measure.Header(), p.Server.Version, p.Server.Network)
+	if len(p.Tasks) > 0 {
+		fmt.Fprintf(out, "\n%d rounds of %v.\n", p.Rounds, p.Turn)
+		results, err := p.Run(ctx)
+		p.WriteTables(out, results)
+		if err != nil {
+			return err
+		}
+	}
+	for _, what := range only {
+		if err := o.extra(ctx, what, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parse reads the options that are lists. What -only names besides tasks is returned.
+func (o *options) parse() (extras []string, err error) {
+	p := &o.plan
+	if p.Rounds < 1 || o.millis < 1 || o.conns < 1 || o.seconds <= 0 {
+		return nil, errors.New("-rounds, -millis, -conns and -seconds are above 0")
+	}
+	if p.Sizes, err = redis.ParseSizes(o.sizes); err != nil {
+		return nil, err
+	}
+	for _, s := range strings.Split(o.goroutines, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(s))
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("-goroutines %q", s)
+		}
+		p.Goroutines = append(p.Goroutines, n)
+	}
+	for _, what := range strings.Split(o.only, ",") {
+		what = strings.TrimSpace(what)
+		if i := slices.IndexFunc(redis.Tasks, func(t redis.Task) bool { return t.Key == what }); i >= 0 {
+			p.Tasks = append(p.Tasks, redis.Tasks[i])
+			continue
+		}
+		if !slices.Contains([]string{"socket-calls", "beside", "idle"}, what) {
+			return nil, fmt.Errorf("-only %q: there are get, set, to, file, socket-calls, beside and idle", what)
+		}
+		extras = append(extras, what)
+	}
+	return extras, nil
+}
+
+// extra measures what is no task.
+func (o *options) extra(ctx context.Context, what string, out io.Writer) error {
+	p := o.plan
+	p.Rounds = max(1, p.Rounds/4)
+	switch what {
+	case "socket-calls":
+		p.Tasks = redis.Tasks[:2]
+		calls, err := p.CountCalls(ctx)
+		if err != nil {
+			return err
+		}
+		redis.WriteCalls(out, calls)
+	case "beside":
+		beside, err := p.RunBeside(ctx)
+		if err != nil {
+			return err
+		}
+		p.WriteBeside(out, beside)
+	case "idle":
+		idle, err := p.RunIdle(ctx, o.conns)
+		if err != nil {
+			return err
+		}
+		p.WriteIdle(out, idle, o.conns)
+	}
+	return nil
+}
