@@ -1,9 +1,9 @@
-// Command millrace is a live streaming and file server. `millrace serve` relays streams from publishers to viewers and serves
-// files, `millrace get` downloads one, `millrace load` puts a load on a server and measures what arrives, and `millrace cut`
-// shows where files can be cut between records.
+// Command millrace is a live streaming and file server. `millrace serve` relays streams from publishers to viewers, serves
+// files and keeps blobs, `millrace get` downloads a file, `millrace put` uploads a blob, `millrace load` puts a load on a
+// server and measures what arrives, and `millrace cut` shows where files can be cut between records.
 //
-// This package is flags and wiring: the server is in internal/server, the download in internal/download, the load in
-// internal/load.
+// This package is flags and wiring: the server is in internal/server, the download in internal/download, the upload in
+// internal/upload, the load in internal/load.
 package main
 
 import (
@@ -31,7 +31,7 @@ func command() *cobra.Command {
 		Use:   "millrace",
 		Short: "Relay live streams and serve files over HTTP, without copying them",
 		Long: `Millrace relays live streams: an encoder sends one in the body of an HTTP request, and any number of
-viewers get it in the answers to theirs, as FLV or as MP4 for a browser. It also serves files, and downloads them.
+viewers get it in the answers to theirs, as FLV or as MP4 for a browser. It also serves files, keeps blobs, and moves either to and fro.
 
 See a picture at once:
 
@@ -41,6 +41,6 @@ See a picture at once:
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(serveCommand(), getCommand(), loadCommand(), cutCommand(), versionCommand())
+	root.AddCommand(serveCommand(), getCommand(), putCommand(), loadCommand(), cutCommand(), versionCommand())
 	return root
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/millrace-io/millrace/internal/server"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -16,24 +17,29 @@ import (
 // tokenVar is the environment variable that --publish-token can be given in, where the list of processes does not show it.
 const tokenVar = "MILLRACE_PUBLISH_TOKEN"
 
+// redisPasswordVar is the environment variable for the password of --redis or --redis-cluster, for the same reason.
+const redisPasswordVar = "MILLRACE_REDIS_PASSWORD"
+
 func serveCommand() *cobra.Command {
 	cfg := server.Defaults()
 	cfg.Version = version()
 	var logFormat, logLevel string
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Relay live streams from publishers to viewers, and serve files",
-		Long: `Serve relays live streams, and serves files.
+		Short: "Relay live streams from publishers to viewers, serve files, and keep blobs",
+		Long: `Serve relays live streams, serves files, and keeps blobs.
 
   POST or PUT /live/NAME    publish: FLV is recognised, anything else is relayed as bytes
   GET /live/NAME.flv        watch: the last group of pictures, then live
   GET /live/NAME.mp4        the same as MP4, for a plain <video> element (tested with Chromium)
   GET, HEAD /files/NAME     files under --root: ranges, conditions, sent by the kernel
+  GET, HEAD, PUT, DELETE /blobs/KEY
+                            values in a directory (--blobs) or in Redis (--redis): whole or not at all, with a TTL if wanted
   /                         a page with all streams
   /metrics  /healthz        for Prometheus, for whoever watches the process
 
-The server is reachable from this machine only, unless --listen says otherwise. Then publishing needs
---publish-token.`,
+The server is reachable from this machine only, unless --listen says otherwise. Then publishing, and writing blobs,
+needs --publish-token.`,
 		Example: `  # A picture at once: open http://127.0.0.1:8080/
   millrace serve --demo
 
@@ -44,6 +50,11 @@ The server is reachable from this machine only, unless --listen says otherwise. 
   # The files under a directory, and one of them
   millrace serve --root /srv/films
   millrace get http://127.0.0.1:8080/files/film.mp4 film.mp4
+
+  # Blobs in a directory, or in Redis
+  millrace serve --blobs /srv/blobs
+  millrace serve --redis redis://127.0.0.1:6379
+  millrace put film.mp4 http://127.0.0.1:8080/blobs/films/1
 
   # For everybody to watch, for those with the token to publish
   ` + tokenVar + `=secret millrace serve --listen :8080
@@ -58,6 +69,8 @@ The server is reachable from this machine only, unless --listen says otherwise. 
 			if cfg.PublishToken == "" {
 				cfg.PublishToken = os.Getenv(tokenVar)
 			}
+			logging.Disable() // of go-redis, which writes to standard error: what fails is logged by who has asked for it
+			cfg.RedisPassword = os.Getenv(redisPasswordVar)
 			s, err := server.New(cfg)
 			if err != nil {
 				return err
@@ -82,6 +95,7 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)
 
 	filesFlags(f, cfg)
+	blobsFlags(f, cfg)
 	f.DurationVar(&cfg.Latency, "latency", cfg.Latency,
 		"how long a frame may wait for others that leave with it, at most 1s: larger costs less CPU; 0: not at all")
 
@@ -106,7 +120,7 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout, "for the next request on a connection that is kept open")
 	f.DurationVar(&cfg.PublishTimeout, "publish-timeout", cfg.PublishTimeout, "a publisher that sends nothing for so long is ended")
 	f.DurationVar(&cfg.ViewerWait, "viewer-wait", cfg.ViewerWait, "how long a viewer waits for a publisher to come")
-	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", cfg.DrainTimeout, "how long SIGTERM waits for viewers to get what is queued, and for downloads")
+	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", cfg.DrainTimeout, "how long SIGTERM waits for viewers to get what is queued, and for downloads and uploads")
 }
 
 func filesFlags(f *pflag.FlagSet, cfg *server.Config) {
@@ -118,7 +132,18 @@ func filesFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"responses of so many bytes leave the page cache as it was; 0: none")
 	f.IntVar(&cfg.FilesOpen, "files-open", cfg.FilesOpen, "files kept open")
 	f.IntVar(&cfg.FilesColdReaders, "files-cold-readers", cfg.FilesColdReaders, "downloads that may wait for a disk at a time")
-	f.IntVar(&cfg.MaxDownloads, "max-downloads", cfg.MaxDownloads, "files that are sent at a time")
+	f.BoolVar(&cfg.FilesTune, "files-tune", cfg.FilesTune, "move that number by what it brings, between 1 and 64; it begins there")
+	f.IntVar(&cfg.MaxDownloads, "max-downloads", cfg.MaxDownloads, "files that are sent at a time, and as many blobs")
+}
+
+func blobsFlags(f *pflag.FlagSet, cfg *server.Config) {
+	f.StringVar(&cfg.Blobs, "blobs", cfg.Blobs, "keep the blobs at /blobs/ in this directory, which is for nothing else; empty: none")
+	f.StringVar(&cfg.Redis, "redis", cfg.Redis,
+		"keep the blobs in Redis, at redis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// or unix:// ($"+redisPasswordVar+" does not show in ps)")
+	f.StringVar(&cfg.RedisCluster, "redis-cluster", cfg.RedisCluster, "keep the blobs in a Redis Cluster: HOST:PORT,HOST:PORT, or a URL")
+	f.StringVar(&cfg.RedisPrefix, "redis-prefix", cfg.RedisPrefix, "what the blobs' keys in Redis begin with")
+	f.Var((*bytesValue)(&cfg.MaxBlobBytes), "max-blob-bytes", "longest blob")
+	f.IntVar(&cfg.MaxUploads, "max-uploads", cfg.MaxUploads, "blobs that are written at a time")
 }
 
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {

@@ -18,6 +18,7 @@ type apiServer struct {
 	Viewers  int     `json:"viewers"`
 	BytesOut int64   `json:"bytes_out"`
 	Files    string  `json:"files"`    // what there is at /files/: off, named (no lists) or listed
+	Blobs    bool    `json:"blobs"`    // there are some at /blobs/, or may be
 	Publish  string  `json:"publish"`  // who may: open, token or off
 	Loopback bool    `json:"loopback"` // only this machine reaches the server, unless through a proxy
 }
@@ -45,7 +46,7 @@ func (s *Server) apiStreams(w http.ResponseWriter, _ *http.Request) {
 		Server: apiServer{
 			Version: s.cfg.Version, Uptime: time.Since(s.started).Seconds(),
 			Streams: len(streams), Viewers: s.census.count(), BytesOut: s.metrics.bytesOut(),
-			Files: s.shelf.offer(), Publish: s.gate.policy(), Loopback: s.gate.loopback,
+			Files: s.shelf.offer(), Blobs: s.vault != nil, Publish: s.gate.policy(), Loopback: s.gate.loopback,
 		},
 		Streams: make([]apiStream, 0, len(streams)), // [] and not null when there is none
 	}

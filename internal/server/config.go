@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/blob"
 )
 
 // A Policy says what happens to a viewer that is further behind than its allowance.
@@ -36,7 +38,16 @@ type Config struct {
 	FilesDropBehind    int64  // responses of so many bytes leave the page cache as it was; 0: none do
 	FilesOpen          int    // files kept open
 	FilesColdReaders   int    // responses that may read from a disk at a time
-	MaxDownloads       int    // requests for files at a time; one more gets 503
+	FilesTune          bool   // have a chunk.Tuner move that number
+	MaxDownloads       int    // requests for files at a time, and for blobs; one more gets 503
+
+	Blobs         string // a directory for the values at /blobs/; empty: as the next two say
+	Redis         string // redis://[user:password@]host:port/db that has them; empty: none
+	RedisCluster  string // host:port,... of a Redis Cluster that has them, or a URL; empty: none
+	RedisPassword string // for a Redis whose address names none
+	RedisPrefix   string // what the names of their keys in Redis begin with
+	MaxBlobBytes  int64  // the longest value; a longer one gets 413
+	MaxUploads    int    // values that are being written at a time; one more gets 503
 
 	HeaderTimeout  time.Duration // for a request's head to arrive
 	IdleTimeout    time.Duration // for the next request on a connection that is kept alive
@@ -83,6 +94,13 @@ func Defaults() Config {
 		// As many as viewers. A download holds a goroutine, net/http's two buffers of 4 KiB, and what the kernel takes for its
 		// connection: up to 4 MiB if the client is slow.
 		MaxDownloads: 4096,
+
+		// Nobody else's keys can be read or replaced through /blobs/.
+		RedisPrefix: "blobs:",
+		// What Redis takes, so that a value fits wherever it may be kept one day. In a directory it may be more.
+		MaxBlobBytes: blob.MaxRedisValue,
+		// An upload holds 64 KiB here, or up to 1 MiB for Redis, and a descriptor. A disk is busy with fewer.
+		MaxUploads: 64,
 
 		// A request's head is one packet. Ten seconds forgive the worst mobile network, not a client that holds a place.
 		HeaderTimeout: 10 * time.Second,
@@ -148,6 +166,8 @@ func (c *Config) check() error {
 		{"files-open", int64(c.FilesOpen), 1},
 		{"files-cold-readers", int64(c.FilesColdReaders), 1},
 		{"max-downloads", int64(c.MaxDownloads), 1},
+		{"max-uploads", int64(c.MaxUploads), 1},
+		{"max-blob-bytes", c.MaxBlobBytes, 1},
 	} {
 		if b.val < b.min {
 			return fmt.Errorf("server: --%s is %d, want at least %d", b.flag, b.val, b.min)
@@ -158,6 +178,9 @@ func (c *Config) check() error {
 	}
 	if c.FilesOpen > maxOpenFiles {
 		return fmt.Errorf("server: --files-open is %d, want at most %d", c.FilesOpen, maxOpenFiles)
+	}
+	if err := c.checkBlobs(); err != nil {
+		return err
 	}
 	if err := c.checkTimes(); err != nil {
 		return err

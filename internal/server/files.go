@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,6 +31,9 @@ type shelf struct {
 	handler *chunk.FileHandler
 	answer  http.Handler // handler, for paths that begin with filesPath
 
+	tuner     *chunk.Tuner // moves the number of cold readers; nil if that is fixed
+	stopTuner func()       // and waits until it has stopped
+
 	mu        sync.Mutex
 	downloads int // requests that are being answered
 	closed    bool
@@ -39,6 +43,9 @@ type shelf struct {
 	refused  atomic.Int64                // because there were too many
 	stalled  atomic.Int64                // cut because the client took nothing
 }
+
+// tunedColdReaders is how many cold readers a Tuner may try: what a disk of many flash chips has a use for.
+const tunedColdReaders = 64
 
 // statusClasses is 1 more than the first digit of the highest status.
 const statusClasses = 6
@@ -62,6 +69,10 @@ func openShelf(s *Server) (*shelf, error) {
 		chunk.ColdReaders(cfg.FilesColdReaders),
 		chunk.OnServed(f.served),
 	}
+	if cfg.FilesTune {
+		f.tune()
+		opts = append(opts, chunk.ColdReadersBy(f.tuner))
+	}
 	if cfg.FilesPrecompressed {
 		opts = append(opts, chunk.Precompressed())
 	}
@@ -72,6 +83,24 @@ func openShelf(s *Server) (*shelf, error) {
 	// The path keeps its leading slash.
 	f.answer = http.StripPrefix(filesPath[:len(filesPath)-1], f.handler)
 	return f, nil
+}
+
+// tune has the number of cold readers moved from now on. Neither size nor depth of chunks mean anything to files that are
+// sent by the kernel.
+func (f *shelf) tune() {
+	const size, depth = 64 << 10, 1
+	f.tuner = chunk.NewTuner(
+		chunk.StartAt(chunk.Setting{Workers: f.server.cfg.FilesColdReaders, ChunkSize: size, Depth: depth}),
+		chunk.WorkersBetween(1, max(tunedColdReaders, f.server.cfg.FilesColdReaders)),
+		chunk.SizeBetween(size, size), chunk.DepthBetween(depth, depth),
+	)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { f.tuner.Run(ctx) })
+	f.stopTuner = func() {
+		stop()
+		running.Wait()
+	}
 }
 
 // files answers GET and HEAD /files/NAME.
@@ -175,6 +204,9 @@ func (f *shelf) drain() <-chan struct{} {
 func (f *shelf) close() error {
 	if f == nil {
 		return nil
+	}
+	if f.tuner != nil {
+		f.stopTuner()
 	}
 	return errors.Join(f.handler.Close(), f.root.Close())
 }

@@ -305,3 +305,23 @@ func TestTooManyDownloads(t *testing.T) {
 	_ = w.conn.Close()
 	eventually(t, "room", func() bool { return f.get("/files/small").status == 200 })
 }
+
+func TestTunedColdReaders(t *testing.T) {
+	f, files := serveFiles(t, map[string]int{"a": 100 << 10}, func(c *Config) {
+		c.FilesTune, c.FilesColdReaders = true, 3
+	})
+	if got := f.get("/files/a"); !bytes.Equal([]byte(got.body), files["a"]) {
+		t.Errorf("%d, %d bytes", got.status, len(got.body))
+	}
+	for name, want := range map[string]string{
+		`millrace_files_tuner_cold_readers`:                      "3",
+		`millrace_files_tuner_running`:                           "0",
+		`millrace_files_tuner_moves_total{reason="not_paid"}`:    "0",
+		`millrace_files_tuner_moves_total{reason="memory_full"}`: "0",
+		`millrace_files_tuner_kept_total`:                        "0",
+	} {
+		if got := f.metric(name); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/chunk"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -95,36 +96,43 @@ func (m *metrics) bytesOut() (n int64) {
 // What is told. Streams' names are not among the labels: whoever publishes chooses them, and a time series for each would
 // never end. /api/streams tells about single streams.
 var (
-	descBuild     = desc("build_info", "Always 1; the label says which version runs.", "version")
-	descStreams   = desc("streams", "Streams that are being published.")
-	descPublished = desc("streams_total", "Streams that were published, those that still are included.")
-	descViewers   = desc("viewers", "Viewers, by the way in which their bytes reach the connection.", "path")
-	descCame      = desc("viewers_total", "Viewers that ever came, by the same.", "path")
-	descBehind    = desc("viewers_behind", "Viewers that were further behind than their allowance and have not caught up.")
-	descBlocked   = desc("viewers_blocked", "Viewers whose connection takes no more at present, or that have only begun.")
-	descSeen      = desc("viewers_behind_total", "Viewers found further behind than their allowance, by what they exceeded.", "reason")
-	descDropped   = desc("viewers_dropped_total", "Viewers that the server disconnected, by reason.", "reason")
-	descLag       = desc("viewer_lag_seconds_max", "How far behind the last of all viewers is; 0 when all keep up.")
-	descLost      = desc("frames_lost_total", "Frames that viewers were moved past because they were behind, by reason.", "reason")
-	descBytesIn   = desc("bytes_in_total", "Bytes of streams that publishers sent.")
-	descFramesIn  = desc("frames_in_total", "Frames (FLV tags, or pieces of an unknown form) that publishers sent.")
-	descBytesOut  = desc("bytes_out_total", "Bytes written to viewers.", "path")
-	descWritev    = desc("writev_calls_total", "System calls that wrote to viewers whose connection was taken over.")
-	descFiles     = desc("files_requests_total", "Requests for files that were answered, by the first digit of the status.", "status")
-	descFileBytes = desc("files_bytes_total", "Bytes of files that were sent, by the way they went: not through the server's memory, or copied.", "path")
-	descFilesOpen = desc("files_open", "Files that are open, however many downloads send each.")
-	descFilesCold = desc("files_cold_reads_total", "Downloads that had to wait for a disk.")
-	descColdBytes = desc("files_cold_bytes_total", "Bytes that came from a disk for downloads.")
-	descDownloads = desc("files_downloads", "Requests for files that are being answered.")
-	descRefused   = desc("files_refused_total", "Requests for files that were refused because there were too many at a time.")
-	descStalled   = desc("files_stalled_total", "Downloads that were cut because the client took nothing for the stall timeout.")
-	descKept      = desc("kept_bytes", "Bytes of streams that are kept for viewers.")
-	descPoolInUse = desc("pool_in_use_bytes", "Memory that the pool has lent.")
-	descPoolIdle  = desc("pool_idle_bytes", "Memory that the pool keeps for the next loan.")
-	descPoolHigh  = desc("pool_high_water_bytes", "The most memory that the pool had lent: the sum of each size class' own peak, which need not have been at one time.")
-	descPoolTaken = desc("pool_taken_total", "Blocks lent.")
-	descPoolReuse = desc("pool_reused_total", "Of the blocks lent, those that had been lent before.")
-	descPoolOver  = desc("pool_oversize_total", "Of the blocks lent, those too large to be kept.")
+	descBuild           = desc("build_info", "Always 1; the label says which version runs.", "version")
+	descStreams         = desc("streams", "Streams that are being published.")
+	descPublished       = desc("streams_total", "Streams that were published, those that still are included.")
+	descViewers         = desc("viewers", "Viewers, by the way in which their bytes reach the connection.", "path")
+	descCame            = desc("viewers_total", "Viewers that ever came, by the same.", "path")
+	descBehind          = desc("viewers_behind", "Viewers that were further behind than their allowance and have not caught up.")
+	descBlocked         = desc("viewers_blocked", "Viewers whose connection takes no more at present, or that have only begun.")
+	descSeen            = desc("viewers_behind_total", "Viewers found further behind than their allowance, by what they exceeded.", "reason")
+	descDropped         = desc("viewers_dropped_total", "Viewers that the server disconnected, by reason.", "reason")
+	descLag             = desc("viewer_lag_seconds_max", "How far behind the last of all viewers is; 0 when all keep up.")
+	descLost            = desc("frames_lost_total", "Frames that viewers were moved past because they were behind, by reason.", "reason")
+	descBytesIn         = desc("bytes_in_total", "Bytes of streams that publishers sent.")
+	descFramesIn        = desc("frames_in_total", "Frames (FLV tags, or pieces of an unknown form) that publishers sent.")
+	descBytesOut        = desc("bytes_out_total", "Bytes written to viewers.", "path")
+	descWritev          = desc("writev_calls_total", "System calls that wrote to viewers whose connection was taken over.")
+	descFiles           = desc("files_requests_total", "Requests for files that were answered, by the first digit of the status.", "status")
+	descFileBytes       = desc("files_bytes_total", "Bytes of files that were sent, by the way they went: not through the server's memory, or copied.", "path")
+	descFilesOpen       = desc("files_open", "Files that are open, however many downloads send each.")
+	descTunerReaders    = desc("files_tuner_cold_readers", "Downloads that the tuner lets read from a disk at a time.")
+	descTunerRunning    = desc("files_tuner_running", "Downloads that are reading from a disk.")
+	descTunerWaiting    = desc("files_tuner_waiting", "Downloads that wait for their turn to.")
+	descTunerProcessors = desc("files_tuner_processors", "Processors that the process used in the tuner's last sample.")
+	descTunerMemory     = desc("files_tuner_memory_bytes", "Memory that the Go runtime had then.")
+	descTunerMoves      = desc("files_tuner_moves_total", "Times that the tuner moved the number of cold readers, by reason.", "reason")
+	descTunerKept       = desc("files_tuner_kept_total", "Moves that paid, and were kept.")
+	descFilesCold       = desc("files_cold_reads_total", "Downloads that had to wait for a disk.")
+	descColdBytes       = desc("files_cold_bytes_total", "Bytes that came from a disk for downloads.")
+	descDownloads       = desc("files_downloads", "Requests for files that are being answered.")
+	descRefused         = desc("files_refused_total", "Requests for files that were refused because there were too many at a time.")
+	descStalled         = desc("files_stalled_total", "Downloads that were cut because the client took nothing for the stall timeout.")
+	descKept            = desc("kept_bytes", "Bytes of streams that are kept for viewers.")
+	descPoolInUse       = desc("pool_in_use_bytes", "Memory that the pool has lent.")
+	descPoolIdle        = desc("pool_idle_bytes", "Memory that the pool keeps for the next loan.")
+	descPoolHigh        = desc("pool_high_water_bytes", "The most memory that the pool had lent: the sum of each size class' own peak, which need not have been at one time.")
+	descPoolTaken       = desc("pool_taken_total", "Blocks lent.")
+	descPoolReuse       = desc("pool_reused_total", "Of the blocks lent, those that had been lent before.")
+	descPoolOver        = desc("pool_oversize_total", "Of the blocks lent, those too large to be kept.")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -167,6 +175,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.collectPool(gauge, counter)
 	if f := m.server.shelf; f != nil {
 		f.collect(gauge, counter)
+	}
+	if v := m.server.vault; v != nil {
+		v.collect(gauge, counter)
 	}
 }
 
@@ -216,9 +227,28 @@ func (f *shelf) collect(gauge gaugeFunc, counter counterFunc) {
 	gauge(descFilesOpen, float64(stats.Open))
 	counter(descFilesCold, int64(stats.ColdReads))
 	counter(descColdBytes, stats.ColdBytes)
+	if t := f.tuner; t != nil {
+		collectTuner(t, gauge, counter)
+	}
 	gauge(descDownloads, float64(f.count()))
 	counter(descRefused, f.refused.Load())
 	counter(descStalled, f.stalled.Load())
+}
+
+// collectTuner tells about the cold readers' number.
+func collectTuner(t *chunk.Tuner, gauge gaugeFunc, counter counterFunc) {
+	stats := t.Stats()
+	gauge(descTunerReaders, float64(stats.Setting.Workers))
+	gauge(descTunerRunning, float64(stats.Running))
+	gauge(descTunerWaiting, float64(stats.Waiting))
+	gauge(descTunerProcessors, stats.Sample.CPU.Seconds()/max(stats.Sample.Elapsed.Seconds(), 1e-9))
+	gauge(descTunerMemory, float64(stats.Sample.Memory))
+	for why, n := range stats.Moves {
+		if reason := chunk.MoveReason(why); reason != chunk.Stay {
+			counter(descTunerMoves, int64(n), reason.Label())
+		}
+	}
+	counter(descTunerKept, int64(stats.Kept))
 }
 
 // lossLabel is what the metrics call a reason for lost frames.

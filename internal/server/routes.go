@@ -15,6 +15,7 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/live/{name}", s.live)
 	mux.HandleFunc(filesPath, onlyGet(s.files))
+	mux.HandleFunc(blobsPath+"{key...}", s.blobs)
 	mux.HandleFunc("/api/streams", onlyGet(s.apiStreams))
 	mux.HandleFunc("/healthz", onlyGet(s.health))
 	mux.Handle("/metrics", onlyGet(s.metrics.handler().ServeHTTP))
@@ -22,7 +23,7 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/{$}", pages)
 	mux.Handle("/page/", pages)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuseBody(w, r, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file")
+		refuseBody(w, r, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob")
 	})
 	return s.heads.handler(mux)
 }

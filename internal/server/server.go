@@ -27,6 +27,7 @@ type Server struct {
 	metrics  *metrics
 	heads    *headWatch
 	shelf    *shelf // nil if no files are served
+	vault    *vault // nil if no blobs are kept
 	started  time.Time
 
 	draining context.Context // ends when no more is to be published
@@ -53,6 +54,10 @@ func New(cfg Config) (*Server, error) {
 	if s.shelf, err = openShelf(s); err != nil {
 		return nil, err
 	}
+	if s.vault, err = openVault(s); err != nil {
+		_ = s.shelf.close()
+		return nil, err
+	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -61,13 +66,13 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Run(ctx context.Context) error {
 	ln, err := net.Listen("tcp", s.cfg.Listen)
 	if err != nil {
-		_ = s.shelf.close()
+		_ = s.closeStores()
 		return fmt.Errorf("server: %w", err)
 	}
 	var admin net.Listener
 	if s.cfg.Admin != "" {
 		if admin, err = net.Listen("tcp", s.cfg.Admin); err != nil {
-			_ = errors.Join(ln.Close(), s.shelf.close())
+			_ = errors.Join(ln.Close(), s.closeStores())
 			return fmt.Errorf("server: admin: %w", err)
 		}
 	}
@@ -109,6 +114,9 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	return err
 }
 
+// closeStores closes what files and blobs are in.
+func (s *Server) closeStores() error { return errors.Join(s.shelf.close(), s.vault.close()) }
+
 // connContext puts into the context what the handlers want to know about a connection.
 func (s *Server) connContext(ctx context.Context, c net.Conn) context.Context {
 	return chunk.ConnContext(s.heads.connContext(ctx, c), c)
@@ -125,6 +133,9 @@ func (s *Server) greet(ln, admin net.Listener) {
 	}
 	if s.shelf != nil {
 		s.log.Info("serving files", "root", s.cfg.Root, "at", pageLink(ln.Addr())+filesPath[1:], "lists", s.cfg.FilesListing)
+	}
+	if s.vault != nil {
+		s.log.Info("keeping blobs", "in", s.vault.where, "at", pageLink(ln.Addr())+blobsPath[1:])
 	}
 	if s.cfg.PublishToken == "" && !s.gate.loopback {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
@@ -161,20 +172,20 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 func (s *Server) shutDown(servers []*http.Server) {
 	began := time.Now()
 	s.log.Info("shutting down", "streams", len(s.registry.all()), "viewers", s.census.count(),
-		"downloads", s.shelf.count(), "within", s.cfg.DrainTimeout)
+		"downloads", s.shelf.count(), "blobs", s.vault.count(), "within", s.cfg.DrainTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
 	s.drain()
 	idle := s.registry.close()
 	empty := s.census.close()
-	idleShelf := s.shelf.drain()
+	idleShelf, idleVault := s.shelf.drain(), s.vault.drain()
 
 	var closing sync.WaitGroup
 	for _, srv := range servers {
 		closing.Go(func() {
 			if err := srv.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
-				if n := s.shelf.count(); n > 0 && srv == servers[0] {
-					s.log.Warn("time is up, downloads are cut", "downloads", n)
+				if n, m := s.shelf.count(), s.vault.count(); n+m > 0 && srv == servers[0] {
+					s.log.Warn("time is up, downloads are cut", "downloads", n, "blobs", m)
 				}
 				_ = srv.Close()
 			}
@@ -190,8 +201,9 @@ func (s *Server) shutDown(servers []*http.Server) {
 	s.settled("publishers", idle) // their connections have a deadline in the past
 	closing.Wait()
 	s.settled("downloads", idleShelf) // their connections are closed
-	if err := s.shelf.close(); err != nil {
-		s.log.Error("the files are not closed", "reason", err)
+	s.settled("blobs", idleVault)
+	if err := s.closeStores(); err != nil {
+		s.log.Error("the files or blobs are not closed", "reason", err)
 	}
 	s.log.Info("stopped", "after", time.Since(began).Round(time.Millisecond))
 }

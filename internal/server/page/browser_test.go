@@ -16,7 +16,7 @@ import (
 
 const (
 	nothing = `{"server": {"version": "v1", "uptime_seconds": 1, "publish": "open", "loopback": true}, "streams": []}`
-	token   = `{"server": {"publish": "token", "loopback": false, "files": "listed"}, "streams": []}`
+	token   = `{"server": {"publish": "token", "loopback": false, "files": "listed", "blobs": true}, "streams": []}`
 	off     = `{"server": {"publish": "off", "loopback": false, "files": "named"}, "streams": []}`
 	hostile = `{"server": {"version": "<b>v1</b>", "uptime_seconds": 1, "streams": 1, "viewers": 1500}, "streams": [
 		{"name": "<img src=x onerror=alert(1)>", "format": "bytes", "publisher": "<i>me</i>", "uptime_seconds": 3700,
@@ -55,13 +55,13 @@ func TestPageInABrowser(t *testing.T) {
 	const commands = `document.querySelector('#commands').textContent`
 	pagetest.Await(t, ctx, commands+`.includes('-send_expect_100 1 -method POST ' + location.origin + '/live/camera')`)
 	pagetest.Await(t, ctx, `document.querySelector('#publish-note').textContent.includes('on the machine that the server runs on')`)
-	pagetest.Await(t, ctx, "!"+visible("files")+" && !"+visible("files-named"))
+	pagetest.Await(t, ctx, "!"+visible("files")+" && !"+visible("files-named")+" && !"+visible("blobs"))
 	checkNames(t, ctx)
 
 	streams.Store(token)
 	pagetest.Await(t, ctx, commands+`.includes('-headers "Authorization: Bearer TOKEN" -send_expect_100 1')`)
 	pagetest.Await(t, ctx, `document.querySelector('#publish-note').textContent.includes('from any machine')`)
-	pagetest.Await(t, ctx, visible("files")+" && !"+visible("files-named"))
+	pagetest.Await(t, ctx, visible("files")+" && !"+visible("files-named")+" && "+visible("blobs"))
 	streams.Store(off)
 	pagetest.Await(t, ctx, "!"+visible("files")+" && "+visible("files-named"))
 	pagetest.Await(t, ctx, `document.querySelector('#publish-hint').textContent.startsWith('Publishing is off') && `+commands+` === ''`)

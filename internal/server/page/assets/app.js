@@ -107,6 +107,7 @@ function showTotals(server) {
   total('uptime', format.duration(server.uptime_seconds));
   element('files').hidden = server.files !== 'listed';
   element('files-named').hidden = server.files !== 'named';
+  element('blobs').hidden = !server.blobs;
   write(element('version'), server.version ? `Millrace ${server.version}` : 'Millrace');
 }
 

@@ -1,0 +1,231 @@
+package blob
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// writerDirectory is the environment variable that makes a test binary a writer, see TestKilledWriters.
+const writerDirectory = "MILLRACE_TEST_BLOB_WRITER"
+
+// writerKeys is how many keys it writes to.
+const writerKeys = 4
+
+// writeUntilKilled puts and deletes values until somebody kills it.
+func writeUntilKilled(dir string) {
+	d, err := OpenDirectory(dir)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("open")
+	for i := range writerKeys {
+		go func() {
+			rnd := rand.New(rand.NewPCG(rand.Uint64(), 1))
+			key := fmt.Sprint("key", i)
+			for {
+				value := described(rnd.Uint64(), 16+rnd.IntN(1<<20))
+				if _, _, err := d.Put(context.Background(), key, bytes.NewReader(value), int64(len(value)), Put{Limit: limit}); err != nil {
+					fmt.Println(err)
+				}
+				if rnd.IntN(8) == 0 {
+					_ = d.Delete(context.Background(), key, nil)
+				}
+			}
+		}()
+	}
+	select {}
+}
+
+// A process that is killed amid its writes leaves whole values, and nothing else that stays.
+func TestKilledWriters(t *testing.T) {
+	dir := t.TempDir()
+	unfinished, there := 0, 0
+	for range 15 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), writerDirectory+"="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		said := make([]byte, 5)
+		if _, err := io.ReadFull(out, said); err != nil || string(said) != "open\n" {
+			t.Errorf("the writer says %q, %v", said, err)
+		}
+		time.Sleep(time.Duration(1+rand.IntN(30)) * time.Millisecond)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		rest, _ := io.ReadAll(out)
+		if _ = cmd.Wait(); len(rest) > 0 {
+			t.Errorf("the writer says %s", rest)
+		}
+		names, err := os.ReadDir(filepath.Join(dir, incoming))
+		if err != nil {
+			t.Fatal(err)
+		}
+		unfinished += len(names)
+		there += checkKilled(t, dir)
+	}
+	if unfinished == 0 || there == 0 {
+		t.Errorf("%d writes were cut, and %d values there: the test has seen nothing", unfinished, there)
+	}
+}
+
+// checkKilled returns how many values are in a directory, all whole.
+func checkKilled(t *testing.T, dir string) (there int) {
+	t.Helper()
+	d, err := OpenDirectory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for i := range writerKeys {
+		value, err := d.root.ReadFile(placeOf(fmt.Sprint("key", i)).path)
+		if err == nil && isWhole(value) {
+			there++
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("key%d: %d bytes, %v", i, len(value), err)
+		}
+	}
+	left(t, d, there)
+	return there
+}
+
+func TestOneProcessHasADirectory(t *testing.T) {
+	dir := t.TempDir()
+	openDirectory(t, dir)
+	if _, err := OpenDirectory(dir); err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("%v", err)
+	}
+	others := t.TempDir()
+	file := filepath.Join(others, "incoming", "file")
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, says := range map[string]string{file: "not a directory", dir + "/none": "no such file", others: "neither empty"} {
+		if _, err := OpenDirectory(name); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("somebody else's file: %v", err)
+	}
+}
+
+// A time to live outlives the process. What has expired is not served, and is deleted some time.
+func TestExpiry(t *testing.T) {
+	dir := t.TempDir()
+	d, err := OpenDirectory(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, ttl := range map[string]time.Duration{"hour": time.Hour, "day": 24 * time.Hour, "ever": 0, "century": MaxTTL} {
+		if _, _, err := d.Put(t.Context(), key, strings.NewReader(key), Unknown, Put{Limit: limit, TTL: ttl}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		after time.Duration
+		there string
+	}{
+		{0, "hour day ever century"}, {time.Hour - time.Minute, "hour day ever century"}, {time.Hour, "day ever century"},
+		{25 * time.Hour, "ever century"}, {2 * MaxTTL, "ever"},
+	} {
+		d := openDirectoryAt(t, dir, func() time.Time { return time.Now().Add(tt.after) })
+		w := serve(t, d)
+		for _, key := range []string{"hour", "day", "ever", "century"} {
+			want := []byte(key)
+			if !strings.Contains(tt.there, key) {
+				want = nil
+			}
+			w.mustHave(t, key, want)
+			if err := d.Check(t.Context(), key, func(tag string) bool { return (tag == "") == (want == nil) }); err != nil {
+				t.Errorf("after %v, %s: %v", tt.after, key, err)
+			}
+			if err := d.Delete(t.Context(), key, func(string) bool { return false }); err != ErrCondition {
+				t.Errorf("after %v, %s: %v", tt.after, key, err)
+			}
+		}
+		for i := range shards {
+			d.sweepShard(t.Context(), i)
+		}
+		files, err := filepath.Glob(dir + "/??/*")
+		if err != nil || len(files) != len(strings.Fields(tt.there)) {
+			t.Errorf("after %v there are %v, %v", tt.after, files, err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// openDirectoryAt opens a directory at another time. The janitor is not running.
+func openDirectoryAt(t *testing.T, name string, clock func() time.Time) *Directory {
+	t.Helper()
+	d, err := OpenDirectory(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.sweeping()
+	<-d.swept
+	d.clock = clock
+	return d
+}
+
+// A sweep leaves a value alone that has taken the place of one that has expired.
+func TestASweepLooksAgain(t *testing.T) {
+	d := openDirectory(t, t.TempDir())
+	if _, _, err := d.Put(t.Context(), "k", strings.NewReader("old"), Unknown, Put{Limit: limit, TTL: time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Millisecond)
+	at := placeOf("k")
+	mustPut(t, d, "k", []byte("new"))
+	d.sweepFile(at.shard, at.path)
+	serve(t, d).mustHave(t, "k", []byte("new"))
+	if n := d.expired.Load(); n != 0 {
+		t.Errorf("%d have expired", n)
+	}
+}
+
+// Whoever can write into the directory cannot have the server read elsewhere.
+func TestLinksLeadNowhere(t *testing.T) {
+	dir, secret := t.TempDir(), filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := openDirectory(t, dir)
+	if err := os.Symlink(secret, filepath.Join(dir, placeOf("k").path)); err != nil {
+		t.Fatal(err)
+	}
+	value, _, err := serve(t, d).get(t.Context(), "k")
+	if value != nil {
+		t.Errorf("%q, %v", value, err)
+	}
+	mustPut(t, d, "k", []byte("value"))
+	if got, err := os.ReadFile(secret); err != nil || string(got) != "secret" {
+		t.Errorf("%q, %v", got, err)
+	}
+	serve(t, d).mustHave(t, "k", []byte("value"))
+}

@@ -1,0 +1,144 @@
+package blob
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// limit is how long values of tests may be.
+const limit = 16 << 20
+
+// onEachStore runs a test on a directory, on Redis, and on a Redis Cluster.
+func onEachStore(t *testing.T, test func(t *testing.T, s Store)) {
+	prefix := t.Name() + ":"
+	t.Run("directory", func(t *testing.T) { test(t, openDirectory(t, t.TempDir())) })
+	t.Run("Redis", func(t *testing.T) {
+		test(t, openRedis(t, redis.NewClient(redistest.Shared(t).Options()), prefix))
+	})
+	t.Run("cluster", func(t *testing.T) {
+		test(t, openRedis(t, redis.NewClusterClient(redistest.SharedCluster(t).Options()), prefix))
+	})
+}
+
+func openDirectory(t *testing.T, name string) *Directory {
+	t.Helper()
+	d, err := OpenDirectory(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return closing(t, d)
+}
+
+func openRedis(t *testing.T, rdb redis.UniversalClient, prefix string) *Redis {
+	t.Helper()
+	s, err := OpenRedis(rdb, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return closing(t, s)
+}
+
+func closing[S Store](t *testing.T, s S) S {
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// put puts a value.
+func put(t *testing.T, s Store, key string, value []byte, only Condition) (tag string, created bool, err error) {
+	t.Helper()
+	size := int64(len(value))
+	if rand.IntN(2) == 0 {
+		size = Unknown
+	}
+	return s.Put(t.Context(), key, bytes.NewReader(value), size, Put{Limit: limit, Only: only})
+}
+
+func mustPut(t *testing.T, s Store, key string, value []byte) string {
+	t.Helper()
+	tag, _, err := put(t, s, key, value, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tag
+}
+
+// A web serves a store's values over a loopback connection, by their keys.
+type web struct{ *httptest.Server }
+
+func serve(t *testing.T, s Store) web {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := s.Serve(w, r, r.URL.Path[1:])
+		if errors.Is(err, ErrNotFound) {
+			http.Error(w, err.Error(), http.StatusNotFound)
+		} else if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	return web{srv}
+}
+
+// get returns the value of a key, nil if there is none, and its entity tag.
+func (w web) get(ctx context.Context, key string, header ...string) (value []byte, tag string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.URL+"/"+key, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := w.Client().Do(req)
+	if err != nil {
+		return nil, "", err
+	}
+	defer res.Body.Close()
+	value, err = io.ReadAll(res.Body)
+	switch res.StatusCode {
+	case http.StatusOK, http.StatusPartialContent:
+		return value, res.Header.Get("Etag"), err
+	case http.StatusNotFound:
+		return nil, "", err
+	}
+	return nil, "", fmt.Errorf("status %d: %s", res.StatusCode, value)
+}
+
+func (w web) mustHave(t *testing.T, key string, want []byte) {
+	t.Helper()
+	got, _, err := w.get(t.Context(), key)
+	if err != nil || (got == nil) != (want == nil) || !bytes.Equal(got, want) {
+		t.Fatalf("%.40s: %d bytes, %v; want %d", key, len(got), err, len(want))
+	}
+}
+
+// described returns a value of n bytes, at least 16, that says what it must be: its seed, its length, and what follows from
+// the seed.
+func described(seed uint64, n int) []byte {
+	p := make([]byte, n)
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[:], seed)
+	_, _ = rand.NewChaCha8(key).Read(p[16:])
+	binary.LittleEndian.PutUint64(p, seed)
+	binary.LittleEndian.PutUint64(p[8:], uint64(n))
+	return p
+}
+
+// isWhole reports whether p is what described has made.
+func isWhole(p []byte) bool {
+	return len(p) >= 16 && binary.LittleEndian.Uint64(p[8:]) == uint64(len(p)) &&
+		bytes.Equal(p, described(binary.LittleEndian.Uint64(p), len(p)))
+}

@@ -1,0 +1,187 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/millrace-io/millrace"
+)
+
+const (
+	// window is how much of a value is asked for at a time, and so how much memory a slow client takes. The connection to
+	// Redis is free while the client takes it.
+	window = 128 << 10
+
+	// spliceLeast is the shortest value that the kernel moves from socket to socket: there are not many such downloads at a
+	// time, and a short one is over before that pays.
+	spliceLeast = 1 << 20
+
+	// maxWrappers bounds how deep a response may be wrapped, in case that one wraps itself.
+	maxWrappers = 32
+)
+
+// Serve implements Store. Conditions and ranges are http.ServeContent's.
+func (s *Redis) Serve(w http.ResponseWriter, r *http.Request, key string) error {
+	v, err := s.lookup(r.Context(), s.name(key))
+	if err != nil {
+		return err
+	}
+	describe(w.Header(), v.left)
+	w.Header().Set("Etag", tagOf(v.key))
+	// A client that says nothing more, and still waits for its answer, has ended the context of its HTTP/1 request.
+	ctx := r.Context()
+	if r.ProtoMajor == 1 {
+		ctx = context.WithoutCancel(ctx)
+	}
+	c := &content{store: s, ctx: ctx, version: v, prolonged: time.Now()}
+	http.ServeContent(&contentResponse{ResponseWriter: w, content: c, direct: direct(w, r)}, r, "", time.Time{}, c)
+	if c.err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// direct returns the part of w that has the kernel move bytes from another socket, or nil.
+func direct(w http.ResponseWriter, r *http.Request) io.ReaderFrom {
+	if r.ProtoMajor != 1 || r.TLS != nil {
+		return nil
+	}
+	for range maxWrappers {
+		if rf, ok := w.(io.ReaderFrom); ok {
+			return rf
+		}
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return nil
+		}
+		w = u.Unwrap()
+	}
+	return nil
+}
+
+// A content reads a version, for one answer.
+//
+// Invariant: 0 ≤ off.
+type content struct {
+	store     *Redis
+	ctx       context.Context
+	version   version
+	off       int64
+	prolonged time.Time // when the version was last known to stay
+	err       error     // what has ended the answer
+}
+
+// Seek implements io.Seeker.
+func (c *content) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += c.off
+	case io.SeekEnd:
+		offset += c.version.size
+	}
+	if offset < 0 {
+		return 0, errors.New("a negative position")
+	}
+	c.off = offset
+	return offset, nil
+}
+
+// Read implements io.Reader.
+func (c *content) Read(p []byte) (int, error) {
+	if c.off >= c.version.size {
+		return 0, io.EOF
+	}
+	p = p[:min(int64(len(p)), c.version.size-c.off)]
+	c.prolong()
+	n, err := c.store.values.GetRangeToBuffer(c.ctx, c.version.key, c.off, p)
+	if err == nil && n < len(p) {
+		err = fmt.Errorf("the value is not there any more: %w", io.ErrUnexpectedEOF)
+	}
+	c.off += int64(n)
+	if err != nil {
+		c.err = err
+	}
+	return n, err
+}
+
+// prolong has a version stay that was replaced while it is being read. One that was not replaced stays anyway (GT).
+func (c *content) prolong() {
+	if time.Since(c.prolonged) < c.store.keep/4 {
+		return
+	}
+	c.prolonged = time.Now()
+	c.store.rdb.Do(c.ctx, "PEXPIRE", c.version.key, c.store.keep.Milliseconds(), "GT") // if it fails, so will a Read
+}
+
+// A contentResponse sends a content's bytes in whole windows, or has the kernel do so.
+type contentResponse struct {
+	http.ResponseWriter
+	content *content
+	direct  io.ReaderFrom // of the response below; nil if bytes must pass through Write
+}
+
+// Unwrap is for http.ResponseController.
+func (w *contentResponse) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Write implements http.ResponseWriter.
+func (w *contentResponse) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	w.content.store.copied.Add(int64(n))
+	return n, err
+}
+
+// ReadFrom implements io.ReaderFrom, for http.ServeContent.
+func (w *contentResponse) ReadFrom(src io.Reader) (int64, error) {
+	l, ok := src.(*io.LimitedReader)
+	if !ok || l.R != w.content {
+		return io.Copy(struct{ io.Writer }{w}, src)
+	}
+	n, err := w.send(l.N)
+	l.N -= n
+	if err != nil {
+		w.content.err = err
+	}
+	return n, err
+}
+
+// send sends the next n bytes of the content.
+func (w *contentResponse) send(n int64) (int64, error) {
+	c := w.content
+	if w.direct != nil && n >= spliceLeast && c.off == 0 && n == c.version.size {
+		select {
+		case c.store.reading <- struct{}{}:
+			defer func() { <-c.store.reading }()
+			return c.store.values.GetTo(c.ctx, c.version.key, &relay{contentResponse: w})
+		default:
+		}
+	}
+	block := millrace.DefaultPool.Get(int(min(n, window)))
+	defer block.Release()
+	sent := int64(0)
+	for sent < n {
+		m, err := c.Read(block.Bytes()[:min(n-sent, window)])
+		if err != nil {
+			return sent, err
+		}
+		m, err = w.Write(block.Bytes()[:m])
+		sent += int64(m)
+		if err != nil {
+			return sent, err
+		}
+	}
+	return sent, nil
+}
+
+// A relay is a contentResponse that has the kernel move what comes from a socket.
+type relay struct{ *contentResponse }
+
+// ReadFrom implements io.ReaderFrom.
+func (w *relay) ReadFrom(src io.Reader) (int64, error) {
+	n, err := w.direct.ReadFrom(src)
+	w.content.store.spliced.Add(n)
+	return n, err
+}

@@ -1,0 +1,60 @@
+package upload
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxReason bounds how much of an error page is read for its first line.
+const maxReason = 512
+
+// A laterError is an answer which says that nothing was done, and that the same may be tried again.
+type laterError struct {
+	reason string
+	after  time.Duration // the server's wish, or 0
+}
+
+func (e *laterError) Error() string { return e.reason }
+
+// judge returns nil if an answer says that the body stands at the URL now.
+func judge(res *http.Response, ifAbsent bool) error {
+	switch res.StatusCode {
+	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
+		return nil
+	case http.StatusPreconditionFailed:
+		if ifAbsent {
+			return fmt.Errorf("there is something at the URL already (--if-absent)")
+		}
+	}
+	reason := "the server answers " + strconv.Itoa(res.StatusCode)
+	if text := http.StatusText(res.StatusCode); text != "" {
+		reason += " " + text
+	}
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain") {
+		page, _ := io.ReadAll(io.LimitReader(res.Body, maxReason))
+		if line, _, _ := strings.Cut(strings.TrimSpace(string(page)), "\n"); line != "" {
+			reason += fmt.Sprintf(": %q", line) // quoted, because a terminal would obey it
+		}
+	}
+	switch res.StatusCode {
+	case http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return &laterError{reason: reason, after: retryAfter(res.Header)}
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		// To follow would show the token to whoever is there.
+		return fmt.Errorf("%s, to %.200q: put to that URL", reason, res.Header.Get("Location"))
+	}
+	return fmt.Errorf("%s", reason)
+}
+
+// retryAfter returns the seconds in a Retry-After; a date, which few send, is left to the backoff.
+func retryAfter(h http.Header) time.Duration {
+	n, err := strconv.ParseUint(h.Get("Retry-After"), 10, 16)
+	if err != nil {
+		return 0
+	}
+	return min(time.Duration(n)*time.Second, maxWait)
+}

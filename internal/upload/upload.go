@@ -1,0 +1,238 @@
+package upload
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+)
+
+// maxWait bounds the time between two tries, a server's own wish included: who looks on should see that it goes on.
+const maxWait = time.Minute
+
+const (
+	// continueTimeout is how long a server may take to say that it wants the body. One that knows no Expect says nothing.
+	continueTimeout = 2 * time.Second
+
+	// maxHeader bounds what a server's headers may take. Real ones have a few KiB.
+	maxHeader = 64 << 10
+
+	// sendBuffer is what is read and sent at a time: net/http's 4 KiB would take sixteen times the system calls.
+	sendBuffer = 64 << 10
+)
+
+// An upload is one run. One goroutine uses it.
+type upload struct {
+	cfg    Config
+	client *http.Client
+	file   *os.File // or nil
+	size   int64    // or unknown
+	begun  bool     // standard input has been read from, and cannot be again
+	result Result
+}
+
+// Run puts the file, and returns when it is there or when it cannot be put. If ctx ends, so does Run, with an error that
+// wraps ctx's.
+func Run(ctx context.Context, cfg Config) (Result, error) {
+	if err := cfg.check(); err != nil {
+		return Result{}, err
+	}
+	u := &upload{cfg: cfg, client: cfg.Client, size: unknown}
+	if u.client == nil {
+		t := newTransport()
+		u.client = &http.Client{Transport: t}
+		defer t.CloseIdleConnections()
+	}
+	client := *u.client
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	u.client = &client
+	if cfg.Path != "" {
+		if err := u.open(); err != nil {
+			return Result{}, err
+		}
+		defer u.file.Close() // which was only read
+	}
+	err := u.run(ctx)
+	return u.result, err
+}
+
+func newTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		MaxResponseHeaderBytes: maxHeader,
+		TLSHandshakeTimeout:    10 * time.Second, // as net/http's own client
+		ExpectContinueTimeout:  continueTimeout,
+		WriteBufferSize:        sendBuffer,
+	}
+}
+
+// open opens the file. What is none, as a pipe, is read as standard input is: once.
+func (u *upload) open() error {
+	f, err := os.Open(u.cfg.Path)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s is a directory", u.cfg.Path)
+	}
+	if err != nil {
+		_ = f.Close()
+		return err
+	}
+	if u.file = f; info.Mode().IsRegular() {
+		u.size = info.Size()
+	}
+	return nil
+}
+
+// run tries until the file is there.
+func (u *upload) run(ctx context.Context) error {
+	for {
+		u.result.Tries++
+		again, err := u.try(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("interrupted: %w", context.Cause(ctx))
+		case !again:
+			return err
+		case u.begun:
+			return fmt.Errorf("%w; not tried again, because what was read of standard input cannot be read again", err)
+		case u.result.Tries > u.cfg.Retries:
+			return fmt.Errorf("given up after %d tries (--retries %d): %w", u.result.Tries, u.cfg.Retries, err)
+		}
+		if err := u.pause(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// A stalledError is the cause of a try's end when the server took nothing for too long.
+type stalledError struct{ limit time.Duration }
+
+func (e *stalledError) Error() string {
+	return fmt.Sprintf("the server took nothing, and said nothing, for %v (--stall-timeout)", e.limit)
+}
+
+// try makes one request. again says that the server cannot have accepted it, and may the next.
+func (u *upload) try(ctx context.Context) (again bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stalled := func() { cancel(&stalledError{u.cfg.StallTimeout}) }
+	b := newBody(u.source(), u.size, u.cfg.StallTimeout, stalled, u.tell)
+	defer b.over()
+	req, err := u.request(ctx, b)
+	if err != nil {
+		return false, err
+	}
+	res, err := u.client.Do(req)
+	sent, ended, failed := b.over()
+	u.begun = u.size == unknown && sent > 0
+	if err != nil {
+		return u.failed(ctx, err, sent, ended, failed)
+	}
+	defer res.Body.Close()
+	u.result.Bytes, u.result.ETag = sent, res.Header.Get("Etag")
+	u.result.Created = res.StatusCode == http.StatusCreated
+	defer time.AfterFunc(u.cfg.StallTimeout, stalled).Stop() // a refusal has a text
+	var later *laterError
+	err = judge(res, u.cfg.IfAbsent)
+	if err == nil && !ended {
+		err = fmt.Errorf("the server answers %d after %d bytes, which are not all", res.StatusCode, sent)
+	}
+	return errors.As(err, &later), err
+}
+
+// failed says what it means that no answer came.
+func (u *upload) failed(ctx context.Context, err error, sent int64, ended bool, failed error) (again bool, _ error) {
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case failed != nil:
+		return false, fmt.Errorf("reading after %d bytes: %w", sent, failed)
+	case errors.As(err, &certificate):
+		return false, err
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	}
+	if u.size != unknown && !ended && sent < u.size {
+		// That is also what becomes of a file that is shorter by now: the server has not got what was announced.
+		return true, fmt.Errorf("after %d bytes of %d: %w", sent, u.size, err)
+	}
+	var dial *net.OpError
+	if ended && !(errors.As(err, &dial) && dial.Op == "dial") {
+		return false, fmt.Errorf("no answer came after the last byte, and nobody knows whether it was accepted: %w", err)
+	}
+	return true, err
+}
+
+// source returns what a try reads, from the beginning.
+func (u *upload) source() io.Reader {
+	switch {
+	case u.size != unknown:
+		return io.NewSectionReader(u.file, 0, u.size)
+	case u.file != nil:
+		return u.file
+	}
+	return u.cfg.Stdin
+}
+
+func (u *upload) request(ctx context.Context, b *body) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, u.cfg.URL, b)
+	if err != nil {
+		return nil, err
+	}
+	if req.ContentLength = u.size; u.size == 0 {
+		req.Body = http.NoBody
+	}
+	req.Header.Set("User-Agent", "millrace")
+	req.Header.Set("Content-Type", "application/octet-stream")
+	if u.size != 0 {
+		req.Header.Set("Expect", "100-continue") // a refusal should come before the body is sent
+	}
+	if u.cfg.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+u.cfg.Token)
+	}
+	if u.cfg.TTL > 0 {
+		req.Header.Set("Millrace-TTL", strconv.FormatInt(u.cfg.TTL.Milliseconds(), 10)+"ms")
+	}
+	if u.cfg.IfAbsent {
+		req.Header.Set("If-None-Match", "*")
+	}
+	return req, nil
+}
+
+// pause says why a try has failed, and waits before the next one.
+func (u *upload) pause(ctx context.Context, why error) error {
+	wait := min(u.cfg.Backoff<<min(u.result.Tries-1, 16), maxWait)
+	wait = wait/2 + rand.N(wait/2+1) // not all at once who lost the same server
+	var later *laterError
+	if errors.As(why, &later) && later.after > wait {
+		wait = later.after
+	}
+	if u.cfg.Note != nil {
+		u.cfg.Note(fmt.Sprintf("%v; trying again in %v", why, wait.Round(time.Millisecond)))
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("interrupted: %w", context.Cause(ctx))
+	}
+}
+
+func (u *upload) tell(sent int64) {
+	if u.cfg.Progress != nil {
+		u.cfg.Progress(sent, u.size)
+	}
+}
