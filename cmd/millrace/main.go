@@ -1,9 +1,10 @@
 // Command millrace is a live streaming and file server. `millrace serve` relays streams from publishers to viewers, serves
 // files and keeps blobs, `millrace get` downloads a file, `millrace put` uploads a blob, `millrace load` puts a load on a
-// server and measures what arrives, and `millrace cut` shows where files can be cut between records.
+// server and measures what arrives, `millrace cut` shows where files can be cut between records, and `millrace doctor` tells
+// what the machine lacks for serving.
 //
 // This package is flags and wiring: the server is in internal/server, the download in internal/download, the upload in
-// internal/upload, the load in internal/load.
+// internal/upload, the load in internal/load, the checks of the machine in internal/doctor.
 package main
 
 import (
@@ -22,7 +23,7 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	if err := command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "millrace:", err)
-		os.Exit(1)
+		os.Exit(exitStatus(err))
 	}
 }
 
@@ -41,6 +42,6 @@ See a picture at once:
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(serveCommand(), getCommand(), putCommand(), loadCommand(), cutCommand(), versionCommand())
+	root.AddCommand(serveCommand(), getCommand(), putCommand(), loadCommand(), cutCommand(), doctorCommand(), versionCommand())
 	return root
 }

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package doctor
+
+func openFilesLimit() Limit { return Limit{} }

@@ -1,0 +1,5 @@
+//go:build !darwin
+
+package doctor
+
+func systemValues() map[string]string { return nil }
