@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -135,9 +136,20 @@ func (s *Sentinel) index(reply any) int {
 func (s *Sentinel) Failover(t testing.TB) *Server {
 	t.Helper()
 	old, next := s.Master(t), s.Replica(t)
-	await(t, "the sentinel to begin a failover", func(ctx context.Context) error {
-		_, err := s.server.do(ctx, "SENTINEL", "FAILOVER", masterName)
-		return err // NOGOODSLAVE as long as the sentinel knows too little of the replica
+	await(t, "the sentinel to swap master and replica", func(ctx context.Context) error {
+		reply, err := s.server.do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName)
+		if err != nil {
+			return err
+		}
+		if i := s.index(reply); i >= 0 && s.nodes[i] == next {
+			return nil
+		}
+		// INPROG while it is at it; NOGOODSLAVE as long as it knows too little of the replica. It may also begin, find that
+		// out, and give up: then it is to be told again.
+		if _, err = s.server.do(ctx, "SENTINEL", "FAILOVER", masterName); err == nil {
+			err = errors.New("it has begun")
+		}
+		return err
 	})
 	s.AwaitMaster(t, next)
 	old.awaitSync(t)
