@@ -1,10 +1,10 @@
 // Command millrace is a live streaming and file server. `millrace serve` relays streams from publishers to viewers, serves
 // files and keeps blobs, `millrace get` downloads a file, `millrace put` uploads a blob, `millrace load` puts a load on a
-// server and measures what arrives, `millrace cut` shows where files can be cut between records, and `millrace doctor` tells
-// what the machine lacks for serving.
+// server and measures what arrives, `millrace cut` shows where files can be cut between records, `millrace bench` measures
+// what the library does beside what it replaces, and `millrace doctor` tells what the machine lacks for serving.
 //
 // This package is flags and wiring: the server is in internal/server, the download in internal/download, the upload in
-// internal/upload, the load in internal/load, the checks of the machine in internal/doctor.
+// internal/upload, the load in internal/load, the benchmarks in internal/bench, the checks of the machine in internal/doctor.
 package main
 
 import (
@@ -42,6 +42,6 @@ See a picture at once:
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(serveCommand(), getCommand(), putCommand(), loadCommand(), cutCommand(), doctorCommand(), versionCommand())
+	root.AddCommand(serveCommand(), getCommand(), putCommand(), loadCommand(), cutCommand(), benchCommand(), doctorCommand(), versionCommand())
 	return root
 }

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/bench"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func benchCommand() *cobra.Command {
+	var o benchOutput
+	var cfg bench.Config
+	var rounds int
+	cmd := &cobra.Command{
+		Use:   "bench [" + strings.Join(bench.Names(), "|") + "|all]...",
+		Short: "Measure what the library does beside the standard library and go-redis, on this machine",
+		Long: `Bench measures what the library does beside what it is to replace, on this machine: the standard library, and
+go-redis. All of it takes about three minutes on a machine that does nothing else meanwhile.
+
+Everybody has a turn in every round. A value is the median of the rounds with the smallest and the largest; a ratio is
+taken within each round, and is above 1 where ours is better. What is lost is shown as such.
+
+The suites relay and files have their servers in processes of their own, and, like redis, record one more load: what came
+of it, the Go runtime of whoever does the work, and the kernel, on one clock. The report (--html) draws them.
+
+Where redis-server is not installed the suite redis is skipped; asked for by name, that is an error. Ctrl-C ends in
+good order: what was measured until then is reported, and the exit status is not 0.`,
+		Example: `  # Everything, with a page to look at
+  millrace bench --html report.html
+
+  # The Reader alone, with more rounds, for a script
+  millrace bench reader --rounds 21 --json -`,
+		ValidArgs: append(bench.Names(), bench.All),
+		Args:      cobra.OnlyValidArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if child, err := bench.Child(); child {
+				return err
+			}
+			logging.Disable() // of go-redis, which writes to standard error: what fails is in the report
+			cfg.Suites, cfg.Version, cfg.Effort = args, version(), bench.DefaultEffort()
+			if cfg.Quick {
+				cfg.Effort = bench.QuickEffort()
+			}
+			if cmd.Flags().Changed("rounds") {
+				cfg.Effort.Rounds = rounds
+			}
+			// A file that cannot be written is found out before three minutes have passed.
+			if err := o.open(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			if w := cmd.ErrOrStderr(); !o.quiet && isTerminal(w) {
+				bar := newBenchBar(w)
+				defer bar.close()
+				cfg.Progress = bar.show
+			}
+			report, err := bench.Run(cmd.Context(), cfg)
+			if report == nil {
+				return errors.Join(err, o.close())
+			}
+			return errors.Join(o.write(report), err)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	benchFlags(f, &cfg, &o, &rounds)
+	return cmd
+}
+
+func benchFlags(f *pflag.FlagSet, cfg *bench.Config, o *benchOutput, rounds *int) {
+	f.IntVar(rounds, "rounds", bench.DefaultEffort().Rounds, "turns that everybody has in each case; with --quick 3 unless given")
+	f.BoolVar(&cfg.Quick, "quick", false, "about twenty seconds for everything: to see that it works, not to quote figures")
+	f.StringVar(&o.json, "json", "", "write the report as JSON to this file; -: to standard output, instead of the table")
+	f.StringVar(&o.html, "html", "", "write the report as one HTML page to this file")
+	f.StringVar(&cfg.Profiles, "profiles", "", "leave CPU and heap profiles of the recorded loads in this directory")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
+}
+
+// benchOutput is where a report goes.
+type benchOutput struct {
+	json, html string // names of files; "" for none
+	quiet      bool
+
+	stdout             io.Writer
+	jsonFile, htmlFile *os.File // nil for none
+}
+
+func (o *benchOutput) open(stdout io.Writer) (err error) {
+	o.stdout = stdout
+	if o.json != "" && o.json != "-" {
+		if o.jsonFile, err = os.Create(o.json); err != nil {
+			return err
+		}
+	}
+	if o.html != "" {
+		if o.htmlFile, err = os.Create(o.html); err != nil {
+			return errors.Join(err, o.close())
+		}
+	}
+	return nil
+}
+
+func (o *benchOutput) close() (err error) {
+	for _, f := range []*os.File{o.jsonFile, o.htmlFile} {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	return err
+}
+
+// write writes the report wherever it was asked for, and to standard output in any case.
+func (o *benchOutput) write(r *bench.Report) error {
+	var errs []error
+	if o.json == "-" {
+		errs = append(errs, r.WriteJSON(o.stdout))
+	} else {
+		errs = append(errs, r.WriteText(o.stdout))
+	}
+	if o.jsonFile != nil {
+		errs = append(errs, r.WriteJSON(o.jsonFile))
+	}
+	if o.htmlFile != nil {
+		errs = append(errs, r.WriteHTML(o.htmlFile))
+	}
+	return errors.Join(append(errs, o.close())...)
+}
+
+// benchBar is the progress bar of a benchmark, whose length is the time that it takes, about.
+type benchBar struct{ b *progressbar.ProgressBar }
+
+func newBenchBar(w io.Writer) *benchBar {
+	return &benchBar{progressbar.NewOptions64(1,
+		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetWidth(24),
+		progressbar.OptionSetPredictTime(false),
+		progressbar.OptionSetElapsedTime(false),
+		progressbar.OptionThrottle(barInterval),
+		progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetSpinnerChangeInterval(0), // otherwise a goroutine turns it, and never ends
+	)}
+}
+
+func (b *benchBar) show(p bench.Progress) {
+	b.b.ChangeMax64(max(p.Total.Milliseconds(), 1))
+	left := (p.Total - p.Done).Round(time.Second)
+	b.b.Describe(fmt.Sprintf("%-8s %s, about %v left", p.Suite, p.What, left))
+	// Not to the end: the bar goes when all is written.
+	_ = b.b.Set64(min(p.Done, p.Total-1).Milliseconds())
+}
+
+func (b *benchBar) close() {
+	_ = b.b.Exit()
+	_ = b.b.Clear()
+}
