@@ -16,6 +16,7 @@ var (
 	errTaken    = errors.New("this name has a publisher already")
 	errDraining = errors.New("the server is shutting down")
 	errAbsent   = errors.New("nobody publishes under this name")
+	errEnded    = errors.New("the stream has just ended")
 )
 
 // A registry knows the streams by their names, and who waits for one that does not exist yet. A name belongs to the

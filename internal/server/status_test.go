@@ -273,6 +273,32 @@ func TestViewersWaitForAPublisher(t *testing.T) {
 			t.Errorf("%d %s", res.status, res.body)
 		}
 	})
+	t.Run("also who comes when a stream ends", func(t *testing.T) {
+		f := serve(t, nil)
+		old := f.publish("cam")
+		old.send([]byte("the last"))
+		eventually(t, "the stream is there", func() bool { return f.registry.find("cam") != nil })
+		st := f.registry.find("cam")
+		st.mu.Lock() // the viewer finds the stream, but cannot enter it yet
+		w := f.ask("/live/cam", 0)
+		eventually(t, "the viewer comes", func() bool {
+			f.census.mu.Lock()
+			defer f.census.mu.Unlock()
+			return f.census.places == 1
+		})
+		st.closed = true
+		f.registry.free(st)
+		st.mu.Unlock()
+		f.waiting("cam", 1)
+		p := f.publish("cam")
+		p.send([]byte("the next"))
+		w.begin()
+		p.end()
+		if rest := w.rest(); string(rest) != "the next" {
+			t.Errorf("%q", rest)
+		}
+		old.end()
+	})
 	t.Run("until the server stops", func(t *testing.T) {
 		f := serve(t, nil)
 		w := f.ask("/live/cam", 0)

@@ -155,7 +155,7 @@ func (s *stream) enter(f form, first *broadcast.Cursor) (*outlet, *broadcast.Cur
 		return nil, nil, &fullError{fmt.Sprintf("this stream has %d viewers, as many as --max-stream-viewers allows", limit)}
 	}
 	if s.closed && first == nil {
-		return nil, nil, errAbsent
+		return nil, nil, errEnded
 	}
 	s.viewers++
 	if f == formMP4 {
@@ -245,10 +245,10 @@ func (s *stream) end() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	s.server.registry.free(s) // from now on viewers wait for the next publisher
 	if s.live != nil {
 		s.live.close()
 	}
-	s.server.registry.free(s)
 }
 
 // blocked returns how many viewers are driven by goroutines of their own.

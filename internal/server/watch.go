@@ -61,8 +61,18 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 }
 
 // enterStream finds what is to be watched and takes a place among its viewers. For a HEAD, which takes no place, it answers
-// and returns neither a viewer nor an error.
+// and returns neither a viewer nor an error. Who finds a stream that ends at this moment waits for the next one.
 func (s *Server) enterStream(w http.ResponseWriter, r *http.Request, name, ext string) (*viewer, error) {
+	for {
+		v, err := s.tryStream(w, r, name, ext)
+		if err != errEnded || s.cfg.ViewerWait == 0 {
+			return v, err
+		}
+	}
+}
+
+// tryStream is enterStream, but for errEnded: then the name is free, or will be at once.
+func (s *Server) tryStream(w http.ResponseWriter, r *http.Request, name, ext string) (*viewer, error) {
 	st, first, err := s.await(r, name)
 	if err != nil {
 		return nil, err
