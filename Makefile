@@ -15,7 +15,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: test
-test: deps lint test-race test-invariants test-plain test-makes $(if $(filter true,$(CI)),fuzz) vet-bench vet-darwin ## Check everything (fuzzing only on CI; see make fuzz)
+test: deps lint test-race test-invariants test-plain test-makes test-soak $(if $(filter true,$(CI)),fuzz) vet-bench vet-darwin ## Check everything (fuzzing only on CI; see make fuzz)
 
 .PHONY: deps
 deps: ## Install what the tests run: redis-server, ffmpeg, nginx, chromium, a C compiler
@@ -47,6 +47,10 @@ test-plain: ## The same as users build it: only here run the allocation and esca
 .PHONY: test-makes
 test-makes: ## stackbuf's tests again, with no make of variable size on the stack
 	go test -gcflags=all=-d=variablemakehash=qn $(TESTFLAGS) ./stackbuf
+
+.PHONY: test-soak
+test-soak: ## One minute of streams, files and blobs at once, with restarts; see docs/soak.md
+	go run ./cmd/millrace soak --for 1m
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME (10s)

@@ -1,10 +1,12 @@
 // Command millrace is a live streaming and file server. `millrace serve` relays streams from publishers to viewers, serves
 // files and keeps blobs, `millrace get` downloads a file, `millrace put` uploads a blob, `millrace load` puts a load on a
 // server and measures what arrives, `millrace cut` shows where files can be cut between records, `millrace bench` measures
-// what the library does beside what it replaces, and `millrace doctor` tells what the machine lacks for serving.
+// what the library does beside what it replaces, `millrace doctor` tells what the machine lacks for serving, and `millrace
+// soak` runs servers under everything at once and looks for what grows.
 //
 // This package is flags and wiring: the server is in internal/server, the download in internal/download, the upload in
-// internal/upload, the load in internal/load, the benchmarks in internal/bench, the checks of the machine in internal/doctor.
+// internal/upload, the load in internal/load, the benchmarks in internal/bench, the checks of the machine in internal/doctor,
+// the soak in internal/soak.
 package main
 
 import (
@@ -32,7 +34,8 @@ func command() *cobra.Command {
 		Use:   "millrace",
 		Short: "Relay live streams and serve files over HTTP, without copying them",
 		Long: `Millrace relays live streams: an encoder sends one in the body of an HTTP request, and any number of
-viewers get it in the answers to theirs, as FLV or as MP4 for a browser. It also serves files, keeps blobs, and moves either to and fro.
+viewers get it in the answers to theirs, as FLV or as MP4 for a browser. It also serves files, keeps blobs, and moves
+either to and fro.
 
 See a picture at once:
 
@@ -42,6 +45,7 @@ See a picture at once:
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(serveCommand(), getCommand(), putCommand(), loadCommand(), cutCommand(), benchCommand(), doctorCommand(), versionCommand())
+	root.AddCommand(serveCommand(), getCommand(), putCommand(), loadCommand(), cutCommand(), benchCommand(),
+		doctorCommand(), soakCommand(), versionCommand())
 	return root
 }

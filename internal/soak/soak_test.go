@@ -1,0 +1,153 @@
+package soak
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// small is a run on a double that has a fault.
+func small(t *testing.T, fault string) Config {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Defaults()
+	cfg.Program, cfg.Env = []string{program}, []string{asDouble + "=" + fault}
+	cfg.For, cfg.Cycle, cfg.Settle = 5*time.Minute, 300*time.Millisecond, time.Second
+	cfg.Streams, cfg.Viewers, cfg.Rate = 2, 3, 1_000_000
+	cfg.NoRedis, cfg.NoRestarts = true, true
+	return cfg
+}
+
+// What a server does wrong is found, and called by its name.
+func TestFaultsAreFound(t *testing.T) {
+	for fault, says := range map[string]string{
+		"goroutine":  "goroutines: ",
+		"descriptor": "descriptors: ",
+		"pool":       "pool in use is ",
+		"log":        "its log says: ",
+		"panic":      "panic: as a fault",
+		"status":     "status 500",
+		"blob byte":  "is not what it should be",
+		"torn":       "blob soak/directory/",
+		"stale":      "had been confirmed or seen",
+		"lost":       "confirmed or seen",
+		"file byte":  "is not what it should be",
+		"plain byte": "soak-1: ",
+		"frame":      "which is no key frame, after tag",
+		"group":      "viewers missed",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			cfg := small(t, fault)
+			if fault == "group" {
+				cfg.Cycle = 1200 * time.Millisecond // which has several
+			}
+			cfg.Keep = filepath.Join(t.TempDir(), "kept")
+			report, err := Run(t.Context(), cfg, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all := strings.Join(report.Reasons, "\n"); !strings.Contains(all, says) {
+				t.Errorf("want %q:\n%s", says, all)
+			}
+			if report.Took >= cfg.For {
+				t.Errorf("it took %v", report.Took)
+			}
+			if _, err := os.Stat(filepath.Join(cfg.Keep, "directory.log")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A server that does not end as it should is one that has failed.
+func TestExitStatusIsFound(t *testing.T) {
+	t.Parallel()
+	cfg := small(t, "exit status")
+	cfg.Cycles = 1
+	report, err := Run(t.Context(), cfg, nil)
+	if all := strings.Join(report.Reasons, "\n"); err != nil || !strings.Contains(all, "exit status 3") {
+		t.Errorf("%v, %s", err, all)
+	}
+}
+
+// Memory that is never let go of makes a trend.
+func TestMemoryIsFound(t *testing.T) {
+	t.Parallel()
+	cfg := small(t, "memory")
+	cfg.Cycles, cfg.Cycle, cfg.Settle = warmUp+minTrend+1, 200*time.Millisecond, time.Minute
+	report, err := Run(t.Context(), cfg, nil)
+	if all := strings.Join(report.Reasons, "\n"); err != nil || !strings.Contains(all, "heap grows") {
+		t.Errorf("%v, %s\n%+v", err, all, report.Servers)
+	}
+}
+
+// A server without a fault passes, restarts and all.
+func TestNothingIsFound(t *testing.T) {
+	t.Parallel()
+	cfg := small(t, "")
+	cfg.NoRestarts = false
+	cfg.Cycles, cfg.Settle = 7, time.Minute
+	cycles := 0
+	report, err := Run(t.Context(), cfg, func(p Progress) {
+		if p.Cycle != nil {
+			cycles++
+		}
+	})
+	if err != nil || len(report.Reasons) > 0 || report.Interrupted {
+		t.Errorf("%v, %s", err, strings.Join(report.Reasons, "\n"))
+	}
+	d := report.Done
+	if cycles != report.Cycles || d.Terms != 1 || d.Checked == 0 || d.Streams == 0 || d.Viewers == 0 || d.Followed == 0 ||
+		d.Files == 0 || d.Puts == 0 || d.Gets == 0 {
+		t.Errorf("%d cycles, %+v", cycles, report)
+	}
+	if len(report.Servers) != 1 || len(report.Servers[0].Lives) < 2 || report.Servers[0].Used.Allocated == 0 {
+		t.Errorf("%+v", report.Servers)
+	}
+}
+
+// A run that is interrupted tells what was seen, and is no failure.
+func TestInterruption(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	report, err := Run(ctx, small(t, ""), func(p Progress) {
+		if p.Cycle != nil && p.Cycle.Number == 1 {
+			cancel()
+		}
+	})
+	if err != nil || !report.Interrupted || len(report.Reasons) > 0 || report.Cycles != 1 {
+		t.Errorf("%v, %+v", err, report)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for says, change := range map[string]func(*Config){
+		"--for":      func(c *Config) { c.For = time.Second },
+		"--streams":  func(c *Config) { c.Streams = 0 },
+		"--viewers":  func(c *Config) { c.Viewers = maxViewers + 1 },
+		"--rate":     func(c *Config) { c.Rate = 1 },
+		"--redis":    func(c *Config) { c.Redis = "http://secret@127.0.0.1" },
+		"no program": func(c *Config) { c.Program = nil },
+	} {
+		cfg := Defaults()
+		cfg.Program = []string{"/nowhere/to/be/found"}
+		change(&cfg)
+		_, err := Run(t.Context(), cfg, nil)
+		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+	cfg := Defaults()
+	cfg.Program = []string{"/nowhere/to/be/found"}
+	if _, err := Run(t.Context(), cfg, nil); err == nil {
+		t.Error("a program that is not there was started")
+	}
+}
