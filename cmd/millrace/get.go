@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"log"
 	"strings"
 	"time"
 
@@ -22,7 +24,8 @@ func getCommand() *cobra.Command {
 Until it is whole the file is called FILE.part. When the connection breaks, or nothing comes for --stall-timeout, get asks
 for the rest; so does the next get of the same URL and FILE. It goes on only with the version of the file that it began
 with, which FILE.part.info names (an entity tag, or the date of its last change); if the server has another one, get begins
-anew.
+anew. A FILE.part of another URL is left alone without --force, unless the URLs differ in their query only and the server
+shows by entity tag and length that the file is the same.
 
 The exit status is not 0 unless the file is there with the length that the server said. Where a server says none, get
 tells so.`,
@@ -34,7 +37,10 @@ tells so.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.URL, cfg.Path, cfg.Stdout = args[0], args[1], cmd.OutOrStdout()
-			if args[1] == "-" {
+			switch args[1] {
+			case "": // as of a variable that is not set
+				return errors.New("FILE is empty: say what the file is to be called, or - for standard output")
+			case "-":
 				cfg.Path = ""
 			}
 			w := cmd.ErrOrStderr()
@@ -43,6 +49,9 @@ tells so.`,
 			}
 			b := newByteBar(w, isTerminal(w))
 			cfg.Progress, cfg.Note = b.show, b.note
+			// Where net/http tells what comes behind an answer, in the server's words. It is no part of the file.
+			defer log.SetOutput(log.Writer())
+			log.SetOutput(io.Discard)
 			result, err := download.Run(cmd.Context(), cfg)
 			b.close()
 			if err != nil {
@@ -54,7 +63,7 @@ tells so.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.BoolVarP(&cfg.Force, "force", "f", false, "replace FILE, and a FILE.part of unknown origin")
+	f.BoolVarP(&cfg.Force, "force", "f", false, "replace FILE, and a FILE.part of unknown or other origin")
 	f.IntVar(&cfg.Retries, "retries", cfg.Retries,
 		"tries that may fail one after the other and bring nothing, and how often the file may be begun anew")
 	f.DurationVar(&cfg.StallTimeout, "stall-timeout", cfg.StallTimeout, "a try that gets no byte for so long has failed")

@@ -331,6 +331,50 @@ func TestGetOfUnknownLength(t *testing.T) {
 	}
 }
 
+// A FILE that is empty, as that of a variable which is not set, is not standard output.
+func TestGetToNowhere(t *testing.T) {
+	var out bytes.Buffer
+	err := millrace(t.Context(), &out, io.Discard, "get", "http://127.0.0.1:1/", "")
+	if err == nil || !strings.Contains(err.Error(), "FILE is empty") || out.Len() > 0 {
+		t.Errorf("%v: %q", err, &out)
+	}
+}
+
+// What a server sends behind an answer is neither the file's nor shown, in the middle of the output.
+func TestGetOfMoreThanTheAnswer(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answering sync.WaitGroup
+	answering.Go(func() {
+		for _, answer := range []string{
+			"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\nsurplus",
+			"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbytessurplus",
+		} {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			_, _ = conn.Read(make([]byte, 4<<10))
+			_, _ = io.WriteString(conn, answer)
+		}
+	})
+	defer answering.Wait()
+	defer ln.Close()
+	file := filepath.Join(t.TempDir(), "file")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "get", "http://"+ln.Addr().String(), file)
+	cmd.Env = append(os.Environ(), asCommand+"=1", "no_proxy=*")
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Contains(string(out), "surplus") || !strings.Contains(string(out), "503") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "bytes" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // The bar begins anew with the file, makes room for notes, and leaves nothing.
 func TestByteBar(t *testing.T) {
 	var out bytes.Buffer

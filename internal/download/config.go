@@ -14,12 +14,12 @@ type Config struct {
 	URL    string
 	Path   string    // where the file is to be; empty: it is written to Stdout
 	Stdout io.Writer // used only if Path is empty
-	Force  bool      // replace what is at Path, and a Path.part of unknown origin
+	Force  bool      // replace what is at Path, and a Path.part of unknown or other origin
 
 	// Retries is how many tries may fail one after the other without any progress, and how often a file may be begun anew.
 	Retries      int
 	StallTimeout time.Duration // a try that gets no byte for so long has failed
-	Backoff      time.Duration // before the second try; doubled after each further one that gets nothing
+	Backoff      time.Duration // before the second try; doubled after each that gets nothing, short after one that gets much
 
 	Client   *http.Client                 // nil: one that trusts the system's roots, and no redirect from https to http
 	Progress func(bytes int64, all int64) // called with how much there is, of how much (-1: nobody knows); nil: nobody is told

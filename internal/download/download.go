@@ -13,8 +13,15 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// maxWait bounds the time between two tries, a server's own wish included: who looks on should see that it goes on.
-const maxWait = time.Minute
+const (
+	// maxWait bounds the time between two tries, a server's own wish included: who looks on should see that it goes on.
+	maxWait = time.Minute
+
+	// A try that has brought much is followed by the next one after a fraction of the first backoff. Then a connection that
+	// breaks again and again costs little, and a server that breaks it is asked 32 times a second at most.
+	much     = 64 << 10
+	fraction = 16
+)
 
 // A download is one run. One goroutine uses it.
 //
@@ -27,8 +34,10 @@ type download struct {
 	client *http.Client
 	to     target
 
+	wanted   origin // the address, and no more
 	have     int64  // bytes that to has
-	known    origin // of what
+	known    origin // of what; its address is wanted's, or one that is renewable with it, until an answer has come
+	useless  bool   // they are not the file's beginning, and are replaced as soon as that comes
 	best     int64  // how many there were before the failures that are being counted
 	restarts int    // how often what there was had to be forgotten
 	result   Result
@@ -40,7 +49,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	if err := cfg.check(); err != nil {
 		return Result{}, err
 	}
-	d := &download{cfg: cfg, client: cfg.Client}
+	d := &download{cfg: cfg, client: cfg.Client, wanted: originAt(cfg.URL)}
 	if d.client == nil {
 		var closeIdle func()
 		d.client, closeIdle = newClient()
@@ -52,7 +61,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		d.to = &stream{w: cfg.Stdout}
 	}
 	var err error
-	if d.have, d.known, err = d.to.open(hashURL(cfg.URL)); err != nil {
+	if d.have, d.known, err = d.to.open(d.wanted); err != nil {
 		return Result{}, err
 	}
 	d.best, d.result.Resumed = d.have, d.have
@@ -63,7 +72,8 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	hint := d.to.hint(d.have)
 	err = errors.Join(err, d.to.close())
 	d.result.Bytes, d.result.Checked = d.have, d.known.Length != unknown
-	if err != nil && hint != "" {
+	var foreign *foreignError // whose own hint is to do something else
+	if err != nil && hint != "" && !errors.As(err, &foreign) {
 		err = fmt.Errorf("%w; %s", err, hint)
 	}
 	return d.result, err
@@ -85,13 +95,18 @@ func (d *download) run(ctx context.Context) error {
 			return &interruptedError{context.Cause(ctx)}
 		}
 		failures++
-		if d.have > d.best {
+		grown := d.have - d.best
+		if grown > 0 {
 			d.best, failures = d.have, 1
 		}
 		if failures > d.cfg.Retries || d.restarts > d.cfg.Retries {
 			return fmt.Errorf("given up after %d tries (--retries %d): %w", d.result.Tries, d.cfg.Retries, err)
 		}
-		if err := d.pause(ctx, err, failures); err != nil {
+		wait := min(d.cfg.Backoff<<min(failures-1, 16), maxWait)
+		if grown >= much {
+			wait = d.cfg.Backoff / fraction
+		}
+		if err := d.pause(ctx, err, wait); err != nil {
 			return err
 		}
 	}
@@ -108,10 +123,35 @@ func (d *download) try(ctx context.Context) error {
 	defer res.Body.Close()
 	v, err := judge(res, d.have, d.known)
 	p.rest()
+	if err == nil {
+		v, err = d.renew(res, v)
+	}
 	if err != nil {
 		return err
 	}
 	return d.take(ctx, p, res, v)
+}
+
+// renew lets a verdict pass on bytes of an address that differs in its query, such as a signature that has run out, only if
+// the answer shows that the file is the same one: an entity tag is one address's own, so that it must be there, and the
+// length, too.
+func (d *download) renew(res *http.Response, v verdict) (verdict, error) {
+	v.origin.URL, v.origin.Place = d.wanted.URL, d.wanted.Place
+	if d.known.URL == d.wanted.URL {
+		return v, nil
+	}
+	kept := v.action != begin && v.action != discard
+	switch {
+	case kept && res.Header.Get("Etag") == d.known.ETag && v.all == d.known.Length:
+		if err := d.to.remember(v.origin); err != nil {
+			return v, &fatalError{err}
+		}
+	case !d.cfg.Force:
+		return v, &fatalError{&foreignError{part: d.cfg.Path + partSuffix, origin: d.known, wanted: d.wanted}}
+	case kept:
+		v.action = discard
+	}
+	return v, nil
 }
 
 // ask asks for the bytes that are missing, if the file still is the version that the others are of, and otherwise for all.
@@ -153,18 +193,14 @@ func (d *download) take(ctx context.Context, p *patience, res *http.Response, v 
 		d.known = v.origin
 		return nil
 	case discard:
-		d.note("what is there is not the beginning of the file on the server: beginning anew")
-		if err := d.restart(v.origin); err != nil {
-			return err
-		}
-		return errDiscarded
+		return d.discard()
 	case begin:
 		if err := d.begin(v.origin); err != nil {
 			return err
 		}
 	case repeat:
 		d.note("the server does not send parts of files: reading again what is there already")
-		skip = d.have
+		d.known, skip = v.origin, d.have
 	case resume:
 		d.known = v.origin
 	}
@@ -178,14 +214,26 @@ func (d *download) take(ctx context.Context, p *patience, res *http.Response, v 
 			return &fatalError{err}
 		}
 	}
+	if v.action == resume && d.known.Length == unknown {
+		return fmt.Errorf("the server sent a part, and does not say of how much: there are %d bytes", d.have)
+	}
 	return d.whole()
+}
+
+// discard has all of the file asked for. What there is stays until that comes.
+func (d *download) discard() error {
+	d.note("what is there is not the beginning of the file on the server: beginning anew")
+	d.known, d.useless = d.wanted, true
+	return errDiscarded
 }
 
 // begin makes room for a file that comes from its first byte.
 func (d *download) begin(o origin) error {
-	if d.have > 0 && d.known.validator() == "" {
+	switch {
+	case d.have == 0 || d.useless: // which was told
+	case d.known.validator() == "":
 		d.note("the server names no version of the file by which it could be gone on with: beginning anew")
-	} else if d.have > 0 {
+	default:
 		d.note("the file on the server is not what it was: beginning anew")
 	}
 	if o.Encoding != "" {
@@ -202,7 +250,7 @@ func (d *download) restart(o origin) error {
 	if d.have > 0 {
 		d.restarts++
 	}
-	d.have, d.best, d.known = 0, 0, o
+	d.have, d.best, d.known, d.useless = 0, 0, o, false
 	if err := d.to.remember(o); err != nil {
 		return &fatalError{err}
 	}
@@ -214,6 +262,9 @@ func (d *download) receive(ctx context.Context, b *body, skip int64) error {
 	b.came = func(n int) { d.result.Fetched += int64(n) }
 	if skip > 0 {
 		n, err := io.CopyN(io.Discard, b, skip)
+		if err == io.EOF { // of a body that has no length, and is whole as far as can be known
+			return d.discard()
+		}
 		if err != nil {
 			return explain(ctx, fmt.Errorf("after %d bytes of %d that are there already: %w", n, skip, err))
 		}
@@ -246,9 +297,9 @@ func (d *download) whole() error {
 	return fmt.Errorf("the server sent a part only: there are %d bytes of %d", d.have, d.known.Length)
 }
 
-// pause says why a try has failed, and waits before the next one.
-func (d *download) pause(ctx context.Context, why error, failures int) error {
-	wait := min(d.cfg.Backoff<<min(failures-1, 16), maxWait)
+// pause says why a try has failed, and waits before the next one: between half of wait and all of it, unless the server
+// wishes for more.
+func (d *download) pause(ctx context.Context, why error, wait time.Duration) error {
 	wait = wait/2 + rand.N(wait/2+1) // not all at once who lost the same server
 	var busy *busyError
 	if errors.As(why, &busy) && busy.after > wait {

@@ -2,6 +2,7 @@ package download
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -18,6 +19,24 @@ type busyError struct {
 }
 
 func (e *busyError) Error() string { return e.reason }
+
+// A foreignError says that the bytes that there are are another address's, and are not thrown away unasked.
+type foreignError struct {
+	part   string // its name
+	origin origin // of its bytes
+	wanted origin
+}
+
+func (e *foreignError) Error() string {
+	of := "another address"
+	if e.origin.Place != "" {
+		of = fmt.Sprintf("%q", e.origin.Place)
+		if e.origin.Place == e.wanted.Place {
+			of += " with another query, and not for certain of the same file"
+		}
+	}
+	return fmt.Sprintf("%s is of %s: --force discards it, and another FILE leaves it as it is", e.part, of)
+}
 
 // An interruptedError says that the context has ended.
 type interruptedError struct{ cause error }

@@ -24,8 +24,9 @@ const (
 // A verdict is what an answer amounts to.
 type verdict struct {
 	action action
-	origin origin // of the bytes, from now on
+	origin origin // of the bytes, from now on, but for their address; with discard, nothing
 	length int64  // of the body; unknown: to its end
+	all    int64  // that the file has, as this answer says; or unknown
 }
 
 // maxReason bounds how much of an error page is read for its first line.
@@ -39,32 +40,57 @@ func judge(res *http.Response, have int64, known origin) (verdict, error) {
 	ranged := have > 0 && known.validator() != ""
 	switch res.StatusCode {
 	case http.StatusOK:
-		o := originOf(known.URL, res)
-		v := verdict{action: begin, origin: o, length: res.ContentLength}
-		if ranged && known.same(o) && o.Length >= have {
-			v.action = repeat
-		}
-		return v, nil
+		return judgeWhole(res, have, known, ranged), nil
 	case http.StatusPartialContent:
 		if !ranged {
 			return verdict{}, &fatalError{errors.New("the server sends a part of the file, and was asked for all of it")}
 		}
 		return judgePart(res, have, known)
 	case http.StatusRequestedRangeNotSatisfiable:
-		if !ranged {
-			break
+		if ranged {
+			return judgeEnd(res, have, known), nil
 		}
-		all := known.Length
-		if r, err := parseContentRange(res.Header.Get("Content-Range")); err == nil && r.to == 0 {
-			all = r.all
-		}
-		if all == have && (known.Length == unknown || known.Length == have) {
-			known.Length = have
-			return verdict{action: complete, origin: known}, nil
-		}
-		return verdict{action: discard, origin: origin{URL: known.URL, Length: unknown}}, nil
 	}
 	return verdict{}, refusal(res)
+}
+
+// judgeWhole judges a 200.
+func judgeWhole(res *http.Response, have int64, known origin, ranged bool) verdict {
+	v := verdict{action: begin, origin: originOf(res), length: res.ContentLength, all: res.ContentLength}
+	if !ranged || !known.same(v.origin) {
+		return v
+	}
+	if v.all == unknown { // which an earlier answer may have told
+		v.origin.Length, v.length = known.Length, known.Length
+	}
+	if v.length == unknown || v.length >= have {
+		v.action = repeat
+	}
+	return v
+}
+
+// judgeEnd judges a 416: there is nothing behind the bytes that there are, or they are not the file's.
+func judgeEnd(res *http.Response, have int64, known origin) verdict {
+	v := verdict{action: discard, all: unknown}
+	if r, err := parseContentRange(res.Header.Get("Content-Range")); err == nil && r.to == 0 {
+		v.all = r.all
+	}
+	all := v.all
+	if all == unknown {
+		all = known.Length
+	}
+	switch {
+	case !known.agrees(res.Header):
+		return v
+	case all == have && (known.Length == unknown || known.Length == have):
+		known.Length = have
+	case all == unknown && known.ETag != "" && known.ETag == res.Header.Get("Etag"):
+		// Nobody says how long the file is, but that it is this one, and that it does not go on.
+	default:
+		return v
+	}
+	v.action, v.origin = complete, known
+	return v
 }
 
 // judgePart judges a 206.
@@ -81,14 +107,15 @@ func judgePart(res *http.Response, have int64, known origin) (verdict, error) {
 	case res.ContentLength >= 0 && res.ContentLength != length:
 		return verdict{}, &fatalError{
 			fmt.Errorf("the server sends %d bytes, and says that they are %d", res.ContentLength, length)}
-	case !known.agrees(res.Header), known.Length != unknown && (r.to > known.Length || r.all != unknown && r.all != known.Length):
+	case !known.agrees(res.Header), encoding(res.Header) != known.Encoding,
+		known.Length != unknown && (r.to > known.Length || r.all != unknown && r.all != known.Length):
 		// It was asked for this version or else for the whole file. Only a try without that question can help.
-		return verdict{action: discard, origin: origin{URL: known.URL, Length: unknown}}, nil
+		return verdict{action: discard, all: r.all}, nil
 	}
 	if known.Length == unknown {
 		known.Length = r.all
 	}
-	return verdict{action: resume, origin: known, length: length}, nil
+	return verdict{action: resume, origin: known, length: length, all: r.all}, nil
 }
 
 // refusal makes an error of an answer that has no file.

@@ -4,36 +4,63 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 )
 
-// maxValidator bounds an entity tag that is kept. Those of real servers have fewer than 100 bytes.
-const maxValidator = 512
+const (
+	// maxValidator bounds an entity tag that is kept. Those of real servers have fewer than 100 bytes.
+	maxValidator = 512
+
+	// maxPlace bounds the address that is kept in the clear. Few are longer, and they are told apart by their hash.
+	maxPlace = 2 << 10
+)
 
 // unknown is a length that nobody has told.
 const unknown = -1
 
 // An origin says of which version of what file bytes are.
 type origin struct {
-	URL      string `json:"url_sha256"`              // hashed: an address may hold a password
+	URL      string `json:"url_sha256"`              // hashed: an address may hold a password, or a signature
+	Place    string `json:"url,omitempty"`           // the address without these, or empty if it is too long
 	ETag     string `json:"etag,omitempty"`          // strong, or empty
 	Modified string `json:"last_modified,omitempty"` // as sent, or empty if it might stand for two versions
 	Encoding string `json:"encoding,omitempty"`      // Content-Encoding, if the server insists on one
 	Length   int64  `json:"length"`                  // or unknown
 }
 
-// originOf returns what an answer with the whole file says about it.
-func originOf(url string, res *http.Response) origin {
+// originOf returns what an answer with the whole file says about it. It leaves open where it came from.
+func originOf(res *http.Response) origin {
 	return origin{
-		URL: url, ETag: strongTag(res.Header.Get("Etag")), Modified: soundDate(res.Header),
+		ETag: strongTag(res.Header.Get("Etag")), Modified: soundDate(res.Header),
 		Encoding: encoding(res.Header), Length: res.ContentLength,
 	}
 }
 
-func hashURL(url string) string {
-	sum := sha256.Sum256([]byte(url))
-	return hex.EncodeToString(sum[:])
+// originAt returns what is known of a file before anything was asked: its address.
+func originAt(address string) origin {
+	sum := sha256.Sum256([]byte(address))
+	return origin{URL: hex.EncodeToString(sum[:]), Place: placeOf(address), Length: unknown}
+}
+
+// placeOf returns scheme, host and path: what may be shown of an address, and what stays when its signature is renewed.
+func placeOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	place := (&url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host), Path: u.Path, RawPath: u.RawPath}).String()
+	if len(place) > maxPlace {
+		return ""
+	}
+	return place
+}
+
+// renewable reports whether bytes of o may be gone on with from w, an address that differs from o's in its query: whether
+// an answer can show that both have the same file.
+func (o *origin) renewable(w origin) bool {
+	return o.Place != "" && o.Place == w.Place && o.ETag != "" && o.Length != unknown
 }
 
 // validator returns what a server is to compare its version with, or "" if bytes cannot be told from those of another.
@@ -47,18 +74,18 @@ func (o *origin) validator() string {
 // same reports whether an answer that begins at the first byte is of the same version, for certain.
 func (o *origin) same(other origin) bool {
 	v := o.validator()
-	return v != "" && v == other.validator() && o.Length == other.Length && o.Encoding == other.Encoding
+	return v != "" && v == other.validator() && o.Encoding == other.Encoding &&
+		(o.Length == other.Length || o.Length == unknown || other.Length == unknown)
 }
 
-// agrees reports whether the header of an answer with a part says nothing else than o. What it does not say may be left out.
+// agrees reports whether the header of an answer without the whole file names no other version than o. What it does not say
+// may be left out.
 func (o *origin) agrees(h http.Header) bool {
 	if tag := h.Get("Etag"); tag != "" && o.ETag != "" && tag != o.ETag {
 		return false
 	}
-	if date := h.Get("Last-Modified"); date != "" && o.ETag == "" && date != o.Modified {
-		return false
-	}
-	return encoding(h) == o.Encoding
+	date := h.Get("Last-Modified")
+	return date == "" || o.ETag != "" || date == o.Modified
 }
 
 // strongTag returns a tag that promises the same bytes, or "".

@@ -14,8 +14,9 @@ const (
 	partSuffix = ".part"
 	infoSuffix = ".part.info"
 
-	// maxInfo bounds what is read of a .part.info, which has a few hundred bytes.
-	maxInfo = 8 << 10
+	// maxInfo bounds what is read of a .part.info, which has a few hundred bytes: enough for every field at its longest, and
+	// written as JSON writes what it must escape.
+	maxInfo = 32 << 10
 )
 
 // A part is a target that is called FILE.part until it is whole. One process at a time has it open.
@@ -27,16 +28,15 @@ type part struct {
 	file  *os.File // FILE.part
 }
 
-// open opens FILE.part where it ends.
-func (p *part) open(url string) (have int64, known origin, err error) {
-	known = origin{URL: url, Length: unknown}
+// open opens FILE.part where it ends, or, if its bytes are of no use, where it begins.
+func (p *part) open(wanted origin) (have int64, known origin, err error) {
 	if err := p.vacant(); err != nil {
-		return 0, known, err
+		return 0, wanted, err
 	}
 	name := p.path + partSuffix
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|openFlags, 0o666)
 	if err != nil {
-		return 0, known, err
+		return 0, wanted, err
 	}
 	defer func() {
 		if err != nil {
@@ -45,26 +45,23 @@ func (p *part) open(url string) (have int64, known origin, err error) {
 	}()
 	info, err := f.Stat()
 	if err != nil {
-		return 0, known, err
+		return 0, wanted, err
 	}
 	if !info.Mode().IsRegular() {
-		return 0, known, fmt.Errorf("%s is no file that could be written to", name)
+		return 0, wanted, fmt.Errorf("%s is no file that could be written to", name)
 	}
 	if err := lock(f); err != nil {
-		return 0, known, fmt.Errorf("%s is being written to by another process", name)
+		return 0, wanted, fmt.Errorf("%s is being written to by another process", name)
 	}
 	// Whoever had it until now may have given it FILE's name.
 	if now, err := os.Lstat(name); err != nil || !os.SameFile(info, now) {
-		return 0, known, fmt.Errorf("%s was finished by another process", name)
+		return 0, wanted, fmt.Errorf("%s was finished by another process", name)
 	}
-	have, known, err = p.recall(info.Size(), known)
+	have, known, err = p.recall(info.Size(), wanted)
 	if err != nil {
-		return 0, known, err
+		return 0, wanted, err
 	}
 	p.file = f
-	if have == 0 {
-		return 0, known, p.restart()
-	}
 	_, err = f.Seek(have, io.SeekStart)
 	return have, known, err
 }
@@ -85,8 +82,8 @@ func (p *part) vacant() error {
 	return nil
 }
 
-// recall returns how many of the size bytes in FILE.part can be used, and of what they are: of what FILE.part.info says, if
-// that is of the same address.
+// recall returns how many of the size bytes in FILE.part can be used, and of what they are: of what FILE.part.info says. If
+// that is something else than what is wanted, or nothing, they can be replaced at best.
 func (p *part) recall(size int64, wanted origin) (int64, origin, error) {
 	if size == 0 {
 		return 0, wanted, nil
@@ -96,22 +93,22 @@ func (p *part) recall(size int64, wanted origin) (int64, origin, error) {
 	if err == nil {
 		err = json.Unmarshal(text, &o)
 	}
-	if err != nil {
-		if p.force {
-			return 0, wanted, nil
-		}
-		return 0, wanted, fmt.Errorf("%s is there, and %s does not say what it is: --force replaces it",
-			p.path+partSuffix, p.path+infoSuffix)
-	}
-	if o.URL != wanted.URL || o.Length != unknown && o.Length < size || !o.sound() {
+	known := err == nil && o.sound() && (o.Length == unknown || o.Length >= size)
+	switch {
+	case known && (o.URL == wanted.URL || o.renewable(wanted)):
+		return size, o, nil
+	case p.force:
 		return 0, wanted, nil
+	case known:
+		return 0, wanted, &foreignError{part: p.path + partSuffix, origin: o, wanted: wanted}
 	}
-	return size, o, nil
+	return 0, wanted, fmt.Errorf("%s is there, and %s does not say what it is: --force replaces it",
+		p.path+partSuffix, p.path+infoSuffix)
 }
 
 // sound reports whether what was read as an origin could have been written as one.
 func (o *origin) sound() bool {
-	return (o.ETag == "" || strongTag(o.ETag) != "") && len(o.Modified) <= maxValidator && o.Length >= unknown
+	return o.URL != "" && (o.ETag == "" || strongTag(o.ETag) != "") && len(o.Modified) <= maxValidator && o.Length >= unknown
 }
 
 func readInfo(name string) ([]byte, error) {

@@ -88,6 +88,12 @@ func TestWhatIsThereStays(t *testing.T) {
 			write(p+".part.info", strings.Repeat("[", 100<<10))
 			return nil
 		}, "does not say what it is: --force", ""},
+		{"a part longer than its origin says", func(p string) error {
+			o := originAt(url)
+			o.ETag, o.Length = `"v1"`, 3
+			write(p+".part", "precious")
+			return (&part{path: p}).remember(o)
+		}, "does not say what it is: --force", ""},
 		{"a linked part", func(p string) error { return os.Symlink(elsewhere, p+".part") }, "symbolic link", "symbolic link"},
 		{"a pipe", func(p string) error { return syscall.Mkfifo(p+".part", 0o644) }, "no file that could be written", "no file"},
 		{"no directory", func(p string) error { return os.Remove(filepath.Dir(p)) }, "no such file", "no such file"},
@@ -135,7 +141,7 @@ func TestAFileThatComesMeanwhile(t *testing.T) {
 func TestTwoAtATime(t *testing.T) {
 	f := newFetch(t, start(t, &site{content: noise(1, 1000), etag: `"v1"`}))
 	p := &part{path: f.Path}
-	if _, _, err := p.open(""); err != nil {
+	if _, _, err := p.open(originAt(f.URL)); err != nil {
 		t.Fatal(err)
 	}
 	f.fails(t.Context(), "another process")

@@ -8,9 +8,10 @@ import (
 
 // A target is where the bytes go.
 type target interface {
-	// open prepares it, and returns how many bytes are there from an earlier run, and of what. A target that could not be
-	// opened need not be closed.
-	open(url string) (have int64, known origin, err error)
+	// open prepares it, and returns how many bytes are there from an earlier run that can be gone on with, and of what: of
+	// wanted, or of an address that wanted is renewable with. It changes nothing of what is there. A target that could not
+	// be opened need not be closed.
+	open(wanted origin) (have int64, known origin, err error)
 	// writer returns what takes the next bytes.
 	writer() io.Writer
 	// restart forgets all bytes.
@@ -31,9 +32,7 @@ type stream struct {
 	begun bool
 }
 
-func (s *stream) open(url string) (int64, origin, error) {
-	return 0, origin{URL: url, Length: unknown}, nil
-}
+func (s *stream) open(wanted origin) (int64, origin, error) { return 0, wanted, nil }
 
 func (s *stream) writer() io.Writer { s.begun = true; return writerOnly{s.w} }
 

@@ -141,8 +141,18 @@ func TestInterruptedBetweenTries(t *testing.T) {
 	})
 }
 
-// A server that breaks off, stalls, is busy, forgets ranges or changes the file as it likes, while runs are interrupted as
-// users like: what is called a file in the end is a version that there was, whole.
+// sparing says as little of lengths as a server may.
+func sparing(res *http.Response) *http.Response {
+	res.ContentLength = -1
+	if text := res.Header.Get("Content-Range"); res.StatusCode == http.StatusPartialContent {
+		part, _, _ := strings.Cut(text, "/")
+		res.Header.Set("Content-Range", part+"/*")
+	}
+	return res
+}
+
+// A server that breaks off, stalls, is busy, forgets ranges, sends parts of parts, keeps lengths to itself or changes the
+// file as it likes, while runs are interrupted, and get another signature, as users like: what is called a file in the end is a version that there was, whole.
 func TestRandomly(t *testing.T) {
 	for seed := range uint64(120) {
 		synctest.Test(t, func(t *testing.T) {
@@ -172,10 +182,20 @@ func TestRandomly(t *testing.T) {
 					r.Header.Del("Range")
 				case 4:
 					return answerOf(s, r, plainBody), nil
+				case 5:
+					return sparing(answerOf(s, r, brokenBody(rnd.IntN(3000)))), nil
+				case 6:
+					if from, ok := strings.CutSuffix(r.Header.Get("Range"), "-"); ok {
+						n, _ := digits(strings.TrimPrefix(from, "bytes="))
+						r.Header.Set("Range", fmt.Sprintf("%s-%d", from, n+rnd.Int64N(1000)))
+					}
+					return sparing(answerOf(s, r, plainBody)), nil
 				}
 				return answerOf(s, r, brokenBody(rnd.IntN(3000))), nil
 			})}
 			for range 100 {
+				f.URL = fmt.Sprintf("http://example.org/file?signature=%d", rnd.IntN(2))
+				f.Force = rnd.IntN(2) == 0
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rnd.IntN(100))*time.Second)
 				_, err := Run(ctx, f.Config)
 				cancel()
@@ -194,6 +214,33 @@ func TestRandomly(t *testing.T) {
 				}
 			}
 			t.Errorf("seed %d: no file after 100 runs", seed)
+		})
+	}
+}
+
+// A connection that breaks after much has come costs little time, and one that breaks after little costs what the backoff
+// says, so that the server is not asked without a pause either way.
+func TestBackoffAfterProgress(t *testing.T) {
+	for _, tt := range []struct {
+		piece    int
+		min, max time.Duration // of ten breaks
+	}{
+		{much, 10 * time.Second / fraction / 2, 10 * time.Second / fraction},
+		{much - 1, 5 * time.Second, 10 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			content := noise(1, 10*tt.piece+1)
+			s := &site{content: content, etag: `"v1"`}
+			f := newFetch(t, "http://example.org/file")
+			f.Backoff, f.Retries = Defaults().Backoff, 1
+			f.Client = &http.Client{Transport: wire(func(r *http.Request) (*http.Response, error) {
+				return answerOf(s, r, brokenBody(tt.piece)), nil
+			})}
+			began := time.Now()
+			r := f.succeeds(t.Context(), content)
+			if took := time.Since(began); r.Tries != 11 || took < tt.min || took > tt.max {
+				t.Errorf("%d bytes a try: %d tries in %v", tt.piece, r.Tries, took)
+			}
 		})
 	}
 }
