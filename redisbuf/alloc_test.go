@@ -33,6 +33,7 @@ func noAllocations(t *testing.T, c *Client) {
 	conn, err := c.Conn(cancellable)
 	must(t, err)
 	defer conn.Close()
+	pipe := c.Pipeline()
 	for _, size := range []int{100, 64 << 10, 1 << 20} {
 		value, buf := randomValue(size), make([]byte, size)
 		at := time.Now().Add(time.Hour)
@@ -61,6 +62,13 @@ func noAllocations(t *testing.T, c *Client) {
 				err := c.GetChain(ctx, "alloc", &dst, size)
 				dst.Release()
 				return err
+			},
+			"Pipeline": func(ctx context.Context) error {
+				pipe.SetFromBuffer("alloc", value, Expire(time.Hour))
+				pipe.SetChain("alloc", &src)
+				pipe.GetToBuffer("alloc", buf)
+				pipe.GetRangeToBuffer("alloc", 1, buf)
+				return pipe.Exec(ctx)
 			},
 		} {
 			must(t, c.SetFromBuffer(cancellable, "alloc", value))

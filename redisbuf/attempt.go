@@ -26,6 +26,7 @@ const freeWeight = 16 << 10
 // An attempt is a call, with all of its tries: it finds the server and a connection, and decides whether to try again.
 //
 //	a := c.attempt(ctx, key, reads, weight)
+//	defer a.abandon()
 //	for a.next() {
 //		a.err = a.conn.…
 //	}
@@ -35,7 +36,8 @@ type attempt struct {
 	ctx     context.Context
 	key     string
 	purpose purpose
-	weight  int64 // bytes in flight
+	weight  int64 // bytes that the call has in flight
+	counted int64 // how many of them are taken from Client.inFlight
 
 	node *node
 	res  *puddle.Resource[*conn]
@@ -80,20 +82,34 @@ func (a *attempt) enter() error {
 		return err
 	}
 	if a.weight <= freeWeight || a.pinned != nil {
-		a.weight = 0
 		return nil
 	}
-	a.weight = min(a.weight, a.client.settings.inFlight)
-	if a.client.inFlight.TryAcquire(a.weight) {
-		return nil
+	weight := min(a.weight, a.client.settings.inFlight)
+	if !a.client.inFlight.TryAcquire(weight) {
+		if err := wait(a.ctx, a.client.closing, a.client.inFlight, weight, 0); err != nil {
+			return err
+		}
 	}
-	return a.client.inFlight.Acquire(a.ctx, a.weight)
+	a.counted = weight
+	return nil
 }
 
 func (a *attempt) leave() {
-	if a.weight > 0 {
-		a.client.inFlight.Release(a.weight)
+	if a.counted > 0 {
+		a.client.inFlight.Release(a.counted)
+		a.counted = 0
 	}
+}
+
+// abandon gives back what a panic in the caller's reader or writer has left. Nobody knows what the connection was in the
+// middle of.
+func (a *attempt) abandon() {
+	if a.conn != nil {
+		a.conn.broken = true
+		_ = a.conn.finish(a.ctx, nil)
+		a.release()
+	}
+	a.leave()
 }
 
 // connect gets a connection to the server that has the key.
@@ -156,42 +172,70 @@ func (a *attempt) again() bool {
 	return !wait || a.backOff()
 }
 
-// worth reports whether the call is to be tried again, and whether to wait before. It prepares the next try.
+// worth reports whether the call is to be tried again, and whether to wait before. It prepares the next try. If only the
+// context keeps the call from that, its error is the call's.
 func (a *attempt) worth() (worth, wait bool) {
+	if a.outdated() {
+		// Also for calls that are not tried again: the next one goes the right way.
+		a.client.router.reload(a.ctx)
+		if redis.IsReadOnlyError(a.err) && a.node != nil {
+			a.node.conns.Reset() // a master that is a replica now: connections to it lead nowhere
+		}
+	}
 	most, _, _ := a.client.router.retries()
-	if a.tries >= most || a.final || a.pinned != nil || a.ctx.Err() != nil {
+	if a.tries >= most || a.final || a.pinned != nil {
 		return false, false
 	}
-	switch addr, asked := redis.IsAskError(a.err); {
-	case asked:
-		a.redirect(addr)
-		a.asking = true
-		return true, false
-	case isMoved(a.err, &addr):
-		a.client.router.reload(a.ctx)
-		a.redirect(addr)
-		return true, false
-	case redis.IsReadOnlyError(a.err):
-		// A master that is a replica now. Connections to it lead nowhere.
-		a.client.router.reload(a.ctx)
-		a.node.conns.Reset()
+	addr, asking, redirected := elsewhere(a.err)
+	switch {
+	case redirected:
+		worth, wait = a.client.router.redirects(), false
 	case isServerError(a.err):
-		if !passes(a.err) {
-			return false, false
-		}
-		a.client.router.reload(a.ctx)
+		worth = passes(a.err)
+		wait = worth
 	default:
-		if !a.harmless() {
-			return false, false
-		}
-		a.client.router.reload(a.ctx)
+		worth = a.harmless()
+		wait = worth
 	}
-	return true, true
+	if !worth {
+		return false, false
+	}
+	if err := a.ctx.Err(); err != nil {
+		a.err = err
+		return false, false
+	}
+	if redirected && a.redirect(addr) {
+		a.asking = asking
+	}
+	return true, wait
+}
+
+// outdated reports whether a.err may mean that the topology has changed: a server says so, or was lost.
+func (a *attempt) outdated() bool {
+	if !isServerError(a.err) {
+		return isLoss(a.err)
+	}
+	_, _, redirected := elsewhere(a.err)
+	return redirected || passes(a.err)
+}
+
+// elsewhere returns the address that a server says its key is at, and whether the command there needs an ASKING.
+func elsewhere(err error) (addr string, asking, redirected bool) {
+	if addr, asking = redis.IsAskError(err); asking {
+		return addr, true, true
+	}
+	addr, redirected = redis.IsMovedError(err)
+	return addr, false, redirected
 }
 
 // harmless reports whether nothing can go wrong when a command is tried again whose reply did not come.
 func (a *attempt) harmless() bool {
 	var sent *SentError
+	return isLoss(a.err) && !errors.As(a.err, &sent)
+}
+
+// isLoss reports whether err, which is no reply, says that a connection was lost, or not made.
+func isLoss(err error) bool {
 	var protocol *ProtocolError
 	var small *BufferTooSmallError
 	var large *ValueTooLargeError
@@ -199,14 +243,14 @@ func (a *attempt) harmless() bool {
 	var reader *ReaderError
 	var writer *WriterError
 	switch {
-	case errors.As(a.err, &sent), errors.As(a.err, &protocol), errors.As(a.err, &small), errors.As(a.err, &large),
-		errors.As(a.err, &changed), errors.As(a.err, &reader), errors.As(a.err, &writer):
+	case errors.As(err, &protocol), errors.As(err, &small), errors.As(err, &large), errors.As(err, &changed),
+		errors.As(err, &reader), errors.As(err, &writer):
 		return false
-	case errors.Is(a.err, ErrClosed), errors.Is(a.err, redis.ErrPoolTimeout):
+	case errors.Is(err, ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, ErrOtherServer):
 		return false
-	case errors.Is(a.err, context.Canceled), errors.Is(a.err, context.DeadlineExceeded):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		var dial *net.OpError
-		return errors.As(a.err, &dial) && dial.Op == "dial" // its own deadline
+		return errors.As(err, &dial) && dial.Op == "dial" // its own deadline
 	}
 	return true
 }
@@ -214,34 +258,34 @@ func (a *attempt) harmless() bool {
 // passes reports whether a server's error is one that goes by, and says that the command was not executed.
 func passes(err error) bool {
 	return redis.IsLoadingError(err) || redis.IsTryAgainError(err) || redis.IsClusterDownError(err) ||
-		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
+		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsReadOnlyError(err)
 }
 
-func isMoved(err error, addr *string) (moved bool) {
-	*addr, moved = redis.IsMovedError(err)
-	return moved
-}
-
-// redirect has the next try go to addr, whatever the topology says.
-func (a *attempt) redirect(addr string) {
+// redirect has the next try go to addr, whatever the topology says, and reports whether it does: if that is no address, the
+// topology knows better.
+func (a *attempt) redirect(addr string) bool {
 	opt := *a.node.opt
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return // not an address: the topology knows better
+		return false
 	}
 	if host == "" { // the same as of the server that says so
 		if host, _, err = net.SplitHostPort(opt.Addr); err != nil {
-			return
+			return false
 		}
 		addr = net.JoinHostPort(host, port)
 	}
 	opt.Addr = addr
-	if n, err := a.client.node(&opt); err == nil {
-		a.target = n
+	n, err := a.client.node(&opt)
+	if err != nil {
+		return false
 	}
+	a.target = n
+	return true
 }
 
-// backOff waits between two tries, and reports whether the context has not ended meanwhile.
+// backOff waits between two tries, and reports whether the context has not ended meanwhile. If it has, its error is the
+// call's.
 func (a *attempt) backOff() bool {
 	_, least, most := a.client.router.retries()
 	if least <= 0 || most <= 0 {
@@ -257,6 +301,7 @@ func (a *attempt) backOff() bool {
 	case <-t.C:
 		return true
 	case <-a.ctx.Done():
+		a.err = a.ctx.Err()
 		return false
 	}
 }

@@ -27,8 +27,9 @@ type Client struct {
 	nodes  map[string]*node // by address
 	closed bool
 
-	stop  context.CancelFunc // ends the janitor
-	ended chan struct{}
+	closing context.Context // ends when Close begins
+	stop    context.CancelFunc
+	ended   chan struct{} // closed when the janitor has ended
 }
 
 // New returns a Client for the servers of rdb, which is a *redis.Client (of a server, or of a Sentinel's master), a
@@ -37,7 +38,13 @@ type Client struct {
 //
 // Network, address, Dialer, TLS, credentials (as they are when a connection is made), database, protocol, client name,
 // timeouts and retries are those of rdb's options. Hooks, OnConnect and Limiter are not called, and replicas not read.
-// A context's deadline is always obeyed, whatever ContextTimeoutEnabled says.
+// A context's deadline is always obeyed, whatever ContextTimeoutEnabled says. Only in a cluster is a call sent on to the
+// server that MOVED or ASK names.
+//
+// For a Sentinel's master, while there are connections to it, a new one is made once a second by rdb's Dialer, which asks the
+// Sentinel, and closed at once: connections that lead elsewhere are given up then. So no call begins on a replaced master
+// later than a second, and what that takes, after the Sentinel says who the new one is. If the Sentinel cannot be reached,
+// everything stays as it is.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	s := settings{conns: defaultConns, inFlight: defaultInFlight, maxValue: defaultMaxValue}
 	for _, opt := range opts {
@@ -50,14 +57,18 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Client{
 		settings: s, router: r, inFlight: semaphore.NewWeighted(s.inFlight),
-		nodes: make(map[string]*node), stop: stop, ended: make(chan struct{}),
+		nodes: make(map[string]*node), closing: ctx, stop: stop, ended: make(chan struct{}),
 	}
 	c.commands = commands{client: c}
 	go c.clean(ctx)
+	if s, ok := r.(single); ok && s.opt.Addr == failoverAddr {
+		go c.follow(ctx)
+	}
 	return c, nil
 }
 
-// Close closes the connections. Calls that are under way end with an error, those that begin afterwards with ErrClosed.
+// Close closes the connections. Calls that are under way end with an error, those that wait for others, or begin afterwards,
+// with ErrClosed.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -91,7 +102,7 @@ func (c *Client) node(opt *redis.Options) (*node, error) {
 		return nil, ErrClosed
 	}
 	if n = c.nodes[opt.Addr]; n == nil {
-		n = newNode(opt, &c.settings)
+		n = newNode(opt, &c.settings, c.closing)
 		c.nodes[opt.Addr] = n
 	}
 	return n, nil
@@ -132,8 +143,11 @@ type router interface {
 	// route returns the options of the server that has key, and borrows them.
 	route(ctx context.Context, key string) (*redis.Options, error)
 
-	// reload is called when the server said that it is not the one.
+	// reload is called when the server said that it is not the one, or was lost.
 	reload(ctx context.Context)
+
+	// redirects reports whether a server may send a call to another one, which is shown the credentials.
+	redirects() bool
 
 	// retries returns how often a call may be tried again, and how long to wait for that, at least and at most.
 	retries() (n int, least, most time.Duration)
@@ -164,13 +178,20 @@ type single struct{ opt *redis.Options }
 
 func (s single) route(context.Context, string) (*redis.Options, error) { return s.opt, nil }
 func (s single) reload(context.Context)                                {}
+func (s single) redirects() bool                                       { return false }
 func (s single) retries() (n int, least, most time.Duration) {
 	return s.opt.MaxRetries, s.opt.MinRetryBackoff, s.opt.MaxRetryBackoff
 }
 
 type cluster struct{ rdb *redis.ClusterClient }
 
+// inSlot0 is a key of slot 0, which is that of the empty key. For go-redis an empty key is none, and belongs anywhere.
+const inSlot0 = "06S"
+
 func (c cluster) route(ctx context.Context, key string) (*redis.Options, error) {
+	if key == "" {
+		key = inSlot0
+	}
 	master, err := c.rdb.MasterForKey(ctx, key)
 	if err != nil {
 		return nil, err
@@ -179,6 +200,7 @@ func (c cluster) route(ctx context.Context, key string) (*redis.Options, error) 
 }
 
 func (c cluster) reload(ctx context.Context) { c.rdb.ReloadState(ctx) }
+func (c cluster) redirects() bool            { return true }
 
 func (c cluster) retries() (n int, least, most time.Duration) {
 	opt := c.rdb.Options()
@@ -196,6 +218,7 @@ func (r ring) route(_ context.Context, key string) (*redis.Options, error) {
 }
 
 func (r ring) reload(context.Context) {}
+func (r ring) redirects() bool        { return false }
 
 func (r ring) retries() (n int, least, most time.Duration) {
 	opt := r.rdb.Options()

@@ -22,6 +22,9 @@ func TestCluster(t *testing.T) {
 	t.Run("many servers", func(t *testing.T) { manyServers(t, c, rdb) })
 	t.Run("conn", func(t *testing.T) { connOfACluster(t, c, cluster) })
 	t.Run("migration", func(t *testing.T) { migration(t, c, cluster, rdb) })
+	t.Run("moved reader", func(t *testing.T) { movedReader(t, c, cluster) })
+	t.Run("empty key", func(t *testing.T) { emptyKey(t, c, rdb) })
+	t.Run("panic", func(t *testing.T) { panicOfMany(t, c) })
 	t.Run("slot without owner", func(t *testing.T) { slotWithoutOwner(t, c, cluster) })
 	t.Run("promotion", func(t *testing.T) { promotion(t, c, cluster) })
 	t.Run("killed master", func(t *testing.T) { killedMaster(t, c, cluster) })
@@ -63,6 +66,27 @@ func manyServers(t *testing.T, c *Client, rdb *redis.ClusterClient) {
 	}
 }
 
+// A writer of a Pipeline that goes to several servers panics in the goroutine of the one who called Exec.
+func panicOfMany(t *testing.T, c *Client) {
+	ctx := bounded(t)
+	p := c.Pipeline()
+	var results []*Result
+	for i := range 60 {
+		must(t, c.SetFromBuffer(ctx, fmt.Sprint("panic/", i), []byte("value")))
+		results = append(results, p.GetTo(fmt.Sprint("panic/", i), &panicking{}))
+	}
+	if !panics(func() { _ = p.Exec(ctx) }) {
+		t.Error("no panic")
+	}
+	if err := results[0].Err(); err != errNotExecuted {
+		t.Error(err)
+	}
+	r := p.GetToBuffer("panic/1", make([]byte, 5))
+	if err := p.Exec(ctx); err != nil || r.Len() != 5 {
+		t.Error(r.Len(), err)
+	}
+}
+
 func connOfACluster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	ctx := bounded(t)
 	masters := cluster.Masters(t)
@@ -79,7 +103,7 @@ func connOfACluster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 		}
 	}
 	must(t, conn.SetFromBuffer(ctx, one, []byte("v")))
-	if err := conn.SetFromBuffer(ctx, other, []byte("v")); err != errOtherServer {
+	if err := conn.SetFromBuffer(ctx, other, []byte("v")); err != ErrOtherServer {
 		t.Error(err)
 	}
 	if _, err := conn.GetToBuffer(ctx, one, make([]byte, 1)); err != nil {

@@ -48,6 +48,7 @@ type call struct {
 	size   int64 // of file or reader; or the most that chain may get
 	off    int64 // of a range; or where in a packed buffer the value is
 	length int64 // that a value must have
+	plain  bool  // that is asked for without a transaction
 	set    setting
 
 	n     int64 // bytes of the value
@@ -89,6 +90,7 @@ const unknownWeight = 1 << 20
 // do executes a call.
 func (c commands) do(ctx context.Context, op *call) {
 	a := c.attempt(ctx, op.key, op.purpose(), op.weight(c.client.settings.inFlight))
+	defer a.abandon()
 	for a.next() {
 		a.err = a.conn.execute(ctx, op)
 		a.final = op.final
@@ -159,16 +161,8 @@ func (c *conn) read(op *call) error {
 		return c.readPacked(op)
 	case getChain:
 		return c.readToChain(op)
-	case getVersion:
-		if err := c.readVersion(op); err != nil {
-			return err
-		}
-		return c.readToBuffer(op)
-	case getVersionChain:
-		if err := c.readVersion(op); err != nil {
-			return err
-		}
-		return c.readToChain(op)
+	case getVersion, getVersionChain:
+		return c.readVersion(op)
 	case strlen, exists:
 		return c.readInt(op)
 	case getTo:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,6 +30,7 @@ type conn struct {
 	chain     millrace.Chain // of a value that is being read
 
 	born time.Time
+	left atomic.Bool // the server is not the master any more
 }
 
 func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration, maxValue int64) *conn {

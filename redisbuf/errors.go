@@ -11,8 +11,18 @@ import (
 // ErrClosed is returned by the methods of a Client or Conn that is closed. It is redis.ErrClosed.
 var ErrClosed = redis.ErrClosed
 
+var (
+	// ErrConnLost is returned by the calls of a Conn whose connection was lost in an earlier one, or leads to a server that
+	// is not the Sentinel's master any more.
+	ErrConnLost = errors.New("redisbuf: the connection was lost in an earlier call")
+
+	// ErrOtherServer is returned by the calls of a Conn for a key that another server has than that of its first call.
+	ErrOtherServer = errors.New("redisbuf: the key belongs to another server than the Conn's first one")
+)
+
 // A BufferTooSmallError says that a value did not fit into the memory that it was to be read to. What is in that memory
-// now is not defined. The connection goes on working.
+// now is not defined. The Client goes on working. So does the connection if at most 1 MiB of the value is left to step over,
+// or if it is that of a Conn or a Pipeline; otherwise it is given up, and the next call makes one.
 type BufferTooSmallError struct {
 	Need int64 // bytes that the value has
 	Have int64 // bytes that there were
@@ -44,7 +54,8 @@ func badReply(format string, args ...any) error {
 }
 
 var (
-	errOffset = errors.New("redisbuf: a negative offset or length")
+	errOffset      = errors.New("redisbuf: a negative offset or length")
+	errNotExecuted = errors.New("redisbuf: the pipeline was not executed yet")
 
 	// errUnhandled says that the kernel cannot move bytes from such a file.
 	errUnhandled = errors.New("redisbuf: not for the kernel")

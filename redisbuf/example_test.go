@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -56,17 +58,59 @@ func ExampleClient_GetChain() {
 	}
 }
 
-// A value is served with ranges by net/http, and not held in memory for that.
+// noticing remembers why a value could not be read, which http.ServeContent keeps to itself.
+type noticing struct {
+	*redisbuf.ReaderAt
+	err error
+}
+
+func (n *noticing) Read(p []byte) (int, error) {
+	m, err := n.ReaderAt.Read(p)
+	if err != nil && err != io.EOF {
+		n.err = err
+	}
+	return m, err
+}
+
+// A value is served with ranges by net/http, and not held in memory for that. Its length is the Content-Length. Each version
+// has a key of its own, so that the ETag says which one it is, and all ranges are of that.
 func ExampleClient_ReaderAt() {
 	var c *redisbuf.Client // from New
+	const version = "7"
 	http.HandleFunc("/video", func(w http.ResponseWriter, req *http.Request) {
-		r, err := c.ReaderAt(req.Context(), "video")
-		if err != nil {
-			http.Error(w, "not there", http.StatusNotFound)
+		r, err := c.ReaderAt(req.Context(), "video:"+version)
+		switch {
+		case err == redis.Nil:
+			http.NotFound(w, req)
+			return
+		case err != nil:
+			http.Error(w, "try again later", http.StatusBadGateway)
 			return
 		}
 		defer r.Close()
-		http.ServeContent(w, req, "video.mp4", time.Time{}, r)
+		content := &noticing{ReaderAt: r}
+		w.Header().Set("ETag", strconv.Quote(version))
+		http.ServeContent(w, req, "video.mp4", time.Time{}, content)
+		if content.err != nil {
+			panic(http.ErrAbortHandler) // nobody is to take a part for the whole
+		}
+	})
+}
+
+// A value goes to a response whose length is not known before. What fails halfway must not look like the end of it.
+func ExampleClient_GetTo() {
+	var c *redisbuf.Client // from New
+	http.HandleFunc("/report", func(w http.ResponseWriter, req *http.Request) {
+		n, err := c.GetTo(req.Context(), "report", w)
+		switch {
+		case err == nil:
+		case n > 0:
+			panic(http.ErrAbortHandler)
+		case err == redis.Nil:
+			http.NotFound(w, req)
+		default:
+			http.Error(w, "try again later", http.StatusBadGateway)
+		}
 	})
 }
 

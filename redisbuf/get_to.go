@@ -24,8 +24,12 @@ const (
 // moves them (splice), also if w is a http.ResponseWriter with a Content-Length. Otherwise they pass through one pooled
 // block. The value is one that the key had, whatever happens to it meanwhile.
 //
+// How long the value is, is not known before it is written. Who must say so first, as in a Content-Length, asks a [ReaderAt],
+// which also notices if the length changes; its reads are ranges, a round trip for each.
+//
 // The error is redis.Nil if there is no such key. When w has taken bytes and there is an error, the rest of the value is
-// lost: the call is not tried again. While w makes GetTo wait, the connection to the server waits as well, and what the
+// lost: the call is not tried again. An HTTP handler then panics with http.ErrAbortHandler, so that nobody takes the part for
+// the whole. While w makes GetTo wait, the connection to the server waits as well, and what the
 // server has not sent yet takes its memory.
 func (c commands) GetTo(ctx context.Context, key string, w io.Writer) (n int64, err error) {
 	op := call{verb: getTo, key: key, writer: w}

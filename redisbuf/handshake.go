@@ -79,8 +79,26 @@ type deaf struct{}
 func (deaf) OnNext(auth.Credentials) {}
 func (deaf) OnError(error)           {}
 
+// isReplica asks the server whether it follows another one. One that is too old to know HELLO does not say.
+func (c *conn) isReplica(ctx context.Context) (replica bool, err error) {
+	err = c.converse(ctx, func() error {
+		role, err := c.readRole()
+		replica = role == "replica" || role == "slave"
+		return err
+	}, "HELLO")
+	if isServerError(err) {
+		err = nil
+	}
+	return replica, err
+}
+
 // command executes a command whose reply does not matter unless it is an error.
 func (c *conn) command(ctx context.Context, args ...string) error {
+	return c.converse(ctx, c.readAny, args...)
+}
+
+// converse executes a command, the reply to which is read by read.
+func (c *conn) converse(ctx context.Context, read func() error, args ...string) error {
 	err := c.begin(ctx)
 	if err == nil {
 		size := 0
@@ -93,7 +111,7 @@ func (c *conn) command(ctx context.Context, args ...string) error {
 				c.arg(a)
 			}
 			if err = c.awaitReply(); err == nil {
-				err = c.readAny()
+				err = read()
 			}
 		}
 		err = c.lastWords(err)
@@ -109,3 +127,56 @@ func (c *conn) readAny() error {
 	}
 	return c.skipRest(h, maxNesting)
 }
+
+// readRole reads the reply to a HELLO, and returns what it says that the server is.
+func (c *conn) readRole() (role string, err error) {
+	h, err := c.readHeader()
+	if err != nil {
+		return "", err
+	}
+	pairs := h.n
+	switch h.kind {
+	case kindMap:
+	case kindArray:
+		pairs /= 2
+	default:
+		return "", badReply("%q where a greeting should be", h.kind)
+	}
+	if pairs > maxElements {
+		return "", badReply("a greeting of %d pairs", pairs)
+	}
+	for range pairs {
+		name, err := c.readWord()
+		if err != nil {
+			return "", err
+		}
+		if name != "role" {
+			err = c.readAny()
+		} else {
+			role, err = c.readWord()
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return role, nil
+}
+
+// readWord reads a short text.
+func (c *conn) readWord() (string, error) {
+	h, err := c.readHeader()
+	switch {
+	case err != nil:
+		return "", err
+	case h.kind == kindStatus:
+		return string(h.text), nil
+	case h.kind != kindBulk || h.n > maxWord:
+		return "", badReply("%q of %d where a word should be", h.kind, h.n)
+	}
+	text := make([]byte, h.n)
+	err = c.readValue(text, 0)
+	return string(text), err
+}
+
+// maxWord bounds a word in a greeting.
+const maxWord = 64

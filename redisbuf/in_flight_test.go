@@ -55,6 +55,33 @@ func TestWaitForAConnectionEnds(t *testing.T) {
 	}
 }
 
+// Close ends the calls that wait for a connection, or for InFlight, which others keep.
+func TestCloseEndsWhatWaits(t *testing.T) {
+	c, _ := shared(t, Conns(1), InFlight(1<<20))
+	ctx := bounded(t)
+	conn, err := c.Conn(ctx)
+	must(t, err)
+	errs := make(chan error)
+	wait := func(size int) {
+		_, err := c.GetToBuffer(ctx, "k", make([]byte, size))
+		errs <- err
+	}
+	go wait(10)
+	go wait(1 << 20) // has all that may be in flight, and waits for the connection
+	for !taken(c) {
+		time.Sleep(time.Millisecond)
+	}
+	go wait(1 << 20)
+	time.Sleep(10 * time.Millisecond)
+	must(t, c.Close())
+	for range 3 {
+		if err := <-errs; err != ErrClosed {
+			t.Error(err)
+		}
+	}
+	must(t, conn.Close())
+}
+
 // A call that weighs more than InFlight goes alone, and those that came later wait for it, in order.
 func TestInFlight(t *testing.T) {
 	c, p := proxied(t)

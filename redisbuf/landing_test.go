@@ -200,7 +200,7 @@ func TestLandingOfEverySplit(t *testing.T) {
 	for _, s := range landings() {
 		for _, have := range []int{0, 1, 3, 9, 10, 100, 200} {
 			for guess := 4; guess <= 21; guess += 1 + len(s)/100 {
-				for first := 1; first <= min(len(s), have+inboxLen); first += 1 + first/40 {
+				for first := 1; first <= min(len(s), have+inboxLen); first += 1 + first/16 {
 					playBoth(t, []byte(s), have, guess, first, 1000)
 				}
 				playBoth(t, []byte(s), have, guess, 1+len(s)/2, 1)

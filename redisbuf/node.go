@@ -2,6 +2,7 @@ package redisbuf
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -30,11 +31,13 @@ type node struct {
 	mu   sync.Mutex
 	live map[*conn]struct{} // all connections, also those that are used
 	shut bool               // there are not to be any more
+
+	closing context.Context // the client's
 }
 
-func newNode(opt *redis.Options, s *settings) *node {
+func newNode(opt *redis.Options, s *settings, closing context.Context) *node {
 	n := &node{opt: opt, turns: semaphore.NewWeighted(int64(s.conns)), idle: s.idle, life: s.lifetime, maxValue: s.maxValue,
-		live: make(map[*conn]struct{})}
+		live: make(map[*conn]struct{}), closing: closing}
 	if !s.idleSet {
 		n.idle = defaultIdle
 		if opt.ConnMaxIdleTime > 0 {
@@ -56,7 +59,7 @@ func newNode(opt *redis.Options, s *settings) *node {
 // acquire returns a connection, which the caller gives back by release.
 func (n *node) acquire(ctx context.Context) (*puddle.Resource[*conn], error) {
 	if !n.turns.TryAcquire(1) {
-		if err := n.wait(ctx); err != nil {
+		if err := wait(ctx, n.closing, n.turns, 1, n.opt.PoolTimeout); err != nil {
 			return nil, err
 		}
 	}
@@ -76,22 +79,26 @@ func (n *node) acquire(ctx context.Context) (*puddle.Resource[*conn], error) {
 	}
 }
 
-// wait waits for a turn.
-func (n *node) wait(ctx context.Context) error {
-	if n.opt.PoolTimeout > 0 {
-		inner, cancel := context.WithTimeoutCause(ctx, n.opt.PoolTimeout, redis.ErrPoolTimeout)
-		defer cancel()
-		if err := n.turns.Acquire(inner, 1); err != nil {
-			return context.Cause(inner)
-		}
+// wait acquires so much of s. It gives up when ctx ends or closing does, and after the timeout, unless that is 0.
+func wait(ctx, closing context.Context, s *semaphore.Weighted, weight int64, timeout time.Duration) error {
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(closing, func() { cancel(ErrClosed) })()
+	if timeout > 0 {
+		defer time.AfterFunc(timeout, func() { cancel(redis.ErrPoolTimeout) }).Stop()
+	}
+	if s.Acquire(inner, weight) == nil {
 		return nil
 	}
-	return n.turns.Acquire(ctx, 1)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return context.Cause(inner)
 }
 
 // release gives a connection back.
 func (n *node) release(res *puddle.Resource[*conn]) {
-	if res.Value().broken {
+	if c := res.Value(); c.broken || c.left.Load() {
 		res.Destroy()
 	} else {
 		res.Release()
@@ -101,8 +108,10 @@ func (n *node) release(res *puddle.Resource[*conn]) {
 
 // usable reports whether a connection from the pool can be used.
 func (n *node) usable(res *puddle.Resource[*conn]) bool {
-	idle := res.IdleDuration()
-	if idle < idleUnchecked {
+	if res.Value().left.Load() {
+		return false
+	}
+	if res.IdleDuration() < idleUnchecked {
 		return true
 	}
 	n.lastUsed.Store(time.Now().Unix())
@@ -110,7 +119,8 @@ func (n *node) usable(res *puddle.Resource[*conn]) bool {
 }
 
 func (n *node) outdated(res *puddle.Resource[*conn]) bool {
-	return n.idle > 0 && res.IdleDuration() > n.idle || n.life > 0 && time.Since(res.Value().born) > n.life
+	c := res.Value()
+	return c.left.Load() || n.idle > 0 && res.IdleDuration() > n.idle || n.life > 0 && time.Since(c.born) > n.life
 }
 
 // clean closes the connections that nobody uses and that are outdated.
@@ -131,35 +141,53 @@ func (n *node) forgotten() bool {
 
 // dial makes a connection.
 func (n *node) dial(ctx context.Context) (*conn, error) {
-	if n.opt.DialTimeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, n.opt.DialTimeout)
-		defer cancel()
-	}
-	netConn, err := n.opt.Dialer(ctx, n.opt.Network, n.opt.Addr)
+	ctx, cancel := n.dialing(ctx)
+	defer cancel()
+	c, err := n.connect(ctx)
 	if err != nil {
-		return nil, n.dialError(err)
+		return nil, n.dialError(err, nil)
 	}
-	c := newConn(netConn, n.opt.ReadTimeout, n.opt.WriteTimeout, n.maxValue)
 	if err := c.introduce(ctx, n.opt); err != nil {
-		_ = netConn.Close()
+		_ = c.conn.Close()
 		if !isServerError(err) {
-			err = n.dialError(err) // also if it is a context's: that is not the caller's, but the dial's
+			err = n.dialError(err, c.conn.RemoteAddr()) // also if it is a context's: that is not the caller's, but the dial's
 		}
 		return nil, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.shut {
-		_ = netConn.Close()
+		_ = c.conn.Close()
 		return nil, ErrClosed
 	}
 	n.live[c] = struct{}{}
 	return c, nil
 }
 
-func (n *node) dialError(err error) error {
-	return &net.OpError{Op: "dial", Net: n.opt.Network, Err: err}
+// dialing returns a context for a dial, which ends as ctx does.
+func (n *node) dialing(ctx context.Context) (context.Context, context.CancelFunc) {
+	if n.opt.DialTimeout > 0 {
+		return context.WithTimeout(ctx, n.opt.DialTimeout)
+	}
+	return ctx, func() {}
+}
+
+// connect makes a connection that nothing was said on yet.
+func (n *node) connect(ctx context.Context) (*conn, error) {
+	netConn, err := n.opt.Dialer(ctx, n.opt.Network, n.opt.Addr)
+	if err != nil {
+		return nil, err
+	}
+	return newConn(netConn, n.opt.ReadTimeout, n.opt.WriteTimeout, n.maxValue), nil
+}
+
+// dialError returns err as one of a dial, which it may be already.
+func (n *node) dialError(err error, to net.Addr) error {
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		return err
+	}
+	return &net.OpError{Op: "dial", Net: n.opt.Network, Addr: to, Err: err}
 }
 
 // hangUp closes a connection that nobody uses.

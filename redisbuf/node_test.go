@@ -129,7 +129,8 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 func TestOldConnectionsAreReplaced(t *testing.T) {
 	change := func(o *redis.Options) { o.ConnMaxLifetime = time.Minute }
 	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
-		for range 600 { // always in use, so that it is never idle for long
+		time.Sleep(time.Second / 4) // so as never to be in use when the janitor comes
+		for range 600 {             // always in use, so that it is never idle for long
 			get5(t, c)
 			time.Sleep(time.Second / 2)
 		}
@@ -163,7 +164,7 @@ func TestSilentServer(t *testing.T) {
 		begun := time.Now()
 		_, err := c.GetToBuffer(context.Background(), "k", nil)
 		var dial *net.OpError
-		if !errors.As(err, &dial) || dial.Op != "dial" || !dial.Timeout() {
+		if !errors.As(err, &dial) || dial.Op != "dial" || !dial.Timeout() || strings.Count(err.Error(), "dial") != 1 {
 			t.Error(err)
 		}
 		if d := time.Since(begun); d > time.Second {
@@ -175,6 +176,26 @@ func TestSilentServer(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// An error of a dial says once that it is one, and where to.
+func TestDialErrors(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, l.Close())
+	for _, dialer := range []func(context.Context, string, string) (net.Conn, error){
+		nil, func(_ context.Context, _, addr string) (net.Conn, error) {
+			return nil, errors.New(addr + " is not there")
+		},
+	} {
+		c, _ := clientOf(t, &redis.Options{Addr: l.Addr().String(), MaxRetries: -1, Dialer: dialer})
+		_, err = c.GetToBuffer(bounded(t), "k", nil)
+		var dial *net.OpError
+		if !errors.As(err, &dial) || dial.Op != "dial" || strings.Count(err.Error(), "dial") != 1 ||
+			strings.Count(err.Error(), l.Addr().String()) != 1 {
+			t.Error(err)
+		}
+	}
 }
 
 // Between calls a connection holds no block, whatever it has carried.

@@ -19,35 +19,46 @@ const (
 )
 
 // A Pipeline collects calls, which Exec sends together and then reads the replies to: one round trip for all of them that
-// go to one server. It borrows what they read from and write to until Exec or Reset. The calls are not executed as one:
-// those of others may come in between, and each has an error of its own.
+// go to one server. It borrows what they read from and write to until Exec or Reset, and keeps nothing of it alive after
+// that. The calls are not executed as one: those of others may come in between, and each has an error of its own.
 //
-// A Pipeline can be used again after Exec, and then allocates nothing. It is for one goroutine at a time.
+// A Pipeline can be used again after Exec. Then it allocates nothing, if it has had as many calls before and they go to one
+// server; several servers are asked at the same time, from a goroutine each. It is for one goroutine at a time.
+//
+// Invariant: used ≤ len(calls), and all of calls[used:] and, between calls, groups borrow nothing.
 type Pipeline struct {
-	commands
+	c        commands
 	calls    []*Result
-	used     int  // calls[:used] are collected
-	oneByOne bool // the servers are asked one after the other
+	used     int      // calls[:used] are collected
+	groups   []*group // as many as there were servers in an Exec
+	oneByOne bool     // the servers are asked one after the other
 }
 
 // A Result is what became of one call of a Pipeline. It is valid until the Pipeline is used for the next one.
 type Result struct {
 	call call
+	done bool // it was executed, or found not to be fit for that
 }
 
 // Len returns how many bytes the value has that was read.
 func (r *Result) Len() int64 { return r.call.n }
 
-// Err returns the call's error: what the Client's method of the same name would have returned.
-func (r *Result) Err() error { return r.call.err }
+// Err returns the call's error: what the Client's method of the same name would have returned. Before Exec it is an error,
+// too.
+func (r *Result) Err() error {
+	if !r.done {
+		return errNotExecuted
+	}
+	return r.call.err
+}
 
 // Pipeline returns an empty Pipeline.
-func (c commands) Pipeline() *Pipeline { return &Pipeline{commands: c} }
+func (c commands) Pipeline() *Pipeline { return &Pipeline{c: c} }
 
 // Reset forgets what was collected.
 func (p *Pipeline) Reset() {
-	for _, r := range p.calls[:p.used] {
-		r.call = call{} // keep nobody's memory alive
+	for _, r := range p.calls {
+		*r = Result{}
 	}
 	p.used = 0
 }
@@ -59,7 +70,7 @@ func (p *Pipeline) add(op call) *Result {
 	}
 	r := p.calls[p.used]
 	p.used++
-	r.call = op
+	*r = Result{call: op}
 	return r
 }
 
@@ -88,6 +99,7 @@ func (p *Pipeline) GetRangeToBuffer(key string, off int64, buf []byte) *Result {
 
 // GetChain collects what Client.GetChain does.
 func (p *Pipeline) GetChain(key string, dst *millrace.Chain, max int) *Result {
+	_ = dst.Len() // as in Client.GetChain
 	return p.add(call{verb: getChain, key: key, chain: dst, size: int64(max)})
 }
 
@@ -128,70 +140,100 @@ func (p *Pipeline) SetFrom(key string, src io.Reader, n int64, opts ...SetOption
 // Exec executes what was collected, in its order on each server, and returns the first error of a call, or nil. What
 // failed and can be tried again without harm is, by itself. The calls' results stay valid until the Pipeline is used again.
 func (p *Pipeline) Exec(ctx context.Context) error {
+	defer p.forget()
 	collected := p.calls[:p.used]
-	p.used = 0
-	var groups []*group
+	used := 0
 	for _, r := range collected {
 		if r.call.err != nil || r.call.verb == nothing {
 			continue
 		}
-		g, err := p.groupOf(ctx, &groups, r.call.key)
+		g, err := p.groupOf(ctx, &used, r.call.key)
 		if err != nil {
 			r.call.err = err
 			continue
 		}
 		g.calls = append(g.calls, &r.call)
 	}
-	p.run(ctx, groups)
+	p.run(ctx, p.groups[:used])
 	var first error
 	for _, r := range collected {
-		if first == nil {
+		if r.done = true; first == nil {
 			first = r.call.err
 		}
 	}
 	return first
 }
 
+// forget gives back what the calls have borrowed, also after a panic in one of them.
+func (p *Pipeline) forget() {
+	for _, r := range p.calls[:p.used] {
+		r.call = call{off: r.call.off, n: r.call.n, err: r.call.err}
+	}
+	p.used = 0
+	for _, g := range p.groups {
+		clear(g.calls)
+		g.node, g.calls, g.panicked = nil, g.calls[:0], nil
+	}
+}
+
 // A group is the calls of a pipeline that go to one server.
 type group struct {
 	commands
-	node  *node
-	calls []*call
+	node     *node
+	calls    []*call
+	panicked any // what a writer or reader has panicked with
 }
 
-// groupOf returns the group that key belongs to.
-func (p *Pipeline) groupOf(ctx context.Context, groups *[]*group, key string) (*group, error) {
-	opt, err := p.client.router.route(ctx, key)
+// groupOf returns the group that key belongs to, of which the first used ones are in use.
+func (p *Pipeline) groupOf(ctx context.Context, used *int, key string) (*group, error) {
+	opt, err := p.c.client.router.route(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	n, err := p.client.node(opt)
+	n, err := p.c.client.node(opt)
 	if err != nil {
 		return nil, err
 	}
-	for _, g := range *groups {
+	for _, g := range p.groups[:*used] {
 		if g.node == n {
 			return g, nil
 		}
 	}
-	g := &group{commands: p.commands, node: n}
-	*groups = append(*groups, g)
+	if *used == len(p.groups) {
+		p.groups = append(p.groups, &group{commands: p.c})
+	}
+	g := p.groups[*used]
+	g.node = n
+	*used++
 	return g, nil
 }
 
 // run executes groups, at the same time unless they have one connection.
 func (p *Pipeline) run(ctx context.Context, groups []*group) {
-	if len(groups) == 1 || p.pinned != nil || p.oneByOne {
+	if len(groups) == 1 || p.c.pinned != nil || p.oneByOne {
 		for _, g := range groups {
 			g.run(ctx)
 		}
 		return
 	}
+	runAll(ctx, groups)
+}
+
+// runAll executes groups at the same time. A panic in one of them is the caller's, who may recover from it.
+func runAll(ctx context.Context, groups []*group) {
 	var all sync.WaitGroup
 	for _, g := range groups {
-		all.Go(func() { g.run(ctx) })
+		all.Go(func() {
+			defer func() { g.panicked = recover() }()
+			g.run(ctx)
+		})
 	}
 	all.Wait()
+	for _, g := range groups {
+		if g.panicked != nil {
+			panic(g.panicked)
+		}
+	}
 }
 
 // run executes the calls in one go, and those again by themselves for which that may help.
@@ -202,6 +244,7 @@ func (g *group) run(ctx context.Context) {
 	}
 	a := g.attempt(ctx, g.calls[0].key, reads, weight)
 	a.target = g.node
+	defer a.abandon()
 	if !a.next() {
 		for _, op := range g.calls {
 			op.err = a.err
@@ -225,12 +268,16 @@ func (g *group) repair(ctx context.Context) {
 			continue
 		}
 		try.purpose, try.err, try.final = op.purpose(), op.err, op.final
-		if worth, wait := try.worth(); worth {
+		worth, wait := try.worth()
+		if op.err = try.err; worth {
 			failed = append(failed, op)
 			pause = pause || wait
 		}
 	}
 	if pause && !try.backOff() {
+		for _, op := range failed {
+			op.err = ctx.Err()
+		}
 		return
 	}
 	for _, op := range failed {
@@ -288,7 +335,7 @@ func lose(calls []*call, err error, sent bool) {
 		}
 		switch err.(type) {
 		case *WriterError, *ProtocolError, *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError:
-			err = errLost // which is all that it means for the others
+			err = ErrConnLost // which is all that it means for the others
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"testing"
 	"time"
 
@@ -226,6 +227,44 @@ func TestPipelineWithoutAServer(t *testing.T) {
 	if d := time.Since(begun); d > 10*time.Second {
 		t.Error(d)
 	}
+}
+
+// A Result says nothing before Exec, and a Pipeline keeps nothing afterwards.
+func TestPipelineKeepsNothing(t *testing.T) {
+	c, _ := shared(t)
+	ctx := bounded(t)
+	p := c.Pipeline()
+	for _, exec := range []bool{true, false} {
+		freed := make(chan struct{})
+		var set, get *Result
+		func() {
+			buf := make([]byte, 1<<16)
+			runtime.AddCleanup(&buf[0], func(freed chan struct{}) { close(freed) }, freed)
+			set, get = p.SetFromBuffer("kept", buf), p.GetToBuffer("kept", buf)
+			if set.Err() != errNotExecuted || get.Err() != errNotExecuted || get.Len() != 0 {
+				t.Error(set.Err(), get.Err())
+			}
+			if exec {
+				must(t, p.Exec(ctx))
+			} else {
+				p.Reset()
+			}
+		}()
+		if exec && (set.Err() != nil || get.Err() != nil || get.Len() != 1<<16) || !exec && get.Err() != errNotExecuted {
+			t.Error(set.Err(), get.Err(), get.Len())
+		}
+		for gone := false; !gone; {
+			runtime.GC()
+			select {
+			case <-freed:
+				gone = true
+			case <-ctx.Done():
+				t.Fatal("the buffer is kept")
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+	runtime.KeepAlive(p)
 }
 
 func TestPipelineCancelled(t *testing.T) {

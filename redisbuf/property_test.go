@@ -110,7 +110,7 @@ func TestPropertyNoTornValues(t *testing.T) {
 			}
 		})
 	}
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(1200 * time.Millisecond); time.Now().Before(end); {
 		chaos(p)
 		time.Sleep(time.Duration(rand.N(20)) * time.Millisecond)
 	}

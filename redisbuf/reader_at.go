@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"github.com/millrace-io/millrace"
 	"github.com/redis/go-redis/v9"
@@ -15,8 +16,13 @@ const readAhead = 1 << 20
 
 // A ReaderAt reads ranges of a value. It is an io.ReaderAt, for any number of goroutines, and an io.ReadSeeker, for one: fit
 // for http.ServeContent and io.NewSectionReader. Each range is of one version of the value; if that has another length
-// than when the ReaderAt was made, a *ValueChangedError says so. (A value that was replaced by one of the same length is not
-// noticed. Who needs all of one version reads it with GetTo or GetChain.)
+// than when the ReaderAt was made, a *ValueChangedError says so, also if the key is gone: then it is 0. (A value that was
+// replaced by one of the same length is not noticed. Who needs all of one version reads it with GetTo or GetChain, or gives
+// each version a key of its own.)
+//
+// A range and the length are asked for in a transaction. A server whose memory is full refuses that (OOM); from then on the
+// length is asked for before the range and after it, and so a value that was replaced twice in between, the second time by
+// one of the first length, is not noticed either.
 //
 // Invariants:
 //
@@ -29,6 +35,7 @@ type ReaderAt struct {
 	size  int64
 	off   int64
 	ahead millrace.Chain
+	full  atomic.Bool // the server has refused a transaction because it is out of memory
 }
 
 // A ValueChangedError says that a value has become longer or shorter between two ranges.
@@ -75,7 +82,7 @@ func (r *ReaderAt) ReadAt(p []byte, off int64) (int, error) {
 	n := int(max(min(int64(len(p)), r.size-off), 0))
 	if n > 0 {
 		op := call{verb: getVersion, key: r.key, off: off, size: int64(n), buf: p[:n], length: r.size}
-		if r.c.do(r.ctx, &op); op.err != nil {
+		if r.get(&op); op.err != nil {
 			return 0, op.err
 		}
 	}
@@ -83,6 +90,17 @@ func (r *ReaderAt) ReadAt(p []byte, off int64) (int, error) {
 		return n, io.EOF
 	}
 	return n, nil
+}
+
+// get reads a range.
+func (r *ReaderAt) get(op *call) {
+	op.plain = r.full.Load()
+	r.c.do(r.ctx, op)
+	if !op.plain && redis.IsOOMError(op.err) {
+		r.full.Store(true)
+		op.plain = true
+		r.c.do(r.ctx, op)
+	}
 }
 
 // Read implements io.Reader.
@@ -101,7 +119,7 @@ func (r *ReaderAt) Read(p []byte) (int, error) {
 			return n, err
 		}
 		op := call{verb: getVersionChain, key: r.key, off: r.off, size: min(left, readAhead), chain: &r.ahead, length: r.size}
-		if r.c.do(r.ctx, &op); op.err != nil {
+		if r.get(&op); op.err != nil {
 			return 0, op.err
 		}
 	}
@@ -138,77 +156,4 @@ func (r *ReaderAt) Seek(offset int64, whence int) (int64, error) {
 func (r *ReaderAt) Close() error {
 	r.ahead.Release()
 	return nil
-}
-
-// composeVersion composes a transaction that asks for a range and for the length of the value that it is of.
-func (c *conn) composeVersion(op *call) error {
-	if err := c.compose(9, len("MULTI")+len("STRLEN")+len("GETRANGE")+len("EXEC")+2*len(op.key)+2*maxDigits); err != nil {
-		return err
-	}
-	c.array(1)
-	c.arg("MULTI")
-	c.array(2)
-	c.arg("STRLEN")
-	c.arg(op.key)
-	if err := c.composeGetRange(op); err != nil {
-		return err
-	}
-	c.array(1)
-	c.arg("EXEC")
-	return nil
-}
-
-// readVersion reads the replies to that, up to the range.
-func (c *conn) readVersion(op *call) error {
-	if err := c.awaitReply(); err != nil {
-		return err
-	}
-	var refused error
-	for range 3 { // MULTI, and what is queued, or executed at once if there is no transaction
-		switch err := c.readAny(); {
-		case err == nil:
-		case isServerError(err):
-			if refused == nil {
-				refused = err
-			}
-		default:
-			return err
-		}
-	}
-	h, err := c.readHeader()
-	if refused != nil && isServerError(err) {
-		return refused // EXEC says only that there was one
-	}
-	if err != nil {
-		return err
-	}
-	if h.kind != kindArray || h.n != 2 {
-		return badReply("%q of %d where two results should be", h.kind, h.n)
-	}
-	length, err := c.readHeader()
-	if err != nil {
-		return c.stepOver(err)
-	}
-	if length.kind != kindInt {
-		return badReply("%q where a length should be", length.kind)
-	}
-	if length.n == op.length {
-		return nil
-	}
-	return c.stepOver(&ValueChangedError{Was: op.length, Is: length.n})
-}
-
-// stepOver reads one more reply, which nobody wants, and returns why.
-func (c *conn) stepOver(why error) error {
-	switch h, err := c.readHeader(); {
-	case err == nil && h.kind == kindBulk:
-		return c.refuse(h.n, why)
-	case err == nil:
-		if err := c.skipRest(h, maxNesting); err != nil {
-			return err
-		}
-	case !isServerError(err):
-		return err
-	}
-	return why
 }

@@ -51,6 +51,8 @@ func sendSome(out, in int, off, size int64) (int64, error) {
 			return off, errUnhandled
 		case err == unix.EAGAIN:
 			return off, unix.EAGAIN
+		case err == unix.EBADF || err == unix.EIO: // of the file, which cannot be read
+			return off, &ReaderError{Err: os.NewSyscallError("sendfile", err)}
 		case err != nil:
 			return off, os.NewSyscallError("sendfile", err)
 		case n == 0:

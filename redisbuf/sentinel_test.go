@@ -2,8 +2,11 @@ package redisbuf
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/millrace-io/millrace/internal/redistest"
 )
@@ -42,4 +45,40 @@ func TestSentinel(t *testing.T) {
 		t.Error("nothing has happened")
 	}
 	check(t, s.Master(t).Client(t), "sentinel", value)
+}
+
+// A master that cannot be told that it is none any more goes on to take what it is given. It is left by itself, although
+// none of its connections is ever lost.
+func TestSentinelThatCannotTellTheOldMaster(t *testing.T) {
+	s := redistest.StartSentinel(t)
+	c := newClient(t, s.Client(t))
+	ctx := bounded(t)
+	conn, err := c.Conn(ctx)
+	must(t, err)
+	defer conn.Close()
+	must(t, conn.SetFromBuffer(ctx, "deaf", []byte("before")))
+	old, next := s.Master(t), s.Replica(t)
+	rdb := next.Client(t)
+	old.Do(t, "ACL", "SETUSER", "default", "-replicaof", "-slaveof", "-client|kill", "-config", "-multi")
+	sentinel := redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: 2})
+	defer sentinel.Close()
+	stop := make(chan struct{})
+	wait := load(t, c, "load", 10000, stop)
+	for s.Master(t) != next {
+		_ = sentinel.Do(ctx, "SENTINEL", "FAILOVER", s.MasterName()).Err() // it may not know the replica well enough yet
+		time.Sleep(50 * time.Millisecond)
+		must(t, ctx.Err())
+	}
+	for err = nil; err != ErrConnLost; err = conn.SetFromBuffer(ctx, "deaf", nil) {
+		must(t, err)
+		time.Sleep(10 * time.Millisecond)
+	}
+	for i := range 20 {
+		value := fmt.Append(nil, "after ", i)
+		must(t, c.SetFromBuffer(ctx, "deaf", value))
+		check(t, rdb, "deaf", value)
+	}
+	close(stop)
+	done, failed := wait()
+	t.Logf("%d calls, %d failed", done, failed)
 }

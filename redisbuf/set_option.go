@@ -19,10 +19,10 @@ type setting = SetOption
 var (
 	errTwoExpiries   = errors.New("redisbuf: two options that say when a value expires")
 	errTwoConditions = errors.New("redisbuf: two conditions on a SET")
-	errExpiry        = errors.New("redisbuf: a value cannot expire before it is set")
+	errExpiry        = errors.New("redisbuf: a value expires after a millisecond at least, and at a time after 1970")
 )
 
-// Expire has the value expire after d, in whole milliseconds (EX, PX).
+// Expire has the value expire after d, rounded down to whole milliseconds (EX, PX), of which Redis wants one at least.
 func Expire(d time.Duration) SetOption {
 	if d%time.Second == 0 {
 		return SetOption{expiry: "EX", at: int64(d / time.Second)}
@@ -30,7 +30,7 @@ func Expire(d time.Duration) SetOption {
 	return SetOption{expiry: "PX", at: d.Milliseconds()}
 }
 
-// ExpireAt has the value expire at t, in whole milliseconds (EXAT, PXAT).
+// ExpireAt has the value expire at t, rounded down to whole milliseconds (EXAT, PXAT). If t has passed, there is no value.
 func ExpireAt(t time.Time) SetOption {
 	if ms := t.UnixMilli(); ms%1000 != 0 {
 		return SetOption{expiry: "PXAT", at: ms}

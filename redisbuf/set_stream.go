@@ -12,7 +12,8 @@ import (
 
 // SetFile sets key to what is in f, from its beginning to its end. On a plain connection the kernel moves the bytes
 // (sendfile). It borrows f, and neither uses nor moves its position. The errors are those of SetFromBuffer; that f has
-// become shorter meanwhile is an io.ErrUnexpectedEOF, and the key stays as it was.
+// become shorter meanwhile is an io.ErrUnexpectedEOF, and the key stays as it was. What is no regular file is refused, and
+// what says that it is empty, and is not (/proc has such files).
 func (c commands) SetFile(ctx context.Context, key string, f *os.File, opts ...SetOption) error {
 	set, err := settingOf(opts)
 	if err != nil {
@@ -35,14 +36,29 @@ func fileSize(f *os.File) (int64, error) {
 	if !info.Mode().IsRegular() {
 		return 0, fmt.Errorf("redisbuf: SetFile of %s, which is no regular file", f.Name())
 	}
+	if info.Size() == 0 {
+		var p [1]byte
+		switch n, err := f.ReadAt(p[:], 0); {
+		case n > 0:
+			return 0, fmt.Errorf("redisbuf: SetFile of %s, which says that it is empty, and is not", f.Name())
+		case err != nil && err != io.EOF:
+			return 0, &ReaderError{Err: err}
+		}
+	}
 	return info.Size(), nil
 }
 
 // SetFrom sets key to the next n bytes of r. From a TCP or Unix connection the kernel moves them to the server's (splice);
 // otherwise they pass through one pooled block. It borrows r, and does not read more.
 //
-// The errors are those of SetFromBuffer; if r ends before, it is an io.ErrUnexpectedEOF, and the key stays as it was. Once r
-// was read from, the call is not tried again. A Read of r that waits is not ended by ctx.
+// The errors are those of SetFromBuffer; if r ends before, it is an io.ErrUnexpectedEOF, and the key stays as it was. If r
+// gives neither bytes nor an error a hundred times in a row, it is an io.ErrNoProgress. A Read of r that waits is not ended by
+// ctx.
+//
+// Once r was read from, the call is not tried again. While a cluster moves slots, that is an error which says MOVED or ASK
+// (redis.IsMovedError, redis.IsAskError): who can read the value once more calls again. After a MOVED, that call finds the
+// new server as soon as go-redis has asked the cluster; an ASK lasts as long as the slot moves. SetFromBuffer, SetChain and
+// SetFile are sent on at once.
 func (c commands) SetFrom(ctx context.Context, key string, r io.Reader, n int64, opts ...SetOption) error {
 	set, err := settingOf(opts)
 	if err != nil {
@@ -105,7 +121,7 @@ func (c *conn) copyIn(r io.Reader, n int64) error {
 	for n > 0 {
 		p := d.Bytes()
 		p = p[:min(n, int64(len(p)))]
-		m, err := io.ReadAtLeast(r, p, 1)
+		m, err := c.readSome(r, p)
 		if m > 0 {
 			if err := c.renew(); err != nil { // r may have taken its time
 				return err
@@ -120,14 +136,33 @@ func (c *conn) copyIn(r io.Reader, n int64) error {
 				return nil
 			}
 		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mostEmptyReads is how often in a row a reader may give nothing, as in bufio.
+const mostEmptyReads = 100
+
+// readSome reads at least one byte from r, or returns a ReaderError or the context's error.
+func (c *conn) readSome(r io.Reader, p []byte) (int, error) {
+	for range mostEmptyReads {
+		n, err := r.Read(p)
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
 		if err != nil {
-			return &ReaderError{Err: err}
+			err = &ReaderError{Err: err}
+		} else if n == 0 {
+			err = c.over()
+		}
+		if n > 0 || err != nil {
+			return n, err
 		}
 	}
-	return nil
+	return 0, &ReaderError{Err: io.ErrNoProgress}
 }
 
 // spliceIn has the kernel move n bytes from r.

@@ -2,17 +2,15 @@ package redisbuf
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/puddle/v2"
 )
 
-// errOtherServer is what a Conn gives for a key that another server has.
-var errOtherServer = errors.New("redisbuf: the key belongs to another server than the Conn's first one")
-
 // A Conn is one connection for all of its calls, which so are executed in their order. It belongs to the server of the key
-// that it is first used with; keys of others are an error. Calls are not tried again, and once the connection is lost all
-// of them fail. It has the methods of a Client, for one goroutine at a time.
+// that it is first used with; keys of others give [ErrOtherServer]. Calls are not tried again, and once the connection is
+// lost all of them give [ErrConnLost]. It has the methods of a Client, for one goroutine at a time.
+//
+// In a cluster, a slot that moves, or has moved, is an error that says MOVED or ASK: a new Conn finds it, as a rule.
 //
 // Close gives the connection back.
 type Conn struct {
@@ -55,9 +53,9 @@ func (p *pinned) use(ctx context.Context, n *node) (*conn, error) {
 		}
 		p.take(n, res)
 	case p.node != n:
-		return nil, errOtherServer
-	case p.res.Value().broken:
-		return nil, errLost
+		return nil, ErrOtherServer
+	case p.res.Value().broken, p.res.Value().left.Load():
+		return nil, ErrConnLost
 	}
 	return p.res.Value(), nil
 }
@@ -67,9 +65,6 @@ func (p *pinned) take(n *node, res *puddle.Resource[*conn]) {
 	p.node, p.res = n, res
 	res.Value().keep = true
 }
-
-// errLost is what a Conn gives whose connection is lost.
-var errLost = errors.New("redisbuf: the connection was lost in an earlier call")
 
 // Close gives the connection back. What is called afterwards gives ErrClosed.
 func (c *Conn) Close() error {

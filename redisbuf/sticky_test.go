@@ -30,7 +30,7 @@ func TestConnIsOneConnection(t *testing.T) {
 	if _, err := conn.GetToBuffer(ctx, "none", nil); err == nil || isServerError(err) {
 		t.Error("on a lost connection:", err)
 	}
-	if _, err := conn.GetToBuffer(ctx, "none", nil); err != errLost {
+	if _, err := conn.GetToBuffer(ctx, "none", nil); err != ErrConnLost {
 		t.Error("after that:", err)
 	}
 	must(t, conn.Close())

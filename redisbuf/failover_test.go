@@ -1,0 +1,201 @@
+package redisbuf
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A toldDialer is that of a client of a Sentinel, on pipes: it leads to one of several servers, whose values are their names.
+type toldDialer struct {
+	mu     sync.Mutex
+	master string
+	role   string // what the servers say that they are
+	err    error
+	dialed int
+}
+
+// A namedConn has a server's name as its address.
+type namedConn struct {
+	net.Conn
+	name string
+}
+
+func (c namedConn) RemoteAddr() net.Addr { return c }
+func (c namedConn) Network() string      { return "pipe" }
+func (c namedConn) String() string       { return c.name }
+
+func (d *toldDialer) dial(context.Context, string, string) (net.Conn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil {
+		return nil, d.err
+	}
+	d.dialed++
+	client, server := net.Pipe()
+	go serveName(server, d.master, d.role)
+	return namedConn{client, d.master}, nil
+}
+
+// tell changes where the next connection leads to.
+func (d *toldDialer) tell(master, role string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.master, d.role, d.err = master, role, err
+}
+
+// connections returns how many there were.
+func (d *toldDialer) connections() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dialed
+}
+
+func serveName(conn net.Conn, name, role string) {
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		switch {
+		case strings.HasPrefix(line, "HELLO"):
+			_, _ = fmt.Fprintf(conn, "%%3\r\n$5\r\nproto\r\n:3\r\n$4\r\nrole\r\n$%d\r\n%s\r\n+modules\r\n*0\r\n", len(role), role)
+		case strings.HasPrefix(line, "GET"):
+			_, _ = fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(name), name)
+		}
+	}
+}
+
+// told runs a test with a client of a Sentinel, in time of its own.
+func told(t *testing.T, test func(t *testing.T, c *Client, d *toldDialer)) {
+	d := &toldDialer{master: "one", role: "master"}
+	rdb := redis.NewClient(&redis.Options{Addr: failoverAddr, Dialer: d.dial})
+	defer rdb.Close()
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(rdb)
+		must(t, err)
+		test(t, c, d)
+		must(t, c.Close())
+	})
+}
+
+func nameOf(t *testing.T, c commands) string {
+	t.Helper()
+	buf := make([]byte, 10)
+	n, err := c.GetToBuffer(t.Context(), "k", buf)
+	must(t, err)
+	return string(buf[:n])
+}
+
+// A master that was replaced, and does not know it, is left in time, however busy its connections are.
+func TestFailoverLeavesTheOldMaster(t *testing.T) {
+	told(t, func(t *testing.T, c *Client, d *toldDialer) {
+		conn, err := c.Conn(t.Context())
+		must(t, err)
+		for range 500 {
+			if name := nameOf(t, c.commands); name != "one" {
+				t.Fatal(name)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		d.tell("two", "master", nil)
+		time.Sleep(followEvery + time.Millisecond)
+		for range 500 {
+			if name := nameOf(t, c.commands); name != "two" {
+				t.Fatal(name)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if _, err := conn.GetToBuffer(t.Context(), "k", nil); err != ErrConnLost {
+			t.Error(err)
+		}
+		must(t, conn.Close())
+		if n := d.connections(); n > 11+3 { // a probe a second, two connections to one, and one to two
+			t.Errorf("%d connections in 11 s", n)
+		}
+	})
+}
+
+// Nobody is left because the Sentinel is gone, or names a replica.
+func TestFailoverStays(t *testing.T) {
+	for _, test := range []struct {
+		name, role string
+		err        error
+	}{
+		{"two", "replica", nil}, {"two", "slave", nil}, {"two", "what is too long for a word" + strings.Repeat("!", maxWord), nil},
+		{"two", "master", errors.New("no sentinel")}, {"one", "master", nil},
+	} {
+		told(t, func(t *testing.T, c *Client, d *toldDialer) {
+			conn, err := c.Conn(t.Context())
+			must(t, err)
+			d.tell(test.name, test.role, test.err)
+			for range 50 {
+				if name := nameOf(t, conn.commands); name != "one" {
+					t.Fatal(test, name)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			must(t, conn.Close())
+			if name := nameOf(t, c.commands); name != "one" {
+				t.Fatal(test, name)
+			}
+		})
+	}
+}
+
+// Without connections the Sentinel is left alone.
+func TestFailoverAsksNoOneWithoutConnections(t *testing.T) {
+	told(t, func(t *testing.T, c *Client, d *toldDialer) {
+		nameOf(t, c.commands)
+		time.Sleep(defaultIdle + cleanEvery + time.Second)
+		before := d.connections()
+		time.Sleep(time.Hour)
+		if n := d.connections() - before; n != 0 {
+			t.Errorf("%d connections that nobody needed", n)
+		}
+	})
+}
+
+func TestReadRole(t *testing.T) {
+	for _, test := range []struct {
+		greeting string
+		replica  bool
+		failure  bool
+	}{
+		{"%1\r\n$4\r\nrole\r\n$6\r\nmaster\r\n", false, false},
+		{"%2\r\n+a\r\n%1\r\n+b\r\n:1\r\n$4\r\nrole\r\n$7\r\nreplica\r\n", true, false},
+		{"*4\r\n$7\r\nmodules\r\n*1\r\n$1\r\nm\r\n$4\r\nrole\r\n$5\r\nslave\r\n", true, false},
+		{"-ERR unknown command 'HELLO'\r\n", false, false},
+		{"%0\r\n", false, false},
+		{"+OK\r\n", false, true},
+		{"%99999999\r\n", false, true},
+		{"%1\r\n$4\r\nrole\r\n$65\r\n", false, true},
+		{"%1\r\n:4\r\n$4\r\nrole\r\n", false, true},
+		{"%1\r\n$4\r\nrole\r\n", false, true},
+	} {
+		client, server := tcpPair(t)
+		go func() {
+			_, _ = server.Read(make([]byte, 1000))
+			_, _ = io.WriteString(server, test.greeting)
+			server.Close()
+		}()
+		c := newConn(client, 0, 0, defaultMaxValue)
+		replica, err := c.isReplica(bounded(t))
+		if replica != test.replica || (err != nil) != test.failure {
+			t.Errorf("%q: %v, %v", test.greeting, replica, err)
+		}
+		c.inbox.clear()
+	}
+}

@@ -1,0 +1,144 @@
+package redisbuf
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/redistest"
+)
+
+// One server is one server: what it says of others is an error, and nobody else is shown the password.
+func TestOnlyAClusterRedirects(t *testing.T) {
+	other := redistest.StartHostile(t)
+	h := redistest.StartHostile(t)
+	o := h.Options()
+	o.Password = "secret"
+	c, _ := clientOf(t, o)
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": h.Addr()}, Password: "secret"})
+	t.Cleanup(func() { ring.Close() })
+	for _, c := range []*Client{c, newClient(t, ring)} {
+		for _, word := range []string{"MOVED", "ASK"} {
+			before := len(h.Requests())
+			h.Always(redistest.Say("-" + word + " 1 " + other.Addr() + "\r\n"))
+			for _, g := range gets {
+				if g.name == "ReaderAt" {
+					continue // has more than one reply
+				}
+				if _, err := g.call(bounded(t), c.commands, "k", 10); !redis.HasErrorPrefix(err, word) {
+					t.Errorf("%s: %v, want %s", g.name, err, word)
+				}
+			}
+			if n := len(h.Requests()) - before; n != len(gets)-1 {
+				t.Errorf("%s: %d requests of %d calls", word, n, len(gets)-1)
+			}
+		}
+	}
+	if n := other.Accepted(); n != 0 {
+		t.Errorf("somebody else was asked %d times", n)
+	}
+}
+
+// reloads counts how often a topology was asked for.
+type reloads struct {
+	single
+	n int
+}
+
+func (r *reloads) reload(context.Context) { r.n++ }
+
+// The topology is asked for again whether or not a call can be tried again itself.
+func TestReloadWithoutAnotherTry(t *testing.T) {
+	h := redistest.StartHostile(t)
+	o := h.Options()
+	o.MaxRetries = -1
+	for _, test := range []struct {
+		text string
+		want int
+	}{
+		{"MOVED 1 127.0.0.1:1", 1}, {"ASK 1 127.0.0.1:1", 1}, {"READONLY You can't write", 1}, {"CLUSTERDOWN not served", 1},
+		{"OOM command not allowed", 0}, {"WRONGTYPE Operation", 0},
+	} {
+		c, rdb := clientOf(t, o)
+		r := &reloads{single: single{rdb.Options()}}
+		c.router = r
+		conn, err := c.Conn(bounded(t))
+		must(t, err)
+		for _, call := range []func() error{
+			func() error { return c.SetFrom(bounded(t), "k", strings.NewReader("v"), 1) },
+			func() error { return conn.SetFromBuffer(bounded(t), "k", []byte("v")) },
+			func() error { _, err := c.GetToBuffer(bounded(t), "k", nil); return err },
+		} {
+			h.Script(redistest.Say("-" + test.text + "\r\n"))
+			r.n = 0
+			if err := call(); err == nil || err.Error() != test.text || r.n != test.want {
+				t.Errorf("%s: %v, asked for the topology %d times", test.text, err, r.n)
+			}
+		}
+		must(t, conn.Close())
+	}
+}
+
+// A call whose context ends between two tries says so, and not what the first one was told.
+func TestContextEndsBetweenTries(t *testing.T) {
+	h := redistest.StartHostile(t)
+	h.Always(redistest.Say("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"))
+	o := h.Options()
+	o.MinRetryBackoff, o.MaxRetryBackoff = time.Hour, time.Hour
+	c, _ := clientOf(t, o)
+	ctx, cancel := context.WithTimeout(bounded(t), 50*time.Millisecond)
+	defer cancel()
+	if _, err := c.GetToBuffer(ctx, "k", nil); err != context.DeadlineExceeded {
+		t.Error(err)
+	}
+	ctx, cancel = context.WithTimeout(bounded(t), 50*time.Millisecond)
+	defer cancel()
+	p := c.Pipeline()
+	r := p.GetToBuffer("k", nil)
+	if err := p.Exec(ctx); err != context.DeadlineExceeded || r.Err() != err {
+		t.Error(err, r.Err())
+	}
+}
+
+// Once a slot has moved, calls that cannot be tried again find it as soon as go-redis does.
+func movedReader(t *testing.T, c *Client, cluster *redistest.Cluster) {
+	const slot = 2345
+	ctx := bounded(t)
+	key := redistest.KeyIn(slot, "reader")
+	set := func() error { return c.SetFrom(ctx, key, bytes.NewReader(make([]byte, 100)), 100) }
+	must(t, set())
+	m := cluster.BeginMigration(t, slot, cluster.Other(t, cluster.OwnerOf(t, slot)))
+	m.Finish(t)
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		err := set()
+		if err == nil {
+			break
+		}
+		if _, moved := redis.IsMovedError(err); !moved || time.Since(begun) > 5*time.Second {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The empty key is in slot 0.
+func emptyKey(t *testing.T, c *Client, rdb redis.UniversalClient) {
+	ctx := bounded(t)
+	if slot := redistest.Slot(inSlot0); slot != 0 {
+		t.Fatalf("%s is in slot %d", inSlot0, slot)
+	}
+	for range 20 {
+		must(t, c.SetFrom(ctx, "", strings.NewReader("value"), 5))
+	}
+	conn, err := c.Conn(ctx)
+	must(t, err)
+	defer conn.Close()
+	buf := make([]byte, 5)
+	if n, err := conn.GetToBuffer(ctx, "", buf); err != nil || string(buf[:n]) != "value" {
+		t.Error(n, err)
+	}
+	must(t, rdb.Del(ctx, "").Err())
+}

@@ -1,0 +1,140 @@
+package redisbuf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/redistest"
+)
+
+// A server whose memory is full refuses transactions, but not the reads that a ReaderAt makes.
+func TestReaderAtOfAFullServer(t *testing.T) {
+	s := redistest.Start(t, redistest.Config("maxmemory-policy noeviction"))
+	c, rdb := clientOf(t, s.Options())
+	ctx := bounded(t)
+	conn, err := c.Conn(ctx)
+	must(t, err)
+	defer conn.Close()
+	for _, size := range []int{0, 1, 1000, 3 << 20} {
+		s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+		value := randomValue(size)
+		must(t, rdb.Set(ctx, "full", value, 0).Err())
+		s.Do(t, "CONFIG", "SET", "maxmemory", "1000")
+		for _, c := range []commands{c.commands, conn.commands} {
+			r, err := c.ReaderAt(ctx, "full")
+			must(t, err)
+			got, err := io.ReadAll(r)
+			if err != nil || !bytes.Equal(got, value) {
+				t.Fatalf("%d: %d bytes, %v", size, len(got), err)
+			}
+			p := guarded(size/2 + 1)
+			n, err := r.ReadAt(p, int64(size/2))
+			if err != nil && err != io.EOF || !bytes.Equal(intact(p)[:n], value[size/2:]) {
+				t.Fatalf("%d: %d bytes of the second half, %v", size, n, err)
+			}
+			if size > 0 && !r.full.Load() {
+				t.Error("it asks for transactions that it does not get")
+			}
+			if size > 0 {
+				must(t, rdb.Del(ctx, "full").Err())
+				var changed *ValueChangedError
+				if _, err := r.ReadAt(p[:1], 0); !errors.As(err, &changed) || changed.Is != 0 || changed.Was != int64(size) {
+					t.Error(err)
+				}
+				s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+				must(t, rdb.Set(ctx, "full", value, 0).Err())
+				s.Do(t, "CONFIG", "SET", "maxmemory", "1000")
+			}
+			must(t, r.Close())
+		}
+	}
+}
+
+// Without a transaction a range counts only if the length before it and that after it are the expected one.
+func TestRangeWithoutATransaction(t *testing.T) {
+	const value = "$5\r\nvalue\r\n"
+	status := func(err error) string {
+		var changed *ValueChangedError
+		var protocol *ProtocolError
+		switch {
+		case errors.As(err, &changed):
+			return fmt.Sprint("changed to ", changed.Is)
+		case errors.As(err, &protocol):
+			return "protocol"
+		case redis.HasErrorPrefix(err, "WRONGTYPE"):
+			return "WRONGTYPE"
+		case err != nil:
+			return "lost"
+		}
+		return "value"
+	}
+	for _, test := range []struct {
+		replies, want string
+		goesOn        bool // the connection does
+	}{
+		{":9\r\n" + value + ":9\r\n", "value", true},
+		{":8\r\n" + value + ":9\r\n", "changed to 8", true},
+		{":9\r\n" + value + ":8\r\n", "changed to 8", true},
+		{":0\r\n$0\r\n\r\n:0\r\n", "changed to 0", true},
+		{":9\r\n$2\r\nva\r\n:9\r\n", "changed to 4", true}, // it begins at 2
+		{":9\r\n" + value + "-WRONGTYPE x\r\n", "WRONGTYPE", true},
+		{"-WRONGTYPE x\r\n-WRONGTYPE x\r\n-WRONGTYPE x\r\n", "WRONGTYPE", true},
+		{":9\r\n-WRONGTYPE x\r\n:0\r\n", "WRONGTYPE", true},
+		{":9\r\n:9\r\n:9\r\n", "protocol", false},
+		{"+OK\r\n" + value + ":9\r\n", "protocol", false},
+		{":9\r\n" + value + "+OK\r\n", "protocol", false},
+		{":9\r\n$5\r\nval", "lost", false},
+		{":9\r\n" + value, "lost", false},
+		{":8\r\n", "lost", false},
+		{"", "lost", false},
+	} {
+		for _, chained := range []bool{false, true} {
+			client, server := tcpPair(t)
+			go func() {
+				_, _ = server.Read(make([]byte, 1000))
+				_, _ = io.WriteString(server, test.replies)
+				if !test.goesOn {
+					server.Close()
+				}
+			}()
+			c := newConn(client, 0, 0, defaultMaxValue)
+			r := ReaderAt{}
+			op := call{verb: getVersion, key: "k", off: 2, size: 5, buf: make([]byte, 5), length: 9, plain: true}
+			if chained {
+				op.verb, op.chain = getVersionChain, &r.ahead
+			}
+			err := c.execute(bounded(t), &op)
+			if got := status(err); got != test.want || c.broken == test.goesOn {
+				t.Errorf("%q, chained %v: %v, want %s; broken %v", test.replies, chained, err, test.want, c.broken)
+			}
+			if err == nil && !chained && string(op.buf) != "value" || err != nil && r.ahead.Len() > 0 {
+				t.Errorf("%q: %q, and %d bytes ahead", test.replies, op.buf, r.ahead.Len())
+			}
+			must(t, r.Close())
+		}
+	}
+}
+
+// What is asked without a transaction fits whatever the key is.
+func TestRangeWithoutATransactionOfLongKeys(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	for _, size := range []int{0, 20, 30, 50, 100, 1000, 100000} {
+		key := strings.Repeat("k", size)
+		must(t, rdb.Set(ctx, key, "value", 0).Err())
+		r, err := c.ReaderAt(ctx, key)
+		must(t, err)
+		r.full.Store(true)
+		if got, err := io.ReadAll(r); err != nil || string(got) != "value" {
+			t.Errorf("%d: %q, %v", size, got, err)
+		}
+		must(t, r.Close())
+		must(t, rdb.Del(ctx, key).Err())
+	}
+}
