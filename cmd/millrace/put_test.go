@@ -34,7 +34,7 @@ func TestPutAndGet(t *testing.T) {
 				{args: "put --if-absent FILM URLfilm", err: "--if-absent"},
 				{args: "put - URL", err: "whole URL"},
 				{args: "put FILMS URL", err: "no such file"},
-				{args: "put FILM URLa//", err: "400|405|307|301"},
+				{args: "put FILM URLa//", err: "slashes"},
 				{args: "put --ttl -1s FILM URL", err: "--ttl"},
 				{args: "put --retries 0 FILM http://127.0.0.1:1/blobs/", err: "refused"},
 				{args: "put --quiet FILM URLquiet", url: "quiet"},
@@ -48,7 +48,7 @@ func TestPutAndGet(t *testing.T) {
 				root.SetErr(&errs)
 				err := root.ExecuteContext(t.Context())
 				if tt.err != "" {
-					if err == nil || !saysOne(err.Error(), tt.err) {
+					if err == nil || !strings.Contains(err.Error(), tt.err) {
 						t.Errorf("%s: %v, want %q", tt.args, err, tt.err)
 					}
 					continue
@@ -66,15 +66,6 @@ func TestPutAndGet(t *testing.T) {
 			}
 		})
 	}
-}
-
-func saysOne(s, words string) bool {
-	for w := range strings.SplitSeq(words, "|") {
-		if strings.Contains(s, w) {
-			return true
-		}
-	}
-	return false
 }
 
 // The token comes from the flag or from the environment.

@@ -208,17 +208,11 @@ func (d *Directory) Serve(w http.ResponseWriter, r *http.Request, key string) er
 	return nil
 }
 
-// request returns r as one for the file at path. A file's time is not when its value was put, so that conditions of time
-// have no meaning.
+// request returns r as one for the file at path.
 func (d *Directory) request(r *http.Request, path string) *http.Request {
 	q := new(http.Request)
 	*q = *r
-	q.URL = &url.URL{Path: "/" + path}
-	if r.Header.Get("If-Modified-Since") != "" || r.Header.Get("If-Unmodified-Since") != "" {
-		q.Header = r.Header.Clone()
-		q.Header.Del("If-Modified-Since")
-		q.Header.Del("If-Unmodified-Since")
-	}
+	q.URL, q.Header = &url.URL{Path: "/" + path}, conditions(r.Header)
 	return q
 }
 
@@ -241,6 +235,12 @@ func (d *Directory) tag(path string) (string, error) {
 	} else if err != nil {
 		return "", err
 	}
+	return d.served(path)
+}
+
+// served returns the entity tag of the file at a path, whether its value has expired or not, and "" if there is none. Asked for
+// a file that was replaced or deleted, the handler lets go of the old one, so that the disk has its room again.
+func (d *Directory) served(path string) (string, error) {
 	a := headOnly{header: make(http.Header)}
 	d.handler.ServeHTTP(&a, &http.Request{
 		Method: http.MethodHead, URL: &url.URL{Path: "/" + path}, Header: make(http.Header), ProtoMajor: 1, ProtoMinor: 1,
@@ -248,7 +248,7 @@ func (d *Directory) tag(path string) (string, error) {
 	switch a.status {
 	case http.StatusOK:
 		return a.header.Get("Etag"), nil
-	case http.StatusNotFound: // by now
+	case http.StatusNotFound:
 		return "", nil
 	}
 	return "", fmt.Errorf("%s: %s", path, http.StatusText(a.status))

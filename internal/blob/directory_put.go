@@ -90,7 +90,7 @@ func (d *Directory) rename(pending string, to place, only Condition) (before, af
 	if err := d.root.Rename(pending, to.path); err != nil {
 		return before, "", err
 	}
-	if after, err = d.tag(to.path); err != nil {
+	if after, err = d.served(to.path); err != nil {
 		err = fmt.Errorf("%w: %w", ErrUnsure, err)
 	}
 	return before, after, err
@@ -128,7 +128,16 @@ func (d *Directory) remove(at place, only Condition) error {
 	case tag == "":
 		return ErrNotFound
 	}
-	return d.root.Remove(at.path)
+	return d.drop(at.path)
+}
+
+// drop deletes a file. Its shard is locked.
+func (d *Directory) drop(path string) error {
+	err := d.root.Remove(path)
+	if err == nil {
+		_, _ = d.served(path) // there is none any more
+	}
+	return err
 }
 
 // roomError returns ErrFull for the errors of a file system that has no room.

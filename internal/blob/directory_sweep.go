@@ -59,7 +59,7 @@ func (d *Directory) sweepFile(shard int, path string) {
 	if err != nil || !d.over(info) {
 		return
 	}
-	if err := d.root.Remove(path); err == nil || errors.Is(err, fs.ErrNotExist) {
+	if err := d.drop(path); err == nil || errors.Is(err, fs.ErrNotExist) {
 		d.expired.Add(1)
 	}
 }

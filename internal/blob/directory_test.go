@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -228,4 +229,48 @@ func TestLinksLeadNowhere(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	serve(t, d).mustHave(t, "k", []byte("value"))
+}
+
+// A value whose time is over before its writer is answered has a tag all the same.
+func TestTagOfAValueThatExpires(t *testing.T) {
+	looks := new(atomic.Int64)
+	d := closing(t, openDirectoryAt(t, t.TempDir(), func() time.Time { return time.Unix(1e9+looks.Add(1), 0) }))
+	tag, created, err := d.Put(t.Context(), "k", strings.NewReader("value"), 5, Put{Limit: limit, TTL: time.Millisecond})
+	if err != nil || !created || len(tag) < 10 {
+		t.Errorf("%q, %v, %v", tag, created, err)
+	}
+	if err := d.Check(t.Context(), "k", func(tag string) bool { return tag == "" }); err != nil {
+		t.Errorf("it has not expired: %v", err)
+	}
+}
+
+// What was deleted, replaced or has expired takes no more room when nobody gets it any more.
+func TestNoDeletedFileIsOpen(t *testing.T) {
+	d := openDirectory(t, t.TempDir())
+	w := serve(t, d)
+	get := func(want int) {
+		t.Helper()
+		mustPut(t, d, "k", described(1, 100))
+		w.mustHave(t, "k", described(1, 100))
+		if n := d.handler.Stats().Open; n != want {
+			t.Fatalf("%d files are open, want %d", n, want)
+		}
+	}
+	get(1)
+	get(1)
+	if err := d.Delete(t.Context(), "k", nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := d.handler.Stats().Open; n != 0 {
+		t.Errorf("%d files are open after it was deleted", n)
+	}
+	get(1)
+	at := placeOf("k")
+	if err := errors.Join(d.root.Chmod(at.path, expiring), d.root.Chtimes(at.path, time.Unix(1, 0), time.Unix(1, 0))); err != nil {
+		t.Fatal(err)
+	}
+	d.sweepFile(at.shard, at.path)
+	if n := d.handler.Stats().Open; n != 0 || d.expired.Load() != 1 {
+		t.Errorf("%d files are open after one has expired", n)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -21,7 +22,7 @@ func CheckKey(key string) error {
 	if key == "" || len(key) > maxKey {
 		return errKeyLength
 	}
-	if !utf8.ValidString(key) || strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c == 0x7F }) {
+	if !utf8.ValidString(key) || strings.ContainsFunc(key, unicode.IsControl) {
 		return errKeyText
 	}
 	for segment := range strings.SplitSeq(key, "/") {

@@ -14,7 +14,7 @@ func TestCheckKey(t *testing.T) {
 		}
 	}
 	for _, key := range []string{
-		"", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "a/.", "../a", "a\x00", "a\n", "\x7F", "\xFF", strings.Repeat("a", maxKey+1),
+		"", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "a/.", "../a", "a\x00", "a\n", "\x7F", "\u0085", "\u009F", "\xFF", strings.Repeat("a", maxKey+1),
 	} {
 		if CheckKey(key) == nil {
 			t.Errorf("%q was taken", key)

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -34,6 +33,10 @@ const (
 
 	// pendingFor is how long a value is kept that has come, and that nobody has given its key: the server was killed.
 	pendingFor = time.Minute
+
+	// rememberedFor is how long Redis knows what a script has said, for those whose answer was lost: longer than all tries
+	// take.
+	rememberedFor = time.Minute
 )
 
 // A Redis is a Store that has two keys for each value, in the same slot of a cluster:
@@ -41,6 +44,7 @@ const (
 //	PREFIX{/KEY}            a hash: value, the name of the key below, and length
 //	PREFIX{/KEY}:VERSION    the value, as it is
 //
+// and two more that expire: PREFIX{/KEY}:VERSION:new, while a value comes, and PREFIX{/KEY}:VERSION:done, see memoryOf.
 // A version never changes, and so is an entity tag, and can be read in parts. A new value is a new version, which the
 // hash names from one moment to the next; the old one stays for replacedFor.
 type Redis struct {
@@ -127,7 +131,13 @@ func (s *Redis) lookup(ctx context.Context, name string) (version, error) {
 	if !isText || !isSize || !isTime {
 		return version{}, fmt.Errorf("a reply of other types: %T", reply)
 	}
-	return version{key: key, size: size, left: time.Duration(max(left, 0)) * time.Millisecond}, nil
+	switch {
+	case left < 0:
+		left = 0
+	case left == 0: // less than a millisecond, and not for ever
+		left = 1
+	}
+	return version{key: key, size: size, left: time.Duration(left) * time.Millisecond}, nil
 }
 
 // current returns the present version's key if only allows a write, "" if there is none.
@@ -154,6 +164,7 @@ func (s *Redis) Check(ctx context.Context, key string, only Condition) error {
 // Delete implements Store.
 func (s *Redis) Delete(ctx context.Context, key string, only Condition) error {
 	name := s.name(key)
+	memory := memoryOf(newVersion(name))
 	for {
 		expected := anyVersion
 		if only != nil {
@@ -165,10 +176,11 @@ func (s *Redis) Delete(ctx context.Context, key string, only Condition) error {
 				return ErrNotFound
 			}
 		}
-		outcome, err := deleteScript.Run(ctx, s.rdb, []string{name}, expected, s.keep.Milliseconds()).Text()
+		outcome, err := s.run(ctx, deleteScript, []string{name, memory},
+			expected, s.keep.Milliseconds(), rememberedFor.Milliseconds())
 		switch {
 		case err != nil:
-			return s.unsure(err)
+			return err
 		case outcome == "deleted":
 			return nil
 		case outcome == "absent" && only == nil:
@@ -190,18 +202,14 @@ func (s *Redis) failed(err error) error {
 	return &UnavailableError{err}
 }
 
-// unsure is failed after a call that may have changed something, if no answer to it has come.
-func (s *Redis) unsure(err error) error {
-	var reply redis.Error
-	var dial *net.OpError
-	if errors.As(err, &reply) || errors.As(err, &dial) && dial.Op == "dial" {
-		return s.failed(err)
-	}
-	return fmt.Errorf("%w: %w", ErrUnsure, err)
-}
-
-// passes reports whether a server's error is one that goes by.
+// passes reports whether a server's error is one that goes by. A slot that moves to another server is one: what is at fault
+// is what this process knows of the cluster, or that half of a value's keys are there.
 func passes(err redis.Error) bool {
-	return redis.IsLoadingError(err) || redis.IsTryAgainError(err) || redis.IsClusterDownError(err) ||
+	text := err.Error()
+	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") || strings.Contains(text, nonLocal) ||
+		redis.IsLoadingError(err) || redis.IsTryAgainError(err) || redis.IsClusterDownError(err) ||
 		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsReadOnlyError(err)
 }
+
+// nonLocal is what is said to a script that finds a key gone to another server while its slot moves.
+const nonLocal = "attempted to access a non local key"

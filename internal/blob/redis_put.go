@@ -9,6 +9,9 @@ import (
 	"github.com/millrace-io/millrace/redisbuf"
 )
 
+// errLost says that a value had come, and was not there any more when it was to get its key.
+var errLost = fmt.Errorf("the value was lost before it got its key: Redis was started anew or has evicted it, or %v went by", pendingFor)
+
 // Put implements Store.
 func (s *Redis) Put(
 	ctx context.Context, key string, body io.Reader, size int64, put Put,
@@ -23,7 +26,7 @@ func (s *Redis) Put(
 	if err != nil {
 		return "", false, err
 	}
-	created, err = s.commit(ctx, []string{name, pending, version}, length, put)
+	created, err = s.commit(ctx, []string{name, pending, version, memoryOf(version)}, length, put)
 	if err != nil && !errors.Is(err, ErrUnsure) {
 		s.rdb.Unlink(context.WithoutCancel(ctx), pending) // otherwise it expires
 	}
@@ -76,7 +79,7 @@ func (s *Redis) failedSend(err error) error {
 	return s.failed(err)
 }
 
-// commit has the hash name the new version. keys are the hash, the pending value, and the version.
+// commit has the hash name the new version. keys are the hash, the pending value, the version, and the script's memory.
 func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put) (created bool, err error) {
 	for {
 		expected := anyVersion
@@ -85,13 +88,13 @@ func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put
 				return false, err
 			}
 		}
-		outcome, err := commitScript.Run(ctx, s.rdb, keys,
-			expected, length, put.TTL.Milliseconds(), s.keep.Milliseconds()).Text()
+		outcome, err := s.run(ctx, commitScript, keys,
+			expected, length, put.TTL.Milliseconds(), s.keep.Milliseconds(), rememberedFor.Milliseconds())
 		switch {
 		case err != nil:
-			return false, s.unsure(err)
+			return false, err
 		case outcome == "lost":
-			return false, &UnavailableError{fmt.Errorf("the value has not stayed for %v", pendingFor)}
+			return false, &UnavailableError{errLost}
 		case outcome != "changed":
 			return outcome == "created", nil
 		}

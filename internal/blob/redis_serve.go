@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -37,12 +38,29 @@ func (s *Redis) Serve(w http.ResponseWriter, r *http.Request, key string) error 
 	if r.ProtoMajor == 1 {
 		ctx = context.WithoutCancel(ctx)
 	}
-	c := &content{store: s, ctx: ctx, version: v, prolonged: time.Now()}
-	http.ServeContent(&contentResponse{ResponseWriter: w, content: c, direct: direct(w, r)}, r, "", time.Time{}, c)
-	if c.err != nil {
+	h := s.hold(ctx, v.key)
+	defer h.end()
+	c := &content{store: s, ctx: h.ctx, version: v}
+	http.ServeContent(&contentResponse{ResponseWriter: w, content: c, direct: direct(w, r)}, plain(r, v.size), "", time.Time{}, c)
+	h.stop()
+	if c.end() != nil {
 		panic(http.ErrAbortHandler)
 	}
 	return nil
+}
+
+// plain returns r as a request for a value of size bytes that net/http answers as chunk.FileServer would.
+func plain(r *http.Request, size int64) *http.Request {
+	q := new(http.Request)
+	*q = *r
+	q.Header = conditions(r.Header)
+	if ranges := r.Header.Get("Range"); ranges != "" {
+		if strict := strictRange(ranges, size); strict != ranges {
+			q.Header = q.Header.Clone()
+			q.Header.Set("Range", strict)
+		}
+	}
+	return q
 }
 
 // direct returns the part of w that has the kernel move bytes from another socket, or nil.
@@ -63,20 +81,43 @@ func direct(w http.ResponseWriter, r *http.Request) io.ReaderFrom {
 	return nil
 }
 
-// A content reads a version, for one answer.
+// A content reads a version, for one answer. Of an answer in several parts net/http reads in a goroutine of its own, which it
+// does not wait for.
 //
 // Invariant: 0 ≤ off.
 type content struct {
-	store     *Redis
-	ctx       context.Context
-	version   version
-	off       int64
-	prolonged time.Time // when the version was last known to stay
-	err       error     // what has ended the answer
+	store   *Redis
+	ctx     context.Context
+	version version
+
+	mu  sync.Mutex // held while Redis is asked
+	off int64
+	err error // what has ended the answer
+}
+
+// errAnswered ends a Read after the answer.
+var errAnswered = errors.New("the answer has ended")
+
+// end returns when nobody reads any more, with what has ended the answer before its time.
+func (c *content) end() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.err
+	c.err = errAnswered
+	return err
+}
+
+// fail has the answer end before its time.
+func (c *content) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
 }
 
 // Seek implements io.Seeker.
 func (c *content) Seek(offset int64, whence int) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch whence {
 	case io.SeekCurrent:
 		offset += c.off
@@ -92,29 +133,22 @@ func (c *content) Seek(offset int64, whence int) (int64, error) {
 
 // Read implements io.Reader.
 func (c *content) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return 0, c.err
+	}
 	if c.off >= c.version.size {
 		return 0, io.EOF
 	}
 	p = p[:min(int64(len(p)), c.version.size-c.off)]
-	c.prolong()
 	n, err := c.store.values.GetRangeToBuffer(c.ctx, c.version.key, c.off, p)
 	if err == nil && n < len(p) {
 		err = fmt.Errorf("the value is not there any more: %w", io.ErrUnexpectedEOF)
 	}
 	c.off += int64(n)
-	if err != nil {
-		c.err = err
-	}
+	c.err = err
 	return n, err
-}
-
-// prolong has a version stay that was replaced while it is being read. One that was not replaced stays anyway (GT).
-func (c *content) prolong() {
-	if time.Since(c.prolonged) < c.store.keep/4 {
-		return
-	}
-	c.prolonged = time.Now()
-	c.store.rdb.Do(c.ctx, "PEXPIRE", c.version.key, c.store.keep.Milliseconds(), "GT") // if it fails, so will a Read
 }
 
 // A contentResponse sends a content's bytes in whole windows, or has the kernel do so.
@@ -143,7 +177,7 @@ func (w *contentResponse) ReadFrom(src io.Reader) (int64, error) {
 	n, err := w.send(l.N)
 	l.N -= n
 	if err != nil {
-		w.content.err = err
+		w.content.fail(err)
 	}
 	return n, err
 }
@@ -151,7 +185,7 @@ func (w *contentResponse) ReadFrom(src io.Reader) (int64, error) {
 // send sends the next n bytes of the content.
 func (w *contentResponse) send(n int64) (int64, error) {
 	c := w.content
-	if w.direct != nil && n >= spliceLeast && c.off == 0 && n == c.version.size {
+	if w.direct != nil && n >= spliceLeast && n == c.version.size { // all of it
 		select {
 		case c.store.reading <- struct{}{}:
 			defer func() { <-c.store.reading }()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -79,31 +80,26 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// A value that was replaced stays for as long as somebody gets it, and then goes.
+// A value that was replaced stays for as long as somebody gets it, however slowly, and then goes.
 func TestReplacedValues(t *testing.T) {
+	t.Parallel() // it waits
 	s := openRedis(t, redis.NewClient(redistest.Shared(t).Options()), t.Name()+":")
-	s.keep = 400 * time.Millisecond
-	old := described(1, 1<<20)
+	s.keep = time.Second
+	old := described(1, 2*window+1)
 	mustPut(t, s, "k", old)
 	v, err := s.lookup(t.Context(), s.name("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &content{store: s, ctx: t.Context(), version: v, prolonged: time.Now()}
-	mustPut(t, s, "k", []byte("new"))
-	var got bytes.Buffer
-	for part := make([]byte, 128<<10); ; time.Sleep(100 * time.Millisecond) { // twice as long as it is kept, in all
-		n, err := c.Read(part)
-		got.Write(part[:n])
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	w := &slowResponse{ResponseRecorder: httptest.NewRecorder()}
+	w.first = func() {
+		mustPut(t, s, "k", []byte("new"))
+		time.Sleep(2 * s.keep) // in one write: nothing is read meanwhile
 	}
-	if !bytes.Equal(got.Bytes(), old) {
-		t.Errorf("%d bytes", got.Len())
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Range", "bytes=0-")
+	if err := s.Serve(w, r, "k"); err != nil || !bytes.Equal(w.Body.Bytes(), old) {
+		t.Errorf("%d bytes, %v", w.Body.Len(), err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); s.rdb.Exists(t.Context(), v.key).Val() == 1; {
 		if time.Now().After(deadline) {
@@ -111,12 +107,62 @@ func TestReplacedValues(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if n, err := c.Seek(0, io.SeekStart); n != 0 || err != nil {
-		t.Error(n, err)
-	}
+	c := &content{store: s, ctx: t.Context(), version: v}
 	if _, err := c.Read(make([]byte, 10)); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("and then: %v", err)
 	}
+	if err := c.end(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the answer ends with %v", err)
+	}
+}
+
+// A slowResponse does something in its first Write.
+type slowResponse struct {
+	*httptest.ResponseRecorder
+	first func()
+}
+
+func (w *slowResponse) Write(p []byte) (int, error) {
+	if w.first != nil {
+		w.first()
+		w.first = nil
+	}
+	return w.ResponseRecorder.Write(p)
+}
+
+// A client that leaves amid an answer in several parts leaves nobody who reads on.
+func TestPartsThatNobodyTakes(t *testing.T) {
+	s := openRedis(t, redis.NewClient(redistest.Shared(t).Options()), t.Name()+":")
+	mustPut(t, s, "k", described(1, 4<<20))
+	for i := range 20 {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Range", "bytes=0-1000000,2000000-3000000")
+		func() {
+			defer func() {
+				if got := recover(); got != nil && got != http.ErrAbortHandler {
+					t.Errorf("%v", got)
+				}
+			}()
+			_ = s.Serve(&brokenResponse{header: make(http.Header), left: i * 50_000}, r, "k")
+		}()
+	}
+}
+
+// A brokenResponse takes so many bytes.
+type brokenResponse struct {
+	header http.Header
+	left   int
+}
+
+func (w *brokenResponse) Header() http.Header { return w.header }
+func (w *brokenResponse) WriteHeader(int)     {}
+
+func (w *brokenResponse) Write(p []byte) (int, error) {
+	n := min(len(p), w.left)
+	if w.left -= n; n < len(p) {
+		return n, io.ErrClosedPipe
+	}
+	return n, nil
 }
 
 // A value that Redis has evicted is none. What is no value at all is an error, and is not replaced.
@@ -146,55 +192,21 @@ func TestKeysThatOthersTouch(t *testing.T) {
 	}
 }
 
-// A commit whose answer is lost is done once. Somebody else's value that has come meanwhile is not overwritten by the second
-// try.
-func TestCommitsAreDoneOnce(t *testing.T) {
-	server := redistest.Shared(t)
-	proxy := server.Proxy(t)
-	s := openRedis(t, redis.NewClient(proxy.Options(server)), t.Name()+":")
-	other := openRedis(t, redis.NewClient(server.Options()), t.Name()+":")
-	w := serve(t, other)
-	mustPut(t, s, "warm", []byte("the script is known"))
-	proxy.Set(redistest.CutReply(0).On(commitScript.Hash()).Times(1))
-	tag, _, err := put(t, s, "k", []byte("value"), func(tag string) bool { return tag == "" })
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, now, err := w.get(t.Context(), "k")
-	if err != nil || string(got) != "value" || now != tag {
-		t.Errorf("%q, %s, %v; want %s", got, now, err, tag)
-	}
-
-	name := s.name("twice")
-	pending, version := newVersion(name)+":new", newVersion(name)
-	s.rdb.Set(t.Context(), pending, "first", pendingFor)
-	keys := []string{name, pending, version}
-	if created, err := s.commit(t.Context(), keys, 5, Put{}); err != nil || !created {
-		t.Fatal(created, err)
-	}
-	mustPut(t, other, "twice", []byte("second"))
-	if _, err := s.commit(t.Context(), keys, 5, Put{}); err != nil {
-		t.Error(err)
-	}
-	w.mustHave(t, "twice", []byte("second"))
-	s.rdb.Del(t.Context(), version)
-	var away *UnavailableError
-	if _, err := s.commit(t.Context(), keys, 5, Put{}); !errors.As(err, &away) {
-		t.Errorf("a value that was lost: %v", err)
-	}
-}
-
 func TestErrorsOfRedis(t *testing.T) {
 	server := redistest.Start(t, redistest.Config("maxmemory 2mb", "maxmemory-policy noeviction"))
 	opt := server.Options()
 	opt.DialerRetries = 1
 	s := openRedis(t, redis.NewClient(opt), "")
+	mustPut(t, s, "small", []byte("x"))
 	var err error
 	for i := 0; err == nil && i < 10; i++ {
 		_, _, err = put(t, s, strings.Repeat("k", i+1), described(1, 1<<20), nil)
 	}
 	if err != ErrFull {
 		t.Errorf("%v", err)
+	}
+	if err := s.Delete(t.Context(), "small", nil); err != nil {
+		t.Errorf("a delete, which makes room: %v", err)
 	}
 	server.Kill()
 	var away *UnavailableError

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -44,18 +45,29 @@ func newVault(s *Server, store blob.Store, where string) *vault {
 	}
 }
 
+// besideBlobs answers what is at blobsPath, and leaves everything else to next. A ServeMux would lead a key such as a//b to
+// another one.
+func (s *Server) besideBlobs(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if key, ok := strings.CutPrefix(r.URL.Path, blobsPath); ok {
+			s.blobs(w, r, key)
+		} else {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
 // blobs answers everything at blobsPath.
-func (s *Server) blobs(w http.ResponseWriter, r *http.Request) {
+func (s *Server) blobs(w http.ResponseWriter, r *http.Request, key string) {
 	v := s.vault
 	if v == nil {
-		refuseBody(w, r, http.StatusNotFound, errNoBlobs)
+		refuseUpload(w, r, http.StatusNotFound, errNoBlobs)
 		return
 	}
 	a := &blobAnswer{ResponseWriter: w}
 	defer func() { v.answered[min(max(a.status/100, 0), statusClasses-1)].Add(1) }()
-	key := r.PathValue("key")
 	if err := blob.CheckKey(key); err != nil {
-		refuseBody(a, r, http.StatusBadRequest, err.Error())
+		refuseUpload(a, r, http.StatusBadRequest, err.Error())
 		return
 	}
 	switch r.Method {
@@ -65,7 +77,7 @@ func (s *Server) blobs(w http.ResponseWriter, r *http.Request) {
 		v.write(a, r, key)
 	default:
 		a.Header().Set("Allow", blobMethods)
-		refuseBody(a, r, http.StatusMethodNotAllowed,
+		refuseUpload(a, r, http.StatusMethodNotAllowed,
 			fmt.Sprintf("method %.20q is not allowed here: %s", r.Method, blobMethods))
 	}
 }
@@ -117,28 +129,31 @@ func (v *vault) write(a *blobAnswer, r *http.Request, key string) {
 		if status == http.StatusUnauthorized {
 			a.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
 		}
-		refuseBody(a, r, status, "who writes a blob must be allowed to publish: "+reason)
+		refuseUpload(a, r, status, "who writes a blob must be allowed to publish: "+reason)
 		return
 	}
+	if err := v.change(a, r, key); err != nil {
+		v.refuse(a, r, err)
+	}
+}
+
+// change answers PUT and DELETE of those who may, unless it returns an error: a refused body takes no place.
+func (v *vault) change(a *blobAnswer, r *http.Request, key string) error {
 	if err := v.uploads.enter(); err != nil {
-		v.refuse(a, r, &busyError{err})
-		return
+		return &busyError{err}
 	}
 	defer v.uploads.leave()
 	control := http.NewResponseController(a)
 	_ = control.SetWriteDeadline(time.Time{}) // a body may take longer than an answer
-	defer func() { _ = control.SetWriteDeadline(time.Now().Add(s.cfg.StallTimeout)) }()
-	var err error
-	if r.Method == http.MethodDelete {
-		err = v.store.Delete(r.Context(), key, blob.ConditionOf(r.Header))
-	} else {
-		err = v.put(a, r, key)
+	defer func() { _ = control.SetWriteDeadline(time.Now().Add(v.server.cfg.StallTimeout)) }()
+	if r.Method == http.MethodPut {
+		return v.put(a, r, key)
 	}
-	if err != nil {
-		v.refuse(a, r, err)
-	} else if r.Method == http.MethodDelete {
-		a.WriteHeader(http.StatusNoContent)
+	if err := v.store.Delete(r.Context(), key, blob.ConditionOf(r.Header)); err != nil {
+		return err
 	}
+	a.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // put answers PUT, unless it returns an error.

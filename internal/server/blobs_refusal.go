@@ -2,8 +2,11 @@ package server
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"os"
+	"strconv"
+	"time"
 
 	"github.com/millrace-io/millrace/internal/blob"
 )
@@ -31,11 +34,47 @@ func (v *vault) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}
-	if r.Method == http.MethodPut {
-		refuseBody(w, r, status, reason) // whose body may not have been read
+	refuseUpload(w, r, status, reason)
+}
+
+const (
+	// refusedFor is how long a refused body is still taken in: long enough for an answer to reach the other side of the world,
+	// and for its client to leave off.
+	refusedFor = 2 * time.Second
+
+	// refusedBytes bounds the same in bytes: what a gigabit a second brings in a quarter of that time.
+	refusedBytes = 64 << 20
+)
+
+// refuseUpload refuses a request whose body may still be coming. It takes in some of that after its answer: a connection that
+// is closed while bytes arrive is reset, and the reset takes the answer away from a client that has not read it yet. net/http
+// waits without reading, and not at all if the client has sent Expect: 100-continue.
+func refuseUpload(w http.ResponseWriter, r *http.Request, status int, reason string) {
+	if r.ProtoMajor != 1 || r.Body == nil || r.Body == http.NoBody {
+		refuse(w, status, reason)
 		return
 	}
-	refuse(w, status, reason)
+	refuseBody(&shortResponse{ResponseWriter: w}, r, status, reason)
+	control := http.NewResponseController(w)
+	if errors.Join(control.Flush(), control.SetReadDeadline(time.Now().Add(refusedFor))) == nil {
+		_, _ = io.CopyN(io.Discard, r.Body, refusedBytes)
+	}
+}
+
+// A shortResponse is one Write, and says how long that is, so that its client has all of it before the handler returns.
+type shortResponse struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader leaves the header to Write.
+func (w *shortResponse) WriteHeader(status int) { w.status = status }
+
+// Write implements http.ResponseWriter.
+func (w *shortResponse) Write(p []byte) (int, error) {
+	w.Header().Set("Content-Length", strconv.Itoa(len(p)))
+	w.ResponseWriter.WriteHeader(w.status)
+	return w.ResponseWriter.Write(p)
 }
 
 // blobStatus is the status for an error, and what is told of it: not what an address or a path of the server would be in.

@@ -15,7 +15,6 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/live/{name}", s.live)
 	mux.HandleFunc(filesPath, onlyGet(s.files))
-	mux.HandleFunc(blobsPath+"{key...}", s.blobs)
 	mux.HandleFunc("/api/streams", onlyGet(s.apiStreams))
 	mux.HandleFunc("/healthz", onlyGet(s.health))
 	mux.Handle("/metrics", onlyGet(s.metrics.handler().ServeHTTP))
@@ -25,7 +24,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuseBody(w, r, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob")
 	})
-	return s.heads.handler(mux)
+	return s.heads.handler(s.besideBlobs(mux))
 }
 
 // live sorts the requests for a stream by what they want.

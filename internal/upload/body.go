@@ -1,6 +1,7 @@
 package upload
 
 import (
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -22,7 +23,7 @@ type body struct {
 
 	mu     sync.Mutex
 	sent   int64
-	ended  bool  // src has come to its end, so that the server may have all of it
+	ended  bool  // src has come to its end, as it should, so that the server may have all of it
 	err    error // of src
 	closed bool
 }
@@ -38,8 +39,7 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, io.ErrClosedPipe
 	}
 	n, err := b.src.Read(p)
-	b.end(n, err)
-	return n, err
+	return n, b.end(n, err)
 }
 
 func (b *body) begin() bool {
@@ -52,10 +52,14 @@ func (b *body) begin() bool {
 	return true
 }
 
-func (b *body) end(n int, err error) {
+// end notes what was read, and returns with what error Read returns.
+func (b *body) end(n int, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sent += int64(n)
+	if err == io.EOF && b.sent < b.size {
+		err = fmt.Errorf("it has become shorter than the %d bytes that were announced", b.size)
+	}
 	switch {
 	case err == io.EOF:
 		b.ended = true
@@ -63,13 +67,13 @@ func (b *body) end(n int, err error) {
 		b.err = err
 	}
 	b.ended = b.ended || b.sent == b.size
-	if b.closed {
-		return
+	if !b.closed {
+		b.timer.Reset(b.limit)
+		if n > 0 {
+			b.tell(b.sent) // with the lock held: nobody is told any more after over
+		}
 	}
-	b.timer.Reset(b.limit)
-	if n > 0 {
-		b.tell(b.sent) // with the lock held: nobody is told any more after over
-	}
+	return err
 }
 
 // Close implements io.Closer, for the http.Transport, which reads no more then.

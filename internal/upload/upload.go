@@ -66,6 +66,8 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 func newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dial,
+		ForceAttemptHTTP2:      true, // which net/http does by itself only with a dialer of its own
 		MaxResponseHeaderBytes: maxHeader,
 		TLSHandshakeTimeout:    10 * time.Second, // as net/http's own client
 		ExpectContinueTimeout:  continueTimeout,
@@ -164,7 +166,6 @@ func (u *upload) failed(ctx context.Context, err error, sent int64, ended bool, 
 		err = context.Cause(ctx)
 	}
 	if u.size != unknown && !ended && sent < u.size {
-		// That is also what becomes of a file that is shorter by now: the server has not got what was announced.
 		return true, fmt.Errorf("after %d bytes of %d: %w", sent, u.size, err)
 	}
 	var dial *net.OpError
@@ -193,6 +194,9 @@ func (u *upload) request(ctx context.Context, b *body) (*http.Request, error) {
 	if req.ContentLength = u.size; u.size == 0 {
 		req.Body = http.NoBody
 	}
+	// net/http goes on sending to a connection that is to be used again, also after a refusal, and then drops the refusal if
+	// that fails.
+	req.Close = true
 	req.Header.Set("User-Agent", "millrace")
 	req.Header.Set("Content-Type", "application/octet-stream")
 	if u.size != 0 {

@@ -29,7 +29,7 @@ type origin struct {
 
 func serve(t *testing.T, answers ...http.HandlerFunc) *origin {
 	o := &origin{answers: answers}
-	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	o.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o.mu.Lock()
 		o.tries++
 		o.heads = append(o.heads, r.Header.Clone())
@@ -37,6 +37,11 @@ func serve(t *testing.T, answers ...http.HandlerFunc) *origin {
 		o.mu.Unlock()
 		answer(w, r)
 	}))
+	o.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		_ = c.(*net.TCPConn).SetReadBuffer(smallBuffer)
+		return ctx
+	}
+	o.Start()
 	t.Cleanup(o.Close)
 	return o
 }
@@ -76,8 +81,17 @@ func quick(url string) Config {
 	return cfg
 }
 
+const (
+	// smallBuffer is what the kernel keeps for an origin at most, or a few times as much.
+	smallBuffer = 64 << 10
+
+	// beyondBuffers is more than that and what the kernel keeps for a client together (tcp_wmem: 4 MiB).
+	beyondBuffers = 20_000_000
+)
+
 func TestRun(t *testing.T) {
-	value := strings.Repeat("0123456789", 500_000)
+	// More than the kernel's buffers take: what fits into them has been sent when a connection breaks.
+	value := strings.Repeat("0123456789", beyondBuffers/10)
 	file := filepath.Join(t.TempDir(), "value")
 	if err := os.WriteFile(file, []byte(value), 0o600); err != nil {
 		t.Fatal(err)
