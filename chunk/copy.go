@@ -65,6 +65,8 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader, opts ...CopyOption)
 	}
 	c.response, _ = dst.(http.ResponseWriter)
 	c.alarm.prepare(ctx, dst, src)
+	complete := false
+	defer func() { c.alarm.stop(complete) }() // also when src, dst or the progress panics
 	err := c.run()
 	if err != nil && ctx.Err() != nil {
 		if c.isComplete(err) {
@@ -73,7 +75,7 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader, opts ...CopyOption)
 			err = ctx.Err()
 		}
 	}
-	c.alarm.stop(err == nil)
+	complete = err == nil
 	return c.tally.Report, err
 }
 

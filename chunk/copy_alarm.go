@@ -50,7 +50,7 @@ func (a *alarm) prepare(ctx context.Context, dst io.Writer, src io.Reader) {
 	}
 }
 
-// set may be called again, and on a nil alarm.
+// set may be called again. Both set and stop may be called on a nil alarm.
 func (a *alarm) set() {
 	if a == nil || a.ctx == nil || a.unhook != nil {
 		return
@@ -72,7 +72,7 @@ func (a *alarm) ring() {
 // stop switches the alarm off, and takes the deadlines away if it has rung. That of a response stays unless the body is
 // complete: its connection is lost, and with another deadline net/http could end the body properly.
 func (a *alarm) stop(complete bool) {
-	if a.unhook == nil || a.unhook() {
+	if a == nil || a.unhook == nil || a.unhook() {
 		return
 	}
 	a.rings.Wait()

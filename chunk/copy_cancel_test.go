@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -171,3 +172,49 @@ func TestCopyForgetsItsContext(t *testing.T) {
 		t.Errorf("%q", s)
 	}
 }
+
+// Nor after a panic in the source, the target or the progress.
+func TestCopyForgetsItsContextAfterAPanic(t *testing.T) {
+	fail := func() { panic("on purpose") }
+	for name, c := range map[string]struct {
+		src   io.Reader
+		write func()
+		opts  []chunk.CopyOption
+	}{
+		"source":   {src: readerFunc(func([]byte) (int, error) { fail(); return 0, nil }), write: func() {}},
+		"target":   {src: struct{ io.Reader }{bytes.NewReader([]byte("x"))}, write: fail},
+		"progress": {struct{ io.Reader }{bytes.NewReader([]byte("x"))}, func() {}, []chunk.CopyOption{chunk.Progress(func(int64) { fail() })}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			dst := &deadlined{write: c.write}
+			func() {
+				defer func() {
+					if v := recover(); v != "on purpose" {
+						t.Errorf("%s: recovered %v", name, v)
+					}
+				}()
+				_, _ = chunk.Copy(ctx, dst, c.src, c.opts...)
+			}()
+			cancel()
+			synctest.Wait()
+			if dst.set {
+				t.Errorf("%s: the target has got a deadline", name)
+			}
+		})
+	}
+}
+
+// A deadlined target knows whether it has ever got a deadline.
+type deadlined struct {
+	write func()
+	set   bool
+}
+
+func (d *deadlined) Write(p []byte) (int, error) { d.write(); return len(p), nil }
+
+func (d *deadlined) SetWriteDeadline(time.Time) error { d.set = true; return nil }
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

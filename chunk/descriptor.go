@@ -94,10 +94,7 @@ func (d *descriptor) describe(f *os.File) error {
 	if err := regular(d.info); err != nil {
 		return err
 	}
-	d.file, d.fd = f, int(f.Fd())
-	if d.stamp, err = d.now(); err != nil {
-		return err
-	}
+	d.file, d.fd, d.stamp = f, int(f.Fd()), stampOf(d.info) // one look: dates and tags are of the same version
 	d.hotAt = make([]atomic.Int64, min(d.stamp.size/hotRegion+1, mostRegions))
 	d.length = strconv.FormatInt(d.stamp.size, 10)
 	if t := d.info.ModTime(); !isZero(t) {

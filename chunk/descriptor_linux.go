@@ -1,9 +1,26 @@
 package chunk
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
 
 // showsRenames says that a file's stamp changes when its name is given to another one.
 const showsRenames = true
+
+// stampOf returns the stamp of the file that info is of.
+func stampOf(info os.FileInfo) stamp {
+	st := info.Sys().(*syscall.Stat_t) // as os promises
+	return stamp{
+		size:  st.Size,
+		mtime: st.Mtim.Nano(),
+		ctime: st.Ctim.Nano(),
+		dev:   uint64(st.Dev),
+		ino:   uint64(st.Ino),
+	}
+}
 
 // now returns the file's present stamp.
 func (d *descriptor) now() (stamp, error) {

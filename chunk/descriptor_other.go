@@ -2,9 +2,16 @@
 
 package chunk
 
+import "os"
+
 // showsRenames says that a file's stamp does not change when its name is given to another one: names are followed for each
 // request.
 const showsRenames = false
+
+// stampOf returns the stamp of the file that info is of.
+func stampOf(info os.FileInfo) stamp {
+	return stamp{size: info.Size(), mtime: info.ModTime().UnixNano()}
+}
 
 // now returns the file's present stamp.
 func (d *descriptor) now() (stamp, error) {
@@ -12,5 +19,5 @@ func (d *descriptor) now() (stamp, error) {
 	if err != nil {
 		return stamp{}, err
 	}
-	return stamp{size: info.Size(), mtime: info.ModTime().UnixNano()}, nil
+	return stampOf(info), nil
 }

@@ -71,6 +71,9 @@ func TestEncodingChoice(t *testing.T) {
 		if w.Code != c.status || c.status == 200 && w.Body.String() != c.body {
 			t.Errorf("%s: %d %q, want %d %q", what, w.Code, w.Body, c.status, c.body)
 		}
+		if c.status == 406 && w.Header().Get("Vary") == "" {
+			t.Errorf("%s: a 406 that has no Vary", what)
+		}
 		if c.status != 200 {
 			continue
 		}

@@ -16,7 +16,7 @@ import (
 //     with a slash leads outside. Such names, and those that no file can have, are a 404.
 //   - What is neither a file nor a directory (a pipe, a device) is a 403, and is not opened.
 //   - A Range of more than 64 parts is ignored, a plus sign in one is no number, and the last 0 bytes are a 416.
-//   - A list of a directory has a Content-Length, and at most 65536 names: a larger directory is a 403.
+//   - A list of a directory has a Content-Length, and at most 65536 names and 4 MiB of them: a larger directory is a 403.
 //   - A redirect to a directory whose name has a question mark or a colon in it leads there.
 //   - A body that ends too soon, because its file was cut, breaks the connection or stream however it is sent.
 //
@@ -28,10 +28,15 @@ import (
 // What is in the page cache is sent at once. What is not is read first, a part at a time, by a bounded number of
 // responses, so that those that wait for a disk do not keep others from sending.
 //
+// An answer ends at the deadline of its request's context, if a middleware has set one, like one that cannot be written. A
+// context of HTTP/1 that is cancelled before ends nothing but waiting for a list and reading a long one: net/http cancels it
+// when a client has closed its half of the connection, and may still be waiting for its answer.
+//
 // All methods may be called from any goroutine.
 type FileHandler struct {
 	files    descriptors
 	listing  bool
+	lists    lister
 	dropFrom int64 // responses of so many bytes leave the page cache as it was; 0 for none
 	timing   bool
 	tuner    *Tuner                                         // that the files' turns are of; or nil
@@ -41,7 +46,7 @@ type FileHandler struct {
 // FileServer returns a handler for the files under root. It borrows root, which must stay open for as long as the handler
 // is used; and then Close gives back what the handler holds.
 func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
-	h := &FileHandler{listing: true}
+	h := &FileHandler{listing: true, lists: newLister(root)}
 	h.files = descriptors{
 		root: root, limit: defaultOpenFiles, keep: defaultKeepOpen, trust: defaultTrustNames,
 		turns: newGate(defaultColdReaders),
@@ -55,7 +60,8 @@ func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
 
 // ServeHTTP implements http.Handler.
 func (h *FileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := exchange{handler: h, w: w, r: r, ctx: contextOf(r), header: w.Header(), body: responseOf(w)}
+	x := exchange{handler: h, w: w, r: r, header: w.Header(), body: responseOf(w)}
+	x.ctx, x.cancel = contextOf(r)
 	x.foreign = x.header.Get("Content-Encoding") != ""
 	defer x.over() // also when a response is given up
 	x.serve()

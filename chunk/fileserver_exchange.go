@@ -28,6 +28,9 @@ type exchange struct {
 	w       http.ResponseWriter
 	r       *http.Request
 	ctx     context.Context // ends when nobody wants the answer any more, see contextOf
+	cancel  func()          // frees what ctx holds; or nil
+	alarm   *alarm          // ends a Write at ctx's deadline; nil if it has none
+	whole   bool            // all of the body was written
 	header  http.Header     // of w
 	body    response
 	foreign bool // somebody else has set a Content-Encoding, and is going to encode the body
@@ -40,14 +43,20 @@ type exchange struct {
 	set    int
 }
 
-// contextOf returns the context of a request's answer. net/http cancels that of a request of HTTP/1 also when a client has
-// said all that it is going to say (shutdown(2), as nc does), and still waits for its answer. Such an answer ends when it
-// cannot be written.
-func contextOf(r *http.Request) context.Context {
-	if r.ProtoMajor == 1 {
-		return context.WithoutCancel(r.Context())
+// contextOf returns the context of a request's answer, and what frees it, or nil. net/http cancels that of a request of
+// HTTP/1 also when a client has said all that it is going to say (shutdown(2), as nc does), and still waits for its answer.
+// Such an answer ends when it cannot be written. A deadline is never net/http's: somebody means it.
+func contextOf(r *http.Request) (ctx context.Context, cancel func()) {
+	ctx = r.Context()
+	if r.ProtoMajor != 1 {
+		return ctx, nil
 	}
-	return r.Context()
+	at, ok := ctx.Deadline()
+	ctx = context.WithoutCancel(ctx)
+	if ok {
+		return context.WithDeadline(ctx, at)
+	}
+	return ctx, nil
 }
 
 // serve answers the request.
@@ -113,25 +122,42 @@ func (x *exchange) list(name string, info os.FileInfo) {
 		x.notModified()
 		return
 	}
-	page, err := x.handler.files.listing(x.ctx, name)
-	switch {
-	case err == errTooManyNames:
-		x.fail(http.StatusForbidden, "403 Forbidden: too many files to list")
-		return
-	case err != nil:
-		x.fail(http.StatusInternalServerError, "Error reading directory")
+	ctx := x.r.Context() // and not x.ctx: who is gone is not to wait in line
+	names, done, err := x.handler.lists.read(ctx, name)
+	if err != nil {
+		x.failList(ctx, err)
 		return
 	}
+	defer done()
 	if !isZero(v.modified) {
 		x.setHeader("Last-Modified", v.modified.UTC().Format(http.TimeFormat))
 	}
 	x.setHeader("Content-Type", "text/html; charset=utf-8")
+	length := ""
 	if !x.foreign {
-		x.setHeader("Content-Length", strconv.Itoa(len(page)))
+		length = strconv.FormatInt(names.pageLen(), 10)
+		x.setHeader("Content-Length", length)
 	}
 	x.writeHeader(http.StatusOK)
-	if x.r.Method != http.MethodHead {
-		_, _ = x.w.Write(page)
+	if x.r.Method == http.MethodHead {
+		return
+	}
+	x.watch()
+	_, err = names.writePage(x.w)
+	x.ended(err, length)
+}
+
+// failList answers that there is no list.
+func (x *exchange) failList(ctx context.Context, err error) {
+	switch err {
+	case errTooManyNames:
+		x.fail(http.StatusForbidden, "403 Forbidden: too many files to list")
+	case errNotRead:
+		x.fail(http.StatusInternalServerError, "Error reading directory")
+	case ctx.Err():
+		x.fail(http.StatusServiceUnavailable, "") // hardly anybody is there to see it
+	default:
+		x.fail(statusOf(err), "")
 	}
 }
 
@@ -152,10 +178,10 @@ func (x *exchange) serveFile(name string) error {
 		x.serveContent(d, d.contentType, "", opened)
 		return nil
 	}
-	if len(d.siblings) > 0 && !encodes(x.header) {
+	wanted, plain := parseAccept(x.r.Header["Accept-Encoding"]).choose(d.siblings)
+	if (len(d.siblings) > 0 || !plain) && !encodes(x.header) {
 		x.header.Add("Vary", "Accept-Encoding")
 	}
-	wanted, plain := parseAccept(x.r.Header["Accept-Encoding"]).choose(d.siblings)
 	for _, s := range wanted {
 		if e, _, err := files.acquire(s.file); err == nil {
 			defer files.release(e)
@@ -246,9 +272,24 @@ func (x *exchange) sendParts(d *descriptor, spans []span, contentType string, op
 	}
 	x.body.begun(length, encoding)
 	defer x.warmth.over()
-	err := x.sendBody(spans, boundary, contentType, d.stamp.size)
-	if err != nil && (length == "" || x.r.ProtoMajor != 1) && x.ctx.Err() == nil {
-		// Where net/http does not count what it has promised, an answer that was cut would look like a whole one.
+	x.watch()
+	x.ended(x.sendBody(spans, boundary, contentType, d.stamp.size), length)
+}
+
+// watch has a Write of the body end at the deadline of the context, if somebody has set one.
+func (x *exchange) watch() {
+	if _, ok := x.ctx.Deadline(); ok {
+		x.alarm = new(alarm)
+		x.alarm.prepare(x.ctx, x.w, nil)
+		x.alarm.set()
+	}
+}
+
+// ended is told how the body has ended, and what length the header promised, if any. Where net/http does not count that, a
+// body that was cut would look like a whole one, whoever it was who did not want more of it.
+func (x *exchange) ended(err error, length string) {
+	x.whole = err == nil
+	if err != nil && (length == "" || x.r.ProtoMajor != 1 || x.header.Get("Content-Length") != length) {
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -334,8 +375,12 @@ func (x *exchange) fail(status int, text string) {
 	http.Error(x.w, text, status)
 }
 
-// over tells those who want to know how it went.
+// over ends what the exchange holds, and tells those who want to know how it went.
 func (x *exchange) over() {
+	x.alarm.stop(x.whole)
+	if x.cancel != nil {
+		x.cancel()
+	}
 	h := x.handler
 	h.files.count(x)
 	if h.served != nil {

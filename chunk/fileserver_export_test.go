@@ -1,6 +1,10 @@
 package chunk
 
-import "context"
+import (
+	"context"
+	"strings"
+	"unsafe"
+)
 
 // OpenNames returns the names that a handler has open or is opening.
 func (h *FileHandler) OpenNames() (names []string) {
@@ -26,6 +30,42 @@ func (h *FileHandler) TakeColdSlots() (giveBack func()) {
 		}
 	}
 }
+
+// TakeListPlaces has all places for long lists taken until the returned function is called.
+func (h *FileHandler) TakeListPlaces() (giveBack func()) {
+	for range longLists {
+		if err := h.lists.long.acquire(context.Background()); err != nil {
+			panic(err)
+		}
+	}
+	return func() {
+		for range longLists {
+			h.lists.long.release()
+		}
+	}
+}
+
+// LongLists returns how many places for long lists are taken, and how many wait for one.
+func (h *FileHandler) LongLists() (taken, waiting int) {
+	taken, waiting, _ = h.lists.long.load()
+	return taken, waiting
+}
+
+// ListSize returns how many bytes of memory a list of so many names of n bytes takes, and whether it is refused.
+func ListSize(count, n int) (bytes int, refused bool) {
+	var all names
+	for range count {
+		all.add(strings.Repeat("n", n), false)
+	}
+	return cap(all.bytes) + cap(all.all)*int(unsafe.Sizeof(nameAt{})), all.exceed(mostNames, mostNameBytes)
+}
+
+// Limits of lists.
+const (
+	MostNames     = mostNames
+	MostNameBytes = mostNameBytes
+	LongLists     = longLists
+)
 
 // Regions returns how many verdicts on the page cache a file that is open has room for.
 func (h *FileHandler) Regions(name string) int {

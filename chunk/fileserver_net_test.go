@@ -14,7 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	"github.com/millrace-io/millrace/chunk"
 )
@@ -282,43 +281,4 @@ func TestFileServerServed(t *testing.T) {
 	if problem := h.CheckDescriptors(); problem != "" {
 		t.Error(problem)
 	}
-}
-
-// TestFileServerListing: names are escaped, and a directory of too many is not read to its end.
-func TestFileServerListing(t *testing.T) {
-	root, _ := makeTree(t, map[string]string{`"'<>&`: "", "?foo=bar#baz": "", "<combo>?foo": "", "foo:bar": "", "a&lt;b": "", "x&#1": ""})
-	h := newFiles(t, root)
-	page := ask(h, "/").Body.String()
-	for _, want := range []string{
-		`<a href="%22%27%3C%3E&">&#34;&#39;&lt;&gt;&amp;</a>`, `<a href="%3Ffoo=bar%23baz">?foo=bar#baz</a>`,
-		`<a href="%3Ccombo%3E%3Ffoo">&lt;combo&gt;?foo</a>`, `<a href="./foo:bar">foo:bar</a>`,
-		`<a href="a&amp;lt;b">a&amp;lt;b</a>`, `<a href="x&%231">x&amp;#1</a>`,
-	} {
-		if !strings.Contains(page, want+"\n") {
-			t.Errorf("%s\nhas no\n%s", page, want)
-		}
-	}
-	must(t, root.Mkdir("a?b:c", 0o755))
-	if to := ask(h, "/a%3Fb:c").Header().Get("Location"); to != "./a%3Fb:c/" {
-		t.Errorf("leads to %q", to)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		h := chunk.FileServer(root)
-		defer h.Close()
-		giveBack := h.TakeColdSlots()
-		w := httptest.NewRecorder()
-		done := make(chan struct{})
-		go func() {
-			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-			close(done)
-		}()
-		synctest.Wait()
-		select {
-		case <-done:
-			t.Error("a list did not wait for its turn")
-		default:
-		}
-		giveBack()
-		<-done
-	})
 }

@@ -30,6 +30,11 @@ type FileOption func(*FileHandler)
 
 // Listing says whether a directory without an index.html is answered with a list of what is in it, as http.FileServer does
 // and as is the default. Otherwise the answer is 403.
+//
+// Lists of more than 2048 names, or 16 KiB of them, are made for 4 clients at a time, from reading the names until the client
+// has taken the page; others wait, without any memory, until they hang up. Such a list has up to 65536 names and 4 MiB of
+// them, so all together take up to 24 MiB. A client that takes nothing keeps its place until http.Server.WriteTimeout ends
+// it. Shorter lists are read for 8 clients at a time, and wait for nobody who is slow; each takes up to 80 KiB while it is sent.
 func Listing(on bool) FileOption {
 	return func(h *FileHandler) { h.listing = on }
 }
@@ -84,8 +89,8 @@ func TrustNames(d time.Duration) FileOption {
 	return func(h *FileHandler) { h.files.trust = d }
 }
 
-// ColdReaders is how many responses may read a file or a directory from a disk at a time. Others that need to wait for
-// their turn, and those that send what is in the page cache go on meanwhile. The default is 8.
+// ColdReaders is how many responses may read a file from a disk at a time. Others that need to wait for their turn, and
+// those that send what is in the page cache go on meanwhile. The default is 8.
 func ColdReaders(n int) FileOption {
 	inRange("ColdReaders", n, 1<<16)
 	return func(h *FileHandler) { h.files.turns, h.tuner = newGate(n), nil }

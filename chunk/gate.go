@@ -67,6 +67,20 @@ func (g *gate) acquire(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// enter is acquire, but for one who may pass even if ctx has ended, as long as nobody has to be waited for.
+func (g *gate) enter(ctx context.Context) error {
+	g.mu.Lock()
+	free := g.running < g.limit
+	if free {
+		g.running++
+	}
+	g.mu.Unlock()
+	if free {
+		return nil
+	}
+	return g.acquire(ctx)
+}
+
 func (g *gate) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -5,7 +5,8 @@ package chunk
 // contain. Space belongs to the value before it where it arrived in the same chunk, and to the next one otherwise.
 //
 // It looks for the ends of values and at nothing else: what is no JSON is handed on, for a parser to complain of.
-// Numbers and words of which one follows the other without a space stay together.
+// Numbers and words of which one follows the other without a space stay together. That one has ended shows only in the byte
+// behind it, which does not count for [MaxRecord].
 func JSON() Cutter { return jsonValues{} }
 
 // jsonValues keeps in Window.State how many brackets are open, above jsonModeBits, and its mode.

@@ -6,63 +6,131 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
-	"regexp"
 	"slices"
-	"strings"
 	"syscall"
 )
 
-// maxNames bounds the memory that a list of a directory takes: 6 MiB with names of 30 bytes. What has more is no place to
-// look around in.
-const maxNames = 1 << 16
+const (
+	// mostNames and mostNameBytes bound a list of a directory: 4 MiB are as many names of 63 bytes and what ends them. What
+	// has more is no place to look around in. With their places in the list, and the room that slices grow by, that is up
+	// to 6 MiB of memory.
+	mostNames     = 1 << 16
+	mostNameBytes = 4 << 20
 
-var errTooManyNames = errors.New("chunk: too many names in a directory")
+	// longLists is how many lists of up to that size there are at a time: 24 MiB in all. A place is given back when the
+	// client has taken the page.
+	longLists = 4
 
-// nameEscapes are what net/http writes.
-var nameEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
+	// shortNames and shortNameBytes are what is held of names for a client without a place: with the block that the page
+	// passes through 80 KiB at most, little more than a connection takes that is being sent a file. So clients that take
+	// nothing cannot keep others from short lists.
+	shortNames     = 1 << 11
+	shortNameBytes = 16 << 10
 
-// reference is what a browser could take for a character reference in a link. Of what has a meaning in HTML, a URL leaves
-// nothing but the ampersand as it is.
-var reference = regexp.MustCompile("&([0-9A-Za-z#])")
+	// listReaders is how many short lists are read at a time. Each takes a thread while it waits for a disk. They do not
+	// take turns with files, because nobody knows whether a directory is in the page cache.
+	listReaders = 8
 
-// listing returns a page with the names in a directory, in ascending order. Those of directories end with a slash. To read
-// a directory is to wait for a disk, and takes a turn; so no more than that many are in memory and not yet a page.
-func (c *descriptors) listing(ctx context.Context, name string) ([]byte, error) {
-	if err := c.turns.acquire(ctx); err != nil {
-		return nil, err
-	}
-	defer c.turns.release()
-	dir, err := c.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	entries, err := dir.ReadDir(maxNames + 1)
-	if err != nil && err != io.EOF {
-		return nil, err
-	}
-	if len(entries) > maxNames {
-		return nil, errTooManyNames
-	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return listPage(entries), nil
+	// nameBatch is how many names are read between two looks at who wants them.
+	nameBatch = 256
+)
+
+var (
+	errTooManyNames = errors.New("chunk: too many names in a directory")
+	errNotRead      = errors.New("chunk: a directory cannot be read")
+	errLong         = errors.New("chunk: not a short list")
+)
+
+// A lister reads the names in directories, for so many clients at a time.
+type lister struct {
+	root        *os.Root
+	short, long *gate
 }
 
-func listPage(entries []fs.DirEntry) []byte {
-	var page bytes.Buffer
-	page.WriteString("<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n<pre>\n")
-	for _, e := range entries {
-		name := e.Name()
-		if e.IsDir() {
-			name += "/"
-		}
-		// As a URL, so that a question mark or number sign is one of the name's, and a colon does not end a scheme.
-		link := url.URL{Path: name}
-		page.WriteString(`<a href="` + reference.ReplaceAllString(link.String(), "&amp;$1") + `">`)
-		page.WriteString(nameEscapes.Replace(name) + "</a>\n")
+func newLister(root *os.Root) lister {
+	return lister{root: root, short: newGate(listReaders), long: newGate(longLists)}
+}
+
+// read returns the names in a directory. The caller calls done when it does not need them any more; if there is an error,
+// there is nothing to do. Waiting for others, and reading a long list, end with ctx, with ctx's error; but a short list for
+// which nobody has to be waited is read in any case, because not everyone whose context has ended is gone: see contextOf.
+func (l *lister) read(ctx context.Context, name string) (n names, done func(), err error) {
+	if err := l.short.enter(ctx); err != nil {
+		return names{}, nil, err
 	}
-	page.WriteString("</pre>\n")
-	return page.Bytes()
+	n, err = l.readAll(context.Background(), name, shortNames, shortNameBytes, errLong)
+	l.short.release()
+	if err != errLong {
+		return n, func() {}, err
+	}
+	if err := l.long.enter(ctx); err != nil {
+		return names{}, nil, err
+	}
+	if n, err = l.readAll(ctx, name, mostNames, mostNameBytes, errTooManyNames); err != nil {
+		l.long.release()
+		return names{}, nil, err
+	}
+	return n, l.long.release, nil
+}
+
+// readAll returns the names in a directory, in ascending order, or tooMany if there are more than most of them, or than so
+// many bytes.
+func (l *lister) readAll(ctx context.Context, name string, most, bytes int, tooMany error) (n names, err error) {
+	dir, err := l.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return names{}, err
+	}
+	defer dir.Close()
+	for {
+		if err := ctx.Err(); err != nil {
+			return names{}, err
+		}
+		entries, err := dir.ReadDir(nameBatch)
+		for _, e := range entries {
+			n.add(e.Name(), e.IsDir())
+		}
+		switch {
+		case n.exceed(most, bytes):
+			return names{}, tooMany
+		case err == io.EOF:
+			n.sort()
+			return n, nil
+		case errors.Is(err, fs.ErrNotExist):
+			return names{}, err // it was deleted, and nothing can be in it
+		case err != nil:
+			return names{}, errNotRead
+		}
+	}
+}
+
+// names are those in a directory, one behind the other. Those of directories end with a slash.
+//
+// Invariant: 0 ≤ from ≤ to ≤ len(bytes), for each of all.
+type names struct {
+	bytes []byte
+	all   []nameAt
+}
+
+// A nameAt is where a name is.
+type nameAt struct{ from, to uint32 }
+
+func (n *names) add(name string, isDir bool) {
+	from := len(n.bytes)
+	n.bytes = append(n.bytes, name...)
+	if isDir {
+		n.bytes = append(n.bytes, '/')
+	}
+	n.all = append(n.all, nameAt{uint32(from), uint32(len(n.bytes))})
+}
+
+// exceed reports whether there are more than so many names, or bytes of them.
+func (n *names) exceed(most, bytes int) bool { return len(n.all) > most || len(n.bytes) > bytes }
+
+func (n *names) at(i nameAt) []byte { return n.bytes[i.from:i.to] }
+
+// sort sorts the names as if those of directories had no slash, as net/http does. No name has one inside.
+func (n *names) sort() {
+	bare := func(i nameAt) []byte { return bytes.TrimSuffix(n.at(i), []byte("/")) }
+	slices.SortFunc(n.all, func(a, b nameAt) int { return bytes.Compare(bare(a), bare(b)) })
 }

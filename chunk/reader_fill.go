@@ -48,7 +48,7 @@ func (r *Reader) readUnlocked(p []byte) (n int, err error) {
 }
 
 // target returns where the source is to write: behind what has arrived, in a larger block if that fills this one. When the
-// record is as long as it may be, that is a byte beside the block, to see whether there is more.
+// record is as long as it may be, that is a byte beside the block, to see whether there is more: see overrun.
 func (r *Reader) target() []byte {
 	f := &r.filling
 	if f.start == f.end {
@@ -84,7 +84,7 @@ func (r *Reader) arrived(p []byte, n int, err error) {
 	}
 	switch {
 	case n > 0 && &p[0] == &r.probe[0]:
-		r.final = &RecordError{f.offset, r.limit, ErrTooLong}
+		r.overrun()
 	case n > 0:
 		f.end += n
 	}
@@ -106,6 +106,23 @@ func (r *Reader) arrived(p []byte, n int, err error) {
 	}
 	if r.queue.len() > 0 || r.passing != nil || r.final != nil {
 		r.notify()
+	}
+}
+
+// overrun takes in the byte in probe. The record is too long then, unless it is one whose end shows only in what follows it,
+// as that of a number in JSON does. That the Cutter sees both takes a copy of the record, once, where most often there is
+// nothing but an error to come.
+func (r *Reader) overrun() {
+	f := &r.filling
+	f.carry(r.pool, f.data(), r.limit+1)
+	f.buf[f.end] = r.probe[0]
+	f.end++
+	switch {
+	case r.copyOut():
+		rest := f.data()
+		f.carry(r.pool, rest, r.blockFor(len(rest), f.need))
+	case r.final == nil:
+		r.final = &RecordError{f.offset, r.limit, ErrTooLong}
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 // A ReaderOption changes what [NewReader] makes. Options panic when a value is out of range.
 type ReaderOption func(*Reader)
 
-// Size is how many bytes a chunk has at most, unless a single record is longer. The default is 64 KiB. Blocks come in
+// Size is how many bytes a chunk has at most, unless a single record is longer: up to 1 GiB. The default is 64 KiB. Blocks come in
 // powers of two: another size wastes the rest of each block.
 func Size(bytes int) ReaderOption {
 	inRange("Size", bytes, mostBytes)
@@ -47,8 +47,8 @@ func At(c Cutter) ReaderOption {
 	return func(r *Reader) { r.cutter = c }
 }
 
-// MaxRecord is how many bytes a record may have, its end included, before the Reader fails with a [RecordError]. The
-// default is 1 MiB. A record that fits into a chunk is never refused, so that a limit below Size is one of Size.
+// MaxRecord is how many bytes a record may have, its end included, before the Reader fails with a [RecordError]: up to
+// 1 GiB. The default is 1 MiB. A record that fits into a chunk is never refused, so that a limit below Size is one of Size.
 func MaxRecord(bytes int) ReaderOption {
 	inRange("MaxRecord", bytes, mostBytes)
 	return func(r *Reader) { r.limit = bytes }

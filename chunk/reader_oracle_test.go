@@ -122,7 +122,7 @@ func TestReaderEverySplit(t *testing.T) {
 	for i, in := range []string{
 		"ab\n\ncdef\r\ng",
 		"01234567890123",
-		"{\"a\":\"}\\\"\"} [1] \"x\"\n",
+		"{\"a\":\"}\\\"\"} [1] \"x\"\n 123 45678\ntrue",
 		"a\x00bcd\x00",
 		"\x00\x01a\x00\x00\x00\x03xyz",
 	} {

@@ -218,10 +218,10 @@ func (s *slowCutter) checkChunks(in []byte, chunks [][]byte, err error, size, li
 		}
 		at = end
 	}
-	return s.checkEnd(in, at, ends, late, err, limit)
+	return s.checkEnd(in, at, ends, err, limit)
 }
 
-func (s *slowCutter) checkEnd(in []byte, at int, ends, late []int, err error, limit int) error {
+func (s *slowCutter) checkEnd(in []byte, at int, ends []int, err error, limit int) error {
 	var bad *chunk.RecordError
 	switch {
 	case at == len(in) && (at == 0 || contains(ends, at)):
@@ -235,7 +235,7 @@ func (s *slowCutter) checkEnd(in []byte, at int, ends, late []int, err error, li
 			return fmt.Errorf("error %v, want an unexpected end of the record at %d", err, last(ends))
 		}
 	default:
-		fits := within(ends, at, at+limit+1) && !contains(late, at+limit)
+		fits := within(ends, at, at+limit+1)
 		if bad.Err != chunk.ErrTooLong || bad.Offset != int64(at) || bad.Limit != limit || fits {
 			return fmt.Errorf("error %v at offset %d of %d", err, at, len(in))
 		}

@@ -19,6 +19,9 @@ import (
 //		ref, err := r.Next(ctx)
 //		if err != nil {
 //			tuner.Release()
+//			if err != io.EOF {
+//				failed = err
+//			}
 //			break
 //		}
 //		workers.Go(func() {

@@ -11,6 +11,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// mostCut is the largest --size and --max-record: what chunk.Size and chunk.MaxRecord take.
+const mostCut = 1 << 30
+
 func cutCommand() *cobra.Command {
 	var lines, json bool
 	var fixed, size, most int
@@ -21,7 +24,7 @@ func cutCommand() *cobra.Command {
 cutting a record in two: the offset and the length of each, in bytes, one a line.
 
 A chunk has as many whole records as fit into --size; a record that is longer is a chunk by itself, up to --max-record.
-The exit status is not 0 when a record is longer than that, or when the file ends within one.`,
+Both are 1073741824 (1 GiB) at most, because a chunk is in memory as a whole. The exit status is not 0 when a record is longer than that, or when the file ends within one.`,
 		Example: `  # Where to cut a log so that each part is about a megabyte
   millrace cut --lines --size 1048576 access.log
 
@@ -36,6 +39,11 @@ The exit status is not 0 when a record is longer than that, or when the file end
 			defer src.Close()
 			if size < 1 || most < 1 || cmd.Flags().Changed("fixed") && fixed < 1 {
 				return fmt.Errorf("--size, --max-record and --fixed are 1 or more")
+			}
+			for flag, n := range map[string]int{"--size": size, "--max-record": most} {
+				if n > mostCut {
+					return fmt.Errorf("%s is %d, want at most %d (1 GiB)", flag, n, mostCut)
+				}
 			}
 			cutter := chunk.Lines()
 			switch {
@@ -54,8 +62,8 @@ The exit status is not 0 when a record is longer than that, or when the file end
 	f.BoolVar(&lines, "lines", false, "records are lines (the default)")
 	f.BoolVar(&json, "json", false, "records are JSON values")
 	f.IntVar(&fixed, "fixed", 0, "records have so many bytes")
-	f.IntVar(&size, "size", 64<<10, "bytes that a chunk has at most, unless one record is longer")
-	f.IntVar(&most, "max-record", 1<<20, "bytes that a record has at most")
+	f.IntVar(&size, "size", 64<<10, "bytes that a chunk has at most, unless one record is longer; up to 1 GiB")
+	f.IntVar(&most, "max-record", 1<<20, "bytes that a record has at most; up to 1 GiB")
 	cmd.MarkFlagsMutuallyExclusive("lines", "json", "fixed")
 	return cmd
 }
