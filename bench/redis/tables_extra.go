@@ -37,3 +37,17 @@ func (p *Plan) WriteIdle(w io.Writer, all []Idle, n int) {
 	}
 	t.WriteTo(w)
 }
+
+// WriteFloor writes the table of redis-benchmark and redisbuf.
+func (p *Plan) WriteFloor(w io.Writer, all []Floor) {
+	fmt.Fprintf(w, "\n*redisbuf's GetToBuffer and SetFromBuffer beside redis-benchmark: µs a call, and of these the client's CPU; "+
+		"%d rounds of %v*\n\n", p.Rounds, floorTurns*p.Turn)
+	t := measure.NewTable("call", "clients", "size", "redis-benchmark µs", "CPU µs", "redisbuf µs", "CPU µs",
+		"time x redis-benchmark's", "CPU x")
+	for _, f := range all {
+		t.Row(f.Call, f.Clients, SizeName(f.Size), scaled(f.Theirs.Nanos, 1e-3), scaled(f.Theirs.CPU, 1e-3).Median(),
+			scaled(f.Ours.Nanos, 1e-3), scaled(f.Ours.CPU, 1e-3).Median(), f.Ours.Nanos.Over(f.Theirs.Nanos),
+			f.Ours.CPU.Over(f.Theirs.CPU).Median())
+	}
+	t.WriteTo(w)
+}

@@ -1,9 +1,9 @@
 // Command bench-redis compares ways to move large values in and out of Redis, in interleaved rounds: a raw socket,
-// go-redis, rueidis and redisbuf. It starts a redis-server of its own.
+// go-redis, rueidis and redisbuf, and redis-benchmark beside redisbuf. It starts a redis-server of its own.
 //
 //	go run ./cmd/bench-redis
 //	go run ./cmd/bench-redis -only get,set -sizes 64KiB,1MiB -rounds 31
-//	go run ./cmd/bench-redis -only socket-calls,beside,idle
+//	go run ./cmd/bench-redis -only socket-calls,beside,idle,redis-benchmark
 package main
 
 import (
@@ -38,11 +38,11 @@ func main() {
 	redis.Main()
 	log.SetFlags(log.Ltime)
 	var o options
-	flag.StringVar(&o.only, "only", "get,set,to,file,socket-calls,beside,idle", "what to measure")
+	flag.StringVar(&o.only, "only", "get,set,to,file,socket-calls,beside,idle,redis-benchmark", "what to measure")
 	flag.StringVar(&o.sizes, "sizes", "1KiB,4KiB,64KiB,1MiB,10MiB", "sizes of values")
 	flag.StringVar(&o.goroutines, "goroutines", "1,8", "how many make calls at a time")
-	flag.IntVar(&o.plan.Rounds, "rounds", 15, "rounds; of beside and idle a quarter")
-	flag.IntVar(&o.millis, "millis", 40, "milliseconds of each turn")
+	flag.IntVar(&o.plan.Rounds, "rounds", 15, "rounds; of beside, idle and redis-benchmark a quarter")
+	flag.IntVar(&o.millis, "millis", 40, "milliseconds of each turn; of redis-benchmark five times that")
 	flag.Float64Var(&o.seconds, "seconds", 2, "seconds of each turn of beside")
 	flag.IntVar(&o.conns, "conns", 1000, "connections of idle")
 	flag.StringVar(&o.svg, "svg", "", "directory for charts of the tasks")
@@ -123,8 +123,8 @@ func (o *options) parse() (extras []string, err error) {
 			p.Tasks = append(p.Tasks, redis.Tasks[i])
 			continue
 		}
-		if !slices.Contains([]string{"socket-calls", "beside", "idle"}, what) {
-			return nil, fmt.Errorf("-only %q: there are get, set, to, file, socket-calls, beside and idle", what)
+		if !slices.Contains([]string{"socket-calls", "beside", "idle", "redis-benchmark"}, what) {
+			return nil, fmt.Errorf("-only %q: there are get, set, to, file, socket-calls, beside, idle and redis-benchmark", what)
 		}
 		extras = append(extras, what)
 	}
@@ -155,6 +155,12 @@ func (o *options) extra(ctx context.Context, what string, out io.Writer) error {
 			return err
 		}
 		p.WriteIdle(out, idle, o.conns)
+	case "redis-benchmark":
+		floor, err := p.RunFloor(ctx)
+		if err != nil {
+			return err
+		}
+		p.WriteFloor(out, floor)
 	}
 	return nil
 }

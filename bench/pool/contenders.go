@@ -1,0 +1,203 @@
+package pool
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace-io/millrace"
+)
+
+// Base is the contender that the others are compared with.
+const Base = "sync.Pool of *[]byte"
+
+// Contenders are all of them; the order is that of the tables.
+var Contenders = []Contender{
+	contender("no pool: the same buffers stay", lendSame),
+	contender("millrace.Pool, Get and Release", lendMillrace),
+	contender(Base, lendSyncPool),
+	contender("bytebufferpool", lendByteBufferPool),
+	contender("grpc mem, a tier for the size", lendGRPC),
+	contender("grpc mem, DefaultBufferPool", lendGRPCDefault),
+	contender("bytedance mcache", lendMcache),
+	contender("channel as a free list", lendChannel),
+	contender("make", lendMake),
+}
+
+// lendSame is what it takes to touch the buffers, and to hand them over: as many as are ever out take turns. It knows that
+// they come back in order, and is nobody's pool.
+func lendSame(size int) lending[[]byte] {
+	buffers := make([][]byte, freeList)
+	for i := range buffers {
+		buffers[i] = make([]byte, size)
+	}
+	var turn atomic.Uint32
+	next := func() []byte { return buffers[turn.Add(1)%freeList] }
+	return lending[[]byte]{
+		alone: func(n int) (sum uint64) {
+			p := next()
+			for i := range n {
+				touch(p, byte(i))
+				sum += uint64(p[0])
+			}
+			return sum
+		},
+		take: func(all [][]byte) {
+			for i := range all {
+				all[i] = next()
+				touch(all[i], byte(i))
+			}
+		},
+		give: func(all [][]byte) (sum uint64) {
+			for _, p := range all {
+				sum += look(p)
+			}
+			return sum
+		},
+		bytes: itself,
+	}
+}
+
+func itself(p *[]byte) []byte { return *p }
+
+func lendMillrace(size int) lending[millrace.Draft] {
+	return lendMillraceFrom(millrace.NewPool(), size)
+}
+
+func lendMillraceFrom(pool *millrace.Pool, size int) lending[millrace.Draft] {
+	return lending[millrace.Draft]{
+		alone: func(n int) (sum uint64) {
+			for i := range n {
+				d := pool.Get(size)
+				p := d.Bytes()[:size]
+				touch(p, byte(i))
+				sum += uint64(p[0])
+				d.Release()
+			}
+			return sum
+		},
+		take: func(all []millrace.Draft) {
+			for i := range all {
+				all[i] = pool.Get(size)
+				touch(all[i].Bytes()[:size], byte(i))
+			}
+		},
+		give: func(all []millrace.Draft) (sum uint64) {
+			for i := range all {
+				sum += look(all[i].Bytes()[:size])
+				all[i].Release()
+			}
+			return sum
+		},
+		bytes: func(d *millrace.Draft) []byte { return d.Bytes()[:size] },
+	}
+}
+
+// lendSyncPool keeps pointers, as sync.Pool's documentation advises: to put a slice into it allocates.
+func lendSyncPool(size int) lending[*[]byte] {
+	pool := sync.Pool{New: func() any {
+		p := make([]byte, size)
+		return &p
+	}}
+	return lending[*[]byte]{
+		alone: func(n int) (sum uint64) {
+			for i := range n {
+				p := pool.Get().(*[]byte)
+				touch(*p, byte(i))
+				sum += uint64((*p)[0])
+				pool.Put(p)
+			}
+			return sum
+		},
+		take: func(all []*[]byte) {
+			for i := range all {
+				all[i] = pool.Get().(*[]byte)
+				touch(*all[i], byte(i))
+			}
+		},
+		give: func(all []*[]byte) (sum uint64) {
+			for _, p := range all {
+				sum += look(*p)
+				pool.Put(p)
+			}
+			clear(all)
+			return sum
+		},
+		bytes: pointed,
+	}
+}
+
+func pointed(p **[]byte) []byte { return **p }
+
+// freeList is how many buffers a free list keeps: all that are ever out.
+const freeList = batch * batches
+
+func lendChannel(size int) lending[[]byte] {
+	free := make(chan []byte, freeList)
+	get := func() []byte {
+		select {
+		case p := <-free:
+			return p
+		default:
+			return make([]byte, size)
+		}
+	}
+	put := func(p []byte) {
+		select {
+		case free <- p:
+		default:
+		}
+	}
+	return lending[[]byte]{
+		alone: func(n int) (sum uint64) {
+			for i := range n {
+				p := get()
+				touch(p, byte(i))
+				sum += uint64(p[0])
+				put(p)
+			}
+			return sum
+		},
+		take: func(all [][]byte) {
+			for i := range all {
+				all[i] = get()
+				touch(all[i], byte(i))
+			}
+		},
+		give: func(all [][]byte) (sum uint64) {
+			for _, p := range all {
+				sum += look(p)
+				put(p)
+			}
+			clear(all)
+			return sum
+		},
+		bytes: itself,
+	}
+}
+
+func lendMake(size int) lending[[]byte] {
+	return lending[[]byte]{
+		alone: func(n int) (sum uint64) {
+			for i := range n {
+				p := make([]byte, size)
+				touch(p, byte(i))
+				sum += uint64(p[0])
+			}
+			return sum
+		},
+		take: func(all [][]byte) {
+			for i := range all {
+				all[i] = make([]byte, size)
+				touch(all[i], byte(i))
+			}
+		},
+		give: func(all [][]byte) (sum uint64) {
+			for _, p := range all {
+				sum += look(p)
+			}
+			clear(all)
+			return sum
+		},
+		bytes: itself,
+	}
+}
