@@ -1,5 +1,5 @@
-// Package plots draws the pictures of the README from its tables, so that a picture cannot say anything else than the table
-// beside it.
+// Package plots draws the pictures of the README from the tables of docs/benchmarks.md, so that a picture cannot say anything else
+// than its table.
 package plots
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Row is a line of the README's table of figures.
+// A Row is a line of the table of all figures.
 type Row struct {
 	Work, Ours, Rival string
 	Ratio             float64 // how many times better ours is

@@ -1,4 +1,4 @@
-// Command bench-plots draws the pictures of the README and of docs/benchmarks.md from the tables that stand there.
+// Command bench-plots draws the two pictures of the README from the tables of docs/benchmarks.md.
 package main
 
 import (
@@ -10,13 +10,11 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	readme, err := os.ReadFile("../README.md")
-	check(err)
-	rows, err := plots.Figures(string(readme))
-	check(err)
-	check(os.WriteFile("../docs/img/ratios.svg", plots.Ratios(rows), 0o644))
 	page, err := os.ReadFile("../docs/benchmarks.md")
 	check(err)
+	rows, err := plots.Figures(string(page))
+	check(err)
+	check(os.WriteFile("../docs/img/ratios.svg", plots.Ratios(rows), 0o644))
 	bounds, err := plots.Bounds(string(page), plots.BoundsHeading)
 	check(err)
 	check(os.WriteFile("../docs/img/latency-bound.svg", plots.Curve(bounds, plots.CurveTitle), 0o644))

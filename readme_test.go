@@ -1,0 +1,40 @@
+package millrace_test
+
+import (
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"strings"
+	"testing"
+)
+
+// What the README shows can be put into a function as it is.
+func TestTheReadmeCompiles(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(readme), "```go\n")
+	text, _, ok := strings.Cut(text, "```")
+	imports, body, both := strings.Cut(text, "\n\n")
+	if !ok || !both {
+		t.Fatal("the README has no Go code with an import above it")
+	}
+	source := "package p\n\n" + imports + `
+import ("hash"; "net")
+
+func f(conn net.Conn, hash hash.Hash, n, packetSize int, outs []chan millrace.Chain) error {
+` + body + "return nil\n}\n"
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, "README.md", source, 0)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, source)
+	}
+	conf := types.Config{Importer: importer.ForCompiler(files, "source", nil)}
+	if _, err := conf.Check("p", files, []*ast.File{file}, nil); err != nil {
+		t.Errorf("%v in\n%s", err, source)
+	}
+}
