@@ -39,8 +39,8 @@ test-invariants: ## The same with memory poisoned on release and leaks reported 
 	go test $(RACE) -tags invariants $(TESTFLAGS) ./...
 
 .PHONY: test-plain
-test-plain: ## The same as users build it: only here run the allocation and escape tests (//go:build !race)
-	go test $(TESTFLAGS) ./...
+test-plain: ## Without it, as users build: the allocation and escape tests, which the race detector would upset
+	scripts/plain $(TESTFLAGS)
 
 # Without that optimisation what is on the stack is what the code says; so a mistake of the compiler's is told from one of
 # Buffer's. The q keeps the compiler from listing every place.
