@@ -19,10 +19,11 @@ const (
 	most      = 20.0
 	left      = 470.0 // where the ratio is least
 	right     = 985.0 // and where it is most
+	nameEnd   = 900.0 // a rival's name begins left of it
 )
 
 const style = `<style>
-    .bg{fill:#fbfaf7}.ink{fill:#22303c}.dim{fill:#5b6b78}.b{font-weight:600}.ours{fill:#2b6c99}.lost{fill:#e0912f}
+    .bg{fill:#fbfaf7}.ink{fill:#22303c}.dim{fill:#5b6b78}.b{font-weight:600}.ours{fill:#2b6c99}.lost{fill:#e0912f}.in{fill:#fff}
     .line{stroke:#5b6b78;stroke-width:1}.even{stroke:#22303c;stroke-width:1.5}.curve{fill:none;stroke:#2b6c99;stroke-width:2.5}
     @media (prefers-color-scheme: dark){.bg{fill:#161c22}.ink{fill:#e8eef2}.dim{fill:#9fb0bd}.ours{fill:#3f86b5}
       .even{stroke:#e8eef2}.curve{stroke:#3f86b5}}
@@ -63,10 +64,27 @@ func Ratios(rows []Row) []byte {
 		}
 		fmt.Fprintf(&b, `  <text x="%d" y="%d" class="ink" text-anchor="end">%s</text>`, labelEnd, y+12, html.EscapeString(short(r.Work)))
 		fmt.Fprintf(&b, `<rect class="%s" x="%.0f" y="%d" width="%.0f" height="%d" rx="3"/>`, class, from, y, max(to-from, 1), barHeight)
-		fmt.Fprintf(&b, `<text x="%.0f" y="%d" class="dim" text-anchor="%s">%.3g</text>`+"\n", at(r.Ratio)+beside, y+12, anchor, r.Ratio)
+		fmt.Fprintf(&b, `<text x="%.0f" y="%d" class="dim" text-anchor="%s">%.3g</text>`, at(r.Ratio)+beside, y+12, anchor, r.Ratio)
+		who, behind := "dim", at(r.Ratio)+44
+		switch {
+		case r.Ratio < 1:
+			behind = at(1) + 8
+		case behind > nameEnd: // then it is in the bar
+			who, behind = "in", at(1)+8
+		}
+		fmt.Fprintf(&b, `<text x="%.0f" y="%d" class="%s" opacity="0.8">%s</text>`+"\n", behind, y+12, who, html.EscapeString(r.who()))
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes()
+}
+
+// who is the rival, without its figure.
+func (r Row) who() string {
+	name, _, ok := strings.Cut(r.Rival, ":")
+	if !ok || len(name) > 28 {
+		return ""
+	}
+	return name
 }
 
 // at is where a ratio is on the axis.
