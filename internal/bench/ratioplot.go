@@ -6,16 +6,14 @@ import (
 	"math"
 	"strings"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"github.com/wcharczuk/go-chart/v2"
 )
 
 const (
 	ratioRow    = 32  // points of height for each figure
-	ratioMargin = 46  // for the axis
+	ratioMargin = 40  // for the axis
+	ratioAxis   = 5   // of it between the rows and the axis
+	ratioNames  = 430 // at most, for the names
 	ratioBar    = 13  // height of a bar
 	ratioRoom   = 1.9 // times the longest bar, for the number at its end
 	leastRatio  = 0.5 // the axis reaches from here
@@ -33,17 +31,17 @@ func ratios(suite string, figures []Figure) (template.HTML, error) {
 	if len(bars) == 0 {
 		return "", nil
 	}
-	p := newPlot()
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ratioTicks{}
-	p.X.Label.Text = "times better than the rival, on a logarithmic scale; thin lines are from the smallest to the largest round"
-	p.X.Label.Padding = vg.Points(3)
-	p.Y.Tick.Marker = bars
-	p.Y.Tick.Length, p.Y.LineStyle.Width = 0, 0
-	p.Y.Tick.Label.Color = ink.rgb
-	p.Add(bars)
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = bars.DataRange()
-	c := vgsvg.New(vg.Points(pictureWidth), vg.Points(float64(len(bars)*ratioRow+ratioMargin)))
-	p.Draw(draw.New(c))
+	height := float64(len(bars) * ratioRow)
+	c, err := newCanvas(pictureWidth, height+ratioMargin)
+	if err != nil {
+		return "", err
+	}
+	least, most := bars.bounds()
+	left := bars.names(c)
+	x := newAxis(least, most, left, pictureWidth-pictureRight-left, ratioTicks{}).logarithmic()
+	x.under(c, height+ratioAxis, 8,
+		"times better than the rival, on a logarithmic scale; thin lines are from the smallest to the largest round")
+	bars.draw(c, x)
 	return picture("ratios-"+suite, "Suite "+suite+": ratios to the rivals", bars.describe(), c)
 }
 
@@ -59,50 +57,53 @@ func (b ratioBars) describe() string {
 	return strings.TrimSpace(s.String())
 }
 
-// DataRange implements plot.DataRanger.
-func (b ratioBars) DataRange() (xmin, xmax, ymin, ymax float64) {
-	xmin, xmax = leastRatio, mostRatio
+// bounds are what the axis reaches from and to.
+func (b ratioBars) bounds() (least, most float64) {
+	least, most = leastRatio, mostRatio
 	for _, f := range b {
-		xmin, xmax = min(xmin, f.Ratio.Min/1.2), max(xmax, f.Ratio.Max)
+		least, most = min(least, f.Ratio.Min/1.2), max(most, f.Ratio.Max)
 	}
-	return xmin, xmax * ratioRoom, -0.5, float64(len(b)) - 0.5
+	return least, most * ratioRoom
 }
 
-// Ticks implements plot.Ticker for the names: what is done, and the rival under it.
-func (b ratioBars) Ticks(_, _ float64) []plot.Tick {
-	ticks := make([]plot.Tick, len(b))
-	for i, f := range b {
-		ticks[i] = plot.Tick{Value: b.y(i), Label: f.What + "\nbeside " + f.Rival.Contender}
+// names writes beside each row what is done, and the rival under it. It returns where the bars may begin.
+func (b ratioBars) names(c *canvas) (left float64) {
+	for _, f := range b {
+		left = max(left, c.measure(tickSize, f.What), c.measure(tickSize, beside(f)))
 	}
-	return ticks
+	left = min(left+tickSpace, ratioNames)
+	for i, f := range b {
+		c.write(ink, tickSize, atEnd, point{left - tickSpace, b.y(i) - 1.5}, f.What)
+		c.write(ink, tickSize, atEnd, point{left - tickSpace, b.y(i) - 1.5 + tickSize}, beside(f))
+	}
+	return left
 }
 
-func (b ratioBars) y(i int) float64 { return float64(len(b) - 1 - i) }
+func beside(f Figure) string { return "beside " + f.Rival.Contender }
 
-// Plot implements plot.Plotter.
-func (b ratioBars) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	for _, t := range (ratioTicks{}).Ticks(p.X.Min, p.X.Max) {
-		if t.Label != "" {
-			c.StrokeLine2(stroke(grid, 0.5), x(t.Value), c.Min.Y, x(t.Value), c.Max.Y)
-		}
+// y is the middle of a row.
+func (b ratioBars) y(i int) float64 { return (float64(i) + 0.5) * ratioRow }
+
+// draw draws the bars, from one to the median, and lines from the smallest round to the largest.
+func (b ratioBars) draw(c *canvas, x axis) {
+	bottom := float64(len(b) * ratioRow)
+	for _, t := range x.ticks {
+		c.stroke(grid, 0.5, point{x.at(t.Value), 0}, point{x.at(t.Value), bottom})
 	}
 	for i, f := range b {
-		mid, half := y(b.y(i)), vg.Points(ratioBar/2.0)
-		how := paintOf(f.Verdict())
-		from, to := x(min(1, f.Ratio.Median)), x(max(1, f.Ratio.Median))
-		c.FillPolygon(how.rgb, []vg.Point{
-			{X: from, Y: mid - half}, {X: to, Y: mid - half}, {X: to, Y: mid + half}, {X: from, Y: mid + half},
-		})
-		low, high := x(f.Ratio.Min), x(f.Ratio.Max)
-		c.StrokeLine2(stroke(ink, 1), low, mid, high, mid)
-		for _, end := range []vg.Length{low, high} {
-			c.StrokeLine2(stroke(ink, 1), end, mid-half/2, end, mid+half/2)
+		mid, half := b.y(i), ratioBar/2.0
+		from, to := x.at(min(1, f.Ratio.Median)), x.at(max(1, f.Ratio.Median))
+		c.fill(paintOf(f.Verdict()),
+			point{from, mid - half}, point{to, mid - half}, point{to, mid + half}, point{from, mid + half})
+		low, high := x.at(f.Ratio.Min), x.at(f.Ratio.Max)
+		c.stroke(ink, 1, point{low, mid}, point{high, mid})
+		for _, end := range []float64{low, high} {
+			c.stroke(ink, 1, point{end, mid - half/2}, point{end, mid + half/2})
 		}
-		style, end := label(ink, labelSize, text.XLeft, text.YCenter), max(high, to)+vg.Points(6)
-		c.FillText(style, vg.Point{X: end, Y: mid}, number(f.Ratio.Median)+"×"+word(f.Verdict()))
+		at := point{max(high, to) + 6, mid + middle(labelSize)}
+		c.write(ink, labelSize, atStart, at, number(f.Ratio.Median)+"×"+word(f.Verdict()))
 	}
-	c.StrokeLine2(stroke(ink, 1), x(1), c.Min.Y, x(1), c.Max.Y)
+	c.stroke(ink, 1, point{x.at(1), 0}, point{x.at(1), bottom})
 }
 
 // word is what is written beside a bar, so that its colour is not all that tells.
@@ -126,17 +127,17 @@ func paintOf(verdict string) paint {
 // ratioTicks are at 1, 2 and 5 of each power of ten, or at the powers alone where there are many.
 type ratioTicks struct{}
 
-// Ticks implements plot.Ticker.
-func (ratioTicks) Ticks(least, most float64) []plot.Tick {
+// Ticks implements ticker.
+func (ratioTicks) Ticks(least, most float64) []chart.Tick {
 	steps := []float64{1, 2, 5}
 	if most/least > 2000 {
 		steps = []float64{1}
 	}
-	var ticks []plot.Tick
+	var ticks []chart.Tick
 	for power := math.Floor(math.Log10(least)); power <= math.Log10(most); power++ {
 		for _, s := range steps {
 			if v := s * math.Pow(10, power); v >= least && v <= most {
-				ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%.4g×", v)})
+				ticks = append(ticks, chart.Tick{Value: v, Label: fmt.Sprintf("%.4g×", v)})
 			}
 		}
 	}

@@ -10,18 +10,13 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/observe"
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"github.com/wcharczuk/go-chart/v2"
 )
 
 const (
 	stripHeight = 50 // points, of one strip's data
 	stripTitle  = 23 // above it
-	timeMargin  = 34 // for the axis under the last
+	timeMargin  = 30 // for the axis under the last
 )
 
 // A strip is one part of a layer over time: one line, or two in the same unit.
@@ -35,7 +30,7 @@ type strip struct {
 type line struct {
 	name   string // empty if it is the only one
 	paint  paint
-	points plotter.XYs
+	points []point
 }
 
 // strips are those of a recording, the layers under each other. Time is in seconds since the load began to be recorded.
@@ -48,9 +43,9 @@ func (r *Recording) strips() []strip {
 	if r.Load == nil || under == nil {
 		return nil
 	}
-	load := func(f func(observe.Sample) float64) plotter.XYs { return points(r.Load, 0, f) }
+	load := func(f func(observe.Sample) float64) []point { return points(r.Load, 0, f) }
 	shift := under.Began.Sub(r.Load.Began)
-	below := func(f func(observe.Sample) float64) plotter.XYs { return points(under, shift, f) }
+	below := func(f func(observe.Sample) float64) []point { return points(under, shift, f) }
 	strips := []strip{
 		{layer: "Load", title: r.Operation + " a second", source: "counted by the clients", lines: []line{
 			{"", line1, load(func(s observe.Sample) float64 { return s.Load.Rate })}}},
@@ -68,7 +63,7 @@ func (r *Recording) strips() []strip {
 }
 
 // kernelStrips are those of the kernel. A load that this process works on itself has no TCP connections: see redisWhat.
-func kernelStrips(k observe.KernelReport, tcp bool, of func(func(observe.Sample) float64) plotter.XYs) []strip {
+func kernelStrips(k observe.KernelReport, tcp bool, of func(func(observe.Sample) float64) []point) []strip {
 	queue := kernelStrip("wait for a processor, ms", k.RunQueue)
 	if k.RunQueue.Source == observe.SourceSchedstat { // which knows the sum alone
 		queue.lines = []line{{"mean", line1, of(func(s observe.Sample) float64 { return milliseconds(s.Kernel.RunQueue.Mean) })}}
@@ -112,10 +107,10 @@ func (r *Recording) latencySource() string {
 }
 
 // points are f of each sample, at the middle of its interval.
-func points(t *observe.Timeline, shift time.Duration, f func(observe.Sample) float64) plotter.XYs {
-	xys := make(plotter.XYs, 0, len(t.Samples))
+func points(t *observe.Timeline, shift time.Duration, f func(observe.Sample) float64) []point {
+	xys := make([]point, 0, len(t.Samples))
 	for _, s := range t.Samples {
-		xys = append(xys, plotter.XY{X: (shift + s.At - s.Length/2).Seconds(), Y: f(s)})
+		xys = append(xys, point{(shift + s.At - s.Length/2).Seconds(), f(s)})
 	}
 	return xys
 }
@@ -133,118 +128,117 @@ func (r *Recording) timeline(id string) (template.HTML, error) {
 	if len(strips) == 0 {
 		return "", nil
 	}
-	plots := make([][]*plot.Plot, len(strips))
-	last := lastMoment(strips)
+	height := float64(len(strips) * (stripHeight + stripTitle))
+	c, err := newCanvas(pictureWidth, height+timeMargin)
+	if err != nil {
+		return "", err
+	}
+	left, last := 0.0, lastMoment(strips)
+	for _, s := range strips {
+		for _, t := range s.values(0).ticks {
+			left = max(left, c.measure(tickSize, t.Label)+tickSpace)
+		}
+	}
+	x := newAxis(0, last, left, pictureWidth-pictureRight-left, timeTicks)
+	x.under(c, height, 3, "seconds since recording began")
 	for i, s := range strips {
-		p, err := s.plot(i == len(strips)-1, last)
-		if err != nil {
+		top := float64(i*(stripHeight+stripTitle) + stripTitle)
+		s.caption(c, top-7)
+		if err := s.draw(c, x, s.values(top)); err != nil {
 			return "", err
 		}
-		plots[i] = []*plot.Plot{p}
-	}
-	height := float64(len(strips)*(stripHeight+stripTitle) + timeMargin)
-	c := vgsvg.New(vg.Points(pictureWidth), vg.Points(height))
-	all := draw.New(c)
-	tiles := draw.Tiles{Rows: len(strips), Cols: 1, PadTop: vg.Points(stripTitle), PadY: vg.Points(stripTitle), PadRight: vg.Points(8)}
-	for i, row := range plot.Align(plots, tiles, all) {
-		plots[i][0].Draw(row[0])
-		strips[i].caption(row[0])
 	}
 	return picture(id, r.Contender+" under load: "+r.What, describeStrips(strips), c)
 }
 
+// lastMoment is where the axis of time ends, which is after its beginning.
 func lastMoment(strips []strip) float64 {
 	last := 0.0
 	for _, s := range strips {
 		for _, l := range s.lines {
 			for _, xy := range l.points {
-				last = max(last, xy.X)
+				last = max(last, xy.x)
 			}
 		}
+	}
+	if last == 0 {
+		return 1
 	}
 	return last
 }
 
-func (s strip) plot(lowest bool, last float64) (*plot.Plot, error) {
-	p := newPlot()
+// values is the upright axis of a strip that begins so far below the canvas's edge.
+func (s strip) values(top float64) axis {
 	high := 0.0
 	for _, l := range s.lines {
 		for _, xy := range l.points {
-			high = max(high, xy.Y)
+			high = max(high, xy.y)
 		}
 	}
-	p.Add(rules{})
-	for _, l := range s.lines {
-		drawn, err := plotter.NewLine(l.points)
-		if err != nil {
-			return nil, fmt.Errorf("bench: %s: %w", s.title, err)
-		}
-		drawn.LineStyle = stroke(l.paint, 1.4)
-		if len(s.lines) == 1 {
-			p.Add(area(l.points))
-		}
-		p.Add(drawn)
-	}
-	p.X.Min, p.X.Max = 0, last
-	p.Y.Min, p.Y.Max = 0, high*1.06
 	if high == 0 {
-		p.Y.Max = 1
+		return newAxis(0, 1, top, stripHeight, valueTicks).upward()
 	}
-	p.X.Tick.Marker, p.Y.Tick.Marker = timeTicks, valueTicks
-	p.Y.LineStyle.Width, p.Y.Tick.Length, p.Y.Padding = 0, 0, vg.Points(2)
-	p.X.Padding = 0
-	if lowest {
-		p.X.Label.Text = "seconds since recording began"
-		p.X.Tick.Length = vg.Points(3)
-	} else {
-		p.HideX()
-	}
-	return p, nil
+	return newAxis(0, high*1.06, top, stripHeight, valueTicks).upward()
 }
 
-// rules are the grid of a strip. Its vertical lines are where the lowest strip has its times, which the others don't tell.
-type rules struct{}
-
-// Plot implements plot.Plotter.
-func (rules) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	for _, t := range timeTicks.Ticks(p.X.Min, p.X.Max) {
-		c.StrokeLine2(stroke(grid, 0.5), x(t.Value), c.Min.Y, x(t.Value), c.Max.Y)
+// draw draws a strip's grid, whose upright lines are where the axis under the lowest has its times, and the lines over it.
+func (s strip) draw(c *canvas, x, y axis) error {
+	left, right := x.ends()
+	top, bottom := y.ends()
+	for _, t := range x.ticks {
+		c.stroke(grid, 0.5, point{x.at(t.Value), top}, point{x.at(t.Value), bottom})
 	}
-	for _, t := range valueTicks.Ticks(p.Y.Min, p.Y.Max) {
-		c.StrokeLine2(stroke(grid, 0.5), c.Min.X, y(t.Value), c.Max.X, y(t.Value))
+	for _, t := range y.ticks {
+		at := y.at(t.Value)
+		c.stroke(grid, 0.5, point{left, at}, point{right, at})
+		c.write(muted, tickSize, atEnd, point{left - tickSpace, at + middle(tickSize)}, t.Label)
 	}
+	for _, l := range s.lines {
+		var corners []point
+		for _, xy := range sinceZero(l.points) {
+			if math.IsNaN(xy.y) || math.IsInf(xy.y, 0) {
+				return fmt.Errorf("bench: %s: a value is %g", s.title, xy.y)
+			}
+			corners = append(corners, point{x.at(xy.x), y.at(xy.y)})
+		}
+		if len(corners) == 0 {
+			continue
+		}
+		if len(s.lines) == 1 {
+			under := append([]point{{corners[0].x, bottom}}, corners...)
+			c.fill(shade, append(under, point{corners[len(corners)-1].x, bottom})...)
+		}
+		c.stroke(l.paint, 1.4, corners...)
+	}
+	return nil
 }
 
-// area is what is under a line.
-type area plotter.XYs
-
-// Plot implements plot.Plotter.
-func (a area) Plot(c draw.Canvas, p *plot.Plot) {
-	if len(a) == 0 {
-		return
+// sinceZero is what is right of zero of a line: a server is recorded from before its load.
+func sinceZero(line []point) []point {
+	for i, p := range line {
+		switch {
+		case p.x < 0:
+		case i == 0 || p.x == 0:
+			return line[i:]
+		default:
+			before := line[i-1]
+			y := before.y + (p.y-before.y)*-before.x/(p.x-before.x)
+			return append([]point{{0, y}}, line[i:]...)
+		}
 	}
-	x, y := p.Transforms(&c)
-	corners := []vg.Point{{X: x(a[0].X), Y: y(0)}}
-	for _, xy := range a {
-		corners = append(corners, vg.Point{X: x(xy.X), Y: y(xy.Y)})
-	}
-	c.FillPolygon(shade.rgb, append(corners, vg.Point{X: x(a[len(a)-1].X), Y: y(0)}))
+	return nil
 }
 
 // caption writes a strip's name above it, and those of its lines at its end, in their colours.
-func (s strip) caption(c draw.Canvas) {
-	y := c.Max.Y + vg.Points(5)
-	bold := label(ink, labelSize, text.XLeft, text.YBottom)
-	c.FillText(bold, vg.Point{X: 0, Y: y}, s.layer+": "+s.title)
-	x := c.Max.X
+func (s strip) caption(c *canvas, y float64) {
+	c.write(ink, labelSize, atStart, point{0, y}, s.layer+": "+s.title)
+	x := float64(pictureWidth - pictureRight)
 	for _, l := range slices.Backward(s.lines) {
 		if l.name == "" {
 			continue
 		}
-		style := label(l.paint, labelSize, text.XRight, text.YBottom)
-		c.FillText(style, vg.Point{X: x, Y: y}, "— "+l.name)
-		x -= style.Width("— "+l.name) + vg.Points(10)
+		c.write(l.paint, labelSize, atEnd, point{x, y}, "— "+l.name)
+		x -= c.measure(labelSize, "— "+l.name) + 10
 	}
 }
 
@@ -255,7 +249,7 @@ func describeStrips(strips []strip) string {
 		for _, l := range s.lines {
 			var values Series
 			for _, xy := range l.points {
-				values = append(values, xy.Y)
+				values = append(values, xy.y)
 			}
 			name := strings.TrimSuffix(s.title+" "+l.name, " ")
 			fmt.Fprintf(&b, "%s: %s: median %s, at most %s. ", s.layer, name, number(values.Median()), number(values.Max()))
@@ -272,8 +266,8 @@ const (
 	valueTicks roundTicks = 2
 )
 
-// Ticks implements plot.Ticker.
-func (r roundTicks) Ticks(_, high float64) []plot.Tick {
+// Ticks implements ticker.
+func (r roundTicks) Ticks(_, high float64) []chart.Tick {
 	longest := high / float64(r)
 	step := math.Pow(10, math.Floor(math.Log10(longest)))
 	for _, times := range []float64{5, 2} {
@@ -282,9 +276,9 @@ func (r roundTicks) Ticks(_, high float64) []plot.Tick {
 			break
 		}
 	}
-	ticks := []plot.Tick{{Value: 0, Label: "0"}}
+	ticks := []chart.Tick{{Value: 0, Label: "0"}}
 	for i := 1.0; i*step <= high && step > 0; i++ {
-		ticks = append(ticks, plot.Tick{Value: i * step, Label: thousands(strconv.FormatFloat(i*step, 'g', 10, 64))})
+		ticks = append(ticks, chart.Tick{Value: i * step, Label: thousands(strconv.FormatFloat(i*step, 'g', 10, 64))})
 	}
 	return ticks
 }
