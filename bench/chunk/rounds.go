@@ -3,7 +3,6 @@ package chunk
 import (
 	"fmt"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
@@ -60,9 +59,9 @@ func (t trial) turn(r *Result, n int) error {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu, began := used(), time.Now()
+	cpu, began := measure.CPU(), time.Now()
 	err := t.repeat(r.Contender, n)
-	took, cpu := time.Since(began), used()-cpu
+	took, cpu := time.Since(began), measure.CPU()-cpu
 	runtime.ReadMemStats(&after)
 	r.Nanos = append(r.Nanos, float64(took.Nanoseconds())/float64(n))
 	r.CPU = append(r.CPU, float64(cpu.Nanoseconds())/float64(n))
@@ -83,13 +82,4 @@ func (t trial) repeat(by Contender, n int) error {
 		}
 	}
 	return nil
-}
-
-// used is the CPU time that this process has used, in user and system mode.
-func used() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
@@ -63,9 +62,9 @@ func turn(m Mode, c Contender, size, n int) taken {
 	m.do(w, warmUp)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu, began := used(), time.Now()
+	cpu, began := measure.CPU(), time.Now()
 	m.do(w, n)
-	took, cpu := time.Since(began), used()-cpu
+	took, cpu := time.Since(began), measure.CPU()-cpu
 	runtime.ReadMemStats(&after)
 	all := float64(n * m.procs())
 	return taken{
@@ -74,13 +73,4 @@ func turn(m Mode, c Contender, size, n int) taken {
 		bytes:  float64(after.TotalAlloc-before.TotalAlloc) / all,
 		allocs: float64(after.Mallocs-before.Mallocs) / all,
 	}
-}
-
-// used is the CPU time that this process has used, in user and system mode.
-func used() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -94,7 +94,7 @@ func (p *Plan) RunBeside(ctx context.Context) ([]Beside, error) {
 
 // turn has large values move for as long as small ones are got.
 func (b *Beside) turn(ctx context.Context, rdb *goredis.Client, c *redisbuf.Client, d time.Duration) error {
-	cpu, began := used(), time.Now()
+	cpu, began := measure.CPU(), time.Now()
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()
 	var all sync.WaitGroup
@@ -119,7 +119,7 @@ func (b *Beside) turn(ctx context.Context, rdb *goredis.Client, c *redisbuf.Clie
 	}
 	all.Wait()
 	close(errs)
-	b.CPU = append(b.CPU, (used()-cpu).Seconds()/time.Since(began).Seconds())
+	b.CPU = append(b.CPU, (measure.CPU()-cpu).Seconds()/time.Since(began).Seconds())
 	for err := range errs {
 		if err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
@@ -93,9 +92,9 @@ func (r *Result) turn(w *crew, n int) error {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	cpu, began := used(), time.Now()
+	cpu, began := measure.CPU(), time.Now()
 	err := w.calls(n)
-	took, cpu := time.Since(began), used()-cpu
+	took, cpu := time.Since(began), measure.CPU()-cpu
 	runtime.ReadMemStats(&after)
 	all := float64(n * len(w.orders))
 	r.Nanos = append(r.Nanos, float64(took.Nanoseconds())/all)
@@ -103,15 +102,6 @@ func (r *Result) turn(w *crew, n int) error {
 	r.Bytes = append(r.Bytes, float64(after.TotalAlloc-before.TotalAlloc)/all)
 	r.Allocs = append(r.Allocs, float64(after.Mallocs-before.Mallocs)/all)
 	return err
-}
-
-// used is the CPU time that this process has used, in user and system mode.
-func used() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func goroutines(n int) string {
