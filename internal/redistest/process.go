@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/guard"
 )
 
 // shownLog is how much of the end of a server's log a failed test shows: the rest is of what went well before.
@@ -27,7 +29,7 @@ type process struct {
 	ended bool
 	out   *os.File // opened for reading, too; may have no name any more
 	begun int64    // the size of out when this process began: it is one file for all starts of a server
-	guard guard
+	guard guard.Guard
 }
 
 // startProcess runs path in dir, in which it leaves a file for the output.
@@ -40,7 +42,7 @@ func startProcess(dir, path string, args ...string) (*process, error) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
 	p := &process{cmd: cmd, out: out}
 	p.begun = p.written()
-	if err := p.guard.start(cmd); err != nil {
+	if err := p.guard.Start(cmd); err != nil {
 		out.Close()
 		return nil, fmt.Errorf("redistest: %s: %w", path, err)
 	}
@@ -96,7 +98,7 @@ func (p *process) end(sig syscall.Signal) {
 		return
 	}
 	p.ended = true
-	p.guard.release()
+	p.guard.Release()
 	_ = p.cmd.Process.Signal(syscall.SIGCONT) // one that was paused cannot hear SIGTERM
 	_ = p.cmd.Process.Signal(sig)
 	late := time.AfterFunc(stopGrace, func() { _ = p.cmd.Process.Kill() })

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/guard"
 )
 
 const (
@@ -32,7 +34,7 @@ const (
 // A child is a process that dies with this one. It writes to a file.
 type child struct {
 	cmd   *exec.Cmd
-	guard guard
+	guard guard.Guard
 	log   *os.File // for reading
 	began int64    // where in log the process began
 
@@ -56,14 +58,14 @@ func startChild(logName string, env []string, name string, args ...string) (*chi
 	c.scanned = c.began
 	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stdout, c.cmd.Stderr = out, out
-	if err := c.guard.start(c.cmd); err != nil {
+	if err := c.guard.Start(c.cmd); err != nil {
 		_ = out.Close()
 		return nil, fmt.Errorf("soak: %w", err)
 	}
 	go func() {
 		defer close(c.ended)
 		c.err = c.cmd.Wait()
-		c.guard.release()
+		c.guard.Release()
 	}()
 	return c, nil
 }

@@ -1,0 +1,3 @@
+// Package guard has processes die with the one that has started them, however that ends: the servers of tests and of
+// the soak.
+package guard
