@@ -368,6 +368,8 @@ func TestFileServerHeldBackDifferences(t *testing.T) {
 		{"/", "", 200, `<a href="with&">with&amp;</a>`},
 		{"/dir/parent/", "", 200, `<a href="plain.txt">plain.txt</a>`},
 		{"/plain.txt", "bytes=+1-2", 416, "invalid range"},
+		{"/plain.txt", "bytes=0--0", 416, "invalid range"},
+		{"/plain.txt", "bytes=0- -0", 416, "invalid range"},
 		{"/plain.txt", "bytes=-0", 416, "invalid range: failed to overlap"},
 		{"/empty", "bytes=-5", 200, ""},
 		{"/large.bin", "bytes=" + strings.Repeat("0-0,", 65), 200, string(letters)},

@@ -88,7 +88,18 @@ func fuzzDifferent(path, ranges string) bool {
 	if strings.Trim(path, "/") == "" {
 		return true
 	}
-	return strings.Contains(ranges, "+") || strings.Count(ranges, "-") > 64 || suffixOfNothing(path, ranges)
+	return rangesDifferent(path, ranges)
+}
+
+// rangesDifferent is fuzzDifferent for the Range alone.
+func rangesDifferent(path, ranges string) bool {
+	return signed(ranges) || strings.Count(ranges, "-") > 64 || suffixOfNothing(path, ranges)
+}
+
+// signed reports whether a Range may have a number with a sign, which net/http takes where the number is not below 0: +1, and
+// -0 as the end.
+func signed(ranges string) bool {
+	return strings.Contains(ranges, "+") || strings.Contains(strings.Join(strings.Fields(ranges), ""), "--")
 }
 
 // suffixOfNothing reports whether a Range may ask for the last bytes, of which there are 0.

@@ -110,7 +110,7 @@ func FuzzRange(f *testing.F) {
 	root, _ := makeTree(f, map[string]string{})
 	f.Fuzz(func(t *testing.T, ranges string, size uint16) {
 		size %= 4096
-		if strings.Contains(ranges, "+") || strings.Count(ranges, "-") > 64 || suffixOfNothing("", ranges) || size == 0 {
+		if rangesDifferent("", ranges) || size == 0 {
 			return // see TestFileServerHeldBackDifferences
 		}
 		must(t, root.WriteFile("f.txt", letters[:size], 0o644))
