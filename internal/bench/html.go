@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io"
 	"strings"
+	"sync"
 )
 
 //go:embed report.html
@@ -14,11 +15,14 @@ var pageText string
 //go:embed report.css
 var pageStyle string
 
-var page = template.Must(template.New("report").Funcs(template.FuncMap{
-	"style":  func() template.CSS { return template.CSS(pageStyle) },
-	"number": number,
-	"join":   strings.Join,
-}).Parse(pageText))
+// page is made when it is first asked for, which most runs of the program do not.
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("report").Funcs(template.FuncMap{
+		"style":  func() template.CSS { return template.CSS(pageStyle) },
+		"number": number,
+		"join":   strings.Join,
+	}).Parse(pageText))
+})
 
 // A view is a report as the page shows it.
 type view struct {
@@ -70,7 +74,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		}
 		v.Suites = append(v.Suites, s)
 	}
-	return page.Execute(w, v)
+	return page().Execute(w, v)
 }
 
 func (r *Report) recordingsOf(suite string) (views []recordingView, err error) {

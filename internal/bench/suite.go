@@ -19,28 +19,29 @@ type suite struct {
 // suites are all of them, in the order in which they are run: those that need no server first.
 func suites() []suite {
 	return []suite{
-		contestSuite("reader", "Packets of 1 KiB from a source that gives 64 to 2048 bytes at a time", readerContests()),
-		contestSuite("stackbuf", "Short strings put together in a new buffer each time", stackbufContests()),
-		contestSuite("arena", "Frames assembled, handed over and let go", arenaContests()),
+		contestSuite("reader", "Packets of 1 KiB from a source that gives 64 to 2048 bytes at a time", readerContests),
+		contestSuite("stackbuf", "Short strings put together in a new buffer each time", stackbufContests),
+		contestSuite("arena", "Frames assembled, handed over and let go", arenaContests),
 		{"redis", redisWhat, redisLength, runRedis},
 		{"files", filesWhat, filesLength, runFiles},
 		{"relay", relayWhat, relayLength, runRelay},
 	}
 }
 
-// contestSuite is a suite of contests that need nothing.
-func contestSuite(name, what string, contests []contest) suite {
+// contestSuite is a suite of contests that need nothing. They are made for whoever runs them: what only asks for names is
+// every command of the program, as it starts.
+func contestSuite(name, what string, contests func() []contest) suite {
 	return suite{name, what,
 		func(e Effort) time.Duration {
 			turns := 0
-			for _, c := range contests {
+			for _, c := range contests() {
 				turns += len(c.contenders) * e.Rounds
 			}
 			return time.Duration(turns) * e.Turn
 		},
 		func(ctx context.Context, s *session) error {
-			for i := range contests {
-				if err := contests[i].run(ctx, s); err != nil {
+			for _, c := range contests() {
+				if err := c.run(ctx, s); err != nil {
 					return err
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"strings"
+	"sync"
 
 	"github.com/wcharczuk/go-chart/v2/drawing"
 )
@@ -30,7 +31,7 @@ var (
 )
 
 // repaint replaces the colours by properties.
-var repaint = func() *strings.Replacer {
+var repaint = sync.OnceValue(func() *strings.Replacer {
 	var pairs []string
 	for _, p := range paints {
 		property := "var(" + p.name + ")"
@@ -40,7 +41,7 @@ var repaint = func() *strings.Replacer {
 			p.anchored(atEnd).String(), property+";text-anchor:end")
 	}
 	return strings.NewReplacer(pairs...)
-}()
+})
 
 // Sizes of what is drawn.
 const (
@@ -66,7 +67,7 @@ func picture(id, title, description string, c *canvas) (template.HTML, error) {
 		`<title id="%s-t">%s</title>`+"\n"+`<desc id="%s-d">%s</desc>`+"\n",
 		units(c.width), units(c.height), id, id, id, escape(title), id, escape(description))
 	// What a canvas writes is escaped, and the rest here is numbers and what escape has seen.
-	return template.HTML(head + repaint.Replace(body)), nil
+	return template.HTML(head + repaint().Replace(body)), nil
 }
 
 func escape(s string) string {

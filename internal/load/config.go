@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -113,7 +112,11 @@ func (c Config) streamNames() []string {
 	return names
 }
 
-var streamName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+// A stream's name is 1 to maxName of nameBytes.
+const (
+	maxName   = 64
+	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+)
 
 // check refuses what cannot be meant.
 func (c Config) check() error {
@@ -139,7 +142,7 @@ func (c Config) check() error {
 		return err
 	}
 	for _, name := range c.Names {
-		if !streamName.MatchString(name) || strings.Trim(name, ".") == "" ||
+		if name == "" || len(name) > maxName || strings.Trim(name, nameBytes) != "" || strings.Trim(name, ".") == "" ||
 			strings.HasSuffix(name, ".flv") || strings.HasSuffix(name, ".mp4") {
 			return fmt.Errorf("load: stream name %q: a name is 1 to 64 of A-Z a-z 0-9 . _ -, not dots alone, and does not end in .flv or .mp4", name)
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 )
 
@@ -115,7 +114,6 @@ func (t *tracer) open() error {
 	if t.counters != nil {
 		return nil
 	}
-	_ = rlimit.RemoveMemlock() // needed before Linux 5.11 only, and if it was needed the map says so
 	counters, err := ebpf.NewMap(&ebpf.MapSpec{
 		Name: "observe_count", Type: ebpf.Array, Flags: unix.BPF_F_MMAPABLE,
 		KeySize: 4, ValueSize: wordCount * wordBytes, MaxEntries: 1,
@@ -133,10 +131,12 @@ func (t *tracer) open() error {
 	return nil
 }
 
-// readable says what is missing where the kernel says no more than EPERM, which ebpf takes for a limit that is too low.
+// readable says what is missing where the kernel says no more than EPERM, which ebpf takes for a limit that is too low. Before
+// Linux 5.11 it may be that limit; to raise it here would take ebpf's rlimit package, which makes a map in every program that
+// imports it, as it starts.
 func readable(err error) error {
 	if errors.Is(err, os.ErrPermission) {
-		return errors.New("eBPF needs root, or CAP_BPF and CAP_PERFMON")
+		return errors.New("eBPF needs root, or CAP_BPF and CAP_PERFMON (and before Linux 5.11 ulimit -l unlimited)")
 	}
 	return err
 }

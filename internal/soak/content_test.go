@@ -39,7 +39,7 @@ func TestFilm(t *testing.T) {
 	lookup := func(id uint64) (film, bool) { return f, id == f.id }
 	tags := func(seqs ...uint64) (b []byte) {
 		b = append(b, flvHead...)
-		for _, h := range filmHeads {
+		for _, h := range filmHeads() {
 			b = append(b, h...)
 		}
 		for _, seq := range seqs {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/millrace-io/millrace/internal/load"
 )
@@ -42,12 +43,12 @@ func newFilm(id uint64, tick int) film {
 }
 
 // filmHeads are the tags that come before all others, and that a server sends again to whoever joins.
-var filmHeads = func() (tags [][]byte) {
+var filmHeads = sync.OnceValue(func() (tags [][]byte) {
 	for _, t := range load.NewSynth(0, 1<<20, 1).Headers(1 << 20) {
 		tags = append(tags, appendTag(nil, t.Kind, 0, t.Payload))
 	}
 	return tags
-}()
+})
 
 func appendTag(b []byte, kind byte, timestamp uint32, payload []byte) []byte {
 	b = appendTagHead(b, kind, timestamp, len(payload))
@@ -168,7 +169,7 @@ func (v *filmVerifier) next(r *bufio.Reader) error {
 	}
 	v.got = v.arrived.Bytes()
 	v.read += int64(n)
-	for _, h := range filmHeads {
+	for _, h := range filmHeads() {
 		if bytes.Equal(v.got, h) {
 			return nil
 		}

@@ -87,7 +87,7 @@ func (c *camera) shoot() {
 	default:
 		if c.ticks == 0 {
 			c.buf = append(c.buf, flvHead...)
-			for _, h := range filmHeads {
+			for _, h := range filmHeads() {
 				c.buf = append(c.buf, h...)
 			}
 		}
@@ -161,8 +161,8 @@ func (s *shift) checkSummary(c *camera, text []byte) error {
 		return wrong("the server has the whole stream, which has not ended")
 	case c.stream.plain && got.Bytes != last:
 		return wrong("the server got %d bytes, want %d", got.Bytes, last)
-	case !c.stream.plain && got.Frames != last+int64(len(filmHeads)):
-		return wrong("the server got %d tags, want %d", got.Frames, last+int64(len(filmHeads)))
+	case !c.stream.plain && got.Frames != last+int64(len(filmHeads())):
+		return wrong("the server got %d tags, want %d", got.Frames, last+int64(len(filmHeads())))
 	}
 	s.tally.Sent.Add(got.Bytes)
 	return nil
