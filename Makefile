@@ -82,8 +82,8 @@ bench-go: ## The benchmarks of each package, as `go test` runs them
 	go test -run='^$$' -bench=. -benchmem -benchtime=0.3s ./...
 
 .PHONY: build
-build: ## Build bin/millrace
-	go build -trimpath -o bin/millrace ./cmd/millrace
+build: ## Build bin/millrace, which needs no C library, whether or not there is a C compiler
+	CGO_ENABLED=0 go build -trimpath -o bin/millrace ./cmd/millrace
 
 .PHONY: demo
 demo: ## Serve the built-in sample stream on http://127.0.0.1:8080/

@@ -82,6 +82,7 @@ func (b Builder) Build(ctx context.Context, pkg string) (string, error) {
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-o", out, ".")
 	build.Dir = strings.TrimSpace(string(dir))
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as `make build` does, and as Go does where there is no C compiler
 	if msg, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("relay: building %s: %w\n%s", pkg, err, msg)
 	}
