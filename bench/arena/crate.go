@@ -94,7 +94,9 @@ type crateTurner struct {
 }
 
 // Turn implements Turner.
-func (t crateTurner) Turn(n int) (taken Taken, err error) {
-	err = t.crate.ask(fmt.Sprint("run ", t.name, " ", n), &taken.Nanos, &taken.CPU, &taken.OnHeap)
-	return taken, err
+func (t crateTurner) Turn(n int, r *Result) error {
+	var nanos, cpu, heap float64 // an operation
+	err := t.crate.ask(fmt.Sprint("run ", t.name, " ", n), &nanos, &cpu, &heap)
+	r.Nanos, r.CPU, r.OnHeap = append(r.Nanos, nanos), append(r.CPU, cpu), append(r.OnHeap, heap)
+	return err
 }

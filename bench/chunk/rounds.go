@@ -8,12 +8,10 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Result is one contender in one case, a value for each round.
+// Result is one contender in one case.
 type Result struct {
-	Contender     Contender
-	Nanos         measure.Series // of time that passes, for a run
-	CPU           measure.Series // nanoseconds of all threads, for a run
-	Bytes, Allocs measure.Series // allocated in a run
+	Contender    Contender
+	measure.Cost // of a run
 }
 
 // Measure gives every contender a turn of about d in every round, in turns.
@@ -52,21 +50,12 @@ type trial struct {
 }
 
 // turn has a contender read the source n times, and adds what once took.
-func (t trial) turn(r *Result, n int) error {
+func (t trial) turn(r *Result, n int) (err error) {
 	runtime.GC()                                     // nobody pays for the garbage of the one before
 	if err := t.repeat(r.Contender, 1); err != nil { // what the collector has emptied is full again
 		return err
 	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	cpu, began := measure.CPU(), time.Now()
-	err := t.repeat(r.Contender, n)
-	took, cpu := time.Since(began), measure.CPU()-cpu
-	runtime.ReadMemStats(&after)
-	r.Nanos = append(r.Nanos, float64(took.Nanoseconds())/float64(n))
-	r.CPU = append(r.CPU, float64(cpu.Nanoseconds())/float64(n))
-	r.Bytes = append(r.Bytes, float64(after.TotalAlloc-before.TotalAlloc)/float64(n))
-	r.Allocs = append(r.Allocs, float64(after.Mallocs-before.Mallocs)/float64(n))
+	r.Add(measure.Take(func() { err = t.repeat(r.Contender, n) }), n)
 	return err
 }
 

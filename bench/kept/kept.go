@@ -147,11 +147,9 @@ func (s sharing[T]) subscribe(sub *subscriber[T]) {
 
 // Result is one contender, a value for each round.
 type Result struct {
-	Contender Contender
-	Nanos     measure.Series // a packet, all told
-	HandOff   measure.Series // a packet, for the channels alone
-	Bytes     measure.Series // allocated a packet
-	Allocs    measure.Series // a packet
+	Contender    Contender
+	measure.Cost                // of a packet, all told
+	HandOff      measure.Series // nanoseconds a packet, for the channels alone
 }
 
 // Measure gives every contender a turn of about d in every round, and its
@@ -162,46 +160,31 @@ func Measure(rounds int, d time.Duration) []Result {
 	const probe = 200 * BatchPackets
 	for i, c := range Contenders {
 		results[i].Contender = c
-		n := int(float64(d) / turn(c.run, probe).nanos)
+		n := int(probe * float64(d) / float64(turn(c.run, probe).Time))
 		packets[i] = max(n/BatchPackets, 2) * BatchPackets
 	}
 	for round := range rounds {
 		for k := range Contenders {
 			i := (k + round) % len(Contenders)
 			r := &results[i]
-			t := turn(r.Contender.run, packets[i])
-			r.Nanos = append(r.Nanos, t.nanos)
-			r.Bytes = append(r.Bytes, t.bytes)
-			r.Allocs = append(r.Allocs, t.allocs)
-			r.HandOff = append(r.HandOff, turn(r.Contender.handOff, packets[i]).nanos)
+			r.Add(turn(r.Contender.run, packets[i]), packets[i])
+			handOff := turn(r.Contender.handOff, packets[i]).Time
+			r.HandOff = append(r.HandOff, float64(handOff)/float64(packets[i]))
 		}
 	}
 	return results
 }
 
-// taken is what a packet took.
-type taken struct{ nanos, bytes, allocs float64 }
-
 // turn hands out n packets. Channels and goroutines are made anew for it; what
 // they allocate is known from a short run, and left out.
-func turn(run func(int), n int) taken {
+func turn(run func(int), n int) measure.Turn {
 	run(warmUp)
 	runtime.GC() // nobody pays for the garbage of the one before
-	var start, middle, end runtime.MemStats
-	runtime.ReadMemStats(&start)
-	run(short)
-	runtime.ReadMemStats(&middle)
-	began := time.Now()
-	run(n)
-	took := time.Since(began)
-	runtime.ReadMemStats(&end)
-	once := middle.TotalAlloc - start.TotalAlloc
-	onces := middle.Mallocs - start.Mallocs
-	return taken{
-		nanos:  float64(took.Nanoseconds()) / float64(n),
-		bytes:  (float64(end.TotalAlloc-middle.TotalAlloc) - float64(once)) / float64(n-short),
-		allocs: (float64(end.Mallocs-middle.Mallocs) - float64(onces)) / float64(n-short),
-	}
+	once := measure.Take(func() { run(short) })
+	t := measure.Take(func() { run(n) })
+	t.Bytes -= min(t.Bytes, once.Bytes)
+	t.Allocs -= min(t.Allocs, once.Allocs)
+	return t
 }
 
 const (

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -33,5 +34,32 @@ func TestTable(t *testing.T) {
 	want := "| name   | ns   |\n| ------ | ---- |\n| a      | 1.23 |\n| longer | 2    |\n"
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
+var kept []byte
+
+func TestTake(t *testing.T) {
+	const n, size = 8, 1 << 20
+	var c Cost
+	c.Add(Take(func() {
+		for range n {
+			kept = make([]byte, size)
+			runtime.GC()
+		}
+	}), n)
+	if c.Bytes[0] < size || c.Bytes[0] > 2*size || c.Allocs[0] < 1 || c.GCs[0] < 1e6 || c.Nanos[0] <= 0 || c.CPU[0] <= 0 {
+		t.Errorf("%d times 1 MiB and a collection: each %+v", n, c)
+	}
+}
+
+func TestWhole(t *testing.T) {
+	for _, c := range []struct {
+		s    Series
+		want string
+	}{{Series{0.02}, "0"}, {Series{63.95}, "64"}, {nil, "-"}} {
+		if got := c.s.Whole(); got != c.want {
+			t.Errorf("%v.Whole() = %q, want %q", []float64(c.s), got, c.want)
+		}
 	}
 }

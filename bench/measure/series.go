@@ -56,6 +56,24 @@ func (s Series) Minus(base Series) Series {
 	return d
 }
 
+// Whole is the median in whole bytes or allocations, as the testing package counts: what a program allocates once disappears
+// among many operations.
+func (s Series) Whole() string {
+	if len(s) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d", int(s.Median()+0.1))
+}
+
+// Times is s, f times as much.
+func (s Series) Times(f float64) Series {
+	v := make(Series, len(s))
+	for i := range s {
+		v[i] = s[i] * f
+	}
+	return v
+}
+
 // String is the median with the smallest and the largest value.
 func (s Series) String() string {
 	if len(s) == 0 {

@@ -14,15 +14,15 @@ func WriteTable(w io.Writer, sizes []int, results [][]Result) error {
 		name := fmt.Sprintf("%d KiB", size>>10)
 		head = append(head, name+" ns", "x sync.Pool", "B/op")
 	}
-	t := measure.NewTable(append(head, "CPU ns, largest", "allocs/op")...)
+	t := measure.NewTable(append(head, "CPU ns, largest", "allocs/op", "GCs/M")...)
 	for i, c := range results[0] {
 		row := []any{c.Contender.Name}
 		var last Result
 		for _, of := range results {
 			last = of[i]
-			row = append(row, last.Nanos.Median(), base(of).Nanos.Over(last.Nanos), whole(last.Bytes))
+			row = append(row, last.Nanos.Median(), base(of).Nanos.Over(last.Nanos), last.Bytes.Whole())
 		}
-		t.Row(append(row, last.CPU.Median(), last.Allocs.Median())...)
+		t.Row(append(row, last.CPU.Median(), last.Allocs.Median(), last.GCs.Median())...)
 	}
 	_, err := t.WriteTo(w)
 	return err
@@ -37,7 +37,3 @@ func base(results []Result) Result {
 	}
 	return Result{}
 }
-
-// whole is the median in whole bytes, as the testing package counts: what a program allocates once disappears among many
-// operations.
-func whole(s measure.Series) string { return fmt.Sprintf("%d", int(s.Median()+0.1)) }

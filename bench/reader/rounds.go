@@ -15,11 +15,9 @@ const warmUp = 20_000
 
 // Result is one contender in one workload, a value for each round.
 type Result struct {
-	Workload  Workload
-	Contender Contender
-	Nanos     measure.Series // a packet
-	Bytes     measure.Series // allocated a packet
-	Allocs    measure.Series // a packet
+	Workload     Workload
+	Contender    Contender
+	measure.Cost // of a packet
 }
 
 // Measure gives every contender a turn of about d in every round.
@@ -28,27 +26,28 @@ func Measure(w Workload, contenders []Contender, rounds int, d time.Duration) []
 	packets := make([]int, len(contenders))
 	for i, c := range contenders {
 		results[i] = Result{Workload: w, Contender: c}
-		packets[i] = max(1, int(float64(d)/turn(w, c, 50_000).nanos))
+		packets[i] = max(1, int(float64(d)/probe(w, c)))
 	}
 	for round := range rounds {
 		for k := range contenders {
 			i := (k + round) % len(contenders)
-			r := turn(w, contenders[i], packets[i])
-			results[i].Nanos = append(results[i].Nanos, r.nanos)
-			results[i].Bytes = append(results[i].Bytes, r.bytes)
-			results[i].Allocs = append(results[i].Allocs, r.allocs)
+			results[i].turn(packets[i])
 		}
 	}
 	return results
 }
 
-// taken is what a packet took.
-type taken struct{ nanos, bytes, allocs float64 }
+// probe returns how many nanoseconds a packet takes, about.
+func probe(w Workload, c Contender) float64 {
+	r := Result{Workload: w, Contender: c}
+	r.turn(50_000)
+	return r.Nanos[0]
+}
 
 // turn reads n packets on every processor that takes part, and divides by all
 // of them.
-func turn(w Workload, c Contender, n int) taken {
-	procs := 1
+func (r *Result) turn(n int) {
+	w, procs := r.Workload, 1
 	if w.Parallel {
 		procs = runtime.GOMAXPROCS(0)
 	}
@@ -63,7 +62,7 @@ func turn(w Workload, c Contender, n int) taken {
 			opened.Add(1)
 			for opened.Load() < int32(procs) {
 			}
-			run := w.Open(c, 1)
+			run := w.Open(r.Contender, 1)
 			defer run.Close()
 			run.Packets(warmUp)
 			warm.Done()
@@ -73,17 +72,8 @@ func turn(w Workload, c Contender, n int) taken {
 	}
 	warm.Wait()
 	runtime.GC() // nobody pays for the garbage of the one before
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	began := time.Now()
-	close(start)
-	done.Wait()
-	took := time.Since(began)
-	runtime.ReadMemStats(&after)
-	all := float64(n * procs)
-	return taken{
-		nanos:  float64(took.Nanoseconds()) / all,
-		bytes:  float64(after.TotalAlloc-before.TotalAlloc) / all,
-		allocs: float64(after.Mallocs-before.Mallocs) / all,
-	}
+	r.Add(measure.Take(func() {
+		close(start)
+		done.Wait()
+	}), n*procs)
 }

@@ -21,13 +21,11 @@ type Plan struct {
 	Log        func(format string, args ...any)
 }
 
-// A Result is one contender in one case, a value for each round, all of them a call.
+// A Result is one contender in one case.
 type Result struct {
 	Task, Contender  string
 	Size, Goroutines int
-	Nanos            measure.Series // of time that passes
-	CPU              measure.Series // nanoseconds of this process, in user and system mode
-	Bytes, Allocs    measure.Series // allocated
+	measure.Cost     // of a call; CPU is that of this process, which is the client
 }
 
 // Run returns the results in the order of the tables, as far as it came.
@@ -85,22 +83,12 @@ func (p *Plan) runCase(ctx context.Context, t Task, s *Site, goroutines int) ([]
 }
 
 // turn has each goroutine of w make n calls, and adds what a call took.
-func (r *Result) turn(w *crew, n int) error {
+func (r *Result) turn(w *crew, n int) (err error) {
 	runtime.GC()                       // nobody pays for the garbage of the one before
 	if err := w.calls(1); err != nil { // what the collector has emptied is full again
 		return err
 	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	cpu, began := measure.CPU(), time.Now()
-	err := w.calls(n)
-	took, cpu := time.Since(began), measure.CPU()-cpu
-	runtime.ReadMemStats(&after)
-	all := float64(n * len(w.orders))
-	r.Nanos = append(r.Nanos, float64(took.Nanoseconds())/all)
-	r.CPU = append(r.CPU, float64(cpu.Nanoseconds())/all)
-	r.Bytes = append(r.Bytes, float64(after.TotalAlloc-before.TotalAlloc)/all)
-	r.Allocs = append(r.Allocs, float64(after.Mallocs-before.Mallocs)/all)
+	r.Add(measure.Take(func() { err = w.calls(n) }), n*len(w.orders))
 	return err
 }
 

@@ -23,7 +23,7 @@ func (p *Plan) table(t Task, n int, results []Result) *measure.Table {
 	for _, size := range p.Sizes {
 		head = append(head, SizeName(size))
 	}
-	tab := measure.NewTable(append(head, "B/op, largest", "allocs/op")...)
+	tab := measure.NewTable(append(head, "B/op, largest", "allocs/op", "GCs/M")...)
 	raw := t.contenders[0].Name
 	floor := []any{raw + ", µs a call"}
 	for _, size := range p.Sizes {
@@ -47,7 +47,7 @@ func (p *Plan) table(t Task, n int, results []Result) *measure.Table {
 			last = r
 		}
 		if last != nil {
-			row = append(row, fmt.Sprintf("%d", int(last.Bytes.Median()+0.1)), last.Allocs.Median())
+			row = append(row, last.Bytes.Whole(), last.Allocs.Median(), last.GCs.Median())
 		}
 		tab.Row(row...)
 	}
@@ -61,15 +61,6 @@ func ratios(r, base *Result) string {
 	}
 	time := r.Nanos.Over(base.Nanos)
 	return fmt.Sprintf("%.2f, %.2f to %.2f (%.2f)", time.Median(), time.Min(), time.Max(), r.CPU.Over(base.CPU).Median())
-}
-
-// scaled is s, f times as much.
-func scaled(s measure.Series, f float64) measure.Series {
-	v := make(measure.Series, len(s))
-	for i := range s {
-		v[i] = s[i] * f
-	}
-	return v
 }
 
 func find(results []Result, t Task, contender string, size, goroutines int) *Result {

@@ -23,7 +23,7 @@ func (p *Plan) WriteBeside(w io.Writer, all []Beside) {
 		"%d rounds of %v*\n\n", smallCallers, largeEvery, p.Rounds, p.Beside)
 	t := measure.NewTable("large values by", "p50 µs", "p99 µs", "p99 x alone", "large MB/s", "client CPU s/s")
 	for _, b := range all {
-		t.Row(b.Name, scaled(b.P50, 1e-3), scaled(b.P99, 1e-3), b.P99.Over(all[0].P99), scaled(b.Moved, 1e-6).Median(), b.CPU.Median())
+		t.Row(b.Name, b.P50.Times(1e-3), b.P99.Times(1e-3), b.P99.Over(all[0].P99), b.Moved.Times(1e-6).Median(), b.CPU.Median())
 	}
 	t.WriteTo(w)
 }
@@ -45,8 +45,8 @@ func (p *Plan) WriteFloor(w io.Writer, all []Floor) {
 	t := measure.NewTable("call", "clients", "size", "redis-benchmark µs", "CPU µs", "redisbuf µs", "CPU µs",
 		"time x redis-benchmark's", "CPU x")
 	for _, f := range all {
-		t.Row(f.Call, f.Clients, SizeName(f.Size), scaled(f.Theirs.Nanos, 1e-3), scaled(f.Theirs.CPU, 1e-3).Median(),
-			scaled(f.Ours.Nanos, 1e-3), scaled(f.Ours.CPU, 1e-3).Median(), f.Ours.Nanos.Over(f.Theirs.Nanos),
+		t.Row(f.Call, f.Clients, SizeName(f.Size), f.Theirs.Nanos.Times(1e-3), f.Theirs.CPU.Times(1e-3).Median(),
+			f.Ours.Nanos.Times(1e-3), f.Ours.CPU.Times(1e-3).Median(), f.Ours.Nanos.Over(f.Theirs.Nanos),
 			f.Ours.CPU.Over(f.Theirs.CPU).Median())
 	}
 	t.WriteTo(w)

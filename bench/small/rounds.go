@@ -7,12 +7,8 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Result is one way to do a case, a value for each round.
-type Result struct {
-	Nanos  measure.Series // once
-	Bytes  measure.Series // allocated
-	Allocs measure.Series
-}
+// Result is one way to do a case.
+type Result struct{ measure.Cost }
 
 // Measure gives each of the works of c a turn of about d in every round, in
 // turns. Those that are nil have no values.
@@ -49,13 +45,5 @@ func calibrate(w Work, d time.Duration) int {
 
 func (r *Result) turn(w Work, n int) {
 	runtime.GC() // nobody pays for the garbage of the one before
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	began := time.Now()
-	w(n)
-	took := time.Since(began)
-	runtime.ReadMemStats(&after)
-	r.Nanos = append(r.Nanos, float64(took.Nanoseconds())/float64(n))
-	r.Bytes = append(r.Bytes, float64(after.TotalAlloc-before.TotalAlloc)/float64(n))
-	r.Allocs = append(r.Allocs, float64(after.Mallocs-before.Mallocs)/float64(n))
+	r.Add(measure.Take(func() { w(n) }), n)
 }

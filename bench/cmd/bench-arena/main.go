@@ -100,7 +100,7 @@ func compare(w io.Writer, title string, rows []arena.Row, d time.Duration, byCPU
 		}
 		return results[i].Nanos
 	}
-	t := measure.NewTable(append(head, "B/op", "allocs/op", "on the heap")...)
+	t := measure.NewTable(append(head, "B/op", "allocs/op", "GCs/M", "on the heap")...)
 	for i, r := range rows {
 		one := results[i]
 		cells := []any{r.Name, one.Nanos, one.CPU.Median()}
@@ -109,7 +109,7 @@ func compare(w io.Writer, title string, rows []arena.Row, d time.Duration, byCPU
 				cells = append(cells, cost(k).Over(cost(i)))
 			}
 		}
-		t.Row(append(cells, whole(one.Bytes), one.Allocs.Median(), percent(one.OnHeap))...)
+		t.Row(append(cells, one.Bytes.Whole(), one.Allocs.Median(), one.GCs.Median(), percent(one.OnHeap))...)
 	}
 	fmt.Fprintf(w, "\n%s, %d rounds of %v\n\n", title, *rounds, d)
 	_, err = t.WriteTo(w)
@@ -148,21 +148,12 @@ func slots(w io.Writer, rows []arena.SlotsRow) error {
 	for i, r := range rows {
 		ours, crate := result(of[i][0]), result(of[i][1])
 		t.Row(fmt.Sprintf("%d, %d, %s", r.Live, r.Slots, r.Order), ours.Nanos, crate.Nanos, crate.Nanos.Over(ours.Nanos),
-			result(of[0][0]).Nanos.Over(ours.Nanos).Median(), whole(ours.Bytes), ours.Allocs.Median(),
+			result(of[0][0]).Nanos.Over(ours.Nanos).Median(), ours.Bytes.Whole(), ours.Allocs.Median(),
 			percent(ours.OnHeap), percent(crate.OnHeap), result(of[i][2]).Nanos.Median(), result(of[i][3]).Nanos.Median())
 	}
 	fmt.Fprintf(w, "\nThe structure alone, frames of 32 bytes, %d rounds of %v\n\n", *rounds, *turn)
 	_, err = t.WriteTo(w)
 	return err
-}
-
-// whole is the median in whole bytes, as the testing package counts: what a
-// program allocates once disappears among many frames.
-func whole(s measure.Series) string {
-	if len(s) == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%d", int(s.Median()+0.1))
 }
 
 func percent(s measure.Series) string {

@@ -40,9 +40,10 @@ func main() {
 // third of the contenders.
 func writeReader(w io.Writer, results []reader.Result) {
 	naive, peek := results[1].Nanos, results[2].Nanos
-	t := measure.NewTable("contender", "ns a packet", "x naive", "x Peek+Discard", "B/op", "allocs/op")
+	t := measure.NewTable("contender", "ns a packet", "x naive", "x Peek+Discard", "CPU ns", "B/op", "allocs/op", "GCs/M")
 	for _, r := range results {
-		t.Row(r.Contender.Name, r.Nanos, naive.Over(r.Nanos), peek.Over(r.Nanos), whole(r.Bytes), r.Allocs.Median())
+		t.Row(r.Contender.Name, r.Nanos, naive.Over(r.Nanos), peek.Over(r.Nanos), r.CPU.Median(), r.Bytes.Whole(),
+			r.Allocs.Median(), r.GCs.Median())
 	}
 	t.WriteTo(w)
 }
@@ -52,13 +53,11 @@ func writeReader(w io.Writer, results []reader.Result) {
 func writeKept(w io.Writer, results []kept.Result) {
 	net := func(r kept.Result) measure.Series { return r.Nanos.Minus(r.HandOff) }
 	base := net(results[0])
-	t := measure.NewTable("contender", "ns a packet", "hand-off alone", "without it", "x allocate once", "B/op", "allocs/op")
+	t := measure.NewTable("contender", "ns a packet", "hand-off alone", "without it", "x allocate once", "CPU ns",
+		"B/op", "allocs/op", "GCs/M")
 	for _, r := range results {
-		t.Row(r.Contender.Name, r.Nanos, r.HandOff, net(r), base.Over(net(r)), whole(r.Bytes), r.Allocs.Median())
+		t.Row(r.Contender.Name, r.Nanos, r.HandOff, net(r), base.Over(net(r)), r.CPU.Median(),
+			r.Bytes.Whole(), r.Allocs.Median(), r.GCs.Median())
 	}
 	t.WriteTo(w)
 }
-
-// whole is the median in whole bytes, as the testing package counts: what a
-// program allocates once disappears among millions of packets.
-func whole(s measure.Series) string { return fmt.Sprintf("%d", int(s.Median())) }

@@ -23,24 +23,15 @@ func main() {
 	flag.Parse()
 	fmt.Printf("%s\n\n%d rounds of %v\n\n", measure.Header(), *rounds, *turn)
 	t := measure.NewTable("case", "bytes.Buffer ns", "B/op", "strings.Builder ns", "B/op", "stackbuf.Buffer ns", "B/op", "allocs",
-		"x bytes.Buffer", "x strings.Builder")
+		"x bytes.Buffer", "x strings.Builder", "CPU x bytes.Buffer", "GCs/M, bytes.Buffer", "ours")
 	for _, c := range small.Cases() {
 		if !strings.Contains(c.Name, *only) {
 			continue
 		}
 		bytes, ours, builder := small.Measure(c, *rounds, *turn)
-		t.Row(c.Name, bytes.Nanos.Median(), whole(bytes.Bytes), builder.Nanos.Median(), whole(builder.Bytes),
-			ours.Nanos.Median(), whole(ours.Bytes), whole(ours.Allocs), bytes.Nanos.Over(ours.Nanos),
-			builder.Nanos.Over(ours.Nanos).Median())
+		t.Row(c.Name, bytes.Nanos.Median(), bytes.Bytes.Whole(), builder.Nanos.Median(), builder.Bytes.Whole(),
+			ours.Nanos.Median(), ours.Bytes.Whole(), ours.Allocs.Whole(), bytes.Nanos.Over(ours.Nanos),
+			builder.Nanos.Over(ours.Nanos).Median(), bytes.CPU.Over(ours.CPU).Median(), bytes.GCs.Median(), ours.GCs.Median())
 	}
 	t.WriteTo(os.Stdout)
-}
-
-// whole is the median in whole bytes or allocations, as the testing package
-// counts: what a program allocates once disappears among millions.
-func whole(s measure.Series) string {
-	if len(s) == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%d", int(s.Median()+0.1))
 }
