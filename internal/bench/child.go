@@ -23,11 +23,11 @@ import (
 // childVar tells the program that it is a server under load: its value is an order.
 const childVar = "MILLRACE_BENCH_SERVER"
 
-// An order is what a child is to serve: files with one of the handlers, or a relay.
+// An order is what a child is to serve: by one of the handlers, or a relay of ours.
 type order struct {
 	Handler string        `json:"handler,omitempty"`
 	Dir     string        `json:"dir,omitempty"`
-	Latency time.Duration `json:"latency_ns,omitempty"` // of a relay
+	Latency time.Duration `json:"latency_ns,omitempty"` // of our relay
 }
 
 // What a child can be asked for, in a line each. The end of its input ends it, so it does not outlive its parent.

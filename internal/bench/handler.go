@@ -10,38 +10,44 @@ import (
 	"path/filepath"
 
 	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/internal/plainrelay"
 )
 
-// A fileHandler is a way to serve the files of a directory, used as its documentation says.
-type fileHandler struct {
+// A childHandler is what a child serves: mostly the files of a directory, in a way that its documentation advises.
+type childHandler struct {
 	http.Handler
 	connContext func(context.Context, net.Conn) context.Context // of the http.Server; may be nil
 	close       func() error
 }
 
-// The names of the handlers in orders; the first is ours.
+// plainRelayHandler is the name in orders of a relay that is not ours.
+const plainRelayHandler = "plainrelay"
+
+// The names of the file servers in orders; the first is ours.
 var fileHandlers = []struct{ key, name string }{
 	{"millrace", "chunk.FileServer"},
 	{"fileserver", "http.FileServer"},
 	{"copybuffer", "handler with io.CopyBuffer"},
 }
 
-func (o order) handler() (fileHandler, error) {
+func (o order) handler() (childHandler, error) {
 	nothing := func() error { return nil }
 	switch o.Handler {
 	case "millrace":
 		root, err := os.OpenRoot(o.Dir)
 		if err != nil {
-			return fileHandler{}, err
+			return childHandler{}, err
 		}
 		files := chunk.FileServer(root)
-		return fileHandler{files, chunk.ConnContext, root.Close}, nil
+		return childHandler{files, chunk.ConnContext, root.Close}, nil
 	case "fileserver":
-		return fileHandler{http.FileServer(http.Dir(o.Dir)), nil, nothing}, nil
+		return childHandler{http.FileServer(http.Dir(o.Dir)), nil, nothing}, nil
 	case "copybuffer":
-		return fileHandler{copyBuffer(o.Dir), nil, nothing}, nil
+		return childHandler{copyBuffer(o.Dir), nil, nothing}, nil
+	case plainRelayHandler:
+		return childHandler{new(plainrelay.Relay), nil, nothing}, nil
 	}
-	return fileHandler{}, fmt.Errorf("bench: no file server is called %q", o.Handler)
+	return childHandler{}, fmt.Errorf("bench: no handler is called %q", o.Handler)
 }
 
 // copyBuffer is what is written first: open the file and copy it. A response of no known length leaves in chunks.

@@ -101,7 +101,7 @@ func kernelStrip(title string, m observe.Metric) strip {
 // latencySource says whose latency it is.
 func (r *Recording) latencySource() string {
 	if r.Suite == "relay" {
-		return "a probe's records, through the same relay"
+		return "each frame, from the publisher's write to a viewer's last byte"
 	}
 	return "each request or call"
 }

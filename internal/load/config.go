@@ -31,6 +31,9 @@ type Config struct {
 	URL         string
 	AllowRemote bool
 
+	// Ending follows a stream's name in the URL, for servers that want /live/NAME.flv.
+	Ending string
+
 	// Names are the streams. When empty they are Streams many (default 1),
 	// called load-0, load-1, and so on.
 	Names   []string
@@ -72,6 +75,9 @@ type Config struct {
 	// Interval is the time between two calls of the progress function
 	// (default 1 s).
 	Interval time.Duration
+
+	// Meter tells of this load; nil when nobody asks.
+	Meter *Meter
 
 	// Protocol replaces FLV over HTTP. Dial replaces the dialling under FLV
 	// over HTTP; a Protocol dials by itself, and paces viewers by itself, with

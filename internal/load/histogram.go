@@ -59,19 +59,36 @@ func histValue(i int) time.Duration {
 
 // spread sums the histogram up.
 func (h *histogram) spread() Spread {
-	s := Spread{Max: time.Duration(h.max.Load())}
-	for i := range h.counts {
-		s.Count += h.counts[i].Load()
-	}
-	s.P50 = min(h.quantile(s.Count, 0.50), s.Max)
-	s.P99 = min(h.quantile(s.Count, 0.99), s.Max)
+	var c histCounts
+	c.add(h)
+	s := Spread{Count: c.total(), Max: time.Duration(h.max.Load())}
+	s.P50 = min(c.quantile(s.Count, 0.50), s.Max)
+	s.P99 = min(c.quantile(s.Count, 0.99), s.Max)
 	return s
 }
 
-func (h *histogram) quantile(count int64, q float64) time.Duration {
-	rank := int64(q * float64(count))
+// histCounts is what histograms have counted at some moment, or between two.
+type histCounts [histBuckets]int64
+
+// add adds what h has counted so far.
+func (c *histCounts) add(h *histogram) {
 	for i := range h.counts {
-		if rank -= h.counts[i].Load(); rank < 0 {
+		c[i] += h.counts[i].Load()
+	}
+}
+
+func (c *histCounts) total() (n int64) {
+	for _, k := range c {
+		n += k
+	}
+	return n
+}
+
+// quantile needs the total.
+func (c *histCounts) quantile(total int64, q float64) time.Duration {
+	rank := int64(q * float64(total))
+	for i, k := range c {
+		if rank -= k; rank < 0 {
 			return histValue(i)
 		}
 	}

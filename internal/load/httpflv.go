@@ -20,11 +20,12 @@ import (
 // It writes and reads the protocol itself. net/http would cost a load
 // generator more than the load costs the server.
 type httpFLV struct {
-	url   *url.URL
-	addr  string
-	token string
-	dial  DialFunc
-	watch DialFunc // for viewers
+	url    *url.URL
+	addr   string
+	ending string
+	token  string
+	dial   DialFunc
+	watch  DialFunc // for viewers
 }
 
 func newHTTPFLV(cfg Config) *httpFLV {
@@ -36,7 +37,9 @@ func newHTTPFLV(cfg Config) *httpFLV {
 	if port == "" {
 		port = "80"
 	}
-	h := &httpFLV{url: u, addr: net.JoinHostPort(u.Hostname(), port), token: cfg.Token, dial: cfg.Dial, watch: cfg.Dial}
+	h := &httpFLV{
+		url: u, addr: net.JoinHostPort(u.Hostname(), port), ending: cfg.Ending, token: cfg.Token, dial: cfg.Dial, watch: cfg.Dial,
+	}
 	if cfg.ReadEvery > 0 {
 		h.watch = Paced(cfg.Dial, cfg.ReadEvery)
 	}
@@ -65,8 +68,8 @@ func (h *httpFLV) open(ctx context.Context, dial DialFunc, head string, end func
 }
 
 func (h *httpFLV) head(method, name, more string) string {
-	return fmt.Sprintf("%s %s/live/%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: millrace-load\r\n%s\r\n",
-		method, strings.TrimSuffix(h.url.Path, "/"), name, h.url.Host, more)
+	return fmt.Sprintf("%s %s/live/%s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: millrace-load\r\n%s\r\n",
+		method, strings.TrimSuffix(h.url.Path, "/"), name, h.ending, h.url.Host, more)
 }
 
 // maxHead bounds the head of a response.

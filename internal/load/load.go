@@ -15,14 +15,14 @@ import (
 )
 
 // run is one load in progress. The publishers and viewers write to their own
-// counters and to the shared histograms; only the goroutine in Run reads them
-// all, through snapshots.
+// counters and to the shared histograms; only the goroutine in Run and a Meter
+// read them all, through snapshots.
 type run struct {
 	cfg   Config
 	proto Protocol
 
 	// measuring is set between the end of the ramp and the end of the load.
-	// Outside of it nothing enters a histogram.
+	// Outside of it nothing enters a histogram but the unmeasured latencies.
 	measuring atomic.Bool
 
 	// hopeless is closed when no publisher was let in: there is nothing to
@@ -49,6 +49,9 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, erro
 		return Report{}, err
 	}
 	r := newRun(cfg)
+	if cfg.Meter != nil {
+		cfg.Meter.attach(r)
+	}
 	if progress == nil {
 		progress = func(Progress) {}
 	}

@@ -104,16 +104,16 @@ type Progress struct {
 }
 
 func (r *run) progress(elapsed time.Duration) Progress {
-	h, s := r.healthy.count(), r.stalled.count()
+	t := r.totals()
 	p := Progress{
 		Elapsed:   elapsed,
 		Total:     r.cfg.Ramp + r.cfg.Settle + r.cfg.Duration,
 		Measuring: r.measuring.Load(),
-		Viewers:   h.watching + s.watching,
-		Bytes:     h.bytes + s.bytes,
-		Tags:      h.tags + s.tags,
-		Lost:      h.lost,
-		Ended:     h.ended + s.ended + r.sent.ends.total(),
+		Viewers:   t.watching,
+		Bytes:     t.bytes,
+		Tags:      t.tags,
+		Lost:      t.lost,
+		Ended:     t.ended,
 	}
 	for _, pub := range r.publishers {
 		if pub.connected.Load() {
@@ -121,6 +121,25 @@ func (r *run) progress(elapsed time.Duration) Progress {
 		}
 	}
 	return p
+}
+
+// totals is what has come of a load so far.
+type totals struct {
+	watching    int   // now, the stalled ones too
+	bytes, tags int64 // of all viewers
+	lost        int64 // of those that always read
+	ended       int64 // connections, those of publishers too
+}
+
+func (r *run) totals() totals {
+	h, s := r.healthy.count(), r.stalled.count()
+	return totals{
+		watching: h.watching + s.watching,
+		bytes:    h.bytes + s.bytes,
+		tags:     h.tags + s.tags,
+		lost:     h.lost,
+		ended:    h.ended + s.ended + r.sent.ends.total(),
+	}
 }
 
 // mark is the state at one end of the measurement.

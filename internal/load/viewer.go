@@ -16,7 +16,8 @@ type viewer struct {
 
 	joined  time.Time // when the server let us in
 	lastSeq uint64    // of the newest marked tag; 0 before the first
-	lastAt  time.Time // of the newest arrival; zero when the next gap does not count
+	lastAt  time.Time // of the newest arrival
+	gapFrom time.Time // lastAt, or zero when the next gap does not count
 }
 
 func newViewer(r *run, g *group, stream string, place int, stalls bool) *viewer {
@@ -66,20 +67,21 @@ func (v *viewer) watch(sub Subscription) error {
 // arrive counts the time in which nothing came. Tags that came together are
 // one arrival.
 func (v *viewer) arrive(at time.Time) {
-	measuring := v.load.measuring.Load()
-	if measuring && !v.lastAt.IsZero() {
-		v.group.gap.add(at.Sub(v.lastAt))
+	v.lastAt = at
+	if !v.load.measuring.Load() {
+		return
 	}
-	if measuring {
-		v.lastAt = at
+	if !v.gapFrom.IsZero() {
+		v.group.gap.add(at.Sub(v.gapFrom))
 	}
+	v.gapFrom = at
 }
 
 // closeGap accounts for the silence in which watching ended: it may be the
 // longest of all, and no arrival ends it.
 func (v *viewer) closeGap() {
-	if !v.lastAt.IsZero() {
-		v.group.gap.raise(time.Since(v.lastAt))
+	if !v.gapFrom.IsZero() {
+		v.group.gap.raise(time.Since(v.gapFrom))
 	}
 }
 
@@ -102,14 +104,12 @@ func (v *viewer) number(m marker, a *Arrival) {
 		v.got.repeated.Add(1)
 		return
 	}
-	if m.sent < v.joined.UnixNano() || !v.load.measuring.Load() {
+	if m.sent < v.joined.UnixNano() || v.lastAt.IsZero() {
 		return
 	}
-	at := a.At
-	if !a.Waited {
-		at = v.lastAt
+	latency := &v.group.unmeasured
+	if v.load.measuring.Load() {
+		latency = &v.group.latency
 	}
-	if !at.IsZero() {
-		v.group.latency.add(time.Duration(at.UnixNano() - m.sent))
-	}
+	latency.add(time.Duration(v.lastAt.UnixNano() - m.sent))
 }
