@@ -8,7 +8,7 @@ import (
 
 // ParseContenders reads a list of names, as in
 //
-//	nginx,millrace@50ms,millrace@0,bare,bare-loop,bare-loop-nagle,bare@20ms
+//	nginx,node,plain,plain-share,millrace@50ms,millrace@0,bare,bare-loop,bare-loop-nagle,bare@20ms
 //
 // where the time is the latency bound, or what a bare program gathers.
 func ParseContenders(list string, b Builder, serveArgs []string) ([]Contender, error) {
@@ -35,6 +35,10 @@ func parseContender(spec string, b Builder, serveArgs []string) (Contender, erro
 	switch {
 	case name == "nginx" && !timed:
 		return Nginx{}, nil
+	case name == "node" && !timed:
+		return Node{Builder: b}, nil
+	case (name == "plain" || name == "plain-share") && !timed:
+		return Plain{Builder: b, Share: name == "plain-share"}, nil
 	case name == "millrace":
 		if !timed {
 			d = 50 * time.Millisecond

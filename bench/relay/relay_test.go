@@ -22,7 +22,7 @@ func TestParseCase(t *testing.T) {
 }
 
 func TestParseContenders(t *testing.T) {
-	all, err := ParseContenders("nginx, millrace,millrace@0,bare,bare-loop-nagle,bare@20ms", Builder{}, nil)
+	all, err := ParseContenders("nginx, node,plain-share,millrace,millrace@0,bare,bare-loop-nagle,bare@20ms", Builder{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,11 +30,12 @@ func TestParseContenders(t *testing.T) {
 	for _, c := range all {
 		names = append(names, c.Name())
 	}
-	want := "nginx-rtmp; millrace, 50ms; millrace, 0s; bare, a goroutine a viewer; bare, one loop, Nagle on; bare, a goroutine a viewer, 20ms"
+	want := "nginx-rtmp; node-media-server; Go, shared slices, hijack, net.Buffers; millrace, 50ms;" +
+		" millrace, 0s; bare, a goroutine a viewer; bare, one loop, Nagle on; bare, a goroutine a viewer, 20ms"
 	if got := strings.Join(names, "; "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	for _, s := range []string{"", "apache", "nginx@1s", "bare-x", "millrace@soon"} {
+	for _, s := range []string{"", "apache", "nginx@1s", "node@1s", "plain-x", "bare-x", "millrace@soon"} {
 		if _, err := ParseContenders(s, Builder{}, nil); err == nil {
 			t.Errorf("%q is accepted", s)
 		}
@@ -49,7 +50,7 @@ func TestContendersRelay(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("no go command to build with")
 	}
-	all, err := ParseContenders("nginx,millrace,bare,bare-loop,bare@20ms", Builder{Dir: t.TempDir()}, nil)
+	all, err := ParseContenders("nginx,node,plain,plain-share,millrace,bare,bare-loop,bare@20ms", Builder{Dir: t.TempDir()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
