@@ -79,6 +79,7 @@ func benchFlags(f *pflag.FlagSet, cfg *bench.Config, o *benchOutput, rounds *int
 	f.BoolVar(&cfg.Quick, "quick", false, "about twenty seconds for everything: to see that it works, not to quote figures")
 	f.StringVar(&o.json, "json", "", "write the report as JSON to this file; -: to standard output, instead of the table")
 	f.StringVar(&o.html, "html", "", "write the report as one HTML page to this file")
+	f.StringVar(&o.svg, "svg", "", "write the report's pictures as SVG files to this directory")
 	f.StringVar(&cfg.Profiles, "profiles", "", "leave CPU and heap profiles of the recorded loads in this directory")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 }
@@ -86,6 +87,7 @@ func benchFlags(f *pflag.FlagSet, cfg *bench.Config, o *benchOutput, rounds *int
 // benchOutput is where a report goes.
 type benchOutput struct {
 	json, html string // names of files; "" for none
+	svg        string // of a directory; "" for none
 	quiet      bool
 
 	stdout             io.Writer
@@ -129,6 +131,9 @@ func (o *benchOutput) write(r *bench.Report) error {
 	}
 	if o.htmlFile != nil {
 		errs = append(errs, r.WriteHTML(o.htmlFile))
+	}
+	if o.svg != "" {
+		errs = append(errs, r.WritePictures(o.svg))
 	}
 	return errors.Join(append(errs, o.close())...)
 }

@@ -46,14 +46,15 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.write(muted, tickSize, atEnd, point{10, 20.5}, `<a & "b">`)
-	got, err := picture("id", "title", "description", c)
+	p, err := newPicture("id", "title", "description", c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	got := string(p.element())
 	for _, want := range []string{
 		`x="100" y="205"`, "fill:var(--muted);text-anchor:end", ">&lt;a &amp; &#34;b&#34;&gt;</text>", `viewBox="0 0 1000 500"`,
 	} {
-		if !strings.Contains(string(got), want) {
+		if !strings.Contains(got, want) {
 			t.Errorf("no %s in %s", want, got)
 		}
 	}

@@ -169,9 +169,9 @@ func (s *session) recordFiles(ctx context.Context, servers []*process) error {
 		}
 		d.record = new(observe.Latencies)
 		err = s.recordServer(servers[i], Recording{
-			Suite: s.suite, Contender: fileHandlers[i].name,
+			Suite: s.suite, Key: fileHandlers[i].key, Contender: fileHandlers[i].name,
 			What: fmt.Sprintf("Files of %s to %d connections", f.name, s.effort.Clients), Operation: "requests",
-		}, fileHandlers[i].key, d.record.Load, func() error {
+		}, d.record.Load, func() error {
 			_, err := d.fetch(ctx, s.effort.Record)
 			return err
 		})

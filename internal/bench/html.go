@@ -2,7 +2,6 @@ package bench
 
 import (
 	_ "embed"
-	"fmt"
 	"html/template"
 	"io"
 	"strings"
@@ -15,10 +14,15 @@ var pageText string
 //go:embed report.css
 var pageStyle string
 
+// palette is what the page and each picture need to have colours.
+//
+//go:embed palette.css
+var palette string
+
 // page is made when it is first asked for, which most runs of the program do not.
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("report").Funcs(template.FuncMap{
-		"style":  func() template.CSS { return template.CSS(pageStyle) },
+		"style":  func() template.CSS { return template.CSS(palette + pageStyle) },
 		"number": number,
 		"join":   strings.Join,
 	}).Parse(pageText))
@@ -65,10 +69,11 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	for _, info := range r.Suites {
 		figures := r.FiguresOf(info.Name)
 		s := suiteView{SuiteInfo: info, Groups: groups(figures)}
-		var err error
-		if s.Ratios, err = ratios(info.Name, figures); err != nil {
+		p, err := ratios(info.Name, figures)
+		if err != nil {
 			return err
 		}
+		s.Ratios = p.element()
 		if s.Recordings, err = r.recordingsOf(info.Name); err != nil {
 			return err
 		}
@@ -78,14 +83,15 @@ func (r *Report) WriteHTML(w io.Writer) error {
 }
 
 func (r *Report) recordingsOf(suite string) (views []recordingView, err error) {
-	for i, rec := range r.Recordings {
+	for _, rec := range r.Recordings {
 		if rec.Suite != suite {
 			continue
 		}
-		v := recordingView{Recording: rec}
-		if v.Picture, err = rec.timeline(fmt.Sprintf("timeline-%d", i)); err != nil {
+		p, err := rec.timeline()
+		if err != nil {
 			return nil, err
 		}
+		v := recordingView{Recording: rec, Picture: p.element()}
 		for _, s := range rec.strips() {
 			v.Sources = append(v.Sources, sourceView{s.layer, s.title, s.source, s.unknown})
 		}

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"html/template"
 	"math"
 	"strings"
 
@@ -21,7 +20,7 @@ const (
 )
 
 // ratios is the picture of a suite: a bar for each figure that has a rival.
-func ratios(suite string, figures []Figure) (template.HTML, error) {
+func ratios(suite string, figures []Figure) (picture, error) {
 	var bars ratioBars
 	for _, f := range figures {
 		if f.Ratio != nil && f.Ratio.Min > 0 {
@@ -29,12 +28,12 @@ func ratios(suite string, figures []Figure) (template.HTML, error) {
 		}
 	}
 	if len(bars) == 0 {
-		return "", nil
+		return picture{}, nil
 	}
 	height := float64(len(bars) * ratioRow)
 	c, err := newCanvas(pictureWidth, height+ratioMargin)
 	if err != nil {
-		return "", err
+		return picture{}, err
 	}
 	least, most := bars.bounds()
 	left := bars.names(c)
@@ -42,7 +41,7 @@ func ratios(suite string, figures []Figure) (template.HTML, error) {
 	x.under(c, height+ratioAxis, 8,
 		"times better than the rival, on a logarithmic scale; thin lines are from the smallest to the largest round")
 	bars.draw(c, x)
-	return picture("ratios-"+suite, "Suite "+suite+": ratios to the rivals", bars.describe(), c)
+	return newPicture("ratios-"+suite, "Suite "+suite+": ratios to the rivals", bars.describe(), c)
 }
 
 // ratioBars draws them, the first at the top.

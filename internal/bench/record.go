@@ -8,11 +8,11 @@ import (
 )
 
 // recordServer records a load on a server in a process of its own: the load in this process, the runtime and the kernel in
-// that one. r says what it is, key names the profiles.
-func (s *session) recordServer(p *process, r Recording, key string, load func() observe.Load, do func() error) error {
+// that one. r says what it is.
+func (s *session) recordServer(p *process, r Recording, load func() observe.Load, do func() error) error {
 	o := recordOrder{Interval: s.effort.Interval}
 	if s.cfg.Profiles != "" {
-		dir, err := filepath.Abs(filepath.Join(s.cfg.Profiles, s.suite+"-"+key))
+		dir, err := filepath.Abs(filepath.Join(s.cfg.Profiles, s.suite+"-"+r.Key))
 		if err != nil {
 			return err
 		}
@@ -39,10 +39,10 @@ func (s *session) recordServer(p *process, r Recording, key string, load func() 
 }
 
 // recordHere records a load that this process works on itself: all layers are its own.
-func (s *session) recordHere(r Recording, key string, load func() observe.Load, do func() error) error {
+func (s *session) recordHere(r Recording, load func() observe.Load, do func() error) error {
 	o := observe.Options{Interval: s.effort.Interval, Load: load}
 	if s.cfg.Profiles != "" {
-		o.Profiles = filepath.Join(s.cfg.Profiles, s.suite+"-"+key)
+		o.Profiles = filepath.Join(s.cfg.Profiles, s.suite+"-"+r.Key)
 	}
 	here, err := observe.Start(o)
 	if err != nil {

@@ -204,8 +204,8 @@ func (s *session) recordCalls(ctx context.Context, who contender, what string, s
 	}
 	defer t.close()
 	var l observe.Latencies
-	r := Recording{Suite: s.suite, Contender: who.name, What: what, Operation: "calls"}
-	return s.recordHere(r, who.key, l.Load, func() error {
+	r := Recording{Suite: s.suite, Key: who.key, Contender: who.name, What: what, Operation: "calls"}
+	return s.recordHere(r, l.Load, func() error {
 		began := time.Now()
 		for at := began; at.Sub(began) < s.effort.Record; {
 			if err := t.do(1); err != nil {

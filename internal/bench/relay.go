@@ -159,10 +159,10 @@ func (s *session) recordRelay(ctx context.Context, r relayContender) (err error)
 	defer func() { err = errors.Join(err, p.stop()) }()
 	meter := new(load.Meter)
 	return s.recordServer(p, Recording{
-		Suite: s.suite, Contender: r.name,
+		Suite: s.suite, Key: r.key, Contender: r.name,
 		What:      fmt.Sprintf("A stream of %.2f Mbit/s to %d viewers", relayBitRate/1e6, s.effort.Viewers),
 		Operation: "frames to viewers",
-	}, r.key, func() observe.Load { return relayLoad(meter.Interval()) }, func() error {
+	}, func() observe.Load { return relayLoad(meter.Interval()) }, func() error {
 		cfg := s.relayConfig(p, s.effort.Record)
 		cfg.Meter = meter
 		_, err := load.Run(ctx, cfg, nil)

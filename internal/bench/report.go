@@ -51,6 +51,7 @@ const (
 // the machine; Server is nil where the server is not ours to look into.
 type Recording struct {
 	Suite     string            `json:"suite"`
+	Key       string            `json:"key"` // names its picture and its profiles, behind the suite: "latency-50ms"
 	Contender string            `json:"contender"`
 	What      string            `json:"what"`
 	Operation string            `json:"operation"` // that the load counts: "requests"

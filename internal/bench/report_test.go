@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func sample() *Report {
 			figure("relay", "case/alone", Series{3, 1, 2}, nil, Lower, nil),
 		},
 		Recordings: []Recording{{
-			Suite: "relay", Contender: "ours", What: "A load", Operation: "frames",
+			Suite: "relay", Key: "case", Contender: "ours", What: "A load", Operation: "frames",
 			Load: lived(began), Server: lived(began.Add(-time.Second / 2)),
 		}},
 	}
@@ -211,6 +212,30 @@ func TestHTMLOfNothing(t *testing.T) {
 		if page, _ := pageOf(t, r); len(pictures(t, page)) != 0 {
 			t.Error("a picture of nothing")
 		}
+	}
+}
+
+// A picture in a file of its own has its colours with it.
+func TestWritePictures(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	if err := sample().WritePictures(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ratios-reader.svg", "relay-case.svg"} {
+		p, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if err := xml.Unmarshal(p, new(struct{})); err != nil || !bytes.Contains(p, []byte("--line1:")) {
+			t.Errorf("%s: %v, or no colours in it:\n%.900s", name, err, p)
+		}
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 2 {
+		t.Errorf("files %q", files)
+	}
+	if err := sample().WritePictures(filepath.Join(dir, "relay-case.svg", "below")); err == nil {
+		t.Error("a directory below a file")
 	}
 }
 

@@ -52,22 +52,50 @@ const (
 	tickSpace    = 6 // between the values of an upright axis and what is drawn
 )
 
-// picture is a drawing with a name and a description for those who do not see it, to be put into a page.
-func picture(id, title, description string, c *canvas) (template.HTML, error) {
+// A picture is a drawing with a name and a description for those who do not see it. The zero picture is none.
+type picture struct {
+	id, title, description string
+	width, height          int
+	body                   string // escaped
+}
+
+func newPicture(id, title, description string, c *canvas) (picture, error) {
 	body, ok, err := c.svg()
 	if err != nil {
-		return "", err
+		return picture{}, err
 	}
 	if !ok {
-		return "", fmt.Errorf("bench: no drawing of %q", title)
+		return picture{}, fmt.Errorf("bench: no drawing of %q", title)
 	}
-	// The fonts are about as wide as the one that text is measured in.
-	head := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox="0 0 %d %d" role="img" `+
+	return picture{id, escape(title), escape(description), units(c.width), units(c.height), repaint().Replace(body)}, nil
+}
+
+// pictureMargin is free around a picture in a file of its own.
+const pictureMargin = 14 * unit // points
+
+// element is the picture as a part of a page.
+func (p picture) element() template.HTML {
+	if p.id == "" {
+		return ""
+	}
+	// Names and what a canvas writes are escaped, and the rest is numbers.
+	return template.HTML(p.head(0) + p.body)
+}
+
+// file is the picture as a file of its own, which is as readable on a dark page as on a light one.
+func (p picture) file() []byte {
+	const m = pictureMargin
+	ground := fmt.Sprintf(`<style>%s</style>`+"\n"+`<rect x="%d" y="%d" width="%d" height="%d" style="fill:var(--card)"/>`+"\n",
+		palette, -m, -m, p.width+2*m, p.height+2*m)
+	return []byte(p.head(m) + ground + p.body)
+}
+
+// head begins the picture. The fonts are about as wide as the one that text is measured in.
+func (p picture) head(margin int) string {
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox="%d %d %d %d" role="img" `+
 		`font-family="Liberation Sans,Arial,Helvetica,sans-serif" aria-labelledby="%s-t %s-d">`+"\n"+
 		`<title id="%s-t">%s</title>`+"\n"+`<desc id="%s-d">%s</desc>`+"\n",
-		units(c.width), units(c.height), id, id, id, escape(title), id, escape(description))
-	// What a canvas writes is escaped, and the rest here is numbers and what escape has seen.
-	return template.HTML(head + repaint().Replace(body)), nil
+		-margin, -margin, p.width+2*margin, p.height+2*margin, p.id, p.id, p.id, p.title, p.id, p.description)
 }
 
 func escape(s string) string {

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"html/template"
 	"math"
 	"slices"
 	"strconv"
@@ -123,15 +122,15 @@ func perSecond(n int64, d time.Duration) float64 {
 }
 
 // timeline is the picture of a recording: strips under each other, on one axis of time.
-func (r *Recording) timeline(id string) (template.HTML, error) {
+func (r *Recording) timeline() (picture, error) {
 	strips := slices.DeleteFunc(r.strips(), func(s strip) bool { return s.unknown != "" || len(s.lines[0].points) == 0 })
 	if len(strips) == 0 {
-		return "", nil
+		return picture{}, nil
 	}
 	height := float64(len(strips) * (stripHeight + stripTitle))
 	c, err := newCanvas(pictureWidth, height+timeMargin)
 	if err != nil {
-		return "", err
+		return picture{}, err
 	}
 	left, last := 0.0, lastMoment(strips)
 	for _, s := range strips {
@@ -145,10 +144,10 @@ func (r *Recording) timeline(id string) (template.HTML, error) {
 		top := float64(i*(stripHeight+stripTitle) + stripTitle)
 		s.caption(c, top-7)
 		if err := s.draw(c, x, s.values(top)); err != nil {
-			return "", err
+			return picture{}, err
 		}
 	}
-	return picture(id, r.Contender+" under load: "+r.What, describeStrips(strips), c)
+	return newPicture(r.Suite+"-"+r.Key, r.Contender+" under load: "+r.What, describeStrips(strips), c)
 }
 
 // lastMoment is where the axis of time ends, which is after its beginning.
