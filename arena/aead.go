@@ -25,25 +25,33 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 // and the frame is as it was, when there is no room for that, or for 16 bytes if the overhead is less.
 func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	n := aead.Overhead()
-	if n > 0 {
-		room := max(n, tagRoom)
-		if p.Writable(room) == nil {
-			return ErrFull
-		}
-		p.end -= room - n
+	room := sealingRoom(n)
+	if p.Writable(room) == nil {
+		return ErrFull
 	}
+	p.end -= room - n
 	p.seal(aead, n, nonce, additionalData)
 	return nil
 }
 
-// tagRoom is the least room behind a frame of a Pool that is sealed. AES-GCM with a tag shorter than that writes over what
-// comes after it (golang/go#80288), which may be somebody else's frame.
+// tagRoom is the least room behind a frame that is sealed. AES-GCM with a tag shorter than that writes over what comes
+// after it (golang/go#80288): somebody else's frame in a Pool, anything on the heap. It does not when it opens.
 const tagRoom = 16
+
+// sealingRoom returns how much room there has to be behind a frame that becomes n bytes longer when it is sealed.
+func sealingRoom(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return max(n, tagRoom)
+}
 
 // Seal encrypts the frame from its start on, in place, and makes it longer by the AEAD's overhead. It returns nil.
 func (h *Heap) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	n := aead.Overhead()
-	h.Writable(n)
+	room := sealingRoom(n)
+	h.Writable(room)
+	h.end -= room - n
 	h.seal(aead, n, nonce, additionalData)
 	return nil
 }

@@ -16,7 +16,8 @@ var ErrFull = errors.New("arena: no room for the frame, and HeapFallback is off"
 // or Take: a frame that outgrows its place is moved.
 type Buffer interface {
 	// Writable makes the frame n bytes longer and returns those, to be written to. They hold what was there before. It
-	// returns nil, and the frame is as it was, when the Buffer has no room and may not take any.
+	// returns nil, and the frame is as it was, when the Buffer has no room and may not take any. For no bytes there is
+	// always room: what Writable(0) returns is empty, and not nil.
 	Writable(n int) []byte
 	// Take ends the frame and returns it; the caller owns the Slice, and releases it. The Buffer is empty then. An
 	// empty frame is an empty Slice.
@@ -31,7 +32,7 @@ type Buffer interface {
 	// new frame. It panics when the frame is not that long.
 	SetStart(i int)
 	// Seal encrypts the frame from its start on, in place, and makes it longer by the AEAD's overhead. It returns
-	// ErrFull, and the frame is as it was, when there is no room for that.
+	// ErrFull, and the frame is as it was, when there is no room for that, or for 16 bytes if the overhead is less.
 	Seal(aead cipher.AEAD, nonce, additionalData []byte) error
 	// Open decrypts the frame from its start on, in place, and makes it shorter by the AEAD's overhead. The error is the
 	// AEAD's; then what was to be decrypted is no longer there.

@@ -151,7 +151,7 @@ func ExamplePool_Seal() {
 	// opened: "\x00\ba secret"
 }
 
-// Who holds a frame for long can move it out of the way.
+// Whoever holds a frame for long can move it out of the way.
 func ExampleSlice_Promote() {
 	pool := arena.NewPool(1 << 10)
 	pool.Write([]byte("kept for an hour"))

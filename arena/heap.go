@@ -9,7 +9,7 @@ type Heap struct {
 }
 
 // Writable makes the frame n bytes longer and returns those, to be written to. They are lent until the next call of
-// Writable, Write, Seal, Truncate or Take.
+// Writable, Write, Seal, Truncate or Take, and are not nil, even if n is 0.
 func (h *Heap) Writable(n int) []byte {
 	from := h.end
 	if uint(n) > uint(h.limit-from) {
@@ -17,6 +17,9 @@ func (h *Heap) Writable(n int) []byte {
 		from = h.end
 	}
 	h.end = from + n
+	if h.mem == nil {
+		return []byte{} // of no memory; nil would say that there is no room
+	}
 	return h.mem[from:h.end:h.end]
 }
 

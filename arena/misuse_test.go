@@ -183,6 +183,33 @@ func TestBufferMisuse(t *testing.T) {
 	}
 }
 
+// Nothing fits everywhere: nil would say that there is no room, and change nothing else.
+func TestWritableOfNothing(t *testing.T) {
+	full := arena.NewPool(10, arena.HeapFallback(false))
+	held := takeText(full, "0123456789")
+	empty := arena.NewPool(0, arena.HeapFallback(false))
+	for _, b := range []arena.Buffer{full, empty, arena.NewPool(0), arena.NewPool(10), new(arena.Heap)} {
+		for _, text := range []string{"", "frame"} {
+			b.Write([]byte(text))
+			n := b.Len()
+			if p := b.Writable(0); p == nil || len(p) != 0 || b.Len() != n {
+				t.Errorf("%T with %d bytes: Writable(0) has %d, is nil %t; then %d", b, n, len(p), p == nil, b.Len())
+			}
+		}
+	}
+	held.Release()
+}
+
+func TestModesHaveNames(t *testing.T) {
+	for mode, want := range map[arena.Mode]string{
+		arena.Back: "back", arena.Front: "front", arena.Alloc: "alloc", arena.Alloc + 1: "Mode(3)", 255: "Mode(255)",
+	} {
+		if got := mode.String(); got != want {
+			t.Errorf("mode %d is called %q, want %q", uint8(mode), got, want)
+		}
+	}
+}
+
 // More than there can be: refused where the heap is, and no harm is done to the frame.
 func TestWritableOfMoreThanThereIs(t *testing.T) {
 	pool := arena.NewPool(1000, arena.HeapFallback(false))
@@ -218,6 +245,7 @@ func TestNewPoolMisuse(t *testing.T) {
 			t.Errorf("Slots(%d): %d slots", n, st.Slots)
 		}
 	}
+	wantPanic(t, "PromoteAfter", "arena: PromoteAfter(-1ns): a time is at least 0", func() { arena.PromoteAfter(-1) })
 	if pool := arena.NewPool(12345); pool.Cap() != 12345 || pool.Stats().Slots != 8 || pool.Mode() != arena.Back {
 		t.Errorf("NewPool(12345): %d bytes, %d slots, mode %v", pool.Cap(), pool.Stats().Slots, pool.Mode())
 	}

@@ -1,5 +1,7 @@
 package arena
 
+import "fmt"
+
 // Mode says where a Pool places its frames.
 type Mode uint8
 
@@ -11,8 +13,15 @@ const (
 	modes // how many there are
 )
 
+var modeNames = [modes]string{"back", "front", "alloc"}
+
 // String returns "back", "front" or "alloc".
-func (m Mode) String() string { return [modes]string{"back", "front", "alloc"}[m] }
+func (m Mode) String() string {
+	if m < modes {
+		return modeNames[m]
+	}
+	return fmt.Sprintf("Mode(%d)", uint8(m))
+}
 
 // Stats says what a Pool has done and holds.
 type Stats struct {

@@ -7,8 +7,8 @@ type gap struct {
 }
 
 // placeAgain places a new frame of at least n bytes where the last one was, in the same slot, if that has been released
-// and is large enough. It is all that there is to do for who works on one frame after the other, and for them the memory
-// stays in the processor's caches.
+// and is large enough. It is all that there is to do for whoever works on one frame after the other, and for them the
+// memory stays in the processor's caches.
 func (p *Pool) placeAgain(n int) bool {
 	s := p.last
 	if s == nil || !s.released() || p.before.released() || p.after.released() {

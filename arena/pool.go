@@ -65,7 +65,7 @@ type Pool struct {
 	stats        Stats
 }
 
-// Option changes how a Pool works.
+// Option changes how a Pool works. Options panic when a value is out of range.
 type Option func(*Pool)
 
 // Slots sets how many Slices of the Pool's memory there can be at a time: 8, which is the default, 64 or 512. Have twice
@@ -84,9 +84,14 @@ func HeapFallback(on bool) Option { return func(p *Pool) { p.noHeap = !on } }
 
 // PromoteAfter sets how long a frame may be held before [Slice.PromoteIfDue] moves it to the heap. The default is 0:
 // PromoteIfDue does nothing.
-func PromoteAfter(d time.Duration) Option { return func(p *Pool) { p.promoteAfter = d } }
+func PromoteAfter(d time.Duration) Option {
+	if d < 0 {
+		panic(fmt.Sprintf("arena: PromoteAfter(%v): a time is at least 0", d))
+	}
+	return func(p *Pool) { p.promoteAfter = d }
+}
 
-// NewPool returns a Pool with that many bytes of memory, less than 4 GiB.
+// NewPool returns a Pool with that many bytes of memory, less than 4 GiB; it panics when that is out of range.
 func NewPool(capacity int, opts ...Option) *Pool {
 	if uint64(capacity) > math.MaxUint32 {
 		panic(fmt.Sprintf("arena: NewPool(%d): capacity is from 0 to %d bytes", capacity, uint32(math.MaxUint32)))

@@ -28,7 +28,7 @@ type loan struct {
 	data  []byte
 }
 
-// Bytes returns the frame, to read and to write. It is valid until s is released.
+// Bytes returns the frame, to read and to write. It is valid until s is released, or moved by Promote or PromoteIfDue.
 func (s *Slice) Bytes() []byte {
 	l := s.loan
 	if l == nil {
