@@ -72,11 +72,11 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	c := &Cursor{
 		ring: r,
 		opts: cursorOptions{
-			lagBytes:      r.opts.maxBytes / 2,
-			lagFrames:     r.opts.maxFrames / 2,
-			lagTime:       defaultLagTime,
-			batchBytes:    defaultBatchBytes,
-			batchSegments: defaultBatchSegments,
+			lagBytes:    r.opts.maxBytes / 2,
+			lagFrames:   r.opts.maxFrames / 2,
+			lagTime:     defaultLagTime,
+			batchBytes:  defaultBatchBytes,
+			batchPieces: defaultBatchPieces,
 		},
 		woken:     make(chan struct{}, 1),
 		waitIndex: notWaiting,
@@ -200,8 +200,8 @@ func (c *Cursor) place(next, off int64) {
 
 // Take adds shares of the frames between c and the head to dst, as many as the
 // batch limits allow, whole frames only, and one at least if there is any. dst
-// and all that is in it stay the caller's, who ends the life of the shares with
-// dst.Release or by sending them. Take never waits: when there is nothing new it
+// and all that is in it stay the caller's: dst.Release, or sending them, ends
+// the life of the shares. Take never waits: when there is nothing new it
 // returns the zero Batch.
 //
 // After the ring was closed and c has got the rest, Take returns io.EOF; after
@@ -259,7 +259,7 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	if c.starting {
 		pre = r.frames.at(c.next).pre
 	}
-	room := c.opts.batchSegments
+	room := c.opts.batchPieces
 	if pre != nil && pre.id != c.given {
 		before := dst.Pieces()
 		pre.chain.Clone(dst)

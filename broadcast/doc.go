@@ -1,5 +1,5 @@
 // Package broadcast hands one stream of frames to any number of readers: no
-// copy, no queue a reader, and no waiting for the slow.
+// copy, no queue per reader, and no waiting for the slow.
 //
 //	   evicted       kept: at most MaxBytes, MaxFrames      to come
 //	. . . . . . ┌────┬────┬────┬────┬────┬────┬────┬────┐ . . . . . .

@@ -24,12 +24,22 @@ const (
 
 var reasonNames = [reasons]string{"not missed", "lag bytes", "lag frames", "lag time", "evicted", "refused"}
 
-// String returns a short name, fit for a log line or a label.
+// String returns a short name, fit for a log line.
 func (r Reason) String() string {
 	if r < reasons {
 		return reasonNames[r]
 	}
 	return fmt.Sprintf("Reason(%d)", uint8(r))
+}
+
+var reasonLabels = [reasons]string{"not_missed", "lag_bytes", "lag_frames", "lag_time", "evicted", "refused"}
+
+// Label returns a name for metrics, such as "lag_bytes".
+func (r Reason) Label() string {
+	if r < reasons {
+		return reasonLabels[r]
+	}
+	return "unknown"
 }
 
 // Missed says what a cursor lost since the last batch that said so. The zero

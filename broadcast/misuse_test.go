@@ -35,7 +35,7 @@ func TestOptionsOutOfRangePanic(t *testing.T) {
 		{"broadcast: MaxLagFrames(-1) is below 0", func() { broadcast.MaxLagFrames(-1) }},
 		{"broadcast: MaxLagTime(-1) is below 0", func() { broadcast.MaxLagTime(-1) }},
 		{"broadcast: BatchBytes(0) is below 1", func() { broadcast.BatchBytes(0) }},
-		{"broadcast: BatchSegments(0) is below 1", func() { broadcast.BatchSegments(0) }},
+		{"broadcast: BatchPieces(0) is below 1", func() { broadcast.BatchPieces(0) }},
 	} {
 		mustPanic(t, test.want, test.f)
 	}

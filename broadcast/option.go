@@ -20,12 +20,13 @@ const (
 	// defaultBatchBytes is near what a socket buffer takes at a time; larger
 	// batches would only wait in user space.
 	defaultBatchBytes = 256 << 10
-	// defaultBatchSegments is far below what one writev takes (1024 on
-	// Linux and macOS), and at 4 KiB a piece fills defaultBatchBytes.
-	defaultBatchSegments = 64
+	// defaultBatchPieces is far below what one writev takes (1024 on
+	// Linux and macOS), and at 4 KiB per piece fills defaultBatchBytes.
+	defaultBatchPieces = 64
 )
 
-// An Option changes a limit of a Ring. New panics when a value is out of range.
+// An Option changes a limit of a Ring. Options panic when a value is out of
+// range.
 type Option func(*options)
 
 type options struct {
@@ -50,8 +51,8 @@ func MaxFrames(n int) Option {
 	return func(o *options) { o.maxFrames = n }
 }
 
-// Latency is how long the first frame that nobody was told of may wait before
-// watchers and waiting cursors are woken, all at once and once. The default, 0,
+// Latency is how long a published frame may wait before watchers and waiting
+// cursors are woken, once for all frames that came meanwhile. The default, 0,
 // wakes them in every Publish. Frames that come within the bound are taken
 // together, so that they leave in one write.
 func Latency(d time.Duration) Option {
@@ -67,17 +68,17 @@ func WakeBytes(n int) Option {
 	return func(o *options) { o.wakeBytes = int64(n) }
 }
 
-// A CursorOption changes where a Cursor starts or a limit of it. Ring.Cursor
-// panics when a value is out of range.
+// A CursorOption changes where a Cursor starts or a limit of it. Options panic
+// when a value is out of range.
 type CursorOption func(*cursorOptions)
 
 type cursorOptions struct {
-	fromHead      bool
-	lagBytes      int64
-	lagFrames     int
-	lagTime       time.Duration
-	batchBytes    int64
-	batchSegments int
+	fromHead    bool
+	lagBytes    int64
+	lagFrames   int
+	lagTime     time.Duration
+	batchBytes  int64
+	batchPieces int
 }
 
 // FromHead starts the cursor with the next frame to be published, key frame or
@@ -116,11 +117,11 @@ func BatchBytes(n int) CursorOption {
 	return func(o *cursorOptions) { o.batchBytes = int64(n) }
 }
 
-// BatchSegments bounds the pieces that one Take adds to its chain; the default
-// is 64. A frame of more pieces comes alone.
-func BatchSegments(n int) CursorOption {
-	atLeast("BatchSegments", int64(n), 1)
-	return func(o *cursorOptions) { o.batchSegments = n }
+// BatchPieces bounds the pieces that one Take adds to its chain; the default is
+// 64. A frame of more pieces comes alone.
+func BatchPieces(n int) CursorOption {
+	atLeast("BatchPieces", int64(n), 1)
+	return func(o *cursorOptions) { o.batchPieces = n }
 }
 
 func atLeast(name string, n, least int64) {

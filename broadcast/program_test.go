@@ -26,13 +26,13 @@ type program struct {
 	trace   []string
 }
 
-// anyPieces is a BatchSegments that is never reached.
+// anyPieces is a BatchPieces that is never reached.
 const anyPieces = 1 << 20
 
 type pair struct {
-	c        *broadcast.Cursor
-	o        *oCursor
-	segments int
+	c      *broadcast.Cursor
+	o      *oCursor
+	pieces int
 }
 
 func (p *program) arg() int {
@@ -159,11 +159,11 @@ func (p *program) newCursor() {
 		lagTime:    time.Duration(p.pick(0, 10, 60)) * time.Millisecond,
 		batchBytes: p.pick(1<<20, 1, 128, 500),
 	}
-	segments := p.pick(anyPieces, 1, 3, 8)
+	pieces := p.pick(anyPieces, 1, 3, 8)
 	opts := []broadcast.CursorOption{
 		broadcast.MaxLagBytes(int64(o.lagBytes)), broadcast.MaxLagFrames(o.lagFrames),
 		broadcast.MaxLagTime(o.lagTime), broadcast.BatchBytes(o.batchBytes),
-		broadcast.BatchSegments(segments),
+		broadcast.BatchPieces(pieces),
 	}
 	head := p.arg()%3 == 0
 	p.did("cursor %d: fromHead %v, %+v", len(p.cursors), head, *o)
@@ -178,7 +178,7 @@ func (p *program) newCursor() {
 		o.advance()
 	}
 	p.o.cursors = append(p.o.cursors, o)
-	p.cursors = append(p.cursors, pair{p.ring.Cursor(opts...), o, segments})
+	p.cursors = append(p.cursors, pair{p.ring.Cursor(opts...), o, pieces})
 }
 
 func (p *program) take(i int) {
@@ -187,12 +187,12 @@ func (p *program) take(i int) {
 	var dst millrace.Chain
 	b, err := at.c.Take(&dst)
 	s := text(&dst)
-	if n := dst.Pieces(); b.Frames > 1 && n > at.segments {
-		p.failf("Take %d: %d frames in %d pieces, the limit is %d", i, b.Frames, n, at.segments)
+	if n := dst.Pieces(); b.Frames > 1 && n > at.pieces {
+		p.failf("Take %d: %d frames in %d pieces, the limit is %d", i, b.Frames, n, at.pieces)
 	}
 	dst.Release()
 	given := b.Frames
-	if at.segments == anyPieces {
+	if at.pieces == anyPieces {
 		given = 0
 	}
 	want, wantBatch, wantErr := at.o.take(given)

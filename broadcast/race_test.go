@@ -128,7 +128,7 @@ func TestPublisherAndManyReaders(t *testing.T) {
 			ring := broadcast.New(test.opts...)
 			var readers sync.WaitGroup
 			follow := func(i int, joined bool) {
-				c := ring.Cursor(broadcast.MaxLagFrames(i*8), broadcast.BatchSegments(1+i*10))
+				c := ring.Cursor(broadcast.MaxLagFrames(i*8), broadcast.BatchPieces(1+i*10))
 				readers.Go(func() {
 					var rc recipient
 					if err := rc.follow(c, i%3 == 2, joined); err != nil {

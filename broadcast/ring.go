@@ -220,6 +220,8 @@ func (r *Ring) trim(now int64) {
 //
 // A preamble is given to readers that start or are moved. A change that readers
 // on their way must see as well is published as a frame, too.
+//
+// A closed ring has no use for a preamble: it takes p and releases it.
 func (r *Ring) SetPreamble(p *millrace.Chain) {
 	var pre *preamble
 	if p.Len() > 0 {

@@ -49,8 +49,8 @@ var scripts = []struct {
 	{name: "a batch ends at BatchBytes, between frames",
 		cursor: []broadcast.CursorOption{broadcast.BatchBytes(5)},
 		script: "K:aa p:bb p:cc p:dddddddd p:e join take:aabb take:cc take:dddddddd take:e take:"},
-	{name: "a batch ends at BatchSegments",
-		cursor: []broadcast.CursorOption{broadcast.BatchSegments(2)},
+	{name: "a batch ends at BatchPieces",
+		cursor: []broadcast.CursorOption{broadcast.BatchPieces(2)},
 		script: "K:aa p:bb p:cc p:d join take:aabb take:ccd"},
 	{name: "a key frame drops what was before it",
 		script: "K:k p:a p:b K:l p:c keep:lc"},
@@ -313,7 +313,7 @@ func TestClosedRingKeepsOnlyWhatIsStillRead(t *testing.T) {
 func TestManyPieces(t *testing.T) {
 	f := newFeed(4)
 	r := broadcast.New()
-	c := r.Cursor(broadcast.BatchSegments(16))
+	c := r.Cursor(broadcast.BatchPieces(16))
 	for i := range 50 {
 		key := i%10 == 0
 		want := f.publish(t, r, 1+i*13, key) + f.publish(t, r, 1, false)
@@ -361,11 +361,18 @@ func TestStrings(t *testing.T) {
 		{broadcast.NotMissed.String(), "not missed"},
 		{broadcast.Refused.String(), "refused"},
 		{broadcast.Reason(200).String(), "Reason(200)"},
+		{broadcast.NotMissed.Label(), "not_missed"},
+		{broadcast.LagBytes.Label(), "lag_bytes"},
+		{broadcast.LagFrames.Label(), "lag_frames"},
+		{broadcast.LagTime.Label(), "lag_time"},
+		{broadcast.Evicted.Label(), "evicted"},
+		{broadcast.Refused.Label(), "refused"},
+		{(broadcast.Refused + 1).Label(), "unknown"},
 		{broadcast.Missed{}.String(), "nothing"},
 		{broadcast.Missed{Frames: 3, Bytes: 1000, Why: broadcast.LagTime}.String(), "3 frames, 1000 bytes (lag time)"},
 	} {
 		if test.got != test.want {
-			t.Errorf("String() = %q, want %q", test.got, test.want)
+			t.Errorf("%q, want %q", test.got, test.want)
 		}
 	}
 }

@@ -20,7 +20,7 @@ type Stats struct {
 
 	// GroupsCut counts how often the newest group of pictures lost its start
 	// (it outgrew MaxBytes or MaxFrames) or got a hole (a refused frame), so
-	// that readers who come have to wait for the next key frame.
+	// that new readers have to wait for the next key frame.
 	GroupsCut uint64
 
 	// Lost counts what cursors have lost, each for itself, by Reason. It

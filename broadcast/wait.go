@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// notWaiting is the index of who is on no list.
+// notWaiting is the index of a Cursor or a Watcher that is on no list.
 const notWaiting = -1
 
 // ready reports whether Wait has nothing to wait for: an announced frame can be
@@ -19,8 +19,8 @@ func (c *Cursor) ready() bool {
 // ctx ends, whichever comes first. Close of the ring or of the cursor, from any
 // goroutine, ends it at once.
 //
-// A frame counts from its announcement on: within [Latency] of the first frame
-// that nobody was told of, Wait goes on waiting, while Take would give it.
+// Wait sees a frame only once it is announced, up to [Latency] later; Take sees
+// it at once.
 //
 // It starts no goroutine. Only one Wait on a cursor at a time may be under way;
 // a second one panics.

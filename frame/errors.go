@@ -28,8 +28,15 @@ const (
 	parts // how many there are
 )
 
+var partNames = [parts]string{"header", "payload"}
+
 // String returns "header" or "payload".
-func (p Part) String() string { return [parts]string{"header", "payload"}[p] }
+func (p Part) String() string {
+	if p < parts {
+		return partNames[p]
+	}
+	return fmt.Sprintf("Part(%d)", uint8(p))
+}
 
 // TimeoutError says that a header that had begun, or a payload, did not come in time (see [Deadlines]). It is not an
 // os.ErrDeadlineExceeded: that one is of a deadline that the caller has set, after which Next may be called again.

@@ -3,7 +3,7 @@ package frame
 // Header is what a Decoder has to know about a frame and an Encoder is told. It is a value.
 type Header struct {
 	Payload int    // bytes behind the header; an Encoder fills it in
-	Kind    uint32 // which kind of frame the protocol calls it: what MaxKind goes by
+	Kind    uint32 // the protocol's message type; MaxKind limits are looked up by it
 	Info    uint64 // what else the Format has found in the header; it is handed on as it is
 }
 

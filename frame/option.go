@@ -14,7 +14,7 @@ const DefaultMaxPayload = 1 << 20
 // and its header is an int everywhere.
 const mostPayload = 1 << 30
 
-// Option changes how a Decoder reads.
+// Option changes how a Decoder reads. Options panic when a value is out of range.
 type Option func(*Decoder)
 
 // MaxPayload sets the largest payload that is taken, in bytes, for kinds that MaxKind does not name.
@@ -40,8 +40,8 @@ func checkLimit(option string, n int) {
 	}
 }
 
-// Deadlines ends the stream with a *TimeoutError when a header that has begun, or a payload, is not complete within so
-// long. 0 sets no limit. The time runs on when an error of the source comes in between.
+// Deadlines ends the stream with a *TimeoutError when a header that has begun, or a payload, is not complete within the
+// given time. 0 sets no limit. The time runs on when an error of the source comes in between.
 //
 // conn is the connection that the Reader reads from. Its read deadline is the Decoder's while it waits for the rest of a
 // header or of a payload, and is taken away afterwards. Between frames it is the caller's: to end an idle connection, set

@@ -22,12 +22,12 @@ var ErrTooLarge = bytes.ErrTooLarge
 // it.
 //
 // Copying a Buffer copies what it holds, as long as that is in the value itself: such a copy and its original never
-// see each other's writes. Once more than 64 bytes were needed, the contents are on the heap, until there are no more
-// than 64 when Shrink is called; there a copy shares them as copies of a bytes.Buffer do, and only one of the two may be
-// changed: what the other shows is right until that happens, and undefined from then on.
+// see each other's writes. Once it has held more than 64 bytes, a Buffer keeps them on the heap until Shrink is called
+// with at most 64. While they are there, copies share its memory, as those of a bytes.Buffer do, and only one of them
+// may be changed: what the others show is right until that happens, and undefined from then on.
 //
 // A Buffer is for one goroutine at a time. Slices that it returns are the Buffer's memory, lent to the caller until the
-// next call that changes the Buffer; who keeps one longer copies it.
+// next call that changes the Buffer; whoever keeps one longer copies it.
 //
 // Invariants:
 //
@@ -130,7 +130,8 @@ func (b *Buffer) Truncate(n int) {
 }
 
 // Shrink gives back what memory the contents do not need: up to 64 bytes move into the value and leave the heap, and
-// more move to memory of their size if that is at least an eighth less. Slices that b has returned keep what they show and are b's no longer.
+// more move to memory of their size if that is at least an eighth less. Slices that b has returned keep what they show
+// and are b's no longer.
 //
 // It is for a Buffer that is used again after something large has passed through it. It copies the contents, so call
 // it when there are none.

@@ -8,27 +8,27 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// DefaultMaxTag is the largest tag data that a Decoder takes unless MaxTag says otherwise: half of what the 24-bit size field
-// can say. The largest tags are key frames, and one of 8 MiB would be two seconds of a 32 Mbit/s stream in a single picture;
-// above that a size is far more likely to be damage or an attack than a picture.
+// DefaultMaxTag is the largest tag data that a Decoder takes unless MaxTag says otherwise: half of what the 24-bit size
+// field can say. The largest tags are key frames, and one of 8 MiB would be two seconds of a 32 Mbit/s stream in a single
+// picture; above that a size is far more likely to be damage or an attack than a picture.
 const DefaultMaxTag = 8 << 20
 
-// Option changes how a Decoder reads.
+// Option changes how a Decoder reads. Options panic when a value is out of range.
 type Option func(*Decoder)
 
-// MaxTag sets the largest tag data that is taken, in bytes. A tag that announces more ends the stream with a *LimitError
-// before its data is waited for.
+// MaxTag sets the largest tag data that is taken, in bytes, from 1 to MaxData. A tag that announces more ends the stream
+// with a *LimitError before its data is waited for.
 func MaxTag(n int) Option {
-	if n < 1 {
-		panic(fmt.Sprintf("flv: MaxTag(%d): at least 1 byte is needed", n))
+	if n < 1 || n > MaxData {
+		panic(fmt.Sprintf("flv: MaxTag(%d): a limit is from 1 to %d bytes", n, MaxData))
 	}
-	return func(d *Decoder) { d.maxTag = min(n, maxData) }
+	return func(d *Decoder) { d.maxTag = n }
 }
 
-// AnyPrevTagSize takes tags whatever the previous-tag-size behind them says, for files by writers that fill it otherwise: early
-// versions of Open Broadcaster Software and FlixEngine are known for it. Nothing in the cutting depends on the field, but it
-// is the only redundancy in the format: without it a stream that has lost or gained a byte is cut into garbage. Don't use it
-// in front of other players: ffmpeg drops what follows such a tag until it finds its way again.
+// AnyPrevTagSize takes tags whatever the previous-tag-size behind them says, for files by writers that fill it otherwise:
+// early versions of Open Broadcaster Software and FlixEngine are known for it. Nothing in the cutting depends on the field,
+// but it is the only redundancy in the format: without it a stream that has lost or gained a byte is cut into garbage. Don't
+// use it in front of other players: ffmpeg drops what follows such a tag until it finds its way again.
 func AnyPrevTagSize() Option {
 	return func(d *Decoder) { d.anyPrev = true }
 }

@@ -12,4 +12,9 @@
 //	├─────────────── 11-byte header ────────────────┤  ↑ Tag.Payload: where the codec's bytes begin
 //
 // Headers are small and are read; data is referenced and never read past its first few bytes.
+//
+// The Decoder is not one of package frame's, because what stands behind a tag has to be checked as well, and frame.Deadlines
+// has no say in it. A tag that stalls is waited for until the source gives up: set the read deadline of the connection
+// before each call of Next, and it bounds how long the tag may take, with the pause in front of it. The error is the
+// connection's, and nothing is lost: whether to end the stream or to call Next again is the caller's choice.
 package flv

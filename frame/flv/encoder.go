@@ -12,9 +12,9 @@ import (
 // cannot say. dst is unchanged then. Sound and video data begin with their codec's header.
 func AppendTag(dst *millrace.Chain, t Type, timestamp uint32, body *millrace.Chain) error {
 	n := body.Len()
-	if n > maxData {
+	if n > MaxData {
 		body.Release()
-		return &LimitError{What: "tag data (the format's 24 bits)", Have: n, Limit: maxData}
+		return &LimitError{What: "tag data (the format's 24 bits)", Have: n, Limit: MaxData}
 	}
 	head := [tagHeaderSize]byte{byte(t), byte(n >> 16), byte(n >> 8), byte(n)}
 	putTimestamp(head[:], timestamp)

@@ -27,7 +27,8 @@ type Header struct {
 	HasVideo bool // likewise
 }
 
-// Sniff reports whether p begins like an FLV stream. It needs the first 4 bytes and looks at 9 if it has them; it borrows p.
+// Sniff reports whether p begins like an FLV stream. It needs the first 4 bytes and looks at 9 if it has them; it borrows
+// p.
 func Sniff(p []byte) bool {
 	if len(p) < 4 || string(p[:3]) != "FLV" || p[3] != 1 {
 		return false
@@ -39,7 +40,8 @@ func Sniff(p []byte) bool {
 	return off >= headerSize && off <= maxHeader
 }
 
-// AppendHeader appends an FLV header and the previous-tag-size of 0 that follows it, 13 bytes, to dst.
+// AppendHeader appends an FLV header and the previous-tag-size of 0 that follows it, 13 bytes, to dst, which owns them from
+// then on.
 func AppendHeader(dst *millrace.Chain, h Header) {
 	b := [headerSize + trailerSize]byte{'F', 'L', 'V', 1, 0, 0, 0, 0, headerSize}
 	if h.HasAudio {

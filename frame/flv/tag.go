@@ -8,8 +8,8 @@ import (
 // tagHeaderSize is the size of what precedes a tag's data.
 const tagHeaderSize = 11
 
-// maxData is the largest size that the 24-bit field can say.
-const maxData = 1<<24 - 1
+// MaxData is the largest tag data that the format can say, in bytes: the size field has 24 bits.
+const MaxData = 1<<24 - 1
 
 // Type is the kind of a tag.
 type Type uint8
@@ -69,7 +69,7 @@ type Tag struct {
 }
 
 // Len is the length of the whole tag: header, data and previous-tag-size.
-func (t *Tag) Len() int { return tagHeaderSize + t.Size + trailerSize }
+func (t Tag) Len() int { return tagHeaderSize + t.Size + trailerSize }
 
 // parseTagHeader reads the 11 bytes in front of the data. It borrows p.
 func parseTagHeader(p []byte) Tag {

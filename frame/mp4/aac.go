@@ -6,7 +6,7 @@ var aacRates = [...]uint32{96000, 88200, 64000, 48000, 44100, 32000, 24000, 2205
 // Audio object types that change how the rest is read.
 const (
 	aacSBR = 5  // spectral band replication: the rate that follows is that of the core, half of what comes out
-	aacLD  = 23 // low delay: 512 samples a frame
+	aacLD  = 23 // low delay: 512 samples per frame
 	aacPS  = 29 // parametric stereo on top of SBR
 	aacELD = 39
 )

@@ -5,11 +5,13 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// AppendInit appends the init segment (ftyp and moov) that belongs to the last fragment to dst. It is the same for every viewer,
-// wherever it begins: fragments carry the stream's own time, and a player takes the first one's for the beginning. There is
-// no edit list to make that 0: what an edit list leaves out of an AAC track ffmpeg, and Chromium with it, takes for the encoder's
-// run-up, to be decoded and thrown away, so that a viewer who comes an hour late would wait for an hour. It returns ErrNoInit
-// before the first fragment.
+// AppendInit appends the init segment (ftyp and moov) that belongs to the last fragment to dst, which owns it from then on.
+// It returns ErrNoInit before the first fragment, and dst is as it was then.
+//
+// The segment is the same for every viewer, wherever it begins: fragments carry the stream's own time, and a player takes the
+// first one's for the beginning. There is no edit list to make that 0: what an edit list leaves out of an AAC track ffmpeg,
+// and Chromium with it, takes for the encoder's run-up, to be decoded and thrown away, so that a viewer who comes an hour
+// late would wait for an hour.
 func (m *Muxer) AppendInit(dst *millrace.Chain) error {
 	if m.sent == [2]*config{} {
 		return ErrNoInit
@@ -164,7 +166,7 @@ func (w *boxes) visual(kind, record string, c *config) {
 	w.u32(72 << 16) // pixels an inch
 	w.u32(72 << 16)
 	w.u32(0)
-	w.u16(1)      // pictures a sample
+	w.u16(1)      // pictures per sample
 	w.zeros(32)   // name of the compressor
 	w.u16(24)     // depth
 	w.u16(0xffff) // no colour table
@@ -186,7 +188,7 @@ func (w *boxes) sound(c *config) {
 	w.u16(1) // data reference
 	w.zeros(8)
 	w.u16(c.channels)
-	w.u16(16) // bits a sample
+	w.u16(16) // bits per sample
 	w.u32(0)
 	if c.scale > 0xffff {
 		w.u32(0) // does not fit; the record says it

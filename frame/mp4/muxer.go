@@ -29,7 +29,7 @@ const trackWait = 1000
 // the next.
 const staleAudio = 500
 
-// Option changes how a Muxer works.
+// Option changes how a Muxer works. Options panic when a value is out of range.
 type Option func(*Muxer)
 
 // MaxWaitBytes bounds the samples that wait for a fragment, in bytes. A sample above it is refused; what is complete leaves
@@ -57,9 +57,9 @@ func AudioFrames(n int) Option {
 	return func(m *Muxer) { m.audioFrames = n }
 }
 
-// Tracks tells what the stream is going to have, as its FLV header says. The first fragment then waits for the sequence headers
-// of both, so that a viewer's init segment need not be replaced when the second one comes a moment later. Headers often promise
-// what never comes: the wait ends after one second of the stream, and at MaxWaitSamples and MaxWaitBytes.
+// Tracks tells what the stream is going to have, as its FLV header says. The first fragment then waits for the sequence
+// headers of both, so that a viewer's init segment need not be replaced when the second one comes a moment later. Headers
+// often promise what never comes: the wait ends after one second of the stream, and at MaxWaitSamples and MaxWaitBytes.
 func Tracks(video, audio bool) Option {
 	return func(m *Muxer) { m.expectVideo, m.expectAudio = video, audio }
 }
@@ -100,8 +100,8 @@ func NewMuxer(opts ...Option) *Muxer {
 	return m
 }
 
-// WriteTag takes a tag as flv.Decoder.Next described and appended it: src is that one tag, whole. It takes ownership of src, even
-// if it returns an error. When the tag completes a fragment, the fragment is appended to dst, which owns it.
+// WriteTag takes a tag as flv.Decoder.Next described and appended it: src is that one tag, whole. It takes ownership of src,
+// even if it returns an error. When the tag completes a fragment, the fragment is appended to dst, which owns it.
 //
 // Tags that are neither pictures, sound nor their sequence headers are passed over, as are pictures before a key frame and
 // samples before their sequence header. A sequence header that differs from the one before completes a fragment of all
@@ -139,8 +139,9 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	return m.writeAudio(dst, t, &data)
 }
 
-// Flush appends a last fragment of all that waits; the open samples last as long as those before them. Call it at the end of the
-// stream.
+// Flush appends a last fragment of all that waits to dst, which owns it from then on; if nothing waits, dst is as it was. The
+// open samples last as long as those before them. Call it at the end of the stream: the Muxer holds nothing then that Release
+// would have to give back.
 func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 	m.expectVideo, m.expectAudio = false, false
 	m.video.finish()

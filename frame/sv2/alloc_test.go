@@ -34,13 +34,13 @@ func TestNoAllocationPerFrame(t *testing.T) {
 		defer r.Release()
 		o := sv2.NewOpener(r, aead)
 		open := func() {
-			s, _, err := o.Next(pool)
+			s, _, err := o.NextInto(pool)
 			if err != nil {
 				t.Fatal(err)
 			}
 			s.Release()
 		}
-		for name, f := range map[string]func(){"Seal": seal, "Next": open} {
+		for name, f := range map[string]func(){"Seal": seal, "NextInto": open} {
 			for range 50 {
 				f()
 			}
@@ -59,7 +59,7 @@ func TestAnnouncedBytesAreNotAllocated(t *testing.T) {
 		o := sv2.NewOpener(r, newAEAD(t), frame.MaxPayload(sv2.MaxPayload))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, _, err := o.Next(buf)
+		_, _, err := o.NextInto(buf)
 		runtime.ReadMemStats(&after)
 		n := after.TotalAlloc - before.TotalAlloc
 		t.Logf("%T: %d bytes allocated (%v)", buf, n, err)

@@ -69,7 +69,7 @@ func ExampleSealer() {
 	defer r.Release()
 	opener, pool := sv2.NewOpener(r, aead, frame.Deadlines(here, time.Second, time.Minute)), arena.NewPool(1<<20)
 	for {
-		s, h, err := opener.Next(pool)
+		s, h, err := opener.NextInto(pool)
 		if err == io.EOF {
 			return
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// TagSize is by how much encryption makes a header or a chunk longer.
+	// TagSize is how many bytes encryption adds to a header or chunk.
 	TagSize = 16
 
 	// EncryptedHeaderSize is the size of a header as it is sent when it is encrypted.

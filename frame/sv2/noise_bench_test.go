@@ -96,8 +96,8 @@ func BenchmarkOpen(b *testing.B) {
 		r := millrace.NewReader(&loop{frames: wire})
 		b.Cleanup(r.Release)
 		o, pool := sv2.NewOpener(r, aead), arena.NewPool(1<<20)
-		benchmark(b, "Next", size, func() error {
-			s, _, err := o.Next(pool)
+		benchmark(b, "NextInto", size, func() error {
+			s, _, err := o.NextInto(pool)
 			s.Release()
 			return err
 		})

@@ -24,27 +24,29 @@ func (e *TagError) Error() string {
 // Unwrap returns the AEAD's error.
 func (e *TagError) Unwrap() error { return e.Err }
 
-// An Opener reads encrypted frames. It belongs to one goroutine at a time, and is all that uses its key in this direction.
+// An Opener reads encrypted frames. It belongs to one goroutine at a time, and must be the only user of its key in this
+// direction.
 type Opener struct {
 	f sealedFormat
 	d *frame.Decoder
 }
 
-// NewOpener returns an Opener of the frames that come from r, with a key that has not been used. Limits and deadlines are those
-// of a frame.Decoder, with Kind from [Header.Kind]; payloads count as plain text. It borrows r for as long as it is used, and
-// there is nothing to close. It panics unless aead has nonces of 12 bytes and an overhead of 16.
+// NewOpener returns an Opener of the frames that come from r, with a key that has not been used. Limits and deadlines are
+// those of a frame.Decoder, with Kind from [Header.Kind]; payloads count as plain text. It borrows r for as long as it is
+// used, and there is nothing to close. It panics unless aead has nonces of 12 bytes and an overhead of 16.
 func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Opener {
 	o := &Opener{f: sealedFormat{state: newCipherState(aead)}}
 	o.d = frame.NewDecoder(r, &o.f, opts...)
 	return o
 }
 
-// Next reads the next frame into buf, decrypts it there, and takes it out as a Slice, which the caller owns and releases:
-// HeaderSize bytes of plain header and the payload, contiguous. What buf held before comes in front of it. Memory is taken as
-// bytes arrive, and chunks are not moved: each is read to where its plain text belongs, over the tag of the one before.
+// NextInto reads the next frame into buf, decrypts it there, and takes it out as a Slice, which the caller owns and
+// releases: HeaderSize bytes of plain header and the payload, contiguous. What buf held before comes in front of it. Memory
+// is taken as bytes arrive, and chunks are not moved: each is read to where its plain text belongs, over the tag of the one
+// before.
 //
 // Errors are those of frame.Decoder.NextInto, *TagError and ErrNonces. With any error buf is as it was.
-func (o *Opener) Next(buf arena.Buffer) (arena.Slice, Header, error) {
+func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	s, f, err := o.d.NextInto(buf)
 	return s, HeaderOf(f), err
 }

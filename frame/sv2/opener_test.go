@@ -23,7 +23,7 @@ import (
 // openAll opens messages until an error comes.
 func openAll(o *sv2.Opener, buf arena.Buffer) (messages []slowMessage, err error) {
 	for {
-		s, h, err := o.Next(buf)
+		s, h, err := o.NextInto(buf)
 		if err != nil {
 			if s.Len() > 0 || buf.Len() > 0 {
 				err = fmt.Errorf("%d bytes given and %d left with the error %w", s.Len(), buf.Len(), err)
@@ -272,7 +272,7 @@ func TestStalledMessages(t *testing.T) {
 			o := sv2.NewOpener(r, aead, frame.MaxPayload(sv2.MaxPayload), frame.Deadlines(here, time.Second, 10*time.Second))
 			began := time.Now()
 			var buf mostGranted
-			_, _, err := o.Next(&buf)
+			_, _, err := o.NextInto(&buf)
 			var timeout *frame.TimeoutError
 			if !errors.As(err, &timeout) || timeout.Part != frame.InPayload || time.Since(began) != 10*time.Second {
 				t.Errorf("%v after %v", err, time.Since(began))

@@ -7,7 +7,8 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// A Sealer builds encrypted frames. It belongs to one goroutine at a time, and is all that uses its key in this direction.
+// A Sealer builds encrypted frames. It belongs to one goroutine at a time, and must be the only user of its key in this
+// direction.
 type Sealer struct {
 	state cipherState
 }

@@ -164,13 +164,13 @@ func checkSide(t *testing.T, key []byte, frames []vector, buf arena.Buffer) {
 	defer r.Release()
 	opener := sv2.NewOpener(r, newChacha(key))
 	for i, v := range frames {
-		s, h, err := opener.Next(buf)
+		s, h, err := opener.NextInto(buf)
 		if err != nil || h != v.header() || !bytes.Equal(s.Bytes(), v.plain(t)) {
 			t.Fatalf("frame %d: opened %+v, %d bytes, %v", i, h, s.Len(), err)
 		}
 		s.Release()
 	}
-	if _, _, err := opener.Next(buf); err != io.EOF {
+	if _, _, err := opener.NextInto(buf); err != io.EOF {
 		t.Error(err)
 	}
 }

@@ -8,7 +8,7 @@
 //	                                    GET /live/NAME.mp4
 //
 // A stream is one [broadcast.Ring] that holds the publisher's own blocks. A pump is one goroutine that writes to all
-// healthy viewers of a ring: when the ring announces new frames, it takes for each viewer what lies between the viewer's
+// healthy viewers of a ring: when new frames are announced, at most once in the latency bound, it takes for each viewer what lies between the viewer's
 // cursor and the head, and hands it to the kernel in one system call that never waits. A viewer whose socket is full is
 // handed to a goroutine of its own until it has caught up, so that nobody waits for anybody.
 package server

@@ -10,8 +10,8 @@ const (
 	gone             // it closed its connection
 	finished         // the stream ended, and it got all of it
 	lagBytes         // dropped by policy: further behind than its allowance
-	lagFrames        //
-	lagTime          //
+	lagFrames        // the same
+	lagTime          // the same
 	evicted          // dropped by policy: what it had still to get is no longer kept
 	stalled          // dropped: it took nothing for longer than the stall timeout
 	drained          // the server's time to drain was over
@@ -30,17 +30,20 @@ func (e ending) String() string { return endingNames[e] }
 // dropped says whether it was the server that wanted the viewer gone.
 func (e ending) dropped() bool { return e >= lagBytes && e <= drained }
 
+// losses are the reasons of the ring that droppings by policy stand for.
+var losses = [endings]broadcast.Reason{
+	lagBytes:  broadcast.LagBytes,
+	lagFrames: broadcast.LagFrames,
+	lagTime:   broadcast.LagTime,
+	evicted:   broadcast.Evicted,
+}
+
 // label is what the metrics call a dropping.
 func (e ending) label() string {
+	if why := losses[e]; why != broadcast.NotMissed {
+		return why.Label()
+	}
 	switch e {
-	case lagBytes:
-		return "lag_bytes"
-	case lagFrames:
-		return "lag_frames"
-	case lagTime:
-		return "lag_time"
-	case evicted:
-		return "evicted"
 	case stalled:
 		return "stalled"
 	case drained:

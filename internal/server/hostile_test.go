@@ -253,6 +253,14 @@ func TestAPanicEndsOneStream(t *testing.T) {
 	}
 }
 
+// A limit above what FLV can say is as good as that.
+func TestMaxTagBytesAboveTheFormat(t *testing.T) {
+	f := serve(t, func(c *Config) { c.KeepBytes, c.MaxTagBytes = 64<<20, 32<<20 })
+	if res := f.request("POST", "/live/cam", string(newScript(1, 3, 500).whole())); res.status != 200 {
+		t.Errorf("%d %s", res.status, res.body)
+	}
+}
+
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -108,7 +108,7 @@ func (in *ingest) raw() error {
 
 // flv cuts the stream into tags.
 func (in *ingest) flv() error {
-	dec := flv.NewDecoder(in.r, flv.MaxTag(in.s.server.cfg.MaxTagBytes))
+	dec := flv.NewDecoder(in.r, flv.MaxTag(min(in.s.server.cfg.MaxTagBytes, flv.MaxData)))
 	header, err := dec.Header()
 	if err != nil {
 		return ended(err)

@@ -169,7 +169,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	for why := broadcast.LagBytes; why <= broadcast.Refused; why++ {
-		counter(descLost, m.frames[why].Load(), lossLabel(why))
+		counter(descLost, m.frames[why].Load(), why.Label())
 	}
 	m.collectStreams(gauge)
 	m.collectPool(gauge, counter)
@@ -249,12 +249,4 @@ func collectTuner(t *chunk.Tuner, gauge gaugeFunc, counter counterFunc) {
 		}
 	}
 	counter(descTunerKept, int64(stats.Kept))
-}
-
-// lossLabel is what the metrics call a reason for lost frames.
-func lossLabel(why broadcast.Reason) string {
-	if why == broadcast.Refused {
-		return "refused"
-	}
-	return endingOf(why).label()
 }

@@ -92,7 +92,7 @@ func (m *muxing) convert(ctx context.Context) error {
 	defer m.out.stream.live.unfollow(news)
 	r := millrace.NewReaderFrom(m.source(ctx, news))
 	defer r.Release()
-	dec := flv.NewDecoder(r, flv.MaxTag(m.out.stream.server.cfg.MaxTagBytes))
+	dec := flv.NewDecoder(r, flv.MaxTag(min(m.out.stream.server.cfg.MaxTagBytes, flv.MaxData)))
 	for {
 		t, err := dec.Next(&m.tag)
 		if err != nil {

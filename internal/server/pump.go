@@ -119,7 +119,7 @@ type occasion uint8
 const (
 	published     occasion = iota // there is something in the ring
 	addressed                     // there is something in the inbox
-	timeToInspect                 //
+	timeToInspect                 // those who are away
 )
 
 // await waits for something to do. Meanwhile others may work in the goroutine's place.

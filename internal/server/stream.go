@@ -114,7 +114,7 @@ func (s *stream) cursor(o *outlet) *broadcast.Cursor {
 
 func (s *stream) cursorLocked(o *outlet) *broadcast.Cursor {
 	opts := []broadcast.CursorOption{
-		broadcast.BatchBytes(s.batch), broadcast.BatchSegments(batchPieces),
+		broadcast.BatchBytes(s.batch), broadcast.BatchPieces(batchPieces),
 		broadcast.MaxLagBytes(0), broadcast.MaxLagFrames(0), broadcast.MaxLagTime(0),
 	}
 	if o.policy() == Skip {

@@ -1,0 +1,19 @@
+package server
+
+import (
+	"slices"
+	"testing"
+)
+
+// The labels that docs/serve.md promises.
+func TestEndingLabels(t *testing.T) {
+	var got []string
+	for why := range endings {
+		if why.dropped() {
+			got = append(got, why.label())
+		}
+	}
+	if want := []string{"lag_bytes", "lag_frames", "lag_time", "evicted", "stalled", "drain"}; !slices.Equal(got, want) {
+		t.Errorf("viewers are dropped for %q, want %q", got, want)
+	}
+}
