@@ -12,9 +12,9 @@ const corkMost = 64 << 10
 // connKey is the key of a connection in the context of its requests.
 type connKey struct{}
 
-// ConnContext is a value for the field of the same name of http.Server. With it a FileHandler knows the connection before
-// net/http sends the header, and can have it leave together with a body of up to 64 KiB. That is one packet less, a tenth
-// of what it costs to send 16 KiB.
+// ConnContext is meant for http.Server.ConnContext. With it a FileHandler knows the connection before net/http sends the
+// header, and can have it leave together with a body of up to 64 KiB. That is one packet less, a tenth of what it costs to
+// send 16 KiB.
 //
 //	server := &http.Server{Handler: files, ConnContext: chunk.ConnContext}
 func ConnContext(ctx context.Context, c net.Conn) context.Context {

@@ -29,11 +29,11 @@
 // # FileServer
 //
 // [FileServer] takes the place of http.FileServer. A file is open once, however many clients download it, and what has to
-// come from a disk keeps nobody waiting who asks for what is in memory.
+// come from a disk keeps nobody waiting whose file is in memory.
 //
 // # Ownership
 //
 // [Reader.Next] gives a millrace.Ref that the caller owns and releases, on any goroutine. [Reader.Chunks] lends a slice
-// until the loop's body ends. A Reader borrows its source, or owns it with [CloseSource]. Copy borrows both ends, and
-// FileServer its root.
+// until the loop's body ends, and [Reader.WriteTo] lends one to each Write; [Reader.Read] copies. A Reader borrows its
+// source, or owns it with [CloseSource]. Copy borrows both ends, and FileServer its root.
 package chunk

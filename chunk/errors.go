@@ -10,10 +10,10 @@ var (
 	ErrClosed = errors.New("chunk: Reader is closed")
 
 	// ErrTooLong is what a [RecordError] wraps when a record is longer than [MaxRecord] allows.
-	ErrTooLong = errors.New("longer than the limit")
+	ErrTooLong = errors.New("chunk: record is longer than the limit")
 
 	// ErrNoRecord is what a [RecordError] wraps when the [Cutter] says that no record can begin like this one.
-	ErrNoRecord = errors.New("not a record")
+	ErrNoRecord = errors.New("chunk: not a record")
 
 	errBroken = errors.New("chunk: the source or the Cutter has panicked")
 )
@@ -30,8 +30,11 @@ type RecordError struct {
 }
 
 func (e *RecordError) Error() string {
-	if e.Err == ErrTooLong {
+	switch e.Err { // the texts of the package's own have its name already
+	case ErrTooLong:
 		return fmt.Sprintf("chunk: record at offset %d: longer than the limit of %d bytes", e.Offset, e.Limit)
+	case ErrNoRecord:
+		return fmt.Sprintf("chunk: record at offset %d: not a record", e.Offset)
 	}
 	return fmt.Sprintf("chunk: record at offset %d: %v", e.Offset, e.Err)
 }

@@ -17,7 +17,7 @@ import (
 //   - What is neither a file nor a directory (a pipe, a device) is a 403, and is not opened.
 //   - A Range of more than 64 parts is ignored, a plus sign in one is no number, and the last 0 bytes are a 416.
 //   - A list of a directory has a Content-Length, and at most 65536 names and 4 MiB of them: a larger directory is a 403.
-//   - A redirect to a directory whose name has a question mark or a colon in it leads there.
+//   - Redirects to directories whose names contain ? or : work.
 //   - A body that ends too soon, because its file was cut, breaks the connection or stream however it is sent.
 //
 // A file is open once, however many responses send it: sendfile is told where to read. It stays open for a while after
@@ -28,9 +28,9 @@ import (
 // What is in the page cache is sent at once. What is not is read first, a part at a time, by a bounded number of
 // responses, so that those that wait for a disk do not keep others from sending.
 //
-// An answer ends at the deadline of its request's context, if a middleware has set one, like one that cannot be written. A
-// context of HTTP/1 that is cancelled before ends nothing but waiting for a list and reading a long one: net/http cancels it
-// when a client has closed its half of the connection, and may still be waiting for its answer.
+// If a middleware sets a deadline on the request's context, the response is aborted there, as if the client could not be
+// written to. A context of HTTP/1 that is cancelled before ends nothing but waiting for a list and reading a long one:
+// net/http cancels it when a client has closed its half of the connection, and may still be waiting for its answer.
 //
 // All methods may be called from any goroutine.
 type FileHandler struct {

@@ -89,8 +89,8 @@ func TrustNames(d time.Duration) FileOption {
 	return func(h *FileHandler) { h.files.trust = d }
 }
 
-// ColdReaders is how many responses may read a file from a disk at a time. Others that need to wait for their turn, and
-// those that send what is in the page cache go on meanwhile. The default is 8.
+// ColdReaders is how many responses may read a file from a disk at a time. Others that need the disk wait their turn;
+// responses from the page cache are not held up. The default is 8.
 func ColdReaders(n int) FileOption {
 	inRange("ColdReaders", n, 1<<16)
 	return func(h *FileHandler) { h.files.turns, h.tuner = newGate(n), nil }
@@ -108,7 +108,7 @@ func ColdReadersBy(t *Tuner) FileOption {
 	return func(h *FileHandler) { h.files.turns, h.tuner = &t.gate, t }
 }
 
-// DropBehind has the page cache left as it was by responses of at least bytes bytes: what they have brought into it, and
+// DropBehind keeps responses of at least so many bytes from filling the page cache: what they have brought into it, and
 // nobody else is reading, is dropped again after it was sent (posix_fadvise), in steps of a megabyte. So a large file that
 // is sent once does not take the place of small ones that are sent often. What a socket still holds then, which is up to
 // its last megabytes, or others were reading, is dropped when the file is closed (see [KeepOpen]). This is off by default.

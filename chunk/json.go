@@ -1,12 +1,12 @@
 package chunk
 
-// JSON cuts between JSON values that follow each other, one a line or with anything or nothing between them that JSON
+// JSON cuts between JSON values that follow each other, one per line or with anything or nothing between them that JSON
 // takes for space. A string, and all that brackets hold, is never cut, however it is nested and whatever its strings
 // contain. Space belongs to the value before it where it arrived in the same chunk, and to the next one otherwise.
 //
-// It looks for the ends of values and at nothing else: what is no JSON is handed on, for a parser to complain of.
-// Numbers and words of which one follows the other without a space stay together. That one has ended shows only in the byte
-// behind it, which does not count for [MaxRecord].
+// It looks for the ends of values and at nothing else: what is no JSON is handed on, for a parser to complain of. Adjacent
+// numbers or words with no space between them stay together. Their end shows only in the byte after, which does not count
+// towards [MaxRecord].
 func JSON() Cutter { return jsonValues{} }
 
 // jsonValues keeps in Window.State how many brackets are open, above jsonModeBits, and its mode.

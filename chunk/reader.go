@@ -19,11 +19,11 @@ import (
 // A source that may hang is read by a goroutine. It starts with the first Next, because a Reader that nobody reads should
 // neither take from its source nor have anything to close, and from then on is at most [Depth] chunks ahead. A regular
 // file or memory is read in Next itself, without one: waking another goroutine costs more than copying from the page
-// cache. When reading such a file, and the work on a chunk, are seen to take long both, the file is read ahead, too. (Put
-// it into a struct{ io.Reader } to have it read ahead from the start.)
+// cache. If both reading the file and working on a chunk prove slow, the file is read ahead as well. (Put it into a
+// struct{ io.Reader } to have it read ahead from the start.)
 //
-// The goroutine ends with the source, with Close, and when the ctx of a Next or of Chunks ends. Close of a Reader that has
-// not come to its end is a must.
+// The goroutine ends with the source, with Close, and when the ctx of a Next or of Chunks ends. A Reader that has not
+// reached the end of its source must be closed.
 //
 // Methods are for one goroutine at a time, but for Close, which any may call at any time.
 type Reader struct {

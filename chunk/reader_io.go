@@ -43,8 +43,9 @@ func lend(ref millrace.Ref, yield func([]byte, error) bool) bool {
 	return yield(ref.Bytes(), nil)
 }
 
-// Read copies the next bytes into p, at most to the end of a chunk. It implements io.Reader; errors are those of
-// [Reader.Next]. After a Read that took a part of a chunk, Next gives the rest of it.
+// Read copies the next bytes into p, at most to the end of a chunk. It borrows p until it returns, and gives nothing to
+// release. It implements io.Reader; errors are those of [Reader.Next]. After a Read that took a part of a chunk, Next gives
+// the rest of it.
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -59,8 +60,9 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo writes all chunks to w, one Write each, until the source ends, and returns how many bytes that was. It
-// implements io.WriterTo. Where w takes less than it is given, the rest stays, and is what is read next.
+// WriteTo writes all chunks to w, one Write each, until the source ends, and returns how many bytes that was. It borrows w,
+// and lends it each chunk until that Write returns: the memory is used again then. It implements io.WriterTo. Where w takes
+// less than it is given, the rest stays, and is what is read next.
 func (r *Reader) WriteTo(w io.Writer) (int64, error) {
 	var total int64
 	for {

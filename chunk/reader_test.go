@@ -111,6 +111,18 @@ func TestErrorComesAfterTheData(t *testing.T) {
 	}
 }
 
+// Alone the errors say which package they are of, and in a RecordError they say it once.
+func TestRecordErrorTexts(t *testing.T) {
+	for _, err := range []error{chunk.ErrTooLong, chunk.ErrNoRecord} {
+		if text := err.Error(); !strings.HasPrefix(text, "chunk: ") {
+			t.Errorf("%q", text)
+		}
+		if text := (&chunk.RecordError{Err: err}).Error(); strings.Count(text, "chunk: ") != 1 {
+			t.Errorf("%q", text)
+		}
+	}
+}
+
 func TestSourceEndsWithinARecord(t *testing.T) {
 	for _, test := range []struct {
 		cutter chunk.Cutter

@@ -124,12 +124,12 @@ func (t *Tuner) Stats() TunerStats {
 	return s
 }
 
-// Acquire waits until fewer than Setting().Workers workers are at work, and makes the caller one more; who came first is
-// first. [Tuner.Release] ends its work. When ctx ends before that, it returns ctx's error, and there is nothing to
+// Acquire waits until fewer than Setting().Workers workers are at work, and makes the caller one more; whoever came first
+// is first. [Tuner.Release] ends its work. When ctx ends before that, it returns ctx's error, and there is nothing to
 // release. Where the setting falls, nobody is stopped: the next ones wait until enough have released.
 func (t *Tuner) Acquire(ctx context.Context) error { return t.gate.acquire(ctx) }
 
-// Release ends the work of one who has Acquired. It panics when there is none.
+// Release ends the work of a worker that has Acquired. It panics when there is none.
 func (t *Tuner) Release() { t.gate.release() }
 
 // Moved counts bytes that were worked on. Readers under the Tuner count what they give by themselves; this is for workers

@@ -123,7 +123,7 @@ func ProcessorMarks(low, high float64) TunerOption {
 	return func(c *tunerConfig) { c.low, c.high = low, high }
 }
 
-// GrowthMark is how many bytes a second memory may grow before chunks are made smaller. The default is 10 million.
+// GrowthMark is how many bytes per second memory may grow before chunks are made smaller. The default is 10 million.
 func GrowthMark(bytes float64) TunerOption {
 	if !(bytes > 0) {
 		panic(fmt.Sprintf("chunk: GrowthMark(%v) is not above 0", bytes))

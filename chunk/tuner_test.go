@@ -185,7 +185,7 @@ func TestTunerShrinksToTheLeast(t *testing.T) {
 
 func TestTunerStartIsWithinTheBounds(t *testing.T) {
 	for _, test := range []struct{ start, want chunk.Setting }{
-		{chunk.Setting{Workers: 1 << 30, ChunkSize: 1 << 40, Depth: 1 << 30}, chunk.Setting{Workers: 64, ChunkSize: 1 << 20, Depth: 16}},
+		{chunk.Setting{Workers: 1 << 30, ChunkSize: math.MaxInt, Depth: 1 << 30}, chunk.Setting{Workers: 64, ChunkSize: 1 << 20, Depth: 16}},
 		{chunk.Setting{}, chunk.Setting{Workers: 1, ChunkSize: 4 << 10, Depth: 1}},
 	} {
 		if got := newTuner(chunk.StartAt(test.start)).Setting(); got != test.want {

@@ -41,10 +41,10 @@ type Client struct {
 // A context's deadline is always obeyed, whatever ContextTimeoutEnabled says. Only in a cluster is a call sent on to the
 // server that MOVED or ASK names.
 //
-// For a Sentinel's master, while there are connections to it, a new one is made once a second by rdb's Dialer, which asks the
-// Sentinel, and closed at once: connections that lead elsewhere are given up then. So no call begins on a replaced master
-// later than a second, and what that takes, after the Sentinel says who the new one is. If the Sentinel cannot be reached,
-// everything stays as it is.
+// For a Sentinel's master, while there are connections to it, rdb's Dialer, which asks the Sentinel, makes one more each
+// second as a check, and it is closed at once; if it leads elsewhere, the others are given up. Once the Sentinel names a
+// new master, no call starts on the old one for longer than a second plus the time of that check. If the Sentinel cannot be
+// reached, everything stays as it is.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	s := settings{conns: defaultConns, inFlight: defaultInFlight, maxValue: defaultMaxValue}
 	for _, opt := range opts {

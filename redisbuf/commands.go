@@ -49,7 +49,7 @@ type call struct {
 	off    int64 // of a range; or where in a packed buffer the value is
 	length int64 // that a value must have
 	plain  bool  // that is asked for without a transaction
-	set    setting
+	set    SetOption
 
 	n     int64 // bytes of the value
 	final bool  // reader has been read from, or writer written to, so that there is no second try

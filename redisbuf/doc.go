@@ -20,6 +20,6 @@
 // # Errors
 //
 // A call that returns no error has read exactly a value that the key had, or has set it. Errors of the server are those
-// that go-redis has for them. What is safe to be tried again is, as often as go-redis would, unless a reader was read from or a
-// writer written to, or the call is a [Conn]'s; after a [SentError] nobody knows whether the value was set.
+// that go-redis has for them. Calls that are safe to retry are retried as often as go-redis would, except on a [Conn], or
+// once a reader was read or a writer written to. After a [SentError] nobody knows whether the value was set.
 package redisbuf

@@ -16,15 +16,15 @@ const (
 )
 
 // GetChain reads the value of key into pooled blocks, and adds them to dst, whose owner releases them with dst. A value of
-// more than max bytes is refused with a *ValueTooLargeError before it is read. If it returns an error, dst is as it was.
+// more than limit bytes is refused with a *ValueTooLargeError before it is read. If it returns an error, dst is as it was.
 //
 // Blocks are borrowed as the value arrives. A value that is as long as the one that the connection carried before is
 // received into one block, if that can have its size (1 MiB).
 //
 // The error is redis.Nil if there is no such key.
-func (c commands) GetChain(ctx context.Context, key string, dst *millrace.Chain, max int) error {
+func (c commands) GetChain(ctx context.Context, key string, dst *millrace.Chain, limit int) error {
 	_ = dst.Len() // no chain panics here, and not when there are blocks that it should have had
-	op := call{verb: getChain, key: key, chain: dst, size: int64(max)}
+	op := call{verb: getChain, key: key, chain: dst, size: int64(limit)}
 	c.do(ctx, &op)
 	return op.err
 }

@@ -24,13 +24,13 @@ const (
 // moves them (splice), also if w is a http.ResponseWriter with a Content-Length. Otherwise they pass through one pooled
 // block. The value is one that the key had, whatever happens to it meanwhile.
 //
-// How long the value is, is not known before it is written. Who must say so first, as in a Content-Length, asks a [ReaderAt],
-// which also notices if the length changes; its reads are ranges, a round trip for each.
+// The length is not known in advance. If you need it first, say for a Content-Length, use a [ReaderAt], which also notices if
+// the length changes; it reads ranges, one round trip each.
 //
 // The error is redis.Nil if there is no such key. When w has taken bytes and there is an error, the rest of the value is
-// lost: the call is not tried again. An HTTP handler then panics with http.ErrAbortHandler, so that nobody takes the part for
-// the whole. While w makes GetTo wait, the connection to the server waits as well, and what the
-// server has not sent yet takes its memory.
+// lost: the call is not retried. An HTTP handler then panics with http.ErrAbortHandler, so that nobody takes the part for
+// the whole. While w makes GetTo wait, the connection to the server waits as well, and what the server has not sent yet
+// takes up the server's memory.
 func (c commands) GetTo(ctx context.Context, key string, w io.Writer) (n int64, err error) {
 	op := call{verb: getTo, key: key, writer: w}
 	c.do(ctx, &op)

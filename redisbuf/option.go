@@ -50,8 +50,8 @@ func InFlight(bytes int64) Option {
 	return func(s *settings) { s.inFlight = bytes }
 }
 
-// MaxValue is how long a value may be that a server says that it is going to send. What says more is no server, and its
-// connection is closed. The default is 512 MiB, which is what Redis allows unless its proto-max-bulk-len is changed.
+// MaxValue bounds the length a server may announce. A longer one is a *ProtocolError, and the connection is closed. The
+// default is 512 MiB, which is what Redis allows unless its proto-max-bulk-len is changed.
 func MaxValue(bytes int64) Option {
 	if bytes < 1 {
 		panic(fmt.Sprintf("redisbuf: MaxValue(%d) is below 1", bytes))
@@ -60,14 +60,14 @@ func MaxValue(bytes int64) Option {
 }
 
 // MaxIdle is after how long without use a connection is closed. The default is that of the go-redis client
-// (ConnMaxIdleTime), but 5 minutes at most. 0 keeps it.
+// (ConnMaxIdleTime), but 5 minutes at most. 0 means no limit.
 func MaxIdle(d time.Duration) Option {
 	notNegative("MaxIdle", d)
 	return func(s *settings) { s.idle, s.idleSet = d, true }
 }
 
 // MaxLifetime is after how long a connection is closed and replaced. The default is that of the go-redis client
-// (ConnMaxLifetime). 0 keeps it.
+// (ConnMaxLifetime). 0 means no limit.
 func MaxLifetime(d time.Duration) Option {
 	notNegative("MaxLifetime", d)
 	return func(s *settings) { s.lifetime, s.lifetimeSet = d, true }

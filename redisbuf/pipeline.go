@@ -20,10 +20,10 @@ const (
 
 // A Pipeline collects calls, which Exec sends together and then reads the replies to: one round trip for all of them that
 // go to one server. It borrows what they read from and write to until Exec or Reset, and keeps nothing of it alive after
-// that. The calls are not executed as one: those of others may come in between, and each has an error of its own.
+// that. This is not a transaction: other clients' commands may run in between. Each call has its own error.
 //
 // A Pipeline can be used again after Exec. Then it allocates nothing, if it has had as many calls before and they go to one
-// server; several servers are asked at the same time, from a goroutine each. It is for one goroutine at a time.
+// server; several servers are asked at the same time, each from its own goroutine. It is for one goroutine at a time.
 //
 // Invariant: used ≤ len(calls), and all of calls[used:] and, between calls, groups borrow nothing.
 type Pipeline struct {
@@ -76,7 +76,7 @@ func (p *Pipeline) add(op call) *Result {
 
 // addSet collects a call that sets a key.
 func (p *Pipeline) addSet(op call, opts []SetOption) *Result {
-	op.set, op.err = settingOf(opts)
+	op.set, op.err = combine(opts)
 	return p.add(op)
 }
 
@@ -98,9 +98,9 @@ func (p *Pipeline) GetRangeToBuffer(key string, off int64, buf []byte) *Result {
 }
 
 // GetChain collects what Client.GetChain does.
-func (p *Pipeline) GetChain(key string, dst *millrace.Chain, max int) *Result {
+func (p *Pipeline) GetChain(key string, dst *millrace.Chain, limit int) *Result {
 	_ = dst.Len() // as in Client.GetChain
-	return p.add(call{verb: getChain, key: key, chain: dst, size: int64(max)})
+	return p.add(call{verb: getChain, key: key, chain: dst, size: int64(limit)})
 }
 
 // GetTo collects what Client.GetTo does.
@@ -137,8 +137,8 @@ func (p *Pipeline) SetFrom(key string, src io.Reader, n int64, opts ...SetOption
 	return r
 }
 
-// Exec executes what was collected, in its order on each server, and returns the first error of a call, or nil. What
-// failed and can be tried again without harm is, by itself. The calls' results stay valid until the Pipeline is used again.
+// Exec executes what was collected, in its order on each server, and returns the first error of a call, or nil. Calls that
+// failed and are safe to retry are retried individually. The calls' results stay valid until the Pipeline is used again.
 func (p *Pipeline) Exec(ctx context.Context) error {
 	defer p.forget()
 	collected := p.calls[:p.used]

@@ -17,8 +17,8 @@ const readAhead = 1 << 20
 // A ReaderAt reads ranges of a value. It is an io.ReaderAt, for any number of goroutines, and an io.ReadSeeker, for one: fit
 // for http.ServeContent and io.NewSectionReader. Each range is of one version of the value; if that has another length
 // than when the ReaderAt was made, a *ValueChangedError says so, also if the key is gone: then it is 0. (A value that was
-// replaced by one of the same length is not noticed. Who needs all of one version reads it with GetTo or GetChain, or gives
-// each version a key of its own.)
+// replaced by one of the same length is not noticed. Whoever needs all of one version reads it with GetTo or GetChain, or
+// gives each version a key of its own.)
 //
 // A range and the length are asked for in a transaction. A server whose memory is full refuses that (OOM); from then on the
 // length is asked for before the range and after it, and so a value that was replaced twice in between, the second time by
@@ -103,7 +103,7 @@ func (r *ReaderAt) get(op *call) {
 	}
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. It borrows p.
 func (r *ReaderAt) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil

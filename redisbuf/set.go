@@ -11,7 +11,7 @@ import (
 // The error is redis.Nil if a condition ([IfAbsent], [IfPresent], [IfEqual]) did not hold. A *SentError says that the
 // connection was lost after the command was sent: then it may have been executed, or not.
 func (c commands) SetFromBuffer(ctx context.Context, key string, buf []byte, opts ...SetOption) error {
-	set, err := settingOf(opts)
+	set, err := combine(opts)
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (c commands) SetFromBuffer(ctx context.Context, key string, buf []byte, opt
 // SetChain sets key to the bytes of src, whose blocks go to the socket as they are, without being put together. It borrows
 // src. The errors are those of SetFromBuffer.
 func (c commands) SetChain(ctx context.Context, key string, src *millrace.Chain, opts ...SetOption) error {
-	set, err := settingOf(opts)
+	set, err := combine(opts)
 	if err != nil {
 		return err
 	}

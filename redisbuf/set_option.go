@@ -13,9 +13,6 @@ type SetOption struct {
 	equal  string // what IFEQ compares with
 }
 
-// A setting is what the options of a SET say together.
-type setting = SetOption
-
 var (
 	errTwoExpiries   = errors.New("redisbuf: two options that say when a value expires")
 	errTwoConditions = errors.New("redisbuf: two conditions on a SET")
@@ -50,8 +47,8 @@ func IfPresent() SetOption { return SetOption{when: "XX"} }
 // IfEqual sets the key only if its value is old (IFEQ). The server must know that: Redis from 8.4 on, Valkey from 8.1 on.
 func IfEqual(old string) SetOption { return SetOption{when: "IFEQ", equal: old} }
 
-// settingOf puts options together, at most one of each kind.
-func settingOf(opts []SetOption) (s setting, err error) {
+// combine returns the one option that says what opts say together, at most one of each kind.
+func combine(opts []SetOption) (s SetOption, err error) {
 	for _, opt := range opts {
 		if opt.expiry != "" {
 			if s.expiry != "" {
@@ -72,8 +69,8 @@ func settingOf(opts []SetOption) (s setting, err error) {
 	return s, nil
 }
 
-// args returns how many arguments the setting is.
-func (s *setting) args() (n int) {
+// args returns how many arguments of a SET the option is.
+func (s *SetOption) args() (n int) {
 	if s.expiry != "" {
 		n++
 		if s.at != 0 {
@@ -90,11 +87,11 @@ func (s *setting) args() (n int) {
 }
 
 // size returns at least how long the arguments are together.
-func (s *setting) size() int {
+func (s *SetOption) size() int {
 	return len("KEEPTTL") + maxDigits + len("IFEQ") + len(s.equal)
 }
 
-func (s *setting) appendTo(q *request) {
+func (s *SetOption) appendTo(q *request) {
 	if s.expiry != "" {
 		q.arg(s.expiry)
 		if s.at != 0 {

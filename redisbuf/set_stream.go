@@ -12,10 +12,10 @@ import (
 
 // SetFile sets key to what is in f, from its beginning to its end. On a plain connection the kernel moves the bytes
 // (sendfile). It borrows f, and neither uses nor moves its position. The errors are those of SetFromBuffer; that f has
-// become shorter meanwhile is an io.ErrUnexpectedEOF, and the key stays as it was. What is no regular file is refused, and
-// what says that it is empty, and is not (/proc has such files).
+// become shorter meanwhile is an io.ErrUnexpectedEOF, and the key stays as it was. It refuses anything but a regular file,
+// and files that report size 0 but have content, as in /proc.
 func (c commands) SetFile(ctx context.Context, key string, f *os.File, opts ...SetOption) error {
-	set, err := settingOf(opts)
+	set, err := combine(opts)
 	if err != nil {
 		return err
 	}
@@ -55,12 +55,12 @@ func fileSize(f *os.File) (int64, error) {
 // gives neither bytes nor an error a hundred times in a row, it is an io.ErrNoProgress. A Read of r that waits is not ended by
 // ctx.
 //
-// Once r was read from, the call is not tried again. While a cluster moves slots, that is an error which says MOVED or ASK
-// (redis.IsMovedError, redis.IsAskError): who can read the value once more calls again. After a MOVED, that call finds the
+// Once r was read from, the call is not retried. While a cluster moves slots, that is an error which says MOVED or ASK
+// (redis.IsMovedError, redis.IsAskError): if you can read the value once more, call again. After a MOVED, that call finds the
 // new server as soon as go-redis has asked the cluster; an ASK lasts as long as the slot moves. SetFromBuffer, SetChain and
 // SetFile are sent on at once.
 func (c commands) SetFrom(ctx context.Context, key string, r io.Reader, n int64, opts ...SetOption) error {
-	set, err := settingOf(opts)
+	set, err := combine(opts)
 	if err != nil {
 		return err
 	}
@@ -143,12 +143,12 @@ func (c *conn) copyIn(r io.Reader, n int64) error {
 	return nil
 }
 
-// mostEmptyReads is how often in a row a reader may give nothing, as in bufio.
-const mostEmptyReads = 100
+// maxEmptyReads is how often in a row a reader may give nothing, as in bufio.
+const maxEmptyReads = 100
 
 // readSome reads at least one byte from r, or returns a ReaderError or the context's error.
 func (c *conn) readSome(r io.Reader, p []byte) (int, error) {
-	for range mostEmptyReads {
+	for range maxEmptyReads {
 		n, err := r.Read(p)
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF

@@ -30,7 +30,7 @@ func TestSetFromAReaderThatGivesNothing(t *testing.T) {
 		if err := c.SetFrom(ctx, "nothing", r, size); !errors.As(err, &reader) || !errors.Is(err, io.ErrNoProgress) {
 			t.Error(err)
 		}
-		if r.times != mostEmptyReads {
+		if r.times != maxEmptyReads {
 			t.Errorf("read %d times", r.times)
 		}
 	}

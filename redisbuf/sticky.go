@@ -6,9 +6,9 @@ import (
 	"github.com/jackc/puddle/v2"
 )
 
-// A Conn is one connection for all of its calls, which so are executed in their order. It belongs to the server of the key
-// that it is first used with; keys of others give [ErrOtherServer]. Calls are not tried again, and once the connection is
-// lost all of them give [ErrConnLost]. It has the methods of a Client, for one goroutine at a time.
+// A Conn runs all of its calls on one connection, so they execute in order. It belongs to the server of the key that it is
+// first used with; keys of others give [ErrOtherServer]. Calls are not retried, and once the connection is lost all of them
+// give [ErrConnLost]. It has the methods of a Client, for one goroutine at a time.
 //
 // In a cluster, a slot that moves, or has moved, is an error that says MOVED or ASK: a new Conn finds it, as a rule.
 //

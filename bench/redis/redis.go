@@ -15,11 +15,8 @@ type Task struct {
 	Key  string // of the command line
 	What string
 
-	contenders []Contender // ratios are to the first
+	contenders []Contender // ratios are to the first, the raw socket
 }
-
-// Contenders are those that do the task; the first one is the raw socket.
-func (t Task) Contenders() []Contender { return t.contenders }
 
 // Tasks are all of them.
 var Tasks = []Task{

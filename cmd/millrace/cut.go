@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,24 +12,30 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// mostCut is the largest --size and --max-record: what chunk.Size and chunk.MaxRecord take.
+// mostCut is the largest --size, --max-record and --fixed: what chunk.Size and chunk.MaxRecord take.
 const mostCut = 1 << 30
 
 func cutCommand() *cobra.Command {
 	var lines, json bool
-	var fixed, size, most int
+	var fixed bytesValue
+	var size, most bytesValue = 64 << 10, 1 << 20
 	cmd := &cobra.Command{
 		Use:   "cut FILE",
 		Short: "Print where a file can be cut between records",
-		Long: `Cut reads FILE, or standard input if FILE is -, and prints the chunks that it can be taken apart into without
-cutting a record in two: the offset and the length of each, in bytes, one a line.
+		Long: `Cut reads FILE, or standard input if FILE is -, and prints the chunks that it
+can be taken apart into without cutting a record in two: the offset and the
+length of each, in bytes, one per line.
 
-A chunk has as many whole records as fit into --size; a record that is longer is a chunk by itself, up to --max-record.
-Both are 1073741824 (1 GiB) at most, because a chunk is in memory as a whole. The exit status is not 0 when a record is longer than that, or when the file ends within one.`,
+A chunk has as many whole records as fit into --size; a record that is longer is
+a chunk by itself, up to --max-record. Both are 1 GiB at most, because a chunk
+is in memory as a whole. Sizes take units, as in 4096, 64KiB or 1M.
+
+The exit status is not 0 when a record is longer than --max-record, or when the
+file ends within one.`,
 		Example: `  # Where to cut a log so that each part is about a megabyte
-  millrace cut --lines --size 1048576 access.log
+  millrace cut --lines --size 1MiB access.log
 
-  # JSON values, one a line or one behind the other
+  # JSON values, one per line or one right after the other
   millrace cut --json events.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,11 +45,11 @@ Both are 1073741824 (1 GiB) at most, because a chunk is in memory as a whole. Th
 			}
 			defer src.Close()
 			if size < 1 || most < 1 || cmd.Flags().Changed("fixed") && fixed < 1 {
-				return fmt.Errorf("--size, --max-record and --fixed are 1 or more")
+				return errors.New("--size, --max-record and --fixed are 1 or more")
 			}
-			for flag, n := range map[string]int{"--size": size, "--max-record": most} {
-				if n > mostCut {
-					return fmt.Errorf("%s is %d, want at most %d (1 GiB)", flag, n, mostCut)
+			for flag, v := range map[string]*bytesValue{"--size": &size, "--max-record": &most, "--fixed": &fixed} {
+				if *v > mostCut {
+					return fmt.Errorf("%s is %v, want at most 1GiB", flag, v)
 				}
 			}
 			cutter := chunk.Lines()
@@ -50,10 +57,10 @@ Both are 1073741824 (1 GiB) at most, because a chunk is in memory as a whole. Th
 			case json:
 				cutter = chunk.JSON()
 			case fixed > 0:
-				cutter = chunk.Fixed(fixed)
+				cutter = chunk.Fixed(int(fixed))
 			}
 			// Full: where the chunks end should not depend on how fast the file comes.
-			r := chunk.NewReader(src, chunk.At(cutter), chunk.Size(size), chunk.MaxRecord(most), chunk.Full())
+			r := chunk.NewReader(src, chunk.At(cutter), chunk.Size(int(size)), chunk.MaxRecord(int(most)), chunk.Full())
 			return printChunks(cmd.Context(), cmd.OutOrStdout(), r)
 		},
 	}
@@ -61,9 +68,9 @@ Both are 1073741824 (1 GiB) at most, because a chunk is in memory as a whole. Th
 	f.SortFlags = false
 	f.BoolVar(&lines, "lines", false, "records are lines (the default)")
 	f.BoolVar(&json, "json", false, "records are JSON values")
-	f.IntVar(&fixed, "fixed", 0, "records have so many bytes")
-	f.IntVar(&size, "size", 64<<10, "bytes that a chunk has at most, unless one record is longer; up to 1 GiB")
-	f.IntVar(&most, "max-record", 1<<20, "bytes that a record has at most; up to 1 GiB")
+	f.Var(&fixed, "fixed", "records have so many bytes")
+	f.Var(&size, "size", "bytes that a chunk has at most, unless one record is longer")
+	f.Var(&most, "max-record", "bytes that a record has at most")
 	cmd.MarkFlagsMutuallyExclusive("lines", "json", "fixed")
 	return cmd
 }

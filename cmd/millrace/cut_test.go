@@ -10,7 +10,7 @@ import (
 
 // Sizes that no chunk can have are refused, with the flag and the limit, and the largest are not.
 func TestCutLimits(t *testing.T) {
-	for _, flag := range []string{"--size", "--max-record"} {
+	for _, flag := range []string{"--size", "--max-record", "--fixed"} {
 		for _, n := range []int{mostCut, mostCut + 1} {
 			root := command()
 			root.SetArgs([]string{"cut", flag, strconv.Itoa(n), "-"})
@@ -21,7 +21,7 @@ func TestCutLimits(t *testing.T) {
 			if refused := n > mostCut; (err != nil) != refused {
 				t.Errorf("%s %d: %v", flag, n, err)
 			}
-			if err != nil && !strings.Contains(err.Error(), flag+" is 1073741825, want at most 1073741824") {
+			if err != nil && !strings.Contains(err.Error(), flag+" is 1073741825, want at most 1GiB") {
 				t.Errorf("%s %d: %v", flag, n, err)
 			}
 		}

@@ -203,6 +203,8 @@ func TestCut(t *testing.T) {
 	for _, test := range []struct{ args, in, want, err string }{
 		{"--lines --size 8 -", "one\ntwo\nthree\n", "0 8\n8 6\n", ""},
 		{"--json --size 8 -", `{"a":1}[2, 3]"x"`, "0 7\n7 6\n13 3\n", ""},
+		{"--lines --size 1KiB --max-record 1M -", "one\ntwo\n", "0 8\n", ""},
+		{"--lines --size 3GiB -", "", "", "--size is 3GiB, want at most 1GiB"},
 		{"--fixed 4 --size 9 -", "123456781234", "0 8\n8 4\n", ""},
 		{"--lines --size 2 --max-record 4 -", "a\nlonger\n", "0 2\n", "limit"},
 		{"--fixed 4 -", "12345", "0 4\n4 1\n", "EOF"},

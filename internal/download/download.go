@@ -100,7 +100,7 @@ func (d *download) run(ctx context.Context) error {
 			d.best, failures = d.have, 1
 		}
 		if failures > d.cfg.Retries || d.restarts > d.cfg.Retries {
-			return fmt.Errorf("given up after %d tries (--retries %d): %w", d.result.Tries, d.cfg.Retries, err)
+			return fmt.Errorf("given up after %s (--retries %d): %w", countTries(d.result.Tries), d.cfg.Retries, err)
 		}
 		wait := min(d.cfg.Backoff<<min(failures-1, 16), maxWait)
 		if grown >= much {
@@ -110,6 +110,13 @@ func (d *download) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+func countTries(n int) string {
+	if n == 1 {
+		return "1 try"
+	}
+	return fmt.Sprintf("%d tries", n)
 }
 
 // try makes one request. It returns nil if the file is there then.

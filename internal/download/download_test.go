@@ -48,7 +48,7 @@ func TestAcrossRuns(t *testing.T) {
 	f := newFetch(t, start(t, &cutter{s, func() int { return 300_000 }}))
 	f.Retries = 0
 	for i := 1; i <= 3; i++ {
-		f.fails(t.Context(), "given up after 1 tries", fmt.Sprintf("%s has %d bytes", f.Path+".part", i*300_000), "goes on")
+		f.fails(t.Context(), "given up after 1 try (--retries 0)", fmt.Sprintf("%s has %d bytes", f.Path+".part", i*300_000), "goes on")
 		f.holds(".part", content[:i*300_000])
 	}
 	if r := f.succeeds(t.Context(), content); r.Resumed != 900_000 || r.Fetched != int64(len(content))-900_000 {

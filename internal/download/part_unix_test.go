@@ -14,13 +14,10 @@ import (
 	"testing"
 )
 
-// smallDisk names the address and the file that a process of its own, which may write few bytes, downloads.
-const smallDisk = "MILLRACE_TEST_SMALL_DISK"
-
 // diskSize is how many bytes a file may have there.
 const diskSize = 64 << 10
 
-// fillDisk is what that process does. It prints the error.
+// fillDisk is what the process of smallDisk does. It prints the error.
 func fillDisk() int {
 	limit := syscall.Rlimit{Cur: diskSize, Max: diskSize}
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {

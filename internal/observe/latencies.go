@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Latencies is what the goroutines of a load record into, and what [Options.Load] is made from. It takes 14 KB however
+// Latencies is what the goroutines of a load record into, and what [Options.Load] is made from. It takes 10 KB however
 // much is recorded. The zero value is ready; it must not be copied.
 //
 // Record and Fail may be called from any number of goroutines. What they record while Load runs is in this interval or in
@@ -16,11 +16,8 @@ type Latencies struct {
 	bytes  atomic.Int64
 	errors atomic.Int64
 
-	mu          sync.Mutex
-	closed      [bucketCount]uint64 // of the interval that Load returned last
-	total       [bucketCount]uint64 // of all that Load ever returned
-	totalBytes  int64
-	totalErrors int64
+	mu     sync.Mutex
+	closed [bucketCount]uint64 // of the interval that Load returned last
 }
 
 // Record counts an operation that took d and moved n bytes.
@@ -36,34 +33,14 @@ func (l *Latencies) Fail() { l.errors.Add(1) }
 func (l *Latencies) Load() Load {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.closeInterval()
-}
-
-// Total returns all that was recorded so far: what Load returned, and what it would return next.
-func (l *Latencies) Total() Load {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	total := l.total
-	for i := range l.open {
-		total[i] += l.open[i].Load()
-	}
-	return loadOf(total[:], l.totalBytes+l.bytes.Load(), l.totalErrors+l.errors.Load())
-}
-
-// closeInterval needs l.mu.
-func (l *Latencies) closeInterval() Load {
 	for i := range l.open {
 		var n uint64
 		if l.open[i].Load() > 0 { // most are empty, and a Swap costs far more than a look
 			n = l.open[i].Swap(0)
 		}
 		l.closed[i] = n
-		l.total[i] += n
 	}
-	bytes, errors := l.bytes.Swap(0), l.errors.Swap(0)
-	l.totalBytes += bytes
-	l.totalErrors += errors
-	return loadOf(l.closed[:], bytes, errors)
+	return loadOf(l.closed[:], l.bytes.Swap(0), l.errors.Swap(0))
 }
 
 func loadOf(counts []uint64, bytes, errors int64) Load {

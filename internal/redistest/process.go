@@ -99,7 +99,7 @@ func (p *process) end(sig syscall.Signal) {
 	}
 	p.ended = true
 	p.guard.Release()
-	_ = p.cmd.Process.Signal(syscall.SIGCONT) // one that was paused cannot hear SIGTERM
+	_ = p.cmd.Process.Signal(resumeSignal) // one that was paused cannot hear SIGTERM
 	_ = p.cmd.Process.Signal(sig)
 	late := time.AfterFunc(stopGrace, func() { _ = p.cmd.Process.Kill() })
 	err := p.cmd.Wait()

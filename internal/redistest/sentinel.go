@@ -27,7 +27,7 @@ var sentinelTimings = []any{
 // Sentinel is a sentinel with a master and a replica of its own; it alone is a quorum.
 type Sentinel struct {
 	server *Server
-	nodes  []*Server
+	nodes  []*Server // first the one that began as the master
 }
 
 // StartSentinel starts a master, a replica in step with it, and a sentinel that knows both. They end with the test.
@@ -79,9 +79,6 @@ func (s *Sentinel) Addr() string { return s.server.Addr() }
 
 // MasterName returns the name under which the sentinel knows the master.
 func (s *Sentinel) MasterName() string { return masterName }
-
-// Nodes returns the two servers, first the one that began as the master.
-func (s *Sentinel) Nodes() []*Server { return s.nodes[:2:2] }
 
 // Options returns new options of a client that asks the sentinel for the master; see [Server.Options].
 func (s *Sentinel) Options() *redis.FailoverOptions {

@@ -189,7 +189,7 @@ func (s *Server) Restart(t testing.TB) {
 // Pause stops the server's clock: its connections stay open and nothing answers. It goes on at Resume.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
-	if err := s.proc.Load().signal(syscall.SIGSTOP); err != nil {
+	if err := s.proc.Load().signal(pauseSignal); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -197,7 +197,7 @@ func (s *Server) Pause(t testing.TB) {
 // Resume ends a Pause.
 func (s *Server) Resume(t testing.TB) {
 	t.Helper()
-	if err := s.proc.Load().signal(syscall.SIGCONT); err != nil {
+	if err := s.proc.Load().signal(resumeSignal); err != nil {
 		t.Fatal(err)
 	}
 }

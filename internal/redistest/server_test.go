@@ -123,7 +123,7 @@ func TestKillRestartPause(t *testing.T) {
 	first := s.PID()
 	s.Kill()
 	s.Kill() // does nothing
-	if err := syscall.Kill(first, 0); !errors.Is(err, syscall.ESRCH) {
+	if err := probe(first); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("the killed process: %v", err)
 	}
 	if err := c.Ping(t.Context()).Err(); err == nil {

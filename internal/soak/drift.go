@@ -149,14 +149,6 @@ func (r rule) middle(points []Point) float64 {
 	return median(v)
 }
 
-// judge returns everything that is wrong with one life.
-func judge(rules []rule, points []Point) (reasons []string) {
-	for _, r := range rules {
-		reasons = slices.Concat(reasons, r.judge(points))
-	}
-	return reasons
-}
-
 // settled says whether a sample is one that all exact rules let pass, so that nothing has to be waited for.
 func settled(rules []rule, points []Point, s Sample) bool {
 	all := append(slices.Clone(points), Point{Sample: s})

@@ -23,6 +23,14 @@ func series(n int, f func(i int, p *Point)) (points []Point) {
 	return points
 }
 
+// judge returns everything that is wrong with one life.
+func judge(rules []rule, points []Point) (reasons []string) {
+	for _, r := range rules {
+		reasons = slices.Concat(reasons, r.judge(points))
+	}
+	return reasons
+}
+
 func TestDrift(t *testing.T) {
 	noise := rand.New(rand.NewPCG(1, 2))
 	for _, test := range []struct {

@@ -63,7 +63,7 @@ func TestEarlyAnswers(t *testing.T) {
 	for answer, says := range map[string]string{
 		"HTTP/1.1 200 OK\r\n\r\n":                                                                       "200 after 0 bytes",
 		"HTTP/1.1 204 No Content\r\nEtag: \"x\"\r\n\r\n":                                                "204 after 0 bytes",
-		"HTTP/1.1 503 x\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n":                                 "503 Service Unavailable",
+		"HTTP/1.1 503 x\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n":                                 "given up after 1 try (--retries 0): the server answers 503 Service Unavailable",
 		"HTTP/1.1 302 x\r\nLocation: http://else.example/\r\nContent-Length: 0\r\n\r\n":                 "else.example",
 		"HTTP/1.1 500 x\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\n\x1b[31mred\xff\xfe\n": `500 Internal Server Error: "\x1b[31mred`,
 		"HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n":                                 "412 Precondition Failed",

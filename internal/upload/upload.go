@@ -110,12 +110,19 @@ func (u *upload) run(ctx context.Context) error {
 		case u.begun:
 			return fmt.Errorf("%w; not tried again, because what was read of standard input cannot be read again", err)
 		case u.result.Tries > u.cfg.Retries:
-			return fmt.Errorf("given up after %d tries (--retries %d): %w", u.result.Tries, u.cfg.Retries, err)
+			return fmt.Errorf("given up after %s (--retries %d): %w", countTries(u.result.Tries), u.cfg.Retries, err)
 		}
 		if err := u.pause(ctx, err); err != nil {
 			return err
 		}
 	}
+}
+
+func countTries(n int) string {
+	if n == 1 {
+		return "1 try"
+	}
+	return fmt.Sprintf("%d tries", n)
 }
 
 // A stalledError is the cause of a try's end when the server took nothing for too long.
