@@ -25,7 +25,8 @@ const (
 	trimEvery = time.Second
 )
 
-// DefaultPool lends to everything that is not given a Pool of its own.
+// DefaultPool lends to everything that is not given a Pool of its own. A program that wants another limit sets it before
+// anything is read.
 var DefaultPool = NewPool()
 
 // A Pool lends blocks of memory in size classes, the powers of two from 512 bytes to 1 MiB. A larger block is served
@@ -71,13 +72,16 @@ type class struct {
 	_     [64]byte // two classes never share a cache line
 }
 
-// A PoolOption changes what [NewPool] makes.
+// A PoolOption changes what [NewPool] makes. A value that is out of range panics.
 type PoolOption func(*Pool)
 
 // IdleLimit bounds the bytes that the Pool keeps idle. A block that would exceed it is left to the garbage collector
 // when it is released. 0 keeps nothing. The default is [DefaultIdleLimit].
 func IdleLimit(bytes int64) PoolOption {
-	return func(p *Pool) { p.idleLimit = max(bytes, 0) }
+	if bytes < 0 {
+		panic(fmt.Sprintf("millrace: IdleLimit(%d): the limit is 0 or more bytes", bytes))
+	}
+	return func(p *Pool) { p.idleLimit = bytes }
 }
 
 // NewPool returns an empty Pool.
@@ -93,7 +97,7 @@ func NewPool(opts ...PoolOption) *Pool {
 // Get lends a block with room for at least n bytes. The caller owns the Draft and ends the loan with [Draft.Freeze]
 // (and the Ref's Release) or [Draft.Release]. The memory holds whatever was in it before.
 //
-// Get panics when n is negative or above 4 GiB, the most that one block can address.
+// Get panics when n is negative or 4 GiB or more: a block is smaller than that.
 func (p *Pool) Get(n int) Draft {
 	b := p.take(n)
 	d := Draft{blk: b, gen: b.lend()}

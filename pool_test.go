@@ -97,9 +97,18 @@ func TestPoolGetPanics(t *testing.T) {
 	}
 }
 
+func TestPoolIdleLimitBelowZero(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("IdleLimit(-1) is taken")
+		}
+	}()
+	millrace.IdleLimit(-1)
+}
+
 func TestPoolIdleLimit(t *testing.T) {
 	for _, test := range []struct{ limit, idle int64 }{
-		{-1, 0}, {0, 0}, {1023, 0}, {1024, 1024}, {1025, 1024}, {10 << 10, 10 << 10}, {1 << 20, 20 << 10},
+		{0, 0}, {1023, 0}, {1024, 1024}, {1025, 1024}, {10 << 10, 10 << 10}, {1 << 20, 20 << 10},
 	} {
 		p := millrace.NewPool(millrace.IdleLimit(test.limit))
 		var drafts [20]millrace.Draft

@@ -65,8 +65,8 @@ var (
 // Over a *net.TCPConn or a stream *net.UnixConn, a Reader holds no memory while it waits for data: it waits until the
 // socket is readable and takes a block only then. Deadlines go on working.
 //
-// Blocks come from a [Pool] and are as large as the traffic deserves, from 4 KiB to 64 KiB. A Reader is for one
-// goroutine at a time. Release gives its blocks back; a Reader that is dropped without it is collected as garbage
+// Blocks come from a [Pool] and are as large as the traffic deserves, from 4 KiB to 64 KiB; a size that was asked for moves
+// the lower bound down or the upper one up. A Reader is for one goroutine at a time. Release gives its blocks back; a Reader that is dropped without it is collected as garbage
 // together with its block, which the Pool then counts as in use for ever.
 //
 // Invariants:
@@ -123,10 +123,11 @@ type supply struct {
 func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
 
 // NewReaderSize returns a Reader of src whose Peek, ReadSlice and ReadLine reach size bytes, at least 16. How much
-// memory it holds is decided by the traffic, not by size. If src is a Reader that reaches as far, it is returned.
+// memory it holds is decided by the traffic; size moves only the bounds of that. If src is a Reader that reaches as far,
+// it is returned.
 func NewReaderSize(src io.Reader, size int) *Reader { return DefaultPool.NewReader(src, size) }
 
-// NewReader is [NewReaderSize] with blocks from p.
+// NewReader is [NewReaderSize] with blocks from p. A Reader that is returned as it is keeps its own Pool.
 func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	if r, ok := src.(*Reader); ok && r.size >= size {
 		return r
