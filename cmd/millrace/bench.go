@@ -65,7 +65,7 @@ good order: what was measured until then is reported, and the exit status is not
 			if report == nil {
 				return errors.Join(err, o.close())
 			}
-			return errors.Join(o.write(report), err)
+			return errors.Join(o.write(report), o.tell(cmd.ErrOrStderr()), err)
 		},
 	}
 	f := cmd.Flags()
@@ -106,6 +106,11 @@ func (o *benchOutput) open(stdout io.Writer) (err error) {
 			return errors.Join(err, o.close())
 		}
 	}
+	if o.svg != "" {
+		if err := os.MkdirAll(o.svg, 0o755); err != nil {
+			return errors.Join(err, o.close())
+		}
+	}
 	return nil
 }
 
@@ -136,6 +141,21 @@ func (o *benchOutput) write(r *bench.Report) error {
 		errs = append(errs, r.WritePictures(o.svg))
 	}
 	return errors.Join(append(errs, o.close())...)
+}
+
+// tell says where the report is, besides standard output.
+func (o *benchOutput) tell(w io.Writer) error {
+	if o.quiet {
+		return nil
+	}
+	var err error
+	for _, name := range []string{o.html, o.svg} {
+		if name != "" {
+			_, printErr := fmt.Fprintf(w, "written: %s\n", name)
+			err = errors.Join(err, printErr)
+		}
+	}
+	return err
 }
 
 // benchBar is the progress bar of a benchmark, whose length is the time that it takes, about.

@@ -34,6 +34,7 @@ func TestBenchRefuses(t *testing.T) {
 		{"bench", "nothing"},
 		{"bench", "stackbuf", "--quick", "--rounds", "0"},
 		{"bench", "stackbuf", "--quick", "--html", filepath.Join(t.TempDir(), "none", "report.html")},
+		{"bench", "stackbuf", "--quick", "--svg", "/dev/null/pictures"},
 	} {
 		var out bytes.Buffer
 		if err := millrace(t.Context(), &out, &out, args...); err == nil {

@@ -89,7 +89,7 @@ func inTurns(ctx context.Context, rounds, n int, turn func(round, i int) error) 
 
 const (
 	// mostTimes bounds what is done before the clock is looked at again, should it not move.
-	mostTimes = 1 << 40
+	mostTimes = 1 << 30
 	// calibration is the part of a turn that must pass until its speed is believed.
 	calibration = 4
 )

@@ -10,7 +10,7 @@ import (
 // WriteText writes the report for people: a table for each suite, and what is to be known of it.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%s, %d rounds, %.0f s\n", r.Machine, r.Command, r.Rounds, r.Seconds)
+	fmt.Fprintf(&b, "%s\n%s, %d rounds, %s s\n", r.Machine, r.Command, r.Rounds, number(r.Seconds))
 	if r.Interrupted {
 		b.WriteString("INTERRUPTED: the figures are those of the time until then.\n")
 	}
