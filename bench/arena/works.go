@@ -2,6 +2,8 @@ package arena
 
 import "github.com/millrace-io/millrace/arena"
 
+//go:generate sh generate
+
 // Work does something n times, in a buffer of its own.
 type Work struct {
 	Do     func(n int)

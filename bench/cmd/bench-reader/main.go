@@ -40,10 +40,10 @@ func main() {
 // third of the contenders.
 func writeReader(w io.Writer, results []reader.Result) {
 	naive, peek := results[1].Nanos, results[2].Nanos
-	t := measure.NewTable("contender", "ns a packet", "x naive", "x Peek+Discard", "CPU ns", "B/op", "allocs/op", "GCs/M")
+	t := measure.NewTable("contender", "ns a packet", "x naive", "x Peek+Discard", "CPU ns", "CPU x naive", "B/op", "allocs/op", "GCs/M")
 	for _, r := range results {
-		t.Row(r.Contender.Name, r.Nanos, naive.Over(r.Nanos), peek.Over(r.Nanos), r.CPU.Median(), r.Bytes.Whole(),
-			r.Allocs.Median(), r.GCs.Median())
+		t.Row(r.Contender.Name, r.Nanos, naive.Over(r.Nanos), peek.Over(r.Nanos), r.CPU.Median(),
+			results[1].CPU.Over(r.CPU), r.Bytes.Whole(), r.Allocs.Median(), r.GCs.Median())
 	}
 	t.WriteTo(w)
 }
