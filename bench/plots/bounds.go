@@ -18,8 +18,8 @@ const (
 
 // What the second picture is drawn from, and what it says.
 const (
-	BoundsHeading = "### The latency bound and its price"
-	CurveTitle    = "1 stream to 200 viewers: what the latency bound saves"
+	boundsHeading = "### The latency bound and its price"
+	curveTitle    = "1 stream to 200 viewers: what the latency bound saves"
 )
 
 // Curve draws what a gigabyte costs over how late a frame is, a point for each bound.

@@ -5,28 +5,22 @@ import (
 	"encoding/xml"
 	"os"
 	"testing"
+
+	"github.com/millrace-io/millrace/bench/measure"
 )
 
 // The pictures are those of the tables as they stand.
 func TestPicturesAreUpToDate(t *testing.T) {
-	page, err := os.ReadFile("../../docs/benchmarks.md")
+	pictures, err := Pictures("../../docs")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := Figures(string(page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	bounds, err := Bounds(string(page), BoundsHeading)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string][]byte{"ratios": Ratios(rows), "latency-bound": Curve(bounds, CurveTitle)} {
+	for name, want := range pictures {
 		if err := xml.Unmarshal(want, new(struct{})); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if got, _ := os.ReadFile("../../docs/img/" + name + ".svg"); !bytes.Equal(got, want) {
-			t.Errorf("docs/img/%s.svg is not what the table says: go run ./cmd/bench-plots", name)
+		if got, _ := os.ReadFile("../../docs/img/" + name); !bytes.Equal(got, want) {
+			t.Errorf("docs/img/%s is not what the table says: go run ./cmd/bench-plots", name)
 		}
 	}
 }
@@ -40,6 +34,22 @@ func TestFigures(t *testing.T) {
 	for _, bad := range []string{"", head, head + "| a | b | c | none | |\n", head + "| a | b |\n"} {
 		if rows, err := Figures(bad); err == nil {
 			t.Errorf("%q: %+v", bad, rows)
+		}
+	}
+}
+
+func TestClientCPU(t *testing.T) {
+	const caption = "*GET, 8 goroutines: time (CPU)*\n\n"
+	const head = "| contender | 1KiB | 4KiB | B/op, largest |\n|---|---|---|---|\n"
+	c, err := ClientCPU(caption+head+"| raw, µs a call | 2.0 (1.0) | 3 (2) | |\n| raw | 1 (1) | 1 (1) | 0 |\n"+
+		"| redisbuf Get | 1.0, 0.9 to 1.1 (0.75) | 1.02 (0.8) | 0 |\n", "GET, 8 goroutines")
+	if err != nil || len(c.Groups) != 2 || c.Groups[0].Title != "1KiB" || len(c.Groups[1].Bars) != 2 ||
+		c.Groups[0].Bars[1] != (measure.Bar{Name: "redisbuf Get", Value: 0.75, Side: measure.Ours}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, bad := range []string{"", caption, caption + head, caption + head + "| raw | 1 | 1 | 0 |\n", caption + head + "| raw | 1 (1) |\n"} {
+		if c, err := ClientCPU(bad, "GET, 8 goroutines"); err == nil {
+			t.Errorf("%q: %+v", bad, c)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package plots draws the pictures of the README from the tables of docs/benchmarks.md, so that a picture cannot say anything else
-// than its table.
+// Package plots draws pictures of the docs from the tables beside them, so that a picture cannot say anything else than its
+// table.
 package plots
 
 import (

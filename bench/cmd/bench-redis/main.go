@@ -15,7 +15,6 @@ import (
 	"log"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +26,6 @@ import (
 
 type options struct {
 	only, sizes, goroutines string
-	svg                     string
 	millis, conns           int
 	seconds                 float64
 	unix                    bool
@@ -45,7 +43,6 @@ func main() {
 	flag.IntVar(&o.millis, "millis", 40, "milliseconds of each turn; of redis-benchmark five times that")
 	flag.Float64Var(&o.seconds, "seconds", 2, "seconds of each turn of beside")
 	flag.IntVar(&o.conns, "conns", 1000, "connections of idle")
-	flag.StringVar(&o.svg, "svg", "", "directory for charts of the tasks")
 	flag.BoolVar(&o.unix, "unix", false, "a Unix socket to the server instead of TCP")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -73,29 +70,13 @@ func run(ctx context.Context, o *options, out io.Writer) error {
 		fmt.Fprintf(out, "\n%d rounds of %v.\n", p.Rounds, p.Turn)
 		results, err := p.Run(ctx)
 		p.WriteTables(out, results)
-		if err = errors.Join(err, o.draw(results)); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	for _, what := range only {
 		if err := o.extra(ctx, what, out); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// draw writes a chart for each task and number of goroutines.
-func (o *options) draw(results []redis.Result) error {
-	if o.svg == "" {
-		return nil
-	}
-	for _, t := range o.plan.Tasks {
-		for _, n := range o.plan.Goroutines {
-			name := fmt.Sprintf("redisbuf-%s-%d.svg", t.Key, n)
-			if err := os.WriteFile(filepath.Join(o.svg, name), o.plan.Chart(t, n, results), 0o644); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
