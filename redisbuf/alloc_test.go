@@ -50,6 +50,10 @@ func noAllocations(t *testing.T, c *Client) {
 			},
 			"SetChain":    func(ctx context.Context) error { return c.SetChain(ctx, "alloc", &src) },
 			"GetToBuffer": func(ctx context.Context) error { _, err := c.GetToBuffer(ctx, "alloc", buf); return err },
+			inPieces: func(ctx context.Context) error {
+				_, err := c.getToBuffer(ctx, "alloc", buf, int64(size)/4)
+				return err
+			},
 			"GetToBuffer of a Conn": func(ctx context.Context) error {
 				_, err := conn.GetToBuffer(ctx, "alloc", buf)
 				return err

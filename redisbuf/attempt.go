@@ -19,8 +19,8 @@ const (
 	writes                // it must not be executed twice: in between, somebody else may have set the key
 )
 
-// freeWeight is what a call may weigh without being counted: it is not worth the count, and so many connections times that
-// are little memory.
+// freeWeight is what a call may weigh without being counted: it is not worth the count, and that much for every
+// connection is little memory.
 const freeWeight = 16 << 10
 
 // An attempt is a call, with all of its tries: it finds the server and a connection, and decides whether to try again.
@@ -75,8 +75,8 @@ func (a *attempt) next() bool {
 	return true
 }
 
-// enter waits until the call's bytes may be in flight. That of a Conn does not, because those that are ahead of it may wait
-// for its connection.
+// enter waits until the call's bytes may be in flight. A call of a Conn does not wait, because those that are ahead of
+// it may wait for its connection.
 func (a *attempt) enter() error {
 	if err := a.ctx.Err(); err != nil {
 		return err
@@ -172,8 +172,8 @@ func (a *attempt) again() bool {
 	return !wait || a.backOff()
 }
 
-// worth reports whether the call is to be tried again, and whether to wait before. It prepares the next try. If only the
-// context keeps the call from that, its error is the call's.
+// worth reports whether the call is to be tried again, and whether to wait before. It prepares the next try. If only
+// the context keeps the call from that, the call's error is the context's.
 func (a *attempt) worth() (worth, wait bool) {
 	if a.outdated() {
 		// Also for calls that are not tried again: the next one goes the right way.
@@ -228,7 +228,7 @@ func elsewhere(err error) (addr string, asking, redirected bool) {
 	return addr, false, redirected
 }
 
-// harmless reports whether nothing can go wrong when a command is tried again whose reply did not come.
+// harmless reports whether nothing can go wrong when a command whose reply did not come is tried again.
 func (a *attempt) harmless() bool {
 	var sent *SentError
 	return isLoss(a.err) && !errors.As(a.err, &sent)
@@ -246,7 +246,7 @@ func isLoss(err error) bool {
 	case errors.As(err, &protocol), errors.As(err, &small), errors.As(err, &large), errors.As(err, &changed),
 		errors.As(err, &reader), errors.As(err, &writer):
 		return false
-	case errors.Is(err, ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, ErrOtherServer):
+	case err == errNotInPieces, errors.Is(err, ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, ErrOtherServer):
 		return false
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		var dial *net.OpError
@@ -255,7 +255,7 @@ func isLoss(err error) bool {
 	return true
 }
 
-// passes reports whether a server's error is one that goes by, and says that the command was not executed.
+// passes reports whether a server's error is a transient one, and says that the command was not executed.
 func passes(err error) bool {
 	return redis.IsLoadingError(err) || redis.IsTryAgainError(err) || redis.IsClusterDownError(err) ||
 		redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsReadOnlyError(err)

@@ -41,12 +41,12 @@ type Client struct {
 // A context's deadline is always obeyed, whatever ContextTimeoutEnabled says. Only in a cluster is a call sent on to the
 // server that MOVED or ASK names.
 //
-// For a Sentinel's master, while there are connections to it, rdb's Dialer, which asks the Sentinel, makes one more each
-// second as a check, and it is closed at once; if it leads elsewhere, the others are given up. Once the Sentinel names a
-// new master, no call starts on the old one for longer than a second plus the time of that check. If the Sentinel cannot be
+// While there are connections to a Sentinel's master, rdb's Dialer, which asks the Sentinel, makes one more each second
+// as a check. That one is closed at once; if it leads elsewhere, the others are given up. Once the Sentinel names a new
+// master, no call starts on the old one for longer than a second plus the time of that check. If the Sentinel cannot be
 // reached, everything stays as it is.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
-	s := settings{conns: defaultConns, inFlight: defaultInFlight, maxValue: defaultMaxValue}
+	s := settings{conns: defaultConns, inFlight: defaultInFlight, maxValue: defaultMaxValue, piece: defaultPiece}
 	for _, opt := range opts {
 		opt(&s)
 	}
@@ -67,8 +67,8 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// Close closes the connections. Calls that are under way end with an error, those that wait for others, or begin afterwards,
-// with ErrClosed.
+// Close closes the connections. Calls that are under way end with an error; those that wait for others, or begin
+// afterwards, end with ErrClosed.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -109,10 +109,10 @@ func (c *Client) node(opt *redis.Options) (*node, error) {
 }
 
 const (
-	// cleanEvery is how often connections are looked at that nobody uses.
+	// cleanEvery is how often connections that nobody uses are looked at.
 	cleanEvery = 30 * time.Second
 
-	// forgetAfter is after how long without a call a server is forgotten, which may have left the cluster.
+	// forgetAfter is how long a server may go without a call before it is forgotten: it may have left the cluster.
 	forgetAfter = 10 * time.Minute
 )
 

@@ -19,6 +19,7 @@ type verb int8
 
 const (
 	getToBuffer verb = iota
+	getPieces        // getToBuffer of what may be a long value
 	getPacked
 	getChain
 	getTo
@@ -48,6 +49,7 @@ type call struct {
 	size   int64 // of file or reader; or the most that chain may get
 	off    int64 // of a range; or where in a packed buffer the value is
 	length int64 // that a value must have
+	piece  int64 // how much of a value is asked for at a time
 	plain  bool  // that is asked for without a transaction
 	set    SetOption
 
@@ -71,6 +73,8 @@ func (op *call) valueWeight(limit int64) int64 {
 	switch op.verb {
 	case getToBuffer, getRange, getVersion, setFromBuffer:
 		return int64(len(op.buf))
+	case getPieces:
+		return min(int64(len(op.buf)), 2*op.piece)
 	case setChain:
 		return int64(op.chain.Len())
 	case setFile, setFrom:
@@ -83,8 +87,8 @@ func (op *call) valueWeight(limit int64) int64 {
 	return 0
 }
 
-// unknownWeight is what a value weighs whose size nobody knows: most are no larger, and those that are come in blocks of so
-// many bytes.
+// unknownWeight is what a value whose size nobody knows weighs: most are no larger, and those that are come in blocks
+// of that many bytes.
 const unknownWeight = 1 << 20
 
 // do executes a call.
@@ -114,6 +118,8 @@ func (c *conn) send(op *call) error {
 	switch op.verb {
 	case getToBuffer, getPacked, getChain, getTo:
 		return c.composeOne("GET", op.key)
+	case getPieces:
+		return c.composePieces(op)
 	case getRange:
 		return c.composeGetRange(op)
 	case getVersion, getVersionChain:
@@ -157,6 +163,8 @@ func (c *conn) read(op *call) error {
 	switch op.verb {
 	case getToBuffer, getRange:
 		return c.readToBuffer(op)
+	case getPieces:
+		return c.readPieces(op)
 	case getPacked:
 		return c.readPacked(op)
 	case getChain:

@@ -25,6 +25,9 @@ type conn struct {
 	expect    int            // how long the last value was that was received into blocks
 	maxValue  int64          // longer ones are a ProtocolError
 	keep      bool           // the connection is worth more than the time to step over a long value
+	watching  bool           // a key is watched that a call before was about
+	unwatched bool           // the next reply is that to an UNWATCH
+	whole     bool           // the server does not let values be read in pieces
 	pipelined bool           // more replies than the one that is read may be under way
 	broken    bool           // what the server sends next is not what the next call asks for
 	chain     millrace.Chain // of a value that is being read
@@ -40,7 +43,8 @@ func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration, maxValue
 // begin is called before a command is built.
 func (c *conn) begin(ctx context.Context) error { return c.wire.begin(ctx) }
 
-// finish is called after a command's reply has been read, with the error of that. It returns what the caller is told.
+// finish is called after a command's reply has been read, with the error of reading it. It returns what the caller is
+// told.
 func (c *conn) finish(ctx context.Context, err error) error {
 	c.request.release()
 	c.pipelined = false
@@ -68,7 +72,7 @@ func (c *conn) inOrder(err error) bool {
 	case *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError, *WriterError:
 		return !c.broken
 	}
-	return isServerError(err)
+	return err == errNotInPieces && !c.broken || isServerError(err)
 }
 
 // lastWords returns the error that the server has replied with before it closed the connection, instead of err, which says
@@ -84,7 +88,8 @@ func (c *conn) lastWords(err error) error {
 	return err
 }
 
-// hungUpOn reports whether err says that the server has closed the connection, so that nobody waits who reads what is left.
+// hungUpOn reports whether err says that the server has closed the connection, so that whoever reads what is left does
+// not wait.
 func hungUpOn(err error) bool {
 	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) && !isReaderError(err)
 }

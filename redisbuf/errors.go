@@ -16,13 +16,13 @@ var (
 	// is not the Sentinel's master any more.
 	ErrConnLost = errors.New("redisbuf: the connection was lost in an earlier call")
 
-	// ErrOtherServer is returned by the calls of a Conn for a key that another server has than that of its first call.
+	// ErrOtherServer is returned by the calls of a Conn for a key that is not on the server of its first call's key.
 	ErrOtherServer = errors.New("redisbuf: the key belongs to another server than the Conn's first one")
 )
 
 // A BufferTooSmallError says that a value did not fit into the memory that it was to be read to. What is in that memory
-// now is not defined. The Client goes on working. So does the connection if at most 1 MiB of the value is left to step over,
-// or if it is that of a Conn or a Pipeline; otherwise it is given up, and the next call makes one.
+// now is not defined. The Client goes on working. So does the connection if at most 1 MiB of the value is left to step
+// over, or if it is that of a Conn or a Pipeline; otherwise it is given up, and the next call makes a new one.
 type BufferTooSmallError struct {
 	Need int64 // bytes that the value has
 	Have int64 // bytes that there were
@@ -42,7 +42,7 @@ func (e *ValueTooLargeError) Error() string {
 	return fmt.Sprintf("redisbuf: the value has %d bytes, more than the limit of %d", e.Size, e.Limit)
 }
 
-// A ProtocolError says that the server sent what is no reply to the request. Its connection is closed.
+// A ProtocolError says that the server sent something that is no reply to the request. Its connection is closed.
 type ProtocolError struct {
 	Reason string
 }

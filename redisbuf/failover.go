@@ -14,8 +14,8 @@ const (
 	followEvery = time.Second
 )
 
-// follow leaves a master that the Sentinel has replaced. Connections that are in use always would otherwise stay there: it
-// is the Sentinel alone who knows.
+// follow leaves a master that the Sentinel has replaced. Connections that are always in use would otherwise stay there:
+// the Sentinel alone knows.
 func (c *Client) follow(ctx context.Context) {
 	t := time.NewTicker(followEvery)
 	defer t.Stop()

@@ -211,7 +211,7 @@ func TestPushes(t *testing.T) {
 	for _, g := range gets {
 		for range 3 {
 			p.Set(redistest.InjectReply(0, push+push).On("push\r\n"), redistest.InjectReply(508, push).On("push\r\n"))
-			if g.name == "ReaderAt" {
+			if g.name == "ReaderAt" || g.name == inPieces {
 				p.Set(redistest.InjectReply(0, push+push).On("push\r\n"))
 			}
 			got, err := g.call(ctx, c.commands, "push", len(value))

@@ -7,13 +7,24 @@ import "context"
 //
 // The error is redis.Nil if there is no such key, and a *BufferTooSmallError if buf is too small.
 func (c commands) GetToBuffer(ctx context.Context, key string, buf []byte) (n int, err error) {
+	return c.getToBuffer(ctx, key, buf, c.client.settings.piece)
+}
+
+// getToBuffer is GetToBuffer with such pieces.
+func (c commands) getToBuffer(ctx context.Context, key string, buf []byte, piece int64) (n int, err error) {
+	if piece > 0 && int64(len(buf)) > piece {
+		op := call{verb: getPieces, key: key, buf: buf, piece: piece}
+		if c.do(ctx, &op); op.err != errNotInPieces {
+			return int(op.n), op.err
+		}
+	}
 	op := call{verb: getToBuffer, key: key, buf: buf}
 	c.do(ctx, &op)
 	return int(op.n), op.err
 }
 
-// GetRangeToBuffer reads the bytes of the value of key from off on into buf, as many as there are and fit, and returns how
-// many. Of a key that is not there, or not that long, these are none. It borrows buf.
+// GetRangeToBuffer reads the bytes of the value of key from off on into buf, as many as there are and fit, and returns
+// how many. If the key is not there, or its value is not that long, that is none. It borrows buf.
 func (c commands) GetRangeToBuffer(ctx context.Context, key string, off int64, buf []byte) (n int, err error) {
 	if off < 0 {
 		return 0, errOffset

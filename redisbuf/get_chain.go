@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// leastBlock is what a value is received into whose size is not known at all.
+	// leastBlock is the size of the block that a value of entirely unknown size is received into.
 	leastBlock = 4 << 10
 
 	// mostBlock is the largest block that is borrowed at a time, and so the most that a server can have us hold by

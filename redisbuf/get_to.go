@@ -21,8 +21,8 @@ const (
 )
 
 // GetTo writes the value of key to w, and returns how many bytes w took. Between two TCP or Unix connections the kernel
-// moves them (splice), also if w is a http.ResponseWriter with a Content-Length. Otherwise they pass through one pooled
-// block. The value is one that the key had, whatever happens to it meanwhile.
+// moves them (splice), also if w is an http.ResponseWriter with a Content-Length. Otherwise they pass through one
+// pooled block. The value is one that the key had, whatever happens to it meanwhile.
 //
 // The length is not known in advance. If you need it first, say for a Content-Length, use a [ReaderAt], which also notices if
 // the length changes; it reads ranges, one round trip each.

@@ -99,6 +99,9 @@ type get struct {
 // plainWriter hides what else a writer can do.
 type plainWriter struct{ io.Writer }
 
+// inPieces is the name of the way that takes more than one reply to read a value.
+const inPieces = "GetToBuffer in pieces"
+
 // gets are all ways to read a value whose size is known to be size at most.
 var gets = []get{
 	{"GetToBuffer", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
@@ -109,6 +112,11 @@ var gets = []get{
 	{"GetToBuffer with room", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
 		buf := guarded(size + size/2 + 100)
 		n, err := c.GetToBuffer(ctx, key, buf)
+		return intact(buf)[:n], err
+	}},
+	{inPieces, func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+		buf := guarded(size)
+		n, err := c.getToBuffer(ctx, key, buf, max(int64(size)/3, 1))
 		return intact(buf)[:n], err
 	}},
 	{"GetChain", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {

@@ -12,9 +12,9 @@ type Slot struct {
 	Err        error // redis.Nil if there is no such key, a *BufferTooSmallError if the value did not fit any more
 }
 
-// MGet reads the values of keys into buf, one after the other, and says in slots where each of them is. It panics unless there
-// are as many slots as keys. Keys of one server take one round trip. A value that does not fit into what is left of buf is
-// stepped over. MGet borrows all of that, and may use all of buf to work with.
+// MGet reads the values of keys into buf, one after the other, and says in slots where each of them is. It panics
+// unless there are as many slots as keys. Keys of one server take one round trip. A value that does not fit into what
+// is left of buf is stepped over. MGet borrows all of that, and may use all of buf as working space.
 //
 // It returns how much of buf the values take up, and the first error of a slot that is not redis.Nil.
 func (c commands) MGet(ctx context.Context, keys []string, buf []byte, slots []Slot) (n int, err error) {

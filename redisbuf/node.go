@@ -30,7 +30,7 @@ type node struct {
 
 	mu   sync.Mutex
 	live map[*conn]struct{} // all connections, also those that are used
-	shut bool               // there are not to be any more
+	shut bool               // no more are to be made
 
 	closing context.Context // the client's
 }

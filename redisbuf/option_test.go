@@ -58,6 +58,7 @@ func TestOptionsPanic(t *testing.T) {
 		"Conns":       func() { Conns(0) },
 		"InFlight":    func() { InFlight(0) },
 		"MaxValue":    func() { MaxValue(0) },
+		"Pieces":      func() { Pieces(-1) },
 		"MaxIdle":     func() { MaxIdle(-1) },
 		"MaxLifetime": func() { MaxLifetime(-1) },
 	} {

@@ -67,14 +67,14 @@ func (p *patience) longest() time.Duration {
 	return p.timeout
 }
 
-// watch has the end of the context end what waits.
+// watch makes the end of the context end whatever waits.
 func (p *patience) watch() {
 	conn := p.conn
 	p.unwatch = context.AfterFunc(p.ctx, func() { _ = conn.SetDeadline(longAgo) })
 }
 
-// attend has the context watched from now on, instead of looked at after a glance: for those who do not call again what a
-// deadline has ended.
+// attend has the context watched from now on, instead of looked at after a glance: for callers that do not call again
+// what a deadline has ended.
 func (p *patience) attend() error {
 	if !p.glancing {
 		return nil

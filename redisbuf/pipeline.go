@@ -40,7 +40,7 @@ type Result struct {
 	done bool // it was executed, or found not to be fit for that
 }
 
-// Len returns how many bytes the value has that was read.
+// Len returns how many bytes the value that was read has.
 func (r *Result) Len() int64 { return r.call.n }
 
 // Err returns the call's error: what the Client's method of the same name would have returned. Before Exec it is an error,
@@ -236,7 +236,7 @@ func runAll(ctx context.Context, groups []*group) {
 	}
 }
 
-// run executes the calls in one go, and those again by themselves for which that may help.
+// run executes the calls in one go, and then those again, by themselves, for which that may help.
 func (g *group) run(ctx context.Context) {
 	weight := int64(0)
 	for _, op := range g.calls {
@@ -257,8 +257,8 @@ func (g *group) run(ctx context.Context) {
 	g.repair(ctx)
 }
 
-// repair executes those calls again, one by one, that have failed in a way that it may help, and does not do so any more
-// when one of them finds no server.
+// repair executes again, one by one, the calls that have failed in a way that it may help, and stops when one of them
+// finds no server.
 func (g *group) repair(ctx context.Context) {
 	var failed []*call
 	pause := false
@@ -288,7 +288,8 @@ func (g *group) repair(ctx context.Context) {
 	}
 }
 
-// errNotSent is what calls of a pipeline have behind one that cannot be sent as a whole. They are tried again.
+// errNotSent is the error of the calls of a pipeline that come after one that cannot be sent as a whole. They are tried
+// again.
 var errNotSent = errors.New("redisbuf: not sent, because a call before it in the pipeline has failed")
 
 // executeAll sends calls and then reads the replies. If the connection is lost, it gives an error to those without one.

@@ -2,8 +2,8 @@ package redisbuf
 
 import "bytes"
 
-// stepOverPushes removes what a server may send that nobody has asked for from the end of the inbox: pushes, which RESP3
-// has. The beginning of one may stay there, for the next call to read on; it has to be short, because a connection holds no
+// stepOverPushes removes from the end of the inbox what a server may send unasked: pushes, which RESP3 has. The
+// beginning of one may stay there, for the next call to read on; it has to be short, because a connection holds no
 // block between calls. It reports whether there is nothing else.
 func (c *conn) stepOverPushes() bool {
 	for {

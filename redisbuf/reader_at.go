@@ -14,15 +14,15 @@ import (
 // readAhead is how much of a value a ReaderAt's Read asks for at a time: enough for the round trip not to matter.
 const readAhead = 1 << 20
 
-// A ReaderAt reads ranges of a value. It is an io.ReaderAt, for any number of goroutines, and an io.ReadSeeker, for one: fit
-// for http.ServeContent and io.NewSectionReader. Each range is of one version of the value; if that has another length
-// than when the ReaderAt was made, a *ValueChangedError says so, also if the key is gone: then it is 0. (A value that was
-// replaced by one of the same length is not noticed. Whoever needs all of one version reads it with GetTo or GetChain, or
-// gives each version a key of its own.)
+// A ReaderAt reads ranges of a value. It is an io.ReaderAt, for any number of goroutines, and an io.ReadSeeker, for
+// one: fit for http.ServeContent and io.NewSectionReader. Each range is of one version of the value. If that version
+// has another length than when the ReaderAt was made, a *ValueChangedError says so, even if the key is gone: then the
+// length is 0. (A value that was replaced by one of the same length is not noticed. Whoever needs all of one version
+// reads it with GetTo or GetChain, or gives each version a key of its own.)
 //
-// A range and the length are asked for in a transaction. A server whose memory is full refuses that (OOM); from then on the
-// length is asked for before the range and after it, and so a value that was replaced twice in between, the second time by
-// one of the first length, is not noticed either.
+// A range and the length are asked for in a transaction. A server whose memory is full refuses that (OOM). From then on
+// the length is asked for before the range and after it. A value that was then replaced twice in between, the second
+// time by one of the first length, is not noticed either.
 //
 // Invariants:
 //
@@ -47,8 +47,8 @@ func (e *ValueChangedError) Error() string {
 	return fmt.Sprintf("redisbuf: the value has changed from %d to %d bytes", e.Was, e.Is)
 }
 
-// ReaderAt returns a ReaderAt of the value of key, or redis.Nil if there is none. ctx is for all that is read by it. Close
-// gives back what Read has read ahead.
+// ReaderAt returns a ReaderAt of the value of key, or redis.Nil if there is none. ctx is for all that is read with it.
+// Close gives back what Read has read ahead.
 func (c commands) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
 	op := call{verb: strlen, key: key}
 	if c.do(ctx, &op); op.err != nil {

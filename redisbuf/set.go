@@ -50,6 +50,11 @@ func (c *conn) readOK() error {
 	if err := c.awaitReply(); err != nil {
 		return err
 	}
+	return c.readStatus()
+}
+
+// readStatus reads a reply that says no more than that something was done.
+func (c *conn) readStatus() error {
 	h, err := c.readHeader()
 	if err != nil {
 		return err

@@ -44,7 +44,8 @@ func IfAbsent() SetOption { return SetOption{when: "NX"} }
 // IfPresent sets the key only if it exists (XX).
 func IfPresent() SetOption { return SetOption{when: "XX"} }
 
-// IfEqual sets the key only if its value is old (IFEQ). The server must know that: Redis from 8.4 on, Valkey from 8.1 on.
+// IfEqual sets the key only if its value is old (IFEQ). The server must support that: Redis from 8.4 on, Valkey from
+// 8.1 on.
 func IfEqual(old string) SetOption { return SetOption{when: "IFEQ", equal: old} }
 
 // combine returns the one option that says what opts say together, at most one of each kind.

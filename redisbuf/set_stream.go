@@ -11,9 +11,9 @@ import (
 )
 
 // SetFile sets key to what is in f, from its beginning to its end. On a plain connection the kernel moves the bytes
-// (sendfile). It borrows f, and neither uses nor moves its position. The errors are those of SetFromBuffer; that f has
-// become shorter meanwhile is an io.ErrUnexpectedEOF, and the key stays as it was. It refuses anything but a regular file,
-// and files that report size 0 but have content, as in /proc.
+// (sendfile). It borrows f, and neither uses nor moves its position. The errors are those of SetFromBuffer; if f has
+// become shorter meanwhile, it is an io.ErrUnexpectedEOF, and the key stays as it was. It refuses anything but a
+// regular file, and files that report size 0 but have content, as in /proc.
 func (c commands) SetFile(ctx context.Context, key string, f *os.File, opts ...SetOption) error {
 	set, err := combine(opts)
 	if err != nil {
@@ -51,14 +51,14 @@ func fileSize(f *os.File) (int64, error) {
 // SetFrom sets key to the next n bytes of r. From a TCP or Unix connection the kernel moves them to the server's (splice);
 // otherwise they pass through one pooled block. It borrows r, and does not read more.
 //
-// The errors are those of SetFromBuffer; if r ends before, it is an io.ErrUnexpectedEOF, and the key stays as it was. If r
-// gives neither bytes nor an error a hundred times in a row, it is an io.ErrNoProgress. A Read of r that waits is not ended by
-// ctx.
+// The errors are those of SetFromBuffer; if r ends early, the error is an io.ErrUnexpectedEOF, and the key stays as it
+// was. If r gives neither bytes nor an error a hundred times in a row, the error is an io.ErrNoProgress. A Read of r
+// that waits is not ended by ctx.
 //
-// Once r was read from, the call is not retried. While a cluster moves slots, that is an error which says MOVED or ASK
-// (redis.IsMovedError, redis.IsAskError): if you can read the value once more, call again. After a MOVED, that call finds the
-// new server as soon as go-redis has asked the cluster; an ASK lasts as long as the slot moves. SetFromBuffer, SetChain and
-// SetFile are sent on at once.
+// Once r was read from, the call is not retried. While a cluster moves slots, the call then returns an error that says
+// MOVED or ASK (redis.IsMovedError, redis.IsAskError): if you can read the value once more, call again. After a MOVED,
+// that call finds the new server as soon as go-redis has asked the cluster; an ASK lasts as long as the slot moves.
+// SetFromBuffer, SetChain and SetFile are sent on at once.
 func (c commands) SetFrom(ctx context.Context, key string, r io.Reader, n int64, opts ...SetOption) error {
 	set, err := combine(opts)
 	if err != nil {

@@ -6,11 +6,12 @@ import (
 	"github.com/jackc/puddle/v2"
 )
 
-// A Conn runs all of its calls on one connection, so they execute in order. It belongs to the server of the key that it is
-// first used with; keys of others give [ErrOtherServer]. Calls are not retried, and once the connection is lost all of them
-// give [ErrConnLost]. It has the methods of a Client, for one goroutine at a time.
+// A Conn runs all of its calls on one connection, so they execute in order. It belongs to the server of the key that it
+// is first used with; keys of other servers give [ErrOtherServer]. Calls are not retried, and once the connection is
+// lost all of them give [ErrConnLost]. It has the methods of a Client, for one goroutine at a time.
 //
-// In a cluster, a slot that moves, or has moved, is an error that says MOVED or ASK: a new Conn finds it, as a rule.
+// In a cluster, a slot that moves, or has moved, gives an error that says MOVED or ASK: a new Conn finds the slot, as a
+// rule.
 //
 // Close gives the connection back.
 type Conn struct {
@@ -26,7 +27,7 @@ type pinned struct {
 }
 
 // Conn returns a Conn. If the Client has one server, the Conn has its connection now; ctx is for the wait for that.
-// Otherwise it takes it when it is first used.
+// Otherwise the Conn takes its connection when it is first used.
 func (c *Client) Conn(ctx context.Context) (*Conn, error) {
 	conn := &Conn{commands: commands{client: c}}
 	conn.commands.pinned = &conn.pin

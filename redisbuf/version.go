@@ -6,9 +6,11 @@ func (c *conn) composeVersion(op *call) error {
 	if op.plain {
 		return c.composePlain(op)
 	}
-	if err := c.compose(9, len("MULTI")+len("STRLEN")+len("GETRANGE")+len("EXEC")+2*len(op.key)+2*maxDigits); err != nil {
+	size := len("UNWATCH") + len("MULTI") + len("STRLEN") + len("GETRANGE") + len("EXEC") + 2*len(op.key) + 2*maxDigits
+	if err := c.compose(10, size); err != nil {
 		return err
 	}
+	c.composeUnwatch()
 	c.array(1)
 	c.arg("MULTI")
 	c.array(2)
@@ -42,6 +44,9 @@ func (c *conn) readVersion(op *call) error {
 	}
 	if op.plain {
 		return c.readPlain(op)
+	}
+	if err := c.readUnwatch(); err != nil {
+		return err
 	}
 	if err := c.readTransaction(op); err != nil {
 		return err

@@ -67,7 +67,7 @@ func (w *wire) push(p []byte) error {
 	return nil
 }
 
-// renew has what waits from now on wait for the whole timeout, after something else has taken its time.
+// renew gives whatever waits from now on the whole timeout again, after something else has taken its time.
 func (w *wire) renew() error {
 	if w.timeout == 0 || w.glancing {
 		return nil

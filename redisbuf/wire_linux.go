@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rawMost is how many bytes may move in a system call that the scheduler is not told of: it takes 10 to 20 microseconds,
-// for which nobody misses the processor. To tell it has it look for other work, which costs more than that is worth.
+// rawMost is how many bytes may move in a system call that the scheduler is not told of: it takes 10 to 20
+// microseconds, for which nobody misses the processor. Telling the scheduler makes it look for other work, which costs
+// more than that is worth.
 const rawMost = 128 << 10
 
 // streamLeast is how much must be missing of a reply for it to be likely that more has come while the last bytes were read.

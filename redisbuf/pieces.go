@@ -1,0 +1,194 @@
+package redisbuf
+
+import (
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// errNotInPieces says that a value is to be read whole: it has changed while its pieces were read, it is empty or not there, or
+// the server does not let pieces of it be read.
+var errNotInPieces = errors.New("redisbuf: not to be read in pieces")
+
+// composePieces composes what asks for the first piece of a value and for the length of the whole, of a key that is watched from
+// here on. That is Redis' optimistic lock: an EXEC is refused if the key has changed since.
+func (c *conn) composePieces(op *call) error {
+	if c.whole {
+		return errNotInPieces
+	}
+	op.off, op.size = 0, op.piece
+	err := c.compose(9, len("UNWATCH")+len("WATCH")+len("STRLEN")+len("GETRANGE")+3*len(op.key)+2*maxDigits)
+	if err != nil {
+		return err
+	}
+	c.composeUnwatch()
+	c.array(2)
+	c.arg("WATCH")
+	c.arg(op.key)
+	if err := c.composeOne("STRLEN", op.key); err != nil {
+		return err
+	}
+	return c.composeGetRange(op)
+}
+
+// composeUnwatch adds, where there is room for it, what ends the watch that an earlier call has left. The reply comes first.
+func (c *conn) composeUnwatch() {
+	if c.watching {
+		c.array(1)
+		c.arg("UNWATCH")
+		c.watching, c.unwatched = false, true
+	}
+}
+
+// readUnwatch reads the reply to that, if it was sent.
+func (c *conn) readUnwatch() error {
+	if !c.unwatched {
+		return nil
+	}
+	c.unwatched = false
+	if err := c.readStatus(); err != nil && !isServerError(err) {
+		return err
+	}
+	return nil
+}
+
+// readPieces reads a value piece by piece into op.buf. One that is shorter than a piece has come with the first answer. The next
+// piece is asked for when the one before has begun to come, so that there are two under way at most.
+func (c *conn) readPieces(op *call) error {
+	size, got, err := c.firstPiece(op)
+	if err != nil {
+		return err
+	}
+	if got.length < op.piece { // all that there was at that moment
+		if op.n = got.length; op.n == 0 {
+			return c.finishPiece(op, got, errNotInPieces)
+		}
+		return c.finishPiece(op, got, nil)
+	}
+	if have := int64(len(op.buf)); size > have {
+		return c.finishPiece(op, got, &BufferTooSmallError{Need: size, Have: have})
+	}
+	for {
+		next := op.off + op.size
+		if got.length != op.size || size < next {
+			return c.finishPiece(op, got, errNotInPieces)
+		}
+		last := next == size
+		if last {
+			err = c.sendExec()
+		} else {
+			ahead := *op
+			ahead.off, ahead.size = next, min(op.piece, size-next)
+			if err = c.composeGetRange(&ahead); err == nil {
+				err = c.flush()
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.finishPiece(op, got, nil); err != nil {
+			return err
+		}
+		if last {
+			op.n = size
+			return c.readExec()
+		}
+		op.off, op.size = next, min(op.piece, size-next)
+		if got, err = c.pieceHeader(op); err != nil {
+			return c.declined(err)
+		}
+	}
+}
+
+// A piece is the header of a piece of a value that was received, with how many of its bytes have come with it.
+type piece struct {
+	length int64
+	there  int
+}
+
+// firstPiece reads the replies to what composePieces has composed, up to the header of the first piece.
+func (c *conn) firstPiece(op *call) (size int64, got piece, err error) {
+	if err := c.awaitReply(); err != nil {
+		return 0, piece{}, err
+	}
+	if err := c.readUnwatch(); err != nil {
+		return 0, piece{}, err
+	}
+	refused := c.readStatus()
+	if refused != nil && !isServerError(refused) {
+		return 0, piece{}, refused
+	}
+	c.watching = true
+	h, err := c.readHeader()
+	switch {
+	case err != nil && !isServerError(err):
+		return 0, piece{}, err
+	case err != nil && refused == nil:
+		refused = err
+	case err == nil && h.kind != kindInt:
+		return 0, piece{}, badReply("%q where a length should be", h.kind)
+	}
+	if refused != nil {
+		return 0, piece{}, c.declined(c.stepOver(refused))
+	}
+	got, err = c.pieceHeader(op)
+	return h.n, got, c.declined(err)
+}
+
+// pieceHeader reads the header of the piece that op says.
+func (c *conn) pieceHeader(op *call) (piece, error) {
+	n, got, err := c.askNext(op.buf[op.off : op.off+op.size])
+	return piece{n, got}, err
+}
+
+// finishPiece reads the rest of a piece, into its place in op.buf unless there is a reason not to, and returns that.
+func (c *conn) finishPiece(op *call, p piece, why error) error {
+	if why != nil {
+		return c.refuse(p.length-int64(p.there), why)
+	}
+	return c.readValue(op.buf[op.off:op.off+p.length], p.there)
+}
+
+// declined returns what a server's error means for the call: if it is not about the key, that the value is to be read whole.
+func (c *conn) declined(err error) error {
+	if err == nil || !isServerError(err) || passes(err) || redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return err
+	}
+	if _, asking, redirected := elsewhere(err); redirected && !asking {
+		return err
+	} else if !redirected {
+		c.whole = true // not allowed, or not known here: it will not be the next time
+	}
+	return errNotInPieces // each piece would want an ASKING
+}
+
+// sendExec asks whether the key has not changed since it is watched.
+func (c *conn) sendExec() error {
+	if err := c.compose(2, len("MULTI")+len("EXEC")); err != nil {
+		return err
+	}
+	c.array(1)
+	c.arg("MULTI")
+	c.array(1)
+	c.arg("EXEC")
+	return c.flush()
+}
+
+// readExec reads the answer to that.
+func (c *conn) readExec() error {
+	first := c.readStatus()
+	if first != nil && !isServerError(first) {
+		return first
+	}
+	h, err := c.readHeader()
+	switch {
+	case err == redis.Nil:
+		err = errNotInPieces
+	case err == nil && (h.kind != kindArray || h.n != 0):
+		return badReply("%q of %d where no results should be", h.kind, h.n)
+	case err == nil && first != nil:
+		return badReply("results of a transaction that was refused")
+	}
+	c.watching = err != nil && err != errNotInPieces
+	return c.declined(err)
+}
