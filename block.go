@@ -65,7 +65,8 @@ func newBlock(p *Pool, class int8, size int) *block {
 	return b
 }
 
-// advice ends the panics of an owner who may not be the one who is wrong: the count alone does not know who that is.
+// advice ends the texts of panics that may hit an owner who did nothing wrong: the count alone does not show whose
+// mistake it was.
 const advice = "; build with -tags invariants to see where it was taken and released"
 
 // check panics when the block has gone back since the generation gen was lent.
@@ -96,11 +97,11 @@ func (b *block) rejoin(gen, n uint32) bool {
 	}
 }
 
-// setUsed is for a writer that others hold shares beside.
+// setUsed is for a writer while others hold shares of the block as well.
 func (b *block) setUsed(n int) { atomic.StoreUint32(&b.used, uint32(n)) }
 
-// endsAt reports whether nothing behind end is visible. A caller who is sole may then write there: a Reader that gave
-// up its shares to wait, and may come back for the block while this is asked, has marked all of it as used.
+// endsAt reports whether nothing behind end is visible. A caller who holds every share may then write there. A Reader
+// that gave up its shares to wait may come back for the block meanwhile, but has marked all of it as used.
 func (b *block) endsAt(end uint32) bool { return atomic.LoadUint32(&b.used) == end }
 
 // sole reports whether a caller who holds n shares holds all that there are.

@@ -15,8 +15,8 @@ const keepPieces = 256
 const appendBlock = 1 << 10
 
 // A Chain is a queue of Refs that reads as one sequence of bytes. Neighbouring pieces of one block become one piece
-// whatever way they come together, so that a batch of packets that arrived one after the other is a few pieces, and
-// is shared, sent and released as such.
+// however they come together, so that a batch of packets that arrived one after the other is a few pieces, and is
+// shared, sent and released as such.
 //
 // The zero Chain is empty and ready to use. A Chain has one owner and is a plain value: copying it moves it, and only
 // the copy may be used from then on. Its methods are for one goroutine at a time; shares of the same bytes in other
@@ -128,7 +128,7 @@ func (c *Chain) rewind() {
 }
 
 // AppendCopy adds a copy of p at the end. It borrows p. A block of [DefaultPool] is taken unless there is room behind
-// the last piece in a block that nobody else has a share of.
+// the last piece, in a block of which nobody else has a share.
 func (c *Chain) AppendCopy(p []byte) {
 	if len(p) == 0 {
 		return

@@ -164,7 +164,7 @@ func (c *Chain) writeVector(conn io.Writer) (total int64, err error) {
 		c.Discard(int(n))
 		total += n
 	}
-	vectors.Put(v) // not deferred: a panic over a stale share leaves slices in it, which the next one would send
+	vectors.Put(v) // not deferred: a panic over a stale share leaves slices in v, which its next user would send
 	return total, err
 }
 
@@ -227,7 +227,8 @@ func (v *ChainReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Seek sets where the next Read begins, as io.Seeker says. Beyond the end is allowed: Read returns io.EOF there.
+// Seek sets where the next Read begins, as io.Seeker describes. A position beyond the end is allowed: Read returns
+// io.EOF there.
 func (v *ChainReader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:

@@ -16,7 +16,7 @@
 //
 //   - "Takes ownership" means that the callee owns it from that moment, even if it returns an error. The caller's
 //     variable is left empty, and releasing an empty one does nothing.
-//   - "Borrows" means that the callee looks until it returns.
+//   - "Borrows" means that the callee uses what it is given until it returns, and no longer.
 //   - To keep bytes for longer, Clone (another share, no copy) or copy them out.
 //   - Bytes that you can see never change while a share of them is held.
 //   - A call that fails leaves you nothing new to release: what it gave you before it failed, if anything, is in a
@@ -27,17 +27,17 @@
 // # When the rule is broken
 //
 // A Ref carries the generation of its block, so using or releasing a share after its block went back to the Pool panics
-// in every build, also when the block has been lent to somebody else meanwhile. Three things are seen late there, or
-// not at all:
+// in every build, even when the block has been lent to somebody else meanwhile. Three mistakes are seen late, or not at
+// all:
 //
 //   - The use of a released share whose block has not gone back, because other shares are out or a Reader is still
 //     filling it. Nothing panics, and a Reader may write new bytes there.
-//   - A double release in that situation. It takes away a share of somebody else's, and the panic comes when the count
-//     runs out, perhaps at an owner who did nothing wrong.
+//   - A double release in that situation. It takes away somebody else's share, and the panic comes when the count runs
+//     out, perhaps at an owner who did nothing wrong.
 //   - A slice that is kept after its share was released. It is plain memory: nothing panics, and its bytes change when
 //     the memory is used again.
 //
-// Building with -tags invariants adds the rest, at a price that suits tests only: every double release and every use of
-// a released share panics at once, with the stacks of where it was taken and released; a block's memory is overwritten
-// when it goes back; and [Pool.Leaks] names the stacks of those who took what is still out.
+// Building with -tags invariants adds the rest, at a price that only tests can afford. Every double release and every
+// use of a released share panics at once, with the stacks of where it was taken and released. A block's memory is
+// overwritten when it goes back. [Pool.Leaks] gives the stacks of the calls that took what is still out.
 package millrace

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	minClassBits = 9  // 512 bytes: below that a block's bookkeeping is no longer small beside it
+	minClassBits = 9  // 512 bytes: below that a block's bookkeeping is no longer small compared with it
 	maxClassBits = 20 // 1 MiB: above that allocating costs less than filling, so keeping idle ones buys nothing
 	numClasses   = maxClassBits - minClassBits + 1
 
-	// DefaultIdleLimit is how many bytes a Pool keeps idle unless [IdleLimit] says otherwise: a thousand
-	// connections' worth of 64 KiB blocks, and small beside the memory of a machine that has so many.
+	// DefaultIdleLimit is how many bytes a Pool keeps idle unless [IdleLimit] says otherwise: a thousand connections'
+	// worth of 64 KiB blocks, and little compared with the memory of a machine that has that many.
 	DefaultIdleLimit = 64 << 20
 
 	// trimEvery is the least time between two trims. A program that makes garbage may collect it a hundred times a
@@ -25,14 +25,14 @@ const (
 	trimEvery = time.Second
 )
 
-// DefaultPool lends to everything that is not given a Pool of its own. A program that wants another limit sets it before
-// anything is read.
+// DefaultPool lends to everything that is not given a Pool of its own. A program that wants another limit sets
+// DefaultPool before anything is read.
 var DefaultPool = NewPool()
 
 // A Pool lends blocks of memory in size classes, the powers of two from 512 bytes to 1 MiB. A larger block is served
 // from the heap, and counted. Blocks are not cleared between loans.
 //
-// What a Pool keeps idle is bounded by [IdleLimit], and shrinks with the traffic: a block that nobody needed from one
+// What a Pool keeps idle is bounded by [IdleLimit], and shrinks with the traffic. A block that nobody needed from one
 // garbage collection to the next is left to the collector (at most once a second; the runtime collects at least every
 // two minutes).
 //
@@ -64,7 +64,7 @@ type heapBlocks struct {
 type class struct {
 	mu    sync.Mutex
 	free  []*block
-	low   int // fewest idle blocks since the last trim: so many were not needed at all
+	low   int // fewest idle blocks since the last trim: that many were not needed at all
 	out   int // blocks lent at present
 	peak  int // the most that were ever lent at once
 	taken uint64
@@ -278,9 +278,9 @@ type Leak struct {
 	Stack string // where it was taken
 }
 
-// Leaks lists the shares of p's blocks that have not been released, with the stacks of those who took them. Only a
-// program built with -tags invariants remembers stacks; in any other build Leaks returns nil, and [Pool.Stats] says
-// how much is out.
+// Leaks lists the shares of p's blocks that have not been released, with the stacks of the calls that took them. Only a
+// program built with -tags invariants remembers stacks; in any other build Leaks returns nil, and [Pool.Stats] says how
+// much is out.
 func (p *Pool) Leaks() []Leak { return leaks(p) }
 
 // classFor returns the index of the smallest size class with room for n bytes, or oversize.

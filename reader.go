@@ -19,14 +19,14 @@ const (
 	firstBlock = 4 << 10
 	mostBlock  = 64 << 10
 
-	// blockTime is how much of a stream whose packets are kept one block should hold. A tenth of a second of 2 Mbit/s
-	// is 25 KB; a stream of 100 kbit/s keeps blocks of 4 KiB and pins no more than it sends.
+	// blockTime is how long a stretch of a stream one block should hold when the stream's packets are kept. A tenth of
+	// a second of 2 Mbit/s is 25 KB; a stream of 100 kbit/s keeps blocks of 4 KiB and pins no more than it sends.
 	blockTime = 100 * time.Millisecond
 
 	// smallReads in a row that fill less than an eighth of the block make the next block half as large.
 	smallReads = 64
 
-	// minTail is the least room behind bytes that are kept which is worth another read into the same block.
+	// minTail is the least room behind kept bytes that is worth another read into the same block.
 	minTail = 512
 
 	// handOut is how many shares ReadChain gives with a piece, so that whoever fans it out to a few need not buy
@@ -35,9 +35,9 @@ const (
 	readerStock = 1 << 16
 
 	// A source is taken for one that never waits, such as a file or a decoder, when probes reads in a row came back
-	// within quickRead, which is less than a system call that waits takes. One read in probeEvery, later seldom, is
-	// timed, because looking at the clock costs as much as a read of such a source. quickBlock then holds many packets
-	// and stays in the processor's first cache.
+	// within quickRead, which is less than a system call that waits takes. One read in probeEvery is timed, later one
+	// in seldom, because looking at the clock costs as much as a read of such a source. quickBlock then holds many
+	// packets and stays in the processor's first cache.
 	quickRead  = 4 * time.Microsecond
 	probes     = 4
 	probeEvery = 64
@@ -63,11 +63,12 @@ var (
 //   - Skip, and integers of any width in either byte order.
 //
 // Over a *net.TCPConn or a stream *net.UnixConn, a Reader holds no memory while it waits for data: it waits until the
-// socket is readable and takes a block only then. Deadlines go on working.
+// socket is readable and takes a block only then. Deadlines keep working.
 //
-// Blocks come from a [Pool] and are as large as the traffic deserves, from 4 KiB to 64 KiB; a size that was asked for moves
-// the lower bound down or the upper one up. A Reader is for one goroutine at a time. Release gives its blocks back; a Reader that is dropped without it is collected as garbage
-// together with its block, which the Pool then counts as in use for ever.
+// Blocks come from a [Pool] and are as large as the traffic deserves, from 4 KiB to 64 KiB; a size that was asked for
+// moves the lower bound down or the upper one up. A Reader is for one goroutine at a time. Release gives its blocks
+// back; a Reader that is dropped without Release is collected as garbage together with its block, which the Pool then
+// counts as in use for ever.
 //
 // Invariants:
 //
@@ -118,13 +119,13 @@ type supply struct {
 	next  func(*Chain) error // gives more; nil for a Reader over an io.Reader
 }
 
-// NewReader returns a Reader of src whose Peek and ReadSlice reach 4096 bytes. It borrows src until it is released
-// or reset; closing src is the caller's.
+// NewReader returns a Reader of src whose Peek and ReadSlice reach 4096 bytes. src is borrowed until the Reader is
+// released or reset; closing src is left to the caller.
 func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
 
 // NewReaderSize returns a Reader of src whose Peek, ReadSlice and ReadLine reach size bytes, at least 16. How much
-// memory it holds is decided by the traffic; size moves only the bounds of that. If src is a Reader that reaches as far,
-// it is returned.
+// memory it holds is decided by the traffic; size moves only the bounds of that. If src is a Reader that reaches as far
+// already, it is returned as it is.
 func NewReaderSize(src io.Reader, size int) *Reader { return DefaultPool.NewReader(src, size) }
 
 // NewReader is [NewReaderSize] with blocks from p. A Reader that is returned as it is keeps its own Pool.
@@ -138,8 +139,9 @@ func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 }
 
 // NewReaderFrom returns a Reader of blocks that come from elsewhere: a channel, another Reader, a decoder. next adds at
-// least one byte to dst, which is empty and which the Reader owns, or returns an error, which comes after what it added. The
-// bytes are lent and handed on without copying; only Peek, ReadSlice and integers that straddle two pieces copy.
+// least one byte to dst, which is empty and which the Reader owns, or returns an error. The Reader gives that error
+// after whatever next has added. The bytes are lent and handed on without copying; only Peek, ReadSlice and integers
+// that straddle two pieces copy.
 func NewReaderFrom(next func(dst *Chain) error) *Reader {
 	b := &Reader{pool: DefaultPool, size: defaultSize, more: &supply{next: next}}
 	b.start(nil)
@@ -157,8 +159,8 @@ func (b *Reader) start(src io.Reader) {
 // Size returns how many bytes Peek can look ahead for certain. More may be buffered.
 func (b *Reader) Size() int { return b.size }
 
-// Buffered returns the number of bytes that can be read without waiting. Peek(Buffered()) always succeeds while it
-// does not exceed Size, or while the bytes lie in one block.
+// Buffered returns the number of bytes that can be read without waiting. Peek(Buffered()) always succeeds while that
+// number does not exceed Size, or while the bytes lie in one block.
 func (b *Reader) Buffered() int {
 	n := b.w - b.r
 	if b.more != nil {
@@ -211,11 +213,12 @@ func (b *Reader) readErr() error {
 
 // ReadRange lends the next n bytes: it calls yield with one or more slices, in order, that add up to n. A slice is
 // valid until yield returns, and yield must not use b. What has arrived is lent before b waits for more, so a range may
-// be far larger than any buffer. (Of a source that has come back at once hundreds of times in a row, such as a file or a
-// decoder, b takes it that it never waits, and reads on first while the range fits into the block: fewer, larger slices.)
+// be far larger than any buffer. (A source that has come back at once hundreds of times in a row, such as a file or a
+// decoder, is taken for one that never waits. From such a source b first reads on while the range fits into the block,
+// which makes fewer, larger slices.)
 //
 // When the source ends early, ReadRange returns io.EOF if there were no bytes and io.ErrUnexpectedEOF if there were
-// some; those, and those before any other error, have been lent and are gone. n < 0 is bufio.ErrNegativeCount.
+// some. Those bytes, and the ones before any other error, have been lent and are gone. n < 0 is bufio.ErrNegativeCount.
 func (b *Reader) ReadRange(n int, yield func([]byte)) error {
 	have := b.w - b.r
 	if have < n && b.quick && n <= len(b.buf)-b.r {
@@ -260,7 +263,7 @@ func (b *Reader) readRangeSlow(n int, yield func([]byte)) error {
 	return nil
 }
 
-// spoil overwrites bytes that were lent and are over, unless they may belong to a piece that others see.
+// spoil overwrites bytes whose loan is over, unless they may belong to a piece that others see.
 func (b *Reader) spoil(p []byte) {
 	if !b.window && !b.lent {
 		poison(p)

@@ -31,7 +31,7 @@ func newSocket(b *Reader, src io.Reader) *socket {
 		raw, err = conn.SyscallConn()
 	case *net.UnixConn:
 		if a := conn.LocalAddr(); a == nil || a.Network() != "unix" {
-			return nil // datagrams have boundaries that one Read each must respect
+			return nil // datagrams have boundaries, which each Read must respect
 		}
 		raw, err = conn.SyscallConn()
 	default:

@@ -68,8 +68,8 @@ type Ref struct {
 	span
 }
 
-// loan and span are types of their own because the compiler keeps a struct in registers only if it has four fields at
-// the most, at each level; and a Ref that went through memory on its way into a Chain would cost ten times as much.
+// loan and span are types of their own because the compiler keeps a struct in registers only if it has at most four
+// fields at each level. A Ref that went through memory on its way into a Chain would cost ten times as much.
 type (
 	loan struct {
 		gen    uint32 // which loan of the block this is a share of
@@ -83,8 +83,8 @@ type (
 // Len returns the number of bytes.
 func (r *Ref) Len() int { return int(r.n) }
 
-// Bytes returns the bytes to read, not to write. They are valid, and do not change, until r is released.
-// Bytes panics when the block went back to its pool, which means that r, or a copy of it, was released before.
+// Bytes returns the bytes to read, not to write. They are valid, and do not change, until r is released. Bytes panics
+// when the block has gone back to its pool, which means that r, or a copy of it, was released before.
 func (r *Ref) Bytes() []byte {
 	if r.blk == nil {
 		return nil
@@ -144,8 +144,8 @@ func (r *Ref) cut(n uint32) Ref {
 	return s
 }
 
-// Release gives the share back and leaves r empty. Releasing an empty Ref does nothing. It panics when the block
-// went back already, which means that this share, or a copy of it, was released before.
+// Release gives the share back and leaves r empty. Releasing an empty Ref does nothing. It panics when the block has
+// gone back already, which means that this share, or a copy of it, was released before.
 func (r *Ref) Release() {
 	if r.blk == nil {
 		return

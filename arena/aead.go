@@ -13,7 +13,7 @@ func (f *frame) seal(aead cipher.AEAD, overhead int, nonce, additionalData []byt
 }
 
 // Open decrypts the frame from its start on, in place, and makes it shorter by the AEAD's overhead. The error is the
-// AEAD's; then what was to be decrypted is no longer there.
+// AEAD's; after an error, what was to be decrypted is no longer there.
 func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	body := f.body()
 	plain, err := aead.Open(body[:0], nonce, body, additionalData)

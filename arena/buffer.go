@@ -34,8 +34,8 @@ type Buffer interface {
 	// Seal encrypts the frame from its start on, in place, and makes it longer by the AEAD's overhead. It returns
 	// ErrFull, and the frame is as it was, when there is no room for that, or for 16 bytes if the overhead is less.
 	Seal(aead cipher.AEAD, nonce, additionalData []byte) error
-	// Open decrypts the frame from its start on, in place, and makes it shorter by the AEAD's overhead. The error is the
-	// AEAD's; then what was to be decrypted is no longer there.
+	// Open decrypts the frame from its start on, in place, and makes it shorter by the AEAD's overhead. The error is
+	// the AEAD's; after an error, what was to be decrypted is no longer there.
 	Open(aead cipher.AEAD, nonce, additionalData []byte) error
 	// Droppable says whether every Slice that was taken out of the Buffer's own memory has been released.
 	Droppable() bool

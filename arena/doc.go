@@ -11,9 +11,10 @@
 //		handle(frame.Bytes())
 //	}()
 //
-// A [Pool] places frames one behind the other (back mode); where the end of its memory is reached, in front of those that
-// are still held, or between them (front mode); and when nothing is free for a frame, on the heap (alloc mode), which
-// costs two allocations and nothing else. It returns to its memory with the first frame that fits there.
+// A [Pool] places frames one behind the other (back mode). Where the end of its memory is reached, it places them in
+// front of those that are still held, or between them (front mode). When nothing is free for a frame, that frame goes
+// to the heap (alloc mode), which costs two allocations and nothing else. The Pool returns to its memory with the first
+// frame that fits there.
 //
 // A [Heap] has the same methods and no memory of its own. [Buffer] is what both have in common.
 package arena

@@ -113,9 +113,10 @@ func (p *Pool) enter(g gap) {
 	}
 }
 
-// search looks for a gap of n bytes: where the last frame was placed, at the end of memory, at its beginning, and then in
-// the order of memory from the last frame on, round to it again, which is Knuth's "next fit" (The Art of Computer
-// Programming, 2.5). It unlinks the released slots that it comes across, and stops at the first gap that does.
+// search looks for a gap of n bytes: where the last frame was placed, at the end of memory, and at its beginning. Then
+// it looks in the order of memory from the last frame on, round to that one again, which is Knuth's "next fit" (The Art
+// of Computer Programming, 2.5). It unlinks the released slots that it comes across, and stops at the first gap that
+// does.
 func (p *Pool) search(n int) (gap, bool) {
 	full := p.linked == p.edge
 	if g, ok := p.clear(p.prev, n); ok {

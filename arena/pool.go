@@ -24,8 +24,9 @@ const (
 //   - in front of the first, or between two (front mode);
 //   - on the heap (alloc mode), unless HeapFallback is off.
 //
-// So the Pool goes back to its memory with the first frame that fits there, in whatever order Slices are released; after
-// all have been, that is the next one that its capacity holds. A frame that outgrows its place is moved.
+// So the Pool goes back to its memory with the first frame that fits there, in whatever order Slices are released.
+// After all have been released, that is the next frame that its capacity holds. A frame that outgrows its place is
+// moved.
 //
 // Slices keep a Pool's memory alive. There is nothing to close.
 //
@@ -68,9 +69,9 @@ type Pool struct {
 // Option changes how a Pool works. Options panic when a value is out of range.
 type Option func(*Pool)
 
-// Slots sets how many Slices of the Pool's memory there can be at a time: 8, which is the default, 64 or 512. Have twice
-// as many as are usually held if they are released in no order: what was released between two that are held is used again
-// only when there is need.
+// Slots sets how many Slices of the Pool's memory there can be at a time: 8, which is the default, 64 or 512. If Slices
+// are released in no particular order, have twice as many slots as are usually held: what was released between two
+// Slices that are held is used again only when there is need.
 func Slots(n int) Option {
 	if n != 8 && n != 64 && n != maxSlots {
 		panic(fmt.Sprintf("arena: Slots(%d): there are 8, 64 or %d", n, maxSlots))
@@ -110,7 +111,7 @@ func NewPool(capacity int, opts ...Option) *Pool {
 	return p
 }
 
-// Mode says where the frame is that is being written, or where the last one was.
+// Mode says where the frame that is being written is, or where the last one was.
 func (p *Pool) Mode() Mode { return p.mode }
 
 // Cap returns the size of the Pool's memory, in bytes.

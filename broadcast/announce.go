@@ -137,8 +137,8 @@ func (r *Ring) Watch() *Watcher {
 	return w
 }
 
-// Stop ends the signals; one that was sent before may still be in C. It may be
-// called from any goroutine, and again.
+// Stop ends the signals; one that was sent before may still be in C. Stop may
+// be called from any goroutine, and more than once.
 func (w *Watcher) Stop() {
 	r := w.ring
 	r.mu.Lock()

@@ -10,17 +10,17 @@ import (
 // A Cursor is one reader's place in a Ring.
 //
 // Take and Wait belong to one goroutine at a time, the reader's; Lag and Close
-// may be called from any goroutine, also while the reader waits.
+// may be called from any goroutine, even while the reader waits.
 //
 // # When a cursor is behind
 //
 // A cursor that is over its allowance (MaxLagBytes, MaxLagFrames, MaxLagTime)
 // moves forward to the newest key frame. It is never moved within the newest
-// group of pictures: there is no newer place to start from, the ring keeps that
-// group for late joiners anyway, and a reader that has begun it sees more by
+// group of pictures. There is no newer place to start from, and the ring keeps
+// that group for late joiners anyway. A reader that has begun it sees more by
 // going on than by waiting for the next one. So a reader is behind by its
-// allowance and one group at most, and a late joiner is not moved for the group
-// that it begins with.
+// allowance and one group at most, and a late joiner is not moved because of
+// the group that it begins with.
 //
 // A cursor whose place was evicted, or that comes to a frame that Publish
 // refused, moves to the newest key frame after that place. If there is none it
@@ -122,7 +122,7 @@ func (c *Cursor) stuck() Reason {
 	return NotMissed
 }
 
-// behind reports whether there is a newer key frame than c's place to move to.
+// behind reports whether there is a key frame newer than c's place to move to.
 // r.mu is held.
 func (c *Cursor) behind() bool { return c.ring.keyOK && c.ring.key > c.next }
 
@@ -198,10 +198,10 @@ func (c *Cursor) place(next, off int64) {
 	c.ring.lowest = min(c.ring.lowest, next)
 }
 
-// Take adds shares of the frames between c and the head to dst, as many as the
-// batch limits allow, whole frames only, and one at least if there is any. dst
-// and all that is in it stay the caller's: dst.Release, or sending them, ends
-// the life of the shares. Take never waits: when there is nothing new it
+// Take adds shares of the frames between c and the head to dst: whole frames
+// only, as many as the batch limits allow, and at least one if there is any.
+// dst and all that is in it stay the caller's: dst.Release, or sending them,
+// ends the life of the shares. Take never waits: when there is nothing new it
 // returns the zero Batch.
 //
 // After the ring was closed and c has got the rest, Take returns io.EOF; after
@@ -324,8 +324,9 @@ func (c *Cursor) Lag() Lag {
 	return lag
 }
 
-// Close ends the cursor; a Wait that is under way returns ErrClosed. Shares that
-// were taken live on. It may be called from any goroutine, and again.
+// Close ends the cursor; a Wait that is under way returns ErrClosed. Shares
+// that were taken live on. Close may be called from any goroutine, and more
+// than once.
 func (c *Cursor) Close() {
 	r := c.ring
 	r.mu.Lock()

@@ -19,10 +19,11 @@
 // every frame as a key frame.
 //
 // A reader that falls behind by more than its allowance moves forward to the
-// newest key frame and is told how much it missed and why, see [Missed]: what it
-// gets is always a start and what follows it, never a group without its start.
+// newest key frame and is told how much it missed and why (see [Missed]). What
+// it gets is always a start and what follows it, never a group without its
+// start.
 //
-// Ownership: Publish and SetPreamble take ownership of their chains, also when
+// Ownership: Publish and SetPreamble take ownership of their chains, even when
 // they return an error. [Cursor.Take] adds shares to a chain that is and stays
 // the caller's: they live until the caller releases them, whatever the ring
 // does in the meantime. A send holds its references until the kernel has taken

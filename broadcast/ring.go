@@ -22,10 +22,10 @@ type Frame struct {
 //
 // One mutex guards the ring, its cursors and its watchers. Publish holds it
 // while one frame is added to the log, and to look at each cursor when the
-// frame is a key frame or makes the ring evict one that a cursor may be at;
-// Take while one batch of pieces is shared; nobody holds it while waiting,
-// sending, or giving blocks back. So Publish waits for no reader: at most for
-// the batches that are being shared at that moment.
+// frame is a key frame or makes the ring evict one that a cursor may be at.
+// Take holds it while one batch of pieces is shared. Nobody holds it while
+// waiting, sending, or giving blocks back. So Publish waits for no reader: at
+// most for the batches that are being shared at that moment.
 //
 // What is kept: from each key frame on, everything that a late joiner needs
 // (from the newest key frame on) or a cursor within its allowance has not taken
@@ -77,7 +77,7 @@ func (r *Ring) now() int64 {
 }
 
 // Publish adds a frame at the head. It takes ownership of p, which is left
-// empty, also when it returns an error. It waits for no reader, and allocates
+// empty, even when it returns an error. It waits for no reader, and allocates
 // nothing once the ring has been full.
 //
 // The errors are ErrClosed, and *FrameTooLargeError for a frame above MaxBytes.
@@ -163,7 +163,7 @@ func (r *Ring) makeRoom(size int64) {
 
 // evict drops the oldest frame. Cursors that are at it note the loss now, while
 // it is known when the frame was published, and move when they come. lowest
-// spares the look at all of them for frames that they have long taken. r.mu is
+// saves looking at all of them for frames that they took long ago. r.mu is
 // held, and the caller drops the log's bytes.
 func (r *Ring) evict() {
 	if n := r.frames.tail; n >= r.lowest {

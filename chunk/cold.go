@@ -13,8 +13,8 @@ const (
 	// work, so that the first bytes leave soon and others get their turn.
 	coldStep = 1 << 20
 
-	// hotRegion is how much of a file one verdict is remembered for: little beside the file, and asking the kernel for
-	// more takes it longer than it should hold a processor.
+	// hotRegion is how much of a file one verdict is remembered for: little beside the file, and asking the kernel
+	// about more would hold a processor for longer than it should.
 	hotRegion = 4 << 20
 
 	// mostRegions bounds the memory that verdicts take: 8 KiB for a file, whatever size it says it has. What is behind
@@ -141,7 +141,7 @@ func (w *warmth) read(ctx context.Context, off, n int64) error {
 			w.tuner.Moved(int64(m))
 		}
 		if err != nil {
-			return nil // who sends the bytes gets it as well
+			return nil // whoever sends the bytes gets it as well
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -153,7 +153,7 @@ func (w *warmth) read(ctx context.Context, off, n int64) error {
 	return nil
 }
 
-// bring has the kernel begin to read the bytes [from, to), but for those that it was asked for already.
+// bring has the kernel begin to read the bytes [from, to), except those that it was asked for already.
 func (w *warmth) bring(from, to int64) {
 	from = max(from, w.ahead)
 	if from >= to {
@@ -182,8 +182,8 @@ func (w *warmth) over() {
 	w.ahead = 0
 }
 
-// leave notes that what is in s is not to stay in the page cache for longer than d is open, for bytes that others are
-// reading, or that a socket has not got rid of, cannot be dropped at once. It reports whether nobody else uses d.
+// leave notes that what is in s is not to stay in the page cache for longer than d is open. (Bytes that others are
+// reading, or that a socket has not got rid of, cannot be dropped at once.) It reports whether nobody else uses d.
 func (d *descriptor) leave(s span) (alone bool) {
 	d.cache.mu.Lock()
 	defer d.cache.mu.Unlock()

@@ -18,8 +18,8 @@ var pageSize = int64(os.Getpagesize())
 // noCachestat is set when the kernel has no cachestat(2), which came with Linux 6.5.
 var noCachestat atomic.Bool
 
-// heat reports whether n bytes of the file from off on are in the page cache. Kernels from 6.14 on tell it only to who
-// owns the file or may write to it: others look at samples.
+// heat reports whether n bytes of the file from off on are in the page cache. Kernels from 6.14 on tell that only to a
+// process that owns the file or may write to it: others look at samples.
 func (d *descriptor) heat(off, n int64) heat {
 	n = min(n, d.stamp.size-off)
 	if n <= 0 {

@@ -52,7 +52,7 @@ func (v validators) evaluate(r *http.Request) (status int, ranges string) {
 	return 0, ranges
 }
 
-// ifMatch compares strongly: who changes a file must have had all of its bytes.
+// ifMatch compares strongly: a client that changes a file must have had all of its bytes.
 func (v validators) ifMatch(header string) verdict {
 	return anyTag(header, func(tag string) bool { return tag == v.etag && !strings.HasPrefix(tag, "W/") })
 }

@@ -12,9 +12,10 @@ import (
 // A CopyOption changes what [Copy] does.
 type CopyOption func(*tally)
 
-// Progress has f called with the number of bytes moved so far, on Copy's goroutine, each time that some were: after every
-// megabyte at the latest where Copy moves them itself, and once, at the end, where the source or the target does
-// (an io.WriterTo or io.ReaderFrom that Copy does not know). f must neither read from src nor write to dst.
+// Progress has f called, on Copy's goroutine, each time that bytes were moved, with the number of bytes moved so far.
+// Where Copy moves them itself, that is after every megabyte at the latest. Where the source or the target does (an
+// io.WriterTo or io.ReaderFrom that Copy does not know), it is once, at the end. f must neither read from src nor write
+// to dst.
 func Progress(f func(bytes int64)) CopyOption {
 	if f == nil {
 		panic("chunk: Progress(nil)")
@@ -25,7 +26,7 @@ func Progress(f func(bytes int64)) CopyOption {
 // Copy copies from src to dst until the end of src, like io.Copy, and returns how many bytes went which way. It borrows
 // both. At the end of src it returns no error.
 //
-// The kernel moves the bytes without their coming to this process's memory where it can:
+// Where it can, the kernel moves the bytes without passing them through this process's memory:
 //
 //	from                to                                      by
 //	file                TCP, Unix stream socket, pipe           sendfile
@@ -36,8 +37,8 @@ func Progress(f func(bytes int64)) CopyOption {
 //
 // where a file may be in an *io.LimitedReader or an *io.SectionReader, a socket or a pipe in an *io.LimitedReader, and
 // the http.ResponseWriter in others that have ReadFrom, or else Unwrap() http.ResponseWriter. A wrapper that only has
-// Unwrap sees the header but is left out when the body is sent. If it would change the body, as its header shows (a
-// Content-Encoding or a Vary: Accept-Encoding that it sets, a Content-Length that it removes), then it is not left out.
+// Unwrap sees the header but is bypassed when the body is sent. It is not bypassed if it would change the body, as its
+// header shows (a Content-Encoding or a Vary: Accept-Encoding that it sets, a Content-Length that it removes).
 //
 // Where the size is known (a regular file, or memory) and the header has none and names no Trailer, Copy sets the
 // response's Content-Length, without which net/http cuts the body into chunks and copies it. A handler that wants to write
@@ -47,14 +48,14 @@ func Progress(f func(bytes int64)) CopyOption {
 // Otherwise blocks are borrowed from millrace.DefaultPool; and a file that comes from a disk, to a target that takes its
 // time as well, is read ahead. An io.WriterTo or io.ReaderFrom of any other kind copies by itself.
 //
-// When ctx ends before everything has been copied, so does Copy, with ctx's error: at once if what it waits for has
-// deadlines (SetReadDeadline of src, SetWriteDeadline of dst, or those of the http.ResponseController), and otherwise
-// after the Read or Write that is under way. For that the deadline is set to the past. Afterwards it is taken away, so
-// that one of the caller's own has to be set again; but not that of a response that is not complete, whose connection
-// must not be used for another one. If ctx does not end, Copy does not touch deadlines.
+// When ctx ends before everything has been copied, so does Copy, with ctx's error. It ends at once if what it waits for
+// has deadlines (SetReadDeadline of src, SetWriteDeadline of dst, or those of the http.ResponseController), and
+// otherwise after the Read or Write that is under way. For that the deadline is set to the past. Afterwards it is taken
+// away, so that one of the caller's own has to be set again. But the deadline of a response that is not complete stays,
+// because its connection must not be used for another one. If ctx does not end, Copy does not touch deadlines.
 //
-// On an error some bytes may have been read from a stream that dst did not take. The position of a file is right after
-// those that it took.
+// On an error, some bytes that dst did not take may have been read from a stream. The position of a file is right after
+// the bytes that dst took.
 func Copy(ctx context.Context, dst io.Writer, src io.Reader, opts ...CopyOption) (Report, error) {
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
@@ -131,8 +132,8 @@ func unlimited(src io.Reader) (io.Reader, int64) {
 	return src, toEOF
 }
 
-// direct has a file's bytes moved from where it is to a connection or another file. It asks nothing before: the kernel says
-// if it cannot, and what it moves moves the file's position. For small files every system call counts.
+// direct has a file's bytes moved, from its position on, to a connection or another file. It asks nothing before: the
+// kernel says if it cannot, and what it moves advances the file's position. For small files every system call counts.
 func (c *copying) direct() error {
 	inner, limit := unlimited(c.src)
 	file, ok := inner.(*os.File)

@@ -69,8 +69,8 @@ func writeAll(w io.Writer, p []byte) (int, error) {
 	return n, err
 }
 
-// copyAhead sends what is left of f through pooled blocks, and reads the next ones meanwhile once the file and the target
-// are seen to take long both. Where there is a warmth, that has the kernel do so.
+// copyAhead sends what is left of f through pooled blocks, and reads the next ones meanwhile once both the file and the
+// target are seen to take long. Where there is a warmth, it has the kernel do that.
 func (f *fileRange) copyAhead(dst io.Writer) error {
 	if f.warmth != nil {
 		return f.copyTo(dst)
@@ -88,8 +88,8 @@ func (f *fileRange) copyAhead(dst io.Writer) error {
 	return err
 }
 
-// readAhead is copyAhead with a goroutine that reads. It reads a copy of f, which it may be at for as long as a disk takes
-// after this has returned.
+// readAhead is copyAhead with a goroutine that reads. The goroutine reads a copy of f, and may still be at that, for as
+// long as a disk takes, after readAhead has returned.
 func (f *fileRange) readAhead(dst io.Writer) error {
 	ahead := *f
 	r := NewReader(readerFunc(ahead.read), Size(aheadBlock))

@@ -82,8 +82,8 @@ func (c *rangeCopier) copy(f *fileRange, dst *os.File, most int) (int, error) {
 	case nil:
 		return c.n, nil
 	case unix.EBADF, unix.EINVAL, unix.EIO, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM, unix.EXDEV, unix.ETXTBSY, unix.EISDIR:
-		// Not these two file systems, not to the end of a file whatever its position, not onto itself: what else is
-		// wrong, an ordinary read or write says as well.
+		// The kernel does not copy between these two file systems, to the end of a file whatever its position, or onto
+		// the same file. If something else is wrong, an ordinary read or write says so as well.
 		return 0, errUnhandled
 	}
 	if errno, ok := c.err.(unix.Errno); ok {

@@ -40,8 +40,8 @@ func (f *fileRange) isAtEnd(end int64) bool {
 	return n == 0 && err == io.EOF
 }
 
-// streamToResponse copies from a socket or pipe to a response by splice, if the caller has said how long it will be, and
-// what is in memory after saying so for the caller.
+// streamToResponse copies from a socket or pipe to a response by splice, if the caller has said how long that will be.
+// For a source in memory, it sets that length for the caller.
 func (c *copying) streamToResponse(src io.Reader, limit int64) error {
 	h := c.response.Header()
 	declare(h, sizeInMemory(c.src))
@@ -85,7 +85,7 @@ func (s *streamRange) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read is Read for who does the counting.
+// read is Read for callers that do the counting.
 func (s *streamRange) read(p []byte) (int, error) {
 	if s.left <= 0 {
 		return 0, io.EOF

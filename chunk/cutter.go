@@ -1,10 +1,10 @@
 package chunk
 
-// A Cutter finds the ends of records in a stream, for a [Reader] that cuts its chunks there. [Lines], [JSON] and [Fixed]
-// are Cutters, and [CutFunc] makes one of a function.
+// A Cutter finds the ends of records in a stream, for a [Reader] that cuts its chunks there. [Lines], [JSON] and
+// [Fixed] are Cutters, and [CutFunc] makes one from a function.
 //
-// What a Cutter knows of a stream is in the Window, so that one Cutter may serve any number of Readers at a time. A Reader
-// calls it on one goroutine at a time, not always the same one, and must not be called by it.
+// What a Cutter knows of a stream is in the Window, so that one Cutter may serve any number of Readers at a time. A
+// Reader calls its Cutter on one goroutine at a time, not always the same one. The Cutter must not call the Reader.
 type Cutter interface {
 	// Cut returns the length of the longest part of w.Data, from its start and at most w.Limit bytes, that ends where
 	// a record ends. Where the first record is longer than that, it returns that record's length: more than
@@ -12,7 +12,7 @@ type Cutter interface {
 	// that no record can begin like w.Data, which is not empty.
 	//
 	// It sets w.Seen to the number of bytes that it need not look at again, and w.State to whatever it must remember
-	// there. A length up to len(w.Data) is cut off before it is called again. It borrows w.
+	// there. A length up to len(w.Data) is cut off before Cut is called again. It borrows w.
 	Cut(w *Window) int
 
 	// Whole is asked when the source has ended. It reports whether what follows the last end in w.Data, all of which
@@ -30,9 +30,10 @@ type Window struct {
 	Limit int    // bytes: a chunk should not be longer
 }
 
-// CutFunc makes a Cutter of a function that returns the length in bytes of the first record in data, which is not empty:
-// 0 while it is not known, more than len(data) when it is known from the record's start, and less than 0 when no record
-// can begin like this. Records that end with a zero byte, and such that begin with their length:
+// CutFunc makes a Cutter from a function that returns the length in bytes of the first record in data, which is not
+// empty. It returns 0 while the length is not known, more than len(data) when the length is known from the record's
+// start, and less than 0 when no record can begin like this. Records that end with a zero byte, and records that begin
+// with their length:
 //
 //	chunk.CutFunc(func(data []byte) int { return bytes.IndexByte(data, 0) + 1 })
 //	chunk.CutFunc(func(data []byte) int {

@@ -64,7 +64,7 @@ type stamp struct {
 
 // open opens the file. Nobody else uses d meanwhile.
 func (d *descriptor) open() error {
-	// To open a pipe wakes who is waiting to write to it, and a device may do anything.
+	// Opening a pipe wakes whoever is waiting to write to it, and a device may do anything.
 	info, err := d.cache.root.Stat(d.name)
 	if err != nil {
 		return err

@@ -16,9 +16,9 @@ import (
 type descriptors struct {
 	root      *os.Root
 	limit     int
-	keep      time.Duration // how long one stays open that nobody uses
+	keep      time.Duration // how long a file that nobody uses stays open
 	trust     time.Duration // how long a name is believed to lead to the same file
-	encodings []encoding    // those that siblings are looked for of
+	encodings []encoding    // the ones in which siblings are looked for
 	tagging   tagging
 	turns     *gate // of those who wait for a disk: see warmth
 

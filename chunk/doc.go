@@ -28,8 +28,8 @@
 //
 // # FileServer
 //
-// [FileServer] takes the place of http.FileServer. A file is open once, however many clients download it, and what has to
-// come from a disk keeps nobody waiting whose file is in memory.
+// [FileServer] takes the place of http.FileServer. A file is open once, however many clients download it, and what has
+// to come from a disk keeps no client waiting whose own file is in memory.
 //
 // # Ownership
 //

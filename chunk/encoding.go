@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// An encoding is one that a file can be there in beforehand.
+// An encoding is one in which a file may be there already.
 type encoding struct {
 	name string // as in Accept-Encoding
 	ext  string // what the name of the encoded file ends with

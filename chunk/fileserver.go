@@ -21,16 +21,17 @@ import (
 //   - A body that ends too soon, because its file was cut, breaks the connection or stream however it is sent.
 //
 // A file is open once, however many responses send it: sendfile is told where to read. It stays open for a while after
-// that. Each request looks whether the file has changed; a response that is under way goes on with the version that it
-// began with. Versions must be new files that are renamed over the old ones: what is written to a file, or cut off it, while
-// it is sent may be sent as well, because sockets hold pages of the file and no copies.
+// that. Each request checks whether the file has changed; a response that is under way goes on with the version that it
+// began with. New versions must be new files that are renamed over the old ones. What is written to a file, or cut off
+// it, while it is being sent may show in what is sent, because sockets hold pages of the file and no copies.
 //
 // What is in the page cache is sent at once. What is not is read first, a part at a time, by a bounded number of
 // responses, so that those that wait for a disk do not keep others from sending.
 //
-// If a middleware sets a deadline on the request's context, the response is aborted there, as if the client could not be
-// written to. A context of HTTP/1 that is cancelled before ends nothing but waiting for a list and reading a long one:
-// net/http cancels it when a client has closed its half of the connection, and may still be waiting for its answer.
+// If a middleware sets a deadline on the request's context, the response is aborted at that time, as if the client
+// could not be written to. An HTTP/1 context that is cancelled earlier ends nothing but waiting for a list and reading
+// a long one. (net/http cancels it when a client has closed its half of the connection, and that client may still be
+// waiting for its answer.)
 //
 // All methods may be called from any goroutine.
 type FileHandler struct {
@@ -43,8 +44,8 @@ type FileHandler struct {
 	served   func(r *http.Request, sent Report, status int) // or nil
 }
 
-// FileServer returns a handler for the files under root. It borrows root, which must stay open for as long as the handler
-// is used; and then Close gives back what the handler holds.
+// FileServer returns a handler for the files under root. It borrows root, which must stay open for as long as the
+// handler is used. After that, Close gives back what the handler holds.
 func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
 	h := &FileHandler{listing: true, lists: newLister(root)}
 	h.files = descriptors{

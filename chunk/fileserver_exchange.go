@@ -43,9 +43,10 @@ type exchange struct {
 	set    int
 }
 
-// contextOf returns the context of a request's answer, and what frees it, or nil. net/http cancels that of a request of
-// HTTP/1 also when a client has said all that it is going to say (shutdown(2), as nc does), and still waits for its answer.
-// Such an answer ends when it cannot be written. A deadline is never net/http's: somebody means it.
+// contextOf returns the context of a request's answer, and what frees it, or nil. net/http cancels the context of an
+// HTTP/1 request even when a client has only said all that it is going to say (shutdown(2), as nc does), and still
+// waits for its answer. Such an answer ends when it cannot be written. A deadline is never net/http's: somebody means
+// it.
 func contextOf(r *http.Request) (ctx context.Context, cancel func()) {
 	ctx = r.Context()
 	if r.ProtoMajor != 1 {
@@ -122,7 +123,7 @@ func (x *exchange) list(name string, info os.FileInfo) {
 		x.notModified()
 		return
 	}
-	ctx := x.r.Context() // and not x.ctx: who is gone is not to wait in line
+	ctx := x.r.Context() // and not x.ctx: a client that is gone is not to wait in line
 	names, done, err := x.handler.lists.read(ctx, name)
 	if err != nil {
 		x.failList(ctx, err)
@@ -285,8 +286,8 @@ func (x *exchange) watch() {
 	}
 }
 
-// ended is told how the body has ended, and what length the header promised, if any. Where net/http does not count that, a
-// body that was cut would look like a whole one, whoever it was who did not want more of it.
+// ended is told how the body has ended, and what length the header promised, if any. Where net/http does not count
+// that, a body that was cut would look like a whole one, whoever it was that did not want more of it.
 func (x *exchange) ended(err error, length string) {
 	x.whole = err == nil
 	if err != nil && (length == "" || x.r.ProtoMajor != 1 || x.header.Get("Content-Length") != length) {

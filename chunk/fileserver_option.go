@@ -31,10 +31,11 @@ type FileOption func(*FileHandler)
 // Listing says whether a directory without an index.html is answered with a list of what is in it, as http.FileServer does
 // and as is the default. Otherwise the answer is 403.
 //
-// Lists of more than 2048 names, or 16 KiB of them, are made for 4 clients at a time, from reading the names until the client
-// has taken the page; others wait, without any memory, until they hang up. Such a list has up to 65536 names and 4 MiB of
-// them, so all together take up to 24 MiB. A client that takes nothing keeps its place until http.Server.WriteTimeout ends
-// it. Shorter lists are read for 8 clients at a time, and wait for nobody who is slow; each takes up to 80 KiB while it is sent.
+// Lists of more than 2048 names, or 16 KiB of them, are made for 4 clients at a time, from reading the names until the
+// client has taken the page; others wait, holding no memory, until they hang up. Such a list has up to 65536 names and
+// 4 MiB of them, so all together take up to 24 MiB. A client that takes nothing keeps its place until
+// http.Server.WriteTimeout ends it. Shorter lists are read for 8 clients at a time, and never wait for a slow client;
+// each takes up to 80 KiB while it is sent.
 func Listing(on bool) FileOption {
 	return func(h *FileHandler) { h.listing = on }
 }
@@ -72,18 +73,18 @@ func OpenFiles(n int) FileOption {
 	return func(h *FileHandler) { h.files.limit = n }
 }
 
-// KeepOpen is how long a file stays open that nobody uses. The default is 10 seconds. 0 closes it at once; but while it is
-// in use it is shared in any case.
+// KeepOpen is how long a file that nobody uses stays open. The default is 10 seconds. 0 closes it at once. While a file
+// is in use, it is shared in any case.
 func KeepOpen(d time.Duration) FileOption {
 	notNegative("KeepOpen", d)
 	return func(h *FileHandler) { h.files.keep = d }
 }
 
-// TrustNames is how long a name is believed to lead to the file that is open. The default is a second, and 0 has it looked
-// up for each request. It only matters for what an open file does not show of itself: another target of a symbolic link,
-// a directory above that was renamed, a new precompressed sibling. That a file was written to, renamed, deleted or
-// replaced is seen at once, for each request; on a network file system as soon as it tells, and on an overlay's lower layer
-// within this time. Systems other than Linux look names up for each request.
+// TrustNames is how long a name is believed to lead to the file that is open. The default is a second, and 0 has it
+// looked up for each request. It only matters for what an open file does not show of itself: another target of a
+// symbolic link, a directory above that was renamed, a new precompressed sibling. That a file was written to, renamed,
+// deleted or replaced is seen at once, for each request; on a network file system as soon as that tells, and on an
+// overlay's lower layer within this time. Systems other than Linux look names up for each request.
 func TrustNames(d time.Duration) FileOption {
 	notNegative("TrustNames", d)
 	return func(h *FileHandler) { h.files.trust = d }
@@ -96,8 +97,9 @@ func ColdReaders(n int) FileOption {
 	return func(h *FileHandler) { h.files.turns, h.tuner = newGate(n), nil }
 }
 
-// ColdReadersBy has t say how many that are, by its number of workers, and has it count what they read. It borrows t, which
-// moves nothing unless [Tuner.Run] is under way. Chunk size and depth mean nothing here, so let t not move them:
+// ColdReadersBy has t say how many cold readers there may be, by its number of workers, and count what they read. It
+// borrows t, which moves nothing unless [Tuner.Run] is under way. Chunk size and depth mean nothing here, so let t not
+// move them:
 //
 //	chunk.NewTuner(chunk.StartAt(chunk.Setting{Workers: 8, ChunkSize: 64 << 10, Depth: 3}),
 //		chunk.WorkersBetween(1, 64), chunk.SizeBetween(64<<10, 64<<10), chunk.DepthBetween(3, 3))
@@ -108,10 +110,11 @@ func ColdReadersBy(t *Tuner) FileOption {
 	return func(h *FileHandler) { h.files.turns, h.tuner = &t.gate, t }
 }
 
-// DropBehind keeps responses of at least so many bytes from filling the page cache: what they have brought into it, and
-// nobody else is reading, is dropped again after it was sent (posix_fadvise), in steps of a megabyte. So a large file that
-// is sent once does not take the place of small ones that are sent often. What a socket still holds then, which is up to
-// its last megabytes, or others were reading, is dropped when the file is closed (see [KeepOpen]). This is off by default.
+// DropBehind keeps responses of at least this many bytes from filling the page cache. What they have brought into it is
+// dropped again after it was sent (posix_fadvise), in steps of a megabyte, unless somebody else is reading it. So a
+// large file that is sent once does not take the place of small ones that are sent often. What a socket still holds
+// then, which is up to its last megabytes, or what others were reading, is dropped when the file is closed (see
+// [KeepOpen]). This is off by default.
 func DropBehind(bytes int64) FileOption {
 	if bytes < 1 {
 		panic(fmt.Sprintf("chunk: DropBehind(%d) is below 1", bytes))
@@ -119,9 +122,10 @@ func DropBehind(bytes int64) FileOption {
 	return func(h *FileHandler) { h.dropFrom = bytes }
 }
 
-// OnServed has f called after each request, with the number of bytes of files that were handed to the connection, by the
-// way they went, and with the status. f is called on the request's goroutine, also when the response was given up with a
-// panic. Bytes are those of files: the header, a list of a directory and what is between several parts are not counted.
+// OnServed has f called after each request, with the status and with the number of bytes of files that were handed to
+// the connection, by the way they went. f is called on the request's goroutine, even when the response was given up
+// with a panic. Bytes are those of files: the header, a list of a directory and what is between several parts are not
+// counted.
 func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 	if f == nil {
 		panic("chunk: OnServed(nil)")
@@ -129,8 +133,8 @@ func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
 	return func(h *FileHandler) { h.served = f }
 }
 
-// ServerTiming has a Server-Timing header sent with each file, which browsers show: how long it took to open (or that it
-// was open), whether its first bytes were in the page cache, and by which way it is going to be sent.
+// ServerTiming has a Server-Timing header sent with each file, which browsers show. It says how long the file took to
+// open (or that it was open), whether its first bytes were in the page cache, and by which way it is going to be sent.
 //
 //	Server-Timing: open;dur=0.031, cache;desc=hot, path;desc=sendfile
 func ServerTiming() FileOption {

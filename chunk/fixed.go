@@ -2,8 +2,8 @@ package chunk
 
 import "fmt"
 
-// Fixed cuts at multiples of n bytes. It panics when n is below 1. A source that ends within a record is an error, which
-// comes after a last chunk with what there was of it.
+// Fixed cuts at multiples of n bytes. It panics when n is below 1. A source that ends within a record is an error,
+// which comes after a last chunk with what there was of the record.
 func Fixed(n int) Cutter {
 	if n < 1 {
 		panic(fmt.Sprintf("chunk: Fixed(%d) is below 1", n))

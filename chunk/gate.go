@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// mostSpares is how many turns a gate keeps for who waits next. One goroutine that hands out work needs one.
+// mostSpares is how many turns a gate keeps for whoever waits next. One goroutine that hands out work needs one.
 const mostSpares = 16
 
-// gate lets so many at a time pass, in the order in which they came.
+// gate lets a limited number pass at a time, in the order in which they came.
 //
 // Invariants, under mu:
 //
@@ -67,7 +67,7 @@ func (g *gate) acquire(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// enter is acquire, but for one who may pass even if ctx has ended, as long as nobody has to be waited for.
+// enter is acquire for a caller that may pass even if ctx has ended, as long as it need not wait for anybody.
 func (g *gate) enter(ctx context.Context) error {
 	g.mu.Lock()
 	free := g.running < g.limit
@@ -105,7 +105,7 @@ func (g *gate) load() (running, waiting int, waited int64) {
 	return g.running, g.waiting, g.waited
 }
 
-// admit lets those pass for whom there is room. g.mu is held.
+// admit lets pass those for whom there is room. g.mu is held.
 func (g *gate) admit() {
 	for g.first != nil && g.running < g.limit {
 		t := g.first

@@ -4,9 +4,9 @@ package chunk
 // takes for space. A string, and all that brackets hold, is never cut, however it is nested and whatever its strings
 // contain. Space belongs to the value before it where it arrived in the same chunk, and to the next one otherwise.
 //
-// It looks for the ends of values and at nothing else: what is no JSON is handed on, for a parser to complain of. Adjacent
-// numbers or words with no space between them stay together. Their end shows only in the byte after, which does not count
-// towards [MaxRecord].
+// It looks for the ends of values and at nothing else: what is no JSON is handed on, for a parser to complain about.
+// Adjacent numbers or words with no space between them stay together. Their end shows only in the byte after, which
+// does not count towards [MaxRecord].
 func JSON() Cutter { return jsonValues{} }
 
 // jsonValues keeps in Window.State how many brackets are open, above jsonModeBits, and its mode.
@@ -23,9 +23,9 @@ const (
 	jsonModes    = jsonBracket - 1
 )
 
-// What bytes mean: where no bracket is open, where one is, and in a string. A table for each byte is as fast as it gets where
-// something that matters comes every few bytes, as in JSON it does: looking for it eight bytes at a time, or in masks of
-// 64, takes longer to find out which of them it was.
+// What bytes mean: where no bracket is open, where one is, and in a string. A table for each byte is as fast as it gets
+// where something that matters comes every few bytes, as it does in JSON. Looking for it eight bytes at a time, or in
+// masks of 64, takes longer, because it must then be found out which of them it was.
 var (
 	jsonTop    = [256]uint8{' ': isSpace, '\t': isSpace, '\r': isSpace, '\n': isSpace, '"': isQuote, '{': isOpen, '[': isOpen}
 	jsonNested = [256]uint8{'"': isQuote, '{': isOpen, '[': isOpen, '}': isClose, ']': isClose}

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// mostNames and mostNameBytes bound a list of a directory: 4 MiB are as many names of 63 bytes and what ends them. What
-	// has more is no place to look around in. With their places in the list, and the room that slices grow by, that is up
-	// to 6 MiB of memory.
+	// mostNames and mostNameBytes bound a list of a directory: 4 MiB are as many names of 63 bytes and what ends them.
+	// A directory that has more is no place to look around in. With their places in the list, and the room that slices
+	// grow by, that is up to 6 MiB of memory.
 	mostNames     = 1 << 16
 	mostNameBytes = 4 << 20
 
@@ -22,9 +22,9 @@ const (
 	// client has taken the page.
 	longLists = 4
 
-	// shortNames and shortNameBytes are what is held of names for a client without a place: with the block that the page
-	// passes through 80 KiB at most, little more than a connection takes that is being sent a file. So clients that take
-	// nothing cannot keep others from short lists.
+	// shortNames and shortNameBytes are what is held of names for a client without a place: with the block that the
+	// page passes through 80 KiB at most, little more than a connection takes while it is being sent a file. So clients
+	// that take nothing cannot keep others from short lists.
 	shortNames     = 1 << 11
 	shortNameBytes = 16 << 10
 
@@ -42,7 +42,7 @@ var (
 	errLong         = errors.New("chunk: not a short list")
 )
 
-// A lister reads the names in directories, for so many clients at a time.
+// A lister reads the names in directories, for a limited number of clients at a time.
 type lister struct {
 	root        *os.Root
 	short, long *gate
@@ -52,9 +52,10 @@ func newLister(root *os.Root) lister {
 	return lister{root: root, short: newGate(listReaders), long: newGate(longLists)}
 }
 
-// read returns the names in a directory. The caller calls done when it does not need them any more; if there is an error,
-// there is nothing to do. Waiting for others, and reading a long list, end with ctx, with ctx's error; but a short list for
-// which nobody has to be waited is read in any case, because not everyone whose context has ended is gone: see contextOf.
+// read returns the names in a directory. The caller calls done when it does not need them any more; if there is an
+// error, there is nothing to do. Waiting for others, and reading a long list, end with ctx, with ctx's error. But a
+// short list that need not wait for anybody is read in any case, because not everyone whose context has ended is gone:
+// see contextOf.
 func (l *lister) read(ctx context.Context, name string) (n names, done func(), err error) {
 	if err := l.short.enter(ctx); err != nil {
 		return names{}, nil, err

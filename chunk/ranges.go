@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// maxRanges is how many parts an answer may have. Each is a header and one or two system calls for as little as one byte,
-// and what asks for more than a player or a download manager does wants to see how long that takes. Such a Range is
-// ignored, as RFC 9110, section 14.2, allows.
+// maxRanges is how many parts an answer may have. Each is a header and one or two system calls for as little as one
+// byte, and a client that asks for more than a player or a download manager does wants to see how long that takes. Such
+// a Range is ignored, as RFC 9110, section 14.2, allows.
 const maxRanges = 64
 
 var (

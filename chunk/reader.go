@@ -11,10 +11,11 @@ import (
 
 // A Reader reads a source in chunks of pooled memory, ahead of whoever works on them, and cuts them where records end.
 //
-// Put together, the chunks are the source, byte for byte. Each begins where a record begins and ends where one ends, with
-// as many whole records as fit into [Size]; one that is longer is a chunk by itself, up to [MaxRecord]. While Next waits,
-// a chunk is given as soon as one whole record has arrived, unless the Reader is [Full]. Only the last chunk may end within
-// a record, when the source did or failed there; what is left of it then is a chunk of its own, and the error comes next.
+// Put together, the chunks are the source, byte for byte. Each begins where a record begins and ends where one ends,
+// with as many whole records as fit into [Size]; a record that is longer is a chunk by itself, up to [MaxRecord]. While
+// Next waits, a chunk is given as soon as one whole record has arrived, unless the Reader is [Full]. Only the last
+// chunk may end within a record, when the source did or failed there; what is left of it then is a chunk of its own,
+// and the error comes next.
 //
 // A source that may hang is read by a goroutine. It starts with the first Next, because a Reader that nobody reads should
 // neither take from its source nor have anything to close, and from then on is at most [Depth] chunks ahead. A regular
@@ -25,7 +26,7 @@ import (
 // The goroutine ends with the source, with Close, and when the ctx of a Next or of Chunks ends. A Reader that has not
 // reached the end of its source must be closed.
 //
-// Methods are for one goroutine at a time, but for Close, which any may call at any time.
+// Methods are for one goroutine at a time, except Close, which any goroutine may call at any time.
 type Reader struct {
 	size, depth, limit int
 	cutter             Cutter
@@ -87,11 +88,11 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 
 // Next returns the next chunk, which the caller owns and releases. It is never empty.
 //
-// It waits until ctx ends, and returns ctx's error then. Nothing is lost: what has arrived stays, and the next Next goes
-// on. An error of the source comes after all that arrived before it, and so does io.EOF; it is returned by every call from
-// then on. But an error whose Timeout method reports true, such as that of a deadline, is returned once, the record that it
-// came amid is kept, and the next Next reads on. A record that cannot be cut is a [*RecordError]. If src.Read panics, Next
-// panics with the same value. After an error there is nothing to release.
+// It waits no longer than until ctx ends, and then returns ctx's error. Nothing is lost: what has arrived stays, and
+// the next Next goes on. An error of the source comes after all that arrived before it, and so does io.EOF; it is
+// returned by every call from then on. But an error whose Timeout method reports true, such as that of a deadline, is
+// returned once: the record that it interrupted is kept, and the next Next reads on. A record that cannot be cut is a
+// [*RecordError]. If src.Read panics, Next panics with the same value. After an error there is nothing to release.
 //
 // A source that has SetReadDeadline is woken by a deadline in the past when ctx ends, and has none afterwards: set yours
 // again.
@@ -111,8 +112,8 @@ func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 	return it.ref, nil
 }
 
-// Offset returns where in the source the chunk begins that Next or Chunks gave last, in bytes from where the Reader began
-// to read. Read and WriteTo do not change it.
+// Offset returns where in the source the chunk that Next or Chunks gave last begins, in bytes from where the Reader
+// began to read. Read and WriteTo do not change it.
 func (r *Reader) Offset() int64 { return r.at }
 
 // load makes sure that cur has something. r.mu is held, and let go while it waits.

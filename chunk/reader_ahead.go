@@ -72,14 +72,14 @@ func (r *Reader) unwake() {
 	}
 }
 
-// Close ends the goroutine that reads, gives back what was read ahead, and makes whoever reads get [ErrClosed], also a Next
-// that waits on another goroutine. With [CloseSource] it closes the source and returns its error;
-// otherwise it returns nil. Chunks that Next gave live on. Closing again does nothing.
+// Close ends the goroutine that reads, gives back what was read ahead, and makes whoever reads get [ErrClosed], even a
+// Next that waits on another goroutine. With [CloseSource] it closes the source and returns its error; otherwise it
+// returns nil. Chunks that Next gave live on. Closing again does nothing.
 //
-// A Read that hangs is ended by a deadline in the past if the source has SetReadDeadline, as connections and pipes do, or
-// by closing the source with [CloseSource]. Close waits for that, a second at most, and leaves the source without a read
-// deadline. A Read that can be ended by neither goes on until it returns by itself. Close does not wait for it; the
-// goroutine ends and its block goes back when it returns.
+// A Read that hangs is ended by a deadline in the past if the source has SetReadDeadline, as connections and pipes do,
+// or by closing the source with [CloseSource]. Close waits for that, a second at most, and leaves the source without a
+// read deadline. A Read that can be ended by neither goes on until it returns by itself. Close does not wait for it;
+// the goroutine ends and its block goes back when that Read returns.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	if r.closed {

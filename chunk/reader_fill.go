@@ -47,8 +47,9 @@ func (r *Reader) readUnlocked(p []byte) (n int, err error) {
 	return r.src.Read(p)
 }
 
-// target returns where the source is to write: behind what has arrived, in a larger block if that fills this one. When the
-// record is as long as it may be, that is a byte beside the block, to see whether there is more: see overrun.
+// target returns where the source is to write: behind what has arrived, in a larger block if that fills this one. When
+// the record is as long as it may be, target returns a byte outside the block, to see whether there is more: see
+// overrun.
 func (r *Reader) target() []byte {
 	f := &r.filling
 	if f.start == f.end {
@@ -109,9 +110,9 @@ func (r *Reader) arrived(p []byte, n int, err error) {
 	}
 }
 
-// overrun takes in the byte in probe. The record is too long then, unless it is one whose end shows only in what follows it,
-// as that of a number in JSON does. That the Cutter sees both takes a copy of the record, once, where most often there is
-// nothing but an error to come.
+// overrun takes in the byte in probe. The record is too long then, unless it is one whose end shows only in what
+// follows it, as that of a number in JSON does. For the Cutter to see both, the record is copied, once, at a point
+// where most often nothing but an error is to come.
 func (r *Reader) overrun() {
 	f := &r.filling
 	f.carry(r.pool, f.data(), r.limit+1)
@@ -157,7 +158,8 @@ func (r *Reader) cut() int {
 	return 0
 }
 
-// give hands over the whole records that have arrived: all of them in a hurry, and otherwise as long as they fill chunks.
+// give hands over the whole records that have arrived: in a hurry all of them, and otherwise only as long as they fill
+// chunks.
 func (r *Reader) give(hurry bool) {
 	f := &r.filling
 	if f.end-f.start <= len(f.buf)/smallPart && r.copyOut() {

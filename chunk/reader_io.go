@@ -9,10 +9,10 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// Chunks lends the chunks one after the other: each is valid until the loop's body ends. The sequence ends with the source,
-// or, after any other error, with a nil chunk and that error. Errors are those of [Reader.Next]. When ctx ends, the
-// goroutine that reads ahead ends at once, also while the loop's body runs. A loop that is left early can be followed by
-// another one, or by Next, which go on behind the chunk that was lent last.
+// Chunks lends the chunks one after the other: each is valid until the loop's body ends. The sequence ends with the
+// source, or, after any other error, with a nil chunk and that error. Errors are those of [Reader.Next]. When ctx ends,
+// the goroutine that reads ahead ends at once, even while the loop's body runs. A loop that is left early can be
+// followed by another one, or by Next, which go on behind the chunk that was lent last.
 func (r *Reader) Chunks(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		stop := context.AfterFunc(ctx, func() {
@@ -60,9 +60,9 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo writes all chunks to w, one Write each, until the source ends, and returns how many bytes that was. It borrows w,
-// and lends it each chunk until that Write returns: the memory is used again then. It implements io.WriterTo. Where w takes
-// less than it is given, the rest stays, and is what is read next.
+// WriteTo writes all chunks to w, one Write each, until the source ends, and returns how many bytes that was. It
+// borrows w, and lends it each chunk until that Write returns: after that the memory is used again. It implements
+// io.WriterTo. Where w takes less than it is given, the rest stays, and is what is read next.
 func (r *Reader) WriteTo(w io.Writer) (int64, error) {
 	var total int64
 	for {

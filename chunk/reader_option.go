@@ -11,7 +11,8 @@ const (
 	// until that is done.
 	defaultSize = 64 << 10
 
-	// defaultDepth lets the source be late by three chunks' work before anybody waits for it, for 192 KiB a Reader.
+	// defaultDepth lets the source be late by three chunks' work before anybody waits for it, at a cost of 192 KiB per
+	// Reader.
 	defaultDepth = 3
 
 	// defaultMaxRecord is the largest block that a Pool keeps, and more than any record that was meant as one: whoever
@@ -25,8 +26,8 @@ const (
 // A ReaderOption changes what [NewReader] makes. Options panic when a value is out of range.
 type ReaderOption func(*Reader)
 
-// Size is how many bytes a chunk has at most, unless a single record is longer: up to 1 GiB. The default is 64 KiB. Blocks come in
-// powers of two: another size wastes the rest of each block.
+// Size is the largest number of bytes in a chunk, unless a single record is longer: up to 1 GiB. The default is 64 KiB.
+// Blocks come in powers of two: another size wastes the rest of each block.
 func Size(bytes int) ReaderOption {
 	inRange("Size", bytes, mostBytes)
 	return func(r *Reader) { r.size = bytes }
@@ -62,14 +63,14 @@ func From(p *millrace.Pool) ReaderOption {
 	return func(r *Reader) { r.pool = p }
 }
 
-// Full waits until a chunk is as full as it can be, also while Next waits and there are whole records to give: where
+// Full waits until a chunk is as full as it can be, even while Next waits and there are whole records to give. Where
 // chunks end then depends on the bytes alone. It is for sources that never wait for an answer to what they sent.
 func Full() ReaderOption {
 	return func(r *Reader) { r.full = true }
 }
 
-// CloseSource makes Close close the source, which must be an io.Closer. That is also how a Read is ended that hangs in a
-// source without SetReadDeadline, such as an io.PipeReader, if the source's Close does end it.
+// CloseSource makes Close close the source, which must be an io.Closer. That also ends a Read that hangs in a source
+// without SetReadDeadline, such as an io.PipeReader, if the source's Close does end it.
 func CloseSource() ReaderOption {
 	return func(r *Reader) { r.owned = true }
 }

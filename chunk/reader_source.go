@@ -67,7 +67,8 @@ const (
 	// certain is how many chunks in a row, of those that are timed, must have been worth it.
 	certain = 4
 
-	// timed is one chunk in how many: looking at the clock costs a hundredth of a chunk from the page cache.
+	// timed is the number of chunks of which one is timed: looking at the clock costs a hundredth of a chunk from the
+	// page cache.
 	timed = 8
 )
 
@@ -85,7 +86,8 @@ func (p *pace) leave() {
 	}
 }
 
-// observe is told how long a read took, and how long what was done before it, and reports whether it is certain.
+// observe is told how long a read took, and how long the work before it took. It reports whether reading ahead is
+// certain to pay.
 func (p *pace) observe(read, work time.Duration) bool {
 	if min(read, work) < worthwhile {
 		p.worth = 0

@@ -8,7 +8,7 @@ import "fmt"
 //
 //	Bytes = Sendfile + Splice + CopyFileRange + Copied
 //
-// Other systems than Linux may use their own fast paths within the standard library; there everything is Copied.
+// Systems other than Linux may use their own fast paths within the standard library; there everything is Copied.
 type Report struct {
 	Bytes         int64 // all of them
 	Sendfile      int64 // from a file to a socket or pipe, by sendfile(2)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxWrappers bounds how deep a response may be wrapped, in case that one wraps itself.
+// maxWrappers bounds how deep a response may be wrapped, in case one wraps itself.
 const maxWrappers = 32
 
 // A response is where the body of an answer goes.
@@ -45,8 +45,8 @@ func responseOf(w http.ResponseWriter) response {
 	return r
 }
 
-// encodes reports whether a header says that who has set it is going to encode the body. What compresses says so before it
-// asks for the body, because caches must know even if this answer is left as it is.
+// encodes reports whether a header says that whatever has set it is going to encode the body. A wrapper that compresses
+// says so before it asks for the body, because caches must know even if this answer is left as it is.
 func encodes(h http.Header) bool {
 	if len(h["Content-Encoding"]) > 0 {
 		return true
@@ -100,8 +100,8 @@ func (r *response) send(f *fileRange) error {
 	return f.readInto(r.inner)
 }
 
-// flush has net/http send the header now. Otherwise its ReadFrom would read the first 512 bytes of the body to send them
-// together, which takes a system call more and is no less packets.
+// flush has net/http send the header now. Otherwise its ReadFrom would read the first 512 bytes of the body to send
+// them together, which takes one more system call and saves no packet.
 func (r *response) flush() {
 	t := reflect.TypeOf(r.inner)
 	if t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "net/http" {

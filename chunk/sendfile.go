@@ -53,7 +53,7 @@ func (f *fileRange) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read is Read for who does the counting.
+// read is Read for callers that do the counting.
 func (f *fileRange) read(p []byte) (int, error) {
 	if f.off >= f.end {
 		return 0, io.EOF
@@ -122,7 +122,7 @@ func (f *fileRange) copyTo(w io.Writer) error {
 	return err
 }
 
-// readInto has rf read what is left. What rf has read and did not take when it fails has not been read.
+// readInto has rf read what is left. When rf fails, what it has read and did not take counts as not read.
 func (f *fileRange) readInto(rf io.ReaderFrom) error {
 	start, before := f.off, f.tally.Copied
 	n, err := rf.ReadFrom(f)

@@ -62,11 +62,13 @@ func isPipe(raw syscall.RawConn) (is bool) {
 // spliceable reports whether spliceTo can take from src.
 func spliceable(src io.Reader) bool { return sourceEnd(src) != nil }
 
-// spliceTo moves up to limit bytes from src to dst without their coming to this process's memory. It returns errUnhandled
-// if the ends are not of the kinds that can do that, or the kernel refuses; then it can be gone on with in another way.
+// spliceTo moves up to limit bytes from src to dst without their coming to this process's memory. It returns
+// errUnhandled if the ends are not of the kinds that can do that, or the kernel refuses; then the caller can go on in
+// another way.
 //
-// They go through a pipe of its own even if one of the ends is a pipe: moving them from one pipe to another costs next to
-// nothing, but sending them keeps the pipe that they are in locked, and whoever writes to it or reads from it waiting.
+// The bytes go through a pipe of their own even if one of the ends is a pipe. Moving them from one pipe to another
+// costs next to nothing. But sending them keeps the pipe that they are in locked, and whoever writes to it or reads
+// from it waiting.
 func spliceTo(ctx context.Context, t *tally, a *alarm, dst io.Writer, src io.Reader, limit int64) error {
 	in := sourceEnd(src)
 	if in == nil {
@@ -183,8 +185,8 @@ func (p *pipe) fillStep(fd uintptr) (done bool) {
 	return true
 }
 
-// isUrgent reports whether a socket has got a byte that is out of the line. Splice does not get past it, and takes it for
-// the end if the peer has sent all. Looking for one before each wait would cost a system call for everybody, for a peer who
+// isUrgent reports whether a socket has received an out-of-band byte. Splice does not get past it, and takes it for the
+// end if the peer has sent all. Looking for one before each wait would cost a system call for everybody, for a peer who
 // sends one and then waits itself; when it sends on, or ends, it is seen.
 func isUrgent(fd uintptr) bool {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}

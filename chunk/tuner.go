@@ -124,9 +124,9 @@ func (t *Tuner) Stats() TunerStats {
 	return s
 }
 
-// Acquire waits until fewer than Setting().Workers workers are at work, and makes the caller one more; whoever came first
-// is first. [Tuner.Release] ends its work. When ctx ends before that, it returns ctx's error, and there is nothing to
-// release. Where the setting falls, nobody is stopped: the next ones wait until enough have released.
+// Acquire waits until fewer than Setting().Workers workers are at work, and makes the caller one more; whoever came
+// first is first. [Tuner.Release] ends its work. When ctx ends before that, Acquire returns ctx's error, and there is
+// nothing to release. When the setting falls, nobody is stopped: the next ones wait until enough have released.
 func (t *Tuner) Acquire(ctx context.Context) error { return t.gate.acquire(ctx) }
 
 // Release ends the work of a worker that has Acquired. It panics when there is none.

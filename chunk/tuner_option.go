@@ -24,8 +24,8 @@ const (
 	// hides that one of them is slower.
 	mostDepth = 16
 
-	// defaultHigh and defaultLow are the shares of the processors between which workers are left alone. Above the one
-	// whoever shares the machine has to wait; below the other a processor in three or four has nothing to do.
+	// defaultHigh and defaultLow are the shares of the processors between which workers are left alone. Above the high
+	// one, whoever shares the machine has to wait; below the low one, a processor in three or four has nothing to do.
 	defaultHigh = 0.85
 	defaultLow  = 0.70
 
@@ -148,8 +148,8 @@ func Interval(d time.Duration) TunerOption {
 	return func(c *tunerConfig) { c.interval = d }
 }
 
-// Dwell is how many samples after a move are not looked at, so that what they say is of the new setting. The default is
-// 2. Work that takes long over a chunk needs more.
+// Dwell is how many samples after a move are not looked at, so that the ones that are tell of the new setting. The
+// default is 2. Work that takes long over a chunk needs more.
 func Dwell(samples int) TunerOption {
 	inRange("Dwell", samples, mostDwell)
 	return func(c *tunerConfig) { c.dwell = samples }

@@ -1,7 +1,7 @@
 package chunk
 
-// TunedBy puts a Reader under t, which takes the place of [Size] and [Depth]: each block is as large as t has chunks be
-// when it is taken. What the Reader gives counts as work done.
+// TunedBy puts a Reader under t, which takes the place of [Size] and [Depth]: each block is as large as t wants chunks
+// to be when the block is taken. What the Reader gives counts as work done.
 func TunedBy(t *Tuner) ReaderOption {
 	if t == nil {
 		panic("chunk: TunedBy(nil)")

@@ -13,8 +13,8 @@ const (
 	leastPatience = 16
 	mostPatience  = 1 << 12
 
-	// changePatience is the part of the patience that passes also when the load has changed: one that changes to and
-	// fro, and pays for no step, is not followed for ever.
+	// changePatience is the part of the patience that passes even when the load has changed: a load that changes back
+	// and forth, and for which no step pays, is not followed for ever.
 	changePatience = 16
 
 	// changedWindows is how many windows in a row must be of another load. One alone may be a compaction, or a neighbour.
@@ -298,7 +298,8 @@ func (r *rules) hasPaid(m *measure) bool {
 	case sizeForMemory:
 		return m.growth <= max(r.cfg.growth, slower*r.before.growth)
 	}
-	// Processor time a byte drifts with what else the machine does: down, nothing would stop sizes from drifting with it.
+	// Processor time per byte drifts with what else the machine does. When it drifts down, nothing would stop sizes
+	// from drifting with it.
 	return m.pays(&r.before) || r.step == sizeUp && m.spares(&r.before)
 }
 

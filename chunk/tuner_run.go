@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Run samples the process every [Interval] and observes each sample, until ctx ends. Where nobody calls Observe, nothing
-// moves unless Run is under way. It panics when it is already.
+// Run samples the process every [Interval] and observes each sample, until ctx ends. Where nobody calls Observe,
+// nothing moves unless Run is under way. Run panics when it is under way already.
 //
-// What processors there are is GOMAXPROCS, which follows the limit of a cgroup unless it was set by hand. Memory is what
+// The number of processors is GOMAXPROCS, which follows the limit of a cgroup unless it was set by hand. Memory is what
 // the Go runtime has and has not given back, as GOMEMLIMIT counts it.
 func (t *Tuner) Run(ctx context.Context) {
 	if !t.sampling.CompareAndSwap(false, true) {

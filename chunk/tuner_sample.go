@@ -149,7 +149,7 @@ func (m *measure) pays(before *measure) bool {
 	return m.speed > before.speed+max(tolerance*before.speed, chance)
 }
 
-// spares reports whether m is as fast as before with less processor time a byte. Where others take a part of the
+// spares reports whether m is as fast as before with less processor time per byte. Where others take a part of the
 // processors, now more and now less, this is seen when the speed tells nothing.
 func (m *measure) spares(before *measure) bool {
 	slack := max(tolerance*before.speed, certainty*math.Hypot(m.spread, before.spread)/2)

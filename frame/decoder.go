@@ -34,8 +34,8 @@ type Decoder struct {
 	err    error // a fault in the stream, for good
 }
 
-// NewDecoder returns a Decoder of the frames that come from r. It borrows r and f for as long as it is used, and there is
-// nothing to close. r stands behind the last frame that was returned, unless a call has failed since.
+// NewDecoder returns a Decoder of the frames that come from r. It borrows r and f for as long as it is used, and there
+// is nothing to close. r stands right after the last frame that was returned, unless a call has failed since.
 func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	d := &Decoder{r: r, f: f, size: f.HeaderSize(), maxPayload: DefaultMaxPayload}
 	if d.size < 1 || d.size > r.Size() {

@@ -39,7 +39,7 @@ func (p Part) String() string {
 }
 
 // TimeoutError says that a header that had begun, or a payload, did not come in time (see [Deadlines]). It is not an
-// os.ErrDeadlineExceeded: that one is of a deadline that the caller has set, after which Next may be called again.
+// os.ErrDeadlineExceeded: that one comes from a deadline that the caller has set, after which Next may be called again.
 type TimeoutError struct {
 	Part  Part
 	After time.Duration // the time that it had

@@ -33,7 +33,8 @@ type Sealed interface {
 	// PlainHeader returns the header that Parse opened last. It goes in front of the payload, and is valid until the
 	// next Parse.
 	PlainHeader() []byte
-	// ChunkSize returns the size of the next chunk as it comes, in bytes, when the payload still lacks rest, at least 1.
+	// ChunkSize returns the size of the next chunk as it comes, in bytes, when the payload still lacks rest bytes, at
+	// least 1.
 	ChunkSize(rest int) int
 	// Open decrypts chunk in place and returns the plain text, which begins where chunk does: at least 1 byte, at most
 	// what the payload lacks. An error ends the stream and is returned as it is.

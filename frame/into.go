@@ -16,9 +16,10 @@ const maxEmptyReads = 100
 // NextInto puts the next frame, header and payload, into buf and takes it out as a Slice, which the caller owns and releases.
 // The frame is contiguous, and plain if the Format is a Sealed. What buf held before comes in front of it.
 //
-// Errors are those of [Decoder.Next], and arena.ErrFull when buf has no room and may not take any. With any error buf is as
-// it was: what has arrived of the frame is kept by the Decoder, and the next call goes on from there, with another Buffer
-// if you like. A frame that is larger than a Pool's memory never fits: see that MaxPayload is below it.
+// Errors are those of [Decoder.Next], and arena.ErrFull when buf has no room and may not take any. With any error buf
+// is as it was: what has arrived of the frame is kept by the Decoder, and the next call goes on from there, with
+// another Buffer if you like. A frame that is larger than a Pool's memory never fits: make sure that MaxPayload is
+// below that.
 //
 // Large payloads are read from the source into buf's memory, without a copy in between.
 func (d *Decoder) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// DefaultMaxPayload is the largest payload that a Decoder takes unless MaxPayload or MaxKind says otherwise: 1 MiB. That is
-// more than nearly all messages that are not bulk data ever have, and a sixteenth of what a 24-bit length can announce;
-// a thousand peers that each send the largest one at the same time fill 1 GiB and no more.
+// DefaultMaxPayload is the largest payload that a Decoder takes unless MaxPayload or MaxKind says otherwise: 1 MiB.
+// That is more than nearly all messages that are not bulk data ever have, and a sixteenth of what a 24-bit length can
+// announce. A thousand peers that each send the largest payload at the same time fill 1 GiB and no more.
 const DefaultMaxPayload = 1 << 20
 
 // mostPayload is the largest limit: 1 GiB. What is longer is a stream, to be read with the Reader; and the sum of a payload

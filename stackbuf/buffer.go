@@ -27,7 +27,7 @@ var ErrTooLarge = bytes.ErrTooLarge
 // may be changed: what the others show is right until that happens, and undefined from then on.
 //
 // A Buffer is for one goroutine at a time. Slices that it returns are the Buffer's memory, lent to the caller until the
-// next call that changes the Buffer; whoever keeps one longer copies it.
+// next call that changes the Buffer; a caller that keeps one for longer copies it.
 //
 // Invariants:
 //
@@ -98,7 +98,7 @@ func (b *Buffer) String() string {
 // Len returns the number of bytes that can be read.
 func (b *Buffer) Len() int { return b.w - b.r }
 
-// Cap returns how many bytes the memory has that the contents lie in: 64, or what was needed.
+// Cap returns the size of the memory that the contents lie in, in bytes: 64, or what was needed.
 func (b *Buffer) Cap() int {
 	if b.spill == nil {
 		return inlineSize

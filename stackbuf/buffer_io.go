@@ -7,15 +7,16 @@ import (
 
 var errNegativeRead = errors.New("stackbuf.Buffer: reader returned negative count from Read")
 
-// ReadFrom adds what src gives to the contents until io.EOF, and returns how many bytes that were. It borrows src. The
+// ReadFrom adds what src gives to the contents until io.EOF, and returns how many bytes that was. It borrows src. The
 // error is src's, unless that is io.EOF; what came before it is in b. ReadFrom panics with ErrTooLarge when there is no
 // memory for so many bytes, and when src returns a negative count.
 //
-// If src tells how much it has, memory is taken once, to fit, unless b is a queue that has been read from: an *os.File, an
-// *io.LimitedReader, an in-memory reader, anything with a method Len() int or Size() int64. Claims that nothing backs are
-// believed as far as 64 times what has arrived: up to 64 KiB at once for the limit of an io.LimitedReader or
-// io.SectionReader over a source that does not tell, and up to 16 MiB for a type that is not of the standard library. If
-// src does not tell, the memory doubles. It never grows merely to see io.EOF.
+// If src tells how much it has, memory is taken once, to fit, unless b is a queue that has been read from. Sources that
+// tell are an *os.File, an *io.LimitedReader, an in-memory reader, and anything with a method Len() int or Size()
+// int64. Claims that nothing backs are believed as far as 64 times what has arrived. At once they are believed up to 64
+// KiB for the limit of an io.LimitedReader or io.SectionReader over a source that does not tell, and up to 16 MiB for a
+// type that is not of the standard library. If src does not tell, the memory doubles. It never grows merely to see
+// io.EOF.
 func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	b.lastRead = nothing
 	if b.r == b.w {

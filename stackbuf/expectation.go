@@ -9,20 +9,22 @@ import (
 )
 
 const (
-	// What a type that nobody here knows says of its size is believed so far at once. It may have been told by a peer.
+	// What a type that nobody here knows says of its size is believed up to this much at once. It may have been told by
+	// a peer.
 	believeSize = 16 << 20
 
 	// An io.LimitedReader's limit is often no size at all, but what must not be exceeded.
 	believeLimit = 64 << 10
 
-	// Beyond that, memory is taken for so many times what has arrived: whoever wants a gigabyte taken has to send 16 MB.
+	// Beyond that, memory is taken for this many times what has arrived: whoever wants a gigabyte taken has to send 16
+	// MB.
 	believeTimes = 64
 )
 
 // An expectation is what a source says that it is going to give.
 type expectation struct {
 	total   int64 // bytes; unknown if it does not say
-	atOnce  int64 // of which so many are believed before any has come
+	atOnce  int64 // of which this many are believed before any has come
 	arrived int64
 }
 

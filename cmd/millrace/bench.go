@@ -21,17 +21,18 @@ func benchCommand() *cobra.Command {
 	var rounds int
 	cmd := &cobra.Command{
 		Use:   "bench [" + strings.Join(bench.Names(), "|") + "|all]...",
-		Short: "Measure what the library does beside the standard library and go-redis, on this machine",
-		Long: `Bench measures what the library does beside what it is to replace, on this machine: the standard library, and
+		Short: "Compare the library with the standard library and go-redis, on this machine",
+		Long: `Bench compares what the library does with what it is to replace, on this machine: the standard library, and
 go-redis. All of it takes about three minutes on a machine that does nothing else meanwhile.
 
-Everybody has a turn in every round. A value is the median of the rounds with the smallest and the largest; a ratio is
-taken within each round, and is above 1 where ours is better. What is lost is shown as such.
+Every contender has a turn in every round. A value is the median of the rounds with the smallest and the largest; a ratio is
+taken within each round, and is above 1 where ours is better. What ours loses is shown as such.
 
-The suites relay and files have their servers in processes of their own, and, like redis, record one more load: what came
-of it, the Go runtime of whoever does the work, and the kernel, on one clock. The report (--html) draws them.
+The suites relay and files have their servers in processes of their own. Like redis, they record one more load, on one
+clock: what came of it, the Go runtime of the process that does the work, and the kernel. The report (--html) draws all
+three.
 
-Where redis-server is not installed the suite redis is skipped; asked for by name, that is an error. Ctrl-C ends in
+Where redis-server is not installed, the suite redis is skipped; if it was asked for by name, that is an error. Ctrl-C ends in
 good order: what was measured until then is reported, and the exit status is not 0.`,
 		Example: `  # Everything, with a page to look at
   millrace bench --html report.html
@@ -75,7 +76,7 @@ good order: what was measured until then is reported, and the exit status is not
 }
 
 func benchFlags(f *pflag.FlagSet, cfg *bench.Config, o *benchOutput, rounds *int) {
-	f.IntVar(rounds, "rounds", bench.DefaultEffort().Rounds, "turns that everybody has in each case; with --quick 3 unless given")
+	f.IntVar(rounds, "rounds", bench.DefaultEffort().Rounds, "turns that every contender has in each case; with --quick 3 unless given")
 	f.BoolVar(&cfg.Quick, "quick", false, "about twenty seconds for everything: to see that it works, not to quote figures")
 	f.StringVar(&o.json, "json", "", "write the report as JSON to this file; -: to standard output, instead of the table")
 	f.StringVar(&o.html, "html", "", "write the report as one HTML page to this file")

@@ -23,8 +23,8 @@ func cutCommand() *cobra.Command {
 		Use:   "cut FILE",
 		Short: "Print where a file can be cut between records",
 		Long: `Cut reads FILE, or standard input if FILE is -, and prints the chunks that it
-can be taken apart into without cutting a record in two: the offset and the
-length of each, in bytes, one per line.
+can be split into without cutting a record in two: the offset and the length of
+each, in bytes, one chunk per line.
 
 A chunk has as many whole records as fit into --size; a record that is longer is
 a chunk by itself, up to --max-record. Both are 1 GiB at most, because a chunk
@@ -68,9 +68,9 @@ file ends within one.`,
 	f.SortFlags = false
 	f.BoolVar(&lines, "lines", false, "records are lines (the default)")
 	f.BoolVar(&json, "json", false, "records are JSON values")
-	f.Var(&fixed, "fixed", "records have so many bytes")
-	f.Var(&size, "size", "bytes that a chunk has at most, unless one record is longer")
-	f.Var(&most, "max-record", "bytes that a record has at most")
+	f.Var(&fixed, "fixed", "records have this many bytes")
+	f.Var(&size, "size", "most bytes in a chunk, unless a single record is longer")
+	f.Var(&most, "max-record", "most bytes in a record")
 	cmd.MarkFlagsMutuallyExclusive("lines", "json", "fixed")
 	return cmd
 }

@@ -27,10 +27,10 @@ func doctorCommand() *cobra.Command {
 	var asJSON, strict, all bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Tell what this machine lacks for serving",
-		Long: `Doctor looks at what a streaming server needs of its machine: limits, memory and processors (those of a container
+		Short: "Report what this machine lacks for serving",
+		Long: `Doctor looks at what a streaming server needs from its machine: limits, memory and processors (those of a container
 included), the network's settings, and the disks. It prints what it finds, the worst first: the value, what to do, why, and
-the command for that. It runs none of them, and changes nothing.
+the command for that. It runs none of these commands, and changes nothing.
 
   bad      keeps --viewers from being served
   warn     works, and costs speed, memory or safety
@@ -38,10 +38,10 @@ the command for that. It runs none of them, and changes nothing.
   unknown  cannot be seen from here: another system, a container, no permission
   ok       needs no change
 
-The exit status is 0 if nothing is bad, 1 if something is, with --strict also if there is a warning, and 2 if doctor could
-not look.
+The exit status is 0 if nothing is bad, 1 if something is bad or, with --strict, if there is a warning, and 2 if doctor
+could not look.
 
-It sees what a server would see that is started in its place: so run it as the server's user, in its container or unit.`,
+It sees what a server started in its place would see, so run it as the server's user, in its container or unit.`,
 		Example: `  # For 1000 viewers of streams
   millrace doctor
 
@@ -74,7 +74,7 @@ It sees what a server would see that is started in its place: so run it as the s
 	return cmd
 }
 
-// planned returns what cfg serves at most, but for the viewers: 1000 are a start.
+// planned returns the most that cfg serves. For the viewers it has 1000, as a start.
 func planned(cfg server.Config) doctor.Plan {
 	return doctor.Plan{
 		Viewers:     1000,
@@ -104,7 +104,7 @@ func exitStatus(err error) int {
 	return 1
 }
 
-// cannotLook gives an error of doctor's own the status that tells it from a bad finding.
+// cannotLook gives an error of doctor's own the status that distinguishes it from a bad finding.
 func cannotLook(err error) error {
 	if err == nil {
 		return nil
@@ -153,7 +153,7 @@ type findingsPage struct {
 	text  strings.Builder
 	width int
 	color bool
-	all   bool // with the reason also of what is well
+	all   bool // give the reason for what is well, too
 }
 
 var stateColors = map[doctor.State]string{

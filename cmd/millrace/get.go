@@ -18,17 +18,17 @@ func getCommand() *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "get URL FILE",
-		Short: "Download a file, and go on where a download broke off",
+		Short: "Download a file, and resume a download that broke off",
 		Long: `Get downloads URL to FILE, or to standard output if FILE is -.
 
-Until it is whole the file is called FILE.part. When the connection breaks, or nothing comes for --stall-timeout, get asks
+Until it is whole, the file is called FILE.part. When the connection breaks, or nothing comes for --stall-timeout, get asks
 for the rest; so does the next get of the same URL and FILE. It goes on only with the version of the file that it began
-with, which FILE.part.info names (an entity tag, or the date of its last change); if the server has another one, get begins
-anew. A FILE.part of another URL is left alone without --force, unless the URLs differ in their query only and the server
-shows by entity tag and length that the file is the same.
+with, which FILE.part.info names (by an entity tag, or by the date of its last change); if the server has another one, get
+starts over. A FILE.part of another URL is left alone without --force, unless the URLs differ only in their query and the
+server shows by entity tag and length that the file is the same.
 
-The exit status is not 0 unless the file is there with the length that the server said. Where a server says none, get
-tells so.`,
+The exit status is not 0 unless the file is there with the length that the server gave. If the server gives none, get says
+so.`,
 		Example: `  # From millrace serve --root DIR
   millrace get http://127.0.0.1:8080/files/film.mp4 film.mp4
 
@@ -38,7 +38,7 @@ tells so.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.URL, cfg.Path, cfg.Stdout = args[0], args[1], cmd.OutOrStdout()
 			switch args[1] {
-			case "": // as of a variable that is not set
+			case "": // as from a variable that is not set
 				return errors.New("FILE is empty: say what the file is to be called, or - for standard output")
 			case "-":
 				cfg.Path = ""
@@ -49,7 +49,8 @@ tells so.`,
 			}
 			b := newByteBar(w, isTerminal(w))
 			cfg.Progress, cfg.Note = b.show, b.note
-			// Where net/http tells what comes behind an answer, in the server's words. It is no part of the file.
+			// This is where net/http logs what comes after an answer, in the server's words. That is no part of the
+			// file.
 			defer log.SetOutput(log.Writer())
 			log.SetOutput(io.Discard)
 			result, err := download.Run(cmd.Context(), cfg)
@@ -65,8 +66,8 @@ tells so.`,
 	f.SortFlags = false
 	f.BoolVarP(&cfg.Force, "force", "f", false, "replace FILE, and a FILE.part of unknown or other origin")
 	f.IntVar(&cfg.Retries, "retries", cfg.Retries,
-		"tries that may fail one after the other and bring nothing, and how often the file may be begun anew")
-	f.DurationVar(&cfg.StallTimeout, "stall-timeout", cfg.StallTimeout, "a try that gets no byte for so long has failed")
+		"tries in a row that may fail and bring nothing, and how often the file may be started over")
+	f.DurationVar(&cfg.StallTimeout, "stall-timeout", cfg.StallTimeout, "a try that gets no byte for this long has failed")
 	f.BoolVarP(&quiet, "quiet", "q", false, "say nothing but what went wrong in the end")
 	return cmd
 }

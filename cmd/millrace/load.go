@@ -30,14 +30,14 @@ func loadCommand() *cobra.Command {
 		Use:   "load",
 		Short: "Put a load on a server and measure what arrives",
 		Long: `Load publishes streams to a server in real time, watches them with many viewers, and tells what arrived:
-bytes, the gaps between arrivals, the latency, what was lost, and the server's CPU time for a gigabyte when
+bytes, the gaps between arrivals, the latency, what was lost, and the server's CPU time per gigabyte when
 --server-pid names its process on this machine.
 
 The exit status is not 0 when a publisher was refused or ended early, or when no viewer got anything.
 
 Every tag carries its number and the moment it left. The load comes from one process: on the same machine it
 competes with the server for the processors. Streams that others publish carry no such numbers: what was lost of them, and
-how late they were, is not known.`,
+how late they came, is not known.`,
 		Example: `  # 200 viewers of one stream of 2.15 Mbit/s, and what that costs the server
   millrace load --viewers 200 --server-pid "$(pidof millrace)"
 
@@ -84,14 +84,14 @@ func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 	f.StringSliceVar(&cfg.Names, "name", nil, "streams by name instead; may be repeated")
 	f.BoolVar(&cfg.NoPublish, "no-publish", false, "publish nothing, only watch")
 	f.IntVar(&cfg.Viewers, "viewers", cfg.Viewers, "viewers of each stream")
-	f.IntVar(&cfg.Stalled, "stalled", 0, "so many of all the viewers stop reading for --stall-for")
-	f.DurationVar(&cfg.StallFor, "stall-for", cfg.StallFor, "how long they do not read")
+	f.IntVar(&cfg.Stalled, "stalled", 0, "how many of all the viewers stop reading for --stall-for")
+	f.DurationVar(&cfg.StallFor, "stall-for", cfg.StallFor, "how long those viewers read nothing")
 
-	f.IntVar(&cfg.BitRate, "bit-rate", cfg.BitRate, "bits a second of a stream")
+	f.IntVar(&cfg.BitRate, "bit-rate", cfg.BitRate, "bits per second of each stream")
 	f.DurationVar(&cfg.KeyInterval, "key-interval", cfg.KeyInterval, "time between key frames")
-	f.DurationVar(&cfg.Ramp, "ramp", cfg.Ramp, "the viewers come during this time")
-	f.DurationVar(&cfg.Settle, "settle", cfg.Settle, "then nothing is measured for so long")
-	f.DurationVar(&cfg.Duration, "duration", cfg.Duration, "then the measurement lasts so long")
+	f.DurationVar(&cfg.Ramp, "ramp", cfg.Ramp, "time over which the viewers come")
+	f.DurationVar(&cfg.Settle, "settle", cfg.Settle, "time after that before the measurement begins")
+	f.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long the measurement then lasts")
 	f.IntSliceVar(&cfg.ServerPIDs, "server-pid", nil, "the server's processes on this machine, for its CPU time and memory (Linux)")
 }
 

@@ -1,12 +1,17 @@
-// Command millrace is a live streaming and file server. `millrace serve` relays streams from publishers to viewers, serves
-// files and keeps blobs, `millrace get` downloads a file, `millrace put` uploads a blob, `millrace load` puts a load on a
-// server and measures what arrives, `millrace cut` shows where files can be cut between records, `millrace bench` measures
-// what the library does beside what it replaces, `millrace doctor` tells what the machine lacks for serving, and `millrace
-// soak` runs servers under everything at once and looks for what grows.
+// Command millrace is a live streaming and file server:
+//
+//   - `millrace serve` relays streams from publishers to viewers, serves files and keeps blobs.
+//   - `millrace get` downloads a file.
+//   - `millrace put` uploads a blob.
+//   - `millrace load` puts a load on a server and measures what arrives.
+//   - `millrace cut` shows where files can be cut between records.
+//   - `millrace bench` compares what the library does with what it replaces.
+//   - `millrace doctor` reports what the machine lacks for serving.
+//   - `millrace soak` runs servers under everything at once and looks for what grows.
 //
 // This package is flags and wiring: the server is in internal/server, the download in internal/download, the upload in
-// internal/upload, the load in internal/load, the benchmarks in internal/bench, the checks of the machine in internal/doctor,
-// the soak in internal/soak.
+// internal/upload, the load in internal/load, the benchmarks in internal/bench, the checks of the machine in
+// internal/doctor, the soak in internal/soak.
 package main
 
 import (
@@ -35,7 +40,7 @@ func command() *cobra.Command {
 		Short: "Relay live streams and serve files over HTTP, without copying them",
 		Long: `Millrace relays live streams: an encoder sends one in the body of an HTTP request, and any number of
 viewers get it in the answers to theirs, as FLV or as MP4 for a browser. It also serves files, keeps blobs, and moves
-either to and fro.
+them to and from a server.
 
 See a picture at once:
 

@@ -22,11 +22,11 @@ func putCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "put FILE [URL]",
 		Short: "Upload a file as a blob",
-		Long: `Put uploads FILE, or standard input if FILE is -, with a PUT request to URL. That is ` + blobsURL + `NAME
-if none is given, with the name of FILE. A URL that ends in a slash has the name added to it.
+		Long: `Put uploads FILE, or standard input if FILE is -, with a PUT request to URL. If no URL is given, that is
+` + blobsURL + `NAME, with the name of FILE. A URL that ends in a slash has the name added to it.
 
-The server has the whole file in the end, or what it had before. A try is made again only if the server cannot have
-accepted the one before: it was not reached, it has not got the last byte, or it says that it is to be asked later (425,
+In the end the server has the whole file, or what it had before. A try is repeated only if the server cannot have
+accepted the one before: it was not reached, it did not get the last byte, or it says that it is to be asked later (425,
 429, 503). What was read from standard input cannot be sent again.
 
 The exit status is not 0 unless the server says that it has the file.`,
@@ -66,12 +66,12 @@ The exit status is not 0 unless the server says that it has the file.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.DurationVar(&cfg.TTL, "ttl", cfg.TTL, "how long the blob is to be there; 0: until it is deleted")
-	f.BoolVar(&cfg.IfAbsent, "if-absent", false, "only if there is nothing at URL")
-	f.StringVar(&cfg.Token, "token", "", "what the server wants to be shown ($"+tokenVar+" does not show in ps)")
+	f.DurationVar(&cfg.TTL, "ttl", cfg.TTL, "how long the blob is to be kept; 0: until it is deleted")
+	f.BoolVar(&cfg.IfAbsent, "if-absent", false, "upload only if there is nothing at URL")
+	f.StringVar(&cfg.Token, "token", "", "token to show to the server ($"+tokenVar+" does not show in ps)")
 	f.IntVar(&cfg.Retries, "retries", cfg.Retries, "tries that may fail before the last one")
 	f.DurationVar(&cfg.StallTimeout, "stall-timeout", cfg.StallTimeout,
-		"a try of which the server takes nothing, or says nothing, for so long has failed")
+		"a try has failed when the server takes nothing of it, or says nothing, for this long")
 	f.BoolVarP(&quiet, "quiet", "q", false, "say nothing but what went wrong in the end")
 	return cmd
 }

@@ -36,10 +36,10 @@ func serveCommand() *cobra.Command {
   GET, HEAD, PUT, DELETE /blobs/KEY
                             values in a directory (--blobs) or in Redis (--redis): whole or not at all, with a TTL if wanted
   /                         a page with all streams
-  /metrics  /healthz        for Prometheus, for whoever watches the process
+  /metrics  /healthz        for Prometheus, and for whatever watches the process
 
-The server is reachable from this machine only, unless --listen says otherwise. Then publishing, and writing blobs,
-needs --publish-token.`,
+The server is reachable from this machine only, unless --listen says otherwise. If it does, publishing and writing blobs
+need --publish-token.`,
 		Example: `  # A picture at once: open http://127.0.0.1:8080/
   millrace serve --demo
 
@@ -69,7 +69,7 @@ needs --publish-token.`,
 			if cfg.PublishToken == "" {
 				cfg.PublishToken = os.Getenv(tokenVar)
 			}
-			logging.Disable() // of go-redis, which writes to standard error: what fails is logged by who has asked for it
+			logging.Disable() // of go-redis, which writes to standard error: what fails is logged by whoever asked for it
 			cfg.RedisPassword = os.Getenv(redisPasswordVar)
 			s, err := server.New(cfg)
 			if err != nil {
@@ -91,18 +91,18 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address to listen on")
 	f.StringVar(&cfg.Admin, "admin", cfg.Admin, "second address, for /debug/pprof and /metrics; empty: none")
 	f.StringVar(&cfg.PublishToken, "publish-token", cfg.PublishToken,
-		"what a publisher must show; needed when other machines can reach the listener ($"+tokenVar+" does not show in ps)")
+		"token that publishers must show; needed when other machines can reach the listener ($"+tokenVar+" does not show in ps)")
 	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)
 
 	filesFlags(f, cfg)
 	blobsFlags(f, cfg)
 	f.DurationVar(&cfg.Latency, "latency", cfg.Latency,
-		"how long a frame may wait for others that leave with it, at most 1s: larger costs less CPU; 0: not at all")
+		"how long a frame may wait to be sent together with others, at most 1s: longer costs less CPU; 0: not at all")
 
 	f.IntVar(&cfg.MaxStreams, "max-streams", cfg.MaxStreams, "streams at a time")
 	f.IntVar(&cfg.MaxViewers, "max-viewers", cfg.MaxViewers, "viewers in all, those who wait for a publisher included")
 	f.IntVar(&cfg.MaxStreamViewers, "max-stream-viewers", cfg.MaxStreamViewers, "viewers a stream")
-	f.Var((*bytesValue)(&cfg.KeepBytes), "keep-bytes", "what a stream keeps for viewers that come or are late")
+	f.Var((*bytesValue)(&cfg.KeepBytes), "keep-bytes", "what a stream keeps for viewers that join or are behind")
 	f.IntVar(&cfg.KeepFrames, "keep-frames", cfg.KeepFrames, "the same in frames")
 	f.Var((*intBytesValue)(&cfg.MaxTagBytes), "max-tag-bytes", "longest FLV tag; a longer one ends its stream")
 
@@ -110,7 +110,7 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.IntVar(&cfg.LagFrames, "lag-frames", cfg.LagFrames, "the same in frames; 0: as far as is kept")
 	f.DurationVar(&cfg.LagTime, "lag-time", cfg.LagTime, "the same in time; 0: as far as is kept")
 	f.Var(policyValue{&cfg.LagPolicy}, "lag-policy",
-		"skip: a viewer beyond that goes on at the newest key frame; drop: it is disconnected")
+		"what happens to a viewer beyond that: skip moves it to the newest key frame, drop disconnects it")
 	f.DurationVar(&cfg.StallTimeout, "stall-timeout", cfg.StallTimeout,
 		"a viewer or download that takes nothing for so long is disconnected in any case")
 	f.Var((*intBytesValue)(&cfg.Unsent), "unsent",
@@ -132,16 +132,16 @@ func filesFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"responses of so many bytes leave the page cache as it was; 0: none")
 	f.IntVar(&cfg.FilesOpen, "files-open", cfg.FilesOpen, "files kept open")
 	f.IntVar(&cfg.FilesColdReaders, "files-cold-readers", cfg.FilesColdReaders, "downloads that may wait for a disk at a time")
-	f.BoolVar(&cfg.FilesTune, "files-tune", cfg.FilesTune, "move that number by what it brings, between 1 and 64; it begins there")
+	f.BoolVar(&cfg.FilesTune, "files-tune", cfg.FilesTune, "start with that number, and adjust it between 1 and 64 by what it brings")
 	f.IntVar(&cfg.MaxDownloads, "max-downloads", cfg.MaxDownloads, "files that are sent at a time, and as many blobs")
 }
 
 func blobsFlags(f *pflag.FlagSet, cfg *server.Config) {
-	f.StringVar(&cfg.Blobs, "blobs", cfg.Blobs, "keep the blobs at /blobs/ in this directory, which is for nothing else; empty: none")
+	f.StringVar(&cfg.Blobs, "blobs", cfg.Blobs, "keep the blobs at /blobs/ in this directory, which must be used for nothing else; empty: none")
 	f.StringVar(&cfg.Redis, "redis", cfg.Redis,
 		"keep the blobs in Redis, at redis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// or unix:// ($"+redisPasswordVar+" does not show in ps)")
 	f.StringVar(&cfg.RedisCluster, "redis-cluster", cfg.RedisCluster, "keep the blobs in a Redis Cluster: HOST:PORT,HOST:PORT, or a URL")
-	f.StringVar(&cfg.RedisPrefix, "redis-prefix", cfg.RedisPrefix, "what the blobs' keys in Redis begin with")
+	f.StringVar(&cfg.RedisPrefix, "redis-prefix", cfg.RedisPrefix, "prefix of the blobs' keys in Redis")
 	f.Var((*bytesValue)(&cfg.MaxBlobBytes), "max-blob-bytes", "longest blob")
 	f.IntVar(&cfg.MaxUploads, "max-uploads", cfg.MaxUploads, "blobs that are written at a time")
 }

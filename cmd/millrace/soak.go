@@ -22,14 +22,14 @@ func soakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "soak",
 		Short: "Run servers under everything at once, and look for what grows",
-		Long: `Soak starts servers of its own, puts streams, files and blobs on them together, with viewers that stall, clients that
-break off and come again, and restarts, and compares every byte that comes back with what it must be.
+		Long: `Soak starts servers of its own, and puts streams, files and blobs on them together, with viewers that stall, clients that
+break off and come again, and restarts. It compares every byte that comes back with what it must be.
 
-Between two cycles everybody hangs up. What the servers hold then, in memory, goroutines, descriptors and pooled blocks, is
+Between two cycles every client hangs up. What the servers hold then, in memory, goroutines, descriptors and pooled blocks, is
 compared with earlier cycles. The exit status is not 0 when any of it drifts, or when a byte was wrong.
 
 One server keeps its blobs in a directory. If redis-server is installed, or --redis says where one is, a second one keeps them
-in Redis. Nothing is reached from other machines. Ctrl-C ends the run early, and tells what was seen.`,
+in Redis. Nothing is reached from other machines. Ctrl-C ends the run early, and reports what was seen.`,
 		Example: `  # Ten minutes
   millrace soak
 
@@ -56,7 +56,7 @@ in Redis. Nothing is reached from other machines. Ctrl-C ends the run early, and
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.DurationVar(&cfg.For, "for", cfg.For, "how long")
+	f.DurationVar(&cfg.For, "for", cfg.For, "how long to run")
 	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "of all that is left to chance")
 	f.IntVar(&cfg.Streams, "streams", cfg.Streams, "streams to each server; the last of several is plain bytes")
 	f.IntVar(&cfg.Viewers, "viewers", cfg.Viewers, "viewers of each stream; a quarter stalls, a quarter comes and goes")
@@ -83,8 +83,8 @@ func writeJSON(name string, r soak.Report) error {
 	return os.WriteFile(name, append(text, '\n'), 0o644)
 }
 
-// soakBar is the progress bar of a soak, whose length is its time, with a line above it for each cycle. On what is no
-// terminal there are only the lines.
+// soakBar is the progress bar of a soak, whose length is its time, with a line above it for each cycle. Where the
+// output is not a terminal there are only the lines.
 type soakBar struct {
 	w    io.Writer
 	draw bool

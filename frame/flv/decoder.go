@@ -9,8 +9,8 @@ import (
 )
 
 // DefaultMaxTag is the largest tag data that a Decoder takes unless MaxTag says otherwise: half of what the 24-bit size
-// field can say. The largest tags are key frames, and one of 8 MiB would be two seconds of a 32 Mbit/s stream in a single
-// picture; above that a size is far more likely to be damage or an attack than a picture.
+// field can say. The largest tags are key frames, and one of 8 MiB would be two seconds of a 32 Mbit/s stream in a
+// single picture. Above that, a size is far more likely to be damage or an attack than a picture.
 const DefaultMaxTag = 8 << 20
 
 // Option changes how a Decoder reads. Options panic when a value is out of range.
@@ -25,10 +25,11 @@ func MaxTag(n int) Option {
 	return func(d *Decoder) { d.maxTag = n }
 }
 
-// AnyPrevTagSize takes tags whatever the previous-tag-size behind them says, for files by writers that fill it otherwise:
-// early versions of Open Broadcaster Software and FlixEngine are known for it. Nothing in the cutting depends on the field,
-// but it is the only redundancy in the format: without it a stream that has lost or gained a byte is cut into garbage. Don't
-// use it in front of other players: ffmpeg drops what follows such a tag until it finds its way again.
+// AnyPrevTagSize accepts tags whatever the previous-tag-size behind them says, for files from writers that put
+// something else there: early versions of Open Broadcaster Software and FlixEngine are known for it. Nothing in the
+// cutting depends on the field, but it is the only redundancy in the format: without it a stream that has lost or
+// gained a byte is cut into garbage. Don't use it in front of other players: ffmpeg drops what follows such a tag until
+// it finds its way again.
 func AnyPrevTagSize() Option {
 	return func(d *Decoder) { d.anyPrev = true }
 }
@@ -46,8 +47,8 @@ type Decoder struct {
 	head   [tagHeaderSize + peekSize]byte
 }
 
-// NewDecoder returns a Decoder that reads from r. It borrows r for as long as it is used, and holds nothing between calls:
-// there is nothing to close. r stands behind the last tag that Next returned.
+// NewDecoder returns a Decoder that reads from r. It borrows r for as long as it is used, and holds nothing between
+// calls: there is nothing to close. r stands right after the last tag that Next returned.
 func NewDecoder(r *millrace.Reader, opts ...Option) *Decoder {
 	d := &Decoder{r: r, maxTag: DefaultMaxTag}
 	for _, opt := range opts {

@@ -53,8 +53,8 @@ func AppendHeader(dst *millrace.Chain, h Header) {
 	dst.AppendCopy(b[:])
 }
 
-// Header reads the stream's header and the previous-tag-size behind it. Next does it first when Header was not called; a
-// second call gives the same answer. io.EOF means that the stream is empty. Errors are as with Next, and [ErrNotFLV].
+// Header reads the stream's header and the previous-tag-size behind it. Next does that first if Header was not called;
+// a second call gives the same answer. io.EOF means that the stream is empty. Errors are as with Next, and [ErrNotFLV].
 func (d *Decoder) Header() (Header, error) {
 	if d.began || d.err != nil {
 		return d.header, d.err

@@ -8,7 +8,7 @@
 //	──────────┼───────────┼───────────┼────        moof: times, sizes and flags of the samples in the mdat
 //	AppendInit│ WriteTag  │ WriteTag  │ ...        mdat: 8 bytes, then the tags' payloads by reference
 //
-// A viewer may begin at any fragment whose Key is set: the init segment in front, then this fragment and all that follow. A
-// viewer who misses fragments later has to begin again: players go on with the sound at once and wait with the picture, and
-// keep that distance.
+// A viewer may begin at any fragment whose Key is set: the init segment in front, then this fragment and all that
+// follow. A viewer who misses fragments later has to begin again: players go on with the sound at once but wait with
+// the picture, and keep that distance.
 package mp4

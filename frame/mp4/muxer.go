@@ -21,8 +21,8 @@ const (
 // maxRecord bounds a sequence header: parameter sets are some dozens of bytes, and a file's header repeats them.
 const maxRecord = 64 << 10
 
-// trackWait is for how much of the stream, in ms, a sequence header that was announced is waited for. Publishers send both at
-// once; what has not come after a second was promised by mistake.
+// trackWait is how much of the stream, in ms, passes before a sequence header that was announced is no longer waited
+// for. Publishers send both at once; what has not come after a second was promised by mistake.
 const trackWait = 1000
 
 // staleAudio is how far sound may be behind the pictures, in ms, before its last frame is no longer kept back for the time of
@@ -32,8 +32,9 @@ const staleAudio = 500
 // Option changes how a Muxer works. Options panic when a value is out of range.
 type Option func(*Muxer)
 
-// MaxWaitBytes bounds the samples that wait for a fragment, in bytes. A sample above it is refused; what is complete leaves
-// early when one more would pass it. The open sample of each track stays: two tracks hold at most twice n.
+// MaxWaitBytes bounds the samples that wait for a fragment, in bytes. A larger sample is refused; what is complete
+// leaves early when one more sample would exceed the bound. The open sample of each track stays: two tracks hold at
+// most twice n.
 func MaxWaitBytes(n int) Option {
 	if n < 1 || n > 1<<30 {
 		panic(fmt.Sprintf("mp4: MaxWaitBytes(%d): from 1 byte to 1 GiB", n))
@@ -41,7 +42,7 @@ func MaxWaitBytes(n int) Option {
 	return func(m *Muxer) { m.maxBytes = n }
 }
 
-// MaxWaitSamples bounds the samples that wait for a fragment. What is complete leaves early when there are as many.
+// MaxWaitSamples bounds the samples that wait for a fragment. What is complete leaves early when there are that many.
 func MaxWaitSamples(n int) Option {
 	if n < 3 {
 		panic(fmt.Sprintf("mp4: MaxWaitSamples(%d): at least 3, the open one of each track and a complete one", n))
@@ -149,7 +150,7 @@ func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 	return m.emit(dst)
 }
 
-// Release gives back the samples that wait. The Muxer may be used on; pictures are dropped up to the next key frame.
+// Release gives back the samples that wait. The Muxer may still be used; pictures are dropped up to the next key frame.
 func (m *Muxer) Release() {
 	m.video.release()
 	m.audio.release()

@@ -17,9 +17,10 @@ type Sealer struct {
 // of 16.
 func NewSealer(aead cipher.AEAD) *Sealer { return &Sealer{newCipherState(aead)} }
 
-// Seal builds an encrypted frame in place: it leaves room for the header in buf, has write add the payload to it, with Write
-// or Writable, encrypts both, and takes the frame out as a Slice, which the caller owns and releases. write borrows buf, may
-// add nothing, and must not Take. h.Length is filled in. What buf held before comes in front of the frame, as it is.
+// Seal builds an encrypted frame in place. It leaves room for the header in buf and has write add the payload to buf,
+// with Write or Writable. Then it encrypts both, and takes the frame out as a Slice, which the caller owns and
+// releases. write borrows buf, may add nothing, and must not Take. h.Length is filled in. What buf held before comes in
+// front of the frame, as it is.
 //
 // A payload of up to PlainChunkSize bytes stays where it was written; one that is longer is moved once, to make room between
 // its chunks.

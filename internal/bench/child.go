@@ -58,8 +58,8 @@ type (
 	}
 )
 
-// Child serves, if this process was started as a server of a benchmark, until its parent is gone, and says whether that is
-// what it was. Every program that calls Run calls it first.
+// Child serves until its parent is gone if this process was started as a server of a benchmark, and says whether it
+// was. Every program that calls Run calls it first.
 func Child() (bool, error) {
 	text, ok := os.LookupEnv(childVar)
 	if !ok {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A contest is one thing to do, and those who do it, of whom the first is ours. All of them do it in this process.
+// A contest is one thing to do, and the contenders that do it, the first of which is ours. All of them do it in this
+// process.
 type contest struct {
 	key, what  string
 	unit       string // of one operation: "packet"
@@ -110,7 +111,7 @@ func calibrate(ctx context.Context, t *task, d time.Duration) (int, error) {
 	}
 }
 
-// turn does it n times and says what once took.
+// turn does it n times and says how much one operation took.
 func turn(t *task, n int) (taken, error) {
 	runtime.GC() // nobody pays for the garbage of the one before
 	if err := t.do(1); err != nil {

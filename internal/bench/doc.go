@@ -1,6 +1,6 @@
-// Package bench measures what the library does beside what it is to replace: the standard library, and go-redis. It needs
-// no rival's code, so that every binary of millrace carries it (`millrace bench`). The rivals that have libraries of their
-// own are in the module bench/ of the repository.
+// Package bench compares what the library does with what it is to replace: the standard library, and go-redis. It needs
+// no rival's code, so that every binary of millrace carries it (`millrace bench`). The rivals that have libraries of
+// their own are in the module bench/ of the repository.
 //
 // All contenders of a case run in one process, or in one run of it, in turns, in rounds that each begin with another one. A
 // machine that is shared, or warms up, is not the same from one minute to the next; the ratio of two turns of the same

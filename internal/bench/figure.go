@@ -71,8 +71,8 @@ func (f *Figure) ratios() Series {
 	return f.Rival.Values.Over(f.Values)
 }
 
-// agreement is the part of the rounds that must say the same, so that it is said. One round in which something else ran on
-// the machine should not decide.
+// agreement is the share of the rounds that must say the same before a verdict says it. One round in which something
+// else ran on the machine should not decide.
 const agreement = 0.75
 
 // Verdict is what the rounds say: ahead or lost, or even where they don't agree; nothing without a rival.

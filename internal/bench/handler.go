@@ -59,6 +59,6 @@ func copyBuffer(dir string) http.Handler {
 			return
 		}
 		defer f.Close()
-		_, _ = io.CopyBuffer(w, f, nil) // who went away is no news
+		_, _ = io.CopyBuffer(w, f, nil) // a client that went away is no news
 	})
 }

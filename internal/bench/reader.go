@@ -35,7 +35,7 @@ func xorshift(x uint64) uint64 {
 	return x
 }
 
-// A source gives 64 to 2048 bytes a Read, or what there is room for. It gives the same to everybody.
+// A source gives 64 to 2048 bytes per Read, or what there is room for. It gives the same to everybody.
 type source struct {
 	random uint64
 	at     int

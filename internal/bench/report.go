@@ -59,7 +59,7 @@ type Recording struct {
 	Server    *observe.Timeline `json:"server"`    // of the server's process
 }
 
-// FiguresOf are those of a suite.
+// FiguresOf returns the figures of a suite.
 func (r *Report) FiguresOf(suite string) []Figure {
 	var of []Figure
 	for _, f := range r.Figures {

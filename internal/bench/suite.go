@@ -28,8 +28,8 @@ func suites() []suite {
 	}
 }
 
-// contestSuite is a suite of contests that need nothing. They are made for whoever runs them: what only asks for names is
-// every command of the program, as it starts.
+// contestSuite is a suite of contests that need nothing. They are made only when somebody runs them: every command of
+// the program asks for the names as it starts.
 func contestSuite(name, what string, contests func() []contest) suite {
 	return suite{name, what,
 		func(e Effort) time.Duration {
@@ -53,7 +53,7 @@ func contestSuite(name, what string, contests func() []contest) suite {
 // All is the name that stands for all suites.
 const All = "all"
 
-// Names are those of the suites, in order.
+// Names returns the names of the suites, in order.
 func Names() []string {
 	var names []string
 	for _, s := range suites() {

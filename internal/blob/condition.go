@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// A Condition says whether a key may be written to whose value has this entity tag; "" if there is no value. A nil one
-// allows everything.
+// A Condition says whether a key may be written to when its value has this entity tag, which is "" if there is no
+// value. A nil Condition allows everything.
 type Condition func(tag string) bool
 
 // ConditionOf returns what the If-Match and If-None-Match of a request say about a write, or nil if they say nothing.
-// Both must hold. What is no list of entity tags matches nothing.
+// Both must hold. A header that is no list of entity tags matches nothing.
 func ConditionOf(h http.Header) Condition {
 	match, noneMatch := h.Values("If-Match"), h.Values("If-None-Match")
 	if len(match) == 0 && len(noneMatch) == 0 {
 		return nil
 	}
 	return func(tag string) bool {
-		// If-Match compares strongly: who changes a value must have had all of its bytes.
+		// If-Match compares strongly: a client that changes a value must have had all of its bytes.
 		if len(match) > 0 && !matches(strings.Join(match, ","), tag, false) {
 			return false
 		}

@@ -29,8 +29,8 @@ const (
 	openFiles = 128
 )
 
-// The permissions of a file say whether its value expires: then its time of change is when. So both come into being
-// with the file, in one step, and survive whatever the file does: a restart, and a backup that keeps times.
+// The permissions of a file say whether its value expires; if so, its time of change says when. So both come into being
+// with the file, in one step, and survive whatever the file survives: a restart, and a backup that keeps times.
 const (
 	lasting  fs.FileMode = 0o600
 	expiring fs.FileMode = 0o700
@@ -43,7 +43,7 @@ const (
 //	00/ … ff/film.mp4.blob see placeOf
 //
 // A file that has its key's name is never written to again. It is on the disk before it gets that name, and its name is
-// before Put returns.
+// on the disk before Put returns.
 type Directory struct {
 	root    *os.Root
 	lock    *os.File
@@ -58,8 +58,9 @@ type Directory struct {
 	expired  atomic.Int64  // files that it has deleted
 }
 
-// OpenDirectory opens the store in the directory of that name, which must be there, be empty or a Directory's, and belong to
-// no other process. What processes that were killed have left unfinished is deleted. The call that ends the Directory's life is Close.
+// OpenDirectory opens the store in the directory of that name, which must be there, be empty or a Directory's, and
+// belong to no other process. Anything left unfinished by processes that were killed is deleted. The call that ends the
+// Directory's life is Close.
 func OpenDirectory(name string) (*Directory, error) {
 	root, err := os.OpenRoot(name)
 	if err != nil {
@@ -75,7 +76,7 @@ func OpenDirectory(name string) (*Directory, error) {
 	}
 	d.handler = chunk.FileServer(root,
 		chunk.StatETags(), chunk.Listing(false), chunk.OpenFiles(openFiles),
-		chunk.TrustNames(0)) // who has put a value gets that one, on file systems with coarse clocks as well
+		chunk.TrustNames(0)) // whoever has put a value gets that one, even on file systems with coarse clocks
 	ctx, stop := context.WithCancel(context.Background())
 	d.sweeping = stop
 	go d.sweep(ctx)
@@ -157,7 +158,7 @@ func (d *Directory) probe() error {
 	return nil
 }
 
-// sync has the names in a directory last.
+// sync makes the names in a directory durable.
 func (d *Directory) sync(name string) error {
 	f, err := d.root.Open(name)
 	if err != nil {
@@ -238,8 +239,9 @@ func (d *Directory) tag(path string) (string, error) {
 	return d.served(path)
 }
 
-// served returns the entity tag of the file at a path, whether its value has expired or not, and "" if there is none. Asked for
-// a file that was replaced or deleted, the handler lets go of the old one, so that the disk has its room again.
+// served returns the entity tag of the file at a path, whether its value has expired or not, and "" if there is none.
+// When it is asked for a file that was replaced or deleted, the handler lets go of the old one, so that the disk gets
+// its room back.
 func (d *Directory) served(path string) (string, error) {
 	a := headOnly{header: make(http.Header)}
 	d.handler.ServeHTTP(&a, &http.Request{

@@ -23,9 +23,9 @@ type place struct {
 	path  string // below the root, as in "3f/film.mp4.blob"
 }
 
-// placeOf returns where the file of key is. No two keys have the same place, also where upper and lower case are the same
-// to the file system. A name is the key, with everything but a few characters written as %2f; or, if that is too long, "%h"
-// and a hash, which is no such name.
+// placeOf returns where the file of key is. No two keys have the same place, even where upper and lower case are the
+// same to the file system. A name is the key, with everything but a few characters written as %2f; or, if that is too
+// long, "%h" and a hash, which is no such name.
 func placeOf(key string) place {
 	const digits = "0123456789abcdef"
 	sum := sha256.Sum256([]byte(key))

@@ -34,7 +34,7 @@ func (d *Directory) Put(
 	return d.commit(pending, placeOf(key), put.Only)
 }
 
-// write writes body to a new file, and has it last.
+// write writes body to a new file, and makes that durable.
 func (d *Directory) write(ctx context.Context, pending string, body io.Reader, size int64, put Put) error {
 	f, err := d.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
 	if err != nil {
@@ -59,8 +59,8 @@ func (d *Directory) write(ctx context.Context, pending string, body io.Reader, s
 	return f.Close()
 }
 
-// stamp returns the permissions and the time of a new file. Entity tags are made of times: those of two files differ by
-// less than a millisecond if by nothing else, whatever clock the file system has.
+// stamp returns the permissions and the time of a new file. Entity tags are made of times: those of two files differ,
+// if only by less than a millisecond, whatever clock the file system has.
 func (d *Directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 	at, mode = d.clock(), lasting
 	if ttl > 0 {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// sweepEvery is how often a shard is looked through for values that have expired: all are in four minutes. Nobody gets
-	// such a value; it only takes room.
+	// sweepEvery is how often a shard is looked through for values that have expired. It takes four minutes to look
+	// through them all. Nobody gets such a value; it only takes room.
 	sweepEvery = time.Second
 
 	// sweepNames is how many names are read at a time.

@@ -23,15 +23,16 @@ const (
 	conns = 32
 
 	// straight is how many downloads, and how many uploads, may have a connection to Redis for as long as their client
-	// takes. It leaves connections to all others, which use one only for a moment at a time, and bounds what Redis holds
-	// for slow clients: so many values.
+	// takes. It leaves connections to all others, which use one only for a moment at a time, and bounds what Redis
+	// holds for slow clients to that many values.
 	straight = 12
 
-	// replacedFor is how long a value is kept that was replaced or deleted, for downloads that are under way. Each of those
-	// prolongs it while it goes on.
+	// replacedFor is how long a value that was replaced or deleted is kept, for downloads that are under way. Each of
+	// those prolongs it while it goes on.
 	replacedFor = time.Minute
 
-	// pendingFor is how long a value is kept that has come, and that nobody has given its key: the server was killed.
+	// pendingFor is how long a value is kept that has arrived but was never given its key, because the server was
+	// killed.
 	pendingFor = time.Minute
 
 	// rememberedFor is how long Redis knows what a script has said, for those whose answer was lost: longer than all tries
@@ -45,8 +46,8 @@ const (
 //	PREFIX{/KEY}:VERSION    the value, as it is
 //
 // and two more that expire: PREFIX{/KEY}:VERSION:new, while a value comes, and PREFIX{/KEY}:VERSION:done, see memoryOf.
-// A version never changes, and so is an entity tag, and can be read in parts. A new value is a new version, which the
-// hash names from one moment to the next; the old one stays for replacedFor.
+// A version never changes, so it can serve as an entity tag, and can be read in parts. A new value is a new version,
+// which the hash names from one moment to the next; the old one stays for replacedFor.
 type Redis struct {
 	rdb    redis.UniversalClient
 	values *redisbuf.Client
@@ -87,11 +88,11 @@ func (s *Redis) Sent() chunk.Report {
 	return r
 }
 
-// name returns the Redis key of the hash. What is in braces decides about the slot: it never is empty, and it is the same
-// for all keys of a value, which begin with this one.
+// name returns the Redis key of the hash. What is in braces decides the slot: it is never empty, and it is the same for
+// all keys of a value, which begin with this one.
 func (s *Redis) name(key string) string { return s.prefix + "{/" + key + "}" }
 
-// newVersion returns the name of a version that there has never been.
+// newVersion returns the name of a version that has never existed.
 func newVersion(name string) string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // which never fails
@@ -186,11 +187,11 @@ func (s *Redis) Delete(ctx context.Context, key string, only Condition) error {
 		case outcome == "absent" && only == nil:
 			return ErrNotFound
 		}
-		// Somebody else was quicker, and the condition is to be seen again.
+		// Somebody else was quicker, so the condition has to be checked again.
 	}
 }
 
-// failed returns what an error of a call means after which nothing has changed.
+// failed returns what the error of a call means if the call has changed nothing.
 func (s *Redis) failed(err error) error {
 	var reply redis.Error
 	switch {
@@ -202,8 +203,8 @@ func (s *Redis) failed(err error) error {
 	return &UnavailableError{err}
 }
 
-// passes reports whether a server's error is one that goes by. A slot that moves to another server is one: what is at fault
-// is what this process knows of the cluster, or that half of a value's keys are there.
+// passes reports whether a server's error is a transient one. A slot that moves to another server causes one: what is
+// at fault is what this process knows of the cluster, or that half of a value's keys are there.
 func passes(err redis.Error) bool {
 	text := err.Error()
 	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") || strings.Contains(text, nonLocal) ||

@@ -9,8 +9,8 @@ import (
 // holdsPerKeep is how often a version is prolonged in the time that it is kept: three times in a row may fail.
 const holdsPerKeep = 4
 
-// A hold has a version stay that was replaced while it is being sent, however long its client takes for a part of it. Who
-// takes nothing is cut by others, and so ends the hold.
+// A hold makes a version that was replaced stay while it is being sent, however long its client takes for a part of it.
+// A client that takes nothing is cut by others, which ends the hold.
 type hold struct {
 	store *Redis
 	key   string

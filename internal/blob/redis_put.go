@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace/redisbuf"
 )
 
-// errLost says that a value had come, and was not there any more when it was to get its key.
+// errLost says that a value had arrived, and was gone when it was to get its key.
 var errLost = fmt.Errorf("the value was lost before it got its key: Redis was started anew or has evicted it, or %v went by", pendingFor)
 
 // Put implements Store.
@@ -48,7 +48,7 @@ func (s *Redis) send(ctx context.Context, pending string, body io.Reader, size i
 		default:
 		}
 	}
-	// A short value, one of unknown length, and one that comes while many others do, is received first: so Redis gets it
+	// A value that is short, of unknown length, or comes while many others do is received first, so that Redis gets it
 	// at once, and again if that fails.
 	var b spool
 	defer b.release()
@@ -98,6 +98,6 @@ func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put
 		case outcome != "changed":
 			return outcome == "created", nil
 		}
-		// Somebody else was quicker, and the condition is to be seen again.
+		// Somebody else was quicker, so the condition has to be checked again.
 	}
 }

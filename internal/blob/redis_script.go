@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// anyVersion is what a script is told to expect where it may find whatever there is.
+// anyVersion is what a script is told to expect when it does not matter what it finds.
 const anyVersion = "*"
 
 const (
-	// scriptTries is how often a script is run until an answer comes. A connection that was cut is made anew at once; who has
-	// waited for that longer than this takes is better told.
+	// scriptTries is how often a script is run until an answer comes. A connection that was cut is made anew at once; a
+	// client that has waited longer than this takes had better be told.
 	scriptTries = 4
 
 	// scriptPause is waited before the second try, and doubled after each further one.
@@ -74,9 +74,9 @@ return 'deleted'`)
 // It is a key of its own, and no field of the hash, because somebody else may write the hash between two tries.
 func memoryOf(version string) string { return version + ":done" }
 
-// run has Redis run a script that changes something and remembers that, and returns its answer. If that is lost it is asked
-// for again. A client's own tries would hide that there was one whose answer was lost: then a last one that was refused
-// (LOADING, no connection) would look as if nothing had been done.
+// run has Redis run a script that changes something and remembers that, and returns its answer. If the answer is lost,
+// run asks for it again. A client's own tries would hide that there was one whose answer was lost: then a last one that
+// was refused (LOADING, no connection) would look as if nothing had been done.
 func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (string, error) {
 	lost, pause := false, scriptPause
 	for try := 1; ; try++ {
@@ -97,7 +97,7 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 	}
 }
 
-// rest waits, and reports whether ctx is still there.
+// rest waits, and reports whether ctx has not ended.
 func rest(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -109,7 +109,7 @@ func rest(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// undone reports whether an error of a try says that it has changed nothing.
+// undone reports whether the error of a try says that the try has changed nothing.
 func undone(err error) bool {
 	var reply redis.Error
 	var dial *net.OpError

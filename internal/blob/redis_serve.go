@@ -21,7 +21,7 @@ const (
 	// time, and a short one is over before that pays.
 	spliceLeast = 1 << 20
 
-	// maxWrappers bounds how deep a response may be wrapped, in case that one wraps itself.
+	// maxWrappers bounds how deep a response may be wrapped, in case one wraps itself.
 	maxWrappers = 32
 )
 
@@ -81,8 +81,8 @@ func direct(w http.ResponseWriter, r *http.Request) io.ReaderFrom {
 	return nil
 }
 
-// A content reads a version, for one answer. Of an answer in several parts net/http reads in a goroutine of its own, which it
-// does not wait for.
+// A content reads a version, for one answer. For an answer in several parts, net/http reads in a goroutine of its own,
+// which it does not wait for.
 //
 // Invariant: 0 ≤ off.
 type content struct {

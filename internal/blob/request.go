@@ -12,15 +12,16 @@ import (
 const maxRanges = 64
 
 var (
-	// listHeaders may come in several lines, which mean the same as one with commas. Who answers looks at the first line only.
+	// listHeaders may come in several lines, which mean the same as one with commas. Code that answers looks at the
+	// first line only.
 	listHeaders = [...]string{"If-Match", "If-None-Match"}
 
 	// timeHeaders mean nothing here: nobody is told when a value was put.
 	timeHeaders = [...]string{"If-Modified-Since", "If-Unmodified-Since"}
 )
 
-// conditions returns the header of a request with each list in one line, and without conditions of time. It is h if nothing
-// is to be changed, which h never is.
+// conditions returns the header of a request with each list in one line, and without conditions of time. It is h itself
+// if nothing has to be changed; h never is changed.
 func conditions(h http.Header) http.Header {
 	change := false
 	for _, name := range listHeaders {
@@ -46,8 +47,9 @@ func conditions(h http.Header) http.Header {
 
 const noRange = "bytes=?" // which net/http calls invalid
 
-// strictRange returns a Range header that has net/http do with a value of size bytes what chunk.FileServer does with the given
-// one. net/http takes numbers with a sign, and takes no bytes from the end (-0) for a part that is there.
+// strictRange returns a Range header that makes net/http do with a value of size bytes what chunk.FileServer does with
+// the given header. net/http by itself takes numbers with a sign, and regards no bytes from the end (-0) as a part that
+// is there.
 func strictRange(header string, size int64) string {
 	list, ok := strings.CutPrefix(header, "bytes=")
 	if !ok {

@@ -21,7 +21,7 @@ type spool struct {
 	size  int64
 }
 
-// fill receives src to its end. The call that ends the life of what is received is release, also after an error.
+// fill receives src to its end. The call that ends the life of what is received is release, even after an error.
 func (b *spool) fill(ctx context.Context, src io.Reader) error {
 	n, err := b.chain.ReadFrom(&io.LimitedReader{R: src, N: spoolMemory + 1})
 	b.size = n

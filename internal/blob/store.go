@@ -37,7 +37,7 @@ type Store interface {
 	Close() error
 }
 
-// Unknown is the size of a body that nobody has told.
+// Unknown is the size of a body whose size nobody has told.
 const Unknown = -1
 
 // Put says how a value is to be put.
@@ -86,7 +86,7 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns the reason.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// HeaderTTL says how long a value is to be there, in a request, or still is, in an answer: in seconds.
+// HeaderTTL says, in seconds, how long a value is to be there (in a request) or still will be (in an answer).
 const HeaderTTL = "Millrace-TTL"
 
 // MaxTTL bounds a TTL, so that times can be reckoned with everywhere.
@@ -109,7 +109,8 @@ func ParseTTL(s string) (time.Duration, error) {
 
 // describe sets what the header of an answer says about every value.
 func describe(h http.Header, left time.Duration) {
-	// Who puts a value does not say of what type it is, and a browser must not guess: HTML would be a page of this server.
+	// Whoever puts a value does not say what type it is, and a browser must not guess: HTML would be a page of this
+	// server.
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("X-Content-Type-Options", "nosniff")
 	// It may be replaced at any time. To ask whether it was costs no body.

@@ -15,7 +15,8 @@ var (
 	layerKinds  = []string{"overlay", "aufs"}
 )
 
-// place judges what the directory of a flag is on, as far as that is the same for all. It returns false if that is all.
+// place judges what the directory of a flag is on, as far as the rules are the same for every flag. It returns false if
+// there is no more to say.
 func (h *Host) place(flag, name string) (m mount, f Finding, more bool) {
 	if name == "" {
 		return m, Finding{State: OK, Value: "none", Why: "No --" + flag + " was given: nothing to look at."}, false

@@ -18,7 +18,7 @@ func size(n int64) string {
 	return decimal(v) + " " + units[i:i+1] + "iB"
 }
 
-// decimal formats a number with one digit behind the point, if that is not 0.
+// decimal formats a number with one digit after the point, if that is not 0.
 func decimal(v float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
 }

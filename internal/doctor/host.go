@@ -83,7 +83,7 @@ func (h *Host) read(name string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// unreadable says why a file is not read, in the words of who runs a server.
+// unreadable says why a file is not read, in the words of somebody who runs a server.
 func unreadable(name string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -152,8 +152,8 @@ func word(name, s string) error {
 	return nil
 }
 
-// parseNumber reads a number from 0 on. One above mostNumber becomes that: the kernel's way to say "no limit" differs
-// from file to file, and is always more.
+// parseNumber reads a number from 0 on. A number above mostNumber becomes mostNumber: the kernel's way to say "no
+// limit" differs from file to file, and is always more.
 func parseNumber(s string) (int64, error) {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
@@ -173,7 +173,7 @@ func (h *Host) kernel() (release string, major, minor int, err error) {
 	return release, major, minor, nil
 }
 
-// table returns the numbers of a file that has a name and a number a line, as /proc/meminfo and cpu.stat.
+// table returns the numbers of a file that has one name and one number per line, such as /proc/meminfo and cpu.stat.
 func (h *Host) table(name string) (map[string]int64, error) {
 	s, err := h.read(name)
 	if err != nil {

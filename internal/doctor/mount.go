@@ -65,7 +65,7 @@ func (m mount) has(option string) bool {
 	return false
 }
 
-// unescape takes back what the kernel does to white space and backslashes: \040 is a blank.
+// unescape undoes what the kernel does to white space and backslashes: \040 is a blank.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

@@ -8,7 +8,8 @@ import (
 	"runtime/debug"
 )
 
-// Observe returns the Host that this process is on. Nothing of it is read before a check asks for it, but limits.
+// Observe returns the Host that this process is on. Except for limits, nothing of it is read before a check asks for
+// it.
 func Observe() *Host {
 	return &Host{
 		Files:       os.DirFS("/"),

@@ -31,7 +31,7 @@ func (p Plan) descriptors() (need int64, sum string) {
 	return need, strings.Join(append(parts, fmt.Sprintf("%d others", spareOpen)), ", ")
 }
 
-// roundUp returns the power of two from n on.
+// roundUp returns the smallest power of two that is not below n.
 func roundUp(n int64) int64 {
 	m := int64(1)
 	for m < n {
@@ -182,7 +182,7 @@ func processors(h *Host, _ Plan) Finding {
 	return f
 }
 
-// mostThrottled is the share of periods, in percent, from which on being throttled is no accident of starting up.
+// mostThrottled is the share of periods, in percent, above which being throttled is no accident of starting up.
 const mostThrottled = 1
 
 func throttling(h *Host, _ Plan) Finding {

@@ -26,7 +26,7 @@ const (
 // States has all of them, the worst first.
 var States = [...]State{Bad, Warn, Info, Unknown, OK}
 
-// A Finding is what one check says. Its texts are of one line each, of printable characters.
+// A Finding is what one check says. Its texts are one line each, of printable characters.
 type Finding struct {
 	Group   string `json:"group"`
 	Name    string `json:"name"` // for scripts: it stays the same

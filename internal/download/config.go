@@ -16,9 +16,9 @@ type Config struct {
 	Stdout io.Writer // used only if Path is empty
 	Force  bool      // replace what is at Path, and a Path.part of unknown or other origin
 
-	// Retries is how many tries may fail one after the other without any progress, and how often a file may be begun anew.
+	// Retries is how many tries in a row may fail without any progress, and how often a file may be begun anew.
 	Retries      int
-	StallTimeout time.Duration // a try that gets no byte for so long has failed
+	StallTimeout time.Duration // a try that gets no byte for this long has failed
 	Backoff      time.Duration // before the second try; doubled after each that gets nothing, short after one that gets much
 
 	Client   *http.Client                 // nil: one that trusts the system's roots, and no redirect from https to http

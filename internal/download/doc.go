@@ -4,8 +4,8 @@
 //	 ▲                                                                 │
 //	 └──────────────── backoff ◀── broken, stalled, busy ◀─────────────┘
 //
-// While it is fetched, FILE is called FILE.part, and FILE.part.info says of which version the bytes are: by a strong entity
-// tag or a date of last change. A try asks for the bytes that are missing, on the condition that the file still is that
-// version. What a server answers is believed as far as it fits what was asked and what was said before, and no further; and
-// nothing that is there is thrown away before the file comes to replace it.
+// While it is fetched, FILE is called FILE.part, and FILE.part.info says which version the bytes are of: by a strong
+// entity tag or a date of last change. A try asks for the bytes that are missing, on the condition that the file still
+// is that version. What a server answers is believed as far as it fits what was asked and what was said before, and no
+// further; and nothing that is there is thrown away before the file comes to replace it.
 package download

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// maxWait bounds the time between two tries, a server's own wish included: who looks on should see that it goes on.
+	// maxWait bounds the time between two tries, a server's own wish included: whoever looks on should see that it goes
+	// on.
 	maxWait = time.Minute
 
 	// A try that has brought much is followed by the next one after a fraction of the first backoff. Then a connection that
@@ -139,9 +140,9 @@ func (d *download) try(ctx context.Context) error {
 	return d.take(ctx, p, res, v)
 }
 
-// renew lets a verdict pass on bytes of an address that differs in its query, such as a signature that has run out, only if
-// the answer shows that the file is the same one: an entity tag is one address's own, so that it must be there, and the
-// length, too.
+// renew lets a verdict pass on bytes of an address that differs in its query, such as a signature that has run out,
+// only if the answer shows that the file is the same one. An entity tag is one address's own, so both it and the length
+// must be there.
 func (d *download) renew(res *http.Response, v verdict) (verdict, error) {
 	v.origin.URL, v.origin.Place = d.wanted.URL, d.wanted.Place
 	if d.known.URL == d.wanted.URL {
@@ -307,7 +308,7 @@ func (d *download) whole() error {
 // pause says why a try has failed, and waits before the next one: between half of wait and all of it, unless the server
 // wishes for more.
 func (d *download) pause(ctx context.Context, why error, wait time.Duration) error {
-	wait = wait/2 + rand.N(wait/2+1) // not all at once who lost the same server
+	wait = wait/2 + rand.N(wait/2+1) // clients that lost the same server should not all come back at once
 	var busy *busyError
 	if errors.As(why, &busy) && busy.after > wait {
 		wait = busy.after

@@ -20,7 +20,7 @@ type busyError struct {
 
 func (e *busyError) Error() string { return e.reason }
 
-// A foreignError says that the bytes that there are are another address's, and are not thrown away unasked.
+// A foreignError says that the bytes that are there belong to another address, and are not thrown away unasked.
 type foreignError struct {
 	part   string // its name
 	origin origin // of its bytes

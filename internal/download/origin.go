@@ -57,8 +57,8 @@ func placeOf(address string) string {
 	return place
 }
 
-// renewable reports whether bytes of o may be gone on with from w, an address that differs from o's in its query: whether
-// an answer can show that both have the same file.
+// renewable reports whether a download of o may be continued from w, whose address differs from o's in its query:
+// whether an answer can show that both have the same file.
 func (o *origin) renewable(w origin) bool {
 	return o.Place != "" && o.Place == w.Place && o.ETag != "" && o.Length != unknown
 }

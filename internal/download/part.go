@@ -82,8 +82,8 @@ func (p *part) vacant() error {
 	return nil
 }
 
-// recall returns how many of the size bytes in FILE.part can be used, and of what they are: of what FILE.part.info says. If
-// that is something else than what is wanted, or nothing, they can be replaced at best.
+// recall returns how many of the size bytes in FILE.part can be used, and what they are of, as FILE.part.info says. If
+// that is something other than what is wanted, or nothing, the bytes can at best be replaced.
 func (p *part) recall(size int64, wanted origin) (int64, origin, error) {
 	if size == 0 {
 		return 0, wanted, nil
@@ -197,7 +197,7 @@ func (p *part) hint(have int64) string {
 	return fmt.Sprintf("%s has %d bytes, and the same command goes on from there", p.path+partSuffix, have)
 }
 
-// syncDir has a directory's names last. Not every file system can, which is no failure of a download.
+// syncDir makes a directory's names durable. Not every file system can, which is no failure of a download.
 func syncDir(name string) error {
 	d, err := os.Open(name)
 	if err != nil {

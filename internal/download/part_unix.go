@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// openFlags has no symbolic link followed that somebody else has put in FILE.part's place, and no pipe waited for.
+// openFlags keeps a symbolic link that somebody else has put in FILE.part's place from being followed, and a pipe from
+// being waited for.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 // lock takes f for this process, or fails if another one has it. Closing f gives it back.

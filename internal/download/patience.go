@@ -32,7 +32,7 @@ func withPatience(ctx context.Context, limit time.Duration) (context.Context, *p
 	}
 }
 
-// wait is called when somebody begins to wait, and rest when he has stopped.
+// wait is called when somebody begins to wait, and rest when the wait is over.
 func (p *patience) wait() { p.timer.Reset(p.limit) }
 func (p *patience) rest() { p.timer.Stop() }
 

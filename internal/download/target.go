@@ -8,8 +8,8 @@ import (
 
 // A target is where the bytes go.
 type target interface {
-	// open prepares it, and returns how many bytes are there from an earlier run that can be gone on with, and of what: of
-	// wanted, or of an address that wanted is renewable with. It changes nothing of what is there. A target that could not
+	// open prepares it, and returns how many bytes from an earlier run are there to be continued, and what they are of:
+	// wanted, or an address that wanted is renewable with. It changes nothing of what is there. A target that could not
 	// be opened need not be closed.
 	open(wanted origin) (have int64, known origin, err error)
 	// writer returns what takes the next bytes.
@@ -18,11 +18,11 @@ type target interface {
 	restart() error
 	// remember notes what the bytes are of, before the first of them comes.
 	remember(o origin) error
-	// finish makes them last under their own name. Nothing but close may be called then.
+	// finish makes the bytes durable under their own name. Nothing but close may be called then.
 	finish() error
 	// close ends its life. What is not finished stays, to be gone on with.
 	close() error
-	// hint says how to go on after a failure, have bytes being there; or it is "".
+	// hint says how to go on after a failure when have bytes are there, or is "".
 	hint(have int64) string
 }
 
@@ -54,5 +54,5 @@ func (s *stream) hint(have int64) string {
 	return fmt.Sprintf("%d bytes were written", have)
 }
 
-// writerOnly hides deadlines: a terminal or a pipe is others' as well.
+// writerOnly hides deadlines: others use a terminal or a pipe as well.
 type writerOnly struct{ io.Writer }

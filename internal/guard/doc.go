@@ -1,3 +1,3 @@
-// Package guard has processes die with the one that has started them, however that ends: the servers of tests and of
-// the soak.
+// Package guard makes processes die with the one that has started them, however that one ends: the servers of tests and
+// of the soak.
 package guard

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// A Guard sees to it that a process dies with this one, however that ends. The kernel does it on Linux.
+// A Guard sees to it that a process dies with this one, however this one ends. The kernel does it on Linux.
 type Guard struct{}
 
 // Start starts cmd, in a process group of its own. Pdeathsig speaks of the thread that forks; Go ends a thread only with a

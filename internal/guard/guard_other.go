@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// A Guard sees to it that a process dies with this one, however that ends. Without the kernel's help that takes a shell for
-// each: it waits for the end of a pipe of which only this process has the other end.
+// A Guard sees to it that a process dies with this one, however this one ends. Without the kernel's help that takes a
+// shell for each: it waits for the end of a pipe of which only this process has the other end.
 type Guard struct {
 	shell *exec.Cmd
 	pipe  io.Closer

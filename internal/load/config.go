@@ -34,8 +34,8 @@ type Config struct {
 	// Ending follows a stream's name in the URL, for servers that want /live/NAME.flv.
 	Ending string
 
-	// Names are the streams. When empty they are Streams many (default 1),
-	// called load-0, load-1, and so on.
+	// Names are the streams. When it is empty there are Streams of them
+	// (default 1), called load-0, load-1, and so on.
 	Names   []string
 	Streams int
 	// NoPublish leaves the publishing to somebody else. Lost frames and
@@ -66,10 +66,10 @@ type Config struct {
 	// their CPU time and memory are part of the report (Linux only).
 	ServerPIDs []int
 
-	// ReadEvery makes a viewer read that often, and not whenever something
-	// arrives (0). A load of many viewers then costs this machine much less,
-	// and the server gets its acknowledgements later, as from a viewer that
-	// is as far away; gaps and latencies are no finer than that.
+	// ReadEvery makes a viewer read at this interval, and not whenever
+	// something arrives (0). A load of many viewers then costs this machine
+	// much less, and the server gets its acknowledgements later, as from a
+	// viewer that is as far away; gaps and latencies are no finer than that.
 	ReadEvery time.Duration
 
 	// Interval is the time between two calls of the progress function

@@ -40,9 +40,9 @@ type run struct {
 // it. It ends after the ramp, the settling time and cfg.Duration, or earlier
 // with ctx: what was measured until then is reported and marked interrupted.
 // The error says that this was not the load that was asked for: a wrong Config,
-// a publisher that was refused or ended early, or not one viewer that got
-// anything. What was measured nevertheless is in the report. progress may be
-// nil; it is called on Run's own goroutine, every cfg.Interval.
+// a publisher that was refused or ended early, or no viewer that got anything.
+// What was measured nevertheless is in the report. progress may be nil; it is
+// called on Run's own goroutine, every cfg.Interval.
 func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -128,7 +128,7 @@ func (r *run) startPublishers(ctx context.Context, wg *sync.WaitGroup) {
 }
 
 // startViewers lets the viewers come one after the other over the ramp, on one
-// timer rather than on one for each of them.
+// timer rather than one each.
 func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup) {
 	order := make([]*viewer, 0, len(r.healthy.viewers)+len(r.stalled.viewers))
 	h, s := r.healthy.viewers, r.stalled.viewers

@@ -25,9 +25,9 @@ type Interval struct {
 	Lost        int64 // tags that viewers which always read missed
 	Ended       int64 // connections that ended early
 
-	// Timed is how many tags came to viewers which always read and say how
-	// old they are. The quantiles are those of their latencies, 3 percent off
-	// at most, and 0 if there are none.
+	// Timed is how many tags that say how old they are came to viewers which
+	// always read. The quantiles are those of their latencies, at most 3
+	// percent off, and 0 if there are none.
 	Timed         int64
 	P50, P95, P99 time.Duration
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// How long, and how often, one tries to be let in. A server that was started
-// with the load listens a moment later, and a name that somebody has just left
-// is free a moment later.
+// How long, and how often, to try to be let in. A server that was started with
+// the load listens a moment later, and a name that somebody has just left is
+// free a moment later.
 const (
 	persistFor   = time.Second
 	persistFirst = 50 * time.Millisecond // before the second attempt; then twice as long each time

@@ -35,8 +35,8 @@ type Arrival struct {
 }
 
 // Protocol carries streams to a server and back. Its methods are called from
-// many goroutines at once. A connection it opens ends with ctx, one to publish
-// a moment later, so that the stream can have its end.
+// many goroutines at once. A connection that it opens ends with ctx; one for
+// publishing ends a moment later, so that the stream can have its end.
 type Protocol interface {
 	// Publish returns once the server is ready for the first tag, or, where
 	// the protocol has no such answer, once the request is sent.

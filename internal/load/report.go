@@ -49,7 +49,7 @@ type Viewers struct {
 	Tags      int64 `json:"tags"`
 	Numbered  bool  `json:"numbered"` // some tags were
 	Lost      int64 `json:"lost"`     // tags that were sent and skipped
-	Jumps     int64 `json:"jumps"`    // times at which some were skipped
+	Jumps     int64 `json:"jumps"`    // occasions on which some were skipped
 	Repeated  int64 `json:"repeated"` // tags that came twice or out of order
 	// Gap is the time from one arrival to the next, when a viewer had to
 	// wait. Latency is the time from the publisher's write to the arrival of
@@ -85,7 +85,7 @@ type Spread struct {
 // Usage is what processes used during the measurement.
 type Usage struct {
 	CPU      time.Duration `json:"cpu_ns"`
-	CPUPerGB float64       `json:"cpu_s_per_gb"` // CPU seconds for a delivered 10^9 bytes
+	CPUPerGB float64       `json:"cpu_s_per_gb"` // CPU seconds per 10^9 bytes delivered
 	RSS      int64         `json:"rss_bytes"`    // at the end
 	PeakRSS  int64         `json:"peak_rss_bytes"`
 }

@@ -13,7 +13,7 @@ const (
 	soundRate    = 44100
 	soundSamples = 1024 // in one AAC frame
 	soundBytes   = 372  // payload of one AAC frame at 128 kbit/s
-	keyWeight    = 8    // a key frame is that many times an ordinary one
+	keyWeight    = 8    // a key frame is this many times as large as an ordinary one
 )
 
 // Synth makes the tags of one stream. They are FLV in every byte that a relay

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// viewer reads one stream and keeps book of it.
+// viewer reads one stream and keeps a record of it.
 type viewer struct {
 	load   *run
 	group  *group

@@ -24,19 +24,19 @@
 //	RunQueue      sched:sched_wakeup, sched_switch     /proc/self/task/*/schedstat: no quantiles
 //	PageFaults    exceptions:page_fault_user (x86)     rusage
 //
-// The programs see the whole machine. Run queue and page faults are counted for this process alone, and not if it is in a PID
-// namespace, where the numbers that the kernel gives programs are not its own. TCP has no process: a segment is taken in by
-// whoever is running. Give Options.Ports, or the figures are of all connections of the machine. On other systems than Linux
-// there are page faults and processor time where there is rusage, and nothing else.
+// The programs see the whole machine. Run queue and page faults are counted for this process alone, and not if it is in
+// a PID namespace, where the numbers that the kernel gives programs are not its own. TCP has no process: a segment is
+// taken in by whoever is running. Give Options.Ports, or the figures are of all connections of the machine. On systems
+// other than Linux there are page faults and processor time where there is rusage, and nothing else.
 //
-// A thread counts in the run queue from the first time it leaves a CPU after it was made. Page faults of a tracepoint are
-// those in user mode; rusage has also those of system calls.
+// A thread counts in the run queue from the first time it leaves a CPU after it was made. Page faults of a tracepoint
+// are those in user mode; rusage also has those of system calls.
 //
 // # What it costs
 //
-// A reading allocates nothing, but for a file and a directory entry of each thread where there is no tracing, and some hundred
-// bytes for each connection that is asked for TCP_INFO. A Timeline has at most [MaxSamples]; then neighbours are merged and
-// the interval doubles. The programs' maps take 0.4 MB.
+// A reading allocates nothing, except for a file and a directory entry of each thread where there is no tracing, and
+// some hundred bytes for each connection that is asked for TCP_INFO. A Timeline has at most [MaxSamples]; then
+// neighbours are merged and the interval doubles. The programs' maps take 0.4 MB.
 //
 // On a virtual machine with two cores of an AMD EPYC a reading takes 5.3 µs by tracepoints and 0.11 to 0.12 ms by files, with
 // few threads: less than 0.1 % of one core at [DefaultInterval]. Programs cost where they run: two threads that do nothing but

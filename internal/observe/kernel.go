@@ -62,7 +62,7 @@ func (k *kernel) close() error {
 
 var errNotAsked = errors.New("not asked for")
 
-// choose enables the first way that can be gone, and says why it was not one before it.
+// choose enables the first way that works, and says why the ways before it do not.
 func choose(from KernelSource, ways ...way) Metric {
 	if from == KernelNone {
 		return Metric{Source: SourceNone, Why: errNotAsked.Error()}

@@ -47,9 +47,9 @@ type Options struct {
 	// no load layer.
 	Load func() Load
 
-	// Conns returns connections of this process; the first MaxConns of them are looked at, and may be closed meanwhile. It
-	// is called only if tracepoints don't give what TCP_INFO would, as Load is. The Recorder borrows what it returns until
-	// the next call. Nil: none.
+	// Conns returns connections of this process; the first MaxConns of them are looked at, and may be closed meanwhile.
+	// It is called as Load is, but only if tracepoints don't give what TCP_INFO would. The Recorder borrows what it
+	// returns until the next call. Nil: none.
 	Conns func() []syscall.Conn
 
 	// Ports have tracepoints count only connections from or to one of them, in whatever process: the ports that a load's
@@ -187,9 +187,9 @@ func (r *Recorder) sample() Sample {
 	return r.now
 }
 
-// Stop takes a last sample, detaches everything and writes the profiles. The Timeline is complete even if there is an error:
-// of a profile, or of something that could not be detached. A second call returns what the first did. Any goroutine may
-// call it but Options.Load's and Options.Conns's caller, for which Stop waits.
+// Stop takes a last sample, detaches everything and writes the profiles. The Timeline is complete even if there is an
+// error: of a profile, or of something that could not be detached. A second call returns what the first did. Any
+// goroutine may call it except the one that calls Options.Load and Options.Conns, for which Stop waits.
 func (r *Recorder) Stop() (*Timeline, error) {
 	r.stop.Do(func() {
 		close(r.quit)

@@ -1,6 +1,7 @@
-// Package plainrelay relays live FLV streams over HTTP as it is written with the standard library alone. It is what the relay of
-// this project is measured against, in both of the ways that there are: each viewer gets its own copy of each tag, by Write and
-// Flush of a response; or all share what was read, and what waits for a viewer leaves its hijacked connection in one writev.
+// Package plainrelay relays live FLV streams over HTTP as it is written with the standard library alone. It is what the
+// relay of this project is measured against, in both of the ways that there are. Either each viewer gets its own copy
+// of each tag, by Write and Flush of a response. Or all share what was read, and what waits for a viewer leaves its
+// hijacked connection in one writev.
 package plainrelay
 
 import (

@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// nodeTimeout is after how many milliseconds of silence a node is suspected: as little as a busy machine bears without
-// taking a live one for dead.
+// nodeTimeout is the number of milliseconds of silence after which a node is suspected: as little as a busy machine
+// bears without taking a live one for dead.
 const nodeTimeout = 1000
 
 // Cluster is a running Redis Cluster. Its methods are for one goroutine; clients may use it meanwhile.
@@ -24,9 +24,9 @@ type Cluster struct {
 	dead  map[*Server]int // those that Kill has ended, and the first slot that each owned; -1 for none
 }
 
-// StartCluster starts a cluster that ends with the test: three masters that share the slots evenly, each with a replica,
-// unless the options say otherwise. It takes about two seconds: so long a master waits before it serves at all.
-// A test that changes nothing can use [SharedCluster].
+// StartCluster starts a cluster that ends with the test: three masters that share the slots evenly, each with a
+// replica, unless the options say otherwise. It takes about two seconds, because a master waits that long before it
+// serves at all. A test that changes nothing can use [SharedCluster].
 func StartCluster(t testing.TB, opts ...Option) *Cluster {
 	t.Helper()
 	path, dir := program(t), tempDir(t)

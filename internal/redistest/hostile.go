@@ -26,20 +26,20 @@ type Answer struct {
 // Say answers with these bytes, whatever they are. Say("") leaves the client waiting.
 func Say(b string) Answer { return Answer{bytes: b} }
 
-// ThenClose ends the connection behind the bytes.
+// ThenClose ends the connection after the bytes.
 func (a Answer) ThenClose() Answer {
 	a.close = true
 	return a
 }
 
-// ThenReset resets the connection (RST) behind the bytes, of which the client may lose some.
+// ThenReset resets the connection (RST) after the bytes, of which the client may lose some.
 func (a Answer) ThenReset() Answer {
 	a.reset = true
 	return a
 }
 
-// Hostile listens and answers what the script says, to whatever is asked and whoever asks: one answer a request, in the
-// order in which the requests arrive. Behind the script's end it closes the connection on each request.
+// Hostile listens and answers what the script says, to whatever is asked and whoever asks: one answer per request, in
+// the order in which the requests arrive. After the script's end it closes the connection on each request.
 //
 // A client's greeting takes nothing from the script: HELLO, AUTH, SELECT, CLIENT, READONLY, READWRITE and ASKING are
 // answered as Redis 7.0 does.

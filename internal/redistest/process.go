@@ -21,8 +21,8 @@ const shownLog = 32 << 10
 // stopGrace is how long a server may take to end by itself before it is killed.
 const stopGrace = 5 * time.Second
 
-// process is a running program that writes to a file. It needs no goroutine, so that one may outlast the tests of a
-// package without being a leak; it dies with the test binary (see dieWithUs).
+// process is a running program that writes to a file. It needs no goroutine, so that a process may outlast the tests of
+// a package without being a leak; it dies with the test binary (see dieWithUs).
 type process struct {
 	mu    sync.Mutex
 	cmd   *exec.Cmd

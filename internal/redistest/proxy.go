@@ -64,7 +64,7 @@ func (p *Proxy) Options(s *Server) *redis.Options {
 }
 
 // Set replaces all rules, and begins to count anew on the connections that are open. What the old rules have done stays
-// done, but whom they hold is released.
+// done, but what they hold is released.
 func (p *Proxy) Set(rules ...Rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

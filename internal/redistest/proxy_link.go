@@ -9,7 +9,7 @@ import (
 // pieceSize is how much a proxy reads at once.
 const pieceSize = 32 << 10
 
-// link is a connection through a proxy: two goroutines, one a direction.
+// link is a connection through a proxy: two goroutines, one per direction.
 type link struct {
 	p              *Proxy
 	client, server net.Conn

@@ -24,8 +24,8 @@ const (
 	swallow
 )
 
-// Rule is something that a [Proxy] does to a connection when so many bytes have passed in one direction: at 0 before the
-// first byte passes, at n as soon as the nth has. It does it once on each connection.
+// Rule is something that a [Proxy] does to a connection when a number of bytes has passed in one direction: at 0 before
+// the first byte passes, at n as soon as the nth has. It does it once on each connection.
 //
 // The bytes are counted from [Proxy.Set], or from the beginning of a connection that is younger; with On from later.
 type Rule struct {
@@ -80,7 +80,7 @@ func (r Rule) On(marker string) Rule {
 	return r
 }
 
-// Times returns the rule for the n connections only that come so far first.
+// Times returns the rule for only the first n connections that come that far.
 func (r Rule) Times(n int) Rule {
 	r.times = n
 	return r

@@ -15,10 +15,10 @@ import (
 // masterName is what the sentinel calls its master.
 const masterName = "mymaster"
 
-// sentinelTimings replace the sentinel's sense of time, in milliseconds: it is made for networks of machines. While a master is
-// down, a replica is good for its place if its INFO is no older than five ping periods, and it is asked for one each second,
-// whatever info-period says: hence a ping period of more than a fifth of that. The last two keep the sentinel from doing nothing
-// for half a minute ("tilt") because a busy machine has let it wait for two seconds.
+// sentinelTimings replace the sentinel's sense of time, in milliseconds: it is made for networks of machines. While a
+// master is down, a replica is good for its place if its INFO is no older than five ping periods. It is asked for INFO
+// each second, whatever info-period says: hence a ping period of more than a fifth of that. The last two keep the
+// sentinel from doing nothing for half a minute ("tilt") because a busy machine has let it wait for two seconds.
 var sentinelTimings = []any{
 	"info-period", 100, "ping-period", 500, "publish-period", 100, "ask-period", 100,
 	"min-link-reconnect-period", 100, "tilt-trigger", 60000, "tilt-period", 1000,

@@ -45,8 +45,8 @@ func newVault(s *Server, store blob.Store, where string) *vault {
 	}
 }
 
-// besideBlobs answers what is at blobsPath, and leaves everything else to next. A ServeMux would lead a key such as a//b to
-// another one.
+// besideBlobs answers what is at blobsPath, and leaves everything else to next. A ServeMux would redirect a key such as
+// a//b to another one.
 func (s *Server) besideBlobs(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key, ok := strings.CutPrefix(r.URL.Path, blobsPath); ok {
@@ -96,7 +96,7 @@ func (a *blobAnswer) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for http.ResponseController, and for whoever looks for the way around memory.
+// Unwrap is for http.ResponseController, and for code that looks for a way around memory.
 func (a *blobAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // get answers GET and HEAD.
@@ -137,7 +137,7 @@ func (v *vault) write(a *blobAnswer, r *http.Request, key string) {
 	}
 }
 
-// change answers PUT and DELETE of those who may, unless it returns an error: a refused body takes no place.
+// change answers PUT and DELETE from clients that may write, unless it returns an error: a refused body takes no place.
 func (v *vault) change(a *blobAnswer, r *http.Request, key string) error {
 	if err := v.uploads.enter(); err != nil {
 		return &busyError{err}
@@ -216,7 +216,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, explainSilence(err, u.patience.idle)
 }
 
-// drain lets nobody in any more, and returns a channel that is closed when all have left.
+// drain lets nobody else in, and returns a channel that is closed when all have left.
 func (v *vault) drain() <-chan struct{} {
 	idle := make(chan struct{})
 	if v == nil {

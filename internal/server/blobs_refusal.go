@@ -38,8 +38,8 @@ func (v *vault) refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 const (
-	// refusedFor is how long a refused body is still taken in: long enough for an answer to reach the other side of the world,
-	// and for its client to leave off.
+	// refusedFor is how long a refused body is still taken in: long enough for an answer to reach the other side of the
+	// world, and for the client there to stop.
 	refusedFor = 2 * time.Second
 
 	// refusedBytes bounds the same in bytes: what a gigabit a second brings in a quarter of that time.
@@ -77,7 +77,8 @@ func (w *shortResponse) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// blobStatus is the status for an error, and what is told of it: not what an address or a path of the server would be in.
+// blobStatus is the status for an error, and what the client is told of it: nothing that an address or a path of the
+// server could be in.
 func blobStatus(err error) (status int, reason string) {
 	var request *requestError
 	var busy *busyError

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// A census counts the viewers of all streams, those included who wait for one, and keeps their number within its bound.
+// A census counts the viewers of all streams, including those that wait for one, and keeps their number within its
+// bound.
 type census struct {
 	max int
 
@@ -21,7 +22,7 @@ func newCensus(maxViewers int) *census {
 	return &census{max: maxViewers, viewers: make(map[*viewer]struct{}), empty: make(chan struct{})}
 }
 
-// admit gives a place to one who wants to watch. leave gives it back.
+// admit gives a place to a viewer that wants to watch. leave gives it back.
 func (c *census) admit() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +55,7 @@ func (c *census) leave(v *viewer) {
 	c.settle()
 }
 
-// close admits nobody any more, and returns a channel that is closed when all have left.
+// close admits nobody else, and returns a channel that is closed when all have left.
 func (c *census) close() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

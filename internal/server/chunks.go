@@ -2,8 +2,9 @@ package server
 
 import "strconv"
 
-// chunks puts a response into chunks as it is sent, a batch into each. Without them only the end of the connection would end the
-// response, and a player could not tell the stream's end from a broken connection. (ffmpeg takes it for broken.)
+// chunks puts a response into chunks as it is sent, one per batch. Without them only the end of the connection would
+// end the response, and a player could not tell the stream's end from a broken connection. (ffmpeg takes it for
+// broken.)
 //
 // The line in front of a chunk is put together here and goes out in the same system call as the chunk.
 type chunks struct {

@@ -24,20 +24,20 @@ type Config struct {
 	Listen string // the address of the one port that everybody uses
 	Admin  string // a second address for /debug/pprof and /metrics; empty: there is none
 
-	PublishToken string // what a publisher must show; empty: nobody publishes but through a loopback listener
+	PublishToken string // what a publisher must show; empty: nobody can publish except through a loopback listener
 	Demo         bool   // play the built-in sample as the stream "demo"
 	Version      string // shown in the API and in the metrics
 
 	MaxStreams       int // streams at a time; one more gets 503
-	MaxViewers       int // viewers in all, those who wait for a publisher included; one more gets 503
-	MaxStreamViewers int // viewers a stream; one more gets 503
+	MaxViewers       int // viewers in all, including those that wait for a publisher; one more gets 503
+	MaxStreamViewers int // viewers per stream; one more gets 503
 
 	Root               string // a directory whose files are served at /files/; empty: none are
 	FilesListing       bool   // a directory without an index.html is answered with a list of what is in it
-	FilesPrecompressed bool   // name.br, name.zst or name.gz is sent for name to who accepts it
-	FilesDropBehind    int64  // responses of so many bytes leave the page cache as it was; 0: none do
+	FilesPrecompressed bool   // name.br, name.zst or name.gz is sent for name to clients that accept it
+	FilesDropBehind    int64  // responses of at least this many bytes leave the page cache as it was; 0: none do
 	FilesOpen          int    // files kept open
-	FilesColdReaders   int    // responses that may read from a disk at a time
+	FilesColdReaders   int    // responses that may read from a disk at the same time
 	FilesTune          bool   // have a chunk.Tuner move that number
 	MaxDownloads       int    // requests for files at a time, and for blobs; one more gets 503
 
@@ -51,7 +51,7 @@ type Config struct {
 
 	HeaderTimeout  time.Duration // for a request's head to arrive
 	IdleTimeout    time.Duration // for the next request on a connection that is kept alive
-	PublishTimeout time.Duration // a publisher that sends nothing for so long gets 408, and its stream ends
+	PublishTimeout time.Duration // a publisher that sends nothing for this long gets 408, and its stream ends
 	ViewerWait     time.Duration // how long a viewer waits for a publisher before it gets 404; 0: not at all
 	DrainTimeout   time.Duration // how long SIGTERM waits for the viewers to get what is queued
 
@@ -61,11 +61,11 @@ type Config struct {
 
 	Latency time.Duration // how long a frame may wait for company before it is sent; 0: not at all
 
-	LagBytes     int64         // a viewer may be so many bytes behind; 0: as many as the stream keeps
-	LagFrames    int           // or so many frames; 0: as many as the stream keeps
-	LagTime      time.Duration // or so long; 0: no limit
+	LagBytes     int64         // a viewer may be this many bytes behind; 0: as many as the stream keeps
+	LagFrames    int           // or this many frames; 0: as many as the stream keeps
+	LagTime      time.Duration // or this long; 0: no limit
 	LagPolicy    Policy        // what happens beyond
-	StallTimeout time.Duration // who takes nothing for so long, though there is something, is disconnected, whatever the policy
+	StallTimeout time.Duration // a client that takes nothing for this long, though there is something, is disconnected, whatever the policy
 	Unsent       int           // bytes that the kernel may hold for a viewer without having sent them; 0: the system's default
 
 	Log *slog.Logger // nil: nothing is logged
@@ -83,9 +83,9 @@ func Defaults() Config {
 		MaxViewers:       4096,
 		MaxStreamViewers: 4096,
 
-		// No lists: who puts a file there for one who has its name does not expect others to see it. Nothing precompressed:
-		// name.gz may be a file of its own. Nothing is dropped from the page cache: the kernel lets go of what is read once
-		// before what is read often, and a file that many load in turn should stay.
+		// No lists: whoever puts a file there for somebody who has its name does not expect others to see it. Nothing
+		// precompressed: name.gz may be a file of its own. Nothing is dropped from the page cache: the kernel lets go
+		// of what is read once before what is read often, and a file that many load in turn should stay.
 		//
 		// Half of the 1024 descriptors that a process has where nobody has raised the limit; the others are for connections.
 		FilesOpen: 512,
@@ -102,12 +102,13 @@ func Defaults() Config {
 		// An upload holds 64 KiB here, or up to 1 MiB for Redis, and a descriptor. A disk is busy with fewer.
 		MaxUploads: 64,
 
-		// A request's head is one packet. Ten seconds forgive the worst mobile network, not a client that holds a place.
+		// A request's head is one packet. Ten seconds forgive the worst mobile network, but not a client that holds a
+		// place.
 		HeaderTimeout: 10 * time.Second,
 		// Longer than the poll interval of the page, so that its connection is reused.
 		IdleTimeout: 60 * time.Second,
 		// An encoder sends many times a second. Half a minute outlasts a roaming handover, and frees the name before
-		// the one who restarts a broken encoder loses patience.
+		// whoever restarts a broken encoder loses patience.
 		PublishTimeout: 30 * time.Second,
 		// Long enough to start the player first and then the encoder by hand.
 		ViewerWait: 10 * time.Second,

@@ -27,7 +27,8 @@ type descriptor struct {
 // errNothing says that nothing has arrived.
 var errNothing = errors.New("server: nothing has arrived")
 
-// newDescriptor takes conn's descriptor over and closes conn. It returns false, and conn is as it was, if conn has none.
+// newDescriptor takes over conn's descriptor and closes conn. If conn has none, it returns false and leaves conn as it
+// was.
 func newDescriptor(conn net.Conn, idle time.Duration, draining context.Context) (descriptor, bool) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -46,8 +47,8 @@ func newDescriptor(conn net.Conn, idle time.Duration, draining context.Context) 
 	return descriptor{fd: dup, idle: idle, draining: draining, heard: now()}, true
 }
 
-// take reads what has arrived. It returns errNothing if that is nothing, and os.ErrDeadlineExceeded if that has been so for
-// too long or if the server shuts down.
+// take reads what has arrived. It returns errNothing if nothing has, and os.ErrDeadlineExceeded if nothing has for too
+// long or if the server shuts down.
 func (d *descriptor) take(p []byte) (int, error) {
 	for {
 		if d.draining.Err() != nil {

@@ -44,7 +44,7 @@ type shelf struct {
 	stalled  atomic.Int64                // cut because the client took nothing
 }
 
-// tunedColdReaders is how many cold readers a Tuner may try: what a disk of many flash chips has a use for.
+// tunedColdReaders is how many cold readers a Tuner may try: as many as a disk of many flash chips can use.
 const tunedColdReaders = 64
 
 // statusClasses is 1 more than the first digit of the highest status.
@@ -184,7 +184,7 @@ func (f *shelf) count() int {
 	return f.downloads
 }
 
-// drain lets nobody in any more, and returns a channel that is closed when all have left.
+// drain lets nobody else in, and returns a channel that is closed when all have left.
 func (f *shelf) drain() <-chan struct{} {
 	if f == nil {
 		none := make(chan struct{})
@@ -211,8 +211,8 @@ func (f *shelf) close() error {
 	return errors.Join(f.handler.Close(), f.root.Close())
 }
 
-// offer says in a word what a visitor of the page finds at filesPath: nothing ("off"), files whose names he has to know
-// ("named"), or lists of them ("listed").
+// offer says in a word what a visitor of the page finds at filesPath: nothing ("off"), files whose names have to be
+// known ("named"), or lists of them ("listed").
 func (f *shelf) offer() string {
 	switch {
 	case f == nil:

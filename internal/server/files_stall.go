@@ -11,10 +11,10 @@ import (
 const stallLooks = 8
 
 // A stallWatch cuts a response whose client takes nothing for a while, though something is there for it. As a whole the
-// response may take for ever. One that waits for the server's own disk is not cut.
+// response may take for ever. A response that waits for the server's own disk is not cut.
 //
-// A response that is over soon costs a timer. Its last bytes, which net/http sends after the handler, have the same time:
-// until the first look, and again after end, that is a deadline.
+// A response that is over soon costs a timer. Its last bytes, which net/http sends after the handler, have the same
+// time: until the first look, and again after end, the limit is a deadline.
 type stallWatch struct {
 	w       http.ResponseWriter // what the handler is to write to
 	limit   time.Duration

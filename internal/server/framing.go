@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// A framing finds the body of an HTTP/1.1 request in what comes behind its head. One of the two forms is in use: a number of
-// bytes, or chunks.
+// A framing finds the body of an HTTP/1.1 request in what comes after its head. One of the two forms is in use: a
+// number of bytes, or chunks.
 type framing struct {
 	chunked bool
 	done    bool  // the body has ended

@@ -15,7 +15,7 @@ import (
 // errEmpty refuses a body without a byte.
 var errEmpty = errors.New("the body is empty")
 
-// rawChunk bounds what is relayed at a time of a stream whose form is not known.
+// rawChunk bounds how much of a stream whose form is not known is relayed at a time.
 const rawChunk = 64 << 10
 
 // An ingest moves what a publisher sends into its stream's ring, without copying it.
@@ -218,7 +218,7 @@ func pictureSize(tag []byte) string {
 	return fmt.Sprintf("%dx%d", width, height)
 }
 
-// A meter measures a stream's bits a second.
+// A meter measures a stream's bits per second.
 type meter struct {
 	since int64 // see now
 	bytes int64

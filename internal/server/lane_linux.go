@@ -20,20 +20,22 @@ const (
 	lanePublishers = 128
 	// laneEvents is how many publishers a lane serves before it asks the kernel again.
 	laneEvents = 64
-	// laneHaste is how long a lane may take for those before it leaves writing to viewers to the pumps, which may run on
-	// other processors. Writing takes nearly all of a lane's time, and the others' bytes wait meanwhile.
+	// laneHaste is how long a lane may take for those publishers before it leaves writing to viewers to the pumps,
+	// which may run on other processors. Writing takes nearly all of a lane's time, and the others' bytes wait
+	// meanwhile.
 	laneHaste = 2 * time.Millisecond
 )
 
-// A lane serves publishers whose streams are passed on when they arrive. If a goroutine waited for each of them, then each
-// packet would wake one, often on a thread that is woken for it, and the work would be that of a few packets. So their
-// connections are in an epoll instance of the lane's, which is itself one descriptor in the runtime's poller (epoll(7)
-// allows that): a wake-up finds all who have something, and they are served one after the other.
+// A lane serves publishers whose streams are passed on when they arrive. If a goroutine waited for each of them, then
+// each packet would wake one, often on a thread that is woken for it, and the work would be that of a few packets. So
+// their connections are in an epoll instance of the lane's, which is itself one descriptor in the runtime's poller
+// (epoll(7) allows that): a wake-up finds all connections that have something, and they are served one after the other.
 //
 // What reads from a publisher parses a stream, so it has a stack of its own, as a coroutine: the lane switches to it, and it
 // switches back when it has read what was there. The scheduler has no part in that.
 //
-// The lane's goroutine alone uses what is not said to be guarded, and all publishers that it knows.
+// Fields that are not marked as guarded, and the publishers that the lane knows, are used by the lane's goroutine
+// alone.
 type lane struct {
 	set   *laneSet
 	file  *os.File // the epoll instance
@@ -123,7 +125,7 @@ func newLane(s *laneSet) (*lane, error) {
 func (l *lane) watch(c *laned) error {
 	l.mu.Lock() // so that the lane knows c when the kernel names it
 	defer l.mu.Unlock()
-	// Level-triggered: who was left with something to read comes again, after the others.
+	// Level-triggered: a publisher that was left with something to read comes up again, after the others.
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(c.fd)}
 	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, c.fd, &event); err != nil {
 		return os.NewSyscallError("epoll_ctl", err)
@@ -162,8 +164,8 @@ func (l *lane) run() {
 	}
 }
 
-// serve serves those who have something until nobody has. Then it returns false, to be called again when somebody has.
-// It returns true when all have to be looked at, or when nobody is left.
+// serve serves the publishers that have something until none has. Then it returns false, to be called again when one
+// has. It returns true when all have to be looked at, or when none is left.
 //
 // It is called in one raw.Read for as long as that can be: whatever arrives meanwhile then calls it again.
 func (l *lane) serve(uintptr) bool {
@@ -186,8 +188,8 @@ func (l *lane) serve(uintptr) bool {
 	return true
 }
 
-// ask asks the kernel who has something, and puts up to laneEvents of them into events. It does not wait, so it does not tell
-// the scheduler either, which would wake a thread to look after this one.
+// ask asks the kernel which publishers have something, and puts up to laneEvents of them into events. It does not wait,
+// so it does not tell the scheduler either, which would wake a thread to look after this one.
 func (l *lane) ask() int {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])),
@@ -202,7 +204,7 @@ func (l *lane) ask() int {
 	}
 }
 
-// meet takes those in who have joined. It returns whether there is a reason to look at all.
+// meet takes in those that have joined. It returns whether there is a reason to look at all.
 func (l *lane) meet() (called bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,8 +231,8 @@ func (l *lane) turn(c *laned) {
 	go c.done()
 }
 
-// lookAtAll gives everybody a turn who has been silent for too long, or whose server shuts down. It settles when to look
-// again.
+// lookAtAll gives a turn to every publisher that has been silent for too long, or whose server shuts down. It settles
+// when to look again.
 func (l *lane) lookAtAll() {
 	l.mu.Lock()
 	l.called = false
@@ -266,7 +268,7 @@ type laned struct {
 	fault   error // why it cannot be served
 }
 
-// newLaned takes conn's descriptor over and closes conn. It returns nil, and conn is as it was, if conn has none.
+// newLaned takes over conn's descriptor and closes conn. If conn has none, it returns nil and leaves conn as it was.
 func newLaned(conn net.Conn, s *stream) driven {
 	d, ok := newDescriptor(conn, s.server.cfg.PublishTimeout, s.server.draining)
 	if !ok {

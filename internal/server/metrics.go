@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// A tally is what one who writes to sockets has done since it was flushed.
+// A tally is what a writer to sockets has done since the tally was flushed.
 type tally struct {
 	calls int64 // system calls
 	bytes int64 // that the kernel took

@@ -34,7 +34,8 @@ var errNewInit = errors.New("the stream's codecs changed, and an MP4 file cannot
 // errMuxingBehind ends an MP4 file when its maker did not get enough of the processor.
 var errMuxingBehind = errors.New("the making of MP4 is too far behind the stream: viewers must come again")
 
-// newMuxing returns a muxing of what c gives, which it takes ownership of, and what starts its goroutine. s.mu is held.
+// newMuxing returns a muxing of what c gives, and a function that starts its goroutine. It takes ownership of c. s.mu
+// is held.
 func (s *stream) newMuxing(c *broadcast.Cursor) (m *muxing, start func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	m = &muxing{stop: stop, cursor: c}

@@ -60,8 +60,8 @@ func (o *outlet) pump() *pump {
 	return least
 }
 
-// announce has all viewers served: there is something new in the ring. The ring could do it itself, but for every frame, or
-// with a timer of its own for every stream; see polled. The caller holds no lock.
+// announce has all viewers served: there is something new in the ring. The ring could do that itself, but only for
+// every frame, or with a timer of its own for every stream; see polled. The caller holds no lock.
 func (o *outlet) announce() {
 	served := o.wake(true)
 	if served != nil && !served.roundHere() {
@@ -69,7 +69,7 @@ func (o *outlet) announce() {
 	}
 }
 
-// wake wakes all who serve viewers. With butOne, if there is one pump only, it is left to the caller.
+// wake wakes all who serve viewers. With butOne, a pump that is the only one is left to the caller.
 func (o *outlet) wake(butOne bool) (left *pump) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,8 +137,8 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// policy says what happens to a viewer that is too far behind. Only FLV can be left out of: in bytes of unknown form there is
-// no place where one could go on, and a player of MP4 goes on with the sound at once but waits with the picture.
+// policy says what happens to a viewer that is too far behind. Frames can be left out of FLV only. Bytes of unknown
+// form have no place to go on from, and an MP4 player goes on with the sound at once but waits with the picture.
 func (o *outlet) policy() Policy {
 	if o.form != formFLV {
 		return Drop
@@ -146,8 +146,8 @@ func (o *outlet) policy() Policy {
 	return o.stream.server.cfg.LagPolicy
 }
 
-// behind returns how many viewers are too far behind, and by how many seconds the last of all is behind. A viewer that keeps
-// up counts as not behind at all.
+// behind returns how many viewers are too far behind, and how many seconds the one that is furthest behind lags. A
+// viewer that keeps up counts as not behind at all.
 func (o *outlet) behind() (viewers int, seconds float64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

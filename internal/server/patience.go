@@ -50,8 +50,8 @@ func (d *deadline) retire() {
 // pastDeadline is over: what waits returns at once.
 var pastDeadline = time.Unix(1, 0)
 
-// A patience makes a read fail when nothing comes for a while, or when the server shuts down, by way of a deadline. What is
-// read may take for ever as a whole.
+// A patience makes a read fail when nothing comes for a while, or when the server shuts down, by way of a deadline. As
+// a whole, what is read may take for ever.
 type patience struct {
 	deadline deadline
 	idle     time.Duration

@@ -63,7 +63,7 @@ func (p *places) count() int {
 	return p.taken
 }
 
-// drain lets nobody in any more, and returns a channel that is closed when all have left.
+// drain lets nobody else in, and returns a channel that is closed when all have left.
 func (p *places) drain() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

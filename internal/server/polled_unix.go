@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// gatherBytes is what one look at a publisher's connection should find at most. More would fill the kernel's receive buffer
-	// and slow the publisher down, and writing more at a time to viewers costs no less a byte.
+	// gatherBytes is what one look at a publisher's connection should find at most. More would fill the kernel's
+	// receive buffer and slow the publisher down, and writing more at a time to viewers costs no less per byte.
 	gatherBytes = 48 << 10
 	// tellBytes is how much of a flood is read before viewers are told. An encoder's stream never gets there.
 	tellBytes = 64 << 10
@@ -35,7 +35,7 @@ type polled struct {
 	untold int   // bytes since tell was called
 }
 
-// newPolled takes conn's descriptor over and closes conn. It returns nil, and conn is as it was, if conn has none.
+// newPolled takes over conn's descriptor and closes conn. If conn has none, it returns nil and leaves conn as it was.
 func newPolled(conn net.Conn, bound, idle time.Duration, draining context.Context, tell func()) *polled {
 	d, ok := newDescriptor(conn, idle, draining)
 	if !ok {

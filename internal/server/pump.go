@@ -12,9 +12,9 @@ import (
 // inspectEvery is how often the viewers that are not keeping up are looked at. Lag is allowed by the second.
 const inspectEvery = 250 * time.Millisecond
 
-// A pump writes to the healthy viewers of an outlet, all of them from one goroutine: a viewer's share of the work is one
-// system call that does not wait, and waking a goroutine for it would cost a quarter on top. A viewer whose socket is full
-// is driven by a goroutine of its own until it has caught up; meanwhile the pump watches how far behind it is.
+// A pump writes to the healthy viewers of an outlet, all of them from one goroutine: a viewer's share of the work is
+// one system call that does not wait, and waking a goroutine for it would cost a quarter more. A viewer whose socket is
+// full is driven by a goroutine of its own until it has caught up; meanwhile the pump watches how far behind it is.
 //
 // The goroutine runs while there are viewers. Where they are few, whoever feeds the stream writes to them instead, because
 // waking the pump would cost as much as writing to one of them.
@@ -34,7 +34,7 @@ type pump struct {
 	wake    chan struct{} // has room for one signal: there is something in inbox
 	news    chan struct{} // likewise: there is something in the ring
 
-	// driving is held by the goroutine while it works, and by who works in its place. It guards the rest.
+	// driving is held by the goroutine while it works, and by whoever works in its place. It guards the rest.
 	driving sync.Mutex
 	healthy []*viewer // driven by the pump
 	away    []*viewer // driven by others
@@ -54,7 +54,7 @@ const (
 	joins   event = iota // the viewer is new, and driven by a goroutine of its own
 	returns              // it has caught up, and is the pump's to drive
 	leaves               // it is finished
-	hangsUp              // it has ended, and is still among those whom the pump drives, or was
+	hangsUp              // it has ended, and is still among those that the pump drives, or was
 )
 
 func newPump(o *outlet) *pump {
@@ -119,7 +119,7 @@ type occasion uint8
 const (
 	published     occasion = iota // there is something in the ring
 	addressed                     // there is something in the inbox
-	timeToInspect                 // those who are away
+	timeToInspect                 // the viewers that are away
 )
 
 // await waits for something to do. Meanwhile others may work in the goroutine's place.
@@ -136,8 +136,8 @@ func (p *pump) await(tick <-chan time.Time) occasion {
 	}
 }
 
-// fewViewers is up to how many viewers are written to by who feeds the stream. Writing to so many takes about 150 µs, during
-// which nothing is read from the publisher.
+// fewViewers is the largest number of viewers that whoever feeds the stream writes to. Writing to that many takes about
+// 150 µs, during which nothing is read from the publisher.
 const fewViewers = 16
 
 // roundHere is round in the caller's goroutine. It returns false, and has done nothing, if that would keep the caller too
@@ -203,7 +203,7 @@ func (p *pump) round() {
 	p.vec.flush(p.out)
 }
 
-// keep calls f for every healthy viewer, and strikes those off the list for which it returns false.
+// keep calls f for every healthy viewer, and strikes off the list those for which f returns false.
 func (p *pump) keep(f func(*viewer) bool) {
 	n := 0
 	for i, v := range p.healthy {
@@ -240,7 +240,7 @@ func (p *pump) drop(v *viewer) bool {
 	return false
 }
 
-// inspect looks at those who are not keeping up.
+// inspect looks at the viewers that are not keeping up.
 func (p *pump) inspect() {
 	at, head := now(), p.out.ring.Stats().Published
 	worst, behind := int64(0), int32(0)
@@ -260,8 +260,8 @@ func (p *pump) putVector() {
 	p.vec = nil // at rest
 }
 
-// recover keeps a mistake in here from taking other streams down: this pump's viewers are disconnected, and the next one
-// who joins finds it as new.
+// recover keeps a mistake in here from taking other streams down: this pump's viewers are disconnected, and the next
+// one that joins finds the pump as new.
 func (p *pump) recover() {
 	cause := recover()
 	if cause == nil {

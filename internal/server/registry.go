@@ -31,7 +31,7 @@ type registry struct {
 	idle    chan struct{} // closed when the registry is closed and nobody is being served
 }
 
-// A wait is what all viewers share that wait for one name.
+// A wait is what all viewers that wait for one name share.
 type wait struct {
 	viewers int           // how many
 	found   chan struct{} // closed when stream is set, or when the registry closes
@@ -49,7 +49,8 @@ const (
 	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
 
-// checkName refuses a name that has not the form of names, or that could not be watched because its end names a format.
+// checkName refuses a name that does not have the form of names, or that could not be watched because its end names a
+// format.
 func checkName(name string) error {
 	if name == "" || len(name) > maxName || strings.Trim(name, nameBytes) != "" {
 		return fmt.Errorf("bad stream name %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -", name)
@@ -133,8 +134,8 @@ func (r *registry) visible(name string) *stream {
 	return nil
 }
 
-// await returns the stream, and waits for it until ctx is done: then it returns errAbsent. One who has waited also gets a cursor
-// at the stream's start, which is the caller's to close.
+// await returns the stream, and waits for it until ctx is done: then it returns errAbsent. A caller that has waited
+// also gets a cursor at the stream's start, which is the caller's to close.
 func (r *registry) await(ctx context.Context, name string) (*stream, *broadcast.Cursor, error) {
 	r.mu.Lock()
 	if s := r.visible(name); s != nil || r.closed {
@@ -158,7 +159,7 @@ func (r *registry) await(ctx context.Context, name string) (*stream, *broadcast.
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n := len(w.first); n > 0 { // also when the time was over in the same moment
+	if n := len(w.first); n > 0 { // even when the time was over at the same moment
 		c := w.first[n-1]
 		w.first = w.first[:n-1]
 		return w.stream, c, nil
@@ -172,8 +173,8 @@ func (r *registry) await(ctx context.Context, name string) (*stream, *broadcast.
 	return nil, nil, errAbsent
 }
 
-// close refuses new streams from now on, and sends those away who wait for one. It returns a channel that is closed when the
-// last publisher has been served.
+// close refuses new streams from now on, and sends away those that wait for one. It returns a channel that is closed
+// when the last publisher has been served.
 func (r *registry) close() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

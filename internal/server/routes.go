@@ -95,5 +95,5 @@ func answer(w http.ResponseWriter, status int, v any) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // an error is the client's going away
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client has gone away
 }

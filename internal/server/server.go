@@ -86,8 +86,8 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	s.gate = newGate(s.cfg.PublishToken, ln.Addr())
 	main := s.httpServer(s.routes())
 	main.ConnContext, main.ConnState = s.connContext, s.heads.connState
-	// What is short has this long in all, as has what net/http still sends when a handler has returned. Streams and files,
-	// which have no end in sight, bound each silence instead.
+	// A short exchange has this long in all, and so has what net/http still sends when a handler has returned. Streams
+	// and files, which have no end in sight, bound each silence instead.
 	main.WriteTimeout = s.cfg.StallTimeout
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
@@ -142,8 +142,8 @@ func (s *Server) greet(ln, admin net.Listener) {
 	}
 }
 
-// pageLink is where a browser on this machine finds the page. An address that stands for all of the machine's own is none that
-// every browser opens.
+// pageLink is where a browser on this machine finds the page. Not every browser opens an address that stands for all of
+// the machine's own.
 func pageLink(a net.Addr) string {
 	host := a.String()
 	if tcp, ok := a.(*net.TCPAddr); ok && (len(tcp.IP) == 0 || tcp.IP.IsUnspecified()) {
@@ -163,7 +163,7 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 		IdleTimeout:       s.cfg.IdleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-		// No ReadTimeout: a stream has no end in sight. Who reads it bounds its silence.
+		// No ReadTimeout: a stream has no end in sight. Whoever reads it bounds its silence.
 	}
 }
 

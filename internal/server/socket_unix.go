@@ -16,7 +16,7 @@ import (
 // response head. The kernel takes 1024.
 const vectorLen = batchPieces + 8
 
-// A vector is the scratch memory of one who writes to sockets, and counts what it was used for.
+// A vector is the scratch memory of a writer to sockets, and counts what it was used for.
 type vector struct {
 	list [vectorLen]iovec
 	tally
@@ -76,8 +76,8 @@ func (s *socket) try(line *[]byte, c *millrace.Chain, vec *vector) (full bool, e
 	return s.full, err
 }
 
-// wait writes line and c to their end, however long that takes. Each time that the kernel takes something, the time goes to
-// progress.
+// wait writes line and c to their end, however long that takes. Each time that the kernel takes something, the time is
+// stored in progress.
 func (s *socket) wait(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) error {
 	s.line, s.chain, s.vec, s.progress, s.err = line, c, vec, progress, nil
 	err := s.raw.Write(s.waitFn)

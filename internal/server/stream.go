@@ -49,7 +49,7 @@ type stream struct {
 	// The publisher's goroutine writes these and others read them.
 	bytesIn  atomic.Int64
 	framesIn atomic.Int64
-	rate     atomic.Int64 // bits a second, lately
+	rate     atomic.Int64 // bits per second, lately
 	video    atomic.Pointer[track]
 	audio    atomic.Pointer[track]
 
@@ -81,15 +81,15 @@ func (s *stream) newRing() *broadcast.Ring {
 	return broadcast.New(broadcast.MaxBytes(cfg.KeepBytes), broadcast.MaxFrames(cfg.KeepFrames))
 }
 
-// announce has the viewers served with what was published. Who feeds the stream calls it, because who feeds it knows when
-// there is no more to come for a while.
+// announce has the viewers served with what was published. Whoever feeds the stream calls it, and knows when there is
+// no more to come for a while.
 func (s *stream) announce() {
 	if s.live != nil {
 		s.live.announce()
 	}
 }
 
-// announceSoon is announce within the latency bound, for those who do not know.
+// announceSoon is announce within the latency bound, for callers that do not know.
 func (s *stream) announceSoon() {
 	if s.live != nil {
 		s.live.announceSoon(s.server.cfg.Latency)
@@ -104,8 +104,9 @@ func (s *stream) open(f form, head []byte) {
 	s.log.Info("publisher started", "publisher", s.publisher, "format", f.String())
 }
 
-// cursor returns a new viewer's place in an outlet's ring: at the newest key frame. Where nothing was published yet that one
-// could start after, it is at the head, so that those who were there first miss nothing.
+// cursor returns a new viewer's place in an outlet's ring: at the newest key frame. As long as nothing has been
+// published that a viewer cannot start after, the cursor is at the head, so that those who were there first miss
+// nothing.
 func (s *stream) cursor(o *outlet) *broadcast.Cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()

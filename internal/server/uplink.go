@@ -60,13 +60,13 @@ func newDirectUplink(w http.ResponseWriter, r *http.Request, s *stream) (*direct
 	return u, nil
 }
 
-// wait makes u a goroutine's that waits for what arrives on conn.
+// wait prepares u for a goroutine that waits for what arrives on conn.
 func (u *directUplink) wait(conn net.Conn, tell func()) {
 	p := newPatience(u.idle, u.s.server.draining, conn.SetReadDeadline)
 	u.conn, u.cleanup = &patient{Conn: conn, patience: p, tell: tell}, p.over
 }
 
-// A driven is a connection whose reader is run by others when something has arrived, in turns.
+// A driven is a connection whose reader is run by others, in turns, when something has arrived.
 type driven interface {
 	io.ReadWriteCloser
 	// start has read run, which reads from the connection, and then done, in a goroutine that may wait. It returns at once.

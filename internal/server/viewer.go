@@ -16,8 +16,8 @@ import (
 // A viewer is one response that a stream is written to.
 //
 // At any moment one goroutine drives it: it alone uses cursor, pending and sock, and it alone calls finish. That is its
-// pump while the viewer keeps up, a goroutine of its own (chase) while it does not, and for a response that is not ours to
-// write to directly its handler (follow). end may be called by anyone.
+// pump while the viewer keeps up, a goroutine of its own (chase) while it does not, and its handler (follow) for a
+// response that is not ours to write to directly. end may be called by anyone.
 type viewer struct {
 	out    *outlet
 	pump   *pump
@@ -50,7 +50,8 @@ type viewer struct {
 	told   bool // that it is too far behind was logged; the pump's
 }
 
-// passed is a place in a ring, counted from its beginning. Who drives the viewer writes it, and its pump reads it.
+// passed is a place in a ring, counted from its beginning. Whoever drives the viewer writes it, and the viewer's pump
+// reads it.
 type passed struct {
 	frames, bytes atomic.Int64
 	at            atomic.Int64 // see now
@@ -93,7 +94,7 @@ func (v *viewer) end(why ending) {
 	}
 }
 
-// finish ends v if nobody has, and gives back what it holds. Only who drives v calls it, as the last thing.
+// finish ends v if nobody has, and gives back what it holds. Only whoever drives v calls it, as the last thing.
 func (v *viewer) finish() {
 	if v.done {
 		return
@@ -339,7 +340,7 @@ func (v *viewer) lag(at int64, head broadcast.Volume) broadcast.Lag {
 	}
 }
 
-// exceeds says which allowance a lag is beyond. The allowance counts from where the viewer began until it has caught up.
+// exceeds says which allowance a lag exceeds. The allowance counts from where the viewer began until it has caught up.
 func (v *viewer) exceeds(lag broadcast.Lag) ending {
 	if !v.arrived.Load() {
 		lag.Bytes -= v.start.Bytes

@@ -15,7 +15,7 @@ import (
 type path uint8
 
 const (
-	pathWritev path = iota // the connection was taken over; one system call a batch
+	pathWritev path = iota // the connection was taken over; one system call per batch
 	pathWrite              // the same, on a system without writev or a connection without a file descriptor
 	pathWriter             // an http.ResponseWriter is in between: HTTP/2, or a wrapper that cannot be looked behind
 
@@ -60,8 +60,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	s.serveViewer(w, r, v)
 }
 
-// enterStream finds what is to be watched and takes a place among its viewers. For a HEAD, which takes no place, it answers
-// and returns neither a viewer nor an error. Who finds a stream that ends at this moment waits for the next one.
+// enterStream finds what is to be watched and takes a place among its viewers. For a HEAD, which takes no place, it
+// answers and returns neither a viewer nor an error. A viewer that finds a stream just as it ends waits for the next
+// one.
 func (s *Server) enterStream(w http.ResponseWriter, r *http.Request, name, ext string) (*viewer, error) {
 	for {
 		v, err := s.tryStream(w, r, name, ext)
@@ -108,7 +109,7 @@ func (s *Server) await(r *http.Request, name string) (*stream, *broadcast.Cursor
 	return s.registry.await(ctx, name)
 }
 
-// A formError refuses a form that a stream cannot be had in.
+// A formError refuses a form in which a stream cannot be had.
 type formError struct{ reason string }
 
 func (e *formError) Error() string { return e.reason }

@@ -19,7 +19,7 @@ const (
 	// sizes below, that is about 100 MB.
 	blobRest = 25 * time.Millisecond
 
-	// An expiring blob lives so long. expirySlack is what the store may be late by: a file system's time has steps.
+	// An expiring blob lives this long. expirySlack is what the store may be late by: a file system's time has steps.
 	expiryMin, expiryMax = 100 * time.Millisecond, 400 * time.Millisecond
 	expirySlack          = 50 * time.Millisecond
 )

@@ -24,7 +24,7 @@ const (
 	// stopPatience is how much longer than its drain timeout a server may take to end after SIGTERM.
 	stopPatience = time.Minute
 
-	// pollEvery is how often one looks whether something has come about.
+	// pollEvery is how often to look whether something has come about.
 	pollEvery = 20 * time.Millisecond
 
 	// maxLog is how much of a server's log is kept: it is emptied at the next quiet point at which all is well.

@@ -5,7 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// Everything that is sent follows from a few numbers, so that who receives it knows every byte without having kept one.
+// Everything that is sent follows from a few numbers, so that whoever receives it knows every byte without having kept
+// one.
 
 // mix is a number that looks as if it had nothing to do with x (the finish of SplitMix64).
 func mix(x uint64) uint64 {

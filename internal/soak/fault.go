@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// A wrongError says that something came that should not have: a byte, a frame, an answer. Nothing excuses it, a restart
-// neither; all other errors are excused when the server was being restarted.
+// A wrongError says that something came that should not have: a byte, a frame, an answer. Nothing excuses it, not even
+// a restart; all other errors are excused when the server was being restarted.
 type wrongError struct{ text string }
 
 func (e *wrongError) Error() string { return e.text }

@@ -36,7 +36,7 @@ type film struct {
 	picture int // size of a picture that is no key frame
 }
 
-// newFilm returns the film of number id with so many bytes a tick.
+// newFilm returns the film of number id with tick bytes per tick.
 func newFilm(id uint64, tick int) film {
 	const group = groupTags / tagsATick
 	return film{id: id, picture: max(64, (tick-soundSize)*group/(group-1+keyWeight))}
@@ -100,7 +100,7 @@ func numbersOf(kind byte, payload []byte) (id, seq uint64, ok bool) {
 // errCut is the end of a body that had no proper one: the server cut it, or the connection broke.
 var errCut = errors.New("the response was cut")
 
-// A cutReader tells such an end from one that comes too early for who reads.
+// A cutReader distinguishes such an end from one that comes too early for whoever reads.
 type cutReader struct{ r io.Reader }
 
 func (c cutReader) Read(p []byte) (int, error) {

@@ -126,8 +126,8 @@ func (h *house) quiet(ctx context.Context, at time.Duration) {
 	}
 }
 
-// account compares what viewers have lost with what the server says that it took from them. That may be more: who was moved
-// forward learns of it when it reads on, and may have left before.
+// account compares what viewers have lost with what the server says that it took from them. That may be more: a viewer
+// that was moved forward learns of it when it reads on, and may have left before.
 func (h *house) account(l *losses, skipped, dropped int64) {
 	if l == nil {
 		return

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// firstLooks is how often one looks at a server that there is nothing yet to compare with. What is about to end, as a
-// connection that was closed a moment ago, can only be too much: the least of all looks counts.
+// firstLooks is how often a server is looked at while there is nothing yet to compare it with. What is about to end, as
+// a connection that was closed a moment ago, can only be too much: the least of all looks counts.
 const firstLooks = 10
 
 // A life is one process of a server, from quiet point to quiet point.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// progressEvery is how often one who looks on is told.
+// progressEvery is how often whoever looks on is told.
 const progressEvery = time.Second
 
 // A run is one soak. Run's goroutine alone uses it.

@@ -18,9 +18,9 @@ const (
 	drainTimeout  = time.Second
 	stallTimeout  = time.Minute
 	headerTimeout = time.Minute
-	// Shorter than a group of pictures and a stall together, so that who stalls is moved forward.
+	// Shorter than a group of pictures and a stall together, so that a viewer that stalls is moved forward.
 	lagTime = 250 * time.Millisecond
-	// What the kernel holds for a viewer. Less, and a stall is seen sooner.
+	// What the kernel holds for a viewer. With less, a stall is seen sooner.
 	unsent = 32 << 10
 )
 

@@ -10,7 +10,7 @@ import (
 // endPatience is how long clients may take to come to their end when a cycle is over. Only a mistake waits so long.
 const endPatience = time.Minute
 
-// retryPause is how long a client waits that could not do what it wanted.
+// retryPause is how long a client that could not do what it wanted waits.
 const retryPause = 20 * time.Millisecond
 
 // A shift is one cycle of work with one server. A client begins nothing new when working has ended, and gives up when hard
@@ -51,8 +51,8 @@ func (p *patience) with(err error) error {
 	return err
 }
 
-// work repeats what f does until the cycle is over. f gets the server's address. What fails is a fault, unless the server
-// was being restarted meanwhile, or what came was wrong: then it is a fault in any case.
+// work repeats what f does until the cycle is over. f gets the server's address. What fails is a fault, unless the
+// server was being restarted meanwhile. If what came was wrong, it is a fault in any case.
 func (s *shift) work(what string, f func(url string) error) {
 	for s.working.Err() == nil {
 		url, epoch, err := s.where(s.working)

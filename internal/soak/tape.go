@@ -5,11 +5,11 @@ import (
 	"io"
 )
 
-// tapeUnit is the length of the pieces that a tape consists of: the piece's number, and a number that follows from it. Who
-// joins in the middle of a unit knows where it is after two of them.
+// tapeUnit is the length of the pieces that a tape consists of: the piece's number, and a number that follows from it.
+// A viewer that joins in the middle of a unit knows where it is after two of them.
 const tapeUnit = 16
 
-// A tape says what each byte of a stream is that has no form.
+// A tape says what each byte is of a stream that has no form.
 type tape struct{ id uint64 }
 
 // fill writes what the tape has from offset off on.
@@ -95,8 +95,8 @@ func (v *tapeVerifier) compare() error {
 	return nil
 }
 
-// relocate finds where on a tape the viewer begins. Later nothing is passed over: nobody can tell where unknown bytes may be
-// cut, and who is too far behind is disconnected.
+// relocate finds where on a tape the viewer begins. Later nothing is passed over: nobody can tell where unknown bytes
+// may be cut, and a viewer that is too far behind is disconnected.
 func (v *tapeVerifier) relocate() error {
 	p := v.buf[:v.have]
 	if v.found {

@@ -19,7 +19,7 @@ type Config struct {
 	IfAbsent bool // only if there is nothing at URL
 
 	Retries      int           // how many tries may fail
-	StallTimeout time.Duration // a try of which the server takes nothing, or says nothing, for so long has failed
+	StallTimeout time.Duration // a try has failed when the server takes nothing of it, or says nothing, for this long
 	Backoff      time.Duration // before the second try; doubled after each further one
 
 	Client   *http.Client                // nil: one that trusts the system's roots

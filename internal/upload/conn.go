@@ -11,14 +11,14 @@ import (
 // buffer already.
 const answerWait = time.Second
 
-// A conn has an answer read before the failure of a write is told: net/http ends a request that it cannot send, and does not
-// look whether the server has said why it takes no more.
+// A conn sees to it that an answer is read before the failure of a write is told: net/http ends a request that it
+// cannot send, and does not look whether the server has said why it takes no more.
 //
 // One goroutine reads and one writes.
 type conn struct {
 	net.Conn
 	once sync.Once
-	read chan struct{} // closed when there is nothing more to read, or nobody who reads
+	read chan struct{} // closed when there is nothing more to read, or nobody to read it
 }
 
 // dial connects as net/http does.

@@ -14,11 +14,12 @@ import (
 	"time"
 )
 
-// maxWait bounds the time between two tries, a server's own wish included: who looks on should see that it goes on.
+// maxWait bounds the time between two tries, a server's own wish included: whoever looks on should see that it goes on.
 const maxWait = time.Minute
 
 const (
-	// continueTimeout is how long a server may take to say that it wants the body. One that knows no Expect says nothing.
+	// continueTimeout is how long a server may take to say that it wants the body. A server that does not know Expect
+	// says nothing.
 	continueTimeout = 2 * time.Second
 
 	// maxHeader bounds what a server's headers may take. Real ones have a few KiB.
@@ -75,7 +76,7 @@ func newTransport() *http.Transport {
 	}
 }
 
-// open opens the file. What is none, as a pipe, is read as standard input is: once.
+// open opens the file. What is not a regular file, such as a pipe, is read as standard input is: once.
 func (u *upload) open() error {
 	f, err := os.Open(u.cfg.Path)
 	if err != nil {
@@ -224,7 +225,7 @@ func (u *upload) request(ctx context.Context, b *body) (*http.Request, error) {
 // pause says why a try has failed, and waits before the next one.
 func (u *upload) pause(ctx context.Context, why error) error {
 	wait := min(u.cfg.Backoff<<min(u.result.Tries-1, 16), maxWait)
-	wait = wait/2 + rand.N(wait/2+1) // not all at once who lost the same server
+	wait = wait/2 + rand.N(wait/2+1) // clients that lost the same server should not all come back at once
 	var later *laterError
 	if errors.As(why, &later) && later.after > wait {
 		wait = later.after
