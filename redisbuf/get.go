@@ -3,14 +3,15 @@ package redisbuf
 import "context"
 
 // GetToBuffer reads the value of key into buf, straight from the socket, and returns its length. It borrows buf, and may
-// use all of it to work with, whatever the length is.
+// use all of it to work with, whatever the length is. If buf is longer than a piece (see [Pieces]), the value is read piece
+// by piece, and is nevertheless that of one moment.
 //
 // The error is redis.Nil if there is no such key, and a *BufferTooSmallError if buf is too small.
 func (c commands) GetToBuffer(ctx context.Context, key string, buf []byte) (n int, err error) {
 	return c.getToBuffer(ctx, key, buf, c.client.settings.piece)
 }
 
-// getToBuffer is GetToBuffer with such pieces.
+// getToBuffer is GetToBuffer with pieces of that many bytes; 0 reads the value whole.
 func (c commands) getToBuffer(ctx context.Context, key string, buf []byte, piece int64) (n int, err error) {
 	if piece > 0 && int64(len(buf)) > piece {
 		op := call{verb: getPieces, key: key, buf: buf, piece: piece}

@@ -6,12 +6,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errNotInPieces says that a value is to be read whole: it has changed while its pieces were read, it is empty or not there, or
-// the server does not let pieces of it be read.
+// errNotInPieces says that a value is to be read whole: it has changed while its pieces were read, it is empty or not
+// there, or the server does not let its pieces be read.
 var errNotInPieces = errors.New("redisbuf: not to be read in pieces")
 
-// composePieces composes what asks for the first piece of a value and for the length of the whole, of a key that is watched from
-// here on. That is Redis' optimistic lock: an EXEC is refused if the key has changed since.
+// composePieces composes what asks for the first piece of a value and for the length of the whole. The key is watched from
+// here on, which is Redis' optimistic lock: an EXEC is refused if the key has changed since.
 func (c *conn) composePieces(op *call) error {
 	if c.whole {
 		return errNotInPieces
@@ -31,7 +31,8 @@ func (c *conn) composePieces(op *call) error {
 	return c.composeGetRange(op)
 }
 
-// composeUnwatch adds, where there is room for it, what ends the watch that an earlier call has left. The reply comes first.
+// composeUnwatch adds what ends the watch that an earlier call has left; the caller has made room for it. The reply to it
+// is the next one.
 func (c *conn) composeUnwatch() {
 	if c.watching {
 		c.array(1)
@@ -52,8 +53,8 @@ func (c *conn) readUnwatch() error {
 	return nil
 }
 
-// readPieces reads a value piece by piece into op.buf. One that is shorter than a piece has come with the first answer. The next
-// piece is asked for when the one before has begun to come, so that there are two under way at most.
+// readPieces reads a value piece by piece into op.buf. One that is shorter than a piece has come with the first reply. The
+// next piece is asked for when the one before has begun to come, so at most two are under way.
 func (c *conn) readPieces(op *call) error {
 	size, got, err := c.firstPiece(op)
 	if err != nil {
@@ -100,10 +101,10 @@ func (c *conn) readPieces(op *call) error {
 	}
 }
 
-// A piece is the header of a piece of a value that was received, with how many of its bytes have come with it.
+// A piece is the header of a piece of a value, as it was received.
 type piece struct {
-	length int64
-	there  int
+	length int64 // in bytes
+	there  int   // how many of them have come with the header
 }
 
 // firstPiece reads the replies to what composePieces has composed, up to the header of the first piece.
