@@ -60,11 +60,14 @@ func (c *conn) readPieces(op *call) error {
 	if err != nil {
 		return err
 	}
+	if got.length == 0 { // empty, or not there
+		return c.finishPiece(op, got, errNotInPieces)
+	}
 	if got.length < op.piece { // all that there was at that moment
-		if op.n = got.length; op.n == 0 {
-			return c.finishPiece(op, got, errNotInPieces)
+		if err = c.finishPiece(op, got, nil); err == nil {
+			op.n = got.length
 		}
-		return c.finishPiece(op, got, nil)
+		return err
 	}
 	if have := int64(len(op.buf)); size > have {
 		return c.finishPiece(op, got, &BufferTooSmallError{Need: size, Have: have})
@@ -91,8 +94,10 @@ func (c *conn) readPieces(op *call) error {
 			return err
 		}
 		if last {
-			op.n = size
-			return c.readExec()
+			if err = c.readExec(); err == nil {
+				op.n = size
+			}
+			return err
 		}
 		op.off, op.size = next, min(op.piece, size-next)
 		if got, err = c.pieceHeader(op); err != nil {
