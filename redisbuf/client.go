@@ -46,7 +46,7 @@ type Client struct {
 // master, no call starts on the old one for longer than a second plus the time of that check. If the Sentinel cannot be
 // reached, everything stays as it is.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
-	s := settings{conns: defaultConns, inFlight: defaultInFlight, maxValue: defaultMaxValue, piece: defaultPiece}
+	s := settings{conns: defaultConns, inFlight: defaultInFlight, maxValue: defaultMaxValue}
 	for _, opt := range opts {
 		opt(&s)
 	}

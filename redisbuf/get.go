@@ -3,8 +3,8 @@ package redisbuf
 import "context"
 
 // GetToBuffer reads the value of key into buf, straight from the socket, and returns its length. It borrows buf, and may
-// use all of it to work with, whatever the length is. If buf is longer than a piece (see [Pieces]), the value is read piece
-// by piece, and is nevertheless that of one moment.
+// use all of it to work with, whatever the length is. With [Pieces], a value that may be longer than one is read piece by
+// piece, and is nevertheless that of one moment.
 //
 // The error is redis.Nil if there is no such key, and a *BufferTooSmallError if buf is too small.
 func (c commands) GetToBuffer(ctx context.Context, key string, buf []byte) (n int, err error) {

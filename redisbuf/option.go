@@ -17,11 +17,6 @@ const (
 	// defaultMaxValue is what Redis allows a value to have (proto-max-bulk-len).
 	defaultMaxValue = 512 << 20
 
-	// defaultPiece is how much of a value is asked for at a time. A server copies what it is asked for before it sends it, and
-	// does nothing else meanwhile: of 10 MiB that takes some milliseconds, of 1 MiB a few tenths of one. With less the round
-	// trips cost more than they save.
-	defaultPiece = 1 << 20
-
 	// defaultIdle is how long a connection may go without use before it is closed.
 	defaultIdle = 5 * time.Minute
 )
@@ -65,10 +60,14 @@ func MaxValue(bytes int64) Option {
 	return func(s *settings) { s.maxValue = bytes }
 }
 
-// Pieces is how many bytes of a value GetToBuffer asks for at a time when its buffer is larger than that, so that the server can
-// answer the small commands of others in between. It watches the key (WATCH, GETRANGE, EXEC), and reads the value whole if
-// that has changed meanwhile, or if the server does not allow it. The default is 1 MiB; 0 reads all values whole, which
-// proxies that do not know WATCH want.
+// Pieces has GetToBuffer ask for this many bytes of a value at a time when its buffer is larger than that: 1 MiB is a good
+// choice. A server copies what it is asked for before it sends it, and does nothing else meanwhile: for 10 MiB that takes some
+// milliseconds, for 1 MiB a few tenths of one. With less, the round trips cost more than they save.
+//
+// The key is watched meanwhile (WATCH, STRLEN, GETRANGE, MULTI, EXEC), and the value is read whole if it has changed, or if the
+// server does not allow these commands. So the connection must lead to one server: through a proxy that hands the commands of
+// one client to several connections, as Envoy does, a value that changes could be torn. The default is 0, which reads all
+// values whole.
 func Pieces(bytes int64) Option {
 	if bytes < 0 {
 		panic(fmt.Sprintf("redisbuf: Pieces(%d) is below 0", bytes))

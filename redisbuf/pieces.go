@@ -17,7 +17,7 @@ func (c *conn) composePieces(op *call) error {
 		return errNotInPieces
 	}
 	op.off, op.size = 0, op.piece
-	err := c.compose(9, len("UNWATCH")+len("WATCH")+len("STRLEN")+len("GETRANGE")+3*len(op.key)+2*maxDigits)
+	err := c.compose(10, len("MULTI")+len("EXEC")+len("WATCH")+len("STRLEN")+len("GETRANGE")+3*len(op.key)+2*maxDigits)
 	if err != nil {
 		return err
 	}
@@ -31,26 +31,31 @@ func (c *conn) composePieces(op *call) error {
 	return c.composeGetRange(op)
 }
 
-// composeUnwatch adds what ends the watch that an earlier call has left; the caller has made room for it. The reply to it
-// is the next one.
+// composeUnwatch adds what ends the watch that an earlier call has left: a transaction of nothing. The caller has made room
+// for it. The replies to it are the next ones.
 func (c *conn) composeUnwatch() {
 	if c.watching {
-		c.array(1)
-		c.arg("UNWATCH")
+		c.composeExec()
 		c.watching, c.unwatched = false, true
 	}
 }
 
-// readUnwatch reads the reply to that, if it was sent.
+func (c *conn) composeExec() {
+	c.array(1)
+	c.arg("MULTI")
+	c.array(1)
+	c.arg("EXEC")
+}
+
+// readUnwatch reads the replies to that, if it was sent.
 func (c *conn) readUnwatch() error {
 	if !c.unwatched {
 		return nil
 	}
 	c.unwatched = false
-	if err := c.readStatus(); err != nil && !isServerError(err) {
-		return err
-	}
-	return nil
+	err := c.readExec()
+	c.watching = false
+	return err
 }
 
 // readPieces reads a value piece by piece into op.buf. One that is shorter than a piece has come with the first reply. The
@@ -69,6 +74,9 @@ func (c *conn) readPieces(op *call) error {
 		}
 		return err
 	}
+	if size > c.maxValue {
+		return badReply("a value of %d bytes", size)
+	}
 	if have := int64(len(op.buf)); size > have {
 		return c.finishPiece(op, got, &BufferTooSmallError{Need: size, Have: have})
 	}
@@ -76,6 +84,9 @@ func (c *conn) readPieces(op *call) error {
 		next := op.off + op.size
 		if got.length != op.size || size < next {
 			return c.finishPiece(op, got, errNotInPieces)
+		}
+		if err := c.over(); err != nil {
+			return err
 		}
 		last := next == size
 		if last {
@@ -117,28 +128,39 @@ func (c *conn) firstPiece(op *call) (size int64, got piece, err error) {
 	if err := c.awaitReply(); err != nil {
 		return 0, piece{}, err
 	}
-	if err := c.readUnwatch(); err != nil {
-		return 0, piece{}, err
+	refused := c.readUnwatch()
+	if refused == errNotInPieces && !c.whole { // what was watched before has changed
+		refused = nil
 	}
-	refused := c.readStatus()
-	if refused != nil && !isServerError(refused) {
+	if refused != nil && !c.inOrder(refused) {
 		return 0, piece{}, refused
+	}
+	switch err := c.readStatus(); {
+	case err != nil && !isServerError(err):
+		return 0, piece{}, err
+	case refused == nil:
+		refused = err
 	}
 	c.watching = true
 	h, err := c.readHeader()
 	switch {
 	case err != nil && !isServerError(err):
 		return 0, piece{}, err
-	case err != nil && refused == nil:
-		refused = err
 	case err == nil && h.kind != kindInt:
 		return 0, piece{}, badReply("%q where a length should be", h.kind)
-	}
-	if refused != nil {
-		return 0, piece{}, c.declined(c.stepOver(refused))
+	case refused == nil:
+		refused = err
 	}
 	got, err = c.pieceHeader(op)
-	return h.n, got, c.declined(err)
+	switch {
+	case err != nil && !isServerError(err):
+		return 0, piece{}, err
+	case refused == nil:
+		return h.n, got, c.declined(err)
+	case err != nil:
+		return 0, piece{}, c.declined(refused)
+	}
+	return 0, piece{}, c.finishPiece(op, got, c.declined(refused))
 }
 
 // pieceHeader reads the header of the piece that op says.
@@ -149,10 +171,16 @@ func (c *conn) pieceHeader(op *call) (piece, error) {
 
 // finishPiece reads the rest of a piece, into its place in op.buf unless there is a reason not to, and returns that.
 func (c *conn) finishPiece(op *call, p piece, why error) error {
-	if why != nil {
+	if why == nil {
+		return c.readValue(op.buf[op.off:op.off+p.length], p.there)
+	}
+	if p.length > op.piece { // which nobody has asked for
 		return c.refuse(p.length-int64(p.there), why)
 	}
-	return c.readValue(op.buf[op.off:op.off+p.length], p.there)
+	if err := c.skipValue(p.length - int64(p.there)); err != nil {
+		c.broken = true
+	}
+	return why
 }
 
 // declined returns what a server's error means for the call: if it is not about the key, that the value is to be read whole.
@@ -160,12 +188,13 @@ func (c *conn) declined(err error) error {
 	if err == nil || !isServerError(err) || passes(err) || redis.HasErrorPrefix(err, "WRONGTYPE") {
 		return err
 	}
-	if _, asking, redirected := elsewhere(err); redirected && !asking {
+	if _, asking, redirected := elsewhere(err); redirected && !asking { // each piece would want an ASKING
 		return err
-	} else if !redirected {
-		c.whole = true // not allowed, or not known here: it will not be the next time
 	}
-	return errNotInPieces // each piece would want an ASKING
+	if redis.IsPermissionError(err) || redis.HasErrorPrefix(err, "ERR unknown command") {
+		c.whole = true // nor will it be the next time
+	}
+	return errNotInPieces
 }
 
 // sendExec asks whether the key has not changed since it is watched.
@@ -173,14 +202,11 @@ func (c *conn) sendExec() error {
 	if err := c.compose(2, len("MULTI")+len("EXEC")); err != nil {
 		return err
 	}
-	c.array(1)
-	c.arg("MULTI")
-	c.array(1)
-	c.arg("EXEC")
+	c.composeExec()
 	return c.flush()
 }
 
-// readExec reads the answer to that.
+// readExec reads the answer to a transaction of nothing: errNotInPieces if what is watched has changed.
 func (c *conn) readExec() error {
 	first := c.readStatus()
 	if first != nil && !isServerError(first) {
@@ -189,12 +215,22 @@ func (c *conn) readExec() error {
 	h, err := c.readHeader()
 	switch {
 	case err == redis.Nil:
-		err = errNotInPieces
-	case err == nil && (h.kind != kindArray || h.n != 0):
-		return badReply("%q of %d where no results should be", h.kind, h.n)
+		c.watching = false
+		return errNotInPieces
+	case err != nil && !isServerError(err):
+		return err
 	case err == nil && first != nil:
 		return badReply("results of a transaction that was refused")
+	case err == nil && (h.kind != kindArray || h.n != 0):
+		return badReply("%q of %d where no results should be", h.kind, h.n)
+	case err == nil:
+		c.watching = false
+		return nil
+	case first != nil:
+		return c.declined(first)
 	}
-	c.watching = err != nil && err != errNotInPieces
+	if !redis.HasErrorPrefix(err, "EXECABORT") {
+		c.broken = true // it may still be collecting commands
+	}
 	return c.declined(err)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -160,7 +161,9 @@ func TestHostilePieces(t *testing.T) {
 		"a length for MULTI":   {[]string{ok, five, he, ll, o, five, "*0\r\n"}, "", refused},
 		"EXEC did something":   {[]string{ok, five, he, ll, o, ok, "*1\r\n:1\r\n"}, "", refused},
 		"EXEC without MULTI":   {[]string{ok, five, he, ll, o, "-NOPERM\r\n", "*0\r\n"}, "", refused},
-		"a length out of all":  {[]string{ok, ":999999999999999999\r\n", he}, "", &BufferTooSmallError{}},
+		"a length out of all":  {[]string{ok, ":999999999999999999\r\n", he}, "", refused},
+		"more than the buffer": {[]string{ok, ":7\r\n", he}, "", &BufferTooSmallError{}},
+		"EXEC is refused":      {[]string{ok, five, he, ll, o, ok, "-NOPERM\r\n"}, "", io.EOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := redistest.StartHostile(t)
@@ -178,7 +181,7 @@ func TestHostilePieces(t *testing.T) {
 			var small *BufferTooSmallError
 			switch {
 			case tt.err == refused && !errors.As(err, &protocol), errors.As(tt.err, &small) && !errors.As(err, &small),
-				tt.err == nil && (err != nil || string(buf[:n]) != tt.want), tt.err == redis.Nil && err != redis.Nil:
+				tt.err == io.EOF && (err == nil || isServerError(err)), tt.err == nil && (err != nil || string(buf[:n]) != tt.want), tt.err == redis.Nil && err != redis.Nil:
 				t.Errorf("%q, %v, want %q, %v", buf[:n], err, tt.want, tt.err)
 			}
 		})

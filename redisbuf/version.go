@@ -6,8 +6,8 @@ func (c *conn) composeVersion(op *call) error {
 	if op.plain {
 		return c.composePlain(op)
 	}
-	size := len("UNWATCH") + len("MULTI") + len("STRLEN") + len("GETRANGE") + len("EXEC") + 2*len(op.key) + 2*maxDigits
-	if err := c.compose(10, size); err != nil {
+	size := 2*len("MULTI") + len("STRLEN") + len("GETRANGE") + 2*len("EXEC") + 2*len(op.key) + 2*maxDigits
+	if err := c.compose(11, size); err != nil {
 		return err
 	}
 	c.composeUnwatch()
@@ -45,7 +45,7 @@ func (c *conn) readVersion(op *call) error {
 	if op.plain {
 		return c.readPlain(op)
 	}
-	if err := c.readUnwatch(); err != nil {
+	if err := c.readUnwatch(); err != nil && !c.inOrder(err) {
 		return err
 	}
 	if err := c.readTransaction(op); err != nil {

@@ -141,6 +141,9 @@ func (w *wire) send() error {
 		return nil
 	}
 	err := w.use(w.writeTimeout)
+	if err == nil && !w.resumes && w.moved {
+		err = w.renew() // in the middle of a call: a Write that a deadline has ended cannot be called again
+	}
 	if err == nil {
 		if w.vectored != nil {
 			err = w.vectored.send()

@@ -74,7 +74,7 @@ func (p *Plan) RunBeside(ctx context.Context) ([]Beside, error) {
 	if err := rdb.Set(ctx, smallKey, make([]byte, smallSize), 0).Err(); err != nil {
 		return nil, err
 	}
-	c, err := redisbuf.New(rdb)
+	c, err := redisbuf.New(rdb, redisbuf.Pieces(piece))
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,9 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
+// piece is how much of a longer value is asked for at a time, as redisbuf.Pieces advises.
+const piece = 1 << 20
+
 // A redisbufClient is a redisbuf client beside a go-redis client, shared by all goroutines.
 type redisbufClient struct {
 	opened
@@ -19,7 +22,7 @@ type redisbufClient struct {
 
 func openRedisbuf(s *Site, task func(r *redisbufClient) (func(context.Context) error, error)) (client, error) {
 	rdb := newGoRedis(s)
-	c, err := redisbuf.New(rdb)
+	c, err := redisbuf.New(rdb, redisbuf.Pieces(piece))
 	if err != nil {
 		rdb.Close()
 		return nil, err
