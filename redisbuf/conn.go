@@ -26,7 +26,7 @@ type conn struct {
 	maxValue  int64          // longer ones are a ProtocolError
 	keep      bool           // the connection is worth more than the time to step over a long value
 	watching  bool           // a key is watched that a call before was about
-	unwatched bool           // the next reply is that to an UNWATCH
+	unwatched bool           // the next replies are those to composeUnwatch
 	whole     bool           // the server does not let values be read in pieces
 	pipelined bool           // more replies than the one that is read may be under way
 	broken    bool           // what the server sends next is not what the next call asks for

@@ -85,7 +85,7 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 // A call that weighs more than InFlight goes alone, and those that came later wait for it, in order.
 func TestInFlight(t *testing.T) {
 	c, p := proxied(t)
-	c.settings.inFlight, c.settings.piece = defaultInFlight, 0 // in pieces a long value weighs little
+	c.settings.inFlight = defaultInFlight
 	ctx := bounded(t)
 	huge := make([]byte, defaultInFlight+1)
 	must(t, c.SetFromBuffer(ctx, "inflight", []byte("v")))

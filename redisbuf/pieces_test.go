@@ -187,3 +187,32 @@ func TestHostilePieces(t *testing.T) {
 		})
 	}
 }
+
+// A server that refuses to end what is watched tells a ReaderAt on the same connection why.
+func TestHostileUnwatch(t *testing.T) {
+	h := redistest.StartHostile(t)
+	o := h.Options()
+	o.MaxRetries, o.ReadTimeout = -1, 200*time.Millisecond
+	c, _ := clientOf(t, o, Conns(1))
+	ctx := bounded(t)
+	var script []redistest.Answer
+	for _, reply := range []string{
+		"+OK\r\n", ":1\r\n", "$1\r\nx\r\n", // a value that is shorter than a piece, which stays watched
+		":5\r\n",                      // how long the other one is
+		"+OK\r\n", "-NOPERM exec\r\n", // the transaction of nothing
+		"-ERR nested\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "-NOPERM exec\r\n",
+	} {
+		script = append(script, redistest.Say(reply))
+	}
+	h.Script(append(script, redistest.Say("").ThenClose())...)
+	buf := make([]byte, 5)
+	if n, err := c.getToBuffer(ctx, "short", buf, 2); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	r, err := c.ReaderAt(ctx, "long")
+	must(t, err)
+	defer r.Close()
+	if n, err := r.ReadAt(buf, 0); n != 0 || !isServerError(err) || err == redis.Nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}

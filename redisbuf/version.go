@@ -45,8 +45,8 @@ func (c *conn) readVersion(op *call) error {
 	if op.plain {
 		return c.readPlain(op)
 	}
-	if err := c.readUnwatch(); err != nil && !c.inOrder(err) {
-		return err
+	if err := c.readUnwatch(); err != nil && err != errNotInPieces && !isServerError(err) {
+		return err // what the server refuses there it refuses again below, and says why
 	}
 	if err := c.readTransaction(op); err != nil {
 		return err
