@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,12 +121,13 @@ func TestColdWaits(t *testing.T) {
 	})
 }
 
-// TestColdToHot: a file is read once, and its second answer, over a connection, finds it in the page cache.
+// TestColdToHot: a file is read once, and its second answer, over a connection, finds it in the page cache; or a later one, if
+// the kernel has taken a page of it meanwhile.
 func TestColdToHot(t *testing.T) {
 	root, _, content := coldTree(t)
 	h := newFiles(t, root, chunk.ServerTiming())
 	url, client := serve(t, h, false, false)
-	for i, state := range []string{"cold", "hot"} {
+	ask := func() (timing string) {
 		res, err := client.Get(url + "/cold.bin")
 		must(t, err)
 		body, err := io.ReadAll(res.Body)
@@ -134,13 +136,22 @@ func TestColdToHot(t *testing.T) {
 		if !bytes.Equal(body, content) {
 			t.Errorf("%d bytes", len(body))
 		}
-		want := fmt.Sprintf("cache;desc=%s, path;desc=sendfile", state)
-		if got := res.Header.Get("Server-Timing"); !bytes.Contains([]byte(got), []byte(want)) {
-			t.Errorf("answer %d: %s, want %s", i, got, want)
-		}
+		return res.Header.Get("Server-Timing")
 	}
-	if s := h.Stats(); s.ColdReads > 1 || s.ColdBytes > int64(len(content)) || s.ColdBytes == 0 {
+	if got := ask(); !strings.Contains(got, "cache;desc=cold, path;desc=sendfile") {
+		t.Errorf("the first answer: %s", got)
+	}
+	if s := h.Stats(); s.ColdReads != 1 || s.ColdBytes > int64(len(content)) || s.ColdBytes == 0 {
 		t.Errorf("%+v, want one cold read of at most all", s)
+	}
+	for try := 1; ; try++ {
+		got := ask()
+		if strings.Contains(got, "cache;desc=hot, path;desc=sendfile") {
+			break
+		}
+		if try == 8 {
+			t.Fatalf("a later answer: %s", got)
+		}
 	}
 }
 
@@ -176,28 +187,39 @@ func TestColdMany(t *testing.T) {
 	client.CloseIdleConnections()
 }
 
-// TestColdDropBehind: the page cache is as it was after the file is closed, and a hot file stays where it is.
+// TestColdDropBehind: the page cache is as it was after the file is closed, and a hot file stays where it is. The kernel takes
+// pages for other uses when it likes, so once out of several times is enough for what is to stay.
 func TestColdDropBehind(t *testing.T) {
 	root, dir, content := coldTree(t)
+	hot, cold := filepath.Join(dir, "hot.bin"), filepath.Join(dir, "cold.bin")
+	whole := int64(len(content))
 	for _, drop := range []bool{false, true} {
 		opts := []chunk.FileOption{chunk.KeepOpen(0)}
 		if drop {
 			opts = append(opts, chunk.DropBehind(1<<20))
 		}
 		h := newFiles(t, root, opts...)
-		for _, name := range []string{"cold.bin", "hot.bin"} {
-			if w := serveTo(h, get("/"+name, "")); !bytes.Equal(w.Body.Bytes(), content) {
-				t.Errorf("%s: %d bytes", name, w.Body.Len())
+		for try := 1; ; try++ {
+			_, err := os.ReadFile(hot)
+			must(t, err)
+			for _, name := range []string{"cold.bin", "hot.bin"} {
+				if w := serveTo(h, get("/"+name, "")); !bytes.Equal(w.Body.Bytes(), content) {
+					t.Errorf("%s: %d bytes", name, w.Body.Len())
+				}
+			}
+			ofHot, ofCold := cachedPages(t, hot), cachedPages(t, cold)
+			if drop && ofCold > 256<<10 {
+				t.Errorf("%d bytes are left that should be dropped", ofCold)
+			}
+			chill(t, cold)
+			if ofHot >= whole && (drop || ofCold >= whole) {
+				break
+			}
+			if try == 8 {
+				t.Errorf("dropped: %v: %d bytes of the hot file are left, and %d of the cold one", drop, ofHot, ofCold)
+				break
 			}
 		}
-		left := cachedPages(t, filepath.Join(dir, "cold.bin"))
-		if !drop && left < int64(len(content)) || drop && left > 256<<10 {
-			t.Errorf("dropped: %v: %d bytes are left", drop, left)
-		}
-		if hot := cachedPages(t, filepath.Join(dir, "hot.bin")); hot < int64(len(content)) {
-			t.Errorf("only %d bytes of the hot file are left", hot)
-		}
-		chill(t, filepath.Join(dir, "cold.bin"))
 	}
 }
 
