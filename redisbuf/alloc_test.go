@@ -50,7 +50,7 @@ func noAllocations(t *testing.T, c *Client) {
 			},
 			"SetChain":    func(ctx context.Context) error { return c.SetChain(ctx, "alloc", &src) },
 			"GetToBuffer": func(ctx context.Context) error { _, err := c.GetToBuffer(ctx, "alloc", buf); return err },
-			inPieces: func(ctx context.Context) error {
+			"GetToBuffer in pieces": func(ctx context.Context) error {
 				_, err := c.getToBuffer(ctx, "alloc", buf, int64(size)/4)
 				return err
 			},
@@ -64,6 +64,12 @@ func noAllocations(t *testing.T, c *Client) {
 			},
 			"GetChain": func(ctx context.Context) error {
 				err := c.GetChain(ctx, "alloc", &dst, size)
+				dst.Release()
+				return err
+			},
+			"GetChain in pieces": func(ctx context.Context) error {
+				c.long.Store(true)
+				err := c.getChain(ctx, "alloc", &dst, size+1, max(int64(size)/3, 1))
 				dst.Release()
 				return err
 			},

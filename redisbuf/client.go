@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,6 +23,7 @@ type Client struct {
 	settings settings
 	router   router
 	inFlight *semaphore.Weighted
+	long     atomic.Bool // the last value that went to a chain was longer than a piece
 
 	mu     sync.RWMutex
 	nodes  map[string]*node // by address

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -179,17 +181,57 @@ func TestGetRangeToBuffer(t *testing.T) {
 		}
 		p := c.Pipeline()
 		buf = guarded(test.have)
+		var written bytes.Buffer
 		r := p.GetRangeToBuffer("range", int64(test.off), buf)
+		w := p.GetRangeTo("range", int64(test.off), int64(test.have), &written)
 		if err := p.Exec(ctx); err != nil || !bytes.Equal(intact(buf)[:r.Len()], want) {
 			t.Errorf("%+v in a pipeline: %d, %v", test, n, err)
+		}
+		if w.Len() != int64(len(want)) || !bytes.Equal(written.Bytes(), want) {
+			t.Errorf("%+v in a pipeline: %d written", test, w.Len())
 		}
 	}
 	if _, err := c.GetRangeToBuffer(ctx, "range", -1, make([]byte, 1)); err != errOffset {
 		t.Error(err)
 	}
+	for _, r := range [][2]int64{{-1, 1}, {0, -1}} {
+		p := c.Pipeline()
+		p.GetRangeTo("range", r[0], r[1], io.Discard)
+		if _, err := c.GetRangeTo(ctx, "range", r[0], r[1], io.Discard); err != errOffset || p.Exec(ctx) != errOffset {
+			t.Errorf("%d: %v", r, err)
+		}
+	}
 	if n, err := c.GetRangeToBuffer(ctx, "range", 1<<63-3, make([]byte, 10)); n != 0 || err != nil {
 		t.Error(n, err)
 	}
+}
+
+// A range goes the ways that a whole value goes.
+func TestGetRangeTo(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	value := randomValue(3 << 20)
+	must(t, rdb.Set(ctx, "range", value, 0).Err())
+	for _, r := range []struct{ off, n int64 }{
+		{0, 0}, {0, 1}, {100, 1 << 20}, {0, 3 << 20}, {1, math.MaxInt64}, {3<<20 - 1, 10}, {3 << 20, 10}, {math.MaxInt64, 1},
+	} {
+		from := min(r.off, int64(len(value)))
+		want := value[from : from+min(r.n, int64(len(value))-from)]
+		var b bytes.Buffer
+		n, err := c.GetRangeTo(ctx, "range", r.off, r.n, plainWriter{&b})
+		if err != nil || n != int64(b.Len()) || !bytes.Equal(b.Bytes(), want) {
+			t.Errorf("%+v: %d bytes, %v", r, n, err)
+		}
+		sent, err := throughSocket(func(w io.Writer) (int64, error) { return c.GetRangeTo(ctx, "range", r.off, r.n, w) })
+		if err != nil || !bytes.Equal(sent, want) {
+			t.Errorf("%+v through a socket: %d bytes, %v", r, len(sent), err)
+		}
+	}
+	if n, err := c.GetRangeTo(ctx, "nothing", 0, 1, io.Discard); n != 0 || err != nil {
+		t.Errorf("no value: %d, %v", n, err)
+	}
+	must(t, rdb.Del(ctx, "range").Err())
+	idle(t, c, 1)
 }
 
 func TestLongKeys(t *testing.T) {

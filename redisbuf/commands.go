@@ -22,8 +22,10 @@ const (
 	getPieces        // getToBuffer of what may be a long value
 	getPacked
 	getChain
+	getChainPieces
 	getTo
 	getRange
+	getRangeTo
 	getVersion      // a range, if the value has the length that it is expected to have
 	getVersionChain // the same
 	strlen
@@ -46,9 +48,9 @@ type call struct {
 	file   *os.File
 	reader io.Reader
 	writer io.Writer
-	size   int64 // of file or reader; or the most that chain may get
+	size   int64 // of file, reader or range; or the most that chain may get by one command
 	off    int64 // of a range; or where in a packed buffer the value is
-	length int64 // that a value must have
+	length int64 // that a value must have; or the most that chain may get in pieces
 	piece  int64 // how much of a value is asked for at a time
 	plain  bool  // that is asked for without a transaction
 	set    SetOption
@@ -73,13 +75,13 @@ func (op *call) valueWeight(limit int64) int64 {
 	switch op.verb {
 	case getToBuffer, getRange, getVersion, setFromBuffer:
 		return int64(len(op.buf))
-	case getPieces:
-		return min(int64(len(op.buf)), 2*op.piece)
+	case getPieces, getChainPieces:
+		return min(op.most(), 2*op.piece)
 	case setChain:
 		return int64(op.chain.Len())
 	case setFile, setFrom:
 		return op.size
-	case getChain, getVersionChain:
+	case getChain, getRangeTo, getVersionChain:
 		return min(op.size, unknownWeight)
 	case getPacked, getTo:
 		return min(limit, unknownWeight)
@@ -118,9 +120,9 @@ func (c *conn) send(op *call) error {
 	switch op.verb {
 	case getToBuffer, getPacked, getChain, getTo:
 		return c.composeOne("GET", op.key)
-	case getPieces:
+	case getPieces, getChainPieces:
 		return c.composePieces(op)
-	case getRange:
+	case getRange, getRangeTo:
 		return c.composeGetRange(op)
 	case getVersion, getVersionChain:
 		return c.composeVersion(op)
@@ -163,7 +165,7 @@ func (c *conn) read(op *call) error {
 	switch op.verb {
 	case getToBuffer, getRange:
 		return c.readToBuffer(op)
-	case getPieces:
+	case getPieces, getChainPieces:
 		return c.readPieces(op)
 	case getPacked:
 		return c.readPacked(op)
@@ -173,7 +175,7 @@ func (c *conn) read(op *call) error {
 		return c.readVersion(op)
 	case strlen, exists:
 		return c.readInt(op)
-	case getTo:
+	case getTo, getRangeTo:
 		return c.readTo(op)
 	}
 	return c.readOK()

@@ -19,14 +19,36 @@ const (
 // more than limit bytes is refused with a *ValueTooLargeError before it is read. If it returns an error, dst is as it was.
 //
 // Blocks are borrowed as the value arrives. A value that is as long as the one that the connection carried before is
-// received into one block, if that can have its size (1 MiB).
+// received into one block, if that can have its size (1 MiB). With [Pieces], when the Client's last GetChain has read more than a
+// piece and limit allows for that, the value is read piece by piece, and is nevertheless that of one moment.
 //
 // The error is redis.Nil if there is no such key.
 func (c commands) GetChain(ctx context.Context, key string, dst *millrace.Chain, limit int) error {
+	return c.getChain(ctx, key, dst, limit, c.client.settings.piece)
+}
+
+// getChain is GetChain with pieces of that many bytes; 0 reads the value whole.
+func (c commands) getChain(ctx context.Context, key string, dst *millrace.Chain, limit int, piece int64) error {
 	_ = dst.Len() // no chain panics here, and not when there are blocks that it should have had
+	if piece > 0 && int64(limit) > piece && c.client.long.Load() {
+		op := call{verb: getChainPieces, key: key, chain: dst, length: int64(limit), piece: piece}
+		if c.do(ctx, &op); op.err != errNotInPieces {
+			c.learn(&op, piece)
+			return op.err
+		}
+	}
 	op := call{verb: getChain, key: key, chain: dst, size: int64(limit)}
 	c.do(ctx, &op)
+	c.learn(&op, piece)
 	return op.err
+}
+
+// learn has the next GetChain read as this one should have: a short value that is asked for in pieces costs commands, a long
+// one that is not costs time.
+func (c commands) learn(op *call, piece int64) {
+	if long := op.n > piece; op.err == nil && long != c.client.long.Load() {
+		c.client.long.Store(long)
+	}
 }
 
 // readToChain reads a value of up to op.size bytes into op.chain.
@@ -47,8 +69,12 @@ func (c *conn) readToChain(op *call) error {
 			return err
 		}
 		appendValue(op.chain, &first, int(size))
-	} else if err := c.readBlocks(op.chain, &first, size, got); err != nil {
-		return err
+	} else {
+		defer c.chain.Release() // what is in it if there is an error
+		if err := c.readBlocks(&first, size, got); err != nil {
+			return err
+		}
+		op.chain.Merge(&c.chain)
 	}
 	op.n = size
 	return nil
@@ -67,11 +93,10 @@ func appendValue(dst *millrace.Chain, d *millrace.Draft, n int) {
 }
 
 // readBlocks reads a value of size bytes into first, of which it has got bytes already, and into more blocks, and adds them
-// to dst.
-func (c *conn) readBlocks(dst *millrace.Chain, first *millrace.Draft, size int64, got int) error {
+// to c.chain.
+func (c *conn) readBlocks(first *millrace.Draft, size int64, got int) error {
 	whole := &c.chain
-	defer whole.Release() // what is in it if there is an error
-	d, n := first, len(first.Bytes())
+	d, n := first, int(min(size, int64(len(first.Bytes()))))
 	for left := size; ; {
 		buf := d.Bytes()[:n]
 		if left -= int64(n); left == 0 {
@@ -81,7 +106,6 @@ func (c *conn) readBlocks(dst *millrace.Chain, first *millrace.Draft, size int64
 			}
 			ref := d.Freeze(n)
 			whole.Append(&ref)
-			dst.Merge(whole)
 			return nil
 		}
 		if err := c.readPart(buf, got); err != nil {

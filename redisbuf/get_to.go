@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 
 	"github.com/millrace-io/millrace"
@@ -37,6 +38,24 @@ func (c commands) GetTo(ctx context.Context, key string, w io.Writer) (n int64, 
 	return op.n, op.err
 }
 
+// GetRangeTo writes the bytes of the value of key from off on to w, n of them or as many as there are, and returns how many w
+// took; if the key is not there, or its value is not that long, that is none. Apart from that it does what GetTo does: the
+// kernel moves a long range, and the call is not retried once w has taken bytes.
+//
+// Of a long value that does not change, ranges of 256 KiB to 1 MiB are faster than all of it at once, and hold the server up for
+// less long: it copies what it is asked for before it sends it.
+func (c commands) GetRangeTo(ctx context.Context, key string, off, n int64, w io.Writer) (int64, error) {
+	if off < 0 || n < 0 {
+		return 0, errOffset
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	op := call{verb: getRangeTo, key: key, off: off, size: min(n, math.MaxInt64-off), writer: w}
+	c.do(ctx, &op)
+	return op.n, op.err
+}
+
 // readTo writes a value to op.writer.
 func (c *conn) readTo(op *call) error {
 	d := millrace.DefaultPool.Get(relayBlock)
@@ -45,6 +64,9 @@ func (c *conn) readTo(op *call) error {
 	size, got, err := c.ask(buf)
 	if err != nil {
 		return err
+	}
+	if op.verb == getRangeTo && size > op.size {
+		return badReply("%d bytes where %d were asked for", size, op.size)
 	}
 	for left := size; ; {
 		if got == 0 && left >= spliceLeast && c.canSplice(op.writer) {

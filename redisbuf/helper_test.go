@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,8 +100,30 @@ type get struct {
 // plainWriter hides what else a writer can do.
 type plainWriter struct{ io.Writer }
 
-// inPieces is the name of the way that takes more than one reply to read a value.
-const inPieces = "GetToBuffer in pieces"
+// asksTwice reports whether it takes more than one reply to read a value.
+func (g get) asksTwice() bool { return g.name == "ReaderAt" || strings.HasSuffix(g.name, " in pieces") }
+
+// piecewise are the ways to read a value of up to most bytes in pieces.
+var piecewise = []struct {
+	name string
+	call func(ctx context.Context, c commands, key string, most, piece int) ([]byte, error)
+}{
+	{"GetToBuffer", func(ctx context.Context, c commands, key string, most, piece int) ([]byte, error) {
+		buf := guarded(most)
+		n, err := c.getToBuffer(ctx, key, buf, int64(piece))
+		return intact(buf)[:n], err
+	}},
+	{"GetChain", func(ctx context.Context, c commands, key string, most, piece int) ([]byte, error) {
+		var chain millrace.Chain
+		defer chain.Release()
+		c.client.long.Store(true)
+		err := c.getChain(ctx, key, &chain, most, int64(piece))
+		if err != nil && chain.Len() > 0 {
+			return nil, errors.New("an error, and yet a part of a value")
+		}
+		return bytes.Clone(chain.Bytes()), err
+	}},
+}
 
 // gets are all ways to read a value whose size is known to be size at most.
 var gets = []get{
@@ -114,10 +137,11 @@ var gets = []get{
 		n, err := c.GetToBuffer(ctx, key, buf)
 		return intact(buf)[:n], err
 	}},
-	{inPieces, func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
-		buf := guarded(size)
-		n, err := c.getToBuffer(ctx, key, buf, max(int64(size)/3, 1))
-		return intact(buf)[:n], err
+	{"GetToBuffer in pieces", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+		return piecewise[0].call(ctx, c, key, size, max(size/3, 1))
+	}},
+	{"GetChain in pieces", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+		return piecewise[1].call(ctx, c, key, size, max(size/3, 1))
 	}},
 	{"GetChain", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
 		var chain millrace.Chain
@@ -141,11 +165,21 @@ var gets = []get{
 		_, err := c.GetTo(ctx, key, &b)
 		return b.Bytes(), err
 	}},
-	{"GetTo a socket", getToSocket},
+	{"GetTo a socket", func(ctx context.Context, c commands, key string, _ int) ([]byte, error) {
+		return throughSocket(func(w io.Writer) (int64, error) { return c.GetTo(ctx, key, w) })
+	}},
 	{"GetRangeToBuffer", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
 		buf := guarded(size + 1)
 		n, err := c.GetRangeToBuffer(ctx, key, 0, buf)
 		return intact(buf)[:n], err
+	}},
+	{"GetRangeTo", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+		var b bytes.Buffer
+		n, err := c.GetRangeTo(ctx, key, 0, int64(size)+1, plainWriter{&b})
+		if int(n) != b.Len() {
+			return nil, errors.New("GetRangeTo miscounts")
+		}
+		return b.Bytes(), err
 	}},
 	{"ReaderAt", func(ctx context.Context, c commands, key string, _ int) ([]byte, error) {
 		r, err := c.ReaderAt(ctx, key)
@@ -198,7 +232,8 @@ func intact(buf []byte) []byte {
 	return buf
 }
 
-func getToSocket(ctx context.Context, c commands, key string, _ int) ([]byte, error) {
+// throughSocket returns what get writes to a TCP connection.
+func throughSocket(get func(io.Writer) (int64, error)) ([]byte, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -223,7 +258,7 @@ func getToSocket(ctx context.Context, c commands, key string, _ int) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.GetTo(ctx, key, w)
+	_, err = get(w)
 	w.Close()
 	r := <-done
 	if err == nil {

@@ -3,6 +3,7 @@ package redisbuf
 import (
 	"errors"
 
+	"github.com/millrace-io/millrace"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -58,9 +59,37 @@ func (c *conn) readUnwatch() error {
 	return err
 }
 
-// readPieces reads a value piece by piece into op.buf. One that is shorter than a piece has come with the first reply. The
-// next piece is asked for when the one before has begun to come, so at most two are under way.
+// most returns how long a value that is read in pieces may be.
+func (op *call) most() int64 {
+	if op.verb == getChainPieces {
+		return op.length
+	}
+	return int64(len(op.buf))
+}
+
+// tooLong is the error of a longer one.
+func (op *call) tooLong(size int64) error {
+	if op.verb == getChainPieces {
+		return &ValueTooLargeError{Size: size, Limit: op.length}
+	}
+	return &BufferTooSmallError{Need: size, Have: int64(len(op.buf))}
+}
+
+// readPieces reads a value piece by piece into op.buf or op.chain.
 func (c *conn) readPieces(op *call) error {
+	defer c.chain.Release() // what is in it if there is an error
+	if err := c.readAllPieces(op); err != nil {
+		return err
+	}
+	if op.verb == getChainPieces {
+		op.chain.Merge(&c.chain)
+	}
+	return nil
+}
+
+// readAllPieces reads it into op.buf or c.chain. A value that is shorter than a piece has come with the first reply. The next
+// piece is asked for when the one before has begun to come, so at most two are under way.
+func (c *conn) readAllPieces(op *call) error {
 	size, got, err := c.firstPiece(op)
 	if err != nil {
 		return err
@@ -77,8 +106,8 @@ func (c *conn) readPieces(op *call) error {
 	if size > c.maxValue {
 		return badReply("a value of %d bytes", size)
 	}
-	if have := int64(len(op.buf)); size > have {
-		return c.finishPiece(op, got, &BufferTooSmallError{Need: size, Have: have})
+	if size > op.most() {
+		return c.finishPiece(op, got, op.tooLong(size))
 	}
 	for {
 		next := op.off + op.size
@@ -165,13 +194,21 @@ func (c *conn) firstPiece(op *call) (size int64, got piece, err error) {
 
 // pieceHeader reads the header of the piece that op says.
 func (c *conn) pieceHeader(op *call) (piece, error) {
-	n, got, err := c.askNext(op.buf[op.off : op.off+op.size])
+	var place []byte // none in a chain: blocks are borrowed when it is known how much comes
+	if op.verb == getPieces {
+		place = op.buf[op.off : op.off+op.size]
+	}
+	n, got, err := c.askNext(place)
 	return piece{n, got}, err
 }
 
-// finishPiece reads the rest of a piece, into its place in op.buf unless there is a reason not to, and returns that.
+// finishPiece reads the rest of a piece, to its place unless there is a reason not to, and returns that.
 func (c *conn) finishPiece(op *call, p piece, why error) error {
-	if why == nil {
+	switch {
+	case why == nil && op.verb == getChainPieces:
+		block := millrace.DefaultPool.Get(int(min(p.length, mostBlock)))
+		return c.readBlocks(&block, p.length, p.there)
+	case why == nil:
 		return c.readValue(op.buf[op.off:op.off+p.length], p.there)
 	}
 	if p.length > op.piece { // which nobody has asked for

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/millrace-io/millrace/internal/redistest"
@@ -29,45 +29,86 @@ func calls(t *testing.T, rdb *redis.Client, command string) (n int) {
 func TestPieces(t *testing.T) {
 	const piece = 1000
 	s := redistest.Start(t)
-	c, rdb := clientOf(t, s.Options(), Pieces(piece))
+	c, rdb := clientOf(t, s.Options())
 	ctx := bounded(t)
-	for _, tt := range []struct{ size, buffer, gets, ranges int }{
+	tests := []struct{ size, most, gets, ranges int }{
 		{5, piece, 1, 0}, {piece, piece, 1, 0}, // what fits into a piece is read whole
 		{0, 9 * piece, 1, 1}, {5, 9 * piece, 0, 1}, {piece - 1, 9 * piece, 0, 1}, {piece, 9 * piece, 0, 1},
 		{piece + 1, piece + 1, 0, 2}, {piece + 1, 9 * piece, 0, 2}, {2 * piece, 9 * piece, 0, 2}, {9*piece - 1, 9 * piece, 0, 9},
 		{9 * piece, 9 * piece, 0, 9}, {9*piece + 1, 9 * piece, 0, 1},
-	} {
-		value, buf := randomValue(tt.size), guarded(tt.buffer)
-		must(t, c.SetFromBuffer(ctx, "pieces", value))
-		gets, ranges := calls(t, rdb, "get"), calls(t, rdb, "getrange")
-		n, err := c.GetToBuffer(ctx, "pieces", buf)
-		var small *BufferTooSmallError
-		switch {
-		case tt.size > tt.buffer:
-			if !errors.As(err, &small) || small.Need != int64(tt.size) || small.Have != int64(tt.buffer) {
-				t.Errorf("%+v: %v", tt, err)
-			}
-		case err != nil || !bytes.Equal(intact(buf)[:n], value):
-			t.Errorf("%+v: %d bytes, %v", tt, n, err)
-		}
-		if gets, ranges = calls(t, rdb, "get")-gets, calls(t, rdb, "getrange")-ranges; gets != tt.gets || ranges != tt.ranges {
-			t.Errorf("%+v: %d GET, %d GETRANGE", tt, gets, ranges)
-		}
-	}
-	buf := make([]byte, 2*piece)
-	if _, err := c.GetToBuffer(ctx, "nothing", buf); err != redis.Nil {
-		t.Errorf("no value: %v", err)
 	}
 	must(t, rdb.LPush(ctx, "list", "x").Err())
-	if _, err := c.GetToBuffer(ctx, "list", buf); !redis.HasErrorPrefix(err, "WRONGTYPE") {
-		t.Errorf("a list: %v", err)
+	for _, way := range piecewise {
+		for _, tt := range tests {
+			value := randomValue(tt.size)
+			must(t, c.SetFromBuffer(ctx, "pieces", value))
+			gets, ranges := calls(t, rdb, "get"), calls(t, rdb, "getrange")
+			got, err := way.call(ctx, c.commands, "pieces", tt.most, piece)
+			switch {
+			case tt.size > tt.most:
+				if !tooLong(err, tt.size, tt.most) {
+					t.Errorf("%s, %+v: %v", way.name, tt, err)
+				}
+			case err != nil || !bytes.Equal(got, value):
+				t.Errorf("%s, %+v: %d bytes, %v", way.name, tt, len(got), err)
+			}
+			if gets, ranges = calls(t, rdb, "get")-gets, calls(t, rdb, "getrange")-ranges; gets != tt.gets || ranges != tt.ranges {
+				t.Errorf("%s, %+v: %d GET, %d GETRANGE", way.name, tt, gets, ranges)
+			}
+		}
+		if _, err := way.call(ctx, c.commands, "nothing", 2*piece, piece); err != redis.Nil {
+			t.Errorf("%s of no value: %v", way.name, err)
+		}
+		if _, err := way.call(ctx, c.commands, "list", 2*piece, piece); !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			t.Errorf("%s of a list: %v", way.name, err)
+		}
 	}
 	idle(t, c, 1)
 }
 
+// tooLong reports whether err says that a value of size bytes is longer than most.
+func tooLong(err error, size, most int) bool {
+	var small *BufferTooSmallError
+	var large *ValueTooLargeError
+	return errors.As(err, &small) && small.Need == int64(size) && small.Have == int64(most) ||
+		errors.As(err, &large) && large.Size == int64(size) && large.Limit == int64(most)
+}
+
+// The option has both ways take pieces.
+func TestPiecesOption(t *testing.T) {
+	s := redistest.Start(t)
+	c, rdb := clientOf(t, s.Options(), Pieces(1000))
+	ctx := bounded(t)
+	value := randomValue(3000)
+	must(t, c.SetFromBuffer(ctx, "pieces", value))
+	var chain millrace.Chain
+	defer chain.Release()
+	for range 3 { // the first one is whole, because nobody knows
+		chain.Release()
+		must(t, c.GetChain(ctx, "pieces", &chain, 5000))
+	}
+	buf := make([]byte, 5000)
+	n, err := c.GetToBuffer(ctx, "pieces", buf)
+	must(t, err)
+	if !bytes.Equal(chain.Bytes(), value) || !bytes.Equal(buf[:n], value) {
+		t.Error("another value")
+	}
+	if gets, ranges := calls(t, rdb, "get"), calls(t, rdb, "getrange"); gets != 1 || ranges != 3*3 {
+		t.Errorf("%d GET, %d GETRANGE", gets, ranges)
+	}
+	must(t, c.SetFromBuffer(ctx, "short", value[:1000]))
+	for range 3 { // and so are short ones, but for the first
+		chain.Release()
+		must(t, c.GetChain(ctx, "short", &chain, 5000))
+	}
+	if gets, ranges := calls(t, rdb, "get"), calls(t, rdb, "getrange"); gets != 3 || ranges != 3*3+1 {
+		t.Errorf("after short values: %d GET, %d GETRANGE", gets, ranges)
+	}
+}
+
 // A value that is replaced while its pieces are read is that of before or of afterwards, never of both.
 func TestPiecesOfAValueThatChanges(t *testing.T) {
-	c, rdb := shared(t, Pieces(4<<10))
+	c, rdb := shared(t)
 	ctx := bounded(t)
 	must(t, c.SetFromBuffer(ctx, "changes", describe(0, 0, 100_000)))
 	whole := calls(t, rdb, "get")
@@ -82,11 +123,11 @@ func TestPiecesOfAValueThatChanges(t *testing.T) {
 			time.Sleep(time.Duration(i%20) * 50 * time.Microsecond)
 		}
 	})
-	buf := make([]byte, 200_000)
-	for range 500 {
-		n, err := c.GetToBuffer(ctx, "changes", buf)
-		if err != nil || !described(buf[:n]) {
-			t.Errorf("%d bytes, %v", n, err)
+	for i := range 500 {
+		way := piecewise[i%len(piecewise)]
+		got, err := way.call(ctx, c.commands, "changes", 200_000, 4<<10)
+		if err != nil || !described(got) {
+			t.Errorf("%s: %d bytes, %v", way.name, len(got), err)
 			break
 		}
 	}
@@ -137,24 +178,28 @@ func TestPiecesLeaveNothingBehind(t *testing.T) {
 // None of the replies is believed. Each case is a connection of its own.
 func TestHostilePieces(t *testing.T) {
 	const ok, five, he, ll, o, new = "+OK\r\n", ":5\r\n", "$2\r\nhe\r\n", "$2\r\nll\r\n", "$1\r\no\r\n", "$3\r\nnew\r\n"
-	refused := errors.New("a ProtocolError")
+	none := func(err error) bool { return err == nil }
+	missing := func(err error) bool { return err == redis.Nil }
+	refused := func(err error) bool { var protocol *ProtocolError; return errors.As(err, &protocol) }
+	long := func(err error) bool { return tooLong(err, 7, 6) }
+	lost := func(err error) bool { return err != nil && !isServerError(err) }
 	for name, tt := range map[string]struct {
 		replies []string
 		want    string
-		err     error
+		fails   func(error) bool
 	}{
-		"as it should be":      {[]string{ok, five, he, ll, o, ok, "*0\r\n"}, "hello", nil},
-		"changed":              {[]string{ok, five, he, ll, o, ok, "*-1\r\n", new}, "new", nil},
-		"changed, RESP3":       {[]string{ok, five, he, ll, o, ok, "_\r\n", new}, "new", nil},
-		"longer than it says":  {[]string{ok, ":1\r\n", he, new}, "new", nil},
-		"became shorter":       {[]string{ok, five, he, "$1\r\nl\r\n", new}, "new", nil},
-		"became longer":        {[]string{ok, five, he, "$3\r\nlll\r\n", new}, "new", nil},
-		"gone":                 {[]string{ok, ":0\r\n", "$0\r\n\r\n", "$-1\r\n"}, "", redis.Nil},
-		"no WATCH":             {[]string{"-ERR unknown command\r\n", five, he, new}, "new", nil},
-		"no STRLEN":            {[]string{ok, "-NOPERM\r\n", he, new}, "new", nil},
-		"no GETRANGE":          {[]string{ok, five, "-NOPERM\r\n", new}, "new", nil},
-		"no MULTI":             {[]string{ok, five, he, ll, o, "-NOPERM\r\n", "-ERR EXEC without MULTI\r\n", new}, "new", nil},
-		"being moved":          {[]string{ok, five, he, "-ASK 1 127.0.0.1:1\r\n", new}, "new", nil},
+		"as it should be":      {[]string{ok, five, he, ll, o, ok, "*0\r\n"}, "hello", none},
+		"changed":              {[]string{ok, five, he, ll, o, ok, "*-1\r\n", new}, "new", none},
+		"changed, RESP3":       {[]string{ok, five, he, ll, o, ok, "_\r\n", new}, "new", none},
+		"longer than it says":  {[]string{ok, ":1\r\n", he, new}, "new", none},
+		"became shorter":       {[]string{ok, five, he, "$1\r\nl\r\n", new}, "new", none},
+		"became longer":        {[]string{ok, five, he, "$3\r\nlll\r\n", new}, "new", none},
+		"gone":                 {[]string{ok, ":0\r\n", "$0\r\n\r\n", "$-1\r\n"}, "", missing},
+		"no WATCH":             {[]string{"-ERR unknown command\r\n", five, he, new}, "new", none},
+		"no STRLEN":            {[]string{ok, "-NOPERM\r\n", he, new}, "new", none},
+		"no GETRANGE":          {[]string{ok, five, "-NOPERM\r\n", new}, "new", none},
+		"no MULTI":             {[]string{ok, five, he, ll, o, "-NOPERM\r\n", "-ERR EXEC without MULTI\r\n", new}, "new", none},
+		"being moved":          {[]string{ok, five, he, "-ASK 1 127.0.0.1:1\r\n", new}, "new", none},
 		"WATCH gives a value":  {[]string{he, five, he}, "", refused},
 		"a value for a length": {[]string{ok, he, he}, "", refused},
 		"a length for a piece": {[]string{ok, five, five}, "", refused},
@@ -162,29 +207,26 @@ func TestHostilePieces(t *testing.T) {
 		"EXEC did something":   {[]string{ok, five, he, ll, o, ok, "*1\r\n:1\r\n"}, "", refused},
 		"EXEC without MULTI":   {[]string{ok, five, he, ll, o, "-NOPERM\r\n", "*0\r\n"}, "", refused},
 		"a length out of all":  {[]string{ok, ":999999999999999999\r\n", he}, "", refused},
-		"more than the buffer": {[]string{ok, ":7\r\n", he}, "", &BufferTooSmallError{}},
-		"EXEC is refused":      {[]string{ok, five, he, ll, o, ok, "-NOPERM\r\n"}, "", io.EOF},
+		"more than the buffer": {[]string{ok, ":7\r\n", he}, "", long},
+		"EXEC is refused":      {[]string{ok, five, he, ll, o, ok, "-NOPERM\r\n"}, "", lost},
 	} {
-		t.Run(name, func(t *testing.T) {
-			h := redistest.StartHostile(t)
-			opt := h.Options()
-			opt.MaxRetries, opt.ReadTimeout = -1, 200*time.Millisecond
-			c, _ := clientOf(t, opt)
-			var script []redistest.Answer
-			for _, r := range tt.replies {
-				script = append(script, redistest.Say(r))
-			}
-			h.Script(append(script, redistest.Say("").ThenClose())...)
-			buf := make([]byte, 6)
-			n, err := c.getToBuffer(bounded(t), "k", buf, 2)
-			var protocol *ProtocolError
-			var small *BufferTooSmallError
-			switch {
-			case tt.err == refused && !errors.As(err, &protocol), errors.As(tt.err, &small) && !errors.As(err, &small),
-				tt.err == io.EOF && (err == nil || isServerError(err)), tt.err == nil && (err != nil || string(buf[:n]) != tt.want), tt.err == redis.Nil && err != redis.Nil:
-				t.Errorf("%q, %v, want %q, %v", buf[:n], err, tt.want, tt.err)
-			}
-		})
+		for _, way := range piecewise {
+			t.Run(name+", "+way.name, func(t *testing.T) {
+				h := redistest.StartHostile(t)
+				opt := h.Options()
+				opt.MaxRetries, opt.ReadTimeout = -1, 200*time.Millisecond
+				c, _ := clientOf(t, opt)
+				var script []redistest.Answer
+				for _, r := range tt.replies {
+					script = append(script, redistest.Say(r))
+				}
+				h.Script(append(script, redistest.Say("").ThenClose())...)
+				got, err := way.call(bounded(t), c.commands, "k", 6, 2)
+				if !tt.fails(err) || err == nil && string(got) != tt.want {
+					t.Errorf("%q, %v, want %q", got, err, tt.want)
+				}
+			})
+		}
 	}
 }
 

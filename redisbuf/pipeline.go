@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"sync"
 
@@ -106,6 +107,18 @@ func (p *Pipeline) GetChain(key string, dst *millrace.Chain, limit int) *Result 
 // GetTo collects what Client.GetTo does.
 func (p *Pipeline) GetTo(key string, w io.Writer) *Result {
 	return p.add(call{verb: getTo, key: key, writer: w})
+}
+
+// GetRangeTo collects what Client.GetRangeTo does.
+func (p *Pipeline) GetRangeTo(key string, off, n int64, w io.Writer) *Result {
+	op := call{verb: getRangeTo, key: key, off: off, size: min(n, math.MaxInt64-off), writer: w}
+	if n == 0 {
+		op.verb = nothing
+	}
+	if off < 0 || n < 0 {
+		op.err = errOffset
+	}
+	return p.add(op)
 }
 
 // SetFromBuffer collects what Client.SetFromBuffer does.
