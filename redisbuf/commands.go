@@ -197,10 +197,29 @@ func (c *conn) compose(args, size int) error {
 	return nil
 }
 
+const (
+	// headStart is how much of a long value is sent ahead of the rest. Redis takes a long argument over as it was received,
+	// instead of copying it, if it has seen the command before all of that is there. On one machine, one system call with
+	// both would be too quick for it.
+	headStart = 64 << 10
+
+	// headStartLeast is the shortest value for which that pays.
+	headStartLeast = 1 << 20
+)
+
 // value has p sent after what was composed.
 func (c *conn) value(p []byte) error {
 	if err := c.push(c.part()); err != nil {
 		return err
+	}
+	if len(p) >= headStartLeast {
+		if err := c.push(p[:headStart]); err != nil {
+			return err
+		}
+		if err := c.wire.send(); err != nil {
+			return err
+		}
+		p = p[headStart:]
 	}
 	return c.push(p)
 }
