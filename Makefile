@@ -15,7 +15,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: test
-test: deps lint test-race test-invariants test-plain test-makes test-soak $(if $(filter true,$(CI)),fuzz) vet-bench vet-darwin ## Check everything (fuzzing only on CI; see make fuzz)
+test: deps lint test-race test-invariants test-plain test-makes test-soak $(if $(filter true,$(CI)),fuzz) vet-bench vet-others ## Check everything (fuzzing only on CI; see make fuzz)
 
 .PHONY: deps
 deps: ## Install what the tests run: redis-server, ffmpeg, nginx, chromium, a C compiler
@@ -60,9 +60,11 @@ fuzz: ## Every fuzz target for FUZZTIME (10s)
 vet-bench: ## Compile the benchmarks against rival libraries, a module of their own
 	@if [ -f bench/go.mod ]; then echo "cd bench && go vet ./..."; cd bench && go vet ./...; fi
 
-.PHONY: vet-darwin
-vet-darwin: ## Type-check what macOS builds, tests included
+.PHONY: vet-others
+vet-others: ## Type-check what macOS, Windows and 32-bit machines build, tests included
 	GOOS=darwin go vet ./...
+	GOOS=windows go vet ./...
+	GOARCH=386 go vet ./...
 
 .PHONY: bench
 bench: ## Ours and the rivals, about fourteen minutes: tables, and bench-report.html (see docs/benchmarks.md)

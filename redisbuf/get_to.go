@@ -17,6 +17,9 @@ const (
 	// spliceLeast is the shortest rest of a value for which it pays to have the kernel do that.
 	spliceLeast = 64 << 10
 
+	// spliceHead is how much of a range that the kernel is to move is received together with its header.
+	spliceHead = 4 << 10
+
 	// spliceStep is how much the kernel is asked to move at a time: the deadline is for each of them.
 	spliceStep = 1 << 20
 )
@@ -61,7 +64,11 @@ func (c *conn) readTo(op *call) error {
 	d := millrace.DefaultPool.Get(relayBlock)
 	defer d.Release()
 	buf := d.Bytes()
-	size, got, err := c.ask(buf)
+	first := buf
+	if op.verb == getRangeTo && op.size >= 2*spliceLeast && c.canSplice(op.writer) {
+		first = buf[:spliceHead]
+	}
+	size, got, err := c.ask(first)
 	if err != nil {
 		return err
 	}

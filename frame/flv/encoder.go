@@ -14,7 +14,7 @@ func AppendTag(dst *millrace.Chain, t Type, timestamp uint32, body *millrace.Cha
 	n := body.Len()
 	if n > MaxData {
 		body.Release()
-		return &LimitError{What: "tag data (the format's 24 bits)", Have: n, Limit: MaxData}
+		return &LimitError{What: "tag data (the format's 24 bits)", Have: int64(n), Limit: MaxData}
 	}
 	head := [tagHeaderSize]byte{byte(t), byte(n >> 16), byte(n >> 8), byte(n)}
 	putTimestamp(head[:], timestamp)

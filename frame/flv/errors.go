@@ -11,8 +11,8 @@ var ErrNotFLV = errors.New("flv: not an FLV stream")
 // LimitError refuses something whose announced size is above a limit. It is returned before the bytes are waited for.
 type LimitError struct {
 	What  string // what is too large, with the name of the limit
-	Have  int    // bytes announced
-	Limit int    // bytes allowed
+	Have  int64  // bytes announced
+	Limit int64  // bytes allowed
 }
 
 func (e *LimitError) Error() string {

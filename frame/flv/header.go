@@ -74,7 +74,7 @@ func (d *Decoder) Header() (Header, error) {
 		return Header{}, d.fail(fmt.Errorf("%w: data offset %d", ErrNotFLV, off))
 	}
 	if off > maxHeader {
-		return Header{}, d.fail(&LimitError{What: "header", Have: int(off), Limit: maxHeader})
+		return Header{}, d.fail(&LimitError{What: "header", Have: int64(off), Limit: maxHeader})
 	}
 	h := Header{HasAudio: p[4]&flagAudio != 0, HasVideo: p[4]&flagVideo != 0}
 	// The first previous-tag-size has no tag to agree with. It is 0 in every stream made to the letter; some are not, and

@@ -30,7 +30,7 @@ func slowParse(b []byte, maxTag int, anyPrev bool) (tags []slowTag, err error) {
 	case b[3] != 1 || offset < 9:
 		return nil, flv.ErrNotFLV
 	case offset > 1024:
-		return nil, &flv.LimitError{What: "header", Have: int(offset), Limit: 1024}
+		return nil, &flv.LimitError{What: "header", Have: int64(offset), Limit: 1024}
 	case len(b) < int(offset)+4:
 		return nil, io.ErrUnexpectedEOF
 	}
@@ -41,7 +41,7 @@ func slowParse(b []byte, maxTag int, anyPrev bool) (tags []slowTag, err error) {
 		}
 		size := int(binary.BigEndian.Uint32(b[0:4]) & 0xffffff)
 		if size > maxTag {
-			return tags, &flv.LimitError{What: "tag data (MaxTag)", Have: size, Limit: maxTag}
+			return tags, &flv.LimitError{What: "tag data (MaxTag)", Have: int64(size), Limit: int64(maxTag)}
 		}
 		end := 11 + size + 4
 		if len(b) < end {

@@ -157,7 +157,7 @@ func TestSoundDoesNotDrift(t *testing.T) {
 	}{{aac44100, 44100}, {aac48000, 48000}, {unhex("138856e500"), 22050}} {
 		var ms []uint32
 		for i := range record.rate * 600 / 1024 {
-			ms = append(ms, uint32(i*1024*1000/record.rate))
+			ms = append(ms, uint32(int64(i)*1024*1000/int64(record.rate)))
 		}
 		for i, at := range times(t, record.config, ms...) {
 			if at != int64(i)*1024 {

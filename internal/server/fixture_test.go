@@ -20,7 +20,6 @@ import (
 
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/server/demo"
-	"golang.org/x/sys/unix"
 )
 
 // patienceOfTests is how long a test waits for something that must happen. Only a failing test waits so long.
@@ -226,6 +225,31 @@ func (f *fixture) watch(path string, rcvbuf int) *watcher {
 	return w
 }
 
+// tcpPair returns the two ends of a connection, with kernel buffers as small as they get if small.
+func tcpPair(t testing.TB, small bool) (sender, receiver *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	rcvbuf := 0
+	if small {
+		rcvbuf = 1
+	}
+	receiver = dial(t, ln.Addr().String(), rcvbuf)
+	other, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender = other.(*net.TCPConn)
+	if small {
+		_ = sender.SetWriteBuffer(1)
+	}
+	t.Cleanup(func() { _ = sender.Close() })
+	return sender, receiver
+}
+
 // dial opens a connection. Unless rcvbuf is 0 its receive buffer is so small, and its segments too: the kernel would wait for
 // whole ones to have room, a fifth of a second each time.
 func dial(t testing.TB, addr string, rcvbuf int) *net.TCPConn {
@@ -234,11 +258,7 @@ func dial(t testing.TB, addr string, rcvbuf int) *net.TCPConn {
 		if rcvbuf == 0 {
 			return nil
 		}
-		ctlErr := raw.Control(func(fd uintptr) {
-			err = errors.Join(
-				unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 536),
-				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, rcvbuf))
-		})
+		ctlErr := raw.Control(func(fd uintptr) { err = narrow(fd, rcvbuf) })
 		return errors.Join(err, ctlErr)
 	}}
 	conn, err := d.Dial("tcp", addr)

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"io"
 	"math/rand/v2"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,31 +14,6 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/leaktest"
 )
-
-// tcpPair returns the two ends of a connection, with kernel buffers as small as they get if small.
-func tcpPair(t testing.TB, small bool) (sender, receiver *net.TCPConn) {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	rcvbuf := 0
-	if small {
-		rcvbuf = 1
-	}
-	receiver = dial(t, ln.Addr().String(), rcvbuf)
-	other, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sender = other.(*net.TCPConn)
-	if small {
-		_ = sender.SetWriteBuffer(1)
-	}
-	t.Cleanup(func() { _ = sender.Close() })
-	return sender, receiver
-}
 
 // chainOf makes a chain of p in pieces of size bytes, each in a block of its own.
 func chainOf(p []byte, size int) millrace.Chain {
