@@ -194,20 +194,19 @@ func (w *contentResponse) send(n int64) (sent int64, err error) {
 	long := w.direct != nil && n >= spliceLeast
 	for sent < n && err == nil {
 		var m int64
-		if rest := n - sent; long && w.content.store.straight() {
-			m, err = w.splice(min(rest, piece))
-			<-w.content.store.reading
+		if rest := min(n-sent, piece); long && w.content.store.mayGoStraight() {
+			m, err = w.splice(rest)
 		} else {
-			m, err = w.copy(min(rest, piece))
+			m, err = w.copy(rest)
 		}
 		sent += m
 	}
 	return sent, err
 }
 
-// straight reports whether a download may have a connection to Redis for as long as its client takes for a piece. Then it
-// receives from s.reading after that.
-func (s *Redis) straight() bool {
+// mayGoStraight reports whether a download may have a connection to Redis for as long as its client takes for a piece. If so,
+// splice comes next.
+func (s *Redis) mayGoStraight() bool {
 	select {
 	case s.reading <- struct{}{}:
 		return true
@@ -219,6 +218,7 @@ func (s *Redis) straight() bool {
 // splice has the kernel move the next n bytes of the content.
 func (w *contentResponse) splice(n int64) (int64, error) {
 	c := w.content
+	defer func() { <-c.store.reading }()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
