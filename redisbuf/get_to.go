@@ -2,6 +2,7 @@ package redisbuf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -120,7 +121,7 @@ func (c *conn) writeOut(op *call, p []byte) error {
 	return c.renew() // w may have taken its time
 }
 
-// A WriterError says that the writer of GetTo failed.
+// A WriterError says that the writer of GetTo or GetRangeTo failed.
 type WriterError struct{ Err error }
 
 func (e *WriterError) Error() string { return fmt.Sprintf("redisbuf: writing the value: %v", e.Err) }
@@ -144,23 +145,27 @@ func (c *conn) canSplice(w io.Writer) bool {
 
 // spliceTo has w read n bytes from the connection.
 func (c *conn) spliceTo(w io.ReaderFrom, n int64) (done int64, err error) {
-	if err := c.attend(); err != nil { // not every w reads on after a deadline
+	if err := c.lift(); err != nil {
 		return 0, err
 	}
+	watch := c.watchServer(false)
+	defer watch.end()
 	for done < n {
-		if err := c.renew(); err != nil {
-			return done, err
-		}
 		step := &io.LimitedReader{R: c.conn, N: min(n-done, spliceStep)}
 		moved, err := w.ReadFrom(step)
 		done += moved
-		c.moved = c.moved || moved > 0
+		if err == nil && step.N == 0 {
+			watch.stepped()
+			continue
+		}
+		// It does not go on after an error: nobody knows what was on its way to w.
+		silent := watch.end()
+		over := c.over()
 		switch {
-		case err == nil && step.N == 0:
-		case c.timedOut():
-			if err := c.expired(os.ErrDeadlineExceeded); err != nil {
-				return done, err
-			}
+		case over != nil && errors.Is(err, os.ErrDeadlineExceeded):
+			return done, over
+		case silent:
+			return done, os.ErrDeadlineExceeded
 		case c.gone():
 			return done, errClosedByServer
 		case err == nil:
@@ -169,5 +174,6 @@ func (c *conn) spliceTo(w io.ReaderFrom, n int64) (done int64, err error) {
 			return done, &WriterError{Err: err}
 		}
 	}
-	return done, nil
+	watch.end()
+	return done, c.renew()
 }

@@ -307,18 +307,18 @@ func TestLandingOverTCP(t *testing.T) {
 }
 
 // tcpPair returns the two ends of a TCP connection, which are closed when the test ends.
-func tcpPair(t testing.TB) (client, server net.Conn) {
+func tcpPair(t testing.TB) (client, server *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer l.Close()
-	client, err = net.Dial("tcp", l.Addr().String())
+	dialed, err := net.Dial("tcp", l.Addr().String())
 	must(t, err)
-	server, err = l.Accept()
+	accepted, err := l.Accept()
 	must(t, err)
 	t.Cleanup(func() {
-		client.Close()
-		server.Close()
+		dialed.Close()
+		accepted.Close()
 	})
-	return client, server
+	return dialed.(*net.TCPConn), accepted.(*net.TCPConn)
 }

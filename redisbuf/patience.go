@@ -73,6 +73,20 @@ func (p *patience) watch() {
 	p.unwatch = context.AfterFunc(p.ctx, func() { _ = conn.SetDeadline(longAgo) })
 }
 
+// lift has nothing but the context end what waits, until renew: for callers that cannot go on after a deadline, and that find
+// out in another way that the server is silent.
+func (p *patience) lift() error {
+	if p.glancing {
+		p.glancing = false
+		p.watch()
+	}
+	p.set, _ = p.ctx.Deadline()
+	if err := p.conn.SetDeadline(p.set); err != nil {
+		return err
+	}
+	return p.ctx.Err() // the watch has set a deadline that this one may have replaced
+}
+
 // attend has the context watched from now on, instead of looked at after a glance: for callers that do not call again
 // what a deadline has ended.
 func (p *patience) attend() error {

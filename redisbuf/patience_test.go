@@ -174,7 +174,7 @@ func TestPatienceSetsFewDeadlines(t *testing.T) {
 func TestPatienceWithoutTimeouts(t *testing.T) {
 	client, server := tcpPair(t)
 	c := newConn(client, 0, 0, 1<<20)
-	must(t, server.(*net.TCPConn).CloseWrite())
+	must(t, server.CloseWrite())
 	time.Sleep(20 * time.Millisecond) // for the end to arrive
 	go func() { _, _ = io.Copy(io.Discard, server) }()
 	op := call{verb: getToBuffer, key: "k", buf: make([]byte, 100)}

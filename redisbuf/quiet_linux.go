@@ -29,6 +29,25 @@ func (c *conn) gone() (gone bool) {
 	return gone
 }
 
+// flowing returns how many bytes the kernel has got from the server, or brought to it (out), if it counts them, and whether
+// the server has to do something so that it will be more.
+func (c *conn) flowing(out bool) (bytes uint64, turn bool) {
+	c.look(func(fd int) {
+		waiting := uint(unix.SIOCINQ)
+		if out {
+			waiting = unix.SIOCOUTQ
+		}
+		n, err := unix.IoctlGetInt(fd, waiting)
+		turn = err == nil && (n > 0) == out
+		if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err != nil {
+			return // it is a Unix socket
+		} else if bytes = info.Bytes_received; out {
+			bytes = info.Bytes_acked
+		}
+	})
+	return bytes, turn
+}
+
 // look calls f with the connection's descriptor, if it has one.
 func (c *conn) look(f func(fd int)) {
 	netConn := c.conn

@@ -2,6 +2,7 @@ package redisbuf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -170,34 +171,39 @@ func (c *conn) spliceIn(r io.Reader, n int64) error {
 	if err := c.flush(); err != nil {
 		return err
 	}
-	if err := c.attend(); err != nil {
-		return err
-	}
 	w, ok := c.conn.(io.ReaderFrom)
 	if !ok {
 		return c.copyIn(r, n)
 	}
+	if err := c.lift(); err != nil {
+		return err
+	}
+	watch := c.watchServer(true)
+	defer watch.end()
 	for n > 0 {
-		if err := c.renew(); err != nil {
-			return err
-		}
 		step := &io.LimitedReader{R: r, N: min(n, spliceStep)}
 		moved, err := w.ReadFrom(step)
 		n -= moved
-		c.moved = c.moved || moved > 0
+		if err == nil && step.N == 0 {
+			watch.stepped()
+			continue
+		}
+		// It does not go on after an error: nobody knows what was on its way to the server.
+		stuck := watch.end()
+		over := c.over()
 		switch {
-		case err == nil && step.N == 0:
 		case err == nil:
 			return &ReaderError{Err: io.ErrUnexpectedEOF}
-		case c.timedOut():
-			if err := c.expired(os.ErrDeadlineExceeded); err != nil {
-				return err
-			}
+		case over != nil && errors.Is(err, os.ErrDeadlineExceeded):
+			return over
+		case stuck:
+			return os.ErrDeadlineExceeded
 		case c.gone():
 			return err
 		default:
 			return &ReaderError{Err: err}
 		}
 	}
-	return nil
+	watch.end()
+	return c.renew()
 }

@@ -15,9 +15,6 @@ import (
 // more than that is worth.
 const rawMost = 128 << 10
 
-// streamLeast is how much must be missing of a reply for it to be likely that more has come while the last bytes were read.
-const streamLeast = 64 << 10
-
 // A vectored moves a wire's bytes by writev and readv, and saves the system call that a net.Conn's Read begins with: it
 // asks for a reply that cannot be there yet, only to be told to wait. Here the request is written from within the
 // connection's read, after the poller has been told that what comes next is of interest; so the first thing after the
@@ -97,8 +94,8 @@ func (v *vectored) receive(need int) (int, error) {
 }
 
 // readable is called by the runtime with the descriptor; false means: wait until there is something to read, then call
-// again. A read that gave less than there was room for is followed by another one only if much is missing: more of that
-// comes all the time. Otherwise what comes after it wakes whoever waits.
+// again. A read that gave too little is followed by another one, whatever there was room for: if the end of the connection has
+// come together with those bytes, nobody would be woken for it.
 func (v *vectored) readable(fd uintptr) bool {
 	if v.writing {
 		if v.write(fd); v.err != nil || v.w.pieces > 0 {
@@ -108,7 +105,7 @@ func (v *vectored) readable(fd uintptr) bool {
 		return false
 	}
 	for {
-		n, room, errno := v.call(unix.SYS_READV, fd, v.w.in[:])
+		n, _, errno := v.call(unix.SYS_READV, fd, v.w.in[:])
 		switch {
 		case errno == unix.EINTR:
 			continue
@@ -125,9 +122,6 @@ func (v *vectored) readable(fd uintptr) bool {
 		v.w.moved = true
 		if v.got += n; v.got >= v.need {
 			return true
-		}
-		if n < room && v.need-v.got < streamLeast {
-			return false
 		}
 	}
 }
