@@ -144,11 +144,6 @@ func (p *patience) over() error {
 	return nil
 }
 
-// timedOut reports whether the connection's deadline has passed.
-func (p *patience) timedOut() bool {
-	return p.ctx.Err() != nil || !p.set.IsZero() && !time.Now().Before(p.set)
-}
-
 // expired is called when the deadline has passed. It returns nil if the call may go on, and otherwise why it must end: the
 // context's error, or timeout.
 func (p *patience) expired(timeout error) error {
