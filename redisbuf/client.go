@@ -23,7 +23,7 @@ type Client struct {
 	settings settings
 	router   router
 	inFlight *semaphore.Weighted
-	long     atomic.Bool // the last value that went to a chain was longer than a piece
+	expected atomic.Int64 // how long the last value was whose length nobody had said: so is the next one, probably
 
 	mu     sync.RWMutex
 	nodes  map[string]*node // by address

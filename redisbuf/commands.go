@@ -68,10 +68,13 @@ func (op *call) purpose() purpose {
 	return reads
 }
 
-// weight returns how many bytes the call probably has in flight.
-func (op *call) weight(limit int64) int64 { return int64(len(op.key)) + op.valueWeight(limit) }
+// weight returns how many bytes the call probably has in flight, of which most is the limit. Of a value whose length nobody
+// knows that is what it is expected to have.
+func (op *call) weight(most, expected int64) int64 {
+	return int64(len(op.key)) + min(op.valueWeight(max(expected, unknownWeight)), most)
+}
 
-func (op *call) valueWeight(limit int64) int64 {
+func (op *call) valueWeight(unknown int64) int64 {
 	switch op.verb {
 	case getToBuffer, getRange, getVersion, setFromBuffer:
 		return int64(len(op.buf))
@@ -79,23 +82,23 @@ func (op *call) valueWeight(limit int64) int64 {
 		return min(op.most(), 2*op.piece)
 	case setChain:
 		return int64(op.chain.Len())
-	case setFile, setFrom:
+	case setFile, setFrom, getRangeTo:
 		return op.size
-	case getChain, getRangeTo, getVersionChain:
-		return min(op.size, unknownWeight)
+	case getChain, getVersionChain:
+		return min(op.size, unknown)
 	case getPacked, getTo:
-		return min(limit, unknownWeight)
+		return unknown
 	}
 	return 0
 }
 
-// unknownWeight is what a value whose size nobody knows weighs: most are no larger, and those that are come in blocks
-// of that many bytes.
+// unknownWeight is what a value whose size nobody knows weighs at least: most are no larger, and those that are come in
+// blocks of that many bytes.
 const unknownWeight = 1 << 20
 
 // do executes a call.
 func (c commands) do(ctx context.Context, op *call) {
-	a := c.attempt(ctx, op.key, op.purpose(), op.weight(c.client.settings.inFlight))
+	a := c.attempt(ctx, op.key, op.purpose(), op.weight(c.client.settings.inFlight, c.client.expected.Load()))
 	defer a.abandon()
 	for a.next() {
 		a.err = a.conn.execute(ctx, op)

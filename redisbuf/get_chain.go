@@ -19,8 +19,8 @@ const (
 // more than limit bytes is refused with a *ValueTooLargeError before it is read. If it returns an error, dst is as it was.
 //
 // Blocks are borrowed as the value arrives. A value that is as long as the one that the connection carried before is
-// received into one block, if that can have its size (1 MiB). With [Pieces], when the Client's last GetChain has read more than a
-// piece and limit allows for that, the value is read piece by piece, and is nevertheless that of one moment.
+// received into one block, if that can have its size (1 MiB). With [Pieces], when the Client's last GetChain or GetTo has read
+// more than a piece and limit allows for that, the value is read piece by piece, and is nevertheless that of one moment.
 //
 // The error is redis.Nil if there is no such key.
 func (c commands) GetChain(ctx context.Context, key string, dst *millrace.Chain, limit int) error {
@@ -30,24 +30,24 @@ func (c commands) GetChain(ctx context.Context, key string, dst *millrace.Chain,
 // getChain is GetChain with pieces of that many bytes; 0 reads the value whole.
 func (c commands) getChain(ctx context.Context, key string, dst *millrace.Chain, limit int, piece int64) error {
 	_ = dst.Len() // no chain panics here, and not when there are blocks that it should have had
-	if piece > 0 && int64(limit) > piece && c.client.long.Load() {
+	if piece > 0 && int64(limit) > piece && c.client.expected.Load() > piece {
 		op := call{verb: getChainPieces, key: key, chain: dst, length: int64(limit), piece: piece}
 		if c.do(ctx, &op); op.err != errNotInPieces {
-			c.learn(&op, piece)
+			c.learn(&op)
 			return op.err
 		}
 	}
 	op := call{verb: getChain, key: key, chain: dst, size: int64(limit)}
 	c.do(ctx, &op)
-	c.learn(&op, piece)
+	c.learn(&op)
 	return op.err
 }
 
-// learn has the next GetChain read as this one should have: a short value that is asked for in pieces costs commands, a long
-// one that is not costs time.
-func (c commands) learn(op *call, piece int64) {
-	if long := op.n > piece; op.err == nil && long != c.client.long.Load() {
-		c.client.long.Store(long)
+// learn has the next call treat its value as this one should have done: a short one that is asked for in pieces costs commands,
+// a long one that is not costs time, and both weigh what they have in flight.
+func (c commands) learn(op *call) {
+	if op.err == nil && op.n != c.client.expected.Load() {
+		c.client.expected.Store(op.n)
 	}
 }
 

@@ -39,6 +39,7 @@ const (
 func (c commands) GetTo(ctx context.Context, key string, w io.Writer) (n int64, err error) {
 	op := call{verb: getTo, key: key, writer: w}
 	c.do(ctx, &op)
+	c.learn(&op)
 	return op.n, op.err
 }
 

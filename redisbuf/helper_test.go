@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -116,7 +117,7 @@ var piecewise = []struct {
 	{"GetChain", func(ctx context.Context, c commands, key string, most, piece int) ([]byte, error) {
 		var chain millrace.Chain
 		defer chain.Release()
-		c.client.long.Store(true)
+		c.client.expected.Store(math.MaxInt64)
 		err := c.getChain(ctx, key, &chain, most, int64(piece))
 		if err != nil && chain.Len() > 0 {
 			return nil, errors.New("an error, and yet a part of a value")

@@ -143,3 +143,36 @@ func TestInFlightDoesNotStopAConn(t *testing.T) {
 	must(t, conn.Close())
 	must(t, <-done)
 }
+
+// A value whose length nobody knows weighs what the one before it had.
+func TestInFlightOfUnknownLength(t *testing.T) {
+	c, p := proxied(t)
+	ctx := bounded(t)
+	must(t, c.SetFromBuffer(ctx, "unknown", make([]byte, 6<<20)))
+	for _, g := range gets {
+		if g.name != "GetChain" && g.name != "GetTo" {
+			continue
+		}
+		got, err := g.call(ctx, c.commands, "unknown", 64<<20)
+		if err != nil || len(got) != 6<<20 {
+			t.Fatal(g.name, len(got), err)
+		}
+		p.Set(redistest.HoldReply(0).On("GET").Times(1))
+		sent := p.Counts().Requests
+		done := make(chan error, 1)
+		go func() {
+			_, err := g.call(ctx, c.commands, "unknown", 64<<20)
+			done <- err
+		}()
+		for p.Counts().Requests == sent {
+			must(t, ctx.Err())
+			time.Sleep(time.Millisecond)
+		}
+		if c.inFlight.TryAcquire(defaultInFlight - 6<<20 + 1) {
+			t.Errorf("%s: its 6 MiB do not count", g.name)
+			c.inFlight.Release(defaultInFlight - 6<<20 + 1)
+		}
+		p.Release()
+		must(t, <-done)
+	}
+}

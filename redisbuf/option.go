@@ -43,7 +43,9 @@ func Conns(n int) Option {
 }
 
 // InFlight is how many bytes of values may be under way at a time, to and from all servers together. Calls beyond that
-// wait, in order, and one value that is larger goes alone. The default is 64 MiB.
+// wait, in order, and one value that is larger goes alone. What GetChain and GetTo read counts as much as the value before it,
+// and 1 MiB at least, because its length comes with it. Calls of a Conn have their connection and do not wait, nor count. The
+// default is 64 MiB.
 func InFlight(bytes int64) Option {
 	if bytes < 1 {
 		panic(fmt.Sprintf("redisbuf: InFlight(%d) is below 1", bytes))
@@ -61,7 +63,7 @@ func MaxValue(bytes int64) Option {
 }
 
 // Pieces has GetToBuffer ask for this many bytes of a value at a time when its buffer is larger than that, and GetChain when
-// the value that it has read before was: 1 MiB is a good choice. A server copies what it is asked for before it sends it, and
+// the value before was: 1 MiB is a good choice. A server copies what it is asked for before it sends it, and
 // does nothing else meanwhile: for 10 MiB that takes some milliseconds, for 1 MiB a few tenths of one. With less, the round trips
 // cost more than they save.
 //

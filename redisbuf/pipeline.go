@@ -253,7 +253,7 @@ func runAll(ctx context.Context, groups []*group) {
 func (g *group) run(ctx context.Context) {
 	weight := int64(0)
 	for _, op := range g.calls {
-		weight += op.weight(g.client.settings.inFlight)
+		weight += op.weight(g.client.settings.inFlight, g.client.expected.Load())
 	}
 	a := g.attempt(ctx, g.calls[0].key, reads, weight)
 	a.target = g.node

@@ -16,7 +16,9 @@ import (
 )
 
 // hasty has timeouts that a slow end of a splice takes many times over.
-func hasty(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond }
+func hasty(o *redis.Options) {
+	o.ReadTimeout, o.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+}
 
 // onBothNetworks runs f with a hasty Client of a server's TCP port, and with one of a Unix socket.
 func onBothNetworks(t *testing.T, f func(t *testing.T, c *Client, rdb *redis.Client)) {
