@@ -33,6 +33,8 @@ type Beside struct {
 	Moved    measure.Series // bytes of large values a second
 	CPU      measure.Series // seconds of this process, in user and system mode, a second
 
+	opts []redisbuf.Option
+	c    *redisbuf.Client
 	move func(rdb *goredis.Client, c *redisbuf.Client) (get, set func(context.Context) error)
 }
 
@@ -40,15 +42,17 @@ func besides() []Beside {
 	type call = func(context.Context) error
 	value := (&Site{Size: largeSize}).value()
 	buf := make([]byte, largeSize+len("\r\n")) // see bufferFor
+	own := func(_ *goredis.Client, c *redisbuf.Client) (get, set call) {
+		get = func(ctx context.Context) error {
+			_, err := c.GetToBuffer(ctx, key, buf)
+			return err
+		}
+		return get, func(ctx context.Context) error { return c.SetFromBuffer(ctx, setKey, value) }
+	}
 	return []Beside{
 		{Name: "alone"},
-		{Name: "redisbuf, its own connections", move: func(_ *goredis.Client, c *redisbuf.Client) (get, set call) {
-			get = func(ctx context.Context) error {
-				_, err := c.GetToBuffer(ctx, key, buf)
-				return err
-			}
-			return get, func(ctx context.Context) error { return c.SetFromBuffer(ctx, setKey, value) }
-		}},
+		{Name: "redisbuf, its own connections", opts: []redisbuf.Option{redisbuf.Pieces(piece)}, move: own},
+		{Name: "the same without Pieces", move: own},
 		{Name: "go-redis GetToBuffer, SetFromBuffer, the same client", move: func(rdb *goredis.Client, _ *redisbuf.Client) (get, set call) {
 			get = func(ctx context.Context) error { return rdb.GetToBuffer(ctx, key, buf).Err() }
 			return get, func(ctx context.Context) error { return rdb.SetFromBuffer(ctx, setKey, value).Err() }
@@ -74,17 +78,19 @@ func (p *Plan) RunBeside(ctx context.Context) ([]Beside, error) {
 	if err := rdb.Set(ctx, smallKey, make([]byte, smallSize), 0).Err(); err != nil {
 		return nil, err
 	}
-	c, err := redisbuf.New(rdb, redisbuf.Pieces(piece))
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
 	all := besides()
+	for i := range all {
+		b := &all[i]
+		if b.c, err = redisbuf.New(rdb, b.opts...); err != nil {
+			return nil, err
+		}
+		defer b.c.Close()
+	}
 	for round := range p.Rounds {
 		for k := range all {
 			b := &all[(k+round)%len(all)]
 			p.Log("round %d, small GETs beside: %s", round+1, b.Name)
-			if err := b.turn(ctx, rdb, c, p.Beside); err != nil {
+			if err := b.turn(ctx, rdb, p.Beside); err != nil {
 				return all, err
 			}
 		}
@@ -93,7 +99,7 @@ func (p *Plan) RunBeside(ctx context.Context) ([]Beside, error) {
 }
 
 // turn has large values move for as long as small ones are got.
-func (b *Beside) turn(ctx context.Context, rdb *goredis.Client, c *redisbuf.Client, d time.Duration) error {
+func (b *Beside) turn(ctx context.Context, rdb *goredis.Client, d time.Duration) error {
 	cpu, began := measure.CPU(), time.Now()
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()
@@ -101,7 +107,7 @@ func (b *Beside) turn(ctx context.Context, rdb *goredis.Client, c *redisbuf.Clie
 	var moved atomic.Int64
 	errs := make(chan error, smallCallers+2)
 	if b.move != nil {
-		get, set := b.move(rdb, c)
+		get, set := b.move(rdb, b.c)
 		for _, f := range []func(context.Context) error{get, set} {
 			all.Go(func() { errs <- pace(ctx, largeEvery, f, &moved) })
 		}

@@ -27,6 +27,7 @@ var Tasks = []Task{
 		{"rueidis AsBytes", openRueidisGet},
 		{"rueidis DoStream to io.Discard", openRueidisStream},
 		{"redisbuf GetToBuffer", openGetToBuffer},
+		{"redisbuf GetToBuffer, without Pieces", openGetToBufferWhole},
 		{"redisbuf GetChain, released", openGetChain},
 	}},
 	{"set", "SET from memory", []Contender{

@@ -21,8 +21,14 @@ type redisbufClient struct {
 }
 
 func openRedisbuf(s *Site, task func(r *redisbufClient) (func(context.Context) error, error)) (client, error) {
+	return openRedisbufWith(s, task, redisbuf.Pieces(piece))
+}
+
+func openRedisbufWith(
+	s *Site, task func(r *redisbufClient) (func(context.Context) error, error), opts ...redisbuf.Option,
+) (client, error) {
 	rdb := newGoRedis(s)
-	c, err := redisbuf.New(rdb, redisbuf.Pieces(piece))
+	c, err := redisbuf.New(rdb, opts...)
 	if err != nil {
 		rdb.Close()
 		return nil, err
@@ -39,14 +45,21 @@ func (r *redisbufClient) close() {
 }
 
 func openGetToBuffer(_ context.Context, s *Site) (client, error) {
-	return openRedisbuf(s, func(r *redisbufClient) (func(context.Context) error, error) {
-		buf := make([]byte, s.Size)
-		return func(ctx context.Context) error {
-			n, err := r.c.GetToBuffer(ctx, key, buf)
-			s.saw(buf[:n])
-			return err
-		}, nil
-	})
+	return openRedisbuf(s, (*redisbufClient).getToBuffer)
+}
+
+// openGetToBufferWhole has the server send each value by one command, as redisbuf does unless it is told otherwise.
+func openGetToBufferWhole(_ context.Context, s *Site) (client, error) {
+	return openRedisbufWith(s, (*redisbufClient).getToBuffer)
+}
+
+func (r *redisbufClient) getToBuffer() (func(context.Context) error, error) {
+	buf := make([]byte, r.site.Size)
+	return func(ctx context.Context) error {
+		n, err := r.c.GetToBuffer(ctx, key, buf)
+		r.site.saw(buf[:n])
+		return err
+	}, nil
 }
 
 // openGetChain reads with a limit that says nothing about the value.
