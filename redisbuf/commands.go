@@ -155,11 +155,16 @@ func (c *conn) send(op *call) error {
 	case setFrom:
 		err = c.sendFrom(op)
 	}
-	if err == nil {
-		c.request.end()
-		op.set.appendTo(&c.request)
+	if err != nil {
+		return err
 	}
-	return err
+	c.request.end()
+	op.set.appendTo(&c.request)
+	if op.verb == setFrom || op.verb == setFile && !op.inRequest() {
+		// The server may have hung up meanwhile, which nobody says again: so the reply is looked for before it is waited for.
+		return c.flush()
+	}
+	return nil
 }
 
 // read reads the reply to a call that was sent.

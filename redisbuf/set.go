@@ -34,8 +34,11 @@ func (c commands) SetChain(ctx context.Context, key string, src *millrace.Chain,
 
 // composeSet composes a SET up to its value of op.size bytes.
 func (c *conn) composeSet(op *call) error {
-	args := 3 + op.set.args()
-	if err := c.compose(args, len("SET")+len(op.key)+op.set.size()); err != nil {
+	args, size := 3+op.set.args(), len("SET")+len(op.key)+op.set.size()
+	if op.inRequest() {
+		size += int(op.size)
+	}
+	if err := c.compose(args, size); err != nil {
 		return err
 	}
 	c.array(args)
