@@ -44,6 +44,7 @@ type call struct {
 
 	buf    []byte // what is set, or where the value goes
 	packed *packed
+	slot   *Slot // says where in packed the value is
 	chain  *millrace.Chain
 	file   *os.File
 	reader io.Reader

@@ -1,10 +1,6 @@
 package redisbuf
 
-import (
-	"context"
-
-	"github.com/redis/go-redis/v9"
-)
+import "context"
 
 // A Slot says where in a buffer a value is: buf[Start:End].
 type Slot struct {
@@ -18,25 +14,30 @@ type Slot struct {
 //
 // It returns how much of buf the values take up, and the first error of a slot that is not redis.Nil.
 func (c commands) MGet(ctx context.Context, keys []string, buf []byte, slots []Slot) (n int, err error) {
+	p := c.Pipeline()
+	p.MGet(keys, buf, slots)
+	err = p.Exec(ctx)
+	for _, s := range slots {
+		n = max(n, s.End)
+	}
+	return n, err
+}
+
+// MGet collects what Client.MGet does. Exec fills slots, and asks the servers one after the other. That a key is not there is
+// said by its slot alone.
+func (p *Pipeline) MGet(keys []string, buf []byte, slots []Slot) {
 	if len(slots) != len(keys) {
 		panic("redisbuf: MGet with another number of slots than of keys")
 	}
-	p := packed{buf: buf}
-	pipe := c.Pipeline()
-	pipe.oneByOne = true
-	results := make([]*Result, len(keys))
+	p.oneByOne = true // because they share buf
+	all := &packed{buf: buf}
 	for i, key := range keys {
-		results[i] = pipe.add(call{verb: getPacked, key: key, packed: &p})
+		p.add(call{verb: getPacked, key: key, packed: all, slot: &slots[i]})
 	}
-	_ = pipe.Exec(ctx) // each has its own
-	for i, r := range results {
-		slots[i] = Slot{Start: int(r.call.off), End: int(r.call.off + r.call.n), Err: r.Err()}
-		if err == nil && r.Err() != nil && r.Err() != redis.Nil {
-			err = r.Err()
-		}
-	}
-	return p.used, err
 }
+
+// fill says where a value is.
+func (s *Slot) fill(op *call) { *s = Slot{Start: int(op.off), End: int(op.off + op.n), Err: op.err} }
 
 // packed is a buffer that values are put into one after the other.
 //

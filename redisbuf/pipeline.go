@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/millrace-io/millrace"
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -61,7 +62,7 @@ func (p *Pipeline) Reset() {
 	for _, r := range p.calls {
 		*r = Result{}
 	}
-	p.used = 0
+	p.used, p.oneByOne = 0, false
 }
 
 // add collects a call.
@@ -170,7 +171,13 @@ func (p *Pipeline) Exec(ctx context.Context) error {
 	p.run(ctx, p.groups[:used])
 	var first error
 	for _, r := range collected {
-		if r.done = true; first == nil {
+		r.done = true
+		if slot := r.call.slot; slot != nil {
+			if slot.fill(&r.call); slot.Err == redis.Nil {
+				continue
+			}
+		}
+		if first == nil {
 			first = r.call.err
 		}
 	}
@@ -182,7 +189,7 @@ func (p *Pipeline) forget() {
 	for _, r := range p.calls[:p.used] {
 		r.call = call{off: r.call.off, n: r.call.n, err: r.call.err}
 	}
-	p.used = 0
+	p.used, p.oneByOne = 0, false
 	for _, g := range p.groups {
 		clear(g.calls)
 		g.node, g.calls, g.panicked = nil, g.calls[:0], nil

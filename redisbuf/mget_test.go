@@ -1,0 +1,55 @@
+package redisbuf
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// In a pipeline, keys that share a buffer stand among other calls, twice if need be, and have slots as by themselves.
+func TestPipelineMGet(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	one, two := randomValue(1000), randomValue(70_000)
+	must(t, rdb.MSet(ctx, "pm/1", one, "pm/2", two).Err())
+	must(t, rdb.Del(ctx, "pm/none", "pm/new").Err())
+	p := c.Pipeline()
+	for range 2 { // it can be used again
+		first, second := guarded(len(one)+len(two)), guarded(len(one))
+		slots, more := make([]Slot, 3), make([]Slot, 2)
+		set := p.SetFromBuffer("pm/new", two)
+		p.MGet([]string{"pm/2", "pm/none", "pm/1"}, first, slots)
+		got := p.GetRangeToBuffer("pm/new", 0, make([]byte, 10))
+		p.MGet([]string{"pm/2", "pm/1"}, second, more)
+		err := p.Exec(ctx)
+		var small *BufferTooSmallError
+		if !errors.As(err, &small) || more[0].Err != err || small.Need != int64(len(two)) {
+			t.Errorf("Exec: %v; the one that does not fit: %+v", err, more[0])
+		}
+		if set.Err() != nil || got.Err() != nil || got.Len() != 10 {
+			t.Error(set.Err(), got.Err(), got.Len())
+		}
+		intact(first)
+		intact(second)
+		if s := slots[0]; s.Err != nil || !bytes.Equal(first[s.Start:s.End], two) {
+			t.Errorf("%+v", s)
+		}
+		if s := slots[1]; s.Err != redis.Nil || s.Start != s.End {
+			t.Errorf("of no key: %+v", s)
+		}
+		if s := slots[2]; s.Err != nil || !bytes.Equal(first[s.Start:s.End], one) {
+			t.Errorf("%+v", s)
+		}
+		if s := more[1]; s.Err != nil || !bytes.Equal(second[s.Start:s.End], one) {
+			t.Errorf("after the one that does not fit: %+v", s)
+		}
+	}
+	slots := make([]Slot, 1)
+	p.MGet([]string{"pm/none"}, nil, slots)
+	if err := p.Exec(ctx); err != nil || slots[0].Err != redis.Nil {
+		t.Errorf("of no key alone: %v, %+v", err, slots[0])
+	}
+	idle(t, c, 1)
+}
