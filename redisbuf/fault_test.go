@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"runtime"
@@ -20,69 +21,185 @@ import (
 // oneConn has a client say nothing of its own in between.
 func oneConn(o *redis.Options) { o.Protocol = 2 }
 
-// A reply that is cut gives an error, however far it came, and the next call is not disturbed.
-func TestCutAtEveryByteOfAReply(t *testing.T) {
-	c, p := proxied(t, oneConn)
-	ctx := bounded(t)
-	value := randomValue(120)
-	must(t, c.SetFromBuffer(ctx, "cut", value))
-	for _, hard := range []bool{false, true} {
-		for _, g := range gets {
-			for n := int64(0); n < 400; n += 1 + n/40 { // every byte of the headers
-				rule := redistest.CutReply(n).On("\r\ncut\r\n").Times(1)
-				if hard {
-					rule = rule.Reset()
+// patient has a client wait for a minute: whoever needs a timeout to notice something is too late.
+func patient(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = time.Minute, time.Minute }
+
+// atOnce fails the test if a call that began then has waited for such a timeout.
+func atOnce(t *testing.T, begun time.Time, name string, n int64) {
+	t.Helper()
+	if d := time.Since(begun); d > 30*time.Second {
+		t.Fatalf("%s, cut at %d: it took %v to notice", name, n, d)
+	}
+}
+
+// nextCut is where a connection is cut after it was at n: at every byte of what is short and of a header, and here and there
+// in what is long.
+func nextCut(n int64, size int) int64 {
+	if n < 12 || size < 1000 {
+		return n + 1
+	}
+	return 3 * n
+}
+
+// A cutter has a rule end one connection, or reset it.
+type cutter func(redistest.Rule) redistest.Rule
+
+// onEachCut runs f with a key of its own for each way to cut a connection: ended or reset (RST), and with a context that can
+// be cancelled or cannot.
+func onEachCut(t *testing.T, f func(t *testing.T, ctx context.Context, key string, cut cutter)) {
+	for name, cut := range map[string]cutter{"end": ended, "rst": redistest.Rule.Reset} {
+		for _, background := range []bool{false, true} {
+			key := fmt.Sprint(name, background)
+			t.Run(key, func(t *testing.T) {
+				t.Parallel()
+				ctx := t.Context()
+				if background {
+					ctx = context.Background()
 				}
-				p.Set(rule)
-				got, err := g.call(ctx, c.commands, "cut", len(value))
-				if err == nil && !bytes.Equal(got, value) {
-					t.Fatalf("%s, cut at %d: %d bytes of the value, and no error", g.name, n, len(got))
-				}
-				if err != nil && isServerError(err) {
-					t.Fatalf("%s, cut at %d: %v", g.name, n, err)
-				}
-				p.Set()
-				if got, err := g.call(ctx, c.commands, "cut", len(value)); !hard && err != nil || err == nil && !bytes.Equal(got, value) {
-					// A connection that is reset after a complete reply is only found out by using it.
-					if n < int64(len(value)) {
-						t.Fatalf("%s, after a cut at %d: %v", g.name, n, err)
-					}
-				}
-				if err == nil && n > 150 {
-					break // the cut is behind the reply
-				}
-			}
+				f(t, ctx, key, func(r redistest.Rule) redistest.Rule { return cut(r).Times(1) })
+			})
 		}
 	}
 }
 
-// A request that is cut gives an error, and the key has either value as a whole. Only if all of it had left is that a
+// betweenTwo reports whether a cut may come between two requests of a call: an end, other than a reset, that is there before a
+// request is written wakes nobody who waits for the reply, and the call has to look again, as it does if it can be cancelled.
+func betweenTwo(g get, key string) bool { return g.name == "ReaderAt" && strings.HasPrefix(key, "end") }
+
+func ended(r redistest.Rule) redistest.Rule { return r }
+
+// A reply that is cut gives an error at once, however far it came, and the next call is not disturbed.
+func TestCutAtEveryByteOfAReply(t *testing.T) {
+	onEachCut(t, func(t *testing.T, ctx context.Context, key string, cut cutter) {
+		c, p := proxied(t, oneConn, patient)
+		for _, size := range []int{50, 200_000} {
+			value := randomValue(size)
+			must(t, c.SetFromBuffer(t.Context(), key, value))
+			for _, g := range gets {
+				ctx := ctx
+				if betweenTwo(g, key) {
+					ctx = t.Context()
+				}
+				err := errors.New("none yet")
+				for n := int64(0); err != nil; n = nextCut(n, size) {
+					p.Set(cut(redistest.CutReply(n).On(key + "\r\n")))
+					begun := time.Now()
+					var got []byte
+					got, err = g.call(ctx, c.commands, key, size)
+					atOnce(t, begun, g.name, n)
+					p.Set()
+					if err == nil && (n < int64(size) || !bytes.Equal(got, value)) {
+						t.Fatalf("%s, cut at %d of %d: %d bytes, and no error", g.name, n, size, len(got))
+					}
+					if err != nil && (n > int64(300+2*size) || isServerError(err)) {
+						t.Fatalf("%s, cut at %d of %d: %v", g.name, n, size, err)
+					}
+					got, next := g.call(t.Context(), c.commands, key, size)
+					// A connection that is cut behind the reply is only found out by using it.
+					if err != nil && next != nil || next == nil && !bytes.Equal(got, value) {
+						t.Fatalf("%s, after a cut at %d of %d: %d bytes, %v", g.name, n, size, len(got), next)
+					}
+				}
+			}
+		}
+	})
+}
+
+// A request that is cut gives an error at once, and the key has either value as a whole. Only if all of it had left is that a
 // SentError.
 func TestCutAtEveryByteOfARequest(t *testing.T) {
-	c, p := proxied(t, oneConn)
 	_, direct := shared(t)
-	ctx := bounded(t)
-	before, after := randomValue(70), randomValue(90)
-	for _, s := range sets {
-		for n := int64(1); n < 140; n += 3 {
-			must(t, direct.Set(ctx, "cut", before, 0).Err())
-			p.Set(redistest.CutRequest(n).Times(1))
-			err := s.call(ctx, c.commands, "cut", after)
-			got, getErr := direct.Get(ctx, "cut").Bytes()
-			must(t, getErr)
-			var sent *SentError
-			switch {
-			case err == nil && !bytes.Equal(got, after):
-				t.Fatalf("%s, cut at %d: no error, and not set", s.name, n)
-			case err != nil && bytes.Equal(got, after) && !errors.As(err, &sent):
-				t.Fatalf("%s, cut at %d: set, and %v", s.name, n, err)
-			case !bytes.Equal(got, after) && !bytes.Equal(got, before):
-				t.Fatalf("%s, cut at %d: the key has %q", s.name, n, got)
-			}
-			p.Set()
-			_ = c.SetFromBuffer(ctx, "cut", after) // finds out that the connection is gone, if it is
+	onEachCut(t, func(t *testing.T, ctx context.Context, key string, cut cutter) {
+		change := patient
+		if strings.HasPrefix(key, "end") { // the same for what goes out in several writes
+			change = func(o *redis.Options) { o.ReadTimeout = 30 * time.Millisecond }
 		}
-	}
+		c, p := proxied(t, oneConn, change)
+		for _, size := range []int{50, 200_000} {
+			before, after := randomValue(size), randomValue(size+1)
+			for _, s := range sets {
+				err := errors.New("none yet")
+				for n := int64(1); err != nil; n = nextCut(n, size) {
+					must(t, direct.Set(ctx, key, before, 0).Err())
+					p.Set(cut(redistest.CutRequest(n)))
+					begun := time.Now()
+					err = s.call(ctx, c.commands, key, after)
+					atOnce(t, begun, s.name, n)
+					p.Set()
+					got, getErr := direct.Get(ctx, key).Bytes()
+					must(t, getErr)
+					var sent *SentError
+					switch {
+					case err == nil && !bytes.Equal(got, after):
+						t.Fatalf("%s, cut at %d of %d: no error, and not set", s.name, n, size)
+					case err == nil && n < int64(size), err != nil && n > int64(300+2*size):
+						t.Fatalf("%s, cut at %d of %d: %v", s.name, n, size, err)
+					case err != nil && bytes.Equal(got, after) && !errors.As(err, &sent):
+						t.Fatalf("%s, cut at %d of %d: set, and %v", s.name, n, size, err)
+					case !bytes.Equal(got, after) && !bytes.Equal(got, before):
+						t.Fatalf("%s, cut at %d of %d: the key has %d other bytes", s.name, n, size, len(got))
+					}
+					if err == nil { // the reply may have been quicker than the cut
+						_ = c.SetFromBuffer(t.Context(), key, nil)
+					}
+				}
+			}
+		}
+	})
+}
+
+// If the request is to read, the error comes at once as well.
+func TestCutAtEveryByteOfARequestToRead(t *testing.T) {
+	onEachCut(t, func(t *testing.T, ctx context.Context, key string, cut cutter) {
+		c, p := proxied(t, oneConn, patient)
+		value := randomValue(50)
+		must(t, c.SetFromBuffer(ctx, key, value))
+		for _, g := range gets {
+			ctx := ctx
+			if betweenTwo(g, key) {
+				ctx = t.Context()
+			}
+			err := errors.New("none yet")
+			for n := int64(1); err != nil; n++ {
+				p.Set(cut(redistest.CutRequest(n)))
+				begun := time.Now()
+				var got []byte
+				got, err = g.call(ctx, c.commands, key, len(value))
+				atOnce(t, begun, g.name, n)
+				p.Set()
+				if err == nil && (n < 20 || !bytes.Equal(got, value)) || err != nil && (n > 400 || isServerError(err)) {
+					t.Fatalf("%s, cut at %d: %d bytes, %v", g.name, n, len(got), err)
+				}
+				if err == nil { // the reply may have been quicker than the cut
+					_ = c.SetFromBuffer(t.Context(), key, value)
+				}
+			}
+		}
+	})
+}
+
+// A SET whose reply is cut has happened, and the call says at once that it does not know.
+func TestCutAtEveryByteOfAReplyToASet(t *testing.T) {
+	_, direct := shared(t)
+	onEachCut(t, func(t *testing.T, ctx context.Context, key string, cut cutter) {
+		c, p := proxied(t, oneConn, patient)
+		for _, size := range []int{50, 200_000} {
+			for _, s := range sets {
+				for n := range int64(len("+OK\r\n")) {
+					value := randomValue(size)
+					p.Set(cut(redistest.CutReply(n).On(key + "\r\n")))
+					begun := time.Now()
+					err := s.call(ctx, c.commands, key, value)
+					atOnce(t, begun, s.name, n)
+					if sent := (*SentError)(nil); !errors.As(err, &sent) {
+						t.Fatalf("%s, cut at %d: %v, want a SentError", s.name, n, err)
+					}
+					p.Set()
+					check(t, direct, key, value)
+				}
+			}
+		}
+	})
 }
 
 // What is safe to be tried again is.
