@@ -16,7 +16,10 @@ import (
 func TestGetOfNoKey(t *testing.T) {
 	c, _ := shared(t)
 	for _, g := range gets {
-		_, err := g.call(bounded(t), c.commands, "no/such/key", 10)
+		got, err := g.call(bounded(t), c.commands, "no/such/key", 10)
+		if len(got) != 0 {
+			t.Errorf("%s: %d bytes", g.name, len(got))
+		}
 		if strings.HasPrefix(g.name, "GetRange") { // GETRANGE has no word for it
 			must(t, err)
 			continue
@@ -85,6 +88,48 @@ func TestErrorsOfTheServer(t *testing.T) {
 			t.Errorf("%v, want an error of the server", err)
 		}
 	}
+}
+
+// A server that is loading its data says so, and calls that are tried again wait for it.
+func TestLoading(t *testing.T) {
+	_, shared := shared(t)
+	if has, err := shared.ConfigGet(bounded(t), "enable-debug-command").Result(); err != nil || len(has) == 0 {
+		t.Skip("the server has no enable-debug-command: ", err)
+	}
+	s := redistest.Start(t, redistest.Config("enable-debug-command local", "key-load-delay 300",
+		"loading-process-events-interval-bytes 1024"))
+	o := s.Options()
+	o.MaxRetries = -1
+	once, rdb := clientOf(t, o)
+	o = s.Options()
+	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = 200, 10*time.Millisecond, 50*time.Millisecond
+	again, _ := clientOf(t, o)
+	ctx := bounded(t)
+	must(t, rdb.Do(ctx, "DEBUG", "POPULATE", 2000, "key", 100).Err())
+	want, err := rdb.Get(ctx, "key:1").Bytes()
+	must(t, err)
+	loaded := make(chan error, 1)
+	go func() { loaded <- rdb.Do(ctx, "DEBUG", "RELOAD").Err() }()
+	for !redis.IsLoadingError(err) {
+		_, err = once.GetToBuffer(ctx, "key:1", make([]byte, 100))
+		if err != nil && !redis.IsLoadingError(err) {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-loaded:
+			t.Fatal("it was too quick: ", err)
+		default:
+		}
+	}
+	if err := once.SetFromBuffer(ctx, "key:1", nil); !redis.IsLoadingError(err) || !redis.HasErrorPrefix(err, "LOADING") {
+		t.Errorf("%v, want LOADING", err)
+	}
+	got, err := gets[0].call(ctx, again.commands, "key:1", 100)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Error(got, err)
+	}
+	must(t, <-loaded)
+	idle(t, once, 1)
 }
 
 // A value above the server's limit is refused when its header arrives, and the connection closed while the rest is sent.

@@ -258,6 +258,35 @@ func TestLateReply(t *testing.T) {
 	}
 }
 
+// Neither is one to a SET, which may have happened: that to the next SET is another one.
+func TestLateReplyToASet(t *testing.T) {
+	c, p := proxied(t, oneConn, func(o *redis.Options) { o.ReadTimeout = 20 * time.Millisecond })
+	_, direct := shared(t)
+	ctx := bounded(t)
+	two := randomValue(1000)
+	must(t, direct.Set(ctx, "late/2", two, 0).Err())
+	for _, n := range []int64{0, 3} {
+		for _, s := range sets {
+			one := randomValue(1000)
+			p.Set(redistest.HoldReply(n).On("late/1\r\n").Times(1))
+			var sent *SentError
+			if err := s.call(context.Background(), c.commands, "late/1", one); !errors.As(err, &sent) || !isTimeout(err) {
+				t.Fatalf("%s: %v, want a timeout when all was sent", s.name, err)
+			}
+			p.Release()
+			err := s.call(ctx, c.commands, "late/2", one, IfAbsent())
+			for isTimeout(err) && ctx.Err() == nil { // a machine may be as slow as that
+				err = s.call(ctx, c.commands, "late/2", one, IfAbsent())
+			}
+			if err != redis.Nil {
+				t.Fatalf("%s: %v, want redis.Nil", s.name, err)
+			}
+			check(t, direct, "late/1", one)
+			check(t, direct, "late/2", two)
+		}
+	}
+}
+
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
@@ -345,6 +374,62 @@ func TestPushes(t *testing.T) {
 	}
 }
 
+// Pushes may also come between the replies that one call gets: those of a pipeline, of pieces, of a transaction.
+func TestPushesBetweenReplies(t *testing.T) {
+	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nkey\r\n"
+	const value = "0123456789"
+	c, p := proxied(t)
+	ctx := bounded(t)
+	must(t, c.SetFromBuffer(ctx, "between", []byte(value)))
+	piecesOf4 := func(i int) func() ([]byte, error) {
+		return func() ([]byte, error) { return piecewise[i].call(ctx, c.commands, "between", len(value), 4) }
+	}
+	inPieces := []string{"+OK\r\n", ":10\r\n", "$4\r\n0123\r\n", "$4\r\n4567\r\n", "$2\r\n89\r\n", "+OK\r\n"}
+	before := p.Counts().Accepted
+	for _, tt := range []struct {
+		name    string
+		on      string
+		replies []string
+		call    func() ([]byte, error)
+	}{
+		{"Pipeline", "between\r\n", []string{"$10\r\n" + value + "\r\n", "+OK\r\n"}, func() ([]byte, error) {
+			bufs := [2][]byte{make([]byte, 10), make([]byte, 10)}
+			pipe := c.Pipeline()
+			pipe.GetToBuffer("between", bufs[0])
+			pipe.SetFromBuffer("between", []byte(value))
+			pipe.GetToBuffer("between", bufs[1])
+			err := pipe.Exec(ctx)
+			if !bytes.Equal(bufs[0], bufs[1]) {
+				return nil, fmt.Errorf("%q and %q", bufs[0], bufs[1])
+			}
+			return bufs[0], err
+		}},
+		{"GetToBuffer in pieces", "WATCH", inPieces, piecesOf4(0)},
+		{"GetChain in pieces", "WATCH", inPieces, piecesOf4(1)},
+		{"ReaderAt", "MULTI", []string{"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n"}, func() ([]byte, error) {
+			r, err := c.ReaderAt(ctx, "between")
+			if err != nil {
+				return nil, err
+			}
+			defer r.Close()
+			return io.ReadAll(r)
+		}},
+	} {
+		at := int64(0)
+		for i, reply := range append([]string{""}, tt.replies...) {
+			at += int64(len(reply))
+			p.Set(redistest.InjectReply(at, push+push).On(tt.on))
+			if got, err := tt.call(); err != nil || string(got) != value {
+				t.Errorf("%s, behind reply %d: %q, %v", tt.name, i, got, err)
+			}
+		}
+	}
+	p.Set()
+	if after := p.Counts().Accepted; after != before {
+		t.Errorf("%d new connections", after-before)
+	}
+}
+
 // A connection that nobody has used for a while is looked at before it is used: whether it is still there, and what the
 // server has said meanwhile.
 func TestIdleConnections(t *testing.T) {
@@ -392,6 +477,28 @@ func TestEarlyErrorWhileAValueIsSent(t *testing.T) {
 	}
 	if !c.broken {
 		t.Fatal("the connection goes on")
+	}
+}
+
+// A server that takes nothing more is left when the WriteTimeout is over, and what it has of the value is not set.
+func TestWriteTimeout(t *testing.T) {
+	s := redistest.Start(t)
+	o := s.Options()
+	patient(o)
+	o.MaxRetries, o.WriteTimeout = -1, 100*time.Millisecond
+	c, rdb := clientOf(t, o)
+	large := make([]byte, 64<<20) // more than the sockets hold
+	for _, ctx := range []context.Context{context.Background(), bounded(t)} {
+		must(t, c.SetFromBuffer(ctx, "k", []byte("before")))
+		s.Pause(t)
+		begun := time.Now()
+		err := c.SetFromBuffer(ctx, "k", large)
+		atOnce(t, begun, "SetFromBuffer", 0)
+		s.Resume(t)
+		if sent := (*SentError)(nil); !isTimeout(err) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &sent) {
+			t.Error(err)
+		}
+		check(t, rdb, "k", []byte("before"))
 	}
 }
 

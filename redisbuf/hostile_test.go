@@ -102,15 +102,22 @@ func TestHostileRepliesToASet(t *testing.T) {
 	h := redistest.StartHostile(t)
 	c, _ := clientOf(t, h.Options())
 	ctx := bounded(t)
+	var before, after runtime.MemStats
 	for _, reply := range append([]string{"$2\r\nOK\r\n", "$1x\r\n"}, hostileReplies...) {
 		if reply == "+OK\r\n" {
 			continue
 		}
 		for _, s := range sets {
 			h.Script(redistest.Say(reply).ThenClose(), redistest.Say("+OK\r\n"))
+			runtime.ReadMemStats(&before)
 			err := s.call(ctx, c.commands, "k", []byte("value"))
-			if err == nil || isServerError(err) {
+			runtime.ReadMemStats(&after)
+			var protocol *ProtocolError
+			if !errors.As(err, &protocol) {
 				t.Errorf("%s, %.40q: %v", s.name, reply, err)
+			}
+			if got := after.TotalAlloc - before.TotalAlloc; got > 4<<20 {
+				t.Errorf("%s, %.40q: %d bytes allocated", s.name, reply, got)
 			}
 			h.Script(redistest.Say("+OK\r\n"))
 			must(t, s.call(ctx, c.commands, "k", []byte("value")))

@@ -18,6 +18,7 @@ func TestNewTakesWhatTheClientHas(t *testing.T) {
 		"password":           func(o *redis.Options) { o.Username, o.Password = "alice", "first" },
 		"provider":           func(o *redis.Options) { o.CredentialsProvider = func() (string, string) { return "alice", "first" } },
 		"RESP2":              func(o *redis.Options) { o.Username, o.Password, o.Protocol = "alice", "first", 2 },
+		"RESP3":              func(o *redis.Options) { o.Username, o.Password, o.Protocol = "alice", "first", 3 },
 		"with a name":        func(o *redis.Options) { o.Username, o.Password, o.ClientName = "alice", "first", "large" },
 		"streaming provider": func(o *redis.Options) { o.StreamingCredentialsProvider = oneCredential{} },
 		"provider with a context": func(o *redis.Options) {
@@ -39,9 +40,14 @@ func TestNewTakesWhatTheClientHas(t *testing.T) {
 					ours = line
 				}
 			}
-			if !strings.Contains(ours, "db=3") || !strings.Contains(ours, "user=alice") ||
-				!strings.Contains(ours, fmt.Sprintf("name=%s ", o.ClientName)) {
-				t.Errorf("the server has %q", ours)
+			resp := 3
+			if o.Protocol == 2 {
+				resp = 2
+			}
+			for _, want := range []string{"db=3", "user=alice", fmt.Sprintf("name=%s ", o.ClientName), fmt.Sprintf("resp=%d", resp)} {
+				if !strings.Contains(ours, want) {
+					t.Errorf("the server has %q, without %s", ours, want)
+				}
 			}
 		})
 	}
