@@ -197,10 +197,10 @@ func load(t *testing.T, c *Client, key string, size int, stop chan struct{}) (wa
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 				if (i+worker)%2 == 0 {
-					count(c.SetFromBuffer(ctx, key, describe(worker, i, size+i%100)))
+					count(c.SetFromBuffer(ctx, key, describe(key, worker, i, size+i%100)))
 				} else {
 					n, err := c.GetToBuffer(ctx, key, buf)
-					if err == nil && !described(buf[:n]) {
+					if err == nil && !described(key, buf[:n]) {
 						t.Errorf("a torn value of %d bytes", n)
 					}
 					if err != redis.Nil {
@@ -245,7 +245,7 @@ func killedMaster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	cluster.AwaitPromotion(t, old)
 	begun := time.Now()
 	for {
-		err := c.SetFromBuffer(bounded(t), key, describe(9, 9, 1000))
+		err := c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000))
 		if err == nil {
 			break
 		}
@@ -256,5 +256,5 @@ func killedMaster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	close(stop)
 	done, failed := wait()
 	t.Logf("%d calls, %d failed", done, failed)
-	must(t, c.SetFromBuffer(bounded(t), key, describe(9, 9, 1000)))
+	must(t, c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000)))
 }

@@ -110,13 +110,13 @@ func TestPiecesOption(t *testing.T) {
 func TestPiecesOfAValueThatChanges(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)
-	must(t, c.SetFromBuffer(ctx, "changes", describe(0, 0, 100_000)))
+	must(t, c.SetFromBuffer(ctx, "changes", describe("changes", 0, 0, 100_000)))
 	whole := calls(t, rdb, "get")
 	var stop atomic.Bool
 	var all sync.WaitGroup
 	all.Go(func() {
 		for i := 1; !stop.Load(); i++ {
-			if err := c.SetFromBuffer(ctx, "changes", describe(1, i, 100_000+i%2)); err != nil {
+			if err := c.SetFromBuffer(ctx, "changes", describe("changes", 1, i, 100_000+i%2)); err != nil {
 				t.Error(err)
 				return
 			}
@@ -126,7 +126,7 @@ func TestPiecesOfAValueThatChanges(t *testing.T) {
 	for i := range 500 {
 		way := piecewise[i%len(piecewise)]
 		got, err := way.call(ctx, c.commands, "changes", 200_000, 4<<10)
-		if err != nil || !described(got) {
+		if err != nil || !described("changes", got) {
 			t.Errorf("%s: %d bytes, %v", way.name, len(got), err)
 			break
 		}
