@@ -3,8 +3,8 @@ package redisbuf
 import "context"
 
 // GetToBuffer reads the value of key into buf, straight from the socket, and returns its length. It borrows buf, and may
-// use all of it to work with, whatever the length is. With [Pieces], a value that may be longer than one is read piece by
-// piece, and is nevertheless that of one moment.
+// use all of it to work with, whatever the length is. With [Pieces], a value that may have two of them is read piece
+// by piece, and is nevertheless that of one moment.
 //
 // The error is redis.Nil if there is no such key, and a *BufferTooSmallError if buf is too small.
 func (c commands) GetToBuffer(ctx context.Context, key string, buf []byte) (n int, err error) {
@@ -13,7 +13,7 @@ func (c commands) GetToBuffer(ctx context.Context, key string, buf []byte) (n in
 
 // getToBuffer is GetToBuffer with pieces of that many bytes; 0 reads the value whole.
 func (c commands) getToBuffer(ctx context.Context, key string, buf []byte, piece int64) (n int, err error) {
-	if piece > 0 && int64(len(buf)) > piece {
+	if piece > 0 && int64(len(buf))/2 >= piece {
 		op := call{verb: getPieces, key: key, buf: buf, piece: piece}
 		if c.do(ctx, &op); op.err != errNotInPieces {
 			return int(op.n), op.err

@@ -20,7 +20,7 @@ const (
 //
 // Blocks are borrowed as the value arrives. A value that is as long as the one that the connection carried before is
 // received into one block, if that can have its size (1 MiB). With [Pieces], when the Client's last GetChain or GetTo has read
-// more than a piece and limit allows for that, the value is read piece by piece, and is nevertheless that of one moment.
+// two of them or more and limit allows for that, the value is read piece by piece, and is nevertheless that of one moment.
 //
 // The error is redis.Nil if there is no such key.
 func (c commands) GetChain(ctx context.Context, key string, dst *millrace.Chain, limit int) error {
@@ -30,7 +30,7 @@ func (c commands) GetChain(ctx context.Context, key string, dst *millrace.Chain,
 // getChain is GetChain with pieces of that many bytes; 0 reads the value whole.
 func (c commands) getChain(ctx context.Context, key string, dst *millrace.Chain, limit int, piece int64) error {
 	_ = dst.Len() // no chain panics here, and not when there are blocks that it should have had
-	if piece > 0 && int64(limit) > piece && c.client.expected.Load() > piece {
+	if piece > 0 && min(int64(limit), c.client.expected.Load())/2 >= piece {
 		op := call{verb: getChainPieces, key: key, chain: dst, length: int64(limit), piece: piece}
 		if c.do(ctx, &op); op.err != errNotInPieces {
 			c.learn(&op)

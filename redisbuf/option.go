@@ -62,10 +62,10 @@ func MaxValue(bytes int64) Option {
 	return func(s *settings) { s.maxValue = bytes }
 }
 
-// Pieces has GetToBuffer ask for this many bytes of a value at a time when its buffer is larger than that, and GetChain when
-// the value before was: 1 MiB is a good choice. A server copies what it is asked for before it sends it, and
-// does nothing else meanwhile: for 10 MiB that takes some milliseconds, for 1 MiB a few tenths of one. With less, the round trips
-// cost more than they save.
+// Pieces has GetToBuffer ask for this many bytes of a value at a time when its buffer has room for two of them, and GetChain
+// when the value before had as many: 512 KiB is a good choice. A server copies what it is asked for before it sends it, and does
+// nothing else meanwhile: for 10 MiB that takes some milliseconds, for 512 KiB a tenth of one. With less, the round trips cost
+// more than they save.
 //
 // The key is watched meanwhile (WATCH, STRLEN, GETRANGE, MULTI, EXEC), and the value is read whole if it has changed, or if the
 // server does not allow these commands. So the connection must lead to one server: through a proxy that hands the commands of

@@ -32,9 +32,10 @@ func TestPieces(t *testing.T) {
 	c, rdb := clientOf(t, s.Options())
 	ctx := bounded(t)
 	tests := []struct{ size, most, gets, ranges int }{
-		{5, piece, 1, 0}, {piece, piece, 1, 0}, // what fits into a piece is read whole
+		{5, piece, 1, 0}, {piece, piece, 1, 0}, // what has no room for two pieces is read whole
 		{0, 9 * piece, 1, 1}, {5, 9 * piece, 0, 1}, {piece - 1, 9 * piece, 0, 1}, {piece, 9 * piece, 0, 1},
-		{piece + 1, piece + 1, 0, 2}, {piece + 1, 9 * piece, 0, 2}, {2 * piece, 9 * piece, 0, 2}, {9*piece - 1, 9 * piece, 0, 9},
+		{piece + 1, piece + 1, 1, 0}, {2*piece - 1, 2*piece - 1, 1, 0}, {piece + 1, 2 * piece, 0, 2}, {2 * piece, 2 * piece, 0, 2},
+		{piece + 1, 9 * piece, 0, 2}, {2 * piece, 9 * piece, 0, 2}, {9*piece - 1, 9 * piece, 0, 9},
 		{9 * piece, 9 * piece, 0, 9}, {9*piece + 1, 9 * piece, 0, 1},
 	}
 	must(t, rdb.LPush(ctx, "list", "x").Err())

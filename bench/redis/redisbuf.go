@@ -9,7 +9,7 @@ import (
 )
 
 // piece is how much of a longer value is asked for at a time, as redisbuf.Pieces advises.
-const piece = 1 << 20
+const piece = 512 << 10
 
 // A redisbufClient is a redisbuf client beside a go-redis client, shared by all goroutines.
 type redisbufClient struct {
