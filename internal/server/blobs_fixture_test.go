@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -12,7 +13,7 @@ import (
 // onEachStore runs a test on servers that keep their blobs in a directory, in Redis, and in a Redis Cluster. start starts
 // one, whose configuration change may change.
 func onEachStore(t *testing.T, test func(t *testing.T, start func(change func(*Config)) *fixture)) {
-	prefix := t.Name() + ":"
+	prefix := fmt.Sprintf("%s:%x:", t.Name(), rand.Uint64()) // the servers may have seen this test before
 	for name, place := range map[string]func(*testing.T, *Config){
 		"directory": func(t *testing.T, c *Config) { c.Blobs = t.TempDir() },
 		"Redis": func(t *testing.T, c *Config) {
@@ -34,16 +35,6 @@ func onEachStore(t *testing.T, test func(t *testing.T, start func(change func(*C
 			})
 		})
 	}
-}
-
-// serveBlobs starts a server that keeps blobs in a directory. change may be nil.
-func serveBlobs(t *testing.T, change func(*Config)) *fixture {
-	return serve(t, func(c *Config) {
-		c.Blobs = t.TempDir()
-		if change != nil {
-			change(c)
-		}
-	})
 }
 
 // random returns n bytes, the same for the same n.

@@ -275,24 +275,26 @@ func TestBlobsThatBreakOff(t *testing.T) {
 }
 
 func TestBlobsNeedTheToken(t *testing.T) {
-	f := serveBlobs(t, func(c *Config) { c.PublishToken = "secret" })
-	for _, tt := range []struct {
-		method, header string
-		want           int
-	}{
-		{"PUT", "", 401},
-		{"PUT", "Authorization: Bearer wrong", 403},
-		{"PUT", "Authorization: Bearer secret", 201},
-		{"GET", "", 200},
-		{"DELETE", "", 401},
-		{"GET", "", 200},
-		{"DELETE", "Authorization: Bearer secret", 204},
-		{"GET", "", 404},
-	} {
-		if res := f.request(tt.method, "/blobs/k", "value", tt.header); res.status != tt.want {
-			t.Errorf("%s %s: %d %s, want %d", tt.method, tt.header, res.status, res.body, tt.want)
+	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
+		f := start(func(c *Config) { c.PublishToken = "secret" })
+		for _, tt := range []struct {
+			method, header string
+			want           int
+		}{
+			{"PUT", "", 401},
+			{"PUT", "Authorization: Bearer wrong", 403},
+			{"PUT", "Authorization: Bearer secret", 201},
+			{"GET", "", 200},
+			{"DELETE", "", 401},
+			{"GET", "", 200},
+			{"DELETE", "Authorization: Bearer secret", 204},
+			{"GET", "", 404},
+		} {
+			if res := f.request(tt.method, "/blobs/k", "value", tt.header); res.status != tt.want {
+				t.Errorf("%s %s: %d %s, want %d", tt.method, tt.header, res.status, res.body, tt.want)
+			}
 		}
-	}
+	})
 	bare := serve(t, nil)
 	for _, method := range []string{"GET", "PUT", "DELETE"} {
 		if res := bare.request(method, "/blobs/k", "value"); res.status != 404 || !strings.Contains(res.body, "--blobs DIR") {
@@ -413,25 +415,27 @@ func TestBlobsAreDrained(t *testing.T) {
 }
 
 func TestTooManyBlobs(t *testing.T) {
-	f := serveBlobs(t, func(c *Config) { c.MaxDownloads, c.MaxUploads = 1, 1 })
-	f.put("big", random(16<<20))
-	w := f.watch("/blobs/big", 4096)
-	if res := f.get("/blobs/big"); res.status != 503 || !strings.Contains(res.body, "--max-downloads") {
-		t.Errorf("%d %s", res.status, res.body)
-	}
-	conn := dial(t, f.addr, 0)
-	fmt.Fprintf(conn, "PUT /blobs/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 10\r\n\r\n12345", f.addr)
-	eventually(t, "the upload", func() bool { return f.vault.uploads.count() == 1 })
-	if res := f.put("b", nil); res.status != 503 || !strings.Contains(res.body, "--max-uploads") || res.header.Get("Retry-After") == "" {
-		t.Errorf("%d %s", res.status, res.body)
-	}
-	for what, want := range map[string]string{"download": "1", "upload": "1"} {
-		if n := f.metric(`millrace_blobs_refused_total{what="` + what + `"}`); n != want {
-			t.Errorf("%s: %s refused", what, n)
+	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
+		f := start(func(c *Config) { c.MaxDownloads, c.MaxUploads = 1, 1 })
+		f.put("big", random(16<<20))
+		w := f.watch("/blobs/big", 4096)
+		if res := f.get("/blobs/big"); res.status != 503 || !strings.Contains(res.body, "--max-downloads") {
+			t.Errorf("%d %s", res.status, res.body)
 		}
-	}
-	_, _ = w.conn.Close(), conn.Close()
-	eventually(t, "room", func() bool { return f.get("/blobs/big").status == 200 && f.put("b", nil).status < 300 })
+		conn := dial(t, f.addr, 0)
+		fmt.Fprintf(conn, "PUT /blobs/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 10\r\n\r\n12345", f.addr)
+		eventually(t, "the upload", func() bool { return f.vault.uploads.count() == 1 })
+		if res := f.put("b", nil); res.status != 503 || !strings.Contains(res.body, "--max-uploads") || res.header.Get("Retry-After") == "" {
+			t.Errorf("%d %s", res.status, res.body)
+		}
+		for what, want := range map[string]string{"download": "1", "upload": "1"} {
+			if n := f.metric(`millrace_blobs_refused_total{what="` + what + `"}`); n != want {
+				t.Errorf("%s: %s refused", what, n)
+			}
+		}
+		_, _ = w.conn.Close(), conn.Close()
+		eventually(t, "room", func() bool { return f.get("/blobs/big").status == 200 && f.put("b", nil).status < 300 })
+	})
 }
 
 // Redis may come later, and may go: blobs get 503 meanwhile, and everything else goes on.
