@@ -1,9 +1,12 @@
 package redisbuf
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"testing"
@@ -25,6 +28,19 @@ func threadCalls(t *testing.T) (reads, writes int) {
 		t.Fatal(err)
 	}
 	return reads, writes
+}
+
+// threadBytes returns how many bytes this thread has read and written by such calls. A splice is none of them.
+func threadBytes(t *testing.T) (read, written int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/thread-self/io")
+	if err != nil {
+		t.Skip(err)
+	}
+	if _, err := fmt.Sscanf(string(text), "rchar: %d\nwchar: %d", &read, &written); err != nil {
+		t.Fatal(err)
+	}
+	return read, written
 }
 
 // usualCalls returns how many system calls f makes: in the middle of many times, because the kernel is free to hand over a
@@ -66,4 +82,45 @@ func TestSystemCalls(t *testing.T) {
 		}
 		t.Logf("GET over %s: %d reads and %d writes", name, reads, writes)
 	}
+}
+
+// Between two sockets the kernel moves a large value: it passes through nobody's memory.
+func TestLargeValuesAreSpliced(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	value := randomValue(3 << 20)
+	must(t, rdb.Set(ctx, "splice", value, 0).Err())
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	read, _ := threadBytes(t)
+	got, err := throughSocket(func(w io.Writer) (int64, error) { return c.GetTo(ctx, "splice", w) })
+	after, _ := threadBytes(t)
+	if err != nil || !bytes.Equal(got, value) {
+		t.Fatal(err)
+	}
+	if n := after - read; n > len(value)/2 {
+		t.Errorf("GetTo has read %d bytes of %d", n, len(value))
+	}
+	_, written := threadBytes(t)
+	must(t, setFromSocket(ctx, c.commands, "splice", value))
+	if _, after := threadBytes(t); after-written > len(value)/2 {
+		t.Errorf("SetFrom has written %d bytes of %d", after-written, len(value))
+	}
+	check(t, rdb, "splice", value)
+}
+
+// The kernel reads a file into the socket: what passes through memory would take a read and a write for every 64 KiB.
+func TestFilesAreSentByTheKernel(t *testing.T) {
+	c, rdb := shared(t)
+	value := randomValue(1 << 20)
+	name := filepath.Join(t.TempDir(), "value")
+	must(t, os.WriteFile(name, value, 0o600))
+	f, err := os.Open(name)
+	must(t, err)
+	defer f.Close()
+	reads, writes := usualCalls(t, func() error { return c.SetFile(context.Background(), "sendfile", f) })
+	if reads > 8 || writes > 8 {
+		t.Errorf("%d reads and %d writes", reads, writes)
+	}
+	check(t, rdb, "sendfile", value)
 }
