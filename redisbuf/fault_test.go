@@ -65,10 +65,6 @@ func onEachCut(t *testing.T, f func(t *testing.T, ctx context.Context, key strin
 	}
 }
 
-// betweenTwo reports whether a cut may come between two requests of a call: an end, other than a reset, that is there before a
-// request is written wakes nobody who waits for the reply, and the call has to look again, as it does if it can be cancelled.
-func betweenTwo(g get, key string) bool { return g.name == "ReaderAt" && strings.HasPrefix(key, "end") }
-
 func ended(r redistest.Rule) redistest.Rule { return r }
 
 // A reply that is cut gives an error at once, however far it came, and the next call is not disturbed.
@@ -79,10 +75,6 @@ func TestCutAtEveryByteOfAReply(t *testing.T) {
 			value := randomValue(size)
 			must(t, c.SetFromBuffer(t.Context(), key, value))
 			for _, g := range gets {
-				ctx := ctx
-				if betweenTwo(g, key) {
-					ctx = t.Context()
-				}
 				err := errors.New("none yet")
 				for n := int64(0); err != nil; n = nextCut(n, size) {
 					p.Set(cut(redistest.CutReply(n).On(key + "\r\n")))
@@ -97,7 +89,7 @@ func TestCutAtEveryByteOfAReply(t *testing.T) {
 					if err != nil && (n > int64(300+2*size) || isServerError(err)) {
 						t.Fatalf("%s, cut at %d of %d: %v", g.name, n, size, err)
 					}
-					got, next := g.call(t.Context(), c.commands, key, size)
+					got, next := g.call(ctx, c.commands, key, size)
 					// A connection that is cut behind the reply is only found out by using it.
 					if err != nil && next != nil || next == nil && !bytes.Equal(got, value) {
 						t.Fatalf("%s, after a cut at %d of %d: %d bytes, %v", g.name, n, size, len(got), next)
@@ -113,11 +105,7 @@ func TestCutAtEveryByteOfAReply(t *testing.T) {
 func TestCutAtEveryByteOfARequest(t *testing.T) {
 	_, direct := shared(t)
 	onEachCut(t, func(t *testing.T, ctx context.Context, key string, cut cutter) {
-		change := patient
-		if strings.HasPrefix(key, "end") { // the same for what goes out in several writes
-			change = func(o *redis.Options) { o.ReadTimeout = 30 * time.Millisecond }
-		}
-		c, p := proxied(t, oneConn, change)
+		c, p := proxied(t, oneConn, patient)
 		for _, size := range []int{20, 200_000} {
 			before, after := randomValue(size), randomValue(size+1)
 			for _, s := range sets {
@@ -143,7 +131,7 @@ func TestCutAtEveryByteOfARequest(t *testing.T) {
 						t.Fatalf("%s, cut at %d of %d: the key has %d other bytes", s.name, n, size, len(got))
 					}
 					if err == nil { // the reply may have been quicker than the cut
-						_ = c.SetFromBuffer(t.Context(), key, nil)
+						_ = c.SetFromBuffer(ctx, key, nil)
 					}
 				}
 			}
@@ -158,10 +146,6 @@ func TestCutAtEveryByteOfARequestToRead(t *testing.T) {
 		value := randomValue(20)
 		must(t, c.SetFromBuffer(ctx, key, value))
 		for _, g := range gets {
-			ctx := ctx
-			if betweenTwo(g, key) {
-				ctx = t.Context()
-			}
 			err := errors.New("none yet")
 			for n := int64(1); err != nil; n++ {
 				p.Set(cut(redistest.CutRequest(n)))
@@ -174,7 +158,7 @@ func TestCutAtEveryByteOfARequestToRead(t *testing.T) {
 					t.Fatalf("%s, cut at %d: %d bytes, %v", g.name, n, len(got), err)
 				}
 				if err == nil { // the reply may have been quicker than the cut
-					_ = c.SetFromBuffer(t.Context(), key, value)
+					_ = c.SetFromBuffer(ctx, key, value)
 				}
 			}
 		}

@@ -11,9 +11,9 @@ const (
 	// others a watch is set, which allocates.
 	glance = 20 * time.Millisecond
 
-	// lookAgain is how long a wait without a timeout lasts before the connection is looked at once more. That a server had
-	// closed its end before the request was written wakes nobody who waits for the reply (see vectored).
-	lookAgain = time.Second
+	// lookAgain is how long a wait lasts before the connection is looked at once more. That a server had closed its end before
+	// the request was written wakes nobody who waits for the reply (see vectored).
+	lookAgain = 200 * time.Millisecond
 
 	// slack is how much more than the timeout a deadline gives, as a part of it, so that the next calls need not set one.
 	slack = 4
@@ -24,13 +24,17 @@ var longAgo = time.Unix(1, 0)
 
 // A patience sets a connection's deadlines: a call ends when its context does, or when no byte has moved for the timeout.
 //
-// Invariant, while a call is under way and it waits with a deadline: set ≤ now + timeout + timeout/slack.
+// Invariants, while a call is under way and it waits with a deadline:
+//
+//	until ≤ now + timeout + timeout/slack
+//	set ≤ until, unless there is no timeout
 type patience struct {
 	conn    net.Conn
 	resumes bool          // what a deadline has ended can be called again: not so the Write of a TLS connection
 	timeout time.Duration // 0 waits for as long as the context allows
-	set     time.Time     // the connection's deadline; zero if it has none
-	moved   bool          // a byte has, since then
+	until   time.Time     // when the timeout is over; zero if there is none
+	set     time.Time     // the connection's deadline, which may be earlier; zero if it has none
+	moved   bool          // a byte has, since until was set
 
 	ctx      context.Context
 	glancing bool
@@ -50,21 +54,19 @@ func (p *patience) begin(ctx context.Context, timeout time.Duration) error {
 		}
 		return p.setDeadline()
 	}
-	if timeout = p.longest(); timeout == 0 && p.set.IsZero() {
-		return nil
+	now := time.Now()
+	if left := p.until.Sub(now); timeout == 0 && !p.until.IsZero() || timeout > 0 && (left < timeout || left > timeout+timeout/slack) {
+		return p.setDeadline()
 	}
-	if left := time.Until(p.set); timeout > 0 && left >= timeout && left <= timeout+timeout/slack {
-		return nil
+	fits := p.set.Equal(p.until) // and is not the end of an earlier call's context
+	if p.resumes {
+		left := p.set.Sub(now)
+		fits = left > glance && left <= lookAgain
 	}
-	return p.setDeadline()
-}
-
-// longest returns how long a wait lasts before it is looked at, 0 for ever.
-func (p *patience) longest() time.Duration {
-	if p.timeout == 0 && p.resumes {
-		return lookAgain
+	if !fits {
+		return p.goOn(now)
 	}
-	return p.timeout
+	return nil
 }
 
 // watch makes the end of the context end whatever waits.
@@ -107,24 +109,32 @@ func (p *patience) use(timeout time.Duration) error {
 	return p.setDeadline()
 }
 
-// setDeadline sets the deadline that p asks for.
+// setDeadline gives what waits the whole timeout.
 func (p *patience) setDeadline() error {
-	p.moved = false
-	var until time.Time
+	p.moved, p.until = false, time.Time{}
 	now := time.Now()
-	if timeout := p.longest(); timeout > 0 {
-		until = now.Add(timeout + timeout/slack)
+	if p.timeout > 0 {
+		p.until = now.Add(p.timeout + p.timeout/slack)
 	}
-	if end, ok := p.ctx.Deadline(); ok && (until.IsZero() || end.Before(until)) {
-		until = end
+	return p.goOn(now)
+}
+
+// goOn has what waits do so until the timeout or the context ends, or it is to be looked at.
+func (p *patience) goOn(now time.Time) error {
+	p.set = p.until
+	if end, ok := p.ctx.Deadline(); ok && (p.set.IsZero() || end.Before(p.set)) {
+		p.set = end
 	}
-	if soon := now.Add(glance); p.glancing && (until.IsZero() || soon.Before(until)) {
-		until = soon
+	look := lookAgain
+	if p.glancing {
+		look = glance
+	}
+	if soon := now.Add(look); p.resumes && (p.set.IsZero() || soon.Before(p.set)) {
+		p.set = soon
 	} else {
 		p.glancing = false
 	}
-	p.set = until
-	if err := p.conn.SetDeadline(until); err != nil {
+	if err := p.conn.SetDeadline(p.set); err != nil {
 		return err
 	}
 	if p.unwatch != nil {
@@ -158,6 +168,9 @@ func (p *patience) expired(timeout error) error {
 	}
 	if p.moved || p.timeout == 0 {
 		return p.setDeadline()
+	}
+	if now := time.Now(); p.resumes && now.Before(p.until) {
+		return p.goOn(now)
 	}
 	return timeout
 }
