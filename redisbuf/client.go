@@ -40,6 +40,7 @@ type Client struct {
 //
 // Network, address, Dialer, TLS, credentials (as they are when a connection is made), database, protocol, client name,
 // timeouts and retries are those of rdb's options. Hooks, OnConnect and Limiter are not called, and replicas not read.
+// (A NewFailoverClusterClient chooses its database in an OnConnect of its own: use it with database 0 only.)
 // A context's deadline is always obeyed, whatever ContextTimeoutEnabled says. Only in a cluster is a call sent on to the
 // server that MOVED or ASK names.
 //
