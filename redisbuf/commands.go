@@ -144,12 +144,14 @@ func (c *conn) send(op *call) error {
 	var err error
 	switch op.verb {
 	case setFromBuffer:
-		err = c.value(op.buf)
+		err = c.value(op.buf, op.size >= headStartLeast)
 	case setChain:
+		long := op.size >= headStartLeast
 		for p := range op.chain.All() {
-			if err = c.value(p); err != nil {
+			if err = c.value(p, long); err != nil {
 				break
 			}
+			long = false
 		}
 	case setFile:
 		err = c.sendFile(op)
@@ -216,19 +218,20 @@ const (
 	headStartLeast = 1 << 20
 )
 
-// value has p sent after what was composed.
-func (c *conn) value(p []byte) error {
+// value has p sent after what was composed. If it is the beginning of a long value, that has a head start.
+func (c *conn) value(p []byte, long bool) error {
 	if err := c.push(c.part()); err != nil {
 		return err
 	}
-	if len(p) >= headStartLeast {
-		if err := c.push(p[:headStart]); err != nil {
+	if long {
+		n := min(len(p), headStart)
+		if err := c.push(p[:n]); err != nil {
 			return err
 		}
 		if err := c.wire.send(); err != nil {
 			return err
 		}
-		p = p[headStart:]
+		p = p[n:]
 	}
 	return c.push(p)
 }

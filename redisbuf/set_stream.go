@@ -151,7 +151,7 @@ func (c *conn) copyIn(r io.Reader, n int64) error {
 			if err := c.renew(); err != nil { // r may have taken its time
 				return err
 			}
-			if err := c.value(p[:m]); err != nil {
+			if err := c.value(p[:m], false); err != nil {
 				return err
 			}
 			if err := c.flush(); err != nil {
