@@ -74,7 +74,9 @@ func TestGetToASlowConnection(t *testing.T) {
 				_, _ = io.CopyN(&all, client, 1<<20)
 				time.Sleep(200 * time.Millisecond)
 			}
-			_, _ = io.CopyN(&all, client, int64(len(value)-all.Len()))
+			_, _ = io.CopyN(&all, client, int64(len(value)-all.Len()-300_000))
+			time.Sleep(200 * time.Millisecond) // with the rest on its way, so that the server has no more to send
+			_, _ = io.CopyN(&all, client, 300_000)
 			received <- all.Bytes()
 		}()
 		if n, err := c.GetTo(context.Background(), "slow", thoughtful{server}); err != nil || n != int64(len(value)) {
