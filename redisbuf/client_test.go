@@ -227,7 +227,7 @@ func TestGetRangeTo(t *testing.T) {
 			t.Errorf("%+v through a socket: %d bytes, %v", r, len(sent), err)
 		}
 	}
-	if n, err := c.GetRangeTo(ctx, "nothing", 0, 1, io.Discard); n != 0 || err != nil {
+	if n, err := c.GetRangeTo(ctx, "range/none", 0, 1, io.Discard); n != 0 || err != nil {
 		t.Errorf("no value: %d, %v", n, err)
 	}
 	must(t, rdb.Del(ctx, "range").Err())
