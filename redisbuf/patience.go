@@ -78,10 +78,7 @@ func (p *patience) watch() {
 // lift has nothing but the context end what waits, until renew: for callers that cannot go on after a deadline, and that find
 // out in another way that the server is silent.
 func (p *patience) lift() error {
-	if p.glancing {
-		p.glancing = false
-		p.watch()
-	}
+	p.attend()
 	p.set, _ = p.ctx.Deadline()
 	if err := p.conn.SetDeadline(p.set); err != nil {
 		return err
@@ -89,15 +86,12 @@ func (p *patience) lift() error {
 	return p.ctx.Err() // the watch has set a deadline that this one may have replaced
 }
 
-// attend has the context watched from now on, instead of looked at after a glance: for callers that do not call again
-// what a deadline has ended.
-func (p *patience) attend() error {
-	if !p.glancing {
-		return nil
+// attend has the context watched from now on, instead of looked at after a glance.
+func (p *patience) attend() {
+	if p.glancing {
+		p.glancing = false
+		p.watch()
 	}
-	p.glancing = false
-	p.watch()
-	return p.setDeadline()
 }
 
 // use changes the timeout in the middle of a call.
@@ -162,7 +156,8 @@ func (p *patience) expired(timeout error) error {
 	}
 	if p.glancing {
 		moved := p.moved
-		err := p.attend()
+		p.attend()
+		err := p.setDeadline()
 		p.moved = moved
 		return err
 	}

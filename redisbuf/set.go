@@ -6,7 +6,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// SetFromBuffer sets key to buf, which goes to the socket together with the command, in one writev. It borrows buf.
+// SetFromBuffer sets key to buf, which goes to the socket together with the command, in one writev; from 1 MiB on, in two. It
+// borrows buf.
 //
 // The error is redis.Nil if a condition ([IfAbsent], [IfPresent], [IfEqual]) did not hold. A *SentError says that the
 // connection was lost after the command was sent: then it may have been executed, or not.

@@ -12,9 +12,9 @@ import (
 )
 
 // SetFile sets key to what is in f, from its beginning to its end. On a plain connection the kernel moves the bytes
-// (sendfile). It borrows f, and neither uses nor moves its position. The errors are those of SetFromBuffer; if f has
-// become shorter meanwhile, it is an io.ErrUnexpectedEOF, and the key stays as it was. It refuses anything but a
-// regular file, and files that report size 0 but have content, as in /proc.
+// (sendfile) from 64 KiB on; a shorter file goes with the command. It borrows f, and neither uses nor moves its position.
+// The errors are those of SetFromBuffer; if f has become shorter meanwhile, it is an io.ErrUnexpectedEOF, and the key stays
+// as it was. It refuses anything but a regular file, and files that report size 0 but have content, as in /proc.
 func (c commands) SetFile(ctx context.Context, key string, f *os.File, opts ...SetOption) error {
 	set, err := combine(opts)
 	if err != nil {

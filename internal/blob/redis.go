@@ -23,8 +23,8 @@ const (
 	conns = 32
 
 	// straight is how many downloads, and how many uploads, may have a connection to Redis for as long as their client
-	// takes. It leaves connections to all others, which use one only for a moment at a time, and bounds what Redis
-	// holds for slow clients to that many values.
+	// takes for a piece, or for all that it sends. It leaves connections to all others, which use one only for a moment at
+	// a time, and bounds what Redis holds for slow clients.
 	straight = 12
 
 	// replacedFor is how long a value that was replaced or deleted is kept, for downloads that are under way. Each of
