@@ -6,25 +6,6 @@ type gap struct {
 	from, limit int
 }
 
-// placeAgain places a new frame of at least n bytes where the last one was, in the same slot, if that has been released
-// and is large enough. It is all that there is to do for whoever works on one frame after the other, and for them the
-// memory stays in the processor's caches.
-func (p *Pool) placeAgain(n int) bool {
-	s := p.last
-	if s == nil || !s.released() || p.before.released() || p.after.released() {
-		return false
-	}
-	from, limit := int(p.before.to), int(p.after.from)
-	if uint(n) > uint(limit-from) {
-		return false
-	}
-	s.gen++ // nobody holds it, but it is not released
-	p.begin, p.end, p.limit = from, from, limit
-	p.enterMode(p.lastMode)
-	p.again, p.placed = true, true
-	return true
-}
-
 // place finds a place for a new frame of at least n bytes. It reports whether there is one.
 func (p *Pool) place(n int) bool {
 	p.last = nil

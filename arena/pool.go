@@ -53,7 +53,7 @@ type Pool struct {
 	current int32 // the slot that it is going to take, unless again
 	prev    int32 // the slot that it comes after, or that was taken last
 
-	// What placeAgain needs, at hand: the slot that was taken last, those around it, and what mode it is in. last is nil
+	// What writableAgain needs, at hand: the slot that was taken last, those around it, and what mode it is in. last is nil
 	// when the ring has changed since.
 	last, before, after *slot
 	lastMode            Mode
@@ -123,16 +123,30 @@ func (p *Pool) Cap() int { return len(p.memory) }
 func (p *Pool) Writable(n int) []byte {
 	from := p.end
 	if uint(n) > uint(p.limit-from) {
-		if p.placed || !p.placeAgain(n) {
-			return p.writableElsewhere(n)
-		}
-		from = p.end
+		return p.writableAgain(n)
 	}
 	p.end = from + n
 	return p.mem[from:p.end:p.end]
 }
 
-// writableElsewhere is Writable where the frame's place, if it has one, does not do.
+// writableAgain is Writable where the frame has no place, or one that does not do. If it has none, it is placed where
+// the last one was, in the same slot, as long as that has been released and is large enough. That is all there is to do
+// for whoever works on one frame after the other, and for them the memory stays in the processor's caches.
+func (p *Pool) writableAgain(n int) []byte {
+	if s := p.last; !p.placed && s != nil && s.released() && !p.before.released() && !p.after.released() {
+		from, limit := int(p.before.to), int(p.after.from)
+		if uint(n) <= uint(limit-from) {
+			s.gen++ // nobody holds it, but it is not released
+			p.begin, p.end, p.limit = from, from+n, limit
+			p.enterMode(p.lastMode)
+			p.again, p.placed = true, true
+			return p.mem[from:p.end:p.end]
+		}
+	}
+	return p.writableElsewhere(n)
+}
+
+// writableElsewhere is Writable where neither the frame's place nor that of the last one does.
 func (p *Pool) writableElsewhere(n int) []byte {
 	if n < 0 {
 		panic(badCount(n))
@@ -163,29 +177,38 @@ func (p *Pool) Write(b []byte) (int, error) {
 
 // Take ends the frame and returns it; the caller owns the Slice, and releases it.
 func (p *Pool) Take() Slice {
-	begin, end := p.begin, p.end
-	if p.placed && p.mode == Alloc {
+	begin, end, s := p.begin, p.end, p.last
+	switch {
+	case begin == end:
+		return p.takeNothing()
+	case p.again:
+	case p.mode == Alloc:
 		return p.takeFromHeap()
-	}
-	p.placed, p.start = false, 0
-	p.begin, p.limit = end, end
-	if begin == end {
-		p.abandon()
-		return Slice{}
-	}
-	p.bytes += uint64(end - begin)
-	s := p.last
-	if p.again {
-		p.again = false
-	} else {
+	default:
 		s = p.link()
 	}
-	s.data, s.from, s.to, s.frames = p.memory[begin:end:end], uint32(begin), uint32(end), uint32(p.frames)
+	p.placed, p.again, p.start = false, false, 0
+	p.begin, p.limit = end, end
+	p.bytes += uint64(end - begin)
+	if s.from != uint32(begin) || s.to != uint32(end) { // or s.data is what it has to be
+		s.data, s.from, s.to = p.memory[begin:end:end], uint32(begin), uint32(end)
+	}
+	s.frames = uint32(p.frames)
 	p.frames++
 	if p.promoteAfter > 0 {
 		s.due = time.Now().Add(p.promoteAfter).UnixNano()
 	}
 	return Slice{&s.loan, s.gen}
+}
+
+// takeNothing is Take of a frame that is empty.
+func (p *Pool) takeNothing() Slice {
+	if p.placed && p.mode == Alloc {
+		return p.takeFromHeap()
+	}
+	p.placed, p.start, p.limit = false, 0, p.end
+	p.abandon()
+	return Slice{}
 }
 
 func (p *Pool) takeFromHeap() Slice {

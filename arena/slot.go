@@ -7,7 +7,7 @@ import "math/bits"
 //
 // Invariants of a slot that is linked, with n = next:
 //
-//	from < to ≤ n.from
+//	from < to ≤ n.from, and data are memory[from:to]
 //	state = gen while the frame is held, and gen + 1 from its release on
 //
 // It fills a cache line, so that no two goroutines that release neighbours wait for each other.
