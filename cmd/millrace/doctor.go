@@ -78,6 +78,7 @@ It sees what a server started in its place would see, so run it as the server's 
 func planned(cfg server.Config) doctor.Plan {
 	return doctor.Plan{
 		Viewers:     1000,
+		MaxViewers:  cfg.MaxViewers,
 		Streams:     cfg.MaxStreams,
 		KeepBytes:   cfg.KeepBytes,
 		Unsent:      int64(cfg.Unsent),

@@ -94,9 +94,14 @@ var processSituations = map[string][]situation{
 			state: Bad, says: "--pids-limit 128"},
 		{files: files{"kernel.threads-max": "many"}, state: Unknown},
 	},
+	"--max-viewers": {
+		{state: OK, value: "4096"},
+		{plan: viewers(5000), state: Info, says: "raise both", command: "--max-viewers 5000 --max-stream-viewers 5000"},
+	},
 	"GOMAXPROCS": {
 		{state: OK, value: "4 of 4 processors"},
 		{host: procs(2), state: Warn, says: "leave GOMAXPROCS unset", command: "unset GOMAXPROCS"},
+		{host: procs(64), state: Warn, value: "64 of 4 processors", command: "unset GOMAXPROCS"},
 		{files: files{service + "cpu.max": "250000 100000"}, host: procs(3), state: OK, value: "limit 2.5"},
 		{files: files{service + "cpu.max": "250000 100000"},
 			state: Warn, says: "set GOMAXPROCS to 3", command: "GOMAXPROCS=3"},
@@ -268,6 +273,9 @@ var diskSituations = map[string][]situation{
 		{plan: rooted("/srv/two words"), state: Warn, value: "fuse.sshfs on /srv/two words"},
 		{plan: rooted("/srv/sealed"), state: OK},
 		{plan: rooted("/it's missing"), state: Bad, command: `mkdir -p '/it'\''s missing'`},
+		{plan: rooted("/etc/file"), state: Bad, value: "not a directory", says: "name a directory"},
+		{plan: rooted("/closed"), state: Bad, value: "closed to this user", command: "u:USER:rx '/closed'"},
+		{plan: rooted("/srv/readable"), state: OK},
 		{files: files{"proc/self/mountinfo": gone}, plan: rooted("/srv"), state: Unknown},
 		{files: files{"proc/self/mountinfo": "broken\n1 2 3 4 5 6 - \n"}, plan: rooted("/srv"),
 			state: Unknown, says: "known to have /srv"},
@@ -280,6 +288,7 @@ var diskSituations = map[string][]situation{
 		{plan: blobbed("/srv/layer/b"), state: Warn, command: "--volume"},
 		{plan: blobbed("/srv/nfs"), state: Warn},
 		{plan: blobbed("/missing"), state: Bad},
+		{plan: blobbed("/srv/readable"), state: Bad, value: "closed to this user", command: "u:USER:rwx '/srv/readable'"},
 	},
 	"vm.dirty_background_ratio": {
 		{plan: blobbed("/srv"), state: OK, value: "256 MiB"},

@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 )
@@ -17,17 +19,13 @@ var (
 
 // place judges what the directory of a flag is on, as far as the rules are the same for every flag. It returns false if
 // there is no more to say.
-func (h *Host) place(flag, name string) (m mount, f Finding, more bool) {
+func (h *Host) place(flag, name string, write bool) (m mount, f Finding, more bool) {
 	if name == "" {
 		return m, Finding{State: OK, Value: "none", Why: "No --" + flag + " was given: nothing to look at."}, false
 	}
-	path, err := h.Directory(name)
+	path, err := h.Directory(name, write)
 	if err != nil {
-		return m, Finding{
-			State: Bad, Value: name + ": not there",
-			Advice: "create the directory, or let this user see it", Why: "The server does not start without it.",
-			Command: "mkdir -p " + quote(name),
-		}, false
+		return m, unusable(name, write, err), false
 	}
 	m, found, err := h.mountOf(path)
 	if err != nil {
@@ -47,8 +45,28 @@ func (h *Host) place(flag, name string) (m mount, f Finding, more bool) {
 	return m, f, true
 }
 
+// unusable is what is to be done about a directory that the server would not start with.
+func unusable(name string, write bool, err error) Finding {
+	f := Finding{State: Bad, Why: "The server does not start without it."}
+	switch {
+	case errors.Is(err, errNotDirectory):
+		f.Value = name + ": not a directory"
+		f.Advice = "name a directory"
+	case errors.Is(err, fs.ErrPermission):
+		f.Value = name + ": closed to this user"
+		f.Advice, f.Command = "let this user read it", "setfacl -m u:USER:rx "+quote(name)
+		if write {
+			f.Advice, f.Command = "let this user write in it", "setfacl -m u:USER:rwx "+quote(name)
+		}
+	default:
+		f.Value = name + ": not there"
+		f.Advice, f.Command = "create the directory, or let this user see it", "mkdir -p "+quote(name)
+	}
+	return f
+}
+
 func rootDirectory(h *Host, p Plan) Finding {
-	m, f, more := h.place("root", p.Root)
+	m, f, more := h.place("root", p.Root, false)
 	if !more {
 		return f
 	}
@@ -68,7 +86,7 @@ func rootDirectory(h *Host, p Plan) Finding {
 }
 
 func blobsDirectory(h *Host, p Plan) Finding {
-	m, f, more := h.place("blobs", p.Blobs)
+	m, f, more := h.place("blobs", p.Blobs, true)
 	if !more {
 		return f
 	}

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"errors"
 	"io/fs"
 	"maps"
 	"math"
@@ -89,9 +88,14 @@ func newHost(other files) *Host {
 		MemoryLimit: math.MaxInt64,
 		OpenFiles:   Limit{Soft: 1 << 20, Hard: 1 << 20, Known: true},
 		Env:         func(string) string { return "" },
-		Directory: func(name string) (string, error) {
-			if strings.Contains(name, "missing") {
-				return "", errors.New("no such directory")
+		Directory: func(name string, write bool) (string, error) {
+			switch {
+			case strings.Contains(name, "missing"):
+				return "", fs.ErrNotExist
+			case strings.Contains(name, "file"):
+				return "", errNotDirectory
+			case strings.Contains(name, "closed"), write && strings.Contains(name, "readable"):
+				return "", fs.ErrPermission
 			}
 			return name, nil
 		},
@@ -100,7 +104,7 @@ func newHost(other files) *Host {
 
 // plan is that of a server with its defaults.
 var plan = Plan{
-	Viewers: 1000, Streams: 128, KeepBytes: 16 << 20, Unsent: 128 << 10,
+	Viewers: 1000, MaxViewers: 4096, Streams: 128, KeepBytes: 16 << 20, Unsent: 128 << 10,
 	FilesOpen: 512, BlobsOpen: 128, ColdReaders: 8, Uploads: 64,
 }
 

@@ -36,9 +36,12 @@ type Host struct {
 
 	Env func(name string) string
 
-	// Directory returns the absolute path of a directory, without symbolic links.
-	Directory func(name string) (path string, err error)
+	// Directory returns the absolute path of a directory, without symbolic links, or says why this user cannot read in
+	// it, or write: fs.ErrNotExist, errNotDirectory or fs.ErrPermission.
+	Directory func(name string, write bool) (path string, err error)
 }
+
+var errNotDirectory = errors.New("not a directory")
 
 // A Limit is one of setrlimit(2).
 type Limit struct {
@@ -54,6 +57,7 @@ type Plan struct {
 	Blobs string // as --blobs; empty: none are kept in a directory
 
 	// The rest are the server's limits, with the same names.
+	MaxViewers  int
 	Streams     int
 	KeepBytes   int64
 	Unsent      int64

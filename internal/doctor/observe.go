@@ -1,7 +1,7 @@
 package doctor
 
 import (
-	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,7 +25,7 @@ func Observe() *Host {
 	}
 }
 
-func directory(name string) (string, error) {
+func directory(name string, write bool) (string, error) {
 	path, err := filepath.Abs(name)
 	if err != nil {
 		return "", err
@@ -38,7 +38,10 @@ func directory(name string) (string, error) {
 		return "", err
 	}
 	if !info.IsDir() {
-		return "", fmt.Errorf("%s is not a directory", name)
+		return "", errNotDirectory
+	}
+	if !accessible(path, write) {
+		return "", fs.ErrPermission
 	}
 	return path, nil
 }

@@ -40,6 +40,17 @@ func roundUp(n int64) int64 {
 	return m
 }
 
+func mostViewers(_ *Host, p Plan) Finding {
+	f := Finding{State: OK, Value: count(int64(p.MaxViewers)), Why: "The server answers 503 to viewers of streams beyond " +
+		"--max-viewers, and --max-stream-viewers for one of them. Downloads do not count."}
+	if p.Viewers > p.MaxViewers {
+		f.State = Info
+		f.Advice = fmt.Sprintf("raise both if most of the %d are viewers of streams", p.Viewers)
+		f.Command = fmt.Sprintf("millrace serve --max-viewers %d --max-stream-viewers %[1]d ...", p.Viewers)
+	}
+	return f
+}
+
 func openFiles(h *Host, p Plan) Finding {
 	if !h.OpenFiles.Known {
 		return unknown(fmt.Errorf("%s does not tell its limit on open files", h.OS))
@@ -147,8 +158,14 @@ func processors(h *Host, _ Plan) Finding {
 		if h.Procs < h.CPUs {
 			f.State = Warn
 			f.Advice = "leave GOMAXPROCS unset"
-			f.Why = fmt.Sprintf("%d processors do nothing for the server, though no CPU limit was found.",
-				h.CPUs-h.Procs)
+			f.Why = fmt.Sprintf("The server leaves processors idle: %d of %d, though no CPU limit was found.",
+				h.CPUs-h.Procs, h.CPUs)
+			f.Command = "unset GOMAXPROCS"
+		}
+		if h.Procs > h.CPUs {
+			f.State = Warn
+			f.Advice = "leave GOMAXPROCS unset"
+			f.Why = "More threads than processors take turns: who is interrupted may hold what the others wait for."
 			f.Command = "unset GOMAXPROCS"
 		}
 		return f

@@ -63,6 +63,7 @@ type check struct {
 // checks has all of them, in the order that those of one State are shown in.
 var checks = [...]check{
 	{"process", "open files", openFiles},
+	{"process", "--max-viewers", mostViewers},
 	{"process", "fs.file-max", fileMax},
 	{"process", "threads", threads},
 	{"process", "GOMAXPROCS", processors},
