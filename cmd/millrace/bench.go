@@ -47,13 +47,17 @@ good order: what was measured until then is reported, and the exit status is not
 			}
 			logging.Disable() // of go-redis, which writes to standard error: what fails is in the report
 			cfg.Suites, cfg.Version, cfg.Effort = args, version(), bench.DefaultEffort()
+			cfg.Profiles = o.profiles
 			if cfg.Quick {
 				cfg.Effort = bench.QuickEffort()
 			}
 			if cmd.Flags().Changed("rounds") {
 				cfg.Effort.Rounds = rounds
 			}
-			// A file that cannot be written is found out before three minutes have passed.
+			if err := cfg.Check(); err != nil {
+				return err
+			}
+			// What cannot be written is found out before three minutes have passed.
 			if err := o.open(cmd.OutOrStdout()); err != nil {
 				return err
 			}
@@ -66,7 +70,10 @@ good order: what was measured until then is reported, and the exit status is not
 			if report == nil {
 				return errors.Join(err, o.close())
 			}
-			return errors.Join(o.write(report), o.tell(cmd.ErrOrStderr()), err)
+			if writeErr := o.write(report); writeErr != nil {
+				return errors.Join(writeErr, err)
+			}
+			return errors.Join(o.tell(cmd.ErrOrStderr()), err)
 		},
 	}
 	f := cmd.Flags()
@@ -81,7 +88,7 @@ func benchFlags(f *pflag.FlagSet, cfg *bench.Config, o *benchOutput, rounds *int
 	f.StringVar(&o.json, "json", "", "write the report as JSON to this file; -: to standard output, instead of the table")
 	f.StringVar(&o.html, "html", "", "write the report as one HTML page to this file")
 	f.StringVar(&o.svg, "svg", "", "write the report's pictures as SVG files to this directory")
-	f.StringVar(&cfg.Profiles, "profiles", "", "leave CPU and heap profiles of the recorded loads in this directory")
+	f.StringVar(&o.profiles, "profiles", "", "leave CPU and heap profiles of the recorded loads in this directory")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 }
 
@@ -89,55 +96,44 @@ func benchFlags(f *pflag.FlagSet, cfg *bench.Config, o *benchOutput, rounds *int
 type benchOutput struct {
 	json, html string // names of files; "" for none
 	svg        string // of a directory; "" for none
+	profiles   string // of a directory; "" for none
 	quiet      bool
 
 	stdout             io.Writer
-	jsonFile, htmlFile *os.File // nil for none
+	jsonFile, htmlFile *outputFile // nil for none
 }
 
 func (o *benchOutput) open(stdout io.Writer) (err error) {
 	o.stdout = stdout
-	if o.json != "" && o.json != "-" {
-		if o.jsonFile, err = os.Create(o.json); err != nil {
-			return err
-		}
+	json := o.json
+	if json == "-" {
+		json = ""
 	}
-	if o.html != "" {
-		if o.htmlFile, err = os.Create(o.html); err != nil {
-			return errors.Join(err, o.close())
-		}
+	if o.jsonFile, err = openOutput(json); err != nil {
+		return err
 	}
-	if o.svg != "" {
-		if err := os.MkdirAll(o.svg, 0o755); err != nil {
-			return errors.Join(err, o.close())
+	if o.htmlFile, err = openOutput(o.html); err != nil {
+		return errors.Join(err, o.close())
+	}
+	for _, dir := range []string{o.svg, o.profiles} {
+		if dir != "" {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return errors.Join(err, o.close())
+			}
 		}
 	}
 	return nil
 }
 
-func (o *benchOutput) close() (err error) {
-	for _, f := range []*os.File{o.jsonFile, o.htmlFile} {
-		if f != nil {
-			err = errors.Join(err, f.Close())
-		}
-	}
-	return err
-}
+func (o *benchOutput) close() error { return errors.Join(o.jsonFile.close(), o.htmlFile.close()) }
 
 // write writes the report wherever it was asked for, and to standard output in any case.
 func (o *benchOutput) write(r *bench.Report) error {
-	var errs []error
+	show := r.WriteText
 	if o.json == "-" {
-		errs = append(errs, r.WriteJSON(o.stdout))
-	} else {
-		errs = append(errs, r.WriteText(o.stdout))
+		show = r.WriteJSON
 	}
-	if o.jsonFile != nil {
-		errs = append(errs, r.WriteJSON(o.jsonFile))
-	}
-	if o.htmlFile != nil {
-		errs = append(errs, r.WriteHTML(o.htmlFile))
-	}
+	errs := []error{show(o.stdout), o.jsonFile.write(r.WriteJSON), o.htmlFile.write(r.WriteHTML)}
 	if o.svg != "" {
 		errs = append(errs, r.WritePictures(o.svg))
 	}
@@ -150,8 +146,8 @@ func (o *benchOutput) tell(w io.Writer) error {
 		return nil
 	}
 	var err error
-	for _, name := range []string{o.html, o.svg} {
-		if name != "" {
+	for _, name := range []string{o.json, o.html, o.svg, o.profiles} {
+		if name != "" && name != "-" {
 			_, printErr := fmt.Fprintf(w, "written: %s\n", name)
 			err = errors.Join(err, printErr)
 		}

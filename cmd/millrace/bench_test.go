@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +41,31 @@ func TestBenchRefuses(t *testing.T) {
 		var out bytes.Buffer
 		if err := millrace(t.Context(), &out, &out, args...); err == nil {
 			t.Errorf("millrace %s: no error\n%s", strings.Join(args, " "), &out)
+		}
+	}
+}
+
+// What is asked for wrongly, or cannot be done, leaves the files of an earlier run as they are, and none of its own.
+func TestBenchKeepsReports(t *testing.T) {
+	old := filepath.Join(t.TempDir(), "old.json")
+	fresh := filepath.Join(t.TempDir(), "fresh.html")
+	if err := os.WriteFile(old, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"bench", "stackbuf", "--rounds", "0", "--json", old, "--html", fresh},
+		{"bench", "stackbuf", "--json", old, "--html", filepath.Join(fresh, "none")},
+		{"bench", "stackbuf", "--json", old, "--html", fresh, "--profiles", filepath.Join(old, "none")},
+	} {
+		var out bytes.Buffer
+		if err := millrace(t.Context(), &out, &out, args...); err == nil {
+			t.Errorf("%q: no error", args)
+		}
+		if b, err := os.ReadFile(old); err != nil || string(b) != "precious" {
+			t.Errorf("%q: %q, %v", args, b, err)
+		}
+		if _, err := os.Stat(fresh); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%q: %s: %v", args, fresh, err)
 		}
 	}
 }

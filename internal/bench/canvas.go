@@ -80,12 +80,15 @@ func (c *canvas) write(p paint, size float64, a anchor, at point, s string) {
 // middle is how far under its middle a text's letters stand.
 func middle(size float64) float64 { return 0.35 * size }
 
+// widestFont is how much wider a reader's font may be than the one that texts are measured with.
+const widestFont = 1.06
+
 // measure is about how wide a text is; it is drawn in whatever font the reader has. It is measured in points: a face as
 // large as units ask for takes megabytes.
 func (c *canvas) measure(size float64, s string) float64 {
 	c.ruler.SetFontSize(size)
 	box := c.ruler.MeasureText(s)
-	return float64(box.Width())
+	return float64(box.Width()) * widestFont
 }
 
 // svg is what was drawn, without the element around it.

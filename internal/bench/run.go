@@ -46,13 +46,21 @@ type session struct {
 	total time.Duration
 }
 
+// Check returns an error that says why c cannot be meant.
+func (c Config) Check() error {
+	if _, _, err := choose(c.Suites); err != nil {
+		return err
+	}
+	return c.Effort.check()
+}
+
 // Run measures. A suite for which something is not installed is skipped; that is an error if it was asked for by name. The
 // report has what was measured, whatever the error; only a Config that cannot be meant gives none.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
-	chosen, all, err := choose(cfg.Suites)
-	if err == nil {
-		err = cfg.Effort.check()
+	if err := cfg.Check(); err != nil {
+		return nil, err
 	}
+	chosen, all, err := choose(cfg.Suites)
 	if err != nil {
 		return nil, err
 	}

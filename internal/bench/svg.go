@@ -26,8 +26,9 @@ var (
 	lost   = paint{drawing.Color{R: 1, G: 2, B: 8, A: 255}, "--lost"}
 	line1  = paint{drawing.Color{R: 1, G: 2, B: 9, A: 255}, "--line1"}
 	line2  = paint{drawing.Color{R: 1, G: 2, B: 10, A: 255}, "--line2"}
-	shade  = paint{drawing.Color{R: 1, G: 2, B: 11, A: 255}, "--shade"}
-	paints = []paint{ink, muted, grid, ahead, even, lost, line1, line2, shade}
+	line3  = paint{drawing.Color{R: 1, G: 2, B: 11, A: 255}, "--line3"}
+	shade  = paint{drawing.Color{R: 1, G: 2, B: 12, A: 255}, "--shade"}
+	paints = []paint{ink, muted, grid, ahead, even, lost, line1, line2, line3, shade}
 )
 
 // repaint replaces the colours by properties.

@@ -50,11 +50,19 @@ func (r *Recording) strips() []strip {
 			{"", line1, load(func(s observe.Sample) float64 { return s.Load.Rate })}}},
 		{layer: "Load", title: "latency, ms", source: r.latencySource(), lines: []line{
 			{"p50", line1, load(func(s observe.Sample) float64 { return milliseconds(s.Load.P50) })},
+			{"p95", line3, load(func(s observe.Sample) float64 { return milliseconds(s.Load.P95) })},
 			{"p99", line2, load(func(s observe.Sample) float64 { return milliseconds(s.Load.P99) })}}},
+		{layer: "Load", title: "errors a second", source: "counted by the clients", lines: []line{
+			{"", line1, load(func(s observe.Sample) float64 { return perSecond(s.Load.Errors, s.Length) })}}},
 		{layer: "Runtime", title: "heap, MiB", source: "runtime/metrics of " + who, lines: []line{
 			{"", line1, below(func(s observe.Sample) float64 { return float64(s.Runtime.HeapBytes) / (1 << 20) })}}},
 		{layer: "Runtime", title: "garbage collections a second", source: "runtime/metrics of " + who, lines: []line{
 			{"", line1, below(func(s observe.Sample) float64 { return perSecond(s.Runtime.GCs, s.Length) })}}},
+		{layer: "Runtime", title: "longest pause for a collection, ms", source: "runtime/metrics of " + who, lines: []line{
+			{"", line1, below(func(s observe.Sample) float64 { return milliseconds(s.Runtime.GCPauses.Max) })}}},
+		{layer: "Runtime", title: "goroutines' wait until they ran, ms", source: "runtime/metrics of " + who, lines: []line{
+			{"p50", line1, below(func(s observe.Sample) float64 { return milliseconds(s.Runtime.Scheduling.P50) })},
+			{"p99", line2, below(func(s observe.Sample) float64 { return milliseconds(s.Runtime.Scheduling.P99) })}}},
 		{layer: "Runtime", title: "goroutines", source: "runtime/metrics of " + who, lines: []line{
 			{"", line1, below(func(s observe.Sample) float64 { return float64(s.Runtime.Goroutines) })}}},
 	}
@@ -75,10 +83,15 @@ func kernelStrips(k observe.KernelReport, tcp bool, of func(func(observe.Sample)
 	faults.lines = []line{{"", line1, of(func(s observe.Sample) float64 { return perSecond(s.Kernel.PageFaults, s.Length) })}}
 	again := kernelStrip("TCP segments sent again, a second", k.Retransmits)
 	again.lines = []line{{"", line1, of(func(s observe.Sample) float64 { return perSecond(s.Kernel.Retransmits, s.Length) })}}
+	trip := kernelStrip("TCP round trip, ms", k.RTT)
+	trip.lines = []line{
+		{"p50", line1, of(func(s observe.Sample) float64 { return milliseconds(s.Kernel.RTT.P50) })},
+		{"p99", line2, of(func(s observe.Sample) float64 { return milliseconds(s.Kernel.RTT.P99) })}}
 	if !tcp {
 		again.unknown = "the connections of this load are no TCP"
+		trip.unknown = again.unknown
 	}
-	return []strip{queue, faults, again}
+	return []strip{queue, faults, trip, again}
 }
 
 func kernelStrip(title string, m observe.Metric) strip {
@@ -92,7 +105,7 @@ func kernelStrip(title string, m observe.Metric) strip {
 			s.unknown = "it was not looked at"
 		}
 	} else if m.Why != "" {
-		s.source += " (no tracepoint: " + m.Why + ")"
+		s.source += " (no tracepoint: " + strings.TrimPrefix(m.Why, "tracepoint: ") + ")"
 	}
 	return s
 }

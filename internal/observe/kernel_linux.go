@@ -11,16 +11,16 @@ func openKernel(sys system, o Options) (kernelLayer, error) {
 	u := &usage{}
 	machine := "all TCP connections of this machine"
 	if len(o.Ports) > 0 {
-		machine = "TCP connections of this machine from or to Options.Ports"
+		machine = "TCP connections of this machine from or to the load's ports"
 	}
 	k := &kernel{origin: KernelReport{
 		Retransmits: choose(o.Kernel,
 			way{SourceTracepoint, machine, t.enableRetransmits},
-			way{SourceTCPInfo, "Options.Conns", c.enableRetransmits},
+			way{SourceTCPInfo, "the load's connections", c.enableRetransmits},
 			way{SourceSNMP, "all TCP connections of this network namespace", snmp.enable}),
 		RTT: choose(o.Kernel,
 			way{SourceTracepoint, machine, t.enableRTT},
-			way{SourceTCPInfo, "Options.Conns", c.enableRTT}),
+			way{SourceTCPInfo, "the load's connections", c.enableRTT}),
 		RunQueue: choose(o.Kernel,
 			way{SourceTracepoint, "threads of this process", t.enableRunQueue},
 			way{SourceSchedstat, "threads of this process; no quantiles", queue.enable}),
