@@ -133,25 +133,41 @@ func (c *Chain) AppendCopy(p []byte) {
 	if len(p) == 0 {
 		return
 	}
-	if pieces := c.pieces(); len(pieces) > 0 {
-		last := &pieces[len(pieces)-1]
-		last.token.check()
-		last.blk.check(last.gen)
-		if b := last.blk; b.sole(last.shares) && b.endsAt(last.off+last.n) {
-			n := copy(b.buf[b.used:], p)
-			b.used += uint32(n)
-			last.n += uint32(n)
-			c.size += n
-			if p = p[n:]; len(p) == 0 {
-				return
-			}
+	if last, room := c.room(); last != nil {
+		n := copy(room, p)
+		c.extend(last, n)
+		if p = p[n:]; len(p) == 0 {
+			return
 		}
 	}
 	d := DefaultPool.Get(max(len(p), appendBlock))
 	c.push(d.Freeze(copy(d.Bytes(), p)))
 }
 
-// Merge adds all of src at the end. It takes ownership of src's bytes and leaves src empty.
+// room returns the memory behind the last piece that nobody else knows of, and that piece; nil if there is none that may
+// be written to.
+func (c *Chain) room() (last *Ref, room []byte) {
+	pieces := c.pieces()
+	if len(pieces) == 0 {
+		return nil, nil
+	}
+	last = &pieces[len(pieces)-1]
+	last.token.check()
+	last.blk.check(last.gen)
+	if b := last.blk; b.sole(last.shares) && b.endsAt(last.off+last.n) {
+		return last, b.buf[b.used:]
+	}
+	return nil, nil
+}
+
+// extend makes the first n bytes of the room behind last part of it.
+func (c *Chain) extend(last *Ref, n int) {
+	last.blk.used += uint32(n)
+	last.n += uint32(n)
+	c.size += n
+}
+
+// Merge adds all of src at the end. It takes ownership of src's bytes and leaves src empty. It panics when src is c.
 func (c *Chain) Merge(src *Chain) {
 	if src == c {
 		panic("millrace: Merge of a Chain into itself")
@@ -172,7 +188,8 @@ func (c *Chain) Merge(src *Chain) {
 	src.rewind()
 }
 
-// Cut moves the first n bytes to the end of dst, without copying them. dst takes ownership.
+// Cut moves the first n bytes to the end of dst, without copying them. dst takes ownership, and is not c: Cut panics then,
+// and when there are fewer than n bytes.
 func (c *Chain) Cut(dst *Chain, n int) {
 	c.inRange("Cut", 0, n)
 	if dst == c {
@@ -196,7 +213,8 @@ func (c *Chain) Cut(dst *Chain, n int) {
 	}
 }
 
-// Slice adds shares of the bytes [from, to) at the end of dst, which owns them. It borrows c and copies nothing.
+// Slice adds shares of the bytes [from, to) at the end of dst, which owns them. It borrows c and copies nothing. It panics
+// when dst is c, and when there are no such bytes.
 func (c *Chain) Slice(dst *Chain, from, to int) {
 	c.inRange("Slice", from, to)
 	if dst == c {
@@ -218,7 +236,8 @@ func (c *Chain) Slice(dst *Chain, from, to int) {
 	}
 }
 
-// Clone adds shares of all of c's bytes at the end of dst, which owns them. It borrows c and copies nothing.
+// Clone adds shares of all of c's bytes at the end of dst, which owns them. It borrows c and copies nothing. It panics
+// when dst is c.
 func (c *Chain) Clone(dst *Chain) { c.Slice(dst, 0, c.size) }
 
 // Discard releases the first n bytes.

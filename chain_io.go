@@ -30,7 +30,8 @@ func (c *Chain) All() iter.Seq[[]byte] {
 	}
 }
 
-// CopyTo copies the first bytes of c into p, as many as there is room for, and returns how many. It consumes nothing.
+// CopyTo copies the first bytes of c into p, as many as there is room for, and returns how many. It borrows p and consumes
+// nothing.
 func (c *Chain) CopyTo(p []byte) int { return c.copyAt(p, 0) }
 
 // copyAt copies from offset at on, 0 ≤ at ≤ c.size.
@@ -64,23 +65,29 @@ func (c *Chain) Bytes() []byte {
 }
 
 // ReadFrom adds all that src gives until io.EOF, and returns how many bytes that was. It borrows src. From a [*Reader]
-// the blocks are taken over without copying; from anything else they are filled from [DefaultPool]. What arrived
-// before an error stays in c. Put an io.LimitedReader around a source that may not end.
+// the blocks are taken over without copying; from anything else the room behind the last piece is filled, in a block of
+// which nobody else has a share, and then blocks of [DefaultPool]. What arrived before an error stays in c. Put an
+// io.LimitedReader around a source that may not end.
 func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 	if r, ok := src.(*Reader); ok {
 		return r.drainTo(c)
 	}
 	var total int64
-	for size := readFromFirst; ; size = min(2*size, readFromMost) {
-		n, err := c.readBlock(src, size)
-		total += int64(n)
-		if err == io.EOF {
-			return total, nil
-		}
-		if err != nil {
-			return total, err
-		}
+	size, n, err := readFromFirst, 0, error(nil)
+	if last, room := c.room(); len(room) >= minTail {
+		n, err = fillBlock(src, room)
+		c.extend(last, n)
+		total = int64(n)
 	}
+	for err == nil {
+		n, err = c.readBlock(src, size)
+		total += int64(n)
+		size = min(2*size, readFromMost)
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return total, err
 }
 
 // readBlock adds what src gives until a block of size bytes is full or src fails.
@@ -111,7 +118,7 @@ func fillBlock(src io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// WriteTo writes c to w and releases what w has taken. On a *net.TCPConn or *net.UnixConn the pieces go out together
+// WriteTo writes c to w, which borrows the pieces, and releases what w has taken. On a *net.TCPConn or *net.UnixConn the pieces go out together
 // in one writev (up to 1024 of them, the kernel's limit). When it returns an error, c holds exactly the bytes that were
 // not taken: nothing is lost, and calling WriteTo again sends nothing twice.
 func (c *Chain) WriteTo(w io.Writer) (int64, error) {

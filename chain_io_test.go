@@ -135,6 +135,34 @@ func TestReadFromSources(t *testing.T) {
 	}
 }
 
+// Small sources share a block, unless somebody else has a share of it.
+func TestReadFromManySmallSources(t *testing.T) {
+	before := millrace.DefaultPool.Stats().InUse
+	var c, shared millrace.Chain
+	var want []byte
+	for i := range 2000 {
+		p := letters(1 + i%3)
+		want = append(want, p...)
+		if n, err := c.ReadFrom(bytes.NewReader(p)); n != int64(len(p)) || err != nil {
+			t.Fatalf("ReadFrom = %d, %v", n, err)
+		}
+		if i == 1000 {
+			c.Clone(&shared)
+		}
+	}
+	if got := content(&c); !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, want %d, or others", len(got), len(want))
+	}
+	if got := content(&shared); !bytes.Equal(got, want[:len(got)]) {
+		t.Error("a share's bytes changed")
+	}
+	if n := millrace.DefaultPool.Stats().InUse - before; n > 4*int64(len(want)) {
+		t.Errorf("%d bytes are in use for %d", n, len(want))
+	}
+	c.Release()
+	shared.Release()
+}
+
 // hesitant gives nothing and no error every other time.
 type hesitant struct {
 	io.Reader

@@ -3,6 +3,7 @@ package millrace_test
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"testing"
@@ -10,14 +11,20 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// writeCalls counts the system calls that write, made by f on the thread that it is called on.
-func writeCalls(t testing.TB, f func()) int {
+// writeCalls counts the system calls that write, made on the thread that it is called on by what make returns. It is the
+// least of a few times: the runtime writes too now and then, to wake the poller.
+func writeCalls(t testing.TB, make func() (send func())) int {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	before := threadWrites(t)
-	f()
-	return threadWrites(t) - before
+	least := math.MaxInt
+	for range 5 {
+		send := make()
+		before := threadWrites(t)
+		send()
+		least = min(least, threadWrites(t)-before)
+	}
+	return least
 }
 
 func threadWrites(t testing.TB) int {
@@ -40,11 +47,13 @@ func TestWriteToIsOneSystemCall(t *testing.T) {
 		for _, test := range []struct{ pieces, calls int }{
 			{1, 1}, {2, 1}, {4, 1}, {5, 1}, {64, 1}, {1023, 1}, {1024, 1}, {1025, 2}, {2048, 2}, {3000, 3},
 		} {
-			var c millrace.Chain
-			addBlocks(millrace.DefaultPool, &c, letters(test.pieces), 1)
-			calls := writeCalls(t, func() {
-				if n, err := c.WriteTo(client); n != int64(test.pieces) || err != nil {
-					t.Errorf("WriteTo = %d, %v", n, err)
+			calls := writeCalls(t, func() func() {
+				var c millrace.Chain
+				addBlocks(millrace.DefaultPool, &c, letters(test.pieces), 1)
+				return func() {
+					if n, err := c.WriteTo(client); n != int64(test.pieces) || err != nil {
+						t.Errorf("WriteTo = %d, %v", n, err)
+					}
 				}
 			})
 			if calls != test.calls {
@@ -58,12 +67,15 @@ func TestWriteToIsOneSystemCall(t *testing.T) {
 func TestWriteToOfABatchOfPackets(t *testing.T) {
 	client, server := tcpPair(t)
 	go io.Copy(io.Discard, server)
-	var batch millrace.Chain
-	src := packets(t, millrace.DefaultPool, 2000, 20)
-	for i := range src {
-		batch.Merge(&src[i])
-	}
-	if calls := writeCalls(t, func() { batch.WriteTo(client) }); calls != 1 {
+	calls := writeCalls(t, func() func() {
+		var batch millrace.Chain
+		src := packets(t, millrace.DefaultPool, 2000, 20)
+		for i := range src {
+			batch.Merge(&src[i])
+		}
+		return func() { batch.WriteTo(client) }
+	})
+	if calls != 1 {
 		t.Errorf("%d system calls, want 1", calls)
 	}
 }

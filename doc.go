@@ -27,8 +27,8 @@
 // # When the rule is broken
 //
 // A Ref carries the generation of its block, so using or releasing a share after its block went back to the Pool panics
-// in every build, even when the block has been lent to somebody else meanwhile. Three mistakes are seen late, or not at
-// all:
+// in every build, even when the block has been lent to somebody else meanwhile (up to 2³² times). Four mistakes are seen
+// late, or not at all:
 //
 //   - The use of a released share whose block has not gone back, because other shares are out or a Reader is still
 //     filling it. Nothing panics, and a Reader may write new bytes there.
@@ -36,6 +36,8 @@
 //     out, perhaps at an owner who did nothing wrong.
 //   - A slice that is kept after its share was released. It is plain memory: nothing panics, and its bytes change when
 //     the memory is used again.
+//   - A write into a Draft's bytes after Freeze, by a slice or a copy of the Draft from before. Whoever has a share sees
+//     other bytes.
 //
 // Building with -tags invariants adds the rest, at a price that only tests can afford. Every double release and every
 // use of a released share panics at once, with the stacks of where it was taken and released. A block's memory is

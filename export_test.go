@@ -26,6 +26,9 @@ func Quicken(r *Reader) {
 	}
 }
 
+// Supplied says whether r has bytes, or looks for some, that do not come from its source.
+func Supplied(r *Reader) bool { return r.more != nil }
+
 // BlockState returns the generation and the count of r's block.
 func BlockState(r *Reader) uint64 { return r.blk.state.Load() }
 

@@ -169,8 +169,8 @@ func (b *Reader) Buffered() int {
 	return n
 }
 
-// Reset drops what is buffered and makes b read from src, keeping a block that nobody else shares. Calling Reset on
-// the zero Reader prepares it as [NewReader] does.
+// Reset drops what is buffered and makes b read from src, which is borrowed as by [NewReader], keeping a block that nobody
+// else shares. Calling Reset on the zero Reader prepares it as NewReader does.
 func (b *Reader) Reset(src io.Reader) {
 	if b == src {
 		return

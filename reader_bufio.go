@@ -13,7 +13,7 @@ import (
 
 var errNegativeWrite = errors.New("millrace: writer returned an impossible count from Write")
 
-// Peek returns the next n bytes without consuming them. They are valid until the next read. If there are fewer than
+// Peek returns the next n bytes without consuming them. They are valid until the next read, Reset or Release. If there are fewer than
 // n, the error says why; it is bufio.ErrBufferFull when n is above [Reader.Size] and they are not all here already.
 func (b *Reader) Peek(n int) ([]byte, error) {
 	if n < 0 {
@@ -24,7 +24,7 @@ func (b *Reader) Peek(n int) ([]byte, error) {
 		b.extend(min(n, b.size))
 	}
 	if avail := b.w - b.r; avail < n {
-		if n > b.size {
+		if n > b.size && b.err != errReleased {
 			avail = min(avail, b.size)
 			return b.buf[b.r : b.r+avail : b.r+avail], bufio.ErrBufferFull
 		}
@@ -55,8 +55,8 @@ func (b *Reader) Discard(n int) (discarded int, err error) {
 	return discarded, nil
 }
 
-// Read copies what is buffered into p, or, when nothing is, what one read of the source gives. A p of at least
-// [Reader.Size] bytes is then read into directly. At the end it returns 0, io.EOF.
+// Read copies what is buffered into p, which it borrows, or, when nothing is, what one read of the source gives. A p of
+// at least [Reader.Size] bytes is then read into directly. At the end it returns 0, io.EOF.
 func (b *Reader) Read(p []byte) (n int, err error) {
 	if len(p) == 0 {
 		if b.Buffered() > 0 {
@@ -170,9 +170,9 @@ func (b *Reader) UnreadRune() error {
 	return nil
 }
 
-// ReadSlice reads until delim, inclusive, and returns the bytes where they lie. They are valid until the next read.
-// When an error comes first it returns all there was and the error; that is bufio.ErrBufferFull when [Reader.Size]
-// bytes hold no delim.
+// ReadSlice reads until delim, inclusive, and returns the bytes where they lie. They are valid until the next read, Reset
+// or Release. When an error comes first it returns all there was and the error; that is bufio.ErrBufferFull when
+// [Reader.Size] bytes hold no delim.
 func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	for searched := 0; ; {
 		end := min(b.w, b.r+b.size)
@@ -204,12 +204,12 @@ func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 // from elsewhere: most lines end within it, and what lies behind the line need not be copied.
 const sliceStep = 64
 
-// ReadLine returns the next line without its end ("\n" or "\r\n"), valid until the next read. A line longer than
-// [Reader.Size] comes in parts, isPrefix true for all but the last. ReadBytes and ReadString are simpler.
+// ReadLine returns the next line without its end ("\n" or "\r\n"), valid until the next read, Reset or Release. A line
+// longer than [Reader.Size] comes in parts, isPrefix true for all but the last. ReadBytes and ReadString are simpler.
 func (b *Reader) ReadLine() (line []byte, isPrefix bool, err error) {
 	line, err = b.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
-		if last := len(line) - 1; line[last] == '\r' {
+		if last := len(line) - 1; last >= 0 && line[last] == '\r' { // it is -1 if that error is the source's
 			b.r-- // it may belong to a "\r\n" that straddles the limit
 			line = line[:last]
 		}
@@ -260,7 +260,7 @@ func (b *Reader) ReadString(delim byte) (string, error) {
 }
 
 // WriteTo writes all that is buffered, and then all that the source gives, to w. It uses the source's WriteTo or w's
-// ReadFrom where there is one, so that the kernel can move the rest itself.
+// ReadFrom where there is one, so that the kernel can move the rest itself. w borrows what it is given.
 func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	b.lastByte, b.lastRuneSize = -1, -1
 	for {

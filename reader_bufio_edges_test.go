@@ -129,7 +129,7 @@ func TestReaderPeek(t *testing.T) {
 		r.Discard(3)
 		peek(1, "d", nil)
 		peek(14, "defghijklmnop", io.EOF)
-		peek(17, "defghijklmnop", bufio.ErrBufferFull) // was a bug: io.EOF, which was lost to the next call
+		peek(17, "defghijklmnop", bufio.ErrBufferFull) // not io.EOF, which the next call would not see
 		r.Discard(13)
 		peek(0, "", nil)
 		peek(1, "", io.EOF)
@@ -192,6 +192,18 @@ func TestReaderReadLine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A source's own ErrBufferFull is not taken for a line that is too long and ends in "\r".
+func TestReaderReadLineOfASourceThatIsFull(t *testing.T) {
+	bothReaders(t, func(t *testing.T, newReader maker) {
+		for _, text := range []string{"", "abc"} {
+			r := newReader(&script{{text, bufio.ErrBufferFull}}, 16)
+			if line, prefix, err := r.ReadLine(); string(line) != text || !prefix || err != nil {
+				t.Errorf("%q, %v, %v; want %q, true", line, prefix, err, text)
+			}
+		}
+	})
 }
 
 // UnreadByte after ReadLine puts back what ReadLine read last, whether or not that is part of the line.

@@ -47,6 +47,7 @@ func (b *Reader) fillOnce() {
 			b.advance()
 		}
 	default:
+		b.more = nil // what was put back has been read
 		b.receive()
 	}
 }

@@ -2,8 +2,11 @@ package millrace_test
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"net"
 	"testing"
+	"testing/iotest"
 
 	"github.com/millrace-io/millrace"
 )
@@ -96,5 +99,40 @@ func TestReaderResetToASocketHoldsNothing(t *testing.T) {
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Bytes that a failed ReadChain put back do not make a Reader slow for good.
+func TestReaderGoesOnAfterAFailedReadChain(t *testing.T) {
+	late := errors.New("late")
+	for name, fail := range map[string]func(*millrace.Reader){
+		"ReadChain": func(r *millrace.Reader) {
+			var c millrace.Chain
+			if err := r.ReadChain(&c, 1000); err != late || c.Len() != 0 {
+				t.Errorf("ReadChain: %v with %d bytes, want %v", err, c.Len(), late)
+			}
+		},
+		"UnreadByte": func(r *millrace.Reader) {
+			p := make([]byte, r.Size()) // read into directly, so that the byte is not in the buffer
+			if _, err := io.ReadFull(r, p[:100]); err != nil {
+				t.Error(err)
+			}
+			if _, err := r.Read(p); err != late {
+				t.Errorf("Read: %v, want %v", err, late)
+			}
+			_ = r.UnreadByte()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := millrace.NewReader(io.MultiReader(bytes.NewReader(letters(100)), iotest.ErrReader(late)))
+			defer r.Release()
+			fail(r)
+			for range 3 {
+				_, _ = r.Discard(100)
+			}
+			if millrace.Supplied(r) {
+				t.Error("the Reader still looks for bytes that were put back")
+			}
+		})
 	}
 }

@@ -5,15 +5,18 @@ import "crypto/cipher"
 // Seal and Open stand once for each Buffer, because the one has to ask for room and the other must not depend on it: what
 // they have in common is here.
 
-// seal encrypts the body, behind which room for the overhead has been made. An AEAD may use less of it than it said.
+// seal encrypts the body, behind which room for the overhead has been made. An AEAD may use less of it than it said, and
+// panics if the nonce is not as long as it wants: then the frame is as long as it was.
 func (f *frame) seal(aead cipher.AEAD, overhead int, nonce, additionalData []byte) {
 	body := f.body()
 	plain := body[:len(body)-overhead]
+	f.end -= overhead
 	f.end = f.begin + f.start + len(aead.Seal(plain[:0], nonce, plain, additionalData))
 }
 
-// Open decrypts the frame from its start on, in place, and makes it shorter by the AEAD's overhead. The error is the
-// AEAD's; after an error, what was to be decrypted is no longer there.
+// Open decrypts the frame from its start on, in place, and makes it shorter by the AEAD's overhead. It borrows nonce and
+// additionalData, which may be bytes of the frame in front of its start. The error is the AEAD's; after an error, what was
+// to be decrypted is no longer there.
 func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	body := f.body()
 	plain, err := aead.Open(body[:0], nonce, body, additionalData)
@@ -21,16 +24,18 @@ func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return err
 }
 
-// Seal encrypts the frame from its start on, in place, and makes it longer by the AEAD's overhead. It returns ErrFull,
-// and the frame is as it was, when there is no room for that, or for 16 bytes if the overhead is less.
+// Seal encrypts the frame from its start on, in place, and makes it longer by the AEAD's overhead. It borrows nonce and
+// additionalData, which may be bytes of the frame in front of its start. It returns ErrFull, and the frame is as it was,
+// when there is no room for the overhead, or for 16 bytes if that is less.
 func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	n := aead.Overhead()
 	room := sealingRoom(n)
+	number, data := p.lend(nonce), p.lend(additionalData)
 	if p.Writable(room) == nil {
 		return ErrFull
 	}
 	p.end -= room - n
-	p.seal(aead, n, nonce, additionalData)
+	p.seal(aead, n, number.of(&p.frame), data.of(&p.frame))
 	return nil
 }
 
@@ -46,7 +51,8 @@ func sealingRoom(n int) int {
 	return max(n, tagRoom)
 }
 
-// Seal encrypts the frame from its start on, in place, and makes it longer by the AEAD's overhead. It returns nil.
+// Seal encrypts the frame from its start on, in place, and makes it longer by the AEAD's overhead. It borrows nonce and
+// additionalData, which may be bytes of the frame in front of its start. It returns nil.
 func (h *Heap) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	n := aead.Overhead()
 	room := sealingRoom(n)

@@ -43,6 +43,13 @@ type setting struct {
 	make func(n, overhead int) (b arena.Buffer, held []arena.Slice)
 }
 
+// makeRoom releases what a frame that is to be moved can be moved to.
+func (s setting) makeRoom(held []arena.Slice) {
+	if s.name == "moved" || s.name == "moved onto itself" {
+		held[len(held)-1].Release()
+	}
+}
+
 // take takes frames of these lengths.
 func take(pool *arena.Pool, lengths ...int) (held []arena.Slice) {
 	for _, n := range lengths {
@@ -72,6 +79,10 @@ var settings = []setting{
 		held[0].Release()
 		return pool, held[1:]
 	}},
+	{"moved onto itself", arena.Back, arena.Back, func(n, overhead int) (arena.Buffer, []arena.Slice) {
+		pool := arena.NewPool(16 + n + max(overhead-1, 0))
+		return pool, take(pool, 16)
+	}},
 	{"moved to the heap", arena.Back, arena.Alloc, func(n, _ int) (arena.Buffer, []arena.Slice) {
 		return arena.NewPool(n), nil
 	}},
@@ -99,6 +110,56 @@ func TestSealAndOpenInPlace(t *testing.T) {
 	}
 }
 
+// The nonce and the additional data may stand in front of what is sealed, and go where the frame goes.
+func TestSealWithWhatStandsInFront(t *testing.T) {
+	const more = 6 // bytes of the header behind the nonce
+	for _, a := range aeads {
+		for _, set := range settings {
+			t.Run(a.name+"/"+set.name, func(t *testing.T) {
+				overhead := a.aead.Overhead()
+				nonce, more, plain := randomBytes(a.aead.NonceSize()), randomBytes(more), randomBytes(40)
+				start := len(nonce) + len(more)
+				b, held := set.make(start+len(plain), max(overhead, min(16*overhead, 16)))
+				b.Write(nonce)
+				b.Write(more)
+				b.SetStart(start)
+				b.Write(plain)
+				set.makeRoom(held)
+				if err := b.Seal(a.aead, b.Data(len(nonce)), b.Data(start)[len(nonce):]); err != nil {
+					t.Fatal(err)
+				}
+				frame := b.Data(b.Len())
+				if got := append(bytes.Clone(nonce), more...); !bytes.Equal(frame[:start], got) {
+					t.Errorf("the header became %x, want %x", frame[:start], got)
+				}
+				if got, err := a.aead.Open(nil, nonce, frame[start:], more); err != nil || !bytes.Equal(got, plain) {
+					t.Errorf("the AEAD opens %x, %v, want %x", got, err, plain)
+				}
+				if err := b.Open(a.aead, b.Data(len(nonce)), b.Data(start)[len(nonce):]); err != nil {
+					t.Error(err)
+				}
+				frame = b.Data(b.Len())
+				if !bytes.Equal(frame[start:], plain) {
+					t.Errorf("opened %x, want %x", frame[start:], plain)
+				}
+			})
+		}
+	}
+}
+
+// A frame that an AEAD does not take is as long as it was.
+func TestSealWithABadNonce(t *testing.T) {
+	for _, b := range []arena.Buffer{arena.NewPool(100), arena.NewPool(0), new(arena.Heap)} {
+		b.Write([]byte("abc"))
+		if panicText(func() { b.Seal(aeads[0].aead, []byte("short"), nil) }) == "" {
+			t.Errorf("%T: no panic", b)
+		}
+		if got := string(b.Data(100)); got != "abc" {
+			t.Errorf("%T: the frame is %q, want abc", b, got)
+		}
+	}
+}
+
 func randomBytes(n int) []byte {
 	p := make([]byte, n)
 	for i := range p {
@@ -117,9 +178,7 @@ func sealAndOpen(t *testing.T, aead cipher.AEAD, set setting, header, plain []by
 	if got := modeOf(b); got != set.mode {
 		t.Fatalf("the frame is in %v mode, want %v", got, set.mode)
 	}
-	if set.name == "moved" {
-		held[len(held)-1].Release() // room for it, elsewhere
-	}
+	set.makeRoom(held)
 	if err := b.Seal(aead, nonce, header); err != nil {
 		t.Fatal(err)
 	}

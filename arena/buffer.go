@@ -31,15 +31,17 @@ type Buffer interface {
 	// SetStart says where Seal and Open begin: the bytes in front, such as a header, are left alone. It is 0 for every
 	// new frame. It panics when the frame is not that long.
 	SetStart(i int)
-	// Seal encrypts the frame from its start on, in place, and makes it longer by the AEAD's overhead. It returns
-	// ErrFull, and the frame is as it was, when there is no room for that, or for 16 bytes if the overhead is less.
+	// Seal encrypts the frame from its start on, in place, and makes it longer by the AEAD's overhead. It borrows nonce
+	// and additionalData, which may be bytes of the frame in front of its start. It returns ErrFull, and the frame is as
+	// it was, when there is no room for the overhead, or for 16 bytes if that is less.
 	Seal(aead cipher.AEAD, nonce, additionalData []byte) error
-	// Open decrypts the frame from its start on, in place, and makes it shorter by the AEAD's overhead. The error is
-	// the AEAD's; after an error, what was to be decrypted is no longer there.
+	// Open decrypts the frame from its start on, in place, and makes it shorter by the AEAD's overhead. It borrows nonce
+	// and additionalData as Seal does. The error is the AEAD's; after an error, what was to be decrypted is no longer
+	// there.
 	Open(aead cipher.AEAD, nonce, additionalData []byte) error
 	// Droppable says whether every Slice that was taken out of the Buffer's own memory has been released.
 	Droppable() bool
-	// Write adds a copy of p to the frame. It borrows p. The error is ErrFull, with nothing written, or nil.
+	// Write adds a copy of p to the frame. It borrows p, which may be bytes of the frame. The error is ErrFull, with nothing written, or nil.
 	io.Writer
 }
 

@@ -23,17 +23,17 @@ func (h *Heap) Writable(n int) []byte {
 	return h.mem[from:h.end:h.end]
 }
 
-// grow moves the frame to where there is room for n more bytes.
-func (h *Heap) grow(n int) {
-	if n < 0 || n > math.MaxInt-h.Len() {
-		panic(badCount(n))
-	}
-	h.moveTo(enlarged(h.mem[h.begin:h.end], n))
-}
-
 // moveTo goes on with a copy of the frame, at the beginning of mem.
 func (f *frame) moveTo(mem []byte) {
 	f.mem, f.begin, f.end, f.limit = mem, 0, f.Len(), len(mem)
+}
+
+// grow moves the frame to the heap, where there is room for n more bytes.
+func (f *frame) grow(n int) {
+	if n < 0 || n > math.MaxInt-f.Len() {
+		panic(badCount(n))
+	}
+	f.moveTo(enlarged(f.mem[f.begin:f.end], n))
 }
 
 // leastHeap is the least room that a frame on the heap begins with.
@@ -48,7 +48,7 @@ func enlarged(data []byte, n int) []byte {
 	return mem
 }
 
-// Write adds a copy of p to the frame. It borrows p, and returns len(p) and nil.
+// Write adds a copy of p to the frame. It borrows p, which may be bytes of the frame, and returns len(p) and nil.
 func (h *Heap) Write(p []byte) (int, error) { return copy(h.Writable(len(p)), p), nil }
 
 // Take ends the frame and returns it; the caller owns the Slice, and releases it.

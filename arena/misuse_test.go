@@ -307,3 +307,35 @@ func TestPromoteIfDue(t *testing.T) {
 		}
 	})
 }
+
+// What is written may be bytes of the frame, wherever it is moved for that.
+func TestWriteOfTheFrameItself(t *testing.T) {
+	const text = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-+"
+	for _, capacity := range []int{0, 64, 83, 84, 100, 113, 114, 200} {
+		for at := range 30 {
+			pool := arena.NewPool(capacity)
+			pool.Writable(20)
+			first := pool.Take()
+			pool.Write([]byte(text))
+			first.Release()
+			pool.Write(pool.Data(at + 30)[at:])
+			if got, want := string(pool.Data(100)), text+text[at:at+30]; got != want {
+				t.Errorf("capacity %d: the frame is %q, want %q", capacity, got, want)
+			}
+		}
+	}
+}
+
+// Counts that no memory holds leave the frame as it is.
+func TestWritableOutOfRange(t *testing.T) {
+	for _, b := range []arena.Buffer{arena.NewPool(10), arena.NewPool(2), new(arena.Heap)} {
+		for _, n := range []int{math.MaxInt, math.MaxInt - 2, -1, math.MinInt} {
+			b.Truncate(0)
+			b.Write([]byte("abc"))
+			wantPanic(t, fmt.Sprintf("%T.Writable(%d)", b, n), fmt.Sprintf("arena: Writable(%d)", n), func() { b.Writable(n) })
+			if b.Write([]byte("def")); string(b.Data(10)) != "abcdef" {
+				t.Errorf("%T: after Writable(%d) the frame is %q", b, n, b.Data(10))
+			}
+		}
+	}
+}

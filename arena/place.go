@@ -38,7 +38,7 @@ func (p *Pool) placeOnHeap(n int) bool {
 func (p *Pool) move(n int) bool {
 	data := p.mem[p.begin:p.end]
 	if p.mode == Alloc {
-		p.moveTo(enlarged(data, n))
+		p.grow(n)
 		return true
 	}
 	p.abandon()
@@ -56,7 +56,7 @@ func (p *Pool) move(n int) bool {
 	if p.noHeap {
 		return false
 	}
-	p.moveTo(enlarged(data, n))
+	p.grow(n)
 	p.enterMode(Alloc)
 	p.spilled = true
 	return true

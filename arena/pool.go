@@ -163,16 +163,30 @@ func (p *Pool) writableElsewhere(n int) []byte {
 	return p.mem[from:p.end:p.end]
 }
 
-// Write adds a copy of b to the frame. It borrows b. It returns len(b) and nil, or 0 and ErrFull.
+// Write adds a copy of b to the frame. It borrows b, which may be bytes of the frame. It returns len(b) and nil, or 0 and
+// ErrFull.
 func (p *Pool) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
+	}
+	if len(b) > p.limit-p.end && p.placed {
+		return p.writeMoved(b)
 	}
 	to := p.Writable(len(b))
 	if to == nil {
 		return 0, ErrFull
 	}
 	return copy(to, b), nil
+}
+
+// writeMoved is Write where the frame is moved.
+func (p *Pool) writeMoved(b []byte) (int, error) {
+	from := p.lend(b)
+	to := p.Writable(len(b))
+	if to == nil {
+		return 0, ErrFull
+	}
+	return copy(to, from.of(&p.frame)), nil
 }
 
 // Take ends the frame and returns it; the caller owns the Slice, and releases it.

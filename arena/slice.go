@@ -9,7 +9,8 @@ import (
 // Release, once, on any goroutine, or hands it on. The zero Slice is empty, and releasing it does nothing.
 //
 // A Slice is a value of 16 bytes; copying it moves it. A copy that is used after another copy was released panics, and
-// so does its Release: in every build, whether the frame is in a Pool's memory or on the heap.
+// so does its Release: in every build, whether the frame is in a Pool's memory or on the heap. (A Pool's slot is told from
+// itself for 2³² frames.)
 //
 // Invariants, unless it is empty:
 //

@@ -19,8 +19,8 @@ type Format interface {
 // An Encoding is a Format that can be written as well.
 type Encoding interface {
 	Format
-	// AppendHeader appends HeaderSize bytes to dst, which say what h does, and returns the longer slice. The error
-	// says what the protocol has no way to say.
+	// AppendHeader appends HeaderSize bytes to dst, which say what h does, and returns the longer slice. It borrows dst.
+	// The error says what the protocol has no way to say.
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 
@@ -36,7 +36,7 @@ type Sealed interface {
 	// ChunkSize returns the size of the next chunk as it comes, in bytes, when the payload still lacks rest bytes, at
 	// least 1.
 	ChunkSize(rest int) int
-	// Open decrypts chunk in place and returns the plain text, which begins where chunk does: at least 1 byte, at most
-	// what the payload lacks. An error ends the stream and is returned as it is.
+	// Open decrypts chunk, which it borrows, in place and returns the plain text, which begins where chunk does and is
+	// chunk's memory: at least 1 byte, at most what the payload lacks. An error ends the stream and is returned as it is.
 	Open(chunk []byte) ([]byte, error)
 }

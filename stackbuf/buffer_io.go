@@ -33,6 +33,8 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 		p := s[:]
 		if direct {
 			p = b.spill[b.w:]
+		} else if !e.standard() {
+			used = len(p) // whatever it says: a source may write to all that it is shown
 		}
 		m, err := src.Read(p)
 		if m < 0 {

@@ -104,7 +104,8 @@ func (b *Buffer) UnreadRune() error {
 }
 
 // UnreadByte takes back the last byte that was read. It is an error if the last call that read or wrote did not read at
-// least one byte.
+// least one byte. After a Grow that moved the contents there is nothing to take back, and no error either, as in
+// bytes.Buffer.
 func (b *Buffer) UnreadByte() error {
 	if b.lastRead == nothing {
 		return errUnreadByte

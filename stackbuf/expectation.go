@@ -87,6 +87,9 @@ func fileSize(f *os.File) int64 {
 	return max(info.Size()-at, 0)
 }
 
+// standard says whether the source is of the standard library, and writes to no more than it says.
+func (e *expectation) standard() bool { return e.atOnce == math.MaxInt64 }
+
 // left is how many bytes are yet to come, as far as is known.
 func (e *expectation) left() int64 { return max(e.total-e.arrived, 0) }
 

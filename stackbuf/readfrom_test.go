@@ -275,3 +275,32 @@ func TestReadFromBorrows(t *testing.T) {
 		check(t, fmt.Sprint(n), &b, text(n))
 	}
 }
+
+// A source that writes to more than it says, or panics, leaves nothing for another Buffer to see.
+func TestReadFromShowsNobodyElsesBytes(t *testing.T) {
+	fill := func(p []byte) {
+		for i := range p {
+			p[i] = 's'
+		}
+	}
+	for name, untidy := range map[string]readFunc{
+		"says one byte": func(p []byte) (int, error) { fill(p); return 1, io.EOF },
+		"panics":        func(p []byte) (int, error) { fill(p); panic("the source panics") },
+	} {
+		for range 10 { // the next may get another scratch
+			var a, b stackbuf.Buffer
+			func() {
+				defer func() { _ = recover() }()
+				_, _ = a.ReadFrom(untidy)
+			}()
+			_, _ = b.ReadFrom(readFunc(func(p []byte) (int, error) { return 40, io.EOF }))
+			if bytes.ContainsRune(b.Bytes(), 's') {
+				t.Fatalf("%s: another Buffer has %q", name, b.Bytes())
+			}
+		}
+	}
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }

@@ -13,8 +13,8 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 func lendScratch() *scratch { return scratches.Get().(*scratch) }
 
-// release ends the loan, of which at most the first n bytes were used: they are cleared, so that a source that returns a
-// greater count than it has written does not show one Buffer another's contents. With -tags invariants, whoever kept a
+// release ends the loan, of which at most the first n bytes were written to: they are cleared, so that a source that
+// returns a greater count than it has written does not show one Buffer another's contents. With -tags invariants, whoever kept a
 // slice of s sees other bytes from now on.
 func (s *scratch) release(n int) {
 	clear(s[:n])

@@ -43,7 +43,7 @@ func ParseHeader(p []byte) (Header, error) {
 	}, nil
 }
 
-// Append appends the header's six bytes to dst and returns the longer slice. With an error that is dst as it was: a
+// Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. With an error that is dst as it was: a
 // *frame.LimitError if Length is above MaxPayload, another one if ExtensionType has more than 15 bits.
 func (h Header) Append(dst []byte) ([]byte, error) {
 	extension := h.ExtensionType
@@ -82,6 +82,9 @@ func (h Header) Frame() frame.Header {
 	return f
 }
 
+// maxKind is the highest Kind: 15 bits of extension type and 8 of message type.
+const maxKind = channelBit<<8 - 1
+
 // channelInfo is the Info of a message for a channel.
 const channelInfo = 1
 
@@ -109,7 +112,11 @@ func (Format) Parse(p []byte) (frame.Header, error) {
 	return h.Frame(), err
 }
 
-// AppendHeader appends the header that f says to dst. Errors are those of [Header.Append].
+// AppendHeader appends the header that f says to dst, which it borrows, and returns the longer slice. Errors are those of
+// [Header.Append], and one if f.Kind is no message's.
 func (Format) AppendHeader(dst []byte, f frame.Header) ([]byte, error) {
+	if f.Kind > maxKind {
+		return dst, fmt.Errorf("sv2: kind %#x has more than the 23 bits of an extension and a message type", f.Kind)
+	}
 	return HeaderOf(f).Append(dst)
 }

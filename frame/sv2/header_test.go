@@ -2,6 +2,7 @@ package sv2_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"reflect"
@@ -54,6 +55,19 @@ func TestHeadersThatCannotBe(t *testing.T) {
 		if got, err := tt.h.Append([]byte("before")); string(got) != "before" || err == nil || err.Error() != tt.want {
 			t.Errorf("%+v: %q, %v", tt.h, got, err)
 		}
+	}
+}
+
+// What a Kind says that a header cannot is refused, not dropped.
+func TestKindsThatCannotBe(t *testing.T) {
+	for _, kind := range []uint32{1 << 23, 0x01000005, 1<<32 - 1} {
+		got, err := sv2.Format{}.AppendHeader([]byte("before"), frame.Header{Kind: kind})
+		if string(got) != "before" || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("kind %#x", kind)) {
+			t.Errorf("%#x: %q, %v", kind, got, err)
+		}
+	}
+	if _, err := (sv2.Format{}).AppendHeader(nil, frame.Header{Kind: 1<<23 - 1}); err != nil {
+		t.Error(err)
 	}
 }
 

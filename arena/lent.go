@@ -1,0 +1,34 @@
+package arena
+
+import "unsafe"
+
+// A lent is a slice that a caller passes. It may be part of the frame that is being written, as a header is that stands in
+// front of what is sealed: then it goes where the frame goes. (A frame that is moved within a Pool's memory may come to
+// lie over the place where it was.)
+//
+// Invariants:
+//
+//	at ≥ 0: p was frame[at:at+len(p)] when it was passed
+//	at < 0: p is memory of somebody else's
+type lent struct {
+	p  []byte
+	at int
+}
+
+// lend takes note of where in the frame p lies, if it does.
+func (f *frame) lend(p []byte) lent {
+	frame := f.mem[f.begin:f.end]
+	from, first := uintptr(unsafe.Pointer(unsafe.SliceData(frame))), uintptr(unsafe.Pointer(unsafe.SliceData(p)))
+	if first < from || first-from >= uintptr(len(frame)) || len(p) > len(frame)-int(first-from) {
+		return lent{p, -1}
+	}
+	return lent{p, int(first - from)}
+}
+
+// of returns p where it is in f, which may have been moved since.
+func (l lent) of(f *frame) []byte {
+	if l.at < 0 {
+		return l.p
+	}
+	return f.mem[f.begin+l.at:][:len(l.p)]
+}
