@@ -101,8 +101,8 @@ func (a *attempt) leave() {
 	}
 }
 
-// abandon gives back what a panic in the caller's reader or writer has left. Nobody knows what the connection was in the
-// middle of.
+// abandon gives back what a panic in the caller's reader or writer has left. What the connection was in the
+// middle of is unknown.
 func (a *attempt) abandon() {
 	if a.conn != nil {
 		a.conn.broken = true

@@ -23,7 +23,7 @@ type Client struct {
 	settings settings
 	router   router
 	inFlight *semaphore.Weighted
-	expected atomic.Int64 // how long the last value was whose length nobody had said: so is the next one, probably
+	expected atomic.Int64 // length of the last value that came unannounced: a guess for the next
 
 	mu     sync.RWMutex
 	nodes  map[string]*node // by address

@@ -93,7 +93,7 @@ func (op *call) valueWeight(unknown int64) int64 {
 	return 0
 }
 
-// unknownWeight is what a value whose size nobody knows weighs at least: most are no larger, and those that are come in
+// unknownWeight is the least weight of a value of unknown size: most are no larger, and those that are come in
 // blocks of that many bytes.
 const unknownWeight = 1 << 20
 
@@ -164,7 +164,7 @@ func (c *conn) send(op *call) error {
 	c.request.end()
 	op.set.appendTo(&c.request)
 	if op.verb == setFrom || op.verb == setFile && !op.inRequest() {
-		// The server may have hung up meanwhile, which nobody says again: so the reply is looked for before it is waited for.
+		// The server may have hung up meanwhile, and no other event will say so: look for the reply before waiting for it.
 		return c.flush()
 	}
 	return nil
@@ -192,7 +192,7 @@ func (c *conn) read(op *call) error {
 	return c.readOK()
 }
 
-// compose makes room for a command with so many arguments, of size bytes in all without the value.
+// compose makes room for a command with args arguments, of size bytes in all without the value.
 func (c *conn) compose(args, size int) error {
 	size += (args + 1) * argOverhead
 	if c.request.fits(size) {

@@ -25,7 +25,7 @@ type conn struct {
 	expect    int            // how long the last value was that was received into blocks
 	maxValue  int64          // longer ones are a ProtocolError
 	keep      bool           // the connection is worth more than the time to step over a long value
-	watching  bool           // a key is watched that a call before was about
+	watching  bool           // a key of an earlier call is still watched
 	unwatched bool           // the next replies are those to composeUnwatch
 	whole     bool           // the server does not let values be read in pieces
 	pipelined bool           // more replies than the one that is read may be under way
@@ -94,7 +94,7 @@ func hungUpOn(err error) bool {
 	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) && !isReaderError(err)
 }
 
-// cut returns the error of a reply that is not there.
+// cut returns the error for a reply that is missing.
 func cut(err error) error {
 	if err == io.EOF {
 		return errClosedByServer

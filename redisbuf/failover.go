@@ -9,8 +9,8 @@ const (
 	// failoverAddr is what go-redis gives as the address of a Sentinel's master: its Dialer asks where that is.
 	failoverAddr = "FailoverClient"
 
-	// followEvery is how often that is asked while there are connections, which costs a connection. A master that was cut off,
-	// and could not be told that it is none any more, takes what is written to it until then, and forgets it when it is told.
+	// followEvery is how often that is asked while there are connections, which costs a connection. A master that was cut off
+	// does not know that it has been replaced: it accepts writes until then, and loses them when it rejoins.
 	followEvery = time.Second
 )
 

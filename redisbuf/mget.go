@@ -23,8 +23,8 @@ func (c commands) MGet(ctx context.Context, keys []string, buf []byte, slots []S
 	return n, err
 }
 
-// MGet collects what Client.MGet does. Exec fills slots, and asks the servers one after the other. That a key is not there is
-// said by its slot alone.
+// MGet collects what Client.MGet does. Exec fills slots, and asks the servers one after the other. A missing key is reported
+// only in its slot.
 func (p *Pipeline) MGet(keys []string, buf []byte, slots []Slot) {
 	if len(slots) != len(keys) {
 		panic("redisbuf: MGet with another number of slots than of keys")

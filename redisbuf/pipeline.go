@@ -39,7 +39,7 @@ type Pipeline struct {
 // A Result is what became of one call of a Pipeline. It is valid until the Pipeline is used for the next one.
 type Result struct {
 	call call
-	done bool // it was executed, or found not to be fit for that
+	done bool // it was executed, or refused
 }
 
 // Len returns how many bytes the value that was read has.

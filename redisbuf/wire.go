@@ -67,7 +67,7 @@ func (w *wire) push(p []byte) error {
 	return nil
 }
 
-// renew gives whatever waits from now on the whole timeout again, after something else has taken its time.
+// renew gives whatever waits from now on the whole timeout again, after time that was spent elsewhere.
 func (w *wire) renew() error {
 	if w.timeout == 0 || w.glancing {
 		return nil

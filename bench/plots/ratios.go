@@ -19,7 +19,7 @@ const (
 	most      = 20.0
 	left      = 470.0 // where the ratio is least
 	right     = 985.0 // and where it is most
-	nameEnd   = 900.0 // a rival's name begins left of it
+	nameEnd   = 800.0 // a rival's name begins left of it
 )
 
 const style = `<style>
@@ -53,7 +53,7 @@ func Ratios(rows []Row) []byte {
 		if tick == 1 {
 			class = "even"
 		}
-		fmt.Fprintf(&b, `  <line class="%s" x1="%.0f" x2="%.0f" y1="%d" y2="%d" opacity="0.45"/>`, class, at(tick), at(tick), top-8, height-18)
+		fmt.Fprintf(&b, `  <line class="%s" x1="%.0f" x2="%.0f" y1="%d" y2="%d" opacity="0.25"/>`, class, at(tick), at(tick), top-8, height-18)
 		fmt.Fprintf(&b, `<text x="%.0f" y="%d" class="dim" text-anchor="middle">%gx</text>`+"\n", at(tick), top-16, tick)
 	}
 	for i, r := range rows {
@@ -81,8 +81,11 @@ func Ratios(rows []Row) []byte {
 // who is the rival, without its figure.
 func (r Row) who() string {
 	name, _, ok := strings.Cut(r.Rival, ":")
-	if !ok || len(name) > 28 {
+	if !ok {
 		return ""
+	}
+	if len(name) > 28 {
+		name, _, _ = strings.Cut(name, ",")
 	}
 	return name
 }

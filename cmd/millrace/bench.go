@@ -32,8 +32,8 @@ The suites relay and files have their servers in processes of their own. Like re
 clock: what came of it, the Go runtime of the process that does the work, and the kernel. The report (--html) draws all
 three.
 
-Where redis-server is not installed, the suite redis is skipped; if it was asked for by name, that is an error. Ctrl-C ends in
-good order: what was measured until then is reported, and the exit status is not 0.`,
+Where redis-server is not installed, the suite redis is skipped; if it was asked for by name, that is an error. Ctrl-C stops
+cleanly: what was measured until then is reported, and the exit status is not 0.`,
 		Example: `  # Everything, with a page to look at
   millrace bench --html report.html
 

@@ -37,7 +37,7 @@ file ends within one.`,
 
   # JSON values, one per line or one right after the other
   millrace cut --json events.json`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			src, err := open(args[0], cmd.InOrStdin())
 			if err != nil {

@@ -50,7 +50,7 @@ It sees what a server started in its place would see, so run it as the server's 
 
   # What a script wants to know
   millrace doctor --json | jq -r '.findings[] | select(.state == "bad") | .name + ": " + .command'`,
-		Args: func(cmd *cobra.Command, args []string) error { return cannotLook(cobra.NoArgs(cmd, args)) },
+		Args: func(cmd *cobra.Command, args []string) error { return cannotLook(arguments(0, 0)(cmd, args)) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if plan.Viewers < 1 || plan.Viewers > maxPlanned {
 				return cannotLook(fmt.Errorf("--viewers is %d, want from 1 to %d", plan.Viewers, maxPlanned))
@@ -69,7 +69,7 @@ It sees what a server started in its place would see, so run it as the server's 
 	f.StringVar(&plan.Root, "root", "", "the directory that serve is to be given as --root")
 	f.StringVar(&plan.Blobs, "blobs", "", "the directory that serve is to be given as --blobs")
 	f.BoolVar(&strict, "strict", false, "warnings make the exit status 1 as well")
-	f.BoolVar(&all, "all", false, "tell also what that is for which needs no change")
+	f.BoolVar(&all, "all", false, "also explain what needs no change")
 	f.BoolVar(&asJSON, "json", false, "print JSON, with everything")
 	return cmd
 }

@@ -28,7 +28,7 @@ func TestDoctorExitStatus(t *testing.T) {
 		{"doctor --viewers 99999999", 2, "--viewers is 99999999"},
 		{"doctor --viewers many", 2, "many"},
 		{"doctor --what", 2, "--what"},
-		{"doctor please", 2, "unknown command"},
+		{"doctor please", 2, "takes no argument"},
 		{"dance", 1, "unknown command"},
 	} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], strings.Fields(test.args)...)

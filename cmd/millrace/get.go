@@ -34,7 +34,7 @@ so.`,
 
   # Into a pipe
   millrace get --quiet https://example.org/logs.tar.gz - | tar xz`,
-		Args: cobra.ExactArgs(2),
+		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg.URL, cfg.Path, cfg.Stdout = args[0], args[1], cmd.OutOrStdout()
 			switch args[1] {
@@ -66,7 +66,7 @@ so.`,
 	f.SortFlags = false
 	f.BoolVarP(&cfg.Force, "force", "f", false, "replace FILE, and a FILE.part of unknown or other origin")
 	f.IntVar(&cfg.Retries, "retries", cfg.Retries,
-		"tries in a row that may fail and bring nothing, and how often the file may be started over")
+		"tries in a row that may bring no bytes; also how often the file may be started over")
 	f.DurationVar(&cfg.StallTimeout, "stall-timeout", cfg.StallTimeout, "a try that gets no byte for this long has failed")
 	f.BoolVarP(&quiet, "quiet", "q", false, "say nothing but what went wrong in the end")
 	return cmd
@@ -102,7 +102,7 @@ const barInterval = 100 * time.Millisecond
 
 func newByteBar(w io.Writer, draw bool) *byteBar { return &byteBar{w: w, draw: draw} }
 
-// show draws how much there is, of how much. A file that is begun anew has a new bar.
+// show draws how much there is, of how much. A file that is started over has a new bar.
 func (b *byteBar) show(have, all int64) {
 	if !b.draw {
 		return

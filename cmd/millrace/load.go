@@ -46,7 +46,7 @@ how late they came, is not known.`,
 
   # Watch what somebody else publishes
   millrace load --no-publish --name demo --viewers 100`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var progress func(load.Progress)
 			done := func() {}
@@ -76,7 +76,7 @@ how late they came, is not known.`,
 
 func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 	f.StringVar(&cfg.URL, "url", cfg.URL, "the server")
-	f.BoolVar(&cfg.AllowRemote, "remote", false, "allow a server on another machine: it had better be yours")
+	f.BoolVar(&cfg.AllowRemote, "remote", false, "allow a server on another machine: only load servers that you run")
 	f.StringVar(&cfg.Token, "token", os.Getenv(tokenVar), "publish token ($"+tokenVar+")")
 	f.Lookup("token").DefValue = ""
 

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -34,6 +35,9 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	if err := command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "millrace:", err)
+		if strings.HasPrefix(err.Error(), "unknown command") {
+			fmt.Fprintln(os.Stderr, "millrace --help lists them")
+		}
 		os.Exit(exitStatus(err))
 	}
 }
@@ -43,7 +47,7 @@ func command() *cobra.Command {
 		Use:   "millrace",
 		Short: "Relay live streams and serve files over HTTP, without copying them",
 		Long: `Millrace relays live streams: an encoder sends one in the body of an HTTP request, and any number of
-viewers get it in the answers to theirs, as FLV or as MP4 for a browser. It also serves files, keeps blobs, and moves
+viewers receive it in the responses to theirs, as FLV or as MP4 for a browser. It also serves files, keeps blobs, and moves
 them to and from a server.
 
 See a picture at once:
@@ -57,4 +61,17 @@ See a picture at once:
 	root.AddCommand(serveCommand(), getCommand(), putCommand(), loadCommand(), cutCommand(), benchCommand(),
 		doctorCommand(), soakCommand(), versionCommand())
 	return root
+}
+
+// arguments has a command take at least and at most so many, and says what they are when it does not get them.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if most == 0 && len(args) > 0 {
+			return fmt.Errorf("%s takes no argument, such as %q: see %[1]s --help", cmd.CommandPath(), args[0])
+		}
+		if len(args) < least || len(args) > most {
+			return fmt.Errorf("usage: %s (%s --help says more)", cmd.UseLine(), cmd.CommandPath())
+		}
+		return nil
+	}
 }

@@ -36,7 +36,7 @@ The exit status is not 0 unless the server says that it has the file.`,
 
   # Out of a pipe, for an hour
   tar cz logs | millrace put --ttl 1h - http://127.0.0.1:8080/blobs/logs.tar.gz`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			if cfg.URL, err = putURL(args); err != nil {
@@ -69,7 +69,7 @@ The exit status is not 0 unless the server says that it has the file.`,
 	f.DurationVar(&cfg.TTL, "ttl", cfg.TTL, "how long the blob is to be kept; 0: until it is deleted")
 	f.BoolVar(&cfg.IfAbsent, "if-absent", false, "upload only if there is nothing at URL")
 	f.StringVar(&cfg.Token, "token", "", "token to show to the server ($"+tokenVar+" does not show in ps)")
-	f.IntVar(&cfg.Retries, "retries", cfg.Retries, "tries that may fail before the last one")
+	f.IntVar(&cfg.Retries, "retries", cfg.Retries, "how often a failed upload is retried")
 	f.DurationVar(&cfg.StallTimeout, "stall-timeout", cfg.StallTimeout,
 		"a try has failed when the server takes nothing of it, or says nothing, for this long")
 	f.BoolVarP(&quiet, "quiet", "q", false, "say nothing but what went wrong in the end")

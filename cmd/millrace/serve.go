@@ -59,7 +59,7 @@ need --publish-token.`,
   # For everybody to watch, for those with the token to publish
   ` + tokenVar + `=secret millrace serve --listen :8080
   ffmpeg ... -headers "Authorization: Bearer secret" -send_expect_100 1 -method POST http://example.org:8080/live/film`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := newLogger(cmd.ErrOrStderr(), logFormat, logLevel)
 			if err != nil {
@@ -133,7 +133,7 @@ func filesFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.IntVar(&cfg.FilesOpen, "files-open", cfg.FilesOpen, "files kept open")
 	f.IntVar(&cfg.FilesColdReaders, "files-cold-readers", cfg.FilesColdReaders, "downloads that may wait for a disk at a time")
 	f.BoolVar(&cfg.FilesTune, "files-tune", cfg.FilesTune, "start with that number, and adjust it between 1 and 64 by what it brings")
-	f.IntVar(&cfg.MaxDownloads, "max-downloads", cfg.MaxDownloads, "files that are sent at a time, and as many blobs")
+	f.IntVar(&cfg.MaxDownloads, "max-downloads", cfg.MaxDownloads, "files sent at once, and as many blobs again")
 }
 
 func blobsFlags(f *pflag.FlagSet, cfg *server.Config) {

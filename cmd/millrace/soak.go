@@ -21,7 +21,7 @@ func soakCommand() *cobra.Command {
 	var jsonFile string
 	cmd := &cobra.Command{
 		Use:   "soak",
-		Short: "Run servers under everything at once, and look for what grows",
+		Short: "Run every kind of load at once, and look for leaks",
 		Long: `Soak starts servers of its own, and puts streams, files and blobs on them together, with viewers that stall, clients that
 break off and come again, and restarts. It compares every byte that comes back with what it must be.
 
@@ -35,7 +35,7 @@ in Redis. Nothing is reached from other machines. Ctrl-C ends the run early, and
 
   # An hour, and what there is to see of a failure
   millrace soak --for 1h --keep soak-logs --json soak.json`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			program, err := os.Executable()
 			if err != nil {
@@ -57,7 +57,7 @@ in Redis. Nothing is reached from other machines. Ctrl-C ends the run early, and
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.DurationVar(&cfg.For, "for", cfg.For, "how long to run")
-	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "of all that is left to chance")
+	f.Uint64Var(&cfg.Seed, "seed", cfg.Seed, "seed of the random choices")
 	f.IntVar(&cfg.Streams, "streams", cfg.Streams, "streams to each server; the last of several is plain bytes")
 	f.IntVar(&cfg.Viewers, "viewers", cfg.Viewers, "viewers of each stream; a quarter stalls, a quarter comes and goes")
 	f.IntVar(&cfg.Rate, "rate", cfg.Rate, "bits a second of a stream")

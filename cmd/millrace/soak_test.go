@@ -88,7 +88,7 @@ func TestSoakRefuses(t *testing.T) {
 		"--for 1s":              "--for",
 		"--rate 5":              "--rate",
 		"--redis http://x":      "--redis",
-		"--for 10s 127.0.0.1:1": "unknown command",
+		"--for 10s 127.0.0.1:1": "takes no argument",
 	} {
 		var out, errs bytes.Buffer
 		err := millrace(t.Context(), &out, &errs, append([]string{"soak"}, strings.Fields(args)...)...)

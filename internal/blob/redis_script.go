@@ -15,7 +15,7 @@ const anyVersion = "*"
 
 const (
 	// scriptTries is how often a script is run until an answer comes. A connection that was cut is made anew at once; a
-	// client that has waited longer than this takes had better be told.
+	// client that has waited longer than this takes should be told.
 	scriptTries = 4
 
 	// scriptPause is waited before the second try, and doubled after each further one.

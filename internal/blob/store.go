@@ -37,7 +37,7 @@ type Store interface {
 	Close() error
 }
 
-// Unknown is the size of a body whose size nobody has told.
+// Unknown is the size of a body that comes without one.
 const Unknown = -1
 
 // Put says how a value is to be put.

@@ -123,7 +123,7 @@ func (h *Host) number(name string) (int64, error) {
 	return n[0], nil
 }
 
-// numbers returns the value called name, which is so many numbers.
+// numbers returns the value called name, which has n numbers.
 func (h *Host) numbers(name string, count int) ([]int64, error) {
 	s, err := h.sysctl(name)
 	if err != nil {

@@ -16,7 +16,7 @@ type Config struct {
 	Stdout io.Writer // used only if Path is empty
 	Force  bool      // replace what is at Path, and a Path.part of unknown or other origin
 
-	// Retries is how many tries in a row may fail without any progress, and how often a file may be begun anew.
+	// Retries is how many tries in a row may fail without any progress, and how often a file may be started over.
 	Retries      int
 	StallTimeout time.Duration // a try that gets no byte for this long has failed
 	Backoff      time.Duration // before the second try; doubled after each that gets nothing, short after one that gets much
@@ -41,7 +41,7 @@ func Defaults() Config {
 // A Result says what a download has brought.
 type Result struct {
 	Bytes   int64 // that the file has
-	Fetched int64 // that came over the network; more than Bytes if the file was begun anew
+	Fetched int64 // that came over the network; more than Bytes if the file was started over
 	Resumed int64 // that were there before
 	Tries   int
 	Checked bool // the length was compared with what the server said; otherwise it said nothing

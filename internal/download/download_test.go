@@ -80,7 +80,7 @@ func TestThePartIsComplete(t *testing.T) {
 	}
 }
 
-// A file that changes between two tries, or between two runs, is begun anew.
+// A file that changes between two tries, or between two runs, is started over.
 func TestTheFileChanges(t *testing.T) {
 	one, two := noise(1, 1000), noise(2, 700)
 	for name, runs := range map[string]int{"between tries": 1, "between runs": 2} {

@@ -38,7 +38,7 @@ func (s *stream) writer() io.Writer { s.begun = true; return writerOnly{s.w} }
 
 func (s *stream) restart() error {
 	if s.begun {
-		return errors.New("it cannot be begun anew, because what was written to standard output stays written")
+		return errors.New("it cannot be started over, because what was written to standard output stays written")
 	}
 	return nil
 }

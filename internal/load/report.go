@@ -123,7 +123,7 @@ func (r *run) progress(elapsed time.Duration) Progress {
 	return p
 }
 
-// totals is what has come of a load so far.
+// totals are a load's figures so far.
 type totals struct {
 	watching    int   // now, the stalled ones too
 	bytes, tags int64 // of all viewers

@@ -1,5 +1,5 @@
 // Package server is the streaming server behind `millrace serve`: publishers send a stream in the body of a request, and
-// any number of viewers get it in the answers to theirs.
+// any number of viewers receive it in the responses to theirs.
 //
 //	POST /live/NAME ──▶ ingest ──▶ Ring ──▶ pump ──writev──▶ viewer    GET /live/NAME
 //	                               │  ▲      └──writev──▶ viewer

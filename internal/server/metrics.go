@@ -93,7 +93,7 @@ func (m *metrics) bytesOut() (n int64) {
 	return n
 }
 
-// What is told. Streams' names are not among the labels: whoever publishes chooses them, and a time series for each would
+// The exported metrics. Streams' names are not among the labels: whoever publishes chooses them, and a time series for each would
 // never end. /api/streams tells about single streams.
 var (
 	descBuild           = desc("build_info", "Always 1; the label says which version runs.", "version")

@@ -33,7 +33,7 @@ type Config struct {
 	Env     []string // added to its environment, as in NAME=value
 
 	For     time.Duration
-	Seed    uint64 // of all that is left to chance
+	Seed    uint64 // seed of the random choices
 	Streams int    // to each server; the last of them is plain bytes, the others FLV
 	Viewers int    // of each stream; a quarter of them stalls, another comes and goes
 	Rate    int    // of a stream, in bits a second
