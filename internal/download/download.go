@@ -6,18 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/internal/retry"
 )
 
 const (
-	// maxWait bounds the time between two tries, a server's own wish included: whoever looks on should see that it goes
-	// on.
-	maxWait = time.Minute
-
 	// A try that has brought much is followed by the next one after a fraction of the first backoff. Then a connection that
 	// breaks again and again costs little, and a server that breaks it is asked 32 times a second at most.
 	much     = 64 << 10
@@ -103,11 +99,11 @@ func (d *download) run(ctx context.Context) error {
 		if failures > d.cfg.Retries || d.restarts > d.cfg.Retries {
 			return fmt.Errorf("given up after %s (--retries %d): %w", countTries(d.result.Tries), d.cfg.Retries, err)
 		}
-		wait := min(d.cfg.Backoff<<min(failures-1, 16), maxWait)
+		first, times := d.cfg.Backoff, failures
 		if grown >= much {
-			wait = d.cfg.Backoff / fraction
+			first, times = first/fraction, 1
 		}
-		if err := d.pause(ctx, err, wait); err != nil {
+		if err := d.pause(ctx, err, first, times); err != nil {
 			return err
 		}
 	}
@@ -305,25 +301,20 @@ func (d *download) whole() error {
 	return fmt.Errorf("the server sent a part only: there are %d bytes of %d", d.have, d.known.Length)
 }
 
-// pause says why a try has failed, and waits before the next one: between half of wait and all of it, unless the server
-// wishes for more.
-func (d *download) pause(ctx context.Context, why error, wait time.Duration) error {
-	wait = wait/2 + rand.N(wait/2+1) // clients that lost the same server should not all come back at once
-	var busy *busyError
-	if errors.As(why, &busy) && busy.after > wait {
-		wait = busy.after
+// pause says why a try has failed, and waits before the next one.
+func (d *download) pause(ctx context.Context, why error, first time.Duration, failures int) error {
+	var asked time.Duration
+	if busy, ok := errors.AsType[*busyError](why); ok {
+		asked = busy.after
 	}
+	wait := retry.Wait(first, failures, asked)
 	if why != errDiscarded { // which was told
 		d.note(fmt.Sprintf("%v; trying again in %v", why, wait.Round(time.Millisecond)))
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return &interruptedError{context.Cause(ctx)}
+	if err := retry.Sleep(ctx, wait); err != nil {
+		return &interruptedError{err}
 	}
+	return nil
 }
 
 func (d *download) note(text string) {

@@ -7,7 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/millrace-io/millrace/internal/retry"
 )
 
 // action is what is to be done after an answer.
@@ -133,16 +134,7 @@ func refusal(res *http.Response) error {
 	switch res.StatusCode {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
 		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return &busyError{reason: reason, after: retryAfter(res.Header)}
+		return &busyError{reason: reason, after: retry.After(res.Header)}
 	}
 	return &fatalError{errors.New(reason)}
-}
-
-// retryAfter returns the seconds in a Retry-After; a date, which few send, is left to the backoff.
-func retryAfter(h http.Header) time.Duration {
-	n, ok := digits(h.Get("Retry-After"))
-	if !ok {
-		return 0
-	}
-	return time.Duration(min(n, int64(maxWait/time.Second))) * time.Second
 }

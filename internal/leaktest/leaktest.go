@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,18 +21,6 @@ import (
 
 // grace is how long a goroutine that has been told to end, or the block it holds, may take. Only a leak waits for it.
 var grace = 2 * time.Second
-
-var watched = struct {
-	sync.Mutex
-	pools []*millrace.Pool
-}{pools: []*millrace.Pool{millrace.DefaultPool}}
-
-// Watch has [Main] look at p, too, after the tests. Main always looks at millrace.DefaultPool.
-func Watch(p *millrace.Pool) {
-	watched.Lock()
-	defer watched.Unlock()
-	watched.pools = append(watched.pools, p)
-}
 
 // Main runs the tests and exits: with their code if they fail, with 1 if they pass and leak, with 0 otherwise. It does
 // not look for leaks after a failure, since a test that stops in the middle leaves things behind that say nothing.
@@ -46,12 +33,8 @@ func run(tests func() int, w io.Writer) int {
 		return code
 	}
 	leaks := settled(func() string {
-		watched.Lock()
-		defer watched.Unlock()
 		var b strings.Builder
-		for _, p := range watched.pools {
-			b.WriteString(outstanding(p, 0))
-		}
+		b.WriteString(outstanding(millrace.DefaultPool, 0))
 		for _, stack := range goroutines() {
 			fmt.Fprintf(&b, "leaktest: a goroutine is still running:\n%s\n\n", stack)
 		}

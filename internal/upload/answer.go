@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/retry"
 )
 
 // maxReason bounds how much of an error page is read for its first line.
@@ -42,19 +44,10 @@ func judge(res *http.Response, ifAbsent bool) error {
 	}
 	switch res.StatusCode {
 	case http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return &laterError{reason: reason, after: retryAfter(res.Header)}
+		return &laterError{reason: reason, after: retry.After(res.Header)}
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 		// To follow would show the token to whoever is there.
 		return fmt.Errorf("%s, to %.200q: put to that URL", reason, res.Header.Get("Location"))
 	}
 	return fmt.Errorf("%s", reason)
-}
-
-// retryAfter returns the seconds in a Retry-After; a date, which few send, is left to the backoff.
-func retryAfter(h http.Header) time.Duration {
-	n, err := strconv.ParseUint(h.Get("Retry-After"), 10, 16)
-	if err != nil {
-		return 0
-	}
-	return min(time.Duration(n)*time.Second, maxWait)
 }

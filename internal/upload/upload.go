@@ -6,16 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"strconv"
 	"time"
-)
 
-// maxWait bounds the time between two tries, a server's own wish included: whoever looks on should see that it goes on.
-const maxWait = time.Minute
+	"github.com/millrace-io/millrace/internal/retry"
+)
 
 const (
 	// continueTimeout is how long a server may take to say that it wants the body. A server that does not know Expect
@@ -224,23 +222,18 @@ func (u *upload) request(ctx context.Context, b *body) (*http.Request, error) {
 
 // pause says why a try has failed, and waits before the next one.
 func (u *upload) pause(ctx context.Context, why error) error {
-	wait := min(u.cfg.Backoff<<min(u.result.Tries-1, 16), maxWait)
-	wait = wait/2 + rand.N(wait/2+1) // clients that lost the same server should not all come back at once
-	var later *laterError
-	if errors.As(why, &later) && later.after > wait {
-		wait = later.after
+	var asked time.Duration
+	if later, ok := errors.AsType[*laterError](why); ok {
+		asked = later.after
 	}
+	wait := retry.Wait(u.cfg.Backoff, u.result.Tries, asked)
 	if u.cfg.Note != nil {
 		u.cfg.Note(fmt.Sprintf("%v; trying again in %v", why, wait.Round(time.Millisecond)))
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("interrupted: %w", context.Cause(ctx))
+	if err := retry.Sleep(ctx, wait); err != nil {
+		return fmt.Errorf("interrupted: %w", err)
 	}
+	return nil
 }
 
 func (u *upload) tell(sent int64) {
