@@ -55,8 +55,16 @@ func Curve(bounds []Bound, title string) []byte {
 		}
 		fmt.Fprintf(&b, `  <line class="line" x1="%[1]f" x2="%[2]f" y1="%[3]f" y2="%[3]f"/><circle class="ours" cx="%[1]f" cy="%[3]f" r="6"/>`,
 			x(p.Latency), x(p.High), y(p.CPU))
-		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" class="ink b">%s</text>`+"\n", x(p.Latency)+10, y(p.CPU)-above, p.Name)
+		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" class="ink b">%s</text>`+"\n", x(p.Latency)+10, y(p.CPU)-above, inMillis(p.Name))
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes()
+}
+
+// inMillis writes a bound, such as 0s or 5ms, as the axis is labelled.
+func inMillis(bound string) string {
+	if bound == "0s" {
+		return "0 ms"
+	}
+	return strings.Replace(bound, "ms", " ms", 1)
 }
