@@ -68,6 +68,9 @@ func (p *Plan) CountCalls(ctx context.Context) ([]SystemCalls, error) {
 	var all []SystemCalls
 	for _, t := range p.Tasks {
 		for i, c := range t.contenders {
+			if err := ctx.Err(); err != nil {
+				return all, err
+			}
 			p.Log("system calls: %s", c.Name)
 			without, err := trace(order{Site: site, Task: t.Key, Contender: i}, p.Server.Dir)
 			if err != nil {

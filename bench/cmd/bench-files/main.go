@@ -15,7 +15,6 @@ import (
 	"io"
 	"log"
 	"os"
-	"os/signal"
 	"runtime"
 	"strings"
 	"time"
@@ -54,7 +53,7 @@ func main() {
 	flag.StringVar(&o.json, "json", "", "file for every single turn")
 	flag.StringVar(&o.svg, "svg", "", "file for a picture of CPU seconds a gigabyte")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := measure.UntilStopped()
 	defer stop()
 	if err := run(ctx, &o, os.Stdout); err != nil {
 		log.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	"io"
 	"log"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +44,7 @@ func main() {
 	flag.IntVar(&o.conns, "conns", 1000, "connections of idle")
 	flag.BoolVar(&o.unix, "unix", false, "a Unix socket to the server instead of TCP")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := measure.UntilStopped()
 	defer stop()
 	if err := run(ctx, &o, os.Stdout); err != nil {
 		log.Fatal(err)

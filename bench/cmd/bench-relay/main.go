@@ -14,7 +14,6 @@ import (
 	"io"
 	"log"
 	"os"
-	"os/signal"
 	"strings"
 	"time"
 
@@ -49,7 +48,7 @@ func main() {
 	flag.StringVar(&o.json, "json", "", "file for every single report")
 	flag.StringVar(&o.serve, "serve", "", "more arguments for millrace serve")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := measure.UntilStopped()
 	defer stop()
 	if err := run(ctx, &o, os.Stdout); err != nil {
 		log.Fatal(err)
