@@ -16,11 +16,13 @@ type Task struct {
 	What string
 
 	contenders []Contender // ratios are to the first, the raw socket
+	ours       []own       // of the contenders, those that WriteRivals has a row of
+	rivals     []string    // of the contenders, those that it has columns of
 }
 
 // Tasks are all of them.
 var Tasks = []Task{
-	{"get", "GET into memory", []Contender{
+	{Key: "get", What: "GET into memory", contenders: []Contender{
 		{"raw socket: one Write, io.ReadFull", openRawGet},
 		{"go-redis Get().Bytes", openGoRedisGet},
 		{"go-redis GetToBuffer", openGoRedisGetToBuffer},
@@ -29,23 +31,28 @@ var Tasks = []Task{
 		{"redisbuf GetToBuffer", openGetToBuffer},
 		{"redisbuf GetToBuffer, without Pieces", openGetToBufferWhole},
 		{"redisbuf GetChain, released", openGetChain},
-	}},
-	{"set", "SET from memory", []Contender{
+	}, ours: []own{
+		{name: "GetToBuffer", key: "redisbuf GetToBuffer, without Pieces"},
+		{name: "GetToBuffer with Pieces(512 << 10)", key: "redisbuf GetToBuffer", from: 2 * piece},
+	}, rivals: []string{"go-redis Get().Bytes", "go-redis GetToBuffer", "rueidis AsBytes"}},
+	{Key: "set", What: "SET from memory", contenders: []Contender{
 		{"raw socket: net.Buffers", openRawSet},
 		{"go-redis Set", openGoRedisSet},
 		{"go-redis SetFromBuffer", openGoRedisSetFromBuffer},
 		{"rueidis SET, BinaryString", openRueidisSet},
 		{"redisbuf SetFromBuffer", openSetFromBuffer},
 		{"redisbuf SetChain", openSetChain},
-	}},
-	{"to", "GET to a TCP connection", []Contender{
+	}, ours: []own{
+		{name: "SetFromBuffer", key: "redisbuf SetFromBuffer"},
+	}, rivals: []string{"go-redis Set", "go-redis SetFromBuffer", "rueidis SET, BinaryString"}},
+	{Key: "to", What: "GET to a TCP connection", contenders: []Contender{
 		{"raw socket: header, then io.CopyN (splice)", openRawTo},
 		{"go-redis Get().Bytes, Write", openGoRedisGetWrite},
 		{"go-redis GetToBuffer, Write", openGoRedisToBufferWrite},
 		{"rueidis DoStream to the connection", openRueidisStreamTo},
 		{"redisbuf GetTo", openGetTo},
 	}},
-	{"file", "SET from a file", []Contender{
+	{Key: "file", What: "SET from a file", contenders: []Contender{
 		{"raw socket: header, then io.CopyN (sendfile)", openRawFile},
 		{"os.ReadFile, go-redis Set", openGoRedisFile},
 		{"redisbuf SetFile", openSetFile},

@@ -144,6 +144,7 @@ func TestTables(t *testing.T) {
 	}
 	var b strings.Builder
 	p.WriteTables(&b, results)
+	p.WriteRivals(&b, results)
 	p.WriteBeside(&b, beside)
 	p.WriteIdle(&b, idle, 10)
 	for _, task := range Tasks {
@@ -153,7 +154,14 @@ func TestTables(t *testing.T) {
 			}
 		}
 	}
-	if strings.Contains(b.String(), "NaN") {
+	for _, task := range RivalTasks() {
+		for _, us := range task.ours {
+			if rows := strings.Count(b.String(), "| "+us.name+" "); us.from == 0 && rows != len(p.Sizes)*len(p.Goroutines) {
+				t.Errorf("%d rows of %s beside its rivals", rows, us.name)
+			}
+		}
+	}
+	if strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "| - ") {
 		t.Errorf("holes in the tables:\n%s", b.String())
 	}
 	for _, i := range idle {

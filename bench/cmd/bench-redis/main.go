@@ -2,6 +2,7 @@
 // go-redis, rueidis and redisbuf, and redis-benchmark beside redisbuf. It starts a redis-server of its own.
 //
 //	go run ./cmd/bench-redis
+//	go run ./cmd/bench-redis -only rivals
 //	go run ./cmd/bench-redis -only get,set -sizes 64KiB,1MiB -rounds 31
 //	go run ./cmd/bench-redis -only socket-calls,beside,idle,redis-benchmark
 package main
@@ -25,6 +26,8 @@ import (
 
 type options struct {
 	only, sizes, goroutines string
+	tables                  []redis.Task // that -only names
+	rivals                  bool         // it names them, too
 	millis, conns           int
 	seconds                 float64
 	unix                    bool
@@ -35,7 +38,7 @@ func main() {
 	redis.Main()
 	log.SetFlags(log.Ltime)
 	var o options
-	flag.StringVar(&o.only, "only", "get,set,to,file,socket-calls,beside,idle,redis-benchmark", "what to measure")
+	flag.StringVar(&o.only, "only", strings.Join(keys(), ","), "what to measure; rivals is get and set, in microseconds")
 	flag.StringVar(&o.sizes, "sizes", "1KiB,4KiB,64KiB,1MiB,10MiB", "sizes of values")
 	flag.StringVar(&o.goroutines, "goroutines", "1,8", "how many make calls at a time")
 	flag.IntVar(&o.plan.Rounds, "rounds", 15, "rounds; of beside, idle and redis-benchmark a quarter")
@@ -68,7 +71,7 @@ func run(ctx context.Context, o *options, out io.Writer) error {
 	if len(p.Tasks) > 0 {
 		fmt.Fprintf(out, "\n%d rounds of %v.\n", p.Rounds, p.Turn)
 		results, err := p.Run(ctx)
-		p.WriteTables(out, results)
+		o.write(out, results)
 		if err != nil {
 			return err
 		}
@@ -81,8 +84,29 @@ func run(ctx context.Context, o *options, out io.Writer) error {
 	return nil
 }
 
-// parse reads the options that are lists. What -only names besides tasks is returned.
-func (o *options) parse() (extras []string, err error) {
+// write writes the tables of what was asked for, which may be less than what was measured.
+func (o *options) write(out io.Writer, results []redis.Result) {
+	p := o.plan
+	p.Tasks = o.tables
+	p.WriteTables(out, results)
+	if o.rivals {
+		p.WriteRivals(out, results)
+	}
+}
+
+// extras are what -only names besides tasks and their rivals.
+var extras = []string{"socket-calls", "beside", "idle", "redis-benchmark"}
+
+// keys are all that -only names.
+func keys() (all []string) {
+	for _, t := range redis.Tasks {
+		all = append(all, t.Key)
+	}
+	return append(append(all, "rivals"), extras...)
+}
+
+// parse reads the options that are lists. Those of the extras that -only names are returned.
+func (o *options) parse() (more []string, err error) {
 	p := &o.plan
 	if p.Rounds < 1 || o.millis < 1 || o.conns < 1 || o.seconds <= 0 {
 		return nil, errors.New("-rounds, -millis, -conns and -seconds are above 0")
@@ -99,16 +123,31 @@ func (o *options) parse() (extras []string, err error) {
 	}
 	for _, what := range strings.Split(o.only, ",") {
 		what = strings.TrimSpace(what)
-		if i := slices.IndexFunc(redis.Tasks, func(t redis.Task) bool { return t.Key == what }); i >= 0 {
-			p.Tasks = append(p.Tasks, redis.Tasks[i])
-			continue
+		i := slices.IndexFunc(redis.Tasks, func(t redis.Task) bool { return t.Key == what })
+		switch {
+		case i >= 0:
+			o.tables = append(o.tables, redis.Tasks[i])
+		case what == "rivals":
+			o.rivals = true
+		case slices.Contains(extras, what):
+			more = append(more, what)
+		default:
+			return nil, fmt.Errorf("-only %q: there are %s", what, strings.Join(keys(), ", "))
 		}
-		if !slices.Contains([]string{"socket-calls", "beside", "idle", "redis-benchmark"}, what) {
-			return nil, fmt.Errorf("-only %q: there are get, set, to, file, socket-calls, beside, idle and redis-benchmark", what)
-		}
-		extras = append(extras, what)
 	}
-	return extras, nil
+	o.choose()
+	return more, nil
+}
+
+// choose has all tasks measured that tables are asked for of, once each.
+func (o *options) choose() {
+	rivals := redis.RivalTasks()
+	for _, t := range redis.Tasks {
+		same := func(other redis.Task) bool { return other.Key == t.Key }
+		if slices.ContainsFunc(o.tables, same) || o.rivals && slices.ContainsFunc(rivals, same) {
+			o.plan.Tasks = append(o.plan.Tasks, t)
+		}
+	}
 }
 
 // extra measures what is no task.
