@@ -94,7 +94,7 @@ type Contender interface {
 	// Key is what ParseContenders calls it.
 	Key() string
 	Name() string
-	// Check says what is missing to start it.
+	// Check says what is missing to start it, as a measure.ErrMissing.
 	Check() error
 	// Start runs the server in processes of its own; files it needs go to dir.
 	Start(ctx context.Context, dir string, s Site) (*Server, error)

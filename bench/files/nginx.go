@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
 )
 
 // Nginx serves files as its documentation says, with sendfile and tcp_nopush.
@@ -79,14 +80,18 @@ func (n Nginx) Name() string {
 
 // Check implements Contender.
 func (Nginx) Check() error {
-	if _, err := exec.LookPath("nginx"); err != nil {
-		return fmt.Errorf("files: %w: apt-get install wrk nginx", err)
-	}
-	return nil
+	_, err := findNginx()
+	return err
 }
+
+func findNginx() (string, error) { return measure.Find("nginx", "nginx") }
 
 // Start implements Contender.
 func (n Nginx) Start(ctx context.Context, dir string, s Site) (*Server, error) {
+	path, err := findNginx()
+	if err != nil {
+		return nil, err
+	}
 	addr, err := freeAddr()
 	if err != nil {
 		return nil, err
@@ -109,7 +114,7 @@ func (n Nginx) Start(ctx context.Context, dir string, s Site) (*Server, error) {
 			return nil, err
 		}
 	}
-	srv, err := start(pinned(s.CPUs, "nginx", "-p", dir, "-c", conf, "-e", "stderr", "-g", "daemon off;"))
+	srv, err := start(pinned(s.CPUs, path, "-p", dir, "-c", conf, "-e", "stderr", "-g", "daemon off;"))
 	if err != nil {
 		return nil, err
 	}

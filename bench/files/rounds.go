@@ -51,11 +51,6 @@ func (p Plan) Run(ctx context.Context) ([]Turn, error) {
 	if err := checkWrk(); err != nil {
 		return nil, err
 	}
-	for _, c := range p.Contenders {
-		if err := c.Check(); err != nil {
-			return nil, err
-		}
-	}
 	dir, err := os.MkdirTemp(p.Dir, "bench-files-")
 	if err != nil {
 		return nil, err

@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
 )
 
 // wrkDone is a script that has wrk say exactly what it otherwise rounds. It
@@ -42,10 +43,8 @@ func (l loaded) errors() int64 { return l.Connect + l.Read + l.Write + l.Status 
 
 // checkWrk says what is missing to make load.
 func checkWrk() error {
-	if _, err := exec.LookPath("wrk"); err != nil {
-		return fmt.Errorf("files: %w: apt-get install wrk nginx", err)
-	}
-	return nil
+	_, err := measure.Find("wrk", "wrk")
+	return err
 }
 
 // A wrk makes load.

@@ -3,12 +3,13 @@ package redis
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/millrace-io/millrace/bench/measure"
 )
 
 // SystemCalls are what one call of a contender takes.
@@ -21,7 +22,7 @@ type SystemCalls struct {
 }
 
 // ErrNoStrace says that strace is not installed.
-var ErrNoStrace = errors.New("redis: strace is not installed (Debian: apt install strace)")
+var ErrNoStrace = measure.Missing("strace", "strace")
 
 const (
 	// countedSize is the size of the values: what many would call large, and what fits into a socket's buffer.

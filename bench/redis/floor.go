@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -30,7 +29,7 @@ type Cost struct {
 }
 
 // ErrNoRedisBenchmark says that redis-benchmark is not installed.
-var ErrNoRedisBenchmark = errors.New("redis: redis-benchmark is not installed (Debian: apt install redis-tools)")
+var ErrNoRedisBenchmark = measure.Missing("redis-benchmark", "redis-tools")
 
 // floorTurns is how many times as long as others the turns are: redis-benchmark counts whole milliseconds, and to start it
 // costs some CPU time.

@@ -3,7 +3,6 @@ package redis
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/millrace-io/millrace/bench/measure"
 	goredis "github.com/redis/go-redis/v9"
 )
 
@@ -26,7 +26,7 @@ type Server struct {
 }
 
 // ErrNoServer says that redis-server is not installed.
-var ErrNoServer = errors.New("redis: redis-server is not installed (Debian: apt install redis-server)")
+var ErrNoServer = measure.Missing("redis-server", "redis-server")
 
 // startWithin is how long a server may take to answer.
 const startWithin = 5 * time.Second

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
+	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/bench/rtmp"
 	"github.com/millrace-io/millrace/internal/load"
 )
@@ -50,15 +50,16 @@ var nginxModules = []string{
 
 // Prepare checks that there is such an nginx.
 func (Nginx) Prepare(context.Context) error {
-	_, err := nginxModule()
-	if err == nil {
-		_, err = exec.LookPath("nginx")
+	if _, err := nginxModule(); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("relay: %w: apt-get install nginx libnginx-mod-rtmp", err)
-	}
-	return nil
+	_, err := findNginx()
+	return err
 }
+
+const nginxPackages = "nginx libnginx-mod-rtmp"
+
+func findNginx() (string, error) { return measure.Find("nginx", nginxPackages) }
 
 func nginxModule() (string, error) {
 	for _, m := range nginxModules {
@@ -66,12 +67,16 @@ func nginxModule() (string, error) {
 			return m, nil
 		}
 	}
-	return "", errors.New("no nginx rtmp module")
+	return "", measure.Missing("nginx's rtmp module", nginxPackages)
 }
 
 // Start implements Contender.
 func (Nginx) Start(ctx context.Context, dir string, c Case) (*Server, error) {
 	module, err := nginxModule()
+	if err != nil {
+		return nil, err
+	}
+	path, err := findNginx()
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +88,7 @@ func (Nginx) Start(ctx context.Context, dir string, c Case) (*Server, error) {
 	if err := os.WriteFile(conf, fmt.Appendf(nil, nginxConf, module, addr), 0o644); err != nil {
 		return nil, err
 	}
-	s, err := start(ctx, addr, "nginx", "-p", dir, "-c", conf, "-e", "stderr", "-g", "daemon off;")
+	s, err := start(ctx, addr, path, "-p", dir, "-c", conf, "-e", "stderr", "-g", "daemon off;")
 	if err != nil {
 		return nil, err
 	}

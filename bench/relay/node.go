@@ -9,6 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+
+	"github.com/millrace-io/millrace/bench/measure"
 )
 
 // nodePackage is what npm installs.
@@ -23,13 +26,14 @@ func (Node) Name() string { return "node-media-server" }
 // Prepare installs the package from the npm registry, for this run.
 func (n Node) Prepare(ctx context.Context) error {
 	for _, program := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("relay: %w: apt-get install nodejs npm", err)
+		if _, err := measure.Find(program, "nodejs npm"); err != nil {
+			return err
 		}
 	}
 	install := exec.CommandContext(ctx, "npm", "install", "--no-audit", "--no-fund", "--prefix", n.dir(), nodePackage)
 	if msg, err := install.CombinedOutput(); err != nil {
-		return fmt.Errorf("relay: npm install %s: %w\n%s", nodePackage, err, msg)
+		first, _, _ := strings.Cut(string(msg), "\n")
+		return fmt.Errorf("%s %w: npm install: %v: %s", nodePackage, measure.ErrMissing, err, first)
 	}
 	return nil
 }

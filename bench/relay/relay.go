@@ -31,7 +31,7 @@ type Server struct {
 // Contender can be started any number of times, one at a time.
 type Contender interface {
 	Name() string
-	// Prepare builds what Start runs.
+	// Prepare builds what Start runs. The error is a measure.ErrMissing if that needs something that is not installed.
 	Prepare(ctx context.Context) error
 	// Start runs the server; files it needs go to dir.
 	Start(ctx context.Context, dir string, c Case) (*Server, error)

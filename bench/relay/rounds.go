@@ -28,14 +28,9 @@ type Turn struct {
 	Report    load.Report `json:"report"`
 }
 
-// Run returns the turns in the order in which they were taken. A contender
-// that cannot be started ends the benchmark.
+// Run returns the turns in the order in which they were taken. The contenders
+// are prepared. One that cannot be started ends the benchmark.
 func (p Plan) Run(ctx context.Context) ([]Turn, error) {
-	for _, c := range p.Contenders {
-		if err := c.Prepare(ctx); err != nil {
-			return nil, err
-		}
-	}
 	var turns []Turn
 	for round := range p.Rounds {
 		for i := range p.Contenders {
@@ -64,7 +59,11 @@ func (p Plan) turn(ctx context.Context, c Contender) (load.Report, error) {
 		return load.Report{}, err
 	}
 	defer s.Stop()
-	return load.Run(ctx, p.config(s), nil)
+	rep, err := load.Run(ctx, p.config(s), nil)
+	if err == nil {
+		err = ctx.Err() // a turn that was interrupted says nothing
+	}
+	return rep, err
 }
 
 func (p Plan) config(s *Server) load.Config {

@@ -10,6 +10,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -61,7 +62,8 @@ func main() {
 }
 
 func run(ctx context.Context, o *options, out io.Writer) error {
-	for _, what := range strings.Split(o.only, ",") {
+	all := strings.Split(o.only, ",")
+	for _, what := range all {
 		var err error
 		switch strings.TrimSpace(what) {
 		case "http":
@@ -73,6 +75,10 @@ func run(ctx context.Context, o *options, out io.Writer) error {
 		default:
 			err = fmt.Errorf("-only %q: there are http, patterns and paths", what)
 		}
+		if errors.Is(err, measure.ErrMissing) && len(all) > 1 {
+			log.Printf("%s is left out: %v", what, err)
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -81,8 +87,12 @@ func run(ctx context.Context, o *options, out io.Writer) error {
 }
 
 func serve(ctx context.Context, o *options, out io.Writer) error {
-	var err error
-	if o.plan.Contenders, err = files.ParseContenders(o.contenders); err != nil {
+	all, err := files.ParseContenders(o.contenders)
+	if err != nil {
+		return err
+	}
+	o.plan.Contenders, err = measure.Present(all, files.Contender.Check, log.Printf)
+	if err != nil {
 		return err
 	}
 	for _, s := range strings.Split(o.cases, ",") {
@@ -95,6 +105,9 @@ func serve(ctx context.Context, o *options, out io.Writer) error {
 	o.plan.Log = log.Printf
 	load := files.LoadAverage()
 	turns, err := o.plan.Run(ctx)
+	if len(turns) == 0 {
+		return err
+	}
 	fmt.Fprintf(out, "\n%s\n\n%s The load average at the start was %s.\n", measure.Header(), o.plan.Sharing(), load)
 	for _, c := range o.plan.Cases {
 		fmt.Fprintln(out)

@@ -76,12 +76,7 @@ func run(ctx context.Context, o *options, out io.Writer) error {
 			return err
 		}
 	}
-	for _, what := range only {
-		if err := o.extra(ctx, what, out); err != nil {
-			return err
-		}
-	}
-	return nil
+	return o.extras(ctx, only, out)
 }
 
 // write writes the tables of what was asked for, which may be less than what was measured.
@@ -148,6 +143,27 @@ func (o *options) choose() {
 			o.plan.Tasks = append(o.plan.Tasks, t)
 		}
 	}
+}
+
+// extras measures what is no task. What wants a program that is not installed is left out, unless that leaves nothing at all.
+func (o *options) extras(ctx context.Context, all []string, out io.Writer) error {
+	var missing error
+	measured := len(o.plan.Tasks)
+	for _, what := range all {
+		switch err := o.extra(ctx, what, out); {
+		case err == nil:
+			measured++
+		case errors.Is(err, measure.ErrMissing):
+			missing = err
+			log.Printf("%s is left out: %v", what, err)
+		default:
+			return err
+		}
+	}
+	if measured == 0 {
+		return missing
+	}
+	return nil
 }
 
 // extra measures what is no task.

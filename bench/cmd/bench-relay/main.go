@@ -64,26 +64,30 @@ func run(ctx context.Context, o *options, out io.Writer) error {
 	if o.curve {
 		o.contenders = curve
 	}
-	o.plan.Contenders, err = relay.ParseContenders(o.contenders, relay.Builder{Dir: dir}, strings.Fields(o.serve))
+	all, err := relay.ParseContenders(o.contenders, relay.Builder{Dir: dir}, strings.Fields(o.serve))
 	if err != nil {
 		return err
 	}
+	prepare := func(c relay.Contender) error { return c.Prepare(ctx) }
+	if o.plan.Contenders, err = measure.Present(all, prepare, log.Printf); err != nil {
+		return err
+	}
 	o.plan.Log = log.Printf
-	var all []relay.Turn
+	var taken []relay.Turn
 	for _, name := range strings.Split(o.cases, ",") {
 		if o.plan.Case, err = relay.ParseCase(name); err != nil {
 			return err
 		}
 		o.plan.Case.Stalled, o.plan.Case.ReadEvery = o.stalled, o.readEvery
 		turns, err := o.plan.Run(ctx)
-		all = append(all, turns...)
+		taken = append(taken, turns...)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "\n%s\n\n", measure.Header())
 		o.plan.WriteTable(out, turns)
 	}
-	return writeJSON(o.json, all)
+	return writeJSON(o.json, taken)
 }
 
 func writeJSON(name string, turns []relay.Turn) error {
