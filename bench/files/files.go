@@ -5,6 +5,7 @@ package files
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -112,20 +113,24 @@ func Contenders() []Contender {
 	return all
 }
 
+// Keys are what they are called on a command line.
+func Keys() (keys []string) {
+	for _, c := range Contenders() {
+		keys = append(keys, c.Key())
+	}
+	return keys
+}
+
 // ParseContenders reads a list of keys, as in "millrace,fileserver,nginx".
 func ParseContenders(list string) ([]Contender, error) {
+	all := Contenders()
 	var chosen []Contender
-next:
 	for _, key := range strings.Split(list, ",") {
-		var keys []string
-		for _, c := range Contenders() {
-			if c.Key() == strings.TrimSpace(key) {
-				chosen = append(chosen, c)
-				continue next
-			}
-			keys = append(keys, c.Key())
+		i := slices.Index(Keys(), strings.TrimSpace(key))
+		if i < 0 {
+			return nil, fmt.Errorf("files: no contender %q: there are %s", key, strings.Join(Keys(), ", "))
 		}
-		return nil, fmt.Errorf("files: no contender %q: there are %s", key, strings.Join(keys, ", "))
+		chosen = append(chosen, all[i])
 	}
 	return chosen, nil
 }

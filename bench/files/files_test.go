@@ -183,6 +183,12 @@ func TestRun(t *testing.T) {
 	if n := strings.Count(table.String(), "\n"); n != 6 {
 		t.Errorf("the table has %d lines:\n%s", n, &table)
 	}
+	if us := p.cpuOfOurs(turns, p.Cases[0], all[1]); len(us) != 1 || us[0] != turns[1].cpuPerGB() {
+		t.Errorf("what is wrapped is compared with %v", us)
+	}
+	if us := p.cpuOfOurs(turns, p.Cases[0], all[0]); len(us) != 0 {
+		t.Errorf("there is no chunk.FileServer, and %v", us)
+	}
 	checkChart(t, p.Chart(turns), 2)
 	checkChart(t, p.Chart(nil), 0)
 }
