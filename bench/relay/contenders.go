@@ -6,11 +6,16 @@ import (
 	"time"
 )
 
+// defaultLatency is the bound that millrace serve has unless it is told otherwise.
+const defaultLatency = 50 * time.Millisecond
+
+// Names says which contenders there are.
+const Names = "nginx, node, plain, plain-share, millrace[@TIME] where the time is the latency bound, and " +
+	"bare[-loop][-nagle][@TIME] where the tags of that time leave together"
+
 // ParseContenders reads a list of names, as in
 //
 //	nginx,node,plain,plain-share,millrace@50ms,millrace@0,bare,bare-loop,bare-loop-nagle,bare@20ms
-//
-// where the time is the latency bound, or what a bare program gathers.
 func ParseContenders(list string, b Builder, serveArgs []string) ([]Contender, error) {
 	var all []Contender
 	for _, spec := range strings.Split(list, ",") {
@@ -41,7 +46,7 @@ func parseContender(spec string, b Builder, serveArgs []string) (Contender, erro
 		return Plain{Builder: b, Share: name == "plain-share"}, nil
 	case name == "millrace":
 		if !timed {
-			d = 50 * time.Millisecond
+			d = defaultLatency
 		}
 		return Millrace{Builder: b, Latency: d, Args: serveArgs}, nil
 	case name == "bare" || strings.HasPrefix(name, "bare-"):
@@ -58,5 +63,5 @@ func parseContender(spec string, b Builder, serveArgs []string) (Contender, erro
 		}
 		return bare, nil
 	}
-	return nil, fmt.Errorf("relay: no contender %q", spec)
+	return nil, fmt.Errorf("relay: no contender %q: there are %s", spec, Names)
 }

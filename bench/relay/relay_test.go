@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"os/exec"
 	"strings"
 	"testing"
@@ -81,5 +82,53 @@ func tryContender(t *testing.T, c Contender) {
 	want := int64(6 * 3 * p.BitRate / 8)
 	if v := rep.Viewers; v.Connected != 6 || len(v.Ended) != 0 || rep.Bytes < want/2 || rep.Bytes > want*2 {
 		t.Errorf("%d bytes, want about %d; %+v", rep.Bytes, want, v)
+	}
+}
+
+// TestCountCalls counts those of a program that makes about one a tag.
+func TestCountCalls(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs a server")
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("no go command to build with")
+	}
+	bare := Bare{Builder: Builder{Dir: t.TempDir()}}
+	p := Plan{Case: Case{Streams: 2, Viewers: 3}, Contenders: []Contender{bare}, Seconds: 2, BitRate: 2_150_000, Log: t.Logf}
+	calls, err := p.CountCalls(t.Context())
+	if errors.Is(err, ErrNotCounted) {
+		t.Skip(err)
+	}
+	const tagsPerMB = 73 * 8e6 / 2.15e6
+	if n := calls[bare.Name()]; err != nil || n < tagsPerMB || n > 10*tagsPerMB {
+		t.Errorf("%.0f system calls a MB, %v", n, err)
+	}
+}
+
+// TestTable has a contender that needs twice as much CPU time as ours in one round, and four times as much in the other.
+func TestTable(t *testing.T) {
+	us, other := Millrace{Latency: defaultLatency}, Plain{}
+	p := Plan{Contenders: []Contender{other, Millrace{}, us}, Rounds: 2}
+	var turns []Turn
+	for round, cpu := range []float64{2, 8} {
+		for _, c := range p.Contenders {
+			report := load.Report{Server: &load.Usage{CPUPerGB: cpu}}
+			if c.Name() == us.Name() {
+				report.Server.CPUPerGB = float64(round + 1)
+			}
+			turns = append(turns, Turn{Contender: c.Name(), Round: round, Report: report})
+		}
+	}
+	var b strings.Builder
+	p.WriteTable(&b, turns, map[string]float64{other.Name(): 321})
+	for _, want := range []string{"| CPU, x millrace, 50ms | system calls a MB |", "| 3 (2 to 4)            | 321               |"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("there is no %q in\n%s", want, &b)
+		}
+	}
+	p.Contenders = p.Contenders[:1]
+	b.Reset()
+	if p.WriteTable(&b, turns, nil); strings.Contains(b.String(), "CPU, x") || strings.Contains(b.String(), "calls") {
+		t.Errorf("columns of nobody:\n%s", &b)
 	}
 }

@@ -48,22 +48,30 @@ func (p Plan) Run(ctx context.Context) ([]Turn, error) {
 	return turns, nil
 }
 
-func (p Plan) turn(ctx context.Context, c Contender) (load.Report, error) {
+func (p Plan) turn(ctx context.Context, c Contender) (rep load.Report, err error) {
+	err = p.serve(ctx, c, func(s *Server) error {
+		rep, err = load.Run(ctx, p.config(s), nil)
+		return err
+	})
+	return rep, err
+}
+
+// serve has a contender run while f puts a load on it.
+func (p Plan) serve(ctx context.Context, c Contender, f func(*Server) error) error {
 	dir, err := os.MkdirTemp("", "bench-relay-")
 	if err != nil {
-		return load.Report{}, err
+		return err
 	}
 	defer os.RemoveAll(dir)
 	s, err := c.Start(ctx, dir, p.Case)
 	if err != nil {
-		return load.Report{}, err
+		return err
 	}
 	defer s.Stop()
-	rep, err := load.Run(ctx, p.config(s), nil)
-	if err == nil {
-		err = ctx.Err() // a turn that was interrupted says nothing
+	if err := f(s); err != nil {
+		return err
 	}
-	return rep, err
+	return ctx.Err() // a turn that was interrupted says nothing
 }
 
 func (p Plan) config(s *Server) load.Config {

@@ -55,12 +55,32 @@ var (
 	lateP99    = ms(func(r *load.Report) time.Duration { return r.Publishers.Late.P99 })
 )
 
-// WriteTable writes the comparison. Ratios are taken to the first contender,
-// within each round.
-func (p Plan) WriteTable(w io.Writer, turns []Turn) {
+// ours is the contender that the others are compared with: millrace with its
+// default bound, or else the first millrace there is, or nil.
+func (p Plan) ours() (us Contender) {
+	for _, c := range p.Contenders {
+		if m, ok := c.(Millrace); ok && (us == nil || m.Latency == defaultLatency) {
+			us = c
+		}
+	}
+	return us
+}
+
+// WriteTable writes the comparison. Ratios are of CPU time, taken to the first
+// contender and to ours within each round. The calls are those of CountCalls, or
+// nil.
+func (p Plan) WriteTable(w io.Writer, turns []Turn, calls map[string]float64) {
 	base := p.Contenders[0].Name()
-	t := measure.NewTable("contender", "CPU s/GB", "x "+base, "RSS MB", "gap p50/p99/max ms",
-		"latency p50/p99 ms", "lost", "ended early", "generator CPU s/GB", "late p99 ms")
+	head := []string{"contender", "CPU s/GB", "x " + base, "RSS MB", "gap p50/p99/max ms", "latency p50/p99 ms", "lost",
+		"ended early", "generator CPU s/GB", "late p99 ms"}
+	us := p.ours()
+	if us != nil {
+		head = append(head, "CPU, x "+us.Name())
+	}
+	if calls != nil {
+		head = append(head, "system calls a MB")
+	}
+	t := measure.NewTable(head...)
 	reference := series(turns, base, cpuPerGB)
 	for _, c := range p.Contenders {
 		get := func(f figure) measure.Series { return series(turns, c.Name(), f) }
@@ -69,9 +89,16 @@ func (p Plan) WriteTable(w io.Writer, turns []Turn) {
 		if get(latencyP99).Median() == 0 {
 			latency = "-" // makes its stream by itself
 		}
-		t.Row(c.Name(), cpu, cpu.Over(reference), get(rss).Median(),
+		row := []any{c.Name(), cpu, cpu.Over(reference), get(rss).Median(),
 			fmt.Sprintf("%.1f / %.1f / %.0f", get(gapP50).Median(), get(gapP99).Median(), get(gapMax).Median()),
-			latency, get(lost), get(ended), get(generatorCPU).Median(), get(lateP99).Median())
+			latency, get(lost), get(ended), get(generatorCPU).Median(), get(lateP99).Median()}
+		if us != nil {
+			row = append(row, cpu.Over(series(turns, us.Name(), cpuPerGB)))
+		}
+		if calls != nil {
+			row = append(row, calls[c.Name()])
+		}
+		t.Row(row...)
 	}
 	fmt.Fprintf(w, "%s, %.2f Mbit/s a stream, %d rounds of %d s\n\n", p.Case, float64(p.BitRate)/1e6, p.Rounds, p.Seconds)
 	t.WriteTo(w)

@@ -1,7 +1,8 @@
 // Command bench-relay compares relays of live streams: server CPU seconds for
 // a delivered gigabyte, memory, gaps and latency, in interleaved rounds.
 //
-//	go run ./cmd/bench-relay -case 1x200,50x4 -rounds 5
+//	go run ./cmd/bench-relay
+//	go run ./cmd/bench-relay -case 50x4 -contenders nginx,millrace@50ms -rounds 9
 //	go run ./cmd/bench-relay -case 1x200 -curve
 //	go run ./cmd/bench-relay -case 1x200 -stalled 10 -seconds 75 -rounds 1
 package main
@@ -9,6 +10,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -22,13 +24,13 @@ import (
 )
 
 const (
-	rivals = "nginx,millrace@50ms,millrace@0,bare,bare-loop"
+	rivals = "nginx,node,plain,plain-share,bare,millrace@0,millrace@50ms"
 	curve  = "millrace@0,millrace@5ms,millrace@10ms,millrace@20ms,millrace@50ms,millrace@100ms"
 )
 
 type options struct {
 	cases, contenders, json, serve string
-	curve                          bool
+	curve, calls                   bool
 	plan                           relay.Plan
 	stalled                        int
 	readEvery                      time.Duration
@@ -37,14 +39,15 @@ type options struct {
 func main() {
 	log.SetFlags(log.Ltime)
 	var o options
-	flag.StringVar(&o.cases, "case", "1x200", "STREAMSxVIEWERS, more with commas")
-	flag.StringVar(&o.contenders, "contenders", rivals, "who takes part; ratios are to the first")
+	flag.StringVar(&o.cases, "case", "1x200,50x4", "STREAMSxVIEWERS, more with commas")
+	flag.StringVar(&o.contenders, "contenders", rivals, "who takes part, of "+relay.Names+"; one ratio is to the first")
 	flag.BoolVar(&o.curve, "curve", false, "the latency bound against its cost, instead of rivals")
 	flag.IntVar(&o.plan.Rounds, "rounds", 5, "rounds")
 	flag.IntVar(&o.plan.Seconds, "seconds", 12, "seconds measured of each turn")
 	flag.IntVar(&o.plan.BitRate, "bitrate", 2_150_000, "bits a second of each stream")
 	flag.IntVar(&o.stalled, "stalled", 0, "one viewer in so many reads nothing for a minute")
 	flag.DurationVar(&o.readEvery, "read-every", 0, "viewers read that often, not at once")
+	flag.BoolVar(&o.calls, "calls", true, "count system calls, too, in a turn of its own for each contender")
 	flag.StringVar(&o.json, "json", "", "file for every single report")
 	flag.StringVar(&o.serve, "serve", "", "more arguments for millrace serve")
 	flag.Parse()
@@ -84,10 +87,27 @@ func run(ctx context.Context, o *options, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+		calls, err := o.countCalls(ctx)
+		if err != nil {
+			return err
+		}
 		fmt.Fprintf(out, "\n%s\n\n", measure.Header())
-		o.plan.WriteTable(out, turns)
+		o.plan.WriteTable(out, turns, calls)
 	}
 	return writeJSON(o.json, taken)
+}
+
+// countCalls returns nil where that is not wanted or not possible.
+func (o *options) countCalls(ctx context.Context) (map[string]float64, error) {
+	if !o.calls {
+		return nil, nil
+	}
+	calls, err := o.plan.CountCalls(ctx)
+	if errors.Is(err, relay.ErrNotCounted) {
+		log.Printf("the column of system calls is left out: %v", err)
+		return nil, nil
+	}
+	return calls, err
 }
 
 func writeJSON(name string, turns []relay.Turn) error {
