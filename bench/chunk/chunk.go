@@ -7,6 +7,7 @@ package chunk
 
 import (
 	"compress/flate"
+	"errors"
 	"hash/crc32"
 	"io"
 	"os"
@@ -49,6 +50,9 @@ var Cases = []Case{
 	{Key: "waits-deflate", What: "500 µs for each read, each chunk compressed at level 1", Size: 4 * mib, waits: true,
 		deflate: true, contenders: byChunk},
 }
+
+// errOtherBytes says that bytes were lost, or came in another order.
+var errOtherBytes = errors.New("other bytes than those of the source")
 
 // A Contender is a way to read a source to its end.
 type Contender struct {

@@ -93,13 +93,13 @@ func TestWaitingSource(t *testing.T) {
 		if !c.waits {
 			continue
 		}
-		for _, by := range c.contenders {
+		for _, by := range s.ways(c) {
 			began := time.Now()
-			if err := (trial{s, c, c.checksum()}).repeat(by, 1); err != nil {
-				t.Error(err)
+			if err := by.run(); err != nil {
+				t.Errorf("%s: %s: %v", c.Key, by.name, err)
 			}
 			if took, least := time.Since(began), time.Duration(c.Size/blockSize)*readWait; took < least {
-				t.Errorf("%s: %s: %v, and to wait takes %v", c.Key, by.Name, took, least)
+				t.Errorf("%s: %s: %v, and to wait takes %v", c.Key, by.name, took, least)
 			}
 		}
 	}
@@ -159,11 +159,11 @@ func BenchmarkChunk(b *testing.B) {
 	}
 	defer s.Close()
 	for _, c := range Cases {
-		for _, by := range c.contenders {
-			b.Run(c.Key+"/"+by.Name, func(b *testing.B) {
+		for _, by := range s.ways(c) {
+			b.Run(c.Key+"/"+by.name, func(b *testing.B) {
 				b.SetBytes(int64(c.Size))
 				b.ReportAllocs()
-				if err := (trial{s, c, c.checksum()}).repeat(by, b.N); err != nil {
+				if err := by.repeat(b.N); err != nil {
 					b.Fatal(err)
 				}
 			})

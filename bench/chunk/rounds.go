@@ -10,28 +10,36 @@ import (
 
 // Result is one contender in one case.
 type Result struct {
-	Contender    Contender
+	Name         string
 	measure.Cost // of a run
 }
 
-// Measure gives every contender a turn of about d in every round, in turns.
-func (s *Site) Measure(c Case, rounds int, d time.Duration) ([]Result, error) {
-	results := make([]Result, len(c.contenders))
-	runs := make([]int, len(c.contenders))
-	t := trial{s, c, c.checksum()}
-	for i, by := range c.contenders {
-		results[i].Contender = by
+// A way is a contender at work.
+type way struct {
+	name string
+	run  func() error // once; an error says that it has not done what it must
+
+	// What else is measured in a turn: nil, or called before and after.
+	begin, end func()
+}
+
+// take gives every way a turn of about d in every round, in turns.
+func take(ways []way, rounds int, d time.Duration) ([]Result, error) {
+	results := make([]Result, len(ways))
+	runs := make([]int, len(ways))
+	for i, w := range ways {
+		results[i].Name = w.name
 		began := time.Now()
-		if err := t.repeat(by, probes); err != nil {
+		if err := w.repeat(probes); err != nil {
 			return nil, err
 		}
 		runs[i] = max(1, int(probes*d/max(1, time.Since(began))))
 	}
 	for round := range rounds {
-		for k := range c.contenders {
+		for k := range ways {
 			// Every round begins with another one, so that nobody always follows the same neighbour.
-			i := (k + round) % len(c.contenders)
-			if err := t.turn(&results[i], runs[i]); err != nil {
+			i := (k + round) % len(ways)
+			if err := results[i].turn(ways[i], runs[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -42,33 +50,51 @@ func (s *Site) Measure(c Case, rounds int, d time.Duration) ([]Result, error) {
 // probes is how many runs say how long one takes: the first of them fills the pools.
 const probes = 2
 
-// A trial is a case on a site, and what everybody's checksum must be.
-type trial struct {
-	site *Site
-	c    Case
-	want uint32
-}
-
-// turn has a contender read the source n times, and adds what once took.
-func (t trial) turn(r *Result, n int) (err error) {
-	runtime.GC()                                     // nobody pays for the garbage of the one before
-	if err := t.repeat(r.Contender, 1); err != nil { // what the collector has emptied is full again
+// turn has a way run n times, and adds what once took.
+func (r *Result) turn(w way, n int) (err error) {
+	runtime.GC()                        // nobody pays for the garbage of the one before
+	if err := w.repeat(1); err != nil { // what the collector has emptied is full again
 		return err
 	}
-	r.Add(measure.Take(func() { err = t.repeat(r.Contender, n) }), n)
+	if w.begin != nil {
+		w.begin()
+	}
+	r.Add(measure.Take(func() { err = w.repeat(n) }), n)
+	if w.end != nil {
+		w.end()
+	}
 	return err
 }
 
-// repeat reads the source n times. Bytes that were lost, or are not in order, are an error.
-func (t trial) repeat(by Contender, n int) error {
+func (w way) repeat(n int) error {
 	for range n {
-		crc, err := t.site.run(t.c, by)
-		if err != nil {
-			return fmt.Errorf("%s: %s: %w", t.c.Key, by.Name, err)
-		}
-		if crc != t.want {
-			return fmt.Errorf("%s: %s: other bytes than those of the source", t.c.Key, by.Name)
+		if err := w.run(); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
 		}
 	}
 	return nil
+}
+
+// Measure gives every contender of c a turn of about d in every round.
+func (s *Site) Measure(c Case, rounds int, d time.Duration) ([]Result, error) {
+	results, err := take(s.ways(c), rounds, d)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Key, err)
+	}
+	return results, nil
+}
+
+// ways are the contenders of c. Bytes that were lost, or are not in order, are an error.
+func (s *Site) ways(c Case) (ways []way) {
+	want := c.checksum()
+	for _, by := range c.contenders {
+		ways = append(ways, way{name: by.Name, run: func() error {
+			crc, err := s.run(c, by)
+			if err == nil && crc != want {
+				err = errOtherBytes
+			}
+			return err
+		}})
+	}
+	return ways
 }
