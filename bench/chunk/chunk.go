@@ -1,5 +1,6 @@
 // Package chunk compares ways to read a source to its end and to do something with all that is in it, 64 KiB or a line at a
-// time: chunk.Reader beside a plain loop, bufio and klauspost's readahead.
+// time: chunk.Reader beside a plain loop, bufio and klauspost's readahead. Besides, it sends a file in pieces, by several ways
+// and with whose buffer, and has several numbers of goroutines work on it.
 //
 // The sources are a file that is in the page cache and one that waits before each read, as a disk does. Every contender is
 // used as its own documentation says, and each run checks that all bytes were there.

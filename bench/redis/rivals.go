@@ -21,8 +21,8 @@ func RivalTasks() (tasks []Task) {
 // the same as WriteTables, in microseconds, and how many times as long as ours each rival takes in the same round.
 func (p *Plan) WriteRivals(w io.Writer, results []Result) {
 	for _, t := range RivalTasks() {
-		fmt.Fprintf(w, "\n*%s: µs a call of ours and of each rival, and x: how many times as long as ours the rival takes in the "+
-			"same round; %d rounds of %v*\n\n", t.What, p.Rounds, p.Turn)
+		fmt.Fprintf(w, "\n*%s: µs a call of ours and of each rival, and x: how many times as long as ours the rival takes in "+
+			"the same round; %d rounds of %v*\n\n", t.What, p.Rounds, p.Turn)
 		head := []string{"ours", "goroutines", "size", "µs", "B/op (allocs)"}
 		for _, rival := range t.rivals {
 			head = append(head, rival+" µs", "x", "B/op (allocs)")

@@ -94,7 +94,8 @@ func TestCountCalls(t *testing.T) {
 		t.Skip("no go command to build with")
 	}
 	bare := Bare{Builder: Builder{Dir: t.TempDir()}}
-	p := Plan{Case: Case{Streams: 2, Viewers: 3}, Contenders: []Contender{bare}, Seconds: 2, BitRate: 2_150_000, Log: t.Logf}
+	p := Plan{Case: Case{Streams: 2, Viewers: 3}, Seconds: 2, BitRate: 2_150_000, Log: t.Logf}
+	p.Contenders = []Contender{bare}
 	calls, err := p.CountCalls(t.Context())
 	if errors.Is(err, ErrNotCounted) {
 		t.Skip(err)
@@ -105,7 +106,7 @@ func TestCountCalls(t *testing.T) {
 	}
 }
 
-// TestTable has a contender that needs twice as much CPU time as ours in one round, and four times as much in the other.
+// TestTable has a contender that needs twice our CPU time in one round, and four times as much in the other.
 func TestTable(t *testing.T) {
 	us, other := Millrace{Latency: defaultLatency}, Plain{}
 	p := Plan{Contenders: []Contender{other, Millrace{}, us}, Rounds: 2}

@@ -1,8 +1,9 @@
 // Command bench-chunk compares ways to read a source to its end and to work on all that is in it, in interleaved rounds: a
-// plain loop, bufio, klauspost's readahead and chunk.Reader.
+// plain loop, bufio, klauspost's readahead and chunk.Reader; and ways to send a file, with whose buffer, and by how many.
 //
 //	go run ./cmd/bench-chunk
 //	go run ./cmd/bench-chunk -only file,file-lines -rounds 31
+//	go run ./cmd/bench-chunk -only splice,copybuffer,workers
 package main
 
 import (
@@ -11,7 +12,6 @@ import (
 	"io"
 	"log"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +22,7 @@ import (
 var (
 	rounds = flag.Int("rounds", 9, "rounds")
 	turn   = flag.Duration("turn", 60*time.Millisecond, "length of each turn; at least one run")
-	only   = flag.String("only", "file,file-lines,waits,waits-lines,waits-deflate", "cases")
+	only   = flag.String("only", strings.Join(chunk.Keys(), ","), "tables")
 )
 
 func main() {
@@ -33,7 +33,7 @@ func main() {
 }
 
 func run(w io.Writer) error {
-	cases, err := parse()
+	parts, err := parse()
 	if err != nil {
 		return err
 	}
@@ -43,13 +43,9 @@ func run(w io.Writer) error {
 	}
 	defer site.Close()
 	fmt.Fprintln(w, measure.Header())
-	for _, c := range cases {
-		results, err := site.Measure(c, *rounds, *turn)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(w, "\n*%d MiB, %s; %d rounds of %v*\n\n", c.Size>>20, c.What, *rounds, *turn)
-		if err := chunk.WriteTable(w, c, results); err != nil {
+	for _, p := range parts {
+		fmt.Fprintf(w, "\n*%s; %d rounds of %v*\n\n", p.Caption(), *rounds, *turn)
+		if err := p.Write(w, site, *rounds, *turn); err != nil {
 			return err
 		}
 	}
@@ -57,16 +53,16 @@ func run(w io.Writer) error {
 }
 
 // parse reads the flags.
-func parse() (cases []chunk.Case, err error) {
+func parse() (parts []chunk.Part, err error) {
 	if *rounds < 1 || *turn <= 0 {
 		return nil, fmt.Errorf("-rounds and -turn are above 0")
 	}
 	for _, key := range strings.Split(*only, ",") {
-		i := slices.IndexFunc(chunk.Cases, func(c chunk.Case) bool { return c.Key == strings.TrimSpace(key) })
-		if i < 0 {
-			return nil, fmt.Errorf("-only %q: there are file, file-lines, waits, waits-lines and waits-deflate", key)
+		more := chunk.Parts(strings.TrimSpace(key))
+		if more == nil {
+			return nil, fmt.Errorf("-only %q: there are %s", key, strings.Join(chunk.Keys(), ", "))
 		}
-		cases = append(cases, chunk.Cases[i])
+		parts = append(parts, more...)
 	}
-	return cases, nil
+	return parts, nil
 }

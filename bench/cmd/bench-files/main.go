@@ -42,7 +42,8 @@ func main() {
 	var o options
 	flag.StringVar(&o.only, "only", "http,patterns,paths", "what to measure")
 	flag.StringVar(&o.cases, "case", cases, "SIZExCONNECTIONS[+tls], more with commas")
-	flag.StringVar(&o.contenders, "contenders", rivals, "who takes part, of "+strings.Join(files.Keys(), ", ")+"; one ratio is to the first")
+	flag.StringVar(&o.contenders, "contenders", rivals,
+		"who takes part, of "+strings.Join(files.Keys(), ", ")+"; one ratio is to the first")
 	flag.IntVar(&o.plan.Rounds, "rounds", 5, "rounds")
 	flag.IntVar(&o.plan.Seconds, "seconds", 4, "seconds of each turn under wrk")
 	flag.IntVar(&o.plan.LongSeconds, "long-seconds", 15, "the same with files of 64 MiB and more")

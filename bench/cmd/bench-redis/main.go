@@ -145,7 +145,7 @@ func (o *options) choose() {
 	}
 }
 
-// extras measures what is no task. What wants a program that is not installed is left out, unless that leaves nothing at all.
+// extras measures what is no task. What wants a program that is not installed is left out, unless that leaves nothing.
 func (o *options) extras(ctx context.Context, all []string, out io.Writer) error {
 	var missing error
 	measured := len(o.plan.Tasks)

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package chunk
+
+// Elsewhere there is no splice.
+var sendSplice []Sender
