@@ -20,6 +20,7 @@ var Contenders = []Contender{
 	contender("grpc mem, DefaultBufferPool", lendGRPCDefault),
 	contender("bytedance mcache", lendMcache),
 	contender("channel as a free list", lendChannel),
+	contender("mutex and a stack (LIFO)", lendStack),
 	contender("make", lendMake),
 }
 
@@ -167,6 +168,64 @@ func lendChannel(size int) lending[[]byte] {
 			for _, p := range all {
 				sum += look(p)
 				put(p)
+			}
+			clear(all)
+			return sum
+		},
+		bytes: itself,
+	}
+}
+
+// A stack is a free list that gives first what came last, and is the most likely to be in the processor's cache.
+type stack struct {
+	mu   sync.Mutex
+	free [][]byte
+	size int
+}
+
+func (s *stack) get() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.free) - 1
+	if n < 0 {
+		return make([]byte, s.size)
+	}
+	p := s.free[n]
+	s.free[n] = nil
+	s.free = s.free[:n]
+	return p
+}
+
+func (s *stack) put(p []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.free) < freeList {
+		s.free = append(s.free, p)
+	}
+}
+
+func lendStack(size int) lending[[]byte] {
+	s := &stack{size: size}
+	return lending[[]byte]{
+		alone: func(n int) (sum uint64) {
+			for i := range n {
+				p := s.get()
+				touch(p, byte(i))
+				sum += uint64(p[0])
+				s.put(p)
+			}
+			return sum
+		},
+		take: func(all [][]byte) {
+			for i := range all {
+				all[i] = s.get()
+				touch(all[i], byte(i))
+			}
+		},
+		give: func(all [][]byte) (sum uint64) {
+			for _, p := range all {
+				sum += look(p)
+				s.put(p)
 			}
 			clear(all)
 			return sum

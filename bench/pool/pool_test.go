@@ -49,6 +49,7 @@ func TestBuffersAreApart(t *testing.T) {
 		apart(t, "grpc default", size, lendGRPCDefault)
 		apart(t, "mcache", size, lendMcache)
 		apart(t, "channel", size, lendChannel)
+		apart(t, "stack", size, lendStack)
 		apart(t, "make", size, lendMake)
 	}
 }

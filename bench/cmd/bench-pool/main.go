@@ -1,5 +1,5 @@
 // Command bench-pool compares ways to have a buffer for a moment, in interleaved rounds: millrace.Pool, sync.Pool,
-// bytebufferpool, gRPC's and ByteDance's pools, a channel, and make.
+// bytebufferpool, gRPC's and ByteDance's pools, a channel, a stack, and make.
 //
 //	go run ./cmd/bench-pool
 //	go run ./cmd/bench-pool -only handoff -rounds 31
