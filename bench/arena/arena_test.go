@@ -109,7 +109,7 @@ func TestCrateDelivers(t *testing.T) {
 func startCrate(t *testing.T) *Crate {
 	t.Helper()
 	c, err := StartCrate(context.Background(), "../buffersv2")
-	if errors.Is(err, ErrNoCargo) && os.Getenv("CI") == "" {
+	if errors.Is(err, ErrNoCrate) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
 	if err != nil {

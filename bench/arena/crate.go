@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// ErrNoCargo says that there is no cargo to build the Rust program with.
-var ErrNoCargo = errors.New("no cargo command: install Rust from https://rustup.rs")
+// ErrNoCrate says that the Rust program cannot be built here: there is no cargo, an old one, or no way to what it fetches.
+var ErrNoCrate = errors.New("install Rust from https://rustup.rs")
 
 // Crate is the program that does the same work in Rust, a child process that is
 // asked turn by turn, so that its start is not measured. It belongs to one
@@ -26,16 +26,16 @@ type Crate struct {
 }
 
 // StartCrate builds the program, whose source is in dir, and starts it. The
-// caller ends it with Close. The error is ErrNoCargo when it cannot be built.
+// caller ends it with Close. The error is an ErrNoCrate when it cannot be built.
 func StartCrate(ctx context.Context, dir string) (*Crate, error) {
 	if _, err := exec.LookPath("cargo"); err != nil {
-		return nil, ErrNoCargo
+		return nil, fmt.Errorf("no cargo command: %w", ErrNoCrate)
 	}
 	build := exec.CommandContext(ctx, "cargo", "build", "--release", "--locked", "--quiet", "--target-dir", "target")
 	build.Dir = dir
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
-		return nil, fmt.Errorf("%s: cargo build: %w", dir, err)
+		return nil, fmt.Errorf("%s: cargo build: %w: %w", dir, err, ErrNoCrate)
 	}
 	version := exec.CommandContext(ctx, "rustc", "--version")
 	version.Dir = dir

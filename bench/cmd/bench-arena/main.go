@@ -44,7 +44,7 @@ func run(w io.Writer) (err error) {
 	fmt.Fprintln(w, measure.Header())
 	crate, err := arena.StartCrate(context.Background(), *dir)
 	switch {
-	case errors.Is(err, arena.ErrNoCargo):
+	case errors.Is(err, arena.ErrNoCrate):
 		fmt.Fprintf(w, "\nWithout the Rust crate: %v\n", err)
 	case err != nil:
 		return err
