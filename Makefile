@@ -67,17 +67,8 @@ vet-others: ## Type-check what macOS, Windows and 32-bit machines build, tests i
 	GOARCH=386 go vet ./...
 
 .PHONY: bench
-bench: ## Ours and the rivals, about fourteen minutes: tables, and bench-report.html (see docs/benchmarks.md)
-	go run ./cmd/millrace bench all --html bench-report.html
-	cd bench && go run ./cmd/bench-reader -rounds 5 -turn 200ms
-	cd bench && go run ./cmd/bench-pool
-	cd bench && go run ./cmd/bench-small -rounds 5
-	cd bench && go run ./cmd/bench-arena -rounds 3
-	cd bench && go run ./cmd/bench-chunk
-	cd bench && go run ./cmd/bench-idle
-	cd bench && go run ./cmd/bench-redis -sizes 1KiB,64KiB,1MiB -rounds 7 -millis 20 -only get,set,redis-benchmark
-	cd bench && go run ./cmd/bench-files -only http -case 64KiBx100,1MiBx100,1MiBx100+tls -rounds 2 -seconds 3
-	cd bench && go run ./cmd/bench-relay -case 1x200,50x4 -rounds 2 -seconds 6
+bench: ## Ours and the rivals, about fourteen minutes: bench-report.html and bench-tables.md (see docs/benchmarks.md)
+	scripts/bench
 
 .PHONY: bench-go
 bench-go: ## The benchmarks of each package, as `go test` runs them
