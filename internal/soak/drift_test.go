@@ -3,6 +3,7 @@ package soak
 import (
 	"math"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -119,22 +120,54 @@ func TestSlope(t *testing.T) {
 	}
 }
 
+// Each metric is the quantity that it is of, and one that is missing is an error.
 func TestMeasures(t *testing.T) {
 	const text = `# HELP go_goroutines Number of goroutines.
 go_goroutines 14
+go_threads 9
+go_memstats_heap_alloc_bytes 3.145728e+06
+go_memstats_alloc_bytes_total 12345
+go_gc_duration_seconds{quantile="1"} 0.5
+go_gc_duration_seconds_count 6
+millrace_streams 1
 millrace_viewers{path="writev"} 2
 millrace_viewers{path="write"} 1
-millrace_streams 1
+millrace_files_downloads 10
+millrace_files_open 3
+millrace_blobs_downloads 20
+millrace_blobs_uploads 30
 millrace_pool_idle_bytes 1.048576e+06
-go_memstats_heap_alloc_bytes 3.145728e+06
+millrace_pool_in_use_bytes 4096
 millrace_frames_lost_total{reason="lag_bytes"} 7
+millrace_viewers_dropped_total{reason="stalled"} 5
 `
-	m, err := readMeasures(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
+	sample := func(text string) (Sample, error) {
+		m, err := readMeasures(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.sample()
 	}
-	if s := m.sample(); s.busy != 4 || s.PoolIdle != mib || s.Heap != 2*mib || s.lost != 7 {
-		t.Errorf("%+v", s)
+	want := Sample{
+		Threads: 9, Heap: 2 * mib, PoolInUse: 4096, PoolIdle: mib, FilesOpen: 3,
+		allocated: 12345, collected: 6, lost: 7, dropped: 5, busy: 64,
+	}
+	if got, err := sample(text); err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	for _, name := range []string{
+		"go_threads", "go_memstats_heap_alloc_bytes", "go_memstats_alloc_bytes_total", "go_gc_duration_seconds_count",
+		"millrace_streams", "millrace_viewers", "millrace_files_downloads", "millrace_files_open", "millrace_blobs_downloads",
+		"millrace_blobs_uploads", "millrace_pool_idle_bytes", "millrace_pool_in_use_bytes", "millrace_frames_lost_total",
+		"millrace_viewers_dropped_total",
+	} {
+		without := regexp.MustCompile(`(?m)^`+name+`[ {].*\n`).ReplaceAllString(text, "")
+		if _, err := sample(without); err == nil || !strings.Contains(err.Error(), name+": missing") {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+	if _, err := sample(strings.Replace(text, "go_threads 9", "go_threads 0", 1)); err == nil {
+		t.Error("a process without a thread")
 	}
 	if _, err := readMeasures(strings.NewReader("name x\n")); err == nil {
 		t.Error("a value that is no number")

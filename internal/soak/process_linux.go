@@ -8,21 +8,27 @@ import (
 )
 
 // lookAtProcess asks the system, which is better than to ask the process: that has one more descriptor while it answers.
-func lookAtProcess(pid int) (p process, ok bool) {
+// A process has some of each, so that 0 is an error: a quantity that cannot be read would never be seen to grow.
+func lookAtProcess(pid int) (process, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return p, false
+		return process{}, err
 	}
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
-		return p, false
+		return process{}, err
 	}
-	return process{
+	p := process{
 		descriptors: int64(len(open)),
 		threads:     statusNumber(status, "Threads:"),
 		rss:         statusNumber(status, "VmRSS:") << 10,
 		anonymous:   statusNumber(status, "RssAnon:") << 10,
-	}, true
+	}
+	if p.descriptors == 0 || p.threads == 0 || p.rss == 0 || p.anonymous == 0 {
+		return p, fmt.Errorf("/proc/%d: %d descriptors, %d threads, %d bytes of RSS, %d of them anonymous: want some of each",
+			pid, p.descriptors, p.threads, p.rss, p.anonymous)
+	}
+	return p, nil
 }
 
 // statusNumber is the number in the line of that name, 0 when there is none.

@@ -2,5 +2,7 @@
 
 package soak
 
+import "errors"
+
 // Elsewhere there is no /proc to read, and the server's own word must do.
-func lookAtProcess(int) (process, bool) { return process{}, false }
+func lookAtProcess(int) (process, error) { return process{}, errors.ErrUnsupported }

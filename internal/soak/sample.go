@@ -3,6 +3,7 @@ package soak
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -76,13 +77,18 @@ func (w *watcher) sample(ctx context.Context) (Sample, error) {
 	if err != nil {
 		return s, err
 	}
-	s = m.sample()
+	if s, err = m.sample(); err != nil {
+		return s, err
+	}
 	// The number in the metrics has the goroutines in it that collect the metrics.
 	if s.Goroutines, err = w.goroutines(ctx); err != nil {
 		return s, err
 	}
-	if p, ok := lookAtProcess(w.pid); ok {
+	switch p, err := lookAtProcess(w.pid); {
+	case err == nil:
 		s.Descriptors, s.Threads, s.RSS, s.Anonymous = p.descriptors, p.threads, p.rss, p.anonymous
+	case !errors.Is(err, errors.ErrUnsupported):
+		return s, err
 	}
 	s.Descriptors -= min(s.FilesOpen, s.Descriptors)
 	return s, nil
@@ -129,25 +135,44 @@ func readMeasures(r io.Reader) (measures, error) {
 	return m, lines.Err()
 }
 
-// sample takes what is to be watched from the metrics.
-func (m measures) sample() Sample {
-	busy := 0.0
-	for _, name := range []string{"streams", "viewers", "files_downloads", "blobs_downloads", "blobs_uploads"} {
-		busy += m["millrace_"+name]
+// sample takes what is to be watched from the metrics. One that is missing is an error, and so is a 0 of what every process
+// has some of: it would never be seen to grow.
+func (m measures) sample() (Sample, error) {
+	var missing []string
+	of := func(name string) int64 {
+		v, ok := m[name]
+		if !ok {
+			missing = append(missing, name)
+		}
+		return int64(v)
 	}
-	idle := m["millrace_pool_idle_bytes"]
-	return Sample{
+	some := func(name string) int64 {
+		if m[name] < 1 {
+			missing = append(missing, name)
+		}
+		return int64(m[name])
+	}
+	idle := of("millrace_pool_idle_bytes")
+	s := Sample{
+		// Not every system tells of these two.
 		Descriptors: int64(m["process_open_fds"]),
-		Threads:     int64(m["go_threads"]),
 		RSS:         int64(m["process_resident_memory_bytes"]),
-		Heap:        int64(max(0, m["go_memstats_heap_alloc_bytes"]-idle)),
-		PoolInUse:   int64(m["millrace_pool_in_use_bytes"]),
-		PoolIdle:    int64(idle),
-		FilesOpen:   int64(m["millrace_files_open"]),
-		allocated:   int64(m["go_memstats_alloc_bytes_total"]),
-		collected:   int64(m["go_gc_duration_seconds_count"]),
-		lost:        int64(m["millrace_frames_lost_total"]),
-		dropped:     int64(m["millrace_viewers_dropped_total"]),
-		busy:        int64(busy),
+
+		Threads:   some("go_threads"),
+		Heap:      max(0, some("go_memstats_heap_alloc_bytes")-idle),
+		PoolInUse: of("millrace_pool_in_use_bytes"),
+		PoolIdle:  idle,
+		FilesOpen: of("millrace_files_open"),
+		allocated: some("go_memstats_alloc_bytes_total"),
+		collected: of("go_gc_duration_seconds_count"),
+		lost:      of("millrace_frames_lost_total"),
+		dropped:   of("millrace_viewers_dropped_total"),
 	}
+	for _, name := range []string{"streams", "viewers", "files_downloads", "blobs_downloads", "blobs_uploads"} {
+		s.busy += of("millrace_" + name)
+	}
+	if len(missing) > 0 {
+		return s, fmt.Errorf("metrics: %s: missing or 0", strings.Join(missing, ", "))
+	}
+	return s, nil
 }
