@@ -31,8 +31,9 @@ type rule struct {
 	exact bool
 	slack int64
 
-	// empty: every point must be 0, the first ones too.
-	empty bool
+	// capped: no point may be above most, the first ones included.
+	capped bool
+	most   int64
 
 	// Otherwise it may breathe. It drifts if the slope over the whole time makes more than bound, and the median of the last
 	// third is more than ratio times that of the first. Either alone is noise: a heap of 3 MB that becomes 4 has a large
@@ -77,7 +78,9 @@ func rules(redis bool) []rule {
 	return []rule{
 		{name: "goroutines", of: func(p *Point) int64 { return p.Goroutines }, exact: true},
 		{name: "descriptors", of: func(p *Point) int64 { return p.Descriptors }, exact: true, slack: slack},
-		{name: "pool in use", unit: size, of: func(p *Point) int64 { return p.PoolInUse }, empty: true},
+		// They are not among the descriptors: which of them are open follows the requests of the last seconds.
+		{name: "files open", of: func(p *Point) int64 { return p.FilesOpen }, capped: true, most: int64(len(files))},
+		{name: "pool in use", unit: size, of: func(p *Point) int64 { return p.PoolInUse }, capped: true},
 		// A thread stays once the runtime has started it, for as long as many goroutines were in system calls at one time.
 		{name: "threads", of: func(p *Point) int64 { return p.Threads }, bound: 12, ratio: 1.5},
 		// What lives after a collection breathes little: tables of net/http and of the metrics, Redis' connections.
@@ -92,10 +95,14 @@ func rules(redis bool) []rule {
 
 // judge returns what is wrong with the quiet points of one life of a server, in order.
 func (r rule) judge(points []Point) (reasons []string) {
-	if r.empty {
+	if r.capped {
+		want := "none"
+		if r.most > 0 {
+			want = "at most " + r.unit.format(r.most)
+		}
 		for i := range points {
-			if n := r.of(&points[i]); n != 0 {
-				return []string{fmt.Sprintf("%s is %s at quiet point %d, want nothing", r.name, r.unit.format(n), i+1)}
+			if n := r.of(&points[i]); n > r.most {
+				return []string{fmt.Sprintf("%s: %s at quiet point %d, want %s", r.name, r.unit.format(n), i+1, want)}
 			}
 		}
 		return nil
@@ -149,11 +156,14 @@ func (r rule) middle(points []Point) float64 {
 	return median(v)
 }
 
-// settled says whether a sample is one that all exact rules let pass, so that nothing has to be waited for.
+// trend says whether the rule is of many quiet points together. Otherwise each of them is judged when it comes.
+func (r rule) trend() bool { return !r.exact && !r.capped }
+
+// settled says whether a sample is one that all rules but those of trends let pass, so that nothing has to be waited for.
 func settled(rules []rule, points []Point, s Sample) bool {
 	all := append(slices.Clone(points), Point{Sample: s})
 	for _, r := range rules {
-		if (r.exact || r.empty) && len(r.judge(all)) > 0 {
+		if !r.trend() && len(r.judge(all)) > 0 {
 			return false
 		}
 	}

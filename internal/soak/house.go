@@ -118,7 +118,7 @@ func (h *house) quiet(ctx context.Context, at time.Duration) {
 	h.account(l.losses, reached.lost-before.lost, reached.dropped-before.dropped)
 	l.losses = nil
 	for _, r := range h.rules {
-		if r.exact || r.empty {
+		if !r.trend() {
 			for _, reason := range r.judge(l.points) {
 				h.faults.add("server %s: %s", h.name, reason)
 			}

@@ -190,7 +190,7 @@ func (r *run) judge() {
 	for _, h := range r.houses {
 		for _, l := range h.lives {
 			for _, rule := range h.rules {
-				if rule.exact || rule.empty {
+				if !rule.trend() {
 					continue // judged at each quiet point
 				}
 				for _, reason := range rule.judge(l.points) {

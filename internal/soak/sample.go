@@ -22,7 +22,7 @@ type Sample struct {
 	Heap        int64 `json:"heap_bytes"`      // alive after a collection, but for what the pool keeps idle
 	PoolInUse   int64 `json:"pool_in_use_bytes"`
 	PoolIdle    int64 `json:"pool_idle_bytes"`
-	FilesOpen   int64 `json:"files_open"` // kept open for the next download
+	FilesOpen   int64 `json:"files_open"` // of those that are served, kept open for the next download
 
 	allocated int64 // ever
 	collected int64 // garbage collections, ever

@@ -29,7 +29,7 @@ func TestFaultsAreFound(t *testing.T) {
 	for fault, says := range map[string]string{
 		"goroutine":  "goroutines: ",
 		"descriptor": "descriptors: ",
-		"pool":       "pool in use is ",
+		"pool":       "pool in use: ",
 		"log":        "its log says: ",
 		"panic":      "panic: as a fault",
 		"status":     "status 500",
