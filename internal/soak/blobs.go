@@ -18,6 +18,9 @@ const (
 	// blobRest is how long a client rests after a request. Redis keeps what was replaced for a minute: with it, and the
 	// sizes below, that is about 100 MB.
 	blobRest = 25 * time.Millisecond
+	// brokenRest is how long a value that breaks off rests before it does. net/http keeps an answer back for 50 ms while the
+	// request is still being sent.
+	brokenRest = 75 * time.Millisecond
 
 	// An expiring blob lives this long. expirySlack is what the store may be late by: a file system's time has steps.
 	expiryMin, expiryMax = 100 * time.Millisecond, 400 * time.Millisecond
@@ -67,13 +70,15 @@ func (s *shift) write(registers []*register, number int) {
 type valueReader struct {
 	value
 	off  int64
-	stop int64 // what comes from there on is an error
+	stop int64  // what comes from there on is an error
+	wait func() // before the error; nil if there is none
 }
 
 // Read implements io.Reader.
 func (v *valueReader) Read(p []byte) (int, error) {
 	if v.off >= v.stop {
 		if v.stop < v.length {
+			v.wait()
 			return 0, errBreakOff
 		}
 		return 0, io.EOF
@@ -127,10 +132,12 @@ func newValueReader(key string, write uint64, size int64) *valueReader {
 	return &valueReader{value: value{key: keyNumber(key), write: write, length: size}, stop: size}
 }
 
-// breakPut sends the beginning of a value, which must not change anything.
+// breakPut sends the beginning of a value, which must not change anything. A server that takes that for the whole has a moment
+// to say so.
 func (s *shift) breakPut(reg *register, r *rand.Rand, url string) error {
 	v := newValueReader(reg.key, reg.write(false), 1<<10+blobSize(r))
 	v.stop = r.Int64N(v.length)
+	v.wait = func() { pause(s.working, brokenRest) }
 	err := s.putValue(reg.key, v, url)
 	switch {
 	case errors.Is(err, errBreakOff):

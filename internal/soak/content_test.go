@@ -162,9 +162,10 @@ func TestValue(t *testing.T) {
 		t.Errorf("under another key: %v", err)
 	}
 	part := newValueReader("k", 3, 5000)
-	part.stop = 1000
-	if b, err := io.ReadAll(part); len(b) != 1000 || !errors.Is(err, errBreakOff) {
-		t.Errorf("%d bytes, %v", len(b), err)
+	waited := 0
+	part.stop, part.wait = 1000, func() { waited++ }
+	if b, err := io.ReadAll(part); len(b) != 1000 || !errors.Is(err, errBreakOff) || waited != 1 {
+		t.Errorf("%d bytes, %v, waited %d times", len(b), err, waited)
 	}
 }
 
