@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log"
@@ -14,13 +15,13 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/internal/load"
 	serve "github.com/millrace-io/millrace/internal/server"
 	"github.com/spf13/pflag"
 )
@@ -29,11 +30,17 @@ import (
 type faulty struct {
 	fault string
 	log   *slog.Logger
+	inner string       // the real server's URL
+	root  string       // of its files
 	count atomic.Int64 // of requests for files and blobs
+	live  atomic.Int64 // requests of publishers and viewers in progress
+	busy  sync.Once
 
-	mu     sync.Mutex
-	held   []any             // what has leaked
-	bodies map[string][]byte // the values of blobs that were got last
+	mu      sync.Mutex
+	held    []any             // what has leaked
+	bodies  map[string][]byte // the values of blobs that were got last
+	threads int               // that were in a system call at one time
+	files   int               // that were added to those that are served
 }
 
 // A mistake is made in one of so many requests, so that the first cycle has some of each.
@@ -54,13 +61,19 @@ func double(fault string, args []string) {
 	f.StringVar(&cfg.Root, "root", "", "")
 	f.StringVar(&cfg.Blobs, "blobs", "", "")
 	must(f.Parse(args))
+	if fault == "lost at restart" {
+		must(empty(cfg.Blobs))
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	s, err := serve.New(cfg)
 	must(err)
 	inner, admin, front := listen(), listen(), listen()
-	d := &faulty{fault: fault, log: slog.New(slog.NewJSONHandler(os.Stderr, nil)), bodies: make(map[string][]byte)}
+	d := &faulty{
+		fault: fault, log: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
+		inner: "http://" + inner.Addr().String(), root: cfg.Root, bodies: make(map[string][]byte),
+	}
 	go func() { _ = http.Serve(front, d.handler(inner.Addr().String())) }()
 	d.log.Info("listening", "address", front.Addr().String())
 	d.log.Info("admin listening", "address", admin.Addr().String())
@@ -74,6 +87,17 @@ func must(err error) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+// empty removes what is in a directory.
+func empty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if err == nil {
+			err = os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
+	return err
 }
 
 func listen() net.Listener {
@@ -91,11 +115,77 @@ func (d *faulty) handler(to string) http.Handler {
 		ModifyResponse: d.spoil,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, "/live/") && d.count.Add(1)%mistakeEvery == 0 && d.refuse(w, r) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/live/"):
+			d.live.Add(1)
+			defer d.live.Add(-1)
+			if r.Method == http.MethodPost && r.URL.Path == "/live/soak-0" {
+				d.grow()
+			}
+		case d.mistake(w, r) || d.count.Add(1)%mistakeEvery == 0 && d.refuse(w, r):
 			return
 		}
 		proxy.ServeHTTP(w, r)
 	})
+}
+
+// grow lets go of less than it takes, with each show of a stream: so there is some of it in every cycle.
+func (d *faulty) grow() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch d.fault {
+	case "rss":
+		mapMemory(6 * mib)
+	case "threads":
+		d.threads += 8
+		startThreads(d.threads)
+	}
+}
+
+// mistake makes those mistakes that are made with every request for a blob. It says whether it has answered.
+func (d *faulty) mistake(w http.ResponseWriter, r *http.Request) bool {
+	expires := strings.Contains(r.URL.Path, "/expires-")
+	switch {
+	case !strings.HasPrefix(r.URL.Path, "/blobs/"):
+	case d.fault == "expired" && r.Method == http.MethodPut:
+		r.Header.Del("Millrace-TTL")
+	case d.fault == "early" && r.Method == http.MethodGet && expires,
+		d.fault == "lost at the end" && r.Method == http.MethodGet && !expires && d.live.Load() == 0:
+		http.NotFound(w, r)
+		return true
+	case d.fault == "kept broken put" && r.Method == http.MethodPut && !expires:
+		body, err := io.ReadAll(r.Body)
+		if err != nil && len(body) > valueHead {
+			d.put(r.URL.Path, bytes.NewReader(body))
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		return err != nil
+	case d.fault == "busy":
+		d.busy.Do(func() {
+			never, _ := io.Pipe()
+			go d.put("/blobs/busy", never)
+		})
+	}
+	return false
+}
+
+// put puts a blob of the double's own.
+func (d *faulty) put(path string, body io.Reader) {
+	req, err := http.NewRequest(http.MethodPut, d.inner+path, body)
+	must(err)
+	res, err := http.DefaultClient.Do(req)
+	must(err)
+	must(res.Body.Close())
+}
+
+// serveMore has the server open a file that is not the soak's.
+func (d *faulty) serveMore() {
+	d.files++
+	name := fmt.Sprintf("more-%d", d.files)
+	must(os.WriteFile(filepath.Join(d.root, name), []byte(name), 0o600))
+	res, err := http.Get(d.inner + "/files/" + name)
+	must(err)
+	must(res.Body.Close())
 }
 
 // refuse makes those mistakes that need no answer of the server. It says whether it has answered.
@@ -113,6 +203,8 @@ func (d *faulty) refuse(w http.ResponseWriter, r *http.Request) bool {
 		}
 	case "memory":
 		d.held = append(d.held, bytes.Repeat([]byte{1}, 512<<10))
+	case "files":
+		d.serveMore()
 	case "pool":
 		d.held = append(d.held, millrace.DefaultPool.Get(1))
 	case "log":
@@ -134,19 +226,70 @@ func (d *faulty) refuse(w http.ResponseWriter, r *http.Request) bool {
 
 // spoil changes an answer.
 func (d *faulty) spoil(res *http.Response) error {
-	path := res.Request.URL.Path
-	ok := res.Request.Method == http.MethodGet && res.StatusCode < 300
+	path, method := res.Request.URL.Path, res.Request.Method
+	ok := method == http.MethodGet && res.StatusCode < 300
 	switch {
 	case ok && strings.HasPrefix(path, "/blobs/") && (d.fault == "blob byte" || d.fault == "torn" || d.fault == "stale"):
 		return d.spoilBlob(res, path)
-	case ok && strings.HasPrefix(path, "/files/") && d.fault == "file byte":
-		res.Body = &flip{ReadCloser: res.Body}
+	case strings.HasPrefix(path, "/files/"):
+		d.spoilFile(res)
 	case ok && path == "/live/soak-0" && (d.fault == "frame" || d.fault == "group"):
 		res.Body = &cutter{ReadCloser: res.Body, r: bufio.NewReader(res.Body), group: d.fault == "group"}
-	case ok && path == "/live/soak-1" && d.fault == "plain byte":
-		res.Body = &flip{ReadCloser: res.Body}
+	case ok && path == "/live/soak-1":
+		d.spoilPlain(res)
+	case method == http.MethodPost && res.StatusCode == http.StatusOK && d.fault == "summary":
+		return spoilSummary(res)
 	}
 	return nil
+}
+
+func (d *faulty) spoilFile(res *http.Response) {
+	switch get := res.Request.Method == http.MethodGet; {
+	case d.fault == "file byte" && get && res.StatusCode < 300:
+		res.Body = &flip{ReadCloser: res.Body}
+	case d.fault == "short file" && get && res.StatusCode == http.StatusOK && res.ContentLength > 0:
+		res.Body = &shorter{ReadCloser: res.Body}
+		setLength(res, res.ContentLength-1)
+	case d.fault == "head" && !get && res.ContentLength > 0:
+		setLength(res, res.ContentLength-1)
+	case d.fault == "content-range" && res.Header.Get("Content-Range") != "":
+		res.Header.Set("Content-Range", "bytes 0-0/1")
+	}
+}
+
+func (d *faulty) spoilPlain(res *http.Response) {
+	switch d.fault {
+	case "plain byte":
+		res.Body = &flip{ReadCloser: res.Body}
+	case "last byte":
+		res.Body = &shorter{ReadCloser: res.Body}
+	case "cut":
+		res.Body = &breaker{ReadCloser: res.Body, left: 10_000}
+	}
+}
+
+// spoilSummary has the server get more of a stream than was sent.
+func spoilSummary(res *http.Response) error {
+	var summary map[string]any
+	if err := json.NewDecoder(res.Body).Decode(&summary); err != nil {
+		return err
+	}
+	for _, name := range []string{"bytes", "frames"} {
+		summary[name] = summary[name].(float64) + 1
+	}
+	text, err := json.Marshal(summary)
+	setBody(res, text)
+	return err
+}
+
+func setBody(res *http.Response, body []byte) {
+	res.Body = io.NopCloser(bytes.NewReader(body))
+	setLength(res, int64(len(body)))
+}
+
+func setLength(res *http.Response, n int64) {
+	res.ContentLength = n
+	res.Header.Set("Content-Length", fmt.Sprint(n))
 }
 
 func (d *faulty) spoilBlob(res *http.Response, path string) error {
@@ -166,88 +309,6 @@ func (d *faulty) spoilBlob(res *http.Response, path string) error {
 	case d.fault == "torn" && len(old) > len(body)/2:
 		body = append(body[:len(body)/2], old[len(body)/2:]...)
 	}
-	res.Body = io.NopCloser(bytes.NewReader(body))
-	res.ContentLength = int64(len(body))
-	res.Header.Set("Content-Length", fmt.Sprint(len(body)))
-	return nil
-}
-
-// A flip changes one bit of a body, not far from the beginning.
-type flip struct {
-	io.ReadCloser
-	done bool
-}
-
-func (f *flip) Read(p []byte) (int, error) {
-	n, err := f.ReadCloser.Read(p)
-	if n > 0 && !f.done {
-		f.done = true
-		p[n/2] ^= 4
-	}
-	return n, err
-}
-
-// A cutter takes a tag out of a film, or everything from one key frame to the next.
-type cutter struct {
-	io.ReadCloser
-	r       *bufio.Reader
-	group   bool
-	tags    int
-	kept    []byte // what goes if a key frame comes
-	pending []byte
-	begun   bool
-	done    bool
-}
-
-// cutAt is the number of the tag, of those that a viewer gets, that is missing.
-const cutAt = 8
-
-func (c *cutter) Read(p []byte) (int, error) {
-	for len(c.pending) == 0 {
-		if err := c.next(); err != nil {
-			return 0, err
-		}
-	}
-	n := copy(p, c.pending)
-	c.pending = c.pending[n:]
-	return n, nil
-}
-
-func (c *cutter) next() error {
-	size := len(flvHead)
-	if c.begun {
-		head, err := c.r.Peek(flvTagHead)
-		if err != nil && len(c.kept) > 0 {
-			c.pending, c.kept = c.kept, nil
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		size = flvTagHead + int(head[1])<<16 + int(head[2])<<8 + int(head[3]) + flvTagFoot
-	}
-	b := make([]byte, size)
-	if _, err := io.ReadFull(c.r, b); err != nil {
-		return err
-	}
-	if !c.begun {
-		c.begun, c.pending = true, b
-		return nil
-	}
-	key := b[0] == load.Video && b[flvTagHead] == 0x17
-	c.tags++
-	switch {
-	case c.done || c.tags < cutAt:
-	case !c.group && !key:
-		c.done = true
-		return nil
-	case c.group && !key:
-		c.kept = append(c.kept, b...)
-		return nil
-	case c.group:
-		c.done = len(c.kept) > 0
-		c.kept = nil
-	}
-	c.pending = b
+	setBody(res, body)
 	return nil
 }

@@ -65,8 +65,12 @@ func TestDrift(t *testing.T) {
 		{"RSS as a sawtooth", 30, func(i int, p *Point) { p.RSS += int64(i%5) * 10 * mib }, ""},
 		{"RSS that is high now and then", 30, func(i int, p *Point) { p.RSS += int64(i%4/3) * 400 * mib }, ""},
 		{"RSS that grows and wavers", 30, func(i int, p *Point) { p.RSS += int64(i)*2*mib + noise.Int64N(20*mib) }, "RSS grows"},
+		{"anonymous memory that grows", 30, func(i int, p *Point) { p.Anonymous += int64(i) * mib },
+			"anonymous grows: by 27.0 MiB in 27s"},
+		{"anonymous memory that grows more slowly than can be told", 30, func(i int, p *Point) { p.Anonymous += int64(i) * mib / 2 }, ""},
 		{"a heap that grows", 30, func(i int, p *Point) { p.Heap += int64(i) * mib / 4 }, "heap grows"},
 		{"threads that grow", 60, func(i int, p *Point) { p.Threads += int64(i) }, "threads grows"},
+		{"threads that are started now and then", 60, func(i int, p *Point) { p.Threads += int64(i / 6) }, ""},
 		{"a pool that grows", 60, func(i int, p *Point) { p.PoolIdle += int64(i) * mib }, "pool idle grows"},
 	} {
 		reasons := strings.Join(judge(rules(false), series(test.n, test.f)), "\n")
@@ -85,6 +89,16 @@ func TestDriftOfConnections(t *testing.T) {
 	points = series(10, func(i int, p *Point) { p.Descriptors += int64(i) * 20 })
 	if reasons := judge(rules(true), points); len(reasons) != 1 {
 		t.Error(reasons)
+	}
+}
+
+// A connection to Redis has buffers, which are on the heap. As many as there may be are no trend, and more are.
+func TestDriftOfConnectionBuffers(t *testing.T) {
+	for mibs, says := range map[int64]string{6: "", 8: "heap grows"} {
+		points := series(30, func(i int, p *Point) { p.Heap += int64(i) * mibs * mib / 27 })
+		if reasons := strings.Join(judge(rules(true), points), "\n"); says == "" && reasons != "" || !strings.Contains(reasons, says) {
+			t.Errorf("%d MiB: %q, want %q", mibs, reasons, says)
+		}
 	}
 }
 

@@ -1,0 +1,126 @@
+package soak
+
+import (
+	"bufio"
+	"io"
+
+	"github.com/millrace-io/millrace/internal/load"
+)
+
+// A flip changes one bit of a body, not far from the beginning.
+type flip struct {
+	io.ReadCloser
+	done bool
+}
+
+func (f *flip) Read(p []byte) (int, error) {
+	n, err := f.ReadCloser.Read(p)
+	if n > 0 && !f.done {
+		f.done = true
+		p[n/2] ^= 4
+	}
+	return n, err
+}
+
+// A cutter takes a tag out of a film, or everything from one key frame to the next.
+type cutter struct {
+	io.ReadCloser
+	r       *bufio.Reader
+	group   bool
+	tags    int
+	kept    []byte // what goes if a key frame comes
+	pending []byte
+	begun   bool
+	done    bool
+}
+
+// cutAt is the number of the tag, of those that a viewer gets, that is missing.
+const cutAt = 8
+
+func (c *cutter) Read(p []byte) (int, error) {
+	for len(c.pending) == 0 {
+		if err := c.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, c.pending)
+	c.pending = c.pending[n:]
+	return n, nil
+}
+
+func (c *cutter) next() error {
+	size := len(flvHead)
+	if c.begun {
+		head, err := c.r.Peek(flvTagHead)
+		if err != nil && len(c.kept) > 0 {
+			c.pending, c.kept = c.kept, nil
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		size = flvTagHead + int(head[1])<<16 + int(head[2])<<8 + int(head[3]) + flvTagFoot
+	}
+	b := make([]byte, size)
+	if _, err := io.ReadFull(c.r, b); err != nil {
+		return err
+	}
+	if !c.begun {
+		c.begun, c.pending = true, b
+		return nil
+	}
+	key := b[0] == load.Video && b[flvTagHead] == 0x17
+	c.tags++
+	switch {
+	case c.done || c.tags < cutAt:
+	case !c.group && !key:
+		c.done = true
+		return nil
+	case c.group && !key:
+		c.kept = append(c.kept, b...)
+		return nil
+	case c.group:
+		c.done = len(c.kept) > 0
+		c.kept = nil
+	}
+	c.pending = b
+	return nil
+}
+
+// A shorter passes on all of a body but its last byte.
+type shorter struct {
+	io.ReadCloser
+	last byte
+	has  bool // last is to come yet
+}
+
+func (s *shorter) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if n == 0 {
+		return 0, err
+	}
+	last := p[n-1]
+	if s.has {
+		copy(p[1:n], p[:n-1])
+		p[0] = s.last
+	} else {
+		n--
+	}
+	s.last, s.has = last, true
+	return n, err
+}
+
+// A breaker breaks off after so many bytes.
+type breaker struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *breaker) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, io.ErrUnexpectedEOF
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
