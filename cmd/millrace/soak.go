@@ -26,34 +26,38 @@ func soakCommand() *cobra.Command {
 break off and come again, and restarts. It compares every byte that comes back with what it must be.
 
 Between two cycles every client hangs up. What the servers hold then, in memory, goroutines, descriptors and pooled blocks, is
-compared with earlier cycles. The exit status is not 0 when any of it drifts, or when a byte was wrong.
+compared with earlier cycles.
+
+The exit status is 0 if no byte was wrong and nothing has drifted, 1 if something was wrong, and 2 if there is no telling: the
+run was interrupted, or too short (less than 12 s), or there could be none.
 
 One server keeps its blobs in a directory. If redis-server is installed, or --redis says where one is, a second one keeps them
-in Redis. Nothing is reached from other machines. Ctrl-C ends the run early, and reports what was seen.`,
+in Redis. Nothing is reached from other machines. Ctrl-C ends the run early, and tells what was seen.`,
 		Example: `  # Ten minutes
   millrace soak
 
   # An hour, and what there is to see of a failure
   millrace soak --for 1h --keep soak-logs --json soak.json`,
-		Args: arguments(0, 0),
+		Args: func(cmd *cobra.Command, args []string) error { return cannotLook(arguments(0, 0)(cmd, args)) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			program, err := os.Executable()
 			if err != nil {
-				return err
+				return cannotLook(err)
 			}
 			cfg.Program = []string{program, "serve"}
 			b := &soakBar{w: cmd.ErrOrStderr(), draw: isTerminal(cmd.ErrOrStderr())}
 			report, err := soak.Run(cmd.Context(), cfg, b.show)
 			b.close()
 			if err != nil {
-				return err
+				return cannotLook(err)
 			}
 			if jsonFile != "" {
 				err = writeJSON(jsonFile, report)
 			}
-			return errors.Join(err, printSoak(cmd.OutOrStdout(), report), soakFailure(report))
+			return errors.Join(soakFailure(report), cannotLook(errors.Join(err, printSoak(cmd.OutOrStdout(), report))))
 		},
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannotLook(err) })
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.DurationVar(&cfg.For, "for", cfg.For, "how long to run")
@@ -67,12 +71,16 @@ in Redis. Nothing is reached from other machines. Ctrl-C ends the run early, and
 	return cmd
 }
 
-// soakFailure is an error if the run has failed.
+// soakFailure is an error unless everything was judged, and nothing was wrong. Its exit status says which of these it is.
 func soakFailure(r soak.Report) error {
-	if len(r.Reasons) == 0 {
+	list := func(lines []string) string { return strings.Join(lines, "\n  ") }
+	switch r.Verdict {
+	case soak.Passed:
 		return nil
+	case soak.Unjudged:
+		return cannotLook(fmt.Errorf("the soak has not judged everything:\n  %s", list(r.Unjudged)))
 	}
-	return fmt.Errorf("the soak has failed:\n  %s", strings.Join(r.Reasons, "\n  "))
+	return &statusError{fmt.Errorf("the soak has failed:\n  %s", list(r.Reasons)), 1}
 }
 
 func writeJSON(name string, r soak.Report) error {
@@ -164,21 +172,42 @@ func printSoak(out io.Writer, r soak.Report) error {
 		d.Terms, round(d.SlowestDrain), d.Kills, d.Interrupted))
 	for _, s := range r.Servers {
 		fmt.Fprintln(w)
-		row("server "+s.Name, "first", "last", "max", "an hour")
-		for _, q := range s.Watched {
-			row(q.Name, soakAmount(q, q.First), soakAmount(q, q.Last), soakAmount(q, q.Max), soakAmount(q, int64(q.PerHour)))
-		}
-		allocated, collected := s.Used.PerHour()
-		row("allocated an hour", decimalBytes(int64(allocated)))
-		row("collections an hour", fmt.Sprintf("%.0f", collected))
+		soakServer(s, row)
 	}
 	fmt.Fprintln(w)
-	if len(r.Reasons) == 0 {
+	switch r.Verdict {
+	case soak.Passed:
 		row("verdict", "nothing has drifted, no byte was wrong")
-	} else {
+	case soak.Unjudged:
+		row("verdict", "NOT JUDGED, though no byte was wrong")
+		for _, text := range r.Unjudged {
+			row("", text)
+		}
+	default:
 		row("verdict", "FAILED")
 	}
 	return w.Flush()
+}
+
+// soakServer prints what was seen of a server.
+func soakServer(s soak.ServerReport, row func(...string)) {
+	if len(s.Watched) == 0 {
+		row("server " + s.Name)
+	} else {
+		row("server "+s.Name, "first", "last", "max", "an hour")
+	}
+	for _, q := range s.Watched {
+		row(q.Name, soakAmount(q, q.First), soakAmount(q, q.Last), soakAmount(q, q.Max), soakAmount(q, int64(q.PerHour)))
+	}
+	allocated, collected := s.Used.PerHour()
+	row("allocated an hour", decimalBytes(int64(allocated)))
+	row("collections an hour", fmt.Sprintf("%.0f", collected))
+	points, judged := 0, 0
+	for i, life := range s.Lives {
+		points += len(life)
+		judged += s.Judged[i]
+	}
+	row("quiet points", fmt.Sprintf("%d, in %d processes; drift was judged by %d of them", points, len(s.Lives), judged))
 }
 
 func soakAmount(q soak.Watched, n int64) string {

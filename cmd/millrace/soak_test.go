@@ -13,17 +13,17 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The servers are this test's binary, which is the command. Ten seconds have restarts in them, and a life that is long enough
-// to be judged, unless the machine is very busy.
+// The servers are this test's binary, which is the command. Twelve seconds have restarts in them, and as much more as it
+// takes for each server to be judged.
 func TestSoak(t *testing.T) {
 	t.Setenv(asCommand, "1")
 	name := filepath.Join(t.TempDir(), "soak.json")
 	var out, errs bytes.Buffer
-	err := millrace(t.Context(), &out, &errs, "soak", "--for", "10s", "--json", name, "--viewers", "4", "--rate", "2000000")
+	err := millrace(t.Context(), &out, &errs, "soak", "--for", "12s", "--json", name, "--viewers", "4", "--rate", "2000000")
 	if err != nil {
 		t.Fatalf("%v\n%s\n%s", err, &errs, &out)
 	}
-	for _, says := range []string{"verdict", "nothing has drifted", "server directory", "collections an hour"} {
+	for _, says := range []string{"verdict", "nothing has drifted", "server directory", "collections an hour", "quiet points"} {
 		if !strings.Contains(out.String(), says) {
 			t.Errorf("no %q in\n%s", says, &out)
 		}
@@ -40,19 +40,22 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := report.Done
-	if report.Cycles == 0 || strings.Count(errs.String(), "cycle ") != report.Cycles || d.Checked == 0 || d.Streams == 0 || len(report.Reasons) > 0 {
+	if report.Cycles == 0 || strings.Count(errs.String(), "cycle ") != report.Cycles || d.Checked == 0 || d.Streams == 0 ||
+		report.Verdict != soak.Passed || len(report.Reasons)+len(report.Unjudged) > 0 {
 		t.Errorf("%+v", report)
 	}
 }
 
-// A Redis that is somebody's has its keys back when the run is over.
+// A Redis that is somebody's has its keys back when the run is over. Three seconds are too short for more than that, which the
+// exit status says.
 func TestSoakOnRedis(t *testing.T) {
 	r := redistest.Start(t)
 	t.Setenv(asCommand, "1")
 	r.Do(t, "SET", "theirs", "value")
 	var out, errs bytes.Buffer
 	err := millrace(t.Context(), &out, &errs, "soak", "--for", "3s", "--viewers", "1", "--streams", "1", "--redis", "redis://"+r.Addr())
-	if err != nil || !strings.Contains(out.String(), "server redis") {
+	if err == nil || exitStatus(err) != 2 || !strings.Contains(err.Error(), "server redis: too short to judge drift: ") ||
+		!strings.Contains(out.String(), "server redis") || !strings.Contains(out.String(), "NOT JUDGED") {
 		t.Fatalf("%v\n%s\n%s", err, &errs, &out)
 	}
 	// What was deleted stays under other names, for downloads that are under way.
@@ -63,6 +66,37 @@ func TestSoakOnRedis(t *testing.T) {
 	}
 	if got := r.Do(t, "GET", "theirs"); got != "value" {
 		t.Errorf("their own key: %v", got)
+	}
+}
+
+// A script learns from the exit status what came of it, and a person from the last lines.
+func TestSoakVerdicts(t *testing.T) {
+	for _, test := range []struct {
+		report soak.Report
+		status int // 0: there is no error
+		says   string
+		prints string
+	}{
+		{soak.Report{Verdict: soak.Passed}, 0, "", "verdict  nothing has drifted, no byte was wrong\n"},
+		{soak.Report{Verdict: soak.Failed, Reasons: []string{"a", "b"}, Unjudged: []string{"c"}}, 1,
+			"the soak has failed:\n  a\n  b", "verdict  FAILED\n"},
+		{soak.Report{Verdict: soak.Unjudged, Unjudged: []string{"c", "d"}}, 2,
+			"the soak has not judged everything:\n  c\n  d", "verdict  NOT JUDGED, though no byte was wrong\n         c\n         d\n"},
+	} {
+		err := soakFailure(test.report)
+		if (err == nil) != (test.status == 0) || err != nil && (exitStatus(err) != test.status || err.Error() != test.says) {
+			t.Errorf("%s: %v", test.report.Verdict, err)
+		}
+		var out bytes.Buffer
+		if err := printSoak(&out, test.report); err != nil || !strings.HasSuffix(out.String(), test.prints) {
+			t.Errorf("%s: %v\n%s", test.report.Verdict, err, &out)
+		}
+	}
+	var out bytes.Buffer
+	lives := [][]soak.Point{make([]soak.Point, 1), make([]soak.Point, 9)}
+	report := soak.Report{Servers: []soak.ServerReport{{Name: "x", Lives: lives, Judged: []int{0, 7}}}}
+	if err := printSoak(&out, report); err != nil || !strings.Contains(out.String(), "10, in 2 processes; drift was judged by 7 of them") {
+		t.Errorf("%v\n%s", err, &out)
 	}
 }
 
@@ -89,10 +123,11 @@ func TestSoakRefuses(t *testing.T) {
 		"--rate 5":              "--rate",
 		"--redis http://x":      "--redis",
 		"--for 10s 127.0.0.1:1": "takes no argument",
+		"--for ever":            "invalid argument",
 	} {
 		var out, errs bytes.Buffer
 		err := millrace(t.Context(), &out, &errs, append([]string{"soak"}, strings.Fields(args)...)...)
-		if err == nil || !strings.Contains(err.Error(), says) {
+		if err == nil || exitStatus(err) != 2 || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", args, err)
 		}
 	}

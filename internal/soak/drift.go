@@ -107,7 +107,7 @@ func (r rule) judge(points []Point) (reasons []string) {
 		}
 		return nil
 	}
-	if len(points) <= warmUp {
+	if len(points) <= warmUp || r.trend() && judged(len(points)) == 0 {
 		return nil
 	}
 	points = points[warmUp:]
@@ -123,9 +123,6 @@ func (r rule) judge(points []Point) (reasons []string) {
 				least = i
 			}
 		}
-		return nil
-	}
-	if len(points) < minTrend {
 		return nil
 	}
 	gain := r.gain(points)

@@ -6,12 +6,14 @@ import "time"
 type Report struct {
 	Started     time.Time      `json:"started"`
 	Took        time.Duration  `json:"took_ns"`
+	Verdict     Verdict        `json:"verdict"`
 	Interrupted bool           `json:"interrupted,omitempty"` // by the user, before its time was over
 	Seed        uint64         `json:"seed"`
 	Cycles      int            `json:"cycles"`
 	Done        Done           `json:"done"`
 	Servers     []ServerReport `json:"servers"`
-	Reasons     []string       `json:"reasons,omitempty"` // why the run has failed; empty: it has not
+	Reasons     []string       `json:"reasons,omitempty"`  // why the run has failed; empty: it has not
+	Unjudged    []string       `json:"unjudged,omitempty"` // what the run was too short for; empty: it was not
 }
 
 // ServerReport is what was seen of one server.
@@ -23,6 +25,8 @@ type ServerReport struct {
 	Watched []Watched `json:"watched"`
 	// Lives has the quiet points of each process.
 	Lives [][]Point `json:"lives"`
+	// Judged is, for each process, how many of its quiet points its drift was judged by: 0 if there were too few.
+	Judged []int `json:"judged"`
 }
 
 // Watched is one quantity over the quiet points of a process.
@@ -44,14 +48,15 @@ func (u Usage) PerHour() (allocated, collected float64) {
 }
 
 // report adds everything up.
-func (r *run) report(interrupted bool) Report {
+func (r *run) report() Report {
 	rep := Report{
-		Started: r.began, Took: time.Since(r.began), Interrupted: interrupted,
+		Started: r.began, Took: time.Since(r.began), Interrupted: r.interrupted,
 		Seed: r.cfg.Seed, Cycles: r.cycles, Done: r.tally.done(), Reasons: r.faults.list(),
 	}
 	for _, h := range r.houses {
 		rep.Servers = append(rep.Servers, h.report())
 	}
+	rep.judge(r.cfg.For)
 	return rep
 }
 

@@ -24,6 +24,8 @@ type run struct {
 	redis  *child // nil if there is none, or it is not ours
 	cycles int
 	kills  int // restarts so far
+
+	interrupted bool // before its time was over
 }
 
 // Progress is told while a run goes on.
@@ -63,11 +65,12 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, erro
 	err = r.open(ctx, dir)
 	if err == nil {
 		r.soak(ctx, progress)
+		r.interrupted = ctx.Err() != nil
 		r.finish(ctx)
 	}
 	r.close()
 	err = errors.Join(err, os.RemoveAll(dir))
-	return r.report(ctx.Err() != nil), err
+	return r.report(), err
 }
 
 // open starts the servers.
@@ -96,7 +99,7 @@ func (r *run) open(ctx context.Context, dir string) error {
 
 // soak is one cycle after the other.
 func (r *run) soak(ctx context.Context, progress func(Progress)) {
-	for ctx.Err() == nil && !r.faults.any() && r.passed() < 1 {
+	for ctx.Err() == nil && !r.faults.any() && !r.over() {
 		r.cycles++
 		sig := r.signal()
 		every(progressEvery, func() { progress(Progress{Elapsed: time.Since(r.began), Total: r.cfg.For}) }, func() {
@@ -116,6 +119,23 @@ func (r *run) soak(ctx context.Context, progress func(Progress)) {
 		}
 		progress(Progress{Elapsed: time.Since(r.began), Total: r.cfg.For, Cycle: c})
 	}
+}
+
+// over says whether the run has had its time. Where that suffices for drift to be judged, and the machine is so busy that it
+// did not, the run goes on until it can be.
+func (r *run) over() bool {
+	if r.passed() < 1 {
+		return false
+	}
+	if r.cfg.Cycles > 0 || float64(r.cfg.For)*(1-restartPart) < float64(pointsWanted*r.cfg.Cycle) {
+		return true
+	}
+	for _, h := range r.houses {
+		if h.life == nil || judged(len(h.life.points)) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // passed is how much of the run is over, from 0 to 1.
