@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/soak"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 )
@@ -40,21 +40,9 @@ in Redis. Nothing is reached from other machines. Ctrl-C ends the run early, and
   millrace soak --for 1h --keep soak-logs --json soak.json`,
 		Args: func(cmd *cobra.Command, args []string) error { return cannotLook(arguments(0, 0)(cmd, args)) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			program, err := os.Executable()
-			if err != nil {
-				return cannotLook(err)
-			}
-			cfg.Program = []string{program, "serve"}
-			b := &soakBar{w: cmd.ErrOrStderr(), draw: isTerminal(cmd.ErrOrStderr())}
-			report, err := soak.Run(cmd.Context(), cfg, b.show)
-			b.close()
-			if err != nil {
-				return cannotLook(err)
-			}
-			if jsonFile != "" {
-				err = writeJSON(jsonFile, report)
-			}
-			return errors.Join(soakFailure(report), cannotLook(errors.Join(err, printSoak(cmd.OutOrStdout(), report))))
+			logging.Disable() // of go-redis, which writes to standard error: what fails is in the error
+			cfg.RedisPassword = os.Getenv(redisPasswordVar)
+			return runSoak(cmd, cfg, jsonFile)
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannotLook(err) })
@@ -71,6 +59,27 @@ in Redis. Nothing is reached from other machines. Ctrl-C ends the run early, and
 	return cmd
 }
 
+// runSoak soaks, and writes the report.
+func runSoak(cmd *cobra.Command, cfg soak.Config, jsonFile string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return cannotLook(err)
+	}
+	cfg.Program = []string{program, "serve"}
+	out, err := openReport(jsonFile)
+	if err != nil {
+		return cannotLook(err)
+	}
+	b := &soakBar{w: cmd.ErrOrStderr(), draw: isTerminal(cmd.ErrOrStderr())}
+	report, err := soak.Run(cmd.Context(), cfg, b.show)
+	b.close()
+	if err != nil {
+		return cannotLook(errors.Join(err, out.drop()))
+	}
+	err = errors.Join(out.write(report), printSoak(cmd.OutOrStdout(), report))
+	return errors.Join(soakFailure(report), cannotLook(err))
+}
+
 // soakFailure is an error unless everything was judged, and nothing was wrong. Its exit status says which of these it is.
 func soakFailure(r soak.Report) error {
 	list := func(lines []string) string { return strings.Join(lines, "\n  ") }
@@ -81,14 +90,6 @@ func soakFailure(r soak.Report) error {
 		return cannotLook(fmt.Errorf("the soak has not judged everything:\n  %s", list(r.Unjudged)))
 	}
 	return &statusError{fmt.Errorf("the soak has failed:\n  %s", list(r.Reasons)), 1}
-}
-
-func writeJSON(name string, r soak.Report) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(name, append(text, '\n'), 0o644)
 }
 
 // soakBar is the progress bar of a soak, whose length is its time, with a line above it for each cycle. Where the

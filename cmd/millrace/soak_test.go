@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +20,9 @@ import (
 func TestSoak(t *testing.T) {
 	t.Setenv(asCommand, "1")
 	name := filepath.Join(t.TempDir(), "soak.json")
+	if err := os.WriteFile(name, bytes.Repeat([]byte("before "), 100_000), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var out, errs bytes.Buffer
 	err := millrace(t.Context(), &out, &errs, "soak", "--for", "12s", "--json", name, "--viewers", "4", "--rate", "2000000")
 	if err != nil {
@@ -49,8 +54,9 @@ func TestSoak(t *testing.T) {
 // A Redis that is somebody's has its keys back when the run is over. Three seconds are too short for more than that, which the
 // exit status says.
 func TestSoakOnRedis(t *testing.T) {
-	r := redistest.Start(t)
+	r := redistest.Start(t, redistest.Password("secret"))
 	t.Setenv(asCommand, "1")
+	t.Setenv(redisPasswordVar, "secret")
 	r.Do(t, "SET", "theirs", "value")
 	var out, errs bytes.Buffer
 	err := millrace(t.Context(), &out, &errs, "soak", "--for", "3s", "--viewers", "1", "--streams", "1", "--redis", "redis://"+r.Addr())
@@ -130,5 +136,48 @@ func TestSoakRefuses(t *testing.T) {
 		if err == nil || exitStatus(err) != 2 || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", args, err)
 		}
+	}
+}
+
+// What a run needs at its end, or from others, is looked for before it begins, and what is there stays as it is.
+func TestSoakLooksFirst(t *testing.T) {
+	dir := t.TempDir()
+	before, fresh := filepath.Join(dir, "before.json"), filepath.Join(dir, "fresh.json")
+	if err := os.WriteFile(before, []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "redis://:secret@" + closed.Addr().String()
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--json", filepath.Join(dir, "nonexistent", "s.json")}, "no such file or directory"},
+		{[]string{"--json", dir}, "is a directory"},
+		{[]string{"--json", before, "--keep", filepath.Join(before, "kept")}, "--keep: "},
+		{[]string{"--json", fresh, "--keep", before}, "--keep: "},
+		{[]string{"--json", before, "--redis", nobody}, "--redis does not answer: "},
+		{[]string{"--json", fresh, "--redis", nobody}, "--redis does not answer: "},
+	} {
+		var out, errs bytes.Buffer
+		err := millrace(t.Context(), &out, &errs, append([]string{"soak"}, test.args...)...)
+		if err == nil || exitStatus(err) != 2 || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", test.args, err)
+		}
+		if out.Len()+errs.Len() > 0 {
+			t.Errorf("%q: it ran:\n%s%s", test.args, &errs, &out)
+		}
+	}
+	if text, err := os.ReadFile(before); err != nil || string(text) != "before" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := os.Stat(fresh); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a report of no run: %v", err)
 	}
 }

@@ -1,8 +1,11 @@
 package soak
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"time"
 )
 
@@ -38,7 +41,9 @@ type Config struct {
 	Viewers int    // of each stream; a quarter of them stalls, another comes and goes
 	Rate    int    // of a stream, in bits a second
 	Redis   string // URL of a Redis that a second server keeps its blobs in; empty: one is started, if it is installed
-	Keep    string // a directory for the servers' logs if the run fails; empty: they are lost
+	// RedisPassword is for Redis if its URL has none. The servers have it from their environment.
+	RedisPassword string
+	Keep          string // a directory for the servers' logs if the run fails; empty: they are lost
 
 	Cycles     int           // the run ends after so many; 0: when For is over
 	Cycle      time.Duration // 0: a thirtieth of For, between 1 s and 15 s
@@ -89,4 +94,29 @@ func (c *Config) check() error {
 		c.Cycle = min(max(c.For/cyclesWanted, minCycle), maxCycle)
 	}
 	return nil
+}
+
+// reach looks whether what the run needs from outside is there, before it begins: afterwards hours may be lost.
+func (c *Config) reach(ctx context.Context) error {
+	if c.Keep != "" {
+		if err := makeWritable(c.Keep); err != nil {
+			return fmt.Errorf("soak: --keep: %w", err)
+		}
+	}
+	if c.Redis != "" && !c.NoRedis {
+		return pingRedis(ctx, c)
+	}
+	return nil
+}
+
+// makeWritable makes a directory if there is none, and returns an error if no file can be put there.
+func makeWritable(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".millrace-soak-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }

@@ -2,6 +2,7 @@ package soak
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 )
 
@@ -21,7 +22,7 @@ type statusError struct {
 }
 
 func (e *statusError) Error() string {
-	return fmt.Sprintf("%s: status %d: %s", e.what, e.status, e.text)
+	return fmt.Sprintf("%s: status %d: %s", e.what, e.status, strings.TrimSpace(e.text))
 }
 
 // maxFaults is how many faults are told in full. Those that follow are most often the same.

@@ -2,10 +2,15 @@ package soak
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os/exec"
 	"path/filepath"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // redisPrograms are the servers that are looked for in the path.
@@ -32,6 +37,31 @@ func startRedis(ctx context.Context, dir string) (c *child, url string, err erro
 		return c, "unix://" + socket, nil
 	}
 	return nil, "", nil
+}
+
+// redisPatience is how long somebody's Redis may take to answer.
+const redisPatience = 10 * time.Second
+
+// pingRedis returns an error if the Redis of cfg does not answer. The error has no password in it.
+func pingRedis(ctx context.Context, cfg *Config) error {
+	opt, err := redis.ParseURL(cfg.Redis)
+	if err != nil {
+		return errors.New("soak: --redis is no URL of a Redis")
+	}
+	if opt.Password == "" {
+		opt.Password = cfg.RedisPassword
+	}
+	opt.MaxRetries, opt.DialerRetries = -1, 1
+	// Only Redis Enterprise knows of such notifications.
+	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	rdb := redis.NewClient(opt)
+	defer rdb.Close()
+	ctx, cancel := context.WithTimeout(ctx, redisPatience)
+	defer cancel()
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("soak: --redis does not answer: %w", err)
+	}
+	return nil
 }
 
 func awaitSocket(ctx context.Context, c *child, socket string) error {

@@ -54,6 +54,9 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, erro
 	if err := cfg.check(); err != nil {
 		return Report{}, err
 	}
+	if err := cfg.reach(ctx); err != nil {
+		return Report{}, err
+	}
 	if progress == nil {
 		progress = func(Progress) {}
 	}
@@ -189,7 +192,7 @@ func (r *run) finish(ctx context.Context) {
 	r.judge()
 	if r.cfg.Keep != "" && r.faults.any() {
 		for _, h := range r.houses {
-			if err := errors.Join(os.MkdirAll(r.cfg.Keep, 0o700), h.keep(ctx, r.cfg.Keep)); err != nil {
+			if err := h.keep(ctx, r.cfg.Keep); err != nil {
 				r.faults.add("keeping the log of server %s: %v", h.name, err)
 			}
 		}
