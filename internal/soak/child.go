@@ -24,6 +24,9 @@ const (
 	// stopPatience is how much longer than its drain timeout a server may take to end after SIGTERM.
 	stopPatience = time.Minute
 
+	// endingPatience is how long after its last connection was refused a process may be about to end.
+	endingPatience = time.Second
+
 	// pollEvery is how often to look whether something has come about.
 	pollEvery = 20 * time.Millisecond
 
@@ -80,6 +83,17 @@ func (c *child) alive() error {
 	default:
 		return nil
 	}
+}
+
+// silent returns why a process does not answer, if that is because it has ended. One that is about to has a moment for it.
+func (c *child) silent() error {
+	late := time.NewTimer(endingPatience)
+	defer late.Stop()
+	select {
+	case <-c.ended:
+	case <-late.C:
+	}
+	return c.alive()
 }
 
 func exitReason(err error) error {

@@ -105,7 +105,7 @@ func (h *house) quiet(ctx context.Context, at time.Duration) {
 	before := l.since
 	reached, err := l.quiet(ctx, h.rules, h.cfg.Settle, at)
 	if err != nil {
-		if dead := c.alive(); dead != nil {
+		if dead := c.silent(); dead != nil {
 			h.faults.lead("server %s: %v\n%s", h.name, dead, c.tail())
 			return
 		}
