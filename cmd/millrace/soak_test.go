@@ -166,7 +166,7 @@ func TestSoakLooksFirst(t *testing.T) {
 		{[]string{"--json", fresh, "--redis", nobody}, "--redis does not answer: "},
 	} {
 		var out, errs bytes.Buffer
-		err := millrace(t.Context(), &out, &errs, append([]string{"soak"}, test.args...)...)
+		err := millrace(t.Context(), &out, &errs, append([]string{"soak", "--for", "3s"}, test.args...)...)
 		if err == nil || exitStatus(err) != 2 || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", test.args, err)
 		}
