@@ -299,6 +299,41 @@ func TestLateTimesAgainstFFmpeg(t *testing.T) {
 	}
 }
 
+// A clip that is sent twice on one connection, its times from the start again, is played twice.
+func TestTwiceAgainstFFmpeg(t *testing.T) {
+	needFFmpeg(t)
+	leaktest.Check(t, millrace.DefaultPool)
+	source := generate(t, "source.flv", "-c:v", "libx264", "-preset", "veryfast", "-g", "25", "-bf", "2", "-pix_fmt", "yuv420p",
+		"-c:a", "aac")
+	b, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	once, twice := filepath.Join(t.TempDir(), "once.mp4"), filepath.Join(t.TempDir(), "twice.mp4")
+	const header = 9 + 4 // and the previous-tag-size behind it
+	mux(t, bytes.NewReader(b), once, 0)
+	mux(t, bytes.NewReader(slices.Concat(b, b[header:])), twice, 0)
+	want, got := probe(t, once), probe(t, twice)
+	offset := got["audio"][len(want["audio"])].dts - want["audio"][0].dts
+	if offset < 2.5 || offset > 2.6 {
+		t.Errorf("the second time begins at %v s", offset)
+	}
+	for kind := range want {
+		n := len(want[kind])
+		samePackets(t, got[kind][:n], want[kind])
+		second := slices.Clone(want[kind])
+		for i := range second {
+			second[i].pts += offset
+			second[i].dts += offset
+		}
+		// Two pictures come before the sound, which ended later than they did and moves the rest behind its end.
+		from := map[string]int{"video": 2}[kind]
+		samePackets(t, got[kind][n+from:], second[from:])
+	}
+	decodes(t, twice)
+	run(t, "ffmpeg", "-i", twice, "-f", "null", "-")
+}
+
 // HEVC, which ffmpeg's FLV muxer of this version cannot write: the pictures are taken out of an MP4 file of its own.
 func TestHEVCAgainstFFmpeg(t *testing.T) {
 	needFFmpeg(t)

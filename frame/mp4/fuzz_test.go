@@ -34,8 +34,13 @@ func unpack(b []byte, f func(kind flv.Type, step int, data string)) {
 			kind = flv.Type(b[0] & 0x3f)
 		}
 		step, n := int(int8(b[1])), min(int(b[2]), len(b)-3)
-		if b[1] == 100 {
+		switch b[1] {
+		case 100:
 			step = 1 << 20 // a leap
+		case 101:
+			step = -1 << 10 // starts over
+		case 102:
+			step = 30_000 // a pause
 		}
 		f(kind, step, string(b[3:3+n]))
 		b = b[3+n:]

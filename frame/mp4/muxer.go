@@ -197,7 +197,7 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 		return Fragment{}, err
 	}
 	m.needKey = false
-	at := tr.videoTime(m.clock.at(t.Timestamp))
+	at := tr.videoTime(m.clock.picture(t.Timestamp, tr.length()))
 	tr.close(at)
 	var f Fragment
 	if len(tr.done) > 0 && m.ready() || m.full(data.Len()) {
@@ -217,7 +217,7 @@ func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	if err := m.checkSize(data); err != nil {
 		return Fragment{}, err
 	}
-	at := tr.audioTime(m.clock.at(t.Timestamp))
+	at := tr.audioTime(m.clock.sound(t.Timestamp, tr.length()))
 	tr.close(at)
 	var f Fragment
 	alone := m.video.conf == nil && m.ready()
@@ -237,7 +237,7 @@ func (m *Muxer) checkSize(data *millrace.Chain) error {
 
 // ready reports whether the tracks that were announced have come, or have been given up.
 func (m *Muxer) ready() bool {
-	if m.clock.now-m.clock.first >= trackWait {
+	if m.clock.passed() >= trackWait {
 		m.expectVideo, m.expectAudio = false, false
 	}
 	return (m.video.conf != nil || !m.expectVideo) && (m.audio.conf != nil || !m.expectAudio)

@@ -181,8 +181,8 @@ func TestTimesOfPictures(t *testing.T) {
 		{"a step back", []uint32{0, 40, 30, 80}, []int64{0, 40, 41, 80}},
 		{"begun before zero", []uint32{1<<32 - 40, 0, 40}, []int64{1<<32 - 40, 1 << 32, 1<<32 + 40}},
 		{"a pause of 9 s", []uint32{0, 40, 9040}, []int64{0, 40, 9040}},
-		{"started over", []uint32{60_000, 60_040, 0, 40, 80}, []int64{60_000, 60_040, 60_041, 60_080, 60_120}},
-		{"a leap ahead", []uint32{0, 40, 5 * day, 5*day + 40}, []int64{0, 40, 41, 80}},
+		{"started over", []uint32{60_000, 60_040, 0, 40, 80}, []int64{60_000, 60_040, 60_080, 60_120, 60_160}},
+		{"a leap ahead", []uint32{0, 40, 5 * day, 5*day + 40}, []int64{0, 40, 80, 120}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)

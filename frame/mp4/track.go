@@ -64,11 +64,21 @@ func (t *track) finish() {
 	if !t.isOpen {
 		return
 	}
-	step := t.conf.step
+	t.close(t.open.at + t.step())
+}
+
+// step tells how long the newest sample is taken to last, in the track's units.
+func (t *track) step() int64 {
 	if t.conf.width > 0 && t.usual > 0 {
-		step = t.usual
+		return int64(t.usual)
 	}
-	t.close(t.open.at + int64(step))
+	return int64(t.conf.step)
+}
+
+// length is step in milliseconds, rounded up. A pause before the newest picture does not say how long that one lasts.
+func (t *track) length() int64 {
+	scale := int64(t.conf.scale)
+	return min((t.step()*1000+scale-1)/scale, maxBack)
 }
 
 // start opens a sample. It takes ownership of data.
@@ -86,33 +96,9 @@ func (t *track) release() {
 	t.done, t.isOpen = t.done[:0], false
 }
 
-const (
-	// maxJump is the largest step between two tags that is taken for the stream's own time. Beyond it, in either direction, the
-	// publisher has started over or lost its clock, and what follows is joined to what was.
-	maxJump = 10_000 // ms
-
-	// maxDrift is how far a sound's time in FLV may be from where its predecessor ends and still be a matter of rounding: both
-	// are whole milliseconds, cut or rounded, which makes up to 1 ms each.
-	maxDrift = 2 // ms
-)
-
-// clock turns FLV's 32 bits of milliseconds into a time that neither wraps nor jumps.
-type clock struct {
-	last    uint32
-	first   int64
-	now     int64
-	running bool
-}
-
-func (c *clock) at(ts uint32) int64 {
-	if !c.running {
-		c.first, c.now, c.running = int64(ts), int64(ts), true
-	} else if step := int64(int32(ts - c.last)); -maxJump <= step && step <= maxJump {
-		c.now += step
-	}
-	c.last = ts
-	return c.now
-}
+// maxDrift is how far a sound's time in FLV may be from where its predecessor ends and still be a matter of rounding: both
+// are whole milliseconds, cut or rounded, which makes up to 1 ms each.
+const maxDrift = 2 // ms
 
 // videoTime places a picture at ms. Two pictures never have the same decoding time.
 func (t *track) videoTime(ms int64) int64 { return max(ms, t.floor) }

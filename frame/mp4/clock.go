@@ -1,0 +1,87 @@
+package mp4
+
+const (
+	// maxBack is how far behind the newest tag of its track a tag may be and still belong to the same round. Decoding times do
+	// not go back, but encoders round them, and some correct their clock by a few frames.
+	maxBack = 500 // ms
+
+	// maxPause is how far ahead of where its track is due a tag may be and still be taken for the end of a pause.
+	maxPause = 60_000 // ms
+)
+
+// clock turns FLV's 32 bits of milliseconds into a time of the stream that neither wraps nor goes back nor leaps.
+//
+// A publisher that starts over, or whose clock leaps, begins a new round. Each track finds that by its own tags, since sound
+// and picture may be any distance apart, and is in either round for a moment of its own. But a round has one offset, so that
+// they stay as far apart as the publisher has them.
+type clock struct {
+	first        int64 // the stream's time at the first tag
+	video, audio pace
+}
+
+// picture returns when a picture is to be decoded. The one before is taken to last for length.
+func (c *clock) picture(ts uint32, length int64) int64 { return c.at(&c.video, &c.audio, ts, length) }
+
+// sound returns when a frame of sound is to be decoded. The one before is taken to last for length.
+func (c *clock) sound(ts uint32, length int64) int64 { return c.at(&c.audio, &c.video, ts, length) }
+
+// passed tells how much of the stream has passed.
+func (c *clock) passed() int64 { return max(c.video.now, c.audio.now) - c.first }
+
+// pace is where a track has got to.
+type pace struct {
+	round  int    // counts from 1; 0 before the first tag
+	last   uint32 // FLV's time of the tag that is the furthest of the round
+	now    int64  // the stream's time of the same tag
+	waited int64  // how far the other track has gone since the newest tag of this one
+}
+
+// at places the tag of a track p that has the time ts. What it returns may be up to maxBack before p.now.
+//
+// While the tracks are in different rounds, a tag may fit into both: one from before the seam that comes late, or one of a
+// track that was silent at the seam. It belongs to where it is nearer to the time that its track is due.
+func (c *clock) at(p, other *pace, ts uint32, length int64) int64 {
+	begins := p.round == 0
+	if begins && other.round == 0 {
+		*p, c.first = pace{round: 1, last: ts, now: int64(ts)}, int64(ts)
+		return p.now
+	}
+	if begins {
+		p.now, p.waited = other.now, 0
+	}
+	due := p.now + p.waited
+	own, theirs := p.continued(ts), other.continued(ts)
+	goesOn := !begins && p.now-maxBack <= own && own <= due+maxPause
+	joins := p.round < other.round && distance(theirs, due) <= maxPause
+	p.waited = 0
+	var at int64
+	switch {
+	case goesOn && !(joins && distance(theirs, due) < distance(own, due)):
+		if own < p.now {
+			return own
+		}
+		at = own
+	case joins:
+		at = theirs
+		if overlap := p.now + length - at; !begins && overlap > 0 {
+			// The other track was shorter in the round before: the round begins that much later for both.
+			at += overlap
+			other.now += overlap
+		}
+		p.round = other.round
+	default:
+		// Right behind the last tag; or where the other track is, if that has gone on alone for longer than interleaving explains.
+		at = max(p.now+length, due-maxBack)
+		p.round = max(p.round, other.round) + 1
+	}
+	if !begins {
+		other.waited += at - p.now
+	}
+	p.last, p.now = ts, at
+	return at
+}
+
+// continued returns the stream's time of ts in the round of p.
+func (p *pace) continued(ts uint32) int64 { return p.now + int64(int32(ts-p.last)) }
+
+func distance(a, b int64) int64 { return max(a-b, b-a) }
