@@ -7,6 +7,9 @@ const (
 
 	// maxPause is how far ahead of where its track is due a tag may be and still be taken for the end of a pause.
 	maxPause = 60_000 // ms
+
+	// maxAlone is how far one track goes on without a tag of the other before that is taken to have stopped.
+	maxAlone = 500 // ms
 )
 
 // clock turns FLV's 32 bits of milliseconds into a time of the stream that neither wraps nor goes back nor leaps.
@@ -83,5 +86,8 @@ func (c *clock) at(p, other *pace, ts uint32, length int64) int64 {
 
 // continued returns the stream's time of ts in the round of p.
 func (p *pace) continued(ts uint32) int64 { return p.now + int64(int32(ts-p.last)) }
+
+// stopped reports whether the track had tags and has been without them while the other went on.
+func (p *pace) stopped() bool { return p.round > 0 && p.waited > maxAlone }
 
 func distance(a, b int64) int64 { return max(a-b, b-a) }

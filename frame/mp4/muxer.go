@@ -25,10 +25,6 @@ const maxRecord = 64 << 10
 // for. Publishers send both at once; what has not come after a second was promised by mistake.
 const trackWait = 1000
 
-// staleAudio is how far sound may be behind the pictures, in ms, before its last frame is no longer kept back for the time of
-// the next.
-const staleAudio = 500
-
 // Option changes how a Muxer works. Options panic when a value is out of range.
 type Option func(*Muxer)
 
@@ -50,7 +46,7 @@ func MaxWaitSamples(n int) Option {
 	return func(m *Muxer) { m.maxSamples = n }
 }
 
-// AudioFrames sets how many frames of sound a fragment has in a stream without pictures.
+// AudioFrames sets how many frames of sound a fragment has in a stream without pictures, or while they have stopped.
 func AudioFrames(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("mp4: AudioFrames(%d): at least 1", n))
@@ -201,7 +197,7 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	tr.close(at)
 	var f Fragment
 	if len(tr.done) > 0 && m.ready() || m.full(data.Len()) {
-		m.closeStaleAudio(at)
+		m.closeStopped()
 		f = m.emit(dst)
 	}
 	tr.start(sample{at: at, size: uint32(data.Len()), shift: t.CompositionTime, key: t.Key}, data)
@@ -220,8 +216,9 @@ func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	at := tr.audioTime(m.clock.sound(t.Timestamp, tr.length()))
 	tr.close(at)
 	var f Fragment
-	alone := m.video.conf == nil && m.ready()
-	if alone && len(tr.done) >= m.audioFrames || m.full(data.Len()) {
+	alone := m.video.conf == nil || m.clock.video.stopped()
+	if alone && m.ready() && len(tr.done) >= m.audioFrames || m.full(data.Len()) {
+		m.closeStopped()
 		f = m.emit(dst)
 	}
 	tr.start(sample{at: at, size: uint32(data.Len()), key: true}, data)
@@ -255,10 +252,13 @@ func (m *Muxer) full(n int) bool {
 	return true
 }
 
-// closeStaleAudio ends the open frame of sound when the pictures, at ms, are far ahead of it.
-func (m *Muxer) closeStaleAudio(ms int64) {
-	tr := &m.audio
-	if tr.isOpen && tr.next*1000 < (ms-staleAudio)*int64(tr.conf.scale) {
-		tr.close(tr.next)
+// closeStopped ends the open sample of a track that has stopped: it is not kept back for the time of the next. A fragment has to
+// be made then, because within one the samples follow each other without gaps.
+func (m *Muxer) closeStopped() {
+	if m.video.isOpen && m.clock.video.stopped() {
+		m.video.close(m.video.open.at + m.video.length())
+	}
+	if m.clock.audio.stopped() {
+		m.audio.close(m.audio.next)
 	}
 }

@@ -221,6 +221,56 @@ func TestSoundThatStops(t *testing.T) {
 	}
 }
 
+// When the pictures stop, the newest one and the sound with it leave after half a second, and the sound then by itself. The
+// next picture is where the stream says, whatever became of the one before.
+func TestPicturesThatStop(t *testing.T) {
+	r := newRig(t, mp4.AudioFrames(3))
+	r.tag(video, 0, avcHeader(avc640x360))
+	r.tag(audio, 0, aacHeader(aac48000))
+	r.tag(video, 0, avcKey("first"))
+	r.tag(video, 40, avcKey("last"))
+	for i := range 30 {
+		r.tag(audio, uint32(i*1024/48), aacFrame("a"))
+	}
+	ms := time.Millisecond
+	want := []mp4.Fragment{
+		{Samples: 1, Key: true, NewInit: true},
+		{Samples: 1 + 24, Key: true}, // the frame of sound at 512 ms is open
+		{Samples: 3, Start: 512 * ms},
+	}
+	if !reflect.DeepEqual(r.fragments, want) {
+		t.Errorf("fragments\n%+v, want\n%+v", r.fragments, want)
+	}
+	r.tag(video, 650, avcKey("again"))
+	r.tag(video, 690, avcKey("and again"))
+	r.flush()
+	wantPictures := []packet{
+		{1, 0, 0, 40, true, "first"}, {1, 40, 40, 40, true, "last"},
+		{1, 650, 650, 40, true, "again"}, {1, 690, 690, 40, true, "and again"},
+	}
+	if got := ofTrack(1, r.packets(0)); !reflect.DeepEqual(got, wantPictures) {
+		t.Errorf("pictures\n%v, want\n%v", got, wantPictures)
+	}
+}
+
+// Sound that is ahead of the pictures by any time waits for them all the same, and so does sound before the first picture.
+func TestSoundWaitsForPictures(t *testing.T) {
+	r := newRig(t)
+	r.tag(video, 0, avcHeader(avc640x360))
+	r.tag(audio, 0, aacHeader(aac48000))
+	for i := range 125 {
+		if i >= 50 && i%2 == 0 {
+			r.tag(video, uint32(i*64/3), avcKey("x"))
+		}
+		r.tag(audio, uint32(12_000+i*64/3), aacFrame("a"))
+	}
+	for i, f := range r.fragments {
+		if len(ofTrack(1, readFragments(r.bytes[i]))) != 1 {
+			t.Errorf("fragment %d, %+v, is not of one picture", i, f)
+		}
+	}
+}
+
 func TestPicturesBeforeAKeyFrameAreDropped(t *testing.T) {
 	r := newRig(t)
 	r.tag(video, 0, avcKey("before the sequence header"))

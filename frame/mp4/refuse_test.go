@@ -27,9 +27,9 @@ func TestWaitIsBounded(t *testing.T) {
 					t.Fatalf("%d samples of %d have left", n, i+1)
 				}
 			}
-			for _, f := range r.fragments {
-				if f.Key {
-					t.Errorf("%+v: a viewer cannot begin at sound alone", f)
+			for i, f := range r.fragments {
+				if pictures := ofTrack(1, readFragments(r.bytes[i])); f.Key != (len(pictures) > 0) {
+					t.Errorf("%+v has %d pictures: a viewer cannot begin at sound alone", f, len(pictures))
 				}
 			}
 		})

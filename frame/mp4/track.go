@@ -33,8 +33,8 @@ type track struct {
 	isOpen   bool
 
 	floor int64
-	usual uint32 // how long the last picture lasted; 0 before the second one
-	next  int64  // where the sample after the newest one is expected; sound only
+	usual int64 // from the picture before to the newest one; 0 before the second one
+	next  int64 // where the sample after the newest one is expected; sound only
 }
 
 // waiting counts the samples and bytes that the track holds.
@@ -46,13 +46,13 @@ func (t *track) waiting() (samples, bytes int) {
 	return samples, t.doneData.Len() + t.openData.Len()
 }
 
-// close ends the open sample at the given time.
+// close ends the open sample at the given time. The next one may begin later: players go by where its fragment begins, and hold
+// the picture until then (ISO/IEC 14496-12, 8.8.12.1).
 func (t *track) close(at int64) {
 	if !t.isOpen {
 		return
 	}
 	t.open.duration = uint32(min(at-t.open.at, math.MaxUint32))
-	t.usual = t.open.duration
 	t.done = append(t.done, t.open)
 	t.doneData.Merge(&t.openData)
 	t.isOpen = false
@@ -70,7 +70,7 @@ func (t *track) finish() {
 // step tells how long the newest sample is taken to last, in the track's units.
 func (t *track) step() int64 {
 	if t.conf.width > 0 && t.usual > 0 {
-		return int64(t.usual)
+		return t.usual
 	}
 	return int64(t.conf.step)
 }
@@ -83,6 +83,9 @@ func (t *track) length() int64 {
 
 // start opens a sample. It takes ownership of data.
 func (t *track) start(s sample, data *millrace.Chain) {
+	if t.floor > 0 {
+		t.usual = s.at - t.open.at
+	}
 	t.open, t.isOpen = s, true
 	t.openData.Merge(data)
 	t.floor = s.at + 1
