@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -66,7 +67,7 @@ func runSoak(cmd *cobra.Command, cfg soak.Config, jsonFile string) error {
 		return cannotLook(err)
 	}
 	cfg.Program = []string{program, "serve"}
-	out, err := openReport(jsonFile)
+	out, err := openOutput(jsonFile)
 	if err != nil {
 		return cannotLook(err)
 	}
@@ -74,9 +75,13 @@ func runSoak(cmd *cobra.Command, cfg soak.Config, jsonFile string) error {
 	report, err := soak.Run(cmd.Context(), cfg, b.show)
 	b.close()
 	if err != nil {
-		return cannotLook(errors.Join(err, out.drop()))
+		return cannotLook(errors.Join(err, out.close()))
 	}
-	err = errors.Join(out.write(report), printSoak(cmd.OutOrStdout(), report))
+	err = errors.Join(out.write(func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(report)
+	}), out.close(), printSoak(cmd.OutOrStdout(), report))
 	return errors.Join(soakFailure(report), cannotLook(err))
 }
 
