@@ -38,10 +38,18 @@ const (
 type heat int8
 
 const (
-	frozen heat = iota // none of them
-	cold               // not all of them, or some are on their way
-	warm               // as far as samples show, or it cannot be known
-	hot                // all of them
+	cold heat = iota // not all of them, or some are on their way
+	warm             // as far as samples show, or it cannot be known
+	hot              // all of them
+)
+
+// sight is how it is seen what of a file is in the page cache.
+type sight int32
+
+const (
+	counting sight = iota // the kernel counts pages
+	sampling              // it does not, and fails reads that would have to wait
+	blind                 // neither
 )
 
 // A warmth sees to it that what one transfer is about to send is in the page cache. Bytes that are not are read by as many
@@ -59,7 +67,7 @@ type warmth struct {
 
 	drop    bool   // leave the page cache as it was
 	brought []span // what this transfer has brought there; only if drop is set
-	ahead   int64  // the kernel was asked for what is before that
+	ahead   int64  // the kernel was asked for what is before that; 0 if it was asked for nothing
 	colds   int64  // bytes that were read from the disk
 }
 
@@ -82,6 +90,10 @@ func (w *warmth) ready(ctx context.Context, off, n int64) (most int64, sure bool
 			w.d.sawHot(begin, now) // being sent keeps them there
 		}
 		return n, true, nil
+	}
+	if 0 < w.ahead && off <= w.ahead && n > coldStep {
+		// What comes behind cold bytes is cold, most likely, and a sample of it would send the disk there and back.
+		n, all = coldStep, false
 	}
 	h := w.d.heat(off, n)
 	if h <= cold && n > coldStep {
@@ -122,7 +134,11 @@ func (w *warmth) read(ctx context.Context, off, n int64) error {
 		return err
 	}
 	defer w.turns.release()
-	if w.d.heat(off, n) >= warm {
+	block := millrace.DefaultPool.Get(coldBlock)
+	defer block.Release()
+	buf := block.Bytes()
+	there := w.d.present(off, n, buf)
+	if there == n {
 		return nil // another transfer has read it meanwhile
 	}
 	w.bring(off, off+n)
@@ -130,10 +146,7 @@ func (w *warmth) read(ctx context.Context, off, n int64) error {
 	if next := min(coldStep, w.end-off-n); next > 0 && w.d.heat(off+n, next) <= cold {
 		w.bring(off+n, off+n+next)
 	}
-	block := millrace.DefaultPool.Get(coldBlock)
-	defer block.Release()
-	buf := block.Bytes()
-	for at := off; at < off+n; {
+	for at := off + there; at < off+n; {
 		m, err := w.d.file.ReadAt(buf[:min(int64(len(buf)), off+n-at)], at)
 		at += int64(m)
 		w.colds += int64(m)
@@ -147,7 +160,7 @@ func (w *warmth) read(ctx context.Context, off, n int64) error {
 			return err
 		}
 	}
-	if w.d.heat(off, n) == frozen {
+	if w.d.isGone(off, n) {
 		w.d.uncached.Store(true) // a file system that has no page cache
 	}
 	return nil

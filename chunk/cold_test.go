@@ -72,7 +72,9 @@ func coldTree(t *testing.T) (root *os.Root, dir string, content []byte) {
 }
 
 // TestColdWaits: while others read, a cold file waits for its turn; a hot one is sent, and who gives up is let go.
-func TestColdWaits(t *testing.T) {
+func TestColdWaits(t *testing.T) { bySight(t, coldWaits) }
+
+func coldWaits(t *testing.T) {
 	root, _, content := coldTree(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := chunk.FileServer(root, chunk.ColdReaders(2))
@@ -115,7 +117,8 @@ func TestColdWaits(t *testing.T) {
 		if !bytes.Equal(cold.Body.Bytes(), content[1<<20:]) {
 			t.Errorf("cold: %d, %d bytes", cold.Code, cold.Body.Len())
 		}
-		if s := h.Stats(); s.ColdReads != 1 || s.ColdBytes < 1<<20 {
+		// A first page may have come for a sample.
+		if s := h.Stats(); s.ColdReads != 1 || s.ColdBytes < 1<<19 {
 			t.Errorf("%+v, want a cold read", s)
 		}
 	})
@@ -123,7 +126,9 @@ func TestColdWaits(t *testing.T) {
 
 // TestColdToHot: a file is read once, and its second answer, over a connection, finds it in the page cache; or a later one, if
 // the kernel has taken a page of it meanwhile.
-func TestColdToHot(t *testing.T) {
+func TestColdToHot(t *testing.T) { bySight(t, coldToHot) }
+
+func coldToHot(t *testing.T) {
 	root, _, content := coldTree(t)
 	h := newFiles(t, root, chunk.ServerTiming())
 	url, client := serve(t, h, false, false)
@@ -141,6 +146,9 @@ func TestColdToHot(t *testing.T) {
 	if got := ask(); !strings.Contains(got, "cache;desc=cold, path;desc=sendfile") {
 		t.Errorf("the first answer: %s", got)
 	}
+	for h.Stats().Requests == 0 { // the client may have all of it before it is counted
+		time.Sleep(time.Millisecond)
+	}
 	if s := h.Stats(); s.ColdReads != 1 || s.ColdBytes > int64(len(content)) || s.ColdBytes == 0 {
 		t.Errorf("%+v, want one cold read of at most all", s)
 	}
@@ -156,7 +164,9 @@ func TestColdToHot(t *testing.T) {
 }
 
 // TestColdMany has many read a cold file by a single slot, each from another place.
-func TestColdMany(t *testing.T) {
+func TestColdMany(t *testing.T) { bySight(t, coldMany) }
+
+func coldMany(t *testing.T) {
 	root, _, content := coldTree(t)
 	h := newFiles(t, root, chunk.ColdReaders(1), chunk.DropBehind(1))
 	url, client := serve(t, h, false, false)
@@ -189,7 +199,9 @@ func TestColdMany(t *testing.T) {
 
 // TestColdDropBehind: the page cache is as it was after the file is closed, and a hot file stays where it is. The kernel takes
 // pages for other uses when it likes, so once out of several times is enough for what is to stay.
-func TestColdDropBehind(t *testing.T) {
+func TestColdDropBehind(t *testing.T) { bySight(t, coldDropBehind) }
+
+func coldDropBehind(t *testing.T) {
 	root, dir, content := coldTree(t)
 	hot, cold := filepath.Join(dir, "hot.bin"), filepath.Join(dir, "cold.bin")
 	whole := int64(len(content))
@@ -226,7 +238,9 @@ func TestColdDropBehind(t *testing.T) {
 // TestColdDropLater: what a socket held when the answer ended is dropped when the file is closed. At times the kernel holds
 // it for a moment longer than both ends of the connection, on a list of what another processor is to free; so once out of
 // several times is enough.
-func TestColdDropLater(t *testing.T) {
+func TestColdDropLater(t *testing.T) { bySight(t, coldDropLater) }
+
+func coldDropLater(t *testing.T) {
 	left := int64(0)
 	for range 8 {
 		if left = dropLater(t); left <= 256<<10 {
@@ -258,7 +272,9 @@ func dropLater(t *testing.T) int64 {
 }
 
 // TestColdReadersBy: a Tuner's workers are who may read from a disk, and it hears of what they have read.
-func TestColdReadersBy(t *testing.T) {
+func TestColdReadersBy(t *testing.T) { bySight(t, coldReadersBy) }
+
+func coldReadersBy(t *testing.T) {
 	root, _, content := coldTree(t)
 	synctest.Test(t, func(t *testing.T) {
 		tuner := chunk.NewTuner(chunk.WorkersBetween(1, 1))

@@ -47,7 +47,7 @@ type descriptor struct {
 	checked  atomic.Int64   // Unix nanoseconds: when the name was last seen to lead to this file
 	hotAt    []atomic.Int64 // Unix nanoseconds, for the first regions: when all was last known to be in the page cache
 	uncached atomic.Bool    // it is never in the page cache
-	secret   atomic.Bool    // the kernel does not tell us what is
+	sight    atomic.Int32   // a sight: how it is seen what is
 
 	refs       int // how many are using it
 	forgotten  bool
