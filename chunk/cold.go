@@ -29,6 +29,10 @@ const (
 	// coldBlock is the memory that bytes from the disk pass through on their way to the page cache.
 	coldBlock = 128 << 10
 
+	// askMost is how much the kernel is asked for in one call. It does no more at a call than it would read ahead, which is
+	// 128 KiB unless the system is told otherwise, or than the disk takes at a time, if that is more.
+	askMost = 128 << 10
+
 	// dropLag is how far behind the last byte sent the page cache is emptied. Bytes that a socket has not got rid of are
 	// pinned, and it has up to 4 MiB of them unless the system is told otherwise (net.ipv4.tcp_wmem).
 	dropLag = 8 << 20
@@ -172,7 +176,9 @@ func (w *warmth) bring(from, to int64) {
 	if from >= to {
 		return
 	}
-	w.d.advise(from, to-from, willNeed)
+	for at := from; at < to; at += askMost {
+		w.d.advise(at, min(askMost, to-at), willNeed)
+	}
 	w.ahead = to
 	if w.drop {
 		w.brought = append(w.brought, span{from, to})
