@@ -19,7 +19,8 @@ func getCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get URL FILE",
 		Short: "Download a file, and resume a download that broke off",
-		Long: `Get downloads URL to FILE, or to standard output if FILE is -.
+		Long: `Get downloads URL to FILE, or to standard output if FILE is -. A device or a pipe is not replaced, and not written to
+unless standard output is redirected there. A symbolic link is replaced by the file, and not followed.
 
 Until it is whole, the file is called FILE.part. When the connection breaks, or nothing comes for --stall-timeout, get asks
 for the rest; so does the next get of the same URL and FILE. It goes on only with the version of the file that it began
@@ -64,7 +65,7 @@ so.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.BoolVarP(&cfg.Force, "force", "f", false, "replace FILE, and a FILE.part of unknown or other origin")
+	f.BoolVarP(&cfg.Force, "force", "f", false, "replace FILE (a symbolic link itself, and not what it leads to), and a FILE.part of unknown or other origin")
 	f.IntVar(&cfg.Retries, "retries", cfg.Retries,
 		"tries in a row that may bring no bytes; also how often the file may be started over")
 	f.DurationVar(&cfg.StallTimeout, "stall-timeout", cfg.StallTimeout, "a try that gets no byte for this long has failed")

@@ -66,7 +66,8 @@ func (p *part) open(wanted origin) (have int64, known origin, err error) {
 	return have, known, err
 }
 
-// vacant returns an error if FILE is there and must stay, or could not be replaced.
+// vacant returns an error if FILE is there and must stay, or could not be replaced. A device or a pipe must: whoever names
+// one means what is behind it, and others use it.
 func (p *part) vacant() error {
 	info, err := os.Lstat(p.path)
 	switch {
@@ -76,6 +77,8 @@ func (p *part) vacant() error {
 		return err
 	case info.IsDir():
 		return fmt.Errorf("%s is a directory: say what the file is to be called", p.path)
+	case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
+		return fmt.Errorf("%s is no regular file: use - and a redirection", p.path)
 	case !p.force:
 		return fmt.Errorf("%s is there already: --force replaces it", p.path)
 	}
@@ -167,6 +170,9 @@ func (p *part) finish() error {
 func (p *part) rename() error {
 	name := p.path + partSuffix
 	if p.force {
+		if err := p.vacant(); err != nil {
+			return err
+		}
 		return os.Rename(name, p.path)
 	}
 	err := os.Link(name, p.path)

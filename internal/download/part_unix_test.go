@@ -76,6 +76,7 @@ func TestWhatIsThereStays(t *testing.T) {
 		{"a file", func(p string) error { write(p, "precious"); return nil }, "is there already: --force", ""},
 		{"a link", func(p string) error { return os.Symlink(elsewhere, p) }, "is there already: --force", ""},
 		{"a directory", func(p string) error { return os.Mkdir(p, 0o755) }, "is a directory", "is a directory"},
+		{"a pipe", func(p string) error { return syscall.Mkfifo(p, 0o644) }, "no regular file: use -", "no regular file: use -"},
 		{"a part of unknown origin", func(p string) error {
 			write(p+".part", "precious")
 			return nil
@@ -92,7 +93,7 @@ func TestWhatIsThereStays(t *testing.T) {
 			return (&part{path: p}).remember(o)
 		}, "does not say what it is: --force", ""},
 		{"a linked part", func(p string) error { return os.Symlink(elsewhere, p+".part") }, "symbolic link", "symbolic link"},
-		{"a pipe", func(p string) error { return syscall.Mkfifo(p+".part", 0o644) }, "no file that could be written", "no file"},
+		{"a pipe as part", func(p string) error { return syscall.Mkfifo(p+".part", 0o644) }, "no file that could be written", "no file"},
 		{"no directory", func(p string) error { return os.Remove(filepath.Dir(p)) }, "no such file", "no such file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -132,6 +133,25 @@ func TestAFileThatComesMeanwhile(t *testing.T) {
 	f.holds(".part", content)
 	f.Force, f.Progress = true, nil
 	f.succeeds(t.Context(), content)
+}
+
+// A pipe that comes while the download runs is not replaced either, and what was downloaded is kept.
+func TestAPipeThatComesMeanwhile(t *testing.T) {
+	content := noise(1, 1000)
+	f := newFetch(t, start(t, &site{content: content, etag: `"v1"`}))
+	f.Force = true
+	f.Progress = func(have, _ int64) {
+		if have == 1000 {
+			_ = syscall.Mkfifo(f.Path, 0o644)
+		}
+	}
+	if _, err := Run(t.Context(), f.Config); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Error(err)
+	}
+	if info, err := os.Lstat(f.Path); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		t.Errorf("%v, %v, want a pipe", info, err)
+	}
+	f.holds(".part", content)
 }
 
 // Two downloads of one file do not write to the same part.
