@@ -31,13 +31,13 @@ const (
 func bySight(t *testing.T, test func(t *testing.T)) {
 	t.Run("counting", test)
 	t.Run("sampling", func(t *testing.T) {
-		needSamples(t)
 		t.Cleanup(chunk.WithoutCachestat())
 		test(t)
 	})
 }
 
-// needSamples skips a test where the file system of temporary files does not fail reads that would have to wait.
+// needSamples skips a test where the file system of temporary files does not fail reads that would have to wait. One of
+// those is overlayfs, of which cachestat tells nothing either: there all files count as cold, and then as hot.
 func needSamples(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "")
 	must(t, err)

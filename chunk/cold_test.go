@@ -65,6 +65,7 @@ func chill(t *testing.T, name string) {
 
 // coldTree has two files of 3 MiB, of which cold.bin is not in the page cache, on a disk if there is one.
 func coldTree(t *testing.T) (root *os.Root, dir string, content []byte) {
+	needSamples(t)
 	content = bytes.Repeat(letters, 12)
 	root, dir = makeTree(t, map[string]string{"cold.bin": string(content), "hot.bin": string(content)})
 	chill(t, filepath.Join(dir, "cold.bin"))
