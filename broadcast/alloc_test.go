@@ -41,7 +41,7 @@ func TestPublishAllocatesNothing(t *testing.T) {
 		opts    []broadcast.Option
 	}{
 		{"groups of 30", 30, 1, 0, nil},
-		{"no key frames: evicts", 1 << 30, 1, 0, nil},
+		{"no key frames: evicts", 1 << 30, 1, 0, []broadcast.Option{broadcast.MaxFrames(1024)}},
 		{"every frame a key frame", 1, 1, 3, nil},
 		{"groups of 30, three cursors", 30, 1, 3, nil},
 		{"frames of seven pieces", 30, 7, 3, nil},

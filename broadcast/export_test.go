@@ -8,6 +8,13 @@ import (
 // RecordSize is what MaxFrames says that a frame costs beside its bytes.
 const RecordSize = unsafe.Sizeof(record{})
 
+// RecordRoom returns for how many frames r has records.
+func (r *Ring) RecordRoom() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.frames.recs)
+}
+
 // Ready reports whether Wait would return at once.
 func (c *Cursor) Ready() bool {
 	c.ring.mu.Lock()
@@ -29,8 +36,8 @@ func (r *Ring) Check() error {
 
 func (r *Ring) checkRecords() error {
 	l := &r.frames
-	if n := l.head - l.tail; n < 0 || n > int64(len(l.recs)) {
-		return fmt.Errorf("%d records in %d places", n, len(l.recs))
+	if n := l.head - l.tail; n < 0 || n > int64(len(l.recs)) || len(l.recs) > l.limit {
+		return fmt.Errorf("%d records in %d places, of %d at most", n, len(l.recs), l.limit)
 	}
 	off := l.start
 	for n := l.tail; n < l.head; n++ {

@@ -8,9 +8,12 @@ import (
 const (
 	// defaultMaxBytes holds a group of ten seconds at 13 Mbit/s.
 	defaultMaxBytes = 16 << 20
-	// defaultMaxFrames is 14 seconds of a stream of 73 frames a second (30
-	// pictures, 43 sound frames). A record takes 40 bytes.
-	defaultMaxFrames = 1024
+	// defaultMaxFrames leaves the bound to MaxBytes for streams that people
+	// send. A group of a still picture is long: x264 puts a key frame at every
+	// 250th picture unless told otherwise, and at one picture a second those
+	// 250 seconds have 12,000 frames of sound, in 4 MB. Records are allocated
+	// when they are needed, 40 bytes each, so that only such a stream pays.
+	defaultMaxFrames = 16384
 
 	// defaultLagTime is more than a lost segment, a Wi-Fi roam or a short
 	// congestion costs, and several groups of a usual stream (2 to 4
@@ -45,7 +48,8 @@ func MaxBytes(n int64) Option {
 }
 
 // MaxFrames bounds the number of frames that the ring keeps; the default is
-// 1024. Their records (40 bytes each) are allocated by New.
+// 16384. Each has a record of 40 bytes. Room for records is made when more
+// frames are kept than ever before, for twice as many each time, and stays.
 func MaxFrames(n int) Option {
 	atLeast("MaxFrames", int64(n), 1)
 	return func(o *options) { o.maxFrames = n }

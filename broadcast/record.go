@@ -23,18 +23,20 @@ const (
 )
 
 // records is the window [tail, head) of the stream's frames, numbered from 0 in
-// the order of Publish, kept in a circular array that is never resized.
+// the order of Publish, kept in a circular array that doubles while it is too
+// small, and never shrinks.
 //
-// Invariants: 0 ≤ head-tail ≤ len(recs); frame n is recs[n%len(recs)]; the
-// frames' offsets do not decrease, and start ≤ end of frame tail.
+// Invariants: 0 ≤ head-tail ≤ len(recs) ≤ limit; frame n is recs[n%len(recs)];
+// the frames' offsets do not decrease, and start ≤ end of frame tail.
 type records struct {
 	recs       []record
+	limit      int
 	tail, head int64
 	start      int64 // log offset of the first byte of frame tail
 }
 
 func (l *records) count() int { return int(l.head - l.tail) }
-func (l *records) full() bool { return l.count() == len(l.recs) }
+func (l *records) full() bool { return l.count() == l.limit }
 
 // at returns the record of frame n, which must be in the window.
 func (l *records) at(n int64) *record { return &l.recs[n%int64(len(l.recs))] }
@@ -47,10 +49,26 @@ func (l *records) begin(n int64) int64 {
 	return l.at(n - 1).end
 }
 
+// firstRecords is how many records an array has at first: two seconds of
+// pictures and sound, a usual group. Few streams ever need a larger one.
+const firstRecords = 256
+
 // push appends a record; the window must not be full.
 func (l *records) push(r record) {
+	if l.count() == len(l.recs) {
+		l.grow()
+	}
 	*l.at(l.head) = r
 	l.head++
+}
+
+// grow moves the records to an array of twice the size.
+func (l *records) grow() {
+	old := *l
+	l.recs = make([]record, min(max(firstRecords, 2*len(old.recs)), l.limit))
+	for n := l.tail; n < l.head; n++ {
+		*l.at(n) = *old.at(n)
+	}
 }
 
 // pop removes the oldest record and returns it.

@@ -59,7 +59,7 @@ func New(opts ...Option) *Ring {
 	for _, opt := range opts {
 		opt(&r.opts)
 	}
-	r.frames.recs = make([]record, r.opts.maxFrames)
+	r.frames.limit = r.opts.maxFrames
 	if r.opts.latency > 0 {
 		r.timer = time.AfterFunc(r.opts.latency, r.expire)
 		r.timer.Stop()
@@ -78,7 +78,7 @@ func (r *Ring) now() int64 {
 
 // Publish adds a frame at the head. It takes ownership of p, which is left
 // empty, even when it returns an error. It waits for no reader, and allocates
-// nothing once the ring has been full.
+// nothing once the ring has kept as much as it ever does.
 //
 // The errors are ErrClosed, and *FrameTooLargeError for a frame above MaxBytes.
 // Such a frame spoils the rest of its group: readers go on up to the frame

@@ -348,6 +348,57 @@ func TestLongStream(t *testing.T) {
 	f.done(t)
 }
 
+// A group of more frames than any before is kept whole up to MaxFrames, and late
+// readers get it; room for its records is made on the way, wherever in their
+// array the oldest one stands.
+func TestRecordsGrowWithTheGroup(t *testing.T) {
+	const most = 1500
+	for _, before := range []int{0, 1, 100, 255, 256, 400} {
+		f := newFeed(512)
+		r := broadcast.New(broadcast.MaxFrames(most))
+		for range before {
+			f.publish(t, r, 10, true)
+		}
+		if n := r.RecordRoom(); n > 256 {
+			t.Fatalf("room for %d records while one is kept", n)
+		}
+		group := f.publish(t, r, 10, true)
+		behind := r.Cursor()
+		for range most - 1 {
+			group += f.publish(t, r, 10, false)
+		}
+		check(t, r)
+		late := r.Cursor()
+		for _, c := range []*broadcast.Cursor{behind, late} {
+			var got string
+			for len(got) < len(group) {
+				part, b := take(t, c)
+				if b.Frames == 0 {
+					break
+				}
+				got += part
+			}
+			if got != group {
+				t.Errorf("after %d groups of one frame: %d bytes of a group of %d", before, len(got), len(group))
+			}
+			c.Close()
+		}
+		if n := r.RecordRoom(); n != most {
+			t.Errorf("room for %d records, want %d", n, most)
+		}
+		if cut := r.Stats().GroupsCut; cut != 0 {
+			t.Errorf("%d groups cut before the limit", cut)
+		}
+		f.publish(t, r, 10, false)
+		if s := r.Stats(); s.GroupsCut != 1 || s.Frames != most {
+			t.Errorf("beyond the limit: %d frames, %d groups cut", s.Frames, s.GroupsCut)
+		}
+		check(t, r)
+		r.Close()
+		f.done(t)
+	}
+}
+
 func TestRecordSize(t *testing.T) {
 	if broadcast.RecordSize > 40 {
 		t.Errorf("a record takes %d bytes; say so at MaxFrames", broadcast.RecordSize)
