@@ -103,8 +103,8 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.IntVar(&cfg.MaxViewers, "max-viewers", cfg.MaxViewers, "viewers in all, those who wait for a publisher included")
 	f.IntVar(&cfg.MaxStreamViewers, "max-stream-viewers", cfg.MaxStreamViewers, "viewers a stream")
 	f.Var((*bytesValue)(&cfg.KeepBytes), "keep-bytes", "what a stream keeps for viewers that join or are behind")
-	f.IntVar(&cfg.KeepFrames, "keep-frames", cfg.KeepFrames, "the same in frames")
-	f.Var((*intBytesValue)(&cfg.MaxTagBytes), "max-tag-bytes", "longest FLV tag; a longer one ends its stream")
+	f.IntVar(&cfg.KeepFrames, "keep-frames", cfg.KeepFrames, "the same in frames, at most 1048576")
+	f.Var((*intBytesValue)(&cfg.MaxTagBytes), "max-tag-bytes", "longest data of an FLV tag; a longer one ends its stream")
 
 	f.Var((*bytesValue)(&cfg.LagBytes), "lag-bytes", "how far behind a viewer may be; 0: as far as is kept")
 	f.IntVar(&cfg.LagFrames, "lag-frames", cfg.LagFrames, "the same in frames; 0: as far as is kept")

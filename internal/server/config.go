@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/blob"
 )
 
@@ -57,7 +58,7 @@ type Config struct {
 
 	KeepBytes   int64 // what a stream keeps, in bytes
 	KeepFrames  int   // and in frames
-	MaxTagBytes int   // the longest FLV tag
+	MaxTagBytes int   // the longest data of an FLV tag
 
 	Latency time.Duration // how long a frame may wait for company before it is sent; 0: not at all
 
@@ -117,8 +118,9 @@ func Defaults() Config {
 
 		// A group of pictures of ten seconds (x264's default at 25 pictures a second) at 12 Mbit/s fits.
 		KeepBytes: 16 << 20,
-		// The same ten seconds hold 250 pictures and 470 pieces of sound.
-		KeepFrames: 1024,
+		// No bound of its own for what people send: a still picture with sound, one a second and every 250th a key
+		// frame, has groups of 12,000 frames and 4 MB. Records of 40 bytes are made when frames are there: 640 KiB at most.
+		KeepFrames: 16384,
 		// A key frame of a 4K picture is one to two MB. The format allows 16 MiB.
 		MaxTagBytes: 4 << 20,
 
@@ -146,6 +148,8 @@ const (
 	maxColdReaders = 1 << 10
 	// maxOpenFiles is more than a process on Linux may have open unless the system is told otherwise (fs.nr_open).
 	maxOpenFiles = 1 << 20
+	// maxKeepFrames bounds the records of what a stream keeps to 40 MiB, whatever --keep-bytes allows: frames may be empty.
+	maxKeepFrames = 1 << 20
 )
 
 // check refuses what cannot work, naming the field by its flag.
@@ -174,11 +178,17 @@ func (c *Config) check() error {
 			return fmt.Errorf("server: --%s is %d, want at least %d", b.flag, b.val, b.min)
 		}
 	}
-	if c.FilesColdReaders > maxColdReaders {
-		return fmt.Errorf("server: --files-cold-readers is %d, want at most %d", c.FilesColdReaders, maxColdReaders)
-	}
-	if c.FilesOpen > maxOpenFiles {
-		return fmt.Errorf("server: --files-open is %d, want at most %d", c.FilesOpen, maxOpenFiles)
+	for _, b := range []struct {
+		flag     string
+		val, max int
+	}{
+		{"keep-frames", c.KeepFrames, maxKeepFrames},
+		{"files-open", c.FilesOpen, maxOpenFiles},
+		{"files-cold-readers", c.FilesColdReaders, maxColdReaders},
+	} {
+		if b.val > b.max {
+			return fmt.Errorf("server: --%s is %d, want at most %d", b.flag, b.val, b.max)
+		}
 	}
 	if err := c.checkBlobs(); err != nil {
 		return err
@@ -192,9 +202,9 @@ func (c *Config) check() error {
 	if c.LagPolicy != Skip && c.LagPolicy != Drop {
 		return fmt.Errorf("server: --lag-policy is %q, want %q or %q", c.LagPolicy, Skip, Drop)
 	}
-	if int64(c.MaxTagBytes) > c.KeepBytes {
-		return fmt.Errorf("server: --max-tag-bytes %d is more than --keep-bytes %d, so the longest tag could not be kept",
-			c.MaxTagBytes, c.KeepBytes)
+	if longest := (flv.Tag{Size: c.MaxTagBytes}).Len(); int64(longest) > c.KeepBytes {
+		return fmt.Errorf("server: --max-tag-bytes %d is, with what is around the data, %d bytes a tag, and --keep-bytes is %d: "+
+			"the longest tag could not be kept", c.MaxTagBytes, longest, c.KeepBytes)
 	}
 	return nil
 }

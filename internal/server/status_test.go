@@ -239,12 +239,15 @@ func TestPublishingThroughAPublicListener(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for flag, change := range map[string]func(*Config){
-		"max-streams":   func(c *Config) { c.MaxStreams = 0 },
-		"latency":       func(c *Config) { c.Latency = -1 },
-		"--latency is":  func(c *Config) { c.Latency = time.Minute },
-		"lag-policy":    func(c *Config) { c.LagPolicy = "wait" },
-		"max-tag-bytes": func(c *Config) { c.MaxTagBytes = 32 << 20 },
-		"stall-timeout": func(c *Config) { c.StallTimeout = 0 },
+		"max-streams":         func(c *Config) { c.MaxStreams = 0 },
+		"latency":             func(c *Config) { c.Latency = -1 },
+		"--latency is":        func(c *Config) { c.Latency = time.Minute },
+		"lag-policy":          func(c *Config) { c.LagPolicy = "wait" },
+		"max-tag-bytes":       func(c *Config) { c.MaxTagBytes = 32 << 20 },
+		"1048591 bytes a tag": func(c *Config) { c.MaxTagBytes, c.KeepBytes = 1<<20, 1<<20 },
+		"keep-frames":         func(c *Config) { c.KeepFrames = 1_000_000_000_000 },
+		"files-open":          func(c *Config) { c.FilesOpen = 1 << 30 },
+		"stall-timeout":       func(c *Config) { c.StallTimeout = 0 },
 	} {
 		cfg := Defaults()
 		change(&cfg)
