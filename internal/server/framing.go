@@ -21,7 +21,7 @@ type chunkState uint8
 
 const (
 	inSize       chunkState = iota // hex digits
-	inPadding                      // spaces behind them, and nothing else
+	inPadding                      // blanks behind them, up to the end of the line or a semicolon
 	inExtension                    // behind a semicolon, up to the end of the line
 	inSizeEnd                      // the LF of that line
 	inData                         //
@@ -125,10 +125,10 @@ func (f *framing) sizeLine(b byte) error {
 	case f.state == inExtension:
 	case digits > 0 && (b == ' ' || b == '\t'):
 		f.state = inPadding
+	case digits > 0 && b == ';':
+		f.state = inExtension // also behind blanks: the BWS of RFC 9112, section 7.1.1
 	case f.state == inPadding:
 		return errChunkSize
-	case digits > 0 && b == ';':
-		f.state = inExtension
 	default:
 		v, ok := hexValue(b)
 		if !ok || digits >= 15 { // 60 bits are enough for everybody

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http/httputil"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -39,6 +40,8 @@ func TestFraming(t *testing.T) {
 		{"chunks", newFraming(-1), "5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n", "hello world", true, nil},
 		{"hex and leading zeros", newFraming(-1), "00A\r\n0123456789\r\na\r\n0123456789\r\n0\r\n\r\n", "01234567890123456789", true, nil},
 		{"extension", newFraming(-1), "3;name=value\r\nabc\r\n0 \r\n\r\n", "abc", true, nil},
+		{"blanks before an extension", newFraming(-1), "3 \t;name=value\r\nabc\r\n0 ;x\r\n\r\n", "abc", true, nil},
+		{"blanks before the size", newFraming(-1), " 3\r\nabc\r\n0\r\n\r\n", "", false, errChunkSize},
 		{"something behind the space", newFraming(-1), "0 x\r\n\r\n", "", false, errChunkSize},
 		{"trailers", newFraming(-1), "1\r\na\r\n0\r\nA: b\r\nC: d\r\n\r\n", "a", true, nil},
 		{"cut in a chunk", newFraming(-1), "5\r\nhel", "hel", false, nil},
@@ -64,10 +67,13 @@ func TestFraming(t *testing.T) {
 	}
 }
 
+// blanks are what RFC 9112 allows before an extension, and the standard library refuses. They make no difference otherwise.
+var blanks = regexp.MustCompile(`([0-9A-Fa-f])[ \t]+;`)
+
 // FuzzFraming compares with the chunked reader of the standard library: what that one takes is taken, and gives the same body.
 func FuzzFraming(f *testing.F) {
 	for _, s := range []string{
-		"5\r\nhello\r\n0\r\n\r\n", "3;a=b\r\nabc\r\n0\r\nX: y\r\n\r\n", "3\nabc\r\n0\r\n\r\n", "\r\n", "10\r\n0123456789abcdef\r\n0\r\n\r\n",
+		"5\r\nhello\r\n0\r\n\r\n", "3 ;a=b\r\nabc\r\n0\r\n\r\n", "3;a=b\r\nabc\r\n0\r\nX: y\r\n\r\n", "3\nabc\r\n0\r\n\r\n", "\r\n", "10\r\n0123456789abcdef\r\n0\r\n\r\n",
 	} {
 		f.Add(s, 3)
 	}
@@ -83,7 +89,7 @@ func FuzzFraming(f *testing.F) {
 		if stdErr == nil && err == nil && !bytes.Equal([]byte(body), want) {
 			t.Errorf("body %q, want %q", body, want)
 		}
-		if done && stdErr != nil {
+		if done && stdErr != nil && !blanks.MatchString(wire) {
 			t.Errorf("taken: %q, which net/http refuses with %v", wire, stdErr)
 		}
 	})
