@@ -23,7 +23,7 @@ const (
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Config describes a load. The zero value of every field but URL (or Protocol)
-// stands for a default.
+// and Streams (or Names) stands for a default.
 type Config struct {
 	// URL is the server, as in http://127.0.0.1:8080. Streams live under
 	// /live/ there. A host that is not this machine is refused unless
@@ -34,8 +34,8 @@ type Config struct {
 	// Ending follows a stream's name in the URL, for servers that want /live/NAME.flv.
 	Ending string
 
-	// Names are the streams. When it is empty there are Streams of them
-	// (default 1), called load-0, load-1, and so on.
+	// Names are the streams. When it is empty there are Streams of them,
+	// called load-0, load-1, and so on.
 	Names   []string
 	Streams int
 	// NoPublish leaves the publishing to somebody else. Lost frames and
@@ -87,7 +87,6 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	defaultTo(&c.Streams, 1)
 	defaultTo(&c.StallFor, time.Minute)
 	defaultTo(&c.BitRate, 2_150_000)
 	defaultTo(&c.KeyInterval, 2*time.Second)

@@ -59,7 +59,7 @@ func TestRunCountsWhatIsDelivered(t *testing.T) {
 func TestStalledViewersLoseAndOthersDoNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rep := loadOn(t, newRelay(t, 100), Config{
-			Viewers: 10, Stalled: 2, StallFor: 10 * time.Second, Duration: 30 * time.Second,
+			Streams: 1, Viewers: 10, Stalled: 2, StallFor: 10 * time.Second, Duration: 30 * time.Second,
 		})
 		if v := rep.Viewers; v.Wanted != 8 || v.Lost != 0 || v.Jumps != 0 {
 			t.Errorf("viewers that read: %+v", v)
@@ -78,7 +78,7 @@ func TestPacedViewersReadInBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRelay(t, 1000)
 		s.hijack = true
-		rep := loadOn(t, s, Config{Viewers: 5, ReadEvery: 100 * time.Millisecond})
+		rep := loadOn(t, s, Config{Streams: 1, Viewers: 5, ReadEvery: 100 * time.Millisecond})
 		if g := rep.Viewers.Gap; g.P50 < 97*time.Millisecond || rep.Viewers.Connected != 5 {
 			t.Errorf("gap %+v", g)
 		}
@@ -90,7 +90,7 @@ func TestRefusedPublisher(t *testing.T) {
 		s := newRelay(t, 10)
 		s.refuse = true
 		began := time.Now()
-		rep, err := Run(t.Context(), Config{URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2}, nil)
+		rep, err := Run(t.Context(), Config{Streams: 1, URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2}, nil)
 		if err == nil || !strings.Contains(err.Error(), "409 Conflict (somebody else publishes") {
 			t.Errorf("error %v", err)
 		}
@@ -108,7 +108,7 @@ func TestPublisherThatIsLetInLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRelay(t, 1000)
 		s.refusals.Store(3)
-		if rep := loadOn(t, s, Config{Viewers: 2}); rep.Publishers.Connected != 1 || rep.Viewers.Tags == 0 {
+		if rep := loadOn(t, s, Config{Streams: 1, Viewers: 2}); rep.Publishers.Connected != 1 || rep.Viewers.Tags == 0 {
 			t.Errorf("%+v", rep)
 		}
 	})
@@ -131,7 +131,7 @@ func TestShortLoadWithARefusedPublisher(t *testing.T) {
 		s := newRelay(t, 1000)
 		s.refuse = true
 		_, err := Run(t.Context(), Config{
-			URL: "http://127.0.0.1", Dial: s.dial, Viewers: 1,
+			URL: "http://127.0.0.1", Dial: s.dial, Streams: 1, Viewers: 1,
 			Ramp: time.Millisecond, Settle: time.Millisecond, Duration: persistFor / 2,
 		}, nil)
 		if err == nil || !strings.Contains(err.Error(), "409 Conflict") {
@@ -155,7 +155,7 @@ func TestPublishersEndTheirBodies(t *testing.T) {
 func TestStreamThatNobodyPublishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRelay(t, 10)
-		_, err := Run(t.Context(), Config{URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2, NoPublish: true}, nil)
+		_, err := Run(t.Context(), Config{Streams: 1, URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2, NoPublish: true}, nil)
 		if err == nil || !strings.Contains(err.Error(), "nobody publishes") {
 			t.Errorf("error %v", err)
 		}
@@ -187,7 +187,7 @@ func TestUnnumberedViewersHaveNoLosses(t *testing.T) {
 func TestServerThatIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dial := func(context.Context, string, string) (net.Conn, error) { return nil, os.ErrDeadlineExceeded }
-		_, err := Run(t.Context(), Config{URL: "http://127.0.0.1", Viewers: 2, Dial: dial}, nil)
+		_, err := Run(t.Context(), Config{Streams: 1, URL: "http://127.0.0.1", Viewers: 2, Dial: dial}, nil)
 		if err == nil || !strings.Contains(err.Error(), "no publisher reached http://127.0.0.1: timeout") {
 			t.Errorf("error %v", err)
 		}
@@ -200,7 +200,7 @@ func TestInterruptedLoadReports(t *testing.T) {
 		defer cancel()
 		s := newRelay(t, 1000)
 		var last Progress
-		rep, err := Run(ctx, Config{URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2, Duration: time.Hour}, func(p Progress) {
+		rep, err := Run(ctx, Config{Streams: 1, URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2, Duration: time.Hour}, func(p Progress) {
 			if last = p; p.Elapsed >= 10*time.Second {
 				cancel()
 			}
@@ -223,24 +223,25 @@ func TestConfigRefusesWhatCannotBeMeant(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{URL: here}, ""},
-		{Config{URL: "http://localhost"}, ""},
-		{Config{URL: "http://[::1]:80", Viewers: 3, NoPublish: true}, ""},
-		{Config{URL: "http://192.0.2.1:8080"}, "another machine"},
-		{Config{URL: "http://192.0.2.1:8080", AllowRemote: true}, ""},
-		{Config{URL: "http://example.com"}, "--remote"},
-		{Config{URL: "https://127.0.0.1"}, "not an http:// address"},
+		{Config{Streams: 1, URL: here}, ""},
+		{Config{URL: here}, "0 streams"},
+		{Config{Streams: 1, URL: "http://localhost"}, ""},
+		{Config{Streams: 1, URL: "http://[::1]:80", Viewers: 3, NoPublish: true}, ""},
+		{Config{Streams: 1, URL: "http://192.0.2.1:8080"}, "another machine"},
+		{Config{Streams: 1, URL: "http://192.0.2.1:8080", AllowRemote: true}, ""},
+		{Config{Streams: 1, URL: "http://example.com"}, "--remote"},
+		{Config{Streams: 1, URL: "https://127.0.0.1"}, "not an http:// address"},
 		{Config{URL: here, Streams: 2001}, "2001 streams"},
 		{Config{URL: here, Streams: 1000, Viewers: 51}, "51 viewers"},
-		{Config{URL: here, NoPublish: true}, "neither"},
-		{Config{URL: here, Viewers: 2, Stalled: 3}, "3 stalled viewers out of 2"},
-		{Config{URL: here, BitRate: 1000}, "bit rate of 1000"},
-		{Config{URL: here, KeyInterval: time.Hour}, "key frame interval"},
-		{Config{URL: here, Duration: 25 * time.Hour}, "25h0m0s"},
-		{Config{URL: here, Duration: -1}, "-1ns"},
+		{Config{Streams: 1, URL: here, NoPublish: true}, "neither"},
+		{Config{Streams: 1, URL: here, Viewers: 2, Stalled: 3}, "3 stalled viewers out of 2"},
+		{Config{Streams: 1, URL: here, BitRate: 1000}, "bit rate of 1000"},
+		{Config{Streams: 1, URL: here, KeyInterval: time.Hour}, "key frame interval"},
+		{Config{Streams: 1, URL: here, Duration: 25 * time.Hour}, "25h0m0s"},
+		{Config{Streams: 1, URL: here, Duration: -1}, "-1ns"},
 		{Config{URL: here, Names: []string{"a/b"}}, `stream name "a/b"`},
 		{Config{URL: here, Names: []string{".."}}, "dots alone"},
-		{Config{URL: here, ServerPIDs: []int{1 << 30}}, "--server-pid 1073741824"},
+		{Config{Streams: 1, URL: here, ServerPIDs: []int{1 << 30}}, "--server-pid 1073741824"},
 	} {
 		err := c.cfg.withDefaults().check()
 		switch {

@@ -18,7 +18,7 @@ type arrivals struct {
 // metered is a load of one viewer that has been let in, and its meter.
 func metered() (*Meter, *viewer) {
 	m := new(Meter)
-	r := newRun(Config{URL: "http://127.0.0.1", Viewers: 1}.withDefaults())
+	r := newRun(Config{Streams: 1, URL: "http://127.0.0.1", Viewers: 1}.withDefaults())
 	m.attach(r)
 	v := r.healthy.viewers[0]
 	v.joined = time.Now()
@@ -127,7 +127,7 @@ func TestMeterAddsUp(t *testing.T) {
 			asked <- sum.and(m.Interval())
 		}()
 		rep := loadOn(t, newRelay(t, 100), Config{
-			Viewers: 4, Stalled: 1, StallFor: 4 * time.Second, Meter: m,
+			Streams: 1, Viewers: 4, Stalled: 1, StallFor: 4 * time.Second, Meter: m,
 		})
 		stop()
 		sum := <-asked
