@@ -39,6 +39,7 @@ func TestHostilePublishers(t *testing.T) {
 		{"cut in a tag", string(valid[:second+20]), 400, "unexpected EOF"},
 		{"cut in a tag's header", string(valid[:second+5]), 400, "unexpected EOF"},
 		{"header without an end", "FLV\x01\x05\x00\x00\x04\x00" + strings.Repeat("x", 100), 400, "unexpected EOF"},
+		{"another file behind the first", string(valid) + string(valid), 400, "a second FLV header"},
 		{"tags of no kind", string(sc.header) + string(flvTag(3, 0, make([]byte, 200))) + string(flvTag(31, 0, nil)), 200, ""},
 		{"codecs of no kind", string(sc.header) + string(flvTag(9, 0, append([]byte{0x1f}, make([]byte, 200)...))) + string(flvTag(8, 0, nil)) + string(flvTag(9, 0, []byte{0x90})), 200, ""},
 		{"sequence header above what is remembered", string(sc.header) + string(flvTag(9, 0, append([]byte{0x17, 0, 0, 0, 0}, make([]byte, maxPart)...))), 200, ""},

@@ -15,6 +15,10 @@ import (
 // errEmpty refuses a body without a byte.
 var errEmpty = errors.New("the body is empty")
 
+// errSecondHeader refuses a second file behind the first one: its times begin anew, and it may be of other codecs.
+var errSecondHeader = errors.New("a second FLV header in the body: files do not become one stream by standing one behind the other, " +
+	"join them first (ffmpeg -f concat), or send one after the other")
+
 // rawChunk bounds how much of a stream whose form is not known is relayed at a time.
 const rawChunk = 64 << 10
 
@@ -66,8 +70,8 @@ func (in *ingest) parts() []*millrace.Chain {
 
 // sniff looks at the first bytes, no further than it takes to know.
 func (in *ingest) sniff() (isFLV bool, err error) {
-	const signature, enough = "FLV\x01", 9
-	for n := 1; n <= enough; n++ {
+	const signature = "FLV\x01"
+	for n := 1; n <= flvHeader; n++ {
 		p, err := in.r.Peek(n)
 		if len(p) == 0 && err == io.EOF {
 			return false, errEmpty
@@ -81,7 +85,7 @@ func (in *ingest) sniff() (isFLV bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if n == enough {
+		if n == flvHeader {
 			return flv.Sniff(p), nil
 		}
 	}
@@ -128,11 +132,26 @@ func (in *ingest) flv() error {
 func (in *ingest) next(dec *flv.Decoder) error {
 	t, err := dec.Next(&in.frame)
 	if err != nil {
-		return err
+		return in.fault(err)
 	}
 	in.meter.add(in.s, t.Len())
 	return in.tag(t)
 }
+
+// fault looks closer at what ended the stream. A header where a tag is due would be one of 5,002,753 bytes: "LV\x01".
+func (in *ingest) fault(err error) error {
+	var limit *flv.LimitError
+	if !errors.As(err, &limit) {
+		return err
+	}
+	if p, _ := in.r.Peek(min(in.r.Buffered(), flvHeader)); flv.Sniff(p) { // a tag that is refused stays where it is
+		return errSecondHeader
+	}
+	return err
+}
+
+// flvHeader is how many bytes of a stream tell that it is FLV.
+const flvHeader = 9
 
 // tag publishes the tag in frame.
 func (in *ingest) tag(t flv.Tag) error {
