@@ -89,7 +89,7 @@ need --publish-token.`,
 // serveFlags binds the server's configuration to flags. Their defaults are those of server.Defaults, which says why.
 func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address to listen on")
-	f.StringVar(&cfg.Admin, "admin", cfg.Admin, "second address, for /debug/pprof and /metrics; empty: none")
+	f.StringVar(&cfg.Admin, "admin", cfg.Admin, "second address, for /debug/pprof, /metrics and /api/streams; empty: none")
 	f.StringVar(&cfg.PublishToken, "publish-token", cfg.PublishToken,
 		"token that publishers must show; needed when other machines can reach the listener ($"+tokenVar+" does not show in ps)")
 	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)

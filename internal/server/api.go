@@ -28,7 +28,7 @@ type apiStream struct {
 	Format     string  `json:"format"` // flv or raw
 	Video      string  `json:"video"`  // as in "h264 640x360"; "" if there are no pictures, or not yet
 	Audio      string  `json:"audio"`
-	Publisher  string  `json:"publisher"` // its address, or "demo"
+	Publisher  string  `json:"publisher,omitempty"` // its address, for those who may know it, or "demo"
 	Uptime     float64 `json:"uptime_seconds"`
 	BitRate    int64   `json:"bits_per_second"`
 	Viewers    int     `json:"viewers"`         // in all forms
@@ -39,8 +39,16 @@ type apiStream struct {
 	Stalled    int     `json:"stalled"`     // viewers that are further behind than they may be
 }
 
-// apiStreams answers GET /api/streams.
+// apiStreams answers GET /api/streams. Where a publisher is, is nobody's business but the operator's: its address is told where
+// only this machine asks.
 func (s *Server) apiStreams(w http.ResponseWriter, _ *http.Request) {
+	s.tellStreams(w, s.gate.loopback)
+}
+
+// adminStreams is apiStreams for the admin listener.
+func (s *Server) adminStreams(w http.ResponseWriter, _ *http.Request) { s.tellStreams(w, true) }
+
+func (s *Server) tellStreams(w http.ResponseWriter, addresses bool) {
 	streams := s.registry.all()
 	report := apiReport{
 		Server: apiServer{
@@ -51,7 +59,11 @@ func (s *Server) apiStreams(w http.ResponseWriter, _ *http.Request) {
 		Streams: make([]apiStream, 0, len(streams)), // [] and not null when there is none
 	}
 	for _, st := range streams {
-		report.Streams = append(report.Streams, st.report())
+		r := st.report()
+		if !addresses && st.publisher != demoName {
+			r.Publisher = ""
+		}
+		report.Streams = append(report.Streams, r)
 	}
 	answer(w, http.StatusOK, report)
 }

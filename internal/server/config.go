@@ -23,7 +23,7 @@ const (
 // field's comment says.
 type Config struct {
 	Listen string // the address of the one port that everybody uses
-	Admin  string // a second address for /debug/pprof and /metrics; empty: there is none
+	Admin  string // a second address for /debug/pprof, /metrics and /api/streams; empty: there is none
 
 	PublishToken string // what a publisher must show; empty: nobody can publish except through a loopback listener
 	Demo         bool   // play the built-in sample as the stream "demo"

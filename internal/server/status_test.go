@@ -352,6 +352,47 @@ func TestAdminListener(t *testing.T) {
 	}
 }
 
+// A reachable listener says that other machines can reach it.
+type reachable struct{ net.Listener }
+
+func (reachable) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 8080} }
+
+// Where a publisher is, the admin listener tells, and the other one only if no other machine reaches it.
+func TestWhoIsToldThePublishersAddresses(t *testing.T) {
+	for _, public := range []bool{false, true} {
+		cfg := Defaults()
+		cfg.PublishToken, cfg.Demo = "t", true
+		var at [2]net.Listener
+		for i := range at {
+			var err error
+			if at[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ln := at[0]
+		if public {
+			ln = reachable{ln}
+		}
+		f := serveOn(t, cfg, &logBook{}, ln, at[1])
+		f.addr = at[0].Addr().String()
+		side := *f
+		side.addr = at[1].Addr().String()
+		p := f.publish("cam?token=t")
+		p.send(newScript(1, 2, 100).whole())
+		f.published("cam", 100)
+		f.published("demo", 1)
+		const address = `"publisher":"127.0.0.1:`
+		if res := side.get("/api/streams"); res.status != 200 || !strings.Contains(res.body, address) {
+			t.Errorf("public %v: the admin listener says %s", public, res.body)
+		}
+		res := f.get("/api/streams")
+		if strings.Contains(res.body, address) == public || !strings.Contains(res.body, `"publisher":"demo"`) {
+			t.Errorf("public %v: everybody is told %s", public, res.body)
+		}
+		p.end()
+	}
+}
+
 // A viewer who has waited for the publisher and then finds the stream full leaves nothing behind in the ring.
 func TestRefusedWaitersLeaveNoCursor(t *testing.T) {
 	f := serve(t, func(c *Config) { c.MaxStreamViewers = 1; c.LagPolicy = Drop })

@@ -56,7 +56,7 @@ function facts(stream) {
     ['Frames lost', format.count(stream.frames_lost)],
     ['Live for', format.duration(stream.uptime_seconds)],
     ['Kept for latecomers', format.bytes(stream.kept_bytes)],
-    ['Published by', stream.publisher || '–'],
+    ...(stream.publisher ? [['Published by', stream.publisher]] : []), // other machines are not told
   ];
 }
 
