@@ -35,6 +35,7 @@ type apiStream struct {
 	ViewersMP4 int     `json:"viewers_mp4"`     // of these, in MP4
 	LagMax     float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
 	KeptBytes  int64   `json:"kept_bytes"`
+	GroupsCut  uint64  `json:"groups_cut"`  // groups of pictures that were longer than what is kept
 	FramesLost int64   `json:"frames_lost"` // that viewers were moved past, added up
 	Stalled    int     `json:"stalled"`     // viewers that are further behind than they may be
 }
@@ -79,7 +80,8 @@ func (s *stream) report() apiStream {
 	if t := s.audio.Load(); t != nil {
 		r.Audio = t.name
 	}
-	r.KeptBytes = s.live.ring.Stats().Bytes
+	kept := s.live.ring.Stats()
+	r.KeptBytes, r.GroupsCut = kept.Bytes, kept.GroupsCut
 	r.Stalled, r.LagMax = s.live.behind()
 
 	s.mu.Lock()

@@ -243,7 +243,7 @@ type meter struct {
 	bytes int64
 }
 
-// add counts n bytes that have come just now.
+// add counts n bytes that have come just now. What else is to be looked at once a second, it looks at.
 func (m *meter) add(s *stream, n int) {
 	at := now()
 	if m.since == 0 {
@@ -260,4 +260,5 @@ func (m *meter) add(s *stream, n int) {
 	}
 	s.rate.Store(rate)
 	m.since, m.bytes = at, 0
+	s.noteCuts()
 }

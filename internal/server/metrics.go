@@ -39,6 +39,7 @@ type metrics struct {
 	published   atomic.Int64 // streams
 	bytesIn     atomic.Int64
 	framesIn    atomic.Int64
+	groupsCut   atomic.Int64
 	writevCalls atomic.Int64
 	written     [paths]atomic.Int64 // bytes
 	watching    [paths]atomic.Int64
@@ -109,6 +110,7 @@ var (
 	descLost            = desc("frames_lost_total", "Frames that viewers were moved past because they were behind, by reason.", "reason")
 	descBytesIn         = desc("bytes_in_total", "Bytes of streams that publishers sent.")
 	descFramesIn        = desc("frames_in_total", "Frames (FLV tags, or pieces of an unknown form) that publishers sent.")
+	descGroupsCut       = desc("groups_cut_total", "Groups of pictures longer than what is kept, so that who came late had to wait for the next key frame.")
 	descBytesOut        = desc("bytes_out_total", "Bytes written to viewers.", "path")
 	descWritev          = desc("writev_calls_total", "System calls that wrote to viewers whose connection was taken over.")
 	descFiles           = desc("files_requests_total", "Requests for files that were answered, by the first digit of the status.", "status")
@@ -155,6 +157,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	counter(descWritev, m.writevCalls.Load())
 	counter(descBytesIn, m.bytesIn.Load())
 	counter(descFramesIn, m.framesIn.Load())
+	counter(descGroupsCut, m.groupsCut.Load())
 	for p := range paths {
 		gauge(descViewers, float64(m.watching[p].Load()), p.String())
 		counter(descCame, m.came[p].Load(), p.String())

@@ -65,6 +65,53 @@ func TestALateViewerStartsAtTheLastKeyFrame(t *testing.T) {
 	p.end()
 }
 
+// A group of pictures longer than what is kept is told of: in the log once a stream, in the metrics and by the API.
+func TestAGroupThatDoesNotFitIsToldOf(t *testing.T) {
+	f := serve(t, func(c *Config) { c.KeepFrames = 16 })
+	sc := newScript(3, 10, 100) // twenty frames a group, of which the last one is only begun
+	p := f.publish("cam")
+	p.send(bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[:sc.keys[2]+4], nil)}, nil))
+	eventually(t, "the API to say so", func() bool { return strings.Contains(f.get("/api/streams").body, `"groups_cut":2`) })
+	w := f.watch("/live/cam", 0) // the group that is begun fits so far
+	p.end()
+	want := bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[sc.keys[2]:sc.keys[2]+4], nil)}, nil)
+	same(t, "the late viewer", w.rest(), want)
+	f.logged("level=WARN", "a group of pictures is longer", "stream=cam", "keep-frames=16")
+	if n := strings.Count(f.log.String(), "a group of pictures is longer"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	if got := f.metric("millrace_groups_cut_total"); got != "2" {
+		t.Errorf("metric %s, want 2", got)
+	}
+}
+
+// With the defaults a still picture with sound has groups of minutes, and who comes late gets all of the last one.
+func TestALongGroupIsKept(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(1, 1, 5000)
+	for i := range 12_000 {
+		at := uint32(i * 21)
+		if i%47 == 46 {
+			sc.tags = append(sc.tags, flvTag(9, at, []byte("\x27\x01\x00\x00\x00still")))
+		}
+		sc.tags = append(sc.tags, flvTag(8, at, []byte("\xaf\x01a piece of sound")))
+	}
+	p := f.publish("cam")
+	p.send(sc.whole())
+	f.published("cam", len(sc.whole())-len(sc.header))
+	late := []*watcher{f.watch("/live/cam.flv", 0), f.watch("/live/cam.mp4", 0)}
+	same(t, "FLV", late[0].read(len(sc.whole())), sc.whole())
+	for _, want := range []string{"ftyp", "moov", "moof", "mdat"} {
+		if kind, _ := late[1].box(); kind != want {
+			t.Errorf("MP4: a box %s, want %s", kind, want)
+		}
+	}
+	p.end()
+	if strings.Contains(f.log.String(), "a group of pictures is longer") {
+		t.Error("warned of a group that fits")
+	}
+}
+
 // A viewer that comes between two tags of the configuration gets each once.
 func TestAViewerThatComesDuringTheConfigurationGetsAllOfItOnce(t *testing.T) {
 	f := serve(t, nil)

@@ -54,6 +54,7 @@ type stream struct {
 	audio    atomic.Pointer[track]
 
 	lost atomic.Int64 // frames that viewers were moved past
+	cut  int64        // groups of pictures that noteCuts has counted; whoever feeds the stream owns it
 
 	mu      sync.Mutex
 	viewers int     // watching, in all forms
@@ -230,6 +231,22 @@ func (s *stream) count(n int) {
 	s.server.metrics.framesIn.Add(1)
 }
 
+// noteCuts counts the groups of pictures that have lost their key frame to what is kept. Whoever feeds the stream calls it from
+// time to time.
+func (s *stream) noteCuts() {
+	n := int64(s.live.ring.Stats().GroupsCut)
+	if n == s.cut {
+		return
+	}
+	s.server.metrics.groupsCut.Add(n - s.cut)
+	if s.cut == 0 {
+		cfg := &s.server.cfg
+		s.log.Warn("a group of pictures is longer than what is kept: who comes late gets nothing until the next key frame "+
+			"(--keep-bytes, --keep-frames, or a shorter key frame interval)", "keep-bytes", cfg.KeepBytes, "keep-frames", cfg.KeepFrames)
+	}
+	s.cut = n
+}
+
 // configure adds a frame that is also what viewers need before they can start at a later key frame. It takes ownership of
 // both.
 func (s *stream) configure(c, preamble *millrace.Chain) error {
@@ -248,6 +265,7 @@ func (s *stream) end() {
 	s.mu.Unlock()
 	s.server.registry.free(s) // from now on viewers wait for the next publisher
 	if s.live != nil {
+		s.noteCuts()
 		s.live.close()
 	}
 }

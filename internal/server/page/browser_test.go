@@ -20,7 +20,7 @@ const (
 	off     = `{"server": {"publish": "off", "loopback": false, "files": "named"}, "streams": []}`
 	hostile = `{"server": {"version": "<b>v1</b>", "uptime_seconds": 1, "streams": 1, "viewers": 1500}, "streams": [
 		{"name": "<img src=x onerror=alert(1)>", "format": "bytes", "publisher": "<i>me</i>", "uptime_seconds": 3700,
-		 "bits_per_second": 2150000, "viewers": 1500, "lag_seconds_max": 0.05, "frames_lost": 12, "stalled": 2}]}`
+		 "bits_per_second": 2150000, "viewers": 1500, "lag_seconds_max": 0.05, "frames_lost": 12, "groups_cut": 3, "stalled": 2}]}`
 )
 
 // serve answers with the page and with what streams holds; "" is a server that cannot answer.
@@ -77,7 +77,9 @@ func TestPageInABrowser(t *testing.T) {
 		"#rows .lag":     "50 ms12 lost",
 		"#rows td.age":   "1 h 1 min",
 		"#version":       "Millrace <b>v1</b>",
-		"#message":       "This stream is not video that a browser plays. It is relayed byte for byte.",
+
+		"#facts div:nth-child(8) dd": "0 B; 3 groups of pictures were too long",
+		"#message":                   "This stream is not video that a browser plays. It is relayed byte for byte.",
 	} {
 		got, err := chromedp.Run(ctx, chromedp.TextContent(chromedp.CSS(selector)))
 		if err != nil || got != want {

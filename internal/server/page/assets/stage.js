@@ -55,9 +55,15 @@ function facts(stream) {
     ['Slowest viewer', stream.viewers > 0 ? `${format.lag(stream.lag_seconds_max)} behind` : '–'],
     ['Frames lost', format.count(stream.frames_lost)],
     ['Live for', format.duration(stream.uptime_seconds)],
-    ['Kept for latecomers', format.bytes(stream.kept_bytes)],
+    ['Kept for latecomers', format.bytes(stream.kept_bytes) + tooLong(stream.groups_cut)],
     ...(stream.publisher ? [['Published by', stream.publisher]] : []), // other machines are not told
   ];
+}
+
+// tooLong warns that latecomers have to wait.
+function tooLong(groups) {
+  if (!groups) return '';
+  return groups > 1 ? `; ${format.count(groups)} groups of pictures were too long` : '; a group of pictures was too long';
 }
 
 function showFacts(stream) {
