@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 
 	"github.com/millrace-io/millrace"
@@ -15,34 +16,57 @@ import (
 // A muxing makes fragmented MP4 of a stream, for as long as somebody watches that. It is one goroutine with a cursor in the
 // stream's ring and a ring of its own.
 type muxing struct {
-	out     *outlet
-	viewers int // guarded by stream.mu; the last one to leave ends it
-	stop    context.CancelFunc
+	out  *outlet
+	stop context.CancelFunc
 
-	// The goroutine's own.
+	// Guarded by stream.mu.
+	viewers int    // the last one to leave ends it
+	start   func() // starts the goroutine; nil when it was called
+
+	// The goroutine's own, once it runs.
 	cursor  *broadcast.Cursor
 	muxer   *mp4.Muxer
 	tag     millrace.Chain
 	part    millrace.Chain // a fragment
+	untold  int            // bytes of fragments since viewers were told
 	init    bool           // viewers have been given an init segment
 	refused error          // the first tag that had no place in the file
+
+	skipped bool   // frames are missing in front of the next one
+	skips   int    // how often that was so
+	shift   uint32 // what those were, in ms: it is taken off the time of all that follows
+	last    uint32 // time of the last frame in the file
 }
 
 // errNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs have changed.
 var errNewInit = errors.New("the stream's codecs changed, and an MP4 file cannot follow: viewers must come again")
 
-// errMuxingBehind ends an MP4 file when its maker did not get enough of the processor.
-var errMuxingBehind = errors.New("the making of MP4 is too far behind the stream: viewers must come again")
+const (
+	// fragmentRoom is what a fragment may have beside the samples that a muxer's MaxWaitBytes counts: a header of 2 KiB, and a
+	// frame of sound that was open when the fragment before left.
+	fragmentRoom = 16 << 10
+	// toldBytes is how much of a flood is made before viewers are told. An encoder's stream never gets there.
+	toldBytes = 64 << 10
+)
 
-// newMuxing returns a muxing of what c gives, and a function that starts its goroutine. It takes ownership of c. s.mu
-// is held.
-func (s *stream) newMuxing(c *broadcast.Cursor) (m *muxing, start func()) {
+// newMuxing returns a muxing of what c gives, which begin starts. It takes ownership of c. s.mu is held.
+func (s *stream) newMuxing(c *broadcast.Cursor) *muxing {
 	ctx, stop := context.WithCancel(context.Background())
-	m = &muxing{stop: stop, cursor: c}
+	m := &muxing{stop: stop, cursor: c}
+	m.start = func() { go m.run(ctx) }
 	m.out = newOutlet(s, formMP4, nil, s.newRing())
 	m.out.mux = m
-	m.muxer = mp4.NewMuxer(mp4.Tracks(s.promises()))
-	return m, func() { go m.run(ctx) }
+	fits := min(mp4.DefaultMaxWaitBytes, s.server.cfg.KeepBytes-fragmentRoom) // so that the ring takes every fragment
+	m.muxer = mp4.NewMuxer(mp4.Tracks(s.promises()), mp4.MaxWaitBytes(int(fits)))
+	return m
+}
+
+// begin starts the goroutine, unless it was started. s.mu is held.
+func (m *muxing) begin() {
+	if m.start != nil {
+		m.start()
+		m.start = nil
+	}
 }
 
 // promises says what the stream has, or is going to have if it has only begun. s.mu is held.
@@ -57,8 +81,9 @@ func (s *stream) promises() (video, audio bool) {
 // run makes fragments until the stream ends or the last viewer has left.
 func (m *muxing) run(ctx context.Context) {
 	s := m.out.stream
+	why := unmade
 	defer m.stop()
-	defer m.out.close()
+	defer func() { m.out.close(why) }()
 	defer m.cursor.Close()
 	defer m.retire()
 	defer func() {
@@ -68,13 +93,22 @@ func (m *muxing) run(ctx context.Context) {
 	}()
 	s.log.Debug("MP4 started")
 	err := m.convert(ctx)
-	if err == nil && m.muxer.Flush(&m.part).Samples > 0 {
-		err = m.out.ring.Publish(&m.part, broadcast.Frame{})
+	if err == nil {
+		err = m.flush()
 	}
 	m.muxer.Release()
 	m.tag.Release()
 	m.part.Release()
-	s.log.Debug("MP4 ended", "reason", explain(err))
+	level := slog.LevelDebug
+	switch {
+	case err == nil || ctx.Err() != nil:
+		why = finished // or nobody is there
+	case err == errNewInit:
+		why, level = recoded, slog.LevelInfo
+	default:
+		level = slog.LevelWarn
+	}
+	s.log.Log(ctx, level, "MP4 ended", "reason", explain(err))
 }
 
 // retire lets the next viewer who wants MP4 start anew.
@@ -99,6 +133,9 @@ func (m *muxing) convert(ctx context.Context) error {
 		if err != nil {
 			return ended(err)
 		}
+		if err := m.place(&t); err != nil {
+			return err
+		}
 		f, err := m.muxer.WriteTag(&m.part, t, &m.tag)
 		if err != nil && m.refused == nil {
 			m.refused = err
@@ -122,22 +159,79 @@ func (m *muxing) source(ctx context.Context, news <-chan struct{}) func(dst *mil
 			dst.AppendCopy(m.out.stream.live.head)
 			return nil
 		}
-		for {
+		for ctx.Err() == nil {
 			b, err := m.cursor.Take(dst)
-			if b.Missed.Why != broadcast.NotMissed {
-				return errMuxingBehind
+			missed := b.Missed.Why != broadcast.NotMissed
+			if missed {
+				m.miss(b.Missed)
 			}
 			if err != nil || b.Bytes > 0 {
 				return err
 			}
-			m.out.announce()
+			if missed {
+				continue // the stream has ended
+			}
+			m.tell()
 			select {
 			case <-news:
 			case <-ctx.Done():
-				return ctx.Err()
 			}
 		}
+		return ctx.Err()
 	}
+}
+
+// miss notes that frames were gone before they were read: the processor was busy with others, or the stream came faster than it
+// can be followed. A batch begins where viewers may begin, and so the file goes on there.
+func (m *muxing) miss(lost broadcast.Missed) {
+	s := m.out.stream
+	s.mu.Lock()
+	viewers := m.viewers
+	s.mu.Unlock()
+	m.skipped = true
+	if m.skips++; m.skips == 1 {
+		s.log.Warn("the making of MP4 is behind what is kept, and skips to the newest key frame", "viewers", viewers,
+			"frames", lost.Frames, "bytes", lost.Bytes, "reason", lost.Why.String())
+	}
+	lost.Frames *= viewers
+	s.lost.Add(int64(lost.Frames))
+	s.server.metrics.lost(lost)
+}
+
+// place moves t to its time in the file. Where frames are missing the file goes on without a pause: in a pause a browser would
+// go on with the sound at once, and be as long late with the pictures from then on.
+func (m *muxing) place(t *flv.Tag) error {
+	if t.Packet != flv.PacketFrame {
+		return nil
+	}
+	if m.skipped {
+		m.skipped = false
+		m.shift = t.Timestamp - m.last
+		if m.init {
+			if err := m.flush(); err != nil {
+				return err
+			}
+		}
+		m.muxer.Release() // and pictures are dropped up to a key frame
+	}
+	t.Timestamp -= m.shift
+	m.last = t.Timestamp
+	return nil
+}
+
+// flush publishes what waits in the muxer.
+func (m *muxing) flush() error {
+	f := m.muxer.Flush(&m.part)
+	if f.Samples == 0 {
+		return nil
+	}
+	return m.publish(f)
+}
+
+// tell has the viewers served.
+func (m *muxing) tell() {
+	m.untold = 0
+	m.out.announce()
 }
 
 // publish adds the fragment in part to the ring, and before the first one what every viewer begins with.
@@ -153,5 +247,12 @@ func (m *muxing) publish(f mp4.Fragment) error {
 		m.out.ring.SetPreamble(&head)
 		m.init = true
 	}
-	return m.out.ring.Publish(&m.part, broadcast.Frame{Key: f.Key})
+	m.untold += m.part.Len()
+	if err := m.out.ring.Publish(&m.part, broadcast.Frame{Key: f.Key}); err != nil {
+		return err
+	}
+	if m.untold >= toldBytes {
+		m.tell()
+	}
+	return nil
 }

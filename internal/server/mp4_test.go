@@ -99,6 +99,7 @@ func TestMP4EndsWhenTheCodecsChange(t *testing.T) {
 	p.send(bytes.Join(sc.config, nil))
 	p.send(bytes.Join(sc.tags, nil))
 	w.rest()
+	f.logged("viewer ended", `reason="codecs changed"`)
 	again := f.watch("/live/cam.mp4", 0)
 	again.box()
 	p.end()

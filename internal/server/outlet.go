@@ -28,8 +28,9 @@ type outlet struct {
 	head   []byte  // what every viewer gets before anything from the ring
 	mux    *muxing // what makes it; nil for the stream as it comes
 
-	closed atomic.Bool // nothing more will come
-	soon   atomic.Bool // an announcement is on its way
+	closed atomic.Bool  // nothing more will come
+	why    atomic.Int32 // the ending of those who get all that there is; set before the ring is closed
+	soon   atomic.Bool  // an announcement is on its way
 
 	mu        sync.Mutex
 	pumps     []*pump
@@ -86,8 +87,9 @@ func (o *outlet) wake(butOne bool) (left *pump) {
 	return left
 }
 
-// close ends the outlet: its viewers get what is there.
-func (o *outlet) close() {
+// close ends the outlet: its viewers get what is there, and end for the given reason.
+func (o *outlet) close(why ending) {
+	o.why.Store(int32(why))
 	_ = o.ring.Close()
 	o.closed.Store(true)
 	o.wake(false)

@@ -34,9 +34,35 @@ type registry struct {
 // A wait is what all viewers that wait for one name share.
 type wait struct {
 	viewers int           // how many
+	muxed   int           // of these, how many want MP4
 	found   chan struct{} // closed when stream is set, or when the registry closes
 	stream  *stream
-	first   []*broadcast.Cursor // one for each, so that they get the stream from its first byte on
+
+	// A cursor for each, so that they get the stream from its first byte on.
+	first, firstMuxed []*broadcast.Cursor
+}
+
+// add counts n viewers more.
+func (w *wait) add(n int, ext string) {
+	w.viewers += n
+	if ext == extMP4 {
+		w.muxed += n
+	}
+}
+
+// take returns one of the cursors, or nil if there are none.
+func (w *wait) take(ext string) *broadcast.Cursor {
+	list := &w.first
+	if ext == extMP4 {
+		list = &w.firstMuxed
+	}
+	n := len(*list)
+	if n == 0 {
+		return nil
+	}
+	c := (*list)[n-1]
+	*list = (*list)[:n-1]
+	return c
 }
 
 func newRegistry(maxStreams int) *registry {
@@ -103,8 +129,12 @@ func (r *registry) announce(s *stream) {
 	s.announced = true
 	if w := r.waiting[s.name]; w != nil {
 		w.stream = s
-		for range w.viewers {
+		s.await(w.viewers)
+		for range w.viewers - w.muxed {
 			w.first = append(w.first, s.cursor(s.live))
+		}
+		for range w.muxed {
+			w.firstMuxed = append(w.firstMuxed, s.source())
 		}
 		close(w.found)
 		delete(r.waiting, s.name)
@@ -135,8 +165,8 @@ func (r *registry) visible(name string) *stream {
 }
 
 // await returns the stream, and waits for it until ctx is done: then it returns errAbsent. A caller that has waited
-// also gets a cursor at the stream's start, which is the caller's to close.
-func (r *registry) await(ctx context.Context, name string) (*stream, *broadcast.Cursor, error) {
+// also gets a cursor at the stream's start, which is the caller's to close, and calls the stream's arrived.
+func (r *registry) await(ctx context.Context, name, ext string) (*stream, *broadcast.Cursor, error) {
 	r.mu.Lock()
 	if s := r.visible(name); s != nil || r.closed {
 		r.mu.Unlock()
@@ -150,7 +180,7 @@ func (r *registry) await(ctx context.Context, name string) (*stream, *broadcast.
 		w = &wait{found: make(chan struct{})}
 		r.waiting[name] = w
 	}
-	w.viewers++
+	w.add(1, ext)
 	r.mu.Unlock()
 
 	select {
@@ -159,15 +189,13 @@ func (r *registry) await(ctx context.Context, name string) (*stream, *broadcast.
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n := len(w.first); n > 0 { // even when the time was over at the same moment
-		c := w.first[n-1]
-		w.first = w.first[:n-1]
+	if c := w.take(ext); c != nil { // even when the time was over at the same moment
 		return w.stream, c, nil
 	}
 	if r.waiting[name] != w {
 		return nil, nil, errDraining
 	}
-	if w.viewers--; w.viewers == 0 {
+	if w.add(-1, ext); w.viewers == 0 {
 		delete(r.waiting, name)
 	}
 	return nil, nil, errAbsent

@@ -58,6 +58,7 @@ type stream struct {
 
 	mu      sync.Mutex
 	viewers int     // watching, in all forms
+	awaited int     // viewers who waited for the stream and have not come yet
 	begun   bool    // a frame was published that a viewer cannot start after
 	mp4     *muxing // what makes MP4 of it, while somebody watches that
 	closed  bool
@@ -115,11 +116,23 @@ func (s *stream) cursor(o *outlet) *broadcast.Cursor {
 }
 
 func (s *stream) cursorLocked(o *outlet) *broadcast.Cursor {
+	return s.placeLocked(o, o.policy() == Skip)
+}
+
+// source is cursor for what makes MP4. That is the server's own work and no slow client: it may be as far behind as is kept.
+func (s *stream) source() *broadcast.Cursor {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.placeLocked(s.live, false)
+}
+
+// placeLocked is cursor, with the viewers' allowance or without one. s.mu is held.
+func (s *stream) placeLocked(o *outlet, limited bool) *broadcast.Cursor {
 	opts := []broadcast.CursorOption{
 		broadcast.BatchBytes(s.batch), broadcast.BatchPieces(batchPieces),
 		broadcast.MaxLagBytes(0), broadcast.MaxLagFrames(0), broadcast.MaxLagTime(0),
 	}
-	if o.policy() == Skip {
+	if limited {
 		opts = append(opts, broadcast.MaxLagBytes(s.allow.Bytes), broadcast.MaxLagFrames(s.allow.Frames),
 			broadcast.MaxLagTime(s.allow.Time))
 	}
@@ -149,7 +162,7 @@ func (s *stream) form(ext string) (form, error) {
 }
 
 // enter takes a place among a stream's viewers, and returns the outlet that serves them with a cursor in its ring. exit gives
-// the place back. first is nil, or a cursor at the stream's start, which is the callee's if there is no error.
+// the place back. first is nil, or a cursor at the stream's start, as await gives it; it is the callee's if there is no error.
 func (s *stream) enter(f form, first *broadcast.Cursor) (*outlet, *broadcast.Cursor, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,23 +185,43 @@ func (s *stream) enter(f form, first *broadcast.Cursor) (*outlet, *broadcast.Cur
 
 // enterMP4 is enter for MP4. It takes ownership of first. s.mu is held.
 func (s *stream) enterMP4(first *broadcast.Cursor) (*outlet, *broadcast.Cursor) {
-	if s.mp4 != nil && first != nil {
-		first.Close()
-		first = nil
+	if first == nil && s.mp4 == nil {
+		first = s.placeLocked(s.live, false)
 	}
-	var start func()
-	if s.mp4 == nil {
-		if first == nil {
-			first = s.cursorLocked(s.live)
+	m := s.mp4
+	switch {
+	case m == nil:
+		m = s.newMuxing(first)
+		s.mp4 = m
+	case first != nil:
+		if m.start != nil {
+			m.cursor, first = first, m.cursor // it may have been made for somebody who has not waited
 		}
-		s.mp4, start = s.newMuxing(first)
+		first.Close()
 	}
-	s.mp4.viewers++
-	c := s.cursorLocked(s.mp4.out)
-	if start != nil {
-		start() // now that the first viewer's cursor is there
+	m.viewers++
+	c := s.cursorLocked(m.out)
+	if s.awaited == 0 {
+		m.begin() // now that the first viewer's cursor is there
 	}
-	return s.mp4.out, c
+	return m.out, c
+}
+
+// await notes that n viewers have waited for the stream. None of them misses its start if the making of MP4 begins when the
+// last of them has come.
+func (s *stream) await(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.awaited = n
+}
+
+// arrived notes that one of those has entered, or will not.
+func (s *stream) arrived() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.awaited--; s.awaited == 0 && s.mp4 != nil {
+		s.mp4.begin()
+	}
 }
 
 // exit gives up a viewer's place.
@@ -202,6 +235,7 @@ func (s *stream) exit(o *outlet) {
 	}
 	if m.viewers--; m.viewers == 0 {
 		m.stop()
+		m.begin() // if it never was: it gives back what it has
 		if s.mp4 == m {
 			s.mp4 = nil
 		}
@@ -266,7 +300,7 @@ func (s *stream) end() {
 	s.server.registry.free(s) // from now on viewers wait for the next publisher
 	if s.live != nil {
 		s.noteCuts()
-		s.live.close()
+		s.live.close(finished)
 	}
 }
 

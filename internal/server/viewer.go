@@ -106,12 +106,13 @@ func (v *viewer) finish() {
 	v.out.left(v)
 }
 
-// take moves the next batch from the ring to pending, which is empty. io.EOF: there will be no more, and all has been sent.
+// take moves the next batch from the ring to pending, which is empty. io.EOF: there will be no more, and all has been sent,
+// with what tells the client that this is the end, unless it is not.
 func (v *viewer) take() (broadcast.Batch, error) {
 	v.passed.add(v.batch.Frames, int64(v.batch.Bytes-v.batch.Preamble))
 	b, err := v.cursor.Take(&v.pending)
 	v.batch = b
-	if err == io.EOF && v.chunks.end() {
+	if err == io.EOF && ending(v.out.why.Load()).whole() && v.chunks.end() {
 		return broadcast.Batch{}, nil
 	}
 	if v.pending.Len() > 0 {
@@ -186,7 +187,7 @@ func (v *viewer) write(vec *vector) (isFull bool, err error) {
 // drained ends v when there is nothing to come.
 func (v *viewer) drained(err error) state {
 	if err == io.EOF {
-		v.end(finished)
+		v.end(ending(v.out.why.Load()))
 	} else {
 		v.end(broken)
 	}

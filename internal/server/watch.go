@@ -74,9 +74,12 @@ func (s *Server) enterStream(w http.ResponseWriter, r *http.Request, name, ext s
 
 // tryStream is enterStream, but for errEnded: then the name is free, or will be at once.
 func (s *Server) tryStream(w http.ResponseWriter, r *http.Request, name, ext string) (*viewer, error) {
-	st, first, err := s.await(r, name)
+	st, first, err := s.await(r, name, ext)
 	if err != nil {
 		return nil, err
+	}
+	if first != nil {
+		defer st.arrived()
 	}
 	f, err := st.form(ext)
 	if err == nil && r.Method == http.MethodHead {
@@ -97,7 +100,7 @@ func (s *Server) tryStream(w http.ResponseWriter, r *http.Request, name, ext str
 }
 
 // await finds the stream. A GET waits for it if it has to, and gets a cursor at its start then; a HEAD does not wait.
-func (s *Server) await(r *http.Request, name string) (*stream, *broadcast.Cursor, error) {
+func (s *Server) await(r *http.Request, name, ext string) (*stream, *broadcast.Cursor, error) {
 	if r.Method == http.MethodHead || s.cfg.ViewerWait == 0 {
 		if st := s.registry.find(name); st != nil {
 			return st, nil, nil
@@ -106,7 +109,7 @@ func (s *Server) await(r *http.Request, name string) (*stream, *broadcast.Cursor
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ViewerWait)
 	defer cancel()
-	return s.registry.await(ctx, name)
+	return s.registry.await(ctx, name, ext)
 }
 
 // A formError refuses a form in which a stream cannot be had.
@@ -200,14 +203,14 @@ func (s *Server) serveThrough(w http.ResponseWriter, r *http.Request, v *viewer)
 	defer writing.retire() // the ResponseWriter must not be used after this handler
 	v.stop = func(why ending) {
 		cancel()
-		if why != finished { // then the last bytes are still on their way
+		if !why.whole() { // otherwise the last bytes are still on their way
 			writing.cut()
 		}
 	}
 	v.pending.AppendCopy(v.out.head)
 	v.enter()
 	v.follow(ctx, w, control.Flush)
-	if ending(v.why.Load()) != finished {
+	if !ending(v.why.Load()).whole() {
 		panic(http.ErrAbortHandler) // otherwise the viewer would take it for the stream's proper end
 	}
 }
