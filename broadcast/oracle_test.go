@@ -155,6 +155,7 @@ func (o *oracle) snapshot() broadcast.Stats {
 	s := o.stats
 	s.Frames = len(o.frames) - o.tail
 	s.Bytes = int64(size(o.frames[o.tail:]))
+	s.Start = o.start() >= 0 && !o.closed
 	s.Cursors = len(o.cursors)
 	return s
 }

@@ -245,7 +245,7 @@ func TestStats(t *testing.T) {
 	}
 	publish(t, r, "L", true)
 	want := broadcast.Stats{
-		Frames: 1, Bytes: 1,
+		Frames: 1, Bytes: 1, Start: true,
 		Cursors: 1, Watchers: 1,
 		Published: broadcast.Volume{Frames: 5, Bytes: 8},
 		Refused:   1,
@@ -255,6 +255,17 @@ func TestStats(t *testing.T) {
 	want.Lost[broadcast.Evicted] = broadcast.Loss{Moves: 1, Frames: 5, Bytes: 7}
 	if got := r.Stats(); got != want {
 		t.Errorf("Stats\n got %+v\nwant %+v", got, want)
+	}
+	for range 3 {
+		publish(t, r, "m", false)
+	}
+	if r.Stats().Start {
+		t.Error("a new cursor would start, at a group that has lost its start")
+	}
+	publish(t, r, "N", true)
+	r.Close()
+	if r.Stats().Start {
+		t.Error("a new cursor would start in a closed ring")
 	}
 }
 

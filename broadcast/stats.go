@@ -6,6 +6,10 @@ type Stats struct {
 	Frames int
 	Bytes  int64
 
+	// Start says that a new cursor starts at once: the newest key frame is
+	// kept with all that follows it.
+	Start bool
+
 	Cursors  int // open ones
 	Watchers int
 
@@ -61,6 +65,7 @@ func (r *Ring) Stats() Stats {
 	return Stats{
 		Frames:    r.frames.count(),
 		Bytes:     r.kept(),
+		Start:     r.keyOK && !r.closed,
 		Cursors:   len(r.cursors),
 		Watchers:  len(r.watchers),
 		Published: Volume{r.tally.frames, r.tally.bytes},
