@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
@@ -30,7 +31,9 @@ type ingest struct {
 	meter meter
 
 	video, audio flv.Codec // of the last tag of each kind; 0: none has come
-	resized      bool      // the metadata have changed, and with them perhaps the size of the picture
+	blackout     blackout
+	told         bool // that there is one was logged
+	resized      bool // the metadata have changed, and with them perhaps the size of the picture
 
 	// What a viewer needs before it can start, in the order in which it gets it. Copies, because a share of so small a
 	// thing would keep the whole block that it came in.
@@ -166,9 +169,20 @@ func (in *ingest) tag(t flv.Tag) error {
 	if part := in.part(t); part != nil {
 		return in.configure(t, part)
 	}
-	// Without pictures each piece of sound stands alone.
-	key := t.Key || (in.video == 0 && t.Type == flv.TypeAudio)
-	return in.s.publish(&in.frame, key)
+	return in.s.publish(&in.frame, in.starts(t))
+}
+
+// starts says whether viewers can start at a tag. Without pictures each piece of sound stands alone.
+func (in *ingest) starts(t flv.Tag) bool {
+	dark := in.video != 0 && in.blackout.note(t, in.s.live.ring)
+	if dark != in.s.dark.Load() {
+		in.s.dark.Store(dark)
+		if !in.told {
+			in.told = true
+			in.s.log.Info("there is sound, but no picture has come for a while: who comes begins with the sound", "while", blackoutAfter*time.Millisecond)
+		}
+	}
+	return t.Key || t.Type == flv.TypeAudio && (dark || in.video == 0)
 }
 
 // part says where a tag is kept that viewers need before they can start; nil for other tags.

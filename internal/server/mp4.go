@@ -32,10 +32,11 @@ type muxing struct {
 	init    bool           // viewers have been given an init segment
 	refused error          // the first tag that had no place in the file
 
-	skipped bool   // frames are missing in front of the next one
-	skips   int    // how often that was so
-	shift   uint32 // what those were, in ms: it is taken off the time of all that follows
-	last    uint32 // time of the last frame in the file
+	blackout blackout
+	skipped  bool   // frames are missing in front of the next one
+	skips    int    // how often that was so
+	shift    uint32 // what those were, in ms: it is taken off the time of all that follows
+	last     uint32 // time of the last frame in the file
 }
 
 // errNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs have changed.
@@ -53,6 +54,7 @@ const (
 func (s *stream) newMuxing(c *broadcast.Cursor) *muxing {
 	ctx, stop := context.WithCancel(context.Background())
 	m := &muxing{stop: stop, cursor: c}
+	m.blackout.dark = s.dark.Load() // then c is at a piece of sound
 	m.start = func() { go m.run(ctx) }
 	m.out = newOutlet(s, formMP4, nil, s.newRing())
 	m.out.mux = m
@@ -204,6 +206,7 @@ func (m *muxing) place(t *flv.Tag) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
 	}
+	m.blackout.note(*t, m.out.ring)
 	if m.skipped {
 		m.skipped = false
 		m.shift = t.Timestamp - m.last
@@ -213,6 +216,7 @@ func (m *muxing) place(t *flv.Tag) error {
 			}
 		}
 		m.muxer.Release() // and pictures are dropped up to a key frame
+		m.blackout.dark = t.Type == flv.TypeAudio
 	}
 	t.Timestamp -= m.shift
 	m.last = t.Timestamp
@@ -248,7 +252,8 @@ func (m *muxing) publish(f mp4.Fragment) error {
 		m.init = true
 	}
 	m.untold += m.part.Len()
-	if err := m.out.ring.Publish(&m.part, broadcast.Frame{Key: f.Key}); err != nil {
+	// The muxer takes sound for a place to start if there are no pictures at all.
+	if err := m.out.ring.Publish(&m.part, broadcast.Frame{Key: f.Key || m.blackout.dark}); err != nil {
 		return err
 	}
 	if m.untold >= toldBytes {

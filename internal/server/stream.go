@@ -50,6 +50,7 @@ type stream struct {
 	bytesIn  atomic.Int64
 	framesIn atomic.Int64
 	rate     atomic.Int64 // bits per second, lately
+	dark     atomic.Bool  // see blackout: sound counts as key frames
 	video    atomic.Pointer[track]
 	audio    atomic.Pointer[track]
 
