@@ -201,9 +201,9 @@ func TestMP4FragmentsFit(t *testing.T) {
 			if i%5 == 0 {
 				kind = 0x17
 			}
-			sc.tags = append(sc.tags, flvTag(flv.TypeVideo, uint32(1000*i), append([]byte{kind, 1, 0, 0, 0}, make([]byte, 40<<10)...)))
+			sc.tags = append(sc.tags, flvTag(flv.TypeVideo, uint32(500*i), append([]byte{kind, 1, 0, 0, 0}, make([]byte, 40<<10)...)))
 			for j := range min(i, 1) * 40 { // a viewer would begin behind sound that is made before the first picture
-				sc.tags = append(sc.tags, flvTag(flv.TypeAudio, uint32(1000*i+23*j), append([]byte{0xaf, 1}, make([]byte, 1000)...)))
+				sc.tags = append(sc.tags, flvTag(flv.TypeAudio, uint32(500*i+12*j), append([]byte{0xaf, 1}, make([]byte, 1000)...)))
 			}
 		}
 		l := newMill(t, func(c *Config) { c.KeepBytes, c.MaxTagBytes = 64<<10, 48<<10 }, sc)
