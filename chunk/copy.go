@@ -36,14 +36,18 @@ func Progress(f func(bytes int64)) CopyOption {
 //	TCP, Unix, pipe     the same, with a Content-Length         splice
 //
 // where a file may be in an *io.LimitedReader or an *io.SectionReader, a socket or a pipe in an *io.LimitedReader, and
-// the http.ResponseWriter in others that have ReadFrom, or else Unwrap() http.ResponseWriter. A wrapper that only has
-// Unwrap sees the header but is bypassed when the body is sent. It is not bypassed if it would change the body, as its
-// header shows (a Content-Encoding or a Vary: Accept-Encoding that it sets, a Content-Length that it removes).
+// net/http's http.ResponseWriter in others that have Unwrap() http.ResponseWriter. One of these that has ReadFrom as well
+// is given the source. One that only has Unwrap is made to write the header, and then bypassed: the body goes by what it
+// wraps. It is not bypassed if it would change the body, as its header shows (a Content-Encoding or a Vary:
+// Accept-Encoding that it sets, a Content-Length that it removes). A wrapper without Unwrap gets the body by Write, and so
+// does one of whatever is not net/http's.
 //
-// Where the size is known (a regular file, or memory) and the header has none and names no Trailer, Copy sets the
-// response's Content-Length, without which net/http cuts the body into chunks and copies it. A handler that wants to write
-// more than src writes the header first. A response is never sent more than its Content-Length: if src has more, the error
-// is http.ErrContentLength, and if a file turns out to have less than was declared for it, io.ErrUnexpectedEOF.
+// Where the size is known (a regular file, or memory) and the header is not written, has no length and names no Trailer,
+// Copy sets the response's Content-Length, without which net/http cuts the body into chunks and copies it. That is the
+// length of src: a handler that wants to write more writes the header first, or copies an io.MultiReader. Over HTTP/1, a
+// response is never sent more than its Content-Length, whoever has set it and whatever was written before: if src has
+// more, the error is http.ErrContentLength. Over HTTP/2, and to what is not net/http's, it is for Write to refuse it. If
+// a file turns out to have less than was declared for it, the error is io.ErrUnexpectedEOF.
 //
 // Otherwise blocks are borrowed from millrace.DefaultPool; and a file that comes from a disk, to a target that takes its
 // time as well, is read ahead. An io.WriterTo or io.ReaderFrom of any other kind copies by itself.
@@ -90,6 +94,7 @@ type copying struct {
 	alarm    alarm
 	file     fileSource // if src is one
 	probed   int64      // bytes of src that were read to see whether there are any
+	room     int64      // bytes that the response may have; if there is one
 }
 
 // run copies in the first way that the ends allow. One that turns out not to be possible leaves the rest to the next.
@@ -163,7 +168,7 @@ func (c *copying) direct() error {
 // fromFile copies from a file whose kind and position are known.
 func (c *copying) fromFile(f *fileSource) error {
 	if c.response != nil {
-		return fileToResponse(c.response, f)
+		return c.fileToResponse(f)
 	}
 	if dst, ok := c.dst.(*os.File); ok && modeOf(dst).IsRegular() {
 		if f.size > 0 && isSame(f.file, dst) {
@@ -195,7 +200,11 @@ func (c *copying) fromFile(f *fileSource) error {
 func (c *copying) unknown() error {
 	c.alarm.set()
 	if wt, ok := c.src.(io.WriterTo); ok && !isOwn(c.src) {
-		n, err := wt.WriteTo(c.dst)
+		dst := c.dst
+		if c.response != nil {
+			dst = byWrite{c.response}
+		}
+		n, err := wt.WriteTo(dst)
 		c.tally.add(&c.tally.Copied, n)
 		return err
 	}
@@ -221,7 +230,7 @@ func (c *copying) isComplete(err error) bool {
 	if err != c.ctx.Err() && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
-	if c.response != nil && c.tally.Bytes > 0 && c.tally.Bytes == promised(c.response.Header()) {
+	if c.response != nil && c.tally.Bytes > 0 && c.tally.Bytes == c.room {
 		return true
 	}
 	return isAtEnd(c.src)

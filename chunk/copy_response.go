@@ -7,21 +7,24 @@ import (
 	"strconv"
 )
 
-// fileToResponse sends f as the body of w, or as the next part of it.
-func fileToResponse(w http.ResponseWriter, f *fileSource) error {
-	h := w.Header()
-	if declare(h, f.size) {
-		f.exact = true
+// declaredByCopy stands behind the end of a Content-Length that Copy has set, where only Copy looks.
+const declaredByCopy = "set by chunk.Copy"
+
+// fileToResponse sends f as the body of the response, or as the next part of it.
+func (c *copying) fileToResponse(f *fileSource) error {
+	r := responseOf(c.response)
+	f.exact = r.declare(f.size)
+	r.begin()
+	if c.room = r.room(); f.exact {
+		c.room = min(c.room, f.size) // also if a wrapper has taken the length away
 	}
 	end := f.end
-	if n := promised(h); n < f.end-f.off {
-		f.end = f.off + n
+	if c.room < f.end-f.off {
+		f.end = f.off + c.room
 	}
-	r := responseOf(w)
-	r.begin()
 	var err error
 	if 0 < f.size && f.size <= smallBody {
-		err = f.copyTo(w)
+		err = f.copyTo(r.w)
 	} else {
 		err = r.send(&f.fileRange)
 	}
@@ -43,20 +46,24 @@ func (f *fileRange) isAtEnd(end int64) bool {
 // streamToResponse copies from a socket or pipe to a response by splice, if the caller has said how long that will be.
 // For a source in memory, it sets that length for the caller.
 func (c *copying) streamToResponse(src io.Reader, limit int64) error {
-	h := c.response.Header()
-	declare(h, sizeInMemory(c.src))
-	n := promised(h)
-	if n == toEOF || !spliceable(src) {
+	r := responseOf(c.response)
+	r.declare(sizeInMemory(c.src))
+	c.room = r.room()
+	if c.room == toEOF || r.inner == nil || !spliceable(src) {
 		return errUnhandled
 	}
 	c.alarm.set()
-	r := responseOf(c.response)
 	r.begin()
 	if r.inner == nil {
 		return errUnhandled
 	}
-	s := &streamRange{ctx: c.ctx, tally: &c.tally, src: src, left: min(limit, n)}
-	if _, err := r.inner.ReadFrom(s); err != nil || s.left > 0 || limit <= n {
+	c.room = r.room()
+	s := &streamRange{ctx: c.ctx, tally: &c.tally, src: src, left: min(limit, c.room), server: r.server}
+	err := r.sealed(func() error {
+		_, err := r.inner.ReadFrom(s)
+		return err
+	})
+	if err != nil || s.left > 0 || limit <= c.room {
 		return err
 	}
 	// The end of the source is waited for, as without a Content-Length.
@@ -76,6 +83,8 @@ type streamRange struct {
 	tally *tally
 	src   io.Reader
 	left  int64
+
+	server serverResponse
 }
 
 // Read implements io.Reader.
@@ -98,6 +107,7 @@ func (s *streamRange) read(p []byte) (int, error) {
 // WriteTo implements io.WriterTo.
 func (s *streamRange) WriteTo(w io.Writer) (int64, error) {
 	before := s.tally.Bytes
+	s.left = min(s.left, s.server.room())
 	err := spliceTo(s.ctx, s.tally, nil, w, s.src, s.left)
 	s.left -= s.tally.Bytes - before
 	if err == errUnhandled {
@@ -109,9 +119,17 @@ func (s *streamRange) WriteTo(w io.Writer) (int64, error) {
 	return s.tally.Bytes - before, err
 }
 
-// declare sets the Content-Length of a response to size bytes, and reports whether it did: not if size is 0, or if its
-// header says how long it is in another way. A header that was written before is not affected.
-func declare(h http.Header, size int64) bool {
+// declare sets the Content-Length to size bytes, in place of one that an earlier Copy set and that was never sent. It
+// reports whether it did: not if size is 0, if the header says how long the body is in another way, or if it is known to
+// have been written.
+func (r *response) declare(size int64) bool {
+	if r.server.hasHeader() {
+		return false
+	}
+	h := r.w.Header()
+	if isDeclaredByCopy(h["Content-Length"]) {
+		delete(h, "Content-Length")
+	}
 	if size == 0 {
 		return false
 	}
@@ -120,14 +138,21 @@ func declare(h http.Header, size int64) bool {
 			return false
 		}
 	}
-	h.Set("Content-Length", strconv.FormatInt(size, 10))
+	h["Content-Length"] = []string{strconv.FormatInt(size, 10), declaredByCopy}[:1]
 	return true
 }
 
-// promised returns what a header says the length of the body is, or toEOF.
+// isDeclaredByCopy reports whether a Content-Length is an earlier Copy's. It is not a promise of the caller's, and if the
+// header had been written before that Copy, it was never sent. Where a header is copied, that may be forgotten.
+func isDeclaredByCopy(length []string) bool {
+	return len(length) == 1 && cap(length) > 1 && length[:2][1] == declaredByCopy
+}
+
+// promised returns what a header that is not written yet will say the length of the body is, or toEOF: as net/http reads
+// it.
 func promised(h http.Header) int64 {
-	if n, err := strconv.ParseUint(h.Get("Content-Length"), 10, 63); err == nil {
-		return int64(n)
+	if n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
+		return n
 	}
 	return toEOF
 }

@@ -244,18 +244,20 @@ func (x *exchange) serveContent(d *descriptor, contentType, encoding string, ope
 
 // sendParts answers with these parts of d, or, if there are none, with all of it.
 func (x *exchange) sendParts(d *descriptor, spans []span, contentType string, opened time.Duration) {
-	status, length, boundary := http.StatusPartialContent, d.length, ""
+	status, total, length, boundary := http.StatusPartialContent, d.stamp.size, d.length, ""
 	switch len(spans) {
 	case 0:
 		status = http.StatusOK
-		spans = []span{{0, d.stamp.size}}
+		spans = []span{{0, total}}
 	case 1:
 		x.setHeader("Content-Range", spans[0].contentRange(d.stamp.size))
-		length = strconv.FormatInt(spans[0].len(), 10)
+		total = spans[0].len()
+		length = strconv.FormatInt(total, 10)
 	default:
 		boundary = multipart.NewWriter(nil).Boundary()
 		x.setHeader("Content-Type", "multipart/byteranges; boundary="+boundary)
-		length = strconv.FormatInt(multipartLen(spans, boundary, contentType, d.stamp.size), 10)
+		total = multipartLen(spans, boundary, contentType, d.stamp.size)
+		length = strconv.FormatInt(total, 10)
 	}
 	if status == http.StatusOK && x.foreign {
 		length = "" // whoever encodes the body knows, but not of a part
@@ -272,6 +274,9 @@ func (x *exchange) sendParts(d *descriptor, spans []span, contentType string, op
 		return
 	}
 	x.body.begun(length, encoding)
+	if x.body.inner != nil && x.body.room() < total {
+		x.body.inner = nil // somebody has promised less, or sent some already: net/http says so
+	}
 	defer x.warmth.over()
 	x.watch()
 	x.ended(x.sendBody(spans, boundary, contentType, d.stamp.size), length)

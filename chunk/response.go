@@ -11,9 +11,12 @@ import (
 const maxWrappers = 32
 
 // A response is where the body of an answer goes.
+//
+// Invariant: inner is nil unless server is known.
 type response struct {
 	w       http.ResponseWriter // as the handler got it
 	inner   readerFrom          // w, or what w wraps; nil if the body has to go through w's Write
+	server  serverResponse      // w, or what w wraps in the end, if Unwrap leads there
 	wrapped bool                // inner is not w
 	flushes bool                // send sends the header first, see flush
 }
@@ -24,22 +27,35 @@ type readerFrom interface {
 	io.ReaderFrom
 }
 
-// responseOf finds the ReadFrom of w or of what it wraps. Without it, and where a wrapper may change the body, the body
-// goes through w. It is to be called before the handler names a Content-Encoding or Vary of its own.
+// A byWrite is a response without its ReadFrom, which a source that copies by itself could use: it would look at no
+// length. Without a length, all goes through Write anyway.
+type byWrite struct{ http.ResponseWriter }
+
+// WriteString implements io.StringWriter.
+func (b byWrite) WriteString(s string) (int, error) { return io.WriteString(b.ResponseWriter, s) }
+
+// Unwrap is for http.ResponseController.
+func (b byWrite) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
+// responseOf finds the ReadFrom of w or of what it wraps. Without it, where a wrapper may change the body, and where
+// nobody can say how much of the body there is room for, the body goes through w. It is to be called before the handler
+// names a Content-Encoding or Vary of its own.
 func responseOf(w http.ResponseWriter) response {
 	r := response{w: w}
 	for range maxWrappers {
-		if rf, ok := w.(readerFrom); ok {
+		if rf, ok := w.(readerFrom); ok && r.inner == nil {
 			r.inner = rf
+		}
+		if r.server = serverResponseOf(w); r.server.isKnown() {
 			break
 		}
 		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {
 			break
 		}
-		w, r.wrapped = u.Unwrap(), true
+		w, r.wrapped = u.Unwrap(), r.wrapped || r.inner == nil
 	}
-	if r.wrapped && encodes(r.w.Header()) {
+	if !r.server.isKnown() || r.wrapped && encodes(r.w.Header()) {
 		r.inner = nil
 	}
 	return r
@@ -77,6 +93,15 @@ func (r *response) begun(length, encoding string) {
 	}
 }
 
+// room returns how many bytes the body may still have, as far as is known before it is sent: by the server's own count,
+// or, as long as nothing can have been sent, by the header that is going to be.
+func (r *response) room() int64 {
+	if r.server.hasHeader() {
+		return r.server.room()
+	}
+	return promised(r.w.Header())
+}
+
 // writer returns where the rest of the body is to be written.
 func (r *response) writer() io.Writer {
 	if r.inner == nil {
@@ -97,7 +122,22 @@ func (r *response) send(f *fileRange) error {
 		}
 		r.flush()
 	}
-	return f.readInto(r.inner)
+	f.server = r.server
+	return r.sealed(func() error { return f.readInto(r.inner) })
+}
+
+// sealed calls send, which has inner read a source. The server counts what that has sent when it is over: if a panic of
+// a progress function ends it, nobody knows how much room there is, and the connection takes nothing more.
+func (r *response) sealed(send func() error) error {
+	over := false
+	defer func() {
+		if d, ok := r.server.w.(writeWaker); ok && !over {
+			_ = d.SetWriteDeadline(longAgo)
+		}
+	}()
+	err := send()
+	over = true
+	return err
 }
 
 // flush has net/http send the header now. Otherwise its ReadFrom would read the first 512 bytes of the body to send

@@ -39,7 +39,7 @@ var wrappers = []wrapper{
 	}, false},
 	{"ReadFrom", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
 		return forwarder{w, w.(io.ReaderFrom)}, func() {}
-	}, false},
+	}, true},
 	{"hooks", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
 		h := &hooked{ResponseWriter: w}
 		return h, func() {

@@ -38,7 +38,8 @@ type fileRange struct {
 	own      bool // off counts from the file's position, which moves with it; only for sendTo and toFile
 	ctx      context.Context
 	tally    *tally
-	alarm    *alarm // set when a socket is waited for; or nil
+	alarm    *alarm         // set when a socket is waited for; or nil
+	server   serverResponse // whose body it is, if its ReadFrom is to read it
 
 	warmth *warmth   // what is in the page cache is asked for before it is sent; nil to not ask
 	warmTo int64     // it has said so for the bytes [off, warmTo)
@@ -98,6 +99,9 @@ func (f *fileRange) ready(n int64) (int64, error) {
 // WriteTo implements io.WriterTo: it sends what is left to w, by sendfile if w is a connection.
 func (f *fileRange) WriteTo(w io.Writer) (int64, error) {
 	start := f.off
+	if n := f.server.room(); n < f.end-f.off {
+		f.end = f.off + n
+	}
 	err := f.sendTo(w)
 	if errors.Is(err, errUnhandled) {
 		err = f.copyTo(w)

@@ -1,0 +1,88 @@
+package chunk
+
+import (
+	"net/http"
+	"reflect"
+	"sync/atomic"
+)
+
+// A serverResponse is the response of net/http's HTTP/1 server that a body goes to in the end, or none.
+//
+// Such a response refuses a Write that its Content-Length has no room for. Its ReadFrom hands the connection to the
+// source, and only counts: what goes beyond the Content-Length would be the next response of that connection. So the
+// source must know how much there is room for, whoever has written the header and whatever was sent before. The response
+// knows that, in fields that no method tells. If net/http has other fields one day, all bodies go through Write.
+type serverResponse struct {
+	w      http.ResponseWriter
+	fields *responseFields // nil if there is none
+}
+
+// responseFields says where net/http's response keeps the state of its body.
+type responseFields struct {
+	of            reflect.Type
+	wroteHeader   int // bool: the header is settled
+	contentLength int // int64: what it says, or -1
+	written       int // int64: bytes of the body, those that were refused among them
+}
+
+// knownFields are those that were found last. There is one such type.
+var knownFields atomic.Pointer[responseFields]
+
+// serverResponseOf returns w, if it is one.
+func serverResponseOf(w http.ResponseWriter) serverResponse {
+	t := reflect.TypeOf(w)
+	f := knownFields.Load()
+	if f == nil || f.of != t {
+		if f = fieldsOf(t); f == nil {
+			return serverResponse{}
+		}
+		knownFields.Store(f)
+	}
+	return serverResponse{w: w, fields: f}
+}
+
+// fieldsOf returns where a response of type t keeps its state, or nil if t is another type.
+func fieldsOf(t reflect.Type) *responseFields {
+	if t == nil || t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "net/http" || t.Elem().Name() != "response" {
+		return nil
+	}
+	f := &responseFields{of: t}
+	for _, field := range []struct {
+		name  string
+		kind  reflect.Kind
+		index *int
+	}{
+		{"wroteHeader", reflect.Bool, &f.wroteHeader},
+		{"contentLength", reflect.Int64, &f.contentLength},
+		{"written", reflect.Int64, &f.written},
+	} {
+		found, ok := t.Elem().FieldByName(field.name)
+		if !ok || len(found.Index) != 1 || found.Type.Kind() != field.kind {
+			return nil
+		}
+		*field.index = found.Index[0]
+	}
+	return f
+}
+
+// isKnown reports whether there is such a response.
+func (s serverResponse) isKnown() bool { return s.fields != nil }
+
+// hasHeader reports whether the header is known to be settled: no change of it has an effect any more.
+func (s serverResponse) hasHeader() bool {
+	return s.isKnown() && reflect.ValueOf(s.w).Elem().Field(s.fields.wroteHeader).Bool()
+}
+
+// room returns how many bytes the body may still have. It is toEOF if the header has no length, which is certain when
+// it is settled, or if there is no response.
+func (s serverResponse) room() int64 {
+	if !s.isKnown() {
+		return toEOF
+	}
+	v := reflect.ValueOf(s.w).Elem()
+	length := v.Field(s.fields.contentLength).Int()
+	if length < 0 {
+		return toEOF
+	}
+	return max(length-v.Field(s.fields.written).Int(), 0)
+}
