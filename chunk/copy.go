@@ -39,8 +39,8 @@ func Progress(f func(bytes int64)) CopyOption {
 // net/http's http.ResponseWriter in others that have Unwrap() http.ResponseWriter. One of these that has ReadFrom as well
 // is given the source. One that only has Unwrap is made to write the header, and then bypassed: the body goes by what it
 // wraps. It is not bypassed if it would change the body, as its header shows (a Content-Encoding or a Vary:
-// Accept-Encoding that it sets, a Content-Length that it removes). A wrapper without Unwrap gets the body by Write, and so
-// does one of whatever is not net/http's.
+// Accept-Encoding that it sets, a Content-Length that it removes), or if it keeps the header until there is a first byte.
+// A wrapper without Unwrap gets the body by Write, and so does one of whatever is not net/http's.
 //
 // Where the size is known (a regular file, or memory) and the header is not written, has no length and names no Trailer,
 // Copy sets the response's Content-Length, without which net/http cuts the body into chunks and copies it. That is the

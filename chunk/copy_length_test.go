@@ -231,20 +231,26 @@ func TestCopyAfterOneThatFailed(t *testing.T) {
 	}
 }
 
-// onConnections runs the test with what HTTP/1 has, and a request for something else behind it.
+// onConnections runs the test with what HTTP/1 has, and a request for something else behind it. Behind a wrapper that
+// keeps the header, the order in which that is written and changed is not the handler's.
 func (l *lengthTest) onConnections(t *testing.T, m wrapper) {
+	keeps := strings.HasPrefix(m.name, "keeps")
 	for _, how := range []string{"GET / HTTP/1.1", "GET / HTTP/1.0", "HEAD / HTTP/1.1"} {
 		t.Run(m.name+"/"+l.name()+"/"+how, func(t *testing.T) {
 			url := serveWith(t, m, func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/next" {
 					_, _ = io.WriteString(w, "the next one")
-				} else if failed := l.run(t, w); failed != l.fails {
+				} else if failed := l.run(t, w); failed != l.fails && !keeps {
 					t.Errorf("a step has failed: %t", failed)
 				}
 			})
 			raw := exchange(t, url, request(how, "Connection: keep-alive")+request("GET /next HTTP/1.1", "Connection: close"))
 			method, _, _ := strings.Cut(how, " ")
-			l.checkRaw(t, raw, method, how == "GET / HTTP/1.1" && !m.slow)
+			want := *l
+			if keeps {
+				want.body = -1
+			}
+			want.checkRaw(t, raw, method, how == "GET / HTTP/1.1" && !m.slow && !keeps)
 		})
 	}
 }

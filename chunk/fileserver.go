@@ -18,6 +18,9 @@ import (
 //   - A Range of more than 64 parts is ignored, a plus sign in one is no number, and the last 0 bytes are a 416.
 //   - A list of a directory has a Content-Length, and at most 65536 names and 4 MiB of them: a larger directory is a 403.
 //   - Redirects to directories whose names contain ? or : work.
+//   - What is in a directory below the root that may be passed through and not read (mode 0711) is a 403.
+//   - A middleware that only has Unwrap never sees the body, unless it encodes it, as its header must show, or keeps the
+//     header until there is a first byte. One that wants to see it has ReadFrom as well, or no Unwrap.
 //   - A body that ends too soon, because its file was cut, breaks the connection or stream however it is sent.
 //
 // A file is open once, however many responses send it: sendfile is told where to read. It stays open for a while after

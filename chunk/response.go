@@ -77,18 +77,19 @@ func encodes(h http.Header) bool {
 
 // begin has the header written, with the status 200 unless it is already, so that all wrappers see it.
 func (r *response) begin() {
-	if r.wrapped && r.inner != nil {
-		h := r.w.Header()
-		length, encoding := h.Get("Content-Length"), h.Get("Content-Encoding")
-		_, _ = r.w.Write(nil) // an error comes again
-		r.begun(length, encoding)
-	}
+	h := r.w.Header()
+	r.begun(h.Get("Content-Length"), h.Get("Content-Encoding"))
 }
 
-// begun is told what the header said before it was written. A wrapper that has changed that changes the body, too.
+// begun is told what the header said before it was written. A wrapper that keeps it until the body begins writes it
+// here. One that goes on keeping it waits for the body, and one that has changed it changes the body, too.
 func (r *response) begun(length, encoding string) {
+	if r.inner == nil || !r.wrapped {
+		return
+	}
+	_, _ = r.w.Write(nil) // an error comes again
 	h := r.w.Header()
-	if r.wrapped && (h.Get("Content-Length") != length || h.Get("Content-Encoding") != encoding) {
+	if !r.server.hasHeader() || h.Get("Content-Length") != length || h.Get("Content-Encoding") != encoding {
 		r.inner = nil
 	}
 }

@@ -52,6 +52,14 @@ var wrappers = []wrapper{
 		return struct{ http.ResponseWriter }{w}, func() {}
 	}, true},
 	{"round", func(w http.ResponseWriter) (http.ResponseWriter, func()) { return &round{w}, func() {} }, true},
+	{"keeps the header", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		k := &keeper{ResponseWriter: w}
+		return k, k.pass
+	}, false},
+	{"keeps the header for the first byte", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
+		k := &keeper{ResponseWriter: w, patient: true}
+		return k, k.pass
+	}, true},
 	{"zips, says so first", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
 		w.Header().Set("Content-Encoding", "gzip")
 		z := newZipper(w)
@@ -115,6 +123,44 @@ func (h *hooked) ReadFrom(r io.Reader) (int64, error) {
 }
 
 func (h *hooked) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+// keeper is one that may still add to the header until the body begins.
+type keeper struct {
+	http.ResponseWriter
+	status  int
+	passed  bool
+	patient bool // the body begins with the first byte, and not with the first Write
+}
+
+func (k *keeper) WriteHeader(status int) {
+	if k.status == 0 {
+		k.status = status
+	}
+}
+
+func (k *keeper) Write(p []byte) (int, error) {
+	if len(p) > 0 || !k.patient {
+		k.pass()
+	}
+	if !k.passed {
+		return 0, nil
+	}
+	return k.ResponseWriter.Write(p)
+}
+
+// pass passes on what was kept. It is to be called at the end.
+func (k *keeper) pass() {
+	if k.passed {
+		return
+	}
+	k.passed = true
+	k.Header().Set("X-Kept", "yes")
+	if k.status != 0 {
+		k.ResponseWriter.WriteHeader(k.status)
+	}
+}
+
+func (k *keeper) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 
 // round is one that unwraps to itself.
 type round struct{ http.ResponseWriter }
