@@ -80,7 +80,7 @@ func (r *Reader) blockFor(have, need int) int {
 // arrived takes in what the source wrote to p.
 func (r *Reader) arrived(p []byte, n int, err error) {
 	f := &r.filling
-	if r.empty++; n > 0 {
+	if r.empty++; n > 0 || err != nil {
 		r.empty = 0
 	}
 	switch {
@@ -89,7 +89,7 @@ func (r *Reader) arrived(p []byte, n int, err error) {
 	case n > 0:
 		f.end += n
 	}
-	if r.empty == maxEmptyReads && err == nil {
+	if r.empty >= maxEmptyReads {
 		err = io.ErrNoProgress
 	}
 	switch timeout := isTimeout(err); {

@@ -268,6 +268,27 @@ func TestNoProgress(t *testing.T) {
 	}
 }
 
+// Deadlines that pass are no reads that gave nothing, however many there are, and do not hide those that follow.
+func TestNoProgressAfterDeadlines(t *testing.T) {
+	timeouts := 250
+	r := chunk.NewReader(reads(func([]byte) (int, error) {
+		if timeouts == 0 {
+			return 0, nil
+		}
+		timeouts--
+		return 0, os.ErrDeadlineExceeded
+	}))
+	defer r.Close()
+	for range 250 {
+		if _, err := r.Next(t.Context()); err != os.ErrDeadlineExceeded {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.Next(t.Context()); err != io.ErrNoProgress {
+		t.Error(err)
+	}
+}
+
 func TestReadAndNextMixed(t *testing.T) {
 	pool := millrace.NewPool()
 	leaktest.Check(t, pool)
