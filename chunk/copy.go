@@ -72,7 +72,7 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader, opts ...CopyOption)
 	c.alarm.prepare(ctx, dst, src)
 	complete := false
 	defer func() { c.alarm.stop(complete) }() // also when src, dst or the progress panics
-	err := c.run()
+	err := c.closed(c.run())
 	if err != nil && ctx.Err() != nil {
 		if c.isComplete(err) {
 			err = nil
@@ -234,6 +234,33 @@ func (c *copying) isComplete(err error) bool {
 		return true
 	}
 	return isAtEnd(c.src)
+}
+
+// closed returns err, or the error of a Read or Write if err says that a file is closed the way that its SyscallConn does,
+// which errors.Is does not know.
+func (c *copying) closed(err error) error {
+	if err == nil {
+		return nil
+	}
+	src, _ := unlimited(c.src)
+	if s, ok := src.(*io.SectionReader); ok {
+		outer, _, _ := s.Outer()
+		src, _ = outer.(io.Reader)
+	}
+	for _, end := range []struct {
+		op string
+		of any
+	}{{"read", src}, {"write", c.dst}} {
+		f, ok := end.of.(*os.File)
+		if !ok {
+			continue
+		}
+		raw, connErr := f.SyscallConn()
+		if connErr == nil && raw.Control(func(uintptr) {}) == err {
+			return &os.PathError{Op: end.op, Path: f.Name(), Err: os.ErrClosed}
+		}
+	}
+	return err
 }
 
 // isOwn reports whether x is of a kind whose own ways of copying Copy has better ones for.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -325,6 +326,52 @@ func TestCopyPassesErrorsOn(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An end that is closed is said to be closed, whichever way was tried.
+func TestCopyBetweenClosedEnds(t *testing.T) {
+	data := someBytes(200_000)
+	for _, src := range copySources {
+		for _, dst := range copyTargets {
+			for _, closed := range []string{"source", "target"} {
+				w, _ := dst.open(t)
+				r := src.open(t, data)
+				end := any(w)
+				if closed == "source" {
+					end = innermost(r)
+				}
+				c, ok := end.(io.Closer)
+				if !ok {
+					continue
+				}
+				t.Run(src.name+" to "+dst.name+", "+closed, func(t *testing.T) {
+					_ = c.Close()
+					want := os.ErrClosed
+					switch end.(type) {
+					case *os.File:
+					case net.Conn:
+						want = net.ErrClosed
+					}
+					report, err := chunk.Copy(context.Background(), w, r)
+					if !errors.Is(err, want) || report.Bytes > 0 {
+						t.Errorf("%+v, %v", report, err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// innermost returns what src reads from.
+func innermost(src io.Reader) any {
+	switch s := src.(type) {
+	case *io.LimitedReader:
+		return s.R
+	case *io.SectionReader:
+		outer, _, _ := s.Outer()
+		return outer
+	}
+	return src
 }
 
 // Only what dst took counts as read from a file.
