@@ -27,8 +27,9 @@ can be split into without cutting a record in two: the offset and the length of
 each, in bytes, one chunk per line.
 
 A chunk has as many whole records as fit into --size; a record that is longer is
-a chunk by itself, up to --max-record. Both are 1 GiB at most, because a chunk
-is in memory as a whole. Sizes take units, as in 4096, 64KiB or 1M.
+a chunk by itself, up to --max-record, which is --fixed or more unless you set
+it. All three are 1 GiB at most, because a chunk is in memory as a whole. Sizes
+take units, as in 4096, 64KiB or 1M.
 
 The exit status is not 0 when a record is longer than --max-record, or when the
 file ends within one.`,
@@ -39,11 +40,6 @@ file ends within one.`,
   millrace cut --json events.json`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			src, err := open(args[0], cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			defer src.Close()
 			if size < 1 || most < 1 || cmd.Flags().Changed("fixed") && fixed < 1 {
 				return errors.New("--size, --max-record and --fixed are 1 or more")
 			}
@@ -52,6 +48,9 @@ file ends within one.`,
 					return fmt.Errorf("%s is %v, want at most 1GiB", flag, v)
 				}
 			}
+			if !cmd.Flags().Changed("max-record") {
+				most = max(most, fixed)
+			}
 			cutter := chunk.Lines()
 			switch {
 			case json:
@@ -59,6 +58,11 @@ file ends within one.`,
 			case fixed > 0:
 				cutter = chunk.Fixed(int(fixed))
 			}
+			src, err := open(cmd.Context(), args[0], cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			defer src.Close()
 			// Full: where the chunks end should not depend on how fast the file comes.
 			r := chunk.NewReader(src, chunk.At(cutter), chunk.Size(int(size)), chunk.MaxRecord(int(most)), chunk.Full())
 			return printChunks(cmd.Context(), cmd.OutOrStdout(), r)
@@ -75,12 +79,30 @@ file ends within one.`,
 	return cmd
 }
 
-// open opens a file to read; - is stdin.
-func open(name string, stdin io.Reader) (io.ReadCloser, error) {
+// open opens a file to read; - is stdin. A FIFO that nobody has opened to write to is waited for until ctx ends.
+func open(ctx context.Context, name string, stdin io.Reader) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(stdin), nil
 	}
-	return os.Open(name)
+	type result struct {
+		f   *os.File
+		err error
+	}
+	opened := make(chan result)
+	go func() {
+		f, err := os.Open(name)
+		select {
+		case opened <- result{f, err}:
+		case <-ctx.Done():
+			_ = f.Close() // nil if there is an error
+		}
+	}()
+	select {
+	case r := <-opened:
+		return r.f, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // printChunks prints offset and length of each chunk of r, and closes r.
@@ -90,6 +112,9 @@ func printChunks(ctx context.Context, w io.Writer, r *chunk.Reader) error {
 	for p, err := range r.Chunks(ctx) {
 		if err != nil {
 			out.Flush()
+			if errors.Is(err, chunk.ErrTooLong) {
+				return fmt.Errorf("%w: see --max-record", err)
+			}
 			return err
 		}
 		fmt.Fprintln(out, r.Offset(), len(p))
