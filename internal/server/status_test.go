@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -245,7 +246,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"lag-policy":          func(c *Config) { c.LagPolicy = "wait" },
 		"max-tag-bytes":       func(c *Config) { c.MaxTagBytes = 32 << 20 },
 		"1048591 bytes a tag": func(c *Config) { c.MaxTagBytes, c.KeepBytes = 1<<20, 1<<20 },
-		"keep-frames":         func(c *Config) { c.KeepFrames = 1_000_000_000_000 },
+		"keep-frames":         func(c *Config) { c.KeepFrames = math.MaxInt32 },
 		"files-open":          func(c *Config) { c.FilesOpen = 1 << 30 },
 		"stall-timeout":       func(c *Config) { c.StallTimeout = 0 },
 	} {
