@@ -36,10 +36,10 @@ var ErrTooLarge = bytes.ErrTooLarge
 //	spill != nil: w ≤ len(spill) = cap(spill), and the contents are spill[r:w]
 //	no field ever points into inline
 type Buffer struct {
-	inline   [inlineSize]byte // first: behind the counts, writing a byte at a time to it takes a fifth longer
 	spill    []byte
 	r, w     int
 	lastRead lastRead
+	inline   [inlineSize]byte
 }
 
 // lastRead says what Unread* may take back: 0 nothing, lastByte a byte, 1 to 4 the length of a rune, or a byte.

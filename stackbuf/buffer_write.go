@@ -11,11 +11,12 @@ import "unicode/utf8"
 func (b *Buffer) Write(p []byte) (n int, err error) {
 	b.lastRead = nothing
 	w := b.w
-	if b.spill == nil && len(p) <= inlineSize-w {
-		b.w = w + len(p)
-		return copy(b.inline[w:], p), nil
-	}
-	if len(p) <= len(b.spill)-w {
+	if b.spill == nil {
+		if len(p) <= inlineSize-w {
+			b.w = w + len(p)
+			return copy(b.inline[w:], p), nil
+		}
+	} else if len(p) <= len(b.spill)-w {
 		b.w = w + len(p)
 		return copy(b.spill[w:], p), nil
 	}
@@ -42,11 +43,12 @@ func (b *Buffer) growWrite(p []byte) (n int, err error) {
 func (b *Buffer) WriteString(s string) (n int, err error) {
 	b.lastRead = nothing
 	w := b.w
-	if b.spill == nil && len(s) <= inlineSize-w {
-		b.w = w + len(s)
-		return copy(b.inline[w:], s), nil
-	}
-	if len(s) <= len(b.spill)-w {
+	if b.spill == nil {
+		if len(s) <= inlineSize-w {
+			b.w = w + len(s)
+			return copy(b.inline[w:], s), nil
+		}
+	} else if len(s) <= len(b.spill)-w {
 		b.w = w + len(s)
 		return copy(b.spill[w:], s), nil
 	}
@@ -69,12 +71,13 @@ func (b *Buffer) growWriteString(s string) (n int, err error) {
 func (b *Buffer) WriteByte(c byte) error {
 	b.lastRead = nothing
 	w := b.w
-	if b.spill == nil && uint(w) < inlineSize {
-		b.inline[w] = c
-		b.w = w + 1
-		return nil
-	}
-	if uint(w) < uint(len(b.spill)) { // never when there is none
+	if b.spill == nil {
+		if uint(w) < inlineSize {
+			b.inline[w] = c
+			b.w = w + 1
+			return nil
+		}
+	} else if uint(w) < uint(len(b.spill)) {
 		b.spill[w] = c
 		b.w = w + 1
 		return nil
@@ -98,12 +101,13 @@ func (b *Buffer) WriteRune(r rune) (n int, err error) {
 	}
 	b.lastRead = nothing
 	w := b.w
-	if b.spill == nil && w <= inlineSize-utf8.UTFMax {
-		n = utf8.EncodeRune(b.inline[w:], r)
-		b.w = w + n
-		return n, nil
-	}
-	if w <= len(b.spill)-utf8.UTFMax {
+	if b.spill == nil {
+		if w <= inlineSize-utf8.UTFMax {
+			n = utf8.EncodeRune(b.inline[w:], r)
+			b.w = w + n
+			return n, nil
+		}
+	} else if w <= len(b.spill)-utf8.UTFMax {
 		n = utf8.EncodeRune(b.spill[w:], r)
 		b.w = w + n
 		return n, nil
