@@ -118,9 +118,9 @@ func fillBlock(src io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// WriteTo writes c to w, which borrows the pieces, and releases what w has taken. On a *net.TCPConn or *net.UnixConn the pieces go out together
-// in one writev (up to 1024 of them, the kernel's limit). When it returns an error, c holds exactly the bytes that were
-// not taken: nothing is lost, and calling WriteTo again sends nothing twice.
+// WriteTo writes c to w, which borrows the pieces, and releases what w has taken. On a *net.TCPConn or *net.UnixConn the
+// pieces go out together in one writev (up to 1024 of them, the kernel's limit). When it returns an error, c holds exactly
+// the bytes that were not taken: nothing is lost, and calling WriteTo again sends nothing twice.
 func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 	switch w.(type) {
 	case *net.TCPConn, *net.UnixConn:

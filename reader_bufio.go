@@ -13,8 +13,9 @@ import (
 
 var errNegativeWrite = errors.New("millrace: writer returned an impossible count from Write")
 
-// Peek returns the next n bytes without consuming them. They are valid until the next read, Reset or Release. If there are fewer than
-// n, the error says why; it is bufio.ErrBufferFull when n is above [Reader.Size] and they are not all here already.
+// Peek returns the next n bytes without consuming them. They are valid until the next read, Reset or Release. If there
+// are fewer than n, the error says why; it is bufio.ErrBufferFull when n is above [Reader.Size] and they are not all here
+// already.
 func (b *Reader) Peek(n int) ([]byte, error) {
 	if n < 0 {
 		return nil, bufio.ErrNegativeCount

@@ -41,7 +41,8 @@ type Buffer interface {
 	Open(aead cipher.AEAD, nonce, additionalData []byte) error
 	// Droppable says whether every Slice that was taken out of the Buffer's own memory has been released.
 	Droppable() bool
-	// Write adds a copy of p to the frame. It borrows p, which may be bytes of the frame. The error is ErrFull, with nothing written, or nil.
+	// Write adds a copy of p to the frame. It borrows p, which may be bytes of the frame. The error is ErrFull, with
+	// nothing written, or nil.
 	io.Writer
 }
 

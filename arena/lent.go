@@ -8,7 +8,7 @@ import "unsafe"
 //
 // Invariants:
 //
-//	at ≥ 0: p was frame[at:at+len(p)] when it was passed
+//	at ≥ 0: p was mem[begin+at : begin+at+len(p)] of the frame when it was passed
 //	at < 0: p is memory of somebody else's
 type lent struct {
 	p  []byte
@@ -17,9 +17,9 @@ type lent struct {
 
 // lend takes note of where in the frame p lies, if it does.
 func (f *frame) lend(p []byte) lent {
-	frame := f.mem[f.begin:f.end]
-	from, first := uintptr(unsafe.Pointer(unsafe.SliceData(frame))), uintptr(unsafe.Pointer(unsafe.SliceData(p)))
-	if first < from || first-from >= uintptr(len(frame)) || len(p) > len(frame)-int(first-from) {
+	data := f.mem[f.begin:f.end]
+	from, first := uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(unsafe.Pointer(unsafe.SliceData(p)))
+	if first < from || first-from >= uintptr(len(data)) || len(p) > len(data)-int(first-from) {
 		return lent{p, -1}
 	}
 	return lent{p, int(first - from)}

@@ -65,7 +65,8 @@ so.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.BoolVarP(&cfg.Force, "force", "f", false, "replace FILE (a symbolic link itself, and not what it leads to), and a FILE.part of unknown or other origin")
+	f.BoolVarP(&cfg.Force, "force", "f", false,
+		"replace FILE (a symbolic link itself, and not what it leads to), and a FILE.part of unknown or other origin")
 	f.IntVar(&cfg.Retries, "retries", cfg.Retries,
 		"tries in a row that may bring no bytes; also how often the file may be started over")
 	f.DurationVar(&cfg.StallTimeout, "stall-timeout", cfg.StallTimeout, "a try that gets no byte for this long has failed")

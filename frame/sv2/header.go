@@ -43,8 +43,8 @@ func ParseHeader(p []byte) (Header, error) {
 	}, nil
 }
 
-// Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. With an error that is dst as it was: a
-// *frame.LimitError if Length is above MaxPayload, another one if ExtensionType has more than 15 bits.
+// Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. With an error that is dst
+// as it was: a *frame.LimitError if Length is above MaxPayload, another one if ExtensionType has more than 15 bits.
 func (h Header) Append(dst []byte) ([]byte, error) {
 	extension := h.ExtensionType
 	if extension >= channelBit {
