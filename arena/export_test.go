@@ -53,6 +53,9 @@ func Broken(p *Pool) error {
 	if err != nil {
 		return err
 	}
+	if err := p.brokenBack(linked); err != nil {
+		return err
+	}
 	return p.brokenPlace(linked)
 }
 
@@ -115,6 +118,19 @@ func (p *Pool) brokenSlot(i int32) error {
 	}
 	if n := int(s.to - s.from); len(s.data) != n || cap(s.data) != n || &s.data[0] != &p.memory[s.from] {
 		return fmt.Errorf("slot %d is [%d, %d), its data are elsewhere", i, s.from, s.to)
+	}
+	return nil
+}
+
+// brokenBack looks at the slots of which back says that none is held.
+func (p *Pool) brokenBack(linked slotSet) error {
+	if p.back != p.edge && linked.above(p.back) != p.back {
+		return fmt.Errorf("back is slot %d, which is not linked", p.back)
+	}
+	for i := p.slots[p.back].next; i != p.edge; i = p.slots[i].next {
+		if !p.slots[i].released() {
+			return fmt.Errorf("slot %d is held behind slot %d, and back is that", i, p.back)
+		}
 	}
 	return nil
 }

@@ -304,3 +304,30 @@ func releaseInOrder(t *testing.T, pool *arena.Pool, order [8]int) {
 		t.Fatalf("order %v: %v", order, err)
 	}
 }
+
+// Once every slot has been used, frames of one length go round in them: none is unlinked, to be linked again.
+func TestOldestFirstStaysInItsSlots(t *testing.T) {
+	const slots, live = 64, 8
+	pool := arena.NewPool(1<<16, arena.Slots(slots))
+	var held []arena.Slice
+	for i := range 20 * slots {
+		pool.Writable(32)[0] = byte(i)
+		held = append(held, pool.Take())
+		if len(held) > live {
+			if got := held[0].Bytes()[0]; got != byte(i-live) {
+				t.Fatalf("frame %d begins with %d", i-live, got)
+			}
+			held[0].Release()
+			held = held[1:]
+		}
+		if i >= slots && !arena.AllLinked(pool) {
+			t.Fatalf("a slot has been unlinked for frame %d", i)
+		}
+	}
+	if st := pool.Stats(); st.Modes[arena.Front].Frames == 0 || st.Modes[arena.Alloc].Frames > 0 {
+		t.Errorf("Stats are %+v, want frames in front of others, and none on the heap", st)
+	}
+	for i := range held {
+		held[i].Release()
+	}
+}

@@ -143,9 +143,7 @@ func (m *model) grow(n int) bool {
 		return true
 	default:
 		if gaps, i := m.gaps(m.at); m.at+size <= gaps[i][1] {
-			at := m.at
-			m.settle(gaps, i)
-			m.at, m.last = at, at
+			m.limit = gaps[i][1]
 			return true
 		}
 		if gaps, i, ok := m.place(size, m.at); ok {

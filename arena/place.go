@@ -41,11 +41,10 @@ func (p *Pool) move(n int) bool {
 		p.grow(n)
 		return true
 	}
-	p.abandon()
-	if g, _ := p.clear(p.prev, 0); n <= g.limit-p.end {
-		p.enter(g)
+	if p.extend(n) {
 		return true
 	}
+	p.abandon()
 	if n <= len(p.memory) { // or the sum may be out of range
 		if g, ok := p.search(len(data) + n); ok {
 			p.enter(g)
@@ -59,6 +58,24 @@ func (p *Pool) move(n int) bool {
 	p.grow(n)
 	p.enterMode(Alloc)
 	p.spilled = true
+	return true
+}
+
+// extend makes the place larger by what has been released behind it, until n bytes fit behind the frame. It reports
+// whether they do.
+func (p *Pool) extend(n int) bool {
+	s := &p.slots[p.prev]
+	for n > p.limit-p.end {
+		if !p.slots[s.next].released() {
+			return false
+		}
+		p.unlink(s.next)
+		p.after = &p.slots[s.next]
+		p.limit = int(p.after.from)
+		if p.again && p.back == p.prev {
+			p.lastMode = Back
+		}
+	}
 	return true
 }
 
@@ -77,21 +94,31 @@ func (p *Pool) fits(g gap, n int) bool {
 // them, so that they show where frames are.
 func (p *Pool) enter(g gap) {
 	p.prev, p.limit = g.prev, g.limit
-	next := p.slots[g.prev].next
-	if next == p.edge {
-		p.enterMode(Back)
+	mode := p.modeBehind(g.prev)
+	p.enterMode(mode)
+	if mode == Back {
 		after := g.prev + 1
 		if g.prev == p.edge {
 			after = 0
 		}
 		p.current = p.free.above(after)
 	} else {
-		p.enterMode(Front)
-		p.current = p.free.below(next)
+		p.current = p.free.below(p.slots[g.prev].next)
 	}
 	if p.current == none {
 		p.current = p.free.above(0)
 	}
+}
+
+// modeBehind returns the mode of a frame that is placed behind prev, which was held just now, or is the edge.
+func (p *Pool) modeBehind(prev int32) Mode {
+	for p.back != prev && p.slots[p.back].released() {
+		p.back = p.slots[p.back].prev
+	}
+	if p.back == prev {
+		return Back
+	}
+	return Front
 }
 
 // search looks for a gap of n bytes: where the last frame was placed, at the end of memory, and at its beginning. Then
@@ -103,11 +130,8 @@ func (p *Pool) search(n int) (gap, bool) {
 	if g, ok := p.clear(p.prev, n); ok {
 		return g, true
 	}
-	last := p.slots[p.edge].prev
-	for p.slots[last].released() {
-		last = p.unlink(last)
-	}
-	if g := p.behind(last); p.fits(g, n) {
+	p.modeBehind(p.edge)
+	if g, ok := p.clear(p.back, n); ok {
 		return g, true
 	}
 	if g, ok := p.clear(p.edge, n); ok {
@@ -125,11 +149,16 @@ func (p *Pool) search(n int) (gap, bool) {
 	return gap{}, false
 }
 
-// clear unlinks what has been released behind prev, and returns the gap if n bytes fit.
+// clear returns the gap behind prev if n bytes fit. It unlinks what has been released behind prev until they would fit
+// twice, so that a frame may grow, and leaves the rest to the frames that come next.
 func (p *Pool) clear(prev int32, n int) (gap, bool) {
-	for i := p.slots[prev].next; p.slots[i].released(); i = p.slots[prev].next {
-		p.unlink(i)
+	for {
+		g := p.behind(prev)
+		ok := p.fits(g, n)
+		next := p.slots[prev].next
+		if ok && g.limit-g.from-n >= n || !p.slots[next].released() {
+			return g, ok
+		}
+		p.unlink(next)
 	}
-	g := p.behind(prev)
-	return g, p.fits(g, n)
 }

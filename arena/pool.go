@@ -19,7 +19,8 @@ const (
 //
 // Where the next frame goes is decided when its first byte is asked for:
 //
-//   - behind the frame that was taken last, or where that was if it has been released;
+//   - behind the frame that was taken last, or where that was if it has been released (when no slot is free, in the first
+//     place further on that has been released and is large enough);
 //   - behind the last frame in memory (back mode);
 //   - in front of the first, or between two (front mode);
 //   - on the heap (alloc mode), unless HeapFallback is off.
@@ -34,6 +35,7 @@ const (
 //
 //	the slots that are linked lie in memory in the order of their links, and do not overlap
 //	a slot is either linked or in free; linked counts the former
+//	back is linked, and nothing that lies behind it is held
 //	placed, again: prev is linked, empty and not released, and the frame lies between its two neighbours
 //	placed, !again, mode != Alloc: current is in free, and the frame lies between prev and the slot that follows it
 //	placed, mode == Alloc: mem is the frame's own
@@ -47,11 +49,12 @@ type Pool struct {
 	edge   int32 // the number of the edge, which is that of slots
 
 	placed  bool
-	again   bool // the frame is where the last one was, in its slot, which is prev
+	again   bool // the frame is where one was that has been released, in its slot, which is prev
 	spilled bool // it has been moved to the heap
 	mode    Mode
 	current int32 // the slot that it is going to take, unless again
 	prev    int32 // the slot that it comes after, or that was taken last
+	back    int32 // the slot behind which nothing is held
 
 	// What writableAgain needs, at hand: the slot that was taken last, those around it, and what mode it is in. last is nil
 	// when the ring has changed since.
@@ -107,7 +110,7 @@ func NewPool(capacity int, opts ...Option) *Pool {
 	}
 	edge := &p.slots[p.edge]
 	edge.from, edge.prev, edge.next = uint32(capacity), p.edge, p.edge
-	p.mem, p.prev = p.memory, p.edge
+	p.mem, p.prev, p.back = p.memory, p.edge, p.edge
 	return p
 }
 
@@ -133,17 +136,82 @@ func (p *Pool) Writable(n int) []byte {
 // the last one was, in the same slot, as long as that has been released and is large enough. That is all there is to do
 // for whoever works on one frame after the other, and for them the memory stays in the processor's caches.
 func (p *Pool) writableAgain(n int) []byte {
-	if s := p.last; !p.placed && s != nil && s.released() && !p.before.released() && !p.after.released() {
-		from, limit := int(p.before.to), int(p.after.from)
-		if uint(n) <= uint(limit-from) {
-			s.gen++ // nobody holds it, but it is not released
-			p.begin, p.end, p.limit = from, from+n, limit
-			p.enterMode(p.lastMode)
-			p.again, p.placed = true, true
-			return p.mem[from:p.end:p.end]
-		}
+	s := p.last
+	if p.placed || s == nil {
+		return p.writableElsewhere(n)
 	}
-	return p.writableElsewhere(n)
+	if !s.released() {
+		if p.after.released() { // frames are released in the order in which they were taken
+			return p.writableIn(s.next, n)
+		}
+		return p.writableBehind(n)
+	}
+	if p.before.released() {
+		return p.writableBefore(n)
+	}
+	from, limit := int(p.before.to), int(p.after.from)
+	if uint(n) > uint(limit-from) {
+		return p.writableElsewhere(n)
+	}
+	if p.lastMode == Front && p.after.released() && p.modeBehind(s.prev) == Back {
+		p.lastMode, p.back = Back, p.prev
+	}
+	s.gen++ // nobody holds it, but it is not released
+	p.begin, p.end, p.limit = from, from+n, limit
+	p.enterMode(p.lastMode)
+	p.again, p.placed = true, true
+	return p.mem[from:p.end:p.end]
+}
+
+// writableBehind is writableAgain where the last frame is held, and the one behind it too, or there is none. When no slot
+// is free, the frame is placed in the first one further on that has been released, because to unlink some and to link them
+// again takes longer. Of two that open the memory it is the second: so the original numbers them.
+func (p *Pool) writableBehind(n int) []byte {
+	i, s := p.last.next, p.after
+	for !s.released() {
+		if p.linked < p.edge || s == p.last {
+			return p.writableElsewhere(n)
+		}
+		i = s.next
+		s = &p.slots[i]
+	}
+	if s.prev == p.edge && p.slots[s.next].released() {
+		i = p.exchange(i)
+	}
+	return p.writableIn(i, n)
+}
+
+// writableBefore is writableAgain where the last frame has been released, and the one in front of it as well. The frame is
+// placed in the first slot of which that is so: where a batch of frames began that are released together.
+func (p *Pool) writableBefore(n int) []byte {
+	i, before := p.last.prev, p.before
+	for {
+		prev := before.prev
+		if before = &p.slots[prev]; !before.released() {
+			return p.writableIn(i, n)
+		}
+		i = prev
+	}
+}
+
+// writableIn places the frame in slot i, which has been released, and the one in front of it has not.
+func (p *Pool) writableIn(i int32, n int) []byte {
+	s := &p.slots[i]
+	before, after := &p.slots[s.prev], &p.slots[s.next]
+	from, limit := int(before.to), int(after.from)
+	if uint(n) > uint(limit-from) {
+		return p.writableElsewhere(n)
+	}
+	mode := p.modeBehind(s.prev)
+	if mode == Back {
+		p.back = i
+	}
+	s.gen++
+	p.prev, p.last, p.before, p.after, p.lastMode = i, s, before, after, mode
+	p.begin, p.end, p.limit = from, from+n, limit
+	p.enterMode(mode)
+	p.again, p.placed = true, true
+	return p.mem[from:p.end:p.end]
 }
 
 // writableElsewhere is Writable where neither the frame's place nor that of the last one does.
@@ -249,14 +317,14 @@ func (p *Pool) link() *slot {
 	p.linked++
 	p.prev = i
 	p.last, p.before, p.after, p.lastMode = s, before, after, Front
-	if s.next == p.edge {
-		p.lastMode = Back
+	if p.back == s.prev {
+		p.back, p.lastMode = i, Back
 	}
 	return s
 }
 
-// unlink takes a slot that has been released out of the ring. It returns the one before it.
-func (p *Pool) unlink(i int32) int32 {
+// unlink takes a slot that has been released out of the ring.
+func (p *Pool) unlink(i int32) {
 	s := &p.slots[i]
 	s.gen++
 	p.slots[s.prev].next = s.next
@@ -266,7 +334,24 @@ func (p *Pool) unlink(i int32) int32 {
 	if p.prev == i {
 		p.prev = s.prev
 	}
-	return s.prev
+	if p.back == i {
+		p.back = s.prev
+	}
+}
+
+// exchange puts the slot that follows slot i in front of it, and returns that. Both have been released.
+func (p *Pool) exchange(i int32) int32 {
+	s := &p.slots[i]
+	j := s.next
+	t := &p.slots[j]
+	before, after := &p.slots[s.prev], &p.slots[t.next]
+	before.next, t.prev = j, s.prev
+	after.prev, s.next = i, t.next
+	t.next, s.prev = i, j
+	s.data, t.data = t.data, s.data
+	s.from, t.from = t.from, s.from
+	s.to, t.to = t.to, s.to
+	return j
 }
 
 // abandon takes current out of the ring if it is there: nothing has become of the frame, or it has gone elsewhere.

@@ -141,8 +141,8 @@ var traces = []struct {
 		traceStep{"9", "-9345678 front"},
 		traceStep{"-9", "--345678 front"},
 		traceStep{"-345678", "-------- front"},
-		traceStep{"a", "a------- back"},
-		traceStep{"b", "ab------ back"},
+		traceStep{"a", "-a------ back"},
+		traceStep{"b", "ba------ back"},
 	)},
 	{"one after the other", 8 * traced, []traceStep{
 		{"1", "1------- back"},
