@@ -63,8 +63,8 @@ func (p Async) Run(ctx context.Context) ([]AsyncResult, error) {
 	}
 	defer f.Close()
 	for round := range p.Rounds {
-		for i := range results {
-			r := &results[(i+round)%len(results)] // another one is the first each time
+		for _, i := range order(len(results), round) {
+			r := &results[i]
 			if p.Keeper != nil {
 				if err := p.Keeper.Set("fs.aio-max-nr", strconv.Itoa(r.Limit)); err != nil {
 					return nil, err

@@ -5,6 +5,7 @@ package host
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -73,6 +74,32 @@ func TestLatency(t *testing.T) {
 	}
 }
 
+func TestOrder(t *testing.T) {
+	for round, want := range [][]int{{0, 1, 2}, {1, 2, 0}, {1, 0, 2}, {2, 1, 0}, {1, 2, 0}} {
+		if got := order(3, round); !slices.Equal(got, want) {
+			t.Errorf("round %d: %v, want %v", round, got, want)
+		}
+	}
+	first := 0
+	for round := range 4 {
+		first += order(2, round)[0]
+	}
+	if first != 2 {
+		t.Errorf("of two contenders one is first %d times in four rounds", first)
+	}
+}
+
+func TestCaption(t *testing.T) {
+	results := []WritingResult{{limits: limits{400 << 20, 100 << 20}}, {limits: limits{200 << 20, 100 << 20}}}
+	p := Writing{Size: 64 << 20, Writers: 2, Rounds: 1, Memory: 512 << 20, Keeper: new(Keeper)}
+	for size, free := range map[int64]bool{150 << 20: true, 160 << 20: false} {
+		p.Size = size
+		if s := p.Caption(results); strings.Contains(s, "nobody is slowed down") != free || !strings.Contains(s, "of 512 MiB") {
+			t.Errorf("%d MiB: %s", size>>20, s)
+		}
+	}
+}
+
 func TestField(t *testing.T) {
 	b := []byte("nr_written_not 1\nnr_written 22\nMemFree:   33 kB\n")
 	if n, err := field(b, "nr_written"); n != 22 || err != nil {
@@ -83,6 +110,44 @@ func TestField(t *testing.T) {
 	}
 	if _, err := field(b, "nr_dirty"); err == nil {
 		t.Error("what is not there is found")
+	}
+}
+
+func TestDisk(t *testing.T) {
+	const stat = "  100 2 3000 4 500 6 7000 8 0 9 10 11 0 0 0 0 0 0\n"
+	if n := written(stat); n != 7000*512 {
+		t.Errorf("%v bytes", n)
+	}
+	for _, s := range []string{"", "1 2 3 4 5 6", "1 2 3 4 5 6 x"} {
+		if n := written(s); !math.IsNaN(n) {
+			t.Errorf("%q: %v bytes", s, n)
+		}
+	}
+	if n := disk("/no/such/disk").written(); !math.IsNaN(n) {
+		t.Errorf("a disk that is not there has written %v bytes", n)
+	}
+}
+
+// TestOneWriteIsOneDirtyPage keeps the file from being in the page cache in pieces that are dirty as a whole.
+func TestOneWriteIsOneDirtyPage(t *testing.T) {
+	const size = 4 << 20
+	f, err := scratch(t.Context(), onDisk(t), size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if os.Getpagesize() != block {
+		t.Skip("pages of another size")
+	}
+	if _, err := f.WriteAt(make([]byte, block), 37*block); err != nil {
+		t.Fatal(err)
+	}
+	var in unix.Cachestat_t
+	if err := unix.Cachestat(uint(f.Fd()), &unix.CachestatRange{Len: size}, &in, 0); err != nil {
+		t.Skip(err) // before Linux 6.5
+	}
+	if n := in.Dirty + in.Writeback; n > 1 {
+		t.Errorf("after one write %d pages are dirty", n)
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // dirtyable is the memory that the kernel's ratios are of, about: what is free, and what is in the page cache.
@@ -30,16 +28,6 @@ func dirtyable() (int64, error) {
 	return kib << 10, nil
 }
 
-// writtenBack is how many bytes the kernel has written to disks since the machine started, for anybody.
-func writtenBack() (int64, error) {
-	b, err := os.ReadFile("/proc/vmstat")
-	if err != nil {
-		return 0, err
-	}
-	pages, err := field(b, "nr_written")
-	return pages * int64(os.Getpagesize()), err
-}
-
 // field is the number behind a name at the start of a line.
 func field(b []byte, name string) (int64, error) {
 	for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
@@ -48,13 +36,4 @@ func field(b []byte, name string) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("host: the kernel does not say %s", name)
-}
-
-// unwritten is how much of a file is not on the disk yet, or -1 where the kernel does not say: before Linux 6.5.
-func unwritten(f *os.File, size int64) int64 {
-	var in unix.Cachestat_t
-	if unix.Cachestat(uint(f.Fd()), &unix.CachestatRange{Len: uint64(size)}, &in, 0) != nil {
-		return -1
-	}
-	return int64(in.Dirty+in.Writeback) * int64(os.Getpagesize())
 }

@@ -13,15 +13,11 @@ import (
 func (p Writing) Write(w io.Writer, results []WritingResult) {
 	first := results[0]
 	t := measure.NewTable("dirty_ratio/background", "MiB", "writes/s", "x "+first.Name, "writes/s until on the disk",
-		"x "+first.Name, "p99 µs", "longest ms", "% of the time in writes of 10 ms and more", "MB/s to the disk",
-		"MiB left to write")
+		"x "+first.Name, "p99 µs", "longest ms", "% of time in writes from 10 ms on", "MB/s to the disk",
+		"MiB left for fsync")
 	for _, r := range results {
-		left := any("?")
-		if r.Left.Min() >= 0 {
-			left = r.Left
-		}
 		t.Row(r.Name, mebibytes(r.limits.dirty)+"/"+mebibytes(r.limits.background), r.Writes, r.Writes.Over(first.Writes),
-			r.Landed, r.Landed.Over(first.Landed), r.Late, r.Longest, r.Stalled, r.Disk, left)
+			r.Landed, r.Landed.Over(first.Landed), r.Late, r.Longest, r.Stalled, r.Disk, r.Left)
 	}
 	fmt.Fprintf(w, "\n*%s*\n\n", p.Caption(results))
 	t.WriteTo(w)

@@ -38,8 +38,8 @@ type WritingResult struct {
 	Late    measure.Series // µs, what 99 % of the writes took at most
 	Longest measure.Series // ms
 	Stalled measure.Series // percent of the writers' time in writes of 10 ms and more
-	Disk    measure.Series // MB/s that the kernel wrote meanwhile
-	Left    measure.Series // MiB that were not on the disk yet in the end; negative where the kernel does not say
+	Disk    measure.Series // MB/s that the kernel wrote meanwhile; NaN where it does not count
+	Left    measure.Series // MiB that it wrote when that was asked for in the end
 }
 
 // Run does all rounds. The setting is left as it is in the end; the Keeper puts it back.
@@ -58,8 +58,7 @@ func (p Writing) Run(ctx context.Context) ([]WritingResult, error) {
 		return nil, err
 	}
 	for round := range p.Rounds {
-		for i := range results {
-			i = (i + round) % len(results) // another one is the first each time
+		for _, i := range order(len(results), round) {
 			if p.Keeper != nil {
 				if err := p.Settings[i].set(p.Keeper, p.Memory); err != nil {
 					return nil, err
@@ -113,32 +112,27 @@ func (p Writing) each() int64 { return p.Size / int64(p.Writers) / block * block
 
 // turn begins and ends with nothing that the disk does not have.
 func (p Writing) turn(ctx context.Context, files []*os.File, r *WritingResult) error {
-	written, err := writtenBack()
+	disk, err := diskOf(files[0])
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	before, began := disk.written(), time.Now()
 	l, err := p.write(ctx, files)
 	if err != nil {
 		return err
 	}
-	took := time.Since(began).Seconds()
-	after, err := writtenBack()
-	if err != nil {
+	took, meanwhile := time.Since(began).Seconds(), disk.written()
+	if err := flush(ctx, files); err != nil {
 		return err
 	}
-	left, err := flush(ctx, files, p.each())
-	if err != nil {
-		return err
-	}
-	landed := time.Since(began).Seconds()
+	landed, after := time.Since(began).Seconds(), disk.written()
 	r.Writes = append(r.Writes, float64(l.n)/took)
 	r.Landed = append(r.Landed, float64(l.n)/landed)
 	r.Late = append(r.Late, float64(l.quantile(0.99))/float64(time.Microsecond))
 	r.Longest = append(r.Longest, milliseconds(l.longest))
 	r.Stalled = append(r.Stalled, 100*l.stalled.Seconds()/took/float64(len(files)))
-	r.Disk = append(r.Disk, float64(after-written)/1e6/took)
-	r.Left = append(r.Left, float64(left)/(1<<20))
+	r.Disk = append(r.Disk, (meanwhile-before)/1e6/took)
+	r.Left = append(r.Left, (after-meanwhile)/(1<<20))
 	return nil
 }
 
@@ -178,20 +172,17 @@ func writer(f *os.File, size int64, l *latency, over *atomic.Bool) error {
 	}
 }
 
-// flush has the files be on the disk, and returns how much of them was not, or a negative number.
-func flush(ctx context.Context, files []*os.File, size int64) (left int64, err error) {
-	for _, f := range files {
-		left += unwritten(f, size)
-	}
+// flush has the files be on the disk.
+func flush(ctx context.Context, files []*os.File) error {
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
-			return 0, err // the files are about to be thrown away
+			return err // the files are about to be thrown away
 		}
 		if err := f.Sync(); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return left, nil
+	return nil
 }
 
 // wait returns after a while, or when the program is to end.
@@ -215,18 +206,22 @@ func count(n int, what string) string {
 
 // Caption says what a table was measured with.
 func (p Writing) Caption(results []WritingResult) string {
+	least := results[0].limits.slows()
+	for _, r := range results {
+		least = min(least, r.limits.slows())
+	}
 	s := fmt.Sprintf("%d writers, each 4 KiB at random in its file of %s MiB, which is in the page cache; %s of %v",
 		p.Writers, mebibytes(p.each()), count(p.Rounds, "round"), p.Turn)
-	switch l := results[0].limits; {
+	switch {
 	case p.Keeper == nil:
-		s += fmt.Sprintf("; the setting as it is: the kernel slows writers down from about %s MiB on", mebibytes(l.slows()))
-		if p.Size <= l.slows() {
-			s += ", which these files cannot come to"
-		}
+		s += fmt.Sprintf("; the setting as it is: the kernel slows writers down from about %s MiB on", mebibytes(least))
 	case p.Memory > 0:
 		s += fmt.Sprintf("; percentages of %s MiB, set as vm.dirty_bytes and vm.dirty_background_bytes", mebibytes(p.Memory))
 	default:
 		s += "; percentages of the machine's memory"
+	}
+	if p.Size <= least {
+		s += "; with files of this size nobody is slowed down"
 	}
 	return s
 }

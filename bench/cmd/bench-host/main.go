@@ -45,7 +45,7 @@ func main() {
 	log.SetFlags(log.Ltime)
 	var o options
 	flag.StringVar(&o.only, "only", "dirty,aio", "what to measure")
-	flag.IntVar(&o.rounds, "rounds", 3, "rounds")
+	flag.IntVar(&o.rounds, "rounds", 4, "rounds")
 	flag.BoolVar(&o.sysctl, "sysctl", false, "change the machine's parameters, as root, and put them back in the end")
 	flag.StringVar(&o.dir, "dir", "", "where files are made, on a disk; the system's place for them if empty")
 	flag.IntVar(&o.size, "size", 512, "MiB of all files together, up to 3072")
