@@ -113,7 +113,7 @@ func blobsDirectory(h *Host, p Plan) Finding {
 const (
 	// mostDirtyBackground is what a disk of 250 MB/s writes in a second.
 	mostDirtyBackground = 256 << 20
-	// mostDirty is what it writes in four. A writer that finds as much is slowed down to the disk's speed.
+	// mostDirty is what it writes in four. With as much nobody writes faster than the disk.
 	mostDirty = 1 << 30
 )
 
@@ -140,8 +140,9 @@ func dirtyBackground(h *Host, p Plan) Finding {
 
 func dirtyAll(h *Host, p Plan) Finding {
 	return dirty(h, p, "", mostDirty,
-		"From here on whoever writes waits for the disk, all at once and for long if it is gigabytes: the ratio is "+
-			"of the memory that is available, and grows with the machine.")
+		"Half way between the two limits the kernel begins to slow down whoever writes, in many short waits. A low "+
+			"limit makes no program write faster. It bounds what one that asks for its bytes to be on the disk may "+
+			"have to wait for: the ratio is of the memory that is available, and grows with the machine.")
 }
 
 // dirty judges one of the two limits, of which sensible bytes are enough.
@@ -175,8 +176,9 @@ func asyncIO(h *Host, _ Plan) Finding {
 	}
 	f := Finding{
 		State: Info, Value: count(most),
-		Why: "Millrace uses no asynchronous I/O of the kernel's (io_submit): files leave by sendfile. It matters " +
-			"for databases and for nginx with aio on the same machine.",
+		Why: "Millrace uses no asynchronous I/O of the kernel's (io_submit): files leave by sendfile. For databases " +
+			"and nginx with aio on the same machine it bounds what they set up together, used or not. Beyond it they " +
+			"are refused (EAGAIN); below it a higher limit makes nothing faster.",
 	}
 	if used, err := h.number("fs.aio-nr"); err == nil {
 		f.Value += fmt.Sprintf(" (in use: %s)", count(used))
