@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 )
 
 // A CopyOption changes what [Copy] does.
@@ -64,14 +65,20 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader, opts ...CopyOption)
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
 	}
-	c := &copying{ctx: ctx, dst: dst, src: src}
+	c := copyings.Get().(*copying)
+	c.ctx, c.dst, c.src = ctx, dst, src
 	for _, opt := range opts {
 		opt(&c.tally)
 	}
 	c.response, _ = dst.(http.ResponseWriter)
 	c.alarm.prepare(ctx, dst, src)
-	complete := false
-	defer func() { c.alarm.stop(complete) }() // also when src, dst or the progress panics
+	complete, returns := false, false
+	defer func() { // also when src, dst or the progress panics
+		c.alarm.stop(complete)
+		if returns {
+			c.free()
+		}
+	}()
 	err := c.closed(c.run())
 	if err != nil && ctx.Err() != nil {
 		if c.isComplete(err) {
@@ -80,11 +87,14 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader, opts ...CopyOption)
 			err = ctx.Err()
 		}
 	}
-	complete = err == nil
+	complete, returns = err == nil, true
 	return c.tally.Report, err
 }
 
-// A copying is one call of Copy.
+// A copying is one call of Copy. They are kept between calls, because a small piece is copied in little more time than it
+// takes to make one.
+//
+// Invariant: one that is kept has nothing of any call, and nobody else has it or a part of it.
 type copying struct {
 	ctx      context.Context
 	dst      io.Writer
@@ -92,9 +102,24 @@ type copying struct {
 	src      io.Reader
 	tally    tally
 	alarm    alarm
-	file     fileSource // if src is one
-	probed   int64      // bytes of src that were read to see whether there are any
-	room     int64      // bytes that the response may have; if there is one
+	file     fileSource  // if src is one
+	stream   streamRange // if src is one, and dst a response
+	probed   int64       // bytes of src that were read to see whether there are any
+	probe    [1]byte     // what they are read into
+	room     int64       // bytes that the response may have; if there is one
+	lent     bool        // somebody unknown has got file or stream, and may have kept it
+}
+
+var copyings = sync.Pool{New: func() any { return new(copying) }}
+
+// free keeps c for another call. Not if somebody may still use it: a target's ReadFrom that reads on behind Copy's back
+// would get what another call copies.
+func (c *copying) free() {
+	if c.lent || c.alarm.isRung() {
+		return
+	}
+	*c = copying{alarm: alarm{hook: c.alarm.hook}}
+	copyings.Put(c)
 }
 
 // run copies in the first way that the ends allow. One that turns out not to be possible leaves the rest to the next.
@@ -105,7 +130,7 @@ func (c *copying) run() error {
 		}
 	}
 	if c.file.open(c.ctx, &c.tally, c.src) {
-		c.alarm.set()
+		c.alarm.of = nil // it has no deadlines
 		err := c.fromFile(&c.file)
 		if settled := c.file.settle(); err == nil {
 			err = settled
@@ -137,27 +162,28 @@ func unlimited(src io.Reader) (io.Reader, int64) {
 	return src, toEOF
 }
 
-// direct has a file's bytes moved, from its position on, to a connection or another file. It asks nothing before: the
+// direct has a file's bytes moved to a connection or, from its position on, to another file. It asks nothing before: the
 // kernel says if it cannot, and what it moves advances the file's position. For small files every system call counts.
 func (c *copying) direct() error {
-	inner, limit := unlimited(c.src)
-	file, ok := inner.(*os.File)
-	if !ok {
+	f := &c.file
+	if !f.find(c.ctx, &c.tally, c.src) {
 		return errUnhandled
 	}
-	f := &c.file.fileRange
-	*f = fileRange{file: file, end: limit, own: true, ctx: c.ctx, tally: &c.tally, alarm: &c.alarm}
+	f.own, f.alarm = !f.shared, &c.alarm
 	var err error
 	switch dst := c.dst.(type) {
 	case *os.File:
+		if f.shared {
+			return errUnhandled // it has to be looked at first, whether they are the same file
+		}
 		err = f.toFile(dst)
 	case *net.TCPConn, *net.UnixConn:
 		err = f.sendTo(dst)
 	default:
 		return errUnhandled
 	}
-	if l, ok := c.src.(*io.LimitedReader); ok {
-		l.N = limit - f.off
+	if settled := f.settle(); err == nil {
+		err = settled
 	}
 	if err == io.EOF {
 		return nil
@@ -168,10 +194,11 @@ func (c *copying) direct() error {
 // fromFile copies from a file whose kind and position are known.
 func (c *copying) fromFile(f *fileSource) error {
 	if c.response != nil {
+		c.alarm.set()
 		return c.fileToResponse(f)
 	}
-	if dst, ok := c.dst.(*os.File); ok && modeOf(dst).IsRegular() {
-		if f.size > 0 && isSame(f.file, dst) {
+	if dst, ok := c.dst.(*os.File); ok && modeOf(dst).IsRegular() { // nor has that
+		if f.size > 0 && f.size < f.end-f.off && isSame(f.file, dst) {
 			f.end = f.off + f.size // otherwise it could grow as it is copied
 		}
 		err := errUnhandled
@@ -183,6 +210,7 @@ func (c *copying) fromFile(f *fileSource) error {
 		}
 		return f.copyAhead(dst)
 	}
+	c.alarm.set()
 	err := f.sendTo(c.dst)
 	if err == io.EOF {
 		return nil
@@ -191,6 +219,7 @@ func (c *copying) fromFile(f *fileSource) error {
 		return err
 	}
 	if rf, ok := c.dst.(io.ReaderFrom); ok && !isOwn(c.dst) {
+		c.lent = true
 		return f.readInto(rf)
 	}
 	return f.copyAhead(c.dst)

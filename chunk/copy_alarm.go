@@ -11,13 +11,20 @@ import (
 // An alarm ends the Read or Write that a transfer is in when its context ends. It is set when something may have to be
 // waited for, because many a transfer is over before that.
 type alarm struct {
-	ctx    context.Context
-	unhook func() bool    // nil as long as it is not set
-	rings  sync.WaitGroup // until ring is over
+	ctx context.Context
+	to  io.Writer
+	of  io.Reader // or nil
+
+	isSet  bool
+	unhook func() bool // nil as long as there is nothing that could ring
+	hook   func()      // ring, made a function once
 
 	src    waker      // or nil
 	dst    writeWaker // or nil
 	isBody bool       // dst is a response's
+
+	mu   sync.Mutex
+	over bool // it is too late to ring; under mu
 }
 
 // A writeWaker is a target in which a Write that hangs can be ended from another goroutine.
@@ -27,13 +34,32 @@ type writeWaker interface {
 
 // prepare says what the alarm is for. Without it, set does nothing.
 func (a *alarm) prepare(ctx context.Context, dst io.Writer, src io.Reader) {
-	if ctx.Done() == nil {
+	a.ctx, a.to, a.of = ctx, dst, src
+}
+
+// set may be called again. Both set and stop may be called on a nil alarm. It asks the context no sooner for what tells
+// its end, because many make that when they are asked; and not at all if nothing could be woken.
+func (a *alarm) set() {
+	if a == nil || a.ctx == nil || a.isSet {
 		return
 	}
-	a.ctx, a.src = ctx, wakerOf(src)
-	w, isBody := dst.(http.ResponseWriter)
+	a.isSet = true
+	a.find()
+	if a.src == nil && a.dst == nil || a.ctx.Done() == nil {
+		return
+	}
+	if a.hook == nil {
+		a.hook = a.ring
+	}
+	a.unhook = context.AfterFunc(a.ctx, a.hook)
+}
+
+// find finds what can be woken.
+func (a *alarm) find() {
+	a.src = wakerOf(a.of)
+	w, isBody := a.to.(http.ResponseWriter)
 	if !isBody {
-		a.dst, _ = dst.(writeWaker)
+		a.dst, _ = a.to.(writeWaker)
 		return
 	}
 	a.isBody = true
@@ -50,17 +76,13 @@ func (a *alarm) prepare(ctx context.Context, dst io.Writer, src io.Reader) {
 	}
 }
 
-// set may be called again. Both set and stop may be called on a nil alarm.
-func (a *alarm) set() {
-	if a == nil || a.ctx == nil || a.unhook != nil {
+// ring runs on a goroutine of its own, which may begin when all is over.
+func (a *alarm) ring() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
 		return
 	}
-	a.rings.Add(1)
-	a.unhook = context.AfterFunc(a.ctx, a.ring)
-}
-
-func (a *alarm) ring() {
-	defer a.rings.Done()
 	if a.src != nil {
 		_ = a.src.SetReadDeadline(longAgo) // what has no deadlines is not woken
 	}
@@ -75,11 +97,20 @@ func (a *alarm) stop(complete bool) {
 	if a == nil || a.unhook == nil || a.unhook() {
 		return
 	}
-	a.rings.Wait()
+	a.mu.Lock()
+	a.over = true
+	a.mu.Unlock()
 	if a.src != nil {
 		_ = a.src.SetReadDeadline(noDeadline)
 	}
-	if a.dst != nil && (complete || !a.isBody) {
+	switch {
+	case a.dst == nil:
+	case a.isBody && !complete:
+		_ = a.dst.SetWriteDeadline(longAgo) // ring may not have come to that
+	default:
 		_ = a.dst.SetWriteDeadline(noDeadline)
 	}
 }
+
+// isRung reports whether a goroutine of the alarm's has begun, which may be there yet. It may be called after stop.
+func (a *alarm) isRung() bool { return a.over }

@@ -3,39 +3,219 @@
 package chunk_test
 
 import (
+	"bytes"
 	"context"
 	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"testing"
 
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// What one Copy allocates, however much it moves. A context that can end costs nothing as long as nothing is waited for.
-func TestAllocationsPerCopy(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	f := fileOf(t, someBytes(32<<10))
-	dst, _ := newFile(t, 0)
+// piece is what a Copy that is small copies.
+const piece = 4 << 10
+
+// A copyRun has do copy a piece, again and again.
+type copyRun func(do func(dst io.Writer, src io.Reader) error) error
+
+// smallCopies are the ends that a Copy allocates nothing between, the ends themselves and the data left aside.
+var smallCopies = []struct {
+	name    string
+	watched float64 // allocations where the context has to be watched from the start, because a Read or Write may hang
+	open    func(t *testing.T) copyRun
+}{
+	{"file to file", 0, func(t *testing.T) copyRun {
+		src, dst := fileOf(t, someBytes(piece)), newFileOnly(t)
+		return func(do func(io.Writer, io.Reader) error) error {
+			_, _ = src.Seek(0, io.SeekStart)
+			return do(dst, src)
+		}
+	}},
+	{"limited file to file", 0, func(t *testing.T) copyRun {
+		src, dst := fileOf(t, someBytes(2*piece)), newFileOnly(t)
+		l := &io.LimitedReader{R: src}
+		return func(do func(io.Writer, io.Reader) error) error {
+			_, _ = src.Seek(0, io.SeekStart)
+			l.N = piece
+			return do(dst, l)
+		}
+	}},
+	{"section to file", 0, func(t *testing.T) copyRun {
+		s, dst := io.NewSectionReader(fileOf(t, someBytes(2*piece)), 100, piece), newFileOnly(t)
+		return func(do func(io.Writer, io.Reader) error) error {
+			_, _ = s.Seek(0, io.SeekStart)
+			return do(dst, s)
+		}
+	}},
+	{"file to TCP", 0, func(t *testing.T) copyRun {
+		src, dst := fileOf(t, someBytes(piece)), newDrain(t)
+		return func(do func(io.Writer, io.Reader) error) error {
+			_, _ = src.Seek(0, io.SeekStart)
+			return do(dst, src)
+		}
+	}},
+	{"limited file to TCP", 0, func(t *testing.T) copyRun {
+		src, dst := fileOf(t, someBytes(2*piece)), newDrain(t)
+		l := &io.LimitedReader{R: src}
+		return func(do func(io.Writer, io.Reader) error) error {
+			_, _ = src.Seek(0, io.SeekStart)
+			l.N = piece
+			return do(dst, l)
+		}
+	}},
+	{"section to TCP", 0, func(t *testing.T) copyRun {
+		s, dst := io.NewSectionReader(fileOf(t, someBytes(2*piece)), 100, piece), newDrain(t)
+		return func(do func(io.Writer, io.Reader) error) error {
+			_, _ = s.Seek(0, io.SeekStart)
+			return do(dst, s)
+		}
+	}},
+	{"section to a Unix socket", 0, func(t *testing.T) copyRun {
+		s := io.NewSectionReader(fileOf(t, someBytes(2*piece)), 100, piece)
+		w, r := unixEnds(t)
+		drain(t, w, r)
+		return func(do func(io.Writer, io.Reader) error) error {
+			_, _ = s.Seek(0, io.SeekStart)
+			return do(w, s)
+		}
+	}},
+	{"TCP to TCP", 0, func(t *testing.T) copyRun {
+		feeder, src := tcpEnds(t)
+		dst, data := newDrain(t), someBytes(piece)
+		l := &io.LimitedReader{R: src}
+		return func(do func(io.Writer, io.Reader) error) error {
+			_, _ = feeder.Write(data)
+			l.N = piece
+			return do(dst, l)
+		}
+	}},
+	{"TCP to file", 0, func(t *testing.T) copyRun {
+		feeder, src := tcpEnds(t)
+		dst, data := newFileOnly(t), someBytes(piece)
+		l := &io.LimitedReader{R: src}
+		return func(do func(io.Writer, io.Reader) error) error {
+			_, _ = feeder.Write(data)
+			l.N = piece
+			return do(dst, l)
+		}
+	}},
+	{"pipe to TCP", 0, func(t *testing.T) copyRun {
+		src, feeder := pipeEnds(t)
+		dst, data := newDrain(t), someBytes(piece)
+		l := &io.LimitedReader{R: src}
+		return func(do func(io.Writer, io.Reader) error) error {
+			_, _ = feeder.Write(data)
+			l.N = piece
+			return do(dst, l)
+		}
+	}},
+	{"reader to writer", 0, func(t *testing.T) copyRun {
+		r := bytes.NewReader(someBytes(piece))
+		src, dst := struct{ io.Reader }{r}, struct{ io.Writer }{io.Discard}
+		var from io.Reader = src
+		var to io.Writer = dst
+		return func(do func(io.Writer, io.Reader) error) error {
+			_, _ = r.Seek(0, io.SeekStart)
+			return do(to, from)
+		}
+	}},
+	{"reader to TCP", 2, func(t *testing.T) copyRun {
+		r := bytes.NewReader(someBytes(piece))
+		var src io.Reader = struct{ io.Reader }{r}
+		dst := newDrain(t)
+		return func(do func(io.Writer, io.Reader) error) error {
+			_, _ = r.Seek(0, io.SeekStart)
+			return do(dst, src)
+		}
+	}},
+	{"file to writer", 2, func(t *testing.T) copyRun {
+		src := fileOf(t, someBytes(piece))
+		var dst io.Writer = struct{ io.Writer }{io.Discard}
+		return func(do func(io.Writer, io.Reader) error) error {
+			_, _ = src.Seek(0, io.SeekStart)
+			return do(dst, src)
+		}
+	}},
+}
+
+func newFileOnly(t *testing.T) io.Writer {
+	f, _ := newFile(t, 0)
+	return f
+}
+
+// newDrain returns a connection from which everything is read.
+func newDrain(t *testing.T) *net.TCPConn {
 	w, r := tcpEnds(t)
-	drain(t, w, r)
-	plain := struct{ io.Writer }{io.Discard}
-	for _, test := range []struct {
-		name string
-		dst  io.Writer
-		most float64
-	}{
-		{"file to file", dst, 1},
-		{"file to TCP", w, 3},
-		{"file to a writer", plain, 5},
-	} {
-		n := testing.AllocsPerRun(200, func() {
-			_, _ = f.Seek(0, io.SeekStart)
-			if _, err := chunk.Copy(ctx, test.dst, f); err != nil {
-				t.Error(err)
+	go func() { _, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{r}, make([]byte, 64<<10)) }()
+	return w
+}
+
+// A Copy allocates nothing itself, however much it moves. A context that can end costs nothing either as long as nothing
+// that could be woken may have to be waited for.
+func TestAllocationsPerCopy(t *testing.T) {
+	ending, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, test := range smallCopies {
+		for _, c := range []struct {
+			name string
+			ctx  context.Context
+			most float64
+		}{{"", context.Background(), 0}, {", watched", ending, test.watched}} {
+			run := test.open(t)
+			do := func(dst io.Writer, src io.Reader) error {
+				report, err := chunk.Copy(c.ctx, dst, src)
+				if err == nil && report.Bytes != piece {
+					t.Errorf("%+v", report)
+				}
+				return err
 			}
-		})
-		if n > test.most {
-			t.Errorf("%s: %v allocations, want %v", test.name, n, test.most)
+			n := testing.AllocsPerRun(200, func() {
+				if err := run(do); err != nil {
+					t.Error(err)
+				}
+			})
+			if n > c.most {
+				t.Errorf("%s%s: %v allocations, want %v", test.name, c.name, n, c.most)
+			}
+			t.Logf("%s%s: %v", test.name, c.name, n)
 		}
 	}
+}
+
+// As for a response: what net/http allocates for its own is what io.Copy costs as well.
+func TestAllocationsPerCopyToAResponse(t *testing.T) {
+	const times = 100
+	f := fileOf(t, someBytes(piece))
+	var ours, theirs float64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(2*(times+1)*piece))
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		count := func(do func() (int64, error)) float64 {
+			return testing.AllocsPerRun(times, func() {
+				_, _ = f.Seek(0, io.SeekStart)
+				if n, err := do(); err != nil || n != piece {
+					t.Error(n, err)
+				}
+			})
+		}
+		theirs = count(func() (int64, error) { return io.Copy(w, f) })
+		ours = count(func() (int64, error) {
+			report, err := chunk.Copy(context.WithoutCancel(r.Context()), w, f)
+			return report.Bytes, err
+		})
+	}))
+	defer server.Close()
+	res, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		t.Error(err)
+	}
+	t.Log(ours, theirs)
 }

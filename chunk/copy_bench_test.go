@@ -35,7 +35,7 @@ func BenchmarkCopy(b *testing.B) {
 		func(dst io.Writer, src io.Reader) error { _, err := chunk.Copy(b.Context(), dst, src); return err },
 	}
 	for _, pair := range copyPairs {
-		for _, size := range []int{64 << 10, 16 << 20} {
+		for _, size := range []int{4 << 10, 64 << 10, 16 << 20} {
 			b.Run(fmt.Sprintf("%s/%dKiB", pair.name, size>>10), func(b *testing.B) {
 				copyInTurns(b, pair.open(b, size), size, contenders)
 			})
@@ -95,6 +95,16 @@ var copyPairs = []copyPair{
 		src := fileOf(b, make([]byte, size))
 		w, r := tcpEnds(b)
 		return arriving(b, r, size, func(do copyFunc) error { return do(w, rewind(b, src)) })
+	}},
+	{"limited-tcp", func(b *testing.B, size int) func(copyFunc, int) error {
+		src := fileOf(b, make([]byte, 2*size))
+		w, r := tcpEnds(b)
+		return arriving(b, r, size, func(do copyFunc) error { return do(w, io.LimitReader(rewind(b, src), int64(size))) })
+	}},
+	{"section-tcp", func(b *testing.B, size int) func(copyFunc, int) error {
+		src := fileOf(b, make([]byte, size))
+		w, r := tcpEnds(b)
+		return arriving(b, r, size, func(do copyFunc) error { return do(w, io.NewSectionReader(src, 0, int64(size))) })
 	}},
 	{"tcp-tcp", func(b *testing.B, size int) func(copyFunc, int) error {
 		feeder, src := tcpEnds(b)

@@ -91,7 +91,7 @@ func (f *fileRange) copyAhead(dst io.Writer) error {
 // readAhead is copyAhead with a goroutine that reads. The goroutine reads a copy of f, and may still be at that, for as
 // long as a disk takes, after readAhead has returned.
 func (f *fileRange) readAhead(dst io.Writer) error {
-	ahead := *f
+	ahead := fileRange{file: f.file, off: f.off, end: f.end, exact: f.exact} // and nothing that somebody else has then
 	r := NewReader(readerFunc(ahead.read), Size(aheadBlock))
 	defer r.Close()
 	for {

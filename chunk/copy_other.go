@@ -38,3 +38,12 @@ func spliceTo(context.Context, *tally, *alarm, io.Writer, io.Reader, int64) erro
 }
 
 func spliceable(io.Reader) bool { return false }
+
+// look returns what kind of file f is, and the size that it says it has.
+func look(f *os.File) (kind os.FileMode, size int64, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, 0, err
+	}
+	return info.Mode(), info.Size(), nil
+}

@@ -109,12 +109,3 @@ func (c *rangeCopier) run(fd uintptr) {
 		}
 	}
 }
-
-// control calls with with f's descriptor, which is not closed meanwhile.
-func control(f *os.File, with func(fd uintptr)) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return raw.Control(with)
-}

@@ -26,6 +26,7 @@ func (c *copying) fileToResponse(f *fileSource) error {
 	if 0 < f.size && f.size <= smallBody {
 		err = f.copyTo(r.w)
 	} else {
+		c.lent = r.lends()
 		err = r.send(&f.fileRange)
 	}
 	if err == nil && f.off == f.end && f.end < end && !f.isAtEnd(end) {
@@ -58,7 +59,9 @@ func (c *copying) streamToResponse(src io.Reader, limit int64) error {
 		return errUnhandled
 	}
 	c.room = r.room()
-	s := &streamRange{ctx: c.ctx, tally: &c.tally, src: src, left: min(limit, c.room), server: r.server}
+	c.lent = r.lends()
+	s := &c.stream
+	*s = streamRange{ctx: c.ctx, tally: &c.tally, src: src, left: min(limit, c.room), server: r.server}
 	err := r.sealed(func() error {
 		_, err := r.inner.ReadFrom(s)
 		return err
@@ -67,7 +70,7 @@ func (c *copying) streamToResponse(src io.Reader, limit int64) error {
 		return err
 	}
 	// The end of the source is waited for, as without a Content-Length.
-	switch got, err := io.ReadFull(src, make([]byte, 1)); {
+	switch got, err := io.ReadFull(src, c.probe[:]); {
 	case got > 0:
 		c.probed = 1
 		return http.ErrContentLength

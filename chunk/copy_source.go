@@ -22,45 +22,58 @@ type fileSource struct {
 	src   io.Reader
 }
 
-// open finds out what src has to give, if it is a file that can be read at any position, or a part of one: an *os.File, an
-// *io.LimitedReader of one or an *io.SectionReader of one. Otherwise it returns false.
-func (f *fileSource) open(ctx context.Context, t *tally, src io.Reader) bool {
-	*f = fileSource{src: src, fileRange: fileRange{ctx: ctx, tally: t, end: toEOF}}
-	var err error
+// find finds the file that src is, or a part of: an *os.File, an *io.LimitedReader of one or an *io.SectionReader of one.
+// Otherwise it returns false. The bytes of a part of the first two kinds count from wherever the file's position is.
+func (f *fileSource) find(ctx context.Context, t *tally, src io.Reader) bool {
+	var file *os.File
+	var base, at int64
+	left, shared := int64(toEOF), false
 	switch s := src.(type) {
 	case *os.File:
-		f.file = s
+		file = s
 	case *io.LimitedReader:
-		f.file, _ = s.R.(*os.File)
-		f.end = max(s.N, 0)
+		file, _ = s.R.(*os.File)
+		left = max(s.N, 0)
 	case *io.SectionReader:
-		outer, base, size := s.Outer()
-		f.file, _ = outer.(*os.File)
-		f.shared = true
-		f.off, err = s.Seek(0, io.SeekCurrent)
-		f.end = max(size-f.off, 0)
-		f.off += base
+		outer, begin, size := s.Outer()
+		file, _ = outer.(*os.File)
+		var err error
+		if at, err = s.Seek(0, io.SeekCurrent); err != nil {
+			return false
+		}
+		base, left, shared = begin, max(size-at, 0), true
 	}
-	if f.file == nil || err != nil {
+	if file == nil {
 		return false
 	}
-	info, err := f.file.Stat()
-	if err != nil || !seekable(info.Mode()) {
+	*f = fileSource{src: src, fileRange: fileRange{file: file, shared: shared, ctx: ctx, tally: t}}
+	f.begin(base+at, left)
+	return true
+}
+
+// begin says that there are up to left bytes from off on.
+func (f *fileSource) begin(off, left int64) {
+	f.start, f.off, f.end = off, off, off+min(left, toEOF-off)
+}
+
+// open finds out what src has to give, if find finds a file and it can be read at any position. Otherwise it returns false.
+func (f *fileSource) open(ctx context.Context, t *tally, src io.Reader) bool {
+	if !f.find(ctx, t, src) {
+		return false
+	}
+	mode, size, err := look(f.file)
+	if err != nil || !seekable(mode) {
 		return false
 	}
 	if !f.shared {
-		if f.off, err = f.file.Seek(0, io.SeekCurrent); err != nil {
+		off, err := f.file.Seek(0, io.SeekCurrent)
+		if err != nil {
 			return false
 		}
+		f.begin(off, f.end)
 	}
-	f.start = f.off
-	if f.end < toEOF-f.off {
-		f.end += f.off
-	} else {
-		f.end = toEOF
-	}
-	if info.Size() > 0 {
-		f.size = max(min(f.end, info.Size())-f.off, 0)
+	if size > 0 {
+		f.size = max(min(f.end, size)-f.off, 0)
 	}
 	return true
 }
@@ -79,6 +92,9 @@ func (f *fileSource) settle() error {
 		return err
 	case *io.LimitedReader:
 		s.N -= n
+	}
+	if f.own {
+		return nil // the kernel has
 	}
 	_, err := f.file.Seek(f.off, io.SeekStart)
 	return err

@@ -127,6 +127,12 @@ func (r *response) send(f *fileRange) error {
 	return r.sealed(func() error { return f.readInto(r.inner) })
 }
 
+// lends reports whether send hands a source to somebody who might keep it: not to a response of net/http with a TCP
+// connection, which reads it until its ReadFrom returns.
+func (r *response) lends() bool {
+	return r.inner != nil && (http.ResponseWriter(r.inner) != r.server.w || !r.server.isOnTCP())
+}
+
 // sealed calls send, which has inner read a source. The server counts what that has sent when it is over: if a panic of
 // a progress function ends it, nobody knows how much room there is, and the connection takes nothing more.
 func (r *response) sealed(send func() error) error {

@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"net"
 	"net/http"
 	"reflect"
 	"sync/atomic"
@@ -23,6 +24,9 @@ type responseFields struct {
 	wroteHeader   int // bool: the header is settled
 	contentLength int // int64: what it says, or -1
 	written       int // int64: bytes of the body, those that were refused among them
+
+	conn int // *conn, or -1: not needed to know how long the body is
+	rwc  int // net.Conn, of conn
 }
 
 // knownFields are those that were found last. There is one such type.
@@ -62,7 +66,22 @@ func fieldsOf(t reflect.Type) *responseFields {
 		}
 		*field.index = found.Index[0]
 	}
+	f.findConn()
 	return f
+}
+
+// findConn finds where a response has its connection.
+func (f *responseFields) findConn() {
+	f.conn = -1
+	conn, ok := f.of.Elem().FieldByName("conn")
+	if !ok || len(conn.Index) != 1 || conn.Type.Kind() != reflect.Pointer || conn.Type.Elem().Kind() != reflect.Struct {
+		return
+	}
+	rwc, ok := conn.Type.Elem().FieldByName("rwc")
+	if !ok || len(rwc.Index) != 1 || rwc.Type != reflect.TypeFor[net.Conn]() {
+		return
+	}
+	f.conn, f.rwc = conn.Index[0], rwc.Index[0]
 }
 
 // isKnown reports whether there is such a response.
@@ -86,3 +105,18 @@ func (s serverResponse) room() int64 {
 	}
 	return max(length-v.Field(s.fields.written).Int(), 0)
 }
+
+// isOnTCP reports whether the response is known to go to a *net.TCPConn itself.
+func (s serverResponse) isOnTCP() bool {
+	if !s.isKnown() || s.fields.conn < 0 {
+		return false
+	}
+	conn := reflect.ValueOf(s.w).Elem().Field(s.fields.conn)
+	if conn.IsNil() {
+		return false
+	}
+	rwc := conn.Elem().Field(s.fields.rwc)
+	return !rwc.IsNil() && rwc.Elem().Type() == tcpConn
+}
+
+var tcpConn = reflect.TypeFor[*net.TCPConn]()

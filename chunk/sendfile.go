@@ -140,11 +140,11 @@ func (f *fileRange) readInto(rf io.ReaderFrom) error {
 
 // modeOf returns the kind of file that f is.
 func modeOf(f *os.File) os.FileMode {
-	info, err := f.Stat()
+	mode, _, err := look(f)
 	if err != nil {
 		return os.ModeIrregular
 	}
-	return info.Mode()
+	return mode
 }
 
 // isStream reports whether c is a stream, and not one of packets.

@@ -22,16 +22,12 @@ const canSendfile = true
 // sendTo sends what is left of f to w's socket or pipe by sendfile. It returns errUnhandled if w has none, or if the
 // kernel refuses, before or amid the transfer; then off says where to go on.
 func (f *fileRange) sendTo(w io.Writer) error {
-	raw := writable(w)
-	if raw == nil {
+	to := writable(w)
+	if to == nil {
 		return errUnhandled
 	}
 	s := senders.Get().(*sender)
 	defer s.free()
-	fd, err := f.file.SyscallConn()
-	if err != nil {
-		return err
-	}
 	for f.off < f.end {
 		if err := f.ctx.Err(); err != nil {
 			return err
@@ -43,7 +39,7 @@ func (f *fileRange) sendTo(w io.Writer) error {
 		if f.tally.progress != nil {
 			n = min(n, sendMost)
 		}
-		sent, err := s.send(raw, fd, f, n)
+		sent, err := s.send(to, f, n)
 		f.off += sent
 		f.tally.add(&f.tally.Sendfile, sent)
 		if err != nil {
@@ -56,32 +52,37 @@ func (f *fileRange) sendTo(w io.Writer) error {
 // writable returns the socket or pipe that bytes written to w go to and nowhere else, or nil. Only types of the standard
 // library are known to be that: any other one with a SyscallConn may have got it from a connection that it wraps, and
 // encrypt or count what is written.
-func writable(w io.Writer) syscall.RawConn {
+func writable(w io.Writer) syscall.Conn {
 	switch w := w.(type) {
 	case *net.TCPConn:
+		return w
 	case *net.UnixConn:
 		if !isStream(w) {
 			return nil
 		}
+		return w
 	case *os.File:
-		if modeOf(w)&os.ModeNamedPipe == 0 {
+		if !isPipe(w) {
 			return nil
 		}
-	default:
-		// What TCPConn.ReadFrom gives to a source that it does not know: itself, without its ReadFrom.
-		if reflect.TypeOf(w).PkgPath() != "net" {
-			return nil
+		return w
+	}
+	v := reflect.ValueOf(w)
+	if v.Type().PkgPath() != "net" {
+		return nil
+	}
+	// What TCPConn.ReadFrom gives to a source that it does not know: itself, without its ReadFrom.
+	if v.Kind() == reflect.Struct {
+		for i := range v.NumField() {
+			if f := v.Field(i); f.CanInterface() {
+				if conn, ok := f.Interface().(*net.TCPConn); ok {
+					return conn
+				}
+			}
 		}
 	}
-	c, ok := w.(syscall.Conn)
-	if !ok {
-		return nil
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	return raw
+	c, _ := w.(syscall.Conn)
+	return c
 }
 
 // A sender is one step of a transfer: sendfile as often as it takes. They are kept between transfers, because the closure
@@ -89,7 +90,7 @@ func writable(w io.Writer) syscall.RawConn {
 //
 // Invariant: 0 ≤ left.
 type sender struct {
-	raw   syscall.RawConn
+	to    syscall.Conn
 	in    int
 	off   int64
 	own   bool // the file's own position is used instead of off
@@ -111,15 +112,15 @@ var senders = sync.Pool{New: func() any {
 }}
 
 func (s *sender) free() {
-	s.raw, s.alarm, s.err = nil, nil, nil
+	s.to, s.alarm, s.err = nil, nil, nil
 	senders.Put(s)
 }
 
 // send moves up to n bytes of f, and returns how many. A file that ends before is an io.EOF.
-func (s *sender) send(raw, file syscall.RawConn, f *fileRange, n int64) (int64, error) {
-	s.raw, s.alarm, s.off, s.own, s.left = raw, f.alarm, f.off, f.own, n
+func (s *sender) send(to syscall.Conn, f *fileRange, n int64) (int64, error) {
+	s.to, s.alarm, s.off, s.own, s.left = to, f.alarm, f.off, f.own, n
 	s.quick, s.asked, s.waits, s.err = f.quick, f.asked, 0, nil
-	if err := file.Control(s.withFile); err != nil {
+	if err := control(f.file, s.withFile); err != nil {
 		return 0, err
 	}
 	return n - s.left, s.err
@@ -128,7 +129,7 @@ func (s *sender) send(raw, file syscall.RawConn, f *fileRange, n int64) (int64, 
 // run is called while the file cannot be closed.
 func (s *sender) run(fd uintptr) {
 	s.in = int(fd)
-	if err := s.raw.Write(s.write); err != nil {
+	if err := writeRaw(s.to, s.write); err != nil {
 		s.err = err
 	}
 }
@@ -153,7 +154,7 @@ func (s *sender) step(fd uintptr) (done bool) {
 			s.waits++
 			s.alarm.set()
 			return false
-		case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP:
+		case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.ESPIPE: // the last one of a part of what has no positions
 			s.err = errUnhandled
 			return true
 		default:

@@ -19,45 +19,31 @@ import (
 const spliceMost = 1 << 20
 
 // sourceEnd returns the end that r is: a TCP connection, a Unix stream socket or a pipe; or nil.
-func sourceEnd(r io.Reader) syscall.RawConn {
+func sourceEnd(r io.Reader) syscall.Conn {
 	switch r := r.(type) {
 	case *net.TCPConn:
-		return rawOf(r)
+		return r
 	case *net.UnixConn:
 		if isStream(r) {
-			return rawOf(r)
+			return r
 		}
 	case *os.File:
-		if raw := rawOf(r); raw != nil && isPipe(raw) {
-			return raw
+		if isPipe(r) {
+			return r
 		}
 	}
 	return nil
 }
 
 // targetEnd returns the end that w is: as sourceEnd, or any file, of which the kernel says what it can do.
-func targetEnd(w io.Writer) syscall.RawConn {
+func targetEnd(w io.Writer) syscall.Conn {
 	if f, ok := w.(*os.File); ok {
-		return rawOf(f)
+		return f
 	}
 	return writable(w)
 }
 
-func rawOf(c syscall.Conn) syscall.RawConn {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	return raw
-}
-
-func isPipe(raw syscall.RawConn) (is bool) {
-	_ = raw.Control(func(fd uintptr) {
-		_, err := unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0)
-		is = err == nil
-	})
-	return is
-}
+func isPipe(f *os.File) bool { return modeOf(f)&os.ModeNamedPipe != 0 }
 
 // spliceable reports whether spliceTo can take from src.
 func spliceable(src io.Reader) bool { return sourceEnd(src) != nil }
@@ -155,9 +141,9 @@ func (p *pipe) free() {
 
 // fill moves up to limit bytes of what has arrived into the pipe, which is empty, and returns how many. It waits for some
 // if need be. At the end of the source there are none.
-func (p *pipe) fill(in syscall.RawConn, limit int64) (int, error) {
+func (p *pipe) fill(in syscall.Conn, limit int64) (int, error) {
 	p.most, p.woken = int(min(limit, spliceMost)), false
-	if err := p.waited(in.Read(p.fillFrom)); err != nil {
+	if err := p.waited(readRaw(in, p.fillFrom)); err != nil {
 		return 0, err
 	}
 	return p.held, p.failed
@@ -195,8 +181,8 @@ func isUrgent(fd uintptr) bool {
 }
 
 // drain moves all that is in the pipe to the target. After an error the rest is still held.
-func (p *pipe) drain(out syscall.RawConn) error {
-	if err := p.waited(out.Write(p.drainInto)); err != nil {
+func (p *pipe) drain(out syscall.Conn) error {
+	if err := p.waited(writeRaw(out, p.drainInto)); err != nil {
 		return err
 	}
 	return p.failed
