@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -47,6 +48,52 @@ func TestCopyPairs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A part of what has no positions, or of a place that no file has, is what io.Copy says it is.
+func TestCopyOfAPartThatCannotBe(t *testing.T) {
+	r, w := pipeEnds(t)
+	feed(t, w, []byte("not read at a position"))
+	for name, src := range map[string]func() io.Reader{
+		"a pipe":                 func() io.Reader { return io.NewSectionReader(r, 0, 10) },
+		"behind all files":       func() io.Reader { return io.NewSectionReader(fileOf(t, []byte("x")), math.MaxInt64-100, 100) },
+		"behind this file":       func() io.Reader { return io.NewSectionReader(fileOf(t, []byte("x")), 2, 100) },
+		"over this file's end":   func() io.Reader { return io.NewSectionReader(fileOf(t, []byte("xyz")), 2, 100) },
+		"nothing":                func() io.Reader { return io.NewSectionReader(fileOf(t, []byte("xyz")), 2, 0) },
+		"a directory":            func() io.Reader { return io.NewSectionReader(openDir(t), 0, 10) },
+		"a file that is closed":  func() io.Reader { return io.NewSectionReader(closedFile(t), 0, 10) },
+		"less than no bytes":     func() io.Reader { return &io.LimitedReader{R: fileOf(t, []byte("x")), N: -1} },
+		"a file without a limit": func() io.Reader { return io.NewSectionReader(fileOf(t, []byte("xyz")), 0, math.MaxInt64) },
+	} {
+		for _, dst := range copyTargets {
+			if dst.kind == "other" {
+				continue
+			}
+			a, _ := dst.open(t)
+			n, want := io.Copy(struct{ io.Writer }{a}, struct{ io.Reader }{src()})
+			b, _ := dst.open(t)
+			report, err := chunk.Copy(context.Background(), b, src())
+			var ours, theirs *os.PathError
+			if report.Bytes != n || (err == nil) != (want == nil) || errors.As(err, &ours) != errors.As(want, &theirs) || ours != nil && ours.Err != theirs.Err {
+				t.Errorf("%s to %s: %+v, %v; want %d, %v", name, dst.name, report, err, n, want)
+			}
+		}
+	}
+}
+
+func openDir(t *testing.T) *os.File {
+	f, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func closedFile(t *testing.T) *os.File {
+	f := fileOf(t, []byte("x"))
+	_ = f.Close()
+	return f
 }
 
 // A source is left where the copy ended, so that the caller can go on with it.

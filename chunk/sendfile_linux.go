@@ -154,8 +154,8 @@ func (s *sender) step(fd uintptr) (done bool) {
 			s.waits++
 			s.alarm.set()
 			return false
-		case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.ESPIPE: // the last one of a part of what has no positions
-			s.err = errUnhandled
+		case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.ESPIPE, unix.EOVERFLOW:
+			s.err = errUnhandled // what has no positions, or no such ones, is read: that says what is wrong, or the end
 			return true
 		default:
 			s.err = os.NewSyscallError("sendfile", err)
