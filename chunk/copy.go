@@ -118,7 +118,9 @@ func (c *copying) free() {
 	if c.lent || c.alarm.isRung() {
 		return
 	}
-	*c = copying{alarm: alarm{hook: c.alarm.hook}}
+	hook := c.alarm.hook
+	*c = copying{}
+	c.alarm.hook = hook
 	copyings.Put(c)
 }
 

@@ -2,7 +2,6 @@ package chunk
 
 import (
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,8 +13,6 @@ const rangeStep = 16 << 20
 // toFile moves what is left of f to dst's position by copy_file_range, which advances it. It returns errUnhandled if the
 // file systems cannot do that, or if there is nothing to be had in this way from a file that is not empty.
 func (f *fileRange) toFile(dst *os.File) error {
-	c := rangeCopiers.Get().(*rangeCopier)
-	defer c.free()
 	step := int64(rangeStep)
 	if f.tally.progress != nil {
 		step = sendMost
@@ -26,7 +23,7 @@ func (f *fileRange) toFile(dst *os.File) error {
 			return err
 		}
 		most := min(f.end-f.off, step)
-		n, err := c.copy(f, dst, int(most))
+		n, err := f.copyRange(dst, int(most))
 		if err != nil {
 			return err
 		}
@@ -46,66 +43,37 @@ func (f *fileRange) toFile(dst *os.File) error {
 	return nil
 }
 
-// A rangeCopier is one copy_file_range. They are kept, because of the closures that hold the descriptors meanwhile.
-type rangeCopier struct {
-	in   int
-	dst  *os.File
-	off  *int64 // &at, or nil for the source's own position
-	at   int64
-	most int
-	n    int
-	err  error
-
-	withSource, withTarget func(fd uintptr)
-}
-
-var rangeCopiers = sync.Pool{New: func() any {
-	c := new(rangeCopier)
-	c.withSource, c.withTarget = c.holdTarget, c.run
-	return c
-}}
-
-func (c *rangeCopier) free() {
-	c.dst, c.err = nil, nil
-	rangeCopiers.Put(c)
-}
-
-func (c *rangeCopier) copy(f *fileRange, dst *os.File, most int) (int, error) {
-	c.dst, c.off, c.at, c.most, c.n, c.err = dst, nil, f.off, most, 0, nil
-	if !f.own {
-		c.off = &c.at
+// copyRange has the kernel copy up to most bytes of f to dst's position, and returns how many. Neither is closed meanwhile.
+func (f *fileRange) copyRange(dst *os.File, most int) (n int, err error) {
+	at := f.off
+	off := &at
+	if f.own {
+		off = nil
 	}
-	if err := control(f.file, c.withSource); err != nil {
-		return 0, err
+	var badTarget, failed error
+	badSource := control(f.file, func(in uintptr) {
+		badTarget = control(dst, func(out uintptr) {
+			for {
+				n, failed = unix.CopyFileRange(int(in), off, int(out), nil, most, 0)
+				if failed != unix.EINTR {
+					return
+				}
+			}
+		})
+	})
+	if badSource != nil {
+		return 0, badSource
 	}
-	switch c.err {
+	if badTarget != nil {
+		return 0, badTarget
+	}
+	switch failed {
 	case nil:
-		return c.n, nil
+		return n, nil
 	case unix.EBADF, unix.EINVAL, unix.EIO, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM, unix.EXDEV, unix.ETXTBSY, unix.EISDIR:
 		// The kernel does not copy between these two file systems, to the end of a file whatever its position, or onto
 		// the same file. If something else is wrong, an ordinary read or write says so as well.
 		return 0, errUnhandled
 	}
-	if errno, ok := c.err.(unix.Errno); ok {
-		return 0, os.NewSyscallError("copy_file_range", errno)
-	}
-	return 0, c.err
-}
-
-// holdTarget is called while the source cannot be closed.
-func (c *rangeCopier) holdTarget(fd uintptr) {
-	c.in = int(fd)
-	if err := control(c.dst, c.withTarget); err != nil {
-		c.err = err
-	}
-}
-
-// run is called while the target cannot be closed either.
-func (c *rangeCopier) run(fd uintptr) {
-	for {
-		c.n, c.err = unix.CopyFileRange(c.in, c.off, int(fd), nil, c.most, 0)
-		if c.err != unix.EINTR {
-			return
-		}
-	}
+	return 0, os.NewSyscallError("copy_file_range", failed)
 }

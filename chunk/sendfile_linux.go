@@ -170,7 +170,7 @@ func (s *sender) sendfile(out, most int) (int, error) {
 		return sendfileQuick(out, s.in, &s.off, most)
 	}
 	if s.own {
-		return unix.Sendfile(out, s.in, nil, most)
+		return syscall.Sendfile(out, s.in, nil, most)
 	}
-	return unix.Sendfile(out, s.in, &s.off, most)
+	return syscall.Sendfile(out, s.in, &s.off, most)
 }

@@ -234,7 +234,7 @@ func (p *pipe) salvage(t *tally, dst io.Writer) error {
 // wait is unix.EAGAIN.
 func splice(in, out, most int) (int, error) {
 	for {
-		n, err := unix.Splice(in, nil, out, nil, most, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+		n, err := syscall.Splice(in, nil, out, nil, most, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
 		switch err {
 		case nil:
 			return int(n), nil
