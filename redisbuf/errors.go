@@ -83,8 +83,13 @@ func serverError(text string) error {
 	return v.Interface().(error)
 }
 
-// isServerError reports whether err is a reply, which leaves the connection in order.
+// isServerError reports whether err is a reply, which leaves the connection in order. What the caller's reader or writer has
+// failed with is none, even if it is a reply of another server.
 func isServerError(err error) bool {
+	switch err.(type) {
+	case *ReaderError, *WriterError:
+		return false
+	}
 	var e redis.Error
 	return errors.As(err, &e)
 }
