@@ -255,7 +255,7 @@ func (c *conn) composeOne(name, key string) error {
 	return nil
 }
 
-// readInt reads a number.
+// readInt reads a number of bytes, or of keys.
 func (c *conn) readInt(op *call) error {
 	if err := c.awaitReply(); err != nil {
 		return err
@@ -266,6 +266,9 @@ func (c *conn) readInt(op *call) error {
 	}
 	if h.kind != kindInt {
 		return badReply("%q where a number should be", h.kind)
+	}
+	if h.n < 0 {
+		return badReply("a length of %d", h.n)
 	}
 	op.n = h.n
 	return nil

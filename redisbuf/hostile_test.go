@@ -169,11 +169,36 @@ func TestHostileReaderAt(t *testing.T) {
 	}
 	idle(t, c, 1)
 	for _, last := range []string{"*3\r\n:5\r\n$5\r\nhello\r\n", "*2\r\n$5\r\nhello\r\n:5\r\n", "$5\r\nhello\r\n", "*2\r\n:5\r\n:5\r\n",
-		"*2\r\n:5\r\n$9\r\nhellohell\r\n", "*2\r\n:x\r\n"} {
+		"*2\r\n:5\r\n$9\r\nhellohell\r\n", "*2\r\n:x\r\n", "*2\r\n:5\r\n$3\r\nhel\r\n", "*2\r\n:5\r\n$0\r\n\r\n"} {
 		say(ok, queued, queued, last)
 		if s, err := read(); err == nil || isServerError(err) {
 			t.Errorf("%q: %q, %v", last, s, err)
 		}
+	}
+}
+
+// A server that gives fewer bytes of a range than its value has does not have a Read go on for ever: an old one may have a
+// key expire in the middle of a transaction.
+func TestReaderAtOfARangeThatIsTooShort(t *testing.T) {
+	h := redistest.StartHostile(t)
+	o := h.Options()
+	o.MaxRetries = -1
+	c, _ := clientOf(t, o)
+	for _, last := range []string{"$0\r\n\r\n", "$3\r\nhel\r\n"} {
+		h.Script(redistest.Say(":5\r\n"), redistest.Say("+OK\r\n"), redistest.Say("+QUEUED\r\n"), redistest.Say("+QUEUED\r\n"),
+			redistest.Say("*2\r\n:5\r\n"+last))
+		r, err := c.ReaderAt(bounded(t), "k")
+		must(t, err)
+		var protocol *ProtocolError
+		if n, err := r.Read(make([]byte, 1)); n != 0 || !errors.As(err, &protocol) { // reads ahead
+			t.Errorf("%q: %d, %v", last, n, err)
+		}
+		must(t, r.Close())
+	}
+	h.Script(redistest.Say(":-5\r\n"))
+	var protocol *ProtocolError
+	if _, err := c.ReaderAt(bounded(t), "k"); !errors.As(err, &protocol) {
+		t.Error("a length below 0:", err)
 	}
 }
 

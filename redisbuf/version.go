@@ -51,7 +51,16 @@ func (c *conn) readVersion(op *call) error {
 	if err := c.readTransaction(op); err != nil {
 		return err
 	}
-	return c.readRange(op)
+	if err := c.readRange(op); err != nil {
+		return err
+	}
+	if op.n != op.size {
+		if op.verb == getVersionChain {
+			op.chain.Release() // which was empty
+		}
+		return badReply("%d bytes of a range that has %d", op.n, op.size)
+	}
+	return nil
 }
 
 func (c *conn) readRange(op *call) error {
