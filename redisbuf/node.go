@@ -108,7 +108,7 @@ func (n *node) release(res *puddle.Resource[*conn]) {
 
 // usable reports whether a connection from the pool can be used.
 func (n *node) usable(res *puddle.Resource[*conn]) bool {
-	if res.Value().left.Load() {
+	if c := res.Value(); c.left.Load() || n.old(c) {
 		return false
 	}
 	if res.IdleDuration() < idleUnchecked {
@@ -120,8 +120,10 @@ func (n *node) usable(res *puddle.Resource[*conn]) bool {
 
 func (n *node) outdated(res *puddle.Resource[*conn]) bool {
 	c := res.Value()
-	return c.left.Load() || n.idle > 0 && res.IdleDuration() > n.idle || n.life > 0 && time.Since(c.born) > n.life
+	return c.left.Load() || n.idle > 0 && res.IdleDuration() > n.idle || n.old(c)
 }
+
+func (n *node) old(c *conn) bool { return n.life > 0 && time.Since(c.born) > n.life }
 
 // clean closes the connections that nobody uses and that are outdated.
 func (n *node) clean() {

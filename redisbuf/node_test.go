@@ -140,6 +140,25 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 	})
 }
 
+// A connection that somebody uses whenever the janitor comes does not get older than the others.
+func TestOldConnectionsThatAreAlwaysInUseAreReplaced(t *testing.T) {
+	change := func(o *redis.Options) { o.ConnMaxLifetime = time.Minute }
+	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
+		n, err := c.node(c.router.(single).opt)
+		must(t, err)
+		for range 300 {
+			get5(t, c)
+			res, err := n.acquire(t.Context())
+			must(t, err)
+			time.Sleep(time.Second) // has it when the janitor comes
+			n.release(res)
+		}
+		if dialed, _ := s.counts(); dialed < 3 || dialed > 6 {
+			t.Errorf("%d connections in 5 minutes", dialed)
+		}
+	})
+}
+
 // A server that nobody asks any more is forgotten, and found again.
 func TestServersAreForgotten(t *testing.T) {
 	onPipes(t, func(*redis.Options) {}, nil, func(t *testing.T, c *Client, _ *pipeRedis) {
