@@ -28,8 +28,9 @@ func Expire(d time.Duration) SetOption {
 }
 
 // ExpireAt has the value expire at t, rounded down to whole milliseconds (EXAT, PXAT). If t has passed, there is no value.
+// Redis refuses times that it cannot count in milliseconds.
 func ExpireAt(t time.Time) SetOption {
-	if ms := t.UnixMilli(); ms%1000 != 0 {
+	if ms := t.UnixMilli(); ms%1000 != 0 && ms/1000 == t.Unix() {
 		return SetOption{expiry: "PXAT", at: ms}
 	}
 	return SetOption{expiry: "EXAT", at: t.Unix()}

@@ -56,6 +56,24 @@ func TestSetOptions(t *testing.T) {
 	}
 }
 
+// A time that nobody lives to see, as in "for ever", is not one that has passed.
+func TestExpireAtTheEndOfTime(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	must(t, rdb.Set(ctx, "end", "before", 0).Err())
+	for _, at := range []time.Time{
+		time.Unix(1<<63-62135596801, 999999999), // the last one that a time.Time can be compared by
+		time.Unix(1<<62, 1e6), time.Unix(1<<60+1, 123e6),
+	} {
+		if err := c.SetFromBuffer(ctx, "end", []byte("after"), ExpireAt(at)); !isServerError(err) || !strings.Contains(err.Error(), "expire") {
+			t.Errorf("%d s: %v", at.Unix(), err)
+		}
+		check(t, rdb, "end", []byte("before"))
+	}
+	must(t, c.SetFromBuffer(ctx, "end", []byte("after"), ExpireAt(time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC))))
+	check(t, rdb, "end", []byte("after"))
+}
+
 // IFEQ is younger than the servers that most people have: those say so, and go on.
 func TestSetIfEqual(t *testing.T) {
 	c, rdb := shared(t)
