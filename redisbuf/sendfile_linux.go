@@ -18,13 +18,13 @@ func (v *vectored) sendFile(f *os.File, size int64) (off int64, err error) {
 	}
 	file, err := f.SyscallConn()
 	if err != nil {
-		return 0, err
+		return 0, &ReaderError{Err: err}
 	}
 	var failed, waited error
 	writable := func(out uintptr) bool {
 		err := file.Control(func(in uintptr) { off, failed = sendSome(int(out), int(in), off, size) })
 		if err != nil {
-			failed = err
+			failed = &ReaderError{Err: err} // it was closed
 		}
 		return failed != unix.EAGAIN
 	}

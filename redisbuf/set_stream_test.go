@@ -123,6 +123,26 @@ func TestSetFileOfOddFiles(t *testing.T) {
 	check(t, rdb, "odd", nil)
 }
 
+// A file that is closed before its pipeline is executed is what has failed, and not the connection.
+func TestSetFileThatIsClosed(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	must(t, rdb.Set(ctx, "closed", "before", 0).Err())
+	for _, size := range []int64{10, sendfileLeast, 1 << 20} {
+		f, err := os.Create(filepath.Join(t.TempDir(), "value"))
+		must(t, err)
+		must(t, f.Truncate(size))
+		p := c.Pipeline()
+		r := p.SetFile("closed", f)
+		must(t, f.Close())
+		var reader *ReaderError
+		if err := p.Exec(ctx); !errors.As(err, &reader) || r.Err() != err {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		check(t, rdb, "closed", []byte("before"))
+	}
+}
+
 // An expiry that Redis does not know is told apart from one that has passed.
 func TestShortExpiry(t *testing.T) {
 	c, rdb := shared(t)
