@@ -157,7 +157,9 @@ func (a *attempt) settle() {
 // release gives the connection back.
 func (a *attempt) release() {
 	a.conn = nil
-	if a.pinned == nil {
+	if a.pinned != nil {
+		a.pinned.leave()
+	} else {
 		a.node.release(a.res)
 	}
 }
@@ -246,7 +248,8 @@ func isLoss(err error) bool {
 	case errors.As(err, &protocol), errors.As(err, &small), errors.As(err, &large), errors.As(err, &changed),
 		errors.As(err, &reader), errors.As(err, &writer):
 		return false
-	case err == errNotInPieces, errors.Is(err, ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, ErrOtherServer):
+	case err == errNotInPieces, errors.Is(err, ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, ErrOtherServer),
+		errors.Is(err, ErrConnBusy):
 		return false
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		var dial *net.OpError

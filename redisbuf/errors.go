@@ -16,6 +16,10 @@ var (
 	// is not the Sentinel's master any more.
 	ErrConnLost = errors.New("redisbuf: the connection was lost in an earlier call")
 
+	// ErrConnBusy is returned by a Conn's Close and calls while another call of it is under way: from within the reader or
+	// writer of that one, or from another goroutine. The other call goes on.
+	ErrConnBusy = errors.New("redisbuf: another call of the Conn is under way")
+
 	// ErrOtherServer is returned by the calls of a Conn for a key that is not on the server of its first call's key.
 	ErrOtherServer = errors.New("redisbuf: the key belongs to another server than the Conn's first one")
 )

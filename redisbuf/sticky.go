@@ -2,13 +2,15 @@ package redisbuf
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/jackc/puddle/v2"
 )
 
 // A Conn runs all of its calls on one connection, so they execute in order. It belongs to the server of the key that it
 // is first used with; keys of other servers give [ErrOtherServer]. Calls are not retried, and once the connection is
-// lost all of them give [ErrConnLost]. It has the methods of a Client, for one goroutine at a time.
+// lost all of them give [ErrConnLost]. It has the methods of a Client, for one goroutine and one call at a time: a call from
+// within the reader or writer of another one gives [ErrConnBusy].
 //
 // In a cluster, a slot that moves, or has moved, gives an error that says MOVED or ASK: a new Conn finds the slot, as a
 // rule.
@@ -21,6 +23,7 @@ type Conn struct {
 
 // pinned is a Conn's connection, which it takes when it is first used.
 type pinned struct {
+	busy   atomic.Bool // a call is under way; held to touch what is below
 	node   *node
 	res    *puddle.Resource[*conn]
 	closed bool
@@ -42,8 +45,16 @@ func (c *Client) Conn(ctx context.Context) (*Conn, error) {
 	return conn, nil
 }
 
-// use returns the connection, which must be to n.
-func (p *pinned) use(ctx context.Context, n *node) (*conn, error) {
+// use returns the connection, which must be to n. The caller gives it back by leave.
+func (p *pinned) use(ctx context.Context, n *node) (_ *conn, err error) {
+	if !p.busy.CompareAndSwap(false, true) {
+		return nil, ErrConnBusy // half of a value may be on the connection
+	}
+	defer func() {
+		if err != nil {
+			p.leave()
+		}
+	}()
 	switch {
 	case p.closed:
 		return nil, ErrClosed
@@ -61,14 +72,22 @@ func (p *pinned) use(ctx context.Context, n *node) (*conn, error) {
 	return p.res.Value(), nil
 }
 
+// leave is called when a call has ended.
+func (p *pinned) leave() { p.busy.Store(false) }
+
 // take has the Conn own res, a connection to n.
 func (p *pinned) take(n *node, res *puddle.Resource[*conn]) {
 	p.node, p.res = n, res
 	res.Value().keep = true
 }
 
-// Close gives the connection back. What is called afterwards gives ErrClosed.
+// Close gives the connection back. What is called afterwards gives ErrClosed. While a call is under way it gives ErrConnBusy,
+// and does nothing.
 func (c *Conn) Close() error {
+	if !c.pin.busy.CompareAndSwap(false, true) {
+		return ErrConnBusy
+	}
+	defer c.pin.leave()
 	if c.pin.closed {
 		return ErrClosed
 	}
