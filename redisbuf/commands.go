@@ -87,7 +87,9 @@ func (op *call) valueWeight(unknown int64) int64 {
 		return op.size
 	case getChain, getVersionChain:
 		return min(op.size, unknown)
-	case getPacked, getTo:
+	case getPacked:
+		return op.packed.share()
+	case getTo:
 		return unknown
 	}
 	return 0

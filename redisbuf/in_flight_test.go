@@ -2,6 +2,7 @@ package redisbuf
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -174,5 +175,30 @@ func TestInFlightOfUnknownLength(t *testing.T) {
 		}
 		p.Release()
 		must(t, <-done)
+	}
+}
+
+// What MGet reads weighs as much as the buffer has, and not a megabyte for each key.
+func TestInFlightOfMGet(t *testing.T) {
+	c, rdb := shared(t, InFlight(1<<20))
+	ctx := bounded(t)
+	keys, slots := make([]string, 100), make([]Slot, 100)
+	for i := range keys {
+		keys[i] = fmt.Sprint("weight/", i)
+		must(t, rdb.Set(ctx, keys[i], "value", 0).Err())
+	}
+	if !c.inFlight.TryAcquire(1<<20 - 200<<10) { // somebody else's
+		t.Fatal("taken")
+	}
+	defer c.inFlight.Release(1<<20 - 200<<10)
+	short, cancel := context.WithTimeout(ctx, testTime/4)
+	defer cancel()
+	for _, room := range []int{500, 100 << 10} {
+		if n, err := c.MGet(short, keys, make([]byte, room), slots); err != nil || n != 500 {
+			t.Errorf("into %d bytes: %d, %v", room, n, err)
+		}
+	}
+	if n, err := c.MGet(ctx, nil, make([]byte, 10), nil); n != 0 || err != nil {
+		t.Error(n, err)
 	}
 }

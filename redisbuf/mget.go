@@ -30,7 +30,7 @@ func (p *Pipeline) MGet(keys []string, buf []byte, slots []Slot) {
 		panic("redisbuf: MGet with another number of slots than of keys")
 	}
 	p.oneByOne = true // because they share buf
-	all := &packed{buf: buf}
+	all := &packed{buf: buf, keys: len(keys)}
 	for i, key := range keys {
 		p.add(call{verb: getPacked, key: key, packed: all, slot: &slots[i]})
 	}
@@ -45,7 +45,11 @@ func (s *Slot) fill(op *call) { *s = Slot{Start: int(op.off), End: int(op.off + 
 type packed struct {
 	buf  []byte
 	used int
+	keys int // whose values it is for
 }
+
+// share returns what each value has of the buffer on average, rounded up: more than the buffer is not in flight for all.
+func (p *packed) share() int64 { return int64((len(p.buf) + p.keys - 1) / p.keys) }
 
 // readPacked reads a value into what is left of a buffer.
 func (c *conn) readPacked(op *call) error {

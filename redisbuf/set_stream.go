@@ -54,7 +54,8 @@ func fileSize(f *os.File) (int64, error) {
 //
 // The errors are those of SetFromBuffer; if r ends early, the error is an io.ErrUnexpectedEOF, and the key stays as it
 // was. If r gives neither bytes nor an error a hundred times in a row, the error is an io.ErrNoProgress. A Read of r
-// that waits is not ended by ctx.
+// that waits is not ended by ctx. Meanwhile the call keeps its connection and its bytes in flight: an r that reads values with
+// the same Client may wait for just these, so give it a Client of its own.
 //
 // Once r was read from, the call is not retried. While a cluster moves slots, the call then returns an error that says
 // MOVED or ASK (redis.IsMovedError, redis.IsAskError): if you can read the value once more, call again. After a MOVED,
