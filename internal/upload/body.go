@@ -21,11 +21,12 @@ type body struct {
 	timer *time.Timer
 	tell  func(sent int64)
 
-	mu     sync.Mutex
-	sent   int64
-	ended  bool  // src has come to its end, as it should, so that the server may have all of it
-	err    error // of src
-	closed bool
+	mu      sync.Mutex
+	sent    int64
+	reading bool  // src is being read from: what it gives is lost for everybody else
+	ended   bool  // src has come to its end, as it should, so that the server may have all of it
+	err     error // of src
+	closed  bool
 }
 
 // newBody has stalled called when the server takes nothing for limit. The call that ends its life is over.
@@ -49,6 +50,7 @@ func (b *body) begin() bool {
 		return false
 	}
 	b.timer.Stop()
+	b.reading = true
 	return true
 }
 
@@ -56,6 +58,7 @@ func (b *body) begin() bool {
 func (b *body) end(n int, err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.reading = false
 	b.sent += int64(n)
 	if err == io.EOF && b.sent < b.size {
 		err = fmt.Errorf("it has become shorter than the %d bytes that were announced", b.size)
@@ -79,11 +82,19 @@ func (b *body) end(n int, err error) error {
 // Close implements io.Closer, for the http.Transport, which reads no more then.
 func (b *body) Close() error { return nil }
 
-// over ends the body: nothing is read any more. It says how much was, whether that was all, and how src has failed.
+// over ends the body: nothing is read any more, but for a Read that still waits. It says how much was, whether that was all,
+// and how src has failed.
 func (b *body) over() (sent int64, ended bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
 	b.timer.Stop()
 	return b.sent, b.ended, b.err
+}
+
+// begun reports whether src gives less to whoever reads it next than it has given here, or is about to.
+func (b *body) begun() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sent > 0 || b.reading
 }

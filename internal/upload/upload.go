@@ -33,7 +33,7 @@ type upload struct {
 	client *http.Client
 	file   *os.File // or nil
 	size   int64    // or unknown
-	begun  bool     // standard input has been read from, and cannot be again
+	begun  bool     // standard input has been read from, or is being, and cannot be again
 	result Result
 }
 
@@ -74,7 +74,8 @@ func newTransport() *http.Transport {
 	}
 }
 
-// open opens the file. What is not a regular file, such as a pipe, is read as standard input is: once.
+// open opens the file. What is not a regular file, such as a pipe, or does not tell its length, is read as standard input is:
+// once.
 func (u *upload) open() error {
 	f, err := os.Open(u.cfg.Path)
 	if err != nil {
@@ -88,10 +89,20 @@ func (u *upload) open() error {
 		_ = f.Close()
 		return err
 	}
-	if u.file = f; info.Mode().IsRegular() {
+	if u.file = f; info.Mode().IsRegular() && !saysNothing(f, info) {
 		u.size = info.Size()
 	}
 	return nil
+}
+
+// saysNothing reports whether a file says that it is empty, and is not, as in /proc. Its length is unknown until it is read.
+func saysNothing(f *os.File, info os.FileInfo) bool {
+	if info.Size() > 0 {
+		return false
+	}
+	var p [1]byte
+	n, _ := f.ReadAt(p[:], 0) // if it fails, so will the upload
+	return n > 0
 }
 
 // run tries until the file is there.
@@ -144,7 +155,7 @@ func (u *upload) try(ctx context.Context) (again bool, err error) {
 	}
 	res, err := u.client.Do(req)
 	sent, ended, failed := b.over()
-	u.begun = u.size == unknown && sent > 0
+	u.begun = u.size == unknown && b.begun()
 	if err != nil {
 		return u.failed(ctx, err, sent, ended, failed)
 	}
