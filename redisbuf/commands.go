@@ -29,7 +29,6 @@ const (
 	getVersion      // a range, if the value has the length that it is expected to have
 	getVersionChain // the same
 	strlen
-	exists
 	setFromBuffer
 	setChain
 	setFile
@@ -134,8 +133,6 @@ func (c *conn) send(op *call) error {
 		return c.composeVersion(op)
 	case strlen:
 		return c.composeOne("STRLEN", op.key)
-	case exists:
-		return c.composeOne("EXISTS", op.key)
 	}
 	if op.verb == setChain {
 		op.size = int64(op.chain.Len())
@@ -186,7 +183,7 @@ func (c *conn) read(op *call) error {
 		return c.readToChain(op)
 	case getVersion, getVersionChain:
 		return c.readVersion(op)
-	case strlen, exists:
+	case strlen:
 		return c.readInt(op)
 	case getTo, getRangeTo:
 		return c.readTo(op)
@@ -257,7 +254,7 @@ func (c *conn) composeOne(name, key string) error {
 	return nil
 }
 
-// readInt reads a number of bytes, or of keys.
+// readInt reads a length.
 func (c *conn) readInt(op *call) error {
 	if err := c.awaitReply(); err != nil {
 		return err

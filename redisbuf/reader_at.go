@@ -55,20 +55,23 @@ func (c commands) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
 		return nil, op.err
 	}
 	if op.n == 0 { // a value of no bytes, or none
-		if err := c.exists(ctx, key); err != nil {
+		var err error
+		if op.n, err = c.sizeAtOnce(ctx, key); err != nil {
 			return nil, err
 		}
 	}
 	return &ReaderAt{c: c, ctx: ctx, key: key, size: op.n}, nil
 }
 
-// exists returns redis.Nil if key is not there.
-func (c commands) exists(ctx context.Context, key string) error {
-	op := call{verb: exists, key: key}
-	if c.do(ctx, &op); op.err == nil && op.n == 0 {
-		return redis.Nil
+// sizeAtOnce returns the length of a value that probably has none, or redis.Nil if it is not there. Both are of one moment: if
+// STRLEN said 0 and then EXISTS said 1, the key may have been set in between, and never have been empty.
+func (c commands) sizeAtOnce(ctx context.Context, key string) (int64, error) {
+	op := call{verb: getToBuffer, key: key}
+	c.do(ctx, &op)
+	if small, ok := errors.AsType[*BufferTooSmallError](op.err); ok {
+		return small.Need, nil
 	}
-	return op.err
+	return op.n, op.err
 }
 
 // Size returns the length of the value when the ReaderAt was made, in bytes.

@@ -3,11 +3,13 @@ package redisbuf
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
@@ -258,4 +260,39 @@ func TestGetToAReaderWhoGoesAway(t *testing.T) {
 		t.Error(err)
 	}
 	must(t, rdb.Del(ctx, "away").Err())
+}
+
+// A key that is set when its length has been asked for, and before it is known whether it is there, has never been empty.
+func TestReaderAtOfAKeyThatIsSetMeanwhile(t *testing.T) {
+	s := redistest.Start(t)
+	p := s.Proxy(t)
+	c, _ := clientOf(t, p.Options(s))
+	ctx := bounded(t)
+	for _, size := range []int{1, 100, 3 << 20} {
+		value := randomValue(size)
+		s.Do(t, "DEL", "k")
+		s.Do(t, "CONFIG", "RESETSTAT")
+		p.Set(redistest.HoldReply(0).On("STRLEN").Times(1))
+		type opened struct {
+			r   *ReaderAt
+			err error
+		}
+		done := make(chan opened, 1)
+		go func() {
+			r, err := c.ReaderAt(ctx, "k")
+			done <- opened{r, err}
+		}()
+		for !strings.Contains(fmt.Sprint(s.Do(t, "INFO", "commandstats")), "cmdstat_strlen:calls=1") {
+			must(t, ctx.Err())
+			time.Sleep(time.Millisecond)
+		}
+		s.Do(t, "SET", "k", value)
+		p.Release()
+		o := <-done
+		must(t, o.err)
+		if got, err := io.ReadAll(o.r); err != nil || !bytes.Equal(got, value) {
+			t.Errorf("%d bytes: %d, %v", size, len(got), err)
+		}
+		must(t, o.r.Close())
+	}
 }
