@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/chunk"
@@ -92,14 +93,14 @@ const HeaderTTL = "Millrace-TTL"
 // MaxTTL bounds a TTL, so that times can be reckoned with everywhere.
 const MaxTTL = 100 * 365 * 24 * time.Hour
 
-// ParseTTL reads a HeaderTTL: seconds, as in 90, or as in 1m30s. "" is 0.
+// ParseTTL reads a HeaderTTL: seconds, as in 90 or, in an answer, 89.999; or as in 1m30s. "" is 0.
 func ParseTTL(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
 	}
 	d, err := time.ParseDuration(s)
-	if n, notANumber := strconv.ParseUint(s, 10, 32); notANumber == nil {
-		d, err = time.Duration(n)*time.Second, nil
+	if strings.Trim(s, "0123456789.") == "" {
+		d, err = time.ParseDuration(s + "s")
 	}
 	if err != nil || d < time.Millisecond || d > MaxTTL {
 		return 0, fmt.Errorf("%s is %.40q, want a time from 1ms to 100 years, as in 90 (seconds), 90s or 24h", HeaderTTL, s)
@@ -116,7 +117,7 @@ func describe(h http.Header, left time.Duration) {
 	// It may be replaced at any time. To ask whether it was costs no body.
 	h.Set("Cache-Control", "no-cache")
 	if left > 0 {
-		h.Set(HeaderTTL, strconv.FormatFloat(left.Seconds(), 'f', 3, 64))
+		h.Set(HeaderTTL, strconv.FormatFloat(max(left, time.Millisecond).Seconds(), 'f', 3, 64)) // as a request may have it
 	}
 }
 

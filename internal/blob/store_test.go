@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"sync"
 	"testing"
@@ -267,14 +268,27 @@ func TestConditionsAreAtomic(t *testing.T) {
 func TestParseTTL(t *testing.T) {
 	for in, want := range map[string]time.Duration{
 		"": 0, "1": time.Second, "90": 90 * time.Second, "1h30m": 90 * time.Minute, "1ms": time.Millisecond,
+		"1.5": 1500 * time.Millisecond, "89.999": 89999 * time.Millisecond, "0.001": time.Millisecond, "3153600000": MaxTTL,
 	} {
 		if got, err := ParseTTL(in); err != nil || got != want {
 			t.Errorf("%q: %v, %v", in, got, err)
 		}
 	}
-	for _, in := range []string{"0", "-1", "-1s", "1us", "soon", "1.5", "9999999999999", "4294967295", "900000h", " 1"} {
+	for _, in := range []string{"0", "-1", "-1s", "1us", "soon", "0.0005", "1.5.5", ".", "1h30", "1e3", "3153600000.001", "18446744073709551615", "9999999999999", "4294967295", "900000h", " 1"} {
 		if got, err := ParseTTL(in); err == nil {
 			t.Errorf("%q: %v", in, got)
+		}
+	}
+}
+
+// What an answer says about a TTL can be said in a request.
+func TestTTLOfAnAnswer(t *testing.T) {
+	for _, left := range []time.Duration{1, time.Millisecond / 3, time.Millisecond, 1234567890, time.Hour, MaxTTL} {
+		h := make(http.Header)
+		describe(h, left)
+		got, err := ParseTTL(h.Get(HeaderTTL))
+		if err != nil || (got-left).Abs() >= time.Millisecond {
+			t.Errorf("%v is told as %q: %v, %v", left, h.Get(HeaderTTL), got, err)
 		}
 	}
 }
