@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/jackc/puddle/v2"
@@ -268,17 +269,18 @@ func passes(err error) bool {
 // topology knows better.
 func (a *attempt) redirect(addr string) bool {
 	opt := *a.node.opt
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
+	colon := strings.LastIndexByte(addr, ':')
+	if colon < 0 || colon+1 == len(addr) {
 		return false
 	}
+	host, port := addr[:colon], addr[colon+1:]
 	if host == "" { // the same as of the server that says so
+		var err error
 		if host, _, err = net.SplitHostPort(opt.Addr); err != nil {
 			return false
 		}
-		addr = net.JoinHostPort(host, port)
 	}
-	opt.Addr = addr
+	opt.Addr = net.JoinHostPort(strings.Trim(host, "[]"), port) // a server writes ::1:7000
 	n, err := a.client.node(&opt)
 	if err != nil {
 		return false

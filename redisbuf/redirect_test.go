@@ -3,7 +3,10 @@ package redisbuf
 import (
 	"bytes"
 	"context"
+	"net"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +44,50 @@ func TestOnlyAClusterRedirects(t *testing.T) {
 	}
 	if n := other.Accepted(); n != 0 {
 		t.Errorf("somebody else was asked %d times", n)
+	}
+}
+
+// A redirector is a router whose servers may send a call to another one.
+type redirector struct{ single }
+
+func (redirector) redirects() bool { return true }
+
+// Where a server of a cluster says that a key is, however it writes that, it is asked for.
+func TestRedirects(t *testing.T) {
+	here, there := redistest.StartHostile(t), redistest.StartHostile(t, redistest.Say("+OK\r\n"), redistest.Say("+OK\r\n"))
+	there.Always(redistest.Say("+OK\r\n"))
+	for says, means := range map[string]string{
+		"127.0.0.2:7000": "127.0.0.2:7000", "host:7000": "host:7000", "::1:7000": "[::1]:7000", "[::1]:7000": "[::1]:7000",
+		"2001:db8::2:1:7000": "[2001:db8::2:1]:7000", ":7000": "127.0.0.1:7000",
+		"": "", "host": "", "host:": "", "::1": "[:]:1", // which are none
+	} {
+		for _, word := range []string{"MOVED", "ASK"} {
+			var mu sync.Mutex
+			var dialed []string
+			o := here.Options()
+			o.MaxRetries = 1
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				dialed = append(dialed, addr)
+				to := there.Addr()
+				if addr == here.Addr() {
+					to = addr
+				}
+				return new(net.Dialer).DialContext(ctx, network, to)
+			}
+			c, rdb := clientOf(t, o)
+			c.router = redirector{single{rdb.Options()}}
+			here.Always(redistest.Say("-" + word + " 1 " + says + "\r\n"))
+			err := c.SetFromBuffer(bounded(t), "k", []byte("value"))
+			want := []string{here.Addr()}
+			if means != "" {
+				want = append(want, means)
+			}
+			if (err == nil) != (means != "") || !slices.Equal(dialed, want) {
+				t.Errorf("%s %s: %v, and %q were asked", word, says, err, dialed)
+			}
+		}
 	}
 }
 
