@@ -146,9 +146,7 @@ func (a *attempt) connect() error {
 // settle gives the connection of a try back, and says in a.err what its error means.
 func (a *attempt) settle() {
 	c := a.conn
-	if errors.Is(a.err, net.ErrClosed) && a.node.isShut() {
-		a.err = ErrClosed
-	}
+	a.err = a.node.endedBy(a.err)
 	if a.err != nil && a.purpose == writes && c.broken && c.sent && !isServerError(a.err) {
 		a.err = &SentError{Err: a.err}
 	}

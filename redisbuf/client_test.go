@@ -256,18 +256,25 @@ func TestClose(t *testing.T) {
 	conn, err := c.Conn(ctx)
 	must(t, err)
 	p.Set(redistest.HoldReply(0).On("close"))
-	errs := make(chan error, 2)
+	errs := make(chan error, 4)
+	go func() {
+		p := c.Pipeline()
+		get, set := p.GetToBuffer("close", make([]byte, 10)), p.SetFromBuffer("close", []byte("x"))
+		_ = p.Exec(context.Background())
+		errs <- get.Err()
+		errs <- set.Err()
+	}()
 	go func() {
 		_, err := c.GetToBuffer(context.Background(), "close", make([]byte, 10))
 		errs <- err
 	}()
 	go func() { errs <- c.SetFromBuffer(context.Background(), "close", []byte("w")) }()
 	node := c.nodes[p.Addr()]
-	for node.conns.Stat().AcquiredResources() < 3 || p.Counts().Open < 3 {
+	for node.conns.Stat().AcquiredResources() < 4 || p.Counts().Open < 4 {
 		time.Sleep(time.Millisecond)
 	}
 	must(t, c.Close())
-	for range 2 {
+	for range 4 {
 		if err := <-errs; !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}

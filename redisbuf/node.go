@@ -200,6 +200,14 @@ func (n *node) hangUp(c *conn) {
 	_ = c.conn.Close()
 }
 
+// endedBy returns ErrClosed instead of the error of a connection that close has closed.
+func (n *node) endedBy(err error) error {
+	if errors.Is(err, net.ErrClosed) && n.isShut() {
+		return ErrClosed
+	}
+	return err
+}
+
 func (n *node) isShut() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

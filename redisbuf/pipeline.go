@@ -272,6 +272,13 @@ func (g *group) run(ctx context.Context) {
 		return
 	}
 	_ = a.conn.executeAll(ctx, g.calls) // each call has its own
+	for _, op := range g.calls {
+		if sent, ok := op.err.(*SentError); ok {
+			sent.Err = a.node.endedBy(sent.Err)
+		} else {
+			op.err = a.node.endedBy(op.err)
+		}
+	}
 	a.final = true
 	a.next()
 	g.repair(ctx)
