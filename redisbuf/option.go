@@ -44,8 +44,8 @@ func Conns(n int) Option {
 
 // InFlight is how many bytes of values may be under way at a time, to and from all servers together. Calls beyond that
 // wait, in order, and one value that is larger goes alone. What GetChain and GetTo read counts as much as the value before it,
-// and 1 MiB at least, because its length comes with it; MGet counts as its buffer. Calls of a Conn have their connection and do not wait, nor count. The
-// default is 64 MiB.
+// and 1 MiB at least, because its length comes with it; MGet counts as its buffer. Calls of a Conn have their connection and do
+// not wait, nor count. The default is 64 MiB.
 func InFlight(bytes int64) Option {
 	if bytes < 1 {
 		panic(fmt.Sprintf("redisbuf: InFlight(%d) is below 1", bytes))

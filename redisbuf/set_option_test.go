@@ -65,7 +65,8 @@ func TestExpireAtTheEndOfTime(t *testing.T) {
 		time.Unix(1<<63-62135596801, 999999999), // the last one that a time.Time can be compared by
 		time.Unix(1<<62, 1e6), time.Unix(1<<60+1, 123e6),
 	} {
-		if err := c.SetFromBuffer(ctx, "end", []byte("after"), ExpireAt(at)); !isServerError(err) || !strings.Contains(err.Error(), "expire") {
+		err := c.SetFromBuffer(ctx, "end", []byte("after"), ExpireAt(at))
+		if !isServerError(err) || !strings.Contains(err.Error(), "expire") {
 			t.Errorf("%d s: %v", at.Unix(), err)
 		}
 		check(t, rdb, "end", []byte("before"))
