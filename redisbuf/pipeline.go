@@ -239,13 +239,22 @@ func (p *Pipeline) run(ctx context.Context, groups []*group) {
 	runAll(ctx, groups)
 }
 
+// errGoexit is what Exec panics with when a reader or writer has ended the goroutine of its group.
+var errGoexit = errors.New("redisbuf: a reader or writer of a Pipeline has called runtime.Goexit")
+
 // runAll executes groups at the same time. A panic in one of them is the caller's, who may recover from it.
 func runAll(ctx context.Context, groups []*group) {
 	var all sync.WaitGroup
 	for _, g := range groups {
 		all.Go(func() {
-			defer func() { g.panicked = recover() }()
+			returned := false
+			defer func() {
+				if g.panicked = recover(); g.panicked == nil && !returned {
+					g.panicked = errGoexit // its calls have no results, and no errors either
+				}
+			}()
 			g.run(ctx)
+			returned = true
 		})
 	}
 	all.Wait()

@@ -3,6 +3,7 @@ package redisbuf
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -53,4 +54,28 @@ func TestRing(t *testing.T) {
 	if _, err := c.GetToBuffer(ctx, "ring/1", nil); err == nil || isServerError(err) {
 		t.Error("without a shard:", err)
 	}
+}
+
+// A writer that ends its goroutine, as a test's FailNow does, does not leave calls that look as if they had been executed.
+func TestGoexitInAPipelineOfSeveralServers(t *testing.T) {
+	one, two := redistest.Start(t), redistest.Start(t)
+	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": one.Addr(), "two": two.Addr()}})
+	t.Cleanup(func() { rdb.Close() })
+	c := newClient(t, rdb)
+	ctx := bounded(t)
+	p := c.Pipeline()
+	for i := range 20 {
+		key := fmt.Sprint("goexit/", i)
+		must(t, c.SetFromBuffer(ctx, key, []byte("value")))
+		p.GetTo(key, writerFunc(func([]byte) (int, error) {
+			runtime.Goexit()
+			return 0, nil
+		}))
+	}
+	defer func() {
+		if said := recover(); said != errGoexit {
+			t.Errorf("%v", said)
+		}
+	}()
+	t.Error("no panic, and", p.Exec(ctx))
 }
