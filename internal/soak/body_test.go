@@ -2,6 +2,8 @@ package soak
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/binary"
 	"io"
 
 	"github.com/millrace-io/millrace/internal/load"
@@ -123,4 +125,105 @@ func (b *breaker) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
 	b.left -= n
 	return n, err
+}
+
+// A mender makes a mistake in a movie: in its second fragment, in its last one, or in a whole group of pictures.
+type mender struct {
+	io.ReadCloser
+	r       *bufio.Reader
+	fault   string
+	parts   int    // fragments so far
+	head    []byte // the last moov
+	held    []byte // the newest fragment, if the last one is not passed on; the rest of a group, which goes if a key frame comes
+	pending []byte
+}
+
+func (m *mender) Read(p []byte) (int, error) {
+	for len(m.pending) == 0 {
+		if err := m.next(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, m.pending)
+	m.pending = m.pending[n:]
+	return n, nil
+}
+
+// next makes a header's box, or a fragment, of what comes.
+func (m *mender) next() error {
+	b, err := m.box(nil)
+	if err == io.EOF && len(m.held) > 0 && m.fault == "MP4 group" {
+		m.pending, m.held = m.held, nil
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if string(b[4:8]) != "moof" {
+		m.head, m.pending = b, b
+		return nil
+	}
+	if b, err = m.box(b); err != nil {
+		return err
+	}
+	m.parts++
+	m.pending = m.spoil(b)
+	return nil
+}
+
+// box appends the next box to b.
+func (m *mender) box(b []byte) ([]byte, error) {
+	head, err := m.r.Peek(boxHead)
+	if err != nil {
+		return b, err
+	}
+	at, size := len(b), int(binary.BigEndian.Uint32(head))
+	b = append(b, make([]byte, size)...)
+	_, err = io.ReadFull(m.r, b[at:])
+	return b, err
+}
+
+// spoil returns what is passed on instead of fragment b.
+func (m *mender) spoil(b []byte) []byte {
+	if m.fault == "MP4 last" {
+		b, m.held = m.held, b
+		return b
+	}
+	if m.fault == "MP4 group" {
+		return m.leap(b)
+	}
+	if m.parts != 2 {
+		return b
+	}
+	switch m.fault {
+	case "MP4 byte":
+		b[len(b)-1] ^= 1
+	case "MP4 fragment":
+		return nil
+	case "MP4 twice":
+		return append(bytes.Clone(b), b...)
+	case "MP4 header":
+		return append(m.head, b...)
+	case "MP4 late":
+		moveTime(b, 500)
+	case "MP4 early":
+		moveTime(b, -30)
+	case "MP4 box":
+		b[bytes.Index(b, []byte("traf"))-1]++
+	}
+	return b
+}
+
+// leap leaves out fragments of a group from the fourth of all on.
+func (m *mender) leap(b []byte) []byte {
+	key := binary.BigEndian.Uint32(b[bytes.Index(b, []byte("trun"))+24:]) == keySample
+	switch {
+	case !key && (m.parts == 4 || len(m.held) > 0):
+		m.held = append(m.held, b...)
+		return nil
+	case len(m.held) > 0:
+		m.held = nil
+		return withoutSound(b) // it came before the key frame
+	}
+	return b
 }

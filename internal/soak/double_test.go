@@ -74,7 +74,11 @@ func double(fault string, args []string) {
 		fault: fault, log: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 		inner: "http://" + inner.Addr().String(), root: cfg.Root, bodies: make(map[string][]byte),
 	}
-	go func() { _ = http.Serve(front, d.handler(inner.Addr().String())) }()
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	facade := &http.Server{Handler: d.handler(inner.Addr().String()), Protocols: protocols}
+	go func() { _ = facade.Serve(front) }()
 	d.log.Info("listening", "address", front.Addr().String())
 	d.log.Info("admin listening", "address", admin.Addr().String())
 	must(s.Serve(ctx, inner, admin))
@@ -233,10 +237,8 @@ func (d *faulty) spoil(res *http.Response) error {
 		return d.spoilBlob(res, path)
 	case strings.HasPrefix(path, "/files/"):
 		d.spoilFile(res)
-	case ok && path == "/live/soak-0" && (d.fault == "frame" || d.fault == "group"):
-		res.Body = &cutter{ReadCloser: res.Body, r: bufio.NewReader(res.Body), group: d.fault == "group"}
-	case ok && path == "/live/soak-1":
-		d.spoilPlain(res)
+	case ok && strings.HasPrefix(path, "/live/"):
+		d.spoilStream(res, path)
 	case method == http.MethodPost && res.StatusCode == http.StatusOK && d.fault == "summary":
 		return spoilSummary(res)
 	}
@@ -257,15 +259,30 @@ func (d *faulty) spoilFile(res *http.Response) {
 	}
 }
 
-func (d *faulty) spoilPlain(res *http.Response) {
-	switch d.fault {
-	case "plain byte":
+// spoilStream changes what a viewer gets. A fault that begins with "HTTP/2 " is of viewers who come that way.
+func (d *faulty) spoilStream(res *http.Response, path string) {
+	fault, only := strings.CutPrefix(d.fault, "HTTP/2 ")
+	switch kind, _, _ := strings.Cut(fault, " "); {
+	case only && res.Request.ProtoMajor != 2:
+	case strings.HasSuffix(path, ".mp4") && kind == "MP4":
+		d.spoilMovie(res, fault)
+	case path == "/live/soak-0" && (fault == "frame" || fault == "group"):
+		res.Body = &cutter{ReadCloser: res.Body, r: bufio.NewReader(res.Body), group: fault == "group"}
+	case path == "/live/soak-1" && fault == "plain byte":
 		res.Body = &flip{ReadCloser: res.Body}
-	case "last byte":
+	case path == "/live/soak-1" && fault == "last byte":
 		res.Body = &shorter{ReadCloser: res.Body}
-	case "cut":
+	case path == "/live/soak-1" && fault == "cut":
 		res.Body = &breaker{ReadCloser: res.Body, left: 10_000}
 	}
+}
+
+func (d *faulty) spoilMovie(res *http.Response, fault string) {
+	if fault == "MP4 cut" {
+		res.Body = &breaker{ReadCloser: res.Body, left: 10_000}
+		return
+	}
+	res.Body = &mender{ReadCloser: res.Body, r: bufio.NewReader(res.Body), fault: fault}
 }
 
 // spoilSummary has the server get more of a stream than was sent.

@@ -85,16 +85,22 @@ func (f film) appendTo(b []byte, seq uint64) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(flvTagHead+n))
 }
 
-// numbersOf finds the numbers of a film and of a tag in a payload.
-func numbersOf(kind byte, payload []byte) (id, seq uint64, ok bool) {
-	at := 2
-	if kind == load.Video {
-		at = 5
+// payloadOf returns the codec's bytes of a tag, which are a part of it.
+func payloadOf(tag []byte) []byte {
+	at := flvTagHead + 2
+	if tag[0] == load.Video {
+		at = flvTagHead + 5
 	}
-	if len(payload) < at+tagNumbers {
+	end := len(tag) - flvTagFoot
+	return tag[min(at, end):end]
+}
+
+// numbersIn finds the numbers of a film and of a tag in the codec's bytes of the tag.
+func numbersIn(payload []byte) (id, seq uint64, ok bool) {
+	if len(payload) < tagNumbers {
 		return 0, 0, false
 	}
-	return binary.BigEndian.Uint64(payload[at:]), binary.BigEndian.Uint64(payload[at+8:]), true
+	return binary.BigEndian.Uint64(payload), binary.BigEndian.Uint64(payload[8:]), true
 }
 
 // errCut is the end of a body that had no proper one: the server cut it, or the connection broke.
@@ -179,7 +185,7 @@ func (v *filmVerifier) next(r *bufio.Reader) error {
 
 // compare looks at the tag in got.
 func (v *filmVerifier) compare() error {
-	id, seq, ok := numbersOf(v.got[0], v.got[flvTagHead:len(v.got)-flvTagFoot])
+	id, seq, ok := numbersIn(payloadOf(v.got))
 	f, known := v.lookup(id)
 	switch {
 	case !ok || !known:

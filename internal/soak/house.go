@@ -98,7 +98,7 @@ func (h *house) work(ctx context.Context, number int, sig syscall.Signal) error 
 func (h *house) quiet(ctx context.Context, at time.Duration) {
 	c, admin, epoch := h.server.life()
 	if h.life == nil || h.life.epoch != epoch {
-		h.life = &life{epoch: epoch, watcher: newWatcher(admin, c.pid())}
+		h.life = &life{epoch: epoch, watcher: newWatcher(admin, c.pid()), hangUp: h.hangUp}
 		h.lives = append(h.lives, h.life)
 	}
 	l := h.life
@@ -136,7 +136,7 @@ func (h *house) account(l *losses, skipped, dropped int64) {
 		h.faults.add("server %s: viewers missed %d tags, and the server says it moved them past %d", h.name, n, skipped)
 	}
 	if n := l.cut.Load(); n > dropped {
-		h.faults.add("server %s: %d viewers of plain bytes were disconnected, and the server says %d", h.name, n, dropped)
+		h.faults.add("server %s: %d viewers of plain bytes and MP4 were disconnected, and the server says %d", h.name, n, dropped)
 	}
 }
 

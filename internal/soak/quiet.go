@@ -15,6 +15,7 @@ type life struct {
 	epoch   int
 	points  []Point
 	watcher *watcher
+	hangUp  func()    // closes the clients' connections
 	since   Sample    // when the last quiet point was over
 	sinceAt time.Time // and when that was
 	used    Usage
@@ -61,6 +62,7 @@ func (l *life) settle(ctx context.Context, rules []rule, within time.Duration) (
 	deadline := time.Now().Add(within)
 	var least Sample
 	for looks := 1; ; looks++ {
+		l.hangUp() // again: a request over HTTP/2 that was given up holds its connection for a moment longer
 		s, err := l.watcher.sample(ctx)
 		if err != nil {
 			return s, err

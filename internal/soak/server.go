@@ -33,8 +33,8 @@ type server struct {
 	tally  *tally
 	faults *faults
 
-	fast *http.Client // for all but viewers that stall
-	slow *http.Client // with a small window, for those
+	fast, fastHTTP2 *http.Client // for all but viewers that stall
+	slow, slowHTTP2 *http.Client // with small windows, for those
 
 	mu      sync.Mutex
 	child   *child
@@ -47,16 +47,24 @@ type server struct {
 func newServer(name string, cfg *Config, dir string, t *tally, f *faults, flags ...string) *server {
 	return &server{
 		name: name, cfg: cfg, dir: dir, flags: flags, tally: t, faults: f,
-		fast: newClient(0), slow: newClient(slowWindow), running: make(chan struct{}),
+		fast: newClient(0, false), slow: newClient(slowWindow, false),
+		fastHTTP2: newClient(0, true), slowHTTP2: newClient(slowWindow, true), running: make(chan struct{}),
 	}
 }
 
-// slowWindow is the receive buffer of clients that stall. The system doubles it.
+// slowWindow is the receive buffer of clients that stall, which the system doubles, and the window of a stream of HTTP/2.
 const slowWindow = 32 << 10
 
-func newClient(window int) *http.Client {
+// newClient returns a client with such windows, or with the usual ones if that is 0. Without TLS, HTTP/2 is what both sides
+// know of: there is nothing to agree by.
+func newClient(window int, http2 bool) *http.Client {
 	dialer := net.Dialer{Timeout: startPatience}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(!http2)
+	protocols.SetUnencryptedHTTP2(http2)
 	return &http.Client{Transport: &http.Transport{
+		Protocols:           protocols,
+		HTTP2:               &http.HTTP2Config{MaxReceiveBufferPerStream: window},
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: 32,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -69,10 +77,24 @@ func newClient(window int) *http.Client {
 	}}
 }
 
+// client is what a viewer uses.
+func (s *server) client(h habit, w way) *http.Client {
+	switch {
+	case h == stalls && w.http2:
+		return s.slowHTTP2
+	case h == stalls:
+		return s.slow
+	case w.http2:
+		return s.fastHTTP2
+	}
+	return s.fast
+}
+
 // hangUp closes the connections that nobody uses.
 func (s *server) hangUp() {
-	s.fast.CloseIdleConnections()
-	s.slow.CloseIdleConnections()
+	for _, c := range []*http.Client{s.fast, s.slow, s.fastHTTP2, s.slowHTTP2} {
+		c.CloseIdleConnections()
+	}
 }
 
 // start starts the process and returns when it listens.

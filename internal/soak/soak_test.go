@@ -53,20 +53,39 @@ func TestFaultsAreFound(t *testing.T) {
 		"head":            `HEAD says \d+ bytes, want \d+`,
 		"plain byte":      `soak-1: `,
 		"last byte":       `soak-1: the stream ended properly after \d+, and was sent to \d+`,
-		"cut":             `\d+ viewers of plain bytes were disconnected, and the server says 0`,
+		"cut":             `\d+ viewers of plain bytes and MP4 were disconnected, and the server says 0`,
 		"summary":         `publishing soak-\d: the server got \d+ (tags|bytes), want \d+`,
 		"frame":           `which is no key frame, after tag`,
 		"group":           `viewers missed`,
+		"MP4 byte":        `soak-0.mp4: the sample of tag \d+ .* differs from byte`,
+		"MP4 fragment":    `soak-0.mp4: the sample of tag \d+, which is no key frame, after`,
+		"MP4 group":       `viewers missed`,
+		"MP4 twice":       `soak-0.mp4: the sample of tag \d+ after that of tag \d+`,
+		"MP4 header":      `soak-0.mp4: a box "moov" .* where moof is due`,
+		"MP4 late":        `soak-0.mp4: the sample of tag \d+ is at \d+ ms, \d+ ms from where it belongs`,
+		"MP4 early":       `soak-0.mp4: the sample of tag \d+ begins at \d+, before`,
+		"MP4 box":         `soak-0.mp4: .* the boxes do not fit`,
+		"MP4 last":        `soak-0.mp4: the stream ended properly after \d+, and was sent to \d+`,
+		"MP4 cut":         `\d+ viewers of plain bytes and MP4 were disconnected, and the server says 0`,
+
+		"HTTP/2 frame":      `watching soak-0 over HTTP/2: .* which is no key frame, after tag`,
+		"HTTP/2 group":      `viewers missed`,
+		"HTTP/2 plain byte": `watching soak-1 over HTTP/2: `,
+		"HTTP/2 cut":        `\d+ viewers of plain bytes and MP4 were disconnected, and the server says 0`,
+		"HTTP/2 MP4 byte":   `watching soak-0 as MP4 over HTTP/2: soak-0.mp4: the sample of tag \d+ .* differs`,
 	} {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
 			cfg := small(t, fault)
 			cfg.Cycles = 30 // by far more than it takes
 			switch fault {
-			case "group":
+			case "group", "MP4 group", "HTTP/2 group":
 				cfg.Cycle = 1200 * time.Millisecond // which has several
 			case "lost at restart":
 				cfg.NoRestarts = false
+			}
+			if strings.HasPrefix(fault, "HTTP/2 ") {
+				cfg.Viewers = 8 // of which some come that way and stay
 			}
 			cfg.Keep = filepath.Join(t.TempDir(), "kept")
 			report, err := Run(t.Context(), cfg, nil)
@@ -135,7 +154,7 @@ func TestNothingIsFound(t *testing.T) {
 		t.Errorf("%v, %s, %q, %q", err, report.Verdict, report.Reasons, report.Unjudged)
 	}
 	d := report.Done
-	if cycles != report.Cycles || d.Terms != 1 || d.Kills != 1 || d.Checked == 0 || d.Streams == 0 || d.Viewers == 0 || d.Followed == 0 ||
+	if cycles != report.Cycles || d.Terms != 1 || d.Kills != 1 || d.Checked == 0 || d.Streams == 0 || d.Viewers == 0 || d.Movies == 0 || d.HTTP2 == 0 || d.Followed == 0 ||
 		d.Files == 0 || d.Puts == 0 || d.Gets == 0 {
 		t.Errorf("%d cycles, %+v", cycles, report)
 	}

@@ -13,10 +13,12 @@ type tally struct {
 	Streams  atomic.Int64 // published, each time
 	Broken   atomic.Int64 // of those, that broke off
 	Viewers  atomic.Int64
-	Followed atomic.Int64 // of those, that got the last tag or byte of a stream
+	Movies   atomic.Int64 // of those, that watched MP4
+	HTTP2    atomic.Int64 // and that came over HTTP/2
+	Followed atomic.Int64 // and that got the last tag or byte of a stream
 	Stalls   atomic.Int64
 	Skips    atomic.Int64 // tags that viewers were moved past
-	Cuts     atomic.Int64 // viewers of plain bytes that were disconnected because they were behind
+	Cuts     atomic.Int64 // viewers of plain bytes and of MP4 that were disconnected because they were behind
 
 	Files       atomic.Int64 // requests that were answered and checked
 	Unmodified  atomic.Int64
@@ -45,6 +47,8 @@ type Done struct {
 	Streams      int64         `json:"streams"`
 	Broken       int64         `json:"streams_broken_off"`
 	Viewers      int64         `json:"viewers"`
+	Movies       int64         `json:"viewers_mp4"`
+	HTTP2        int64         `json:"viewers_http2"`
 	Followed     int64         `json:"viewers_to_the_end"`
 	Stalls       int64         `json:"stalls"`
 	Skips        int64         `json:"skips"`
@@ -67,7 +71,8 @@ func (t *tally) done() Done {
 	return Done{
 		Checked: t.Checked.Load(), Sent: t.Sent.Load(),
 		Streams: t.Streams.Load(), Broken: t.Broken.Load(),
-		Viewers: t.Viewers.Load(), Followed: t.Followed.Load(), Stalls: t.Stalls.Load(), Skips: t.Skips.Load(), Cuts: t.Cuts.Load(),
+		Viewers: t.Viewers.Load(), Movies: t.Movies.Load(), HTTP2: t.HTTP2.Load(), Followed: t.Followed.Load(),
+		Stalls: t.Stalls.Load(), Skips: t.Skips.Load(), Cuts: t.Cuts.Load(),
 		Files: t.Files.Load(), Unmodified: t.Unmodified.Load(), Aborted: t.Aborted.Load(),
 		Puts: t.Puts.Load(), Gets: t.Gets.Load(), Deletes: t.Deletes.Load(),
 		BrokenPuts: t.BrokenPuts.Load(), Expired: t.Expired.Load(),

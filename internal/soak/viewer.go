@@ -15,7 +15,7 @@ import (
 // losses is what the viewers of one server have lost in one cycle. It cannot be more than the server says.
 type losses struct {
 	skipped atomic.Int64 // tags that they were moved past
-	cut     atomic.Int64 // viewers of plain bytes that were disconnected
+	cut     atomic.Int64 // viewers of plain bytes and of MP4 that were disconnected
 }
 
 // A habit is what a viewer does beside watching.
@@ -36,6 +36,18 @@ func habitOf(number int) habit {
 		return leaves
 	}
 	return stays
+}
+
+// A way is how a viewer gets a stream.
+type way struct {
+	mp4   bool // unless the stream is plain bytes
+	http2 bool
+}
+
+// wayOf deals out the ways: of four viewers each has another, and of sixteen each habit is there in each way.
+func wayOf(number int) way {
+	n := number%4 ^ number/4%4
+	return way{mp4: n&1 != 0, http2: n&2 != 0}
 }
 
 var errLeft = errors.New("the viewer has left")
@@ -68,24 +80,28 @@ func (g *gaze) Read(p []byte) (int, error) {
 // watch follows a stream, and comes again when it ends.
 func (s *shift) watch(st *stream, number int, l *losses) {
 	r := s.random(kindViewer, st.number*maxViewers+number)
-	h := habitOf(number)
-	s.work("watching "+st.name, func(url string) error { return s.look(st, h, r, url, l) })
+	seat := st.number*s.cfg.Viewers + number // so that the streams' viewers come in different ways
+	h, w := habitOf(number), wayOf(seat)
+	what, path := st.name, "/live/"+st.name
+	if w.mp4 = w.mp4 && !st.plain; w.mp4 {
+		what, path = st.name+" as MP4", path+".mp4"
+	}
+	if w.http2 {
+		what += " over HTTP/2"
+	}
+	s.work("watching "+what, func(url string) error { return s.look(st, h, w, r, url+path, l) })
 }
 
 // look is one request of a viewer.
-func (s *shift) look(st *stream, h habit, r *rand.Rand, url string, l *losses) error {
+func (s *shift) look(st *stream, h habit, w way, r *rand.Rand, url string, l *losses) error {
 	ctx, cancel := context.WithCancel(s.hard)
 	defer cancel()
 	waiting := context.AfterFunc(s.working, cancel) // nobody waits for a stream when the cycle is over
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/live/"+st.name, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	client := s.fast
-	if h == stalls {
-		client = s.slow
-	}
-	res, err := client.Do(req)
+	res, err := s.client(h, w).Do(req)
 	if err != nil {
 		return err
 	}
@@ -97,20 +113,48 @@ func (s *shift) look(st *stream, h habit, r *rand.Rand, url string, l *losses) e
 		text, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 		return &statusError{"the answer to a viewer", res.StatusCode, string(text)}
 	}
-	s.tally.Viewers.Add(1)
+	s.count(w)
 	g := &gaze{Reader: res.Body, habit: h, when: time.Now().Add(some(r, s.length/3)),
 		pause: s.length/3 + some(r, s.length/2), wake: s.working, tally: s.tally}
-	err = s.verify(st, g, l)
+	err = s.verify(st, w, g, l)
 	if err == errLeft {
 		return nil
 	}
 	return err
 }
 
+// count notes a viewer that is being served.
+func (s *shift) count(w way) {
+	s.tally.Viewers.Add(1)
+	if w.mp4 {
+		s.tally.Movies.Add(1)
+	}
+	if w.http2 {
+		s.tally.HTTP2.Add(1)
+	}
+}
+
 // isCut says whether a response ended without a proper end.
 func isCut(err error) bool {
-	return errors.Is(err, errCut) || errors.Is(err, syscall.ECONNRESET)
+	var reset streamError
+	return errors.Is(err, errCut) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &reset) && reset.Code == internalError
 }
+
+// A streamError is how net/http tells that a stream of HTTP/2 was reset: its own error has these fields, and lets errors.As
+// copy them.
+type streamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+// Error implements error.
+func (e streamError) Error() string {
+	return fmt.Sprintf("stream %d was reset with code %d", e.StreamID, e.Code)
+}
+
+// internalError is the code with which a server's handler cuts its response: RFC 9113, section 7.
+const internalError = 2
 
 func isWrong(err error) bool {
 	var bad *wrongError
@@ -118,30 +162,37 @@ func isWrong(err error) bool {
 }
 
 // verify compares a stream to its end, and sees whether that is where it should be.
-func (s *shift) verify(st *stream, body io.Reader, l *losses) error {
-	var id uint64
+func (s *shift) verify(st *stream, w way, body io.Reader, l *losses) error {
+	var id, gaps uint64
 	var at int64
 	var err error
-	if st.plain {
-		v := &tapeVerifier{name: st.name, tapes: st.tapes}
+	name := st.name
+	switch {
+	case st.plain:
+		v := &tapeVerifier{name: name, tapes: st.tapes}
 		err = v.verify(body)
 		id, at = v.tape.id, v.off
-		if isCut(err) {
-			l.cut.Add(1)
-			return nil
-		}
-	} else {
-		v := &filmVerifier{name: st.name, lookup: st.film}
+	case w.mp4:
+		name += ".mp4"
+		v := &movieVerifier{name: name, lookup: st.film}
 		err = v.verify(body)
-		l.skipped.Add(int64(v.gaps))
-		id, at = v.id, int64(v.last)
+		id, at, gaps = v.id, int64(v.last), v.gaps
+	default:
+		v := &filmVerifier{name: name, lookup: st.film}
+		err = v.verify(body)
+		id, at, gaps = v.id, int64(v.last), v.gaps
+	}
+	l.skipped.Add(int64(gaps))
+	if (st.plain || w.mp4) && isCut(err) {
+		l.cut.Add(1)
+		return nil
 	}
 	if err != nil || at == 0 {
 		return err
 	}
 	last, whole := st.endOf(id)
 	if whole && at != last { // which a server that shuts down may do, and no other
-		return fmt.Errorf("%s: the stream ended properly after %d, and was sent to %d", st.name, at, last)
+		return fmt.Errorf("%s: the stream ended properly after %d, and was sent to %d", name, at, last)
 	}
 	if whole {
 		s.tally.Followed.Add(1)
