@@ -10,6 +10,7 @@ import (
 type framing struct {
 	chunked bool
 	done    bool  // the body has ended
+	excess  bool  // there was something behind it
 	left    int64 // bytes of the body, or of the chunk, to come
 
 	state    chunkState
@@ -59,10 +60,11 @@ func (f *framing) strip(p []byte) (int, error) {
 		n := int(min(f.left, int64(len(p))))
 		f.left -= int64(n)
 		f.done = f.left == 0
+		f.excess = n < len(p)
 		return n, nil
 	}
-	kept := 0
-	for i := 0; i < len(p) && !f.done; {
+	kept, i := 0, 0
+	for i < len(p) && !f.done {
 		if f.state != inData {
 			if err := f.byte(p[i]); err != nil {
 				return kept, err
@@ -79,6 +81,7 @@ func (f *framing) strip(p []byte) (int, error) {
 			f.state = inDataCR
 		}
 	}
+	f.excess = i < len(p)
 	return kept, nil
 }
 

@@ -11,11 +11,13 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
 )
 
 // Whatever one publisher sends, it gets a clear answer, the reason is logged, and another stream does not notice.
@@ -131,6 +133,114 @@ func TestARefusalReachesAPublisherInFullFlow(t *testing.T) {
 		}()
 		res, err := io.ReadAll(conn)
 		if err != nil || !bytes.Contains(res, []byte("HTTP/1.1 413")) {
+			t.Errorf("latency %v: %.100q, %v", latency, res, err)
+		}
+	}
+}
+
+// What stands behind a body is not answered, and does not take the answer away.
+func TestMoreBehindABody(t *testing.T) {
+	more := strings.Repeat("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 20_000)
+	for name, body := range map[string]string{
+		"of a length": "Content-Length: 5\r\n\r\nhello",
+		"in chunks":   "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+	} {
+		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
+			f := serve(t, func(c *Config) { c.Latency = latency })
+			conn := f.dialPublisher("POST /live/cam HTTP/1.1\nHost: localhost\n")
+			go func() { _, _ = io.WriteString(conn, body+more) }()
+			res, err := io.ReadAll(conn)
+			if err != nil || !bytes.HasPrefix(res, []byte("HTTP/1.1 200")) || bytes.Count(res, []byte("HTTP/1.1")) != 1 {
+				t.Errorf("%s, latency %v: %.100q, %v", name, latency, res, err)
+			}
+		}
+	}
+}
+
+// One that is refused and sends nothing does not keep its connection.
+func TestARefusedClientThatFallsSilentIsDisconnected(t *testing.T) {
+	f := serve(t, nil)
+	p := f.publish("cam")
+	p.send([]byte("x"))
+	f.published("cam", 1)
+	var all sync.WaitGroup
+	for head, status := range map[string]string{
+		"POST /live/cam HTTP/1.1\nHost: localhost\n":                            "409",
+		"POST /live/cam HTTP/1.1\nHost: localhost\nExpect: 100-continue\n":      "409",
+		"POST /live/other HTTP/1.1\nHost: example.org\n":                        "403",
+		"POST /live/cam.mp4 HTTP/1.1\nHost: localhost\n":                        "400",
+		"POST /nowhere HTTP/1.1\nHost: localhost\n":                             "404",
+		"PATCH /live/cam HTTP/1.1\nHost: localhost\nContent-Type: text/plain\n": "405",
+	} {
+		all.Go(func() {
+			conn := f.dialPublisher(head + "Transfer-Encoding: chunked\n\n")
+			res, err := io.ReadAll(conn)
+			if err != nil || !bytes.HasPrefix(res, []byte("HTTP/1.1 "+status)) {
+				t.Errorf("%q: %.100q, %v", head, res, err)
+			}
+		})
+	}
+	all.Wait()
+	p.end()
+}
+
+// Tags without data, script tags and metadata of any size in the middle, times that wrap, and chunks of one byte: viewers get
+// the stream byte for byte, and as MP4 every picture and all sound.
+func TestOddTags(t *testing.T) {
+	const least = 8 << 10 // of the beginning and the end come byte for byte
+	sc := newScript(3, 5, 500)
+	stream, media := sc.start(), 0
+	add := func(kind flv.Type, at uint32, data string) {
+		stream = append(stream, flvTag(kind, at, []byte(data))...)
+	}
+	for i, tag := range sc.tags {
+		at := 1<<32 - 200 + (uint32(tag[4])<<16 | uint32(tag[5])<<8 | uint32(tag[6]))
+		data := tag[11 : len(tag)-4]
+		if media += len(data) - 2; tag[0] == byte(flv.TypeVideo) {
+			media -= 3
+		}
+		add(flv.Type(tag[0]), at, string(data))
+		add(flv.TypeAudio, at, "")
+		add(flv.TypeVideo, at, "")
+		add(flv.TypeScript, at, "")
+		add(flv.TypeAudio, at, "\xaf\x01")
+		add(flv.TypeVideo, at, "\x27\x01\x00\x00\x00")
+		add(flv.TypeScript, at, "\x02\x00\x0aonCuePoint\x05")
+		if i == 7 {
+			add(flv.TypeScript, at, "\x02\x00\x0aonMetaData\x08"+strings.Repeat("x", 3<<20))
+			add(flv.TypeScript, at, "\x02\x00\x0aonMetaData\x08"+strings.Repeat("x", maxPart/2))
+		}
+	}
+	var body bytes.Buffer
+	for i := 0; i < len(stream); {
+		n := 1
+		if i >= least && i < len(stream)-least {
+			n = min(5000, len(stream)-least-i)
+		}
+		fmt.Fprintf(&body, "%x\r\n%s\r\n", n, stream[i:i+n])
+		i += n
+	}
+	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
+		f := serve(t, func(c *Config) { c.Latency = latency })
+		w, m := f.ask("/live/cam", 0), f.ask("/live/cam.mp4", 0)
+		f.waiting("cam", 2)
+		conn := f.dialPublisher("POST /live/cam HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n")
+		go func() { _, _ = io.WriteString(conn, body.String()+"0\r\n\r\n") }()
+		w.begin()
+		same(t, "the stream", w.rest(), stream)
+		m.begin()
+		got := 0
+		for rest := m.rest(); len(rest) > 0; {
+			n := int(binary.BigEndian.Uint32(rest))
+			if string(rest[4:8]) == "mdat" {
+				got += n - 8
+			}
+			rest = rest[n:]
+		}
+		if got != media {
+			t.Errorf("latency %v: %d bytes of pictures and sound, want %d", latency, got, media)
+		}
+		if res, err := io.ReadAll(conn); err != nil || !bytes.HasPrefix(res, []byte("HTTP/1.1 200")) {
 			t.Errorf("latency %v: %.100q, %v", latency, res, err)
 		}
 	}

@@ -2,10 +2,13 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -84,6 +87,131 @@ func TestAStalledHTTP2ViewerIsDropped(t *testing.T) {
 		t.Error("what was cut looks like the stream's proper end")
 	}
 	p.end()
+}
+
+// A gatedConn is a client's connection that reads nothing while its gate is shut.
+type gatedConn struct {
+	net.Conn
+	gate sync.RWMutex
+}
+
+func (c *gatedConn) Read(p []byte) (int, error) {
+	c.gate.RLock()
+	defer c.gate.RUnlock()
+	return c.Conn.Read(p)
+}
+
+// h2Gated returns a client of HTTP/2 whose windows are never what bounds it, and its only connection.
+func (f *fixture) h2Gated(t *testing.T) (*http.Client, *gatedConn) {
+	t.Helper()
+	conn := &gatedConn{Conn: dial(t, f.addr, smallBuffer)}
+	client := h2(t, 1<<30)
+	client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	return client, conn
+}
+
+// Where a connection takes nothing, not even what ends its viewers one by one gets through: it is closed.
+func TestAnHTTP2ConnectionThatTakesNothingIsClosed(t *testing.T) {
+	f := serve(t, func(c *Config) { c.StallTimeout = 50 * time.Millisecond })
+	sc := newScript(4, 5, 700_000)
+	p := f.publish("cam")
+	p.send(sc.start())
+	f.published("cam", 1)
+	client, conn := f.h2Gated(t)
+	for _, path := range []string{"/live/cam", "/live/cam.flv", "/live/cam"} {
+		res, err := client.Get(f.url(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+	}
+	f.viewers(3)
+	shut := make(chan struct{})
+	go func() {
+		conn.gate.Lock() // when the read that is under way has returned
+		close(shut)
+	}()
+	p.send(bytes.Join(sc.tags, nil))
+	<-shut
+	defer conn.gate.Unlock()
+	f.viewers(0)
+	f.logged("viewer ended", "reason=stalled")
+	p.end()
+}
+
+// A viewer of a stream in which nothing comes for a while gets its answer, as over HTTP/1.
+func TestAnHTTP2ViewerIsAnsweredBeforeThereIsAnything(t *testing.T) {
+	f := serve(t, nil)
+	raw, cam := f.publish("raw"), f.publish("cam")
+	raw.send([]byte("hello"))
+	cam.send(newScript(1, 1, 100).start())
+	f.published("raw", 1)
+	f.published("cam", 1)
+	client := h2(t, 64<<10)
+	client.Timeout = patienceOfTests
+	for _, path := range []string{"/live/raw", "/live/cam.mp4"} {
+		res, err := client.Get(f.url(path))
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		_ = res.Body.Close()
+	}
+	raw.end()
+	cam.end()
+}
+
+// A publisher and many viewers on one connection, some of which leave, do not disturb one another.
+func TestManyOnOneHTTP2Connection(t *testing.T) {
+	const viewers = 120
+	f := serve(t, func(c *Config) { c.Latency = time.Millisecond })
+	sc := newScript(20, 5, 3000)
+	client := h2(t, 1<<20)
+	body, send := io.Pipe()
+	var all sync.WaitGroup
+	all.Go(func() {
+		res, err := client.Post(f.url("/live/cam"), "", body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if _ = res.Body.Close(); res.StatusCode != 200 {
+			t.Errorf("the publisher: %d", res.StatusCode)
+		}
+	})
+	_, _ = send.Write(sc.start())
+	f.published("cam", 1)
+	for n := range viewers {
+		path := "/live/cam"
+		if n%3 == 0 {
+			path += extMP4
+		}
+		all.Go(func() {
+			res, err := client.Get(f.url(path))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer res.Body.Close()
+			if n%4 == 0 {
+				_, _ = io.CopyN(io.Discard, res.Body, int64(5000+n*100))
+				return
+			}
+			got, err := io.ReadAll(res.Body)
+			if err != nil || len(got) < len(sc.header) {
+				t.Errorf("viewer %d: %d bytes, %v", n, len(got), err)
+			} else if n%3 != 0 {
+				same(t, "the stream", got, sc.whole())
+			}
+		})
+	}
+	f.viewers(viewers)
+	for _, tag := range sc.tags {
+		_, _ = send.Write(tag)
+	}
+	_ = send.Close()
+	all.Wait()
+	f.viewers(0)
 }
 
 func TestAnHTTP2PublisherThatFallsSilentGets408(t *testing.T) {

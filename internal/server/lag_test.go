@@ -227,3 +227,58 @@ func TestDrainIsBounded(t *testing.T) {
 	f.logged("viewer ended", `reason="drain timeout"`)
 	p.wait()
 }
+
+// A server that is told to end does so in its time with viewers of every kind: that keep up, that wait for a publisher, and that
+// take nothing, of each form, over HTTP/1 and HTTP/2.
+func TestDrainEndsEverybody(t *testing.T) {
+	f := serve(t, func(c *Config) { c.Unsent, c.DrainTimeout = smallBuffer, 200*time.Millisecond })
+	sc := newScript(4, 5, 700_000)
+	p, raw := f.publish("cam"), f.publish("raw")
+	body, send := io.Pipe()
+	defer send.Close()
+	go func() {
+		if res, err := h2(t, 64<<10).Post(f.url("/live/h2"), "", body); err == nil {
+			_ = res.Body.Close()
+		}
+	}()
+	p.send(sc.start())
+	_, _ = send.Write(sc.start())
+	raw.send([]byte("x"))
+	for _, name := range []string{"cam", "h2", "raw"} {
+		f.published(name, 1)
+	}
+	stalledOnes := 0
+	for _, path := range []string{"/live/cam", "/live/cam.mp4", "/live/h2", "/live/h2.mp4", "/live/raw", "/live/none", "/live/none.mp4"} {
+		for _, client := range []*http.Client{http.DefaultClient, h2(t, 1<<20)} {
+			go func() {
+				if res, err := client.Get(f.url(path)); err == nil {
+					_, _ = io.Copy(io.Discard, res.Body)
+					_ = res.Body.Close()
+				}
+			}()
+		}
+		if strings.Contains(path, "none") {
+			continue
+		}
+		f.watch(path, smallBuffer)
+		res, err := h2(t, 4<<10).Get(f.url(path)) // and reads nothing
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		stalledOnes += 2
+	}
+	f.viewers(10 + stalledOnes)
+	f.waiting("none", 4)
+	p.send(bytes.Join(sc.tags, nil))
+	f.published("cam", len(sc.whole())-len(sc.header))
+	f.stop()
+	f.viewers(0)
+	f.logged("viewer ended", "stream=cam", `reason="drain timeout"`)
+	f.logged("stopped")
+	if strings.Contains(f.log.String(), "level=ERROR") {
+		t.Error("there are errors in the log")
+	}
+	p.wait()
+	raw.wait()
+}

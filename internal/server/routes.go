@@ -74,10 +74,12 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 }
 
 // refuseBody refuses a request whose body may still be coming. It closes the connection: net/http would otherwise read on for
-// a while before it answers, and a live stream's body has no end.
+// a while before it answers, and a live stream's body has no end. Behind the answer net/http still waits for some of the body,
+// which may never come; refusedFor ends that.
 func refuseBody(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedFor))
 	}
 	refuse(w, status, reason)
 }

@@ -163,6 +163,9 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 		IdleTimeout:       s.cfg.IdleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		// A connection of HTTP/2 that takes nothing holds all of its viewers and downloads: not even their resets get through.
+		// It is closed a little later than they are ended, so that the reason that is told is theirs.
+		HTTP2: &http.HTTP2Config{WriteByteTimeout: s.cfg.StallTimeout + 2*inspectEvery},
 		// No ReadTimeout: a stream has no end in sight. Whoever reads it bounds its silence.
 	}
 }

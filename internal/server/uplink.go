@@ -136,13 +136,14 @@ func (u *directUplink) answer(status int, contentType string, body []byte, clean
 	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n"+
 		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
 		status, http.StatusText(status), contentType, len(body))
-	if _, err := u.conn.Write(append([]byte(head), body...)); err != nil || clean {
+	if _, err := u.conn.Write(append([]byte(head), body...)); err != nil || clean && !u.framing.excess {
 		return
 	}
 	u.linger()
 }
 
-// linger reads on for a moment after an answer in the middle of the body. Closing at once, with bytes that were not read, would
+// linger reads on for a moment after an answer in the middle of the body, or in front of more requests, which are not
+// answered. Closing at once, with bytes that were not read, would
 // make the kernel reset the connection, and the publisher would see that instead of the answer.
 func (u *directUplink) linger() {
 	c, ok := u.conn.(interface{ CloseWrite() error })

@@ -47,6 +47,7 @@ type viewer struct {
 	path   path
 	remote string
 	done   bool // finish was called
+	headed bool // the response's head was passed on; see pass
 	told   bool // that it is too far behind was logged; the pump's
 }
 
@@ -267,11 +268,13 @@ func (v *viewer) follow(ctx context.Context, w io.Writer, flush func() error) {
 	v.pump.tell(message{about: v, what: leaves})
 }
 
-// pass writes pending to w.
+// pass writes pending to w. The first time that is the response's head at least, so that a viewer of a stream in which nothing
+// comes for a while knows that it is there.
 func (v *viewer) pass(w io.Writer, flush func() error) error {
-	if v.sentAll() {
+	if v.headed && v.sentAll() {
 		return nil
 	}
+	v.headed = true
 	v.wait(now())
 	v.writing.Store(true)
 	defer v.writing.Store(false)
