@@ -184,6 +184,25 @@ func TestARefusedClientThatFallsSilentIsDisconnected(t *testing.T) {
 	p.end()
 }
 
+// A request that announces a body, which is not wanted and does not come, is answered, and does not keep its connection.
+func TestABodyThatNobodyReadsIsNotWaitedFor(t *testing.T) {
+	f := serve(t, func(c *Config) { c.HeaderTimeout, c.ViewerWait = 50*time.Millisecond, 50*time.Millisecond })
+	for _, request := range []string{
+		"GET /healthz 200", "GET /metrics 200", "GET / 200", "GET /api/streams 200", "OPTIONS /live/cam 204", "GET /live/cam 404",
+		"HEAD /live/cam 404",
+	} {
+		for _, body := range []string{"Content-Length: 10\n\nhello", "Transfer-Encoding: chunked\n\n", "Expect: 100-continue\nContent-Length: 10\n\n"} {
+			method, rest, _ := strings.Cut(request, " ")
+			path, status, _ := strings.Cut(rest, " ")
+			conn := f.dialPublisher(method + " " + path + " HTTP/1.1\nHost: localhost\n" + body)
+			res, err := io.ReadAll(conn)
+			if err != nil || !bytes.HasPrefix(res, []byte("HTTP/1.1 "+status)) {
+				t.Fatalf("%s, %q: %.100q, %v", request, body, res, err)
+			}
+		}
+	}
+}
+
 // Tags without data, script tags and metadata of any size in the middle, times that wrap, and chunks of one byte: viewers get
 // the stream byte for byte, and as MP4 every picture and all sound.
 func TestOddTags(t *testing.T) {

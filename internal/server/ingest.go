@@ -30,7 +30,8 @@ type ingest struct {
 	frame millrace.Chain // being moved; empty between frames
 	meter meter
 
-	video, audio flv.Codec // of the last tag of each kind; 0: none has come
+	video, audio flv.Codec // of the last tag of each kind; 0: none has come, or one of several codecs
+	pictures     bool      // there are some, or will be
 	blackout     blackout
 	told         bool // that there is one was logged
 	resized      bool // the metadata have changed, and with them perhaps the size of the picture
@@ -166,6 +167,7 @@ func (in *ingest) tag(t flv.Tag) error {
 		in.audio = t.Codec
 		in.s.describe(t, "")
 	}
+	in.pictures = in.pictures || t.Type == flv.TypeVideo && (t.Packet == flv.PacketFrame || t.SequenceHeader)
 	if part := in.part(t); part != nil {
 		return in.configure(t, part)
 	}
@@ -174,7 +176,7 @@ func (in *ingest) tag(t flv.Tag) error {
 
 // starts says whether viewers can start at a tag. Without pictures each piece of sound stands alone.
 func (in *ingest) starts(t flv.Tag) bool {
-	dark := in.video != 0 && in.blackout.note(t, in.s.live.ring)
+	dark := in.pictures && in.blackout.note(t, in.s.live.ring)
 	if dark != in.s.dark.Load() {
 		in.s.dark.Store(dark)
 		if !in.told {
@@ -182,7 +184,7 @@ func (in *ingest) starts(t flv.Tag) bool {
 			in.s.log.Info("there is sound, but no picture has come for a while: who comes begins with the sound", "while", blackoutAfter*time.Millisecond)
 		}
 	}
-	return t.Key || t.Type == flv.TypeAudio && (dark || in.video == 0)
+	return t.Key || t.Type == flv.TypeAudio && (dark || !in.pictures)
 }
 
 // part says where a tag is kept that viewers need before they can start; nil for other tags.

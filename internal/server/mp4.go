@@ -31,6 +31,8 @@ type muxing struct {
 	untold  int            // bytes of fragments since viewers were told
 	init    bool           // viewers have been given an init segment
 	refused error          // the first tag that had no place in the file
+	looked  bool           // there was a frame, at first
+	first   uint32         // its time
 
 	blackout blackout
 	skipped  bool   // frames are missing in front of the next one
@@ -48,6 +50,9 @@ const (
 	fragmentRoom = 16 << 10
 	// toldBytes is how much of a flood is made before viewers are told. An encoder's stream never gets there.
 	toldBytes = 64 << 10
+	// hopeWait is how much of a stream, in ms, passes before it is taken to have all of its codecs. Publishers send their
+	// sequence headers at once.
+	hopeWait = 1000
 )
 
 // newMuxing returns a muxing of what c gives, which begin starts. It takes ownership of c. s.mu is held.
@@ -135,7 +140,7 @@ func (m *muxing) convert(ctx context.Context) error {
 		if err != nil {
 			return ended(err)
 		}
-		if err := m.place(&t); err != nil {
+		if err := errors.Join(m.hopeless(&t), m.place(&t)); err != nil {
 			return err
 		}
 		f, err := m.muxer.WriteTag(&m.part, t, &m.tag)
@@ -150,6 +155,19 @@ func (m *muxing) convert(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// hopeless says that there will be nothing in the file: those who waited for the stream came before its codecs were known.
+func (m *muxing) hopeless(t *flv.Tag) error {
+	switch {
+	case m.init || t.Packet != flv.PacketFrame:
+	case !m.looked:
+		m.looked, m.first = true, t.Timestamp
+	case t.Timestamp-m.first >= hopeWait:
+		_, err := m.out.stream.form(extMP4)
+		return err
+	}
+	return nil
 }
 
 // source returns what a Reader needs to read the stream from its header on.

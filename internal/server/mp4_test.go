@@ -3,8 +3,10 @@ package server
 import (
 	"bytes"
 	"encoding/binary"
+	"io"
 	"testing"
 
+	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/server/demo"
 )
 
@@ -104,4 +106,52 @@ func TestMP4EndsWhenTheCodecsChange(t *testing.T) {
 	again.box()
 	p.end()
 	again.rest()
+}
+
+// A viewer that waited for a stream of which nothing can be had as MP4 is cut when that is known, and told why when it comes
+// again.
+func TestMP4OfNothingEnds(t *testing.T) {
+	f := serve(t, nil)
+	w := f.ask("/live/cam.mp4", 0)
+	f.waiting("cam", 1)
+	p := f.publish("cam")
+	p.send([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
+	w.begin()
+	for at := uint32(0); at <= 2*hopeWait; at += 40 {
+		p.send(flvTag(flv.TypeVideo, at, []byte("\x91av01picture")))
+		p.send(flvTag(flv.TypeAudio, at, []byte("\x91Opussound")))
+	}
+	if got, err := io.ReadAll(w.res.Body); err == nil || len(got) > 0 {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	f.logged("MP4 ended", "H.264, H.265, AAC")
+	if res := f.get("/live/cam.mp4"); res.status != 406 {
+		t.Errorf("%d %s", res.status, res.body)
+	}
+	p.end()
+}
+
+// A codec that MP4 is made of may come a moment after another.
+func TestMP4OfWhatComesLater(t *testing.T) {
+	f := serve(t, nil)
+	w := f.ask("/live/cam.mp4", 0)
+	f.waiting("cam", 1)
+	sc := newScript(2, 5, 500)
+	p := f.publish("cam")
+	p.send(sc.header)
+	w.begin()
+	for at := uint32(0); at < hopeWait; at += 40 {
+		p.send(flvTag(flv.TypeAudio, at, []byte("\x91Opussound")))
+	}
+	p.send(avcHeader())
+	for i, tag := range sc.tags {
+		if i%2 == 0 {
+			p.send(tag)
+		}
+	}
+	p.end()
+	if kind, _ := w.box(); kind != "ftyp" {
+		t.Errorf("begins with %q", kind)
+	}
+	w.rest()
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace/frame/flv"
 )
 
 func TestViewersGetTheStreamByteForByte(t *testing.T) {
@@ -284,4 +286,21 @@ func TestTheDemoIsMonotonicAcrossRounds(t *testing.T) {
 			last[kind] = at
 		}
 	}
+}
+
+// Where pictures of several codecs are in one tag, sound is no place to start either.
+func TestSoundBesideTracksOfManyCodecs(t *testing.T) {
+	f := serve(t, nil)
+	p := f.publish("cam")
+	key := flvTag(flv.TypeVideo, 0, []byte("\x96\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y"))
+	stream := bytes.Join([][]byte{
+		[]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"), key,
+		flvTag(flv.TypeAudio, 0, []byte("\xaf\x01sound")),
+		flvTag(flv.TypeVideo, 40, []byte("\xa6\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y")),
+	}, nil)
+	p.send(stream)
+	f.published("cam", len(stream)-13)
+	w := f.watch("/live/cam", 0)
+	p.end()
+	same(t, "what a late viewer gets", w.rest(), stream)
 }

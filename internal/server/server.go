@@ -157,7 +157,7 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           h,
+		Handler:           s.boundBodies(h),
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
@@ -168,6 +168,17 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 		HTTP2: &http.HTTP2Config{WriteByteTimeout: s.cfg.StallTimeout + 2*inspectEvery},
 		// No ReadTimeout: a stream has no end in sight. Whoever reads it bounds its silence.
 	}
+}
+
+// boundBodies bounds the wait for a body that nobody reads: over HTTP/1, net/http answers when it has some of it. Whoever takes
+// a body in bounds its silence in another way, or takes the connection over.
+func (s *Server) boundBodies(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 1 && r.Body != http.NoBody {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.cfg.HeaderTimeout))
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // shutDown ends everything in the order in which nothing is lost: publishers first, then viewers when they have the rest.
