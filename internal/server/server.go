@@ -170,8 +170,8 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 	}
 }
 
-// boundBodies bounds the wait for a body that nobody reads: over HTTP/1, net/http answers when it has some of it. Whoever takes
-// a body in bounds its silence in another way, or takes the connection over.
+// boundBodies bounds the wait for a body that nobody reads: over HTTP/1, net/http answers when it has some of it. Whoever
+// takes a body in bounds its silence in another way, or takes the connection over.
 func (s *Server) boundBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 1 && r.Body != http.NoBody {

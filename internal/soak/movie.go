@@ -283,8 +283,9 @@ func (v *movieVerifier) sample(track int, key bool, got []byte) error {
 	return nil
 }
 
-// order says whether the sample of tag seq may come now. Where pictures are passed over, a key frame goes on, and the sound
-// goes on with it. At first there may be the sound before the first picture: a piece of sound is complete when the next comes.
+// order says whether the sample of tag seq may come now. Where pictures are passed over, a key frame goes on, and the
+// sound goes on with it. At first there may be the sound before the first picture, because a piece of sound is complete
+// when the next one comes.
 func (v *movieVerifier) order(track int, seq uint64) error {
 	t, picture := &v.tracks[track], v.tracks[pictures].last
 	switch {
@@ -317,7 +318,8 @@ const unshifted = int64(1) << 62
 // Where tags were passed over the file goes on without a pause, and is up to a picture late there.
 func (v *movieVerifier) time(t *movieTrack, at, duration int64) error {
 	if at < t.end {
-		return wrong("%s: the sample of tag %d begins at %d, before the one in front of it is over at %d", v.name, t.last, at, t.end)
+		return wrong("%s: the sample of tag %d begins at %d, before the one in front of it is over at %d",
+			v.name, t.last, at, t.end)
 	}
 	const slack = int64(tick / time.Millisecond)
 	shift := at*1000/t.scale - int64((t.last-1)/tagsATick)*slack
@@ -328,7 +330,8 @@ func (v *movieVerifier) time(t *movieTrack, at, duration int64) error {
 	for i := range v.tracks {
 		o := &v.tracks[i]
 		if o.last > 0 && o.shift != unshifted && max(shift-o.shift, o.shift-shift) > slack {
-			return wrong("%s: the sample of tag %d is at %d ms, %d ms from where it belongs", v.name, t.last, at*1000/t.scale, shift-o.shift)
+			return wrong("%s: the sample of tag %d is at %d ms, %d ms from where it belongs",
+				v.name, t.last, at*1000/t.scale, shift-o.shift)
 		}
 	}
 	return nil

@@ -154,7 +154,8 @@ func TestNothingIsFound(t *testing.T) {
 		t.Errorf("%v, %s, %q, %q", err, report.Verdict, report.Reasons, report.Unjudged)
 	}
 	d := report.Done
-	if cycles != report.Cycles || d.Terms != 1 || d.Kills != 1 || d.Checked == 0 || d.Streams == 0 || d.Viewers == 0 || d.Movies == 0 || d.HTTP2 == 0 || d.Followed == 0 ||
+	if cycles != report.Cycles || d.Terms != 1 || d.Kills != 1 || d.Checked == 0 || d.Streams == 0 || d.Viewers == 0 ||
+		d.Movies == 0 || d.HTTP2 == 0 || d.Followed == 0 ||
 		d.Files == 0 || d.Puts == 0 || d.Gets == 0 {
 		t.Errorf("%d cycles, %+v", cycles, report)
 	}
