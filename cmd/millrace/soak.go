@@ -169,8 +169,8 @@ func printSoak(out io.Writer, r soak.Report) error {
 	d := r.Done
 	row("checked", fmt.Sprintf("%s, every byte; %s sent", decimalBytes(d.Checked), decimalBytes(d.Sent)))
 	row("streams", fmt.Sprintf("%d published, of which %d broke off", d.Streams, d.Broken))
-	row("viewers", fmt.Sprintf("%d, %d of them of MP4, %d over HTTP/2, %d to the last tag; %d stalls, for which %d tags were passed over and %d viewers cut",
-		d.Viewers, d.Movies, d.HTTP2, d.Followed, d.Stalls, d.Skips, d.Cuts))
+	row("viewers", fmt.Sprintf("%d, %d of them of MP4, %d over HTTP/2, %d to the last tag", d.Viewers, d.Movies, d.HTTP2, d.Followed))
+	row("stalls", fmt.Sprintf("%d, for which %d tags were passed over and %d viewers cut", d.Stalls, d.Skips, d.Cuts))
 	row("files", fmt.Sprintf("%d answered, %d not modified, %d aborted", d.Files, d.Unmodified, d.Aborted))
 	row("blobs", fmt.Sprintf("%d put, %d got, %d deleted, %d expired, %d broke off",
 		d.Puts, d.Gets, d.Deletes, d.Expired, d.BrokenPuts))
