@@ -34,7 +34,7 @@ var records = struct {
 }{open: map[uint64]*record{}, closed: map[uint64]*record{}}
 
 const (
-	closedKept = 1 << 14
+	closedKept = 1 << 12 // 2 MB of stacks: growth that a soak of a few seconds does not take for a leak
 	stackDepth = 24
 	poisonByte = 0xDB
 )
