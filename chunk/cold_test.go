@@ -129,7 +129,18 @@ func coldWaits(t *testing.T) {
 // the kernel has taken a page of it meanwhile.
 func TestColdToHot(t *testing.T) { bySight(t, coldToHot) }
 
+// One time in a hundred, on a busy machine, the kernel has all of a file again that it had let go: samples find every page,
+// before anything was read. Such a file is hot, and another one is taken.
 func coldToHot(t *testing.T) {
+	for try := 1; !answersColdFirst(t); try++ {
+		if try == 5 {
+			t.Fatal("the first answer is hot, again and again")
+		}
+	}
+}
+
+// answersColdFirst reports whether a file's first answer says that it is cold, and tests what follows if it does.
+func answersColdFirst(t *testing.T) bool {
 	root, _, content := coldTree(t)
 	h := newFiles(t, root, chunk.ServerTiming())
 	url, client := serve(t, h, false, false)
@@ -144,7 +155,9 @@ func coldToHot(t *testing.T) {
 		}
 		return res.Header.Get("Server-Timing")
 	}
-	if got := ask(); !strings.Contains(got, "cache;desc=cold, path;desc=sendfile") {
+	if got := ask(); strings.Contains(got, "cache;desc=hot, path;desc=sendfile") {
+		return false
+	} else if !strings.Contains(got, "cache;desc=cold, path;desc=sendfile") {
 		t.Errorf("the first answer: %s", got)
 	}
 	for h.Stats().Requests == 0 { // the client may have all of it before it is counted
@@ -162,6 +175,7 @@ func coldToHot(t *testing.T) {
 			t.Fatalf("a later answer: %s", got)
 		}
 	}
+	return true
 }
 
 // TestColdMany has many read a cold file by a single slot, each from another place.
