@@ -140,7 +140,10 @@ func (m *muxing) convert(ctx context.Context) error {
 		if err != nil {
 			return ended(err)
 		}
-		if err := errors.Join(m.hopeless(&t), m.place(&t)); err != nil {
+		if err := m.hopeless(&t); err != nil {
+			return err
+		}
+		if err := m.place(&t); err != nil {
 			return err
 		}
 		f, err := m.muxer.WriteTag(&m.part, t, &m.tag)

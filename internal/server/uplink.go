@@ -143,8 +143,8 @@ func (u *directUplink) answer(status int, contentType string, body []byte, clean
 }
 
 // linger reads on for a moment after an answer in the middle of the body, or in front of more requests, which are not
-// answered. Closing at once, with bytes that were not read, would
-// make the kernel reset the connection, and the publisher would see that instead of the answer.
+// answered. Closing at once, with bytes that were not read, would make the kernel reset the connection, and the publisher
+// would see that instead of the answer.
 func (u *directUplink) linger() {
 	c, ok := u.conn.(interface{ CloseWrite() error })
 	if !ok || c.CloseWrite() != nil {
