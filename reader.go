@@ -41,7 +41,7 @@ const (
 	quickRead  = 4 * time.Microsecond
 	probes     = 4
 	probeEvery = 64
-	seldom     = 255
+	seldom     = 1023
 	quickBlock = 16 << 10
 
 	// maxEmptyReads is how often a source may return nothing and no error before io.ErrNoProgress, as in bufio.
@@ -78,15 +78,15 @@ var (
 //	blk != nil: buf is blk.buf[base : base+len(buf)], and stock ≥ 1 shares of blk are the Reader's, unless parked
 //	window: buf[w:] is not to be written, because it is part of a Ref that came from elsewhere
 //	!lent: nobody else has a share of blk
-//	steady: blk != nil, !lent, !window, sock == nil and more == nil
+//	steady: blk != nil, !lent, !window, sock == nil and more == nil, and 1 ≤ few ≤ len(buf)/8
 //	quick: sock == nil and more == nil
 type Reader struct {
 	buf  []byte
 	r, w int
 
 	err          error
-	lastByte     int // last byte read for UnreadByte; -1 means invalid
-	lastRuneSize int // size of the last rune read for UnreadRune; -1 means invalid
+	lastByte     int32 // last byte read for UnreadByte; -1 means invalid
+	lastRuneSize int32 // size of the last rune read for UnreadRune; -1 means invalid
 
 	blk    *block
 	gen    uint32 // the loan of blk
@@ -98,12 +98,13 @@ type Reader struct {
 	steady bool // nothing is in the way of reading from src into the whole of buf again
 	quick  bool // src is taken for one that never waits
 	small  uint8
-	reads  uint8 // until the next one is timed
-	probed uint8 // timed reads in a row that came back at once
+	reads  uint16 // until the next one is timed
+	probed uint8  // timed reads in a row that came back at once
 	token  token
 
 	size    int   // how far Peek and ReadSlice reach, as in bufio
 	want    int   // size of the next block
+	few     int   // a read of less counts as small; 1 if the block would not get smaller for it
 	arrived int   // bytes since the size of a block was last chosen by the rate,
 	since   int64 // and when that was, in Unix nanoseconds
 

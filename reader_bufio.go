@@ -79,7 +79,7 @@ func (b *Reader) Read(p []byte) (n int, err error) {
 	}
 	n = copy(p, b.buf[b.r:b.w])
 	b.r += n
-	b.lastByte = int(p[n-1])
+	b.lastByte = int32(p[n-1])
 	b.lastRuneSize = -1
 	return n, nil
 }
@@ -95,7 +95,7 @@ func (b *Reader) readDirect(p []byte) (int, error) {
 	}
 	b.err = err
 	if n > 0 {
-		b.lastByte = int(p[n-1])
+		b.lastByte = int32(p[n-1])
 		b.lastRuneSize = -1
 	}
 	return n, b.readErr()
@@ -111,7 +111,7 @@ func (b *Reader) ReadByte() (byte, error) {
 	}
 	c := b.buf[b.r]
 	b.r++
-	b.lastByte = int(c)
+	b.lastByte = int32(c)
 	return c, nil
 }
 
@@ -155,18 +155,18 @@ func (b *Reader) ReadRune() (r rune, size int, err error) {
 	}
 	r, size = utf8.DecodeRune(b.buf[b.r:b.w])
 	b.r += size
-	b.lastByte = int(b.buf[b.r-1])
-	b.lastRuneSize = size
+	b.lastByte = int32(b.buf[b.r-1])
+	b.lastRuneSize = int32(size)
 	return r, size, nil
 }
 
 // UnreadRune makes the last rune the next one to be read. It returns bufio.ErrInvalidUnreadRune when the last call
 // was not ReadRune.
 func (b *Reader) UnreadRune() error {
-	if b.lastRuneSize < 0 || b.r < b.lastRuneSize || b.parked {
+	if b.lastRuneSize < 0 || b.r < int(b.lastRuneSize) || b.parked {
 		return bufio.ErrInvalidUnreadRune
 	}
-	b.r -= b.lastRuneSize
+	b.r -= int(b.lastRuneSize)
 	b.lastByte, b.lastRuneSize = -1, -1
 	return nil
 }
@@ -195,7 +195,7 @@ func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	}
 	b.r += len(line)
 	if len(line) > 0 {
-		b.lastByte = int(line[len(line)-1])
+		b.lastByte = int32(line[len(line)-1])
 		b.lastRuneSize = -1
 	}
 	return line, err

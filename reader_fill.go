@@ -12,7 +12,7 @@ func (b *Reader) fill() error {
 		b.reads--
 		n, err := b.src.Read(b.buf)
 		b.r, b.w = 0, n
-		if err == nil && uint(n-len(b.buf)/8) < uint(len(b.buf)-len(b.buf)/8) {
+		if err == nil && uint(n-b.few) < uint(len(b.buf)-b.few) {
 			b.small = 0
 			return nil
 		}
@@ -95,7 +95,7 @@ func (b *Reader) probe(p []byte) {
 	case slow && b.quick && b.probed == probes:
 		b.probed, b.reads = probes-1, 0 // once may be the scheduler: look again
 	case slow:
-		b.probed, b.quick = 0, false
+		b.probed, b.quick, b.steady = 0, false, false // another block size may be the right one now
 	default:
 		b.probed = min(b.probed+1, probes)
 		if b.probed == probes && b.more == nil {
@@ -112,22 +112,20 @@ func (b *Reader) readOn(n int) int {
 	if b.err != nil || b.r == b.w && !b.lent {
 		return b.w - b.r // with nothing to stay in one piece with, the start of the block is the better place
 	}
-	src, buf, w, want := b.src, b.buf, b.w, b.r+n
 	for b.reads > 0 {
 		b.reads--
-		p := buf[w:]
-		m, err := src.Read(p)
-		if err != nil || uint(m-1) >= uint(len(p)-1) {
-			b.received(m, len(p), err)
+		m, err := b.src.Read(b.buf[b.w:])
+		room := len(b.buf) - b.w
+		if err != nil || uint(m-1) >= uint(room) || m == room && m >= b.want/2 {
+			b.received(m, room, err)
 			return b.w - b.r
 		}
-		w += m
-		b.w = w // each time, because the source may panic
-		if w >= want {
-			return w - b.r
+		b.w += m
+		if have := b.w - b.r; have >= n {
+			return have
 		}
 	}
-	b.probe(buf[w:])
+	b.probe(b.buf[b.w:])
 	return b.w - b.r
 }
 
@@ -169,6 +167,10 @@ func (b *Reader) makeRoom() []byte {
 	}
 	if b.blk == nil {
 		b.take(b.want)
+	}
+	b.few = len(b.buf) / 8
+	if b.quick && len(b.buf) <= quickBlock {
+		b.few = 1
 	}
 	b.steady = !invariants && !b.lent && b.sock == nil && b.more == nil
 	return b.buf[b.w:]

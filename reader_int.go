@@ -43,7 +43,7 @@ func (b *Reader) fixed(n int) ([]byte, error) {
 	}
 	p := b.buf[b.r : b.r+n]
 	b.r += n
-	b.lastByte = int(p[n-1])
+	b.lastByte = int32(p[n-1])
 	return p, nil
 }
 
@@ -70,7 +70,7 @@ func (b *Reader) ReadULEB128() (v uint64, size int, err error) {
 		v |= uint64(c&0x7f) << (7 * (size - 1))
 		if c < 0x80 {
 			b.r += size
-			b.lastByte = int(c)
+			b.lastByte = int32(c)
 			return v, size, nil
 		}
 	}
