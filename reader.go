@@ -221,11 +221,17 @@ func (b *Reader) readErr() error {
 // When the source ends early, ReadRange returns io.EOF if there were no bytes and io.ErrUnexpectedEOF if there were
 // some. Those bytes, and the ones before any other error, have been lent and are gone. n < 0 is bufio.ErrNegativeCount.
 func (b *Reader) ReadRange(n int, yield func([]byte)) error {
-	have := b.w - b.r
-	if have < n && b.quick && n <= len(b.buf)-b.r {
-		have = b.readOn(n)
+	// This is readOn in place, which spares a call a packet. With nothing buffered, the start of the block is better.
+	for b.w-b.r < n && b.r < b.w && n <= len(b.buf)-b.r && b.quick && b.reads > 0 && b.err == nil {
+		b.reads--
+		m, err := b.src.Read(b.buf[b.w:])
+		if room := len(b.buf) - b.w; err != nil || uint(m-1) >= uint(room) {
+			b.received(m, room, err)
+			break
+		}
+		b.w += m
 	}
-	if 0 < n && n <= have {
+	if 0 < n && n <= b.w-b.r {
 		r := b.r
 		b.r = r + n
 		b.lastByte, b.lastRuneSize = -1, -1
@@ -279,7 +285,7 @@ func (b *Reader) spoil(p []byte) {
 // otherwise. n < 0 is bufio.ErrNegativeCount.
 func (b *Reader) ReadChain(dst *Chain, n int) error {
 	b.lastByte, b.lastRuneSize = -1, -1
-	if b.quick && b.w-b.r < n && n <= len(b.buf)-b.r {
+	if b.quick && b.err == nil && n <= len(b.buf)-b.r && (b.r < b.w || b.lent) {
 		b.readOn(n)
 	}
 	if 0 < n && n <= b.w-b.r {

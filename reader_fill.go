@@ -107,26 +107,17 @@ func (b *Reader) probe(p []byte) {
 }
 
 // readOn reads behind what is buffered until there are n bytes, for which there is room, as long as a source that never
-// waits gives some each time. It returns how many are buffered.
-func (b *Reader) readOn(n int) int {
-	if b.err != nil || b.r == b.w && !b.lent {
-		return b.w - b.r // with nothing to stay in one piece with, the start of the block is the better place
-	}
-	for b.reads > 0 {
+// waits gives some each time. The read that is to be timed is left to fill.
+func (b *Reader) readOn(n int) {
+	for b.w-b.r < n && b.reads > 0 {
 		b.reads--
 		m, err := b.src.Read(b.buf[b.w:])
-		room := len(b.buf) - b.w
-		if err != nil || uint(m-1) >= uint(room) || m == room && m >= b.want/2 {
+		if room := len(b.buf) - b.w; err != nil || uint(m-1) >= uint(room) {
 			b.received(m, room, err)
-			return b.w - b.r
+			return
 		}
 		b.w += m
-		if have := b.w - b.r; have >= n {
-			return have
-		}
 	}
-	b.probe(b.buf[b.w:])
-	return b.w - b.r
 }
 
 // received takes note of what one read into buf[w:] gave.
