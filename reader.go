@@ -285,7 +285,7 @@ func (b *Reader) spoil(p []byte) {
 // otherwise. n < 0 is bufio.ErrNegativeCount.
 func (b *Reader) ReadChain(dst *Chain, n int) error {
 	b.lastByte, b.lastRuneSize = -1, -1
-	if b.quick && b.err == nil && n <= len(b.buf)-b.r && (b.r < b.w || b.lent) {
+	if b.quick && b.w-b.r < n && n <= len(b.buf)-b.r && b.err == nil && (b.r < b.w || b.lent) {
 		b.readOn(n)
 	}
 	if 0 < n && n <= b.w-b.r {

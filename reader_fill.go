@@ -109,14 +109,17 @@ func (b *Reader) probe(p []byte) {
 // readOn reads behind what is buffered until there are n bytes, for which there is room, as long as a source that never
 // waits gives some each time. The read that is to be timed is left to fill.
 func (b *Reader) readOn(n int) {
-	for b.w-b.r < n && b.reads > 0 {
+	src, buf, w, want := b.src, b.buf, b.w, b.r+n
+	for w < want && b.reads > 0 {
 		b.reads--
-		m, err := b.src.Read(b.buf[b.w:])
-		if room := len(b.buf) - b.w; err != nil || uint(m-1) >= uint(room) {
-			b.received(m, room, err)
+		p := buf[w:]
+		m, err := src.Read(p)
+		if err != nil || uint(m-1) >= uint(len(p)) {
+			b.received(m, len(p), err)
 			return
 		}
-		b.w += m
+		w += m
+		b.w = w // each time, because the source may panic
 	}
 }
 
