@@ -3,6 +3,7 @@
 package stackbuf_test
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"strconv"
@@ -157,11 +158,23 @@ func TestCopiesAllocateNothing(t *testing.T) {
 func byValue(b stackbuf.Buffer) stackbuf.Buffer { return b }
 
 func TestWriteToAllocatesNothing(t *testing.T) {
+	buffered := bufio.NewWriter(io.Discard)
+	var copied bytes.Buffer
+	copied.Grow(1000)
 	for _, s := range []string{text(1), text(64), text(1000)} {
 		full := stackbuf.NewBufferString(s)
 		wantAllocs(t, "WriteTo", 0, func() {
 			b := *full
 			b.WriteTo(io.Discard)
+		})
+		wantAllocs(t, "WriteTo a bufio.Writer", 0, func() {
+			b := *full
+			b.WriteTo(buffered)
+		})
+		wantAllocs(t, "WriteTo a bytes.Buffer", 0, func() {
+			b := *full
+			copied.Reset()
+			b.WriteTo(&copied)
 		})
 	}
 }

@@ -1,8 +1,11 @@
 package stackbuf
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"io"
+	"strings"
 )
 
 var errNegativeRead = errors.New("stackbuf.Buffer: reader returned negative count from Read")
@@ -111,7 +114,25 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 	if b.spill != nil {
 		return dst.Write(b.spill[b.r:b.w])
 	}
+	held := b.inline[b.r:b.w]
+	switch dst := dst.(type) { // of these the compiler knows what they do with what they are given
+	case *bufio.Writer:
+		if len(held) <= dst.Available() {
+			return dst.Write(append(dst.AvailableBuffer(), held...))
+		}
+	case *bytes.Buffer:
+		return dst.Write(held)
+	case *Buffer:
+		return dst.Write(held)
+	case *strings.Builder:
+		return dst.Write(held)
+	}
+	return sendCopy(dst, held)
+}
+
+// sendCopy is a Write of p to a target that may keep it, for all that the compiler knows.
+func sendCopy(dst io.Writer, p []byte) (int, error) {
 	s := lendScratch()
 	defer s.release(inlineSize)
-	return dst.Write(s[:copy(s[:], b.inline[b.r:b.w])])
+	return dst.Write(s[:copy(s[:], p)])
 }

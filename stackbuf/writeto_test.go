@@ -1,9 +1,11 @@
 package stackbuf_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/millrace-io/millrace/stackbuf"
@@ -136,11 +138,63 @@ func TestWriteToBuffers(t *testing.T) {
 		for what, b := range filled(text(n)) {
 			var second stackbuf.Buffer
 			var third bytes.Buffer
+			var fourth strings.Builder
 			b.WriteTo(&second)
 			check(t, what, &second, text(n))
 			second.WriteTo(&third)
 			third.WriteTo(b)
 			check(t, what, b, text(n))
+			b.WriteTo(&fourth)
+			check(t, what, b, "")
+			if fourth.String() != text(n) {
+				t.Errorf("%s: a strings.Builder got %q", what, fourth.String())
+			}
+		}
+	}
+}
+
+// A bufio.Writer gets all of it in one Write, however much room it has left, and what it says of its own target is said.
+func TestWriteToBufioWriter(t *testing.T) {
+	for _, n := range sizes {
+		for room := range 70 {
+			for what, b := range filled(text(n)) {
+				w := taker{most: 1 << 20}
+				buffered := bufio.NewWriterSize(&w, 100)
+				before := text(100 - room)
+				buffered.WriteString(before)
+				if m, err := b.WriteTo(buffered); m != int64(n) || err != nil {
+					t.Fatalf("%s: WriteTo of %d where there is room for %d = %d, %v", what, n, room, m, err)
+				}
+				check(t, what, b, "")
+				buffered.Flush()
+				if string(w.got) != before+text(n) {
+					t.Fatalf("%s: of %d bytes where there is room for %d came %q", what, n, room, w.got)
+				}
+			}
+		}
+	}
+	for what, b := range filled(text(40)) {
+		buffered := bufio.NewWriterSize(&taker{err: errBroken}, 100)
+		buffered.WriteString(text(90))
+		buffered.Flush()
+		if m, err := b.WriteTo(buffered); m != 0 || err != errBroken {
+			t.Errorf("%s: WriteTo a Writer that has failed = %d, %v", what, m, err)
+		}
+		check(t, what, b, text(40))
+	}
+}
+
+// A Buffer that is written to itself ends empty, as a bytes.Buffer does.
+func TestWriteToItself(t *testing.T) {
+	for _, n := range sizes {
+		var oracle bytes.Buffer
+		oracle.WriteString(text(n))
+		wantN, wantErr := oracle.WriteTo(&oracle)
+		for what, b := range filled(text(n)) {
+			if m, err := b.WriteTo(b); m != wantN || err != wantErr {
+				t.Errorf("%s: WriteTo itself of %d = %d, %v, want %d, %v", what, n, m, err, wantN, wantErr)
+			}
+			check(t, what, b, oracle.String())
 		}
 	}
 }

@@ -17,7 +17,7 @@ func ofBytes() works {
 		readKnown:   readKnownOfBytes,
 		readUnknown: readUnknownOfBytes,
 		fprintf:     fprintfOfBytes,
-		writeTo:     [2]Work{writeToNewOfBytes, writeToReusedOfBytes},
+		writeTo:     [2]func(io.Writer) Work{writeToNewOfBytes, writeToReusedOfBytes},
 	}
 }
 
@@ -171,18 +171,22 @@ func fprintfOfBytes(n int) {
 	}
 }
 
-func writeToNewOfBytes(n int) {
-	for range n {
-		var b bytes.Buffer
-		b.WriteString(text[:48])
-		b.WriteTo(io.Discard)
+func writeToNewOfBytes(dst io.Writer) Work {
+	return func(n int) {
+		for range n {
+			var b bytes.Buffer
+			b.WriteString(text[:48])
+			b.WriteTo(dst)
+		}
 	}
 }
 
-func writeToReusedOfBytes(n int) {
-	var b bytes.Buffer
-	for range n {
-		b.WriteString(text[:48])
-		b.WriteTo(io.Discard)
+func writeToReusedOfBytes(dst io.Writer) Work {
+	return func(n int) {
+		var b bytes.Buffer
+		for range n {
+			b.WriteString(text[:48])
+			b.WriteTo(dst)
+		}
 	}
 }

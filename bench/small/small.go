@@ -10,6 +10,7 @@ package small
 //go:generate ./generate
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"strings"
@@ -30,7 +31,7 @@ type works struct {
 	newString, newOnly                       func(size int) Work
 	write, writeString, writeByte, writeRune [2]func(size int) Work
 	readKnown, readUnknown                   func(size int) Work
-	writeTo                                  [2]Work
+	writeTo                                  [2]func(io.Writer) Work
 	fprintf                                  Work
 }
 
@@ -78,8 +79,11 @@ func Cases() []Case {
 		add("new, ReadFrom "+size(n)+", not known", b.readUnknown(n), s.readUnknown(n), nil)
 	}
 	add("new, fmt.Fprintf", b.fprintf, s.fprintf, sb.fprintf)
-	add("new, write 48 B, WriteTo", b.writeTo[0], s.writeTo[0], nil)
-	add("reused, write 48 B, WriteTo", b.writeTo[1], s.writeTo[1], nil)
+	for i, how := range []string{"new", "reused"} {
+		buffered := bufio.NewWriter(io.Discard)
+		add(how+", write 48 B, WriteTo a bufio.Writer", b.writeTo[i](buffered), s.writeTo[i](buffered), nil)
+		add(how+", write 48 B, WriteTo a type of one's own", b.writeTo[i](new(taker)), s.writeTo[i](new(taker)), nil)
+	}
 	return cases
 }
 
@@ -103,4 +107,12 @@ func (p *plain) Read(dst []byte) (int, error) {
 	n := copy(dst, p.left)
 	p.left = p.left[n:]
 	return n, nil
+}
+
+// taker is a target that nobody knows.
+type taker struct{ taken int }
+
+func (t *taker) Write(p []byte) (int, error) {
+	t.taken += len(p)
+	return len(p), nil
 }

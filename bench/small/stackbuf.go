@@ -21,7 +21,7 @@ func ofStackbuf() works {
 		readKnown:   readKnownOfStackbuf,
 		readUnknown: readUnknownOfStackbuf,
 		fprintf:     fprintfOfStackbuf,
-		writeTo:     [2]Work{writeToNewOfStackbuf, writeToReusedOfStackbuf},
+		writeTo:     [2]func(io.Writer) Work{writeToNewOfStackbuf, writeToReusedOfStackbuf},
 	}
 }
 
@@ -175,18 +175,22 @@ func fprintfOfStackbuf(n int) {
 	}
 }
 
-func writeToNewOfStackbuf(n int) {
-	for range n {
-		var b stackbuf.Buffer
-		b.WriteString(text[:48])
-		b.WriteTo(io.Discard)
+func writeToNewOfStackbuf(dst io.Writer) Work {
+	return func(n int) {
+		for range n {
+			var b stackbuf.Buffer
+			b.WriteString(text[:48])
+			b.WriteTo(dst)
+		}
 	}
 }
 
-func writeToReusedOfStackbuf(n int) {
-	var b stackbuf.Buffer
-	for range n {
-		b.WriteString(text[:48])
-		b.WriteTo(io.Discard)
+func writeToReusedOfStackbuf(dst io.Writer) Work {
+	return func(n int) {
+		var b stackbuf.Buffer
+		for range n {
+			b.WriteString(text[:48])
+			b.WriteTo(dst)
+		}
 	}
 }
