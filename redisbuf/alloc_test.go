@@ -41,6 +41,7 @@ func noAllocations(t *testing.T, c *Client) {
 		var src, dst millrace.Chain
 		defer src.Release()
 		src.AppendCopy(value)
+		many := scattered(t, value, 50)
 		for name, f := range map[string]func(ctx context.Context) error{
 			"SetFromBuffer": func(ctx context.Context) error { return c.SetFromBuffer(ctx, "alloc", value) },
 			"SetFromBuffer with options": func(ctx context.Context) error {
@@ -49,8 +50,9 @@ func noAllocations(t *testing.T, c *Client) {
 			"SetFromBuffer until then": func(ctx context.Context) error {
 				return c.SetFromBuffer(ctx, "alloc", value, ExpireAt(at))
 			},
-			"SetChain":    func(ctx context.Context) error { return c.SetChain(ctx, "alloc", &src) },
-			"GetToBuffer": func(ctx context.Context) error { _, err := c.GetToBuffer(ctx, "alloc", buf); return err },
+			"SetChain":                func(ctx context.Context) error { return c.SetChain(ctx, "alloc", &src) },
+			"SetChain of many pieces": func(ctx context.Context) error { return c.SetChain(ctx, "alloc", many) },
+			"GetToBuffer":             func(ctx context.Context) error { _, err := c.GetToBuffer(ctx, "alloc", buf); return err },
 			"GetToBuffer in pieces": func(ctx context.Context) error {
 				_, err := c.getToBuffer(ctx, "alloc", buf, int64(size)/4)
 				return err

@@ -6,27 +6,38 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 )
 
-// maxPieces is how many pieces of memory go out in one system call: a header, a value of half a megabyte in blocks of 64
-// KiB, and what follows it.
-const maxPieces = 10
+// fewPieces of memory go out in one system call from a wire's own list: a header, a value of half a megabyte in blocks of
+// 64 KiB, and what follows it. Longer Chains borrow a list of manyPieces, 16 MiB in such blocks: what goes out at once
+// goes out in half the time, and a wire that rests should not hold that list.
+const (
+	fewPieces  = 10
+	manyPieces = 256
+)
+
+// A batch is such a list.
+type batch [manyPieces][]byte
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
 
 // A wire carries bytes to a server and back. It is used by one goroutine at a time.
 //
 // Invariants:
 //
-//	pieces ≤ maxPieces
-//	out[pieces:] and, between calls, all of in, are nil: a wire keeps nobody's memory alive
+//	out is part of few, or of batch if there is one
+//	what of few and batch is not in out, and, between calls, all of in, are nil: a wire keeps nobody's memory alive
 type wire struct {
 	conn net.Conn
 	patience
 	readTimeout, writeTimeout time.Duration
 
-	out    [maxPieces][]byte // what is to be sent
-	pieces int
-	sent   bool // all of the request has left, so that the server may do what it says
+	out   [][]byte // what is to be sent
+	few   [fewPieces][]byte
+	batch *batch // or nil
+	sent  bool   // all of the request has left, so that the server may do what it says
 
 	in       [3][]byte // where to receive to
 	vectored *vectored // or nil: how bytes move without passing through the net package
@@ -35,6 +46,7 @@ type wire struct {
 func newWire(conn net.Conn, readTimeout, writeTimeout time.Duration) *wire {
 	w := &wire{conn: conn, readTimeout: max(readTimeout, 0), writeTimeout: max(writeTimeout, 0)}
 	w.patience.conn = conn
+	w.out = w.few[:0]
 	w.vectored = newVectored(w)
 	w.resumes = w.vectored != nil
 	return w
@@ -57,13 +69,17 @@ func (w *wire) push(p []byte) error {
 	if len(p) == 0 {
 		return nil
 	}
-	if w.pieces == maxPieces {
+	if len(w.out) == fewPieces && w.batch == nil && w.vectored != nil {
+		w.batch = batches.Get().(*batch)
+		w.out = w.batch[:copy(w.batch[:], w.few[:])]
+		clear(w.few[:])
+	}
+	if len(w.out) == cap(w.out) {
 		if err := w.send(); err != nil {
 			return err
 		}
 	}
-	w.out[w.pieces] = p
-	w.pieces++
+	w.out = append(w.out, p)
 	return nil
 }
 
@@ -77,8 +93,12 @@ func (w *wire) renew() error {
 
 // unpush forgets what was pushed.
 func (w *wire) unpush() {
-	clear(w.out[:w.pieces])
-	w.pieces = 0
+	clear(w.out)
+	w.out = w.few[:0]
+	if w.batch != nil {
+		batches.Put(w.batch)
+		w.batch = nil
+	}
 }
 
 // exchange sends what was pushed, and then receives until at least need bytes have come, into a, b and c in that order.
@@ -137,7 +157,7 @@ func (w *wire) read(need int) (n int, err error) {
 
 // send sends what was pushed.
 func (w *wire) send() error {
-	if w.pieces == 0 {
+	if len(w.out) == 0 {
 		return nil
 	}
 	err := w.use(w.writeTimeout)

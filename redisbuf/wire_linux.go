@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -14,6 +15,9 @@ import (
 // microseconds, for which nobody misses the processor. Telling the scheduler makes it look for other work, which costs
 // more than that is worth.
 const rawMost = 128 << 10
+
+// vectors are for batches.
+var vectors = sync.Pool{New: func() any { return new([manyPieces]unix.Iovec) }}
 
 // A vectored moves a wire's bytes by writev and readv, and saves the system call that a net.Conn's Read begins with: it
 // asks for a reply that cannot be there yet, only to be told to wait. Here the request is written from within the
@@ -29,7 +33,7 @@ type vectored struct {
 	err  error
 
 	writing bool // the request is to be written before anything is read
-	list    [maxPieces]unix.Iovec
+	list    [fewPieces]unix.Iovec
 
 	onRead, onWrite func(fd uintptr) bool
 }
@@ -60,7 +64,7 @@ func newVectored(w *wire) *vectored {
 
 // exchange is the wire's.
 func (v *vectored) exchange(need int) (int, error) {
-	v.writing = v.w.pieces > 0
+	v.writing = len(v.w.out) > 0
 	v.w.sent = v.w.sent || !v.writing
 	n, err := v.receive(need)
 	unfinished := v.writing
@@ -99,7 +103,7 @@ func (v *vectored) receive(need int) (int, error) {
 // come together with those bytes, nobody would be woken for it.
 func (v *vectored) readable(fd uintptr) bool {
 	if v.writing {
-		if v.write(fd); v.err != nil || v.w.pieces > 0 {
+		if v.write(fd); v.err != nil || len(v.w.out) > 0 {
 			return true
 		}
 		v.writing, v.w.sent = false, true
@@ -144,14 +148,14 @@ func (v *vectored) send() error {
 // writable is called by the runtime with the descriptor; false means: wait until there is room.
 func (v *vectored) writable(fd uintptr) bool {
 	v.write(fd)
-	return v.err != nil || v.w.pieces == 0
+	return v.err != nil || len(v.w.out) == 0
 }
 
 // write writes what the socket takes at once.
 func (v *vectored) write(fd uintptr) {
 	w := v.w
-	for w.pieces > 0 {
-		n, room, errno := v.call(unix.SYS_WRITEV, fd, w.out[:w.pieces])
+	for len(w.out) > 0 {
+		n, room, errno := v.call(unix.SYS_WRITEV, fd, w.out)
 		switch errno {
 		case 0:
 		case unix.EINTR:
@@ -163,35 +167,39 @@ func (v *vectored) write(fd uintptr) {
 			return
 		}
 		w.moved = true
-		gone := took(w.out[:w.pieces], n)
-		copy(w.out[:], w.out[gone:w.pieces])
-		clear(w.out[w.pieces-gone : w.pieces])
-		w.pieces -= gone
+		w.out = w.out[took(w.out, n):]
 		if n < room {
 			return
 		}
 	}
+	w.unpush()
 }
 
 // call moves bytes between the socket and areas, and returns how many, and how many there could have been.
 func (v *vectored) call(trap uintptr, fd uintptr, areas [][]byte) (n, room int, errno unix.Errno) {
+	list := v.list[:]
+	if len(areas) > len(list) {
+		many := vectors.Get().(*[manyPieces]unix.Iovec)
+		defer vectors.Put(many)
+		list = many[:]
+	}
 	count := 0
 	for _, p := range areas {
 		if len(p) == 0 {
 			continue
 		}
-		v.list[count].Base = &p[0]
-		v.list[count].SetLen(len(p))
+		list[count].Base = &p[0]
+		list[count].SetLen(len(p))
 		room += len(p)
 		count++
 	}
 	var r uintptr
 	if room <= rawMost {
-		r, _, errno = unix.RawSyscall(trap, fd, uintptr(unsafe.Pointer(&v.list[0])), uintptr(count))
+		r, _, errno = unix.RawSyscall(trap, fd, uintptr(unsafe.Pointer(&list[0])), uintptr(count))
 	} else {
-		r, _, errno = unix.Syscall(trap, fd, uintptr(unsafe.Pointer(&v.list[0])), uintptr(count))
+		r, _, errno = unix.Syscall(trap, fd, uintptr(unsafe.Pointer(&list[0])), uintptr(count))
 	}
-	clear(v.list[:count])
+	clear(list[:count])
 	if errno != 0 {
 		return 0, room, errno
 	}

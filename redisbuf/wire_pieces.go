@@ -8,14 +8,14 @@ const recordLen = 16 << 10
 
 // writePieces sends what was pushed by the connection's own Write.
 func (w *wire) writePieces() error {
-	if w.pieces == 1 {
+	if len(w.out) == 1 {
 		return w.write(w.out[0])
 	}
 	d := millrace.DefaultPool.Get(recordLen)
 	defer d.Release()
 	buf := d.Bytes()[:recordLen]
 	n := 0
-	for _, p := range w.out[:w.pieces] {
+	for _, p := range w.out {
 		for len(p) > 0 {
 			if n == 0 && len(p) >= recordLen {
 				whole := len(p) / recordLen * recordLen
