@@ -115,9 +115,9 @@ func (b *Buffer) send(dst io.Writer) (int, error) {
 		return dst.Write(b.spill[b.r:b.w])
 	}
 	held := b.inline[b.r:b.w]
-	switch dst := dst.(type) { // of these the compiler knows what they do with what they are given
+	switch dst := dst.(type) { // of the others the compiler has to assume that they keep what they are given
 	case *bufio.Writer:
-		if len(held) <= dst.Available() {
+		if len(held) <= dst.Available() { // put where Write would copy it to: Write may also hand it on
 			return dst.Write(append(dst.AvailableBuffer(), held...))
 		}
 	case *bytes.Buffer:
