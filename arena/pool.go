@@ -19,8 +19,8 @@ const (
 //
 // Where the next frame goes is decided when its first byte is asked for:
 //
-//   - behind the frame that was taken last, or where that was if it has been released (when no slot is free, in the first
-//     place further on that has been released and is large enough);
+//   - behind the frame that was taken last, or where that was if it has been released (when no slot is free, in the next
+//     one by number that has been released, if it is large enough);
 //   - behind the last frame in memory (back mode);
 //   - in front of the first, or between two (front mode);
 //   - on the heap (alloc mode), unless HeapFallback is off.
@@ -164,21 +164,42 @@ func (p *Pool) writableAgain(n int) []byte {
 }
 
 // writableBehind is writableAgain where the last frame is held, and the one behind it too, or there is none. When no slot
-// is free, the frame is placed in the first one further on that has been released, because to unlink some and to link them
-// again takes longer. Of two that open the memory it is the second: so the original numbers them.
+// is free, the frame is placed in one that has been released, because to unlink some and to link them again takes longer.
+// Of two that open the memory it is the second: so the original numbers them.
 func (p *Pool) writableBehind(n int) []byte {
-	i, s := p.last.next, p.after
-	for !s.released() {
-		if p.linked < p.edge || s == p.last {
-			return p.writableElsewhere(n)
-		}
-		i = s.next
+	if p.linked < p.edge {
+		return p.writableElsewhere(n)
+	}
+	i := p.releasedAfter(p.prev)
+	if i == none {
+		return p.writableElsewhere(n)
+	}
+	s := &p.slots[i]
+	for p.slots[s.prev].released() {
+		i = s.prev
 		s = &p.slots[i]
 	}
 	if s.prev == p.edge && p.slots[s.next].released() {
 		i = p.exchange(i)
 	}
 	return p.writableIn(i, n)
+}
+
+// releasedAfter returns the next slot by number, from i on round to i, whose frame has been released, or none. All slots
+// are linked. Their links lead to one as well, but each would be waited for before the next can be looked at.
+func (p *Pool) releasedAfter(i int32) int32 {
+	above, below := p.slots[i+1:p.edge], p.slots[:i]
+	for j := range above {
+		if above[j].released() {
+			return i + 1 + int32(j)
+		}
+	}
+	for j := range below {
+		if below[j].released() {
+			return int32(j)
+		}
+	}
+	return none
 }
 
 // writableBefore is writableAgain where the last frame has been released, and the one in front of it as well. The frame is
