@@ -32,9 +32,10 @@ func Progress(f func(bytes int64)) CopyOption {
 //	from                to                                      by
 //	file                TCP, Unix stream socket, pipe           sendfile
 //	file                file                                    copy_file_range
-//	TCP, Unix, pipe     TCP, Unix, pipe, file                   splice
-//	file                http.ResponseWriter of HTTP/1, no TLS   sendfile
-//	TCP, Unix, pipe     the same, with a Content-Length         splice
+//	TCP, Unix           TCP, Unix, pipe, file                   splice
+//	pipe                pipe, file                              splice
+//	file of over 16 KiB http.ResponseWriter of HTTP/1, no TLS   sendfile
+//	TCP, Unix           the same, with a Content-Length         splice
 //
 // where a file may be in an *io.LimitedReader or an *io.SectionReader, a socket or a pipe in an *io.LimitedReader, and
 // net/http's http.ResponseWriter in others that have Unwrap() http.ResponseWriter. One of these that has ReadFrom as well

@@ -140,6 +140,15 @@ var copyPairs = []copyPair{
 			return do(c)
 		})
 	}},
+	{"file-response", func(b *testing.B, size int) func(copyFunc, int) error {
+		return answering(b, size, false, wrappers[0])
+	}},
+	{"file-response-length", func(b *testing.B, size int) func(copyFunc, int) error {
+		return answering(b, size, true, wrappers[0])
+	}},
+	{"file-logged-length", func(b *testing.B, size int) func(copyFunc, int) error {
+		return answering(b, size, true, wrappers[1])
+	}},
 	{"reader-tcp", func(b *testing.B, size int) func(copyFunc, int) error {
 		w, r := tcpEnds(b)
 		return arriving(b, r, size, func(do copyFunc) error { return do(w, blank(size)) })

@@ -118,7 +118,7 @@ func way(r *chunk.Report, src, dst string) *int64 {
 			return &r.CopyFileRange
 		case src == "file":
 			return &r.Sendfile
-		case src == "stream" || src == "pipe":
+		case src == "stream" || src == "pipe" && dst != "socket":
 			return &r.Splice
 		}
 	}

@@ -213,26 +213,31 @@ func TestCopyToResponseEndsAfterTheClientHasLeft(t *testing.T) {
 }
 
 func TestCopyToHijackedResponse(t *testing.T) {
-	f := fileOf(t, someBytes(10_000))
-	url := serveWith(t, wrappers[0], func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		if report, err := chunk.Copy(context.Background(), w, f); err != http.ErrHijacked || report.Bytes != 0 {
-			t.Errorf("%+v, %v", report, err)
-		}
-		if at, _ := f.Seek(0, io.SeekCurrent); at != 0 {
-			t.Errorf("the file is at %d", at)
-		}
-		if _, err := chunk.Copy(context.Background(), conn, f); err != nil {
-			t.Error(err)
-		}
-	})
-	if raw := exchange(t, url, request("GET / HTTP/1.1")); raw != string(someBytes(10_000)) {
-		t.Errorf("%d other bytes", len(raw))
+	for _, size := range []int{10_000, 100_000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			data := someBytes(size)
+			f := fileOf(t, data)
+			url := serveWith(t, wrappers[0], func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				if report, err := chunk.Copy(context.Background(), w, f); err != http.ErrHijacked || report.Bytes != 0 {
+					t.Errorf("%+v, %v", report, err)
+				}
+				if at, _ := f.Seek(0, io.SeekCurrent); at != 0 {
+					t.Errorf("the file is at %d", at)
+				}
+				if _, err := chunk.Copy(context.Background(), conn, f); err != nil {
+					t.Error(err)
+				}
+			})
+			if raw := exchange(t, url, request("GET / HTTP/1.1")); raw != string(data) {
+				t.Errorf("%d other bytes", len(raw))
+			}
+		})
 	}
 }
 

@@ -105,12 +105,12 @@ func isAtEnd(src io.Reader) bool {
 	switch s := src.(type) {
 	case *os.File:
 		off, err := s.Seek(0, io.SeekCurrent)
-		return err == nil && modeOf(s).IsRegular() && (&fileRange{file: s, off: off}).isAtEnd(toEOF)
+		return err == nil && modeOf(s).IsRegular() && (&fileRange{file: s, off: off}).isAtEnd(toEOF, new([1]byte))
 	case *io.SectionReader:
 		off, err := s.Seek(0, io.SeekCurrent)
 		outer, base, size := s.Outer()
 		file, ok := outer.(*os.File)
-		return err == nil && (off >= size || ok && (&fileRange{file: file, off: base + off}).isAtEnd(toEOF))
+		return err == nil && (off >= size || ok && (&fileRange{file: file, off: base + off}).isAtEnd(toEOF, new([1]byte)))
 	case *io.LimitedReader:
 		return s.N <= 0 || isAtEnd(s.R)
 	}

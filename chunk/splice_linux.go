@@ -43,6 +43,11 @@ func targetEnd(w io.Writer) syscall.Conn {
 	return writable(w)
 }
 
+func isFile(c syscall.Conn) bool {
+	_, ok := c.(*os.File)
+	return ok
+}
+
 func isPipe(f *os.File) bool { return modeOf(f)&os.ModeNamedPipe != 0 }
 
 // spliceable reports whether spliceTo can take from src.
@@ -53,15 +58,19 @@ func spliceable(src io.Reader) bool { return sourceEnd(src) != nil }
 // another way.
 //
 // The bytes go through a pipe of their own even if one of the ends is a pipe. Moving them from one pipe to another
-// costs next to nothing. But sending them keeps the pipe that they are in locked, and whoever writes to it or reads
+// costs next to nothing. But writing them keeps the pipe that they are in locked, and whoever writes to it or reads
 // from it waiting.
+//
+// From a pipe to a socket it returns errUnhandled as well: there, copying is faster. Memory that was sent belongs to the
+// socket until it has arrived, so that whoever writes to the pipe has to have other memory for each page, which costs more
+// than to copy what is in the processor's cache once more.
 func spliceTo(ctx context.Context, t *tally, a *alarm, dst io.Writer, src io.Reader, limit int64) error {
 	in := sourceEnd(src)
 	if in == nil {
 		return errUnhandled
 	}
 	out := targetEnd(dst)
-	if out == nil {
+	if out == nil || isFile(in) && !isFile(out) {
 		return errUnhandled
 	}
 	p := pipes.Get().(*pipe)
