@@ -33,8 +33,8 @@ func Progress(f func(bytes int64)) CopyOption {
 //	file                TCP, Unix stream socket, pipe           sendfile
 //	file                file                                    copy_file_range
 //	TCP, Unix           TCP, Unix, pipe, file                   splice
-//	pipe                pipe, file                              splice
-//	file of over 16 KiB http.ResponseWriter of HTTP/1, no TLS   sendfile
+//	pipe                Unix, pipe, file                        splice
+//	file                http.ResponseWriter of HTTP/1, no TLS   sendfile
 //	TCP, Unix           the same, with a Content-Length         splice
 //
 // where a file may be in an *io.LimitedReader or an *io.SectionReader, a socket or a pipe in an *io.LimitedReader, and

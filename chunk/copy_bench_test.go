@@ -126,6 +126,11 @@ var copyPairs = []copyPair{
 		w, r := tcpEnds(b)
 		return arriving(b, r, size, fed(b, feeder, src, w, size))
 	}},
+	{"pipe-unix", func(b *testing.B, size int) func(copyFunc, int) error {
+		src, feeder := pipeEnds(b)
+		w, r := unixEnds(b)
+		return arriving(b, r, size, fed(b, feeder, src, w, size))
+	}},
 	{"tcp-pipe", func(b *testing.B, size int) func(copyFunc, int) error {
 		feeder, src := tcpEnds(b)
 		r, w := pipeEnds(b)

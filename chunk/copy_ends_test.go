@@ -78,16 +78,16 @@ var copyTargets = []copyTarget{
 	{name: "file to append to", kind: "other", open: func(t *testing.T) (io.Writer, func() []byte) {
 		return newFile(t, os.O_APPEND)
 	}},
-	{name: "TCP", kind: "socket", open: func(t *testing.T) (io.Writer, func() []byte) {
+	{name: "TCP", kind: "tcp", open: func(t *testing.T) (io.Writer, func() []byte) {
 		w, r := tcpEnds(t)
 		return w, drain(t, w, r)
 	}},
-	{name: "TCP with little room", kind: "socket", slow: true, open: func(t *testing.T) (io.Writer, func() []byte) {
+	{name: "TCP with little room", kind: "tcp", slow: true, open: func(t *testing.T) (io.Writer, func() []byte) {
 		w, r := tcpEnds(t)
 		_ = w.SetWriteBuffer(1) // the kernel's least, a few KiB
 		return w, drain(t, w, r)
 	}},
-	{name: "Unix socket", kind: "socket", open: func(t *testing.T) (io.Writer, func() []byte) {
+	{name: "Unix socket", kind: "unix", open: func(t *testing.T) (io.Writer, func() []byte) {
 		w, r := unixEnds(t)
 		return w, drain(t, w, r)
 	}},
@@ -118,7 +118,7 @@ func way(r *chunk.Report, src, dst string) *int64 {
 			return &r.CopyFileRange
 		case src == "file":
 			return &r.Sendfile
-		case src == "stream" || src == "pipe" && dst != "socket":
+		case src == "stream" || src == "pipe" && dst != "tcp":
 			return &r.Splice
 		}
 	}

@@ -27,7 +27,7 @@ type step struct {
 // The body that a client must not get as a response of its own.
 var (
 	bigBody    = append([]byte("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL"), someBytes(90_000)...)
-	mediumBody = bytes.Repeat([]byte("small"), 4000) // too large for Copy to write it
+	mediumBody = bytes.Repeat([]byte("small"), 4000) // Copy sends it, as it does the next, which fits into less
 	shortBody  = bytes.Repeat([]byte("short"), 1000) // which it does
 	tinyBody   = []byte("tiny")
 )

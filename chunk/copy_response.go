@@ -7,11 +7,6 @@ import (
 	"strconv"
 )
 
-// smallCopy is what Copy writes to a response even if it could be sent by sendfile: one read and two writes of that much
-// cost less than sendfile and what net/http does first, which is to read 512 bytes and to write them with the header. (A
-// FileServer does better, because it knows the connection and what type the file is of.)
-const smallCopy = 16 << 10
-
 // declaredByCopy stands behind the end of a Content-Length that Copy has set, where only Copy looks.
 const declaredByCopy = "set by chunk.Copy"
 
@@ -28,7 +23,7 @@ func (c *copying) fileToResponse(f *fileSource) error {
 		f.end = f.off + c.room
 	}
 	var err error
-	if 0 < f.size && f.size <= smallCopy {
+	if 0 < f.size && f.size <= smallBody {
 		err = f.copyTo(r.w)
 	} else {
 		c.lent = r.lends()

@@ -21,8 +21,8 @@ type Report struct {
 const sniffed = 512
 
 // FastPath returns nil if the kernel moved the bytes, and otherwise an error that says how many went through this process's
-// memory. The first 512, which net/http may have looked at, and bodies of up to 16 KiB do not matter. A test that calls it
-// fails when a middleware that was added hides the connection:
+// memory, also where there was no other way. The first 512, which net/http may have looked at, and bodies of up to 3 KiB do
+// not matter. A test that calls it fails when a middleware that was added hides the connection:
 //
 //	files := chunk.FileServer(root, chunk.OnServed(func(r *http.Request, rep chunk.Report, status int) {
 //		if err := rep.FastPath(); err != nil {
@@ -30,7 +30,7 @@ const sniffed = 512
 //		}
 //	}))
 func (r Report) FastPath() error {
-	if r.Copied <= sniffed || r.Bytes <= smallCopy {
+	if r.Copied <= sniffed || r.Bytes <= smallBody {
 		return nil
 	}
 	return fmt.Errorf("chunk: %d of %d bytes were copied through memory", r.Copied, r.Bytes)

@@ -48,6 +48,11 @@ func isFile(c syscall.Conn) bool {
 	return ok
 }
 
+func isTCP(c syscall.Conn) bool {
+	_, ok := c.(*net.TCPConn)
+	return ok
+}
+
 func isPipe(f *os.File) bool { return modeOf(f)&os.ModeNamedPipe != 0 }
 
 // spliceable reports whether spliceTo can take from src.
@@ -61,16 +66,16 @@ func spliceable(src io.Reader) bool { return sourceEnd(src) != nil }
 // costs next to nothing. But writing them keeps the pipe that they are in locked, and whoever writes to it or reads
 // from it waiting.
 //
-// From a pipe to a socket it returns errUnhandled as well: there, copying is faster. Memory that was sent belongs to the
-// socket until it has arrived, so that whoever writes to the pipe has to have other memory for each page, which costs more
-// than to copy what is in the processor's cache once more.
+// From a pipe to TCP it returns errUnhandled as well: there, copying is faster. Memory that was sent belongs to the
+// connection until it has arrived, so that whoever writes to the pipe has to have other memory for each page, which costs
+// more than to copy what is in the processor's cache once more. (Over a Unix socket it is read from where it is.)
 func spliceTo(ctx context.Context, t *tally, a *alarm, dst io.Writer, src io.Reader, limit int64) error {
 	in := sourceEnd(src)
 	if in == nil {
 		return errUnhandled
 	}
 	out := targetEnd(dst)
-	if out == nil || isFile(in) && !isFile(out) {
+	if out == nil || isFile(in) && isTCP(out) {
 		return errUnhandled
 	}
 	p := pipes.Get().(*pipe)

@@ -8,9 +8,11 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/millrace-io/millrace/internal/load"
 	"github.com/schollz/progressbar/v3"
@@ -92,7 +94,30 @@ func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 	f.DurationVar(&cfg.Ramp, "ramp", cfg.Ramp, "time over which the viewers come")
 	f.DurationVar(&cfg.Settle, "settle", cfg.Settle, "time after that before the measurement begins")
 	f.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long the measurement then lasts")
-	f.IntSliceVar(&cfg.ServerPIDs, "server-pid", nil, "the server's processes on this machine, for its CPU time and memory (Linux)")
+	f.Var((*pidsValue)(&cfg.ServerPIDs), "server-pid", "the server's processes on this machine, for its CPU time and memory (Linux)")
+}
+
+// pidsValue is a flag of process numbers, between commas, or between spaces as pidof prints them.
+type pidsValue []int
+
+func (v *pidsValue) Type() string { return "ints" }
+
+func (v *pidsValue) String() string { return strings.Trim(fmt.Sprint([]int(*v)), "[]") }
+
+// Set adds to those that are there.
+func (v *pidsValue) Set(s string) error {
+	numbers := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	if len(numbers) == 0 {
+		return errors.New("there is no such process")
+	}
+	for _, n := range numbers {
+		pid, err := strconv.Atoi(n)
+		if err != nil {
+			return fmt.Errorf("%q is not a process number", n)
+		}
+		*v = append(*v, pid)
+	}
+	return nil
 }
 
 // isTerminal says whether somebody looks at what is written to w.

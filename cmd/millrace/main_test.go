@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -132,6 +133,8 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 		{"load --viewers -1", "viewers"},
 		{"load --url http://example.org", "--remote"},
 		{"load --server-pid 1073741824", "--server-pid 1073741824"},
+		{"load --server-pid= --url http://127.0.0.1:1", "there is no such process"},
+		{"load --server-pid 1,millrace", `"millrace" is not a process number`},
 		{"dance", "unknown command"},
 	} {
 		err := millrace(t.Context(), io.Discard, io.Discard, strings.Fields(tt.args)...)
@@ -225,6 +228,28 @@ func TestCut(t *testing.T) {
 		}
 		if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("cut %s: error %v, want one with %q", test.args, err, test.err)
+		}
+	}
+}
+
+// What pidof prints for one process or for several is a list of them.
+func TestServerPIDs(t *testing.T) {
+	for _, tt := range []struct {
+		set  []string
+		want []int
+	}{
+		{[]string{"12"}, []int{12}},
+		{[]string{"12 345"}, []int{12, 345}},
+		{[]string{"12,345", "6\n"}, []int{12, 345, 6}},
+	} {
+		var got pidsValue
+		for _, s := range tt.set {
+			if err := got.Set(s); err != nil {
+				t.Errorf("%q: %v", s, err)
+			}
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%q: %v, want %v", tt.set, got, tt.want)
 		}
 	}
 }

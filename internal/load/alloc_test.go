@@ -4,6 +4,7 @@ package load
 
 import (
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -25,6 +26,14 @@ func TestTagsAndQuestionsAllocateNothing(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestSynthDoesNotAllocate(t *testing.T) {
+	s := NewSynth(0, 2_150_000, time.Second)
+	now := time.Now()
+	if n := testing.AllocsPerRun(500, func() { s.Next(now) }); n != 0 {
+		t.Errorf("%v allocations a tag", n)
 	}
 }
 

@@ -91,11 +91,3 @@ func checkAccessUnit(t *testing.T, p []byte) {
 		t.Fatalf("NAL units %v, want %v", types, want)
 	}
 }
-
-func TestSynthDoesNotAllocate(t *testing.T) {
-	s := NewSynth(0, 2_150_000, time.Second)
-	now := time.Now()
-	if n := testing.AllocsPerRun(500, func() { s.Next(now) }); n != 0 {
-		t.Errorf("%v allocations a tag", n)
-	}
-}

@@ -34,7 +34,7 @@ func TestASendCancelledAtEveryByte(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool)
 	data := noise(rand.New(rand.NewPCG(1, 2)), 40_000)
 	step := 1
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		step = 37
 	}
 	for n := 0; n < 4096; n += step {

@@ -1,6 +1,7 @@
 package upload
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,9 @@ import (
 // maxReason bounds how much of an error page is read for its first line.
 const maxReason = 512
 
+// errNoBlob is for a server that has not said that it keeps the file.
+var errNoBlob = errors.New("the server answers 200 OK, with no entity tag for what was sent: is that the URL of a blob?")
+
 // A laterError is an answer which says that nothing was done, and that the same may be tried again.
 type laterError struct {
 	reason string
@@ -25,8 +29,14 @@ func (e *laterError) Error() string { return e.reason }
 // judge returns nil if an answer says that the body stands at the URL now.
 func judge(res *http.Response, ifAbsent bool) error {
 	switch res.StatusCode {
-	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
+	case http.StatusCreated, http.StatusNoContent:
 		return nil
+	case http.StatusOK:
+		// So does a server that has done something else with it, such as to relay it as a stream.
+		if res.Header.Get("Etag") != "" {
+			return nil
+		}
+		return errNoBlob
 	case http.StatusPreconditionFailed:
 		if ifAbsent {
 			return fmt.Errorf("there is something at the URL already (--if-absent)")

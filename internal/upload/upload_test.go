@@ -130,6 +130,12 @@ func TestRun(t *testing.T) {
 			answers: refused(413, "too\x1b[1m much"), path: file, tries: 1,
 			err: `413 Request Entity Too Large: "too\x1b[1m much"`,
 		},
+		"a 200 of something else": {
+			answers: []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				_, _ = io.WriteString(w, `{"stream":"x"}`)
+			}}, path: file, tries: 1, err: "is that the URL of a blob?",
+		},
 		"no token": {answers: refused(401, "show it"), path: file, tries: 1, err: "show it"},
 		"elsewhere": {answers: []http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "http://elsewhere.example/")
