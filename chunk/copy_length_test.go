@@ -26,10 +26,10 @@ type step struct {
 
 // The body that a client must not get as a response of its own.
 var (
-	bigBody    = append([]byte("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL"), someBytes(90_000)...)
-	mediumBody = bytes.Repeat([]byte("small"), 4000) // Copy sends it, as it does the next, which fits into less
-	shortBody  = bytes.Repeat([]byte("short"), 1000) // which it does
-	tinyBody   = []byte("tiny")
+	bigBody   = append([]byte("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL"), someBytes(90_000)...)
+	smallBody = bytes.Repeat([]byte("small"), 1000)
+	shortBody = bytes.Repeat([]byte("short"), 500) // which Copy writes, where it sends the others
+	tinyBody  = []byte("tiny")
 )
 
 func headerStep(status int) step {
@@ -139,47 +139,47 @@ type lengthTest struct {
 
 var lengthTests = []lengthTest{
 	// Without a length there is room for everything.
-	{[]step{headerStep(200), fileStep(mediumBody), fileStep(bigBody)}, -1, 20_000 + len(bigBody), false, true},
-	{[]step{writeStep(tinyBody), fileStep(mediumBody), fileStep(bigBody)}, -1, 20_004 + len(bigBody), false, true},
-	{[]step{writeStep(tinyBody), flushStep, fileStep(mediumBody), sectionStep(bigBody)}, -1, 20_004 + len(bigBody), false, true},
+	{[]step{headerStep(200), fileStep(smallBody), fileStep(bigBody)}, -1, 5000 + len(bigBody), false, true},
+	{[]step{writeStep(tinyBody), fileStep(smallBody), fileStep(bigBody)}, -1, 5004 + len(bigBody), false, true},
+	{[]step{writeStep(tinyBody), flushStep, fileStep(smallBody), sectionStep(bigBody)}, -1, 5004 + len(bigBody), false, true},
 	{[]step{headerStep(200), memoryStep(tinyBody), fileStep(bigBody), memoryStep(tinyBody)}, -1, 8 + len(bigBody), false, true},
 	{[]step{headerStep(200), fileStep(tinyBody), streamStep(bigBody)}, -1, 4 + len(bigBody), false, true},
 	{[]step{headerStep(200), flushStep, selfStep(bigBody), selfStep(tinyBody)}, -1, 4 + len(bigBody), false, true},
 	{[]step{headerStep(200), lengthStep(10), noLengthStep, fileStep(bigBody)}, -1, len(bigBody), false, true},
 	// The first Copy has set it.
-	{[]step{fileStep(mediumBody), fileStep(bigBody)}, 20_000, 20_000, true, true},
-	{[]step{fileStep(mediumBody), sectionStep(bigBody)}, 20_000, 20_000, true, true},
-	{[]step{fileStep(mediumBody), memoryStep(bigBody)}, 20_000, 20_000, true, false},
-	{[]step{fileStep(mediumBody), streamStep(bigBody)}, 20_000, 20_000, true, true},
-	{[]step{fileStep(mediumBody), selfStep(bigBody)}, 20_000, 20_000, true, false},
-	{[]step{fileStep(mediumBody), noLengthStep, fileStep(bigBody)}, 20_000, 20_000, true, true},
-	{[]step{fileStep(mediumBody), flushStep, lengthStep(90_000), fileStep(bigBody)}, 20_000, 20_000, true, true},
+	{[]step{fileStep(smallBody), fileStep(bigBody)}, 5000, 5000, true, true},
+	{[]step{fileStep(smallBody), sectionStep(bigBody)}, 5000, 5000, true, true},
+	{[]step{fileStep(smallBody), memoryStep(bigBody)}, 5000, 5000, true, false},
+	{[]step{fileStep(smallBody), streamStep(bigBody)}, 5000, 5000, true, true},
+	{[]step{fileStep(smallBody), selfStep(bigBody)}, 5000, 5000, true, false},
+	{[]step{fileStep(smallBody), noLengthStep, fileStep(bigBody)}, 5000, 5000, true, true},
+	{[]step{fileStep(smallBody), flushStep, lengthStep(90_000), fileStep(bigBody)}, 5000, 5000, true, true},
 	{[]step{memoryStep(tinyBody), fileStep(bigBody)}, 4, 4, true, true},
 	{[]step{fileStep(tinyBody), fileStep(tinyBody)}, 4, 4, true, true},
 	// The handler has, and it is right.
-	{[]step{lengthStep(20_000 + len(bigBody)), fileStep(mediumBody), fileStep(bigBody)},
-		20_000 + len(bigBody), 20_000 + len(bigBody), false, true},
+	{[]step{lengthStep(5000 + len(bigBody)), fileStep(smallBody), fileStep(bigBody)},
+		5000 + len(bigBody), 5000 + len(bigBody), false, true},
 	{[]step{lengthStep(4 + len(bigBody)), writeStep(tinyBody), flushStep, streamStep(bigBody)},
 		4 + len(bigBody), 4 + len(bigBody), false, true},
 	// The handler has, and has more.
-	{[]step{lengthStep(21_000), fileStep(mediumBody), fileStep(bigBody)}, 21_000, 21_000, true, true},
-	{[]step{lengthStep(21_000), fileStep(mediumBody), streamStep(bigBody)}, 21_000, 21_000, true, true},
-	{[]step{lengthStep(21_000), streamStep(mediumBody), fileStep(bigBody)}, 21_000, 21_000, true, true},
-	{[]step{lengthStep(20_050), writeStep(mediumBody), fileStep(bigBody)}, 20_050, 20_050, true, true},
-	{[]step{lengthStep(20_050), writeStep(mediumBody), streamStep(bigBody)}, 20_050, 20_050, true, true},
-	{[]step{lengthStep(20_050), writeStep(mediumBody), flushStep, fileStep(bigBody)}, 20_050, 20_050, true, true},
-	{[]step{lengthStep(20_050), writeStep(mediumBody), flushStep, selfStep(bigBody)}, 20_050, 20_000, true, false},
+	{[]step{lengthStep(6000), fileStep(smallBody), fileStep(bigBody)}, 6000, 6000, true, true},
+	{[]step{lengthStep(6000), fileStep(smallBody), streamStep(bigBody)}, 6000, 6000, true, true},
+	{[]step{lengthStep(6000), streamStep(smallBody), fileStep(bigBody)}, 6000, 6000, true, true},
+	{[]step{lengthStep(5050), writeStep(smallBody), fileStep(bigBody)}, 5050, 5050, true, true},
+	{[]step{lengthStep(5050), writeStep(smallBody), streamStep(bigBody)}, 5050, 5050, true, true},
+	{[]step{lengthStep(5050), writeStep(smallBody), flushStep, fileStep(bigBody)}, 5050, 5050, true, true},
+	{[]step{lengthStep(5050), writeStep(smallBody), flushStep, selfStep(bigBody)}, 5050, 5000, true, false},
 	{[]step{lengthStep(1000), headerStep(200), flushStep, noLengthStep, fileStep(bigBody)}, 1000, 1000, true, true},
 	{[]step{lengthStep(1000), headerStep(200), lengthStep(90_000), fileStep(bigBody)}, 1000, 1000, true, true},
 	{[]step{lengthStep(1000), headerStep(200), lengthStep(90_000), streamStep(bigBody)}, 1000, 1000, true, true},
 	{[]step{panickedStep, noLengthStep, fileStep(bigBody)}, len(bigBody), -1, true, false},
-	// Copy writes a short file.
-	{[]step{fileStep(shortBody), fileStep(bigBody)}, 5000, 5000, true, true},
-	{[]step{lengthStep(6000), fileStep(shortBody), fileStep(shortBody)}, 6000, 6000, true, true},
-	{[]step{lengthStep(6000), headerStep(200), flushStep, noLengthStep, fileStep(shortBody), streamStep(bigBody)}, 6000, 6000, true, true},
+	// What is written counts as what is sent does.
+	{[]step{fileStep(shortBody), fileStep(bigBody)}, 2500, 2500, true, true},
+	{[]step{lengthStep(3000), fileStep(shortBody), fileStep(shortBody)}, 3000, 3000, true, true},
+	{[]step{lengthStep(3000), headerStep(200), flushStep, noLengthStep, fileStep(shortBody), streamStep(bigBody)}, 3000, 3000, true, true},
 	// There is none.
-	{[]step{headerStep(204), fileStep(mediumBody), fileStep(bigBody)}, -1, 0, true, true},
-	{[]step{headerStep(304), flushStep, fileStep(mediumBody), fileStep(bigBody)}, -1, 0, true, true},
+	{[]step{headerStep(204), fileStep(smallBody), fileStep(bigBody)}, -1, 0, true, true},
+	{[]step{headerStep(304), flushStep, fileStep(smallBody), fileStep(bigBody)}, -1, 0, true, true},
 }
 
 func (l *lengthTest) name() string {
@@ -226,9 +226,9 @@ func TestCopyAfterOneThatFailed(t *testing.T) {
 		switch m.name {
 		case "none", "ReadFrom", "hooks", "opaque": // others have the header written first
 			for _, l := range []lengthTest{
-				{[]step{failedStep, fileStep(mediumBody)}, 20_000, 20_000, false, true},
+				{[]step{failedStep, fileStep(smallBody)}, 5000, 5000, false, true},
 				{[]step{failedStep, failedStep, memoryStep(tinyBody)}, 4, 4, false, true},
-				{[]step{failedStep, streamStep(mediumBody)}, -1, 20_000, false, true},
+				{[]step{failedStep, streamStep(smallBody)}, -1, 5000, false, true},
 			} {
 				l.onConnections(t, m)
 			}
@@ -350,7 +350,7 @@ func TestCopyToARecorder(t *testing.T) {
 type titled struct{ http.ResponseWriter }
 
 func (p titled) ReadFrom(r io.Reader) (int64, error) {
-	_, _ = p.Write(mediumBody)
+	_, _ = p.Write(smallBody)
 	_ = http.NewResponseController(p.ResponseWriter).Flush()
 	return p.ResponseWriter.(io.ReaderFrom).ReadFrom(r)
 }
@@ -379,10 +379,10 @@ func TestFileServerKeepsToTheLength(t *testing.T) {
 		}, nil}
 		for _, m := range wrappers[:6] {
 			for _, l := range []lengthTest{
-				{[]step{fileStep(mediumBody), serveFile}, 20_000, -1, false, false},
-				{[]step{fileStep(mediumBody), flushStep, serveFile}, 20_000, -1, false, false},
-				{[]step{lengthStep(21_000), writeStep(mediumBody), serveFile}, 21_000, -1, false, false},
-				{[]step{lengthStep(21_000), writeStep(mediumBody), flushStep, serveFile}, 21_000, -1, false, false},
+				{[]step{fileStep(smallBody), serveFile}, 5000, -1, false, false},
+				{[]step{fileStep(smallBody), flushStep, serveFile}, 5000, -1, false, false},
+				{[]step{lengthStep(6000), writeStep(smallBody), serveFile}, 6000, -1, false, false},
+				{[]step{lengthStep(6000), writeStep(smallBody), flushStep, serveFile}, 6000, -1, false, false},
 			} {
 				l.onConnections(t, m)
 			}

@@ -188,7 +188,7 @@ func (l keptListener) Accept() (net.Conn, error) {
 }
 
 func TestCopyToAResponseWhoseSourceIsKept(t *testing.T) {
-	data := someBytes(20_000)
+	data := someBytes(10_000)
 	for _, src := range copySources {
 		if src.kind == "other" || src.name == "TCP" || src.name == "Unix socket" || src.name == "pipe" {
 			continue // nothing of Copy's is kept
@@ -197,7 +197,7 @@ func TestCopyToAResponseWhoseSourceIsKept(t *testing.T) {
 			t.Run(src.name+" by "+by, func(t *testing.T) {
 				k := new(hoarder)
 				server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					w.Header().Set("Content-Length", "20000")
+					w.Header().Set("Content-Length", "10000")
 					if by == "the middleware" {
 						m := (&keptResponse{}).keeping(w)
 						_, _ = chunk.Copy(r.Context(), m, src.open(t, data))

@@ -11,8 +11,8 @@ import (
 )
 
 // fewPieces of memory go out in one system call from a wire's own list: a header, a value of half a megabyte in blocks of
-// 64 KiB, and what follows it. Longer Chains borrow a list of manyPieces, 16 MiB in such blocks: sent at once, a megabyte takes three
-// quarters of the time that it takes in tens, and a wire that rests should not hold that list.
+// 64 KiB, and what follows it. Longer Chains borrow a list of manyPieces, 16 MiB in such blocks: sent at once, a megabyte
+// takes three quarters of the time that it takes in tens, and a wire that rests should not hold that list.
 const (
 	fewPieces  = 10
 	manyPieces = 256

@@ -165,7 +165,7 @@ func (u *upload) try(ctx context.Context) (again bool, err error) {
 	defer time.AfterFunc(u.cfg.StallTimeout, stalled).Stop() // a refusal has a text
 	var later *laterError
 	err = judge(res, u.cfg.IfAbsent)
-	if (err == nil || err == errNoBlob) && !ended {
+	if (err == nil || err == errNoBlob) && !ended { // whatever it was good for
 		err = fmt.Errorf("the server answers %d after %d bytes, which are not all", res.StatusCode, sent)
 	}
 	return errors.As(err, &later), err
