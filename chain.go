@@ -175,11 +175,11 @@ func (c *Chain) Merge(src *Chain) {
 	if src.size == 0 {
 		return
 	}
-	if c.size == 0 {
-		*c, *src = *src, *c // each keeps room for pieces that it can use again
+	pieces := src.pieces()
+	if c.size == 0 && len(pieces) > fewPieces {
+		*c, *src = *src, *c // each has room for pieces that it can use again
 		return
 	}
-	pieces := src.pieces()
 	for i := range pieces {
 		c.push(pieces[i])
 		pieces[i] = Ref{}
@@ -246,6 +246,8 @@ func (c *Chain) Discard(n int) {
 	for n > 0 {
 		first := &c.pieces()[0]
 		if int(first.n) > n {
+			first.token.check()
+			first.blk.check(first.gen)
 			first.off += uint32(n)
 			first.n -= uint32(n)
 			c.size -= n

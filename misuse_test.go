@@ -22,6 +22,7 @@ var draftVerbs = []verb[millrace.Draft]{
 
 var refVerbs = []verb[millrace.Ref]{
 	{"Bytes", func(r *millrace.Ref) { r.Bytes() }},
+	{"Len", func(r *millrace.Ref) { r.Len() }},
 	{"Clone", func(r *millrace.Ref) { r.Clone() }},
 	{"Slice", func(r *millrace.Ref) { r.Slice(1, 2) }},
 	{"Release", func(r *millrace.Ref) { r.Release() }},
@@ -40,6 +41,7 @@ var chainVerbs = []verb[millrace.Chain]{
 	{"Clone", func(c *millrace.Chain) { c.Clone(new(millrace.Chain)) }},
 	{"Cut", func(c *millrace.Chain) { c.Cut(new(millrace.Chain), 1) }},
 	{"Discard", func(c *millrace.Chain) { c.Discard(c.Len()) }},
+	{"Discard a part", func(c *millrace.Chain) { c.Discard(1) }},
 	{"Release", func(c *millrace.Chain) { c.Release() }},
 	{"CopyTo", func(c *millrace.Chain) { c.CopyTo(make([]byte, 1)) }},
 	{"Bytes", func(c *millrace.Chain) { c.Bytes() }},

@@ -80,8 +80,14 @@ type (
 	}
 )
 
-// Len returns the number of bytes.
-func (r *Ref) Len() int { return int(r.n) }
+// Len returns the number of bytes. It panics as Bytes does.
+func (r *Ref) Len() int {
+	if r.blk != nil {
+		r.token.check()
+		r.blk.check(r.gen)
+	}
+	return int(r.n)
+}
 
 // Bytes returns the bytes to read, not to write. They are valid, and do not change, until r is released. Bytes panics
 // when the block has gone back to its pool, which means that r, or a copy of it, was released before.

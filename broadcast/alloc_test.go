@@ -32,6 +32,55 @@ func wantNoAllocs(t *testing.T, name string, warm int, f func()) {
 	}
 }
 
+// A new ring has all that it will ever need: not even the first frames, or a
+// group that grows up to its limits, make it allocate.
+func TestPublishAllocatesNothingFromTheStart(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		pieces     int // a frame
+		maxPieces  int
+		wantFrames int // kept at the end
+	}{
+		{"frames of one piece", 1, 16384, 16384},
+		{"frames of three pieces", 3, 16384, 5461},
+		{"frames of four pieces", 4, 1000, 250},
+		{"frames of nine pieces", 9, 1000, 111},
+	} {
+		const frames = 20000
+		var block millrace.Chain
+		block.AppendCopy(make([]byte, 1000))
+		var rings [2]*broadcast.Ring // AllocsPerRun calls its function once before it counts
+		var made [2][]millrace.Chain
+		for i := range rings {
+			rings[i] = broadcast.New(broadcast.MaxPieces(test.maxPieces))
+			made[i] = make([]millrace.Chain, frames)
+			for k := range made[i] {
+				for n := range test.pieces { // none ends where the next one begins
+					block.Slice(&made[i][k], n*20, n*20+10)
+				}
+			}
+		}
+		i := 0
+		if n := testing.AllocsPerRun(1, func() {
+			for k := range made[i] {
+				if err := rings[i].Publish(&made[i][k], broadcast.Frame{Key: k == 0}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			i++
+		}); n != 0 {
+			t.Errorf("%s: the first %d frames made %v allocations, want 0", test.name, frames, n)
+		}
+		for _, r := range rings {
+			if kept := r.Stats().Frames; kept != test.wantFrames {
+				t.Errorf("%s: %d frames kept, want %d", test.name, kept, test.wantFrames)
+			}
+			r.Close()
+		}
+		block.Release()
+	}
+}
+
 func TestPublishAllocatesNothing(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -120,4 +169,14 @@ func TestWakingAllocatesNothing(t *testing.T) {
 	})
 	ring.Close()
 	readers.Wait()
+}
+
+// Builds with -tags invariants have larger pieces.
+func TestRoom(t *testing.T) {
+	if broadcast.RecordSize > 40 {
+		t.Errorf("a record takes %d bytes; say so at MaxFrames", broadcast.RecordSize)
+	}
+	if broadcast.PieceSize > 46 {
+		t.Errorf("a piece takes %v bytes; say so at MaxPieces", broadcast.PieceSize)
+	}
 }

@@ -15,8 +15,14 @@ var ErrClosed = errors.New("broadcast: closed")
 type FrameTooLargeError struct {
 	Size  int64 // length of the frame, in bytes
 	Limit int64 // the ring's MaxBytes
+
+	Pieces    int // the contiguous pieces that it lies in
+	MaxPieces int // the ring's limit
 }
 
 func (e *FrameTooLargeError) Error() string {
+	if e.Size <= e.Limit {
+		return fmt.Sprintf("broadcast: a frame of %d pieces is above MaxPieces (%d)", e.Pieces, e.MaxPieces)
+	}
 	return fmt.Sprintf("broadcast: a frame of %d bytes is above MaxBytes (%d)", e.Size, e.Limit)
 }

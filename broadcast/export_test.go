@@ -8,12 +8,16 @@ import (
 // RecordSize is what MaxFrames says that a frame costs beside its bytes.
 const RecordSize = unsafe.Sizeof(record{})
 
-// RecordRoom returns for how many frames r has records.
-func (r *Ring) RecordRoom() int {
+// RecordsUsed returns in how many places r's records go round.
+func (r *Ring) RecordsUsed() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.frames.recs)
+	return r.frames.used
 }
+
+// PieceSize is what MaxPieces says that a piece costs beside its bytes: its part
+// of a segment, and of the three lists that have room for one.
+const PieceSize = (float64(unsafe.Sizeof(segment{})) + 3*8) / segmentPieces
 
 // Ready reports whether Wait would return at once.
 func (c *Cursor) Ready() bool {
@@ -36,8 +40,8 @@ func (r *Ring) Check() error {
 
 func (r *Ring) checkRecords() error {
 	l := &r.frames
-	if n := l.head - l.tail; n < 0 || n > int64(len(l.recs)) || len(l.recs) > l.limit {
-		return fmt.Errorf("%d records in %d places, of %d at most", n, len(l.recs), l.limit)
+	if n := l.head - l.tail; n < 0 || n > l.used || n > int64(r.opts.maxFrames) || l.used > int64(len(l.recs)) {
+		return fmt.Errorf("%d records in %d of %d places, MaxFrames is %d", n, l.used, len(l.recs), r.opts.maxFrames)
 	}
 	off := l.start
 	for n := l.tail; n < l.head; n++ {
@@ -65,26 +69,34 @@ func (r *Ring) checkRecords() error {
 func (r *Ring) checkLog() error {
 	l := &r.log
 	off := r.frames.start
-	for i, s := range l.segs[l.first:] {
+	pieces := 0
+	for i := range l.count {
+		s := *l.at(i)
 		if s.start != off || s.end-s.start != int64(s.chain.Len()) || s.chain.Len() == 0 {
 			return fmt.Errorf("segment %d is [%d, %d) of %d bytes, want it at %d", i, s.start, s.end, s.chain.Len(), off)
 		}
+		n := s.chain.Pieces()
+		if n > segmentPieces || n < segmentPieces && i > 0 && i < l.count-1 {
+			return fmt.Errorf("segment %d of %d has %d pieces", i, l.count, n)
+		}
+		pieces += n
 		off = s.end
 	}
 	if off != l.end {
 		return fmt.Errorf("the last segment ends at %d, the log at %d", off, l.end)
 	}
-	// A live segment has a frame at least, and the queue is moved up in its
-	// array rather than let grow.
-	if most := 4*len(r.frames.recs) + 64; cap(l.segs) > most || len(l.spare) > most {
-		return fmt.Errorf("room for %d segments and %d spare ones, for %d frames at most", cap(l.segs), len(l.spare), len(r.frames.recs))
+	if kept := r.keptPieces(); pieces > kept || kept > r.opts.maxPieces {
+		return fmt.Errorf("%d pieces counted as %d, MaxPieces is %d", pieces, kept, r.opts.maxPieces)
+	}
+	if n := l.count + len(l.spare); n != l.made || l.made > len(l.slab) {
+		return fmt.Errorf("%d segments live, %d spare, %d made of %d", l.count, len(l.spare), l.made, len(l.slab))
 	}
 	for _, s := range l.spare {
 		if s.chain.Len() != 0 {
 			return fmt.Errorf("a spare segment has %d bytes", s.chain.Len())
 		}
 	}
-	if len(l.dead) > 0 {
+	if len(l.dead) > 0 || l.reaping {
 		return fmt.Errorf("%d dead segments while nobody reaps", len(l.dead))
 	}
 	return nil

@@ -6,13 +6,12 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// segmentPieces bounds the pieces of a segment, unless one frame alone has
-// more: what a Chain holds without an array of its own. A segment then costs no
-// allocation beyond itself, and finding or dropping a byte in it is a walk over
-// four pieces at most.
+// segmentPieces is the most pieces of a segment: what a Chain holds without an
+// array of its own. A segment then costs nothing beyond itself, and finding or
+// dropping a byte in it is a walk over four pieces at most.
 const segmentPieces = 4
 
-// A segment is a run of whole frames of the log.
+// A segment is a run of pieces of the log.
 type segment struct {
 	chain      millrace.Chain
 	start, end int64 // log offsets of the chain's bytes: end-start == chain.Len()
@@ -20,66 +19,128 @@ type segment struct {
 
 // A byteLog keeps the bytes of the frames at absolute offsets that only grow.
 // It is a queue of small chains rather than one chain, so that the cost of
-// sharing a range depends on the range and not on how much the ring keeps.
+// sharing a range depends on the range and not on how much the ring keeps. All
+// segments that it will ever have are made with it.
 //
-// Invariants: live segments are segs[first:], in order and without a gap
-// between one's end and the next one's start; none is empty.
+// Invariants:
+//
+//	live segment i, in order, is queue[(first+i)%len(queue)], 0 ≤ i < count
+//	no live segment is empty, and each ends where the next one starts
+//	all but the first and the last live segment have segmentPieces pieces
+//	count + len(dead) + len(spare) + reapBatch ≥ made, made ≤ len(slab)
 type byteLog struct {
-	segs   []*segment
-	first  int
+	slab  []segment // all segments; those from made on were never used
+	made  int
+	queue []*segment // a circular array
+	first int
+	count int
+
 	end    int64      // offset after the last byte
 	pieces uint32     // pieces ever begun, modulo 2^32
 	dead   []*segment // dropped, to be released outside of the ring's lock
-	spare  []*segment // released and empty, for later; live + dead + spare ≤ the most that ever lived
+	spare  []*segment // released and empty, for later
+
+	reaping bool // a goroutine has up to reapBatch dead segments in its hands
+}
+
+// newByteLog returns a log with room for so many pieces.
+func newByteLog(pieces int) byteLog {
+	// The first and the last segment may have a single piece each.
+	live := pieces/segmentPieces + 3
+	n := live + reapBatch
+	return byteLog{
+		slab:  make([]segment, n),
+		queue: make([]*segment, live),
+		dead:  make([]*segment, 0, n),
+		spare: make([]*segment, 0, n),
+	}
+}
+
+// at returns where live segment i stands.
+func (l *byteLog) at(i int) **segment {
+	i += l.first
+	if i >= len(l.queue) {
+		i -= len(l.queue)
+	}
+	return &l.queue[i]
 }
 
 // append takes ownership of p's bytes and returns the range of pieces that they
 // lie in. Bytes that follow the log's last byte in the same block join its
-// piece, if that is not the last one of a full segment.
+// piece, if that is not the last one of a full segment. There must be room.
 func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
-	n, added := p.Len(), p.Pieces()
-	if n == 0 {
-		// A batch that begins here may have the frame behind it join the
-		// piece before: count that piece, so that the sum is never low.
-		return l.pieces - 1, l.pieces
+	if p.Len() == 0 {
+		return l.here()
 	}
-	s := l.open(added)
-	had := s.chain.Pieces()
-	s.chain.Merge(p)
-	grown := s.chain.Pieces() - had
 	first := l.pieces
-	if grown < added {
-		first--
+	for left := p.Pieces(); left > 0; {
+		s := l.open()
+		had := s.chain.Pieces()
+		moved := min(left, segmentPieces-had)
+		if moved == left {
+			s.chain.Merge(p)
+		} else {
+			p.Cut(&s.chain, bytesOf(p, moved))
+		}
+		left -= moved
+		grown := s.chain.Pieces() - had
+		if grown < moved {
+			first-- // only the frame's first piece can have joined another
+		}
+		l.pieces += uint32(grown)
+		s.end = s.start + int64(s.chain.Len())
+		l.end = s.end
 	}
-	l.pieces += uint32(grown)
-	s.end += int64(n)
-	l.end = s.end
 	return first, l.pieces
 }
 
-// open returns the segment that the next frame, of so many pieces, goes to.
-func (l *byteLog) open(pieces int) *segment {
-	if l.first < len(l.segs) {
-		if s := l.segs[len(l.segs)-1]; s.chain.Pieces()+pieces <= segmentPieces {
+// here returns the range of pieces of a frame without bytes. The frame behind it
+// may join the piece before it: that one counts, so that no sum is ever low.
+func (l *byteLog) here() (firstPiece, lastPiece uint32) { return l.pieces - 1, l.pieces }
+
+// bytesOf returns the length of p's first pieces.
+func bytesOf(p *millrace.Chain, pieces int) int {
+	n := 0
+	for b := range p.All() {
+		if pieces == 0 {
+			break
+		}
+		n += len(b)
+		pieces--
+	}
+	return n
+}
+
+// open returns the segment that the next piece goes to.
+func (l *byteLog) open() *segment {
+	if l.count > 0 {
+		if s := *l.at(l.count - 1); s.chain.Pieces() < segmentPieces {
 			return s
 		}
 	}
-	var s *segment
-	if n := len(l.spare); n > 0 {
-		s = l.spare[n-1]
-		l.spare[n-1] = nil
-		l.spare = l.spare[:n-1]
-	} else {
-		s = new(segment)
-	}
+	s := l.take()
 	s.start, s.end = l.end, l.end
-	if len(l.segs) == cap(l.segs) && l.first > len(l.segs)/2 {
-		// Half of the array is free: move the queue up instead of growing.
-		n := copy(l.segs, l.segs[l.first:])
-		clear(l.segs[n:])
-		l.segs, l.first = l.segs[:n], 0
+	*l.at(l.count) = s
+	l.count++
+	return s
+}
+
+// take returns an empty segment.
+func (l *byteLog) take() *segment {
+	if n := len(l.spare); n > 0 {
+		s := l.spare[n-1]
+		l.spare = l.spare[:n-1]
+		return s
 	}
-	l.segs = append(l.segs, s)
+	if l.made < len(l.slab) {
+		l.made++
+		return &l.slab[l.made-1]
+	}
+	// Whoever reaps is far behind: it was stopped between two batches.
+	last := len(l.dead) - 1
+	s := l.dead[last]
+	l.dead = l.dead[:last]
+	s.chain.Release()
 	return s
 }
 
@@ -88,10 +149,9 @@ func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	if from == to {
 		return
 	}
-	live := l.segs[l.first:]
-	i := sort.Search(len(live), func(i int) bool { return live[i].end > from })
+	i := sort.Search(l.count, func(i int) bool { return (*l.at(i)).end > from })
 	for from < to {
-		s := live[i]
+		s := *l.at(i)
 		upto := min(to, s.end)
 		s.chain.Slice(dst, int(from-s.start), int(upto-s.start))
 		from = upto
@@ -102,8 +162,8 @@ func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 // drop forgets the bytes below offset. Whole segments go to the dead list, so
 // that this costs little however much is dropped; see reap.
 func (l *byteLog) drop(offset int64) {
-	for l.first < len(l.segs) {
-		s := l.segs[l.first]
+	for l.count > 0 {
+		s := l.queue[l.first]
 		if s.end > offset {
 			if n := offset - s.start; n > 0 {
 				s.chain.Discard(int(n))
@@ -112,10 +172,11 @@ func (l *byteLog) drop(offset int64) {
 			return
 		}
 		l.dead = append(l.dead, s)
-		l.segs[l.first] = nil
-		l.first++
+		if l.first++; l.first == len(l.queue) {
+			l.first = 0
+		}
+		l.count--
 	}
-	l.segs, l.first = l.segs[:0], 0
 }
 
 // reapBatch is how many segments reap releases between two uses of the lock.
@@ -123,25 +184,29 @@ const reapBatch = 16
 
 // reap releases the blocks of dropped segments, a few at a time and without the
 // lock: a group of pictures may be thousands of pieces, and giving back a block
-// may touch a counter that another core has just written. The caller does not
-// hold r.mu.
+// may touch a counter that another core has just written. One goroutine at a
+// time does it, also for those that come meanwhile. The caller does not hold
+// r.mu.
 func (r *Ring) reap() {
+	r.mu.Lock()
+	l := &r.log
+	if l.reaping {
+		r.mu.Unlock()
+		return
+	}
+	l.reaping = true
 	var batch [reapBatch]*segment
-	n := 0
-	for {
-		r.mu.Lock()
-		l := &r.log
-		l.spare = append(l.spare, batch[:n]...)
+	for len(l.dead) > 0 {
 		rest := max(0, len(l.dead)-reapBatch)
-		n = copy(batch[:], l.dead[rest:])
-		clear(l.dead[rest:])
+		n := copy(batch[:], l.dead[rest:])
 		l.dead = l.dead[:rest]
 		r.mu.Unlock()
-		if n == 0 {
-			return
-		}
 		for _, s := range batch[:n] {
 			s.chain.Release()
 		}
+		r.mu.Lock()
+		l.spare = append(l.spare, batch[:n]...)
 	}
+	l.reaping = false
+	r.mu.Unlock()
 }

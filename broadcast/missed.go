@@ -13,7 +13,7 @@ const (
 	LagBytes
 	LagFrames
 	LagTime
-	// Evicted: the ring had to make room (MaxBytes, MaxFrames).
+	// Evicted: the ring had to make room (MaxBytes, MaxFrames, MaxPieces).
 	Evicted
 	// Refused: Publish refused a frame (FrameTooLargeError), which spoils
 	// the rest of its group.

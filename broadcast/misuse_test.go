@@ -29,6 +29,7 @@ func TestOptionsOutOfRangePanic(t *testing.T) {
 	}{
 		{"broadcast: MaxBytes(0) is below 1", func() { broadcast.MaxBytes(0) }},
 		{"broadcast: MaxFrames(-1) is below 1", func() { broadcast.MaxFrames(-1) }},
+		{"broadcast: MaxPieces(0) is below 1", func() { broadcast.MaxPieces(0) }},
 		{"broadcast: Latency(-1) is below 0", func() { broadcast.Latency(-1) }},
 		{"broadcast: WakeBytes(-1) is below 0", func() { broadcast.WakeBytes(-1) }},
 		{"broadcast: MaxLagBytes(-1) is below 0", func() { broadcast.MaxLagBytes(-1) }},

@@ -11,9 +11,11 @@ const (
 	// defaultMaxFrames leaves the bound to MaxBytes for streams that people
 	// send. A group of a still picture is long: x264 puts a key frame at every
 	// 250th picture unless told otherwise, and at one picture a second those
-	// 250 seconds have 12,000 frames of sound, in 4 MB. Records are allocated
-	// when they are needed, 40 bytes each, so that only such a stream pays.
+	// 250 seconds have 12,000 frames of sound, in 4 MB.
 	defaultMaxFrames = 16384
+	// defaultPiece, bytes, makes the default of MaxPieces: less than what a
+	// Reader puts into a block, unless each frame comes alone.
+	defaultPiece = 1 << 10
 
 	// defaultLagTime is more than a lost segment, a Wi-Fi roam or a short
 	// congestion costs, and several groups of a usual stream (2 to 4
@@ -35,6 +37,7 @@ type Option func(*options)
 type options struct {
 	maxBytes  int64
 	maxFrames int
+	maxPieces int
 	latency   time.Duration
 	wakeBytes int64
 }
@@ -48,11 +51,23 @@ func MaxBytes(n int64) Option {
 }
 
 // MaxFrames bounds the number of frames that the ring keeps; the default is
-// 16384. Each has a record of 40 bytes. Room for records is made when more
-// frames are kept than ever before, for twice as many each time, and stays.
+// 16384. New makes a record of 40 bytes for each, their number rounded up to a
+// power of two: 640 KiB unless n is less. Records that are never needed are not
+// touched, so that the system gives them no memory, as a rule.
 func MaxFrames(n int) Option {
 	atLeast("MaxFrames", int64(n), 1)
 	return func(o *options) { o.maxFrames = n }
+}
+
+// MaxPieces bounds the contiguous pieces of memory (see [millrace.Chain.Pieces])
+// that the kept frames lie in. Frames that follow each other in one block are one
+// piece, as a rule. The default is one for each frame of MaxFrames, or for each
+// KiB of MaxBytes if those are more: 16384 unless you change the others. So it
+// bounds only what has frames of many pieces and pieces of few bytes. New makes
+// room for them, 46 bytes each: 740 KiB, untouched until it is needed.
+func MaxPieces(n int) Option {
+	atLeast("MaxPieces", int64(n), 1)
+	return func(o *options) { o.maxPieces = n }
 }
 
 // Latency is how long a published frame may wait before watchers and waiting

@@ -77,7 +77,7 @@ func (p *program) begin() {
 		wakeBytes: p.pick(0, 64, 700),
 	}
 	p.ring = broadcast.New(broadcast.MaxBytes(int64(p.o.maxBytes)), broadcast.MaxFrames(p.o.maxFrames),
-		broadcast.Latency(p.o.latency), broadcast.WakeBytes(p.o.wakeBytes))
+		broadcast.MaxPieces(4096), broadcast.Latency(p.o.latency), broadcast.WakeBytes(p.o.wakeBytes))
 	p.did("maxBytes %d maxFrames %d latency %v wakeBytes %d block %d",
 		p.o.maxBytes, p.o.maxFrames, p.o.latency, p.o.wakeBytes, p.feed.block)
 }

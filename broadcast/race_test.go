@@ -122,6 +122,7 @@ func TestPublisherAndManyReaders(t *testing.T) {
 		{"at once", []broadcast.Option{broadcast.MaxBytes(1 << 20)}},
 		{"latency", []broadcast.Option{broadcast.Latency(time.Millisecond), broadcast.WakeBytes(20000)}},
 		{"tight", []broadcast.Option{broadcast.MaxBytes(30000), broadcast.MaxFrames(16)}},
+		{"few pieces", []broadcast.Option{broadcast.MaxPieces(16)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pool := millrace.NewPool()

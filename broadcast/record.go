@@ -1,5 +1,7 @@
 package broadcast
 
+import "math/bits"
+
 // A record describes one frame of the log.
 type record struct {
 	end int64     // log offset after the frame's last byte
@@ -23,23 +25,35 @@ const (
 )
 
 // records is the window [tail, head) of the stream's frames, numbered from 0 in
-// the order of Publish, kept in a circular array that doubles while it is too
-// small, and never shrinks.
+// the order of Publish. They go round in the first part of the array, which
+// doubles while it is too small: the rest is memory that nobody has touched.
 //
-// Invariants: 0 ≤ head-tail ≤ len(recs) ≤ limit; frame n is recs[n%len(recs)];
-// the frames' offsets do not decrease, and start ≤ end of frame tail.
+// Invariants: 0 ≤ head-tail ≤ min(limit, used) and used ≤ len(recs), with used
+// and len(recs) powers of two; frame n is recs[n%used]; the frames' offsets do
+// not decrease, and start ≤ end of frame tail.
 type records struct {
 	recs       []record
+	used       int64
 	limit      int
 	tail, head int64
 	start      int64 // log offset of the first byte of frame tail
+}
+
+// firstRecords is how many records are used at first: two seconds of pictures
+// and sound, a usual group. Few streams ever need more.
+const firstRecords = 256
+
+// newRecords returns a window for at most limit frames.
+func newRecords(limit int) records {
+	n := 1 << bits.Len(uint(limit-1))
+	return records{recs: make([]record, n), used: int64(min(n, firstRecords)), limit: limit}
 }
 
 func (l *records) count() int { return int(l.head - l.tail) }
 func (l *records) full() bool { return l.count() == l.limit }
 
 // at returns the record of frame n, which must be in the window.
-func (l *records) at(n int64) *record { return &l.recs[n%int64(len(l.recs))] }
+func (l *records) at(n int64) *record { return &l.recs[n&(l.used-1)] }
 
 // begin returns the log offset of the first byte of frame n, tail ≤ n ≤ head.
 func (l *records) begin(n int64) int64 {
@@ -49,25 +63,25 @@ func (l *records) begin(n int64) int64 {
 	return l.at(n - 1).end
 }
 
-// firstRecords is how many records an array has at first: two seconds of
-// pictures and sound, a usual group. Few streams ever need a larger one.
-const firstRecords = 256
-
 // push appends a record; the window must not be full.
 func (l *records) push(r record) {
-	if l.count() == len(l.recs) {
-		l.grow()
+	if l.head-l.tail == l.used {
+		l.spread()
 	}
 	*l.at(l.head) = r
 	l.head++
 }
 
-// grow moves the records to an array of twice the size.
-func (l *records) grow() {
-	old := *l
-	l.recs = make([]record, min(max(firstRecords, 2*len(old.recs)), l.limit))
+// spread doubles the part of the array that is used. A frame's place stays, or
+// moves up by as much as was used before: to where nothing is yet.
+func (l *records) spread() {
+	before := l.used
+	l.used *= 2
 	for n := l.tail; n < l.head; n++ {
-		*l.at(n) = *old.at(n)
+		if n&before != 0 {
+			old := &l.recs[n&(before-1)]
+			*l.at(n), *old = *old, record{}
+		}
 	}
 }
 

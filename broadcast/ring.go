@@ -29,7 +29,7 @@ type Frame struct {
 //
 // What is kept: from each key frame on, everything that a late joiner needs
 // (from the newest key frame on) or a cursor within its allowance has not taken
-// yet. MaxBytes and MaxFrames bound it in any case.
+// yet. MaxBytes, MaxFrames and MaxPieces bound it in any case.
 type Ring struct {
 	opts  options
 	epoch time.Time // times are nanoseconds since then
@@ -50,16 +50,25 @@ type Ring struct {
 	tally     tally
 }
 
-// New returns an empty Ring. Its owner ends its life with Close.
+// New returns an empty Ring. Its owner ends its life with Close. All that Publish
+// will ever need beside the frames' own blocks is allocated here, so that it
+// never allocates: see [MaxFrames] and [MaxPieces].
 func New(opts ...Option) *Ring {
 	r := &Ring{
-		opts:  options{maxBytes: defaultMaxBytes, maxFrames: defaultMaxFrames},
+		opts: options{
+			maxBytes:  defaultMaxBytes,
+			maxFrames: defaultMaxFrames,
+		},
 		epoch: time.Now(),
 	}
 	for _, opt := range opts {
 		opt(&r.opts)
 	}
-	r.frames.limit = r.opts.maxFrames
+	if r.opts.maxPieces == 0 {
+		r.opts.maxPieces = max(r.opts.maxFrames, int(r.opts.maxBytes/defaultPiece))
+	}
+	r.frames = newRecords(r.opts.maxFrames)
+	r.log = newByteLog(r.opts.maxPieces)
 	if r.opts.latency > 0 {
 		r.timer = time.AfterFunc(r.opts.latency, r.expire)
 		r.timer.Stop()
@@ -78,15 +87,14 @@ func (r *Ring) now() int64 {
 
 // Publish adds a frame at the head. It takes ownership of p, which is left
 // empty, even when it returns an error. It waits for no reader, and allocates
-// nothing once the ring has kept as much as it ever does.
+// nothing but the error.
 //
-// The errors are ErrClosed, and *FrameTooLargeError for a frame above MaxBytes.
-// Such a frame spoils the rest of its group: readers go on up to the frame
-// before it, then at the next key frame, with Missed saying Refused. The ring
-// stays usable.
+// The errors are ErrClosed, and *FrameTooLargeError for a frame above MaxBytes
+// or MaxPieces. Such a frame spoils the rest of its group: readers go on up to
+// the frame before it, then at the next key frame, with Missed saying Refused.
+// The ring stays usable.
 func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
-	size := int64(p.Len())
-	woken, dead, err := r.publish(p, size, f)
+	woken, dead, err := r.publish(p, f)
 	p.Release()
 	r.wake(woken)
 	if dead {
@@ -97,18 +105,22 @@ func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
 
 // publish is the part of Publish that needs the lock. On an error p is as it was.
 // dead says that there is something to reap.
-func (r *Ring) publish(p *millrace.Chain, size int64, f Frame) (woken []*Cursor, dead bool, err error) {
+func (r *Ring) publish(p *millrace.Chain, f Frame) (woken []*Cursor, dead bool, err error) {
+	size, pieces := int64(p.Len()), p.Pieces()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, false, ErrClosed
 	}
 	now := r.now()
-	if size > r.opts.maxBytes {
+	if size > r.opts.maxBytes || pieces > r.opts.maxPieces {
 		r.refuse(now)
-		return nil, len(r.log.dead) > 0, &FrameTooLargeError{Size: size, Limit: r.opts.maxBytes}
+		return nil, len(r.log.dead) > 0, &FrameTooLargeError{
+			Size: size, Limit: r.opts.maxBytes,
+			Pieces: pieces, MaxPieces: r.opts.maxPieces,
+		}
 	}
-	r.makeRoom(size)
+	r.makeRoom(size, pieces)
 	n := r.frames.head
 	rec := record{at: now}
 	rec.firstPiece, rec.lastPiece = r.log.append(p)
@@ -129,11 +141,10 @@ func (r *Ring) publish(p *millrace.Chain, size int64, f Frame) (woken []*Cursor,
 
 // refuse puts a hole where a frame was too large. r.mu is held.
 func (r *Ring) refuse(now int64) {
-	r.makeRoom(0)
-	r.frames.push(record{
-		end: r.log.end, at: now, kind: hole,
-		firstPiece: r.log.pieces, lastPiece: r.log.pieces,
-	})
+	r.makeRoom(0, 0)
+	rec := record{end: r.log.end, at: now, kind: hole}
+	rec.firstPiece, rec.lastPiece = r.log.here()
+	r.frames.push(rec)
 	r.tally.refused++
 	r.cutGroup()
 }
@@ -146,10 +157,11 @@ func (r *Ring) cutGroup() {
 	}
 }
 
-// makeRoom evicts the oldest frames until one of size bytes fits. r.mu is held.
-func (r *Ring) makeRoom(size int64) {
+// makeRoom evicts the oldest frames until one of so many bytes and pieces fits.
+// r.mu is held.
+func (r *Ring) makeRoom(size int64, pieces int) {
 	evicted := false
-	for r.frames.full() || r.kept()+size > r.opts.maxBytes {
+	for r.frames.full() || r.kept()+size > r.opts.maxBytes || r.keptPieces()+pieces > r.opts.maxPieces {
 		if r.keyOK && r.frames.tail == r.key {
 			r.cutGroup()
 		}
@@ -184,6 +196,15 @@ func (r *Ring) evict() {
 
 // kept returns the bytes of the frames in the window. r.mu is held.
 func (r *Ring) kept() int64 { return r.log.end - r.frames.start }
+
+// keptPieces returns the pieces that the frames in the window lie in. r.mu is
+// held.
+func (r *Ring) keptPieces() int {
+	if r.frames.count() == 0 {
+		return 0
+	}
+	return int(r.log.pieces - r.frames.at(r.frames.tail).firstPiece)
+}
 
 // forget removes the oldest frame's record. r.mu is held, and the caller drops
 // the log's bytes.

@@ -359,19 +359,18 @@ func TestLongStream(t *testing.T) {
 	f.done(t)
 }
 
-// A group of more frames than any before is kept whole up to MaxFrames, and late
-// readers get it; room for its records is made on the way, wherever in their
-// array the oldest one stands.
-func TestRecordsGrowWithTheGroup(t *testing.T) {
+// A group is kept whole up to MaxFrames, and late readers get it; more of the
+// array for its records is used on the way, wherever the oldest one stands.
+func TestGroupOfMaxFrames(t *testing.T) {
 	const most = 1500
-	for _, before := range []int{0, 1, 100, 255, 256, 400} {
+	for _, before := range []int{0, 1, 100, 255, 256, 400, 1600} {
 		f := newFeed(512)
 		r := broadcast.New(broadcast.MaxFrames(most))
 		for range before {
 			f.publish(t, r, 10, true)
 		}
-		if n := r.RecordRoom(); n > 256 {
-			t.Fatalf("room for %d records while one is kept", n)
+		if n := r.RecordsUsed(); n > 256 {
+			t.Fatalf("%d records used while one is kept", n)
 		}
 		group := f.publish(t, r, 10, true)
 		behind := r.Cursor()
@@ -381,21 +380,10 @@ func TestRecordsGrowWithTheGroup(t *testing.T) {
 		check(t, r)
 		late := r.Cursor()
 		for _, c := range []*broadcast.Cursor{behind, late} {
-			var got string
-			for len(got) < len(group) {
-				part, b := take(t, c)
-				if b.Frames == 0 {
-					break
-				}
-				got += part
-			}
-			if got != group {
+			if got := takeAll(t, c); got != group {
 				t.Errorf("after %d groups of one frame: %d bytes of a group of %d", before, len(got), len(group))
 			}
 			c.Close()
-		}
-		if n := r.RecordRoom(); n != most {
-			t.Errorf("room for %d records, want %d", n, most)
 		}
 		if cut := r.Stats().GroupsCut; cut != 0 {
 			t.Errorf("%d groups cut before the limit", cut)
@@ -410,9 +398,80 @@ func TestRecordsGrowWithTheGroup(t *testing.T) {
 	}
 }
 
-func TestRecordSize(t *testing.T) {
-	if broadcast.RecordSize > 40 {
-		t.Errorf("a record takes %d bytes; say so at MaxFrames", broadcast.RecordSize)
+// A ring keeps as many pieces as MaxPieces says, however they are spread over
+// frames, and lets the oldest frames go for more.
+func TestGroupOfMaxPieces(t *testing.T) {
+	const block = 10
+	for most := 1; most <= 20; most++ {
+		for each := 1; each <= most; each++ { // pieces a frame
+			f := newFeed(block)
+			r := broadcast.New(broadcast.MaxPieces(most))
+			fit := most / each
+			for round := range 20 {
+				group := f.publish(t, r, each*block, true)
+				for range fit - 1 {
+					group += f.publish(t, r, each*block, false)
+				}
+				check(t, r)
+				c := r.Cursor()
+				if got := takeAll(t, c); got != group {
+					t.Fatalf("MaxPieces %d, frames of %d: %d bytes of a group of %d", most, each, len(got), len(group))
+				}
+				c.Close()
+				// The next group's first frame has no room beside this group.
+				if s := r.Stats(); s.GroupsCut != uint64(round) || s.Frames != fit {
+					t.Fatalf("MaxPieces %d, frames of %d: %d groups cut, %d frames, want %d, %d",
+						most, each, s.GroupsCut, s.Frames, round, fit)
+				}
+			}
+			r.Close()
+			f.done(t)
+		}
+	}
+}
+
+// A frame of more pieces than the ring keeps is refused as one of more bytes is.
+func TestFrameOfTooManyPieces(t *testing.T) {
+	f := newFeed(10)
+	r := broadcast.New(broadcast.MaxPieces(4))
+	c := r.Cursor()
+	first := f.publish(t, r, 20, true)
+	big := f.next(50)
+	err := r.Publish(&big, broadcast.Frame{})
+	var e *broadcast.FrameTooLargeError
+	if !errors.As(err, &e) || e.Pieces != 5 || e.MaxPieces != 4 || e.Size != 50 {
+		t.Errorf("Publish = %+v", err)
+	}
+	if want := "broadcast: a frame of 5 pieces is above MaxPieces (4)"; err.Error() != want {
+		t.Errorf("error %q, want %q", err, want)
+	}
+	if big.Len() != 0 {
+		t.Errorf("Publish left %d bytes", big.Len())
+	}
+	check(t, r)
+	if got, _ := take(t, c); got != first {
+		t.Errorf("Take before the refused frame gave %q", got)
+	}
+	second := f.publish(t, r, 20, true)
+	got, b := take(t, c)
+	if want := (broadcast.Missed{Frames: 1, Why: broadcast.Refused}); got != second || b.Missed != want {
+		t.Errorf("Take gave %d bytes, missed %v", len(got), b.Missed)
+	}
+	check(t, r)
+	c.Close()
+	r.Close()
+	f.done(t)
+}
+
+// takeAll returns what c gives until there is nothing new.
+func takeAll(t testing.TB, c *broadcast.Cursor) (all string) {
+	t.Helper()
+	for {
+		s, b := take(t, c)
+		if b.Frames == 0 {
+			return all
+		}
+		all += s
 	}
 }
 
