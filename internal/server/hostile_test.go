@@ -40,6 +40,7 @@ func TestHostilePublishers(t *testing.T) {
 		{"size that leads astray", with(func(p []byte) { p[second+3]++ }), 400, "previous-tag-size"},
 		{"cut in a tag", string(valid[:second+20]), 400, "unexpected EOF"},
 		{"cut in a tag's header", string(valid[:second+5]), 400, "unexpected EOF"},
+		{"cut in the header", "FLV\x01\x05", 400, "unexpected EOF"},
 		{"header without an end", "FLV\x01\x05\x00\x00\x04\x00" + strings.Repeat("x", 100), 400, "unexpected EOF"},
 		{"another file behind the first", string(valid) + string(valid), 400, "a second FLV header"},
 		{"tags of no kind", string(sc.header) + string(flvTag(3, 0, make([]byte, 200))) + string(flvTag(31, 0, nil)), 200, ""},

@@ -84,7 +84,7 @@ func (in *ingest) sniff() (isFLV bool, err error) {
 			return false, nil
 		}
 		if err == io.EOF {
-			return false, nil // less than a header, of whatever it is
+			return len(p) >= len(signature), nil // a cut header, or less than shows what it is
 		}
 		if err != nil {
 			return false, err
