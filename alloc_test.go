@@ -235,3 +235,25 @@ func TestPoolAllocatesNothing(t *testing.T) {
 	})
 	wantNoAllocs(t, "Stats", func() { pool.Stats() })
 }
+
+// Blocks come back to lists whose room was made when they were allocated: not even the first Release allocates.
+func TestReleaseAllocatesNothingFromTheStart(t *testing.T) {
+	const n = 1000
+	var sets [2][]millrace.Ref // AllocsPerRun calls its function once before it counts
+	for i := range sets {
+		pool := millrace.NewPool()
+		for range n {
+			d := pool.Get(1 << 10)
+			sets[i] = append(sets[i], d.Freeze(1))
+		}
+	}
+	i := 0
+	if got := testing.AllocsPerRun(1, func() {
+		for k := range sets[i] {
+			sets[i][k].Release()
+		}
+		i++
+	}); got != 0 {
+		t.Errorf("%d releases made %v allocations, want 0", n, got)
+	}
+}

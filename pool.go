@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,6 +159,9 @@ func (c *class) take() *block {
 	last := len(c.free) - 1
 	if last < 0 {
 		c.fresh++
+		// The caller is going to allocate: make the list's room for the block
+		// now as well, so that whoever gives it back allocates nothing.
+		c.free = slices.Grow(c.free, c.out)
 		return nil
 	}
 	b := c.free[last]
@@ -186,8 +190,8 @@ func (c *class) drop(n int) int {
 	kept := copy(c.free, c.free[n:])
 	clear(c.free[kept:])
 	c.free = c.free[:kept]
-	if cap(c.free) > 64 && cap(c.free) > 4*kept {
-		c.free = append(make([]*block, 0, kept), c.free...) // the list itself shrinks too
+	if room := kept + c.out; cap(c.free) > 64 && cap(c.free) > 4*room {
+		c.free = append(make([]*block, 0, room), c.free...) // the list itself shrinks too
 	}
 	c.low = len(c.free)
 	return n

@@ -66,7 +66,7 @@ func (r *Ring) announce() (woken []*Cursor) {
 	// The signals to cursors are sent outside of the lock, because each makes
 	// a goroutine ready that will want the lock. Only one waker can use the
 	// spare list; a second one at the same time (the timer and Publish) sends
-	// its signals here.
+	// its signals here, as does one whose list is too short for all.
 	alone := r.wakers == 0
 	woken = r.waking[:0]
 	still := r.waiting[:0]
@@ -77,7 +77,7 @@ func (r *Ring) announce() (woken []*Cursor) {
 			continue
 		}
 		c.waitIndex = notWaiting
-		if alone {
+		if alone && len(woken) < cap(woken) {
 			woken = append(woken, c)
 		} else {
 			c.signal()

@@ -328,10 +328,16 @@ func (c *Cursor) Lag() Lag {
 // that were taken live on. Close may be called from any goroutine, and more
 // than once.
 func (c *Cursor) Close() {
+	c.end()
+	c.ring.reap()
+}
+
+// end is the part of Close that needs the lock.
+func (c *Cursor) end() {
 	r := c.ring
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if c.closed {
-		r.mu.Unlock()
 		return
 	}
 	c.closed = true
@@ -349,6 +355,4 @@ func (c *Cursor) Close() {
 	if r.closed {
 		r.trim(r.closedAt)
 	}
-	r.mu.Unlock()
-	r.reap()
 }

@@ -1,7 +1,7 @@
 // Package broadcast hands one stream of frames to any number of readers: no
 // copy, no queue per reader, and no waiting for the slow.
 //
-//	   evicted       kept: at most MaxBytes, MaxFrames      to come
+//	   evicted       kept: MaxBytes, MaxFrames, MaxPieces   to come
 //	. . . . . . ┌────┬────┬────┬────┬────┬────┬────┬────┐ . . . . . .
 //	            │ K  │    │    │    │ K  │    │    │    │
 //	. . . . . . └────┴────┴────┴────┴────┴────┴────┴────┘ . . . . . .

@@ -96,7 +96,7 @@ func (r *Ring) checkLog() error {
 			return fmt.Errorf("a spare segment has %d bytes", s.chain.Len())
 		}
 	}
-	if len(l.dead) > 0 || l.reaping {
+	if len(l.dead) > 0 || l.reapers > 0 {
 		return fmt.Errorf("%d dead segments while nobody reaps", len(l.dead))
 	}
 	return nil
@@ -143,3 +143,30 @@ func (r *Ring) TimerArmed() bool { return r.timer.Stop() }
 
 // Expire does what the latency timer does when it fires.
 func (r *Ring) Expire() { r.expire() }
+
+// StopReapers does what reapers do that are stopped between two batches. resume
+// ends it.
+func (r *Ring) StopReapers() (resume func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := &r.log
+	l.reapers = maxReapers
+	for range maxReapers * reapBatch {
+		l.spare = append(l.spare, l.take()) // as many as there may be in their hands
+	}
+	held := append([]*segment(nil), l.spare...)
+	l.spare = l.spare[:0]
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		l.spare = append(l.spare, held...)
+		l.reapers = 0
+	}
+}
+
+// AddWakers does what n goroutines do that are about to signal waiters.
+func (r *Ring) AddWakers(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wakers += n
+}

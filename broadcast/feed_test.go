@@ -99,6 +99,18 @@ func take(t testing.TB, c *broadcast.Cursor) (string, broadcast.Batch) {
 	return s, b
 }
 
+// takeAll returns what c gives until there is nothing new.
+func takeAll(t testing.TB, c *broadcast.Cursor) (all string) {
+	t.Helper()
+	for {
+		s, b := take(t, c)
+		if b.Frames == 0 {
+			return all
+		}
+		all += s
+	}
+}
+
 func check(t testing.TB, r *broadcast.Ring) {
 	t.Helper()
 	if err := r.Check(); err != nil {

@@ -27,7 +27,8 @@ type segment struct {
 //	live segment i, in order, is queue[(first+i)%len(queue)], 0 ≤ i < count
 //	no live segment is empty, and each ends where the next one starts
 //	all but the first and the last live segment have segmentPieces pieces
-//	count + len(dead) + len(spare) + reapBatch ≥ made, made ≤ len(slab)
+//	count + len(dead) + len(spare) + reapers*reapBatch ≥ made
+//	reapers ≤ maxReapers, made ≤ len(slab)
 type byteLog struct {
 	slab  []segment // all segments; those from made on were never used
 	made  int
@@ -40,14 +41,14 @@ type byteLog struct {
 	dead   []*segment // dropped, to be released outside of the ring's lock
 	spare  []*segment // released and empty, for later
 
-	reaping bool // a goroutine has up to reapBatch dead segments in its hands
+	reapers int // goroutines with up to reapBatch dead segments in their hands
 }
 
 // newByteLog returns a log with room for so many pieces.
 func newByteLog(pieces int) byteLog {
 	// The first and the last segment may have a single piece each.
 	live := pieces/segmentPieces + 3
-	n := live + reapBatch
+	n := live + maxReapers*reapBatch
 	return byteLog{
 		slab:  make([]segment, n),
 		queue: make([]*segment, live),
@@ -71,6 +72,11 @@ func (l *byteLog) at(i int) **segment {
 func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	if p.Len() == 0 {
 		return l.here()
+	}
+	if p.Pieces() > segmentPieces {
+		// More than one segment gets a part of it. A chain that its owner has
+		// released must panic before the first one does.
+		bytesOf(p, p.Pieces())
 	}
 	first := l.pieces
 	for left := p.Pieces(); left > 0; {
@@ -136,8 +142,14 @@ func (l *byteLog) take() *segment {
 		l.made++
 		return &l.slab[l.made-1]
 	}
-	// Whoever reaps is far behind: it was stopped between two batches.
 	last := len(l.dead) - 1
+	if last < 0 {
+		// A reaper that panicked, over a chain that was released twice, took
+		// some with it.
+		return new(segment)
+	}
+	// The frame is one of very many pieces, or whoever reaps was stopped between
+	// two batches.
 	s := l.dead[last]
 	l.dead = l.dead[:last]
 	s.chain.Release()
@@ -179,34 +191,42 @@ func (l *byteLog) drop(offset int64) {
 	}
 }
 
-// reapBatch is how many segments reap releases between two uses of the lock.
-const reapBatch = 16
+const (
+	// reapBatch is how many segments reap releases between two uses of the lock.
+	reapBatch = 16
+	// maxReapers bounds the segments that are in nobody's list, and leaves one
+	// to go on when others are stopped.
+	maxReapers = 4
+)
 
 // reap releases the blocks of dropped segments, a few at a time and without the
 // lock: a group of pictures may be thousands of pieces, and giving back a block
-// may touch a counter that another core has just written. One goroutine at a
-// time does it, also for those that come meanwhile. The caller does not hold
-// r.mu.
+// may touch a counter that another core has just written. A few goroutines at a
+// time do it, also for those that come meanwhile. The caller does not hold r.mu.
 func (r *Ring) reap() {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	l := &r.log
-	if l.reaping {
-		r.mu.Unlock()
+	if l.reapers == maxReapers {
 		return
 	}
-	l.reaping = true
+	l.reapers++
+	defer func() { l.reapers-- }()
 	var batch [reapBatch]*segment
 	for len(l.dead) > 0 {
 		rest := max(0, len(l.dead)-reapBatch)
 		n := copy(batch[:], l.dead[rest:])
 		l.dead = l.dead[:rest]
-		r.mu.Unlock()
-		for _, s := range batch[:n] {
-			s.chain.Release()
-		}
-		r.mu.Lock()
+		r.release(batch[:n])
 		l.spare = append(l.spare, batch[:n]...)
 	}
-	l.reaping = false
+}
+
+// release lets go of r.mu, which is held, while it empties segments.
+func (r *Ring) release(batch []*segment) {
 	r.mu.Unlock()
+	defer r.mu.Lock()
+	for _, s := range batch {
+		s.chain.Release()
+	}
 }

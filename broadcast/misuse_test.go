@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -15,7 +16,7 @@ func mustPanic(t *testing.T, want string, f func()) {
 	t.Helper()
 	defer func() {
 		t.Helper()
-		if got := fmt.Sprint(recover()); got != want {
+		if got := fmt.Sprint(recover()); !strings.Contains(got, want) {
 			t.Errorf("panic %q, want %q", got, want)
 		}
 	}()
@@ -29,7 +30,9 @@ func TestOptionsOutOfRangePanic(t *testing.T) {
 	}{
 		{"broadcast: MaxBytes(0) is below 1", func() { broadcast.MaxBytes(0) }},
 		{"broadcast: MaxFrames(-1) is below 1", func() { broadcast.MaxFrames(-1) }},
+		{"broadcast: MaxFrames(16777217) is above 16777216", func() { broadcast.MaxFrames(1<<24 + 1) }},
 		{"broadcast: MaxPieces(0) is below 1", func() { broadcast.MaxPieces(0) }},
+		{"broadcast: MaxPieces(16777217) is above 16777216", func() { broadcast.MaxPieces(1<<24 + 1) }},
 		{"broadcast: Latency(-1) is below 0", func() { broadcast.Latency(-1) }},
 		{"broadcast: WakeBytes(-1) is below 0", func() { broadcast.WakeBytes(-1) }},
 		{"broadcast: MaxLagBytes(-1) is below 0", func() { broadcast.MaxLagBytes(-1) }},

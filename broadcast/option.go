@@ -16,6 +16,13 @@ const (
 	// defaultPiece, bytes, makes the default of MaxPieces: less than what a
 	// Reader puts into a block, unless each frame comes alone.
 	defaultPiece = 1 << 10
+	// maxDefaultPieces bounds that default, 12 MiB of room, for a MaxBytes that
+	// is meant as no limit at all.
+	maxDefaultPieces = 1 << 18
+
+	// maxRoom bounds MaxFrames and MaxPieces, for which New makes room: 640 and
+	// 740 MiB.
+	maxRoom = 1 << 24
 
 	// defaultLagTime is more than a lost segment, a Wi-Fi roam or a short
 	// congestion costs, and several groups of a usual stream (2 to 4
@@ -44,29 +51,34 @@ type options struct {
 
 // MaxBytes bounds the bytes of the frames that the ring keeps; the default is
 // 16 MiB. It counts the frames' own bytes: a block that is kept for a part of
-// it counts with that part only, and preambles do not count.
+// it counts with that part only, and preambles do not count. What it allows has
+// a say in [MaxPieces].
 func MaxBytes(n int64) Option {
 	atLeast("MaxBytes", n, 1)
 	return func(o *options) { o.maxBytes = n }
 }
 
 // MaxFrames bounds the number of frames that the ring keeps; the default is
-// 16384. New makes a record of 40 bytes for each, their number rounded up to a
-// power of two: 640 KiB unless n is less. Records that are never needed are not
-// touched, so that the system gives them no memory, as a rule.
+// 16384, and the most is 1 << 24. New makes a record of 40 bytes for each, their
+// number rounded up to a power of two: 640 KiB by default. Records that are
+// never needed are not touched, and in memory that is new to the process they
+// cost address space only.
 func MaxFrames(n int) Option {
 	atLeast("MaxFrames", int64(n), 1)
+	atMost("MaxFrames", int64(n), maxRoom)
 	return func(o *options) { o.maxFrames = n }
 }
 
 // MaxPieces bounds the contiguous pieces of memory (see [millrace.Chain.Pieces])
 // that the kept frames lie in. Frames that follow each other in one block are one
-// piece, as a rule. The default is one for each frame of MaxFrames, or for each
-// KiB of MaxBytes if those are more: 16384 unless you change the others. So it
-// bounds only what has frames of many pieces and pieces of few bytes. New makes
-// room for them, 46 bytes each: 740 KiB, untouched until it is needed.
+// piece, as a rule; a frame without bytes may count as one. The default is one
+// for each frame of MaxFrames, or for each KiB of MaxBytes up to 256 MiB if those
+// are more: 16384 unless you change the others. So it bounds only what has frames
+// of many pieces and pieces of few bytes. The most is 1 << 24. New makes room for
+// them, 46 bytes each, as it does for [MaxFrames]: 740 KiB by default.
 func MaxPieces(n int) Option {
 	atLeast("MaxPieces", int64(n), 1)
+	atMost("MaxPieces", int64(n), maxRoom)
 	return func(o *options) { o.maxPieces = n }
 }
 
@@ -146,5 +158,11 @@ func BatchPieces(n int) CursorOption {
 func atLeast(name string, n, least int64) {
 	if n < least {
 		panic(fmt.Sprintf("broadcast: %s(%d) is below %d", name, n, least))
+	}
+}
+
+func atMost(name string, n, most int64) {
+	if n > most {
+		panic(fmt.Sprintf("broadcast: %s(%d) is above %d", name, n, most))
 	}
 }

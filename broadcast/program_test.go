@@ -77,7 +77,7 @@ func (p *program) begin() {
 		wakeBytes: p.pick(0, 64, 700),
 	}
 	p.ring = broadcast.New(broadcast.MaxBytes(int64(p.o.maxBytes)), broadcast.MaxFrames(p.o.maxFrames),
-		broadcast.MaxPieces(4096), broadcast.Latency(p.o.latency), broadcast.WakeBytes(p.o.wakeBytes))
+		broadcast.MaxPieces(p.o.maxFrames*(4096/p.feed.block+2)), broadcast.Latency(p.o.latency), broadcast.WakeBytes(p.o.wakeBytes))
 	p.did("maxBytes %d maxFrames %d latency %v wakeBytes %d block %d",
 		p.o.maxBytes, p.o.maxFrames, p.o.latency, p.o.wakeBytes, p.feed.block)
 }

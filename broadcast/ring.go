@@ -24,8 +24,8 @@ type Frame struct {
 // while one frame is added to the log, and to look at each cursor when the
 // frame is a key frame or makes the ring evict one that a cursor may be at.
 // Take holds it while one batch of pieces is shared. Nobody holds it while
-// waiting, sending, or giving blocks back. So Publish waits for no reader: at
-// most for the batches that are being shared at that moment.
+// waiting or sending, nor, as a rule, while giving blocks back. So Publish waits
+// for no reader: at most for the batches that are being shared at that moment.
 //
 // What is kept: from each key frame on, everything that a late joiner needs
 // (from the newest key frame on) or a cursor within its allowance has not taken
@@ -65,7 +65,7 @@ func New(opts ...Option) *Ring {
 		opt(&r.opts)
 	}
 	if r.opts.maxPieces == 0 {
-		r.opts.maxPieces = max(r.opts.maxFrames, int(r.opts.maxBytes/defaultPiece))
+		r.opts.maxPieces = max(r.opts.maxFrames, int(min(r.opts.maxBytes/defaultPiece, maxDefaultPieces)))
 	}
 	r.frames = newRecords(r.opts.maxFrames)
 	r.log = newByteLog(r.opts.maxPieces)
@@ -268,9 +268,16 @@ func (r *Ring) SetPreamble(p *millrace.Chain) {
 // memory goes back when the last cursor has drained it or was closed; shares
 // that were taken live on. Closing a closed ring does nothing. It returns nil.
 func (r *Ring) Close() error {
+	r.wake(r.end())
+	r.reap()
+	return nil
+}
+
+// end is the part of Close that needs the lock.
+func (r *Ring) end() (woken []*Cursor) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.closed {
-		r.mu.Unlock()
 		return nil
 	}
 	r.closedAt = r.now()
@@ -278,9 +285,5 @@ func (r *Ring) Close() error {
 	r.preamble.drop()
 	r.preamble = nil
 	r.trim(r.closedAt)
-	woken := r.announce()
-	r.mu.Unlock()
-	r.wake(woken)
-	r.reap()
-	return nil
+	return r.announce()
 }

@@ -14,7 +14,7 @@ type Stats struct {
 	Watchers int
 
 	// Published counts the frames and bytes that Publish has taken, Refused
-	// the frames that were above MaxBytes.
+	// the frames that were above MaxBytes or MaxPieces.
 	Published Volume
 	Refused   uint64
 

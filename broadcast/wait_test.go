@@ -345,6 +345,32 @@ func TestWaitersThatStayKeepTheirPlaces(t *testing.T) {
 	})
 }
 
+// Cursors that begin to wait while a waker is busy, more than it has room for,
+// are all woken.
+func TestManyBeginToWaitBesideAWaker(t *testing.T) {
+	bubble(t, func(t *testing.T, r *broadcast.Ring) {
+		const most = 100
+		var w [most]wakeups
+		var cs [most]*broadcast.Cursor
+		for i := range cs {
+			if i == 3 {
+				r.AddWakers(1)
+			}
+			cs[i] = r.Cursor()
+			w[i].start(t.Context(), t, cs[i])
+			synctest.Wait()
+		}
+		r.AddWakers(-1)
+		publish(t, r, "k", true)
+		synctest.Wait()
+		for i := range cs {
+			w[i].want(t, 1, 1)
+			cs[i].Close()
+		}
+		check(t, r)
+	})
+}
+
 // The loss of a cursor that no key frame moved is something to wait for, once.
 func TestWaitForTheLastLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, r *broadcast.Ring) {

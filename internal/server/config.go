@@ -78,7 +78,8 @@ func Defaults() Config {
 		// Reachable from this machine only: nobody should find a stranger's stream on theirs because they tried a command.
 		Listen: "127.0.0.1:8080",
 
-		// 128 streams that keep 16 MiB each are 2 GiB at the very most, which a small server has.
+		// 128 streams that keep 16 MiB each are 2 GiB, which a small server has; twice that at the very most, if each
+		// is watched as MP4 as well and none of what that keeps is what the stream keeps.
 		MaxStreams: 128,
 		// A viewer costs about 4 KiB here; a slow one pins up to Unsent bytes in the kernel: 512 MiB if all 4096 are slow.
 		MaxViewers:       4096,
@@ -119,7 +120,7 @@ func Defaults() Config {
 		// A group of pictures of ten seconds (x264's default at 25 pictures a second) at 12 Mbit/s fits.
 		KeepBytes: 16 << 20,
 		// No bound of its own for what people send: a still picture with sound, one a second and every 250th a key
-		// frame, has groups of 12,000 frames and 4 MB. Records of 40 bytes are made when frames are there: 640 KiB at most.
+		// frame, has groups of 12,000 frames and 4 MB.
 		KeepFrames: 16384,
 		// A key frame of a 4K picture is one to two MB. The format allows 16 MiB.
 		MaxTagBytes: 4 << 20,
@@ -148,7 +149,8 @@ const (
 	maxColdReaders = 1 << 10
 	// maxOpenFiles is more than a process on Linux may have open unless the system is told otherwise (fs.nr_open).
 	maxOpenFiles = 1 << 20
-	// maxKeepFrames bounds the records of what a stream keeps to 40 MiB, whatever --keep-bytes allows: frames may be empty.
+	// maxKeepFrames bounds what a stream's lists of frames and pieces take to 90 MiB, whatever --keep-bytes allows: frames
+	// may be empty.
 	maxKeepFrames = 1 << 20
 )
 

@@ -246,6 +246,9 @@ func TestBehindAWrapper(t *testing.T) {
 	p.send(sc.whole())
 	w.begin()
 	same(t, "the stream", w.read(len(sc.whole())), sc.whole())
+	if got := f.metric(`millrace_viewers{path="responsewriter"}`); got != "1" {
+		t.Errorf("%s viewers by the metrics are written to in the ordinary way, want 1", got)
+	}
 	p.end()
 	w.rest()
 }

@@ -46,64 +46,94 @@ func (f *fixture) metric(name string) string {
 	return ""
 }
 
+// allowances are the three of them, each too small for a viewer that reads nothing.
+var allowances = []struct {
+	label  string
+	reason string // as the log says it of a viewer that is dropped
+	moved  string // as it says it of one that was moved
+	set    func(*Config)
+}{
+	{"lag_bytes", "behind by bytes", "lag bytes", func(c *Config) { c.LagBytes = 200 << 10 }},
+	{"lag_frames", "behind by frames", "lag frames", func(c *Config) { c.LagFrames = 50 }},
+	{"lag_time", "behind by time", "lag time", func(c *Config) { c.LagTime = 50 * time.Millisecond }},
+}
+
+// tightBy gives viewers little room, by one allowance.
+func tightBy(policy Policy, set func(*Config)) func(*Config) {
+	return func(c *Config) {
+		tight(policy)(c)
+		c.LagBytes, c.LagFrames, c.LagTime = 0, 0, 0
+		set(c)
+	}
+}
+
 // One viewer that reads nothing: the others lose no frame, and it is dropped when it is further behind than it may be.
 func TestAStalledViewerIsDroppedByPolicy(t *testing.T) {
-	f := serve(t, tight(Drop))
-	sc := newScript(20, 5, 8000)
-	watchers := []*watcher{f.ask("/live/cam", 0), f.ask("/live/cam", 0), f.ask("/live/cam", 0)}
-	stalled := f.ask("/live/cam", smallBuffer)
-	f.waiting("cam", 4)
-	p := f.publish("cam")
-	p.send(sc.start())
-	for _, w := range watchers {
-		w.begin()
-		same(t, "the start", w.read(len(sc.start())), sc.start())
-	}
-	inStep(t, p, sc, watchers)
+	for _, allow := range allowances {
+		t.Run(allow.label, func(t *testing.T) {
+			f := serve(t, tightBy(Drop, allow.set))
+			sc := newScript(20, 5, 8000)
+			watchers := []*watcher{f.ask("/live/cam", 0), f.ask("/live/cam", 0), f.ask("/live/cam", 0)}
+			stalled := f.ask("/live/cam", smallBuffer)
+			f.waiting("cam", 4)
+			p := f.publish("cam")
+			p.send(sc.start())
+			for _, w := range watchers {
+				w.begin()
+				same(t, "the start", w.read(len(sc.start())), sc.start())
+			}
+			inStep(t, p, sc, watchers)
 
-	f.logged("viewer is too far behind", `reason="behind by bytes"`)
-	f.logged("viewer ended", `reason="behind by bytes"`)
-	eventually(t, "the metric", func() bool { return f.metric(`millrace_viewers_dropped_total{reason="lag_bytes"}`) == "1" })
-	if got := f.metric(`millrace_viewers_behind_total{reason="lag_bytes"}`); got != "1" {
-		t.Errorf("seen behind: %s", got)
+			f.logged("viewer is too far behind", `reason="`+allow.reason+`"`)
+			f.logged("viewer ended", `reason="`+allow.reason+`"`)
+			metric := func(name string) string { return f.metric(name + `{reason="` + allow.label + `"}`) }
+			eventually(t, "the metric", func() bool { return metric("millrace_viewers_dropped_total") == "1" })
+			if got := metric("millrace_viewers_behind_total"); got != "1" {
+				t.Errorf("seen behind: %s", got)
+			}
+			if n, _ := io.Copy(io.Discard, stalled.r); n > 200<<10 {
+				t.Errorf("the stalled viewer was still given %d bytes", n)
+			}
+			p.end()
+		})
 	}
-	if n, _ := io.Copy(io.Discard, stalled.r); n > 200<<10 {
-		t.Errorf("the stalled viewer was still given %d bytes", n)
-	}
-	p.end()
 }
 
 // With the other policy it stays, and goes on at a key frame when it reads again. What it gets are whole tags.
 func TestAStalledViewerIsMovedByPolicy(t *testing.T) {
-	f := serve(t, tight(Skip))
-	sc := newScript(20, 5, 8000)
-	healthy := f.ask("/live/cam", 0)
-	stalled := f.ask("/live/cam", smallBuffer)
-	f.waiting("cam", 2)
-	p := f.publish("cam")
-	p.send(sc.start())
-	healthy.begin()
-	healthy.read(len(sc.start()))
-	inStep(t, p, sc, []*watcher{healthy})
-	f.logged("level=WARN", "viewer=", "bytes=") // it is too far behind, or was moved already
-	eventually(t, "the API to say so", func() bool {
-		return strings.Contains(f.get("/api/streams").body, `"stalled":1`)
-	})
+	for _, allow := range allowances {
+		t.Run(allow.label, func(t *testing.T) {
+			f := serve(t, tightBy(Skip, allow.set))
+			sc := newScript(20, 5, 8000)
+			healthy := f.ask("/live/cam", 0)
+			stalled := f.ask("/live/cam", smallBuffer)
+			f.waiting("cam", 2)
+			p := f.publish("cam")
+			p.send(sc.start())
+			healthy.begin()
+			healthy.read(len(sc.start()))
+			inStep(t, p, sc, []*watcher{healthy})
+			f.logged("level=WARN", "viewer=", "bytes=") // it is too far behind, or was moved already
+			eventually(t, "the API to say so", func() bool {
+				return strings.Contains(f.get("/api/streams").body, `"stalled":1`)
+			})
 
-	stalled.begin()
-	p.end()
-	got := stalled.rest()
-	tags := cut(t, got[len(sc.header):])
-	missed := jumps(t, sc, tags)
-	if missed == 0 {
-		t.Fatal("nothing was skipped")
-	}
-	if !bytes.Equal(tags[len(tags)-1], sc.tags[len(sc.tags)-1]) {
-		t.Error("the last tag is missing")
-	}
-	f.logged("viewer ended", fmt.Sprintf("%d frames", missed), "lag bytes")
-	if got := f.metric(`millrace_frames_lost_total{reason="lag_bytes"}`); got != fmt.Sprint(missed) {
-		t.Errorf("%s frames lost by the metrics, %d really", got, missed)
+			stalled.begin()
+			p.end()
+			got := stalled.rest()
+			tags := cut(t, got[len(sc.header):])
+			missed := jumps(t, sc, tags)
+			if missed == 0 {
+				t.Fatal("nothing was skipped")
+			}
+			if !bytes.Equal(tags[len(tags)-1], sc.tags[len(sc.tags)-1]) {
+				t.Error("the last tag is missing")
+			}
+			f.logged("viewer ended", fmt.Sprintf("%d frames", missed), allow.moved)
+			if got := f.metric(`millrace_frames_lost_total{reason="` + allow.label + `"}`); got != fmt.Sprint(missed) {
+				t.Errorf("%s frames lost by the metrics, %d really", got, missed)
+			}
+		})
 	}
 }
 

@@ -61,7 +61,7 @@ func (s *stream) newMuxing(c *broadcast.Cursor) *muxing {
 	m := &muxing{stop: stop, cursor: c}
 	m.blackout.dark = s.dark.Load() // then c is at a piece of sound
 	m.start = func() { go m.run(ctx) }
-	m.out = newOutlet(s, formMP4, nil, s.newRing())
+	m.out = newOutlet(s, formMP4, nil, s.newRing(formMP4))
 	m.out.mux = m
 	fits := min(mp4.DefaultMaxWaitBytes, s.server.cfg.KeepBytes-fragmentRoom) // so that the ring takes every fragment
 	m.muxer = mp4.NewMuxer(mp4.Tracks(s.promises()), mp4.MaxWaitBytes(int(fits)))

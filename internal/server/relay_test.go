@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -69,8 +70,21 @@ func TestALateViewerStartsAtTheLastKeyFrame(t *testing.T) {
 
 // A group of pictures longer than what is kept is told of: in the log once a stream, in the metrics and by the API.
 func TestAGroupThatDoesNotFitIsToldOf(t *testing.T) {
-	f := serve(t, func(c *Config) { c.KeepFrames = 16 })
-	sc := newScript(3, 10, 100) // twenty frames a group, of which the last one is only begun
+	for _, limit := range []struct {
+		name string
+		set  func(*Config)
+		size int // of a picture
+	}{
+		{"frames", func(c *Config) { c.KeepFrames = 16 }, 100},
+		{"bytes", func(c *Config) { c.KeepBytes, c.MaxTagBytes = 64<<10, 32<<10 }, 10_000},
+	} {
+		t.Run(limit.name, func(t *testing.T) { groupThatDoesNotFit(t, limit.set, limit.size) })
+	}
+}
+
+func groupThatDoesNotFit(t *testing.T, set func(*Config), size int) {
+	f := serve(t, set)
+	sc := newScript(3, 10, size) // twenty frames a group, of which the last one is only begun
 	p := f.publish("cam")
 	p.send(bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[:sc.keys[2]+4], nil)}, nil))
 	eventually(t, "the API to say so", func() bool { return strings.Contains(f.get("/api/streams").body, `"groups_cut":2`) })
@@ -78,7 +92,8 @@ func TestAGroupThatDoesNotFitIsToldOf(t *testing.T) {
 	p.end()
 	want := bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[sc.keys[2]:sc.keys[2]+4], nil)}, nil)
 	same(t, "the late viewer", w.rest(), want)
-	f.logged("level=WARN", "a group of pictures is longer", "stream=cam", "keep-frames=16")
+	f.logged("level=WARN", "a group of pictures is longer", "stream=cam",
+		fmt.Sprintf("keep-bytes=%d", f.cfg.KeepBytes), fmt.Sprintf("keep-frames=%d", f.cfg.KeepFrames))
 	if n := strings.Count(f.log.String(), "a group of pictures is longer"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}

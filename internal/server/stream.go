@@ -78,10 +78,18 @@ func (s *Server) newStream(name, publisher string) *stream {
 	return st
 }
 
+// minPieces is room for fragments of MP4 whatever --keep-frames is: 90 seconds of sound, in 185 KiB.
+const minPieces = 1 << 12
+
 // newRing returns the ring of an outlet.
-func (s *stream) newRing() *broadcast.Ring {
+func (s *stream) newRing(f form) *broadcast.Ring {
 	cfg := &s.server.cfg
-	return broadcast.New(broadcast.MaxBytes(cfg.KeepBytes), broadcast.MaxFrames(cfg.KeepFrames))
+	opts := []broadcast.Option{broadcast.MaxBytes(cfg.KeepBytes), broadcast.MaxFrames(cfg.KeepFrames)}
+	if f == formMP4 {
+		// Each picture and each bit of sound in a fragment is a piece, and there are two of its own around them.
+		opts = append(opts, broadcast.MaxPieces(max(minPieces, 2*cfg.KeepFrames)))
+	}
+	return broadcast.New(opts...)
 }
 
 // announce has the viewers served with what was published. Whoever feeds the stream calls it, and knows when there is
@@ -101,7 +109,7 @@ func (s *stream) announceSoon() {
 
 // open settles what the publisher sends and lets viewers find the stream.
 func (s *stream) open(f form, head []byte) {
-	s.live = newOutlet(s, f, head, s.newRing())
+	s.live = newOutlet(s, f, head, s.newRing(f))
 	s.server.metrics.published.Add(1)
 	s.server.registry.announce(s)
 	s.log.Info("publisher started", "publisher", s.publisher, "format", f.String())

@@ -1,0 +1,225 @@
+package broadcast_test
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/millrace-io/millrace/broadcast"
+)
+
+// A ring keeps as many pieces as MaxPieces says, however they are spread over
+// frames, and lets the oldest frames go for more.
+func TestGroupOfMaxPieces(t *testing.T) {
+	const block = 10
+	for most := 1; most <= 20; most++ {
+		for each := 1; each <= most; each++ { // pieces a frame
+			f := newFeed(block)
+			r := broadcast.New(broadcast.MaxPieces(most))
+			fit := most / each
+			for round := range 20 {
+				group := f.publish(t, r, each*block, true)
+				for range fit - 1 {
+					group += f.publish(t, r, each*block, false)
+				}
+				check(t, r)
+				c := r.Cursor()
+				if got := takeAll(t, c); got != group {
+					t.Fatalf("MaxPieces %d, frames of %d: %d bytes of a group of %d", most, each, len(got), len(group))
+				}
+				c.Close()
+				// The next group's first frame has no room beside this group.
+				if s := r.Stats(); s.GroupsCut != uint64(round) || s.Frames != fit {
+					t.Fatalf("MaxPieces %d, frames of %d: %d groups cut, %d frames, want %d, %d",
+						most, each, s.GroupsCut, s.Frames, round, fit)
+				}
+			}
+			r.Close()
+			f.done(t)
+		}
+	}
+}
+
+// A frame of more pieces than the ring keeps is refused as one of more bytes is.
+func TestFrameOfTooManyPieces(t *testing.T) {
+	f := newFeed(10)
+	r := broadcast.New(broadcast.MaxPieces(4))
+	c := r.Cursor()
+	first := f.publish(t, r, 20, true)
+	big := f.next(50)
+	err := r.Publish(&big, broadcast.Frame{})
+	var e *broadcast.FrameTooLargeError
+	if !errors.As(err, &e) || e.Pieces != 5 || e.MaxPieces != 4 || e.Size != 50 {
+		t.Errorf("Publish = %+v", err)
+	}
+	if want := "broadcast: a frame of 5 pieces is above MaxPieces (4)"; err.Error() != want {
+		t.Errorf("error %q, want %q", err, want)
+	}
+	if big.Len() != 0 {
+		t.Errorf("Publish left %d bytes", big.Len())
+	}
+	check(t, r)
+	if got, _ := take(t, c); got != first {
+		t.Errorf("Take before the refused frame gave %q", got)
+	}
+	second := f.publish(t, r, 20, true)
+	got, b := take(t, c)
+	if want := (broadcast.Missed{Frames: 1, Why: broadcast.Refused}); got != second || b.Missed != want {
+		t.Errorf("Take gave %d bytes, missed %v", len(got), b.Missed)
+	}
+	check(t, r)
+	c.Close()
+	r.Close()
+	f.done(t)
+}
+
+// A frame that needs all of the room takes it from all others at once.
+func TestFrameOfAllPieces(t *testing.T) {
+	f := newFeed(10)
+	r := broadcast.New(broadcast.MaxPieces(1000))
+	for range 3 {
+		for i := range 250 {
+			f.publish(t, r, 40, i == 0)
+		}
+		check(t, r)
+		all := f.publish(t, r, 10_000, true)
+		check(t, r)
+		c := r.Cursor()
+		if got := takeAll(t, c); got != all {
+			t.Errorf("%d bytes of a frame of %d", len(got), len(all))
+		}
+		c.Close()
+	}
+	r.Close()
+	f.done(t)
+}
+
+// Frames of any size from blocks of any size, of which neighbours join, under
+// any limit: a reader gets each frame whole or is told that it did not.
+func TestRandomFramesWithinMaxPieces(t *testing.T) {
+	for _, most := range []int{1, 2, 4, 5, 17, 100, 2000} {
+		for _, block := range []int{8, 100, 512} {
+			rnd := rand.New(rand.NewPCG(uint64(most), uint64(block)))
+			f := newFeed(block)
+			r := broadcast.New(broadcast.MaxPieces(most), broadcast.MaxFrames(2000))
+			var frames []string
+			readers := []*follower{
+				{cursor: r.Cursor(broadcast.FromHead(), broadcast.MaxLagFrames(0)), every: 1},
+				{cursor: r.Cursor(broadcast.FromHead(), broadcast.MaxLagFrames(10)), every: 25},
+				{cursor: r.Cursor(broadcast.FromHead(), broadcast.MaxLagFrames(0), broadcast.MaxLagBytes(0)), every: 700},
+			}
+			for i := range 3000 {
+				frame := f.next(rnd.IntN(3 * block))
+				frames = append(frames, text(&frame))
+				var tooLarge *broadcast.FrameTooLargeError
+				if err := r.Publish(&frame, broadcast.Frame{Key: rnd.IntN(40) == 0}); errors.As(err, &tooLarge) {
+					frames[i] = "" // a hole
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				if rnd.IntN(50) == 0 {
+					pre := f.next(rnd.IntN(30))
+					r.SetPreamble(&pre)
+				}
+				for _, reader := range readers {
+					if i%reader.every == 0 {
+						reader.follow(t, frames)
+					}
+				}
+				check(t, r)
+			}
+			r.Close()
+			for _, reader := range readers {
+				reader.cursor.Close()
+			}
+			f.done(t)
+		}
+	}
+}
+
+// A follower checks what a cursor gives against all frames that there were.
+type follower struct {
+	cursor *broadcast.Cursor
+	every  int
+	next   int // the first frame that it was not told of
+}
+
+func (w *follower) follow(t *testing.T, frames []string) {
+	t.Helper()
+	for {
+		got, b := take(t, w.cursor)
+		if b.Frames == 0 {
+			return
+		}
+		w.next += b.Missed.Frames
+		want := strings.Join(frames[w.next:w.next+b.Frames], "")
+		if got[b.Preamble:] != want {
+			t.Fatalf("frames %d to %d: %d bytes, want %d others", w.next, w.next+b.Frames, b.Bytes-b.Preamble, len(want))
+		}
+		w.next += b.Frames
+	}
+}
+
+// While every reaper is stopped with all that it can hold, Publish goes on with
+// what is left.
+func TestStoppedReapers(t *testing.T) {
+	f := newFeed(10)
+	r := broadcast.New(broadcast.MaxPieces(100))
+	c := r.Cursor(broadcast.FromHead(), broadcast.MaxLagFrames(0))
+	resume := r.StopReapers()
+	var want strings.Builder
+	for i := range 1000 {
+		want.WriteString(f.publish(t, r, 1+i%30, true))
+		if i%3 == 0 {
+			got, b := take(t, c)
+			if got != want.String() || b.Missed.Frames > 0 {
+				t.Fatalf("frame %d: %d bytes, want %d; missed %v", i, len(got), want.Len(), b.Missed)
+			}
+			want.Reset()
+		}
+	}
+	resume()
+	c.Close()
+	publish(t, r, "k", true)
+	check(t, r)
+	r.Close()
+	f.done(t)
+}
+
+// A chain that its owner has published and released panics in whoever gives its
+// blocks back. That does not end the giving back.
+func TestChainPublishedAndReleased(t *testing.T) {
+	f := newFeed(10)
+	r := broadcast.New(broadcast.MaxPieces(100))
+	for range 30 {
+		stale := f.next(40)
+		copied := stale
+		stale.Release()
+		if err := r.Publish(&copied, broadcast.Frame{Key: true}); err != nil {
+			t.Fatal(err)
+		}
+		good := f.next(40)
+		mustPanic(t, "released twice", func() { _ = r.Publish(&good, broadcast.Frame{Key: true}) }) // drops the stale one
+	}
+	for range 1000 {
+		f.publish(t, r, 40, true)
+	}
+	want := f.publish(t, r, 40, true)
+	c := r.Cursor()
+	if got := takeAll(t, c); got != want {
+		t.Errorf("%d bytes, want %d", len(got), len(want))
+	}
+	c.Close()
+	r.Close()
+	f.done(t)
+}
+
+// Limits that mean "none" do not ask for memory without end.
+func TestLimitsThatMeanNone(t *testing.T) {
+	r := broadcast.New(broadcast.MaxBytes(math.MaxInt64))
+	publish(t, r, "k", true)
+	check(t, r)
+	r.Close()
+}
