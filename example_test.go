@@ -209,3 +209,24 @@ func ExampleNewReaderFrom() {
 	// first line
 	// second line
 }
+
+// A Reader that is fed with blocks of another one: what that has received, in pieces of at most 16 bytes, and none of it
+// copied.
+func ExampleNewReaderFrom_anotherReader() {
+	first := millrace.NewReader(strings.NewReader("a header\nand what stands behind it"))
+	defer first.Release()
+	if _, err := first.ReadString('\n'); err != nil {
+		fmt.Println(err)
+	}
+
+	second := millrace.NewReaderFrom(func(dst *millrace.Chain) error {
+		if _, err := first.Peek(1); err != nil { // waits until there is something
+			return err
+		}
+		return first.ReadChain(dst, min(first.Buffered(), 16))
+	})
+	defer second.Release()
+	text, err := io.ReadAll(second)
+	fmt.Printf("%s, %v\n", text, err)
+	// Output: and what stands behind it, <nil>
+}

@@ -349,6 +349,40 @@ func TestReaderResetAndItsBlock(t *testing.T) {
 }
 
 // What a fed Reader lends and hands on is the memory that it was fed with.
+func TestReaderFedByAnotherCopiesNothing(t *testing.T) {
+	first := millrace.NewReader(strings.NewReader(strings.Repeat("0123456789", 1000)))
+	memory := map[*byte]bool{}
+	second := millrace.NewReaderFrom(func(dst *millrace.Chain) error {
+		if _, err := first.Peek(1); err != nil {
+			return err
+		}
+		p, err := first.Peek(min(first.Buffered(), 700))
+		for i := range p {
+			memory[&p[i]] = true
+		}
+		if err != nil {
+			return err
+		}
+		return first.ReadChain(dst, len(p))
+	})
+	n := 0
+	for err := error(nil); err == nil; {
+		err = second.ReadRange(1000, func(p []byte) {
+			n += len(p)
+			for i := range p {
+				if !memory[&p[i]] {
+					t.Fatal("lent memory that was not the first Reader's")
+				}
+			}
+		})
+	}
+	if n != 10_000 {
+		t.Errorf("%d bytes, want 10000", n)
+	}
+	second.Release()
+	first.Release()
+}
+
 func TestFedReaderCopiesNothing(t *testing.T) {
 	memory := map[*byte]bool{}
 	fed := 0

@@ -1,8 +1,12 @@
 package relay
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -42,5 +46,34 @@ func (m Millrace) Start(ctx context.Context, _ string, _ Case) (*Server, error) 
 		return nil, err
 	}
 	s.Config.URL = "http://" + addr
+	s.Metrics = "http://" + addr + "/metrics"
 	return s, nil
+}
+
+// countedBehind reads from millrace's metrics how often viewers were found too far behind, what became of them, and why.
+func countedBehind(ctx context.Context, metrics string) (map[string]int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, metrics, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	counted := make(map[string]int)
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		metric, reason, _ := strings.Cut(strings.TrimSuffix(name, `"}`), `{reason="`)
+		what, ok := map[string]string{
+			"millrace_viewers_behind_total":  "found behind",
+			"millrace_viewers_dropped_total": "dropped",
+			"millrace_frames_lost_total":     "frames passed over",
+		}[metric]
+		if n, err := strconv.Atoi(value); ok && err == nil && n > 0 {
+			counted[what+" ("+reason+")"] = n
+		}
+	}
+	return counted, lines.Err()
 }

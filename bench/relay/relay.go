@@ -25,6 +25,9 @@ type Server struct {
 	// its stream by itself.
 	Config load.Config
 
+	// Metrics is where it counts the viewers that are behind; "" if it does not.
+	Metrics string
+
 	cmd *exec.Cmd
 }
 

@@ -26,6 +26,9 @@ type Turn struct {
 	Contender string      `json:"contender"`
 	Round     int         `json:"round"`
 	Report    load.Report `json:"report"`
+
+	// Counted is what the server itself counts of viewers that are behind, if it does.
+	Counted map[string]int `json:"counted,omitempty"`
 }
 
 // Run returns the turns in the order in which they were taken. The contenders
@@ -37,23 +40,30 @@ func (p Plan) Run(ctx context.Context) ([]Turn, error) {
 			// Every round begins with another one, so that nobody always
 			// follows the same neighbour.
 			c := p.Contenders[(i+round)%len(p.Contenders)]
-			rep, err := p.turn(ctx, c)
+			t, err := p.turn(ctx, c)
 			if err != nil {
 				return turns, fmt.Errorf("%s: %w", c.Name(), err)
 			}
-			p.log(round, c, &rep)
-			turns = append(turns, Turn{Case: p.Case.String(), Contender: c.Name(), Round: round, Report: rep})
+			p.log(round, c, &t.Report)
+			t.Round = round
+			turns = append(turns, t)
 		}
 	}
 	return turns, nil
 }
 
-func (p Plan) turn(ctx context.Context, c Contender) (rep load.Report, err error) {
+func (p Plan) turn(ctx context.Context, c Contender) (t Turn, err error) {
+	t.Case, t.Contender = p.Case.String(), c.Name()
 	err = p.serve(ctx, c, func(s *Server) error {
-		rep, err = load.Run(ctx, p.config(s), nil)
+		if t.Report, err = load.Run(ctx, p.config(s), nil); err != nil {
+			return err
+		}
+		if p.Case.Stalled > 0 && s.Metrics != "" {
+			t.Counted, err = countedBehind(ctx, s.Metrics)
+		}
 		return err
 	})
-	return rep, err
+	return t, err
 }
 
 // serve has a contender run while f puts a load on it.

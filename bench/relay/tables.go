@@ -109,27 +109,32 @@ func (p Plan) WriteTable(w io.Writer, turns []Turn, calls map[string]float64) {
 
 // writeStalled tells what became of the viewers that stopped reading.
 func (p Plan) writeStalled(w io.Writer, turns []Turn) {
-	t := measure.NewTable("contender", "stalled viewers", "jumps", "lost tags", "ended by the server", "why")
+	t := measure.NewTable("contender", "stalled viewers", "jumps", "lost tags", "ended by the server", "why", "the server's count, all rounds")
 	for _, c := range p.Contenders {
 		get := func(f func(*load.Viewers) float64) measure.Series {
 			return series(turns, c.Name(), func(r *load.Report) float64 { return f(&r.Stalled) })
 		}
-		why := make(map[string]int)
+		why, counted := make(map[string]int), make(map[string]int)
 		for i := range turns {
 			if turns[i].Contender == c.Name() {
-				for k, n := range turns[i].Report.Stalled.Ended {
-					why[k] += n
-				}
+				add(why, turns[i].Report.Stalled.Ended)
+				add(counted, turns[i].Counted)
 			}
 		}
 		t.Row(c.Name(),
 			get(func(v *load.Viewers) float64 { return float64(v.Connected) }).Median(),
 			get(func(v *load.Viewers) float64 { return float64(v.Jumps) }),
 			get(func(v *load.Viewers) float64 { return float64(v.Lost) }),
-			get(func(v *load.Viewers) float64 { return float64(total(v.Ended)) }), list(why))
+			get(func(v *load.Viewers) float64 { return float64(total(v.Ended)) }), list(why), list(counted))
 	}
 	fmt.Fprintf(w, "\nOne viewer in %d reads nothing for a minute:\n\n", p.Case.Stalled)
 	t.WriteTo(w)
+}
+
+func add(sum, m map[string]int) {
+	for k, n := range m {
+		sum[k] += n
+	}
 }
 
 // list prints reasons, the most frequent first.

@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -87,13 +89,17 @@ func TestServeAndLoad(t *testing.T) {
 	}
 
 	out.Reset()
+	usage := ""
+	if runtime.GOOS == "linux" {
+		quick, usage = append(quick, "--server-pid", strconv.Itoa(os.Getpid())), "CPU s a delivered GB"
+	}
 	if err := millrace(ctx, &out, io.Discard, append(quick, "--no-publish", "--name", "demo")...); err != nil {
 		t.Fatal(err)
 	}
 	if m := regexp.MustCompile(`(?m)^viewers  3 of 3 +- +- +- .* - +- +-$`).FindString(out.String()); m == "" {
 		t.Errorf("losses of a stream without numbers:\n%s", &out)
 	}
-	for _, want := range []string{"delivered", "3 of 3", "gap p50", "generator"} {
+	for _, want := range []string{"delivered", "3 of 3", "gap p50", "generator", usage} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in the report:\n%s", want, &out)
 		}
@@ -115,6 +121,21 @@ func TestServeAndLoad(t *testing.T) {
 	if !strings.Contains(log.String(), "msg=stopped") {
 		t.Errorf("the server's log:\n%s", &log)
 	}
+}
+
+func TestLoadBar(t *testing.T) {
+	var out bytes.Buffer
+	b := newBar(&out)
+	b.show(load.Progress{Total: 4 * time.Second, Publishers: 2, Viewers: 6})
+	b.show(load.Progress{Total: 4 * time.Second, Elapsed: time.Second, Measuring: true, Publishers: 2, Viewers: 6,
+		Bytes: 12_300_000, Lost: 5, Ended: 1})
+	for _, want := range []string{"starting: 2 publishers, 6 viewers", "measuring: 2 publishers, 6 viewers, 12.3 MB, 5 tags lost, 1 disconnects", "25%"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in %q", want, &out)
+		}
+	}
+	b.show(load.Progress{Total: 4 * time.Second, Elapsed: 5 * time.Second, Measuring: true})
+	b.close()
 }
 
 func TestMistakesAreToldByTheirFlag(t *testing.T) {

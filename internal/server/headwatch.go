@@ -13,8 +13,9 @@ import (
 // that stalls in its headers looks like this.
 type headWatch struct {
 	log   *slog.Logger
-	limit time.Duration
-	conns sync.Map // net.Conn to the time at which it was expected to send a request
+	limit time.Duration // --header-timeout
+	idle  time.Duration // --idle-timeout
+	conns sync.Map      // net.Conn to the time at which it was expected to send a request
 }
 
 type connKey struct{}
@@ -34,8 +35,12 @@ func (h *headWatch) connState(c net.Conn, state http.ConnState) {
 			return
 		}
 		level, reason := slog.LevelDebug, "closed by the client"
-		if time.Since(since.(time.Time)) >= h.limit {
+		waited := time.Since(since.(time.Time))
+		if waited >= h.limit {
 			level, reason = slog.LevelInfo, "no complete request head within --header-timeout"
+		}
+		if waited >= h.idle && h.idle > h.limit {
+			reason = "no request within --idle-timeout, which is what bounds heads over HTTP/2"
 		}
 		h.log.Log(context.Background(), level, "connection ended without a request",
 			"client", c.RemoteAddr().String(), "reason", reason)

@@ -349,6 +349,35 @@ func TestAClientThatStallsInItsHeaders(t *testing.T) {
 	}
 }
 
+// Over HTTP/2 heads share their connection with other streams, so that it ends when nothing has been asked for so long.
+func TestAClientThatStallsInItsHeadersOverHTTP2(t *testing.T) {
+	for name, sent := range map[string]string{
+		"nothing after the preface": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+		"half a head": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" +
+			"\x00\x00\x20\x01\x05\x00\x00\x00\x01\x82\x84",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := serve(t, func(c *Config) { c.HeaderTimeout, c.IdleTimeout = 20*time.Millisecond, 100*time.Millisecond })
+			conn := f.dialPublisher("")
+			_, _ = io.WriteString(conn, sent)
+			if _, err := io.ReadAll(conn); err != nil {
+				t.Error(err)
+			}
+			f.logged("connection ended without a request", "--idle-timeout")
+		})
+	}
+}
+
+// A connection that is kept open ends when nothing more is asked for.
+func TestAConnectionThatIsIdle(t *testing.T) {
+	f := serve(t, func(c *Config) { c.IdleTimeout = 50 * time.Millisecond })
+	conn := f.dialPublisher("GET /healthz HTTP/1.1\nHost: localhost\n\n")
+	res, err := io.ReadAll(conn)
+	if err != nil || !bytes.HasPrefix(res, []byte("HTTP/1.1 200 OK")) {
+		t.Errorf("%q, %v", res, err)
+	}
+}
+
 func TestARequestHeadThatIsTooLarge(t *testing.T) {
 	f := serve(t, nil)
 	conn := f.dialPublisher("GET /live/cam HTTP/1.1\nHost: localhost\nX: " + strings.Repeat("x", 64<<10) + "\n\n")

@@ -2,11 +2,14 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace-io/millrace/frame/flv"
@@ -301,6 +304,50 @@ func TestTheDemoIsMonotonicAcrossRounds(t *testing.T) {
 			last[kind] = at
 		}
 	}
+}
+
+// The demo is played in real time, round after round: what is due has been published, and nothing else.
+func TestTheDemoIsPlayedInRealTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := s.newStream("demo", "demo")
+		if err := s.registry.claim(st); err != nil {
+			t.Fatal(err)
+		}
+		d, err := newDemo(st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := st.live.ring.Stats().Published.Frames
+		ctx, cancel := context.WithCancel(t.Context())
+		played := make(chan error, 1)
+		begin := time.Now()
+		go func() { played <- d.play(ctx) }()
+		for range 100 {
+			time.Sleep(333 * time.Millisecond)
+			synctest.Wait()
+			due := uint64(0)
+			for round := range 20 {
+				for i := range d.tags {
+					if d.due(&d.tags[i], round) <= time.Since(begin) {
+						due++
+					}
+				}
+			}
+			if n := st.live.ring.Stats().Published.Frames - before; n != due {
+				t.Errorf("after %v: %d tags, %d are due", time.Since(begin), n, due)
+			}
+		}
+		cancel()
+		if err := <-played; !errors.Is(err, errDraining) {
+			t.Errorf("play = %v", err)
+		}
+		d.release()
+		st.end()
+	})
 }
 
 // Where pictures of several codecs are in one tag, sound is no place to start either.

@@ -48,7 +48,7 @@ func New(cfg Config) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.heads = &headWatch{log: s.log, limit: cfg.HeaderTimeout}
+	s.heads = &headWatch{log: s.log, limit: cfg.HeaderTimeout, idle: cfg.IdleTimeout}
 	s.metrics = newMetrics(s)
 	var err error
 	if s.shelf, err = openShelf(s); err != nil {
