@@ -23,6 +23,9 @@ func Sole(c *Chain) func() bool {
 func Quicken(r *Reader) {
 	if r.sock == nil && r.more == nil {
 		r.quick, r.probed = true, probes
+		if r.err == nil {
+			r.onward = seldom
+		}
 	}
 }
 

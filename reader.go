@@ -80,6 +80,7 @@ var (
 //	!lent: nobody else has a share of blk
 //	steady: blk != nil, !lent, !window, sock == nil and more == nil, and 1 ≤ few ≤ len(buf)/8
 //	quick: sock == nil and more == nil
+//	onward > 0: quick, and err == nil
 type Reader struct {
 	buf  []byte
 	r, w int
@@ -99,6 +100,7 @@ type Reader struct {
 	quick  bool // src is taken for one that never waits
 	small  uint8
 	reads  uint16 // until the next one is timed
+	onward uint16 // the same for those of ReadRange behind what is buffered; 0 when there is to be none
 	probed uint8  // timed reads in a row that came back at once
 	token  token
 
@@ -154,7 +156,7 @@ func (b *Reader) start(src io.Reader) {
 	b.src, b.sock = src, newSocket(b, src)
 	b.err, b.lastByte, b.lastRuneSize = nil, -1, -1
 	b.small, b.arrived, b.since = 0, 0, time.Now().UnixNano()
-	b.steady, b.quick, b.reads, b.probed = false, false, probeEvery, 0
+	b.steady, b.quick, b.reads, b.onward, b.probed = false, false, probeEvery, 0, 0
 }
 
 // Size returns how many bytes Peek can look ahead for certain. More may be buffered.
@@ -199,8 +201,16 @@ func (b *Reader) Release() {
 		b.more = nil
 	}
 	b.src, b.sock = nil, nil
-	b.err = errReleased
+	b.fail(errReleased)
 	b.lastByte, b.lastRuneSize = -1, -1
+}
+
+// fail notes an error, or that there is none.
+func (b *Reader) fail(err error) {
+	b.err = err
+	if err != nil {
+		b.onward = 0
+	}
 }
 
 // readErr returns the pending error and clears it, as bufio does: the next read tries the source again.
@@ -221,17 +231,29 @@ func (b *Reader) readErr() error {
 // When the source ends early, ReadRange returns io.EOF if there were no bytes and io.ErrUnexpectedEOF if there were
 // some. Those bytes, and the ones before any other error, have been lent and are gone. n < 0 is bufio.ErrNegativeCount.
 func (b *Reader) ReadRange(n int, yield func([]byte)) error {
-	// This is readOn in place, which spares a call a packet. With nothing buffered, the start of the block is better.
-	for b.w-b.r < n && b.r < b.w && n <= len(b.buf)-b.r && b.quick && b.reads > 0 && b.err == nil {
-		b.reads--
-		m, err := b.src.Read(b.buf[b.w:])
-		if room := len(b.buf) - b.w; err != nil || uint(m-1) >= uint(room) {
-			b.received(m, room, err)
-			break
+	if b.w-b.r < n {
+		if b.r == b.w || n > len(b.buf)-b.r {
+			return b.readRangeSlow(n, yield) // with nothing buffered, the start of the block is better
 		}
-		b.w += m
+		for { // readOn in place, which spares a call a packet
+			if b.onward == 0 {
+				return b.readRangeSlow(n, yield)
+			}
+			b.onward--
+			m, err := b.src.Read(b.buf[b.w:])
+			if room := len(b.buf) - b.w; err != nil || uint(m-1) >= uint(room) {
+				b.received(m, room, err)
+				if b.w-b.r < n {
+					return b.readRangeSlow(n, yield)
+				}
+				break
+			}
+			if b.w += m; b.w-b.r >= n {
+				break
+			}
+		}
 	}
-	if 0 < n && n <= b.w-b.r {
+	if n > 0 {
 		r := b.r
 		b.r = r + n
 		b.lastByte, b.lastRuneSize = -1, -1
@@ -251,6 +273,9 @@ func (b *Reader) readRangeSlow(n int, yield func([]byte)) error {
 		return bufio.ErrNegativeCount
 	}
 	b.lastByte, b.lastRuneSize = -1, -1
+	if b.quick && b.onward == 0 {
+		b.reads = 0
+	}
 	left := n
 	for left > 0 {
 		if b.r == b.w {
@@ -350,7 +375,7 @@ func (b *Reader) putBack(c *Chain) {
 	if b.more == nil {
 		b.more = &supply{}
 	}
-	b.steady, b.quick = false, false
+	b.steady, b.quick, b.onward = false, false, 0
 	c.Merge(&b.more.ahead)
 	b.more.ahead.Merge(c)
 }

@@ -93,13 +93,13 @@ func (b *Reader) probe(p []byte) {
 	_, waits := b.src.(interface{ SetReadDeadline(time.Time) error })
 	switch slow := waits || time.Since(began) > quickRead; {
 	case slow && b.quick && b.probed == probes:
-		b.probed, b.reads = probes-1, 0 // once may be the scheduler: look again
+		b.probed, b.reads, b.onward = probes-1, 0, 0 // once may be the scheduler: look again
 	case slow:
-		b.probed, b.quick, b.steady = 0, false, false // another block size may be the right one now
+		b.probed, b.quick, b.onward, b.steady = 0, false, 0, false // another block size may be the right one now
 	default:
 		b.probed = min(b.probed+1, probes)
 		if b.probed == probes && b.more == nil {
-			b.quick, b.reads = true, seldom
+			b.quick, b.reads, b.onward = true, seldom, seldom
 			b.want = max(b.want, quickBlock)
 		}
 	}
@@ -129,7 +129,7 @@ func (b *Reader) received(n, room int, err error) {
 		panic(errBadCount)
 	}
 	b.w += n
-	b.err = err
+	b.fail(err)
 	if n > 0 {
 		b.observe(n, room)
 	}
@@ -207,7 +207,7 @@ func (b *Reader) extend(n int) {
 			return
 		}
 	}
-	b.err = io.ErrNoProgress
+	b.fail(io.ErrNoProgress)
 }
 
 func (b *Reader) extendOnce(n int) {

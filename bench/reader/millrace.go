@@ -1,6 +1,24 @@
 package reader
 
-import "github.com/millrace-io/millrace"
+import (
+	"time"
+
+	"github.com/millrace-io/millrace"
+)
+
+// A deadlined source may wait, as connections do: a Reader never reads on from it beyond what a packet needs.
+type deadlined struct{ *Source }
+
+// SetReadDeadline does nothing; a Source never waits.
+func (deadlined) SetReadDeadline(time.Time) error { return nil }
+
+func openDeadlines(streams []*Source, subs []*Subscriber) Run {
+	rs := make([]*millrace.Reader, len(streams))
+	for i, s := range streams {
+		rs[i] = millrace.NewReader(deadlined{s})
+	}
+	return &rangeRun{streams: rs, subs: subs}
+}
 
 func newReaders(streams []*Source) []*millrace.Reader {
 	rs := make([]*millrace.Reader, len(streams))

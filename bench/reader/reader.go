@@ -35,6 +35,7 @@ var Contenders = []Contender{
 	{"bufio + make a packet (+ copy a subscriber)", true, openNaive},
 	{"bufio Peek+Discard, 4 KiB", false, openPeek},
 	{"millrace ReadRange", false, openRange},
+	{"millrace ReadRange, a source with deadlines", false, openDeadlines},
 	{"millrace ReadChain, released", true, openChain},
 	{"cloudwego bufiox, release per 16 packets", false, openBufiox},
 	{"netpoll zero-copy reader", false, openNetpoll},
