@@ -89,6 +89,9 @@ func (b *Buffer) String() string {
 	if b == nil {
 		return "<nil>"
 	}
+	if b.r == b.w {
+		return "" // at the price of a comparison, where a conversion is a call
+	}
 	if b.spill == nil {
 		return string(b.inline[b.r:b.w])
 	}
