@@ -15,7 +15,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: test
-test: deps lint test-race test-invariants test-plain test-makes test-soak $(if $(filter true,$(CI)),fuzz) vet-bench vet-others ## Check everything (fuzzing only on CI; see make fuzz)
+test: deps lint test-race test-invariants test-plain test-makes test-soak $(if $(filter true,$(CI)),fuzz) test-bench vet-others ## Check everything (fuzzing only on CI; see make fuzz)
 
 .PHONY: deps
 deps: ## Install what the tests run: redis-server, ffmpeg, nginx, chromium, a C compiler
@@ -56,9 +56,9 @@ test-soak: ## One minute of streams, files and blobs at once, with restarts; see
 fuzz: ## Every fuzz target for FUZZTIME (10s)
 	scripts/fuzz $(FUZZTIME)
 
-.PHONY: vet-bench
-vet-bench: ## Compile the benchmarks against rival libraries, a module of their own
-	@if [ -f bench/go.mod ]; then echo "cd bench && go vet ./..."; cd bench && go vet ./...; fi
+.PHONY: test-bench
+test-bench: ## Test the benchmarks against rival libraries, a module of their own
+	cd bench && go vet ./... && go test $(TESTFLAGS) -short ./...
 
 .PHONY: vet-others
 vet-others: ## Type-check what macOS, Windows and 32-bit machines build, tests included
