@@ -57,8 +57,8 @@ var (
 // methods with the same meaning and the same errors, so that bufio.NewReader can be replaced by NewReader and nothing
 // else, and these besides:
 //
-//   - [Reader.ReadRange] lends the next n bytes to a function, wherever they lie: nothing is copied, no counter and no
-//     pool is touched.
+//   - [Reader.ReadRange] lends the next n bytes to a function, wherever they lie: nothing is copied, and no counter and
+//     no pool is touched but by a wait for a socket.
 //   - [Reader.ReadChain] moves the next n bytes to a [Chain] that may be kept, shared and sent.
 //   - Skip, and integers of any width in either byte order.
 //

@@ -18,9 +18,9 @@ import (
 // moves forward to the newest key frame. It is never moved within the newest
 // group of pictures. There is no newer place to start from, and the ring keeps
 // that group for late joiners anyway. A reader that has begun it sees more by
-// going on than by waiting for the next one. So a reader is behind by its
-// allowance and one group at most, and a late joiner is not moved because of
-// the group that it begins with.
+// going on than by waiting for the next one. So a reader goes on, when it takes
+// something again, its allowance and one group behind the head at most, and a
+// late joiner is not moved because of the group that it begins with.
 //
 // A cursor whose place was evicted, or that comes to a frame that Publish
 // refused, moves to the newest key frame after that place. If there is none it

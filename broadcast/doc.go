@@ -12,8 +12,8 @@
 //
 // A [Ring] keeps the newest frames of a stream as one log of bytes, shared by
 // reference. Its publisher appends to the log with [Ring.Publish]; each reader
-// is a [Cursor], a place in the log, that takes everything between itself and
-// the head in one batch. A key frame (K) is one where a reader may start; what
+// is a [Cursor], a place in the log, that takes what is between itself and the
+// head in batches. A key frame (K) is one where a reader may start; what
 // it needs before that (metadata, sequence headers) is the stream's preamble,
 // set with [Ring.SetPreamble]. A stream whose frames each stand alone marks
 // every frame as a key frame.

@@ -32,6 +32,9 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
+// MarshalText gives the name that String does, to JSON and to structured logs.
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
 var reasonLabels = [reasons]string{"not_missed", "lag_bytes", "lag_frames", "lag_time", "evicted", "refused"}
 
 // Label returns a name for metrics, such as "lag_bytes".

@@ -75,7 +75,8 @@ func MaxFrames(n int) Option {
 // for each frame of MaxFrames, or for each KiB of MaxBytes up to 256 MiB if those
 // are more: 16384 unless you change the others. So it bounds only what has frames
 // of many pieces and pieces of few bytes. The most is 1 << 24. New makes room for
-// them, 46 bytes each, as it does for [MaxFrames]: 740 KiB by default.
+// them and some more, 46 bytes each, as it does for [MaxFrames]: 750 KiB by
+// default.
 func MaxPieces(n int) Option {
 	atLeast("MaxPieces", int64(n), 1)
 	atMost("MaxPieces", int64(n), maxRoom)

@@ -1,6 +1,7 @@
 package broadcast_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -395,6 +396,13 @@ func TestGroupOfMaxFrames(t *testing.T) {
 		check(t, r)
 		r.Close()
 		f.done(t)
+	}
+}
+
+func TestMissedAsJSON(t *testing.T) {
+	got, err := json.Marshal(broadcast.Missed{Frames: 12, Bytes: 34567, Why: broadcast.LagTime})
+	if want := `{"Frames":12,"Bytes":34567,"Why":"lag time"}`; string(got) != want || err != nil {
+		t.Errorf("%s, %v, want %s", got, err, want)
 	}
 }
 
