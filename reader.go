@@ -224,9 +224,9 @@ func (b *Reader) readErr() error {
 
 // ReadRange lends the next n bytes: it calls yield with one or more slices, in order, that add up to n. A slice is
 // valid until yield returns, and yield must not use b. What has arrived is lent before b waits for more, so a range may
-// be far larger than any buffer. (A source that has come back at once hundreds of times in a row, such as a file or a
-// decoder, is taken for one that never waits. From such a source b first reads on while the range fits into the block,
-// which makes fewer, larger slices.)
+// be far larger than any buffer. (A source that has come back at once hundreds of times in a row, such as a decoder, and
+// is neither an *io.PipeReader nor has a SetReadDeadline, is taken for one that never waits. From such a source b first
+// reads on while the range fits into the block, which makes fewer, larger slices.)
 //
 // When the source ends early, ReadRange returns io.EOF if there were no bytes and io.ErrUnexpectedEOF if there were
 // some. Those bytes, and the ones before any other error, have been lent and are gone. n < 0 is bufio.ErrNegativeCount.

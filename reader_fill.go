@@ -8,6 +8,7 @@ import (
 // fill makes at least one byte available when nothing is buffered, or returns the error that says why not.
 // Whatever was in the block may be overwritten or given back, unless somebody has a share of it.
 func (b *Reader) fill() error {
+	tries := 0
 	if b.steady && b.err == nil && b.reads > 0 {
 		b.reads--
 		n, err := b.src.Read(b.buf)
@@ -18,12 +19,14 @@ func (b *Reader) fill() error {
 		}
 		b.w = 0
 		b.received(n, len(b.buf), err)
+		tries = 1
 	}
-	return b.fillSlow()
+	return b.fillSlow(tries)
 }
 
-func (b *Reader) fillSlow() error {
-	for tries := 0; b.r == b.w; tries++ {
+// fillSlow is fill after so many reads that gave nothing, if nothing is buffered.
+func (b *Reader) fillSlow(tries int) error {
+	for ; b.r == b.w; tries++ {
 		if b.err != nil && !b.behind() {
 			return b.readErr()
 		}
@@ -90,8 +93,7 @@ func (b *Reader) probe(p []byte) {
 	b.reads = probeEvery
 	began := time.Now()
 	n, err := b.src.Read(p)
-	_, waits := b.src.(interface{ SetReadDeadline(time.Time) error })
-	switch slow := waits || time.Since(began) > quickRead; {
+	switch slow := b.mayWait() || time.Since(began) > quickRead; {
 	case slow && b.quick && b.probed == probes:
 		b.probed, b.reads, b.onward = probes-1, 0, 0 // once may be the scheduler: look again
 	case slow:
@@ -104,6 +106,16 @@ func (b *Reader) probe(p []byte) {
 		}
 	}
 	b.received(n, len(p), err)
+}
+
+// mayWait reports whether src is of a kind that waits, however fast it has been: a connection, or a pipe between two
+// goroutines.
+func (b *Reader) mayWait() bool {
+	switch b.src.(type) {
+	case interface{ SetReadDeadline(time.Time) error }, *io.PipeReader:
+		return true
+	}
+	return false
 }
 
 // readOn reads behind what is buffered until there are n bytes, for which there is room, as long as a source that never

@@ -1,12 +1,14 @@
 package millrace_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
 	"net"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 
 	"github.com/millrace-io/millrace"
 )
@@ -135,4 +137,68 @@ func TestReaderGoesOnAfterAFailedReadChain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A pipe waits, however fast the other side has been so far: what has arrived of a range is lent before the rest comes.
+func TestReadRangeOfAPipeLendsWhatHasArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const packets, size = 3000, 100
+		from, to := io.Pipe()
+		seen := make(chan int, 1)
+		go func() {
+			p := make([]byte, size+size/2)
+			for range packets - 1 {
+				to.Write(p[:size])
+			}
+			to.Write(p) // the last one, and half of another
+			if n := <-seen; n != size/2 { // nothing else comes before it
+				t.Errorf("%d bytes lent, want %d", n, size/2)
+			}
+			to.Write(p[:size/2])
+			to.Close()
+		}()
+		r := millrace.NewReader(from)
+		defer r.Release()
+		for i := range packets + 1 {
+			if err := r.ReadRange(size, func(p []byte) {
+				if i == packets && len(seen) == 0 {
+					seen <- len(p)
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// A source that gives nothing is asked a hundred times, as bufio does, also right after it was fast.
+func TestReaderGivesUpWhenBufioDoes(t *testing.T) {
+	for empty := 97; empty <= 103; empty++ {
+		sources := [2]*falters{{full: 300, empty: empty}, {full: 300, empty: empty}}
+		want, got := bufio.NewReader(sources[0]), millrace.NewReader(sources[1])
+		for i := range 310 {
+			m, wantErr := want.Discard(4096)
+			n, err := got.Discard(4096)
+			if n != m || err != wantErr {
+				t.Errorf("%d empty reads, Discard %d = %d, %v, want %d, %v", empty, i, n, err, m, wantErr)
+				break
+			}
+		}
+		got.Release()
+	}
+}
+
+// falters gives 4096 bytes at a time, then nothing for some reads, then a few bytes again.
+type falters struct{ full, empty int }
+
+func (s *falters) Read(p []byte) (int, error) {
+	switch {
+	case s.full > 0:
+		s.full--
+		return min(len(p), 4096), nil
+	case s.empty > 0:
+		s.empty--
+		return 0, nil
+	}
+	return min(len(p), 5), io.EOF
 }

@@ -5,6 +5,7 @@ package stackbuf_test
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -93,8 +94,8 @@ func TestNumbersAllocateNothing(t *testing.T) {
 }
 
 func TestStringAllocatesOnce(t *testing.T) {
-	for _, n := range []int{33, 64} {
-		wantAllocs(t, "String", 1, func() {
+	for _, n := range []int{0, 5, 31, 32, 33, 64} {
+		wantAllocs(t, fmt.Sprintf("String of %d", n), float64(min(n, 1)), func() {
 			var b stackbuf.Buffer
 			b.WriteString(long[:n])
 			sink = b.String()

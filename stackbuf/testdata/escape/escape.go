@@ -3,6 +3,9 @@
 package escape
 
 import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -111,7 +114,73 @@ func constructed() (int, string) {
 	return over.Len(), text.String()
 }
 
+func lookedUp(m map[string]int) int {
+	var wanted stackbuf.Buffer // stays
+	wanted.WriteByte('x')
+	return m[string(wanted.Bytes())]
+}
+
+func comparedAndCopied(p []byte) ([]byte, bool) {
+	var compared stackbuf.Buffer // stays
+	compared.WriteByte('x')
+	return append(p, compared.Bytes()...), bytes.Equal(bytes.TrimSpace(compared.Bytes()), p)
+}
+
+func formatted(n int) string {
+	var form stackbuf.Buffer // stays
+	form.Write(fmt.Appendf(form.AvailableBuffer(), "%d", n))
+	form.Write(binary.BigEndian.AppendUint32(form.AvailableBuffer(), uint32(n)))
+	return form.String()
+}
+
+func deferred(p []byte) {
+	var late stackbuf.Buffer // stays
+	defer func() { copy(p, late.Bytes()) }()
+	late.WriteByte('x')
+}
+
+func storedByValue(dst *record) {
+	var twin stackbuf.Buffer // stays
+	twin.WriteByte('x')
+	dst.text = twin
+}
+
 // From here on slices or the Buffer itself outlive the function.
+
+func encoded(n int) string {
+	var encodedTo stackbuf.Buffer // moves
+	json.NewEncoder(&encodedTo).Encode(n)
+	return encodedTo.String()
+}
+
+func copiedTo(src io.Reader) int {
+	var target stackbuf.Buffer // moves
+	io.Copy(&target, src)
+	return target.Len()
+}
+
+func splitUp() [][]byte {
+	var whole2 stackbuf.Buffer // moves
+	whole2.WriteString("x y")
+	return bytes.Split(whole2.Bytes(), []byte(" "))
+}
+
+func sliceCaptured() func() int {
+	var sliced stackbuf.Buffer // moves
+	sliced.WriteByte('x')
+	p := sliced.Bytes()
+	return func() int { return len(p) }
+}
+
+func addressSent(buffers chan<- *stackbuf.Buffer) {
+	var posted stackbuf.Buffer // moves
+	buffers <- &posted
+}
+
+func addressStored(dst *struct{ b *stackbuf.Buffer }) {
+	var linked stackbuf.Buffer // moves
+	dst.b = &linked
+}
 
 func bytesReturned() []byte {
 	var returned stackbuf.Buffer // moves
