@@ -150,7 +150,7 @@ func TestReadRangeOfAPipeLendsWhatHasArrived(t *testing.T) {
 			for range packets - 1 {
 				to.Write(p[:size])
 			}
-			to.Write(p) // the last one, and half of another
+			to.Write(p)                   // the last one, and half of another
 			if n := <-seen; n != size/2 { // nothing else comes before it
 				t.Errorf("%d bytes lent, want %d", n, size/2)
 			}
