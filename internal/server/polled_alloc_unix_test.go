@@ -15,20 +15,11 @@ import (
 // In steady state a tag costs no allocation on its way from a publisher's connection, whose body is chunked as encoders send
 // it, to the ring.
 func TestAPublishersConnectionAllocatesNothing(t *testing.T) {
-	cfg := Defaults()
-	cfg.KeepFrames = 64
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st := s.newStream("cam", "test")
-	if err := s.registry.claim(st); err != nil {
-		t.Fatal(err)
-	}
+	st := shortStream(t)
 	defer st.end()
 	publisher, conn := tcpPair(t, false)
 	defer publisher.Close()
-	polled := newPolled(conn, leastPolled, time.Minute, s.draining, st.announce)
+	polled := newPolled(conn, leastPolled, time.Minute, st.server.draining, st.announce)
 	if polled == nil {
 		t.Fatal("the connection cannot be taken over")
 	}
