@@ -50,6 +50,17 @@ func (f *feed) publish(t testing.TB, r *broadcast.Ring, n int, key bool) string 
 	return s
 }
 
+// group publishes so many frames of n bytes, the first a key frame, and returns
+// a copy of them.
+func (f *feed) group(t testing.TB, r *broadcast.Ring, frames, n int) string {
+	t.Helper()
+	all := f.publish(t, r, n, true)
+	for range frames - 1 {
+		all += f.publish(t, r, n, false)
+	}
+	return all
+}
+
 // done releases what was not used and checks that everything came back.
 func (f *feed) done(t testing.TB) {
 	t.Helper()
@@ -108,6 +119,16 @@ func takeAll(t testing.TB, c *broadcast.Cursor) (all string) {
 			return all
 		}
 		all += s
+	}
+}
+
+// wantLate checks what a reader gets that comes now.
+func wantLate(t testing.TB, r *broadcast.Ring, want string) {
+	t.Helper()
+	c := r.Cursor()
+	defer c.Close()
+	if got := takeAll(t, c); got != want {
+		t.Errorf("a late reader got %d bytes, want %d others", len(got), len(want))
 	}
 }
 

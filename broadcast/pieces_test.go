@@ -20,16 +20,9 @@ func TestGroupOfMaxPieces(t *testing.T) {
 			r := broadcast.New(broadcast.MaxPieces(most))
 			fit := most / each
 			for round := range 20 {
-				group := f.publish(t, r, each*block, true)
-				for range fit - 1 {
-					group += f.publish(t, r, each*block, false)
-				}
+				group := f.group(t, r, fit, each*block)
 				check(t, r)
-				c := r.Cursor()
-				if got := takeAll(t, c); got != group {
-					t.Fatalf("MaxPieces %d, frames of %d: %d bytes of a group of %d", most, each, len(got), len(group))
-				}
-				c.Close()
+				wantLate(t, r, group)
 				// The next group's first frame has no room beside this group.
 				if s := r.Stats(); s.GroupsCut != uint64(round) || s.Frames != fit {
 					t.Fatalf("MaxPieces %d, frames of %d: %d groups cut, %d frames, want %d, %d",
@@ -80,17 +73,11 @@ func TestFrameOfAllPieces(t *testing.T) {
 	f := newFeed(10)
 	r := broadcast.New(broadcast.MaxPieces(1000))
 	for range 3 {
-		for i := range 250 {
-			f.publish(t, r, 40, i == 0)
-		}
+		f.group(t, r, 250, 40)
 		check(t, r)
 		all := f.publish(t, r, 10_000, true)
 		check(t, r)
-		c := r.Cursor()
-		if got := takeAll(t, c); got != all {
-			t.Errorf("%d bytes of a frame of %d", len(got), len(all))
-		}
-		c.Close()
+		wantLate(t, r, all)
 	}
 	r.Close()
 	f.done(t)
@@ -206,12 +193,7 @@ func TestChainPublishedAndReleased(t *testing.T) {
 	for range 1000 {
 		f.publish(t, r, 40, true)
 	}
-	want := f.publish(t, r, 40, true)
-	c := r.Cursor()
-	if got := takeAll(t, c); got != want {
-		t.Errorf("%d bytes, want %d", len(got), len(want))
-	}
-	c.Close()
+	wantLate(t, r, f.publish(t, r, 40, true))
 	r.Close()
 	f.done(t)
 }

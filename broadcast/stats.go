@@ -23,8 +23,8 @@ type Stats struct {
 	Evicted uint64
 
 	// GroupsCut counts how often the newest group of pictures lost its start
-	// (it outgrew MaxBytes, MaxFrames or MaxPieces) or got a hole (a refused frame), so
-	// that new readers have to wait for the next key frame.
+	// (it outgrew MaxBytes, MaxFrames or MaxPieces) or got a hole (a refused
+	// frame), so that new readers have to wait for the next key frame.
 	GroupsCut uint64
 
 	// Lost counts what cursors have lost, each for itself, by Reason. It
