@@ -78,8 +78,12 @@ func (s *Server) newStream(name, publisher string) *stream {
 	return st
 }
 
-// minPieces is room for fragments of MP4 whatever --keep-frames is: 90 seconds of sound, in 185 KiB.
-const minPieces = 1 << 12
+const (
+	// minPieces is room for fragments of MP4 whatever --keep-frames is: 90 seconds of sound, in 185 KiB.
+	minPieces = 1 << 12
+	// maxPieces is where a large --keep-bytes ends to make room for pieces of a KiB, as broadcast's own default does.
+	maxPieces = 1 << 18
+)
 
 // newRing returns the ring of an outlet.
 func (s *stream) newRing(f form) *broadcast.Ring {
@@ -87,7 +91,8 @@ func (s *stream) newRing(f form) *broadcast.Ring {
 	opts := []broadcast.Option{broadcast.MaxBytes(cfg.KeepBytes), broadcast.MaxFrames(cfg.KeepFrames)}
 	if f == formMP4 {
 		// Each picture and each bit of sound in a fragment is a piece, and there are two of its own around them.
-		opts = append(opts, broadcast.MaxPieces(max(minPieces, 2*cfg.KeepFrames)))
+		// Large pictures lie in several, however many frames are kept.
+		opts = append(opts, broadcast.MaxPieces(max(minPieces, 2*cfg.KeepFrames, int(min(cfg.KeepBytes>>10, maxPieces)))))
 	}
 	return broadcast.New(opts...)
 }
