@@ -51,6 +51,8 @@ func Progress(f func(bytes int64)) CopyOption {
 // more, the error is http.ErrContentLength. Over HTTP/2, and to what is not net/http's, it is for Write to refuse it. If
 // a file turns out to have less than was declared for it, the error is io.ErrUnexpectedEOF.
 //
+// What is left of a file of less than 32 KiB is written to a response: that costs less than to have it sent.
+//
 // Otherwise blocks are borrowed from millrace.DefaultPool; and a file that comes from a disk, to a target that takes its
 // time as well, is read ahead. An io.WriterTo or io.ReaderFrom of any other kind copies by itself.
 //
@@ -132,12 +134,7 @@ func (c *copying) run() error {
 			return err
 		}
 	}
-	if c.file.open(c.ctx, &c.tally, c.src) {
-		c.alarm.of = nil // it has no deadlines
-		err := c.fromFile(&c.file)
-		if settled := c.file.settle(); err == nil {
-			err = settled
-		}
+	if err := c.positioned(); err != errUnhandled {
 		return err
 	}
 	inner, limit := unlimited(c.src)
@@ -155,6 +152,30 @@ func (c *copying) run() error {
 		return err
 	}
 	return c.unknown()
+}
+
+// positioned copies from a file that can be read at any position.
+func (c *copying) positioned() error {
+	f := &c.file
+	if !f.find(c.ctx, &c.tally, c.src) {
+		return errUnhandled
+	}
+	mode, size, err := look(f.file)
+	if err != nil || !seekable(mode) {
+		return errUnhandled
+	}
+	if err := c.smallToResponse(size); err != errUnhandled {
+		return err
+	}
+	if !f.locate(size) {
+		return errUnhandled
+	}
+	c.alarm.of = nil // it has no deadlines
+	err = c.fromFile(f)
+	if settled := f.settle(); err == nil {
+		err = settled
+	}
+	return err
 }
 
 // unlimited returns what src reads from, and how many bytes at most.
@@ -259,7 +280,7 @@ func (c *copying) unknown() error {
 // isComplete reports whether everything had been copied already when the end of the context caused err. It often ends
 // then: a client that has got all of a response closes the connection.
 func (c *copying) isComplete(err error) bool {
-	if err != c.ctx.Err() && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if !errors.Is(err, c.ctx.Err()) && !errors.Is(err, os.ErrDeadlineExceeded) { // net/http wraps both
 		return false
 	}
 	if c.response != nil && c.tally.Bytes > 0 && c.tally.Bytes == c.room {

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -126,6 +129,42 @@ func TestCopyAfterTheEndOfItsContext(t *testing.T) {
 			if b, err := io.ReadAll(r); err != nil || string(b) != "untouched" {
 				t.Errorf("%s: %q, %v", src.name, b, err)
 			}
+		}
+	}
+}
+
+// A client that has got all closes the connection, and so the context may end as soon as the last byte is sent, whoever
+// sends it. That is no error.
+func TestCopyWhoseContextEndsWithTheLastByte(t *testing.T) {
+	leaktest.Check(t, millrace.DefaultPool)
+	data := someBytes(100_000)
+	for _, src := range copySources {
+		for _, m := range wrappers {
+			if strings.HasPrefix(m.name, "zips") || m.name == "hooks" {
+				continue // what they have when they got all is not what was copied
+			}
+			t.Run(src.name+", "+m.name, func(t *testing.T) {
+				in, done := src.open(t, data), make(chan struct{})
+				url := serveWith(t, m, func(w http.ResponseWriter, r *http.Request) {
+					defer close(done)
+					ctx, cancel := context.WithCancel(r.Context())
+					defer cancel()
+					w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+					report, err := chunk.Copy(ctx, w, in, chunk.Progress(func(n int64) {
+						if n == int64(len(data)) {
+							cancel()
+						}
+					}))
+					if err != nil || report.Bytes != int64(len(data)) {
+						t.Errorf("%+v, %v", report, err)
+					}
+				})
+				_, body := fetch(t, "GET", url)
+				<-done
+				if !bytes.Equal(body, data) {
+					t.Errorf("%d bytes", len(body))
+				}
+			})
 		}
 	}
 }

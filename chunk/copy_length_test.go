@@ -27,8 +27,9 @@ type step struct {
 // The body that a client must not get as a response of its own.
 var (
 	bigBody   = append([]byte("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nEVIL"), someBytes(90_000)...)
+	sentBody  = bytes.Repeat([]byte("sent"), 10_000) // long enough for sendfile
 	smallBody = bytes.Repeat([]byte("small"), 1000)
-	shortBody = bytes.Repeat([]byte("short"), 500) // which Copy writes, where it sends the others
+	shortBody = bytes.Repeat([]byte("short"), 500) // which is written from every file, also from a part of one
 	tinyBody  = []byte("tiny")
 )
 
@@ -177,6 +178,12 @@ var lengthTests = []lengthTest{
 	{[]step{fileStep(shortBody), fileStep(bigBody)}, 2500, 2500, true, true},
 	{[]step{lengthStep(3000), fileStep(shortBody), fileStep(shortBody)}, 3000, 3000, true, true},
 	{[]step{lengthStep(3000), headerStep(200), flushStep, noLengthStep, fileStep(shortBody), streamStep(bigBody)}, 3000, 3000, true, true},
+	// And the other way round.
+	{[]step{fileStep(sentBody), fileStep(bigBody)}, 40_000, 40_000, true, true},
+	{[]step{fileStep(sentBody), fileStep(smallBody)}, 40_000, 40_000, true, true},
+	{[]step{lengthStep(41_000), fileStep(sentBody), fileStep(smallBody)}, 41_000, 41_000, true, true},
+	{[]step{lengthStep(41_000), fileStep(sentBody), streamStep(bigBody)}, 41_000, 41_000, true, true},
+	{[]step{headerStep(200), fileStep(sentBody), fileStep(smallBody)}, -1, 45_000, false, true},
 	// There is none.
 	{[]step{headerStep(204), fileStep(smallBody), fileStep(bigBody)}, -1, 0, true, true},
 	{[]step{headerStep(304), flushStep, fileStep(smallBody), fileStep(bigBody)}, -1, 0, true, true},

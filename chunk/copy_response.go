@@ -4,11 +4,78 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
+
+	"github.com/millrace-io/millrace"
 )
 
 // declaredByCopy stands behind the end of a Content-Length that Copy has set, where only Copy looks.
 const declaredByCopy = "set by chunk.Copy"
+
+// smallFile is how long a file may be for one read and one write of it to cost less than having the kernel send it.
+const smallFile = copyBlock - 1
+
+// smallToResponse copies all that is left of a small file. That is read first, and so it is known where it ends: its
+// position need not be asked for, nor set, nor what is behind it looked at, which for so few bytes is a tenth of all. It
+// returns errUnhandled, and leaves the position where it was, if the source is not such a file, or not as long as size, or
+// if somebody else's ReadFrom is to get it.
+func (c *copying) smallToResponse(size int64) error {
+	file, ok := c.src.(*os.File)
+	if !ok || c.response == nil || size <= 0 || size > smallFile {
+		return errUnhandled
+	}
+	r := responseOf(c.response)
+	if r.lends() {
+		return errUnhandled
+	}
+	block := millrace.DefaultPool.Get(int(size) + 1)
+	defer block.Release()
+	n, err := readSmall(file, block.Bytes())
+	sent := 0
+	defer func() { // also when the response panics
+		if sent < n {
+			_, _ = file.Seek(int64(sent-n), io.SeekCurrent)
+		}
+	}()
+	if err != nil || n == 0 || n > int(size) {
+		return errUnhandled
+	}
+	c.alarm.of = nil // it has no deadlines
+	c.alarm.set()
+	exact := r.declare(int64(n))
+	r.begin()
+	if c.room = r.room(); exact {
+		c.room = min(c.room, int64(n)) // also if a wrapper has taken the length away
+	}
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	most := int(min(c.room, int64(n)))
+	sent, err = writeAll(r.w, block.Bytes()[:most])
+	if r.inner != nil {
+		c.tally.Small += int64(sent)
+	}
+	c.tally.add(&c.tally.Copied, int64(sent))
+	if err == nil && most < n {
+		err = http.ErrContentLength
+	}
+	return err
+}
+
+// readSmall reads a file that is shorter than buf from its position to its end. That is where it was said to be, and
+// otherwise where there is nothing more to read.
+func readSmall(file *os.File, buf []byte) (n int, err error) {
+	for n != len(buf)-1 && n != len(buf) && err == nil {
+		var got int
+		got, err = file.Read(buf[n:])
+		n += got
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return n, err
+}
 
 // fileToResponse sends f as the body of the response, or as the next part of it.
 func (c *copying) fileToResponse(f *fileSource) error {

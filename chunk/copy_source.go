@@ -56,15 +56,9 @@ func (f *fileSource) begin(off, left int64) {
 	f.start, f.off, f.end = off, off, off+min(left, toEOF-off)
 }
 
-// open finds out what src has to give, if find finds a file and it can be read at any position. Otherwise it returns false.
-func (f *fileSource) open(ctx context.Context, t *tally, src io.Reader) bool {
-	if !f.find(ctx, t, src) {
-		return false
-	}
-	mode, size, err := look(f.file)
-	if err != nil || !seekable(mode) {
-		return false
-	}
+// locate finds out from where to where the file is to be copied, if it is said to have size bytes. It reports whether the
+// file can be read at any position.
+func (f *fileSource) locate(size int64) bool {
 	if !f.shared {
 		off, err := f.file.Seek(0, io.SeekCurrent)
 		if err != nil {

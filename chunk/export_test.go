@@ -1,6 +1,9 @@
 package chunk
 
 import (
+	"context"
+	"net/http"
+	"os"
 	"reflect"
 	"time"
 )
@@ -22,6 +25,16 @@ func (r *Reader) Running() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.running
+}
+
+// SmallToResponse copies what is left of a file that was said to have size bytes. It reports whether that was so.
+func SmallToResponse(w http.ResponseWriter, file *os.File, size int64) (bool, error) {
+	c := &copying{ctx: context.Background(), dst: w, response: w, src: file}
+	err := c.smallToResponse(size)
+	if err == errUnhandled {
+		return false, nil
+	}
+	return true, err
 }
 
 // CopyKeeps returns the names of what the next Copies find that earlier ones have left. There should be nothing.

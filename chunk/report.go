@@ -7,6 +7,7 @@ import "fmt"
 // Invariant:
 //
 //	Bytes = Sendfile + Splice + CopyFileRange + Copied
+//	Small ≤ Copied
 //
 // Systems other than Linux may use their own fast paths within the standard library; there everything is Copied.
 type Report struct {
@@ -15,14 +16,15 @@ type Report struct {
 	Splice        int64 // between sockets, pipes and files, by splice(2)
 	CopyFileRange int64 // from a file to a file, by copy_file_range(2)
 	Copied        int64 // through this process's memory
+	Small         int64 // of those Copied, the bytes of files so small that to send them would have cost more
 }
 
 // sniffed is how much of a body net/http may copy to see what it is, before it lets the kernel do the rest.
 const sniffed = 512
 
 // FastPath returns nil if the kernel moved the bytes, and otherwise an error that says how many went through this process's
-// memory, also where there was no other way. The first 512, which net/http may have looked at, and bodies of up to 3 KiB do
-// not matter. A test that calls it fails when a middleware that was added hides the connection:
+// memory, also where there was no other way. The first 512, which net/http may have looked at, those that are Small, and
+// bodies of up to 3 KiB do not matter. A test that calls it fails when a middleware that was added hides the connection:
 //
 //	files := chunk.FileServer(root, chunk.OnServed(func(r *http.Request, rep chunk.Report, status int) {
 //		if err := rep.FastPath(); err != nil {
@@ -30,7 +32,7 @@ const sniffed = 512
 //		}
 //	}))
 func (r Report) FastPath() error {
-	if r.Copied <= sniffed || r.Bytes <= smallBody {
+	if r.Copied-r.Small <= sniffed || r.Bytes <= smallBody {
 		return nil
 	}
 	return fmt.Errorf("chunk: %d of %d bytes were copied through memory", r.Copied, r.Bytes)
@@ -44,6 +46,7 @@ func (r Report) plus(other Report) Report {
 		Splice:        r.Splice + other.Splice,
 		CopyFileRange: r.CopyFileRange + other.CopyFileRange,
 		Copied:        r.Copied + other.Copied,
+		Small:         r.Small + other.Small,
 	}
 }
 
