@@ -238,6 +238,50 @@ func TestReleaseWhileTheProducerSearches(t *testing.T) {
 	}
 }
 
+// Every order of release and every number of Slices held, each released by the next of several goroutines while the
+// producer goes on. The bytes stay what they were, and when all have come back the next frame is in memory again.
+func TestReleaseOrdersOnManyGoroutines(t *testing.T) {
+	for _, order := range releaseOrders {
+		for _, slots := range []int{8, 64, 512} {
+			rng := rand.New(rand.NewPCG(24, uint64(slots)))
+			for depth := 1; depth <= slots+1; depth += (1 + depth/9*slots/64) * stride(slots) {
+				pool := arena.NewPool(slots*traced, arena.Slots(slots))
+				d := &depot{t: t, pool: pool, parcels: make(chan parcel, slots)}
+				due := make(chan parcel, 4)
+				for i := range 3 {
+					rng := rand.New(rand.NewPCG(25, uint64(i)))
+					d.workers.Go(func() {
+						for p := range due {
+							d.letGo(rng, []parcel{p})
+						}
+					})
+				}
+				var held []parcel
+				for i := range 2*depth + 20 {
+					if len(held) == depth {
+						at := order.next(rng, depth)
+						due <- held[at]
+						held = append(held[:at], held[at+1:]...)
+					}
+					d.send(i, 1+rng.IntN(traced))
+					held = append(held, <-d.parcels)
+				}
+				for _, p := range held { // those that were never let go
+					due <- p
+				}
+				close(due)
+				d.workers.Wait()
+				pool.Writable(slots * traced)
+				if pool.Mode() != arena.Back || t.Failed() {
+					t.Fatalf("%s, %d slots, %d held: mode %v after all were released", order.name, slots, depth, pool.Mode())
+				}
+				s := pool.Take()
+				s.Release()
+			}
+		}
+	}
+}
+
 // Each of the Slices is released by a goroutine of its own, all at once.
 func TestAllReleasedAtOnce(t *testing.T) {
 	for _, slots := range []int{8, 64, 512} {

@@ -34,7 +34,8 @@ type Stats struct {
 	// SlotsInUse is how many Slices of the Pool's memory are held, of Slots that there can be.
 	SlotsInUse, Slots int
 
-	// LongestHeld says how many frames have been taken since the one that is held longest. It is 0 if none is held.
+	// LongestHeld says how many frames have been taken since the one that is held longest. It is 0 if none is held. Each
+	// frame's count begins again after 2³².
 	LongestHeld uint64
 }
 

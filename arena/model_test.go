@@ -227,6 +227,9 @@ func (m *model) truncate(n int) {
 	m.pool.Truncate(n)
 	m.frame = m.frame[:n]
 	m.start = min(m.start, n)
+	if n == 0 && m.at == onHeap {
+		m.at, m.spilled = nowhere, false
+	}
 	m.look()
 }
 

@@ -278,6 +278,15 @@ func (p *Pool) writeMoved(b []byte) (int, error) {
 	return copy(to, from.of(&p.frame)), nil
 }
 
+// Truncate cuts the frame off behind its first n bytes. It panics when the frame has fewer. With nothing left of it, a frame
+// on the heap is given up, and the next byte begins one in the Pool's memory if there is room.
+func (p *Pool) Truncate(n int) {
+	p.frame.Truncate(n)
+	if n == 0 && p.placed && p.mode == Alloc {
+		p.leaveHeap()
+	}
+}
+
 // Take ends the frame and returns it; the caller owns the Slice, and releases it.
 func (p *Pool) Take() Slice {
 	begin, end, s := p.begin, p.end, p.last
@@ -323,9 +332,14 @@ func (p *Pool) takeFromHeap() Slice {
 			p.stats.Spills++
 		}
 	}
+	p.leaveHeap()
+	return s
+}
+
+// leaveHeap says that the frame that was on the heap is no longer the Pool's.
+func (p *Pool) leaveHeap() {
 	p.frame = frame{mem: p.memory}
 	p.placed, p.spilled = false, false
-	return s
 }
 
 // link puts current into the ring behind prev, and makes it the last.

@@ -35,6 +35,9 @@ func AnyPrevTagSize() Option {
 }
 
 // Decoder cuts an FLV stream into tags. It belongs to one goroutine at a time.
+//
+// It is not made of a frame.Decoder, for which a header says all about a frame: a tag's length comes again behind it, the
+// stream has a header of its own, and its first bytes may be those of no FLV. Either would have to know of the other's cases.
 type Decoder struct {
 	r       *millrace.Reader
 	maxTag  int
