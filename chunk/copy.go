@@ -34,7 +34,7 @@ func Progress(f func(bytes int64)) CopyOption {
 //	file                file                                    copy_file_range
 //	TCP, Unix           TCP, Unix, pipe, file                   splice
 //	pipe                Unix, pipe, file                        splice
-//	file                http.ResponseWriter of HTTP/1, no TLS   sendfile
+//	file, from 32 KiB   http.ResponseWriter of HTTP/1, no TLS   sendfile
 //	TCP, Unix           the same, with a Content-Length         splice
 //
 // where a file may be in an *io.LimitedReader or an *io.SectionReader, a socket or a pipe in an *io.LimitedReader, and
@@ -51,7 +51,9 @@ func Progress(f func(bytes int64)) CopyOption {
 // more, the error is http.ErrContentLength. Over HTTP/2, and to what is not net/http's, it is for Write to refuse it. If
 // a file turns out to have less than was declared for it, the error is io.ErrUnexpectedEOF.
 //
-// What is left of a file of less than 32 KiB is written to a response: that costs less than to have it sent.
+// What is left of a smaller file is written to the response, or to what wraps it, in one piece: that costs less than to have
+// it sent. A part of a file, in a LimitedReader or SectionReader, is sent from 3 KiB on, and so is a file that somebody
+// else's ReadFrom gets. The end of what is written may stay in net/http's buffer until the handler returns or flushes.
 //
 // Otherwise blocks are borrowed from millrace.DefaultPool; and a file that comes from a disk, to a target that takes its
 // time as well, is read ahead. An io.WriterTo or io.ReaderFrom of any other kind copies by itself.
@@ -74,6 +76,7 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader, opts ...CopyOption)
 		opt(&c.tally)
 	}
 	c.response, _ = dst.(http.ResponseWriter)
+	c.before = readFrom(src)
 	c.alarm.prepare(ctx, dst, src)
 	complete, returns := false, false
 	defer func() { // also when src, dst or the progress panics
@@ -103,6 +106,7 @@ type copying struct {
 	dst      io.Writer
 	response http.ResponseWriter // dst, or nil
 	src      io.Reader
+	before   int64 // readFrom(src) when it began
 	tally    tally
 	alarm    alarm
 	file     fileSource  // if src is one
@@ -286,7 +290,9 @@ func (c *copying) isComplete(err error) bool {
 	if c.response != nil && c.tally.Bytes > 0 && c.tally.Bytes == c.room {
 		return true
 	}
-	return isAtEnd(c.src)
+	// A source that counts what is read from it is at its end before Copy is, when the last bytes have not been taken yet.
+	read := readFrom(c.src) - c.before
+	return isAtEnd(c.src) && (read == 0 || read == c.tally.Bytes)
 }
 
 // closed returns err, or the error of a Read or Write if err says that a file is closed the way that its SyscallConn does,

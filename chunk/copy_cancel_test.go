@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -165,6 +166,42 @@ func TestCopyWhoseContextEndsWithTheLastByte(t *testing.T) {
 					t.Errorf("%d bytes", len(body))
 				}
 			})
+		}
+	}
+}
+
+// What was read and not taken when the context ended is missing, even if the source has nothing more.
+func TestCopyWhoseContextEndsBeforeTheLastByteIsTaken(t *testing.T) {
+	leaktest.Check(t, millrace.DefaultPool)
+	data := someBytes(1000)
+	for name, open := range map[string]func() io.Reader{
+		"limited reader":      func() io.Reader { return io.LimitReader(struct{ io.Reader }{bytes.NewReader(data)}, 1000) },
+		"section of a reader": func() io.Reader { return io.NewSectionReader(bytes.NewReader(data), 0, 1000) },
+		"limited file":        func() io.Reader { return io.LimitReader(fileOf(t, data), 1000) },
+		"section of a file":   func() io.Reader { return io.NewSectionReader(fileOf(t, data), 0, 1000) },
+		"file":                func() io.Reader { return fileOf(t, data) },
+	} {
+		for _, taken := range []int{0, 10, 999, 1000} {
+			ctx, cancel := context.WithCancel(t.Context())
+			report, err := chunk.Copy(ctx, writesBy(func(p []byte) (int, error) {
+				cancel()
+				return min(len(p), taken), fmt.Errorf("proxy: %w", context.Canceled)
+			}), open())
+			if (err == nil) != (taken == 1000) || report.Bytes != int64(taken) {
+				t.Errorf("%s, %d bytes taken: %+v, %v", name, taken, report, err)
+			}
+
+			ctx, cancel = context.WithCancel(t.Context())
+			a, b := net.Pipe()
+			go func() {
+				_, _ = io.ReadFull(b, make([]byte, taken))
+				cancel()
+			}()
+			report, err = chunk.Copy(ctx, a, open())
+			if (err == nil) != (taken == 1000) || report.Bytes != int64(taken) {
+				t.Errorf("%s, %d bytes through a pipe: %+v, %v", name, taken, report, err)
+			}
+			_, _ = a.Close(), b.Close()
 		}
 	}
 }

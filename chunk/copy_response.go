@@ -38,7 +38,10 @@ func (c *copying) smallToResponse(size int64) error {
 			_, _ = file.Seek(int64(sent-n), io.SeekCurrent)
 		}
 	}()
-	if err != nil || n == 0 || n > int(size) {
+	switch {
+	case n == 0 && err != nil:
+		return err
+	case err != nil || n > int(size):
 		return errUnhandled
 	}
 	c.alarm.of = nil // it has no deadlines
@@ -48,12 +51,12 @@ func (c *copying) smallToResponse(size int64) error {
 	if c.room = r.room(); exact {
 		c.room = min(c.room, int64(n)) // also if a wrapper has taken the length away
 	}
-	if err := c.ctx.Err(); err != nil {
+	if err := c.ctx.Err(); err != nil || n == 0 {
 		return err
 	}
 	most := int(min(c.room, int64(n)))
 	sent, err = writeAll(r.w, block.Bytes()[:most])
-	if r.inner != nil {
+	if r.inner != nil && c.room != toEOF { // otherwise it could not have been sent
 		c.tally.Small += int64(sent)
 	}
 	c.tally.add(&c.tally.Copied, int64(sent))

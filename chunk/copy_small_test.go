@@ -82,6 +82,26 @@ func TestCopySmallFileOfAnotherLength(t *testing.T) {
 	}
 }
 
+// What is not sent because it could not be, without a length, is not Small; and what there is nothing of is no error.
+func TestCopySmallFileThatCouldNotBeSent(t *testing.T) {
+	f, done := fileOf(t, someBytes(10_000)), make(chan struct{})
+	url := serveWith(t, wrappers[0], func(w http.ResponseWriter, r *http.Request) {
+		defer close(done)
+		w.WriteHeader(http.StatusOK)
+		report, err := chunk.Copy(r.Context(), w, f)
+		if err != nil || report != (chunk.Report{Bytes: 10_000, Copied: 10_000}) || report.FastPath() == nil {
+			t.Errorf("%+v, %v", report, err)
+		}
+		if ok, err := chunk.SmallToResponse(w, f, 10_000); !ok || err != nil {
+			t.Errorf("at the end of the file: %t, %v", ok, err)
+		}
+	})
+	if _, body := fetch(t, "GET", url); len(body) != 10_000 {
+		t.Errorf("%d bytes", len(body))
+	}
+	<-done
+}
+
 // A responseThatTakes is one that fails when it has taken some bytes.
 type responseThatTakes struct {
 	http.ResponseWriter

@@ -94,6 +94,18 @@ func (f *fileSource) settle() error {
 	return err
 }
 
+// readFrom returns a number that grows by what is read from src, if src counts that, and otherwise 0.
+func readFrom(src io.Reader) int64 {
+	switch s := src.(type) {
+	case *io.LimitedReader:
+		return -s.N
+	case *io.SectionReader:
+		off, _ := s.Seek(0, io.SeekCurrent)
+		return off
+	}
+	return 0
+}
+
 // isAtEnd reports whether src is known to have nothing more. It reads nothing that could wait.
 func isAtEnd(src io.Reader) bool {
 	switch s := src.(type) {
