@@ -61,6 +61,9 @@ need --publish-token.`,
   ffmpeg ... -headers "Authorization: Bearer secret" -send_expect_100 1 -method POST http://example.org:8080/live/film`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := idleFlag(cmd.Flags(), &cfg); err != nil {
+				return err
+			}
 			log, err := newLogger(cmd.ErrOrStderr(), logFormat, logLevel)
 			if err != nil {
 				return err
@@ -144,6 +147,22 @@ func blobsFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.RedisPrefix, "redis-prefix", cfg.RedisPrefix, "prefix of the blobs' keys in Redis")
 	f.Var((*bytesValue)(&cfg.MaxBlobBytes), "max-blob-bytes", "longest blob")
 	f.IntVar(&cfg.MaxUploads, "max-uploads", cfg.MaxUploads, "blobs that are written at a time")
+}
+
+// idleFlag names a flag that was given and can have no effect, because what it is about is not served.
+func idleFlag(f *pflag.FlagSet, cfg *server.Config) (err error) {
+	redis := cfg.Redis != "" || cfg.RedisCluster != ""
+	f.Visit(func(flag *pflag.Flag) {
+		switch name := flag.Name; {
+		case strings.HasPrefix(name, "files-") && cfg.Root == "":
+			err = fmt.Errorf("--%s has no effect without --root", name)
+		case (name == "max-blob-bytes" || name == "max-uploads") && cfg.Blobs == "" && !redis:
+			err = fmt.Errorf("--%s has no effect without --blobs, --redis or --redis-cluster", name)
+		case name == "redis-prefix" && !redis:
+			err = fmt.Errorf("--%s has no effect without --redis or --redis-cluster", name)
+		}
+	})
+	return err
 }
 
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {

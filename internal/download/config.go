@@ -55,7 +55,7 @@ func (c *Config) check() error {
 		if errors.As(err, &bad) {
 			err = bad.Err
 		}
-		return fmt.Errorf("the URL cannot be read: %w", err)
+		return fmt.Errorf("the URL, which begins with http:// or https://, cannot be read: %w", err)
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
