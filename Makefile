@@ -4,6 +4,10 @@
 TESTFLAGS ?= -count=1 -timeout=5m
 FUZZTIME  ?= 10s
 
+# Packages at a time: twice as many as there are processors, because most tests wait for sockets and servers. On two
+# processors that takes a third off.
+PACKAGES ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
+
 # Empty, with a word on stderr, where there is no C compiler. Evaluated when used, that is, after deps has run.
 RACE = $(shell scripts/race)
 
@@ -32,11 +36,11 @@ lint: ## gofmt, go vet, staticcheck, with and without the invariants
 
 .PHONY: test-race
 test-race: ## The tests under the race detector
-	go test $(RACE) $(TESTFLAGS) ./...
+	go test $(RACE) -p $(PACKAGES) $(TESTFLAGS) ./...
 
 .PHONY: test-invariants
 test-invariants: ## The same with memory poisoned on release and leaks reported with stacks
-	go test $(RACE) -tags invariants $(TESTFLAGS) ./...
+	go test $(RACE) -tags invariants -p $(PACKAGES) $(TESTFLAGS) ./...
 
 .PHONY: test-plain
 test-plain: ## Without it, as users build: the allocation and escape tests, which the race detector would upset
