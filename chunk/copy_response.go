@@ -18,8 +18,8 @@ const smallFile = copyBlock - 1
 
 // smallToResponse copies all that is left of a small file. That is read first, and so it is known where it ends: its
 // position need not be asked for, nor set, nor what is behind it looked at, which for so few bytes is a tenth of all. It
-// returns errUnhandled, and leaves the position where it was, if the source is not such a file, or not as long as size, or
-// if somebody else's ReadFrom is to get it.
+// returns errUnhandled, and leaves the position where it was, if the source is not such a file, or has become longer than
+// size, or if somebody else's ReadFrom is to get it.
 func (c *copying) smallToResponse(size int64) error {
 	file, ok := c.src.(*os.File)
 	if !ok || c.response == nil || size <= 0 || size > smallFile {
