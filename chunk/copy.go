@@ -51,9 +51,10 @@ func Progress(f func(bytes int64)) CopyOption {
 // more, the error is http.ErrContentLength. Over HTTP/2, and to what is not net/http's, it is for Write to refuse it. If
 // a file turns out to have less than was declared for it, the error is io.ErrUnexpectedEOF.
 //
-// What is left of a smaller file is written to the response, or to what wraps it, in one piece: that costs less than to have
-// it sent. A part of a file, in a LimitedReader or SectionReader, is sent from 3 KiB on, and so is a file that somebody
-// else's ReadFrom gets. The end of what is written may stay in net/http's buffer until the handler returns or flushes.
+// What is left of a file of less than 32 KiB is written to the response, or to what wraps it, in one piece: that costs less
+// than to have it sent. A part of a file, in a LimitedReader or SectionReader, is sent if it is longer than 3 KiB, and so is
+// a file that somebody else's ReadFrom gets. The end of what is written may stay in net/http's buffer until the handler
+// returns or flushes.
 //
 // Otherwise blocks are borrowed from millrace.DefaultPool; and a file that comes from a disk, to a target that takes its
 // time as well, is read ahead. An io.WriterTo or io.ReaderFrom of any other kind copies by itself.

@@ -46,11 +46,7 @@ func (c *copying) smallToResponse(size int64) error {
 	}
 	c.alarm.of = nil // it has no deadlines
 	c.alarm.set()
-	exact := r.declare(int64(n))
-	r.begin()
-	if c.room = r.room(); exact {
-		c.room = min(c.room, int64(n)) // also if a wrapper has taken the length away
-	}
+	c.begin(&r, int64(n))
 	if err := c.ctx.Err(); err != nil || n == 0 {
 		return err
 	}
@@ -80,14 +76,21 @@ func readSmall(file *os.File, buf []byte) (n int, err error) {
 	return n, err
 }
 
+// begin begins a body, or the next part of one, that is size bytes long, and finds out how much room there is. It reports
+// whether that length is declared by it.
+func (c *copying) begin(r *response, size int64) (exact bool) {
+	exact = r.declare(size)
+	r.begin()
+	if c.room = r.room(); exact {
+		c.room = min(c.room, size) // also if a wrapper has taken the length away
+	}
+	return exact
+}
+
 // fileToResponse sends f as the body of the response, or as the next part of it.
 func (c *copying) fileToResponse(f *fileSource) error {
 	r := responseOf(c.response)
-	f.exact = r.declare(f.size)
-	r.begin()
-	if c.room = r.room(); f.exact {
-		c.room = min(c.room, f.size) // also if a wrapper has taken the length away
-	}
+	f.exact = c.begin(&r, f.size)
 	end := f.end
 	if c.room < f.end-f.off {
 		f.end = f.off + c.room
