@@ -11,9 +11,9 @@ const (
 	// maxEmptyReads is how often a source may return nothing and no error before io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
 
-	// smallPart of a block is copied out of it when it must be given early, so that a source that trickles does not
+	// earlyPart of a block is copied out of it when it must be given early, so that a source that trickles does not
 	// have the block of each chunk pinned, and the block is filled further.
-	smallPart = 8
+	earlyPart = 8
 )
 
 // read reads once from the source. r.mu is held, and let go meanwhile.
@@ -162,7 +162,7 @@ func (r *Reader) cut() int {
 // chunks.
 func (r *Reader) give(hurry bool) {
 	f := &r.filling
-	if f.end-f.start <= len(f.buf)/smallPart && r.copyOut() {
+	if f.end-f.start <= len(f.buf)/earlyPart && r.copyOut() {
 		return
 	}
 	end := r.cut()

@@ -78,6 +78,9 @@ func spliceTo(ctx context.Context, t *tally, a *alarm, dst io.Writer, src io.Rea
 	if out == nil || isFile(in) && isTCP(out) {
 		return errUnhandled
 	}
+	if isSmallPart(limit, out) {
+		return partTo(ctx, t, a, dst, out, in, limit)
+	}
 	p := pipes.Get().(*pipe)
 	if p.err != nil {
 		return errUnhandled
@@ -157,16 +160,16 @@ func (p *pipe) free() {
 // if need be. At the end of the source there are none.
 func (p *pipe) fill(in syscall.Conn, limit int64) (int, error) {
 	p.most, p.woken = int(min(limit, spliceMost)), false
-	if err := p.waited(readRaw(in, p.fillFrom)); err != nil {
+	if err := waited(readRaw(in, p.fillFrom), p.failed); err != nil {
 		return 0, err
 	}
 	return p.held, p.failed
 }
 
-// waited returns what it means that waiting for an end ended with err: errUnhandled if the runtime cannot wait for it, as
-// for the pipes that most programs have as standard input and output.
-func (p *pipe) waited(err error) error {
-	if err != nil && p.failed == unix.EAGAIN && !errors.Is(err, os.ErrDeadlineExceeded) {
+// waited returns what it means that waiting for an end ended with err, after the last attempt had failed in its own way:
+// errUnhandled if the runtime cannot wait for it, as for the pipes that most programs have as standard input and output.
+func waited(err, failed error) error {
+	if err != nil && failed == unix.EAGAIN && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return errUnhandled // and if it has been closed, an ordinary Read or Write says so
 	}
 	return err
@@ -196,7 +199,7 @@ func isUrgent(fd uintptr) bool {
 
 // drain moves all that is in the pipe to the target. After an error the rest is still held.
 func (p *pipe) drain(out syscall.Conn) error {
-	if err := p.waited(writeRaw(out, p.drainInto)); err != nil {
+	if err := waited(writeRaw(out, p.drainInto), p.failed); err != nil {
 		return err
 	}
 	return p.failed
