@@ -31,6 +31,7 @@ var Tasks = []Task{
 		{"redisbuf GetToBuffer", openGetToBuffer},
 		{"redisbuf GetToBuffer, without Pieces", openGetToBufferWhole},
 		{"redisbuf GetChain, released", openGetChain},
+		{"redisbuf GetChain, without Pieces", openGetChainWhole},
 	}, ours: []own{
 		{name: "GetToBuffer", key: "redisbuf GetToBuffer, without Pieces"},
 		{name: "GetToBuffer with Pieces(512 << 10)", key: "redisbuf GetToBuffer", from: 2 * piece},

@@ -62,22 +62,29 @@ func (r *redisbufClient) getToBuffer() (func(context.Context) error, error) {
 	}, nil
 }
 
-// openGetChain reads with a limit that says nothing about the value.
 func openGetChain(_ context.Context, s *Site) (client, error) {
-	return openRedisbuf(s, func(r *redisbufClient) (func(context.Context) error, error) {
-		const most = 512 << 20
-		chain := new(millrace.Chain)
-		return func(ctx context.Context) error {
-			if err := r.c.GetChain(ctx, key, chain, most); err != nil {
-				return err
-			}
-			for p := range chain.All() {
-				s.saw(p)
-			}
-			chain.Release()
-			return nil
-		}, nil
-	})
+	return openRedisbuf(s, (*redisbufClient).getChain)
+}
+
+// openGetChainWhole is to openGetChain what openGetToBufferWhole is to openGetToBuffer.
+func openGetChainWhole(_ context.Context, s *Site) (client, error) {
+	return openRedisbufWith(s, (*redisbufClient).getChain)
+}
+
+// getChain reads with a limit that says nothing about the value.
+func (r *redisbufClient) getChain() (func(context.Context) error, error) {
+	const most = 512 << 20
+	chain := new(millrace.Chain)
+	return func(ctx context.Context) error {
+		if err := r.c.GetChain(ctx, key, chain, most); err != nil {
+			return err
+		}
+		for p := range chain.All() {
+			r.site.saw(p)
+		}
+		chain.Release()
+		return nil
+	}, nil
 }
 
 func openSetFromBuffer(_ context.Context, s *Site) (client, error) {
