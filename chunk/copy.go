@@ -54,8 +54,8 @@ func Progress(f func(bytes int64)) CopyOption {
 // What is left of a file of less than 32 KiB is written to the response, or to what wraps it, in one piece: that costs less
 // than to have it sent. A part of a file, in a LimitedReader or SectionReader, is sent if it is longer than 3 KiB, and so is
 // a file that somebody else's ReadFrom gets. The end of what is written may stay in net/http's buffer until the handler
-// returns or flushes. So small a part of a connection or pipe, in a LimitedReader, is read and written as well: up to 16 KiB
-// of it, or 4 KiB to a pipe or file.
+// returns or flushes. A part of a socket, in a LimitedReader, that goes to another is read and written as well if it is up
+// to 16 KiB long.
 //
 // Otherwise blocks are borrowed from millrace.DefaultPool; and a file that comes from a disk, to a target that takes its
 // time as well, is read ahead. An io.WriterTo or io.ReaderFrom of any other kind copies by itself.

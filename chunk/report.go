@@ -16,7 +16,7 @@ type Report struct {
 	Splice        int64 // between sockets, pipes and files, by splice(2)
 	CopyFileRange int64 // from a file to a file, by copy_file_range(2)
 	Copied        int64 // through this process's memory
-	Small         int64 // of those Copied, the bytes of files, or parts of streams, so small that to move them would have cost more
+	Small         int64 // of those Copied, the bytes of files, or parts of sockets, so small that to move them would have cost more
 }
 
 // sniffed is how much of a body net/http may copy to see what it is, before it lets the kernel do the rest.

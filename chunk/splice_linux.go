@@ -78,7 +78,7 @@ func spliceTo(ctx context.Context, t *tally, a *alarm, dst io.Writer, src io.Rea
 	if out == nil || isFile(in) && isTCP(out) {
 		return errUnhandled
 	}
-	if isSmallPart(limit, out) {
+	if isSmallPart(limit, in, out) {
 		return partTo(ctx, t, a, dst, out, in, limit)
 	}
 	p := pipes.Get().(*pipe)
@@ -160,7 +160,8 @@ func (p *pipe) free() {
 // if need be. At the end of the source there are none.
 func (p *pipe) fill(in syscall.Conn, limit int64) (int, error) {
 	p.most, p.woken = int(min(limit, spliceMost)), false
-	if err := waited(readRaw(in, p.fillFrom), p.failed); err != nil {
+	err := readRaw(in, p.fillFrom)
+	if err = waited(err, p.failed); err != nil {
 		return 0, err
 	}
 	return p.held, p.failed
@@ -199,7 +200,8 @@ func isUrgent(fd uintptr) bool {
 
 // drain moves all that is in the pipe to the target. After an error the rest is still held.
 func (p *pipe) drain(out syscall.Conn) error {
-	if err := waited(writeRaw(out, p.drainInto), p.failed); err != nil {
+	err := writeRaw(out, p.drainInto)
+	if err = waited(err, p.failed); err != nil {
 		return err
 	}
 	return p.failed

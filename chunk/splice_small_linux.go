@@ -6,23 +6,18 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"github.com/millrace-io/millrace"
 	"golang.org/x/sys/unix"
 )
 
-// To read so much and to write it costs less than to splice it. A pipe takes whole pages: from the second one on, to move
-// them costs less than to fill them. A file could have more, but to ask whether it is a pipe costs what that would gain.
-const (
-	smallPart       = 16 << 10
-	smallPartToFile = 4 << 10
-)
+// smallPart is up to how much it costs less to read from a socket and to write to another than to splice. A file or pipe is
+// left to splice, which alone returns when it would have to wait for a descriptor that somebody has made one that blocks.
+const smallPart = 16 << 10
 
-func isSmallPart(limit int64, out syscall.Conn) bool {
-	if isFile(out) {
-		return limit <= smallPartToFile
-	}
-	return limit <= smallPart
+func isSmallPart(limit int64, in, out syscall.Conn) bool {
+	return limit <= smallPart && !isFile(in) && !isFile(out)
 }
 
 // partTo is spliceTo for a part of a stream that is small. It waits in the same way, so that nothing has to be prepared for
@@ -83,26 +78,28 @@ func (p *part) free() {
 // fill reads what has arrived into buf, and waits for some if need be. At the end of the source nothing is held.
 func (p *part) fill(in syscall.Conn, buf []byte) error {
 	p.buf, p.held = buf, nil
-	if err := waited(readRaw(in, p.fillFrom), p.failed); err != nil {
+	err := readRaw(in, p.fillFrom)
+	if err = waited(err, p.failed); err != nil {
 		return err
 	}
 	return p.failed
 }
 
 func (p *part) fillStep(fd uintptr) (done bool) {
-	n, err := again(unix.Read, fd, p.buf)
+	n, err := again(receive, fd, p.buf)
 	if err == unix.EAGAIN {
 		p.failed = err
 		p.alarm.set()
 		return false
 	}
-	p.held, p.failed = p.buf[:max(n, 0)], os.NewSyscallError("read", err)
+	p.held, p.failed = p.buf[:max(n, 0)], os.NewSyscallError("recvfrom", err)
 	return true
 }
 
 // drain writes what is held.
 func (p *part) drain(out syscall.Conn) error {
-	if err := waited(writeRaw(out, p.drainInto), p.failed); err != nil {
+	err := writeRaw(out, p.drainInto)
+	if err = waited(err, p.failed); err != nil {
 		return err
 	}
 	return p.failed
@@ -110,13 +107,13 @@ func (p *part) drain(out syscall.Conn) error {
 
 func (p *part) drainStep(fd uintptr) (done bool) {
 	for len(p.held) > 0 {
-		n, err := again(unix.Write, fd, p.held)
+		n, err := again(send, fd, p.held)
 		if err == unix.EAGAIN {
 			p.failed = err
 			p.alarm.set()
 			return false
 		}
-		p.failed = os.NewSyscallError("write", err)
+		p.failed = os.NewSyscallError("sendmsg", err)
 		if err == nil && n == 0 {
 			p.failed = errUnhandled
 		}
@@ -126,6 +123,22 @@ func (p *part) drainStep(fd uintptr) (done bool) {
 		p.held = p.held[n:]
 	}
 	return true
+}
+
+// receive reads what has arrived into p, which is not empty, and does not wait even if the descriptor is one that blocks. It
+// is unix.Recvfrom without the sender's address, which that allocates.
+func receive(fd int, p []byte) (int, error) {
+	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM,
+		uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), unix.MSG_DONTWAIT, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
+// send writes what there is room for, as receive reads.
+func send(fd int, p []byte) (int, error) {
+	return unix.SendmsgN(fd, p, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 }
 
 // again makes a system call until no signal comes in between.

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,7 +23,8 @@ func TestCopySmallPartThatEnds(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool)
 	w, r := tcpEnds(t)
 	feed(t, w, []byte("not all"))
-	dst, got := newFile(t, 0)
+	dst, taker := unixEnds(t)
+	got := drain(t, dst, taker)
 	limited := &io.LimitedReader{R: r, N: 3000}
 	report, err := chunk.Copy(t.Context(), dst, limited)
 	if err != nil || report != (chunk.Report{Bytes: 7, Copied: 7, Small: 7}) || limited.N != 2993 || string(got()) != "not all" {
@@ -70,6 +74,16 @@ func TestCopySmallPartThatIsNotTaken(t *testing.T) {
 		want error
 		open func(t *testing.T) io.Writer
 	}{
+		{"the socket's other end is closed", unix.EPIPE, func(t *testing.T) io.Writer {
+			w, r := unixEnds(t)
+			r.Close()
+			return w
+		}},
+		{"the socket is closed", net.ErrClosed, func(t *testing.T) io.Writer {
+			w, _ := tcpEnds(t)
+			w.Close()
+			return w
+		}},
 		{"nobody reads any longer", unix.EPIPE, func(t *testing.T) io.Writer {
 			r, w := pipeEnds(t)
 			r.Close()
@@ -115,25 +129,79 @@ func TestCopySmallPartThatIsNotTaken(t *testing.T) {
 	}
 }
 
-// A target that takes nothing is waited for until the context ends, and can be written to afterwards.
+// A socket or pipe that gives or takes nothing is waited for until the context ends, also if somebody has made its
+// descriptor one that blocks. Afterwards it can be used.
 func TestCopySmallPartCancelled(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool)
-	r, w := pipeEnds(t)
-	_ = w.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
-	full, _ := w.Write(make([]byte, 1<<20))
-	_ = w.SetWriteDeadline(time.Time{})
-	feeder, src := tcpEnds(t)
-	feed(t, feeder, make([]byte, 3000))
+	for _, blocks := range []bool{false, true} {
+		t.Run(fmt.Sprintf("TCP gives nothing, blocks: %t", blocks), func(t *testing.T) {
+			w, src := tcpEnds(t)
+			dst, _ := unixEnds(t)
+			setBlocking(t, src, blocks)
+			copyInVain(t, dst, src)
+			feed(t, w, make([]byte, 3000))
+			if report, err := chunk.Copy(t.Context(), dst, io.LimitReader(src, 3000)); err != nil || report.Small != 3000 {
+				t.Errorf("afterwards: %+v, %v", report, err)
+			}
+		})
+		t.Run(fmt.Sprintf("a pipe gives nothing, blocks: %t", blocks), func(t *testing.T) {
+			src, _ := pipeEnds(t)
+			dst, _ := unixEnds(t)
+			setBlocking(t, src, blocks)
+			copyInVain(t, dst, src)
+		})
+		t.Run(fmt.Sprintf("a Unix socket takes nothing, blocks: %t", blocks), func(t *testing.T) {
+			w, src := tcpEnds(t)
+			dst, taker := unixEnds(t)
+			full := fill(dst)
+			setBlocking(t, dst, blocks)
+			feed(t, w, make([]byte, 3000))
+			copyInVain(t, dst, src)
+			if _, err := io.CopyN(io.Discard, taker, full); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := dst.Write([]byte("x")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// copyInVain copies a small part of src to dst until the context ends.
+func copyInVain(t *testing.T, dst io.Writer, src io.Reader) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	report, err := chunk.Copy(ctx, w, io.LimitReader(src, 3000))
-	if err != context.DeadlineExceeded || report != (chunk.Report{}) {
+	if report, err := chunk.Copy(ctx, dst, io.LimitReader(src, 3000)); err != context.DeadlineExceeded || report != (chunk.Report{}) {
 		t.Errorf("%+v, %v", report, err)
 	}
-	if _, err := io.CopyN(io.Discard, r, int64(full)); err != nil {
+}
+
+// fill writes to w until that takes no more, and returns how much it took.
+func fill(w net.Conn) (n int64) {
+	_ = w.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+	defer w.SetWriteDeadline(time.Time{})
+	for {
+		took, err := w.Write(make([]byte, 1<<20))
+		if n += int64(took); err != nil {
+			return n
+		}
+	}
+}
+
+// setBlocking has reads and writes of an end wait in the kernel, as its method Fd, or that of its File, does.
+func setBlocking(t *testing.T, end syscall.Conn, blocks bool) {
+	t.Helper()
+	raw, err := end.SyscallConn()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Write([]byte("x")); err != nil {
-		t.Error(err)
+	err = raw.Control(func(fd uintptr) {
+		if err := unix.SetNonblock(int(fd), !blocks); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
