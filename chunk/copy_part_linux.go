@@ -40,7 +40,7 @@ func partTo(ctx context.Context, t *tally, a *alarm, dst io.Writer, out, in sysc
 		err := p.drain(out)
 		t.addSmall(n - len(p.held))
 		if err == errUnhandled {
-			n, err = writeAll(dst, p.held) // an ordinary Write says why, or waits
+			n, err = writeAll(dst, p.held) // closed while it was waited for, as an ordinary Write says
 			t.addSmall(n)
 		}
 		if err != nil {
@@ -92,7 +92,7 @@ func (p *part) fillStep(fd uintptr) (done bool) {
 		p.alarm.set()
 		return false
 	}
-	p.held, p.failed = p.buf[:max(n, 0)], os.NewSyscallError("recvfrom", err)
+	p.held, p.failed = p.buf[:n], os.NewSyscallError("recvfrom", err)
 	return true
 }
 
@@ -113,11 +113,7 @@ func (p *part) drainStep(fd uintptr) (done bool) {
 			p.alarm.set()
 			return false
 		}
-		p.failed = os.NewSyscallError("sendmsg", err)
-		if err == nil && n == 0 {
-			p.failed = errUnhandled
-		}
-		if p.failed != nil {
+		if p.failed = os.NewSyscallError("sendmsg", err); err != nil {
 			return true
 		}
 		p.held = p.held[n:]
