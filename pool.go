@@ -21,9 +21,14 @@ const (
 	// worth of 64 KiB blocks, and little compared with the memory of a machine that has that many.
 	DefaultIdleLimit = 64 << 20
 
-	// trimEvery is the least time between two trims. A program that makes garbage may collect it a hundred times a
-	// second; a block that was idle for a hundredth of a second says nothing about the traffic.
-	trimEvery = time.Second
+	// trimEvery is the least time between two collections that trim. A program that makes garbage may collect it a
+	// hundred times a second, and much traffic comes in bursts that are seconds apart (a segment of a stream, a poll):
+	// a block says nothing about the traffic until it has been idle for longer than that.
+	trimEvery = 10 * time.Second
+
+	// leastPatience is the fewest bytes that are turned away before a trim. Looking through the classes costs as
+	// much as allocating a few small blocks, so it must not be done for each.
+	leastPatience = 1 << 20
 )
 
 // DefaultPool lends to everything that is not given a Pool of its own. A program that wants another limit sets
@@ -33,18 +38,23 @@ var DefaultPool = NewPool()
 // A Pool lends blocks of memory in size classes, the powers of two from 512 bytes to 1 MiB. A larger block is served
 // from the heap, and counted. Blocks are not cleared between loans.
 //
-// What a Pool keeps idle is bounded by [IdleLimit], and shrinks with the traffic. A block that nobody needed from one
-// garbage collection to the next is left to the collector (at most once a second; the runtime collects at least every
-// two minutes).
+// What a Pool keeps idle is bounded by [IdleLimit], and follows the traffic. A block that nobody needed from one garbage
+// collection to the next is left to the collector (at most every ten seconds; the runtime collects at least every two
+// minutes). Nor do sizes that are not needed any more keep out those that are: when blocks of a quarter of the limit
+// have found no room, what was idle all that time makes way.
 //
 // All methods may be called from any goroutine, and a block may be taken on one and released on another.
 type Pool struct {
 	idleLimit int64
 	classes   [numClasses]class
 
-	idle     atomic.Int64 // bytes, 0 ≤ idle ≤ idleLimit when no call is under way
-	lastTrim atomic.Int64 // Unix nanoseconds
-	large    heapBlocks
+	idle atomic.Int64 // bytes, 0 ≤ idle ≤ idleLimit when no call is under way
+	away atomic.Int64 // bytes of the blocks that were turned away since the last trim
+
+	trimming sync.Mutex // is taken before a class's
+	lastTrim time.Time  // under trimming
+
+	large heapBlocks
 }
 
 // heapBlocks counts the blocks above the largest size class, which no class keeps.
@@ -77,7 +87,8 @@ type class struct {
 type PoolOption func(*Pool)
 
 // IdleLimit bounds the bytes that the Pool keeps idle. A block that would exceed it is left to the garbage collector
-// when it is released. 0 keeps nothing. The default is [DefaultIdleLimit].
+// when it is released: what is lent and returned at once should not be more. 0 keeps nothing. The default is
+// [DefaultIdleLimit].
 func IdleLimit(bytes int64) PoolOption {
 	if bytes < 0 {
 		panic(fmt.Sprintf("millrace: IdleLimit(%d): the limit is 0 or more bytes", bytes))
@@ -136,6 +147,21 @@ func (p *Pool) put(b *block) {
 		p.idle.Add(-size)
 	}
 	p.classes[b.class].put(b, keep)
+	if !keep {
+		p.turnAway(size)
+	}
+}
+
+// turnAway counts a block that found no room, and when there were many has what is not needed make way.
+func (p *Pool) turnAway(size int64) {
+	patience := max(p.idleLimit/4, leastPatience)
+	if p.away.Add(size) < patience || !p.trimming.TryLock() {
+		return
+	}
+	defer p.trimming.Unlock()
+	if p.away.Load() >= patience { // and nobody has trimmed in between
+		p.dropUnneeded(time.Now())
+	}
 }
 
 func (h *heapBlocks) count(blocks, bytes int64) {
@@ -208,12 +234,19 @@ func (p *Pool) Trim() {
 	}
 }
 
-// trimUnneeded lets go of the blocks that were idle ever since the last call.
+// trimUnneeded lets go of the blocks that were idle ever since the last trim, if that is some time ago.
 func (p *Pool) trimUnneeded(now time.Time) {
-	if now.UnixNano()-p.lastTrim.Load() < int64(trimEvery) {
-		return
+	p.trimming.Lock()
+	defer p.trimming.Unlock()
+	if now.Sub(p.lastTrim) >= trimEvery {
+		p.dropUnneeded(now)
 	}
-	p.lastTrim.Store(now.UnixNano())
+}
+
+// dropUnneeded lets go of the blocks that were idle ever since the last call. The caller has p.trimming.
+func (p *Pool) dropUnneeded(now time.Time) {
+	p.lastTrim = now
+	p.away.Store(0)
 	for i := range p.classes {
 		c := &p.classes[i]
 		c.mu.Lock()

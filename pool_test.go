@@ -184,8 +184,8 @@ func TestPoolTrimsWhatWasNotNeeded(t *testing.T) {
 	use(10)
 	trim(time.Second, 10) // they were all needed since the beginning
 	use(4)
-	trim(time.Second/2, 10) // too soon after the last time to tell
-	trim(time.Second/2, 4)
+	trim(9*time.Second, 10) // too soon after the last time to tell
+	trim(time.Second, 4)
 	use(4)
 	trim(time.Minute, 4)
 	use(7) // three of them new
@@ -196,6 +196,56 @@ func TestPoolTrimsWhatWasNotNeeded(t *testing.T) {
 	large.Release()
 	p.Trim()
 	trim(time.Minute, 0)
+}
+
+// A size that is not needed any more makes way for one that is, without anybody's waiting for the collector; one that is
+// needed now and then stays.
+func TestPoolFollowsTheSizesThatAreNeeded(t *testing.T) {
+	const limit = 16 << 20
+	p := millrace.NewPool(millrace.IdleLimit(limit))
+	use := func(size, total int) (fresh uint64) {
+		before := p.Stats()
+		drafts := make([]millrace.Draft, total/size)
+		for i := range drafts {
+			drafts[i] = p.Get(size)
+		}
+		for i := range drafts {
+			drafts[i].Release()
+		}
+		s := p.Stats()
+		if s.Idle > limit || s.Idle != millrace.KeptBytes(p) {
+			t.Errorf("%d bytes are kept, %d counted; the limit is %d", millrace.KeptBytes(p), s.Idle, limit)
+		}
+		return s.Taken - before.Taken - (s.Reused - before.Reused)
+	}
+	use(64<<10, limit)
+	if n := use(64<<10, limit); n != 0 {
+		t.Fatalf("%d blocks were allocated though all were idle", n)
+	}
+	use(512<<10, limit/2) // no room, twice as much as it takes to look
+	use(512<<10, limit/2) // those of 64 KiB were idle since
+	if n := use(512<<10, limit/2); n != 0 {
+		t.Errorf("%d blocks of the size that is needed were allocated", n)
+	}
+	for range 10 { // together they are as much as there is room for
+		use(512<<10, limit/2)
+		use(64<<10, limit/2)
+	}
+	if n := use(512<<10, limit/2) + use(64<<10, limit/2); n != 0 {
+		t.Errorf("%d blocks of two sizes that are needed were allocated", n)
+	}
+}
+
+// A Pool that keeps nothing has nothing that could make way.
+func TestPoolWithoutRoomKeepsNothing(t *testing.T) {
+	p := millrace.NewPool(millrace.IdleLimit(0))
+	for range 100 {
+		d := p.Get(1 << 20)
+		d.Release()
+	}
+	if s := p.Stats(); s.Idle != 0 || s.Reused != 0 || millrace.KeptBytes(p) != 0 {
+		t.Errorf("%+v", s)
+	}
 }
 
 // Nobody has to call Trim: each garbage collection does what it does.
