@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 // warmUp is how much of a turn is done before the clock starts: an eighth, but
@@ -53,8 +54,7 @@ func Measure(turners []Turner, rounds int, d time.Duration) ([]Result, error) {
 		}
 	}
 	for round := range rounds {
-		for k := range turners {
-			i := (k + round) % len(turners)
+		for _, i := range crossover.Order(len(turners), round) {
 			if err := turners[i].Turn(times[i], &results[i]); err != nil {
 				return nil, err
 			}

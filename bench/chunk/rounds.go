@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 // Result is one contender in one case.
@@ -36,9 +37,7 @@ func take(ways []way, rounds int, d time.Duration) ([]Result, error) {
 		runs[i] = max(1, int(probes*d/max(1, time.Since(began))))
 	}
 	for round := range rounds {
-		for k := range ways {
-			// Every round begins with another one, so that nobody always follows the same neighbour.
-			i := (k + round) % len(ways)
+		for _, i := range crossover.Order(len(ways), round) {
 			if err := results[i].turn(ways[i], runs[i]); err != nil {
 				return nil, err
 			}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 // Paths is a benchmark of what many threads pay for reading one large file at
@@ -94,11 +95,10 @@ func (p Paths) Run(ctx context.Context) ([]PathResult, error) {
 		results[i].Name, results[i].Cold = paths[i%len(paths)].name, i >= len(paths)
 	}
 	for round := range p.Rounds {
-		for k := range results {
+		for _, i := range crossover.Order(len(results), round) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			i := (k + round) % len(results)
 			if err := p.turn(name, paths[i%len(paths)], &results[i]); err != nil {
 				return nil, fmt.Errorf("%s: %w", results[i].Name, err)
 			}

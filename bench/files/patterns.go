@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 // A Pattern is how a file is read.
@@ -140,8 +141,7 @@ func (p Patterns) round(f *os.File, r PatternResult, round int) error {
 		shuffle := rand.New(rand.NewPCG(uint64(round), 0))
 		shuffle.Shuffle(len(offsets), func(i, j int) { offsets[i], offsets[j] = offsets[j], offsets[i] })
 	}
-	for k := range ways {
-		i := (k + round) % len(ways)
+	for _, i := range crossover.Order(len(ways), round) {
 		if !ways[i].does(r.Pattern) {
 			continue
 		}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 // longFrom is the size from which a file is so large that a turn must be long
@@ -74,10 +76,8 @@ func (p Plan) Run(ctx context.Context) ([]Turn, error) {
 
 func (p Plan) runCase(ctx context.Context, c Case, s Site) (turns []Turn, err error) {
 	for round := range p.Rounds {
-		for i := range p.Contenders {
-			// Every round begins with another one, so that nobody always
-			// follows the same neighbour.
-			who := p.Contenders[(i+round)%len(p.Contenders)]
+		for _, i := range crossover.Order(len(p.Contenders), round) {
+			who := p.Contenders[i]
 			t, err := p.turn(ctx, who, c, s)
 			if err != nil {
 				return turns, fmt.Errorf("%s, %s: %w", c, who.Name(), err)

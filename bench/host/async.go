@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 // Async is the benchmark of fs.aio-max-nr: writers that each set up a queue of asynchronous requests, and write blocks of
@@ -63,7 +64,7 @@ func (p Async) Run(ctx context.Context) ([]AsyncResult, error) {
 	}
 	defer f.Close()
 	for round := range p.Rounds {
-		for _, i := range order(len(results), round) {
+		for _, i := range crossover.Order(len(results), round) {
 			r := &results[i]
 			if p.Keeper != nil {
 				if err := p.Keeper.Set("fs.aio-max-nr", strconv.Itoa(r.Limit)); err != nil {

@@ -74,21 +74,6 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-func TestOrder(t *testing.T) {
-	for round, want := range [][]int{{0, 1, 2}, {1, 2, 0}, {1, 0, 2}, {2, 1, 0}, {1, 2, 0}} {
-		if got := order(3, round); !slices.Equal(got, want) {
-			t.Errorf("round %d: %v, want %v", round, got, want)
-		}
-	}
-	first := 0
-	for round := range 4 {
-		first += order(2, round)[0]
-	}
-	if first != 2 {
-		t.Errorf("of two contenders one is first %d times in four rounds", first)
-	}
-}
-
 func TestCaption(t *testing.T) {
 	results := []WritingResult{{limits: limits{400 << 20, 100 << 20}}, {limits: limits{200 << 20, 100 << 20}}}
 	p := Writing{Size: 64 << 20, Writers: 2, Rounds: 1, Memory: 512 << 20, Keeper: new(Keeper)}

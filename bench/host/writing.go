@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 // Writing is the benchmark of vm.dirty_ratio and vm.dirty_background_ratio: writers that write blocks of 4 KiB at random
@@ -58,7 +59,7 @@ func (p Writing) Run(ctx context.Context) ([]WritingResult, error) {
 		return nil, err
 	}
 	for round := range p.Rounds {
-		for _, i := range order(len(results), round) {
+		for _, i := range crossover.Order(len(results), round) {
 			if p.Keeper != nil {
 				if err := p.Settings[i].set(p.Keeper, p.Memory); err != nil {
 					return nil, err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/bench/reader"
+	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 const (
@@ -164,8 +165,7 @@ func Measure(rounds int, d time.Duration) []Result {
 		packets[i] = max(n/BatchPackets, 2) * BatchPackets
 	}
 	for round := range rounds {
-		for k := range Contenders {
-			i := (k + round) % len(Contenders)
+		for _, i := range crossover.Order(len(Contenders), round) {
 			r := &results[i]
 			r.Add(turn(r.Contender.run, packets[i]), packets[i])
 			handOff := turn(r.Contender.handOff, packets[i]).Time

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 // warmUp is how many operations fill the pools before the clock starts.
@@ -25,9 +26,7 @@ func Measure(m Mode, contenders []Contender, size, rounds int, d time.Duration) 
 		times[i] = calibrate(m, c, size, d)
 	}
 	for round := range rounds {
-		for k := range contenders {
-			// Every round begins with another one, so that nobody always follows the same neighbour.
-			i := (k + round) % len(contenders)
+		for _, i := range crossover.Order(len(contenders), round) {
 			results[i].Add(turn(m, contenders[i], size, times[i]), times[i]*m.procs())
 		}
 	}

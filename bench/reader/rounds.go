@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 // warmUp is how many packets are read before the clock starts: enough to size
@@ -29,8 +30,7 @@ func Measure(w Workload, contenders []Contender, rounds int, d time.Duration) []
 		packets[i] = max(1, int(float64(d)/probe(w, c)))
 	}
 	for round := range rounds {
-		for k := range contenders {
-			i := (k + round) % len(contenders)
+		for _, i := range crossover.Order(len(contenders), round) {
 			results[i].turn(packets[i])
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/crossover"
 	"github.com/millrace-io/millrace/redisbuf"
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -87,8 +88,8 @@ func (p *Plan) RunBeside(ctx context.Context) ([]Beside, error) {
 		defer b.c.Close()
 	}
 	for round := range p.Rounds {
-		for k := range all {
-			b := &all[(k+round)%len(all)]
+		for _, i := range crossover.Order(len(all), round) {
+			b := &all[i]
 			p.Log("round %d, small GETs beside: %s", round+1, b.Name)
 			if err := b.turn(ctx, rdb, p.Beside); err != nil {
 				return all, err

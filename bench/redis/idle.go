@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/crossover"
 	"github.com/millrace-io/millrace/redisbuf"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
@@ -46,8 +47,8 @@ func (p *Plan) RunIdle(ctx context.Context, n int) ([]Idle, error) {
 		}
 	}
 	for round := range p.Rounds {
-		for k := range all {
-			i := &all[(k+round)%len(all)]
+		for _, k := range crossover.Order(len(all), round) {
+			i := &all[k]
 			p.Log("round %d, idle connections: %s", round+1, i.Name)
 			if err := i.turn(ctx, site, n); err != nil {
 				return all, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 // A Plan is a benchmark: every contender does every round of every case, in turns.
@@ -71,9 +72,7 @@ func (p *Plan) runCase(ctx context.Context, t Task, s *Site, goroutines int) ([]
 		results[i] = Result{Task: t.Key, Contender: c.Name, Size: s.Size, Goroutines: goroutines}
 	}
 	for round := range p.Rounds {
-		for k := range contenders {
-			// Every round begins with another one, so that nobody always follows the same neighbour.
-			i := (k + round) % len(contenders)
+		for _, i := range crossover.Order(len(contenders), round) {
 			if err := results[i].turn(crews[i], calls[i]); err != nil {
 				return nil, fmt.Errorf("%s: %w", contenders[i].Name, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/crossover"
 	"github.com/millrace-io/millrace/internal/load"
 )
 
@@ -36,10 +37,8 @@ type Turn struct {
 func (p Plan) Run(ctx context.Context) ([]Turn, error) {
 	var turns []Turn
 	for round := range p.Rounds {
-		for i := range p.Contenders {
-			// Every round begins with another one, so that nobody always
-			// follows the same neighbour.
-			c := p.Contenders[(i+round)%len(p.Contenders)]
+		for _, i := range crossover.Order(len(p.Contenders), round) {
+			c := p.Contenders[i]
 			t, err := p.turn(ctx, c)
 			if err != nil {
 				return turns, fmt.Errorf("%s: %w", c.Name(), err)

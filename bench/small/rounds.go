@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 // Result is one way to do a case.
@@ -22,8 +23,7 @@ func Measure(c Case, rounds int, d time.Duration) (bytes, stackbuf, builder Resu
 		}
 	}
 	for round := range rounds {
-		for k := range works {
-			i := (k + round) % len(works)
+		for _, i := range crossover.Order(len(works), round) {
 			if works[i] != nil {
 				results[i].turn(works[i], times[i])
 			}

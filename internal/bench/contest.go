@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 // A contest is one thing to do, and the contenders that do it, the first of which is ours. All of them do it in this
@@ -72,15 +74,14 @@ func (c *contest) run(ctx context.Context, s *session) error {
 	return err
 }
 
-// inTurns calls turn for each of n in every round. Every round begins with another one, so that nobody always follows the
-// same neighbour.
+// inTurns calls turn for each of n in every round.
 func inTurns(ctx context.Context, rounds, n int, turn func(round, i int) error) error {
 	for round := range rounds {
-		for k := range n {
+		for _, i := range crossover.Order(n, round) {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := turn(round, (k+round)%n); err != nil {
+			if err := turn(round, i); err != nil {
 				return err
 			}
 		}

@@ -74,13 +74,13 @@ func TestCalibrateEnds(t *testing.T) {
 	})
 }
 
-func TestEveryRoundBeginsWithAnotherOne(t *testing.T) {
+func TestContendersHaveTheirTurnsInACrossoverOrder(t *testing.T) {
 	var order []string
 	err := inTurns(t.Context(), 4, 3, func(round, i int) error {
 		order = append(order, fmt.Sprint(round, i))
 		return nil
 	})
-	want := []string{"0 0", "0 1", "0 2", "1 1", "1 2", "1 0", "2 2", "2 0", "2 1", "3 0", "3 1", "3 2"}
+	want := []string{"0 0", "0 1", "0 2", "1 1", "1 2", "1 0", "2 2", "2 0", "2 1", "3 2", "3 1", "3 0"}
 	if err != nil || !slices.Equal(order, want) {
 		t.Errorf("%v, %v", order, err)
 	}
