@@ -35,7 +35,7 @@ func noAllocations(t *testing.T, c *Client) {
 	must(t, err)
 	defer conn.Close()
 	pipe := c.Pipeline()
-	for _, size := range []int{100, 64 << 10, 1 << 20} {
+	for _, size := range []int{100, 64 << 10, 1 << 20, 5<<20 + 1} {
 		value, buf := randomValue(size), make([]byte, size)
 		at := time.Now().Add(time.Hour)
 		var src, dst millrace.Chain

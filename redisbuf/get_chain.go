@@ -96,6 +96,7 @@ func appendValue(dst *millrace.Chain, d *millrace.Draft, n int) {
 // to c.chain.
 func (c *conn) readBlocks(first *millrace.Draft, size int64, got int) error {
 	whole := &c.chain
+	var next millrace.Draft // one for all blocks, so that it stays on the stack
 	d, n := first, int(min(size, int64(len(first.Bytes()))))
 	for left := size; ; {
 		buf := d.Bytes()[:n]
@@ -114,7 +115,7 @@ func (c *conn) readBlocks(first *millrace.Draft, size int64, got int) error {
 		}
 		ref := d.Freeze(n)
 		whole.Append(&ref)
-		next := millrace.DefaultPool.Get(int(min(left, mostBlock, max(64<<10, int64(whole.Len())))))
+		next = millrace.DefaultPool.Get(int(min(left, mostBlock, max(64<<10, int64(whole.Len())))))
 		d, n, got = &next, int(min(left, int64(len(next.Bytes())))), 0
 	}
 }
