@@ -87,8 +87,8 @@ type class struct {
 type PoolOption func(*Pool)
 
 // IdleLimit bounds the bytes that the Pool keeps idle. A block that would exceed it is left to the garbage collector
-// when it is released: what is lent and returned at once should not be more. 0 keeps nothing. The default is
-// [DefaultIdleLimit].
+// when it is released, so a program that gets back more than that at once allocates the rest anew. 0 keeps nothing. The
+// default is [DefaultIdleLimit].
 func IdleLimit(bytes int64) PoolOption {
 	if bytes < 0 {
 		panic(fmt.Sprintf("millrace: IdleLimit(%d): the limit is 0 or more bytes", bytes))
@@ -152,7 +152,9 @@ func (p *Pool) put(b *block) {
 	}
 }
 
-// turnAway counts a block that found no room, and when there were many has what is not needed make way.
+// turnAway counts a block that found no room, and when there were many has what is not needed make way. It takes two
+// trims until a size that was just needed has gone, so at a quarter of the limit a change of traffic costs half of it in
+// new blocks; at less, a size that is needed now and then would go with it.
 func (p *Pool) turnAway(size int64) {
 	patience := max(p.idleLimit/4, leastPatience)
 	if p.away.Add(size) < patience || !p.trimming.TryLock() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 // A Floor is what a call takes redis-benchmark, which comes with Redis, is written in C and throws values away, beside what
@@ -97,8 +98,8 @@ func (p *Plan) runFloor(ctx context.Context, f *Floor, them rival, ours Contende
 			func() error { return f.Theirs.byRival(ctx, them, theirCalls, turn) },
 			func() error { return f.Ours.byCrew(w, calls) },
 		}
-		for k := range turns {
-			if err := turns[(k+round)%len(turns)](); err != nil {
+		for _, i := range crossover.Order(len(turns), round) {
+			if err := turns[i](); err != nil {
 				return err
 			}
 		}

@@ -74,7 +74,7 @@ func (c *contest) run(ctx context.Context, s *session) error {
 	return err
 }
 
-// inTurns calls turn for each of n in every round.
+// inTurns calls turn for each of n in every round, in a crossover order.
 func inTurns(ctx context.Context, rounds, n int, turn func(round, i int) error) error {
 	for round := range rounds {
 		for _, i := range crossover.Order(n, round) {

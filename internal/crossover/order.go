@@ -2,9 +2,9 @@ package crossover
 
 import "slices"
 
-// Order returns the order in which contenders, numbered from 0, have their turns in a round. Each round begins with
-// another one. Nobody always follows the same neighbour, whose garbage and warm caches would be mistaken for its own: in
-// as many rounds as there are contenders, or twice as many if that is odd, each has followed each other equally often.
+// Order returns the order in which contenders, numbered from 0, have their turns in a round. Nobody always follows the
+// same neighbour, whose garbage and warm caches would be mistaken for its own: in as many rounds as there are contenders,
+// or twice as many if that is odd, each has followed each other equally often, and each has been first equally often.
 //
 // The order is a row of a balanced square: E. J. Williams, Experimental designs balanced for the estimation of residual
 // effects of treatments, Australian Journal of Scientific Research A 2 (1949).
