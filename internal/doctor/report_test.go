@@ -175,6 +175,8 @@ func FuzzExamine(f *testing.F) {
 	f.Add(0, "18446744073709551615 18446744073709551615 18446744073709551615", 1<<24, `/a\040b`)
 	f.Add(3, "0::/a/../../b\x1b[31m\n4:memory:\n", 1, "/\xff\x1b[0m")
 	f.Fuzz(func(t *testing.T, i int, content string, viewers int, dir string) {
+		// What the files say may have a %! of its own; in the report that is to be a mistake of ours.
+		content, dir = strings.ReplaceAll(content, "!", "?"), strings.ReplaceAll(dir, "!", "?")
 		p := plan
 		p.Viewers = 1 + int(uint(viewers)%(1<<24))
 		p.Root, p.Blobs = dir, dir
