@@ -73,6 +73,7 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader, opts ...CopyOption)
 		return Report{}, err
 	}
 	c := copyings.Get().(*copying)
+	dst, src = bare(dst), bare(src)
 	c.ctx, c.dst, c.src = ctx, dst, src
 	for _, opt := range opts {
 		opt(&c.tally)

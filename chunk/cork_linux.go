@@ -1,14 +1,23 @@
 package chunk
 
 import (
-	"syscall"
+	"net"
 
 	"golang.org/x/sys/unix"
 )
 
-// cork has the kernel keep what does not fill a packet, until it is told not to. (It does for 200 ms at most.)
-func cork(raw syscall.RawConn, on int) {
-	_ = raw.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_CORK, on)
-	})
+// cork has the kernel keep what does not fill a packet, until uncork. (It does for 200 ms at most.)
+func cork(conn *net.TCPConn) {
+	if raw, err := conn.SyscallConn(); err == nil {
+		_ = raw.Control(setCork)
+	}
 }
+
+func uncork(conn *net.TCPConn) {
+	if raw, err := conn.SyscallConn(); err == nil {
+		_ = raw.Control(clearCork)
+	}
+}
+
+func setCork(fd uintptr)   { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_CORK, 1) }
+func clearCork(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_CORK, 0) }

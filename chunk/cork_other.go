@@ -2,6 +2,7 @@
 
 package chunk
 
-import "syscall"
+import "net"
 
-func cork(syscall.RawConn, int) {}
+func cork(*net.TCPConn)   {}
+func uncork(*net.TCPConn) {}

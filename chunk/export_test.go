@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"os"
 	"reflect"
@@ -52,4 +53,22 @@ func CopyKeeps() (names []string) {
 		defer copyings.Put(c)
 	}
 	return names
+}
+
+// WriteHeld is Write of what the kernel is to keep until more comes.
+func (c *Conn) WriteHeld(p []byte) (n int, err error) {
+	c.hold(func() { n, err = c.Write(p) })
+	return n, err
+}
+
+// HoldAndPanic panics while what is written is held.
+func (c *Conn) HoldAndPanic() { c.hold(func() { panic("in the middle") }) }
+
+// Held reports whether what is written is held.
+func (c *Conn) Held() bool { return c.held.Load() }
+
+// CorkAndUncork costs what a response without a Listener costs more.
+func CorkAndUncork(c *net.TCPConn) {
+	cork(c)
+	uncork(c)
 }

@@ -3,8 +3,11 @@
 package chunk_test
 
 import (
+	"io"
 	"net/http"
 	"testing"
+
+	"github.com/millrace-io/millrace/chunk"
 )
 
 // A discarder is a response that keeps nothing.
@@ -30,6 +33,22 @@ func TestFileServerAllocations(t *testing.T) {
 		t.Logf("%s: %v allocations, http.FileServer %v", path, ours, theirs)
 		if ours > 6 || ours >= theirs {
 			t.Errorf("%s: %v allocations, http.FileServer %v", path, ours, theirs)
+		}
+	}
+}
+
+// TestConnAllocations: neither way to keep a header back allocates.
+func TestConnAllocations(t *testing.T) {
+	own, peer := accepted(t)
+	go func() { _, _ = io.Copy(io.Discard, peer) }()
+	part := make([]byte, 200)
+	for name, call := range map[string]func(){
+		"Write": func() { _, _ = own.Write(part) },
+		"held":  func() { _, _ = own.WriteHeld(part) },
+		"cork":  func() { chunk.CorkAndUncork(own.TCPConn) },
+	} {
+		if n := testing.AllocsPerRun(1000, call); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
 		}
 	}
 }

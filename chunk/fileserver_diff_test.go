@@ -190,6 +190,10 @@ type transport struct {
 
 var transports = []transport{
 	{"1.1", func(t *testing.T, h http.Handler) (string, *http.Client) { return serve(t, h, false, false) }},
+	{"1.1 without a Listener", func(t *testing.T, h http.Handler) (string, *http.Client) {
+		s := httptest.NewServer(h)
+		return clientOf(t, s)
+	}},
 	{"TLS", func(t *testing.T, h http.Handler) (string, *http.Client) { return serve(t, h, true, false) }},
 	{"2", func(t *testing.T, h http.Handler) (string, *http.Client) { return serve(t, h, true, true) }},
 }
@@ -198,12 +202,17 @@ func serve(t testing.TB, h http.Handler, tls, two bool) (string, *http.Client) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	s.EnableHTTP2 = two
-	s.Config.ConnContext = chunk.ConnContext
+	s.Listener = chunk.Listener{Listener: s.Listener}
 	if tls {
 		s.StartTLS()
 	} else {
 		s.Start()
 	}
+	return clientOf(t, s)
+}
+
+func clientOf(t testing.TB, s *httptest.Server) (string, *http.Client) {
+	t.Helper()
 	t.Cleanup(s.Close)
 	c := s.Client()
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -42,6 +43,42 @@ func ExampleFileServer() {
 	body, _ := io.ReadAll(res.Body)
 	fmt.Println(res.StatusCode, res.Header.Get("Content-Range"), string(body))
 	// Output: 206 bytes 7-11/12 World
+}
+
+// With a Listener, the header leaves in one packet with the first bytes of the file.
+func ExampleListener() {
+	dir, err := os.MkdirTemp("", "files")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, "a.bin"), make([]byte, 16<<10), 0o644); err != nil {
+		log.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer root.Close()
+	files := chunk.FileServer(root)
+	defer files.Close()
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := &http.Server{Handler: files}
+	go func() { _ = server.Serve(chunk.Listener{Listener: l}) }()
+	defer server.Close()
+
+	res, err := http.Get("http://" + l.Addr().String() + "/a.bin")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer res.Body.Close()
+	n, err := io.Copy(io.Discard, res.Body)
+	fmt.Println(n, err)
+	// Output: 16384 <nil>
 }
 
 // A middleware that hides the connection is seen by what OnServed is told.

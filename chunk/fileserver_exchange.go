@@ -18,6 +18,10 @@ const (
 	// smallBody is what is copied even if it could be sent by sendfile: it fits into net/http's buffer of 4 KiB together
 	// with its header, so that both leave in one write and one packet.
 	smallBody = 3 << 10
+
+	// joinMost is the longest body that begins in one packet with its header. To a longer one a packet more does not
+	// matter, and the less is held back, the sooner a client reads while the kernel sends.
+	joinMost = 64 << 10
 )
 
 // An exchange is one request and its answer.
@@ -333,9 +337,7 @@ func (x *exchange) prepare(d *descriptor, spans []span) {
 		file: d.file, off: spans[0].from, end: spans[0].to, exact: true, shared: true,
 		ctx: x.ctx, tally: &x.tally, warmth: &x.warmth,
 	}
-	if len(spans) == 1 && x.body.inner != nil {
-		x.body.flushes = true
-	}
+	x.body.joins = len(spans) == 1 && x.body.inner != nil && total <= joinMost
 }
 
 // sendPart sends the bytes of s.

@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"reflect"
 	"strings"
@@ -18,7 +19,7 @@ type response struct {
 	inner   readerFrom          // w, or what w wraps; nil if the body has to go through w's Write
 	server  serverResponse      // w, or what w wraps in the end, if Unwrap leads there
 	wrapped bool                // inner is not w
-	flushes bool                // send sends the header first, see flush
+	joins   bool                // send has the header leave in one packet with the body
 }
 
 // A readerFrom is an http.ResponseWriter that takes a body from a source.
@@ -116,14 +117,25 @@ func (r *response) send(f *fileRange) error {
 	if r.inner == nil {
 		return f.copyAhead(r.w)
 	}
-	if r.flushes {
-		if raw := connOf(f.ctx); raw != nil && f.end-f.off <= corkMost {
-			cork(raw, 1)
-			defer cork(raw, 0)
-		}
-		r.flush()
-	}
 	f.server = r.server
+	if r.joins {
+		switch tcp, own := r.server.conn(); {
+		case own != nil:
+			own.hold(r.flush)
+		case tcp != nil:
+			return r.sendCorked(tcp, f)
+		default:
+			r.flush()
+		}
+	}
+	return r.sealed(func() error { return f.readInto(r.inner) })
+}
+
+// sendCorked sends the header and f, and has the kernel keep what does not fill a packet until it has all of it.
+func (r *response) sendCorked(tcp *net.TCPConn, f *fileRange) error {
+	cork(tcp)
+	defer uncork(tcp)
+	r.flush()
 	return r.sealed(func() error { return f.readInto(r.inner) })
 }
 
@@ -147,8 +159,8 @@ func (r *response) sealed(send func() error) error {
 	return err
 }
 
-// flush has net/http send the header now. Otherwise its ReadFrom would read the first 512 bytes of the body to send
-// them together, which takes one more system call and saves no packet.
+// flush has net/http write the header now. Otherwise its ReadFrom would read the first 512 bytes of the body to write them
+// with it, which takes one more system call.
 func (r *response) flush() {
 	t := reflect.TypeOf(r.inner)
 	if t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "net/http" {

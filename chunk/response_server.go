@@ -106,17 +106,37 @@ func (s serverResponse) room() int64 {
 	return max(length-v.Field(s.fields.written).Int(), 0)
 }
 
-// isOnTCP reports whether the response is known to go to a *net.TCPConn itself.
-func (s serverResponse) isOnTCP() bool {
+// conn returns the connection that the response itself goes to, if it is known to be one of these two.
+func (s serverResponse) conn() (tcp *net.TCPConn, own *Conn) {
 	if !s.isKnown() || s.fields.conn < 0 {
-		return false
+		return nil, nil
 	}
 	conn := reflect.ValueOf(s.w).Elem().Field(s.fields.conn)
 	if conn.IsNil() {
-		return false
+		return nil, nil
 	}
 	rwc := conn.Elem().Field(s.fields.rwc)
-	return !rwc.IsNil() && rwc.Elem().Type() == tcpConn
+	if rwc.IsNil() {
+		return nil, nil
+	}
+	// An interface from a field that is not exported does not leave a reflect.Value. A pointer does.
+	switch rwc = rwc.Elem(); rwc.Type() {
+	case tcpConn:
+		return (*net.TCPConn)(rwc.UnsafePointer()), nil
+	case ownConn:
+		own = (*Conn)(rwc.UnsafePointer())
+		return own.TCPConn, own
+	}
+	return nil, nil
 }
 
-var tcpConn = reflect.TypeFor[*net.TCPConn]()
+// isOnTCP reports whether the response is known to go to a TCP connection itself.
+func (s serverResponse) isOnTCP() bool {
+	tcp, _ := s.conn()
+	return tcp != nil
+}
+
+var (
+	tcpConn = reflect.TypeFor[*net.TCPConn]()
+	ownConn = reflect.TypeFor[*Conn]()
+)

@@ -18,3 +18,13 @@ func sendfileQuick(out, in int, off *int64, most int) (int, error) {
 	}
 	return int(n), nil
 }
+
+// sendMore is send with MSG_MORE, which waits for nothing either.
+func sendMore(to int, p []byte) (int, error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(to), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
+		unix.MSG_MORE|unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}

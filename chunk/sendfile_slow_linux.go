@@ -8,3 +8,8 @@ import "golang.org/x/sys/unix"
 func sendfileQuick(out, in int, off *int64, most int) (int, error) {
 	return unix.Sendfile(out, in, off, most)
 }
+
+// sendMore is send with MSG_MORE. Not all of these have a system call of that name.
+func sendMore(to int, p []byte) (int, error) {
+	return unix.SendmsgN(to, p, nil, nil, unix.MSG_MORE|unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+}

@@ -100,7 +100,7 @@ func (h handler) serve(s Site) error {
 	// Clients that are gone at the end of a turn are no news.
 	srv := &http.Server{Handler: files, ErrorLog: log.New(io.Discard, "", 0)}
 	if h.tuned {
-		srv.ConnContext = chunk.ConnContext
+		l = chunk.Listener{Listener: l}
 	}
 	fmt.Println(l.Addr())
 	if s.Cert == "" {

@@ -16,11 +16,12 @@ import (
 type handler struct {
 	key, name string
 	make      func(dir string) (http.Handler, error)
-	tuned     bool // the http.Server has chunk.ConnContext, as its documentation says
+	tuned     bool // the http.Server has a chunk.Listener, as its documentation says
 }
 
 var handlers = []handler{
 	{key: "millrace", name: "chunk.FileServer", make: newMillrace, tuned: true},
+	{key: "dropin", name: "chunk.FileServer, without Listener", make: newMillrace},
 	{key: "fileserver", name: "http.FileServer", make: newFileServer},
 	{key: "naive", name: "io.CopyBuffer(w, f, nil)", make: each(copyNaively)},
 	{key: "length", name: "the same, and Content-Length", make: each(copyWithLength)},

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/millrace-io/millrace/chunk"
 	"github.com/millrace-io/millrace/internal/observe"
 	"github.com/millrace-io/millrace/internal/server"
 )
@@ -95,7 +96,10 @@ func (o order) serve(ctx context.Context, ln net.Listener) error {
 		return err
 	}
 	// Clients that are gone at the end of a turn are no news.
-	srv := &http.Server{Handler: h.Handler, ConnContext: h.connContext, ErrorLog: log.New(io.Discard, "", 0)}
+	srv := &http.Server{Handler: h.Handler, ErrorLog: log.New(io.Discard, "", 0)}
+	if h.listens {
+		ln = chunk.Listener{Listener: ln}
+	}
 	context.AfterFunc(ctx, func() { _ = srv.Close() })
 	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		return err

@@ -1,10 +1,8 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,8 +14,8 @@ import (
 // A childHandler is what a child serves: mostly the files of a directory, in a way that its documentation advises.
 type childHandler struct {
 	http.Handler
-	connContext func(context.Context, net.Conn) context.Context // of the http.Server; may be nil
-	close       func() error
+	listens bool // the http.Server gets its connections from a chunk.Listener
+	close   func() error
 }
 
 // plainRelayHandler is the name in orders of a relay that is not ours.
@@ -39,13 +37,13 @@ func (o order) handler() (childHandler, error) {
 			return childHandler{}, err
 		}
 		files := chunk.FileServer(root)
-		return childHandler{files, chunk.ConnContext, root.Close}, nil
+		return childHandler{files, true, root.Close}, nil
 	case "fileserver":
-		return childHandler{http.FileServer(http.Dir(o.Dir)), nil, nothing}, nil
+		return childHandler{http.FileServer(http.Dir(o.Dir)), false, nothing}, nil
 	case "copybuffer":
-		return childHandler{copyBuffer(o.Dir), nil, nothing}, nil
+		return childHandler{copyBuffer(o.Dir), false, nothing}, nil
 	case plainRelayHandler:
-		return childHandler{new(plainrelay.Relay), nil, nothing}, nil
+		return childHandler{new(plainrelay.Relay), false, nothing}, nil
 	}
 	return childHandler{}, fmt.Errorf("bench: no handler is called %q", o.Handler)
 }

@@ -20,10 +20,10 @@ type acknowledgement struct {
 
 // acknowledged returns nil if the client's TCP connection is not the response's alone.
 func acknowledged(r *http.Request) taking {
-	if !kernelSends(r) {
+	conn := sendingConn(r)
+	if conn == nil {
 		return nil
 	}
-	conn := r.Context().Value(connKey{}).(*net.TCPConn)
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil
@@ -32,9 +32,16 @@ func acknowledged(r *http.Request) taking {
 }
 
 // kernelSends reports whether a request came by HTTP/1, straight through TCP: then the kernel sends the file.
-func kernelSends(r *http.Request) bool {
-	_, ok := r.Context().Value(connKey{}).(*net.TCPConn)
-	return ok && r.ProtoMajor == 1
+func kernelSends(r *http.Request) bool { return sendingConn(r) != nil }
+
+// sendingConn returns the connection that such a request came by, or nil.
+func sendingConn(r *http.Request) *net.TCPConn {
+	c, ok := r.Context().Value(connKey{}).(net.Conn)
+	if !ok || r.ProtoMajor != 1 {
+		return nil
+	}
+	conn, _ := bare(c).(*net.TCPConn)
+	return conn
 }
 
 func (a *acknowledgement) progress() (taken uint64, owed bool) {

@@ -84,8 +84,8 @@ func TestFilesGoBySendfile(t *testing.T) {
 	same(t, "a part", []byte(part.body), content["big"][1<<20:3<<20])
 	if runtime.GOOS == "linux" {
 		n, _ := strconv.ParseFloat(f.metric(`millrace_files_bytes_total{path="sendfile"}`), 64)
-		if n != 7<<20 {
-			t.Errorf("%v bytes by sendfile", n)
+		if want := 7<<20 - 2*512.0; n != want { // net/http writes the first 512 bytes of a long body with its header
+			t.Errorf("%v bytes by sendfile, want %v", n, want)
 		}
 	}
 	for metric, want := range map[string]string{

@@ -85,13 +85,13 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	s.gate = newGate(s.cfg.PublishToken, ln.Addr())
 	main := s.httpServer(s.routes())
-	main.ConnContext, main.ConnState = s.connContext, s.heads.connState
+	main.ConnContext, main.ConnState = s.heads.connContext, s.heads.connState
 	// A short exchange has this long in all, and so has what net/http still sends when a handler has returned. Streams
 	// and files, which have no end in sight, bound each silence instead.
 	main.WriteTimeout = s.cfg.StallTimeout
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
-	go func() { failed <- main.Serve(ln) }()
+	go func() { failed <- main.Serve(chunk.Listener{Listener: ln}) }()
 	if admin != nil {
 		side := s.httpServer(s.adminRoutes())
 		servers = append(servers, side)
@@ -116,11 +116,6 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 
 // closeStores closes what files and blobs are in.
 func (s *Server) closeStores() error { return errors.Join(s.shelf.close(), s.vault.close()) }
-
-// connContext puts into the context what the handlers want to know about a connection.
-func (s *Server) connContext(ctx context.Context, c net.Conn) context.Context {
-	return chunk.ConnContext(s.heads.connContext(ctx, c), c)
-}
 
 // greet logs what a newcomer wants to know.
 func (s *Server) greet(ln, admin net.Listener) {

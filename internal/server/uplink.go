@@ -41,6 +41,7 @@ func newDirectUplink(w http.ResponseWriter, r *http.Request, s *stream) (*direct
 	if err != nil {
 		return nil, err
 	}
+	conn = bare(conn)
 	u := &directUplink{s: s, framing: newFraming(length), idle: s.server.cfg.PublishTimeout}
 	ahead, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
 	u.early = bytes.Clone(ahead)

@@ -172,9 +172,9 @@ func (s *Server) serveViewer(w http.ResponseWriter, r *http.Request, v *viewer) 
 		s.serveThrough(w, r, v)
 		return
 	}
-	v.conn = conn
+	v.conn = bare(conn)
 	v.begin(r.ProtoAtLeast(1, 1))
-	if v.sock.open(conn) {
+	if v.sock.open(v.conn) {
 		v.sock.boundUnsent(s.cfg.Unsent)
 		v.path = pathWritev
 	} else {

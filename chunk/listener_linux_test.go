@@ -1,0 +1,93 @@
+package chunk_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// packets returns how many packets with data have come.
+func packets(t *testing.T, c *net.TCPConn) int {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	must(t, err)
+	var info *unix.TCPInfo
+	var failed error
+	must(t, raw.Control(func(fd uintptr) { info, failed = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }))
+	must(t, failed)
+	return int(info.Data_segs_in)
+}
+
+// TestHeaderLeavesWithBody counts the packets of answers on one connection. A packet on loopback holds 64 KiB.
+func TestHeaderLeavesWithBody(t *testing.T) {
+	root, _ := makeTree(t, nil)
+	lengths := []int{1, 4 << 10, 5000, 16 << 10, 40_000}
+	for _, n := range lengths {
+		must(t, root.WriteFile(fmt.Sprint(n), make([]byte, n), 0o644))
+	}
+	for _, c := range []struct {
+		name string
+		open func(t *testing.T) string
+	}{
+		{"with a Listener", func(t *testing.T) string {
+			url, _ := serve(t, newFiles(t, root), false, false)
+			return url
+		}},
+		{"without", func(t *testing.T) string {
+			url, _ := clientOf(t, httptest.NewServer(newFiles(t, root)))
+			return url
+		}},
+		{"behind a middleware", func(t *testing.T) string {
+			h := newFiles(t, root)
+			url, _ := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				h.ServeHTTP(statusWriter{w}, r)
+			}), false, false)
+			return url
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn := open(t, c.open(t))
+			before := 0
+			for _, n := range lengths {
+				least := 9
+				for range 5 { // the kernel waits for 200 ms, which on a busy machine may be over
+					_, err := fmt.Fprintf(conn, "GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", n)
+					must(t, err)
+					readAnswer(t, conn, n)
+					now := packets(t, conn)
+					least, before = min(least, now-before), now
+				}
+				if least != 1 {
+					t.Errorf("%d bytes: %d packets, want 1", n, least)
+				}
+			}
+		})
+	}
+}
+
+// A statusWriter is a middleware's.
+type statusWriter struct{ http.ResponseWriter }
+
+func (s statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+// readAnswer reads a header and n bytes after it, and no more.
+func readAnswer(t *testing.T, c io.Reader, n int) {
+	t.Helper()
+	end, b := 0, make([]byte, 1)
+	for end < 4 {
+		_, err := io.ReadFull(c, b)
+		must(t, err)
+		if b[0] == "\r\n\r\n"[end] {
+			end++
+		} else {
+			end = 0
+		}
+	}
+	_, err := io.CopyN(io.Discard, c, int64(n))
+	must(t, err)
+}
