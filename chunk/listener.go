@@ -7,7 +7,7 @@ import (
 
 // A Listener is for http.Server.Serve. Over its connections, a FileHandler has the header leave in one packet with a body
 // of up to 64 KiB: that is a packet less, and wakes the client once instead of twice. Without a Listener that takes two
-// system calls more, and a sixth more of the server's time for a file of 64 KiB.
+// system calls more, and up to a sixth more of the server's time.
 //
 //	l, err := net.Listen("tcp", ":8080")
 //	...

@@ -122,7 +122,7 @@ func (r *response) send(f *fileRange) error {
 		switch tcp, own := r.server.conn(); {
 		case own != nil:
 			own.hold(r.flush)
-		case tcp != nil:
+		case tcp != nil && f.end-f.off <= joinMost:
 			return r.sendCorked(tcp, f)
 		default:
 			r.flush()
@@ -131,7 +131,8 @@ func (r *response) send(f *fileRange) error {
 	return r.sealed(func() error { return f.readInto(r.inner) })
 }
 
-// sendCorked sends the header and f, and has the kernel keep what does not fill a packet until it has all of it.
+// sendCorked sends the header and f, which is short, and has the kernel keep what does not fill a packet until it has all of
+// it.
 func (r *response) sendCorked(tcp *net.TCPConn, f *fileRange) error {
 	cork(tcp)
 	defer uncork(tcp)

@@ -50,6 +50,7 @@ func Whole(c *Crate) []Row {
 		{"sync.Pool", "sync.Pool", whole(ofPooled())},
 		{"map, looked up for each frame", "", whole(ofMapped())},
 		{"ceiling: once round", "", whole(ofCeiling())},
+		{"copy() alone, to one place", "", goTurner{copyAlone, original}},
 	}
 	return c.rows(rows, "whole", "pool", "heap", "map-by-frame", "ceiling")
 }
