@@ -21,7 +21,7 @@ type handler struct {
 
 var handlers = []handler{
 	{key: "millrace", name: "chunk.FileServer", make: newMillrace, tuned: true},
-	{key: "dropin", name: "chunk.FileServer, without Listener", make: newMillrace},
+	{key: "millrace-dropin", name: "chunk.FileServer, without Listener", make: newMillrace},
 	{key: "fileserver", name: "http.FileServer", make: newFileServer},
 	{key: "naive", name: "io.CopyBuffer(w, f, nil)", make: each(copyNaively)},
 	{key: "length", name: "the same, and Content-Length", make: each(copyWithLength)},

@@ -27,7 +27,7 @@ import (
 const (
 	cases = "64KiBx8,64KiBx100,1MiBx8,1MiBx100,256MiBx8,256MiBx100," +
 		"64KiBx8+tls,64KiBx100+tls,1MiBx8+tls,1MiBx100+tls,256MiBx8+tls,256MiBx100+tls"
-	rivals = "fileserver,millrace,naive,length,loop,wrapped-copy,wrapped-millrace,nginx,nginx2"
+	rivals = "fileserver,millrace,millrace-dropin,naive,length,loop,wrapped-copy,wrapped-millrace,nginx,nginx2"
 )
 
 type options struct {
