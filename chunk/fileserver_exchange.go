@@ -340,7 +340,7 @@ func (x *exchange) prepare(d *descriptor, spans []span) {
 		file: d.file, off: spans[0].from, end: spans[0].to, exact: true, shared: true,
 		ctx: x.ctx, tally: &x.tally, warmth: &x.warmth,
 	}
-	x.body.joins = len(spans) == 1 && x.body.inner != nil && (total <= joinMost || total >= joinAgain)
+	x.body.joins = len(spans) == 1 && total > smallBody && (total <= joinMost || total >= joinAgain && x.r.TLS == nil)
 }
 
 // sendPart sends the bytes of s.

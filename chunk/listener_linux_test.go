@@ -1,13 +1,16 @@
 package chunk_test
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
+	"github.com/millrace-io/millrace/chunk"
 	"golang.org/x/sys/unix"
 )
 
@@ -90,4 +93,41 @@ func readAnswer(t *testing.T, c io.Reader, n int) {
 	}
 	_, err := io.CopyN(io.Discard, c, int64(n))
 	must(t, err)
+}
+
+// TestRecordsLeaveTogether counts the packets of answers over TLS: each of the four or five records would be one.
+func TestRecordsLeaveTogether(t *testing.T) {
+	root, _ := makeTree(t, nil)
+	lengths := []int{16 << 10, 40_000}
+	for _, n := range lengths {
+		must(t, root.WriteFile(fmt.Sprint(n), make([]byte, n), 0o644))
+	}
+	own := httptest.NewUnstartedServer(newFiles(t, root))
+	own.Listener = chunk.Listener{Listener: own.Listener}
+	for name, s := range map[string]*httptest.Server{"with a Listener": own, "without": httptest.NewUnstartedServer(newFiles(t, root))} {
+		t.Run(name, func(t *testing.T) {
+			s.StartTLS()
+			t.Cleanup(s.Close)
+			tcp := open(t, strings.TrimPrefix(s.URL, "https://"))
+			conn := tls.Client(tcp, &tls.Config{InsecureSkipVerify: true})
+			get := func(n int) {
+				_, err := fmt.Fprintf(conn, "GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", n)
+				must(t, err)
+				readAnswer(t, conn, n)
+			}
+			get(lengths[0]) // and whatever ends the handshake
+			before := packets(t, tcp)
+			for _, n := range lengths {
+				least := 9
+				for range 5 {
+					get(n)
+					now := packets(t, tcp)
+					least, before = min(least, now-before), now
+				}
+				if least != 1 {
+					t.Errorf("%d bytes: %d packets, want 1", n, least)
+				}
+			}
+		})
+	}
 }

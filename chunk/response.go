@@ -115,7 +115,7 @@ func (r *response) writer() io.Writer {
 // send sends f as the body, or as the next part of it.
 func (r *response) send(f *fileRange) error {
 	if r.inner == nil {
-		return f.copyAhead(r.w)
+		return r.sendCopied(f)
 	}
 	f.server = r.server
 	if r.joins {
@@ -129,6 +129,15 @@ func (r *response) send(f *fileRange) error {
 		}
 	}
 	return r.sealed(func() error { return f.readInto(r.inner) })
+}
+
+// sendCopied sends f through memory. Over TLS, which would send each of its records by itself, they leave together.
+func (r *response) sendCopied(f *fileRange) error {
+	if tcp := r.server.underTLS(); tcp != nil && r.joins {
+		cork(tcp)
+		defer uncork(tcp)
+	}
+	return f.copyAhead(r.w)
 }
 
 // sendCorked sends the header and f, which is short, and has the kernel keep what does not fill a packet until it has all of

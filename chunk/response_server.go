@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 	"reflect"
@@ -108,26 +109,38 @@ func (s serverResponse) room() int64 {
 
 // conn returns the connection that the response itself goes to, if it is known to be one of these two.
 func (s serverResponse) conn() (tcp *net.TCPConn, own *Conn) {
-	if !s.isKnown() || s.fields.conn < 0 {
-		return nil, nil
-	}
-	conn := reflect.ValueOf(s.w).Elem().Field(s.fields.conn)
-	if conn.IsNil() {
-		return nil, nil
-	}
-	rwc := conn.Elem().Field(s.fields.rwc)
-	if rwc.IsNil() {
-		return nil, nil
-	}
 	// An interface from a field that is not exported does not leave a reflect.Value. A pointer does.
-	switch rwc = rwc.Elem(); rwc.Type() {
-	case tcpConn:
+	switch rwc := s.rwc(); {
+	case !rwc.IsValid():
+	case rwc.Type() == tcpConn:
 		return (*net.TCPConn)(rwc.UnsafePointer()), nil
-	case ownConn:
+	case rwc.Type() == ownConn:
 		own = (*Conn)(rwc.UnsafePointer())
 		return own.TCPConn, own
 	}
 	return nil, nil
+}
+
+// underTLS returns the connection that the response goes to after it has been sealed, or nil.
+func (s serverResponse) underTLS() *net.TCPConn {
+	rwc := s.rwc()
+	if !rwc.IsValid() || rwc.Type() != tlsConn {
+		return nil
+	}
+	tcp, _ := bare((*tls.Conn)(rwc.UnsafePointer()).NetConn()).(*net.TCPConn)
+	return tcp
+}
+
+// rwc returns the connection that net/http has for the response, if it is known to have one.
+func (s serverResponse) rwc() reflect.Value {
+	if !s.isKnown() || s.fields.conn < 0 {
+		return reflect.Value{}
+	}
+	conn := reflect.ValueOf(s.w).Elem().Field(s.fields.conn)
+	if conn.IsNil() {
+		return reflect.Value{}
+	}
+	return conn.Elem().Field(s.fields.rwc).Elem()
 }
 
 // isOnTCP reports whether the response is known to go to a TCP connection itself.
@@ -139,4 +152,5 @@ func (s serverResponse) isOnTCP() bool {
 var (
 	tcpConn = reflect.TypeFor[*net.TCPConn]()
 	ownConn = reflect.TypeFor[*Conn]()
+	tlsConn = reflect.TypeFor[*tls.Conn]()
 )
