@@ -1,6 +1,7 @@
 package chunk_test
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -129,5 +130,120 @@ func TestRecordsLeaveTogether(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A settingWriter is a middleware's that has its own opinion about status and header.
+type settingWriter struct {
+	http.ResponseWriter
+	status int
+	drops  string
+}
+
+func (s settingWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+func (s settingWriter) WriteHeader(int) {
+	s.Header().Del(s.drops)
+	s.ResponseWriter.WriteHeader(s.status)
+}
+
+type connKey struct{}
+
+// notSent returns how many bytes the kernel has not sent yet.
+func notSent(t *testing.T, c *chunk.Conn) (n int) {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	must(t, err)
+	must(t, raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQNSD) }))
+	must(t, err)
+	return n
+}
+
+// TestHeaderWaitsForNothing: where net/http knows that there is no body, which the handler does not, the header leaves at once.
+func TestHeaderWaitsForNothing(t *testing.T) {
+	root, _ := makeTree(t, nil)
+	for _, name := range []string{"a", "long"} {
+		must(t, root.WriteFile(name, make([]byte, map[string]int{"a": 5000, "long": 4 << 20}[name]), 0o644))
+	}
+	files := newFiles(t, root)
+	for name, ask := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"HEAD taken for GET": func(w http.ResponseWriter, r *http.Request) {
+			get := r.Clone(r.Context())
+			get.Method = "GET"
+			files.ServeHTTP(w, get)
+		},
+		"status 204": func(w http.ResponseWriter, r *http.Request) { files.ServeHTTP(settingWriter{w, 204, ""}, r) },
+		"status 304": func(w http.ResponseWriter, r *http.Request) { files.ServeHTTP(settingWriter{w, 304, ""}, r) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			left := make(chan int, 1)
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ask(w, r)
+				left <- notSent(t, r.Context().Value(connKey{}).(*chunk.Conn))
+			}))
+			s.Listener = chunk.Listener{Listener: s.Listener}
+			s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+				return context.WithValue(ctx, connKey{}, c)
+			}
+			s.Start()
+			defer s.Close()
+			method := map[bool]string{true: "HEAD", false: "GET"}[strings.HasPrefix(name, "HEAD")]
+			for _, path := range []string{"/a", "/long"} {
+				req, err := http.NewRequest(method, s.URL+path, nil)
+				must(t, err)
+				res, err := s.Client().Do(req)
+				must(t, err)
+				_ = res.Body.Close()
+				if n := <-left; n != 0 {
+					t.Errorf("%s: %d bytes are not sent when the handler returns", path, n)
+				}
+			}
+		})
+	}
+}
+
+// TestHeaderWithoutType: what net/http would find out from the first bytes it finds out.
+func TestHeaderWithoutType(t *testing.T) {
+	root, _ := makeTree(t, nil)
+	page := "<!doctype html><title>a</title>" + strings.Repeat("<p>a", 4<<10)
+	must(t, root.WriteFile("page", []byte(page), 0o644))
+	var types []string
+	for _, h := range []http.Handler{newFiles(t, root), reference(root, "")} {
+		url, client := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.ServeHTTP(settingWriter{w, 200, "Content-Type"}, r)
+		}), false, false)
+		res, err := client.Get(url + "/page")
+		must(t, err)
+		_ = res.Body.Close()
+		types = append(types, res.Header.Get("Content-Type"))
+	}
+	if types[0] != types[1] || types[0] == "" {
+		t.Errorf("%q, with http.FileServer %q", types[0], types[1])
+	}
+}
+
+// TestHijackedBefore: a handler that is called when the connection is somebody else's writes nothing, and does not panic.
+func TestHijackedBefore(t *testing.T) {
+	root, _ := makeTree(t, nil)
+	must(t, root.WriteFile("a", make([]byte, 5000), 0o644))
+	files := newFiles(t, root)
+	panicked := make(chan any, 1)
+	url, _ := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { panicked <- recover() }()
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		files.ServeHTTP(w, r)
+	}), false, false)
+	conn := open(t, url)
+	_, err := io.WriteString(conn, "GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+	must(t, err)
+	got, err := io.ReadAll(conn)
+	must(t, err)
+	if p := <-panicked; p != nil || len(got) > 0 {
+		t.Errorf("panic %v, and %d bytes", p, len(got))
 	}
 }

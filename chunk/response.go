@@ -2,7 +2,6 @@ package chunk
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"reflect"
 	"strings"
@@ -118,17 +117,38 @@ func (r *response) send(f *fileRange) error {
 		return r.sendCopied(f)
 	}
 	f.server = r.server
-	if r.joins {
-		switch tcp, own := r.server.conn(); {
-		case own != nil:
-			own.hold(r.flush)
-		case tcp != nil && f.end-f.off <= joinMost:
-			return r.sendCorked(tcp, f)
-		default:
-			r.flush()
-		}
+	switch tcp, own := r.server.conn(); {
+	case tcp == nil || !r.joins || r.inner.Header()["Content-Type"] == nil: // of which net/http would see nothing in a flush
+		return r.sendPlain(f)
+	case own != nil:
+		return r.sendHeld(own, f)
+	case f.end-f.off <= joinMost:
+		cork(tcp)
+		defer uncork(tcp)
 	}
+	if err := r.flush(); err != nil {
+		return err
+	}
+	return r.sendPlain(f)
+}
+
+// sendPlain has net/http send f, and the header before it if nobody has.
+func (r *response) sendPlain(f *fileRange) error {
 	return r.sealed(func() error { return f.readInto(r.inner) })
+}
+
+// sendHeld sends the header and f, which it leaves with.
+func (r *response) sendHeld(own *Conn, f *fileRange) (err error) {
+	own.hold(func() { err = r.flush() })
+	if err != nil {
+		return err
+	}
+	sent := f.tally.Sendfile
+	err = r.sendPlain(f)
+	if f.tally.Sendfile == sent {
+		uncork(own.TCPConn) // net/http may know that there is no body, as of a HEAD, and then the header waits for nothing
+	}
+	return err
 }
 
 // sendCopied sends f through memory. Over TLS, which would send each of its records by itself, they leave together.
@@ -138,15 +158,6 @@ func (r *response) sendCopied(f *fileRange) error {
 		defer uncork(tcp)
 	}
 	return f.copyAhead(r.w)
-}
-
-// sendCorked sends the header and f, which is short, and has the kernel keep what does not fill a packet until it has all of
-// it.
-func (r *response) sendCorked(tcp *net.TCPConn, f *fileRange) error {
-	cork(tcp)
-	defer uncork(tcp)
-	r.flush()
-	return r.sealed(func() error { return f.readInto(r.inner) })
 }
 
 // lends reports whether send hands a source to somebody who might keep it: not to a response of net/http with a TCP
@@ -171,12 +182,16 @@ func (r *response) sealed(send func() error) error {
 
 // flush has net/http write the header now. Otherwise its ReadFrom would read the first 512 bytes of the body to write them
 // with it, which takes one more system call.
-func (r *response) flush() {
+func (r *response) flush() error {
 	t := reflect.TypeOf(r.inner)
 	if t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "net/http" {
-		return
+		return nil
+	}
+	if _, err := r.inner.Write(nil); err != nil { // somebody has hijacked the connection, which Flush does not look at
+		return err
 	}
 	if f, ok := r.inner.(http.Flusher); ok {
 		f.Flush()
 	}
+	return nil
 }
