@@ -340,7 +340,8 @@ func (x *exchange) prepare(d *descriptor, spans []span) {
 		file: d.file, off: spans[0].from, end: spans[0].to, exact: true, shared: true,
 		ctx: x.ctx, tally: &x.tally, warmth: &x.warmth,
 	}
-	x.body.joins = len(spans) == 1 && total > smallBody && (total <= joinMost || total >= joinAgain && x.r.TLS == nil)
+	long := total >= joinAgain && x.r.TLS == nil // many records cost more to keep than to send
+	x.body.joins = len(spans) == 1 && total > smallBody && (total <= joinMost || long)
 }
 
 // sendPart sends the bytes of s.

@@ -13,7 +13,8 @@ import (
 //	...
 //	err = server.Serve(chunk.Listener{Listener: l})
 //
-// Connections other than *net.TCPConn stay as they are.
+// It takes ownership of what is in it: Close closes that. Connections other than *net.TCPConn stay as they are, and on
+// systems other than Linux headers leave as without it.
 type Listener struct{ net.Listener }
 
 // Accept waits for the next connection, and returns a *Conn if it is a *net.TCPConn.
@@ -26,7 +27,7 @@ func (l Listener) Accept() (net.Conn, error) {
 }
 
 // A Conn is the *net.TCPConn that a Listener has accepted. It has all of its methods, io.ReaderFrom and syscall.Conn among
-// them, and whoever needs the type itself, after http.Hijacker for one, finds it here.
+// them, and whoever needs the type itself, after http.Hijacker for one, finds it here. Closing either closes both.
 type Conn struct {
 	*net.TCPConn
 	held atomic.Bool // what is written waits for what comes next

@@ -1,6 +1,7 @@
 package chunk_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -105,7 +108,8 @@ func TestRecordsLeaveTogether(t *testing.T) {
 	}
 	own := httptest.NewUnstartedServer(newFiles(t, root))
 	own.Listener = chunk.Listener{Listener: own.Listener}
-	for name, s := range map[string]*httptest.Server{"with a Listener": own, "without": httptest.NewUnstartedServer(newFiles(t, root))} {
+	plain := httptest.NewUnstartedServer(newFiles(t, root))
+	for name, s := range map[string]*httptest.Server{"with a Listener": own, "without": plain} {
 		t.Run(name, func(t *testing.T) {
 			s.StartTLS()
 			t.Cleanup(s.Close)
@@ -159,7 +163,8 @@ func notSent(t *testing.T, c *chunk.Conn) (n int) {
 	return n
 }
 
-// TestHeaderWaitsForNothing: where net/http knows that there is no body, which the handler does not, the header leaves at once.
+// TestHeaderWaitsForNothing: where net/http knows that there is no body, which the handler does not, the header leaves at
+// once.
 func TestHeaderWaitsForNothing(t *testing.T) {
 	root, _ := makeTree(t, nil)
 	for _, name := range []string{"a", "long"} {
@@ -245,5 +250,38 @@ func TestHijackedBefore(t *testing.T) {
 	must(t, err)
 	if p := <-panicked; p != nil || len(got) > 0 {
 		t.Errorf("panic %v, and %d bytes", p, len(got))
+	}
+}
+
+// TestCopyConn: Copy knows the connection in a Conn, as target and as source.
+func TestCopyConn(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a")
+	content := bytes.Repeat([]byte("0123456789abcdef"), 8<<10)
+	must(t, os.WriteFile(name, content, 0o644))
+	f, err := os.Open(name)
+	must(t, err)
+	defer f.Close()
+
+	first, firstPeer := accepted(t)
+	second, secondPeer := accepted(t)
+	report, err := chunk.Copy(context.Background(), first, f)
+	if err != nil || report.Sendfile != int64(len(content)) {
+		t.Errorf("from a file: %+v, %v", report, err)
+	}
+	must(t, first.CloseWrite())
+	go func() {
+		_, _ = io.Copy(secondPeer, firstPeer)
+		_ = secondPeer.CloseWrite()
+	}()
+	third, thirdPeer := accepted(t)
+	report, err = chunk.Copy(context.Background(), third, second)
+	if err != nil || report.Splice != int64(len(content)) {
+		t.Errorf("from a connection: %+v, %v", report, err)
+	}
+	must(t, third.CloseWrite())
+	got, err := io.ReadAll(thirdPeer)
+	must(t, err)
+	if !bytes.Equal(got, content) {
+		t.Errorf("%d other bytes", len(got))
 	}
 }

@@ -18,7 +18,7 @@ type response struct {
 	inner   readerFrom          // w, or what w wraps; nil if the body has to go through w's Write
 	server  serverResponse      // w, or what w wraps in the end, if Unwrap leads there
 	wrapped bool                // inner is not w
-	joins   bool                // send has the header leave in one packet with the body
+	joins   bool                // send has the header, or the records of TLS, leave in one packet with the body
 }
 
 // A readerFrom is an http.ResponseWriter that takes a body from a source.
@@ -122,7 +122,7 @@ func (r *response) send(f *fileRange) error {
 		return r.sendPlain(f)
 	case own != nil:
 		return r.sendHeld(own, f)
-	case f.end-f.off <= joinMost:
+	case f.end-f.off <= joinMost: // under a cork, a long body takes the kernel more time than a packet less saves
 		cork(tcp)
 		defer uncork(tcp)
 	}

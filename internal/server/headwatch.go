@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/millrace-io/millrace/chunk"
 )
 
 // A headWatch logs the connections that end before a whole request has come, about which net/http says nothing: a client
@@ -21,14 +19,6 @@ type headWatch struct {
 }
 
 type connKey struct{}
-
-// bare returns the connection that c is, for those who look at its type.
-func bare(c net.Conn) net.Conn {
-	if own, ok := c.(*chunk.Conn); ok {
-		return own.TCPConn
-	}
-	return c
-}
 
 // connContext puts the connection where handler finds it.
 func (h *headWatch) connContext(ctx context.Context, c net.Conn) context.Context {

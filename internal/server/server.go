@@ -114,6 +114,14 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	return err
 }
 
+// bare returns the connection that c is, for those who look at its type: those that Serve accepts are a chunk.Listener's.
+func bare(c net.Conn) net.Conn {
+	if own, ok := c.(*chunk.Conn); ok {
+		return own.TCPConn
+	}
+	return c
+}
+
 // closeStores closes what files and blobs are in.
 func (s *Server) closeStores() error { return errors.Join(s.shelf.close(), s.vault.close()) }
 
