@@ -42,7 +42,7 @@ func Defaults() Config {
 type Result struct {
 	Bytes   int64 // that the file has
 	Fetched int64 // that came over the network; more than Bytes if the file was started over
-	Resumed int64 // that were there before
+	Resumed int64 // that were there before, and still are
 	Tries   int
 	Checked bool // the length was compared with what the server said; otherwise it said nothing
 }

@@ -37,6 +37,7 @@ type download struct {
 	useless  bool   // they are not the file's beginning, and are replaced as soon as that comes
 	best     int64  // how many there were before the failures that are being counted
 	restarts int    // how often what there was had to be forgotten
+	refused  bool   // it would be the same the next time
 	result   Result
 }
 
@@ -62,11 +63,11 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		return Result{}, err
 	}
 	d.best, d.result.Resumed = d.have, d.have
-	err = d.run(ctx)
-	if err == nil {
+	if err = d.run(ctx); err == nil {
 		err = d.to.finish()
+		d.refused = err != nil
 	}
-	hint := d.to.hint(d.have)
+	hint := d.to.hint(d.have, d.prospect())
 	err = errors.Join(err, d.to.close())
 	d.result.Bytes, d.result.Checked = d.have, d.known.Length != unknown
 	var foreign *foreignError // whose own hint is to do something else
@@ -87,6 +88,7 @@ func (d *download) run(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case errors.As(err, &fatal):
+			d.refused = !fatal.local
 			return fatal.err
 		case ctx.Err() != nil:
 			return &interruptedError{context.Cause(ctx)}
@@ -107,6 +109,19 @@ func (d *download) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// prospect says what comes of the bytes that there are if the same command is given again, or "" if that depends on more.
+func (d *download) prospect() string {
+	switch {
+	case d.refused:
+		return ""
+	case d.useless:
+		return "which are not of the file on the server: the same command begins anew"
+	case d.known.validator() == "":
+		return "and the server names no version of the file: the same command begins anew"
+	}
+	return "and the same command goes on from there"
 }
 
 func countTries(n int) string {
@@ -148,10 +163,10 @@ func (d *download) renew(res *http.Response, v verdict) (verdict, error) {
 	switch {
 	case kept && res.Header.Get("Etag") == d.known.ETag && v.all == d.known.Length:
 		if err := d.to.remember(v.origin); err != nil {
-			return v, &fatalError{err}
+			return v, &fatalError{err: err}
 		}
 	case !d.cfg.Force:
-		return v, &fatalError{&foreignError{part: d.cfg.Path + partSuffix, origin: d.known, wanted: d.wanted}}
+		return v, &fatalError{err: &foreignError{part: d.cfg.Path + partSuffix, origin: d.known, wanted: d.wanted}}
 	case kept:
 		v.action = discard
 	}
@@ -182,9 +197,9 @@ func explain(ctx context.Context, err error) error {
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &redirect):
-		return &fatalError{redirect}
+		return &fatalError{err: redirect}
 	case errors.As(err, &certificate):
-		return &fatalError{err}
+		return &fatalError{err: err}
 	}
 	return err
 }
@@ -215,7 +230,7 @@ func (d *download) take(ctx context.Context, p *patience, res *http.Response, v 
 	}
 	if v.length != unknown {
 		if err := b.atEnd(); err != nil {
-			return &fatalError{err}
+			return &fatalError{err: err}
 		}
 	}
 	if v.action == resume && d.known.Length == unknown {
@@ -249,14 +264,14 @@ func (d *download) begin(o origin) error {
 // restart forgets what there is: the next byte is the first of o.
 func (d *download) restart(o origin) error {
 	if err := d.to.restart(); err != nil {
-		return &fatalError{err}
+		return &fatalError{err: err}
 	}
 	if d.have > 0 {
 		d.restarts++
 	}
-	d.have, d.best, d.known, d.useless = 0, 0, o, false
+	d.have, d.best, d.known, d.useless, d.result.Resumed = 0, 0, o, false, 0
 	if err := d.to.remember(o); err != nil {
-		return &fatalError{err}
+		return &fatalError{err: err}
 	}
 	return nil
 }
@@ -285,7 +300,7 @@ func (d *download) receive(ctx context.Context, b *body, skip int64) error {
 	case b.err != nil, err != nil && ctx.Err() != nil:
 		return explain(ctx, fmt.Errorf("after %d bytes: %w", d.have, b.err))
 	case err != nil:
-		return &fatalError{fmt.Errorf("the file cannot be written: %w", err)}
+		return &fatalError{err: fmt.Errorf("the file cannot be written: %w", err), local: true}
 	}
 	return nil
 }
@@ -296,7 +311,7 @@ func (d *download) whole() error {
 	case all == unknown || all == d.have:
 		return nil
 	case all < d.have:
-		return &fatalError{fmt.Errorf("there are %d bytes, of a file that has %d", d.have, all)}
+		return &fatalError{err: fmt.Errorf("there are %d bytes, of a file that has %d", d.have, all)}
 	}
 	return fmt.Errorf("the server sent a part only: there are %d bytes of %d", d.have, d.known.Length)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -180,7 +181,10 @@ func TestLiars(t *testing.T) {
 				f.told(tt.told)
 				return
 			}
-			f.fails(t.Context(), tt.says, "goes on")
+			f.fails(t.Context(), tt.says, ".part has ")
+			if f.err != nil && strings.Contains(f.err.Error(), "the same command") {
+				t.Errorf("%v: the server would say so again", f.err)
+			}
 			if p, err := os.ReadFile(f.Path + ".part"); err != nil || !bytes.HasPrefix(content, p[:min(len(p), len(content))]) {
 				t.Errorf("%d bytes are kept, %v", len(p), err)
 			}
@@ -197,6 +201,58 @@ func TestAPartThatWasNotAskedFor(t *testing.T) {
 	f.fails(t.Context(), "was asked for all of it")
 	if names := f.names(); len(names) > 0 {
 		t.Errorf("%q are left", names)
+	}
+}
+
+// What a failed run promises is what the next one does.
+func TestProspects(t *testing.T) {
+	content := noise(1, 1000)
+	for _, tt := range []struct {
+		name, etag, says string
+		change           bool
+		resumed          int64
+	}{
+		{name: "a version", etag: `"v1"`, says: "has 600 bytes, and the same command goes on from there", resumed: 600},
+		{name: "no version", says: "has 600 bytes, and the server names no version of the file: the same command begins anew"},
+		{name: "another version", etag: `"v1"`, says: "goes on from there", change: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &site{content: content, etag: tt.etag}
+			if tt.etag == "" {
+				s.serve = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+					w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+					_, _ = w.Write(content)
+					return true
+				}
+			}
+			left := 600
+			f := newFetch(t, start(t, &cutter{s, func() int { defer func() { left = -1 }(); return left }}))
+			f.Retries = 0
+			f.fails(t.Context(), tt.says)
+			want := content
+			if tt.change {
+				want = noise(2, 1000)
+				s.change(want, `"v2"`)
+			}
+			if r := f.succeeds(t.Context(), want); r.Resumed != tt.resumed || r.Fetched != 1000-tt.resumed {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// A FILE that has come meanwhile is not replaced, and the same command would say so again.
+func TestFileComesMeanwhile(t *testing.T) {
+	content := noise(1, 1000)
+	f := newFetch(t, start(t, &site{content: content, etag: `"v1"`}))
+	f.Progress = func(have, _ int64) {
+		if have == 1000 {
+			_ = os.WriteFile(f.Path, []byte("precious"), 0o600)
+		}
+	}
+	_, err := Run(t.Context(), f.Config)
+	if err == nil || !strings.HasSuffix(err.Error(), "is there already: --force replaces it; "+f.Path+".part has 1000 bytes") {
+		t.Error(err)
 	}
 }
 

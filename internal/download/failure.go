@@ -7,7 +7,10 @@ import (
 )
 
 // A fatalError is one that another try would not mend.
-type fatalError struct{ err error }
+type fatalError struct {
+	err   error
+	local bool // nor has it to do with the server: once the reason is gone, the same command goes on
+}
 
 func (e *fatalError) Error() string { return e.err.Error() }
 func (e *fatalError) Unwrap() error { return e.err }

@@ -34,6 +34,7 @@ type fetch struct {
 	t     testing.TB
 	notes []string
 	shown []int64
+	err   error // of the last run that failed
 }
 
 // newFetch prepares a download of url to a file in a new directory.
@@ -71,6 +72,7 @@ func (f *fetch) succeeds(ctx context.Context, want []byte) Result {
 func (f *fetch) fails(ctx context.Context, words ...string) Result {
 	f.t.Helper()
 	r, err := Run(ctx, f.Config)
+	f.err = err
 	for _, w := range words {
 		if err == nil || !strings.Contains(err.Error(), w) {
 			f.t.Errorf("%v, want %q\nnotes: %q", err, w, f.notes)

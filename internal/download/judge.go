@@ -44,7 +44,7 @@ func judge(res *http.Response, have int64, known origin) (verdict, error) {
 		return judgeWhole(res, have, known, ranged), nil
 	case http.StatusPartialContent:
 		if !ranged {
-			return verdict{}, &fatalError{errors.New("the server sends a part of the file, and was asked for all of it")}
+			return verdict{}, &fatalError{err: errors.New("the server sends a part of the file, and was asked for all of it")}
 		}
 		return judgePart(res, have, known)
 	case http.StatusRequestedRangeNotSatisfiable:
@@ -98,16 +98,15 @@ func judgeEnd(res *http.Response, have int64, known origin) verdict {
 func judgePart(res *http.Response, have int64, known origin) (verdict, error) {
 	r, err := parseContentRange(res.Header.Get("Content-Range"))
 	if err != nil {
-		return verdict{}, &fatalError{fmt.Errorf("the server sends a part of the file with %w", err)}
+		return verdict{}, &fatalError{err: fmt.Errorf("the server sends a part of the file with %w", err)}
 	}
 	length := r.to - r.from
 	switch {
 	case r.from != have || length == 0:
-		return verdict{}, &fatalError{fmt.Errorf(
+		return verdict{}, &fatalError{err: fmt.Errorf(
 			"the server was asked for what comes behind %d bytes, and sends what comes behind %d", have, r.from)}
 	case res.ContentLength >= 0 && res.ContentLength != length:
-		return verdict{}, &fatalError{
-			fmt.Errorf("the server sends %d bytes, and says that they are %d", res.ContentLength, length)}
+		return verdict{}, &fatalError{err: fmt.Errorf("the server sends %d bytes, and says that they are %d", res.ContentLength, length)}
 	case !known.agrees(res.Header), encoding(res.Header) != known.Encoding,
 		known.Length != unknown && (r.to > known.Length || r.all != unknown && r.all != known.Length):
 		// It was asked for this version or else for the whole file. Only a try without that question can help.
@@ -136,5 +135,5 @@ func refusal(res *http.Response) error {
 		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return &busyError{reason: reason, after: retry.After(res.Header)}
 	}
-	return &fatalError{errors.New(reason)}
+	return &fatalError{err: errors.New(reason)}
 }

@@ -196,11 +196,15 @@ func (p *part) close() error {
 	return p.file.Close()
 }
 
-func (p *part) hint(have int64) string {
+func (p *part) hint(have int64, prospect string) string {
 	if have == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s has %d bytes, and the same command goes on from there", p.path+partSuffix, have)
+	there := fmt.Sprintf("%s has %d bytes", p.path+partSuffix, have)
+	if prospect == "" {
+		return there
+	}
+	return there + ", " + prospect
 }
 
 // syncDir makes a directory's names durable. Not every file system can, which is no failure of a download.

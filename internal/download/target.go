@@ -22,8 +22,8 @@ type target interface {
 	finish() error
 	// close ends its life. What is not finished stays, to be gone on with.
 	close() error
-	// hint says how to go on after a failure when have bytes are there, or is "".
-	hint(have int64) string
+	// hint says after a failure that have bytes are there, and what comes of them, if there is anything to say.
+	hint(have int64, prospect string) string
 }
 
 // A stream is a target that takes back nothing: standard output.
@@ -47,7 +47,7 @@ func (s *stream) remember(origin) error { return nil }
 func (s *stream) finish() error         { return nil }
 func (s *stream) close() error          { return nil }
 
-func (s *stream) hint(have int64) string {
+func (s *stream) hint(have int64, _ string) string {
 	if have == 0 {
 		return ""
 	}
