@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,14 @@ cleanly: what was measured until then is reported, and the exit status is not 0.
   # The Reader alone, with more rounds, for a script
   millrace bench reader --rounds 21 --json -`,
 		ValidArgs: append(bench.Names(), bench.All),
-		Args:      cobra.OnlyValidArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			for _, name := range args {
+				if !slices.Contains(cmd.ValidArgs, name) {
+					return fmt.Errorf("%q is no suite: there are %s", name, strings.Join(cmd.ValidArgs, ", "))
+				}
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if child, err := bench.Child(); child {
 				return err

@@ -115,6 +115,9 @@ func printChunks(ctx context.Context, w io.Writer, r *chunk.Reader) error {
 			if errors.Is(err, chunk.ErrTooLong) {
 				return fmt.Errorf("%w: see --max-record", err)
 			}
+			if ctx.Err() != nil {
+				return errors.New("interrupted")
+			}
 			return err
 		}
 		fmt.Fprintln(out, r.Offset(), len(p))

@@ -26,7 +26,7 @@ func (rep *Report) failure() error {
 	case rep.Interrupted || v.Wanted == 0:
 		return nil
 	case v.Connected == 0:
-		return fmt.Errorf("load: no viewer reached %s: %w", rep.Target, reasons(v.Ended, meaningWatch))
+		return fmt.Errorf("load: no viewer had an answer from %s: %w", rep.Target, reasons(v.Ended, meaningWatch))
 	case v.Tags == 0:
 		return fmt.Errorf("load: no viewer got anything from %s: %w", rep.Target, reasons(v.Ended, meaningWatch))
 	}
@@ -43,7 +43,7 @@ var (
 		"503": "the server has as many streams as it may, or shuts down",
 	}
 	meaningWatch = map[string]string{
-		"":    "they still wait for an answer: probably nobody publishes the stream",
+		"":    "they still wait for the stream: probably nobody publishes it",
 		"404": "nobody publishes the stream",
 		"503": "the server has as many viewers as it may, or shuts down",
 	}

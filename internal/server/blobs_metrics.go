@@ -5,7 +5,7 @@ import "strconv"
 var (
 	descBlobs        = desc("blobs_requests_total", "Requests for blobs that were answered, by the first digit of the status.", "status")
 	descBlobsIn      = desc("blobs_bytes_in_total", "Bytes of blobs that were received.")
-	descBlobsOut     = desc("blobs_bytes_total", "Bytes of blobs that were sent, by the way they went: not through the server's memory, or copied.", "path")
+	descBlobsOut     = desc("blobs_bytes_total", "Bytes of blobs that were sent: by sendfile or splice, which is not through the server's memory, or copied.", "path")
 	descBlobsDown    = desc("blobs_downloads", "Requests for blobs that are being answered.")
 	descBlobsUp      = desc("blobs_uploads", "Requests that write blobs and are being answered.")
 	descBlobsRefused = desc("blobs_refused_total", "Requests for blobs that were refused because there were too many at a time.", "what")

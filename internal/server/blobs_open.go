@@ -25,7 +25,7 @@ func openVault(s *Server) (*vault, error) {
 	case cfg.Blobs != "":
 		d, err := blob.OpenDirectory(cfg.Blobs)
 		if err != nil {
-			return nil, fmt.Errorf("server: --blobs: %w", err)
+			return nil, fmt.Errorf("--blobs: %w", err)
 		}
 		return newVault(s, d, cfg.Blobs), nil
 	case cfg.Redis == "" && cfg.RedisCluster == "":
@@ -37,7 +37,7 @@ func openVault(s *Server) (*vault, error) {
 	}
 	store, err := blob.OpenRedis(rdb, cfg.RedisPrefix)
 	if err != nil {
-		return nil, fmt.Errorf("server: --redis: %w", err)
+		return nil, fmt.Errorf("--redis: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
 	defer cancel()
@@ -54,7 +54,7 @@ func (c *Config) redisClient() (redis.UniversalClient, string, error) {
 	if c.RedisCluster == "" {
 		opt, err := redis.ParseURL(c.Redis)
 		if err != nil {
-			return nil, "", fmt.Errorf("server: --redis: %w", withoutURL(err))
+			return nil, "", fmt.Errorf("--redis: %w", withoutURL(err))
 		}
 		if opt.Password == "" {
 			opt.Password = c.RedisPassword
@@ -66,7 +66,7 @@ func (c *Config) redisClient() (redis.UniversalClient, string, error) {
 	if strings.Contains(c.RedisCluster, "://") {
 		var err error
 		if opt, err = redis.ParseClusterURL(c.RedisCluster); err != nil {
-			return nil, "", fmt.Errorf("server: --redis-cluster: %w", withoutURL(err))
+			return nil, "", fmt.Errorf("--redis-cluster: %w", withoutURL(err))
 		}
 	}
 	if opt.Password == "" {
@@ -94,11 +94,11 @@ func (c *Config) checkBlobs() error {
 	}
 	switch {
 	case stores > 1:
-		return errors.New("server: --blobs, --redis and --redis-cluster are places for the same blobs: want one of them")
+		return errors.New("--blobs, --redis and --redis-cluster are places for the same blobs: want one of them")
 	case c.MaxBlobBytes > maxMaxBlobBytes:
-		return fmt.Errorf("server: --max-blob-bytes is %d, want at most %d", c.MaxBlobBytes, int64(maxMaxBlobBytes))
+		return fmt.Errorf("--max-blob-bytes is %d, want at most %d", c.MaxBlobBytes, int64(maxMaxBlobBytes))
 	case c.Blobs == "" && stores > 0 && c.MaxBlobBytes > blob.MaxRedisValue:
-		return fmt.Errorf("server: --max-blob-bytes is %d, and Redis takes %d at most", c.MaxBlobBytes, blob.MaxRedisValue)
+		return fmt.Errorf("--max-blob-bytes is %d, and Redis takes %d at most", c.MaxBlobBytes, blob.MaxRedisValue)
 	}
 	return nil
 }

@@ -177,7 +177,7 @@ func (c *Config) check() error {
 		{"max-blob-bytes", c.MaxBlobBytes, 1},
 	} {
 		if b.val < b.min {
-			return fmt.Errorf("server: --%s is %d, want at least %d", b.flag, b.val, b.min)
+			return fmt.Errorf("--%s is %d, want at least %d", b.flag, b.val, b.min)
 		}
 	}
 	for _, b := range []struct {
@@ -189,7 +189,7 @@ func (c *Config) check() error {
 		{"files-cold-readers", c.FilesColdReaders, maxColdReaders},
 	} {
 		if b.val > b.max {
-			return fmt.Errorf("server: --%s is %d, want at most %d", b.flag, b.val, b.max)
+			return fmt.Errorf("--%s is %d, want at most %d", b.flag, b.val, b.max)
 		}
 	}
 	if err := c.checkBlobs(); err != nil {
@@ -199,13 +199,13 @@ func (c *Config) check() error {
 		return err
 	}
 	if c.Latency > maxLatency {
-		return fmt.Errorf("server: --latency is %v, want at most %v", c.Latency, maxLatency)
+		return fmt.Errorf("--latency is %v, want at most %v", c.Latency, maxLatency)
 	}
 	if c.LagPolicy != Skip && c.LagPolicy != Drop {
-		return fmt.Errorf("server: --lag-policy is %q, want %q or %q", c.LagPolicy, Skip, Drop)
+		return fmt.Errorf("--lag-policy is %q, want %q or %q", c.LagPolicy, Skip, Drop)
 	}
 	if longest := (flv.Tag{Size: c.MaxTagBytes}).Len(); int64(longest) > c.KeepBytes {
-		return fmt.Errorf("server: --max-tag-bytes %d is, with what is around the data, %d bytes a tag, and --keep-bytes is %d: "+
+		return fmt.Errorf("--max-tag-bytes %d is, with what is around the data, %d bytes a tag, and --keep-bytes is %d: "+
 			"the longest tag could not be kept", c.MaxTagBytes, longest, c.KeepBytes)
 	}
 	return nil
@@ -226,7 +226,7 @@ func (c *Config) checkTimes() error {
 		{"stall-timeout", c.StallTimeout, 1},
 	} {
 		if b.val < b.min {
-			return fmt.Errorf("server: --%s is %v, want at least %v", b.flag, b.val, b.min)
+			return fmt.Errorf("--%s is %v, want at least %v", b.flag, b.val, b.min)
 		}
 	}
 	return nil

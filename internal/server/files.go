@@ -58,7 +58,7 @@ func openShelf(s *Server) (*shelf, error) {
 	}
 	root, err := os.OpenRoot(cfg.Root)
 	if err != nil {
-		return nil, fmt.Errorf("server: --root: %w", err)
+		return nil, fmt.Errorf("--root: %w", err)
 	}
 	f := &shelf{server: s, root: root, empty: make(chan struct{})}
 	opts := []chunk.FileOption{

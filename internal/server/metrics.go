@@ -114,7 +114,7 @@ var (
 	descBytesOut        = desc("bytes_out_total", "Bytes written to viewers.", "path")
 	descWritev          = desc("writev_calls_total", "System calls that wrote to viewers whose connection was taken over.")
 	descFiles           = desc("files_requests_total", "Requests for files that were answered, by the first digit of the status.", "status")
-	descFileBytes       = desc("files_bytes_total", "Bytes of files that were sent, by the way they went: not through the server's memory, or copied.", "path")
+	descFileBytes       = desc("files_bytes_total", "Bytes of files that were sent: by sendfile or splice, which is not through the server's memory, or copied.", "path")
 	descFilesOpen       = desc("files_open", "Files that are open, however many downloads send each.")
 	descTunerReaders    = desc("files_tuner_cold_readers", "Downloads that the tuner lets read from a disk at a time.")
 	descTunerRunning    = desc("files_tuner_running", "Downloads that are reading from a disk.")

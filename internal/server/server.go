@@ -67,13 +67,13 @@ func (s *Server) Run(ctx context.Context) error {
 	ln, err := net.Listen("tcp", s.cfg.Listen)
 	if err != nil {
 		_ = s.closeStores()
-		return fmt.Errorf("server: %w", err)
+		return fmt.Errorf("--listen: %w", err)
 	}
 	var admin net.Listener
 	if s.cfg.Admin != "" {
 		if admin, err = net.Listen("tcp", s.cfg.Admin); err != nil {
 			_ = errors.Join(ln.Close(), s.closeStores())
-			return fmt.Errorf("server: admin: %w", err)
+			return fmt.Errorf("--admin: %w", err)
 		}
 	}
 	return s.Serve(ctx, ln, admin)

@@ -53,6 +53,8 @@ func judge(res *http.Response, ifAbsent bool) error {
 		}
 	}
 	switch res.StatusCode {
+	case http.StatusUnauthorized:
+		return fmt.Errorf("%s: see --token", reason)
 	case http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return &laterError{reason: reason, after: retry.After(res.Header)}
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
