@@ -26,7 +26,7 @@ type Client struct {
 	expected atomic.Int64 // length of the last value that came unannounced: a guess for the next
 
 	mu     sync.RWMutex
-	nodes  map[string]*node // by address
+	nodes  map[place]*node
 	closed bool
 
 	closing context.Context // ends when Close begins
@@ -39,7 +39,8 @@ type Client struct {
 // the Client's own connections.
 //
 // Network, address, Dialer, TLS, credentials (as they are when a connection is made), database, protocol, client name,
-// timeouts and retries are those of rdb's options. Hooks, OnConnect and Limiter are not called, and replicas not read.
+// timeouts and retries are those of rdb's options: DialerRetries for a server that was there last time, and one dial for each
+// try of a call as long as it is not. Hooks, OnConnect and Limiter are not called, and replicas not read.
 // (A NewFailoverClusterClient chooses its database in an OnConnect of its own: use it with database 0 only.)
 // A context's deadline is always obeyed, whatever ContextTimeoutEnabled says. Only in a cluster is a call sent on to the
 // server that MOVED or ASK names.
@@ -60,12 +61,12 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Client{
 		settings: s, router: r, inFlight: semaphore.NewWeighted(s.inFlight),
-		nodes: make(map[string]*node), closing: ctx, stop: stop, ended: make(chan struct{}),
+		nodes: make(map[place]*node), closing: ctx, stop: stop, ended: make(chan struct{}),
 	}
 	c.commands = commands{client: c}
 	go c.clean(ctx)
 	if s, ok := r.(single); ok && s.opt.Addr == failoverAddr {
-		go c.follow(ctx)
+		go c.follow(ctx, placeOf(s.opt))
 	}
 	return c, nil
 }
@@ -88,10 +89,19 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// A place is what two servers differ in. Shards of a Ring may be databases of one server.
+type place struct {
+	addr, user string
+	db         int
+}
+
+func placeOf(opt *redis.Options) place { return place{addr: opt.Addr, user: opt.Username, db: opt.DB} }
+
 // node returns the node that opt leads to.
 func (c *Client) node(opt *redis.Options) (*node, error) {
+	at := placeOf(opt)
 	c.mu.RLock()
-	n, closed := c.nodes[opt.Addr], c.closed
+	n, closed := c.nodes[at], c.closed
 	c.mu.RUnlock()
 	if closed {
 		return nil, ErrClosed
@@ -104,9 +114,9 @@ func (c *Client) node(opt *redis.Options) (*node, error) {
 	if c.closed {
 		return nil, ErrClosed
 	}
-	if n = c.nodes[opt.Addr]; n == nil {
+	if n = c.nodes[at]; n == nil {
 		n = newNode(opt, &c.settings, c.closing)
-		c.nodes[opt.Addr] = n
+		c.nodes[at] = n
 	}
 	return n, nil
 }
@@ -131,9 +141,9 @@ func (c *Client) clean(ctx context.Context) {
 		case <-t.C:
 		}
 		c.mu.Lock()
-		for addr, n := range c.nodes {
+		for at, n := range c.nodes {
 			if n.clean(); n.forgotten() {
-				delete(c.nodes, addr)
+				delete(c.nodes, at)
 				go n.conns.Close() // a call may have got hold of it
 			}
 		}

@@ -269,7 +269,7 @@ func TestClose(t *testing.T) {
 		errs <- err
 	}()
 	go func() { errs <- c.SetFromBuffer(context.Background(), "close", []byte("w")) }()
-	node := c.nodes[p.Addr()]
+	node := c.nodes[place{addr: p.Addr()}]
 	for node.conns.Stat().AcquiredResources() < 4 || p.Counts().Open < 4 {
 		time.Sleep(time.Millisecond)
 	}

@@ -16,7 +16,7 @@ const (
 
 // follow leaves a master that the Sentinel has replaced. Connections that are always in use would otherwise stay there:
 // the Sentinel alone knows.
-func (c *Client) follow(ctx context.Context) {
+func (c *Client) follow(ctx context.Context, master place) {
 	t := time.NewTicker(followEvery)
 	defer t.Stop()
 	for {
@@ -26,7 +26,7 @@ func (c *Client) follow(ctx context.Context) {
 		case <-t.C:
 		}
 		c.mu.RLock()
-		n := c.nodes[failoverAddr]
+		n := c.nodes[master]
 		c.mu.RUnlock()
 		if n != nil {
 			n.follow(ctx)
@@ -38,6 +38,7 @@ func (c *Client) follow(ctx context.Context) {
 // no new one, or it leads to a replica, all stay: go-redis chooses among replicas by chance if it was made for them
 // (ReplicaOnly).
 func (n *node) follow(ctx context.Context) {
+	defer func() { _ = recover() }() // of the user's Dialer, or provider of credentials: a call that panics as well tells them
 	if n.conns.Stat().TotalResources() == 0 {
 		return
 	}

@@ -63,7 +63,10 @@ func credentials(ctx context.Context, opt *redis.Options) (user, password string
 			return "", "", err
 		}
 		user, password = now.BasicAuth()
-		return user, password, unsubscribe()
+		if unsubscribe != nil {
+			_ = unsubscribe() // the credentials are good, and nobody listens
+		}
+		return user, password, nil
 	case opt.CredentialsProviderContext != nil:
 		return opt.CredentialsProviderContext(ctx)
 	case opt.CredentialsProvider != nil:

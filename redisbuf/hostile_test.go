@@ -163,8 +163,9 @@ func TestHostileReaderAt(t *testing.T) {
 	}
 	// What the value has in it is not taken for a reply when there is no transaction.
 	const value = "*2\r\n:5\r\n$5\r\nWRONG\r\n*2\r\n-\r\n"
-	say("-NOPERM no MULTI\r\n", ":5\r\n", fmt.Sprintf("$%d\r\n%s\r\n", len(value), value), "-ERR EXEC without MULTI\r\n")
-	if s, err := read(); !redis.IsPermissionError(err) {
+	say("-NOPERM no MULTI\r\n", ":5\r\n", fmt.Sprintf("$%d\r\n%s\r\n", len(value), value), "-ERR EXEC without MULTI\r\n",
+		":5\r\n", "$5\r\nhello\r\n", ":5\r\n") // and then without
+	if s, err := read(); s != "hello" || err != nil {
 		t.Fatal(s, err)
 	}
 	idle(t, c, 1)

@@ -3,6 +3,7 @@ package redisbuf
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,7 @@ type node struct {
 	live map[*conn]struct{} // all connections, also those that are used
 	shut bool               // no more are to be made
 
+	away    atomic.Bool     // the last dial has failed, with all its tries
 	closing context.Context // the client's
 }
 
@@ -67,6 +69,10 @@ func (n *node) acquire(ctx context.Context) (*puddle.Resource[*conn], error) {
 		res, err := n.conns.Acquire(ctx)
 		if err != nil {
 			n.turns.Release(1)
+			var panicked *dialPanic
+			if errors.As(err, &panicked) {
+				panic(panicked.value) // where whoever made the call can recover from it
+			}
 			if err == puddle.ErrClosedPool && n.isShut() {
 				err = ErrClosed // otherwise the node was forgotten just now, and there is another one
 			}
@@ -141,19 +147,23 @@ func (n *node) forgotten() bool {
 	return n.conns.Stat().TotalResources() == 0 && time.Since(time.Unix(n.lastUsed.Load(), 0)) > forgetAfter
 }
 
+// A dialPanic is what the user's Dialer or provider of credentials has panicked with. The pool calls them on a goroutine of
+// its own, where nobody could recover from it.
+type dialPanic struct{ value any }
+
+func (p *dialPanic) Error() string { return fmt.Sprint("redisbuf: dial: panic: ", p.value) }
+
 // dial makes a connection.
-func (n *node) dial(ctx context.Context) (*conn, error) {
-	ctx, cancel := n.dialing(ctx)
-	defer cancel()
-	c, err := n.connect(ctx)
-	if err != nil {
+func (n *node) dial(ctx context.Context) (c *conn, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			c, err = nil, &dialPanic{v}
+		}
+	}()
+	if c, err = n.reach(ctx); err != nil {
 		return nil, n.dialError(err, nil)
 	}
-	if err := c.introduce(ctx, n.opt); err != nil {
-		_ = c.conn.Close()
-		if !isServerError(err) {
-			err = n.dialError(err, c.conn.RemoteAddr()) // also if it is a context's: that is not the caller's, but the dial's
-		}
+	if err := n.greet(ctx, c); err != nil {
 		return nil, err
 	}
 	n.mu.Lock()
@@ -164,6 +174,60 @@ func (n *node) dial(ctx context.Context) (*conn, error) {
 	}
 	n.live[c] = struct{}{}
 	return c, nil
+}
+
+// greet has the new connection introduce itself, or closes it.
+func (n *node) greet(ctx context.Context, c *conn) error {
+	greeted := false
+	defer func() {
+		if !greeted {
+			_ = c.conn.Close()
+		}
+	}()
+	ctx, cancel := n.dialing(ctx)
+	defer cancel()
+	err := c.introduce(ctx, n.opt)
+	if err != nil && !isServerError(err) {
+		err = n.dialError(err, c.conn.RemoteAddr()) // also if it is a context's: that is not the caller's, but the dial's
+	}
+	greeted = err == nil
+	return err
+}
+
+// reach makes a connection, and tries as often as go-redis does, which rides out a short outage. As long as the server stays
+// away, others try once: they fail fast, and calls have retries of their own.
+func (n *node) reach(ctx context.Context) (*conn, error) {
+	for failures := 0; ; {
+		c, err := n.reachOnce(ctx)
+		if err == nil {
+			n.away.Store(false)
+			return c, nil
+		}
+		if failures++; failures >= n.opt.DialerRetries || n.away.Load() {
+			n.away.Store(true)
+			return nil, err
+		}
+		pause := n.opt.DialerRetryTimeout
+		if n.opt.DialerRetryBackoff != nil {
+			pause = n.opt.DialerRetryBackoff(failures - 1)
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-n.closing.Done():
+			t.Stop()
+			return nil, err
+		case <-ctx.Done():
+			t.Stop()
+			return nil, err
+		}
+	}
+}
+
+func (n *node) reachOnce(ctx context.Context) (*conn, error) {
+	ctx, cancel := n.dialing(ctx)
+	defer cancel()
+	return n.connect(ctx)
 }
 
 // dialing returns a context for a dial, which ends as ctx does.

@@ -2,6 +2,7 @@ package redisbuf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,12 +16,20 @@ import (
 func TestNewTakesWhatTheClientHas(t *testing.T) {
 	s := redistest.Start(t, redistest.User("alice", "on", ">first", "allkeys", "allcommands"))
 	for name, change := range map[string]func(*redis.Options){
-		"password":           func(o *redis.Options) { o.Username, o.Password = "alice", "first" },
-		"provider":           func(o *redis.Options) { o.CredentialsProvider = func() (string, string) { return "alice", "first" } },
-		"RESP2":              func(o *redis.Options) { o.Username, o.Password, o.Protocol = "alice", "first", 2 },
-		"RESP3":              func(o *redis.Options) { o.Username, o.Password, o.Protocol = "alice", "first", 3 },
-		"with a name":        func(o *redis.Options) { o.Username, o.Password, o.ClientName = "alice", "first", "large" },
-		"streaming provider": func(o *redis.Options) { o.StreamingCredentialsProvider = oneCredential{} },
+		"password":    func(o *redis.Options) { o.Username, o.Password = "alice", "first" },
+		"provider":    func(o *redis.Options) { o.CredentialsProvider = func() (string, string) { return "alice", "first" } },
+		"RESP2":       func(o *redis.Options) { o.Username, o.Password, o.Protocol = "alice", "first", 2 },
+		"RESP3":       func(o *redis.Options) { o.Username, o.Password, o.Protocol = "alice", "first", 3 },
+		"with a name": func(o *redis.Options) { o.Username, o.Password, o.ClientName = "alice", "first", "large" },
+		"streaming provider": func(o *redis.Options) {
+			o.StreamingCredentialsProvider = oneCredential{func() error { return nil }}
+		},
+		"streaming provider, nothing to unsubscribe": func(o *redis.Options) {
+			o.StreamingCredentialsProvider = oneCredential{nil}
+		},
+		"streaming provider that cannot unsubscribe": func(o *redis.Options) {
+			o.StreamingCredentialsProvider = oneCredential{func() error { return errors.New("no") }}
+		},
 		"provider with a context": func(o *redis.Options) {
 			o.CredentialsProviderContext = func(context.Context) (string, string, error) { return "alice", "first", nil }
 		},
@@ -80,8 +89,8 @@ func TestOptionsPanic(t *testing.T) {
 }
 
 // oneCredential is a provider whose credentials never change.
-type oneCredential struct{}
+type oneCredential struct{ unsubscribe auth.UnsubscribeFunc }
 
-func (oneCredential) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
-	return auth.NewBasicCredentials("alice", "first"), func() error { return nil }, nil
+func (o oneCredential) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
+	return auth.NewBasicCredentials("alice", "first"), o.unsubscribe, nil
 }

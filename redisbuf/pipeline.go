@@ -24,6 +24,9 @@ const (
 // go to one server. It borrows what they read from and write to until Exec or Reset, and keeps nothing of it alive after
 // that. This is not a transaction: other clients' commands may run in between. Each call has its own error.
 //
+// What is sent before the first reply is read, and what the server may then have to hold for that, is bounded by InFlight: more
+// than that takes more than one round trip.
+//
 // A Pipeline can be used again after Exec. Then it allocates nothing, if it has had as many calls before and they go to one
 // server; several servers are asked at the same time, each from its own goroutine. It is for one goroutine at a time.
 //
@@ -265,23 +268,45 @@ func runAll(ctx context.Context, groups []*group) {
 	}
 }
 
-// run executes the calls in one go, and then those again, by themselves, for which that may help.
+// run executes the calls in as few goes as InFlight allows, and then those again, by themselves, for which that may help.
 func (g *group) run(ctx context.Context) {
-	weight := int64(0)
-	for _, op := range g.calls {
-		weight += op.weight(g.client.settings.inFlight, g.client.expected.Load())
+	for rest := g.calls; len(rest) > 0; {
+		n, weight := g.together(rest)
+		if err := g.execute(ctx, rest[:n], weight); err != nil {
+			for _, op := range rest {
+				op.err = err
+			}
+			return
+		}
+		rest = rest[n:]
 	}
-	a := g.attempt(ctx, g.calls[0].key, reads, weight)
+	g.repair(ctx)
+}
+
+// together returns how many calls may be sent before the first reply is read, which is at least one, and how many bytes they
+// have in flight.
+func (g *group) together(calls []*call) (n int, weight int64) {
+	most := g.client.settings.inFlight
+	for i, op := range calls {
+		more := op.weight(most, g.client.expected.Load())
+		if i > 0 && weight+more > most {
+			return i, weight
+		}
+		weight += more
+	}
+	return len(calls), weight
+}
+
+// execute executes calls in one go. Each has its own error, unless there is no connection.
+func (g *group) execute(ctx context.Context, calls []*call, weight int64) error {
+	a := g.attempt(ctx, calls[0].key, reads, weight)
 	a.target = g.node
 	defer a.abandon()
 	if !a.next() {
-		for _, op := range g.calls {
-			op.err = a.err
-		}
-		return
+		return a.err
 	}
-	_ = a.conn.executeAll(ctx, g.calls) // each call has its own
-	for _, op := range g.calls {
+	_ = a.conn.executeAll(ctx, calls)
+	for _, op := range calls {
 		if sent, ok := op.err.(*SentError); ok {
 			sent.Err = a.node.endedBy(sent.Err)
 		} else {
@@ -290,11 +315,11 @@ func (g *group) run(ctx context.Context) {
 	}
 	a.final = true
 	a.next()
-	g.repair(ctx)
+	return nil
 }
 
 // repair executes again, one by one, the calls that have failed in a way that it may help, and stops when one of them
-// finds no server.
+// finds no server. What else goes wrong with one is no reason to leave out the others.
 func (g *group) repair(ctx context.Context) {
 	var failed []*call
 	pause := false
@@ -318,10 +343,24 @@ func (g *group) repair(ctx context.Context) {
 	}
 	for _, op := range failed {
 		op.err = nil
-		if g.do(ctx, op); op.err != nil && !isServerError(op.err) {
+		if g.do(ctx, op); isUnreached(op.err) {
 			return
 		}
 	}
+}
+
+// isUnreached reports whether err, of a call with all of its tries, means that another call would have no server either, or no
+// time.
+func isUnreached(err error) bool {
+	if err == nil || isServerError(err) {
+		return false
+	}
+	for _, none := range []error{ErrClosed, redis.ErrPoolTimeout, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, none) {
+			return true
+		}
+	}
+	return isLoss(err)
 }
 
 // errNotSent is the error of the calls of a pipeline that come after one that cannot be sent as a whole. They are tried

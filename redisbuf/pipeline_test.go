@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,6 +159,100 @@ func TestPipelineWithAReaderThatFails(t *testing.T) {
 			check(t, rdb, "pr/2", value)
 		}
 	}
+}
+
+// What is wrong with one of the calls behind a reader that fails keeps none of the others from being sent.
+func TestPipelineGoesOnBehindAReaderThatFails(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	must(t, rdb.Set(ctx, "pg/a", "value", 0).Err())
+	must(t, rdb.LPush(ctx, "pg/list", "x").Err())
+	for _, tt := range []struct {
+		name  string
+		wrong func(p *Pipeline) *Result
+		is    func(error) bool
+	}{
+		{"a buffer that is too small", func(p *Pipeline) *Result { return p.GetToBuffer("pg/a", make([]byte, 1)) },
+			func(err error) bool { var e *BufferTooSmallError; return errors.As(err, &e) }},
+		{"a limit", func(p *Pipeline) *Result { return p.GetChain("pg/a", new(millrace.Chain), 1) },
+			func(err error) bool { var e *ValueTooLargeError; return errors.As(err, &e) }},
+		{"another reader", func(p *Pipeline) *Result { return p.SetFrom("pg/s", bytes.NewReader(nil), 3) }, isReaderError},
+		{"a writer", func(p *Pipeline) *Result { return p.GetTo("pg/a", failingWriter{}) },
+			func(err error) bool { var e *WriterError; return errors.As(err, &e) }},
+		{"no key", func(p *Pipeline) *Result { return p.GetToBuffer("pg/none", make([]byte, 1)) },
+			func(err error) bool { return err == redis.Nil }},
+		{"another type", func(p *Pipeline) *Result { return p.GetToBuffer("pg/list", make([]byte, 1)) },
+			func(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			must(t, rdb.Del(ctx, "pg/set").Err())
+			p := c.Pipeline()
+			half := p.SetFrom("pg/half", bytes.NewReader(nil), 3)
+			wrong := tt.wrong(p)
+			buf := make([]byte, 10)
+			get := p.GetToBuffer("pg/a", buf)
+			set := p.SetFromBuffer("pg/set", []byte("x"))
+			if err := p.Exec(ctx); err != half.Err() || !isReaderError(err) {
+				t.Error(err)
+			}
+			if err := wrong.Err(); !tt.is(err) {
+				t.Error(err)
+			}
+			if get.Err() != nil || string(buf[:get.Len()]) != "value" || set.Err() != nil {
+				t.Error(get.Err(), set.Err())
+			}
+			check(t, rdb, "pg/set", []byte("x"))
+		})
+	}
+}
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("the writer has failed") }
+
+// No more is asked for at a time than InFlight allows.
+func TestPipelineInFlight(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client(t)
+	c, err := New(rdb, InFlight(4<<20))
+	must(t, err)
+	defer c.Close()
+	ctx := bounded(t)
+	value := randomValue(1 << 20)
+	must(t, c.SetFromBuffer(ctx, "pf", value))
+	p := c.Pipeline()
+	got := make([]bytes.Buffer, 20)
+	results := make([]*Result, len(got))
+	most := 0
+	for i := range got {
+		results[i] = p.GetTo("pf", writerFunc(func(b []byte) (int, error) {
+			if got[i].Len() == 0 {
+				executed := commandCalls(t, rdb, "get")
+				most = max(most, executed-i)
+			}
+			return got[i].Write(b)
+		}))
+	}
+	must(t, p.Exec(ctx))
+	for i := range got {
+		if results[i].Err() != nil || !bytes.Equal(got[i].Bytes(), value) {
+			t.Fatal(i, results[i].Err())
+		}
+	}
+	if most < 2 || most > 4 {
+		t.Errorf("%d values of 1 MiB were asked for at a time", most)
+	}
+}
+
+// commandCalls returns how often the server has executed a command.
+func commandCalls(t *testing.T, rdb *redis.Client, name string) int {
+	info, err := rdb.Info(t.Context(), "commandstats").Result()
+	must(t, err)
+	_, rest, _ := strings.Cut(info, "cmdstat_"+name+":calls=")
+	calls, _, _ := strings.Cut(rest, ",")
+	n, err := strconv.Atoi(calls)
+	must(t, err)
+	return n
 }
 
 // Wherever a pipeline's connection is cut, each call gives its own value or an error, and no SET is executed twice.

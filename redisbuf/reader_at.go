@@ -20,8 +20,8 @@ const readAhead = 1 << 20
 // length is 0. (A value that was replaced by one of the same length is not noticed. Whoever needs all of one version
 // reads it with GetTo or GetChain, or gives each version a key of its own.)
 //
-// A range and the length are asked for in a transaction. A server whose memory is full refuses that (OOM). From then on
-// the length is asked for before the range and after it. A value that was then replaced twice in between, the second
+// A range and the length are asked for in a transaction. A server whose memory is full refuses that (OOM), and so does one
+// that does not let the user have MULTI (NOPERM). From then on the length is asked for before the range and after it. A value that was then replaced twice in between, the second
 // time by one of the first length, is not noticed either.
 //
 // Invariants:
@@ -35,7 +35,7 @@ type ReaderAt struct {
 	size  int64
 	off   int64
 	ahead millrace.Chain
-	full  atomic.Bool // the server has refused a transaction because it is out of memory
+	plain atomic.Bool // the server has refused a transaction
 }
 
 // A ValueChangedError says that a value has become longer or shorter between two ranges.
@@ -97,10 +97,10 @@ func (r *ReaderAt) ReadAt(p []byte, off int64) (int, error) {
 
 // get reads a range.
 func (r *ReaderAt) get(op *call) {
-	op.plain = r.full.Load()
+	op.plain = r.plain.Load()
 	r.c.do(r.ctx, op)
-	if !op.plain && redis.IsOOMError(op.err) {
-		r.full.Store(true)
+	if !op.plain && (redis.IsOOMError(op.err) || redis.IsPermissionError(op.err)) {
+		r.plain.Store(true)
 		op.plain = true
 		r.c.do(r.ctx, op)
 	}

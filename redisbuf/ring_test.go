@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +54,28 @@ func TestRing(t *testing.T) {
 	}
 	if _, err := c.GetToBuffer(ctx, "ring/1", nil); err == nil || isServerError(err) {
 		t.Error("without a shard:", err)
+	}
+}
+
+// Shards may be databases of one server.
+func TestRingOfDatabases(t *testing.T) {
+	s := redistest.Start(t)
+	var made atomic.Int64
+	rdb := redis.NewRing(&redis.RingOptions{
+		Addrs: map[string]string{"0": s.Addr(), "1": s.Addr()},
+		NewClient: func(o *redis.Options) *redis.Client {
+			db := made.Add(1) - 1
+			o.DB = int(db)
+			return redis.NewClient(o)
+		},
+	})
+	t.Cleanup(func() { rdb.Close() })
+	c := newClient(t, rdb)
+	ctx := bounded(t)
+	for i := range 20 {
+		key, value := fmt.Sprint("databases/", i), randomValue(100)
+		must(t, c.SetFromBuffer(ctx, key, value))
+		check(t, rdb, key, value)
 	}
 }
 

@@ -40,8 +40,8 @@ func TestReaderAtOfAFullServer(t *testing.T) {
 			if err != nil && err != io.EOF || !bytes.Equal(intact(p)[:n], value[size/2:]) {
 				t.Fatalf("%d: %d bytes of the second half, %v", size, n, err)
 			}
-			if size > 0 && r.full.Load() != refuses {
-				t.Errorf("the server refuses transactions: %t; known: %t", refuses, r.full.Load())
+			if size > 0 && r.plain.Load() != refuses {
+				t.Errorf("the server refuses transactions: %t; known: %t", refuses, r.plain.Load())
 			}
 			if size > 0 {
 				must(t, rdb.Del(ctx, "full").Err())
@@ -132,7 +132,7 @@ func TestRangeWithoutATransactionOfLongKeys(t *testing.T) {
 		must(t, rdb.Set(ctx, key, "value", 0).Err())
 		r, err := c.ReaderAt(ctx, key)
 		must(t, err)
-		r.full.Store(true)
+		r.plain.Store(true)
 		if got, err := io.ReadAll(r); err != nil || string(got) != "value" {
 			t.Errorf("%d: %q, %v", size, got, err)
 		}

@@ -31,17 +31,13 @@ const (
 
 // Serve implements Store. Conditions and ranges are http.ServeContent's.
 func (s *Redis) Serve(w http.ResponseWriter, r *http.Request, key string) error {
-	v, err := s.lookup(r.Context(), s.name(key))
+	ctx := ContextOf(r)
+	v, err := s.lookup(ctx, s.name(key))
 	if err != nil {
 		return err
 	}
 	describe(w.Header(), v.left)
 	w.Header().Set("Etag", tagOf(v.key))
-	// A client that says nothing more, and still waits for its answer, has ended the context of its HTTP/1 request.
-	ctx := r.Context()
-	if r.ProtoMajor == 1 {
-		ctx = context.WithoutCancel(ctx)
-	}
 	h := s.hold(ctx, v.key)
 	defer h.end()
 	c := &content{store: s, ctx: h.ctx, version: v}
@@ -51,6 +47,15 @@ func (s *Redis) Serve(w http.ResponseWriter, r *http.Request, key string) error 
 		panic(http.ErrAbortHandler)
 	}
 	return nil
+}
+
+// ContextOf returns the context of what a Store does for r. A client that says nothing more, and still waits for its answer,
+// has ended the context of its HTTP/1 request. One that is gone is found out about when its body or its answer is.
+func ContextOf(r *http.Request) context.Context {
+	if r.ProtoMajor == 1 {
+		return context.WithoutCancel(r.Context())
+	}
+	return r.Context()
 }
 
 // plain returns r as a request for a value of size bytes that net/http answers as chunk.FileServer would.

@@ -149,7 +149,7 @@ func (v *vault) change(a *blobAnswer, r *http.Request, key string) error {
 	if r.Method == http.MethodPut {
 		return v.put(a, r, key)
 	}
-	if err := v.store.Delete(r.Context(), key, blob.ConditionOf(r.Header)); err != nil {
+	if err := v.store.Delete(blob.ContextOf(r), key, blob.ConditionOf(r.Header)); err != nil {
 		return err
 	}
 	a.WriteHeader(http.StatusNoContent)
@@ -168,18 +168,19 @@ func (v *vault) put(a *blobAnswer, r *http.Request, key string) error {
 	case h.Get("Content-Range") != "":
 		return &requestError{http.StatusBadRequest,
 			errors.New("a part of a blob cannot be put: send all of it, without Content-Range")}
-	case h.Get("Content-Encoding") != "" && h.Get("Content-Encoding") != "identity":
+	case h.Get("Content-Encoding") != "" && !strings.EqualFold(h.Get("Content-Encoding"), "identity"):
 		return &requestError{http.StatusUnsupportedMediaType,
 			errors.New("Content-Encoding is not kept, so that nobody could read the blob: send it without")}
 	case r.ContentLength > put.Limit:
 		return &blob.TooLargeError{Limit: put.Limit}
 	}
 	// Before the body is asked for (Expect: 100-continue), and again when it is there.
-	if err := v.store.Check(r.Context(), key, put.Only); err != nil {
+	ctx := blob.ContextOf(r)
+	if err := v.store.Check(ctx, key, put.Only); err != nil {
 		return err
 	}
 	body := newUpload(a, r, v)
-	tag, created, err := v.store.Put(r.Context(), key, body, r.ContentLength, put)
+	tag, created, err := v.store.Put(ctx, key, body, r.ContentLength, put)
 	body.patience.over()
 	if err != nil {
 		return err

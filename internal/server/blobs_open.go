@@ -42,7 +42,7 @@ func openVault(s *Server) (*vault, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
 	defer cancel()
 	if err := store.Ping(ctx); err != nil {
-		s.log.Warn("Redis does not answer: blobs get 503 until it does", "redis", where, "reason", err)
+		s.log.Warn("Redis cannot be used: blobs get 503 until it can", "redis", where, "reason", err)
 	}
 	return newVault(s, store, where), nil
 }
@@ -54,7 +54,7 @@ func (c *Config) redisClient() (redis.UniversalClient, string, error) {
 	if c.RedisCluster == "" {
 		opt, err := redis.ParseURL(c.Redis)
 		if err != nil {
-			return nil, "", fmt.Errorf("--redis: %w", withoutURL(err))
+			return nil, "", fmt.Errorf("--redis: %w: want redis://HOST:PORT, rediss:// or unix://", withoutURL(err))
 		}
 		if opt.Password == "" {
 			opt.Password = c.RedisPassword

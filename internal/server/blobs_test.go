@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -239,6 +240,42 @@ func TestBlobsThatExpire(t *testing.T) {
 	})
 }
 
+// A client that says nothing more after its request, and still waits for the answer, gets it.
+func TestBlobsOfClientsThatHaveSaidAll(t *testing.T) {
+	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
+		f := start(nil)
+		value := random(50_000)
+		for i := range 30 {
+			path := fmt.Sprintf("/blobs/said/%d", i)
+			for _, tt := range []struct{ request, status string }{
+				{fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", path, f.addr, len(value), value), "201"},
+				{fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, f.addr), "200"},
+				{fmt.Sprintf("HEAD %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, f.addr), "200"},
+				{fmt.Sprintf("DELETE %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, f.addr), "204"},
+			} {
+				c, err := net.Dial("tcp", f.addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.WriteString(c, tt.request); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+					t.Fatal(err)
+				}
+				answer, err := io.ReadAll(c)
+				_ = c.Close()
+				if status, _, _ := strings.Cut(string(answer), "\r\n"); err != nil || !strings.HasPrefix(status, "HTTP/1.1 "+tt.status) {
+					t.Fatalf("%.4s %d: %s, %v", tt.request, i, status, err)
+				}
+				if tt.request[0] == 'G' && !strings.HasSuffix(string(answer), string(value)) {
+					t.Fatal("another value")
+				}
+			}
+		}
+	})
+}
+
 // A body that breaks off leaves the old value, and no other; one that is silent gets 408.
 func TestBlobsThatBreakOff(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
@@ -454,7 +491,7 @@ func TestRedisThatIsAway(t *testing.T) {
 		t.Errorf("%d", res.status)
 	}
 	later := serve(t, func(c *Config) { c.Redis = "redis://" + r.Addr() })
-	later.logged("Redis does not answer")
+	later.logged("Redis cannot be used")
 	r.Restart(t)
 	for _, g := range []*fixture{f, later} {
 		eventually(t, "Redis to be back", func() bool { return g.put("k", []byte("value")).status < 300 })
