@@ -341,7 +341,9 @@ func (x *exchange) prepare(d *descriptor, spans []span) {
 		ctx: x.ctx, tally: &x.tally, warmth: &x.warmth,
 	}
 	long := total >= joinAgain && x.r.TLS == nil // many records cost more to keep than to send
-	x.body.joins = len(spans) == 1 && total > smallBody && (total <= joinMost || long)
+	// A header that somebody has written already has not got the type that is named in it now.
+	written := x.body.server.hasHeader()
+	x.body.joins = !written && len(spans) == 1 && total > smallBody && (total <= joinMost || long)
 }
 
 // sendPart sends the bytes of s.

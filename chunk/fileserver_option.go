@@ -45,7 +45,8 @@ func Listing(on bool) FileOption {
 // order. It must not be older than name, in whole seconds. If neither name nor a sibling is acceptable to the client
 // (identity;q=0), the answer is 406.
 //
-// This is off by default, because name.gz could be a file of its own.
+// This is off by default, because name.gz could be a file of its own. An ETag that a middleware has set is kept for all of a
+// name's forms, which then cannot be told apart.
 func Precompressed() FileOption {
 	return func(h *FileHandler) { h.files.encodings = encodings }
 }

@@ -3,7 +3,6 @@ package chunk
 import (
 	"io"
 	"net/http"
-	"reflect"
 	"strings"
 )
 
@@ -18,7 +17,7 @@ type response struct {
 	inner   readerFrom          // w, or what w wraps; nil if the body has to go through w's Write
 	server  serverResponse      // w, or what w wraps in the end, if Unwrap leads there
 	wrapped bool                // inner is not w
-	joins   bool                // send has the header, or the records of TLS, leave in one packet with the body
+	joins   bool                // send has the header, or the records of TLS, leave in one packet with the body, if it can
 }
 
 // A readerFrom is an http.ResponseWriter that takes a body from a source.
@@ -117,9 +116,15 @@ func (r *response) send(f *fileRange) error {
 		return r.sendCopied(f)
 	}
 	f.server = r.server
-	switch tcp, own := r.server.conn(); {
-	case tcp == nil || !r.joins || r.inner.Header()["Content-Type"] == nil: // of which net/http would see nothing in a flush
+	tcp, own := r.server.conn()
+	// Somebody's own ReadFrom may flush, and then wait. And of the bytes that tell the type, net/http would see nothing.
+	if tcp == nil || !r.joins || http.ResponseWriter(r.inner) != r.server.w || r.inner.Header()["Content-Type"] == nil {
 		return r.sendPlain(f)
+	}
+	if _, err := f.ready(sendStep); err != nil { // the header waits for the disk no longer than the body does
+		return err
+	}
+	switch {
 	case own != nil:
 		return r.sendHeld(own, f)
 	case f.end-f.off <= joinMost: // under a cork, a long body takes the kernel more time than a packet less saves
@@ -151,9 +156,10 @@ func (r *response) sendHeld(own *Conn, f *fileRange) (err error) {
 	return err
 }
 
-// sendCopied sends f through memory. Over TLS, which would send each of its records by itself, they leave together.
+// sendCopied sends f through memory. Over TLS, which would send each of its records by itself, they leave together, unless
+// they go through somebody's own Write, which may flush, and then wait.
 func (r *response) sendCopied(f *fileRange) error {
-	if tcp := r.server.underTLS(); tcp != nil && r.joins {
+	if tcp := r.server.underTLS(); tcp != nil && r.joins && r.w == r.server.w {
 		cork(tcp)
 		defer uncork(tcp)
 	}
@@ -183,10 +189,6 @@ func (r *response) sealed(send func() error) error {
 // flush has net/http write the header now. Otherwise its ReadFrom would read the first 512 bytes of the body to write them
 // with it, which takes one more system call.
 func (r *response) flush() error {
-	t := reflect.TypeOf(r.inner)
-	if t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "net/http" {
-		return nil
-	}
 	if _, err := r.inner.Write(nil); err != nil { // somebody has hijacked the connection, which Flush does not look at
 		return err
 	}
