@@ -23,7 +23,7 @@ func (f *fileRange) toFile(dst *os.File) error {
 			return err
 		}
 		most := min(f.end-f.off, step)
-		n, err := f.copyRange(dst, int(most))
+		n, rest, err := f.copyRange(dst, int(most))
 		if err != nil {
 			return err
 		}
@@ -35,16 +35,29 @@ func (f *fileRange) toFile(dst *os.File) error {
 		}
 		f.off += int64(n)
 		f.tally.add(&f.tally.CopyFileRange, int64(n))
-		if short && isSame(f.file, dst) {
+		if (short || rest == somewhat) && isSame(f.file, dst) {
 			return errGrows
+		}
+		if rest == nothing {
+			return nil
 		}
 		short = int64(n) < most
 	}
 	return nil
 }
 
+// A rest is what there was when the kernel had copied less than it was asked for, and was asked again.
+type rest int8
+
+const (
+	unasked rest = iota // or it could not say
+	nothing
+	somewhat
+)
+
 // copyRange has the kernel copy up to most bytes of f to dst's position, and returns how many. Neither is closed meanwhile.
-func (f *fileRange) copyRange(dst *os.File, most int) (n int, err error) {
+// Less is mostly all that there is, and asking again at once costs a small file less than to come back for that.
+func (f *fileRange) copyRange(dst *os.File, most int) (n int, r rest, err error) {
 	at := f.off
 	off := &at
 	if f.own {
@@ -53,27 +66,39 @@ func (f *fileRange) copyRange(dst *os.File, most int) (n int, err error) {
 	var badTarget, failed error
 	badSource := control(f.file, func(in uintptr) {
 		badTarget = control(dst, func(out uintptr) {
-			for {
-				n, failed = unix.CopyFileRange(int(in), off, int(out), nil, most, 0)
-				if failed != unix.EINTR {
-					return
-				}
+			if n, failed = copyFileRange(int(in), off, int(out), most); failed != nil || n == 0 || n == most {
+				return
+			}
+			switch more, err := copyFileRange(int(in), off, int(out), most-n); {
+			case err != nil: // comes again
+			case more == 0:
+				r = nothing
+			default:
+				n, r = n+more, somewhat
 			}
 		})
 	})
 	if badSource != nil {
-		return 0, badSource
+		return 0, unasked, badSource
 	}
 	if badTarget != nil {
-		return 0, badTarget
+		return 0, unasked, badTarget
 	}
 	switch failed {
 	case nil:
-		return n, nil
+		return n, r, nil
 	case unix.EBADF, unix.EINVAL, unix.EIO, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM, unix.EXDEV, unix.ETXTBSY, unix.EISDIR:
 		// The kernel does not copy between these two file systems, to the end of a file whatever its position, or onto
 		// the same file. If something else is wrong, an ordinary read or write says so as well.
-		return 0, errUnhandled
+		return 0, unasked, errUnhandled
 	}
-	return 0, os.NewSyscallError("copy_file_range", failed)
+	return 0, unasked, os.NewSyscallError("copy_file_range", failed)
+}
+
+func copyFileRange(in int, off *int64, out, most int) (int, error) {
+	for {
+		if n, err := unix.CopyFileRange(in, off, out, nil, most, 0); err != unix.EINTR {
+			return n, err
+		}
+	}
 }
