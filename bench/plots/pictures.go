@@ -23,18 +23,26 @@ func Pictures(docs string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	get, err := ClientCPU(string(redisbuf), "GET into memory, 8 goroutines")
-	if err != nil {
-		return nil, err
-	}
-	set, err := ClientCPU(string(redisbuf), "SET from memory, 8 goroutines")
-	if err != nil {
-		return nil, err
-	}
-	return map[string][]byte{
+	pictures := map[string][]byte{
 		"ratios.svg":        Ratios(rows),
 		"latency-bound.svg": Curve(bounds, curveTitle),
-		"redisbuf-get.svg":  get.SVG(),
-		"redisbuf-set.svg":  set.SVG(),
-	}, nil
+	}
+	for name, of := range map[string]struct {
+		caption string
+		Quantity
+	}{
+		"redisbuf-get.svg":      {"GET into memory, 8 goroutines", Time},
+		"redisbuf-get-cpu.svg":  {"GET into memory, 8 goroutines", CPU},
+		"redisbuf-get-cpu1.svg": {"GET into memory, one goroutine", CPU},
+		"redisbuf-set.svg":      {"SET from memory, 8 goroutines", Time},
+		"redisbuf-set-cpu.svg":  {"SET from memory, 8 goroutines", CPU},
+		"redisbuf-set-cpu1.svg": {"SET from memory, one goroutine", CPU},
+	} {
+		bars, err := Redis(string(redisbuf), of.caption, of.Quantity)
+		if err != nil {
+			return nil, err
+		}
+		pictures[name] = bars.SVG()
+	}
+	return pictures, nil
 }

@@ -38,17 +38,20 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-func TestClientCPU(t *testing.T) {
+func TestRedis(t *testing.T) {
 	const caption = "*GET, 8 goroutines: time (CPU)*\n\n"
 	const head = "| contender | 1KiB | 4KiB | B/op, largest |\n|---|---|---|---|\n"
-	c, err := ClientCPU(caption+head+"| raw, µs a call | 2.0 (1.0) | 3 (2) | |\n| raw | 1 (1) | 1 (1) | 0 |\n"+
-		"| redisbuf Get | 1.0, 0.9 to 1.1 (0.75) | 1.02 (0.8) | 0 |\n", "GET, 8 goroutines")
-	if err != nil || len(c.Groups) != 2 || c.Groups[0].Title != "1KiB" || len(c.Groups[1].Bars) != 2 ||
-		c.Groups[0].Bars[1] != (measure.Bar{Name: "redisbuf Get", Value: 0.75, Side: measure.Ours}) {
-		t.Errorf("%+v, %v", c, err)
+	table := caption + head + "| raw, µs a call | 2.0 (1.0) | 3 (2) | |\n| raw | 1 (1) | 1 (1) | 0 |\n" +
+		"| redisbuf Get | 1.05, 0.9 to 1.1 (0.75) | 1.02 (0.8) | 0 |\n"
+	for q, want := range map[*Quantity]float64{&Time: 1.05, &CPU: 0.75} {
+		c, err := Redis(table, "GET, 8 goroutines", *q)
+		if err != nil || len(c.Groups) != 2 || c.Groups[0].Title != "1KiB" || len(c.Groups[1].Bars) != 2 ||
+			c.Groups[0].Bars[1] != (measure.Bar{Name: "redisbuf Get", Value: want, Side: measure.Ours}) {
+			t.Errorf("%+v, %v", c, err)
+		}
 	}
 	for _, bad := range []string{"", caption, caption + head, caption + head + "| raw | 1 | 1 | 0 |\n", caption + head + "| raw | 1 (1) |\n"} {
-		if c, err := ClientCPU(bad, "GET, 8 goroutines"); err == nil {
+		if c, err := Redis(bad, "GET, 8 goroutines", CPU); err == nil {
 			t.Errorf("%q: %+v", bad, c)
 		}
 	}

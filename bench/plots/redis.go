@@ -9,17 +9,26 @@ import (
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// inBrackets is the CPU time of a cell such as "1.02, 0.31 to 2.41 (0.88)".
-var inBrackets = regexp.MustCompile(`\(([0-9.]+)\)$`)
+// A Quantity is one of the two that a cell of bench-redis has, such as "1.02, 0.31 to 2.41 (0.88)".
+type Quantity struct {
+	name string
+	in   *regexp.Regexp
+}
 
-// ClientCPU reads the table of bench-redis with that caption, and returns its CPU times: a group of bars for each size. All are
-// multiples of the table's first contender.
-func ClientCPU(markdown, caption string) (measure.Bars, error) {
+// Time is the median in front, and CPU what is in brackets.
+var (
+	Time = Quantity{"time", regexp.MustCompile(`^([0-9.]+)`)}
+	CPU  = Quantity{"CPU of the client", regexp.MustCompile(`\(([0-9.]+)\)$`)}
+)
+
+// Redis reads the table of bench-redis with that caption, and returns a group of bars for each size. All are multiples of the
+// table's first contender.
+func Redis(markdown, caption string, q Quantity) (measure.Bars, error) {
 	_, markdown, ok := strings.Cut(markdown, "*"+caption)
 	if !ok {
 		return measure.Bars{}, fmt.Errorf("plots: there is no table %q", caption)
 	}
-	c := measure.Bars{Title: caption + ": CPU of the client, x a raw socket's", Note: "less is better"}
+	c := measure.Bars{Title: caption + ": " + q.name + ", x a raw socket's", Note: "less is better"}
 	_, head, _ := strings.Cut(markdown, "| contender ")
 	head, _, _ = strings.Cut(head, "| B/op")
 	for _, size := range strings.Split(strings.Trim(head, "| "), "|") {
@@ -34,9 +43,9 @@ func ClientCPU(markdown, caption string) (measure.Bars, error) {
 			continue
 		}
 		for i := range c.Groups {
-			found := inBrackets.FindStringSubmatch(cells[1+i])
+			found := q.in.FindStringSubmatch(cells[1+i])
 			if found == nil {
-				return measure.Bars{}, fmt.Errorf("plots: %q, %s: no CPU time in %q", caption, name, cells[1+i])
+				return measure.Bars{}, fmt.Errorf("plots: %q, %s: no %s in %q", caption, name, q.name, cells[1+i])
 			}
 			v, err := strconv.ParseFloat(found[1], 64)
 			if err != nil {
