@@ -44,5 +44,15 @@ func Pictures(docs string) (map[string][]byte, error) {
 		}
 		pictures[name] = bars.SVG()
 	}
+	for name, heading := range map[string]string{
+		"chunk-files-cpu.svg": "## Files over HTTP",
+		"chunk-files-tls.svg": "### The same over TLS",
+	} {
+		bars, err := Files(string(benchmarks), heading)
+		if err != nil {
+			return nil, err
+		}
+		pictures[name] = bars.SVG()
+	}
 	return pictures, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/millrace-io/millrace/bench/measure"
@@ -52,6 +53,25 @@ func TestRedis(t *testing.T) {
 	}
 	for _, bad := range []string{"", caption, caption + head, caption + head + "| raw | 1 | 1 | 0 |\n", caption + head + "| raw | 1 (1) |\n"} {
 		if c, err := Redis(bad, "GET, 8 goroutines", CPU); err == nil {
+			t.Errorf("%q: %+v", bad, c)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	const head = "x\n## Files\n\n"
+	const caption = "*1 MiB, 8 connections, TLS, 5 rounds of 3 s*\n\n"
+	const rows = "| contender | CPU s/GB |\n|---|---|\n| nginx, 2 workers | 0.31 (0.3 to 0.4) |\n| wrapped: chunk.FileServer | 0.1 |\n\n"
+	c, err := Files(head+caption+rows+"- text\n\n"+caption+rows+"### Next\n\n"+caption+rows, "## Files")
+	if err != nil || len(c.Groups) != 2 || c.Groups[1].Title != "1 MiB, 8 connections, TLS" ||
+		!slices.Equal(c.Groups[0].Bars, []measure.Bar{
+			{Name: "nginx, 2 workers", Value: 0.31, Side: measure.Rival},
+			{Name: "wrapped: chunk.FileServer", Value: 0.1, Side: measure.Ours}}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, bad := range []string{"", head, head + caption, head + caption + "| contender | CPU |\n|---|---|\n| a | - |\n",
+		head + caption + "| contender | CPU |\n|---|---|\n| a |\n"} {
+		if c, err := Files(bad, "## Files"); err == nil {
 			t.Errorf("%q: %+v", bad, c)
 		}
 	}
