@@ -52,6 +52,37 @@ func TestDialPanics(t *testing.T) {
 	}
 }
 
+// A Conn whose connection could not be made because of that can be used again.
+func TestDialPanicsOfAConn(t *testing.T) {
+	s := redistest.Start(t)
+	left := 1
+	rdb := redis.NewRing(&redis.RingOptions{
+		Addrs: map[string]string{"one": s.Addr()}, HeartbeatFrequency: time.Hour,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if left--; left == 0 {
+				panic("boom")
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		},
+	})
+	t.Cleanup(func() { rdb.Close() })
+	c := newClient(t, rdb)
+	ctx := bounded(t)
+	conn, err := c.Conn(ctx)
+	must(t, err)
+	left = 1
+	func() {
+		defer func() {
+			if v := recover(); v != "boom" {
+				t.Errorf("recovered %v", v)
+			}
+		}()
+		_ = conn.SetFromBuffer(ctx, "k", []byte("v"))
+	}()
+	must(t, conn.SetFromBuffer(ctx, "k", []byte("v")))
+	must(t, conn.Close())
+}
+
 // away has a Dialer refuse connections for a while.
 type away struct {
 	dial          func(ctx context.Context, network, addr string) (net.Conn, error)

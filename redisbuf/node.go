@@ -65,24 +65,34 @@ func (n *node) acquire(ctx context.Context) (*puddle.Resource[*conn], error) {
 			return nil, err
 		}
 	}
-	for {
+	for failures := 0; ; {
 		res, err := n.conns.Acquire(ctx)
 		if err != nil {
+			if failures++; n.redial(ctx, err, failures) {
+				continue
+			}
 			n.turns.Release(1)
-			var panicked *dialPanic
-			if errors.As(err, &panicked) {
-				panic(panicked.value) // where whoever made the call can recover from it
-			}
-			if err == puddle.ErrClosedPool && n.isShut() {
-				err = ErrClosed // otherwise the node was forgotten just now, and there is another one
-			}
-			return nil, err
+			return nil, n.notAcquired(err)
 		}
 		if n.usable(res) {
 			return res, nil
 		}
 		res.Destroy()
 	}
+}
+
+// notAcquired returns what it means to a call that there is no connection because of err, or panics.
+func (n *node) notAcquired(err error) error {
+	switch e := err.(type) {
+	case *dialPanic:
+		panic(e.value) // where whoever made the call can recover from it
+	case *absentError:
+		return e.err
+	}
+	if err == puddle.ErrClosedPool && n.isShut() {
+		return ErrClosed // otherwise the node was forgotten just now, and there is another one
+	}
+	return err
 }
 
 // wait acquires so much of s. It gives up when ctx ends or closing does, and after the timeout, unless that is 0.
@@ -161,7 +171,7 @@ func (n *node) dial(ctx context.Context) (c *conn, err error) {
 		}
 	}()
 	if c, err = n.reach(ctx); err != nil {
-		return nil, n.dialError(err, nil)
+		return nil, &absentError{n.dialError(err, nil)}
 	}
 	if err := n.greet(ctx, c); err != nil {
 		return nil, err
@@ -173,6 +183,7 @@ func (n *node) dial(ctx context.Context) (c *conn, err error) {
 		return nil, ErrClosed
 	}
 	n.live[c] = struct{}{}
+	n.away.Store(false)
 	return c, nil
 }
 
@@ -194,40 +205,41 @@ func (n *node) greet(ctx context.Context, c *conn) error {
 	return err
 }
 
-// reach makes a connection, and tries as often as go-redis does, which rides out a short outage. As long as the server stays
-// away, others try once: they fail fast, and calls have retries of their own.
 func (n *node) reach(ctx context.Context) (*conn, error) {
-	for failures := 0; ; {
-		c, err := n.reachOnce(ctx)
-		if err == nil {
-			n.away.Store(false)
-			return c, nil
-		}
-		if failures++; failures >= n.opt.DialerRetries || n.away.Load() {
-			n.away.Store(true)
-			return nil, err
-		}
-		pause := n.opt.DialerRetryTimeout
-		if n.opt.DialerRetryBackoff != nil {
-			pause = n.opt.DialerRetryBackoff(failures - 1)
-		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-n.closing.Done():
-			t.Stop()
-			return nil, err
-		case <-ctx.Done():
-			t.Stop()
-			return nil, err
-		}
-	}
-}
-
-func (n *node) reachOnce(ctx context.Context) (*conn, error) {
 	ctx, cancel := n.dialing(ctx)
 	defer cancel()
 	return n.connect(ctx)
+}
+
+// An absentError says that a server could not be reached.
+type absentError struct{ err error }
+
+func (e *absentError) Error() string { return e.err.Error() }
+
+// redial reports whether to dial again after so many failures, the last of which is err, and waits before. As go-redis does, it
+// rides out a short outage. As long as the server stays away, others do not wait: they fail fast, and calls have retries of
+// their own.
+func (n *node) redial(ctx context.Context, err error, failures int) bool {
+	if _, absent := err.(*absentError); !absent {
+		return false
+	}
+	if n.away.Load() || failures >= n.opt.DialerRetries {
+		n.away.Store(true)
+		return false
+	}
+	pause := n.opt.DialerRetryTimeout
+	if n.opt.DialerRetryBackoff != nil {
+		pause = n.opt.DialerRetryBackoff(failures - 1)
+	}
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-n.closing.Done():
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // dialing returns a context for a dial, which ends as ctx does.

@@ -268,19 +268,29 @@ func runAll(ctx context.Context, groups []*group) {
 	}
 }
 
-// run executes the calls in as few goes as InFlight allows, and then those again, by themselves, for which that may help.
+// run executes the calls in as few goes as InFlight allows. Those of a go for which it may help are executed again, by
+// themselves, before the next one begins: they come before its calls. After a go that has lost the server there is no other.
 func (g *group) run(ctx context.Context) {
 	for rest := g.calls; len(rest) > 0; {
 		n, weight := g.together(rest)
-		if err := g.execute(ctx, rest[:n], weight); err != nil {
+		these := rest[:n]
+		rest = rest[n:]
+		g.execute(ctx, these, weight)
+		g.repair(ctx, these)
+		for _, op := range these {
+			if !isUnreached(op.err) {
+				continue
+			}
+			err := op.err
+			if isLoss(err) {
+				err = errNotSent
+			}
 			for _, op := range rest {
 				op.err = err
 			}
 			return
 		}
-		rest = rest[n:]
 	}
-	g.repair(ctx)
 }
 
 // together returns how many calls may be sent before the first reply is read, which is at least one, and how many bytes they
@@ -297,13 +307,17 @@ func (g *group) together(calls []*call) (n int, weight int64) {
 	return len(calls), weight
 }
 
-// execute executes calls in one go. Each has its own error, unless there is no connection.
-func (g *group) execute(ctx context.Context, calls []*call, weight int64) error {
+// execute executes calls in one go. If there is no connection, all have that error: what is tried again finds the way for its own
+// key, which may not be that of the others any more.
+func (g *group) execute(ctx context.Context, calls []*call, weight int64) {
 	a := g.attempt(ctx, calls[0].key, reads, weight)
-	a.target = g.node
+	a.target, a.final = g.node, true
 	defer a.abandon()
 	if !a.next() {
-		return a.err
+		for _, op := range calls {
+			op.err = a.err
+		}
+		return
 	}
 	_ = a.conn.executeAll(ctx, calls)
 	for _, op := range calls {
@@ -313,18 +327,16 @@ func (g *group) execute(ctx context.Context, calls []*call, weight int64) error 
 			op.err = a.node.endedBy(op.err)
 		}
 	}
-	a.final = true
 	a.next()
-	return nil
 }
 
 // repair executes again, one by one, the calls that have failed in a way that it may help, and stops when one of them
 // finds no server. What else goes wrong with one is no reason to leave out the others.
-func (g *group) repair(ctx context.Context) {
+func (g *group) repair(ctx context.Context, calls []*call) {
 	var failed []*call
 	pause := false
 	try := attempt{commands: g.commands, ctx: ctx, node: g.node}
-	for _, op := range g.calls {
+	for _, op := range calls {
 		if op.err == nil {
 			continue
 		}

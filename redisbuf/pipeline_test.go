@@ -244,6 +244,63 @@ func TestPipelineInFlight(t *testing.T) {
 	}
 }
 
+// Calls that are executed again come before those of the next go.
+func TestPipelineOrderAcrossGoes(t *testing.T) {
+	s := redistest.Shared(t)
+	o := s.Options()
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { rdb.Close() })
+	c, err := New(rdb, InFlight(100_000))
+	must(t, err)
+	defer c.Close()
+	ctx := bounded(t)
+	must(t, rdb.Set(ctx, "po", "old", 0).Err())
+	one, two := bytes.Repeat([]byte("1"), 60_000), bytes.Repeat([]byte("2"), 60_000)
+	p := c.Pipeline()
+	half := p.SetFrom("po/half", bytes.NewReader(nil), 3)
+	first := p.SetFromBuffer("po", one)
+	buf, buf2 := guarded(60_000), guarded(60_000)
+	getFirst := p.GetToBuffer("po", buf)
+	second := p.SetFromBuffer("po", two)
+	getSecond := p.GetToBuffer("po", buf2)
+	if err := p.Exec(ctx); !isReaderError(err) || half.Err() != err {
+		t.Fatal(err)
+	}
+	for _, r := range []*Result{first, getFirst, second, getSecond} {
+		must(t, r.Err())
+	}
+	if !bytes.Equal(intact(buf), one) || !bytes.Equal(intact(buf2), two) {
+		t.Error("a GET does not see the SET before it")
+	}
+	check(t, rdb, "po", two)
+}
+
+// A server that says nothing is waited for once, and what was not sent then is said not to have been.
+func TestPipelineOfASilentServer(t *testing.T) {
+	onPipes(t, func(o *redis.Options) { o.MaxRetries = -1; o.ReadTimeout = time.Second }, []Option{InFlight(20_000)},
+		func(t *testing.T, c *Client, s *pipeRedis) {
+			get5(t, c)
+			s.mu.Lock()
+			s.silent = true
+			s.mu.Unlock()
+			p := c.Pipeline()
+			var results []*Result
+			for range 20 {
+				results = append(results, p.GetToBuffer("k", make([]byte, 20_000)))
+			}
+			begun := time.Now()
+			if err := p.Exec(t.Context()); err == nil || err == errNotSent {
+				t.Error(err)
+			}
+			if took := time.Since(begun); took > 3*time.Second {
+				t.Error(took)
+			}
+			if err := results[19].Err(); err != errNotSent {
+				t.Error(err)
+			}
+		})
+}
+
 // commandCalls returns how often the server has executed a command.
 func commandCalls(t *testing.T, rdb *redis.Client, name string) int {
 	info, err := rdb.Info(t.Context(), "commandstats").Result()

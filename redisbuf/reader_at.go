@@ -21,7 +21,7 @@ const readAhead = 1 << 20
 // reads it with GetTo or GetChain, or gives each version a key of its own.)
 //
 // A range and the length are asked for in a transaction. A server whose memory is full refuses that (OOM), and so does one
-// that does not let the user have MULTI (NOPERM). From then on the length is asked for before the range and after it. A value that was then replaced twice in between, the second
+// that does not let the user have MULTI or EXEC (NOPERM). From then on the length is asked for before the range and after it. A value that was then replaced twice in between, the second
 // time by one of the first length, is not noticed either.
 //
 // Invariants:
@@ -99,7 +99,7 @@ func (r *ReaderAt) ReadAt(p []byte, off int64) (int, error) {
 func (r *ReaderAt) get(op *call) {
 	op.plain = r.plain.Load()
 	r.c.do(r.ctx, op)
-	if !op.plain && (redis.IsOOMError(op.err) || redis.IsPermissionError(op.err)) {
+	if !op.plain && (redis.IsOOMError(op.err) || redis.IsPermissionError(op.err) || redis.HasErrorPrefix(op.err, "EXECABORT")) {
 		r.plain.Store(true)
 		op.plain = true
 		r.c.do(r.ctx, op)

@@ -46,12 +46,13 @@ func (c *Client) Conn(ctx context.Context) (*Conn, error) {
 }
 
 // use returns the connection, which must be to n. The caller gives it back by leave.
-func (p *pinned) use(ctx context.Context, n *node) (_ *conn, err error) {
+func (p *pinned) use(ctx context.Context, n *node) (*conn, error) {
 	if !p.busy.CompareAndSwap(false, true) {
 		return nil, ErrConnBusy // half of a value may be on the connection
 	}
+	given := false
 	defer func() {
-		if err != nil {
+		if !given { // also after a panic of the user's Dialer
 			p.leave()
 		}
 	}()
@@ -69,6 +70,7 @@ func (p *pinned) use(ctx context.Context, n *node) (_ *conn, err error) {
 	case p.res.Value().broken, p.res.Value().left.Load():
 		return nil, ErrConnLost
 	}
+	given = true
 	return p.res.Value(), nil
 }
 

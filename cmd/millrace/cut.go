@@ -101,9 +101,11 @@ func open(ctx context.Context, name string, stdin io.Reader) (io.ReadCloser, err
 	case r := <-opened:
 		return r.f, r.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, errInterrupted
 	}
 }
+
+var errInterrupted = errors.New("interrupted")
 
 // printChunks prints offset and length of each chunk of r, and closes r.
 func printChunks(ctx context.Context, w io.Writer, r *chunk.Reader) error {
@@ -116,7 +118,7 @@ func printChunks(ctx context.Context, w io.Writer, r *chunk.Reader) error {
 				return fmt.Errorf("%w: see --max-record", err)
 			}
 			if ctx.Err() != nil {
-				return errors.New("interrupted")
+				return errInterrupted
 			}
 			return err
 		}

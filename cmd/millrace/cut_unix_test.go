@@ -54,7 +54,7 @@ func TestCutOfAFIFOThatNobodyWritesTo(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- millrace(ctx, io.Discard, io.Discard, "cut", name) }()
 	cancel()
-	if err := <-ended; err != context.Canceled {
+	if err := <-ended; err != errInterrupted {
 		t.Error(err)
 	}
 }

@@ -114,10 +114,10 @@ func (d *download) run(ctx context.Context) error {
 // prospect says what comes of the bytes that there are if the same command is given again, or "" if that depends on more.
 func (d *download) prospect() string {
 	switch {
-	case d.refused:
+	case d.refused, d.known.URL != d.wanted.URL:
 		return ""
 	case d.useless:
-		return "which are not of the file on the server: the same command begins anew"
+		return "which are not of the file that the server has now"
 	case d.known.validator() == "":
 		return "and the server names no version of the file: the same command begins anew"
 	}

@@ -66,7 +66,7 @@ func (c *Config) redisClient() (redis.UniversalClient, string, error) {
 	if strings.Contains(c.RedisCluster, "://") {
 		var err error
 		if opt, err = redis.ParseClusterURL(c.RedisCluster); err != nil {
-			return nil, "", fmt.Errorf("--redis-cluster: %w", withoutURL(err))
+			return nil, "", fmt.Errorf("--redis-cluster: %w: want HOST:PORT,… or redis://HOST:PORT?addr=…", withoutURL(err))
 		}
 	}
 	if opt.Password == "" {
