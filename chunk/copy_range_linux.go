@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -38,12 +39,29 @@ func (f *fileRange) toFile(dst *os.File) error {
 		if (short || rest == somewhat) && isSame(f.file, dst) {
 			return errGrows
 		}
+		if first && int64(n) == most && f.end == toEOF && f.isChasing(dst) {
+			return errGrows
+		}
 		if rest == nothing {
 			return nil
 		}
 		short = int64(n) < most
 	}
 	return nil
+}
+
+// isChasing reports whether dst is the same file, and further on: the end of it would never be reached.
+func (f *fileRange) isChasing(dst *os.File) bool {
+	if !isSame(f.file, dst) {
+		return false
+	}
+	from, to := f.off, int64(0)
+	var badSource, badTarget error
+	if f.own {
+		from, badSource = f.file.Seek(0, io.SeekCurrent)
+	}
+	to, badTarget = dst.Seek(0, io.SeekCurrent)
+	return badSource == nil && badTarget == nil && to > from
 }
 
 // A rest is what there was when the kernel had copied less than it was asked for, and was asked again.

@@ -264,6 +264,46 @@ func TestCopyToItsOwnEnd(t *testing.T) {
 	}
 }
 
+// Nor does it where each step is full, because the end is further away than a step is long.
+func TestCopyToItsFarEnd(t *testing.T) {
+	for _, tt := range []struct {
+		size int64
+		opts []chunk.CopyOption
+	}{
+		{17 << 20, nil},
+		{16 << 20, nil},
+		{2 << 20, []chunk.CopyOption{chunk.Progress(func(int64) {})}},
+	} {
+		f := fileOf(t, nil)
+		must(t, os.Truncate(f.Name(), tt.size))
+		dst, err := os.OpenFile(f.Name(), os.O_WRONLY, 0)
+		must(t, err)
+		defer dst.Close()
+		_, err = dst.Seek(0, io.SeekEnd)
+		must(t, err)
+		report, err := chunk.Copy(t.Context(), dst, f, tt.opts...)
+		if info, statErr := f.Stat(); err == nil || report.Bytes > 2*tt.size || statErr != nil || info.Size() != tt.size+report.Bytes {
+			t.Errorf("%d bytes: %+v, %v", tt.size, report, err)
+		}
+		// A part that ends is copied, and so is what moves towards the beginning.
+		must(t, os.Truncate(f.Name(), tt.size))
+		_, err = f.Seek(0, io.SeekStart)
+		must(t, err)
+		_, err = dst.Seek(0, io.SeekEnd)
+		must(t, err)
+		if report, err := chunk.Copy(t.Context(), dst, io.LimitReader(f, tt.size), tt.opts...); err != nil || report.Bytes != tt.size {
+			t.Errorf("%d bytes of as many: %+v, %v", tt.size, report, err)
+		}
+		_, err = f.Seek(100, io.SeekStart)
+		must(t, err)
+		_, err = dst.Seek(0, io.SeekStart)
+		must(t, err)
+		if report, err := chunk.Copy(t.Context(), dst, f, tt.opts...); err != nil || report.Bytes != 2*tt.size-100 {
+			t.Errorf("%d bytes, towards the beginning: %+v, %v", tt.size, report, err)
+		}
+	}
+}
+
 // A file's end moves to its beginning.
 func TestCopyWithinAFile(t *testing.T) {
 	data := someBytes(200_000)

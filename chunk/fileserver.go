@@ -38,19 +38,20 @@ import (
 //
 // All methods may be called from any goroutine.
 type FileHandler struct {
-	files    descriptors
-	listing  bool
-	lists    lister
-	dropFrom int64 // responses of so many bytes leave the page cache as it was; 0 for none
-	timing   bool
-	tuner    *Tuner                                         // that the files' turns are of; or nil
-	served   func(r *http.Request, sent Report, status int) // or nil
+	files      descriptors
+	listing    bool
+	lists      lister
+	dropFrom   int64 // responses of so many bytes leave the page cache as it was; 0 for none
+	timing     bool
+	sendBuffer int                                            // see SendBuffer; 0 for what the kernel gives
+	tuner      *Tuner                                         // that the files' turns are of; or nil
+	served     func(r *http.Request, sent Report, status int) // or nil
 }
 
 // FileServer returns a handler for the files under root. It borrows root, which must stay open for as long as the
 // handler is used. After that, Close gives back what the handler holds.
 func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
-	h := &FileHandler{listing: true, lists: newLister(root)}
+	h := &FileHandler{listing: true, lists: newLister(root), sendBuffer: defaultSendBuffer}
 	h.files = descriptors{
 		root: root, limit: defaultOpenFiles, keep: defaultKeepOpen, trust: defaultTrustNames,
 		turns: newGate(defaultColdReaders),

@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"context"
+	"errors"
 	"mime/multipart"
 	"net/http"
 	"net/url"
@@ -302,6 +303,9 @@ func (x *exchange) watch() {
 // that, a body that was cut would look like a whole one, whoever it was that did not want more of it.
 func (x *exchange) ended(err error, length string) {
 	x.whole = err == nil
+	if errors.Is(err, http.ErrBodyNotAllowed) {
+		return // a middleware has made a status of it that has no body
+	}
 	if err != nil && (length == "" || x.r.ProtoMajor != 1 || x.header.Get("Content-Length") != length) {
 		panic(http.ErrAbortHandler)
 	}
@@ -338,7 +342,7 @@ func (x *exchange) prepare(d *descriptor, spans []span) {
 	}
 	x.part = fileRange{
 		file: d.file, off: spans[0].from, end: spans[0].to, exact: true, shared: true,
-		ctx: x.ctx, tally: &x.tally, warmth: &x.warmth,
+		ctx: x.ctx, tally: &x.tally, warmth: &x.warmth, buffer: x.handler.sendBuffer,
 	}
 	long := total >= joinAgain && x.r.TLS == nil // many records cost more to keep than to send
 	// A header that somebody has written already has not got the type that is named in it now.

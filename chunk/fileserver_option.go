@@ -23,6 +23,13 @@ const (
 	// defaultColdReaders keeps an SSD busy with sequential reads, and a hard disk's heads from wandering between more
 	// places. Each takes a thread while it waits.
 	defaultColdReaders = 8
+
+	// defaultSendBuffer, which the kernel doubles, is twice what it tunes a buffer to by itself, and as much as it lets
+	// a program have.
+	defaultSendBuffer = 4 << 20
+
+	// maxSendBuffer can be doubled everywhere.
+	maxSendBuffer = 1 << 29
 )
 
 // A FileOption changes what [FileServer] makes. Options panic when a value is out of range.
@@ -121,6 +128,22 @@ func DropBehind(bytes int64) FileOption {
 		panic(fmt.Sprintf("chunk: DropBehind(%d) is below 1", bytes))
 	}
 	return func(h *FileHandler) { h.dropFrom = bytes }
+}
+
+// SendBuffer has the kernel queue up to twice this many bytes on a connection while it is sent a long body, once the kernel's own
+// tuning has come to its end, which is at 4 MiB as most systems are set (tcp_wmem). Over a long fast line that is less than is
+// under way, and a large file waits for it; and wherever it is full, a larger one is filled less often. When the body ends, the
+// buffer is the kernel's to tune again. Slow connections never come to that, and one whose buffer somebody has set is left alone.
+// The default is 4 MiB; 0 leaves it to the kernel.
+//
+// All together take no more than half of what TCP may have before the kernel begins to economize (tcp_mem); of a file that is
+// sent by sendfile they are pages of the page cache. No connection is given more than twice net.core.wmem_max: where that is
+// 208 KiB, as it was on most systems for long, this does nothing; nor does it before Linux 5.14, or on other systems.
+func SendBuffer(bytes int) FileOption {
+	if bytes < 0 || bytes > maxSendBuffer {
+		panic(fmt.Sprintf("chunk: SendBuffer(%d) is not from 0 to %d", bytes, maxSendBuffer))
+	}
+	return func(h *FileHandler) { h.sendBuffer = bytes }
 }
 
 // OnServed has f called after each request, with the status and with the number of bytes of files that were handed to

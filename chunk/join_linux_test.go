@@ -99,6 +99,30 @@ func TestHeaderWaitsForNothing(t *testing.T) {
 	}
 }
 
+// TestStatusWithoutBody: over HTTP/2, such an answer is whole too.
+func TestStatusWithoutBody(t *testing.T) {
+	root, _ := makeTree(t, map[string]string{"a": "hello", "long": strings.Repeat("a", 100_000)})
+	files := newFiles(t, root)
+	for _, status := range []int{204, 304} {
+		for _, name := range []string{"/a", "/long"} {
+			var answers []string
+			for _, h := range []http.Handler{files, reference(root, "")} {
+				url, client := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					h.ServeHTTP(settingWriter{w, status, "Content-Length"}, r)
+				}), true, true)
+				res, err := client.Get(url + name)
+				must(t, err)
+				body, err := io.ReadAll(res.Body)
+				_ = res.Body.Close()
+				answers = append(answers, fmt.Sprint(res.Proto, res.Status, len(body), err))
+			}
+			if answers[0] != answers[1] || !strings.HasSuffix(answers[0], "0 <nil>") {
+				t.Errorf("%s: %s, with http.FileServer %s", name, answers[0], answers[1])
+			}
+		}
+	}
+}
+
 // A flushingWriter is a middleware's that sends bodies bit by bit. See flushingReader.
 type flushingWriter struct {
 	http.ResponseWriter

@@ -40,6 +40,7 @@ type fileRange struct {
 	tally    *tally
 	alarm    *alarm         // set when a socket is waited for; or nil
 	server   serverResponse // whose body it is, if its ReadFrom is to read it
+	buffer   int            // what the send buffer of a connection that could use more may be set to; 0 for nothing
 
 	warmth *warmth   // what is in the page cache is asked for before it is sent; nil to not ask
 	warmTo int64     // it has said so for the bytes [off, warmTo)

@@ -32,6 +32,9 @@ func (f *fileRange) sendTo(w io.Writer) error {
 		if err := f.ctx.Err(); err != nil {
 			return err
 		}
+		if f.buffer > 0 && s.waits > 0 && f.end-f.off > sendStep {
+			s.buffer.open(to, f.buffer)
+		}
 		n, err := f.ready(sendStep)
 		if err != nil {
 			return err
@@ -90,16 +93,17 @@ func writable(w io.Writer) syscall.Conn {
 //
 // Invariant: 0 ≤ left.
 type sender struct {
-	to    syscall.Conn
-	in    int
-	off   int64
-	own   bool // the file's own position is used instead of off
-	left  int64
-	quick bool      // sendfile does not have to wait for a disk
-	asked time.Time // since when that is known
-	waits int       // for the socket
-	alarm *alarm    // or nil
-	err   error
+	to     syscall.Conn
+	in     int
+	off    int64
+	own    bool // the file's own position is used instead of off
+	left   int64
+	quick  bool      // sendfile does not have to wait for a disk
+	asked  time.Time // since when that is known
+	waits  int       // for the socket
+	alarm  *alarm    // or nil
+	buffer wide
+	err    error
 
 	withFile func(fd uintptr)      // of s.run
 	write    func(fd uintptr) bool // of s.step
@@ -112,7 +116,8 @@ var senders = sync.Pool{New: func() any {
 }}
 
 func (s *sender) free() {
-	s.to, s.alarm, s.err = nil, nil, nil
+	s.buffer.close()
+	s.to, s.alarm, s.err, s.waits = nil, nil, nil, 0
 	senders.Put(s)
 }
 

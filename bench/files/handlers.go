@@ -22,6 +22,7 @@ type handler struct {
 var handlers = []handler{
 	{key: "millrace", name: "chunk.FileServer", make: newMillrace, tuned: true},
 	{key: "millrace-dropin", name: "chunk.FileServer, without Listener", make: newMillrace},
+	{key: "millrace-tuned", name: "chunk.FileServer, SendBuffer(0)", make: newMillraceNarrow, tuned: true},
 	{key: "fileserver", name: "http.FileServer", make: newFileServer},
 	{key: "naive", name: "io.CopyBuffer(w, f, nil)", make: each(copyNaively)},
 	{key: "length", name: "the same, and Content-Length", make: each(copyWithLength)},
@@ -32,12 +33,18 @@ var handlers = []handler{
 	{key: "wrapped-millrace", name: "wrapped: chunk.FileServer", make: wrapped(newMillrace), tuned: true},
 }
 
-func newMillrace(dir string) (http.Handler, error) {
+func newMillrace(dir string) (http.Handler, error) { return newMillraceWith(dir) }
+
+func newMillraceNarrow(dir string) (http.Handler, error) {
+	return newMillraceWith(dir, chunk.SendBuffer(0))
+}
+
+func newMillraceWith(dir string, opts ...chunk.FileOption) (http.Handler, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	return chunk.FileServer(root), nil
+	return chunk.FileServer(root, opts...), nil
 }
 
 func newFileServer(dir string) (http.Handler, error) { return http.FileServer(http.Dir(dir)), nil }

@@ -133,6 +133,8 @@ func filesFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"send NAME.br, NAME.zst or NAME.gz for NAME to whoever accepts that")
 	f.Var((*bytesValue)(&cfg.FilesDropBehind), "files-drop-behind",
 		"responses of so many bytes leave the page cache as it was (Linux, not on overlayfs); 0: none")
+	f.Var((*bytesValue)(&cfg.FilesSendBuffer), "files-send-buffer",
+		"what the send buffer of a fast connection is widened to for a long file (Linux); 0: what the kernel gives")
 	f.IntVar(&cfg.FilesOpen, "files-open", cfg.FilesOpen, "files kept open")
 	f.IntVar(&cfg.FilesColdReaders, "files-cold-readers", cfg.FilesColdReaders, "downloads that may wait for a disk at a time")
 	f.BoolVar(&cfg.FilesTune, "files-tune", cfg.FilesTune, "start with that number, and adjust it between 1 and 64 by what it brings")

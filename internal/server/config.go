@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/millrace-io/millrace/frame/flv"
@@ -37,6 +38,7 @@ type Config struct {
 	FilesListing       bool   // a directory without an index.html is answered with a list of what is in it
 	FilesPrecompressed bool   // name.br, name.zst or name.gz is sent for name to clients that accept it
 	FilesDropBehind    int64  // responses of at least this many bytes leave the page cache as it was; 0: none do
+	FilesSendBuffer    int64  // bytes that a fast connection's send buffer is widened to; 0: what the kernel gives
 	FilesOpen          int    // files kept open
 	FilesColdReaders   int    // responses that may read from a disk at the same time
 	FilesTune          bool   // have a chunk.Tuner move that number
@@ -93,6 +95,7 @@ func Defaults() Config {
 		FilesOpen: 512,
 		// An SSD is busy, and a hard disk's heads do not wander between more places.
 		FilesColdReaders: 8,
+		FilesSendBuffer:  4 << 20, // as chunk.SendBuffer
 		// As many as viewers. A download holds a goroutine, net/http's two buffers of 4 KiB, and what the kernel takes for its
 		// connection: up to 4 MiB if the client is slow.
 		MaxDownloads: 4096,
@@ -145,6 +148,9 @@ func Defaults() Config {
 const maxLatency = time.Second
 
 const (
+	// maxSendBuffer is what chunk.SendBuffer takes.
+	maxSendBuffer = 1 << 29
+
 	// maxColdReaders bounds what takes a thread each while it waits for a disk. The Go runtime ends a process with 10,000.
 	maxColdReaders = 1 << 10
 	// maxOpenFiles is more than a process on Linux may have open unless the system is told otherwise (fs.nr_open).
@@ -170,6 +176,7 @@ func (c *Config) check() error {
 		{"lag-frames", int64(c.LagFrames), 0},
 		{"unsent", int64(c.Unsent), 0},
 		{"files-drop-behind", c.FilesDropBehind, 0},
+		{"files-send-buffer", c.FilesSendBuffer, 0},
 		{"files-open", int64(c.FilesOpen), 1},
 		{"files-cold-readers", int64(c.FilesColdReaders), 1},
 		{"max-downloads", int64(c.MaxDownloads), 1},
@@ -185,6 +192,7 @@ func (c *Config) check() error {
 		val, max int
 	}{
 		{"keep-frames", c.KeepFrames, maxKeepFrames},
+		{"files-send-buffer", int(min(c.FilesSendBuffer, math.MaxInt32)), maxSendBuffer},
 		{"files-open", c.FilesOpen, maxOpenFiles},
 		{"files-cold-readers", c.FilesColdReaders, maxColdReaders},
 	} {

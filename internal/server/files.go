@@ -67,6 +67,7 @@ func openShelf(s *Server) (*shelf, error) {
 		chunk.Listing(cfg.FilesListing),
 		chunk.OpenFiles(cfg.FilesOpen),
 		chunk.ColdReaders(cfg.FilesColdReaders),
+		chunk.SendBuffer(int(cfg.FilesSendBuffer)),
 		chunk.OnServed(f.served),
 	}
 	if cfg.FilesTune {

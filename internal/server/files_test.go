@@ -172,6 +172,7 @@ func TestRootIsChecked(t *testing.T) {
 		"--files-open is 2097": func(c *Config) { c.FilesOpen = 2 << 20 },
 		"--files-cold-readers": func(c *Config) { c.FilesColdReaders = 1 << 20 },
 		"--files-drop-behind":  func(c *Config) { c.FilesDropBehind = -1 },
+		"--files-send-buffer":  func(c *Config) { c.FilesSendBuffer = 1<<29 + 1 },
 		"--max-downloads":      func(c *Config) { c.MaxDownloads = 0 },
 	} {
 		cfg := Defaults()
