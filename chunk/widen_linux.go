@@ -27,6 +27,10 @@ var buffers = sync.OnceValue(func() kernelBuffers {
 	}
 	// Half of what TCP may have before the kernel begins to economize leaves as much to everybody else.
 	k.share = int64(setting("net/ipv4/tcp_mem", 0)) * int64(os.Getpagesize()) / 2
+	if info := new(unix.Sysinfo_t); k.share == 0 && unix.Sysinfo(info) == nil {
+		// A container does not see that setting, which is about this much unless somebody has changed it.
+		k.share = int64(info.Totalram) * int64(info.Unit) / 16 * 3 / 4 / 2
+	}
 	return k
 })
 
