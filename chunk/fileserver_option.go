@@ -133,7 +133,7 @@ func DropBehind(bytes int64) FileOption {
 // SendBuffer has the kernel queue up to twice this many bytes on a connection while it is sent a long body, once the kernel's own
 // tuning has come to its end, which is at 4 MiB as most systems are set (tcp_wmem). Over a long fast line that is less than is
 // under way, and a large file waits for it; and wherever it is full, a larger one is filled less often. When the body ends, the
-// buffer is the kernel's to tune again. Slow connections never come to that, and one whose buffer somebody has set is left alone.
+// buffer is the kernel's to tune again. Slow connections do not come to that, and one whose buffer somebody has set is left alone.
 // The default is 4 MiB; 0 leaves it to the kernel.
 //
 // All together take no more than half of what TCP may have before the kernel begins to economize (tcp_mem); of a file that is
