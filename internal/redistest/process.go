@@ -91,6 +91,12 @@ func (p *process) kill() { p.end(syscall.SIGKILL) }
 // stop asks the process to end, and kills it when it does not.
 func (p *process) stop() { p.end(syscall.SIGTERM) }
 
+// leave waits until the process has ended by itself, and kills it when it does not.
+func (p *process) leave() { p.end(nothing) }
+
+// nothing is a signal that nobody notices.
+const nothing = syscall.Signal(0)
+
 func (p *process) end(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

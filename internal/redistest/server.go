@@ -130,14 +130,20 @@ func (s *Server) launch() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	gaveUp := false
 	err = poll(ctx, func() error {
 		if err := refused(proc.output(proc.begun)); err != nil {
+			gaveUp = true
 			return final{err}
 		}
 		return s.answers(ctx, proc.pid())
 	})
 	if err != nil {
-		proc.kill()
+		if gaveUp {
+			proc.leave() // it may be about to say why
+		} else {
+			proc.kill()
+		}
 		err = fmt.Errorf("redistest: %s does not answer: %w\n%s", s, err, proc.output(proc.begun))
 	}
 	return err
