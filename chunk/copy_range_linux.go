@@ -24,7 +24,7 @@ func (f *fileRange) toFile(dst *os.File) error {
 			return err
 		}
 		most := min(f.end-f.off, step)
-		n, rest, err := f.copyRange(dst, int(most))
+		n, left, err := f.copyRange(dst, int(most))
 		if err != nil {
 			return err
 		}
@@ -36,13 +36,13 @@ func (f *fileRange) toFile(dst *os.File) error {
 		}
 		f.off += int64(n)
 		f.tally.add(&f.tally.CopyFileRange, int64(n))
-		if (short || rest == somewhat) && isSame(f.file, dst) {
+		if (short || left == somewhat) && isSame(f.file, dst) {
 			return errGrows
 		}
 		if first && int64(n) == most && f.end == toEOF && f.isChasing(dst) {
 			return errGrows
 		}
-		if rest == nothing {
+		if left == nothing {
 			return nil
 		}
 		short = int64(n) < most
@@ -75,7 +75,7 @@ const (
 
 // copyRange has the kernel copy up to most bytes of f to dst's position, and returns how many. Neither is closed meanwhile.
 // Less is mostly all that there is, and asking again at once costs a small file less than to come back for that.
-func (f *fileRange) copyRange(dst *os.File, most int) (n int, r rest, err error) {
+func (f *fileRange) copyRange(dst *os.File, most int) (n int, left rest, err error) {
 	at := f.off
 	off := &at
 	if f.own {
@@ -90,9 +90,9 @@ func (f *fileRange) copyRange(dst *os.File, most int) (n int, r rest, err error)
 			switch more, err := copyFileRange(int(in), off, int(out), most-n); {
 			case err != nil: // comes again
 			case more == 0:
-				r = nothing
+				left = nothing
 			default:
-				n, r = n+more, somewhat
+				n, left = n+more, somewhat
 			}
 		})
 	})
@@ -104,7 +104,7 @@ func (f *fileRange) copyRange(dst *os.File, most int) (n int, r rest, err error)
 	}
 	switch failed {
 	case nil:
-		return n, r, nil
+		return n, left, nil
 	case unix.EBADF, unix.EINVAL, unix.EIO, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM, unix.EXDEV, unix.ETXTBSY, unix.EISDIR:
 		// The kernel does not copy between these two file systems, to the end of a file whatever its position, or onto
 		// the same file. If something else is wrong, an ordinary read or write says so as well.

@@ -37,19 +37,23 @@ func TestDialPanics(t *testing.T) {
 			})
 			c, rdb := clientOf(t, o)
 			ctx := bounded(t)
-			func() {
-				defer func() {
-					if v := recover(); v != "boom" {
-						t.Errorf("recovered %v", v)
-					}
-				}()
-				_ = c.SetFromBuffer(ctx, "dial/panic", []byte("v"))
-			}()
+			booms(t, func() { _ = c.SetFromBuffer(ctx, "dial/panic", []byte("v")) })
 			must(t, c.SetFromBuffer(ctx, "dial/panic", []byte("w")))
 			check(t, rdb, "dial/panic", []byte("w"))
 			idle(t, c, 1)
 		})
 	}
+}
+
+// booms fails the test unless f panics with "boom".
+func booms(t *testing.T, f func()) {
+	t.Helper()
+	defer func() {
+		if v := recover(); v != "boom" {
+			t.Errorf("recovered %v", v)
+		}
+	}()
+	f()
 }
 
 // A Conn whose connection could not be made because of that can be used again.
@@ -71,14 +75,7 @@ func TestDialPanicsOfAConn(t *testing.T) {
 	conn, err := c.Conn(ctx)
 	must(t, err)
 	left = 1
-	func() {
-		defer func() {
-			if v := recover(); v != "boom" {
-				t.Errorf("recovered %v", v)
-			}
-		}()
-		_ = conn.SetFromBuffer(ctx, "k", []byte("v"))
-	}()
+	booms(t, func() { _ = conn.SetFromBuffer(ctx, "k", []byte("v")) })
 	must(t, conn.SetFromBuffer(ctx, "k", []byte("v")))
 	must(t, conn.Close())
 }

@@ -205,6 +205,7 @@ func (n *node) greet(ctx context.Context, c *conn) error {
 	return err
 }
 
+// reach connects within the time that a dial may take.
 func (n *node) reach(ctx context.Context) (*conn, error) {
 	ctx, cancel := n.dialing(ctx)
 	defer cancel()

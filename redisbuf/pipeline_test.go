@@ -177,8 +177,16 @@ func TestPipelineGoesOnBehindAReaderThatFails(t *testing.T) {
 		{"a limit", func(p *Pipeline) *Result { return p.GetChain("pg/a", new(millrace.Chain), 1) },
 			func(err error) bool { var e *ValueTooLargeError; return errors.As(err, &e) }},
 		{"another reader", func(p *Pipeline) *Result { return p.SetFrom("pg/s", bytes.NewReader(nil), 3) }, isReaderError},
-		{"a writer", func(p *Pipeline) *Result { return p.GetTo("pg/a", failingWriter{}) },
+		{"a writer",
+			func(p *Pipeline) *Result {
+				return p.GetTo("pg/a", writerFunc(func([]byte) (int, error) { return 0, errors.New("no room") }))
+			},
 			func(err error) bool { var e *WriterError; return errors.As(err, &e) }},
+		{"a writer whose own context has ended",
+			func(p *Pipeline) *Result {
+				return p.GetTo("pg/a", writerFunc(func([]byte) (int, error) { return 0, context.Canceled }))
+			},
+			func(err error) bool { return errors.Is(err, context.Canceled) }},
 		{"no key", func(p *Pipeline) *Result { return p.GetToBuffer("pg/none", make([]byte, 1)) },
 			func(err error) bool { return err == redis.Nil }},
 		{"another type", func(p *Pipeline) *Result { return p.GetToBuffer("pg/list", make([]byte, 1)) },
@@ -205,10 +213,6 @@ func TestPipelineGoesOnBehindAReaderThatFails(t *testing.T) {
 		})
 	}
 }
-
-type failingWriter struct{}
-
-func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("the writer has failed") }
 
 // No more is asked for at a time than InFlight allows.
 func TestPipelineInFlight(t *testing.T) {

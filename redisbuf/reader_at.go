@@ -20,9 +20,10 @@ const readAhead = 1 << 20
 // length is 0. (A value that was replaced by one of the same length is not noticed. Whoever needs all of one version
 // reads it with GetTo or GetChain, or gives each version a key of its own.)
 //
-// A range and the length are asked for in a transaction. A server whose memory is full refuses that (OOM), and so does one
-// that does not let the user have MULTI or EXEC (NOPERM). From then on the length is asked for before the range and after it. A value that was then replaced twice in between, the second
-// time by one of the first length, is not noticed either.
+// A range and the length are asked for in a transaction. A server whose memory is full refuses that (OOM), and so
+// does one that does not let the user have MULTI or EXEC (NOPERM). From then on the length is asked for before the
+// range and after it. A value that was then replaced twice in between, the second time by one of the first length, is
+// not noticed either.
 //
 // Invariants:
 //

@@ -15,21 +15,21 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A Server sends the files of a directory.
-type Server struct {
+// A Contender is a server that sends the files of a directory.
+type Contender struct {
 	name  string
 	check func() error
 	start func(h *Host, dir string) (addr string, stop func(), err error)
 }
 
 // Name says who it is.
-func (s Server) Name() string { return s.name }
+func (s Contender) Name() string { return s.name }
 
 // Check returns an error if the server is not installed.
-func (s Server) Check() error { return s.check() }
+func (s Contender) Check() error { return s.check() }
 
-// Servers are those that are compared. Ours is the first.
-var Servers = []Server{
+// Contenders are those that are compared. Ours is the first.
+var Contenders = []Contender{
 	inGo("chunk.FileServer", func(root *os.Root) http.Handler { return chunk.FileServer(root) }),
 	inGo("chunk.FileServer, SendBuffer(0)", func(root *os.Root) http.Handler {
 		return chunk.FileServer(root, chunk.SendBuffer(0))
@@ -39,8 +39,8 @@ var Servers = []Server{
 }
 
 // inGo is a server in this process.
-func inGo(name string, make func(*os.Root) http.Handler) Server {
-	return Server{name: name, check: func() error { return nil }, start: func(h *Host, dir string) (string, func(), error) {
+func inGo(name string, handler func(*os.Root) http.Handler) Contender {
+	return Contender{name: name, check: func() error { return nil }, start: func(h *Host, dir string) (string, func(), error) {
 		root, err := os.OpenRoot(dir)
 		if err != nil {
 			return "", nil, err
@@ -49,7 +49,7 @@ func inGo(name string, make func(*os.Root) http.Handler) Server {
 		if err != nil {
 			return "", nil, err
 		}
-		s := &http.Server{Handler: make(root)}
+		s := &http.Server{Handler: handler(root)}
 		go s.Serve(chunk.Listener{Listener: l})
 		return l.Addr().String(), func() { _ = s.Close(); _ = root.Close() }, nil
 	}}
@@ -101,7 +101,7 @@ func startNginx(h *Host, dir string) (addr string, stop func(), err error) {
 }
 
 // Download fetches a file on a connection of its own, and returns how long that took from the request on.
-func (l *Line) Download(ctx context.Context, s Server, dir, name string, size int64) (time.Duration, error) {
+func (l *Line) Download(ctx context.Context, s Contender, dir, name string, size int64) (time.Duration, error) {
 	addr, stop, err := s.start(l.Server, dir)
 	if err != nil {
 		return 0, err

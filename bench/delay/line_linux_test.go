@@ -54,7 +54,7 @@ func TestLine(t *testing.T) {
 func TestDownload(t *testing.T) {
 	line, err := NewLine(2 * time.Millisecond)
 	if err != nil {
-		t.Skip("see TestLine: ", err)
+		t.Skip("TestLine says whether that is a failure: ", err)
 	}
 	defer line.Close()
 	dir := t.TempDir()
@@ -65,9 +65,9 @@ func TestDownload(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), make([]byte, size), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range Servers {
+	for _, s := range Contenders {
 		t.Run(s.Name(), func(t *testing.T) {
-			if err := s.Check(); err != nil {
+			if err := s.Check(); err != nil && os.Getenv("CI") == "" {
 				t.Skip(err)
 			}
 			if took, err := line.Download(t.Context(), s, dir, "file", size); err != nil || took <= 0 {

@@ -49,15 +49,6 @@ func (s *Redis) Serve(w http.ResponseWriter, r *http.Request, key string) error 
 	return nil
 }
 
-// ContextOf returns the context of what a Store does for r. A client that says nothing more, and still waits for its answer,
-// has ended the context of its HTTP/1 request. One that is gone is found out about when its body or its answer is.
-func ContextOf(r *http.Request) context.Context {
-	if r.ProtoMajor == 1 {
-		return context.WithoutCancel(r.Context())
-	}
-	return r.Context()
-}
-
 // plain returns r as a request for a value of size bytes that net/http answers as chunk.FileServer would.
 func plain(r *http.Request, size int64) *http.Request {
 	q := new(http.Request)

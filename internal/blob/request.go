@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"context"
 	"net/http"
 	"net/textproto"
 	"strconv"
@@ -90,4 +91,13 @@ func number(s string) (int64, bool) {
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil
+}
+
+// ContextOf returns the context of what a Store does for r. A client that says nothing more, and still waits for its answer,
+// has ended the context of its HTTP/1 request. One that is gone is found out about when its body or its answer is.
+func ContextOf(r *http.Request) context.Context {
+	if r.ProtoMajor == 1 {
+		return context.WithoutCancel(r.Context())
+	}
+	return r.Context()
 }

@@ -44,7 +44,7 @@ func run(ctx context.Context, out io.Writer, rtt time.Duration, size int64, roun
 	if err := os.WriteFile(filepath.Join(dir, "file"), make([]byte, size), 0o644); err != nil {
 		return err
 	}
-	servers, err := measure.Present(delay.Servers, delay.Server.Check, log.Printf)
+	servers, err := measure.Present(delay.Contenders, delay.Contender.Check, log.Printf)
 	if err != nil {
 		return err
 	}
