@@ -28,6 +28,23 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
+// A pipeline that InFlight lets go in parts only allocates as little.
+func TestNoAllocationsInSeveralGoes(t *testing.T) {
+	c, _ := shared(t, InFlight(100_000))
+	value, buf := randomValue(60_000), make([]byte, 60_000)
+	pipe := c.Pipeline()
+	ctx := bounded(t)
+	if got := allocations(t, func() error {
+		for range 5 {
+			pipe.SetFromBuffer("alloc/goes", value)
+			pipe.GetToBuffer("alloc/goes", buf)
+		}
+		return pipe.Exec(ctx)
+	}); got >= 1 {
+		t.Errorf("%v allocations", got)
+	}
+}
+
 func noAllocations(t *testing.T, c *Client) {
 	cancellable, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

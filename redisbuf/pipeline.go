@@ -364,9 +364,12 @@ func (g *group) repair(ctx context.Context, calls []*call) {
 // isUnreached reports whether err, of a call with all of its tries, means that another call would have no server either, or no
 // time.
 func isUnreached(err error) bool {
+	if err == nil || isServerError(err) {
+		return false // before the variables below, which are on the heap
+	}
 	var reader *ReaderError
 	var writer *WriterError
-	if err == nil || isServerError(err) || errors.As(err, &reader) || errors.As(err, &writer) {
+	if errors.As(err, &reader) || errors.As(err, &writer) {
 		return false // whatever the caller's reader or writer has failed with, even if it is a context's error
 	}
 	for _, none := range []error{ErrClosed, redis.ErrPoolTimeout, context.Canceled, context.DeadlineExceeded} {
