@@ -1,0 +1,94 @@
+package redisbuf
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/millrace-io/millrace/internal/redistest"
+)
+
+// A push may come before a reply, and behind it; neither costs the connection.
+func TestPushes(t *testing.T) {
+	c, p := proxied(t)
+	ctx := bounded(t)
+	value := randomValue(500)
+	must(t, c.SetFromBuffer(ctx, "push", value))
+	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nkey\r\n"
+	before := p.Counts().Accepted
+	for _, g := range gets {
+		for range 3 {
+			p.Set(redistest.InjectReply(0, push+push).On("push\r\n"), redistest.InjectReply(508, push).On("push\r\n"))
+			if g.asksTwice() {
+				p.Set(redistest.InjectReply(0, push+push).On("push\r\n"))
+			}
+			got, err := g.call(ctx, c.commands, "push", len(value))
+			if err != nil || !bytes.Equal(got, value) {
+				t.Fatalf("%s: %v", g.name, err)
+			}
+			p.Set()
+			p.Push(push[:20]) // the rest comes with the next call, perhaps
+			p.Push(push[20:])
+		}
+	}
+	if after := p.Counts().Accepted; after != before {
+		t.Errorf("%d new connections", after-before)
+	}
+}
+
+// Pushes may also come between the replies that one call gets: those of a pipeline, of pieces, of a transaction.
+func TestPushesBetweenReplies(t *testing.T) {
+	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nkey\r\n"
+	const value = "0123456789"
+	c, p := proxied(t)
+	ctx := bounded(t)
+	must(t, c.SetFromBuffer(ctx, "between", []byte(value)))
+	piecesOf4 := func(i int) func() ([]byte, error) {
+		return func() ([]byte, error) { return piecewise[i].call(ctx, c.commands, "between", len(value), 4) }
+	}
+	inPieces := []string{"+OK\r\n", ":10\r\n", "$4\r\n0123\r\n", "$4\r\n4567\r\n", "$2\r\n89\r\n", "+OK\r\n"}
+	before := p.Counts().Accepted
+	for _, tt := range []struct {
+		name    string
+		on      string
+		replies []string
+		call    func() ([]byte, error)
+	}{
+		{"Pipeline", "between\r\n", []string{"$10\r\n" + value + "\r\n", "+OK\r\n"}, func() ([]byte, error) {
+			bufs := [2][]byte{make([]byte, 10), make([]byte, 10)}
+			pipe := c.Pipeline()
+			pipe.GetToBuffer("between", bufs[0])
+			pipe.SetFromBuffer("between", []byte(value))
+			pipe.GetToBuffer("between", bufs[1])
+			err := pipe.Exec(ctx)
+			if !bytes.Equal(bufs[0], bufs[1]) {
+				return nil, fmt.Errorf("%q and %q", bufs[0], bufs[1])
+			}
+			return bufs[0], err
+		}},
+		{"GetToBuffer in pieces", "WATCH", inPieces, piecesOf4(0)},
+		{"GetChain in pieces", "WATCH", inPieces, piecesOf4(1)},
+		{"ReaderAt", "MULTI", []string{"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n"}, func() ([]byte, error) {
+			r, err := c.ReaderAt(ctx, "between")
+			if err != nil {
+				return nil, err
+			}
+			defer r.Close()
+			return io.ReadAll(r)
+		}},
+	} {
+		at := int64(0)
+		for i, reply := range append([]string{""}, tt.replies...) {
+			at += int64(len(reply))
+			p.Set(redistest.InjectReply(at, push+push).On(tt.on))
+			if got, err := tt.call(); err != nil || string(got) != value {
+				t.Errorf("%s, behind reply %d: %q, %v", tt.name, i, got, err)
+			}
+		}
+	}
+	p.Set()
+	if after := p.Counts().Accepted; after != before {
+		t.Errorf("%d new connections", after-before)
+	}
+}
