@@ -437,3 +437,25 @@ type failingWriter struct {
 }
 
 func (w *failingWriter) Write(p []byte) (int, error) { return min(w.n, len(p)), w.err }
+
+// A line that is longer than the largest size class is moved to a larger block a few times, however it arrives.
+func TestLongLinesAreMovedRarely(t *testing.T) {
+	line := append(letters(5<<20), '\n')
+	for _, read := range []int{1460, 64 << 10} {
+		pool := millrace.NewPool()
+		r := pool.NewReader(atMost(bytes.NewReader(line), read), 16<<20)
+		got, err := r.ReadSlice('\n')
+		if err != nil || !bytes.Equal(got, line) {
+			t.Errorf("in reads of %d: ReadSlice = %d bytes, %v", read, len(got), err)
+		}
+		if s := pool.Stats(); s.Oversize > 4 {
+			t.Errorf("in reads of %d: %d blocks above 1 MiB", read, s.Oversize)
+		}
+		r.Release()
+	}
+}
+
+// atMost is src, of which a Read gives n bytes at most.
+func atMost(src io.Reader, n int) io.Reader {
+	return readerFunc(func(p []byte) (int, error) { return src.Read(p[:min(n, len(p))]) })
+}

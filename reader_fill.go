@@ -276,6 +276,9 @@ func (b *Reader) contiguous(n int) {
 		b.r = 0
 		return
 	}
+	if n > 1<<maxClassBits { // which no size class rounds up: a line that grows by sliceStep would be moved for each
+		n = max(n, min(2*len(left), b.size))
+	}
 	old := *b // holds the block whose bytes are moved until they have been
 	b.token = token{}
 	b.take(max(n, b.want))
