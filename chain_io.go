@@ -1,7 +1,6 @@
 package millrace
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -16,6 +15,14 @@ const maxVector = 1024
 const (
 	readFromFirst = 4 << 10
 	readFromMost  = 64 << 10
+)
+
+// WriteTo joins pieces for a writer that is no socket. A Write of such a writer may well be a system call, a TLS record or
+// an HTTP/2 frame: joinMost is what a TLS record holds (RFC 8446, section 5.1). Of a piece that is as long as joinBelow, all
+// that costs less than copying it.
+const (
+	joinBelow = 4 << 10
+	joinMost  = 16 << 10
 )
 
 // All yields the pieces in order. Each is valid until c next changes or is released.
@@ -35,12 +42,17 @@ func (c *Chain) All() iter.Seq[[]byte] {
 func (c *Chain) CopyTo(p []byte) int { return c.copyAt(p, 0) }
 
 // copyAt copies from offset at on, 0 ≤ at ≤ c.size.
-func (c *Chain) copyAt(p []byte, at int) (n int) {
+func (c *Chain) copyAt(p []byte, at int) int {
 	if at == c.size || len(p) == 0 {
 		return 0
 	}
-	pieces := c.pieces()
 	i, off := c.find(at)
+	return c.copyFrom(p, i, off)
+}
+
+// copyFrom copies from offset off of piece i on.
+func (c *Chain) copyFrom(p []byte, i, off int) (n int) {
+	pieces := c.pieces()
 	for ; i < len(pieces) && n < len(p); i++ {
 		n += copy(p[n:], pieces[i].Bytes()[off:])
 		off = 0
@@ -118,20 +130,39 @@ func fillBlock(src io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// WriteTo writes c to w, which borrows the pieces, and releases what w has taken. On a *net.TCPConn or *net.UnixConn the
-// pieces go out together in one writev (up to 1024 of them, the kernel's limit). When it returns an error, c holds exactly
+// WriteTo writes c to w, which borrows the pieces, and releases what w has taken. When it returns an error, c holds exactly
 // the bytes that were not taken: nothing is lost, and calling WriteTo again sends nothing twice.
+//
+// On a *net.TCPConn or *net.UnixConn the pieces go out together in one writev (up to 1024 of them, the kernel's limit). For
+// any other writer, a piece shorter than 4 KiB is copied together with what follows it, up to 16 KiB for each Write, unless w
+// has a WriteByte, as *bytes.Buffer and *bufio.Writer do: whatever has one takes short writes at little cost.
 func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 	switch w.(type) {
 	case *net.TCPConn, *net.UnixConn:
 		if c.Pieces() > 1 {
 			return c.writeVector(w)
 		}
+	case io.ByteWriter:
+		return c.writePieces(w, 0)
 	}
-	var total int64
-	for c.size > 0 {
+	return c.writePieces(w, joinBelow)
+}
+
+// writePieces writes each piece by itself, but for those shorter than shortest, which are joined with what follows them.
+func (c *Chain) writePieces(w io.Writer, shortest int) (total int64, err error) {
+	var joined Draft
+	defer joined.Release()
+	for c.size > 0 && err == nil {
 		p := c.pieces()[0].Bytes()
-		n, err := w.Write(p)
+		if len(p) < min(shortest, c.size) {
+			if joined.blk == nil {
+				joined = DefaultPool.Get(min(c.size, joinMost))
+			}
+			p = joined.Bytes()
+			p = p[:c.CopyTo(p[:min(len(p), joinMost)])]
+		}
+		var n int
+		n, err = w.Write(p)
 		if n < 0 || n > len(p) {
 			return total, fmt.Errorf("millrace: WriteTo: invalid count %d from Write of %d bytes", n, len(p))
 		}
@@ -140,11 +171,8 @@ func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 		if err == nil && n < len(p) {
 			err = io.ErrShortWrite
 		}
-		if err != nil {
-			return total, err
-		}
 	}
-	return total, nil
+	return total, err
 }
 
 // vector is the list of slices that net.Buffers wants, kept between calls. net.Buffers moves its own slice header
@@ -173,82 +201,4 @@ func (c *Chain) writeVector(conn io.Writer) (total int64, err error) {
 	}
 	vectors.Put(v) // not deferred: a panic over a stale share leaves slices in v, which its next user would send
 	return total, err
-}
-
-// A ChainReader reads a Chain without consuming it. It borrows the Chain, which must not change or be released
-// meanwhile. A *ChainReader implements io.Reader, io.ByteReader, io.ReaderAt and io.Seeker; ReadAt may be called
-// from several goroutines at once.
-//
-// Invariant: 0 ≤ at.
-type ChainReader struct {
-	c  *Chain
-	at int64
-}
-
-// Reader returns a view of c that starts at its first byte. It is a value, which needs no allocation; what implements
-// io.Reader is a pointer to it:
-//
-//	v := c.Reader()
-//	n, err := io.Copy(w, &v)
-func (c *Chain) Reader() ChainReader { return ChainReader{c: c} }
-
-// Len returns the number of bytes that have not been read.
-func (v *ChainReader) Len() int { return max(v.c.size-int(v.at), 0) }
-
-// Read copies the next bytes into p. It returns io.EOF at the end.
-func (v *ChainReader) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	if v.Len() == 0 {
-		return 0, io.EOF
-	}
-	n := v.c.copyAt(p, int(v.at))
-	v.at += int64(n)
-	return n, nil
-}
-
-// ReadByte returns the next byte, or io.EOF at the end.
-func (v *ChainReader) ReadByte() (byte, error) {
-	var p [1]byte
-	if v.Len() == 0 {
-		return 0, io.EOF
-	}
-	v.c.copyAt(p[:], int(v.at))
-	v.at++
-	return p[0], nil
-}
-
-// ReadAt copies the bytes from offset off on into p. It returns io.EOF when that is fewer than len(p).
-func (v *ChainReader) ReadAt(p []byte, off int64) (int, error) {
-	if off < 0 {
-		return 0, errors.New("millrace: ReadAt at a negative offset")
-	}
-	if off >= int64(v.c.size) {
-		return 0, io.EOF
-	}
-	n := v.c.copyAt(p, int(off))
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
-}
-
-// Seek sets where the next Read begins, as io.Seeker describes. A position beyond the end is allowed: Read returns
-// io.EOF there.
-func (v *ChainReader) Seek(offset int64, whence int) (int64, error) {
-	switch whence {
-	case io.SeekStart:
-	case io.SeekCurrent:
-		offset += v.at
-	case io.SeekEnd:
-		offset += int64(v.c.size)
-	default:
-		return 0, fmt.Errorf("millrace: Seek with whence %d", whence)
-	}
-	if offset < 0 {
-		return 0, errors.New("millrace: Seek to before the start")
-	}
-	v.at = offset
-	return offset, nil
 }

@@ -3,9 +3,9 @@ package millrace_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -13,12 +13,18 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// writes are the two ways of WriteTo, for any io.Writer and for a socket. The second is given a writer here that no
-// kernel stands behind, so that it can be stopped at any byte.
+// writes are the ways of WriteTo: for any io.Writer, for one that takes bytes one at a time, and for a socket. The last is
+// given a writer here that no kernel stands behind, so that it can be stopped at any byte.
 var writes = map[string]func(*millrace.Chain, io.Writer) (int64, error){
-	"WriteTo":     (*millrace.Chain).WriteTo,
-	"writeVector": millrace.WriteVector,
+	"joined":       func(c *millrace.Chain, w io.Writer) (int64, error) { return c.WriteTo(writerFunc(w.Write)) },
+	"a Write each": func(c *millrace.Chain, w io.Writer) (int64, error) { return c.WriteTo(byteWriter{w}) },
+	"writeVector":  millrace.WriteVector,
 }
+
+// byteWriter has a WriteByte, which nobody is expected to call.
+type byteWriter struct{ io.Writer }
+
+func (byteWriter) WriteByte(byte) error { panic("WriteByte") }
 
 // A write that is stopped at any byte leaves exactly the rest, and the next one goes on there.
 func TestWriteToStoppedAtEveryByte(t *testing.T) {
@@ -72,7 +78,7 @@ func TestWriteToAWriterThatMisbehaves(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var c millrace.Chain
 			addBlocks(millrace.DefaultPool, &c, letters(8), 4)
-			n, err := c.WriteTo(test.write)
+			n, err := c.WriteTo(byteWriter{test.write})
 			if err == nil || !strings.HasSuffix(err.Error(), test.want) || int(n) != 8-len(test.left) {
 				t.Errorf("WriteTo = %d, %v, want %d, %s", n, err, 8-len(test.left), test.want)
 			}
@@ -88,16 +94,79 @@ func TestWriteToReleasesAsItGoes(t *testing.T) {
 	var c millrace.Chain
 	addBlocks(pool, &c, letters(10), 2)
 	blocks := int64(5)
-	_, err := c.WriteTo(writerFunc(func(p []byte) (int, error) {
+	_, err := c.WriteTo(byteWriter{writerFunc(func(p []byte) (int, error) {
 		if n := pool.Stats().InUseBlocks; n != blocks {
 			t.Errorf("%d blocks in use, want %d", n, blocks)
 		}
 		blocks--
 		return len(p), nil
-	}))
+	})})
 	if err != nil || blocks != 0 || pool.Stats().InUse != 0 {
 		t.Errorf("%v, %d blocks not written, %+v", err, blocks, pool.Stats())
 	}
+}
+
+// Short pieces reach a writer that is no socket together, and long ones as they are.
+func TestWriteToJoinsShortPieces(t *testing.T) {
+	const k = 1 << 10
+	for _, test := range []struct {
+		name         string
+		pieces, want []int
+		way          func(writerFunc) io.Writer
+	}{
+		{"one", []int{100}, []int{100}, nil},
+		{"short ones", []int{100, 200, 300}, []int{600}, nil},
+		{"more than a record holds", slices.Repeat([]int{400}, 100), []int{16 * k, 16 * k, 40_000 - 32*k}, nil},
+		{"long ones", []int{4 * k, 5 * k, 100 * k}, []int{4 * k, 5 * k, 100 * k}, nil},
+		{"a header and a body", []int{11, 64 * k, 11, 2 * k}, []int{16 * k, 48*k + 11, 11 + 2*k}, nil},
+		{"a short one behind long ones", []int{4 * k, 64 * k, 10}, []int{4 * k, 64 * k, 10}, nil},
+		{"to what takes bytes one at a time", []int{100, 200, 300}, []int{100, 200, 300},
+			func(w writerFunc) io.Writer { return byteWriter{w} }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pool := millrace.NewPool()
+			var c millrace.Chain
+			var all []byte
+			for i, n := range test.pieces {
+				p := bytes.Repeat([]byte{byte('a' + i%26)}, n)
+				all = append(all, p...)
+				r := freeze(pool, p)
+				c.Append(&r)
+			}
+			var got []byte
+			var lengths []int
+			write := writerFunc(func(p []byte) (int, error) {
+				got, lengths = append(got, p...), append(lengths, len(p))
+				return len(p), nil
+			})
+			var w io.Writer = write
+			if test.way != nil {
+				w = test.way(write)
+			}
+			if n, err := c.WriteTo(w); n != int64(len(all)) || err != nil || !bytes.Equal(got, all) {
+				t.Errorf("WriteTo = %d, %v of %d bytes, the same: %v", n, err, len(all), bytes.Equal(got, all))
+			}
+			if !slices.Equal(lengths, test.want) {
+				t.Errorf("writes of %d bytes, want %d", lengths, test.want)
+			}
+		})
+	}
+}
+
+// What was joined goes back to its pool even if the writer panics, and the chain still has all that was not taken.
+func TestWriteToAWriterThatPanics(t *testing.T) {
+	before := millrace.DefaultPool.Stats().InUseBlocks
+	var c millrace.Chain
+	addBlocks(millrace.NewPool(), &c, letters(100), 10)
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = c.WriteTo(writerFunc(func([]byte) (int, error) { panic("no") }))
+	}()
+	if n := millrace.DefaultPool.Stats().InUseBlocks; n != before {
+		t.Errorf("%d blocks of DefaultPool in use, %d before", n, before)
+	}
+	sameBytes(t, "the rest", &c, string(letters(100)))
+	c.Release()
 }
 
 func TestWriteToOfNothing(t *testing.T) {
@@ -239,46 +308,5 @@ func TestReadFromAReader(t *testing.T) {
 	c.Release()
 	if n := pool.Stats().InUse; n != 0 {
 		t.Errorf("%d bytes in use", n)
-	}
-}
-
-func TestChainReaderEdges(t *testing.T) {
-	var c millrace.Chain
-	addBlocks(millrace.DefaultPool, &c, letters(10), 3)
-	defer c.Release()
-	v := c.Reader()
-	for _, test := range []struct {
-		offset int64
-		whence int
-		at     int64
-		text   string
-	}{
-		{3, io.SeekStart, 3, ""},
-		{3, io.SeekCurrent, 6, ""},
-		{-2, io.SeekEnd, 8, ""},
-		{-9, io.SeekCurrent, 8, "millrace: Seek to before the start"},
-		{-1, io.SeekStart, 8, "millrace: Seek to before the start"},
-		{0, 7, 8, "millrace: Seek with whence 7"},
-		{5, io.SeekEnd, 15, ""},
-	} {
-		at, err := v.Seek(test.offset, test.whence)
-		if got := fmt.Sprint(err); err == nil && (test.text != "" || at != test.at) || err != nil && got != test.text {
-			t.Errorf("Seek(%d, %d) = %d, %v, want %d, %s", test.offset, test.whence, at, err, test.at, test.text)
-		}
-		if at, _ := v.Seek(0, io.SeekCurrent); at != test.at {
-			t.Errorf("Seek(%d, %d) left it at %d, want %d", test.offset, test.whence, at, test.at)
-		}
-	}
-	if n, err := v.Read(make([]byte, 3)); n != 0 || err != io.EOF || v.Len() != 0 {
-		t.Errorf("Read beyond the end = %d, %v; Len() = %d", n, err, v.Len())
-	}
-	if _, err := v.ReadByte(); err != io.EOF {
-		t.Errorf("ReadByte beyond the end: %v", err)
-	}
-	if n, err := v.Read(nil); n != 0 || err != nil {
-		t.Errorf("Read of nothing = %d, %v", n, err)
-	}
-	if _, err := v.ReadAt(make([]byte, 1), -1); err == nil || err == io.EOF {
-		t.Errorf("ReadAt(-1): %v", err)
 	}
 }

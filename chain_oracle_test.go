@@ -166,9 +166,12 @@ func herdReadFrom(h *herd) {
 func herdWriteTo(h *herd) {
 	i := h.chain()
 	w := failingAt{at: h.upTo(len(h.want[i]) + 1)}
-	write := (*millrace.Chain).WriteTo
-	if h.choose()%2 == 0 {
+	write := (*millrace.Chain).WriteTo // each piece: a failingAt has a WriteByte
+	switch h.choose() % 3 {
+	case 0:
 		write = millrace.WriteVector
+	case 1:
+		write = writes["joined"]
 	}
 	n, err := write(&h.chains[i], &w)
 	if int(n) != min(w.at, len(h.want[i])) || (err == nil) != (w.at >= len(h.want[i])) || !bytes.Equal(w.Bytes(), h.want[i][:n]) {

@@ -1,0 +1,104 @@
+package millrace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A ChainReader reads a Chain without consuming it. It borrows the Chain, which must not change or be released
+// meanwhile. A *ChainReader implements io.Reader, io.ByteReader, io.ReaderAt and io.Seeker; ReadAt may be called
+// from several goroutines at once.
+//
+// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
+type ChainReader struct {
+	c     *Chain
+	at    int64
+	piece int   // one that holds at or comes before it, so that a read need not look from the end; or unknown
+	start int64 // where it begins
+}
+
+// unknown is the piece after a Seek.
+const unknown = -1
+
+// Reader returns a view of c that starts at its first byte. It is a value, which needs no allocation; what implements
+// io.Reader is a pointer to it:
+//
+//	v := c.Reader()
+//	n, err := io.Copy(w, &v)
+func (c *Chain) Reader() ChainReader { return ChainReader{c: c} }
+
+// Len returns the number of bytes that have not been read.
+func (v *ChainReader) Len() int { return max(v.c.size-int(v.at), 0) }
+
+// Read copies the next bytes into p. It returns io.EOF at the end.
+func (v *ChainReader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if v.Len() == 0 {
+		return 0, io.EOF
+	}
+	n := v.copy(p)
+	v.at += int64(n)
+	return n, nil
+}
+
+// copy copies the next bytes into p. There are some.
+func (v *ChainReader) copy(p []byte) int {
+	pieces := v.c.pieces()
+	if v.piece == unknown || v.piece >= len(pieces) { // pieces that Bytes has joined, for one
+		i, off := v.c.find(int(v.at))
+		v.piece, v.start = i, v.at-int64(off)
+	}
+	for v.at-v.start >= int64(pieces[v.piece].n) {
+		v.start += int64(pieces[v.piece].n)
+		v.piece++
+	}
+	return v.c.copyFrom(p, v.piece, int(v.at-v.start))
+}
+
+// ReadByte returns the next byte, or io.EOF at the end.
+func (v *ChainReader) ReadByte() (byte, error) {
+	var p [1]byte
+	if v.Len() == 0 {
+		return 0, io.EOF
+	}
+	v.copy(p[:])
+	v.at++
+	return p[0], nil
+}
+
+// ReadAt copies the bytes from offset off on into p. It returns io.EOF when that is fewer than len(p).
+func (v *ChainReader) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, errors.New("millrace: ReadAt at a negative offset")
+	}
+	if off >= int64(v.c.size) {
+		return 0, io.EOF
+	}
+	n := v.c.copyAt(p, int(off))
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Seek sets where the next Read begins, as io.Seeker describes. A position beyond the end is allowed: Read returns
+// io.EOF there.
+func (v *ChainReader) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekStart:
+	case io.SeekCurrent:
+		offset += v.at
+	case io.SeekEnd:
+		offset += int64(v.c.size)
+	default:
+		return 0, fmt.Errorf("millrace: Seek with whence %d", whence)
+	}
+	if offset < 0 {
+		return 0, errors.New("millrace: Seek to before the start")
+	}
+	v.at, v.piece = offset, unknown
+	return offset, nil
+}
