@@ -165,7 +165,8 @@ func (p *Pool) writableAgain(n int) []byte {
 
 // writableBehind is writableAgain where the last frame is held, and the one behind it too, or there is none. When no slot
 // is free, the frame is placed in one that has been released, the first of those that lie together, because to unlink some
-// and to link them again takes longer. Of two that open the memory it is the second: so the original numbers them.
+// and to link them again takes longer. Of two that open the memory it is the second: so buffer_sv2 numbers them, whose
+// diagrams the tests trace.
 func (p *Pool) writableBehind(n int) []byte {
 	if p.linked < p.edge {
 		return p.writableElsewhere(n)
