@@ -49,13 +49,13 @@ func Curve(bounds []Bound, title string) []byte {
 	}
 	fmt.Fprintf(&b, `  <polyline class="curve" points="%s"/>`+"\n", strings.Join(points, " "))
 	for i, p := range bounds {
-		above := 10.0
-		if i == 0 {
-			above = -20 // the next one is close
+		beside, below := x(p.High)+8, 5.0
+		if i == 0 { // the next ones are close
+			beside, below = x(p.Latency)-10, 24
 		}
 		fmt.Fprintf(&b, `  <line class="line" x1="%[1]f" x2="%[2]f" y1="%[3]f" y2="%[3]f"/><circle class="ours" cx="%[1]f" cy="%[3]f" r="6"/>`,
 			x(p.Latency), x(p.High), y(p.CPU))
-		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" class="ink b">%s</text>`+"\n", x(p.Latency)+10, y(p.CPU)-above, inMillis(p.Name))
+		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" class="ink b">%s</text>`+"\n", beside, y(p.CPU)+below, inMillis(p.Name))
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes()

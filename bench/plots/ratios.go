@@ -19,7 +19,7 @@ const (
 	most      = 20.0
 	left      = 470.0 // where the ratio is least
 	right     = 985.0 // and where it is most
-	nameEnd   = 800.0 // a rival's name begins left of it
+	letter    = 7.6   // about as wide as most letters are
 )
 
 const style = `<style>
@@ -64,14 +64,14 @@ func Ratios(rows []Row) []byte {
 		}
 		fmt.Fprintf(&b, `  <text x="%d" y="%d" class="ink" text-anchor="end">%s</text>`, labelEnd, y+12, html.EscapeString(short(r.Work)))
 		fmt.Fprintf(&b, `<rect class="%s" x="%.0f" y="%d" width="%.0f" height="%d" rx="3"/>`, class, from, y, max(to-from, 1), barHeight)
-		fmt.Fprintf(&b, `<text x="%.0f" y="%d" class="dim" text-anchor="%s">%.3g</text>`, at(r.Ratio)+beside, y+12, anchor, r.Ratio)
-		who, behind := "dim", at(r.Ratio)+44
+		who, figure, behind := "dim", "dim", at(r.Ratio)+44
 		switch {
 		case r.Ratio < 1:
-			behind = at(1) + 8
-		case behind > nameEnd: // then it is in the bar
+			figure, behind = "lost b", at(1)+8 // the bar alone may be too short to be seen
+		case behind+letter*float64(len(r.who())) > width: // then it is in the bar
 			who, behind = "in", at(1)+8
 		}
+		fmt.Fprintf(&b, `<text x="%.0f" y="%d" class="%s" text-anchor="%s">%.3g</text>`, at(r.Ratio)+beside, y+12, figure, anchor, r.Ratio)
 		fmt.Fprintf(&b, `<text x="%.0f" y="%d" class="%s" opacity="0.8">%s</text>`+"\n", behind, y+12, who, html.EscapeString(r.who()))
 	}
 	b.WriteString("</svg>\n")
