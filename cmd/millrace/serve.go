@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +17,9 @@ import (
 
 // tokenVar is the environment variable that --publish-token can be given in, where the list of processes does not show it.
 const tokenVar = "MILLRACE_PUBLISH_TOKEN"
+
+// readTokenVar is the same for --read-token.
+const readTokenVar = "MILLRACE_READ_TOKEN"
 
 // redisPasswordVar is the environment variable for the password of --redis or --redis-cluster, for the same reason.
 const redisPasswordVar = "MILLRACE_REDIS_PASSWORD"
@@ -69,9 +73,8 @@ need --publish-token.`,
 				return err
 			}
 			cfg.Log = log
-			if cfg.PublishToken == "" {
-				cfg.PublishToken = os.Getenv(tokenVar)
-			}
+			cfg.PublishToken = cmp.Or(cfg.PublishToken, os.Getenv(tokenVar))
+			cfg.ReadToken = cmp.Or(cfg.ReadToken, os.Getenv(readTokenVar))
 			logging.Disable() // of go-redis, which writes to standard error: what fails is logged by whoever asked for it
 			cfg.RedisPassword = os.Getenv(redisPasswordVar)
 			s, err := server.New(cfg)
@@ -95,6 +98,8 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.Admin, "admin", cfg.Admin, "second address, for /debug/pprof, /metrics and /api/streams; empty: none")
 	f.StringVar(&cfg.PublishToken, "publish-token", cfg.PublishToken,
 		"token that publishers must show; needed when other machines can reach the listener ($"+tokenVar+" does not show in ps)")
+	f.StringVar(&cfg.ReadToken, "read-token", cfg.ReadToken,
+		"token that viewers and whoever else reads must show; empty: none; that of publishers does as well ($"+readTokenVar+")")
 	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)
 
 	filesFlags(f, cfg)

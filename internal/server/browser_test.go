@@ -35,3 +35,21 @@ func TestThePageShowsTheDemo(t *testing.T) {
 		t.Errorf("%s viewers", n)
 	}
 }
+
+// With a --read-token the page works in a browser that has opened it with the token, and shows nothing to another.
+func TestThePageBehindAToken(t *testing.T) {
+	ctx, console := pagetest.Browser(t)
+	f := serve(t, func(c *Config) { c.Demo, c.ReadToken = true, "secret" })
+	if err := chromedp.Do(ctx, chromedp.Navigate(f.url("/?token=secret"))); err != nil {
+		t.Fatal(err)
+	}
+	const video = `document.querySelector('video')`
+	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
+	if err := chromedp.Do(ctx, chromedp.Navigate(f.url("/"))); err != nil { // a link or a bookmark
+		t.Fatal(err)
+	}
+	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
+	if lines := console.Lines(); len(lines) > 0 {
+		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
+	}
+}

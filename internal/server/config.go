@@ -27,6 +27,7 @@ type Config struct {
 	Admin  string // a second address for /debug/pprof, /metrics and /api/streams; empty: there is none
 
 	PublishToken string // what a publisher must show; empty: nobody can publish except through a loopback listener
+	ReadToken    string // what viewers and whoever else reads must show; empty: nothing
 	Demo         bool   // play the built-in sample as the stream "demo"
 	Version      string // shown in the API and in the metrics
 

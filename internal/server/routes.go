@@ -24,7 +24,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuseBody(w, r, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob")
 	})
-	return s.heads.handler(s.besideBlobs(mux))
+	return s.heads.handler(s.guard(s.besideBlobs(mux)))
 }
 
 // live sorts the requests for a stream by what they want.
@@ -43,7 +43,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 		h.Set("Allow", allow)
 		h.Set("Access-Control-Allow-Origin", "*")
 		h.Set("Access-Control-Allow-Methods", "GET, HEAD")
-		h.Set("Access-Control-Allow-Headers", "Range")
+		h.Set("Access-Control-Allow-Headers", "Authorization, Range")
 		h.Set("Access-Control-Max-Age", "86400")
 		w.WriteHeader(http.StatusNoContent)
 	default:
