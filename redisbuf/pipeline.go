@@ -154,8 +154,12 @@ func (p *Pipeline) SetFrom(key string, src io.Reader, n int64, opts ...SetOption
 	return r
 }
 
-// Exec executes what was collected, in its order on each server, and returns the first error of a call, or nil. Calls that
-// failed and are safe to retry are retried individually. The calls' results stay valid until the Pipeline is used again.
+// Exec executes what was collected, in its order on each server, and returns the first error of a call, or nil. The calls'
+// results stay valid until the Pipeline is used again.
+//
+// Calls that failed and are safe to retry are retried individually, which may put them behind calls of other keys. Calls
+// of one key stay in their order: one that the server has refused, or that was lost, keeps its error if a later one of
+// the same key was executed, or may have been, unless both of them read.
 func (p *Pipeline) Exec(ctx context.Context) error {
 	defer p.forget()
 	collected := p.calls[:p.used]
@@ -328,56 +332,6 @@ func (g *group) execute(ctx context.Context, calls []*call, weight int64) {
 		}
 	}
 	a.next()
-}
-
-// repair executes again, one by one, the calls that have failed in a way that it may help, and stops when one of them
-// finds no server. What else goes wrong with one is no reason to leave out the others.
-func (g *group) repair(ctx context.Context, calls []*call) {
-	var failed []*call
-	pause := false
-	try := attempt{commands: g.commands, ctx: ctx, node: g.node}
-	for _, op := range calls {
-		if op.err == nil {
-			continue
-		}
-		try.purpose, try.err, try.final = op.purpose(), op.err, op.final
-		worth, wait := try.worth()
-		if op.err = try.err; worth {
-			failed = append(failed, op)
-			pause = pause || wait
-		}
-	}
-	if pause && !try.backOff() {
-		for _, op := range failed {
-			op.err = ctx.Err()
-		}
-		return
-	}
-	for _, op := range failed {
-		op.err = nil
-		if g.do(ctx, op); isUnreached(op.err) {
-			return
-		}
-	}
-}
-
-// isUnreached reports whether err, of a call with all of its tries, means that another call would have no server either, or no
-// time.
-func isUnreached(err error) bool {
-	if err == nil || isServerError(err) {
-		return false // before the variables below, which are on the heap
-	}
-	var reader *ReaderError
-	var writer *WriterError
-	if errors.As(err, &reader) || errors.As(err, &writer) {
-		return false // whatever the caller's reader or writer has failed with, even if it is a context's error
-	}
-	for _, none := range []error{ErrClosed, redis.ErrPoolTimeout, context.Canceled, context.DeadlineExceeded} {
-		if errors.Is(err, none) {
-			return true
-		}
-	}
-	return isLoss(err)
 }
 
 // errNotSent is the error of the calls of a pipeline that come after one that cannot be sent as a whole. They are tried
