@@ -27,7 +27,7 @@ const (
 )
 
 // exHeader walks the parts that sound and video have in common: ModEx extensions, multitrack and FourCC. p begins behind the
-// first byte, kind is the packet type of the first byte. ok is false when p ends early or the FourCC is not shared.
+// first byte, kind is the packet type of the first byte. ok is false when p ends early.
 func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, at int, ok bool) {
 	at = 1
 	for kind == exModEx {
@@ -60,11 +60,17 @@ func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, a
 			return 0, 0, 0, false
 		}
 	}
-	if form == manyTracksCodecs {
-		return kind, 0, at, true
-	}
 	if len(p) < 4 {
 		return 0, 0, 0, false
+	}
+	if t.Multitrack { // each track's number is behind the FourCC, its own or that of all
+		if len(p) < 5 {
+			return 0, 0, 0, false
+		}
+		t.Track = p[4]
+	}
+	if form == manyTracksCodecs {
+		return kind, 0, at, true
 	}
 	return kind, fourCC(p), at + 4, true
 }

@@ -182,10 +182,13 @@ func slowEnhanced(t *flv.Tag, data []byte, tracks byte) (kind byte, codec flv.Co
 			return 0, 0, 0, false
 		}
 	}
+	codec = flv.Codec(binary.BigEndian.Uint32(data[at:]))
+	if t.Multitrack {
+		t.Track = data[at+4]
+	}
 	if ownCodecs {
 		return kind, 0, at, true
 	}
-	codec = flv.Codec(binary.BigEndian.Uint32(data[at:]))
 	return kind, codec, at + 4, true
 }
 

@@ -59,6 +59,7 @@ type Tag struct {
 	SequenceHeader  bool   // Packet is PacketSequenceHeader
 	Metadata        bool   // script data named onMetaData
 	Multitrack      bool   // enhanced: the payload is a list of tracks; Codec is that of the first when they share one
+	Track           byte   // enhanced: number of the list's first track; 0 is the default one, as of all other tags
 	Encrypted       bool   // the filter bit is set
 	Codec           Codec  // 0 when Packet is PacketNone
 	Size            int    // of the data; the tag as a whole is 15 bytes longer
