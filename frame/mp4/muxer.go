@@ -116,7 +116,7 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	case t.Encrypted:
 		return Fragment{}, &CodecError{Type: t.Type, Codec: t.Codec, Why: "encrypted"}
 	case t.Multitrack:
-		return Fragment{}, &CodecError{Type: t.Type, Codec: t.Codec, Why: "several tracks in one tag"}
+		return Fragment{}, &CodecError{Type: t.Type, Codec: t.Codec, Why: "in a list of tracks"}
 	case !carried(t.Type, t.Codec):
 		return Fragment{}, &CodecError{Type: t.Type, Codec: t.Codec}
 	case src.Len() != t.Len() || t.Payload <= 0 || t.Payload > t.Len()-4:

@@ -72,7 +72,7 @@ func TestRefusedTags(t *testing.T) {
 		{"AV1", video, "\x90av01abc", "mp4: AV1 is not carried: video is AVC or HEVC, audio is AAC"},
 		{"a codec without a name", video, "\x90xyz9abc", `mp4: "xyz9" is not carried: video is AVC or HEVC, audio is AAC`},
 		{"VP6", video, "\x14abc", "mp4: VP6 is not carried: video is AVC or HEVC, audio is AAC"},
-		{"two tracks", video, "\x96\x11avc1\x00abc", "mp4: video tag (AVC): several tracks in one tag"},
+		{"two tracks", video, "\x96\x11avc1\x00abc", "mp4: video tag (AVC): in a list of tracks"},
 		{"encrypted", video | 0x20, avcKey("x"), "mp4: video tag (AVC): encrypted"},
 		{"AVC record cut short", video, avcHeader(avc640x360[:20]),
 			"mp4: sequence header of AVC: sequence parameter set is cut short"},

@@ -22,7 +22,7 @@ type blackout struct {
 // note takes the next tag of what is in the ring, and reports whether there is a blackout.
 func (b *blackout) note(t flv.Tag, ring *broadcast.Ring) bool {
 	switch {
-	case t.Packet != flv.PacketFrame:
+	case t.Packet != flv.PacketFrame || t.Track != 0: // viewers start at the default track
 	case t.Type == flv.TypeVideo:
 		b.dark, b.counting = false, false
 	case !b.counting || int32(t.Timestamp-b.since) < 0: // or the times have begun anew

@@ -13,6 +13,9 @@ import (
 
 func TestBlackout(t *testing.T) {
 	picture := func(at uint32) flv.Tag { return flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketFrame, Timestamp: at} }
+	other := func(at uint32) flv.Tag {
+		return flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketFrame, Track: 1, Timestamp: at}
+	}
 	sound := func(at uint32) flv.Tag { return flv.Tag{Type: flv.TypeAudio, Packet: flv.PacketFrame, Timestamp: at} }
 	header := flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketSequenceHeader}
 	for _, tt := range []struct {
@@ -25,6 +28,7 @@ func TestBlackout(t *testing.T) {
 		{"for less", false, []flv.Tag{sound(0), sound(9999)}, false},
 		{"while pictures are kept", true, []flv.Tag{sound(0), sound(10_000)}, false},
 		{"a picture in between", false, []flv.Tag{sound(0), picture(20), sound(30), sound(10_020)}, false},
+		{"pictures of another track", false, []flv.Tag{sound(0), other(20), sound(30), sound(10_000)}, true},
 		{"a picture behind", false, []flv.Tag{sound(0), sound(10_000), picture(0)}, false},
 		{"a header is no picture", false, []flv.Tag{sound(0), header, sound(10_000), header}, true},
 		{"pictures with times of their own", false, []flv.Tag{picture(0), sound(60_000), picture(40), sound(60_040)}, false},

@@ -31,7 +31,8 @@ type ingest struct {
 	meter meter
 
 	video, audio flv.Codec // of the last tag of each kind; 0: none has come, or one of several codecs
-	pictures     bool      // there are some, or will be
+	first        defaults
+	pictures     bool // there are some, or will be
 	blackout     blackout
 	told         bool // that there is one was logged
 	resized      bool // the metadata have changed, and with them perhaps the size of the picture
@@ -43,6 +44,7 @@ type ingest struct {
 	videoInfo millrace.Chain
 	audioHead millrace.Chain
 	audioInfo millrace.Chain
+	others    []trackPart
 	size      string // of the picture, as in 640x360; "" if not known
 }
 
@@ -69,7 +71,11 @@ func (in *ingest) release() {
 
 // parts lists what a viewer needs before it can start.
 func (in *ingest) parts() []*millrace.Chain {
-	return []*millrace.Chain{&in.metadata, &in.videoHead, &in.videoInfo, &in.audioHead, &in.audioInfo}
+	list := []*millrace.Chain{&in.metadata, &in.videoHead, &in.videoInfo, &in.audioHead, &in.audioInfo}
+	for i := range in.others {
+		list = append(list, &in.others[i].tag)
+	}
+	return list
 }
 
 // sniff looks at the first bytes, no further than it takes to know.
@@ -159,7 +165,9 @@ const flvHeader = 9
 
 // tag publishes the tag in frame.
 func (in *ingest) tag(t flv.Tag) error {
+	in.first.note(t)
 	switch {
+	case in.first.beside(t): // what people and MP4 get is the default track
 	case t.Type == flv.TypeVideo && (t.Codec != in.video || in.resized) && t.Codec != 0:
 		in.video, in.resized = t.Codec, false
 		in.s.describe(t, in.size)
@@ -174,8 +182,12 @@ func (in *ingest) tag(t flv.Tag) error {
 	return in.s.publish(&in.frame, in.starts(t))
 }
 
-// starts says whether viewers can start at a tag. Without pictures each piece of sound stands alone.
+// starts says whether viewers can start at a tag: of the default track, where there is one. Without pictures each piece of
+// sound stands alone.
 func (in *ingest) starts(t flv.Tag) bool {
+	if in.first.beside(t) {
+		return false
+	}
 	dark := in.pictures && in.blackout.note(t, in.s.live.ring)
 	if dark != in.s.dark.Load() {
 		in.s.dark.Store(dark)
@@ -194,6 +206,8 @@ func (in *ingest) part(t flv.Tag) *millrace.Chain {
 		return nil
 	case t.Metadata:
 		return &in.metadata
+	case t.Track != 0:
+		return in.other(t)
 	case t.SequenceHeader && t.Type == flv.TypeVideo:
 		return &in.videoHead
 	case t.SequenceHeader:
