@@ -81,6 +81,7 @@ func planned(cfg server.Config) doctor.Plan {
 		Streams:     cfg.MaxStreams,
 		KeepBytes:   cfg.KeepBytes,
 		Unsent:      int64(cfg.Unsent),
+		SendBuffer:  cfg.FilesSendBuffer,
 		FilesOpen:   cfg.FilesOpen,
 		BlobsOpen:   blobsOpen,
 		ColdReaders: cfg.FilesColdReaders,

@@ -234,7 +234,15 @@ var networkSituations = map[string][]situation{
 		{files: files{"net.ipv4.tcp_mem": "x"}, state: Unknown},
 	},
 	"net.core.wmem_max": {
-		{state: Info, value: "212992, rmem_max 212992"},
+		{state: OK, value: "4194304, rmem_max 212992", says: "a send buffer of 8 MiB"},
+		{files: files{"net.core.wmem_max": "212992"}, state: Info, value: "212992, rmem_max",
+			says: "so that nothing is widened", command: "sysctl -w net.core.wmem_max=4194304"},
+		{files: files{"net.core.wmem_max": "2097152"}, state: Info, says: "nothing is widened"},
+		{files: files{"net.core.wmem_max": "3145728"}, state: Info, says: "and restart the server"},
+		{files: files{"net.core.wmem_max": "212992", "net.ipv4.tcp_wmem": "4096 16384 8388608"}, state: OK},
+		{files: files{"net.core.wmem_max": "212992"}, plan: func(p *Plan) { p.SendBuffer = 0 }, state: OK},
+		{files: files{"net.core.wmem_max": "18446744073709551615"}, state: OK},
+		{files: files{"net.ipv4.tcp_wmem": gone}, state: Unknown, says: "there is no /proc/sys/net/ipv4/tcp_wmem"},
 		{files: files{"net.core.rmem_max": gone}, state: Unknown},
 	},
 	"net.ipv4.tcp_congestion_control": {

@@ -37,7 +37,7 @@ var healthy = files{
 	"kernel.threads-max":              "127000",
 	"kernel.osrelease":                "6.12.41-cloud-amd64",
 	"net.core.somaxconn":              "4096",
-	"net.core.wmem_max":               "212992",
+	"net.core.wmem_max":               "4194304",
 	"net.core.rmem_max":               "212992",
 	"net.core.default_qdisc":          "fq",
 	"net.ipv4.tcp_wmem":               "4096\t16384\t4194304",
@@ -105,7 +105,7 @@ func newHost(other files) *Host {
 // plan is that of a server with its defaults.
 var plan = Plan{
 	Viewers: 1000, MaxViewers: 4096, Streams: 128, KeepBytes: 16 << 20, Unsent: 128 << 10,
-	FilesOpen: 512, BlobsOpen: 128, ColdReaders: 8, Uploads: 64,
+	SendBuffer: 4 << 20, FilesOpen: 512, BlobsOpen: 128, ColdReaders: 8, Uploads: 64,
 }
 
 // forbidden is a file system that lets nobody read.

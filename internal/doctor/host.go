@@ -61,6 +61,7 @@ type Plan struct {
 	Streams     int
 	KeepBytes   int64
 	Unsent      int64
+	SendBuffer  int64 // as --files-send-buffer
 	FilesOpen   int
 	BlobsOpen   int
 	ColdReaders int

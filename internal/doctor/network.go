@@ -150,7 +150,9 @@ func tcpMemory(h *Host, p Plan) Finding {
 	return f
 }
 
-func socketBuffers(h *Host, _ Plan) Finding {
+// socketBuffers judges what bounds the send buffers that the server widens for long files. Streams have nothing to do with
+// that, and who serves small files, or near by, gains nothing: it is no reason for more than an advice.
+func socketBuffers(h *Host, p Plan) Finding {
 	send, err := h.number("net.core.wmem_max")
 	if err != nil {
 		return unknown(err)
@@ -159,11 +161,31 @@ func socketBuffers(h *Host, _ Plan) Finding {
 	if err != nil {
 		return unknown(err)
 	}
-	return Finding{
-		State: Info, Value: fmt.Sprintf("%d, rmem_max %d", send, receive),
-		Why: "They bound what a program asks for by SO_SNDBUF and SO_RCVBUF. The server asks for nothing, so that " +
-			"the kernel sizes buffers within tcp_wmem and tcp_rmem; these make no difference.",
+	tcp, err := h.numbers("net.ipv4.tcp_wmem", 3)
+	if err != nil {
+		return unknown(err)
 	}
+	tuned := tcp[2]
+	// The kernel doubles what it is asked for.
+	widest, wanted := 2*min(p.SendBuffer, send), 2*p.SendBuffer
+	f := Finding{
+		State: OK, Value: fmt.Sprintf("%d, rmem_max %d", send, receive),
+		Why: fmt.Sprintf("While much of a file is left, the server gives a fast connection a send buffer of %s "+
+			"(--files-send-buffer, from Linux 5.14 on), but of no more than twice this. By itself the kernel stops at "+
+			"%s (tcp_wmem). No more is under way at a time than the buffer holds, so that over a long fast line "+
+			"twice the buffer is up to twice the speed. Streams do not need it, and rmem_max makes no difference.",
+			size(wanted), size(tuned)),
+	}
+	switch {
+	case tuned >= wanted || widest >= wanted:
+		return f
+	case widest <= tuned:
+		f.Why = fmt.Sprintf("Twice this is no more than %s, so that nothing is widened. ", size(tuned)) + f.Why
+	}
+	f.State = Info
+	f.Advice = fmt.Sprintf("allow %s if large files go far over fast lines, and restart the server", size(p.SendBuffer))
+	f.Command = fmt.Sprintf("sysctl -w net.core.wmem_max=%d", p.SendBuffer)
+	return f
 }
 
 func congestion(h *Host, _ Plan) Finding {
