@@ -35,7 +35,8 @@ func loadCommand() *cobra.Command {
 bytes, the gaps between arrivals, the latency, what was lost, and the server's CPU time per gigabyte when
 --server-pid names its process on this machine.
 
-The exit status is not 0 when a publisher was refused or ended early, or when no viewer got anything.
+The exit status is not 0 when a publisher was refused or ended early, when no viewer got anything, or when the load was
+interrupted. What was measured until then is printed nevertheless.
 
 Every tag carries its number and the moment it left. The load comes from one process: on the same machine it
 competes with the server for the processors. Streams that others publish carry no such numbers: what was lost of them, and
@@ -65,6 +66,9 @@ how late they came, is not known.`,
 			if asJSON {
 				print = printJSON
 			}
+			if report.Interrupted && err == nil {
+				err = errLoadCut // so that no script takes it for the load that it asked for
+			}
 			return errors.Join(print(cmd.OutOrStdout(), report), err)
 		},
 	}
@@ -75,6 +79,8 @@ how late they came, is not known.`,
 	f.BoolVarP(&quiet, "quiet", "q", false, "show no progress")
 	return cmd
 }
+
+var errLoadCut = fmt.Errorf("%w: the figures are of the time until then", errInterrupted)
 
 func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 	f.StringVar(&cfg.URL, "url", cfg.URL, "the server")

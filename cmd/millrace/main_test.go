@@ -110,6 +110,18 @@ func TestServeAndLoad(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "1 of 2 publishers failed") || !strings.Contains(out.String(), "409 Conflict") {
 		t.Errorf("with a stream of somebody else: %v\n%s", err, &out)
 	}
+
+	// Cut short, it is not the load that was asked for, though there is a report.
+	for _, format := range []string{"--json=false", "--json"} {
+		out.Reset()
+		short, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+		err := millrace(short, &out, io.Discard, append(quick, format, "--duration", "1h")...)
+		stop()
+		if err == nil || !strings.Contains(err.Error(), "interrupted") || exitStatus(err) != 1 ||
+			!strings.Contains(out.String(), "interrupted") || !strings.Contains(out.String(), "delivered") && format != "--json" {
+			t.Errorf("interrupted with %s: %v\n%s", format, err, &out)
+		}
+	}
 	if strings.Contains(log.String(), "status=400") {
 		t.Errorf("a publisher's body had no end:\n%s", &log)
 	}
