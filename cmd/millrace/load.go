@@ -91,7 +91,7 @@ func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 	f.IntVar(&cfg.Streams, "streams", cfg.Streams, "streams to publish, called load-0, load-1 and so on")
 	f.StringSliceVar(&cfg.Names, "name", nil, "streams by name instead; may be repeated")
 	f.BoolVar(&cfg.NoPublish, "no-publish", false, "publish nothing, only watch")
-	f.IntVar(&cfg.Viewers, "viewers", cfg.Viewers, "viewers of each stream")
+	f.IntVar(&cfg.Viewers, "viewers", cfg.Viewers, "viewers of each stream; 0: only publish")
 	f.IntVar(&cfg.Stalled, "stalled", 0, "how many of all the viewers stop reading for --stall-for")
 	f.DurationVar(&cfg.StallFor, "stall-for", cfg.StallFor, "how long those viewers read nothing")
 
@@ -187,17 +187,16 @@ func printReport(out io.Writer, r load.Report) error {
 	}
 	fmt.Fprintln(w)
 
-	row("", "connected", "lost tags", "jumps", "repeated", "gap p50", "p99", "max", "latency p50", "p99", "max")
-	printViewers(row, "viewers", r.Viewers)
-	if r.Stalled.Wanted > 0 {
+	if r.Viewers.Wanted+r.Stalled.Wanted > 0 {
+		row("", "connected", "lost tags", "jumps", "repeated", "gap p50", "p99", "max", "latency p50", "p99", "max")
+		printViewers(row, "viewers", r.Viewers)
 		printViewers(row, "stalled", r.Stalled)
+		printEnded(row, r.Viewers.Ended)
+		printEnded(row, r.Stalled.Ended)
+		fmt.Fprintln(w)
 	}
-	printEnded(row, r.Viewers.Ended)
-	printEnded(row, r.Stalled.Ended)
-	fmt.Fprintln(w)
-
-	printUsage(row, "server", r.Server)
-	printUsage(row, "generator", r.Generator)
+	printUsage(row, "server", r.Server, r.Bytes)
+	printUsage(row, "generator", r.Generator, r.Bytes)
 	return w.Flush()
 }
 
@@ -208,6 +207,9 @@ func printPublishers(row func(...any), p load.Publishers) {
 }
 
 func printViewers(row func(...any), name string, v load.Viewers) {
+	if v.Wanted == 0 {
+		return
+	}
 	if !v.Numbered {
 		row(name, fmt.Sprintf("%d of %d", v.Connected, v.Wanted), "-", "-", "-",
 			round(v.Gap.P50), round(v.Gap.P99), round(v.Gap.Max), "-", "-", "-")
@@ -224,12 +226,17 @@ func printEnded(row func(...any), ended map[string]int) {
 	}
 }
 
-func printUsage(row func(...any), name string, u *load.Usage) {
+// printUsage prints what processes used to deliver so many bytes.
+func printUsage(row func(...any), name string, u *load.Usage, delivered int64) {
 	if u == nil {
 		return
 	}
-	row(name, fmt.Sprintf("%.2f CPU s a delivered GB (%v in all), %s resident, at most %s",
-		u.CPUPerGB, round(u.CPU), decimalBytes(u.RSS), decimalBytes(u.PeakRSS)))
+	perGB := "-"
+	if delivered > 0 {
+		perGB = fmt.Sprintf("%.2f", u.CPUPerGB)
+	}
+	row(name, fmt.Sprintf("%s CPU s a delivered GB (%v in all), %s resident, at most %s",
+		perGB, round(u.CPU), decimalBytes(u.RSS), decimalBytes(u.PeakRSS)))
 }
 
 func perSecond(n int64, d time.Duration) int64 {

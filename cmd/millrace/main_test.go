@@ -135,6 +135,34 @@ func TestServeAndLoad(t *testing.T) {
 	}
 }
 
+// Whom nobody watches is not told about viewers, nor what it costs to deliver nothing.
+func TestReportOfALoadWithoutViewers(t *testing.T) {
+	used := &load.Usage{CPU: 30 * time.Millisecond, RSS: 5e6, PeakRSS: 6e6}
+	var out bytes.Buffer
+	err := printReport(&out, load.Report{
+		Target: "http://127.0.0.1:8080", Measured: 2 * time.Second, Server: used,
+		Publishers: load.Publishers{Wanted: 1, Connected: 1, Tags: 7, Bytes: 3000},
+	})
+	const want = `target     http://127.0.0.1:8080
+measured   2s
+delivered  0 B (0 B/s)
+published  1 of 1 streams, 7 tags, 3 kB, at most 0s late
+
+server  - CPU s a delivered GB (30ms in all), 5 MB resident, at most 6 MB
+`
+	if err != nil || out.String() != want {
+		t.Errorf("%v\n%s\nwant:\n%s", err, &out, want)
+	}
+	out.Reset()
+	if err := printReport(&out, load.Report{Stalled: load.Viewers{Wanted: 2}, Bytes: 1, Server: used}); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); strings.Contains(text, "\nviewers ") || !strings.Contains(text, "\nstalled  0 of 2 ") ||
+		!strings.Contains(text, "server  0.00 CPU s") {
+		t.Errorf("all viewers stall:\n%s", text)
+	}
+}
+
 func TestLoadBar(t *testing.T) {
 	var out bytes.Buffer
 	b := newBar(&out)

@@ -85,7 +85,7 @@ type Spread struct {
 // Usage is what processes used during the measurement.
 type Usage struct {
 	CPU      time.Duration `json:"cpu_ns"`
-	CPUPerGB float64       `json:"cpu_s_per_gb"` // CPU seconds per 10^9 bytes delivered
+	CPUPerGB float64       `json:"cpu_s_per_gb"` // CPU seconds per 10^9 bytes delivered; 0 when none were
 	RSS      int64         `json:"rss_bytes"`    // at the end
 	PeakRSS  int64         `json:"peak_rss_bytes"`
 }
