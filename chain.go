@@ -240,7 +240,7 @@ func (c *Chain) Slice(dst *Chain, from, to int) {
 // when dst is c.
 func (c *Chain) Clone(dst *Chain) { c.Slice(dst, 0, c.size) }
 
-// Discard releases the first n bytes.
+// Discard releases the first n bytes. It panics when c has fewer.
 func (c *Chain) Discard(n int) {
 	c.inRange("Discard", 0, n)
 	for n > 0 {

@@ -44,11 +44,13 @@ var DefaultPool = NewPool()
 // have found no room, what was idle all that time makes way.
 //
 // All methods may be called from any goroutine, and a block may be taken on one and released on another.
+//
+// Invariant, when no call is under way: 0 ≤ idle ≤ idleLimit.
 type Pool struct {
 	idleLimit int64
 	classes   [numClasses]class
 
-	idle atomic.Int64 // bytes, 0 ≤ idle ≤ idleLimit when no call is under way
+	idle atomic.Int64 // bytes
 	away atomic.Int64 // bytes of the blocks that were turned away since the last trim
 
 	trimming sync.Mutex // is taken before a class's

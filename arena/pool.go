@@ -72,9 +72,10 @@ type Pool struct {
 // Option changes how a Pool works. Options panic when a value is out of range.
 type Option func(*Pool)
 
-// Slots sets how many Slices of the Pool's memory there can be at a time: 8, which is the default, 64 or 512. If Slices
-// are released in no particular order, have twice as many slots as are usually held: what was released between two
-// Slices that are held is used again only when there is need.
+// Slots sets how many Slices of the Pool's memory there can be at a time: 8, which is the default, 64 or 512. Most programs
+// work on one frame at a time, and slots that come back late cost a look each when memory is short. If Slices are released
+// in no particular order, have twice as many slots as are usually held: what was released between two Slices that are held
+// is used again only when there is need.
 func Slots(n int) Option {
 	if n != 8 && n != 64 && n != maxSlots {
 		panic(fmt.Sprintf("arena: Slots(%d): there are 8, 64 or %d", n, maxSlots))

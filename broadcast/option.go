@@ -50,7 +50,7 @@ type options struct {
 }
 
 // MaxBytes bounds the bytes of the frames that the ring keeps; the default is
-// 16 MiB. It counts the frames' own bytes: a block that is kept for a part of
+// 16 MiB, a group of ten seconds at 13 Mbit/s. It counts the frames' own bytes: a block that is kept for a part of
 // it counts with that part only, and preambles do not count. What it allows has
 // a say in [MaxPieces].
 func MaxBytes(n int64) Option {

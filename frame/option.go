@@ -17,7 +17,8 @@ const mostPayload = 1 << 30
 // Option changes how a Decoder reads. Options panic when a value is out of range.
 type Option func(*Decoder)
 
-// MaxPayload sets the largest payload that is taken, in bytes, for kinds that MaxKind does not name.
+// MaxPayload sets the largest payload that is taken, in bytes, for kinds that MaxKind does not name. The default is
+// DefaultMaxPayload, 1 MiB.
 func MaxPayload(n int) Option {
 	checkLimit("MaxPayload", n)
 	return func(d *Decoder) { d.maxPayload = n }

@@ -38,6 +38,8 @@ func AnyPrevTagSize() Option {
 //
 // It is not made of a frame.Decoder, for which a header says all about a frame: a tag's length comes again behind it, the
 // stream has a header of its own, and its first bytes may be those of no FLV. Either would have to know of the other's cases.
+//
+// Invariants: 0 < maxTag ≤ MaxData; between calls, tag is empty.
 type Decoder struct {
 	r       *millrace.Reader
 	maxTag  int
@@ -46,7 +48,7 @@ type Decoder struct {
 	header Header
 	began  bool           // the header has been read
 	err    error          // a fault in the stream, for good
-	tag    millrace.Chain // the tag being read; empty between calls
+	tag    millrace.Chain // the tag being read
 	head   [tagHeaderSize + peekSize]byte
 }
 

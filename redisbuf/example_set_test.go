@@ -1,0 +1,97 @@
+package redisbuf_test
+
+import (
+	"context"
+	"errors"
+	"log"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/redisbuf"
+)
+
+// Reading a value whole has the server copy all of it first, and nobody else is answered meanwhile. In pieces small values
+// are not held up, and a large one arrives while the server reads the next piece.
+func ExamplePieces() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	defer rdb.Close()
+	c, err := redisbuf.New(rdb, redisbuf.Pieces(512<<10), redisbuf.Conns(32))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	n, err := c.GetToBuffer(context.Background(), "film", make([]byte, 64<<20))
+	log.Print(n, err)
+}
+
+// A file is sent by the kernel. IfAbsent leaves a value that is there as it is.
+func ExampleClient_SetFile() {
+	var c *redisbuf.Client // from New
+	f, err := os.Open("film.mp4")
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	defer f.Close()
+	err = c.SetFile(context.Background(), "film", f, redisbuf.Expire(time.Hour), redisbuf.IfAbsent())
+	var sent *redisbuf.SentError
+	switch {
+	case err == redis.Nil:
+		log.Print("there is one already")
+	case errors.As(err, &sent):
+		log.Print("whether it was set is not known: ", err)
+	case err != nil:
+		log.Print("it was not set: ", err)
+	}
+}
+
+// The body of a request goes into Redis without being collected first. Its length must be known.
+func ExampleClient_SetFrom() {
+	var c *redisbuf.Client // from New
+	http.HandleFunc("PUT /values/{key}", func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength < 0 || r.ContentLength > 32<<20 {
+			http.Error(w, "a length of at most 32 MiB is needed", http.StatusLengthRequired)
+			return
+		}
+		if err := c.SetFrom(r.Context(), r.PathValue("key"), r.Body, r.ContentLength); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		}
+	})
+}
+
+// What was received as a chain is sent as it lies. SetChain borrows it.
+func ExampleClient_SetChain() {
+	var c *redisbuf.Client // from New
+	var r *millrace.Reader // from millrace.NewReader(conn)
+	var packet millrace.Chain
+	defer packet.Release()
+	if err := r.ReadChain(&packet, 100_000); err != nil {
+		log.Print(err)
+		return
+	}
+	if err := c.SetChain(context.Background(), "packet", &packet, redisbuf.KeepTTL()); err != nil {
+		log.Print(err)
+	}
+}
+
+// A Conn is one connection, whose calls are executed one after the other and are never retried.
+func ExampleClient_Conn() {
+	var c *redisbuf.Client // from New
+	ctx := context.Background()
+	conn, err := c.Conn(ctx)
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	defer conn.Close()
+	for _, key := range []string{"one", "two"} {
+		if err := conn.SetFromBuffer(ctx, key, []byte("a value")); err != nil {
+			log.Print(err)
+			return
+		}
+	}
+}
