@@ -1,6 +1,7 @@
 package redisbuf
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -69,6 +70,61 @@ func (r *patchy) Read(p []byte) (int, error) {
 	n := copy(p, r.p)
 	r.p = r.p[n:]
 	return n, nil
+}
+
+// A context that ends when all of a SET has left is no reason to say that it was not sent, whenever that is noticed.
+func TestContextEndsBehindAValue(t *testing.T) {
+	value := randomValue(sendfileLeast)
+	f, err := os.Create(filepath.Join(t.TempDir(), "value"))
+	must(t, err)
+	defer f.Close()
+	_, err = f.Write(value)
+	must(t, err)
+	request := int64(len("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$65536\r\n") + len(value) + len("\r\n"))
+	for _, op := range []call{{verb: setFrom}, {verb: setFile, file: f}} {
+		op.key, op.size = "k", int64(len(value))
+		sent := 0
+		for looks := 0; ; looks++ {
+			client, server := tcpPair(t)
+			whole := make(chan bool, 1)
+			go func() {
+				n, _ := io.CopyN(io.Discard, server, request)
+				whole <- n == request
+				_, _ = io.WriteString(server, "+OK\r\n")
+			}()
+			c := newConn(client, time.Minute, time.Hour, defaultMaxValue)
+			c.resumes = false // so that the context is looked at from the beginning
+			op.reader = bytes.NewReader(value)
+			err := c.execute(&fickleContext{Context: context.Background(), looks: looks}, &op)
+			client.Close()
+			if err == nil {
+				break
+			}
+			if all := <-whole; err != context.Canceled || all != c.sent {
+				t.Errorf("verb %d, after %d looks: %v, all of it is there: %t, sent: %t", op.verb, looks, err, all, c.sent)
+			} else if all {
+				sent++
+			}
+		}
+		if sent == 0 {
+			t.Errorf("verb %d: the context has never ended behind the value", op.verb)
+		}
+	}
+}
+
+// A fickleContext is cancelled when it has been asked so often whether it is.
+type fickleContext struct {
+	context.Context
+	looks int
+}
+
+func (c *fickleContext) Done() <-chan struct{} { return make(chan struct{}) }
+
+func (c *fickleContext) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
 }
 
 // A file that is none, or does not say how long it is, is no value.

@@ -110,6 +110,7 @@ func (w *wire) exchange(need int, a, b, c []byte) (n int, err error) {
 		w.sent = true
 		return w.receive(need, a, b, c)
 	}
+	w.sent = w.sent || len(w.out) == 0
 	w.in = [3][]byte{a, b, c}
 	if err = w.use(w.readTimeout); err == nil {
 		n, err = w.vectored.exchange(need)

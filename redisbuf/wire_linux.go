@@ -65,7 +65,6 @@ func newVectored(w *wire) *vectored {
 // exchange is the wire's.
 func (v *vectored) exchange(need int) (int, error) {
 	v.writing = len(v.w.out) > 0
-	v.w.sent = v.w.sent || !v.writing
 	n, err := v.receive(need)
 	unfinished := v.writing
 	v.writing = false
