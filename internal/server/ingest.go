@@ -34,8 +34,10 @@ type ingest struct {
 	first        defaults
 	pictures     bool // there are some, or will be
 	blackout     blackout
-	told         bool // that there is one was logged
-	resized      bool // the metadata have changed, and with them perhaps the size of the picture
+	told         bool   // that there is one was logged
+	began        bool   // there was a frame
+	since        uint32 // the time of the first one
+	resized      bool   // the metadata have changed, and with them perhaps the size of the picture
 
 	// What a viewer needs before it can start, in the order in which it gets it. Copies, because a share of so small a
 	// thing would keep the whole block that it came in.
@@ -175,11 +177,27 @@ func (in *ingest) tag(t flv.Tag) error {
 		in.audio = t.Codec
 		in.s.describe(t, "")
 	}
+	in.settle(t)
 	in.pictures = in.pictures || t.Type == flv.TypeVideo && (t.Packet == flv.PacketFrame || t.SequenceHeader)
 	if part := in.part(t); part != nil {
 		return in.configure(t, part)
 	}
 	return in.s.publish(&in.frame, in.starts(t))
+}
+
+// hopeWait is how much of a stream, in ms, passes before it is taken to have all of its codecs. Publishers send their sequence
+// headers at once, but a piece of sound may come in front of the pictures' one.
+const hopeWait = 1000
+
+// settle notes when so much of the stream has passed.
+func (in *ingest) settle(t flv.Tag) {
+	switch {
+	case t.Packet != flv.PacketFrame:
+	case !in.began || int32(t.Timestamp-in.since) < 0: // times may go back, and begin anew
+		in.began, in.since = true, t.Timestamp
+	case t.Timestamp-in.since >= hopeWait && !in.s.settled.Load():
+		in.s.settled.Store(true)
+	}
 }
 
 // starts says whether viewers can start at a tag: of the default track, where there is one. Without pictures each piece of

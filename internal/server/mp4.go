@@ -31,8 +31,6 @@ type muxing struct {
 	untold  int            // bytes of fragments since viewers were told
 	init    bool           // viewers have been given an init segment
 	refused error          // the first tag that had no place in the file
-	looked  bool           // there was a frame, at first
-	first   uint32         // its time
 
 	blackout blackout
 	skipped  bool   // frames are missing in front of the next one
@@ -50,9 +48,6 @@ const (
 	fragmentRoom = 16 << 10
 	// toldBytes is how much of a flood is made before viewers are told. An encoder's stream never gets there.
 	toldBytes = 64 << 10
-	// hopeWait is how much of a stream, in ms, passes before it is taken to have all of its codecs. Publishers send their
-	// sequence headers at once.
-	hopeWait = 1000
 )
 
 // newMuxing returns a muxing of what c gives, which begin starts. It takes ownership of c. s.mu is held.
@@ -160,17 +155,13 @@ func (m *muxing) convert(ctx context.Context) error {
 	}
 }
 
-// hopeless says that there will be nothing in the file: those who waited for the stream came before its codecs were known.
+// hopeless says that there will be nothing in the file: its viewers came before that was known.
 func (m *muxing) hopeless(t *flv.Tag) error {
-	switch {
-	case m.init || t.Packet != flv.PacketFrame:
-	case !m.looked:
-		m.looked, m.first = true, t.Timestamp
-	case t.Timestamp-m.first >= hopeWait:
-		_, err := m.out.stream.form(extMP4)
-		return err
+	if m.init || t.Packet != flv.PacketFrame {
+		return nil
 	}
-	return nil
+	_, err := m.out.stream.form(extMP4)
+	return err
 }
 
 // source returns what a Reader needs to read the stream from its header on.

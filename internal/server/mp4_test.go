@@ -131,6 +131,42 @@ func TestMP4OfNothingEnds(t *testing.T) {
 	p.end()
 }
 
+// A viewer who comes while a stream has only begun is not refused for what came first: neither one who has waited for it, nor
+// one who finds it there; not when its times go back a little either.
+func TestMP4IsNotRefusedBeforeASecondHasPassed(t *testing.T) {
+	for name, times := range map[string][]uint32{
+		"one sound": {0}, "almost a second": {0, hopeWait - 1}, "back by a millisecond": {20, 19}, "anew": {60_000, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := serve(t, nil)
+			waits := f.ask("/live/cam.mp4", 0)
+			f.waiting("cam", 1)
+			p := f.publish("cam")
+			sc := newScript(2, 5, 500)
+			p.send(sc.header)
+			waits.begin()
+			sent := 0
+			for _, at := range times {
+				sound := flvTag(flv.TypeAudio, at, []byte("\x2fMP3"))
+				p.send(sound)
+				sent += len(sound)
+			}
+			f.published("cam", sent)
+			comes := f.watch("/live/cam.mp4", 0)
+			p.send(avcHeader())
+			for i := 0; i < len(sc.tags); i += 2 {
+				p.send(sc.tags[i])
+			}
+			p.end()
+			for _, w := range []*watcher{waits, comes} {
+				if n := contiguous(t, stretches(t, w.rest())); n != 10 {
+					t.Errorf("%d pictures, want 10", n)
+				}
+			}
+		})
+	}
+}
+
 // A codec that MP4 is made of may come a moment after another.
 func TestMP4OfWhatComesLater(t *testing.T) {
 	f := serve(t, nil)

@@ -136,8 +136,10 @@ func TestFormsThatAStreamCannotBeHadIn(t *testing.T) {
 	f.published("raw", 5)
 	odd := f.publish("odd")
 	odd.send([]byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"))
-	odd.send(flvTag(9, 0, []byte("\x12Sorenson")))
-	f.published("odd", 10)
+	for _, at := range []uint32{0, hopeWait} { // then it is known that nothing else will come
+		odd.send(flvTag(9, at, []byte("\x12Sorenson")))
+	}
+	f.published("odd", 2*24)
 	for path, want := range map[string]int{
 		"/live/raw.flv": 406, "/live/raw.mp4": 406, "/live/odd.mp4": 406,
 	} {

@@ -51,6 +51,7 @@ type stream struct {
 	framesIn atomic.Int64
 	rate     atomic.Int64 // bits per second, lately
 	dark     atomic.Bool  // see blackout: sound counts as key frames
+	settled  atomic.Bool  // see ingest.settle: video and audio say what there is
 	video    atomic.Pointer[track]
 	audio    atomic.Pointer[track]
 
@@ -166,7 +167,8 @@ func (s *stream) form(ext string) (form, error) {
 		return 0, &formError{fmt.Sprintf("stream %q is not FLV, so it cannot be had as %s: ask for /live/%[1]s", s.name, ext)}
 	}
 	video, audio := s.video.Load(), s.audio.Load()
-	if video == nil && audio == nil || // nothing has come yet
+	if !s.settled.Load() || // more may come
+		video == nil && audio == nil ||
 		video != nil && (video.codec == flv.AVC || video.codec == flv.HEVC) ||
 		audio != nil && audio.codec == flv.AAC {
 		return formMP4, nil
