@@ -87,7 +87,13 @@ func (c *clock) at(p, other *pace, ts uint32, length int64) int64 {
 // continued returns the stream's time of ts in the round of p.
 func (p *pace) continued(ts uint32) int64 { return p.now + int64(int32(ts-p.last)) }
 
-// stopped reports whether the track had tags and has been without them while the other went on.
-func (p *pace) stopped() bool { return p.round > 0 && p.waited > maxAlone }
+// stopped reports whether the track has been without tags while the other went on: for longer than interleaving explains, or, if
+// it never had any, for longer than a track is waited for.
+func (p *pace) stopped() bool {
+	if p.round == 0 {
+		return p.waited > trackWait
+	}
+	return p.waited > maxAlone
+}
 
 func distance(a, b int64) int64 { return max(a-b, b-a) }

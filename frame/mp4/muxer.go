@@ -21,8 +21,8 @@ const (
 // maxRecord bounds a sequence header: parameter sets are some dozens of bytes, and a file's header repeats them.
 const maxRecord = 64 << 10
 
-// trackWait is how much of the stream, in ms, passes before a sequence header that was announced is no longer waited
-// for. Publishers send both at once; what has not come after a second was promised by mistake.
+// trackWait is how much of the stream, in ms, passes before a sequence header that was announced, or the first picture behind
+// one, is no longer waited for. Publishers send both at once; what has not come after a second was promised by mistake.
 const trackWait = 1000
 
 // Option changes how a Muxer works. Options panic when a value is out of range.

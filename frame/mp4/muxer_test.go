@@ -253,13 +253,43 @@ func TestPicturesThatStop(t *testing.T) {
 	}
 }
 
-// Sound that is ahead of the pictures by any time waits for them all the same, and so does sound before the first picture.
+// When there is a sequence header and no picture behind it, the sound is held back for a second, and then leaves by itself.
+func TestPicturesThatNeverCome(t *testing.T) {
+	for _, announced := range []bool{false, true} {
+		r := newRig(t, mp4.AudioFrames(3), mp4.Tracks(announced, announced))
+		r.tag(video, 0, avcHeader(avc640x360))
+		r.tag(audio, 0, aacHeader(aac48000))
+		for i := range 60 {
+			r.tag(audio, uint32(i*1024/48), aacFrame("a"))
+			if i == 46 && len(r.fragments) > 0 { // 981 ms
+				t.Fatalf("fragments %+v after less than a second", r.fragments)
+			}
+		}
+		ms := time.Millisecond
+		want := []mp4.Fragment{
+			{Samples: 47, NewInit: true}, {Samples: 3, Start: 1002 * ms}, {Samples: 3, Start: 1066 * ms},
+			{Samples: 3, Start: 1130 * ms}, {Samples: 3, Start: 1194 * ms},
+		}
+		if !reflect.DeepEqual(r.fragments, want) {
+			t.Errorf("fragments\n%+v, want\n%+v", r.fragments, want)
+		}
+		r.tag(video, 1280, avcKey("the first"))
+		r.tag(audio, 1280, aacFrame("with it"))
+		r.tag(video, 1320, avcKey("the second"))
+		if got := r.fragments[len(r.fragments)-1]; !got.Key || len(ofTrack(1, r.packets(0))) != 1 {
+			t.Errorf("%+v, want the first picture in the last fragment", got)
+		}
+	}
+}
+
+// Sound that is ahead of the pictures by any time waits for them all the same, and so does sound before the first picture, for a
+// second.
 func TestSoundWaitsForPictures(t *testing.T) {
 	r := newRig(t)
 	r.tag(video, 0, avcHeader(avc640x360))
 	r.tag(audio, 0, aacHeader(aac48000))
 	for i := range 125 {
-		if i >= 50 && i%2 == 0 {
+		if i >= 46 && i%2 == 0 {
 			r.tag(video, uint32(i*64/3), avcKey("x"))
 		}
 		r.tag(audio, uint32(12_000+i*64/3), aacFrame("a"))
