@@ -62,9 +62,12 @@ func Tracks(video, audio bool) Option {
 }
 
 // Fragment tells about what WriteTag or Flush appended. Samples is 0 when that was nothing.
+//
+// Key is set if the fragment begins with a key frame, and for all sound of a stream without pictures. It is not set for sound
+// that leaves by itself because the pictures have stopped: they may go on with one that needs those before.
 type Fragment struct {
 	Samples int           // pictures and frames of sound
-	Key     bool          // it begins with a key frame (sound: always): with an init segment in front a viewer can begin here
+	Key     bool          // with an init segment in front a viewer can begin here; see above
 	NewInit bool          // the init segment is another than that of the fragment before, or this is the first
 	Start   time.Duration // earliest decoding time, in the stream's own time and in whole milliseconds
 }
