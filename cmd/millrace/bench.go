@@ -44,7 +44,7 @@ cleanly: what was measured until then is reported, and the exit status is not 0.
 		Args: func(cmd *cobra.Command, args []string) error {
 			for _, name := range args {
 				if !slices.Contains(cmd.ValidArgs, name) {
-					return fmt.Errorf("%q is no suite: there are %s", name, strings.Join(cmd.ValidArgs, ", "))
+					return misused(fmt.Errorf("%q is no suite: there are %s", name, strings.Join(cmd.ValidArgs, ", ")))
 				}
 			}
 			return nil

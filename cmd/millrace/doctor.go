@@ -49,7 +49,7 @@ It sees what a server started in its place would see, so run it as the server's 
 
   # What a script wants to know
   millrace doctor --json | jq -r '.findings[] | select(.state == "bad") | .name + ": " + .command'`,
-		Args: func(cmd *cobra.Command, args []string) error { return cannotLook(arguments(0, 0)(cmd, args)) },
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if plan.Viewers < 1 || plan.Viewers > maxPlanned {
 				return cannotLook(fmt.Errorf("--viewers is %d, want from 1 to %d", plan.Viewers, maxPlanned))
@@ -61,7 +61,6 @@ It sees what a server started in its place would see, so run it as the server's 
 			return verdict(report, strict)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannotLook(err) })
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.IntVar(&plan.Viewers, "viewers", plan.Viewers, "viewers and downloads at a time that are expected")

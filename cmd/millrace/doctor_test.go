@@ -29,7 +29,7 @@ func TestDoctorExitStatus(t *testing.T) {
 		{"doctor --viewers many", 2, "many"},
 		{"doctor --what", 2, "--what"},
 		{"doctor please", 2, "takes no argument"},
-		{"dance", 1, "unknown command"},
+		{"dance", 2, "unknown command"},
 	} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], strings.Fields(test.args)...)
 		cmd.Env = append(os.Environ(), asCommand+"=1")

@@ -35,7 +35,7 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	if err := command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "millrace:", err)
-		if strings.HasPrefix(err.Error(), "unknown command") {
+		if strings.HasPrefix(err.Error(), unknownCommand) {
 			fmt.Fprintln(os.Stderr, "millrace --help lists them")
 		}
 		os.Exit(exitStatus(err))
@@ -52,7 +52,10 @@ them to and from a server.
 
 See a picture at once:
 
-  millrace serve --demo        then open http://127.0.0.1:8080/`,
+  millrace serve --demo        then open http://127.0.0.1:8080/
+
+The exit status is 2 if the command line cannot be read: an unknown command or flag, a value that is none, an argument too
+many.`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -60,17 +63,36 @@ See a picture at once:
 	root.SetVersionTemplate(versionLine())
 	root.AddCommand(serveCommand(), getCommand(), putCommand(), loadCommand(), cutCommand(), benchCommand(),
 		doctorCommand(), soakCommand(), versionCommand())
+	root.SetFlagErrorFunc(wrongFlag)
+	knowTopics(root)
 	return root
+}
+
+// knowTopics has `millrace help` end as the command itself does when it is asked for one that there is not: cobra's prints the
+// whole usage, and has succeeded.
+func knowTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil {
+		panic(err) // it was made a line above
+	}
+	help.Args = func(_ *cobra.Command, args []string) error {
+		_, rest, err := root.Find(args)
+		if err == nil && len(rest) > 0 {
+			err = fmt.Errorf("%s %q for %q", unknownCommand, rest[0], root.Name()+" "+strings.Join(args[:len(args)-len(rest)], " "))
+		}
+		return err
+	}
 }
 
 // arguments has a command take at least and at most so many, and says what they are when it does not get them.
 func arguments(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if most == 0 && len(args) > 0 {
-			return fmt.Errorf("%s takes no argument, such as %q: see %[1]s --help", cmd.CommandPath(), args[0])
+			return misused(fmt.Errorf("%s takes no argument, such as %q: see %[1]s --help", cmd.CommandPath(), args[0]))
 		}
 		if len(args) < least || len(args) > most {
-			return fmt.Errorf("usage: %s (%s --help says more)", cmd.UseLine(), cmd.CommandPath())
+			return misused(fmt.Errorf("usage: %s (%s --help says more)", cmd.UseLine(), cmd.CommandPath()))
 		}
 		return nil
 	}

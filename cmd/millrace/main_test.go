@@ -209,6 +209,46 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 	}
 }
 
+// A script tells what was typed wrong from what has gone wrong, whatever the command; and nobody has to read Go.
+func TestACommandLineThatCannotBeRead(t *testing.T) {
+	const number, aTime = "want a whole number, as in 100", "want a time with its unit, as in 90s, 5m or 1h30m"
+	for args, says := range map[string]string{
+		"dance":                              `unknown command "dance"`,
+		"help dance":                         `unknown command "dance" for "millrace"`,
+		"help serve dance":                   `unknown command "dance" for "millrace serve"`,
+		"load --dance":                       "unknown flag: --dance",
+		"get --retries":                      "flag needs an argument: --retries",
+		"get one two three":                  "usage: millrace get URL FILE",
+		"serve now":                          "takes no argument",
+		"serve --log-level loud":             "--log-level",
+		"serve --files-listing":              "--files-listing has no effect without --root",
+		"bench dance":                        `"dance" is no suite`,
+		"put --ttl foo x":                    `--ttl is "foo", ` + aTime,
+		"soak --for 1":                       `--for is "1", ` + aTime,
+		"soak --seed -1":                     `--seed is "-1", want a whole number, 0 or more, as in 100`,
+		"doctor --viewers x":                 `--viewers is "x", ` + number,
+		"load --viewers 1e3":                 `--viewers is "1e3", ` + number,
+		"load --json=x":                      `--json is "x", want true or false, or nothing, which is true`,
+		"load --viewers 9999999999999999999": "--viewers is 9999999999999999999, which is out of range",
+		"load --server-pid 1,x":              `--server-pid is "1,x", "x" is not a process number`,
+		"cut --size lots":                    `--size is "lots", want a number of bytes, as in 4096, 128KiB or 16MiB`,
+	} {
+		var out bytes.Buffer
+		err := millrace(t.Context(), &out, &out, strings.Fields(args)...)
+		if err == nil || !strings.Contains(err.Error(), says) || exitStatus(err) != 2 || out.Len() > 0 ||
+			strings.Contains(err.Error(), "strconv") {
+			t.Errorf("millrace %s: %v, want status 2 and %q\n%s", args, err, says, &out)
+		}
+	}
+	var help, usage bytes.Buffer
+	if err := millrace(t.Context(), &help, io.Discard, "help", "load"); err != nil {
+		t.Error(err)
+	}
+	if err := millrace(t.Context(), &usage, io.Discard, "load", "--help"); err != nil || help.String() != usage.String() {
+		t.Errorf("%v\n%s\nwant:\n%s", err, &help, &usage)
+	}
+}
+
 func TestBytes(t *testing.T) {
 	for s, want := range map[string]int64{
 		"0": 0, "4096": 4096, "1K": 1 << 10, "64KiB": 64 << 10, "64kb": 64 << 10, "16MiB": 16 << 20, "2G": 2 << 30,

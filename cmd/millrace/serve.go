@@ -66,11 +66,11 @@ need --publish-token.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := idleFlag(cmd.Flags(), &cfg); err != nil {
-				return err
+				return misused(err)
 			}
 			log, err := newLogger(cmd.ErrOrStderr(), logFormat, logLevel)
 			if err != nil {
-				return err
+				return misused(err)
 			}
 			cfg.Log = log
 			cfg.PublishToken = cmp.Or(cfg.PublishToken, os.Getenv(tokenVar))

@@ -39,14 +39,13 @@ in Redis. Nothing is reached from other machines. Ctrl-C ends the run early, and
 
   # An hour, and what there is to see of a failure
   millrace soak --for 1h --keep soak-logs --json soak.json`,
-		Args: func(cmd *cobra.Command, args []string) error { return cannotLook(arguments(0, 0)(cmd, args)) },
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logging.Disable() // of go-redis, which writes to standard error: what fails is in the error
 			cfg.RedisPassword = os.Getenv(redisPasswordVar)
 			return runSoak(cmd, cfg, jsonFile)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cannotLook(err) })
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.DurationVar(&cfg.For, "for", cfg.For, "how long to run")

@@ -129,7 +129,7 @@ func TestSoakRefuses(t *testing.T) {
 		"--rate 5":              "--rate",
 		"--redis http://x":      "--redis",
 		"--for 10s 127.0.0.1:1": "takes no argument",
-		"--for ever":            "invalid argument",
+		"--for ever":            "want a time with its unit",
 	} {
 		var out, errs bytes.Buffer
 		err := millrace(t.Context(), &out, &errs, append([]string{"soak"}, strings.Fields(args)...)...)

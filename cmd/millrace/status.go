@@ -1,6 +1,14 @@
 package main
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
 
 // A statusError is an error with an exit status of its own.
 type statusError struct {
@@ -10,18 +18,54 @@ type statusError struct {
 
 func (e *statusError) Unwrap() error { return e.error }
 
+// unknownCommand is what cobra's error for one begins with.
+const unknownCommand = "unknown command"
+
 // exitStatus returns the status that the process ends with for err, which is not nil.
 func exitStatus(err error) int {
 	if s, ok := errors.AsType[*statusError](err); ok {
 		return s.status
 	}
+	if strings.HasPrefix(err.Error(), unknownCommand) {
+		return 2
+	}
 	return 1
 }
 
 // cannotLook gives an error of doctor's own, or of soak's, the status that distinguishes it from a bad finding.
-func cannotLook(err error) error {
+func cannotLook(err error) error { return withStatus(err, 2) }
+
+// misused gives an error in what was typed the status by which a script tells it from a run that has failed.
+func misused(err error) error { return withStatus(err, 2) }
+
+func withStatus(err error, status int) error {
 	if err == nil {
 		return nil
 	}
-	return &statusError{err, 2}
+	return &statusError{err, status}
+}
+
+// wrongFlag says what is wrong with a flag in words that are not those of a parser.
+func wrongFlag(_ *cobra.Command, err error) error {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return misused(err)
+	}
+	flag := invalid.GetFlag()
+	if errors.Is(err, strconv.ErrRange) {
+		return misused(fmt.Errorf("--%s is %s, which is out of range", flag.Name, invalid.GetValue()))
+	}
+	want, ok := wanted[flag.Value.Type()]
+	if !ok {
+		want = invalid.Unwrap().Error() // of a value of ours, which says what it wants
+	}
+	return misused(fmt.Errorf("--%s is %q, %s", flag.Name, invalid.GetValue(), want))
+}
+
+// wanted says what the flags want whose values are pflag's, by their types.
+var wanted = map[string]string{
+	"bool":     "want true or false, or nothing, which is true",
+	"int":      "want a whole number, as in 100",
+	"uint64":   "want a whole number, 0 or more, as in 100",
+	"duration": "want a time with its unit, as in 90s, 5m or 1h30m",
 }
