@@ -96,6 +96,8 @@ need --publish-token.`,
 func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address to listen on")
 	f.StringVar(&cfg.Admin, "admin", cfg.Admin, "second address, for /debug/pprof, /metrics and /api/streams; empty: none")
+	f.StringVar(&cfg.TLSCert, "tls-cert", cfg.TLSCert, "file with the certificate, in PEM: the main listener speaks TLS then; empty: it does not")
+	f.StringVar(&cfg.TLSKey, "tls-key", cfg.TLSKey, "file with its key, in PEM")
 	f.StringVar(&cfg.PublishToken, "publish-token", cfg.PublishToken,
 		"token that publishers must show; needed when other machines can reach the listener ($"+tokenVar+" does not show in ps)")
 	f.StringVar(&cfg.ReadToken, "read-token", cfg.ReadToken,

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -25,6 +26,8 @@ const (
 type Config struct {
 	Listen string // the address of the one port that everybody uses
 	Admin  string // a second address for /debug/pprof, /metrics and /api/streams; empty: there is none
+
+	TLSCert, TLSKey string // files in PEM with a certificate and its key; empty: there is no TLS
 
 	PublishToken string // what a publisher must show; empty: nobody can publish except through a loopback listener
 	ReadToken    string // what viewers and whoever else reads must show; empty: nothing
@@ -200,6 +203,9 @@ func (c *Config) check() error {
 		if b.val > b.max {
 			return fmt.Errorf("--%s is %d, want at most %d", b.flag, b.val, b.max)
 		}
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return errors.New("--tls-cert and --tls-key are needed together")
 	}
 	if err := c.checkBlobs(); err != nil {
 		return err

@@ -13,7 +13,7 @@ func TestThePageLinkCanBeOpened(t *testing.T) {
 		"http://127.0.0.1:9193/": &net.TCPAddr{Port: 9193},
 		"http://[::1]:80/":       &net.TCPAddr{IP: net.IPv6loopback, Port: 80},
 	} {
-		if got := pageLink(a); got != want {
+		if got := new(Server).pageLink(a); got != want {
 			t.Errorf("%v: %s, want %s", a, got, want)
 		}
 	}

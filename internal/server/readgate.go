@@ -56,7 +56,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if r.URL.Query().Has("token") && strings.Contains(r.Header.Get("Accept"), "text/html") {
 			h.Set("Referrer-Policy", "same-origin") // the address has the token in it
 			http.SetCookie(w, &http.Cookie{Name: readCookie, Value: g.cookie, Path: "/", HttpOnly: true,
-				SameSite: http.SameSiteStrictMode})
+				Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode})
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -26,8 +26,9 @@ type Server struct {
 	census   *census
 	metrics  *metrics
 	heads    *headWatch
-	shelf    *shelf // nil if no files are served
-	vault    *vault // nil if no blobs are kept
+	cert     *certificate // nil without TLS
+	shelf    *shelf       // nil if no files are served
+	vault    *vault       // nil if no blobs are kept
 	started  time.Time
 
 	draining context.Context // ends when no more is to be published
@@ -51,6 +52,9 @@ func New(cfg Config) (*Server, error) {
 	s.heads = &headWatch{log: s.log, limit: cfg.HeaderTimeout, idle: cfg.IdleTimeout}
 	s.metrics = newMetrics(s)
 	var err error
+	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
+		return nil, err
+	}
 	if s.shelf, err = openShelf(s); err != nil {
 		return nil, err
 	}
@@ -91,7 +95,7 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	main.WriteTimeout = s.cfg.StallTimeout
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
-	go func() { failed <- main.Serve(chunk.Listener{Listener: ln}) }()
+	go func() { failed <- s.serveMain(main, chunk.Listener{Listener: ln}) }()
 	if admin != nil {
 		side := s.httpServer(s.adminRoutes())
 		servers = append(servers, side)
@@ -114,6 +118,15 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	return err
 }
 
+func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
+	if s.cert == nil {
+		return main.Serve(ln)
+	}
+	main.TLSConfig = s.cert.config()
+	main.Protocols.SetHTTP2(true)
+	return main.ServeTLS(ln, "", "")
+}
+
 // bare returns the connection that c is, for those who look at its type: those that Serve accepts are a chunk.Listener's.
 func bare(c net.Conn) net.Conn {
 	if own, ok := c.(*chunk.Conn); ok {
@@ -127,7 +140,7 @@ func (s *Server) closeStores() error { return errors.Join(s.shelf.close(), s.vau
 
 // greet logs what a newcomer wants to know.
 func (s *Server) greet(ln, admin net.Listener) {
-	s.log.Info("listening", "address", ln.Addr().String(), "page", pageLink(ln.Addr()), "version", s.cfg.Version)
+	s.log.Info("listening", "address", ln.Addr().String(), "page", s.pageLink(ln.Addr()), "version", s.cfg.Version)
 	if admin != nil {
 		s.log.Info("admin listening", "address", admin.Addr().String())
 		if !isLoopback(admin.Addr()) {
@@ -135,10 +148,10 @@ func (s *Server) greet(ln, admin net.Listener) {
 		}
 	}
 	if s.shelf != nil {
-		s.log.Info("serving files", "root", s.cfg.Root, "at", pageLink(ln.Addr())+filesPath[1:], "lists", s.cfg.FilesListing)
+		s.log.Info("serving files", "root", s.cfg.Root, "at", s.pageLink(ln.Addr())+filesPath[1:], "lists", s.cfg.FilesListing)
 	}
 	if s.vault != nil {
-		s.log.Info("keeping blobs", "in", s.vault.where, "at", pageLink(ln.Addr())+blobsPath[1:])
+		s.log.Info("keeping blobs", "in", s.vault.where, "at", s.pageLink(ln.Addr())+blobsPath[1:])
 	}
 	if s.cfg.PublishToken == "" && !s.gate.loopback {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
@@ -147,10 +160,13 @@ func (s *Server) greet(ln, admin net.Listener) {
 
 // pageLink is where a browser on this machine finds the page. Not every browser opens an address that stands for all of
 // the machine's own.
-func pageLink(a net.Addr) string {
+func (s *Server) pageLink(a net.Addr) string {
 	host := a.String()
 	if tcp, ok := a.(*net.TCPAddr); ok && (len(tcp.IP) == 0 || tcp.IP.IsUnspecified()) {
 		host = net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	if s.cert != nil {
+		return "https://" + host + "/"
 	}
 	return "http://" + host + "/"
 }

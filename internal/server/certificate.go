@@ -1,0 +1,93 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// certificateLook is how often, at most, the certificate's files are looked at: one that is renewed in time is so days ahead.
+const certificateLook = time.Minute
+
+// A certificate is what the server shows over TLS. Its files are read again when they have changed, as those that are renewed
+// every few weeks do, and no connection is lost to it. A change that cannot be read leaves what there was.
+//
+// Invariants: shown != nil; mu guards shown, files and looked.
+type certificate struct {
+	cert, key string // names of files
+	every     time.Duration
+	log       *slog.Logger
+
+	mu     sync.Mutex
+	shown  *tls.Certificate
+	files  [2]time.Time // when they were changed, of what was tried last
+	looked time.Time
+}
+
+// openCertificate reads the certificate, if one is named.
+func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
+	if cfg.TLSCert == "" {
+		return nil, nil
+	}
+	c := &certificate{cert: cfg.TLSCert, key: cfg.TLSKey, every: certificateLook, log: log, looked: time.Now()}
+	var err error
+	if c.files, err = c.changed(); err == nil {
+		err = c.load()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+	}
+	return c, nil
+}
+
+// config is for http.Server.ServeTLS.
+func (c *certificate) config() *tls.Config {
+	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.get(time.Now()), nil }}
+}
+
+// get returns what is to be shown now.
+func (c *certificate) get(now time.Time) *tls.Certificate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Sub(c.looked) < c.every {
+		return c.shown
+	}
+	c.looked = now
+	files, err := c.changed()
+	if err == nil && files == c.files {
+		return c.shown
+	}
+	c.files = files
+	if err == nil {
+		err = c.load()
+	}
+	if err != nil {
+		c.log.Warn("the certificate has changed and cannot be read: the one before is shown", "cert", c.cert, "key", c.key, "reason", err)
+		return c.shown
+	}
+	c.log.Info("the certificate was read again", "cert", c.cert, "until", c.shown.Leaf.NotAfter)
+	return c.shown
+}
+
+// changed returns when the files were changed.
+func (c *certificate) changed() (at [2]time.Time, err error) {
+	for i, name := range []string{c.cert, c.key} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return [2]time.Time{}, err
+		}
+		at[i] = info.ModTime()
+	}
+	return at, nil
+}
+
+func (c *certificate) load() error {
+	read, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err == nil {
+		c.shown = &read
+	}
+	return err
+}

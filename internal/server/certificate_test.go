@@ -1,0 +1,227 @@
+package server
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// writeCertificate writes a certificate for 127.0.0.1 with its key to files, and returns their names.
+func writeCertificate(t *testing.T, dir string, serial int64) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "a test"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// serveTLS starts a server with a certificate, and returns a client that knows it.
+func serveTLS(t *testing.T, http2 bool, change func(*Config)) (*fixture, *http.Client, string) {
+	t.Helper()
+	cert, key := writeCertificate(t, t.TempDir(), 1)
+	f := serve(t, func(c *Config) {
+		c.TLSCert, c.TLSKey = cert, key
+		if change != nil {
+			change(c)
+		}
+	})
+	text, err := os.ReadFile(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(text)
+	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: http2}
+	t.Cleanup(tr.CloseIdleConnections)
+	return f, &http.Client{Transport: tr}, "https://" + f.addr
+}
+
+// All that is served is served over TLS, in both versions of HTTP.
+func TestTLS(t *testing.T) {
+	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			file := bytes.Repeat([]byte("0123456789"), 100_000)
+			if err := os.WriteFile(filepath.Join(root, "film"), file, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f, client, at := serveTLS(t, http2, func(c *Config) { c.Root, c.Blobs = root, t.TempDir() })
+			sc := newScript(3, 10, 2000)
+			body, send := io.Pipe()
+			published := make(chan string, 1)
+			go func() { published <- exchanged(client, "POST", at+"/live/cam", body) }()
+			_, _ = send.Write(sc.start())
+			f.published("cam", 1)
+			flv, err := client.Get(at + "/live/cam.flv")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer flv.Body.Close()
+			if flv.Proto != name {
+				t.Errorf("%s, want %s", flv.Proto, name)
+			}
+			_, _ = send.Write(bytes.Join(sc.tags, nil))
+			got := make([]byte, len(sc.whole()))
+			if _, err := io.ReadFull(flv.Body, got); err != nil {
+				t.Fatal(err)
+			}
+			same(t, "the stream", got, sc.whole())
+			mp4, err := client.Get(at + "/live/cam.mp4")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer mp4.Body.Close()
+			if _, err := io.ReadFull(mp4.Body, got[:1000]); err != nil || string(got[4:8]) != "ftyp" {
+				t.Errorf("MP4: %v, %q", err, got[:12])
+			}
+			if got := exchanged(client, "GET", at+"/files/film", nil); got != "200 "+string(file) {
+				t.Errorf("the file: %d bytes, %.40q", len(got), got)
+			}
+			if got := exchanged(client, "PUT", at+"/blobs/a", bytes.NewReader(file)); !strings.HasPrefix(got, "201") {
+				t.Errorf("PUT: %s", got)
+			}
+			if got := exchanged(client, "GET", at+"/blobs/a", nil); got != "200 "+string(file) {
+				t.Errorf("the blob: %d bytes, %.40q", len(got), got)
+			}
+			_ = send.Close()
+			if got := <-published; !strings.HasPrefix(got, "200 ") {
+				t.Errorf("publishing: %s", got)
+			}
+			if rest, err := io.ReadAll(flv.Body); len(rest) > 0 || err != nil {
+				t.Errorf("%d bytes more, %v", len(rest), err)
+			}
+			f.logged("listening", "page=https://"+f.addr)
+		})
+	}
+}
+
+// exchanged makes a request, and returns the status and the body of the answer.
+func exchanged(client *http.Client, method, url string, body io.Reader) string {
+	req, err := http.NewRequest(method, url, body)
+	if err != nil {
+		return err.Error()
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return res.Status[:3] + " " + string(text)
+}
+
+// A browser shows the cookie of a --read-token over TLS only, if it has got it there.
+func TestReadCookieOverTLS(t *testing.T) {
+	_, client, at := serveTLS(t, true, func(c *Config) { c.ReadToken = readSecret })
+	req, _ := http.NewRequest("GET", at+"/?token="+readSecret, nil)
+	req.Header.Set("Accept", "text/html")
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if set := res.Header.Get("Set-Cookie"); !strings.Contains(set, "Secure") {
+		t.Errorf("the cookie is %q", set)
+	}
+}
+
+// What is renewed is shown from then on; what cannot be read leaves what there was.
+func TestCertificateIsReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := writeCertificate(t, dir, 1)
+	book := &logBook{}
+	c, err := openCertificate(&Config{TLSCert: cert, TLSKey: key}, slog.New(slog.NewTextHandler(book, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	look := func(what string, after time.Duration, want int64) {
+		t.Helper()
+		now = now.Add(after)
+		if got := c.get(now).Leaf.SerialNumber.Int64(); got != want {
+			t.Errorf("%s: certificate %d, want %d", what, got, want)
+		}
+	}
+	age := func(by time.Duration) { // the clock of a file system may be coarse
+		for _, name := range []string{cert, key} {
+			if err := os.Chtimes(name, now.Add(by), now.Add(by)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	look("as it was", certificateLook, 1)
+	writeCertificate(t, dir, 2)
+	age(time.Second)
+	look("within a minute", certificateLook/2, 1)
+	look("a minute later", certificateLook/2, 2)
+	if err := os.WriteFile(key, []byte("half a key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	age(2 * time.Second)
+	look("a key that is no key", certificateLook, 2)
+	if err := os.Remove(cert); err != nil {
+		t.Fatal(err)
+	}
+	look("no file", certificateLook, 2)
+	writeCertificate(t, dir, 3)
+	age(3 * time.Second)
+	look("another", certificateLook, 3)
+	if n := strings.Count(book.String(), "level=WARN"); n != 2 {
+		t.Errorf("%d warnings, want 2:\n%s", n, book)
+	}
+}
+
+func TestCertificateThatIsNone(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := writeCertificate(t, dir, 1)
+	for _, test := range []struct{ cert, key, want string }{
+		{cert, "", "needed together"},
+		{"", key, "needed together"},
+		{filepath.Join(dir, "none"), key, "--tls-cert, --tls-key: stat"},
+		{cert, filepath.Join(dir, "none"), "--tls-cert, --tls-key: stat"},
+		{key, cert, "--tls-cert, --tls-key: tls:"},
+	} {
+		cfg := Defaults()
+		cfg.TLSCert, cfg.TLSKey = test.cert, test.key
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v, want %s", err, test.want)
+		}
+	}
+}
