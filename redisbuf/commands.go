@@ -55,6 +55,8 @@ type call struct {
 	plain  bool  // that is asked for without a transaction
 	set    SetOption
 
+	end int64 // where it ends in what was pushed for its pipeline
+
 	n     int64 // bytes of the value
 	final bool  // reader has been read from, or writer written to, so that there is no second try
 	err   error

@@ -343,9 +343,9 @@ func (c *conn) executeAll(ctx context.Context, calls []*call) error {
 	err := c.begin(ctx)
 	c.pipelined = true
 	c.request.reset(pipelineRequest)
-	sent, read := 0, 0
+	composed, read := 0, 0
 	if err == nil {
-		sent, err = c.sendAll(calls)
+		composed, err = c.sendAll(calls)
 	}
 	switch {
 	case err == nil:
@@ -354,18 +354,24 @@ func (c *conn) executeAll(ctx context.Context, calls []*call) error {
 	case isReaderError(err):
 		// Half a command is the last that the server hears on this connection. Those before it are complete.
 		lost := c.flush()
+		sent := c.sentOf(calls[:composed])
 		if lost == nil {
 			read, lost = c.readAll(calls[:sent])
 		}
 		lose(calls[read:sent], lost, true)
-		calls[sent].err = err
-		lose(calls[sent+1:], errNotSent, false)
+		lose(calls[sent:composed], lost, false)
+		calls[composed].err = err
+		lose(calls[composed+1:], errNotSent, false)
 	default:
-		if hungUpOn(err) { // what the server has said before says why
-			read, _ = c.readAll(calls[:min(sent+1, len(calls))])
+		sent := c.sentOf(calls[:composed])
+		if hungUpOn(err) { // what the server has said before may say why
+			read, _ = c.readAll(calls[:sent])
 		}
-		lose(calls[min(read, sent):sent], err, true)
-		lose(calls[max(read, sent):], err, false)
+		lose(calls[read:sent], err, true)
+		lose(calls[sent:], err, false)
+		if read == sent && sent < len(calls) {
+			calls[sent].err = c.lastWords(err)
+		}
 	}
 	return c.finish(ctx, err)
 }
@@ -387,14 +393,24 @@ func lose(calls []*call, err error, sent bool) {
 	}
 }
 
-// sendAll sends calls, and returns how many of them may have been sent as a whole.
-func (c *conn) sendAll(calls []*call) (sent int, err error) {
+// sendAll sends calls. If it returns an error, it has composed that many of them, and some of these may have left.
+func (c *conn) sendAll(calls []*call) (composed int, err error) {
 	for i, op := range calls {
 		if err := c.send(op); err != nil {
 			return i, err
 		}
+		op.end = c.pushed + int64(c.request.rest())
 	}
 	return len(calls), c.flush()
+}
+
+// sentOf returns how many of calls, which were composed, have left as a whole.
+func (c *conn) sentOf(calls []*call) int {
+	n := len(calls)
+	for n > 0 && calls[n-1].end > c.written {
+		n--
+	}
+	return n
 }
 
 // readAll reads the replies to calls, and returns how many have one, and why the next one has none.

@@ -73,6 +73,9 @@ func (q *request) number(kind byte, n int64) {
 
 func (q *request) end() { q.buf = append(q.buf, '\r', '\n') }
 
+// rest returns how many bytes were added since the last call of part.
+func (q *request) rest() int { return len(q.buf) - q.begun }
+
 // part returns what was added since the last call.
 func (q *request) part() []byte {
 	p := q.buf[q.begun:len(q.buf):len(q.buf)]

@@ -28,6 +28,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 // Invariants:
 //
 //	out is part of few, or of batch if there is one
+//	written ≤ pushed
 //	what of few and batch is not in out, and, between calls, all of in, are nil: a wire keeps nobody's memory alive
 type wire struct {
 	conn net.Conn
@@ -38,6 +39,10 @@ type wire struct {
 	few   [fewPieces][]byte
 	batch *batch // or nil
 	sent  bool   // all of the request has left, so that the server may do what it says
+
+	// How many bytes were pushed in this call, and how many of them have left. Values that the kernel moves by itself do not
+	// count in either, and are followed by bytes that do.
+	pushed, written int64
 
 	in       [3][]byte // where to receive to
 	vectored *vectored // or nil: how bytes move without passing through the net package
@@ -54,7 +59,7 @@ func newWire(conn net.Conn, readTimeout, writeTimeout time.Duration) *wire {
 
 // begin is called before a call's first exchange.
 func (w *wire) begin(ctx context.Context) error {
-	w.sent = false
+	w.sent, w.pushed, w.written = false, 0, 0
 	return w.patience.begin(ctx, w.readTimeout)
 }
 
@@ -80,6 +85,7 @@ func (w *wire) push(p []byte) error {
 		}
 	}
 	w.out = append(w.out, p)
+	w.pushed += int64(len(p))
 	return nil
 }
 
@@ -193,6 +199,7 @@ func (w *wire) write(p []byte) error {
 	for {
 		n, err := w.conn.Write(p[:min(len(p), writeStep)])
 		p = p[n:]
+		w.written += int64(n)
 		w.moved = w.moved || n > 0
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			if over := w.over(); over != nil {

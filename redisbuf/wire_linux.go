@@ -166,6 +166,7 @@ func (v *vectored) write(fd uintptr) {
 			return
 		}
 		w.moved = true
+		w.written += int64(n)
 		w.out = w.out[took(w.out, n):]
 		if n < room {
 			return
