@@ -279,32 +279,6 @@ func TestPipelineOrderAcrossGoes(t *testing.T) {
 	check(t, rdb, "po", two)
 }
 
-// A server that says nothing is waited for once, and what was not sent then is said not to have been.
-func TestPipelineOfASilentServer(t *testing.T) {
-	onPipes(t, func(o *redis.Options) { o.MaxRetries = -1; o.ReadTimeout = time.Second }, []Option{InFlight(20_000)},
-		func(t *testing.T, c *Client, s *pipeRedis) {
-			get5(t, c)
-			s.mu.Lock()
-			s.silent = true
-			s.mu.Unlock()
-			p := c.Pipeline()
-			var results []*Result
-			for range 20 {
-				results = append(results, p.GetToBuffer("k", make([]byte, 20_000)))
-			}
-			begun := time.Now()
-			if err := p.Exec(t.Context()); err == nil || err == errNotSent {
-				t.Error(err)
-			}
-			if took := time.Since(begun); took > 3*time.Second {
-				t.Error(took)
-			}
-			if err := results[19].Err(); err != errNotSent {
-				t.Error(err)
-			}
-		})
-}
-
 // commandCalls returns how often the server has executed a command.
 func commandCalls(t *testing.T, rdb *redis.Client, name string) int {
 	info, err := rdb.Info(t.Context(), "commandstats").Result()

@@ -3,6 +3,7 @@ package redisbuf
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -113,6 +114,12 @@ func isUnreached(err error) bool {
 		if errors.Is(err, none) {
 			return true
 		}
+	}
+	var sent *SentError
+	if errors.As(err, &sent) || errors.Is(err, ErrConnLost) {
+		// One connection was lost, at the first try, and maybe by another call. But who has waited in vain does so once.
+		var netErr net.Error
+		return errors.As(err, &netErr) && netErr.Timeout()
 	}
 	return isLoss(err)
 }
