@@ -7,7 +7,7 @@ import (
 )
 
 // config is what a sequence header says. It does not change once it is made, so that fragments can be told apart by the
-// configs they were made under.
+// configs they were made under. Two of the same header are equal.
 type config struct {
 	codec  flv.Codec
 	record []byte // as it came, for the codec's own box
@@ -49,6 +49,11 @@ func newConfig(codec flv.Codec, record []byte) (*config, error) {
 // same reports whether c, which may be nil, was made of this sequence header.
 func (c *config) same(codec flv.Codec, record []byte) bool {
 	return c != nil && c.codec == codec && bytes.Equal(c.record, record)
+}
+
+// equal reports whether c and d, both of which may be nil, were made of the same sequence header.
+func (c *config) equal(d *config) bool {
+	return c == d || d != nil && c.same(d.codec, d.record)
 }
 
 // carried reports whether a tag of this kind and codec has a place in the file.

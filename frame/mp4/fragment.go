@@ -27,9 +27,8 @@ func (m *Muxer) emit(dst *millrace.Chain) Fragment {
 	} else {
 		f.Key = m.video.conf == nil
 	}
-	if confs := [2]*config{m.video.conf, m.audio.conf}; confs != m.sent {
-		f.NewInit, m.sent = true, confs
-	}
+	f.NewInit = !m.video.conf.equal(m.sent[0]) || !m.audio.conf.equal(m.sent[1])
+	m.sent = [2]*config{m.video.conf, m.audio.conf}
 	m.buildHead()
 	dst.AppendCopy(m.head.b)
 	for _, tr := range []*track{&m.video, &m.audio} {

@@ -105,8 +105,8 @@ func NewMuxer(opts ...Option) *Muxer {
 //
 // Tags that are neither pictures, sound nor their sequence headers are passed over, as are pictures before a key frame and
 // samples before their sequence header. A sequence header that differs from the one before completes a fragment of all
-// that waits; the next fragment then has NewInit set. A *CodecError, *ConfigError or *LimitError refuses the tag alone:
-// nothing is appended, and the next tag may be written.
+// that waits; the next fragment then has NewInit set, unless the one before has come back. A *CodecError, *ConfigError or
+// *LimitError refuses the tag alone: nothing is appended, and the next tag may be written.
 func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (Fragment, error) {
 	defer src.Release()
 	if t.Type != flv.TypeVideo && t.Type != flv.TypeAudio {
@@ -175,8 +175,7 @@ func (m *Muxer) configure(dst *millrace.Chain, t flv.Tag, record *millrace.Chain
 	var f Fragment
 	if tr.conf != nil {
 		f = m.Flush(dst)
-		// The new units of time may be others: what was counted in the old ones is void.
-		tr.floor, tr.usual, tr.next = 0, 0, 0
+		tr.rescale(tr.conf.scale, conf.scale)
 	}
 	tr.conf = conf
 	if t.Type == flv.TypeVideo {

@@ -355,6 +355,40 @@ func TestNewSequenceHeader(t *testing.T) {
 	}
 }
 
+// A sequence header that is replaced, and comes back before anything was made with the other one, is the one that viewers have:
+// they can go on. So nothing overlaps.
+func TestSequenceHeaderThatComesBack(t *testing.T) {
+	r := newRig(t)
+	r.tag(video, 0, avcHeader(avc640x360))
+	r.tag(audio, 0, aacHeader(aac44100))
+	for _, at := range []uint32{0, 40} {
+		r.tag(video, at, avcKey("K"))
+		r.tag(audio, at, aacFrame("a"))
+	}
+	r.tag(video, 45, avcHeader(avc320x240))
+	r.tag(audio, 45, aacHeader(aac48000))
+	r.tag(audio, 45, aacHeader(aac44100))
+	r.tag(video, 45, avcHeader(avc640x360))
+	for _, at := range []uint32{50, 120} {
+		r.tag(video, at, avcKey("K"))
+		r.tag(audio, at, aacFrame("a"))
+	}
+	r.flush()
+	for i, f := range r.fragments {
+		if f.NewInit != (i == 0) {
+			t.Errorf("fragment %d: %+v", i, f)
+		}
+	}
+	want := []packet{
+		{1, 0, 0, 40, true, "K"}, {1, 40, 40, 40, true, "K"}, {1, 80, 80, 40, true, "K"}, {1, 120, 120, 40, true, "K"},
+		{2, 0, 0, 1764, true, "a"}, {2, 1764, 1764, 1024, true, "a"}, {2, 2789, 2789, 2503, true, "a"}, // rounded up
+		{2, 5292, 5292, 1024, true, "a"},
+	}
+	if got := append(ofTrack(1, r.packets(0)), ofTrack(2, r.packets(0))...); !reflect.DeepEqual(got, want) {
+		t.Errorf("packets\n%v, want\n%v", got, want)
+	}
+}
+
 // What the header promised and never comes is waited for no longer than a second of the stream.
 func TestTracksThatNeverCome(t *testing.T) {
 	for kind, headers := range map[flv.Type]func(string) string{video: avcKey, audio: aacFrame} {

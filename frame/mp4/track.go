@@ -28,7 +28,7 @@ type track struct {
 
 	done     []sample
 	doneData millrace.Chain
-	open     sample
+	open     sample // once it is closed, what it was
 	openData millrace.Chain
 	isOpen   bool
 
@@ -83,13 +83,23 @@ func (t *track) length() int64 {
 
 // start opens a sample. It takes ownership of data.
 func (t *track) start(s sample, data *millrace.Chain) {
-	if t.floor > 0 {
+	if t.open.size > 0 {
 		t.usual = s.at - t.open.at
 	}
 	t.open, t.isOpen = s, true
 	t.openData.Merge(data)
 	t.floor = s.at + 1
 	t.next = s.at + int64(t.conf.step)
+}
+
+// rescale goes on in other units of time. Samples still do not overlap, because the header that comes may be the one that the
+// viewers of earlier fragments have: then they get what follows as well.
+func (t *track) rescale(from, to uint32) {
+	t.usual, t.open = 0, sample{}
+	if from != to {
+		t.floor = (t.floor*int64(to) + int64(from) - 1) / int64(from)
+		t.next = t.next * int64(to) / int64(from)
+	}
 }
 
 // release gives back everything that waits.
