@@ -89,11 +89,12 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	c.next, c.off = r.frames.head, r.log.end
 	switch {
 	case r.closed:
-	case c.opts.fromHead:
+	case c.opts.from == fromHead:
 		c.first = r.preamble.hold()
-	default:
+	case c.opts.from == fromNextKey || !r.keyOK:
 		c.joining = true
-		c.advance(r.now())
+	default:
+		c.begin()
 	}
 	c.index = len(r.cursors)
 	r.cursors = append(r.cursors, c)
@@ -146,10 +147,8 @@ func (c *Cursor) late(now int64) Reason {
 func (c *Cursor) advance(now int64) {
 	r := c.ring
 	if c.joining {
-		// The newest key frame, also if it is older than the cursor.
-		if r.keyOK {
-			c.joining, c.starting = false, true
-			c.place(r.key, r.frames.begin(r.key))
+		if r.keyOK && r.key >= c.next {
+			c.begin()
 		}
 		return
 	}
@@ -169,6 +168,12 @@ func (c *Cursor) advance(now int64) {
 	c.starting = true
 	c.first.drop()
 	c.first = nil
+}
+
+// begin starts c with the newest key frame, which is there. r.mu is held.
+func (c *Cursor) begin() {
+	c.joining, c.starting = false, true
+	c.place(c.ring.key, c.ring.frames.begin(c.ring.key))
 }
 
 // lose moves c to frame next at offset off and notes the loss. r.mu is held.

@@ -104,8 +104,17 @@ func WakeBytes(n int) Option {
 // when a value is out of range.
 type CursorOption func(*cursorOptions)
 
+// A beginning is where a cursor starts.
+type beginning uint8
+
+const (
+	fromKey beginning = iota // the newest key frame, or the next one
+	fromHead
+	fromNextKey
+)
+
 type cursorOptions struct {
-	fromHead    bool
+	from        beginning
 	lagBytes    int64
 	lagFrames   int
 	lagTime     time.Duration
@@ -117,7 +126,14 @@ type cursorOptions struct {
 // not, after the preamble that is current now. Without it a cursor starts at
 // the newest key frame, or at the next one if the ring holds none.
 func FromHead() CursorOption {
-	return func(o *cursorOptions) { o.fromHead = true }
+	return func(o *cursorOptions) { o.from = fromHead }
+}
+
+// FromNextKey starts the cursor with the next key frame to be published, also
+// if the ring holds one: who begins there is not behind by the group that was
+// under way. Of this and FromHead, the later one counts.
+func FromNextKey() CursorOption {
+	return func(o *cursorOptions) { o.from = fromNextKey }
 }
 
 // MaxLagBytes is the cursor's allowance in bytes; 0 is no limit. The default is

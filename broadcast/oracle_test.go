@@ -46,6 +46,7 @@ type oCursor struct {
 	batchBytes          int
 	next                int
 	joining, starting   bool
+	nextKey             bool // the one that is there will not do
 	first               oPreamble
 	given               int
 	missed              broadcast.Missed
@@ -196,7 +197,7 @@ func (c *oCursor) canRead(upto int) bool {
 func (c *oCursor) advance() {
 	s := c.o.start()
 	if c.joining {
-		if s >= 0 {
+		if s >= 0 && (!c.nextKey || s >= c.next) {
 			c.joining, c.starting, c.next = false, true, s
 		}
 		return

@@ -165,7 +165,9 @@ func (p *program) newCursor() {
 		broadcast.MaxLagTime(o.lagTime), broadcast.BatchBytes(o.batchBytes),
 		broadcast.BatchPieces(pieces),
 	}
-	head := p.arg()%3 == 0
+	from := p.arg() % 6
+	head := from%3 == 0
+	o.nextKey = from == 5
 	p.did("cursor %d: fromHead %v, %+v", len(p.cursors), head, *o)
 	o.next = len(p.o.frames)
 	switch {
@@ -174,6 +176,9 @@ func (p *program) newCursor() {
 		o.first = p.o.preamble
 		opts = append(opts, broadcast.FromHead())
 	default:
+		if o.nextKey {
+			opts = append(opts, broadcast.FromNextKey())
+		}
 		o.joining = true
 		o.advance()
 	}

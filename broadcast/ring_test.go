@@ -43,6 +43,19 @@ var scripts = []struct {
 		script: "P:<pre> K:k p:a head take: p:b take:<pre>b p:c take:c"},
 	{name: "from the head without a preamble",
 		script: "head p:a take:a"},
+	{name: "from the next key frame, though one is there",
+		script: "P:<1> K:k p:a next take: p:b P:<2> take: K:l p:c take:<2>lc"},
+	{name: "from the next key frame, when there is none",
+		script: "next p:a take: K:k take:k"},
+	{name: "from the next key frame, of which there are several before a Take",
+		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(3)},
+		script: "K:k next K:l p:a keep:la K:m take:lam K:n p:b K:o p:c K:q take:q miss:4/4/lag_frames"},
+	{name: "nothing is kept, or lost, for who waits for the next key frame",
+		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(1)},
+		ring:   []broadcast.Option{broadcast.MaxFrames(3)},
+		script: "K:k next p:a p:b p:c keep:abc take: K:l keep:l take:l"},
+	{name: "a closed ring has no next key frame",
+		script: "K:k next p:a close eof"},
 	{name: "a preamble belongs to later key frames",
 		script: "P:<1> K:k P:<2> p:a join take:<1>ka K:l take:l"},
 	{name: "an empty preamble takes the old one back",
@@ -179,6 +192,8 @@ func (p *player) play(word string) {
 		p.cursor = p.ring.Cursor(p.opts...)
 	case "head":
 		p.cursor = p.ring.Cursor(append(p.opts, broadcast.FromHead())...)
+	case "next":
+		p.cursor = p.ring.Cursor(append(p.opts, broadcast.FromNextKey())...)
 	case "take":
 		p.take(strings.ReplaceAll(arg, "~", ""))
 	case "miss":
