@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace-io/millrace/chunk"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // mostCut is the largest --size, --max-record and --fixed: what chunk.Size and chunk.MaxRecord take.
@@ -40,6 +41,9 @@ file ends within one.`,
   millrace cut --json events.json`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneCutter(cmd.Flags()); err != nil {
+				return misused(err)
+			}
 			if size < 1 || most < 1 || cmd.Flags().Changed("fixed") && fixed < 1 {
 				return errors.New("--size, --max-record and --fixed are 1 or more")
 			}
@@ -75,8 +79,21 @@ file ends within one.`,
 	f.Var(&fixed, "fixed", "records have this many bytes")
 	f.Var(&size, "size", "most bytes in a chunk, unless a single record is longer")
 	f.Var(&most, "max-record", "most bytes in a record")
-	cmd.MarkFlagsMutuallyExclusive("lines", "json", "fixed")
 	return cmd
+}
+
+// oneCutter is an error if records are said to be of more than one kind.
+func oneCutter(f *pflag.FlagSet) error {
+	kinds := 0
+	for _, name := range []string{"lines", "json", "fixed"} {
+		if f.Changed(name) {
+			kinds++
+		}
+	}
+	if kinds > 1 {
+		return errors.New("--lines, --json and --fixed exclude each other: records are of one kind")
+	}
+	return nil
 }
 
 // open opens a file to read; - is stdin. A FIFO that nobody has opened to write to is waited for until ctx ends.

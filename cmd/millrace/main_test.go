@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"os"
 	"regexp"
 	"runtime"
@@ -186,7 +187,9 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 		{"serve --keep-bytes 1K", "--keep-bytes"},
 		{"serve --log-format xml", "--log-format"},
 		{"serve --log-level loud", "--log-level"},
-		{"serve --listen nonsense", "nonsense"},
+		{"serve --listen nonsense", `--listen is "nonsense", want HOST:PORT, as in 127.0.0.1:8080`},
+		{"serve --listen=", `--listen is "", want HOST:PORT`},
+		{"serve --admin ::1:3", `--admin is "::1:3", want HOST:PORT`},
 		{"serve --latency -1s", "--latency is -1s, want at least 0s"},
 		{"serve --keep-bytes 1K", "is 1024, want at least 65536"},
 		{"serve now", "takes no argument"},
@@ -231,6 +234,8 @@ func TestACommandLineThatCannotBeRead(t *testing.T) {
 		"load --json=x":                      `--json is "x", want true or false, or nothing, which is true`,
 		"load --viewers 9999999999999999999": "--viewers is 9999999999999999999, which is out of range",
 		"load --server-pid 1,x":              `--server-pid is "1,x", "x" is not a process number`,
+		"cut --json --fixed 4 -":             "exclude each other",
+		"serve --listen nonsense":            "want HOST:PORT",
 		"cut --size lots":                    `--size is "lots", want a number of bytes, as in 4096, 128KiB or 16MiB`,
 	} {
 		var out bytes.Buffer
@@ -246,6 +251,27 @@ func TestACommandLineThatCannotBeRead(t *testing.T) {
 	}
 	if err := millrace(t.Context(), &usage, io.Discard, "load", "--help"); err != nil || help.String() != usage.String() {
 		t.Errorf("%v\n%s\nwant:\n%s", err, &help, &usage)
+	}
+}
+
+// Whoever has a server already is told how to start another one.
+func TestPortInUse(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("its error has no name in package syscall")
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	for _, args := range [][]string{
+		{"serve", "--listen", ln.Addr().String()},
+		{"serve", "--listen", "127.0.0.1:0", "--admin", ln.Addr().String()},
+	} {
+		err := millrace(t.Context(), io.Discard, io.Discard, args...)
+		if err == nil || !strings.Contains(err.Error(), "choose another port, as in --listen 127.0.0.1:8081") || exitStatus(err) != 1 {
+			t.Errorf("millrace %s: %v", args, err)
+		}
 	}
 }
 
@@ -317,7 +343,8 @@ func TestCut(t *testing.T) {
 		{"--fixed 4 --size 9 -", "123456781234", "0 8\n8 4\n", ""},
 		{"--lines --size 2 --max-record 4 -", "a\nlonger\n", "0 2\n", "limit"},
 		{"--fixed 4 -", "12345", "0 4\n4 1\n", "EOF"},
-		{"--lines --json -", "", "", "none of the others"},
+		{"--lines --json -", "", "", "--lines, --json and --fixed exclude each other"},
+		{"--json --fixed 3 -", "", "", "exclude each other"},
 		{"--fixed 0 -", "", "", "1 or more"},
 		{"no-such-file", "", "", "no such file"},
 	} {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/millrace-io/millrace/internal/server"
 	"github.com/redis/go-redis/v9/logging"
@@ -65,7 +68,7 @@ need --publish-token.`,
   ffmpeg ... -headers "Authorization: Bearer secret" -send_expect_100 1 -method POST http://example.org:8080/live/film`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := idleFlag(cmd.Flags(), &cfg); err != nil {
+			if err := errors.Join(idleFlag(cmd.Flags(), &cfg), checkAddresses(&cfg)); err != nil {
 				return misused(err)
 			}
 			log, err := newLogger(cmd.ErrOrStderr(), logFormat, logLevel)
@@ -81,7 +84,7 @@ need --publish-token.`,
 			if err != nil {
 				return err
 			}
-			return s.Run(cmd.Context())
+			return otherPort(s.Run(cmd.Context()))
 		},
 	}
 	f := cmd.Flags()
@@ -94,7 +97,7 @@ need --publish-token.`,
 
 // serveFlags binds the server's configuration to flags. Their defaults are those of server.Defaults, which says why.
 func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
-	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address to listen on")
+	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address to listen on; port 0: one that is free, which the log tells")
 	f.StringVar(&cfg.Admin, "admin", cfg.Admin, "second address, for /debug/pprof, /metrics and /api/streams; empty: none")
 	f.StringVar(&cfg.TLSCert, "tls-cert", cfg.TLSCert, "file with the certificate, in PEM: the main listener speaks TLS then; empty: it does not")
 	f.StringVar(&cfg.TLSKey, "tls-key", cfg.TLSKey, "file with its key, in PEM")
@@ -172,6 +175,24 @@ func idleFlag(f *pflag.FlagSet, cfg *server.Config) (err error) {
 		}
 	})
 	return err
+}
+
+// checkAddresses says how an address to listen on is written. Whether it is there is found out by listening.
+func checkAddresses(cfg *server.Config) error {
+	for _, a := range []struct{ flag, address string }{{"listen", cfg.Listen}, {"admin", cfg.Admin}} {
+		if _, _, err := net.SplitHostPort(a.address); err != nil && (a.address != "" || a.flag == "listen") {
+			return fmt.Errorf("--%s is %q, want HOST:PORT, as in 127.0.0.1:8080, or :8080 for all addresses", a.flag, a.address)
+		}
+	}
+	return nil
+}
+
+// otherPort says what to do if somebody else listens where the server is to listen.
+func otherPort(err error) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	return fmt.Errorf("%w: choose another port, as in --listen 127.0.0.1:8081, or 127.0.0.1:0 for one that is free", err)
 }
 
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
