@@ -165,50 +165,54 @@ func (a *attempt) release() {
 
 // again reports whether the call is to be tried again, after it has waited for that.
 func (a *attempt) again() bool {
-	worth, wait := a.worth()
-	if !worth {
+	a.passOn()
+	worth, pause := a.worth()
+	if !worth || !a.prepare() {
 		return false
 	}
 	a.tries++
-	return !wait || a.backOff()
+	return !pause || a.backOff()
 }
 
-// worth reports whether the call is to be tried again, and whether to wait before. It prepares the next try. If only
-// the context keeps the call from that, the call's error is the context's.
-func (a *attempt) worth() (worth, wait bool) {
-	if a.outdated() {
-		// Also for calls that are not tried again: the next one goes the right way.
-		a.client.router.reload(a.ctx)
-		if redis.IsReadOnlyError(a.err) && a.node != nil {
-			a.node.conns.Reset() // a master that is a replica now: connections to it lead nowhere
-		}
+// passOn passes on what a.err says of the topology, whether or not the call is tried again: the next one goes the right
+// way.
+func (a *attempt) passOn() {
+	if !a.outdated() {
+		return
 	}
-	most, _, _ := a.client.router.retries()
-	if a.tries >= most || a.final || a.pinned != nil {
+	a.client.router.reload(a.ctx)
+	if redis.IsReadOnlyError(a.err) && a.node != nil {
+		a.node.conns.Reset() // a master that is a replica now: connections to it lead nowhere
+	}
+}
+
+// worth reports whether the call may be tried again, and whether to pause before.
+func (a *attempt) worth() (worth, pause bool) {
+	if most, _, _ := a.client.router.retries(); a.tries >= most || a.final || a.pinned != nil {
 		return false, false
 	}
-	addr, asking, redirected := elsewhere(a.err)
-	switch {
-	case redirected:
-		worth, wait = a.client.router.redirects(), false
-	case isServerError(a.err):
+	if _, _, redirected := elsewhere(a.err); redirected {
+		return a.client.router.redirects(), false
+	}
+	if isServerError(a.err) {
 		worth = passes(a.err)
-		wait = worth
-	default:
+	} else {
 		worth = a.harmless()
-		wait = worth
 	}
-	if !worth {
-		return false, false
-	}
+	return worth, worth
+}
+
+// prepare has the next try go where the server has said, if it has. It reports whether there is time for one: if not, the
+// call's error is the context's.
+func (a *attempt) prepare() bool {
 	if err := a.ctx.Err(); err != nil {
 		a.err = err
-		return false, false
+		return false
 	}
-	if redirected && a.redirect(addr) {
+	if addr, asking, redirected := elsewhere(a.err); redirected && a.redirect(addr) {
 		a.asking = asking
 	}
-	return true, wait
+	return true
 }
 
 // outdated reports whether a.err may mean that the topology has changed: a server says so, or was lost.

@@ -26,10 +26,12 @@ func (g *group) repair(ctx context.Context, calls []*call) {
 			continue
 		}
 		try.purpose, try.err, try.final = op.purpose(), op.err, op.final
-		worth, wait := try.worth()
-		if op.err = try.err; worth {
-			failed = append(failed, retry{op: op, at: i, pause: wait})
+		try.passOn()
+		worth, pause := try.worth()
+		if worth && try.prepare() {
+			failed = append(failed, retry{op: op, at: i, pause: pause})
 		}
+		op.err = try.err
 	}
 	failed = notOvertaken(failed, calls)
 	if slices.ContainsFunc(failed, func(r retry) bool { return r.pause }) && !try.backOff() {
