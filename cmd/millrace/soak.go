@@ -20,6 +20,7 @@ import (
 func soakCommand() *cobra.Command {
 	cfg := soak.Defaults()
 	var jsonFile string
+	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "soak",
 		Short: "Run every kind of load at once, and look for leaks",
@@ -43,7 +44,11 @@ in Redis. Nothing is reached from other machines. Ctrl-C ends the run early, and
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logging.Disable() // of go-redis, which writes to standard error: what fails is in the error
 			cfg.RedisPassword = os.Getenv(redisPasswordVar)
-			return runSoak(cmd, cfg, jsonFile)
+			w := cmd.ErrOrStderr()
+			if quiet {
+				w = io.Discard
+			}
+			return runSoak(cmd, cfg, jsonFile, w)
 		},
 	}
 	f := cmd.Flags()
@@ -56,11 +61,12 @@ in Redis. Nothing is reached from other machines. Ctrl-C ends the run early, and
 	f.StringVar(&cfg.Redis, "redis", "", "use this Redis, at redis://HOST:PORT/DB; its other keys are left alone")
 	f.StringVar(&cfg.Keep, "keep", "", "if the run fails, leave the servers' logs and goroutines in this directory")
 	f.StringVar(&jsonFile, "json", "", "write the report, with every quiet point, to this file")
+	f.BoolVarP(&quiet, "quiet", "q", false, "show no progress")
 	return cmd
 }
 
-// runSoak soaks, and writes the report.
-func runSoak(cmd *cobra.Command, cfg soak.Config, jsonFile string) error {
+// runSoak soaks, shows the progress on w, and writes the report.
+func runSoak(cmd *cobra.Command, cfg soak.Config, jsonFile string, w io.Writer) error {
 	program, err := os.Executable()
 	if err != nil {
 		return cannotLook(err)
@@ -70,7 +76,7 @@ func runSoak(cmd *cobra.Command, cfg soak.Config, jsonFile string) error {
 	if err != nil {
 		return cannotLook(err)
 	}
-	b := &soakBar{w: cmd.ErrOrStderr(), draw: isTerminal(cmd.ErrOrStderr())}
+	b := &soakBar{w: w, draw: isTerminal(w)}
 	report, err := soak.Run(cmd.Context(), cfg, b.show)
 	b.close()
 	if err != nil {
