@@ -105,6 +105,12 @@ func saysNothing(f *os.File, info os.FileInfo) bool {
 	return n > 0
 }
 
+// An interruptedError says that the context has ended. Its cause, as "interrupt signal received", says no more to people.
+type interruptedError struct{ cause error }
+
+func (e *interruptedError) Error() string { return "interrupted" }
+func (e *interruptedError) Unwrap() error { return e.cause }
+
 // run tries until the file is there.
 func (u *upload) run(ctx context.Context) error {
 	for {
@@ -114,7 +120,7 @@ func (u *upload) run(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("interrupted: %w", context.Cause(ctx))
+			return &interruptedError{context.Cause(ctx)}
 		case !again:
 			return err
 		case u.begun:
@@ -242,7 +248,7 @@ func (u *upload) pause(ctx context.Context, why error) error {
 		u.cfg.Note(fmt.Sprintf("%v; trying again in %v", why, wait.Round(time.Millisecond)))
 	}
 	if err := retry.Sleep(ctx, wait); err != nil {
-		return fmt.Errorf("interrupted: %w", err)
+		return &interruptedError{err}
 	}
 	return nil
 }

@@ -279,10 +279,28 @@ func TestReadingFails(t *testing.T) {
 	if _, err := Run(t.Context(), cfg); !errors.Is(err, why) || o.tries != 1 {
 		t.Errorf("%v after %d tries", err, o.tries)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := Run(ctx, cfg); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+}
+
+// Whoever has pressed Ctrl-C is told once that it was pressed, whether a try is under way or the next one is waited for.
+func TestInterrupted(t *testing.T) {
+	o := serve(t)
+	o.answers = []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "30")
+		w.WriteHeader(503)
+	}}
+	why := errors.New("interrupt signal received")
+	for _, when := range []string{"at once", "while it waits"} {
+		cfg := quick(o.URL)
+		cfg.Stdin = strings.NewReader("")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		if when == "at once" {
+			cancel(why)
+		}
+		cfg.Note = func(string) { cancel(why) }
+		if _, err := Run(ctx, cfg); !errors.Is(err, why) || err.Error() != "interrupted" {
+			t.Errorf("%s: %v", when, err)
+		}
+		cancel(nil)
 	}
 }
 
