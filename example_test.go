@@ -2,6 +2,7 @@ package millrace_test
 
 import (
 	"bufio"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
@@ -177,6 +178,40 @@ func ExampleReader_ReadChain() {
 	// 0 got packet
 	// 1 got packet
 	// 2 got packet
+}
+
+// A message that begins with its length is passed on with it: Peek looks at the length and leaves it there. What a peer
+// announces is checked first, and memory is taken as bytes arrive.
+func ExampleReader_ReadChain_prefixed() {
+	const prefix, most = 4, 1 << 20
+	r := millrace.NewReader(strings.NewReader("\x00\x00\x00\x05first\x00\x00\x00\x06second"))
+	defer r.Release()
+	var message millrace.Chain
+	defer message.Release()
+	for {
+		p, err := r.Peek(prefix)
+		if err == io.EOF && len(p) == 0 {
+			return
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		n := binary.BigEndian.Uint32(p)
+		if n > most {
+			fmt.Println("a message of", n, "bytes is refused")
+			return
+		}
+		if err := r.ReadChain(&message, prefix+int(n)); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%q\n", message.Bytes()) // or a WriteTo, a Clone for each receiver, ...
+		message.Release()
+	}
+	// Output:
+	// "\x00\x00\x00\x05first"
+	// "\x00\x00\x00\x06second"
 }
 
 // Blocks that come over a channel are read like a stream.
