@@ -115,22 +115,6 @@ func (l *loop) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// shortStream returns a stream that keeps few frames, so that it is soon in its steady state.
-func shortStream(t *testing.T) *stream {
-	t.Helper()
-	cfg := Defaults()
-	cfg.KeepFrames = 64
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st := s.newStream("cam", "test")
-	if err := s.registry.claim(st); err != nil {
-		t.Fatal(err)
-	}
-	return st
-}
-
 // In steady state a tag costs no allocation on its way from the publisher to the ring.
 func TestIngestAllocatesNothing(t *testing.T) {
 	st := shortStream(t)

@@ -441,3 +441,19 @@ func same(t testing.TB, what string, got, want []byte) {
 	}
 	t.Errorf("%s: %d bytes, want %d; they differ from byte %d on", what, len(got), len(want), i)
 }
+
+// shortStream returns a stream that keeps few frames, so that it is soon in its steady state.
+func shortStream(t testing.TB) *stream {
+	t.Helper()
+	cfg := Defaults()
+	cfg.KeepFrames = 64
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := s.newStream("cam", "test")
+	if err := s.registry.claim(st); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
 )
 
 // smallBuffer makes a test's connection hold next to nothing, so that a viewer that does not read is seen after kilobytes.
@@ -316,4 +319,44 @@ func TestDrainEndsEverybody(t *testing.T) {
 	}
 	p.wait()
 	raw.wait()
+}
+
+// What passes before a viewer's key frame comes is nothing that it is behind by.
+func TestWhoWaitsForAKeyFrameIsNotBehind(t *testing.T) {
+	st := shortStream(t)
+	defer st.end()
+	st.open(formFLV, nil)
+	publish := func(data string, key bool) {
+		t.Helper()
+		var c millrace.Chain
+		c.AppendCopy([]byte(data))
+		if err := st.publish(&c, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish("of a group that is not kept", false)
+	v := newViewer(st.live, st.cursor(st.live), "test")
+	defer v.cursor.Close()
+	defer v.pending.Release()
+	for range 3 {
+		publish("picture", false)
+	}
+	lag := func() broadcast.Lag {
+		t.Helper()
+		if _, err := v.take(); err != nil {
+			t.Fatal(err)
+		}
+		lag := v.lag(0, st.live.ring.Stats().Published)
+		lag.Time = 0
+		return lag
+	}
+	lag()
+	publish("key", true)
+	publish("picture", false)
+	if got := lag(); got != (broadcast.Lag{Frames: 2, Bytes: 10}) || !bytes.HasSuffix(v.pending.Bytes(), []byte("keypicture")) {
+		t.Errorf("with %q pending the viewer is behind by %+v", v.pending.Bytes(), got)
+	}
+	if got := lag(); got != (broadcast.Lag{}) {
+		t.Errorf("with everything the viewer is behind by %+v", got)
+	}
 }

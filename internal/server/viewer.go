@@ -47,6 +47,7 @@ type viewer struct {
 	path   path
 	remote string
 	done   bool // finish was called
+	placed bool // passed is where it has begun
 	headed bool // the response's head was passed on; see pass
 	told   bool // that it is too far behind was logged; the pump's
 }
@@ -113,6 +114,9 @@ func (v *viewer) take() (broadcast.Batch, error) {
 	v.passed.add(v.batch.Frames, int64(v.batch.Bytes-v.batch.Preamble))
 	b, err := v.cursor.Take(&v.pending)
 	v.batch = b
+	if b.Frames > 0 && !v.placed {
+		v.place(b)
+	}
 	if err == io.EOF && ending(v.out.why.Load()).whole() && v.chunks.end() {
 		return broadcast.Batch{}, nil
 	}
@@ -124,6 +128,15 @@ func (v *viewer) take() (broadcast.Batch, error) {
 		v.miss(b.Missed)
 	}
 	return b, err
+}
+
+// place notes where v is in the ring, now that it has its first batch. One that waits for a key frame is moved to it without
+// being told, and what it was moved past is nothing that it is behind by.
+func (v *viewer) place(b broadcast.Batch) {
+	v.placed = true
+	lag, head := v.cursor.Lag(), v.out.ring.Stats().Published
+	v.passed.frames.Store(int64(head.Frames) - int64(lag.Frames+b.Frames+b.Missed.Frames))
+	v.passed.bytes.Store(int64(head.Bytes) - lag.Bytes - int64(b.Bytes-b.Preamble) - b.Missed.Bytes)
 }
 
 // miss notes a loss: the viewer was moved forward, which may not be what is wanted.
