@@ -400,22 +400,29 @@ func TestPipelineKeepsNothing(t *testing.T) {
 
 func TestPipelineCancelled(t *testing.T) {
 	c, p := proxied(t)
+	_, direct := shared(t)
 	ctx := bounded(t)
+	must(t, direct.Del(ctx, "cancelled").Err())
 	p.Set(redistest.HoldReply(0).On("GET"))
-	inner, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
-	defer cancel()
+	inner, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		for direct.Exists(ctx, "cancelled").Val() == 0 && ctx.Err() == nil { // it is to be executed, without a reply
+			time.Sleep(time.Millisecond)
+		}
+	}()
 	pipe := c.Pipeline()
-	get := pipe.GetToBuffer("k", nil)
-	set := pipe.SetFromBuffer("k", []byte("v"))
-	if err := pipe.Exec(inner); err != context.DeadlineExceeded || get.Err() != err {
+	get := pipe.GetToBuffer("cancelled", nil)
+	set := pipe.SetFromBuffer("cancelled", []byte("v"))
+	if err := pipe.Exec(inner); err != context.Canceled || get.Err() != err {
 		t.Error(err, get.Err())
 	}
 	var sent *SentError
-	if err := set.Err(); !errors.As(err, &sent) || !errors.Is(err, context.DeadlineExceeded) {
+	if err := set.Err(); !errors.As(err, &sent) || !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	pipe.GetToBuffer("k", nil)
-	if err := pipe.Exec(inner); err != context.DeadlineExceeded {
+	pipe.GetToBuffer("cancelled", nil)
+	if err := pipe.Exec(inner); err != context.Canceled {
 		t.Error(err)
 	}
 }
