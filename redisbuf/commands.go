@@ -101,8 +101,12 @@ func (op *call) valueWeight(unknown int64) int64 {
 const unknownWeight = 1 << 20
 
 // do executes a call.
-func (c commands) do(ctx context.Context, op *call) {
+func (c commands) do(ctx context.Context, op *call) { c.doAt(ctx, op, nil, false) }
+
+// doAt executes a call, and begins at target if that is not nil, with an ASKING if that is needed there.
+func (c commands) doAt(ctx context.Context, op *call, target *node, asking bool) {
 	a := c.attempt(ctx, op.key, op.purpose(), op.weight(c.client.settings.inFlight, c.client.expected.Load()))
+	a.target, a.asking = target, asking
 	defer a.abandon()
 	for a.next() {
 		a.err = a.conn.execute(ctx, op)

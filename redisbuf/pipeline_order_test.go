@@ -1,10 +1,14 @@
 package redisbuf
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -157,24 +161,33 @@ func TestPipelineOrderOfAnything(t *testing.T) {
 	}
 }
 
-// Where a cluster sends the calls of a key that has moved, they go in their order. One that has stayed does not follow.
+// Where a cluster sends the calls of a key that has moved, they go in their order, and at once. One that has stayed does
+// not follow.
 func TestPipelineRedirectsInOrder(t *testing.T) {
 	for _, word := range []string{"MOVED", "ASK"} {
 		here, there := redistest.StartHostile(t), redistest.StartHostile(t)
 		there.Always(redistest.Say("+OK\r\n"))
-		c, rdb := clientOf(t, here.Options())
+		var asked atomic.Int64
+		o := here.Options()
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return &asking{Conn: conn, n: &asked}, err
+		}
+		c, rdb := clientOf(t, o)
 		c.router = redirector{single{rdb.Options()}}
 		away, stays := redistest.Say("-"+word+" 1 "+there.Addr()+"\r\n"), redistest.Say("+OK\r\n")
-		here.Always(away)
+		here.Script(away, away, away)
 		p := c.Pipeline()
 		numbered(p, "wWw")
-		before := len(there.Requests())
-		if err := p.Exec(bounded(t)); err != nil || numbersOf(there.Requests()[before:]) != "012" {
-			t.Error(word, err, there.Requests()[before:])
+		if err := p.Exec(bounded(t)); err != nil || numbersOf(there.Requests()) != "012" {
+			t.Error(word, err, there.Requests())
 		}
-		here.Script(away, away, stays, away) // the migration was given up in between
+		if n := asked.Load(); word == "ASK" && n != 3 || word == "MOVED" && n != 0 {
+			t.Error(word, "has ASKING sent", n, "times")
+		}
+		here.Script(away, away, stays) // the migration was given up in between
+		before := len(there.Requests())
 		results := numbered(p, "wWw")
-		before = len(there.Requests())
 		err := p.Exec(bounded(t))
 		if !redis.HasErrorPrefix(err, word) || results[0].Err() != err || results[1].Err() != nil || results[2].Err() != nil {
 			t.Error(word, err, results[1].Err(), results[2].Err())
@@ -182,5 +195,19 @@ func TestPipelineRedirectsInOrder(t *testing.T) {
 		if numbersOf(there.Requests()[before:]) != "1" {
 			t.Error(word, there.Requests()[before:])
 		}
+		if n := len(here.Requests()); n != 6 {
+			t.Errorf("%s: %d requests where the keys are not", word, n)
+		}
 	}
+}
+
+// An asking connection counts the ASKINGs on it.
+type asking struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (a *asking) Write(p []byte) (int, error) {
+	a.n.Add(int64(bytes.Count(p, []byte("ASKING"))))
+	return a.Conn.Write(p)
 }

@@ -11,9 +11,11 @@ import (
 
 // A retry is a call of a pipeline that is to be executed again.
 type retry struct {
-	op    *call
-	at    int  // its place among those that were sent together
-	pause bool // the server is to be given some time before
+	op     *call
+	at     int   // its place among those that were sent together
+	pause  bool  // the server is to be given some time before
+	target *node // where the server says that the key is, or nil
+	asking bool  // which needs an ASKING there
 }
 
 // repair executes again, one by one, the calls that have failed in a way that it may help, and stops when one of them
@@ -26,10 +28,11 @@ func (g *group) repair(ctx context.Context, calls []*call) {
 			continue
 		}
 		try.purpose, try.err, try.final = op.purpose(), op.err, op.final
+		try.target, try.asking = nil, false
 		try.passOn()
 		worth, pause := try.worth()
 		if worth && try.prepare() {
-			failed = append(failed, retry{op: op, at: i, pause: pause})
+			failed = append(failed, retry{op: op, at: i, pause: pause, target: try.target, asking: try.asking})
 		}
 		op.err = try.err
 	}
@@ -42,7 +45,7 @@ func (g *group) repair(ctx context.Context, calls []*call) {
 	}
 	for _, r := range failed {
 		r.op.err = nil
-		if g.do(ctx, r.op); isUnreached(r.op.err) {
+		if g.doAt(ctx, r.op, r.target, r.asking); isUnreached(r.op.err) {
 			return
 		}
 	}
