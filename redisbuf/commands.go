@@ -87,7 +87,7 @@ func (op *call) valueWeight(unknown int64) int64 {
 	case setFile, setFrom, getRangeTo:
 		return op.size
 	case getChain, getVersionChain:
-		return min(op.size, unknown)
+		return max(min(op.size, unknown), 0)
 	case getPacked:
 		return op.packed.share()
 	case getTo:

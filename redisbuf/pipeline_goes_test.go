@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/millrace-io/millrace/internal/redistest"
@@ -107,5 +108,21 @@ func TestPipelineOfAConnThatIsLost(t *testing.T) {
 	}
 	if set.Err() != ErrConnLost || get.Err() != ErrConnLost || len(h.Requests()) != 1 {
 		t.Error(set.Err(), get.Err(), h.Requests())
+	}
+}
+
+// A limit below 0, which no value keeps, does not let others go along that are too many.
+func TestPipelineOfANegativeLimit(t *testing.T) {
+	c, rdb := shared(t, InFlight(100_000))
+	g := &group{commands: c.commands}
+	set := &call{verb: setFromBuffer, key: "k", buf: make([]byte, 60_000)}
+	if n, weight := g.together([]*call{{verb: getChain, key: "k", size: -1_000_000}, set, set}); n != 2 || weight != 60_002 {
+		t.Errorf("%d of 3 calls go together, with %d bytes", n, weight)
+	}
+	ctx := bounded(t)
+	must(t, rdb.Set(ctx, "negative", "", 0).Err())
+	var large *ValueTooLargeError
+	if err := c.GetChain(ctx, "negative", new(millrace.Chain), -1); !errors.As(err, &large) || large.Limit != -1 {
+		t.Error(err)
 	}
 }
