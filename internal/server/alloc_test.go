@@ -41,7 +41,7 @@ func newRig(t testing.TB, viewers int) *rig {
 	r := &rig{st: st, pump: p, buf: make([]byte, 64<<10)}
 	for range viewers {
 		sender, receiver := tcpPair(t, false)
-		out, c, err := st.enter(formFLV, nil)
+		out, c, err := st.enter(formFLV, nil, false)
 		if err != nil {
 			t.Fatal(err)
 		}

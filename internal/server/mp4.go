@@ -16,8 +16,9 @@ import (
 // A muxing makes fragmented MP4 of a stream, for as long as somebody watches that. It is one goroutine with a cursor in the
 // stream's ring and a ring of its own.
 type muxing struct {
-	out  *outlet
-	stop context.CancelFunc
+	out   *outlet
+	stop  context.CancelFunc
+	level chan struct{} // closed when all that was there at the start has been made into fragments, or none will be made
 
 	// Guarded by stream.mu.
 	viewers int    // the last one to leave ends it
@@ -29,6 +30,7 @@ type muxing struct {
 	tag     millrace.Chain
 	part    millrace.Chain // a fragment
 	untold  int            // bytes of fragments since viewers were told
+	reached bool           // level is closed
 	init    bool           // viewers have been given an init segment
 	refused error          // the first tag that had no place in the file
 
@@ -53,7 +55,7 @@ const (
 // newMuxing returns a muxing of what c gives, which begin starts. It takes ownership of c. s.mu is held.
 func (s *stream) newMuxing(c *broadcast.Cursor) *muxing {
 	ctx, stop := context.WithCancel(context.Background())
-	m := &muxing{stop: stop, cursor: c}
+	m := &muxing{stop: stop, level: make(chan struct{}), cursor: c}
 	m.blackout.dark = s.dark.Load() // then c is at a piece of sound
 	m.start = func() { go m.run(ctx) }
 	m.out = newOutlet(s, formMP4, nil, s.newRing(formMP4))
@@ -115,6 +117,7 @@ func (m *muxing) run(ctx context.Context) {
 
 // retire lets the next viewer who wants MP4 start anew.
 func (m *muxing) retire() {
+	m.reach()
 	s := m.out.stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,16 +169,20 @@ func (m *muxing) hopeless(t *flv.Tag) error {
 
 // source returns what a Reader needs to read the stream from its header on.
 func (m *muxing) source(ctx context.Context, news <-chan struct{}) func(dst *millrace.Chain) error {
-	begun := false
+	begun, due := false, 0
 	return func(dst *millrace.Chain) error {
 		if !begun {
-			begun = true
+			begun, due = true, m.cursor.Lag().Frames
 			dst.AppendCopy(m.out.stream.live.head)
 			return nil
+		}
+		if due <= 0 { // what was taken before has been read
+			m.reach()
 		}
 		for ctx.Err() == nil {
 			b, err := m.cursor.Take(dst)
 			missed := b.Missed.Why != broadcast.NotMissed
+			due -= b.Frames + b.Missed.Frames
 			if missed {
 				m.miss(b.Missed)
 			}
@@ -192,6 +199,14 @@ func (m *muxing) source(ctx context.Context, news <-chan struct{}) func(dst *mil
 			}
 		}
 		return ctx.Err()
+	}
+}
+
+// reach closes level.
+func (m *muxing) reach() {
+	if !m.reached {
+		m.reached = true
+		close(m.level)
 	}
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -130,8 +131,8 @@ func (s *stream) cursor(o *outlet) *broadcast.Cursor {
 	return s.cursorLocked(o)
 }
 
-func (s *stream) cursorLocked(o *outlet) *broadcast.Cursor {
-	return s.placeLocked(o, o.policy() == Skip)
+func (s *stream) cursorLocked(o *outlet, from ...broadcast.CursorOption) *broadcast.Cursor {
+	return s.placeLocked(o, o.policy() == Skip, from...)
 }
 
 // source is cursor for what makes MP4. That is the server's own work and no slow client: it may be as far behind as is kept.
@@ -141,12 +142,14 @@ func (s *stream) source() *broadcast.Cursor {
 	return s.placeLocked(s.live, false)
 }
 
-// placeLocked is cursor, with the viewers' allowance or without one. s.mu is held.
-func (s *stream) placeLocked(o *outlet, limited bool) *broadcast.Cursor {
+// placeLocked is cursor, with the viewers' allowance or without one. from changes where it is, unless that is the head. s.mu is
+// held.
+func (s *stream) placeLocked(o *outlet, limited bool, from ...broadcast.CursorOption) *broadcast.Cursor {
 	opts := []broadcast.CursorOption{
 		broadcast.BatchBytes(s.batch), broadcast.BatchPieces(batchPieces),
 		broadcast.MaxLagBytes(0), broadcast.MaxLagFrames(0), broadcast.MaxLagTime(0),
 	}
+	opts = append(opts, from...)
 	if limited {
 		opts = append(opts, broadcast.MaxLagBytes(s.allow.Bytes), broadcast.MaxLagFrames(s.allow.Frames),
 			broadcast.MaxLagTime(s.allow.Time))
@@ -179,7 +182,8 @@ func (s *stream) form(ext string) (form, error) {
 
 // enter takes a place among a stream's viewers, and returns the outlet that serves them with a cursor in its ring. exit gives
 // the place back. first is nil, or a cursor at the stream's start, as await gives it; it is the callee's if there is no error.
-func (s *stream) enter(f form, first *broadcast.Cursor) (*outlet, *broadcast.Cursor, error) {
+// With next the cursor is at the next key frame, except at the start, where nothing is kept. It is nil for MP4: see nextOf.
+func (s *stream) enter(f form, first *broadcast.Cursor, next bool) (*outlet, *broadcast.Cursor, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if limit := s.server.cfg.MaxStreamViewers; s.viewers >= limit {
@@ -190,17 +194,21 @@ func (s *stream) enter(f form, first *broadcast.Cursor) (*outlet, *broadcast.Cur
 	}
 	s.viewers++
 	if f == formMP4 {
-		out, c := s.enterMP4(first)
+		out, c := s.enterMP4(first, next && first == nil)
 		return out, c, nil
 	}
-	if first == nil {
+	switch {
+	case first != nil:
+	case next:
+		first = s.cursorLocked(s.live, broadcast.FromNextKey())
+	default:
 		first = s.cursorLocked(s.live)
 	}
 	return s.live, first, nil
 }
 
 // enterMP4 is enter for MP4. It takes ownership of first. s.mu is held.
-func (s *stream) enterMP4(first *broadcast.Cursor) (*outlet, *broadcast.Cursor) {
+func (s *stream) enterMP4(first *broadcast.Cursor, next bool) (*outlet, *broadcast.Cursor) {
 	if first == nil && s.mp4 == nil {
 		first = s.placeLocked(s.live, false)
 	}
@@ -216,11 +224,28 @@ func (s *stream) enterMP4(first *broadcast.Cursor) (*outlet, *broadcast.Cursor) 
 		first.Close()
 	}
 	m.viewers++
-	c := s.cursorLocked(m.out)
+	var c *broadcast.Cursor
+	if !next {
+		c = s.cursorLocked(m.out)
+	}
 	if s.awaited == 0 {
 		m.begin() // now that the first viewer's cursor is there
 	}
 	return m.out, c
+}
+
+// nextOf returns a cursor at the next key frame of o, which makes MP4. Of what is there that may have been made only in part, and
+// then the key frame that comes next is an old one: it waits until all has been made. With an error the place is given back.
+func (s *stream) nextOf(ctx context.Context, o *outlet) (*broadcast.Cursor, error) {
+	select {
+	case <-o.mux.level:
+	case <-ctx.Done():
+		s.exit(o)
+		return nil, ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cursorLocked(o, broadcast.FromNextKey()), nil
 }
 
 // await notes that n viewers have waited for the stream. None of them misses its start if the making of MP4 begins when the

@@ -24,23 +24,43 @@ const (
 
 func (p path) String() string { return [paths]string{"writev", "write", "responsewriter"}[p] }
 
-// parseTarget splits the last element of a viewer's path into the stream's name and the form that is asked for. A name alone
-// asks for the stream as it comes.
-func parseTarget(element string) (name, ext string) {
+// A wish is what a viewer asks for.
+type wish struct {
+	name string // of the stream
+	ext  string // the form; "": as it comes
+	next bool   // to begin at the next key frame, and not at the last one
+}
+
+// parseWish understands a viewer's request.
+func parseWish(r *http.Request) (wish, error) {
+	want := wish{name: r.PathValue("name")}
 	for _, ext := range []string{extFLV, extMP4} {
-		if name, ok := strings.CutSuffix(element, ext); ok {
-			return name, ext
+		if name, ok := strings.CutSuffix(want.name, ext); ok {
+			want.name, want.ext = name, ext
+			break
 		}
 	}
-	return element, ""
+	if err := checkName(want.name); err != nil {
+		return wish{}, err
+	}
+	if q := r.URL.Query(); q.Has("start") {
+		switch start := q.Get("start"); start {
+		case "last":
+		case "next":
+			want.next = true
+		default:
+			return wish{}, fmt.Errorf("bad start=%.80q: want last (the newest key frame, as without it) or next (the next one)", start)
+		}
+	}
+	return want, nil
 }
 
 // watch answers GET and HEAD /live/NAME, NAME.flv and NAME.mp4.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	// The stream is for whoever may see it, and a page on another host may play it.
 	w.Header().Set("Access-Control-Allow-Origin", "*")
-	name, ext := parseTarget(r.PathValue("name"))
-	if err := checkName(name); err != nil {
+	want, err := parseWish(r)
+	if err != nil {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
@@ -48,11 +68,11 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	v, err := s.enterStream(w, r, name, ext)
+	v, err := s.enterStream(w, r, want)
 	if v == nil {
 		s.census.leave(nil)
 		if err != nil {
-			status, reason := watchStatus(err, name)
+			status, reason := watchStatus(err, want.name)
 			refuse(w, status, reason)
 		}
 		return
@@ -63,9 +83,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 // enterStream finds what is to be watched and takes a place among its viewers. For a HEAD, which takes no place, it
 // answers and returns neither a viewer nor an error. A viewer that finds a stream just as it ends waits for the next
 // one.
-func (s *Server) enterStream(w http.ResponseWriter, r *http.Request, name, ext string) (*viewer, error) {
+func (s *Server) enterStream(w http.ResponseWriter, r *http.Request, want wish) (*viewer, error) {
 	for {
-		v, err := s.tryStream(w, r, name, ext)
+		v, err := s.tryStream(w, r, want)
 		if err != errEnded || s.cfg.ViewerWait == 0 {
 			return v, err
 		}
@@ -73,25 +93,29 @@ func (s *Server) enterStream(w http.ResponseWriter, r *http.Request, name, ext s
 }
 
 // tryStream is enterStream, but for errEnded: then the name is free, or will be at once.
-func (s *Server) tryStream(w http.ResponseWriter, r *http.Request, name, ext string) (*viewer, error) {
-	st, first, err := s.await(r, name, ext)
+func (s *Server) tryStream(w http.ResponseWriter, r *http.Request, want wish) (*viewer, error) {
+	st, first, err := s.await(r, want.name, want.ext)
 	if err != nil {
 		return nil, err
 	}
 	if first != nil {
 		defer st.arrived()
 	}
-	f, err := st.form(ext)
+	f, err := st.form(want.ext)
 	if err == nil && r.Method == http.MethodHead {
 		setWatchHeader(w.Header(), f)
 		return nil, nil
 	}
+	var out *outlet
+	var cursor *broadcast.Cursor
 	if err == nil {
-		out, cursor, refused := st.enter(f, first)
-		if refused == nil {
-			return newViewer(out, cursor, r.RemoteAddr), nil
-		}
-		err = refused
+		out, cursor, err = st.enter(f, first, want.next)
+	}
+	if err == nil && cursor == nil {
+		cursor, err = st.nextOf(r.Context(), out)
+	}
+	if err == nil {
+		return newViewer(out, cursor, r.RemoteAddr), nil
 	}
 	if first != nil {
 		first.Close()
