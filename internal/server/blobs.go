@@ -108,13 +108,7 @@ func (v *vault) get(a *blobAnswer, r *http.Request, key string) {
 	defer v.downloads.leave()
 	watch := newStallWatch(a.ResponseWriter, r, v.server.cfg.StallTimeout)
 	a.ResponseWriter = watch.w
-	defer func() {
-		if watch.end() {
-			v.stalled.Add(1)
-			v.server.log.Info("download ended", "client", r.RemoteAddr, "path", r.URL.Path,
-				"reason", "the client took nothing for --stall-timeout")
-		}
-	}()
+	defer v.server.endWatch(watch, r, &v.stalled)
 	if err := v.store.Serve(a, r, key); err != nil {
 		v.refuse(a, r, err)
 	}
@@ -122,13 +116,8 @@ func (v *vault) get(a *blobAnswer, r *http.Request, key string) {
 
 // write answers PUT and DELETE.
 func (v *vault) write(a *blobAnswer, r *http.Request, key string) {
-	s := v.server
-	if status, reason := s.gate.check(r); status != 0 {
-		s.log.Warn("blob refused", "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr,
-			"status", status, "reason", reason)
-		if status == http.StatusUnauthorized {
-			a.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
-		}
+	status, reason := v.server.askGate(a, r, "blob refused", "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr)
+	if status != 0 {
 		refuseUpload(a, r, status, "who writes a blob must be allowed to publish: "+reason)
 		return
 	}

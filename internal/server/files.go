@@ -20,11 +20,6 @@ const filesPath = "/files/"
 const errNoRoot = "no files are served here: that takes millrace serve --root DIR"
 
 // A shelf serves the files under a directory, and counts what it does.
-//
-// Invariants, while mu is not held:
-//
-//	0 ≤ downloads ≤ cfg.MaxDownloads
-//	empty is closed if, and only if, closed and downloads == 0
 type shelf struct {
 	server  *Server
 	root    *os.Root
@@ -34,13 +29,9 @@ type shelf struct {
 	tuner     *chunk.Tuner // moves the number of cold readers; nil if that is fixed
 	stopTuner func()       // and waits until it has stopped
 
-	mu        sync.Mutex
-	downloads int // requests that are being answered
-	closed    bool
-	empty     chan struct{}
+	downloads *places // of requests that are being answered
 
 	answered [statusClasses]atomic.Int64 // by the first digit of their status
-	refused  atomic.Int64                // because there were too many
 	stalled  atomic.Int64                // cut because the client took nothing
 }
 
@@ -60,7 +51,8 @@ func openShelf(s *Server) (*shelf, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--root: %w", err)
 	}
-	f := &shelf{server: s, root: root, empty: make(chan struct{})}
+	f := &shelf{server: s, root: root, downloads: newPlaces(cfg.MaxDownloads,
+		"%d files are being sent already, which is as many as may be (--max-downloads)")}
 	opts := []chunk.FileOption{
 		// A download that broke off goes on only if the client can tell that the file is the same.
 		chunk.StatETags(),
@@ -111,21 +103,15 @@ func (s *Server) files(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, errNoRoot)
 		return
 	}
-	if err := f.enter(); err != nil {
+	if err := f.downloads.enter(); err != nil {
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	defer f.leave()
+	defer f.downloads.leave()
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	watch := newStallWatch(w, r, s.cfg.StallTimeout)
-	defer func() {
-		if watch.end() {
-			f.stalled.Add(1)
-			s.log.Info("download ended", "client", r.RemoteAddr, "path", r.URL.Path,
-				"reason", "the client took nothing for --stall-timeout")
-		}
-	}()
+	defer s.endWatch(watch, r, &f.stalled)
 	f.answer.ServeHTTP(watch.w, r)
 }
 
@@ -146,43 +132,12 @@ func (f *shelf) served(r *http.Request, sent chunk.Report, status int) {
 	log.Log(r.Context(), slog.LevelDebug, "file served", attrs...)
 }
 
-// enter takes a place among the downloads, which leave gives back.
-func (f *shelf) enter() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		return errDraining
-	}
-	if most := f.server.cfg.MaxDownloads; f.downloads >= most {
-		f.refused.Add(1)
-		return fmt.Errorf("%d files are being sent already, which is as many as may be (--max-downloads)", most)
-	}
-	f.downloads++
-	return nil
-}
-
-func (f *shelf) leave() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.downloads--
-	f.settle()
-}
-
-// settle is called with mu held.
-func (f *shelf) settle() {
-	if f.closed && f.downloads == 0 {
-		close(f.empty)
-	}
-}
-
 // count returns how many downloads there are.
 func (f *shelf) count() int {
 	if f == nil {
 		return 0
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.downloads
+	return f.downloads.count()
 }
 
 // drain lets nobody else in, and returns a channel that is closed when all have left.
@@ -192,13 +147,7 @@ func (f *shelf) drain() <-chan struct{} {
 		close(none)
 		return none
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.closed {
-		f.closed = true
-		f.settle()
-	}
-	return f.empty
+	return f.downloads.drain()
 }
 
 // close closes the files that nobody uses any more, and the root.

@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -83,6 +84,15 @@ func (s *stallWatch) end() (cut bool) {
 		_ = s.control.SetWriteDeadline(time.Now().Add(s.limit))
 	}
 	return s.cut
+}
+
+// endWatch ends the watch of a download, when its handler is about to return. It logs the download that was cut, and counts it.
+func (s *Server) endWatch(watch *stallWatch, r *http.Request, stalled *atomic.Int64) {
+	if watch.end() {
+		stalled.Add(1)
+		s.log.Info("download ended", "client", r.RemoteAddr, "path", r.URL.Path,
+			"reason", "the client took nothing for --stall-timeout")
+	}
 }
 
 // A countedResponse shows how far its client is by the writes that have returned. It hides everything else that the

@@ -264,16 +264,16 @@ func TestDownloadsAreDrained(t *testing.T) {
 	go func() { f.stop(); close(stopped) }()
 	<-f.draining.Done()
 	eventually(t, "the shelf to be closed", func() bool {
-		f.shelf.mu.Lock()
-		defer f.shelf.mu.Unlock()
-		return f.shelf.closed
+		f.shelf.downloads.mu.Lock()
+		defer f.shelf.downloads.mu.Unlock()
+		return f.shelf.downloads.closed
 	})
 	select {
 	case <-stopped:
 		t.Fatal("the server did not wait")
 	default:
 	}
-	if err := f.shelf.enter(); err != errDraining {
+	if err := f.shelf.downloads.enter(); err != errDraining {
 		t.Errorf("one more: %v", err)
 	}
 	same(t, "the file", w.rest(), content["big"])

@@ -234,7 +234,7 @@ func (f *shelf) collect(gauge gaugeFunc, counter counterFunc) {
 		collectTuner(t, gauge, counter)
 	}
 	gauge(descDownloads, float64(f.count()))
-	counter(descRefused, f.refused.Load())
+	counter(descRefused, f.downloads.refused.Load())
 	counter(descStalled, f.stalled.Load())
 }
 

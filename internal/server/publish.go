@@ -28,11 +28,7 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 		refuseBody(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
-	if status, reason := s.gate.check(r); status != 0 {
-		s.log.Warn("publisher refused", "stream", name, "publisher", r.RemoteAddr, "status", status, "reason", reason)
-		if status == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
-		}
+	if status, reason := s.askGate(w, r, "publisher refused", "stream", name, "publisher", r.RemoteAddr); status != 0 {
 		refuseBody(w, r, status, reason)
 		return
 	}

@@ -52,6 +52,19 @@ func (g *gate) check(r *http.Request) (status int, reason string) {
 	return 0, ""
 }
 
+// askGate returns what the gate says to a request. It logs a refusal, under the given message, and prepares its answer, which is
+// the caller's to write.
+func (s *Server) askGate(w http.ResponseWriter, r *http.Request, message string, attrs ...any) (status int, reason string) {
+	if status, reason = s.gate.check(r); status == 0 {
+		return 0, ""
+	}
+	s.log.Warn(message, append(attrs, "status", status, "reason", reason)...)
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
+	}
+	return status, reason
+}
+
 // policy says in a word what a publisher needs: nothing ("open"), a token ("token"), or that there is no way ("off").
 func (g *gate) policy() string {
 	switch {
