@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
@@ -365,4 +366,25 @@ func TestSoundBesideTracksOfManyCodecs(t *testing.T) {
 	w := f.watch("/live/cam", 0)
 	p.end()
 	same(t, "what a late viewer gets", w.rest(), stream)
+}
+
+// What could not be published is not counted, whatever it was.
+func TestWhatIsNotPublishedIsNotCounted(t *testing.T) {
+	st := shortStream(t)
+	defer st.end()
+	st.open(formFLV, nil)
+	_ = st.live.ring.Close()
+	var frame, header, preamble millrace.Chain
+	frame.AppendCopy([]byte("frame"))
+	header.AppendCopy([]byte("header"))
+	header.Clone(&preamble)
+	if err := st.publish(&frame, true); err == nil {
+		t.Error("published to a closed ring")
+	}
+	if err := st.configure(&header, &preamble); err == nil {
+		t.Error("configured a closed ring")
+	}
+	if frames, bytes := st.framesIn.Load(), st.bytesIn.Load(); frames != 0 || bytes != 0 {
+		t.Errorf("%d frames, %d bytes", frames, bytes)
+	}
 }

@@ -327,9 +327,12 @@ func (s *stream) noteCuts() {
 func (s *stream) configure(c, preamble *millrace.Chain) error {
 	s.mu.Lock() // so that a viewer that joins gets it once
 	defer s.mu.Unlock()
-	s.count(c.Len())
+	n := c.Len()
 	err := s.live.ring.Publish(c, broadcast.Frame{})
 	s.live.ring.SetPreamble(preamble)
+	if err == nil {
+		s.count(n)
+	}
 	return err
 }
 
