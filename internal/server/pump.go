@@ -93,7 +93,7 @@ func (p *pump) rest() bool {
 func (p *pump) serve() {
 	p.driving.Lock()
 	defer p.driving.Unlock()
-	defer p.recover()
+	defer p.contain()
 	p.vec = vectors.Get().(*vector)
 	defer p.putVector()
 	tick := time.NewTimer(inspectEvery)
@@ -150,7 +150,7 @@ func (p *pump) roundHere() bool {
 	if p.vec == nil {
 		return false
 	}
-	defer p.recover()
+	defer p.contain()
 	before := len(p.away)
 	p.round()
 	if before == 0 && len(p.away) > 0 {
@@ -260,9 +260,9 @@ func (p *pump) putVector() {
 	p.vec = nil // at rest
 }
 
-// recover keeps a mistake in here from taking other streams down: this pump's viewers are disconnected, and the next
+// contain keeps a mistake in here from taking other streams down: this pump's viewers are disconnected, and the next
 // one that joins finds the pump as new.
-func (p *pump) recover() {
+func (p *pump) contain() {
 	cause := recover()
 	if cause == nil {
 		return

@@ -211,7 +211,7 @@ func (v *viewer) drained(err error) state {
 // chase drives v until it has caught up, and then leaves it to its pump. It waits as long as the kernel does; inspect
 // ends that when it is too long.
 func (v *viewer) chase() {
-	defer v.recover()
+	defer v.contain()
 	v.writing.Store(true)
 	vec := vectors.Get().(*vector)
 	next := v.catchUp(vec)
@@ -254,7 +254,7 @@ func (v *viewer) catchUp(vec *vector) state {
 // follow drives v through an ordinary writer, in the caller's goroutine, until v ends: the way for responses that cannot
 // be taken over.
 func (v *viewer) follow(ctx context.Context, w io.Writer, flush func() error) {
-	defer v.recover()
+	defer v.contain()
 	news := v.out.follow()
 	defer v.out.unfollow(news)
 	for !v.over() {
@@ -396,9 +396,9 @@ func (v *viewer) listenTo() {
 // and is not a reason to read for ever.
 const maxChatter = 64 << 10
 
-// recover keeps a mistake in what drives v from taking the process down. What v has not sent is left to the collector,
+// contain keeps a mistake in what drives v from taking the process down. What v has not sent is left to the collector,
 // because nobody knows what state it is in.
-func (v *viewer) recover() {
+func (v *viewer) contain() {
 	if cause := recover(); cause != nil {
 		v.out.stream.log.Error("serving a viewer failed", "viewer", v.remote,
 			"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
