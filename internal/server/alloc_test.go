@@ -50,7 +50,7 @@ func newRig(t testing.TB, viewers int) *rig {
 		v.sock.open(sender)
 		p.healthy = append(p.healthy, v)
 		r.receivers = append(r.receivers, receiver)
-		s.census.places++
+		s.census.admitted++
 		t.Cleanup(v.finish)
 	}
 	t.Cleanup(st.end)

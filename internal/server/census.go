@@ -7,15 +7,21 @@ import (
 
 // A census counts the viewers of all streams, including those that wait for one, and keeps their number within its
 // bound.
+//
+// Invariants, while mu is not held:
+//
+//	0 ≤ len(viewers) ≤ admitted ≤ max
+//	empty is closed if, and only if, closed and admitted == 0
+//	each of viewers has been ended, unless over is stillHere
 type census struct {
 	max int
 
-	mu      sync.Mutex
-	places  int
-	viewers map[*viewer]struct{}
-	over    ending // why everybody has been ended; stillHere: nobody was
-	closed  bool
-	empty   chan struct{} // closed when the census is closed and nobody is left
+	mu       sync.Mutex
+	admitted int                  // viewers that have a place, served or not
+	viewers  map[*viewer]struct{} // of these, those that are being served
+	over     ending               // why everybody has been ended; stillHere: nobody was
+	closed   bool
+	empty    chan struct{}
 }
 
 func newCensus(maxViewers int) *census {
@@ -29,10 +35,10 @@ func (c *census) admit() error {
 	if c.closed {
 		return errDraining
 	}
-	if c.places >= c.max {
+	if c.admitted >= c.max {
 		return &fullError{fmt.Sprintf("the server has %d viewers, as many as --max-viewers allows", c.max)}
 	}
-	c.places++
+	c.admitted++
 	return nil
 }
 
@@ -51,7 +57,7 @@ func (c *census) leave(v *viewer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.viewers, v)
-	c.places--
+	c.admitted--
 	c.settle()
 }
 
@@ -67,7 +73,7 @@ func (c *census) close() <-chan struct{} {
 }
 
 func (c *census) settle() {
-	if c.closed && c.places == 0 {
+	if c.closed && c.admitted == 0 {
 		close(c.empty)
 	}
 }

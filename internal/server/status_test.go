@@ -172,7 +172,7 @@ func TestLimitsOnStreamsAndViewers(t *testing.T) {
 	eventually(t, "the one who waited to be gone", func() bool {
 		f.census.mu.Lock()
 		defer f.census.mu.Unlock()
-		return f.census.places == 1
+		return f.census.admitted == 1
 	})
 	p.end()
 	w.rest()
@@ -290,7 +290,7 @@ func TestViewersWaitForAPublisher(t *testing.T) {
 		eventually(t, "the viewer comes", func() bool {
 			f.census.mu.Lock()
 			defer f.census.mu.Unlock()
-			return f.census.places == 1
+			return f.census.admitted == 1
 		})
 		st.closed = true
 		f.registry.free(st)
