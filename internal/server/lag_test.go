@@ -125,7 +125,7 @@ func TestAStalledViewerIsMovedByPolicy(t *testing.T) {
 			p.end()
 			got := stalled.rest()
 			tags := cut(t, got[len(sc.header):])
-			missed := jumps(t, sc, tags)
+			missed := jumps(t, sc, tags, 0)
 			if missed == 0 {
 				t.Fatal("nothing was skipped")
 			}
@@ -141,8 +141,8 @@ func TestAStalledViewerIsMovedByPolicy(t *testing.T) {
 }
 
 // jumps checks that tags are the script's, in order, and that where some are missing the next one is a key frame. It returns how
-// many are missing in between.
-func jumps(t *testing.T, sc *script, tags [][]byte) (missing int) {
+// many are missing from tag next on, or in between if that is -1.
+func jumps(t *testing.T, sc *script, tags [][]byte, next int) (missing int) {
 	t.Helper()
 	at := map[string]int{}
 	for _, tag := range sc.config {
@@ -151,7 +151,6 @@ func jumps(t *testing.T, sc *script, tags [][]byte) (missing int) {
 	for i, tag := range sc.tags {
 		at[string(tag)] = i
 	}
-	next := -1
 	for n, tag := range tags {
 		if i, ok := at[string(tag)]; ok && i < 0 {
 			continue // configuration, which also comes before the key frame that a viewer is moved to

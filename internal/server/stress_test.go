@@ -69,7 +69,7 @@ func visit(t *testing.T, f *fixture, name string, sc *script, seed uint64, over 
 		_, _ = io.CopyN(&got, res.Body, int64(rnd.IntN(60<<10)))
 		_ = w.conn.Close()
 		if p := got.Bytes(); len(p) > len(sc.header) {
-			jumps(t, sc, cutBegun(p[len(sc.header):]))
+			jumps(t, sc, cutBegun(p[len(sc.header):]), -1)
 		}
 	}
 }
