@@ -1,0 +1,9 @@
+package crossover_test
+
+import (
+	"testing"
+
+	"github.com/millrace-io/millrace/internal/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
