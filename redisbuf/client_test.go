@@ -162,6 +162,31 @@ func TestGetChainLimit(t *testing.T) {
 	idle(t, c, 1)
 }
 
+// A block for a value as long as the one before it is not kept by a short one.
+func TestGetChainKeepsNoLongBlock(t *testing.T) {
+	c, rdb := shared(t, Conns(1))
+	ctx := bounded(t)
+	for _, long := range []int{100_000, mostBlock} {
+		must(t, rdb.Set(ctx, "fits/long", randomValue(long), 0).Err())
+		for _, size := range []int{1, 1000, leastBlock, leastBlock + 1, 20_000, long/2 - 1, long / 2, long/2 + 1, long} {
+			value := randomValue(size)
+			must(t, rdb.Set(ctx, "fits", value, 0).Err())
+			var chain millrace.Chain
+			must(t, c.GetChain(ctx, "fits/long", &chain, mostBlock))
+			chain.Release()
+			before := millrace.DefaultPool.Stats().InUse
+			must(t, c.GetChain(ctx, "fits", &chain, mostBlock))
+			if kept := millrace.DefaultPool.Stats().InUse - before; kept > int64(max(2*size, leastBlock)) {
+				t.Errorf("%d bytes after %d keep %d", size, long, kept)
+			}
+			if !bytes.Equal(chain.Bytes(), value) {
+				t.Errorf("another value than that of %d bytes", size)
+			}
+			chain.Release()
+		}
+	}
+}
+
 func TestGetRangeToBuffer(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)

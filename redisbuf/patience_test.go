@@ -102,6 +102,30 @@ func TestPatienceOfContexts(t *testing.T) {
 	}
 }
 
+// The time that a reader takes is not the server's, also on a connection whose Write cannot be called again.
+func TestPatienceWithASlowReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		defer client.Close()
+		const request = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n"
+		received := make([]byte, len(request))
+		go func() {
+			defer server.Close()
+			_, _ = io.ReadFull(server, received)
+			_, _ = io.WriteString(server, "+OK\r\n")
+		}()
+		c := newConn(client, 2*time.Second, 2*time.Second, 1<<20) // one timeout, so that none is set anew by chance
+		slow := readerFunc(func(p []byte) (int, error) {
+			time.Sleep(time.Minute)
+			return copy(p[:1], "value"[5-len(p):]), nil
+		})
+		op := call{verb: setFrom, key: "k", reader: slow, size: 5}
+		if err := c.execute(context.Background(), &op); err != nil || string(received) != request {
+			t.Errorf("%v, %q", err, received)
+		}
+	})
+}
+
 // A call that ends in time leaves nothing behind that could end the next one, whenever its context ends.
 func TestPatienceOfTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
