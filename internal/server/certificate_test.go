@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace/chunk"
 )
 
 // writeCertificate writes a certificate for 127.0.0.1 with its key to files, and returns their names.
@@ -223,5 +225,45 @@ func TestCertificateThatIsNone(t *testing.T) {
 		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v, want %s", err, test.want)
 		}
+	}
+}
+
+// A publisher that is refused in the middle of its body hears why, over TLS as without.
+func TestRefusalAmidTheBodyOverTLS(t *testing.T) {
+	_, client, at := serveTLS(t, false, nil)
+	bad := append(bytes.Clone(newScript(1, 1, 100).start()), bytes.Repeat([]byte{0xff}, 800<<10)...)
+	for range 10 {
+		if got := exchanged(client, "POST", at+"/live/x", bytes.NewReader(bad)); !strings.HasPrefix(got, "413 ") && !strings.HasPrefix(got, "400 ") {
+			t.Errorf("%.200s", got)
+		}
+	}
+}
+
+// What is asked of TCP, how much a client has acknowledged for one, is asked of the connection under TLS.
+func TestWire(t *testing.T) {
+	tcp, _ := tcpPair(t, false)
+	own := &chunk.Conn{TCPConn: tcp}
+	for name, c := range map[string]net.Conn{"TCP": tcp, "of a Listener": own, "TLS": tls.Server(own, nil), "TLS over TCP": tls.Client(tcp, nil)} {
+		if wire(c) != net.Conn(tcp) {
+			t.Errorf("%s: %T", name, wire(c))
+		}
+	}
+	pipe, _ := net.Pipe()
+	if wire(pipe) != pipe {
+		t.Errorf("a pipe: %T", wire(pipe))
+	}
+}
+
+// Whoever looks whether the port is open leaves no warning.
+func TestHandshakesThatFailAreNoWarnings(t *testing.T) {
+	f, client, at := serveTLS(t, false, nil)
+	c, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	f.logged("level=DEBUG", "TLS handshake error")
+	if got := exchanged(client, "GET", at+"/healthz", nil); !strings.HasPrefix(got, "200 ") || strings.Contains(f.log.String(), "level=WARN") {
+		t.Errorf("%s, log:\n%s", got, f.log)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/frame/flv"
@@ -202,6 +203,11 @@ func (c *Config) check() error {
 	} {
 		if b.val > b.max {
 			return fmt.Errorf("--%s is %d, want at most %d", b.flag, b.val, b.max)
+		}
+	}
+	for flag, token := range map[string]string{"publish-token": c.PublishToken, "read-token": c.ReadToken} {
+		if token != strings.TrimSpace(token) {
+			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show", flag)
 		}
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {

@@ -32,15 +32,15 @@ func acknowledged(r *http.Request) taking {
 }
 
 // kernelSends reports whether a request came by HTTP/1, straight through TCP: then the kernel sends the file.
-func kernelSends(r *http.Request) bool { return sendingConn(r) != nil }
+func kernelSends(r *http.Request) bool { return r.TLS == nil && sendingConn(r) != nil }
 
-// sendingConn returns the connection that such a request came by, or nil.
+// sendingConn returns the TCP connection that a request has for itself, which is one that came by HTTP/1, or nil.
 func sendingConn(r *http.Request) *net.TCPConn {
 	c, ok := r.Context().Value(connKey{}).(net.Conn)
 	if !ok || r.ProtoMajor != 1 {
 		return nil
 	}
-	conn, _ := bare(c).(*net.TCPConn)
+	conn, _ := wire(c).(*net.TCPConn)
 	return conn
 }
 

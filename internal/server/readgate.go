@@ -14,18 +14,19 @@ import (
 // A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in return: the page's requests,
 // the players and the links on it go without. The cookie opens nothing that writes.
 //
-// Invariants: read != ""; cookie does not tell read.
+// Browsers show a cookie to all ports of a host. So its value does not tell the token, and its name is another for another
+// token: servers beside each other do not take each other's away.
+//
+// Invariant: read != "".
 type readGate struct {
 	read, publish string // either opens; publish may be empty
-	cookie        string
+	name, value   string // of the cookie
 }
 
-// readCookie is the name of the cookie.
-const readCookie = "millrace-read"
-
 func newReadGate(read, publish string) *readGate {
-	sum := sha256.Sum256([]byte(readCookie + "\x00" + read)) // browsers show cookies to all ports of a host
-	return &readGate{read: read, publish: publish, cookie: hex.EncodeToString(sum[:])}
+	sum := sha256.Sum256([]byte("millrace-read\x00" + read))
+	text := hex.EncodeToString(sum[:])
+	return &readGate{read: read, publish: publish, name: "millrace-read-" + text[:8], value: text[8:]}
 }
 
 // guard returns next behind a readGate, if a token is asked for.
@@ -48,14 +49,16 @@ func (s *Server) guard(next http.Handler) http.Handler {
 				h.Set("WWW-Authenticate", `Bearer realm="millrace"`)
 			}
 			s.log.Log(r.Context(), level, "reader refused", "path", r.URL.Path, "client", r.RemoteAddr, "status", status, "reason", reason)
-			h.Set("Access-Control-Allow-Origin", "*") // or a player on another site is told nothing
+			if strings.HasPrefix(r.URL.Path, "/live/") {
+				h.Set("Access-Control-Allow-Origin", "*") // or a player on another site is told nothing
+			}
 			refuseBody(w, r, status, reason)
 			return
 		}
-		h.Set("Cache-Control", "private") // what one may read is not for a cache that all share
+		h.Set("Cache-Control", "private") // not for a cache that all share; who sets another has it ask here each time
 		if r.URL.Query().Has("token") && strings.Contains(r.Header.Get("Accept"), "text/html") {
 			h.Set("Referrer-Policy", "same-origin") // the address has the token in it
-			http.SetCookie(w, &http.Cookie{Name: readCookie, Value: g.cookie, Path: "/", HttpOnly: true,
+			http.SetCookie(w, &http.Cookie{Name: g.name, Value: g.value, Path: "/", HttpOnly: true,
 				Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode})
 		}
 		next.ServeHTTP(w, r)
@@ -71,7 +74,7 @@ func (g *readGate) check(r *http.Request) (status int, reason string) {
 		}
 		return http.StatusForbidden, "wrong token"
 	}
-	if c, err := r.Cookie(readCookie); err == nil && sameToken(c.Value, g.cookie) {
+	if c, err := r.Cookie(g.name); err == nil && sameToken(c.Value, g.value) {
 		return 0, ""
 	}
 	return http.StatusUnauthorized, "reading needs the token: ?token=TOKEN, or Authorization: Bearer TOKEN"

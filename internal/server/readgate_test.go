@@ -47,7 +47,7 @@ func TestReadToken(t *testing.T) {
 			{"", "Authorization: Bearer wrong", 403},
 			{"?token=wrong", cookie, 403},
 			{"", cookie + "x", 401},
-			{"", "Cookie: " + readCookie + "=" + readSecret, 401},
+			{"", strings.Split(cookie, "=")[0] + "=" + readSecret, 401},
 			{"?token=" + readSecret, "", 0},
 			{"?token=" + writeSecret, "", 0},
 			{"", "Authorization: Bearer " + readSecret, 0},

@@ -1,13 +1,17 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,6 +131,15 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	return main.ServeTLS(ln, "", "")
 }
 
+// wire returns the connection that carries what is written to c, which is another one under TLS: to be asked and told what TCP
+// knows, and not to be read from or written to.
+func wire(c net.Conn) net.Conn {
+	if sealed, ok := c.(*tls.Conn); ok {
+		c = sealed.NetConn()
+	}
+	return bare(c)
+}
+
 // bare returns the connection that c is, for those who look at its type: those that Serve accepts are a chunk.Listener's.
 func bare(c net.Conn) net.Conn {
 	if own, ok := c.(*chunk.Conn); ok {
@@ -181,12 +194,24 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		ErrorLog:          log.New(complaints{s.log}, "", 0),
 		// A connection of HTTP/2 that takes nothing holds all of its viewers and downloads: not even their resets get through.
 		// It is closed a little later than they are ended, so that the reason that is told is theirs.
 		HTTP2: &http.HTTP2Config{WriteByteTimeout: s.cfg.StallTimeout + 2*inspectEvery},
 		// No ReadTimeout: a stream has no end in sight. Whoever reads it bounds its silence.
 	}
+}
+
+// complaints logs what net/http has to say.
+type complaints struct{ log *slog.Logger }
+
+func (c complaints) Write(p []byte) (int, error) {
+	level := slog.LevelWarn
+	if bytes.HasPrefix(p, []byte("http: TLS handshake error")) {
+		level = slog.LevelDebug // whoever looks whether the port is open makes one
+	}
+	c.log.Log(context.Background(), level, strings.TrimSpace(string(p)))
+	return len(p), nil
 }
 
 // boundBodies bounds the wait for a body that nobody reads: over HTTP/1, net/http answers when it has some of it. Whoever

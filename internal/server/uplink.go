@@ -98,8 +98,8 @@ func (c *patient) Read(p []byte) (int, error) {
 // CloseWrite tells the publisher that nothing more will come. From now on it may be silent for lingerTime.
 func (c *patient) CloseWrite() error {
 	_ = c.SetReadDeadline(time.Now().Add(lingerTime))
-	if tcp, ok := c.Conn.(*net.TCPConn); ok {
-		return tcp.CloseWrite()
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok { // TCP, TLS, a Unix socket
+		return half.CloseWrite()
 	}
 	return errors.ErrUnsupported
 }

@@ -198,11 +198,12 @@ func (s *Server) serveViewer(w http.ResponseWriter, r *http.Request, v *viewer) 
 	}
 	v.conn = bare(conn)
 	v.begin(r.ProtoAtLeast(1, 1))
-	if v.sock.open(v.conn) {
-		v.sock.boundUnsent(s.cfg.Unsent)
+	var carrier socket
+	if carrier.open(wire(conn)) {
+		carrier.boundUnsent(s.cfg.Unsent)
+	}
+	if v.path = pathWrite; v.sock.open(v.conn) {
 		v.path = pathWritev
-	} else {
-		v.path = pathWrite
 	}
 	if v.path == pathWritev {
 		v.enter()
