@@ -41,7 +41,7 @@ type Config struct {
 	// NoPublish leaves the publishing to somebody else. Lost frames and
 	// latency are then unknown, unless that somebody is this package too.
 	NoPublish bool
-	// Token authorises the publishers.
+	// Token authorises the publishers, and the viewers where they need one.
 	Token string
 
 	// Viewers is how many watch each stream. Stalled is how many of all the

@@ -68,6 +68,9 @@ func (h *httpFLV) open(ctx context.Context, dial DialFunc, head string, end func
 }
 
 func (h *httpFLV) head(method, name, more string) string {
+	if h.token != "" {
+		more += "Authorization: Bearer " + h.token + "\r\n"
+	}
 	return fmt.Sprintf("%s %s/live/%s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: millrace-load\r\n%s\r\n",
 		method, strings.TrimSuffix(h.url.Path, "/"), name, h.ending, h.url.Host, more)
 }

@@ -37,9 +37,6 @@ const (
 // so that a refusal is one and not a connection that breaks.
 func (h *httpFLV) Publish(ctx context.Context, name string) (Publication, error) {
 	more := "Content-Type: video/x-flv\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n"
-	if h.token != "" {
-		more += "Authorization: Bearer " + h.token + "\r\n"
-	}
 	conn, release, err := h.open(ctx, h.dial, h.head("POST", name, more), func(c net.Conn) {
 		c.SetDeadline(time.Now().Add(endTime)) // not at once: the body is to have its end
 	})
