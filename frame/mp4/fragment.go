@@ -25,7 +25,7 @@ func (m *Muxer) emit(dst *millrace.Chain) Fragment {
 	if len(m.video.done) > 0 {
 		f.Key = m.video.done[0].key
 	} else {
-		f.Key = m.video.conf == nil
+		f.Key = m.video.conf == nil || m.needKey
 	}
 	f.NewInit = !m.video.conf.equal(m.sent[0]) || !m.audio.conf.equal(m.sent[1])
 	m.sent = [2]*config{m.video.conf, m.audio.conf}

@@ -63,8 +63,8 @@ func Tracks(video, audio bool) Option {
 
 // Fragment tells about what WriteTag or Flush appended. Samples is 0 when that was nothing.
 //
-// Key is set if the fragment begins with a key frame, and for all sound of a stream without pictures. It is not set for sound
-// that leaves by itself because the pictures have stopped: they may go on with one that needs those before.
+// Key is set if the fragment begins with a key frame. Sound that leaves by itself has it if there are no pictures, or if the next
+// one will be a key frame, as the first one is; not while pictures have stopped, which may go on with one that needs those before.
 type Fragment struct {
 	Samples int           // pictures and frames of sound
 	Key     bool          // with an init segment in front a viewer can begin here; see above
@@ -194,7 +194,6 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 		m.needKey = true
 		return Fragment{}, err
 	}
-	m.needKey = false
 	at := tr.videoTime(m.clock.picture(t.Timestamp, tr.length()))
 	tr.close(at)
 	var f Fragment
@@ -202,6 +201,7 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 		m.closeStopped()
 		f = m.emit(dst)
 	}
+	m.needKey = false // what has left is in front of a key frame
 	tr.start(sample{at: at, size: uint32(data.Len()), shift: t.CompositionTime, key: t.Key}, data)
 	return f, nil
 }

@@ -267,8 +267,9 @@ func TestPicturesThatNeverCome(t *testing.T) {
 		}
 		ms := time.Millisecond
 		want := []mp4.Fragment{
-			{Samples: 47, NewInit: true}, {Samples: 3, Start: 1002 * ms}, {Samples: 3, Start: 1066 * ms},
-			{Samples: 3, Start: 1130 * ms}, {Samples: 3, Start: 1194 * ms},
+			{Samples: 47, Key: true, NewInit: true}, {Samples: 3, Key: true, Start: 1002 * ms},
+			{Samples: 3, Key: true, Start: 1066 * ms}, {Samples: 3, Key: true, Start: 1130 * ms},
+			{Samples: 3, Key: true, Start: 1194 * ms},
 		}
 		if !reflect.DeepEqual(r.fragments, want) {
 			t.Errorf("fragments\n%+v, want\n%+v", r.fragments, want)

@@ -191,3 +191,19 @@ func TestMP4OfWhatComesLater(t *testing.T) {
 	}
 	w.rest()
 }
+
+// Who has waited for a stream whose pictures come long after its sound gets that sound as well.
+func TestMP4OfSoundInFrontOfThePictures(t *testing.T) {
+	f := serve(t, nil)
+	w := f.ask("/live/cam.mp4", 0)
+	f.waiting("cam", 1)
+	p := f.publish("cam")
+	sc := newScript(2, 5, 500)
+	sounds := pieces(100, 0) // 2.1 s
+	p.send(bytes.Join([][]byte{sc.start(), bytes.Join(sounds, nil), bytes.Join(sc.tags, nil)}, nil))
+	p.end()
+	w.begin()
+	if n, want := contiguous(t, stretches(t, w.rest())), len(sounds)+len(sc.tags); n != want {
+		t.Errorf("%d samples, want %d", n, want)
+	}
+}
