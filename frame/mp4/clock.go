@@ -87,8 +87,8 @@ func (c *clock) at(p, other *pace, ts uint32, length int64) int64 {
 // continued returns the stream's time of ts in the round of p.
 func (p *pace) continued(ts uint32) int64 { return p.now + int64(int32(ts-p.last)) }
 
-// stopped reports whether the track has been without tags while the other went on: for longer than interleaving explains, or, if
-// it never had any, for longer than a track is waited for.
+// stopped reports whether the track has been without tags while the other went on: for longer than interleaving
+// explains, or, if it never had any, for longer than a track is waited for.
 func (p *pace) stopped() bool {
 	if p.round == 0 {
 		return p.waited > trackWait

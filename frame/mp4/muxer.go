@@ -21,8 +21,9 @@ const (
 // maxRecord bounds a sequence header: parameter sets are some dozens of bytes, and a file's header repeats them.
 const maxRecord = 64 << 10
 
-// trackWait is how much of the stream, in ms, passes before a sequence header that was announced, or the first picture behind
-// one, is no longer waited for. Publishers send both at once; what has not come after a second was promised by mistake.
+// trackWait is how much of the stream, in ms, passes before a sequence header that was announced, or the first picture
+// behind one, is no longer waited for. Publishers send both at once; what has not come after a second was promised by
+// mistake.
 const trackWait = 1000
 
 // Option changes how a Muxer works. Options panic when a value is out of range.
@@ -63,8 +64,9 @@ func Tracks(video, audio bool) Option {
 
 // Fragment tells about what WriteTag or Flush appended. Samples is 0 when that was nothing.
 //
-// Key is set if the fragment begins with a key frame. Sound that leaves by itself has it if there are no pictures, or if the next
-// one will be a key frame, as the first one is; not while pictures have stopped, which may go on with one that needs those before.
+// Key is set if the fragment begins with a key frame. Sound that leaves by itself has it if there are no pictures, or if
+// the next one will be a key frame, as the first one is; not while pictures have stopped, which may go on with one that
+// needs those before.
 type Fragment struct {
 	Samples int           // pictures and frames of sound
 	Key     bool          // with an init segment in front a viewer can begin here; see above

@@ -253,7 +253,8 @@ func TestPicturesThatStop(t *testing.T) {
 	}
 }
 
-// When there is a sequence header and no picture behind it, the sound is held back for a second, and then leaves by itself.
+// When there is a sequence header and no picture behind it, the sound is held back for a second, and then leaves by
+// itself.
 func TestPicturesThatNeverCome(t *testing.T) {
 	for _, announced := range []bool{false, true} {
 		r := newRig(t, mp4.AudioFrames(3), mp4.Tracks(announced, announced))
@@ -283,8 +284,8 @@ func TestPicturesThatNeverCome(t *testing.T) {
 	}
 }
 
-// Sound that is ahead of the pictures by any time waits for them all the same, and so does sound before the first picture, for a
-// second.
+// Sound that is ahead of the pictures by any time waits for them all the same, and so does sound before the first
+// picture, for a second.
 func TestSoundWaitsForPictures(t *testing.T) {
 	r := newRig(t)
 	r.tag(video, 0, avcHeader(avc640x360))
@@ -356,8 +357,8 @@ func TestNewSequenceHeader(t *testing.T) {
 	}
 }
 
-// A sequence header that is replaced, and comes back before anything was made with the other one, is the one that viewers have:
-// they can go on. So nothing overlaps.
+// A sequence header that is replaced, and comes back before anything was made with the other one, is the one that
+// viewers have: they can go on. So nothing overlaps.
 func TestSequenceHeaderThatComesBack(t *testing.T) {
 	r := newRig(t)
 	r.tag(video, 0, avcHeader(avc640x360))

@@ -92,8 +92,8 @@ func (t *track) start(s sample, data *millrace.Chain) {
 	t.next = s.at + int64(t.conf.step)
 }
 
-// rescale goes on in other units of time. Samples still do not overlap, because the header that comes may be the one that the
-// viewers of earlier fragments have: then they get what follows as well.
+// rescale goes on in other units of time. Samples still do not overlap, because the header that comes may be the one
+// that the viewers of earlier fragments have: then they get what follows as well.
 func (t *track) rescale(from, to uint32) {
 	t.usual, t.open = 0, sample{}
 	if from != to {

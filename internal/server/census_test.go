@@ -2,7 +2,8 @@ package server
 
 import "testing"
 
-// Who was admitted before everybody was ended, and comes after, is ended as well; and the census is empty when it has left.
+// Who was admitted before everybody was ended, and comes after, is ended as well; and the census is empty when it has
+// left.
 func TestTheCensusEndsWhoIsOnTheWay(t *testing.T) {
 	c := newCensus(2)
 	early, late := &viewer{}, &viewer{}

@@ -86,7 +86,8 @@ func (s *stallWatch) end() (cut bool) {
 	return s.cut
 }
 
-// endWatch ends the watch of a download, when its handler is about to return. It logs the download that was cut, and counts it.
+// endWatch ends the watch of a download, when its handler is about to return. It logs the download that was cut, and
+// counts it.
 func (s *Server) endWatch(watch *stallWatch, r *http.Request, stalled *atomic.Int64) {
 	if watch.end() {
 		stalled.Add(1)

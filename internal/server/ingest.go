@@ -185,8 +185,8 @@ func (in *ingest) tag(t flv.Tag) error {
 	return in.s.publish(&in.frame, in.starts(t))
 }
 
-// hopeWait is how much of a stream, in ms, passes before it is taken to have all of its codecs. Publishers send their sequence
-// headers at once, but a piece of sound may come in front of the pictures' one.
+// hopeWait is how much of a stream, in ms, passes before it is taken to have all of its codecs. Publishers send their
+// sequence headers at once, but a piece of sound may come in front of the pictures' one.
 const hopeWait = 1000
 
 // settle notes when so much of the stream has passed.
@@ -200,8 +200,8 @@ func (in *ingest) settle(t flv.Tag) {
 	}
 }
 
-// starts says whether viewers can start at a tag: of the default track, where there is one. Without pictures each piece of
-// sound stands alone.
+// starts says whether viewers can start at a tag: of the default track, where there is one. Without pictures each piece
+// of sound stands alone.
 func (in *ingest) starts(t flv.Tag) bool {
 	if in.first.beside(t) {
 		return false

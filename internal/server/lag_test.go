@@ -352,8 +352,9 @@ func TestWhoWaitsForAKeyFrameIsNotBehind(t *testing.T) {
 	lag()
 	publish("key", true)
 	publish("picture", false)
-	if got := lag(); got != (broadcast.Lag{Frames: 2, Bytes: 10}) || !bytes.HasSuffix(v.pending.Bytes(), []byte("keypicture")) {
-		t.Errorf("with %q pending the viewer is behind by %+v", v.pending.Bytes(), got)
+	got, pending := lag(), v.pending.Bytes()
+	if got != (broadcast.Lag{Frames: 2, Bytes: 10}) || !bytes.HasSuffix(pending, []byte("keypicture")) {
+		t.Errorf("with %q pending the viewer is behind by %+v", pending, got)
 	}
 	if got := lag(); got != (broadcast.Lag{}) {
 		t.Errorf("with everything the viewer is behind by %+v", got)

@@ -131,8 +131,8 @@ func TestMP4OfNothingEnds(t *testing.T) {
 	p.end()
 }
 
-// A viewer who comes while a stream has only begun is not refused for what came first: neither one who has waited for it, nor
-// one who finds it there; not when its times go back a little either.
+// A viewer who comes while a stream has only begun is not refused for what came first: neither one who has waited for
+// it, nor one who finds it there; not when its times go back a little either.
 func TestMP4IsNotRefusedBeforeASecondHasPassed(t *testing.T) {
 	for name, times := range map[string][]uint32{
 		"one sound": {0}, "almost a second": {0, hopeWait - 1}, "back by a millisecond": {20, 19}, "anew": {60_000, 0},

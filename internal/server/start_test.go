@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// With start=next a viewer begins with the key frame that comes after it, and not with what is kept: in either form, by either
-// version of HTTP, and whoever else watches.
+// With start=next a viewer begins with the key frame that comes after it, and not with what is kept: in either form, by
+// either version of HTTP, and whoever else watches.
 func TestViewersWhoStartAtTheNextKeyFrame(t *testing.T) {
 	for _, version := range []string{"HTTP/1", "HTTP/2"} {
 		for _, before := range []string{"", "/live/cam.flv", "/live/cam.mp4", "/live/cam.mp4?start=next"} {
@@ -70,7 +70,8 @@ func startsAt(t *testing.T, what string, file []byte, at int64) {
 	list := stretches(t, file)
 	contiguous(t, list)
 	if len(list) == 0 || list[0].track != 1 || list[0].at != at {
-		t.Errorf("%s: %d stretches, which do not begin with a picture at %d ms: %+v", what, len(list), at, list[:min(1, len(list))])
+		t.Errorf("%s: %d stretches, which do not begin with a picture at %d ms: %+v",
+			what, len(list), at, list[:min(1, len(list))])
 	}
 }
 

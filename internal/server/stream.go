@@ -142,8 +142,8 @@ func (s *stream) source() *broadcast.Cursor {
 	return s.placeLocked(s.live, false)
 }
 
-// placeLocked is cursor, with the viewers' allowance or without one. from changes where it is, unless that is the head. s.mu is
-// held.
+// placeLocked is cursor, with the viewers' allowance or without one. from changes where it is, unless that is the head.
+// s.mu is held.
 func (s *stream) placeLocked(o *outlet, limited bool, from ...broadcast.CursorOption) *broadcast.Cursor {
 	opts := []broadcast.CursorOption{
 		broadcast.BatchBytes(s.batch), broadcast.BatchPieces(batchPieces),
@@ -180,9 +180,10 @@ func (s *stream) form(ext string) (form, error) {
 		"stream %q has nothing that MP4 is made of here (H.264, H.265, AAC): ask for /live/%[1]s.flv", s.name)}
 }
 
-// enter takes a place among a stream's viewers, and returns the outlet that serves them with a cursor in its ring. exit gives
-// the place back. first is nil, or a cursor at the stream's start, as await gives it; it is the callee's if there is no error.
-// With next the cursor is at the next key frame, except at the start, where nothing is kept. It is nil for MP4: see nextOf.
+// enter takes a place among a stream's viewers, and returns the outlet that serves them with a cursor in its ring. exit
+// gives the place back. first is nil, or a cursor at the stream's start, as await gives it; it is the callee's if there
+// is no error. With next the cursor is at the next key frame, except at the start, where nothing is kept. It is nil for
+// MP4: see nextOf.
 func (s *stream) enter(f form, first *broadcast.Cursor, next bool) (*outlet, *broadcast.Cursor, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,8 +235,9 @@ func (s *stream) enterMP4(first *broadcast.Cursor, next bool) (*outlet, *broadca
 	return m.out, c
 }
 
-// nextOf returns a cursor at the next key frame of o, which makes MP4. Of what is there that may have been made only in part, and
-// then the key frame that comes next is an old one: it waits until all has been made. With an error the place is given back.
+// nextOf returns a cursor at the next key frame of o, which makes MP4. Of what is there that may have been made only in
+// part, and then the key frame that comes next is an old one: it waits until all has been made. With an error the place
+// is given back.
 func (s *stream) nextOf(ctx context.Context, o *outlet) (*broadcast.Cursor, error) {
 	select {
 	case <-o.mux.level:

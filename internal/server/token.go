@@ -52,9 +52,10 @@ func (g *gate) check(r *http.Request) (status int, reason string) {
 	return 0, ""
 }
 
-// askGate returns what the gate says to a request. It logs a refusal, under the given message, and prepares its answer, which is
-// the caller's to write.
-func (s *Server) askGate(w http.ResponseWriter, r *http.Request, message string, attrs ...any) (status int, reason string) {
+// askGate returns what the gate says to a request. It logs a refusal, under the given message, and prepares its answer,
+// which is the caller's to write.
+func (s *Server) askGate(w http.ResponseWriter, r *http.Request, message string, attrs ...any) (
+	status int, reason string) {
 	if status, reason = s.gate.check(r); status == 0 {
 		return 0, ""
 	}

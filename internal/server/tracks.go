@@ -5,8 +5,8 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// maxTrackParts is how many sequence headers and pieces of information are kept of tracks beside the default ones. They are
-// kept in maxPart bytes together. Encoders send fewer than ten such tracks.
+// maxTrackParts is how many sequence headers and pieces of information are kept of tracks beside the default ones. They
+// are kept in maxPart bytes together. Encoders send fewer than ten such tracks.
 const maxTrackParts = 32
 
 // defaults says which of a stream's kinds of tracks have a default one, as all have that are not enhanced FLV of several

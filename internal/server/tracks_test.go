@@ -8,7 +8,8 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// listed returns a tag of one track, in a list of its own. The first byte of what is inside is that of an ordinary enhanced tag.
+// listed returns a tag of one track, in a list of its own. The first byte of what is inside is that of an ordinary
+// enhanced tag.
 func listed(kind flv.Type, at uint32, track byte, ordinary string) []byte {
 	tracks := byte(6)
 	if kind == flv.TypeAudio {
@@ -29,12 +30,14 @@ func TestLateViewersOfSeveralTracks(t *testing.T) {
 	}
 	others := [][]byte{
 		listed(flv.TypeVideo, 0, 1, "\x90avc1the second picture's"), listed(flv.TypeAudio, 0, 1, "\x90mp4athe second sound's"),
-		listed(flv.TypeVideo, 0, 1, "\x94avc1what is to be known of it"), listed(flv.TypeVideo, 0, 2, "\x90hvc1the third picture's"),
+		listed(flv.TypeVideo, 0, 1, "\x94avc1what is to be known of it"),
+		listed(flv.TypeVideo, 0, 2, "\x90hvc1the third picture's"),
 	}
 	key := flvTag(flv.TypeVideo, 40, []byte("\x17\x01\x00\x00\x00key"))
 	group := [][]byte{
 		listed(flv.TypeAudio, 40, 1, "\x91mp4asound"), listed(flv.TypeVideo, 40, 1, "\x91avc1key of the second"),
-		flvTag(flv.TypeVideo, 80, []byte("\x27\x01\x00\x00\x00picture")), listed(flv.TypeVideo, 80, 2, "\x91hvc1key of the third"),
+		flvTag(flv.TypeVideo, 80, []byte("\x27\x01\x00\x00\x00picture")),
+		listed(flv.TypeVideo, 80, 2, "\x91hvc1key of the third"),
 	}
 	for _, tt := range []struct {
 		name string

@@ -130,8 +130,8 @@ func (v *viewer) take() (broadcast.Batch, error) {
 	return b, err
 }
 
-// place notes where v is in the ring, now that it has its first batch. One that waits for a key frame is moved to it without
-// being told, and what it was moved past is nothing that it is behind by.
+// place notes where v is in the ring, now that it has its first batch. One that waits for a key frame is moved to it
+// without being told, and what it was moved past is nothing that it is behind by.
 func (v *viewer) place(b broadcast.Batch) {
 	v.placed = true
 	lag, head := v.cursor.Lag(), v.out.ring.Stats().Published

@@ -49,7 +49,8 @@ func parseWish(r *http.Request) (wish, error) {
 		case "next":
 			want.next = true
 		default:
-			return wish{}, fmt.Errorf("bad start=%.80q: want last (the newest key frame, as without it) or next (the next one)", start)
+			return wish{}, fmt.Errorf(
+				"bad start=%.80q: want last (the newest key frame, as without it) or next (the next one)", start)
 		}
 	}
 	return want, nil
