@@ -52,9 +52,7 @@ func (c *copying) smallToResponse(size int64) error {
 	}
 	most := int(min(c.room, int64(n)))
 	sent, err = writeAll(r.w, block.Bytes()[:most])
-	if r.inner != nil && c.room != toEOF { // otherwise it could not have been sent
-		c.tally.Small += int64(sent)
-	}
+	c.countSmall(&r, int64(sent))
 	c.tally.add(&c.tally.Copied, int64(sent))
 	if err == nil && most < n {
 		err = http.ErrContentLength
@@ -97,7 +95,9 @@ func (c *copying) fileToResponse(f *fileSource) error {
 	}
 	var err error
 	if 0 < f.size && f.size <= smallBody {
+		before := c.tally.Copied
 		err = f.copyTo(r.w)
+		c.countSmall(&r, c.tally.Copied-before)
 	} else {
 		c.lent = r.lends()
 		err = r.send(&f.fileRange)
@@ -106,6 +106,13 @@ func (c *copying) fileToResponse(f *fileSource) error {
 		err = http.ErrContentLength
 	}
 	return err
+}
+
+// countSmall notes that of what is copied to r, n bytes could have been sent.
+func (c *copying) countSmall(r *response, n int64) {
+	if r.inner != nil && c.room != toEOF {
+		c.tally.Small += n
+	}
 }
 
 // isAtEnd reports whether the file has nothing more before end. It reads a byte of it into probe to see.

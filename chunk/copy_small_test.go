@@ -60,6 +60,33 @@ func checkSmall(t *testing.T, m wrapper, report chunk.Report, length int) {
 	}
 }
 
+// A part of a file is Small if it is copied for that, and not if it had to be. A longer one is sent.
+func TestCopySmallPartOfAFile(t *testing.T) {
+	f := fileOf(t, someBytes(10_000))
+	for _, m := range wrappers {
+		for _, size := range []int64{1, 3 << 10, 3<<10 + 1} {
+			t.Run(fmt.Sprint(m.name, ", ", size), func(t *testing.T) {
+				reports := make(chan chunk.Report, 1)
+				url := serveWith(t, m, func(w http.ResponseWriter, r *http.Request) {
+					report, err := chunk.Copy(r.Context(), w, io.NewSectionReader(f, 5, size))
+					if err != nil || report.Bytes != size {
+						t.Errorf("%+v, %v", report, err)
+					}
+					reports <- report
+				})
+				fetch(t, "GET", url)
+				small := size
+				if m.slow || size > 3<<10 {
+					small = 0
+				}
+				if report := <-reports; report.Small != small {
+					t.Errorf("%+v", report)
+				}
+			})
+		}
+	}
+}
+
 // A file that is not as long as it was said to be is left to others, untouched, if it is longer, and otherwise copied as
 // it is.
 func TestCopySmallFileOfAnotherLength(t *testing.T) {

@@ -42,6 +42,7 @@ type exchange struct {
 	header  http.Header     // of w
 	body    response
 	foreign bool // somebody else has set a Content-Encoding, and is going to encode the body
+	movable bool // the kernel could send the body: a part that is copied all the same is Small
 	status  int
 	tally   tally
 	warmth  warmth
@@ -281,13 +282,23 @@ func (x *exchange) sendParts(d *descriptor, spans []span, contentType string, op
 	if x.r.Method == http.MethodHead {
 		return
 	}
-	x.body.begun(length, encoding)
-	if x.body.inner != nil && x.body.room() < total {
-		x.body.inner = nil // somebody has promised less, or sent some already: net/http says so
-	}
+	x.begun(length, encoding, total)
 	defer x.warmth.over()
 	x.watch()
 	x.ended(x.sendBody(spans, boundary, contentType, d.stamp.size), length)
+}
+
+// begun is told what the header of a body of total bytes said before it was written.
+func (x *exchange) begun(length, encoding string, total int64) {
+	if !x.movable {
+		return
+	}
+	x.body.begun(length, encoding)
+	room := x.body.room()
+	if room < total {
+		x.body.inner = nil // somebody has promised less, or sent some already: net/http says so
+	}
+	x.movable = total <= room && room != toEOF && x.body.isAsSaid(length, encoding)
 }
 
 // watch has a Write of the body end at the deadline of the context, if somebody has set one.
@@ -333,7 +344,8 @@ func (x *exchange) sendBody(spans []span, boundary, contentType string, size int
 func (x *exchange) prepare(d *descriptor, spans []span) {
 	total := totalLen(spans)
 	// Over TLS and HTTP/2 every byte passes through memory to be sealed or framed.
-	if total <= smallBody || x.r.TLS != nil || x.r.ProtoMajor != 1 {
+	x.movable = x.body.inner != nil && x.r.TLS == nil && x.r.ProtoMajor == 1
+	if total <= smallBody || !x.movable {
 		x.body.inner = nil
 	}
 	x.warmth = warmth{
@@ -350,11 +362,18 @@ func (x *exchange) prepare(d *descriptor, spans []span) {
 	x.body.joins = !written && len(spans) == 1 && total > smallBody && (total <= joinMost || long)
 }
 
-// sendPart sends the bytes of s.
-func (x *exchange) sendPart(s span) error {
+// sendPart sends the bytes of s. A small part is copied even between others that are sent: net/http's ReadFrom would have
+// to write what is before it first, and would copy up to 512 bytes of each for as long as the header has not left.
+func (x *exchange) sendPart(s span) (err error) {
 	x.part.off, x.part.end, x.part.warmTo = s.from, s.to, 0
 	x.warmth.end = s.to
-	err := x.body.send(&x.part)
+	if x.movable && s.len() <= smallBody {
+		before := x.tally.Copied
+		err = x.part.copyTo(x.body.writer())
+		x.tally.Small += x.tally.Copied - before
+	} else {
+		err = x.body.send(&x.part)
+	}
 	x.warmth.over()
 	return err
 }

@@ -87,10 +87,15 @@ func (r *response) begun(length, encoding string) {
 		return
 	}
 	_, _ = r.w.Write(nil) // an error comes again
-	h := r.w.Header()
-	if !r.server.hasHeader() || h.Get("Content-Length") != length || h.Get("Content-Encoding") != encoding {
+	if !r.isAsSaid(length, encoding) {
 		r.inner = nil
 	}
+}
+
+// isAsSaid reports whether the header is known to have been written, and to have said then what it said before.
+func (r *response) isAsSaid(length, encoding string) bool {
+	h := r.w.Header()
+	return r.server.hasHeader() && h.Get("Content-Length") == length && h.Get("Content-Encoding") == encoding
 }
 
 // room returns how many bytes the body may still have, as far as is known before it is sent: by the server's own count,
