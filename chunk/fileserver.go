@@ -65,11 +65,31 @@ func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
 
 // ServeHTTP implements http.Handler.
 func (h *FileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := exchange{handler: h, w: w, r: r, header: w.Header(), body: responseOf(w)}
-	x.ctx, x.cancel = contextOf(r)
-	x.foreign = x.header.Get("Content-Encoding") != ""
+	x := h.begin(w, r)
 	defer x.over() // also when a response is given up
 	x.serve()
+}
+
+// ServeFile answers r with the file of that name in the root, whatever the URL says, which may be nil. It is for who
+// checks rights, or finds the name in a database, first, as http.ServeFileFS is. Methods, conditions, ranges and all
+// options are as with ServeHTTP.
+//
+// The name is one that fs.ValidPath accepts: its elements are separated by slashes, none of them is .. or empty, and it
+// is UTF-8. Any other is a 404. So is one that no file can have on this system (see filepath.Localize), and so is a
+// directory: http.ServeFileFS would redirect by the URL, or list what nobody has named. Nothing else is redirected
+// either, neither from an index.html nor to one. Symbolic links within the root are followed, as with ServeHTTP: one
+// that may be made by others is a name for any file there.
+func (h *FileHandler) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
+	x := h.begin(w, r)
+	defer x.over()
+	x.serveNamed(name)
+}
+
+func (h *FileHandler) begin(w http.ResponseWriter, r *http.Request) *exchange {
+	x := &exchange{handler: h, w: w, r: r, header: w.Header(), body: responseOf(w)}
+	x.ctx, x.cancel = contextOf(r)
+	x.foreign = x.header.Get("Content-Encoding") != ""
+	return x
 }
 
 // Close closes the files that are open, as soon as nobody uses them. The handler goes on working, and opens a file for each
@@ -116,7 +136,7 @@ func (c *descriptors) count(x *exchange) {
 func statusOf(err error) int {
 	var errno syscall.Errno
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), err == errDirectory:
 		return http.StatusNotFound
 	case errors.Is(err, fs.ErrPermission), err == errSpecial:
 		return http.StatusForbidden

@@ -45,6 +45,49 @@ func ExampleFileServer() {
 	// Output: 206 bytes 7-11/12 World
 }
 
+// Files that are under other names than clients know them by, and that are not for everybody.
+func ExampleFileHandler_ServeFile() {
+	dir, err := os.MkdirTemp("", "files")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, "2026-11.pdf"), []byte("Hello, World"), 0o644); err != nil {
+		log.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer root.Close()
+	files := chunk.FileServer(root)
+	defer files.Close()
+
+	names := map[string]string{"17": "2026-11.pdf"} // or a database
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /invoices/{number}", func(w http.ResponseWriter, r *http.Request) {
+		if user, _, _ := r.BasicAuth(); user != "ann" {
+			http.Error(w, "this is not for you", http.StatusForbidden)
+			return
+		}
+		files.ServeFile(w, r, names[r.PathValue("number")])
+	})
+	ask := func(user, number string) {
+		r := httptest.NewRequest("GET", "/invoices/"+number, nil)
+		r.SetBasicAuth(user, "")
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Header().Get("Content-Type"), w.Body.Len())
+	}
+	ask("ann", "17")
+	ask("ann", "18")
+	ask("bob", "17")
+	// Output:
+	// 200 application/pdf 12
+	// 404 text/plain; charset=utf-8 19
+	// 403 text/plain; charset=utf-8 20
+}
+
 // With a Listener, the header leaves in one packet with the first bytes of the file.
 func ExampleListener() {
 	dir, err := os.MkdirTemp("", "files")

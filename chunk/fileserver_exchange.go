@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -95,6 +96,18 @@ func (x *exchange) serveName(name, full string) {
 	if err == errDirectory {
 		x.redirect(path.Base(full) + "/")
 	} else if err != nil {
+		x.fail(statusOf(err), "")
+	}
+}
+
+// serveNamed answers with the file of that name, or with an error.
+func (x *exchange) serveNamed(name string) {
+	// On Windows, a backslash would separate elements as well, and whoever has looked at the name has not seen them.
+	if _, err := filepath.Localize(name); err != nil {
+		x.fail(http.StatusNotFound, "")
+		return
+	}
+	if err := x.serveFile(name); err != nil {
 		x.fail(statusOf(err), "")
 	}
 }
