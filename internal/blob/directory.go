@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -205,16 +204,10 @@ func (d *Directory) Serve(w http.ResponseWriter, r *http.Request, key string) er
 		return err
 	}
 	describe(w.Header(), left)
-	d.handler.ServeHTTP(undated{w}, d.request(r, path))
+	asked := *r
+	asked.Header = conditions(r.Header)
+	d.handler.ServeFile(undated{w}, &asked, path)
 	return nil
-}
-
-// request returns r as one for the file at path.
-func (d *Directory) request(r *http.Request, path string) *http.Request {
-	q := new(http.Request)
-	*q = *r
-	q.URL, q.Header = &url.URL{Path: "/" + path}, conditions(r.Header)
-	return q
 }
 
 // undated takes the date of a file away from an answer. It changes no body, and can be unwrapped.
@@ -244,9 +237,7 @@ func (d *Directory) tag(path string) (string, error) {
 // its room back.
 func (d *Directory) served(path string) (string, error) {
 	a := headOnly{header: make(http.Header)}
-	d.handler.ServeHTTP(&a, &http.Request{
-		Method: http.MethodHead, URL: &url.URL{Path: "/" + path}, Header: make(http.Header), ProtoMajor: 1, ProtoMinor: 1,
-	})
+	d.handler.ServeFile(&a, &http.Request{Method: http.MethodHead, Header: make(http.Header), ProtoMajor: 1}, path)
 	switch a.status {
 	case http.StatusOK:
 		return a.header.Get("Etag"), nil
