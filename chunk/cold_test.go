@@ -286,6 +286,35 @@ func dropLater(t *testing.T) int64 {
 	return cachedPages(t, filepath.Join(dir, "cold.bin"))
 }
 
+// TestColdDropAlone: of two responses of one file, the first to end leaves in the page cache what the other may be about
+// to send.
+func TestColdDropAlone(t *testing.T) {
+	root, _ := makeTree(t, map[string]string{"file": "some bytes"})
+	synctest.Test(t, func(t *testing.T) {
+		h := chunk.FileServer(root, chunk.DropBehind(1))
+		defer h.Close()
+		goOn, over := make(chan struct{}), make(chan struct{})
+		for range 2 {
+			w := &probe{ResponseRecorder: httptest.NewRecorder(), at: func() { <-goOn }}
+			go func() {
+				h.ServeHTTP(w, get("/file", ""))
+				over <- struct{}{}
+			}()
+		}
+		synctest.Wait()
+		if h.EndHavingBrought("file") {
+			t.Error("one of two has dropped what the other sends")
+		}
+		goOn <- struct{}{}
+		<-over
+		if !h.EndHavingBrought("file") {
+			t.Error("the last one has dropped nothing")
+		}
+		goOn <- struct{}{}
+		<-over
+	})
+}
+
 // TestColdReadersBy: a Tuner's workers are who may read from a disk, and it hears of what they have read.
 func TestColdReadersBy(t *testing.T) { bySight(t, coldReadersBy) }
 

@@ -7,6 +7,8 @@ import (
 	"os"
 	"reflect"
 	"time"
+
+	"github.com/millrace-io/millrace"
 )
 
 // ReadAheadAfter returns the number of the chunk after which a file is read ahead whose chunks take so many microseconds
@@ -19,6 +21,25 @@ func ReadAheadAfter(chunks [][2]int) int {
 		}
 	}
 	return 0
+}
+
+// KeptByQueue returns how many chunks a queue still holds that it has given, after these steps: + is a chunk that comes,
+// and - one that is given.
+func KeptByQueue(steps string) (kept int) {
+	var q queue
+	for i, step := range steps {
+		if step == '+' {
+			q.push(millrace.Ref{}, int64(i)+1)
+		} else {
+			q.pop()
+		}
+	}
+	for _, it := range q.items[:cap(q.items)] {
+		if it != (item{}) {
+			kept++
+		}
+	}
+	return kept - q.len()
 }
 
 // Running reports whether the goroutine that reads ahead is there.

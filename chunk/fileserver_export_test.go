@@ -3,6 +3,7 @@ package chunk
 import (
 	"context"
 	"strings"
+	"time"
 	"unsafe"
 )
 
@@ -74,6 +75,18 @@ func (h *FileHandler) Regions(name string) int {
 	return len(h.files.byName[name].hotAt)
 }
 
+// EndHavingBrought ends a transfer that has brought the first bytes of an open file into the page cache. It reports
+// whether they were dropped again.
+func (h *FileHandler) EndHavingBrought(name string) (dropped bool) {
+	h.files.mu.Lock()
+	d := h.files.byName[name]
+	h.files.mu.Unlock()
+	d.sawHot(0, time.Now().UnixNano())
+	w := warmth{d: d, drop: true, brought: []span{{0, 1}}, ahead: 1}
+	w.over()
+	return d.hotAt[0].Load() == 0
+}
+
 // CheckDescriptors returns what is wrong with the descriptors of a handler that nobody uses at present, or "".
 func (h *FileHandler) CheckDescriptors() string {
 	c := &h.files
@@ -111,3 +124,12 @@ const CanSendfile = canSendfile
 
 // MovedBytes returns how many bytes were counted as worked on.
 func (t *Tuner) MovedBytes() int64 { return t.moved.Load() }
+
+// ReleaseWhen is Release at the same moment as something else happens: nobody who waits can look in between.
+func (t *Tuner) ReleaseWhen(happens func()) {
+	t.gate.mu.Lock()
+	defer t.gate.mu.Unlock()
+	happens()
+	t.gate.running--
+	t.gate.admit()
+}
