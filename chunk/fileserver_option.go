@@ -65,8 +65,9 @@ func StatETags() FileOption {
 	return func(h *FileHandler) { h.files.tagging = tagging{on: true, content: -1} }
 }
 
-// ContentETags has an ETag made of the bytes in a file, which copies on several machines share: half of a SHA-256. The
-// file is read once for that whenever it is opened, so files of more than largest bytes have a tag as of [StatETags].
+// ContentETags has an ETag made of the bytes in a file, which copies on several machines share: the first 96 bits of their
+// SHA-256. The file is read once for that whenever it is opened, so files of more than largest bytes have a tag as of
+// [StatETags].
 func ContentETags(largest int64) FileOption {
 	if largest < 0 {
 		panic(fmt.Sprintf("chunk: ContentETags(%d) is below 0", largest))
