@@ -125,7 +125,7 @@ var copyings = sync.Pool{New: func() any { return new(copying) }}
 // free keeps c for another call. Not if somebody may still use it: a target's ReadFrom that reads on behind Copy's back
 // would get what another call copies.
 func (c *copying) free() {
-	if c.lent || c.alarm.isRung() {
+	if c.lent || c.alarm.mayBeRinging() {
 		return
 	}
 	hook := c.alarm.hook

@@ -24,7 +24,7 @@ type alarm struct {
 	isBody bool       // dst is a response's
 
 	mu   sync.Mutex
-	over bool // it is too late to ring; under mu
+	over bool // stop has come after ring had begun: it is too late to ring; set under mu, by stop alone
 }
 
 // A writeWaker is a target in which a Write that hangs can be ended from another goroutine.
@@ -112,5 +112,6 @@ func (a *alarm) stop(complete bool) {
 	}
 }
 
-// isRung reports whether a goroutine of the alarm's has begun, which may be there yet. It may be called after stop.
-func (a *alarm) isRung() bool { return a.over }
+// mayBeRinging reports, after stop, whether a goroutine of the alarm's had begun, which may be there yet: only then does
+// stop set over. It needs no mu, because nobody else sets it, and it is called on stop's goroutine.
+func (a *alarm) mayBeRinging() bool { return a.over }
