@@ -7,26 +7,12 @@ import (
 )
 
 const (
-	// defaultOpenFiles is half of the descriptors that a process may have where nobody has raised the limit (1024): the
-	// other half is for connections.
-	defaultOpenFiles = 512
-
-	// defaultKeepOpen is long enough for files that are asked for together or again and again. One that is asked for less
-	// often gains nothing that could be noticed, and a deleted file takes up its space on the disk for as long as it is
-	// open.
-	defaultKeepOpen = 10 * time.Second
-
-	// defaultTrustNames is what a look at a name every second costs: nothing that could be measured. Most changes are
-	// seen at once, see TrustNames.
-	defaultTrustNames = time.Second
-
-	// defaultColdReaders keeps an SSD busy with sequential reads, and a hard disk's heads from wandering between more
-	// places. Each takes a thread while it waits.
+	// The options say why.
+	defaultOpenFiles   = 512
+	defaultKeepOpen    = 10 * time.Second
+	defaultTrustNames  = time.Second
 	defaultColdReaders = 8
-
-	// defaultSendBuffer, which the kernel doubles, is twice what it tunes a buffer to by itself, and as much as it lets
-	// a program have.
-	defaultSendBuffer = 4 << 20
+	defaultSendBuffer  = 4 << 20
 
 	// maxSendBuffer can be doubled everywhere.
 	maxSendBuffer = 1 << 29
@@ -35,8 +21,8 @@ const (
 // A FileOption changes what [FileServer] makes. Options panic when a value is out of range.
 type FileOption func(*FileHandler)
 
-// Listing says whether a directory without an index.html is answered with a list of what is in it, as http.FileServer does
-// and as is the default. Otherwise the answer is 403.
+// Listing says whether a directory without an index.html is answered with a list of what is in it, as http.FileServer
+// does and as is the default. Otherwise the answer is 403.
 //
 // Lists of more than 2048 names, or 16 KiB of them, are made for 4 clients at a time, from reading the names until the
 // client has taken the page; others wait, holding no memory, until they hang up. Such a list has up to 65536 names and
@@ -47,13 +33,13 @@ func Listing(on bool) FileOption {
 	return func(h *FileHandler) { h.listing = on }
 }
 
-// Precompressed has a file name.br, name.zst or name.gz served instead of name to a client that accepts the encoding, with
-// the Content-Type of name. If several will do, the one that the client prefers is taken, and otherwise the first in this
-// order. It must not be older than name, in whole seconds. If neither name nor a sibling is acceptable to the client
-// (identity;q=0), the answer is 406.
+// Precompressed has a file name.br, name.zst or name.gz served instead of name to a client that accepts the encoding,
+// with the Content-Type of name. If several will do, the one that the client prefers is taken, and otherwise the first
+// in this order. It must not be older than name, in whole seconds. If neither name nor a sibling is acceptable to the
+// client (identity;q=0), the answer is 406.
 //
-// This is off by default, because name.gz could be a file of its own. An ETag that a middleware has set is kept for all of a
-// name's forms, which then cannot be told apart.
+// This is off by default, because name.gz could be a file of its own. An ETag that a middleware has set is kept for all
+// of a name's forms, which then cannot be told apart.
 func Precompressed() FileOption {
 	return func(h *FileHandler) { h.files.encodings = encodings }
 }
@@ -65,9 +51,9 @@ func StatETags() FileOption {
 	return func(h *FileHandler) { h.files.tagging = tagging{on: true, content: -1} }
 }
 
-// ContentETags has an ETag made of the bytes in a file, which copies on several machines share: the first 96 bits of their
-// SHA-256. The file is read once for that whenever it is opened, so files of more than largest bytes have a tag as of
-// [StatETags].
+// ContentETags has an ETag made of the bytes in a file, which copies on several machines share: the first 96 bits of
+// their SHA-256. The file is read once for that whenever it is opened, so files of more than largest bytes have a tag as
+// of [StatETags].
 func ContentETags(largest int64) FileOption {
 	if largest < 0 {
 		panic(fmt.Sprintf("chunk: ContentETags(%d) is below 0", largest))
@@ -75,32 +61,37 @@ func ContentETags(largest int64) FileOption {
 	return func(h *FileHandler) { h.files.tagging = tagging{on: true, content: largest} }
 }
 
-// OpenFiles is how many files are kept open at most while nobody uses them, and in all unless more are in use. The default
-// is 512.
+// OpenFiles is how many files are kept open at most while nobody uses them, and in all unless more are in use. The
+// default is 512, half of the descriptors that a process may have where nobody has raised the limit (1024): the other
+// half is for connections.
 func OpenFiles(n int) FileOption {
 	inRange("OpenFiles", n, mostBytes)
 	return func(h *FileHandler) { h.files.limit = n }
 }
 
-// KeepOpen is how long a file that nobody uses stays open. The default is 10 seconds. 0 closes it at once. While a file
-// is in use, it is shared in any case.
+// KeepOpen is how long a file that nobody uses stays open. 0 closes it at once. While a file is in use, it is shared in
+// any case. The default is 10 seconds, which is long enough for files that are asked for together or again and again.
+// One that is asked for less often gains nothing that could be noticed, and a deleted file takes up its space on the
+// disk for as long as it is open.
 func KeepOpen(d time.Duration) FileOption {
 	notNegative("KeepOpen", d)
 	return func(h *FileHandler) { h.files.keep = d }
 }
 
-// TrustNames is how long a name is believed to lead to the file that is open. The default is a second, and 0 has it
-// looked up for each request. It only matters for what an open file does not show of itself: another target of a
-// symbolic link, a directory above that was renamed, a new precompressed sibling. That a file was written to, renamed,
-// deleted or replaced is seen at once, for each request; on a network file system as soon as that tells, and on an
-// overlay's lower layer within this time. Systems other than Linux look names up for each request.
+// TrustNames is how long a name is believed to lead to the file that is open. The default is a second, because a look
+// every second costs nothing that could be measured, and 0 has it looked up for each request. It only matters for what
+// an open file does not show of itself: another target of a symbolic link, a directory above that was renamed, a new
+// precompressed sibling. That a file was written to, renamed, deleted or replaced is seen at once, for each request; on
+// a network file system as soon as that tells, and on an overlay's lower layer within this time. Systems other than
+// Linux look names up for each request.
 func TrustNames(d time.Duration) FileOption {
 	notNegative("TrustNames", d)
 	return func(h *FileHandler) { h.files.trust = d }
 }
 
 // ColdReaders is how many responses may read a file from a disk at a time. Others that need the disk wait their turn;
-// responses from the page cache are not held up. The default is 8.
+// responses from the page cache are not held up. The default is 8: that keeps an SSD busy with sequential reads, and a
+// hard disk's heads from wandering between more places. Each takes a thread while it waits.
 func ColdReaders(n int) FileOption {
 	inRange("ColdReaders", n, 1<<16)
 	return func(h *FileHandler) { h.files.turns, h.tuner = newGate(n), nil }
@@ -131,15 +122,17 @@ func DropBehind(bytes int64) FileOption {
 	return func(h *FileHandler) { h.dropFrom = bytes }
 }
 
-// SendBuffer has the kernel queue up to twice this many bytes on a connection while it is sent a long body, once the kernel's own
-// tuning has come to its end, which is at 4 MiB as most systems are set (tcp_wmem). Over a long fast line that is less than is
-// under way, and a large file waits for it; and wherever it is full, a larger one is filled less often. When the body ends, the
-// buffer is the kernel's to tune again. Slow connections do not come to that, and one whose buffer somebody has set is left alone.
-// The default is 4 MiB; 0 leaves it to the kernel.
+// SendBuffer has the kernel queue up to twice this many bytes on a connection while it is sent a long body, once the
+// kernel's own tuning has come to its end, which is at 4 MiB as most systems are set (tcp_wmem). Over a long fast line
+// that is less than is under way, and a large file waits for it; and wherever it is full, a larger one is filled less
+// often. When the body ends, the buffer is the kernel's to tune again. Slow connections do not come to that, and one
+// whose buffer somebody has set is left alone. The default is 4 MiB, which the kernel doubles: twice what it tunes a
+// buffer to by itself. 0 leaves it to the kernel.
 //
-// All together take no more than half of what TCP may have before the kernel begins to economize (tcp_mem); of a file that is
-// sent by sendfile they are pages of the page cache. No connection is given more than twice net.core.wmem_max: where that is
-// 208 KiB, as it was on most systems for long, this does nothing; nor does it before Linux 5.14, or on other systems.
+// All together take no more than half of what TCP may have before the kernel begins to economize (tcp_mem); of a file
+// that is sent by sendfile they are pages of the page cache. No connection is given more than twice net.core.wmem_max:
+// where that is 208 KiB, as it was on most systems for long, this does nothing; nor does it before Linux 5.14, or on
+// other systems.
 func SendBuffer(bytes int) FileOption {
 	if bytes < 0 || bytes > maxSendBuffer {
 		panic(fmt.Sprintf("chunk: SendBuffer(%d) is not from 0 to %d", bytes, maxSendBuffer))

@@ -7,16 +7,9 @@ import (
 )
 
 const (
-	// defaultSize makes a read cost less than what is done with the bytes, and stays in the processor's second cache
-	// until that is done.
-	defaultSize = 64 << 10
-
-	// defaultDepth lets the source be late by three chunks' work before anybody waits for it, at a cost of 192 KiB per
-	// Reader.
-	defaultDepth = 3
-
-	// defaultMaxRecord is the largest block that a Pool keeps, and more than any record that was meant as one: whoever
-	// sends more has forgotten its end, or wants to see how much memory there is.
+	// The options say why.
+	defaultSize      = 64 << 10
+	defaultDepth     = 3
 	defaultMaxRecord = 1 << 20
 
 	// mostBytes bounds sizes, so that they can be doubled and fit into a block.
@@ -26,15 +19,17 @@ const (
 // A ReaderOption changes what [NewReader] makes. Options panic when a value is out of range.
 type ReaderOption func(*Reader)
 
-// Size is the largest number of bytes in a chunk, unless a single record is longer: up to 1 GiB. The default is 64 KiB.
-// Blocks come in powers of two: another size wastes the rest of each block.
+// Size is the largest number of bytes in a chunk, unless a single record is longer: up to 1 GiB. The default is 64 KiB:
+// a read of that costs less than what is done with the bytes, and they stay in the processor's second cache until it is
+// done. Blocks come in powers of two: another size wastes the rest of each block.
 func Size(bytes int) ReaderOption {
 	inRange("Size", bytes, mostBytes)
 	return func(r *Reader) { r.size = bytes }
 }
 
-// Depth is how many chunks may be read ahead of those that Next has given, the one that is being read among them. The
-// default is 3. They hold up to Depth blocks of Size, and larger ones where records are longer.
+// Depth is how many chunks may be read ahead of those that Next has given, the one that is being read among them. They
+// hold up to Depth blocks of Size, and larger ones where records are longer. The default is 3, so that the source may be
+// late by three chunks' work before anybody waits for it, for up to 192 KiB per Reader.
 func Depth(chunks int) ReaderOption {
 	inRange("Depth", chunks, mostBytes)
 	return func(r *Reader) { r.depth = chunks }
@@ -49,7 +44,9 @@ func At(c Cutter) ReaderOption {
 }
 
 // MaxRecord is how many bytes a record may have, its end included, before the Reader fails with a [RecordError]: up to
-// 1 GiB. The default is 1 MiB. A record that fits into a chunk is never refused, so that a limit below Size is one of Size.
+// 1 GiB. The default is 1 MiB, the largest block that a Pool keeps, and more than any record that was meant as one:
+// whoever sends more has forgotten its end, or wants to see how much memory there is. A record that fits into a chunk is
+// never refused, so that a limit below Size is one of Size.
 func MaxRecord(bytes int) ReaderOption {
 	inRange("MaxRecord", bytes, mostBytes)
 	return func(r *Reader) { r.limit = bytes }

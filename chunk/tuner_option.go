@@ -8,40 +8,20 @@ import (
 )
 
 const (
-	// workersPerProcessor is where a Tuner begins: one that works and one that waits, on each.
-	workersPerProcessor = 2
-
-	// mostWorkersPerProcessor bounds workers that only wait for something, a disk or a peer. More of them than this
-	// means that the other side is the bottleneck, or that it should be asked for more at a time.
+	// The options say why.
+	workersPerProcessor     = 2
 	mostWorkersPerProcessor = 16
-
-	// leastChunk is a page, below which a system call costs more than the bytes, and mostChunk is the largest block
-	// that a Pool keeps.
-	leastChunk = 4 << 10
-	mostChunk  = 1 << 20
-
-	// mostDepth is what a source and a worker that both come in bursts can make up for. A queue that is longer only
-	// hides that one of them is slower.
-	mostDepth = 16
-
-	// defaultHigh and defaultLow are the shares of the processors between which workers are left alone. Above the high
-	// one, whoever shares the machine has to wait; below the low one, a processor in three or four has nothing to do.
-	defaultHigh = 0.85
-	defaultLow  = 0.70
-
-	// defaultGrowth is 10 MB/s, with which a process that leaks fills a gigabyte in two minutes.
-	defaultGrowth = 10e6
-
-	// defaultInterval is a hundred ticks of the clock that processor time is counted with where it is coarse, and
-	// hundreds of chunks.
-	defaultInterval = 250 * time.Millisecond
+	leastChunk              = 4 << 10
+	mostChunk               = 1 << 20
+	mostDepth               = 16
+	defaultHigh             = 0.85
+	defaultLow              = 0.70
+	defaultGrowth           = 10e6
+	defaultInterval         = 250 * time.Millisecond
+	defaultDwell            = 2
 
 	// leastInterval keeps what a sample costs, some microseconds, below a thousandth.
 	leastInterval = 10 * time.Millisecond
-
-	// defaultDwell is how many samples pass before a step is looked at: one in which it came, and one for the chunks of
-	// the old setting to be worked off.
-	defaultDwell = 2
 
 	// mostDwell lets a step take a quarter of an hour, at the default interval, to show.
 	mostDwell = 1 << 12
@@ -90,32 +70,35 @@ func defaultTunerConfig(processors int) tunerConfig {
 type TunerOption func(*tunerConfig)
 
 // StartAt is the setting to begin with, moved into the bounds if it is outside. The default is two workers per processor,
-// chunks of 64 KiB and a depth of 3.
+// one that works and one that waits, and a Reader's defaults: chunks of 64 KiB and a depth of 3.
 func StartAt(s Setting) TunerOption {
 	return func(c *tunerConfig) { c.start = s }
 }
 
-// WorkersBetween bounds the workers. The default is 1 to 16 per processor.
+// WorkersBetween bounds the workers. The default is 1 to 16 per processor: where more of them than that wait for a disk
+// or a peer, that one is the bottleneck, or should be asked for more at a time.
 func WorkersBetween(least, most int) TunerOption {
 	b := newBound("WorkersBetween", least, most, 1<<16)
 	return func(c *tunerConfig) { c.workers = b }
 }
 
-// SizeBetween bounds the chunk size, in bytes. The default is 4 KiB to 1 MiB, which is the largest block that a Pool
-// keeps.
+// SizeBetween bounds the chunk size, in bytes. The default is 4 KiB, a page, below which a system call costs more than
+// the bytes, to 1 MiB, which is the largest block that a Pool keeps.
 func SizeBetween(least, most int) TunerOption {
 	b := newBound("SizeBetween", least, most, mostBytes)
 	return func(c *tunerConfig) { c.sizes = b }
 }
 
-// DepthBetween bounds how many chunks each Reader reads ahead. The default is 1 to 16.
+// DepthBetween bounds how many chunks each Reader reads ahead. The default is 1 to 16, with which a source and a worker
+// that both come in bursts make up for each other. A longer queue only hides that one of them is slower.
 func DepthBetween(least, most int) TunerOption {
 	b := newBound("DepthBetween", least, most, 1<<16)
 	return func(c *tunerConfig) { c.depth = b }
 }
 
 // ProcessorMarks are the shares of the processors' time between which the number of workers is left alone: it may grow
-// below low, and falls above high. The default is 0.70 and 0.85.
+// below low, and falls above high. The default is 0.70, below which a processor in three or four has nothing to do, and
+// 0.85, above which whoever shares the machine has to wait.
 func ProcessorMarks(low, high float64) TunerOption {
 	if !(0 < low && low <= high && high <= 1) {
 		panic(fmt.Sprintf("chunk: ProcessorMarks(%v, %v) is not 0 < low ≤ high ≤ 1", low, high))
@@ -123,7 +106,8 @@ func ProcessorMarks(low, high float64) TunerOption {
 	return func(c *tunerConfig) { c.low, c.high = low, high }
 }
 
-// GrowthMark is how many bytes per second memory may grow before chunks are made smaller. The default is 10 million.
+// GrowthMark is how many bytes per second memory may grow before chunks are made smaller. The default is 10 million,
+// with which a process that leaks fills a gigabyte in two minutes.
 func GrowthMark(bytes float64) TunerOption {
 	if !(bytes > 0) {
 		panic(fmt.Sprintf("chunk: GrowthMark(%v) is not above 0", bytes))
@@ -140,7 +124,8 @@ func MemoryLimit(bytes int64) TunerOption {
 	return func(c *tunerConfig) { c.memory = bytes }
 }
 
-// Interval is how often [Tuner.Run] takes a sample. The default is 250 ms, the least 10 ms.
+// Interval is how often [Tuner.Run] takes a sample. The default is 250 ms, in which hundreds of chunks are worked on, and
+// which is many ticks of the clock that counts processor time where that is coarse. The least is 10 ms.
 func Interval(d time.Duration) TunerOption {
 	if d < leastInterval {
 		panic(fmt.Sprintf("chunk: Interval(%v) is below %v", d, leastInterval))
@@ -149,7 +134,8 @@ func Interval(d time.Duration) TunerOption {
 }
 
 // Dwell is how many samples after a move are not looked at, so that the ones that are tell of the new setting. The
-// default is 2. Work that takes long over a chunk needs more.
+// default is 2: one in which the move came, and one for the chunks of the old setting to be worked off. Work that takes
+// long over a chunk needs more.
 func Dwell(samples int) TunerOption {
 	inRange("Dwell", samples, mostDwell)
 	return func(c *tunerConfig) { c.dwell = samples }
