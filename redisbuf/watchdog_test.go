@@ -15,18 +15,23 @@ import (
 	"github.com/millrace-io/millrace/internal/redistest"
 )
 
-// hasty has timeouts that a slow end of a splice takes many times over.
-func hasty(o *redis.Options) {
-	o.ReadTimeout, o.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
-}
+const (
+	// hastyTimeout is more than a server takes that is there, and less than a test waits for.
+	hastyTimeout = 500 * time.Millisecond
 
-// onBothNetworks runs f with a hasty Client of a server's TCP port, and with one of a Unix socket.
-func onBothNetworks(t *testing.T, f func(t *testing.T, c *Client, rdb *redis.Client)) {
+	// longPause is what a slow end of a splice takes.
+	longPause = 2 * hastyTimeout
+)
+
+func hasty(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = hastyTimeout, hastyTimeout }
+
+// onBothNetworks runs f with a Client of a server's TCP port, and with one of a Unix socket.
+func onBothNetworks(t *testing.T, change func(*redis.Options), f func(t *testing.T, c *Client, rdb *redis.Client)) {
 	for name, opts := range map[string][]redistest.Option{"TCP": nil, "Unix": {redistest.UnixSocket()}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it waits
 			o := redistest.Start(t, opts...).Options()
-			hasty(o)
+			change(o)
 			c, rdb := clientOf(t, o)
 			f(t, c, rdb)
 		})
@@ -36,32 +41,29 @@ func onBothNetworks(t *testing.T, f func(t *testing.T, c *Client, rdb *redis.Cli
 // A sender that takes longer than any timeout, in the middle of what the kernel moves at a time, loses nothing. (A deadline
 // that passes meanwhile would take with it what has left one socket and has not got to the other.)
 func TestSetFromASlowConnection(t *testing.T) {
-	onBothNetworks(t, func(t *testing.T, c *Client, rdb *redis.Client) {
+	onBothNetworks(t, hasty, func(t *testing.T, c *Client, rdb *redis.Client) {
 		value := randomValue(1 << 20)
-		for _, pause := range []time.Duration{30 * time.Millisecond, 200 * time.Millisecond} {
-			client, server := tcpPair(t)
-			go func() {
-				for rest := value; len(rest) > 0; {
-					n := min(len(rest), 150_000)
-					_, _ = client.Write(rest[:n])
-					rest = rest[n:]
-					time.Sleep(pause)
-				}
-				_, _ = client.Write([]byte("more"))
-			}()
-			must(t, c.SetFrom(context.Background(), "slow", server, int64(len(value))))
-			check(t, rdb, "slow", value)
-			more := make([]byte, 4)
-			if _, err := io.ReadFull(server, more); err != nil || string(more) != "more" {
-				t.Errorf("what comes after the value: %q, %v", more, err)
+		client, server := tcpPair(t)
+		go func() {
+			pauses := []time.Duration{longPause, hastyTimeout / 10, hastyTimeout / 10, longPause, 0, 0, 0}
+			for i, pause := range pauses {
+				_, _ = client.Write(value[i*len(value)/len(pauses) : (i+1)*len(value)/len(pauses)])
+				time.Sleep(pause)
 			}
+			_, _ = client.Write([]byte("more"))
+		}()
+		must(t, c.SetFrom(context.Background(), "slow", server, int64(len(value))))
+		check(t, rdb, "slow", value)
+		more := make([]byte, 4)
+		if _, err := io.ReadFull(server, more); err != nil || string(more) != "more" {
+			t.Errorf("what comes after the value: %q, %v", more, err)
 		}
 	})
 }
 
 // A receiver that is as slow loses nothing either, and neither does one that takes its time before it reads anything.
 func TestGetToASlowConnection(t *testing.T) {
-	onBothNetworks(t, func(t *testing.T, c *Client, rdb *redis.Client) {
+	onBothNetworks(t, hasty, func(t *testing.T, c *Client, rdb *redis.Client) {
 		value := randomValue(8 << 20) // more than the sockets hold
 		must(t, rdb.Set(bounded(t), "slow", value, 0).Err())
 		client, server := tcpPair(t)
@@ -70,16 +72,16 @@ func TestGetToASlowConnection(t *testing.T) {
 		received := make(chan []byte)
 		go func() {
 			var all bytes.Buffer
-			for range 3 {
+			for range 2 {
 				_, _ = io.CopyN(&all, client, 1<<20)
-				time.Sleep(200 * time.Millisecond)
+				time.Sleep(longPause)
 			}
 			_, _ = io.CopyN(&all, client, int64(len(value)-all.Len()-300_000))
-			time.Sleep(200 * time.Millisecond) // with the rest on its way, so that the server has no more to send
+			time.Sleep(longPause) // with the rest on its way, so that the server has no more to send
 			_, _ = io.CopyN(&all, client, 300_000)
 			received <- all.Bytes()
 		}()
-		if n, err := c.GetTo(context.Background(), "slow", thoughtful{server}); err != nil || n != int64(len(value)) {
+		if n, err := c.GetTo(context.Background(), "slow", &thoughtful{TCPConn: server, times: 2}); err != nil || n != int64(len(value)) {
 			t.Error(n, err)
 		}
 		if !bytes.Equal(<-received, value) {
@@ -88,17 +90,22 @@ func TestGetToASlowConnection(t *testing.T) {
 	})
 }
 
-// A thoughtful writer takes longer than any timeout before it reads.
-type thoughtful struct{ *net.TCPConn }
+// A thoughtful writer takes longer than any timeout before it reads, the first few times.
+type thoughtful struct {
+	*net.TCPConn
+	times int
+}
 
-func (w thoughtful) ReadFrom(r io.Reader) (int64, error) {
-	time.Sleep(200 * time.Millisecond)
+func (w *thoughtful) ReadFrom(r io.Reader) (int64, error) {
+	if w.times--; w.times >= 0 {
+		time.Sleep(longPause)
+	}
 	return w.TCPConn.ReadFrom(r)
 }
 
 // A deadline of the writer's own ends the call, even if the next ReadFrom would set a new one: nobody knows what it has cost.
 func TestGetToAWriterWithADeadline(t *testing.T) {
-	onBothNetworks(t, func(t *testing.T, c *Client, rdb *redis.Client) {
+	onBothNetworks(t, patient, func(t *testing.T, c *Client, rdb *redis.Client) {
 		must(t, rdb.Set(bounded(t), "late", make([]byte, 16<<20), 0).Err())
 		_, server := tcpPair(t)
 		w := &renewing{TCPConn: server}
