@@ -68,8 +68,8 @@ many.`,
 	return root
 }
 
-// knowTopics has `millrace help` end as the command itself does when it is asked for one that there is not: cobra's prints the
-// whole usage, and has succeeded.
+// knowTopics has `millrace help` end as the command itself does when it is asked for one that there is not: cobra's prints
+// the whole usage, and has succeeded.
 func knowTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})
@@ -79,7 +79,8 @@ func knowTopics(root *cobra.Command) {
 	help.Args = func(_ *cobra.Command, args []string) error {
 		_, rest, err := root.Find(args)
 		if err == nil && len(rest) > 0 {
-			err = fmt.Errorf("%s %q for %q", unknownCommand, rest[0], root.Name()+" "+strings.Join(args[:len(args)-len(rest)], " "))
+			path := append([]string{root.Name()}, args[:len(args)-len(rest)]...)
+			err = fmt.Errorf("%s %q for %q", unknownCommand, rest[0], strings.Join(path, " "))
 		}
 		return err
 	}

@@ -269,8 +269,9 @@ func TestPortInUse(t *testing.T) {
 		{"serve", "--listen", ln.Addr().String()},
 		{"serve", "--listen", "127.0.0.1:0", "--admin", ln.Addr().String()},
 	} {
+		const says = "choose another port, as in --listen 127.0.0.1:8081"
 		err := millrace(t.Context(), io.Discard, io.Discard, args...)
-		if err == nil || !strings.Contains(err.Error(), "choose another port, as in --listen 127.0.0.1:8081") || exitStatus(err) != 1 {
+		if err == nil || !strings.Contains(err.Error(), says) || exitStatus(err) != 1 {
 			t.Errorf("millrace %s: %v", args, err)
 		}
 	}
@@ -307,7 +308,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// The user's page tells of every flag of serve and of load with its default, each in a section of its own, and of no other.
+// The user's page tells of every flag of serve and of load with its default, each in its section, and of no other.
 func TestThePageTellsOfEveryFlag(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/serve.md")
 	if err != nil {

@@ -110,7 +110,8 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	filesFlags(f, cfg)
 	blobsFlags(f, cfg)
 	f.DurationVar(&cfg.Latency, "latency", cfg.Latency,
-		"how long a frame may wait to be sent together with others, at most 1s: longer costs less CPU, from about 20ms on; 0: not at all")
+		"how long a frame may wait to be sent together with others, at most 1s: longer costs less CPU, from about 20ms on; "+
+			"0: not at all")
 
 	f.IntVar(&cfg.MaxStreams, "max-streams", cfg.MaxStreams, "streams at a time")
 	f.IntVar(&cfg.MaxViewers, "max-viewers", cfg.MaxViewers, "viewers in all, those who wait for a publisher included")

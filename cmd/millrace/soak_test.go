@@ -59,9 +59,10 @@ func TestSoakOnRedis(t *testing.T) {
 	t.Setenv(redisPasswordVar, "secret")
 	r.Do(t, "SET", "theirs", "value")
 	var out, errs bytes.Buffer
-	err := millrace(t.Context(), &out, &errs, "soak", "--for", "3s", "--viewers", "1", "--streams", "1", "--redis", "redis://"+r.Addr(),
-		"-q")
-	if err == nil || errs.Len() > 0 || exitStatus(err) != 2 || !strings.Contains(err.Error(), "server redis: too short to judge drift: ") ||
+	err := millrace(t.Context(), &out, &errs, "soak", "--for", "3s", "--viewers", "1", "--streams", "1",
+		"--redis", "redis://"+r.Addr(), "-q")
+	if err == nil || exitStatus(err) != 2 || errs.Len() > 0 ||
+		!strings.Contains(err.Error(), "server redis: too short to judge drift: ") ||
 		!strings.Contains(out.String(), "server redis") || !strings.Contains(out.String(), "NOT JUDGED") {
 		t.Fatalf("%v\n%s\n%s", err, &errs, &out)
 	}

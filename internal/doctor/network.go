@@ -150,8 +150,8 @@ func tcpMemory(h *Host, p Plan) Finding {
 	return f
 }
 
-// socketBuffers judges what bounds the send buffers that the server widens for long files. Streams have nothing to do with
-// that, and who serves small files, or near by, gains nothing: it is no reason for more than an advice.
+// socketBuffers judges what bounds the send buffers that the server widens for long files. Streams have nothing to do
+// with that, and who serves small files, or near by, gains nothing: it is no reason for more than an advice.
 func socketBuffers(h *Host, p Plan) Finding {
 	send, err := h.number("net.core.wmem_max")
 	if err != nil {

@@ -51,8 +51,8 @@ func process(role string) *exec.Cmd {
 	return cmd
 }
 
-// A process that nobody could tell to end, as its starter was killed, ends nevertheless. Both have the other end of a pipe,
-// which ends with the last of them.
+// A process that nobody could tell to end, as its starter was killed, ends nevertheless. Both have the other end of a
+// pipe, which ends with the last of them.
 func TestAProcessDiesWithItsStarter(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
