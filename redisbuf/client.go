@@ -66,7 +66,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	c.commands = commands{client: c}
 	go c.clean(ctx)
 	if s, ok := r.(single); ok && s.opt.Addr == failoverAddr {
-		go c.follow(ctx, placeOf(s.opt))
+		go c.follow(ctx, c.placeOf(s.opt))
 	}
 	return c, nil
 }
@@ -89,17 +89,26 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// A place is what two servers differ in. Shards of a Ring may be databases of one server.
+// A place is what two servers differ in: in a cluster the address, because options are also made for an address that a server
+// names. Otherwise each shard has its options for good, and these may differ in anything: shards that are masters of a
+// Sentinel's have one address and differ in their Dialer.
+//
+// Invariant: one of the two is set.
 type place struct {
-	addr, user string
-	db         int
+	addr string
+	opt  *redis.Options
 }
 
-func placeOf(opt *redis.Options) place { return place{addr: opt.Addr, user: opt.Username, db: opt.DB} }
+func (c *Client) placeOf(opt *redis.Options) place {
+	if c.router.redirects() {
+		return place{addr: opt.Addr}
+	}
+	return place{opt: opt}
+}
 
 // node returns the node that opt leads to.
 func (c *Client) node(opt *redis.Options) (*node, error) {
-	at := placeOf(opt)
+	at := c.placeOf(opt)
 	c.mu.RLock()
 	n, closed := c.nodes[at], c.closed
 	c.mu.RUnlock()

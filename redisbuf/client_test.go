@@ -294,7 +294,8 @@ func TestClose(t *testing.T) {
 		errs <- err
 	}()
 	go func() { errs <- c.SetFromBuffer(context.Background(), "close", []byte("w")) }()
-	node := c.nodes[place{addr: p.Addr()}]
+	node, err := c.node(c.router.(single).opt)
+	must(t, err)
 	for node.conns.Stat().AcquiredResources() < 4 || p.Counts().Open < 4 {
 		time.Sleep(time.Millisecond)
 	}

@@ -2,10 +2,13 @@ package redisbuf
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"net"
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -77,6 +80,70 @@ func TestRingOfDatabases(t *testing.T) {
 		must(t, c.SetFromBuffer(ctx, key, value))
 		check(t, rdb, key, value)
 	}
+}
+
+// Shards of one address are different servers if their Dialers say so, as those of clients of a Sentinel do.
+func TestRingOfShardsThatDifferInTheirDialer(t *testing.T) {
+	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
+	var made atomic.Int64
+	newShard := func(*redis.Options) *redis.Client {
+		s := servers[(made.Add(1)-1)%2]
+		o := s.Options()
+		o.Addr = failoverAddr
+		o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, s.Network(), s.Addr())
+		}
+		return redis.NewClient(o)
+	}
+	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "1", "two": "2"}, NewClient: newShard})
+	t.Cleanup(func() { rdb.Close() })
+	c := newClient(t, rdb)
+	ctx := bounded(t)
+	for i := range 40 {
+		key, value := fmt.Sprint("dialers/", i), randomValue(100)
+		must(t, c.SetFromBuffer(ctx, key, value))
+		check(t, rdb, key, value)
+	}
+	for _, s := range servers {
+		if s.Do(t, "DBSIZE") == int64(0) {
+			t.Error("a shard has nothing")
+		}
+	}
+}
+
+// A shard that has left the Ring is forgotten, and its options with it.
+func TestShardsThatHaveLeftAreForgotten(t *testing.T) {
+	s := new(pipeRedis)
+	var shards []*redis.Client // made here, because go-redis looks names up meanwhile, and not in a test's own time
+	for range 6 {
+		shards = append(shards, redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: s.dial}))
+	}
+	rdb := redis.NewRing(&redis.RingOptions{
+		Addrs: map[string]string{"shard": "0"}, HeartbeatFrequency: 24 * time.Hour,
+		NewClient: func(*redis.Options) *redis.Client {
+			next := shards[0]
+			shards = shards[1:]
+			return next
+		},
+	})
+	defer rdb.Close()
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(rdb)
+		must(t, err)
+		for left := len(shards); left > 0; left-- {
+			get5(t, c)
+			rdb.SetAddrs(map[string]string{"shard": fmt.Sprint(left)})
+			get5(t, c)
+			time.Sleep(time.Minute)
+		}
+		time.Sleep(defaultIdle + forgetAfter + 2*cleanEvery)
+		c.mu.RLock()
+		if n := len(c.nodes); n != 0 {
+			t.Errorf("%d servers are known", n)
+		}
+		c.mu.RUnlock()
+		must(t, c.Close())
+	})
 }
 
 // A writer that ends its goroutine, as a test's FailNow does, does not leave calls that look as if they had been executed.
