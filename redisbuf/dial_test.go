@@ -56,6 +56,19 @@ func booms(t *testing.T, f func()) {
 	f()
 }
 
+// A panic that ends the wait for another dial does not keep the turn of the call.
+func TestDialerRetryBackoffPanics(t *testing.T) {
+	a := &away{refuse: 1}
+	change := func(o *redis.Options) {
+		a.install(o)
+		o.DialerRetryBackoff = func(int) time.Duration { panic("boom") }
+	}
+	onPipes(t, change, []Option{Conns(1)}, func(t *testing.T, c *Client, _ *pipeRedis) {
+		booms(t, func() { _, _ = c.GetToBuffer(t.Context(), "k", make([]byte, 5)) })
+		get5(t, c)
+	})
+}
+
 // A Conn whose connection could not be made because of that can be used again.
 func TestDialPanicsOfAConn(t *testing.T) {
 	s := redistest.Start(t)

@@ -65,16 +65,22 @@ func (n *node) acquire(ctx context.Context) (*puddle.Resource[*conn], error) {
 			return nil, err
 		}
 	}
+	given := false
+	defer func() {
+		if !given { // also after a panic of the user's DialerRetryBackoff
+			n.turns.Release(1)
+		}
+	}()
 	for failures := 0; ; {
 		res, err := n.conns.Acquire(ctx)
 		if err != nil {
 			if failures++; n.redial(ctx, err, failures) {
 				continue
 			}
-			n.turns.Release(1)
 			return nil, n.notAcquired(err)
 		}
 		if n.usable(res) {
+			given = true
 			return res, nil
 		}
 		res.Destroy()
