@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +55,42 @@ func booms(t *testing.T, f func()) {
 		}
 	}()
 	f()
+}
+
+// User code that ends its goroutine, as a test's FailNow does, while a connection is made does not leave a call waiting for it.
+func TestGoexitWhileDialing(t *testing.T) {
+	for name, install := range map[string]func(o *redis.Options, once func()){
+		"Dialer": func(o *redis.Options, once func()) {
+			dial := o.Dialer
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				once()
+				return dial(ctx, network, addr)
+			}
+		},
+		"CredentialsProvider": func(o *redis.Options, once func()) {
+			o.CredentialsProvider = func() (string, string) { once(); return "", "" }
+		},
+	} {
+		left := 1
+		change := func(o *redis.Options) {
+			install(o, func() {
+				if left--; left == 0 {
+					runtime.Goexit()
+				}
+			})
+		}
+		onPipes(t, change, []Option{Conns(1)}, func(t *testing.T, c *Client, _ *pipeRedis) {
+			func() {
+				defer func() {
+					if said := recover(); said != errDialGoexit {
+						t.Errorf("%s: %v", name, said)
+					}
+				}()
+				_, _ = c.GetToBuffer(t.Context(), "k", make([]byte, 5))
+			}()
+			get5(t, c)
+		})
+	}
 }
 
 // A panic that ends the wait for another dial does not keep the turn of the call.

@@ -29,7 +29,7 @@ func (c *Client) follow(ctx context.Context, master place) {
 		n := c.nodes[master]
 		c.mu.RUnlock()
 		if n != nil {
-			n.follow(ctx)
+			_ = apart(func() { n.follow(ctx) }) // a call in which the user's code panics as well tells who is to know
 		}
 	}
 }
@@ -38,7 +38,6 @@ func (c *Client) follow(ctx context.Context, master place) {
 // no new one, or it leads to a replica, all stay: go-redis chooses among replicas by chance if it was made for them
 // (ReplicaOnly).
 func (n *node) follow(ctx context.Context) {
-	defer func() { _ = recover() }() // of the user's Dialer, or provider of credentials: a call that panics as well tells them
 	if n.conns.Stat().TotalResources() == 0 {
 		return
 	}

@@ -169,14 +169,40 @@ type dialPanic struct{ value any }
 
 func (p *dialPanic) Error() string { return fmt.Sprint("redisbuf: dial: panic: ", p.value) }
 
+// errDialGoexit is what a call panics with when the user's Dialer or provider of credentials has ended its goroutine.
+var errDialGoexit = errors.New("redisbuf: a Dialer or a provider of credentials has called runtime.Goexit")
+
+// apart calls f, which calls the user's code, on a goroutine of its own: who waits for that goes on even if it is ended by
+// runtime.Goexit. It returns what f has panicked with, or nil.
+func apart(f func()) (panicked any) {
+	panicked = errDialGoexit
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() {
+			if v := recover(); v != nil {
+				panicked = v
+			}
+		}()
+		f()
+		panicked = nil
+	}()
+	<-ended
+	return panicked
+}
+
 // dial makes a connection.
 func (n *node) dial(ctx context.Context) (c *conn, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			c, err = nil, &dialPanic{v}
-		}
-	}()
-	if c, err = n.reach(ctx); err != nil {
+	if v := apart(func() { c, err = n.join(ctx) }); v != nil {
+		return nil, &dialPanic{v}
+	}
+	return c, err
+}
+
+// join makes a connection, and counts it among those of the node.
+func (n *node) join(ctx context.Context) (*conn, error) {
+	c, err := n.reach(ctx)
+	if err != nil {
 		return nil, &absentError{n.dialError(err, nil)}
 	}
 	if err := n.greet(ctx, c); err != nil {
