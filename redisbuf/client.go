@@ -31,12 +31,12 @@ type Client struct {
 
 	closing context.Context // ends when Close begins
 	stop    context.CancelFunc
-	ended   chan struct{} // closed when the janitor has ended
+	running sync.WaitGroup // what ends because of that: the janitor, and who follow the masters of Sentinels
 }
 
 // New returns a Client for the servers of rdb, which is a *redis.Client (of a server, or of a Sentinel's master), a
-// *redis.ClusterClient or a *redis.Ring. It borrows rdb, which must stay open for as long as the Client is used. Close ends
-// the Client's own connections.
+// *redis.ClusterClient or a *redis.Ring of such clients. It borrows rdb, which must stay open for as long as the Client is
+// used. Close ends the Client's own connections.
 //
 // Network, address, Dialer, TLS, credentials (as they are when a connection is made), database, protocol, client name,
 // timeouts and retries are those of rdb's options: DialerRetries for a server that was there last time, and one dial for each
@@ -61,18 +61,15 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Client{
 		settings: s, router: r, inFlight: semaphore.NewWeighted(s.inFlight),
-		nodes: make(map[place]*node), closing: ctx, stop: stop, ended: make(chan struct{}),
+		nodes: make(map[place]*node), closing: ctx, stop: stop,
 	}
 	c.commands = commands{client: c}
-	go c.clean(ctx)
-	if s, ok := r.(single); ok && s.opt.Addr == failoverAddr {
-		go c.follow(ctx, c.placeOf(s.opt))
-	}
+	c.running.Go(func() { c.clean(ctx) })
 	return c, nil
 }
 
 // Close closes the connections. Calls that are under way end with an error; those that wait for others, or begin
-// afterwards, end with ErrClosed.
+// afterwards, end with ErrClosed. It waits for a check of a Sentinel's master that is under way, whose context has ended.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -82,7 +79,7 @@ func (c *Client) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 	c.stop()
-	<-c.ended
+	c.running.Wait()
 	for _, n := range c.nodes { // nobody adds any more
 		n.close()
 	}
@@ -126,6 +123,11 @@ func (c *Client) node(opt *redis.Options) (*node, error) {
 	if n = c.nodes[at]; n == nil {
 		n = newNode(opt, &c.settings, c.closing)
 		c.nodes[at] = n
+		if opt.Addr == failoverAddr {
+			ctx, stop := context.WithCancel(c.closing)
+			n.stopFollowing = stop
+			c.running.Go(func() { n.keepFollowing(ctx) })
+		}
 	}
 	return n, nil
 }
@@ -140,7 +142,6 @@ const (
 
 // clean closes connections that were idle for too long, or are too old.
 func (c *Client) clean(ctx context.Context) {
-	defer close(c.ended)
 	t := time.NewTicker(cleanEvery)
 	defer t.Stop()
 	for {
@@ -153,6 +154,7 @@ func (c *Client) clean(ctx context.Context) {
 		for at, n := range c.nodes {
 			if n.clean(); n.forgotten() {
 				delete(c.nodes, at)
+				n.stopFollowing()
 				go n.conns.Close() // a call may have got hold of it
 			}
 		}

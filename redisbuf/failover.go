@@ -14,9 +14,9 @@ const (
 	followEvery = time.Second
 )
 
-// follow leaves a master that the Sentinel has replaced. Connections that are always in use would otherwise stay there:
-// the Sentinel alone knows.
-func (c *Client) follow(ctx context.Context, master place) {
+// keepFollowing leaves masters that the Sentinel has replaced, until ctx ends. Connections that are always in use would
+// otherwise stay there: the Sentinel alone knows.
+func (n *node) keepFollowing(ctx context.Context) {
 	t := time.NewTicker(followEvery)
 	defer t.Stop()
 	for {
@@ -25,12 +25,7 @@ func (c *Client) follow(ctx context.Context, master place) {
 			return
 		case <-t.C:
 		}
-		c.mu.RLock()
-		n := c.nodes[master]
-		c.mu.RUnlock()
-		if n != nil {
-			_ = apart(func() { n.follow(ctx) }) // a call in which the user's code panics as well tells who is to know
-		}
+		_ = apart(func() { n.follow(ctx) }) // a call in which the user's code panics as well tells who is to know
 	}
 }
 

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +25,7 @@ type toldDialer struct {
 	role   string // what the servers say that they are
 	err    error
 	dialed int
+	hook   func(ctx context.Context) // or nil: called first
 }
 
 // A namedConn has a server's name as its address.
@@ -35,7 +38,13 @@ func (c namedConn) RemoteAddr() net.Addr { return c }
 func (c namedConn) Network() string      { return "pipe" }
 func (c namedConn) String() string       { return c.name }
 
-func (d *toldDialer) dial(context.Context, string, string) (net.Conn, error) {
+func (d *toldDialer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	d.mu.Lock()
+	hook := d.hook
+	d.mu.Unlock()
+	if hook != nil {
+		hook(ctx)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.err != nil {
@@ -52,6 +61,13 @@ func (d *toldDialer) tell(master, role string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.master, d.role, d.err = master, role, err
+}
+
+// first has hook called before each dial.
+func (d *toldDialer) first(hook func(ctx context.Context)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hook = hook
 }
 
 // connections returns how many there were.
@@ -87,7 +103,9 @@ func told(t *testing.T, test func(t *testing.T, c *Client, d *toldDialer)) {
 		c, err := New(rdb)
 		must(t, err)
 		test(t, c, d)
-		must(t, c.Close())
+		if err := c.Close(); err != ErrClosed { // which the test may have done
+			must(t, err)
+		}
 	})
 }
 
@@ -124,6 +142,78 @@ func TestFailoverLeavesTheOldMaster(t *testing.T) {
 		must(t, conn.Close())
 		if n := d.connections(); n > 11+3 { // a probe a second, two connections to one, and one to two
 			t.Errorf("%d connections in 11 s", n)
+		}
+	})
+}
+
+// The shards of a Ring may be masters of Sentinels, too.
+func TestFailoverOfAShard(t *testing.T) {
+	d := &toldDialer{master: "one", role: "master"}
+	rdb := redis.NewRing(&redis.RingOptions{
+		Addrs: map[string]string{"shard": "1"}, HeartbeatFrequency: 24 * time.Hour,
+		NewClient: func(*redis.Options) *redis.Client {
+			return redis.NewClient(&redis.Options{Addr: failoverAddr, Dialer: d.dial})
+		},
+	})
+	defer rdb.Close()
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(rdb)
+		must(t, err)
+		for range 2 { // the second time after the shard was forgotten
+			d.tell("one", "master", nil)
+			if name := nameOf(t, c.commands); name != "one" {
+				t.Error(name)
+			}
+			d.tell("two", "master", nil)
+			time.Sleep(followEvery + time.Millisecond)
+			if name := nameOf(t, c.commands); name != "two" {
+				t.Error(name)
+			}
+			time.Sleep(defaultIdle + forgetAfter + 2*cleanEvery)
+		}
+		must(t, c.Close())
+	})
+}
+
+// Whatever the user's Dialer does in a check, there is another one a second later.
+func TestFailoverAfterAFailedCheck(t *testing.T) {
+	for name, fail := range map[string]func(){"a panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
+		told(t, func(t *testing.T, c *Client, d *toldDialer) {
+			nameOf(t, c.commands)
+			left := 1
+			d.first(func(context.Context) {
+				if left--; left == 0 {
+					fail()
+				}
+			})
+			d.tell("two", "master", nil)
+			time.Sleep(2*followEvery + time.Millisecond)
+			if at := nameOf(t, c.commands); at != "two" {
+				t.Errorf("after %s: %s", name, at)
+			}
+		})
+	}
+}
+
+// After Close nobody is in the user's Dialer to check where the master is.
+func TestCloseWaitsForACheck(t *testing.T) {
+	told(t, func(t *testing.T, c *Client, d *toldDialer) {
+		nameOf(t, c.commands)
+		var inside atomic.Bool
+		d.first(func(ctx context.Context) {
+			inside.Store(true)
+			<-ctx.Done()
+			time.Sleep(time.Second) // takes its time to notice
+			inside.Store(false)
+		})
+		time.Sleep(followEvery)
+		synctest.Wait()
+		if !inside.Load() {
+			t.Error("there is no check")
+		}
+		must(t, c.Close())
+		if inside.Load() {
+			t.Error("a check is under way after Close")
 		}
 	})
 }

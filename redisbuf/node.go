@@ -35,11 +35,13 @@ type node struct {
 
 	away    atomic.Bool     // the last dial has failed, with all its tries
 	closing context.Context // the client's
+
+	stopFollowing context.CancelFunc // of keepFollowing, if that is called
 }
 
 func newNode(opt *redis.Options, s *settings, closing context.Context) *node {
 	n := &node{opt: opt, turns: semaphore.NewWeighted(int64(s.conns)), idle: s.idle, life: s.lifetime, maxValue: s.maxValue,
-		live: make(map[*conn]struct{}), closing: closing}
+		live: make(map[*conn]struct{}), closing: closing, stopFollowing: func() {}}
 	if !s.idleSet {
 		n.idle = defaultIdle
 		if opt.ConnMaxIdleTime > 0 {
