@@ -26,8 +26,11 @@ type node struct {
 	idle  time.Duration       // 0 for ever
 	life  time.Duration       // 0 for ever
 
-	lastUsed atomic.Int64 // Unix seconds
 	maxValue int64
+
+	dials    atomic.Int64 // tried
+	uses     int64        // calls that had got a connection, and dials, when the janitor came last
+	lastUsed time.Time    // when it found more of them
 
 	mu   sync.Mutex
 	live map[*conn]struct{} // all connections, also those that are used
@@ -51,7 +54,7 @@ func newNode(opt *redis.Options, s *settings, closing context.Context) *node {
 	if !s.lifetimeSet {
 		n.life = max(opt.ConnMaxLifetime, 0)
 	}
-	n.lastUsed.Store(time.Now().Unix())
+	n.lastUsed = time.Now()
 	n.conns, _ = puddle.NewPool(&puddle.Config[*conn]{ // the only error is a size below 1
 		Constructor: n.dial,
 		Destructor:  n.hangUp,
@@ -138,7 +141,6 @@ func (n *node) usable(res *puddle.Resource[*conn]) bool {
 	if res.IdleDuration() < idleUnchecked {
 		return true
 	}
-	n.lastUsed.Store(time.Now().Unix())
 	return !n.outdated(res) && res.Value().quiet()
 }
 
@@ -160,9 +162,14 @@ func (n *node) clean() {
 	}
 }
 
-// forgotten reports whether nobody has used the node for long.
+// forgotten reports whether nobody has used the node for long. It is for the janitor: what it sees of the pool's own count from
+// one time to the next costs calls nothing.
 func (n *node) forgotten() bool {
-	return n.conns.Stat().TotalResources() == 0 && time.Since(time.Unix(n.lastUsed.Load(), 0)) > forgetAfter
+	pool := n.conns.Stat()
+	if uses := pool.AcquireCount() + n.dials.Load(); uses != n.uses {
+		n.uses, n.lastUsed = uses, time.Now()
+	}
+	return pool.TotalResources() == 0 && time.Since(n.lastUsed) > forgetAfter
 }
 
 // A dialPanic is what the user's Dialer or provider of credentials has panicked with. The pool calls them on a goroutine of
@@ -203,6 +210,7 @@ func (n *node) dial(ctx context.Context) (c *conn, err error) {
 
 // join makes a connection, and counts it among those of the node.
 func (n *node) join(ctx context.Context) (*conn, error) {
+	n.dials.Add(1)
 	c, err := n.reach(ctx)
 	if err != nil {
 		return nil, &absentError{n.dialError(err, nil)}

@@ -175,6 +175,30 @@ func TestServersAreForgotten(t *testing.T) {
 	})
 }
 
+// A server that is asked all the time is not, however long each of its connections goes without being looked at.
+func TestServersInUseAreNotForgotten(t *testing.T) {
+	for _, silent := range []bool{false, true} { // which fails all dials
+		change := func(o *redis.Options) { o.MaxRetries, o.DialTimeout = -1, time.Second/4 }
+		onPipes(t, change, []Option{MaxIdle(10 * time.Second)}, func(t *testing.T, c *Client, s *pipeRedis) {
+			s.silent = silent
+			n, err := c.node(c.router.(single).opt)
+			must(t, err)
+			time.Sleep(time.Second * 3 / 8) // so that no dial is under way when the janitor comes
+			for begun := time.Now(); time.Since(begun) < 2*forgetAfter; time.Sleep(time.Second / 2) {
+				_, err := c.GetToBuffer(t.Context(), "k", make([]byte, 5))
+				if (err != nil) != silent {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(2 * cleanEvery)
+			synctest.Wait()
+			if again, err := c.node(c.router.(single).opt); err != nil || again != n {
+				t.Errorf("silent: %t; forgotten a minute after the last call, %v", silent, err)
+			}
+		})
+	}
+}
+
 // A server that accepts and says nothing costs a call no more than its timeouts, and it is the dial that has failed.
 func TestSilentServer(t *testing.T) {
 	change := func(o *redis.Options) { o.MaxRetries, o.DialTimeout = -1, time.Second }
