@@ -30,10 +30,12 @@ type conn struct {
 	whole     bool           // the server does not let values be read in pieces
 	pipelined bool           // more replies than the one that is read may be under way
 	broken    bool           // what the server sends next is not what the next call asks for
+	lost      bool           // and that is because the server has closed the connection, or is silent
 	chain     millrace.Chain // of a value that is being read
 
-	born time.Time
-	left atomic.Bool // the server is not the master any more
+	born   time.Time
+	losses int64       // the node's when it was made, or looked at
+	left   atomic.Bool // the server is not the master any more
 }
 
 func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration, maxValue int64) *conn {
@@ -56,6 +58,7 @@ func (c *conn) finish(ctx context.Context, err error) error {
 		if ctxErr := ctx.Err(); ctxErr != nil && !isServerError(err) {
 			err = ctxErr
 		}
+		c.lost = isLoss(err)
 	}
 	if !c.broken && !c.stepOverPushes() {
 		c.broken = true

@@ -15,7 +15,7 @@ import (
 )
 
 // idleUnchecked is how long a connection may have been idle without being looked at before it is used again: a server or
-// something in between may have closed it. Looking is a system call.
+// something in between may have closed it. Looking takes two system calls.
 const idleUnchecked = time.Second
 
 // A node is one server, and the connections to it.
@@ -31,6 +31,8 @@ type node struct {
 	dials    atomic.Int64 // tried
 	uses     int64        // calls that had got a connection, and dials, when the janitor came last
 	lastUsed time.Time    // when it found more of them
+
+	losses atomic.Int64 // connections that were lost: the others may be, too, as when the server was restarted
 
 	mu   sync.Mutex
 	live map[*conn]struct{} // all connections, also those that are used
@@ -125,7 +127,11 @@ func wait(ctx, closing context.Context, s *semaphore.Weighted, weight int64, tim
 
 // release gives a connection back.
 func (n *node) release(res *puddle.Resource[*conn]) {
-	if c := res.Value(); c.broken || c.left.Load() {
+	c := res.Value()
+	if c.lost {
+		n.losses.Add(1)
+	}
+	if c.broken || c.left.Load() {
 		res.Destroy()
 	} else {
 		res.Release()
@@ -135,13 +141,26 @@ func (n *node) release(res *puddle.Resource[*conn]) {
 
 // usable reports whether a connection from the pool can be used.
 func (n *node) usable(res *puddle.Resource[*conn]) bool {
-	if c := res.Value(); c.left.Load() || n.old(c) {
+	c, losses := res.Value(), n.losses.Load()
+	if c.left.Load() || n.old(c) {
 		return false
 	}
-	if res.IdleDuration() < idleUnchecked {
+	if res.IdleDuration() < idleUnchecked && c.losses == losses {
 		return true
 	}
-	return !n.outdated(res) && res.Value().quiet()
+	if n.outdated(res) {
+		return false
+	}
+	quiet, known := c.quiet()
+	if !quiet {
+		n.losses.Add(1)
+		return false
+	}
+	if !known && c.losses != losses {
+		return false // a new one is better than one try for each of those that may be lost
+	}
+	c.losses = losses
+	return true
 }
 
 func (n *node) outdated(res *puddle.Resource[*conn]) bool {
@@ -211,10 +230,12 @@ func (n *node) dial(ctx context.Context) (c *conn, err error) {
 // join makes a connection, and counts it among those of the node.
 func (n *node) join(ctx context.Context) (*conn, error) {
 	n.dials.Add(1)
+	losses := n.losses.Load()
 	c, err := n.reach(ctx)
 	if err != nil {
 		return nil, &absentError{n.dialError(err, nil)}
 	}
+	c.losses = losses
 	if err := n.greet(ctx, c); err != nil {
 		return nil, err
 	}

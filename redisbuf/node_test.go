@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/redistest"
 )
 
 // A pipeRedis is a server behind a Dialer, on pipes instead of sockets, so that time can be a test's own.
@@ -23,6 +25,16 @@ type pipeRedis struct {
 	dialed int
 	open   int
 	silent bool // says nothing any more
+	ends   map[net.Conn]struct{}
+}
+
+// hangUp closes all connections.
+func (s *pipeRedis) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for end := range s.ends {
+		end.Close()
+	}
 }
 
 func (s *pipeRedis) dial(context.Context, string, string) (net.Conn, error) {
@@ -31,6 +43,10 @@ func (s *pipeRedis) dial(context.Context, string, string) (net.Conn, error) {
 	defer s.mu.Unlock()
 	s.dialed++
 	s.open++
+	if s.ends == nil {
+		s.ends = make(map[net.Conn]struct{})
+	}
+	s.ends[server] = struct{}{}
 	go s.serve(server)
 	return client, nil
 }
@@ -41,6 +57,7 @@ func (s *pipeRedis) serve(conn net.Conn) {
 		conn.Close()
 		s.mu.Lock()
 		s.open--
+		delete(s.ends, conn)
 		s.mu.Unlock()
 	}()
 	r := bufio.NewReader(conn)
@@ -217,6 +234,78 @@ func TestSilentServer(t *testing.T) {
 		defer cancel()
 		if _, err := c.GetToBuffer(ctx, "k", nil); err != context.DeadlineExceeded {
 			t.Error(err)
+		}
+	})
+}
+
+// After one connection was lost the others are looked at, even if they were idle for a moment only: a call does not spend its
+// tries on connections that the server has closed all at once.
+func TestLostConnectionsCostOneTry(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("connections are looked at on Linux only")
+	}
+	s := redistest.Shared(t)
+	p := redistest.StartProxy(t, s.Network(), s.Addr())
+	o := p.Options(s)
+	o.MaxRetries = 1
+	c, _ := clientOf(t, o)
+	ctx := bounded(t)
+	must(t, c.SetFromBuffer(ctx, "lost", []byte("v")))
+	for range 5 {
+		rest(t, c, 8)
+		p.Cut()
+		accepted := p.Counts().Accepted
+		get, err := c.GetToBuffer(ctx, "lost", make([]byte, 10))
+		if err != nil || get != 1 {
+			t.Fatal(get, err)
+		}
+		for range 8 {
+			must(t, c.SetFromBuffer(ctx, "lost", []byte("w"))) // would be a SentError
+		}
+		if n := p.Counts().Accepted - accepted; n != 1 {
+			t.Errorf("%d new connections for calls one after the other", n)
+		}
+	}
+	// Those that are alive stay.
+	rest(t, c, 8)
+	accepted := p.Counts().Accepted
+	p.Set(redistest.CutReply(0).On("lost").Times(1))
+	_, err := c.GetToBuffer(ctx, "lost", make([]byte, 10))
+	must(t, err)
+	rest(t, c, 7)
+	if n := p.Counts().Accepted - accepted; n != 0 {
+		t.Errorf("%d new connections, though only one was lost", n)
+	}
+}
+
+// rest has c have n connections that nobody uses.
+func rest(t *testing.T, c *Client, n int) {
+	t.Helper()
+	var conns []*Conn
+	for range n {
+		conn, err := c.Conn(bounded(t))
+		must(t, err)
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns {
+		must(t, conn.Close())
+	}
+}
+
+// Connections that cannot be looked at are replaced then.
+func TestLostConnectionsOfAnUnknownKind(t *testing.T) {
+	change := func(o *redis.Options) { o.MaxRetries = 1 }
+	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
+		rest(t, c, 8)
+		s.hangUp()
+		get5(t, c)
+		if dialed, _ := s.counts(); dialed != 9 {
+			t.Errorf("%d connections", dialed)
+		}
+		time.Sleep(2 * idleUnchecked)
+		get5(t, c) // without a loss they are used again
+		if dialed, open := s.counts(); dialed != 9 || open != 1 {
+			t.Errorf("%d connections, %d are open", dialed, open)
 		}
 	})
 }

@@ -7,10 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quiet reports whether a connection that was idle can be used: the server has not closed it, and sent nothing but pushes.
-func (c *conn) quiet() bool {
+// quiet reports whether a connection that was idle can be used: the server has not closed it, and sent nothing but pushes. If
+// that is not known, it says so.
+func (c *conn) quiet() (quiet, known bool) {
 	open, first := true, -1
 	c.look(func(fd int) {
+		known = true
 		open = !hungUp(fd)
 		var p [1]byte
 		if n, _, err := unix.Recvfrom(fd, p[:], unix.MSG_PEEK|unix.MSG_DONTWAIT); err == nil && n == 1 {
@@ -18,9 +20,9 @@ func (c *conn) quiet() bool {
 		}
 	})
 	if c.vectored == nil {
-		return open // what comes is encrypted, and may be about the encryption
+		return open, known // what comes is encrypted, and may be about the encryption
 	}
-	return open && (first == -1 || first == kindPush)
+	return open && (first == -1 || first == kindPush), known
 }
 
 // gone reports whether the server has closed the connection.

@@ -3,7 +3,7 @@
 package redisbuf
 
 // quiet says that it is not known.
-func (c *conn) quiet() bool { return true }
+func (c *conn) quiet() (quiet, known bool) { return true, false }
 
 // gone says that it is not known.
 func (c *conn) gone() bool { return false }
