@@ -60,6 +60,9 @@ func (c *conn) finish(ctx context.Context, err error) error {
 		}
 		c.lost = isLoss(err)
 	}
+	if isFarewell(err) {
+		c.broken = true
+	}
 	if !c.broken && !c.stepOverPushes() {
 		c.broken = true
 	}
@@ -76,6 +79,14 @@ func (c *conn) inOrder(err error) bool {
 		return !c.broken
 	}
 	return err == errNotInPieces && !c.broken || isServerError(err)
+}
+
+// isFarewell reports whether err is what a server says to a connection that it has accepted and does not want. It closes it.
+func isFarewell(err error) bool {
+	if err == nil || err == redis.Nil || !isServerError(err) {
+		return false
+	}
+	return redis.HasErrorPrefix(err, "max number of clients") || redis.HasErrorPrefix(err, "DENIED")
 }
 
 // lastWords returns the error that the server has replied with before it closed the connection, instead of err, which says

@@ -24,6 +24,8 @@ func (c *conn) introduce(ctx context.Context, opt *redis.Options) error {
 			password = ""
 		} else if !isServerError(err) || redis.IsAuthError(err) || redis.IsPermissionError(err) || redis.IsLoadingError(err) {
 			return err
+		} else if c.broken || c.gone() {
+			return err // whatever was asked: the server does not want the connection
 		}
 		// A server that does not know HELLO speaks the older protocol.
 	}
