@@ -41,7 +41,7 @@ type ReaderAt struct {
 
 // A ValueChangedError says that a value has become longer or shorter between two ranges.
 type ValueChangedError struct {
-	Was, Is int64 // bytes
+	Was, Is int64 // bytes; Is is 0 if the value was deleted
 }
 
 func (e *ValueChangedError) Error() string {

@@ -120,8 +120,8 @@ func (c *conn) readPlain(op *call) error {
 	first := c.readLength(op)
 	if first != nil {
 		first = c.stepOver(first)
-	} else if first = c.readRange(op); first == nil && op.n != op.size {
-		first = &ValueChangedError{Was: op.length, Is: op.off + op.n}
+	} else {
+		first = c.readRange(op)
 	}
 	if first != nil && !c.inOrder(first) {
 		return first
@@ -132,6 +132,10 @@ func (c *conn) readPlain(op *call) error {
 	}
 	if first == nil {
 		first = last
+	}
+	if first == nil && op.n != op.size {
+		// It has the first length again. In between it ended here, or before that if nothing came.
+		first = &ValueChangedError{Was: op.length, Is: op.off + op.n}
 	}
 	if first != nil && op.verb == getVersionChain {
 		op.chain.Release()

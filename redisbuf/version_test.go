@@ -85,6 +85,9 @@ func TestRangeWithoutATransaction(t *testing.T) {
 		{":9\r\n" + value + ":8\r\n", "changed to 8", true},
 		{":0\r\n$0\r\n\r\n:0\r\n", "changed to 0", true},
 		{":9\r\n$2\r\nva\r\n:9\r\n", "changed to 4", true}, // it begins at 2
+		{":9\r\n$0\r\n\r\n:9\r\n", "changed to 2", true},
+		{":9\r\n$0\r\n\r\n:0\r\n", "changed to 0", true},
+		{":9\r\n$2\r\nva\r\n:3\r\n", "changed to 3", true},
 		{":9\r\n" + value + "-WRONGTYPE x\r\n", "WRONGTYPE", true},
 		{"-WRONGTYPE x\r\n-WRONGTYPE x\r\n-WRONGTYPE x\r\n", "WRONGTYPE", true},
 		{":9\r\n-WRONGTYPE x\r\n:0\r\n", "WRONGTYPE", true},
