@@ -135,7 +135,7 @@ func (a *attempt) connect() error {
 	a.conn = a.res.Value()
 	if a.asking {
 		a.asking = false
-		if a.err = a.conn.command(a.ctx, "ASKING"); a.err != nil {
+		if a.err = a.conn.beginAsking(a.ctx); a.err != nil {
 			a.release() // nothing was done yet
 			return a.err
 		}

@@ -126,6 +126,13 @@ func migration(t *testing.T, c *Client, cluster *redistest.Cluster, rdb *redis.C
 					t.Fatalf("%s, %s of %s: %d bytes, %v", when, g.name, key, len(got), err)
 				}
 			}
+			r, err := c.ReaderAt(ctx, key)
+			must(t, err)
+			r.plain.Store(true) // no transactions
+			got := make([]byte, 1000)
+			if _, err := r.ReadAt(got, 5000); err != nil || !bytes.Equal(got, value[5000:6000]) {
+				t.Fatalf("%s, a range of %s: %v", when, key, err)
+			}
 		}
 	}
 	must(t, c.SetFromBuffer(ctx, stays, value))

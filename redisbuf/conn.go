@@ -28,6 +28,7 @@ type conn struct {
 	watching  bool           // a key of an earlier call is still watched
 	unwatched bool           // the next replies are those to composeUnwatch
 	whole     bool           // the server does not let values be read in pieces
+	asking    bool           // the call is for a slot that is moving to this server
 	pipelined bool           // more replies than the one that is read may be under way
 	broken    bool           // what the server sends next is not what the next call asks for
 	lost      bool           // and that is because the server has closed the connection, or is silent
@@ -49,7 +50,7 @@ func (c *conn) begin(ctx context.Context) error { return c.wire.begin(ctx) }
 // told.
 func (c *conn) finish(ctx context.Context, err error) error {
 	c.request.release()
-	c.pipelined = false
+	c.pipelined, c.asking = false, false
 	if !c.wire.end() {
 		c.broken = true
 	}

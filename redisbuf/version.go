@@ -1,5 +1,7 @@
 package redisbuf
 
+import "context"
+
 // composeVersion composes what asks for a range and for the length of the value that it is of: a transaction, or the length
 // before the range and after it.
 func (c *conn) composeVersion(op *call) error {
@@ -25,16 +27,47 @@ func (c *conn) composeVersion(op *call) error {
 }
 
 func (c *conn) composePlain(op *call) error {
-	if err := c.compose(8, 2*len("STRLEN")+len("GETRANGE")+3*len(op.key)+2*maxDigits); err != nil {
+	size := 2*len("STRLEN") + len("GETRANGE") + 2*len("ASKING") + 3*len(op.key) + 2*maxDigits
+	if err := c.compose(12, size); err != nil {
 		return err
 	}
 	if err := c.composeOne("STRLEN", op.key); err != nil {
 		return err
 	}
+	c.composeAsking()
 	if err := c.composeGetRange(op); err != nil {
 		return err
 	}
+	c.composeAsking()
 	return c.composeOne("STRLEN", op.key)
+}
+
+// beginAsking says that the next call is for a slot that is moving to this server.
+func (c *conn) beginAsking(ctx context.Context) error {
+	err := c.command(ctx, "ASKING")
+	c.asking = err == nil
+	return err
+}
+
+// composeAsking says so once more, if it was said of the call: the server takes it as being about one command, or one
+// transaction. The caller has made room for it.
+func (c *conn) composeAsking() {
+	if c.asking {
+		c.array(1)
+		c.arg("ASKING")
+	}
+}
+
+// readAsking reads the reply to that, if it was sent. If the server refuses it, the next reply says what that means.
+func (c *conn) readAsking() error {
+	if !c.asking {
+		return nil
+	}
+	err := c.readAny()
+	if isServerError(err) {
+		err = nil
+	}
+	return err
 }
 
 // readVersion reads the replies to that.
@@ -118,6 +151,11 @@ func (c *conn) readLength(op *call) error {
 // is as it was: empty.
 func (c *conn) readPlain(op *call) error {
 	first := c.readLength(op)
+	if first == nil || c.inOrder(first) {
+		if err := c.readAsking(); err != nil {
+			first = err
+		}
+	}
 	if first != nil {
 		first = c.stepOver(first)
 	} else {
@@ -126,7 +164,10 @@ func (c *conn) readPlain(op *call) error {
 	if first != nil && !c.inOrder(first) {
 		return first
 	}
-	last := c.readLength(op)
+	last := c.readAsking()
+	if last == nil {
+		last = c.readLength(op)
+	}
 	if last != nil && !c.inOrder(last) {
 		c.broken = true
 	}

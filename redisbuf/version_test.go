@@ -126,6 +126,46 @@ func TestRangeWithoutATransaction(t *testing.T) {
 	}
 }
 
+// In a slot that is moving, each of the commands is preceded by an ASKING.
+func TestRangeWithoutATransactionOfASlotThatMoves(t *testing.T) {
+	const ok, value = "+OK\r\n", "$5\r\nvalue\r\n"
+	for _, test := range []struct {
+		replies string // behind the first ok
+		want    bool
+	}{
+		{":9\r\n" + ok + value + ok + ":9\r\n", true},
+		{":9\r\n-ERR x\r\n" + value + "-ERR x\r\n:9\r\n", true}, // it was not needed
+		{":8\r\n" + ok + value + ok + ":9\r\n", false},
+		{":9\r\n" + ok + value + ok + ":8\r\n", false},
+		{":9\r\n", false},
+		{":9\r\n" + ok + value, false},
+	} {
+		client, server := tcpPair(t)
+		asked := make(chan string, 1)
+		go func() {
+			said := make([]byte, 1000)
+			n, _ := server.Read(said)
+			_, _ = io.WriteString(server, ok)
+			m, _ := server.Read(said[n:])
+			_, _ = io.WriteString(server, test.replies)
+			server.Close()
+			asked <- string(said[:n+m])
+		}()
+		c := newConn(client, 0, 0, defaultMaxValue)
+		must(t, c.beginAsking(bounded(t)))
+		r := ReaderAt{}
+		op := call{verb: getVersionChain, key: "k", off: 2, size: 5, chain: &r.ahead, length: 9, plain: true}
+		err := c.execute(bounded(t), &op)
+		if (err == nil) != test.want || (r.ahead.Len() > 0) != test.want || c.asking {
+			t.Errorf("%q: %v, and %d bytes ahead", test.replies, err, r.ahead.Len())
+		}
+		if said := <-asked; strings.Count(said, "ASKING") != 3 {
+			t.Errorf("%q: asked %q", test.replies, said)
+		}
+		must(t, r.Close())
+	}
+}
+
 // What is asked without a transaction fits whatever the key is.
 func TestRangeWithoutATransactionOfLongKeys(t *testing.T) {
 	c, rdb := shared(t)
