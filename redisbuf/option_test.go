@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -93,4 +94,29 @@ type oneCredential struct{ unsubscribe auth.UnsubscribeFunc }
 
 func (o oneCredential) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
 	return auth.NewBasicCredentials("alice", "first"), o.unsubscribe, nil
+}
+
+// A countedCredential counts who listens for the next one.
+type countedCredential struct {
+	oneCredential
+	subscribed, listening atomic.Int64
+}
+
+func (p *countedCredential) Subscribe(l auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
+	now, _, err := p.oneCredential.Subscribe(l)
+	p.subscribed.Add(1)
+	p.listening.Add(1)
+	return now, func() error { p.listening.Add(-1); return nil }, err
+}
+
+// A provider that keeps what it tells others does not keep something for every connection that there ever was.
+func TestNobodyListensForCredentials(t *testing.T) {
+	p := new(countedCredential)
+	change := func(o *redis.Options) { o.StreamingCredentialsProvider = p }
+	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
+		rest(t, c, 3)
+		if n, listening := p.subscribed.Load(), p.listening.Load(); n != 3 || listening != 0 {
+			t.Errorf("%d connections asked for credentials, %d still listen", n, listening)
+		}
+	})
 }
