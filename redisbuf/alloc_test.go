@@ -45,6 +45,14 @@ func TestNoAllocationsInSeveralGoes(t *testing.T) {
 	}
 }
 
+func TestStatsAllocatesNothing(t *testing.T) {
+	c, _ := shared(t)
+	rest(t, c, 3)
+	if got := allocations(t, func() error { _ = c.Stats(); return nil }); got >= 1 {
+		t.Errorf("%v allocations", got)
+	}
+}
+
 func noAllocations(t *testing.T, c *Client) {
 	cancellable, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -209,9 +209,11 @@ func (a *attempt) prepare() bool {
 		a.err = err
 		return false
 	}
-	if addr, asking, redirected := elsewhere(a.err); redirected && a.redirect(addr) {
+	addr, asking, redirected := elsewhere(a.err)
+	if redirected && a.redirect(addr) {
 		a.asking = asking
 	}
+	a.client.counters.again(redirected)
 	return true
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/semaphore"
 )
 
 // A Client moves large values between Redis and the caller's memory, over connections of its own. Everything else stays
@@ -22,8 +21,9 @@ type Client struct {
 	commands
 	settings settings
 	router   router
-	inFlight *semaphore.Weighted
+	inFlight *quota
 	expected atomic.Int64 // length of the last value that came unannounced: a guess for the next
+	counters counters
 
 	mu     sync.RWMutex
 	nodes  map[place]*node
@@ -60,7 +60,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Client{
-		settings: s, router: r, inFlight: semaphore.NewWeighted(s.inFlight),
+		settings: s, router: r, inFlight: newQuota(s.inFlight),
 		nodes: make(map[place]*node), closing: ctx, stop: stop,
 	}
 	c.commands = commands{client: c}
@@ -121,7 +121,7 @@ func (c *Client) node(opt *redis.Options) (*node, error) {
 		return nil, ErrClosed
 	}
 	if n = c.nodes[at]; n == nil {
-		n = newNode(opt, &c.settings, c.closing)
+		n = newNode(opt, c)
 		c.nodes[at] = n
 		if opt.Addr == failoverAddr {
 			ctx, stop := context.WithCancel(c.closing)

@@ -36,6 +36,7 @@ type conn struct {
 
 	born   time.Time
 	losses int64       // the node's when it was made, or looked at
+	used   atomic.Bool // a call or a Conn has it
 	left   atomic.Bool // the server is not the master any more
 }
 

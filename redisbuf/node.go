@@ -22,9 +22,9 @@ const idleUnchecked = time.Second
 type node struct {
 	opt   *redis.Options
 	conns *puddle.Pool[*conn]
-	turns *semaphore.Weighted // so that waiting for a connection can have a timeout
-	idle  time.Duration       // 0 for ever
-	life  time.Duration       // 0 for ever
+	turns queue         // so that waiting for a connection can have a timeout
+	idle  time.Duration // 0 for ever
+	life  time.Duration // 0 for ever
 
 	maxValue int64
 
@@ -40,13 +40,16 @@ type node struct {
 
 	away    atomic.Bool     // the last dial has failed, with all its tries
 	closing context.Context // the client's
+	count   *counters       // the client's
 
 	stopFollowing context.CancelFunc // of keepFollowing, if that is called
 }
 
-func newNode(opt *redis.Options, s *settings, closing context.Context) *node {
-	n := &node{opt: opt, turns: semaphore.NewWeighted(int64(s.conns)), idle: s.idle, life: s.lifetime, maxValue: s.maxValue,
-		live: make(map[*conn]struct{}), closing: closing, stopFollowing: func() {}}
+func newNode(opt *redis.Options, client *Client) *node {
+	s := &client.settings
+	n := &node{opt: opt, idle: s.idle, life: s.lifetime, maxValue: s.maxValue, live: make(map[*conn]struct{}),
+		closing: client.closing, count: &client.counters, stopFollowing: func() {}}
+	n.turns.Weighted = semaphore.NewWeighted(int64(s.conns))
 	if !s.idleSet {
 		n.idle = defaultIdle
 		if opt.ConnMaxIdleTime > 0 {
@@ -68,7 +71,7 @@ func newNode(opt *redis.Options, s *settings, closing context.Context) *node {
 // acquire returns a connection, which the caller gives back by release.
 func (n *node) acquire(ctx context.Context) (*puddle.Resource[*conn], error) {
 	if !n.turns.TryAcquire(1) {
-		if err := wait(ctx, n.closing, n.turns, 1, n.opt.PoolTimeout); err != nil {
+		if err := wait(ctx, n.closing, &n.turns, 1, n.opt.PoolTimeout); err != nil {
 			return nil, err
 		}
 	}
@@ -88,6 +91,7 @@ func (n *node) acquire(ctx context.Context) (*puddle.Resource[*conn], error) {
 		}
 		if n.usable(res) {
 			given = true
+			res.Value().used.Store(true)
 			return res, nil
 		}
 		res.Destroy()
@@ -108,8 +112,13 @@ func (n *node) notAcquired(err error) error {
 	return err
 }
 
+// An acquirer is a semaphore.
+type acquirer interface {
+	Acquire(ctx context.Context, n int64) error
+}
+
 // wait acquires so much of s. It gives up when ctx ends or closing does, and after the timeout, unless that is 0.
-func wait(ctx, closing context.Context, s *semaphore.Weighted, weight int64, timeout time.Duration) error {
+func wait(ctx, closing context.Context, s acquirer, weight int64, timeout time.Duration) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(closing, func() { cancel(ErrClosed) })()
@@ -131,9 +140,13 @@ func (n *node) release(res *puddle.Resource[*conn]) {
 	if c.lost {
 		n.losses.Add(1)
 	}
+	if c.broken {
+		n.count.dropped.Add(1)
+	}
 	if c.broken || c.left.Load() {
 		res.Destroy()
 	} else {
+		c.used.Store(false)
 		res.Release()
 	}
 	n.turns.Release(1)
@@ -151,16 +164,16 @@ func (n *node) usable(res *puddle.Resource[*conn]) bool {
 	if n.outdated(res) {
 		return false
 	}
-	quiet, known := c.quiet()
-	if !quiet {
+	switch quiet, known := c.quiet(); {
+	case !quiet:
 		n.losses.Add(1)
-		return false
+	case known || c.losses == losses:
+		c.losses = losses
+		return true
+	default: // a new one is better than one try for each of those that may be lost
 	}
-	if !known && c.losses != losses {
-		return false // a new one is better than one try for each of those that may be lost
-	}
-	c.losses = losses
-	return true
+	n.count.dropped.Add(1)
+	return false
 }
 
 func (n *node) outdated(res *puddle.Resource[*conn]) bool {
@@ -221,15 +234,19 @@ func apart(f func()) (panicked any) {
 
 // dial makes a connection.
 func (n *node) dial(ctx context.Context) (c *conn, err error) {
+	n.dials.Add(1)
+	n.count.dials.Add(1)
 	if v := apart(func() { c, err = n.join(ctx) }); v != nil {
-		return nil, &dialPanic{v}
+		c, err = nil, &dialPanic{v}
+	}
+	if err != nil {
+		n.count.dialsFailed.Add(1)
 	}
 	return c, err
 }
 
 // join makes a connection, and counts it among those of the node.
 func (n *node) join(ctx context.Context) (*conn, error) {
-	n.dials.Add(1)
 	losses := n.losses.Load()
 	c, err := n.reach(ctx)
 	if err != nil {
