@@ -81,6 +81,9 @@ func (s *Redis) Close() error { return errors.Join(s.values.Close(), s.rdb.Close
 // Ping returns nil if the server answers.
 func (s *Redis) Ping(ctx context.Context) error { return s.rdb.Ping(ctx).Err() }
 
+// Stats says what the connections that carry values are doing.
+func (s *Redis) Stats() redisbuf.Stats { return s.values.Stats() }
+
 // Sent implements Store.
 func (s *Redis) Sent() chunk.Report {
 	r := chunk.Report{Splice: s.spliced.Load(), Copied: s.copied.Load()}

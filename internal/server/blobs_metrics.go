@@ -1,6 +1,10 @@
 package server
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/millrace-io/millrace/internal/blob"
+)
 
 var (
 	descBlobs        = desc("blobs_requests_total", "Requests for blobs that were answered, by the first digit of the status.", "status")
@@ -10,6 +14,12 @@ var (
 	descBlobsUp      = desc("blobs_uploads", "Requests that write blobs and are being answered.")
 	descBlobsRefused = desc("blobs_refused_total", "Requests for blobs that were refused because there were too many at a time.", "what")
 	descBlobsStalled = desc("blobs_stalled_total", "Downloads of blobs that were cut because the client took nothing for the stall timeout.")
+
+	descRedisConns   = desc("blobs_redis_connections", "Connections that carry blobs to and from Redis.", "state")
+	descRedisWaiting = desc("blobs_redis_waiting", "Calls that wait for one of these, because there are as many as there may be.")
+	descRedisFailed  = desc("blobs_redis_dials_failed_total", "Such connections that could not be made.")
+	descRedisDropped = desc("blobs_redis_dropped_total", "Such connections that were lost, or given up because of how a call ended.")
+	descRedisRetries = desc("blobs_redis_retries_total", "Times that a call on such a connection was to be tried again, or sent on to another server.")
 )
 
 // collect tells about blobs.
@@ -27,4 +37,18 @@ func (v *vault) collect(gauge gaugeFunc, counter counterFunc) {
 	counter(descBlobsRefused, v.downloads.refused.Load(), "download")
 	counter(descBlobsRefused, v.uploads.refused.Load(), "upload")
 	counter(descBlobsStalled, v.stalled.Load())
+	if r, ok := v.store.(*blob.Redis); ok {
+		collectRedis(r, gauge, counter)
+	}
+}
+
+// collectRedis tells about the connections of a store in Redis.
+func collectRedis(r *blob.Redis, gauge gaugeFunc, counter counterFunc) {
+	stats := r.Stats()
+	gauge(descRedisConns, float64(stats.InUse), "in_use")
+	gauge(descRedisConns, float64(stats.Idle), "idle")
+	gauge(descRedisWaiting, float64(stats.Waiting))
+	counter(descRedisFailed, stats.DialsFailed)
+	counter(descRedisDropped, stats.Dropped)
+	counter(descRedisRetries, stats.Retries)
 }

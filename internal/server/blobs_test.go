@@ -60,6 +60,7 @@ func TestBlobs(t *testing.T) {
 				t.Errorf("%s is %s, want %s", metric, got, want)
 			}
 		}
+		showsRedis(t, f)
 		fast := `millrace_blobs_bytes_total{path="splice"}`
 		if f.cfg.Blobs != "" {
 			fast = `millrace_blobs_bytes_total{path="sendfile"}`
@@ -68,6 +69,27 @@ func TestBlobs(t *testing.T) {
 			t.Errorf("%s is %v: large blobs do not go by themselves", fast, n)
 		}
 	})
+}
+
+// showsRedis fails the test unless the metrics tell about connections to Redis if there is one.
+func showsRedis(t *testing.T, f *fixture) {
+	t.Helper()
+	conns, want := 0, ""
+	for _, state := range []string{"in_use", "idle"} {
+		n, _ := strconv.Atoi(f.metric(`millrace_blobs_redis_connections{state="` + state + `"}`))
+		conns += n
+	}
+	if f.cfg.Blobs == "" {
+		want = "0" // nothing went wrong
+	}
+	if conns > 0 != (want == "0") {
+		t.Errorf("%d connections to Redis", conns)
+	}
+	for _, metric := range []string{"waiting", "dials_failed_total", "dropped_total", "retries_total"} {
+		if got := f.metric("millrace_blobs_redis_" + metric); got != want {
+			t.Errorf("%s is %q, want %q", metric, got, want)
+		}
+	}
 }
 
 // A list of entity tags in several lines is one list, for all methods.
