@@ -159,7 +159,8 @@ func (p *Pipeline) SetFrom(key string, src io.Reader, n int64, opts ...SetOption
 //
 // Calls that failed and are safe to retry are retried individually, which may put them behind calls of other keys. Calls
 // of one key stay in their order: one that the server has refused, or that was lost, keeps its error if a later one of
-// the same key was executed, or may have been, unless both of them read.
+// the same key was executed, or may have been, unless both of them read. (Only if go-redis learns in the middle of Exec
+// that a key's slot has moved can two calls of it be on two servers at once.)
 func (p *Pipeline) Exec(ctx context.Context) error {
 	defer p.forget()
 	collected := p.calls[:p.used]

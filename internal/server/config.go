@@ -205,13 +205,8 @@ func (c *Config) check() error {
 			return fmt.Errorf("--%s is %d, want at most %d", b.flag, b.val, b.max)
 		}
 	}
-	for flag, token := range map[string]string{"publish-token": c.PublishToken, "read-token": c.ReadToken} {
-		if token != strings.TrimSpace(token) {
-			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show", flag)
-		}
-	}
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return errors.New("--tls-cert and --tls-key are needed together")
+	if err := c.checkAccess(); err != nil {
+		return err
 	}
 	if err := c.checkBlobs(); err != nil {
 		return err
@@ -228,6 +223,18 @@ func (c *Config) check() error {
 	if longest := (flv.Tag{Size: c.MaxTagBytes}).Len(); int64(longest) > c.KeepBytes {
 		return fmt.Errorf("--max-tag-bytes %d is, with what is around the data, %d bytes a tag, and --keep-bytes is %d: "+
 			"the longest tag could not be kept", c.MaxTagBytes, longest, c.KeepBytes)
+	}
+	return nil
+}
+
+func (c *Config) checkAccess() error {
+	for flag, token := range map[string]string{"publish-token": c.PublishToken, "read-token": c.ReadToken} {
+		if token != strings.TrimSpace(token) {
+			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show", flag)
+		}
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return errors.New("--tls-cert and --tls-key are needed together")
 	}
 	return nil
 }
