@@ -21,7 +21,7 @@ const (
 // an HTTP/2 frame: joinMost is what a TLS record holds (RFC 8446, section 5.1). Of a piece that is as long as joinBelow, all
 // that costs less than copying it.
 const (
-	joinBelow = 4 << 10
+	joinBelow = 8 << 10
 	joinMost  = 16 << 10
 )
 
@@ -134,7 +134,7 @@ func fillBlock(src io.Reader, p []byte) (n int, err error) {
 // the bytes that were not taken: nothing is lost, and calling WriteTo again sends nothing twice.
 //
 // On a *net.TCPConn or *net.UnixConn the pieces go out together in one writev (up to 1024 of them, the kernel's limit). For
-// any other writer, a piece shorter than 4 KiB is copied together with what follows it, up to 16 KiB for each Write, unless w
+// any other writer, a piece shorter than 8 KiB is copied together with what follows it, up to 16 KiB for each Write, unless w
 // has a WriteByte, as *bytes.Buffer and *bufio.Writer do: whatever has one takes short writes at little cost.
 func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 	switch w.(type) {

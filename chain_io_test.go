@@ -117,9 +117,10 @@ func TestWriteToJoinsShortPieces(t *testing.T) {
 		{"one", []int{100}, []int{100}, nil},
 		{"short ones", []int{100, 200, 300}, []int{600}, nil},
 		{"more than a record holds", slices.Repeat([]int{400}, 100), []int{16 * k, 16 * k, 40_000 - 32*k}, nil},
-		{"long ones", []int{4 * k, 5 * k, 100 * k}, []int{4 * k, 5 * k, 100 * k}, nil},
+		{"long ones", []int{8 * k, 9 * k, 100 * k}, []int{8 * k, 9 * k, 100 * k}, nil},
 		{"a header and a body", []int{11, 64 * k, 11, 2 * k}, []int{16 * k, 48*k + 11, 11 + 2*k}, nil},
-		{"a short one behind long ones", []int{4 * k, 64 * k, 10}, []int{4 * k, 64 * k, 10}, nil},
+		{"a short one behind long ones", []int{8 * k, 64 * k, 10}, []int{8 * k, 64 * k, 10}, nil},
+		{"one byte less than a long one", []int{8*k - 1, 64 * k}, []int{16 * k, 56*k - 1}, nil},
 		{"to what takes bytes one at a time", []int{100, 200, 300}, []int{100, 200, 300},
 			func(w writerFunc) io.Writer { return byteWriter{w} }},
 	} {
