@@ -1,11 +1,6 @@
 package redisbuf
 
-import (
-	"context"
-	"sync/atomic"
-
-	"golang.org/x/sync/semaphore"
-)
+import "sync/atomic"
 
 // Stats says what a Client is doing at a moment, to all servers together, and how often it did some things since New.
 type Stats struct {
@@ -63,51 +58,4 @@ func (c *Client) Stats() Stats {
 	}
 	s.Idle = s.Conns - s.InUse
 	return s
-}
-
-// A queue is a semaphore that knows how many wait for it.
-type queue struct {
-	*semaphore.Weighted
-	waiting atomic.Int64
-}
-
-// Acquire waits for n.
-func (q *queue) Acquire(ctx context.Context, n int64) error {
-	q.waiting.Add(1)
-	defer q.waiting.Add(-1)
-	return q.Weighted.Acquire(ctx, n)
-}
-
-// A quota is one that knows how much of it is taken, too.
-//
-// Invariant: 0 ≤ taken ≤ what there is.
-type quota struct {
-	queue
-	taken atomic.Int64
-}
-
-func newQuota(size int64) *quota { return &quota{queue: queue{Weighted: semaphore.NewWeighted(size)}} }
-
-// Acquire waits for n.
-func (q *quota) Acquire(ctx context.Context, n int64) error {
-	err := q.queue.Acquire(ctx, n)
-	if err == nil {
-		q.taken.Add(n)
-	}
-	return err
-}
-
-// TryAcquire takes n if nobody has to wait for that.
-func (q *quota) TryAcquire(n int64) bool {
-	ok := q.queue.TryAcquire(n)
-	if ok {
-		q.taken.Add(n)
-	}
-	return ok
-}
-
-// Release gives n back.
-func (q *quota) Release(n int64) {
-	q.taken.Add(-n)
-	q.queue.Release(n)
 }

@@ -122,6 +122,7 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	return err
 }
 
+// serveMain serves what everybody uses, over TLS if there is a certificate.
 func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	if s.cert == nil {
 		return main.Serve(ln)
