@@ -1,15 +1,15 @@
-# `make test` is the whole check, on a fresh Debian machine with Go alone as well as on CI. `make help` lists the rest.
+# `make test` is for every change, `make check` for what takes longer; CI runs both. `make help` lists the rest.
 
-# Servers, sockets and ffmpeg are beyond what Go's test cache can see, so nothing is taken from it.
-TESTFLAGS ?= -count=1 -timeout=5m
+# Servers, sockets and ffmpeg are beyond what Go's test cache can see, so nothing is taken from it. `make lint` has vetted.
+# The tests that are parallel wait; there may be more of them than processors.
+TESTFLAGS ?= -count=1 -timeout=10m -parallel=8 -vet=off
 FUZZTIME  ?= 10s
 
-# Packages at a time: twice as many as there are processors, because most tests wait for sockets and servers. On two
-# processors that takes a third off.
+# Packages at a time: twice as many as there are processors, because most tests wait for sockets and servers.
 PACKAGES ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
-# Empty, with a word on stderr, where there is no C compiler. Evaluated when used, that is, after deps has run.
-RACE = $(shell scripts/race)
+# What waits longest begins first, so that a run does not end with it alone.
+ALL = ./redisbuf ./internal/server ./...
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -19,50 +19,59 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: test
-test: deps lint test-race test-invariants test-plain test-makes test-soak $(if $(filter true,$(CI)),fuzz) test-bench vet-others ## Check everything (fuzzing only on CI; see make fuzz)
+test: ## Lint and test; needs Go alone, and lists at the end what was skipped and what to install
+	@scripts/needs $(MAKE) --no-print-directory lint test-short test-invariants
+
+.PHONY: check
+check: ## What takes longer: races, exhaustive tests, fuzzing, a minute of soak, the benchmarks' tests, other systems
+	@scripts/needs $(MAKE) --no-print-directory test-race test-full test-makes fuzz soak test-bench vet-others
 
 .PHONY: deps
-deps: ## Install what the tests run: redis-server, ffmpeg, nginx, chromium, a C compiler
+deps: ## Install what the tests run: redis-server, ffmpeg, nginx, chromium, wrk, bpftrace, compilers of C and Rust
 	scripts/deps
 
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck, with and without the invariants
+lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w would change:" $$unformatted >&2; exit 1; fi
 	@for script in .ci/run scripts/*; do bash -n $$script || exit 1; done
 	go vet ./...
-	go vet -tags invariants ./...
+	go vet -tags invariants . ./arena ./stackbuf
 	go tool staticcheck ./...
-	go tool staticcheck -tags invariants ./...
 
-.PHONY: test-race
-test-race: ## The tests under the race detector
-	go test $(RACE) -p $(PACKAGES) $(TESTFLAGS) ./...
+.PHONY: test-short
+test-short: ## The whole suite, without what only long runs find
+	go test -short -p $(PACKAGES) $(TESTFLAGS) $(ALL)
 
 .PHONY: test-invariants
 test-invariants: ## The same with memory poisoned on release and leaks reported with stacks
-	go test $(RACE) -tags invariants -p $(PACKAGES) $(TESTFLAGS) ./...
+	scripts/invariants -short -p $(PACKAGES) $(TESTFLAGS)
 
-.PHONY: test-plain
-test-plain: ## Without it, as users build: the allocation and escape tests, which the race detector would upset
-	scripts/plain $(TESTFLAGS)
+# Not with -tags invariants: its records share a mutex, and what a mutex orders is no race.
+.PHONY: test-race
+test-race: ## The whole suite under the race detector
+	scripts/race -p $(PACKAGES) $(TESTFLAGS)
 
-# Without that optimisation what is on the stack is what the code says; so a mistake of the compiler's is told from one of
+.PHONY: test-full
+test-full: ## The whole suite at full length: every order of operations, allocations, what escapes
+	go test -p $(PACKAGES) $(TESTFLAGS) $(ALL)
+
+# Without that optimisation what is on the stack is what the code says, which tells a mistake of the compiler from one of
 # Buffer's. The q keeps the compiler from listing every place.
 .PHONY: test-makes
-test-makes: ## stackbuf's tests again, with no make of variable size on the stack
+test-makes: ## stackbuf's tests with no make of variable size on the stack
 	go test -gcflags=all=-d=variablemakehash=qn $(TESTFLAGS) ./stackbuf
-
-.PHONY: test-soak
-test-soak: ## One minute of streams, files and blobs at once, with restarts; see docs/soak.md
-	go run ./cmd/millrace soak --for 1m
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME (10s)
 	scripts/fuzz $(FUZZTIME)
 
+.PHONY: soak
+soak: ## One minute of streams, files and blobs at once, with restarts; see docs/soak.md
+	cd bench && go run ./cmd/soak --for 1m
+
 .PHONY: test-bench
-test-bench: ## Test the benchmarks against rival libraries, a module of their own
-	cd bench && go vet ./... && go test $(TESTFLAGS) -short ./...
+test-bench: ## Test the benchmarks, a module of their own, with the servers and libraries that they compare
+	cd bench && go vet ./... && go test $(TESTFLAGS) ./...
 
 .PHONY: vet-others
 vet-others: ## Type-check what macOS, Windows and 32-bit machines build, tests included
@@ -71,7 +80,7 @@ vet-others: ## Type-check what macOS, Windows and 32-bit machines build, tests i
 	GOARCH=386 go vet ./...
 
 .PHONY: bench
-bench: ## Ours and the rivals, about fourteen minutes: bench-report.html and bench-tables.md (see docs/benchmarks.md)
+bench: ## Ours and the rivals, about fifteen minutes, to bench/results (see docs/benchmarks.md)
 	scripts/bench
 
 .PHONY: bench-go

@@ -10,7 +10,7 @@ import "sync/atomic"
 //	count(state) = shares held by all Refs + shares held by the block's writer (a Draft or a Reader) > 0
 //
 // buf[:used] may be visible through shares and never changes. buf[used:] belongs to the writer, or, once no writer is
-// left, to whoever holds every share there is (see Chain.AppendCopy).
+// left, to the holder of every share there is (see Chain.AppendCopy).
 //
 // state packs two numbers into one word, so that a handle can be checked and a count changed together:
 //
@@ -18,7 +18,7 @@ import "sync/atomic"
 //	bits 31..0   count: shares that are out; an idle block has the stock that its next owner will find
 //
 // Only a holder of shares subtracts, and the subtraction that leaves 0 makes the subtracter the sole owner, who
-// advances the generation before anybody else can get the block. Go's atomics are sequentially consistent, so all that
+// advances the generation before the Pool can lend the block again. Go's atomics are sequentially consistent, so all that
 // other holders did with the bytes happened before that.
 //
 // Shares are counted by weight: a Ref stands for one or more of them, so Clone usually splits what is at hand and

@@ -22,16 +22,19 @@ const appendBlock = 1 << 10
 // the copy may be used from then on. Its methods are for one goroutine at a time; shares of the same bytes in other
 // Chains are independent of it.
 //
-// The owner ends the life of the bytes with Release, Discard, WriteTo, or by handing them on with Merge, Cut or
-// [Chain.Append] on another Chain. Offsets and lengths out of range panic, as they do with slices.
-//
-// Invariants:
-//
-//	many == nil: 0 ≤ head ≤ tail ≤ len(few), and the pieces are few[head:tail]
-//	many != nil: 0 ≤ head ≤ len(many),       and the pieces are many[head:]
-//	no piece is empty, and no piece ends where the next one begins in the same block
-//	size = sum of the pieces' lengths
+// The owner ends the life of the bytes with Release, Discard or WriteTo, or hands them on with Merge, Cut or
+// [Chain.Append] on another Chain. A released Chain is empty and may be filled again; with -tags invariants, reading or
+// sending from it before that panics. Offsets and lengths out of range panic, as they do with slices.
 type Chain struct {
+	// Invariants:
+	//
+	//	many == nil: 0 ≤ head ≤ tail ≤ len(few), and the pieces are few[head:tail]
+	//	many != nil: 0 ≤ head ≤ len(many),       and the pieces are many[head:]
+	//	no piece is empty, and no piece ends where the next one begins in the same block
+	//	size = sum of the pieces' lengths
+
+	released released // zero-sized unless built with -tags invariants
+
 	few        [fewPieces]Ref
 	many       []Ref
 	head, tail int
@@ -54,11 +57,9 @@ func (c *Chain) Pieces() int { return len(c.pieces()) }
 
 // Append adds r's bytes at the end. It takes ownership of *r, which is left empty.
 func (c *Chain) Append(r *Ref) {
-	if r.blk == nil {
+	if !r.check() {
 		return
 	}
-	r.token.check()
-	r.blk.check(r.gen)
 	if r.n == 0 {
 		r.Release()
 		return
@@ -70,6 +71,7 @@ func (c *Chain) Append(r *Ref) {
 // push is Append of a Ref that is known to be good and not empty. It takes the Ref by value, in registers: a Ref that
 // was written field by field and is then copied as a whole makes the processor wait for its own stores.
 func (c *Chain) push(r Ref) {
+	c.released.clear()
 	c.size += int(r.n)
 	if p := c.pieces(); len(p) > 0 && p[len(p)-1].join(r) {
 		return
@@ -128,7 +130,7 @@ func (c *Chain) rewind() {
 }
 
 // AppendCopy adds a copy of p at the end. It borrows p. A block of [DefaultPool] is taken unless there is room behind
-// the last piece, in a block of which nobody else has a share.
+// the last piece, in a block of which c has every share.
 func (c *Chain) AppendCopy(p []byte) {
 	if len(p) == 0 {
 		return
@@ -140,20 +142,19 @@ func (c *Chain) AppendCopy(p []byte) {
 			return
 		}
 	}
-	d := DefaultPool.Get(max(len(p), appendBlock))
+	d := defaultPool.Get(max(len(p), appendBlock))
 	c.push(d.Freeze(copy(d.Bytes(), p)))
 }
 
-// room returns the memory behind the last piece that nobody else knows of, and that piece; nil if there is none that may
-// be written to.
+// room returns the last piece and the memory behind it, if c has every share of that block and no reader of it; nil
+// otherwise.
 func (c *Chain) room() (last *Ref, room []byte) {
 	pieces := c.pieces()
 	if len(pieces) == 0 {
 		return nil, nil
 	}
 	last = &pieces[len(pieces)-1]
-	last.token.check()
-	last.blk.check(last.gen)
+	last.check()
 	if b := last.blk; b.sole(last.shares) && b.endsAt(last.off+last.n) {
 		return last, b.buf[b.used:]
 	}
@@ -175,6 +176,7 @@ func (c *Chain) Merge(src *Chain) {
 	if src.size == 0 {
 		return
 	}
+	c.released.clear()
 	pieces := src.pieces()
 	if c.size == 0 && len(pieces) > fewPieces {
 		*c, *src = *src, *c // each has room for pieces that it can use again
@@ -202,8 +204,7 @@ func (c *Chain) Cut(dst *Chain, n int) {
 	for n > 0 {
 		first := &c.pieces()[0]
 		if int(first.n) > n {
-			first.token.check()
-			first.blk.check(first.gen)
+			first.check()
 			c.size -= n
 			dst.push(first.cut(uint32(n)))
 			return
@@ -216,6 +217,7 @@ func (c *Chain) Cut(dst *Chain, n int) {
 // Slice adds shares of the bytes [from, to) at the end of dst, which owns them. It borrows c and copies nothing. It panics
 // when dst is c, and when there are no such bytes.
 func (c *Chain) Slice(dst *Chain, from, to int) {
+	c.released.check()
 	c.inRange("Slice", from, to)
 	if dst == c {
 		panic("millrace: Slice of a Chain into itself")
@@ -227,8 +229,7 @@ func (c *Chain) Slice(dst *Chain, from, to int) {
 	i, off := c.find(from)
 	for left := to - from; left > 0; i++ {
 		p := &pieces[i]
-		p.token.check()
-		p.blk.check(p.gen)
+		p.check()
 		n := min(left, int(p.n)-off)
 		dst.push(p.share(uint32(off), uint32(n)))
 		left -= n
@@ -246,8 +247,7 @@ func (c *Chain) Discard(n int) {
 	for n > 0 {
 		first := &c.pieces()[0]
 		if int(first.n) > n {
-			first.token.check()
-			first.blk.check(first.gen)
+			first.check()
 			first.off += uint32(n)
 			first.n -= uint32(n)
 			c.size -= n
@@ -259,12 +259,17 @@ func (c *Chain) Discard(n int) {
 	}
 }
 
-// Release gives back every share and leaves c empty. Releasing an empty Chain does nothing.
+// Release gives back every share and leaves c empty and ready for more. Releasing an empty Chain does nothing.
 func (c *Chain) Release() {
 	pieces := c.pieces()
+	if len(pieces) > 0 {
+		c.released.note()
+	}
 	c.size = 0
 	for i := range pieces {
-		pieces[i].Release()
+		r := pieces[i]
+		pieces[i] = Ref{}
+		r.Release()
 	}
 	c.rewind()
 }

@@ -28,6 +28,7 @@ const (
 // All yields the pieces in order. Each is valid until c next changes or is released.
 func (c *Chain) All() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
+		c.released.check()
 		pieces := c.pieces()
 		for i := range pieces {
 			if !yield(pieces[i].Bytes()) {
@@ -43,6 +44,7 @@ func (c *Chain) CopyTo(p []byte) int { return c.copyAt(p, 0) }
 
 // copyAt copies from offset at on, 0 ≤ at ≤ c.size.
 func (c *Chain) copyAt(p []byte, at int) int {
+	c.released.check()
 	if at == c.size || len(p) == 0 {
 		return 0
 	}
@@ -63,13 +65,14 @@ func (c *Chain) copyFrom(p []byte, i, off int) (n int) {
 // Bytes returns all of c as one slice, valid until c next changes or is released. Where c is one piece nothing is
 // copied; otherwise the pieces are replaced by one block, so that the copy is made once.
 func (c *Chain) Bytes() []byte {
+	c.released.check()
 	switch pieces := c.pieces(); len(pieces) {
 	case 0:
 		return nil
 	case 1:
 		return pieces[0].Bytes()
 	}
-	d := DefaultPool.Get(c.size)
+	d := defaultPool.Get(c.size)
 	r := d.Freeze(c.CopyTo(d.Bytes()))
 	c.Release()
 	c.push(r)
@@ -78,7 +81,7 @@ func (c *Chain) Bytes() []byte {
 
 // ReadFrom adds all that src gives until io.EOF, and returns how many bytes that was. It borrows src. From a [*Reader]
 // the blocks are taken over without copying; from anything else the room behind the last piece is filled, in a block of
-// which nobody else has a share, and then blocks of [DefaultPool]. What arrived before an error stays in c. Put an
+// which c has every share, and then blocks of [DefaultPool]. What arrived before an error stays in c. Put an
 // io.LimitedReader around a source that may not end.
 func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 	if r, ok := src.(*Reader); ok {
@@ -104,7 +107,7 @@ func (c *Chain) ReadFrom(src io.Reader) (int64, error) {
 
 // readBlock adds what src gives until a block of size bytes is full or src fails.
 func (c *Chain) readBlock(src io.Reader, size int) (int, error) {
-	d := DefaultPool.Get(size)
+	d := defaultPool.Get(size)
 	defer d.Release() // if src panics; otherwise Freeze leaves d empty
 	n, err := fillBlock(src, d.Bytes())
 	r := d.Freeze(n)
@@ -135,8 +138,9 @@ func fillBlock(src io.Reader, p []byte) (n int, err error) {
 //
 // On a *net.TCPConn or *net.UnixConn the pieces go out together in one writev (up to 1024 of them, the kernel's limit). For
 // any other writer, a piece shorter than 8 KiB is copied together with what follows it, up to 16 KiB for each Write, unless w
-// has a WriteByte, as *bytes.Buffer and *bufio.Writer do: whatever has one takes short writes at little cost.
+// has a WriteByte, as *bytes.Buffer and *bufio.Writer do: such a writer takes short writes at little cost.
 func (c *Chain) WriteTo(w io.Writer) (int64, error) {
+	c.released.check()
 	switch w.(type) {
 	case *net.TCPConn, *net.UnixConn:
 		if c.Pieces() > 1 {
@@ -156,7 +160,7 @@ func (c *Chain) writePieces(w io.Writer, shortest int) (total int64, err error) 
 		p := c.pieces()[0].Bytes()
 		if len(p) < min(shortest, c.size) {
 			if joined.blk == nil {
-				joined = DefaultPool.Get(min(c.size, joinMost))
+				joined = defaultPool.Get(min(c.size, joinMost))
 			}
 			p = joined.Bytes()
 			p = p[:c.CopyTo(p[:min(len(p), joinMost)])]

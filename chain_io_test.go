@@ -21,10 +21,33 @@ var writes = map[string]func(*millrace.Chain, io.Writer) (int64, error){
 	"writeVector":  millrace.WriteVector,
 }
 
-// byteWriter has a WriteByte, which nobody is expected to call.
+// byteWriter has a WriteByte, which WriteTo must not call.
 type byteWriter struct{ io.Writer }
 
 func (byteWriter) WriteByte(byte) error { panic("WriteByte") }
+
+// writerFunc is a Write.
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// failingAt takes bytes until there have been at, and then returns err, or errFull.
+type failingAt struct {
+	bytes.Buffer
+	at  int
+	err error
+}
+
+func (w *failingAt) Write(p []byte) (int, error) {
+	if room := w.at - w.Len(); room < len(p) {
+		w.Buffer.Write(p[:room])
+		if w.err == nil {
+			return room, io.ErrClosedPipe
+		}
+		return room, w.err
+	}
+	return w.Buffer.Write(p)
+}
 
 // A write that is stopped at any byte leaves exactly the rest, and the next one goes on there.
 func TestWriteToStoppedAtEveryByte(t *testing.T) {
@@ -56,11 +79,6 @@ func TestWriteToStoppedAtEveryByte(t *testing.T) {
 	}
 }
 
-// writerFunc is a Write.
-type writerFunc func(p []byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-
 func TestWriteToAWriterThatMisbehaves(t *testing.T) {
 	fault := errors.New("a fault")
 	for _, test := range []struct {
@@ -77,7 +95,7 @@ func TestWriteToAWriterThatMisbehaves(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var c millrace.Chain
-			addBlocks(millrace.DefaultPool, &c, letters(8), 4)
+			addBlocks(millrace.DefaultPool(), &c, letters(8), 4)
 			n, err := c.WriteTo(byteWriter{test.write})
 			if err == nil || !strings.HasSuffix(err.Error(), test.want) || int(n) != 8-len(test.left) {
 				t.Errorf("WriteTo = %d, %v, want %d, %s", n, err, 8-len(test.left), test.want)
@@ -156,14 +174,14 @@ func TestWriteToJoinsShortPieces(t *testing.T) {
 
 // What was joined goes back to its pool even if the writer panics, and the chain still has all that was not taken.
 func TestWriteToAWriterThatPanics(t *testing.T) {
-	before := millrace.DefaultPool.Stats().InUseBlocks
+	before := millrace.DefaultPool().Stats().InUseBlocks
 	var c millrace.Chain
 	addBlocks(millrace.NewPool(), &c, letters(100), 10)
 	func() {
 		defer func() { _ = recover() }()
 		_, _ = c.WriteTo(writerFunc(func([]byte) (int, error) { panic("no") }))
 	}()
-	if n := millrace.DefaultPool.Stats().InUseBlocks; n != before {
+	if n := millrace.DefaultPool().Stats().InUseBlocks; n != before {
 		t.Errorf("%d blocks of DefaultPool in use, %d before", n, before)
 	}
 	sameBytes(t, "the rest", &c, string(letters(100)))
@@ -205,9 +223,22 @@ func TestReadFromSources(t *testing.T) {
 	}
 }
 
-// Small sources share a block, unless somebody else has a share of it.
+// hesitant gives nothing and no error every other time.
+type hesitant struct {
+	io.Reader
+	again bool
+}
+
+func (h *hesitant) Read(p []byte) (int, error) {
+	if h.again = !h.again; h.again {
+		return 0, nil
+	}
+	return h.Reader.Read(p)
+}
+
+// Small sources share a block, unless another Chain has a share of it.
 func TestReadFromManySmallSources(t *testing.T) {
-	before := millrace.DefaultPool.Stats().InUse
+	before := millrace.DefaultPool().Stats().InUse
 	var c, shared millrace.Chain
 	var want []byte
 	for i := range 2000 {
@@ -226,24 +257,11 @@ func TestReadFromManySmallSources(t *testing.T) {
 	if got := content(&shared); !bytes.Equal(got, want[:len(got)]) {
 		t.Error("a share's bytes changed")
 	}
-	if n := millrace.DefaultPool.Stats().InUse - before; n > 4*int64(len(want)) {
+	if n := millrace.DefaultPool().Stats().InUse - before; n > 4*int64(len(want)) {
 		t.Errorf("%d bytes are in use for %d", n, len(want))
 	}
 	c.Release()
 	shared.Release()
-}
-
-// hesitant gives nothing and no error every other time.
-type hesitant struct {
-	io.Reader
-	again bool
-}
-
-func (h *hesitant) Read(p []byte) (int, error) {
-	if h.again = !h.again; h.again {
-		return 0, nil
-	}
-	return h.Reader.Read(p)
 }
 
 // What arrived before an error is there, and nothing else is held.
@@ -261,14 +279,14 @@ func TestReadFromErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, n := range []int{0, 1, 4096, len(p)} {
-				before := millrace.DefaultPool.Stats().InUse
+				before := millrace.DefaultPool().Stats().InUse
 				var c millrace.Chain
 				m, err := c.ReadFrom(io.MultiReader(bytes.NewReader(p[:n]), test.tail))
 				if err != test.want || int(m) != c.Len() || c.Len() < n || !bytes.Equal(content(&c)[:n], p[:n]) {
 					t.Errorf("ReadFrom = %d, %v, want %v after %d bytes; the Chain has %d", m, err, test.want, n, c.Len())
 				}
 				c.Release()
-				if in := millrace.DefaultPool.Stats().InUse; in != before {
+				if in := millrace.DefaultPool().Stats().InUse; in != before {
 					t.Errorf("%d bytes more in use than before", in-before)
 				}
 			}
@@ -279,9 +297,9 @@ func TestReadFromErrors(t *testing.T) {
 func TestReadFromPanicsOnAnImpossibleCount(t *testing.T) {
 	for _, read := range []badReader{func([]byte) int { return -1 }, func(p []byte) int { return len(p) + 1 }} {
 		var c millrace.Chain
-		before := millrace.DefaultPool.Stats().InUse
+		before := millrace.DefaultPool().Stats().InUse
 		wantPanic(t, "ReadFrom", "millrace: reader returned an impossible count", func() { c.ReadFrom(read) })
-		if n := millrace.DefaultPool.Stats().InUse - before; c.Len() != 0 || n != 0 {
+		if n := millrace.DefaultPool().Stats().InUse - before; c.Len() != 0 || n != 0 {
 			t.Errorf("the panic left %d bytes in the Chain and %d in use", c.Len(), n)
 		}
 	}

@@ -28,6 +28,91 @@ type herd struct {
 	calls   []string
 }
 
+// look compares every Chain and every Ref with what it ought to hold.
+func (h *herd) look() {
+	h.t.Helper()
+	for i := range h.chains {
+		c := &h.chains[i]
+		if err := millrace.Broken(c); err != nil {
+			h.t.Errorf("chain %d: %v", i, err)
+		}
+		rest := h.want[i]
+		for p := range c.All() {
+			if !bytes.HasPrefix(rest, p) {
+				h.t.Errorf("chain %d has %q at %d, want %q", i, p, len(h.want[i])-len(rest), rest[:min(len(p), len(rest))])
+				break
+			}
+			rest = rest[len(p):]
+		}
+		if len(rest) > 0 || c.Len() != len(h.want[i]) {
+			h.t.Errorf("chain %d has %d bytes and ends %d too early, want %d", i, c.Len(), len(rest), len(h.want[i]))
+		}
+		if len(h.want[i]) > most {
+			c.Discard(len(h.want[i]))
+			h.want[i] = nil
+		}
+	}
+	for i := range h.refs {
+		if !bytes.Equal(h.refs[i].Bytes(), h.refWant[i]) {
+			h.t.Errorf("Ref %d is %q, want %q", i, h.refs[i].Bytes(), h.refWant[i])
+		}
+	}
+}
+
+// choose returns the next byte of the program, and 0 behind its end.
+func (h *herd) choose() byte {
+	if len(h.program) == 0 {
+		return 0
+	}
+	b := h.program[0]
+	h.program = h.program[1:]
+	return b
+}
+
+func (h *herd) chain() int {
+	i := int(h.choose()) % len(h.chains)
+	h.note(i)
+	return i
+}
+
+// two chooses two Chains that are not the same.
+func (h *herd) two() (i, j int) {
+	b := int(h.choose())
+	i = b % len(h.chains)
+	j = (i + 1 + b/len(h.chains)%(len(h.chains)-1)) % len(h.chains)
+	h.note(i, j)
+	return i, j
+}
+
+// upTo chooses a number from 0 to n, both ends more often than others.
+func (h *herd) upTo(n int) int {
+	switch b := int(h.choose()); {
+	case b < 32:
+		n = 0
+	case b < 64:
+	case b < 96:
+		n = min(b-64, n)
+	default:
+		n = (b<<8 | int(h.choose())) % (n + 1)
+	}
+	h.note(n)
+	return n
+}
+
+// bytes chooses some, most often few, now and then more than one block of AppendCopy's holds.
+func (h *herd) bytes() []byte {
+	n := h.upTo(40)
+	if n == 40 {
+		n = h.upTo(3000)
+	}
+	start := int(h.choose())
+	return letters(start%62 + n)[start%62:]
+}
+
+func (h *herd) note(args ...int) {
+	h.calls[len(h.calls)-1] += " " + strings.Trim(fmt.Sprint(args), "[]")
+}
+
 // most bounds a Chain's bytes, so that a program does not take for ever.
 const most = 1 << 15
 
@@ -80,6 +165,7 @@ var herdOps = []struct {
 	{"Release", func(h *herd) {
 		i := h.chain()
 		h.chains[i].Release()
+		h.chains[i] = millrace.Chain{} // with -tags invariants, a released Chain is not to be looked at
 		h.want[i] = nil
 	}},
 	{"ReadFrom", herdReadFrom},
@@ -183,7 +269,7 @@ func herdWriteTo(h *herd) {
 // runHerd runs a program to its end, or to the first mistake.
 func runHerd(t testing.TB, program []byte) {
 	t.Helper()
-	outside := millrace.DefaultPool.Stats().InUse
+	outside := millrace.DefaultPool().Stats().InUse
 	h := &herd{t: t, pool: millrace.NewPool(), program: program}
 	h.reader = h.pool.NewReader(&pattern{end: 1 << 30, most: 700}, 1024)
 	defer func() {
@@ -207,94 +293,9 @@ func runHerd(t testing.TB, program []byte) {
 	if s := h.pool.Stats(); s.InUse != 0 && !t.Failed() {
 		t.Errorf("%d bytes in use after everything was released\n%v", s.InUse, h.pool.Leaks())
 	}
-	if n := millrace.DefaultPool.Stats().InUse; n != outside && !t.Failed() {
+	if n := millrace.DefaultPool().Stats().InUse; n != outside && !t.Failed() {
 		t.Errorf("%d bytes of the default pool in use after everything was released, want %d", n, outside)
 	}
-}
-
-// look compares every Chain and every Ref with what it ought to hold.
-func (h *herd) look() {
-	h.t.Helper()
-	for i := range h.chains {
-		c := &h.chains[i]
-		if err := millrace.Broken(c); err != nil {
-			h.t.Errorf("chain %d: %v", i, err)
-		}
-		rest := h.want[i]
-		for p := range c.All() {
-			if !bytes.HasPrefix(rest, p) {
-				h.t.Errorf("chain %d has %q at %d, want %q", i, p, len(h.want[i])-len(rest), rest[:min(len(p), len(rest))])
-				break
-			}
-			rest = rest[len(p):]
-		}
-		if len(rest) > 0 || c.Len() != len(h.want[i]) {
-			h.t.Errorf("chain %d has %d bytes and ends %d too early, want %d", i, c.Len(), len(rest), len(h.want[i]))
-		}
-		if len(h.want[i]) > most {
-			c.Discard(len(h.want[i]))
-			h.want[i] = nil
-		}
-	}
-	for i := range h.refs {
-		if !bytes.Equal(h.refs[i].Bytes(), h.refWant[i]) {
-			h.t.Errorf("Ref %d is %q, want %q", i, h.refs[i].Bytes(), h.refWant[i])
-		}
-	}
-}
-
-// choose returns the next byte of the program, and 0 behind its end.
-func (h *herd) choose() byte {
-	if len(h.program) == 0 {
-		return 0
-	}
-	b := h.program[0]
-	h.program = h.program[1:]
-	return b
-}
-
-func (h *herd) chain() int {
-	i := int(h.choose()) % len(h.chains)
-	h.note(i)
-	return i
-}
-
-// two chooses two Chains that are not the same.
-func (h *herd) two() (i, j int) {
-	b := int(h.choose())
-	i = b % len(h.chains)
-	j = (i + 1 + b/len(h.chains)%(len(h.chains)-1)) % len(h.chains)
-	h.note(i, j)
-	return i, j
-}
-
-// upTo chooses a number from 0 to n, both ends more often than others.
-func (h *herd) upTo(n int) int {
-	switch b := int(h.choose()); {
-	case b < 32:
-		n = 0
-	case b < 64:
-	case b < 96:
-		n = min(b-64, n)
-	default:
-		n = (b<<8 | int(h.choose())) % (n + 1)
-	}
-	h.note(n)
-	return n
-}
-
-// bytes chooses some, most often few, now and then more than one block of AppendCopy's holds.
-func (h *herd) bytes() []byte {
-	n := h.upTo(40)
-	if n == 40 {
-		n = h.upTo(3000)
-	}
-	start := int(h.choose())
-	return letters(start%62 + n)[start%62:]
-}
-
-func (h *herd) note(args ...int) {
-	h.calls[len(h.calls)-1] += " " + strings.Trim(fmt.Sprint(args), "[]")
 }
 
 func TestChainsAgainstBytes(t *testing.T) {
@@ -305,4 +306,24 @@ func TestChainsAgainstBytes(t *testing.T) {
 			return
 		}
 	}
+}
+
+// FuzzChain lets the fuzzer write the program. It starts from every call behind every other.
+func FuzzChain(f *testing.F) {
+	rng := rand.New(rand.NewPCG(12, 12))
+	for first := range herdOps {
+		var program []byte
+		for second := range herdOps {
+			for _, op := range []int{first, second} {
+				program = append(program, byte(op), byte(rng.Uint32()), byte(rng.Uint32()), byte(rng.Uint32()))
+			}
+		}
+		f.Add(program)
+	}
+	f.Fuzz(func(t *testing.T, program []byte) {
+		if len(program) > 1<<10 {
+			return
+		}
+		runHerd(t, program)
+	})
 }

@@ -7,29 +7,28 @@ import (
 )
 
 // A ChainReader reads a Chain without consuming it. It borrows the Chain, which must not change or be released
-// meanwhile. A *ChainReader implements io.Reader, io.ByteReader, io.ReaderAt and io.Seeker; ReadAt may be called
-// from several goroutines at once.
-//
-// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
+// meanwhile. It implements io.Reader, io.ByteReader, io.ReaderAt and io.Seeker; ReadAt may be called from several
+// goroutines at once.
 type ChainReader struct {
+	// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
 	c     *Chain
 	at    int64
-	piece int   // one that holds at or comes before it, so that a read need not look from the end; or unknown
+	piece int   // the piece that holds at or an earlier one, so that a read need not search for it; or unknown
 	start int64 // where it begins
 }
 
 // unknown is the piece after a Seek.
 const unknown = -1
 
-// Reader returns a view of c that starts at its first byte. It is a value, which needs no allocation; what implements
-// io.Reader is a pointer to it:
-//
-//	v := c.Reader()
-//	n, err := io.Copy(w, &v)
-func (c *Chain) Reader() ChainReader { return ChainReader{c: c} }
+// Reader returns a view of c, which it borrows, that starts at the first byte. It allocates only if the view outlives
+// the caller.
+func (c *Chain) Reader() *ChainReader { return &ChainReader{c: c} }
 
 // Len returns the number of bytes that have not been read.
-func (v *ChainReader) Len() int { return max(v.c.size-int(v.at), 0) }
+func (v *ChainReader) Len() int {
+	v.c.released.check()
+	return max(v.c.size-int(v.at), 0)
+}
 
 // Read copies the next bytes into p. It returns io.EOF at the end.
 func (v *ChainReader) Read(p []byte) (int, error) {
@@ -74,6 +73,7 @@ func (v *ChainReader) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, errors.New("millrace: ReadAt at a negative offset")
 	}
+	v.c.released.check()
 	if off >= int64(v.c.size) {
 		return 0, io.EOF
 	}

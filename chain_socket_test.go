@@ -3,7 +3,6 @@
 package millrace_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -121,19 +120,23 @@ func TestWriteToDeadlinesInTheMiddle(t *testing.T) {
 		total := rounds(1 << 20)
 		var c millrace.Chain
 		made, sent, stopped := 0, 0, 0
+		most := 200 * time.Microsecond // until the next deadline
 		for sent < total {
 			if n := min(rng.IntN(100_000), total-made); c.Len() < 200_000 && n > 0 {
 				more := patternChain(pool, rng, made, n, 3000)
 				c.Merge(&more)
 				made += n
 			}
-			deadline := time.Now().Add(time.Duration(rng.IntN(200)) * time.Microsecond)
+			deadline := time.Now().Add(time.Duration(rng.Int64N(int64(most))))
 			if stopped == 0 {
 				deadline = time.Unix(1, 0)
 			}
 			client.SetWriteDeadline(deadline)
 			n, err := c.WriteTo(client)
 			sent += int(n)
+			if most = min(2*most, time.Second); n > 0 { // a machine that is too slow gets on all the same
+				most = 200 * time.Microsecond
+			}
 			if err != nil {
 				stopped++
 				if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -178,53 +181,6 @@ func blocked(t *testing.T, c *millrace.Chain, client, server streamConn, n int) 
 	}
 }
 
-// A write is stopped by a deadline after the receiver has got any number of bytes, and then goes on.
-func TestWriteToStoppedWhereverTheReceiverIs(t *testing.T) {
-	onSockets(t, func(t *testing.T, client, server streamConn) {
-		const length = 700_000 // far more than the kernel takes
-		tighten(t, client, server)
-		pool := millrace.NewPool()
-		for n := range rounds(60) {
-			c := patternChain(pool, rand.New(rand.NewPCG(uint64(n), 1)), 0, length, 1400)
-			got, result := blocked(t, &c, client, server, n)
-			client.SetWriteDeadline(time.Unix(1, 0))
-			sent, err := result()
-			if !errors.Is(err, os.ErrDeadlineExceeded) || int(sent) < n {
-				t.Fatalf("WriteTo = %d, %v with a deadline after %d bytes", sent, err, n)
-			}
-			checkRest(t, &c, int(sent), length)
-			client.SetWriteDeadline(time.Time{})
-			if n%10 > 0 { // seldom all of it: that takes time
-				var rest millrace.Chain
-				c.Cut(&rest, min(3000, c.Len()))
-				c.Release()
-				c = rest
-			}
-			end := int(sent) + c.Len()
-			finished := make(chan error, 1)
-			go func() {
-				_, err := c.WriteTo(client)
-				finished <- err
-			}()
-			more := make([]byte, end-n)
-			if _, err := io.ReadFull(server, more); err != nil {
-				t.Fatal(err)
-			}
-			if err := <-finished; err != nil || c.Len() != 0 {
-				t.Fatalf("the rest: %v, %d bytes left", err, c.Len())
-			}
-			for i, b := range append(got, more...) {
-				if b != patternAt(i) {
-					t.Fatalf("received %#x at %d, want %#x", b, i, patternAt(i))
-				}
-			}
-		}
-		if n := pool.Stats().InUse; n != 0 {
-			t.Errorf("%d bytes in use", n)
-		}
-	})
-}
-
 // The receiver closes after any number of bytes: what the kernel took is gone, the rest is there.
 func TestWriteToAReceiverThatLeaves(t *testing.T) {
 	for name, pair := range sockets {
@@ -259,7 +215,7 @@ func TestWriteToAReceiverThatLeaves(t *testing.T) {
 func TestWriteToAClosedConnection(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		tighten(t, client, server)
-		c := patternChain(millrace.DefaultPool, rand.New(rand.NewPCG(1, 3)), 0, 1<<20, 5000)
+		c := patternChain(millrace.DefaultPool(), rand.New(rand.NewPCG(1, 3)), 0, 1<<20, 5000)
 		_, result := blocked(t, &c, client, server, 100)
 		client.Close()
 		sent, err := result()
@@ -275,7 +231,7 @@ func TestWriteToAClosedConnection(t *testing.T) {
 	})
 }
 
-// The blocks of a write that waits are held until the kernel has taken them, whatever others do with their shares.
+// The blocks of a write that waits are held until the kernel has taken them, even when all other shares are released.
 func TestWriteToHoldsItsShares(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		tighten(t, client, server)
@@ -286,7 +242,7 @@ func TestWriteToHoldsItsShares(t *testing.T) {
 		whole.Clone(&c)
 		_, result := blocked(t, &c, client, server, 0)
 		whole.Release()
-		for range 100 { // if blocks had gone back, somebody would write over them now
+		for range 100 { // if blocks had gone back, this would write over them
 			d := pool.Get(3000)
 			clear(d.Bytes())
 			d.Release()
@@ -302,30 +258,6 @@ func TestWriteToHoldsItsShares(t *testing.T) {
 		}
 		if n := pool.Stats().InUse; n != 0 {
 			t.Errorf("%d bytes in use", n)
-		}
-	})
-}
-
-// A write to one connection after another fails in between: the bytes of one do not come to the other.
-func TestWriteToSeveralConnections(t *testing.T) {
-	onSockets(t, func(t *testing.T, client, server streamConn) {
-		whole := patternChain(millrace.DefaultPool, rand.New(rand.NewPCG(5, 4)), 0, 20_000, 300)
-		var c, d millrace.Chain
-		whole.Clone(&c)
-		whole.Clone(&d)
-		whole.Release()
-		broken, _ := tcpPair(t)
-		broken.Close()
-		if n, err := c.WriteTo(broken); n != 0 || err == nil {
-			t.Errorf("WriteTo = %d, %v", n, err)
-		}
-		if _, err := d.WriteTo(client); err != nil {
-			t.Error(err)
-		}
-		c.Release()
-		client.CloseWrite()
-		if got := must(io.ReadAll(server)); len(got) != 20_000 || !bytes.Equal(got[:3], []byte{patternAt(0), patternAt(1), patternAt(2)}) {
-			t.Errorf("received %d bytes", len(got))
 		}
 	})
 }

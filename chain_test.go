@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 
@@ -50,7 +53,7 @@ var ways = []way{
 	}},
 	{"in room for many", func(pool *millrace.Pool, c *millrace.Chain, p []byte) {
 		addBlocks(pool, c, []byte("emptied"), 1)
-		c.Release()
+		c.Discard(c.Len())
 		addBlocks(pool, c, p, 5)
 	}},
 	{"copied in steps", func(_ *millrace.Pool, c *millrace.Chain, p []byte) {
@@ -84,22 +87,23 @@ var ways = []way{
 	}},
 }
 
-// addBlocks adds p to c in blocks of n bytes each, which are not neighbours.
-func addBlocks(pool *millrace.Pool, c *millrace.Chain, p []byte, n int) {
-	for len(p) > 0 {
-		r := freeze(pool, p[:min(n, len(p))])
-		p = p[r.Len():]
-		c.Append(&r)
+// onEveryWay runs test for each way to build p, and checks that everything went back to the pools.
+func onEveryWay(t *testing.T, p []byte, test func(t *testing.T, pool *millrace.Pool, c *millrace.Chain)) {
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			pool := millrace.NewPool()
+			outside := millrace.DefaultPool().Stats().InUse
+			var c millrace.Chain
+			w.build(pool, &c, p)
+			test(t, pool, &c)
+			if n := pool.Stats().InUse; n != 0 {
+				t.Errorf("%d bytes of the pool in use at the end", n)
+			}
+			if n := millrace.DefaultPool().Stats().InUse; n != outside {
+				t.Errorf("%d bytes of the default pool in use at the end, want %d", n, outside)
+			}
+		})
 	}
-}
-
-// letters returns n bytes in which no two that are near are alike.
-func letters(n int) []byte {
-	p := make([]byte, n)
-	for i := range p {
-		p[i] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"[i%62]
-	}
-	return p
 }
 
 // checkChain looks at c in every way there is, and expects to see want.
@@ -144,7 +148,7 @@ func checkChain(t testing.TB, what string, c *millrace.Chain, want []byte) {
 func checkView(t testing.TB, what string, c *millrace.Chain, want []byte) {
 	t.Helper()
 	v := c.Reader()
-	if err := iotest.TestReader(&v, want); err != nil { // Read, ReadAt, Seek
+	if err := iotest.TestReader(v, want); err != nil { // Read, ReadAt, Seek
 		t.Errorf("%s: %v", what, err)
 	}
 	v.Seek(0, io.SeekStart)
@@ -186,22 +190,18 @@ func checkCopies(t testing.TB, what string, c *millrace.Chain, want []byte) {
 	}
 }
 
-// onEveryWay runs test for each way to build p, and checks that everything went back to the pools.
-func onEveryWay(t *testing.T, p []byte, test func(t *testing.T, pool *millrace.Pool, c *millrace.Chain)) {
-	for _, w := range ways {
-		t.Run(w.name, func(t *testing.T) {
-			pool := millrace.NewPool()
-			outside := millrace.DefaultPool.Stats().InUse
-			var c millrace.Chain
-			w.build(pool, &c, p)
-			test(t, pool, &c)
-			if n := pool.Stats().InUse; n != 0 {
-				t.Errorf("%d bytes of the pool in use at the end", n)
-			}
-			if n := millrace.DefaultPool.Stats().InUse; n != outside {
-				t.Errorf("%d bytes of the default pool in use at the end, want %d", n, outside)
-			}
-		})
+// sameBytes is a checkChain that is cheap enough for every range of every Chain.
+func sameBytes(t testing.TB, what string, c *millrace.Chain, want string) {
+	t.Helper()
+	var got []byte
+	for p := range c.All() {
+		got = append(got, p...)
+	}
+	if string(got) != want || c.Len() != len(want) {
+		t.Errorf("%s is %q, %d bytes, want %q", what, got, c.Len(), want)
+	}
+	if err := millrace.Broken(c); err != nil {
+		t.Errorf("%s: %v", what, err)
 	}
 }
 
@@ -212,199 +212,436 @@ func TestChainLooksTheSameHoweverItWasBuilt(t *testing.T) {
 			onEveryWay(t, p, func(t *testing.T, _ *millrace.Pool, c *millrace.Chain) {
 				checkChain(t, "new", c, p)
 				c.Release()
-				checkChain(t, "released", c, nil)
 				c.Release()
 			})
 		})
 	}
 }
 
-// chainOps is what can be done to a Chain. Each works on c, which holds p, and returns what c holds then; others may
-// come of it, by name. x, which holds "other", is there to be combined with.
-var chainOps = []struct {
-	name string
-	do   func(s *scene) []byte
-}{
-	{"nothing", func(s *scene) []byte { return s.p }},
-	{"Append", func(s *scene) []byte {
-		r := freeze(s.pool, []byte("more"))
-		s.c.Append(&r)
-		s.empty("the Ref", r.Len())
-		return join(s.p, "more")
-	}},
-	{"Append part", func(s *scene) []byte {
-		r := freeze(s.pool, []byte("more"))
-		part := r.Slice(1, 3)
-		s.c.Append(&part)
-		s.c.Append(&r)
-		return join(s.p, "ormore")
-	}},
-	{"Append nothing", func(s *scene) []byte {
-		r := freeze(s.pool, []byte("more"))
-		none := r.Slice(2, 2)
-		s.c.Append(&none)
-		s.c.Append(&none)
-		s.c.Append(new(millrace.Ref))
-		r.Release()
-		return s.p
-	}},
-	{"AppendCopy", func(s *scene) []byte { s.c.AppendCopy([]byte("more")); return join(s.p, "more") }},
-	{"AppendCopy nothing", func(s *scene) []byte { s.c.AppendCopy(nil); s.c.AppendCopy([]byte{}); return s.p }},
-	{"AppendCopy much", func(s *scene) []byte {
-		much := string(letters(3000))
-		s.c.AppendCopy([]byte(much))
-		s.c.AppendCopy([]byte("!"))
-		return join(s.p, much+"!")
-	}},
-	{"AppendCopy of itself", func(s *scene) []byte {
-		s.c.AppendCopy(s.c.Bytes())
-		return append(bytes.Clone(s.p), s.p...)
-	}},
-	{"Merge", func(s *scene) []byte {
-		s.c.Merge(&s.x)
-		s.empty("what was merged", s.x.Len())
-		s.x.AppendCopy([]byte("again"))
-		s.see("what was merged", &s.x, "again")
-		return join(s.p, "other")
-	}},
-	{"Merge into another", func(s *scene) []byte {
-		s.x.Merge(s.c)
-		s.see("the other", &s.x, "other"+string(s.p))
-		return nil
-	}},
-	{"Merge into an empty one", func(s *scene) []byte {
-		var empty millrace.Chain
-		empty.Merge(s.c)
-		s.c.AppendCopy([]byte("new"))
-		s.see("the other", &empty, string(s.p))
-		return []byte("new")
-	}},
-	{"Merge nothing", func(s *scene) []byte { s.c.Merge(new(millrace.Chain)); return s.p }},
-	{"Cut", func(s *scene) []byte {
-		n := len(s.p) / 3
-		s.c.Cut(&s.x, n)
-		s.see("what was cut", &s.x, "other"+string(s.p[:n]))
-		return s.p[n:]
-	}},
-	{"Cut and Merge back", func(s *scene) []byte {
-		var front millrace.Chain
-		s.c.Cut(&front, len(s.p)/2)
-		front.Merge(s.c)
-		s.c.Merge(&front)
-		return s.p
-	}},
-	{"Cut all", func(s *scene) []byte {
-		s.c.Cut(&s.x, len(s.p))
-		s.see("what was cut", &s.x, "other"+string(s.p))
-		return nil
-	}},
-	{"Slice", func(s *scene) []byte {
-		from, to := len(s.p)/4, len(s.p)*3/4
-		s.c.Slice(&s.x, from, to)
-		s.see("the slice", &s.x, "other"+string(s.p[from:to]))
-		return s.p
-	}},
-	{"Clone", func(s *scene) []byte {
-		s.c.Clone(&s.x)
-		s.see("the clone", &s.x, "other"+string(s.p))
-		return s.p
-	}},
-	{"Clone, then Release", func(s *scene) []byte {
-		s.c.Clone(&s.x)
-		s.c.Release()
-		s.see("the clone", &s.x, "other"+string(s.p))
-		return nil
-	}},
-	{"Clone, then AppendCopy to both", func(s *scene) []byte {
-		var clone millrace.Chain
-		s.c.Clone(&clone)
-		clone.AppendCopy([]byte("clone's"))
-		s.c.AppendCopy([]byte("own"))
-		s.see("the clone", &clone, string(s.p)+"clone's")
-		return join(s.p, "own")
-	}},
-	{"Discard", func(s *scene) []byte { n := len(s.p) / 3; s.c.Discard(n); return s.p[n:] }},
-	{"Discard all", func(s *scene) []byte { s.c.Discard(len(s.p)); return nil }},
-	{"Release, then AppendCopy", func(s *scene) []byte {
-		s.c.Release()
-		s.c.AppendCopy([]byte("new"))
-		return []byte("new")
-	}},
-	{"Bytes", func(s *scene) []byte { s.c.Bytes(); return s.p }},
-	{"ReadFrom", func(s *scene) []byte {
-		s.c.ReadFrom(strings.NewReader("more"))
-		return join(s.p, "more")
-	}},
-	{"WriteTo a writer that fails", func(s *scene) []byte {
-		n := len(s.p) / 2
-		s.c.WriteTo(&failingAt{at: n})
-		return s.p[n:]
-	}},
-	{"move", func(s *scene) []byte {
-		moved := *s.c
-		*s.c = millrace.Chain{}
-		moved.AppendCopy([]byte("moved"))
-		s.see("where it was moved", &moved, string(s.p)+"moved")
-		return nil
-	}},
+func TestChainPanics(t *testing.T) {
+	p := letters(13)
+	onEveryWay(t, p, func(t *testing.T, _ *millrace.Pool, c *millrace.Chain) {
+		var dst millrace.Chain
+		for _, r := range [][2]int{{-1, 0}, {-1, -1}, {0, 14}, {14, 14}, {13, 14}, {5, 4}, {13, 12}} {
+			text := fmt.Sprintf("millrace: Slice [%d:%d) of a Chain of 13 bytes", r[0], r[1])
+			wantPanic(t, "Slice", text, func() { c.Slice(&dst, r[0], r[1]) })
+		}
+		for _, n := range []int{-1, 14, math.MaxInt} {
+			of := fmt.Sprintf(" [0:%d) of a Chain of 13 bytes", n)
+			wantPanic(t, "Cut", "millrace: Cut"+of, func() { c.Cut(&dst, n) })
+			wantPanic(t, "Discard", "millrace: Discard"+of, func() { c.Discard(n) })
+		}
+		wantPanic(t, "Merge", "millrace: Merge of a Chain into itself", func() { c.Merge(c) })
+		wantPanic(t, "Cut", "millrace: Cut of a Chain into itself", func() { c.Cut(c, 1) })
+		wantPanic(t, "Slice", "millrace: Slice of a Chain into itself", func() { c.Slice(c, 1, 2) })
+		wantPanic(t, "Clone", "millrace: Slice of a Chain into itself", func() { c.Clone(c) })
+		sameBytes(t, "after the panics the Chain", c, string(p))
+		if dst.Len() != 0 {
+			t.Errorf("a call that panicked gave %d bytes", dst.Len())
+		}
+		c.Release()
+	})
 }
 
-func join(p []byte, more string) []byte { return append(bytes.Clone(p), more...) }
-
-// A scene is what an op plays in.
-type scene struct {
-	t    *testing.T
-	pool *millrace.Pool
-	c    *millrace.Chain
-	p    []byte
-	x    millrace.Chain
-}
-
-func (s *scene) empty(what string, n int) {
-	if n != 0 {
-		s.t.Errorf("%s still has %d bytes", what, n)
+// A ChainReader reads as a bytes.Reader does, wherever it goes.
+func TestChainReaderAgainstBytesReader(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		p := letters(1 + rng.IntN(400))
+		var c millrace.Chain
+		addBlocks(millrace.DefaultPool(), &c, p, 1+rng.IntN(20))
+		got, want := c.Reader(), bytes.NewReader(p)
+		for range 60 {
+			switch rng.IntN(5) {
+			case 0:
+				b, err := got.ReadByte()
+				if w, werr := want.ReadByte(); b != w || err != werr {
+					t.Fatalf("seed %d: ReadByte = %q, %v, want %q, %v", seed, b, err, w, werr)
+				}
+			case 1, 2:
+				b, w := make([]byte, rng.IntN(50)), make([]byte, 50)
+				n, err := got.Read(b)
+				m, werr := want.Read(w[:len(b)])
+				if len(b) == 0 {
+					werr = nil // where bytes.Reader has io.EOF at the end
+				}
+				if n != m || err != werr || !bytes.Equal(b[:n], w[:m]) {
+					t.Fatalf("seed %d: Read(%d) = %q, %v, want %q, %v", seed, len(b), b[:n], err, w[:m], werr)
+				}
+			case 3:
+				off := int64(rng.IntN(len(p) + 10))
+				got.Seek(off, io.SeekStart)
+				want.Seek(off, io.SeekStart)
+			case 4:
+				if rng.IntN(10) == 0 {
+					c.Bytes() // joins the pieces that it has passed
+				}
+			}
+			if got.Len() != want.Len() {
+				t.Fatalf("seed %d: Len() = %d, want %d", seed, got.Len(), want.Len())
+			}
+		}
+		c.Release()
 	}
 }
 
-// see checks what came of an op besides c, and releases it.
-func (s *scene) see(what string, c *millrace.Chain, want string) {
-	s.t.Helper()
-	checkChain(s.t, what, c, []byte(want))
+func TestChainReaderEdges(t *testing.T) {
+	var c millrace.Chain
+	addBlocks(millrace.DefaultPool(), &c, letters(10), 3)
+	defer c.Release()
+	v := c.Reader()
+	for _, test := range []struct {
+		offset int64
+		whence int
+		at     int64
+		text   string
+	}{
+		{3, io.SeekStart, 3, ""},
+		{3, io.SeekCurrent, 6, ""},
+		{-2, io.SeekEnd, 8, ""},
+		{-9, io.SeekCurrent, 8, "millrace: Seek to before the start"},
+		{-1, io.SeekStart, 8, "millrace: Seek to before the start"},
+		{0, 7, 8, "millrace: Seek with whence 7"},
+		{5, io.SeekEnd, 15, ""},
+	} {
+		at, err := v.Seek(test.offset, test.whence)
+		if got := fmt.Sprint(err); err == nil && (test.text != "" || at != test.at) || err != nil && got != test.text {
+			t.Errorf("Seek(%d, %d) = %d, %v, want %d, %s", test.offset, test.whence, at, err, test.at, test.text)
+		}
+		if at, _ := v.Seek(0, io.SeekCurrent); at != test.at {
+			t.Errorf("Seek(%d, %d) left it at %d, want %d", test.offset, test.whence, at, test.at)
+		}
+	}
+	if n, err := v.Read(make([]byte, 3)); n != 0 || err != io.EOF || v.Len() != 0 {
+		t.Errorf("Read beyond the end = %d, %v; Len() = %d", n, err, v.Len())
+	}
+	if _, err := v.ReadByte(); err != io.EOF {
+		t.Errorf("ReadByte beyond the end: %v", err)
+	}
+	if n, err := v.Read(nil); n != 0 || err != nil {
+		t.Errorf("Read of nothing = %d, %v", n, err)
+	}
+	if _, err := v.ReadAt(make([]byte, 1), -1); err == nil || err == io.EOF {
+		t.Errorf("ReadAt(-1): %v", err)
+	}
+}
+
+// ReadAt of one view may be called from several goroutines at once, as io.ReaderAt says, while others release theirs.
+func TestChainReaderReadAtIsForManyGoroutines(t *testing.T) {
+	p := letters(3000)
+	onEveryWay(t, p, func(t *testing.T, _ *millrace.Pool, c *millrace.Chain) {
+		v := c.Reader()
+		var goroutines sync.WaitGroup
+		for seed := range uint64(4) {
+			var clone millrace.Chain
+			c.Clone(&clone)
+			goroutines.Go(func() {
+				rng := rand.New(rand.NewPCG(seed, 21))
+				buf := make([]byte, 300)
+				for range 50 {
+					off := rng.IntN(len(p))
+					n, err := v.ReadAt(buf, int64(off))
+					if n < len(buf) && err != io.EOF || !bytes.HasPrefix(p[off:], buf[:n]) {
+						t.Errorf("ReadAt(%d) = %d, %v: %q", off, n, err, buf[:n])
+					}
+				}
+				clone.Release()
+			})
+		}
+		goroutines.Wait()
+		c.Release()
+	})
+}
+
+// packets reads n packets of size bytes, which lie one behind the other in one block, into a Chain each.
+func packets(t testing.TB, pool *millrace.Pool, n, size int) []millrace.Chain {
+	t.Helper()
+	r := pool.NewReader(bytes.NewReader(letters(n*size)), n*size)
+	chains := make([]millrace.Chain, n)
+	for i := range chains {
+		if err := r.ReadChain(&chains[i], size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Release()
+	return chains
+}
+
+// together is how packets can come together in one Chain.
+var together = map[string]func(dst *millrace.Chain, src []millrace.Chain){
+	"Merge": func(dst *millrace.Chain, src []millrace.Chain) {
+		for i := range src {
+			dst.Merge(&src[i])
+		}
+	},
+	"Merge of pairs": func(dst *millrace.Chain, src []millrace.Chain) {
+		for i := 0; i < len(src); i += 2 {
+			src[i].Merge(&src[i+1])
+			dst.Merge(&src[i])
+		}
+	},
+	"Cut": func(dst *millrace.Chain, src []millrace.Chain) {
+		for i := range src {
+			for src[i].Len() > 0 {
+				src[i].Cut(dst, min(src[i].Len(), 7))
+			}
+		}
+	},
+	"Slice": func(dst *millrace.Chain, src []millrace.Chain) {
+		for i := range src {
+			n := src[i].Len()
+			src[i].Slice(dst, 0, n/2)
+			src[i].Slice(dst, n/2, n)
+			src[i].Release()
+		}
+	},
+	"Clone": func(dst *millrace.Chain, src []millrace.Chain) {
+		for i := range src {
+			src[i].Clone(dst)
+			src[i].Release()
+		}
+	},
+	"Cut apart and Merge": func(dst *millrace.Chain, src []millrace.Chain) {
+		for i := range src {
+			var front millrace.Chain
+			src[i].Cut(&front, 1)
+			dst.Merge(&front)
+			dst.Merge(&src[i])
+		}
+	},
+	"Discard of what is in between": func(dst *millrace.Chain, src []millrace.Chain) {
+		for i := range src {
+			var rest millrace.Chain
+			n := src[i].Len()
+			src[i].Slice(&rest, n-1, n)
+			src[i].Slice(&rest, 0, n-1) // the last byte comes first: two pieces
+			rest.Discard(1)
+			dst.Merge(&rest)
+			src[i].Slice(dst, n-1, n)
+			src[i].Release()
+		}
+	},
+}
+
+func TestPacketsOfOneBlockBecomeOnePiece(t *testing.T) {
+	const n, size = 64, 37
+	for name, merge := range together {
+		t.Run(name, func(t *testing.T) {
+			pool := millrace.NewPool()
+			src := packets(t, pool, n, size)
+			var dst millrace.Chain
+			merge(&dst, src)
+			if dst.Pieces() != 1 {
+				t.Errorf("%d pieces, want 1", dst.Pieces())
+			}
+			sameBytes(t, "the batch", &dst, string(letters(n*size)))
+			if s := pool.Stats(); s.InUseBlocks != 1 {
+				t.Errorf("%d blocks in use, want 1", s.InUseBlocks)
+			}
+			dst.Release()
+			if s := pool.Stats(); s.InUseBlocks != 0 {
+				t.Errorf("%d blocks in use", s.InUseBlocks)
+			}
+		})
+	}
+	t.Run("ReadChain", func(t *testing.T) {
+		r := millrace.NewReader(bytes.NewReader(letters(4000)))
+		var c millrace.Chain
+		for range 40 {
+			if err := r.ReadChain(&c, 100); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Release()
+		if c.Pieces() != 1 {
+			t.Errorf("%d pieces, want 1", c.Pieces())
+		}
+		c.Release()
+	})
+	t.Run("Append", func(t *testing.T) {
+		r := freeze(millrace.DefaultPool(), letters(100))
+		var c millrace.Chain
+		for i := range 100 {
+			s := r.Slice(i, i+1)
+			c.Append(&s)
+		}
+		r.Release()
+		if c.Pieces() != 1 {
+			t.Errorf("%d pieces, want 1", c.Pieces())
+		}
+		c.Release()
+	})
+}
+
+// Only what follows in the same block, and in the same loan of it, is a neighbour.
+func TestWhatIsNoNeighbour(t *testing.T) {
+	pool := millrace.NewPool()
+	r := freeze(pool, letters(10))
+	for _, order := range [][][2]int{{{5, 10}, {0, 5}}, {{0, 5}, {6, 10}}, {{0, 5}, {4, 10}}, {{0, 5}, {0, 5}}} {
+		var c millrace.Chain
+		var want []byte
+		for _, o := range order {
+			s := r.Slice(o[0], o[1])
+			c.Append(&s)
+			want = append(want, letters(10)[o[0]:o[1]]...)
+		}
+		if c.Pieces() != 2 {
+			t.Errorf("%v became %d pieces", order, c.Pieces())
+		}
+		sameBytes(t, fmt.Sprint(order), &c, string(want))
+		c.Release()
+	}
+	r.Release()
+	if n := pool.Stats().InUse; n != 0 {
+		t.Errorf("%d bytes in use", n)
+	}
+}
+
+func TestAppendCopyFillsItsOwnBlock(t *testing.T) {
+	var c millrace.Chain
+	if n := taken(func() { c.AppendCopy([]byte("first")) }); n != 1 {
+		t.Errorf("%d blocks taken for the first bytes, want 1", n)
+	}
+	first := &c.Bytes()[0]
+	n := taken(func() {
+		for range 100 {
+			c.AppendCopy([]byte(" and more"))
+		}
+	})
+	want := "first" + string(bytes.Repeat([]byte(" and more"), 100))
+	if n != 0 || c.Pieces() != 1 || &c.Bytes()[0] != first {
+		t.Errorf("%d blocks taken for 900 bytes more, %d pieces", n, c.Pieces())
+	}
+	sameBytes(t, "the Chain", &c, want)
+
+	rest := letters(1000)
+	n = taken(func() { c.AppendCopy(rest) }) // 119 bytes fit
+	if n != 1 || c.Pieces() != 2 {
+		t.Errorf("%d blocks taken beyond the first one's end, %d pieces", n, c.Pieces())
+	}
+	for p := range c.All() {
+		if len(p) != 1024 && len(p) != 881 {
+			t.Errorf("a piece of %d bytes", len(p))
+		}
+	}
+	sameBytes(t, "the Chain", &c, want+string(rest))
 	c.Release()
 }
 
-func TestChainOps(t *testing.T) {
-	for _, op := range chainOps {
-		t.Run(op.name, func(t *testing.T) {
-			for _, n := range []int{0, 1, 7, 23} {
-				p := letters(n)
-				onEveryWay(t, p, func(t *testing.T, pool *millrace.Pool, c *millrace.Chain) {
-					s := &scene{t: t, pool: pool, c: c, p: p}
-					addBlocks(pool, &s.x, []byte("other"), 2)
-					want := op.do(s)
-					checkChain(t, "the Chain", c, want)
-					c.Release()
-					s.x.Release()
-				})
+// AppendCopy must not write behind bytes when another share may reach what is there.
+func TestAppendCopyWritesOnlyItsOwnBlock(t *testing.T) {
+	more := []byte("more")
+	for name, test := range map[string]struct {
+		// share returns what others have of c's block, with what they see.
+		share func(c *millrace.Chain) (others millrace.Chain)
+		alone bool
+	}{
+		"no other share": {func(*millrace.Chain) (none millrace.Chain) { return none }, true},
+		"a clone":        {func(c *millrace.Chain) (d millrace.Chain) { c.Clone(&d); return d }, false},
+		"a clone, already released": {func(c *millrace.Chain) (none millrace.Chain) {
+			var d millrace.Chain
+			c.Clone(&d)
+			d.Release()
+			return none
+		}, true},
+		"a slice of the start": {func(c *millrace.Chain) (d millrace.Chain) { c.Slice(&d, 0, 1); return d }, false},
+		"a cut":                {func(c *millrace.Chain) (d millrace.Chain) { c.Cut(&d, 3); return d }, false},
+		"the other end":        {cutBehind, false},
+		"the other end, already released": {func(c *millrace.Chain) (none millrace.Chain) {
+			d := cutBehind(c)
+			d.Release()
+			return none
+		}, false},
+		"merged and cut again": {func(c *millrace.Chain) (none millrace.Chain) {
+			c.Cut(&none, 2)
+			none.Merge(c)
+			c.Merge(&none)
+			return none
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c millrace.Chain
+			c.AppendCopy(letters(10))
+			block := c.Bytes()
+			others := test.share(&c)
+			saw := content(&others)
+			want := string(content(&c)) + "more"
+			n := taken(func() { c.AppendCopy(more) })
+			if (n == 0) != test.alone {
+				t.Errorf("%d blocks taken, no other share: %v", n, test.alone)
 			}
+			sameBytes(t, "the Chain", &c, want)
+			sameBytes(t, "what others have", &others, string(saw))
+			if string(block) != string(letters(10)) {
+				t.Errorf("the block's bytes have changed to %q", block)
+			}
+			others.AppendCopy(more)
+			sameBytes(t, "the Chain, after others added to theirs", &c, want)
+			c.Release()
+			others.Release()
 		})
 	}
 }
 
-// failingAt takes bytes until there have been at, and then returns err, or errFull.
-type failingAt struct {
-	bytes.Buffer
-	at  int
-	err error
+// cutBehind leaves c the first four bytes and returns the others.
+func cutBehind(c *millrace.Chain) millrace.Chain {
+	var front millrace.Chain
+	c.Cut(&front, 4)
+	rest := *c
+	*c = front
+	return rest
 }
 
-func (w *failingAt) Write(p []byte) (int, error) {
-	if room := w.at - w.Len(); room < len(p) {
-		w.Buffer.Write(p[:room])
-		if w.err == nil {
-			return room, io.ErrClosedPipe
-		}
-		return room, w.err
+// The block of a packet belongs to the Reader for as long as it may go on in it.
+func TestAppendCopyBehindAPacket(t *testing.T) {
+	pool := millrace.NewPool()
+	r := pool.NewReader(bytes.NewReader(letters(30)), 4096)
+	var c, d millrace.Chain
+	r.ReadChain(&c, 10)
+	if n := taken(func() { c.AppendCopy([]byte("more")) }); n != 1 {
+		t.Errorf("%d blocks taken while the Reader has bytes behind the packet, want 1", n)
 	}
-	return w.Buffer.Write(p)
+	r.ReadChain(&d, 20)
+	r.Release()
+	sameBytes(t, "the first packet", &c, string(letters(10))+"more")
+	if n := taken(func() { d.AppendCopy([]byte("more")) }); n != 1 {
+		t.Errorf("%d blocks taken while the first packet is held, want 1", n)
+	}
+	sameBytes(t, "the second packet", &d, string(letters(30)[10:])+"more")
+	c.Release()
+	d.Release()
+
+	r = pool.NewReader(bytes.NewReader(letters(30)), 4096)
+	r.ReadChain(&c, 30)
+	r.Release()
+	if n := taken(func() { c.AppendCopy([]byte("more")) }); n != 0 {
+		t.Errorf("%d blocks taken when all other shares are released, want none", n)
+	}
+	sameBytes(t, "the only packet", &c, string(letters(30))+"more")
+	c.Release()
+	if n := pool.Stats().InUse; n != 0 {
+		t.Errorf("%d bytes in use", n)
+	}
+}
+
+// Bytes copies where there are several pieces, once.
+func TestBytesIsCopiedOnce(t *testing.T) {
+	pool := millrace.NewPool()
+	var c millrace.Chain
+	addBlocks(pool, &c, letters(2000), 300)
+	if n := taken(func() { c.Bytes() }); n != 1 {
+		t.Errorf("%d blocks taken for several pieces", n)
+	}
+	if n := pool.Stats().InUse; n != 0 {
+		t.Errorf("%d bytes of the pieces are still in use", n)
+	}
+	first := &c.Bytes()[0]
+	if n := taken(func() { c.Bytes() }); n != 0 || &c.Bytes()[0] != first {
+		t.Errorf("%d blocks taken for one piece", n)
+	}
+	c.Release()
+	var empty millrace.Chain
+	if empty.Bytes() != nil {
+		t.Error("an empty Chain has bytes")
+	}
 }

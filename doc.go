@@ -26,20 +26,23 @@
 //
 // # When the rule is broken
 //
-// A Ref carries the generation of its block, so using or releasing a share after its block went back to the Pool panics
-// in every build, even when the block has been lent to somebody else meanwhile (up to 2³² times). Four mistakes are seen
-// late, or not at all:
+// A Ref carries the generation of its block. A copy of a Ref or Chain that is used or released after the block went back
+// to the Pool panics in every build, even when the block has been lent again meanwhile (up to 2³² times). These mistakes
+// are seen late, or not at all:
 //
-//   - The use of a released share whose block has not gone back, because other shares are out or a Reader is still
-//     filling it. Nothing panics, and a Reader may write new bytes there.
-//   - A double release in that situation. It takes away somebody else's share, and the panic comes when the count runs
+//   - The variable itself is empty after Release. Its methods find no bytes: Ref.Bytes returns nil, and Chain.WriteTo
+//     sends nothing.
+//   - The use of a copy whose block has not gone back, because other shares are out or a Reader is still filling the
+//     block. Nothing panics, and a Reader may write new bytes there.
+//   - A double release in that situation. It takes away another owner's share, and the panic comes when the count runs
 //     out, perhaps at an owner who did nothing wrong.
 //   - A slice that is kept after its share was released. It is plain memory: nothing panics, and its bytes change when
 //     the memory is used again.
-//   - A write into a Draft's bytes after Freeze, by a slice or a copy of the Draft from before. Whoever has a share sees
+//   - A write into a Draft's bytes after Freeze, by a slice or a copy of the Draft from before. The holders of shares see
 //     other bytes.
 //
-// Building with -tags invariants adds the rest, at a price that only tests can afford. Every double release and every
-// use of a released share panics at once, with the stacks of where it was taken and released. A block's memory is
-// overwritten when it goes back. [Pool.Leaks] gives the stacks of the calls that took what is still out.
+// Building with -tags invariants catches the first three at once, at a price that only tests can afford. Every double
+// release and every use of a released Ref panics with the stacks of where it was taken and released; reading or sending
+// from a Chain after its Release panics with the stack of the Release, unless the Chain has been filled again. A block's
+// memory is overwritten when it goes back. [Pool.Leaks] gives the stacks of the calls that took what is still out.
 package millrace

@@ -43,7 +43,7 @@ func ExamplePool() {
 
 	draft := pool.Get(1000) // a block with one writer
 	n := copy(draft.Bytes(), "hello, world")
-	ref := draft.Freeze(n) // from now on nobody writes to it
+	ref := draft.Freeze(n) // from now on it is read-only
 
 	fmt.Printf("in use: %d bytes\n", pool.Stats().InUse)
 	ref.Release()
@@ -55,7 +55,7 @@ func ExamplePool() {
 }
 
 func ExampleRef() {
-	draft := millrace.DefaultPool.Get(100)
+	draft := millrace.DefaultPool().Get(100)
 	whole := draft.Freeze(copy(draft.Bytes(), "key=value"))
 
 	key := whole.Slice(0, 3)   // shares of the same memory,
@@ -98,7 +98,7 @@ func ExampleChain() {
 	// header
 }
 
-// Bytes that lie one behind the other are one piece, whatever way they come together.
+// Bytes that lie one behind the other are one piece, however they come together.
 func ExampleChain_Merge() {
 	r := millrace.NewReader(strings.NewReader("one two three "))
 	defer r.Release()
@@ -120,7 +120,7 @@ func ExampleChain_Reader() {
 	defer c.Release()
 	c.AppendCopy([]byte(strings.Repeat("a line\n", 3)))
 	view := c.Reader() // looks and consumes nothing
-	lines := bufio.NewScanner(&view)
+	lines := bufio.NewScanner(view)
 	for lines.Scan() {
 		fmt.Println(lines.Text())
 	}

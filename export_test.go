@@ -19,19 +19,6 @@ func Sole(c *Chain) func() bool {
 	return func() bool { return last.blk.sole(last.shares) }
 }
 
-// Quicken makes r believe that its source never waits, which otherwise the clock decides.
-func Quicken(r *Reader) {
-	if r.sock == nil && r.more == nil {
-		r.quick, r.probed = true, probes
-		if r.err == nil {
-			r.onward = seldom
-		}
-	}
-}
-
-// Supplied says whether r has bytes, or looks for some, that do not come from its source.
-func Supplied(r *Reader) bool { return r.more != nil }
-
 // BlockState returns the generation and the count of r's block.
 func BlockState(r *Reader) uint64 { return r.blk.state.Load() }
 
@@ -97,3 +84,14 @@ func stray(c *Chain) error {
 
 // WriteVector is WriteTo as it is done on a socket.
 func WriteVector(c *Chain, w io.Writer) (int64, error) { return c.writeVector(w) }
+
+// Trim leaves every idle block to the garbage collector now.
+func (p *Pool) Trim() {
+	for i := range p.classes {
+		c := &p.classes[i]
+		c.mu.Lock()
+		n := c.drop(len(c.free))
+		c.mu.Unlock()
+		p.idle.Add(-int64(n) * int64(classSize(i)))
+	}
+}

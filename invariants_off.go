@@ -13,6 +13,14 @@ func (*token) open(*block, int) {}
 func (*token) close()           {}
 func (*token) check()           {}
 
+// released tells a Chain whose Release was called from one that has always been empty. Without -tags invariants it has
+// no size and does nothing.
+type released struct{}
+
+func (*released) note()  {}
+func (*released) clear() {}
+func (*released) check() {}
+
 func poison([]byte) {}
 
-func leaks(*Pool) []Leak { return nil }
+func leaks(*Pool) []string { return nil }

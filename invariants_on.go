@@ -70,12 +70,34 @@ func (t *token) close() {
 	}
 }
 
-// check panics when the token has been closed.
+// check panics when the token has been closed. The zero token was never open: it belongs to an empty variable.
 func (t *token) check() {
+	if t.id == 0 {
+		return
+	}
 	records.mu.Lock()
 	defer records.mu.Unlock()
 	if records.open[t.id] == nil {
 		panic("millrace: use after release" + history(t.id))
+	}
+}
+
+// released tells a Chain whose Release was called from one that has always been empty.
+type released struct{ at []uintptr } // the stack of that call
+
+// note remembers the call of Release.
+func (r *released) note() {
+	r.at = make([]uintptr, stackDepth)
+	r.at = r.at[:runtime.Callers(3, r.at)]
+}
+
+// clear is called when the Chain gets new bytes.
+func (r *released) clear() { r.at = nil }
+
+// check panics when the Chain was released and has had no bytes since.
+func (r *released) check() {
+	if r.at != nil {
+		panic("millrace: use of a Chain after its Release\nreleased at:\n" + stack(r.at))
 	}
 }
 
@@ -100,14 +122,14 @@ func stack(pcs []uintptr) string {
 	}
 }
 
-// poison overwrites memory that nobody may look at any more, so that whoever does sees garbage at once.
+// poison overwrites memory that has no reader any more, so that a slice that was kept shows garbage at once.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = poisonByte
 	}
 }
 
-func leaks(p *Pool) []Leak {
+func leaks(p *Pool) []string {
 	records.mu.Lock()
 	defer records.mu.Unlock()
 	var ids []uint64
@@ -117,9 +139,10 @@ func leaks(p *Pool) []Leak {
 		}
 	}
 	slices.Sort(ids)
-	out := make([]Leak, len(ids))
+	out := make([]string, len(ids))
 	for i, id := range ids {
-		out[i] = Leak{Bytes: records.open[id].bytes, Stack: stack(records.open[id].taken)}
+		l := records.open[id]
+		out[i] = fmt.Sprintf("a share of a block of %d bytes, taken at:\n%s", l.bytes, stack(l.taken))
 	}
 	return out
 }

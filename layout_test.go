@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The packages that others import need no more than this beyond the standard library. The root knows nobody, leaves know the
+// The packages that others import need no more than this beyond the standard library. The root imports no other room, leaves import the
 // root and never each other, but for frame, whose parts build on one another and on arena.
 var mayImport = map[string][]string{
 	"":          nil,
@@ -19,8 +19,8 @@ var mayImport = map[string][]string{
 	"frame/flv": {"", "frame"},
 	"frame/mp4": {"", "frame", "frame/flv"},
 	"frame/sv2": {"", "arena", "frame"},
-	"redisbuf": {"", "github.com/jackc/puddle/v2", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/auth",
-		"golang.org/x/sync/semaphore", "golang.org/x/sys/unix"},
+	"redisbuf": {"", "github.com/redis/go-redis/v9", "github.com/redis/go-redis/v9/auth", "golang.org/x/sync/semaphore",
+		"golang.org/x/sys/unix"},
 	"stackbuf": {""},
 }
 

@@ -1,12 +1,21 @@
 package millrace_test
 
 import (
+	"bytes"
 	"io"
 	"strings"
 	"testing"
 
 	"github.com/millrace-io/millrace"
 )
+
+// needInvariants skips a test of what only -tags invariants finds.
+func needInvariants(t *testing.T) {
+	t.Helper()
+	if !millrace.Invariants {
+		t.Skip("needs -tags invariants")
+	}
+}
 
 // A verb is something that is done to a share that is not there any more.
 type verb[T any] struct {
@@ -29,7 +38,7 @@ var refVerbs = []verb[millrace.Ref]{
 	{"Append", func(r *millrace.Ref) { new(millrace.Chain).Append(r) }},
 }
 
-// Merge moves what it is given without a look at it. Whoever looks next panics.
+// Merge moves what it is given without a look at it; the next call that looks panics.
 var chainVerbs = []verb[millrace.Chain]{
 	{"All", func(c *millrace.Chain) {
 		for range c.All() {
@@ -76,7 +85,7 @@ func TestChainMisuse(t *testing.T) {
 }
 
 // misuse does each verb to a copy of what take gives after the original has been released, and once more after the
-// memory was lent to somebody else.
+// memory was lent again.
 func misuse[T any](t *testing.T, verbs []verb[T], take func(*millrace.Pool) T, release func(*T)) {
 	for _, v := range verbs {
 		for _, again := range []bool{false, true} {
@@ -91,10 +100,10 @@ func misuse[T any](t *testing.T, verbs []verb[T], take func(*millrace.Pool) T, r
 				release(&kept)
 				var next millrace.Ref
 				if again {
-					next = freeze(pool, []byte("somebody else's"))
+					next = freeze(pool, []byte("the next owner's"))
 				}
 				wantMisuse(t, func() { v.do(&copied) })
-				if again && string(next.Bytes()) != "somebody else's" {
+				if again && string(next.Bytes()) != "the next owner's" {
 					t.Errorf("the next owner reads %q", next.Bytes())
 				}
 				next.Release()
@@ -134,7 +143,7 @@ func releaseTheFirstTime(r *millrace.Ref) { r.Release() }
 //go:noinline
 func releaseTheSecondTime(r *millrace.Ref) { r.Release() }
 
-// While other shares keep the block alive, a second release takes away somebody else's share. The last rightful
+// While other shares keep the block alive, a second release takes away another owner's share. The last rightful
 // owner is told; with -tags invariants the culprit is, with the stacks of both calls.
 func TestDoubleReleaseBesideOtherShares(t *testing.T) {
 	pool := millrace.NewPool()
@@ -182,9 +191,7 @@ func TestReleaseOfMoreSharesThanWereTaken(t *testing.T) {
 
 // With -tags invariants it is no excuse that another share keeps the bytes alive.
 func TestUseAfterReleaseBesideOtherShares(t *testing.T) {
-	if !millrace.Invariants {
-		t.Skip("only -tags invariants can tell")
-	}
+	needInvariants(t)
 	for _, v := range refVerbs {
 		pool := millrace.NewPool()
 		r := freeze(pool, []byte("shared"))
@@ -207,11 +214,68 @@ func TestUseAfterReleaseBesideOtherShares(t *testing.T) {
 	}
 }
 
+// A variable that was released is empty, and stays silent, unless the program is built with -tags invariants. It may be
+// released again, and a Chain may be filled again.
+func TestUseOfAReleasedVariable(t *testing.T) {
+	var nothing millrace.Chain
+	for name, use := range map[string]func(r *millrace.Ref, c *millrace.Chain) int{
+		"Ref.Bytes":    func(r *millrace.Ref, _ *millrace.Chain) int { return len(r.Bytes()) },
+		"Ref.Len":      func(r *millrace.Ref, _ *millrace.Chain) int { return r.Len() },
+		"Ref.Clone":    func(r *millrace.Ref, _ *millrace.Chain) int { s := r.Clone(); return s.Len() },
+		"Ref.Slice":    func(r *millrace.Ref, _ *millrace.Chain) int { s := r.Slice(0, 0); return s.Len() },
+		"Append":       func(r *millrace.Ref, _ *millrace.Chain) int { nothing.Append(r); return nothing.Len() },
+		"Chain.Bytes":  func(_ *millrace.Ref, c *millrace.Chain) int { return len(c.Bytes()) },
+		"Chain.CopyTo": func(_ *millrace.Ref, c *millrace.Chain) int { return c.CopyTo(make([]byte, 1)) },
+		"Chain.Clone":  func(_ *millrace.Ref, c *millrace.Chain) int { c.Clone(&nothing); return nothing.Len() },
+		"Chain.All": func(_ *millrace.Ref, c *millrace.Chain) (n int) {
+			for p := range c.All() {
+				n += len(p)
+			}
+			return n
+		},
+		"Chain.WriteTo": func(_ *millrace.Ref, c *millrace.Chain) int {
+			n, _ := c.WriteTo(io.Discard)
+			return int(n)
+		},
+		"Chain.Reader": func(_ *millrace.Ref, c *millrace.Chain) int {
+			v := c.Reader()
+			n, _ := v.Read(make([]byte, 1))
+			return n
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := millrace.NewPool()
+			r := freeze(pool, []byte("text"))
+			var c millrace.Chain
+			for range 2 {
+				s := freeze(pool, []byte("more"))
+				c.Append(&s)
+				c.Bytes() // a Chain that is filled again is like any other
+				c.Release()
+			}
+			r.Release()
+			if millrace.Invariants {
+				message := panicText(func() { use(&r, &c) })
+				for _, want := range []string{"millrace: use ", "Release\n", "released at:\n", "misuse_test.go:"} {
+					if !strings.Contains(message, want) {
+						t.Errorf("the panic lacks %q: %s", want, message)
+					}
+				}
+			} else if n := use(&r, &c); n != 0 {
+				t.Errorf("%d bytes of a released variable", n)
+			}
+			r.Release()
+			c.Release()
+			if n := pool.Stats().InUse; n != 0 {
+				t.Errorf("%d bytes in use", n)
+			}
+		})
+	}
+}
+
 // Freeze, Append, Merge and joining end the life of what they are given.
 func TestUseAfterHandingOn(t *testing.T) {
-	if !millrace.Invariants {
-		t.Skip("only -tags invariants can tell")
-	}
+	needInvariants(t)
 	pool := millrace.NewPool()
 	d := pool.Get(10)
 	early := d
@@ -228,16 +292,6 @@ func TestUseAfterHandingOn(t *testing.T) {
 	wantMisuse(t, copied.Release)
 	c.Release()
 	r.Release()
-}
-
-// Without -tags invariants nobody remembers who took what.
-func TestLeaksNeedInvariants(t *testing.T) {
-	pool := millrace.NewPool()
-	d := pool.Get(10)
-	defer d.Release()
-	if leaks := pool.Leaks(); (leaks != nil) != millrace.Invariants {
-		t.Errorf("leaks: %v", leaks)
-	}
 }
 
 // A panic over a stale piece in the middle of a write leaves nothing behind that the next write would send.
@@ -268,5 +322,101 @@ func TestWriteToAfterAPanic(t *testing.T) {
 	client.CloseWrite()
 	if got := must(io.ReadAll(server)); string(got) != "this and nothing else" {
 		t.Errorf("received %q", got)
+	}
+}
+
+func TestReleasedMemoryIsPoisoned(t *testing.T) {
+	needInvariants(t)
+	pool := millrace.NewPool()
+	r := takeIt(pool)
+	s := r.Slice(1, 3)
+	b := r.Bytes()
+	r.Release()
+	if string(b) != "text" {
+		t.Errorf("the memory reads %q while there is a share", b)
+	}
+	s.Release()
+	if !bytes.Equal(b, bytes.Repeat([]byte{0xDB}, 4)) {
+		t.Errorf("released memory reads %q", b)
+	}
+}
+
+// What ReadRange lent and what was peeked is spoiled as soon as it is over.
+func TestLentMemoryIsPoisoned(t *testing.T) {
+	needInvariants(t)
+	r := millrace.NewReader(strings.NewReader("some text that is longer than that"))
+	defer r.Release()
+	var lent []byte
+	if err := r.ReadRange(9, func(p []byte) { lent = p }); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(lent, bytes.Repeat([]byte{0xDB}, 9)) {
+		t.Errorf("what was lent reads %q afterwards", lent)
+	}
+	peeked, _ := r.Peek(5)
+	if string(peeked) != " that" {
+		t.Errorf("the bytes behind it read %q", peeked)
+	}
+	r.Skip(100)
+	if string(peeked) == " that" {
+		t.Error("what was peeked still reads well after the next read")
+	}
+}
+
+// takeIt and cloneIt are there to be found in stacks.
+func takeIt(p *millrace.Pool) millrace.Ref { return freeze(p, []byte("text")) }
+
+func cloneIt(r *millrace.Ref) millrace.Ref { return r.Clone() }
+
+func TestLeaksNamesTheTaker(t *testing.T) {
+	needInvariants(t)
+	pool, other := millrace.NewPool(), millrace.NewPool()
+	d := other.Get(10)
+	if leaks := pool.Leaks(); len(leaks) != 0 {
+		t.Errorf("leaks before anything was taken: %v", leaks)
+	}
+	r := takeIt(pool)
+	s := cloneIt(&r)
+	leaks := pool.Leaks()
+	if len(leaks) != 2 || !strings.HasPrefix(leaks[0], "a share of a block of 512 bytes, taken at:\n") ||
+		!strings.Contains(leaks[0], "millrace_test.takeIt") || !strings.Contains(leaks[1], "millrace_test.cloneIt") {
+		t.Errorf("leaks: %v", leaks)
+	}
+	var c millrace.Chain
+	c.Append(&r)
+	c.Append(&s)
+	if leaks := pool.Leaks(); len(leaks) != 2 {
+		t.Errorf("leaks of a Chain of two: %v", leaks)
+	}
+	c.Release()
+	if leaks := pool.Leaks(); len(leaks) != 0 {
+		t.Errorf("leaks after everything was released: %v", leaks)
+	}
+	d.Release()
+}
+
+// A Reader counts as the taker of the block that it holds.
+func TestLeaksNamesTheReader(t *testing.T) {
+	needInvariants(t)
+	pool := millrace.NewPool()
+	r := pool.NewReader(strings.NewReader("text"), 4096)
+	r.ReadByte()
+	leaks := pool.Leaks()
+	if len(leaks) != 1 || !strings.Contains(leaks[0], "millrace_test.TestLeaksNamesTheReader") {
+		t.Errorf("leaks: %v", leaks)
+	}
+	r.Release()
+	if leaks := pool.Leaks(); len(leaks) != 0 {
+		t.Errorf("leaks after Release: %v", leaks)
+	}
+}
+
+// Without -tags invariants no stacks are recorded.
+func TestLeaksNeedInvariants(t *testing.T) {
+	pool := millrace.NewPool()
+	d := pool.Get(10)
+	defer d.Release()
+	if leaks := pool.Leaks(); (leaks != nil) != millrace.Invariants {
+		t.Errorf("leaks: %v", leaks)
 	}
 }

@@ -17,41 +17,41 @@ const (
 	maxClassBits = 20 // 1 MiB: above that allocating costs less than filling, so keeping idle ones buys nothing
 	numClasses   = maxClassBits - minClassBits + 1
 
-	// DefaultIdleLimit is how many bytes a Pool keeps idle unless [IdleLimit] says otherwise: a thousand connections'
-	// worth of 64 KiB blocks, and little compared with the memory of a machine that has that many.
-	DefaultIdleLimit = 64 << 20
+	// defaultIdleLimit is a thousand connections' worth of 64 KiB blocks, and little compared with the memory of a
+	// machine that has that many.
+	defaultIdleLimit = 64 << 20
 
 	// trimEvery is the least time between two collections that trim. A program that makes garbage may collect it a
 	// hundred times a second, and much traffic comes in bursts that are seconds apart (a segment of a stream, a poll):
 	// a block says nothing about the traffic until it has been idle for longer than that.
 	trimEvery = 10 * time.Second
 
-	// leastPatience is the fewest bytes that are turned away before a trim. Looking through the classes costs as
-	// much as allocating a few small blocks, so it must not be done for each.
-	leastPatience = 1 << 20
+	// minTrimBytes is the fewest bytes that are refused before a trim. Looking through the classes costs as much as
+	// allocating a few small blocks, so it must not be done for each.
+	minTrimBytes = 1 << 20
 )
 
-// DefaultPool lends to everything that is not given a Pool of its own. A program that wants another limit sets
-// DefaultPool before anything is read.
-var DefaultPool = NewPool()
+var defaultPool = NewPool()
+
+// DefaultPool returns the Pool that lends to everything that is not given a Pool of its own. It is the same one in the
+// whole program, with the default [IdleLimit].
+func DefaultPool() *Pool { return defaultPool }
 
 // A Pool lends blocks of memory in size classes, the powers of two from 512 bytes to 1 MiB. A larger block is served
 // from the heap, and counted. Blocks are not cleared between loans.
 //
-// What a Pool keeps idle is bounded by [IdleLimit], and follows the traffic. A block that nobody needed from one garbage
+// What a Pool keeps idle is bounded by [IdleLimit], and follows the traffic. A block that stayed idle from one garbage
 // collection to the next is left to the collector (at most every ten seconds; the runtime collects at least every two
-// minutes). Nor do sizes that are not needed any more keep out those that are: when blocks of a quarter of the limit
-// have found no room, what was idle all that time makes way.
+// minutes). When the limit keeps out released blocks of a quarter of it in all, the blocks that have been idle since the
+// last trim make way for the sizes that are in use now.
 //
 // All methods may be called from any goroutine, and a block may be taken on one and released on another.
-//
-// Invariant, when no call is under way: 0 ≤ idle ≤ idleLimit.
 type Pool struct {
 	idleLimit int64
 	classes   [numClasses]class
 
-	idle atomic.Int64 // bytes
-	away atomic.Int64 // bytes of the blocks that were turned away since the last trim
+	idle    atomic.Int64 // bytes; 0 ≤ idle ≤ idleLimit when no call is under way
+	refused atomic.Int64 // bytes of the blocks that the limit kept out since the last trim
 
 	trimming sync.Mutex // is taken before a class's
 	lastTrim time.Time  // under trimming
@@ -88,9 +88,9 @@ type class struct {
 // A PoolOption changes what [NewPool] makes. A value that is out of range panics.
 type PoolOption func(*Pool)
 
-// IdleLimit bounds the bytes that the Pool keeps idle. A block that would exceed it is left to the garbage collector
-// when it is released, so a program that gets back more than that at once allocates the rest anew. 0 keeps nothing. The
-// default is [DefaultIdleLimit].
+// IdleLimit bounds the bytes that the Pool keeps idle. A released block that would exceed it is left to the garbage
+// collector, so a program that gets back more than that at once allocates the rest anew. 0 keeps nothing. The default
+// is 64 MiB.
 func IdleLimit(bytes int64) PoolOption {
 	if bytes < 0 {
 		panic(fmt.Sprintf("millrace: IdleLimit(%d): the limit is 0 or more bytes", bytes))
@@ -100,7 +100,7 @@ func IdleLimit(bytes int64) PoolOption {
 
 // NewPool returns an empty Pool.
 func NewPool(opts ...PoolOption) *Pool {
-	p := &Pool{idleLimit: DefaultIdleLimit}
+	p := &Pool{idleLimit: defaultIdleLimit}
 	for _, opt := range opts {
 		opt(p)
 	}
@@ -109,7 +109,7 @@ func NewPool(opts ...PoolOption) *Pool {
 }
 
 // Get lends a block with room for at least n bytes. The caller owns the Draft and ends the loan with [Draft.Freeze]
-// (and the Ref's Release) or [Draft.Release]. The memory holds whatever was in it before.
+// (and the Ref's Release) or [Draft.Release]. The memory is not cleared.
 //
 // Get panics when n is negative or 4 GiB or more: a block is smaller than that.
 func (p *Pool) Get(n int) Draft {
@@ -150,20 +150,20 @@ func (p *Pool) put(b *block) {
 	}
 	p.classes[b.class].put(b, keep)
 	if !keep {
-		p.turnAway(size)
+		p.refuse(size)
 	}
 }
 
-// turnAway counts a block that found no room, and when there were many has what is not needed make way. It takes two
-// trims until a size that was just needed has gone, so at a quarter of the limit a change of traffic costs half of it in
-// new blocks; at less, a size that is needed now and then would go with it.
-func (p *Pool) turnAway(size int64) {
-	patience := max(p.idleLimit/4, leastPatience)
-	if p.away.Add(size) < patience || !p.trimming.TryLock() {
+// refuse counts a block that the limit kept out, and trims when there were many. It takes two trims until a size that was
+// just needed has gone, so at a quarter of the limit a change of traffic costs half of it in new blocks; at less, a size
+// that is needed now and then would go with it.
+func (p *Pool) refuse(size int64) {
+	most := max(p.idleLimit/4, minTrimBytes)
+	if p.refused.Add(size) < most || !p.trimming.TryLock() {
 		return
 	}
 	defer p.trimming.Unlock()
-	if p.away.Load() >= patience { // and nobody has trimmed in between
+	if p.refused.Load() >= most { // no other goroutine has trimmed in between
 		p.dropUnneeded(time.Now())
 	}
 }
@@ -190,7 +190,7 @@ func (c *class) take() *block {
 	if last < 0 {
 		c.fresh++
 		// The caller is going to allocate: make the list's room for the block
-		// now as well, so that whoever gives it back allocates nothing.
+		// now as well, so that giving it back allocates nothing.
 		c.free = slices.Grow(c.free, c.out)
 		return nil
 	}
@@ -227,17 +227,6 @@ func (c *class) drop(n int) int {
 	return n
 }
 
-// Trim leaves every idle block to the garbage collector now.
-func (p *Pool) Trim() {
-	for i := range p.classes {
-		c := &p.classes[i]
-		c.mu.Lock()
-		n := c.drop(len(c.free))
-		c.mu.Unlock()
-		p.idle.Add(-int64(n) * int64(classSize(i)))
-	}
-}
-
 // trimUnneeded lets go of the blocks that were idle ever since the last trim, if that is some time ago.
 func (p *Pool) trimUnneeded(now time.Time) {
 	p.trimming.Lock()
@@ -250,7 +239,7 @@ func (p *Pool) trimUnneeded(now time.Time) {
 // dropUnneeded lets go of the blocks that were idle ever since the last call. The caller has p.trimming.
 func (p *Pool) dropUnneeded(now time.Time) {
 	p.lastTrim = now
-	p.away.Store(0)
+	p.refused.Store(0)
 	for i := range p.classes {
 		c := &p.classes[i]
 		c.mu.Lock()
@@ -313,16 +302,10 @@ func (p *Pool) Stats() PoolStats {
 	return s
 }
 
-// A Leak is a share that has not been released.
-type Leak struct {
-	Bytes int    // size of its block
-	Stack string // where it was taken
-}
-
-// Leaks lists the shares of p's blocks that have not been released, with the stacks of the calls that took them. Only a
-// program built with -tags invariants remembers stacks; in any other build Leaks returns nil, and [Pool.Stats] says how
-// much is out.
-func (p *Pool) Leaks() []Leak { return leaks(p) }
+// Leaks describes the shares of p's blocks that have not been released: the size of each one's block, and the stack of the
+// call that took it. Only a program built with -tags invariants records stacks; in any other build Leaks returns nil, and
+// [Pool.Stats] says how much is out.
+func (p *Pool) Leaks() []string { return leaks(p) }
 
 // classFor returns the index of the smallest size class with room for n bytes, or oversize.
 func classFor(n int) int {

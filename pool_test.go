@@ -97,15 +97,6 @@ func TestPoolGetPanics(t *testing.T) {
 	}
 }
 
-func TestPoolIdleLimitBelowZero(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("IdleLimit(-1) is taken")
-		}
-	}()
-	millrace.IdleLimit(-1)
-}
-
 func TestPoolIdleLimit(t *testing.T) {
 	for _, test := range []struct{ limit, idle int64 }{
 		{0, 0}, {1023, 0}, {1024, 1024}, {1025, 1024}, {10 << 10, 10 << 10}, {1 << 20, 20 << 10},
@@ -124,7 +115,7 @@ func TestPoolIdleLimit(t *testing.T) {
 	}
 }
 
-// The limit holds at every moment, whoever releases what.
+// The limit holds at every moment, with many goroutines releasing.
 func TestPoolIdleLimitUnderConcurrentUse(t *testing.T) {
 	const limit = 100 << 10
 	p := millrace.NewPool(millrace.IdleLimit(limit))
@@ -198,7 +189,7 @@ func TestPoolTrimsWhatWasNotNeeded(t *testing.T) {
 	trim(time.Minute, 0)
 }
 
-// A size that is not needed any more makes way for one that is, without anybody's waiting for the collector; one that is
+// A size that is not needed any more makes way for one that is, without a garbage collection; one that is
 // needed now and then stays.
 func TestPoolFollowsTheSizesThatAreNeeded(t *testing.T) {
 	const limit = 16 << 20
@@ -248,7 +239,7 @@ func TestPoolWithoutRoomKeepsNothing(t *testing.T) {
 	}
 }
 
-// Nobody has to call Trim: each garbage collection does what it does.
+// Each garbage collection trims: the program need not.
 func TestPoolTrimsAfterGarbageCollections(t *testing.T) {
 	p := millrace.NewPool()
 	d := p.Get(1 << 20)
@@ -260,7 +251,7 @@ func TestPoolTrimsAfterGarbageCollections(t *testing.T) {
 	})
 }
 
-// A Pool that nobody has any more is garbage, in spite of what waits for collections on its behalf.
+// A Pool without users is garbage, although its finalizer waits for collections.
 func TestPoolIsCollected(t *testing.T) {
 	p := millrace.NewPool()
 	gone := weak.Make(p)
@@ -273,57 +264,4 @@ func TestPoolIsCollected(t *testing.T) {
 		runtime.GC()
 		return gone.Value() == nil
 	})
-}
-
-// Blocks are taken on one goroutine and released on another.
-func TestPoolAcrossGoroutines(t *testing.T) {
-	p := millrace.NewPool()
-	type loan struct {
-		ref  millrace.Ref
-		mark byte
-	}
-	loans := make(chan loan, 64)
-	var takers, releasers sync.WaitGroup
-	const each = 5000
-	for i := range 4 {
-		takers.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(i), 0))
-			for range rounds(each) {
-				n, mark := 1+rng.IntN(3000), byte(rng.Uint32())
-				d := p.Get(n)
-				for i := range d.Bytes()[:n] {
-					d.Bytes()[i] = mark
-				}
-				loans <- loan{d.Freeze(n), mark}
-			}
-		})
-		releasers.Go(func() {
-			var held []loan
-			for l := range loans {
-				if held = append(held, l); len(held) < 20 {
-					continue
-				}
-				for i := range held {
-					for _, b := range held[i].ref.Bytes() {
-						if b != held[i].mark {
-							t.Errorf("byte %#x in a block of %#x", b, held[i].mark)
-							break
-						}
-					}
-					held[i].ref.Release()
-				}
-				held = held[:0]
-			}
-			for i := range held {
-				held[i].ref.Release()
-			}
-		})
-	}
-	takers.Wait()
-	close(loans)
-	releasers.Wait()
-	s := p.Stats()
-	if s.InUse != 0 || s.InUseBlocks != 0 || s.Taken != uint64(4*rounds(each)) || s.Idle != millrace.KeptBytes(p) {
-		t.Errorf("%+v, %d bytes are kept", s, millrace.KeptBytes(p))
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"time"
 )
 
 const (
@@ -14,35 +13,23 @@ const (
 	// minSize is the smallest size that bufio.NewReaderSize gives.
 	minSize = 16
 
-	// Blocks start at firstBlock, because most connections trickle, and grow to mostBlock with the traffic: a larger
-	// one saves no system call that is worth its memory (a socket seldom has more than that to give at once).
+	// Blocks start at firstBlock, because most connections trickle, and grow to mostBlock with the traffic. A larger
+	// block saves no system call that is worth its memory: a socket seldom has more than that to give at once.
 	firstBlock = 4 << 10
 	mostBlock  = 64 << 10
 
-	// blockTime is how long a stretch of a stream one block should hold when the stream's packets are kept. A tenth of
-	// a second of 2 Mbit/s is 25 KB; a stream of 100 kbit/s keeps blocks of 4 KiB and pins no more than it sends.
-	blockTime = 100 * time.Millisecond
-
-	// smallReads in a row that fill less than an eighth of the block make the next block half as large.
-	smallReads = 64
+	// blockReads is how many reads of the source a block holds, and keptReads how many where packets are kept: each
+	// block is then one more piece to share and to send. More would pin more memory for a slow stream.
+	blockReads = 8
+	keptReads  = 16
 
 	// minTail is the least room behind kept bytes that is worth another read into the same block.
 	minTail = 512
 
-	// handOut is how many shares ReadChain gives with a piece, so that whoever fans it out to a few need not buy
-	// more; readerStock is how many the Reader buys at a time.
+	// handOut is how many shares ReadChain gives with a piece, so that a caller who sends it to a few receivers need
+	// not buy more. readerStock is how many the Reader buys at a time.
 	handOut     = 32
 	readerStock = 1 << 16
-
-	// A source is taken for one that never waits, such as a file or a decoder, when probes reads in a row came back
-	// within quickRead, which is less than a system call that waits takes. One read in probeEvery is timed, later one
-	// in seldom, because looking at the clock costs as much as a read of such a source. quickBlock then holds many
-	// packets and stays in the processor's first cache.
-	quickRead  = 4 * time.Microsecond
-	probes     = 4
-	probeEvery = 64
-	seldom     = 1023
-	quickBlock = 16 << 10
 
 	// maxEmptyReads is how often a source may return nothing and no error before io.ErrNoProgress, as in bufio.
 	maxEmptyReads = 100
@@ -58,30 +45,25 @@ var (
 // else, and these besides:
 //
 //   - [Reader.ReadRange] lends the next n bytes to a function, wherever they lie: nothing is copied, and no counter and
-//     no pool is touched but by a wait for a socket.
+//     no pool is touched, except to wait for a socket.
 //   - [Reader.ReadChain] moves the next n bytes to a [Chain] that may be kept, shared and sent.
-//   - Skip, and integers of any width in either byte order.
+//   - [Reader.Skip], and integers of any width in either byte order.
 //
 // Over a *net.TCPConn or a stream *net.UnixConn, a Reader holds no memory while it waits for data: it waits until the
 // socket is readable and takes a block only then. Deadlines keep working.
 //
-// Blocks come from a [Pool] and are as large as the traffic deserves, from 4 KiB to 64 KiB; a size that was asked for
-// moves the lower bound down or the upper one up. A Reader is for one goroutine at a time. Release gives its blocks
-// back; a Reader that is dropped without Release is collected as garbage together with its block, which the Pool then
-// counts as in use for ever.
-//
-// Invariants:
-//
-//	0 ≤ r ≤ w ≤ len(buf)
-//	buf[r:w] has arrived and has not been read; ahead, if there is any, comes next; then what src gives
-//	blk == nil: buf == nil
-//	blk != nil: buf is blk.buf[base : base+len(buf)], and stock ≥ 1 shares of blk are the Reader's, unless parked
-//	window: buf[w:] is not to be written, because it is part of a Ref that came from elsewhere
-//	!lent: nobody else has a share of blk
-//	steady: blk != nil, !lent, !window, sock == nil and more == nil, and 1 ≤ few ≤ len(buf)/8
-//	quick: sock == nil and more == nil
-//	onward > 0: quick, and err == nil
+// Blocks come from a [Pool]. A block holds about eight reads of the source, or sixteen where packets are kept, within
+// 4 KiB to 64 KiB; a larger or smaller size that the caller asked for widens these bounds. A Reader is for one goroutine
+// at a time. [Reader.Release] gives its blocks back. A Reader that is dropped without Release is collected as garbage
+// together with its block, which the Pool then counts as in use for ever.
 type Reader struct {
+	// Invariants:
+	//
+	//	0 ≤ r ≤ w ≤ len(buf)
+	//	buf[r:w] has arrived and has not been read; ahead, if there is any, comes next; then what src gives
+	//	blk == nil: buf == nil
+	//	blk != nil: buf is blk.buf[base : base+len(buf)], and stock ≥ 1 shares of blk are the Reader's, unless parked
+	//	!lent: the Reader holds every share of blk
 	buf  []byte
 	r, w int
 
@@ -93,22 +75,15 @@ type Reader struct {
 	gen    uint32 // the loan of blk
 	stock  uint32 // shares of blk that can be given away, but for the last
 	base   uint32
-	lent   bool
-	window bool
+	lent   bool // shares of blk have been given away
+	window bool // buf is part of a Ref that came from elsewhere: buf[w:] is not to be written
 	parked bool // waiting for the socket with no share of blk: it may go back, and is rejoined if it did not
-	steady bool // nothing is in the way of reading from src into the whole of buf again
-	quick  bool // src is taken for one that never waits
-	small  uint8
-	reads  uint16 // until the next one is timed
-	onward uint16 // the same for those of ReadRange behind what is buffered; 0 when there is to be none
-	probed uint8  // timed reads in a row that came back at once
 	token  token
 
-	size    int   // how far Peek and ReadSlice reach, as in bufio
-	want    int   // size of the next block
-	few     int   // a read of less counts as small; 1 if the block would not get smaller for it
-	arrived int   // bytes since the size of a block was last chosen by the rate,
-	since   int64 // and when that was, in Unix nanoseconds
+	size    int // how far Peek and ReadSlice reach, as in bufio
+	want    int // size of the next block
+	arrived int // bytes that the source has given since want was chosen,
+	reads   int // and in how many reads
 
 	src  io.Reader
 	sock *socket // src, when its readiness can be waited for
@@ -129,7 +104,7 @@ func NewReader(src io.Reader) *Reader { return NewReaderSize(src, defaultSize) }
 // NewReaderSize returns a Reader of src whose Peek, ReadSlice and ReadLine reach size bytes, at least 16. How much
 // memory it holds is decided by the traffic; size moves only the bounds of that. If src is a Reader that reaches as far
 // already, it is returned as it is.
-func NewReaderSize(src io.Reader, size int) *Reader { return DefaultPool.NewReader(src, size) }
+func NewReaderSize(src io.Reader, size int) *Reader { return defaultPool.NewReader(src, size) }
 
 // NewReader is [NewReaderSize] with blocks from p. A Reader that is returned as it is keeps its own Pool.
 func (p *Pool) NewReader(src io.Reader, size int) *Reader {
@@ -143,20 +118,19 @@ func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 
 // NewReaderFrom returns a Reader of blocks that come from elsewhere: a channel, another Reader, a decoder. next adds at
 // least one byte to dst, which is empty and which the Reader owns, or returns an error. The Reader gives that error
-// after whatever next has added. The bytes are lent and handed on without copying; only Peek, ReadSlice and integers
+// after the bytes that next has added. The bytes are lent and handed on without copying; only Peek, ReadSlice and integers
 // that straddle two pieces copy.
 func NewReaderFrom(next func(dst *Chain) error) *Reader {
-	b := &Reader{pool: DefaultPool, size: defaultSize, more: &supply{next: next}}
+	b := &Reader{pool: defaultPool, size: defaultSize, more: &supply{next: next}}
 	b.start(nil)
 	return b
 }
 
 func (b *Reader) start(src io.Reader) {
-	b.want = min(firstBlock, blockSize(b.size))
+	b.want = b.smallest()
 	b.src, b.sock = src, newSocket(b, src)
 	b.err, b.lastByte, b.lastRuneSize = nil, -1, -1
-	b.small, b.arrived, b.since = 0, 0, time.Now().UnixNano()
-	b.steady, b.quick, b.reads, b.onward, b.probed = false, false, probeEvery, 0, 0
+	b.arrived, b.reads = 0, 0
 }
 
 // Size returns how many bytes Peek can look ahead for certain. More may be buffered.
@@ -172,14 +146,14 @@ func (b *Reader) Buffered() int {
 	return n
 }
 
-// Reset drops what is buffered and makes b read from src, which is borrowed as by [NewReader], keeping a block that nobody
-// else shares. Calling Reset on the zero Reader prepares it as NewReader does.
+// Reset drops what is buffered and makes b read from src, which is borrowed as by [NewReader], keeping a block that
+// has no other shares. Calling Reset on the zero Reader prepares it as NewReader does.
 func (b *Reader) Reset(src io.Reader) {
 	if b == src {
 		return
 	}
 	if b.size == 0 {
-		b.size, b.pool = defaultSize, DefaultPool
+		b.size, b.pool = defaultSize, defaultPool
 	}
 	if b.window || b.parked || b.lent {
 		b.retire()
@@ -201,16 +175,8 @@ func (b *Reader) Release() {
 		b.more = nil
 	}
 	b.src, b.sock = nil, nil
-	b.fail(errReleased)
+	b.err = errReleased
 	b.lastByte, b.lastRuneSize = -1, -1
-}
-
-// fail notes an error, or that there is none.
-func (b *Reader) fail(err error) {
-	b.err = err
-	if err != nil {
-		b.onward = 0
-	}
 }
 
 // readErr returns the pending error and clears it, as bufio does: the next read tries the source again.
@@ -223,63 +189,21 @@ func (b *Reader) readErr() error {
 }
 
 // ReadRange lends the next n bytes: it calls yield with one or more slices, in order, that add up to n. A slice is
-// valid until yield returns, and yield must not use b. What has arrived is lent before b waits for more, so a range may
-// be far larger than any buffer. (A source that has come back at once hundreds of times in a row, such as a decoder, and
-// is neither an *io.PipeReader nor has a SetReadDeadline, is taken for one that never waits. From such a source b first
-// reads on while the range fits into the block, which makes fewer, larger slices.)
+// valid until yield returns, and yield must not use b. A range may be far larger than any buffer.
+//
+// Over a socket (see [Reader]), what has arrived is lent before b waits for more. Over any other source, b first reads
+// until the range is complete if it fits into the block, which makes fewer, larger slices.
 //
 // When the source ends early, ReadRange returns io.EOF if there were no bytes and io.ErrUnexpectedEOF if there were
 // some. Those bytes, and the ones before any other error, have been lent and are gone. n < 0 is bufio.ErrNegativeCount.
 func (b *Reader) ReadRange(n int, yield func([]byte)) error {
-	if b.w-b.r < n {
-		if b.r == b.w || n > len(b.buf)-b.r {
-			return b.readRangeSlow(n, yield) // with nothing buffered, the start of the block is better
-		}
-		for { // readOn in place, which spares a call a packet
-			if b.onward == 0 {
-				return b.readRangeSlow(n, yield)
-			}
-			b.onward--
-			m, err := b.src.Read(b.buf[b.w:])
-			if room := len(b.buf) - b.w; err != nil || uint(m-1) >= uint(room) {
-				b.received(m, room, err)
-				if b.w-b.r < n {
-					return b.readRangeSlow(n, yield)
-				}
-				break
-			}
-			if b.w += m; b.w-b.r >= n {
-				break
-			}
-		}
-	}
-	if n > 0 {
-		r := b.r
-		b.r = r + n
-		b.lastByte, b.lastRuneSize = -1, -1
-		p := b.buf[r : r+n : r+n]
-		yield(p)
-		if invariants {
-			b.spoil(p)
-		}
-		return nil
-	}
-	return b.readRangeSlow(n, yield)
-}
-
-// readRangeSlow lends what is buffered and then, again and again, what the next fill gives.
-func (b *Reader) readRangeSlow(n int, yield func([]byte)) error {
 	if n < 0 {
 		return bufio.ErrNegativeCount
 	}
 	b.lastByte, b.lastRuneSize = -1, -1
-	if b.quick && b.onward == 0 {
-		b.reads = 0
-	}
-	left := n
-	for left > 0 {
-		if b.r == b.w {
-			if err := b.fill(); err != nil {
+	for left := n; left > 0; {
+		if b.w-b.r < left {
+			if err := b.fillRange(left); err != nil {
 				return midway(err, n-left)
 			}
 		}
@@ -288,9 +212,7 @@ func (b *Reader) readRangeSlow(n int, yield func([]byte)) error {
 		left -= len(p)
 		b.r = end
 		yield(p)
-		if invariants {
-			b.spoil(p)
-		}
+		b.spoil(p)
 	}
 	return nil
 }
@@ -305,29 +227,18 @@ func (b *Reader) spoil(p []byte) {
 // ReadChain moves the next n bytes to the end of dst, which owns them, without copying: they stay where the source put
 // them. Bytes of one block become one piece.
 //
-// On an error nothing is added to dst and nothing is lost: what has arrived stays buffered, whatever its size, and a
+// On an error nothing is added to dst and nothing is lost: what has arrived stays buffered, however much it is, and a
 // later call finds it. When the source ends early the error is io.EOF if nothing was left and io.ErrUnexpectedEOF
 // otherwise. n < 0 is bufio.ErrNegativeCount.
 func (b *Reader) ReadChain(dst *Chain, n int) error {
 	b.lastByte, b.lastRuneSize = -1, -1
-	if b.quick && b.w-b.r < n && n <= len(b.buf)-b.r && b.err == nil && (b.r < b.w || b.lent) {
-		b.readOn(n)
-	}
-	if 0 < n && n <= b.w-b.r {
-		b.give(dst, n)
-		return nil
-	}
 	if n < 0 {
 		return bufio.ErrNegativeCount
 	}
-	return b.readChainSlow(dst, n)
-}
-
-func (b *Reader) readChainSlow(dst *Chain, n int) error {
 	before := dst.Len()
 	for left := n; left > 0; {
-		if b.r == b.w {
-			if err := b.fill(); err != nil {
+		if b.w-b.r < left {
+			if err := b.fillRange(left); err != nil {
 				err = midway(err, n-left)
 				var kept Chain
 				dst.Cut(&kept, before)
@@ -360,7 +271,7 @@ func (b *Reader) give(dst *Chain, n int) {
 		b.stock += readerStock
 	}
 	b.stock -= handOut
-	b.lent, b.steady = true, false
+	b.lent = true
 	b.r += n
 	r := Ref{blk: b.blk, loan: loan{b.gen, handOut}, span: span{off, uint32(n)}}
 	r.token.open(r.blk, 1)
@@ -375,7 +286,6 @@ func (b *Reader) putBack(c *Chain) {
 	if b.more == nil {
 		b.more = &supply{}
 	}
-	b.steady, b.quick, b.onward = false, false, 0
 	c.Merge(&b.more.ahead)
 	b.more.ahead.Merge(c)
 }
@@ -443,7 +353,7 @@ func (b *Reader) retire() {
 func (b *Reader) forget() {
 	b.blk, b.buf, b.r, b.w = nil, nil, 0, 0
 	b.base, b.stock = 0, 0
-	b.lent, b.window, b.parked, b.steady = false, false, false, false
+	b.lent, b.window, b.parked = false, false, false
 }
 
 // take takes an empty block with room for at least n bytes.
@@ -454,42 +364,24 @@ func (b *Reader) take(n int) {
 	b.token.open(b.blk, 1)
 }
 
-// adapt chooses the size of the next block when one whose bytes are kept is full: as much as arrives in blockTime,
-// but no more than twice as much as this time, and no less than half.
-func (b *Reader) adapt() {
-	b.arrived += b.w
-	now := time.Now().UnixNano()
-	elapsed, size := now-b.since, len(b.buf)
-	ideal := b.largest()
-	if elapsed > 0 {
-		ideal = int(min(int64(ideal), int64(b.arrived)*int64(blockTime)/elapsed))
+// measure takes note of a read of n bytes, and chooses the size of the next block when a block's worth of bytes has
+// arrived: room for several such reads, but no more than twice as much as now, and no less unless that is far less.
+func (b *Reader) measure(n int) {
+	b.arrived += n
+	b.reads++
+	if b.arrived < b.want {
+		return
 	}
-	ideal = blockSize(min(max(ideal, size/2), 2*size))
-	b.want = min(max(ideal, b.smallest()), b.largest())
-	b.arrived, b.since = 0, now
+	held := blockReads
+	if b.lent {
+		held = keptReads
+	}
+	ideal := blockSize(min(held*(b.arrived/b.reads), 2*b.want))
+	if ideal > b.want || ideal < b.want/2 {
+		b.want = min(max(ideal, b.smallest()), b.largest())
+	}
+	b.arrived, b.reads = 0, 0
 }
 
-// observe chooses the size of the next block by how much of the room the source filled.
-func (b *Reader) observe(n, room int) {
-	switch {
-	case n == room && room >= b.want/2:
-		b.want = min(2*b.want, b.largest())
-		b.small, b.steady = 0, false
-	case n < room/8:
-		if b.small++; b.small >= smallReads {
-			b.want = max(b.want/2, b.smallest())
-			b.small, b.steady = 0, false
-		}
-	default:
-		b.small = 0
-	}
-}
-
-func (b *Reader) smallest() int {
-	if b.quick {
-		return quickBlock
-	}
-	return min(firstBlock, blockSize(b.size))
-}
-
-func (b *Reader) largest() int { return max(mostBlock, blockSize(b.size)) }
+func (b *Reader) smallest() int { return min(firstBlock, blockSize(b.size)) }
+func (b *Reader) largest() int  { return max(mostBlock, blockSize(b.size)) }

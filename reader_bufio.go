@@ -93,7 +93,7 @@ func (b *Reader) readDirect(p []byte) (int, error) {
 	if n < 0 || n > len(p) {
 		panic(errBadCount)
 	}
-	b.fail(err)
+	b.err = err
 	if n > 0 {
 		b.lastByte = int32(p[n-1])
 		b.lastRuneSize = -1
@@ -292,7 +292,7 @@ func (b *Reader) WriteTo(w io.Writer) (n int64, err error) {
 			}
 		}
 		if err := b.fill(); err != nil {
-			b.fail(err)
+			b.err = err
 		}
 	}
 	if b.err == io.EOF {

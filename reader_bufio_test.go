@@ -4,12 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"testing/iotest"
-	"unicode/utf8"
 
 	"github.com/millrace-io/millrace"
 )
@@ -63,114 +61,10 @@ func bothReaders(t *testing.T, test func(t *testing.T, newReader maker)) {
 	})
 }
 
-var readerSizes = []int{0, 1, 16, 23, 32, 46, 64, 93, 128, 1024, 4096}
+// emptyReader gives nothing and no error, for ever.
+type emptyReader struct{}
 
-var iotestReaders = []struct {
-	name string
-	wrap func(io.Reader) io.Reader
-}{
-	{"whole", func(r io.Reader) io.Reader { return r }},
-	{"OneByteReader", iotest.OneByteReader},
-	{"HalfReader", iotest.HalfReader},
-	{"DataErrReader", iotest.DataErrReader},
-	{"TimeoutReader", iotest.TimeoutReader},
-	{"OneByteReader, TimeoutReader", func(r io.Reader) io.Reader { return iotest.TimeoutReader(iotest.OneByteReader(r)) }},
-	{"DataErrReader, HalfReader", func(r io.Reader) io.Reader { return iotest.DataErrReader(iotest.HalfReader(r)) }},
-}
-
-// untilEOF calls read until io.EOF and joins what it gives. Timeouts are passed over.
-func untilEOF(t *testing.T, read func() ([]byte, error)) string {
-	t.Helper()
-	var all []byte
-	for {
-		b, err := read()
-		all = append(all, b...)
-		if err == io.EOF {
-			return string(all)
-		}
-		if err != nil && err != iotest.ErrTimeout {
-			t.Fatal(err)
-		}
-	}
-}
-
-// wholeText are ways to read all of a text.
-var wholeText = map[string]func(t *testing.T, r bufferedReader) string{
-	"Read":       func(t *testing.T, r bufferedReader) string { return readInSteps(t, r, 7) },
-	"Read large": func(t *testing.T, r bufferedReader) string { return readInSteps(t, r, 5000) },
-	"ReadByte": func(t *testing.T, r bufferedReader) string {
-		return untilEOF(t, func() ([]byte, error) {
-			c, err := r.ReadByte()
-			if err != nil {
-				return nil, err
-			}
-			return []byte{c}, nil
-		})
-	},
-	"ReadString": func(t *testing.T, r bufferedReader) string {
-		return untilEOF(t, func() ([]byte, error) {
-			s, err := r.ReadString('\n')
-			return []byte(s), err
-		})
-	},
-	"ReadBytes": func(t *testing.T, r bufferedReader) string {
-		return untilEOF(t, func() ([]byte, error) { return r.ReadBytes('\n') })
-	},
-	"ReadSlice": func(t *testing.T, r bufferedReader) string {
-		return untilEOF(t, func() ([]byte, error) {
-			b, err := r.ReadSlice('\n')
-			if err == bufio.ErrBufferFull {
-				err = nil
-			}
-			return b, err
-		})
-	},
-	"Peek and Discard": func(t *testing.T, r bufferedReader) string {
-		return untilEOF(t, func() ([]byte, error) {
-			b, err := r.Peek(3)
-			b = bytes.Clone(b)
-			r.Discard(len(b))
-			return b, err
-		})
-	},
-	"WriteTo": func(t *testing.T, r bufferedReader) string {
-		var w strings.Builder
-		for {
-			if _, err := r.WriteTo(&w); err == nil {
-				return w.String()
-			} else if err != iotest.ErrTimeout {
-				t.Fatal(err)
-			}
-		}
-	},
-}
-
-func readInSteps(t *testing.T, r io.Reader, step int) string {
-	b := make([]byte, step)
-	return untilEOF(t, func() ([]byte, error) {
-		n, err := r.Read(b)
-		return b[:n], err
-	})
-}
-
-func TestReaderReadsTheWholeText(t *testing.T) {
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		var text strings.Builder
-		for i := range 31 {
-			fmt.Fprintln(&text, strings.Repeat(string(rune('a'+i%26)), i*i/4))
-		}
-		for _, src := range iotestReaders {
-			for how, read := range wholeText {
-				for _, size := range readerSizes {
-					r := newReader(src.wrap(strings.NewReader(text.String())), size)
-					if got := read(t, r); got != text.String() {
-						t.Errorf("%s, %s, size %d: got %q", src.name, how, size, got)
-					}
-				}
-			}
-		}
-	})
-}
+func (emptyReader) Read([]byte) (int, error) { return 0, nil }
 
 func TestReaderReportsTheErrorOfItsSource(t *testing.T) {
 	bothReaders(t, func(t *testing.T, newReader maker) {
@@ -202,67 +96,6 @@ func TestReaderReportsTheErrorOfItsSource(t *testing.T) {
 	})
 }
 
-// emptyReader gives nothing and no error, for ever.
-type emptyReader struct{}
-
-func (emptyReader) Read([]byte) (int, error) { return 0, nil }
-
-// An error that follows is not lost, and not seen again once it has been returned.
-func TestReaderClearsAnErrorThatItReturned(t *testing.T) {
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		errOnce := errors.New("once")
-		r := newReader(&script{{"", errOnce}, {"good", nil}}, 0)
-		if _, err := r.Read(nil); err != nil {
-			t.Error("Read(nil) before anything:", err)
-		}
-		if _, err := r.ReadByte(); err != errOnce {
-			t.Error("ReadByte:", err)
-		}
-		if _, err := r.Read(nil); err != nil {
-			t.Error("Read(nil) after the error:", err)
-		}
-		if c, err := r.ReadByte(); c != 'g' || err != nil {
-			t.Errorf("ReadByte: %q, %v", c, err)
-		}
-	})
-}
-
-// A script is a source that gives these results and then panics.
-type script []struct {
-	data string
-	err  error
-}
-
-func (s *script) Read(p []byte) (int, error) {
-	if len(*s) == 0 {
-		panic("read more often than was expected")
-	}
-	step := (*s)[0]
-	*s = (*s)[1:]
-	if len(step.data) > len(p) {
-		panic(fmt.Sprintf("read of %d bytes, expected room for %d", len(p), len(step.data)))
-	}
-	return copy(p, step.data), step.err
-}
-
-func TestReaderPassesEmptyReadsOn(t *testing.T) {
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		for _, size := range []int{100, 16} {
-			r := newReader(&script{{"abc", nil}, {"", nil}, {"def", nil}, {"", io.EOF}}, size)
-			for _, want := range []struct {
-				data string
-				err  error
-			}{{"abc", nil}, {"", nil}, {"def", nil}, {"", io.EOF}} {
-				p := make([]byte, 50)
-				n, err := r.Read(p)
-				if string(p[:n]) != want.data || err != want.err {
-					t.Errorf("size %d: Read = %q, %v; want %q, %v", size, p[:n], err, want.data, want.err)
-				}
-			}
-		}
-	})
-}
-
 func TestReaderDoesNotReadMoreThanOnce(t *testing.T) {
 	bothReaders(t, func(t *testing.T, newReader maker) {
 		r := newReader(&script{{"0123456789", nil}}, 0)
@@ -279,34 +112,255 @@ func TestReaderDoesNotReadMoreThanOnce(t *testing.T) {
 	})
 }
 
-func TestReaderRunes(t *testing.T) {
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		for _, segments := range [][]string{
-			{}, {""}, {"日", "本語"}, {"\xe6", "\x97\xa5\xe6", "\x9c\xac\xe8\xaa\x9e"}, {"Hello", ", ", "", "World", "!"},
-			{"\xf0\x9f", "", "\x99", "\x82x"}, {"\xe6\x97"}, {"\xff", "\xfe\xc0\x80"}, {"\ufffd"},
-		} {
-			var src script
-			for _, s := range segments {
-				src = append(src, script{{s, nil}}...)
-			}
-			src = append(src, script{{"", io.EOF}, {"", io.EOF}}...)
-			r, text := newReader(&src, 0), strings.Join(segments, "")
-			for len(text) > 0 {
-				want, wantSize := utf8.DecodeRuneInString(text)
-				for range 2 { // read it, put it back, read it again
-					if got, size, err := r.ReadRune(); got != want || size != wantSize || err != nil {
-						t.Fatalf("%q: ReadRune = %q, %d, %v; want %q, %d", segments, got, size, err, want, wantSize)
-					}
-					if err := r.UnreadRune(); err != nil {
-						t.Fatalf("%q: UnreadRune: %v", segments, err)
-					}
-				}
+func TestReaderUnread(t *testing.T) {
+	const text = "héllo, world\n日本語 and so on"
+	// What is called after ReadRune, and whether the byte or the rune before can still be unread.
+	for name, test := range map[string]struct {
+		call       func(r bufferedReader)
+		byte, rune bool
+	}{
+		"nothing":          {func(bufferedReader) {}, true, true},
+		"Buffered":         {func(r bufferedReader) { r.Buffered() }, true, true},
+		"Peek(0)":          {func(r bufferedReader) { r.Peek(0) }, false, false},
+		"Peek":             {func(r bufferedReader) { r.Peek(1) }, false, false},
+		"Discard(0)":       {func(r bufferedReader) { r.Discard(0) }, true, true},
+		"Discard":          {func(r bufferedReader) { r.Discard(1) }, false, false},
+		"WriteTo":          {func(r bufferedReader) { r.WriteTo(io.Discard) }, false, false},
+		"Read":             {func(r bufferedReader) { r.Read(make([]byte, 2)) }, true, false},
+		"Read(nil)":        {func(r bufferedReader) { r.Read(nil) }, true, true},
+		"ReadByte":         {func(r bufferedReader) { r.ReadByte() }, true, false},
+		"ReadSlice":        {func(r bufferedReader) { r.ReadSlice('\n') }, true, false},
+		"ReadLine":         {func(r bufferedReader) { r.ReadLine() }, true, false},
+		"ReadBytes":        {func(r bufferedReader) { r.ReadBytes('o') }, true, false},
+		"ReadString":       {func(r bufferedReader) { r.ReadString('o') }, true, false},
+		"UnreadByte":       {func(r bufferedReader) { r.UnreadByte() }, false, false},
+		"UnreadRune":       {func(r bufferedReader) { r.UnreadRune() }, false, false},
+		"ReadByte, Unread": {func(r bufferedReader) { r.ReadByte(); r.UnreadByte() }, false, false},
+		"Reset":            {func(r bufferedReader) { r.Reset(strings.NewReader(text)) }, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothReaders(t, func(t *testing.T, newReader maker) {
+				r := newReader(strings.NewReader(text), 0)
 				r.ReadRune()
-				text = text[wantSize:]
+				test.call(r)
+				if err := r.UnreadByte(); (err == nil) != test.byte || err != nil && err != bufio.ErrInvalidUnreadByte {
+					t.Errorf("UnreadByte: %v", err)
+				}
+				if err := r.UnreadByte(); err != bufio.ErrInvalidUnreadByte {
+					t.Errorf("second UnreadByte: %v", err)
+				}
+				r = newReader(strings.NewReader(text), 0)
+				r.ReadRune()
+				test.call(r)
+				if err := r.UnreadRune(); (err == nil) != test.rune || err != nil && err != bufio.ErrInvalidUnreadRune {
+					t.Errorf("UnreadRune: %v", err)
+				}
+				if err := r.UnreadRune(); err != bufio.ErrInvalidUnreadRune {
+					t.Errorf("second UnreadRune: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// What millrace adds counts as follows: an integer can be unread by its last byte, bytes that were lent or moved not.
+func TestReaderUnreadAfterOwnMethods(t *testing.T) {
+	for name, test := range map[string]struct {
+		call func(r *millrace.Reader)
+		byte bool
+	}{
+		"ReadRange":   {func(r *millrace.Reader) { r.ReadRange(1, func([]byte) {}) }, false},
+		"ReadChain":   {func(r *millrace.Reader) { var c millrace.Chain; r.ReadChain(&c, 1); c.Release() }, false},
+		"Skip":        {func(r *millrace.Reader) { r.Skip(1) }, false},
+		"ReadBE":      {func(r *millrace.Reader) { r.ReadBE(3) }, true},
+		"ReadLE":      {func(r *millrace.Reader) { r.ReadLE(2) }, true},
+		"ReadUvarint": {func(r *millrace.Reader) { r.ReadUvarint() }, true},
+		"ReadULEB128": {func(r *millrace.Reader) { r.ReadULEB128() }, true},
+		"Release":     {func(r *millrace.Reader) { r.Release() }, false},
+	} {
+		r := millrace.NewReader(strings.NewReader("abcdefghij"))
+		r.ReadRune()
+		test.call(r)
+		if err := r.UnreadRune(); err != bufio.ErrInvalidUnreadRune {
+			t.Errorf("%s: UnreadRune: %v", name, err)
+		}
+		if err := r.UnreadByte(); (err == nil) != test.byte {
+			t.Errorf("%s: UnreadByte: %v", name, err)
+		}
+		r.Release()
+	}
+}
+
+// The byte that is unread need not lie in the buffer any more.
+func TestReaderUnreadByteAfterTheBufferMovedOn(t *testing.T) {
+	bothReaders(t, func(t *testing.T, newReader maker) {
+		for name, read := range map[string]func(r bufferedReader){
+			"the end":      func(r bufferedReader) { io.ReadAll(r); r.ReadByte() },
+			"a large Read": func(r bufferedReader) { io.ReadFull(r, make([]byte, 10000)) },
+		} {
+			r := newReader(strings.NewReader(strings.Repeat("0123456789", 1000)), 16)
+			read(r)
+			if err := r.UnreadByte(); err != nil {
+				t.Fatalf("%s: UnreadByte: %v", name, err)
 			}
-			if _, _, err := r.ReadRune(); err != io.EOF {
-				t.Errorf("%q: ReadRune at the end: %v", segments, err)
+			if n := r.Buffered(); n != 1 {
+				t.Errorf("%s: %d bytes buffered after UnreadByte", name, n)
+			}
+			if b, err := io.ReadAll(r); string(b) != "9" || err != nil {
+				t.Errorf("%s: read %q, %v after UnreadByte", name, b, err)
 			}
 		}
 	})
+}
+
+// A source's own ErrBufferFull is not taken for a line that is too long and ends in "\r".
+func TestReaderReadLineOfASourceThatIsFull(t *testing.T) {
+	bothReaders(t, func(t *testing.T, newReader maker) {
+		for _, text := range []string{"", "abc"} {
+			r := newReader(&script{{text, bufio.ErrBufferFull}}, 16)
+			if line, prefix, err := r.ReadLine(); string(line) != text || !prefix || err != nil {
+				t.Errorf("%q, %v, %v; want %q, true", line, prefix, err, text)
+			}
+		}
+	})
+}
+
+func TestReaderReset(t *testing.T) {
+	bothReaders(t, func(t *testing.T, newReader maker) {
+		all := func(r io.Reader, want string) {
+			t.Helper()
+			if b, err := io.ReadAll(r); string(b) != want || err != nil {
+				t.Errorf("read %q, %v, want %q", b, err, want)
+			}
+		}
+		r := newReader(strings.NewReader("foo foo"), 0)
+		r.Read(make([]byte, 3))
+		r.Reset(strings.NewReader("bar bar"))
+		all(r, "bar bar")
+		r.Reset(&script{{"lost", errors.New("lost, too")}})
+		r.ReadByte()
+		r.Reset(strings.NewReader("baz"))
+		all(r, "baz")
+		r.Reset(strings.NewReader("itself"))
+		r.ReadByte()
+		r.Reset(r) // does nothing: it would read from itself for ever
+		all(r, "tself")
+		if same := newReader(r, r.Size()); same != r {
+			t.Error("a Reader of a Reader that is as large is a new one")
+		}
+		r.Reset(strings.NewReader("shared"))
+		larger := newReader(r, r.Size()+1)
+		if larger == r {
+			t.Error("a Reader of a smaller Reader is the same one")
+		}
+		all(larger, "shared")
+	})
+	var zero millrace.Reader
+	zero.Reset(strings.NewReader("zero"))
+	if b, err := io.ReadAll(&zero); string(b) != "zero" || err != nil || zero.Size() != 4096 {
+		t.Errorf("after Reset of the zero Reader: %q, %v, size %d", b, err, zero.Size())
+	}
+	zero.Release()
+}
+
+func TestReaderSize(t *testing.T) {
+	bothReaders(t, func(t *testing.T, newReader maker) {
+		for size, want := range map[int]int{0: 4096, -5: 16, 1: 16, 16: 16, 17: 17, 1234: 1234, 1 << 20: 1 << 20} {
+			if got := newReader(nil, size).Size(); got != want {
+				t.Errorf("Size() = %d for size %d, want %d", got, size, want)
+			}
+		}
+	})
+}
+
+// badReader returns a count that no Read may return.
+type badReader func(p []byte) int
+
+func (r badReader) Read(p []byte) (int, error) { return r(p), nil }
+
+func TestReaderPanicsOnAnImpossibleCount(t *testing.T) {
+	for name, read := range map[string]func(r *millrace.Reader){
+		"Read":       func(r *millrace.Reader) { r.Read(make([]byte, 10)) },
+		"Read large": func(r *millrace.Reader) { r.Read(make([]byte, 10000)) },
+		"ReadByte":   func(r *millrace.Reader) { r.ReadByte() },
+		"Peek":       func(r *millrace.Reader) { r.Peek(10) },
+		"ReadChain":  func(r *millrace.Reader) { r.ReadChain(new(millrace.Chain), 10) },
+		"ReadRange":  func(r *millrace.Reader) { r.ReadRange(10, func([]byte) {}) },
+	} {
+		for _, src := range []badReader{
+			func([]byte) int { return -1 },
+			func(p []byte) int { return len(p) + 1 },
+		} {
+			r := millrace.NewReader(src)
+			wantPanic(t, name, "millrace: reader returned an impossible count from Read", func() { read(r) })
+			r.Release()
+		}
+	}
+}
+
+func TestReaderWriteToReturnsErrors(t *testing.T) {
+	errRead, errWrite := errors.New("read"), errors.New("write")
+	bothReaders(t, func(t *testing.T, newReader maker) {
+		r := newReader(&script{{"abc", nil}, {"def", errRead}}, 0)
+		r.ReadByte()
+		var w bytes.Buffer
+		if n, err := r.WriteTo(&w); n != 5 || err != errRead || w.String() != "bcdef" {
+			t.Errorf("WriteTo = %d, %v, wrote %q", n, err, w.String())
+		}
+		r = newReader(&script{{"abcdef", nil}}, 0)
+		r.ReadByte()
+		if n, err := r.WriteTo(&failingWriter{2, errWrite}); n != 2 || err != errWrite {
+			t.Errorf("WriteTo = %d, %v to a writer that fails after 2", n, err)
+		}
+		if b, err := r.Peek(3); string(b) != "def" || err != nil {
+			t.Errorf("Peek = %q, %v after WriteTo failed", b, err)
+		}
+	})
+	r := millrace.NewReader(strings.NewReader("abcdef"))
+	defer r.Release()
+	r.Peek(1)
+	if n, err := r.WriteTo(&failingWriter{2, nil}); n != 2 || err != io.ErrShortWrite {
+		t.Errorf("WriteTo = %d, %v to a writer that takes 2 and says nothing", n, err)
+	}
+	wantPanic(t, "WriteTo", "impossible count", func() { r.WriteTo(&failingWriter{-1, nil}) })
+}
+
+// failingWriter takes n bytes of the first Write and returns err.
+type failingWriter struct {
+	n   int
+	err error
+}
+
+func (w *failingWriter) Write(p []byte) (int, error) { return min(w.n, len(p)), w.err }
+
+// A source that gives nothing is asked a hundred times, as bufio does.
+func TestReaderGivesUpWhenBufioDoes(t *testing.T) {
+	for empty := 97; empty <= 103; empty++ {
+		sources := [2]*falters{{full: 300, empty: empty}, {full: 300, empty: empty}}
+		want, got := bufio.NewReader(sources[0]), millrace.NewReader(sources[1])
+		for i := range 310 {
+			m, wantErr := want.Discard(4096)
+			n, err := got.Discard(4096)
+			if n != m || err != wantErr {
+				t.Errorf("%d empty reads, Discard %d = %d, %v, want %d, %v", empty, i, n, err, m, wantErr)
+				break
+			}
+		}
+		got.Release()
+	}
+}
+
+// falters gives 4096 bytes at a time, then nothing for some reads, then a few bytes again.
+type falters struct{ full, empty int }
+
+func (s *falters) Read(p []byte) (int, error) {
+	switch {
+	case s.full > 0:
+		s.full--
+		return min(len(p), 4096), nil
+	case s.empty > 0:
+		s.empty--
+		return 0, nil
+	}
+	return min(len(p), 5), io.EOF
 }

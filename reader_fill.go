@@ -1,39 +1,42 @@
 package millrace
 
-import (
-	"io"
-	"time"
-)
+import "io"
 
 // fill makes at least one byte available when nothing is buffered, or returns the error that says why not.
-// Whatever was in the block may be overwritten or given back, unless somebody has a share of it.
+// The bytes that were read from the block may be overwritten or given back, unless others have shares of it.
 func (b *Reader) fill() error {
-	tries := 0
-	if b.steady && b.err == nil && b.reads > 0 {
-		b.reads--
-		n, err := b.src.Read(b.buf)
-		b.r, b.w = 0, n
-		if err == nil && uint(n-b.few) < uint(len(b.buf)-b.few) {
-			b.small = 0
-			return nil
-		}
-		b.w = 0
-		b.received(n, len(b.buf), err)
-		tries = 1
-	}
-	return b.fillSlow(tries)
-}
-
-// fillSlow is fill after so many reads that gave nothing, if nothing is buffered.
-func (b *Reader) fillSlow(tries int) error {
-	for ; b.r == b.w; tries++ {
+	for range maxEmptyReads {
 		if b.err != nil && !b.behind() {
 			return b.readErr()
 		}
-		if tries == maxEmptyReads {
-			return io.ErrNoProgress
-		}
 		b.fillOnce()
+		if b.r < b.w {
+			return nil
+		}
+	}
+	if b.err != nil {
+		return b.readErr()
+	}
+	return io.ErrNoProgress
+}
+
+// fillRange makes at least one byte available, or returns the error that says why not. Unless src is a socket, it then
+// reads on until n bytes are buffered, as long as they fit into the block and src gives some. Fewer than n are buffered.
+func (b *Reader) fillRange(n int) error {
+	if b.r == b.w {
+		if err := b.fill(); err != nil {
+			return err
+		}
+	}
+	if b.sock != nil || b.more != nil {
+		return nil
+	}
+	for b.w-b.r < n && n <= len(b.buf)-b.r && b.err == nil {
+		before := b.w
+		b.readInto(b.buf[b.w:])
+		if b.w == before {
+			break
+		}
 	}
 	return nil
 }
@@ -79,60 +82,8 @@ func (b *Reader) receive() {
 
 // readInto reads into p, which is buf[w:], once.
 func (b *Reader) readInto(p []byte) {
-	if b.reads == 0 {
-		b.probe(p)
-		return
-	}
-	b.reads--
 	n, err := b.src.Read(p)
 	b.received(n, len(p), err)
-}
-
-// probe is a read that is timed.
-func (b *Reader) probe(p []byte) {
-	b.reads = probeEvery
-	began := time.Now()
-	n, err := b.src.Read(p)
-	switch slow := b.mayWait() || time.Since(began) > quickRead; {
-	case slow && b.quick && b.probed == probes:
-		b.probed, b.reads, b.onward = probes-1, 0, 0 // once may be the scheduler: look again
-	case slow:
-		b.probed, b.quick, b.onward, b.steady = 0, false, 0, false // another block size may be the right one now
-	default:
-		b.probed = min(b.probed+1, probes)
-		if b.probed == probes && b.more == nil {
-			b.quick, b.reads, b.onward = true, seldom, seldom
-			b.want = max(b.want, quickBlock)
-		}
-	}
-	b.received(n, len(p), err)
-}
-
-// mayWait reports whether src is of a kind that waits, however fast it has been: a connection, or a pipe between two
-// goroutines.
-func (b *Reader) mayWait() bool {
-	switch b.src.(type) {
-	case interface{ SetReadDeadline(time.Time) error }, *io.PipeReader:
-		return true
-	}
-	return false
-}
-
-// readOn reads behind what is buffered until there are n bytes, for which there is room, as long as a source that never
-// waits gives some each time. The read that is to be timed is left to fill.
-func (b *Reader) readOn(n int) {
-	src, buf, w, want := b.src, b.buf, b.w, b.r+n
-	for w < want && b.reads > 0 {
-		b.reads--
-		p := buf[w:]
-		m, err := src.Read(p)
-		if err != nil || uint(m-1) >= uint(len(p)) {
-			b.received(m, len(p), err)
-			return
-		}
-		w += m
-		b.w = w // each time, because the source may panic
-	}
 }
 
 // received takes note of what one read into buf[w:] gave.
@@ -141,44 +92,33 @@ func (b *Reader) received(n, room int, err error) {
 		panic(errBadCount)
 	}
 	b.w += n
-	b.fail(err)
+	b.err = err
 	if n > 0 {
-		b.observe(n, room)
+		b.measure(n)
 	}
 }
 
-// makeRoom returns memory behind w to read into. Nothing is buffered. While nobody has a share of the block it is
+// makeRoom returns memory behind w to read into. Nothing is buffered. While others have no share of the block it is
 // started over in place, which touches neither the pool nor a counter.
 func (b *Reader) makeRoom() []byte {
 	if b.parked {
 		b.rejoin()
 	}
-	if b.blk != nil {
-		if !b.window && b.lent && b.blk.sole(b.stock) {
-			b.lent = false // all those who had shares have released them
-			b.arrived += b.w
-		}
-		switch {
-		case b.window, !b.lent && len(b.buf) < b.want, !b.lent && len(b.buf) > 2*b.want:
-			b.retire()
-		case !b.lent:
-			if invariants {
-				poison(b.buf[:b.w])
-			}
-			b.r, b.w = 0, 0
-		case len(b.buf)-b.w < minTail:
-			b.adapt()
-			b.retire()
-		}
+	if b.lent && !b.window && b.blk.sole(b.stock) {
+		b.lent = false // all the shares that were given away have been released
+	}
+	switch {
+	case b.blk == nil:
+	case b.lent && (b.window || len(b.buf)-b.w < minTail),
+		!b.lent && (len(b.buf) < b.want || len(b.buf) > 2*b.want):
+		b.retire()
+	case !b.lent:
+		poison(b.buf[:b.w])
+		b.r, b.w = 0, 0
 	}
 	if b.blk == nil {
 		b.take(b.want)
 	}
-	b.few = len(b.buf) / 8
-	if b.quick && len(b.buf) <= quickBlock {
-		b.few = 1
-	}
-	b.steady = !invariants && !b.lent && b.sock == nil && b.more == nil
 	return b.buf[b.w:]
 }
 
@@ -192,7 +132,7 @@ func (b *Reader) park() {
 		b.retire()
 		return
 	}
-	b.blk.setUsed(len(b.buf)) // nobody else may write behind their bytes meanwhile
+	b.blk.setUsed(len(b.buf)) // the holders of its packets must not write behind them meanwhile
 	b.parked = true
 	b.token.close()
 	b.blk.release(b.gen, b.stock)
@@ -219,7 +159,7 @@ func (b *Reader) extend(n int) {
 			return
 		}
 	}
-	b.fail(io.ErrNoProgress)
+	b.err = io.ErrNoProgress
 }
 
 func (b *Reader) extendOnce(n int) {
@@ -284,6 +224,6 @@ func (b *Reader) contiguous(n int) {
 	b.take(max(n, b.want))
 	b.w = copy(b.buf, left)
 	b.r, b.base = 0, 0
-	b.lent, b.window, b.steady = false, false, false
+	b.lent, b.window = false, false
 	old.retire()
 }

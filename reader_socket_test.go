@@ -7,11 +7,14 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -90,6 +93,89 @@ func TestReaderHoldsNoBlockWhileItWaits(t *testing.T) {
 	})
 }
 
+// A Reader that waits on an idle connection costs less than 400 bytes, all counted: itself, what it needs to wait, and
+// no block. (bufio's buffer alone has 4096.)
+func TestIdleReadersNeedNoBuffer(t *testing.T) {
+	if raceEnabled || millrace.Invariants {
+		t.Skip("measures the heap of an ordinary build")
+	}
+	var readers [idleConnections]*millrace.Reader
+	var conns, servers [idleConnections]streamConn
+	for i := range conns {
+		conns[i], servers[i] = tcpPair(t)
+	}
+	pool := millrace.NewPool()
+	var waiting sync.WaitGroup
+	// The goroutines are there before and after, and wait for their connections both times: the Readers alone make the
+	// difference.
+	var first [idleConnections]byte
+	for i := range conns {
+		waiting.Go(func() {
+			if _, err := conns[i].Read(first[i : i+1]); err != nil {
+				t.Error(err)
+			}
+			if b, err := readers[i].ReadByte(); b != 'x' || err != nil {
+				t.Errorf("ReadByte = %q, %v", b, err)
+			}
+		})
+	}
+	before := heapInUse()
+	for i := range readers {
+		readers[i] = pool.NewReader(conns[i], 4096)
+		servers[i].Write([]byte("s"))
+	}
+	until(t, "all wait", func() bool {
+		s := pool.Stats()
+		return s.InUse == 0 && s.Taken >= idleConnections
+	})
+	each := (heapInUse() - before) / idleConnections
+	t.Logf("%d bytes a Reader", each)
+	if each > 400 {
+		t.Errorf("an idle Reader costs %d bytes of heap, want no more than 400", each)
+	}
+	for i := range servers {
+		servers[i].Write([]byte("x"))
+	}
+	waiting.Wait()
+	for i := range readers {
+		readers[i].Release()
+	}
+}
+
+// idleConnections is how many are opened; 10,000 need more descriptors than most systems allow a test, and show the same.
+const idleConnections = 1000
+
+// heapInUse returns the bytes that live objects occupy.
+func heapInUse() int64 {
+	var m runtime.MemStats
+	for range 5 { // what has finalizers or lies in a sync.Pool goes later than the rest
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Over a socket, what has arrived of a range is lent before the Reader waits for the rest.
+func TestReadRangeLendsBeforeItWaits(t *testing.T) {
+	onSockets(t, func(t *testing.T, client, server streamConn) {
+		pool := millrace.NewPool()
+		r := pool.NewReader(client, 4096)
+		defer r.Release()
+		lent := make(chan int, 10)
+		done := make(chan error, 1)
+		go func() { done <- r.ReadRange(1000, func(p []byte) { lent <- len(p) }) }()
+		for range 10 {
+			server.Write(make([]byte, 100))
+			if n := <-lent; n != 100 { // nothing else comes before it
+				t.Errorf("%d bytes lent, want 100", n)
+			}
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Reading goes on after a deadline, wherever it strikes, and the error is the one that the connection gives.
 func TestReaderDeadline(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
@@ -134,6 +220,88 @@ func sameError(t testing.TB, what string, got, want error) {
 	if want == nil || !reflect.DeepEqual(got, want) || got.Error() != want.Error() {
 		t.Errorf("%s:\n got %v\n     %#v\nwant %v\n     %#v", what, got, got, want, want)
 	}
+}
+
+// A deadline in the middle of everything, many times over, with packets kept and released at random: nothing is lost,
+// nothing changes that is held.
+func TestReaderDeadlinesInTheMiddle(t *testing.T) {
+	onSockets(t, func(t *testing.T, client, server streamConn) {
+		const total = 1 << 20
+		go writePattern(t, server, total)
+		pool := millrace.NewPool()
+		r := pool.NewReader(client, 4096)
+		rng := rand.New(rand.NewPCG(5, 5))
+		var held []*packet
+		most := 50 * time.Microsecond // until the next deadline
+		for at := 0; at < total; {
+			client.SetReadDeadline(time.Now().Add(time.Duration(rng.Int64N(int64(most)))))
+			p := &packet{at: at, n: min(1+rng.IntN(6000), total-at)}
+			before := r.Buffered()
+			if err := r.ReadChain(&p.chain, p.n); err == nil {
+				at += p.n
+				held = append(held, p)
+				most = 50 * time.Microsecond
+			} else if !errors.Is(err, os.ErrDeadlineExceeded) || r.Buffered() < before || p.chain.Len() > 0 {
+				t.Fatalf("%v, %d buffered, %d before", err, r.Buffered(), before)
+			} else {
+				most = min(2*most, time.Second) // a machine that is too slow gets on all the same
+			}
+			for len(held) > 0 && rng.IntN(5) < 2 {
+				i := rng.IntN(len(held))
+				checkPattern(t, &held[i].chain, held[i].at, held[i].n)
+				held[i].chain.Release()
+				held[i] = held[len(held)-1]
+				held = held[:len(held)-1]
+			}
+		}
+		for _, p := range held {
+			checkPattern(t, &p.chain, p.at, p.n)
+			p.chain.Release()
+		}
+		r.Release()
+		if n := pool.Stats().InUse; n != 0 {
+			t.Errorf("%d bytes in use", n)
+		}
+	})
+}
+
+// writePattern writes n bytes of the pattern in steps of all sizes, and now and then lets others go first.
+func writePattern(t testing.TB, w streamConn, n int) {
+	rng := rand.New(rand.NewPCG(6, 6))
+	src := &pattern{end: n}
+	b := make([]byte, 9000)
+	for src.at < n {
+		src.most = 1 + rng.IntN(1<<(1+rng.IntN(13)))
+		m, _ := src.Read(b)
+		if _, err := w.Write(b[:m]); err != nil {
+			t.Error(err)
+			return
+		}
+		for range rng.IntN(20) {
+			runtime.Gosched()
+		}
+	}
+	w.CloseWrite()
+}
+
+// What was lent is gone after a deadline, what was not is still to come.
+func TestReadRangeAfterADeadline(t *testing.T) {
+	onSockets(t, func(t *testing.T, client, server streamConn) {
+		r := millrace.NewReader(client)
+		defer r.Release()
+		server.Write([]byte("some"))
+		client.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		var got bytes.Buffer
+		collect := func(p []byte) { got.Write(p) }
+		if err := r.ReadRange(10, collect); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		client.SetReadDeadline(time.Time{})
+		server.Write([]byte("thing!"))
+		if err := r.ReadRange(10-got.Len(), collect); err != nil || got.String() != "something!" {
+			t.Errorf("%q, %v", got.String(), err)
+		}
+	})
 }
 
 func TestReaderOfAClosedSocket(t *testing.T) {
@@ -204,8 +372,8 @@ func TestReaderOfAResetConnection(t *testing.T) {
 	sameError(t, "reset", got, &op)
 }
 
-// What was read last cannot be unread into a block that the Reader gave up to wait, and that may be somebody else's by
-// now. Was a bug with UnreadRune.
+// What was read last cannot be unread into a block that the Reader gave up to wait, and that may have another
+// owner by now. Was a bug with UnreadRune.
 func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
 	pool := millrace.NewPool()
 	client, server := tcpPair(t)
@@ -237,11 +405,99 @@ func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
 		t.Errorf("%q, %v comes next", b, err)
 	}
 	if bytes.Count(others.Bytes(), []byte{0xa9}) != 4096 {
-		t.Error("the Reader wrote into a block that is lent to somebody else")
+		t.Error("the Reader wrote into a block that has another owner")
 	}
 	others.Release()
 	r.Release()
 	if n := pool.Stats().InUse; n != 0 {
 		t.Errorf("%d bytes in use", n)
 	}
+}
+
+// readAndWait reads n bytes into a Chain, has the Reader wait for n more on another goroutine, and returns when it has
+// given up its shares.
+func readAndWait(t *testing.T, r *millrace.Reader, n int) (c *millrace.Chain, next func() *millrace.Chain) {
+	t.Helper()
+	c = new(millrace.Chain)
+	readChain(t, r, c, n)
+	alone := millrace.Sole(c)
+	done := make(chan *millrace.Chain)
+	go func() {
+		d := new(millrace.Chain)
+		if err := r.ReadChain(d, n); err != nil {
+			t.Error(err)
+		}
+		done <- d
+	}()
+	until(t, "the Reader waits", alone)
+	return c, func() *millrace.Chain { return <-done }
+}
+
+// Packets with a wait between them lie one behind the other in one block, if the first is still held.
+func TestKeptPacketsAreAdjacentAcrossAWait(t *testing.T) {
+	onSockets(t, func(t *testing.T, client, server streamConn) {
+		pool := millrace.NewPool()
+		r := pool.NewReader(client, 4096)
+		server.Write([]byte("first"))
+		c, next := readAndWait(t, r, 5)
+		if s := pool.Stats(); s.InUse != 4096 {
+			t.Errorf("%d bytes in use for a packet that is held", s.InUse)
+		}
+		c.AppendCopy([]byte(" and more")) // must not go where the Reader goes on
+		server.Write([]byte("after"))
+		d := next()
+		if string(c.Bytes()) != "first and more" || string(d.Bytes()) != "after" {
+			t.Errorf("read %q, %q", c.Bytes(), d.Bytes())
+		}
+		c.Release()
+		d.Release()
+		r.Release()
+		if n := pool.Stats().InUse; n != 0 {
+			t.Errorf("%d bytes in use", n)
+		}
+
+		server.Write([]byte("one"))
+		c, next = readAndWait(t, resetTo(r, client), 3)
+		server.Write([]byte("two"))
+		d = next()
+		if c.Merge(d); c.Pieces() != 1 || string(c.Bytes()) != "onetwo" {
+			t.Errorf("%q in %d pieces", c.Bytes(), c.Pieces())
+		}
+		c.Release()
+		r.Release()
+	})
+}
+
+func resetTo(r *millrace.Reader, conn streamConn) *millrace.Reader {
+	r.Reset(conn)
+	return r
+}
+
+// If the packet is released meanwhile, its block goes back at once, and the Reader takes another.
+func TestPacketReleasedWhileTheReaderWaits(t *testing.T) {
+	onSockets(t, func(t *testing.T, client, server streamConn) {
+		pool := millrace.NewPool()
+		r := pool.NewReader(client, 4096)
+		for range 20 {
+			server.Write([]byte("first"))
+			c, next := readAndWait(t, r, 5)
+			c.Release()
+			if s := pool.Stats(); s.InUse != 0 {
+				t.Errorf("%d bytes in use while no share is held", s.InUse)
+			}
+			d := pool.Get(4096) // very likely the same block, for another owner
+			copy(d.Bytes(), "not the Reader's")
+			server.Write([]byte("after"))
+			c = next()
+			if string(c.Bytes()) != "after" || string(d.Bytes()[:16]) != "not the Reader's" {
+				t.Errorf("read %q beside %q", c.Bytes(), d.Bytes()[:16])
+			}
+			c.Release()
+			d.Release()
+		}
+		r.Release()
+		if n := pool.Stats().InUse; n != 0 {
+			t.Errorf("%d bytes in use", n)
+		}
+	})
 }

@@ -3,15 +3,39 @@ package millrace_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strings"
 	"testing"
-	"time"
+	"testing/iotest"
 
 	"github.com/millrace-io/millrace"
 )
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A script is a source that gives these results and then panics.
+type script []struct {
+	data string
+	err  error
+}
+
+func (s *script) Read(p []byte) (int, error) {
+	if len(*s) == 0 {
+		panic("read more often than was expected")
+	}
+	step := (*s)[0]
+	*s = (*s)[1:]
+	if len(step.data) > len(p) {
+		panic(fmt.Sprintf("read of %d bytes, expected room for %d", len(p), len(step.data)))
+	}
+	return copy(p, step.data), step.err
+}
 
 func TestReadRangeOfAnyLengthNeedsOneBlock(t *testing.T) {
 	n := rounds(32 << 20)
@@ -44,35 +68,26 @@ func TestReadRangeOfAnyLengthNeedsOneBlock(t *testing.T) {
 	r.Release()
 }
 
-// What has arrived is lent before the Reader waits for more.
-func TestReadRangeLendsBeforeItWaits(t *testing.T) {
-	lent := 0
-	var src readerFunc = func(p []byte) (int, error) {
-		if lent%100 != 0 {
-			t.Errorf("asked for more with %d of %d bytes lent", lent%100, 100)
-		}
-		return copy(p, make([]byte, 100)), nil
-	}
-	r := millrace.NewReader(src)
+// Over a source that is no socket, a range that fits into the block is lent as one slice, however little each read gives.
+// A longer range is lent as it arrives.
+func TestReadRangeOfSmallReads(t *testing.T) {
+	r := millrace.NewReader(&pattern{end: 1 << 20, most: 100})
 	defer r.Release()
-	if err := r.ReadRange(1000, func(p []byte) { lent += len(p) }); err != nil || lent != 1000 {
-		t.Errorf("lent %d, %v", lent, err)
+	for _, test := range []struct{ n, slices int }{{1000, 1}, {3000, 1}, {10, 1}, {100_000, 100}} {
+		slices, lent := 0, 0
+		if err := r.ReadRange(test.n, func(p []byte) { slices++; lent += len(p) }); err != nil || lent != test.n {
+			t.Errorf("lent %d of %d bytes, %v", lent, test.n, err)
+		}
+		if (slices == 1) != (test.slices == 1) {
+			t.Errorf("%d bytes in %d slices", test.n, slices)
+		}
 	}
 }
-
-type readerFunc func(p []byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
-
-// mayWait has deadlines, as a connection has, so that the Reader does not go by the clock to find out what it is.
-type mayWait struct{ io.Reader }
-
-func (mayWait) SetReadDeadline(time.Time) error { return nil }
 
 // Lending touches neither the pool nor the block's counter.
 func TestLendingIsFree(t *testing.T) {
 	pool := millrace.NewPool()
-	r := pool.NewReader(mayWait{&pattern{end: math.MaxInt, most: 700}}, 4096)
+	r := pool.NewReader(&pattern{end: math.MaxInt, most: 700}, 4096)
 	lend := func(n int) {
 		sum := 0
 		for range n {
@@ -94,83 +109,6 @@ func TestLendingIsFree(t *testing.T) {
 		t.Errorf("the block's counter was touched: %#x, was %#x", now, state)
 	}
 	r.Release()
-}
-
-// collecting are ways to bring 800 bytes together that arrive one after the other.
-var collecting = map[string]func(t *testing.T, r *millrace.Reader, c *millrace.Chain){
-	"ReadChain into one": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
-		for range 8 {
-			readChain(t, r, c, 100)
-		}
-	},
-	"Merge": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
-		for range 8 {
-			var one millrace.Chain
-			readChain(t, r, &one, 100)
-			c.Merge(&one)
-		}
-	},
-	"Merge from the back": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
-		var all [8]millrace.Chain
-		for i := range all {
-			readChain(t, r, &all[i], 100)
-		}
-		for i := len(all) - 1; i > 0; i-- {
-			all[i-1].Merge(&all[i])
-		}
-		c.Merge(&all[0])
-	},
-	"Clone": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
-		for range 8 {
-			var one millrace.Chain
-			readChain(t, r, &one, 100)
-			one.Clone(c)
-			one.Release()
-		}
-	},
-	"Slice": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
-		var all millrace.Chain
-		readChain(t, r, &all, 800)
-		for i := range 8 {
-			all.Slice(c, 100*i, 100*i+100)
-		}
-		all.Release()
-	},
-	"Cut": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
-		var all millrace.Chain
-		readChain(t, r, &all, 800)
-		for range 80 {
-			all.Cut(c, 10)
-		}
-	},
-	"ReadFrom": func(t *testing.T, r *millrace.Reader, c *millrace.Chain) {
-		readChain(t, r, c, 300)
-		if n, err := c.ReadFrom(r); n != 500 || err != nil {
-			t.Errorf("ReadFrom = %d, %v", n, err)
-		}
-	},
-}
-
-// Packets that arrived one after the other are one piece however they come together.
-func TestPacketsCoalesce(t *testing.T) {
-	for name, collect := range collecting {
-		r := millrace.NewReader(&pattern{end: 800, most: 90})
-		var c millrace.Chain
-		collect(t, r, &c)
-		if c.Pieces() != 1 {
-			t.Errorf("%s: %d pieces", name, c.Pieces())
-		}
-		checkPattern(t, &c, 0, 800)
-		c.Release()
-		r.Release()
-	}
-}
-
-func readChain(t testing.TB, r *millrace.Reader, c *millrace.Chain, n int) {
-	t.Helper()
-	if err := r.ReadChain(c, n); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // A ReadChain that fails adds nothing and loses nothing, as often as it fails.
@@ -268,8 +206,6 @@ func TestReaderRefusesNegativeCounts(t *testing.T) {
 	}
 }
 
-func second[T any](_ T, err error) error { return err }
-
 // waiting are the calls that wait when nothing is buffered.
 var waiting = map[string]func(r *millrace.Reader) error{
 	"Read":        func(r *millrace.Reader) error { _, err := r.Read(make([]byte, 10)); return err },
@@ -325,7 +261,7 @@ func TestReaderAfterRelease(t *testing.T) {
 	r.Release()
 }
 
-// Reset keeps the block that nobody shares, and leaves one that somebody does.
+// Reset keeps a block without other shares, and leaves a shared one.
 func TestReaderResetAndItsBlock(t *testing.T) {
 	pool := millrace.NewPool()
 	r := pool.NewReader(strings.NewReader("first"), 4096)
@@ -348,39 +284,65 @@ func TestReaderResetAndItsBlock(t *testing.T) {
 	}
 }
 
-// What a fed Reader lends and hands on is the memory that it was fed with.
-func TestReaderFedByAnotherCopiesNothing(t *testing.T) {
-	first := millrace.NewReader(strings.NewReader(strings.Repeat("0123456789", 1000)))
-	memory := map[*byte]bool{}
-	second := millrace.NewReaderFrom(func(dst *millrace.Chain) error {
-		if _, err := first.Peek(1); err != nil {
-			return err
+// countingSource gives the bytes 0, 1, 2, ... ten at a time, and panics once when it is told to.
+type countingSource struct {
+	next    byte
+	panicAt int // this read from now on panics; 0: none does
+}
+
+func (s *countingSource) Read(p []byte) (int, error) {
+	if s.panicAt > 0 {
+		if s.panicAt--; s.panicAt == 0 {
+			panic("source failed")
 		}
-		p, err := first.Peek(min(first.Buffered(), 700))
-		for i := range p {
-			memory[&p[i]] = true
-		}
-		if err != nil {
-			return err
-		}
-		return first.ReadChain(dst, len(p))
-	})
-	n := 0
-	for err := error(nil); err == nil; {
-		err = second.ReadRange(1000, func(p []byte) {
-			n += len(p)
-			for i := range p {
-				if !memory[&p[i]] {
-					t.Fatal("lent memory that was not the first Reader's")
-				}
+	}
+	n := min(len(p), 10)
+	for i := range p[:n] {
+		p[i] = s.next
+		s.next++
+	}
+	return n, nil
+}
+
+// What was read before the source panicked is still there, in the right order.
+func TestReaderLosesNothingWhenItsSourcePanics(t *testing.T) {
+	src := &countingSource{}
+	r := millrace.NewReader(src)
+	defer r.Release()
+	want, err := r.ReadByte()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want++
+
+	src.panicAt = 4
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the source's panic was swallowed")
 			}
-		})
+		}()
+		_ = r.ReadRange(95, func(p []byte) { want += byte(len(p)) })
+	}()
+	for range 200 {
+		got, err := r.ReadByte()
+		if err != nil || got != want {
+			t.Fatalf("byte %d, %v; want %d", got, err, want)
+		}
+		want++
 	}
-	if n != 10_000 {
-		t.Errorf("%d bytes, want 10000", n)
-	}
-	second.Release()
-	first.Release()
+}
+
+// feedApart feeds p in pieces of n bytes, all at once and each in a block of its own.
+func feedApart(p []byte, n int) *millrace.Reader {
+	return millrace.NewReaderFrom(func(dst *millrace.Chain) error {
+		for i := 0; i < len(p); i += n {
+			r := freeze(millrace.DefaultPool(), p[i:min(i+n, len(p))])
+			dst.Append(&r)
+		}
+		p = nil
+		return io.EOF
+	})
 }
 
 func TestFedReaderCopiesNothing(t *testing.T) {
@@ -391,7 +353,7 @@ func TestFedReaderCopiesNothing(t *testing.T) {
 			return io.EOF
 		}
 		fed++
-		d := millrace.DefaultPool.Get(1000)
+		d := millrace.DefaultPool().Get(1000)
 		for i := range d.Bytes() {
 			memory[&d.Bytes()[i]] = true
 		}
@@ -484,4 +446,300 @@ func TestFedReaderMisuse(t *testing.T) {
 		text = "millrace: released twice"
 	}
 	wantPanic(t, "ReadByte", text, func() { fed.ReadByte() })
+}
+
+// The byte that is put back comes before all that has arrived, also when that lies in several pieces.
+func TestFedReaderUnreadByte(t *testing.T) {
+	first := bytes.Repeat([]byte{'x'}, 4095)
+	r := feedApart(append(first, "\rnext"...), 2048)
+	defer r.Release()
+	if line, prefix, err := r.ReadLine(); !bytes.Equal(line, first) || !prefix || err != nil {
+		t.Fatalf("ReadLine = %d bytes, %v, %v", len(line), prefix, err)
+	}
+	if err := r.UnreadByte(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(r); string(b) != "\r\rnext" || err != nil {
+		t.Errorf("%q, %v comes next", b, err)
+	}
+}
+
+// A sizedSource gives size bytes at a time, or as many as there is room for if size is 0.
+type sizedSource struct{ size int }
+
+func (s *sizedSource) Read(p []byte) (int, error) {
+	if s.size > 0 {
+		p = p[:min(len(p), s.size)]
+	}
+	clear(p)
+	return len(p), nil
+}
+
+// consume reads count packets without keeping any and returns the largest and the last size of the block.
+func consume(t *testing.T, pool *millrace.Pool, r *millrace.Reader, packet, count int) (largest, last int64) {
+	t.Helper()
+	for range count {
+		if err := r.ReadRange(packet, func([]byte) {}); err != nil {
+			t.Fatal(err)
+		}
+		last = pool.Stats().InUse
+		largest = max(largest, last)
+	}
+	return largest, last
+}
+
+func TestBlockSizeFollowsTheTraffic(t *testing.T) {
+	pool := millrace.NewPool()
+	src := &sizedSource{size: 100}
+	r := pool.NewReader(src, 4096)
+	expect := func(what string, packet, count int, want int64) {
+		t.Helper()
+		if _, last := consume(t, pool, r, packet, count); last != want {
+			t.Errorf("%s: block of %d bytes, want %d", what, last, want)
+		}
+	}
+	if largest, _ := consume(t, pool, r, 100, 5000); largest != 4096 {
+		t.Errorf("a trickle: blocks of up to %d bytes", largest)
+	}
+	src.size = 0
+	expect("a flood", 1000, 1000, 64<<10)
+	src.size = 1 << 15
+	expect("large reads", 1000, 10000, 64<<10)
+	src.size = 100
+	expect("a trickle again", 100, 5000, 4096)
+	r.Release()
+
+	// The first block is no larger than the Reader that was asked for.
+	r = pool.NewReader(&sizedSource{size: 10}, 16)
+	expect("a trickle into a small Reader", 10, 1000, 512)
+	r.Release()
+}
+
+// A Reader may be made larger than any block grows by itself.
+func TestBlockOfALargeReader(t *testing.T) {
+	pool := millrace.NewPool()
+	r := pool.NewReader(&sizedSource{size: 100}, 1<<20)
+	if _, largest := consume(t, pool, r, 1000, 100); largest != 4096 {
+		t.Errorf("a trickle needs a block of %d bytes", largest)
+	}
+	b, err := r.Peek(1 << 20)
+	if len(b) != 1<<20 || err != nil {
+		t.Errorf("Peek: %d bytes, %v", len(b), err)
+	}
+	r.Release()
+	if n := pool.Stats().InUse; n != 0 {
+		t.Errorf("%d bytes in use", n)
+	}
+}
+
+// A stream whose packets are kept pins little more than it sends: its blocks hold a few reads.
+func TestBlockSizeOfAStreamThatIsKept(t *testing.T) {
+	for _, test := range []struct {
+		read  int   // bytes a read
+		block int64 // size in the end
+	}{
+		{50, 4 << 10},
+		{500, 8 << 10},
+		{1250, 32 << 10},
+		{12500, 64 << 10},
+		{0, 64 << 10},
+	} {
+		pool := millrace.NewPool()
+		r := pool.NewReader(&sizedSource{size: test.read}, 4096)
+		var kept millrace.Chain
+		var last, largest int64
+		for kept.Len() < 2<<20 {
+			before := pool.Stats().InUse
+			readChain(t, r, &kept, 1000)
+			if grown := pool.Stats().InUse - before; grown > 0 {
+				last, largest = grown, max(largest, grown)
+			}
+		}
+		if largest != test.block || last != test.block {
+			t.Errorf("reads of %d: blocks of up to %d bytes, the last of %d; want %d", test.read, largest, last, test.block)
+		}
+		if pinned := pool.Stats().InUse; pinned > int64(kept.Len())*3/2+last {
+			t.Errorf("reads of %d: %d bytes in use for %d that are kept", test.read, pinned, kept.Len())
+		}
+		kept.Release()
+		r.Release()
+		if n := pool.Stats().InUse; n != 0 {
+			t.Errorf("%d bytes in use", n)
+		}
+	}
+}
+
+// A block whose packets were all released in time is started over in place, as if nothing had been kept.
+func TestReleasedPacketsLeaveTheBlock(t *testing.T) {
+	pool := millrace.NewPool()
+	r := pool.NewReader(&sizedSource{size: 100}, 4096)
+	for range 10000 {
+		var c millrace.Chain
+		readChain(t, r, &c, 100)
+		c.Release()
+	}
+	r.Release()
+	if s := pool.Stats(); s.Taken != 1 {
+		t.Errorf("%d blocks were taken", s.Taken)
+	}
+}
+
+// A window of kept packets, as a relay has, is served from blocks that come back.
+func TestBlocksOfAWindowComeBack(t *testing.T) {
+	pool := millrace.NewPool()
+	r := pool.NewReader(&pattern{end: rounds(48 << 20), most: 2000}, 4096)
+	var window millrace.Chain
+	at := 0
+	for {
+		if err := r.ReadChain(&window, 1000); err == io.EOF || err == io.ErrUnexpectedEOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if window.Len() > 256<<10 {
+			var old millrace.Chain
+			window.Cut(&old, 1000)
+			checkPattern(t, &old, at, 1000)
+			old.Release()
+			at += 1000
+		}
+	}
+	if s := pool.Stats(); s.HighWater > 2*256<<10 {
+		t.Errorf("%d bytes were in use for a window of 256 KiB", s.HighWater)
+	}
+	window.Release()
+	r.Release()
+	if n := pool.Stats().InUse; n != 0 {
+		t.Errorf("%d bytes in use", n)
+	}
+}
+
+// A line that is longer than the largest size class is moved to a larger block a few times, however it arrives.
+func TestLongLinesAreMovedRarely(t *testing.T) {
+	line := append(letters(5<<20), '\n')
+	for _, read := range []int{1460, 64 << 10} {
+		pool := millrace.NewPool()
+		r := pool.NewReader(atMost(bytes.NewReader(line), read), 16<<20)
+		got, err := r.ReadSlice('\n')
+		if err != nil || !bytes.Equal(got, line) {
+			t.Errorf("in reads of %d: ReadSlice = %d bytes, %v", read, len(got), err)
+		}
+		if s := pool.Stats(); s.Oversize > 4 {
+			t.Errorf("in reads of %d: %d blocks above 1 MiB", read, s.Oversize)
+		}
+		r.Release()
+	}
+}
+
+// atMost is src, of which a Read gives n bytes at most.
+func atMost(src io.Reader, n int) io.Reader {
+	return readerFunc(func(p []byte) (int, error) { return src.Read(p[:min(n, len(p))]) })
+}
+
+// integerSources are the ways in which the bytes of an integer may lie: together, or apart from each other.
+var integerSources = map[string]func(p []byte) *millrace.Reader{
+	"whole":    func(p []byte) *millrace.Reader { return millrace.NewReader(bytes.NewReader(p)) },
+	"one byte": func(p []byte) *millrace.Reader { return millrace.NewReader(iotest.OneByteReader(bytes.NewReader(p))) },
+	"smallest": func(p []byte) *millrace.Reader {
+		return millrace.NewReaderSize(iotest.HalfReader(bytes.NewReader(p)), 16)
+	},
+	"fed apart": func(p []byte) *millrace.Reader { return feedApart(p, 1) },
+	"fed":       func(p []byte) *millrace.Reader { return feedApart(p, 3) },
+}
+
+func TestReadIntegers(t *testing.T) {
+	p := make([]byte, 8*9)
+	for i := range p {
+		p[i] = byte(0x81 + 37*i)
+	}
+	for how, source := range integerSources {
+		for n := 1; n <= 8; n++ {
+			big, little := source(p), source(p)
+			for i := 0; i+n <= len(p); i += n {
+				var wide [8]byte
+				copy(wide[8-n:], p[i:])
+				if v, err := big.ReadBE(n); v != binary.BigEndian.Uint64(wide[:]) || err != nil {
+					t.Errorf("%s: ReadBE(%d) of %x = %#x, %v", how, n, p[i:i+n], v, err)
+				}
+				wide = [8]byte{}
+				copy(wide[:], p[i:i+n])
+				if v, err := little.ReadLE(n); v != binary.LittleEndian.Uint64(wide[:]) || err != nil {
+					t.Errorf("%s: ReadLE(%d) of %x = %#x, %v", how, n, p[i:i+n], v, err)
+				}
+			}
+			big.Release()
+			little.Release()
+		}
+	}
+}
+
+// An integer that does not arrive whole is not consumed.
+func TestReadIntegersThatAreCut(t *testing.T) {
+	for how, source := range integerSources {
+		for n := 1; n <= 8; n++ {
+			for have := range n {
+				p := []byte("\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8")[:have]
+				want := io.ErrUnexpectedEOF
+				if have == 0 {
+					want = io.EOF
+				}
+				for name, read := range map[string]func(r *millrace.Reader) (uint64, error){
+					"ReadBE":      func(r *millrace.Reader) (uint64, error) { return r.ReadBE(n) },
+					"ReadLE":      func(r *millrace.Reader) (uint64, error) { return r.ReadLE(n) },
+					"ReadUvarint": (*millrace.Reader).ReadUvarint,
+				} {
+					r := source(p)
+					if v, err := read(r); v != 0 || err != want {
+						t.Errorf("%s: %s(%d) of %d bytes = %d, %v; want %v", how, name, n, have, v, err, want)
+					}
+					if b, err := io.ReadAll(r); !bytes.Equal(b, p) || err != nil {
+						t.Errorf("%s: %s(%d) of %d bytes left %x, %v", how, name, n, have, b, err)
+					}
+					r.Release()
+				}
+			}
+		}
+	}
+}
+
+func TestReadIntegersOfImpossibleWidth(t *testing.T) {
+	r := millrace.NewReader(&script{})
+	defer r.Release()
+	for _, n := range []int{-1, 0, 9} {
+		want := fmt.Sprintf("millrace: integer of %d bytes; it has 1 to 8", n)
+		if _, err := r.ReadBE(n); err == nil || err.Error() != want {
+			t.Errorf("ReadBE(%d): %v", n, err)
+		}
+		if _, err := r.ReadLE(n); err == nil || err.Error() != want {
+			t.Errorf("ReadLE(%d): %v", n, err)
+		}
+	}
+}
+
+// The same as encoding/binary says to every encoding, good and bad; what is bad stays unread.
+func TestReadVarintsLikeEncodingBinary(t *testing.T) {
+	nines := bytes.Repeat([]byte{0xff}, 9)
+	for _, p := range [][]byte{
+		{0}, {0x80, 0}, {0x80, 0x80, 0}, {0xff, 0x7f}, // longer than need be is not wrong
+		append(bytes.Clone(nines), 0), append(bytes.Clone(nines), 1), append(bytes.Clone(nines), 2),
+		append(bytes.Clone(nines), 0x7f), append(bytes.Clone(nines), 0x80), append(bytes.Clone(nines), 0x81, 0),
+		bytes.Repeat([]byte{0x80}, 20), append(bytes.Repeat([]byte{0x80}, 9), 1),
+		{}, {0x80}, {0xff, 0xff},
+	} {
+		want, wantErr := binary.ReadUvarint(bytes.NewReader(p))
+		for how, source := range integerSources {
+			r := source(p)
+			v, size, err := r.ReadULEB128()
+			if (err == nil) != (wantErr == nil) || err == nil && v != want || err != nil && (v != 0 || size != 0) {
+				t.Errorf("%s: %x: %d, %d, %v; encoding/binary has %d, %v", how, p, v, size, err, want, wantErr)
+			}
+			if wantErr == io.EOF && err != io.EOF || wantErr == io.ErrUnexpectedEOF && err != io.ErrUnexpectedEOF {
+				t.Errorf("%s: %x: %v, want %v", how, p, err, wantErr)
+			}
+			if rest, _ := io.ReadAll(r); !bytes.Equal(rest, p[size:]) {
+				t.Errorf("%s: %x: left %x", how, p, rest)
+			}
+			r.Release()
+		}
+	}
 }

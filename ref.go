@@ -2,8 +2,8 @@ package millrace
 
 import "fmt"
 
-// A Draft is a block with one owner, who may write to it. Freeze ends the writing and turns it into a Ref.
-// The zero Draft is empty. A Draft is a value; copying it moves it.
+// A Draft is a block with one owner, who may write to it. Freeze ends the writing and turns it into a Ref; Release gives
+// the block back unused. The zero Draft is empty. A Draft is a value; copying it moves it.
 type Draft struct {
 	token token
 	blk   *block
@@ -11,18 +11,18 @@ type Draft struct {
 }
 
 // Bytes returns the block's memory to write to. It has at least the length that [Pool.Get] was asked for, and is
-// valid until Freeze or Release.
+// valid until Freeze or Release. An empty Draft has nil.
 func (d *Draft) Bytes() []byte {
+	d.token.check()
 	if d.blk == nil {
 		return nil
 	}
-	d.token.check()
 	d.blk.check(d.gen)
 	return d.blk.buf
 }
 
-// Freeze returns the first n bytes as a Ref that the caller owns, and leaves d empty. From here on nobody writes to
-// them. Freeze panics when n is out of range or d is empty.
+// Freeze returns the first n bytes as a Ref that the caller owns and releases, and leaves d empty. From here on the bytes
+// are read-only. Freeze panics when n is out of range or d is empty.
 func (d *Draft) Freeze(n int) Ref {
 	if d.blk == nil {
 		panic("millrace: Freeze of an empty Draft")
@@ -56,12 +56,12 @@ func (d *Draft) Release() {
 //
 // A Ref is a value of 24 bytes; copying it moves it. Its methods may be called by its owner only, on one goroutine at
 // a time; other shares of the same block are independent of it, on any goroutine.
-//
-// Invariants, unless it is empty:
-//
-//	off + n ≤ len(blk.buf)
-//	1 ≤ shares ≤ count(blk.state)
 type Ref struct {
+	// Invariants, unless it is empty:
+	//
+	//	off + n ≤ len(blk.buf)
+	//	1 ≤ shares ≤ count(blk.state)
+
 	token token // empty unless built with -tags invariants
 	blk   *block
 	loan
@@ -80,23 +80,30 @@ type (
 	}
 )
 
+// check reports whether r has a block. It panics when the block has gone back to its Pool, and, with -tags invariants,
+// when r or a copy of it was released before.
+func (r *Ref) check() bool {
+	r.token.check()
+	if r.blk == nil {
+		return false
+	}
+	r.blk.check(r.gen)
+	return true
+}
+
 // Len returns the number of bytes. It panics as Bytes does.
 func (r *Ref) Len() int {
-	if r.blk != nil {
-		r.token.check()
-		r.blk.check(r.gen)
-	}
+	r.check()
 	return int(r.n)
 }
 
-// Bytes returns the bytes to read, not to write. They are valid, and do not change, until r is released. Bytes panics
-// when the block has gone back to its pool, which means that r, or a copy of it, was released before.
+// Bytes returns the bytes to read, not to write. They are valid, and do not change, until r is released. An empty Ref
+// has nil. Bytes panics when the block has gone back to its Pool, which means that a copy of r was released before. A Ref
+// whose own Release was called is empty; with -tags invariants, Bytes panics then, too.
 func (r *Ref) Bytes() []byte {
-	if r.blk == nil {
+	if !r.check() {
 		return nil
 	}
-	r.token.check()
-	r.blk.check(r.gen)
 	return r.bytes()
 }
 
@@ -108,25 +115,22 @@ func (r *Ref) bytes() []byte {
 // Clone returns another share of the same bytes, which the caller owns and releases. Most calls touch no memory that
 // other goroutines see: r has shares in stock and buys more, with one addition, when it has given them away.
 func (r *Ref) Clone() Ref {
-	if r.blk == nil {
+	if !r.check() {
 		return Ref{}
 	}
-	r.token.check()
-	r.blk.check(r.gen)
 	return r.share(0, r.n)
 }
 
 // Slice returns another share, of the bytes [from, to), which the caller owns and releases. It panics when the range
 // is not within r.
 func (r *Ref) Slice(from, to int) Ref {
+	full := r.check()
 	if from < 0 || to < from || to > int(r.n) {
 		panic(fmt.Sprintf("millrace: Slice [%d:%d) of a Ref of %d bytes", from, to, r.n))
 	}
-	if r.blk == nil {
+	if !full {
 		return Ref{}
 	}
-	r.token.check()
-	r.blk.check(r.gen)
 	return r.share(uint32(from), uint32(to-from))
 }
 
@@ -150,15 +154,15 @@ func (r *Ref) cut(n uint32) Ref {
 	return s
 }
 
-// Release gives the share back and leaves r empty. Releasing an empty Ref does nothing. It panics when the block has
-// gone back already, which means that this share, or a copy of it, was released before.
+// Release gives the share back and leaves r empty. Releasing an empty Ref does nothing. Release panics when the block
+// has gone back already, which means that a copy of r was released before.
 func (r *Ref) Release() {
 	if r.blk == nil {
 		return
 	}
 	r.token.close()
 	blk, gen, shares := r.blk, r.gen, r.shares
-	*r = Ref{}
+	*r = Ref{token: r.token} // which knows a released variable from one that has always been empty
 	blk.release(gen, shares)
 }
 

@@ -5,15 +5,10 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/millrace-io/millrace"
 )
-
-// freeze makes a Ref of p, which must fit into a block.
-func freeze(pool *millrace.Pool, p []byte) millrace.Ref {
-	d := pool.Get(len(p))
-	return d.Freeze(copy(d.Bytes(), p))
-}
 
 func TestRefBytesCannotBeAppendedTo(t *testing.T) {
 	r := freeze(millrace.NewPool(), []byte("0123456789"))
@@ -97,7 +92,20 @@ func TestEmptyRefs(t *testing.T) {
 	}
 }
 
-// The block goes back with the last share, whatever the order.
+// The documentation states these sizes.
+func TestSizes(t *testing.T) {
+	if millrace.Invariants {
+		t.Skip("-tags invariants adds to them")
+	}
+	if n := unsafe.Sizeof(millrace.Ref{}); n > 24 {
+		t.Errorf("a Ref has %d bytes, more than 24", n)
+	}
+	if n := unsafe.Sizeof(millrace.Chain{}); n > 160 {
+		t.Errorf("a Chain has %d bytes: too many to be a value", n)
+	}
+}
+
+// The block goes back with the last share, in any order.
 func TestBlockGoesBackWithTheLastShare(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	pool := millrace.NewPool()
@@ -127,27 +135,6 @@ func TestBlockGoesBackWithTheLastShare(t *testing.T) {
 		if s := pool.Stats(); s.InUseBlocks != 0 {
 			t.Fatalf("%d blocks in use with no share left", s.InUseBlocks)
 		}
-	}
-}
-
-func TestMillionsOfShares(t *testing.T) {
-	pool := millrace.NewPool()
-	r := freeze(pool, []byte("shared"))
-	shares := make([]millrace.Ref, rounds(3_000_000))
-	for i := range shares {
-		shares[i] = r.Clone()
-	}
-	r.Release()
-	for i := range shares[1:] {
-		shares[i].Release()
-	}
-	last := shares[len(shares)-1]
-	if string(last.Bytes()) != "shared" || pool.Stats().InUse == 0 {
-		t.Error("the block went back too early")
-	}
-	last.Release()
-	if n := pool.Stats().InUse; n != 0 {
-		t.Errorf("%d bytes in use", n)
 	}
 }
 

@@ -2,9 +2,7 @@ package millrace_test
 
 import (
 	"bytes"
-	"io"
 	"math/rand/v2"
-	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -12,43 +10,6 @@ import (
 
 	"github.com/millrace-io/millrace"
 )
-
-// pattern is a source of bytes that can be checked wherever they end up: byte i is i*i/255, roughly.
-type pattern struct {
-	at, end int
-	most    int // bytes at a time
-}
-
-func patternAt(i int) byte { return byte(i ^ i>>8 ^ i>>16) }
-
-func (p *pattern) Read(b []byte) (int, error) {
-	n := min(len(b), p.end-p.at, p.most)
-	if n == 0 {
-		return 0, io.EOF
-	}
-	for i := range b[:n] {
-		b[i] = patternAt(p.at + i)
-	}
-	p.at += n
-	return n, nil
-}
-
-// checkPattern checks that c holds the n bytes from at on.
-func checkPattern(t testing.TB, c *millrace.Chain, at, n int) {
-	t.Helper()
-	if c.Len() != n {
-		t.Errorf("%d bytes at %d, want %d", c.Len(), at, n)
-	}
-	for piece := range c.All() {
-		for i, b := range piece {
-			if want := patternAt(at + i); b != want {
-				t.Errorf("byte %d is %#x, want %#x", at+i, b, want)
-				return
-			}
-		}
-		at += len(piece)
-	}
-}
 
 // A packet on its way between goroutines.
 type packet struct {
@@ -118,7 +79,7 @@ func relayPackets(t *testing.T, r *millrace.Reader, total int) {
 
 // handlePackets does something else with each packet.
 func handlePackets(t *testing.T, queue <-chan *packet, rng *rand.Rand) {
-	trailer := []byte("a trailer that somebody adds")
+	trailer := []byte("a trailer that a holder adds")
 	var held []*packet
 	for p := range queue {
 		switch rng.IntN(4) {
@@ -151,26 +112,6 @@ func handlePackets(t *testing.T, queue <-chan *packet, rng *rand.Rand) {
 		checkPattern(t, &p.chain, p.at, p.n)
 		p.chain.Release()
 	}
-}
-
-// tcpPair returns the two ends of a TCP connection over loopback, which are closed when the test ends.
-func tcpPair(t testing.TB) (client, server *net.TCPConn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close(); s.Close() })
-	return c.(*net.TCPConn), s.(*net.TCPConn)
 }
 
 // A Reader that waits has no share of the block behind its packets. Was a bug: the holder of the last packet, asking
@@ -224,11 +165,4 @@ func TestAppendCopyWhileTheReaderWaits(t *testing.T) {
 		c.Release()
 	}
 	r.Release()
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/cipher"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/millrace-io/millrace/arena"
@@ -110,43 +111,6 @@ func TestSealAndOpenInPlace(t *testing.T) {
 	}
 }
 
-// The nonce and the additional data may stand in front of what is sealed, and go where the frame goes.
-func TestSealWithWhatStandsInFront(t *testing.T) {
-	const more = 6 // bytes of the header behind the nonce
-	for _, a := range aeads {
-		for _, set := range settings {
-			t.Run(a.name+"/"+set.name, func(t *testing.T) {
-				overhead := a.aead.Overhead()
-				nonce, more, plain := randomBytes(a.aead.NonceSize()), randomBytes(more), randomBytes(40)
-				start := len(nonce) + len(more)
-				b, held := set.make(start+len(plain), max(overhead, min(16*overhead, 16)))
-				b.Write(nonce)
-				b.Write(more)
-				b.SetStart(start)
-				b.Write(plain)
-				set.makeRoom(held)
-				if err := b.Seal(a.aead, b.Data(len(nonce)), b.Data(start)[len(nonce):]); err != nil {
-					t.Fatal(err)
-				}
-				frame := b.Data(b.Len())
-				if got := append(bytes.Clone(nonce), more...); !bytes.Equal(frame[:start], got) {
-					t.Errorf("the header became %x, want %x", frame[:start], got)
-				}
-				if got, err := a.aead.Open(nil, nonce, frame[start:], more); err != nil || !bytes.Equal(got, plain) {
-					t.Errorf("the AEAD opens %x, %v, want %x", got, err, plain)
-				}
-				if err := b.Open(a.aead, b.Data(len(nonce)), b.Data(start)[len(nonce):]); err != nil {
-					t.Error(err)
-				}
-				frame = b.Data(b.Len())
-				if !bytes.Equal(frame[start:], plain) {
-					t.Errorf("opened %x, want %x", frame[start:], plain)
-				}
-			})
-		}
-	}
-}
-
 // A frame that an AEAD does not take is as long as it was.
 func TestSealWithABadNonce(t *testing.T) {
 	for _, b := range []arena.Buffer{arena.NewPool(100), arena.NewPool(0), new(arena.Heap)} {
@@ -179,7 +143,7 @@ func sealAndOpen(t *testing.T, aead cipher.AEAD, set setting, header, plain []by
 		t.Fatalf("the frame is in %v mode, want %v", got, set.mode)
 	}
 	set.makeRoom(held)
-	if err := b.Seal(aead, nonce, header); err != nil {
+	if err := b.Seal(aead, nonce, b.Data(len(header))); err != nil { // the header goes where the frame goes
 		t.Fatal(err)
 	}
 	if got := modeOf(b); got != set.then && overhead > 0 {
@@ -195,7 +159,7 @@ func sealAndOpen(t *testing.T, aead cipher.AEAD, set setting, header, plain []by
 	if want := aead.Seal(header, nonce, plain, header); aead.NonceSize() > 0 && !bytes.Equal(sealed, want) {
 		t.Errorf("sealed to %d bytes that are not the %d wanted", len(sealed), len(want))
 	}
-	if err := b.Open(aead, nonce, header); err != nil {
+	if err := b.Open(aead, nonce, b.Data(len(header))); err != nil {
 		t.Fatal(err)
 	}
 	if want := append(header, plain...); !bytes.Equal(b.Data(b.Len()), want) {
@@ -218,7 +182,7 @@ func forge(t *testing.T, b arena.Buffer, aead cipher.AEAD, nonce, header, sealed
 		b.Data(b.Len())[i] ^= 1
 		if err := b.Open(aead, nonce, header); err == nil {
 			if _, err := aead.Open(nil, nonce, sealed[len(header):], header); err == nil && aead.Overhead() > 0 {
-				t.Fatalf("byte %d was changed, and nobody noticed", i)
+				t.Fatalf("byte %d was changed, and Open did not fail", i)
 			}
 			return
 		}
@@ -253,29 +217,6 @@ func forge(t *testing.T, b arena.Buffer, aead cipher.AEAD, nonce, header, sealed
 	s.Release()
 }
 
-// Where there is no room for the tag, the frame stays as it is, and can be sealed when there is.
-func TestSealWithoutRoom(t *testing.T) {
-	gcm := aeads[0].aead
-	pool := arena.NewPool(100, arena.HeapFallback(false))
-	held := take(pool, 50)
-	pool.Write(make([]byte, 40))
-	pool.SetStart(4)
-	nonce := make([]byte, gcm.NonceSize())
-	if err := pool.Seal(gcm, nonce, nil); err != arena.ErrFull {
-		t.Fatalf("Seal: %v, want ErrFull", err)
-	}
-	if !bytes.Equal(pool.Data(100), make([]byte, 40)) {
-		t.Errorf("the frame is %x", pool.Data(100))
-	}
-	held[0].Release()
-	if err := pool.Seal(gcm, nonce, nil); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := gcm.Open(nil, nonce, pool.Data(100)[4:], nil); err != nil || !bytes.Equal(got, make([]byte, 36)) {
-		t.Errorf("sealed: %x, %v", got, err)
-	}
-}
-
 // An empty frame can be sealed, and one that is not there cannot be opened.
 func TestSealOfNothing(t *testing.T) {
 	gcm := aeads[0].aead
@@ -296,65 +237,40 @@ func TestSealOfNothing(t *testing.T) {
 	}
 }
 
-// A message of Stratum V2 as its noise-encrypted framing has it: a sealed header of 6 bytes, and a payload in chunks of
-// at most 65,519 bytes, each with its tag. Each is read behind what has been opened, over the tag of the one before, so
-// that the whole is contiguous in the end.
-func TestChunksAreOpenedIntoOneFrame(t *testing.T) {
-	const most = 65519
-	gcm := aeads[0].aead
-	for _, size := range []int{1, most - 1, most, most + 1, 3*most + 12345} {
-		plain := randomBytes(6 + size)
-		wire := sealChunks(gcm, plain[:6], 6)
-		wire = append(wire, sealChunks(gcm, plain[6:], most)...)
-		for _, b := range []arena.Buffer{arena.NewPool(1 << 20), arena.NewPool(100_000), arena.NewPool(0), new(arena.Heap)} {
-			from, number := wire, 0
-			open := func(n int) {
-				b.SetStart(b.Len())
-				copy(b.Writable(n+gcm.Overhead()), from)
-				from = from[n+gcm.Overhead():]
-				if err := b.Open(gcm, chunkNonce(gcm, number), nil); err != nil {
-					t.Fatalf("chunk of %d: %v", n, err)
-				}
-				number++
-			}
-			open(6)
-			number = 0
-			for left := size; left > 0; left -= most {
-				open(min(left, most))
-			}
-			s := b.Take()
-			if !bytes.Equal(s.Bytes(), plain) {
-				t.Errorf("%d bytes of payload became %d that are not the same", size, s.Len()-6)
-			}
-			s.Release()
+// shortTag returns an AES-GCM with a tag of so many bytes, less than 16.
+func shortTag(size int) cipher.AEAD { return roomyGCM{must(cipher.NewGCMWithTagSize(block, size))} }
 
-			// And back: chunk by chunk behind what has been sealed.
-			for at, number := 6, 0; at < len(plain); number++ {
-				b.SetStart(b.Len())
-				n, _ := b.Write(plain[at:min(at+most, len(plain))])
-				if err := b.Seal(gcm, chunkNonce(gcm, number), nil); err != nil {
-					t.Fatal(err)
+// roomyGCM is an AES-GCM that writes as if its tag had 16 bytes, as that of Go 1.26 does (golang.org/issue/80288). Where
+// that would be another owner's memory, it panics instead.
+type roomyGCM struct{ cipher.AEAD }
+
+func (a roomyGCM) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
+	most := len(plaintext) + 16
+	if len(plaintext) > 0 && cap(dst)-len(dst) < most {
+		if cap(dst) > len(dst) && &dst[:cap(dst)][len(dst)] == &plaintext[0] {
+			panic(fmt.Sprintf("%d bytes are sealed in place with room for %d, want 16", len(plaintext), cap(dst)-len(plaintext)))
+		}
+		dst = slices.Grow(dst, most)
+	}
+	return a.AEAD.Seal(dst, nonce, plaintext, additionalData)
+}
+
+// Seal has room for 16 bytes behind the frame, even if the allocator gives no more than the frame and a tag of 12 need.
+func TestSealWithAShortTagHasRoom(t *testing.T) {
+	for size := 12; size < 16; size++ {
+		aead := shortTag(size)
+		nonce := make([]byte, aead.NonceSize())
+		for n := 1; n <= 200; n++ {
+			for _, b := range []arena.Buffer{new(arena.Heap), arena.NewPool(0), arena.NewPool(n + size), arena.NewPool(n + 16)} {
+				b.Writable(n)
+				b.SetStart(min(3, n))
+				if err := b.Seal(aead, nonce, nil); err != nil || b.Len() != n+size {
+					t.Fatalf("%T: %d bytes and a tag of %d: sealed to %d, %v", b, n, size, b.Len(), err)
 				}
-				at += n
-			}
-			if !bytes.Equal(b.Data(b.Len()), wire[6+gcm.Overhead():]) {
-				t.Errorf("%d bytes of payload are not sealed as they were", size)
+				if err := b.Open(aead, nonce, nil); err != nil || !bytes.Equal(b.Data(n), make([]byte, n)) {
+					t.Fatalf("%T: %d bytes and a tag of %d: opened to %x, %v", b, n, size, b.Data(n), err)
+				}
 			}
 		}
 	}
-}
-
-func chunkNonce(aead cipher.AEAD, number int) []byte {
-	nonce := make([]byte, aead.NonceSize())
-	nonce[len(nonce)-1] = byte(number)
-	return nonce
-}
-
-func sealChunks(aead cipher.AEAD, plain []byte, most int) (wire []byte) {
-	for number := 0; len(plain) > 0; number++ {
-		n := min(most, len(plain))
-		wire = aead.Seal(wire, chunkNonce(aead, number), plain[:n], nil)
-		plain = plain[n:]
-	}
-	return wire
 }

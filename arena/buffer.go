@@ -3,45 +3,43 @@ package arena
 import (
 	"crypto/cipher"
 	"errors"
+	"fmt"
 	"io"
 )
 
-// ErrFull is the error of a write to a [Pool] that may not fall back to the heap and has no room.
-var ErrFull = errors.New("arena: no room for the frame, and HeapFallback is off")
+// ErrFull is the error of a write to a [Pool] with [NoHeap] that has no room for the frame.
+var ErrFull = errors.New("arena: no room for the frame, and the Pool has NoHeap")
 
-// A Buffer assembles one frame at a time, which is contiguous whatever the steps in which it is written, and hands it
-// over. *[Pool] and *[Heap] are Buffers. A Buffer belongs to one goroutine at a time; the Slices that it gives do not.
+// A Buffer assembles one frame at a time and hands it over. A frame is contiguous, in however many steps it is written.
+// *[Pool] and *[Heap] are Buffers. A Buffer belongs to one goroutine at a time; the Slices that it returns do not.
 //
-// Slices that Writable and Data return are the frame's memory, lent until the next call of Writable, Write, Seal, Truncate
-// or Take: a frame that outgrows its place is moved.
+// Slices that Writable and Data return are the frame's memory. They are valid until the next call of Writable, Write, Seal,
+// Truncate or Take, because a frame that outgrows its place is moved.
 type Buffer interface {
-	// Writable makes the frame n bytes longer and returns those, to be written to. They hold what was there before. It
-	// returns nil, and the frame is as it was, when the Buffer has no room and may not take any. For no bytes there is
-	// always room: what Writable(0) returns is empty, and not nil.
+	// Writable makes the frame n bytes longer and returns those bytes. They hold what was in memory before. It returns
+	// nil and leaves the frame as it was if there is no room. Writable(0) returns an empty slice that is not nil.
 	Writable(n int) []byte
-	// Take ends the frame and returns it; the caller owns the Slice, and releases it. The Buffer is empty then. An
-	// empty frame is an empty Slice.
+	// Take ends the frame and returns it. The caller owns the Slice and releases it. An empty frame is an empty Slice.
 	Take() Slice
 	// Data returns the first n bytes of the frame, or all of it if there are fewer.
 	Data(n int) []byte
-	// Len returns the length of the frame, in bytes.
+	// Len returns the length of the frame in bytes.
 	Len() int
-	// Truncate cuts the frame off behind its first n bytes. It panics when the frame has fewer.
+	// Truncate shortens the frame to n bytes. It panics if the frame is shorter.
 	Truncate(n int)
-	// SetStart says where Seal and Open begin: the bytes in front, such as a header, are left alone. It is 0 for every
-	// new frame. It panics when the frame is not that long.
+	// SetStart sets where Seal and Open begin: the i bytes in front, such as a header, stay as they are. It is 0 for
+	// every new frame. It panics if the frame is shorter than i.
 	SetStart(i int)
-	// Seal encrypts the frame from its start on, in place, and makes it longer by the AEAD's overhead. It borrows nonce
-	// and additionalData, which may be bytes of the frame in front of its start. It returns ErrFull, and the frame is as
-	// it was, when there is no room for the overhead, or for 16 bytes if that is less.
+	// Seal encrypts the frame from its start on, in place, and appends the AEAD's tag. It borrows nonce and
+	// additionalData, which may be bytes of the frame in front of its start. It returns ErrFull and leaves the frame as it
+	// was if there is no room for the tag, or for 16 bytes if the tag is shorter.
 	Seal(aead cipher.AEAD, nonce, additionalData []byte) error
-	// Open decrypts the frame from its start on, in place, and makes it shorter by the AEAD's overhead. It borrows nonce
-	// and additionalData as Seal does. The error is the AEAD's; after an error, what was to be decrypted is no longer
-	// there.
+	// Open decrypts the frame from its start on, in place, and removes the AEAD's tag. It borrows nonce and additionalData
+	// as Seal does. It returns the AEAD's error; the frame then ends at its start.
 	Open(aead cipher.AEAD, nonce, additionalData []byte) error
-	// Droppable says whether every Slice that was taken out of the Buffer's own memory has been released.
+	// Droppable reports whether every Slice of the Buffer's own memory has been released.
 	Droppable() bool
-	// Write adds a copy of p to the frame. It borrows p, which may be bytes of the frame. The error is ErrFull, with
+	// Write appends a copy of p to the frame. It borrows p, which may be bytes of the frame. It returns ErrFull with
 	// nothing written, or nil.
 	io.Writer
 }
@@ -50,3 +48,76 @@ var (
 	_ Buffer = (*Pool)(nil)
 	_ Buffer = (*Heap)(nil)
 )
+
+// A frame is the frame that is being written.
+type frame struct {
+	mem        []byte
+	begin, end int // the frame is mem[begin:end]
+	limit      int // it can grow to mem[begin:limit] where it is
+	start      int // Seal and Open begin at mem[begin+start]
+
+	// Invariants:
+	//
+	//	0 ≤ begin ≤ begin+start ≤ end ≤ limit ≤ len(mem)
+	//	between frames: begin = end = limit
+}
+
+// Len returns the length of the frame in bytes.
+func (f *frame) Len() int { return f.end - f.begin }
+
+// Data returns the first n bytes of the frame, or all of it if there are fewer. They are valid until the next call of
+// Writable, Write, Seal, Truncate or Take.
+func (f *frame) Data(n int) []byte {
+	end := f.begin + min(n, f.Len())
+	return f.mem[f.begin:end:end]
+}
+
+// Truncate shortens the frame to n bytes. It panics if the frame is shorter.
+func (f *frame) Truncate(n int) {
+	if n < 0 || n > f.Len() {
+		panic(fmt.Sprintf("arena: Truncate(%d) of a frame of %d bytes", n, f.Len()))
+	}
+	f.end = f.begin + n
+	f.start = min(f.start, n)
+}
+
+// SetStart sets where Seal and Open begin: the i bytes in front stay as they are. It is 0 for every new frame. It panics if
+// the frame is shorter than i.
+func (f *frame) SetStart(i int) {
+	if i < 0 || i > f.Len() {
+		panic(fmt.Sprintf("arena: SetStart(%d) in a frame of %d bytes", i, f.Len()))
+	}
+	f.start = i
+}
+
+// body is what Seal and Open work on.
+func (f *frame) body() []byte { return f.mem[f.begin+f.start : f.end : f.limit] }
+
+// Open decrypts the frame from its start on, in place, and removes the AEAD's tag. It borrows nonce and additionalData,
+// which may be bytes of the frame in front of its start. It returns the AEAD's error; the frame then ends at its start.
+func (f *frame) Open(aead cipher.AEAD, nonce, additionalData []byte) error {
+	body := f.body()
+	plain, err := aead.Open(body[:0], nonce, body, additionalData)
+	f.end = f.begin + f.start + len(plain)
+	return err
+}
+
+// seal encrypts the body, whose last bytes are room for the tag: sealRoom(aead) of them. The AEAD may use fewer. If it
+// panics, because the nonce is too short for it, the frame is as long as it was without the room.
+func (f *frame) seal(aead cipher.AEAD, nonce, additionalData []byte) {
+	f.end -= sealRoom(aead)
+	plain := f.body()
+	f.end = f.begin + f.start + len(aead.Seal(plain[:0], nonce, plain, additionalData))
+}
+
+// minTagRoom is the least room behind a frame that is sealed. AES-GCM with a tag of less than 16 bytes writes over what
+// follows the tag (golang/go#80288): in a Pool, another owner's frame. It does not when it opens.
+const minTagRoom = 16
+
+// sealRoom returns how much room Seal needs behind the frame.
+func sealRoom(aead cipher.AEAD) int {
+	if n := aead.Overhead(); n > 0 {
+		return max(n, minTagRoom)
+	}
+	return 0
+}

@@ -92,9 +92,9 @@ func Example_variableSizes() {
 	// moved to the heap: 1
 }
 
-// A Pool that may not go to the heap says so. What it holds is never more than its capacity.
-func ExampleHeapFallback() {
-	pool := arena.NewPool(100, arena.HeapFallback(false))
+// A Pool with NoHeap refuses what it has no room for. It never holds more than its capacity.
+func ExampleNoHeap() {
+	pool := arena.NewPool(100, arena.NoHeap())
 	pool.Writable(80)
 	frame := pool.Take()
 
@@ -106,11 +106,11 @@ func ExampleHeapFallback() {
 	fmt.Println(len(pool.Writable(30)))
 	// Output:
 	// true
-	// arena: no room for the frame, and HeapFallback is off
+	// arena: no room for the frame, and the Pool has NoHeap
 	// 30
 }
 
-// A frame is encrypted where it was written, behind a header that everybody may read, and decrypted where it arrived.
+// A frame is encrypted where it was written, behind a header in plain text, and decrypted where it arrived.
 func ExamplePool_Seal() {
 	block, err := aes.NewCipher([]byte("sixteen byte key"))
 	if err != nil {
@@ -151,7 +151,7 @@ func ExamplePool_Seal() {
 	// opened: "\x00\ba secret"
 }
 
-// Whoever holds a frame for long can move it out of the way.
+// An owner that keeps a frame for long moves it out of the way.
 func ExampleSlice_Promote() {
 	pool := arena.NewPool(1 << 10)
 	pool.Write([]byte("kept for an hour"))

@@ -3,8 +3,6 @@ package arena_test
 import (
 	"math/rand/v2"
 	"testing"
-
-	"github.com/millrace-io/millrace/arena"
 )
 
 // FuzzPoolSmall lets the fuzzer write a program for a Pool of a few bytes, where something is full or moved at nearly
@@ -44,7 +42,7 @@ func FuzzPoolLarge(f *testing.F) {
 		size := int(capacity % (1<<24 + 1))
 		number := []int{8, 64, 512}[slots%3]
 		p := program(input)
-		d := newDepot(t, arena.NewPool(size, arena.Slots(number), arena.HeapFallback(fallback)), 4)
+		d := newDepot(t, size, number, fallback, 4)
 		for i := 0; len(p) > 0 && !t.Failed(); i++ {
 			most := size // what the Pool has to find room for
 			if fallback {

@@ -2,7 +2,7 @@
 
 package arena
 
-// invariants tells the compiler whether to keep the checks that only tests can afford.
+// invariants enables checks that are too slow for production.
 const invariants = false
 
 func poison([]byte) {}

@@ -2,10 +2,10 @@
 
 package arena
 
-// invariants tells the compiler whether to keep the checks that only tests can afford.
+// invariants enables checks that are too slow for production.
 const invariants = true
 
-// poison overwrites memory that was released, so that whoever still reads it is found out.
+// poison overwrites released memory, so that a reader that still holds it sees garbage at once.
 func poison(p []byte) {
 	for i := range p {
 		p[i] = 0xdb

@@ -12,23 +12,17 @@ import (
 	"github.com/millrace-io/millrace/arena"
 )
 
-// nowhere and onHeap are the places of a frame that is not in a Pool's memory.
-const (
-	nowhere = -1
-	onHeap  = -2
-)
-
 // A lent is a Slice that is held, with what it ought to hold.
 type lent struct {
 	slice  arena.Slice
 	want   []byte
-	at     int    // where it is in the Pool's memory, or onHeap
+	at     int    // where it is in the Pool's memory, or -1
 	number uint64 // of the frame
 }
 
-// A model is a Pool and what it ought to do: what is held, as copies, in a list. It works out by looking at all of it
-// where each frame has to be placed, in which mode, and what Stats say. It compares after each step, because what must
-// not happen is that a call changes what somebody else holds.
+// A model is a Pool and what it ought to do. It holds copies of all that is held, and knows from them whether a frame has room
+// in memory, and in which mode it is; where in memory is the Pool's choice. It compares after each step, because no call may
+// change what another owner holds.
 type model struct {
 	t        testing.TB
 	pool     *arena.Pool
@@ -39,24 +33,28 @@ type model struct {
 	calls    []string
 	written  byte // the last byte that was
 
-	frame     []byte
-	start     int
-	at, limit int // where the frame is, and how far it may grow there
-	last      int // where the last frame was placed in memory
-	mode      arena.Mode
-	spilled   bool
-	unsure    bool // the Pool may choose another gap
-	looks     int
-	stats     arena.Stats
-	taken     uint64
+	frame  []byte
+	start  int
+	at     int // where the frame is in memory, or -1
+	onHeap bool
+	mode   arena.Mode
+	looks  int
+	stats  arena.Stats
+	taken  uint64
 }
 
 func newModel(t testing.TB, capacity, slots int, fallback bool) *model {
 	return &model{
-		t: t, pool: arena.NewPool(capacity, arena.Slots(slots), arena.HeapFallback(fallback)),
-		capacity: capacity, slots: slots, fallback: fallback, at: nowhere,
+		t: t, pool: newPool(capacity, slots, fallback), capacity: capacity, slots: slots, fallback: fallback, at: -1,
 		calls: []string{fmt.Sprintf("NewPool(%d, %d slots, fallback %t)", capacity, slots, fallback)},
 	}
+}
+
+func newPool(capacity, slots int, fallback bool) *arena.Pool {
+	if fallback {
+		return arena.NewPool(capacity, arena.Slots(slots))
+	}
+	return arena.NewPool(capacity, arena.Slots(slots), arena.NoHeap())
 }
 
 func (m *model) note(format string, args ...any) {
@@ -77,7 +75,7 @@ func (m *model) errorf(format string, args ...any) {
 func (m *model) inMemory() []lent {
 	var in []lent
 	for _, l := range m.held {
-		if l.at != onHeap {
+		if l.at >= 0 {
 			in = append(in, l)
 		}
 	}
@@ -85,120 +83,79 @@ func (m *model) inMemory() []lent {
 	return in
 }
 
-// gaps returns the beginnings and ends of what is not held, one more than there are Slices in memory, and which of
-// them is behind at or around it.
-func (m *model) gaps(at int) (gaps [][2]int, around int) {
+// gaps returns the beginnings and ends of the memory that is not held.
+func (m *model) gaps() (gaps [][2]int) {
 	from := 0
 	for _, l := range m.inMemory() {
-		if l.at <= at {
-			around++
-		}
 		gaps = append(gaps, [2]int{from, l.at})
 		from = l.at + len(l.want)
 	}
-	return append(gaps, [2]int{from, m.capacity}), around
+	return append(gaps, [2]int{from, m.capacity})
 }
 
-// place says in which gap a frame of n bytes has to be placed, which may be none.
-func (m *model) place(n, at int) (gaps [][2]int, which int, ok bool) {
-	gaps, around := m.gaps(at)
-	if len(gaps) > m.slots { // no slot is free
-		return gaps, 0, false
-	}
-	order := []int{around, len(gaps) - 1, 0}
-	for i := range gaps {
-		order = append(order, (around+i)%len(gaps))
-	}
-	for _, i := range order {
-		if gaps[i][1]-gaps[i][0] >= n {
-			return gaps, i, true
-		}
-	}
-	return gaps, 0, false
+// fits reports whether there is a slot and a gap for a frame of n bytes.
+func (m *model) fits(n int) bool {
+	gaps := m.gaps()
+	return len(gaps) <= m.slots && slices.ContainsFunc(gaps, func(g [2]int) bool { return g[1]-g[0] >= n })
 }
 
-// settle notes that the frame, which is going to have n bytes, has to be in the gap.
-func (m *model) settle(gaps [][2]int, i int) {
-	m.at, m.limit = gaps[i][0], gaps[i][1]
-	m.last = m.at
-	m.mode = arena.Front
-	if i == len(gaps)-1 {
-		m.mode = arena.Back
-	}
+// hasRoom reports whether n bytes can be added to the frame.
+func (m *model) hasRoom(n int) bool {
+	return n == 0 || m.onHeap || m.fallback || m.fits(len(m.frame)+n)
 }
 
-// grow works out what becomes of the frame if n bytes are added. It says whether they can be.
-func (m *model) grow(n int) bool {
+// grown takes over where the Pool has placed the frame for n bytes more, and checks that it might.
+func (m *model) grown(n int) {
+	if n == 0 || m.onHeap {
+		return
+	}
 	size := len(m.frame) + n
-	m.unsure = arena.AllLinked(m.pool)
-	switch {
-	case n == 0 || m.at == onHeap:
-		return true
-	case m.at == nowhere:
-		if gaps, i, ok := m.place(size, m.last); ok {
-			m.settle(gaps, i)
-			return true
-		}
-	case m.at+size <= m.limit:
-		return true
-	default:
-		if gaps, i := m.gaps(m.at); m.at+size <= gaps[i][1] {
-			m.limit = gaps[i][1]
-			return true
-		}
-		if gaps, i, ok := m.place(size, m.at); ok {
-			m.settle(gaps, i)
-			m.unsure = true
-			return true
-		}
+	at, placed := arena.PlaceOf(m.pool)
+	if !placed || at >= 0 != m.fits(size) {
+		m.errorf("the frame of %d bytes is at %d, placed %t, and fits into memory: %t", size, at, placed, m.fits(size))
 	}
-	if m.fallback {
-		m.spilled = m.at != nowhere
-		m.at, m.mode = onHeap, arena.Alloc
+	mode := arena.Alloc
+	if at >= 0 {
+		gaps := m.gaps()
+		i := slices.IndexFunc(gaps, func(g [2]int) bool { return g[0] <= at && at+size <= g[1] })
+		if i < 0 {
+			m.errorf("the frame of %d bytes is at %d, and %v are free", size, at, gaps)
+		}
+		mode = arena.Front
+		if i == len(gaps)-1 {
+			mode = arena.Back
+		}
+		if at == m.at && m.pool.Mode() == m.mode {
+			mode = m.mode // the frame was placed when more was held
+		}
+	} else if len(m.frame) > 0 {
+		m.stats.Spills++
 	}
-	return m.fallback
+	m.at, m.onHeap, m.mode = at, at < 0, mode
 }
 
 // writable adds n bytes, and writes to them.
 func (m *model) writable(n int) {
 	m.note("Writable(%d)", n)
-	ok := m.grow(n)
+	ok := m.hasRoom(n)
 	p := m.pool.Writable(n)
-	if n > 0 && (p != nil) != ok {
+	if (p != nil) != ok {
 		m.errorf("Writable(%d) is nil: %t, want %t", n, p == nil, !ok)
 		return
 	}
-	if !ok {
-		m.look()
-		return
+	if ok {
+		if len(p) != n || cap(p) != n {
+			m.errorf("Writable(%d) has %d bytes and room for %d", n, len(p), cap(p))
+			return
+		}
+		for i := range p {
+			m.written++
+			p[i] = m.written
+		}
+		m.grown(n)
+		m.frame = append(m.frame, p...)
 	}
-	if len(p) != n || cap(p) != n {
-		m.errorf("Writable(%d) has %d bytes and room for %d", n, len(p), cap(p))
-		return
-	}
-	for i := range p {
-		m.written++
-		p[i] = m.written
-	}
-	m.frame = append(m.frame, p...)
-	m.adopt()
 	m.look()
-}
-
-// adopt takes over where the Pool has placed the frame in the cases in which the model leaves it the choice: when it has
-// to look for a slot first, it need not go on to look for the best gap; and when it moves a frame, it need not know that
-// what was in front has been released.
-func (m *model) adopt() {
-	at, placed := arena.PlaceOf(m.pool)
-	if !m.unsure || m.at < 0 || !placed || at < 0 || at == m.at {
-		return
-	}
-	gaps, i := m.gaps(at)
-	if at < gaps[i][0] || at+len(m.frame) > gaps[i][1] {
-		m.errorf("the frame of %d bytes is at %d, and %v are free", len(m.frame), at, gaps)
-	}
-	m.settle(gaps, i)
-	m.at, m.last = at, at
 }
 
 // write adds n bytes with Write.
@@ -209,15 +166,15 @@ func (m *model) write(n int) {
 		m.written++
 		p[i] = m.written
 	}
-	ok := m.grow(n)
+	ok := m.hasRoom(n)
 	got, err := m.pool.Write(p)
 	if ok && (got != n || err != nil) || !ok && (got != 0 || err != arena.ErrFull) {
 		m.errorf("Write(%d bytes) = %d, %v, and there is room: %t", n, got, err, ok)
 		return
 	}
 	if ok {
+		m.grown(n)
 		m.frame = append(m.frame, p...)
-		m.adopt()
 	}
 	m.look()
 }
@@ -227,8 +184,8 @@ func (m *model) truncate(n int) {
 	m.pool.Truncate(n)
 	m.frame = m.frame[:n]
 	m.start = min(m.start, n)
-	if n == 0 && m.at == onHeap {
-		m.at, m.spilled = nowhere, false
+	if n == 0 {
+		m.onHeap = false
 	}
 	m.look()
 }
@@ -245,14 +202,15 @@ func (m *model) seal(open bool) {
 	m.note("Seal, Open %t", open)
 	aead := toy{overhead: 5}
 	nonce, header := []byte("n"), m.frame[:m.start:m.start]
-	ok := m.grow(16) // the room that Seal asks for behind a short tag
+	const room = 16 // that Seal asks for behind a short tag
+	ok := m.hasRoom(room)
 	if err := m.pool.Seal(aead, nonce, header); (err == nil) != ok || err != nil && err != arena.ErrFull {
 		m.errorf("Seal: %v, and there is room: %t", err, ok)
 		return
 	}
 	if ok {
+		m.grown(room)
 		m.frame = aead.Seal(header, nonce, m.frame[m.start:], header)
-		m.adopt()
 	}
 	m.look()
 	if !ok || !open {
@@ -272,11 +230,8 @@ func (m *model) take() {
 		m.taken++
 		m.stats.Modes[m.mode].Frames++
 		m.stats.Modes[m.mode].Bytes += uint64(len(m.frame))
-		if m.spilled {
-			m.stats.Spills++
-		}
 		m.held = append(m.held, l)
-		if _, at := arena.SlotOf(m.pool, l.slice); at != max(l.at, -1) {
+		if at := arena.PlaceOfSlice(m.pool, l.slice); at != l.at {
 			m.errorf("the Slice is at %d, want %d", at, l.at)
 		}
 	} else if l.slice != (arena.Slice{}) {
@@ -285,7 +240,7 @@ func (m *model) take() {
 	if p := l.slice.Bytes(); cap(p) != len(m.frame) {
 		m.errorf("a Slice of %d bytes has room for %d", len(m.frame), cap(p))
 	}
-	m.frame, m.start, m.at, m.spilled = nil, 0, nowhere, false
+	m.frame, m.start, m.at, m.onHeap = nil, 0, -1, false
 	m.look()
 }
 
@@ -310,10 +265,12 @@ func (m *model) releaseAll() {
 func (m *model) promote(i int) {
 	m.note("Promote %d of %d", i, len(m.held))
 	l := &m.held[i]
-	l.slice.Promote()
-	l.at = onHeap
-	if number, _ := arena.SlotOf(m.pool, l.slice); number >= 0 {
-		m.errorf("the Slice is in slot %d after Promote", number)
+	if moved := l.slice.Promote(); moved != (l.at >= 0) {
+		m.errorf("Promote = %t of a Slice at %d", moved, l.at)
+	}
+	l.at = -1
+	if at := arena.PlaceOfSlice(m.pool, l.slice); at >= 0 {
+		m.errorf("the Slice is at %d after Promote", at)
 	}
 	m.look()
 }
@@ -335,9 +292,6 @@ func (m *model) look() {
 	m.t.Helper()
 	if err := arena.Broken(m.pool); err != nil {
 		m.errorf("%v", err)
-	}
-	if at, placed := arena.PlaceOf(m.pool); placed != (m.at != nowhere) || at != max(m.at, -1) {
-		m.errorf("the frame is at %d, want %d", at, m.at)
 	}
 	if m.pool.Len() != len(m.frame) || !bytes.Equal(m.pool.Data(len(m.frame)+1), m.frame) {
 		m.errorf("the frame has %d bytes: %x, want %x", m.pool.Len(), m.pool.Data(m.capacity), m.frame)
@@ -361,7 +315,7 @@ func (m *model) lookAtStats() {
 	want := m.stats
 	want.Slots = m.slots
 	for _, l := range m.held {
-		if l.at != onHeap {
+		if l.at >= 0 {
 			want.SlotsInUse++
 			want.LongestHeld = max(want.LongestHeld, m.taken-l.number-1)
 		}

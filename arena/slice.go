@@ -1,91 +1,103 @@
 package arena
 
 import (
+	"bytes"
+	"math"
 	"sync/atomic"
 	"time"
 )
 
-// A Slice is a frame that somebody owns: contiguous bytes that nobody else reads or writes. The owner ends its life with
+// A Slice is one owner's frame: contiguous bytes that only the owner reads and writes. The owner ends its life with
 // Release, once, on any goroutine, or hands it on. The zero Slice is empty, and releasing it does nothing.
 //
 // A Slice is a value of 16 bytes; copying it moves it. A copy that is used after another copy was released panics, and
-// so does its Release: in every build, whether the frame is in a Pool's memory or on the heap. (A Pool's slot is told from
-// itself for 2³² frames.)
-//
-// Invariants, unless it is empty:
-//
-//	loan.state = gen until it is released, and never again
-//	len(loan.data) > 0
+// so does its Release, in every build, whether the frame is in a Pool's memory or on the heap. (A slot of a Pool tells
+// 2³² frames apart.)
 type Slice struct {
-	loan *loan
+	slot *slot
 	gen  uint32
+
+	// Invariants, unless the Slice is empty:
+	//
+	//	slot.state = gen until it is released, and never again
+	//	len(slot.data) > 0
 }
 
-// A loan is what a Slice shares with the Pool that it came from. Its data do not change while it lasts.
-type loan struct {
-	state atomic.Uint32 // one more with each release
-	heap  bool          // data are not a Pool's memory
-	due   int64         // when it should end, in Unix nanoseconds; 0: at any time
-	data  []byte
+// A slot is the place of one frame that was taken. Slots in use are linked in the order of their memory, in a ring that
+// the Pool's edge closes. A released slot stays in the ring until the Pool needs it, or the memory around it.
+//
+// It fills a cache line, so that goroutines which release neighbours do not wait for each other.
+type slot struct {
+	state atomic.Uint32 // gen while the frame is held, gen+1 when it is released
+	gen   uint32        // of the frame; written by the Pool only
+	due   int64         // when Promote may move the frame, in Unix nanoseconds: 0 at any time
+	data  []byte        // the frame
+
+	from       uint32 // where the frame begins in the Pool's memory
+	taken      uint32 // how many frames the Pool had handed out before
+	prev, next *slot  // prev is not valid in the list of free slots
+
+	// Invariants of a slot in the ring, unless it is the edge or next is:
+	//
+	//	end() ≤ next.from
 }
 
-// Bytes returns the frame, to read and to write. It is valid until s is released, or moved by Promote or PromoteIfDue.
+// never is the due of a frame on the heap.
+const never = math.MaxInt64
+
+// released reports whether the owner has released the frame.
+func (s *slot) released() bool { return s.state.Load() != s.gen }
+
+// end returns where the frame ends in the Pool's memory.
+func (s *slot) end() int { return int(s.from) + len(s.data) }
+
+// onHeap returns a Slice of data, which has no other owner.
+func onHeap(data []byte) Slice {
+	if len(data) == 0 {
+		return Slice{}
+	}
+	return Slice{slot: &slot{due: never, data: data}}
+}
+
+// Bytes returns the frame, to read and to write. It is valid until s is released, or moved by Promote.
 func (s *Slice) Bytes() []byte {
-	l := s.loan
-	if l == nil {
+	if s.slot == nil {
 		return nil
 	}
-	if l.state.Load() != s.gen {
+	if s.slot.state.Load() != s.gen {
 		panic("arena: Slice used after Release")
 	}
-	return l.data
+	return s.slot.data
 }
 
 // Len returns the length in bytes.
 func (s *Slice) Len() int { return len(s.Bytes()) }
 
-// Release gives the memory back and leaves s empty. It panics when a copy of s was released before.
+// Release gives the memory back and leaves s empty. It panics if a copy of s was released before.
 func (s *Slice) Release() {
-	l := s.loan
-	if l == nil {
+	if s.slot == nil {
 		return
 	}
-	if invariants && l.state.Load() == s.gen {
-		poison(l.data)
+	if invariants && s.slot.state.Load() == s.gen {
+		poison(s.slot.data)
 	}
-	if !l.state.CompareAndSwap(s.gen, s.gen+1) {
+	if !s.slot.state.CompareAndSwap(s.gen, s.gen+1) {
 		panic("arena: Slice released twice")
 	}
-	s.loan = nil
+	s.slot = nil
 }
 
-// Promote moves the frame out of its Pool's memory to the heap, with one copy, so that a frame that is held for long does
-// not keep the Pool from using what is around it. The Slice stays the caller's; what Bytes returned before is no longer
-// valid. Promote does nothing if the frame is on the heap.
-func (s *Slice) Promote() {
+// Promote moves a frame that is due from its Pool's memory to the heap, with one copy, and reports whether it did: so that a
+// frame that is held for long does not keep the Pool from using the memory around it. A frame is due at once, or after the
+// time that [PromoteAfter] sets; a frame on the heap never is. The caller still owns s. What Bytes returned before is no
+// longer valid.
+func (s *Slice) Promote() bool {
 	data := s.Bytes()
-	if s.loan == nil || s.loan.heap {
-		return
-	}
-	moved := onHeap(append([]byte(nil), data...))
-	s.Release()
-	*s = moved
-}
-
-// PromoteIfDue is [Slice.Promote] for a frame that has been held for longer than its Pool's [PromoteAfter], and reports
-// whether it was. It is for whoever holds frames to call now and then: a Pool cannot move what somebody may be reading.
-func (s *Slice) PromoteIfDue() bool {
-	if s.Len() == 0 || s.loan.due == 0 || time.Now().UnixNano() < s.loan.due {
+	if len(data) == 0 || s.slot.due > 0 && time.Now().UnixNano() < s.slot.due {
 		return false
 	}
-	s.Promote()
+	moved := onHeap(bytes.Clone(data))
+	s.Release()
+	*s = moved
 	return true
-}
-
-// onHeap makes a Slice of data, which has no other owner.
-func onHeap(data []byte) Slice {
-	if len(data) == 0 {
-		return Slice{}
-	}
-	return Slice{loan: &loan{heap: true, data: data}}
 }

@@ -8,20 +8,17 @@ require (
 	github.com/cloudwego/netpoll v0.7.2
 	github.com/klauspost/readahead v1.4.0
 	github.com/millrace-io/millrace v0.0.0
+	github.com/prometheus/procfs v0.22.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
-	github.com/valyala/bytebufferpool v1.0.0
 	golang.org/x/sys v0.49.0
 	google.golang.org/grpc v1.85.0
-	gvisor.dev/gvisor v0.0.0-20250205023644-9414b50a5633
 )
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
-	golang.org/x/time v0.7.0 // indirect
 )
 
 replace github.com/millrace-io/millrace => ../

@@ -9,8 +9,8 @@ import (
 
 // A Cursor is one reader's place in a Ring.
 //
-// Take and Wait belong to one goroutine at a time, the reader's; Lag and Close
-// may be called from any goroutine, even while the reader waits.
+// Take belongs to one goroutine at a time, the reader's; Lag and Close may be
+// called from any goroutine. A reader waits with a [Watcher].
 //
 // # When a cursor is behind
 //
@@ -31,8 +31,6 @@ type Cursor struct {
 	ring *Ring
 	opts cursorOptions
 
-	woken chan struct{} // room for one signal
-
 	// The rest is guarded by ring.mu.
 
 	next int64 // the frame to give next, or, while it can't be read, the first one lost
@@ -46,9 +44,8 @@ type Cursor struct {
 	missed Missed // not told yet
 	since  int64  // when the first frame of missed was published; with missed.Why
 
-	closed    bool
-	index     int // in ring.cursors
-	waitIndex int // in ring.waiting, or notWaiting
+	closed bool
+	index  int // in ring.cursors
 }
 
 // Batch says what Take has given.
@@ -58,6 +55,10 @@ type Batch struct {
 
 	// Preamble is how many of Bytes, the first ones, are the preamble.
 	Preamble int
+
+	// More says that the next Take has something to give at once: frames that
+	// this batch had no room for, or the end of the stream.
+	More bool
 
 	// Missed says what was lost right before these frames. With Frames == 0
 	// it is what was lost before the end of the stream.
@@ -78,8 +79,6 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 			batchBytes:  defaultBatchBytes,
 			batchPieces: defaultBatchPieces,
 		},
-		woken:     make(chan struct{}, 1),
-		waitIndex: notWaiting,
 	}
 	for _, opt := range opts {
 		opt(&c.opts)
@@ -182,13 +181,13 @@ func (c *Cursor) lose(next, off int64, why Reason) {
 	frames, bytes := next-c.next, off-c.off
 	c.missed.Frames += int(frames)
 	c.missed.Bytes += bytes
-	c.ring.tally.lose(c.missed.Why, frames, bytes)
+	c.ring.stats.lose(c.missed.Why, frames, bytes)
 	c.place(next, off)
 }
 
 // note keeps why the frame at c.next is lost, and when it was published, if it
-// is the first that c was not told of. Its record is there: whatever takes it
-// away (evict, trim) sees to it that this was called before. r.mu is held.
+// is the first that c was not told of. Its record is there: evict and trim
+// call note before they take it away. r.mu is held.
 func (c *Cursor) note(why Reason) {
 	if c.missed.Why == NotMissed {
 		c.missed.Why = why
@@ -211,26 +210,16 @@ func (c *Cursor) place(next, off int64) {
 //
 // After the ring was closed and c has got the rest, Take returns io.EOF; after
 // c was closed, ErrClosed. Nothing is added to dst with an error.
-func (c *Cursor) Take(dst *millrace.Chain) (Batch, error) {
+func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 	_ = dst.Len() // a nil dst panics here, not with the ring's lock held
-	b, dead, err := c.take(dst)
-	if dead {
-		c.ring.reap()
-	}
-	return b, err
-}
-
-// take is the part of Take that needs the lock. dead says that there is
-// something to reap.
-func (c *Cursor) take(dst *millrace.Chain) (b Batch, dead bool, err error) {
 	r := c.ring
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case c.closed:
-		return b, false, ErrClosed
+		return b, ErrClosed
 	case r.closed && c.drained():
-		return b, false, io.EOF
+		return b, io.EOF
 	}
 	var now int64
 	if c.behind() {
@@ -243,14 +232,15 @@ func (c *Cursor) take(dst *millrace.Chain) (b Batch, dead bool, err error) {
 	case r.closed: // no key frame will come: the loss is final
 		c.lose(r.frames.head, r.log.end, c.missed.Why)
 	default:
-		return b, false, nil
+		return b, nil
 	}
 	b.Missed = c.missed
 	c.missed = Missed{}
+	b.More = r.closed || c.canRead(r.frames.head)
 	if r.closed && c.drained() {
 		r.trim(r.closedAt)
 	}
-	return b, len(r.log.dead) > 0, nil
+	return b, nil
 }
 
 // drained reports whether c has got all that it will ever get from a closed
@@ -329,16 +319,9 @@ func (c *Cursor) Lag() Lag {
 	return lag
 }
 
-// Close ends the cursor; a Wait that is under way returns ErrClosed. Shares
-// that were taken live on. Close may be called from any goroutine, and more
-// than once.
+// Close ends the cursor: Take fails from here on. Shares that were taken live
+// on. Close may be called from any goroutine, and more than once.
 func (c *Cursor) Close() {
-	c.end()
-	c.ring.reap()
-}
-
-// end is the part of Close that needs the lock.
-func (c *Cursor) end() {
 	r := c.ring
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -353,10 +336,6 @@ func (c *Cursor) end() {
 	r.cursors[c.index].index = c.index
 	r.cursors[last] = nil
 	r.cursors = r.cursors[:last]
-	if c.waitIndex != notWaiting {
-		c.unlist()
-		c.signal()
-	}
 	if r.closed {
 		r.trim(r.closedAt)
 	}

@@ -1,7 +1,7 @@
 // Package broadcast hands one stream of frames to any number of readers: no
 // copy, no queue per reader, and no waiting for the slow.
 //
-//	   evicted       kept: MaxBytes, MaxFrames, MaxPieces   to come
+//	   evicted       kept: MaxBytes, MaxFrames              to come
 //	. . . . . . ┌────┬────┬────┬────┬────┬────┬────┬────┐ . . . . . .
 //	            │ K  │    │    │    │ K  │    │    │    │
 //	. . . . . . └────┴────┴────┴────┴────┴────┴────┴────┘ . . . . . .
@@ -25,7 +25,7 @@
 //
 // Ownership: Publish and SetPreamble take ownership of their chains, even when
 // they return an error. [Cursor.Take] adds shares to a chain that is and stays
-// the caller's: they live until the caller releases them, whatever the ring
-// does in the meantime. A send holds its references until the kernel has taken
+// the caller's: they live until the caller releases them, also after the ring
+// has dropped the frames. A send holds its references until the kernel has taken
 // the bytes.
 package broadcast

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// ErrClosed is returned by Publish on a closed ring, and by Take and Wait on a
-// closed cursor. A cursor whose ring was closed gets io.EOF instead, after the
+// ErrClosed is returned by Publish on a closed ring, and by Take on a closed
+// cursor. A cursor whose ring was closed gets io.EOF instead, after the
 // last frame.
 var ErrClosed = errors.New("broadcast: closed")
 
@@ -17,12 +17,12 @@ type FrameTooLargeError struct {
 	Limit int64 // the ring's MaxBytes
 
 	Pieces    int // the contiguous pieces that it lies in
-	MaxPieces int // the ring's limit
+	MaxPieces int // the ring's limit; see MaxFrames
 }
 
 func (e *FrameTooLargeError) Error() string {
 	if e.Size <= e.Limit {
-		return fmt.Sprintf("broadcast: a frame of %d pieces is above MaxPieces (%d)", e.Pieces, e.MaxPieces)
+		return fmt.Sprintf("broadcast: a frame of %d pieces is above the limit of %d", e.Pieces, e.MaxPieces)
 	}
 	return fmt.Sprintf("broadcast: a frame of %d bytes is above MaxBytes (%d)", e.Size, e.Limit)
 }

@@ -49,17 +49,13 @@ func Example() {
 }
 
 // The loop of a goroutine that serves one viewer.
-func ExampleCursor_Wait() {
-	serve := func(ctx context.Context, w io.Writer, c *broadcast.Cursor) error {
+func ExampleRing_Watch() {
+	serve := func(ctx context.Context, w io.Writer, c *broadcast.Cursor, news *broadcast.Watcher) error {
 		defer c.Close()
+		defer news.Stop()
 		var out millrace.Chain
 		defer out.Release() // what the viewer did not want
 		for {
-			if err := c.Wait(ctx); err == io.EOF {
-				return nil
-			} else if err != nil {
-				return err
-			}
 			batch, err := c.Take(&out)
 			if err == io.EOF {
 				return nil
@@ -72,14 +68,22 @@ func ExampleCursor_Wait() {
 			if _, err := out.WriteTo(w); err != nil {
 				return err
 			}
+			if batch.More {
+				continue
+			}
+			select {
+			case <-news.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 	}
 
 	ring := broadcast.New(broadcast.Latency(50 * time.Millisecond))
-	viewer := ring.Cursor()
+	viewer, news := ring.Cursor(), ring.Watch()
 	var done sync.WaitGroup
 	done.Go(func() {
-		if err := serve(context.Background(), os.Stdout, viewer); err != nil {
+		if err := serve(context.Background(), os.Stdout, viewer, news); err != nil {
 			fmt.Println(err)
 		}
 	})
@@ -97,7 +101,7 @@ func ExampleCursor_Wait() {
 }
 
 // One goroutine that serves every viewer.
-func ExampleRing_Watch() {
+func ExampleRing_Watch_many() {
 	ring := broadcast.New()
 	viewers := []*broadcast.Cursor{ring.Cursor(), ring.Cursor()}
 	watcher := ring.Watch()
@@ -150,5 +154,5 @@ func ExampleMissed() {
 	fmt.Printf("%s, missed %v\n", out.Bytes(), batch.Missed)
 	out.Release()
 	// Output:
-	// KEY2d, missed 4 frames, 7 bytes (lag frames)
+	// KEY2d, missed 4 frames, 7 bytes (lag_frames)
 }

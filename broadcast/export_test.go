@@ -15,16 +15,15 @@ func (r *Ring) RecordsUsed() int64 {
 	return r.frames.used
 }
 
-// PieceSize is what MaxPieces says that a piece costs beside its bytes: its part
-// of a segment, and of the three lists that have room for one.
-const PieceSize = (float64(unsafe.Sizeof(segment{})) + 3*8) / segmentPieces
+// PieceSize is what MaxFrames says that a piece costs beside its bytes: its part
+// of a segment, and of the two lists that have room for one.
+const PieceSize = (float64(unsafe.Sizeof(segment{})) + 2*8) / segmentPieces
 
-// Ready reports whether Wait would return at once.
-func (c *Cursor) Ready() bool {
-	c.ring.mu.Lock()
-	defer c.ring.mu.Unlock()
-	return c.ready()
-}
+// MaxPieces sets the limit that New derives from MaxBytes and MaxFrames.
+func MaxPieces(n int) Option { return func(o *options) { o.maxPieces = n } }
+
+// BatchPieces sets how many pieces one Take adds to its chain.
+func BatchPieces(n int) CursorOption { return func(o *cursorOptions) { o.batchPieces = n } }
 
 // Check returns what is wrong with r's invariants.
 func (r *Ring) Check() error {
@@ -96,9 +95,6 @@ func (r *Ring) checkLog() error {
 			return fmt.Errorf("a spare segment has %d bytes", s.chain.Len())
 		}
 	}
-	if len(l.dead) > 0 || l.reapers > 0 {
-		return fmt.Errorf("%d dead segments while nobody reaps", len(l.dead))
-	}
 	return nil
 }
 
@@ -125,12 +121,9 @@ func (r *Ring) checkLists() error {
 			return fmt.Errorf("cursor %d has index %d, closed %v", i, c.index, c.closed)
 		}
 	}
-	for i, c := range r.waiting {
-		if c.waitIndex != i || c.closed {
-			return fmt.Errorf("waiter %d has index %d, closed %v", i, c.waitIndex, c.closed)
-		}
-	}
-	for i, w := range r.watchers {
+	r.watchers.mu.Lock()
+	defer r.watchers.mu.Unlock()
+	for i, w := range r.watchers.list {
 		if w.index != i {
 			return fmt.Errorf("watcher %d has index %d", i, w.index)
 		}
@@ -139,34 +132,7 @@ func (r *Ring) checkLists() error {
 }
 
 // TimerArmed reports whether the latency timer is running, and stops it.
-func (r *Ring) TimerArmed() bool { return r.timer.Stop() }
+func (r *Ring) TimerArmed() bool { return r.timer != nil && r.timer.Stop() }
 
 // Expire does what the latency timer does when it fires.
 func (r *Ring) Expire() { r.expire() }
-
-// StopReapers does what reapers do that are stopped between two batches. resume
-// ends it.
-func (r *Ring) StopReapers() (resume func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := &r.log
-	l.reapers = maxReapers
-	for range maxReapers * reapBatch {
-		l.spare = append(l.spare, l.take()) // as many as there may be in their hands
-	}
-	held := append([]*segment(nil), l.spare...)
-	l.spare = l.spare[:0]
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		l.spare = append(l.spare, held...)
-		l.reapers = 0
-	}
-}
-
-// AddWakers does what n goroutines do that are about to signal waiters.
-func (r *Ring) AddWakers(n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.wakers += n
-}

@@ -21,40 +21,30 @@ type segment struct {
 // It is a queue of small chains rather than one chain, so that the cost of
 // sharing a range depends on the range and not on how much the ring keeps. All
 // segments that it will ever have are made with it.
-//
-// Invariants:
-//
-//	live segment i, in order, is queue[(first+i)%len(queue)], 0 ≤ i < count
-//	no live segment is empty, and each ends where the next one starts
-//	all but the first and the last live segment have segmentPieces pieces
-//	count + len(dead) + len(spare) + reapers*reapBatch ≥ made
-//	reapers ≤ maxReapers, made ≤ len(slab)
 type byteLog struct {
+	// Invariants:
+	//
+	//	live segment i, in order, is queue[(first+i)%len(queue)], 0 ≤ i < count
+	//	no live segment is empty, and each ends where the next one starts
+	//	all but the first and the last live segment have segmentPieces pieces
+	//	count + len(spare) == made ≤ len(slab)
+
 	slab  []segment // all segments; those from made on were never used
 	made  int
 	queue []*segment // a circular array
 	first int
 	count int
+	spare []*segment // empty, for later
 
-	end    int64      // offset after the last byte
-	pieces uint32     // pieces ever begun, modulo 2^32
-	dead   []*segment // dropped, to be released outside of the ring's lock
-	spare  []*segment // released and empty, for later
-
-	reapers int // goroutines with up to reapBatch dead segments in their hands
+	end    int64  // offset after the last byte
+	pieces uint32 // pieces ever begun, modulo 2^32
 }
 
 // newByteLog returns a log with room for so many pieces.
 func newByteLog(pieces int) byteLog {
 	// The first and the last segment may have a single piece each.
-	live := pieces/segmentPieces + 3
-	n := live + maxReapers*reapBatch
-	return byteLog{
-		slab:  make([]segment, n),
-		queue: make([]*segment, live),
-		dead:  make([]*segment, 0, n),
-		spare: make([]*segment, 0, n),
-	}
+	n := pieces/segmentPieces + 3
+	return byteLog{slab: make([]segment, n), queue: make([]*segment, n), spare: make([]*segment, 0, n)}
 }
 
 // at returns where live segment i stands.
@@ -142,18 +132,7 @@ func (l *byteLog) take() *segment {
 		l.made++
 		return &l.slab[l.made-1]
 	}
-	last := len(l.dead) - 1
-	if last < 0 {
-		// A reaper that panicked, over a chain that was released twice, took
-		// some with it.
-		return new(segment)
-	}
-	// The frame is one of very many pieces, or whoever reaps was stopped between
-	// two batches.
-	s := l.dead[last]
-	l.dead = l.dead[:last]
-	s.chain.Release()
-	return s
+	return new(segment) // a drop that panicked has lost one
 }
 
 // share appends shares of the bytes [from, to) to dst. The range must be kept.
@@ -171,62 +150,23 @@ func (l *byteLog) share(dst *millrace.Chain, from, to int64) {
 	}
 }
 
-// drop forgets the bytes below offset. Whole segments go to the dead list, so
-// that this costs little however much is dropped; see reap.
+// drop releases the bytes below offset. A chain that its publisher has released
+// as well panics here; the segment is lost then, and the log goes on without it.
 func (l *byteLog) drop(offset int64) {
 	for l.count > 0 {
 		s := l.queue[l.first]
 		if s.end > offset {
 			if n := offset - s.start; n > 0 {
-				s.chain.Discard(int(n))
 				s.start = offset
+				s.chain.Discard(int(n))
 			}
 			return
 		}
-		l.dead = append(l.dead, s)
 		if l.first++; l.first == len(l.queue) {
 			l.first = 0
 		}
 		l.count--
-	}
-}
-
-const (
-	// reapBatch is how many segments reap releases between two uses of the lock.
-	reapBatch = 16
-	// maxReapers bounds the segments that are in nobody's list, and leaves one
-	// to go on when others are stopped.
-	maxReapers = 4
-)
-
-// reap releases the blocks of dropped segments, a few at a time and without the
-// lock: a group of pictures may be thousands of pieces, and giving back a block
-// may touch a counter that another core has just written. A few goroutines at a
-// time do it, also for those that come meanwhile. The caller does not hold r.mu.
-func (r *Ring) reap() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := &r.log
-	if l.reapers == maxReapers {
-		return
-	}
-	l.reapers++
-	defer func() { l.reapers-- }()
-	var batch [reapBatch]*segment
-	for len(l.dead) > 0 {
-		rest := max(0, len(l.dead)-reapBatch)
-		n := copy(batch[:], l.dead[rest:])
-		l.dead = l.dead[:rest]
-		r.release(batch[:n])
-		l.spare = append(l.spare, batch[:n]...)
-	}
-}
-
-// release lets go of r.mu, which is held, while it empties segments.
-func (r *Ring) release(batch []*segment) {
-	r.mu.Unlock()
-	defer r.mu.Lock()
-	for _, s := range batch {
 		s.chain.Release()
+		l.spare = append(l.spare, s)
 	}
 }

@@ -13,7 +13,7 @@ const (
 	LagBytes
 	LagFrames
 	LagTime
-	// Evicted: the ring had to make room (MaxBytes, MaxFrames, MaxPieces).
+	// Evicted: the ring had to make room (MaxBytes, MaxFrames).
 	Evicted
 	// Refused: Publish refused a frame (FrameTooLargeError), which spoils
 	// the rest of its group.
@@ -22,27 +22,14 @@ const (
 	reasons // how many there are
 )
 
-var reasonNames = [reasons]string{"not missed", "lag bytes", "lag frames", "lag time", "evicted", "refused"}
+var reasonNames = [reasons]string{"not_missed", "lag_bytes", "lag_frames", "lag_time", "evicted", "refused"}
 
-// String returns a short name, fit for a log line.
+// String returns a name for log lines and metrics, such as "lag_bytes".
 func (r Reason) String() string {
 	if r < reasons {
 		return reasonNames[r]
 	}
 	return fmt.Sprintf("Reason(%d)", uint8(r))
-}
-
-// MarshalText gives the name that String does, to JSON and to structured logs.
-func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
-
-var reasonLabels = [reasons]string{"not_missed", "lag_bytes", "lag_frames", "lag_time", "evicted", "refused"}
-
-// Label returns a name for metrics, such as "lag_bytes".
-func (r Reason) Label() string {
-	if r < reasons {
-		return reasonLabels[r]
-	}
-	return "unknown"
 }
 
 // Missed says what a cursor lost since the last batch that said so. The zero
@@ -56,7 +43,7 @@ type Missed struct {
 	Why Reason
 }
 
-// String returns "nothing" or, say, "12 frames, 34567 bytes (lag time)".
+// String returns "nothing" or, say, "12 frames, 34567 bytes (lag_time)".
 func (m Missed) String() string {
 	if m.Why == NotMissed {
 		return "nothing"

@@ -1,12 +1,10 @@
 package broadcast_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
@@ -31,15 +29,11 @@ func TestOptionsOutOfRangePanic(t *testing.T) {
 		{"broadcast: MaxBytes(0) is below 1", func() { broadcast.MaxBytes(0) }},
 		{"broadcast: MaxFrames(-1) is below 1", func() { broadcast.MaxFrames(-1) }},
 		{"broadcast: MaxFrames(16777217) is above 16777216", func() { broadcast.MaxFrames(1<<24 + 1) }},
-		{"broadcast: MaxPieces(0) is below 1", func() { broadcast.MaxPieces(0) }},
-		{"broadcast: MaxPieces(16777217) is above 16777216", func() { broadcast.MaxPieces(1<<24 + 1) }},
 		{"broadcast: Latency(-1) is below 0", func() { broadcast.Latency(-1) }},
-		{"broadcast: WakeBytes(-1) is below 0", func() { broadcast.WakeBytes(-1) }},
 		{"broadcast: MaxLagBytes(-1) is below 0", func() { broadcast.MaxLagBytes(-1) }},
 		{"broadcast: MaxLagFrames(-1) is below 0", func() { broadcast.MaxLagFrames(-1) }},
 		{"broadcast: MaxLagTime(-1) is below 0", func() { broadcast.MaxLagTime(-1) }},
 		{"broadcast: BatchBytes(0) is below 1", func() { broadcast.BatchBytes(0) }},
-		{"broadcast: BatchPieces(0) is below 1", func() { broadcast.BatchPieces(0) }},
 	} {
 		mustPanic(t, test.want, test.f)
 	}
@@ -54,9 +48,6 @@ func TestAfterClose(t *testing.T) {
 	var dst millrace.Chain
 	if b, err := c.Take(&dst); err != broadcast.ErrClosed || b != (broadcast.Batch{}) || dst.Len() != 0 {
 		t.Errorf("Take after Cursor.Close = %+v, %v", b, err)
-	}
-	if err := c.Wait(t.Context()); err != broadcast.ErrClosed {
-		t.Errorf("Wait after Cursor.Close = %v", err)
 	}
 	for range 2 {
 		if err := r.Close(); err != nil {
@@ -74,12 +65,12 @@ func TestAfterClose(t *testing.T) {
 	if s, _ := take(t, open); s != "k" {
 		t.Errorf("Take after Close = %q", s)
 	}
-	if err := open.Wait(t.Context()); err != io.EOF {
-		t.Errorf("Wait on a drained cursor = %v", err)
+	if _, err := open.Take(&dst); err != io.EOF {
+		t.Errorf("Take on a drained cursor = %v", err)
 	}
 	open.Close()
-	if err := open.Wait(t.Context()); err != broadcast.ErrClosed {
-		t.Errorf("Wait after both = %v", err)
+	if _, err := open.Take(&dst); err != broadcast.ErrClosed {
+		t.Errorf("Take after both = %v", err)
 	}
 	w := r.Watch()
 	<-w.C
@@ -112,22 +103,4 @@ func TestNilChainsPanicAndLeaveTheRingUsable(t *testing.T) {
 	}
 	c.Close()
 	r.Close()
-}
-
-func TestSecondWaitPanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := broadcast.New()
-		c := r.Cursor()
-		first := make(chan error)
-		go func() { first <- c.Wait(context.Background()) }()
-		synctest.Wait()
-		mustPanic(t, "broadcast: Wait on a cursor that is already waiting on another goroutine", func() {
-			_ = c.Wait(context.Background())
-		})
-		c.Close()
-		if err := <-first; err != broadcast.ErrClosed {
-			t.Errorf("Wait = %v", err)
-		}
-		r.Close()
-	})
 }

@@ -13,15 +13,14 @@ const (
 	// 250th picture unless told otherwise, and at one picture a second those
 	// 250 seconds have 12,000 frames of sound, in 4 MB.
 	defaultMaxFrames = 16384
-	// defaultPiece, bytes, makes the default of MaxPieces: less than what a
+	// pieceBytes makes room for a piece per so many bytes: less than what a
 	// Reader puts into a block, unless each frame comes alone.
-	defaultPiece = 1 << 10
-	// maxDefaultPieces bounds that default, 12 MiB of room, for a MaxBytes that
-	// is meant as no limit at all.
-	maxDefaultPieces = 1 << 18
+	pieceBytes = 1 << 10
+	// maxBytePieces bounds that room to 12 MiB, for a MaxBytes that is meant as
+	// no limit at all.
+	maxBytePieces = 1 << 18
 
-	// maxRoom bounds MaxFrames and MaxPieces, for which New makes room: 640 and
-	// 740 MiB.
+	// maxRoom bounds MaxFrames, for which New makes room: 640 and 740 MiB.
 	maxRoom = 1 << 24
 
 	// defaultLagTime is more than a lost segment, a Wi-Fi roam or a short
@@ -46,58 +45,42 @@ type options struct {
 	maxFrames int
 	maxPieces int
 	latency   time.Duration
-	wakeBytes int64
 }
 
 // MaxBytes bounds the bytes of the frames that the ring keeps; the default is
-// 16 MiB, a group of ten seconds at 13 Mbit/s. It counts the frames' own bytes: a block that is kept for a part of
-// it counts with that part only, and preambles do not count. What it allows has
-// a say in [MaxPieces].
+// 16 MiB, a group of ten seconds at 13 Mbit/s. It counts
+// the frames' own bytes: a block that is kept for a part of it counts with that
+// part only, and preambles do not count.
 func MaxBytes(n int64) Option {
 	atLeast("MaxBytes", n, 1)
 	return func(o *options) { o.maxBytes = n }
 }
 
 // MaxFrames bounds the number of frames that the ring keeps; the default is
-// 16384, and the most is 1 << 24. New makes a record of 40 bytes for each, their
-// number rounded up to a power of two: 640 KiB by default. Records that are
-// never needed are not touched, and in memory that is new to the process they
-// cost address space only.
+// 16384, and the most is 1 << 24.
+//
+// It also bounds, with MaxBytes, the contiguous pieces of memory (see
+// [millrace.Chain.Pieces]) that the frames lie in: one for each frame, or one for
+// each KiB of MaxBytes up to 256 MiB if those are more. Frames that follow each
+// other in one block are one piece, as a rule.
+//
+// New makes a record of 40 bytes for each frame, their number rounded up to a
+// power of two, and 46 bytes for each piece: 1.4 MB by default. What is
+// never needed is not touched, and in memory that is new to the process it
+// costs address space only.
 func MaxFrames(n int) Option {
 	atLeast("MaxFrames", int64(n), 1)
 	atMost("MaxFrames", int64(n), maxRoom)
 	return func(o *options) { o.maxFrames = n }
 }
 
-// MaxPieces bounds the contiguous pieces of memory (see [millrace.Chain.Pieces])
-// that the kept frames lie in. Frames that follow each other in one block are one
-// piece, as a rule; a frame without bytes may count as one. The default is one
-// for each frame of MaxFrames, or for each KiB of MaxBytes up to 256 MiB if those
-// are more: 16384 unless you change the others. So it bounds only what has frames
-// of many pieces and pieces of few bytes. The most is 1 << 24. New makes room for
-// them and some more, 46 bytes each, as it does for [MaxFrames]: 750 KiB by
-// default.
-func MaxPieces(n int) Option {
-	atLeast("MaxPieces", int64(n), 1)
-	atMost("MaxPieces", int64(n), maxRoom)
-	return func(o *options) { o.maxPieces = n }
-}
-
-// Latency is how long a published frame may wait before watchers and waiting
-// cursors are woken, once for all frames that came meanwhile. The default, 0,
-// wakes them in every Publish. Frames that come within the bound are taken
+// Latency is how long a published frame may wait before watchers are signalled,
+// once for all frames that came meanwhile. The default, 0, signals them in every
+// Publish. A publisher that knows that no more will come calls [Ring.Flush]. Frames that come within the bound are taken
 // together, so that they leave in one write.
 func Latency(d time.Duration) Option {
 	atLeast("Latency", int64(d), 0)
 	return func(o *options) { o.latency = d }
-}
-
-// WakeBytes wakes watchers and waiting cursors before Latency is over, as soon
-// as n bytes were published that they were not told of. The default, 0, waits
-// for the time alone.
-func WakeBytes(n int) Option {
-	atLeast("WakeBytes", int64(n), 0)
-	return func(o *options) { o.wakeBytes = int64(n) }
 }
 
 // A CursorOption changes where a Cursor starts or a limit of it. Options panic
@@ -130,8 +113,8 @@ func FromHead() CursorOption {
 }
 
 // FromNextKey starts the cursor with the next key frame to be published, also
-// if the ring holds one: who begins there is not behind by the group that was
-// under way. Of this and FromHead, the later one counts.
+// if the ring holds one. Such a cursor starts with no lag. If FromHead is given
+// as well, the last one wins.
 func FromNextKey() CursorOption {
 	return func(o *cursorOptions) { o.from = fromNextKey }
 }
@@ -159,17 +142,11 @@ func MaxLagTime(d time.Duration) CursorOption {
 }
 
 // BatchBytes bounds the frames' bytes that one Take gives; the default is 256
-// KiB. A larger frame comes alone, and a preamble is not counted.
+// KiB. A larger frame comes alone, and a preamble is not counted. A batch also
+// ends at 64 pieces of memory.
 func BatchBytes(n int) CursorOption {
 	atLeast("BatchBytes", int64(n), 1)
 	return func(o *cursorOptions) { o.batchBytes = int64(n) }
-}
-
-// BatchPieces bounds the pieces that one Take adds to its chain; the default is
-// 64. A frame of more pieces comes alone.
-func BatchPieces(n int) CursorOption {
-	atLeast("BatchPieces", int64(n), 1)
-	return func(o *cursorOptions) { o.batchPieces = n }
 }
 
 func atLeast(name string, n, least int64) {

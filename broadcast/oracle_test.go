@@ -13,11 +13,10 @@ import (
 type oracle struct {
 	maxBytes, maxFrames int
 	latency             time.Duration
-	wakeBytes           int
 
-	frames    []oFrame // all of them, from the start
-	tail      int      // those below are gone
-	announced int
+	frames    []oFrame  // all of them, from the start
+	tail      int       // those below are gone
+	signalled bool      // since it was last looked at
 	due       time.Time // zero: none
 	preamble  oPreamble
 	cursors   []*oCursor
@@ -102,14 +101,13 @@ func (o *oracle) publish(f oFrame) (tooLarge bool) {
 		o.stats.Refused++
 		return true
 	}
-	o.stats.Published.Frames++
-	o.stats.Published.Bytes += uint64(len(f.data))
+	o.stats.PublishedFrames++
+	o.stats.PublishedBytes += uint64(len(f.data))
 	if f.key {
 		o.trim()
 	}
-	unheard := size(o.frames[min(len(o.frames), max(o.announced, 0)):])
 	switch {
-	case o.latency == 0, o.wakeBytes > 0 && unheard >= o.wakeBytes:
+	case o.latency == 0:
 		o.announce()
 	case o.due.IsZero():
 		o.due = o.now().Add(o.latency)
@@ -117,7 +115,13 @@ func (o *oracle) publish(f oFrame) (tooLarge bool) {
 	return false
 }
 
-func (o *oracle) announce() { o.announced, o.due = len(o.frames), time.Time{} }
+func (o *oracle) announce() { o.signalled, o.due = true, time.Time{} }
+
+func (o *oracle) flush() {
+	if !o.due.IsZero() {
+		o.announce()
+	}
+}
 
 // tick announces what is due.
 func (o *oracle) tick() {
@@ -126,7 +130,7 @@ func (o *oracle) tick() {
 	}
 }
 
-// trim moves the late and drops what nobody needs.
+// trim moves the late and drops what no reader needs.
 func (o *oracle) trim() {
 	need := len(o.frames)
 	if s := o.start(); s >= 0 && !o.closed {
@@ -158,6 +162,7 @@ func (o *oracle) snapshot() broadcast.Stats {
 	s.Bytes = int64(size(o.frames[o.tail:]))
 	s.Start = o.start() >= 0 && !o.closed
 	s.Cursors = len(o.cursors)
+	s.Watchers = 1
 	return s
 }
 
@@ -285,6 +290,7 @@ func (c *oCursor) take(frames int) (string, broadcast.Batch, error) {
 		return "", b, nil
 	}
 	b.Missed, c.missed = c.missed, broadcast.Missed{}
+	b.More = o.closed || c.canRead(len(o.frames))
 	if o.closed && c.drained() {
 		o.trim()
 	}

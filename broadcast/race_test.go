@@ -1,7 +1,6 @@
 package broadcast_test
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
@@ -80,16 +79,14 @@ func (rc *recipient) read(dst *millrace.Chain, b broadcast.Batch) error {
 }
 
 // follow reads c until the ring is closed, or, if leave, for a while.
-func (rc *recipient) follow(c *broadcast.Cursor, slow, leave bool) error {
+func (rc *recipient) follow(c *broadcast.Cursor, w *broadcast.Watcher, slow, leave bool) error {
 	defer c.Close()
+	defer w.Stop()
 	var dst, held millrace.Chain
 	defer func() { dst.Release(); held.Release() }()
-	for {
-		if err := c.Wait(context.Background()); err != nil {
-			if err == io.EOF {
-				return nil
-			}
-			return err
+	for more := true; ; {
+		if !more {
+			<-w.C
 		}
 		b, err := c.Take(&dst)
 		if err == io.EOF {
@@ -98,6 +95,7 @@ func (rc *recipient) follow(c *broadcast.Cursor, slow, leave bool) error {
 		if err != nil {
 			return err
 		}
+		more = b.More
 		if err := rc.read(&dst, b); err != nil {
 			return err
 		}
@@ -113,14 +111,14 @@ func (rc *recipient) follow(c *broadcast.Cursor, slow, leave bool) error {
 }
 
 // TestPublisherAndManyReaders is for the race detector. It depends on no timing:
-// whatever the readers are given or lose, it must add up.
+// what the readers are given and lose must add up.
 func TestPublisherAndManyReaders(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		opts []broadcast.Option
 	}{
 		{"at once", []broadcast.Option{broadcast.MaxBytes(1 << 20)}},
-		{"latency", []broadcast.Option{broadcast.Latency(time.Millisecond), broadcast.WakeBytes(20000)}},
+		{"latency", []broadcast.Option{broadcast.Latency(time.Millisecond)}},
 		{"tight", []broadcast.Option{broadcast.MaxBytes(30000), broadcast.MaxFrames(16)}},
 		{"few pieces", []broadcast.Option{broadcast.MaxPieces(16)}},
 	} {
@@ -130,9 +128,10 @@ func TestPublisherAndManyReaders(t *testing.T) {
 			var readers sync.WaitGroup
 			follow := func(i int, joined bool) {
 				c := ring.Cursor(broadcast.MaxLagFrames(i*8), broadcast.BatchPieces(1+i*10))
+				w := ring.Watch()
 				readers.Go(func() {
 					var rc recipient
-					if err := rc.follow(c, i%3 == 2, joined); err != nil {
+					if err := rc.follow(c, w, i%3 == 2, joined); err != nil {
 						t.Errorf("reader %d: %v", i, err)
 					}
 					if rc.frames == 0 { // the last letter is a key frame
@@ -173,29 +172,24 @@ func TestPublisherAndManyReaders(t *testing.T) {
 	}
 }
 
-// Close of the cursor, of the ring, the end of the context and a frame at the
-// same moment: Wait returns, with what one of them says.
+// Close of the cursor, of the watcher and of the ring, and a frame, at the same
+// moment: a watcher that is not stopped is signalled.
 func TestEverythingAtOnceEndsTheWait(t *testing.T) {
 	for range 300 {
 		ring := broadcast.New(broadcast.Latency(10 * time.Microsecond))
-		c := ring.Cursor()
-		ctx, cancel := context.WithCancel(context.Background())
+		c, w, stopped := ring.Cursor(), ring.Watch(), ring.Watch()
 		var all sync.WaitGroup
-		all.Go(func() {
-			switch err := c.Wait(ctx); err {
-			case nil, io.EOF, context.Canceled, broadcast.ErrClosed:
-			default:
-				t.Errorf("Wait = %v", err)
-			}
-		})
-		all.Go(cancel)
+		all.Go(func() { <-w.C })
+		all.Go(stopped.Stop)
 		all.Go(c.Close)
 		all.Go(func() { _ = ring.Close() })
 		all.Go(func() {
 			p := chainOf("k")
 			_ = ring.Publish(&p, broadcast.Frame{Key: true}) // or the ring is closed already
+			ring.Flush()
 		})
 		all.Wait()
+		w.Stop()
 		check(t, ring)
 	}
 }

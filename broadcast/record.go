@@ -21,12 +21,12 @@ type kind uint8
 const (
 	plain kind = iota
 	key        // a reader may start here
-	hole       // a frame that Publish refused: no bytes, and nobody reads across it
+	hole       // a frame that Publish refused: no bytes, and no reader goes across it
 )
 
 // records is the window [tail, head) of the stream's frames, numbered from 0 in
 // the order of Publish. They go round in the first part of the array, which
-// doubles while it is too small: the rest is memory that nobody has touched.
+// doubles while it is too small: the rest is memory that was never touched.
 //
 // Invariants: 0 ≤ head-tail ≤ min(limit, used) and used ≤ len(recs), with used
 // and len(recs) powers of two; frame n is recs[n%used]; the frames' offsets do

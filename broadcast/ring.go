@@ -20,21 +20,26 @@ type Frame struct {
 // order in which Publish and SetPreamble were called, so one goroutine at a
 // time should call those.
 //
-// One mutex guards the ring, its cursors and its watchers. Publish holds it
-// while one frame is added to the log, and to look at each cursor when the
-// frame is a key frame or makes the ring evict one that a cursor may be at.
-// Take holds it while one batch of pieces is shared. Nobody holds it while
-// waiting or sending, nor, as a rule, while giving blocks back. So Publish waits
-// for no reader: at most for the batches that are being shared at that moment.
+// Publish waits for no reader: at most for the batches that are being shared at
+// that moment.
 //
 // What is kept: from each key frame on, everything that a late joiner needs
 // (from the newest key frame on) or a cursor within its allowance has not taken
-// yet. MaxBytes, MaxFrames and MaxPieces bound it in any case.
+// yet. MaxBytes and MaxFrames bound it in any case.
 type Ring struct {
+	// mu guards all but opts, epoch and watchers. Publish holds it while one
+	// frame is added to the log and others are dropped, and to look at each
+	// cursor when the frame is a key frame or evicts one that a cursor may be
+	// at. Take holds it while one batch of pieces is shared. No goroutine holds
+	// it while it waits, sends or wakes others.
+	mu sync.Mutex
+
 	opts  options
 	epoch time.Time // times are nanoseconds since then
 
-	mu       sync.Mutex
+	watchers watchers
+	timer    *time.Timer // of announcements; nil if latency is 0
+
 	frames   records
 	log      byteLog
 	key      int64     // the newest key frame, if keyOK
@@ -46,13 +51,13 @@ type Ring struct {
 	closed   bool
 	closedAt int64
 
-	announcer // guarded by mu as well
-	tally     tally
+	due   int64 // when frames that were not announced will be; 0: there are none
+	stats Stats // the counters of it
 }
 
 // New returns an empty Ring. Its owner ends its life with Close. All that Publish
 // will ever need beside the frames' own blocks is allocated here, so that it
-// never allocates: see [MaxFrames] and [MaxPieces].
+// never allocates: see [MaxFrames].
 func New(opts ...Option) *Ring {
 	r := &Ring{
 		opts: options{
@@ -65,7 +70,7 @@ func New(opts ...Option) *Ring {
 		opt(&r.opts)
 	}
 	if r.opts.maxPieces == 0 {
-		r.opts.maxPieces = max(r.opts.maxFrames, int(min(r.opts.maxBytes/defaultPiece, maxDefaultPieces)))
+		r.opts.maxPieces = max(r.opts.maxFrames, int(min(r.opts.maxBytes/pieceBytes, maxBytePieces)))
 	}
 	r.frames = newRecords(r.opts.maxFrames)
 	r.log = newByteLog(r.opts.maxPieces)
@@ -89,33 +94,31 @@ func (r *Ring) now() int64 {
 // empty, even when it returns an error. It waits for no reader, and allocates
 // nothing but the error.
 //
-// The errors are ErrClosed, and *FrameTooLargeError for a frame above MaxBytes
-// or MaxPieces. Such a frame spoils the rest of its group: readers go on up to
-// the frame before it, then at the next key frame, with Missed saying Refused.
-// The ring stays usable.
+// The errors are ErrClosed, and *FrameTooLargeError for a frame that the ring
+// could not keep even if it kept nothing else. Such a frame spoils the rest of
+// its group: readers go on up to the frame before it, then at the next key
+// frame, with Missed saying Refused. The ring stays usable.
 func (r *Ring) Publish(p *millrace.Chain, f Frame) error {
-	woken, dead, err := r.publish(p, f)
-	p.Release()
-	r.wake(woken)
-	if dead {
-		r.reap()
+	defer p.Release()
+	announce, err := r.publish(p, f)
+	if announce {
+		r.watchers.signal()
 	}
 	return err
 }
 
 // publish is the part of Publish that needs the lock. On an error p is as it was.
-// dead says that there is something to reap.
-func (r *Ring) publish(p *millrace.Chain, f Frame) (woken []*Cursor, dead bool, err error) {
+func (r *Ring) publish(p *millrace.Chain, f Frame) (announce bool, err error) {
 	size, pieces := int64(p.Len()), p.Pieces()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, false, ErrClosed
+		return false, ErrClosed
 	}
 	now := r.now()
 	if size > r.opts.maxBytes || pieces > r.opts.maxPieces {
 		r.refuse(now)
-		return nil, len(r.log.dead) > 0, &FrameTooLargeError{
+		return false, &FrameTooLargeError{
 			Size: size, Limit: r.opts.maxBytes,
 			Pieces: pieces, MaxPieces: r.opts.maxPieces,
 		}
@@ -130,13 +133,14 @@ func (r *Ring) publish(p *millrace.Chain, f Frame) (woken []*Cursor, dead bool, 
 		rec.pre = r.preamble.hold()
 	}
 	r.frames.push(rec)
-	r.tally.frames++
-	r.tally.bytes += uint64(size)
+	r.stats.PublishedFrames++
+	r.stats.PublishedBytes += uint64(size)
+	announce = r.announceSoon(now)
 	if f.Key {
 		r.key, r.keyOK = n, true
 		r.trim(now)
 	}
-	return r.announceSoon(size, now), len(r.log.dead) > 0, nil
+	return announce, nil
 }
 
 // refuse puts a hole where a frame was too large. r.mu is held.
@@ -145,15 +149,15 @@ func (r *Ring) refuse(now int64) {
 	rec := record{end: r.log.end, at: now, kind: hole}
 	rec.firstPiece, rec.lastPiece = r.log.here()
 	r.frames.push(rec)
-	r.tally.refused++
+	r.stats.Refused++
 	r.cutGroup()
 }
 
-// cutGroup notes that nobody can start at the newest key frame any more.
+// cutGroup notes that no reader can start at the newest key frame any more.
 func (r *Ring) cutGroup() {
 	if r.keyOK {
 		r.keyOK = false
-		r.tally.groupsCut++
+		r.stats.GroupsCut++
 	}
 }
 
@@ -191,7 +195,7 @@ func (r *Ring) evict() {
 		}
 	}
 	r.forget()
-	r.tally.evicted++
+	r.stats.Evicted++
 }
 
 // kept returns the bytes of the frames in the window. r.mu is held.
@@ -230,7 +234,7 @@ func (r *Ring) trim(now int64) {
 		r.forget()
 	}
 	if r.key < r.frames.tail {
-		r.keyOK = false // closed, and nobody is left to read it
+		r.keyOK = false // closed, and no cursor is left to read it
 	}
 	r.log.drop(r.frames.start)
 }
@@ -263,27 +267,36 @@ func (r *Ring) SetPreamble(p *millrace.Chain) {
 	r.preamble = pre
 }
 
-// Close ends the stream: Publish fails from here on, every waiter and watcher is
-// woken, and cursors get what they have not taken yet, then io.EOF. The ring's
+// Close ends the stream: Publish fails from here on, every watcher is signalled,
+// and cursors get what they have not taken yet, then io.EOF. The ring's
 // memory goes back when the last cursor has drained it or was closed; shares
 // that were taken live on. Closing a closed ring does nothing. It returns nil.
 func (r *Ring) Close() error {
-	r.wake(r.end())
-	r.reap()
+	if r.end() {
+		r.watchers.signal()
+	}
 	return nil
 }
 
-// end is the part of Close that needs the lock.
-func (r *Ring) end() (woken []*Cursor) {
+// end is the part of Close that needs the lock. It reports whether the ring was
+// open.
+func (r *Ring) end() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil
+		return false
 	}
 	r.closedAt = r.now()
 	r.closed = true
 	r.preamble.drop()
 	r.preamble = nil
+	r.announce()
 	r.trim(r.closedAt)
-	return r.announce()
+	return true
+}
+
+func (r *Ring) isClosed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed
 }

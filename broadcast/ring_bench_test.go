@@ -1,7 +1,6 @@
 package broadcast_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -44,7 +43,7 @@ func BenchmarkSource(b *testing.B) {
 	}
 }
 
-// BenchmarkPublish is a stream that nobody reads.
+// BenchmarkPublish is a stream without readers.
 func BenchmarkPublish(b *testing.B) {
 	ring := broadcast.New()
 	defer ring.Close()
@@ -119,11 +118,12 @@ func benchmarkWake(b *testing.B, readers int) {
 	var left atomic.Int64
 	all := make(chan struct{}, 1)
 	for range readers {
-		c := ring.Cursor()
+		c, w := ring.Cursor(), ring.Watch()
 		ended.Go(func() {
 			defer c.Close()
+			defer w.Stop()
 			var dst millrace.Chain
-			for c.Wait(context.Background()) == nil {
+			for range w.C {
 				batch, err := c.Take(&dst)
 				if err != nil {
 					return

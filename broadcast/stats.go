@@ -13,17 +13,13 @@ type Stats struct {
 	Cursors  int // open ones
 	Watchers int
 
-	// Published counts the frames and bytes that Publish has taken, Refused
-	// the frames that were above MaxBytes or MaxPieces.
-	Published Volume
-	Refused   uint64
+	PublishedFrames, PublishedBytes uint64 // what Publish has taken
 
-	// Evicted counts the frames that were dropped to make room, whether or
-	// not anybody still wanted them.
-	Evicted uint64
+	Refused uint64 // frames that were too large
+	Evicted uint64 // frames that were dropped to make room
 
 	// GroupsCut counts how often the newest group of pictures lost its start
-	// (it outgrew MaxBytes, MaxFrames or MaxPieces) or got a hole (a refused
+	// (it outgrew MaxBytes or MaxFrames) or got a hole (a refused
 	// frame), so that new readers have to wait for the next key frame.
 	GroupsCut uint64
 
@@ -31,28 +27,12 @@ type Stats struct {
 	// counts a move when it happens: in Take, or, for a cursor that takes
 	// nothing, when a key frame is published while it is over its allowance.
 	// Missed tells the reader later, in its next batch.
-	Lost [reasons]Loss
+	Lost [reasons]struct{ Moves, Frames, Bytes uint64 }
 }
 
-// Volume is a number of frames and their bytes.
-type Volume struct {
-	Frames, Bytes uint64
-}
-
-// Loss is what cursors have lost for one Reason, in how many moves.
-type Loss struct {
-	Moves, Frames, Bytes uint64
-}
-
-// tally is the counters of a Ring. It is guarded by Ring.mu.
-type tally struct {
-	frames, bytes, refused, evicted, groupsCut uint64
-
-	lost [reasons]Loss
-}
-
-func (t *tally) lose(why Reason, frames, bytes int64) {
-	l := &t.lost[why]
+// lose counts a move of a cursor.
+func (s *Stats) lose(why Reason, frames, bytes int64) {
+	l := &s.Lost[why]
 	l.Moves++
 	l.Frames += uint64(frames)
 	l.Bytes += uint64(bytes)
@@ -60,18 +40,16 @@ func (t *tally) lose(why Reason, frames, bytes int64) {
 
 // Stats returns a snapshot.
 func (r *Ring) Stats() Stats {
+	r.watchers.mu.Lock()
+	watchers := len(r.watchers.list)
+	r.watchers.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Stats{
-		Frames:    r.frames.count(),
-		Bytes:     r.kept(),
-		Start:     r.keyOK && !r.closed,
-		Cursors:   len(r.cursors),
-		Watchers:  len(r.watchers),
-		Published: Volume{r.tally.frames, r.tally.bytes},
-		Refused:   r.tally.refused,
-		Evicted:   r.tally.evicted,
-		GroupsCut: r.tally.groupsCut,
-		Lost:      r.tally.lost,
-	}
+	s := r.stats
+	s.Frames = r.frames.count()
+	s.Bytes = r.kept()
+	s.Start = r.keyOK && !r.closed
+	s.Cursors = len(r.cursors)
+	s.Watchers = watchers
+	return s
 }

@@ -1,335 +1,474 @@
 package chunk
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
+	"runtime"
+	"strconv"
+	"strings"
 	"sync"
+	"syscall"
+	"time"
+
+	"github.com/millrace-io/millrace"
 )
 
-// A CopyOption changes what [Copy] does.
-type CopyOption func(*tally)
+const (
+	// copyBlock is what is read and written at a time where the kernel cannot move the bytes: large enough for a system
+	// call to cost less than its bytes, small enough to stay in the processor's caches between the two.
+	copyBlock = 32 << 10
 
-// Progress has f called, on Copy's goroutine, each time that bytes were moved, with the number of bytes moved so far.
-// Where Copy moves them itself, that is after every megabyte at the latest. Where the source or the target does (an
-// io.WriterTo or io.ReaderFrom that Copy does not know), it is once, at the end. f must neither read from src nor write
-// to dst.
-func Progress(f func(bytes int64)) CopyOption {
-	if f == nil {
-		panic("chunk: Progress(nil)")
-	}
-	return func(t *tally) { t.progress = f }
-}
+	// fileStep is how much one file gets from another before Copy looks at its context: a file system that does not
+	// share blocks takes some ten milliseconds for it.
+	fileStep = 16 << 20
+
+	// kernelSplices says that the standard library splices connections and uses copy_file_range.
+	kernelSplices = runtime.GOOS == "linux"
+)
+
+var errBadCount = errors.New("chunk: the writer returned an invalid count")
 
 // Copy copies from src to dst until the end of src, like io.Copy, and returns how many bytes went which way. It borrows
 // both. At the end of src it returns no error.
 //
-// Where it can, the kernel moves the bytes without passing them through this process's memory:
+// The kernel moves the bytes wherever io.Copy has it do so: from a file or a connection to a TCP connection, from a TCP
+// connection to a Unix socket, from a file or a connection to a file. Copy does that behind wrapped responses as well: if
+// dst is an http.ResponseWriter without ReadFrom, Copy looks for ReadFrom in what Unwrap() http.ResponseWriter returns,
+// has dst write the header, and gives the body to the response within. The wrapper does not see the body then. Copy does
+// not bypass a wrapper whose header shows that it encodes the body: a Content-Encoding, a Vary: Accept-Encoding, a
+// Content-Length that it has changed. A wrapper that must see the body has ReadFrom, or no Unwrap.
 //
-//	from                to                                      by
-//	file                TCP, Unix stream socket, pipe           sendfile
-//	file                file                                    copy_file_range
-//	TCP, Unix           TCP, Unix, pipe, file                   splice
-//	pipe                Unix, pipe, file                        splice
-//	file, from 32 KiB   http.ResponseWriter of HTTP/1, no TLS   sendfile
-//	TCP, Unix           the same, with a Content-Length         splice
+// If src is a regular file or memory and the response has no Content-Length, Copy sets it to the length of src, because
+// net/http copies a body without one. To write more after src, write the header first. If src has more than the response's
+// Content-Length, Copy sends no more than that and returns http.ErrContentLength; it does not know of bytes that were
+// written to the response before. If a file has less, the error is io.ErrUnexpectedEOF.
 //
-// where a file may be in an *io.LimitedReader or an *io.SectionReader, a socket or a pipe in an *io.LimitedReader, and
-// net/http's http.ResponseWriter in others that have Unwrap() http.ResponseWriter. One of these that has ReadFrom as well
-// is given the source. One that only has Unwrap is made to write the header, and then bypassed: the body goes by what it
-// wraps. It is not bypassed if it would change the body, as its header shows (a Content-Encoding or a Vary:
-// Accept-Encoding that it sets, a Content-Length that it removes), or if it keeps the header until there is a first byte.
-// A wrapper without Unwrap gets the body by Write, and so does one of whatever is not net/http's.
+// All else passes through a pooled block, or is left to the WriteTo of src or the ReadFrom of dst.
 //
-// Where the size is known (a regular file, or memory) and the header is not written, has no length and names no Trailer,
-// Copy sets the response's Content-Length, without which net/http cuts the body into chunks and copies it. That is the
-// length of src: a handler that wants to write more writes the header first, or copies an io.MultiReader. Over HTTP/1, a
-// response is never sent more than its Content-Length, whoever has set it and whatever was written before: if src has
-// more, the error is http.ErrContentLength. Over HTTP/2, and to what is not net/http's, it is for Write to refuse it. If
-// a file turns out to have less than was declared for it, the error is io.ErrUnexpectedEOF.
+// When ctx ends, Copy returns ctx's error. To end a Read or a Write that waits, it sets a deadline in the past: by the
+// methods SetReadDeadline of src and SetWriteDeadline of dst, or those of the http.ResponseController. Afterwards it
+// removes the deadline; the caller sets its own again. A response that is not complete keeps the deadline, so that its
+// connection is not used again. Where there are no deadlines, Copy returns after the Read or Write that is under way.
+// While ctx lasts, Copy sets no deadlines.
 //
-// What is left of a file of less than 32 KiB is written to the response, or to what wraps it, in one piece: that costs less
-// than to have it sent. A part of a file, in a LimitedReader or SectionReader, is sent if it is longer than 3 KiB, and so is
-// a file that somebody else's ReadFrom gets. The end of what is written may stay in net/http's buffer until the handler
-// returns or flushes. A part of a socket, in a LimitedReader, that goes to another is read and written as well if it is up
-// to 16 KiB long.
-//
-// Otherwise blocks are borrowed from millrace.DefaultPool; and a file that comes from a disk, to a target that takes its
-// time as well, is read ahead. An io.WriterTo or io.ReaderFrom of any other kind copies by itself.
-//
-// When ctx ends before everything has been copied, so does Copy, with ctx's error. It ends at once if what it waits for
-// has deadlines (SetReadDeadline of src, SetWriteDeadline of dst, or those of the http.ResponseController), and
-// otherwise after the Read or Write that is under way. For that the deadline is set to the past. Afterwards it is taken
-// away, so that one of the caller's own has to be set again. But the deadline of a response that is not complete stays,
-// because its connection must not be used for another one. If ctx does not end, Copy does not touch deadlines.
-//
-// On an error, some bytes that dst did not take may have been read from a stream. The position of a file is right after
-// the bytes that dst took.
-func Copy(ctx context.Context, dst io.Writer, src io.Reader, opts ...CopyOption) (Report, error) {
+// After an error, the position of a file is right after the bytes that dst took. From any other src, more may have been read.
+func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 	if err := ctx.Err(); err != nil {
 		return Report{}, err
 	}
-	c := copyings.Get().(*copying)
-	dst, src = bare(dst), bare(src)
-	c.ctx, c.dst, c.src = ctx, dst, src
-	for _, opt := range opts {
-		opt(&c.tally)
+	c := copying{ctx: ctx}
+	inner, _ := unlimited(src)
+	if c.file = regular(inner); c.file != nil {
+		c.target = regular(dst)
 	}
-	c.response, _ = dst.(http.ResponseWriter)
-	c.before = readFrom(src)
-	c.alarm.prepare(ctx, dst, src)
-	complete, returns := false, false
-	defer func() { // also when src, dst or the progress panics
-		c.alarm.stop(complete)
-		if returns {
-			c.free()
-		}
-	}()
-	err := c.closed(c.run())
-	if err != nil && ctx.Err() != nil {
-		if c.isComplete(err) {
-			err = nil
-		} else {
-			err = ctx.Err()
-		}
+	complete := false
+	if ctx.Done() != nil {
+		defer func() { c.waits.stop(complete) }() // also when dst or src panics
+		c.begin(dst, src)
 	}
-	complete, returns = err == nil, true
-	return c.tally.Report, err
-}
-
-// A copying is one call of Copy. They are kept between calls, because a small piece is copied in little more time than it
-// takes to make one.
-//
-// Invariant: one that is kept has nothing of any call, and nobody else has it or a part of it.
-type copying struct {
-	ctx      context.Context
-	dst      io.Writer
-	response http.ResponseWriter // dst, or nil
-	src      io.Reader
-	before   int64 // readFrom(src) when it began
-	tally    tally
-	alarm    alarm
-	file     fileSource  // if src is one
-	stream   streamRange // if src is one, and dst a response
-	probed   int64       // bytes of src that were read to see whether there are any
-	probe    [1]byte     // what they are read into
-	room     int64       // bytes that the response may have; if there is one
-	lent     bool        // somebody unknown has got file or stream, and may have kept it
-}
-
-var copyings = sync.Pool{New: func() any { return new(copying) }}
-
-// free keeps c for another call. Not if somebody may still use it: a target's ReadFrom that reads on behind Copy's back
-// would get what another call copies.
-func (c *copying) free() {
-	if c.lent || c.alarm.mayBeRinging() {
-		return
-	}
-	hook := c.alarm.hook
-	*c = copying{}
-	c.alarm.hook = hook
-	copyings.Put(c)
-}
-
-// run copies in the first way that the ends allow. One that turns out not to be possible leaves the rest to the next.
-func (c *copying) run() error {
-	if c.response == nil {
-		if err := c.direct(); err != errUnhandled {
-			return err
-		}
-	}
-	if err := c.positioned(); err != errUnhandled {
-		return err
-	}
-	inner, limit := unlimited(c.src)
-	before := c.tally.Bytes
 	var err error
-	if c.response != nil {
-		err = c.streamToResponse(inner, limit)
+	if w, ok := dst.(http.ResponseWriter); ok {
+		err = c.toResponse(w, src)
 	} else {
-		err = spliceTo(c.ctx, &c.tally, &c.alarm, c.dst, inner, limit)
+		err = c.to(dst, src)
 	}
-	if l, ok := c.src.(*io.LimitedReader); ok {
-		l.N = limit - (c.tally.Bytes - before) - c.probed
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
 	}
-	if err != errUnhandled {
-		return err
-	}
-	return c.unknown()
+	complete = err == nil
+	return c.report, err
 }
 
-// positioned copies from a file that can be read at any position.
-func (c *copying) positioned() error {
-	f := &c.file
-	if !f.find(c.ctx, &c.tally, c.src) {
-		return errUnhandled
-	}
-	mode, size, err := look(f.file)
-	if err != nil || !seekable(mode) {
-		return errUnhandled
-	}
-	if err := c.smallToResponse(size); err != errUnhandled {
-		return err
-	}
-	if !f.locate(size) {
-		return errUnhandled
-	}
-	c.alarm.of = nil // it has no deadlines
-	err = c.fromFile(f)
-	if settled := f.settle(); err == nil {
-		err = settled
-	}
-	return err
+// copying is one call of Copy.
+type copying struct {
+	ctx    context.Context
+	report Report
+	file   *os.File // src, or what src limits, if that is a regular file; or nil
+	target *os.File // dst, if both are regular files; or nil
+	waits  interruption
 }
 
-// unlimited returns what src reads from, and how many bytes at most.
+// to copies to a dst that is not a response.
+func (c *copying) to(dst io.Writer, src io.Reader) error {
+	if c.file != nil {
+		switch dst := dst.(type) {
+		case *net.TCPConn:
+			return c.sendFile(dst, src)
+		case *os.File:
+			if kernelSplices && c.target != nil {
+				return c.fileToFile(dst, src)
+			}
+		}
+	}
+	if way := c.wayBetween(dst, src); way != nil {
+		n, err := io.Copy(dst, src)
+		c.report.add(way, n)
+		return err
+	}
+	if wt, ok := src.(io.WriterTo); ok && !isKernels(src) {
+		n, err := wt.WriteTo(dst)
+		c.report.add(&c.report.Copied, n)
+		return err
+	}
+	if rf, ok := dst.(io.ReaderFrom); ok && !isKernels(dst) {
+		n, err := rf.ReadFrom(src)
+		c.report.add(&c.report.Copied, n)
+		return err
+	}
+	return c.blocks(dst, src)
+}
+
+// wayBetween returns the field of the Report that counts what io.Copy has the kernel move from src to dst, or nil if io.Copy
+// would copy it. Regular files that go to TCP or to a file are not its concern.
+func (c *copying) wayBetween(dst io.Writer, src io.Reader) *int64 {
+	inner, limit := unlimited(src)
+	_, toUnix := dst.(*net.UnixConn)
+	toUnix = toUnix && limit == math.MaxInt64 // its fast path is WriteTo, which a LimitedReader does not have
+	switch src := inner.(type) {
+	case *os.File:
+		if c.file != nil && toUnix && kernelSplices && isStream(dst) {
+			return &c.report.Sendfile
+		}
+	case *net.TCPConn:
+		if kernelSplices && (splicesFrom(dst) || toUnix && isStream(dst)) {
+			return &c.report.Splice
+		}
+	case *net.UnixConn:
+		if kernelSplices && splicesFrom(dst) && isStream(src) {
+			return &c.report.Splice
+		}
+	}
+	return nil
+}
+
+// splicesFrom reports whether dst's ReadFrom splices what comes from a connection.
+func splicesFrom(dst io.Writer) bool {
+	switch dst.(type) {
+	case *net.TCPConn, *os.File:
+		return true
+	}
+	return false
+}
+
+// isStream reports whether conn is a Unix socket of the stream kind.
+func isStream(conn any) bool {
+	u, ok := conn.(*net.UnixConn)
+	if !ok {
+		return false
+	}
+	addr := u.LocalAddr()
+	return addr != nil && addr.Network() == "unix"
+}
+
+// isKernels reports whether x is of a kind whose WriteTo and ReadFrom are only worth their buffers when the kernel copies.
+func isKernels(x any) bool {
+	switch x.(type) {
+	case *net.TCPConn, *net.UnixConn, *os.File:
+		return true
+	}
+	return false
+}
+
+// regular returns the file that x is, or nil if x is none, or one without a position, such as a pipe.
+func regular(x any) *os.File {
+	f, ok := x.(*os.File)
+	if !ok {
+		return nil
+	}
+	if _, err := f.Seek(0, io.SeekCurrent); err != nil {
+		return nil
+	}
+	return f
+}
+
+// unlimited returns the Reader in a LimitedReader, and its limit.
 func unlimited(src io.Reader) (io.Reader, int64) {
 	if l, ok := src.(*io.LimitedReader); ok {
 		return l.R, max(l.N, 0)
 	}
-	return src, toEOF
+	return src, math.MaxInt64
 }
 
-// direct has a file's bytes moved to a connection or, from its position on, to another file. It asks nothing before: the
-// kernel says if it cannot, and what it moves advances the file's position. For small files every system call counts.
-func (c *copying) direct() error {
-	f := &c.file
-	if !f.find(c.ctx, &c.tally, c.src) {
-		return errUnhandled
+// A countedFile is a file that counts what is read from it by Read. Sendfile uses its SyscallConn, and is not counted.
+type countedFile struct {
+	file *os.File
+	read int64
+}
+
+func (f *countedFile) Read(p []byte) (int, error) {
+	n, err := f.file.Read(p)
+	f.read += int64(n)
+	return n, err
+}
+
+func (f *countedFile) Seek(offset int64, whence int) (int64, error) {
+	return f.file.Seek(offset, whence)
+}
+
+func (f *countedFile) SyscallConn() (syscall.RawConn, error) { return f.file.SyscallConn() }
+
+// sendFile gives rf the rest of the file, which is src or in src.
+func (c *copying) sendFile(rf io.ReaderFrom, src io.Reader) error {
+	counted := countedFile{file: c.file}
+	limited := io.LimitedReader{R: &counted, N: math.MaxInt64}
+	l, ok := src.(*io.LimitedReader)
+	if ok {
+		limited.N = l.N
 	}
-	f.own, f.alarm = !f.shared, &c.alarm
-	var err error
-	switch dst := c.dst.(type) {
-	case *os.File:
-		if f.shared {
-			return errUnhandled // it has to be looked at first, whether they are the same file
-		}
-		err = f.toFile(dst)
-	case *net.TCPConn, *net.UnixConn:
-		err = f.sendTo(dst)
-	default:
-		return errUnhandled
+	n, err := rf.ReadFrom(&limited)
+	if ok {
+		l.N = limited.N
 	}
-	if settled := f.settle(); err == nil {
-		err = settled
+	if err != nil && counted.read > n {
+		c.unread(src, counted.read-n)
 	}
-	if err == io.EOF {
-		return nil
-	}
+	c.report.addFile(n, counted.read)
 	return err
 }
 
-// fromFile copies from a file whose kind and position are known.
-func (c *copying) fromFile(f *fileSource) error {
-	if c.response != nil {
-		c.alarm.set()
-		return c.fileToResponse(f)
-	}
-	if dst, ok := c.dst.(*os.File); ok && modeOf(dst).IsRegular() { // nor has that
-		if f.size > 0 && f.size < f.end-f.off && isSame(f.file, dst) {
-			f.end = f.off + f.size // otherwise it could grow as it is copied
-		}
-		err := errUnhandled
-		if f.shared { // otherwise direct has tried
-			err = f.toFile(dst)
-		}
-		if err != errUnhandled {
+// addFile counts n bytes of a file, of which read were read and all others sent by the kernel.
+func (r *Report) addFile(n, read int64) {
+	copied := min(n, read)
+	r.add(&r.Copied, copied)
+	r.add(&r.Sendfile, n-copied)
+}
+
+// fileToFile copies in steps, because the standard library's copy_file_range ends neither with a context nor by a deadline.
+func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
+	_, left := unlimited(src)
+	for left > 0 {
+		if err := c.ctx.Err(); err != nil {
 			return err
 		}
-		return f.copyAhead(dst)
-	}
-	c.alarm.set()
-	err := f.sendTo(c.dst)
-	if err == io.EOF {
-		return nil
-	}
-	if err != errUnhandled {
-		return err
-	}
-	if rf, ok := c.dst.(io.ReaderFrom); ok && !isOwn(c.dst) {
-		c.lent = true
-		return f.readInto(rf)
-	}
-	return f.copyAhead(c.dst)
-}
-
-// unknown copies what the kernel cannot.
-func (c *copying) unknown() error {
-	c.alarm.set()
-	if wt, ok := c.src.(io.WriterTo); ok && !isOwn(c.src) {
-		dst := c.dst
-		if c.response != nil {
-			dst = byWrite{c.response}
+		step := io.LimitedReader{R: c.file, N: min(left, fileStep)}
+		asked := step.N
+		n, err := dst.ReadFrom(&step)
+		c.report.add(&c.report.CopyFileRange, n)
+		if l, ok := src.(*io.LimitedReader); ok {
+			l.N -= n
 		}
-		n, err := wt.WriteTo(dst)
-		c.tally.add(&c.tally.Copied, n)
-		return err
-	}
-	if rf, ok := c.dst.(io.ReaderFrom); ok && !isOwn(c.dst) {
-		n, err := rf.ReadFrom(c.src)
-		c.tally.add(&c.tally.Copied, n)
-		return err
-	}
-	size := int64(copyBlock)
-	if l, ok := c.src.(*io.LimitedReader); ok {
-		size = max(min(size, l.N), 1)
-	}
-	err := copyBlocks(c.ctx, &c.tally, c.dst, c.src.Read, size, nil)
-	if err == io.EOF {
-		return nil
-	}
-	return err
-}
-
-// isComplete reports whether everything had been copied already when the end of the context caused err. It often ends
-// then: a client that has got all of a response closes the connection.
-func (c *copying) isComplete(err error) bool {
-	if !errors.Is(err, c.ctx.Err()) && !errors.Is(err, os.ErrDeadlineExceeded) { // net/http wraps both
-		return false
-	}
-	if c.response != nil && c.tally.Bytes > 0 && c.tally.Bytes == c.room {
-		return true
-	}
-	// A source that counts what is read from it is at its end before Copy is, when the last bytes have not been taken yet.
-	read := readFrom(c.src) - c.before
-	return isAtEnd(c.src) && (read == 0 || read == c.tally.Bytes)
-}
-
-// closed returns err, or the error of a Read or Write if err says that a file is closed the way that its SyscallConn does,
-// which errors.Is does not know.
-func (c *copying) closed(err error) error {
-	if err == nil {
-		return nil
-	}
-	src, _ := unlimited(c.src)
-	if s, ok := src.(*io.SectionReader); ok {
-		outer, _, _ := s.Outer()
-		src, _ = outer.(io.Reader)
-	}
-	for _, end := range []struct {
-		op string
-		of any
-	}{{"read", src}, {"write", c.dst}} {
-		f, ok := end.of.(*os.File)
-		if !ok {
-			continue
-		}
-		raw, connErr := f.SyscallConn()
-		if connErr == nil && raw.Control(func(uintptr) {}) == err {
-			return &os.PathError{Op: end.op, Path: f.Name(), Err: os.ErrClosed}
+		left -= n
+		if err != nil || n < asked {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
-// isOwn reports whether x is of a kind whose own ways of copying Copy has better ones for.
-func isOwn(x any) bool {
-	switch x.(type) {
-	case *net.TCPConn, *net.UnixConn, *os.File, http.ResponseWriter:
-		return true
+// blocks copies through a pooled block.
+func (c *copying) blocks(dst io.Writer, src io.Reader) error {
+	_, limit := unlimited(src)
+	block := millrace.DefaultPool().Get(int(max(min(limit, copyBlock), 1)))
+	defer block.Release()
+	for buf := block.Bytes(); ; {
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
+		n, err := src.Read(buf)
+		if n > 0 {
+			taken, err := writeAll(dst, buf[:n])
+			c.report.add(&c.report.Copied, int64(taken))
+			if err != nil {
+				c.unread(src, int64(n-taken))
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return false
+}
+
+// unread puts the position of a file back by n bytes that dst did not take.
+func (c *copying) unread(src io.Reader, n int64) {
+	if c.file == nil {
+		return
+	}
+	_, _ = c.file.Seek(-n, io.SeekCurrent)
+	if l, ok := src.(*io.LimitedReader); ok {
+		l.N += n
+	}
+}
+
+// writeAll writes p and returns how much of it w took; if that is not all, also an error.
+func writeAll(w io.Writer, p []byte) (int, error) {
+	n, err := w.Write(p)
+	if n < 0 || n > len(p) {
+		return 0, errBadCount
+	}
+	if n < len(p) && err == nil {
+		err = io.ErrShortWrite
+	}
+	return n, err
+}
+
+// toResponse copies to a response.
+func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
+	h := w.Header()
+	_, direct := w.(io.ReaderFrom)
+	encoded := !direct && encodes(h)
+	size := sizeOf(src)
+	if size > 0 && !encoded && h.Get("Content-Length") == "" && len(h["Trailer"]) == 0 && len(h["Transfer-Encoding"]) == 0 {
+		h.Set("Content-Length", strconv.FormatInt(size, 10))
+	}
+	head := headOf(h)
+	room, err := strconv.ParseInt(head.length, 10, 64)
+	if err != nil {
+		room = -1
+	}
+	inner, limit := unlimited(src)
+	var rf io.ReaderFrom
+	if room >= 0 && !encoded && (c.file != nil || isConn(inner)) {
+		rf = unwrapBody(w, head)
+	}
+	if rf == nil {
+		err := c.to(plainResponse{w}, src) // whose Write knows how much room there is
+		if c.report.Bytes == room && c.ctx.Err() != nil {
+			return nil // a client that has all of the response hangs up, which ends the context of the request
+		}
+		return err
+	}
+	part := io.LimitedReader{R: inner, N: min(limit, room)}
+	if c.file != nil {
+		err = c.sendFile(rf, &part)
+	} else {
+		var n int64
+		n, err = rf.ReadFrom(&part)
+		c.report.add(&c.report.Splice, n)
+	}
+	sent := c.report.Bytes
+	if l, ok := src.(*io.LimitedReader); ok {
+		l.N -= sent
+	}
+	switch {
+	case err != nil:
+		return err
+	case sent == room:
+		return c.tooLong(src)
+	case sent < min(size, room):
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+
+// tooLong returns http.ErrContentLength if src has another byte. It ignores an error of src: the response is complete.
+func (c *copying) tooLong(src io.Reader) error {
+	var p [1]byte
+	if n, _ := src.Read(p[:]); n > 0 {
+		c.unread(src, 1)
+		return http.ErrContentLength
+	}
+	return nil
+}
+
+// isConn reports whether src is a connection that the standard library splices to a TCP connection.
+func isConn(src io.Reader) bool {
+	_, isTCP := src.(*net.TCPConn)
+	return kernelSplices && (isTCP || isStream(src))
+}
+
+// sizeOf returns how many bytes src has, and 0 if that is not known.
+func sizeOf(src io.Reader) int64 {
+	switch s := src.(type) {
+	case *bytes.Reader:
+		return int64(s.Len())
+	case *bytes.Buffer:
+		return int64(s.Len())
+	case *strings.Reader:
+		return int64(s.Len())
+	case *millrace.ChainReader:
+		return int64(s.Len())
+	case *io.LimitedReader:
+		return min(sizeOf(s.R), max(s.N, 0))
+	case *os.File:
+		at, err := s.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return 0
+		}
+		if info, err := s.Stat(); err == nil && info.Mode().IsRegular() {
+			return max(info.Size()-at, 0)
+		}
+	}
+	return 0
+}
+
+// A writeWaker is a target in which a Write that waits can be ended from another goroutine.
+type writeWaker interface {
+	SetWriteDeadline(t time.Time) error
+}
+
+// An interruption ends the Read or Write that a Copy waits in when its context ends.
+type interruption struct {
+	src        waker      // or nil
+	dst        writeWaker // or nil
+	isResponse bool
+	unhook     func() bool // nil if nothing is to be ended
+
+	mu   sync.Mutex
+	over bool // the Copy has returned; guarded by mu
+}
+
+// begin hooks the ends of the Copy to its context. The call that ends it is waits.stop.
+func (c *copying) begin(dst io.Writer, src io.Reader) {
+	i := &c.waits
+	if c.file == nil { // regular files have no deadlines
+		i.src = wakerOf(src)
+	}
+	switch dst := dst.(type) {
+	case http.ResponseWriter:
+		i.dst, _ = within[writeWaker](dst) // an http.ResponseController would follow a faulty wrapper for ever
+		i.isResponse = true
+	case *os.File:
+		if c.target == nil {
+			i.dst = dst
+		}
+	case writeWaker:
+		i.dst = dst
+	}
+	if i.src != nil || i.dst != nil {
+		i.unhook = context.AfterFunc(c.ctx, i.interrupt)
+	}
+}
+
+// interrupt runs on a goroutine of its own when ctx ends.
+func (i *interruption) interrupt() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.over {
+		i.setDeadlines(longAgo, longAgo)
+	}
+}
+
+func (i *interruption) setDeadlines(read, write time.Time) {
+	if i.src != nil {
+		_ = i.src.SetReadDeadline(read) // an end without deadlines is not interrupted
+	}
+	if i.dst != nil {
+		_ = i.dst.SetWriteDeadline(write)
+	}
+}
+
+// stop removes the deadlines if ctx has ended. The response that is not complete keeps a deadline in the past: net/http could
+// otherwise end the body as if it were.
+func (i *interruption) stop(complete bool) {
+	if i.unhook == nil || i.unhook() {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.over = true
+	write := noDeadline
+	if i.isResponse && !complete {
+		write = longAgo
+	}
+	i.setDeadlines(noDeadline, write)
 }

@@ -4,13 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,7 +14,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/chunk"
-	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
 // soon is how long a test lets something wait before it ends the wait. Nothing depends on its length.
@@ -26,7 +22,7 @@ const soon = 20 * time.Millisecond
 
 // A target that does not read does not keep Copy from ending, and can be used afterwards.
 func TestCopyEndsWhileTheTargetHangs(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
+	leaktest.Check(t, millrace.DefaultPool())
 	data := someBytes(12 << 20) // more than sockets hold
 	for _, src := range copySources {
 		for _, dst := range []struct {
@@ -134,78 +130,6 @@ func TestCopyAfterTheEndOfItsContext(t *testing.T) {
 	}
 }
 
-// A client that has got all closes the connection, and so the context may end as soon as the last byte is sent, whoever
-// sends it. That is no error.
-func TestCopyWhoseContextEndsWithTheLastByte(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
-	data := someBytes(100_000)
-	for _, src := range copySources {
-		for _, m := range wrappers {
-			if strings.HasPrefix(m.name, "zips") || m.name == "hooks" {
-				continue // what they have when they got all is not what was copied
-			}
-			t.Run(src.name+", "+m.name, func(t *testing.T) {
-				in, done := src.open(t, data), make(chan struct{})
-				url := serveWith(t, m, func(w http.ResponseWriter, r *http.Request) {
-					defer close(done)
-					ctx, cancel := context.WithCancel(r.Context())
-					defer cancel()
-					w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-					report, err := chunk.Copy(ctx, w, in, chunk.Progress(func(n int64) {
-						if n == int64(len(data)) {
-							cancel()
-						}
-					}))
-					if err != nil || report.Bytes != int64(len(data)) {
-						t.Errorf("%+v, %v", report, err)
-					}
-				})
-				_, body := fetch(t, "GET", url)
-				<-done
-				if !bytes.Equal(body, data) {
-					t.Errorf("%d bytes", len(body))
-				}
-			})
-		}
-	}
-}
-
-// What was read and not taken when the context ended is missing, even if the source has nothing more.
-func TestCopyWhoseContextEndsBeforeTheLastByteIsTaken(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
-	data := someBytes(1000)
-	for name, open := range map[string]func() io.Reader{
-		"limited reader":      func() io.Reader { return io.LimitReader(struct{ io.Reader }{bytes.NewReader(data)}, 1000) },
-		"section of a reader": func() io.Reader { return io.NewSectionReader(bytes.NewReader(data), 0, 1000) },
-		"limited file":        func() io.Reader { return io.LimitReader(fileOf(t, data), 1000) },
-		"section of a file":   func() io.Reader { return io.NewSectionReader(fileOf(t, data), 0, 1000) },
-		"file":                func() io.Reader { return fileOf(t, data) },
-	} {
-		for _, taken := range []int{0, 10, 999, 1000} {
-			ctx, cancel := context.WithCancel(t.Context())
-			report, err := chunk.Copy(ctx, writesBy(func(p []byte) (int, error) {
-				cancel()
-				return min(len(p), taken), fmt.Errorf("proxy: %w", context.Canceled)
-			}), open())
-			if (err == nil) != (taken == 1000) || report.Bytes != int64(taken) {
-				t.Errorf("%s, %d bytes taken: %+v, %v", name, taken, report, err)
-			}
-
-			ctx, cancel = context.WithCancel(t.Context())
-			a, b := net.Pipe()
-			go func() {
-				_, _ = io.ReadFull(b, make([]byte, taken))
-				cancel()
-			}()
-			report, err = chunk.Copy(ctx, a, open())
-			if (err == nil) != (taken == 1000) || report.Bytes != int64(taken) {
-				t.Errorf("%s, %d bytes through a pipe: %+v, %v", name, taken, report, err)
-			}
-			_, _ = a.Close(), b.Close()
-		}
-	}
-}
-
 // The caller's own deadlines hold, and are left alone.
 func TestCopyRespectsDeadlines(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -249,17 +173,15 @@ func TestCopyForgetsItsContext(t *testing.T) {
 	}
 }
 
-// Nor after a panic in the source, the target or the progress.
+// Nor after a panic in the source or the target.
 func TestCopyForgetsItsContextAfterAPanic(t *testing.T) {
 	fail := func() { panic("on purpose") }
 	for name, c := range map[string]struct {
 		src   io.Reader
 		write func()
-		opts  []chunk.CopyOption
 	}{
-		"source":   {src: readerFunc(func([]byte) (int, error) { fail(); return 0, nil }), write: func() {}},
-		"target":   {src: struct{ io.Reader }{bytes.NewReader([]byte("x"))}, write: fail},
-		"progress": {struct{ io.Reader }{bytes.NewReader([]byte("x"))}, func() {}, []chunk.CopyOption{chunk.Progress(func(int64) { fail() })}},
+		"source": {src: readerFunc(func([]byte) (int, error) { fail(); return 0, nil }), write: func() {}},
+		"target": {src: struct{ io.Reader }{bytes.NewReader([]byte("x"))}, write: fail},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -270,7 +192,7 @@ func TestCopyForgetsItsContextAfterAPanic(t *testing.T) {
 						t.Errorf("%s: recovered %v", name, v)
 					}
 				}()
-				_, _ = chunk.Copy(ctx, dst, c.src, c.opts...)
+				_, _ = chunk.Copy(ctx, dst, c.src)
 			}()
 			cancel()
 			synctest.Wait()

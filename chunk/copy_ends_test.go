@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -37,7 +38,7 @@ var copySources = []copySource{
 		f := fileOf(t, append(data[:len(data):len(data)], "not this"...))
 		return io.LimitReader(f, int64(len(data)))
 	}},
-	{"section of a file", "file", func(t *testing.T, data []byte) io.Reader {
+	{"section of a file", "section", func(t *testing.T, data []byte) io.Reader {
 		f := fileOf(t, append([]byte("before"), append(data[:len(data):len(data)], "behind"...)...))
 		return io.NewSectionReader(f, 6, int64(len(data)))
 	}},
@@ -75,7 +76,7 @@ type copyTarget struct {
 
 var copyTargets = []copyTarget{
 	{name: "file", kind: "file", open: func(t *testing.T) (io.Writer, func() []byte) { return newFile(t, 0) }},
-	{name: "file to append to", kind: "other", open: func(t *testing.T) (io.Writer, func() []byte) {
+	{name: "file to append to", kind: "file", open: func(t *testing.T) (io.Writer, func() []byte) {
 		return newFile(t, os.O_APPEND)
 	}},
 	{name: "TCP", kind: "tcp", open: func(t *testing.T) (io.Writer, func() []byte) {
@@ -110,17 +111,20 @@ var copyTargets = []copyTarget{
 	}},
 }
 
-// way returns the field of a Report that says which way bytes went between these kinds of ends.
-func way(r *chunk.Report, src, dst string) *int64 {
-	if runtime.GOOS == "linux" && dst != "other" {
-		switch {
-		case src == "file" && dst == "file":
-			return &r.CopyFileRange
-		case src == "file":
-			return &r.Sendfile
-		case src == "stream" || src == "pipe" && dst != "tcp":
-			return &r.Splice
-		}
+// way returns the field of a Report that says which way bytes went between these ends.
+func way(r *chunk.Report, src copySource, dst copyTarget) *int64 {
+	linux, limited := runtime.GOOS == "linux", strings.HasPrefix(src.name, "limited")
+	switch {
+	case src.kind == "file" && dst.kind == "tcp":
+		return &r.Sendfile
+	case src.kind == "file" && dst.kind == "unix" && !limited && linux:
+		return &r.Sendfile
+	case src.kind == "file" && dst.kind == "file" && linux:
+		return &r.CopyFileRange
+	case src.kind == "stream" && (dst.kind == "tcp" || dst.kind == "file" || dst.kind == "pipe") && linux:
+		return &r.Splice
+	case src.kind == "stream" && dst.kind == "unix" && src.name == "TCP" && linux:
+		return &r.Splice
 	}
 	return &r.Copied
 }

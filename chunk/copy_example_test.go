@@ -1,7 +1,6 @@
 package chunk_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -41,14 +40,4 @@ func ExampleCopy() {
 	// Unordered output:
 	// 70000 bytes, <nil>
 	// 70000 arrived, <nil>
-}
-
-// Progress tells how far a long copy is.
-func ExampleProgress() {
-	src := io.LimitReader(strings.NewReader(strings.Repeat("x", 200_000)), 150_000)
-	var last int64
-	report, err := chunk.Copy(context.Background(), io.Discard, src, chunk.Progress(func(n int64) { last = n }))
-	fmt.Println(last, report.Copied, err)
-	// Output:
-	// 150000 150000 <nil>
 }

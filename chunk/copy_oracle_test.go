@@ -12,12 +12,12 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/chunk"
-	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
 // Parts of a file in any order and of any length, with reads of the caller's own in between, are those that io.Copy copies.
 func TestCopyLikeIOCopy(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
+	leaktest.Check(t, millrace.DefaultPool())
 	data := someBytes(400_000)
 	for _, dst := range copyTargets {
 		if dst.slow {
@@ -79,7 +79,7 @@ func randomPart(rnd *rand.Rand, size int64) func(f *os.File) io.Reader {
 // Whenever the context ends, what has arrived is what the report says and the beginning of the source, and a file is right
 // behind it, so that a second Copy completes the first.
 func TestCopyCancelledAtAnyMoment(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
+	leaktest.Check(t, millrace.DefaultPool())
 	data := someBytes(600_000)
 	for _, src := range copySources {
 		for _, dst := range copyTargets {

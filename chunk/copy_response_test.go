@@ -4,12 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -109,48 +107,11 @@ func TestCopyToUnusualResponses(t *testing.T) {
 	}
 }
 
-// A file that has changed since its length was declared must not get the connection out of step.
-func TestCopyToResponseOfAFileThatChanges(t *testing.T) {
-	data := someBytes(100_000)
-	for _, test := range []struct {
-		name string
-		size int64 // that it has when the first bytes have gone
-		want error
-		kept bool
-	}{
-		{"grows", 200_000, http.ErrContentLength, true},
-		{"shrinks", 50_000, io.ErrUnexpectedEOF, false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			f := fileOf(t, data)
-			url := serveWith(t, wrappers[0], func(w http.ResponseWriter, r *http.Request) {
-				changed := false
-				_, err := chunk.Copy(context.Background(), w, f, chunk.Progress(func(int64) {
-					if !changed {
-						changed = true
-						if err := os.Truncate(f.Name(), test.size); err != nil {
-							t.Error(err)
-						}
-						_, _ = f.Seek(0, io.SeekStart)
-					}
-				}))
-				if r.URL.Path == "/first" && !errors.Is(err, test.want) {
-					t.Error(err)
-				}
-			})
-			raw := exchange(t, url, request("GET /first HTTP/1.1")+request("HEAD / HTTP/1.1", "Connection: close"))
-			if kept := strings.Count(raw, "HTTP/1.1 200 OK") == 2; kept != test.kept {
-				t.Errorf("the connection was kept: %t", kept)
-			}
-		})
-	}
-}
-
 // Of a connection no more is taken than the response may have, but for the byte that shows that there is more.
 func TestCopyStreamThatIsTooLongToResponse(t *testing.T) {
 	data := someBytes(100_000)
 	for _, src := range copySources {
-		if src.kind != "stream" && src.kind != "pipe" {
+		if src.kind != "stream" || runtime.GOOS != "linux" {
 			continue
 		}
 		t.Run(src.name, func(t *testing.T) {
@@ -176,68 +137,28 @@ func TestCopyStreamThatIsTooLongToResponse(t *testing.T) {
 	}
 }
 
-// A client that has got everything may go: that is no error, even if the handler's context has ended by then.
-func TestCopyToResponseEndsAfterTheClientHasLeft(t *testing.T) {
-	data := someBytes(100_000)
-	for _, m := range wrappers[:6] {
-		for name, open := range map[string]func() io.Reader{
-			"file":    func() io.Reader { return fileOf(t, data) },
-			"section": func() io.Reader { return io.NewSectionReader(fileOf(t, data), 0, 100_000) },
-			"stream": func() io.Reader {
-				w, r := tcpEnds(t)
-				_, _ = w.Write(data) // and no end
-				return r
-			},
-		} {
-			t.Run(m.name+", "+name, func(t *testing.T) {
-				src := open()
-				url := serveWith(t, m, func(w http.ResponseWriter, r *http.Request) {
-					w.Header().Set("Content-Length", fmt.Sprint(len(data)))
-					ctx, cancel := context.WithCancel(context.Background())
-					defer cancel()
-					report, err := chunk.Copy(ctx, w, src, chunk.Progress(func(n int64) {
-						if n == int64(len(data)) {
-							cancel()
-						}
-					}))
-					if err != nil || report.Bytes != int64(len(data)) {
-						t.Errorf("%+v, %v", report, err)
-					}
-				})
-				if _, body := fetch(t, "GET", url); !bytes.Equal(body, data) {
-					t.Errorf("%d other bytes", len(body))
-				}
-			})
-		}
-	}
-}
-
 func TestCopyToHijackedResponse(t *testing.T) {
-	for _, size := range []int{10_000, 100_000} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			data := someBytes(size)
-			f := fileOf(t, data)
-			url := serveWith(t, wrappers[0], func(w http.ResponseWriter, _ *http.Request) {
-				conn, _, err := http.NewResponseController(w).Hijack()
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer conn.Close()
-				if report, err := chunk.Copy(context.Background(), w, f); err != http.ErrHijacked || report.Bytes != 0 {
-					t.Errorf("%+v, %v", report, err)
-				}
-				if at, _ := f.Seek(0, io.SeekCurrent); at != 0 {
-					t.Errorf("the file is at %d", at)
-				}
-				if _, err := chunk.Copy(context.Background(), conn, f); err != nil {
-					t.Error(err)
-				}
-			})
-			if raw := exchange(t, url, request("GET / HTTP/1.1")); raw != string(data) {
-				t.Errorf("%d other bytes", len(raw))
-			}
-		})
+	data := someBytes(100_000)
+	f := fileOf(t, data)
+	url := serveWith(t, wrappers[0], func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		if report, err := chunk.Copy(context.Background(), w, f); err != http.ErrHijacked || report.Bytes != 0 {
+			t.Errorf("%+v, %v", report, err)
+		}
+		if at, _ := f.Seek(0, io.SeekCurrent); at != 0 {
+			t.Errorf("the file is at %d", at)
+		}
+		if _, err := chunk.Copy(context.Background(), conn, f); err != nil {
+			t.Error(err)
+		}
+	})
+	if raw := exchange(t, url, request("GET / HTTP/1.1")); raw != string(data) {
+		t.Errorf("%d other bytes", len(raw))
 	}
 }
 

@@ -15,12 +15,12 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/chunk"
-	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
 // Every source to every target: the same bytes, counted by the way they went.
 func TestCopyPairs(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
+	leaktest.Check(t, millrace.DefaultPool())
 	for _, size := range []int{0, 1, 100_000, 1<<20 + 7} {
 		data := someBytes(size)
 		for _, src := range copySources {
@@ -36,10 +36,7 @@ func TestCopyPairs(t *testing.T) {
 						t.Error(err)
 					}
 					want := chunk.Report{Bytes: int64(size)}
-					*way(&want, src.kind, dst.kind) = int64(size)
-					if src.name == "limited TCP" && isSmallPart(size, src, dst) {
-						want.Splice, want.Copied, want.Small = 0, want.Bytes, want.Bytes
-					}
+					*way(&want, src, dst) = int64(size)
 					if report != want {
 						t.Errorf("report %+v, want %+v", report, want)
 					}
@@ -139,14 +136,9 @@ func TestCopyLeavesTheSourceAfterWhatItTook(t *testing.T) {
 	}
 }
 
-// isSmallPart reports whether so much of src is read and written although it could be spliced to dst.
-func isSmallPart(size int, src copySource, dst copyTarget) bool {
-	return runtime.GOOS == "linux" && size <= 16<<10 && src.kind == "stream" && (dst.kind == "tcp" || dst.kind == "unix")
-}
-
 // A stream goes on after a limit: nothing behind it was taken.
 func TestCopyTakesNoMoreThanTheLimit(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
+	leaktest.Check(t, millrace.DefaultPool())
 	data := someBytes(300_000)
 	for _, n := range []int{1, 16 << 10, 16<<10 + 1, 100_001} {
 		for _, src := range copySources {
@@ -162,7 +154,7 @@ func TestCopyTakesNoMoreThanTheLimit(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if limited.N != 0 || isSmallPart(n, src, dst) != (report.Small == int64(n)) {
+					if limited.N != 0 || report.Bytes != int64(n) {
 						t.Errorf("%d bytes left of the limit, %+v", limited.N, report)
 					}
 					if !bytes.Equal(got(), data[:n]) {
@@ -174,23 +166,6 @@ func TestCopyTakesNoMoreThanTheLimit(t *testing.T) {
 				})
 			}
 		}
-	}
-}
-
-// Both files go on where their positions are.
-func TestCopyFileToFileGoesOn(t *testing.T) {
-	src := fileOf(t, []byte("one two three"))
-	dst, got := newFile(t, 0)
-	for _, n := range []int64{3, 4, 100} {
-		if _, err := chunk.Copy(context.Background(), dst, io.LimitReader(src, n)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := dst.WriteString("|"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if s := string(got()); s != "one| two| three|" {
-		t.Errorf("%q", s)
 	}
 }
 
@@ -238,39 +213,6 @@ func TestCopyFromABlockingPipe(t *testing.T) {
 				t.Error("other bytes arrived")
 			}
 		})
-	}
-}
-
-func TestCopyProgress(t *testing.T) {
-	data := someBytes(1<<20 + 7)
-	for _, src := range copySources {
-		for _, dst := range copyTargets {
-			if dst.slow {
-				continue
-			}
-			t.Run(src.name+" to "+dst.name, func(t *testing.T) {
-				r := src.open(t, data)
-				w, got := dst.open(t)
-				var last int64
-				calls := 0
-				report, err := chunk.Copy(context.Background(), w, r, chunk.Progress(func(n int64) {
-					if n <= last {
-						t.Errorf("progress from %d to %d", last, n)
-					}
-					last = n
-					calls++
-				}))
-				if err != nil || last != report.Bytes || last != int64(len(data)) {
-					t.Errorf("%v, %d of %d bytes", err, last, report.Bytes)
-				}
-				if kernel := report.Copied == 0; kernel && runtime.GOOS == "linux" && calls < 2 {
-					t.Errorf("%d calls", calls)
-				}
-				if !bytes.Equal(got(), data) {
-					t.Error("other bytes arrived")
-				}
-			})
-		}
 	}
 }
 
@@ -370,31 +312,12 @@ func innermost(src io.Reader) any {
 	return src
 }
 
-// Only what dst took counts as read from a file.
-func TestCopyStopsAFileWhereTheTargetDid(t *testing.T) {
-	data := someBytes(200_000)
-	f := fileOf(t, data)
-	taken := 0
-	w := writesBy(func(p []byte) (int, error) {
-		n := min(len(p), 100_000-taken)
-		taken += n
-		return n, nil
-	})
-	report, err := chunk.Copy(context.Background(), w, f)
-	if err != io.ErrShortWrite || report.Bytes != 100_000 {
-		t.Errorf("%+v, %v", report, err)
-	}
-	if at, err := f.Seek(0, io.SeekCurrent); err != nil || at != 100_000 {
-		t.Errorf("the file is at %d, %v", at, err)
-	}
-}
-
 type writesBy func(p []byte) (int, error)
 
 func (f writesBy) Write(p []byte) (int, error) { return f(p) }
 
 func TestCopyReleasesItsBlockWhenAnEndPanics(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
+	leaktest.Check(t, millrace.DefaultPool())
 	for name, ends := range map[string]struct {
 		w io.Writer
 		r io.Reader
@@ -416,12 +339,3 @@ func TestCopyReleasesItsBlockWhenAnEndPanics(t *testing.T) {
 type readsBy func(p []byte) (int, error)
 
 func (f readsBy) Read(p []byte) (int, error) { return f(p) }
-
-func TestCopyOptionsPanic(t *testing.T) {
-	defer func() {
-		if v := recover(); v != "chunk: Progress(nil)" {
-			t.Error(v)
-		}
-	}()
-	chunk.Progress(nil)
-}

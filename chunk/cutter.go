@@ -1,33 +1,34 @@
 package chunk
 
-// A Cutter finds the ends of records in a stream, for a [Reader] that cuts its chunks there. [Lines], [JSON] and
-// [Fixed] are Cutters, and [CutFunc] makes one from a function.
-//
-// What a Cutter knows of a stream is in the Window, so that one Cutter may serve any number of Readers at a time. A
-// Reader calls its Cutter on one goroutine at a time, not always the same one. The Cutter must not call the Reader.
-type Cutter interface {
-	// Cut returns the length of the longest part of w.Data, from its start and at most w.Limit bytes, that ends where
-	// a record ends. Where the first record is longer than that, it returns that record's length: more than
-	// len(w.Data) if it is known before the record has arrived, and 0 if it is not known yet. A negative number says
-	// that no record can begin like w.Data, which is not empty.
-	//
-	// It sets w.Seen to the number of bytes that it need not look at again, and w.State to whatever it must remember
-	// there. A length up to len(w.Data) is cut off before Cut is called again. It borrows w.
-	Cut(w *Window) int
+import "bytes"
 
-	// Whole is asked when the source has ended. It reports whether what follows the last end in w.Data, all of which
-	// Cut has been shown, is a record although no end follows. It borrows w.
-	Whole(w *Window) bool
+// A Cutter finds the ends of records in a stream, for a [Reader] that cuts its chunks there. [Lines] and [JSON] return
+// Cutters, and a [CutFunc] is one.
+//
+// What a Cutter knows of a stream is in the scan, so that one Cutter may serve any number of Readers at a time.
+type Cutter interface {
+	// cut returns the length of the longest part of w.data, from its start and at most w.limit bytes, that ends where
+	// a record ends. Where the first record is longer than that, it returns that record's length: more than
+	// len(w.data) if it is known before the record has arrived, and 0 if it is not known yet. A negative number says
+	// that no record can begin like w.data, which is not empty.
+	//
+	// It sets w.seen to the number of bytes that it need not look at again, and w.state to what it must remember.
+	// A length up to len(w.data) is cut off before cut is called again. It borrows w.
+	cut(w *scan) int
+
+	// whole is asked when the source has ended. It reports whether what follows the last end in w.data, all of which
+	// cut has been shown, is a record although no end follows. It borrows w.
+	whole(w *scan) bool
 }
 
-// A Window is what a [Cutter] looks at: the bytes that have arrived since the last cut, and what it knows of them.
+// A scan is what a Cutter looks at: the bytes that have arrived since the last cut, and what it knows of them.
 //
-// Invariant: 0 ≤ Seen ≤ len(Data).
-type Window struct {
-	Data  []byte // begins where a record begins; valid until Cut or Whole returns, not to be written to
-	Seen  int    // bytes that the last Cut need not see again
-	State int    // the Cutter's own: 0 at the start of the stream, then what the last Cut left
-	Limit int    // bytes: a chunk should not be longer
+// Invariant: 0 ≤ seen ≤ len(data).
+type scan struct {
+	data  []byte // begins where a record begins; valid until cut or whole returns, not to be written to
+	seen  int    // bytes that the last cut need not see again
+	state int    // the Cutter's own: 0 at the start of the stream, then what the last cut left
+	limit int    // bytes: a chunk should not be longer
 }
 
 // CutFunc makes a Cutter from a function that returns the length in bytes of the first record in data, which is not
@@ -43,20 +44,19 @@ type Window struct {
 //		return 4 + int(binary.BigEndian.Uint32(data))
 //	})
 //
-// It is called once for each record, and again for the last one, from its start, when more has arrived. A function that
-// takes long over that, because its records are long and come in small pieces, is better written as a Cutter with a
-// state. A source that ends within a record is an error.
+// It is called once for each record, and again for the last one, from its start, when more has arrived. A source that
+// ends within a record is an error. The Reader calls it on one goroutine at a time, not always the same one. The function
+// borrows data and must not call the Reader.
 type CutFunc func(data []byte) int
 
-// Cut implements [Cutter].
-func (f CutFunc) Cut(w *Window) (end int) {
-	w.Seen = len(w.Data)
-	for end < min(len(w.Data), w.Limit) {
-		n := f(w.Data[end:])
-		if end == 0 && (n <= 0 || n > len(w.Data)) {
+func (f CutFunc) cut(w *scan) (end int) {
+	w.seen = len(w.data)
+	for end < min(len(w.data), w.limit) {
+		n := f(w.data[end:])
+		if end == 0 && (n <= 0 || n > len(w.data)) {
 			return n
 		}
-		if n <= 0 || n > len(w.Data)-end || end > 0 && n > w.Limit-end {
+		if n <= 0 || n > len(w.data)-end || end > 0 && n > w.limit-end {
 			break // its turn comes when it is the first
 		}
 		end += n
@@ -64,15 +64,41 @@ func (f CutFunc) Cut(w *Window) (end int) {
 	return end
 }
 
-// Whole implements [Cutter]. It returns false: a record without its end is not whole.
-func (CutFunc) Whole(*Window) bool { return false }
+// whole returns false: a record without its end is not whole.
+func (CutFunc) whole(*scan) bool { return false }
 
 // anywhere is the Cutter of a Reader that has none: each byte is a record.
 type anywhere struct{}
 
-func (anywhere) Cut(w *Window) int {
-	w.Seen = len(w.Data)
-	return min(len(w.Data), w.Limit)
+func (anywhere) cut(w *scan) int {
+	w.seen = len(w.data)
+	return min(len(w.data), w.limit)
 }
 
-func (anywhere) Whole(*Window) bool { return true }
+func (anywhere) whole(*scan) bool { return true }
+
+// Lines cuts behind line feeds, so that a line ends with LF or CR LF, which belong to it. What follows the last line feed
+// of the source is a line, too.
+func Lines() Cutter { return lines{} }
+
+type lines struct{}
+
+// cut looks for the last line feed from the back: how many lines there are before it makes no difference.
+func (lines) cut(w *scan) int {
+	seen, limit := w.seen, min(len(w.data), w.limit)
+	w.seen = len(w.data)
+	if seen < limit {
+		if i := bytes.LastIndexByte(w.data[seen:limit], '\n'); i >= 0 {
+			w.seen = limit
+			return seen + i + 1
+		}
+		seen = limit
+	}
+	if i := bytes.IndexByte(w.data[seen:], '\n'); i >= 0 {
+		w.seen = seen + i + 1
+		return w.seen
+	}
+	return 0
+}
+
+func (lines) whole(*scan) bool { return true }

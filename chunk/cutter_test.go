@@ -1,7 +1,6 @@
 package chunk_test
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -12,28 +11,29 @@ import (
 // cutAll shows in to the Cutter in steps and cuts wherever it can; it returns where, and whether the rest is whole.
 func cutAll(t *testing.T, c chunk.Cutter, in []byte, limit int, step func() int) (cuts []int, whole bool) {
 	t.Helper()
-	w := chunk.Window{Limit: limit}
+	w := chunk.NewScan(limit)
 	start := 0
 	for end := 0; end <= len(in); end = min(end+max(step(), 1), len(in)) {
 		for start < end {
-			w.Data = in[start:end:end]
-			n := c.Cut(&w)
-			if w.Seen < 0 || w.Seen > len(w.Data) {
-				t.Fatalf("Seen %d of %d bytes", w.Seen, len(w.Data))
+			data := in[start:end:end]
+			w.Show(data)
+			n := chunk.Cut(c, w)
+			if w.Seen() < 0 || w.Seen() > len(data) {
+				t.Fatalf("%d of %d bytes are seen", w.Seen(), len(data))
 			}
-			if n <= 0 || n > len(w.Data) {
+			if n <= 0 || n > len(data) {
 				break
 			}
 			start += n
-			w.Seen = max(w.Seen-n, 0)
+			w.Advance(n)
 			cuts = append(cuts, start)
 		}
 		if end == len(in) {
 			break
 		}
 	}
-	w.Data = in[start:]
-	return cuts, len(w.Data) == 0 || c.Whole(&w)
+	w.Show(in[start:])
+	return cuts, start == len(in) || chunk.Whole(c, w)
 }
 
 // With a limit of one byte a Cutter stops at every end there is.
@@ -122,21 +122,6 @@ func TestJSONEnds(t *testing.T) {
 	}
 }
 
-// Lines that are longer than usual are found all the same, wherever the last line feed is.
-func TestLongLines(t *testing.T) {
-	for _, size := range []int{255, 256, 257, 600} {
-		in := bytes.Repeat([]byte("x"), size)
-		for at := range in {
-			in[at] = '\n'
-			w := chunk.Window{Data: in, Limit: size}
-			if n := chunk.Lines().Cut(&w); n != at+1 {
-				t.Fatalf("%d bytes, line feed at %d: cut at %d", size, at, n)
-			}
-			in[at] = 'x'
-		}
-	}
-}
-
 // What a Cutter has seen it does not look at again: here it is no longer there.
 func TestCuttersScanOnce(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
@@ -145,22 +130,23 @@ func TestCuttersScanOnce(t *testing.T) {
 			for range 100 {
 				in := s.make(rnd, 60)
 				want, _ := cutAll(t, s.cutter, in, 1, func() int { return 1 })
-				w, start, cuts := chunk.Window{Limit: 1}, 0, []int(nil)
+				w, start, cuts := chunk.NewScan(1), 0, []int(nil)
 				for end := 1; end <= len(in); end++ {
 					for {
-						w.Data = slices.Clone(in[start:end])
-						for i := range w.Seen {
-							w.Data[i] = '"'
+						data := slices.Clone(in[start:end])
+						for i := range w.Seen() {
+							data[i] = '"'
 						}
+						w.Show(data)
 						n := 0
-						if len(w.Data) > 0 {
-							n = s.cutter.Cut(&w)
+						if len(data) > 0 {
+							n = chunk.Cut(s.cutter, w)
 						}
-						if n <= 0 || n > len(w.Data) {
+						if n <= 0 || n > len(data) {
 							break
 						}
 						start += n
-						w.Seen = max(w.Seen-n, 0)
+						w.Advance(n)
 						cuts = append(cuts, start)
 					}
 				}

@@ -1,46 +1,34 @@
 package chunk
 
 import (
-	"context"
-	"net"
-	"net/http"
-	"os"
-	"reflect"
-	"time"
-
 	"github.com/millrace-io/millrace"
 )
 
-// ReadAheadAfter returns the number of the chunk after which a file is read ahead whose chunks take so many microseconds
-// to read and to work on, or 0.
-func ReadAheadAfter(chunks [][2]int) int {
-	var p pace
-	for i, c := range chunks {
-		if p.observe(time.Duration(c[0])*time.Microsecond, time.Duration(c[1])*time.Microsecond) {
-			return i + 1
-		}
-	}
-	return 0
-}
+// From takes the blocks from p, so that a test can count them.
+func From(p *millrace.Pool) ReaderOption { return func(r *Reader) { r.pool = p } }
 
-// KeptByQueue returns how many chunks a queue still holds that it has given, after these steps: + is a chunk that comes,
-// and - one that is given.
-func KeptByQueue(steps string) (kept int) {
-	var q queue
-	for i, step := range steps {
-		if step == '+' {
-			q.push(millrace.Ref{}, int64(i)+1)
-		} else {
-			q.pop()
-		}
-	}
-	for _, it := range q.items[:cap(q.items)] {
-		if it != (item{}) {
-			kept++
-		}
-	}
-	return kept - q.len()
-}
+// ReadInNext has Next read any source by itself, so that where chunks end depends on the bytes alone.
+func ReadInNext() ReaderOption { return func(r *Reader) { r.mayHang = false } }
+
+// Cut and Whole ask a Cutter; Scan is what it looks at.
+func Cut(c Cutter, s *Scan) int { return c.cut((*scan)(s)) }
+
+func Whole(c Cutter, s *Scan) bool { return c.whole((*scan)(s)) }
+
+// Scan has the fields of scan.
+type Scan scan
+
+// NewScan returns a Scan with a limit.
+func NewScan(limit int) *Scan { return &Scan{limit: limit} }
+
+// Show has the Cutter look at data next.
+func (s *Scan) Show(data []byte) { s.data = data }
+
+// Seen is what the Cutter need not see again.
+func (s *Scan) Seen() int { return s.seen }
+
+// Advance is over n bytes that were cut off.
+func (s *Scan) Advance(n int) { s.seen = max(s.seen-n, 0) }
 
 // Running reports whether the goroutine that reads ahead is there.
 func (r *Reader) Running() bool {
@@ -49,47 +37,36 @@ func (r *Reader) Running() bool {
 	return r.running
 }
 
-// SmallToResponse copies what is left of a file that was said to have size bytes. It reports whether that was so.
-func SmallToResponse(w http.ResponseWriter, file *os.File, size int64) (bool, error) {
-	c := &copying{ctx: context.Background(), dst: w, response: w, src: file}
-	err := c.smallToResponse(size)
-	if err == errUnhandled {
-		return false, nil
+// SetMemoryLimit takes the place of GOMEMLIMIT.
+func (t *Tuner) SetMemoryLimit(bytes int64) { t.rules.limit = bytes }
+
+// A Sample and a Move are what Observe takes and returns.
+type (
+	Sample = sample
+	Move   = move
+)
+
+// Observe takes in a sample.
+func (t *Tuner) Observe(s Sample) Move { return t.observe(s) }
+
+// Setting is the setting in force.
+func (t *Tuner) Setting() Setting { return t.Stats().Setting }
+
+// Sampler returns a function that takes a sample of the time since the one before.
+func (t *Tuner) Sampler() func() Sample {
+	last := t.count()
+	return func() Sample {
+		now := t.count()
+		defer func() { last = now }()
+		return now.since(last)
 	}
-	return true, err
 }
 
-// CopyKeeps returns the names of what the next Copies find that earlier ones have left. There should be nothing.
-func CopyKeeps() (names []string) {
-	for range 16 {
-		c := copyings.Get().(*copying)
-		hook := c.alarm.hook
-		c.alarm.hook = nil // its own, which is meant to be there
-		for v, i := reflect.ValueOf(c).Elem(), 0; i < v.NumField(); i++ {
-			if !v.Field(i).IsZero() {
-				names = append(names, v.Type().Field(i).Name)
-			}
-		}
-		c.alarm.hook = hook
-		defer copyings.Put(c)
+// TunerRules are the rows of the table of rules: name, when, then, kept if.
+func TunerRules() (rows [][4]string) {
+	rows = [][4]string{{memoryFull, memoryFullWhen, memoryFullThen, "always"}}
+	for _, r := range tunerRules {
+		rows = append(rows, [4]string{r.name, r.when, r.then, r.kept})
 	}
-	return names
-}
-
-// WriteHeld is Write of what the kernel is to keep until more comes.
-func (c *Conn) WriteHeld(p []byte) (n int, err error) {
-	c.hold(func() { n, err = c.Write(p) })
-	return n, err
-}
-
-// HoldAndPanic panics while what is written is held.
-func (c *Conn) HoldAndPanic() { c.hold(func() { panic("in the middle") }) }
-
-// Held reports whether what is written is held.
-func (c *Conn) Held() bool { return c.held.Load() }
-
-// CorkAndUncork costs what a response without a Listener costs more.
-func CorkAndUncork(c *net.TCPConn) {
-	cork(c)
-	uncork(c)
+	return rows
 }

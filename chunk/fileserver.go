@@ -2,143 +2,239 @@ package chunk
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 )
 
-// A FileHandler serves the files under a directory. FileServer makes one.
+// A FileHandler serves the files under a directory. [FileServer] makes one.
 //
-// It answers as http.FileServer does, with the same status, headers and body, to the same methods. What is different:
+// It answers as http.FileServer does, whose conditions, ranges, redirects and lists it uses. In addition:
 //
-//   - Nothing outside of the root is served, whatever symbolic links there are: see os.Root. A link whose target begins
-//     with a slash leads outside. Such names, and those that no file can have, are a 404.
-//   - What is neither a file nor a directory (a pipe, a device) is a 403, and is not opened.
-//   - A Range of more than 64 parts is ignored, a plus sign in one is no number, and the last 0 bytes are a 416.
-//   - A list of a directory has a Content-Length, and at most 65536 names and 4 MiB of them: a larger directory is a 403.
-//   - Redirects to directories whose names contain ? or : work.
-//   - What is in a directory below the root that may be passed through and not read (mode 0711) is a 403.
-//   - A middleware that only has Unwrap never sees the body, unless it encodes it, as its header must show, or keeps the
-//     header until there is a first byte. One that wants to see it has ReadFrom as well, or no Unwrap.
-//   - A body that ends too soon, because its file was cut, breaks the connection or stream however it is sent.
+//   - No symbolic link leads out of the root; see os.Root. Such a name is a 404, and so is a name that no file can have.
+//   - A pipe, a socket or a device is a 403, and is not opened.
+//   - Each file has a strong ETag, made of its size, times of change, device and inode. Two versions of a file have the
+//     same tag only if one was written over the other within the same tick of the file system's clock (4 ms on older
+//     kernels), without a change of size. Copies on two machines have different tags. An ETag that is set already stays,
+//     and a nil value in the header's map prevents it.
+//   - The file reaches the kernel's sendfile behind a middleware that only has Unwrap, as [Copy] describes. Such a
+//     middleware does not see the body.
+//   - A body that ends too soon, because the file was cut, breaks the connection or the stream.
 //
-// A file is open once, however many responses send it: sendfile is told where to read. It stays open for a while after
-// that. Each request checks whether the file has changed; a response that is under way goes on with the version that it
-// began with. New versions must be new files that are renamed over the old ones. What is written to a file, or cut off
-// it, while it is being sent may show in what is sent, because sockets hold pages of the file and no copies.
-//
-// What is in the page cache is sent at once. What is not is read first, a part at a time, by a bounded number of
-// responses, so that those that wait for a disk do not keep others from sending.
-//
-// If a middleware sets a deadline on the request's context, the response is aborted at that time, as if the client
-// could not be written to. An HTTP/1 context that is cancelled earlier ends nothing but waiting for a list and reading
-// a long one. (net/http cancels it when a client has closed its half of the connection, and that client may still be
-// waiting for its answer.)
+// To replace a file, rename a new one over it: what is written to a file, or cut off it, while it is being sent may show
+// in what is sent.
 //
 // All methods may be called from any goroutine.
 type FileHandler struct {
-	files      descriptors
-	listing    bool
-	lists      lister
-	dropFrom   int64 // responses of so many bytes leave the page cache as it was; 0 for none
-	timing     bool
-	sendBuffer int                                            // see SendBuffer; 0 for what the kernel gives
-	tuner      *Tuner                                         // that the files' turns are of; or nil
-	served     func(r *http.Request, sent Report, status int) // or nil
+	root          *os.Root
+	standard      http.Handler // redirects, lists and errors
+	listing       bool
+	precompressed bool
+	dropFrom      int64                                          // bytes; 0: no response is dropped behind
+	served        func(r *http.Request, sent Report, status int) // or nil
+
+	mu       sync.Mutex
+	sent     Report
+	dropping map[fileVersion]int // responses that are being dropped behind, by what they send
+}
+
+// A FileOption changes what [FileServer] makes. Options panic when a value is out of range.
+type FileOption func(*FileHandler)
+
+// Listing says whether a directory without an index.html is answered with a list of its files, as http.FileServer does and
+// as is the default. Otherwise the answer is a 403.
+func Listing(on bool) FileOption {
+	return func(h *FileHandler) { h.listing = on }
+}
+
+// Precompressed serves a file name.br, name.zst or name.gz instead of name to a client that accepts the encoding, with
+// the Content-Type of name. The client's preference decides, and then this order. The file must not be older than name, in
+// whole seconds. If neither name nor another form is acceptable to the client (identity;q=0), the answer is 406.
+//
+// It is off by default, because name.gz could be a file of its own. An ETag that a middleware has set stays the same for
+// all forms of name, so that clients cannot tell them apart.
+func Precompressed() FileOption {
+	return func(h *FileHandler) { h.precompressed = true }
+}
+
+// DropBehind keeps responses of at least this many bytes from filling the page cache. The handler drops the part of a file
+// that was sent (posix_fadvise), in steps of 8 MiB, unless another such response sends the same file. Some of the last
+// bytes, which the socket still holds, stay. It works on Linux. It is off by default.
+func DropBehind(bytes int64) FileOption {
+	if bytes < 1 {
+		panic(fmt.Sprintf("chunk: DropBehind(%d) is below 1", bytes))
+	}
+	return func(h *FileHandler) { h.dropFrom = bytes }
+}
+
+// OnServed has f called after each request, with the status and with how many bytes of files were handed to the connection,
+// and which way they went. f is called on the request's goroutine, even if the response was aborted by a panic. Headers and
+// lists of directories are not counted; a body of several ranges is, with what separates them.
+func OnServed(f func(r *http.Request, sent Report, status int)) FileOption {
+	if f == nil {
+		panic("chunk: OnServed(nil)")
+	}
+	return func(h *FileHandler) { h.served = f }
 }
 
 // FileServer returns a handler for the files under root. It borrows root, which must stay open for as long as the
-// handler is used. After that, Close gives back what the handler holds.
+// handler is used.
 func FileServer(root *os.Root, opts ...FileOption) *FileHandler {
-	h := &FileHandler{listing: true, lists: newLister(root), sendBuffer: defaultSendBuffer}
-	h.files = descriptors{
-		root: root, limit: defaultOpenFiles, keep: defaultKeepOpen, trust: defaultTrustNames,
-		turns: newGate(defaultColdReaders),
-	}
+	h := &FileHandler{root: root, listing: true, dropping: make(map[fileVersion]int)}
+	h.standard = http.FileServer(openedFiles{h})
 	for _, opt := range opts {
 		opt(h)
 	}
-	h.files.init()
 	return h
 }
 
 // ServeHTTP implements http.Handler.
 func (h *FileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := h.begin(w, r)
-	defer x.over() // also when a response is given up
-	x.serve()
-}
-
-// ServeFile answers r with the file of that name in the root, whatever the URL says, which may be nil. It is for who
-// checks rights, or finds the name in a database, first, as http.ServeFileFS is. Methods, conditions, ranges and all
-// options are as with ServeHTTP.
-//
-// The name is one that fs.ValidPath accepts: its elements are separated by slashes, none of them is .. or empty, and it
-// is UTF-8. Any other is a 404. So is one that no file can have on this system (see filepath.Localize), and so is a
-// directory: http.ServeFileFS would redirect by the URL, or list what nobody has named. Nothing else is redirected
-// either, neither from an index.html nor to one. Symbolic links within the root are followed, as with ServeHTTP: one
-// that may be made by others is a name for any file there.
-func (h *FileHandler) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
-	x := h.begin(w, r)
-	defer x.over()
-	x.serveNamed(name)
-}
-
-func (h *FileHandler) begin(w http.ResponseWriter, r *http.Request) *exchange {
-	x := &exchange{handler: h, w: w, r: r, header: w.Header(), body: responseOf(w)}
-	x.ctx, x.cancel = contextOf(r)
-	x.foreign = x.header.Get("Content-Encoding") != ""
-	return x
-}
-
-// Close closes the files that are open, as soon as nobody uses them. The handler goes on working, and opens a file for each
-// request from then on. It returns nil.
-func (h *FileHandler) Close() error {
-	h.files.close()
-	return nil
-}
-
-// FileStats says what a FileHandler has done, and has open.
-type FileStats struct {
-	Open      int    // files that are open at present
-	Requests  uint64 // answered, in whatever way
-	Hits      uint64 // files that were open already when they were needed
-	Misses    uint64 // files that were not, or were not there
-	ColdReads uint64 // responses that had to wait for a disk
-	ColdBytes int64  // bytes that came from a disk for responses
-	Sent      Report // bytes of files that were sent, by the way they went
-}
-
-// Stats returns a snapshot.
-func (h *FileHandler) Stats() FileStats {
-	c := &h.files
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	stats := c.stats
-	stats.Open = c.open
-	return stats
-}
-
-// count adds an exchange that is over to the statistics.
-func (c *descriptors) count(x *exchange) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stats.Requests++
-	c.stats.Sent = c.stats.Sent.plus(x.tally.Report)
-	if x.warmth.colds > 0 {
-		c.stats.ColdReads++
-		c.stats.ColdBytes += x.warmth.colds
+	defer x.finish() // also when a response is aborted
+	clean := path.Clean("/" + r.URL.Path)
+	name := rootName(clean)
+	isDir := r.URL.Path == "" || strings.HasSuffix(r.URL.Path, "/")
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/index.html"):
+		h.standard.ServeHTTP(x, r) // redirects to the directory
+	case !isDir:
+		if x.serve(name) != nil {
+			h.standard.ServeHTTP(x, r)
+		}
+	default:
+		h.serveDirectory(x, name)
 	}
 }
 
-// statusOf returns the status that answers an error of opening or reading a file. What an error says is not for clients.
+// serveDirectory answers with the directory's index.html, or with a list of its files.
+func (h *FileHandler) serveDirectory(x *fileRequest, name string) {
+	err := x.serve(path.Join(name, "index.html"))
+	switch {
+	case err == nil:
+	case statusOf(err) == http.StatusInternalServerError:
+		x.fail(err) // there may be an index.html, and a list would show what it hides
+	case !h.listing && h.isDir(name):
+		x.fail(errSpecial)
+	default:
+		h.standard.ServeHTTP(x, x.r)
+	}
+}
+
+func (h *FileHandler) isDir(name string) bool {
+	info, err := h.root.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// ServeFile answers r with the file of that name in the root, instead of the one that the URL of r names; the URL may be nil. Use it when the
+// handler has already authorized the request or looked up the file name. Methods, conditions, ranges and options are as
+// with ServeHTTP.
+//
+// The name is one that fs.ValidPath accepts and that a file of this system can have (see filepath.Localize). Any other
+// name is a 404, and so is a directory. There are no redirects. Symbolic links within the root are followed.
+func (h *FileHandler) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
+	x := h.begin(w, r)
+	defer x.finish()
+	if _, err := filepath.Localize(name); err != nil {
+		x.fail(fs.ErrNotExist)
+	} else if err := x.serve(name); err != nil {
+		x.fail(err)
+	}
+}
+
+// Sent returns how many bytes of files were handed to connections by all requests that are over.
+func (h *FileHandler) Sent() Report {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.sent
+}
+
+var (
+	errDirectory = errors.New("chunk: is a directory")
+	errSpecial   = fmt.Errorf("chunk: not served: %w", fs.ErrPermission)
+)
+
+// open opens a regular file. The caller closes it. A directory is errDirectory.
+func (h *FileHandler) open(name string) (*os.File, os.FileInfo, error) {
+	// Opening a pipe wakes the process that waits to write to it, and opening a device may do anything.
+	info, err := h.root.Stat(name)
+	if err == nil {
+		err = checkRegular(info)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := h.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+	if err != nil {
+		return nil, nil, err
+	}
+	if info, err = f.Stat(); err == nil {
+		err = checkRegular(info)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+func checkRegular(info os.FileInfo) error {
+	switch {
+	case info.IsDir():
+		return errDirectory
+	case !info.Mode().IsRegular():
+		return errSpecial
+	}
+	return nil
+}
+
+// openedFiles is what net/http redirects to and lists: the files and directories under the root.
+type openedFiles struct{ h *FileHandler }
+
+// Open implements http.FileSystem.
+func (o openedFiles) Open(name string) (http.File, error) {
+	f, _, err := o.h.open(rootName(name))
+	if err == errDirectory {
+		f, err = o.h.root.Open(rootName(name))
+	}
+	if err != nil {
+		return nil, standardError(err)
+	}
+	return f, nil
+}
+
+// rootName returns the name within the root of a clean path that begins with a slash.
+func rootName(clean string) string {
+	if clean == "/" {
+		return "."
+	}
+	return clean[1:]
+}
+
+// standardError returns the error that net/http answers with the status of err.
+func standardError(err error) error {
+	switch statusOf(err) {
+	case http.StatusNotFound:
+		return fs.ErrNotExist
+	case http.StatusForbidden:
+		return fs.ErrPermission
+	}
+	return err
+}
+
+// statusOf returns the status that answers an error of opening a file.
 func statusOf(err error) int {
 	var errno syscall.Errno
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == errDirectory:
 		return http.StatusNotFound
-	case errors.Is(err, fs.ErrPermission), err == errSpecial:
+	case errors.Is(err, fs.ErrPermission):
 		return http.StatusForbidden
 	case errors.Is(err, fs.ErrClosed):
 		return http.StatusInternalServerError

@@ -114,24 +114,18 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// newFiles returns a FileServer that the test closes.
-func newFiles(t testing.TB, root *os.Root, opts ...chunk.FileOption) *chunk.FileHandler {
-	h := chunk.FileServer(root, opts...)
-	t.Cleanup(func() { _ = h.Close() })
-	return h
-}
-
 // reference is what chunk.FileServer is compared with. The standard library takes an entity tag from the header.
 func reference(root *os.Root, etag string) http.Handler {
 	return tagged(http.FileServer(http.FS(root.FS())), etag)
 }
 
+// tagged sets an entity tag before h, or prevents one.
 func tagged(h http.Handler, etag string) http.Handler {
-	if etag == "" {
-		return h
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("ETag", etag)
+		w.Header()["Etag"] = nil
+		if etag != "" {
+			w.Header().Set("ETag", etag)
+		}
 		h.ServeHTTP(w, r)
 	})
 }
@@ -190,10 +184,6 @@ type transport struct {
 
 var transports = []transport{
 	{"1.1", func(t *testing.T, h http.Handler) (string, *http.Client) { return serve(t, h, false, false) }},
-	{"1.1 without a Listener", func(t *testing.T, h http.Handler) (string, *http.Client) {
-		s := httptest.NewServer(h)
-		return clientOf(t, s)
-	}},
 	{"TLS", func(t *testing.T, h http.Handler) (string, *http.Client) { return serve(t, h, true, false) }},
 	{"2", func(t *testing.T, h http.Handler) (string, *http.Client) { return serve(t, h, true, true) }},
 }
@@ -202,7 +192,6 @@ func serve(t testing.TB, h http.Handler, tls, two bool) (string, *http.Client) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	s.EnableHTTP2 = two
-	s.Listener = chunk.Listener{Listener: s.Listener}
 	if tls {
 		s.StartTLS()
 	} else {
@@ -317,12 +306,6 @@ func different(q question) bool {
 	switch {
 	case strings.HasPrefix(path, "/loop"), strings.HasPrefix(path, "/outside"), strings.HasPrefix(path, "/absolute"):
 		return true // 404 and not 500
-	case path == "/":
-		return true // a name that looks like a character reference: see TestFileServerListing
-	case path == "/dir/parent/":
-		return true // the same directory
-	case path == "/empty" && suffixOfNothing(path, q.header["Range"]):
-		return true // a Content-Range that begins behind its end
 	}
 	return false
 }
@@ -336,7 +319,7 @@ func TestFileServerLikeHTTP(t *testing.T) {
 			byTag := make(map[string][2]func(q question) reply)
 			for _, etag := range []string{"", `"tag"`, `W/"tag"`} {
 				var both [2]func(q question) reply
-				for k, h := range []http.Handler{tagged(newFiles(t, root), etag), reference(root, etag)} {
+				for k, h := range []http.Handler{tagged(chunk.FileServer(root), etag), reference(root, etag)} {
 					base, client := tr.open(t, h)
 					both[k] = func(q question) reply {
 						res, err := client.Do(q.request(t, base))
@@ -363,7 +346,7 @@ func TestFileServerLikeHTTP(t *testing.T) {
 // TestFileServerHeldBackDifferences pins what is answered in another way.
 func TestFileServerHeldBackDifferences(t *testing.T) {
 	root, _ := makeTree(t, tree)
-	h := newFiles(t, root)
+	h := chunk.FileServer(root)
 	for _, c := range []struct {
 		path, ranges string
 		status       int
@@ -373,15 +356,7 @@ func TestFileServerHeldBackDifferences(t *testing.T) {
 		{"/outside", "", 404, "404 page not found"},
 		{"/outside/", "", 404, "404 page not found"},
 		{"/absolute", "", 404, "404 page not found"},
-		{"/", "", 200, `<a href="with&amp;amp;">with&amp;amp;</a>`},
-		{"/", "", 200, `<a href="with&">with&amp;</a>`},
-		{"/dir/parent/", "", 200, `<a href="plain.txt">plain.txt</a>`},
-		{"/plain.txt", "bytes=+1-2", 416, "invalid range"},
-		{"/plain.txt", "bytes=0--0", 416, "invalid range"},
-		{"/plain.txt", "bytes=0- -0", 416, "invalid range"},
-		{"/plain.txt", "bytes=-0", 416, "invalid range: failed to overlap"},
-		{"/empty", "bytes=-5", 200, ""},
-		{"/large.bin", "bytes=" + strings.Repeat("0-0,", 65), 200, string(letters)},
+		{"/plain.txt", "bytes=+1-2", 206, "el"}, // as net/http reads it
 		{"/%00", "", 404, "404 page not found"},
 		{"/plain.txt%00", "", 404, "404 page not found"},
 		{"/" + strings.Repeat("x", 300), "", 404, "404 page not found"},

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,8 +27,7 @@ func ExampleFileServer() {
 		log.Fatal(err)
 	}
 	defer root.Close()
-	files := chunk.FileServer(root, chunk.Precompressed(), chunk.StatETags())
-	defer files.Close()
+	files := chunk.FileServer(root, chunk.Precompressed())
 	server := httptest.NewServer(http.StripPrefix("/files", files))
 	defer server.Close()
 
@@ -61,7 +59,6 @@ func ExampleFileHandler_ServeFile() {
 	}
 	defer root.Close()
 	files := chunk.FileServer(root)
-	defer files.Close()
 
 	names := map[string]string{"17": "2026-11.pdf"} // or a database
 	mux := http.NewServeMux()
@@ -88,42 +85,6 @@ func ExampleFileHandler_ServeFile() {
 	// 403 text/plain; charset=utf-8 20
 }
 
-// With a Listener, the header leaves in one packet with the first bytes of the file.
-func ExampleListener() {
-	dir, err := os.MkdirTemp("", "files")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "a.bin"), make([]byte, 16<<10), 0o644); err != nil {
-		log.Fatal(err)
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer root.Close()
-	files := chunk.FileServer(root)
-	defer files.Close()
-
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	server := &http.Server{Handler: files}
-	go func() { _ = server.Serve(chunk.Listener{Listener: l}) }()
-	defer server.Close()
-
-	res, err := http.Get("http://" + l.Addr().String() + "/a.bin")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer res.Body.Close()
-	n, err := io.Copy(io.Discard, res.Body)
-	fmt.Println(n, err)
-	// Output: 16384 <nil>
-}
-
 // A middleware that hides the connection is seen by what OnServed is told.
 func ExampleOnServed() {
 	dir, err := os.MkdirTemp("", "files")
@@ -143,7 +104,6 @@ func ExampleOnServed() {
 	files := chunk.FileServer(root, chunk.OnServed(func(r *http.Request, sent chunk.Report, status int) {
 		fmt.Println(r.URL.Path, status, sent.FastPath())
 	}))
-	defer files.Close()
 	type hidden struct{ http.ResponseWriter } // has no Unwrap
 	files.ServeHTTP(hidden{httptest.NewRecorder()}, httptest.NewRequest("GET", "/a.bin", nil))
 	// Output: /a.bin 200 chunk: 1048576 of 1048576 bytes were copied through memory

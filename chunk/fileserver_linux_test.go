@@ -6,7 +6,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
+	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/internal/testkit/need"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,7 +25,7 @@ func TestFileServerSpecialFiles(t *testing.T) {
 	if err := unix.Mknod(filepath.Join(dir, "null"), syscall.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err == nil {
 		names = append(names, "/null")
 	}
-	h := newFiles(t, root)
+	h := chunk.FileServer(root)
 	woken := make(chan struct{})
 	go func() {
 		f, err := os.OpenFile(filepath.Join(dir, "pipe"), os.O_WRONLY, 0) // waits for a reader
@@ -62,17 +65,73 @@ func TestFileServerSparse(t *testing.T) {
 	size := int64(1) << 62
 	for ; os.Truncate(filepath.Join(dir, "a.bin"), size) != nil; size /= 2 {
 		if size < 1<<34 {
-			t.Skip("the file system has no large files")
+			need.Missing(t, "a file system with sparse files of 16 GiB: set TMPDIR to a directory on one")
 		}
 	}
-	h := newFiles(t, root)
+	h := chunk.FileServer(root)
 	for _, ranges := range []string{"bytes=0-9", "bytes=-10", "bytes=" + itoa(int(size/2)) + "-" + itoa(int(size/2+9))} {
 		r := get("/a.bin", ranges)
 		if w := serveTo(h, r); w.Code != 206 || w.Body.String() != string(make([]byte, 10)) {
 			t.Errorf("%s: %d %q", ranges, w.Code, w.Body)
 		}
 	}
-	if n := h.Regions("a.bin"); n > 1024 {
-		t.Errorf("room for %d verdicts", n)
+}
+
+// TestDropBehind: what a long response has sent leaves the page cache, and what another one sends meanwhile stays.
+func TestDropBehind(t *testing.T) {
+	const size = 40 << 20
+	root, dir := makeTree(t, map[string]string{"large.bin": "", "control.bin": ""})
+	name := filepath.Join(dir, "large.bin")
+	for _, n := range []string{name, filepath.Join(dir, "control.bin")} {
+		f, err := os.Create(n)
+		must(t, err)
+		_, err = f.Write(make([]byte, size))
+		must(t, err)
+		must(t, f.Sync())
+		if n != name {
+			must(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+		}
+		must(t, f.Close())
 	}
+	if resident(t, name) < size/2 || resident(t, filepath.Join(dir, "control.bin")) > size/2 {
+		need.Missing(t, "a file system that drops from its page cache: set TMPDIR to a directory on a disk")
+	}
+	h := chunk.FileServer(root, chunk.DropBehind(size/2))
+	url, _ := serve(t, h, false, false)
+	fetch(t, "GET", url+"/large.bin", "Range", "bytes=0-1000")
+	if n := resident(t, name); n < size/2 {
+		t.Errorf("a short response leaves %d bytes in the page cache", n)
+	}
+	fetch(t, "GET", url+"/large.bin")
+	begun := time.Now()
+	for n := resident(t, name); n > size/2; n = resident(t, name) { // the handler drops the last bytes after the client has them
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("%d bytes are left in the page cache", n)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// resident returns how many bytes of a file are in the page cache.
+func resident(t *testing.T, name string) (bytes int) {
+	t.Helper()
+	f, err := os.Open(name)
+	must(t, err)
+	defer f.Close()
+	info, err := f.Stat()
+	must(t, err)
+	mapped, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	must(t, err)
+	defer func() { must(t, unix.Munmap(mapped)) }()
+	page := os.Getpagesize()
+	pages := make([]byte, (len(mapped)+page-1)/page)
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE,
+		uintptr(unsafe.Pointer(&mapped[0])), uintptr(len(mapped)), uintptr(unsafe.Pointer(&pages[0])))
+	if errno != 0 {
+		need.Missing(t, "a kernel with mincore: "+errno.Error())
+	}
+	for _, p := range pages {
+		bytes += int(p&1) * page
+	}
+	return bytes
 }

@@ -73,7 +73,7 @@ func fuzzAgainstSlow(t *testing.T, s *slowCutter, in []byte, size, limit int, se
 	limit, full := max(size, limit), seed%2 == 0
 	opts := []chunk.ReaderOption{chunk.At(s.cutter), chunk.Size(size), chunk.MaxRecord(limit)}
 	if full {
-		opts = append(opts, chunk.Full())
+		opts = append(opts, chunk.ReadInNext())
 	}
 	var src io.Reader = newRandomReader(in, rnd, io.EOF)
 	if seed%3 == 0 {

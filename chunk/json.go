@@ -1,15 +1,15 @@
 package chunk
 
 // JSON cuts between JSON values that follow each other, one per line or with anything or nothing between them that JSON
-// takes for space. A string, and all that brackets hold, is never cut, however it is nested and whatever its strings
-// contain. Space belongs to the value before it where it arrived in the same chunk, and to the next one otherwise.
+// takes for space. A string is never cut, and neither is a value in brackets, at any depth. Space belongs to the value
+// before it where it arrived in the same chunk, and to the next one otherwise.
 //
 // It looks for the ends of values and at nothing else: what is no JSON is handed on, for a parser to complain about.
 // Adjacent numbers or words with no space between them stay together. Their end shows only in the byte after, which
 // does not count towards [MaxRecord].
 func JSON() Cutter { return jsonValues{} }
 
-// jsonValues keeps in Window.State how many brackets are open, above jsonModeBits, and its mode.
+// jsonValues keeps in scan.state how many brackets are open, above jsonModeBits, and its mode.
 type jsonValues struct{}
 
 const (
@@ -41,13 +41,13 @@ const (
 	isEscape
 )
 
-// Cut notes each place where no value is open before it looks at the byte behind it, so that one that is beyond the
+// cut notes each place where no value is open before it looks at the byte behind it, so that one that is beyond the
 // limit this time is noted again the next time.
-func (jsonValues) Cut(w *Window) (end int) {
-	p, i, state := w.Data, w.Seen, w.State
+func (jsonValues) cut(w *scan) (end int) {
+	p, i, state := w.data, w.seen, w.state
 	for {
 		if state == 0 && i > 0 {
-			if i > w.Limit && end > 0 {
+			if i > w.limit && end > 0 {
 				break
 			}
 			end = i
@@ -69,11 +69,11 @@ func (jsonValues) Cut(w *Window) (end int) {
 			i, state = endValue(p, i, state)
 		}
 	}
-	w.Seen, w.State = i, state
+	w.seen, w.state = i, state
 	return end
 }
 
-func (jsonValues) Whole(w *Window) bool { return w.State == 0 || w.State == jsonScalar }
+func (jsonValues) whole(w *scan) bool { return w.state == 0 || w.state == jsonScalar }
 
 // beginValue looks at p[i], between two values. A bracket that closes nothing is taken for a part of a word.
 func beginValue(p []byte, i int) (next, state int) {

@@ -1,27 +1,40 @@
 package chunk
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"iter"
+	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace"
 )
 
-// A Reader reads a source in chunks of pooled memory, ahead of whoever works on them, and cuts them where records end.
+const (
+	// The options say why.
+	defaultSize      = 64 << 10
+	defaultDepth     = 3
+	defaultMaxRecord = 1 << 20
+
+	// mostBytes bounds sizes, so that they can be doubled and fit into a block.
+	mostBytes = 1 << 30
+)
+
+// A Reader reads a source in chunks of pooled memory, ahead of the code that works on them, and cuts them where records end.
 //
 // Put together, the chunks are the source, byte for byte. Each begins where a record begins and ends where one ends,
 // with as many whole records as fit into [Size]; a record that is longer is a chunk by itself, up to [MaxRecord]. While
-// Next waits, a chunk is given as soon as one whole record has arrived, unless the Reader is [Full]. Only the last
-// chunk may end within a record, when the source did or failed there; what is left of it then is a chunk of its own,
+// Next waits, it is given a chunk as soon as one whole record has arrived. Only the last chunk may end within a record, when the source ended or failed there; what is left of it then is a chunk of its own,
 // and the error comes next.
 //
-// A source that may hang is read by a goroutine. It starts with the first Next, because a Reader that nobody reads should
-// neither take from its source nor have anything to close, and from then on is at most [Depth] chunks ahead. A regular
-// file or memory is read in Next itself, without one: waking another goroutine costs more than copying from the page
-// cache. If both reading the file and working on a chunk prove slow, the file is read ahead as well. (Put it into a
-// struct{ io.Reader } to have it read ahead from the start.)
+// A source that may hang is read by a goroutine. It starts with the first Next, and from then on is at most [Depth] chunks
+// ahead. Memory and regular files are read in Next itself: the kernel reads a file ahead, and waking another goroutine
+// costs more than copying from the page cache. (Put a file into a struct{ io.Reader } to have it read by a goroutine.)
 //
 // The goroutine ends with the source, with Close, and when the ctx of a Next or of Chunks ends. A Reader that has not
 // reached the end of its source must be closed.
@@ -31,29 +44,24 @@ type Reader struct {
 	size, depth, limit int
 	cutter             Cutter
 	pool               *millrace.Pool
-	full, owned        bool
 	tuner              *Tuner // moves size and depth; or nil
 
-	src   io.Reader
-	waker waker // src, or nil
-	at    int64 // where the last chunk begins
+	src     io.Reader
+	waker   waker // src, or nil
+	mayHang bool  // src is read by a goroutine
 
 	wake chan struct{} // has one after something was done for a Next that waits
-	mu   sync.Mutex    // guards what follows; src.Read and src.Close are called without it
+	mu   sync.Mutex    // guards what follows; src.Read is called without it
 	room sync.Cond     // signalled when the goroutine may have to go on or to end
 
 	filling filling
-	queue   queue
-	cur     item // what Read and WriteTo have begun
-	used    int  // bytes of cur that are done with, 0 ≤ used ≤ cur.ref.Len()
-	kind    sourceKind
-	pace    pace
-	empty   int // reads in a row that gave nothing
+	queue   []millrace.Ref // chunks that wait for Next, in order
+	empty   int            // reads in a row that gave nothing
 
-	passing error // comes after the queue, once
-	final   error // comes after the queue and passing, for ever
-	fault   any   // what src.Read panicked with on the goroutine
-	probe   [1]byte
+	pendingErr error // comes after the queue, once
+	finalErr   error // comes after the queue and pendingErr, for ever
+	fault      any   // what src.Read panicked with on the goroutine
+	probe      [1]byte
 
 	running  bool          // the goroutine is there
 	done     chan struct{} // closed when it is not, if it ever was
@@ -65,13 +73,65 @@ type Reader struct {
 	closed   bool
 }
 
-// NewReader returns a Reader of src. It borrows src until Close, or, with [CloseSource], takes ownership of it.
-// Nothing is read before the first call of Next, Chunks, Read or WriteTo.
+// A ReaderOption changes what [NewReader] makes. Options panic when a value is out of range.
+type ReaderOption func(*Reader)
+
+// Size is the largest number of bytes in a chunk, unless a single record is longer: up to 1 GiB. The default is 64 KiB:
+// a read of that costs less than what is done with the bytes, and they stay in the processor's second cache until it is
+// done. Blocks come in powers of two: another size wastes the rest of each block.
+func Size(bytes int) ReaderOption {
+	inRange("Size", bytes, mostBytes)
+	return func(r *Reader) { r.size = bytes }
+}
+
+// Depth is how many chunks may be read ahead of those that Next has given, the one that is being read among them. They
+// hold up to Depth blocks of Size, and larger ones where records are longer. The default is 3, so that the source may be
+// late by three chunks' work before Next waits for it, for up to 192 KiB per Reader.
+func Depth(chunks int) ReaderOption {
+	inRange("Depth", chunks, mostBytes)
+	return func(r *Reader) { r.depth = chunks }
+}
+
+// At cuts the chunks where records end. Without it they are cut anywhere.
+func At(c Cutter) ReaderOption {
+	if c == nil {
+		panic("chunk: At(nil)")
+	}
+	return func(r *Reader) { r.cutter = c }
+}
+
+// MaxRecord is how many bytes a record may have, its end included, before the Reader fails with a [RecordError]: up to
+// 1 GiB. The default is 1 MiB, the largest block that a Pool keeps, and more than any record that was meant as one:
+// a peer that sends more has forgotten the end, or attacks the memory. A record that fits into a chunk is
+// never refused, so that a limit below Size is one of Size.
+func MaxRecord(bytes int) ReaderOption {
+	inRange("MaxRecord", bytes, mostBytes)
+	return func(r *Reader) { r.limit = bytes }
+}
+
+// TunedBy puts a Reader under t, which takes the place of [Size] and [Depth]: each block is as large as t wants chunks
+// to be when the block is taken. What the Reader gives counts as work done.
+func TunedBy(t *Tuner) ReaderOption {
+	if t == nil {
+		panic("chunk: TunedBy(nil)")
+	}
+	return func(r *Reader) { r.tuner = t }
+}
+
+func inRange(name string, n, most int) {
+	if n < 1 {
+		panic(fmt.Sprintf("chunk: %s(%d) is below 1", name, n))
+	}
+	if n > most {
+		panic(fmt.Sprintf("chunk: %s(%d) is above %d", name, n, most))
+	}
+}
+
+// NewReader returns a Reader of src, which it borrows until Close. Nothing is read before the first call of Next or Chunks.
 func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 	r := &Reader{
-		size: defaultSize, depth: defaultDepth, limit: defaultMaxRecord,
-		cutter: anywhere{}, pool: millrace.DefaultPool,
-		src: src, waker: wakerOf(src), kind: kindOf(src),
+		size: defaultSize, depth: defaultDepth, limit: defaultMaxRecord, cutter: anywhere{}, pool: millrace.DefaultPool(),
+		src: src, waker: wakerOf(src), mayHang: mayHang(src),
 		wake: make(chan struct{}, 1),
 	}
 	r.room.L = &r.mu
@@ -79,11 +139,18 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 		opt(r)
 	}
 	r.retune()
-	r.limit = max(r.limit, r.size, r.tuner.largest())
-	if _, ok := src.(io.Closer); r.owned && !ok {
-		panic("chunk: CloseSource of a source that is no io.Closer")
+	r.limit = max(r.limit, r.size)
+	if r.tuner != nil {
+		r.limit = max(r.limit, r.tuner.rules.most.ChunkSize)
 	}
 	return r
+}
+
+// retune takes over the Tuner's setting. r.mu is held. A block that is being filled stays as it is.
+func (r *Reader) retune() {
+	if r.tuner != nil {
+		r.size, r.depth = r.tuner.readerSetting()
+	}
 }
 
 // Next returns the next chunk, which the caller owns and releases. It is never empty.
@@ -99,84 +166,89 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 func (r *Reader) Next(ctx context.Context) (millrace.Ref, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.load(ctx); err != nil {
-		return millrace.Ref{}, err
-	}
-	it := r.cur
-	r.at = it.offset + int64(r.used)
-	if r.used > 0 {
-		it.ref = r.cur.ref.Slice(r.used, r.cur.ref.Len())
-		r.cur.ref.Release()
-	}
-	r.cur, r.used = item{}, 0
-	return it.ref, nil
-}
-
-// Offset returns where in the source the chunk that Next or Chunks gave last begins, in bytes from where the Reader
-// began to read. Read and WriteTo do not change it.
-func (r *Reader) Offset() int64 { return r.at }
-
-// load makes sure that cur has something. r.mu is held, and let go while it waits.
-func (r *Reader) load(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			r.interrupt()
-			return err
+			return millrace.Ref{}, err
 		}
 		if v := r.fault; v != nil {
 			r.fault = nil
 			panic(v)
 		}
 		if r.closed {
-			return ErrClosed
+			return millrace.Ref{}, ErrClosed
 		}
-		if r.kind == sourceWaits {
+		if r.mayHang {
 			r.readAhead()
 		}
 		switch {
-		case r.cur.ref.Len() > 0:
-			return nil
-		case r.queue.len() > 0:
-			r.cur = r.queue.pop()
-			r.tuner.gave(r.cur.ref.Len())
-			r.room.Signal()
-			if r.kind == sourceFile {
-				r.pace.leave()
+		case len(r.queue) > 0:
+			return r.takeFirst(), nil
+		case r.pendingErr != nil:
+			err := r.pendingErr
+			r.pendingErr = nil
+			return millrace.Ref{}, err
+		case r.finalErr != nil:
+			r.interrupt() // copyOut may have set it while the source is being read
+			return millrace.Ref{}, r.finalErr
+		case !r.mayHang:
+			if r.reading {
+				panic("chunk: Next while another goroutine is in it")
 			}
-			return nil
-		case r.passing != nil:
-			err := r.passing
-			r.passing = nil
-			return err
-		case r.final != nil:
-			r.interrupt() // what Next has copied out may have shown it while the source is being read
-			return r.final
-		case r.kind != sourceWaits:
-			r.readHere()
-		case !r.full && r.copyOut():
-		case r.final == nil:
-			r.tuner.sourceLate()
+			r.read()
+		case r.copyOut():
+		case r.finalErr == nil:
+			if r.tuner != nil {
+				r.tuner.starved.Add(1)
+			}
 			r.wait(ctx)
 		}
 	}
 }
 
-// readHere reads once, on the goroutine of Next. r.mu is held.
-func (r *Reader) readHere() {
-	if r.reading {
-		panic("chunk: Next while another goroutine is in it")
+// takeFirst takes the first chunk out of the queue, which has one. r.mu is held.
+func (r *Reader) takeFirst() millrace.Ref {
+	first := r.queue[0]
+	r.queue = slices.Delete(r.queue, 0, 1)
+	if r.tuner != nil {
+		r.tuner.moved.Add(int64(first.Len()))
 	}
-	if r.kind == sourceMemory || r.pace.left.IsZero() {
-		r.read()
-		return
+	r.room.Signal()
+	return first
+}
+
+// Chunks lends the chunks one after the other: each is valid until the loop's body ends. The sequence ends with the
+// source, or, after any other error, with a nil chunk and that error. Errors are those of [Reader.Next]. When ctx ends,
+// the goroutine that reads ahead ends at once, even while the loop's body runs. A loop that is left early can be
+// followed by another one, or by Next, which go on behind the chunk that was lent last.
+func (r *Reader) Chunks(ctx context.Context) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		stop := context.AfterFunc(ctx, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.interrupt()
+		})
+		defer stop()
+		for {
+			ref, err := r.Next(ctx)
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !lend(ref, yield) {
+				return
+			}
+		}
 	}
-	begun := time.Now()
-	work := begun.Sub(r.pace.left)
-	r.pace.left = time.Time{}
-	r.read()
-	if r.pace.observe(time.Since(begun), work) {
-		r.kind = sourceWaits
-	}
+}
+
+// lend takes ownership of ref.
+func lend(ref millrace.Ref, yield func([]byte, error) bool) bool {
+	defer ref.Release()
+	return yield(ref.Bytes(), nil)
 }
 
 // wait waits until there may be something to give, or until ctx ends. r.mu is held, and let go meanwhile.
@@ -194,7 +266,7 @@ func (r *Reader) wait(ctx context.Context) {
 	r.waiting = false
 }
 
-// notify ends the wait of Next. One that comes too late makes the next wait look again, and does no more. r.mu is held.
+// notify ends the wait of Next. A notification that comes too late makes the next wait look again. r.mu is held.
 func (r *Reader) notify() {
 	if !r.waiting {
 		return
@@ -203,4 +275,147 @@ func (r *Reader) notify() {
 	case r.wake <- struct{}{}:
 	default:
 	}
+}
+
+// closeGrace is how long Close waits for a source that ought to have been woken, and was not.
+const closeGrace = time.Second
+
+// readAhead starts the goroutine, or makes it go on if it was told to end. r.mu is held.
+func (r *Reader) readAhead() {
+	r.stopping = false
+	if r.running || r.pendingErr != nil || r.finalErr != nil {
+		return
+	}
+	r.running, r.leaving = true, false
+	r.done = make(chan struct{})
+	go r.run()
+}
+
+// run reads until it is told to end.
+func (r *Reader) run() {
+	r.mu.Lock()
+	defer r.ended()
+	for {
+		for len(r.queue) >= r.depth && !r.stopping && !r.closed {
+			if r.tuner != nil {
+				r.tuner.stuffed.Add(1)
+			}
+			r.room.Wait()
+		}
+		if r.stopping || r.closed || r.pendingErr != nil || r.finalErr != nil {
+			r.leaving = true
+			return
+		}
+		r.unwake()
+		r.read()
+	}
+}
+
+// ended is where the goroutine ends, also if src.Read panicked or ended it. r.mu is held, and let go.
+func (r *Reader) ended() {
+	v := recover()
+	if !r.leaving {
+		if r.fault = v; v == nil {
+			r.fault = "chunk: the source's Read ended its goroutine"
+		}
+	}
+	r.running = false
+	r.unwake()
+	r.notify()
+	close(r.done)
+	r.mu.Unlock()
+}
+
+// interrupt tells the goroutine to end, and wakes it if it can. r.mu is held.
+func (r *Reader) interrupt() {
+	if !r.running {
+		return
+	}
+	r.stopping = true
+	r.room.Signal()
+	if r.reading && !r.woken && r.waker != nil {
+		r.woken = r.waker.SetReadDeadline(longAgo) == nil
+	}
+}
+
+// unwake takes back the deadline that woke the source. r.mu is held, and the source is not being read.
+func (r *Reader) unwake() {
+	if r.woken {
+		r.woken = false
+		_ = r.waker.SetReadDeadline(noDeadline) // fails if the source is closed, and then the next Read tells
+	}
+}
+
+// Close ends the goroutine that reads, gives back what was read ahead, and makes each reading method return [ErrClosed], even
+// a Next that waits on another goroutine. Chunks that Next gave live on. Closing again does nothing. It returns nil.
+//
+// A Read that hangs is ended by a deadline in the past if the source has SetReadDeadline, as connections and pipes do.
+// Close waits for that, a second at most, and leaves the source without a read deadline. Any other source is to be closed
+// by its owner: until its Read returns, the goroutine and its block stay, and Close does not wait for them.
+func (r *Reader) Close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	for i := range r.queue {
+		r.queue[i].Release()
+	}
+	r.queue = nil
+	r.interrupt()
+	if !r.reading {
+		r.filling.release()
+	}
+	r.notify()
+	done, soon := r.done, r.running && (!r.reading || r.woken)
+	r.mu.Unlock()
+	if soon {
+		timer := time.NewTimer(closeGrace)
+		defer timer.Stop()
+		select {
+		case <-done:
+		case <-timer.C:
+		}
+	}
+	return nil
+}
+
+// A waker is a source in which a Read that hangs can be ended from another goroutine.
+type waker interface {
+	SetReadDeadline(t time.Time) error
+}
+
+var (
+	longAgo    = time.Unix(1, 0)
+	noDeadline time.Time
+)
+
+// wakerOf returns the waker that src is, or that it reads from; or nil.
+func wakerOf(src io.Reader) waker {
+	if l, ok := src.(*io.LimitedReader); ok {
+		return wakerOf(l.R)
+	}
+	w, _ := src.(waker)
+	return w
+}
+
+// mayHang reports whether a Read of src may wait for something else than memory or a disk.
+func mayHang(src io.Reader) bool {
+	switch s := src.(type) {
+	case *bytes.Reader, *bytes.Buffer, *strings.Reader, *millrace.ChainReader:
+		return false
+	case *os.File:
+		// Files that the kernel makes up, of which some hang, say that they are regular and have no bytes.
+		info, err := s.Stat()
+		return err != nil || !info.Mode().IsRegular() || info.Size() == 0
+	case *io.LimitedReader:
+		return mayHang(s.R)
+	case *io.SectionReader:
+		outer, _, _ := s.Outer()
+		if o, ok := outer.(io.Reader); ok {
+			return mayHang(o)
+		}
+	}
+	return true
 }

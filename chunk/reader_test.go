@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"os"
@@ -18,7 +17,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/chunk"
-	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
 // A script gives one of its parts each Read, and then its error.
@@ -49,6 +48,9 @@ func next(t *testing.T, r *chunk.Reader) string {
 	defer ref.Release()
 	return string(ref.Bytes())
 }
+
+// fixed cuts every n bytes.
+func fixed(n int) chunk.Cutter { return chunk.CutFunc(func([]byte) int { return n }) }
 
 // chunksOf returns what there is before the error, and the error.
 func chunksOf(r *chunk.Reader) (all []string, err error) {
@@ -91,7 +93,7 @@ func TestErrorComesAfterTheData(t *testing.T) {
 		{"lines", chunk.Lines(), "a\nb\n", broken, []string{"a\nb\n"}},
 		{"half a line", chunk.Lines(), "a\nb", broken, []string{"a\n", "b"}},
 		{"half a value", chunk.JSON(), `{}{"a`, broken, []string{`{}`, `{"a`}},
-		{"half a record", chunk.Fixed(2), `12345`, broken, []string{`1234`, `5`}},
+		{"half a record", fixed(2), `12345`, broken, []string{`1234`, `5`}},
 		{"the last line needs no end", chunk.Lines(), "a\nb", io.EOF, []string{"a\nb"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -99,7 +101,7 @@ func TestErrorComesAfterTheData(t *testing.T) {
 				&script{parts: []string{test.in}, err: test.err},
 				iotest.DataErrReader(&script{parts: []string{test.in}, err: test.err}),
 			} {
-				r := chunk.NewReader(src, chunk.At(test.cutter), chunk.Full())
+				r := chunk.NewReader(src, chunk.At(test.cutter), chunk.ReadInNext())
 				for _, want := range [][]string{test.want, nil} { // from then on the error alone
 					if all, err := chunksOf(r); !slices.Equal(all, want) || err != test.err {
 						t.Errorf("%q, %v; want %q, %v", all, err, want, test.err)
@@ -132,7 +134,7 @@ func TestSourceEndsWithinARecord(t *testing.T) {
 	}{
 		{chunk.JSON(), `[1] [2`, []string{`[1] `, `[2`}, 4},
 		{chunk.JSON(), `"a`, []string{`"a`}, 0},
-		{chunk.Fixed(4), `12345678abc`, []string{`12345678`, `abc`}, 8},
+		{fixed(4), `12345678abc`, []string{`12345678`, `abc`}, 8},
 		{chunk.CutFunc(func(p []byte) int { return bytes.IndexByte(p, ';') + 1 }), `a;b`, []string{`a;`, `b`}, 2},
 	} {
 		r := chunk.NewReader(strings.NewReader(test.in), chunk.At(test.cutter))
@@ -174,7 +176,7 @@ func TestRecordTooLong(t *testing.T) {
 		{"a number as long as it may be", chunk.JSON(), "1 1234567890123456 true", "1 1234567890123456 true", ""},
 		{"a number, one more", chunk.JSON(), "1 12345678901234567 2", "1 ",
 			"chunk: record at offset 2: longer than the limit of 16 bytes"},
-		{"fixed", chunk.Fixed(17), "123", "", "chunk: record at offset 0: longer than the limit of 16 bytes"},
+		{"fixed", fixed(17), "123", "", "chunk: record at offset 0: longer than the limit of 16 bytes"},
 		{"a length", chunk.CutFunc(length), "1........." + "2.", "1.........",
 			"chunk: record at offset 10: longer than the limit of 16 bytes"},
 		{"no record", chunk.CutFunc(length), "1.........-", "1.........",
@@ -215,7 +217,7 @@ func TestKnownLengthIsRefusedAtOnce(t *testing.T) {
 func TestKnownLengthTakesOneBlock(t *testing.T) {
 	pool := millrace.NewPool()
 	leaktest.Check(t, pool)
-	r := chunk.NewReader(&endless{}, chunk.From(pool), chunk.Size(512), chunk.Depth(1), chunk.At(chunk.Fixed(100<<10)))
+	r := chunk.NewReader(&endless{}, chunk.From(pool), chunk.Size(512), chunk.Depth(1), chunk.At(fixed(100<<10)))
 	defer r.Close()
 	if got := next(t, r); len(got) != 100<<10 {
 		t.Errorf("%d bytes", len(got))
@@ -289,95 +291,6 @@ func TestNoProgressAfterDeadlines(t *testing.T) {
 	}
 }
 
-func TestReadAndNextMixed(t *testing.T) {
-	pool := millrace.NewPool()
-	leaktest.Check(t, pool)
-	r := chunk.NewReader(strings.NewReader("one two\nthree\n"), chunk.At(chunk.Lines()), chunk.Size(8), chunk.From(pool))
-	p := make([]byte, 4)
-	if n, err := r.Read(p); n != 4 || err != nil || string(p) != "one " {
-		t.Errorf("Read %q, %v", p[:n], err)
-	}
-	if got := next(t, r); got != "two\n" || r.Offset() != 4 {
-		t.Errorf("Next %q at %d", got, r.Offset())
-	}
-	if n, err := r.Read(nil); n != 0 || err != nil {
-		t.Errorf("Read of nothing: %d, %v", n, err)
-	}
-	if n, err := r.Read(p); n != 4 || err != nil || string(p) != "thre" {
-		t.Errorf("Read %q, %v", p[:n], err)
-	}
-	r.Close() // with a chunk that Read has begun
-	if _, err := r.Read(p); err != chunk.ErrClosed {
-		t.Errorf("Read after Close: %v", err)
-	}
-	if n, err := r.WriteTo(io.Discard); n != 0 || err != chunk.ErrClosed {
-		t.Errorf("WriteTo after Close: %d, %v", n, err)
-	}
-	for p, err := range r.Chunks(t.Context()) {
-		if p != nil || err != chunk.ErrClosed {
-			t.Errorf("Chunks after Close: %q, %v", p, err)
-		}
-	}
-}
-
-// An io.Reader is what iotest says it is.
-func TestReaderIsAReader(t *testing.T) {
-	in := []byte(strings.Repeat("some\nlines of\ntext", 1000))
-	r := chunk.NewReader(struct{ io.Reader }{bytes.NewReader(in)}, chunk.Size(512), chunk.At(chunk.Lines()))
-	defer r.Close()
-	if err := iotest.TestReader(r, in); err != nil {
-		t.Error(err)
-	}
-}
-
-type writerFunc func(p []byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-
-func TestWriteToErrors(t *testing.T) {
-	broken := errors.New("broken")
-	for _, test := range []struct {
-		w    writerFunc
-		n    int64
-		want string
-		rest string
-	}{
-		{func(p []byte) (int, error) { return 2, broken }, 2, "broken", "cdefgh"},
-		{func(p []byte) (int, error) { return 3, nil }, 3, "short write", "defgh"},
-		{func(p []byte) (int, error) { return 5, nil }, 0,
-			"chunk: WriteTo: invalid count 5 from Write of 4 bytes", "abcdefgh"},
-		{func(p []byte) (int, error) { return -1, nil }, 0,
-			"chunk: WriteTo: invalid count -1 from Write of 4 bytes", "abcdefgh"},
-		{func(p []byte) (int, error) { return 4, io.EOF }, 4, "chunk: WriteTo: EOF", "efgh"},
-	} {
-		r := chunk.NewReader(strings.NewReader("abcdefgh"), chunk.Size(4))
-		n, err := r.WriteTo(test.w)
-		if n != test.n || fmt.Sprint(err) != test.want {
-			t.Errorf("WriteTo = %d, %v; want %d, %s", n, err, test.n, test.want)
-		}
-		if rest, err := io.ReadAll(r); string(rest) != test.rest || err != nil {
-			t.Errorf("then %q, %v; want %q", rest, err, test.rest)
-		}
-		r.Close()
-	}
-}
-
-func TestCloseDuringWriteTo(t *testing.T) {
-	pool := millrace.NewPool()
-	leaktest.Check(t, pool)
-	r := chunk.NewReader(strings.NewReader("abcdefgh"), chunk.Size(4), chunk.From(pool))
-	n, err := r.WriteTo(writerFunc(func(p []byte) (int, error) {
-		r.Close()
-		if string(p) != "abcd" {
-			t.Errorf("Close took %q away", p)
-		}
-		return 2, nil
-	}))
-	if n != 2 || err != io.ErrShortWrite {
-		t.Errorf("WriteTo = %d, %v", n, err)
-	}
-}
-
 // A regular file is read without a goroutine, and as whole blocks; a made-up one, which may hang, is not taken for one.
 func TestFile(t *testing.T) {
 	in := bytes.Repeat([]byte("a line of a file\n"), 50_000)
@@ -390,7 +303,8 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := runtime.NumGoroutine()
-	r := chunk.NewReader(f, chunk.At(chunk.Lines()), chunk.CloseSource())
+	r := chunk.NewReader(f, chunk.At(chunk.Lines()))
+	defer f.Close()
 	var got []byte
 	for p, err := range r.Chunks(t.Context()) {
 		if err != nil {
@@ -405,9 +319,6 @@ func TestFile(t *testing.T) {
 		t.Errorf("%d bytes, want %d", len(got), len(in))
 	}
 	r.Close()
-	if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("the file is not closed: %v", err)
-	}
 	if f, err := os.Open("/proc/self/status"); err == nil {
 		defer f.Close()
 		r := chunk.NewReader(f, chunk.Size(5), chunk.Depth(1))
@@ -472,22 +383,4 @@ func TestTrickleTakesLittleMemory(t *testing.T) {
 		t.Errorf("%d bytes in use for 1300", s.InUse)
 	}
 	kept.Release()
-}
-
-func TestPace(t *testing.T) {
-	const slow, quick = 60, 10 // microseconds
-	for _, test := range []struct {
-		chunks [][2]int // reading, working
-		want   int      // chunk after which the file is read ahead, 0: never
-	}{
-		{[][2]int{{slow, slow}, {slow, slow}, {slow, slow}, {slow, slow}}, 4},
-		{[][2]int{{slow, slow}, {slow, slow}, {slow, slow}, {quick, slow}, {slow, slow}, {slow, slow}}, 0},
-		{[][2]int{{slow, quick}, {slow, quick}, {slow, quick}, {slow, quick}, {slow, quick}}, 0},
-		{[][2]int{{quick, slow}, {slow, slow}, {slow, slow}, {slow, slow}, {slow, slow}}, 5},
-	} {
-		got := chunk.ReadAheadAfter(test.chunks)
-		if got != test.want {
-			t.Errorf("%v: read ahead after %d chunks, want %d", test.chunks, got, test.want)
-		}
-	}
 }

@@ -2,76 +2,54 @@ package chunk
 
 import "fmt"
 
-// A Report says how many bytes were moved, and by which way: that is how the loss of a fast path is seen.
+// A Report says how many bytes were moved, and which way they went.
 //
-// Invariant:
-//
-//	Bytes = Sendfile + Splice + CopyFileRange + Copied
-//	Small ≤ Copied
-//
-// Small are, for a FileServer, bodies of up to 3 KiB, and parts of that length where a client asks for several; for Copy
-// to a response, files of less than 32 KiB and parts of files of up to 3 KiB; and for Copy from socket to socket, parts
-// of up to 16 KiB.
-//
-// Systems other than Linux may use their own fast paths within the standard library; there everything is Copied.
+// Bytes of files that go to a connection or a response are counted as Copied when they pass through this process's
+// memory. Everything else is counted by the kinds of its two ends: between two regular files it is CopyFileRange, and
+// from one connection to another, to a file or to a response with a Content-Length it is Splice, which are the ways of
+// the standard library on Linux. A response over TLS that is given a connection is therefore counted as Splice, though
+// its bytes are copied to be encrypted.
 type Report struct {
+	// Bytes = Sendfile + Splice + CopyFileRange + Copied
 	Bytes         int64 // all of them
-	Sendfile      int64 // from a file to a socket or pipe, by sendfile(2)
-	Splice        int64 // between sockets, pipes and files, by splice(2)
+	Sendfile      int64 // from a file to a connection, by sendfile(2)
+	Splice        int64 // from a connection, by splice(2)
 	CopyFileRange int64 // from a file to a file, by copy_file_range(2)
 	Copied        int64 // through this process's memory
-	Small         int64 // of those Copied, what could have been moved, but for so few bytes that would have cost more
 }
 
-// sniffed is how much of a body net/http may copy to see what it is, before it lets the kernel do the rest.
-const sniffed = 512
+// sniffLen is how much of a body net/http copies before it lets the kernel send the rest.
+const sniffLen = 512
 
-// FastPath returns nil if the kernel moved the bytes, and otherwise an error that says how many went through this
-// process's memory, also where there was no other way. The first 512, which net/http may have looked at, those that are
-// Small, and bodies of up to 3 KiB do not matter. So it does not matter either which ranges of a file a client asks for.
-// It does by which protocol, because all that goes over TLS or HTTP/2 is copied, and with Copy whether it asks for the
-// HEAD alone. A test that calls it fails when a middleware that was added hides the connection:
+// FastPath returns nil if the kernel moved the bytes of one transfer, and otherwise an error that says how many were copied.
+// It ignores the first 512 bytes, which net/http always copies.
 //
-//	files := chunk.FileServer(root, chunk.OnServed(func(r *http.Request, rep chunk.Report, status int) {
-//		if err := rep.FastPath(); err != nil {
+// Bytes that go over TLS or HTTP/2 are always copied, and so are those of a request for several ranges. A test that calls
+// FastPath fails when a middleware that hides the connection is added:
+//
+//	files := chunk.FileServer(root, chunk.OnServed(func(r *http.Request, sent chunk.Report, status int) {
+//		if err := sent.FastPath(); err != nil {
 //			t.Error(r.URL, err)
 //		}
 //	}))
-//
-// It is for the report of one transfer. The first 512 bytes of each of those that FileStats adds up are too many.
 func (r Report) FastPath() error {
-	if r.Copied-r.Small <= sniffed || r.Bytes <= smallBody {
+	if r.Copied <= sniffLen {
 		return nil
 	}
 	return fmt.Errorf("chunk: %d of %d bytes were copied through memory", r.Copied, r.Bytes)
 }
 
-// plus returns what r and other moved together.
-func (r Report) plus(other Report) Report {
-	return Report{
-		Bytes:         r.Bytes + other.Bytes,
-		Sendfile:      r.Sendfile + other.Sendfile,
-		Splice:        r.Splice + other.Splice,
-		CopyFileRange: r.CopyFileRange + other.CopyFileRange,
-		Copied:        r.Copied + other.Copied,
-		Small:         r.Small + other.Small,
-	}
-}
-
-// A tally counts the bytes of one transfer as they move.
-type tally struct {
-	Report
-	progress func(bytes int64) // or nil
-}
-
-// add counts n bytes that went by a way, which is one of the Report's fields.
-func (t *tally) add(way *int64, n int64) {
-	if n <= 0 {
-		return
-	}
+// add counts n bytes that went by way, which is one of the Report's fields.
+func (r *Report) add(way *int64, n int64) {
 	*way += n
-	t.Bytes += n
-	if t.progress != nil {
-		t.progress(t.Bytes)
-	}
+	r.Bytes += n
+}
+
+// merge adds what other says.
+func (r *Report) merge(other Report) {
+	r.Bytes += other.Bytes
+	r.Sendfile += other.Sendfile
+	r.Splice += other.Splice
+	r.CopyFileRange += other.CopyFileRange
+	r.Copied += other.Copied
 }

@@ -45,7 +45,7 @@ var slowCutters = []slowCutter{
 	},
 	{
 		name:   "fixed",
-		cutter: chunk.Fixed(7),
+		cutter: fixed(7),
 		ends: func(in []byte) (ends []int) {
 			for end := 7; end <= len(in); end += 7 {
 				ends = append(ends, end)

@@ -1,15 +1,51 @@
 package chunk
 
 import (
+	"container/list"
 	"context"
+	"fmt"
+	"maps"
+	"math"
 	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// A Tuner moves three things while work is done: how many workers do it, how large the chunks are that they work on, and
-// how many chunks are read ahead. It looks at processor time, memory and the bytes that got done, tries one step at a
-// time, and takes back each that did not pay. What it does, and when, is in docs/chunk.md; each [Move] says why.
+const (
+	tunerInterval = 250 * time.Millisecond // hundreds of chunks, and many ticks of a coarse processor clock
+
+	startWorkers = 2  // per processor: the first works while the second waits
+	mostWorkers  = 16 // per processor: if more of them wait for a disk or a peer, that one is the bottleneck
+	leastChunk   = 4 << 10
+	mostChunk    = 1 << 20 // the largest block that a Pool keeps
+	mostDepth    = 16
+)
+
+// A Setting is what a [Tuner] moves.
+type Setting struct {
+	Workers   int // at work at a time
+	ChunkSize int // bytes, as Size
+	Depth     int // chunks that each Reader reads ahead, as Depth
+}
+
+// memory is how many bytes of chunks a setting may hold, with one Reader.
+func (s Setting) memory() int64 { return int64(s.ChunkSize) * int64(s.Depth+s.Workers) }
+
+// within returns s with each part moved into the bounds.
+func (s Setting) within(least, most Setting) Setting {
+	return Setting{
+		min(max(s.Workers, least.Workers), most.Workers),
+		min(max(s.ChunkSize, least.ChunkSize), most.ChunkSize),
+		min(max(s.Depth, least.Depth), most.Depth),
+	}
+}
+
+// A Tuner moves three things while work is done: how many workers do it, how large the chunks are, and how many chunks
+// are read ahead. It measures processor time, memory, waiting and the bytes that were worked on, tries one step at a
+// time, and takes back each step that did not pay. docs/chunk.md has the table of its rules.
 //
 //	tuner := chunk.NewTuner()
 //	go tuner.Run(ctx)
@@ -19,9 +55,6 @@ import (
 //		ref, err := r.Next(ctx)
 //		if err != nil {
 //			tuner.Release()
-//			if err != io.EOF {
-//				failed = err
-//			}
 //			break
 //		}
 //		workers.Go(func() {
@@ -31,87 +64,93 @@ import (
 //		})
 //	}
 //
-// [Tuner.Run] samples the process. Whoever measures something else, a cgroup or a model, calls [Tuner.Observe] instead,
-// which looks at no clock: the same samples make the same moves.
-//
 // One Tuner may serve any number of Readers and workers, which it takes for one load. All methods may be called from any
 // goroutine, Run from one at a time.
 type Tuner struct {
-	cfg  tunerConfig
-	gate gate
+	reading atomic.Uint64 // for Readers, which take it without mu: the chunk size in the upper 32 bits, the depth in the lower
 
-	// reading is what Readers take their setting from, without a lock: the chunk size above, the depth in the lower 32
-	// bits. Each read of a source loads it; a Reader that sees a change late takes one more chunk of the old size.
-	reading atomic.Uint64
+	moved    atomic.Int64 // bytes that were worked on
+	starved  atomic.Int64 // times that Next waited for the source
+	stuffed  atomic.Int64 // times that a source waited for Next, because Depth chunks did already
+	sampling atomic.Bool  // Run is under way
 
-	// What Readers and workers have done since the Tuner was made.
-	moved   atomic.Int64 // bytes
-	starved atomic.Int64 // times Next waited for the source
-	stuffed atomic.Int64 // times a source waited for Next, because Depth chunks did already
-
-	sampling atomic.Bool // Run is under way
-
-	mu    sync.Mutex // guards what follows; gate.mu is taken within it
-	rules rules
-	stats TunerStats
+	mu      sync.Mutex // guards what follows
+	rules   tuning
+	stats   TunerStats
+	running int       // workers that have Acquired and not Released
+	waiting list.List // of chan struct{}: goroutines in Acquire, the first one first; each is closed when its turn comes
+	waited  int64     // Acquires that had to wait
 }
 
 // TunerStats is a snapshot of a Tuner. The counters begin with 0 and only grow.
 type TunerStats struct {
 	Setting Setting // in force
-	Trying  bool    // Setting is being tried: what was there before may come back
+	Trying  bool    // Setting is on trial
 
 	Running int // workers that have Acquired and not Released
 	Waiting int // goroutines that wait in Acquire
 
 	Samples uint64
-	Moves   [moveReasons]uint64 // by MoveReason; those for Stay are samples that moved nothing
-	Kept    uint64              // steps that paid
-
-	Last   Move   // the last one that moved something
-	Sample Sample // the last one observed
+	Moves   map[string]uint64 // by the name of the rule, and "not_paid" for steps that were taken back
 }
 
-// NewTuner returns a Tuner that begins with two workers per processor and the Reader's defaults. It does nothing until
-// Run or Observe is called.
-func NewTuner(opts ...TunerOption) *Tuner {
-	t := &Tuner{cfg: defaultTunerConfig(runtime.GOMAXPROCS(0))}
-	for _, opt := range opts {
-		opt(&t.cfg)
+// A TunerOption changes what [NewTuner] makes. Options panic when a value is out of range.
+type TunerOption func(*Tuner)
+
+// StartAt is the setting to begin with, moved into the bounds. The default is two workers per processor, chunks of 64 KiB
+// and a depth of 3.
+func StartAt(s Setting) TunerOption {
+	return func(t *Tuner) { t.rules.home = s }
+}
+
+// Between bounds the setting. The default is from 1 worker, 4 KiB and a depth of 1 to 16 workers per processor, 1 MiB and a
+// depth of 16.
+func Between(least, most Setting) TunerOption {
+	if least.within(Setting{1, 1, 1}, most) != least || most.within(least, Setting{1 << 16, mostBytes, 1 << 16}) != most {
+		panic(fmt.Sprintf("chunk: Between(%+v; %+v) is out of range", least, most))
 	}
-	t.cfg.start = t.cfg.bound(t.cfg.start)
-	t.rules = newRules(&t.cfg)
-	t.apply(t.cfg.start)
+	return func(t *Tuner) { t.rules.least, t.rules.most = least, most }
+}
+
+// NewTuner returns a Tuner. It moves nothing until Run is called.
+func NewTuner(opts ...TunerOption) *Tuner {
+	processors := runtime.GOMAXPROCS(0)
+	t := &Tuner{rules: tuning{
+		home:       Setting{startWorkers * processors, defaultSize, defaultDepth},
+		least:      Setting{1, leastChunk, 1},
+		most:       Setting{mostWorkers * processors, mostChunk, mostDepth},
+		processors: float64(processors), limit: math.MaxInt64, patience: leastPatience,
+	}}
+	if limit := debug.SetMemoryLimit(-1); limit > 0 {
+		t.rules.limit = limit
+	}
+	for _, opt := range opts {
+		opt(t)
+	}
+	t.rules.home = t.rules.home.within(t.rules.least, t.rules.most)
+	t.rules.now = t.rules.home
+	t.stats.Moves = make(map[string]uint64)
+	t.apply()
 	return t
 }
 
-// Setting returns the setting in force.
-func (t *Tuner) Setting() Setting {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.rules.now
-}
-
-// Observe takes in a sample and returns what it made the Tuner do: most often to [Stay]. A sample of no time is left out.
-func (t *Tuner) Observe(s Sample) Move {
+// observe takes in a sample, and returns what it made the Tuner do.
+func (t *Tuner) observe(s sample) move {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	m := t.rules.observe(s)
 	t.stats.Samples++
-	t.stats.Moves[m.Why]++
-	t.stats.Sample = s
-	t.stats.Kept = t.rules.paid
 	if m.From != m.To {
-		t.stats.Last = m
-		t.apply(m.To)
+		t.stats.Moves[m.Why]++
+		t.apply()
+		t.admit()
 	}
 	return m
 }
 
-// apply tells workers and Readers. t.mu is held, or t is not shared yet.
-func (t *Tuner) apply(s Setting) {
-	t.gate.setLimit(s.Workers)
-	t.reading.Store(uint64(s.ChunkSize)<<32 | uint64(s.Depth))
+// apply tells Readers of the setting. mu is held, or t is not shared yet.
+func (t *Tuner) apply() {
+	t.reading.Store(uint64(t.rules.now.ChunkSize)<<32 | uint64(t.rules.now.Depth))
 }
 
 // Stats returns a snapshot.
@@ -119,19 +158,124 @@ func (t *Tuner) Stats() TunerStats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.stats
-	s.Setting, s.Trying = t.rules.now, t.rules.trying
-	s.Running, s.Waiting, _ = t.gate.load()
+	s.Moves = maps.Clone(s.Moves)
+	s.Setting, s.Trying = t.rules.now, t.rules.now != t.rules.home
+	s.Running, s.Waiting = t.running, t.waiting.Len()
 	return s
 }
 
-// Acquire waits until fewer than Setting().Workers workers are at work, and makes the caller one more; whoever came
-// first is first. [Tuner.Release] ends its work. When ctx ends before that, Acquire returns ctx's error, and there is
-// nothing to release. When the setting falls, nobody is stopped: the next ones wait until enough have released.
-func (t *Tuner) Acquire(ctx context.Context) error { return t.gate.acquire(ctx) }
+// Acquire waits until fewer workers are at work than the setting allows, and makes the caller one more, in the order of the
+// calls. [Tuner.Release] ends its work. When ctx ends before that, Acquire returns ctx's error, and there is nothing to
+// release. When the setting falls, no worker is stopped: the next ones wait until enough have released.
+func (t *Tuner) Acquire(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	if t.running < t.rules.now.Workers && t.waiting.Len() == 0 {
+		t.running++
+		t.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	place := t.waiting.PushBack(turn)
+	t.waited++
+	t.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-turn: // came at the same moment
+		t.running--
+		t.admit()
+	default:
+		t.waiting.Remove(place)
+	}
+	return ctx.Err()
+}
 
 // Release ends the work of a worker that has Acquired. It panics when there is none.
-func (t *Tuner) Release() { t.gate.release() }
+func (t *Tuner) Release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running == 0 {
+		panic("chunk: Release without Acquire")
+	}
+	t.running--
+	t.admit()
+}
 
-// Moved counts bytes that were worked on. Readers under the Tuner count what they give by themselves; this is for workers
-// whose bytes come from elsewhere.
-func (t *Tuner) Moved(bytes int64) { t.moved.Add(max(bytes, 0)) }
+// admit lets those in for whom there is room. mu is held.
+func (t *Tuner) admit() {
+	for t.waiting.Len() > 0 && t.running < t.rules.now.Workers {
+		close(t.waiting.Remove(t.waiting.Front()).(chan struct{}))
+		t.running++
+	}
+}
+
+// readerSetting returns the chunk size and the depth in force.
+func (t *Tuner) readerSetting() (size, depth int) {
+	packed := t.reading.Load()
+	return int(packed >> 32), int(packed & (1<<32 - 1))
+}
+
+// Run samples the process every 250 ms and observes each sample, until ctx ends. The number of processors is GOMAXPROCS,
+// which follows the limit of a cgroup. Memory is what the Go runtime has and has not given back, as GOMEMLIMIT counts it.
+// Run panics when it is under way already.
+func (t *Tuner) Run(ctx context.Context) {
+	if !t.sampling.CompareAndSwap(false, true) {
+		panic("chunk: Run of a Tuner while another goroutine is in it")
+	}
+	defer t.sampling.Store(false)
+	tick := time.NewTicker(tunerInterval)
+	defer tick.Stop()
+	for last := t.count(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			now := t.count()
+			t.observe(now.since(last))
+			last = now
+		}
+	}
+}
+
+// A tunerCount is what has been counted until some time.
+type tunerCount struct {
+	at    time.Time
+	total sample // since the Tuner, or the process, began; but Processors and Memory of now
+}
+
+func (t *Tuner) count() tunerCount {
+	memory := [2]metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(memory[:])
+	t.mu.Lock()
+	waited := t.waited
+	if t.waiting.Len() > 0 {
+		waited, t.waited = waited+1, t.waited+1 // it also waits in the next interval
+	}
+	t.mu.Unlock()
+	return tunerCount{time.Now(), sample{
+		Processors: float64(runtime.GOMAXPROCS(0)),
+		CPU:        processorTime(),
+		Memory:     int64(memory[0].Value.Uint64() - memory[1].Value.Uint64()),
+		Moved:      t.moved.Load(), Waited: waited, Starved: t.starved.Load(), Stuffed: t.stuffed.Load(),
+	}}
+}
+
+// since returns what happened after last.
+func (c tunerCount) since(last tunerCount) sample {
+	s := c.total
+	s.Elapsed = c.at.Sub(last.at)
+	s.CPU -= last.total.CPU
+	s.Moved -= last.total.Moved
+	s.Waited -= last.total.Waited
+	s.Starved -= last.total.Starved
+	s.Stuffed -= last.total.Stuffed
+	return s
+}

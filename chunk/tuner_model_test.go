@@ -151,7 +151,7 @@ func (m *simulation) sample() chunk.Sample {
 		Moved:      int64(o.speed * factor * tick.Seconds()),
 	}
 	if o.pressed {
-		s.Waiting, s.Waited = 1, 100
+		s.Waited = 100
 	}
 	if o.starved {
 		s.Starved = 100

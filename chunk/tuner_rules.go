@@ -1,324 +1,344 @@
 package chunk
 
-import "math"
-
-const (
-	// maxPasses is how often a round goes through the steps while each pass finds one that pays: what is best for
-	// workers depends on the size, and the other way round.
-	maxPasses = 4
-
-	// leastPatience and mostPatience are how many windows pass from one round to the next. It doubles each time, so that
-	// a load that stays the same is tried on less and less. At the default interval it is 16 seconds at first, and more
-	// than an hour in the end.
-	leastPatience = 16
-	mostPatience  = 1 << 12
-
-	// changePatience is the part of the patience that passes even when the load has changed: a load that changes back
-	// and forth, and for which no step pays, is not followed for ever.
-	changePatience = 16
-
-	// changedWindows is how many windows in a row must be of another load. One alone may be a compaction, or a neighbour.
-	changedWindows = 2
-
-	// growingWindows is how many windows in a row memory must grow. One alone is a pool that fills.
-	growingWindows = 2
-
-	// room is the part of the memory limit that workers, sizes and depth may grow in, and full the part above which they
-	// shrink. What lies between is left alone.
-	room, full = 0.75, 0.90
-
-	// growthRoom is the part of the growth mark below which chunks may become larger.
-	growthRoom = 0.5
-
-	// doubleBuffer is the depth that has a source and a worker both busy. What is above it is given up first when memory
-	// is short.
-	doubleBuffer = 2
-
-	// slower is how much slower memory must grow for a smaller chunk to have helped.
-	slower = 0.75
+import (
+	"math"
+	"time"
 )
 
-// rules decides. It is a state machine over samples, with no clock and no goroutine:
-//
-//	settle (dwell samples) ──▶ look (a window) ──▶ try a step ──▶ settle ──▶ look ──▶ keep it, or take it back
-//
-// A round tries each step that the measures ask for. One that did not pay is barred until the next round. When no step is
-// left, rules rests: for patience windows, or until the load is another one.
-//
-// Invariants:
-//
-//	now is home, or a step away from it while trying
-//	home and now lie within cfg's bounds
-//	1 ≤ patience ≤ mostPatience
-type rules struct {
-	cfg *tunerConfig
-
-	home, now Setting
-	window    window
-	settling  int   // samples that are still to pass
-	memory    int64 // at the end of the last sample, 0 before the first
-	idle      int   // samples in a row in which nothing was done
-
-	trying bool
-	step   step
-	before measure // of home
-
-	usual  measure // of home, when it became that or the load changed
-	best   float64 // speed, the most that was kept since the load changed
-	other  int     // windows in a row that were of another load
-	grew   int     // windows in a row in which memory grew
-	paid   uint64  // steps that were kept, ever
-	stride stride
-
-	barred   [steps]bool
-	turn     step // that next begins with
-	passes   int  // of this round
-	kept     int  // steps, in this pass
-	gained   bool
-	changed  bool // the round began because the load changed
-	resting  bool
-	rested   int // windows
-	patience int
-	ceiling  ceiling
+// A sample is what happened between one look at the process and the next.
+type sample struct {
+	Elapsed    time.Duration
+	Processors float64       // that the process may use; 0 for GOMAXPROCS
+	CPU        time.Duration // processor time that it took, of all processors together
+	Memory     int64         // bytes that it has at the end
+	Moved      int64         // bytes that were worked on
+	Waited     int64         // times that Acquire had to wait
+	Starved    int64         // times that a Reader's Next waited for its source
+	Stuffed    int64         // times that a source waited for Next, because Depth chunks did already
 }
 
-func newRules(cfg *tunerConfig) rules {
-	r := rules{cfg: cfg, home: cfg.start, now: cfg.start, patience: leastPatience, ceiling: newCeiling()}
-	r.beginPass()
-	return r
+// A move is what a sample made a Tuner do. From and To are the same if it did nothing.
+type move struct {
+	From, To Setting
+	Why      string // the name of the rule, or notPaid when a step is taken back; "" for no move
+}
+
+// A rule is one reason to try another setting. when, then and kept are its row in docs/chunk.md.
+type rule struct {
+	name, when, then, kept string
+
+	part part // that step moves
+	asks func(m *measure) bool
+	step func(s Setting) Setting
+	pays func(now, before *measure, best float64) bool
+}
+
+type part int8
+
+const (
+	workers part = iota
+	size
+	depth
+)
+
+// tunerRules are tried in this order. After a step that paid, the rules of the other parts come first.
+var tunerRules = []rule{
+	{"memory_grows", "memory grows by more than 10 MB/s", "chunks × 1/2", "it grows by a quarter less",
+		size, growing, func(s Setting) Setting { s.ChunkSize /= 2; return s }, growsLess},
+	{"processors_busy", "processors above 85 %", "workers × 3/4", "the speed stays within 5 % of the best",
+		workers, busy, fewerWorkers, holds},
+	{"processors_free", "processors below 70 %, and Acquire waits", "workers × 2", "the speed rises by 5 %",
+		workers, pressed, func(s Setting) Setting { s.Workers *= 2; return s }, faster},
+	{"fewer_may_do", "the same", "workers × 3/4", "the speed stays within 5 % of the best",
+		workers, pressed, fewerWorkers, holds},
+	{"source_in_bursts", "Next and the source wait for each other", "depth × 2", "the speed rises by 5 %",
+		depth, inBursts, func(s Setting) Setting { s.Depth *= 2; return s }, faster},
+	{"larger_may_pay", "processors above 85 %, or Acquire or Next waits", "chunks × 2",
+		"the speed rises by 5 %",
+		size, anyWaits, func(s Setting) Setting { s.ChunkSize *= 2; return s }, faster},
+	{"smaller_may_pay", "the same", "chunks × 1/2", "the speed rises by 5 %",
+		size, anyWaits, func(s Setting) Setting { s.ChunkSize /= 2; return s }, faster},
+}
+
+// The rule of memory that is short is no trial: the step is always kept.
+const (
+	memoryFull     = "memory_full"
+	memoryFullWhen = "memory above 90 % of GOMEMLIMIT"
+	memoryFullThen = "depth × 1/2 down to 2, then chunks, then workers"
+
+	notPaid = "not_paid" // a step is taken back
+)
+
+const (
+	freeShare, busyShare = 0.70, 0.85 // of the processors; between them workers are left alone
+	roomShare, fullShare = 0.75, 0.90 // of the memory limit; nothing grows above the first
+	mostGrowth           = 10e6       // bytes a second; a process that leaks so fast fills a gigabyte in two minutes
+	tolerance            = 0.05       // how much less is the same, and how much more pays
+	certainty            = 2          // standard errors that two speeds must lie apart
+	otherSpeed           = 0.30       // how much the speed changes when the load is another one
+	otherShare           = 0.15       // the same of the processors
+
+	settling       = 2 // samples after a move that still belong to the setting before
+	leastWindow    = 4 // samples; a noisy load is looked at for longer
+	mostWindow     = 20
+	sureEnough     = 0.025 // standard error of the speed, in parts of it
+	leastPatience  = 16    // windows of rest after a round; twice as many after each further one
+	mostPatience   = 1 << 12
+	changePatience = 16 // the part of the rest that passes although the load has changed
+	leastBusyDepth = 2  // keeps a source and a worker both busy
+)
+
+// measure is how a setting did in a window of samples.
+type measure struct {
+	speed, spread float64 // bytes a second, and their standard error
+	share         float64 // of the processors
+	growth        float64 // of memory, bytes a second
+	memory        int64
+	waited        bool // work waits for workers
+	starved       bool // workers wait for the source
+	stuffed       bool // the source waits for workers
+}
+
+func growing(m *measure) bool  { return m.growth > mostGrowth }
+func busy(m *measure) bool     { return m.share > busyShare }
+func pressed(m *measure) bool  { return m.share < freeShare && m.waited }
+func inBursts(m *measure) bool { return m.starved && m.stuffed }
+func anyWaits(m *measure) bool { return m.share > busyShare || m.waited || m.starved }
+
+func fewerWorkers(s Setting) Setting { s.Workers -= max(s.Workers/4, 1); return s }
+
+func faster(now, before *measure, _ float64) bool {
+	chance := certainty * math.Hypot(now.spread, before.spread)
+	return now.speed > before.speed+max(tolerance*before.speed, chance)
+}
+
+// holds compares with the best speed of all, so that steps that each cost a little do not add up.
+func holds(now, before *measure, best float64) bool {
+	return now.speed >= (1-tolerance)*max(best, before.speed)
+}
+
+func growsLess(now, before *measure, _ float64) bool {
+	return now.growth <= max(mostGrowth, 0.75*before.growth)
+}
+
+// isOther reports whether m is of another load than before, with the same setting.
+func (m *measure) isOther(before *measure) bool {
+	chance := 2 * certainty * math.Hypot(m.spread, before.spread)
+	return math.Abs(m.speed-before.speed) > max(otherSpeed*before.speed, chance) ||
+		math.Abs(m.share-before.share) > otherShare || m.waited != before.waited
+}
+
+// tuning decides. It has no clock and no goroutine:
+//
+//	settle ──▶ look (a window of samples) ──▶ try a step ──▶ settle ──▶ look ──▶ keep it, or take it back
+//
+// A round tries each rule that asks, and bars a rule that did not pay. When no rule is left, tuning rests.
+type tuning struct {
+	least, most Setting
+	processors  float64
+	limit       int64 // bytes of memory; math.MaxInt64 for none
+
+	home   Setting // least ≤ home ≤ most
+	now    Setting // home, or a step from it that is on trial
+	trial  int     // index of the rule on trial
+	before measure // of home
+	usual  measure // of home, since the load changed; speed 0 if it is not known
+	best   float64 // speed since the load changed
+
+	window window
+	settle int // samples to skip
+	memory int64
+
+	barred   [16]bool // by index in tunerRules
+	turn     int      // the rule that is tried first
+	gained   bool     // a step was kept in this round
+	changed  bool     // this round began because the load had changed
+	resting  bool
+	rested   int // windows
+	patience int // 1 ≤ patience ≤ mostPatience
 }
 
 // observe takes in a sample.
-func (r *rules) observe(s Sample) Move {
-	from := r.now
+func (t *tuning) observe(s sample) move {
+	from := t.now
 	if s.Elapsed <= 0 {
-		return Move{from, from, Stay}
+		return move{From: from, To: from}
 	}
-	why := r.decide(s.sane())
-	if from != r.now {
-		r.settling, r.window = r.cfg.dwell, window{}
+	if !(s.Processors > 0) || math.IsInf(s.Processors, 1) {
+		s.Processors = t.processors
 	}
-	return Move{from, r.now, why}
+	s.CPU, s.Memory, s.Moved = max(s.CPU, 0), max(s.Memory, 0), max(s.Moved, 0)
+	why := t.decide(s)
+	t.memory = s.Memory
+	if t.now != from {
+		t.settle, t.window = settling, window{}
+	}
+	return move{from, t.now, why}
 }
 
-func (r *rules) decide(s Sample) MoveReason {
-	before := r.memory
-	r.memory = s.Memory
-	if r.settling > 0 {
-		r.settling--
-		return Stay
+func (t *tuning) decide(s sample) (why string) {
+	if t.settle > 0 {
+		t.settle--
+		return ""
 	}
-	if r.cfg.limited() && float64(s.Memory) > full*float64(r.cfg.memory) {
-		return r.escape()
+	if float64(s.Memory) > fullShare*float64(t.limit) {
+		return t.shrink()
 	}
-	if r.idle++; s.Moved > 0 {
-		r.idle = 0
+	t.window.add(s, t.memory)
+	if !t.window.isDone() {
+		return ""
 	}
-	if r.idle >= fewestSamples {
-		return r.goIdle()
+	m := t.window.measure()
+	t.window = window{}
+	if t.now != t.home {
+		if !t.judge(&m) {
+			return notPaid
+		}
 	}
-	processors := s.Processors
-	if processors == 0 {
-		processors = r.cfg.processors
+	if m.speed == 0 {
+		return "" // there is no load
 	}
-	if r.window.samples == 0 && before == 0 {
-		before = s.Memory
-	}
-	r.window.add(s, processors, before)
-	if !r.window.isDone() {
-		return Stay
-	}
-	m := r.window.measure()
-	r.window = window{}
-	r.ceiling.pass()
-	if r.trying {
-		return r.judge(m)
-	}
-	return r.look(m)
+	return t.look(&m)
 }
 
-// goIdle gives up what is being tried: without a load there is nothing to see.
-func (r *rules) goIdle() MoveReason {
-	r.window = window{}
-	if !r.trying {
-		return Stay
-	}
-	r.trying, r.now = false, r.home
-	return LoadGone
-}
-
-// escape makes something smaller because memory is close to its limit. It is no trial: the limit is one.
-func (r *rules) escape() MoveReason {
-	r.ceiling.hit(r.now)
-	r.grew, r.gained = 0, false
-	if r.trying && r.home.footprint() < r.now.footprint() {
-		r.trying, r.now = false, r.home
-		r.barred[r.step] = true
-		return MemoryFull
-	}
-	r.trying = false
-	next := r.now
+// shrink makes something smaller because memory is short, if anything can become smaller.
+func (t *tuning) shrink() (why string) {
+	before, next := t.now, t.now
 	switch {
-	case next.Depth > max(r.cfg.depth.least, doubleBuffer):
-		next.Depth = max(r.cfg.depth.clip(next.Depth/2), doubleBuffer)
-	case next.ChunkSize > r.cfg.sizes.least:
-		next.ChunkSize = r.cfg.sizes.clip(next.ChunkSize / 2)
-	case next.Depth > r.cfg.depth.least:
-		next.Depth = r.cfg.depth.clip(next.Depth / 2)
-	case next.Workers > r.cfg.workers.least:
-		next.Workers = r.cfg.workers.clip(fewer(next.Workers))
+	case t.home.memory() < t.now.memory():
+		next = t.home
+	case next.Depth > leastBusyDepth:
+		next.Depth = max(next.Depth/2, leastBusyDepth)
+	case next.ChunkSize > t.least.ChunkSize:
+		next.ChunkSize /= 2
 	default:
-		r.home = r.now
-		return Stay
+		next = fewerWorkers(next)
 	}
-	r.home, r.now = next, next
-	r.usual, r.best = measure{}, 0 // what is usual now will be seen
-	return MemoryFull
+	t.now = next.within(t.least, t.most)
+	t.home, t.usual, t.gained = t.now, measure{}, false
+	if t.now == before {
+		return ""
+	}
+	return memoryFull
 }
 
-// look looks at how home does, and begins something if there is reason to.
-func (r *rules) look(m measure) MoveReason {
-	if r.usual.speed == 0 {
-		r.usual, r.best = m, m.speed
-	}
-	if r.other++; !m.isOther(&r.usual) {
-		r.other = 0
-	}
-	if r.grew++; m.growth <= r.cfg.growth {
-		r.grew = 0
-	}
-	changed := r.other >= changedWindows || r.other > 0 && !r.resting
-	if changed {
-		r.usual, r.best, r.other = m, m.speed, 0
-		r.changed = true
-	}
-	if r.grew >= growingWindows && r.try(sizeForMemory, &m) {
-		return MemoryGrows
-	}
-	if r.resting && !r.wakes() {
-		return Stay
-	}
-	return r.next(m)
-}
-
-// wakes reports whether a rest is over, and begins a round if so.
-func (r *rules) wakes() bool {
-	r.rested++
-	if r.rested < r.patience && !(r.changed && r.rested >= r.patience/changePatience) {
+// judge keeps what is on trial, or takes it back.
+func (t *tuning) judge(m *measure) (paid bool) {
+	r := &tunerRules[t.trial]
+	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory()
+	if paid = !tooMuch && r.pays(m, &t.before, t.best); !paid {
+		t.barred[t.trial] = true
+		t.now = t.home
 		return false
 	}
-	r.resting, r.gained, r.passes = false, false, 0
-	r.patience = min(2*r.patience, mostPatience)
-	r.beginPass()
+	t.home, t.usual = t.now, *m
+	t.best = max(t.best, m.speed)
+	t.gained = true
+	for t.turn = t.trial + 1; tunerRules[t.turn%len(tunerRules)].part == r.part; {
+		t.turn++
+	}
 	return true
 }
 
-func (r *rules) beginPass() {
-	r.passes++
-	r.kept, r.barred, r.turn = 0, [steps]bool{}, 0
-	r.stride = stride{}
-}
-
-// next tries a step that the measures ask for and that is not barred. When there is none, the pass is over. It begins
-// behind the step that was kept last: workers and sizes that grow by turns meet neither the one's limits nor the other's
-// first.
-func (r *rules) next(m measure) MoveReason {
-	for {
-		for i := range steps {
-			s := (r.turn + i) % steps
-			if why := stepReasons[s]; why != Stay && r.asksFor(s, &m) && r.try(s, &m) {
-				return why
-			}
+// look looks at how home does, and begins a trial if a rule asks for one.
+func (t *tuning) look(m *measure) (why string) {
+	if t.usual.speed == 0 {
+		t.usual, t.best = *m, m.speed
+	}
+	if m.isOther(&t.usual) {
+		t.usual, t.best, t.changed = *m, m.speed, true
+	}
+	if t.try(0, m) { // memory does not wait
+		return tunerRules[0].name
+	}
+	if t.resting {
+		t.rested++
+		if t.rested < t.patience && !(t.changed && t.rested >= t.patience/changePatience) {
+			return ""
 		}
-		if r.kept == 0 || r.passes == maxPasses {
-			r.rest()
-			return Stay
+		t.resting, t.gained, t.turn = false, false, 0
+		t.patience = min(2*t.patience, mostPatience)
+		clear(t.barred[:])
+	}
+	for i := range tunerRules {
+		k := (t.turn + i) % len(tunerRules)
+		if t.try(k, m) {
+			return tunerRules[k].name
 		}
-		r.beginPass()
+	}
+	if t.changed && t.gained {
+		t.patience = leastPatience
+	}
+	t.resting, t.rested, t.changed = true, 0, false
+	return ""
+}
+
+// try puts a rule's step on trial if the rule asks for it and memory has room.
+func (t *tuning) try(k int, m *measure) bool {
+	r := &tunerRules[k]
+	if t.barred[k] || !r.asks(m) {
+		return false
+	}
+	next := r.step(t.home).within(t.least, t.most)
+	grows := next.memory() > t.home.memory()
+	if next == t.home || grows && (m.growth > mostGrowth/2 || float64(m.memory) > roomShare*float64(t.limit)) {
+		return false
+	}
+	t.trial, t.before, t.now = k, *m, next
+	return true
+}
+
+// window adds up the samples of one setting.
+type window struct {
+	samples, pressed       int
+	speeds                 average
+	seconds, moved, share  float64 // share is of the processors, times seconds
+	starved, stuffed       bool
+	memoryBefore, memoryAt int64
+}
+
+func (w *window) add(s sample, memoryBefore int64) {
+	seconds := s.Elapsed.Seconds()
+	if w.samples == 0 {
+		if w.memoryBefore = memoryBefore; memoryBefore == 0 {
+			w.memoryBefore = s.Memory
+		}
+	}
+	w.samples++
+	w.speeds.add(float64(s.Moved) / seconds)
+	w.seconds += seconds
+	w.moved += float64(s.Moved)
+	w.share += s.CPU.Seconds() / s.Processors
+	w.memoryAt = s.Memory
+	w.starved = w.starved || s.Starved > 0
+	w.stuffed = w.stuffed || s.Stuffed > 0
+	if s.Waited > 0 {
+		w.pressed++
 	}
 }
 
-// rest ends a round.
-func (r *rules) rest() {
-	if r.changed && r.gained {
-		r.patience = leastPatience
-	}
-	r.resting, r.rested, r.changed = true, 0, false
+func (w *window) isDone() bool {
+	return w.samples >= mostWindow || w.samples >= leastWindow && w.speeds.spread() <= sureEnough*w.speeds.mean()
 }
 
-// judge keeps what was tried, or takes it back.
-func (r *rules) judge(m measure) MoveReason {
-	if m.growth > r.cfg.growth && r.step != sizeForMemory && r.now.footprint() > r.home.footprint() {
-		r.ceiling.hit(r.now)
-		r.barred[r.step] = true
-		r.trying, r.now = false, r.home
-		return MemoryGrows
-	}
-	r.trying = false
-	paid := r.hasPaid(&m)
-	if paid {
-		r.keep(m)
-	} else {
-		r.barred[r.step] = true
-		r.now = r.home
-	}
-	if r.step == workersUp {
-		r.stride.judged(paid)
-		r.barred[workersUp] = r.stride.isOver(r.home.Workers)
-	}
-	if !paid {
-		return NotPaid
-	}
-	return r.look(m)
-}
-
-// keep makes what was tried home.
-func (r *rules) keep(m measure) {
-	if r.step == sizeForMemory {
-		r.ceiling.hit(r.home)
-	} else {
-		r.kept, r.gained = r.kept+1, true
-		r.turn = r.step + 1
-		r.barred[opposites[r.step]] = true // it has just been looked at
-	}
-	r.home, r.usual, r.other = r.now, m, 0
-	r.best = max(r.best, m.speed)
-	r.paid++
-	if r.step == sizeForMemory && m.growth > r.cfg.growth {
-		r.grew = growingWindows // go on
+func (w *window) measure() measure {
+	return measure{
+		speed: w.moved / w.seconds, spread: w.speeds.spread(),
+		share: w.share / w.seconds, memory: w.memoryAt,
+		growth: float64(w.memoryAt-w.memoryBefore) / w.seconds,
+		waited: 2*w.pressed >= w.samples, starved: w.starved, stuffed: w.stuffed,
 	}
 }
 
-// hasPaid reports whether what was tried is to be kept.
-func (r *rules) hasPaid(m *measure) bool {
-	switch r.step {
-	case workersDown, workersLess:
-		// Against the best of all, so that steps that each cost a little don't add up.
-		return m.speed >= (1-tolerance)*max(r.best, r.before.speed)
-	case sizeForMemory:
-		return m.growth <= max(r.cfg.growth, slower*r.before.growth)
-	}
-	// Processor time per byte drifts with what else the machine does. When it drifts down, nothing would stop sizes
-	// from drifting with it.
-	return m.pays(&r.before) || r.step == sizeUp && m.spares(&r.before)
-}
+// average is of numbers that are added one by one.
+type average struct{ n, sum, squares float64 }
 
-// ceiling remembers what was too much for the memory, and for how many windows that is believed: longer each time.
-type ceiling struct {
-	footprint      int64 // bytes of chunks; math.MaxInt64: no ceiling
-	left, patience int   // windows
-}
+func (a *average) add(v float64) { a.n, a.sum, a.squares = a.n+1, a.sum+v, a.squares+v*v }
 
-func newCeiling() ceiling { return ceiling{footprint: math.MaxInt64, patience: leastPatience} }
+func (a *average) mean() float64 { return a.sum / max(a.n, 1) }
 
-func (c *ceiling) hit(s Setting) {
-	c.footprint = min(c.footprint, s.footprint())
-	c.patience = min(2*c.patience, mostPatience)
-	c.left = c.patience
-}
-
-func (c *ceiling) pass() {
-	if c.left--; c.left <= 0 {
-		c.left, c.footprint = 0, math.MaxInt64
-	}
+// spread is the standard error of the mean.
+func (a *average) spread() float64 {
+	n := max(a.n, 1)
+	return math.Sqrt(max(a.squares-a.sum*a.sum/n, 0) / max(n-1, 1) / n)
 }

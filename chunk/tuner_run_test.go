@@ -14,7 +14,10 @@ import (
 )
 
 // fixedWorkers is a Tuner with n workers that nothing moves.
-func fixedWorkers(n int) *chunk.Tuner { return newTuner(chunk.WorkersBetween(n, n)) }
+func fixedWorkers(n int) *chunk.Tuner {
+	one := chunk.Setting{Workers: n, ChunkSize: 64 << 10, Depth: 3}
+	return newTuner(chunk.Between(one, one))
+}
 
 func TestAcquireIsInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -130,28 +133,28 @@ func TestAcquireFollowsTheSetting(t *testing.T) {
 		}
 		synctest.Wait()
 		pressed := steady()
-		pressed.Waiting = 12
-		if m, _ := untilMove(tuner, 50, func(int) chunk.Sample { return pressed }); m.To.Workers != 10 {
+		pressed.Waited = 12
+		if m, _ := untilMove(tuner, 50, func(int) chunk.Sample { return pressed }); m.To.Workers != 16 {
 			t.Fatal(m)
 		}
 		synctest.Wait()
-		if s := tuner.Stats(); s.Running != 10 || s.Waiting != 10 {
-			t.Errorf("%d at work, %d waiting; want 10 and 10", s.Running, s.Waiting)
+		if s := tuner.Stats(); s.Running != 16 || s.Waiting != 4 {
+			t.Errorf("%d at work, %d waiting; want 16 and 4", s.Running, s.Waiting)
 		}
-		if m, _ := untilMove(tuner, 50, func(int) chunk.Sample { return pressed }); m.Why != chunk.NotPaid || m.To.Workers != 8 {
+		if m, _ := untilMove(tuner, 50, func(int) chunk.Sample { return pressed }); m.Why != "not_paid" || m.To.Workers != 8 {
 			t.Fatal(m)
 		}
-		for want := 9; want >= 8; want-- {
+		for want := 15; want >= 8; want-- {
 			tuner.Release()
 			synctest.Wait()
-			if s := tuner.Stats(); s.Running != want || s.Waiting != 10 {
-				t.Errorf("%d at work, %d waiting; want %d and 10", s.Running, s.Waiting, want)
+			if s := tuner.Stats(); s.Running != want || s.Waiting != 4 {
+				t.Errorf("%d at work, %d waiting; want %d and 4", s.Running, s.Waiting, want)
 			}
 		}
 		tuner.Release()
 		synctest.Wait()
-		if s := tuner.Stats(); s.Running != 8 || s.Waiting != 9 {
-			t.Errorf("%d at work, %d waiting; want 8 and 9", s.Running, s.Waiting)
+		if s := tuner.Stats(); s.Running != 8 || s.Waiting != 3 {
+			t.Errorf("%d at work, %d waiting; want 8 and 3", s.Running, s.Waiting)
 		}
 		cancel()
 		synctest.Wait()
@@ -161,7 +164,7 @@ func TestAcquireFollowsTheSetting(t *testing.T) {
 // Run takes a sample each interval, of what was done since the last, and ends with its context.
 func TestRunSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tuner := newTuner(chunk.Interval(100 * time.Millisecond))
+		tuner := newTuner()
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -169,19 +172,13 @@ func TestRunSamples(t *testing.T) {
 			tuner.Run(ctx)
 		}()
 		synctest.Wait()
-		tuner.Moved(1000)
-		tuner.Moved(-1)
-		time.Sleep(150 * time.Millisecond)
-		s := tuner.Stats()
-		if s.Samples != 1 || s.Sample.Moved != 1000 || s.Sample.Elapsed != 100*time.Millisecond {
+		sample := tuner.Sampler()
+		time.Sleep(625 * time.Millisecond)
+		if s := tuner.Stats(); s.Samples != 2 {
 			t.Errorf("%+v", s)
 		}
-		if s.Sample.Processors < 1 || s.Sample.CPU < 0 || s.Sample.Memory < 1<<20 {
-			t.Errorf("of the process: %+v", s.Sample)
-		}
-		time.Sleep(100 * time.Millisecond)
-		if s := tuner.Stats(); s.Samples != 2 || s.Sample.Moved != 0 {
-			t.Errorf("%+v", s)
+		if s := sample(); s.Elapsed != 625*time.Millisecond || s.Processors < 1 || s.CPU < 0 || s.Memory < 1<<20 {
+			t.Errorf("of the process: %+v", s)
 		}
 		func() {
 			defer func() {
@@ -197,7 +194,7 @@ func TestRunSamples(t *testing.T) {
 		if s := tuner.Stats(); s.Samples != 2 {
 			t.Errorf("%d samples after Run ended", s.Samples)
 		}
-		again, stop := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		again, stop := context.WithTimeout(t.Context(), 375*time.Millisecond)
 		defer stop()
 		tuner.Run(again)
 		if s := tuner.Stats(); s.Samples != 3 {

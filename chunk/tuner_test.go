@@ -1,10 +1,15 @@
 package chunk_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace-io/millrace/chunk"
@@ -12,14 +17,17 @@ import (
 
 var home = chunk.Setting{Workers: 8, ChunkSize: 64 << 10, Depth: 3}
 
-// steady is a second of a load that moves 100 MB/s on 4 processors of which half are busy, with nobody waiting.
+// steady is a second of a load that moves 100 MB/s on 4 processors of which half are busy, and in which nothing waits.
 func steady() chunk.Sample {
 	return chunk.Sample{Elapsed: time.Second, Processors: 4, CPU: 2 * time.Second, Memory: 50e6, Moved: 100e6}
 }
 
 func newTuner(opts ...chunk.TunerOption) *chunk.Tuner {
-	all := []chunk.TunerOption{chunk.StartAt(home), chunk.WorkersBetween(1, 64), chunk.MemoryLimit(math.MaxInt64)}
-	return chunk.NewTuner(append(all, opts...)...)
+	all := []chunk.TunerOption{chunk.StartAt(home), chunk.Between(
+		chunk.Setting{Workers: 1, ChunkSize: 4 << 10, Depth: 1}, chunk.Setting{Workers: 64, ChunkSize: 1 << 20, Depth: 16})}
+	t := chunk.NewTuner(append(all, opts...)...)
+	t.SetMemoryLimit(math.MaxInt64)
+	return t
 }
 
 // untilMove observes what next gives until something moves, and returns that; or, after so many samples, what was last.
@@ -37,299 +45,181 @@ func TestTunerRules(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(s *chunk.Sample, i int)
-		opts   []chunk.TunerOption
-		want   chunk.MoveReason
+		most   chunk.Setting
+		want   string
 		to     chunk.Setting
 	}{
-		{"nobody waits", func(*chunk.Sample, int) {}, nil, chunk.Stay, home},
-		{"no load", func(s *chunk.Sample, _ int) { s.Moved, s.Waiting = 0, 1 }, nil, chunk.Stay, home},
-		{"processors busy", func(s *chunk.Sample, _ int) { s.CPU = 3900 * time.Millisecond }, nil,
-			chunk.ProcessorsBusy, chunk.Setting{Workers: 6, ChunkSize: 64 << 10, Depth: 3}},
-		{"processors free, work waiting", func(s *chunk.Sample, _ int) { s.Waiting = 1 }, nil,
-			chunk.ProcessorsFree, chunk.Setting{Workers: 10, ChunkSize: 64 << 10, Depth: 3}},
-		{"work waited", func(s *chunk.Sample, _ int) { s.Waited = 1 }, nil,
-			chunk.ProcessorsFree, chunk.Setting{Workers: 10, ChunkSize: 64 << 10, Depth: 3}},
-		{"between the marks", func(s *chunk.Sample, _ int) { s.CPU, s.Waiting = 3200*time.Millisecond, 1 }, nil,
-			chunk.LargerMayPay, chunk.Setting{Workers: 8, ChunkSize: 128 << 10, Depth: 3}},
-		{"as many workers as there may be", func(s *chunk.Sample, _ int) { s.Waiting = 1 },
-			[]chunk.TunerOption{chunk.WorkersBetween(1, 8)},
-			chunk.FewerMayDo, chunk.Setting{Workers: 6, ChunkSize: 64 << 10, Depth: 3}},
-		{"source late", func(s *chunk.Sample, _ int) { s.Starved = 9 }, nil,
-			chunk.LargerMayPay, chunk.Setting{Workers: 8, ChunkSize: 128 << 10, Depth: 3}},
+		{"nothing waits", func(*chunk.Sample, int) {}, chunk.Setting{}, "", home},
+		{"no load", func(s *chunk.Sample, _ int) { s.Moved, s.Waited = 0, 1 }, chunk.Setting{}, "", home},
+		{"processors busy", func(s *chunk.Sample, _ int) { s.CPU = 3900 * time.Millisecond }, chunk.Setting{},
+			"processors_busy", chunk.Setting{Workers: 6, ChunkSize: 64 << 10, Depth: 3}},
+		{"processors free, work waiting", func(s *chunk.Sample, _ int) { s.Waited = 1 }, chunk.Setting{},
+			"processors_free", chunk.Setting{Workers: 16, ChunkSize: 64 << 10, Depth: 3}},
+		{"between the marks", func(s *chunk.Sample, _ int) { s.CPU, s.Waited = 3200*time.Millisecond, 1 }, chunk.Setting{},
+			"larger_may_pay", chunk.Setting{Workers: 8, ChunkSize: 128 << 10, Depth: 3}},
+		{"as many workers as there may be", func(s *chunk.Sample, _ int) { s.Waited = 1 },
+			chunk.Setting{Workers: 8, ChunkSize: 1 << 20, Depth: 16},
+			"fewer_may_do", chunk.Setting{Workers: 6, ChunkSize: 64 << 10, Depth: 3}},
+		{"source late", func(s *chunk.Sample, _ int) { s.Starved = 9 }, chunk.Setting{},
+			"larger_may_pay", chunk.Setting{Workers: 8, ChunkSize: 128 << 10, Depth: 3}},
 		{"source late, chunks as large as may be", func(s *chunk.Sample, _ int) { s.Starved = 9 },
-			[]chunk.TunerOption{chunk.SizeBetween(4<<10, 64<<10)},
-			chunk.SmallerMayPay, chunk.Setting{Workers: 8, ChunkSize: 32 << 10, Depth: 3}},
-		{"both wait", func(s *chunk.Sample, _ int) { s.Starved, s.Stuffed = 9, 9 }, nil,
-			chunk.SourceInBursts, chunk.Setting{Workers: 8, ChunkSize: 64 << 10, Depth: 6}},
-		{"memory grows", func(s *chunk.Sample, i int) { s.Memory += int64(i) * 11e6 }, nil,
-			chunk.MemoryGrows, chunk.Setting{Workers: 8, ChunkSize: 32 << 10, Depth: 3}},
-		{"memory grows slowly", func(s *chunk.Sample, i int) { s.Memory += int64(i) * 9e6 }, nil, chunk.Stay, home},
-		{"memory grows too fast for anything else to", func(s *chunk.Sample, i int) { s.Memory += int64(i) * 9e6; s.Starved = 1 },
-			nil,
-			chunk.SmallerMayPay, chunk.Setting{Workers: 8, ChunkSize: 32 << 10, Depth: 3}},
-		{"memory full", func(s *chunk.Sample, _ int) { s.Memory = 91e6 }, []chunk.TunerOption{chunk.MemoryLimit(100e6)},
-			chunk.MemoryFull, chunk.Setting{Workers: 8, ChunkSize: 64 << 10, Depth: 2}},
-		{"memory nearly full", func(s *chunk.Sample, _ int) { s.Memory, s.Starved = 80e6, 1 },
-			[]chunk.TunerOption{chunk.MemoryLimit(100e6)},
-			chunk.SmallerMayPay, chunk.Setting{Workers: 8, ChunkSize: 32 << 10, Depth: 3}},
-		{"processors not told", func(s *chunk.Sample, _ int) { s.Processors, s.CPU = 0, time.Hour }, nil,
-			chunk.ProcessorsBusy, chunk.Setting{Workers: 6, ChunkSize: 64 << 10, Depth: 3}},
+			chunk.Setting{Workers: 64, ChunkSize: 64 << 10, Depth: 16},
+			"smaller_may_pay", chunk.Setting{Workers: 8, ChunkSize: 32 << 10, Depth: 3}},
+		{"source in bursts", func(s *chunk.Sample, _ int) { s.Starved, s.Stuffed = 9, 9 }, chunk.Setting{},
+			"source_in_bursts", chunk.Setting{Workers: 8, ChunkSize: 64 << 10, Depth: 6}},
+		{"memory grows", func(s *chunk.Sample, i int) { s.Memory += int64(i) * 11e6 }, chunk.Setting{},
+			"memory_grows", chunk.Setting{Workers: 8, ChunkSize: 32 << 10, Depth: 3}},
+		{"memory is short", func(s *chunk.Sample, _ int) { s.Memory = 950e6 }, chunk.Setting{},
+			"memory_full", chunk.Setting{Workers: 8, ChunkSize: 64 << 10, Depth: 2}},
+		{"no room to grow", func(s *chunk.Sample, _ int) { s.Memory, s.Starved, s.Stuffed = 800e6, 9, 9 }, chunk.Setting{},
+			"smaller_may_pay", chunk.Setting{Workers: 8, ChunkSize: 32 << 10, Depth: 3}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			tuner := newTuner(test.opts...)
-			m, _ := untilMove(tuner, 200, func(i int) chunk.Sample {
-				s := steady()
-				test.change(&s, i)
-				return s
-			})
-			if m.Why != test.want || m.To != test.to {
-				t.Errorf("%v; want %v: %v", m, test.to, test.want)
-			}
-			if got := tuner.Setting(); got != test.to {
-				t.Errorf("Setting is %v, want %v", got, test.to)
-			}
-		})
-	}
-}
-
-// A step that pays is kept, and one that does not is taken back and not tried again at once.
-func TestTunerJudges(t *testing.T) {
-	at := func(speed int64) func(int) chunk.Sample {
-		return func(int) chunk.Sample {
+		var opts []chunk.TunerOption
+		if test.most.Workers > 0 {
+			opts = append(opts, chunk.Between(chunk.Setting{Workers: 1, ChunkSize: 4 << 10, Depth: 1}, test.most))
+		}
+		tuner := newTuner(opts...)
+		tuner.SetMemoryLimit(1e9)
+		m, _ := untilMove(tuner, 60, func(i int) chunk.Sample {
 			s := steady()
-			s.Waiting, s.Moved = 1, speed
+			test.change(&s, i)
 			return s
+		})
+		if m.Why != test.want || m.To != test.to {
+			t.Errorf("%s: %v, want %s and %v", test.name, m, test.want, test.to)
+		}
+		if n := tuner.Stats().Moves[test.want]; test.want != "" && n != 1 {
+			t.Errorf("%s: %d moves in the statistics", test.name, n)
 		}
 	}
-	tuner := newTuner(chunk.SizeBetween(64<<10, 64<<10))
-	if m, after := untilMove(tuner, 50, at(100e6)); m.Why != chunk.ProcessorsFree || after != 4 {
-		t.Fatalf("%v after %d samples", m, after)
-	}
-	if !tuner.Stats().Trying {
-		t.Error("Trying is false while a step is")
-	}
-	m, after := untilMove(tuner, 50, at(120e6)) // two to dwell, four to look
-	if m.Why != chunk.ProcessorsFree || m.From.Workers != 10 || m.To.Workers != 14 || after != 6 {
-		t.Fatalf("%v after %d samples", m, after)
-	}
-	if m, after = untilMove(tuner, 50, at(124e6)); m.Why != chunk.NotPaid || m.To.Workers != 10 || after != 6 {
-		t.Fatalf("%v after %d samples", m, after)
-	}
-	if s := tuner.Stats(); s.Trying || s.Kept != 1 || s.Moves[chunk.ProcessorsFree] != 2 || s.Moves[chunk.NotPaid] != 1 ||
-		s.Samples != 16 || s.Last != m || s.Sample != at(124e6)(0) {
-		t.Errorf("%+v", s)
-	}
-	if m, _ = untilMove(tuner, 50, at(120e6)); m.To.Workers != 12 {
-		t.Errorf("%v; want half the stride", m)
+}
+
+// The page has the table that the code has.
+func TestTunerRulesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/chunk.md")
+	must(t, err)
+	for _, r := range chunk.TunerRules() {
+		if row := "| `" + r[0] + "` | " + strings.Join(r[1:], " | ") + " |"; !bytes.Contains(page, []byte(row)) {
+			t.Errorf("docs/chunk.md has no row\n%s", row)
+		}
 	}
 }
 
-// Each step down costs less than is noticed. Together they don't.
-func TestTunerStepsDownDontAddUp(t *testing.T) {
-	most := chunk.Setting{Workers: 64, ChunkSize: 64 << 10, Depth: 3}
-	tuner := newTuner(chunk.SizeBetween(64<<10, 64<<10), chunk.StartAt(most))
-	for range 1000 {
-		s := steady()
-		s.CPU = 4 * time.Second
-		s.Moved = int64(100e6 * math.Pow(0.96, math.Log(64/float64(tuner.Setting().Workers))/math.Log(4.0/3)))
-		tuner.Observe(s)
-	}
-	if got := tuner.Setting().Workers; got != 48 {
-		t.Errorf("%d workers, want 48", got)
-	}
-}
-
-func TestTunerGivesUpWithoutALoad(t *testing.T) {
-	tuner := newTuner()
-	pressed := steady()
-	pressed.Waiting = 1
-	if m, _ := untilMove(tuner, 50, func(int) chunk.Sample { return pressed }); m.Why != chunk.ProcessorsFree {
-		t.Fatal(m)
-	}
-	idle := chunk.Sample{Elapsed: time.Second}
-	if m, _ := untilMove(tuner, 50, func(int) chunk.Sample { return idle }); m.Why != chunk.LoadGone || m.To != home {
-		t.Error(m)
-	}
-}
-
-// Where the chunks are not what memory grows for, they are made large again.
-func TestTunerDoesNotShrinkForOthers(t *testing.T) {
-	tuner := newTuner()
-	grows := func(i int) chunk.Sample {
-		s := steady()
-		s.Memory = int64(1e9 + float64(tuner.Stats().Samples)*20e6)
-		return s
-	}
-	if m, _ := untilMove(tuner, 50, grows); m.Why != chunk.MemoryGrows {
-		t.Fatal(m)
-	}
-	if m, _ := untilMove(tuner, 50, grows); m.Why != chunk.NotPaid || m.To != home {
-		t.Error(m)
-	}
-	if m, _ := untilMove(tuner, 1000, grows); m.To.ChunkSize < 32<<10 {
-		t.Error(m)
-	}
-}
-
-// Under memory that stays full, everything ends at its least, and stays there.
+// What was too large for the memory shrinks to the least, and no further.
 func TestTunerShrinksToTheLeast(t *testing.T) {
-	tuner := newTuner(chunk.MemoryLimit(10e6),
-		chunk.SizeBetween(8<<10, 1<<20), chunk.DepthBetween(2, 16), chunk.WorkersBetween(3, 9))
+	tuner := newTuner()
+	tuner.SetMemoryLimit(1e6)
 	for range 200 {
 		tuner.Observe(steady())
 	}
-	if want := (chunk.Setting{Workers: 3, ChunkSize: 8 << 10, Depth: 2}); tuner.Setting() != want {
-		t.Errorf("%v, want %v", tuner.Setting(), want)
+	least := chunk.Setting{Workers: 1, ChunkSize: 4 << 10, Depth: 2}
+	if s := tuner.Setting(); s != least {
+		t.Error(s)
 	}
-}
-
-func TestTunerStartIsWithinTheBounds(t *testing.T) {
-	for _, test := range []struct{ start, want chunk.Setting }{
-		{chunk.Setting{Workers: 1 << 30, ChunkSize: math.MaxInt, Depth: 1 << 30}, chunk.Setting{Workers: 64, ChunkSize: 1 << 20, Depth: 16}},
-		{chunk.Setting{}, chunk.Setting{Workers: 1, ChunkSize: 4 << 10, Depth: 1}},
-	} {
-		if got := newTuner(chunk.StartAt(test.start)).Setting(); got != test.want {
-			t.Errorf("%v, want %v", got, test.want)
-		}
-	}
-}
-
-func TestTunerTexts(t *testing.T) {
-	seen := make(map[string]bool)
-	for why := range len(chunk.TunerStats{}.Moves) {
-		for _, text := range []string{chunk.MoveReason(why).String(), chunk.MoveReason(why).Label()} {
-			if text == "" || seen[text] {
-				t.Errorf("MoveReason %d: %q", why, text)
-			}
-			seen[text] = true
-		}
-	}
-	other := chunk.Setting{Workers: 8, ChunkSize: 1000, Depth: 3}
-	for _, test := range []struct {
-		got  fmt.Stringer
-		want string
-	}{
-		{home, "8 workers, 64 KiB, depth 3"},
-		{other, "8 workers, 1000 bytes, depth 3"},
-		{chunk.Move{From: home, To: home}, "8 workers, 64 KiB, depth 3: nothing to move"},
-		{chunk.Move{From: home, To: other, Why: chunk.MemoryGrows},
-			"8 workers, 64 KiB, depth 3 -> 8 workers, 1000 bytes, depth 3: memory grows too fast"},
-		{chunk.MoveReason(200), "MoveReason(200)"},
-	} {
-		if test.got.String() != test.want {
-			t.Errorf("%q, want %q", test.got, test.want)
-		}
-	}
-	if chunk.MoveReason(200).Label() != "unknown" {
-		t.Error(chunk.MoveReason(200).Label())
+	if m := tuner.Observe(steady()); m != (chunk.Move{From: least, To: least}) {
+		t.Errorf("%+v is no move", m)
 	}
 }
 
 func TestTunerMisusePanics(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		f    func()
-	}{
-		{"WorkersBetween(0, 4)", func() { chunk.WorkersBetween(0, 4) }},
-		{"WorkersBetween(5, 4)", func() { chunk.WorkersBetween(5, 4) }},
-		{"SizeBetween(1, 1073741825)", func() { chunk.SizeBetween(1, 1<<30+1) }},
-		{"DepthBetween(1, 65537)", func() { chunk.DepthBetween(1, 1<<16+1) }},
-		{"ProcessorMarks(0.9, 0.8)", func() { chunk.ProcessorMarks(0.9, 0.8) }},
-		{"ProcessorMarks(NaN, 1)", func() { chunk.ProcessorMarks(math.NaN(), 1) }},
-		{"GrowthMark(0)", func() { chunk.GrowthMark(0) }},
-		{"GrowthMark(NaN)", func() { chunk.GrowthMark(math.NaN()) }},
-		{"MemoryLimit(0)", func() { chunk.MemoryLimit(0) }},
-		{"Interval(1ms)", func() { chunk.Interval(time.Millisecond) }},
-		{"Dwell(0)", func() { chunk.Dwell(0) }},
-		{"TunedBy(nil)", func() { chunk.TunedBy(nil) }},
-		{"Release without Acquire", func() { newTuner().Release() }},
+	one := chunk.Setting{Workers: 1, ChunkSize: 1, Depth: 1}
+	for _, c := range []struct{ least, most chunk.Setting }{
+		{chunk.Setting{}, one},
+		{chunk.Setting{Workers: 2, ChunkSize: 1, Depth: 1}, one},
+		{one, chunk.Setting{Workers: 1 << 20, ChunkSize: 1, Depth: 1}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			defer func() {
-				if v := fmt.Sprint(recover()); !strings.HasPrefix(v, "chunk: "+test.name) {
-					t.Errorf("panics with %v", v)
-				}
-			}()
-			test.f()
-		})
+		mustPanic(t, fmt.Sprintf("chunk: Between(%+v; %+v) is out of range", c.least, c.most), func() { chunk.Between(c.least, c.most) })
+	}
+	mustPanic(t, "chunk: Release without Acquire", func() { chunk.NewTuner().Release() })
+	mustPanic(t, "chunk: TunedBy(nil)", func() { chunk.TunedBy(nil) })
+}
+
+func TestTunerStartIsWithinTheBounds(t *testing.T) {
+	tuner := newTuner(chunk.StartAt(chunk.Setting{Workers: 1000, ChunkSize: 1, Depth: 1000}))
+	if s := tuner.Setting(); s != (chunk.Setting{Workers: 64, ChunkSize: 4 << 10, Depth: 16}) {
+		t.Error(s)
 	}
 }
 
-// FuzzTuner observes whatever there is: the setting stays within its bounds, and each step changes one thing.
+// Whatever is observed, the setting stays within its bounds, and a move changes one part of it or takes one back.
 func FuzzTuner(f *testing.F) {
-	f.Add([]byte{}, uint8(0), int64(math.MaxInt64))
-	f.Add([]byte(strings.Repeat("\x01\x02\x03\x04\x05\x06\x07\x08", 64)), uint8(1), int64(1<<20))
-	f.Add([]byte(strings.Repeat("\xff\x00\x7f\x80\x10\x20\x40\x01", 64)), uint8(2), int64(1<<40))
-	f.Fuzz(func(t *testing.T, in []byte, start uint8, limit int64) {
-		tuner := chunk.NewTuner(chunk.WorkersBetween(2, 33), chunk.SizeBetween(5000, 1<<20), chunk.DepthBetween(2, 9),
-			chunk.MemoryLimit(max(limit, 1)), chunk.Dwell(1),
-			chunk.StartAt(chunk.Setting{Workers: int(start), ChunkSize: int(start) << 12, Depth: int(start)}))
+	f.Add([]byte("a load that changes all the time, and more often than not"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		tuner := newTuner()
+		tuner.SetMemoryLimit(1e9)
 		before := tuner.Setting()
-		for ; len(in) >= 8; in = in[8:] {
-			m := tuner.Observe(fuzzSample([8]byte(in)))
-			s := tuner.Setting()
-			if m.From != before || m.To != s || (m.Why == chunk.Stay) != (m.From == m.To) {
-				t.Fatalf("%v, from %v to %v", m, before, s)
+		for len(in) >= 8 {
+			v := binary.LittleEndian.Uint64(in)
+			in = in[8:]
+			for range 8 {
+				m := tuner.Observe(chunk.Sample{
+					Elapsed: time.Duration(int8(v)) * 10 * time.Millisecond, CPU: time.Duration(int8(v>>8)) * 10 * time.Millisecond,
+					Memory: int64(v>>16&0xff) * 5e6, Moved: int64(int8(v>>24)) * 1e5, Waited: int64(v >> 32 & 1),
+					Starved: int64(v >> 33 & 1), Stuffed: int64(v >> 34 & 1), Processors: float64(int8(v >> 40)),
+				})
+				now := tuner.Setting()
+				if m.From != before || m.To != now || (m.From == m.To) != (m.Why == "") {
+					t.Fatalf("%v from %v to %v", m, before, now)
+				}
+				if now.Workers < 1 || now.Workers > 64 || now.ChunkSize < 4<<10 || now.ChunkSize > 1<<20 || now.Depth < 1 || now.Depth > 16 {
+					t.Fatal(now)
+				}
+				before = now
 			}
-			if s.Workers < 2 || s.Workers > 33 || s.ChunkSize < 5000 || s.ChunkSize > 1<<20 || s.Depth < 2 || s.Depth > 9 {
-				t.Fatalf("out of bounds: %v", m)
-			}
-			if differences(m.From, m.To) > 1 {
-				t.Fatalf("more than one thing: %v", m)
-			}
-			before = s
 		}
 	})
 }
 
-// fuzzSample makes a sample of which each part can be anything, the extremes among it.
-func fuzzSample(in [8]byte) chunk.Sample {
-	number := func(b byte) int64 { return int64(int8(b)) << (b % 57) }
-	return chunk.Sample{
-		Elapsed:    time.Duration(number(in[0])),
-		Processors: []float64{0, 1, 4, -1, math.NaN(), math.Inf(1), 1e-300, 1e300}[in[1]%8],
-		CPU:        time.Duration(number(in[2])),
-		Memory:     number(in[3]),
-		Moved:      number(in[4]),
-		Waiting:    int(int8(in[5])),
-		Waited:     number(in[5] >> 1),
-		Starved:    number(in[6]),
-		Stuffed:    number(in[7]),
-	}
-}
-
-func differences(a, b chunk.Setting) (n int) {
-	for _, differs := range []bool{a.Workers != b.Workers, a.ChunkSize != b.ChunkSize, a.Depth != b.Depth} {
-		if differs {
-			n++
-		}
-	}
-	return n
-}
-
-// Larger chunks that do the same with less processor time pay, if processor time is what the load takes.
-func TestTunerSparesProcessors(t *testing.T) {
-	for _, test := range []struct {
-		cpu  time.Duration // of 4 s
-		kept bool
-	}{
-		{3200 * time.Millisecond, true},
-		{400 * time.Millisecond, false},
-	} {
-		tuner := newTuner(chunk.WorkersBetween(8, 8))
-		sample := func(int) chunk.Sample {
-			s := steady()
-			s.Starved, s.CPU = 1, test.cpu
-			if tuner.Setting().ChunkSize > 64<<10 {
-				s.CPU = test.cpu * 8 / 10
+// A Reader takes the size of each chunk from the setting at the time, and loses nothing.
+func TestReaderFollowsTheTuner(t *testing.T) {
+	for seed := range uint64(60) {
+		s := &slowCutters[seed%uint64(len(slowCutters))]
+		rnd := rand.New(rand.NewPCG(seed, 9))
+		in := s.make(rnd, rnd.IntN(6000))
+		tuner := newTuner(chunk.Between(chunk.Setting{Workers: 1, ChunkSize: 1, Depth: 1}, chunk.Setting{Workers: 4, ChunkSize: 300, Depth: 4}),
+			chunk.StartAt(chunk.Setting{Workers: 4, ChunkSize: 1 + rnd.IntN(300), Depth: 1 + rnd.IntN(4)}))
+		r := chunk.NewReader(bytes.NewReader(in), chunk.At(s.cutter), chunk.MaxRecord(1<<16), chunk.TunedBy(tuner))
+		var chunks [][]byte
+		var failed error
+		for p, err := range r.Chunks(t.Context()) {
+			if failed = err; err != nil {
+				break
 			}
-			return s
+			chunks = append(chunks, bytes.Clone(p))
+			for range rnd.IntN(8) {
+				sample := steady()
+				sample.Moved, sample.Starved, sample.Stuffed = rnd.Int64N(1e8), rnd.Int64N(2), rnd.Int64N(2)
+				tuner.Observe(sample)
+			}
 		}
-		if m, _ := untilMove(tuner, 50, sample); m.Why != chunk.LargerMayPay {
-			t.Fatal(m)
-		}
-		if m, _ := untilMove(tuner, 50, sample); (m.Why != chunk.NotPaid) != test.kept {
-			t.Errorf("of %v processor time: %v; want it kept: %v", test.cpu, m, test.kept)
+		r.Close()
+		if e := s.checkChunks(in, chunks, failed, 300, 1<<16, false); e != nil {
+			t.Fatalf("seed %d: %v", seed, e)
 		}
 	}
+}
+
+// What a Reader waits for, and what it gives, is in the samples.
+func TestReaderCountsForTheTuner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tuner := newTuner()
+		sample := tuner.Sampler()
+		r := chunk.NewReader(&slowSource{left: 6, each: 10 * time.Millisecond}, chunk.TunedBy(tuner))
+		defer r.Close()
+		for i := range 5 {
+			if i == 2 {
+				time.Sleep(100 * time.Millisecond)
+			}
+			ref, err := r.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref.Release()
+		}
+		time.Sleep(200 * time.Millisecond)
+		s := sample()
+		if s.Moved != 5*64<<10 || s.Starved < 2 || s.Starved > 3 || s.Stuffed != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
 }

@@ -106,29 +106,6 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// A peer that announces 16 MiB and stalls gets a few KiB, and those only until the deadline.
-func TestStalledPayloadTakesNoMemory(t *testing.T) {
-	conversation(t, script{{0, "\x01\xff\xff\xffabc"}}, record{}, func(t *testing.T, d *frame.Decoder, _ net.Conn) {
-		var buf mostGranted
-		_, _, err := d.NextInto(&buf)
-		var timeout *frame.TimeoutError
-		if !errors.As(err, &timeout) || buf.most > 4<<10 {
-			t.Errorf("%v with %d bytes granted", err, buf.most)
-		}
-	})
-}
-
-// mostGranted is a Heap that knows how long its frame has been.
-type mostGranted struct {
-	arena.Heap
-	most int
-}
-
-func (b *mostGranted) Writable(n int) []byte {
-	b.most = max(b.most, b.Len()+n)
-	return b.Heap.Writable(n)
-}
-
 // Between frames the connection's deadline is the caller's: it is left alone, its error is the connection's, and the Decoder
 // goes on after it.
 func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
@@ -161,7 +138,7 @@ func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A deadline that somebody sets in the middle of a frame, to have the Decoder come back, is not the peer's fault; the peer's
+// A deadline that the caller sets in the middle of a frame, to interrupt the Decoder, is not the peer's fault; the peer's
 // time runs on.
 func TestInterruptedFramesGoOn(t *testing.T) {
 	whole := rawFrame(1, "payload")
@@ -197,7 +174,7 @@ func TestFullArenaStopsTheClock(t *testing.T) {
 	whole := rawFrame(1, strings.Repeat("x", 6000))
 	s := script{{0, whole[:4]}, {time.Second, whole[4:5000]}, {inPayload - 1, whole[5000:]}}
 	conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, _ net.Conn) {
-		buf := arena.NewPool(len(whole), arena.HeapFallback(false))
+		buf := arena.NewPool(len(whole), arena.NoHeap())
 		buf.Writable(1500)
 		held := buf.Take()
 		if _, _, err := d.NextInto(buf); err != arena.ErrFull {

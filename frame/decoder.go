@@ -3,41 +3,108 @@ package frame
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/arena"
 )
+
+// defaultMaxPayload is the largest payload that a Decoder accepts unless MaxPayload or MaxKind says otherwise: 1 MiB. A
+// thousand peers that each send the largest payload at the same time fill 1 GiB.
+const defaultMaxPayload = 1 << 20
+
+const (
+	// maxLimit is the largest limit: 1 GiB, so that a payload and its header are an int on every machine. Read what is longer
+	// from the Reader, as a stream.
+	maxLimit = 1 << 30
+
+	// firstGrant is how much memory a payload gets before any of it has arrived: most frames fit, and a peer that sends only
+	// headers ties up no more. From then on a frame gets as much again as has arrived.
+	firstGrant = 4 << 10
+
+	// maxEmptyReads is how often in a row the source may return nothing and no error before io.ErrNoProgress, as in bufio.
+	maxEmptyReads = 100
+
+	// maxKept is how much memory a Decoder keeps from one frame to the next, enough for a header.
+	maxKept = 256
+)
+
+// Option changes how a Decoder reads. Options panic if a value is out of range.
+type Option func(*Decoder)
+
+// MaxPayload sets the largest payload that is accepted, in bytes, for kinds that MaxKind does not name. The default is
+// 1 MiB.
+func MaxPayload(n int) Option {
+	checkLimit("MaxPayload", n)
+	return func(d *Decoder) { d.maxPayload = n }
+}
+
+// MaxKind sets the largest payload that is accepted in frames of one kind, in bytes. It may be above MaxPayload.
+func MaxKind(kind uint32, n int) Option {
+	checkLimit("MaxKind", n)
+	return func(d *Decoder) {
+		if d.maxKind == nil {
+			d.maxKind = make(map[uint32]int)
+		}
+		d.maxKind[kind] = n
+	}
+}
+
+func checkLimit(option string, n int) {
+	if n < 0 || n > maxLimit {
+		panic(fmt.Sprintf("frame: %s(%d): a limit is from 0 to %d bytes", option, n, maxLimit))
+	}
+}
+
+// Deadlines ends the stream with a *TimeoutError if a header that has begun, or a payload, is not complete within the
+// given time. 0 sets no limit. The time runs on when the source returns an error in between.
+//
+// conn is the connection that the Reader reads from. The Decoder sets its read deadline while it waits for the rest of a
+// header or of a payload, and clears it afterwards. Between frames the deadline is the caller's: to end an idle connection,
+// set it before each call of Next.
+func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header, payload time.Duration) Option {
+	if conn == nil {
+		panic("frame: Deadlines without a connection")
+	}
+	if header < 0 || payload < 0 {
+		panic(fmt.Sprintf("frame: Deadlines(%v, %v): a time is not negative", header, payload))
+	}
+	return func(d *Decoder) {
+		d.deadline = partDeadline{conn: conn, limits: [...]time.Duration{InHeader: header, InPayload: payload}}
+	}
+}
 
 // A Decoder cuts a stream into frames. It belongs to one goroutine at a time. Next and NextInto may be mixed.
 //
-// A fault in the stream is final: a *LimitError, a *TimeoutError, or what the Format returns. An error of the source, such as
-// a deadline of the caller's, and arena.ErrFull lose nothing, even inside a frame: the call may be repeated.
-//
-// Invariants:
-//
-//	size = f.HeaderSize() ≥ 1
-//	!begun: the next bytes of r are a header, and kept is empty
-//	begun, sealed == nil: kept, and then the next bytes of r, are the frame that header describes
-//	begun, sealed != nil: kept[:open] is plain, and the next chunk is kept[open:] and then the next bytes of r
+// A fault in the stream is final: a *LimitError, a *TimeoutError, or an error of the Format. An error of the source, such as
+// a deadline of the caller's, and arena.ErrFull lose nothing, even inside a frame: call again.
 type Decoder struct {
 	r          *millrace.Reader
 	f          Format
-	sealed     Sealed // f, if it is one
-	size       int
+	sealed     Sealed // f, if it is a Sealed
+	size       int    // f.HeaderSize()
 	maxPayload int
 	maxKind    map[uint32]int
-	patience   patience
+	deadline   partDeadline
 
-	begun  bool
+	begun  bool // the header has been parsed
 	header Header
-	kept   []byte // what an earlier call has read of the frame
-	open   int
-	err    error // a fault in the stream, for good
+	kept   []byte // what earlier calls have read of the frame
+	open   int    // how many bytes of kept are plain
+	err    error  // a fault in the stream
+
+	// Invariants:
+	//
+	//	!begun: the next bytes of r are a header, and kept is empty
+	//	begun, sealed == nil: kept, and then the next bytes of r, are the frame that header describes
+	//	begun, sealed != nil: kept[:open] is plain, and the next chunk is kept[open:] and then the next bytes of r
 }
 
 // NewDecoder returns a Decoder of the frames that come from r. It borrows r and f for as long as it is used, and there
-// is nothing to close. r stands right after the last frame that was returned, unless a call has failed since.
+// is nothing to close. r is positioned behind the last frame that was returned, unless a call has failed since. NewDecoder
+// panics if a header is larger than the Reader's Size.
 func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
-	d := &Decoder{r: r, f: f, size: f.HeaderSize(), maxPayload: DefaultMaxPayload}
+	d := &Decoder{r: r, f: f, size: f.HeaderSize(), maxPayload: defaultMaxPayload}
 	if d.size < 1 || d.size > r.Size() {
 		panic(fmt.Sprintf("frame: header of %d bytes; 1 to %d can be, by the Reader's Size", d.size, r.Size()))
 	}
@@ -48,11 +115,11 @@ func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	return d
 }
 
-// Next appends the next frame as it came, header and payload, to dst, which owns it from then on. Nothing is copied, and
-// frames that arrived in one block come as one piece.
+// Next appends the next frame, header and payload, to dst, which owns it from then on. Nothing is copied, and frames that
+// arrived in one block come as one piece.
 //
-// At the end of the stream the error is io.EOF if it ends between two frames, io.ErrUnexpectedEOF if it ends inside one. With
-// any error dst is as it was. Next panics if the Format is a Sealed, whose frames cannot be given as they came.
+// The error is io.EOF if the stream ends between two frames, io.ErrUnexpectedEOF if it ends inside one. With any error dst
+// is as it was. Next panics if the Format is a Sealed, whose frames have to be decrypted: they need NextInto.
 func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 	if d.sealed != nil {
 		panic("frame: Next of a sealed format; it has NextInto")
@@ -66,9 +133,9 @@ func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 		err = d.readChain(dst, n)
 	}
 	if err != nil {
-		return Header{}, d.stopped(err)
+		return Header{}, d.interrupted(err)
 	}
-	return d.end(), nil
+	return d.finish(), nil
 }
 
 // readChain appends the frame, of which n bytes are still to be read, to dst.
@@ -85,7 +152,106 @@ func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 	return nil
 }
 
-// begin reads the header of the next frame, unless that has been done.
+// NextInto puts the next frame, header and payload, into buf and takes it out as a Slice, which the caller owns and releases.
+// The frame is contiguous, and plain if the Format is a Sealed. What buf held before comes in front of it.
+//
+// Errors are those of [Decoder.Next], and arena.ErrFull if buf has no room. With any error buf is as it was: the Decoder
+// keeps what has arrived of the frame, and the next call goes on from there, with this Buffer or another. A frame that is
+// larger than the memory of a Pool with NoHeap never fits: set MaxPayload below that.
+//
+// Large payloads are read from the source into buf's memory, without a copy in between.
+func (d *Decoder) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
+	if err := d.begin(); err != nil {
+		return arena.Slice{}, Header{}, err
+	}
+	base := buf.Len()
+	if len(d.kept) > 0 {
+		p := buf.Writable(len(d.kept))
+		if p == nil {
+			return arena.Slice{}, Header{}, arena.ErrFull
+		}
+		copy(p, d.kept)
+	}
+	if err := d.assemble(buf, base); err != nil {
+		err = d.interrupted(err)
+		if d.err == nil {
+			d.kept = append(d.kept[:0], buf.Data(buf.Len())[base:]...)
+		}
+		undo(buf, base)
+		return arena.Slice{}, Header{}, err
+	}
+	return buf.Take(), d.finish(), nil
+}
+
+// assemble reads the rest of the frame, whose beginning is in buf from base on.
+func (d *Decoder) assemble(buf arena.Buffer, base int) error {
+	if d.sealed == nil {
+		return d.gather(buf, base, d.size+d.header.Payload)
+	}
+	for total := len(d.sealed.PlainHeader()) + d.header.Payload; d.open < total; {
+		end := d.open + d.sealed.ChunkSize(total-d.open)
+		if err := d.gather(buf, base, end); err != nil {
+			return err
+		}
+		plain, err := d.sealed.Open(buf.Data(base + end)[base+d.open:])
+		if err != nil {
+			return d.fail(err)
+		}
+		d.open += len(plain)
+		buf.Truncate(base + d.open)
+	}
+	return nil
+}
+
+// gather reads until n bytes of the frame are in buf from base on. It asks buf for memory in steps: first firstGrant, then as
+// much again as has arrived.
+func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
+	for have := buf.Len() - base; have < n; {
+		if err := d.await(n - have); err != nil {
+			return err
+		}
+		p := buf.Writable(min(n-have, max(firstGrant, have, d.r.Buffered())))
+		if p == nil {
+			d.deadline.complete() // the wait for room is not the peer's
+			return arena.ErrFull
+		}
+		m, err := d.readFull(p)
+		have += m
+		if err != nil {
+			buf.Truncate(base + have)
+			return err
+		}
+	}
+	return nil
+}
+
+// readFull fills p, as io.ReadFull does, but not from a source that returns nothing and no error for ever. The error is the
+// source's.
+func (d *Decoder) readFull(p []byte) (n int, err error) {
+	for empty := 0; n < len(p) && err == nil; {
+		var m int
+		m, err = d.r.Read(p[n:])
+		if n += m; m > 0 {
+			empty = 0
+		} else if empty++; empty == maxEmptyReads && err == nil {
+			err = io.ErrNoProgress
+		}
+	}
+	if n == len(p) {
+		err = nil
+	}
+	return n, err
+}
+
+// undo takes back what has been written to buf since it held base bytes.
+func undo(buf arena.Buffer, base int) {
+	buf.Truncate(base)
+	if base == 0 {
+		_ = buf.Take() // empty: this gives its place back
+	}
+}
+
+// begin reads the header of the next frame, unless an earlier call has.
 func (d *Decoder) begin() error {
 	if d.begun || d.err != nil {
 		return d.err
@@ -101,7 +267,11 @@ func (d *Decoder) begin() error {
 	if h.Payload < 0 {
 		panic(fmt.Sprintf("frame: Parse returned a payload of %d bytes", h.Payload))
 	}
-	if limit := d.limit(h.Kind); h.Payload > limit {
+	limit, ok := d.maxKind[h.Kind]
+	if !ok {
+		limit = d.maxPayload
+	}
+	if h.Payload > limit {
 		return d.fail(&LimitError{Kind: h.Kind, Have: h.Payload, Limit: limit})
 	}
 	d.header, d.begun = h, true
@@ -115,73 +285,60 @@ func (d *Decoder) begin() error {
 
 // peekHeader returns the bytes of the next header, which are valid until r is read from.
 func (d *Decoder) peekHeader() ([]byte, error) {
-	if d.patience.limits[InHeader] > 0 && d.r.Buffered() < d.size {
-		// The first byte may take as long as it likes.
-		if _, err := d.r.Peek(1); err != nil {
+	if d.deadline.limits[InHeader] > 0 && d.r.Buffered() < d.size {
+		if _, err := d.r.Peek(1); err != nil { // the wait for the first byte is not limited
 			return nil, err
 		}
 		if d.r.Buffered() < d.size {
-			if err := d.patience.arm(InHeader); err != nil {
+			if err := d.deadline.arm(InHeader); err != nil {
 				return nil, err
 			}
 		}
 	}
 	p, err := d.r.Peek(d.size)
 	if err == nil {
-		d.patience.complete()
+		d.deadline.complete()
 		return p, nil
 	}
 	if len(p) == 0 && err == io.EOF {
 		return nil, err
 	}
-	return nil, d.stopped(err)
-}
-
-func (d *Decoder) limit(kind uint32) int {
-	if d.maxKind != nil {
-		if n, ok := d.maxKind[kind]; ok {
-			return n
-		}
-	}
-	return d.maxPayload
+	return nil, d.interrupted(err)
 }
 
 // await is called before n bytes of the payload are read.
 func (d *Decoder) await(n int) error {
-	if d.patience.limits[InPayload] > 0 && !d.patience.armed && d.r.Buffered() < n {
-		return d.patience.arm(InPayload)
+	if d.deadline.limits[InPayload] > 0 && !d.deadline.armed && d.r.Buffered() < n {
+		return d.deadline.arm(InPayload)
 	}
 	return nil
 }
 
-// keptMost is how much memory for kept is held from one frame to the next, which is enough for a header.
-const keptMost = 256
-
-// end is called when the frame has been handed over.
-func (d *Decoder) end() Header {
-	d.patience.complete()
+// finish is called when the frame has been handed over.
+func (d *Decoder) finish() Header {
+	d.deadline.complete()
 	d.begun = false
-	if d.kept = d.kept[:0]; cap(d.kept) > keptMost {
+	if d.kept = d.kept[:0]; cap(d.kept) > maxKept {
 		d.kept = nil
 	}
 	return d.header
 }
 
-// stopped says what has become of the frame, if err is why the next bytes of it did not come.
-func (d *Decoder) stopped(err error) error {
-	over := d.patience.over(err)
-	d.patience.disarm()
+// interrupted returns the error of a call that failed inside a frame because of err.
+func (d *Decoder) interrupted(err error) error {
+	expired := d.deadline.expired(err)
+	d.deadline.disarm()
 	switch {
-	case over:
-		part := d.patience.part
-		return d.fail(&TimeoutError{Part: part, After: d.patience.limits[part]})
+	case expired:
+		part := d.deadline.part
+		return d.fail(&TimeoutError{Part: part, After: d.deadline.limits[part]})
 	case err == io.EOF:
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// fail makes err the Decoder's last word.
+// fail makes err the result of this call and of all that follow.
 func (d *Decoder) fail(err error) error {
 	d.err, d.begun, d.kept = err, false, nil
 	return err

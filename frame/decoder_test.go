@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/arena"
 	"github.com/millrace-io/millrace/frame"
-	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
 // way is a way to get the next frame out of a Decoder.
@@ -108,7 +108,7 @@ var seedStreams = []string{
 // seedLimits let some of what is in seedStreams pass.
 var seedLimits = limits{most: 100, kind: map[uint32]int{5: 300, 6: 0}}
 
-// Whatever way the bytes come in, and the frames go out, they are the same.
+// The frames are the same for every way in which the bytes come in and the frames go out.
 func TestEverySplit(t *testing.T) {
 	for i, s := range seedStreams {
 		want, wantErr := slowParse(s, seedLimits)
@@ -125,23 +125,6 @@ func TestEverySplit(t *testing.T) {
 			check(iotest.HalfReader(strings.NewReader(s)))
 			check(iotest.DataErrReader(strings.NewReader(s)))
 			check(&randomReader{s, rand.New(rand.NewPCG(uint64(i), 1))})
-		}
-	}
-}
-
-// Frames around the steps in which memory is granted, cut near every step.
-func TestSplitsOfLargeFrames(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(1, 1))
-	s := ""
-	for _, n := range []int{4090, 4091, 4092, 4093, 8188, 8189, 16380, 16381, 65536, 200_000} {
-		s += rawFrame(7, randomBytes(rnd, n))
-	}
-	want, wantErr := slowParse(s, limits{most: 1 << 20})
-	for _, w := range ways() {
-		for cut := 0; cut < len(s); cut += 4973 {
-			src := io.MultiReader(strings.NewReader(s[:cut]), strings.NewReader(s[cut:]))
-			got, err := decodeAll(t, src, w)
-			sameResult(t, fmt.Sprintf("%s, cut at %d", w.name, cut), got, err, want, wantErr)
 		}
 	}
 }
@@ -249,7 +232,7 @@ func TestTooLargeIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Frames that arrive together stay together: one piece, whatever their number, and so nothing has been copied.
+// Frames that arrive together stay together: one piece, so nothing has been copied.
 func TestFramesOfOneBlockAreOnePiece(t *testing.T) {
 	s := strings.Repeat(rawFrame(1, "payload"), 10)
 	pool := millrace.NewPool()

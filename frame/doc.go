@@ -1,20 +1,20 @@
-// Package frame cuts a stream into length-prefixed frames, and builds them, for any protocol whose frames begin with a
-// header of one size that says how long the payload is.
+// Package frame reads and builds length-prefixed frames, for any protocol whose frames begin with a header of fixed size
+// that says how long the payload is.
 //
 //	├── header ──┼────────────────── payload ──────────────────┤
 //	│ HeaderSize │ as many bytes as Format.Parse says          │
-//	     ↑ looked at first: a payload above the limit is refused before a byte of it is waited for
+//	     ↑ read first: a payload above the limit is refused before it arrives
 //
-// A [Format] describes the protocol in two methods. A [Decoder] stands over a [millrace.Reader] and gives each frame whole,
-// in the form that suits its future:
+// A [Format] describes the protocol in two methods. A [Decoder] reads from a [millrace.Reader] and returns each frame in one
+// of two forms:
 //
-//   - [Decoder.Next] appends it to a [millrace.Chain], by reference: for frames that are passed on, or shared.
-//   - [Decoder.NextInto] puts it into an [arena.Buffer] and gives an [arena.Slice]: contiguous, owned, to be parsed or
+//   - [Decoder.Next] appends it to a [millrace.Chain], by reference, to pass it on or share it.
+//   - [Decoder.NextInto] puts it into an [arena.Buffer] and returns an [arena.Slice]: contiguous, owned, to be parsed or
 //     changed, on any goroutine.
 //
-// Nothing is taken on a peer's word: payloads have limits, by kind if need be; memory is granted as bytes arrive; and
-// [Deadlines] ends a stream that stalls inside a frame. An [Encoder] is the way back.
+// A Decoder does not trust the peer: payloads have limits, for each kind of frame if need be; memory is granted as bytes
+// arrive; and [Deadlines] ends a stream that stalls inside a frame. An [Encoder] builds frames.
 //
-// A format whose frames come encrypted is a [Sealed]: its chunks are opened where they lie, and what NextInto gives is one
-// plain frame. frame/sv2 has both kinds, for Stratum V2.
+// A format whose frames come encrypted is a [Sealed]: its chunks are decrypted in place, and NextInto returns one plain
+// frame. frame/sv2 has both kinds, for Stratum V2.
 package frame

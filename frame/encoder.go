@@ -10,15 +10,15 @@ import (
 // An Encoder builds frames. It belongs to one goroutine at a time.
 type Encoder struct {
 	f    Encoding
-	head []byte // the last header
+	head []byte // memory for a header
 }
 
 // NewEncoder returns an Encoder of frames of f, which it borrows for as long as it is used.
 func NewEncoder(f Encoding) *Encoder { return &Encoder{f: f} }
 
-// Append appends a frame to dst: a header, which says what h does and how long the payload is, and the payload by
-// reference. It takes ownership of payload, which is left empty, even if it returns an error. An error is the
-// Encoding's, and dst is unchanged then.
+// Append appends a frame to dst: the header, with the payload's length filled in, and the payload by reference. It takes
+// ownership of payload, which is left empty, even if it returns an error. The error is the Encoding's; dst is as it was
+// then.
 func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain) error {
 	h.Payload = payload.Len()
 	if err := e.build(h); err != nil {
@@ -30,11 +30,11 @@ func (e *Encoder) Append(dst *millrace.Chain, h Header, payload *millrace.Chain)
 	return nil
 }
 
-// Assemble builds a frame in place. It reserves the header in buf and has write add the payload to buf, with Write or
-// Writable. Then it fills in the header, and takes the frame out as a Slice, which the caller owns and releases. write
-// borrows buf, may add nothing, and must not Take. What buf held before comes in front of the frame.
+// Assemble builds a frame in place. It reserves room for the header in buf and calls write, which adds the payload to buf with
+// Write or Writable. Then it fills in the header, and takes the frame out as a Slice, which the caller owns and releases.
+// write borrows buf and must not call Take. What buf held before comes in front of the frame.
 //
-// The error is write's, the Encoding's, or arena.ErrFull when there is no room for the header. buf is as it was then.
+// The error is write's, the Encoding's, or arena.ErrFull if there is no room for the header. buf is as it was then.
 func (e *Encoder) Assemble(buf arena.Buffer, h Header, write func(buf arena.Buffer) error) (arena.Slice, error) {
 	base, size := buf.Len(), e.f.HeaderSize()
 	if buf.Writable(size) == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/arena"
 	"github.com/millrace-io/millrace/frame"
-	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
 func chainOf(s string) (c millrace.Chain) {
@@ -29,7 +29,7 @@ func assemble(e *frame.Encoder, buf arena.Buffer, h frame.Header, payload string
 
 // What is built is byte for byte what is read, by either way, in any Buffer.
 func TestEncoderIsTheInverseOfDecoder(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
+	leaktest.Check(t, millrace.DefaultPool())
 	rnd := rand.New(rand.NewPCG(1, 5))
 	frames, _ := slowParse(randomStream(rnd, 200), limits{most: 1 << 20})
 	e := frame.NewEncoder(record{})
@@ -82,7 +82,7 @@ var errWrite = errors.New("no payload")
 
 // With any error everything is as it was.
 func TestEncoderErrors(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
+	leaktest.Check(t, millrace.DefaultPool())
 	e := frame.NewEncoder(record{})
 	dst, body := chainOf("before"), chainOf(strings.Repeat("x", recordMost+1))
 	defer dst.Release()
@@ -90,7 +90,7 @@ func TestEncoderErrors(t *testing.T) {
 		t.Errorf("%v, %d bytes left, %q", err, body.Len(), dst.Bytes())
 	}
 
-	full := arena.NewPool(10, arena.HeapFallback(false))
+	full := arena.NewPool(10, arena.NoHeap())
 	for _, tt := range []struct {
 		name   string
 		buf    arena.Buffer

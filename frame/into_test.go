@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/arena"
 	"github.com/millrace-io/millrace/frame"
-	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
 // sparing is a Buffer that fails the test when it is asked for much more than has arrived.
@@ -31,7 +31,7 @@ func (b *sparing) Writable(n int) []byte {
 	return b.Buffer.Writable(n)
 }
 
-// Memory is granted as bytes arrive, not on the word of whoever announces them.
+// Memory is granted as bytes arrive, not as they are announced.
 func TestMemoryIsGrantedAsBytesArrive(t *testing.T) {
 	for _, arrived := range []int{0, 1, 3000, 5000, 100_000, 1 << 20} {
 		head := rawFrame(1, strings.Repeat("x", recordMost))[:recordSize]
@@ -81,12 +81,13 @@ func TestFullArenaLosesNothing(t *testing.T) {
 			pool := millrace.NewPool()
 			r := pool.NewReader(strings.NewReader(in), 4096)
 			d := frame.NewDecoder(r, record{})
-			buf := arena.NewPool(recordSize+len(payload), arena.HeapFallback(false))
+			capacity := recordSize + len(payload)
+			buf := arena.NewPool(capacity, arena.NoHeap())
 			first, _, err := d.NextInto(buf)
 			if err != nil {
 				t.Fatal(err)
 			}
-			buf.Writable(buf.Cap() - first.Len() - room) // what is left is too little for the next frame
+			buf.Writable(capacity - first.Len() - room) // what is left is too little for the next frame
 			held := buf.Take()
 			for range 3 {
 				if s, _, err := d.NextInto(buf); err != arena.ErrFull || s.Len() > 0 || buf.Len() > 0 {
@@ -201,29 +202,6 @@ func (s *stutter) Read(p []byte) (int, error) {
 	n := copy(p[:min(len(p), s.step)], s.s)
 	s.s = s.s[n:]
 	return n, nil
-}
-
-// An error of the source loses nothing, wherever it comes.
-func TestSourceErrorsCanBeOvercome(t *testing.T) {
-	for _, step := range []int{1, 7, 1000, 6000} {
-		in := rawFrame(1, "") + rawFrame(2, "payload") + rawFrame(3, strings.Repeat("0123456789", 3*step)) + rawFrame(4, "last")
-		want, wantErr := slowParse(in, limits{most: 1 << 20})
-		for _, w := range ways() {
-			r := millrace.NewReader(&stutter{s: in, step: step})
-			d := frame.NewDecoder(r, record{})
-			var got []slowFrame
-			for {
-				frames, err := drain(d, w)
-				got = append(got, frames...)
-				if err == errDeadline {
-					continue
-				}
-				sameResult(t, w.name, got, err, want, wantErr)
-				break
-			}
-			r.Release()
-		}
-	}
 }
 
 // A frame that went wrong leaves nothing behind: no memory in the Decoder, no place in the Buffer.

@@ -34,14 +34,14 @@ func (w *weather) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// held is a frame that somebody has not released, and what it must go on to be.
+// held is a frame that has not been released, and the bytes that it must keep.
 type held struct {
 	slice arena.Slice
 	want  string
 }
 
-// Any call in any order, in any weather, with frames released in any order, gives the frames of the reference; and nobody
-// changes what is held.
+// Any call in any order, in any weather, with frames released in any order, gives the frames of the reference, and
+// leaves the frames that are held as they were.
 func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(150) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
@@ -67,8 +67,8 @@ func play(t *testing.T, rnd *rand.Rand, d *frame.Decoder) (frames []slowFrame, e
 	buffers := []arena.Buffer{
 		new(arena.Heap),
 		arena.NewPool(rnd.IntN(1 << 17)),
-		arena.NewPool(rnd.IntN(1<<17), arena.HeapFallback(false)),
-		arena.NewPool(rnd.IntN(1000), arena.HeapFallback(false), arena.Slots(64)),
+		arena.NewPool(rnd.IntN(1<<17), arena.NoHeap()),
+		arena.NewPool(rnd.IntN(1000), arena.NoHeap(), arena.Slots(64)),
 	}
 	var live []held
 	release := func(i int) {

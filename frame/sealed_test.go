@@ -27,7 +27,7 @@ func sealedRecords() (records []string) {
 	return records
 }
 
-// Whatever way the bytes come in, the plain frames are the same.
+// The plain frames are the same for every way in which the bytes come in.
 func TestSealedEverySplit(t *testing.T) {
 	records := sealedRecords()
 	wire := new(masked).seal(records...)
@@ -69,7 +69,7 @@ func TestSealedStreamsThatEnd(t *testing.T) {
 	}
 }
 
-// Errors of the source and full arenas lose nothing, between and inside chunks, with whatever Buffer the call is repeated.
+// Errors of the source and full arenas lose nothing, between and inside chunks, in any Buffer with which the call is repeated.
 func TestSealedFramesGoOn(t *testing.T) {
 	for seed := range uint64(100) {
 		rnd := rand.New(rand.NewPCG(seed, 4))
@@ -81,7 +81,7 @@ func TestSealedFramesGoOn(t *testing.T) {
 		r := millrace.NewReader(&weather{new(masked).seal(records...), rnd})
 		d := frame.NewDecoder(r, new(masked))
 		buffers := []arena.Buffer{
-			new(arena.Heap), arena.NewPool(1 << 14), arena.NewPool(1<<14, arena.HeapFallback(false)),
+			new(arena.Heap), arena.NewPool(1 << 14), arena.NewPool(1<<14, arena.NoHeap()),
 		}
 		var got []slowFrame
 		for {

@@ -15,42 +15,25 @@ import (
 // with the go-redis client that it was made from, whose addresses, credentials and topology it uses.
 //
 // All methods may be called from any goroutine.
-//
-// Invariant: the weights of all calls under way ≤ settings.inFlight, or there is one such call.
 type Client struct {
-	commands
-	settings settings
-	router   router
-	inFlight *quota
-	expected atomic.Int64 // length of the last value that came unannounced: a guess for the next
-	counters counters
-
-	mu     sync.RWMutex
-	nodes  map[place]*node
-	closed bool
-
-	closing context.Context // ends when Close begins
-	stop    context.CancelFunc
-	running sync.WaitGroup // what ends because of that: the janitor, and who follow the masters of Sentinels
+	*servers
+	sticky *stickyConn // the connection for all calls; nil if each call takes one from a pool
 }
 
 // New returns a Client for the servers of rdb, which is a *redis.Client (of a server, or of a Sentinel's master), a
 // *redis.ClusterClient or a *redis.Ring of such clients. It borrows rdb, which must stay open for as long as the Client is
-// used. Close ends the Client's own connections.
+// used. Close closes the Client's own connections.
 //
 // Network, address, Dialer, TLS, credentials (as they are when a connection is made), database, protocol, client name,
-// timeouts and retries are those of rdb's options: DialerRetries for a server that was there last time, and one dial for each
-// try of a call as long as it is not. Hooks, OnConnect and Limiter are not called, and replicas not read.
-// (A NewFailoverClusterClient chooses its database in an OnConnect of its own: use it with database 0 only.)
-// A context's deadline is always obeyed, whatever ContextTimeoutEnabled says. Only in a cluster is a call sent on to the
-// server that MOVED or ASK names.
+// timeouts, the lifetime of connections and retries are those of rdb's options. Hooks, OnConnect and Limiter are not called,
+// and replicas are not read. (A NewFailoverClusterClient chooses its database in an OnConnect: use database 0 with it.) The
+// deadline of a context ends a call even without ContextTimeoutEnabled. Only a cluster's calls follow MOVED and ASK.
 //
-// While there are connections to a Sentinel's master, rdb's Dialer, which asks the Sentinel, makes one more each second
-// as a check. That one is closed at once; if it leads elsewhere, the others are given up. Once the Sentinel names a new
-// master, no call starts on the old one for longer than a second plus the time of that check. If the Sentinel cannot be
-// reached, everything stays as it is.
+// While there are connections to a Sentinel's master, the Client makes another one each second by rdb's Dialer, which asks
+// the Sentinel. If it leads to a new master, no call starts on the old connections any more. If it cannot be made, nothing
+// changes.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
-	s := settings{conns: defaultConns, inFlight: defaultInFlight, maxValue: defaultMaxValue}
+	s := settings{conns: defaultConns, inFlight: defaultInFlight}
 	for _, opt := range opts {
 		opt(&s)
 	}
@@ -58,18 +41,17 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	c := &Client{
-		settings: s, router: r, inFlight: newQuota(s.inFlight),
-		nodes: make(map[place]*node), closing: ctx, stop: stop,
+	closing, stop := context.WithCancel(context.Background())
+	all := &servers{
+		settings: s, router: r, inFlight: newLimiter(s.inFlight, closing),
+		nodes: make(map[serverKey]*node), closing: closing, stop: stop,
 	}
-	c.commands = commands{client: c}
-	c.running.Go(func() { c.clean(ctx) })
-	return c, nil
+	all.background.Go(all.closeExpired)
+	return &Client{servers: all}, nil
 }
 
-// Close closes the connections. Calls that are under way end with an error; those that wait for others, or begin
-// afterwards, end with ErrClosed. It waits for a check of a Sentinel's master that is under way, whose context has ended.
+// Close closes the connections. Calls that are under way end with an error; calls that wait for others, or begin later, end
+// with ErrClosed. It waits until no Dialer or credentials provider runs in the background.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -79,102 +61,126 @@ func (c *Client) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 	c.stop()
-	c.running.Wait()
-	for _, n := range c.nodes { // nobody adds any more
+	c.background.Wait()
+	for _, n := range c.nodes { // closed keeps it from changing
 		n.close()
 	}
 	return nil
 }
 
-// A place is what two servers differ in: in a cluster the address, because options are also made for an address that a server
-// names. Otherwise each shard has its options for good, and these may differ in anything: shards that are masters of a
-// Sentinel's have one address and differ in their Dialer.
+// servers are the servers of a Client, and what all calls share.
+type servers struct {
+	settings settings
+	router   router
+	inFlight *limiter     // bytes
+	lastLen  atomic.Int64 // length of the last value whose length was not known before
+	counters counters
+
+	mu     sync.RWMutex
+	nodes  map[serverKey]*node
+	closed bool
+
+	closing    context.Context // ends when Close begins
+	stop       context.CancelFunc
+	background sync.WaitGroup // goroutines that end with closing
+}
+
+// A serverKey identifies a server: by its address in a cluster, and otherwise by its Options. Shards of a Ring may have one
+// address and differ in anything else, such as the Dialer.
 //
-// Invariant: one of the two is set.
-type place struct {
+// One of the fields is set.
+type serverKey struct {
 	addr string
 	opt  *redis.Options
 }
 
-func (c *Client) placeOf(opt *redis.Options) place {
-	if c.router.redirects() {
-		return place{addr: opt.Addr}
+func (s *servers) keyOf(opt *redis.Options) serverKey {
+	if s.router.redirects() {
+		return serverKey{addr: opt.Addr}
 	}
-	return place{opt: opt}
+	return serverKey{opt: opt}
 }
 
-// node returns the node that opt leads to.
-func (c *Client) node(opt *redis.Options) (*node, error) {
-	at := c.placeOf(opt)
-	c.mu.RLock()
-	n, closed := c.nodes[at], c.closed
-	c.mu.RUnlock()
+// nodeOf returns the node of the server that has key.
+func (s *servers) nodeOf(ctx context.Context, key string) (*node, error) {
+	opt, err := s.router.route(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return s.node(opt)
+}
+
+// node returns the node of the server with these options.
+func (s *servers) node(opt *redis.Options) (*node, error) {
+	key := s.keyOf(opt)
+	s.mu.RLock()
+	n, closed := s.nodes[key], s.closed
+	s.mu.RUnlock()
 	if closed {
 		return nil, ErrClosed
 	}
 	if n != nil {
 		return n, nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return nil, ErrClosed
 	}
-	if n = c.nodes[at]; n == nil {
-		n = newNode(opt, c)
-		c.nodes[at] = n
+	if n = s.nodes[key]; n == nil {
+		n = newNode(opt, s)
+		s.nodes[key] = n
 		if opt.Addr == failoverAddr {
-			ctx, stop := context.WithCancel(c.closing)
+			ctx, stop := context.WithCancel(s.closing)
 			n.stopFollowing = stop
-			c.running.Go(func() { n.keepFollowing(ctx) })
+			s.background.Go(func() { n.followMaster(ctx) })
 		}
 	}
 	return n, nil
 }
 
 const (
-	// cleanEvery is how often connections that nobody uses are looked at.
-	cleanEvery = 30 * time.Second
+	// expiryInterval is how often idle connections are checked for their age.
+	expiryInterval = 30 * time.Second
 
-	// forgetAfter is how long a server may go without a call before it is forgotten: it may have left the cluster.
+	// forgetAfter is how long a server without connections and calls is remembered: it may have left the cluster.
 	forgetAfter = 10 * time.Minute
 )
 
-// clean closes connections that were idle for too long, or are too old.
-func (c *Client) clean(ctx context.Context) {
-	t := time.NewTicker(cleanEvery)
+// closeExpired closes connections that were idle for too long or are too old, and forgets servers, until closing ends.
+func (s *servers) closeExpired() {
+	t := time.NewTicker(expiryInterval)
 	defer t.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-s.closing.Done():
 			return
 		case <-t.C:
 		}
-		c.mu.Lock()
-		for at, n := range c.nodes {
-			if n.clean(); n.forgotten() {
-				delete(c.nodes, at)
-				n.stopFollowing()
-				go n.conns.Close() // a call may have got hold of it
+		s.mu.Lock()
+		for key, n := range s.nodes {
+			n.closeExpired()
+			if n.retire() {
+				delete(s.nodes, key)
 			}
 		}
-		c.mu.Unlock()
+		s.mu.Unlock()
 	}
 }
 
-// A router says which server has a key.
+// A router knows which server has a key. It leaves that to a go-redis client.
 type router interface {
-	// route returns the options of the server that has key, and borrows them.
+	// route returns the options of the server that has key. The caller does not change them.
 	route(ctx context.Context, key string) (*redis.Options, error)
 
-	// reload is called when the server said that it is not the one, or was lost.
+	// reload is called when a server said that it does not have a key, or was lost.
 	reload(ctx context.Context)
 
-	// redirects reports whether a server may send a call to another one, which is shown the credentials.
+	// redirects reports whether a server may send a call to another one, which gets the credentials.
 	redirects() bool
 
-	// retries returns how often a call may be tried again, and how long to wait for that, at least and at most.
-	retries() (n int, least, most time.Duration)
+	// retries returns how often a call may be tried again, and the bounds of the pause before that.
+	retries() (n int, minPause, maxPause time.Duration)
 }
 
 func routerOf(rdb redis.UniversalClient) (router, error) {
@@ -198,23 +204,25 @@ func routerOf(rdb redis.UniversalClient) (router, error) {
 	return nil, errors.New("redisbuf: New without a client")
 }
 
+// single is one server, or a Sentinel's master.
 type single struct{ opt *redis.Options }
 
 func (s single) route(context.Context, string) (*redis.Options, error) { return s.opt, nil }
 func (s single) reload(context.Context)                                {}
 func (s single) redirects() bool                                       { return false }
-func (s single) retries() (n int, least, most time.Duration) {
+
+func (s single) retries() (n int, minPause, maxPause time.Duration) {
 	return s.opt.MaxRetries, s.opt.MinRetryBackoff, s.opt.MaxRetryBackoff
 }
 
 type cluster struct{ rdb *redis.ClusterClient }
 
-// inSlot0 is a key of slot 0, which is that of the empty key. For go-redis an empty key is none, and belongs anywhere.
-const inSlot0 = "06S"
+// keyOfSlot0 is a key in slot 0, as the empty key is. go-redis takes an empty key for no key, which any server may get.
+const keyOfSlot0 = "06S"
 
 func (c cluster) route(ctx context.Context, key string) (*redis.Options, error) {
 	if key == "" {
-		key = inSlot0
+		key = keyOfSlot0
 	}
 	master, err := c.rdb.MasterForKey(ctx, key)
 	if err != nil {
@@ -226,7 +234,7 @@ func (c cluster) route(ctx context.Context, key string) (*redis.Options, error) 
 func (c cluster) reload(ctx context.Context) { c.rdb.ReloadState(ctx) }
 func (c cluster) redirects() bool            { return true }
 
-func (c cluster) retries() (n int, least, most time.Duration) {
+func (c cluster) retries() (n int, minPause, maxPause time.Duration) {
 	opt := c.rdb.Options()
 	return opt.MaxRedirects, opt.MinRetryBackoff, opt.MaxRetryBackoff
 }
@@ -244,7 +252,7 @@ func (r ring) route(_ context.Context, key string) (*redis.Options, error) {
 func (r ring) reload(context.Context) {}
 func (r ring) redirects() bool        { return false }
 
-func (r ring) retries() (n int, least, most time.Duration) {
+func (r ring) retries() (n int, minPause, maxPause time.Duration) {
 	opt := r.rdb.Options()
 	return opt.MaxRetries, opt.MinRetryBackoff, opt.MaxRetryBackoff
 }

@@ -1,10 +1,12 @@
 package redisbuf
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -13,107 +15,279 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A conn is a connection to one server, used by one call at a time. It holds no block between calls.
-//
-// Invariant, between calls: the request is empty, and the inbox has nothing but the beginning of a push; or broken.
+// A conn is a connection to one server. One call uses it at a time. Between calls it holds no block and none of the caller's
+// memory.
 type conn struct {
-	*wire
-	inbox
+	net     net.Conn
+	watcher watcher
 	request
+	in *bufio.Reader // what the server sends
 
-	headerLen int            // of the last value's header, 0 if there was none yet
-	expect    int            // how long the last value was that was received into blocks
-	maxValue  int64          // longer ones are a ProtocolError
-	keep      bool           // the connection is worth more than the time to step over a long value
-	watching  bool           // a key of an earlier call is still watched
-	unwatched bool           // the next replies are those to composeUnwatch
-	whole     bool           // the server does not let values be read in pieces
-	asking    bool           // the call is for a slot that is moving to this server
-	pipelined bool           // more replies than the one that is read may be under way
-	broken    bool           // what the server sends next is not what the next call asks for
-	lost      bool           // and that is because the server has closed the connection, or is silent
-	chain     millrace.Chain // of a value that is being read
+	readDeadline, writeDeadline ioDeadline
 
-	born   time.Time
-	losses int64       // the node's when it was made, or looked at
-	used   atomic.Bool // a call or a Conn has it
-	left   atomic.Bool // the server is not the master any more
+	queue    [][]byte        // what is to be sent
+	sending  net.Buffers     // the unsent end of queue, during flush
+	raw      syscall.RawConn // of a TCP or Unix socket, which takes the queue in one writev; otherwise nil
+	buffered *bufio.Writer   // of any other connection, such as TLS
+
+	// Of the call under way. Bytes that the kernel moves by itself are not counted.
+	calling         bool
+	queued, written int64 // bytes
+	sent            bool  // the request has left completely, so that the server may execute it
+	pipelined       bool  // the replies to more than one command are on their way
+
+	keep   bool           // a Conn has it, and wants to keep it even if that costs time
+	broken bool           // it cannot be used any more
+	lost   bool           // broken, because the server has closed the connection or is silent
+	chain  millrace.Chain // of a value that is being read
+
+	// For the node's pool.
+	born      time.Time
+	idleSince time.Time   // when the last call gave it back
+	epoch     int         // of the node when the connection was made
+	replaced  atomic.Bool // a Sentinel has named another master
 }
 
-func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration, maxValue int64) *conn {
-	return &conn{wire: newWire(netConn, readTimeout, writeTimeout), maxValue: maxValue, born: time.Now()}
+func newConn(netConn net.Conn, readTimeout, writeTimeout time.Duration) *conn {
+	c := &conn{net: netConn, born: time.Now()}
+	c.watcher.conn = netConn
+	c.readDeadline = ioDeadline{set: netConn.SetReadDeadline, watcher: &c.watcher, timeout: readTimeout}
+	c.writeDeadline = ioDeadline{set: netConn.SetWriteDeadline, watcher: &c.watcher, timeout: writeTimeout}
+	c.in = bufio.NewReaderSize(stepReader{c}, lineLen)
+	c.raw = rawSocket(netConn)
+	if c.raw == nil {
+		c.buffered = bufio.NewWriterSize(stepWriter{c}, writeStep)
+	}
+	return c
 }
 
-// begin is called before a command is built.
-func (c *conn) begin(ctx context.Context) error { return c.wire.begin(ctx) }
+// rawSocket returns the descriptor of a TCP or Unix stream socket, and nil of anything else. A type that embeds one of these
+// may encrypt or count what is written, and is something else.
+func rawSocket(netConn net.Conn) syscall.RawConn {
+	var raw syscall.RawConn
+	var err error
+	switch s := netConn.(type) {
+	case *net.TCPConn:
+		raw, err = s.SyscallConn()
+	case *net.UnixConn:
+		if a := s.LocalAddr(); a == nil || a.Network() != "unix" {
+			return nil
+		}
+		raw, err = s.SyscallConn()
+	}
+	if err != nil {
+		return nil // its Write returns the error
+	}
+	return raw
+}
 
-// finish is called after a command's reply has been read, with the error of reading it. It returns what the caller is
-// told.
+// close closes a connection that no call uses. It does not wait, as the Close of a TLS connection may for its peer.
+func (c *conn) close() {
+	c.watcher.stop()
+	go c.net.Close()
+}
+
+// run executes one command.
+func (c *conn) run(ctx context.Context, cmd command) error {
+	err := c.begin(ctx)
+	if err == nil {
+		err = c.send(cmd)
+	}
+	if err == nil {
+		err = cmd.read(c)
+	}
+	return c.finish(ctx, err)
+}
+
+// begin is called before the first command of a call.
+func (c *conn) begin(ctx context.Context) error {
+	c.calling, c.sent, c.queued, c.written = true, false, 0, 0
+	if err := c.watcher.begin(ctx); err != nil {
+		return err
+	}
+	return c.skipPushes()
+}
+
+// send sends a command.
+func (c *conn) send(cmd command) error {
+	err := cmd.compose(c)
+	if err == nil {
+		err = c.flush()
+	}
+	if err != nil {
+		return c.pendingError(err)
+	}
+	c.sent = true
+	return nil
+}
+
+// finish is called after the last reply of a call was read, with the error of that. It returns the error for the caller.
 func (c *conn) finish(ctx context.Context, err error) error {
-	c.request.release()
-	c.pipelined, c.asking = false, false
-	if !c.wire.end() {
+	c.request.reset()
+	c.unqueue()
+	c.calling, c.pipelined = false, false
+	if c.watcher.end() {
 		c.broken = true
 	}
-	if err != nil && !c.inOrder(err) {
+	if err != nil && !c.aligned(err) {
 		c.broken = true
-		if ctxErr := ctx.Err(); ctxErr != nil && !isServerError(err) {
+		if ctxErr := ctx.Err(); ctxErr != nil {
 			err = ctxErr
 		}
 		c.lost = isLoss(err)
 	}
-	if isFarewell(err) {
+	if isRejection(err) {
 		c.broken = true
 	}
-	if !c.broken && !c.stepOverPushes() {
+	if !c.behindReply() {
 		c.broken = true
-	}
-	if c.broken {
-		c.inbox.clear()
 	}
 	return err
 }
 
-// inOrder reports whether the connection can be used after err: it is a reply, or is about one that was read to its end.
-func (c *conn) inOrder(err error) bool {
+// aligned reports whether the next byte from the server is the first one of a reply after err: the reply was an error, or was
+// read to its end.
+func (c *conn) aligned(err error) bool {
 	switch err.(type) {
 	case *BufferTooSmallError, *ValueTooLargeError, *ValueChangedError, *WriterError:
 		return !c.broken
 	}
-	return err == errNotInPieces && !c.broken || isServerError(err)
+	return isServerError(err)
 }
 
-// isFarewell reports whether err is what a server says to a connection that it has accepted and does not want. It closes it.
-func isFarewell(err error) bool {
+// isRejection reports whether err is what a server says to a connection that it has accepted and is about to close.
+func isRejection(err error) bool {
 	if err == nil || err == redis.Nil || !isServerError(err) {
 		return false
 	}
 	return redis.HasErrorPrefix(err, "max number of clients") || redis.HasErrorPrefix(err, "DENIED")
 }
 
-// lastWords returns the error that the server has replied with before it closed the connection, instead of err, which says
-// that the rest of the request cannot be sent: it has refused what it had seen so far.
-func (c *conn) lastWords(err error) error {
-	if c.sent || !hungUpOn(err) {
+// pendingError is called when the request could not be sent because of err. If the server has closed the connection after an
+// error reply to what it had seen so far, it returns that reply, and otherwise err.
+func (c *conn) pendingError(err error) error {
+	if !closedByServer(err) {
 		return err
 	}
 	c.broken = true
-	if _, words := c.readHeader(); words != redis.Nil && isServerError(words) {
-		return words
+	if _, reply := c.readHeader(); reply != redis.Nil && isServerError(reply) {
+		return reply
 	}
 	return err
 }
 
-// hungUpOn reports whether err says that the server has closed the connection, so that whoever reads what is left does
-// not wait.
-func hungUpOn(err error) bool {
+// closedByServer reports whether a write has failed with err because the server has closed the connection. Reading what is
+// left does not wait then.
+func closedByServer(err error) bool {
 	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) && !isReaderError(err)
 }
 
-// cut returns the error for a reply that is missing.
-func cut(err error) error {
+// pushRequest queues the text of the request that is not queued yet.
+func (c *conn) pushRequest() {
+	p := c.request.part()
+	c.queue = append(c.queue, p)
+	c.queued += int64(len(p))
+}
+
+// maxQueue is how many pieces of memory are queued at most.
+const maxQueue = 256
+
+// push queues p. It borrows p until flush.
+func (c *conn) push(p []byte) error {
+	if len(c.queue) >= maxQueue {
+		if err := c.flush(); err != nil {
+			return err
+		}
+	}
+	if len(p) > 0 {
+		c.queue = append(c.queue, p)
+		c.queued += int64(len(p))
+	}
+	return nil
+}
+
+// flush sends what is queued. Each step has the whole timeout.
+func (c *conn) flush() error {
+	defer c.unqueue()
+	if c.buffered != nil {
+		return c.flushBuffered()
+	}
+	c.sending = c.queue
+	for len(c.sending) > 0 {
+		if err := c.writeDeadline.renew(); err != nil {
+			return err
+		}
+		n, err := c.sending.WriteTo(c.net)
+		c.written += n
+		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) {
+			return c.ioError(err)
+		}
+	}
+	return nil
+}
+
+// unqueue forgets what is queued.
+func (c *conn) unqueue() {
+	clear(c.queue)
+	c.queue, c.sending = c.queue[:0], nil
+}
+
+// flushBuffered sends what is queued by the connection's own Write. Short pieces go together, because each Write makes a TLS
+// record.
+func (c *conn) flushBuffered() error {
+	for _, p := range c.queue {
+		if _, err := c.buffered.Write(p); err != nil {
+			return err
+		}
+	}
+	return c.buffered.Flush()
+}
+
+// writeStep is how much the connection's own Write is given at a time: a TLS connection whose Write a deadline has ended
+// cannot be written to again, so the deadline must be for little. It is also the length of a TLS record.
+const writeStep = 16 << 10
+
+// A stepWriter writes to a connection in steps that have the whole timeout each.
+type stepWriter struct{ c *conn }
+
+func (w stepWriter) Write(p []byte) (n int, err error) {
+	c := w.c
+	for n < len(p) {
+		if err := c.writeDeadline.renew(); err != nil {
+			return n, err
+		}
+		m, err := c.net.Write(p[n:min(len(p), n+writeStep)])
+		n += m
+		c.written += int64(m)
+		if err != nil {
+			return n, c.ioError(err)
+		}
+	}
+	return n, nil
+}
+
+// A stepReader reads from a connection, in steps that have the whole timeout each.
+type stepReader struct{ c *conn }
+
+func (r stepReader) Read(p []byte) (int, error) {
+	c := r.c
+	if err := c.readDeadline.renew(); err != nil {
+		return 0, err
+	}
+	n, err := c.net.Read(p)
+	if n > 0 {
+		return n, nil
+	}
+	return 0, c.ioError(err)
+}
+
+// ioError returns what the caller is told of a read or write that has failed with err: the context's error if that has ended.
+func (c *conn) ioError(err error) error {
+	if ctxErr := c.watcher.err(); ctxErr != nil {
+		return ctxErr
+	}
 	if err == io.EOF {
-		return errClosedByServer
+		return io.ErrUnexpectedEOF
 	}
 	return err
 }

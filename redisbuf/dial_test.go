@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 // What the user's code panics with while a connection is made reaches the call that wants it, and the next one goes well.
@@ -57,7 +57,7 @@ func booms(t *testing.T, f func()) {
 	f()
 }
 
-// User code that ends its goroutine, as a test's FailNow does, while a connection is made does not leave a call waiting for it.
+// User code that ends the goroutine of a call, as a test's FailNow does, while a connection is made keeps nothing from the next.
 func TestGoexitWhileDialing(t *testing.T) {
 	for name, install := range map[string]func(o *redis.Options, once func()){
 		"Dialer": func(o *redis.Options, once func()) {
@@ -80,14 +80,13 @@ func TestGoexitWhileDialing(t *testing.T) {
 			})
 		}
 		onPipes(t, change, []Option{Conns(1)}, func(t *testing.T, c *Client, _ *pipeRedis) {
-			func() {
-				defer func() {
-					if said := recover(); said != errDialGoexit {
-						t.Errorf("%s: %v", name, said)
-					}
-				}()
-				_, _ = c.GetToBuffer(t.Context(), "k", make([]byte, 5))
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_, err := c.GetToBuffer(t.Context(), "k", make([]byte, 5))
+				t.Errorf("%s: the call goes on: %v", name, err)
 			}()
+			<-ended
 			get5(t, c)
 		})
 	}

@@ -1,7 +1,8 @@
 // Package redisbuf moves large Redis values straight between the socket and the caller's memory.
 //
-// A [Client] is made from the go-redis client that a program has already, and stands beside it: commands with small values
-// stay where they are, values of some kilobytes and more take the Client's own connections.
+// A [Client] is made from the go-redis client that a program already has: small values stay there, and values of some kilobytes
+// and more take the Client's own connections. go-redis does not lend its connections, so this package has a pool, a handshake and
+// retries, besides a type for each command.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	c, err := redisbuf.New(rdb)
@@ -14,12 +15,12 @@
 //
 // # Ownership
 //
-// Everything borrows what it is given until it returns; a [Pipeline], until Exec returns. The blocks that GetChain adds to a
+// A call borrows what it is given until it returns; a [Pipeline], until Exec returns. The blocks that GetChain adds to a
 // chain belong to the chain, whose owner releases them.
 //
 // # Errors
 //
-// A call that returns no error has read exactly a value that the key had, or has set it. Errors of the server are those
-// that go-redis has for them. Calls that are safe to retry are retried as often as go-redis would, except on a [Conn], or
-// once a reader was read or a writer written to. After a [SentError] nobody knows whether the value was set.
+// A call that returns no error has read exactly a value that the key had, or has set it. Replies that are errors can be tested
+// with go-redis' functions. Calls that are safe to retry are retried as often as go-redis would, except on a [Conn], or
+// once a reader was read from or a writer written to. After a [SentError] it is unknown whether the value was set.
 package redisbuf

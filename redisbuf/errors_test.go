@@ -10,13 +10,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 func TestGetOfNoKey(t *testing.T) {
 	c, _ := shared(t)
 	for _, g := range gets {
-		got, err := g.call(bounded(t), c.commands, "no/such/key", 10)
+		got, err := g.call(bounded(t), c, "no/such/key", 10)
 		if len(got) != 0 {
 			t.Errorf("%s: %d bytes", g.name, len(got))
 		}
@@ -37,7 +38,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 	must(t, rdb.Del(ctx, "list").Err())
 	must(t, rdb.LPush(ctx, "list", "x").Err())
 	for _, g := range gets {
-		if _, err := g.call(ctx, c.commands, "list", 10); !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		if _, err := g.call(ctx, c, "list", 10); !redis.HasErrorPrefix(err, "WRONGTYPE") {
 			t.Errorf("%s: %v, want WRONGTYPE", g.name, err)
 		}
 	}
@@ -48,17 +49,17 @@ func TestErrorsOfTheServer(t *testing.T) {
 	o.Username, o.Password, o.ClientName = "reader", "secret", "large"
 	c, _ = clientOf(t, o)
 	for _, s := range sets {
-		if err := s.call(ctx, c.commands, "mine:k", []byte("v")); !redis.IsPermissionError(err) {
+		if err := s.call(ctx, c, "mine:k", []byte("v")); !redis.IsPermissionError(err) {
 			t.Errorf("%s: %v, want NOPERM", s.name, err)
 		}
 	}
 	user.Do(t, "SET", "mine:k", strings.Repeat("*2\r\n:5\r\n$3\r\nabc\r\n", 10))
 	for _, g := range gets {
 		// A transaction is not for this user, and a ReaderAt does without.
-		if _, err := g.call(ctx, c.commands, "mine:k", 1000); err != nil {
+		if _, err := g.call(ctx, c, "mine:k", 1000); err != nil {
 			t.Errorf("%s: %v", g.name, err)
 		}
-		if _, err := g.call(ctx, c.commands, "others:k", 1000); !redis.IsPermissionError(err) {
+		if _, err := g.call(ctx, c, "others:k", 1000); !redis.IsPermissionError(err) {
 			t.Errorf("%s of another's key: %v, want NOPERM", g.name, err)
 		}
 	}
@@ -79,7 +80,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 		if _, err := c.GetToBuffer(ctx, "k", nil); !redis.IsAuthError(err) {
 			t.Errorf("%v, want NOAUTH", err)
 		}
-		// A server that nobody has told the password to does not even look at large values: it hangs up in the middle.
+		// Without the password, a server does not look at large values: it closes the connection in the middle.
 		if err := c.SetFromBuffer(ctx, "k", randomValue(8<<20)); !isServerError(err) {
 			t.Errorf("%v, want an error of the server", err)
 		}
@@ -90,9 +91,9 @@ func TestErrorsOfTheServer(t *testing.T) {
 func TestLoading(t *testing.T) {
 	_, shared := shared(t)
 	if has, err := shared.ConfigGet(bounded(t), "enable-debug-command").Result(); err != nil || len(has) == 0 {
-		t.Skip("to have a server load slowly takes enable-debug-command, of Redis 7.0: ", err)
+		need.Missing(t, "redis-server 7.0 for enable-debug-command, by which a server loads slowly: apt-get install redis-server")
 	}
-	s := redistest.Start(t, redistest.Config("enable-debug-command local", "key-load-delay 300",
+	s := redistest.Start(t, redistest.Config("enable-debug-command local", "key-load-delay 1000",
 		"loading-process-events-interval-bytes 1024"))
 	o := s.Options()
 	o.MaxRetries = -1
@@ -120,7 +121,7 @@ func TestLoading(t *testing.T) {
 	if err := once.SetFromBuffer(ctx, "key:1", nil); !redis.IsLoadingError(err) || !redis.HasErrorPrefix(err, "LOADING") {
 		t.Errorf("%v, want LOADING", err)
 	}
-	got, err := gets[0].call(ctx, again.commands, "key:1", 100)
+	got, err := gets[0].call(ctx, again, "key:1", 100)
 	if err != nil || !bytes.Equal(got, want) {
 		t.Error(got, err)
 	}
@@ -135,10 +136,10 @@ func TestServerRefusesALargeValueInTheMiddle(t *testing.T) {
 	ctx := bounded(t)
 	value := randomValue(32 << 20)
 	for _, set := range sets {
-		if err := set.call(ctx, c.commands, "k", value); !redis.HasErrorPrefix(err, "Protocol error") {
+		if err := set.call(ctx, c, "k", value); !redis.HasErrorPrefix(err, "Protocol error") {
 			t.Errorf("%s: %v", set.name, err)
 		}
-		must(t, set.call(ctx, c.commands, "k", value[:1<<20]))
+		must(t, set.call(ctx, c, "k", value[:1<<20]))
 	}
 }
 
@@ -206,7 +207,7 @@ func TestReplica(t *testing.T) {
 	c, _ := clientOf(t, o)
 	ctx := bounded(t)
 	for _, set := range sets {
-		if err := set.call(ctx, c.commands, "replica", []byte("v")); !redis.IsReadOnlyError(err) {
+		if err := set.call(ctx, c, "replica", []byte("v")); !redis.IsReadOnlyError(err) {
 			t.Errorf("%s: %v, want READONLY", set.name, err)
 		}
 	}

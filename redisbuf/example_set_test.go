@@ -14,20 +14,6 @@ import (
 	"github.com/millrace-io/millrace/redisbuf"
 )
 
-// Reading a value whole has the server copy all of it first, and nobody else is answered meanwhile. In pieces small values
-// are not held up, and a large one arrives while the server reads the next piece.
-func ExamplePieces() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	defer rdb.Close()
-	c, err := redisbuf.New(rdb, redisbuf.Pieces(512<<10), redisbuf.Conns(32))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	n, err := c.GetToBuffer(context.Background(), "film", make([]byte, 64<<20))
-	log.Print(n, err)
-}
-
 // A file is sent by the kernel. IfAbsent leaves a value that is there as it is.
 func ExampleClient_SetFile() {
 	var c *redisbuf.Client // from New

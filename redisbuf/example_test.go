@@ -58,7 +58,7 @@ func ExampleClient_GetChain() {
 	}
 }
 
-// noticing remembers why a value could not be read, which http.ServeContent keeps to itself.
+// A noticing reader remembers why a value could not be read: http.ServeContent does not report it.
 type noticing struct {
 	*redisbuf.ReaderAt
 	err error
@@ -92,7 +92,7 @@ func ExampleClient_ReaderAt() {
 		w.Header().Set("ETag", strconv.Quote(version))
 		http.ServeContent(w, req, "video.mp4", time.Time{}, content)
 		if content.err != nil {
-			panic(http.ErrAbortHandler) // nobody is to take a part for the whole
+			panic(http.ErrAbortHandler) // the client must not take the part for the whole
 		}
 	})
 }

@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// failoverAddr is what go-redis gives as the address of a Sentinel's master: its Dialer asks where that is.
+	// failoverAddr is the address that go-redis gives a client of a Sentinel's master, whose Dialer asks the Sentinel.
 	failoverAddr = "FailoverClient"
 
-	// followEvery is how often that is asked while there are connections, which costs a connection. A master that was cut off
-	// does not know that it has been replaced: it accepts writes until then, and loses them when it rejoins.
-	followEvery = time.Second
+	// followInterval is how often the Sentinel is asked while there are connections. A master that was cut off does not know
+	// that it was replaced: it accepts writes, and loses them when it rejoins.
+	followInterval = time.Second
 )
 
-// keepFollowing leaves masters that the Sentinel has replaced, until ctx ends. Connections that are always in use would
-// otherwise stay there: the Sentinel alone knows.
-func (n *node) keepFollowing(ctx context.Context) {
-	t := time.NewTicker(followEvery)
+// followMaster leaves masters that the Sentinel has replaced, until ctx ends. Without it, connections that are always in use
+// would stay there: only the Sentinel knows.
+func (n *node) followMaster(ctx context.Context) {
+	t := time.NewTicker(followInterval)
 	defer t.Stop()
 	for {
 		select {
@@ -25,48 +25,57 @@ func (n *node) keepFollowing(ctx context.Context) {
 			return
 		case <-t.C:
 		}
-		_ = apart(func() { n.follow(ctx) }) // a call in which the user's code panics as well tells who is to know
+		checked := make(chan struct{})
+		go func() { // of its own, because the user's Dialer may end it
+			defer close(checked)
+			defer func() { _ = recover() }() // a call that makes a connection panics as well, and tells the user
+			n.checkMaster(ctx)
+		}()
+		<-checked
 	}
 }
 
-// follow has the connections closed that do not lead where a new one does, as soon as their calls have ended. If there is
-// no new one, or it leads to a replica, all stay: go-redis chooses among replicas by chance if it was made for them
-// (ReplicaOnly).
-func (n *node) follow(ctx context.Context) {
-	if n.conns.Stat().TotalResources() == 0 {
+// checkMaster makes a connection. If that leads to another master, it marks the connections that do not: each is closed
+// when no call uses it. A replica is ignored: go-redis chooses among replicas by chance if it was made for them (ReplicaOnly).
+func (n *node) checkMaster(ctx context.Context) {
+	n.mu.Lock()
+	live := len(n.live)
+	n.mu.Unlock()
+	if live == 0 {
 		return
 	}
-	ctx, cancel := n.dialing(ctx)
+	ctx, cancel := n.dialContext(ctx)
 	defer cancel()
 	probe, err := n.connect(ctx)
 	if err != nil {
 		return
 	}
-	defer func() { _ = probe.conn.Close() }()
-	master := probe.conn.RemoteAddr()
-	if master == nil || len(n.strays(master.String())) == 0 {
+	defer probe.close()
+	master := probe.net.RemoteAddr()
+	if master == nil || len(n.staleConns(master.String())) == 0 {
 		return
 	}
-	if err := probe.introduce(ctx, n.opt); err != nil {
+	if err := probe.handshake(ctx, n.opt); err != nil {
 		return
 	}
-	if replica, err := probe.isReplica(ctx); err != nil || replica {
+	role := newRoleCmd()
+	if err := probe.run(ctx, role); err != nil || role.isReplica() {
 		return
 	}
-	for _, c := range n.strays(master.String()) {
-		c.left.Store(true)
+	for _, c := range n.staleConns(master.String()) {
+		c.replaced.Store(true)
 	}
-	n.clean()
+	n.closeExpired()
 }
 
-// strays returns the connections that do not lead to master.
-func (n *node) strays(master string) (strays []*conn) {
+// staleConns returns the connections that do not lead to master.
+func (n *node) staleConns(master string) (stale []*conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for c := range n.live {
-		if a := c.conn.RemoteAddr(); !c.left.Load() && a != nil && a.String() != master {
-			strays = append(strays, c)
+		if a := c.net.RemoteAddr(); !c.replaced.Load() && a != nil && a.String() != master {
+			stale = append(stale, c)
 		}
 	}
-	return strays
+	return stale
 }

@@ -109,7 +109,7 @@ func told(t *testing.T, test func(t *testing.T, c *Client, d *toldDialer)) {
 	})
 }
 
-func nameOf(t *testing.T, c commands) string {
+func nameOf(t *testing.T, c *Client) string {
 	t.Helper()
 	buf := make([]byte, 10)
 	n, err := c.GetToBuffer(t.Context(), "k", buf)
@@ -123,15 +123,15 @@ func TestFailoverLeavesTheOldMaster(t *testing.T) {
 		conn, err := c.Conn(t.Context())
 		must(t, err)
 		for range 500 {
-			if name := nameOf(t, c.commands); name != "one" {
+			if name := nameOf(t, c); name != "one" {
 				t.Fatal(name)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 		d.tell("two", "master", nil)
-		time.Sleep(followEvery + time.Millisecond)
+		time.Sleep(followInterval + time.Millisecond)
 		for range 500 {
-			if name := nameOf(t, c.commands); name != "two" {
+			if name := nameOf(t, c); name != "two" {
 				t.Fatal(name)
 			}
 			time.Sleep(10 * time.Millisecond)
@@ -161,25 +161,25 @@ func TestFailoverOfAShard(t *testing.T) {
 		must(t, err)
 		for range 2 { // the second time after the shard was forgotten
 			d.tell("one", "master", nil)
-			if name := nameOf(t, c.commands); name != "one" {
+			if name := nameOf(t, c); name != "one" {
 				t.Error(name)
 			}
 			d.tell("two", "master", nil)
-			time.Sleep(followEvery + time.Millisecond)
-			if name := nameOf(t, c.commands); name != "two" {
+			time.Sleep(followInterval + time.Millisecond)
+			if name := nameOf(t, c); name != "two" {
 				t.Error(name)
 			}
-			time.Sleep(defaultIdle + forgetAfter + 2*cleanEvery)
+			time.Sleep(maxIdleTime + forgetAfter + 2*expiryInterval)
 		}
 		must(t, c.Close())
 	})
 }
 
-// Whatever the user's Dialer does in a check, there is another one a second later.
+// After a check in which the user's Dialer panics or ends its goroutine, there is another one a second later.
 func TestFailoverAfterAFailedCheck(t *testing.T) {
 	for name, fail := range map[string]func(){"a panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
 		told(t, func(t *testing.T, c *Client, d *toldDialer) {
-			nameOf(t, c.commands)
+			nameOf(t, c)
 			left := 1
 			d.first(func(context.Context) {
 				if left--; left == 0 {
@@ -187,18 +187,18 @@ func TestFailoverAfterAFailedCheck(t *testing.T) {
 				}
 			})
 			d.tell("two", "master", nil)
-			time.Sleep(2*followEvery + time.Millisecond)
-			if at := nameOf(t, c.commands); at != "two" {
+			time.Sleep(2*followInterval + time.Millisecond)
+			if at := nameOf(t, c); at != "two" {
 				t.Errorf("after %s: %s", name, at)
 			}
 		})
 	}
 }
 
-// After Close nobody is in the user's Dialer to check where the master is.
+// After Close no check of the master is in the user's Dialer.
 func TestCloseWaitsForACheck(t *testing.T) {
 	told(t, func(t *testing.T, c *Client, d *toldDialer) {
-		nameOf(t, c.commands)
+		nameOf(t, c)
 		var inside atomic.Bool
 		d.first(func(ctx context.Context) {
 			inside.Store(true)
@@ -206,7 +206,7 @@ func TestCloseWaitsForACheck(t *testing.T) {
 			time.Sleep(time.Second) // takes its time to notice
 			inside.Store(false)
 		})
-		time.Sleep(followEvery)
+		time.Sleep(followInterval)
 		synctest.Wait()
 		if !inside.Load() {
 			t.Error("there is no check")
@@ -218,7 +218,7 @@ func TestCloseWaitsForACheck(t *testing.T) {
 	})
 }
 
-// Nobody is left because the Sentinel is gone, or names a replica.
+// A master is not left because the Sentinel is gone, or names a replica.
 func TestFailoverStays(t *testing.T) {
 	for _, test := range []struct {
 		name, role string
@@ -232,13 +232,13 @@ func TestFailoverStays(t *testing.T) {
 			must(t, err)
 			d.tell(test.name, test.role, test.err)
 			for range 50 {
-				if name := nameOf(t, conn.commands); name != "one" {
+				if name := nameOf(t, &conn.Client); name != "one" {
 					t.Fatal(test, name)
 				}
 				time.Sleep(100 * time.Millisecond)
 			}
 			must(t, conn.Close())
-			if name := nameOf(t, c.commands); name != "one" {
+			if name := nameOf(t, c); name != "one" {
 				t.Fatal(test, name)
 			}
 		})
@@ -248,12 +248,12 @@ func TestFailoverStays(t *testing.T) {
 // Without connections the Sentinel is left alone.
 func TestFailoverAsksNoOneWithoutConnections(t *testing.T) {
 	told(t, func(t *testing.T, c *Client, d *toldDialer) {
-		nameOf(t, c.commands)
-		time.Sleep(defaultIdle + cleanEvery + time.Second)
+		nameOf(t, c)
+		time.Sleep(maxIdleTime + expiryInterval + time.Second)
 		before := d.connections()
 		time.Sleep(time.Hour)
 		if n := d.connections() - before; n != 0 {
-			t.Errorf("%d connections that nobody needed", n)
+			t.Errorf("%d connections without need", n)
 		}
 	})
 }
@@ -281,11 +281,12 @@ func TestReadRole(t *testing.T) {
 			_, _ = io.WriteString(server, test.greeting)
 			server.Close()
 		}()
-		c := newConn(client, 0, 0, defaultMaxValue)
-		replica, err := c.isReplica(bounded(t))
-		if replica != test.replica || (err != nil) != test.failure {
-			t.Errorf("%q: %v, %v", test.greeting, replica, err)
+		c := newConn(client, 0, 0)
+		role := newRoleCmd()
+		err := c.run(bounded(t), role)
+		if role.isReplica() != test.replica || (err != nil) != test.failure {
+			t.Errorf("%q: %v, %v", test.greeting, role.role, err)
 		}
-		c.inbox.clear()
+		c.close()
 	}
 }

@@ -1,83 +1,176 @@
 package redisbuf
 
-import "context"
+import (
+	"context"
+)
 
-// GetToBuffer reads the value of key into buf, straight from the socket, and returns its length. It borrows buf, and may
-// use all of it to work with, whatever the length is. With [Pieces], a value that may have two of them is read piece
-// by piece, and is nevertheless that of one moment.
+// GetToBuffer reads the value of key straight from the socket into buf, and returns its length. It borrows buf, and may
+// overwrite all of it.
 //
-// The error is redis.Nil if there is no such key, and a *BufferTooSmallError if buf is too small.
-func (c commands) GetToBuffer(ctx context.Context, key string, buf []byte) (n int, err error) {
-	return c.getToBuffer(ctx, key, buf, c.client.settings.piece)
+// The error is redis.Nil if there is no such key, and a *BufferTooSmallError if the value is longer than buf.
+func (c *Client) GetToBuffer(ctx context.Context, key string, buf []byte) (n int, err error) {
+	cmd := getCmds.get()
+	defer getCmds.put(cmd)
+	cmd.key, cmd.buf = key, buf
+	err = c.do(ctx, cmd)
+	return int(cmd.n), err
 }
 
-// getToBuffer is GetToBuffer with pieces of that many bytes; 0 reads the value whole.
-func (c commands) getToBuffer(ctx context.Context, key string, buf []byte, piece int64) (n int, err error) {
-	if piece > 0 && int64(len(buf))/2 >= piece {
-		op := call{verb: getPieces, key: key, buf: buf, piece: piece}
-		if c.do(ctx, &op); op.err != errNotInPieces {
-			return int(op.n), op.err
-		}
-	}
-	op := call{verb: getToBuffer, key: key, buf: buf}
-	c.do(ctx, &op)
-	return int(op.n), op.err
-}
-
-// GetRangeToBuffer reads the bytes of the value of key from off on into buf, as many as there are and fit, and returns
-// how many. If the key is not there, or its value is not that long, that is none. It borrows buf.
-func (c commands) GetRangeToBuffer(ctx context.Context, key string, off int64, buf []byte) (n int, err error) {
+// GetRangeToBuffer reads bytes of the value of key into buf, from offset off on, until buf is full or the value ends, and
+// returns how many. A key that does not exist has no bytes. It borrows buf.
+func (c *Client) GetRangeToBuffer(ctx context.Context, key string, off int64, buf []byte) (n int, err error) {
 	if off < 0 {
 		return 0, errOffset
 	}
 	if len(buf) == 0 {
-		return 0, nil
+		return 0, nil // Redis has no range of no bytes
 	}
-	op := call{verb: getRange, key: key, off: off, size: int64(len(buf)), buf: buf}
-	c.do(ctx, &op)
-	return int(op.n), op.err
+	cmd := getRangeCmds.get()
+	defer getRangeCmds.put(cmd)
+	cmd.key, cmd.off, cmd.buf = key, off, buf
+	err = c.do(ctx, cmd)
+	return int(cmd.n), err
 }
 
-// composeGetRange composes a GETRANGE of op.size bytes, which are not 0.
-func (c *conn) composeGetRange(op *call) error {
-	if err := c.compose(4, len("GETRANGE")+len(op.key)+2*maxDigits); err != nil {
-		return err
-	}
+// A getCmd reads a value into buf.
+type getCmd struct {
+	commandInfo
+	buf []byte
+}
+
+var getCmds freeList[getCmd]
+
+func (g *getCmd) compose(c *conn) error {
+	c.composeGet(g.key)
+	return nil
+}
+
+func (g *getCmd) read(c *conn) (err error) {
+	g.n, err = c.readInto(g.buf)
+	return err
+}
+
+func (g *getCmd) weight(int64) int64 { return int64(len(g.buf)) }
+
+// A getRangeCmd reads a part of a value into buf, which is not empty.
+type getRangeCmd struct {
+	commandInfo
+	off int64
+	buf []byte
+}
+
+var getRangeCmds freeList[getRangeCmd]
+
+func (g *getRangeCmd) compose(c *conn) error {
+	c.composeGetRange(g.key, g.off, int64(len(g.buf)))
+	return nil
+}
+
+func (g *getRangeCmd) read(c *conn) (err error) {
+	g.n, err = c.readInto(g.buf)
+	return err
+}
+
+func (g *getRangeCmd) weight(int64) int64 { return int64(len(g.buf)) }
+
+// composeGet queues a GET.
+func (c *conn) composeGet(key string) {
+	c.array(2)
+	c.arg("GET")
+	c.arg(key)
+	c.pushRequest()
+}
+
+// composeGetRange queues a GETRANGE of n bytes, which are not 0.
+func (c *conn) composeGetRange(key string, off, n int64) {
 	c.array(4)
 	c.arg("GETRANGE")
-	c.arg(op.key)
-	c.intArg(op.off)
-	c.intArg(op.off + op.size - 1)
-	return nil
+	c.arg(key)
+	c.intArg(off)
+	c.intArg(off + n - 1)
+	c.pushRequest()
 }
 
-// readToBuffer reads a value into op.buf.
-func (c *conn) readToBuffer(op *call) error {
-	size, got, err := c.ask(op.buf)
+// readInto reads a reply that is a value into buf, and returns the value's length.
+func (c *conn) readInto(buf []byte) (int64, error) {
+	size, err := c.readValueHeader()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if have := int64(len(op.buf)); size > have {
-		return c.refuse(size-int64(got), &BufferTooSmallError{Need: size, Have: have})
+	if have := int64(len(buf)); size > have {
+		return 0, c.refuse(size, &BufferTooSmallError{Need: size, Have: have})
 	}
-	if err := c.readValue(op.buf[:size], got); err != nil {
-		return err
+	if err := c.readPart(buf[:size]); err != nil {
+		return 0, err
 	}
-	op.n = size
+	return size, c.readEnd()
+}
+
+// A Slot says where in a buffer a value is: buf[Start:End].
+type Slot struct {
+	Start, End int
+	Err        error // redis.Nil if there is no such key, a *BufferTooSmallError if the rest of the buffer was too small
+}
+
+// MGet reads the values of keys into buf, one after the other, and says in slots where each of them is. It panics
+// unless there are as many slots as keys. Keys of one server take one round trip. A value that does not fit into the rest
+// of buf is skipped. MGet borrows keys, buf and slots, and may overwrite all of buf.
+//
+// It returns how many bytes of buf the values take up, and the first error of a slot that is not redis.Nil.
+func (c *Client) MGet(ctx context.Context, keys []string, buf []byte, slots []Slot) (n int, err error) {
+	p := c.Pipeline()
+	p.MGet(keys, buf, slots)
+	err = p.Exec(ctx)
+	for _, s := range slots {
+		n = max(n, s.End)
+	}
+	return n, err
+}
+
+// MGet collects what Client.MGet does. Exec fills slots, and asks the servers one after the other. A missing key is reported
+// only in its slot.
+func (p *Pipeline) MGet(keys []string, buf []byte, slots []Slot) {
+	if len(slots) != len(keys) {
+		panic("redisbuf: MGet with another number of slots than of keys")
+	}
+	p.oneByOne = true // because the keys share buf
+	shared := &sharedBuffer{buf: buf, keys: len(keys)}
+	for i, key := range keys {
+		slots[i] = Slot{}
+		p.add(&mgetCmd{commandInfo: commandInfo{key: key}, shared: shared, slot: &slots[i]}).slot = &slots[i]
+	}
+}
+
+// A sharedBuffer is a buffer that values are put into one after the other.
+type sharedBuffer struct {
+	buf  []byte
+	used int // buf[:used] has values
+	keys int // how many values it is for
+}
+
+// An mgetCmd reads a value into the unused rest of a shared buffer.
+type mgetCmd struct {
+	commandInfo
+	shared *sharedBuffer
+	slot   *Slot
+}
+
+func (m *mgetCmd) compose(c *conn) error {
+	c.composeGet(m.key)
 	return nil
 }
 
-// skipMost is how much of a value that is not wanted is read to keep the connection. A new one costs less than more.
-const skipMost = 1 << 20
+func (m *mgetCmd) read(c *conn) (err error) {
+	b := m.shared
+	if m.n, err = c.readInto(b.buf[b.used:]); err != nil {
+		return err
+	}
+	m.slot.Start, m.slot.End = b.used, b.used+int(m.n)
+	b.used = m.slot.End
+	return nil
+}
 
-// refuse steps over the rest of a value, and returns why. If that is too long, or fails, the connection is lost.
-func (c *conn) refuse(rest int64, why error) error {
-	if rest > skipMost && !c.keep && !c.pipelined {
-		c.broken = true
-		return why
-	}
-	if err := c.skipValue(rest); err != nil {
-		c.broken = true
-	}
-	return why
+// weight returns the average share of a key in the buffer, rounded up.
+func (m *mgetCmd) weight(int64) int64 {
+	return int64((len(m.shared.buf) + m.shared.keys - 1) / m.shared.keys)
 }

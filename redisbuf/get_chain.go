@@ -7,115 +7,93 @@ import (
 )
 
 const (
-	// leastBlock is the size of the block that a value of entirely unknown size is received into.
-	leastBlock = 4 << 10
+	// firstBlock is the size of the first block of a value that is longer than maxBlock: such a value may never come.
+	firstBlock = 64 << 10
 
-	// mostBlock is the largest block that is borrowed at a time, and so the most that a server can have us hold by
-	// announcing a value that never comes. It is the largest size that a millrace.Pool keeps.
-	mostBlock = 1 << 20
+	// maxBlock is the largest block that is taken at a time. A millrace.Pool keeps no larger ones.
+	maxBlock = 1 << 20
 )
 
 // GetChain reads the value of key into pooled blocks, and adds them to dst, whose owner releases them with dst. A value of
-// more than limit bytes is refused with a *ValueTooLargeError before it is read. If it returns an error, dst is as it was.
+// more than limit bytes is refused with a *ValueTooLargeError before its blocks are taken. After an error dst is as it was.
 //
-// Blocks are borrowed as the value arrives. A value that is as long as the one that the connection carried before is
-// received into one block, if that can have its size (1 MiB). With [Pieces], when the Client's last GetChain or GetTo has read
-// two of them or more and limit allows for that, the value is read piece by piece, and is nevertheless that of one moment.
+// Blocks are taken as the value arrives, of at most 1 MiB each.
 //
 // The error is redis.Nil if there is no such key.
-func (c commands) GetChain(ctx context.Context, key string, dst *millrace.Chain, limit int) error {
-	return c.getChain(ctx, key, dst, limit, c.client.settings.piece)
+func (c *Client) GetChain(ctx context.Context, key string, dst *millrace.Chain, limit int) error {
+	_ = dst.Len() // a nil chain panics here, before blocks are taken
+	cmd := getChainCmds.get()
+	defer getChainCmds.put(cmd)
+	cmd.key, cmd.dst, cmd.limit = key, dst, int64(limit)
+	err := c.do(ctx, cmd)
+	c.learn(cmd.n, err)
+	return err
 }
 
-// getChain is GetChain with pieces of that many bytes; 0 reads the value whole.
-func (c commands) getChain(ctx context.Context, key string, dst *millrace.Chain, limit int, piece int64) error {
-	_ = dst.Len() // no chain panics here, and not when there are blocks that it should have had
-	if piece > 0 && min(int64(limit), c.client.expected.Load())/2 >= piece {
-		op := call{verb: getChainPieces, key: key, chain: dst, length: int64(limit), piece: piece}
-		if c.do(ctx, &op); op.err != errNotInPieces {
-			c.learn(&op)
-			return op.err
-		}
-	}
-	op := call{verb: getChain, key: key, chain: dst, size: int64(limit)}
-	c.do(ctx, &op)
-	c.learn(&op)
-	return op.err
-}
-
-// learn has the next call treat its value as this one should have done: a short one that is asked for in pieces costs commands,
-// a long one that is not costs time, and both weigh what they have in flight.
-func (c commands) learn(op *call) {
-	if op.err == nil && op.n != c.client.expected.Load() {
-		c.client.expected.Store(op.n)
+// learn stores the length of a value that was not known before, as a guess for the next one.
+func (c *Client) learn(n int64, err error) {
+	if err == nil && n != c.lastLen.Load() {
+		c.lastLen.Store(n)
 	}
 }
 
-// readToChain reads a value of up to op.size bytes into op.chain.
-func (c *conn) readToChain(op *call) error {
-	first := millrace.DefaultPool.Get(int(min(max(int64(c.expect), leastBlock), mostBlock, max(op.size, 1))))
-	defer first.Release() // if it was not frozen
-	buf := first.Bytes()
-	size, got, err := c.ask(buf)
-	if err != nil {
-		return err
-	}
-	if size > op.size {
-		return c.refuse(size-int64(got), &ValueTooLargeError{Size: size, Limit: op.size})
-	}
-	c.expect = int(min(size, mostBlock))
-	if size <= int64(len(buf)) {
-		if err := c.readValue(buf[:size], got); err != nil {
-			return err
-		}
-		appendValue(op.chain, &first, int(size))
-	} else {
-		defer c.chain.Release() // what is in it if there is an error
-		if err := c.readBlocks(&first, size, got); err != nil {
-			return err
-		}
-		op.chain.Merge(&c.chain)
-	}
-	op.n = size
+// A getChainCmd reads a value of at most limit bytes into blocks of dst.
+type getChainCmd struct {
+	commandInfo
+	dst   *millrace.Chain
+	limit int64
+}
+
+var getChainCmds freeList[getChainCmd]
+
+func (g *getChainCmd) compose(c *conn) error {
+	c.composeGet(g.key)
 	return nil
 }
 
-// appendValue adds the first n bytes of d to dst. A short value does not keep a long block.
-func appendValue(dst *millrace.Chain, d *millrace.Draft, n int) {
-	if len(d.Bytes()) > leastBlock && n <= len(d.Bytes())/2 {
-		fitting := millrace.DefaultPool.Get(n)
-		copy(fitting.Bytes(), d.Bytes()[:n])
-		d.Release()
-		*d, fitting = fitting, millrace.Draft{}
-	}
-	ref := d.Freeze(n)
-	dst.Append(&ref)
+func (g *getChainCmd) read(c *conn) (err error) {
+	g.n, err = c.readIntoChain(g.dst, g.limit)
+	return err
 }
 
-// readBlocks reads a value of size bytes into first, of which it has got bytes already, and into more blocks, and adds them
-// to c.chain.
-func (c *conn) readBlocks(first *millrace.Draft, size int64, got int) error {
-	whole := &c.chain
-	var next millrace.Draft // one for all blocks, so that it stays on the stack
-	d, n := first, int(min(size, int64(len(first.Bytes()))))
-	for left := size; ; {
-		buf := d.Bytes()[:n]
-		if left -= int64(n); left == 0 {
-			if err := c.readValue(buf, got); err != nil {
-				d.Release()
-				return err
-			}
-			ref := d.Freeze(n)
-			whole.Append(&ref)
-			return nil
-		}
-		if err := c.readPart(buf, got); err != nil {
-			d.Release()
-			return err
-		}
-		ref := d.Freeze(n)
-		whole.Append(&ref)
-		next = millrace.DefaultPool.Get(int(min(left, mostBlock, max(64<<10, int64(whole.Len())))))
-		d, n, got = &next, int(min(left, int64(len(next.Bytes())))), 0
+func (g *getChainCmd) weight(unknown int64) int64 { return min(g.limit, unknown) }
+
+// readIntoChain reads a reply that is a value of at most limit bytes, adds it to dst, and returns its length.
+func (c *conn) readIntoChain(dst *millrace.Chain, limit int64) (int64, error) {
+	size, err := c.readValueHeader()
+	if err != nil {
+		return 0, err
 	}
+	if size > limit {
+		return 0, c.refuse(size, &ValueTooLargeError{Size: size, Limit: limit})
+	}
+	whole := &c.chain
+	defer whole.Release() // what it has after an error
+	for left := size; left > 0; {
+		if err := c.readBlock(whole, &left); err != nil {
+			return 0, err
+		}
+	}
+	if err := c.readEnd(); err != nil {
+		return 0, err
+	}
+	dst.Merge(whole)
+	return size, nil
+}
+
+// readBlock reads the next block of a value of which left bytes are missing, and adds it to whole.
+func (c *conn) readBlock(whole *millrace.Chain, left *int64) error {
+	n := int(min(*left, maxBlock))
+	if *left > maxBlock {
+		n = min(maxBlock, max(firstBlock, whole.Len()))
+	}
+	d := millrace.DefaultPool().Get(n)
+	defer d.Release() // after an error; Freeze leaves it empty
+	if err := c.readPart(d.Bytes()[:n]); err != nil {
+		return err
+	}
+	ref := d.Freeze(n)
+	whole.Append(&ref)
+	*left -= int64(n)
+	return nil
 }

@@ -5,19 +5,17 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 // testTime bounds a call of a test that nothing else bounds.
@@ -95,56 +93,28 @@ func randomValue(n int) []byte {
 // get is one of the ways to read a value.
 type get struct {
 	name string
-	call func(ctx context.Context, c commands, key string, size int) ([]byte, error)
+	call func(ctx context.Context, c *Client, key string, size int) ([]byte, error)
 }
 
 // plainWriter hides what else a writer can do.
 type plainWriter struct{ io.Writer }
 
 // asksTwice reports whether it takes more than one reply to read a value.
-func (g get) asksTwice() bool { return g.name == "ReaderAt" || strings.HasSuffix(g.name, " in pieces") }
-
-// piecewise are the ways to read a value of up to most bytes in pieces.
-var piecewise = []struct {
-	name string
-	call func(ctx context.Context, c commands, key string, most, piece int) ([]byte, error)
-}{
-	{"GetToBuffer", func(ctx context.Context, c commands, key string, most, piece int) ([]byte, error) {
-		buf := guarded(most)
-		n, err := c.getToBuffer(ctx, key, buf, int64(piece))
-		return intact(buf)[:n], err
-	}},
-	{"GetChain", func(ctx context.Context, c commands, key string, most, piece int) ([]byte, error) {
-		var chain millrace.Chain
-		defer chain.Release()
-		c.client.expected.Store(math.MaxInt64)
-		err := c.getChain(ctx, key, &chain, most, int64(piece))
-		if err != nil && chain.Len() > 0 {
-			return nil, errors.New("an error, and yet a part of a value")
-		}
-		return bytes.Clone(chain.Bytes()), err
-	}},
-}
+func (g get) asksTwice() bool { return g.name == "ReaderAt" }
 
 // gets are all ways to read a value whose size is known to be size at most.
 var gets = []get{
-	{"GetToBuffer", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+	{"GetToBuffer", func(ctx context.Context, c *Client, key string, size int) ([]byte, error) {
 		buf := guarded(size)
 		n, err := c.GetToBuffer(ctx, key, buf)
 		return intact(buf)[:n], err
 	}},
-	{"GetToBuffer with room", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+	{"GetToBuffer with room", func(ctx context.Context, c *Client, key string, size int) ([]byte, error) {
 		buf := guarded(size + size/2 + 100)
 		n, err := c.GetToBuffer(ctx, key, buf)
 		return intact(buf)[:n], err
 	}},
-	{"GetToBuffer in pieces", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
-		return piecewise[0].call(ctx, c, key, size, max(size/3, 1))
-	}},
-	{"GetChain in pieces", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
-		return piecewise[1].call(ctx, c, key, size, max(size/3, 1))
-	}},
-	{"GetChain", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+	{"GetChain", func(ctx context.Context, c *Client, key string, size int) ([]byte, error) {
 		var chain millrace.Chain
 		defer chain.Release()
 		err := c.GetChain(ctx, key, &chain, size)
@@ -153,7 +123,7 @@ var gets = []get{
 		}
 		return bytes.Clone(chain.Bytes()), err
 	}},
-	{"GetTo", func(ctx context.Context, c commands, key string, _ int) ([]byte, error) {
+	{"GetTo", func(ctx context.Context, c *Client, key string, _ int) ([]byte, error) {
 		var b bytes.Buffer
 		n, err := c.GetTo(ctx, key, plainWriter{&b})
 		if int(n) != b.Len() {
@@ -161,20 +131,20 @@ var gets = []get{
 		}
 		return b.Bytes(), err
 	}},
-	{"GetTo a ReaderFrom", func(ctx context.Context, c commands, key string, _ int) ([]byte, error) {
+	{"GetTo a ReaderFrom", func(ctx context.Context, c *Client, key string, _ int) ([]byte, error) {
 		var b bytes.Buffer
 		_, err := c.GetTo(ctx, key, &b)
 		return b.Bytes(), err
 	}},
-	{"GetTo a socket", func(ctx context.Context, c commands, key string, _ int) ([]byte, error) {
+	{"GetTo a socket", func(ctx context.Context, c *Client, key string, _ int) ([]byte, error) {
 		return throughSocket(func(w io.Writer) (int64, error) { return c.GetTo(ctx, key, w) })
 	}},
-	{"GetRangeToBuffer", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+	{"GetRangeToBuffer", func(ctx context.Context, c *Client, key string, size int) ([]byte, error) {
 		buf := guarded(size + 1)
 		n, err := c.GetRangeToBuffer(ctx, key, 0, buf)
 		return intact(buf)[:n], err
 	}},
-	{"GetRangeTo", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+	{"GetRangeTo", func(ctx context.Context, c *Client, key string, size int) ([]byte, error) {
 		var b bytes.Buffer
 		n, err := c.GetRangeTo(ctx, key, 0, int64(size)+1, plainWriter{&b})
 		if int(n) != b.Len() {
@@ -182,7 +152,7 @@ var gets = []get{
 		}
 		return b.Bytes(), err
 	}},
-	{"ReaderAt", func(ctx context.Context, c commands, key string, _ int) ([]byte, error) {
+	{"ReaderAt", func(ctx context.Context, c *Client, key string, _ int) ([]byte, error) {
 		r, err := c.ReaderAt(ctx, key)
 		if err != nil {
 			return nil, err
@@ -190,7 +160,7 @@ var gets = []get{
 		defer r.Close()
 		return io.ReadAll(r)
 	}},
-	{"MGet", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+	{"MGet", func(ctx context.Context, c *Client, key string, size int) ([]byte, error) {
 		buf := guarded(size)
 		slots := make([]Slot, 1)
 		_, err := c.MGet(ctx, []string{key}, buf, slots)
@@ -199,7 +169,7 @@ var gets = []get{
 		}
 		return intact(buf)[slots[0].Start:slots[0].End], err
 	}},
-	{"Pipeline", func(ctx context.Context, c commands, key string, size int) ([]byte, error) {
+	{"Pipeline", func(ctx context.Context, c *Client, key string, size int) ([]byte, error) {
 		buf := guarded(size)
 		p := c.Pipeline()
 		r := p.GetToBuffer(key, buf)
@@ -271,26 +241,26 @@ func throughSocket(get func(io.Writer) (int64, error)) ([]byte, error) {
 // set is one of the ways to set a value.
 type set struct {
 	name string
-	call func(ctx context.Context, c commands, key string, value []byte, opts ...SetOption) error
+	call func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error
 }
 
 // sets are all ways to set a value.
 var sets = []set{
-	{"SetFromBuffer", func(ctx context.Context, c commands, key string, value []byte, opts ...SetOption) error {
+	{"SetFromBuffer", func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
 		return c.SetFromBuffer(ctx, key, value, opts...)
 	}},
-	{"SetChain", func(ctx context.Context, c commands, key string, value []byte, opts ...SetOption) error {
+	{"SetChain", func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
 		var chain millrace.Chain
 		defer chain.Release()
 		for p := range pieces(value, 7) {
-			d := millrace.DefaultPool.Get(len(p))
+			d := millrace.DefaultPool().Get(len(p))
 			copy(d.Bytes(), p)
 			ref := d.Freeze(len(p))
 			chain.Append(&ref)
 		}
 		return c.SetChain(ctx, key, &chain, opts...)
 	}},
-	{"SetFile", func(ctx context.Context, c commands, key string, value []byte, opts ...SetOption) error {
+	{"SetFile", func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
 		dir, err := os.MkdirTemp("", "redisbuf")
 		if err != nil {
 			return err
@@ -307,11 +277,11 @@ var sets = []set{
 		defer f.Close()
 		return c.SetFile(ctx, key, f, opts...)
 	}},
-	{"SetFrom", func(ctx context.Context, c commands, key string, value []byte, opts ...SetOption) error {
+	{"SetFrom", func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
 		return c.SetFrom(ctx, key, bytes.NewReader(value), int64(len(value)), opts...)
 	}},
 	{"SetFrom a socket", setFromSocket},
-	{"Pipeline", func(ctx context.Context, c commands, key string, value []byte, opts ...SetOption) error {
+	{"Pipeline", func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
 		p := c.Pipeline()
 		p.SetFromBuffer(key, value, opts...)
 		return p.Exec(ctx)
@@ -332,7 +302,7 @@ func pieces(p []byte, n int) func(yield func([]byte) bool) {
 	}
 }
 
-func setFromSocket(ctx context.Context, c commands, key string, value []byte, opts ...SetOption) error {
+func setFromSocket(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -372,4 +342,14 @@ func check(t testing.TB, rdb redis.UniversalClient, key string, want []byte) {
 	if !bytes.Equal(got, want) {
 		t.Fatalf("%s has %d bytes, not the %d that it was set to", key, len(got), len(want))
 	}
+}
+
+// setOf returns a command that sets key to buf.
+func setOf(key string, buf []byte) *setCmd {
+	return &setCmd{commandInfo: commandInfo{key: key, writes: true}, buf: buf}
+}
+
+// getOf returns a command that reads key into buf.
+func getOf(key string, buf []byte) *getCmd {
+	return &getCmd{commandInfo: commandInfo{key: key}, buf: buf}
 }

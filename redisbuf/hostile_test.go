@@ -8,12 +8,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 // hostileReplies are none that a server gives to a GET.
@@ -41,7 +40,7 @@ func TestHostileReplies(t *testing.T) {
 			}
 			h.Script(redistest.Say(reply).ThenClose(), redistest.Say("$2\r\nok\r\n"))
 			runtime.ReadMemStats(&before)
-			_, err := g.call(ctx, c.commands, "k", 100)
+			_, err := g.call(ctx, c, "k", 100)
 			runtime.ReadMemStats(&after)
 			var protocol *ProtocolError
 			if !errors.As(err, &protocol) {
@@ -50,7 +49,7 @@ func TestHostileReplies(t *testing.T) {
 			if got := after.TotalAlloc - before.TotalAlloc; got > 4<<20 {
 				t.Errorf("%s of %.40q: %d bytes allocated", g.name, reply, got)
 			}
-			got, err := g.call(ctx, c.commands, "k", 100)
+			got, err := g.call(ctx, c, "k", 100)
 			if err != nil || string(got) != "ok" {
 				t.Errorf("%s after %.40q: %q, %v", g.name, reply, got, err)
 			}
@@ -65,7 +64,7 @@ func TestHostileAnnouncement(t *testing.T) {
 	o.MaxRetries = -1
 	c, _ := clientOf(t, o)
 	ctx := bounded(t)
-	before := millrace.DefaultPool.Stats()
+	before := millrace.DefaultPool().Stats()
 	for range 5 {
 		h.Script(redistest.Say("$536870912\r\nabc").ThenClose())
 		var chain millrace.Chain
@@ -73,7 +72,7 @@ func TestHostileAnnouncement(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if after := millrace.DefaultPool.Stats(); after.HighWater > max(before.HighWater, before.InUse+4<<20) {
+	if after := millrace.DefaultPool().Stats(); after.HighWater > max(before.HighWater, before.InUse+4<<20) {
 		t.Errorf("%d bytes were in use at once", after.HighWater)
 	}
 	h.Script(redistest.Say("$536870912\r\nabc"))
@@ -110,7 +109,7 @@ func TestHostileRepliesToASet(t *testing.T) {
 		for _, s := range sets {
 			h.Script(redistest.Say(reply).ThenClose(), redistest.Say("+OK\r\n"))
 			runtime.ReadMemStats(&before)
-			err := s.call(ctx, c.commands, "k", []byte("value"))
+			err := s.call(ctx, c, "k", []byte("value"))
 			runtime.ReadMemStats(&after)
 			var protocol *ProtocolError
 			if !errors.As(err, &protocol) {
@@ -120,86 +119,18 @@ func TestHostileRepliesToASet(t *testing.T) {
 				t.Errorf("%s, %.40q: %d bytes allocated", s.name, reply, got)
 			}
 			h.Script(redistest.Say("+OK\r\n"))
-			must(t, s.call(ctx, c.commands, "k", []byte("value")))
+			must(t, s.call(ctx, c, "k", []byte("value")))
 		}
 	}
 }
 
-// ReaderAt's transaction is made of five replies; none of them is believed.
-func TestHostileReaderAt(t *testing.T) {
-	const ok, queued = "+OK\r\n", "+QUEUED\r\n"
-	h := redistest.StartHostile(t)
-	o := h.Options()
-	o.MaxRetries, o.ReadTimeout = -1, 50*time.Millisecond
-	c, _ := clientOf(t, o)
-	ctx := bounded(t)
-	say := func(replies ...string) {
-		h.Script(redistest.Say(":5\r\n")) // STRLEN
-		var script []redistest.Answer
-		script = append(script, redistest.Say(":5\r\n"))
-		for _, r := range replies {
-			script = append(script, redistest.Say(r))
-		}
-		h.Script(append(script, redistest.Say("").ThenClose())...)
-	}
-	read := func() (string, error) {
-		r, err := c.ReaderAt(ctx, "k")
-		if err != nil {
-			return "", err
-		}
-		defer r.Close()
-		buf := make([]byte, 5)
-		n, err := r.ReadAt(buf, 0)
-		return string(buf[:n]), err
-	}
-	say(ok, queued, queued, "*2\r\n:5\r\n$5\r\nhello\r\n")
-	if s, err := read(); s != "hello" || err != nil {
-		t.Fatal(s, err)
-	}
-	var changed *ValueChangedError
-	say(ok, queued, queued, "*2\r\n:7\r\n$5\r\nhello\r\n")
-	if _, err := read(); !errors.As(err, &changed) || changed.Was != 5 || changed.Is != 7 {
-		t.Fatal(err)
-	}
-	// What the value has in it is not taken for a reply when there is no transaction.
-	const value = "*2\r\n:5\r\n$5\r\nWRONG\r\n*2\r\n-\r\n"
-	say("-NOPERM no MULTI\r\n", ":5\r\n", fmt.Sprintf("$%d\r\n%s\r\n", len(value), value), "-ERR EXEC without MULTI\r\n",
-		":5\r\n", "$5\r\nhello\r\n", ":5\r\n") // and then without
-	if s, err := read(); s != "hello" || err != nil {
-		t.Fatal(s, err)
-	}
-	idle(t, c, 1)
-	for _, last := range []string{"*3\r\n:5\r\n$5\r\nhello\r\n", "*2\r\n$5\r\nhello\r\n:5\r\n", "$5\r\nhello\r\n", "*2\r\n:5\r\n:5\r\n",
-		"*2\r\n:5\r\n$9\r\nhellohell\r\n", "*2\r\n:x\r\n", "*2\r\n:5\r\n$3\r\nhel\r\n", "*2\r\n:5\r\n$0\r\n\r\n"} {
-		say(ok, queued, queued, last)
-		if s, err := read(); err == nil || isServerError(err) {
-			t.Errorf("%q: %q, %v", last, s, err)
-		}
-	}
-}
-
-// A server that gives fewer bytes of a range than its value has does not have a Read go on for ever: an old one may have a
-// key expire in the middle of a transaction.
-func TestReaderAtOfARangeThatIsTooShort(t *testing.T) {
-	h := redistest.StartHostile(t)
-	o := h.Options()
-	o.MaxRetries = -1
-	c, _ := clientOf(t, o)
-	for _, last := range []string{"$0\r\n\r\n", "$3\r\nhel\r\n"} {
-		h.Script(redistest.Say(":5\r\n"), redistest.Say("+OK\r\n"), redistest.Say("+QUEUED\r\n"), redistest.Say("+QUEUED\r\n"),
-			redistest.Say("*2\r\n:5\r\n"+last))
-		r, err := c.ReaderAt(bounded(t), "k")
-		must(t, err)
-		var protocol *ProtocolError
-		if n, err := r.Read(make([]byte, 1)); n != 0 || !errors.As(err, &protocol) { // reads ahead
-			t.Errorf("%q: %d, %v", last, n, err)
-		}
-		must(t, r.Close())
-	}
-	h.Script(redistest.Say(":-5\r\n"))
+// A length below 0 is not believed.
+func TestHostileLength(t *testing.T) {
+	h := redistest.StartHostile(t, redistest.Say(":-5\r\n"))
+	c, _ := clientOf(t, h.Options())
 	var protocol *ProtocolError
 	if _, err := c.ReaderAt(bounded(t), "k"); !errors.As(err, &protocol) {
-		t.Error("a length below 0:", err)
+		t.Error(err)
 	}
 }
 
@@ -249,11 +180,11 @@ func TestHostileGreeting(t *testing.T) {
 			_, _ = fmt.Fprint(server, greeting)
 			server.Close()
 		}()
-		c := newConn(client, 0, 0, defaultMaxValue)
-		err := c.introduce(bounded(t), &redis.Options{Protocol: 3, Password: "p", DB: 1})
+		c := newConn(client, 0, 0)
+		err := c.handshake(bounded(t), &redis.Options{Protocol: 3, Password: "p", DB: 1})
 		if err == nil {
 			t.Errorf("%.40q: no error", greeting)
 		}
-		c.inbox.clear()
+		c.close()
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 func TestConnsBoundsConnections(t *testing.T) {
@@ -116,10 +116,10 @@ func TestInFlight(t *testing.T) {
 
 // taken reports whether all that may be in flight is.
 func taken(c *Client) bool {
-	if !c.inFlight.TryAcquire(1) {
+	if !c.inFlight.sem.TryAcquire(1) {
 		return true
 	}
-	c.inFlight.Release(1)
+	c.inFlight.sem.Release(1)
 	return false
 }
 
@@ -145,7 +145,7 @@ func TestInFlightDoesNotStopAConn(t *testing.T) {
 	must(t, <-done)
 }
 
-// A value whose length nobody knows weighs what the one before it had.
+// A value of unknown length counts as the one before it.
 func TestInFlightOfUnknownLength(t *testing.T) {
 	c, p := proxied(t)
 	ctx := bounded(t)
@@ -154,7 +154,7 @@ func TestInFlightOfUnknownLength(t *testing.T) {
 		if g.name != "GetChain" && g.name != "GetTo" {
 			continue
 		}
-		got, err := g.call(ctx, c.commands, "unknown", 64<<20)
+		got, err := g.call(ctx, c, "unknown", 64<<20)
 		if err != nil || len(got) != 6<<20 {
 			t.Fatal(g.name, len(got), err)
 		}
@@ -162,16 +162,16 @@ func TestInFlightOfUnknownLength(t *testing.T) {
 		sent := p.Counts().Requests
 		done := make(chan error, 1)
 		go func() {
-			_, err := g.call(ctx, c.commands, "unknown", 64<<20)
+			_, err := g.call(ctx, c, "unknown", 64<<20)
 			done <- err
 		}()
 		for p.Counts().Requests == sent {
 			must(t, ctx.Err())
 			time.Sleep(time.Millisecond)
 		}
-		if c.inFlight.TryAcquire(defaultInFlight - 6<<20 + 1) {
+		if c.inFlight.sem.TryAcquire(defaultInFlight - 6<<20 + 1) {
 			t.Errorf("%s: its 6 MiB do not count", g.name)
-			c.inFlight.Release(defaultInFlight - 6<<20 + 1)
+			c.inFlight.sem.Release(defaultInFlight - 6<<20 + 1)
 		}
 		p.Release()
 		must(t, <-done)
@@ -187,10 +187,10 @@ func TestInFlightOfMGet(t *testing.T) {
 		keys[i] = fmt.Sprint("weight/", i)
 		must(t, rdb.Set(ctx, keys[i], "value", 0).Err())
 	}
-	if !c.inFlight.TryAcquire(1<<20 - 200<<10) { // somebody else's
+	if !c.inFlight.sem.TryAcquire(1<<20 - 200<<10) { // another client's
 		t.Fatal("taken")
 	}
-	defer c.inFlight.Release(1<<20 - 200<<10)
+	defer c.inFlight.sem.Release(1<<20 - 200<<10)
 	short, cancel := context.WithTimeout(ctx, testTime/4)
 	defer cancel()
 	for _, room := range []int{500, 100 << 10} {

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 // A pipeRedis is a server behind a Dialer, on pipes instead of sockets, so that time can be a test's own.
@@ -115,25 +115,19 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*redis.Options)
-		opts   []Option
-		after  time.Duration // 0 for never
+		after  time.Duration
 	}{
-		{"by default", func(*redis.Options) {}, nil, defaultIdle},
-		{"as the client says", func(o *redis.Options) { o.ConnMaxIdleTime = time.Minute }, nil, time.Minute},
-		{"as the option says", func(o *redis.Options) {}, []Option{MaxIdle(10 * time.Minute)}, 10 * time.Minute},
-		{"never", func(o *redis.Options) {}, []Option{MaxIdle(0)}, 0},
+		{"by default", func(*redis.Options) {}, maxIdleTime},
+		{"as the client says", func(o *redis.Options) { o.ConnMaxIdleTime = time.Minute }, time.Minute},
 	} {
-		onPipes(t, test.change, test.opts, func(t *testing.T, c *Client, s *pipeRedis) {
+		onPipes(t, test.change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
 			get5(t, c)
 			time.Sleep(test.after - time.Second)
 			synctest.Wait()
 			if _, open := s.counts(); open != 1 {
 				t.Errorf("%s: closed early", test.name)
 			}
-			if test.after == 0 {
-				return
-			}
-			time.Sleep(cleanEvery + 2*time.Second)
+			time.Sleep(expiryInterval + 2*time.Second)
 			synctest.Wait()
 			if _, open := s.counts(); open != 0 {
 				t.Errorf("%s: open for too long", test.name)
@@ -146,7 +140,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 func TestOldConnectionsAreReplaced(t *testing.T) {
 	change := func(o *redis.Options) { o.ConnMaxLifetime = time.Minute }
 	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
-		time.Sleep(time.Second / 4) // so as never to be in use when the janitor comes
+		time.Sleep(time.Second / 4) // so as never to be in use when expired connections are closed
 		for range 600 {             // always in use, so that it is never idle for long
 			get5(t, c)
 			time.Sleep(time.Second / 2)
@@ -157,7 +151,7 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 	})
 }
 
-// A connection that somebody uses whenever the janitor comes does not get older than the others.
+// A connection that is in use whenever the expired ones are closed does not get older than the others.
 func TestOldConnectionsThatAreAlwaysInUseAreReplaced(t *testing.T) {
 	change := func(o *redis.Options) { o.ConnMaxLifetime = time.Minute }
 	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
@@ -165,10 +159,10 @@ func TestOldConnectionsThatAreAlwaysInUseAreReplaced(t *testing.T) {
 		must(t, err)
 		for range 300 {
 			get5(t, c)
-			res, err := n.acquire(t.Context())
+			conn, err := n.acquire(t.Context())
 			must(t, err)
-			time.Sleep(time.Second) // has it when the janitor comes
-			n.release(res)
+			time.Sleep(time.Second) // has it when expired connections are closed
+			n.release(conn)
 		}
 		if dialed, _ := s.counts(); dialed < 3 || dialed > 6 {
 			t.Errorf("%d connections in 5 minutes", dialed)
@@ -176,11 +170,11 @@ func TestOldConnectionsThatAreAlwaysInUseAreReplaced(t *testing.T) {
 	})
 }
 
-// A server that nobody asks any more is forgotten, and found again.
+// A server without calls is forgotten, and found again.
 func TestServersAreForgotten(t *testing.T) {
 	onPipes(t, func(*redis.Options) {}, nil, func(t *testing.T, c *Client, _ *pipeRedis) {
 		get5(t, c)
-		time.Sleep(defaultIdle + forgetAfter + 2*cleanEvery)
+		time.Sleep(maxIdleTime + forgetAfter + 2*expiryInterval)
 		synctest.Wait()
 		c.mu.RLock()
 		n := len(c.nodes)
@@ -195,19 +189,21 @@ func TestServersAreForgotten(t *testing.T) {
 // A server that is asked all the time is not, however long each of its connections goes without being looked at.
 func TestServersInUseAreNotForgotten(t *testing.T) {
 	for _, silent := range []bool{false, true} { // which fails all dials
-		change := func(o *redis.Options) { o.MaxRetries, o.DialTimeout = -1, time.Second/4 }
-		onPipes(t, change, []Option{MaxIdle(10 * time.Second)}, func(t *testing.T, c *Client, s *pipeRedis) {
+		change := func(o *redis.Options) {
+			o.MaxRetries, o.DialTimeout, o.ConnMaxIdleTime = -1, time.Second/4, 10*time.Second
+		}
+		onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
 			s.silent = silent
 			n, err := c.node(c.router.(single).opt)
 			must(t, err)
-			time.Sleep(time.Second * 3 / 8) // so that no dial is under way when the janitor comes
+			time.Sleep(time.Second * 3 / 8) // so that no dial is under way when expired connections are closed
 			for begun := time.Now(); time.Since(begun) < 2*forgetAfter; time.Sleep(time.Second / 2) {
 				_, err := c.GetToBuffer(t.Context(), "k", make([]byte, 5))
 				if (err != nil) != silent {
 					t.Fatal(err)
 				}
 			}
-			time.Sleep(2 * cleanEvery)
+			time.Sleep(2 * expiryInterval)
 			synctest.Wait()
 			if again, err := c.node(c.router.(single).opt); err != nil || again != n {
 				t.Errorf("silent: %t; forgotten a minute after the last call, %v", silent, err)
@@ -278,7 +274,7 @@ func TestLostConnectionsCostOneTry(t *testing.T) {
 	}
 }
 
-// rest has c have n connections that nobody uses.
+// rest has c have n idle connections.
 func rest(t *testing.T, c *Client, n int) {
 	t.Helper()
 	var conns []*Conn
@@ -302,7 +298,7 @@ func TestLostConnectionsOfAnUnknownKind(t *testing.T) {
 		if dialed, _ := s.counts(); dialed != 9 {
 			t.Errorf("%d connections", dialed)
 		}
-		time.Sleep(2 * idleUnchecked)
+		time.Sleep(2 * checkIdleAfter)
 		get5(t, c) // without a loss they are used again
 		if dialed, open := s.counts(); dialed != 9 || open != 1 {
 			t.Errorf("%d connections, %d are open", dialed, open)
@@ -330,22 +326,22 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
-// Between calls a connection holds no block, whatever it has carried.
+// Between calls a connection holds no block.
 func TestIdleConnectionsHoldNoBlock(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)
 	for _, size := range []int{10, 100000, 3 << 20} {
 		value := randomValue(size)
 		for _, s := range sets {
-			must(t, s.call(ctx, c.commands, "block", value))
+			must(t, s.call(ctx, c, "block", value))
 		}
 		for _, g := range gets {
-			_, err := g.call(ctx, c.commands, "block", size)
+			_, err := g.call(ctx, c, "block", size)
 			must(t, err)
-			_, err = g.call(ctx, c.commands, "block", 1)
+			_, err = g.call(ctx, c, "block", 1)
 			_ = err // too small, for some
 		}
-		if s := millrace.DefaultPool.Stats(); s.InUse != 0 {
+		if s := millrace.DefaultPool().Stats(); s.InUse != 0 {
 			t.Fatalf("%d bytes in %d blocks", s.InUse, s.InUseBlocks)
 		}
 	}

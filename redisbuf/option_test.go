@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/auth"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 func TestNewTakesWhatTheClientHas(t *testing.T) {
@@ -71,12 +71,8 @@ func TestNewTakesWhatTheClientHas(t *testing.T) {
 
 func TestOptionsPanic(t *testing.T) {
 	for name, f := range map[string]func(){
-		"Conns":       func() { Conns(0) },
-		"InFlight":    func() { InFlight(0) },
-		"MaxValue":    func() { MaxValue(0) },
-		"Pieces":      func() { Pieces(-1) },
-		"MaxIdle":     func() { MaxIdle(-1) },
-		"MaxLifetime": func() { MaxLifetime(-1) },
+		"Conns":    func() { Conns(0) },
+		"InFlight": func() { InFlight(0) },
 	} {
 		func() {
 			defer func() {
@@ -110,7 +106,7 @@ func (p *countedCredential) Subscribe(l auth.CredentialsListener) (auth.Credenti
 }
 
 // A provider that keeps what it tells others does not keep something for every connection that there ever was.
-func TestNobodyListensForCredentials(t *testing.T) {
+func TestNoCredentialSubscriptionIsKept(t *testing.T) {
 	p := new(countedCredential)
 	change := func(o *redis.Options) { o.StreamingCredentialsProvider = p }
 	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {

@@ -52,22 +52,15 @@ func TestPanicsGiveEverythingBack(t *testing.T) {
 		}
 	}
 	for name, f := range map[string]func(){
-		"GetTo":            func() { _, _ = c.GetTo(ctx, "panic", &panicking{}) },
-		"GetTo, late":      func() { _, _ = c.GetTo(ctx, "panic", &panicking{after: size - 1}) },
-		"GetTo, splice":    func() { _, _ = c.GetTo(ctx, "panic", panickingReaderFrom{&panicking{after: size}}) },
-		"GetTo nil":        func() { _, _ = c.GetTo(ctx, "panic", nil) },
-		"GetChain nil":     func() { _ = c.GetChain(ctx, "panic", nil, size) },
-		"SetFrom":          func() { _ = c.SetFrom(ctx, "panic", &panicking{}, size) },
-		"SetFrom, late":    func() { _ = c.SetFrom(ctx, "panic", &panicking{after: size - 1}, size) },
-		"SetFrom nil":      func() { _ = c.SetFrom(ctx, "panic", nil, size) },
-		"SetChain nil":     func() { _ = c.SetChain(ctx, "panic", nil) },
-		"Pipeline GetTo":   pipeline(func(p *Pipeline) { p.GetTo("panic", &panicking{}) }),
-		"Pipeline SetFrom": pipeline(func(p *Pipeline) { p.SetFrom("panic", &panicking{after: 10}, size) }),
-		"Pipeline of more": pipeline(func(p *Pipeline) {
-			p.GetToBuffer("panic", make([]byte, size))
-			p.GetTo("panic", &panicking{})
-			p.GetToBuffer("panic", make([]byte, size))
-		}),
+		"GetTo":             func() { _, _ = c.GetTo(ctx, "panic", &panicking{}) },
+		"GetTo, late":       func() { _, _ = c.GetTo(ctx, "panic", &panicking{after: size - 1}) },
+		"GetTo, splice":     func() { _, _ = c.GetTo(ctx, "panic", panickingReaderFrom{&panicking{after: size}}) },
+		"GetTo nil":         func() { _, _ = c.GetTo(ctx, "panic", nil) },
+		"GetChain nil":      func() { _ = c.GetChain(ctx, "panic", nil, size) },
+		"SetFrom":           func() { _ = c.SetFrom(ctx, "panic", &panicking{}, size) },
+		"SetFrom, late":     func() { _ = c.SetFrom(ctx, "panic", &panicking{after: size - 1}, size) },
+		"SetFrom nil":       func() { _ = c.SetFrom(ctx, "panic", nil, size) },
+		"SetChain nil":      func() { _ = c.SetChain(ctx, "panic", nil) },
 		"Pipeline GetChain": pipeline(func(p *Pipeline) { p.GetChain("panic", nil, size) }),
 	} {
 		for range 3 { // more than there are connections
@@ -82,7 +75,7 @@ func TestPanicsGiveEverythingBack(t *testing.T) {
 		if taken(c) {
 			t.Fatal(name, "still has bytes in flight")
 		}
-		if s := millrace.DefaultPool.Stats(); s.InUse != 0 {
+		if s := millrace.DefaultPool().Stats(); s.InUse != 0 {
 			t.Fatalf("%s: %d bytes in %d blocks", name, s.InUse, s.InUseBlocks)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 // A refused call is executed again if no later one of its key was executed, or may have been, or if both of them read.
@@ -113,7 +113,7 @@ func ending(err error) string {
 	return "-"
 }
 
-// Whatever is refused, and however often: the calls of a key were executed in order, but for reads among themselves, and
+// Calls are refused at random. The calls of a key were executed in order, but for reads among themselves, and
 // those without an error once.
 func TestPipelineOrderOfAnything(t *testing.T) {
 	h := redistest.StartHostile(t)

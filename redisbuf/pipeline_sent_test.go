@@ -7,9 +7,6 @@ import (
 	"io"
 	"math"
 	"net"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 // A stingy connection takes some bytes and gives some, and then it is closed.
@@ -38,56 +35,41 @@ func (s *stingy) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func (s *stingy) Read(p []byte) (int, error)    { return s.gives.Read(p) }
-func (s *stingy) SetDeadline(t time.Time) error { return nil }
+func (s *stingy) Read(p []byte) (int, error)       { return s.gives.Read(p) }
+func (s *stingy) SetReadDeadline(time.Time) error  { return nil }
+func (s *stingy) SetWriteDeadline(time.Time) error { return nil }
 
 // Those SETs of a pipeline may have been executed that have left to their last byte, and no others, wherever the
-// connection ends. A reader that fails ends it as well, behind the calls before it.
+// connection ends.
 func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "value"))
-	must(t, err)
-	defer f.Close()
-	_, err = f.WriteString("from a file")
-	must(t, err)
 	chain := scattered(t, []byte("twelve blocks"), 12) // more than are pushed before something is sent
-	failing := func() *call {
-		return &call{verb: setFrom, key: "broken", reader: strings.NewReader("half"), size: 10}
+	kinds := []func() command{
+		func() command { return setOf("a", []byte("value")) },
+		func() command { return getOf("a", make([]byte, 5)) },
+		func() command { return setOf("nothing", nil) },
+		func() command { return &setChainCmd{commandInfo: commandInfo{key: "c", writes: true}, src: chain} },
+		func() command { return setOf("e", []byte("value")) },
 	}
-	kinds := []func() *call{
-		func() *call { return &call{verb: setFromBuffer, key: "a", buf: []byte("value"), size: 5} },
-		func() *call { return &call{verb: getToBuffer, key: "a", buf: make([]byte, 5)} },
-		func() *call { return &call{verb: setFromBuffer, key: "nothing"} },
-		func() *call {
-			return &call{verb: setFrom, key: "b", reader: strings.NewReader("from a reader"), size: 13}
-		},
-		func() *call { return &call{verb: setChain, key: "c", chain: chain} },
-		func() *call { return &call{verb: setFile, key: "d", file: f, size: 11, set: IfAbsent()} },
-		func() *call { return &call{verb: setFromBuffer, key: "e", buf: []byte("value"), size: 5} },
-	}
-	// execute returns what a connection that takes so many bytes makes of such calls, and how many it has taken.
-	execute := func(kinds []func() *call, takes int) (calls []*call, took int) {
+	// execute returns the results of such commands on a connection that takes so many bytes, and how many it has taken.
+	execute := func(kinds []func() command, takes int) (calls []*Result, took int) {
 		s := &stingy{takes: takes, gives: strings.NewReader("")}
 		for _, kind := range kinds {
-			calls = append(calls, kind())
+			calls = append(calls, &Result{cmd: kind()})
 		}
-		_ = newConn(s, time.Second, time.Second, defaultMaxValue).executeAll(context.Background(), calls)
+		newConn(s, time.Second, time.Second).runAll(context.Background(), calls)
 		return calls, s.took
 	}
-	for _, last := range []func() *call{kinds[0], failing} {
-		kinds := append(slices.Clone(kinds), last)
-		ends := make([]int, len(kinds))
-		for i := range kinds {
-			_, ends[i] = execute(kinds[:i+1], math.MaxInt)
-		}
-		for takes := range ends[len(ends)-1] + 1 {
-			calls, _ := execute(kinds, takes)
-			for i, op := range calls {
-				var sent *SentError
-				isReader := i == len(calls)-1 && isReaderError(op.err)
-				want := takes >= ends[i] && op.purpose() == writes && !isReader
-				if op.err == nil || errors.As(op.err, &sent) != want || !isReader && !isLoss(op.err) {
-					t.Fatalf("%d bytes of %v, call %d: %v", takes, ends, i, op.err)
-				}
+	ends := make([]int, len(kinds))
+	for i := range kinds {
+		_, ends[i] = execute(kinds[:i+1], math.MaxInt)
+	}
+	for takes := range ends[len(ends)-1] + 1 {
+		calls, _ := execute(kinds, takes)
+		for i, r := range calls {
+			var sent *SentError
+			want := takes >= ends[i] && r.cmd.info().writes
+			if errors.As(r.err, &sent) != want || !isLoss(r.err) {
+				t.Fatalf("%d bytes of %v, call %d: %v", takes, ends, i, r.err)
 			}
 		}
 	}
@@ -96,26 +78,19 @@ func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
 // The kernel may have taken some of what it was given at once.
 func TestPipelineWhoseServerStopsReading(t *testing.T) {
 	client, _ := tcpPair(t)
-	c := newConn(client, time.Minute, 50*time.Millisecond, defaultMaxValue)
-	calls := []*call{
-		{verb: setFromBuffer, key: "first", buf: []byte("value"), size: 5},
-		{verb: setFromBuffer, key: "large", buf: make([]byte, headStartLeast-1), size: headStartLeast - 1},
-	}
+	c := newConn(client, time.Minute, 50*time.Millisecond)
+	defer c.close()
+	calls := []*Result{{cmd: setOf("first", []byte("value"))}}
 	for range 64 { // more than the sockets hold
-		calls = append(calls, calls[1])
+		calls = append(calls, &Result{cmd: setOf("large", make([]byte, minHeadStart-1))})
 	}
-	for i, op := range calls {
-		calls[i] = new(*op)
-	}
-	if err := c.executeAll(context.Background(), calls); !isTimeout(err) {
-		t.Fatal(err)
-	}
+	c.runAll(context.Background(), calls)
 	var sent *SentError
 	more := true
-	for i, op := range calls {
+	for i, r := range calls {
 		was := more
-		if more = errors.As(op.err, &sent); more && !was || i == 0 && !more || !isTimeout(op.err) {
-			t.Errorf("call %d: %v", i, op.err)
+		if more = errors.As(r.err, &sent); more && !was || i == 0 && !more || !isTimeout(r.err) {
+			t.Errorf("call %d: %v", i, r.err)
 		}
 	}
 	if more {
@@ -124,24 +99,26 @@ func TestPipelineWhoseServerStopsReading(t *testing.T) {
 }
 
 // What a server has said before it closed the connection is why, if it is an error, and no reply to what has not left.
-func TestPipelineOnAConnectionWithLastWords(t *testing.T) {
-	for words, refuses := range map[string]bool{
+func TestPipelineWithAPendingError(t *testing.T) {
+	for reply, refuses := range map[string]bool{
 		"-ERR max number of clients reached\r\n": true, "-ERR max": false, "": false,
 		"+OK\r\n": false, "$1\r\nv\r\n": false, "$-1\r\n": false, "_\r\n": false,
 	} {
-		for _, verb := range []verb{setFromBuffer, getToBuffer} {
-			s := &stingy{gives: strings.NewReader(words)}
-			c := newConn(s, time.Second, time.Second, defaultMaxValue)
-			calls := []*call{{verb: verb, key: "a", buf: []byte("v"), size: 1}, {verb: verb, key: "b", buf: []byte("v"), size: 1}}
-			_ = c.executeAll(context.Background(), calls)
+		for _, cmds := range [][2]command{
+			{setOf("a", []byte("v")), setOf("b", []byte("v"))}, {getOf("a", []byte("v")), getOf("b", []byte("v"))},
+		} {
+			s := &stingy{gives: strings.NewReader(reply)}
+			c := newConn(s, time.Second, time.Second)
+			calls := []*Result{{cmd: cmds[0]}, {cmd: cmds[1]}}
+			c.runAll(context.Background(), calls)
 			if err := calls[0].err; refuses != redis.IsMaxClientsError(err) || !refuses && !errors.Is(err, syscall.EPIPE) {
-				t.Errorf("%q: %v", words, err)
+				t.Errorf("%q: %v", reply, err)
 			}
 			if err := calls[1].err; !errors.Is(err, syscall.EPIPE) || !c.broken {
-				t.Errorf("%q, the second call: %v", words, err)
+				t.Errorf("%q, the second call: %v", reply, err)
 			}
 			if sent := (*SentError)(nil); errors.As(calls[0].err, &sent) || errors.As(calls[1].err, &sent) {
-				t.Errorf("%q: %v, %v", words, calls[0].err, calls[1].err)
+				t.Errorf("%q: %v, %v", reply, calls[0].err, calls[1].err)
 			}
 		}
 	}

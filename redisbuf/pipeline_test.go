@@ -5,50 +5,41 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 func TestPipelineOfAllKinds(t *testing.T) {
-	c, rdb := shared(t)
+	c, _ := shared(t)
 	ctx := bounded(t)
 	p := c.Pipeline()
 	for _, size := range []int{0, 1, 100, 5000, 100000, 1 << 20} {
 		value := randomValue(size)
 		var src, dst millrace.Chain
 		src.AppendCopy(value)
-		var b bytes.Buffer
 		buf, part := guarded(size), guarded(size/2+1)
 		p.SetFromBuffer("p/1", value, Expire(time.Minute))
 		p.SetChain("p/2", &src)
-		p.SetFrom("p/3", bytes.NewReader(value), int64(size), IfPresent()) // set in the first round
-		if size == 0 {
-			must(t, rdb.Set(ctx, "p/3", "x", 0).Err())
-		}
 		got := p.GetToBuffer("p/1", buf)
 		chained := p.GetChain("p/2", &dst, size)
-		written := p.GetTo("p/3", plainWriter{&b})
 		none := p.GetToBuffer("p/none", nil)
 		ranged := p.GetRangeToBuffer("p/1", int64(size/3), part)
 		if err := p.Exec(ctx); err != redis.Nil {
 			t.Fatal(size, err)
 		}
-		for _, r := range []*Result{got, chained, written, ranged} {
+		for _, r := range []*Result{got, chained, ranged} {
 			must(t, r.Err())
 		}
 		if none.Err() != redis.Nil {
 			t.Fatal(none.Err())
 		}
-		if !bytes.Equal(intact(buf)[:got.Len()], value) || !bytes.Equal(dst.Bytes(), value) || !bytes.Equal(b.Bytes(), value) {
+		if !bytes.Equal(intact(buf)[:got.Len()], value) || !bytes.Equal(dst.Bytes(), value) {
 			t.Fatalf("another value than that of %d", size)
 		}
 		if want := value[size/3 : min(size/3+size/2+1, size)]; !bytes.Equal(intact(part)[:ranged.Len()], want) {
@@ -57,7 +48,6 @@ func TestPipelineOfAllKinds(t *testing.T) {
 		src.Release()
 		dst.Release()
 	}
-	p.Reset()
 	must(t, p.Exec(ctx))
 	idle(t, c, 1)
 }
@@ -98,7 +88,6 @@ func TestPipelineErrorsAreOfOneCall(t *testing.T) {
 	small := p.GetToBuffer("pe/huge", make([]byte, 10))
 	large := p.GetChain("pe/huge", &chain, 10)
 	wrong := p.GetToBuffer("pe/list", make([]byte, 10))
-	writer := p.GetTo("pe/huge", failing{})
 	offset := p.GetRangeToBuffer("pe/v", -1, make([]byte, 1))
 	absent := p.SetFromBuffer("pe/v", []byte("x"), IfAbsent())
 	both := p.SetFromBuffer("pe/v", []byte("x"), IfAbsent(), IfPresent())
@@ -114,8 +103,8 @@ func TestPipelineErrorsAreOfOneCall(t *testing.T) {
 	if !errors.As(large.Err(), &tooLarge) || !redis.HasErrorPrefix(wrong.Err(), "WRONGTYPE") {
 		t.Error(large.Err(), wrong.Err())
 	}
-	if !errors.Is(writer.Err(), io.ErrClosedPipe) || offset.Err() != errOffset {
-		t.Error(writer.Err(), offset.Err())
+	if offset.Err() != errOffset {
+		t.Error(offset.Err())
 	}
 	if absent.Err() != redis.Nil || both.Err() != errTwoConditions {
 		t.Error(absent.Err(), both.Err())
@@ -126,168 +115,28 @@ func TestPipelineErrorsAreOfOneCall(t *testing.T) {
 	idle(t, c, 1)
 }
 
-// A reader that fails leaves half a command. Those before it have their replies, and those behind it go another way.
-func TestPipelineWithAReaderThatFails(t *testing.T) {
-	c, rdb := shared(t)
-	ctx := bounded(t)
-	for _, size := range []int{10, 100000, 2 << 20} {
-		for _, have := range []int{0, 1, size - 1} {
-			must(t, rdb.Set(ctx, "pr/half", "before", 0).Err())
-			p := c.Pipeline()
-			value := randomValue(size)
-			first := p.SetFromBuffer("pr/1", value)
-			buf := guarded(size)
-			get := p.GetToBuffer("pr/1", buf)
-			half := p.SetFrom("pr/half", bytes.NewReader(value[:have]), int64(size))
-			last := p.SetFromBuffer("pr/2", value)
-			buf2 := guarded(size)
-			getLast := p.GetToBuffer("pr/2", buf2)
-			var reader *ReaderError
-			if err := p.Exec(ctx); !errors.As(err, &reader) || half.Err() != err || !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Fatal(size, have, err)
-			}
-			for i, r := range []*Result{first, get, last, getLast} {
-				if r.Err() != nil {
-					t.Fatal(size, have, i, r.Err())
-				}
-			}
-			if !bytes.Equal(intact(buf)[:get.Len()], value) || !bytes.Equal(intact(buf2)[:getLast.Len()], value) {
-				t.Fatal("another value")
-			}
-			check(t, rdb, "pr/half", []byte("before"))
-			check(t, rdb, "pr/1", value)
-			check(t, rdb, "pr/2", value)
-		}
-	}
-}
-
-// What is wrong with one of the calls behind a reader that fails keeps none of the others from being sent.
-func TestPipelineGoesOnBehindAReaderThatFails(t *testing.T) {
-	c, rdb := shared(t)
-	ctx := bounded(t)
-	must(t, rdb.Set(ctx, "pg/a", "value", 0).Err())
-	must(t, rdb.LPush(ctx, "pg/list", "x").Err())
-	for _, tt := range []struct {
-		name  string
-		wrong func(p *Pipeline) *Result
-		is    func(error) bool
-	}{
-		{"a buffer that is too small", func(p *Pipeline) *Result { return p.GetToBuffer("pg/a", make([]byte, 1)) },
-			func(err error) bool { var e *BufferTooSmallError; return errors.As(err, &e) }},
-		{"a limit", func(p *Pipeline) *Result { return p.GetChain("pg/a", new(millrace.Chain), 1) },
-			func(err error) bool { var e *ValueTooLargeError; return errors.As(err, &e) }},
-		{"another reader", func(p *Pipeline) *Result { return p.SetFrom("pg/s", bytes.NewReader(nil), 3) }, isReaderError},
-		{"a writer",
-			func(p *Pipeline) *Result {
-				return p.GetTo("pg/a", writerFunc(func([]byte) (int, error) { return 0, errors.New("no room") }))
-			},
-			func(err error) bool { var e *WriterError; return errors.As(err, &e) }},
-		{"a writer whose own context has ended",
-			func(p *Pipeline) *Result {
-				return p.GetTo("pg/a", writerFunc(func([]byte) (int, error) { return 0, context.Canceled }))
-			},
-			func(err error) bool { return errors.Is(err, context.Canceled) }},
-		{"no key", func(p *Pipeline) *Result { return p.GetToBuffer("pg/none", make([]byte, 1)) },
-			func(err error) bool { return err == redis.Nil }},
-		{"another type", func(p *Pipeline) *Result { return p.GetToBuffer("pg/list", make([]byte, 1)) },
-			func(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			must(t, rdb.Del(ctx, "pg/set").Err())
-			p := c.Pipeline()
-			half := p.SetFrom("pg/half", bytes.NewReader(nil), 3)
-			wrong := tt.wrong(p)
-			buf := make([]byte, 10)
-			get := p.GetToBuffer("pg/a", buf)
-			set := p.SetFromBuffer("pg/set", []byte("x"))
-			if err := p.Exec(ctx); err != half.Err() || !isReaderError(err) {
-				t.Error(err)
-			}
-			if err := wrong.Err(); !tt.is(err) {
-				t.Error(err)
-			}
-			if get.Err() != nil || string(buf[:get.Len()]) != "value" || set.Err() != nil {
-				t.Error(get.Err(), set.Err())
-			}
-			check(t, rdb, "pg/set", []byte("x"))
-		})
-	}
-}
-
 // No more is asked for at a time than InFlight allows.
-func TestPipelineInFlight(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := s.Client(t)
-	c, err := New(rdb, InFlight(4<<20))
-	must(t, err)
-	defer c.Close()
+func TestPipelineBatches(t *testing.T) {
+	c, rdb := shared(t, InFlight(4<<20))
 	ctx := bounded(t)
 	value := randomValue(1 << 20)
-	must(t, c.SetFromBuffer(ctx, "pf", value))
+	must(t, rdb.Set(ctx, "pf", value, 0).Err())
+	g := &group{client: c}
 	p := c.Pipeline()
-	got := make([]bytes.Buffer, 20)
-	results := make([]*Result, len(got))
-	most := 0
+	got := make([]millrace.Chain, 20)
 	for i := range got {
-		results[i] = p.GetTo("pf", writerFunc(func(b []byte) (int, error) {
-			if got[i].Len() == 0 {
-				executed := commandCalls(t, rdb, "get")
-				most = max(most, executed-i)
-			}
-			return got[i].Write(b)
-		}))
+		g.calls = append(g.calls, p.GetChain("pf", &got[i], 1<<30))
+		defer got[i].Release()
+	}
+	if n, weight := g.batch(g.calls); n != 3 || weight != 3*(1<<20+2) {
+		t.Errorf("%d values of unknown length, which counts as 1 MiB, are asked for at a time", n)
 	}
 	must(t, p.Exec(ctx))
 	for i := range got {
-		if results[i].Err() != nil || !bytes.Equal(got[i].Bytes(), value) {
-			t.Fatal(i, results[i].Err())
+		if !bytes.Equal(got[i].Bytes(), value) {
+			t.Fatal(i)
 		}
 	}
-	if most < 2 || most > 4 {
-		t.Errorf("%d values of 1 MiB were asked for at a time", most)
-	}
-}
-
-// Calls that are executed again come before those of the next go.
-func TestPipelineOrderAcrossGoes(t *testing.T) {
-	s := redistest.Shared(t)
-	o := s.Options()
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { rdb.Close() })
-	c, err := New(rdb, InFlight(100_000))
-	must(t, err)
-	defer c.Close()
-	ctx := bounded(t)
-	must(t, rdb.Set(ctx, "po", "old", 0).Err())
-	one, two := bytes.Repeat([]byte("1"), 60_000), bytes.Repeat([]byte("2"), 60_000)
-	p := c.Pipeline()
-	half := p.SetFrom("po/half", bytes.NewReader(nil), 3)
-	first := p.SetFromBuffer("po", one)
-	buf, buf2 := guarded(60_000), guarded(60_000)
-	getFirst := p.GetToBuffer("po", buf)
-	second := p.SetFromBuffer("po", two)
-	getSecond := p.GetToBuffer("po", buf2)
-	if err := p.Exec(ctx); !isReaderError(err) || half.Err() != err {
-		t.Fatal(err)
-	}
-	for _, r := range []*Result{first, getFirst, second, getSecond} {
-		must(t, r.Err())
-	}
-	if !bytes.Equal(intact(buf), one) || !bytes.Equal(intact(buf2), two) {
-		t.Error("a GET does not see the SET before it")
-	}
-	check(t, rdb, "po", two)
-}
-
-// commandCalls returns how often the server has executed a command.
-func commandCalls(t *testing.T, rdb *redis.Client, name string) int {
-	info, err := rdb.Info(t.Context(), "commandstats").Result()
-	must(t, err)
-	_, rest, _ := strings.Cut(info, "cmdstat_"+name+":calls=")
-	calls, _, _ := strings.Cut(rest, ",")
-	n, err := strconv.Atoi(calls)
-	must(t, err)
-	return n
 }
 
 // Wherever a pipeline's connection is cut, each call gives its own value or an error, and no SET is executed twice.
@@ -378,7 +227,7 @@ func TestPipelineKeepsNothing(t *testing.T) {
 			if exec {
 				must(t, p.Exec(ctx))
 			} else {
-				p.Reset()
+				p.reset()
 			}
 		}()
 		if exec && (set.Err() != nil || get.Err() != nil || get.Len() != 1<<16) || !exec && get.Err() != errNotExecuted {

@@ -6,7 +6,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 // A push may come before a reply, and behind it; neither costs the connection.
@@ -23,7 +23,7 @@ func TestPushes(t *testing.T) {
 			if g.asksTwice() {
 				p.Set(redistest.InjectReply(0, push+push).On("push\r\n"))
 			}
-			got, err := g.call(ctx, c.commands, "push", len(value))
+			got, err := g.call(ctx, c, "push", len(value))
 			if err != nil || !bytes.Equal(got, value) {
 				t.Fatalf("%s: %v", g.name, err)
 			}
@@ -37,17 +37,13 @@ func TestPushes(t *testing.T) {
 	}
 }
 
-// Pushes may also come between the replies that one call gets: those of a pipeline, of pieces, of a transaction.
+// Pushes may also come between the replies that one call gets: those of a pipeline, or of a ReaderAt.
 func TestPushesBetweenReplies(t *testing.T) {
 	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nkey\r\n"
 	const value = "0123456789"
 	c, p := proxied(t)
 	ctx := bounded(t)
 	must(t, c.SetFromBuffer(ctx, "between", []byte(value)))
-	piecesOf4 := func(i int) func() ([]byte, error) {
-		return func() ([]byte, error) { return piecewise[i].call(ctx, c.commands, "between", len(value), 4) }
-	}
-	inPieces := []string{"+OK\r\n", ":10\r\n", "$4\r\n0123\r\n", "$4\r\n4567\r\n", "$2\r\n89\r\n", "+OK\r\n"}
 	before := p.Counts().Accepted
 	for _, tt := range []struct {
 		name    string
@@ -67,9 +63,7 @@ func TestPushesBetweenReplies(t *testing.T) {
 			}
 			return bufs[0], err
 		}},
-		{"GetToBuffer in pieces", "WATCH", inPieces, piecesOf4(0)},
-		{"GetChain in pieces", "WATCH", inPieces, piecesOf4(1)},
-		{"ReaderAt", "MULTI", []string{"+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n"}, func() ([]byte, error) {
+		{"ReaderAt", "GETRANGE", []string{":10\r\n", "$10\r\n" + value + "\r\n"}, func() ([]byte, error) {
 			r, err := c.ReaderAt(ctx, "between")
 			if err != nil {
 				return nil, err

@@ -5,77 +5,60 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
 
 	"github.com/millrace-io/millrace"
-	"github.com/redis/go-redis/v9"
 )
 
-// readAhead is how much of a value a ReaderAt's Read asks for at a time: enough for the round trip not to matter.
-const readAhead = 1 << 20
+// readAheadLen is how much of a value a ReaderAt's Read asks for at a time, so that the round trip does not matter.
+const readAheadLen = 1 << 20
 
 // A ReaderAt reads ranges of a value. It is an io.ReaderAt, for any number of goroutines, and an io.ReadSeeker, for
-// one: fit for http.ServeContent and io.NewSectionReader. Each range is of one version of the value. If that version
-// has another length than when the ReaderAt was made, a *ValueChangedError says so, even if the key is gone: then the
-// length is 0. (A value that was replaced by one of the same length is not noticed. Whoever needs all of one version
-// reads it with GetTo or GetChain, or gives each version a key of its own.)
+// one: fit for http.ServeContent and io.NewSectionReader.
 //
-// A range and the length are asked for in a transaction. A server whose memory is full refuses that (OOM), and so
-// does one that does not let the user have MULTI or EXEC (NOPERM). From then on the length is asked for before the
-// range and after it. A value that was then replaced twice in between, the second time by one of the first length, is
-// not noticed either.
-//
-// Invariants:
-//
-//	0 ≤ off
-//	ahead is what comes at off
+// Each range is read by one GETRANGE, so it is of one version of the value. The length is asked for before and after it: if it
+// is not the one that the value had when the ReaderAt was made, the error is a *ValueChangedError, with length 0 if the key is
+// gone. A value that was replaced by one of the same length is not noticed. If you need all ranges to be of one version, give
+// each version a key of its own, or read the value as a whole with GetTo or GetChain.
 type ReaderAt struct {
-	c     commands
+	c     *Client
 	ctx   context.Context
 	key   string
 	size  int64
-	off   int64
-	ahead millrace.Chain
-	plain atomic.Bool // the server has refused a transaction
+	off   int64          // of Read and Seek, at least 0
+	block millrace.Draft // what was read ahead, unless it is empty
+	ahead []byte         // the end of block, which is the bytes at off
 }
 
-// A ValueChangedError says that a value has become longer or shorter between two ranges.
+// A ValueChangedError says that a value has become longer or shorter since its ReaderAt was made.
 type ValueChangedError struct {
-	Was, Is int64 // bytes; Is is 0 if the value was deleted
+	Was, Is int64 // length; Is is 0 if the key was deleted
 }
 
 func (e *ValueChangedError) Error() string {
 	return fmt.Sprintf("redisbuf: the value has changed from %d to %d bytes", e.Was, e.Is)
 }
 
-// ReaderAt returns a ReaderAt of the value of key, or redis.Nil if there is none. ctx is for all that is read with it.
-// Close gives back what Read has read ahead.
-func (c commands) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
-	op := call{verb: strlen, key: key}
-	if c.do(ctx, &op); op.err != nil {
-		return nil, op.err
-	}
-	if op.n == 0 { // a value of no bytes, or none
-		var err error
-		if op.n, err = c.sizeAtOnce(ctx, key); err != nil {
-			return nil, err
+// ReaderAt returns a ReaderAt of the value of key, or redis.Nil if there is none. The ReaderAt uses ctx for all calls. Its
+// Close releases what it has read ahead.
+func (c *Client) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
+	cmd := &strlenCmd{commandInfo: commandInfo{key: key}}
+	err := c.do(ctx, cmd)
+	size := cmd.n
+	if err == nil && size == 0 {
+		// The value is empty, or there is none. A GET tells both from each other at one moment.
+		get := &getCmd{commandInfo: commandInfo{key: key}}
+		err = c.do(ctx, get)
+		if small, ok := errors.AsType[*BufferTooSmallError](err); ok {
+			size, err = small.Need, nil
 		}
 	}
-	return &ReaderAt{c: c, ctx: ctx, key: key, size: op.n}, nil
-}
-
-// sizeAtOnce returns the length of a value that probably has none, or redis.Nil if it is not there. Both are of one moment: if
-// STRLEN said 0 and then EXISTS said 1, the key may have been set in between, and never have been empty.
-func (c commands) sizeAtOnce(ctx context.Context, key string) (int64, error) {
-	op := call{verb: getToBuffer, key: key}
-	c.do(ctx, &op)
-	if small, ok := errors.AsType[*BufferTooSmallError](op.err); ok {
-		return small.Need, nil
+	if err != nil {
+		return nil, err
 	}
-	return op.n, op.err
+	return &ReaderAt{c: c, ctx: ctx, key: key, size: size}, nil
 }
 
-// Size returns the length of the value when the ReaderAt was made, in bytes.
+// Size returns the length of the value when the ReaderAt was made.
 func (r *ReaderAt) Size() int64 { return r.size }
 
 // ReadAt implements io.ReaderAt. It borrows p.
@@ -83,28 +66,16 @@ func (r *ReaderAt) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, errOffset
 	}
-	n := int(max(min(int64(len(p)), r.size-off), 0))
+	n := max(min(int64(len(p)), r.size-off), 0)
 	if n > 0 {
-		op := call{verb: getVersion, key: r.key, off: off, size: int64(n), buf: p[:n], length: r.size}
-		if r.get(&op); op.err != nil {
-			return 0, op.err
+		if err := r.c.do(r.ctx, r.rangeCmd(off, p[:n])); err != nil {
+			return 0, err
 		}
 	}
-	if n < len(p) {
-		return n, io.EOF
+	if int(n) < len(p) {
+		return int(n), io.EOF
 	}
-	return n, nil
-}
-
-// get reads a range.
-func (r *ReaderAt) get(op *call) {
-	op.plain = r.plain.Load()
-	r.c.do(r.ctx, op)
-	if !op.plain && (redis.IsOOMError(op.err) || redis.IsPermissionError(op.err) || redis.HasErrorPrefix(op.err, "EXECABORT")) {
-		r.plain.Store(true)
-		op.plain = true
-		r.c.do(r.ctx, op)
-	}
+	return int(n), nil
 }
 
 // Read implements io.Reader. It borrows p.
@@ -112,25 +83,44 @@ func (r *ReaderAt) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if r.ahead.Len() == 0 {
+	if len(r.ahead) == 0 {
 		left := r.size - r.off
 		if left <= 0 {
 			return 0, io.EOF
 		}
-		if int64(len(p)) >= min(left, readAhead) {
+		if int64(len(p)) >= min(left, readAheadLen) {
 			n, err := r.ReadAt(p[:min(int64(len(p)), left)], r.off)
 			r.off += int64(n)
 			return n, err
 		}
-		op := call{verb: getVersionChain, key: r.key, off: r.off, size: min(left, readAhead), chain: &r.ahead, length: r.size}
-		if r.get(&op); op.err != nil {
-			return 0, op.err
+		if err := r.readAhead(int(min(left, readAheadLen))); err != nil {
+			return 0, err
 		}
 	}
-	n := r.ahead.CopyTo(p)
-	r.ahead.Discard(n)
+	n := copy(p, r.ahead)
+	r.skipAhead(n)
 	r.off += int64(n)
 	return n, nil
+}
+
+// readAhead reads the n bytes at off into a block.
+func (r *ReaderAt) readAhead(n int) error {
+	block := millrace.DefaultPool().Get(n)
+	defer block.Release() // after an error; otherwise r has it
+	p := block.Bytes()[:n]
+	if _, err := r.ReadAt(p, r.off); err != nil {
+		return err
+	}
+	r.ahead, r.block, block = p, block, millrace.Draft{}
+	return nil
+}
+
+// skipAhead forgets the first n bytes that were read ahead.
+func (r *ReaderAt) skipAhead(n int) {
+	if r.ahead = r.ahead[n:]; len(r.ahead) == 0 {
+		r.ahead = nil
+		r.block.Release()
+	}
 }
 
 // Seek implements io.Seeker.
@@ -142,22 +132,99 @@ func (r *ReaderAt) Seek(offset int64, whence int) (int64, error) {
 	case io.SeekEnd:
 		offset += r.size
 	default:
-		return 0, errors.New("redisbuf: Seek from an unknown place")
+		return 0, fmt.Errorf("redisbuf: Seek with whence %d", whence)
 	}
 	if offset < 0 {
 		return 0, errOffset
 	}
-	if ahead := offset - r.off; ahead >= 0 && ahead <= int64(r.ahead.Len()) {
-		r.ahead.Discard(int(ahead))
-	} else {
-		r.ahead.Release()
+	ahead := offset - r.off
+	if ahead < 0 || ahead > int64(len(r.ahead)) {
+		ahead = int64(len(r.ahead))
 	}
+	r.skipAhead(int(ahead))
 	r.off = offset
 	return offset, nil
 }
 
-// Close gives back what was read ahead. It returns nil.
+// Close releases what was read ahead. It returns nil.
 func (r *ReaderAt) Close() error {
-	r.ahead.Release()
+	r.skipAhead(len(r.ahead))
 	return nil
+}
+
+// A strlenCmd asks for the length of a value: 0 if there is no such key.
+type strlenCmd struct{ commandInfo }
+
+func (s *strlenCmd) compose(c *conn) error {
+	c.composeStrlen(s.key)
+	return nil
+}
+
+func (s *strlenCmd) read(c *conn) (err error) {
+	s.n, err = c.readLen()
+	return err
+}
+
+func (s *strlenCmd) weight(int64) int64 { return 0 }
+
+func (c *conn) composeStrlen(key string) {
+	c.array(2)
+	c.arg("STRLEN")
+	c.arg(key)
+	c.pushRequest()
+}
+
+// A rangeCmd reads a range of a value that has length bytes into buf, and notices if the value has another length. It asks for
+// the length, the range, and the length again.
+type rangeCmd struct {
+	commandInfo
+	off, length int64
+	buf         []byte // as long as the range
+}
+
+func (r *ReaderAt) rangeCmd(off int64, buf []byte) *rangeCmd {
+	return &rangeCmd{commandInfo: commandInfo{key: r.key}, off: off, length: r.size, buf: buf}
+}
+
+func (r *rangeCmd) compose(c *conn) error {
+	c.composeStrlen(r.key)
+	c.composeGetRange(r.key, r.off, int64(len(r.buf)))
+	c.composeStrlen(r.key)
+	return nil
+}
+
+func (r *rangeCmd) weight(int64) int64 { return int64(len(r.buf)) }
+
+// read reads all three replies. The first error counts, unless a later one makes the connection unusable.
+func (r *rangeCmd) read(c *conn) error {
+	var first error
+	for _, read := range []func(*conn) error{r.readLength, r.readRange, r.readLength} {
+		err := read(c)
+		if err != nil && !c.aligned(err) {
+			first = err
+			break
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if first == nil && r.n != int64(len(r.buf)) {
+		// The value has had its length before and after, and less in between.
+		first = &ValueChangedError{Was: r.length, Is: r.off + r.n}
+	}
+	return first
+}
+
+// readLength reads the length of the value, which must be the expected one.
+func (r *rangeCmd) readLength(c *conn) error {
+	is, err := c.readLen()
+	if err == nil && is != r.length {
+		err = &ValueChangedError{Was: r.length, Is: is}
+	}
+	return err
+}
+
+func (r *rangeCmd) readRange(c *conn) (err error) {
+	r.n, err = c.readInto(r.buf)
+	return err
 }

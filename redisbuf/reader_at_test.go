@@ -17,7 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 func TestReaderAtIsAReader(t *testing.T) {
@@ -215,7 +215,9 @@ func TestGetToAResponse(t *testing.T) {
 		value := randomValue(size)
 		must(t, rdb.Set(bounded(t), "response", value, 0).Err())
 		for _, length := range []bool{false, true} {
+			handled := make(chan struct{})
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				defer close(handled)
 				if length {
 					w.Header().Set("Content-Length", strconv.Itoa(size))
 				}
@@ -228,6 +230,7 @@ func TestGetToAResponse(t *testing.T) {
 			got, err := io.ReadAll(resp.Body)
 			must(t, err)
 			resp.Body.Close()
+			<-handled // closing the connection would end the request's context
 			server.Client().CloseIdleConnections()
 			server.Close()
 			if !bytes.Equal(got, value) {
@@ -238,8 +241,8 @@ func TestGetToAResponse(t *testing.T) {
 	idle(t, c, 1)
 }
 
-// Who reads a response may go away in the middle; that is the writer's error, not the server's.
-func TestGetToAReaderWhoGoesAway(t *testing.T) {
+// A client that goes away in the middle of a response is the writer's error, not the server's.
+func TestGetToAClientThatGoesAway(t *testing.T) {
 	s := redistest.Shared(t)
 	c, rdb := clientOf(t, s.Options())
 	ctx := bounded(t)

@@ -12,10 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// One server is one server: what it says of others is an error, and nobody else is shown the password.
+// A MOVED or ASK of a single server is an error, and no other server gets the password.
 func TestOnlyAClusterRedirects(t *testing.T) {
 	other := redistest.StartHostile(t)
 	h := redistest.StartHostile(t)
@@ -33,7 +33,7 @@ func TestOnlyAClusterRedirects(t *testing.T) {
 					continue // has more than one reply
 				}
 				calls++
-				if _, err := g.call(bounded(t), c.commands, "k", 10); !redis.HasErrorPrefix(err, word) {
+				if _, err := g.call(bounded(t), c, "k", 10); !redis.HasErrorPrefix(err, word) {
 					t.Errorf("%s: %v, want %s", g.name, err, word)
 				}
 			}
@@ -43,7 +43,7 @@ func TestOnlyAClusterRedirects(t *testing.T) {
 		}
 	}
 	if n := other.Accepted(); n != 0 {
-		t.Errorf("somebody else was asked %d times", n)
+		t.Errorf("another server was asked %d times", n)
 	}
 }
 
@@ -175,8 +175,8 @@ func movedReader(t *testing.T, c *Client, cluster *redistest.Cluster) {
 // The empty key is in slot 0.
 func emptyKey(t *testing.T, c *Client, rdb redis.UniversalClient) {
 	ctx := bounded(t)
-	if slot := redistest.Slot(inSlot0); slot != 0 {
-		t.Fatalf("%s is in slot %d", inSlot0, slot)
+	if slot := redistest.Slot(keyOfSlot0); slot != 0 {
+		t.Fatalf("%s is in slot %d", keyOfSlot0, slot)
 	}
 	for range 20 {
 		must(t, c.SetFrom(ctx, "", strings.NewReader("value"), 5))

@@ -1,12 +1,14 @@
 package redisbuf
 
 import (
-	"bytes"
+	"bufio"
+	"io"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// The kinds of replies, by the first byte: of RESP2, and those of RESP3 that a server may send to what is asked here.
+// The kinds of replies, by the first byte: those of RESP2, and those of RESP3 that a server may send.
 const (
 	kindStatus    = '+'
 	kindError     = '-'
@@ -26,24 +28,27 @@ const (
 )
 
 const (
-	// maxHeader is the longest header of a value: a kind, 19 digits and a line end, rounded up.
-	maxHeader = 32
+	// maxValue is the largest length that a server may announce: what Redis allows by default (proto-max-bulk-len).
+	maxValue = 512 << 20
 
-	// maxNesting bounds how deep a reply that nobody wants may be.
+	// maxSkip is how much of an unwanted value is read to keep the connection. Reading more costs more than a new connection.
+	maxSkip = 1 << 20
+
+	// maxNesting bounds how deep an unwanted reply may be.
 	maxNesting = 8
 
-	// maxElements bounds the elements of one.
+	// maxElements bounds the elements of an unwanted reply.
 	maxElements = 1 << 16
 )
 
 // A header is the first line of a reply.
 type header struct {
 	kind byte
-	n    int64  // for an integer, its value; for a bulk, array and the like, its length, -1 for none
-	text []byte // for a status or an error: valid until the next bytes are received
+	n    int64  // an integer's value, or the length of a bulk, array and the like; -1 for null
+	text []byte // of a status or an error: valid until more bytes are received
 }
 
-// parseHeader returns the header that line, without its line end, is.
+// parseHeader returns the header in line, which does not include the line end.
 func parseHeader(line []byte) (h header, err error) {
 	if len(line) == 0 {
 		return h, badReply("an empty line")
@@ -60,7 +65,7 @@ func parseHeader(line []byte) (h header, err error) {
 		return h, nil
 	case kindBulk, kindArray, kindPush, kindAttribute, kindMap, kindSet, kindBulkError, kindVerbatim:
 		var ok bool
-		if h.n, ok = parseInt(h.text); !ok || h.n < -1 {
+		if h.n, ok = parseInt(h.text); !ok || h.n < -1 || h.n > maxValue {
 			return h, badReply("%.40q is not a length", h.text)
 		}
 		return h, nil
@@ -68,59 +73,52 @@ func parseHeader(line []byte) (h header, err error) {
 	return h, badReply("a reply that begins with %q", h.kind)
 }
 
-// parseInt returns the number that p is in decimal, and whether it is one.
+// parseInt returns the number in p, which is decimal and without a plus.
 func parseInt(p []byte) (n int64, ok bool) {
-	negative := len(p) > 0 && p[0] == '-'
-	if negative {
-		p = p[1:]
-	}
-	if len(p) == 0 || len(p) > 18 { // so that it cannot overflow
-		return 0, false
-	}
-	for _, c := range p {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(c-'0')
-	}
-	if negative {
-		n = -n
-	}
-	return n, true
+	n, err := strconv.ParseInt(string(p), 10, 64)
+	return n, err == nil && p[0] != '+'
 }
 
-// line returns the next line, without its end. It is valid until the next bytes are received.
-func (c *conn) line() ([]byte, error) {
-	seen := 0
-	for {
-		p := c.inbox.unread()
-		if i := bytes.IndexByte(p[seen:], '\n'); i >= 0 {
-			i += seen
-			if i == 0 || p[i-1] != '\r' {
-				return nil, badReply("a line that does not end in CRLF")
-			}
-			line := p[:i-1]
-			c.inbox.r += i + 1 // the bytes stay where they are; see flush
-			return line, nil
-		}
-		seen = len(p)
-		room := c.inbox.room()
-		if len(room) == 0 {
-			return nil, badReply("a line of more than %d bytes", maxLine)
-		}
-		n, err := c.receive(1, room, nil, nil)
-		c.inbox.received(n)
-		if err != nil {
-			return nil, cut(err)
-		}
+// lineLen is the longest line of a reply. It is also how many bytes a connection receives at a time when it waits for a line:
+// a short value, or the beginning of a long one, comes with it. A long value is received past that buffer.
+const lineLen = 4 << 10
+
+// readLine returns the next line, without its end. The line is valid until more bytes are read.
+func (c *conn) readLine() ([]byte, error) {
+	line, err := c.in.ReadSlice('\n')
+	switch {
+	case err == bufio.ErrBufferFull:
+		return nil, badReply("a line of more than %d bytes", lineLen)
+	case err != nil:
+		return nil, err
+	case len(line) < 2 || line[len(line)-2] != '\r':
+		return nil, badReply("a line that does not end in CRLF")
 	}
+	return line[:len(line)-2], nil
 }
 
-// readHeader returns the header of the next reply. It steps over pushes and attributes, and returns the error that a reply
-// is as such, and redis.Nil for none.
+// readPart fills p with the next bytes of a value.
+func (c *conn) readPart(p []byte) error {
+	_, err := io.ReadFull(c.in, p)
+	return err
+}
+
+// readReply returns the header of the reply to a command. It skips pushes and attributes. If the reply is an error, it
+// returns that, and redis.Nil for null.
+func (c *conn) readReply() (header, error) {
+	if c.asking {
+		// The reply to the ASKING before the command. If it is an error, the command's reply says what that means.
+		if err := c.skipReply(); err != nil && !isServerError(err) {
+			return header{}, err
+		}
+	}
+	return c.readHeader()
+}
+
+// readHeader is readReply without the reply to ASKING.
 func (c *conn) readHeader() (header, error) {
 	for {
-		line, err := c.line()
+		line, err := c.readLine()
 		if err != nil {
 			return header{}, err
 		}
@@ -134,7 +132,7 @@ func (c *conn) readHeader() (header, error) {
 		case kindAttribute:
 			err = c.skipElements(2*h.n, maxNesting)
 		default:
-			return h, c.meaning(h)
+			return h, c.replyError(h)
 		}
 		if err != nil {
 			return h, err
@@ -142,51 +140,92 @@ func (c *conn) readHeader() (header, error) {
 	}
 }
 
-// meaning returns the error that a reply is, if it is one.
-func (c *conn) meaning(h header) error {
+// replyError returns the error that a reply is, if it is one.
+func (c *conn) replyError(h header) error {
 	switch {
 	case h.kind == kindError:
-		return serverError(string(h.text))
+		return serverError(h.text)
 	case h.kind == kindBulkError:
-		if h.n < 0 || h.n > maxLine {
+		if h.n < 0 || h.n > lineLen {
 			return badReply("an error of %d bytes", h.n)
 		}
 		text := make([]byte, h.n)
-		if err := c.readValue(text, 0); err != nil {
+		if err := c.readPart(text); err != nil {
 			return err
 		}
-		return serverError(string(text))
+		if err := c.readEnd(); err != nil {
+			return err
+		}
+		return serverError(text)
 	case h.kind == kindNull, h.n == -1 && (h.kind == kindBulk || h.kind == kindArray):
 		return redis.Nil
 	}
 	return nil
 }
 
-// skipElements reads n replies and forgets them.
-func (c *conn) skipElements(n int64, nesting int) error {
-	if nesting == 0 || n > maxElements {
-		return badReply("a reply of %d elements where none was asked for", n)
+// readValueHeader returns the length of the value that a reply is. The value follows, and is read by readPart and readEnd.
+func (c *conn) readValueHeader() (int64, error) {
+	h, err := c.readReply()
+	switch {
+	case err != nil:
+		return 0, err
+	case h.kind != kindBulk:
+		return 0, badReply("%q where a value should be", h.kind)
 	}
-	for n > 0 {
-		line, err := c.line()
-		if err != nil {
-			return err
-		}
-		h, err := parseHeader(line)
-		if err != nil {
-			return err
-		}
-		if err := c.skipRest(h, nesting-1); err != nil {
-			return err
-		}
-		if h.kind != kindAttribute { // which is about the element that comes next
-			n--
-		}
-	}
-	return nil
+	return h.n, nil
 }
 
-// skipRest reads what belongs to a reply after its header, and forgets it.
+// readOK reads the reply to a command that returns nothing.
+func (c *conn) readOK() error {
+	h, err := c.readReply()
+	if err == nil && h.kind != kindStatus {
+		err = badReply("%q where a status should be", h.kind)
+	}
+	return err
+}
+
+// readLen reads a reply that is the length of a value.
+func (c *conn) readLen() (int64, error) {
+	h, err := c.readReply()
+	if err == nil && (h.kind != kindInt || h.n < 0) {
+		err = badReply("%q of %d where a length should be", h.kind, h.n)
+	}
+	return h.n, err
+}
+
+// readEnd reads the line end behind a value.
+func (c *conn) readEnd() error {
+	p, err := c.in.Peek(len("\r\n"))
+	if err != nil {
+		return err
+	}
+	if p[0] != '\r' || p[1] != '\n' {
+		return badReply("a value that does not end in CRLF")
+	}
+	_, err = c.in.Discard(len(p))
+	return err
+}
+
+// refuse skips the last rest bytes of a value, and returns why. A connection that has too much to skip is given up.
+func (c *conn) refuse(rest int64, why error) error {
+	if rest > maxSkip && !c.keep && !c.pipelined {
+		c.broken = true
+	} else if err := c.skipValue(rest); err != nil {
+		c.broken = true
+	}
+	return why
+}
+
+// skipReply reads a reply and forgets it, unless it is an error.
+func (c *conn) skipReply() error {
+	h, err := c.readHeader()
+	if err != nil {
+		return err
+	}
+	return c.skipRest(h, maxNesting)
+}
+
+// skipRest reads what follows the header of a reply, and forgets it.
 func (c *conn) skipRest(h header, nesting int) error {
 	switch h.kind {
 	case kindBulk, kindVerbatim, kindBulkError:
@@ -199,4 +238,67 @@ func (c *conn) skipRest(h header, nesting int) error {
 		return c.skipElements(2*h.n, nesting)
 	}
 	return nil
+}
+
+// skipElements reads n replies and forgets them.
+func (c *conn) skipElements(n int64, nesting int) error {
+	if nesting == 0 || n > maxElements {
+		return badReply("an unexpected reply of %d elements", n)
+	}
+	for ; n > 0; n-- {
+		if err := c.skipElement(nesting); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skipElement reads a reply and the attributes before it, and forgets them.
+func (c *conn) skipElement(nesting int) error {
+	for {
+		line, err := c.readLine()
+		if err != nil {
+			return err
+		}
+		h, err := parseHeader(line)
+		if err != nil {
+			return err
+		}
+		if err := c.skipRest(h, nesting-1); err != nil || h.kind != kindAttribute {
+			return err
+		}
+	}
+}
+
+// skipValue reads n bytes and the line end behind them, and forgets them.
+func (c *conn) skipValue(n int64) error {
+	if _, err := c.in.Discard(int(n)); err != nil {
+		return err
+	}
+	return c.readEnd()
+}
+
+// skipPushes reads the pushes that have come behind the last reply. Anything else there is a protocol error.
+func (c *conn) skipPushes() error {
+	for c.in.Buffered() > 0 {
+		if !c.behindReply() {
+			return badReply("%.40q before the request", c.unread())
+		}
+		if err := c.skipElement(maxNesting + 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unread returns what was received and is not read yet.
+func (c *conn) unread() []byte {
+	p, _ := c.in.Peek(c.in.Buffered())
+	return p
+}
+
+// behindReply reports whether what was received and is not read yet may stand behind the last reply of a call.
+func (c *conn) behindReply() bool {
+	p := c.unread()
+	return len(p) == 0 || p[0] == kindPush
 }

@@ -1,84 +1,63 @@
 package redisbuf
 
-import (
-	"strconv"
+import "strconv"
 
-	"github.com/millrace-io/millrace"
-)
+// maxKept is the largest buffer that a connection keeps for its next request.
+const maxKept = 4 << 10
 
-// requestLen is what a connection has for a command without its value. For a longer key a block is borrowed.
-const requestLen = 160
-
-const (
-	// maxDigits is how long a number is at most.
-	maxDigits = len("-9223372036854775808")
-
-	// argOverhead is what an argument has besides its bytes at most: "$", its length, and two line ends.
-	argOverhead = 1 + maxDigits + 4
-)
-
-// A request is a command on its way out. What it is built of stays where it is until release.
-//
-// Invariant: what was built so far is buf, and begun ≤ len(buf) of it were handed out by part.
+// A request is the text of the commands that are composed, without long values.
 type request struct {
-	small [requestLen]byte
-	large millrace.Draft // instead of small, unless it is empty
-	buf   []byte
-	begun int
+	buf    []byte
+	begun  int  // buf[:begun] is queued
+	asking bool // each command is preceded by ASKING: its slot is moving to this server
 }
 
-// fits reports whether there is room for size bytes more.
-func (q *request) fits(size int) bool { return q.buf != nil && size <= cap(q.buf)-len(q.buf) }
-
-// reset makes room for size bytes. What was built before must have been sent.
-func (q *request) reset(size int) {
-	q.release()
-	if size > len(q.small) {
-		q.large = millrace.DefaultPool.Get(size)
-		q.buf = q.large.Bytes()[:0]
-	} else {
-		q.buf = q.small[:0]
+// reset forgets all text.
+func (q *request) reset() {
+	if cap(q.buf) > maxKept {
+		q.buf = nil
 	}
+	q.buf, q.begun, q.asking = q.buf[:0], 0, false
 }
 
-// release gives back what was borrowed.
-func (q *request) release() {
-	q.large.Release()
-	q.buf, q.begun = nil, 0
-}
-
-func (q *request) array(n int) { q.number('*', int64(n)) }
-
-func (q *request) arg(s string) {
-	q.number('$', int64(len(s)))
-	q.buf = append(q.buf, s...)
-	q.end()
-}
-
-// intArg adds a number as an argument.
-func (q *request) intArg(n int64) {
-	var digits [maxDigits]byte
-	p := strconv.AppendInt(digits[:0], n, 10)
-	q.number('$', int64(len(p)))
-	q.buf = append(q.buf, p...)
-	q.end()
-}
-
-// number adds a line that says how many elements, or bytes, come next. Bytes are followed by end.
-func (q *request) number(kind byte, n int64) {
-	q.buf = append(q.buf, kind)
-	q.buf = strconv.AppendInt(q.buf, n, 10)
-	q.end()
-}
-
-func (q *request) end() { q.buf = append(q.buf, '\r', '\n') }
-
-// rest returns how many bytes were added since the last call of part.
-func (q *request) rest() int { return len(q.buf) - q.begun }
-
-// part returns what was added since the last call.
+// part returns the text that was added since the last call of part. More text does not change it.
 func (q *request) part() []byte {
 	p := q.buf[q.begun:len(q.buf):len(q.buf)]
 	q.begun = len(q.buf)
 	return p
 }
+
+// array begins a command of n arguments.
+func (q *request) array(n int) {
+	if q.asking {
+		q.buf = append(q.buf, "*1\r\n$6\r\nASKING\r\n"...)
+	}
+	q.line('*', int64(n))
+}
+
+// arg adds an argument.
+func (q *request) arg(s string) {
+	q.bulkLen(int64(len(s)))
+	q.buf = append(q.buf, s...)
+	q.lineEnd()
+}
+
+// intArg adds a number as an argument.
+func (q *request) intArg(n int64) {
+	var digits [len("-9223372036854775808")]byte
+	p := strconv.AppendInt(digits[:0], n, 10)
+	q.bulkLen(int64(len(p)))
+	q.buf = append(q.buf, p...)
+	q.lineEnd()
+}
+
+// bulkLen begins an argument of n bytes. The caller adds them, and a lineEnd.
+func (q *request) bulkLen(n int64) { q.line('$', n) }
+
+func (q *request) line(kind byte, n int64) {
+	q.buf = append(q.buf, kind)
+	q.buf = strconv.AppendInt(q.buf, n, 10)
+	q.lineEnd()
+}
+
+func (q *request) lineEnd() { q.buf = append(q.buf, '\r', '\n') }

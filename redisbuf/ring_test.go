@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 func TestRing(t *testing.T) {
@@ -25,7 +25,7 @@ func TestRing(t *testing.T) {
 	})
 	t.Cleanup(func() { rdb.Close() })
 	c := newClient(t, rdb)
-	everyWay(t, c.commands, rdb, "ring", fewSizes)
+	everyWay(t, c, rdb, "ring", fewSizes)
 	ctx := bounded(t)
 	for i := range 20 {
 		key, value := fmt.Sprint("ring/", i), randomValue(1000)
@@ -46,7 +46,7 @@ func TestRing(t *testing.T) {
 	for i := range 20 {
 		key, value := fmt.Sprint("ring/", i), randomValue(1000)
 		must(t, c.SetFromBuffer(ctx, key, value))
-		got, err := gets[0].call(ctx, c.commands, key, len(value))
+		got, err := gets[0].call(ctx, c, key, len(value))
 		if err != nil || !bytes.Equal(got, value) {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestShardsThatHaveLeftAreForgotten(t *testing.T) {
 			get5(t, c)
 			time.Sleep(time.Minute)
 		}
-		time.Sleep(defaultIdle + forgetAfter + 2*cleanEvery)
+		time.Sleep(maxIdleTime + forgetAfter + 2*expiryInterval)
 		c.mu.RLock()
 		if n := len(c.nodes); n != 0 {
 			t.Errorf("%d servers are known", n)
@@ -146,26 +146,25 @@ func TestShardsThatHaveLeftAreForgotten(t *testing.T) {
 	})
 }
 
-// A writer that ends its goroutine, as a test's FailNow does, does not leave calls that look as if they had been executed.
+// A Dialer that ends its goroutine, as a test's FailNow does, does not leave calls that look as if they had been executed.
 func TestGoexitInAPipelineOfSeveralServers(t *testing.T) {
 	one, two := redistest.Start(t), redistest.Start(t)
-	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": one.Addr(), "two": two.Addr()}})
-	t.Cleanup(func() { rdb.Close() })
-	c := newClient(t, rdb)
-	ctx := bounded(t)
-	p := c.Pipeline()
-	for i := range 20 {
-		key := fmt.Sprint("goexit/", i)
-		must(t, c.SetFromBuffer(ctx, key, []byte("value")))
-		p.GetTo(key, writerFunc(func([]byte) (int, error) {
+	rdb := redis.NewRing(&redis.RingOptions{
+		Addrs: map[string]string{"one": one.Addr(), "two": two.Addr()}, HeartbeatFrequency: time.Hour,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			runtime.Goexit()
-			return 0, nil
-		}))
+			return nil, nil
+		},
+	})
+	t.Cleanup(func() { rdb.Close() })
+	p := newClient(t, rdb).Pipeline()
+	for i := range 20 {
+		p.GetToBuffer(fmt.Sprint("goexit/", i), nil)
 	}
 	defer func() {
 		if said := recover(); said != errGoexit {
 			t.Errorf("%v", said)
 		}
 	}()
-	t.Error("no panic, and", p.Exec(ctx))
+	t.Error("no panic, and", p.Exec(bounded(t)))
 }

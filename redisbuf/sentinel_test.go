@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 func TestSentinel(t *testing.T) {
@@ -20,8 +20,7 @@ func TestSentinel(t *testing.T) {
 	must(t, c.SetFromBuffer(ctx, "sentinel", value))
 	check(t, rdb, "sentinel", value)
 
-	stop := make(chan struct{})
-	wait := load(t, c, "load", 200000, stop)
+	stop := load(t, c, "load", 200000)
 	old := s.Master(t)
 	s.Failover(t) // both live on
 	value = randomValue(200000)
@@ -34,10 +33,8 @@ func TestSentinel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	close(stop)
-	done, failed := wait()
-	t.Logf("%d calls, %d failed", done, failed)
-	got, err := gets[0].call(ctx, c.commands, "sentinel", len(value))
+	stop()
+	got, err := gets[0].call(ctx, c, "sentinel", len(value))
 	if err != nil || !bytes.Equal(got, value) {
 		t.Fatal(err)
 	}
@@ -56,29 +53,26 @@ func TestSentinelThatCannotTellTheOldMaster(t *testing.T) {
 	conn, err := c.Conn(ctx)
 	must(t, err)
 	defer conn.Close()
-	must(t, conn.SetFromBuffer(ctx, "deaf", []byte("before")))
+	must(t, conn.SetFromBuffer(ctx, "stale", []byte("before")))
 	old, next := s.Master(t), s.Replica(t)
 	rdb := next.Client(t)
 	old.Do(t, "ACL", "SETUSER", "default", "-replicaof", "-slaveof", "-client|kill", "-config", "-multi")
 	sentinel := redis.NewClient(&redis.Options{Addr: s.Addr(), Protocol: 2})
 	defer sentinel.Close()
-	stop := make(chan struct{})
-	wait := load(t, c, "load", 10000, stop)
+	stop := load(t, c, "load", 10000)
 	for s.Master(t) != next {
 		_ = sentinel.Do(ctx, "SENTINEL", "FAILOVER", s.MasterName()).Err() // it may not know the replica well enough yet
 		time.Sleep(50 * time.Millisecond)
 		must(t, ctx.Err())
 	}
-	for err = nil; err != ErrConnLost; err = conn.SetFromBuffer(ctx, "deaf", nil) {
+	for err = nil; err != ErrConnLost; err = conn.SetFromBuffer(ctx, "stale", nil) {
 		must(t, err)
 		time.Sleep(10 * time.Millisecond)
 	}
 	for i := range 20 {
 		value := fmt.Append(nil, "after ", i)
-		must(t, c.SetFromBuffer(ctx, "deaf", value))
-		check(t, rdb, "deaf", value)
+		must(t, c.SetFromBuffer(ctx, "stale", value))
+		check(t, rdb, "stale", value)
 	}
-	close(stop)
-	done, failed := wait()
-	t.Logf("%d calls, %d failed", done, failed)
+	stop()
 }

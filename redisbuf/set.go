@@ -6,81 +6,119 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// SetFromBuffer sets key to buf, which goes to the socket together with the command, in one writev; from 1 MiB on, in two. It
-// borrows buf.
+// SetFromBuffer sets key to buf. The command and buf go to the socket in one writev; from 1 MiB on, in two. It borrows buf.
 //
-// The error is redis.Nil if a condition ([IfAbsent], [IfPresent], [IfEqual]) did not hold. A *SentError says that the
-// connection was lost after the command was sent: then it may have been executed, or not.
-func (c commands) SetFromBuffer(ctx context.Context, key string, buf []byte, opts ...SetOption) error {
+// The error is redis.Nil if a condition ([IfAbsent], [IfPresent]) did not hold. After a *SentError it is unknown
+// whether the key was set.
+func (c *Client) SetFromBuffer(ctx context.Context, key string, buf []byte, opts ...SetOption) error {
 	set, err := combine(opts)
 	if err != nil {
 		return err
 	}
-	op := call{verb: setFromBuffer, key: key, buf: buf, size: int64(len(buf)), set: set}
-	c.do(ctx, &op)
-	return op.err
+	cmd := setCmds.get()
+	defer setCmds.put(cmd)
+	cmd.key, cmd.writes, cmd.buf, cmd.set = key, true, buf, set
+	return c.do(ctx, cmd)
 }
 
-// SetChain sets key to the bytes of src, whose blocks go to the socket as they are, without being put together. It borrows
-// src. The errors are those of SetFromBuffer.
-func (c commands) SetChain(ctx context.Context, key string, src *millrace.Chain, opts ...SetOption) error {
+// SetChain sets key to the bytes of src, whose blocks go to the socket as they are. It borrows src. The errors are those of
+// SetFromBuffer.
+func (c *Client) SetChain(ctx context.Context, key string, src *millrace.Chain, opts ...SetOption) error {
 	set, err := combine(opts)
 	if err != nil {
 		return err
 	}
-	op := call{verb: setChain, key: key, chain: src, size: int64(src.Len()), set: set}
-	c.do(ctx, &op)
-	return op.err
+	_ = src.Len() // a nil chain panics here
+	cmd := setChainCmds.get()
+	defer setChainCmds.put(cmd)
+	cmd.key, cmd.writes, cmd.src, cmd.set = key, true, src, set
+	return c.do(ctx, cmd)
 }
 
-// composeSet composes a SET up to its value of op.size bytes.
-func (c *conn) composeSet(op *call) error {
-	args, size := 3+op.set.args(), len("SET")+len(op.key)+op.set.size()
-	if op.inRequest() {
-		size += int(op.size)
-	}
-	if err := c.compose(args, size); err != nil {
+// A setCmd sets a key to buf.
+type setCmd struct {
+	commandInfo
+	buf []byte
+	set SetOption
+}
+
+var setCmds freeList[setCmd]
+
+func (s *setCmd) compose(c *conn) error {
+	c.beginSet(s.key, int64(len(s.buf)), &s.set)
+	if err := c.pushValue(s.buf, len(s.buf) >= minHeadStart); err != nil {
 		return err
 	}
-	c.array(args)
+	c.endSet(&s.set)
+	return nil
+}
+
+func (s *setCmd) read(c *conn) error { return c.readOK() }
+
+func (s *setCmd) weight(int64) int64 { return int64(len(s.buf)) }
+
+// A setChainCmd sets a key to the bytes of src.
+type setChainCmd struct {
+	commandInfo
+	src *millrace.Chain
+	set SetOption
+}
+
+var setChainCmds freeList[setChainCmd]
+
+func (s *setChainCmd) compose(c *conn) error {
+	c.beginSet(s.key, int64(s.src.Len()), &s.set)
+	headStart := s.src.Len() >= minHeadStart
+	for p := range s.src.All() {
+		if err := c.pushValue(p, headStart); err != nil {
+			return err
+		}
+		headStart = false
+	}
+	c.endSet(&s.set)
+	return nil
+}
+
+func (s *setChainCmd) read(c *conn) error { return c.readOK() }
+
+func (s *setChainCmd) weight(int64) int64 { return int64(s.src.Len()) }
+
+// beginSet queues a SET up to its value of size bytes.
+func (c *conn) beginSet(key string, size int64, set *SetOption) {
+	c.array(3 + set.args())
 	c.arg("SET")
-	c.arg(op.key)
-	c.number('$', op.size)
-	return nil
+	c.arg(key)
+	c.bulkLen(size)
+	c.pushRequest()
 }
 
-// readOK reads the reply to a command that gives nothing.
-func (c *conn) readOK() error {
-	if err := c.awaitReply(); err != nil {
-		return err
-	}
-	return c.readStatus()
+// endSet queues what follows the value of a SET.
+func (c *conn) endSet(set *SetOption) {
+	c.lineEnd()
+	set.appendTo(&c.request)
+	c.pushRequest()
 }
 
-// readStatus reads a reply that says no more than that something was done.
-func (c *conn) readStatus() error {
-	h, err := c.readHeader()
-	if err != nil {
-		return err
-	}
-	if h.kind != kindStatus {
-		return badReply("%q where a status should be", h.kind)
-	}
-	return nil
-}
+const (
+	// headStartLen is how much of a long value is sent ahead of the rest. Redis takes a long argument over as it was received,
+	// instead of copying it, if it has seen the command before all of the argument is there.
+	headStartLen = 64 << 10
 
-// awaitReply sends what was composed, and receives the beginning of the reply into the inbox.
-func (c *conn) awaitReply() error {
-	if c.pipelined {
-		return nil
+	// minHeadStart is the shortest value for which that pays.
+	minHeadStart = 1 << 20
+)
+
+// pushValue queues p as a part of a value. With headStart, it sends the beginning of p at once.
+func (c *conn) pushValue(p []byte, headStart bool) error {
+	if headStart {
+		n := min(len(p), headStartLen)
+		if err := c.push(p[:n]); err != nil {
+			return err
+		}
+		if err := c.flush(); err != nil {
+			return err
+		}
+		p = p[n:]
 	}
-	if err := c.push(c.part()); err != nil {
-		return err
-	}
-	n, err := c.exchange(1, c.inbox.room(), nil, nil)
-	c.inbox.received(n)
-	if n == 0 {
-		return cut(err)
-	}
-	return nil
+	return c.push(p)
 }

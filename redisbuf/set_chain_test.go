@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 // scattered returns value as a Chain of n pieces, each in a block of its own.
@@ -16,22 +16,21 @@ func scattered(t testing.TB, value []byte, n int) *millrace.Chain {
 	t.Cleanup(c.Release)
 	for i := range n {
 		p := value[i*len(value)/n : (i+1)*len(value)/n]
-		d := millrace.DefaultPool.Get(len(p))
+		d := millrace.DefaultPool().Get(len(p))
 		ref := d.Freeze(copy(d.Bytes(), p))
 		c.Append(&ref)
 	}
 	return c
 }
 
-// A Chain goes out whole, however many pieces it has: fewer than a wire's own list holds, more, more than a batch, and those
-// at the limits of either, where the command and the end of the value make one more.
+// A Chain goes out whole, however many pieces it has: fewer than a queue holds, more, and as many.
 func TestSetChainOfManyPieces(t *testing.T) {
 	unix := redistest.Start(t, redistest.UnixSocket())
 	tcp, rdb := shared(t)
 	local, localRdb := clientOf(t, unix.Options())
 	for _, n := range []int{
-		1, fewPieces - 2, fewPieces - 1, fewPieces, fewPieces + 1, 100,
-		manyPieces - 2, manyPieces - 1, manyPieces, manyPieces + 1, 3*manyPieces + 5,
+		1, 2, 10, 100,
+		maxQueue - 2, maxQueue - 1, maxQueue, maxQueue + 1, 3*maxQueue + 5,
 	} {
 		for _, size := range []int{n, 100 * n, 20_000*n + rand.IntN(n)} {
 			value := randomValue(size)
@@ -60,21 +59,20 @@ func TestPipelineOfManyPieces(t *testing.T) {
 	}
 }
 
-// A wire that rests holds neither a batch nor anybody's memory.
-func TestWireHoldsNoPieces(t *testing.T) {
+// An idle connection holds none of the caller's memory.
+func TestIdleConnectionHoldsNoPieces(t *testing.T) {
 	c, _ := shared(t)
-	must(t, c.SetChain(bounded(t), "scattered", scattered(t, randomValue(1<<20), 300)))
 	conn, err := c.Conn(bounded(t))
 	must(t, err)
 	defer conn.Close()
 	must(t, conn.SetChain(bounded(t), "scattered", scattered(t, randomValue(1<<20), 300)))
-	w := conn.pin.res.Value().wire
-	if w.batch != nil || len(w.out) > 0 || cap(w.out) != fewPieces {
-		t.Errorf("the wire holds a batch: %t, and %d pieces of %d", w.batch != nil, len(w.out), cap(w.out))
-	}
-	for i, p := range w.few {
+	own := conn.own.conn
+	for i, p := range own.queue[:cap(own.queue)] {
 		if p != nil {
 			t.Errorf("piece %d is still there", i)
 		}
+	}
+	if len(own.queue) > 0 || own.sending != nil {
+		t.Errorf("%d pieces are queued, %d unsent", len(own.queue), len(own.sending))
 	}
 }

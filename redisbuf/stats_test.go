@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 // says fails the test unless c's Stats are these.
@@ -43,7 +43,7 @@ func TestStatsOfConnections(t *testing.T) {
 		s.hangUp()
 		get5(t, c)
 		says(t, c, "after a loss", Stats{Conns: 1, Idle: 1, Dials: 3, Dropped: 2, Retries: 1})
-		c.nodes[c.placeOf(c.router.(single).opt)].close() // which is what Close does
+		c.nodes[c.keyOf(c.router.(single).opt)].close() // which is what Close does
 		says(t, c, "closed", Stats{Dials: 3, Dropped: 2, Retries: 1})
 	})
 }

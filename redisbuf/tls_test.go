@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 func TestTLS(t *testing.T) {
@@ -15,13 +15,13 @@ func TestTLS(t *testing.T) {
 	o := s.Options()
 	o.MaxRetries = -1
 	c, rdb := clientOf(t, o)
-	everyWay(t, c.commands, rdb, "tls", fewSizes)
+	everyWay(t, c, rdb, "tls", fewSizes)
 
 	o = s.Options()
 	o.TLSConfig.RootCAs, o.MaxRetries = nil, -1
 	c, _ = clientOf(t, o)
 	if _, err := c.GetToBuffer(bounded(t), "tls", nil); err == nil || isServerError(err) {
-		t.Error("to a server that nobody vouches for:", err)
+		t.Error("to a server without a trusted certificate:", err)
 	}
 }
 
@@ -36,7 +36,7 @@ func TestTLSWriteThatHasToWait(t *testing.T) {
 	for _, set := range sets[:4] {
 		s.Pause(t)
 		time.AfterFunc(100*time.Millisecond, func() { s.Resume(t) })
-		must(t, set.call(bounded(t), c.commands, "wait", value))
+		must(t, set.call(bounded(t), c, "wait", value))
 		check(t, rdb, "wait", value)
 	}
 	s.Pause(t)
@@ -61,9 +61,10 @@ func TestTLSIdleConnectionThatWasClosed(t *testing.T) {
 	value := randomValue(1000)
 	must(t, c.SetFromBuffer(ctx, "idle", value))
 	must(t, rdb.Do(ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
-	time.Sleep(idleUnchecked + 50*time.Millisecond)
+	awaitUnusable(t, c)
+	letIdle(c)
 	must(t, c.SetFromBuffer(ctx, "idle", value))
-	got, err := gets[0].call(ctx, c.commands, "idle", len(value))
+	got, err := gets[0].call(ctx, c, "idle", len(value))
 	if err != nil || !bytes.Equal(got, value) {
 		t.Error(err)
 	}

@@ -11,17 +11,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace-io/millrace/internal/testkit/alloctest"
 	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// wantAllocs checks how often f allocates once everything is warm.
+// wantAllocs checks how often a hundred calls of f allocate once everything is warm: want times a call.
 func wantAllocs(t *testing.T, what string, want float64, f func()) {
 	t.Helper()
 	for range 10 {
 		f()
 	}
-	if n := testing.AllocsPerRun(500, f); n != want {
-		t.Errorf("%s: %v allocations a run, want %v", what, n, want)
+	hundred := func() {
+		for range 100 {
+			f()
+		}
+	}
+	if n := alloctest.Count(100*want, hundred); n != 100*want {
+		t.Errorf("%s: %v allocations in a hundred calls, want %v", what, n, 100*want)
 	}
 }
 
@@ -81,16 +87,6 @@ func TestUpTo64BytesAllocateNothing(t *testing.T) {
 			b.ReadFrom(&unknown)
 		})
 	}
-}
-
-func TestNumbersAllocateNothing(t *testing.T) {
-	wantAllocs(t, "integers", 0, func() {
-		var b stackbuf.Buffer
-		for i := range int64(10) {
-			b.Write(strconv.AppendInt(b.AvailableBuffer(), i*1234, 10))
-			b.WriteByte(' ')
-		}
-	})
 }
 
 func TestStringAllocatesOnce(t *testing.T) {
@@ -205,34 +201,6 @@ func TestASpillAllocatesOnce(t *testing.T) {
 	}
 }
 
-// What is Available, or was made so by Grow, can be written in any way.
-func TestAvailableIsAvailable(t *testing.T) {
-	for _, held := range []int{0, 10, 61, 62, 63, 65, 1000} {
-		for _, n := range []int{1, 2, 3, 4, 30, 100} {
-			b := stackbuf.NewBufferString(long[:held])
-			b.Grow(n)
-			wantAllocs(t, "Write", 0, func() { b.Write(longBytes[:n]); b.Truncate(held) })
-			wantAllocs(t, "WriteString", 0, func() { b.WriteString(long[:n]); b.Truncate(held) })
-			wantAllocs(t, "WriteByte", 0, func() {
-				for range n {
-					b.WriteByte('x')
-				}
-				b.Truncate(held)
-			})
-			wantAllocs(t, "WriteRune", 0, func() {
-				for range n / 2 {
-					b.WriteRune('é')
-				}
-				b.Truncate(held)
-			})
-			wantAllocs(t, "AvailableBuffer", 0, func() {
-				b.Write(append(b.AvailableBuffer(), long[:n]...))
-				b.Truncate(held)
-			})
-		}
-	}
-}
-
 // Runes that need no more than the room that there is, to the last byte.
 func TestRunesInTheLastRoomAllocateNothing(t *testing.T) {
 	for _, r := range "é€𝄞" {
@@ -277,25 +245,65 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 	}
 }
 
-func TestShrinkAllocatesForLargeContentsAlone(t *testing.T) {
-	wantAllocs(t, "Write and Shrink of all", 1, func() {
-		var b stackbuf.Buffer
-		b.WriteString(long[:1000])
-		b.Truncate(64)
-		b.Shrink()
-		b.WriteTo(io.Discard)
-	})
-	wantAllocs(t, "Write and Shrink of more", 2, func() {
-		var b stackbuf.Buffer
-		b.WriteString(long[:1000])
-		b.Truncate(65)
-		b.Shrink()
-	})
-}
-
 // What goes down deep into the stack has its Buffers there.
 func TestDeepAllocatesNothing(t *testing.T) {
-	if n := testing.AllocsPerRun(5, func() { deep(10, 1, [200]byte{}) }); n != 0 {
-		t.Errorf("deep allocates %v times: its Buffers are not on the stack", n)
+	wantAllocs(t, "deep", 0, func() { deep(10, 1, [200]byte{}) })
+}
+
+// An again is a source that can be read once more.
+type again struct {
+	name  string
+	src   io.Reader
+	start func()
+}
+
+// knownAgain tell their size, n.
+func knownAgain(n int) []again {
+	s := text(n)
+	asBytes, asString, inner := bytes.NewReader([]byte(s)), strings.NewReader(s), strings.NewReader(s)
+	limited := &io.LimitedReader{R: inner}
+	var buffer stackbuf.Buffer
+	all := []again{
+		{"bytes.Reader", asBytes, func() { asBytes.Seek(0, io.SeekStart) }},
+		{"strings.Reader", asString, func() { asString.Seek(0, io.SeekStart) }},
+		{"limit", limited, func() { inner.Seek(0, io.SeekStart); limited.N = 1 << 40 }},
+		{"Buffer", &buffer, func() { buffer.Reset(); buffer.WriteString(s) }},
+		{"Len", &withLen{inner, n}, func() { inner.Seek(0, io.SeekStart) }},
 	}
+	return all
+}
+
+// If the source tells, memory is taken once.
+func TestReadFromAllocatesOnce(t *testing.T) {
+	for _, n := range []int{65, 100, 512, 4096, 5000, 60_000} {
+		for _, held := range []int{0, 10, 64} {
+			for _, src := range knownAgain(n) {
+				wantAllocs(t, fmt.Sprintf("%s, %d behind %d", src.name, n, held), 1, func() {
+					var b stackbuf.Buffer
+					b.WriteString(long[:held])
+					src.start()
+					b.ReadFrom(src.src)
+				})
+			}
+		}
+	}
+}
+
+// Memory that is there is used again.
+func TestReadFromIntoTheSameMemoryAllocatesNothing(t *testing.T) {
+	for _, n := range []int{1, 65, 5000} {
+		for _, src := range append(knownAgain(n), unknownAgain(n)) {
+			var b stackbuf.Buffer
+			wantAllocs(t, fmt.Sprintf("%s, %d", src.name, n), 0, func() {
+				b.Reset()
+				src.start()
+				b.ReadFrom(src.src)
+			})
+		}
+	}
+}
+
+func unknownAgain(n int) again {
+	src := strings.NewReader(text(n))
+	return again{"unknown", &only{src}, func() { src.Seek(0, io.SeekStart) }}
 }

@@ -28,14 +28,13 @@ var ErrTooLarge = bytes.ErrTooLarge
 //
 // A Buffer is for one goroutine at a time. Slices that it returns are the Buffer's memory, lent to the caller until the
 // next call that changes the Buffer; a caller that keeps one for longer copies it.
-//
-// Invariants:
-//
-//	0 ≤ r ≤ w
-//	spill == nil: w ≤ len(inline), and the contents are inline[r:w]
-//	spill != nil: w ≤ len(spill) = cap(spill), and the contents are spill[r:w]
-//	no field ever points into inline
 type Buffer struct {
+	// Invariants:
+	//
+	//	0 ≤ r ≤ w
+	//	spill == nil: w ≤ len(inline), and the contents are inline[r:w]
+	//	spill != nil: w ≤ len(spill) = cap(spill), and the contents are spill[r:w]
+	//	no field ever points into inline
 	spill    []byte
 	r, w     int
 	lastRead lastRead
@@ -175,7 +174,7 @@ func (b *Buffer) makeRoom(n int) {
 	switch {
 	case n <= size-b.w:
 	case n <= inlineSize-held && size <= inlineSize:
-		// Whatever the memory is, an array is as good: move down, or in from a little slice that NewBuffer was given.
+		// The array is as good as the memory: move down, or in from a little slice that NewBuffer was given.
 		b.w = copy(b.inline[:], b.Bytes())
 		b.r, b.spill = 0, nil
 	case b.canMoveDown(n):

@@ -54,32 +54,6 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-// BenchmarkWriteByte writes a byte at a time into a buffer that is used again.
-func BenchmarkWriteByte(b *testing.B) {
-	for _, n := range []int{64, 64 << 10} {
-		b.Run(fmt.Sprintf("N%d/bytes.Buffer", n), func(b *testing.B) {
-			b.SetBytes(int64(n))
-			var buf bytes.Buffer
-			for b.Loop() {
-				buf.Reset()
-				for i := range n {
-					buf.WriteByte(byte(i))
-				}
-			}
-		})
-		b.Run(fmt.Sprintf("N%d/stackbuf", n), func(b *testing.B) {
-			b.SetBytes(int64(n))
-			var buf stackbuf.Buffer
-			for b.Loop() {
-				buf.Reset()
-				for i := range n {
-					buf.WriteByte(byte(i))
-				}
-			}
-		})
-	}
-}
-
 // BenchmarkReadFrom reads all of a source into a new buffer.
 func BenchmarkReadFrom(b *testing.B) {
 	for _, n := range []int{512, 64 << 10} {

@@ -5,79 +5,115 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"strings"
 )
 
 var errNegativeRead = errors.New("stackbuf.Buffer: reader returned negative count from Read")
 
+// maxClaim bounds what a source is believed to have when the claim may come from a peer: the limit of an
+// io.LimitedReader, or the Len of a type that this package does not know. More memory is taken as the bytes arrive.
+const maxClaim = 64 << 10
+
 // ReadFrom adds what src gives to the contents until io.EOF, and returns how many bytes that was. It borrows src. The
 // error is src's, unless that is io.EOF; what came before it is in b. ReadFrom panics with ErrTooLarge when there is no
 // memory for so many bytes, and when src returns a negative count.
 //
-// If src tells how much it has, memory is taken once, to fit, unless b is a queue that has been read from. Sources that
-// tell are an *os.File, an *io.LimitedReader, an in-memory reader, and anything with a method Len() int or Size()
-// int64. Claims that nothing backs are believed as far as 64 times what has arrived. At once they are believed up to 64
-// KiB for the limit of an io.LimitedReader or io.SectionReader over a source that does not tell, and up to 16 MiB for a
-// type that is not of the standard library. If src does not tell, the memory doubles. It never grows merely to see
-// io.EOF.
+// If src tells how much it has, memory is taken once, to fit, unless b is a queue that has been read from. An *os.File and
+// the in-memory readers of the standard library tell. A method Len() int of any other type, and the limit of an
+// io.LimitedReader whose source does not tell, are believed up to 64 KiB. Otherwise the memory doubles. It never grows
+// merely to see io.EOF.
 func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	b.lastRead = nothing
 	if b.r == b.w {
 		b.Reset()
 	}
-	e := expect(src)
-	// Not where many small sources come together, nor in a queue: both would have their contents moved each time.
-	fit := b.r == 0 && e.total >= int64(b.Len())
+	b.expect(sizeOf(src))
 	s, used := lendScratch(), 0
 	defer func() { s.release(used) }()
 	for {
-		b.reserve(&e, fit)
 		direct := b.spill != nil && b.Available() >= MinRead
 		p := s[:]
 		if direct {
 			p = b.spill[b.w:]
-		} else if !e.standard() {
-			used = len(p) // whatever it says: a source may write to all that it is shown
+		} else {
+			used = len(p) // a source may write to more than it says
 		}
 		m, err := src.Read(p)
 		if m < 0 {
 			panic(errNegativeRead)
 		}
-		e.arrived += int64(m)
+		n += int64(m)
 		if direct {
 			b.w += len(p[:m])
 		} else {
-			used = max(used, m)
 			b.add(p[:m])
 		}
 		if err == io.EOF {
-			return e.arrived, nil
+			return n, nil
 		}
 		if err != nil {
-			return e.arrived, err
+			return n, err
 		}
 	}
 }
 
-// reserve makes room for what is to come, as far as that is credible, when there is none.
-func (b *Buffer) reserve(e *expectation, fit bool) {
-	n := e.credible()
+// expect makes room for n bytes that a source says it has. The memory fits them, unless many small sources come together
+// or b is a queue: the contents of both would be moved each time.
+func (b *Buffer) expect(n int64) {
+	held := b.Len()
 	switch {
-	case n <= int64(b.Available()), b.spill != nil && b.Available() >= MinRead:
-		return
-	case n > int64(maxInt-b.Len()):
+	case n <= int64(b.Available()):
+	case n > int64(maxInt-held):
 		panic(ErrTooLarge)
-	case b.Cap() <= inlineSize && int(n) <= inlineSize-b.Len():
-		return
-	case b.canMoveDown(int(n)):
+	case b.Cap() <= inlineSize && held+int(n) <= inlineSize: // add makes room in the array
+	case b.r == 0 && int(n) >= held:
+		b.move(held + int(n))
+	default:
 		b.makeRoom(int(n))
-		return
 	}
-	size := b.Len() + int(n)
-	if !fit {
-		size = max(size, b.twice())
+}
+
+// unknown is the size of a source that does not tell.
+const unknown = -1
+
+// sizeOf returns how many bytes r has, as far as it says and can be believed; unknown if it does not say.
+func sizeOf(r io.Reader) int64 {
+	switch r := r.(type) {
+	case *bytes.Reader:
+		return int64(r.Len())
+	case *strings.Reader:
+		return int64(r.Len())
+	case *bytes.Buffer:
+		return int64(r.Len())
+	case *Buffer:
+		return int64(r.Len())
+	case *os.File:
+		return fileSize(r)
+	case *io.LimitedReader:
+		n := sizeOf(r.R)
+		if n == unknown {
+			n = maxClaim
+		}
+		return min(r.N, n)
+	case interface{ Len() int }:
+		return min(int64(r.Len()), maxClaim)
 	}
-	b.move(size)
+	return unknown
+}
+
+// fileSize returns how many bytes f has from its offset on. They are unknown if it is a pipe, a device, or a file that
+// the kernel makes up while it is read, which says that it is empty.
+func fileSize(f *os.File) int64 {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return unknown
+	}
+	at, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return unknown
+	}
+	return max(info.Size()-at, 0)
 }
 
 // add is Write of bytes that were read into a scratch.

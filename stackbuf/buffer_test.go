@@ -4,8 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/millrace-io/millrace/stackbuf"
 )
@@ -62,14 +67,6 @@ func filled(s string) map[string]*stackbuf.Buffer {
 		"behind what read": &behind,
 		"ReadFrom":         &received,
 		"a copy":           &copied,
-	}
-}
-
-func TestFilledBuffersHoldTheSame(t *testing.T) {
-	for _, n := range sizes {
-		for what, b := range filled(text(n)) {
-			check(t, fmt.Sprint(what, ", ", n), b, text(n))
-		}
 	}
 }
 
@@ -136,18 +133,6 @@ func TestNewBufferOfNothing(t *testing.T) {
 	}
 }
 
-func TestNewBufferStringCopies(t *testing.T) {
-	for _, n := range sizes {
-		b := stackbuf.NewBufferString(text(n))
-		if got := stackbuf.Spilled(b); got != (n > 64) {
-			t.Errorf("%d bytes are on the heap: %t", n, got)
-		}
-		check(t, fmt.Sprint(n), b, text(n))
-		b.WriteByte('x')
-		check(t, fmt.Sprint(n, " and one"), b, text(n)+"x")
-	}
-}
-
 // What is appended to the contents or to AvailableBuffer reaches no further than the memory that is free.
 func TestBytesAndAvailableBufferEndWithTheMemory(t *testing.T) {
 	for _, n := range sizes {
@@ -169,69 +154,6 @@ func TestBytesAndAvailableBufferEndWithTheMemory(t *testing.T) {
 	}
 }
 
-func TestChangingBytesChangesTheBuffer(t *testing.T) {
-	for _, n := range sizes[1:] {
-		for what, b := range filled(text(n)) {
-			b.Bytes()[n-1] = '!'
-			check(t, what, b, text(n)[:n-1]+"!")
-			p, _ := b.Peek(1)
-			p[0] = '?'
-			if c, err := b.ReadByte(); c != '?' || err != nil {
-				t.Errorf("%s, %d: the first byte is %q, %v", what, n, c, err)
-			}
-		}
-	}
-}
-
-func TestTruncate(t *testing.T) {
-	for _, n := range sizes {
-		for what, b := range filled(text(n)) {
-			size := b.Cap()
-			for _, left := range []int{n, n - n/3, n / 2, n / 3, 0} {
-				b.Truncate(left)
-				check(t, what, b, text(n)[:left])
-				if b.Cap() != size {
-					t.Errorf("%s: Truncate(%d) of %d changed Cap from %d to %d", what, left, n, size, b.Cap())
-				}
-			}
-			if b.Available() != size {
-				t.Errorf("%s: %d of %d bytes are available after Truncate(0)", what, b.Available(), size)
-			}
-			b.WriteString("again")
-			check(t, what, b, "again")
-		}
-	}
-}
-
-func TestTruncateForgetsWhatWasRead(t *testing.T) {
-	b := stackbuf.NewBufferString("abcdef")
-	b.ReadByte()
-	b.Truncate(3)
-	check(t, "truncated", b, "bcd")
-	if err := b.UnreadByte(); err == nil {
-		t.Error("UnreadByte after Truncate succeeds")
-	}
-}
-
-func TestReset(t *testing.T) {
-	for _, n := range sizes {
-		for what, b := range filled(text(n)) {
-			size := b.Cap()
-			b.ReadByte()
-			b.Reset()
-			check(t, what, b, "")
-			if b.Cap() != size || b.Available() != size {
-				t.Errorf("%s, %d: Reset left %d of %d bytes, want all of %d", what, n, b.Available(), b.Cap(), size)
-			}
-			if err := b.UnreadByte(); err == nil {
-				t.Errorf("%s, %d: UnreadByte after Reset succeeds", what, n)
-			}
-			b.WriteString(text(n))
-			check(t, what, b, text(n))
-		}
-	}
-}
-
 // An empty Buffer gives no nil slice, which bytes.Buffer's zero value does. Where that shows, it does in this way.
 func TestBytesOfAnEmptyBufferAreNotNil(t *testing.T) {
 	var ours stackbuf.Buffer
@@ -240,5 +162,475 @@ func TestBytesOfAnEmptyBufferAreNotNil(t *testing.T) {
 	b, _ := json.Marshal(theirs.Bytes())
 	if string(a) != `""` || string(b) != `null` {
 		t.Errorf("JSON of the zero Buffer's Bytes is %s, of bytes.Buffer's %s", a, b)
+	}
+}
+
+// signatures maps the exported methods of t, a pointer type, to their signatures without the receiver.
+func signatures(t reflect.Type) map[string]string {
+	of := map[string]string{}
+	for m := range t.Methods() {
+		in := make([]reflect.Type, 0, m.Type.NumIn()-1)
+		for i := 1; i < m.Type.NumIn(); i++ {
+			in = append(in, m.Type.In(i))
+		}
+		out := make([]reflect.Type, 0, m.Type.NumOut())
+		for result := range m.Type.Outs() {
+			out = append(out, result)
+		}
+		of[m.Name] = fmt.Sprint(reflect.FuncOf(in, out, m.Type.IsVariadic()))
+	}
+	return of
+}
+
+// Every method of bytes.Buffer, also of a later Go, is one of Buffer with the same signature. Shrink is the only other.
+func TestBufferHasEveryMethod(t *testing.T) {
+	want := signatures(reflect.TypeFor[*bytes.Buffer]())
+	got := signatures(reflect.TypeFor[*stackbuf.Buffer]())
+	if len(want) < 20 {
+		t.Fatalf("bytes.Buffer has only %d methods: %v", len(want), want)
+	}
+	for name, signature := range want {
+		if got[name] != signature {
+			t.Errorf("%s is %q, want %q", name, got[name], signature)
+		}
+		delete(got, name)
+	}
+	if len(got) != 1 || got["Shrink"] != "func()" {
+		t.Errorf("the methods that bytes.Buffer has not are %v, want Shrink alone", got)
+	}
+}
+
+// So a value has no method that works on a copy without being asked.
+func TestAllMethodsHavePointerReceivers(t *testing.T) {
+	if n := reflect.TypeFor[stackbuf.Buffer]().NumMethod(); n != 0 {
+		t.Errorf("a Buffer value has %d methods, want none", n)
+	}
+}
+
+func TestFunctionsAndConstants(t *testing.T) {
+	for name, pair := range map[string][2]any{
+		"NewBuffer":       {bytes.NewBuffer, stackbuf.NewBuffer},
+		"NewBufferString": {bytes.NewBufferString, stackbuf.NewBufferString},
+	} {
+		theirs, ours := reflect.TypeOf(pair[0]), reflect.TypeOf(pair[1])
+		want := reflect.FuncOf([]reflect.Type{theirs.In(0)}, []reflect.Type{reflect.TypeFor[*stackbuf.Buffer]()}, false)
+		if ours != want {
+			t.Errorf("%s is a %v, want %v", name, ours, want)
+		}
+	}
+	if stackbuf.MinRead != bytes.MinRead {
+		t.Errorf("MinRead is %d, want %d", stackbuf.MinRead, bytes.MinRead)
+	}
+	if stackbuf.ErrTooLarge != bytes.ErrTooLarge {
+		t.Errorf("ErrTooLarge is %v, want that of bytes", stackbuf.ErrTooLarge)
+	}
+}
+
+// 112 is a size class: on the heap a Buffer wastes nothing.
+func TestSizeOfBuffer(t *testing.T) {
+	want := uintptr(112)
+	if strconv.IntSize == 32 {
+		want = 3*4 + 2*4 + 1 + 64 + 3
+	}
+	if size := reflect.TypeFor[stackbuf.Buffer]().Size(); size != want {
+		t.Errorf("a Buffer has %d bytes, want %d", size, want)
+	}
+}
+
+// readers empty a Buffer in pieces of n bytes.
+var readers = map[string]func(b *stackbuf.Buffer, n int) string{
+	"Read": func(b *stackbuf.Buffer, n int) string {
+		var all strings.Builder
+		p := make([]byte, n)
+		for {
+			m, err := b.Read(p)
+			all.Write(p[:m])
+			if err != nil {
+				return all.String()
+			}
+		}
+	},
+	"Next": func(b *stackbuf.Buffer, n int) string {
+		var all strings.Builder
+		for b.Len() > 0 {
+			all.Write(b.Next(n))
+		}
+		return all.String()
+	},
+	"ReadByte": func(b *stackbuf.Buffer, _ int) string {
+		var all strings.Builder
+		for c, err := b.ReadByte(); err == nil; c, err = b.ReadByte() {
+			all.WriteByte(c)
+		}
+		return all.String()
+	},
+	"ReadRune": func(b *stackbuf.Buffer, _ int) string {
+		var all strings.Builder
+		for c, _, err := b.ReadRune(); err == nil; c, _, err = b.ReadRune() {
+			all.WriteRune(c)
+		}
+		return all.String()
+	},
+	"ReadString": func(b *stackbuf.Buffer, _ int) string {
+		var all strings.Builder
+		for {
+			line, err := b.ReadString('A')
+			all.WriteString(line)
+			if err != nil {
+				return all.String()
+			}
+		}
+	},
+	"ReadBytes": func(b *stackbuf.Buffer, _ int) string {
+		var all strings.Builder
+		for {
+			line, err := b.ReadBytes('A')
+			all.Write(line)
+			if err != nil {
+				return all.String()
+			}
+		}
+	},
+}
+
+func TestReadingInPieces(t *testing.T) {
+	for how, read := range readers {
+		for _, n := range sizes {
+			for _, piece := range []int{1, 3, 40, 64, 65, 5000} {
+				for what, b := range filled(text(n)) {
+					if n > 5000 && piece < 40 {
+						continue
+					}
+					if got := read(b, piece); got != text(n) {
+						t.Errorf("%s of %s, %d by %d, gives %q", how, what, n, piece, got)
+					}
+					check(t, what, b, "")
+				}
+			}
+		}
+	}
+}
+
+// unreadable says after which calls UnreadByte and UnreadRune succeed.
+var unreadable = map[string]struct {
+	call       func(b *stackbuf.Buffer)
+	byte, rune bool
+}{
+	"nothing":           {func(*stackbuf.Buffer) {}, false, false},
+	"Bytes":             {func(b *stackbuf.Buffer) { b.ReadByte(); b.Bytes() }, true, false},
+	"String":            {func(b *stackbuf.Buffer) { b.ReadRune(); _ = b.String() }, true, true},
+	"Peek":              {func(b *stackbuf.Buffer) { b.ReadRune(); b.Peek(1) }, true, true},
+	"Read":              {func(b *stackbuf.Buffer) { b.Read(make([]byte, 2)) }, true, false},
+	"Read of none":      {func(b *stackbuf.Buffer) { b.ReadByte(); b.Read(nil) }, false, false},
+	"Next":              {func(b *stackbuf.Buffer) { b.Next(2) }, true, false},
+	"Next of none":      {func(b *stackbuf.Buffer) { b.ReadByte(); b.Next(0) }, false, false},
+	"ReadByte":          {func(b *stackbuf.Buffer) { b.ReadByte() }, true, false},
+	"ReadRune":          {func(b *stackbuf.Buffer) { b.ReadRune() }, true, true},
+	"ReadBytes":         {func(b *stackbuf.Buffer) { b.ReadBytes('A') }, true, false},
+	"ReadString":        {func(b *stackbuf.Buffer) { b.ReadString('A') }, true, false},
+	"UnreadByte":        {func(b *stackbuf.Buffer) { b.ReadByte(); b.UnreadByte() }, false, false},
+	"UnreadRune":        {func(b *stackbuf.Buffer) { b.ReadRune(); b.UnreadRune() }, false, false},
+	"a failing Unread*": {func(b *stackbuf.Buffer) { b.ReadByte(); b.UnreadRune() }, true, false},
+	"Write":             {func(b *stackbuf.Buffer) { b.ReadByte(); b.Write(nil) }, false, false},
+	"WriteString":       {func(b *stackbuf.Buffer) { b.ReadByte(); b.WriteString("") }, false, false},
+	"WriteByte":         {func(b *stackbuf.Buffer) { b.ReadByte(); b.WriteByte('x') }, false, false},
+	"WriteRune":         {func(b *stackbuf.Buffer) { b.ReadByte(); b.WriteRune('é') }, false, false},
+	"ReadFrom":          {func(b *stackbuf.Buffer) { b.ReadByte(); b.ReadFrom(strings.NewReader("x")) }, false, false},
+	"WriteTo":           {func(b *stackbuf.Buffer) { b.ReadByte(); b.WriteTo(&taker{most: 1}) }, false, false},
+	"Truncate":          {func(b *stackbuf.Buffer) { b.ReadByte(); b.Truncate(1) }, false, false},
+	"Reset":             {func(b *stackbuf.Buffer) { b.ReadByte(); b.Reset() }, false, false},
+}
+
+func TestUnread(t *testing.T) {
+	for _, n := range []int{10, 64, 65, 300} {
+		for after, c := range unreadable {
+			for what, b := range filled(text(n)) {
+				if c.call(b); (b.UnreadByte() == nil) != c.byte {
+					t.Errorf("%s, %d: UnreadByte after %s succeeds: %t, want %t", what, n, after, !c.byte, c.byte)
+				}
+			}
+			for what, b := range filled(text(n)) {
+				if c.call(b); (b.UnreadRune() == nil) != c.rune {
+					t.Errorf("%s, %d: UnreadRune after %s succeeds: %t, want %t", what, n, after, !c.rune, c.rune)
+				}
+			}
+		}
+	}
+}
+
+// writers put s into a Buffer in pieces of n bytes.
+var writers = map[string]func(b *stackbuf.Buffer, s string, n int){
+	"Write": func(b *stackbuf.Buffer, s string, n int) {
+		for ; len(s) > 0; s = s[min(n, len(s)):] {
+			b.Write([]byte(s[:min(n, len(s))]))
+		}
+	},
+	"WriteString": func(b *stackbuf.Buffer, s string, n int) {
+		for ; len(s) > 0; s = s[min(n, len(s)):] {
+			b.WriteString(s[:min(n, len(s))])
+		}
+	},
+	"WriteByte": func(b *stackbuf.Buffer, s string, _ int) {
+		for i := range len(s) {
+			b.WriteByte(s[i])
+		}
+	},
+	"WriteRune": func(b *stackbuf.Buffer, s string, _ int) {
+		for _, c := range s {
+			b.WriteRune(c)
+		}
+	},
+	"AvailableBuffer": func(b *stackbuf.Buffer, s string, n int) {
+		for ; len(s) > 0; s = s[min(n, len(s)):] {
+			b.Write(append(b.AvailableBuffer(), s[:min(n, len(s))]...))
+		}
+	},
+	"Fprint": func(b *stackbuf.Buffer, s string, n int) {
+		for ; len(s) > 0; s = s[min(n, len(s)):] {
+			fmt.Fprint(b, s[:min(n, len(s))])
+		}
+	},
+}
+
+func TestWritingInPieces(t *testing.T) {
+	for what, write := range writers {
+		for _, n := range sizes {
+			for _, piece := range []int{1, 3, 40, 64, 65, 5000} {
+				if n > 5000 && piece < 40 {
+					continue
+				}
+				var b stackbuf.Buffer
+				write(&b, text(n), piece)
+				check(t, fmt.Sprint(what, " ", n, " by ", piece), &b, text(n))
+				if stackbuf.Spilled(&b) != (n > 64) {
+					t.Errorf("%s: %d bytes by %d are on the heap: %t", what, n, piece, stackbuf.Spilled(&b))
+				}
+			}
+		}
+	}
+}
+
+// What is read in between makes room: as long as no more than 64 bytes are held at once, the array does.
+func TestTheArrayIsUsedAgain(t *testing.T) {
+	for what, write := range writers {
+		var b stackbuf.Buffer
+		var want bytes.Buffer
+		for i := range 500 {
+			n := i * 7 % 33
+			write(&b, text(n), 1000)
+			want.WriteString(text(n))
+			check(t, what, &b, want.String())
+			take := max(0, want.Len()-i*5%32)
+			if got := b.Next(take); !bytes.Equal(got, want.Next(take)) {
+				t.Fatalf("%s: in round %d Next gives %q", what, i, got)
+			}
+			if stackbuf.Spilled(&b) {
+				t.Fatalf("%s: in round %d the contents are on the heap", what, i)
+			}
+		}
+	}
+}
+
+// A rune needs the room that it takes, not the room that the longest takes.
+func TestRunesFillTheRoomThatThereIs(t *testing.T) {
+	for _, r := range []rune{'a', 'é', '€', '𝄞'} {
+		size := utf8.RuneLen(r)
+		var b stackbuf.Buffer
+		b.WriteString(text(64 - size))
+		b.WriteRune(r)
+		check(t, string(r), &b, text(64-size)+string(r))
+		if stackbuf.Spilled(&b) {
+			t.Errorf("64 bytes that end with %q are on the heap", r)
+		}
+		for _, room := range []int{64, 100, 1000} {
+			over := stackbuf.NewBuffer(append(make([]byte, 0, room), text(room-size)...))
+			before := over.Available()
+			over.WriteRune(r)
+			check(t, string(r), over, text(room-size)+string(r))
+			if over.Cap() != room {
+				t.Errorf("with %d of %d bytes free, %q was written to other memory of %d bytes", before, room, r, over.Cap())
+			}
+		}
+	}
+}
+
+func TestGrow(t *testing.T) {
+	for _, held := range sizes {
+		for _, n := range append([]int{3, 10, 200}, sizes...) {
+			for what, b := range filled(text(held)) {
+				b.Grow(n)
+				check(t, fmt.Sprint(what, " ", held, " and room for ", n), b, text(held))
+				size, room := b.Cap(), b.Available()
+				if room < n {
+					t.Errorf("%s: Grow(%d) with %d bytes left room for %d", what, n, held, room)
+				}
+				b.WriteString(text(n))
+				check(t, what, b, text(held)+text(n))
+				if b.Cap() != size {
+					t.Errorf("%s: after Grow(%d) with %d bytes, writing them changed Cap from %d to %d", what, n, held, size, b.Cap())
+				}
+			}
+		}
+	}
+}
+
+// The memory doubles at least, so that writing n bytes copies no more than a few times n.
+func TestMemoryDoubles(t *testing.T) {
+	var b stackbuf.Buffer
+	moves := 0
+	for size := b.Cap(); b.Len() < 1<<20; size = b.Cap() {
+		b.WriteString("0123456789")
+		if b.Cap() == size {
+			continue
+		}
+		moves++
+		if b.Cap() < 2*size || b.Cap() > 5*size/2 {
+			t.Errorf("with %d bytes the memory grew from %d to %d, want about twice as much", b.Len(), size, b.Cap())
+		}
+	}
+	if moves > 15 {
+		t.Errorf("the memory grew %d times", moves)
+	}
+}
+
+// A queue whose length stays the same needs no more memory than at the start.
+func TestAQueueDoesNotGrow(t *testing.T) {
+	for _, held := range []int{0, 1, 30, 63, 96, 1000} {
+		for _, n := range []int{1, 50, 97, 600} {
+			var b stackbuf.Buffer
+			b.WriteString(text(held))
+			for range 10_000 {
+				b.WriteString(text(n))
+				b.Next(n)
+			}
+			if most := 4*(held+n) + 64; b.Cap() > most {
+				t.Errorf("a queue of %d bytes, written by %d, has %d bytes of memory, want at most %d", held, n, b.Cap(), most)
+			}
+		}
+	}
+}
+
+// A first write of more than 64 bytes gets the memory that it needs, and not the double.
+func TestAFirstLargeWriteFits(t *testing.T) {
+	for _, n := range []int{65, 100, 1000, 4097, 100_000} {
+		for what, write := range map[string]func(b *stackbuf.Buffer){
+			"Write":       func(b *stackbuf.Buffer) { b.Write(make([]byte, n)) },
+			"WriteString": func(b *stackbuf.Buffer) { b.WriteString(text(n)) },
+			"Grow":        func(b *stackbuf.Buffer) { b.Grow(n) },
+		} {
+			var b stackbuf.Buffer
+			if write(&b); b.Cap() > fitting(n) {
+				t.Errorf("%s of %d bytes took memory of %d, want at most %d", what, n, b.Cap(), fitting(n))
+			}
+		}
+	}
+}
+
+// fitting is how much memory an allocator's size class may have for n bytes.
+func fitting(n int) int { return cap(append([]byte(nil), make([]byte, n)...)) }
+
+// A Buffer's own contents may be written to it, and those that were just read: bytes.Buffer can do that, too.
+func TestWritingItsOwnBytes(t *testing.T) {
+	for held := range 66 {
+		for read := range held + 1 {
+			for n := range held - read + 1 {
+				b, o := stackbuf.NewBufferString(text(held)), bytes.NewBufferString(text(held))
+				b.Next(read)
+				o.Next(read)
+				twice, rest := *b, text(held)[read:]
+				twice.Write(twice.Bytes()[:n])
+				check(t, fmt.Sprint("part ", n, " of ", held, " from ", read), &twice, rest+rest[:n])
+				b.Write(b.Next(n))
+				o.Write(o.Next(n))
+				check(t, fmt.Sprint("rotated by ", n, " of ", held, " from ", read), b, o.String())
+				if t.Failed() {
+					return
+				}
+			}
+		}
+	}
+}
+
+// blunders are calls that panic, with the texts of bytes.Buffer.
+var blunders = map[string]struct {
+	call func(b buffer)
+	want string
+}{
+	"Truncate, negative":     {func(b buffer) { b.Truncate(-1) }, "bytes.Buffer: truncation out of range"},
+	"Truncate, too much":     {func(b buffer) { b.Truncate(b.Len() + 1) }, "bytes.Buffer: truncation out of range"},
+	"Truncate, far too much": {func(b buffer) { b.Truncate(math.MaxInt) }, "bytes.Buffer: truncation out of range"},
+	"Truncate to free room": {
+		func(b buffer) { b.Grow(10); b.Truncate(b.Len() + 5) },
+		"bytes.Buffer: truncation out of range",
+	},
+	"Grow, negative":          {func(b buffer) { b.Grow(-1) }, "bytes.Buffer.Grow: negative count"},
+	"Grow, most negative":     {func(b buffer) { b.Grow(math.MinInt) }, "bytes.Buffer.Grow: negative count"},
+	"Grow, too much":          {func(b buffer) { b.Grow(math.MaxInt) }, "bytes.Buffer: too large"},
+	"Grow, overflow by 1":     {func(b buffer) { b.Grow(math.MaxInt - max(b.Len(), 1) + 1) }, "bytes.Buffer: too large"},
+	"Grow, just no overflow":  {func(b buffer) { b.Grow(math.MaxInt - b.Len()) }, "bytes.Buffer: too large"},
+	"Grow, overflow with Cap": {func(b buffer) { b.Grow(math.MaxInt - b.Cap()) }, "bytes.Buffer: too large"},
+	"Grow, half of all":       {func(b buffer) { b.Grow(math.MaxInt / 2) }, "bytes.Buffer: too large"},
+	"ReadFrom, negative": {
+		func(b buffer) { b.ReadFrom(scripted(step{-1, nil})) },
+		"bytes.Buffer: reader returned negative count from Read",
+	},
+	"ReadFrom, negative with an error": {
+		func(b buffer) { b.ReadFrom(scripted(step{-1, io.EOF})) },
+		"bytes.Buffer: reader returned negative count from Read",
+	},
+	"ReadFrom, too many":  {func(b buffer) { b.ReadFrom(scripted(step{beyond, nil})) }, "a runtime error"},
+	"ReadFrom, it panics": {func(b buffer) { b.ReadFrom(scripted(step{panics, nil})) }, "the source panics"},
+	"ReadFrom nil":        {func(b buffer) { b.ReadFrom(nil) }, "a runtime error"},
+	"Next, negative":      {func(b buffer) { b.Next(-1) }, "a runtime error"},
+	"Peek, negative":      {func(b buffer) { b.Peek(-1) }, "a runtime error"},
+	"WriteTo, too many":   {func(b buffer) { b.WriteTo(&taker{extra: 1}) }, "bytes.Buffer.WriteTo: invalid Write count"},
+	"WriteTo, far too many": {
+		func(b buffer) { b.WriteTo(&taker{extra: math.MaxInt / 2}) },
+		"bytes.Buffer.WriteTo: invalid Write count",
+	},
+	"WriteTo, and an error": {
+		func(b buffer) { b.WriteTo(&taker{extra: 1, err: io.EOF}) },
+		"bytes.Buffer.WriteTo: invalid Write count",
+	},
+	"WriteTo, it panics": {func(b buffer) { b.WriteTo(&taker{panics: true}) }, "the target panics"},
+	"WriteTo nil":        {func(b buffer) { b.WriteTo(nil) }, "a runtime error"},
+}
+
+// Both panic at the same places and with the same words, and have the same contents afterwards, and go on working.
+func TestPanics(t *testing.T) {
+	for _, n := range []int{1, 10, 64, 65, 1000} {
+		for what, c := range blunders {
+			if narrow && strings.HasPrefix(what, "Grow") {
+				continue
+			}
+			for made, b := range filled(text(n)) {
+				o := bytes.NewBufferString(text(n))
+				for _, b := range []buffer{b, o} {
+					got := outcome(func() string { c.call(b); return "nothing" })
+					if got != "panic: "+c.want {
+						t.Errorf("%s, %s, %d: %T gives %s, want %s", what, made, n, b, got, c.want)
+					}
+				}
+				check(t, what+", "+made, b, o.String())
+				b.WriteString("on")
+				o.WriteString("on")
+				b.ReadByte()
+				o.ReadByte()
+				check(t, what+", "+made+", and on", b, o.String())
+			}
+		}
+	}
+}
+
+// bytes.Buffer takes a negative count from a Writer and is broken from then on. Buffer takes it for what it is.
+func TestWriteToANegativeCountPanics(t *testing.T) {
+	for _, n := range []int{1, 64, 65, 1000} {
+		for what, b := range filled(text(n)) {
+			got := outcome(func() string { b.WriteTo(&taker{extra: -n - 1}); return "nothing" })
+			if want := "panic: bytes.Buffer.WriteTo: invalid Write count"; got != want {
+				t.Errorf("%s: %s, want %s", what, got, want)
+			}
+			check(t, what, b, text(n))
+		}
 	}
 }

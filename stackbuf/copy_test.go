@@ -2,6 +2,7 @@ package stackbuf_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -32,7 +33,7 @@ var changes = map[string]struct {
 	"all is new":     {func(b *stackbuf.Buffer) { b.Reset(); b.WriteString("other") }, "other"},
 }
 
-// As long as both are small, neither sees what is done to the other, in whatever order.
+// As long as both are small, neither sees what is done to the other, in any order.
 func TestSmallCopiesAreIndependent(t *testing.T) {
 	for first, a := range changes {
 		for second, c := range changes {
@@ -47,58 +48,6 @@ func TestSmallCopiesAreIndependent(t *testing.T) {
 			again := copied
 			check(t, what+", a copy of it", &again, c.want)
 		}
-	}
-}
-
-// Slices show the Buffer that they came from.
-func TestSlicesBelongToOneOfTheCopies(t *testing.T) {
-	var original stackbuf.Buffer
-	original.WriteString("contents")
-	p := original.Bytes()
-	copied := original
-	copied.Bytes()[0] = 'C'
-	if string(p) != "contents" {
-		t.Errorf("the original's slice shows %q", p)
-	}
-	p[0] = 'K'
-	check(t, "original", &original, "Kontents")
-	check(t, "copy", &copied, "Contents")
-}
-
-func TestCopiesRememberWhatWasRead(t *testing.T) {
-	for _, n := range []int{10, 100} {
-		b := stackbuf.NewBufferString(text(n))
-		b.ReadRune()
-		copied := *b
-		if err := copied.UnreadRune(); err != nil {
-			t.Errorf("UnreadRune of the copy: %v", err)
-		}
-		check(t, "copy", &copied, text(n))
-		check(t, "original", b, text(n)[1:])
-		if err := b.UnreadByte(); err != nil {
-			t.Errorf("UnreadByte of the original: %v", err)
-		}
-	}
-}
-
-// Copies stand in arrays, maps and structs like any value.
-func TestCopiesAreValues(t *testing.T) {
-	values := make(map[int]stackbuf.Buffer)
-	var list []stackbuf.Buffer
-	var b stackbuf.Buffer
-	for i := range 60 {
-		b.WriteByte('x')
-		values[i] = b
-		list = append(list, b) // and so moves those that are there
-	}
-	for i := range 60 {
-		b := values[i]
-		check(t, fmt.Sprint("map ", i), &b, strings.Repeat("x", i+1))
-		check(t, fmt.Sprint("slice ", i), &list[i], strings.Repeat("x", i+1))
-		list[i].WriteByte('y')
-	}
-	for i := range 60 {
-		check(t, fmt.Sprint("slice ", i), &list[i], strings.Repeat("x", i+1)+"y")
 	}
 }
 
@@ -171,4 +120,91 @@ func TestOneCopySpills(t *testing.T) {
 	original.WriteString("more")
 	check(t, "copy", &copied, text(60)+text(60))
 	check(t, "original", &original, text(60)+"more")
+}
+
+func TestShrink(t *testing.T) {
+	for _, n := range sizes {
+		for _, left := range []int{0, 1, 63, 64, 65, 100, n / 3, n / 2, n} {
+			if left > n {
+				continue
+			}
+			for what, b := range filled(text(n)) {
+				b.Next(n - left)
+				before := b.Cap()
+				b.Shrink()
+				what = fmt.Sprint(what, ", ", left, " of ", n)
+				check(t, what, b, text(n)[n-left:])
+				if left <= 64 && (stackbuf.Spilled(b) || b.Cap() != 64) {
+					t.Errorf("%s: they are on the heap", what)
+				}
+				if most := max(fitting(left), left+64); b.Cap() > most || before > 64 && b.Cap() > before {
+					t.Errorf("%s: Shrink left %d of %d bytes, want at most %d", what, b.Cap(), before, most)
+				}
+				b.WriteString(text(200))
+				check(t, what, b, text(n)[n-left:]+text(200))
+			}
+		}
+	}
+}
+
+// What is tight already stays where it is.
+func TestShrinkOfWhatFits(t *testing.T) {
+	for _, n := range []int{1, 64, 70, 100, 600, 1100, 8192} {
+		b := stackbuf.NewBufferString(text(n))
+		b.Shrink()
+		first := &b.Bytes()[0]
+		b.ReadByte()
+		b.Shrink()
+		b.UnreadByte()
+		if &b.Bytes()[0] != first {
+			t.Errorf("%d bytes in memory of %d were copied to memory of the same size", n, b.Cap())
+		}
+	}
+}
+
+// What b has returned before is no longer b's, and keeps what it shows.
+func TestShrinkLeavesSlicesAlone(t *testing.T) {
+	for _, left := range []int{10, 64, 65, 300} {
+		b := stackbuf.NewBufferString(text(1000))
+		b.Truncate(left)
+		p := b.Bytes()
+		b.Shrink()
+		b.Bytes()[0] = '!'
+		if string(p) != text(left) {
+			t.Errorf("the slice shows %q", p)
+		}
+		clear(p)
+		check(t, fmt.Sprint(left), b, "!"+text(left)[1:])
+	}
+}
+
+// The memory that Shrink lets go is free as soon as no slice of it is left.
+func TestShrinkFreesMemory(t *testing.T) {
+	var b stackbuf.Buffer
+	freed := make(chan bool)
+	func() {
+		p := new([1 << 20]byte)
+		runtime.AddCleanup(p, func(freed chan bool) { close(freed) }, freed)
+		b = *stackbuf.NewBuffer(p[:])
+	}()
+	b.Reset()
+	runtime.GC()
+	select {
+	case <-freed:
+		t.Fatal("Reset gave the memory back")
+	default:
+	}
+	b.Shrink()
+	for i := 0; ; i++ {
+		runtime.GC()
+		select {
+		case <-freed:
+			check(t, "empty", &b, "")
+			return
+		default:
+		}
+		if i == 1000 {
+			t.Fatal("Shrink kept the memory")
+		}
+	}
 }

@@ -39,7 +39,7 @@ func ExampleBuffer() {
 	// /index.html
 }
 
-// Whatever appends to a slice can append to the room in a Buffer: Write then finds the bytes where they belong. Passed as
+// A function that appends to a slice can append to the room in a Buffer: Write then finds the bytes where they belong. Passed as
 // an io.Writer, as to fmt.Fprintf, b would have to be on the heap.
 func ExampleBuffer_AvailableBuffer() {
 	var b stackbuf.Buffer

@@ -5,11 +5,9 @@ import "fmt"
 // The private parts that tests in package stackbuf_test look at.
 
 const (
-	InlineSize   = inlineSize
-	ScratchSize  = scratchSize
-	BelieveSize  = believeSize
-	BelieveLimit = believeLimit
-	BelieveTimes = believeTimes
+	InlineSize  = inlineSize
+	ScratchSize = scratchSize
+	MaxClaim    = maxClaim
 )
 
 // Spilled reports whether b's contents are outside of the value.

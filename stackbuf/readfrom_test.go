@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -38,8 +39,6 @@ func sources(t testing.TB, s string) map[string]io.Reader {
 		"io.EOF with data":   iotest.DataErrReader(from(s)),
 		"bytes with io.EOF":  iotest.DataErrReader(iotest.OneByteReader(from(s))),
 		"Len":                withLen{from(s), len(s)},
-		"Size":               withSize{from(s), n},
-		"Size of more":       withSize{iotest.HalfReader(from(s)), n + 999},
 		"Len of less":        withLen{iotest.HalfReader(from(s)), len(s) / 2},
 		"several":            io.MultiReader(from(s[:n/3]), from(s[n/3:])),
 		"nothing at times":   &hesitant{Reader: from(s)},
@@ -100,25 +99,9 @@ func TestReadFrom(t *testing.T) {
 					t.Errorf("%s: ReadFrom of %d bytes = %d, %v", what, n, m, err)
 				}
 				check(t, fmt.Sprint(what, ", ", n, " behind ", held), b, text(held)+text(n))
-				if stackbuf.Spilled(b) && held+n <= 60 && what != "Size of more" {
+				if stackbuf.Spilled(b) && held+n <= 60 {
 					t.Errorf("%s: %d bytes are on the heap", what, held+n)
 				}
-			}
-		}
-	}
-}
-
-// Into Buffers whose memory has been put to every use.
-func TestReadFromIntoAnything(t *testing.T) {
-	for _, held := range []int{0, 30, 64, 100, 600} {
-		for what := range filled("") {
-			for how, src := range sources(t, text(700)) {
-				b := filled(text(held))[what]
-				b.Next(held / 2)
-				if m, err := b.ReadFrom(src); m != 700 || err != nil {
-					t.Errorf("ReadFrom of %s = %d, %v", how, m, err)
-				}
-				check(t, how+" to "+what, b, text(held)[held/2:]+text(700))
 			}
 		}
 	}
@@ -158,18 +141,6 @@ func TestReadFromEndsWithEOFAlone(t *testing.T) {
 	check(t, "timed out", &b, "a")
 }
 
-// It goes on after an error, and after the end.
-func TestReadFromAgain(t *testing.T) {
-	var b stackbuf.Buffer
-	src := scripted(step{40, errBroken}, step{40, io.EOF}, step{40, nil})
-	for i, want := range []error{errBroken, nil, nil, nil} {
-		if _, err := b.ReadFrom(src); err != want {
-			t.Errorf("ReadFrom number %d: %v, want %v", i, err, want)
-		}
-	}
-	check(t, "in the end", &b, text(120))
-}
-
 func TestReadFromFilesThatCannotBeRead(t *testing.T) {
 	closed, writable := file(t, "contents"), file(t, "contents")
 	closed.Close()
@@ -201,7 +172,7 @@ func TestReadFromFilesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Whatever the source does, what it gave before is in b, and b is in order.
+// A source that misbehaves leaves b in order, with the bytes that it gave before.
 func TestReadFromSourcesThatMisbehave(t *testing.T) {
 	for _, good := range sizes {
 		for what, last := range map[string]int{
@@ -210,9 +181,8 @@ func TestReadFromSourcesThatMisbehave(t *testing.T) {
 			for how, claim := range map[string]func(r io.Reader) io.Reader{
 				"nothing":  func(r io.Reader) io.Reader { return r },
 				"Len":      func(r io.Reader) io.Reader { return withLen{r, 2000} },
-				"Size":     func(r io.Reader) io.Reader { return withSize{r, int64(good)} },
 				"lie":      func(r io.Reader) io.Reader { return withLen{r, good / 2} },
-				"negative": func(r io.Reader) io.Reader { return withSize{r, -1} },
+				"negative": func(r io.Reader) io.Reader { return withLen{r, -1} },
 			} {
 				b := stackbuf.NewBufferString("held")
 				src := claim(scripted(step{good, nil}, step{last, nil}))
@@ -226,26 +196,6 @@ func TestReadFromSourcesThatMisbehave(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A source may use Buffers of its own while it is read.
-func TestReadFromWithinReadFrom(t *testing.T) {
-	depth := 0
-	var src readerFunc
-	src = func(p []byte) (int, error) {
-		n := copy(p, text(depth+1))
-		if depth++; depth < 5 {
-			var b stackbuf.Buffer
-			b.ReadFrom(io.LimitReader(src, int64(depth)))
-		}
-		if got := string(p[:n]); got != text(n) {
-			t.Errorf("what was given became %q", got)
-		}
-		return n, io.EOF
-	}
-	var b stackbuf.Buffer
-	b.ReadFrom(src)
-	check(t, "outside", &b, text(1))
 }
 
 type readerFunc func(p []byte) (int, error)
@@ -266,24 +216,14 @@ func TestBufferAsReader(t *testing.T) {
 	}
 }
 
-func TestReadFromBorrows(t *testing.T) {
-	for _, n := range sizes {
-		p := []byte(text(n))
-		var b stackbuf.Buffer
-		b.ReadFrom(bytes.NewReader(p))
-		clear(p)
-		check(t, fmt.Sprint(n), &b, text(n))
-	}
-}
-
 // A source that writes to more than it says, or panics, leaves nothing for another Buffer to see.
-func TestReadFromShowsNobodyElsesBytes(t *testing.T) {
+func TestReadFromShowsNoOtherBuffersBytes(t *testing.T) {
 	fill := func(p []byte) {
 		for i := range p {
 			p[i] = 's'
 		}
 	}
-	for name, untidy := range map[string]readFunc{
+	for name, untidy := range map[string]readerFunc{
 		"says one byte": func(p []byte) (int, error) { fill(p); return 1, io.EOF },
 		"panics":        func(p []byte) (int, error) { fill(p); panic("the source panics") },
 	} {
@@ -293,7 +233,7 @@ func TestReadFromShowsNobodyElsesBytes(t *testing.T) {
 				defer func() { _ = recover() }()
 				_, _ = a.ReadFrom(untidy)
 			}()
-			_, _ = b.ReadFrom(readFunc(func(p []byte) (int, error) { return 40, io.EOF }))
+			_, _ = b.ReadFrom(readerFunc(func(p []byte) (int, error) { return 40, io.EOF }))
 			if bytes.ContainsRune(b.Bytes(), 's') {
 				t.Fatalf("%s: another Buffer has %q", name, b.Bytes())
 			}
@@ -301,6 +241,182 @@ func TestReadFromShowsNobodyElsesBytes(t *testing.T) {
 	}
 }
 
-type readFunc func([]byte) (int, error)
+// Those whose size is certain, at any size: the memory has their size class.
+func TestReadFromOfCertainSize(t *testing.T) {
+	for _, n := range []int{65, 512, 1000, 4096, 100_000, 1 << 20, 3 << 20} {
+		s := text(n)
+		behind, f := strings.NewReader(s+s), file(t, s+s)
+		behind.Seek(int64(n), io.SeekStart)
+		f.Seek(int64(n), io.SeekStart)
+		half, most := file(t, s+s), fitting(n+4)
+		for what, src := range map[string]io.Reader{
+			"bytes.Reader":   bytes.NewReader([]byte(s)),
+			"strings.Reader": behind,
+			"bytes.Buffer":   bytes.NewBufferString(s),
+			"Buffer":         stackbuf.NewBufferString(s),
+			"file":           f,
+			"limited":        io.LimitReader(strings.NewReader(s+s), int64(n)),
+			"limited above":  io.LimitReader(strings.NewReader(s), 1<<40),
+			"limited file":   io.LimitReader(half, int64(n)),
+			"limited twice":  io.LimitReader(io.LimitReader(bytes.NewReader([]byte(s)), 1<<40), 1<<41),
+		} {
+			b := stackbuf.NewBufferString("held")
+			if _, err := b.ReadFrom(src); err != nil || b.Len() != n+4 {
+				t.Errorf("%s: %d of %d bytes, %v", what, b.Len(), n+4, err)
+			}
+			if b.Cap() > most {
+				t.Errorf("%s of %d: the memory has %d bytes, want at most %d", what, n, b.Cap(), most)
+			}
+		}
+	}
+}
 
-func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+// A source that does not tell makes the memory double, as Write does, and io.EOF costs none: it is the same whether it
+// comes with the last bytes or after them.
+func TestReadFromUnknownDoesNotGrowForEOF(t *testing.T) {
+	for _, n := range append([]int{256, 1024, 2048, 8192, 16384, 1 << 20}, sizes...) {
+		for _, piece := range []int{1, 64, 500, 512, 1000, 4096, 5000, 1 << 20} {
+			if n > 100*piece && n > 5000 {
+				continue
+			}
+			var steps []step
+			for left := n; left > piece; left -= piece {
+				steps = append(steps, step{piece, nil})
+			}
+			steps = append(steps, step{n - len(steps)*piece, io.EOF})
+			var with, after stackbuf.Buffer
+			with.ReadFrom(scripted(slices.Clone(steps)...))
+			steps[len(steps)-1].err = nil
+			after.ReadFrom(scripted(steps...))
+			check(t, fmt.Sprint(n, " by ", piece, ", io.EOF with the last"), &with, text(n))
+			check(t, fmt.Sprint(n, " by ", piece, ", io.EOF after the last"), &after, text(n))
+			if with.Cap() != after.Cap() {
+				t.Errorf("%d by %d: %d bytes of memory when io.EOF comes with the last bytes, and %d when it comes after them",
+					n, piece, with.Cap(), after.Cap())
+			}
+			if after.Cap() > max(64, 5*n/2) {
+				t.Errorf("%d by %d: the memory has %d bytes", n, piece, after.Cap())
+			}
+		}
+	}
+}
+
+// Many small sources cost no more than as many writes: the memory doubles.
+func TestReadFromManySmallSources(t *testing.T) {
+	var b stackbuf.Buffer
+	moves := 0
+	for size := b.Cap(); b.Len() < 1<<20; {
+		b.ReadFrom(strings.NewReader("0123456789"))
+		if b.Cap() != size {
+			moves++
+			size = b.Cap()
+		}
+	}
+	if moves > 20 {
+		t.Errorf("the memory grew %d times to %d bytes", moves, b.Cap())
+	}
+}
+
+// A queue whose length stays the same needs no more memory than at the start.
+func TestReadFromIntoAQueueDoesNotGrow(t *testing.T) {
+	for _, held := range []int{0, 1, 30, 63, 96, 1000} {
+		for _, n := range []int64{1, 50, 97, 600, 1200} {
+			for what, known := range map[string]func(r io.Reader) io.Reader{
+				"unknown": func(r io.Reader) io.Reader { return only{r} },
+				"Len":     func(r io.Reader) io.Reader { return withLen{r, int(n)} },
+				"limit":   func(r io.Reader) io.Reader { return io.LimitReader(r, n) },
+			} {
+				var b stackbuf.Buffer
+				b.WriteString(text(held))
+				src := strings.NewReader(text(int(n)))
+				for range 2000 {
+					src.Seek(0, io.SeekStart)
+					b.ReadFrom(known(src))
+					b.Next(int(n))
+				}
+				if most := 4*(held+int(n)) + 64; b.Cap() > most {
+					t.Errorf("%s: a queue of %d bytes, read by %d, has %d bytes of memory, want at most %d",
+						what, held, n, b.Cap(), most)
+				}
+			}
+		}
+	}
+}
+
+// A Buffer's own contents may be what is read, as they may be written: bytes.Buffer can do that, too.
+func TestReadingItsOwnBytes(t *testing.T) {
+	for _, size := range []int{64, 100, 600, 1200} {
+		for read := 0; read <= size; read += 7 {
+			for n := 0; n <= size-read; n += 7 {
+				b, o := new(stackbuf.Buffer), new(bytes.Buffer)
+				b.WriteString(text(size))
+				o.WriteString(text(size))
+				b.Next(read)
+				o.Next(read)
+				b.Truncate(n)
+				o.Truncate(n)
+				b.ReadFrom(bytes.NewReader(b.Bytes()))
+				o.ReadFrom(bytes.NewReader(o.Bytes()))
+				if b.String() != o.String() {
+					t.Fatalf("%d bytes behind %d became %q, want %q", n, read, b.String(), o.String())
+				}
+			}
+		}
+	}
+}
+
+// The files that the kernel makes up say that they have nothing, and have something.
+func TestReadFromProc(t *testing.T) {
+	for _, name := range []string{"/proc/filesystems", "/proc/version", "/proc/self/limits"} {
+		want, err := os.ReadFile(name)
+		if err != nil {
+			t.Skip("this is no Linux: ", err)
+		}
+		for what, limit := range map[string]int64{"alone": 0, "with a limit": 1 << 40} {
+			f, err := os.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var src io.Reader = f
+			if limit > 0 {
+				src = io.LimitReader(f, limit)
+			}
+			var b stackbuf.Buffer
+			if _, err := b.ReadFrom(src); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			check(t, name+" "+what, &b, string(want))
+			f.Close()
+		}
+	}
+}
+
+// The limit of an io.LimitedReader and the Len of a foreign type may be a peer's word: up to 64 KiB the memory is taken
+// once, to fit, and more only as bytes arrive. A claim of too little or too much costs memory and no byte.
+func TestClaims(t *testing.T) {
+	for what, claim := range map[string]func(r io.Reader, n int) io.Reader{
+		"Len":   func(r io.Reader, n int) io.Reader { return withLen{r, n} },
+		"limit": func(r io.Reader, n int) io.Reader { return io.LimitReader(only{r}, int64(n)) },
+	} {
+		for _, n := range []int{0, 1, 65, 1000, 70_000, 1 << 20} {
+			for _, claimed := range []int{math.MinInt, -1, 0, n / 2, n, n + 1, n + 1000, 1 << 30, math.MaxInt} {
+				if what == "limit" && claimed < n {
+					continue
+				}
+				var b stackbuf.Buffer
+				m, err := b.ReadFrom(claim(iotest.HalfReader(strings.NewReader(text(n))), claimed))
+				if m != int64(n) || err != nil {
+					t.Errorf("%s of %d: ReadFrom of %d = %d, %v", what, claimed, n, m, err)
+				}
+				check(t, fmt.Sprint(what, " of ", claimed, " that has ", n), &b, text(n))
+				most := max(64, 5*n/2, fitting(min(max(claimed, 0), stackbuf.MaxClaim)))
+				if claimed == n && n <= stackbuf.MaxClaim {
+					most = max(64, fitting(n))
+				}
+				if b.Cap() > most {
+					t.Errorf("%s of %d that has %d: the memory has %d bytes, want at most %d", what, claimed, n, b.Cap(), most)
+				}
+			}
+		}
+	}
+}

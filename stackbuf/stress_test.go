@@ -7,7 +7,6 @@ import (
 	"io"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -116,77 +115,4 @@ func relay(id, n int) error {
 		result <- err
 	}()
 	return <-result
-}
-
-// While the collector runs, Buffers spill, shrink, are copied, and move from the stack to the heap and from goroutine to
-// goroutine; their contents stay.
-func TestBuffersUnderTheCollector(t *testing.T) {
-	stop := make(chan struct{})
-	var collector, workers sync.WaitGroup
-	collector.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				runtime.GC()
-			}
-		}
-	})
-	passed := make(chan stackbuf.Buffer, 4)
-	for id := range 4 {
-		workers.Go(func() {
-			for i := range rounds(300) {
-				if err := churn(id, i, passed); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	workers.Wait()
-	close(stop)
-	collector.Wait()
-}
-
-// churn puts one Buffer through everything, passes it on, and looks at one that was passed on by some goroutine.
-func churn(id, i int, passed chan stackbuf.Buffer) error {
-	var b stackbuf.Buffer
-	want := fmt.Sprintf("%d/%d:", id, i)
-	b.WriteString(want)
-	kept := make([]stackbuf.Buffer, 3)
-	for j := range kept {
-		kept[j] = b
-		b.WriteString(text(40 * j))
-		want += text(40 * j)
-		b.Grow(i % 200)
-	}
-	if b.String() != want {
-		return fmt.Errorf("%q became %q", want, b.String())
-	}
-	b.Next(b.Len() - i%64)
-	want = want[len(want)-i%64:]
-	b.Shrink()
-	garbage := strings.Repeat("garbage", 100)
-	if b.String() != want || len(garbage) != 700 {
-		return fmt.Errorf("%q became %q", want, b.String())
-	}
-	for j := range kept[:2] { // the third one shares its memory with b as it was
-		if got := kept[j].String(); !strings.HasPrefix(got, fmt.Sprintf("%d/%d:", id, i)) {
-			return fmt.Errorf("a copy became %q", got)
-		}
-	}
-	var sum stackbuf.Buffer
-	fmt.Fprintf(&sum, "%d:%s", len(want), want)
-	passed <- sum
-	got := <-passed
-	var n int
-	contents := got.String()
-	if _, err := fmt.Sscanf(contents, "%d:", &n); err != nil {
-		return err
-	}
-	if _, rest, _ := strings.Cut(contents, ":"); len(rest) != n {
-		return fmt.Errorf("what was passed on is %q", contents)
-	}
-	return stackbuf.Broken(&got)
 }

@@ -54,46 +54,6 @@ func TestWriteToWritesLess(t *testing.T) {
 	}
 }
 
-// All was taken, and yet there is an error.
-func TestWriteToFailsAtTheEnd(t *testing.T) {
-	for _, n := range sizes[1:] {
-		for what, b := range filled(text(n)) {
-			if m, err := b.WriteTo(&taker{most: n, err: errBroken}); m != int64(n) || err != errBroken {
-				t.Errorf("%s: WriteTo of %d = %d, %v", what, n, m, err)
-			}
-			check(t, what, b, "")
-			if err := b.UnreadByte(); err == nil {
-				t.Errorf("%s: UnreadByte after WriteTo succeeds", what)
-			}
-		}
-	}
-}
-
-func TestWriteToInPieces(t *testing.T) {
-	for _, n := range sizes {
-		for what, b := range filled(text(n)) {
-			var got []byte
-			for b.Len() > 0 {
-				w := taker{most: 1 + n/7}
-				b.WriteTo(&w)
-				got = append(got, w.got...)
-			}
-			if string(got) != text(n) {
-				t.Errorf("%s: %d bytes came as %q", what, n, got)
-			}
-		}
-	}
-}
-
-// Of nothing, the target hears nothing.
-func TestWriteToOfNothing(t *testing.T) {
-	for what, b := range filled("") {
-		if n, err := b.WriteTo(nil); n != 0 || err != nil {
-			t.Errorf("%s: WriteTo = %d, %v", what, n, err)
-		}
-	}
-}
-
 // spoiler is a target that writes to what it was given, which it must not.
 type spoiler struct{}
 
@@ -196,32 +156,6 @@ func TestWriteToItself(t *testing.T) {
 			}
 			check(t, what, b, oracle.String())
 		}
-	}
-}
-
-// A target may use Buffers of its own while it is written to: nobody else has the same scratch meanwhile.
-func TestWriteToWithinWriteTo(t *testing.T) {
-	var got []byte
-	var nested func(depth int) writerFunc
-	nested = func(depth int) writerFunc {
-		return func(p []byte) (int, error) {
-			before := string(p)
-			if depth > 0 {
-				var b stackbuf.Buffer
-				b.WriteString(text(depth + 1))
-				b.WriteTo(nested(depth - 1))
-			}
-			got = append(got, p...)
-			if string(p) != before {
-				t.Errorf("at depth %d %q became %q", depth, before, p)
-			}
-			return len(p), nil
-		}
-	}
-	b := stackbuf.NewBufferString("outside")
-	b.WriteTo(nested(3))
-	if want := text(2) + text(3) + text(4) + "outside"; string(got) != want {
-		t.Errorf("written was %q, want %q", got, want)
 	}
 }
 

@@ -1,16 +1,26 @@
-// Package arena measures what it costs to assemble a frame, hand it over and
-// get its memory back: arena.Pool beside what Go programs do without it, and
-// beside the Rust crate buffer_sv2, which runs as a child process.
+// Package arena measures what it costs to assemble a frame, hand it over and get its memory back: arena.Pool beside what Go
+// programs do without it, and beside the Rust crate buffer_sv2, which runs as a child process.
 //
-// The code of those that have Writable, Take and Release is the same text, once
-// for each type: a generic function or an interface would call the methods
-// indirectly, and nothing could be inlined. pool.go is the text; the files that
-// are generated are made from it.
+// Every contender has the same work by a generic function. Only the loops that run some hundred times a frame, or that
+// measure single nanoseconds, are written once for each type, because a generic function calls methods indirectly.
 package arena
 
-//go:generate ./generate
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
 
-import "time"
+	"github.com/millrace-io/millrace/bench/measure"
+)
+
+// Program measures the tables. Turns are short, and there are many, so that most are not interrupted.
+var Program = &measure.Program{
+	Name: "arena", What: "frames assembled, handed over and released", Rounds: 15, Turn: 10 * time.Millisecond,
+	Parts: []string{"ten", "whole", "slots", "handoff"},
+	Brief: []string{"-rounds", "5"},
+	Run:   run,
+}
 
 const (
 	piece    = 10               // bytes of each write of a frame that arrives bit by bit
@@ -18,31 +28,37 @@ const (
 	spread   = 12_000           // how much shorter the shortest is
 	messages = 2_000            // until the lengths begin again; two in a row are alike
 	slotSize = 32               // bytes of a frame where the structure alone is measured
-	hold     = time.Millisecond // how long a frame is looked at that was handed over
-	holders  = 256              // how many do so at a time
+	hold     = time.Millisecond // how long a frame is kept that was handed over
+	holders  = 256              // goroutines that keep one at a time
+	longer   = 8                // how many times as long a turn is in which frames are kept
 )
 
-// Shape says what a contender works in, where that means anything to it.
-type Shape struct {
-	Capacity int // bytes
-	Slots    int // of a Pool
-	Frame    int // bytes of the longest frame
-	Live     int // how many frames are held at a time
-	Order    Order
+// A shape says what a contender works in, where that means anything to it.
+type shape struct {
+	capacity int // bytes
+	slots    int // of a Pool
+	live     int // frames held at a time
+	order    order
 }
 
-// Order is that in which frames are released.
-type Order string
+// An order is that in which frames are released.
+type order string
 
-// The orders.
 const (
-	Newest Order = "newest" // the last one that was taken
-	Oldest Order = "oldest"
-	Random Order = "random"
+	newest    order = "newest" // the last one that was taken
+	oldest    order = "oldest"
+	anyOrder  order = "random"
+	maxOrders       = 4096 // releases until the random order begins again
 )
 
-// random is a SplitMix64 generator: Steele, Lea and Flood, "Fast Splittable
-// Pseudorandom Number Generators", OOPSLA 2014. The Rust program has it too.
+// original is the shape of buffer_sv2's own benchmark; in ample no contender runs out of anything.
+var (
+	original = shape{capacity: 5 << 16, slots: 8}
+	ample    = shape{capacity: 8 << 20, slots: 512}
+)
+
+// random is a SplitMix64 generator: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
+// The Rust program has it too.
 type random uint64
 
 func (r *random) next() uint64 {
@@ -53,14 +69,12 @@ func (r *random) next() uint64 {
 	return z ^ z>>31
 }
 
-const places = 4096 // until the order of releases begins again
-
-// What everybody writes. It is not on the heap, which it would make larger: the
-// collector would run less often for those who make garbage.
+// What every contender writes. It is not on the heap, which it would make larger: the collector would run less often for
+// contenders that make garbage.
 var (
 	lengths    [messages / 2]int
 	data       [maxFrame + messages/2]byte
-	randomSlot [places]uint8
+	randomSlot [maxOrders]uint8
 )
 
 func init() {
@@ -76,24 +90,156 @@ func init() {
 	}
 }
 
-// message returns the length of message i and what it is written from: byte k
-// of piece j is src[j+k], and byte k of a whole message is src[k].
+// message returns the length of message i and what it is written from: byte k of piece j is src[j+k], and byte k of a whole
+// message is src[k].
 func message(i int) (n int, src []byte) {
 	i = i / 2 % len(lengths)
 	return lengths[i], data[i:]
 }
 
-// slotOrder returns which of the frames that are held is released next, for
-// each of as many operations as there are places.
-func slotOrder(s Shape) *[places]uint8 {
-	var order [places]uint8
-	for i := range order {
-		switch s.Order {
-		case Oldest:
-			order[i] = uint8(i % s.Live)
-		case Random:
-			order[i] = randomSlot[i] % uint8(s.Live)
+// slotOrder returns which of the frames that are held is released next, for each of maxOrders operations.
+func slotOrder(s shape) *[maxOrders]uint8 {
+	var next [maxOrders]uint8
+	for i := range next {
+		switch s.order {
+		case oldest:
+			next[i] = uint8(i % s.live)
+		case anyOrder:
+			next[i] = randomSlot[i] % uint8(s.live)
 		}
 	}
-	return &order
+	return &next
+}
+
+func run(ctx context.Context, p *measure.Params) (err error) {
+	crate, err := startCrate(ctx, crateDir)
+	rust := "buffer_sv2 3.0.1"
+	switch {
+	case errors.Is(err, measure.ErrMissing):
+		p.Logf("buffer_sv2 is left out: %v", err)
+	case err != nil:
+		return err
+	default:
+		rust += ", cargo build --release, " + crate.version
+		defer func() { err = errors.Join(err, crate.close()) }()
+	}
+	for _, c := range contenders {
+		if err := c.check(); err != nil {
+			return err
+		}
+	}
+	if p.Wants("ten") {
+		err = compare(ctx, p, "ten", "Frames written ten bytes at a time, then released. Rust: "+rust, crate, p.Turn)
+	}
+	if err == nil && p.Wants("whole") {
+		err = compare(ctx, p, "whole", "Frames written at once, then released. Rust: "+rust, crate, p.Turn)
+	}
+	if err == nil && p.Wants("slots") {
+		err = slots(ctx, p, "Frames of 32 bytes, taken and released while others are held. Rust: "+rust, crate)
+	}
+	if err == nil && p.Wants("handoff") {
+		err = compare(ctx, p, "handoff", "Frames written ten bytes at a time, each kept by a goroutine (Rust: a thread) for 1 ms. Rust: "+rust,
+			crate, longer*p.Turn)
+	}
+	return err
+}
+
+// compare measures one kind of work of all contenders, and of the crate if there is one.
+func compare(ctx context.Context, p *measure.Params, kind, title string, crate *crate, turn time.Duration) error {
+	p.Logf("arena: %s", kind)
+	var all []measure.Contender
+	for _, c := range contenders {
+		shapes := []shape{original}
+		if kind == "handoff" {
+			if shapes = []shape{ample}; c.name == poolName {
+				shapes = []shape{original, ample}
+			}
+		}
+		for _, s := range shapes {
+			name := c.name
+			if len(shapes) > 1 {
+				name = fmt.Sprintf("%s, %d slots, %d KiB", c.name, s.slots, s.capacity>>10)
+			}
+			all = append(all, c.turns(name, kind, s))
+		}
+	}
+	if crate != nil {
+		for _, of := range [][2]string{{"pool", "BufferPool"}, {"heap", "BufferFromSystemMemory"}} {
+			name := map[string]string{"handoff": "apart"}[kind]
+			if name == "" {
+				name = kind
+			}
+			all = append(all, crate.turns("Rust: "+of[1], name+"/"+of[0]))
+		}
+	}
+	costs, err := measure.Compare(ctx, all, p.Rounds, turn)
+	if err != nil {
+		return err
+	}
+	t := measure.NewTable("arena-"+kind, title, "contender", "ns a frame", "x arena.Pool", "CPU ns", "CPU, x arena.Pool", "B/op",
+		"allocs/op", "outside its memory")
+	t.Bar = 1
+	t.Note = "x is how many times as long the contender takes as arena.Pool in the same round."
+	ours := 0
+	if kind == "handoff" {
+		ours = 1 // the ample one
+	}
+	for i, c := range costs {
+		bytes, allocs := c.Bytes.Whole(), fmt.Sprintf("%.2f", c.Allocs.Median())
+		if i >= len(all)-2 && crate != nil {
+			bytes, allocs = "-", "-" // the crate does not say
+		}
+		t.Row(all[i].Name, c.Nanos, c.Nanos.Over(costs[ours].Nanos), c.CPU.Median(), c.CPU.Over(costs[ours].CPU).Median(), bytes,
+			allocs, percent(c))
+	}
+	return p.Add(t)
+}
+
+func percent(c measure.Cost) string {
+	s, ok := c.More["outside"]
+	if !ok {
+		return "-"
+	}
+	return fmt.Sprintf("%.3g%%", 100*s.Median())
+}
+
+// slots measures the structure alone. A Pool has the next number of slots that is at least twice that of the frames held,
+// and in the last rows just as many.
+func slots(ctx context.Context, p *measure.Params, title string, crate *crate) error {
+	var shapes []shape
+	add := func(live, slots int) {
+		for _, o := range []order{newest, oldest, anyOrder} {
+			if live > 1 || o == newest {
+				shapes = append(shapes, shape{64 << 10, slots, live, o})
+			}
+		}
+	}
+	for _, live := range []int{1, 4, 8, 32} {
+		slots := 8
+		for slots < 2*live {
+			slots *= 8
+		}
+		add(live, slots)
+	}
+	add(8, 8)
+	add(64, 64)
+	t := measure.NewTable("arena-slots", title, "held, slots, released", "arena.Pool ns", "B/op", "outside its memory", "make ns",
+		"sync.Pool ns", "buffer_sv2 ns", "its frames outside", "buffer_sv2's, x ours")
+	t.Bar = 1
+	for _, s := range shapes {
+		p.Logf("arena: slots, %d of %d, %s", s.live, s.slots, s.order)
+		all := []measure.Contender{poolSlots(s), madeSlots(s), pooledSlots(s)}
+		if crate != nil {
+			all = append(all, crate.turns("buffer_sv2", fmt.Sprintf("slots/pool/%d/%s", s.live, s.order)))
+		}
+		costs, err := measure.Compare(ctx, all, p.Rounds, p.Turn)
+		if err != nil {
+			return err
+		}
+		costs = append(costs, measure.Cost{}) // stands for the crate where there is none
+		ours, rust := costs[0], costs[3]
+		t.Row(fmt.Sprintf("%d, %d, %s", s.live, s.slots, s.order), ours.Nanos, ours.Bytes.Whole(), percent(ours),
+			costs[1].Nanos.Median(), costs[2].Nanos.Median(), rust.Nanos, percent(rust), rust.Nanos.Over(ours.Nanos))
+	}
+	return p.Add(t)
 }

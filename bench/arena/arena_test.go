@@ -1,61 +1,37 @@
 package arena
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"fmt"
 	"hash/fnv"
-	"os"
+	"strings"
 	"testing"
-	"time"
+
+	"github.com/millrace-io/millrace/bench/measure/benchtest"
 )
 
-var contenders = map[string]works{
-	"arena.Pool": ofPool(), "arena.Heap": ofHeap(), "make, grown": ofMade(), "make of the length": ofSized(),
-	"sync.Pool": ofPooled(), "map": ofMapped(), "ceiling": ofCeiling(),
-}
+func TestMain(m *testing.M) { benchtest.Main(m) }
 
-// want is the frame that message i makes: every third is written at once.
-func want(i int) []byte {
-	n, src := message(i)
-	if i%3 == 2 {
-		return src[:n]
-	}
-	var frame []byte
-	for k := range n / piece {
-		frame = append(frame, src[k:k+piece]...)
-	}
-	return frame
-}
-
-// TestContendersDeliver checks that nobody wins by leaving something out: each
-// frame is as it was written until just before it is released.
 func TestContendersDeliver(t *testing.T) {
-	const frames = 500
-	for name, of := range contenders {
-		for _, s := range []Shape{original, ample} {
-			s.Live = 6
-			t.Run(name, func(t *testing.T) {
-				shown := 0
-				of.deliver(s, frames, func(i int, frame []byte) {
-					if i != shown {
-						t.Fatalf("frame %d comes after %d others", i, shown)
-					}
-					if shown++; !bytes.Equal(frame, want(i)) {
-						t.Fatalf("frame %d differs: %d bytes, want %d", i, len(frame), len(want(i)))
-					}
-				})
-				if shown != frames {
-					t.Errorf("%d frames, want %d", shown, frames)
-				}
-			})
+	for _, c := range contenders {
+		if err := c.check(); err != nil {
+			t.Error(err)
 		}
 	}
 }
 
-// TestHandOffDelivers checks that everybody looks at the same frames, by the sum
-// of what they saw.
+// TestCheckSeesOtherBytes has the contender that looks after nothing hold more frames than its memory has room for.
+func TestCheckSeesOtherBytes(t *testing.T) {
+	lost := 0
+	contenders[len(contenders)-1].deliver(shape{live: 100}, 300, func(i int, p []byte) {
+		if string(p) != string(frame(i)) {
+			lost++
+		}
+	})
+	if lost == 0 {
+		t.Error("a hundred frames fit into memory for sixteen")
+	}
+}
+
+// TestHandOffDelivers compares the sum of what was read from frames that were handed over.
 func TestHandOffDelivers(t *testing.T) {
 	const frames = 200
 	var sum uint64
@@ -63,25 +39,44 @@ func TestHandOffDelivers(t *testing.T) {
 		n, src := message(i)
 		sum += uint64(src[0]) + uint64(src[n/piece-1+piece-1])
 	}
-	for name, of := range contenders {
-		for kind, work := range map[string]func(Shape) Work{"apart": of.apart, "pairs": of.pairs} {
-			t.Run(name+" "+kind, func(t *testing.T) {
-				looked.Store(0)
-				work(ample).Do(frames)
-				if got := looked.Load(); got != sum {
-					t.Errorf("sum %d of what was seen, want %d", got, sum)
-				}
-			})
+	for _, c := range contenders {
+		s := ample
+		if c.name == contenders[len(contenders)-1].name {
+			s.capacity = holders * maxFrame * 2 // it overwrites frames that are held
+		}
+		looked.Store(0)
+		do, _ := c.open(s, "handoff")
+		if do(frames); looked.Load() != sum {
+			t.Errorf("%s: the sum of what was read is %d, want %d", c.name, looked.Load(), sum)
 		}
 	}
 }
 
-// TestCrateDelivers checks the same of the Rust program, by a hash of all bytes.
+// TestPoolHasSlots checks that there is a slot for each frame, also where as many are held as there are slots.
+func TestPoolHasSlots(t *testing.T) {
+	for _, live := range []int{1, 8, 64} {
+		for _, o := range []order{newest, oldest, anyOrder} {
+			s := shape{capacity: 64 << 10, slots: max(live, 8), live: live, order: o}
+			got, err := poolSlots(s).Turn(10_000)
+			if err != nil || got.More["outside"] > 0 || got.Allocs > 100 {
+				t.Errorf("%+v: %+v, %v", s, got, err)
+			}
+		}
+	}
+}
+
+// TestCrateDelivers compares the Rust program's frames by a hash of all bytes.
 func TestCrateDelivers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a Rust program")
 	}
-	c := startCrate(t)
+	c, err := startCrate(t.Context(), "../"+crateDir)
+	benchtest.Need(t, err)
+	defer func() {
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	const frames = 500
 	for _, kind := range []string{"ten", "whole"} {
 		h := fnv.New64a()
@@ -95,91 +90,26 @@ func TestCrateDelivers(t *testing.T) {
 				h.Write(src[k : k+piece])
 			}
 		}
-		for _, name := range []string{"pool", "heap", "map-by-write", "map-by-frame", "ceiling"} {
-			if sum, err := c.Sum(kind+"/"+name, frames); err != nil || sum != h.Sum64() {
+		for _, name := range []string{"pool", "heap"} {
+			if sum, err := c.sum(kind+"/"+name, frames); err != nil || sum != h.Sum64() {
 				t.Errorf("%s by %s: hash %x, %v, want %x", kind, name, sum, err, h.Sum64())
 			}
 		}
 	}
-	if err := c.Turner("ten/nobody").Turn(1, new(Result)); err == nil {
-		t.Error("a contender that there is not has a turn")
+	if _, err := c.turns("", "ten/none").Turn(1); err == nil {
+		t.Error("a contender that does not exist has a turn")
 	}
 }
 
-func startCrate(t *testing.T) *Crate {
-	t.Helper()
-	c, err := StartCrate(context.Background(), "../buffersv2")
-	if errors.Is(err, ErrNoCrate) && os.Getenv("CI") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
+func TestProgram(t *testing.T) {
+	t.Setenv("PATH", t.TempDir()) // without cargo
+	var out strings.Builder
+	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1us"}, &out, t.Output()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
+	for _, c := range contenders {
+		if n := strings.Count(out.String(), "| "+c.name); n < 3 {
+			t.Errorf("%d rows of %q:\n%s", n, c.name, &out)
 		}
-	})
-	return c
-}
-
-// TestStructureHasSlots checks that there is a slot for each frame, also where as
-// many are held as there are slots.
-func TestStructureHasSlots(t *testing.T) {
-	for _, r := range Structure(nil) {
-		var got Result
-		if err := r.Ours.Turn(10_000, &got); err != nil || got.OnHeap[0] > 0 {
-			t.Errorf("%d live, %d slots, %s: %.2f of the frames are on the heap, %v", r.Live, r.Slots, r.Order, got.OnHeap, err)
-		}
-	}
-}
-
-func TestMeasure(t *testing.T) {
-	rows := append(append(Ten(nil), Whole(nil)...), Structure(nil)[0].rows()...)
-	turners := make([]Turner, len(rows))
-	for i, r := range rows {
-		turners[i] = r.Turner
-	}
-	results, err := Measure(turners, 2, time.Microsecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, r := range results {
-		if len(r.Nanos) != 2 || len(r.Bytes) != 2 || r.Nanos.Min() <= 0 {
-			t.Errorf("%s: %v ns, %v bytes", rows[i].Name, r.Nanos, r.Bytes)
-		}
-	}
-}
-
-func BenchmarkArena(b *testing.B) {
-	for _, t := range []struct {
-		name string
-		rows []Row
-	}{{"Ten", Ten(nil)}, {"Whole", Whole(nil)}, {"Apart", Apart(nil)}, {"Pairs", Pairs(nil)}} {
-		for _, r := range t.rows {
-			b.Run(t.name+"/"+r.Name, func(b *testing.B) { r.Turner.(goTurner).benchmark(b) })
-		}
-	}
-	for _, r := range Structure(nil) {
-		for _, row := range r.rows() {
-			b.Run("Slots/"+row.Name, func(b *testing.B) { row.Turner.(goTurner).benchmark(b) })
-		}
-	}
-}
-
-func (t goTurner) benchmark(b *testing.B) {
-	w := t.open(t.shape)
-	b.ReportAllocs()
-	b.ResetTimer()
-	w.Do(b.N)
-}
-
-// rows names each that is measured in one shape.
-func (r SlotsRow) rows() []Row {
-	shape := fmt.Sprintf("%d_of_%d_%s/", r.Live, r.Slots, r.Order)
-	return []Row{
-		{Name: shape + "arena.Pool", Turner: r.Ours},
-		{Name: shape + "make", Turner: r.Made},
-		{Name: shape + "sync.Pool", Turner: r.Pooled},
 	}
 }

@@ -10,32 +10,36 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// ErrNoCrate says that the Rust program cannot be built here: there is no cargo, an old one, or no way to what it fetches.
-var ErrNoCrate = errors.New("install Rust from https://rustup.rs")
+// crateDir is where the source of the Rust program is, seen from the directory of the module.
+const crateDir = "buffersv2"
 
-// Crate is the program that does the same work in Rust, a child process that is
-// asked turn by turn, so that its start is not measured. It belongs to one
-// goroutine.
-type Crate struct {
+// errNoCrate says that the Rust program cannot be built: there is no cargo, an old one, or no way to what it fetches.
+var errNoCrate = fmt.Errorf("cargo %w (https://rustup.rs)", measure.ErrMissing)
+
+// A crate is the program that does the same work in Rust, a child process that is asked turn by turn, so that its start is
+// not measured. It belongs to one goroutine.
+type crate struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	out     *bufio.Reader
-	Version string // of what it was built with
+	version string // of what it was built with
 }
 
-// StartCrate builds the program, whose source is in dir, and starts it. The
-// caller ends it with Close. The error is an ErrNoCrate when it cannot be built.
-func StartCrate(ctx context.Context, dir string) (*Crate, error) {
+// startCrate builds the program, whose source is in dir, and starts it. The caller ends it with close.
+func startCrate(ctx context.Context, dir string) (*crate, error) {
 	if _, err := exec.LookPath("cargo"); err != nil {
-		return nil, fmt.Errorf("no cargo command: %w", ErrNoCrate)
+		return nil, errNoCrate
 	}
 	build := exec.CommandContext(ctx, "cargo", "build", "--release", "--locked", "--quiet", "--target-dir", "target")
 	build.Dir = dir
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
-		return nil, fmt.Errorf("%s: cargo build: %w: %w", dir, err, ErrNoCrate)
+		return nil, fmt.Errorf("%w: %s: cargo build: %w", errNoCrate, dir, err)
 	}
 	version := exec.CommandContext(ctx, "rustc", "--version")
 	version.Dir = dir
@@ -43,7 +47,7 @@ func StartCrate(ctx context.Context, dir string) (*Crate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rustc --version: %w", err)
 	}
-	c := &Crate{Version: strings.TrimSpace(string(out))}
+	c := &crate{version: strings.TrimSpace(string(out))}
 	c.cmd = exec.CommandContext(ctx, filepath.Join(dir, "target", "release", "buffersv2"))
 	c.cmd.Stderr = os.Stderr
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
@@ -57,13 +61,13 @@ func StartCrate(ctx context.Context, dir string) (*Crate, error) {
 	return c, c.cmd.Start()
 }
 
-// Close ends the program and waits for it.
-func (c *Crate) Close() error {
+// close ends the program and waits for it.
+func (c *crate) close() error {
 	return errors.Join(c.in.Close(), c.cmd.Wait())
 }
 
 // ask sends a line and reads the values of the one that comes back.
-func (c *Crate) ask(line string, values ...any) error {
+func (c *crate) ask(line string, values ...any) error {
 	if _, err := fmt.Fprintln(c.in, line); err != nil {
 		return fmt.Errorf("buffersv2: %s: %w", line, err)
 	}
@@ -77,26 +81,19 @@ func (c *Crate) ask(line string, values ...any) error {
 	return nil
 }
 
-// Sum does n operations of a case and returns the FNV-1a hash (64 bits) of the
-// frames' bytes, one behind the other.
-func (c *Crate) Sum(name string, n int) (sum uint64, err error) {
+// sum does n operations of a case and returns the FNV-1a hash (64 bits) of the bytes of all frames in order.
+func (c *crate) sum(name string, n int) (sum uint64, err error) {
 	err = c.ask(fmt.Sprint("sum ", name, " ", n), &sum)
 	return sum, err
 }
 
-// Turner returns a Turner for a case by its name: the kind of work and the
-// contender, and for the structure alone the frames that are live and the order.
-func (c *Crate) Turner(name string) Turner { return crateTurner{c, name} }
-
-type crateTurner struct {
-	crate *Crate
-	name  string
-}
-
-// Turn implements Turner.
-func (t crateTurner) Turn(n int, r *Result) error {
-	var nanos, cpu, heap float64 // an operation
-	err := t.crate.ask(fmt.Sprint("run ", t.name, " ", n), &nanos, &cpu, &heap)
-	r.Nanos, r.CPU, r.OnHeap = append(r.Nanos, nanos), append(r.CPU, cpu), append(r.OnHeap, heap)
-	return err
+// turns has the crate do a case: the kind of work and the contender, and for the structure alone the frames that are held
+// and the order.
+func (c *crate) turns(name, what string) measure.Contender {
+	return measure.Contender{Name: name, Turn: func(n int) (measure.Turn, error) {
+		var nanos, cpu, heap float64 // of an operation
+		err := c.ask(fmt.Sprint("run ", what, " ", n), &nanos, &cpu, &heap)
+		all := func(each float64) time.Duration { return time.Duration(each * float64(n)) }
+		return measure.Turn{Ops: n, Time: all(nanos), CPU: all(cpu), More: map[string]float64{"outside": heap}}, err
+	}}
 }

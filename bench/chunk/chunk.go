@@ -1,69 +1,125 @@
 // Package chunk compares ways to read a source to its end and to do something with all that is in it, 64 KiB or a line at a
-// time: chunk.Reader beside a plain loop, bufio and klauspost's readahead. Besides, it sends a file in pieces, by several ways
-// and with whose buffer, and has several numbers of goroutines work on it.
+// time: chunk.Reader beside a plain loop, bufio and klauspost's readahead. And it compares chunk.Copy with io.Copy between
+// pairs of files, connections and HTTP responses.
 //
 // The sources are a file that is in the page cache and one that waits before each read, as a disk does. Every contender is
-// used as its own documentation says, and each run checks that all bytes were there.
+// used as its own documentation says, and every run checks that all bytes were there.
 package chunk
 
 import (
 	"compress/flate"
+	"context"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
 )
+
+// Program measures a table for each case, and one of copies.
+var Program = &measure.Program{
+	Name: "chunk", What: "a source read in chunks or lines; chunk.Copy beside io.Copy", Rounds: 9, Turn: 60 * time.Millisecond,
+	Parts: append(caseKeys(), "copy"),
+	Run:   run,
+}
+
+func run(ctx context.Context, p *measure.Params) error {
+	s, err := newSite(fileSize)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	for _, c := range cases {
+		if p.Wants(c.key) {
+			if err := s.runCase(ctx, p, c); err != nil {
+				return err
+			}
+		}
+	}
+	if p.Wants("copy") {
+		return runCopy(ctx, p)
+	}
+	return nil
+}
+
+func (s *site) runCase(ctx context.Context, p *measure.Params, c testCase) error {
+	p.Logf("chunk: %s", c.key)
+	costs, err := measure.Compare(ctx, s.contenders(c), p.Rounds, p.Turn)
+	if err != nil {
+		return err
+	}
+	t := measure.NewTable("chunk-"+c.key, fmt.Sprintf("%d MiB, %s", c.size>>20, c.what), "contender", "MB/s", "x a plain loop",
+		"CPU s/GB", "B a run", "allocs a run", "time, x chunk.Reader")
+	t.Bar = 1
+	ours := slices.IndexFunc(c.contenders, func(by contender) bool { return strings.HasPrefix(by.name, "chunk.") })
+	for i, cost := range costs {
+		t.Row(c.contenders[i].name, rate(c.size, cost.Nanos), costs[0].Nanos.Over(cost.Nanos), cost.CPU.Times(1/float64(c.size)),
+			cost.Bytes.Whole(), cost.Allocs.Median(), cost.Nanos.Over(costs[ours].Nanos))
+	}
+	return p.Add(t)
+}
+
+// rate is megabytes a second.
+func rate(size int, nanos measure.Series) measure.Series {
+	v := make(measure.Series, len(nanos))
+	for i := range v {
+		v[i] = float64(size) * 1e3 / nanos[i]
+	}
+	return v
+}
 
 const (
 	kib = 1 << 10
 	mib = 1 << 20
 
-	// FileSize is what cases read that read a file.
-	FileSize = 32 * mib
-
-	// blockSize is what everybody's buffer holds who has one, but for readahead's defaults.
-	blockSize = 64 * kib
-
-	// readWait is what a source waits that waits.
-	readWait = 500 * time.Microsecond
+	fileSize  = 32 * mib               // of the file that cases read
+	blockSize = 64 * kib               // of every contender's buffer, but for readahead's defaults
+	readWait  = 500 * time.Microsecond // before each read of a source that waits
 )
 
-// A Case is a source, and what is done with its bytes.
-type Case struct {
-	Key  string // of the command line
-	What string
-	Size int // bytes of the source
+// A testCase is a source, and what is done with its bytes.
+type testCase struct {
+	key  string // of the command line
+	what string
+	size int // bytes of the source
 
 	waits      bool        // the source does
 	lines      bool        // the work gets lines, without their ends, and not chunks
 	deflate    bool        // the work takes long
-	contenders []Contender // ratios are to the first
+	contenders []contender // ratios are to the first
 }
 
-// Cases are all of them.
-var Cases = []Case{
-	{Key: "file", What: "a file in the page cache, crc32 of each chunk", Size: FileSize, contenders: byChunk},
-	{Key: "file-lines", What: "a file in the page cache, crc32 of each line", Size: FileSize, lines: true, contenders: byLine},
-	{Key: "waits", What: "500 µs for each read, crc32 of each chunk", Size: 4 * mib, waits: true, contenders: byChunk},
-	{Key: "waits-lines", What: "500 µs for each read, crc32 of each line", Size: 4 * mib, waits: true, lines: true,
-		contenders: byLine},
-	{Key: "waits-deflate", What: "500 µs for each read, each chunk compressed at level 1", Size: 4 * mib, waits: true,
+var cases = []testCase{
+	{key: "file", what: "a file in the page cache, crc32 of each chunk", size: fileSize, contenders: byChunk},
+	{key: "file-lines", what: "a file in the page cache, crc32 of each line", size: fileSize, lines: true, contenders: byLine},
+	{key: "waits", what: "500 µs for each read, crc32 of each chunk", size: 4 * mib, waits: true, contenders: byChunk},
+	{key: "waits-deflate", what: "500 µs for each read, each chunk compressed at level 1", size: 4 * mib, waits: true,
 		deflate: true, contenders: byChunk},
+}
+
+func caseKeys() (keys []string) {
+	for _, c := range cases {
+		keys = append(keys, c.key)
+	}
+	return keys
 }
 
 // errOtherBytes says that bytes were lost, or came in another order.
 var errOtherBytes = errors.New("other bytes than those of the source")
 
-// A Contender is a way to read a source to its end.
-type Contender struct {
-	Name string
-
-	run func(src io.Reader, work func([]byte)) error // work borrows
+// A contender is a way to read a source to its end.
+type contender struct {
+	name string
+	run  func(src io.Reader, work func([]byte)) error // work borrows
 }
 
 // text is what all sources consist of: lines of 20 to 200 bytes, again and again. It is not on the heap, which it would make
-// so large that the collector hardly ever runs.
+// so large that the collector would hardly run.
 var text = func() (b [256 * kib]byte) {
 	x := uint64(88172645463325252)
 	for at := 0; at < len(b); {
@@ -89,20 +145,20 @@ func writeLine(p []byte, x uint64) int {
 	return n
 }
 
-// A Site is what all contenders find: a file, and a compressor for those who work long.
-type Site struct {
+// A site is what all contenders find: a file, and a compressor for work that takes long.
+type site struct {
 	file     *os.File
 	compress *flate.Writer
 }
 
-// NewSite makes a file of so many bytes, which is in the page cache then. Cases need one of [FileSize].
-func NewSite(size int) (*Site, error) {
+// newSite makes a file of so many bytes, which is then in the page cache.
+func newSite(size int) (*site, error) {
 	f, err := os.CreateTemp("", "bench-chunk-")
 	if err != nil {
 		return nil, err
 	}
-	s := &Site{file: f}
-	err = os.Remove(f.Name()) // it is gone when it is closed, also by an interruption
+	s := &site{file: f}
+	err = os.Remove(f.Name()) // the kernel frees it when this process ends, however that is
 	if err == nil {
 		s.compress, err = flate.NewWriter(io.Discard, flate.BestSpeed)
 	}
@@ -112,22 +168,22 @@ func NewSite(size int) (*Site, error) {
 		}
 	}
 	if err == nil {
-		err = f.Sync() // not while others are measured
+		err = f.Sync() // so that the disk is idle while contenders are measured
 	}
 	if err != nil {
-		s.Close()
+		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// Close lets go of the file.
-func (s *Site) Close() { s.file.Close() }
+// close closes the file, which has no name any more.
+func (s *site) close() { s.file.Close() }
 
-// source returns the case's source at its start. The file is given as it is, because that is what contenders look at.
-func (s *Site) source(c Case) (io.Reader, error) {
+// source returns the case's source at its start. The file is given as it is, because contenders look at its type.
+func (s *site) source(c testCase) (io.Reader, error) {
 	if c.waits {
-		return &waiting{left: c.Size}, nil
+		return &waiting{left: c.size}, nil
 	}
 	_, err := s.file.Seek(0, io.SeekStart)
 	return s.file, err
@@ -164,9 +220,9 @@ func (w *work) do(p []byte) {
 }
 
 // checksum is that of all that the work of c must get.
-func (c Case) checksum() uint32 {
+func (c testCase) checksum() uint32 {
 	w := new(work)
-	for range c.Size / len(text) {
+	for range c.size / len(text) {
 		if c.lines {
 			eachLine(text[:], w.do)
 		} else {
@@ -177,7 +233,7 @@ func (c Case) checksum() uint32 {
 }
 
 // run has a contender read the case's source once, and returns the checksum of what it got.
-func (s *Site) run(c Case, by Contender) (crc uint32, err error) {
+func (s *site) run(c testCase, by contender) (crc uint32, err error) {
 	src, err := s.source(c)
 	if err != nil {
 		return 0, err
@@ -189,4 +245,33 @@ func (s *Site) run(c Case, by Contender) (crc uint32, err error) {
 	}
 	err = by.run(src, w.do)
 	return w.crc, err
+}
+
+// contenders are those of a case. Lost bytes, or bytes in another order, are an error.
+func (s *site) contenders(c testCase) (all []measure.Contender) {
+	want := c.checksum()
+	for _, by := range c.contenders {
+		once := func() error {
+			crc, err := s.run(c, by)
+			if err == nil && crc != want {
+				err = errOtherBytes
+			}
+			return err
+		}
+		all = append(all, measure.Contender{Name: by.name, Turn: func(n int) (measure.Turn, error) { return repeat(n, once) }})
+	}
+	return all
+}
+
+// repeat runs a function once before the clock starts, because the collector may have emptied a pool, and then n times.
+func repeat(n int, once func() error) (t measure.Turn, err error) {
+	if err := once(); err != nil {
+		return t, err
+	}
+	t = measure.Take(n, func() {
+		for i := 0; i < n && err == nil; i++ {
+			err = once()
+		}
+	})
+	return t, err
 }

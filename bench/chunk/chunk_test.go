@@ -2,6 +2,7 @@ package chunk
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -9,26 +10,10 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/bench/measure/benchtest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
-
-// newSite makes a site for a test, and cases that are as small as they can be.
-func newSite(t *testing.T) (*Site, []Case) {
-	t.Helper()
-	s, err := NewSite(len(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	cases := slices.Clone(Cases)
-	for i := range cases {
-		cases[i].Size = len(text)
-	}
-	return s, cases
-}
+func TestMain(m *testing.M) { benchtest.Main(m) }
 
 // inputs are what lines are told apart in.
 func inputs() map[string]string {
@@ -44,7 +29,7 @@ func inputs() map[string]string {
 	}
 }
 
-// TestContendersDeliver checks that nobody wins by leaving something out: all give the bytes of the source, or its lines.
+// TestContendersDeliver checks that all contenders give the bytes of the source, or its lines.
 func TestContendersDeliver(t *testing.T) {
 	sources := map[string]func(io.Reader) io.Reader{
 		"whole":       func(r io.Reader) io.Reader { return r },
@@ -54,7 +39,6 @@ func TestContendersDeliver(t *testing.T) {
 	for name, input := range inputs() {
 		for how, source := range sources {
 			t.Run(name+", "+how, func(t *testing.T) {
-				before := millrace.DefaultPool.Stats().InUseBlocks
 				for _, by := range byChunk {
 					deliver(t, by, source(strings.NewReader(input)), input, "")
 				}
@@ -65,16 +49,13 @@ func TestContendersDeliver(t *testing.T) {
 				for _, by := range byLine {
 					deliver(t, by, source(strings.NewReader(input)), lines, "\n")
 				}
-				if after := millrace.DefaultPool.Stats().InUseBlocks; after != before {
-					t.Errorf("%d blocks in use, %d before", after, before)
-				}
 			})
 		}
 	}
 }
 
 // deliver checks that all pieces that by gives, with end behind each, are want.
-func deliver(t *testing.T, by Contender, src io.Reader, want, end string) {
+func deliver(t *testing.T, by contender, src io.Reader, want, end string) {
 	t.Helper()
 	var got bytes.Buffer
 	err := by.run(src, func(p []byte) {
@@ -82,91 +63,80 @@ func deliver(t *testing.T, by Contender, src io.Reader, want, end string) {
 		got.WriteString(end)
 	})
 	if err != nil || got.String() != want {
-		t.Errorf("%s: %d bytes that are not the %d of the source, %v", by.Name, got.Len(), len(want), err)
+		t.Errorf("%s: %d bytes that are not the %d of the source, %v", by.name, got.Len(), len(want), err)
 	}
 }
 
-// TestWaitingSource checks that it waits for each read, and that everybody gets all of it.
+// TestWaitingSource checks that the source waits for each read.
 func TestWaitingSource(t *testing.T) {
-	s, cases := newSite(t)
-	for _, c := range cases {
-		if !c.waits {
-			continue
-		}
-		for _, by := range s.ways(c) {
-			began := time.Now()
-			if err := by.run(); err != nil {
-				t.Errorf("%s: %s: %v", c.Key, by.name, err)
-			}
-			if took, least := time.Since(began), time.Duration(c.Size/blockSize)*readWait; took < least {
-				t.Errorf("%s: %s: %v, and to wait takes %v", c.Key, by.name, took, least)
-			}
-		}
+	began := time.Now()
+	if n, err := io.Copy(io.Discard, &waiting{left: 4 * blockSize}); n != 4*blockSize || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if took := time.Since(began); took < 4*readWait {
+		t.Errorf("four reads take %v", took)
 	}
 }
 
 // TestLossIsSeen has contenders that leave something out.
 func TestLossIsSeen(t *testing.T) {
-	s, cases := newSite(t)
-	for _, c := range cases[:2] {
+	s, err := newSite(len(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	for _, c := range slices.Clone(cases[:2]) {
+		c.size = len(text)
 		all := c.contenders[0]
-		c.contenders = []Contender{{"two bytes less", func(src io.Reader, work func([]byte)) error {
-			return all.run(io.LimitReader(src, int64(c.Size-2)), work)
+		c.contenders = []contender{{"two bytes less", func(src io.Reader, work func([]byte)) error {
+			return all.run(io.LimitReader(src, int64(c.size-2)), work)
 		}}}
-		if _, err := s.Measure(c, 1, time.Millisecond); err == nil {
-			t.Errorf("%s: the loss of two bytes is not seen", c.Key)
+		if _, err := s.contenders(c)[0].Turn(1); !errors.Is(err, errOtherBytes) {
+			t.Errorf("%s: the loss of two bytes is not seen: %v", c.key, err)
 		}
+	}
+	for _, p := range pairs {
+		var c closers
+		once, err := p.open(&c, 4*kib)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = once(func(dst io.Writer, src io.Reader) error {
+			_, err := io.Copy(dst, struct{ io.Reader }{io.MultiReader(strings.NewReader("x"), io.LimitReader(src, 4*kib-1))})
+			return err
+		})
+		if !errors.Is(err, errOtherBytes) {
+			t.Errorf("%s: a byte that was not in the source is not seen: %v", p.name, err)
+		}
+		c.close()
 	}
 }
 
 func TestErrorsOfTheSource(t *testing.T) {
-	for _, by := range append(byChunk[:len(byChunk):len(byChunk)], byLine...) {
+	for _, by := range slices.Concat(byChunk, byLine) {
 		src := io.MultiReader(strings.NewReader("a\nb\n"), iotest.ErrReader(iotest.ErrTimeout))
 		if err := by.run(src, func([]byte) {}); err == nil {
-			t.Errorf("%s does not tell that the source has failed", by.Name)
+			t.Errorf("%s does not report that the source has failed", by.name)
 		}
 	}
 }
 
-func TestTable(t *testing.T) {
-	s, cases := newSite(t)
-	for _, c := range cases {
-		t.Run(c.Key, func(t *testing.T) {
-			results, err := s.Measure(c, 1, time.Microsecond)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var b strings.Builder
-			if err := WriteTable(&b, c, results); err != nil {
-				t.Fatal(err)
-			}
-			for _, by := range c.contenders {
-				if !strings.Contains(b.String(), "| "+by.Name) {
-					t.Errorf("no row of %q", by.Name)
-				}
-			}
-			if strings.Contains(b.String(), "| - ") {
-				t.Errorf("holes in the table:\n%s", b.String())
-			}
-		})
+func TestProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
 	}
-}
-
-func BenchmarkChunk(b *testing.B) {
-	s, err := NewSite(FileSize)
-	if err != nil {
-		b.Fatal(err)
+	var out strings.Builder
+	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1us"}, &out, t.Output()); err != nil {
+		t.Fatal(err)
 	}
-	defer s.Close()
-	for _, c := range Cases {
-		for _, by := range s.ways(c) {
-			b.Run(c.Key+"/"+by.name, func(b *testing.B) {
-				b.SetBytes(int64(c.Size))
-				b.ReportAllocs()
-				if err := by.repeat(b.N); err != nil {
-					b.Fatal(err)
-				}
-			})
+	for _, by := range slices.Concat(byChunk, byLine) {
+		if !strings.Contains(out.String(), "| "+by.name+" ") {
+			t.Errorf("no row of %q:\n%s", by.name, &out)
+		}
+	}
+	for _, p := range pairs {
+		if n := strings.Count(out.String(), "| "+p.name+" "); n != len(copySizes) {
+			t.Errorf("%d rows of %q:\n%s", n, p.name, &out)
 		}
 	}
 }

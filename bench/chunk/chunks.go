@@ -9,8 +9,8 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// byChunk are those that give whatever pieces they have.
-var byChunk = []Contender{
+// byChunk are contenders that give pieces of any length.
+var byChunk = []contender{
 	{"plain loop of Read, 64 KiB", plainLoop},
 	{"bufio.Reader of 64 KiB, Peek and Discard", bufioChunks},
 	{"readahead, 4 of 1 MiB (its defaults)", readaheadChunks},
@@ -53,7 +53,7 @@ func bufioChunks(src io.Reader, work func([]byte)) error {
 	}
 }
 
-// worker is a Writer for whoever is lent pieces by WriteTo.
+// A worker is a Writer that is lent pieces by WriteTo.
 type worker func([]byte)
 
 func (w worker) Write(p []byte) (int, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// byLine are those that give each line, without its end.
-var byLine = []Contender{
+// byLine are contenders that give each line, without its end.
+var byLine = []contender{
 	{"plain loop of Read, the rest of a line moved", plainLines},
 	{"bufio.Reader of 64 KiB, ReadSlice", bufioLines},
 	{"bufio.Scanner of 64 KiB", scannerLines},
@@ -20,7 +20,7 @@ var byLine = []Contender{
 	{"chunk.Reader with Lines, bytes.IndexByte", millraceLines},
 }
 
-// errLongLine says that a line does not fit into a buffer, which does not happen here.
+// errLongLine says that a line does not fit into a buffer. The sources have no such line.
 var errLongLine = errors.New("chunk: a line is longer than a buffer")
 
 // plainLines is the least code that gives lines: a buffer, and what remains of it moved to the front.

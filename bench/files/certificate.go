@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// makeCertificate writes a certificate for 127.0.0.1 that has signed itself,
-// and its key, to dir.
+// makeCertificate writes a self-signed certificate for 127.0.0.1 and its key to dir.
 func makeCertificate(dir string) (cert, key string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -47,7 +46,7 @@ func makeCertificate(dir string) (cert, key string, err error) {
 }
 
 // client is an HTTP client that trusts the site's certificate.
-func (s Site) client() (*http.Client, error) {
+func (s site) client() (*http.Client, error) {
 	t := &http.Transport{DisableCompression: true}
 	if s.Cert != "" {
 		text, err := os.ReadFile(s.Cert)

@@ -1,5 +1,5 @@
-// Package files puts the same load on servers of files, in turns, and compares
-// what they needed for it; and it compares ways to read a file.
+// Package files puts the same load of wrk on servers of files, in turns, and compares what they need for it. Before a case
+// is measured every contender must deliver the file's bytes.
 package files
 
 import (
@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// A Case is which file so many connections ask for, over and over.
-type Case struct {
+// A testCase says which file how many connections ask for, again and again.
+type testCase struct {
 	Size  int64 // of the file
 	Conns int
 	TLS   bool
@@ -23,8 +25,8 @@ var units = []struct {
 	bytes int64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 
-// Size is a number of bytes as people write it.
-func Size(n int64) string {
+// sizeName is a number of bytes as people write it.
+func sizeName(n int64) string {
 	for _, u := range units {
 		if n >= u.bytes && n%u.bytes == 0 {
 			return fmt.Sprintf("%d %s", n/u.bytes, u.name)
@@ -33,9 +35,9 @@ func Size(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// String is what ParseCase reads.
-func (c Case) String() string {
-	s := fmt.Sprintf("%sx%d", strings.ReplaceAll(strings.TrimSuffix(Size(c.Size), " B"), " ", ""), c.Conns)
+// String is what parseCase reads.
+func (c testCase) String() string {
+	s := fmt.Sprintf("%sx%d", strings.ReplaceAll(strings.TrimSuffix(sizeName(c.Size), " B"), " ", ""), c.Conns)
 	if c.TLS {
 		s += "+tls"
 	}
@@ -43,17 +45,17 @@ func (c Case) String() string {
 }
 
 // Title says the same in a table's heading.
-func (c Case) Title() string {
-	s := fmt.Sprintf("%s, %d connections", Size(c.Size), c.Conns)
+func (c testCase) Title() string {
+	s := fmt.Sprintf("%s, %d connections", sizeName(c.Size), c.Conns)
 	if c.TLS {
 		s += ", TLS"
 	}
 	return s
 }
 
-// ParseCase reads "64KiBx100" or "1MiBx8+tls".
-func ParseCase(s string) (Case, error) {
-	var c Case
+// parseCase reads "64KiBx100" or "1MiBx8+tls".
+func parseCase(s string) (testCase, error) {
+	var c testCase
 	size, conns, ok := strings.Cut(s, "x")
 	conns, c.TLS = strings.CutSuffix(conns, "+tls")
 	factor := int64(1)
@@ -66,69 +68,69 @@ func ParseCase(s string) (Case, error) {
 	var err2 error
 	c.Conns, err2 = strconv.Atoi(conns)
 	if !ok || err1 != nil || err2 != nil || n < 1 || c.Conns < 1 {
-		return Case{}, fmt.Errorf("files: case %q: want SIZExCONNECTIONS, as in 64KiBx100 or 1MiBx8+tls", s)
+		return testCase{}, fmt.Errorf("files: case %q: want SIZExCONNECTIONS, as in 64KiBx100 or 1MiBx8+tls", s)
 	}
 	c.Size = n * factor
 	return c, nil
 }
 
-// A Site is what a contender has to serve.
-type Site struct {
-	Dir  string `json:"dir"`  // files
-	Cert string `json:"cert"` // PEM file; "" for plain HTTP
-	Key  string `json:"key"`
-
-	// CPUs is where the server may run, as taskset(1) has it: "" for anywhere.
-	CPUs string `json:"-"`
+// A site is what a contender has to serve.
+type site struct {
+	Dir  string // files
+	Cert string // PEM file; "" for plain HTTP
+	Key  string
 }
 
 // URL is where a server of the site at addr has its files.
-func (s Site) URL(addr string) string {
+func (s site) URL(addr string) string {
 	if s.Cert != "" {
 		return "https://" + addr + "/"
 	}
 	return "http://" + addr + "/"
 }
 
-// A Contender can be started any number of times, one at a time.
-type Contender interface {
-	// Key is what ParseContenders calls it.
+// A contender can be started any number of times, one at a time.
+type contender interface {
+	// Key is what parseContenders calls it.
 	Key() string
 	Name() string
-	// Check says what is missing to start it, as a measure.ErrMissing.
+	// Check returns a measure.ErrMissing if the contender cannot be started here.
 	Check() error
 	// Start runs the server in processes of its own; files it needs go to dir.
-	Start(ctx context.Context, dir string, s Site) (*Server, error)
+	Start(ctx context.Context, dir string, s site) (*measure.Server, error)
 }
 
-// Contenders are all that there are.
-func Contenders() []Contender {
-	var all []Contender
+// contenders are all that there are.
+func contenders() []contender {
+	var all []contender
 	for _, h := range handlers {
 		all = append(all, goServer{h})
 	}
-	for _, n := range []Nginx{{1, false}, {2, false}, {1, true}, {2, true}} {
+	for _, n := range []nginx{
+		{Workers: 1}, {Workers: 2}, {Workers: 1, Cache: true}, {Workers: 2, Cache: true}, {Workers: 1, PushLast: true},
+		{Workers: 1, Cache: true, PushLast: true},
+	} {
 		all = append(all, n)
 	}
 	return all
 }
 
-// Keys are what they are called on a command line.
-func Keys() (keys []string) {
-	for _, c := range Contenders() {
-		keys = append(keys, c.Key())
+// keys are what the contenders are called on a command line.
+func keys() (all []string) {
+	for _, c := range contenders() {
+		all = append(all, c.Key())
 	}
-	return keys
+	return all
 }
 
-// ParseContenders reads a list of keys, as in "millrace,fileserver,nginx".
-func ParseContenders(list string) ([]Contender, error) {
-	all := Contenders()
-	var chosen []Contender
+// parseContenders reads a list of keys, as in "millrace,fileserver,nginx".
+func parseContenders(list string) ([]contender, error) {
+	all := contenders()
+	var chosen []contender
 	for _, key := range strings.Split(list, ",") {
-		i := slices.Index(Keys(), strings.TrimSpace(key))
+		i := slices.Index(keys(), strings.TrimSpace(key))
 		if i < 0 {
-			return nil, fmt.Errorf("files: no contender %q: there are %s", key, strings.Join(Keys(), ", "))
+			return nil, fmt.Errorf("files: no contender %q: there are %s", key, strings.Join(keys(), ", "))
 		}
 		chosen = append(chosen, all[i])
 	}

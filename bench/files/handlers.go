@@ -1,14 +1,19 @@
 package files
 
 import (
+	"context"
+	"crypto/tls"
+	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"time"
 
+	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/chunk"
 )
 
@@ -16,35 +21,25 @@ import (
 type handler struct {
 	key, name string
 	make      func(dir string) (http.Handler, error)
-	tuned     bool // the http.Server has a chunk.Listener, as its documentation says
 }
 
 var handlers = []handler{
-	{key: "millrace", name: "chunk.FileServer", make: newMillrace, tuned: true},
-	{key: "millrace-dropin", name: "chunk.FileServer, without Listener", make: newMillrace},
-	{key: "millrace-tuned", name: "chunk.FileServer, SendBuffer(0)", make: newMillraceNarrow, tuned: true},
-	{key: "fileserver", name: "http.FileServer", make: newFileServer},
-	{key: "naive", name: "io.CopyBuffer(w, f, nil)", make: each(copyNaively)},
-	{key: "length", name: "the same, and Content-Length", make: each(copyWithLength)},
-	{key: "loop", name: "loop of Read and Write, 64 KiB", make: each(copyInLoop)},
-	{key: "copy", name: "chunk.Copy", make: each(copyMillrace), tuned: true},
-	{key: "wrapped-copy", name: "wrapped: io.Copy", make: wrapped(each(copyWithLength))},
-	{key: "wrapped-fileserver", name: "wrapped: http.FileServer", make: wrapped(newFileServer)},
-	{key: "wrapped-millrace", name: "wrapped: chunk.FileServer", make: wrapped(newMillrace), tuned: true},
+	{"fileserver", "http.FileServer", newFileServer},
+	{"millrace", "chunk.FileServer", newMillrace},
+	{"naive", "io.CopyBuffer(w, f, nil)", each(copyNaively)},
+	{"length", "the same, and Content-Length", each(copyWithLength)},
+	{"loop", "loop of Read and Write, 64 KiB", each(copyInLoop)},
+	{"wrapped-copy", "behind a middleware: io.Copy", wrapped(each(copyWithLength))},
+	{"wrapped-fileserver", "behind a middleware: http.FileServer", wrapped(newFileServer)},
+	{"wrapped-millrace", "behind a middleware: chunk.FileServer", wrapped(newMillrace)},
 }
 
-func newMillrace(dir string) (http.Handler, error) { return newMillraceWith(dir) }
-
-func newMillraceNarrow(dir string) (http.Handler, error) {
-	return newMillraceWith(dir, chunk.SendBuffer(0))
-}
-
-func newMillraceWith(dir string, opts ...chunk.FileOption) (http.Handler, error) {
+func newMillrace(dir string) (http.Handler, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	return chunk.FileServer(root, opts...), nil
+	return chunk.FileServer(root), nil
 }
 
 func newFileServer(dir string) (http.Handler, error) { return http.FileServer(http.Dir(dir)), nil }
@@ -93,8 +88,6 @@ func copyInLoop(w http.ResponseWriter, _ *http.Request, f *os.File) {
 	}
 }
 
-func copyMillrace(w http.ResponseWriter, r *http.Request, f *os.File) { chunk.Copy(r.Context(), w, f) }
-
 // wrapped puts a handler behind a middleware that logs, to nowhere.
 func wrapped(inner func(string) (http.Handler, error)) func(string) (http.Handler, error) {
 	return func(dir string) (http.Handler, error) {
@@ -134,3 +127,49 @@ func (w *loggedResponse) Write(p []byte) (int, error) {
 
 // Unwrap is for http.ResponseController.
 func (w *loggedResponse) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// A goServer is a handler served by net/http in a process of its own, so that CPU time and memory are the server's alone.
+type goServer struct{ handler }
+
+func (g goServer) Key() string  { return g.key }
+func (g goServer) Name() string { return g.name }
+func (g goServer) Check() error { return nil }
+
+// Start implements contender.
+func (g goServer) Start(ctx context.Context, _ string, s site) (*measure.Server, error) {
+	addr, err := measure.FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	cmd, err := measure.Self(goServerChild, g.key, addr, s.Dir, s.Cert, s.Key)
+	if err != nil {
+		return nil, err
+	}
+	return measure.StartServer(ctx, addr, cmd)
+}
+
+var goServerChild = measure.RegisterChild("files-server", func(args []string) error {
+	for _, h := range handlers {
+		if h.key == args[0] {
+			return h.serve(args[1], site{Dir: args[2], Cert: args[3], Key: args[4]})
+		}
+	}
+	return fmt.Errorf("files: no handler %q", args[0])
+})
+
+func (h handler) serve(addr string, s site) error {
+	files, err := h.make(s.Dir)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{Handler: files, ErrorLog: log.New(io.Discard, "", 0)} // clients leave at the end of a turn
+	if s.Cert == "" {
+		return srv.Serve(l)
+	}
+	srv.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS13}
+	return srv.ServeTLS(l, s.Cert, s.Key)
+}

@@ -2,21 +2,20 @@ package files
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Nginx serves files as its documentation says, with sendfile and tcp_nopush.
-// Everything not named in nginxConf is at its default, but for the limit of
-// requests on one connection.
-type Nginx struct {
-	Workers int
-	Cache   bool // keep files open, as open_file_cache does
+// nginx serves files as its documentation says, with sendfile and tcp_nopush. Everything that nginxConf does not name is at
+// its default, but for the limit of requests on one connection.
+type nginx struct {
+	Workers  int
+	Cache    bool // open_file_cache on
+	PushLast bool // tcp_nopush off: the last segment of a file does not wait for a delayed acknowledgement
 }
 
 const nginxConf = `worker_processes %d;
@@ -28,7 +27,7 @@ events {
 http {
     access_log off;
     sendfile on;
-    tcp_nopush on;
+    tcp_nopush %s;
     keepalive_requests 1000000000;
     types { }
     default_type application/octet-stream;
@@ -54,8 +53,8 @@ const nginxCache = `    open_file_cache max=1000 inactive=60s;
     open_file_cache_valid 1s;
 `
 
-// Key implements Contender.
-func (n Nginx) Key() string {
+// Key implements contender.
+func (n nginx) Key() string {
 	key := "nginx"
 	if n.Workers > 1 {
 		key += fmt.Sprint(n.Workers)
@@ -63,11 +62,14 @@ func (n Nginx) Key() string {
 	if n.Cache {
 		key += "-cache"
 	}
+	if n.PushLast {
+		key += "-push"
+	}
 	return key
 }
 
-// Name implements Contender.
-func (n Nginx) Name() string {
+// Name implements contender.
+func (n nginx) Name() string {
 	name := "nginx"
 	if n.Workers > 1 {
 		name += fmt.Sprintf(", %d workers", n.Workers)
@@ -75,68 +77,59 @@ func (n Nginx) Name() string {
 	if n.Cache {
 		name += ", open_file_cache"
 	}
+	if n.PushLast {
+		name += ", tcp_nopush off"
+	}
 	return name
 }
 
-// Check implements Contender.
-func (Nginx) Check() error {
+// Check implements contender.
+func (nginx) Check() error {
 	_, err := findNginx()
 	return err
 }
 
 func findNginx() (string, error) { return measure.Find("nginx", "nginx") }
 
-// Start implements Contender.
-func (n Nginx) Start(ctx context.Context, dir string, s Site) (*Server, error) {
+// Start implements contender.
+func (n nginx) Start(ctx context.Context, dir string, s site) (*measure.Server, error) {
 	path, err := findNginx()
 	if err != nil {
 		return nil, err
 	}
-	addr, err := freeAddr()
+	addr, err := measure.FreeAddr()
 	if err != nil {
 		return nil, err
 	}
-	more, listen := "", addr
+	more, listen, nopush := "", addr, "on"
 	if s.Cert != "" {
 		more, listen = fmt.Sprintf(nginxTLS, s.Cert, s.Key), addr+" ssl"
 	}
 	if n.Cache {
 		more += nginxCache
 	}
+	if n.PushLast {
+		nopush = "off"
+	}
 	conf := filepath.Join(dir, "nginx.conf")
-	text := fmt.Appendf(nil, nginxConf, n.Workers, more, listen, s.Dir)
+	text := fmt.Appendf(nil, nginxConf, n.Workers, nopush, more, listen, s.Dir)
 	if err := os.WriteFile(conf, text, 0o644); err != nil {
 		return nil, err
 	}
-	// Started by root, the workers are somebody else, who must be let in.
+	// The workers of an nginx that root starts are another user's processes, and must be able to read the files.
 	for _, d := range []string{dir, s.Dir} {
 		if err := os.Chmod(d, 0o755); err != nil {
 			return nil, err
 		}
 	}
-	srv, err := start(pinned(s.CPUs, path, "-p", dir, "-c", conf, "-e", "stderr", "-g", "daemon off;"))
+	srv, err := measure.StartServer(ctx, addr, exec.Command(path, "-p", dir, "-c", conf, "-e", "stderr", "-g", "daemon off;"))
 	if err != nil {
 		return nil, err
 	}
-	srv.URL = s.URL(addr)
-	if err = srv.await(ctx); err == nil {
-		srv.PIDs, err = n.workers(srv.PIDs[0])
-	}
-	if err != nil {
+	// The master does nothing: its memory is the workers' own, counted twice.
+	if err := srv.UseWorkers(n.Workers); err != nil {
 		srv.Stop()
 		return nil, err
 	}
 	return srv, nil
-}
-
-// workers waits for the processes that do the work. The master, which does
-// nothing, is left out: its memory is the workers' own, counted twice.
-func (n Nginx) workers(master int) ([]int, error) {
-	for range 100 {
-		if pids := children(master); len(pids) == n.Workers {
-			return pids, nil
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return nil, errors.New("files: nginx's workers do not start")
 }

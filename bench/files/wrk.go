@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
@@ -27,7 +29,7 @@ end
 // connections that share a slow server each need most of a minute for 256 MiB.
 const wrkTimeout = 2 * time.Minute
 
-// A loaded is what wrk says.
+// A loaded is what wrk reports.
 type loaded struct {
 	Requests int64 // that were completed
 	Bytes    int64 // that arrived, of all requests
@@ -47,33 +49,19 @@ func checkWrk() error {
 	return err
 }
 
-// A wrk makes load.
-type wrk struct {
-	threads int
-	cpus    string // see Site.CPUs
-}
-
-// run has so many connections ask for url for that long. The script goes to
-// dir.
-func (w wrk) run(ctx context.Context, dir, url string, conns, seconds int) (loaded, error) {
+// runWrk has so many connections ask for url for that long. The script goes to dir.
+func runWrk(ctx context.Context, dir, url string, conns, seconds int) (loaded, error) {
 	script := filepath.Join(dir, "done.lua")
 	if err := os.WriteFile(script, []byte(wrkDone), 0o644); err != nil {
 		return loaded{}, err
 	}
-	cmd := pinned(w.cpus, "wrk", fmt.Sprintf("-t%d", min(w.threads, conns)), fmt.Sprintf("-c%d", conns),
+	cmd := exec.CommandContext(ctx, "wrk", fmt.Sprintf("-t%d", min(runtime.NumCPU(), conns)), fmt.Sprintf("-c%d", conns),
 		fmt.Sprintf("-d%ds", seconds), "--timeout", fmt.Sprintf("%ds", int(wrkTimeout.Seconds())), "-s", script, url)
-	cmd.SysProcAttr = dieWithParent()
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		return loaded{}, err
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return loaded{}, errors.Join(ctx.Err(), fmt.Errorf("files: wrk: %w\n%s", err, out))
 	}
-	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
-	defer stop()
-	if err := cmd.Wait(); err != nil {
-		return loaded{}, errors.Join(ctx.Err(), fmt.Errorf("files: wrk: %w\n%s", err, out.Bytes()))
-	}
-	l, err := parseWrk(out.Bytes())
+	l, err := parseWrk(out)
 	l.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	return l, err
 }

@@ -7,6 +7,8 @@ package idle
 
 import (
 	"bufio"
+	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -20,17 +22,55 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/bench/measure"
 )
 
-// Waiter is a way to wait for a byte.
-type Waiter struct {
-	Name string
-	Wait func(net.Conn) error
+// Program measures the table.
+var Program = &measure.Program{
+	Name: "idle", What: "the memory of connections that wait for a byte", Rounds: 3,
+	Flags: func(f *flag.FlagSet) { f.IntVar(&conns, "conns", 10_000, "connections") },
+	Run:   run,
 }
 
-// Waiters are all of them; what the first one takes is what the connection
+var conns int
+
+func run(ctx context.Context, p *measure.Params) error {
+	n := fit(conns)
+	if _, err := hold(waiters[0], n); err != nil { // the first measurement also pays for the poller
+		return err
+	}
+	heap := make([]measure.Series, len(waiters))
+	stack := make([]measure.Series, len(waiters))
+	err := measure.Rounds(ctx, len(waiters), p.Rounds, func(_, i int) error {
+		u, err := hold(waiters[i], n)
+		heap[i] = append(heap[i], float64(u.heap)/float64(n))
+		stack[i] = append(stack[i], float64(u.stack)/float64(n))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	t := measure.NewTable("idle", fmt.Sprintf("%d TCP connections that wait for a byte", n), "waiting in",
+		"heap bytes a connection", "of these the reader's", "stack bytes a connection")
+	t.Bar = 2
+	if n < conns {
+		t.Note = fmt.Sprintf("The limit of descriptors allows no more than %d connections.", n)
+	}
+	for i, w := range waiters {
+		t.Row(w.name, heap[i], heap[i].Minus(heap[0]), stack[i].Median())
+	}
+	return p.Add(t)
+}
+
+// waiter is a way to wait for a byte.
+type waiter struct {
+	name string
+	wait func(net.Conn) error
+}
+
+// waiters are all of them; what the first one takes is what the connection
 // and its goroutine take by themselves.
-var Waiters = []Waiter{
+var waiters = []waiter{
 	{"conn.Read of one byte", func(c net.Conn) error {
 		_, err := c.Read(make([]byte, 1))
 		return err
@@ -47,42 +87,42 @@ var Waiters = []Waiter{
 	}},
 }
 
-// Usage is memory, in bytes.
-type Usage struct {
-	Heap  int64 // live objects
-	Stack int64 // of goroutines
+// A usage is memory, in bytes.
+type usage struct {
+	heap  int64 // live objects
+	stack int64 // of goroutines
 }
 
-// Measure holds n connections that all wait in w, and says what that takes
+// hold holds n connections that all wait in w, and says what that takes
 // more than before there were any.
-func Measure(w Waiter, n int) (Usage, error) {
+func hold(w waiter, n int) (usage, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return Usage{}, err
+		return usage{}, err
 	}
 	defer l.Close()
 	far, err := startFarEnd(l.Addr().String(), n)
 	if err != nil {
-		return Usage{}, err
+		return usage{}, err
 	}
 	defer far.stop()
-	before := usage()
+	before := memory()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer far.stop() // which ends every wait
 	for range n {
 		c, err := l.Accept()
 		if err != nil {
-			return Usage{}, fmt.Errorf("idle: connection of %d: %w", n, err)
+			return usage{}, fmt.Errorf("idle: connection of %d: %w", n, err)
 		}
 		wg.Go(func() {
 			defer c.Close()
-			w.Wait(c)
+			w.wait(c)
 		})
 	}
 	settle(n)
-	after := usage()
-	return Usage{after.Heap - before.Heap, after.Stack - before.Stack}, nil
+	after := memory()
+	return usage{after.heap - before.heap, after.stack - before.stack}, nil
 }
 
 // settle waits until n goroutines wait.
@@ -90,26 +130,26 @@ func settle(n int) {
 	waiting := []metrics.Sample{{Name: "/sched/goroutines/waiting:goroutines"}}
 	for {
 		metrics.Read(waiting)
-		if waiting[0].Value.Kind() != metrics.KindUint64 || waiting[0].Value.Uint64() >= uint64(n) {
+		if waiting[0].Value.Uint64() >= uint64(n) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// usage counts what is left after garbage collection. Two cycles empty pools.
-func usage() Usage {
+// memory counts what is left after garbage collection. Two cycles empty pools.
+func memory() usage {
 	var m runtime.MemStats
 	for range 3 {
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)
-	return Usage{int64(m.HeapAlloc), int64(m.StackInuse)}
+	return usage{int64(m.HeapAlloc), int64(m.StackInuse)}
 }
 
-// Fit is the number of connections that the limit of descriptors allows, at
+// fit is the number of connections that the limit of descriptors allows, at
 // most n.
-func Fit(n int) int {
+func fit(n int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return n
@@ -120,24 +160,19 @@ func Fit(n int) int {
 	return min(n, int(limit.Cur)-spare)
 }
 
-// farEnd is the process that holds the other ends. It is this program again.
+// A farEnd is the process that holds the other ends.
 type farEnd struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	once  sync.Once
 }
 
-// farEndVar tells the program that it is the far end: where to dial, how often.
-const farEndVar = "MILLRACE_BENCH_IDLE"
-
 func startFarEnd(addr string, n int) (*farEnd, error) {
-	self, err := os.Executable()
+	cmd, err := measure.Self(holder, addr, strconv.Itoa(n))
 	if err != nil {
 		return nil, err
 	}
-	f := &farEnd{cmd: exec.Command(self)}
-	f.cmd.Env = append(os.Environ(), farEndVar+"="+addr+" "+strconv.Itoa(n))
-	f.cmd.Stderr = os.Stderr
+	f := &farEnd{cmd: cmd}
 	if f.stdin, err = f.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -151,25 +186,20 @@ func (f *farEnd) stop() {
 	})
 }
 
-// Main must be called before anything else by every program that measures. In
-// the far end it does not return: it holds connections until its input ends.
-func Main() {
-	var addr string
-	var n int
-	if _, err := fmt.Sscan(os.Getenv(farEndVar), &addr, &n); err != nil {
-		return
+// holder dials args[1] connections to args[0] and holds them until its input ends.
+var holder = measure.RegisterChild("idle-holder", func(args []string) error {
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
 	}
-	Fit(n)
+	fit(n)
 	conns := make([]net.Conn, n)
 	for i := range conns {
-		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "idle: far end:", err)
-			os.Exit(1)
+		if conns[i], err = net.Dial("tcp", args[0]); err != nil {
+			return err
 		}
-		conns[i] = c
 	}
 	io.Copy(io.Discard, os.Stdin)
 	runtime.KeepAlive(conns)
-	os.Exit(0)
-}
+	return nil
+})

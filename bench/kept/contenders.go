@@ -10,27 +10,37 @@ import (
 	"github.com/millrace-io/millrace/bench/reader"
 )
 
-// Contenders are all of them; the first is what the others are compared with.
-var Contenders = []Contender{
-	contender("allocate once, share the slice", allocated),
-	contender("millrace, one by one: a Ref each", refs),
-	contender("millrace, one by one: ReadChain, a Chain each", chains),
-	contender("millrace, batches of 64 in one Chain", batches),
-	contender("grpc mem, Ref and Free", grpc),
+// contenders are all of them. Each that shares packets one by one is compared with the first, and each that shares batches
+// also with the second.
+var contenders = []contender{
+	newContender("allocate a packet, share the slice", allocated),
+	newContender("batches of 64: allocate one slab, share the slice", slabs),
+	newContender("millrace, one by one: a Ref each", refs),
+	newContender("millrace, one by one: ReadChain, a Chain each", chains),
+	newContender("millrace, batches of 64 in one Chain", batches),
+	newContender("grpc mem, one by one: Ref and Free", grpc),
 }
 
-// allocated lets the garbage collector find out when the last one let go.
-func allocated() sharing[[]byte] {
-	src := bufio.NewReader(reader.NewSource(1))
+func itself(p *[]byte, yield func([]byte)) { yield(*p) }
+
+// allocated leaves it to the garbage collector to find out when the last subscriber has dropped a packet.
+func allocated() sharing[[]byte] { return garbage(1, 0) }
+
+// slabs does the same for a batch: one allocation and one read for 64 packets.
+func slabs() sharing[[]byte] { return garbage(batchPackets, 64<<10) }
+
+func garbage(packets, buffer int) sharing[[]byte] {
+	src := bufio.NewReaderSize(reader.NewSource(1), buffer)
 	return sharing[[]byte]{
-		packets: 1,
+		packets: packets,
 		next: func() []byte {
-			p := make([]byte, reader.PacketSize)
+			p := make([]byte, packets*reader.PacketSize)
 			must(io.ReadFull(src, p))
 			return p
 		},
 		share: func(p *[]byte) []byte { return *p },
-		look:  func(p *[]byte) uint64 { return uint64((*p)[0]) },
+		bytes: itself,
+		look:  func(p *[]byte) uint64 { return strideSum(*p) },
 		drop:  func(p *[]byte) { *p = nil },
 		close: func() {},
 	}
@@ -38,15 +48,16 @@ func allocated() sharing[[]byte] {
 
 // refs has a block for each packet.
 func refs() sharing[millrace.Ref] {
-	src := bufio.NewReader(reader.NewSource(1))
+	src, pool := bufio.NewReader(reader.NewSource(1)), millrace.NewPool()
 	return sharing[millrace.Ref]{
 		packets: 1,
 		next: func() millrace.Ref {
-			d := millrace.DefaultPool.Get(reader.PacketSize)
+			d := pool.Get(reader.PacketSize)
 			must(io.ReadFull(src, d.Bytes()[:reader.PacketSize]))
 			return d.Freeze(reader.PacketSize)
 		},
 		share: (*millrace.Ref).Clone,
+		bytes: func(r *millrace.Ref, yield func([]byte)) { yield(r.Bytes()) },
 		look:  func(r *millrace.Ref) uint64 { return uint64(r.Bytes()[0]) },
 		drop:  (*millrace.Ref).Release,
 		close: func() {},
@@ -63,27 +74,28 @@ func chains() sharing[millrace.Chain] {
 			return c
 		},
 		share: cloneChain,
+		bytes: chainBytes,
 		look:  lookChain,
 		drop:  (*millrace.Chain).Release,
 		close: r.Release,
 	}
 }
 
-// batches is what a relay does: packets are taken one by one, merged, and
-// shared together.
+// batches is what a relay does: packets are taken one by one, merged, and shared together.
 func batches() sharing[millrace.Chain] {
 	r := millrace.NewReader(reader.NewSource(1))
 	var packet millrace.Chain
 	return sharing[millrace.Chain]{
-		packets: BatchPackets,
+		packets: batchPackets,
 		next: func() (c millrace.Chain) {
-			for range BatchPackets {
+			for range batchPackets {
 				must(0, r.ReadChain(&packet, reader.PacketSize))
 				c.Merge(&packet)
 			}
 			return c
 		},
 		share: cloneChain,
+		bytes: chainBytes,
 		look:  lookChain,
 		drop:  (*millrace.Chain).Release,
 		close: r.Release,
@@ -95,6 +107,12 @@ func cloneChain(c *millrace.Chain) (d millrace.Chain) {
 	return d
 }
 
+func chainBytes(c *millrace.Chain, yield func([]byte)) {
+	for p := range c.All() {
+		yield(p)
+	}
+}
+
 func lookChain(c *millrace.Chain) (sum uint64) {
 	for p := range c.All() {
 		sum += strideSum(p)
@@ -102,8 +120,7 @@ func lookChain(c *millrace.Chain) (sum uint64) {
 	return sum
 }
 
-// grpc counts views of packed blocks. A packet that lies in two blocks is two
-// views, which makes it a slice of them.
+// grpc counts views of packed blocks. A packet that lies in two blocks is two views, which makes it a slice of them.
 func grpc() sharing[mem.BufferSlice] {
 	s := reader.NewGRPCStream(reader.NewSource(1))
 	return sharing[mem.BufferSlice]{
@@ -113,10 +130,23 @@ func grpc() sharing[mem.BufferSlice] {
 			b.Ref()
 			return *b
 		},
+		bytes: func(b *mem.BufferSlice, yield func([]byte)) {
+			for _, v := range *b {
+				yield(v.ReadOnlyData())
+			}
+		},
 		look:  func(b *mem.BufferSlice) uint64 { return uint64((*b)[0].ReadOnlyData()[0]) },
 		drop:  func(b *mem.BufferSlice) { b.Free() },
 		close: s.Close,
 	}
+}
+
+// strideSum reads one byte of each packet in p.
+func strideSum(p []byte) (sum uint64) {
+	for i := 0; i < len(p); i += reader.PacketSize {
+		sum += uint64(p[i])
+	}
+	return sum
 }
 
 // must is for reads from a source that never fails.

@@ -1,59 +1,92 @@
-// Package kept measures what it costs to hand packets of 1 KiB to ten
-// goroutines that keep them for a while and then let go.
+// Package kept measures what it costs to hand packets of 1 KiB to ten goroutines that keep them for a while and then drop
+// them.
 //
-// The packets come from a source like those of package reader, are shared one
-// by one or as batches, go over ten channels, 64 at a time, and wait in a ring
-// in each goroutine. What the channels cost by themselves is measured with
-// values of the same size that nobody has to look after, and is subtracted.
+// The packets come from a generator, are shared one by one or as batches, go over ten channels, 64 at a time, and wait in a
+// ring in each goroutine. What the channels cost by themselves is measured with values of the same size that need no care,
+// and is subtracted. Before the measurement every contender must deliver the same bytes to all ten.
 package kept
 
 import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"io"
 	"runtime"
 	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/bench/reader"
-	"github.com/millrace-io/millrace/internal/crossover"
 )
 
 const (
-	// Subscribers is how many goroutines get each packet.
-	Subscribers = 10
-	// BatchPackets is how many packets are shared at once where they are.
-	BatchPackets = 64
+	subscribers  = 10 // goroutines that get each packet
+	batchPackets = 64 // that are shared at once where they are
 
-	// What waits in a channel and what a subscriber holds on to is the same
-	// number of bytes for all, so that nobody has the caches to himself.
+	// What waits in a channel and what a subscriber keeps is the same number of bytes for all, so that the caches hold as
+	// much for each contender.
 	queuePackets = 1024
 	keepPackets  = 256
+
+	warmUp = 256 // batches that fill the pools before the clock starts
 )
 
-// Contender is a way to share.
-type Contender struct {
-	Name    string
-	Batched bool // shares BatchPackets at once
-	run     func(packets int)
-	handOff func(packets int) // the same, without packets
+// Program measures the table.
+var Program = &measure.Program{
+	Name: "kept", What: "packets of 1 KiB that ten goroutines share and keep", Rounds: 9, Turn: 300 * time.Millisecond,
+	Brief: []string{"-rounds", "5", "-turn", "200ms"},
+	Run:   run,
 }
 
-// sharing is a contender's way with a T, which stands for one packet or one
-// batch. Producer and subscribers run in goroutines of their own.
+func run(ctx context.Context, p *measure.Params) error {
+	var all []measure.Contender
+	for _, c := range contenders {
+		if err := c.check(50); err != nil {
+			return err
+		}
+		all = append(all, measure.Contender{Name: c.name, Turn: func(n int) (measure.Turn, error) { return c.turn(n), nil }})
+	}
+	p.Logf("kept: all contenders deliver the same bytes")
+	costs, err := measure.Compare(ctx, all, p.Rounds, p.Turn)
+	if err != nil {
+		return err
+	}
+	t := measure.NewTable("kept", fmt.Sprintf("Packets of 1 KiB kept by %d goroutines", subscribers), "contender", "ns a packet",
+		"of these hand-off", "without it", "x a slice a packet", "x a slab a batch", "B/op", "allocs/op", "GCs a million")
+	t.Bar = 3
+	t.Note = "x is how many times as fast the contender is, without the hand-off, which is the channels' own time."
+	net := func(c measure.Cost) measure.Series { return c.Nanos.Minus(c.More["hand-off"]) }
+	for i, c := range costs {
+		t.Row(contenders[i].name, c.Nanos, c.More["hand-off"].Median(), net(c), net(costs[0]).Over(net(c)), net(costs[1]).Over(net(c)),
+			c.Bytes.Whole(), c.Allocs.Median(), c.GCs.Median())
+	}
+	return p.Add(t)
+}
+
+// A contender is a way to share. Its functions hand out batches of packets.
+type contender struct {
+	name    string
+	run     func(batches int, audit func(subscriber int, p []byte))
+	handOff func(batches int) // the same, without packets
+}
+
+// A sharing is a contender's way with a T, which stands for one packet or one batch. The producer and the subscribers run
+// in goroutines of their own.
 type sharing[T any] struct {
 	packets int // in a T
 	next    func() T
-	share   func(*T) T      // another share, for one subscriber
-	look    func(*T) uint64 // at each packet
-	drop    func(*T)        // one share
+	share   func(*T) T             // another share, for one subscriber
+	bytes   func(*T, func([]byte)) // all bytes, for a check
+	look    func(*T) uint64        // reads a byte of each packet
+	drop    func(*T)               // one share
 	close   func()
 }
 
-// contender makes one of s, which is called anew for each turn.
-func contender[T any](name string, s func() sharing[T]) Contender {
-	return Contender{
-		Name:    name,
-		Batched: s().packets > 1,
-		run:     func(n int) { s().run(n) },
+// newContender makes one of s, which is called anew for each turn.
+func newContender[T any](name string, s func() sharing[T]) contender {
+	return contender{
+		name: name,
+		run:  func(n int, audit func(int, []byte)) { s().run(n, audit) },
 		handOff: func(n int) {
 			real := s()
 			real.close()
@@ -66,27 +99,33 @@ func contender[T any](name string, s func() sharing[T]) Contender {
 				drop:    func(*T) {},
 				close:   func() {},
 			}
-			nothing.run(n)
+			nothing.run(n, nil)
 		},
 	}
 }
 
-// run hands packets out until all subscribers have let go of them. However
-// they are shared, BatchPackets of them cross a channel at once: a channel
-// operation a packet and subscriber costs several times what is measured here.
-func (s sharing[T]) run(packets int) {
+// run hands packets out until all subscribers have dropped them. However they are shared, batchPackets of them cross a
+// channel at once: a channel operation a packet and subscriber costs several times what is measured here.
+func (s sharing[T]) run(batches int, audit func(int, []byte)) {
 	var wg sync.WaitGroup
-	subs := make([]subscriber[T], Subscribers)
+	subs := make([]subscriber[T], subscribers)
 	for i := range subs {
-		subs[i] = newSubscriber[T](BatchPackets / s.packets)
-		wg.Go(func() { s.subscribe(&subs[i]) })
+		subs[i] = newSubscriber[T](batchPackets / s.packets)
+		look := s.look
+		if audit != nil {
+			look = func(v *T) uint64 {
+				s.bytes(v, func(p []byte) { audit(i, p) })
+				return 0
+			}
+		}
+		wg.Go(func() { s.subscribe(&subs[i], look) })
 	}
 	var v T // one for all, because its address escapes
-	for range packets / BatchPackets {
+	for range batches {
 		for i := range subs {
 			subs[i].filling = <-subs[i].empty
 		}
-		for k := range BatchPackets / s.packets {
+		for k := range batchPackets / s.packets {
 			v = s.next()
 			for i := range subs {
 				subs[i].filling[k] = s.share(&v)
@@ -104,8 +143,7 @@ func (s sharing[T]) run(packets int) {
 	s.close()
 }
 
-// subscriber is where a goroutine's packets wait. Slices go back and forth, so
-// that nothing is allocated for them.
+// A subscriber is where a goroutine's packets wait. Slices go back and forth, so that no slice is allocated for them.
 type subscriber[T any] struct {
 	full, empty chan []T
 	filling     []T
@@ -113,7 +151,7 @@ type subscriber[T any] struct {
 }
 
 func newSubscriber[T any](shares int) subscriber[T] {
-	const slices = queuePackets / BatchPackets
+	const slices = queuePackets / batchPackets
 	s := subscriber[T]{full: make(chan []T, slices), empty: make(chan []T, slices)}
 	for range slices {
 		s.empty <- make([]T, shares)
@@ -122,12 +160,12 @@ func newSubscriber[T any](shares int) subscriber[T] {
 }
 
 // subscribe keeps the last keepPackets packets.
-func (s sharing[T]) subscribe(sub *subscriber[T]) {
+func (s sharing[T]) subscribe(sub *subscriber[T], look func(*T) uint64) {
 	ring := make([]T, keepPackets/s.packets)
 	at, held := 0, 0
 	for shares := range sub.full {
 		for i := range shares {
-			sub.sum += s.look(&shares[i])
+			sub.sum += look(&shares[i])
 			if held == len(ring) {
 				s.drop(&ring[at])
 			} else {
@@ -146,58 +184,40 @@ func (s sharing[T]) subscribe(sub *subscriber[T]) {
 	}
 }
 
-// Result is one contender, a value for each round.
-type Result struct {
-	Contender    Contender
-	measure.Cost                // of a packet, all told
-	HandOff      measure.Series // nanoseconds a packet, for the channels alone
-}
-
-// Measure gives every contender a turn of about d in every round, and its
-// hand-off one right after it.
-func Measure(rounds int, d time.Duration) []Result {
-	results := make([]Result, len(Contenders))
-	packets := make([]int, len(Contenders))
-	const probe = 200 * BatchPackets
-	for i, c := range Contenders {
-		results[i].Contender = c
-		n := int(probe * float64(d) / float64(turn(c.run, probe).Time))
-		packets[i] = max(n/BatchPackets, 2) * BatchPackets
+// check fails unless all subscribers get the generator's bytes.
+func (c contender) check(batches int) error {
+	want := crc32.NewIEEE()
+	size := int64(batches * batchPackets * reader.PacketSize)
+	if _, err := io.CopyN(want, reader.NewSource(1), size); err != nil {
+		return err
 	}
-	for round := range rounds {
-		for _, i := range crossover.Order(len(Contenders), round) {
-			r := &results[i]
-			r.Add(turn(r.Contender.run, packets[i]), packets[i])
-			handOff := turn(r.Contender.handOff, packets[i]).Time
-			r.HandOff = append(r.HandOff, float64(handOff)/float64(packets[i]))
+	var sums [subscribers]uint32
+	var sizes [subscribers]int64
+	c.run(batches, func(i int, p []byte) {
+		sums[i] = crc32.Update(sums[i], crc32.IEEETable, p)
+		sizes[i] += int64(len(p))
+	})
+	for i := range sums {
+		if sums[i] != want.Sum32() || sizes[i] != size {
+			return fmt.Errorf("%s: subscriber %d got %d bytes that are not the %d of the source", c.name, i, sizes[i], size)
 		}
 	}
-	return results
+	return nil
 }
 
-// turn hands out n packets. Channels and goroutines are made anew for it; what
-// they allocate is known from a short run, and left out.
-func turn(run func(int), n int) measure.Turn {
-	run(warmUp)
-	runtime.GC() // nobody pays for the garbage of the one before
-	once := measure.Take(func() { run(short) })
-	t := measure.Take(func() { run(n) })
+// turn hands out n batches. Channels and goroutines are made anew for it; a short run shows what they allocate, and that is
+// left out.
+func (c contender) turn(n int) measure.Turn {
+	all := func(batches int) func() { return func() { c.run(batches, nil) } }
+	all(warmUp)()
+	runtime.GC()
+	once := measure.Take(batchPackets, all(1))
+	t := measure.Take(n*batchPackets, all(n))
 	t.Bytes -= min(t.Bytes, once.Bytes)
 	t.Allocs -= min(t.Allocs, once.Allocs)
+	c.handOff(warmUp)
+	runtime.GC()
+	handOff := measure.Take(t.Ops, func() { c.handOff(n) })
+	t.More = map[string]float64{"hand-off": float64(handOff.Time.Nanoseconds()) / float64(t.Ops)}
 	return t
-}
-
-const (
-	// warmUp is how many packets fill the pools before the clock starts.
-	warmUp = 16 << 10
-	// short is the run that allocates what every run does, and little else.
-	short = BatchPackets
-)
-
-// strideSum looks at one byte of each packet in p.
-func strideSum(p []byte) (sum uint64) {
-	for i := 0; i < len(p); i += reader.PacketSize {
-		sum += uint64(p[i])
-	}
-	return sum
 }

@@ -1,36 +1,48 @@
 package kept
 
 import (
+	"strings"
 	"testing"
+	"time"
 
-	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/bench/measure/benchtest"
 )
 
-// TestContendersLetGo checks that everything that was shared comes back.
-func TestContendersLetGo(t *testing.T) {
-	for _, c := range Contenders {
-		t.Run(c.Name, func(t *testing.T) {
-			before := millrace.DefaultPool.Stats().InUseBlocks
-			c.run(20 * BatchPackets)
-			c.handOff(2 * BatchPackets)
-			if after := millrace.DefaultPool.Stats().InUseBlocks; after != before {
-				t.Errorf("%d blocks in use, %d before", after, before)
-			}
-		})
+func TestMain(m *testing.M) { benchtest.Main(m) }
+
+func TestContendersDeliver(t *testing.T) {
+	for _, c := range contenders {
+		if err := c.check(20); err != nil {
+			t.Error(err)
+		}
+		c.handOff(2)
 	}
 }
 
-func BenchmarkKept(b *testing.B) {
-	for _, c := range Contenders {
-		b.Run(c.Name, func(b *testing.B) { bench(b, c.run) })
-		b.Run(c.Name+", hand-off alone", func(b *testing.B) { bench(b, c.handOff) })
+// TestCheckSeesOtherBytes has a contender that shares the first packet again and again.
+func TestCheckSeesOtherBytes(t *testing.T) {
+	same := newContender("the same packet", func() sharing[[]byte] {
+		s := allocated()
+		first := s.next()
+		s.next = func() []byte { return first }
+		return s
+	})
+	if same.check(2) == nil {
+		t.Error("other bytes are not seen")
 	}
 }
 
-// bench counts one packet as one operation.
-func bench(b *testing.B, run func(int)) {
-	run(warmUp)
-	b.ReportAllocs()
-	b.ResetTimer()
-	run((b.N + BatchPackets - 1) / BatchPackets * BatchPackets)
+func TestProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	var out strings.Builder
+	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", time.Millisecond.String()}, &out, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range contenders {
+		if !strings.Contains(out.String(), "| "+c.name+" ") {
+			t.Errorf("no row of %s:\n%s", c.name, &out)
+		}
+	}
 }

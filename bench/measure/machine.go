@@ -4,17 +4,32 @@ import (
 	"bufio"
 	"fmt"
 	"os"
-	"path/filepath"
+	"os/exec"
 	"runtime"
 	"strings"
 	"time"
 )
 
-// Header says where, when and how a table came about.
-func Header() string {
-	return fmt.Sprintf("%s, %d CPUs, %s, %s, %s. `%s`",
-		cpuModel(), runtime.NumCPU(), kernel(), runtime.Version(),
-		time.Now().UTC().Format("2006-01-02"), command())
+// A Machine says where, when and of which commit a table was measured.
+type Machine struct {
+	CPU    string `json:"cpu"`
+	CPUs   int    `json:"cpus"`
+	Kernel string `json:"kernel"`
+	Go     string `json:"go"`
+	Date   string `json:"date"`
+	Commit string `json:"commit"`
+}
+
+// ThisMachine describes the machine, today.
+func ThisMachine() Machine {
+	return Machine{
+		CPU: cpuModel(), CPUs: runtime.NumCPU(), Kernel: kernel(), Go: runtime.Version(),
+		Date: time.Now().UTC().Format("2006-01-02"), Commit: commit(),
+	}
+}
+
+func (m Machine) String() string {
+	return fmt.Sprintf("%s, %d CPUs, %s, %s, %s, commit %s", m.CPU, m.CPUs, m.Kernel, m.Go, m.Date, m.Commit)
 }
 
 func cpuModel() string {
@@ -39,8 +54,16 @@ func kernel() string {
 	return "Linux " + strings.TrimSpace(string(release))
 }
 
-// command is the command line to repeat, as if built by go run.
-func command() string {
-	args := append([]string{"go run ./cmd/" + filepath.Base(os.Args[0])}, os.Args[1:]...)
-	return strings.Join(args, " ")
+// commit asks git, because `go run` stamps no revision. The mark + says that Go files differ from the commit.
+func commit() string {
+	out, err := exec.Command("git", "rev-parse", "--short=7", "HEAD").Output()
+	if err != nil {
+		return "unknown"
+	}
+	name := strings.TrimSpace(string(out))
+	changed, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no", "--", ":(top)*.go").Output()
+	if err == nil && len(changed) > 0 {
+		name += "+"
+	}
+	return name
 }

@@ -1,6 +1,6 @@
-// Package measure turns rounds of a benchmark into a table that can be
-// believed: medians with their spread, and ratios taken within each round,
-// because a machine is not the same from one minute to the next.
+// Package measure is the one way in which this module measures: contenders have short turns in rounds, each in a balanced
+// order; a table has medians with their spread, and ratios that are taken within each round, because a machine is not the
+// same from one minute to the next; and a table is printed, and written as Markdown, as JSON and into one HTML page.
 package measure
 
 import (

@@ -2,60 +2,96 @@ package measure
 
 import (
 	"fmt"
-	"io"
+	"math"
 	"strings"
 )
 
-// Table is a Markdown table.
+// A Table is what a program measured. Programs print it as Markdown and write it as Markdown and JSON.
 type Table struct {
-	head []string
-	rows [][]string
+	Name    string   `json:"name"` // of its files
+	Title   string   `json:"title"`
+	Note    string   `json:"note,omitempty"` // what the columns mean where their names do not say it
+	Machine Machine  `json:"machine"`
+	Command string   `json:"command"`
+	Columns []string `json:"columns"`
+	Bar     int      `json:"bar,omitempty"` // the column that the report draws as bars; 0 for none
+	Rows    [][]Cell `json:"rows"`
 }
 
-// NewTable makes a table with these columns.
-func NewTable(head ...string) *Table { return &Table{head: head} }
+// A Cell is a text, and the value and the spread behind the text if it is a number.
+type Cell struct {
+	Text  string   `json:"text"`
+	Value *float64 `json:"value,omitempty"` // the median
+	Low   *float64 `json:"low,omitempty"`
+	High  *float64 `json:"high,omitempty"`
+}
 
-// Row adds a row; a Series prints itself, a float64 in three digits.
+// NewTable returns an empty table.
+func NewTable(name, title string, columns ...string) *Table {
+	return &Table{Name: name, Title: title, Columns: columns}
+}
+
+// Row adds a row. A Series becomes its median with the spread, a float64 three digits, and anything else its text.
 func (t *Table) Row(cells ...any) {
-	row := make([]string, len(t.head))
-	for i := range row {
-		if i >= len(cells) {
-			continue
-		}
-		switch c := cells[i].(type) {
-		case float64:
-			row[i] = number(c)
-		default:
-			row[i] = fmt.Sprint(c)
-		}
+	row := make([]Cell, len(t.Columns))
+	for i := range min(len(row), len(cells)) {
+		row[i] = newCell(cells[i])
 	}
-	t.rows = append(t.rows, row)
+	t.Rows = append(t.Rows, row)
 }
 
-// WriteTo writes the table, with columns of even width.
-func (t *Table) WriteTo(w io.Writer) (int64, error) {
-	width := make([]int, len(t.head))
-	for _, row := range append([][]string{t.head}, t.rows...) {
+func newCell(v any) Cell {
+	switch v := v.(type) {
+	case Series:
+		c := newCell(v.Median())
+		if c.Text = v.String(); c.Value != nil && len(v) > 1 {
+			low, high := v.Min(), v.Max()
+			c.Low, c.High = &low, &high
+		}
+		return c
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return Cell{Text: "-"}
+		}
+		return Cell{Text: number(v), Value: &v}
+	case int:
+		return newCell(float64(v))
+	}
+	return Cell{Text: fmt.Sprint(v)}
+}
+
+// Markdown returns the title, the machine and the table, with columns of even width.
+func (t *Table) Markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n%s\n\n`%s`\n\n", t.Title, t.Machine, t.Command)
+	width := make([]int, len(t.Columns))
+	lines := [][]string{t.Columns}
+	for _, row := range t.Rows {
+		line := make([]string, len(row))
 		for i, c := range row {
-			width[i] = max(width[i], len([]rune(c)), 3)
+			line[i] = c.Text
+		}
+		lines = append(lines, line)
+	}
+	for _, line := range lines {
+		for i, text := range line {
+			width[i] = max(width[i], len([]rune(text)), 3)
 		}
 	}
-	var b strings.Builder
-	line := func(row []string) {
-		for i, c := range row {
-			fmt.Fprintf(&b, "| %s%s ", c, strings.Repeat(" ", width[i]-len([]rune(c))))
+	for k, line := range lines {
+		for i, text := range line {
+			fmt.Fprintf(&b, "| %s%s ", text, strings.Repeat(" ", width[i]-len([]rune(text))))
 		}
 		b.WriteString("|\n")
+		if k == 0 {
+			for _, n := range width {
+				fmt.Fprintf(&b, "| %s ", strings.Repeat("-", n))
+			}
+			b.WriteString("|\n")
+		}
 	}
-	line(t.head)
-	rule := make([]string, len(width))
-	for i, n := range width {
-		rule[i] = strings.Repeat("-", n)
+	if t.Note != "" {
+		fmt.Fprintf(&b, "\n%s\n", t.Note)
 	}
-	line(rule)
-	for _, row := range t.rows {
-		line(row)
-	}
-	n, err := io.WriteString(w, b.String())
-	return int64(n), err
+	return b.String()
 }

@@ -1,20 +1,27 @@
 package measure
 
 import (
+	"context"
+	"fmt"
 	"runtime"
+	"syscall"
 	"time"
 )
 
-// A Turn is what a contender's turn took, all told.
+// A Turn is what a contender's turn took in all.
 type Turn struct {
+	Ops           int // operations done
 	Time          time.Duration
-	CPU           time.Duration // of all threads, the collector's among them
+	CPU           time.Duration // of all threads of the process, the collector's included
 	Bytes, Allocs uint64        // on the heap
 	GCs           uint32        // cycles of the collector
+
+	// More are further values of the turn, by name. They are not divided by Ops.
+	More map[string]float64
 }
 
-// Take runs f and returns what it took. The process is not to do anything else meanwhile.
-func Take(f func()) Turn {
+// Take runs f, which does ops operations, and returns what it took. The process does nothing else meanwhile.
+func Take(ops int, f func()) Turn {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	cpu, began := CPU(), time.Now()
@@ -22,27 +29,88 @@ func Take(f func()) Turn {
 	took, cpu := time.Since(began), CPU()-cpu
 	runtime.ReadMemStats(&after)
 	return Turn{
-		Time: took, CPU: cpu,
+		Ops: ops, Time: took, CPU: cpu,
 		Bytes: after.TotalAlloc - before.TotalAlloc, Allocs: after.Mallocs - before.Mallocs,
 		GCs: after.NumGC - before.NumGC,
 	}
 }
 
-// A Cost is what an operation takes, a value for each round.
-type Cost struct {
-	Nanos  Series // of time that passes
-	CPU    Series // nanoseconds of all threads, the collector's among them
-	Bytes  Series // allocated
-	Allocs Series
-	GCs    Series // cycles of the collector, for a million operations
+// CPU returns the CPU time that this process has used, in user and system mode.
+func CPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// Add adds a round in which n operations took t.
-func (c *Cost) Add(t Turn, n int) {
-	each := 1 / float64(n)
+// A Cost is what an operation takes, one value a round.
+type Cost struct {
+	Nanos  Series // of time that passes
+	CPU    Series // nanoseconds of all threads, the collector's included
+	Bytes  Series // allocated
+	Allocs Series
+	GCs    Series // cycles of the collector a million operations
+	More   map[string]Series
+}
+
+// Add adds a round.
+func (c *Cost) Add(t Turn) {
+	each := 1 / float64(t.Ops)
 	c.Nanos = append(c.Nanos, float64(t.Time.Nanoseconds())*each)
 	c.CPU = append(c.CPU, float64(t.CPU.Nanoseconds())*each)
 	c.Bytes = append(c.Bytes, float64(t.Bytes)*each)
 	c.Allocs = append(c.Allocs, float64(t.Allocs)*each)
 	c.GCs = append(c.GCs, float64(t.GCs)*1e6*each)
+	for name, v := range t.More {
+		if c.More == nil {
+			c.More = make(map[string]Series)
+		}
+		c.More[name] = append(c.More[name], v)
+	}
+}
+
+// A Contender is one way to do the work of a comparison.
+type Contender struct {
+	Name string
+	// Turn does the work n times, after preparation that does not count, and returns what it took.
+	Turn func(n int) (Turn, error)
+}
+
+// Compare gives every contender a turn of about d in every round. The result has one Cost a contender, in their order.
+func Compare(ctx context.Context, contenders []Contender, rounds int, d time.Duration) ([]Cost, error) {
+	costs := make([]Cost, len(contenders))
+	times := make([]int, len(contenders))
+	for i, c := range contenders {
+		var err error
+		if times[i], err = c.calibrate(ctx, d); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
+		}
+	}
+	err := Rounds(ctx, len(contenders), rounds, func(_, i int) error {
+		runtime.GC() // a contender does not pay for the garbage of the one before
+		t, err := contenders[i].Turn(times[i])
+		if err != nil {
+			return fmt.Errorf("%s: %w", contenders[i].Name, err)
+		}
+		costs[i].Add(t)
+		return nil
+	})
+	return costs, err
+}
+
+// calibrate returns how often the work is done in d.
+func (c Contender) calibrate(ctx context.Context, d time.Duration) (int, error) {
+	for n := 1; ; n *= 2 {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		t, err := c.Turn(n)
+		if err != nil {
+			return 0, err
+		}
+		if t.Time >= d/4 {
+			return max(1, int(float64(n)*float64(d)/float64(t.Time))), nil
+		}
+	}
 }

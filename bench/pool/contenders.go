@@ -7,25 +7,22 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// Base is the contender that the others are compared with.
-const Base = "sync.Pool of *[]byte"
+// baseName is the contender that the others are compared with.
+const baseName = "sync.Pool of *[]byte"
 
-// Contenders are all of them; the order is that of the tables.
-var Contenders = []Contender{
-	contender("no pool: the same buffers stay", lendSame),
-	contender("millrace.Pool, Get and Release", lendMillrace),
-	contender(Base, lendSyncPool),
-	contender("bytebufferpool", lendByteBufferPool),
-	contender("grpc mem, a tier for the size", lendGRPC),
-	contender("grpc mem, DefaultBufferPool", lendGRPCDefault),
-	contender("bytedance mcache", lendMcache),
-	contender("channel as a free list", lendChannel),
-	contender("mutex and a stack (LIFO)", lendStack),
-	contender("make", lendMake),
+// contenders are all of them, in the order of the tables.
+var contenders = []contender{
+	newContender("no pool: the same buffers stay", lendSame),
+	newContender("millrace.Pool, Get and Release", lendMillrace),
+	newContender(baseName, lendSyncPool),
+	newContender("grpc mem, a tier for the size", lendGRPC),
+	newContender("bytedance mcache", lendMcache),
+	newContender("mutex and a stack (LIFO)", lendStack),
+	newContender("make", lendMake),
 }
 
-// lendSame is what it takes to touch the buffers, and to hand them over: as many as are ever out take turns. It knows that
-// they come back in order, and is nobody's pool.
+// lendSame is what it takes to touch the buffers and to hand them over: as many as are ever out take turns. It relies on
+// the order in which they come back, and is no pool.
 func lendSame(size int) lending[[]byte] {
 	buffers := make([][]byte, freeList)
 	for i := range buffers {
@@ -131,50 +128,6 @@ func pointed(p **[]byte) []byte { return **p }
 
 // freeList is how many buffers a free list keeps: all that are ever out.
 const freeList = batch * batches
-
-func lendChannel(size int) lending[[]byte] {
-	free := make(chan []byte, freeList)
-	get := func() []byte {
-		select {
-		case p := <-free:
-			return p
-		default:
-			return make([]byte, size)
-		}
-	}
-	put := func(p []byte) {
-		select {
-		case free <- p:
-		default:
-		}
-	}
-	return lending[[]byte]{
-		alone: func(n int) (sum uint64) {
-			for i := range n {
-				p := get()
-				touch(p, byte(i))
-				sum += uint64(p[0])
-				put(p)
-			}
-			return sum
-		},
-		take: func(all [][]byte) {
-			for i := range all {
-				all[i] = get()
-				touch(all[i], byte(i))
-			}
-		},
-		give: func(all [][]byte) (sum uint64) {
-			for _, p := range all {
-				sum += look(p)
-				put(p)
-			}
-			clear(all)
-			return sum
-		},
-		bytes: itself,
-	}
-}
 
 // A stack is a free list that gives first what came last, and is the most likely to be in the processor's cache.
 type stack struct {

@@ -5,27 +5,26 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/bench/measure/benchtest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { benchtest.Main(m) }
 
-// TestContendersSeeTheSame checks that nobody wins by touching less.
+// TestContendersSeeTheSame checks that every contender touches and reads the same.
 func TestContendersSeeTheSame(t *testing.T) {
 	const n = 3*batch*batches + 5
-	for _, size := range Sizes {
+	for _, size := range sizes {
 		var alone, handed uint64
 		for i := range n {
 			alone += uint64(byte(i))
 			handed += uint64(i%batch) * uint64(size/stride)
 		}
-		for _, c := range Contenders {
-			t.Run(fmt.Sprintf("%d/%s", size, c.Name), func(t *testing.T) {
+		for _, c := range contenders {
+			t.Run(fmt.Sprintf("%d/%s", size, c.name), func(t *testing.T) {
 				w := c.open(size)
-				for range 2 { // with the buffers of others, and with its own
+				for range 2 { // with new buffers, and with those that came back
 					if sum := w.alone(n); sum != alone {
 						t.Errorf("alone: %d, want %d", sum, alone)
 					}
@@ -38,17 +37,14 @@ func TestContendersSeeTheSame(t *testing.T) {
 	}
 }
 
-// TestBuffersAreApart checks that everybody gives buffers of the size, and never one to two at a time.
+// TestBuffersAreApart checks that every contender gives buffers of the size, and never lends one twice at a time.
 func TestBuffersAreApart(t *testing.T) {
-	for _, size := range Sizes {
+	for _, size := range sizes {
 		apart(t, "no pool", size, lendSame)
 		apart(t, "millrace", size, lendMillrace)
 		apart(t, "sync.Pool", size, lendSyncPool)
-		apart(t, "bytebufferpool", size, lendByteBufferPool)
 		apart(t, "grpc", size, lendGRPC)
-		apart(t, "grpc default", size, lendGRPCDefault)
 		apart(t, "mcache", size, lendMcache)
-		apart(t, "channel", size, lendChannel)
 		apart(t, "stack", size, lendStack)
 		apart(t, "make", size, lendMake)
 	}
@@ -78,55 +74,23 @@ func apart[T any](t *testing.T, name string, size int, open func(int) lending[T]
 
 // TestDraftsComeBack checks that the Pool has all of its blocks in the end.
 func TestDraftsComeBack(t *testing.T) {
-	before := millrace.DefaultPool.Stats()
 	pool := millrace.NewPool()
-	l := lendMillraceFrom(pool, Sizes[0])
+	l := lendMillraceFrom(pool, sizes[0])
 	l.handOff(10 * batch * batches)
 	l.alone(10)
 	if s := pool.Stats(); s.InUseBlocks != 0 || s.Taken != 10*batch*batches+10 {
 		t.Errorf("%d blocks are out, and %d were taken", s.InUseBlocks, s.Taken)
 	}
-	if after := millrace.DefaultPool.Stats(); after != before {
-		t.Errorf("the default pool was used: %+v, %+v before", after, before)
-	}
 }
 
-func TestTable(t *testing.T) {
-	for _, m := range Modes {
-		t.Run(m.Key, func(t *testing.T) {
-			var all [][]Result
-			sizes := Sizes[:2]
-			for _, size := range sizes {
-				all = append(all, Measure(m, Contenders, size, 2, time.Microsecond))
-			}
-			var b strings.Builder
-			if err := WriteTable(&b, sizes, all); err != nil {
-				t.Fatal(err)
-			}
-			for _, c := range Contenders {
-				if !strings.Contains(b.String(), "| "+c.Name) {
-					t.Errorf("no row of %q", c.Name)
-				}
-			}
-			if strings.Contains(b.String(), "| - ") {
-				t.Errorf("holes in the table:\n%s", b.String())
-			}
-		})
+func TestProgram(t *testing.T) {
+	var out strings.Builder
+	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1us"}, &out, t.Output()); err != nil {
+		t.Fatal(err)
 	}
-}
-
-func BenchmarkPool(b *testing.B) {
-	for _, m := range Modes {
-		for _, size := range Sizes {
-			for _, c := range Contenders {
-				b.Run(fmt.Sprintf("%s/%dKiB/%s", m.Key, size>>10, c.Name), func(b *testing.B) {
-					w := c.open(size)
-					m.do(w, warmUp)
-					b.ReportAllocs()
-					b.ResetTimer()
-					m.do(w, (b.N+m.procs()-1)/m.procs())
-				})
-			}
+	for _, c := range contenders {
+		if n := strings.Count(out.String(), "| "+c.name+" "); n != len(modes) {
+			t.Errorf("%d rows of %q:\n%s", n, c.name, &out)
 		}
 	}
 }

@@ -1,26 +1,12 @@
 package reader
 
 import (
-	"time"
+	"io"
 
 	"github.com/millrace-io/millrace"
 )
 
-// A deadlined source may wait, as connections do: a Reader never reads on from it beyond what a packet needs.
-type deadlined struct{ *Source }
-
-// SetReadDeadline does nothing; a Source never waits.
-func (deadlined) SetReadDeadline(time.Time) error { return nil }
-
-func openDeadlines(streams []*Source, subs []*Subscriber) Run {
-	rs := make([]*millrace.Reader, len(streams))
-	for i, s := range streams {
-		rs[i] = millrace.NewReader(deadlined{s})
-	}
-	return &rangeRun{streams: rs, subs: subs}
-}
-
-func newReaders(streams []*Source) []*millrace.Reader {
+func newReaders(streams []io.Reader) []*millrace.Reader {
 	rs := make([]*millrace.Reader, len(streams))
 	for i, s := range streams {
 		rs[i] = millrace.NewReader(s)
@@ -37,24 +23,19 @@ func release(streams []*millrace.Reader) {
 // rangeRun borrows each packet where it lies.
 type rangeRun struct {
 	streams []*millrace.Reader
-	subs    []*Subscriber
-	sum     uint64
-	at      int
+	audience
 }
 
-func openRange(streams []*Source, subs []*Subscriber) Run {
-	return &rangeRun{streams: newReaders(streams), subs: subs}
+func openRange(streams []io.Reader, subs []*Subscriber) Run {
+	return &rangeRun{streams: newReaders(streams), audience: audience{subs: subs}}
 }
 
 func (r *rangeRun) Packets(n int) {
 	look := func(p []byte) {
-		r.sum += uint64(p[0])
-		for _, s := range r.subs {
-			s.Take(p)
-		}
+		r.see(p)
 	}
 	for range n {
-		r.at = next(r.at, len(r.streams))
+		r.next(len(r.streams))
 		must(r.streams[r.at].ReadRange(PacketSize, look))
 	}
 }
@@ -64,25 +45,20 @@ func (r *rangeRun) Close() { release(r.streams) }
 // chainRun owns each packet, and could keep it.
 type chainRun struct {
 	streams []*millrace.Reader
-	subs    []*Subscriber
-	sum     uint64
-	at      int
+	audience
 }
 
-func openChain(streams []*Source, subs []*Subscriber) Run {
-	return &chainRun{streams: newReaders(streams), subs: subs}
+func openChain(streams []io.Reader, subs []*Subscriber) Run {
+	return &chainRun{streams: newReaders(streams), audience: audience{subs: subs}}
 }
 
 func (r *chainRun) Packets(n int) {
 	var c millrace.Chain
 	for range n {
-		r.at = next(r.at, len(r.streams))
+		r.next(len(r.streams))
 		must(r.streams[r.at].ReadChain(&c, PacketSize))
 		for p := range c.All() {
-			r.sum += uint64(p[0])
-			for _, s := range r.subs {
-				s.Take(p)
-			}
+			r.see(p)
 		}
 		c.Release()
 	}

@@ -5,64 +5,55 @@ import (
 	"io"
 )
 
-// sourceRun reads and does nothing else: what the others do costs the
-// difference.
+// sourceRun reads and does nothing else. The difference to it is what a contender costs.
 type sourceRun struct {
-	streams []*Source
-	subs    []*Subscriber
-	have    []int
-	buf     [maxRead]byte
-	sum     uint64
-	at      int
+	streams []io.Reader
+	audience
+	have []int
+	buf  [maxRead]byte
 }
 
-func openSource(streams []*Source, subs []*Subscriber) Run {
-	return &sourceRun{streams: streams, subs: subs, have: make([]int, len(streams))}
+func openSource(streams []io.Reader, subs []*Subscriber) Run {
+	return &sourceRun{streams: streams, audience: audience{subs: subs}, have: make([]int, len(streams))}
 }
 
 func (r *sourceRun) Packets(n int) {
 	for range n {
-		r.at = next(r.at, len(r.streams))
+		r.next(len(r.streams))
 		for r.have[r.at] < PacketSize {
 			n, err := r.streams[r.at].Read(r.buf[:])
 			must(err)
 			r.have[r.at] += n
 		}
 		r.have[r.at] -= PacketSize
-		r.sum += uint64(r.buf[0])
-		for _, s := range r.subs {
-			s.Take(r.buf[:PacketSize])
-		}
+		r.see(r.buf[:PacketSize])
 	}
 }
 
 func (r *sourceRun) Close() {}
 
-// naiveRun is how it is usually done: a slice for each packet, and one more
-// for each subscriber.
+// naiveRun makes a slice for each packet, and one more for each subscriber.
 type naiveRun struct {
 	streams []*bufio.Reader
-	subs    []*Subscriber
-	size    int
-	sum     uint64
-	at      int
+	audience
+	size int
 }
 
-func openNaive(streams []*Source, subs []*Subscriber) Run {
-	return &naiveRun{streams: buffered(streams), subs: subs, size: PacketSize}
+func openNaive(streams []io.Reader, subs []*Subscriber) Run {
+	return &naiveRun{streams: buffered(streams, 4<<10), audience: audience{subs: subs}, size: PacketSize}
 }
 
-func buffered(streams []*Source) []*bufio.Reader {
+func buffered(streams []io.Reader, size int) []*bufio.Reader {
 	rs := make([]*bufio.Reader, len(streams))
 	for i, s := range streams {
-		rs[i] = bufio.NewReader(s)
+		rs[i] = bufio.NewReaderSize(s, size)
 	}
 	return rs
 }
 
 func (r *naiveRun) Packets(n int) {
 	for range n {
-		r.at = next(r.at, len(r.streams))
+		r.next(len(r.streams))
 		p := make([]byte, r.size)
 		_, err := io.ReadFull(r.streams[r.at], p)
 		must(err)
@@ -80,25 +71,24 @@ func (r *naiveRun) Close() {}
 // peekRun is bufio without copies: Peek, look, Discard. Nothing can be kept.
 type peekRun struct {
 	streams []*bufio.Reader
-	subs    []*Subscriber
-	sum     uint64
-	at      int
+	audience
 }
 
-func openPeek(streams []*Source, subs []*Subscriber) Run {
-	return &peekRun{streams: buffered(streams), subs: subs}
+func openPeek(streams []io.Reader, subs []*Subscriber) Run {
+	return &peekRun{streams: buffered(streams, 4<<10), audience: audience{subs: subs}}
+}
+
+func openPeekLarge(streams []io.Reader, subs []*Subscriber) Run {
+	return &peekRun{streams: buffered(streams, 64<<10), audience: audience{subs: subs}}
 }
 
 func (r *peekRun) Packets(n int) {
 	for range n {
-		r.at = next(r.at, len(r.streams))
+		r.next(len(r.streams))
 		b := r.streams[r.at]
 		p, err := b.Peek(PacketSize)
 		must(err)
-		r.sum += uint64(p[0])
-		for _, s := range r.subs {
-			s.Take(p)
-		}
+		r.see(p)
 		_, err = b.Discard(PacketSize)
 		must(err)
 	}
@@ -110,19 +100,17 @@ func (r *peekRun) Close() {}
 // rest moved to the front when there is no room.
 type handRun struct {
 	streams []handStream
-	subs    []*Subscriber
-	sum     uint64
-	at      int
+	audience
 }
 
 type handStream struct {
-	src  *Source
+	src  io.Reader
 	buf  []byte
 	r, w int
 }
 
-func openHand(streams []*Source, subs []*Subscriber) Run {
-	r := &handRun{streams: make([]handStream, len(streams)), subs: subs}
+func openHand(streams []io.Reader, subs []*Subscriber) Run {
+	r := &handRun{streams: make([]handStream, len(streams)), audience: audience{subs: subs}}
 	for i, s := range streams {
 		r.streams[i] = handStream{src: s, buf: make([]byte, 16<<10)}
 	}
@@ -148,12 +136,9 @@ func (s *handStream) packet() []byte {
 
 func (r *handRun) Packets(n int) {
 	for range n {
-		r.at = next(r.at, len(r.streams))
+		r.next(len(r.streams))
 		p := r.streams[r.at].packet()
-		r.sum += uint64(p[0])
-		for _, s := range r.subs {
-			s.Take(p)
-		}
+		r.see(p)
 	}
 }
 

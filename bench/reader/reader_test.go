@@ -2,40 +2,45 @@ package reader
 
 import (
 	"bytes"
+	"io"
+	"strings"
 	"testing"
+
+	"github.com/millrace-io/millrace/bench/measure/benchtest"
 )
 
-// TestContendersDeliver checks that nobody wins by leaving something out.
+func TestMain(m *testing.M) { benchtest.Main(m) }
+
 func TestContendersDeliver(t *testing.T) {
-	const packets, streams = 999, 3
-	for _, c := range Contenders {
-		if c.Name == "source alone" {
-			continue
+	for _, c := range onGenerator[1:] {
+		if err := c.check([]io.Reader{NewSource(1), NewSource(2), NewSource(3)}, 999); err != nil {
+			t.Error(err)
 		}
-		t.Run(c.Name, func(t *testing.T) {
-			srcs := []*Source{NewSource(1), NewSource(2), NewSource(3)}
-			var got bytes.Buffer
-			first, second := &Subscriber{}, &Subscriber{}
-			first.audit = func(p []byte) { got.Write(p) }
-			run := c.Open(srcs, []*Subscriber{first, second})
-			run.Packets(packets)
-			run.Close()
-			if first.Bytes != packets*PacketSize || second.Bytes != first.Bytes {
-				t.Fatalf("subscribers got %d and %d bytes of %d", first.Bytes, second.Bytes, packets*PacketSize)
+	}
+	addr, stop, err := startSender()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	for _, s := range sendings {
+		for _, c := range onTCP {
+			if err := s.check(addr, c); err != nil {
+				t.Errorf("%s: %v", s.name, err)
 			}
-			// Every stream is the same sequence, so that three packets in
-			// a row are equal, and then come the next three.
-			want := make([]byte, PacketSize)
-			for i := range packets {
-				at := i / streams * PacketSize
-				for j := range want {
-					want[j] = slab[(at+j)%period]
-				}
-				if !bytes.Equal(got.Next(PacketSize), want) {
-					t.Fatalf("packet %d differs", i)
-				}
-			}
-		})
+		}
+	}
+}
+
+// TestCheckSeesOtherBytes has a stream with one byte that was not sent, and one that lacks a byte.
+func TestCheckSeesOtherBytes(t *testing.T) {
+	sent := make([]byte, 10*PacketSize)
+	fill(sent, 0)
+	other := bytes.Clone(sent)
+	other[5*PacketSize+7]++
+	for name, b := range map[string][]byte{"another byte": other, "a byte less": append(sent[:300:300], sent[301:]...)} {
+		if err := peek.check([]io.Reader{bytes.NewReader(b)}, 9); err == nil {
+			t.Errorf("%s is not seen", name)
+		}
 	}
 }
 
@@ -52,32 +57,18 @@ func TestSourceGivesAllSizes(t *testing.T) {
 	}
 }
 
-func BenchmarkReader(b *testing.B) {
-	for _, w := range Workloads {
-		for _, c := range Contenders {
-			b.Run(w.Name+"/"+c.Name, func(b *testing.B) {
-				b.SetBytes(PacketSize)
-				b.ReportAllocs()
-				if w.Parallel {
-					benchmarkParallel(b, w, c)
-					return
-				}
-				run := w.Open(c, 1)
-				defer run.Close()
-				run.Packets(warmUp)
-				b.ResetTimer()
-				run.Packets(b.N)
-			})
+// TestProgram measures briefly. Every contender has a row with figures in each table.
+func TestProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	var out strings.Builder
+	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1ms"}, &out, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range onGenerator {
+		if n := strings.Count(out.String(), "| "+c.Name+" "); n < len(workloads) {
+			t.Errorf("%d rows of %s:\n%s", n, c.Name, &out)
 		}
 	}
-}
-
-func benchmarkParallel(b *testing.B, w Workload, c Contender) {
-	b.RunParallel(func(pb *testing.PB) {
-		run := w.Open(c, 1)
-		defer run.Close()
-		for pb.Next() {
-			run.Packets(1)
-		}
-	})
 }

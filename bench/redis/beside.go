@@ -3,13 +3,13 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace/bench/measure"
-	"github.com/millrace-io/millrace/internal/crossover"
 	"github.com/millrace-io/millrace/redisbuf"
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -27,38 +27,33 @@ const (
 	largeEvery = 50 * time.Millisecond
 )
 
-// A Beside is what small GETs on a program's go-redis client take while large values move.
-type Beside struct {
-	Name     string
-	P50, P99 measure.Series // nanoseconds of a small GET
-	Moved    measure.Series // bytes of large values a second
-	CPU      measure.Series // seconds of this process, in user and system mode, a second
+// A beside is what small GETs on a program's go-redis client take while large values move.
+type beside struct {
+	name string
+	move func(rdb *goredis.Client, c *redisbuf.Client) (get, set call) // nil for none
 
-	opts []redisbuf.Option
-	c    *redisbuf.Client
-	move func(rdb *goredis.Client, c *redisbuf.Client) (get, set func(context.Context) error)
+	p50, p99 measure.Series // nanoseconds of a small GET
+	moved    measure.Series // bytes of large values a second
+	cpu      measure.Series // seconds of this process, in user and system mode, a second
 }
 
-func besides() []Beside {
-	type call = func(context.Context) error
+func besides() []*beside {
 	value := (&Site{Size: largeSize}).value()
 	buf := make([]byte, largeSize+len("\r\n")) // see bufferFor
-	own := func(_ *goredis.Client, c *redisbuf.Client) (get, set call) {
-		get = func(ctx context.Context) error {
-			_, err := c.GetToBuffer(ctx, key, buf)
-			return err
-		}
-		return get, func(ctx context.Context) error { return c.SetFromBuffer(ctx, setKey, value) }
-	}
-	return []Beside{
-		{Name: "alone"},
-		{Name: "redisbuf, its own connections", opts: []redisbuf.Option{redisbuf.Pieces(piece)}, move: own},
-		{Name: "the same without Pieces", move: own},
-		{Name: "go-redis GetToBuffer, SetFromBuffer, the same client", move: func(rdb *goredis.Client, _ *redisbuf.Client) (get, set call) {
+	return []*beside{
+		{name: "no large values"},
+		{name: "redisbuf, its own connections", move: func(_ *goredis.Client, c *redisbuf.Client) (get, set call) {
+			get = func(ctx context.Context) error {
+				_, err := c.GetToBuffer(ctx, key, buf)
+				return err
+			}
+			return get, func(ctx context.Context) error { return c.SetFromBuffer(ctx, setKey, value) }
+		}},
+		{name: "go-redis GetToBuffer, SetFromBuffer, the same client", move: func(rdb *goredis.Client, _ *redisbuf.Client) (get, set call) {
 			get = func(ctx context.Context) error { return rdb.GetToBuffer(ctx, key, buf).Err() }
 			return get, func(ctx context.Context) error { return rdb.SetFromBuffer(ctx, setKey, value).Err() }
 		}},
-		{Name: "go-redis Get, Set, the same client", move: func(rdb *goredis.Client, _ *redisbuf.Client) (get, set call) {
+		{name: "go-redis Get, Set, the same client", move: func(rdb *goredis.Client, _ *redisbuf.Client) (get, set call) {
 			get = func(ctx context.Context) error { return rdb.Get(ctx, key).Err() }
 			return get, func(ctx context.Context) error { return rdb.Set(ctx, setKey, value, 0).Err() }
 		}},
@@ -68,39 +63,41 @@ func besides() []Beside {
 // smallKey is what the small GETs read.
 const smallKey = "bench:small"
 
-// RunBeside measures them, in turns.
-func (p *Plan) RunBeside(ctx context.Context) ([]Beside, error) {
-	site, err := p.Server.site(ctx, largeSize, "")
+func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
+	site, err := srv.site(ctx, largeSize)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	rdb := newGoRedis(site)
 	defer rdb.Close()
 	if err := rdb.Set(ctx, smallKey, make([]byte, smallSize), 0).Err(); err != nil {
-		return nil, err
+		return err
 	}
-	all := besides()
-	for i := range all {
-		b := &all[i]
-		if b.c, err = redisbuf.New(rdb, b.opts...); err != nil {
-			return nil, err
-		}
-		defer b.c.Close()
+	c, err := redisbuf.New(rdb)
+	if err != nil {
+		return err
 	}
-	for round := range p.Rounds {
-		for _, i := range crossover.Order(len(all), round) {
-			b := &all[i]
-			p.Log("round %d, small GETs beside: %s", round+1, b.Name)
-			if err := b.turn(ctx, rdb, p.Beside); err != nil {
-				return all, err
-			}
-		}
+	defer c.Close()
+	all, rounds := besides(), max(1, p.Rounds/4)
+	err = measure.Rounds(ctx, len(all), rounds, func(round, i int) error {
+		p.Logf("redis: round %d, small GETs beside: %s", round+1, all[i].name)
+		return all[i].turn(ctx, rdb, c, options.beside)
+	})
+	if err != nil {
+		return err
 	}
-	return all, nil
+	t := measure.NewTable("redis-beside", fmt.Sprintf("Small GETs on a go-redis client, %d at a time, while a value of 10 MB is got and "+
+		"another is set every %v; %d rounds of %v", smallCallers, largeEvery, rounds, options.beside),
+		"large values by", "p50 µs", "p99 µs", "p99, x no large values", "large MB/s", "client CPU s/s")
+	t.Bar = 2
+	for _, b := range all {
+		t.Row(b.name, b.p50.Times(1e-3), b.p99.Times(1e-3), b.p99.Over(all[0].p99), b.moved.Times(1e-6).Median(), b.cpu.Median())
+	}
+	return p.Add(t)
 }
 
 // turn has large values move for as long as small ones are got.
-func (b *Beside) turn(ctx context.Context, rdb *goredis.Client, d time.Duration) error {
+func (b *beside) turn(ctx context.Context, rdb *goredis.Client, c *redisbuf.Client, d time.Duration) error {
 	cpu, began := measure.CPU(), time.Now()
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()
@@ -108,8 +105,8 @@ func (b *Beside) turn(ctx context.Context, rdb *goredis.Client, d time.Duration)
 	var moved atomic.Int64
 	errs := make(chan error, smallCallers+2)
 	if b.move != nil {
-		get, set := b.move(rdb, b.c)
-		for _, f := range []func(context.Context) error{get, set} {
+		get, set := b.move(rdb, c)
+		for _, f := range []call{get, set} {
 			all.Go(func() { errs <- pace(ctx, largeEvery, f, &moved) })
 		}
 	}
@@ -126,7 +123,7 @@ func (b *Beside) turn(ctx context.Context, rdb *goredis.Client, d time.Duration)
 	}
 	all.Wait()
 	close(errs)
-	b.CPU = append(b.CPU, (measure.CPU()-cpu).Seconds()/time.Since(began).Seconds())
+	b.cpu = append(b.cpu, (measure.CPU()-cpu).Seconds()/time.Since(began).Seconds())
 	for err := range errs {
 		if err != nil {
 			return err
@@ -136,9 +133,9 @@ func (b *Beside) turn(ctx context.Context, rdb *goredis.Client, d time.Duration)
 		return errors.New("redis: no small GET in a turn")
 	}
 	slices.Sort(took)
-	b.P50 = append(b.P50, float64(took[len(took)/2]))
-	b.P99 = append(b.P99, float64(took[len(took)*99/100]))
-	b.Moved = append(b.Moved, float64(moved.Load())*largeSize/d.Seconds())
+	b.p50 = append(b.p50, float64(took[len(took)/2]))
+	b.p99 = append(b.p99, float64(took[len(took)*99/100]))
+	b.moved = append(b.moved, float64(moved.Load())*largeSize/d.Seconds())
 	return nil
 }
 
@@ -157,7 +154,7 @@ func smallGets(ctx context.Context, rdb *goredis.Client) (took []time.Duration, 
 }
 
 // pace calls f every d until ctx ends, or as fast as it can if that is slower, and counts.
-func pace(ctx context.Context, d time.Duration, f func(context.Context) error, count *atomic.Int64) error {
+func pace(ctx context.Context, d time.Duration, f call, count *atomic.Int64) error {
 	t := time.NewTicker(d)
 	defer t.Stop()
 	for {

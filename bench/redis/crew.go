@@ -2,24 +2,23 @@ package redis
 
 import (
 	"context"
-	"time"
 )
 
-// A crew is goroutines that work with one client. They wait between turns, so that a turn starts none.
+// A crew is some goroutines with one client. They wait between turns, so that a turn starts no goroutine.
 type crew struct {
-	client
+	*client
 	orders []chan int // how many calls each is to make
 	done   chan error // of each
 }
 
-func assemble(ctx context.Context, c Contender, s *Site, goroutines int) (*crew, error) {
-	cl, err := c.open(ctx, s)
+func assemble(ctx context.Context, c contender, s *Site, goroutines int) (*crew, error) {
+	cl, err := c.open(s)
 	if err != nil {
 		return nil, err
 	}
 	w := &crew{client: cl, done: make(chan error, goroutines)}
-	for i := range goroutines {
-		f, err := cl.worker(i)
+	for range goroutines {
+		f, err := cl.worker(cl)
 		if err != nil {
 			w.dismiss()
 			return nil, err
@@ -35,7 +34,7 @@ func assemble(ctx context.Context, c Contender, s *Site, goroutines int) (*crew,
 	return w, nil
 }
 
-func repeat(ctx context.Context, f func(context.Context) error, n int) error {
+func repeat(ctx context.Context, f call, n int) error {
 	for range n {
 		if err := f(ctx); err != nil {
 			return err
@@ -63,17 +62,4 @@ func (w *crew) calls(n int) (err error) {
 		}
 	}
 	return err
-}
-
-// calibrate returns how many calls each goroutine makes in d. It opens connections and fills pools on the way.
-func (w *crew) calibrate(d time.Duration) (int, error) {
-	for n := 1; ; n *= 2 {
-		began := time.Now()
-		if err := w.calls(n); err != nil {
-			return 0, err
-		}
-		if took := time.Since(began); n > 1 && took >= d/4 {
-			return max(1, int(float64(n)*float64(d)/float64(took))), nil
-		}
-	}
 }

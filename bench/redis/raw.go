@@ -6,53 +6,21 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 )
 
-// errReply says that a server answered what was not expected.
+// errReply says that a server sent an unexpected reply.
 var errReply = errors.New("redis: unexpected reply")
 
-// A rawClient is a connection for each goroutine, and no code but what moves these very bytes: it knows how long each
-// reply is, and waits for it without a deadline. It is the floor, and no client.
-type rawClient struct {
-	opened
-	site *Site
-	task func(r *rawClient, conn net.Conn) (func(context.Context) error, error)
-}
-
-// opened is what is to be closed in the end.
-type opened []io.Closer
-
-func (o opened) close() {
-	for _, c := range o {
-		c.Close()
-	}
-}
-
-// dial opens a connection that is closed with all others.
-func (o *opened) dial(network, addr string) (net.Conn, error) {
-	conn, err := net.Dial(network, addr)
-	if err == nil {
-		*o = append(*o, conn)
-	}
-	return conn, err
-}
-
-// open opens the file of s.
-func (o *opened) open(s *Site) (*os.File, error) {
-	f, err := os.Open(s.File)
-	if err == nil {
-		*o = append(*o, f)
-	}
-	return f, err
-}
-
-func (r *rawClient) worker(int) (func(context.Context) error, error) {
-	conn, err := r.dial(r.site.Network, r.site.Addr)
-	if err != nil {
-		return nil, err
-	}
-	return r.task(r, conn)
+// openRaw has a connection for each goroutine, and no code but what moves these very bytes: it knows how long each reply is,
+// and waits for it without a deadline. It is no client, but the least that one costs.
+func openRaw(s *Site, worker func(c *client, conn net.Conn) (call, error)) (*client, error) {
+	return &client{worker: func(c *client) (call, error) {
+		conn, err := c.dial(s.Addr)
+		if err != nil {
+			return nil, err
+		}
+		return worker(c, conn)
+	}}, nil
 }
 
 const statusOK = "+OK\r\n"
@@ -67,8 +35,8 @@ func setHeader(size int) []byte {
 // valueHeader is what a server sends before a value.
 func valueHeader(size int) string { return fmt.Sprintf("$%d\r\n", size) }
 
-func openRawGet(_ context.Context, s *Site) (client, error) {
-	return &rawClient{site: s, task: func(_ *rawClient, conn net.Conn) (func(context.Context) error, error) {
+func openRawGet(s *Site) (*client, error) {
+	return openRaw(s, func(_ *client, conn net.Conn) (call, error) {
 		header := len(valueHeader(s.Size))
 		request, reply := getRequest(), make([]byte, header+s.Size+len("\r\n"))
 		return func(context.Context) error {
@@ -81,24 +49,24 @@ func openRawGet(_ context.Context, s *Site) (client, error) {
 			s.saw(reply[header : header+s.Size])
 			return nil
 		}, nil
-	}}, nil
+	})
 }
 
-func openRawSet(_ context.Context, s *Site) (client, error) {
+func openRawSet(s *Site) (*client, error) {
 	value, end := s.value(), []byte("\r\n")
-	return &rawClient{site: s, task: func(_ *rawClient, conn net.Conn) (func(context.Context) error, error) {
+	return openRaw(s, func(_ *client, conn net.Conn) (call, error) {
 		header, reply := setHeader(s.Size), make([]byte, len(statusOK))
 		var pieces [3][]byte
 		var rest net.Buffers
 		return func(context.Context) error {
 			pieces = [3][]byte{header, value, end}
-			rest = pieces[:] // WriteTo eats it
+			rest = pieces[:] // WriteTo consumes the slice
 			if _, err := rest.WriteTo(conn); err != nil {
 				return err
 			}
 			return readOK(conn, reply)
 		}, nil
-	}}, nil
+	})
 }
 
 // readOK reads the reply to a SET into buf.
@@ -110,56 +78,4 @@ func readOK(conn net.Conn, buf []byte) error {
 		return errReply
 	}
 	return nil
-}
-
-func openRawTo(_ context.Context, s *Site) (client, error) {
-	return &rawClient{site: s, task: func(r *rawClient, conn net.Conn) (func(context.Context) error, error) {
-		to, err := r.dial("tcp", s.Sink)
-		if err != nil {
-			return nil, err
-		}
-		header := valueHeader(s.Size)
-		request, reply := getRequest(), make([]byte, len(header))
-		return func(context.Context) error {
-			if _, err := conn.Write(request); err != nil {
-				return err
-			}
-			if _, err := io.ReadFull(conn, reply); err != nil {
-				return err
-			}
-			if string(reply) != header {
-				return errReply
-			}
-			if _, err := io.CopyN(to, conn, int64(s.Size)); err != nil {
-				return err
-			}
-			_, err := io.ReadFull(conn, reply[:len("\r\n")])
-			return err
-		}, nil
-	}}, nil
-}
-
-func openRawFile(_ context.Context, s *Site) (client, error) {
-	return &rawClient{site: s, task: func(r *rawClient, conn net.Conn) (func(context.Context) error, error) {
-		f, err := r.open(s)
-		if err != nil {
-			return nil, err
-		}
-		header, reply := setHeader(s.Size), make([]byte, len(statusOK))
-		return func(context.Context) error {
-			if _, err := conn.Write(header); err != nil {
-				return err
-			}
-			if _, err := f.Seek(0, io.SeekStart); err != nil {
-				return err
-			}
-			if _, err := io.CopyN(conn, f, int64(s.Size)); err != nil {
-				return err
-			}
-			if _, err := io.WriteString(conn, "\r\n"); err != nil {
-				return err
-			}
-			return readOK(conn, reply)
-		}, nil
-	}}, nil
 }

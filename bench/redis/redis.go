@@ -1,94 +1,89 @@
 // Package redis compares ways to move large values in and out of Redis: a raw socket that knows what comes, go-redis,
 // rueidis and redisbuf. The server is a process of its own, so that what this process uses is the client's.
 //
-// Every contender is used as its own documentation says, with one client for all goroutines, and tests check that all of
-// them deliver the same bytes.
+// Every contender is used as its own documentation says, with one client for all goroutines. Before a case is measured,
+// every contender must move the very bytes of the value.
 package redis
 
 import (
 	"context"
+	"io"
 	"math/rand/v2"
+	"net"
 )
 
-// A Task is what a call does.
-type Task struct {
-	Key  string // of the command line
-	What string
-
-	contenders []Contender // ratios are to the first, the raw socket
-	ours       []own       // of the contenders, those that WriteRivals has a row of
-	rivals     []string    // of the contenders, those that it has columns of
+// A task is what a call does.
+type task struct {
+	key        string // of the command line
+	what       string
+	contenders []contender // ratios are to the first, the raw socket
 }
 
-// Tasks are all of them.
-var Tasks = []Task{
-	{Key: "get", What: "GET into memory", contenders: []Contender{
+var tasks = []task{
+	{"get", "GET into memory", []contender{
 		{"raw socket: one Write, io.ReadFull", openRawGet},
-		{"go-redis Get().Bytes", openGoRedisGet},
+		{"redisbuf GetToBuffer", openGetToBuffer},
+		{"redisbuf GetChain, released", openGetChain},
 		{"go-redis GetToBuffer", openGoRedisGetToBuffer},
+		{"go-redis Get().Bytes", openGoRedisGet},
 		{"rueidis AsBytes", openRueidisGet},
 		{"rueidis DoStream to io.Discard", openRueidisStream},
-		{"redisbuf GetToBuffer", openGetToBuffer},
-		{"redisbuf GetToBuffer, without Pieces", openGetToBufferWhole},
-		{"redisbuf GetChain, released", openGetChain},
-		{"redisbuf GetChain, without Pieces", openGetChainWhole},
-	}, ours: []own{
-		{name: "GetToBuffer", key: "redisbuf GetToBuffer, without Pieces"},
-		{name: "GetToBuffer with Pieces(512 << 10)", key: "redisbuf GetToBuffer", from: 2 * piece},
-	}, rivals: []string{"go-redis Get().Bytes", "go-redis GetToBuffer", "rueidis AsBytes"}},
-	{Key: "set", What: "SET from memory", contenders: []Contender{
+	}},
+	{"set", "SET from memory", []contender{
 		{"raw socket: net.Buffers", openRawSet},
-		{"go-redis Set", openGoRedisSet},
-		{"go-redis SetFromBuffer", openGoRedisSetFromBuffer},
-		{"rueidis SET, BinaryString", openRueidisSet},
 		{"redisbuf SetFromBuffer", openSetFromBuffer},
 		{"redisbuf SetChain", openSetChain},
-	}, ours: []own{
-		{name: "SetFromBuffer", key: "redisbuf SetFromBuffer"},
-	}, rivals: []string{"go-redis Set", "go-redis SetFromBuffer", "rueidis SET, BinaryString"}},
-	{Key: "to", What: "GET to a TCP connection", contenders: []Contender{
-		{"raw socket: header, then io.CopyN (splice)", openRawTo},
-		{"go-redis Get().Bytes, Write", openGoRedisGetWrite},
-		{"go-redis GetToBuffer, Write", openGoRedisToBufferWrite},
-		{"rueidis DoStream to the connection", openRueidisStreamTo},
-		{"redisbuf GetTo", openGetTo},
-	}},
-	{Key: "file", What: "SET from a file", contenders: []Contender{
-		{"raw socket: header, then io.CopyN (sendfile)", openRawFile},
-		{"os.ReadFile, go-redis Set", openGoRedisFile},
-		{"redisbuf SetFile", openSetFile},
+		{"go-redis SetFromBuffer", openGoRedisSetFromBuffer},
+		{"go-redis Set", openGoRedisSet},
+		{"rueidis SET, BinaryString", openRueidisSet},
 	}},
 }
 
-// A Contender is a way to do a task.
-type Contender struct {
-	Name string
-
-	open func(context.Context, *Site) (client, error)
+// A contender is a way to do a task.
+type contender struct {
+	name string
+	open func(*Site) (*client, error)
 }
+
+// A call moves a value once. It gives a value that it has read to the site's audit, if there is one, and drops it otherwise.
+type call func(context.Context) error
 
 // A client is a contender at work, for any number of goroutines.
-type client interface {
-	// worker returns what one goroutine calls again and again. The function gives its value to the site's audit, if it
-	// has one, and else to nobody.
-	worker(i int) (func(context.Context) error, error)
+type client struct {
+	opened
+	worker func(c *client) (call, error) // what one goroutine calls again and again
+}
 
-	// close ends all connections.
-	close()
+// opened are clients, connections and files that are closed in the end.
+type opened []io.Closer
+
+func (o *opened) add(c io.Closer) { *o = append(*o, c) }
+
+// dial opens a connection that is closed with all others.
+func (o *opened) dial(addr string) (net.Conn, error) {
+	conn, err := net.Dial("tcp", addr)
+	if err == nil {
+		o.add(conn)
+	}
+	return conn, err
+}
+
+// close closes all of it, the last one first.
+func (o opened) close() {
+	for i := range o {
+		o[len(o)-1-i].Close()
+	}
 }
 
 // A Site is what all contenders find.
 type Site struct {
-	Network string `json:"network"` // of the server: tcp or unix
-	Addr    string `json:"addr"`
-	Size    int    `json:"size"` // of every value
-	Sink    string `json:"sink"` // address of what discards, for values that go to a connection
-	File    string `json:"file"` // with the value, for values that come from one
+	Addr string // of the server
+	Size int    // of every value
 
-	audit func(piece []byte) // of a test: each value that was read, piece by piece
+	audit func(piece []byte) // of a check: each value that was read, piece by piece
 }
 
-// key is what all of them read.
+// key is what all contenders read.
 const key = "bench:value"
 
 // setKey is what they set.
@@ -101,14 +96,14 @@ func (s *Site) value() []byte {
 	return p
 }
 
-// saw gives what was read to a test.
+// saw gives what was read to a check.
 func (s *Site) saw(piece []byte) {
 	if s.audit != nil {
 		s.audit(piece)
 	}
 }
 
-// auditor is a Writer for what nobody wants but a test.
+// An auditor is a Writer that gives what was read to a check.
 type auditor struct{ s *Site }
 
 func (a auditor) Write(p []byte) (int, error) {

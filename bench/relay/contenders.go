@@ -1,67 +1,309 @@
 package relay
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/millrace-io/millrace/bench/gorelay"
+	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/bench/rtmp"
+	"github.com/millrace-io/millrace/internal/load"
 )
 
-// defaultLatency is the bound that millrace serve has unless it is told otherwise.
+// A contender is a relay that can be started any number of times, one at a time.
+type contender struct {
+	spec, name string
+	protocol   string // in which viewers get the stream
+
+	// prepare builds or finds what start runs. The error is a measure.ErrMissing if something is not installed.
+	prepare func(ctx context.Context) error
+	// start runs the server; files that it needs go to dir.
+	start func(ctx context.Context, dir string, c load.Config) (*running, error)
+	// sends returns the tags that a contender repeats which makes its stream by itself; nil for others.
+	sends func(bitRate int) []load.Tag
+}
+
+// A running relay has a configuration of the load that reaches it.
+type running struct {
+	*measure.Server
+	config load.Config
+}
+
+// defaultLatency is the bound that millrace serve has by default.
 const defaultLatency = 50 * time.Millisecond
 
-// Names says which contenders there are.
-const Names = "nginx, node, plain, plain-share, millrace[@TIME] where the time is the latency bound, and " +
-	"bare[-loop][-nagle][@TIME] where the tags of that time leave together"
+const specs = "nginx[@CHUNK], node, copy, share, millrace[@BOUND], bare[@BOUND]"
 
-// ParseContenders reads a list of names, as in
-//
-//	nginx,node,plain,plain-share,millrace@50ms,millrace@0,bare,bare-loop,bare-loop-nagle,bare@20ms
-func ParseContenders(list string, b Builder, serveArgs []string) ([]Contender, error) {
-	var all []Contender
+// parseContenders reads a list such as nginx,nginx@65536,node,copy,share,bare@50ms,millrace@0,millrace.
+func parseContenders(list string, b *builder) (all []contender, err error) {
 	for _, spec := range strings.Split(list, ",") {
-		c, err := parseContender(strings.TrimSpace(spec), b, serveArgs)
+		c, err := parseContender(strings.TrimSpace(spec), b)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("contender %q: %w; there are %s", spec, err, specs)
 		}
+		c.spec = spec
 		all = append(all, c)
 	}
 	return all, nil
 }
 
-func parseContender(spec string, b Builder, serveArgs []string) (Contender, error) {
-	name, bound, timed := strings.Cut(spec, "@")
-	var d time.Duration
-	if timed {
-		var err error
-		if d, err = time.ParseDuration(bound); err != nil {
-			return nil, fmt.Errorf("relay: contender %q: %w", spec, err)
+func parseContender(spec string, b *builder) (contender, error) {
+	name, value, valued := strings.Cut(spec, "@")
+	var bound time.Duration
+	var err error
+	if valued && (name == "millrace" || name == "bare") {
+		if bound, err = time.ParseDuration(value); err != nil {
+			return contender{}, err
 		}
 	}
 	switch {
-	case name == "nginx" && !timed:
-		return Nginx{}, nil
-	case name == "node" && !timed:
-		return Node{Builder: b}, nil
-	case (name == "plain" || name == "plain-share") && !timed:
-		return Plain{Builder: b, Share: name == "plain-share"}, nil
-	case name == "millrace":
-		if !timed {
-			d = defaultLatency
-		}
-		return Millrace{Builder: b, Latency: d, Args: serveArgs}, nil
-	case name == "bare" || strings.HasPrefix(name, "bare-"):
-		bare := Bare{Builder: b, Batch: d}
-		for _, option := range strings.Split(name, "-")[1:] {
-			switch option {
-			case "loop":
-				bare.Loop = true
-			case "nagle":
-				bare.Nagle = true
-			default:
-				return nil, fmt.Errorf("relay: contender %q: a bare program is bare[-loop][-nagle][@TIME]", spec)
+	case name == "nginx":
+		chunk := 4096
+		if valued {
+			if chunk, err = strconv.Atoi(value); err != nil {
+				return contender{}, err
 			}
 		}
-		return bare, nil
+		return nginx(chunk), nil
+	case name == "node" && !valued:
+		return node(b), nil
+	case (name == "copy" || name == "share") && !valued:
+		return goRelay(b, name), nil
+	case name == "millrace":
+		if !valued {
+			bound = defaultLatency
+		}
+		return millrace(b, bound), nil
+	case name == "bare":
+		return bare(b, bound), nil
 	}
-	return nil, fmt.Errorf("relay: no contender %q: there are %s", spec, Names)
+	return contender{}, fmt.Errorf("unknown")
+}
+
+// A builder compiles programs, each once.
+type builder struct{ dir string }
+
+func (b *builder) build(ctx context.Context, pkg string) (string, error) {
+	out := filepath.Join(b.dir, filepath.Base(pkg))
+	if _, err := os.Stat(out); err == nil {
+		return out, nil
+	}
+	list := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", pkg)
+	list.Stderr = os.Stderr
+	dir, err := list.Output()
+	if err != nil {
+		return "", fmt.Errorf("finding %s: %w", pkg, err)
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-o", out, ".")
+	build.Dir = strings.TrimSpace(string(dir))
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as `make build` does
+	if msg, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, msg)
+	}
+	return out, nil
+}
+
+// built is a contender that is a Go program. Its arguments are made for the address that it listens on.
+func built(b *builder, name, pkg string, args func(addr string, c load.Config) []string) contender {
+	return contender{
+		name: name, protocol: "HTTP-FLV",
+		prepare: func(ctx context.Context) error {
+			_, err := b.build(ctx, pkg)
+			return err
+		},
+		start: func(ctx context.Context, _ string, c load.Config) (*running, error) {
+			bin, err := b.build(ctx, pkg)
+			if err != nil {
+				return nil, err
+			}
+			addr, err := measure.FreeAddr()
+			if err != nil {
+				return nil, err
+			}
+			s, err := measure.StartServer(ctx, addr, exec.Command(bin, args(addr, c)...))
+			c.URL = "http://" + addr
+			return &running{s, c}, err
+		},
+	}
+}
+
+// millrace is millrace serve with a latency bound.
+func millrace(b *builder, latency time.Duration) contender {
+	return built(b, fmt.Sprintf("millrace serve, %v", latency), "github.com/millrace-io/millrace/cmd/millrace",
+		func(addr string, _ load.Config) []string {
+			return []string{"serve", "--listen", addr, "--latency", latency.String(), "--log-level", "warn"}
+		})
+}
+
+const goRelayPackage = "github.com/millrace-io/millrace/bench/cmd/gorelay"
+
+// goRelay is a relay as it is written with net/http.
+func goRelay(b *builder, kind string) contender {
+	name := "Go: a copy a viewer, Write and Flush"
+	if kind == "share" {
+		name = "Go: shared slices, hijack, net.Buffers"
+	}
+	return built(b, name, goRelayPackage, func(addr string, _ load.Config) []string {
+		return []string{"-listen", addr, "-kind", kind}
+	})
+}
+
+// bare has every byte ready before the first viewer comes, receives nothing, and only writes.
+func bare(b *builder, batch time.Duration) contender {
+	name := "bare writes, a goroutine a viewer"
+	if batch > 0 {
+		name += fmt.Sprintf(", %v", batch)
+	}
+	c := built(b, name, goRelayPackage, func(addr string, c load.Config) []string {
+		return []string{"-kind", "bare", "-listen", addr, "-bitrate", strconv.Itoa(c.BitRate), "-batch", batch.String()}
+	})
+	start := c.start
+	c.start = func(ctx context.Context, dir string, c load.Config) (*running, error) {
+		c.NoPublish = true
+		return start(ctx, dir, c)
+	}
+	c.sends = func(bitRate int) []load.Tag { return gorelay.NewBare(bitRate, 2*time.Second, 0).Tags() }
+	return c
+}
+
+const nginxConf = `load_module %s;
+worker_processes 1;
+error_log /dev/null crit;
+pid nginx.pid;
+events {
+    worker_connections 8192;
+}
+rtmp {
+    access_log off;
+    server {
+        listen %s;
+        chunk_size %d;
+        application live {
+            live on;
+        }
+    }
+}
+`
+
+const nginxPackages = "nginx libnginx-mod-rtmp"
+
+// nginxModule returns where the distribution has put the rtmp module.
+func nginxModule() (string, error) {
+	for _, dir := range []string{"/usr/lib", "/usr/lib64", "/usr/share"} {
+		if m := dir + "/nginx/modules/ngx_rtmp_module.so"; fileExists(m) {
+			return m, nil
+		}
+	}
+	return "", measure.Missing("nginx's rtmp module", nginxPackages)
+}
+
+func fileExists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// nginx is nginx with the rtmp module, as its documentation sets it up for live streams. What nginxConf does not name is at
+// its default, so that Nagle's algorithm is on and the send queue has 256 places.
+func nginx(chunk int) contender {
+	find := func() (path, module string, err error) {
+		if module, err = nginxModule(); err == nil {
+			path, err = measure.Find("nginx", nginxPackages)
+		}
+		return path, module, err
+	}
+	return contender{
+		name: fmt.Sprintf("nginx-rtmp, chunk_size %d", chunk), protocol: "RTMP",
+		prepare: func(context.Context) error {
+			_, _, err := find()
+			return err
+		},
+		start: func(ctx context.Context, dir string, c load.Config) (*running, error) {
+			path, module, err := find()
+			if err != nil {
+				return nil, err
+			}
+			addr, err := measure.FreeAddr()
+			if err != nil {
+				return nil, err
+			}
+			conf := filepath.Join(dir, "nginx.conf")
+			if err := os.WriteFile(conf, fmt.Appendf(nil, nginxConf, module, addr, chunk), 0o644); err != nil {
+				return nil, err
+			}
+			s, err := measure.StartServer(ctx, addr, exec.Command(path, "-p", dir, "-c", conf, "-e", "stderr", "-g", "daemon off;"))
+			if err != nil {
+				return nil, err
+			}
+			// The master does nothing: its memory is the worker's own, counted twice.
+			if err := s.UseWorkers(1); err != nil {
+				s.Stop()
+				return nil, err
+			}
+			proto := &rtmp.Server{Addr: addr}
+			if c.ReadEvery > 0 {
+				proto.Dial = load.Paced((&net.Dialer{Timeout: 10 * time.Second}).DialContext, c.ReadEvery)
+			}
+			c.Protocol = proto
+			return &running{s, c}, nil
+		},
+	}
+}
+
+// nodePackage is what npm installs.
+const nodePackage = "node-media-server@4.4.3"
+
+// node is Node-Media-Server with its defaults, but for the console and the passwords.
+func node(b *builder) contender {
+	home := filepath.Join(b.dir, "node")
+	return contender{
+		name: "node-media-server 4.4.3", protocol: "HTTP-FLV",
+		prepare: func(ctx context.Context) error {
+			for _, program := range []string{"node", "npm"} {
+				if _, err := measure.Find(program, "nodejs npm"); err != nil {
+					return err
+				}
+			}
+			install := exec.CommandContext(ctx, "npm", "install", "--no-audit", "--no-fund", "--prefix", home, nodePackage)
+			if msg, err := install.CombinedOutput(); err != nil {
+				first, _, _ := strings.Cut(string(msg), "\n")
+				return fmt.Errorf("%s %w: npm install: %v: %s", nodePackage, measure.ErrMissing, err, first)
+			}
+			return nil
+		},
+		start: func(ctx context.Context, dir string, c load.Config) (*running, error) {
+			addr, err := measure.FreeAddr()
+			if err != nil {
+				return nil, err
+			}
+			_, port, err := net.SplitHostPort(addr)
+			if err != nil {
+				return nil, err
+			}
+			config, err := json.Marshal(map[string]any{
+				"bind":  "127.0.0.1",
+				"http":  map[string]any{"port": json.Number(port)},
+				"auth":  map[string]any{"play": false, "publish": false},
+				"store": map[string]any{"path": filepath.Join(dir, "data")},
+			})
+			if err != nil {
+				return nil, err
+			}
+			conf := filepath.Join(dir, "node.json")
+			if err := os.WriteFile(conf, config, 0o644); err != nil {
+				return nil, err
+			}
+			app := filepath.Join(home, "node_modules", "node-media-server", "bin", "app.js")
+			s, err := measure.StartServer(ctx, addr, exec.Command("node", app, "--no-admin", "-c", conf))
+			c.URL, c.Ending = "http://"+addr, ".flv"
+			return &running{s, c}, err
+		},
+	}
 }

@@ -1,145 +1,226 @@
-// Package relay puts the same load on relays of live streams, in turns, and
-// compares what they needed for it.
+// Package relay puts the same load of publishers and viewers on relays of live streams, in turns, and compares what they
+// need for it. Before the measurement every relay must deliver what was published.
 package relay
 
 import (
 	"context"
+	"flag"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Server is a contender that runs.
-type Server struct {
-	PIDs []int // whose CPU time and memory count
-
-	// Config is what reaches it: URL or Protocol, and NoPublish when it makes
-	// its stream by itself.
-	Config load.Config
-
-	// Metrics is where it counts the viewers that are behind; "" if it does not.
-	Metrics string
-
-	cmd *exec.Cmd
+// Program measures a table for each case.
+var Program = &measure.Program{
+	Name: "relay", What: "live streams from publishers to viewers", Rounds: 5,
+	Brief: []string{"-rounds", "2", "-seconds", "5", "-contenders", "nginx,nginx@65536,share,copy,bare@50ms,millrace@0,millrace"},
+	Flags: func(f *flag.FlagSet) {
+		f.StringVar(&options.cases, "case", "1x200,50x4", "STREAMSxVIEWERS, more with commas")
+		f.StringVar(&options.contenders, "contenders", "nginx,nginx@65536,node,copy,share,bare,bare@50ms,millrace@0,millrace",
+			"of "+specs+"; one ratio is to the first")
+		f.IntVar(&options.seconds, "seconds", 12, "seconds measured of each turn")
+		f.IntVar(&options.bitRate, "bitrate", 2_150_000, "bits a second of each stream")
+		f.IntVar(&options.stalled, "stalled", 0, "one viewer in so many reads nothing for a minute; 0 for none")
+		f.DurationVar(&options.readEvery, "read-every", 0, "viewers read at this interval, and not at once")
+	},
+	Run: run,
 }
 
-// Contender can be started any number of times, one at a time.
-type Contender interface {
-	Name() string
-	// Prepare builds what Start runs. The error is a measure.ErrMissing if that needs something that is not installed.
-	Prepare(ctx context.Context) error
-	// Start runs the server; files it needs go to dir.
-	Start(ctx context.Context, dir string, c Case) (*Server, error)
+var options struct {
+	cases, contenders         string
+	seconds, bitRate, stalled int
+	readEvery                 time.Duration
 }
 
-// Case is how many viewers watch how many streams.
-type Case struct {
-	Streams int
-	Viewers int // of each stream
-	Stalled int // one viewer in so many reads nothing for a minute; 0 for none
+// A testCase is how many viewers watch each of how many streams.
+type testCase struct{ streams, viewers int }
 
-	ReadEvery time.Duration // see load.Config
-}
+func (c testCase) String() string { return fmt.Sprintf("%dx%d", c.streams, c.viewers) }
 
-func (c Case) String() string { return fmt.Sprintf("%dx%d", c.Streams, c.Viewers) }
-
-// ParseCase reads "50x4".
-func ParseCase(s string) (c Case, err error) {
+// parseCase reads "50x4".
+func parseCase(s string) (c testCase, err error) {
 	streams, viewers, ok := strings.Cut(s, "x")
-	if ok {
-		c.Streams, err = strconv.Atoi(streams)
+	c.streams, err = strconv.Atoi(streams)
+	if err == nil {
+		c.viewers, err = strconv.Atoi(viewers)
 	}
-	if ok && err == nil {
-		c.Viewers, err = strconv.Atoi(viewers)
-	}
-	if !ok || err != nil || c.Streams < 1 || c.Viewers < 1 {
-		return Case{}, fmt.Errorf("relay: case %q: want STREAMSxVIEWERS", s)
+	if !ok || err != nil || c.streams < 1 || c.viewers < 1 {
+		return testCase{}, fmt.Errorf("-case %q: want STREAMSxVIEWERS", s)
 	}
 	return c, nil
 }
 
-// Builder builds the programs that take part, once.
-type Builder struct {
-	Dir string // where binaries go
-}
-
-// Build compiles a package of this module or of the one above it.
-func (b Builder) Build(ctx context.Context, pkg string) (string, error) {
-	out := filepath.Join(b.Dir, filepath.Base(pkg))
-	if _, err := os.Stat(out); err == nil {
-		return out, nil
-	}
-	list := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", pkg)
-	list.Stderr = os.Stderr
-	dir, err := list.Output()
+func run(ctx context.Context, p *measure.Params) error {
+	dir, err := os.MkdirTemp("", "bench-relay-bin-")
 	if err != nil {
-		return "", fmt.Errorf("relay: finding %s: %w", pkg, err)
+		return err
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", out, ".")
-	build.Dir = strings.TrimSpace(string(dir))
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as `make build` does, and as Go does where there is no C compiler
-	if msg, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("relay: building %s: %w\n%s", pkg, err, msg)
-	}
-	return out, nil
-}
-
-// start runs a program until it accepts connections on addr.
-func start(ctx context.Context, addr string, name string, args ...string) (*Server, error) {
-	s := &Server{cmd: exec.Command(name, args...)}
-	s.cmd.Stderr = os.Stderr
-	s.cmd.SysProcAttr = dieWithParent()
-	if err := s.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("relay: %w", err)
-	}
-	s.PIDs = []int{s.cmd.Process.Pid}
-	for range 200 {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			c.Close()
-			return s, nil
-		}
-		select {
-		case <-ctx.Done():
-			s.Stop()
-			return nil, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	s.Stop()
-	return nil, fmt.Errorf("relay: %s does not listen on %s", name, addr)
-}
-
-// Stop asks the server to go, and makes it go.
-func (s *Server) Stop() {
-	s.cmd.Process.Signal(syscall.SIGTERM)
-	gone := make(chan struct{})
-	go func() {
-		s.cmd.Wait()
-		close(gone)
-	}()
-	select {
-	case <-gone:
-	case <-time.After(10 * time.Second):
-		s.cmd.Process.Kill()
-		<-gone
-	}
-}
-
-// freeAddr is an address on loopback that nobody listens on.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	defer os.RemoveAll(dir)
+	all, err := parseContenders(options.contenders, &builder{dir})
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	prepare := func(c contender) error { return c.prepare(ctx) }
+	if all, err = measure.Present(all, func(c contender) string { return c.name }, prepare, p.Logf); err != nil {
+		return err
+	}
+	for _, c := range all {
+		if err := c.check(ctx); err != nil {
+			return err
+		}
+		p.Logf("relay: %s delivers what was published", c.name)
+	}
+	for _, name := range strings.Split(options.cases, ",") {
+		c, err := parseCase(strings.TrimSpace(name))
+		if err != nil {
+			return err
+		}
+		reports := make([][]load.Report, len(all))
+		err = measure.Rounds(ctx, len(all), p.Rounds, func(round, i int) error {
+			r, err := takeTurn(ctx, all[i], c)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", c, all[i].name, err)
+			}
+			reports[i] = append(reports[i], r)
+			p.Logf("relay: round %d, %s, %s: %.2f CPU s/GB, %.2f GB, lost %d, ended %v", round+1, c, all[i].name, usage(r).CPUPerGB,
+				float64(r.Bytes)/1e9, r.Viewers.Lost, r.Viewers.Ended)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if err := p.Add(table(c, all, reports, p.Rounds)); err != nil {
+			return err
+		}
+		if options.stalled > 0 {
+			if err := p.Add(stalledTable(c, all, reports)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// takeTurn starts a contender and puts the load on it.
+func takeTurn(ctx context.Context, who contender, c testCase) (load.Report, error) {
+	dir, err := os.MkdirTemp("", "bench-relay-")
+	if err != nil {
+		return load.Report{}, err
+	}
+	defer os.RemoveAll(dir)
+	cfg := load.Config{
+		Streams: c.streams, Viewers: c.viewers, BitRate: options.bitRate, ReadEvery: options.readEvery,
+		Ramp: 2 * time.Second, Settle: 2 * time.Second, Duration: time.Duration(options.seconds) * time.Second,
+	}
+	if options.stalled > 0 {
+		cfg.Stalled, cfg.StallFor = c.streams*c.viewers/options.stalled, time.Minute
+	}
+	s, err := who.start(ctx, dir, cfg)
+	if err != nil {
+		return load.Report{}, err
+	}
+	defer s.Stop()
+	s.config.ServerPIDs = s.PIDs
+	r, err := load.Run(ctx, s.config, nil)
+	if err == nil {
+		err = ctx.Err() // an interrupted turn is no measurement
+	}
+	return r, err
+}
+
+// usage is what the server used; zero where the system does not say.
+func usage(r load.Report) load.Usage {
+	if r.Server == nil {
+		return load.Usage{}
+	}
+	return *r.Server
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func total(m map[string]int) (n int) {
+	for _, c := range m {
+		n += c
+	}
+	return n
+}
+
+// table compares CPU time with the first contender's, with that of nginx-rtmp with large chunks, and with ours.
+func table(c testCase, all []contender, reports [][]load.Report, rounds int) *measure.Table {
+	get := func(i int, f func(load.Report) float64) (s measure.Series) {
+		for _, r := range reports[i] {
+			s = append(s, f(r))
+		}
+		return s
+	}
+	cpu := func(r load.Report) float64 { return usage(r).CPUPerGB }
+	bases := []string{all[0].spec, "nginx@65536", "millrace"}
+	columns := []string{"contender", "viewers' protocol", "server CPU s/GB"}
+	var compared []measure.Series
+	for k, spec := range bases {
+		i := slices.IndexFunc(all, func(c contender) bool { return c.spec == spec })
+		if i < 0 || slices.Index(bases, spec) < k {
+			continue
+		}
+		columns = append(columns, "CPU, x "+all[i].name)
+		compared = append(compared, get(i, cpu))
+	}
+	t := measure.NewTable("relay-"+c.String(), fmt.Sprintf("Relay, streams x viewers of each: %s, %.2f Mbit/s a stream, %d rounds of %d s", c,
+		float64(options.bitRate)/1e6, rounds, options.seconds), append(columns, "RSS MB", "gap p50 ms", "gap p99 ms",
+		"latency p50 ms", "latency p99 ms", "tags lost", "ended early", "generator CPU s/GB", "publishing late p99 ms")...)
+	t.Bar = 2
+	t.Note = "A gigabyte is 10⁹ bytes of payload delivered to viewers. x is how many times as much CPU time the contender needs in the " +
+		"same round. The programs that only write make their own stream, and have no latency."
+	for i, who := range all {
+		row := []any{who.name, who.protocol, get(i, cpu)}
+		for _, base := range compared {
+			row = append(row, get(i, cpu).Over(base))
+		}
+		latency := func(f func(load.Spread) time.Duration) any {
+			if who.sends != nil {
+				return "-"
+			}
+			return get(i, func(r load.Report) float64 { return milliseconds(f(r.Viewers.Latency)) }).Median()
+		}
+		t.Row(append(row,
+			get(i, func(r load.Report) float64 { return float64(usage(r).RSS) / (1 << 20) }).Median(),
+			get(i, func(r load.Report) float64 { return milliseconds(r.Viewers.Gap.P50) }).Median(),
+			get(i, func(r load.Report) float64 { return milliseconds(r.Viewers.Gap.P99) }).Median(),
+			latency(func(s load.Spread) time.Duration { return s.P50 }), latency(func(s load.Spread) time.Duration { return s.P99 }),
+			get(i, func(r load.Report) float64 { return float64(r.Viewers.Lost) }).Max(),
+			get(i, func(r load.Report) float64 { return float64(total(r.Viewers.Ended)) }).Max(),
+			get(i, func(r load.Report) float64 {
+				if r.Generator == nil {
+					return 0
+				}
+				return r.Generator.CPUPerGB
+			}).Median(),
+			get(i, func(r load.Report) float64 { return milliseconds(r.Publishers.Late.P99) }).Median())...)
+	}
+	return t
+}
+
+// stalledTable has what became of viewers that read nothing for a minute, and of the others.
+func stalledTable(c testCase, all []contender, reports [][]load.Report) *measure.Table {
+	t := measure.NewTable("relay-stalled-"+c.String(), fmt.Sprintf("Relay %s while one viewer in %d reads nothing for a minute", c, options.stalled),
+		"contender", "stalled viewers", "tags that the others lost", "others that were ended", "tags that the stalled lost",
+		"stalled that were ended")
+	for i, who := range all {
+		get := func(f func(load.Report) int64) (s measure.Series) {
+			for _, r := range reports[i] {
+				s = append(s, float64(f(r)))
+			}
+			return s
+		}
+		t.Row(who.name, get(func(r load.Report) int64 { return int64(r.Stalled.Connected) }).Median(),
+			get(func(r load.Report) int64 { return r.Viewers.Lost }), get(func(r load.Report) int64 { return int64(total(r.Viewers.Ended)) }),
+			get(func(r load.Report) int64 { return r.Stalled.Lost }), get(func(r load.Report) int64 { return int64(total(r.Stalled.Ended)) }))
+	}
+	return t
 }

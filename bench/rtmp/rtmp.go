@@ -1,13 +1,16 @@
-// Package rtmp is as much of an RTMP client as a load on an RTMP server needs:
-// it publishes the tags of package load, and plays a stream to count them.
+// Package rtmp is as much of an RTMP client as a load on an RTMP server needs: it publishes the tags of package load, and
+// plays a stream to count them.
 package rtmp
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"time"
 
@@ -18,7 +21,6 @@ import (
 // Message types.
 const (
 	typeSetChunkSize  = 1
-	typeAbort         = 2
 	typeAck           = 3
 	typeUserControl   = 4
 	typeWindowAckSize = 5
@@ -33,34 +35,25 @@ const (
 	eventPingResponse    = 7
 )
 
-// ChunkSize is what this client sends, and asks nothing else of the server
-// than to do as it likes.
+// ChunkSize is the size of the chunks that this client sends. The server chooses its own.
 const ChunkSize = 4096
 
-// defaultWindow is how much may arrive before an acknowledgement while the
-// server has not said.
+// defaultWindow is how much may arrive before an acknowledgement until the server has said.
 const defaultWindow = 2_500_000
 
 // Server is an RTMP server. It implements load.Protocol.
 type Server struct {
-	Addr string // host:port
-	App  string // application, "live" when empty
-	Dial load.DialFunc
-
-	// WatchDial is for players, when not nil.
-	WatchDial load.DialFunc
+	Addr  string        // host:port
+	Dial  load.DialFunc // net.Dialer's if nil
+	Whole bool          // players keep whole payloads, in place of the first load.HeadLen bytes
 }
 
 var _ load.Protocol = (*Server)(nil)
 
-func (s *Server) String() string { return "rtmp://" + s.Addr + "/" + s.app() }
+func (s *Server) String() string { return "rtmp://" + s.Addr + "/" + app }
 
-func (s *Server) app() string {
-	if s.App == "" {
-		return "live"
-	}
-	return s.App
-}
+// app is the application that streams are published to.
+const app = "live"
 
 // conn is a connection past the handshake. Reading belongs to one goroutine,
 // writing is locked inside writer.
@@ -72,7 +65,8 @@ type conn struct {
 }
 
 // connect dials, shakes hands, and enters the application.
-func (s *Server) connect(ctx context.Context, dial load.DialFunc) (*conn, error) {
+func (s *Server) connect(ctx context.Context) (*conn, error) {
+	dial := s.Dial
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
 	}
@@ -99,7 +93,7 @@ func (c *conn) enter(s *Server) error {
 		return err
 	}
 	_, err := c.call("connect", 1, object{
-		{"app", s.app()},
+		{"app", app},
 		{"type", "nonprivate"},
 		{"flashVer", "FMLE/3.0 (compatible; millrace-bench)"},
 		{"tcUrl", s.String()},
@@ -111,59 +105,47 @@ func (c *conn) enter(s *Server) error {
 	if err != nil {
 		return err
 	}
-	if id, ok := last(reply).(float64); ok {
-		c.out.stream = uint32(id)
+	if len(reply) < 8 {
+		return errProtocol
 	}
+	c.out.stream = uint32(math.Float64frombits(binary.BigEndian.Uint64(reply[len(reply)-8:]))) // a number is the last value
 	return nil
 }
 
 // call sends a command and waits for its result.
-func (c *conn) call(name string, transaction float64, args ...any) ([]any, error) {
+func (c *conn) call(name string, transaction float64, args ...any) ([]byte, error) {
 	if err := c.out.command(0, append([]any{name, transaction}, args...)...); err != nil {
 		return nil, err
 	}
+	result, refusal := appendAMF(nil, "_result", transaction), appendAMF(nil, "_error", transaction)
 	for {
-		values, err := c.in.nextCommand()
-		if err != nil {
+		reply, err := c.in.nextCommand()
+		switch {
+		case err != nil:
 			return nil, fmt.Errorf("rtmp: %s: %w", name, err)
-		}
-		if len(values) < 2 || values[1] != transaction {
-			continue
-		}
-		switch values[0] {
-		case "_result":
-			return values, nil
-		case "_error":
-			return nil, &load.RefusedError{Status: fmt.Sprint(name, ": ", last(values))}
+		case bytes.HasPrefix(reply, result):
+			return reply, nil
+		case bytes.HasPrefix(reply, refusal):
+			return nil, &load.RefusedError{Status: fmt.Sprintf("%s: %q", name, reply)}
 		}
 	}
 }
 
 // awaitStatus waits for an onStatus with the given code.
 func (c *conn) awaitStatus(code string) error {
+	status, level := appendAMF(nil, "onStatus"), appendAMF(appendName(nil, "level"), "error")
 	for {
-		values, err := c.in.nextCommand()
-		if err != nil {
-			return fmt.Errorf("rtmp: waiting for %s: %w", code, err)
-		}
-		if values[0] != "onStatus" {
-			continue
-		}
-		info, _ := last(values).(object)
+		reply, err := c.in.nextCommand()
 		switch {
-		case info.get("code") == code:
+		case err != nil:
+			return fmt.Errorf("rtmp: waiting for %s: %w", code, err)
+		case !bytes.HasPrefix(reply, status):
+		case bytes.Contains(reply, appendAMF(nil, code)):
 			return c.net.SetDeadline(time.Time{})
-		case info.get("level") == "error":
-			return &load.RefusedError{Status: fmt.Sprint(info.get("code"))}
+		case bytes.Contains(reply, level):
+			return &load.RefusedError{Status: fmt.Sprintf("%q", reply)}
 		}
 	}
-}
-
-func last(values []any) any {
-	if len(values) == 0 {
-		return nil
-	}
-	return values[len(values)-1]
 }
 
 // close ends the connection. Only the goroutine that reads may call it.
@@ -201,3 +183,97 @@ func handshake(w io.Writer, r io.Reader) error {
 	}
 	return nil
 }
+
+// publication is a stream on its way to the server. A goroutine of its own
+// reads what the server says, because pings want an answer.
+type publication struct {
+	c    *conn
+	done chan struct{} // closed when that goroutine has ended
+	err  error         // why it ended; valid once done is closed
+}
+
+// Publish implements load.Protocol.
+func (s *Server) Publish(ctx context.Context, name string) (load.Publication, error) {
+	c, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = c.out.command(c.out.stream, "publish", 3.0, nil, name, "live")
+	if err == nil {
+		err = c.awaitStatus("NetStream.Publish.Start")
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	p := &publication{c: c, done: make(chan struct{})}
+	go p.listen()
+	return p, nil
+}
+
+func (p *publication) listen() {
+	defer close(p.done)
+	defer p.c.close()
+	for p.err == nil {
+		_, p.err = p.c.in.next()
+	}
+}
+
+// setDataFrame is the command in front of metadata that a server is to keep.
+var setDataFrame = appendAMF(nil, "@setDataFrame")
+
+func (p *publication) WriteTag(t load.Tag) error {
+	w := p.c.out
+	switch t.Kind {
+	case load.Audio:
+		return w.message(csAudio, t.Kind, w.stream, t.Timestamp, t.Payload)
+	case load.Video:
+		return w.message(csVideo, t.Kind, w.stream, t.Timestamp, t.Payload)
+	default:
+		return w.message(csData, t.Kind, w.stream, t.Timestamp, setDataFrame, t.Payload)
+	}
+}
+
+func (p *publication) Close() error {
+	p.c.net.SetDeadline(time.Now().Add(time.Second))
+	err := p.c.out.command(0, "deleteStream", 4.0, nil, float64(p.c.out.stream))
+	p.c.net.Close()
+	<-p.done
+	return err
+}
+
+// subscription is a stream on its way from the server.
+type subscription struct{ c *conn }
+
+// bufferLength is what the player claims to hold, in milliseconds.
+const bufferLength = 1000
+
+// liveOnly asks for a live stream, never for a recording.
+const liveOnly = -1000.0
+
+// Watch implements load.Protocol.
+func (s *Server) Watch(ctx context.Context, name string) (load.Subscription, error) {
+	c, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.Whole {
+		c.in.media = 1 << 24
+	}
+	err = c.out.event(eventSetBufferLength, c.out.stream, bufferLength)
+	if err == nil {
+		err = c.out.command(c.out.stream, "play", 3.0, nil, name, liveOnly)
+	}
+	if err == nil {
+		err = c.awaitStatus("NetStream.Play.Start")
+	}
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	return &subscription{c: c}, nil
+}
+
+func (s *subscription) Next(a *load.Arrival) error { return s.c.in.nextMedia(a) }
+
+func (s *subscription) Close() error { return s.c.close() }

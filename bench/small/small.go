@@ -1,52 +1,80 @@
-// Package small measures what a buffer of bytes costs whose contents are small,
-// and that nothing is lost when they are not: stackbuf.Buffer beside
-// bytes.Buffer and strings.Builder.
+// Package small measures what a buffer of bytes costs whose contents are small, and that nothing is lost when they are
+// large: stackbuf.Buffer beside bytes.Buffer and strings.Builder.
 //
-// The code of the first two is the same text, once for each type: a generic
-// function or an interface would call the methods indirectly, and nothing could
-// be inlined or stay on the stack. stackbuf.go is made from bytes.go.
+// Each case is the same text once for each type: a generic function or an interface would call the methods indirectly, and
+// nothing could be inlined or stay on the stack.
 package small
 
-//go:generate ./generate
-
 import (
-	"bufio"
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// Work does something n times.
-type Work func(n int)
-
-// Case is one thing to do, once for each type that can.
-type Case struct {
-	Name                     string
-	Bytes, Stackbuf, Builder Work
+// Program measures the table.
+var Program = &measure.Program{
+	Name: "small", What: "a new buffer, some writes, a string", Rounds: 9, Turn: 30 * time.Millisecond,
+	Brief: []string{"-rounds", "5"},
+	Run:   run,
 }
 
-// works are what one type is asked to do. Where there are two, the first makes
-// a new buffer each time and the second uses one again.
-type works struct {
-	newString, newOnly                       func(size int) Work
-	write, writeString, writeByte, writeRune [2]func(size int) Work
-	readKnown, readUnknown                   func(size int) Work
-	writeTo                                  [2]func(io.Writer) Work
-	fprintf                                  Work
+func run(ctx context.Context, p *measure.Params) error {
+	t := measure.NewTable("small", "Small buffers", "case", "bytes.Buffer ns", "B/op", "strings.Builder ns", "B/op",
+		"stackbuf.Buffer ns", "B/op", "x bytes.Buffer", "x strings.Builder")
+	t.Bar = 7
+	t.Note = "x is how many times as fast stackbuf.Buffer is, in the same round."
+	for _, c := range cases() {
+		p.Logf("small: %s", c.name)
+		works := []work{c.bytes, c.stackbuf, c.builder}
+		if c.builder == nil {
+			works = works[:2]
+		}
+		var contenders []measure.Contender
+		for i, w := range works {
+			name := []string{"bytes.Buffer", "stackbuf.Buffer", "strings.Builder"}[i]
+			contenders = append(contenders, measure.Contender{Name: name, Turn: func(n int) (measure.Turn, error) {
+				return measure.Take(n, func() { w(n) }), nil
+			}})
+		}
+		costs, err := measure.Compare(ctx, contenders, p.Rounds, p.Turn)
+		if err != nil {
+			return err
+		}
+		std, ours, builder := costs[0], costs[1], measure.Cost{}
+		if len(costs) > 2 {
+			builder = costs[2]
+		}
+		t.Row(c.name, std.Nanos.Median(), std.Bytes.Whole(), builder.Nanos.Median(), builder.Bytes.Whole(), ours.Nanos.Median(),
+			ours.Bytes.Whole(), std.Nanos.Over(ours.Nanos), builder.Nanos.Over(ours.Nanos))
+	}
+	return p.Add(t)
+}
+
+// work does something n times.
+type work func(n int)
+
+// A testCase is one thing to do, once for each type that can; nil where a type cannot.
+type testCase struct {
+	name                     string
+	bytes, stackbuf, builder work
 }
 
 const (
-	chunk = 16 // bytes of each Write and WriteString
+	piece = 16 // bytes of each Write
 	kib   = 1 << 10
-	mib   = 1 << 20
 )
 
-// What is written and read. The large one is not on the heap, which it would
-// make so large that the collector hardly ever runs; then those who make the
-// most garbage would have the most of it.
+// What is written and read. It is not on the heap, which it would make larger: the collector would run less often, to the
+// advantage of the type that makes the most garbage.
 var (
 	text = strings.Repeat("0123456789abcdef", 64*kib/16)
-	data [4 * mib]byte
+	data [64 * kib]byte
 )
 
 // What the works come to, so that none of them is optimised away.
@@ -55,64 +83,164 @@ var (
 	lastLen    int
 )
 
-// Cases are all of them; the order is that of the tables.
-func Cases() []Case {
-	var cases []Case
-	b, s, sb := ofBytes(), ofStackbuf(), ofBuilder()
-	add := func(name string, b, s, sb Work) { cases = append(cases, Case{name, b, s, sb}) }
-	for _, n := range []int{0, 5, 64, 128, 1024} {
-		add(fmt.Sprintf("new, write %d B, String", n), b.newString(n), s.newString(n), sb.newString(n))
+// cases are all of them, in the order of the table.
+func cases() (all []testCase) {
+	for _, n := range []int{0, 5, 64, 128, kib} {
+		all = append(all, newString(n))
 	}
-	for _, n := range []int{0, 5, 64, 128, 1024} {
-		add(fmt.Sprintf("new, write %d B", n), b.newOnly(n), s.newOnly(n), sb.newOnly(n))
+	for _, n := range []int{5, 64, kib} {
+		all = append(all, newOnly(n))
 	}
-	for i, how := range []string{"new", "reused"} {
-		for _, n := range []int{64, kib, 64 * kib} {
-			add(fmt.Sprintf("%s, Write to %s", how, size(n)), b.write[i](n), s.write[i](n), sb.write[i](n))
-			add(fmt.Sprintf("%s, WriteString to %s", how, size(n)), b.writeString[i](n), s.writeString[i](n), sb.writeString[i](n))
-			add(fmt.Sprintf("%s, WriteByte to %s", how, size(n)), b.writeByte[i](n), s.writeByte[i](n), sb.writeByte[i](n))
-			add(fmt.Sprintf("%s, WriteRune to %s", how, size(n)), b.writeRune[i](n), s.writeRune[i](n), sb.writeRune[i](n))
-		}
+	for _, n := range []int{64, 64 * kib} {
+		all = append(all, writes(n), writeBytes(n))
 	}
-	for _, n := range []int{512, 64 * kib, 4 * mib} {
-		add("new, ReadFrom "+size(n)+", size known", b.readKnown(n), s.readKnown(n), nil)
-		add("new, ReadFrom "+size(n)+", not known", b.readUnknown(n), s.readUnknown(n), nil)
-	}
-	add("new, fmt.Fprintf", b.fprintf, s.fprintf, sb.fprintf)
-	for i, how := range []string{"new", "reused"} {
-		buffered := bufio.NewWriter(io.Discard)
-		add(how+", write 48 B, WriteTo a bufio.Writer", b.writeTo[i](buffered), s.writeTo[i](buffered), nil)
-		add(how+", write 48 B, WriteTo a type of one's own", b.writeTo[i](new(taker)), s.writeTo[i](new(taker)), nil)
-	}
-	return cases
+	return append(all, readFrom(64*kib), fprintf())
 }
 
-func size(n int) string {
-	switch {
-	case n >= mib:
-		return fmt.Sprintf("%d MiB", n/mib)
-	case n >= kib:
-		return fmt.Sprintf("%d KiB", n/kib)
-	}
-	return fmt.Sprintf("%d B", n)
+func newString(size int) testCase {
+	s := text[:size]
+	return testCase{fmt.Sprintf("new, write %d B, String", size),
+		func(n int) {
+			for range n {
+				var b bytes.Buffer
+				b.WriteString(s)
+				lastString = b.String()
+			}
+		}, func(n int) {
+			for range n {
+				var b stackbuf.Buffer
+				b.WriteString(s)
+				lastString = b.String()
+			}
+		}, func(n int) {
+			for range n {
+				var b strings.Builder
+				b.WriteString(s)
+				lastString = b.String()
+			}
+		}}
 }
 
-// plain is a source that does not tell its size.
-type plain struct{ left []byte }
-
-func (p *plain) Read(dst []byte) (int, error) {
-	if len(p.left) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(dst, p.left)
-	p.left = p.left[n:]
-	return n, nil
+func newOnly(size int) testCase {
+	s := text[:size]
+	return testCase{fmt.Sprintf("new, write %d B", size),
+		func(n int) {
+			for range n {
+				var b bytes.Buffer
+				b.WriteString(s)
+				lastLen = b.Len()
+			}
+		}, func(n int) {
+			for range n {
+				var b stackbuf.Buffer
+				b.WriteString(s)
+				lastLen = b.Len()
+			}
+		}, func(n int) {
+			for range n {
+				var b strings.Builder
+				b.WriteString(s)
+				lastLen = b.Len()
+			}
+		}}
 }
 
-// taker is a target that nobody knows.
-type taker struct{ taken int }
+func writes(size int) testCase {
+	return testCase{fmt.Sprintf("new, %d B by Write of %d", size, piece),
+		func(n int) {
+			for range n {
+				var b bytes.Buffer
+				for i := 0; i < size; i += piece {
+					b.Write(data[i : i+piece])
+				}
+				lastLen = b.Len()
+			}
+		}, func(n int) {
+			for range n {
+				var b stackbuf.Buffer
+				for i := 0; i < size; i += piece {
+					b.Write(data[i : i+piece])
+				}
+				lastLen = b.Len()
+			}
+		}, func(n int) {
+			for range n {
+				var b strings.Builder
+				for i := 0; i < size; i += piece {
+					b.Write(data[i : i+piece])
+				}
+				lastLen = b.Len()
+			}
+		}}
+}
 
-func (t *taker) Write(p []byte) (int, error) {
-	t.taken += len(p)
-	return len(p), nil
+func writeBytes(size int) testCase {
+	return testCase{fmt.Sprintf("new, %d B by WriteByte", size),
+		func(n int) {
+			for range n {
+				var b bytes.Buffer
+				for i := range size {
+					b.WriteByte(byte(i))
+				}
+				lastLen = b.Len()
+			}
+		}, func(n int) {
+			for range n {
+				var b stackbuf.Buffer
+				for i := range size {
+					b.WriteByte(byte(i))
+				}
+				lastLen = b.Len()
+			}
+		}, func(n int) {
+			for range n {
+				var b strings.Builder
+				for i := range size {
+					b.WriteByte(byte(i))
+				}
+				lastLen = b.Len()
+			}
+		}}
+}
+
+// readFrom reads a source that tells its size. A strings.Builder has no ReadFrom.
+func readFrom(size int) testCase {
+	return testCase{name: fmt.Sprintf("new, ReadFrom %d KiB, size known", size/kib),
+		bytes: func(n int) {
+			for range n {
+				var b bytes.Buffer
+				b.ReadFrom(bytes.NewReader(data[:size]))
+				lastLen = b.Len()
+			}
+		}, stackbuf: func(n int) {
+			for range n {
+				var b stackbuf.Buffer
+				b.ReadFrom(bytes.NewReader(data[:size]))
+				lastLen = b.Len()
+			}
+		}}
+}
+
+func fprintf() testCase {
+	line := func(w io.Writer, i int) { fmt.Fprintf(w, "%s=%d", "id", i) }
+	return testCase{"new, fmt.Fprintf",
+		func(n int) {
+			for i := range n {
+				var b bytes.Buffer
+				line(&b, i)
+				lastLen = b.Len()
+			}
+		}, func(n int) {
+			for i := range n {
+				var b stackbuf.Buffer
+				line(&b, i)
+				lastLen = b.Len()
+			}
+		}, func(n int) {
+			for i := range n {
+				var b strings.Builder
+				line(&b, i)
+				lastLen = b.Len()
+			}
+		}}
 }

@@ -1,24 +1,40 @@
 package small
 
-import "testing"
+import (
+	"strings"
+	"testing"
 
-// TestWorksComeToTheSame does each case once, with each type.
+	"github.com/millrace-io/millrace/bench/measure/benchtest"
+)
+
+func TestMain(m *testing.M) { benchtest.Main(m) }
+
+// TestWorksComeToTheSame does each case once with each type.
 func TestWorksComeToTheSame(t *testing.T) {
-	for _, c := range Cases() {
-		t.Run(c.Name, func(t *testing.T) {
-			lastLen, lastString = -1, ""
-			c.Bytes(1)
-			wantLen, wantString := lastLen, lastString
-			for _, work := range []Work{c.Stackbuf, c.Builder} {
-				if work == nil {
-					continue
-				}
-				lastLen, lastString = -1, ""
-				work(1)
-				if lastLen != wantLen || lastString != wantString {
-					t.Errorf("%d bytes and %q, want %d and %q", lastLen, lastString, wantLen, wantString)
-				}
+	for _, c := range cases() {
+		lastLen, lastString = -1, ""
+		c.bytes(1)
+		wantLen, wantString := lastLen, lastString
+		for _, do := range []work{c.stackbuf, c.builder} {
+			if do == nil {
+				continue
 			}
-		})
+			lastLen, lastString = -1, ""
+			if do(1); lastLen != wantLen || lastString != wantString {
+				t.Errorf("%s: %d bytes and %q, want %d and %q", c.name, lastLen, lastString, wantLen, wantString)
+			}
+		}
+	}
+}
+
+func TestProgram(t *testing.T) {
+	var out strings.Builder
+	if err := Program.Main(t.Context(), []string{"-rounds", "1", "-turn", "1us"}, &out, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases() {
+		if !strings.Contains(out.String(), "| "+c.name+" ") {
+			t.Errorf("no row of %q:\n%s", c.name, &out)
+		}
 	}
 }

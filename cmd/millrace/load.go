@@ -15,10 +15,8 @@ import (
 	"unicode"
 
 	"github.com/millrace-io/millrace/internal/load"
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 )
 
 func loadCommand() *cobra.Command {
@@ -39,37 +37,41 @@ The exit status is not 0 when a publisher was refused or ended early, when no vi
 interrupted. What was measured until then is printed nevertheless.
 
 Every tag carries its number and the moment it left. The load comes from one process: on the same machine it
-competes with the server for the processors. Streams that others publish carry no such numbers: what was lost of them, and
-how late they came, is not known.`,
+competes with the server for the processors. Streams that other programs publish carry no such numbers: their losses and
+latency are not known.`,
 		Example: `  # 200 viewers of one stream of 2.15 Mbit/s, and what that costs the server
   millrace load --viewers 200 --server-pid "$(pidof millrace)"
 
   # 50 streams with 4 viewers each; 20 of the 200 stop reading for a minute
   millrace load --streams 50 --viewers 4 --stalled 20 --duration 90s
 
-  # Watch what somebody else publishes
+  # Watch a stream that another program publishes
   millrace load --no-publish --name demo --viewers 100`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cfg.Check(); err != nil {
+				return misused(err)
+			}
 			var progress func(load.Progress)
-			done := func() {}
-			if !quiet && !asJSON && isTerminal(cmd.ErrOrStderr()) {
-				bar := newBar(cmd.ErrOrStderr())
-				progress, done = bar.show, bar.close
+			if w := cmd.ErrOrStderr(); !quiet && !asJSON && isTerminal(w) {
+				progress = func(p load.Progress) { fmt.Fprint(w, "\r", progressLine(p), "\x1b[K") }
 			}
 			report, err := load.Run(cmd.Context(), cfg, progress)
-			done()
+			if progress != nil {
+				fmt.Fprint(cmd.ErrOrStderr(), "\r\x1b[K")
+			}
 			if err != nil && report.Viewers.Connected+report.Publishers.Connected == 0 {
 				return err // there is nothing to tell beyond it
 			}
-			print := printReport
-			if asJSON {
-				print = printJSON
-			}
 			if report.Interrupted && err == nil {
-				err = errLoadCut // so that no script takes it for the load that it asked for
+				err = errInterrupted // so that no script takes it for the load that it asked for
 			}
-			return errors.Join(print(cmd.OutOrStdout(), report), err)
+			if asJSON {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				e.SetIndent("", "  ")
+				return errors.Join(e.Encode(report), err)
+			}
+			return errors.Join(printReport(cmd.OutOrStdout(), report), err)
 		},
 	}
 	f := cmd.Flags()
@@ -80,7 +82,7 @@ how late they came, is not known.`,
 	return cmd
 }
 
-var errLoadCut = fmt.Errorf("%w: the figures are of the time until then", errInterrupted)
+var errInterrupted = errors.New("interrupted: the figures are of the time until then")
 
 func loadFlags(f *pflag.FlagSet, cfg *load.Config) {
 	f.StringVar(&cfg.URL, "url", cfg.URL, "the server")
@@ -126,42 +128,23 @@ func (v *pidsValue) Set(s string) error {
 	return nil
 }
 
-// isTerminal says whether somebody looks at what is written to w.
+// isTerminal reports whether w is a terminal, or another device.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// bar is the progress bar of a load, whose length is its time.
-type bar struct{ b *progressbar.ProgressBar }
-
-func newBar(w io.Writer) *bar {
-	return &bar{progressbar.NewOptions64(1,
-		progressbar.OptionSetWriter(w),
-		progressbar.OptionSetWidth(24),
-		progressbar.OptionSetPredictTime(false),
-		progressbar.OptionSetElapsedTime(false),
-		progressbar.OptionClearOnFinish(),
-	)}
-}
-
-func (b *bar) show(p load.Progress) {
-	b.b.ChangeMax64(p.Total.Milliseconds())
+func progressLine(p load.Progress) string {
 	what := "starting"
 	if p.Measuring {
 		what = "measuring"
 	}
-	b.b.Describe(fmt.Sprintf("%s: %d publishers, %d viewers, %s, %d tags lost, %d disconnects",
-		what, p.Publishers, p.Viewers, decimalBytes(p.Bytes), p.Lost, p.Ended))
-	_ = b.b.Set64(min(p.Elapsed, p.Total).Milliseconds())
-}
-
-func (b *bar) close() { _ = b.b.Finish() }
-
-func printJSON(out io.Writer, r load.Report) error {
-	e := json.NewEncoder(out)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
+	return fmt.Sprintf("%v of %v, %s: %d publishers, %d viewers, %s, %d tags lost, %d disconnects",
+		min(p.Elapsed, p.Total).Round(time.Second), p.Total, what, p.Publishers, p.Viewers, decimalBytes(p.Bytes), p.Lost, p.Ended)
 }
 
 // printReport prints a report for people.
@@ -210,14 +193,22 @@ func printViewers(row func(...any), name string, v load.Viewers) {
 	if v.Wanted == 0 {
 		return
 	}
-	if !v.Numbered {
-		row(name, fmt.Sprintf("%d of %d", v.Connected, v.Wanted), "-", "-", "-",
-			round(v.Gap.P50), round(v.Gap.P99), round(v.Gap.Max), "-", "-", "-")
-		return
+	cells := []any{name, fmt.Sprintf("%d of %d", v.Connected, v.Wanted)}
+	if v.Numbered {
+		cells = append(cells, v.Lost, v.Jumps, v.Repeated)
+	} else {
+		cells = append(cells, "-", "-", "-")
 	}
-	row(name, fmt.Sprintf("%d of %d", v.Connected, v.Wanted), v.Lost, v.Jumps, v.Repeated,
-		round(v.Gap.P50), round(v.Gap.P99), round(v.Gap.Max),
-		round(v.Latency.P50), round(v.Latency.P99), round(v.Latency.Max))
+	cells = append(cells, spreadCells(v.Gap)...)
+	row(append(cells, spreadCells(v.Latency)...)...)
+}
+
+// spreadCells returns the cells for s, which are "-" if nothing was measured.
+func spreadCells(s load.Spread) []any {
+	if s.Count == 0 {
+		return []any{"-", "-", "-"}
+	}
+	return []any{round(s.P50), round(s.P99), round(s.Max)}
 }
 
 func printEnded(row func(...any), ended map[string]int) {

@@ -1,17 +1,11 @@
 // Command millrace is a live streaming and file server:
 //
 //   - `millrace serve` relays streams from publishers to viewers, serves files and keeps blobs.
-//   - `millrace get` downloads a file.
-//   - `millrace put` uploads a blob.
 //   - `millrace load` puts a load on a server and measures what arrives.
-//   - `millrace cut` shows where files can be cut between records.
-//   - `millrace bench` compares what the library does with what it replaces.
 //   - `millrace doctor` reports what the machine lacks for serving.
-//   - `millrace soak` runs servers under everything at once and looks for what grows.
 //
-// This package is flags and wiring: the server is in internal/server, the download in internal/download, the upload in
-// internal/upload, the load in internal/load, the benchmarks in internal/bench, the checks of the machine in
-// internal/doctor, the soak in internal/soak.
+// This package is flags and wiring: the server is in internal/server, the load in internal/load, the checks of the machine
+// in internal/doctor.
 package main
 
 import (
@@ -31,7 +25,7 @@ func main() {
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	// The first signal asks for an orderly end; a second one, after stop, is the system's to carry out at once.
+	// The first signal asks for an orderly end. After stop a second one ends the process at once.
 	context.AfterFunc(ctx, stop)
 	if err := command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "millrace:", err)
@@ -47,29 +41,26 @@ func command() *cobra.Command {
 		Use:   "millrace",
 		Short: "Relay live streams and serve files over HTTP, without copying them",
 		Long: `Millrace relays live streams: an encoder sends one in the body of an HTTP request, and any number of
-viewers receive it in the responses to theirs, as FLV or as MP4 for a browser. It also serves files, keeps blobs, and moves
-them to and from a server.
+viewers receive it in the responses to theirs, as FLV or as MP4 for a browser. It also serves files and keeps blobs.
 
 See a picture at once:
 
   millrace serve --demo        then open http://127.0.0.1:8080/
 
-The exit status is 2 if the command line cannot be read: an unknown command or flag, a value that is none, an argument too
-many.`,
+The exit status is 2 if the command line cannot be read: an unknown command or flag, an invalid value, or an extra
+argument.`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(serveCommand(), getCommand(), putCommand(), loadCommand(), cutCommand(), benchCommand(),
-		doctorCommand(), soakCommand(), versionCommand())
+	root.AddCommand(serveCommand(), loadCommand(), doctorCommand(), versionCommand())
 	root.SetFlagErrorFunc(wrongFlag)
 	knowTopics(root)
 	return root
 }
 
-// knowTopics has `millrace help` end as the command itself does when it is asked for one that there is not: cobra's prints
-// the whole usage, and has succeeded.
+// knowTopics makes `millrace help` fail when it is asked for an unknown command. cobra's own help prints the usage and succeeds.
 func knowTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})
@@ -86,7 +77,7 @@ func knowTopics(root *cobra.Command) {
 	}
 }
 
-// arguments has a command take at least and at most so many, and says what they are when it does not get them.
+// arguments checks the number of a command's arguments. The error says what the command takes.
 func arguments(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if most == 0 && len(args) > 0 {

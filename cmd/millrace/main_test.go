@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/leaktest"
 	"github.com/millrace-io/millrace/internal/load"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -69,14 +69,14 @@ func TestServeAndLoad(t *testing.T) {
 	go func() { served <- millrace(ctx, io.Discard, &log, "serve", "--demo", "--listen", "127.0.0.1:0") }()
 	address := regexp.MustCompile(`address=(\S+)`)
 	var url string
-	for deadline := time.Now().Add(10 * time.Second); url == ""; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); url == ""; time.Sleep(time.Millisecond) {
 		if m := address.FindStringSubmatch(log.String()); m != nil {
 			url = "http://" + m[1]
 		} else if time.Now().After(deadline) {
 			t.Fatalf("the server does not say where it listens:\n%s", &log)
 		}
 	}
-	quick := []string{"load", "--url", url, "--viewers", "3", "--ramp", "10ms", "--settle", "10ms", "--duration", "300ms"}
+	quick := []string{"load", "--url", url, "--viewers", "3", "--ramp", "10ms", "--settle", "10ms", "--duration", "1s"}
 
 	var out bytes.Buffer
 	if err := millrace(ctx, &out, io.Discard, append(quick, "--json")...); err != nil {
@@ -110,7 +110,7 @@ func TestServeAndLoad(t *testing.T) {
 	out.Reset()
 	err := millrace(ctx, &out, io.Discard, append(quick, "--name", "demo", "--name", "mine", "--duration", "2s")...)
 	if err == nil || !strings.Contains(err.Error(), "1 of 2 publishers failed") || !strings.Contains(out.String(), "409 Conflict") {
-		t.Errorf("with a stream of somebody else: %v\n%s", err, &out)
+		t.Errorf("with a name that is taken: %v\n%s", err, &out)
 	}
 
 	// Cut short, it is not the load that was asked for, though there is a report.
@@ -137,7 +137,7 @@ func TestServeAndLoad(t *testing.T) {
 	}
 }
 
-// Whom nobody watches is not told about viewers, nor what it costs to deliver nothing.
+// A load without viewers has no line about viewers, and no cost per gigabyte.
 func TestReportOfALoadWithoutViewers(t *testing.T) {
 	used := &load.Usage{CPU: 30 * time.Millisecond, RSS: 5e6, PeakRSS: 6e6}
 	var out bytes.Buffer
@@ -165,87 +165,97 @@ server  - CPU s a delivered GB (30ms in all), 5 MB resident, at most 6 MB
 	}
 }
 
-func TestLoadBar(t *testing.T) {
+// Viewers that read nothing during the measurement have no gaps: 0s would say that they were served without a pause.
+func TestReportOfWhatWasNotMeasured(t *testing.T) {
 	var out bytes.Buffer
-	b := newBar(&out)
-	b.show(load.Progress{Total: 4 * time.Second, Publishers: 2, Viewers: 6})
-	b.show(load.Progress{Total: 4 * time.Second, Elapsed: time.Second, Measuring: true, Publishers: 2, Viewers: 6,
-		Bytes: 12_300_000, Lost: 5, Ended: 1})
-	for _, want := range []string{"starting: 2 publishers, 6 viewers", "measuring: 2 publishers, 6 viewers, 12.3 MB, 5 tags lost, 1 disconnects", "25%"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in %q", want, &out)
-		}
+	err := printReport(&out, load.Report{
+		Viewers: load.Viewers{Wanted: 1, Connected: 1, Numbered: true, Gap: load.Spread{Count: 1, P50: time.Second, P99: time.Second, Max: time.Second}},
+		Stalled: load.Viewers{Wanted: 2, Connected: 2},
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	b.show(load.Progress{Total: 4 * time.Second, Elapsed: 5 * time.Second, Measuring: true})
-	b.close()
-}
-
-func TestMistakesAreToldByTheirFlag(t *testing.T) {
-	for _, tt := range []struct{ args, says string }{
-		{"serve --max-streams 0", "--max-streams"},
-		{"serve --lag-policy wait", "want skip or drop"},
-		{"serve --keep-bytes lots", "number of bytes"},
-		{"serve --keep-bytes 1K", "--keep-bytes"},
-		{"serve --log-format xml", "--log-format"},
-		{"serve --log-level loud", "--log-level"},
-		{"serve --listen nonsense", `--listen is "nonsense", want HOST:PORT, as in 127.0.0.1:8080`},
-		{"serve --listen=", `--listen is "", want HOST:PORT`},
-		{"serve --admin ::1:3", `--admin is "::1:3", want HOST:PORT`},
-		{"serve --latency -1s", "--latency is -1s, want at least 0s"},
-		{"serve --keep-bytes 1K", "is 1024, want at least 65536"},
-		{"serve now", "takes no argument"},
-		{"serve --files-listing", "--files-listing has no effect without --root"},
-		{"serve --redis-prefix x --blobs dir", "--redis-prefix has no effect without --redis or --redis-cluster"},
-		{"serve --max-uploads 3 --root dir", "--max-uploads has no effect without --blobs, --redis or --redis-cluster"},
-		{"get 127.0.0.1:8080/files/x x", "begins with http:// or https://"},
-		{"cut", "usage: millrace cut FILE"},
-		{"load --viewers -1", "viewers"},
-		{"load --url http://example.org", "--remote"},
-		{"load --server-pid 1073741824", "--server-pid 1073741824"},
-		{"load --server-pid= --url http://127.0.0.1:1", "there is no such process"},
-		{"load --server-pid 1,millrace", `"millrace" is not a process number`},
-		{"dance", "unknown command"},
+	for name, want := range map[string]string{
+		"viewers": "viewers 1 of 1 0 0 0 1s 1s 1s - - -",
+		"stalled": "stalled 2 of 2 - - - - - - - - -",
 	} {
-		err := millrace(t.Context(), io.Discard, io.Discard, strings.Fields(tt.args)...)
-		if err == nil || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("millrace %s: %v, want %q", tt.args, err, tt.says)
+		got := ""
+		for line := range strings.Lines(out.String()) {
+			if strings.HasPrefix(line, name) {
+				got = strings.Join(strings.Fields(line), " ")
+			}
+		}
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
 
-// A script tells what was typed wrong from what has gone wrong, whatever the command; and nobody has to read Go.
-func TestACommandLineThatCannotBeRead(t *testing.T) {
+func TestProgressLine(t *testing.T) {
+	p := load.Progress{Total: 4 * time.Second, Elapsed: 5 * time.Second, Measuring: true, Publishers: 2, Viewers: 6, Bytes: 12_300_000, Lost: 5, Ended: 1}
+	if got, want := progressLine(p), "4s of 4s, measuring: 2 publishers, 6 viewers, 12.3 MB, 5 tags lost, 1 disconnects"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A value that cannot be used is told by its flag, and ends every command with status 2. What goes wrong for another reason ends it
+// with status 1.
+func TestMistakesAreToldByTheirFlag(t *testing.T) {
 	const number, aTime = "want a whole number, as in 100", "want a time with its unit, as in 90s, 5m or 1h30m"
-	for args, says := range map[string]string{
-		"dance":                              `unknown command "dance"`,
-		"help dance":                         `unknown command "dance" for "millrace"`,
-		"help serve dance":                   `unknown command "dance" for "millrace serve"`,
-		"load --dance":                       "unknown flag: --dance",
-		"get --retries":                      "flag needs an argument: --retries",
-		"get one two three":                  "usage: millrace get URL FILE",
-		"serve now":                          "takes no argument",
-		"serve --log-level loud":             "--log-level",
-		"serve --files-listing":              "--files-listing has no effect without --root",
-		"bench dance":                        `"dance" is no suite`,
-		"put --ttl foo x":                    `--ttl is "foo", ` + aTime,
-		"soak --for 1":                       `--for is "1", ` + aTime,
-		"soak --seed -1":                     `--seed is "-1", want a whole number, 0 or more, as in 100`,
-		"doctor --viewers x":                 `--viewers is "x", ` + number,
-		"load --viewers 1e3":                 `--viewers is "1e3", ` + number,
-		"load --json=x":                      `--json is "x", want true or false, or nothing, which is true`,
-		"load --viewers 9999999999999999999": "--viewers is 9999999999999999999, which is out of range",
-		"load --server-pid 1,x":              `--server-pid is "1,x", "x" is not a process number`,
-		"cut --json --fixed 4 -":             "exclude each other",
-		"serve --listen nonsense":            "want HOST:PORT",
-		"cut --size lots":                    `--size is "lots", want a number of bytes, as in 4096, 128KiB or 16MiB`,
+	for _, tt := range []struct {
+		args, says string
+		status     int
+	}{
+		{"dance", `unknown command "dance"`, 2},
+		{"help dance", `unknown command "dance" for "millrace"`, 2},
+		{"help serve dance", `unknown command "dance" for "millrace serve"`, 2},
+		{"load --dance", "unknown flag: --dance", 2},
+		{"serve now", "takes no argument", 2},
+		{"serve --max-streams 0", "--max-streams is 0, want at least 1", 2},
+		{"serve --keep-frames 9999999", "--keep-frames is 9999999, want at most 1048576", 2},
+		{"serve --lag-policy wait", "want skip or drop", 2},
+		{"serve --keep-bytes lots", "--keep-bytes is \"lots\", want a number of bytes", 2},
+		{"serve --keep-bytes 1K", "--keep-bytes is 1024, want at least 65536", 2},
+		{"serve --unsent 2GiB", "want less than 2GiB", 2},
+		{"serve --log-format xml", "--log-format", 2},
+		{"serve --log-level loud", "--log-level", 2},
+		{"serve --listen 8080", `--listen is "8080", want HOST:PORT, as in 127.0.0.1:8080`, 2},
+		{"serve --listen=", `--listen is "", want HOST:PORT`, 2},
+		{"serve --admin ::1:3", `--admin is "::1:3", want HOST:PORT`, 2},
+		{"serve --latency 5s", "--latency is 5s, want at most 1s", 2},
+		{"serve --latency -1s", "--latency is -1s, want at least 0s", 2},
+		{"serve --latency 5", `--latency is "5", ` + aTime, 2},
+		{"serve --tls-cert cert.pem", "--tls-cert and --tls-key", 2},
+		{"serve --redis http://127.0.0.1", "--redis", 2},
+		{"serve --redis redis://127.0.0.1 --redis-prefix {x}", "--redis-prefix", 2},
+		{"serve --redis redis://127.0.0.1 --blobs dir", "want one of them", 2},
+		{"serve --files-listing", "--files-listing has no effect without --root", 2},
+		{"serve --redis-prefix x --blobs dir", "--redis-prefix has no effect without --redis or --redis-cluster", 2},
+		{"serve --max-uploads 3 --root dir", "--max-uploads has no effect without --blobs, --redis or --redis-cluster", 2},
+		{"serve --root /nowhere/to/be/found", "no such file", 1},
+		{"serve --blobs /nowhere/to/be/found", "no such file", 1},
+		{"serve --tls-cert /nowhere --tls-key /nowhere", "no such file", 1},
+		{"load --viewers -1", "viewers", 2},
+		{"load --url http://example.org", "--remote", 2},
+		{"load --server-pid 1073741824", "--server-pid 1073741824", 2},
+		{"load --server-pid= --url http://127.0.0.1:1", "there is no such process", 2},
+		{"load --server-pid 1,millrace", `"millrace" is not a process number`, 2},
+		{"load --ramp 1", `--ramp is "1", ` + aTime, 2},
+		{"doctor --viewers x", `--viewers is "x", ` + number, 2},
+		{"load --viewers 1e3", `--viewers is "1e3", ` + number, 2},
+		{"load --json=x", `--json is "x", want true or false, or nothing, which is true`, 2},
+		{"load --viewers 9999999999999999999", "--viewers is 9999999999999999999, which is out of range", 2},
 	} {
 		var out bytes.Buffer
-		err := millrace(t.Context(), &out, &out, strings.Fields(args)...)
-		if err == nil || !strings.Contains(err.Error(), says) || exitStatus(err) != 2 || out.Len() > 0 ||
-			strings.Contains(err.Error(), "strconv") {
-			t.Errorf("millrace %s: %v, want status 2 and %q\n%s", args, err, says, &out)
+		err := millrace(t.Context(), &out, &out, strings.Fields(tt.args)...)
+		if err == nil || !strings.Contains(err.Error(), tt.says) || exitStatus(err) != tt.status ||
+			tt.status == 2 && out.Len() > 0 || strings.Contains(err.Error(), "strconv") {
+			t.Errorf("millrace %s: %v, want status %d and %q\n%s", tt.args, err, tt.status, tt.says, &out)
 		}
 	}
+}
+
+func TestHelp(t *testing.T) {
 	var help, usage bytes.Buffer
 	if err := millrace(t.Context(), &help, io.Discard, "help", "load"); err != nil {
 		t.Error(err)
@@ -255,7 +265,7 @@ func TestACommandLineThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Whoever has a server already is told how to start another one.
+// The error for a port in use says how to choose another one.
 func TestPortInUse(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("its error has no name in package syscall")
@@ -278,21 +288,22 @@ func TestPortInUse(t *testing.T) {
 }
 
 func TestBytes(t *testing.T) {
-	for s, want := range map[string]int64{
-		"0": 0, "4096": 4096, "1K": 1 << 10, "64KiB": 64 << 10, "64kb": 64 << 10, "16MiB": 16 << 20, "2G": 2 << 30,
+	for text, want := range map[string]int64{
+		"0": 0, "4096": 4096,
+		"1K": 1 << 10, "3m": 3 << 20, "2G": 2 << 30,
+		"64KiB": 64 << 10, "16MiB": 16 << 20, "1gib": 1 << 30,
+		"64kB": 64_000, "50MB": 50_000_000, "1GB": 1_000_000_000,
 	} {
-		var got int64
-		if err := setBytes(s, &got); err != nil || got != want {
-			t.Errorf("%s: %d, %v; want %d", s, got, err, want)
+		if got, err := parseBytes(text); err != nil || got != want {
+			t.Errorf("%s: %d, %v; want %d", text, got, err, want)
 		}
-		var again int64
-		if err := setBytes(formatBytes(want), &again); err != nil || again != want {
+		if again, err := parseBytes(formatBytes(want)); err != nil || again != want {
 			t.Errorf("%d is printed as %s", want, formatBytes(want))
 		}
 	}
-	for _, s := range []string{"", "K", "-1", "1T", "1.5M", "KiB5", "99999999999G"} {
-		if err := setBytes(s, new(int64)); err == nil {
-			t.Errorf("%q was taken", s)
+	for _, text := range []string{"", "K", "-1", "1T", "1.5M", "KiB5", "99999999999G", "1KMiB", "1iB"} {
+		if n, err := parseBytes(text); err == nil {
+			t.Errorf("%q was taken for %d", text, n)
 		}
 	}
 }
@@ -308,64 +319,28 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// The user's page tells of every flag of serve and of load with its default, each in its section, and of no other.
-func TestThePageTellsOfEveryFlag(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/serve.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for heading, cmd := range map[string]*cobra.Command{"Flags": serveCommand(), "Load": loadCommand()} {
-		_, section, _ := strings.Cut(string(doc), "\n## "+heading+"\n")
+// The pages tell of every flag of serve and of load with its default, and of no other.
+func TestThePagesTellOfEveryFlag(t *testing.T) {
+	for page, cmd := range map[string]*cobra.Command{"serve.md": serveCommand(), "load.md": loadCommand()} {
+		doc, err := os.ReadFile("../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, section, _ := strings.Cut(string(doc), "\n## Flags\n")
 		section, _, _ = strings.Cut(section, "\n## ")
-		flags := 0
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			flags++
 			value := f.DefValue
 			if value == "" || value == "false" || value == "[]" {
 				value = "–"
 			}
 			if row := "| `--" + f.Name + "` | " + value + " |"; !strings.Contains(section, row) {
-				t.Errorf("docs/serve.md has no row in %q that begins %q", heading, row)
+				t.Errorf("docs/%s has no row under Flags that begins %q", page, row)
 			}
 		})
 		for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)`").FindAllStringSubmatch(section, -1) {
 			if cmd.Flags().Lookup(m[1]) == nil {
-				t.Errorf("docs/serve.md tells of --%s in %q, which there is not", m[1], heading)
+				t.Errorf("docs/%s tells of --%s, which there is not", page, m[1])
 			}
-		}
-		if flags < 15 {
-			t.Errorf("%s has %d flags", cmd.Name(), flags)
-		}
-	}
-}
-
-// Chunks end where lines or values do, and are told with offset and length.
-func TestCut(t *testing.T) {
-	for _, test := range []struct{ args, in, want, err string }{
-		{"--lines --size 8 -", "one\ntwo\nthree\n", "0 8\n8 6\n", ""},
-		{"--json --size 8 -", `{"a":1}[2, 3]"x"`, "0 7\n7 6\n13 3\n", ""},
-		{"--lines --size 1KiB --max-record 1M -", "one\ntwo\n", "0 8\n", ""},
-		{"--lines --size 3GiB -", "", "", "--size is 3GiB, want at most 1GiB"},
-		{"--fixed 4 --size 9 -", "123456781234", "0 8\n8 4\n", ""},
-		{"--lines --size 2 --max-record 4 -", "a\nlonger\n", "0 2\n", "limit"},
-		{"--fixed 4 -", "12345", "0 4\n4 1\n", "EOF"},
-		{"--lines --json -", "", "", "--lines, --json and --fixed exclude each other"},
-		{"--json --fixed 3 -", "", "", "exclude each other"},
-		{"--fixed 0 -", "", "", "1 or more"},
-		{"no-such-file", "", "", "no such file"},
-	} {
-		var out, errs bytes.Buffer
-		root := command()
-		root.SetArgs(append([]string{"cut"}, strings.Fields(test.args)...))
-		root.SetIn(strings.NewReader(test.in))
-		root.SetOut(&out)
-		root.SetErr(&errs)
-		err := root.ExecuteContext(t.Context())
-		if out.String() != test.want {
-			t.Errorf("cut %s: %q, want %q", test.args, out.String(), test.want)
-		}
-		if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
-			t.Errorf("cut %s: error %v, want one with %q", test.args, err, test.err)
 		}
 	}
 }

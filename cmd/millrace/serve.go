@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -41,9 +41,9 @@ func serveCommand() *cobra.Command {
   GET /live/NAME.mp4        the same as MP4, for a plain <video> element (tested with Chromium)
   GET, HEAD /files/NAME     files under --root: ranges, conditions, sent by the kernel
   GET, HEAD, PUT, DELETE /blobs/KEY
-                            values in a directory (--blobs) or in Redis (--redis): whole or not at all, with a TTL if wanted
+                            values in a directory (--blobs) or in Redis (--redis): whole or not at all, with an optional TTL
   /                         a page with all streams
-  /metrics  /healthz        for Prometheus, and for whatever watches the process
+  /metrics  /healthz        for Prometheus, and for monitors
 
 The server is reachable from this machine only, unless --listen says otherwise. If it does, publishing and writing blobs
 need --publish-token.`,
@@ -54,37 +54,36 @@ need --publish-token.`,
   ffmpeg -re -i film.mp4 -c copy -f flv -flvflags no_duration_filesize -send_expect_100 1 -method POST http://127.0.0.1:8080/live/film
   ffplay http://127.0.0.1:8080/live/film.flv
 
-  # The files under a directory, and one of them
+  # The files under a directory, and one of them; the same command goes on with a download that broke off
   millrace serve --root /srv/films
-  millrace get http://127.0.0.1:8080/files/film.mp4 film.mp4
+  curl -C - -O http://127.0.0.1:8080/files/film.mp4
 
   # Blobs in a directory, or in Redis
   millrace serve --blobs /srv/blobs
   millrace serve --redis redis://127.0.0.1:6379
-  millrace put film.mp4 http://127.0.0.1:8080/blobs/films/1
+  curl -f -T film.mp4 http://127.0.0.1:8080/blobs/films/1
 
-  # For everybody to watch, for those with the token to publish
+  # All may watch, and publishers need the token
   ` + tokenVar + `=secret millrace serve --listen :8080
   ffmpeg ... -headers "Authorization: Bearer secret" -send_expect_100 1 -method POST http://example.org:8080/live/film`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(idleFlag(cmd.Flags(), &cfg), checkAddresses(&cfg)); err != nil {
-				return misused(err)
-			}
-			log, err := newLogger(cmd.ErrOrStderr(), logFormat, logLevel)
-			if err != nil {
-				return misused(err)
-			}
-			cfg.Log = log
 			cfg.PublishToken = cmp.Or(cfg.PublishToken, os.Getenv(tokenVar))
 			cfg.ReadToken = cmp.Or(cfg.ReadToken, os.Getenv(readTokenVar))
-			logging.Disable() // of go-redis, which writes to standard error: what fails is logged by whoever asked for it
 			cfg.RedisPassword = os.Getenv(redisPasswordVar)
+			var err error
+			if cfg.Log, err = newLogger(cmd.ErrOrStderr(), logFormat, logLevel); err != nil {
+				return misused(err)
+			}
+			if err := cmp.Or(uselessFlag(cmd.Flags(), &cfg), cfg.Check()); err != nil {
+				return misused(err)
+			}
+			logging.Disable() // go-redis writes to standard error; its callers log the errors that they get
 			s, err := server.New(cfg)
 			if err != nil {
 				return err
 			}
-			return otherPort(s.Run(cmd.Context()))
+			return suggestPort(s.Run(cmd.Context()))
 		},
 	}
 	f := cmd.Flags()
@@ -97,14 +96,14 @@ need --publish-token.`,
 
 // serveFlags binds the server's configuration to flags. Their defaults are those of server.Defaults, which says why.
 func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
-	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address to listen on; port 0: one that is free, which the log tells")
+	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address to listen on; port 0: a free one, which the log tells")
 	f.StringVar(&cfg.Admin, "admin", cfg.Admin, "second address, for /debug/pprof, /metrics and /api/streams; empty: none")
 	f.StringVar(&cfg.TLSCert, "tls-cert", cfg.TLSCert, "file with the certificate, in PEM: the main listener speaks TLS then; empty: it does not")
 	f.StringVar(&cfg.TLSKey, "tls-key", cfg.TLSKey, "file with its key, in PEM")
 	f.StringVar(&cfg.PublishToken, "publish-token", cfg.PublishToken,
 		"token that publishers must show; needed when other machines can reach the listener ($"+tokenVar+" does not show in ps)")
 	f.StringVar(&cfg.ReadToken, "read-token", cfg.ReadToken,
-		"token that viewers and whoever else reads must show; empty: none; that of publishers does as well ($"+readTokenVar+")")
+		"token that all readers must show; empty: none; the publish token does as well ($"+readTokenVar+")")
 	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)
 
 	filesFlags(f, cfg)
@@ -114,7 +113,7 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 			"0: not at all")
 
 	f.IntVar(&cfg.MaxStreams, "max-streams", cfg.MaxStreams, "streams at a time")
-	f.IntVar(&cfg.MaxViewers, "max-viewers", cfg.MaxViewers, "viewers in all, those who wait for a publisher included")
+	f.IntVar(&cfg.MaxViewers, "max-viewers", cfg.MaxViewers, "viewers in all, including those that wait for a publisher")
 	f.IntVar(&cfg.MaxStreamViewers, "max-stream-viewers", cfg.MaxStreamViewers, "viewers a stream")
 	f.Var((*bytesValue)(&cfg.KeepBytes), "keep-bytes", "what a stream keeps for viewers that join or are behind")
 	f.IntVar(&cfg.KeepFrames, "keep-frames", cfg.KeepFrames, "the same in frames, at most 1048576")
@@ -130,7 +129,7 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.Var((*intBytesValue)(&cfg.Unsent), "unsent",
 		"what the kernel may hold for a viewer without having sent it; 0: the system's default")
 
-	f.DurationVar(&cfg.HeaderTimeout, "header-timeout", cfg.HeaderTimeout, "for the head of a request to arrive, and for a body that nobody wants")
+	f.DurationVar(&cfg.HeaderTimeout, "header-timeout", cfg.HeaderTimeout, "for the head of a request to arrive, and for a body that is not wanted")
 	f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout, "for the next request on a connection that is kept open")
 	f.DurationVar(&cfg.PublishTimeout, "publish-timeout", cfg.PublishTimeout, "a publisher that sends nothing for so long is ended")
 	f.DurationVar(&cfg.ViewerWait, "viewer-wait", cfg.ViewerWait, "how long a viewer waits for a publisher to come")
@@ -141,14 +140,9 @@ func filesFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.Root, "root", cfg.Root, "serve the files under this directory at /files/; empty: none")
 	f.BoolVar(&cfg.FilesListing, "files-listing", cfg.FilesListing, "list what is in a directory that has no index.html")
 	f.BoolVar(&cfg.FilesPrecompressed, "files-precompressed", cfg.FilesPrecompressed,
-		"send NAME.br, NAME.zst or NAME.gz for NAME to whoever accepts that")
+		"send NAME.br, NAME.zst or NAME.gz for NAME to clients that accept it")
 	f.Var((*bytesValue)(&cfg.FilesDropBehind), "files-drop-behind",
-		"responses of so many bytes leave the page cache as it was (Linux, not on overlayfs); 0: none")
-	f.Var((*bytesValue)(&cfg.FilesSendBuffer), "files-send-buffer",
-		"what the send buffer of a fast connection is widened to for a long file (Linux); 0: what the kernel gives")
-	f.IntVar(&cfg.FilesOpen, "files-open", cfg.FilesOpen, "files kept open")
-	f.IntVar(&cfg.FilesColdReaders, "files-cold-readers", cfg.FilesColdReaders, "downloads that may wait for a disk at a time")
-	f.BoolVar(&cfg.FilesTune, "files-tune", cfg.FilesTune, "start with that number, and adjust it between 1 and 64 by what it brings")
+		"responses of so many bytes do not stay in the page cache (Linux, not on overlayfs); 0: all do")
 	f.IntVar(&cfg.MaxDownloads, "max-downloads", cfg.MaxDownloads, "files sent at once, and as many blobs again")
 }
 
@@ -162,8 +156,8 @@ func blobsFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.IntVar(&cfg.MaxUploads, "max-uploads", cfg.MaxUploads, "blobs that are written at a time")
 }
 
-// idleFlag names a flag that was given and can have no effect, because what it is about is not served.
-func idleFlag(f *pflag.FlagSet, cfg *server.Config) (err error) {
+// uselessFlag returns an error for a flag that was given and has no effect without another one.
+func uselessFlag(f *pflag.FlagSet, cfg *server.Config) (err error) {
 	redis := cfg.Redis != "" || cfg.RedisCluster != ""
 	f.Visit(func(flag *pflag.Flag) {
 		switch name := flag.Name; {
@@ -178,22 +172,12 @@ func idleFlag(f *pflag.FlagSet, cfg *server.Config) (err error) {
 	return err
 }
 
-// checkAddresses says how an address to listen on is written. Whether it is there is found out by listening.
-func checkAddresses(cfg *server.Config) error {
-	for _, a := range []struct{ flag, address string }{{"listen", cfg.Listen}, {"admin", cfg.Admin}} {
-		if _, _, err := net.SplitHostPort(a.address); err != nil && (a.address != "" || a.flag == "listen") {
-			return fmt.Errorf("--%s is %q, want HOST:PORT, as in 127.0.0.1:8080, or :8080 for all addresses", a.flag, a.address)
-		}
-	}
-	return nil
-}
-
-// otherPort says what to do if somebody else listens where the server is to listen.
-func otherPort(err error) error {
+// suggestPort adds to an error of listening what to do if the port is in use.
+func suggestPort(err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return err
 	}
-	return fmt.Errorf("%w: choose another port, as in --listen 127.0.0.1:8081, or 127.0.0.1:0 for one that is free", err)
+	return fmt.Errorf("%w: choose another port, as in --listen 127.0.0.1:8081, or 127.0.0.1:0 for a free one", err)
 }
 
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
@@ -231,58 +215,64 @@ func (v policyValue) Set(s string) error {
 	return fmt.Errorf("want %s or %s", server.Skip, server.Drop)
 }
 
-// bytesValue and intBytesValue are flags for a number of bytes, as in 16MiB, 128K or 4096.
+// bytesValue and intBytesValue are flags for a number of bytes, as in 16MiB, 50MB or 4096.
 type (
 	bytesValue    int64
 	intBytesValue int
 )
 
-func (v *bytesValue) String() string     { return formatBytes(int64(*v)) }
-func (*bytesValue) Type() string         { return "bytes" }
-func (v *bytesValue) Set(s string) error { return setBytes(s, (*int64)(v)) }
+func (v *bytesValue) String() string { return formatBytes(int64(*v)) }
+func (*bytesValue) Type() string     { return "bytes" }
+func (v *bytesValue) Set(s string) error {
+	n, err := parseBytes(s)
+	*v = bytesValue(n)
+	return err
+}
 
 func (v *intBytesValue) String() string { return formatBytes(int64(*v)) }
 func (*intBytesValue) Type() string     { return "bytes" }
 func (v *intBytesValue) Set(s string) error {
-	var n int64
-	if err := setBytes(s, &n); err != nil {
-		return err
-	}
-	if int64(int32(n)) != n {
-		return fmt.Errorf("%s is more than 2 GiB", s)
+	n, err := parseBytes(s)
+	if err == nil && n > math.MaxInt32 {
+		err = fmt.Errorf("want less than 2GiB")
 	}
 	*v = intBytesValue(n)
-	return nil
+	return err
 }
 
+// byteUnits are the units of parseBytes. A unit comes before those that it ends with.
 var byteUnits = []struct {
-	name  string
-	shift uint
-}{{"GiB", 30}, {"MiB", 20}, {"KiB", 10}}
+	name string
+	size int64
+}{
+	{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3},
+	{"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10},
+}
 
+// formatBytes returns n in the largest of GiB, MiB and KiB that divides it.
 func formatBytes(n int64) string {
-	for _, u := range byteUnits {
-		if n >= 1<<u.shift && n%(1<<u.shift) == 0 {
-			return strconv.FormatInt(n>>u.shift, 10) + u.name
+	for _, u := range byteUnits[:3] {
+		if n >= u.size && n%u.size == 0 {
+			return strconv.FormatInt(n/u.size, 10) + u.name
 		}
 	}
 	return strconv.FormatInt(n, 10)
 }
 
-// setBytes reads a number with an optional unit: K, M, G, with or without B or iB, always powers of 1024.
-func setBytes(s string, to *int64) error {
-	digits, shift := s, uint(0)
+// parseBytes reads a number with an optional unit in upper or lower case: KiB, MiB, GiB and K, M, G are powers of 1024; KB, MB, GB
+// are powers of 1000.
+func parseBytes(s string) (int64, error) {
+	digits, size := strings.ToUpper(s), int64(1)
 	for _, u := range byteUnits {
-		for _, name := range []string{u.name, u.name[:1] + "B", u.name[:1]} {
-			if cut, ok := strings.CutSuffix(strings.ToUpper(s), strings.ToUpper(name)); ok && shift == 0 {
-				digits, shift = cut, u.shift
-			}
+		if number, ok := strings.CutSuffix(digits, strings.ToUpper(u.name)); ok {
+			digits, size = number, u.size
+			break
 		}
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n < 0 || n > 1<<62>>shift {
-		return fmt.Errorf("want a number of bytes, as in 4096, 128KiB or 16MiB")
+	if err != nil || n < 0 || n > 1<<62/size {
+		return 0, errors.New("want a number of bytes, as in 4096, 128KiB, 16MiB or 50MB")
 	}
-	*to = n << shift
-	return nil
+	return n * size, nil
 }

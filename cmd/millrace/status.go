@@ -32,12 +32,10 @@ func exitStatus(err error) int {
 	return 1
 }
 
-// cannotLook gives an error of doctor's own, or of soak's, the status that distinguishes it from a bad finding.
-func cannotLook(err error) error { return withStatus(err, 2) }
-
-// misused gives an error in what was typed the status by which a script tells it from a run that has failed.
+// misused gives an error in the command line the exit status 2.
 func misused(err error) error { return withStatus(err, 2) }
 
+// withStatus gives err an exit status. It returns nil for no error.
 func withStatus(err error, status int) error {
 	if err == nil {
 		return nil
@@ -45,7 +43,7 @@ func withStatus(err error, status int) error {
 	return &statusError{err, status}
 }
 
-// wrongFlag says what is wrong with a flag in words that are not those of a parser.
+// wrongFlag replaces the errors of pflag and strconv by what the flag wants.
 func wrongFlag(_ *cobra.Command, err error) error {
 	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -62,10 +60,9 @@ func wrongFlag(_ *cobra.Command, err error) error {
 	return misused(fmt.Errorf("--%s is %q, %s", flag.Name, invalid.GetValue(), want))
 }
 
-// wanted says what the flags want whose values are pflag's, by their types.
+// wanted says what a flag wants, by the type of its pflag value.
 var wanted = map[string]string{
 	"bool":     "want true or false, or nothing, which is true",
 	"int":      "want a whole number, as in 100",
-	"uint64":   "want a whole number, 0 or more, as in 100",
 	"duration": "want a time with its unit, as in 90s, 5m or 1h30m",
 }

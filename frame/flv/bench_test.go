@@ -48,14 +48,3 @@ func BenchmarkNext(b *testing.B) {
 		})
 	}
 }
-
-func BenchmarkRetime(b *testing.B) {
-	src := chainOf(rawTag(video, 40, strings.Repeat("x", 16<<10)))
-	defer src.Release()
-	var dst millrace.Chain
-	b.ReportAllocs()
-	for b.Loop() {
-		flv.Retime(&dst, &src, 80)
-		dst.Release()
-	}
-}

@@ -2,8 +2,8 @@ package flv
 
 import "strconv"
 
-// Codec says how a tag's payload is coded. A codec that enhanced RTMP gives a FourCC is that FourCC, in whichever of the two
-// ways the tag said it; one that only the classic format knows is its number with a mark that no FourCC has.
+// Codec says how a tag's payload is coded. It is the codec's FourCC in enhanced RTMP, even if the tag gave the classic number.
+// A codec without a FourCC is its classic number with a mark that no FourCC has.
 type Codec uint32
 
 // Codecs by FourCC.
@@ -22,7 +22,7 @@ const (
 	EAC3 Codec = 'e'<<24 | 'c'<<16 | '-'<<8 | '3'
 )
 
-// Marks of the classic numbers. A FourCC is printable, so its top byte is never 1 or 2.
+// Marks of classic numbers. A FourCC is printable, so its top byte is never 1 or 2.
 const (
 	classicVideo Codec = 1 << 24
 	classicAudio Codec = 2 << 24
@@ -60,7 +60,7 @@ var codecNames = map[Codec]string{
 	classicAudio | 7: "G.711 A-law", classicAudio | 8: "G.711 mu-law", classicAudio | 11: "Speex",
 }
 
-// String gives the codec's usual name, or its FourCC in quotes or its classic number when it has no name here.
+// String returns the codec's usual name, or else its FourCC in quotes or its classic number.
 func (c Codec) String() string {
 	if name, ok := codecNames[c]; ok {
 		return name

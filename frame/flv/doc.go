@@ -1,8 +1,8 @@
 // Package flv cuts a Flash Video stream into tags, and builds tags, without copying what they carry.
 //
-// A [Decoder] stands over a [millrace.Reader]. Each call of [Decoder.Next] appends one whole tag to a chain, byte for
-// byte as it came and by reference. It tells in a small [Tag] what a relay has to know about it: whether a viewer can
-// start there, whether it is a header that later tags need, and when it is due.
+// A [Decoder] reads from a [millrace.Reader]. Each call of [Decoder.Next] appends one whole tag to a chain, unchanged and
+// by reference, and returns a small [Tag] that says what a relay must know about it: whether a viewer can start there,
+// whether it is a header that later tags need, and when it is due.
 //
 //	0        1          4          7     8          11                11+Size     11+Size+4
 //	├─ type ─┼── size ──┼─── ts ───┼ ts+ ┼─ stream ─┼───── data ──────┼─ previous ─┤
@@ -11,10 +11,9 @@
 //	└────────┴──────────┴──────────┴─────┴──────────┴─────────────────┴────────────┘
 //	├─────────────── 11-byte header ────────────────┤  ↑ Tag.Payload: where the codec's bytes begin
 //
-// Headers are small and are read; data is referenced and never read past its first few bytes.
+// The Decoder reads headers and the first few bytes of the data; the rest is only referenced.
 //
-// The Decoder is not one of package frame's, because what follows a tag has to be checked as well, and frame.Deadlines
-// has no say in it. A tag that stalls is waited for until the source gives up: set the read deadline of the connection
-// before each call of Next, and it bounds how long the tag may take, including the pause in front of it. The error is
-// the connection's, and nothing is lost: whether to end the stream or to call Next again is the caller's choice.
+// A Decoder has no timeout. To limit how long a tag may take, including the pause before it, set the connection's read
+// deadline before each call of Next. After the connection's error nothing is lost: the caller ends the stream, or calls
+// Next again.
 package flv

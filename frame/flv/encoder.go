@@ -7,9 +7,9 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// AppendTag appends a tag to dst: a header of its own, body by reference, and the previous-tag-size. It takes ownership of
-// body, which is left empty, even if it returns an error: a *LimitError for a body of 16 MiB or more, whose size the format
-// cannot say. dst is unchanged then. Sound and video data begin with their codec's header.
+// AppendTag appends a tag to dst: a new header, body by reference, and the previous-tag-size. The body of a sound or video tag
+// begins with the codec's header. AppendTag takes ownership of body, which is left empty, even if it returns an error: a
+// *LimitError for a body above MaxData. dst is as it was then.
 func AppendTag(dst *millrace.Chain, t Type, timestamp uint32, body *millrace.Chain) error {
 	n := body.Len()
 	if n > MaxData {
@@ -26,8 +26,8 @@ func AppendTag(dst *millrace.Chain, t Type, timestamp uint32, body *millrace.Cha
 	return nil
 }
 
-// Retime appends the tag in src, as Next gave it, to dst with another timestamp: 11 bytes are copied, the rest is shared. It
-// borrows src and leaves it, and all who share its bytes, as they were. It panics when src is not one whole tag.
+// Retime appends the tag in src, as Next appended it, to dst with another timestamp: 11 bytes are copied, the rest is shared. It
+// borrows src and changes no byte that others may share. It panics if src is not one whole tag.
 func Retime(dst, src *millrace.Chain, timestamp uint32) {
 	var head [tagHeaderSize]byte
 	if src.CopyTo(head[:]) < len(head) {

@@ -8,12 +8,12 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
-	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
 // What is built is byte for byte what is read.
 func TestAppendIsTheInverseOfNext(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
+	leaktest.Check(t, millrace.DefaultPool())
 	var out millrace.Chain
 	defer out.Release()
 	flv.AppendHeader(&out, flv.Header{HasAudio: true, HasVideo: true})
@@ -48,7 +48,7 @@ func TestAppendHeader(t *testing.T) {
 
 // A body that the format cannot say is released all the same.
 func TestAppendTagTooLarge(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
+	leaktest.Check(t, millrace.DefaultPool())
 	var c, dst millrace.Chain
 	_, _ = c.ReadFrom(io.LimitReader(zeros{}, 1<<24))
 	err := flv.AppendTag(&dst, flv.TypeVideo, 0, &c)
@@ -62,9 +62,9 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// Retime changes the time and nothing else, and nobody else's bytes.
+// Retime changes the time and nothing else, and leaves src as it was.
 func TestRetime(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
+	leaktest.Check(t, millrace.DefaultPool())
 	data := "\x17\x01\x00\x00\x00" + strings.Repeat("picture", 2000)
 	in := rawTag(video, 40, data)
 	src := chainOf(in)

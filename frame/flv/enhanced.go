@@ -26,8 +26,9 @@ const (
 	manyTracksCodecs = 2 // each track brings its own FourCC
 )
 
-// exHeader walks the parts that sound and video have in common: ModEx extensions, multitrack and FourCC. p begins behind the
-// first byte, kind is the packet type of the first byte. ok is false when p ends early.
+// exHeader reads what sound and video have in common: ModEx extensions, multitrack and FourCC. p begins behind the first
+// byte, kind is the packet type of the first byte. It returns the packet type, the codec, and the offset at which the
+// codec's bytes begin. ok is false if p ends early.
 func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, at int, ok bool) {
 	at = 1
 	for kind == exModEx {
@@ -110,7 +111,8 @@ func (t *Tag) parseExVideo(p []byte) {
 	t.Key = packet == PacketFrame && frame == frameKey
 }
 
-// hasCompositionTime reports whether coded frames of c begin with one; the other codecs show in the order of decoding.
+// hasCompositionTime reports whether coded frames of c begin with a composition time. Players show the frames of other codecs
+// in the order of decoding.
 func hasCompositionTime(c Codec) bool { return c == AVC || c == HEVC || c == VVC }
 
 func (t *Tag) parseExAudio(p []byte) {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// ErrNotFLV is returned, possibly wrapped with the reason, for a stream that does not begin with an FLV header.
+// ErrNotFLV says that a stream does not begin with an FLV header. It may be wrapped with the reason.
 var ErrNotFLV = errors.New("flv: not an FLV stream")
 
-// LimitError refuses something whose announced size is above a limit. It is returned before the bytes are waited for.
+// LimitError says that a header announces a size above a limit. A Decoder returns it before the bytes arrive.
 type LimitError struct {
-	What  string // what is too large, with the name of the limit
+	What  string // what is too large, with the name of the option
 	Have  int64  // bytes announced
 	Limit int64  // bytes allowed
 }
@@ -19,8 +19,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("flv: %s: %d bytes announced, limit %d", e.What, e.Have, e.Limit)
 }
 
-// PrevTagSizeError says that the four bytes after a tag do not repeat its size: the stream is damaged, or its size fields
-// cannot be trusted.
+// PrevTagSizeError says that the four bytes after a tag do not repeat its size: the stream is damaged.
 type PrevTagSizeError struct {
 	Have uint32 // what the stream says
 	Want uint32 // 11 + the tag's data

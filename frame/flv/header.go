@@ -16,19 +16,17 @@ const (
 	flagVideo = 1 << 0
 	flagAudio = 1 << 2
 
-	// maxHeader bounds the data offset. Version 1 says 9; the field is there for a longer header that nobody has written in
-	// twenty years, so what lies between 9 and this is skipped and more is refused.
+	// maxHeader bounds the data offset, which is 9 in version 1. The Decoder skips a longer header up to this size.
 	maxHeader = 1 << 10
 )
 
-// Header is what a stream says before its first tag.
+// Header is what a stream announces before its first tag. Live streams often announce what never comes.
 type Header struct {
-	HasAudio bool // a promise of the writer's, often wrong in live streams
-	HasVideo bool // likewise
+	HasAudio bool
+	HasVideo bool
 }
 
-// Sniff reports whether p begins like an FLV stream. It needs the first 4 bytes and looks at 9 if it has them; it borrows
-// p.
+// Sniff reports whether p begins like an FLV stream. It needs 4 bytes and looks at 9 if p has them. It borrows p.
 func Sniff(p []byte) bool {
 	if len(p) < 4 || string(p[:3]) != "FLV" || p[3] != 1 {
 		return false
@@ -53,8 +51,8 @@ func AppendHeader(dst *millrace.Chain, h Header) {
 	dst.AppendCopy(b[:])
 }
 
-// Header reads the stream's header and the previous-tag-size behind it. Next does that first if Header was not called;
-// a second call gives the same answer. io.EOF means that the stream is empty. Errors are as with Next, and [ErrNotFLV].
+// Header reads the stream's header and the previous-tag-size behind it, and returns the header again on later calls. Next
+// calls it first. The error is io.EOF for an empty stream, [ErrNotFLV], or as with Next.
 func (d *Decoder) Header() (Header, error) {
 	if d.began || d.err != nil {
 		return d.header, d.err
@@ -77,8 +75,7 @@ func (d *Decoder) Header() (Header, error) {
 		return Header{}, d.fail(&LimitError{What: "header", Have: int64(off), Limit: maxHeader})
 	}
 	h := Header{HasAudio: p[4]&flagAudio != 0, HasVideo: p[4]&flagVideo != 0}
-	// The first previous-tag-size has no tag to agree with. It is 0 in every stream made to the letter; some are not, and
-	// every player goes on, so it is not looked at.
+	// The first previous-tag-size should be 0. Some writers put something else there, and players ignore it.
 	if err := d.r.ReadChain(&d.tag, int(off)+trailerSize); err != nil {
 		return Header{}, noEOF(err)
 	}
@@ -87,7 +84,7 @@ func (d *Decoder) Header() (Header, error) {
 	return h, nil
 }
 
-// headerError explains why the first 9 bytes did not come: p is what did.
+// headerError returns the error for a stream that ended after p, before its header was complete.
 func headerError(p []byte, err error) error {
 	if !errors.Is(err, io.EOF) || len(p) == 0 {
 		return err
@@ -98,7 +95,7 @@ func headerError(p []byte, err error) error {
 	return io.ErrUnexpectedEOF
 }
 
-// noEOF turns io.EOF, which would read as a clean end, into io.ErrUnexpectedEOF.
+// noEOF turns io.EOF, which stands for an end between two tags, into io.ErrUnexpectedEOF.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

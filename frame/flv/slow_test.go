@@ -16,7 +16,7 @@ type slowTag struct {
 
 // slowParse is the reference: it has the whole stream in front of it, slices what it needs, and reads like the format's
 // description. It returns the tags before the first error.
-func slowParse(b []byte, maxTag int, anyPrev bool) (tags []slowTag, err error) {
+func slowParse(b []byte, maxTag int) (tags []slowTag, err error) {
 	switch {
 	case len(b) == 0:
 		return nil, io.EOF
@@ -48,7 +48,7 @@ func slowParse(b []byte, maxTag int, anyPrev bool) (tags []slowTag, err error) {
 			return tags, io.ErrUnexpectedEOF
 		}
 		previous := binary.BigEndian.Uint32(b[end-4 : end])
-		if !anyPrev && previous != uint32(11+size) {
+		if previous != uint32(11+size) {
 			return tags, &flv.PrevTagSizeError{Have: previous, Want: uint32(11 + size)}
 		}
 		tags = append(tags, slowTag{Tag: slowDescribe(b[:end-4]), raw: string(b[:end])})

@@ -2,7 +2,11 @@
 
 package mp4_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/millrace-io/millrace/internal/testkit/alloctest"
+)
 
 func TestNoAllocationPerTag(t *testing.T) {
 	f := newFeed(t)
@@ -10,7 +14,11 @@ func TestNoAllocationPerTag(t *testing.T) {
 	for range 1000 {
 		f.next()
 	}
-	if n := testing.AllocsPerRun(10_000, f.next); n != 0 {
-		t.Errorf("%v allocations a tag", n)
+	if n := alloctest.Count(0, func() {
+		for range 10_000 {
+			f.next()
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations in 10,000 tags", n)
 	}
 }

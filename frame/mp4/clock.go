@@ -1,48 +1,48 @@
 package mp4
 
 const (
-	// maxBack is how far behind the newest tag of its track a tag may be and still belong to the same round. Decoding times do
-	// not go back, but encoders round them, and some correct their clock by a few frames.
+	// maxBack is how far behind the newest tag of its track a tag of the same round may be. Decoding times do not go back, but
+	// encoders round them, and some correct their clock by a few frames.
 	maxBack = 500 // ms
 
-	// maxPause is how far ahead of where its track is due a tag may be and still be taken for the end of a pause.
+	// maxPause is how far ahead of its due time a tag of the same round may be, after a pause.
 	maxPause = 60_000 // ms
 
-	// maxAlone is how far one track goes on without a tag of the other before that is taken to have stopped.
+	// maxAlone is how far one track goes on without a tag of the other before the other counts as stopped.
 	maxAlone = 500 // ms
 )
 
-// clock turns FLV's 32 bits of milliseconds into a time of the stream that neither wraps nor goes back nor leaps.
+// clock turns FLV's 32 bits of milliseconds into a time of the stream that does not wrap, go back or leap.
 //
-// A publisher that starts over, or whose clock leaps, begins a new round. Each track finds that by its own tags, since sound
-// and picture may be any distance apart, and is in either round for a moment of its own. But a round has one offset, so that
-// they stay as far apart as the publisher has them.
+// A publisher that starts over, or whose clock leaps, begins a new round. Each track detects that by its own tags, because
+// sound and picture may be any distance apart, so one track may enter a round before the other. A round has one offset for
+// both, so that sound and picture keep their distance.
 type clock struct {
 	first        int64 // the stream's time at the first tag
 	video, audio pace
 }
 
-// picture returns when a picture is to be decoded. The one before is taken to last for length.
+// picture returns the decoding time of a picture with the time ts. length is how long the picture before it lasts.
 func (c *clock) picture(ts uint32, length int64) int64 { return c.at(&c.video, &c.audio, ts, length) }
 
-// sound returns when a frame of sound is to be decoded. The one before is taken to last for length.
+// sound returns the decoding time of a frame of sound with the time ts. length is how long the frame before it lasts.
 func (c *clock) sound(ts uint32, length int64) int64 { return c.at(&c.audio, &c.video, ts, length) }
 
-// passed tells how much of the stream has passed.
+// passed returns how much of the stream has passed.
 func (c *clock) passed() int64 { return max(c.video.now, c.audio.now) - c.first }
 
-// pace is where a track has got to.
+// pace is the progress of one track.
 type pace struct {
 	round  int    // counts from 1; 0 before the first tag
-	last   uint32 // FLV's time of the tag that is the furthest of the round
+	last   uint32 // FLV's time of the latest tag of the round
 	now    int64  // the stream's time of the same tag
 	waited int64  // how far the other track has gone since the newest tag of this one
 }
 
-// at places the tag of a track p that has the time ts. What it returns may be up to maxBack before p.now.
+// at returns the stream's time of a tag of track p with the time ts. It may be up to maxBack before p.now.
 //
-// While the tracks are in different rounds, a tag may fit into both: one from before the seam that comes late, or one of a
-// track that was silent at the seam. It belongs to where it is nearer to the time that its track is due.
+// While the tracks are in different rounds, a tag may fit into both: a late tag of the old round, or a tag of a track that
+// was silent when the new round began. It belongs to the round that puts it nearer to its track's due time.
 func (c *clock) at(p, other *pace, ts uint32, length int64) int64 {
 	begins := p.round == 0
 	if begins && other.round == 0 {
@@ -67,13 +67,13 @@ func (c *clock) at(p, other *pace, ts uint32, length int64) int64 {
 	case joins:
 		at = theirs
 		if overlap := p.now + length - at; !begins && overlap > 0 {
-			// The other track was shorter in the round before: the round begins that much later for both.
+			// The other track ended earlier in the old round: the new round begins that much later for both.
 			at += overlap
 			other.now += overlap
 		}
 		p.round = other.round
 	default:
-		// Right behind the last tag; or where the other track is, if that has gone on alone for longer than interleaving explains.
+		// Right behind the last tag, or near the other track if that has gone on alone for longer than interleaving explains.
 		at = max(p.now+length, due-maxBack)
 		p.round = max(p.round, other.round) + 1
 	}

@@ -47,7 +47,7 @@ func publish(rng *rand.Rand) (tags []arrival, lengths []int64) {
 	return tags, lengths
 }
 
-// Whatever a publisher's rounds are: they come one behind the other, and in each of them, once both tracks are in it, every
+// A publisher's rounds, of any kind, come one behind the other, and in each of them, once both tracks are in it, every
 // tag is as far from its time in FLV as every other, which keeps sound and picture together.
 func TestRoundsFollowOneAnother(t *testing.T) {
 	for seed := range uint64(150) {

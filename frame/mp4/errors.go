@@ -7,17 +7,17 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// ErrNoInit is returned by AppendInit before the first fragment.
-var ErrNoInit = errors.New("mp4: no fragment yet, so there is nothing to initialise")
+// ErrNoInit is the error of AppendInit before the first fragment.
+var ErrNoInit = errors.New("mp4: no init segment before the first fragment")
 
-// errNotWhole means that WriteTag was given a chain that is not the tag it was described as.
+// errNotWhole is the error of WriteTag for a chain that is not the tag.
 var errNotWhole = errors.New("mp4: the chain is not the tag")
 
-// CodecError refuses a tag whose coding has no place here. Other tags of the stream are not affected.
+// CodecError says that a tag is left out because of its codec. Other tags of the stream are not affected.
 type CodecError struct {
 	Type  flv.Type
 	Codec flv.Codec
-	Why   string // further reason; empty when the codec is the reason
+	Why   string // empty if the codec itself is the reason
 }
 
 func (e *CodecError) Error() string {
@@ -27,7 +27,8 @@ func (e *CodecError) Error() string {
 	return fmt.Sprintf("mp4: %s is not carried: video is AVC or HEVC, audio is AAC", e.Codec)
 }
 
-// ConfigError says that a sequence header cannot be understood. The Muxer goes on with the one before.
+// ConfigError says that a sequence header is left out because it cannot be read, or browsers could not. The Muxer goes on with
+// the sequence header before it, or without the track if there is none.
 type ConfigError struct {
 	Codec flv.Codec
 	Why   string
@@ -37,9 +38,10 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("mp4: sequence header of %s: %s", e.Codec, e.Why)
 }
 
-// LimitError refuses something too large. The tag is dropped; when it was a picture, so are those up to the next key frame.
+// LimitError says that a tag is left out because it is too large. After a picture, all pictures up to the next key frame are
+// left out, too.
 type LimitError struct {
-	What  string // what is too large, with the name of the limit
+	What  string // what is too large, with the name of the option
 	Have  int
 	Limit int
 }

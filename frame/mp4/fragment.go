@@ -15,7 +15,7 @@ const (
 	runAudio   = 0x001 | 0x03<<8 // trun: offset; duration and size
 )
 
-// emit appends a fragment of all complete samples to dst.
+// emit appends a fragment of all complete samples to dst, if there are any.
 func (m *Muxer) emit(dst *millrace.Chain) Fragment {
 	f := Fragment{Samples: len(m.video.done) + len(m.audio.done)}
 	if f.Samples == 0 {
@@ -81,7 +81,7 @@ func (m *Muxer) buildHead() {
 	w.text("mdat")
 }
 
-// run adds the traf box of a track's complete samples and returns where the offset of their data is to be written.
+// run adds the traf box of a track's complete samples. It returns where the caller has to write the offset of their data.
 func (w *boxes) run(tr *track, flags uint32) (offset int) {
 	traf := w.begin("traf")
 	tfhd := w.full("tfhd", 0, baseIsMoof)

@@ -55,16 +55,16 @@ func FuzzMuxer(f *testing.F) {
 		f.Add(pack(seed), true)
 	}
 	f.Fuzz(func(t *testing.T, in []byte, both bool) {
-		before := millrace.DefaultPool.Stats().InUse
+		before := millrace.DefaultPool().Stats().InUse
 		fuzzOne(t, in, both)
-		if after := millrace.DefaultPool.Stats().InUse; after != before {
+		if after := millrace.DefaultPool().Stats().InUse; after != before {
 			t.Fatalf("%d bytes in use, were %d", after, before)
 		}
 	})
 }
 
 func fuzzOne(t *testing.T, in []byte, both bool) {
-	m := mp4.NewMuxer(mp4.Tracks(both, both), mp4.MaxWaitSamples(8), mp4.MaxWaitBytes(200), mp4.AudioFrames(2))
+	m := mp4.NewMuxer(mp4.Tracks(both, both), mp4.MaxWaitBytes(200))
 	defer m.Release()
 	ends := map[uint32]int64{}
 	check := func(frag mp4.Fragment, dst *millrace.Chain) {

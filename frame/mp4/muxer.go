@@ -8,30 +8,32 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// Defaults of the options.
+// DefaultMaxWaitBytes is the default of MaxWaitBytes, above the size of any tag.
+const DefaultMaxWaitBytes = 16 << 20
+
 const (
-	// DefaultMaxWaitBytes holds any tag that FLV can say.
-	DefaultMaxWaitBytes = 16 << 20
-	// DefaultMaxWaitSamples is more than a second of a stream of 60 pictures and 47 frames of sound a second.
-	DefaultMaxWaitSamples = 128
-	// DefaultAudioFrames make a fragment of about a tenth of a second at the usual rates.
-	DefaultAudioFrames = 5
+	// maxWaitSamples bounds the samples that wait for a fragment: more than a second of a stream of 60 pictures and 47 frames
+	// of sound a second.
+	maxWaitSamples = 128
+
+	// audioFrames is how many frames of sound a fragment has in a stream without pictures, or while they have stopped: about
+	// a tenth of a second at the usual rates.
+	audioFrames = 5
 )
 
-// maxRecord bounds a sequence header: parameter sets are some dozens of bytes, and a file's header repeats them.
+// maxRecord bounds a sequence header. Parameter sets are some dozens of bytes, and every init segment repeats them.
 const maxRecord = 64 << 10
 
-// trackWait is how much of the stream, in ms, passes before a sequence header that was announced, or the first picture
-// behind one, is no longer waited for. Publishers send both at once; what has not come after a second was promised by
-// mistake.
+// trackWait is how long, in ms of the stream, the first fragment waits for a sequence header that was announced, or for the
+// first picture behind one. Publishers send both at once, and often announce tracks that they do not have.
 const trackWait = 1000
 
-// Option changes how a Muxer works. Options panic when a value is out of range.
+// Option changes how a Muxer works. Options panic if a value is out of range.
 type Option func(*Muxer)
 
-// MaxWaitBytes bounds the samples that wait for a fragment, in bytes. A larger sample is refused; what is complete
-// leaves early when one more sample would exceed the bound. The open sample of each track stays: two tracks hold at
-// most twice n.
+// MaxWaitBytes bounds the samples that wait for a fragment, in bytes. A larger sample is a *LimitError. If one more sample would
+// exceed the bound, the complete ones leave early. The newest sample of each track stays, so two tracks hold at most
+// twice n.
 func MaxWaitBytes(n int) Option {
 	if n < 1 || n > 1<<30 {
 		panic(fmt.Sprintf("mp4: MaxWaitBytes(%d): from 1 byte to 1 GiB", n))
@@ -39,62 +41,41 @@ func MaxWaitBytes(n int) Option {
 	return func(m *Muxer) { m.maxBytes = n }
 }
 
-// MaxWaitSamples bounds the samples that wait for a fragment. What is complete leaves early when there are that many.
-func MaxWaitSamples(n int) Option {
-	if n < 3 {
-		panic(fmt.Sprintf("mp4: MaxWaitSamples(%d): at least 3, the open one of each track and a complete one", n))
-	}
-	return func(m *Muxer) { m.maxSamples = n }
-}
-
-// AudioFrames sets how many frames of sound a fragment has in a stream without pictures, or while they have stopped.
-func AudioFrames(n int) Option {
-	if n < 1 {
-		panic(fmt.Sprintf("mp4: AudioFrames(%d): at least 1", n))
-	}
-	return func(m *Muxer) { m.audioFrames = n }
-}
-
-// Tracks tells what the stream is going to have, as its FLV header says. The first fragment then waits for the sequence
-// headers of both, so that a viewer's init segment need not be replaced when the second one comes a moment later. Headers
-// often promise what never comes: the wait ends after one second of the stream, and at MaxWaitSamples and MaxWaitBytes.
+// Tracks announces what the stream has, as its FLV header says. The first fragment then waits for the sequence header of each
+// track, so that the init segment need not be replaced when the second sequence header comes a moment later. The wait ends
+// after one second of the stream, when 128 samples or MaxWaitBytes wait, and for a track whose codec or sequence header is
+// refused.
 func Tracks(video, audio bool) Option {
-	return func(m *Muxer) { m.expectVideo, m.expectAudio = video, audio }
+	return func(m *Muxer) { m.video.expected, m.audio.expected = video, audio }
 }
 
-// Fragment tells about what WriteTag or Flush appended. Samples is 0 when that was nothing.
+// Fragment describes the fragment that WriteTag or Flush has appended. Samples is 0 if they have appended none.
 //
-// Key is set if the fragment begins with a key frame. Sound that leaves by itself has it if there are no pictures, or if
-// the next one will be a key frame, as the first one is; not while pictures have stopped, which may go on with one that
-// needs those before.
+// Key is set if the fragment begins with a key frame. In a fragment of sound alone it is set if the stream has no pictures,
+// or if the next picture will be a key frame. It is not set while pictures have stopped, because the next one may refer to
+// the pictures before.
 type Fragment struct {
 	Samples int           // pictures and frames of sound
-	Key     bool          // with an init segment in front a viewer can begin here; see above
-	NewInit bool          // the init segment is another than that of the fragment before, or this is the first
+	Key     bool          // a viewer can begin here, with the init segment in front; see above
+	NewInit bool          // the init segment differs from the one of the fragment before, or this is the first
 	Start   time.Duration // earliest decoding time, in the stream's own time and in whole milliseconds
 }
 
 // Muxer turns FLV tags into fragmented MP4. It belongs to one goroutine at a time. Release gives back the samples that wait.
 type Muxer struct {
-	maxBytes, maxSamples     int
-	audioFrames              int
-	expectVideo, expectAudio bool
-
+	maxBytes     int
 	clock        clock
 	video, audio track
 	needKey      bool // pictures are dropped up to the next key frame
 
-	sent     [2]*config // of video and sound, as the last fragment was made
+	sent     [2]*config // of video and sound, for the last fragment
 	sequence uint32
 	head     boxes // memory for the headers of a fragment
 }
 
 // NewMuxer returns a Muxer.
 func NewMuxer(opts ...Option) *Muxer {
-	m := &Muxer{
-		maxBytes: DefaultMaxWaitBytes, maxSamples: DefaultMaxWaitSamples, audioFrames: DefaultAudioFrames,
-		needKey: true,
-	}
+	m := &Muxer{maxBytes: DefaultMaxWaitBytes, needKey: true}
 	m.video.id, m.audio.id = 1, 2
 	for _, opt := range opts {
 		opt(m)
@@ -102,13 +83,14 @@ func NewMuxer(opts ...Option) *Muxer {
 	return m
 }
 
-// WriteTag takes a tag as flv.Decoder.Next described and appended it: src is that one tag, whole. It takes ownership of src,
-// even if it returns an error. When the tag completes a fragment, the fragment is appended to dst, which owns it.
+// WriteTag adds the tag that flv.Decoder.Next described as t and appended to src. src is that one tag, whole; WriteTag takes
+// ownership of it, even if it returns an error. If the tag completes a fragment, WriteTag appends the fragment to dst, which
+// owns it.
 //
-// Tags that are neither pictures, sound nor their sequence headers are passed over, as are pictures before a key frame and
-// samples before their sequence header. A sequence header that differs from the one before completes a fragment of all
-// that waits; the next fragment then has NewInit set, unless the one before has come back. A *CodecError, *ConfigError or
-// *LimitError refuses the tag alone: nothing is appended, and the next tag may be written.
+// WriteTag ignores tags other than pictures, sound and their sequence headers, pictures before the first key frame, and samples
+// before their sequence header. A new sequence header completes a fragment of all samples that wait; the next fragment has
+// NewInit set, unless the old sequence header has come back by then. A *CodecError, *ConfigError or *LimitError concerns this
+// tag alone: nothing is appended, and the next tag may be written.
 func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (Fragment, error) {
 	defer src.Release()
 	if t.Type != flv.TypeVideo && t.Type != flv.TypeAudio {
@@ -117,12 +99,14 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	if t.Packet != flv.PacketSequenceHeader && t.Packet != flv.PacketFrame {
 		return Fragment{}, nil
 	}
+	tr := m.track(t.Type)
 	switch {
 	case t.Encrypted:
 		return Fragment{}, &CodecError{Type: t.Type, Codec: t.Codec, Why: "encrypted"}
 	case t.Multitrack:
 		return Fragment{}, &CodecError{Type: t.Type, Codec: t.Codec, Why: "in a list of tracks"}
 	case !carried(t.Type, t.Codec):
+		tr.expected = false
 		return Fragment{}, &CodecError{Type: t.Type, Codec: t.Codec}
 	case src.Len() != t.Len() || t.Payload <= 0 || t.Payload > t.Len()-4:
 		return Fragment{}, errNotWhole
@@ -133,7 +117,7 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	src.Cut(&data, n)
 	defer data.Release()
 	if t.Packet == flv.PacketSequenceHeader {
-		return m.configure(dst, t, &data)
+		return m.configure(dst, tr, t, &data)
 	}
 	if t.Type == flv.TypeVideo {
 		return m.writeVideo(dst, t, &data)
@@ -141,37 +125,42 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	return m.writeAudio(dst, t, &data)
 }
 
-// Flush appends a last fragment of all that waits to dst, which owns it from then on; if nothing waits, dst is as it was. The
-// open samples last as long as those before them. Call it at the end of the stream: the Muxer holds nothing then that Release
-// would have to give back.
+// Flush appends a fragment of all samples that wait to dst, which owns it from then on. If none wait, dst is as it was. The
+// newest sample of each track lasts as long as the sample before it. Call Flush at the end of the stream; the Muxer then
+// holds nothing that Release would have to give back.
 func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
-	m.expectVideo, m.expectAudio = false, false
+	m.video.expected, m.audio.expected = false, false
 	m.video.finish()
 	m.audio.finish()
 	return m.emit(dst)
 }
 
-// Release gives back the samples that wait. The Muxer may still be used; pictures are dropped up to the next key frame.
+// Release gives back the samples that wait. The Muxer may still be used; it drops pictures up to the next key frame.
 func (m *Muxer) Release() {
 	m.video.release()
 	m.audio.release()
 	m.needKey = true
 }
 
+// track returns the track of tags of a type, sound or video.
+func (m *Muxer) track(t flv.Type) *track {
+	if t == flv.TypeAudio {
+		return &m.audio
+	}
+	return &m.video
+}
+
 // configure takes a sequence header. It borrows record.
-func (m *Muxer) configure(dst *millrace.Chain, t flv.Tag, record *millrace.Chain) (Fragment, error) {
+func (m *Muxer) configure(dst *millrace.Chain, tr *track, t flv.Tag, record *millrace.Chain) (Fragment, error) {
 	if n := record.Len(); n > maxRecord {
 		return Fragment{}, &LimitError{What: "sequence header", Have: n, Limit: maxRecord}
-	}
-	tr := &m.video
-	if t.Type == flv.TypeAudio {
-		tr = &m.audio
 	}
 	if tr.conf.same(t.Codec, record.Bytes()) {
 		return Fragment{}, nil
 	}
 	conf, err := newConfig(t.Codec, record.Bytes())
 	if err != nil {
+		tr.expected = false
 		return Fragment{}, err
 	}
 	var f Fragment
@@ -221,7 +210,7 @@ func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	tr.close(at)
 	var f Fragment
 	alone := m.video.conf == nil || m.clock.video.stopped()
-	if alone && m.ready() && len(tr.done) >= m.audioFrames || m.full(data.Len()) {
+	if alone && m.ready() && len(tr.done) >= audioFrames || m.full(data.Len()) {
 		m.closeStopped()
 		f = m.emit(dst)
 	}
@@ -236,28 +225,28 @@ func (m *Muxer) checkSize(data *millrace.Chain) error {
 	return nil
 }
 
-// ready reports whether the tracks that were announced have come, or have been given up.
+// ready reports whether each track that was announced has its sequence header, or is no longer waited for.
 func (m *Muxer) ready() bool {
 	if m.clock.passed() >= trackWait {
-		m.expectVideo, m.expectAudio = false, false
+		m.video.expected, m.audio.expected = false, false
 	}
-	return (m.video.conf != nil || !m.expectVideo) && (m.audio.conf != nil || !m.expectAudio)
+	return (m.video.conf != nil || !m.video.expected) && (m.audio.conf != nil || !m.audio.expected)
 }
 
-// full reports whether what waits has to leave before a sample of n bytes is taken. What was announced and has not come by
-// then is given up.
+// full reports whether the samples that wait have to leave before a sample of n bytes is added. Then no track is waited for
+// any longer.
 func (m *Muxer) full(n int) bool {
 	videos, videoBytes := m.video.waiting()
 	sounds, soundBytes := m.audio.waiting()
-	if videos+sounds < m.maxSamples && videoBytes+soundBytes+n <= m.maxBytes {
+	if videos+sounds < maxWaitSamples && videoBytes+soundBytes+n <= m.maxBytes {
 		return false
 	}
-	m.expectVideo, m.expectAudio = false, false
+	m.video.expected, m.audio.expected = false, false
 	return true
 }
 
-// closeStopped ends the open sample of a track that has stopped: it is not kept back for the time of the next. A fragment has to
-// be made then, because within one the samples follow each other without gaps.
+// closeStopped ends the open sample of a track that has stopped, instead of waiting for the time of the next sample. The caller
+// makes a fragment then, because within one the samples follow each other without gaps.
 func (m *Muxer) closeStopped() {
 	if m.video.isOpen && m.clock.video.stopped() {
 		m.video.close(m.video.open.at + m.video.length())

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/mp4"
-	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 )
 
 func TestFragmentsOfPicturesAndSound(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
+	leaktest.Check(t, millrace.DefaultPool())
 	r := newRig(t)
 	r.tag(script, 0, "\x02\x00\x0aonMetaData\x08")
 	r.tag(video, 0, avcHeader(avc640x360))
@@ -89,13 +89,13 @@ func TestSamplesAreByReference(t *testing.T) {
 }
 
 func TestSoundAlone(t *testing.T) {
-	r := newRig(t, mp4.AudioFrames(3))
+	r := newRig(t)
 	r.tag(audio, 0, aacHeader(aac48000))
 	for i := range 8 {
 		r.tag(audio, uint32(i*1024/48), aacFrame(fmt.Sprint(i)))
 	}
 	r.flush()
-	if len(r.fragments) != 3 || r.fragments[1] != (mp4.Fragment{Samples: 3, Key: true, Start: 64 * time.Millisecond}) {
+	if len(r.fragments) != 2 || r.fragments[1] != (mp4.Fragment{Samples: 3, Key: true, Start: 106 * time.Millisecond}) {
 		t.Errorf("fragments %+v", r.fragments)
 	}
 	for i, p := range r.packets(0) {
@@ -110,7 +110,7 @@ func TestSoundAlone(t *testing.T) {
 
 // times feeds frames of sound at the given milliseconds and returns where they were placed.
 func times(t *testing.T, record string, ms ...uint32) (at []int64) {
-	r := newRig(t, mp4.AudioFrames(1))
+	r := newRig(t)
 	r.tag(audio, 0, aacHeader(record))
 	for _, ts := range ms {
 		r.tag(audio, ts, aacFrame("x"))
@@ -222,9 +222,9 @@ func TestSoundThatStops(t *testing.T) {
 }
 
 // When the pictures stop, the newest one and the sound with it leave after half a second, and the sound then by itself. The
-// next picture is where the stream says, whatever became of the one before.
+// next picture is where the stream says, also after the one before has left early.
 func TestPicturesThatStop(t *testing.T) {
-	r := newRig(t, mp4.AudioFrames(3))
+	r := newRig(t)
 	r.tag(video, 0, avcHeader(avc640x360))
 	r.tag(audio, 0, aacHeader(aac48000))
 	r.tag(video, 0, avcKey("first"))
@@ -236,7 +236,7 @@ func TestPicturesThatStop(t *testing.T) {
 	want := []mp4.Fragment{
 		{Samples: 1, Key: true, NewInit: true},
 		{Samples: 1 + 24, Key: true}, // the frame of sound at 512 ms is open
-		{Samples: 3, Start: 512 * ms},
+		{Samples: 5, Start: 512 * ms},
 	}
 	if !reflect.DeepEqual(r.fragments, want) {
 		t.Errorf("fragments\n%+v, want\n%+v", r.fragments, want)
@@ -257,7 +257,7 @@ func TestPicturesThatStop(t *testing.T) {
 // itself.
 func TestPicturesThatNeverCome(t *testing.T) {
 	for _, announced := range []bool{false, true} {
-		r := newRig(t, mp4.AudioFrames(3), mp4.Tracks(announced, announced))
+		r := newRig(t, mp4.Tracks(announced, announced))
 		r.tag(video, 0, avcHeader(avc640x360))
 		r.tag(audio, 0, aacHeader(aac48000))
 		for i := range 60 {
@@ -268,9 +268,8 @@ func TestPicturesThatNeverCome(t *testing.T) {
 		}
 		ms := time.Millisecond
 		want := []mp4.Fragment{
-			{Samples: 47, Key: true, NewInit: true}, {Samples: 3, Key: true, Start: 1002 * ms},
-			{Samples: 3, Key: true, Start: 1066 * ms}, {Samples: 3, Key: true, Start: 1130 * ms},
-			{Samples: 3, Key: true, Start: 1194 * ms},
+			{Samples: 47, Key: true, NewInit: true}, {Samples: 5, Key: true, Start: 1002 * ms},
+			{Samples: 5, Key: true, Start: 1109 * ms},
 		}
 		if !reflect.DeepEqual(r.fragments, want) {
 			t.Errorf("fragments\n%+v, want\n%+v", r.fragments, want)
@@ -394,7 +393,7 @@ func TestSequenceHeaderThatComesBack(t *testing.T) {
 // What the header promised and never comes is waited for no longer than a second of the stream.
 func TestTracksThatNeverCome(t *testing.T) {
 	for kind, headers := range map[flv.Type]func(string) string{video: avcKey, audio: aacFrame} {
-		r := newRig(t, mp4.Tracks(true, true), mp4.AudioFrames(1))
+		r := newRig(t, mp4.Tracks(true, true))
 		if kind == video {
 			r.tag(video, 0, avcHeader(avc640x360))
 		} else {
@@ -433,8 +432,7 @@ func TestTracks(t *testing.T) {
 	}{
 		{"as they come", nil, 2, 1},
 		{"announced", []mp4.Option{mp4.Tracks(true, true)}, 1, 4},
-		{"announced, but too late", []mp4.Option{mp4.Tracks(true, true), mp4.MaxWaitSamples(3)}, 2, 3},
-		{"announced, but too late in bytes", []mp4.Option{mp4.Tracks(true, true), mp4.MaxWaitBytes(2)}, 2, 2},
+		{"announced, but too late", []mp4.Option{mp4.Tracks(true, true), mp4.MaxWaitBytes(2)}, 2, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, tt.opts...)

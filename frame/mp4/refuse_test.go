@@ -8,22 +8,25 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/mp4"
-	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
 // Sound waits for a picture, but not for ever.
 func TestWaitIsBounded(t *testing.T) {
-	for name, opt := range map[string]mp4.Option{
-		"MaxWaitSamples": mp4.MaxWaitSamples(10), "MaxWaitBytes": mp4.MaxWaitBytes(1000),
+	for name, tt := range map[string]struct {
+		opt  mp4.Option
+		most int // samples that wait
+	}{
+		"samples": {mp4.MaxWaitBytes(mp4.DefaultMaxWaitBytes), 128}, "bytes": {mp4.MaxWaitBytes(1000), 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, opt)
+			r := newRig(t, tt.opt)
 			r.tag(video, 0, avcHeader(avc640x360))
 			r.tag(audio, 0, aacHeader(aac48000))
 			r.tag(video, 0, avcKey("K"))
-			for i := range 100 {
-				r.tag(audio, uint32(i*1024/48), aacFrame(strings.Repeat("x", 100)))
-				if n := len(r.packets(0)); n < i+1-10 {
+			for i := range 300 {
+				r.tag(audio, uint32(i), aacFrame(strings.Repeat("x", 100)))
+				if n := len(r.packets(0)); n < i+1-tt.most {
 					t.Fatalf("%d samples of %d have left", n, i+1)
 				}
 			}
@@ -87,11 +90,15 @@ func TestRefusedTags(t *testing.T) {
 		{"HEVC record cut short", video, "\x90hvc1" + hevc322x182[:60], "mp4: sequence header of HEVC: record is cut short"},
 		{"no AAC record", audio, aacHeader(""), "mp4: sequence header of AAC: cut short"},
 		{"AAC record of no rate", audio, aacHeader("\x16\x90"), "mp4: sequence header of AAC: no sampling rate"},
+		{"AAC record of no channels", audio, aacHeader("\x11\x80"),
+			"mp4: sequence header of AAC: channel configuration 0, browsers know 1 to 7"},
+		{"AAC record of reserved channels", audio, aacHeader("\x11\xf8"),
+			"mp4: sequence header of AAC: channel configuration 15, browsers know 1 to 7"},
 		{"AAC record of no kind", audio, aacHeader("\x01\x90"), "mp4: sequence header of AAC: audio object type 0"},
 		{"enormous record", video, avcHeader(strings.Repeat("x", 70_000)), "mp4: sequence header: 70000 bytes, limit 65536"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			leaktest.Check(t, millrace.DefaultPool)
+			leaktest.Check(t, millrace.DefaultPool())
 			r := newRig(t)
 			r.tag(video, 0, avcHeader(avc640x360))
 			r.tag(audio, 0, aacHeader(aac48000))
@@ -119,7 +126,7 @@ func TestCodecError(t *testing.T) {
 }
 
 func TestMisuse(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
+	leaktest.Check(t, millrace.DefaultPool())
 	m := mp4.NewMuxer()
 	defer m.Release()
 	var c millrace.Chain
@@ -135,9 +142,7 @@ func TestMisuse(t *testing.T) {
 		t.Errorf("a chain that is not the tag: %v, %d bytes left", err, whole.Len())
 	}
 	for want, f := range map[string]func(){
-		"mp4: MaxWaitBytes(0): from 1 byte to 1 GiB":                                        func() { mp4.MaxWaitBytes(0) },
-		"mp4: MaxWaitSamples(2): at least 3, the open one of each track and a complete one": func() { mp4.MaxWaitSamples(2) },
-		"mp4: AudioFrames(0): at least 1":                                                   func() { mp4.AudioFrames(0) },
+		"mp4: MaxWaitBytes(0): from 1 byte to 1 GiB": func() { mp4.MaxWaitBytes(0) },
 	} {
 		func() {
 			defer func() {
@@ -152,7 +157,7 @@ func TestMisuse(t *testing.T) {
 
 // After Release nothing is held, and the Muxer begins again at the next key frame.
 func TestRelease(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool)
+	leaktest.Check(t, millrace.DefaultPool())
 	r := newRig(t)
 	r.tag(video, 0, avcHeader(avc640x360))
 	r.tag(audio, 0, aacHeader(aac48000))

@@ -15,26 +15,23 @@ type sample struct {
 	key      bool
 }
 
-// track collects samples. The newest one is open: how long it lasts is known when the next one comes.
-//
-// Invariants:
-//
-//	doneData holds the bytes of done in order; openData those of open
-//	each sample of done ends where the next one begins
-//	every sample to come begins at floor or later
+// track collects samples. The newest sample is open: its duration is known when the next one comes.
 type track struct {
-	id   uint32
-	conf *config // nil before the first sequence header
+	id       uint32
+	conf     *config // nil before the first sequence header
+	expected bool    // the first fragment waits for the first sequence header
 
 	done     []sample
-	doneData millrace.Chain
-	open     sample // once it is closed, what it was
-	openData millrace.Chain
+	doneData millrace.Chain // the bytes of done, in order
+	open     sample         // the newest sample, also after it was closed
+	openData millrace.Chain // the bytes of open
 	isOpen   bool
 
-	floor int64
-	usual int64 // from the picture before to the newest one; 0 before the second one
+	floor int64 // every later sample begins here or later
+	usual int64 // from the picture before to the newest one; 0 before the second picture
 	next  int64 // where the sample after the newest one is expected; sound only
+
+	// Invariant: each sample of done ends where the next one begins.
 }
 
 // waiting counts the samples and bytes that the track holds.
@@ -46,8 +43,8 @@ func (t *track) waiting() (samples, bytes int) {
 	return samples, t.doneData.Len() + t.openData.Len()
 }
 
-// close ends the open sample at the given time. The next one may begin later: players go by where its fragment begins, and hold
-// the picture until then (ISO/IEC 14496-12, 8.8.12.1).
+// close ends the open sample at the given time. The next sample may begin later, in another fragment: players hold the
+// picture until then (ISO/IEC 14496-12, 8.8.12.1).
 func (t *track) close(at int64) {
 	if !t.isOpen {
 		return
@@ -59,7 +56,7 @@ func (t *track) close(at int64) {
 	t.floor = at
 }
 
-// finish ends the open sample without a successor: a picture lasts as long as the one before, sound as long as it is.
+// finish ends the open sample without a successor: a picture lasts as long as the one before, sound as long as its frame.
 func (t *track) finish() {
 	if !t.isOpen {
 		return
@@ -67,7 +64,7 @@ func (t *track) finish() {
 	t.close(t.open.at + t.step())
 }
 
-// step tells how long the newest sample is taken to last, in the track's units.
+// step returns how long the newest sample is assumed to last, in the track's units.
 func (t *track) step() int64 {
 	if t.conf.width > 0 && t.usual > 0 {
 		return t.usual
@@ -75,7 +72,8 @@ func (t *track) step() int64 {
 	return int64(t.conf.step)
 }
 
-// length is step in milliseconds, rounded up. A pause before the newest picture does not say how long that one lasts.
+// length returns step in milliseconds, rounded up, and at most maxBack: after a pause, step says nothing about the newest
+// picture.
 func (t *track) length() int64 {
 	scale := int64(t.conf.scale)
 	return min((t.step()*1000+scale-1)/scale, maxBack)
@@ -92,8 +90,8 @@ func (t *track) start(s sample, data *millrace.Chain) {
 	t.next = s.at + int64(t.conf.step)
 }
 
-// rescale goes on in other units of time. Samples still do not overlap, because the header that comes may be the one
-// that the viewers of earlier fragments have: then they get what follows as well.
+// rescale changes the units of time. Samples must not overlap across the change, because the old sequence header may come back
+// and viewers of earlier fragments then go on.
 func (t *track) rescale(from, to uint32) {
 	t.usual, t.open = 0, sample{}
 	if from != to {
@@ -102,22 +100,22 @@ func (t *track) rescale(from, to uint32) {
 	}
 }
 
-// release gives back everything that waits.
+// release gives back the samples that wait.
 func (t *track) release() {
 	t.doneData.Release()
 	t.openData.Release()
 	t.done, t.isOpen = t.done[:0], false
 }
 
-// maxDrift is how far a sound's time in FLV may be from where its predecessor ends and still be a matter of rounding: both
-// are whole milliseconds, cut or rounded, which makes up to 1 ms each.
+// maxDrift is how far the FLV time of a frame of sound may be from the end of its predecessor because of rounding: both times
+// are whole milliseconds, each up to 1 ms off.
 const maxDrift = 2 // ms
 
 // videoTime places a picture at ms. Two pictures never have the same decoding time.
 func (t *track) videoTime(ms int64) int64 { return max(ms, t.floor) }
 
-// audioTime places a frame of sound at ms: right behind its predecessor when rounding explains the difference, so that sound
-// has neither gaps nor overlaps, else where the stream says.
+// audioTime places a frame of sound at ms, or right behind its predecessor if rounding explains the difference, so that sound
+// has neither gaps nor overlaps.
 func (t *track) audioTime(ms int64) int64 {
 	rate := int64(t.conf.scale)
 	at := (ms*rate + 500) / 1000

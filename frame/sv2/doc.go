@@ -14,9 +14,8 @@
 //
 //	d := frame.NewDecoder(r, sv2.Format{}, frame.MaxPayload(sv2.MaxPayload))
 //
-// After a handshake, header and payload are encrypted, each by itself, and the payload in chunks (see [EncryptedLen]).
-// A [Sealer] builds such frames in an arena.Buffer, and an [Opener] reads them; both work in place, for any
-// cipher.AEAD. Stratum V2 uses ChaCha20-Poly1305, which golang.org/x/crypto/chacha20poly1305 has. The handshake is not
-// part of this package: its keys come from the caller. Its messages have fixed sizes, [Act1Size] and [Act2Size]; read
-// them from the same Reader.
+// After a handshake, header and payload are encrypted separately, the payload in chunks (see [EncryptedLen]). A [Sealer]
+// builds such frames in an arena.Buffer, and an [Opener] reads them; both work in place, with any cipher.AEAD. Stratum V2
+// uses ChaCha20-Poly1305, as in golang.org/x/crypto/chacha20poly1305. The handshake is not part of this package: the caller
+// brings the keys, and reads the handshake's messages, of [Act1Size] and [Act2Size] bytes, from the same Reader.
 package sv2

@@ -20,7 +20,7 @@ const (
 	channelBit = 1 << 15
 )
 
-// Header is what stands in front of a message.
+// Header is the header of a message.
 type Header struct {
 	ExtensionType uint16 // 0 for the messages of the protocol itself; 15 bits
 	Channel       bool   // the payload begins with the id of the channel that the message is for
@@ -28,8 +28,8 @@ type Header struct {
 	Length        int // bytes of payload, the channel's id among them; at most MaxPayload
 }
 
-// ParseHeader reads the first HeaderSize bytes of p, which it borrows. Any six bytes are a header; the error is
-// io.ErrUnexpectedEOF if there are fewer.
+// ParseHeader reads the first HeaderSize bytes of p, which it borrows. Any six bytes are a header. The error is
+// io.ErrUnexpectedEOF if p is shorter.
 func ParseHeader(p []byte) (Header, error) {
 	if len(p) < HeaderSize {
 		return Header{}, io.ErrUnexpectedEOF
@@ -43,8 +43,8 @@ func ParseHeader(p []byte) (Header, error) {
 	}, nil
 }
 
-// Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. With an error that is dst
-// as it was: a *frame.LimitError if Length is above MaxPayload, another one if ExtensionType has more than 15 bits.
+// Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. It returns dst as it was and
+// a *frame.LimitError if Length is above MaxPayload, or another error if ExtensionType has more than 15 bits.
 func (h Header) Append(dst []byte) ([]byte, error) {
 	extension := h.ExtensionType
 	if extension >= channelBit {
@@ -60,8 +60,8 @@ func (h Header) Append(dst []byte) ([]byte, error) {
 	return append(dst, h.MessageType, byte(h.Length), byte(h.Length>>8), byte(h.Length>>16)), nil
 }
 
-// ChannelID returns the id of the channel that a message is for: the first four bytes of its payload, which it borrows. It
-// reports false if the message is for none, or the payload is too short to say it.
+// ChannelID returns the id of the channel that a message is for: the first four bytes of payload, which it borrows. It
+// reports false if Channel is not set, or payload is shorter than that.
 func (h Header) ChannelID(payload []byte) (uint32, bool) {
 	if !h.Channel || len(payload) < 4 {
 		return 0, false
@@ -69,11 +69,10 @@ func (h Header) ChannelID(payload []byte) (uint32, bool) {
 	return binary.LittleEndian.Uint32(payload), true
 }
 
-// Kind returns what frame.MaxKind calls messages like this one: it tells extensions and message types apart, whether they
-// are for a channel or not.
+// Kind returns the kind of message for frame.MaxKind: the extension and the message type, without the channel bit.
 func (h Header) Kind() uint32 { return uint32(h.ExtensionType)<<8 | uint32(h.MessageType) }
 
-// Frame returns h as an Encoder takes it.
+// Frame returns h as the Header that a frame.Encoder needs.
 func (h Header) Frame() frame.Header {
 	f := frame.Header{Payload: h.Length, Kind: h.Kind()}
 	if h.Channel {
@@ -88,7 +87,7 @@ const maxKind = channelBit<<8 - 1
 // channelInfo is the Info of a message for a channel.
 const channelInfo = 1
 
-// HeaderOf returns the Header of a frame that a Decoder of Format has given.
+// HeaderOf returns the Header of a frame that a Decoder of Format has returned.
 func HeaderOf(f frame.Header) Header {
 	return Header{
 		ExtensionType: uint16(f.Kind >> 8 & math.MaxUint16),
@@ -98,7 +97,7 @@ func HeaderOf(f frame.Header) Header {
 	}
 }
 
-// Format is the frame.Encoding of plain messages. Its zero value has no state.
+// Format is the frame.Encoding of plain messages. It has no state.
 type Format struct{}
 
 var _ frame.Encoding = Format{}
@@ -112,8 +111,8 @@ func (Format) Parse(p []byte) (frame.Header, error) {
 	return h.Frame(), err
 }
 
-// AppendHeader appends the header that f says to dst, which it borrows, and returns the longer slice. Errors are those of
-// [Header.Append], and one if f.Kind is no message's.
+// AppendHeader appends the header of f to dst, which it borrows, and returns the longer slice. It returns dst as it was and
+// the error of [Header.Append], or another error if f.Kind has more than 23 bits.
 func (Format) AppendHeader(dst []byte, f frame.Header) ([]byte, error) {
 	if f.Kind > maxKind {
 		return dst, fmt.Errorf("sv2: kind %#x has more than the 23 bits of an extension and a message type", f.Kind)

@@ -167,7 +167,7 @@ func randomMessages(rnd *rand.Rand, n, most int) (messages []slowMessage) {
 	return messages
 }
 
-// Plain messages come out the same by reference and in an arena, whatever way they come in.
+// Plain messages come out the same by reference and in an arena, for every way in which the bytes come in.
 func TestPlainMessages(t *testing.T) {
 	for seed := range uint64(40) {
 		rnd := rand.New(rand.NewPCG(seed, 1))

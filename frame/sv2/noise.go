@@ -9,44 +9,35 @@ import (
 )
 
 const (
-	// TagSize is how many bytes encryption adds to a header or chunk.
-	TagSize = 16
+	// tagSize is how many bytes encryption adds to a header or chunk.
+	tagSize = 16
 
-	// EncryptedHeaderSize is the size of a header as it is sent when it is encrypted.
-	EncryptedHeaderSize = HeaderSize + TagSize
+	// encryptedHeaderSize is the size of an encrypted header.
+	encryptedHeaderSize = HeaderSize + tagSize
 
-	// ChunkSize is the largest chunk of a payload as it is sent, which is the largest message that the Noise Protocol
-	// Framework allows; PlainChunkSize is what it carries. All chunks but the last are as large as that.
-	ChunkSize      = 65535
-	PlainChunkSize = ChunkSize - TagSize
+	// chunkSize is the size of every encrypted chunk of a payload but the last, the largest message that the Noise Protocol
+	// Framework allows. plainChunkSize is how many bytes of the payload it carries.
+	chunkSize      = 65535
+	plainChunkSize = chunkSize - tagSize
 
-	// Act1Size is the size of the initiator's message of the handshake: its ephemeral key as ElligatorSwift encodes it.
+	// Act1Size is the size of the initiator's message in the handshake: its ephemeral key as ElligatorSwift encodes it.
 	Act1Size = keySize
 
 	// Act2Size is the size of the responder's message: its ephemeral key (64 bytes), its static key encrypted (64 + 16),
 	// and its certificate encrypted (74 + 16).
-	Act2Size = keySize + (keySize + TagSize) + (certificateSize + TagSize)
+	Act2Size = keySize + (keySize + tagSize) + (certificateSize + tagSize)
 
 	keySize         = 64
 	certificateSize = 74 // version (2), valid from (4), not valid after (4), signature (64)
 )
 
-// EncryptedLen returns the size of a payload of n bytes as it is sent when it is encrypted: n, and TagSize for each chunk.
-// An empty payload has no chunk.
-func EncryptedLen(n int) int { return n + chunks(n)*TagSize }
+// EncryptedLen returns the size of an encrypted payload of n bytes: n, and 16 bytes for each chunk of up to 65,519 bytes. An
+// empty payload has no chunk.
+func EncryptedLen(n int) int { return n + chunks(n)*tagSize }
 
-// PlainLen is the inverse of EncryptedLen. It reports false if there is no payload that is sent in n bytes.
-func PlainLen(n int) (int, bool) {
-	last := n % ChunkSize
-	if n < 0 || 0 < last && last <= TagSize {
-		return 0, false
-	}
-	return n - (n+ChunkSize-1)/ChunkSize*TagSize, true
-}
+func chunks(n int) int { return (n + plainChunkSize - 1) / plainChunkSize }
 
-func chunks(n int) int { return (n + PlainChunkSize - 1) / PlainChunkSize }
-
-// ErrNonces says that a key has been used as often as Noise allows, 2⁶⁴-1 times. It is final: there must be a new handshake.
+// ErrNonces says that a key has been used as often as Noise allows, 2⁶⁴-1 times. It is final: a new handshake is needed.
 var ErrNonces = errors.New("sv2: the key has been used 2⁶⁴-1 times")
 
 // A cipherState is a key and the number of times it has been used, the CipherState of the Noise Protocol Framework (section
@@ -59,14 +50,14 @@ type cipherState struct {
 }
 
 func newCipherState(aead cipher.AEAD) cipherState {
-	if aead.NonceSize() != len(cipherState{}.bytes) || aead.Overhead() != TagSize {
+	if aead.NonceSize() != len(cipherState{}.bytes) || aead.Overhead() != tagSize {
 		panic(fmt.Sprintf("sv2: AEAD with nonces of %d bytes and %d bytes of overhead, want %d and %d",
-			aead.NonceSize(), aead.Overhead(), len(cipherState{}.bytes), TagSize))
+			aead.NonceSize(), aead.Overhead(), len(cipherState{}.bytes), tagSize))
 	}
 	return cipherState{aead: aead}
 }
 
-// left says whether the key may be used so many more times.
+// left reports whether the key may be used that many more times.
 func (c *cipherState) left(calls int) bool { return uint64(calls) <= math.MaxUint64-c.n }
 
 // nonce returns the nonce of the next call, valid until the one after it.

@@ -9,11 +9,10 @@ import (
 	"github.com/millrace-io/millrace/frame"
 )
 
-// TagError says that a header or a chunk has not been encrypted with the key, or has been changed, or comes in the wrong
-// place. It is final.
+// TagError says that a header or a chunk was encrypted with another key, was changed, or is out of order. It is final.
 type TagError struct {
 	Part  frame.Part
-	Nonce uint64 // which use of the key it was, from 0 on
+	Nonce uint64 // how often the key had been used before
 	Err   error  // the AEAD's
 }
 
@@ -31,9 +30,9 @@ type Opener struct {
 	d *frame.Decoder
 }
 
-// NewOpener returns an Opener of the frames that come from r, with a key that has not been used. Limits and deadlines are
-// those of a frame.Decoder, with Kind from [Header.Kind]; payloads count as plain text. It borrows r for as long as it is
-// used, and there is nothing to close. It panics unless aead has nonces of 12 bytes and an overhead of 16.
+// NewOpener returns an Opener of the frames that come from r, with a key that has not been used. The options are the ones of
+// a frame.Decoder, with kinds from [Header.Kind]; limits count plain text. The Opener borrows r for as long as it is used, and
+// there is nothing to close. NewOpener panics unless aead has nonces of 12 bytes and an overhead of 16.
 func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Opener {
 	o := &Opener{f: sealedFormat{state: newCipherState(aead)}}
 	o.d = frame.NewDecoder(r, &o.f, opts...)
@@ -42,10 +41,10 @@ func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Open
 
 // NextInto reads the next frame into buf, decrypts it there, and takes it out as a Slice, which the caller owns and
 // releases: HeaderSize bytes of plain header and the payload, contiguous. What buf held before comes in front of it. Memory
-// is taken as bytes arrive, and chunks are not moved: each is read to where its plain text belongs, over the tag of the one
+// is granted as bytes arrive. Chunks are not moved: each is read to where its plain text belongs, over the tag of the chunk
 // before.
 //
-// Errors are those of frame.Decoder.NextInto, *TagError and ErrNonces. With any error buf is as it was.
+// The error is a *TagError, ErrNonces, or as with frame.Decoder.NextInto. With any error buf is as it was.
 func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
 	s, f, err := o.d.NextInto(buf)
 	return s, HeaderOf(f), err
@@ -57,7 +56,7 @@ type sealedFormat struct {
 	header [HeaderSize]byte
 }
 
-func (f *sealedFormat) HeaderSize() int { return EncryptedHeaderSize }
+func (f *sealedFormat) HeaderSize() int { return encryptedHeaderSize }
 
 func (f *sealedFormat) Parse(p []byte) (frame.Header, error) {
 	plain, err := f.decrypt(f.header[:0], p, frame.InHeader)
@@ -69,7 +68,7 @@ func (f *sealedFormat) Parse(p []byte) (frame.Header, error) {
 
 func (f *sealedFormat) PlainHeader() []byte { return f.header[:] }
 
-func (f *sealedFormat) ChunkSize(rest int) int { return min(rest, PlainChunkSize) + TagSize }
+func (f *sealedFormat) ChunkSize(rest int) int { return min(rest, plainChunkSize) + tagSize }
 
 func (f *sealedFormat) Open(chunk []byte) ([]byte, error) {
 	return f.decrypt(chunk[:0], chunk, frame.InPayload)

@@ -17,25 +17,25 @@ type Sealer struct {
 // of 16.
 func NewSealer(aead cipher.AEAD) *Sealer { return &Sealer{newCipherState(aead)} }
 
-// Seal builds an encrypted frame in place. It leaves room for the header in buf and has write add the payload to buf,
-// with Write or Writable. Then it encrypts both, and takes the frame out as a Slice, which the caller owns and
-// releases. write borrows buf, may add nothing, and must not Take. h.Length is filled in. What buf held before comes in
-// front of the frame, as it is.
+// Seal builds an encrypted frame in place. It reserves room for the header in buf and calls write, which adds the payload to
+// buf with Write or Writable. Then it fills in h.Length, encrypts header and payload, and takes the frame out as a Slice,
+// which the caller owns and releases. write borrows buf and must not call Take. What buf held before comes in front of the
+// frame, as it is.
 //
-// A payload of up to PlainChunkSize bytes stays where it was written; one that is longer is moved once, to make room between
+// A payload of up to 65,519 bytes stays where it was written; a longer payload is moved once, to make room between
 // its chunks.
 //
-// The error is write's, that of [Header.Append], arena.ErrFull when there is no room, or ErrNonces. buf is as it was then, and
+// The error is write's, the one of [Header.Append], arena.ErrFull if there is no room, or ErrNonces. buf is as it was then, and
 // the key has not been used.
 func (s *Sealer) Seal(buf arena.Buffer, h Header, write func(buf arena.Buffer) error) (arena.Slice, error) {
 	base := buf.Len()
-	if buf.Writable(EncryptedHeaderSize) == nil {
+	if buf.Writable(encryptedHeaderSize) == nil {
 		return arena.Slice{}, arena.ErrFull
 	}
 	err := write(buf)
-	h.Length = buf.Len() - base - EncryptedHeaderSize
+	h.Length = buf.Len() - base - encryptedHeaderSize
 	if h.Length < 0 {
-		panic(fmt.Sprintf("sv2: Seal: %d bytes of the header are left after the payload was written", EncryptedHeaderSize+h.Length))
+		panic(fmt.Sprintf("sv2: Seal: %d bytes of the header are left after the payload was written", encryptedHeaderSize+h.Length))
 	}
 	if err == nil {
 		err = s.seal(buf, base, h)
@@ -55,7 +55,7 @@ func (s *Sealer) seal(buf arena.Buffer, base int, h Header) error {
 	if !s.state.left(1 + count) {
 		return ErrNonces
 	}
-	if count > 0 && buf.Writable(count*TagSize) == nil {
+	if count > 0 && buf.Writable(count*tagSize) == nil {
 		return arena.ErrFull
 	}
 	sealed := buf.Data(buf.Len())[base:]
@@ -63,14 +63,14 @@ func (s *Sealer) seal(buf arena.Buffer, base int, h Header) error {
 		return err
 	}
 	s.encrypt(sealed[:HeaderSize])
-	payload := sealed[EncryptedHeaderSize:]
-	for i := count - 1; i > 0; i-- { // the last first: none is written over before it has been moved
-		copy(payload[i*ChunkSize:], payload[i*PlainChunkSize:min((i+1)*PlainChunkSize, h.Length)])
+	payload := sealed[encryptedHeaderSize:]
+	for i := count - 1; i > 0; i-- { // from the last on, so that no chunk is overwritten before it is moved
+		copy(payload[i*chunkSize:], payload[i*plainChunkSize:min((i+1)*plainChunkSize, h.Length)])
 	}
-	for left := h.Length; left > 0; left -= PlainChunkSize {
-		n := min(left, PlainChunkSize)
+	for left := h.Length; left > 0; left -= plainChunkSize {
+		n := min(left, plainChunkSize)
 		s.encrypt(payload[:n])
-		payload = payload[n+TagSize:]
+		payload = payload[n+tagSize:]
 	}
 	return nil
 }

@@ -2,14 +2,18 @@ package blob
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/millrace-io/millrace/chunk"
@@ -20,16 +24,28 @@ const (
 	// they can be renamed.
 	incoming = "incoming"
 
-	// lockName is the file that shows that the directory is a Directory's, and that a process has it.
+	// lockName is the file that marks a Directory, and that its process has locked.
 	lockName = "millrace-blobs.lock"
 
-	// openFiles is half of the descriptors that a process may have where nobody has raised the limit (1024), less as many
-	// for /files/.
-	openFiles = 128
+	// shards is how many directories the files are spread over, so that listing one of them stays fast.
+	shards = 256
+
+	// suffix keeps names from having a meaning for other programs: index.html, or .gitignore.
+	suffix = ".blob"
+
+	// maxPlainName leaves room for suffix in the 255 bytes that file systems have for a name.
+	maxPlainName = 240
+
+	// sweepInterval is the pause between the sweeps of two shards: all of them take four minutes. A value that has expired is
+	// never served; until it is swept it only takes room.
+	sweepInterval = time.Second
+
+	// sweepNames is how many names are read at a time.
+	sweepNames = 256
 )
 
-// The permissions of a file say whether its value expires; if so, its time of change says when. So both come into being
-// with the file, in one step, and survive whatever the file survives: a restart, and a backup that keeps times.
+// The permissions of a file say whether its value expires; if so, its time of change says when. Both are set before the file
+// gets its name, and survive a restart, and a backup that keeps permissions and times.
 const (
 	lasting  fs.FileMode = 0o600
 	expiring fs.FileMode = 0o700
@@ -39,27 +55,26 @@ const (
 //
 //	millrace-blobs.lock
 //	incoming/1a2b          what is being written
-//	00/ … ff/film.mp4.blob see placeOf
+//	00/ … ff/film.mp4.blob see fileOf
 //
-// A file that has its key's name is never written to again. It is on the disk before it gets that name, and its name is
-// on the disk before Put returns.
+// A file is on the disk before it gets its key's name, is never written to again, and its name is on the disk before Put
+// returns.
 type Directory struct {
-	root    *os.Root
-	lock    *os.File
-	handler *chunk.FileHandler
-	clock   func() time.Time
-	serial  atomic.Int64 // makes the times of two files differ, see stamp
+	root   *os.Root
+	lock   *os.File
+	clock  func() time.Time
+	serial atomic.Int64 // makes the times of two files differ, see stamp
 
 	writing [shards]sync.Mutex // held while a name in the shard is given to a file, or taken from one
 
-	sweeping context.CancelFunc
-	swept    chan struct{} // closed when the janitor has ended
-	expired  atomic.Int64  // files that it has deleted
+	stopSweeper context.CancelFunc
+	swept       chan struct{} // closed when the sweeper has ended
+	expired     atomic.Int64  // files that it has deleted
 }
 
-// OpenDirectory opens the store in the directory of that name, which must be there, be empty or a Directory's, and
-// belong to no other process. Anything left unfinished by processes that were killed is deleted. The call that ends the
-// Directory's life is Close.
+// OpenDirectory opens the store in the directory called name. The directory must exist, be empty or a Directory's, and not be
+// open in another process. OpenDirectory deletes what killed processes have left unfinished. The call that ends the Directory's
+// life is Close.
 func OpenDirectory(name string) (*Directory, error) {
 	root, err := os.OpenRoot(name)
 	if err != nil {
@@ -73,18 +88,15 @@ func OpenDirectory(name string) (*Directory, error) {
 		}
 		return nil, err
 	}
-	d.handler = chunk.FileServer(root,
-		chunk.StatETags(), chunk.Listing(false), chunk.OpenFiles(openFiles),
-		chunk.TrustNames(0)) // whoever has put a value gets that one, even on file systems with coarse clocks
 	ctx, stop := context.WithCancel(context.Background())
-	d.sweeping = stop
+	d.stopSweeper = stop
 	go d.sweep(ctx)
 	return d, nil
 }
 
-// prepare takes the directory for this process, and makes it what it should be.
+// prepare locks the directory for this process and makes its parts.
 func (d *Directory) prepare() (err error) {
-	if err := d.vacant(); err != nil {
+	if err := d.checkUnused(); err != nil {
 		return err
 	}
 	if d.lock, err = d.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
@@ -110,8 +122,8 @@ func (d *Directory) prepare() (err error) {
 	return d.probe()
 }
 
-// vacant returns an error if the directory is in use for something else: things are going to be deleted in it.
-func (d *Directory) vacant() error {
+// checkUnused returns an error if the directory holds other things: the store deletes files.
+func (d *Directory) checkUnused() error {
 	if _, err := d.root.Lstat(lockName); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -132,7 +144,8 @@ func (d *Directory) vacant() error {
 	return nil
 }
 
-// probe finds out whether the file system keeps what tells when a value expires.
+// probe returns an error if the file system does not keep permissions, and times to the nanosecond: expiry and entity tags are
+// made of them.
 func (d *Directory) probe() error {
 	const name = incoming + "/probe"
 	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
@@ -141,7 +154,7 @@ func (d *Directory) probe() error {
 	}
 	defer func() { _ = d.root.Remove(name) }()
 	defer f.Close()
-	at := time.Now().Add(MaxTTL).Truncate(time.Second)
+	at := time.Now().Add(maxTTL).Truncate(time.Second).Add(1)
 	for _, mode := range []fs.FileMode{lasting, expiring} {
 		if err := errors.Join(d.root.Chmod(name, mode), d.root.Chtimes(name, at, at)); err != nil {
 			return err
@@ -151,7 +164,7 @@ func (d *Directory) probe() error {
 			return err
 		}
 		if info.Mode() != mode || !info.ModTime().Equal(at) {
-			return errors.New("its file system does not keep permissions and times, by which values expire")
+			return errors.New("its file system does not keep permissions and exact times, by which values expire and are told apart")
 		}
 	}
 	return nil
@@ -168,91 +181,247 @@ func (d *Directory) sync(name string) error {
 
 // Close implements Store.
 func (d *Directory) Close() error {
-	d.sweeping()
+	d.stopSweeper()
 	<-d.swept
-	return errors.Join(d.handler.Close(), d.root.Close(), d.lock.Close())
+	return errors.Join(d.root.Close(), d.lock.Close())
 }
 
-// Sent implements Store.
-func (d *Directory) Sent() chunk.Report { return d.handler.Stats().Sent }
-
-// look returns how long the value at a path is there, 0 if for ever, or ErrNotFound.
-func (d *Directory) look(path string) (left time.Duration, err error) {
-	info, err := d.root.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return 0, ErrNotFound
-	case err != nil:
-		return 0, err
-	case !expires(info):
-		return 0, nil
-	}
-	if left = info.ModTime().Sub(d.clock()); left <= 0 {
-		return 0, ErrNotFound
-	}
-	return left, nil
+// A file says where the file of a key is.
+type file struct {
+	shard int
+	path  string // below the root, as in "3f/film.mp4.blob"
 }
+
+// fileOf returns the file of key. Two keys never have the same file, even where the file system does not distinguish upper and
+// lower case. A name is the key with everything but a few characters written as %2f; a name that would be too long is "%h" and
+// a hash, which no key is written as.
+func fileOf(key string) file {
+	const digits = "0123456789abcdef"
+	sum := sha256.Sum256([]byte(key))
+	var name strings.Builder
+	for i := 0; i < len(key) && name.Len() <= maxPlainName; i++ {
+		c := key[i]
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' && i > 0 {
+			name.WriteByte(c)
+		} else {
+			name.Write([]byte{'%', digits[c>>4], digits[c&15]})
+		}
+	}
+	text := name.String()
+	if len(text) > maxPlainName {
+		text = "%h" + hex.EncodeToString(sum[:])
+	}
+	return file{shard: int(sum[0]), path: shardName(int(sum[0])) + "/" + text + suffix}
+}
+
+// shardName returns the name of a shard's directory.
+func shardName(i int) string { return hex.EncodeToString([]byte{byte(i)}) }
 
 // expires reports whether the time of a file is that at which its value expires.
 func expires(info fs.FileInfo) bool { return info.Mode().Perm() == expiring }
 
-// Serve implements Store.
-func (d *Directory) Serve(w http.ResponseWriter, r *http.Request, key string) error {
-	path := placeOf(key).path
-	left, err := d.look(path)
-	if err != nil {
-		return err
-	}
-	describe(w.Header(), left)
-	asked := *r
-	asked.Header = conditions(r.Header)
-	d.handler.ServeFile(undated{w}, &asked, path)
-	return nil
+// hasExpired reports whether a file's value has expired.
+func (d *Directory) hasExpired(info fs.FileInfo) bool {
+	return info.Mode().IsRegular() && expires(info) && !d.clock().Before(info.ModTime())
 }
 
-// undated takes the date of a file away from an answer. It changes no body, and can be unwrapped.
-type undated struct{ http.ResponseWriter }
-
-// WriteHeader implements http.ResponseWriter.
-func (w undated) WriteHeader(status int) {
-	w.Header().Del("Last-Modified")
-	w.ResponseWriter.WriteHeader(status)
+// fileTag returns the entity tag of a file. Two files have different times, see stamp.
+func fileTag(info fs.FileInfo) string {
+	return fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size())
 }
 
-// Unwrap is for http.ResponseController, and for chunk.
-func (w undated) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// tag returns the entity tag of the value at a path, as Serve has it, "" if there is none.
-func (d *Directory) tag(path string) (string, error) {
-	if _, err := d.look(path); err == ErrNotFound {
-		return "", nil
+// Open implements Store.
+func (d *Directory) Open(_ context.Context, key string) (*Value, error) {
+	f, err := d.root.Open(fileOf(key).path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotFound
 	} else if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && (d.hasExpired(info) || !info.Mode().IsRegular()) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	v := &Value{Tag: fileTag(info), Content: f}
+	if expires(info) {
+		v.TTL = max(info.ModTime().Sub(d.clock()), 1)
+	}
+	return v, nil
+}
+
+// tag returns the entity tag of the value at a path, "" if there is no value.
+func (d *Directory) tag(path string) (string, error) {
+	info, err := d.root.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", err
+	case d.hasExpired(info) || !info.Mode().IsRegular():
+		return "", nil
+	}
+	return fileTag(info), nil
+}
+
+// Put implements Store.
+func (d *Directory) Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string, created bool, err error) {
+	if size > put.Limit {
+		return "", false, &TooLargeError{put.Limit}
+	}
+	pending := incoming + "/" + rand.Text()
+	defer func() {
+		if err != nil {
+			_ = d.root.Remove(pending)
+			err = roomError(err)
+		}
+	}()
+	if tag, err = d.write(ctx, pending, body, size, put); err != nil {
+		return "", false, err
+	}
+	to := fileOf(key)
+	before, err := d.rename(pending, to, put.Only)
+	if err != nil {
+		return "", false, err
+	}
+	if err := d.sync(shardName(to.shard)); err != nil {
+		return "", false, fmt.Errorf("%w: %w", ErrUnsure, err)
+	}
+	return tag, before == "", nil
+}
+
+// write writes body to a new file, makes that durable, and returns its entity tag.
+func (d *Directory) write(ctx context.Context, pending string, body io.Reader, size int64, put Put) (tag string, err error) {
+	f, err := d.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
+	if err != nil {
 		return "", err
 	}
-	return d.served(path)
-}
-
-// served returns the entity tag of the file at a path, whether its value has expired or not, and "" if there is none.
-// When it is asked for a file that was replaced or deleted, the handler lets go of the old one, so that the disk gets
-// its room back.
-func (d *Directory) served(path string) (string, error) {
-	a := headOnly{header: make(http.Header)}
-	d.handler.ServeFile(&a, &http.Request{Method: http.MethodHead, Header: make(http.Header), ProtoMajor: 1}, path)
-	switch a.status {
-	case http.StatusOK:
-		return a.header.Get("Etag"), nil
-	case http.StatusNotFound:
-		return "", nil
+	defer f.Close() // if there is an error
+	src := newSource(body, size, put.Limit)
+	moved, err := chunk.Copy(ctx, f, src)
+	if err == nil && size != unknownSize && moved.Bytes != size {
+		err = &BodyError{io.ErrUnexpectedEOF}
 	}
-	return "", fmt.Errorf("%s: %s", path, http.StatusText(a.status))
+	if err = src.failure(err); err != nil {
+		return "", err
+	}
+	mode, at := d.stamp(put.TTL)
+	if err := errors.Join(f.Chmod(mode), d.root.Chtimes(pending, at, at)); err != nil {
+		return "", err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	return fileTag(info), errors.Join(f.Sync(), f.Close())
 }
 
-// headOnly is an answer of which only the head is wanted.
-type headOnly struct {
-	header http.Header
-	status int
+// stamp returns the permissions and the time of a new file. The time is made different from that of any other file, if only
+// by some nanoseconds, because entity tags are made of it.
+func (d *Directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
+	at, mode = d.clock(), lasting
+	if ttl > 0 {
+		at, mode = at.Add(ttl), expiring
+	}
+	return mode, at.Truncate(time.Millisecond).Add(time.Duration(d.serial.Add(1) % int64(time.Millisecond)))
 }
 
-func (a *headOnly) Header() http.Header         { return a.header }
-func (a *headOnly) WriteHeader(status int)      { a.status = status }
-func (a *headOnly) Write(p []byte) (int, error) { return len(p), nil }
+// rename gives a file its key's name, if only allows that, and returns the entity tag that the key had before.
+func (d *Directory) rename(pending string, to file, only Condition) (before string, err error) {
+	d.writing[to.shard].Lock()
+	defer d.writing[to.shard].Unlock()
+	if before, err = d.allowed(to, only); err != nil {
+		return before, err
+	}
+	return before, d.root.Rename(pending, to.path)
+}
+
+// allowed returns the present entity tag, or ErrCondition.
+func (d *Directory) allowed(to file, only Condition) (tag string, err error) {
+	if tag, err = d.tag(to.path); err == nil && !only.allows(tag) {
+		err = ErrCondition
+	}
+	return tag, err
+}
+
+// Check implements Store.
+func (d *Directory) Check(_ context.Context, key string, only Condition) error {
+	_, err := d.allowed(fileOf(key), only)
+	return err
+}
+
+// Delete implements Store.
+func (d *Directory) Delete(_ context.Context, key string, only Condition) error {
+	at := fileOf(key)
+	if err := d.remove(at, only); err != nil {
+		return err
+	}
+	return d.sync(shardName(at.shard))
+}
+
+func (d *Directory) remove(at file, only Condition) error {
+	d.writing[at.shard].Lock()
+	defer d.writing[at.shard].Unlock()
+	switch tag, err := d.allowed(at, only); {
+	case err != nil:
+		return err
+	case tag == "":
+		return ErrNotFound
+	}
+	return d.root.Remove(at.path)
+}
+
+// roomError returns ErrFull for the errors of a file system that has no room.
+func roomError(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return ErrFull
+	}
+	return err
+}
+
+// sweep deletes what has expired, until ctx ends.
+func (d *Directory) sweep(ctx context.Context) {
+	defer close(d.swept)
+	t := time.NewTicker(sweepInterval)
+	defer t.Stop()
+	for i := 0; ; i = (i + 1) % shards {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		d.sweepShard(ctx, i)
+	}
+}
+
+// sweepShard deletes what has expired in a shard. What cannot be read is left for the next time.
+func (d *Directory) sweepShard(ctx context.Context, shard int) {
+	dir, err := d.root.Open(shardName(shard))
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	for ctx.Err() == nil {
+		entries, err := dir.ReadDir(sweepNames)
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil && d.hasExpired(info) {
+				d.sweepFile(file{shard, shardName(shard) + "/" + e.Name()})
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// sweepFile deletes a file if it has expired: it may have been replaced since sweepShard looked.
+func (d *Directory) sweepFile(at file) {
+	d.writing[at.shard].Lock()
+	defer d.writing[at.shard].Unlock()
+	if info, err := d.root.Lstat(at.path); err == nil && d.hasExpired(info) && d.root.Remove(at.path) == nil {
+		d.expired.Add(1)
+	}
+}

@@ -23,7 +23,7 @@ const writerDirectory = "MILLRACE_TEST_BLOB_WRITER"
 // writerKeys is how many keys it writes to.
 const writerKeys = 4
 
-// writeUntilKilled puts and deletes values until somebody kills it.
+// writeUntilKilled puts and deletes values until the test kills its process.
 func writeUntilKilled(dir string) {
 	d, err := OpenDirectory(dir)
 	if err != nil {
@@ -96,7 +96,7 @@ func checkKilled(t *testing.T, dir string) (there int) {
 	}
 	defer d.Close()
 	for i := range writerKeys {
-		value, err := d.root.ReadFile(placeOf(fmt.Sprint("key", i)).path)
+		value, err := d.root.ReadFile(fileOf(fmt.Sprint("key", i)).path)
 		if err == nil && isWhole(value) {
 			there++
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +127,7 @@ func TestOneProcessHasADirectory(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(file); err != nil {
-		t.Errorf("somebody else's file: %v", err)
+		t.Errorf("another program's file: %v", err)
 	}
 }
 
@@ -138,8 +138,8 @@ func TestExpiry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, ttl := range map[string]time.Duration{"hour": time.Hour, "day": 24 * time.Hour, "ever": 0, "century": MaxTTL} {
-		if _, _, err := d.Put(t.Context(), key, strings.NewReader(key), Unknown, Put{Limit: limit, TTL: ttl}); err != nil {
+	for key, ttl := range map[string]time.Duration{"hour": time.Hour, "day": 24 * time.Hour, "ever": 0, "century": maxTTL} {
+		if _, _, err := d.Put(t.Context(), key, strings.NewReader(key), unknownSize, Put{Limit: limit, TTL: ttl}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,7 +151,7 @@ func TestExpiry(t *testing.T) {
 		there string
 	}{
 		{0, "hour day ever century"}, {time.Hour - time.Minute, "hour day ever century"}, {time.Hour, "day ever century"},
-		{25 * time.Hour, "ever century"}, {2 * MaxTTL, "ever"},
+		{25 * time.Hour, "ever century"}, {2 * maxTTL, "ever"},
 	} {
 		d := openDirectoryAt(t, dir, func() time.Time { return time.Now().Add(tt.after) })
 		w := serve(t, d)
@@ -181,43 +181,39 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// openDirectoryAt opens a directory at another time. The janitor is not running.
+// openDirectoryAt opens a directory at another time, without its sweeper.
 func openDirectoryAt(t *testing.T, name string, clock func() time.Time) *Directory {
 	t.Helper()
 	d, err := OpenDirectory(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.sweeping()
+	d.stopSweeper()
 	<-d.swept
 	d.clock = clock
 	return d
 }
 
-// A sweep leaves a value alone that has taken the place of one that has expired.
+// A sweep does not delete a value that has replaced an expired one since the sweep looked.
 func TestASweepLooksAgain(t *testing.T) {
 	d := openDirectory(t, t.TempDir())
-	if _, _, err := d.Put(t.Context(), "k", strings.NewReader("old"), Unknown, Put{Limit: limit, TTL: time.Millisecond}); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(2 * time.Millisecond)
-	at := placeOf("k")
+	at := fileOf("k")
 	mustPut(t, d, "k", []byte("new"))
-	d.sweepFile(at.shard, at.path)
+	d.sweepFile(at)
 	serve(t, d).mustHave(t, "k", []byte("new"))
 	if n := d.expired.Load(); n != 0 {
 		t.Errorf("%d have expired", n)
 	}
 }
 
-// Whoever can write into the directory cannot have the server read elsewhere.
+// A symbolic link in the directory does not make the server read elsewhere.
 func TestLinksLeadNowhere(t *testing.T) {
 	dir, secret := t.TempDir(), filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d := openDirectory(t, dir)
-	if err := os.Symlink(secret, filepath.Join(dir, placeOf("k").path)); err != nil {
+	if err := os.Symlink(secret, filepath.Join(dir, fileOf("k").path)); err != nil {
 		t.Fatal(err)
 	}
 	value, _, err := serve(t, d).get(t.Context(), "k")
@@ -231,7 +227,7 @@ func TestLinksLeadNowhere(t *testing.T) {
 	serve(t, d).mustHave(t, "k", []byte("value"))
 }
 
-// A value whose time is over before its writer is answered has a tag all the same.
+// A value that expires before its writer is answered has a tag all the same.
 func TestTagOfAValueThatExpires(t *testing.T) {
 	looks := new(atomic.Int64)
 	d := closing(t, openDirectoryAt(t, t.TempDir(), func() time.Time { return time.Unix(1e9+looks.Add(1), 0) }))
@@ -244,33 +240,14 @@ func TestTagOfAValueThatExpires(t *testing.T) {
 	}
 }
 
-// What was deleted, replaced or has expired takes no more room when nobody gets it any more.
-func TestNoDeletedFileIsOpen(t *testing.T) {
-	d := openDirectory(t, t.TempDir())
-	w := serve(t, d)
-	get := func(want int) {
-		t.Helper()
-		mustPut(t, d, "k", described(1, 100))
-		w.mustHave(t, "k", described(1, 100))
-		if n := d.handler.Stats().Open; n != want {
-			t.Fatalf("%d files are open, want %d", n, want)
-		}
+// Values that are put in the same moment, and have the same length, have different tags.
+func TestTagsDiffer(t *testing.T) {
+	d := closing(t, openDirectoryAt(t, t.TempDir(), func() time.Time { return time.Unix(1e9, 0) }))
+	tags := make(map[string]bool)
+	for range 100 {
+		tags[mustPut(t, d, "k", []byte("same"))] = true
 	}
-	get(1)
-	get(1)
-	if err := d.Delete(t.Context(), "k", nil); err != nil {
-		t.Fatal(err)
-	}
-	if n := d.handler.Stats().Open; n != 0 {
-		t.Errorf("%d files are open after it was deleted", n)
-	}
-	get(1)
-	at := placeOf("k")
-	if err := errors.Join(d.root.Chmod(at.path, expiring), d.root.Chtimes(at.path, time.Unix(1, 0), time.Unix(1, 0))); err != nil {
-		t.Fatal(err)
-	}
-	d.sweepFile(at.shard, at.path)
-	if n := d.handler.Stats().Open; n != 0 || d.expired.Load() != 1 {
-		t.Errorf("%d files are open after one has expired", n)
+	if len(tags) != 100 {
+		t.Errorf("%d tags of 100 values", len(tags))
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -63,7 +63,7 @@ func put(t *testing.T, s Store, key string, value []byte, only Condition) (tag s
 	t.Helper()
 	size := int64(len(value))
 	if rand.IntN(2) == 0 {
-		size = Unknown
+		size = unknownSize
 	}
 	return s.Put(t.Context(), key, bytes.NewReader(value), size, Put{Limit: limit, Only: only})
 }
@@ -82,11 +82,16 @@ type web struct{ *httptest.Server }
 
 func serve(t *testing.T, s Store) web {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := s.Serve(w, r, r.URL.Path[1:])
+		v, err := s.Open(ContextOf(r), r.URL.Path[1:])
 		if errors.Is(err, ErrNotFound) {
 			http.Error(w, err.Error(), http.StatusNotFound)
 		} else if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
+		} else {
+			defer v.Close()
+			if _, err := v.Serve(w, r); err != nil {
+				panic(http.ErrAbortHandler)
+			}
 		}
 	}))
 	t.Cleanup(srv.Close)
@@ -125,8 +130,7 @@ func (w web) mustHave(t *testing.T, key string, want []byte) {
 	}
 }
 
-// described returns a value of n bytes, at least 16, that says what it must be: its seed, its length, and what follows from
-// the seed.
+// described returns a value of n bytes, at least 16, that describes itself: its seed, its length, and bytes made from the seed.
 func described(seed uint64, n int) []byte {
 	p := make([]byte, n)
 	var key [32]byte
@@ -137,7 +141,7 @@ func described(seed uint64, n int) []byte {
 	return p
 }
 
-// isWhole reports whether p is what described has made.
+// isWhole reports whether described has made p.
 func isWhole(p []byte) bool {
 	return len(p) >= 16 && binary.LittleEndian.Uint64(p[8:]) == uint64(len(p)) &&
 		bytes.Equal(p, described(binary.LittleEndian.Uint64(p), len(p)))

@@ -33,15 +33,15 @@ func FuzzPlaceOf(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, one, two string) {
 		for _, key := range []string{one, two} {
-			p := placeOf(key)
+			p := fileOf(key)
 			dir, name := path.Split(p.path)
 			if dir != shardName(p.shard)+"/" || len(name) > 255 || strings.ToLower(name) != name || path.Clean(p.path) != p.path ||
 				strings.ContainsAny(name, `/\:*?"<>|`) || name == suffix && key != "" {
 				t.Errorf("%q: %q", key, p.path)
 			}
 		}
-		if one != two && placeOf(one).path == placeOf(two).path {
-			t.Errorf("%q and %q are both in %s", one, two, placeOf(one).path)
+		if one != two && fileOf(one).path == fileOf(two).path {
+			t.Errorf("%q and %q are both in %s", one, two, fileOf(one).path)
 		}
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/millrace-io/millrace/internal/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
 func TestMain(m *testing.M) {

@@ -10,31 +10,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// anyVersion is what a script is told to expect when it does not matter what it finds.
+// anyVersion tells a script to accept any present version.
 const anyVersion = "*"
 
 const (
-	// scriptTries is how often a script is run until an answer comes. A connection that was cut is made anew at once; a
-	// client that has waited longer than this takes should be told.
+	// scriptTries is how often a script is run until an answer comes.
 	scriptTries = 4
 
-	// scriptPause is waited before the second try, and doubled after each further one.
+	// scriptPause is the pause before the second try. It doubles for each further one.
 	scriptPause = 10 * time.Millisecond
 )
 
-// The scripts name keys that are not among KEYS: those of versions, which the hash names. They are in the same slot, so
-// that the server that runs the script has them.
+// The scripts use the version that the hash names, which is not among KEYS. It is in the same slot, and so on the same server.
 var (
-	// lookupScript returns the version that KEYS[1] names, how long it is, and for how many milliseconds it is there (-1: for
-	// ever). A version that is not there, because Redis has evicted it, is none.
+	// lookupScript returns the version that KEYS[1] names, its length, and how many milliseconds it has left (-1: no end). It
+	// returns nil if there is no version, or if Redis has evicted it.
 	lookupScript = redis.NewScript(`
 local v = redis.call('HMGET', KEYS[1], 'value', 'length')
 if not v[1] or redis.call('EXISTS', v[1]) == 0 then return false end
 return {v[1], tonumber(v[2]), redis.call('PTTL', KEYS[1])}`)
 
-	// commitScript has KEYS[1] name the version KEYS[3], whose value is in KEYS[2], if it names ARGV[1] so far. ARGV[2] is the
-	// length, ARGV[3] the time to live (0: for ever) and ARGV[4] how long the old version is kept, both in milliseconds.
-	// KEYS[4] remembers for ARGV[5] milliseconds that it was done.
+	// commitScript makes KEYS[1] name the version KEYS[3], whose value is in KEYS[2], if KEYS[1] names ARGV[1] so far. ARGV[2] is
+	// the length, ARGV[3] the time to live (0: no end) and ARGV[4] how long the old version is kept, both in milliseconds.
+	// KEYS[4] remembers the outcome for ARGV[5] milliseconds.
 	commitScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[4])
 if said then return said end
@@ -56,8 +54,8 @@ local outcome = now and 'replaced' or 'created'
 redis.call('SET', KEYS[4], outcome, 'PX', ARGV[5])
 return outcome`)
 
-	// deleteScript deletes KEYS[1] if it names ARGV[1], and has its version go after ARGV[2] milliseconds. KEYS[2] remembers
-	// for ARGV[3] milliseconds that it was done.
+	// deleteScript deletes KEYS[1] if it names ARGV[1], and lets the version expire after ARGV[2] milliseconds. KEYS[2] remembers
+	// the outcome for ARGV[3] milliseconds.
 	deleteScript = redis.NewScript(`
 local said = redis.call('GET', KEYS[2])
 if said then return said end
@@ -70,13 +68,13 @@ redis.call('SET', KEYS[2], 'deleted', 'PX', ARGV[3])
 return 'deleted'`)
 )
 
-// memoryOf returns the key under which a script remembers what it has said about a version, which is its caller's alone.
-// It is a key of its own, and no field of the hash, because somebody else may write the hash between two tries.
-func memoryOf(version string) string { return version + ":done" }
+// outcomeKey returns the key under which a script remembers what it has answered about a version, which belongs to one caller.
+// It is not a field of the hash, because another writer may replace the hash between two tries.
+func outcomeKey(version string) string { return version + ":done" }
 
-// run has Redis run a script that changes something and remembers that, and returns its answer. If the answer is lost,
-// run asks for it again. A client's own tries would hide that there was one whose answer was lost: then a last one that
-// was refused (LOADING, no connection) would look as if nothing had been done.
+// run runs a script that remembers its outcome, and returns the answer. If the answer is lost, run asks again. It does so
+// itself, because go-redis would not tell that an answer was lost: a last try that was refused (LOADING, no connection) would
+// look as if nothing had been done.
 func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (string, error) {
 	lost, pause := false, scriptPause
 	for try := 1; ; try++ {
@@ -84,10 +82,10 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 		if err == nil {
 			return answer, nil
 		}
-		lost = lost || !undone(err)
+		lost = lost || !notExecuted(err)
 		var reply redis.Error
-		final := errors.As(err, &reply) && !passes(reply)
-		if final || try == scriptTries || !rest(ctx, pause) {
+		final := errors.As(err, &reply) && !isTransient(reply)
+		if final || try == scriptTries || !sleep(ctx, pause) {
 			if lost {
 				return "", fmt.Errorf("%w: %w", ErrUnsure, err)
 			}
@@ -97,8 +95,8 @@ func (s *Redis) run(ctx context.Context, script *redis.Script, keys []string, ar
 	}
 }
 
-// rest waits, and reports whether ctx has not ended.
-func rest(ctx context.Context, pause time.Duration) bool {
+// sleep waits, and reports false if ctx has ended.
+func sleep(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -109,14 +107,14 @@ func rest(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// undone reports whether the error of a try says that the try has changed nothing.
-func undone(err error) bool {
+// notExecuted reports whether an error proves that the try has changed nothing.
+func notExecuted(err error) bool {
 	var reply redis.Error
 	var dial *net.OpError
 	return errors.As(err, &reply) || errors.As(err, &dial) && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout)
 }
 
-// A onceClient sends a script's command once: what go-redis would do again comes back as an error.
+// A onceClient sends a script's command once: go-redis does not retry it.
 type onceClient struct{ redis.UniversalClient }
 
 // Eval implements redis.Scripter.

@@ -5,46 +5,37 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/millrace-io/millrace/chunk"
 )
 
-// A Store keeps values under keys, which are as CheckKey wants them. All methods may be called from any goroutine, but
-// Close only when no other is being called, and none afterwards.
+// A Store keeps values under keys that CheckKey accepts. Its methods may be called from any goroutine, but Close only when no
+// other call is running, and no call may follow it.
 type Store interface {
-	// Serve answers a GET or HEAD request with the value of key: ranges, conditions and an entity tag included. If it
-	// returns an error, nothing was answered. An answer that breaks off ends in a panic with http.ErrAbortHandler.
-	Serve(w http.ResponseWriter, r *http.Request, key string) error
+	// Open returns the value of key, or ErrNotFound. The call that ends the value's life is its Close.
+	Open(ctx context.Context, key string) (*Value, error)
 
-	// Put gives key the value that body has, and returns its entity tag and whether there was none before. It borrows
-	// body, of which size bytes are read, or all of it if size is Unknown. If it returns an error other than ErrUnsure,
-	// key is as it was.
+	// Put gives key the value that body has, and returns its entity tag and whether key is new. It borrows body and reads size
+	// bytes of it, or all of it if size is unknownSize. After an error other than ErrUnsure, key is as it was.
 	Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string, created bool, err error)
 
-	// Check returns nil if only allows key to be written to at present.
+	// Check returns nil if only allows a write to key at present, and ErrCondition otherwise.
 	Check(ctx context.Context, key string, only Condition) error
 
-	// Delete deletes key, if only allows that. Downloads that are under way go on.
+	// Delete deletes key, if only allows that. A Value that is open stays whole.
 	Delete(ctx context.Context, key string, only Condition) error
 
-	// Sent returns how many bytes of values were sent, by the way they went.
-	Sent() chunk.Report
-
-	// Close ends what the store does by itself, and gives back what it holds.
+	// Close stops the store's goroutines and closes its files and connections.
 	Close() error
 }
 
-// Unknown is the size of a body that comes without one.
-const Unknown = -1
+// unknownSize is the size of a body that comes without a length.
+const unknownSize = -1
 
-// Put says how a value is to be put.
+// Put has the conditions of a Store's Put.
 type Put struct {
 	Limit int64         // bytes that it may have
-	TTL   time.Duration // how long it is there; 0: until it is deleted
+	TTL   time.Duration // how long the value will be there; 0: until it is deleted
 	Only  Condition     // or nil
 }
 
@@ -58,7 +49,7 @@ var (
 	// ErrFull says that the store has no room.
 	ErrFull = errors.New("the store is full")
 
-	// ErrUnsure says that nobody knows whether it was done.
+	// ErrUnsure says that the store has not answered, so that the change was made or not.
 	ErrUnsure = errors.New("the store has not answered: it may have been done, or not")
 )
 
@@ -87,11 +78,11 @@ func (e *UnavailableError) Error() string {
 // Unwrap returns the reason.
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// HeaderTTL says, in seconds, how long a value is to be there (in a request) or still will be (in an answer).
+// HeaderTTL is the header that says, in seconds, how long a value will be there, in requests and in answers.
 const HeaderTTL = "Millrace-TTL"
 
-// MaxTTL bounds a TTL, so that times can be reckoned with everywhere.
-const MaxTTL = 100 * 365 * 24 * time.Hour
+// maxTTL bounds a TTL, so that times do not overflow.
+const maxTTL = 100 * 365 * 24 * time.Hour
 
 // ParseTTL reads a HeaderTTL: seconds, as in 90 or, in an answer, 89.999; or as in 1m30s. "" is 0.
 func ParseTTL(s string) (time.Duration, error) {
@@ -102,27 +93,13 @@ func ParseTTL(s string) (time.Duration, error) {
 	if strings.Trim(s, "0123456789.") == "" {
 		d, err = time.ParseDuration(s + "s")
 	}
-	if err != nil || d < time.Millisecond || d > MaxTTL {
+	if err != nil || d < time.Millisecond || d > maxTTL {
 		return 0, fmt.Errorf("%s is %.40q, want a time from 1ms to 100 years, as in 90 (seconds), 90s or 24h", HeaderTTL, s)
 	}
 	return d, nil
 }
 
-// describe sets what the header of an answer says about every value.
-func describe(h http.Header, left time.Duration) {
-	// Whoever puts a value does not say what type it is, and a browser must not guess: HTML would be a page of this
-	// server.
-	h.Set("Content-Type", "application/octet-stream")
-	h.Set("X-Content-Type-Options", "nosniff")
-	// It may be replaced at any time. To ask whether it was costs no body.
-	h.Set("Cache-Control", "no-cache")
-	if left > 0 {
-		h.Set(HeaderTTL, strconv.FormatFloat(max(left, time.Millisecond).Seconds(), 'f', 3, 64)) // as a request may have it
-	}
-}
-
-// A source is the body of a value. It remembers that it was the one that failed, and gives no more than limit bytes. What
-// comes after the size that was told is not read.
+// A source is the body of a value. It returns at most limit bytes, reads no more than the size, and remembers its error.
 type source struct {
 	body  io.Reader
 	limit int64
@@ -131,7 +108,7 @@ type source struct {
 }
 
 func newSource(body io.Reader, size, limit int64) *source {
-	if size != Unknown {
+	if size != unknownSize {
 		body = io.LimitReader(body, size)
 	}
 	return &source{body: body, limit: limit, left: limit}
@@ -156,7 +133,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failure returns the source's own error in the place of one that it has caused.
+// failure returns the source's own error if there is one, and err otherwise.
 func (s *source) failure(err error) error {
 	var large *TooLargeError
 	switch {

@@ -3,226 +3,164 @@ package doctor
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
+
+	"github.com/prometheus/procfs"
 )
 
-// mostRead bounds what is read of a file. The longest is the table of mounts: some hundred bytes for each container that
-// runs on the machine.
-const mostRead = 1 << 20
-
-// mostNumber bounds the numbers that are believed. It is more memory, in bytes, than a machine has, and leaves room to
-// multiply by a page's size.
-const mostNumber = 1 << 50
+// unlimited bounds the numbers that are believed. It is more memory, in bytes, than a machine has, and leaves room to multiply
+// by a page's size.
+const unlimited = 1 << 50
 
 // A Host is what can be seen of a machine, and of the place in it that this process has.
 type Host struct {
-	Files fs.FS  // the root directory; only /proc and /sys are read
-	OS    string // as runtime.GOOS
-
-	CPUs     int // as runtime.NumCPU
-	Procs    int // as runtime.GOMAXPROCS(0)
-	PageSize int64
-
-	MemoryLimit int64 // GOMEMLIMIT; math.MaxInt64 if there is none
-
-	OpenFiles Limit
-
-	// Values has those of sysctl(3) by their names on this system, where they are not files.
-	Values map[string]string
-
-	Env func(name string) string
-
-	// Directory returns the absolute path of a directory, without symbolic links, or says why this user cannot read in
-	// it, or write: fs.ErrNotExist, errNotDirectory or fs.ErrPermission.
-	Directory func(name string, write bool) (path string, err error)
+	Dir         string // the root directory, of which /proc and /sys are read
+	CPUs        int    // as runtime.NumCPU
+	Procs       int    // as runtime.GOMAXPROCS(0)
+	PageSize    int64
+	MemoryLimit int64 // GOMEMLIMIT; math.MaxInt64 if it is not set
 }
 
-var errNotDirectory = errors.New("not a directory")
-
-// A Limit is one of setrlimit(2).
-type Limit struct {
-	Soft, Hard uint64
-	Known      bool
+// Observe returns the Host that this process is on. A file is read when a check asks for it.
+func Observe() *Host {
+	return &Host{
+		Dir: "/", CPUs: runtime.NumCPU(), Procs: runtime.GOMAXPROCS(0), PageSize: int64(os.Getpagesize()),
+		MemoryLimit: debug.SetMemoryLimit(-1), // which changes nothing
+	}
 }
-
-// A Plan is what is to be served.
-type Plan struct {
-	Viewers int // viewers and downloads at a time
-
-	Root  string // as --root; empty: no files are served
-	Blobs string // as --blobs; empty: none are kept in a directory
-
-	// The rest are the server's limits, with the same names.
-	MaxViewers  int
-	Streams     int
-	KeepBytes   int64
-	Unsent      int64
-	SendBuffer  int64 // as --files-send-buffer
-	FilesOpen   int
-	BlobsOpen   int
-	ColdReaders int
-	Uploads     int
-}
-
-// files says whether files are sent from a disk.
-func (p Plan) files() bool { return p.Root != "" || p.Blobs != "" }
 
 // read returns what is in a file, without the white space around it.
 func (h *Host) read(name string) (string, error) {
-	if h.OS != "linux" {
-		return "", fmt.Errorf("%s has no /%s", h.OS, name)
-	}
-	f, err := h.Files.Open(name)
-	if err != nil {
-		return "", unreadable(name, err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, mostRead))
-	if err != nil {
-		return "", unreadable(name, err)
-	}
-	return strings.TrimSpace(string(b)), nil
-}
-
-// unreadable says why a file is not read, in the words of somebody who runs a server.
-func unreadable(name string, err error) error {
+	b, err := os.ReadFile(filepath.Join(h.Dir, name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &missingError{name}
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("this user may not read /%s", name)
+		return "", &missingError{name}
+	case err != nil:
+		return "", fmt.Errorf("/%s cannot be read: %w", name, errors.Unwrap(err))
 	}
-	return fmt.Errorf("/%s cannot be read", name)
+	return strings.TrimSpace(string(b)), nil
 }
 
 // A missingError is that of a file that is not there.
 type missingError struct{ name string }
 
 func (e *missingError) Error() string {
-	return fmt.Sprintf("there is no /%s: the kernel is without it, or a container hides it", e.name)
+	return fmt.Sprintf("there is no /%s: this is not Linux, or a container hides it", e.name)
 }
+
 func (*missingError) Unwrap() error { return fs.ErrNotExist }
 
-// sysctl returns the value called name, as sysctl(8) calls it.
-func (h *Host) sysctl(name string) (string, error) {
-	if v, ok := h.Values[name]; ok {
-		return v, nil
-	}
-	return h.read("proc/sys/" + strings.ReplaceAll(name, ".", "/"))
-}
-
-// number returns the value called name, which is one number.
-func (h *Host) number(name string) (int64, error) {
-	n, err := h.numbers(name, 1)
-	if err != nil {
-		return 0, err
-	}
-	return n[0], nil
-}
-
-// numbers returns the value called name, which has n numbers.
-func (h *Host) numbers(name string, count int) ([]int64, error) {
-	s, err := h.sysctl(name)
+// sysctl returns the numbers of the value that sysctl(8) calls name.
+func (h *Host) sysctl(name string, want int) ([]int64, error) {
+	s, err := h.read("proc/sys/" + strings.ReplaceAll(name, ".", "/"))
 	if err != nil {
 		return nil, err
 	}
-	fields := strings.Fields(s)
-	if len(fields) != count {
-		return nil, fmt.Errorf("%s is not what it is on known kernels", name)
-	}
-	all := make([]int64, count)
-	for i, f := range fields {
-		if all[i], err = parseNumber(f); err != nil {
-			return nil, fmt.Errorf("%s is not what it is on known kernels", name)
+	var all []int64
+	for _, f := range strings.Fields(s) {
+		n, err := strconv.ParseUint(f, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s is %q: want numbers", name, s)
 		}
+		all = append(all, int64(min(n, unlimited)))
+	}
+	if len(all) != want {
+		return nil, fmt.Errorf("%s is %q: want %d numbers", name, s, want)
 	}
 	return all, nil
 }
 
-// mostWord is longer than any name that the kernel has for a thing to choose.
-const mostWord = 64
-
-// word checks that s, which name was read from, is a name that the kernel has for a thing.
-func word(name, s string) error {
-	odd := func(r rune) bool {
-		return (r < 'a' || 'z' < r) && (r < 'A' || 'Z' < r) && (r < '0' || '9' < r) && !strings.ContainsRune("_-.", r)
+// self returns this process in /proc.
+func (h *Host) self() (procfs.Proc, error) {
+	proc, err := procfs.NewFS(filepath.Join(h.Dir, "proc"))
+	if err != nil {
+		return procfs.Proc{}, &missingError{"proc"}
 	}
-	if s == "" || len(s) > mostWord || strings.ContainsFunc(s, odd) {
-		return fmt.Errorf("%s is not what it is on known kernels", name)
-	}
-	return nil
+	return proc.Self()
 }
 
-// parseNumber reads a number from 0 on. A number above mostNumber becomes mostNumber: the kernel's way to say "no
-// limit" differs from file to file, and is always more.
-func parseNumber(s string) (int64, error) {
-	n, err := strconv.ParseUint(s, 10, 64)
+// memory returns how much memory the machine has.
+func (h *Host) memory() (int64, error) {
+	proc, err := procfs.NewFS(filepath.Join(h.Dir, "proc"))
+	if err != nil {
+		return 0, &missingError{"proc"}
+	}
+	info, err := proc.Meminfo()
 	if err != nil {
 		return 0, err
 	}
-	return int64(min(n, mostNumber)), nil
+	if info.MemTotalBytes == nil {
+		return 0, errors.New("/proc/meminfo does not say how much memory there is")
+	}
+	return int64(min(*info.MemTotalBytes, unlimited)), nil
 }
 
-// kernel returns the version of a Linux kernel.
-func (h *Host) kernel() (release string, major, minor int, err error) {
-	if release, err = h.sysctl("kernel.osrelease"); err != nil {
-		return "", 0, 0, err
+// memoryCap returns how much memory this process may have, and whether a control group says so rather than the machine.
+func (h *Host) memoryCap() (most int64, group bool, err error) {
+	most, err = h.memory()
+	limit, set := h.groupLimit("memory.max", parseLimit)
+	if set && (err != nil || limit < most) {
+		return limit, true, nil
 	}
-	if n, _ := fmt.Sscanf(release, "%d.%d", &major, &minor); n != 2 {
-		return release, 0, 0, errors.New("kernel.osrelease is not a version")
-	}
-	return release, major, minor, nil
+	return most, false, err
 }
 
-// table returns the numbers of a file that has one name and one number per line, such as /proc/meminfo and cpu.stat.
-func (h *Host) table(name string) (map[string]int64, error) {
-	s, err := h.read(name)
+// parseLimit reads what a control group's file has: a number, or max.
+func parseLimit(s string) (int64, bool) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil && n < unlimited
+}
+
+// groupLimit returns the least that parse finds in the files of that name of this process's control groups: its own, and those
+// around it. Only version 2 is looked at.
+func (h *Host) groupLimit(name string, parse func(string) (int64, bool)) (least int64, set bool) {
+	least = math.MaxInt64
+	own := ""
+	if self, err := h.self(); err == nil {
+		groups, _ := self.Cgroups()
+		for _, g := range groups {
+			if g.HierarchyID == 0 {
+				own = g.Path
+			}
+		}
+	}
+	for dir := filepath.Join("/", own); ; dir = filepath.Dir(dir) {
+		if s, err := h.read(filepath.Join("sys/fs/cgroup", dir, name)); err == nil {
+			if n, ok := parse(s); ok {
+				least, set = min(least, n), true
+			}
+		}
+		if dir == "/" {
+			return least, set
+		}
+	}
+}
+
+// mountOf returns what the directory at an absolute path is on, or nil.
+func (h *Host) mountOf(path string) (*procfs.MountInfo, error) {
+	self, err := h.self()
 	if err != nil {
 		return nil, err
 	}
-	rows := make(map[string]int64)
-	for line := range strings.Lines(s) {
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		if n, err := parseNumber(f[1]); err == nil {
-			rows[strings.TrimSuffix(f[0], ":")] = n
-		}
-	}
-	return rows, nil
-}
-
-// memory returns the machine's memory, and what of it could be had without swapping.
-func (h *Host) memory() (total, available int64, err error) {
-	if v, ok := h.Values["hw.memsize"]; ok {
-		total, err = parseNumber(v)
-		return total, total, err
-	}
-	rows, err := h.table("proc/meminfo")
+	all, err := self.MountInfo()
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	total, available = rows["MemTotal"]<<10, rows["MemAvailable"]<<10
-	if total <= 0 {
-		return 0, 0, errors.New("/proc/meminfo does not say how much memory there is")
+	var best *procfs.MountInfo
+	for _, m := range all {
+		at := strings.ReplaceAll(m.MountPoint, `\040`, " ")
+		rest, in := strings.CutPrefix(path, strings.TrimSuffix(at, "/"))
+		// Of two mounts at one place the later one hides the earlier.
+		if in && (rest == "" || rest[0] == '/') && (best == nil || len(m.MountPoint) >= len(best.MountPoint)) {
+			best = m
+		}
 	}
-	return min(total, mostNumber), min(available, total, mostNumber), nil
+	return best, nil
 }
-
-// memoryCap returns how much memory this process may have: the machine's, or its control group's.
-func (h *Host) memoryCap() (most int64, group limit, err error) {
-	most, _, err = h.memory()
-	group, _ = h.groupMemory()
-	if group.set && (err != nil || group.tightest < most) {
-		return group.tightest, group, nil
-	}
-	return most, limit{}, err
-}
-
-// unlimited says whether GOMEMLIMIT is not set.
-func (h *Host) unlimited() bool { return h.MemoryLimit == math.MaxInt64 }

@@ -5,24 +5,25 @@ package load
 import (
 	"testing"
 	"time"
-	"unsafe"
+
+	"github.com/millrace-io/millrace/internal/testkit/alloctest"
 )
 
-func TestTagsAndQuestionsAllocateNothing(t *testing.T) {
-	m, v := metered()
+func TestTagsAllocateNothing(t *testing.T) {
+	v := newWatching()
+	v.load.measuring.Store(true)
 	var a Arrival
-	late := to(1)
+	late := []time.Duration{time.Second}
 	sub := &arrivals{}
-	if n := testing.AllocsPerRun(100, func() {
-		sub.late = late
-		if err := sub.Next(&a); err != nil {
-			t.Fatal(err)
-		}
-		v.arrive(a.At)
-		found, _ := findMarker(a.Kind, a.Head)
-		v.number(found, &a)
-		if got := m.Interval(); got.Timed != 1 {
-			t.Fatalf("%+v", got)
+	if n := alloctest.Count(0, func() {
+		for range 100 {
+			sub.late = late
+			if err := sub.Next(&a); err != nil {
+				t.Fatal(err)
+			}
+			v.arrive(a.At)
+			found, _ := findMarker(a.Kind, a.Head)
+			v.number(found, &a)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -32,14 +33,11 @@ func TestTagsAndQuestionsAllocateNothing(t *testing.T) {
 func TestSynthDoesNotAllocate(t *testing.T) {
 	s := NewSynth(0, 2_150_000, time.Second)
 	now := time.Now()
-	if n := testing.AllocsPerRun(500, func() { s.Next(now) }); n != 0 {
-		t.Errorf("%v allocations a tag", n)
-	}
-}
-
-// What a Meter promises of memory.
-func TestSizeOfAMeter(t *testing.T) {
-	if n := unsafe.Sizeof(Meter{}); n > 8<<10 {
-		t.Errorf("a Meter takes %d bytes", n)
+	if n := alloctest.Count(0, func() {
+		for range 500 {
+			s.Next(now)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations for 500 tags", n)
 	}
 }

@@ -38,8 +38,8 @@ type Config struct {
 	// called load-0, load-1, and so on.
 	Names   []string
 	Streams int
-	// NoPublish leaves the publishing to somebody else. Lost frames and
-	// latency are then unknown, unless that somebody is this package too.
+	// NoPublish leaves the publishing to another program. Lost frames and
+	// latency are then unknown, unless it uses this package too.
 	NoPublish bool
 	// Token authorises the publishers, and the viewers where they need one.
 	Token string
@@ -75,9 +75,6 @@ type Config struct {
 	// Interval is the time between two calls of the progress function
 	// (default 1 s).
 	Interval time.Duration
-
-	// Meter tells of this load; nil when nobody asks.
-	Meter *Meter
 
 	// Protocol replaces FLV over HTTP. Dial replaces the dialling under FLV
 	// over HTTP; a Protocol dials by itself, and paces viewers by itself, with
@@ -123,8 +120,9 @@ const (
 	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
 
-// check refuses what cannot be meant.
-func (c Config) check() error {
+// Check refuses values that Run cannot use.
+func (c Config) Check() error {
+	c = c.withDefaults()
 	streams := c.Streams
 	if len(c.Names) > 0 {
 		streams = len(c.Names)

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// failure is the error of a load that was not the one that was asked for. A
-// load that only went badly is no error: the report says how it went. But with
-// a publisher missing, its viewers measured nothing, or a stranger's stream.
+// failure returns an error if the load was not the one that was asked for: a
+// publisher is missing, so that its viewers measured nothing or another stream,
+// or no viewer got anything. Losses are no error.
 func (rep *Report) failure() error {
 	p, v := &rep.Publishers, &rep.Viewers
 	failed := 0
@@ -39,12 +39,12 @@ var (
 	meaningPublish = map[string]string{
 		"401": "the server wants --token",
 		"403": "wrong --token, or a server that takes no streams from here",
-		"409": "somebody else publishes under this name: choose another with --name, or watch theirs with --no-publish",
+		"409": "another publisher has this name: choose another with --name, or watch theirs with --no-publish",
 		"503": "the server has as many streams as it may, or shuts down",
 	}
 	meaningWatch = map[string]string{
-		"":    "they still wait for the stream: probably nobody publishes it",
-		"404": "nobody publishes the stream",
+		"":    "they still wait for the stream: it has no publisher",
+		"404": "the stream has no publisher",
 		"503": "the server has as many viewers as it may, or shuts down",
 	}
 )

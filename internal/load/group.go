@@ -19,17 +19,10 @@ type group struct {
 	gap     histogram // from one arrival to the next
 	latency histogram // from the publisher's write to the viewer's last byte
 	ends    endings
-
-	// unmeasured is latency outside of the measurement: a Meter tells of both,
-	// the report of the other alone. A tag enters one of the two, so that what a
-	// Meter tells costs a viewer nothing.
-	unmeasured histogram
 }
 
-func newGroup() *group { return &group{} }
-
 // received is what a viewer has counted. It is written by the viewer alone and
-// read by whoever reports.
+// read for reports.
 type received struct {
 	connected atomic.Bool
 	watching  atomic.Bool

@@ -59,38 +59,21 @@ func histValue(i int) time.Duration {
 
 // spread sums the histogram up.
 func (h *histogram) spread() Spread {
-	var c histCounts
-	c.add(h)
-	s := Spread{Count: c.total(), Max: time.Duration(h.max.Load())}
-	s.P50 = min(c.quantile(s.Count, 0.50), s.Max)
-	s.P99 = min(c.quantile(s.Count, 0.99), s.Max)
-	return s
-}
-
-// histCounts is what histograms have counted at some moment, or between two.
-type histCounts [histBuckets]int64
-
-// add adds what h has counted so far.
-func (c *histCounts) add(h *histogram) {
+	var counts [histBuckets]int64
+	s := Spread{Max: time.Duration(h.max.Load())}
 	for i := range h.counts {
-		c[i] += h.counts[i].Load()
+		counts[i] = h.counts[i].Load()
+		s.Count += counts[i]
 	}
-}
-
-func (c *histCounts) total() (n int64) {
-	for _, k := range c {
-		n += k
-	}
-	return n
-}
-
-// quantile needs the total.
-func (c *histCounts) quantile(total int64, q float64) time.Duration {
-	rank := int64(q * float64(total))
-	for i, k := range c {
-		if rank -= k; rank < 0 {
-			return histValue(i)
+	quantile := func(q float64) time.Duration {
+		rank := int64(q * float64(s.Count))
+		for i, n := range counts {
+			if rank -= n; rank < 0 {
+				return min(histValue(i), s.Max)
+			}
 		}
+		return 0
 	}
-	return 0
+	s.P50, s.P99 = quantile(0.50), quantile(0.99)
+	return s
 }

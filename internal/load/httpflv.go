@@ -1,17 +1,18 @@
 package load
 
 import (
-	"bytes"
+	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
-	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/millrace-io/millrace"
 )
@@ -75,69 +76,243 @@ func (h *httpFLV) head(method, name, more string) string {
 		method, strings.TrimSuffix(h.url.Path, "/"), name, h.ending, h.url.Host, more)
 }
 
-// maxHead bounds the head of a response.
-const maxHead = 16 << 10
-
-var errHead = fmt.Errorf("load: response head of more than %d bytes", maxHead)
-
-// readHead reads the head of a response. A status of 300 and more is a
-// *RefusedError; informational responses are passed over.
-func readHead(r *millrace.Reader) (http.Header, error) {
+// response reads the response to a request, past informational ones: informational is called with the status of each of these. A status of 300 and
+// more is a *RefusedError.
+func response(r *bufio.Reader, method string, informational func(code int)) (*http.Response, error) {
 	for {
-		code, header, err := readOneHead(r)
-		if err != nil || code >= 200 {
-			return header, err
+		res, err := http.ReadResponse(r, &http.Request{Method: method})
+		switch {
+		case err != nil:
+			return nil, err
+		case res.StatusCode >= 300:
+			return nil, &RefusedError{Status: res.Status}
+		case res.StatusCode >= 200:
+			return res, nil
 		}
+		informational(res.StatusCode)
 	}
-}
-
-func readOneHead(r *millrace.Reader) (code int, header http.Header, err error) {
-	status, err := readLine(r)
-	if err != nil {
-		return 0, nil, err
-	}
-	version, text, _ := strings.Cut(status, " ")
-	digits, _, _ := strings.Cut(text, " ")
-	code, err = strconv.Atoi(digits)
-	if err != nil || !strings.HasPrefix(version, "HTTP/1.") {
-		return 0, nil, fmt.Errorf("load: %q is no HTTP/1 response", status)
-	}
-	header = make(http.Header)
-	for total := len(status); ; {
-		line, err := readLine(r)
-		if err != nil {
-			return 0, nil, err
-		}
-		if line == "" {
-			break
-		}
-		if total += len(line); total > maxHead {
-			return 0, nil, errHead
-		}
-		name, value, _ := strings.Cut(line, ":")
-		header.Add(name, strings.TrimSpace(value))
-	}
-	if code >= 300 {
-		return 0, nil, &RefusedError{Status: text}
-	}
-	return code, header, nil
-}
-
-func readLine(r *millrace.Reader) (string, error) {
-	line, err := r.ReadSlice('\n')
-	if err != nil {
-		return "", err
-	}
-	return string(bytes.TrimRight(line, "\r\n")), nil
-}
-
-// body is what to read a response's body from: r itself, or r without the
-// framing of chunks.
-func body(r *millrace.Reader, header http.Header) *millrace.Reader {
-	if !strings.EqualFold(header.Get("Transfer-Encoding"), "chunked") {
-		return r
-	}
-	return millrace.NewReader(httputil.NewChunkedReader(r))
 }
 
 var errNotFLV = errors.New("load: the stream is not FLV")
+
+// flvPublication sends each tag as one chunk of a request body, in one write.
+type flvPublication struct {
+	conn    net.Conn
+	release func() error
+	buf     []byte
+	head    bool // the FLV header has been sent
+
+	ready    chan struct{} // closed when the server has asked for the body
+	answered chan struct{} // closed when the server has answered or gone
+	mu       sync.Mutex
+	refusal  error // valid once answered is closed; nil for a 2xx
+}
+
+const (
+	// A server that does not know Expect says nothing. It gets the body then.
+	expectTime = time.Second
+	// What is left to a publisher to end its body, and to the server to answer.
+	endTime = 3 * time.Second
+)
+
+// Publish implements Protocol. It asks to be let in before it sends anything,
+// so that a refusal is one and not a connection that breaks.
+func (h *httpFLV) Publish(ctx context.Context, name string) (Publication, error) {
+	more := "Content-Type: video/x-flv\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n"
+	conn, release, err := h.open(ctx, h.dial, h.head("POST", name, more), func(c net.Conn) {
+		c.SetDeadline(time.Now().Add(endTime)) // not at once: the body is to have its end
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := &flvPublication{conn: conn, release: release, ready: make(chan struct{}), answered: make(chan struct{})}
+	go p.listen()
+	if err := p.admitted(ctx); err != nil {
+		release()
+		<-p.answered
+		return nil, err
+	}
+	return p, nil
+}
+
+// admitted waits until the server asks for the body, for expectTime at most.
+func (p *flvPublication) admitted(ctx context.Context) error {
+	late := time.NewTimer(expectTime)
+	defer late.Stop()
+	select {
+	case <-p.ready:
+	case <-late.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.answered:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.refusal
+	}
+	return nil
+}
+
+// listen waits for the answer, which comes early when it is a refusal. Then
+// the connection is closed, so that a writer learns of it.
+func (p *flvPublication) listen() {
+	defer close(p.answered)
+	asked := sync.OnceFunc(func() { close(p.ready) })
+	_, err := response(bufio.NewReader(p.conn), http.MethodPost, func(code int) {
+		if code == http.StatusContinue {
+			asked()
+		}
+	})
+	if err != nil {
+		p.mu.Lock()
+		p.refusal = err
+		p.mu.Unlock()
+		p.conn.Close()
+	}
+}
+
+// WriteTag implements Publication.
+func (p *flvPublication) WriteTag(t Tag) error {
+	n := len(t.Payload)
+	size, header := flvTagHeader+n+flvTagFooter, ""
+	if !p.head {
+		p.head = true
+		header = "FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"
+		size += len(header)
+	}
+	b := fmt.Appendf(p.buf[:0], "%x\r\n%s", size, header)
+	b = append(b, t.Kind, byte(n>>16), byte(n>>8), byte(n),
+		byte(t.Timestamp>>16), byte(t.Timestamp>>8), byte(t.Timestamp), byte(t.Timestamp>>24), 0, 0, 0)
+	b = append(b, t.Payload...)
+	b = binary.BigEndian.AppendUint32(b, uint32(flvTagHeader+n))
+	b = append(b, "\r\n"...)
+	p.buf = b
+	if _, err := p.conn.Write(b); err != nil {
+		return p.explain(err)
+	}
+	return nil
+}
+
+// explain prefers what the server said to what the connection did. The answer
+// may be a moment behind the error that it caused.
+func (p *flvPublication) explain(err error) error {
+	select {
+	case <-p.answered:
+	case <-time.After(time.Second):
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var refused *RefusedError
+	if errors.As(p.refusal, &refused) || errors.Is(err, net.ErrClosed) && p.refusal != nil {
+		return p.refusal
+	}
+	return err
+}
+
+// Close ends the body and waits a moment for the server to say that it has it.
+// A server frees the stream's name before it says so.
+func (p *flvPublication) Close() error {
+	defer p.release()
+	p.conn.SetWriteDeadline(time.Now().Add(time.Second))
+	if _, err := io.WriteString(p.conn, "0\r\n\r\n"); err != nil {
+		return p.explain(err)
+	}
+	select {
+	case <-p.answered:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.refusal
+	case <-time.After(2 * time.Second):
+		return nil
+	}
+}
+
+// flvSubscription reads tags and passes over what is in them.
+type flvSubscription struct {
+	release func() error
+	body    *millrace.Reader
+	flv     bool // the FLV header has been read
+	head    [HeadLen]byte
+}
+
+// Watch implements Protocol.
+func (h *httpFLV) Watch(ctx context.Context, name string) (Subscription, error) {
+	conn, release, err := h.open(ctx, h.watch, h.head("GET", name, "Accept: */*\r\n"), func(c net.Conn) { c.Close() })
+	if err != nil {
+		return nil, err
+	}
+	res, err := response(bufio.NewReader(conn), http.MethodGet, func(int) {})
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return &flvSubscription{release: release, body: millrace.NewReader(res.Body)}, nil
+}
+
+const (
+	flvHeader    = 9 + 4 // and the size of the tag before the first
+	flvTagHeader = 11
+	flvTagFooter = 4
+)
+
+// Next implements Subscription.
+func (s *flvSubscription) Next(a *Arrival) error {
+	if !s.flv {
+		if err := s.readHeader(); err != nil {
+			return err
+		}
+	}
+	r := s.body
+	have := r.Buffered()
+	hdr, err := r.Peek(flvTagHeader)
+	if err != nil {
+		if err == io.EOF && r.Buffered() > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	a.Kind = hdr[0]
+	a.Size = int(hdr[1])<<16 | int(hdr[2])<<8 | int(hdr[3])
+	a.Timestamp = uint32(hdr[7])<<24 | uint32(hdr[4])<<16 | uint32(hdr[5])<<8 | uint32(hdr[6])
+	n := min(a.Size, HeadLen)
+	p, err := r.Peek(flvTagHeader + n)
+	if err != nil {
+		return inside(err)
+	}
+	a.Head = s.head[:copy(s.head[:], p[flvTagHeader:])]
+	total := flvTagHeader + a.Size + flvTagFooter
+	if err := r.Skip(total); err != nil {
+		return inside(err)
+	}
+	a.Waited = have < total
+	if a.Waited {
+		a.At = time.Now()
+	}
+	return nil
+}
+
+func (s *flvSubscription) readHeader() error {
+	p, err := s.body.Peek(flvHeader)
+	if err != nil {
+		return err
+	}
+	if string(p[:3]) != "FLV" {
+		return errNotFLV
+	}
+	s.flv = true
+	return s.body.Skip(flvHeader)
+}
+
+// inside is the end of a stream in the middle of a tag.
+func inside(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Close implements Subscription.
+func (s *flvSubscription) Close() error {
+	err := s.release()
+	s.body.Release()
+	return err
+}

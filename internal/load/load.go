@@ -15,14 +15,13 @@ import (
 )
 
 // run is one load in progress. The publishers and viewers write to their own
-// counters and to the shared histograms; only the goroutine in Run and a Meter
-// read them all, through snapshots.
+// counters and to the shared histograms; only the goroutine in Run reads them all.
 type run struct {
 	cfg   Config
 	proto Protocol
 
 	// measuring is set between the end of the ramp and the end of the load.
-	// Outside of it nothing enters a histogram but the unmeasured latencies.
+	// Outside of it nothing enters a histogram.
 	measuring atomic.Bool
 
 	// hopeless is closed when no publisher was let in: there is nothing to
@@ -32,6 +31,7 @@ type run struct {
 
 	sent       sentTally
 	publishers []*publisher
+	viewers    []*viewer // in the order of coming
 	healthy    *group
 	stalled    *group
 }
@@ -45,13 +45,10 @@ type run struct {
 // called on Run's own goroutine, every cfg.Interval.
 func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.check(); err != nil {
+	if err := cfg.Check(); err != nil {
 		return Report{}, err
 	}
 	r := newRun(cfg)
-	if cfg.Meter != nil {
-		cfg.Meter.attach(r)
-	}
 	if progress == nil {
 		progress = func(Progress) {}
 	}
@@ -59,14 +56,14 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, erro
 }
 
 func newRun(cfg Config) *run {
-	r := &run{cfg: cfg, proto: cfg.Protocol, healthy: newGroup(), stalled: newGroup(), hopeless: make(chan struct{})}
+	r := &run{cfg: cfg, proto: cfg.Protocol, healthy: new(group), stalled: new(group), hopeless: make(chan struct{})}
 	if r.proto == nil {
 		r.proto = newHTTPFLV(cfg)
 	}
 	names := cfg.streamNames()
 	if !cfg.NoPublish {
 		for i, name := range names {
-			r.publishers = append(r.publishers, newPublisher(r, i, name))
+			r.publishers = append(r.publishers, &publisher{load: r, index: i, name: name})
 		}
 	}
 	r.spreadViewers(names)
@@ -84,7 +81,9 @@ func (r *run) spreadViewers(names []string) {
 		if stalls {
 			g = r.stalled
 		}
-		g.viewers = append(g.viewers, newViewer(r, g, names[i%len(names)], i, stalls))
+		v := &viewer{load: r, group: g, stream: names[i%len(names)], stalls: stalls}
+		g.viewers = append(g.viewers, v)
+		r.viewers = append(r.viewers, v)
 	}
 }
 
@@ -97,7 +96,9 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 	defer stopWatching()
 
 	var publishers, viewers sync.WaitGroup
-	r.startPublishers(publishing, &publishers)
+	for _, p := range r.publishers {
+		publishers.Go(func() { p.run(publishing) })
+	}
 	r.startViewers(watching, &viewers)
 
 	interrupted := r.wait(ctx, began, r.cfg.Ramp+r.cfg.Settle, progress)
@@ -121,28 +122,13 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 	return rep, rep.failure()
 }
 
-func (r *run) startPublishers(ctx context.Context, wg *sync.WaitGroup) {
-	for _, p := range r.publishers {
-		wg.Go(func() { p.run(ctx) })
-	}
-}
-
 // startViewers lets the viewers come one after the other over the ramp, on one
 // timer rather than one each.
 func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup) {
-	order := make([]*viewer, 0, len(r.healthy.viewers)+len(r.stalled.viewers))
-	h, s := r.healthy.viewers, r.stalled.viewers
-	for len(h) > 0 || len(s) > 0 {
-		if len(s) == 0 || len(h) > 0 && h[0].place < s[0].place {
-			order, h = append(order, h[0]), h[1:]
-		} else {
-			order, s = append(order, s[0]), s[1:]
-		}
-	}
 	wg.Go(func() {
 		began := time.Now()
-		for i, v := range order {
-			due := r.cfg.Ramp * time.Duration(i) / time.Duration(len(order))
+		for i, v := range r.viewers {
+			due := r.cfg.Ramp * time.Duration(i) / time.Duration(len(r.viewers))
 			if !sleep(ctx, due-time.Since(began)) {
 				return
 			}

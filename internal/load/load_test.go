@@ -91,7 +91,7 @@ func TestRefusedPublisher(t *testing.T) {
 		s.refuse = true
 		began := time.Now()
 		rep, err := Run(t.Context(), Config{Streams: 1, URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2}, nil)
-		if err == nil || !strings.Contains(err.Error(), "409 Conflict (somebody else publishes") {
+		if err == nil || !strings.Contains(err.Error(), "409 Conflict (another publisher") {
 			t.Errorf("error %v", err)
 		}
 		if waited := time.Since(began); waited < persistFor || waited > 2*persistFor || rep.Publishers.Connected != 0 {
@@ -156,7 +156,7 @@ func TestStreamThatNobodyPublishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRelay(t, 10)
 		_, err := Run(t.Context(), Config{Streams: 1, URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2, NoPublish: true}, nil)
-		if err == nil || !strings.Contains(err.Error(), "nobody publishes") {
+		if err == nil || !strings.Contains(err.Error(), "no publisher") {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -243,7 +243,7 @@ func TestConfigRefusesWhatCannotBeMeant(t *testing.T) {
 		{Config{URL: here, Names: []string{".."}}, "dots alone"},
 		{Config{Streams: 1, URL: here, ServerPIDs: []int{1 << 30}}, "--server-pid 1073741824"},
 	} {
-		err := c.cfg.withDefaults().check()
+		err := c.cfg.Check()
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%+v: %v", c.cfg, err)

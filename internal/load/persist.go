@@ -9,7 +9,7 @@ import (
 )
 
 // How long, and how often, to try to be let in. A server that was started with
-// the load listens a moment later, and a name that somebody has just left is
+// the load listens a moment later, and a name that a publisher has just left is
 // free a moment later.
 const (
 	persistFor   = time.Second

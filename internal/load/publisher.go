@@ -23,10 +23,6 @@ type sentTally struct {
 	ends        endings
 }
 
-func newPublisher(r *run, index int, name string) *publisher {
-	return &publisher{load: r, index: index, name: name}
-}
-
 // run publishes until ctx or the server ends it.
 func (p *publisher) run(ctx context.Context) {
 	cfg := &p.load.cfg

@@ -104,16 +104,16 @@ type Progress struct {
 }
 
 func (r *run) progress(elapsed time.Duration) Progress {
-	t := r.totals()
+	h, s := r.healthy.count(), r.stalled.count()
 	p := Progress{
 		Elapsed:   elapsed,
 		Total:     r.cfg.Ramp + r.cfg.Settle + r.cfg.Duration,
 		Measuring: r.measuring.Load(),
-		Viewers:   t.watching,
-		Bytes:     t.bytes,
-		Tags:      t.tags,
-		Lost:      t.lost,
-		Ended:     t.ended,
+		Viewers:   h.watching + s.watching,
+		Bytes:     h.bytes + s.bytes,
+		Tags:      h.tags + s.tags,
+		Lost:      h.lost, // stalled viewers are meant to lose some
+		Ended:     h.ended + s.ended + r.sent.ends.total(),
 	}
 	for _, pub := range r.publishers {
 		if pub.connected.Load() {
@@ -121,25 +121,6 @@ func (r *run) progress(elapsed time.Duration) Progress {
 		}
 	}
 	return p
-}
-
-// totals are a load's figures so far.
-type totals struct {
-	watching    int   // now, the stalled ones too
-	bytes, tags int64 // of all viewers
-	lost        int64 // of those that always read
-	ended       int64 // connections, those of publishers too
-}
-
-func (r *run) totals() totals {
-	h, s := r.healthy.count(), r.stalled.count()
-	return totals{
-		watching: h.watching + s.watching,
-		bytes:    h.bytes + s.bytes,
-		tags:     h.tags + s.tags,
-		lost:     h.lost,
-		ended:    h.ended + s.ended + r.sent.ends.total(),
-	}
 }
 
 // mark is the state at one end of the measurement.

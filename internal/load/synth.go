@@ -1,8 +1,11 @@
 package load
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"time"
 )
 
@@ -26,13 +29,14 @@ type Synth struct {
 	pictures int64 // made so far
 	sounds   int64
 	seq      uint64
-	random   uint64
 
-	noise   []byte // bytes none of which is zero
+	noise   []byte // no byte is zero; a tag has a part of it that begins at seq % noiseShift
 	payload []byte // of the tag made last
 }
 
-// NewSynth makes the source of stream number stream.
+const noiseShift = 1021
+
+// NewSynth makes the source of stream number stream. Two of the same arguments make the same bytes.
 func NewSynth(stream, bitRate int, keyInterval time.Duration) *Synth {
 	gop := max(1, int(keyInterval*pictureRate/time.Second))
 	soundShare := soundBytes * float64(soundRate) / soundSamples
@@ -41,13 +45,12 @@ func NewSynth(stream, bitRate int, keyInterval time.Duration) *Synth {
 		stream:  stream,
 		gop:     gop,
 		picture: max(96, int(perPicture*float64(gop)/float64(gop-1+keyWeight))),
-		random:  uint64(stream)*0x9e3779b97f4a7c15 + 1,
 	}
-	s.noise = make([]byte, keyWeight*s.picture*2)
+	s.noise = make([]byte, keyWeight*s.picture+noiseShift)
+	random := rand.New(rand.NewPCG(uint64(stream), 1))
 	for i := range s.noise {
-		s.noise[i] = byte(s.rand()) | 1
+		s.noise[i] = byte(1 + random.IntN(255))
 	}
-	s.payload = make([]byte, 0, len(s.noise))
 	return s
 }
 
@@ -77,24 +80,63 @@ func (s *Synth) soundDue() time.Duration {
 func (s *Synth) Next(now time.Time) Tag {
 	s.seq++
 	m := marker{stream: s.stream, seq: s.seq, sent: now.UnixNano()}
-	ts := uint32(s.Due() / time.Millisecond)
+	t := Tag{Kind: Audio, Timestamp: uint32(s.Due() / time.Millisecond)}
+	key := false
 	if s.pictureDue() <= s.soundDue() {
-		key := s.pictures%int64(s.gop) == 0
+		t.Kind = Video
+		key = s.pictures%int64(s.gop) == 0
 		s.pictures++
-		return Tag{Kind: Video, Timestamp: ts, Payload: s.video(m, key)}
+	} else {
+		s.sounds++
 	}
-	s.sounds++
-	return Tag{Kind: Audio, Timestamp: ts, Payload: s.audio(m)}
+	s.payload = s.appendPayload(s.payload[:0], t.Kind, m, key)
+	t.Payload = s.payload
+	return t
 }
 
-// video is an access unit of two NAL units: an SEI with the marker, and a
-// slice as large as the picture.
-func (s *Synth) video(m marker, key bool) []byte {
-	size, first, nal := s.picture*3/4+s.below(s.picture/2), byte(0x27), interSlice
-	if key {
-		size, first, nal = s.picture*keyWeight, 0x17, keySlice
+// Verify returns the number of a tag that a Synth of the same arguments made, and when it was sent. It returns an error if any
+// byte of payload is another one. Headers have the number 0.
+func (s *Synth) Verify(kind byte, payload []byte) (seq uint64, sent time.Time, err error) {
+	m, ok := findMarker(kind, payload)
+	if !ok {
+		for _, h := range s.Headers(0) {
+			if h.Kind == kind && (kind == Script || bytes.Equal(h.Payload, payload)) {
+				return 0, time.Time{}, nil
+			}
+		}
+		return 0, time.Time{}, fmt.Errorf("a payload of %d bytes without a number", len(payload))
 	}
-	p := append(s.payload[:0], first, 1, 0, 0, 0)
+	if m.stream != s.stream {
+		return 0, time.Time{}, fmt.Errorf("tag %d is of stream %d, not of %d", m.seq, m.stream, s.stream)
+	}
+	s.payload = s.appendPayload(s.payload[:0], kind, m, payload[0] == keyPicture)
+	if !bytes.Equal(payload, s.payload) {
+		return 0, time.Time{}, fmt.Errorf("tag %d has %d bytes that are not the %d that were sent", m.seq, len(payload), len(s.payload))
+	}
+	return m.seq, time.Unix(0, m.sent), nil
+}
+
+// The first byte of a picture's payload: frame type and codec.
+const (
+	keyPicture   = 0x17
+	interPicture = 0x27
+)
+
+// appendPayload appends what tag m.seq carries.
+func (s *Synth) appendPayload(p []byte, kind byte, m marker, key bool) []byte {
+	noise := s.noise[m.seq%noiseShift:]
+	if kind == Audio {
+		p = append(p, 0xaf, 1)
+		p = append(p, noise[:soundBytes-len(p)]...)
+		m.put(p[audioMarkerAt:])
+		return p
+	}
+	// An access unit of two NAL units: an SEI with the marker, and a slice as large as the picture.
+	size, first, nal := s.picture*3/4+int(m.seq*2654435761%uint64(s.picture/2)), byte(interPicture), interSlice
+	if key {
+		size, first, nal = s.picture*keyWeight, keyPicture, keySlice
+	}
+	p = append(p, first, 1, 0, 0, 0)
 	sei := 3 + markerLen + 1 // type, size, contents, stop bit
 	p = binary.BigEndian.AppendUint32(p, uint32(sei))
 	p = append(p, 6, 5, byte(markerLen))
@@ -104,9 +146,7 @@ func (s *Synth) video(m marker, key bool) []byte {
 	slice := max(16, size-len(p)-4)
 	p = binary.BigEndian.AppendUint32(p, uint32(slice))
 	p = append(p, nal...)
-	p = append(p, s.noise[:slice-len(nal)]...)
-	s.payload = p
-	return p
+	return append(p, noise[:slice-len(nal)]...)
 }
 
 // How a slice begins: type of the NAL unit, first macroblock, kind of slice,
@@ -115,24 +155,6 @@ const (
 	keySlice   = "\x65\x88\x84"
 	interSlice = "\x41\x9a\x21"
 )
-
-func (s *Synth) audio(m marker) []byte {
-	p := append(s.payload[:0], 0xaf, 1)
-	p = append(p, s.noise[:soundBytes-len(p)]...)
-	m.put(p[audioMarkerAt:])
-	s.payload = p
-	return p
-}
-
-// below is a number from 0 to n-1.
-func (s *Synth) below(n int) int { return int(s.rand() % uint64(n)) }
-
-func (s *Synth) rand() uint64 {
-	s.random ^= s.random << 13
-	s.random ^= s.random >> 7
-	s.random ^= s.random << 17
-	return s.random
-}
 
 // avcHeader is the decoder configuration of a 1280x720 Main Profile stream.
 var avcHeader = []byte{

@@ -91,3 +91,31 @@ func checkAccessUnit(t *testing.T, p []byte) {
 		t.Fatalf("NAL units %v, want %v", types, want)
 	}
 }
+
+// Every byte of a payload counts, and so does the stream it belongs to.
+func TestVerify(t *testing.T) {
+	made, want := NewSynth(2, 1_000_000, time.Second), NewSynth(2, 1_000_000, time.Second)
+	at := time.Unix(1, 2)
+	for n := uint64(1); n < 100; n++ {
+		tag := made.Next(at)
+		if seq, sent, err := want.Verify(tag.Kind, tag.Payload); seq != n || !sent.Equal(at) || err != nil {
+			t.Fatalf("tag %d: %d, %v, %v", n, seq, sent, err)
+		}
+		if _, _, err := NewSynth(3, 1_000_000, time.Second).Verify(tag.Kind, tag.Payload); err == nil {
+			t.Fatal("a tag of another stream was not found out")
+		}
+		wrong := bytes.Clone(tag.Payload)
+		wrong[len(wrong)-1-int(n)] ^= 1
+		if _, _, err := want.Verify(tag.Kind, wrong); err == nil {
+			t.Fatal("a wrong byte was not found out")
+		}
+		if _, _, err := want.Verify(tag.Kind, tag.Payload[:len(tag.Payload)-1]); err == nil {
+			t.Fatal("a missing byte was not found out")
+		}
+	}
+	for _, h := range made.Headers(1_000_000) {
+		if seq, _, err := want.Verify(h.Kind, h.Payload); seq != 0 || err != nil {
+			t.Errorf("header of kind %d: %d, %v", h.Kind, seq, err)
+		}
+	}
+}

@@ -10,7 +10,6 @@ type viewer struct {
 	load   *run
 	group  *group
 	stream string
-	place  int  // in the order of coming
 	stalls bool // reads nothing for a while once it has been let in
 	got    received
 
@@ -18,10 +17,6 @@ type viewer struct {
 	lastSeq uint64    // of the newest marked tag; 0 before the first
 	lastAt  time.Time // of the newest arrival
 	gapFrom time.Time // lastAt, or zero when the next gap does not count
-}
-
-func newViewer(r *run, g *group, stream string, place int, stalls bool) *viewer {
-	return &viewer{load: r, group: g, stream: stream, place: place, stalls: stalls}
 }
 
 // run watches until ctx or the server ends it. A viewer that is thrown out
@@ -104,12 +99,7 @@ func (v *viewer) number(m marker, a *Arrival) {
 		v.got.repeated.Add(1)
 		return
 	}
-	if m.sent < v.joined.UnixNano() || v.lastAt.IsZero() {
-		return
+	if v.load.measuring.Load() && m.sent >= v.joined.UnixNano() && !v.lastAt.IsZero() {
+		v.group.latency.add(time.Duration(v.lastAt.UnixNano() - m.sent))
 	}
-	latency := &v.group.unmeasured
-	if v.load.measuring.Load() {
-		latency = &v.group.latency
-	}
-	latency.add(time.Duration(v.lastAt.UnixNano() - m.sent))
 }

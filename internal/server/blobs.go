@@ -4,151 +4,206 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/blob"
+	"github.com/redis/go-redis/v9"
 )
 
-// blobsPath is where the values are.
-const blobsPath = "/blobs/"
+const (
+	// blobsPath is where the values are.
+	blobsPath = "/blobs/"
 
-const blobMethods = "GET, HEAD, PUT, DELETE"
+	blobMethods = "GET, HEAD, PUT, DELETE"
 
-// errNoBlobs says why there is nothing at blobsPath.
+	// pingTimeout is how long a start waits for Redis. Then the server starts without: streams and files need no Redis.
+	pingTimeout = 2 * time.Second
+)
+
+// errNoBlobs says why nothing is at blobsPath.
 const errNoBlobs = "no blobs are kept here: that takes millrace serve --blobs DIR, or --redis URL"
 
-// A vault keeps values under keys for clients, and counts what it does.
-type vault struct {
+// A blobService keeps values under keys for clients.
+type blobService struct {
 	server *Server
 	store  blob.Store
 	where  string // the store, for the log
 
-	downloads *places
-	uploads   *places
+	downloads *limiter
+	uploads   *limiter
 
-	answered [statusClasses]atomic.Int64 // by the first digit of their status
+	answered [statusClasses]atomic.Int64 // requests, by the first digit of their status
 	received atomic.Int64                // bytes of bodies
 	stalled  atomic.Int64                // downloads that were cut because the client took nothing
+
+	sendfile, splice, copied atomic.Int64 // bytes sent
 }
 
-// newVault takes ownership of store.
-func newVault(s *Server, store blob.Store, where string) *vault {
-	return &vault{
+// openBlobs returns nil if the configuration names no store. The call that ends the service's life is close.
+func openBlobs(s *Server) (*blobService, error) {
+	cfg := &s.cfg
+	switch {
+	case cfg.Blobs != "":
+		d, err := blob.OpenDirectory(cfg.Blobs)
+		if err != nil {
+			return nil, fmt.Errorf("--blobs: %w", err)
+		}
+		return newBlobService(s, d, cfg.Blobs), nil
+	case cfg.Redis == "" && cfg.RedisCluster == "":
+		return nil, nil
+	}
+	single, cluster, err := cfg.redisOptions()
+	if err != nil {
+		return nil, err
+	}
+	var rdb redis.UniversalClient
+	var where string // without the password
+	if single != nil {
+		rdb, where = redis.NewClient(single), "redis://"+single.Addr
+	} else {
+		rdb, where = redis.NewClusterClient(cluster), "cluster "+strings.Join(cluster.Addrs, ",")
+	}
+	store, err := blob.OpenRedis(rdb, cfg.RedisPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("--redis: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
+	defer cancel()
+	if err := store.Ping(ctx); err != nil {
+		s.log.Warn("Redis cannot be used: blobs get 503 until it can", "redis", where, "reason", err)
+	}
+	return newBlobService(s, store, where), nil
+}
+
+// newBlobService takes ownership of store.
+func newBlobService(s *Server, store blob.Store, where string) *blobService {
+	return &blobService{
 		server: s, store: store, where: where,
-		downloads: newPlaces(s.cfg.MaxDownloads,
-			"%d blobs are being sent already, which is as many as may be (--max-downloads)"),
-		uploads: newPlaces(s.cfg.MaxUploads,
-			"%d blobs are being received already, which is as many as may be (--max-uploads)"),
+		downloads: newLimiter(s.cfg.MaxDownloads, "%d blobs are being sent already, as many as --max-downloads allows"),
+		uploads:   newLimiter(s.cfg.MaxUploads, "%d blobs are being received already, as many as --max-uploads allows"),
 	}
 }
 
-// besideBlobs answers what is at blobsPath, and leaves everything else to next. A ServeMux would redirect a key such as
-// a//b to another one.
+// besideBlobs answers requests below blobsPath, and passes all others to next. A ServeMux would redirect a key such as a//b to
+// another key.
 func (s *Server) besideBlobs(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key, ok := strings.CutPrefix(r.URL.Path, blobsPath); ok {
-			s.blobs(w, r, key)
+			s.serveBlob(w, r, key)
 		} else {
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// blobs answers everything at blobsPath.
-func (s *Server) blobs(w http.ResponseWriter, r *http.Request, key string) {
-	v := s.vault
-	if v == nil {
-		refuseUpload(w, r, http.StatusNotFound, errNoBlobs)
+// serveBlob answers everything below blobsPath.
+func (s *Server) serveBlob(w http.ResponseWriter, r *http.Request, key string) {
+	b := s.blobs
+	if b == nil {
+		refuseBody(w, r, http.StatusNotFound, errNoBlobs)
 		return
 	}
-	a := &blobAnswer{ResponseWriter: w}
-	defer func() { v.answered[min(max(a.status/100, 0), statusClasses-1)].Add(1) }()
+	response := &statusWriter{ResponseWriter: w}
+	defer func() { b.answered[min(max(response.status/100, 0), statusClasses-1)].Add(1) }()
 	if err := blob.CheckKey(key); err != nil {
-		refuseUpload(a, r, http.StatusBadRequest, err.Error())
+		refuseBody(response, r, http.StatusBadRequest, err.Error())
 		return
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		v.get(a, r, key)
+		b.get(response, r, key)
 	case http.MethodPut, http.MethodDelete:
-		v.write(a, r, key)
+		b.write(response, r, key)
 	default:
-		a.Header().Set("Allow", blobMethods)
-		refuseUpload(a, r, http.StatusMethodNotAllowed,
-			fmt.Sprintf("method %.20q is not allowed here: %s", r.Method, blobMethods))
+		w.Header().Set("Allow", blobMethods)
+		refuseBody(response, r, http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q is not allowed here: %s", r.Method, blobMethods))
 	}
 }
 
-// A blobAnswer remembers its status.
-type blobAnswer struct {
+// A statusWriter remembers the status.
+type statusWriter struct {
 	http.ResponseWriter
 	status int
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (a *blobAnswer) WriteHeader(status int) {
-	if a.status == 0 && status >= 200 {
-		a.status = status
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 && status >= 200 {
+		w.status = status
 	}
-	a.ResponseWriter.WriteHeader(status)
+	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for http.ResponseController, and for code that looks for a way around memory.
-func (a *blobAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+// Unwrap is for http.ResponseController and chunk.Copy.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // get answers GET and HEAD.
-func (v *vault) get(a *blobAnswer, r *http.Request, key string) {
-	if err := v.downloads.enter(); err != nil {
-		v.refuse(a, r, &busyError{err})
+func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
+	if err := b.downloads.acquire(); err != nil {
+		b.refuse(w, r, &requestError{http.StatusServiceUnavailable, err})
 		return
 	}
-	defer v.downloads.leave()
-	watch := newStallWatch(a.ResponseWriter, r, v.server.cfg.StallTimeout)
-	a.ResponseWriter = watch.w
-	defer v.server.endWatch(watch, r, &v.stalled)
-	if err := v.store.Serve(a, r, key); err != nil {
-		v.refuse(a, r, err)
+	defer b.downloads.Release()
+	value, err := b.store.Open(blob.ContextOf(r), key)
+	if err != nil {
+		b.refuse(w, r, err)
+		return
+	}
+	defer value.Close()
+	p := b.server.beginDownload(w.ResponseWriter, r)
+	w.ResponseWriter = p
+	defer b.server.endDownload(p, r, &b.stalled)
+	sent, err := value.Serve(w, r)
+	b.sendfile.Add(sent.Sendfile)
+	b.splice.Add(sent.Splice)
+	b.copied.Add(sent.Copied)
+	if err != nil {
+		panic(http.ErrAbortHandler) // so that the client can tell that the body is not complete
 	}
 }
 
 // write answers PUT and DELETE.
-func (v *vault) write(a *blobAnswer, r *http.Request, key string) {
-	status, reason := v.server.askGate(a, r, "blob refused", "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr)
+func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
+	status, reason := b.server.mayPublish(w, r, "blob refused", "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr)
 	if status != 0 {
-		refuseUpload(a, r, status, "who writes a blob must be allowed to publish: "+reason)
+		refuseBody(w, r, status, "writing a blob needs the right to publish: "+reason)
 		return
 	}
-	if err := v.change(a, r, key); err != nil {
-		v.refuse(a, r, err)
+	if err := b.change(w, r, key); err != nil {
+		b.refuse(w, r, err)
 	}
 }
 
-// change answers PUT and DELETE from clients that may write, unless it returns an error: a refused body takes no place.
-func (v *vault) change(a *blobAnswer, r *http.Request, key string) error {
-	if err := v.uploads.enter(); err != nil {
-		return &busyError{err}
+// change answers PUT and DELETE from clients that may write, unless it returns an error. Refusing takes no place among the
+// uploads.
+func (b *blobService) change(w http.ResponseWriter, r *http.Request, key string) error {
+	if err := b.uploads.acquire(); err != nil {
+		return &requestError{http.StatusServiceUnavailable, err}
 	}
-	defer v.uploads.leave()
-	control := http.NewResponseController(a)
-	_ = control.SetWriteDeadline(time.Time{}) // a body may take longer than an answer
-	defer func() { _ = control.SetWriteDeadline(time.Now().Add(v.server.cfg.StallTimeout)) }()
+	defer b.uploads.Release()
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Time{}) // receiving the body may take longer than answering
+	defer func() { _ = control.SetWriteDeadline(time.Now().Add(b.server.cfg.StallTimeout)) }()
 	if r.Method == http.MethodPut {
-		return v.put(a, r, key)
+		return b.put(w, r, key)
 	}
-	if err := v.store.Delete(blob.ContextOf(r), key, blob.ConditionOf(r.Header)); err != nil {
+	if err := b.store.Delete(blob.ContextOf(r), key, blob.ConditionOf(r.Header)); err != nil {
 		return err
 	}
-	a.WriteHeader(http.StatusNoContent)
+	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
 // put answers PUT, unless it returns an error.
-func (v *vault) put(a *blobAnswer, r *http.Request, key string) error {
+func (b *blobService) put(w http.ResponseWriter, r *http.Request, key string) error {
 	h := r.Header
-	put := blob.Put{Limit: v.server.cfg.MaxBlobBytes, Only: blob.ConditionOf(h)}
+	put := blob.Put{Limit: b.server.cfg.MaxBlobBytes, Only: blob.ConditionOf(h)}
 	var err error
 	if put.TTL, err = blob.ParseTTL(h.Get(blob.HeaderTTL)); err != nil {
 		return &requestError{http.StatusBadRequest, err}
@@ -159,61 +214,108 @@ func (v *vault) put(a *blobAnswer, r *http.Request, key string) error {
 			errors.New("a part of a blob cannot be put: send all of it, without Content-Range")}
 	case h.Get("Content-Encoding") != "" && !strings.EqualFold(h.Get("Content-Encoding"), "identity"):
 		return &requestError{http.StatusUnsupportedMediaType,
-			errors.New("Content-Encoding is not kept, so that nobody could read the blob: send it without")}
+			errors.New("the server does not keep Content-Encoding, so a reader could not decode the blob: send it without")}
 	case r.ContentLength > put.Limit:
 		return &blob.TooLargeError{Limit: put.Limit}
 	}
-	// Before the body is asked for (Expect: 100-continue), and again when it is there.
+	// The condition is checked before the body is asked for (Expect: 100-continue), and again when it is there.
 	ctx := blob.ContextOf(r)
-	if err := v.store.Check(ctx, key, put.Only); err != nil {
+	if err := b.store.Check(ctx, key, put.Only); err != nil {
 		return err
 	}
-	body := newUpload(a, r, v)
-	tag, created, err := v.store.Put(ctx, key, body, r.ContentLength, put)
-	body.patience.over()
+	body := &upload{Reader: r.Body, control: http.NewResponseController(w), idle: b.server.cfg.PublishTimeout, received: &b.received}
+	tag, created, err := b.store.Put(ctx, key, body, r.ContentLength, put)
+	_ = body.control.SetReadDeadline(time.Time{})
 	if err != nil {
 		return err
 	}
-	a.Header().Set("Etag", tag)
+	w.Header().Set("Etag", tag)
 	status := http.StatusNoContent
 	if created {
 		status = http.StatusCreated
 	}
-	a.WriteHeader(status)
-	v.server.log.Debug("blob put", "client", r.RemoteAddr, "path", r.URL.Path, "bytes", body.bytes, "created", created)
+	w.WriteHeader(status)
+	b.server.log.Debug("blob put", "client", r.RemoteAddr, "path", r.URL.Path, "created", created)
 	return nil
 }
 
-// An upload is the body of a PUT, which must not be silent for too long. The shutdown waits for it.
+// An upload is the body of a PUT. It fails when no byte has come for idle. Its whole duration is not limited.
 type upload struct {
-	r        *http.Request
-	vault    *vault
-	patience *patience
-	bytes    int64
-}
-
-func newUpload(w http.ResponseWriter, r *http.Request, v *vault) *upload {
-	set := http.NewResponseController(w).SetReadDeadline
-	return &upload{r: r, vault: v, patience: newPatience(v.server.cfg.PublishTimeout, context.Background(), set)}
+	io.Reader
+	control  *http.ResponseController
+	idle     time.Duration
+	received *atomic.Int64
 }
 
 // Read implements io.Reader.
 func (u *upload) Read(p []byte) (int, error) {
-	n, err := u.r.Body.Read(p)
-	u.patience.note()
-	u.bytes += int64(n)
-	u.vault.received.Add(int64(n))
-	return n, explainSilence(err, u.patience.idle)
+	_ = u.control.SetReadDeadline(time.Now().Add(u.idle))
+	n, err := u.Reader.Read(p)
+	u.received.Add(int64(n))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("nothing came for %v (--publish-timeout): %w", u.idle, os.ErrDeadlineExceeded)
+	}
+	return n, err
 }
 
-// drain lets nobody else in, and returns a channel that is closed when all have left.
-func (v *vault) drain() <-chan struct{} {
+// A requestError says what is wrong with a request.
+type requestError struct {
+	status int
+	err    error
+}
+
+func (e *requestError) Error() string { return e.err.Error() }
+
+// refuse answers with the status of err. A 503 means that nothing has changed, and that the client may try again.
+func (b *blobService) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status, reason := blobStatus(err)
+	if status >= http.StatusInternalServerError {
+		b.server.log.Warn("blob request failed", "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr,
+			"status", status, "reason", err)
+	}
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	refuseBody(w, r, status, reason)
+}
+
+// blobStatus returns the status for an error, and a reason for the client that has no address or path of the server in it.
+func blobStatus(err error) (status int, reason string) {
+	var request *requestError
+	var large *blob.TooLargeError
+	var body *blob.BodyError
+	var away *blob.UnavailableError
+	switch {
+	case errors.As(err, &request):
+		return request.status, request.Error()
+	case errors.Is(err, blob.ErrNotFound):
+		return http.StatusNotFound, blob.ErrNotFound.Error()
+	case errors.Is(err, blob.ErrCondition):
+		return http.StatusPreconditionFailed, "If-Match or If-None-Match does not hold"
+	case errors.Is(err, blob.ErrUnsure):
+		return http.StatusInternalServerError, blob.ErrUnsure.Error()
+	case errors.Is(err, blob.ErrFull):
+		return http.StatusInsufficientStorage, blob.ErrFull.Error()
+	case errors.As(err, &large):
+		return http.StatusRequestEntityTooLarge, large.Error() + " (--max-blob-bytes)"
+	case errors.As(err, &body) && errors.Is(err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout, body.Err.Error()
+	case errors.As(err, &body):
+		return http.StatusBadRequest, body.Error()
+	case errors.As(err, &away):
+		return http.StatusServiceUnavailable, "the store cannot be reached"
+	}
+	return http.StatusInternalServerError, "the store has failed"
+}
+
+// drain refuses further requests, and returns a channel that is closed when all present ones have ended. b may be nil.
+func (b *blobService) drain() <-chan struct{} {
 	idle := make(chan struct{})
-	if v == nil {
+	if b == nil {
 		close(idle)
 		return idle
 	}
-	downloads, uploads := v.downloads.drain(), v.uploads.drain()
+	downloads, uploads := b.downloads.Close(), b.uploads.Close()
 	go func() {
 		defer close(idle)
 		<-downloads
@@ -222,17 +324,61 @@ func (v *vault) drain() <-chan struct{} {
 	return idle
 }
 
-// count returns how many requests are being answered.
-func (v *vault) count() int {
-	if v == nil {
+// count returns how many requests are being answered. b may be nil.
+func (b *blobService) count() int {
+	if b == nil {
 		return 0
 	}
-	return v.downloads.count() + v.uploads.count()
+	return b.downloads.Held() + b.uploads.Held()
 }
 
-func (v *vault) close() error {
-	if v == nil {
+// close closes the store. b may be nil.
+func (b *blobService) close() error {
+	if b == nil {
 		return nil
 	}
-	return v.store.Close()
+	return b.store.Close()
+}
+
+var (
+	descBlobs        = desc("blobs_requests_total", "Requests for blobs that were answered, by the first digit of the status.", "status")
+	descBlobsIn      = desc("blobs_bytes_in_total", "Bytes of blobs that were received.")
+	descBlobsOut     = desc("blobs_bytes_total", "Bytes of blobs that were sent: by sendfile or splice, without passing through the server's memory, or copied.", "path")
+	descBlobsDown    = desc("blobs_downloads", "Requests for blobs that are being answered.")
+	descBlobsUp      = desc("blobs_uploads", "Requests that write blobs and are being answered.")
+	descBlobsRefused = desc("blobs_refused_total", "Requests for blobs that were refused because there were too many at a time.", "what")
+	descBlobsStalled = desc("blobs_stalled_total", "Downloads of blobs that were cut because the client took nothing for the stall timeout.")
+
+	descRedisConns   = desc("blobs_redis_connections", "Connections that carry blobs to and from Redis.", "state")
+	descRedisWaiting = desc("blobs_redis_waiting", "Calls that wait for one of these connections.")
+	descRedisFailed  = desc("blobs_redis_dials_failed_total", "Connections to Redis that could not be made.")
+	descRedisDropped = desc("blobs_redis_dropped_total", "Connections to Redis that were lost or given up.")
+	descRedisRetries = desc("blobs_redis_retries_total", "Calls to Redis that were tried again, or sent on to another server.")
+)
+
+// collect reports the metrics of blobs.
+func (b *blobService) collect(gauge gaugeFunc, counter counterFunc) {
+	for class := 1; class < statusClasses; class++ {
+		counter(descBlobs, b.answered[class].Load(), strconv.Itoa(class)+"xx")
+	}
+	counter(descBlobsOut, b.sendfile.Load(), "sendfile")
+	counter(descBlobsOut, b.splice.Load(), "splice")
+	counter(descBlobsOut, b.copied.Load(), "copied")
+	counter(descBlobsIn, b.received.Load())
+	gauge(descBlobsDown, float64(b.downloads.Held()))
+	gauge(descBlobsUp, float64(b.uploads.Held()))
+	counter(descBlobsRefused, b.downloads.refused.Load(), "download")
+	counter(descBlobsRefused, b.uploads.refused.Load(), "upload")
+	counter(descBlobsStalled, b.stalled.Load())
+	r, ok := b.store.(*blob.Redis)
+	if !ok {
+		return
+	}
+	stats := r.Stats()
+	gauge(descRedisConns, float64(stats.InUse), "in_use")
+	gauge(descRedisConns, float64(stats.Idle), "idle")
+	gauge(descRedisWaiting, float64(stats.Waiting))
+	counter(descRedisFailed, stats.DialsFailed)
+	counter(descRedisDropped, stats.Dropped)
+	counter(descRedisRetries, stats.Retries)
 }

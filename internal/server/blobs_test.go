@@ -2,8 +2,10 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -14,10 +16,63 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/redistest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// What is put is got, whatever its length and however it comes.
+// onEachStore runs a test on servers that keep their blobs in a directory, in Redis, and in a Redis Cluster. start starts
+// one, whose configuration change may change.
+func onEachStore(t *testing.T, test func(t *testing.T, start func(change func(*Config)) *fixture)) {
+	prefix := fmt.Sprintf("%s:%x:", t.Name(), rand.Uint64()) // the servers may have seen this test before
+	for name, place := range map[string]func(*testing.T, *Config){
+		"directory": func(t *testing.T, c *Config) { c.Blobs = t.TempDir() },
+		"Redis": func(t *testing.T, c *Config) {
+			c.Redis = "redis://" + redistest.Shared(t).Addr()
+		},
+		"cluster": func(t *testing.T, c *Config) {
+			c.RedisCluster = strings.Join(redistest.SharedCluster(t).Addrs(), ",")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of them wait
+			test(t, func(change func(*Config)) *fixture {
+				return serve(t, func(c *Config) {
+					place(t, c)
+					c.RedisPrefix = prefix
+					if change != nil {
+						change(c)
+					}
+				})
+			})
+		})
+	}
+}
+
+// random returns n bytes, the same for the same n.
+func random(n int) []byte {
+	p := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), byte(n >> 16)}).Read(p)
+	return p
+}
+
+// put puts a blob, whose length is told.
+func (f *fixture) put(key string, value []byte, header ...string) response {
+	f.t.Helper()
+	return f.request("PUT", "/blobs/"+key, string(value), header...)
+}
+
+// has fails the test unless the blob has that value.
+func (f *fixture) has(key string, want []byte) {
+	f.t.Helper()
+	res := f.get("/blobs/" + key)
+	if res.status != 200 {
+		f.t.Fatalf("GET %s: %d %s", key, res.status, res.body)
+	}
+	if !bytes.Equal([]byte(res.body), want) {
+		same(f.t, key, []byte(res.body), want)
+	}
+}
+
+// A value comes back as it was put: of any length, with and without a Content-Length.
 func TestBlobs(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(nil)
@@ -61,12 +116,12 @@ func TestBlobs(t *testing.T) {
 			}
 		}
 		showsRedis(t, f)
-		fast := `millrace_blobs_bytes_total{path="splice"}`
-		if f.cfg.Blobs != "" {
-			fast = `millrace_blobs_bytes_total{path="sendfile"}`
+		path := "copied"
+		if f.cfg.Blobs != "" && runtime.GOOS == "linux" {
+			path = "sendfile"
 		}
-		if n, _ := strconv.ParseFloat(f.metric(fast), 64); n < 22<<20 && runtime.GOOS == "linux" {
-			t.Errorf("%s is %v: large blobs do not go by themselves", fast, n)
+		if n, _ := strconv.ParseFloat(f.metric(`millrace_blobs_bytes_total{path="`+path+`"}`), 64); n < 22<<20 {
+			t.Errorf("%v bytes were sent by %s", n, path)
 		}
 	})
 }
@@ -92,7 +147,7 @@ func showsRedis(t *testing.T, f *fixture) {
 	}
 }
 
-// A list of entity tags in several lines is one list, for all methods.
+// A list of entity tags in several lines is one list for a writer.
 func TestBlobConditionsInSeveralLines(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(nil)
@@ -100,7 +155,7 @@ func TestBlobConditionsInSeveralLines(t *testing.T) {
 		for _, tt := range []struct {
 			method, header string
 			want           int
-		}{{"GET", "If-Match", 200}, {"GET", "If-None-Match", 304}, {"PUT", "If-None-Match", 412}, {"DELETE", "If-Match", 204}} {
+		}{{"PUT", "If-None-Match", 412}, {"DELETE", "If-Match", 204}} {
 			req, err := http.NewRequest(tt.method, f.url("/blobs/k"), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -180,10 +235,10 @@ func TestBlobsOfClientsThatHaveSaidAll(t *testing.T) {
 	})
 }
 
-// A body that breaks off leaves the old value, and no other; one that is silent gets 408.
+// A body that breaks off leaves the old value. A client that falls silent gets 408.
 func TestBlobsThatBreakOff(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
-		f := start(func(c *Config) { c.PublishTimeout = 200 * time.Millisecond })
+		f := start(func(c *Config) { c.PublishTimeout = time.Second })
 		old := random(100)
 		f.put("k", old)
 		for _, head := range []string{"Content-Length: 3000000", "Transfer-Encoding: chunked"} {
@@ -195,7 +250,7 @@ func TestBlobsThatBreakOff(t *testing.T) {
 				conn := dial(t, f.addr, 0)
 				fmt.Fprintf(conn, "PUT /blobs/k HTTP/1.1\r\nHost: %s\r\n%s\r\n\r\n%s", f.addr, head, piece)
 				_ = conn.Close()
-				eventually(t, "the end of the upload", func() bool { return f.vault.uploads.count() == 0 })
+				eventually(t, "the end of the upload", func() bool { return f.blobs.uploads.Held() == 0 })
 				f.has("k", old)
 			}
 		}
@@ -273,17 +328,17 @@ func TestBlobsByHTTP2(t *testing.T) {
 	})
 }
 
-// A client that stops reading is cut, whatever the blob comes from.
+// A client that stops reading is cut.
 func TestAStalledBlobIsCut(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
-		f := start(func(c *Config) { c.StallTimeout = 300 * time.Millisecond })
+		f := start(func(c *Config) { c.StallTimeout = time.Second })
 		value := random(16 << 20)
 		if res := f.put("big", value); res.status != 201 {
 			t.Fatal(res.status, res.body)
 		}
 		w := f.watch("/blobs/big", 4096)
 		f.logged("download ended", "path=/blobs/big", "stall-timeout")
-		eventually(t, "no downloads", func() bool { return f.vault.count() == 0 })
+		eventually(t, "no downloads", func() bool { return f.blobs.count() == 0 })
 		if n, err := io.Copy(io.Discard, w.res.Body); err == nil {
 			t.Errorf("the client got %d bytes and no error", n)
 		}
@@ -326,16 +381,16 @@ func TestBlobsAreDrained(t *testing.T) {
 		answer := make(chan response, 1)
 		go func() { answer <- f.do(req) }()
 		_, _ = body.Write([]byte("half, "))
-		eventually(t, "the upload", func() bool { return f.vault.uploads.count() == 1 })
+		eventually(t, "the upload", func() bool { return f.blobs.uploads.Held() == 1 })
 		stopped := make(chan struct{})
 		go func() { f.stop(); close(stopped) }()
 		<-f.draining.Done()
-		eventually(t, "nobody to be let in", func() bool {
-			err := f.vault.downloads.enter()
+		eventually(t, "downloads to be refused", func() bool {
+			err := f.blobs.downloads.acquire()
 			if err == nil {
-				f.vault.downloads.leave()
+				f.blobs.downloads.Release()
 			}
-			return err == errDraining
+			return err == errShutdown
 		})
 		select {
 		case <-stopped:
@@ -365,7 +420,7 @@ func TestTooManyBlobs(t *testing.T) {
 		}
 		conn := dial(t, f.addr, 0)
 		fmt.Fprintf(conn, "PUT /blobs/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 10\r\n\r\n12345", f.addr)
-		eventually(t, "the upload", func() bool { return f.vault.uploads.count() == 1 })
+		eventually(t, "the upload", func() bool { return f.blobs.uploads.Held() == 1 })
 		if res := f.put("b", nil); res.status != 503 || !strings.Contains(res.body, "--max-uploads") || res.header.Get("Retry-After") == "" {
 			t.Errorf("%d %s", res.status, res.body)
 		}
@@ -421,4 +476,179 @@ func TestBlobsConfigIsChecked(t *testing.T) {
 			t.Errorf("%s: %v", says, err)
 		}
 	}
+}
+
+func TestBlobStatus(t *testing.T) {
+	const absent, anything = `If-None-Match: *`, `If-Match: *`
+	long := strings.Repeat("k", 1024)
+	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
+		f := start(func(c *Config) { c.MaxBlobBytes = 2 << 20 })
+		tag := ""
+		for i, tt := range []struct {
+			method, path, body string
+			header             string // TAG is that of the last answer which had one
+			want               int
+			says               string
+		}{
+			{"GET", "a", "", "", 404, "no such blob"},
+			{"HEAD", "a", "", "", 404, ""},
+			{"DELETE", "a", "", "", 404, "no such blob"},
+			{"PUT", "a", "value", anything, 412, "If-Match"},
+			{"PUT", "a", "value", absent, 201, ""},
+			{"PUT", "a", "other", absent, 412, "If-None-Match"},
+			{"PUT", "a", "value!", "", 204, ""},
+			{"GET", "a", "", "", 200, "value!"},
+			{"GET", "a", "", "If-None-Match: TAG", 304, ""},
+			{"HEAD", "a", "", "If-None-Match: TAG", 304, ""},
+			{"GET", "a", "", `If-None-Match: "other"`, 200, "value!"},
+			{"GET", "a", "", "If-Match: TAG", 200, "value!"},
+			{"GET", "a", "", `If-Match: "other"`, 412, ""},
+			{"GET", "a", "", "If-Modified-Since: Sat, 01 Jan 2200 00:00:00 GMT", 200, "value!"},
+			{"GET", "a", "", "If-Unmodified-Since: Sat, 01 Jan 2000 00:00:00 GMT", 200, "value!"},
+			{"GET", "a", "", "Range: bytes=1-2", 206, "al"},
+			{"GET", "a", "", "Range: bytes=-1", 206, "!"},
+			{"GET", "a", "", "Range: bytes=3-", 206, "ue!"},
+			{"GET", "a", "", "Range: bytes=0-0,5-5", 206, "Content-Range: bytes 5-5/6"},
+			{"GET", "a", "", "Range: bytes=6-", 416, ""},
+			{"PUT", "empty", "", "", 201, ""},
+			{"GET", "a", "", "", 200, "value!"},
+			{"HEAD", "a", "", "Range: bytes=1-2", 206, ""},
+			{"PUT", "a", "v2", "If-Match: TAG", 204, ""},
+			{"GET", "a", "", "", 200, "v2"},
+			{"PUT", "a", "v3", `If-Match: "other"`, 412, "If-Match"},
+			{"PUT", "a", "v3", `If-None-Match: "other"`, 204, ""},
+			{"DELETE", "a", "", `If-Match: "other"`, 412, ""},
+			{"GET", "a", "", "", 200, "v3"},
+			{"DELETE", "a", "", "If-Match: TAG", 204, ""},
+			{"GET", "a", "", "", 404, ""},
+			{"DELETE", "a", "", anything, 412, ""},
+			{"PUT", "a/b/c", "nested", "", 201, ""},
+			{"GET", "a%2Fb%2fc", "", "", 200, "nested"}, // the same key
+			{"GET", "a/b", "", "", 404, ""},
+			{"PUT", "a/b", "beside", "", 201, ""},
+			{"GET", "a/b/c", "", "", 200, "nested"},
+			{"PUT", "index.html", "<script>", "", 201, ""},
+			{"GET", "index.html", "", "", 200, "<script>"},
+			{"PUT", long, "long", "", 201, ""},
+			{"GET", long, "", "", 200, "long"},
+			{"PUT", long + "k", "", "", 400, "1024"},
+			{"PUT", "%7D%7B%7Bx%7D", "braces", "", 201, ""},
+			{"GET", "%7D%7B%7Bx%7D", "", "", 200, "braces"},
+			{"PUT", "UPPER", "1", "", 201, ""},
+			{"PUT", "upper", "2", "", 201, ""},
+			{"GET", "UPPER", "", "", 200, "1"},
+			{"PUT", "%e2%82%ac%25%3f%20", "sign", "", 201, ""},
+			{"GET", "%e2%82%ac%25%3f%20", "", "", 200, "sign"},
+			{"PUT", "", "", "", 400, "1 to 1024"},
+			{"PUT", "..%2f..%2fetc%2fpasswd", "", "", 400, "slashes"},
+			{"PUT", "a%2f..%2f..%2fb", "", "", 400, "slashes"},
+			{"GET", "%2fetc%2fpasswd", "", "", 400, "slashes"},
+			{"GET", "%2e%2e/x", "", "", 400, "slashes"},
+			{"GET", "../blobs/a/./b/c", "", "", 400, "slashes"}, // no key is rewritten
+			{"PUT", "a//b", "x", "", 400, "slashes"},
+			{"PUT", "a/./b", "x", "", 400, "slashes"},
+			{"PUT", "a/../b", "x", "", 400, "slashes"},
+			{"DELETE", "..", "", "", 400, "slashes"},
+			{"GET", "/", "", "", 400, "slashes"},
+			{"PUT", "a%2f", "", "", 400, "slashes"},
+			{"PUT", "a%00b", "", "", 400, "control"},
+			{"PUT", "a%0d%0ab", "", "", 400, "control"},
+			{"PUT", "a%c2%85b", "", "", 400, "control"},
+			{"PUT", "a%ff", "", "", 400, "UTF-8"},
+			{"POST", "a", "x", "", 405, "GET, HEAD, PUT, DELETE"},
+			{"PUT", "a", "x", "Content-Range: bytes 0-0/2", 400, "Content-Range"},
+			{"PUT", "a", "x", "Content-Encoding: gzip", 415, "Content-Encoding"},
+			{"PUT", "a", "x", "Millrace-TTL: soon", 400, "Millrace-TTL"},
+			{"PUT", "a", "x", "Millrace-TTL: 0", 400, "Millrace-TTL"},
+			{"PUT", "a", "x", "Origin: http://elsewhere.example", 403, "another site"},
+			{"DELETE", "upper", "", "Host: elsewhere.example", 403, "this machine only"},
+			{"PUT", "a", string(random(2<<20 + 1)), "", 413, "--max-blob-bytes"},
+			{"GET", "a", "", "", 404, ""},
+			{"PUT", "a", string(random(2 << 20)), "", 201, ""},
+		} {
+			res := f.request(tt.method, "/blobs/"+tt.path, tt.body, strings.ReplaceAll(tt.header, "TAG", tag))
+			if res.status != tt.want || !strings.Contains(res.body, tt.says) {
+				t.Errorf("%d: %s %.80s %s: %d %.200q, want %d with %q", i, tt.method, tt.path, tt.header, res.status, res.body, tt.want, tt.says)
+			}
+			if newTag := res.header.Get("Etag"); newTag != "" {
+				if tt.method == "PUT" && newTag == tag {
+					t.Errorf("%d: two values have the tag %s", i, tag)
+				}
+				tag = newTag
+			}
+		}
+		req, err := http.NewRequest("PUT", f.url("/blobs/endless"), io.LimitReader(zeros{}, 3<<20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res := f.do(req); res.status != 413 {
+			t.Errorf("a body of no known length that is too long: %d %s", res.status, res.body)
+		}
+		if res := f.get("/blobs/endless"); res.status != 404 {
+			t.Errorf("and then: %d", res.status)
+		}
+		if res := f.get("/api/streams"); !strings.Contains(res.body, `"blobs":true`) {
+			t.Errorf("%s", res.body)
+		}
+	})
+}
+
+// A refusal comes before the body is asked for.
+func TestRefusedBlobsAreNotSent(t *testing.T) {
+	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
+		f := start(nil)
+		f.put("k", []byte("old"))
+		for header, want := range map[string]int{
+			"If-None-Match: *":           412,
+			"Millrace-TTL: x":            400,
+			"Content-Length: 9999999999": 413,
+		} {
+			if !strings.HasPrefix(header, "Content-Length") {
+				header += "\r\nContent-Length: 1000000"
+			}
+			conn := dial(t, f.addr, 0)
+			_ = conn.SetDeadline(time.Now().Add(patienceOfTests))
+			fmt.Fprintf(conn, "PUT /blobs/k HTTP/1.1\r\nHost: %s\r\nExpect: 100-continue\r\n%s\r\n\r\n", f.addr, header)
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil || res.StatusCode != want {
+				t.Errorf("%s: %v, %v", header, res, err)
+			}
+		}
+	})
+}
+
+// A refusal that comes amid the body arrives, also if the client reads only when it has sent all.
+func TestRefusalsAmidTheBodyArrive(t *testing.T) {
+	const most = 1 << 20
+	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
+		f := start(func(c *Config) { c.MaxBlobBytes = most })
+		for _, expect := range []string{"", "Expect: 100-continue\r\n"} {
+			for range 4 {
+				conn := dial(t, f.addr, 0)
+				_ = conn.SetDeadline(time.Now().Add(patienceOfTests))
+				answer := bufio.NewReader(conn)
+				fmt.Fprintf(conn, "PUT /blobs/k HTTP/1.1\r\nHost: %s\r\n%sTransfer-Encoding: chunked\r\n\r\n", f.addr, expect)
+				if expect != "" {
+					if res, err := http.ReadResponse(answer, nil); err != nil || res.StatusCode != 100 {
+						t.Fatal(res, err)
+					}
+				}
+				piece := fmt.Sprintf("%x\r\n%s\r\n", 64<<10, random(64<<10))
+				for range 16 * most / (64 << 10) {
+					if _, err := io.WriteString(conn, piece); err != nil {
+						t.Fatal(err)
+					}
+				}
+				res, err := http.ReadResponse(answer, nil)
+				if err != nil || res.StatusCode != 413 || !res.Close || res.ContentLength <= 0 {
+					t.Fatal(res, err)
+				}
+				if _, err := io.Copy(io.Discard, res.Body); err != nil {
+					t.Fatal(err)
+				}
+				_ = conn.Close()
+			}
+		}
+		eventually(t, "room", func() bool { return f.blobs.uploads.Held() == 0 })
+	})
 }

@@ -9,25 +9,23 @@ import (
 	"time"
 )
 
-// certificateLook is how often, at most, the certificate's files are looked at: one that is renewed in time is so days ahead.
+// certificateLook is how often, at most, the certificate's files are looked at. Certificates are renewed days before they expire.
 const certificateLook = time.Minute
 
-// A certificate is what the server shows over TLS. Its files are read again when they have changed, as those that are renewed
-// every few weeks do, and no connection is lost to it. A change that cannot be read leaves what there was.
-//
-// Invariants: shown != nil; mu guards shown, files and looked.
+// A certificate is what the server shows over TLS. It reads its files again when they have changed, without a restart. If it cannot
+// read them, it keeps the certificate before.
 type certificate struct {
 	cert, key string // names of files
 	every     time.Duration
 	log       *slog.Logger
 
 	mu     sync.Mutex
-	shown  *tls.Certificate
-	files  [2]time.Time // when they were changed, of what was tried last
+	shown  *tls.Certificate // never nil
+	files  [2]time.Time     // when the files were changed that load has tried last
 	looked time.Time
 }
 
-// openCertificate reads the certificate, if one is named.
+// openCertificate reads the certificate. It returns nil if the configuration names none.
 func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
 	if cfg.TLSCert == "" {
 		return nil, nil
@@ -48,7 +46,7 @@ func (c *certificate) config() *tls.Config {
 	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.get(time.Now()), nil }}
 }
 
-// get returns what is to be shown now.
+// get returns the certificate to show now.
 func (c *certificate) get(now time.Time) *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()

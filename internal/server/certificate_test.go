@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/internal/server/demo"
 )
 
 // writeCertificate writes a certificate for 127.0.0.1 with its key to files, and returns their names.
@@ -82,11 +82,11 @@ func TestTLS(t *testing.T) {
 				t.Fatal(err)
 			}
 			f, client, at := serveTLS(t, http2, func(c *Config) { c.Root, c.Blobs = root, t.TempDir() })
-			sc := newScript(3, 10, 2000)
+			start, rest := demo.Sample[:10_000], demo.Sample[10_000:]
 			body, send := io.Pipe()
 			published := make(chan string, 1)
 			go func() { published <- exchanged(client, "POST", at+"/live/cam", body) }()
-			_, _ = send.Write(sc.start())
+			_, _ = send.Write(start)
 			f.published("cam", 1)
 			flv, err := client.Get(at + "/live/cam.flv")
 			if err != nil {
@@ -96,12 +96,12 @@ func TestTLS(t *testing.T) {
 			if flv.Proto != name {
 				t.Errorf("%s, want %s", flv.Proto, name)
 			}
-			_, _ = send.Write(bytes.Join(sc.tags, nil))
-			got := make([]byte, len(sc.whole()))
+			_, _ = send.Write(rest)
+			got := make([]byte, len(demo.Sample))
 			if _, err := io.ReadFull(flv.Body, got); err != nil {
 				t.Fatal(err)
 			}
-			same(t, "the stream", got, sc.whole())
+			same(t, "the stream", got, demo.Sample)
 			mp4, err := client.Get(at + "/live/cam.mp4")
 			if err != nil {
 				t.Fatal(err)
@@ -231,7 +231,7 @@ func TestCertificateThatIsNone(t *testing.T) {
 // A publisher that is refused in the middle of its body hears why, over TLS as without.
 func TestRefusalAmidTheBodyOverTLS(t *testing.T) {
 	_, client, at := serveTLS(t, false, nil)
-	bad := append(bytes.Clone(newScript(1, 1, 100).start()), bytes.Repeat([]byte{0xff}, 800<<10)...)
+	bad := append(bytes.Clone(demo.Sample[:13]), bytes.Repeat([]byte{0xff}, 800<<10)...)
 	for range 10 {
 		if got := exchanged(client, "POST", at+"/live/x", bytes.NewReader(bad)); !strings.HasPrefix(got, "413 ") && !strings.HasPrefix(got, "400 ") {
 			t.Errorf("%.200s", got)
@@ -242,8 +242,7 @@ func TestRefusalAmidTheBodyOverTLS(t *testing.T) {
 // What is asked of TCP, how much a client has acknowledged for one, is asked of the connection under TLS.
 func TestWire(t *testing.T) {
 	tcp, _ := tcpPair(t, false)
-	own := &chunk.Conn{TCPConn: tcp}
-	for name, c := range map[string]net.Conn{"TCP": tcp, "of a Listener": own, "TLS": tls.Server(own, nil), "TLS over TCP": tls.Client(tcp, nil)} {
+	for name, c := range map[string]net.Conn{"TCP": tcp, "TLS": tls.Server(tcp, nil), "TLS over TCP": tls.Client(tcp, nil)} {
 		if wire(c) != net.Conn(tcp) {
 			t.Errorf("%s: %T", name, wire(c))
 		}
@@ -254,7 +253,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// Whoever looks whether the port is open leaves no warning.
+// A port scanner leaves no warning.
 func TestHandshakesThatFailAreNoWarnings(t *testing.T) {
 	f, client, at := serveTLS(t, false, nil)
 	c, err := net.Dial("tcp", f.addr)

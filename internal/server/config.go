@@ -1,37 +1,42 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/blob"
+	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // A Policy says what happens to a viewer that is further behind than its allowance.
-type Policy string
+type Policy = relay.Policy
 
 const (
 	// Skip moves the viewer forward to the newest key frame. It loses pictures, and stays.
-	Skip Policy = "skip"
+	Skip = relay.Skip
 	// Drop closes the viewer's connection.
-	Drop Policy = "drop"
+	Drop = relay.Drop
 )
 
 // Config is everything that can be chosen about a Server. Every limit has a value in [Defaults]; zero means what the
 // field's comment says.
 type Config struct {
-	Listen string // the address of the one port that everybody uses
+	Listen string // the address of the main listener
 	Admin  string // a second address for /debug/pprof, /metrics and /api/streams; empty: there is none
 
 	TLSCert, TLSKey string // files in PEM with a certificate and its key; empty: there is no TLS
 
-	PublishToken string // what a publisher must show; empty: nobody can publish except through a loopback listener
-	ReadToken    string // what viewers and whoever else reads must show; empty: nothing
+	PublishToken string // what a publisher must show; empty: publishing works through a loopback listener only
+	ReadToken    string // what viewers and all other readers must show; empty: nothing
 	Demo         bool   // play the built-in sample as the stream "demo"
 	Version      string // shown in the API and in the metrics
 
@@ -43,10 +48,6 @@ type Config struct {
 	FilesListing       bool   // a directory without an index.html is answered with a list of what is in it
 	FilesPrecompressed bool   // name.br, name.zst or name.gz is sent for name to clients that accept it
 	FilesDropBehind    int64  // responses of at least this many bytes leave the page cache as it was; 0: none do
-	FilesSendBuffer    int64  // bytes that a fast connection's send buffer is widened to; 0: what the kernel gives
-	FilesOpen          int    // files kept open
-	FilesColdReaders   int    // responses that may read from a disk at the same time
-	FilesTune          bool   // have a chunk.Tuner move that number
 	MaxDownloads       int    // requests for files at a time, and for blobs; one more gets 503
 
 	Blobs         string // a directory for the values at /blobs/; empty: as the next two say
@@ -73,7 +74,7 @@ type Config struct {
 	LagFrames    int           // or this many frames; 0: as many as the stream keeps
 	LagTime      time.Duration // or this long; 0: no limit
 	LagPolicy    Policy        // what happens beyond
-	StallTimeout time.Duration // a client that takes nothing for this long, though there is something, is disconnected, whatever the policy
+	StallTimeout time.Duration // a client that takes nothing for this long, though there is something, is disconnected, also with LagPolicy Skip
 	Unsent       int           // bytes that the kernel may hold for a viewer without having sent them; 0: the system's default
 
 	Log *slog.Logger // nil: nothing is logged
@@ -82,7 +83,7 @@ type Config struct {
 // Defaults returns the configuration of a server that was asked for nothing special.
 func Defaults() Config {
 	return Config{
-		// Reachable from this machine only: nobody should find a stranger's stream on theirs because they tried a command.
+		// Reachable from this machine only: trying the command must not open the machine to strangers.
 		Listen: "127.0.0.1:8080",
 
 		// 128 streams that keep 16 MiB each are 2 GiB, which a small server has; twice that at the very most, if each
@@ -92,20 +93,14 @@ func Defaults() Config {
 		MaxViewers:       4096,
 		MaxStreamViewers: 4096,
 
-		// No lists: whoever puts a file there for somebody who has its name does not expect others to see it. Nothing
+		// No lists: a user who puts a file there for a friend does not expect strangers to see its name. Nothing
 		// precompressed: name.gz may be a file of its own. Nothing is dropped from the page cache: the kernel lets go
 		// of what is read once before what is read often, and a file that many load in turn should stay.
-		//
-		// Half of the 1024 descriptors that a process has where nobody has raised the limit; the others are for connections.
-		FilesOpen: 512,
-		// An SSD is busy, and a hard disk's heads do not wander between more places.
-		FilesColdReaders: 8,
-		FilesSendBuffer:  4 << 20, // as chunk.SendBuffer
 		// As many as viewers. A download holds a goroutine, net/http's two buffers of 4 KiB, and what the kernel takes for its
 		// connection: up to 4 MiB if the client is slow.
 		MaxDownloads: 4096,
 
-		// Nobody else's keys can be read or replaced through /blobs/.
+		// /blobs/ must not reach the keys of other programs.
 		RedisPrefix: "blobs:",
 		// What Redis takes, so that a value fits wherever it may be kept one day. In a directory it may be more.
 		MaxBlobBytes: blob.MaxRedisValue,
@@ -117,8 +112,8 @@ func Defaults() Config {
 		HeaderTimeout: 10 * time.Second,
 		// Longer than the poll interval of the page, so that its connection is reused.
 		IdleTimeout: 60 * time.Second,
-		// An encoder sends many times a second. Half a minute outlasts a roaming handover, and frees the name before
-		// whoever restarts a broken encoder loses patience.
+		// An encoder sends many times a second. Half a minute outlasts a roaming handover, and frees the name soon after an
+		// encoder has failed.
 		PublishTimeout: 30 * time.Second,
 		// Long enough to start the player first and then the encoder by hand.
 		ViewerWait: 10 * time.Second,
@@ -133,15 +128,15 @@ func Defaults() Config {
 		// A key frame of a 4K picture is one to two MB. The format allows 16 MiB.
 		MaxTagBytes: 4 << 20,
 
-		// What is sent costs per segment, not per byte. See docs/serve.md for the curve.
+		// What is sent costs per segment, not per byte.
 		Latency: 50 * time.Millisecond,
 
-		// A player buffers one to three seconds. One that is five behind has stopped showing the picture as it is.
+		// A player buffers one to three seconds. A viewer that is five behind does not see the present any more.
 		LagTime: 5 * time.Second,
 		// 8 MiB are those five seconds at 12 Mbit/s, and leave half of what is kept as a margin.
 		LagBytes:  8 << 20,
 		LagPolicy: Skip,
-		// A browser tab in the background may stop reading for a while; longer, and its memory serves nobody.
+		// A browser tab in the background may stop reading for a while. After that it only takes memory.
 		StallTimeout: 30 * time.Second,
 		// Without a bound the kernel swallows about 4 MB before a stall is seen. 128 KiB are half a second at 2 Mbit/s
 		// and still fill a link of 10 Mbit/s for 100 ms.
@@ -149,73 +144,23 @@ func Defaults() Config {
 	}
 }
 
-// maxLatency bounds the latency bound: a publisher's end, and the server's own, wait for it.
-const maxLatency = time.Second
-
 const (
-	// maxSendBuffer is what chunk.SendBuffer takes.
-	maxSendBuffer = 1 << 29
+	// maxLatency bounds --latency: a publisher's end, and the server's own, wait for it.
+	maxLatency = time.Second
 
-	// maxColdReaders bounds what takes a thread each while it waits for a disk. The Go runtime ends a process with 10,000.
-	maxColdReaders = 1 << 10
-	// maxOpenFiles is more than a process on Linux may have open unless the system is told otherwise (fs.nr_open).
-	maxOpenFiles = 1 << 20
-	// maxKeepFrames bounds what a stream's lists of frames and pieces take to 90 MiB, whatever --keep-bytes allows: frames
-	// may be empty.
+	// maxKeepFrames bounds a stream's lists of frames and pieces to 90 MiB. --keep-bytes does not: frames may be empty.
 	maxKeepFrames = 1 << 20
+
+	// maxBlobBytes is more than any disk has, and does not overflow in sums.
+	maxBlobBytes = 1 << 60
 )
 
-// check refuses what cannot work, naming the field by its flag.
-func (c *Config) check() error {
-	for _, b := range []struct {
-		flag     string
-		val, min int64
-	}{
-		{"max-streams", int64(c.MaxStreams), 1},
-		{"max-viewers", int64(c.MaxViewers), 1},
-		{"max-stream-viewers", int64(c.MaxStreamViewers), 1},
-		{"keep-bytes", c.KeepBytes, 64 << 10},
-		{"keep-frames", int64(c.KeepFrames), 2},
-		{"max-tag-bytes", int64(c.MaxTagBytes), 1 << 10},
-		{"lag-bytes", c.LagBytes, 0},
-		{"lag-frames", int64(c.LagFrames), 0},
-		{"unsent", int64(c.Unsent), 0},
-		{"files-drop-behind", c.FilesDropBehind, 0},
-		{"files-send-buffer", c.FilesSendBuffer, 0},
-		{"files-open", int64(c.FilesOpen), 1},
-		{"files-cold-readers", int64(c.FilesColdReaders), 1},
-		{"max-downloads", int64(c.MaxDownloads), 1},
-		{"max-uploads", int64(c.MaxUploads), 1},
-		{"max-blob-bytes", c.MaxBlobBytes, 1},
-	} {
-		if b.val < b.min {
-			return fmt.Errorf("--%s is %d, want at least %d", b.flag, b.val, b.min)
+// Check returns an error if a value cannot be used on any machine. It names the value by its flag.
+func (c *Config) Check() error {
+	for _, check := range []func() error{c.checkNumbers, c.checkTimes, c.checkAccess, c.checkBlobs} {
+		if err := check(); err != nil {
+			return err
 		}
-	}
-	for _, b := range []struct {
-		flag     string
-		val, max int
-	}{
-		{"keep-frames", c.KeepFrames, maxKeepFrames},
-		{"files-send-buffer", int(min(c.FilesSendBuffer, math.MaxInt32)), maxSendBuffer},
-		{"files-open", c.FilesOpen, maxOpenFiles},
-		{"files-cold-readers", c.FilesColdReaders, maxColdReaders},
-	} {
-		if b.val > b.max {
-			return fmt.Errorf("--%s is %d, want at most %d", b.flag, b.val, b.max)
-		}
-	}
-	if err := c.checkAccess(); err != nil {
-		return err
-	}
-	if err := c.checkBlobs(); err != nil {
-		return err
-	}
-	if err := c.checkTimes(); err != nil {
-		return err
-	}
-	if c.Latency > maxLatency {
-		return fmt.Errorf("--latency is %v, want at most %v", c.Latency, maxLatency)
 	}
 	if c.LagPolicy != Skip && c.LagPolicy != Drop {
 		return fmt.Errorf("--lag-policy is %q, want %q or %q", c.LagPolicy, Skip, Drop)
@@ -227,22 +172,40 @@ func (c *Config) check() error {
 	return nil
 }
 
-func (c *Config) checkAccess() error {
-	for flag, token := range map[string]string{"publish-token": c.PublishToken, "read-token": c.ReadToken} {
-		if token != strings.TrimSpace(token) {
-			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show", flag)
+func (c *Config) checkNumbers() error {
+	const most = math.MaxInt64
+	for _, n := range []struct {
+		flag            string
+		value, min, max int64
+	}{
+		{"max-streams", int64(c.MaxStreams), 1, most},
+		{"max-viewers", int64(c.MaxViewers), 1, most},
+		{"max-stream-viewers", int64(c.MaxStreamViewers), 1, most},
+		{"keep-bytes", c.KeepBytes, 64 << 10, most},
+		{"keep-frames", int64(c.KeepFrames), 2, maxKeepFrames},
+		{"max-tag-bytes", int64(c.MaxTagBytes), 1 << 10, most},
+		{"lag-bytes", c.LagBytes, 0, most},
+		{"lag-frames", int64(c.LagFrames), 0, most},
+		{"unsent", int64(c.Unsent), 0, most},
+		{"files-drop-behind", c.FilesDropBehind, 0, most},
+		{"max-downloads", int64(c.MaxDownloads), 1, most},
+		{"max-uploads", int64(c.MaxUploads), 1, most},
+		{"max-blob-bytes", c.MaxBlobBytes, 1, maxBlobBytes},
+	} {
+		if n.value < n.min {
+			return fmt.Errorf("--%s is %d, want at least %d", n.flag, n.value, n.min)
 		}
-	}
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return errors.New("--tls-cert and --tls-key are needed together")
+		if n.value > n.max {
+			return fmt.Errorf("--%s is %d, want at most %d", n.flag, n.value, n.max)
+		}
 	}
 	return nil
 }
 
 func (c *Config) checkTimes() error {
-	for _, b := range []struct {
-		flag     string
-		val, min time.Duration
+	for _, t := range []struct {
+		flag       string
+		value, min time.Duration
 	}{
 		{"header-timeout", c.HeaderTimeout, 1},
 		{"idle-timeout", c.IdleTimeout, 1},
@@ -253,9 +216,86 @@ func (c *Config) checkTimes() error {
 		{"lag-time", c.LagTime, 0},
 		{"stall-timeout", c.StallTimeout, 1},
 	} {
-		if b.val < b.min {
-			return fmt.Errorf("--%s is %v, want at least %v", b.flag, b.val, b.min)
+		if t.value < t.min {
+			return fmt.Errorf("--%s is %v, want at least %v", t.flag, t.value, t.min)
 		}
 	}
+	if c.Latency > maxLatency {
+		return fmt.Errorf("--latency is %v, want at most %v", c.Latency, maxLatency)
+	}
 	return nil
+}
+
+func (c *Config) checkAccess() error {
+	for _, a := range []struct{ flag, address string }{{"listen", c.Listen}, {"admin", c.Admin}} {
+		if _, _, err := net.SplitHostPort(a.address); err != nil && (a.address != "" || a.flag == "listen") {
+			return fmt.Errorf("--%s is %q, want HOST:PORT, as in 127.0.0.1:8080, or :8080 for all addresses", a.flag, a.address)
+		}
+	}
+	for _, a := range []struct{ flag, token string }{{"publish-token", c.PublishToken}, {"read-token", c.ReadToken}} {
+		if a.token != strings.TrimSpace(a.token) {
+			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show", a.flag)
+		}
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return errors.New("--tls-cert and --tls-key are needed together")
+	}
+	return nil
+}
+
+func (c *Config) checkBlobs() error {
+	stores := 0
+	for _, s := range []string{c.Blobs, c.Redis, c.RedisCluster} {
+		if s != "" {
+			stores++
+		}
+	}
+	if stores > 1 {
+		return errors.New("--blobs, --redis and --redis-cluster are places for the same blobs: want one of them")
+	}
+	if stores == 0 || c.Blobs != "" {
+		return nil
+	}
+	if c.MaxBlobBytes > blob.MaxRedisValue {
+		return fmt.Errorf("--max-blob-bytes is %d, and Redis takes %d at most", c.MaxBlobBytes, blob.MaxRedisValue)
+	}
+	if strings.ContainsAny(c.RedisPrefix, "{}") {
+		return fmt.Errorf("--redis-prefix is %q, and braces have a meaning in keys", c.RedisPrefix)
+	}
+	_, _, err := c.redisOptions()
+	return err
+}
+
+// redisOptions returns the options for --redis, or those for --redis-cluster.
+func (c *Config) redisOptions() (*redis.Options, *redis.ClusterOptions, error) {
+	// Only Redis Enterprise sends such notifications.
+	off := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	const dials = 1 // of a call: calls are tried again as well
+	if c.RedisCluster == "" {
+		opt, err := redis.ParseURL(c.Redis)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--redis: %w: want redis://HOST:PORT, rediss:// or unix://", withoutURL(err))
+		}
+		opt.Password = cmp.Or(opt.Password, c.RedisPassword)
+		opt.MaintNotificationsConfig, opt.DialerRetries = off, dials
+		return opt, nil, nil
+	}
+	opt := &redis.ClusterOptions{Addrs: strings.Split(c.RedisCluster, ",")}
+	if strings.Contains(c.RedisCluster, "://") {
+		var err error
+		if opt, err = redis.ParseClusterURL(c.RedisCluster); err != nil {
+			return nil, nil, fmt.Errorf("--redis-cluster: %w: want HOST:PORT,… or redis://HOST:PORT?addr=…", withoutURL(err))
+		}
+	}
+	opt.Password = cmp.Or(opt.Password, c.RedisPassword)
+	opt.MaintNotificationsConfig, opt.DialerRetries = off, dials
+	return nil, opt, nil
+}
+
+// withoutURL takes the URL, which may have a password, out of the error of parsing it.
+func withoutURL(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner
+	}
+	return err
 }

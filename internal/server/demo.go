@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server/demo"
 )
 
@@ -18,31 +20,32 @@ const demoName = "demo"
 
 // playDemo publishes the built-in sample, over and over, until the server shuts down.
 func (s *Server) playDemo() {
-	st := s.newStream(demoName, demoName)
-	if err := s.registry.claim(st); err != nil {
+	p, err := s.relay.Open(demoName, demoName)
+	if err != nil {
 		s.log.Error("the demo cannot be played", "reason", err)
 		return
 	}
-	defer s.registry.leave()
-	defer st.end()
+	defer p.Done()
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.log.Error("the demo failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			err = errors.New("internal error")
 		}
+		p.Close(err)
 	}()
-	d, err := newDemo(st)
+	d, err := newDemo(p)
 	if err != nil {
 		s.log.Error("the demo cannot be played", "reason", err)
 		return
 	}
 	defer d.release()
-	st.logEnd(0, d.play(s.draining))
+	err = d.play(s.draining)
 }
 
 // A demoPlayer publishes the sample's tags when they are due.
 type demoPlayer struct {
-	in   *ingest
-	tags []demoTag // in the order in which they are sent, from the first that is not configuration
+	p    *relay.Publisher
+	tags []demoTag // in the order in which they are sent
 }
 
 type demoTag struct {
@@ -50,29 +53,21 @@ type demoTag struct {
 	bytes millrace.Chain
 }
 
-// newDemo opens st and publishes what stands before the first picture.
-func newDemo(st *stream) (*demoPlayer, error) {
-	d := &demoPlayer{in: &ingest{s: st, r: millrace.NewReader(bytes.NewReader(demo.Sample))}}
-	dec := flv.NewDecoder(d.in.r)
+// newDemo begins the stream.
+func newDemo(p *relay.Publisher) (*demoPlayer, error) {
+	r := millrace.NewReader(bytes.NewReader(demo.Sample))
+	defer r.Release()
+	dec := flv.NewDecoder(r)
 	header, err := dec.Header()
 	if err != nil {
 		return nil, err
 	}
-	var head millrace.Chain
-	flv.AppendHeader(&head, header)
-	st.open(formFLV, bytes.Clone(head.Bytes()))
-	head.Release()
+	d := &demoPlayer{p: p}
 	for {
-		tag := demoTag{}
+		var tag demoTag
 		if tag.Tag, err = dec.Next(&tag.bytes); err == io.EOF {
+			p.Begin(header)
 			return d, nil
-		}
-		if err == nil && d.in.part(tag.Tag) != nil {
-			d.in.frame.Merge(&tag.bytes)
-			err = d.in.tag(tag.Tag)
-			if err == nil {
-				continue
-			}
 		}
 		if err != nil {
 			d.release()
@@ -86,8 +81,10 @@ func (d *demoPlayer) release() {
 	for i := range d.tags {
 		d.tags[i].bytes.Release()
 	}
-	d.in.release()
 }
+
+// isConfig reports whether a tag is what viewers need before they can start.
+func (t *demoTag) isConfig() bool { return t.Metadata || t.SequenceHeader }
 
 // play publishes round after round. Each tag is due at a time counted from the start, so that errors do not add up, and its
 // timestamp says so; everything behind the timestamp is the sample's own memory.
@@ -95,22 +92,24 @@ func (d *demoPlayer) play(ctx context.Context) error {
 	begin := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var frame millrace.Chain
 	for round := 0; ; round++ {
 		for i := range d.tags {
 			tag := &d.tags[i]
+			if round > 0 && tag.isConfig() {
+				continue
+			}
 			at := d.due(tag, round)
 			timer.Reset(time.Until(begin.Add(at)))
 			select {
 			case <-timer.C:
 			case <-ctx.Done():
-				return errDraining
+				return errShutdown
 			}
-			flv.Retime(&d.in.frame, &tag.bytes, uint32(at/time.Millisecond))
-			d.in.meter.add(d.in.s, tag.Len())
-			if err := d.in.tag(tag.Tag); err != nil {
+			flv.Retime(&frame, &tag.bytes, uint32(at/time.Millisecond))
+			if err := d.p.WriteTag(tag.Tag, &frame); err != nil {
 				return err
 			}
-			d.in.s.announceSoon()
 		}
 	}
 }

@@ -1,13 +1,10 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
-	"sync"
 	"sync/atomic"
 
 	"github.com/millrace-io/millrace/chunk"
@@ -19,30 +16,24 @@ const filesPath = "/files/"
 // errNoRoot says why there is nothing at filesPath.
 const errNoRoot = "no files are served here: that takes millrace serve --root DIR"
 
-// A shelf serves the files under a directory, and counts what it does.
-type shelf struct {
+// A fileService serves the files under a directory, and counts what it does.
+type fileService struct {
 	server  *Server
 	root    *os.Root
 	handler *chunk.FileHandler
 	answer  http.Handler // handler, for paths that begin with filesPath
 
-	tuner     *chunk.Tuner // moves the number of cold readers; nil if that is fixed
-	stopTuner func()       // and waits until it has stopped
-
-	downloads *places // of requests that are being answered
+	downloads *limiter // of requests that are being answered
 
 	answered [statusClasses]atomic.Int64 // by the first digit of their status
 	stalled  atomic.Int64                // cut because the client took nothing
 }
 
-// tunedColdReaders is how many cold readers a Tuner may try: as many as a disk of many flash chips can use.
-const tunedColdReaders = 64
-
 // statusClasses is 1 more than the first digit of the highest status.
 const statusClasses = 6
 
-// openShelf returns nil if the configuration names no root. The call that ends a shelf's life is close.
-func openShelf(s *Server) (*shelf, error) {
+// openFiles returns nil if the configuration names no root. The call that ends the service's life is close.
+func openFiles(s *Server) (*fileService, error) {
 	cfg := &s.cfg
 	if cfg.Root == "" {
 		return nil, nil
@@ -51,20 +42,11 @@ func openShelf(s *Server) (*shelf, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--root: %w", err)
 	}
-	f := &shelf{server: s, root: root, downloads: newPlaces(cfg.MaxDownloads,
-		"%d files are being sent already, which is as many as may be (--max-downloads)")}
+	f := &fileService{server: s, root: root, downloads: newLimiter(cfg.MaxDownloads,
+		"%d files are being sent already, as many as --max-downloads allows")}
 	opts := []chunk.FileOption{
-		// A download that broke off goes on only if the client can tell that the file is the same.
-		chunk.StatETags(),
 		chunk.Listing(cfg.FilesListing),
-		chunk.OpenFiles(cfg.FilesOpen),
-		chunk.ColdReaders(cfg.FilesColdReaders),
-		chunk.SendBuffer(int(cfg.FilesSendBuffer)),
 		chunk.OnServed(f.served),
-	}
-	if cfg.FilesTune {
-		f.tune()
-		opts = append(opts, chunk.ColdReadersBy(f.tuner))
 	}
 	if cfg.FilesPrecompressed {
 		opts = append(opts, chunk.Precompressed())
@@ -78,45 +60,27 @@ func openShelf(s *Server) (*shelf, error) {
 	return f, nil
 }
 
-// tune has the number of cold readers moved from now on. Neither size nor depth of chunks mean anything to files that are
-// sent by the kernel.
-func (f *shelf) tune() {
-	const size, depth = 64 << 10, 1
-	f.tuner = chunk.NewTuner(
-		chunk.StartAt(chunk.Setting{Workers: f.server.cfg.FilesColdReaders, ChunkSize: size, Depth: depth}),
-		chunk.WorkersBetween(1, max(tunedColdReaders, f.server.cfg.FilesColdReaders)),
-		chunk.SizeBetween(size, size), chunk.DepthBetween(depth, depth),
-	)
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { f.tuner.Run(ctx) })
-	f.stopTuner = func() {
-		stop()
-		running.Wait()
-	}
-}
-
-// files answers GET and HEAD /files/NAME.
-func (s *Server) files(w http.ResponseWriter, r *http.Request) {
-	f := s.shelf
+// serveFile answers GET and HEAD /files/NAME.
+func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
+	f := s.files
 	if f == nil {
 		refuse(w, http.StatusNotFound, errNoRoot)
 		return
 	}
-	if err := f.downloads.enter(); err != nil {
+	if err := f.downloads.acquire(); err != nil {
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	defer f.downloads.leave()
+	defer f.downloads.Release()
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	watch := newStallWatch(w, r, s.cfg.StallTimeout)
-	defer s.endWatch(watch, r, &f.stalled)
-	f.answer.ServeHTTP(watch.w, r)
+	p := s.beginDownload(w, r)
+	defer s.endDownload(p, r, &f.stalled)
+	f.answer.ServeHTTP(p, r)
 }
 
 // served is called after each request.
-func (f *shelf) served(r *http.Request, sent chunk.Report, status int) {
+func (f *fileService) served(r *http.Request, sent chunk.Report, status int) {
 	f.answered[min(max(status/100, 0), statusClasses-1)].Add(1)
 	log := f.server.log
 	if !log.Enabled(r.Context(), slog.LevelDebug) {
@@ -132,38 +96,35 @@ func (f *shelf) served(r *http.Request, sent chunk.Report, status int) {
 	log.Log(r.Context(), slog.LevelDebug, "file served", attrs...)
 }
 
-// count returns how many downloads there are.
-func (f *shelf) count() int {
+// count returns how many downloads there are. f may be nil.
+func (f *fileService) count() int {
 	if f == nil {
 		return 0
 	}
-	return f.downloads.count()
+	return f.downloads.Held()
 }
 
-// drain lets nobody else in, and returns a channel that is closed when all have left.
-func (f *shelf) drain() <-chan struct{} {
+// drain refuses further requests, and returns a channel that is closed when all present ones have ended. f may be nil.
+func (f *fileService) drain() <-chan struct{} {
 	if f == nil {
 		none := make(chan struct{})
 		close(none)
 		return none
 	}
-	return f.downloads.drain()
+	return f.downloads.Close()
 }
 
-// close closes the files that nobody uses any more, and the root.
-func (f *shelf) close() error {
+// close closes the root.
+func (f *fileService) close() error {
 	if f == nil {
 		return nil
 	}
-	if f.tuner != nil {
-		f.stopTuner()
-	}
-	return errors.Join(f.handler.Close(), f.root.Close())
+	return f.root.Close()
 }
 
 // offer says in a word what a visitor of the page finds at filesPath: nothing ("off"), files whose names have to be
 // known ("named"), or lists of them ("listed").
-func (f *shelf) offer() string {
+func (f *fileService) offer() string {
 	switch {
 	case f == nil:
 		return "off"

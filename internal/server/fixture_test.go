@@ -2,28 +2,33 @@ package server
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/frame/flv"
-	"github.com/millrace-io/millrace/internal/server/demo"
+	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // patienceOfTests is how long a test waits for something that must happen. Only a failing test waits so long.
-const patienceOfTests = 10 * time.Second
+const patienceOfTests = nettest.Timeout
+
+type logBook = nettest.LogBook
+
+var (
+	eventually = nettest.Eventually
+	tcpPair    = nettest.TCPPair
+	dial       = nettest.Dial
+	same       = nettest.Same
+)
 
 // A fixture is a server on a loopback port, and what it logs.
 type fixture struct {
@@ -79,34 +84,6 @@ func serveOn(t testing.TB, cfg Config, book *logBook, ln, admin net.Listener) *f
 }
 
 func (f *fixture) url(path string) string { return "http://" + f.addr + path }
-
-// A logBook keeps what is logged.
-type logBook struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// eventually fails the test if ok does not become true.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patienceOfTests); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain: %s", patienceOfTests, what)
-		}
-	}
-}
 
 // logged waits until all of words stand in one line of the log.
 func (f *fixture) logged(words ...string) {
@@ -225,50 +202,6 @@ func (f *fixture) watch(path string, rcvbuf int) *watcher {
 	return w
 }
 
-// tcpPair returns the two ends of a connection, with kernel buffers as small as they get if small.
-func tcpPair(t testing.TB, small bool) (sender, receiver *net.TCPConn) {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	rcvbuf := 0
-	if small {
-		rcvbuf = 1
-	}
-	receiver = dial(t, ln.Addr().String(), rcvbuf)
-	other, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sender = other.(*net.TCPConn)
-	if small {
-		_ = sender.SetWriteBuffer(1)
-	}
-	t.Cleanup(func() { _ = sender.Close() })
-	return sender, receiver
-}
-
-// dial opens a connection. Unless rcvbuf is 0 its receive buffer is so small, and its segments too: the kernel would wait for
-// whole ones to have room, a fifth of a second each time.
-func dial(t testing.TB, addr string, rcvbuf int) *net.TCPConn {
-	t.Helper()
-	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
-		if rcvbuf == 0 {
-			return nil
-		}
-		ctlErr := raw.Control(func(fd uintptr) { err = narrow(fd, rcvbuf) })
-		return errors.Join(err, ctlErr)
-	}}
-	conn, err := d.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn.(*net.TCPConn)
-}
-
 // ask is watch without the head.
 func (f *fixture) ask(path string, rcvbuf int) *watcher {
 	f.t.Helper()
@@ -311,149 +244,32 @@ func (w *watcher) rest() []byte {
 	return p
 }
 
-// waiting waits until n viewers wait for the stream to come.
-func (f *fixture) waiting(name string, n int) {
-	f.t.Helper()
-	eventually(f.t, fmt.Sprintf("%d viewers that wait for %s", n, name), func() bool {
-		f.registry.mu.Lock()
-		defer f.registry.mu.Unlock()
-		w := f.registry.waiting[name]
-		return w != nil && w.viewers == n
-	})
-}
-
-// viewers waits until n viewers are served.
-func (f *fixture) viewers(n int) {
-	f.t.Helper()
-	eventually(f.t, fmt.Sprintf("%d viewers", n), func() bool { return f.census.count() == n })
-}
-
-// published waits until the stream has taken n bytes after its FLV header.
+// published waits until there is the stream, and all of them have taken n bytes after their FLV headers.
 func (f *fixture) published(name string, n int) {
 	f.t.Helper()
 	eventually(f.t, fmt.Sprintf("%d bytes of %s", n, name), func() bool {
-		s := f.registry.find(name)
-		return s != nil && s.bytesIn.Load() >= int64(n)
+		there := slices.ContainsFunc(f.relay.Streams(), func(s relay.StreamInfo) bool { return s.Name == name })
+		return there && f.relay.Stats().BytesIn >= int64(n)
 	})
 }
 
-// A script is an FLV stream in pieces, made up but well-formed.
-type script struct {
-	header []byte   // 13 bytes
-	config [][]byte // metadata, then the sequence headers
-	tags   [][]byte // pictures and sound
-	keys   []int    // indices in tags of key frames
-}
-
-// whole returns the stream's bytes.
-func (s *script) whole() []byte { return bytes.Join([][]byte{s.start(), bytes.Join(s.tags, nil)}, nil) }
-
-// start returns what comes before the tags.
-func (s *script) start() []byte {
-	return bytes.Join([][]byte{s.header, bytes.Join(s.config, nil)}, nil)
-}
-
-// from returns what a viewer gets that starts at tag i: everything but the tags before.
-func (s *script) from(i int) []byte {
-	return bytes.Join([][]byte{s.start(), bytes.Join(s.tags[i:], nil)}, nil)
-}
-
-// newScript makes a stream of groups of pictures, each of pictures of size bytes with as many pieces of sound in between.
-func newScript(groups, pictures, size int) *script {
-	rnd := rand.New(rand.NewPCG(uint64(groups), uint64(size)))
-	s := &script{
-		header: []byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"),
-		config: [][]byte{
-			flvTag(flv.TypeScript, 0, append([]byte("\x02\x00\x0aonMetaData\x08\x00\x00\x00\x02"),
-				"\x00\x05width\x00\x40\x84\x00\x00\x00\x00\x00\x00\x00\x06height\x00\x40\x76\x80\x00\x00\x00\x00\x00\x00\x00\x09"...)),
-			avcHeader(),
-			flvTag(flv.TypeAudio, 0, []byte("\xaf\x00\x12\x10")),
-		},
-	}
-	at := uint32(0)
-	for range groups {
-		for i := range pictures {
-			first := byte(0x27)
-			if i == 0 {
-				first = 0x17
-				s.keys = append(s.keys, len(s.tags))
-			}
-			s.tags = append(s.tags, flvTag(flv.TypeVideo, at, append([]byte{first, 1, 0, 0, 0}, noise(rnd, size)...)))
-			s.tags = append(s.tags, flvTag(flv.TypeAudio, at+10, append([]byte{0xaf, 1}, noise(rnd, 100)...)))
-			at += 40
+// metric returns the value of a metric, as the text of its line, or "" if there is none (yet).
+func (f *fixture) metric(name string) string {
+	f.t.Helper()
+	for line := range strings.Lines(f.get("/metrics").body) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strings.TrimSpace(value)
 		}
 	}
-	return s
+	return ""
 }
 
-// avcHeader returns the sample's sequence header: one that decoders understand.
-func avcHeader() []byte {
-	for p := demo.Sample[13:]; ; {
-		n := 15 + int(p[1])<<16 + int(p[2])<<8 + int(p[3])
-		if p[0] == byte(flv.TypeVideo) {
-			return p[:n:n]
-		}
-		p = p[n:]
-	}
-}
-
-func noise(rnd *rand.Rand, n int) []byte {
-	p := make([]byte, n)
-	for i := range p {
-		p[i] = byte(rnd.Uint32())
-	}
-	return p
-}
-
-func flvTag(kind flv.Type, at uint32, data []byte) []byte {
-	p := []byte{byte(kind), 0, 0, 0, byte(at >> 16), byte(at >> 8), byte(at), byte(at >> 24), 0, 0, 0}
-	p[1], p[2], p[3] = byte(len(data)>>16), byte(len(data)>>8), byte(len(data))
-	p = append(p, data...)
-	return binary.BigEndian.AppendUint32(p, uint32(11+len(data)))
-}
-
-// cut cuts what a viewer got behind the header into tags, by a parser of the test's own. It fails if the end is not a tag's.
-func cut(t testing.TB, p []byte) [][]byte {
+// h2 returns a client that speaks HTTP/2 without TLS and lets window bytes of an answer wait unread.
+func h2(t *testing.T, window int) *http.Client {
 	t.Helper()
-	var tags [][]byte
-	for len(p) > 0 {
-		if len(p) < 15 {
-			t.Fatalf("%d bytes behind tag %d", len(p), len(tags))
-		}
-		n := 15 + int(p[1])<<16 + int(p[2])<<8 + int(p[3])
-		if len(p) < n || binary.BigEndian.Uint32(p[n-4:]) != uint32(n-4) {
-			t.Fatalf("tag %d is damaged", len(tags))
-		}
-		tags, p = append(tags, p[:n]), p[n:]
-	}
-	return tags
-}
-
-// same compares long byte slices without printing them.
-func same(t testing.TB, what string, got, want []byte) {
-	t.Helper()
-	if bytes.Equal(got, want) {
-		return
-	}
-	i := 0
-	for i < len(got) && i < len(want) && got[i] == want[i] {
-		i++
-	}
-	t.Errorf("%s: %d bytes, want %d; they differ from byte %d on", what, len(got), len(want), i)
-}
-
-// shortStream returns a stream that keeps few frames, so that it is soon in its steady state.
-func shortStream(t testing.TB) *stream {
-	t.Helper()
-	cfg := Defaults()
-	cfg.KeepFrames = 64
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st := s.newStream("cam", "test")
-	if err := s.registry.claim(st); err != nil {
-		t.Fatal(err)
-	}
-	return st
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	tr := &http.Transport{Protocols: protocols, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window}}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
 }

@@ -3,7 +3,11 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/pprof"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,7 +18,7 @@ import (
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/live/{name}", s.live)
-	mux.HandleFunc(filesPath, onlyGet(s.files))
+	mux.HandleFunc(filesPath, onlyGet(s.serveFile))
 	mux.HandleFunc("/api/streams", onlyGet(s.apiStreams))
 	mux.HandleFunc("/healthz", onlyGet(s.health))
 	mux.Handle("/metrics", onlyGet(s.metrics.handler().ServeHTTP))
@@ -24,13 +28,27 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuseBody(w, r, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob")
 	})
-	return s.heads.handler(s.guard(s.besideBlobs(mux)))
+	return s.protect(s.readAuth, s.besideBlobs(mux))
 }
 
-// live sorts the requests for a stream by what they want.
+// adminRoutes returns everything that the admin listener serves: what costs time to make, and what tells where publishers are.
+// There is no /debug/pprof/cmdline: tokens and passwords are on the command line.
+func (s *Server) adminRoutes(listener net.Addr) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.Handle("/metrics", onlyGet(s.metrics.handler().ServeHTTP))
+	mux.HandleFunc("/api/streams", onlyGet(s.adminStreams))
+	mux.HandleFunc("/healthz", onlyGet(s.health))
+	return s.protect(newReadAuth("", "", listener), onlyGet(mux.ServeHTTP))
+}
+
+// live answers everything at /live/NAME.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	const allow = "GET, HEAD, POST, PUT, OPTIONS"
-	// A stream has no end in sight; whoever sends or watches it bounds its silence.
+	// A stream has no end. Publishing and watching limit each silence instead.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
@@ -38,7 +56,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost, http.MethodPut:
 		s.publish(w, r)
 	case http.MethodOptions:
-		// A player on another site asks first when it sends a header of its own. Only watching is offered to it.
+		// A browser asks before a player on another site sends a header of its own. The player may only watch.
 		h := w.Header()
 		h.Set("Allow", allow)
 		h.Set("Access-Control-Allow-Origin", "*")
@@ -52,7 +70,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// onlyGet lets GET and HEAD through.
+// onlyGet returns h for GET and HEAD, and refuses other methods.
 func onlyGet(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -66,28 +84,48 @@ func onlyGet(h http.HandlerFunc) http.HandlerFunc {
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if s.draining.Err() != nil {
-		refuse(w, http.StatusServiceUnavailable, errDraining.Error())
+		refuse(w, http.StatusServiceUnavailable, errShutdown.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// refuseBody refuses a request whose body may still be coming. It closes the connection: net/http would otherwise read on for
-// a while before it answers, and a live stream's body has no end. Behind the answer net/http still waits for some of the body,
-// which may never come; refusedFor ends that.
+const (
+	// refusedWait is how long a refused body is still received: long enough for the answer to reach the other side of the
+	// world, and for the client there to stop.
+	refusedWait = 2 * time.Second
+
+	// refusedBytes bounds the same in bytes: what a gigabit a second brings in a quarter of that time.
+	refusedBytes = 64 << 20
+)
+
+// refuseBody refuses a request whose body may still be coming, and closes the connection. It receives some of the body after the
+// answer: a connection that is closed while bytes arrive is reset, and a client that has not read the answer yet loses it.
 func refuseBody(w http.ResponseWriter, r *http.Request, status int, reason string) {
-	if r.ProtoMajor == 1 {
-		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedFor))
+	if r.ProtoMajor != 1 {
+		refuse(w, status, reason)
+		return
 	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(refusedWait))
+	w.Header().Set("Connection", "close")
 	refuse(w, status, reason)
+	if r.Body != nil && r.Body != http.NoBody && control.Flush() == nil {
+		_, _ = io.CopyN(io.Discard, r.Body, refusedBytes)
+	}
 }
 
 // refuse answers with a status and one line of text.
 func refuse(w http.ResponseWriter, status int, reason string) {
-	w.Header().Set("Cache-Control", "no-store")
-	http.Error(w, strings.ToValidUTF8(reason, "?"), status)
+	text := strings.ToValidUTF8(reason, "?") + "\n"
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text) // an error means that the client has gone away
 }
 
 // answer answers with JSON.

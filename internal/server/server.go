@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/internal/relay"
 )
 
 // maxHeaderBytes bounds a request's head. A browser sends about 1 KiB.
@@ -23,47 +23,46 @@ const maxHeaderBytes = 16 << 10
 
 // A Server relays streams. New makes one, and Serve runs it once.
 type Server struct {
-	cfg      Config
-	log      *slog.Logger
-	gate     *gate // set by Serve, because who may publish depends on the listener
-	registry *registry
-	census   *census
-	metrics  *metrics
-	heads    *headWatch
-	cert     *certificate // nil without TLS
-	shelf    *shelf       // nil if no files are served
-	vault    *vault       // nil if no blobs are kept
-	started  time.Time
+	cfg     Config
+	log     *slog.Logger
+	relay   *relay.Hub
+	metrics *metrics
+	cert    *certificate // nil without TLS
+	files   *fileService // nil if no files are served
+	blobs   *blobService // nil if no blobs are kept
+	started time.Time
+
+	// Set by Serve: both depend on the listener.
+	publishAuth *publishAuth
+	readAuth    *readAuth
 
 	draining context.Context // ends when no more is to be published
 	drain    context.CancelFunc
 }
 
-// New returns a server, or what is wrong with the configuration.
+// New returns a server, or an error if the configuration cannot be used. The call that ends the server's life is Serve or Run.
 func New(cfg Config) (*Server, error) {
-	if err := cfg.check(); err != nil {
+	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log,
-		registry: newRegistry(cfg.MaxStreams),
-		census:   newCensus(cfg.MaxViewers),
-		started:  time.Now(),
+		started: time.Now(),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.heads = &headWatch{log: s.log, limit: cfg.HeaderTimeout, idle: cfg.IdleTimeout}
+	s.relay = newRelay(&s.cfg, s.log)
 	s.metrics = newMetrics(s)
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
 		return nil, err
 	}
-	if s.shelf, err = openShelf(s); err != nil {
+	if s.files, err = openFiles(s); err != nil {
 		return nil, err
 	}
-	if s.vault, err = openVault(s); err != nil {
-		_ = s.shelf.close()
+	if s.blobs, err = openBlobs(s); err != nil {
+		_ = s.files.close()
 		return nil, err
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
@@ -91,17 +90,17 @@ func (s *Server) Run(ctx context.Context) error {
 // connections, ends the publishers, lets the viewers have what is queued for them, and returns nil, all that within the
 // drain timeout. It returns an error when it cannot serve.
 func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
-	s.gate = newGate(s.cfg.PublishToken, ln.Addr())
+	s.publishAuth = newPublishAuth(s.cfg.PublishToken, ln.Addr())
+	s.readAuth = newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, ln.Addr())
 	main := s.httpServer(s.routes())
-	main.ConnContext, main.ConnState = s.heads.connContext, s.heads.connState
-	// A short exchange has this long in all, and so has what net/http still sends when a handler has returned. Streams
-	// and files, which have no end in sight, bound each silence instead.
+	// This limits a short answer as a whole, and what net/http sends after a handler has returned. Streams and files limit
+	// each silence instead.
 	main.WriteTimeout = s.cfg.StallTimeout
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
-	go func() { failed <- s.serveMain(main, chunk.Listener{Listener: ln}) }()
+	go func() { failed <- s.serveMain(main, ln) }()
 	if admin != nil {
-		side := s.httpServer(s.adminRoutes())
+		side := s.httpServer(s.adminRoutes(admin.Addr()))
 		servers = append(servers, side)
 		go func() { failed <- side.Serve(admin) }()
 	}
@@ -122,7 +121,7 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	return err
 }
 
-// serveMain serves what everybody uses, over TLS if there is a certificate.
+// serveMain serves the main listener, over TLS if there is a certificate.
 func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	if s.cert == nil {
 		return main.Serve(ln)
@@ -138,42 +137,36 @@ func wire(c net.Conn) net.Conn {
 	if sealed, ok := c.(*tls.Conn); ok {
 		c = sealed.NetConn()
 	}
-	return bare(c)
-}
-
-// bare returns the connection that c is, for those who look at its type: those that Serve accepts are a chunk.Listener's.
-func bare(c net.Conn) net.Conn {
-	if own, ok := c.(*chunk.Conn); ok {
-		return own.TCPConn
-	}
 	return c
 }
 
-// closeStores closes what files and blobs are in.
-func (s *Server) closeStores() error { return errors.Join(s.shelf.close(), s.vault.close()) }
+// closeStores closes the stores of files and blobs.
+func (s *Server) closeStores() error { return errors.Join(s.files.close(), s.blobs.close()) }
 
-// greet logs what a newcomer wants to know.
+// greet logs where the server listens and what it serves.
 func (s *Server) greet(ln, admin net.Listener) {
 	s.log.Info("listening", "address", ln.Addr().String(), "page", s.pageLink(ln.Addr()), "version", s.cfg.Version)
 	if admin != nil {
 		s.log.Info("admin listening", "address", admin.Addr().String())
 		if !isLoopback(admin.Addr()) {
-			s.log.Warn("the admin listener can be reached from other machines: it shows profiles to everybody who asks")
+			s.log.Warn("the admin listener can be reached from other machines: it shows profiles to all who ask")
 		}
 	}
-	if s.shelf != nil {
+	if s.files != nil {
 		s.log.Info("serving files", "root", s.cfg.Root, "at", s.pageLink(ln.Addr())+filesPath[1:], "lists", s.cfg.FilesListing)
 	}
-	if s.vault != nil {
-		s.log.Info("keeping blobs", "in", s.vault.where, "at", s.pageLink(ln.Addr())+blobsPath[1:])
+	if s.blobs != nil {
+		s.log.Info("keeping blobs", "in", s.blobs.where, "at", s.pageLink(ln.Addr())+blobsPath[1:])
 	}
-	if s.cfg.PublishToken == "" && !s.gate.loopback {
+	if s.cfg.ReadToken != "" {
+		s.log.Info("reading needs the token", "page", s.pageLink(ln.Addr())+"?token=TOKEN")
+	}
+	if s.cfg.PublishToken == "" && !s.publishAuth.loopback {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
 	}
 }
 
-// pageLink is where a browser on this machine finds the page. Not every browser opens an address that stands for all of
-// the machine's own.
+// pageLink returns the address of the page for a browser on this machine: not every browser opens 0.0.0.0.
 func (s *Server) pageLink(a net.Addr) string {
 	host := a.String()
 	if tcp, ok := a.(*net.TCPAddr); ok && (len(tcp.IP) == 0 || tcp.IP.IsUnspecified()) {
@@ -185,42 +178,75 @@ func (s *Server) pageLink(a net.Addr) string {
 	return "http://" + host + "/"
 }
 
+// Without these bounds a client that sends a frame of 1 MiB, or a body that no handler reads, makes net/http hold as much for each
+// connection, without any token.
+const (
+	// http2Frame is the longest frame that a client may send: the least that HTTP/2 allows, and enough for any body.
+	http2Frame = 16 << 10
+
+	// http2Body is how many bytes of bodies a connection may send before a handler has read them. A publisher with a round
+	// trip of 100 ms sends up to 20 Mbit/s through it.
+	http2Body = 256 << 10
+
+	// http2Streams is how many requests a connection may have at a time: browsers open fewer, and HTTP/2 recommends no less
+	// than 100.
+	http2Streams = 128
+)
+
 func (s *Server) httpServer(h http.Handler) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           s.boundBodies(h),
+		Handler:           s.limitBodies(h),
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(complaints{s.log}, "", 0),
-		// A connection of HTTP/2 that takes nothing holds all of its viewers and downloads: not even their resets get through.
-		// It is closed a little later than they are ended, so that the reason that is told is theirs.
-		HTTP2: &http.HTTP2Config{WriteByteTimeout: s.cfg.StallTimeout + 2*inspectEvery},
-		// No ReadTimeout: a stream has no end in sight. Whoever reads it bounds its silence.
+		ErrorLog:          log.New(errorLog{s.log}, "", 0),
+		ConnContext:       connContext,
+		HTTP2: &http.HTTP2Config{
+			MaxReadFrameSize:              http2Frame,
+			MaxReceiveBufferPerConnection: http2Body,
+			MaxReceiveBufferPerStream:     http2Body,
+			MaxConcurrentStreams:          http2Streams,
+			// A connection of HTTP/2 that takes nothing blocks all of its viewers and downloads. It is closed a little
+			// later than they are, so that the log has their reasons.
+			WriteByteTimeout: s.cfg.StallTimeout + time.Second/2,
+		},
+		// No ReadTimeout: a stream has no end. Its handler limits each silence.
 	}
 }
 
-// complaints logs what net/http has to say.
-type complaints struct{ log *slog.Logger }
+type connKey struct{}
 
-func (c complaints) Write(p []byte) (int, error) {
+// connContext puts the connection where handlers find it.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// An errorLog logs the errors of net/http.
+type errorLog struct{ log *slog.Logger }
+
+func (l errorLog) Write(p []byte) (int, error) {
 	level := slog.LevelWarn
 	if bytes.HasPrefix(p, []byte("http: TLS handshake error")) {
-		level = slog.LevelDebug // whoever looks whether the port is open makes one
+		level = slog.LevelDebug // every port scanner makes one
 	}
-	c.log.Log(context.Background(), level, strings.TrimSpace(string(p)))
+	l.log.Log(context.Background(), level, strings.TrimSpace(string(p)))
 	return len(p), nil
 }
 
-// boundBodies bounds the wait for a body that nobody reads: over HTTP/1, net/http answers when it has some of it. Whoever
-// takes a body in bounds its silence in another way, or takes the connection over.
-func (s *Server) boundBodies(next http.Handler) http.Handler {
+// limitBodies bounds what a body costs that no handler reads. Over HTTP/1, net/http waits for some of it before it sends the
+// answer; over HTTP/2, it keeps what comes. A handler that reads a body sets its own deadline.
+func (s *Server) limitBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor == 1 && r.Body != http.NoBody {
+		switch {
+		case r.Body == http.NoBody:
+		case r.ProtoMajor == 1:
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.cfg.HeaderTimeout))
+		case r.Method != http.MethodPost && r.Method != http.MethodPut:
+			_ = r.Body.Close() // which drops it
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -230,48 +256,39 @@ func (s *Server) boundBodies(next http.Handler) http.Handler {
 // Downloads have the same time to come to their end.
 func (s *Server) shutDown(servers []*http.Server) {
 	began := time.Now()
-	s.log.Info("shutting down", "streams", len(s.registry.all()), "viewers", s.census.count(),
-		"downloads", s.shelf.count(), "blobs", s.vault.count(), "within", s.cfg.DrainTimeout)
+	s.log.Info("shutting down", "streams", s.relay.Stats().Streams, "viewers", s.relay.Viewers(),
+		"downloads", s.files.count(), "blobs", s.blobs.count(), "within", s.cfg.DrainTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
 	s.drain()
-	idle := s.registry.close()
-	empty := s.census.close()
-	idleShelf, idleVault := s.shelf.drain(), s.vault.drain()
+	s.relay.Close()
+	files, blobs := s.files.drain(), s.blobs.drain()
 
 	var closing sync.WaitGroup
 	for _, srv := range servers {
 		closing.Go(func() {
 			if err := srv.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
-				if n, m := s.shelf.count(), s.vault.count(); n+m > 0 && srv == servers[0] {
+				if n, m := s.files.count(), s.blobs.count(); n+m > 0 && srv == servers[0] {
 					s.log.Warn("time is up, downloads are cut", "downloads", n, "blobs", m)
 				}
 				_ = srv.Close()
 			}
 		})
 	}
-	select {
-	case <-empty:
-	case <-ctx.Done():
-		s.log.Warn("time is up, viewers are disconnected", "viewers", s.census.count())
-		s.census.end(drained)
-		s.settled("viewers", empty) // their connections are closed
-	}
-	s.settled("publishers", idle) // their connections have a deadline in the past
+	s.relay.Drain(ctx)
 	closing.Wait()
-	s.settled("downloads", idleShelf) // their connections are closed
-	s.settled("blobs", idleVault)
+	s.settled("downloads", files) // their connections are closed
+	s.settled("blobs", blobs)
 	if err := s.closeStores(); err != nil {
 		s.log.Error("the files or blobs are not closed", "reason", err)
 	}
 	s.log.Info("stopped", "after", time.Since(began).Round(time.Millisecond))
 }
 
-// lastGrace is how long goroutines that have nothing to wait for any more may take to end. A publisher is looked at every
-// --latency, which is a second at the most.
+// lastGrace is how long goroutines that have nothing to wait for any more may take to end.
 const lastGrace = 3 * time.Second
 
-// settled waits until done is closed, but not for ever: a mistake elsewhere must not keep the process from ending.
+// settled waits until done is closed, for lastGrace at most: a bug must not keep the process from ending.
 func (s *Server) settled(who string, done <-chan struct{}) {
 	grace := time.NewTimer(lastGrace)
 	defer grace.Stop()

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/server/demo"
 )
 
 // request makes a request with headers given as "Name: value".
@@ -29,7 +31,7 @@ func (f *fixture) request(method, path, body string, header ...string) response 
 }
 
 func TestStatus(t *testing.T) {
-	flvBody := string(newScript(1, 2, 100).whole())
+	flvBody := string(demo.Sample)
 	long := strings.Repeat("n", 64)
 	for _, tt := range []struct {
 		method, path, body string
@@ -38,7 +40,7 @@ func TestStatus(t *testing.T) {
 		says               string // in the body
 	}{
 		{method: "POST", path: "/live/a", body: flvBody, want: 200, says: `"format":"flv"`},
-		{method: "PUT", path: "/live/a", body: flvBody, want: 200, says: `"frames":7`},
+		{method: "PUT", path: "/live/a", body: flvBody, want: 200, says: `"frames":`},
 		{method: "POST", path: "/live/a.flv", body: flvBody, want: 200, says: `"stream":"a"`},
 		{method: "POST", path: "/live/" + long, body: flvBody, want: 200},
 		{method: "POST", path: "/live/a-b_c.D9", body: "bytes", want: 200, says: `"format":"raw"`},
@@ -61,8 +63,8 @@ func TestStatus(t *testing.T) {
 		{method: "POST", path: "/live/a", body: flvBody[:len(flvBody)-1], want: 400, says: "unexpected EOF"},
 		{method: "POST", path: "/live/a", body: "FLV\x01\x05\x00\x00\x00\x09", want: 400, says: "unexpected EOF"},
 
-		{method: "GET", path: "/live/nobody", want: 404, says: `no stream "nobody"`},
-		{method: "HEAD", path: "/live/nobody", want: 404},
+		{method: "GET", path: "/live/none", want: 404, says: `no stream "none"`},
+		{method: "HEAD", path: "/live/none", want: 404},
 		{method: "GET", path: "/live/a%20b", want: 400, says: "bad stream name"},
 		{method: "GET", path: "/live/.flv", want: 400, says: "bad stream name"},
 		{method: "GET", path: "/live/a.flv.mp4", want: 400, says: "asks for a format"},
@@ -72,7 +74,7 @@ func TestStatus(t *testing.T) {
 		{method: "GET", path: "/", want: 200, says: "<html"},
 		{method: "GET", path: "/healthz", want: 200, says: "ok"},
 		{method: "GET", path: "/metrics", want: 200, says: "millrace_streams 0"},
-		{method: "GET", path: "/api/streams", want: 200, says: `"publish":"open","loopback":true},"streams":[]`},
+		{method: "GET", path: "/api/streams", want: 200, says: `"publish":"open","read":"open","loopback":true},"streams":[]`},
 		{method: "POST", path: "/api/streams", want: 405},
 		{method: "POST", path: "/healthz", want: 405},
 		{method: "POST", path: "/metrics", want: 405},
@@ -95,149 +97,18 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func TestHeadAnswersTheHeaders(t *testing.T) {
-	f := serve(t, nil)
-	sc := newScript(1, 2, 100)
-	p := f.publish("cam")
-	p.send(sc.whole())
-	f.published("cam", 100)
-	for path, want := range map[string]string{"/live/cam": "video/x-flv", "/live/cam.flv": "video/x-flv", "/live/cam.mp4": "video/mp4"} {
-		res := f.request("HEAD", path, "")
-		if res.status != 200 || res.header.Get("Content-Type") != want {
-			t.Errorf("HEAD %s: %d %s, want %s", path, res.status, res.header.Get("Content-Type"), want)
-		}
-	}
-	if n := f.census.count(); n != 0 {
-		t.Errorf("%d viewers after HEAD", n)
-	}
-	p.end()
-}
-
 func TestASecondPublisherGets409(t *testing.T) {
 	f := serve(t, nil)
-	sc := newScript(1, 2, 100)
 	first := f.publish("cam")
-	first.send(sc.start())
+	first.send([]byte("bytes"))
 	f.published("cam", 1)
 	if res := f.publish("cam").wait(); res.status != http.StatusConflict || !strings.Contains(res.body, "publisher already") {
 		t.Errorf("second: %d %s", res.status, res.body)
 	}
-	first.send(sc.tags[0])
 	if res := first.end(); res.status != 200 {
 		t.Errorf("first: %d %s", res.status, res.body)
 	}
 	f.logged("publisher refused", "status=409")
-}
-
-func TestFormsThatAStreamCannotBeHadIn(t *testing.T) {
-	f := serve(t, nil)
-	raw := f.publish("raw")
-	raw.send([]byte("bytes"))
-	f.published("raw", 5)
-	odd := f.publish("odd")
-	odd.send([]byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"))
-	for _, at := range []uint32{0, hopeWait} { // then it is known that nothing else will come
-		odd.send(flvTag(9, at, []byte("\x12Sorenson")))
-	}
-	f.published("odd", 2*24)
-	for path, want := range map[string]int{
-		"/live/raw.flv": 406, "/live/raw.mp4": 406, "/live/odd.mp4": 406,
-	} {
-		if res := f.get(path); res.status != want {
-			t.Errorf("GET %s: %d %s", path, res.status, res.body)
-		}
-	}
-	raw.end()
-	odd.end()
-}
-
-func TestLimitsOnStreamsAndViewers(t *testing.T) {
-	f := serve(t, func(c *Config) { c.MaxStreams, c.MaxViewers, c.MaxStreamViewers = 1, 2, 1 })
-	p := f.publish("one")
-	p.send([]byte("x"))
-	f.published("one", 1)
-	if res := f.publish("two").wait(); res.status != 503 || !strings.Contains(res.body, "--max-streams") {
-		t.Errorf("second stream: %d %s", res.status, res.body)
-	}
-	w := f.watch("/live/one", 0)
-	if res := f.get("/live/one"); res.status != 503 || !strings.Contains(res.body, "--max-stream-viewers") {
-		t.Errorf("second viewer: %d %s", res.status, res.body)
-	}
-	waits := f.ask("/live/other", 0)
-	f.waiting("other", 1)
-	if res := f.get("/live/one"); res.status != 503 || !strings.Contains(res.body, "--max-viewers") {
-		t.Errorf("third viewer in all: %d %s", res.status, res.body)
-	}
-	_ = waits.conn.Close()
-	eventually(t, "the one who waited to be gone", func() bool {
-		f.census.mu.Lock()
-		defer f.census.mu.Unlock()
-		return f.census.admitted == 1
-	})
-	p.end()
-	w.rest()
-}
-
-func TestPublishToken(t *testing.T) {
-	const secret = "s3cret"
-	for _, tt := range []struct {
-		path, header string
-		want         int
-	}{
-		{"/live/a", "", 401},
-		{"/live/a?token=", "", 401},
-		{"/live/a?token=wrong", "", 403},
-		{"/live/a?token=" + secret + "x", "", 403},
-		{"/live/a?token=" + secret, "", 200},
-		{"/live/a", "Authorization: Bearer " + secret, 200},
-		{"/live/a", "Authorization: bearer " + secret, 200},
-		{"/live/a", "Authorization: Bearer wrong", 403},
-		{"/live/a", "Authorization: Basic " + secret, 401},
-	} {
-		f := serve(t, func(c *Config) { c.PublishToken = secret })
-		if res := f.request("POST", tt.path, "bytes", tt.header); res.status != tt.want {
-			t.Errorf("%s %s: %d %s, want %d", tt.path, tt.header, res.status, res.body, tt.want)
-		}
-		if strings.Contains(f.log.String(), secret) {
-			t.Error("the token is in the log")
-		}
-	}
-}
-
-// A listener that other machines can reach takes publishers with the token only, and says so when it starts without.
-func TestPublishingThroughAPublicListener(t *testing.T) {
-	public := &net.TCPAddr{IP: net.IPv4zero, Port: 8080}
-	r, _ := http.NewRequest("POST", "http://127.0.0.1:8080/live/a?token=t", nil)
-	for g, want := range map[*gate]string{newGate("", public): "off", newGate("t", public): "token", newGate("", &net.TCPAddr{IP: net.IPv6loopback}): "open"} {
-		if got := g.policy(); got != want {
-			t.Errorf("token %q, loopback %v: policy %s, want %s", g.token, g.loopback, got, want)
-		}
-	}
-	if status, reason := newGate("", public).check(r); status != 403 || !strings.Contains(reason, "--publish-token") {
-		t.Errorf("without a token: %d %s", status, reason)
-	}
-	if status, reason := newGate("t", public).check(r); status != 0 {
-		t.Errorf("with the token: %d %s", status, reason)
-	}
-	for addr, want := range map[string]bool{
-		"127.0.0.1:1": true, "127.8.9.1:1": true, "[::1]:1": true, "0.0.0.0:1": false, "[::]:1": false, "192.0.2.1:1": false,
-	} {
-		tcp, err := net.ResolveTCPAddr("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if isLoopback(tcp) != want {
-			t.Errorf("isLoopback(%s) is %v", addr, !want)
-		}
-	}
-	for host, want := range map[string]bool{
-		"localhost": true, "LOCALHOST:80": true, "a.localhost": true, "127.0.0.1": true, "[::1]:80": true, "[::1]": true, "": true,
-		"example.org": false, "127.0.0.1.example.org": false, "192.0.2.1:80": false, "localhost.example.org": false,
-	} {
-		if isLocalName(host) != want {
-			t.Errorf("isLocalName(%q) is %v", host, !want)
-		}
-	}
 }
 
 func TestConfigIsChecked(t *testing.T) {
@@ -249,8 +120,11 @@ func TestConfigIsChecked(t *testing.T) {
 		"max-tag-bytes":       func(c *Config) { c.MaxTagBytes = 32 << 20 },
 		"1048591 bytes a tag": func(c *Config) { c.MaxTagBytes, c.KeepBytes = 1<<20, 1<<20 },
 		"keep-frames":         func(c *Config) { c.KeepFrames = math.MaxInt32 },
-		"files-open":          func(c *Config) { c.FilesOpen = 1 << 30 },
 		"stall-timeout":       func(c *Config) { c.StallTimeout = 0 },
+		"--listen is":         func(c *Config) { c.Listen = "8080" },
+		"--admin is":          func(c *Config) { c.Admin = "8080" },
+		"begins or ends with": func(c *Config) { c.ReadToken = " x" },
+		"needed together":     func(c *Config) { c.TLSKey = "key.pem" },
 	} {
 		cfg := Defaults()
 		change(&cfg)
@@ -263,126 +137,28 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-func TestViewersWaitForAPublisher(t *testing.T) {
-	t.Run("in vain", func(t *testing.T) {
-		f := serve(t, func(c *Config) { c.ViewerWait = 20 * time.Millisecond })
-		if res := f.get("/live/cam"); res.status != 404 {
-			t.Errorf("%d %s", res.status, res.body)
-		}
-		if n := len(f.registry.waiting); n != 0 {
-			t.Errorf("%d names are still waited for", n)
-		}
-	})
-	t.Run("not at all", func(t *testing.T) {
-		f := serve(t, func(c *Config) { c.ViewerWait = 0 })
-		if res := f.get("/live/cam"); res.status != 404 {
-			t.Errorf("%d %s", res.status, res.body)
-		}
-	})
-	t.Run("also who comes when a stream ends", func(t *testing.T) {
-		f := serve(t, nil)
-		old := f.publish("cam")
-		old.send([]byte("the last"))
-		eventually(t, "the stream is there", func() bool { return f.registry.find("cam") != nil })
-		st := f.registry.find("cam")
-		st.mu.Lock() // the viewer finds the stream, but cannot enter it yet
-		w := f.ask("/live/cam", 0)
-		eventually(t, "the viewer comes", func() bool {
-			f.census.mu.Lock()
-			defer f.census.mu.Unlock()
-			return f.census.admitted == 1
-		})
-		st.closed = true
-		f.registry.free(st)
-		st.mu.Unlock()
-		f.waiting("cam", 1)
-		p := f.publish("cam")
-		p.send([]byte("the next"))
-		w.begin()
-		p.end()
-		if rest := w.rest(); string(rest) != "the next" {
-			t.Errorf("%q", rest)
-		}
-		old.end()
-	})
-	t.Run("until the server stops", func(t *testing.T) {
-		f := serve(t, nil)
-		w := f.ask("/live/cam", 0)
-		f.waiting("cam", 1)
-		f.stop()
-		res, err := http.ReadResponse(w.r, nil)
-		if err != nil || res.StatusCode != 503 {
-			t.Errorf("%v, %v", res, err)
-		}
-	})
-	t.Run("for one who sends nothing yet", func(t *testing.T) {
-		f := serve(t, nil)
-		p := f.publish("cam")
-		eventually(t, "the claim", func() bool {
-			f.registry.mu.Lock()
-			defer f.registry.mu.Unlock()
-			return f.registry.streams["cam"] != nil
-		})
-		w := f.ask("/live/cam", 0)
-		f.waiting("cam", 1)
-		p.send([]byte("x"))
-		w.begin()
-		w.read(1)
-		p.end()
-	})
-}
-
-func TestAdminListener(t *testing.T) {
-	cfg := Defaults()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := serveOn(t, cfg, &logBook{}, ln, admin)
-	side := *f
-	side.addr = admin.Addr().String()
-	for path, says := range map[string]string{"/debug/pprof/": "goroutine", "/metrics": "go_goroutines", "/healthz": "ok"} {
-		if res := side.get(path); res.status != 200 || !strings.Contains(res.body, says) {
-			t.Errorf("%s: %d", path, res.status)
-		}
-	}
-	if res := side.get("/live/x"); res.status != 404 {
-		t.Errorf("/live/x on the admin listener: %d", res.status)
-	}
-}
-
 // A reachable listener says that other machines can reach it.
 type reachable struct{ net.Listener }
 
 func (reachable) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 8080} }
 
-// Where a publisher is, the admin listener tells, and the other one only if no other machine reaches it.
+// The admin listener tells the publishers' addresses, and the main one only if no other machine reaches it.
 func TestWhoIsToldThePublishersAddresses(t *testing.T) {
 	for _, public := range []bool{false, true} {
 		cfg := Defaults()
 		cfg.PublishToken, cfg.Demo = "t", true
-		var at [2]net.Listener
-		for i := range at {
-			var err error
-			if at[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		ln := at[0]
+		ln, admin := listen(t), listen(t)
+		addr := ln.Addr().String()
 		if public {
 			ln = reachable{ln}
 		}
-		f := serveOn(t, cfg, &logBook{}, ln, at[1])
-		f.addr = at[0].Addr().String()
+		f := serveOn(t, cfg, &logBook{}, ln, admin)
+		f.addr = addr
 		side := *f
-		side.addr = at[1].Addr().String()
+		side.addr = admin.Addr().String()
 		p := f.publish("cam?token=t")
-		p.send(newScript(1, 2, 100).whole())
-		f.published("cam", 100)
+		p.send([]byte("bytes"))
+		f.published("cam", 5)
 		f.published("demo", 1)
 		const address = `"publisher":"127.0.0.1:`
 		if res := side.get("/api/streams"); res.status != 200 || !strings.Contains(res.body, address) {
@@ -390,24 +166,8 @@ func TestWhoIsToldThePublishersAddresses(t *testing.T) {
 		}
 		res := f.get("/api/streams")
 		if strings.Contains(res.body, address) == public || !strings.Contains(res.body, `"publisher":"demo"`) {
-			t.Errorf("public %v: everybody is told %s", public, res.body)
+			t.Errorf("public %v: the main listener says %s", public, res.body)
 		}
 		p.end()
 	}
-}
-
-// A viewer who has waited for the publisher and then finds the stream full leaves nothing behind in the ring.
-func TestRefusedWaitersLeaveNoCursor(t *testing.T) {
-	f := serve(t, func(c *Config) { c.MaxStreamViewers = 1; c.LagPolicy = Drop })
-	for range 4 {
-		f.ask("/live/x.flv", 0)
-	}
-	f.waiting("x", 4)
-	p := f.publish("x")
-	p.send(newScript(3, 10, 2000).whole())
-	eventually(t, "one viewer, and one cursor", func() bool {
-		st := f.registry.find("x")
-		return st != nil && st.live != nil && f.census.count() == 1 && st.live.ring.Stats().Cursors == 1
-	})
-	p.end()
 }

@@ -1,4 +1,4 @@
-//! Does the work of bench-arena in Rust. It reads commands from standard input, one a line, and answers each with a line:
+//! Does the work of bench/arena in Rust. It reads commands from standard input, one a line, and answers each with a line:
 //!
 //! ```text
 //! run CASE N     nanoseconds an operation, CPU nanoseconds an operation, share of the frames that were on the heap
@@ -8,22 +8,18 @@
 //! A case is a kind of work and a contender, such as `ten/pool`; `slots/pool/8/oldest` has the number of frames that are held
 //! and the order in which they are released as well. The other half, and what each kind is, is in bench/arena.
 
-mod ceiling;
 mod clock;
 mod frames;
 mod input;
-mod map;
 mod work;
 
 use std::io::{self, BufRead, Write};
 
 use buffer_sv2::{BufferFromSystemMemory, BufferPool};
 
-use ceiling::{Around, SameBytes};
 use clock::Clock;
 use frames::{Counted, Frames, Summed};
 use input::Input;
-use map::{MapByFrame, MapByWrite};
 use work::Kind;
 
 /// The memory of a pool in bytes, and that of one whose slots are all that counts.
@@ -59,10 +55,6 @@ fn answer(line: &str, input: &Input) -> Option<String> {
     Some(match contender {
         "pool" => job.with(BufferPool::new(capacity)),
         "heap" => job.with(BufferFromSystemMemory::new(0)),
-        "map-by-write" => job.with(MapByWrite::new()),
-        "map-by-frame" => job.with(MapByFrame::new()),
-        "ceiling" => job.with(Around::new(capacity)),
-        "ceiling-same-bytes" => job.with(SameBytes::new(capacity)),
         _ => return None,
     })
 }

@@ -3,10 +3,11 @@ package demo
 import (
 	"bytes"
 	"encoding/binary"
-	"os"
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
 // A tag is one FLV tag, read here without the project's own decoder so that a mistake there does not hide one here.
@@ -124,13 +125,7 @@ func TestSampleIsSmall(t *testing.T) {
 
 // Two rounds, the second moved by Length, are one stream that ffmpeg decodes without a word.
 func TestSampleLoops(t *testing.T) {
-	ffmpeg, err := exec.LookPath("ffmpeg")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("no ffmpeg: run scripts/deps")
-		}
-		t.Skip("no ffmpeg: run scripts/deps")
-	}
+	ffmpeg := need.Program(t, "ffmpeg")
 	cmd := exec.Command(ffmpeg, "-v", "warning", "-xerror", "-i", "pipe:0", "-f", "null", "-")
 	cmd.Stdin = bytes.NewReader(append(bytes.Clone(Sample), again(t)...))
 	out, err := cmd.CombinedOutput()

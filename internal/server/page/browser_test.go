@@ -16,8 +16,9 @@ import (
 
 const (
 	nothing = `{"server": {"version": "v1", "uptime_seconds": 1, "publish": "open", "loopback": true}, "streams": []}`
-	token   = `{"server": {"publish": "token", "loopback": false, "files": "listed", "blobs": true}, "streams": []}`
+	token   = `{"server": {"publish": "token", "read": "token", "loopback": false, "files": "listed", "blobs": true}, "streams": []}`
 	off     = `{"server": {"publish": "off", "loopback": false, "files": "named"}, "streams": []}`
+	private = `{"server": {"read": "token", "streams": 1}, "streams": [{"name": "cam", "format": "flv", "video": "h264"}]}`
 	hostile = `{"server": {"version": "<b>v1</b>", "uptime_seconds": 1, "streams": 1, "viewers": 1500}, "streams": [
 		{"name": "<img src=x onerror=alert(1)>", "format": "bytes", "publisher": "<i>me</i>", "uptime_seconds": 3700,
 		 "bits_per_second": 2150000, "viewers": 1500, "lag_seconds_max": 0.05, "frames_lost": 12, "groups_cut": 3, "stalled": 2}]}`
@@ -39,8 +40,7 @@ func serve(t *testing.T, streams *atomic.Value) string {
 	return server.URL
 }
 
-// The page through a day of its life: nothing is live, then something with a name that is no name, then the server is gone
-// and comes back.
+// The page when nothing is live, when a stream has a hostile name, and when the server is gone and comes back.
 func TestPageInABrowser(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	var streams atomic.Value
@@ -89,6 +89,13 @@ func TestPageInABrowser(t *testing.T) {
 	if lines := console.Lines(); len(lines) > 0 {
 		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
 	}
+
+	// Where reading needs a token, the addresses for other programs have a place for it, and the page says what to put there.
+	streams.Store(private)
+	const watch = `document.querySelector('#watch').textContent`
+	pagetest.Await(t, ctx, watch+`.includes('ffplay -fflags nobuffer "' + location.origin + '/live/cam.flv?token=READ_TOKEN"')`)
+	pagetest.Await(t, ctx, watch+`.includes('/live/cam.mp4?token=READ_TOKEN')`)
+	pagetest.Await(t, ctx, `document.querySelector('#watch-hint').textContent.includes('--read-token')`)
 
 	streams.Store("")
 	pagetest.Await(t, ctx, visible("banner")+` && document.querySelector('#banner p').textContent.startsWith('The server answers 503')`)

@@ -1,7 +1,7 @@
 // Package page is the server's page at /: it lists the live streams and plays one. It is plain HTML, CSS and JavaScript
-// embedded in the binary, and asks nobody but this server for anything.
+// embedded in the binary, and loads nothing from other servers.
 //
-// What it shows it reads once a second from api/streams, a JSON document that the server answers elsewhere.
+// The page reads what it shows once a second from api/streams, a JSON document that package server makes.
 package page
 
 import (
@@ -18,8 +18,8 @@ import (
 //go:embed assets
 var files embed.FS
 
-// policy lets the page load from this server alone and run no script that stands in a text: a stream's name, say, which
-// is up to whoever publishes it. Nobody may frame the page.
+// policy lets the page load from this server alone, and run no script inside a text: a publisher chooses the stream's name. Other
+// pages may not frame it.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
 type asset struct {
@@ -48,13 +48,14 @@ func Handler() http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		// Kept, but asked for each time: a new binary brings a new page under the same addresses.
-		h.Set("Cache-Control", "no-cache")
+		// A "private" of the caller's stays.
+		h.Add("Cache-Control", "no-cache")
 		h.Set("ETag", a.etag)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.body))
 	})
 }
 
-// types is what the parts are, fixed here because what mime knows depends on the machine.
+// types has the types of the parts. What package mime knows depends on the machine.
 var types = map[string]string{
 	".html": "text/html",
 	".css":  "text/css",

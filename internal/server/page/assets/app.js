@@ -7,12 +7,13 @@ import * as table from './streams.js';
 import { say, write } from './copyable.js';
 
 const interval = 1000; // ms between two questions
-const longestWait = 15000; // ms between two when nobody answers
+const longestWait = 15000; // ms between two when the server does not answer
 const patience = 5000; // ms for an answer
 
 const element = (id) => document.getElementById(id);
 
 let streams = []; // as last heard, sorted by name
+let read = ''; // who may read, in the server's words: open or token
 let selected = ''; // name of the stream on the stage
 let picked = false; // the visitor chose it, so that the page does not choose another
 let heard; // Date of the last answer
@@ -47,7 +48,7 @@ async function ask() {
 
 document.addEventListener('visibilitychange', () => {
   clearTimeout(timer);
-  sent = []; // a rate over the time nobody looked would be no rate of now
+  sent = []; // a rate over the time that the page was hidden would not be that of now
   ask();
 });
 
@@ -71,6 +72,7 @@ element('banner').querySelector('button').addEventListener('click', ask);
 
 function show(answer) {
   heard = new Date();
+  read = answer.server?.read ?? '';
   streams = [...(answer.streams ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1));
   const names = streams.map((stream) => stream.name);
   announce(names);
@@ -129,7 +131,7 @@ function pick(name) {
 
 function showStage() {
   document.title = selected ? `${selected} – Millrace` : 'Millrace';
-  stage.show(selected, streams.find(({ name }) => name === selected));
+  stage.show(selected, streams.find(({ name }) => name === selected), read);
 }
 
 // ---- beginning

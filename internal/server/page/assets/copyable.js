@@ -20,7 +20,7 @@ export function fill(parent, lines) {
   });
 }
 
-// write changes the text of an element if it is another one, so that what somebody has selected stays selected.
+// write changes the text of an element if it is another one, so that a selection stays.
 export function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

@@ -7,7 +7,7 @@ const video = document.getElementById('video');
 const message = document.getElementById('message');
 
 const longestWait = 8000; // ms between two attempts
-const longestPause = 3000; // ms; whoever paused for longer wants to see now, not then
+const longestPause = 3000; // ms; after a longer pause the player goes on with the live picture
 
 let name = ''; // the stream that is followed; empty: none
 let live = false; // the server lists it, and it is video
@@ -21,7 +21,7 @@ export function address(stream, form = '') {
 }
 
 // follow puts a stream on the screen, or none (''). If it cannot be played now, obstacle says why; call it again as that
-// changes. As long as nothing changes it may be called as often as one likes.
+// changes. Calling it again without a change does nothing.
 export function follow(stream, obstacle = '') {
   const was = live && name;
   name = stream;

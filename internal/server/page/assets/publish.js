@@ -29,7 +29,7 @@ function lines(name) {
   ];
 }
 
-// obstacle is why nobody can publish from where this page is seen, or ''.
+// obstacle is why publishing is impossible from where this page is seen, or ''.
 function obstacle() {
   if (policy === 'off') {
     return 'Publishing is off: other machines can reach this server, and it was started without --publish-token.';

@@ -8,10 +8,11 @@ const stage = document.getElementById('stage');
 const title = document.getElementById('stage-name');
 const badge = document.getElementById('stage-badge');
 const watch = document.getElementById('watch');
+const watchHint = document.getElementById('watch-hint');
 
 // show puts the named stream on the stage; '' leaves the stage empty. stream is what the server said of it, undefined if
-// it is not live.
-export function show(name, stream) {
+// it is not live, and read what a reader outside this browser needs: open or token.
+export function show(name, stream, read) {
   stage.hidden = name === '';
   player.follow(name, obstacle(stream));
   if (!name) return;
@@ -19,7 +20,8 @@ export function show(name, stream) {
   write(badge, stream ? 'Live' : 'Not live');
   badge.classList.toggle('off', !stream);
   showFacts(stream);
-  fill(watch, watchLines(name, stream));
+  fill(watch, watchLines(name, stream, read));
+  write(watchHint, read === 'token' ? 'Put the token that the server was started with (--read-token) in the place of READ_TOKEN.' : '');
 }
 
 // scrollTo brings the stage into view.
@@ -36,17 +38,19 @@ function obstacle(stream) {
 }
 
 // watchLines says how to watch a stream, also one that is still to come.
-function watchLines(name, stream) {
-  if (stream && stream.format !== 'flv') return [{ label: 'Read it from a program', text: `curl -N ${player.address(name)}` }];
+function watchLines(name, stream, read) {
+  const address = (form) => player.address(name, form) + (read === 'token' ? '?token=READ_TOKEN' : '');
+  const quoted = (form) => (read === 'token' ? `"${address(form)}"` : address(form)); // shells expand a question mark
+  if (stream && stream.format !== 'flv') return [{ label: 'Read it from a program', text: `curl -N ${quoted('')}` }];
   return [
-    { label: 'In a browser', text: player.address(name, '.mp4') },
-    { label: 'With ffplay', text: `ffplay -fflags nobuffer ${player.address(name, '.flv')}` },
-    { label: 'With VLC', text: `vlc ${player.address(name, '.flv')}` },
+    { label: 'In a browser', text: address('.mp4') },
+    { label: 'With ffplay', text: `ffplay -fflags nobuffer ${quoted('.flv')}` },
+    { label: 'With VLC', text: `vlc ${quoted('.flv')}` },
   ];
 }
 
 function facts(stream) {
-  if (!stream) return [['Published by', 'nobody at present']];
+  if (!stream) return [['Published by', 'no publisher at present']];
   return [
     ['Video', stream.video || '–'],
     ['Audio', stream.audio || '–'],

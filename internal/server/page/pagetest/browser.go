@@ -3,14 +3,13 @@ package pagetest
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
 // limit ends a browser that a test has got stuck in.
@@ -29,17 +28,10 @@ func (c *Console) Lines() []string {
 	return slices.Clone(c.lines)
 }
 
-// Browser starts chromium with a new profile and one empty tab; it ends with the test. Where there is no chromium the test
-// is skipped, or fails on CI (CI=true), where nobody would notice.
+// Browser starts chromium with a new profile and one empty tab; it ends with the test.
 func Browser(t testing.TB) (context.Context, *Console) {
 	t.Helper()
-	path := find()
-	if path == "" {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("no chromium: scripts/deps installs it")
-		}
-		t.Skip("no chromium: run scripts/deps, or apt-get install chromium")
-	}
+	path := need.Program(t, "chromium", "chromium-browser", "google-chrome", "headless-shell")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
 		chromedp.NoSandbox, // it has none as root and in most containers, and sees nothing but our own page
@@ -78,13 +70,4 @@ func Await(t testing.TB, ctx context.Context, expression string) {
 	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(20*time.Second), chromedp.WithPollingInterval(50*time.Millisecond))); err != nil {
 		t.Fatalf("%s: not so after 20 s: %v", expression, err)
 	}
-}
-
-func find() string {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless-shell"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	return ""
 }

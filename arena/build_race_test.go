@@ -1,5 +1,0 @@
-//go:build race
-
-package arena_test
-
-const raceEnabled = true

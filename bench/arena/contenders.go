@@ -1,0 +1,383 @@
+package arena
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace/arena"
+	"github.com/millrace-io/millrace/bench/measure"
+)
+
+const poolName = "arena.Pool"
+
+// contenders are all that are written in Go. The last one looks after nothing, and no correct one does less.
+var contenders = []contender{
+	newContender(poolName, openPool),
+	newContender("arena.Heap", openHeap),
+	newContender("make, grown", openGrown),
+	newContender("make of the length", openMade),
+	newContender("sync.Pool", openPooled),
+	newContender("no bookkeeping: the same memory again and again", openCeiling),
+}
+
+// A buffer is a contender at work: it assembles frames, each an F.
+type buffer[F any] struct {
+	ten     func(i int) // writes message i, ten bytes at a time
+	whole   func(i int) // writes message i at once
+	take    func() F
+	bytes   func(*F) []byte
+	release func(*F)
+	outside func() uint64 // how many frames had no room in its memory; nil if it has none of its own
+}
+
+// A contender does each kind of work.
+type contender struct {
+	name    string
+	open    func(s shape, kind string) (do func(n int), outside func() uint64)
+	deliver func(s shape, n int, show func(i int, frame []byte))
+}
+
+func newContender[F any](name string, open func(shape) buffer[F]) contender {
+	return contender{
+		name: name,
+		open: func(s shape, kind string) (func(int), func() uint64) {
+			b := open(s)
+			switch kind {
+			case "ten":
+				return func(n int) { b.each(n, b.ten) }, b.outside
+			case "whole":
+				return func(n int) { b.each(n, b.whole) }, b.outside
+			case "handoff":
+				return b.handOff, b.outside
+			}
+			panic("no kind of work: " + kind)
+		},
+		deliver: func(s shape, n int, show func(int, []byte)) { open(s).deliver(s.live, n, show) },
+	}
+}
+
+// each writes, takes and releases n frames.
+func (b buffer[F]) each(n int, write func(int)) {
+	var frame F // one for all, because its address escapes
+	for i := range n {
+		write(i)
+		frame = b.take()
+		b.release(&frame)
+	}
+}
+
+// handOff gives each frame to a goroutine that keeps it for a while.
+func (b buffer[F]) handOff(n int) {
+	free := make(chan struct{}, holders)
+	var out sync.WaitGroup
+	for i := range n {
+		free <- struct{}{}
+		b.ten(i)
+		frame := b.take()
+		out.Go(func() {
+			time.Sleep(hold)
+			p := b.bytes(&frame)
+			looked.Add(uint64(p[0]) + uint64(p[len(p)-1]))
+			b.release(&frame)
+			<-free
+		})
+	}
+	out.Wait()
+}
+
+// looked is the sum of what the goroutines read to which frames were handed over.
+var looked atomic.Uint64
+
+// deliver makes messages, every other one at once, and shows each frame just before it is released.
+func (b buffer[F]) deliver(live, n int, show func(i int, frame []byte)) {
+	held := make([]F, live)
+	for i := range n + live {
+		at := i % live
+		if i >= live {
+			show(i-live, b.bytes(&held[at]))
+			b.release(&held[at])
+		}
+		if i >= n {
+			continue
+		}
+		if i%2 == 0 {
+			b.ten(i)
+		} else {
+			b.whole(i)
+		}
+		held[at] = b.take()
+	}
+}
+
+// frame is what message i must be in deliver.
+func frame(i int) (p []byte) {
+	n, src := message(i)
+	if i%2 == 1 {
+		return src[:n]
+	}
+	for k := range n / piece {
+		p = append(p, src[k:k+piece]...)
+	}
+	return p
+}
+
+// check fails unless each frame stays as it was written until it is released.
+func (c contender) check() (err error) {
+	const frames = 100
+	for _, s := range []shape{original, ample} {
+		s.live = 6
+		shown := 0
+		c.deliver(s, frames, func(i int, p []byte) {
+			if i != shown || !bytes.Equal(p, frame(i)) {
+				err = fmt.Errorf("%s: frame %d is not what was written", c.name, i)
+			}
+			shown++
+		})
+		if shown != frames {
+			err = fmt.Errorf("%s: %d frames of %d", c.name, shown, frames)
+		}
+	}
+	return err
+}
+
+// A part of a turn is done before the clock starts: an eighth, but not less than the first and not more than the second.
+const (
+	minWarmUp = 64
+	maxWarmUp = 1024
+)
+
+// turns has the contender do work, in a new buffer each turn, so that its memory does not make the collector run less often
+// for others.
+func (c contender) turns(name, kind string, s shape) measure.Contender {
+	return inTurns(name, func() (func(int), func() uint64) { return c.open(s, kind) })
+}
+
+func inTurns(name string, open func() (do func(n int), outside func() uint64)) measure.Contender {
+	return measure.Contender{Name: name, Turn: func(n int) (measure.Turn, error) {
+		do, outside := open()
+		do(min(max(n/8, minWarmUp), maxWarmUp))
+		runtime.GC()
+		if outside == nil {
+			return measure.Take(n, func() { do(n) }), nil
+		}
+		before := outside()
+		t := measure.Take(n, func() { do(n) })
+		t.More = map[string]float64{"outside": float64(outside()-before) / float64(n)}
+		return t, nil
+	}}
+}
+
+func newPool(s shape) *arena.Pool { return arena.NewPool(s.capacity, arena.Slots(s.slots)) }
+
+func onHeap(p *arena.Pool) func() uint64 {
+	return func() uint64 { return p.Stats().Modes[arena.Alloc].Frames }
+}
+
+// A copy of constant length is a load and a store or two when it is written as the assignment of an array.
+
+func openPool(s shape) buffer[arena.Slice] {
+	p := newPool(s)
+	return buffer[arena.Slice]{
+		ten: func(i int) {
+			n, src := message(i)
+			for k := range n / piece {
+				*(*[piece]byte)(p.Writable(piece)) = *(*[piece]byte)(src[k : k+piece])
+			}
+		},
+		whole: func(i int) {
+			n, src := message(i)
+			copy(p.Writable(n), src[:n])
+		},
+		take: p.Take, bytes: (*arena.Slice).Bytes, release: (*arena.Slice).Release, outside: onHeap(p),
+	}
+}
+
+func openHeap(shape) buffer[arena.Slice] {
+	p := new(arena.Heap)
+	return buffer[arena.Slice]{
+		ten: func(i int) {
+			n, src := message(i)
+			for k := range n / piece {
+				*(*[piece]byte)(p.Writable(piece)) = *(*[piece]byte)(src[k : k+piece])
+			}
+		},
+		whole: func(i int) {
+			n, src := message(i)
+			copy(p.Writable(n), src[:n])
+		},
+		take: p.Take, bytes: (*arena.Slice).Bytes, release: (*arena.Slice).Release,
+	}
+}
+
+// openGrown appends to a slice whose length is not known.
+func openGrown(shape) buffer[[]byte] {
+	var p []byte
+	return slicesOf(&p, func(i int) {
+		n, src := message(i)
+		for k := range n / piece {
+			p = append(p, src[k:k+piece]...)
+		}
+	})
+}
+
+// openMade allocates each frame with the length that is known before it comes.
+func openMade(shape) buffer[[]byte] {
+	var p []byte
+	return slicesOf(&p, func(i int) {
+		n, src := message(i)
+		p = make([]byte, n/piece*piece)
+		for k := range n / piece {
+			*(*[piece]byte)(p[k*piece:]) = *(*[piece]byte)(src[k : k+piece])
+		}
+	})
+}
+
+func slicesOf(p *[]byte, ten func(int)) buffer[[]byte] {
+	return buffer[[]byte]{
+		ten: ten,
+		whole: func(i int) {
+			n, src := message(i)
+			*p = make([]byte, n)
+			copy(*p, src)
+		},
+		take: func() []byte {
+			frame := *p
+			*p = nil
+			return frame
+		},
+		bytes:   func(frame *[]byte) []byte { return *frame },
+		release: func(frame *[]byte) { *frame = nil },
+	}
+}
+
+// openPooled takes slices that hold any frame from a sync.Pool.
+func openPooled(shape) buffer[*[]byte] {
+	pool := sync.Pool{New: func() any {
+		b := make([]byte, 0, maxFrame)
+		return &b
+	}}
+	var buf *[]byte
+	var p []byte // grows from piece to piece, as a frame does that arrives bit by bit
+	return buffer[*[]byte]{
+		ten: func(i int) {
+			n, src := message(i)
+			buf = pool.Get().(*[]byte)
+			p = (*buf)[:0]
+			for k := range n / piece {
+				p = append(p, src[k:k+piece]...)
+			}
+		},
+		whole: func(i int) {
+			n, src := message(i)
+			buf = pool.Get().(*[]byte)
+			p = append((*buf)[:0], src[:n]...)
+		},
+		take: func() *[]byte {
+			*buf = p
+			return buf
+		},
+		bytes:   func(frame **[]byte) []byte { return **frame },
+		release: func(frame **[]byte) { pool.Put(*frame) },
+	}
+}
+
+// openCeiling writes round and round in memory that holds some frames.
+func openCeiling(s shape) buffer[[]byte] {
+	memory := make([]byte, max(s.capacity, 16*maxFrame))
+	begin, end := 0, 0
+	return buffer[[]byte]{
+		ten: func(i int) {
+			n, src := message(i)
+			for k := range n / piece {
+				*(*[piece]byte)(memory[end:]) = *(*[piece]byte)(src[k : k+piece])
+				end += piece
+			}
+		},
+		whole: func(i int) {
+			n, src := message(i)
+			end += copy(memory[end:], src[:n])
+		},
+		take: func() []byte {
+			frame := memory[begin:end:end]
+			if end > len(memory)-maxFrame {
+				end = 0
+			}
+			begin = end
+			return frame
+		},
+		bytes:   func(frame *[]byte) []byte { return *frame },
+		release: func(*[]byte) {},
+	}
+}
+
+// poolSlots holds frames of arena.Pool and takes and releases one more.
+func poolSlots(s shape) measure.Contender {
+	return inTurns(poolName, func() (func(int), func() uint64) {
+		p := newPool(s)
+		held := make([]arena.Slice, s.live)
+		for i := range held {
+			p.Writable(slotSize)[0] = 1
+			held[i] = p.Take()
+		}
+		if s.order == newest {
+			held[s.live-1].Release()
+			return func(n int) {
+				for i := range n {
+					p.Writable(slotSize)[0] = byte(i)
+					frame := p.Take()
+					frame.Release()
+				}
+			}, onHeap(p)
+		}
+		next := slotOrder(s)
+		return func(n int) {
+			for i := range n {
+				at := next[i%maxOrders]
+				held[at].Release()
+				p.Writable(slotSize)[0] = byte(i)
+				held[at] = p.Take()
+			}
+		}, onHeap(p)
+	})
+}
+
+// madeSlots is the same with a new slice each.
+func madeSlots(s shape) measure.Contender {
+	return inTurns("make", func() (func(int), func() uint64) {
+		held, next := make([][]byte, s.live), slotOrder(s)
+		return func(n int) {
+			for i := range n {
+				p := make([]byte, slotSize)
+				p[0] = byte(i)
+				held[next[i%maxOrders]] = p
+			}
+		}, nil
+	})
+}
+
+// pooledSlots is the same with a sync.Pool.
+func pooledSlots(s shape) measure.Contender {
+	return inTurns("sync.Pool", func() (func(int), func() uint64) {
+		pool := sync.Pool{New: func() any {
+			b := make([]byte, slotSize)
+			return &b
+		}}
+		held, next := make([]*[]byte, s.live), slotOrder(s)
+		for i := range held {
+			held[i] = pool.Get().(*[]byte)
+		}
+		return func(n int) {
+			for i := range n {
+				at := next[i%maxOrders]
+				pool.Put(held[at])
+				p := pool.Get().(*[]byte)
+				(*p)[0] = byte(i)
+				held[at] = p
+			}
+		}, nil
+	})
+}

@@ -1,0 +1,71 @@
+// Command bench measures Millrace beside its rivals, in interleaved rounds.
+//
+//	go run ./cmd/bench                              # lists the programs
+//	go run ./cmd/bench reader -only tcp -rounds 31
+//	go run ./cmd/bench all -out results             # all of them briefly, with tables and a report in results/
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/millrace-io/millrace/bench/arena"
+	"github.com/millrace-io/millrace/bench/chunk"
+	"github.com/millrace-io/millrace/bench/files"
+	"github.com/millrace-io/millrace/bench/idle"
+	"github.com/millrace-io/millrace/bench/kept"
+	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/bench/pool"
+	"github.com/millrace-io/millrace/bench/reader"
+	"github.com/millrace-io/millrace/bench/record"
+	"github.com/millrace-io/millrace/bench/redis"
+	"github.com/millrace-io/millrace/bench/relay"
+	"github.com/millrace-io/millrace/bench/small"
+)
+
+// programs are all of them; "all" runs them in this order.
+var programs = []*measure.Program{
+	reader.Program, kept.Program, pool.Program, idle.Program, small.Program, arena.Program, chunk.Program, files.Program,
+	redis.Program, relay.Program, record.Program,
+}
+
+func main() {
+	measure.RunChild()
+	if len(os.Args) < 2 {
+		usage()
+		os.Exit(2)
+	}
+	ctx, stop := measure.UntilStopped()
+	defer stop()
+	name, args := os.Args[1], os.Args[2:]
+	if name == "all" {
+		exit(measure.All(ctx, programs, args))
+	}
+	for _, p := range programs {
+		if p.Name == name {
+			exit(p.Main(ctx, args, os.Stdout, os.Stderr))
+		}
+	}
+	usage()
+	os.Exit(2)
+}
+
+func exit(err error) {
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+		os.Exit(0)
+	default:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func usage() {
+	fmt.Fprintln(os.Stderr, "usage: bench PROGRAM [flags]; bench PROGRAM -h lists the flags")
+	for _, p := range programs {
+		fmt.Fprintf(os.Stderr, "  %-8s %s\n", p.Name, p.What)
+	}
+	fmt.Fprintln(os.Stderr, "  all      all of them briefly; flags are given to each, such as -out DIR")
+}

@@ -1,0 +1,269 @@
+// Package gorelay has relays of live FLV streams over HTTP that are written with the standard library alone, to compare
+// millrace serve with. In a Relay either each viewer gets its own copy of each tag, by Write and Flush of a response; or all
+// viewers share what was read, and what waits for a viewer leaves its hijacked connection in one writev. A Bare relays
+// nothing: it writes tags that it has had from the start, which shows what the kernel and the wake-ups alone cost.
+package gorelay
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+const (
+	maxTag  = 8 << 20 // bytes; a key frame of a high bit rate has some 2 MB
+	maxWait = 512     // tags, some seven seconds of a stream; a viewer that is further behind misses tags
+	// maxGroup is how many tags of a group of pictures are kept, so that a new viewer has room for what comes next.
+	maxGroup = maxWait / 2
+
+	fileHeader = 9 + 4 // and the size of the tag before the first, which is 0
+	tagHeader  = 11
+	tagFooter  = 4
+
+	flvHead = "FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"
+)
+
+// A Relay takes streams by POST /live/NAME and gives them by GET /live/NAME, to any number of viewers. It asks for no
+// token and bounds neither streams nor viewers: it is for loads of this machine.
+type Relay struct {
+	// Share makes all viewers of a stream share the bytes that were read.
+	Share bool
+
+	mu      sync.Mutex
+	streams map[string]*stream
+}
+
+// stream returns the stream of that name, which may have no publisher yet.
+func (r *Relay) stream(name string) *stream {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.streams[name]
+	if s == nil {
+		if r.streams == nil {
+			r.streams = make(map[string]*stream)
+		}
+		s = &stream{share: r.Share, viewers: make(map[*viewer]bool)}
+		r.streams[name] = s
+	}
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	name, ok := strings.CutPrefix(req.URL.Path, "/live/")
+	switch {
+	case !ok:
+		http.NotFound(w, req)
+	case req.Method == http.MethodPost || req.Method == http.MethodPut:
+		if err := r.stream(name).publish(req.Body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		}
+	case r.Share:
+		r.stream(name).watchShared(w)
+	default:
+		r.stream(name).watchCopies(w, req)
+	}
+}
+
+// A stream has one publisher and any number of viewers.
+type stream struct {
+	share bool
+
+	mu      sync.Mutex
+	live    bool
+	heads   [3][]byte // metadata and the codecs' headers, for viewers that join later
+	group   [][]byte  // the tags from the last key frame on, for the same viewers; nil if there are more than maxGroup
+	viewers map[*viewer]bool
+}
+
+// A viewer is sent nothing before the first key frame.
+type viewer struct {
+	tags    chan []byte // closed when the stream ends
+	started bool        // under the stream's mu
+}
+
+// publish reads tags until the body ends.
+func (s *stream) publish(body io.Reader) error {
+	s.mu.Lock()
+	taken := s.live
+	s.live = true
+	s.mu.Unlock()
+	if taken {
+		return errors.New("the stream has a publisher")
+	}
+	defer s.end()
+	r := bufio.NewReader(body)
+	if _, err := io.ReadFull(r, make([]byte, fileHeader)); err != nil {
+		return err
+	}
+	for {
+		head, err := r.Peek(tagHeader)
+		if err == io.EOF && len(head) == 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		size := int(binary.BigEndian.Uint32(head) & 0xffffff)
+		if size > maxTag {
+			return fmt.Errorf("a tag of %d bytes: the limit is %d", size, maxTag)
+		}
+		tag := make([]byte, tagHeader+size+tagFooter)
+		if _, err := io.ReadFull(r, tag); err != nil {
+			return err
+		}
+		s.send(tag)
+	}
+}
+
+// send gives a tag to all viewers that have room for it.
+func (s *stream) send(tag []byte) {
+	at, key := classify(tag)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case at >= 0:
+		s.heads[at] = tag
+	case key:
+		s.group = append(s.group[:0:0], tag)
+	case len(s.group) == maxGroup:
+		s.group = nil
+	case len(s.group) > 0:
+		s.group = append(s.group, tag)
+	}
+	for v := range s.viewers {
+		switch {
+		case v.started:
+			v.give(tag, s.share)
+		case key:
+			s.start(v)
+		}
+	}
+}
+
+// start gives a viewer the headers and the group of pictures. The caller holds mu.
+func (s *stream) start(v *viewer) {
+	v.started = true
+	for _, h := range s.heads {
+		if h != nil {
+			v.give(h, s.share)
+		}
+	}
+	for _, tag := range s.group {
+		v.give(tag, s.share)
+	}
+}
+
+func (v *viewer) give(tag []byte, share bool) {
+	if !share {
+		tag = append([]byte(nil), tag...)
+	}
+	select {
+	case v.tags <- tag:
+	default: // a slow viewer does not hold up the others
+	}
+}
+
+// classify returns which of the heads a tag is, or -1, and whether it is a key frame.
+func classify(tag []byte) (head int, key bool) {
+	payload := tag[tagHeader : len(tag)-tagFooter]
+	if tag[0] == 18 {
+		return 0, false
+	}
+	if len(payload) < 2 {
+		return -1, false
+	}
+	switch {
+	case tag[0] == 8 && payload[0]>>4 == 10 && payload[1] == 0:
+		return 1, false
+	case tag[0] == 9 && payload[0]&15 == 7 && payload[1] == 0:
+		return 2, false
+	}
+	return -1, tag[0] == 9 && payload[0]>>4 == 1
+}
+
+// end ends the stream for all viewers.
+func (s *stream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for v := range s.viewers {
+		close(v.tags)
+	}
+	clear(s.viewers)
+	s.live, s.heads, s.group = false, [3][]byte{}, nil
+}
+
+func (s *stream) join() *viewer {
+	v := &viewer{tags: make(chan []byte, maxWait)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.viewers[v] = true
+	if len(s.group) > 0 {
+		s.start(v)
+	}
+	return v
+}
+
+func (s *stream) leave(v *viewer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.viewers, v)
+}
+
+func (s *stream) watchCopies(w http.ResponseWriter, req *http.Request) {
+	v := s.join()
+	defer s.leave(v)
+	w.Header().Set("Content-Type", "video/x-flv")
+	rc := http.NewResponseController(w)
+	next := []byte(flvHead)
+	for {
+		if _, err := w.Write(next); err != nil {
+			return
+		}
+		if err := rc.Flush(); err != nil {
+			return
+		}
+		var ok bool
+		select {
+		case next, ok = <-v.tags:
+			if !ok {
+				return
+			}
+		case <-req.Context().Done():
+			return
+		}
+	}
+}
+
+const hijackedHead = "HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\nConnection: close\r\n\r\n" + flvHead
+
+func (s *stream) watchShared(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer conn.Close()
+	v := s.join()
+	defer s.leave(v)
+	if _, err := io.WriteString(conn, hijackedHead); err != nil {
+		return
+	}
+	pieces := make([][]byte, 0, maxWait)
+	for tag := range v.tags {
+		pieces = append(pieces[:0], tag)
+		for len(v.tags) > 0 {
+			pieces = append(pieces, <-v.tags)
+		}
+		bufs := net.Buffers(pieces)
+		if _, err := bufs.WriteTo(conn); err != nil {
+			return
+		}
+	}
+}

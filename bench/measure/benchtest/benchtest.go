@@ -1,0 +1,29 @@
+// Package benchtest is what the tests of all programs share.
+package benchtest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/need"
+)
+
+// Main runs a package's tests. In a child process of a test it runs the child.
+func Main(m *testing.M) {
+	measure.RunChild()
+	leaktest.Main(m)
+}
+
+// Need skips the test if err is a measure.ErrMissing, and fails it on CI, where everything must be installed. Any other
+// error fails the test.
+func Need(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, measure.ErrMissing) {
+		need.Missing(t, err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,128 @@
+package reader
+
+import (
+	"context"
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
+)
+
+// Program measures both tables.
+var Program = &measure.Program{
+	Name: "reader", What: "packets of 1 KiB read from TCP connections, and from a generator",
+	Rounds: 9, Turn: 300 * time.Millisecond, Parts: []string{"tcp", "generator"},
+	Brief: []string{"-rounds", "5", "-turn", "200ms"},
+	Run:   run,
+}
+
+func run(ctx context.Context, p *measure.Params) error {
+	if p.Wants("tcp") {
+		if err := runTCP(ctx, p); err != nil {
+			return err
+		}
+	}
+	if p.Wants("generator") {
+		return runGenerator(ctx, p)
+	}
+	return nil
+}
+
+// A workload is what the streams and subscribers of the generator are.
+type workload struct {
+	name, title string
+	parallel    bool // one stream on each processor
+	streams     int
+	subs        int
+}
+
+var workloads = []workload{
+	{"w1", "W1, a generator on each processor, read by a goroutine each", true, 1, 0},
+	{"w2", "W2, one generator", false, 1, 0},
+	{"w3", "W3, 100 generators, each packet to 10 subscribers", false, 100, 10},
+}
+
+func runGenerator(ctx context.Context, p *measure.Params) error {
+	for _, c := range onGenerator[1:] {
+		if err := c.check([]io.Reader{NewSource(1), NewSource(2), NewSource(3)}, 999); err != nil {
+			return err
+		}
+	}
+	for _, w := range workloads {
+		p.Logf("reader: %s", w.title)
+		var contenders []measure.Contender
+		for _, c := range onGenerator {
+			contenders = append(contenders, measure.Contender{Name: c.Name, Turn: func(n int) (measure.Turn, error) {
+				return w.turn(c, n), nil
+			}})
+		}
+		costs, err := measure.Compare(ctx, contenders, p.Rounds, p.Turn)
+		if err != nil {
+			return err
+		}
+		t := measure.NewTable("reader-generator-"+w.name, "Packets of 1 KiB from a generator: "+w.title, "contender", "ns a packet",
+			"x bufio + make", "x Peek+Discard", "CPU ns", "by CPU, x Peek+Discard", "B/op", "allocs/op", "GCs a million")
+		t.Bar = 1
+		t.Note = "The generator gives 64 to 2048 bytes a Read and never waits. x is how many times as fast the contender is."
+		for i, c := range costs {
+			t.Row(contenders[i].Name, c.Nanos, costs[1].Nanos.Over(c.Nanos), costs[2].Nanos.Over(c.Nanos), c.CPU.Median(), costs[2].CPU.Over(c.CPU),
+				c.Bytes.Whole(), c.Allocs.Median(), c.GCs.Median())
+		}
+		if err := p.Add(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warmUp is how many packets are read before the clock starts: enough to size every buffer and fill every pool.
+const warmUp = 20_000
+
+// turn reads n packets on every processor that takes part.
+func (w workload) turn(c Contender, n int) measure.Turn {
+	procs := 1
+	if w.parallel {
+		procs = runtime.GOMAXPROCS(0)
+	}
+	var opened atomic.Int32
+	var warm, done sync.WaitGroup
+	warm.Add(procs)
+	start := make(chan struct{})
+	for range procs {
+		done.Go(func() {
+			// All goroutines are on their processors before the first allocates, so that two runs do not get neighbours on
+			// one cache line.
+			opened.Add(1)
+			for opened.Load() < int32(procs) {
+				runtime.Gosched()
+			}
+			run := w.open(c)
+			defer run.Close()
+			run.Packets(warmUp)
+			warm.Done()
+			<-start
+			run.Packets(n)
+		})
+	}
+	warm.Wait()
+	runtime.GC()
+	return measure.Take(n*procs, func() {
+		close(start)
+		done.Wait()
+	})
+}
+
+func (w workload) open(c Contender) Run {
+	streams := make([]io.Reader, w.streams)
+	for i := range streams {
+		streams[i] = NewSource(1 + uint64(i))
+	}
+	subs := make([]*Subscriber, w.subs)
+	for i := range subs {
+		subs[i] = new(Subscriber)
+	}
+	return c.Open(streams, subs)
+}

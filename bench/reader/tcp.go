@@ -1,0 +1,195 @@
+package reader
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
+)
+
+// A sending is how the sender writes to a TCP connection.
+type sending struct {
+	name, title string
+	warmUp      int // packets before the clock starts
+	write       func(c net.Conn) error
+}
+
+const (
+	floodWrite = 64 << 10
+	pacedBytes = 25 << 10
+	pacedEvery = 2 * time.Millisecond
+)
+
+var sendings = []sending{
+	{"flood", "a flood of writes of 64 KiB", 20_000, func(c net.Conn) error {
+		b := make([]byte, period+floodWrite) // whose writes begin anywhere in the sequence
+		fill(b, 0)
+		for at := 0; ; at = (at + floodWrite) % period {
+			if _, err := c.Write(b[at : at+floodWrite]); err != nil {
+				return err
+			}
+		}
+	}},
+	{"small", "writes of 64 to 2048 bytes, one after the other", 5_000, func(c net.Conn) error {
+		b := make([]byte, maxRead)
+		for s := NewSource(1); ; {
+			n, _ := s.Read(b)
+			if _, err := c.Write(b[:n]); err != nil {
+				return err
+			}
+		}
+	}},
+	{"paced", "25 KiB every 2 ms", 1_000, func(c net.Conn) error {
+		b := make([]byte, pacedBytes)
+		due := time.Now()
+		for at := 0; ; at = (at + len(b)) % period {
+			fill(b, at)
+			if _, err := c.Write(b); err != nil {
+				return err
+			}
+			due = due.Add(pacedEvery)
+			time.Sleep(time.Until(due))
+		}
+	}},
+}
+
+// fill copies the sequence from at on.
+func fill(b []byte, at int) {
+	for len(b) > 0 {
+		n := copy(b, slab[at:period])
+		b, at = b[n:], 0
+	}
+}
+
+// sender is a process that sends to each connection as its first line says. So the CPU time of this process is the
+// reader's alone.
+var sender = measure.RegisterChild("reader-sender", func([]string) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer c.Close()
+			name, err := bufio.NewReader(c).ReadString('\n')
+			if err != nil {
+				return
+			}
+			for _, s := range sendings {
+				if s.name == strings.TrimSpace(name) {
+					s.write(c) // until the reader closes
+				}
+			}
+		}()
+	}
+})
+
+// startSender returns the sender's address and the function that ends it.
+func startSender() (addr string, stop func(), err error) {
+	cmd, err := measure.Self(sender)
+	if err != nil {
+		return "", nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() { kill(cmd) }
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		stop()
+		return "", nil, fmt.Errorf("the sender does not start: %w", err)
+	}
+	return strings.TrimSpace(line), stop, nil
+}
+
+func kill(cmd *exec.Cmd) {
+	cmd.Process.Kill()
+	cmd.Wait()
+}
+
+// dial opens a connection to the sender. The sender's first bytes come after this call.
+func (s sending) dial(addr string) (net.Conn, error) {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(c, s.name+"\n"); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// check fails if a contender does not read from a connection what was sent.
+func (s sending) check(addr string, by Contender) error {
+	c, err := s.dial(addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return by.check([]io.Reader{c}, 500)
+}
+
+func (s sending) turn(addr string, by Contender, n int) (measure.Turn, error) {
+	c, err := s.dial(addr)
+	if err != nil {
+		return measure.Turn{}, err
+	}
+	defer c.Close()
+	run := by.Open([]io.Reader{c}, nil)
+	defer run.Close()
+	run.Packets(s.warmUp)
+	return measure.Take(n, func() { run.Packets(n) }), nil
+}
+
+func runTCP(ctx context.Context, p *measure.Params) error {
+	addr, stop, err := startSender()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	for _, s := range sendings {
+		p.Logf("reader: a TCP connection, %s", s.title)
+		var contenders []measure.Contender
+		for _, by := range onTCP {
+			if err := s.check(addr, by); err != nil {
+				return err
+			}
+			contenders = append(contenders, measure.Contender{Name: by.Name, Turn: func(n int) (measure.Turn, error) {
+				return s.turn(addr, by, n)
+			}})
+		}
+		costs, err := measure.Compare(ctx, contenders, p.Rounds, p.Turn)
+		if err != nil {
+			return err
+		}
+		t := measure.NewTable("reader-tcp-"+s.name, "Packets of 1 KiB from a TCP connection: "+s.title, "contender",
+			"CPU ns a packet", "CPU, x bufio 4 KiB", "CPU, x bufio 64 KiB", "ns a packet", "B/op", "allocs/op")
+		t.Bar = 1
+		t.Note = "Another process sends. CPU is that of the reading process, in user and system mode; x below 1 is less. A reader " +
+			"that is faster than the sender waits more often, and pays for it with system calls."
+		for i, c := range costs {
+			t.Row(contenders[i].Name, c.CPU, c.CPU.Over(costs[0].CPU), c.CPU.Over(costs[1].CPU), c.Nanos.Median(), c.Bytes.Whole(),
+				c.Allocs.Median())
+		}
+		if err := p.Add(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}

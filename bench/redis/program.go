@@ -1,0 +1,201 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
+)
+
+// Program measures a table for each task and number of goroutines, and one of small values beside large ones.
+var Program = &measure.Program{
+	Name: "redis", What: "large values in and out of Redis", Rounds: 15, Turn: 40 * time.Millisecond,
+	Parts: []string{"get", "set", "beside"},
+	Brief: []string{"-rounds", "9", "-turn", "100ms", "-sizes", "1KiB,64KiB,1MiB"},
+	Flags: func(f *flag.FlagSet) {
+		f.StringVar(&options.sizes, "sizes", "1KiB,4KiB,64KiB,1MiB,10MiB", "sizes of values")
+		f.StringVar(&options.goroutines, "goroutines", "1,8", "how many make calls at a time")
+		f.DurationVar(&options.beside, "beside", 2*time.Second, "length of each turn of small values beside large ones")
+	},
+	Run: run,
+}
+
+var options struct {
+	sizes, goroutines string
+	beside            time.Duration
+}
+
+func run(ctx context.Context, p *measure.Params) error {
+	sizes, err := parseSizes(options.sizes)
+	if err != nil {
+		return err
+	}
+	srv, err := startServer(ctx)
+	if err != nil {
+		return err
+	}
+	defer srv.stop()
+	for _, t := range tasks {
+		if !p.Wants(t.key) {
+			continue
+		}
+		for _, size := range sizes {
+			for _, c := range t.contenders {
+				if err := c.check(ctx, srv, t, size); err != nil {
+					return fmt.Errorf("%s, %s: %w", c.name, sizeName(size), err)
+				}
+			}
+		}
+		p.Logf("redis: %s: all contenders move the same bytes", t.key)
+		for _, n := range strings.Split(options.goroutines, ",") {
+			goroutines, err := strconv.Atoi(n)
+			if err != nil || goroutines < 1 {
+				return fmt.Errorf("-goroutines %q", n)
+			}
+			if err := t.run(ctx, p, srv, sizes, goroutines); err != nil {
+				return err
+			}
+		}
+	}
+	if p.Wants("beside") {
+		return runBeside(ctx, p, srv)
+	}
+	return nil
+}
+
+// run makes the task's table for a number of goroutines.
+func (t task) run(ctx context.Context, p *measure.Params, srv *server, sizes []int, goroutines int) error {
+	columns := []string{"contender"}
+	rows := make([][]any, len(t.contenders)+1)
+	rows[0] = []any{t.contenders[0].name + ", µs a call (client CPU)"}
+	for i, c := range t.contenders {
+		rows[i+1] = []any{c.name}
+	}
+	var costs []measure.Cost
+	for _, size := range sizes {
+		p.Logf("redis: %s, %s, %d goroutines", t.what, sizeName(size), goroutines)
+		site, err := srv.site(ctx, size)
+		if err != nil {
+			return err
+		}
+		if costs, err = t.measure(ctx, p, site, goroutines); err != nil {
+			return fmt.Errorf("%s, %s: %w", t.what, sizeName(size), err)
+		}
+		columns = append(columns, sizeName(size), "CPU")
+		raw := costs[0]
+		rows[0] = append(rows[0], fmt.Sprintf("%.1f", raw.Nanos.Median()/1e3), fmt.Sprintf("%.1f", raw.CPU.Median()/1e3))
+		for i, c := range costs {
+			rows[i+1] = append(rows[i+1], c.Nanos.Over(raw.Nanos), c.CPU.Over(raw.CPU).Median())
+		}
+	}
+	for i, c := range costs {
+		rows[i+1] = append(rows[i+1], c.Bytes.Whole(), c.Allocs.Whole())
+	}
+	table := measure.NewTable(fmt.Sprintf("redis-%s-%d", t.key, goroutines),
+		fmt.Sprintf("%s, %s, %d rounds: time and client CPU, x the raw socket's", t.what, goroutineNames(goroutines), p.Rounds),
+		append(columns, "B/op, last size", "allocs/op")...)
+	table.Note = srv.version + " over TCP on loopback."
+	for _, row := range rows {
+		table.Row(row...)
+	}
+	return p.Add(table)
+}
+
+func goroutineNames(n int) string {
+	if n == 1 {
+		return "one goroutine"
+	}
+	return fmt.Sprintf("%d goroutines", n)
+}
+
+func (t task) measure(ctx context.Context, p *measure.Params, s *Site, goroutines int) ([]measure.Cost, error) {
+	var all []measure.Contender
+	for _, c := range t.contenders {
+		w, err := assemble(ctx, c, s, goroutines)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+		defer w.dismiss()
+		all = append(all, measure.Contender{Name: c.name, Turn: func(n int) (turn measure.Turn, err error) {
+			if err := w.calls(1); err != nil { // connections that were closed, and pools that are empty, are filled again
+				return turn, err
+			}
+			turn = measure.Take(n*goroutines, func() { err = w.calls(n) })
+			return turn, err
+		}})
+	}
+	return measure.Compare(ctx, all, p.Rounds, p.Turn)
+}
+
+// check has a contender make two calls, and fails unless each moves the value.
+func (c contender) check(ctx context.Context, srv *server, t task, size int) error {
+	const calls = 2
+	site, err := srv.site(ctx, size)
+	if err != nil {
+		return err
+	}
+	var seen bytes.Buffer
+	site.audit = func(p []byte) { seen.Write(p) }
+	rdb := newGoRedis(site)
+	defer rdb.Close()
+	if err := rdb.Del(ctx, setKey).Err(); err != nil {
+		return err
+	}
+	w, err := assemble(ctx, c, site, 1)
+	if err != nil {
+		return err
+	}
+	err = w.calls(calls)
+	w.dismiss()
+	if err != nil {
+		return err
+	}
+	want := bytes.Repeat(site.value(), calls)
+	if t.key == "set" {
+		want = site.value()
+		value, err := rdb.Get(ctx, setKey).Bytes()
+		if err != nil {
+			return err
+		}
+		seen.Write(value)
+	}
+	if !bytes.Equal(seen.Bytes(), want) {
+		return fmt.Errorf("%d bytes that are not the %d of the value", seen.Len(), len(want))
+	}
+	return nil
+}
+
+// parseSizes reads sizes such as 4KiB and 10MiB, with commas between them.
+func parseSizes(s string) (sizes []int, err error) {
+	for _, name := range strings.Split(s, ",") {
+		digits, unit := strings.TrimSpace(name), 1
+		if cut, ok := strings.CutSuffix(digits, "KiB"); ok {
+			digits, unit = cut, 1<<10
+		} else if cut, ok := strings.CutSuffix(digits, "MiB"); ok {
+			digits, unit = cut, 1<<20
+		}
+		const most = 512 << 20 // what Redis allows
+		n, err := strconv.Atoi(digits)
+		if err != nil || n < 1 || n > most/unit {
+			return nil, fmt.Errorf("-sizes %q: want 1 to 512MiB, such as 4KiB", name)
+		}
+		sizes = append(sizes, n*unit)
+	}
+	return sizes, nil
+}
+
+// sizeName is the inverse of parseSizes.
+func sizeName(n int) string {
+	switch {
+	case n%(1<<20) == 0:
+		return fmt.Sprintf("%dMiB", n>>20)
+	case n%(1<<10) == 0:
+		return fmt.Sprintf("%dKiB", n>>10)
+	}
+	return strconv.Itoa(n)
+}

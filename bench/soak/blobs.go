@@ -1,0 +1,278 @@
+package soak
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// blobKeys is the number of keys of a server: few, so that they are replaced while they are read.
+	blobKeys = 12
+	// blobHead is what a blob begins with: its key's number, the number of the write, its length.
+	blobHead = 24
+	blobRest = 25 * time.Millisecond // after each request
+	// expirySlack is by how much a store may be late: a file system's clock has steps.
+	expirySlack = 50 * time.Millisecond
+)
+
+// A blob knows what may be read under its key. Its writes are numbered from 1. Floor and deleted are at most begun.
+type blob struct {
+	key     string
+	writing sync.Mutex // held while a write is in progress
+
+	mu      sync.Mutex
+	begun   uint64 // the last write that was begun
+	floor   uint64 // a read that begins now finds what this write left, or a later one
+	deleted uint64 // the last write that deletes
+}
+
+func newBlobs(name string) (list []*blob) {
+	for i := range blobKeys {
+		list = append(list, &blob{key: fmt.Sprintf("soak/%s/%d", name, i)})
+	}
+	return list
+}
+
+// begin numbers a write.
+func (b *blob) begin(deletes bool) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.begun++
+	if deletes {
+		b.deleted = b.begun
+	}
+	return b.begun
+}
+
+// confirm notes that the server has said that a write is done. Of a write without confirmation it is unknown whether it was.
+func (b *blob) confirm(write uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.floor = max(b.floor, write)
+}
+
+// oldest returns the write that a read which begins now may find at least.
+func (b *blob) oldest() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.floor
+}
+
+// found checks a read that has found a write. From then on no read may find an older one.
+func (b *blob) found(oldest, write uint64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if write < oldest || write > b.begun {
+		return wrong("blob %s: found write %d, want %d (confirmed or seen before) to %d", b.key, write, oldest, b.begun)
+	}
+	b.floor = max(b.floor, write)
+	return nil
+}
+
+// absent checks a read that has found nothing.
+func (b *blob) absent(oldest uint64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.deleted < oldest {
+		return wrong("blob %s is not there, though write %d was confirmed or seen, and none has deleted it", b.key, oldest)
+	}
+	return nil
+}
+
+// blob reads, replaces or deletes a blob.
+func (c *cycle) blob(url string, _ context.Context, r *rand.Rand) error {
+	b := c.blobs[r.IntN(len(c.blobs))]
+	url += "/blobs/" + b.key
+	c.done.add(blobRequests, 1)
+	defer pause(c.working, blobRest)
+	way := r.IntN(20)
+	if way < 12 {
+		return c.get(b, url)
+	}
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	if way == 12 {
+		return c.remove(b, url)
+	}
+	write, size := b.begin(false), blobSize(r)
+	if way == 13 {
+		err := c.put(b.key, write, size, r.Int64N(size), url)
+		if err == nil {
+			return wrong("blob %s: the server says that it has a value that broke off", b.key)
+		}
+		if errors.Is(err, errBreakOff) {
+			return nil
+		}
+		return err
+	}
+	err := c.put(b.key, write, size, size, url)
+	if err == nil {
+		b.confirm(write)
+	}
+	return err
+}
+
+// blobSize is mostly little, and now and then more than goes through memory at a time.
+func blobSize(r *rand.Rand) int64 {
+	switch n := r.IntN(50); {
+	case n == 0:
+		return blobHead + r.Int64N(3<<20)
+	case n < 12:
+		return blobHead + r.Int64N(256<<10)
+	}
+	return blobHead + 1 + r.Int64N(16<<10)
+}
+
+// blobBody returns the number that the bytes behind the head of a blob follow from, and the head.
+func blobBody(key string, write uint64, size int64) (id uint64, head []byte) {
+	head = binary.BigEndian.AppendUint64(nil, contentOf(key))
+	head = binary.BigEndian.AppendUint64(head, write)
+	return contentOf(key) ^ mix(write), binary.BigEndian.AppendUint64(head, uint64(size))
+}
+
+// put sends the first stop bytes of a value of so many, and breaks off if that is not all. What breaks off rests before, so
+// that a server that takes that for the whole has a moment to say so.
+func (c *cycle) put(key string, write uint64, size, stop int64, url string, header ...string) error {
+	id, head := blobBody(key, write, size)
+	body := io.MultiReader(bytes.NewReader(head[:min(blobHead, stop)]), &content{id: id, off: blobHead, end: stop})
+	if stop < size {
+		body = io.MultiReader(body, readerFunc(func() error { pause(c.working, 75*time.Millisecond); return errBreakOff }))
+	}
+	req, err := http.NewRequestWithContext(c.hard, http.MethodPut, url, io.NopCloser(body))
+	if err != nil {
+		return err
+	}
+	req.ContentLength = size
+	if write%2 == 0 {
+		req.ContentLength = -1 // chunked
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := c.requests.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusNoContent {
+		return statusOf("PUT "+url, res)
+	}
+	return nil
+}
+
+// A readerFunc is a Reader that has no bytes, only an error.
+type readerFunc func() error
+
+func (f readerFunc) Read([]byte) (int, error) { return 0, f() }
+
+// missing reports whether a request failed because there is no such blob.
+func missing(err error) bool {
+	var status *statusError
+	return errors.As(err, &status) && status.status == http.StatusNotFound
+}
+
+func (c *cycle) remove(b *blob, url string) error {
+	absent := b.absent(b.oldest()) // if the server says that there is none
+	write := b.begin(true)
+	res, err := c.do(c.hard, http.MethodDelete, url, http.StatusNoContent)
+	if missing(err) {
+		err = absent
+	} else if err == nil {
+		err = res.Body.Close()
+	}
+	if err == nil {
+		b.confirm(write)
+	}
+	return err
+}
+
+// get reads a blob, which must be one that may be there, and whole.
+func (c *cycle) get(b *blob, url string) error {
+	oldest := b.oldest()
+	write, err := c.read(b.key, url)
+	if missing(err) {
+		return b.absent(oldest)
+	}
+	if err != nil {
+		return err
+	}
+	return b.found(oldest, write)
+}
+
+// read reads a blob to its end, and returns the number of its write if every byte is right.
+func (c *cycle) read(key, url string) (write uint64, err error) {
+	res, err := c.do(c.hard, http.MethodGet, url, http.StatusOK)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	got := make([]byte, blobHead)
+	if _, err := io.ReadFull(res.Body, got); err != nil {
+		return 0, fmt.Errorf("blob %s: %w", key, err)
+	}
+	write, size := binary.BigEndian.Uint64(got[8:]), int64(binary.BigEndian.Uint64(got[16:]))
+	id, head := blobBody(key, write, size)
+	if string(head) != string(got) {
+		return 0, wrong("blob %s begins with %x", key, got)
+	}
+	want := &content{what: "blob " + key, id: id, off: blobHead}
+	n, err := io.Copy(want, res.Body)
+	c.done.add(checked, n)
+	if err == nil && want.off != size {
+		err = wrong("blob %s has %d bytes, but was put with %d (write %d)", key, want.off, size, write)
+	}
+	return write, err
+}
+
+// inspect reads all blobs: what was confirmed must be there.
+func (c *cycle) inspect() error {
+	url, _, err := c.await(c.hard)
+	if err != nil {
+		return err
+	}
+	for _, b := range c.blobs {
+		if err := c.get(b, url+"/blobs/"+b.key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expire puts a blob that must be there for a moment, and not afterwards.
+func (c *cycle) expire(url string, _ context.Context, r *rand.Rand) error {
+	key := "soak/" + c.name + "/expires"
+	url += "/blobs/" + key
+	c.done.add(blobRequests, 1)
+	ttl := 100*time.Millisecond + time.Duration(r.Int64N(int64(300*time.Millisecond)))
+	write, size := r.Uint64(), blobSize(r)
+	began := time.Now()
+	if err := c.put(key, write, size, size, url, "Millrace-TTL", ttl.String()); err != nil {
+		return err
+	}
+	confirmed := time.Now()
+	got, err := c.read(key, url)
+	switch {
+	case missing(err) && time.Since(began) < ttl-expirySlack:
+		return wrong("blob %s is gone before its time of %v is over", key, ttl)
+	case err != nil && !missing(err):
+		return err
+	case err == nil && got != write:
+		return wrong("blob %s is that of write %d, want %d", key, got, write)
+	}
+	pause(c.hard, ttl+expirySlack-time.Since(confirmed))
+	if _, err = c.read(key, url); err == nil {
+		return wrong("blob %s is there %v after its time of %v was over", key, time.Since(confirmed)-ttl, ttl)
+	}
+	if missing(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,111 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// A cycle is some seconds of work with one server. A client begins nothing new when working has ended, and gives up when hard
+// has.
+type cycle struct {
+	*target
+	number  int
+	working context.Context
+	hard    context.Context
+
+	lost atomic.Int64 // tags that viewers were moved past
+	cut  atomic.Int64 // viewers that were disconnected
+}
+
+func newCycle(t *target, number int) *cycle { return &cycle{target: t, number: number} }
+
+// run has all clients work, with a restart in the middle unless restart is 0. It returns when all of them have hung up. The
+// error says what is wrong with the server as a whole.
+func (c *cycle) run(ctx context.Context, restart syscall.Signal) error {
+	var stop, giveUp context.CancelFunc
+	c.working, stop = context.WithCancel(ctx)
+	defer stop()
+	c.hard, giveUp = context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+
+	var all sync.WaitGroup
+	client := func(number int, what string, f func(url string, up context.Context, r *rand.Rand) error) {
+		r := rand.New(rand.NewPCG(c.cfg.Seed^contentOf(c.name+what), uint64(c.number)<<8|uint64(number)))
+		all.Go(func() { c.work(what, r, f) })
+	}
+	client(0, "streams", c.stream)
+	for i := range 3 {
+		client(i, "files", c.file)
+		client(i, "blobs", c.blob)
+	}
+	client(0, "expiring blobs", c.expire)
+
+	var err error
+	if restart == 0 {
+		pause(ctx, c.cfg.Cycle)
+	} else {
+		pause(ctx, c.cfg.Cycle/2)
+		if err = c.restart(context.WithoutCancel(ctx), restart); err == nil {
+			err = c.inspect()
+			pause(ctx, c.cfg.Cycle/2)
+		}
+	}
+	stop()
+	late := time.AfterFunc(timeout, giveUp)
+	defer late.Stop()
+	all.Wait()
+	if err == nil {
+		err = c.inspect()
+	}
+	c.hangUp()
+	c.done.add(tagsLost, c.lost.Load())
+	c.done.add(cutOff, c.cut.Load())
+	return err
+}
+
+// work repeats f until the cycle is over. f gets the server's address and a context that ends when the server is being
+// restarted. An error of f is a fault, unless a restart or the end of the cycle excuses it.
+func (c *cycle) work(what string, r *rand.Rand, f func(url string, up context.Context, r *rand.Rand) error) {
+	for c.working.Err() == nil {
+		url, up, err := c.await(c.working)
+		if err != nil {
+			return
+		}
+		err = f(url, up, r)
+		var bad *wrongError
+		switch {
+		case err == nil:
+			continue
+		case up.Err() != nil && !errors.As(err, &bad):
+			c.done.add(interrupted, 1)
+		case c.hard.Err() != nil:
+			c.faults.add("server %s, cycle %d: %s: not over %v after the cycle: %v", c.name, c.number, what, timeout, err)
+		default:
+			c.faults.add("server %s, cycle %d: %s: %v", c.name, c.number, what, err)
+		}
+		pause(c.working, pollEvery)
+	}
+}
+
+// account compares what viewers lost in this cycle with what the server says that it took from them, from the quiet point before
+// the cycle to the one after it. The server may say more: a viewer that was moved forward learns of it when it reads on, and may
+// have left before.
+func (c *cycle) account() error {
+	var before point // of a process that was started for this cycle
+	if n := len(c.points); n > 1 {
+		before = c.points[n-2]
+	}
+	now := c.points[len(c.points)-1]
+	if n, says := c.lost.Load(), now.lost-before.lost; n > says {
+		return wrong("viewers missed %d tags, and the server says that it moved them past %d", n, says)
+	}
+	if n, says := c.cut.Load(), now.dropped-before.dropped; n > says {
+		return wrong("%d viewers were disconnected, and the server says %d", n, says)
+	}
+	return nil
+}

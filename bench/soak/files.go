@@ -1,0 +1,146 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// fileSizes are the sizes of the files that are served: empty, small enough to be copied rather than sent by the kernel, odd,
+// and too large for a connection's buffers.
+var fileSizes = map[string]int64{"empty": 0, "one": 1, "small.txt": 3000, "page.html": 70_001, "odd.bin": 1<<20 + 7, "large.bin": 6 << 20}
+
+var fileNames = []string{"empty", "one", "small.txt", "page.html", "odd.bin", "large.bin"}
+
+// makeFiles writes the files to dir.
+func makeFiles(dir string) error {
+	for name, size := range fileSizes {
+		b := make([]byte, size)
+		fill(b, contentOf(name), 0)
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file asks for a file in one of several ways.
+func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
+	name := fileNames[r.IntN(len(fileNames))]
+	size := fileSizes[name]
+	url += "/files/" + name
+	c.done.add(fileRequests, 1)
+	defer pause(c.working, 10*time.Millisecond) // leaves the processors to others
+	switch way := r.IntN(8); {
+	case way < 3 && size > 0:
+		from := r.Int64N(size)
+		to := from + r.Int64N(size-from)
+		return c.filePart(name, url, fmt.Sprintf("bytes=%d-%d", from, to), from, to)
+	case way == 3 && size > 0:
+		n := 1 + r.Int64N(size)
+		return c.filePart(name, url, fmt.Sprintf("bytes=-%d", n), size-n, size-1)
+	case way == 4 && size > 0:
+		res, err := c.do(c.hard, http.MethodGet, url, http.StatusRequestedRangeNotSatisfiable, "Range", fmt.Sprintf("bytes=%d-", size+1))
+		if err != nil {
+			return err
+		}
+		return res.Body.Close()
+	case way == 5:
+		return c.fileAgain(url, size)
+	case way == 6 && size > 1<<20: // hangs up in the middle
+		res, err := c.do(c.hard, http.MethodGet, url, http.StatusOK)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		_, err = io.CopyN(&content{what: "file " + name, id: contentOf(name)}, res.Body, r.Int64N(size/2))
+		return err
+	}
+	res, err := c.do(c.hard, http.MethodGet, url, http.StatusOK)
+	if err != nil {
+		return err
+	}
+	return c.compareFile(name, res.Body, 0, size-1)
+}
+
+// do sends a request without a body, and returns the answer if it has the status that is wanted. The caller closes its body.
+func (c *cycle) do(ctx context.Context, method, url string, status int, header ...string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := c.requests.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode != status {
+		defer res.Body.Close()
+		return nil, statusOf(method+" "+url, res)
+	}
+	return res, nil
+}
+
+// A statusError is an answer with another status than the one that is wanted.
+type statusError struct {
+	what   string
+	status int
+	text   string
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%s: status %d: %s", e.what, e.status, e.text)
+}
+
+func statusOf(what string, res *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10))
+	return &statusError{what, res.StatusCode, string(text)}
+}
+
+func (c *cycle) filePart(name, url, part string, from, to int64) error {
+	res, err := c.do(c.hard, http.MethodGet, url, http.StatusPartialContent, "Range", part)
+	if err != nil {
+		return err
+	}
+	if got, want := res.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-%d/%d", from, to, fileSizes[name]); got != want {
+		_ = res.Body.Close()
+		return wrong("file %s: Content-Range is %q, want %q", name, got, want)
+	}
+	return c.compareFile(name, res.Body, from, to)
+}
+
+// compareFile reads a body to its end and closes it. It must be the bytes of a file from one offset to another, both included.
+func (c *cycle) compareFile(name string, body io.ReadCloser, from, to int64) error {
+	defer body.Close()
+	want := &content{what: "file " + name, id: contentOf(name), off: from}
+	n, err := io.Copy(want, body)
+	c.done.add(checked, n)
+	if err == nil && want.off != to+1 {
+		err = wrong("file %s ended at byte %d, want %d", name, want.off, to+1)
+	}
+	return err
+}
+
+// fileAgain asks for a file that the client has.
+func (c *cycle) fileAgain(url string, size int64) error {
+	head, err := c.do(c.hard, http.MethodHead, url, http.StatusOK)
+	if err != nil {
+		return err
+	}
+	_ = head.Body.Close()
+	if head.ContentLength != size {
+		return wrong("HEAD says %d bytes, want %d", head.ContentLength, size)
+	}
+	res, err := c.do(c.hard, http.MethodGet, url, http.StatusNotModified, "If-None-Match", head.Header.Get("Etag"))
+	if err != nil {
+		return err
+	}
+	return res.Body.Close()
+}

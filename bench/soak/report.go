@@ -1,0 +1,56 @@
+package soak
+
+import (
+	"fmt"
+	"time"
+)
+
+// The verdicts of a run.
+const (
+	Passed   = "passed"   // everything was judged, and nothing was wrong
+	Failed   = "failed"   // Report.Faults say why
+	Unjudged = "unjudged" // nothing was wrong, but Report.Unjudged was not seen
+)
+
+// A Report is what was done and seen. Times in JSON are nanoseconds.
+type Report struct {
+	Verdict  string           `json:"verdict"`
+	Took     time.Duration    `json:"took_ns"`
+	Seed     uint64           `json:"seed"`
+	Cycles   int              `json:"cycles"`
+	Done     map[string]int64 `json:"done"` // what clients did, by name
+	Servers  []Server         `json:"servers"`
+	Faults   []string         `json:"faults,omitempty"`
+	Unjudged []string         `json:"unjudged,omitempty"`
+}
+
+// A Server is what was seen of the last process of a server.
+type Server struct {
+	Name   string  `json:"name"`
+	Points []point `json:"quiet_points"`
+}
+
+func (r *run) report(cutShort bool) *Report {
+	rep := &Report{
+		Took: time.Since(r.began), Seed: r.cfg.Seed, Cycles: r.cycles, Faults: r.faults.texts, Done: r.done.n,
+	}
+	if cutShort {
+		rep.Unjudged = append(rep.Unjudged, fmt.Sprintf("interrupted after %v", rep.Took.Round(time.Second)))
+	}
+	for _, t := range r.targets {
+		rep.Servers = append(rep.Servers, Server{t.name, t.points})
+		if len(t.points) < pointsWanted {
+			rep.Unjudged = append(rep.Unjudged, fmt.Sprintf("server %s: too short to judge drift: %d of %d quiet points",
+				t.name, len(t.points), pointsWanted))
+		}
+	}
+	switch {
+	case len(rep.Faults) > 0:
+		rep.Verdict = Failed
+	case len(rep.Unjudged) > 0:
+		rep.Verdict = Unjudged
+	default:
+		rep.Verdict = Passed
+	}
+	return rep
+}

@@ -1,0 +1,288 @@
+// Package soak runs millrace servers for a long time under streams, files and blobs at once, and looks for wrong bytes and for
+// what grows.
+//
+// The servers are processes of their own, so that their memory, goroutines and descriptors are theirs alone. Every byte
+// that a client sends follows from a few numbers that it carries, so that the receiver knows what it must be.
+//
+// Work comes in cycles. At the end of a cycle all clients hang up. When the server says that nothing is in progress, what
+// it still holds is compared with the cycles before of the same process: the quiet point.
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Config says what a run consists of.
+type Config struct {
+	Program []string // how a server is started: path and arguments, to which its flags are added
+	Env     []string // added to its environment, as in NAME=value
+
+	For     time.Duration
+	Seed    uint64 // of the random choices
+	Streams int    // FLV streams to each server; one stream of plain bytes comes on top
+	Viewers int    // of each stream; a quarter of them stalls
+	Rate    int    // of a stream, in bits a second
+	Keep    string // a directory for the servers' logs if the run fails; empty: they are lost
+
+	Cycle      time.Duration // 0: a thirtieth of For, between 2 s and 15 s
+	Cycles     int           // the run ends after so many; 0: when For is over
+	Settle     time.Duration // how long a quiet point may take to come
+	NoRedis    bool          // no second server, whose blobs are in Redis
+	NoRestarts bool
+}
+
+// Defaults returns the configuration of a run of ten minutes. Program is the caller's to say.
+func Defaults() Config {
+	return Config{For: 10 * time.Minute, Seed: 1, Streams: 2, Viewers: 8, Rate: 2_000_000, Settle: 30 * time.Second}
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.For < 3*time.Second || c.For > 7*24*time.Hour:
+		return fmt.Errorf("soak: --for is %v, want 3s to a week", c.For)
+	case c.Streams < 1 || c.Streams > 100:
+		return fmt.Errorf("soak: --streams is %d, want 1 to 100", c.Streams)
+	case c.Viewers < 1 || c.Viewers > 1000:
+		return fmt.Errorf("soak: --viewers is %d, want 1 to 1000", c.Viewers)
+	case c.Rate < 200_000 || c.Rate > 100_000_000:
+		return fmt.Errorf("soak: --rate is %d, want 200000 to 100000000", c.Rate)
+	case len(c.Program) == 0:
+		return errors.New("soak: no program to start")
+	}
+	if c.Cycle == 0 {
+		c.Cycle = min(max(c.For/30, 2*time.Second), 15*time.Second)
+	}
+	if c.Keep != "" {
+		return os.MkdirAll(c.Keep, 0o700)
+	}
+	return nil
+}
+
+// restartPart is the part of a run that has restarts. In the rest each server keeps its process, so that drift shows.
+const restartPart = 1.0 / 3
+
+// A run is one soak.
+type run struct {
+	cfg     Config
+	began   time.Time
+	targets []*target
+	redis   *process // nil if redis-server is not installed
+	cycles  int
+	done    tally
+	faults  faults
+}
+
+// A tally counts what clients did, by name. Any goroutine may add to it.
+type tally struct {
+	mu sync.Mutex
+	n  map[string]int64
+}
+
+func (t *tally) add(what string, n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n == nil {
+		t.n = make(map[string]int64)
+	}
+	t.n[what] += n
+}
+
+func (t *tally) get(what string) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n[what]
+}
+
+// The names of what is counted.
+const (
+	checked      = "bytes checked"
+	published    = "streams"
+	brokenOff    = "streams broken off"
+	viewers      = "viewers"
+	viewersMP4   = "viewers of MP4"
+	viewersHTTP2 = "viewers over HTTP/2"
+	toTheEnd     = "viewers to the last tag"
+	cutOff       = "viewers disconnected because they were behind"
+	tagsLost     = "tags that viewers were moved past"
+	fileRequests = "file requests"
+	blobRequests = "blob requests"
+	interrupted  = "requests that a restart interrupted"
+	bySIGTERM    = "restarts by SIGTERM"
+	bySIGKILL    = "restarts by SIGKILL"
+)
+
+// Run soaks until the time is over, until something is wrong, or until ctx ends. What was seen until then is in the report.
+// The error says that there could be no soak. After each cycle Run calls told, which may be nil, with a line about it.
+func Run(ctx context.Context, cfg Config, told func(string)) (*Report, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "millrace-soak-")
+	if err != nil {
+		return nil, err
+	}
+	r := &run{cfg: cfg, began: time.Now()}
+	err = r.open(ctx, dir)
+	if err == nil {
+		for ctx.Err() == nil && !r.faults.any() && !r.over() {
+			r.cycle(ctx)
+			if told != nil {
+				told(r.line())
+			}
+		}
+		r.finish()
+	}
+	cutShort := ctx.Err() != nil
+	for _, t := range r.targets {
+		t.stop()
+	}
+	if r.redis != nil {
+		r.redis.kill()
+	}
+	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+		return nil, err
+	}
+	return r.report(cutShort), nil
+}
+
+// open starts the servers.
+func (r *run) open(ctx context.Context, dir string) error {
+	root, blobs := filepath.Join(dir, "files"), filepath.Join(dir, "blobs")
+	if err := errors.Join(os.Mkdir(root, 0o700), os.Mkdir(blobs, 0o700), makeFiles(root)); err != nil {
+		return err
+	}
+	add := func(name string, rules []rule, flags ...string) error {
+		t := newTarget(r, name, dir, rules, append(flags, "--root", root))
+		r.targets = append(r.targets, t)
+		return t.start(ctx)
+	}
+	if err := add("directory", rules(0), "--blobs", blobs); err != nil || r.cfg.NoRedis {
+		return err
+	}
+	url := ""
+	var err error
+	if r.redis, url, err = startRedis(ctx, dir); err != nil || r.redis == nil {
+		return err
+	}
+	return add("redis", rules(redisConns), "--redis", url)
+}
+
+// over reports whether the run has had its time. On a machine so busy that drift could not be judged in that time, the run
+// goes on until it can.
+func (r *run) over() bool {
+	if r.passed() < 1 {
+		return false
+	}
+	if r.cfg.Cycles > 0 || float64(r.cfg.For)*(1-restartPart) < float64(pointsWanted*r.cfg.Cycle) {
+		return true
+	}
+	for _, t := range r.targets {
+		if len(t.points) < pointsWanted {
+			return false
+		}
+	}
+	return true
+}
+
+// passed is the part of the run that is over, from 0 to 1.
+func (r *run) passed() float64 {
+	if r.cfg.Cycles > 0 {
+		return float64(r.cycles) / float64(r.cfg.Cycles)
+	}
+	return float64(time.Since(r.began)) / float64(r.cfg.For)
+}
+
+// cycle has all clients of all servers work for a cycle, and compares what the servers hold afterwards.
+func (r *run) cycle(ctx context.Context) {
+	r.cycles++
+	var restart syscall.Signal
+	if r.cycles > 1 && !r.cfg.NoRestarts && r.passed() <= restartPart {
+		restart = []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}[r.cycles%2]
+	}
+	var all sync.WaitGroup
+	for _, t := range r.targets {
+		all.Go(func() {
+			c := newCycle(t, r.cycles)
+			err := c.run(ctx, restart)
+			if err == nil {
+				err = t.quiet(context.WithoutCancel(ctx))
+			}
+			if err == nil && restart == 0 {
+				err = c.account()
+			}
+			if err != nil {
+				r.faults.add("server %s: %v", t.name, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// line tells of the cycle that is over.
+func (r *run) line() string {
+	s := fmt.Sprintf("%6v  cycle %d: %.1f MB checked, %d viewers, %d requests", time.Since(r.began).Round(time.Second), r.cycles,
+		float64(r.done.get(checked))/1e6, r.done.get(viewers), r.done.get(fileRequests)+r.done.get(blobRequests))
+	for _, t := range r.targets {
+		if n := len(t.points); n > 0 {
+			p := t.points[n-1]
+			s += fmt.Sprintf("; %s: %d goroutines, %d descriptors, RSS %.1f MB", t.name, p.Goroutines, p.Descriptors, float64(p.RSS)/1e6)
+		}
+	}
+	return s
+}
+
+// finish judges drift, keeps the logs of a run that failed, and ends the servers as an operator does.
+func (r *run) finish() {
+	for _, t := range r.targets {
+		t.judge(trend)
+	}
+	for _, t := range r.targets {
+		if r.faults.any() && r.cfg.Keep != "" {
+			if err := t.keepLog(r.cfg.Keep); err != nil {
+				r.faults.add("server %s: %v", t.name, err)
+			}
+		} else if !r.faults.any() {
+			if err := t.proc.terminate(); err != nil {
+				r.faults.add("server %s: at the end: %v", t.name, err)
+			}
+		}
+	}
+}
+
+// A wrongError says that a server sent something that it should not: a byte, a tag, an answer. Nothing excuses it. All other
+// errors of clients are excused when the server was being restarted.
+type wrongError struct{ text string }
+
+func (e *wrongError) Error() string { return e.text }
+
+func wrong(format string, args ...any) error { return &wrongError{fmt.Sprintf(format, args...)} }
+
+// maxFaults bounds the faults that are told. Further ones are most often the same.
+const maxFaults = 20
+
+// faults collects what was wrong. Any goroutine may add to it.
+type faults struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+func (f *faults) add(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.texts) < maxFaults {
+		f.texts = append(f.texts, fmt.Sprintf(format, args...))
+	}
+}
+
+func (f *faults) any() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.texts) > 0
+}

@@ -1,0 +1,395 @@
+package soak
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/load"
+)
+
+const (
+	namePrefix  = "soak-"
+	keyInterval = 500 * time.Millisecond
+	maxTag      = 4 << 20
+	flvHeader   = "FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"
+)
+
+// stream runs one session: a load with a publisher for each stream, from its coming to its end.
+func (c *cycle) stream(url string, up context.Context, r *rand.Rand) error {
+	publishing, over := context.WithCancel(c.hard)
+	defer over()
+	following, giveUp := context.WithCancel(c.hard)
+	defer giveUp()
+	s := &session{cycle: c, url: url, up: up, published: publishing, following: following, giveUp: giveUp, began: time.Now(), breaks: r.IntN(3) == 0, ends: make(map[string]uint64)}
+	cfg := load.Config{
+		Protocol: s, Viewers: c.cfg.Viewers, Stalled: c.cfg.Streams * c.cfg.Viewers / 4, BitRate: c.cfg.Rate, KeyInterval: keyInterval,
+		Ramp: 100 * time.Millisecond, Settle: time.Millisecond,
+		Duration: c.cfg.Cycle/4 + time.Duration(r.Int64N(int64(c.cfg.Cycle))),
+	}
+	cfg.StallFor = cfg.Duration / 2
+	for i := range c.cfg.Streams {
+		cfg.Names = append(cfg.Names, namePrefix+strconv.Itoa(i))
+	}
+	ctx, cancel := context.WithCancel(c.working)
+	defer cancel()
+	defer context.AfterFunc(up, cancel)()
+
+	var followers sync.WaitGroup
+	for _, name := range cfg.Names {
+		for range 4 { // one of each kind
+			followers.Go(func() { s.follow(name) })
+		}
+	}
+	rep, err := load.Run(ctx, cfg, nil)
+	over()
+	late := time.AfterFunc(c.cfg.Settle, s.giveUp)
+	defer late.Stop()
+	followers.Wait()
+	c.lost.Add(rep.Viewers.Lost + rep.Stalled.Lost)
+	for _, ended := range []map[string]int{rep.Viewers.Ended, rep.Stalled.Ended} {
+		for why, n := range ended {
+			if why != errBehind.Error() {
+				s.fault(fmt.Errorf("%d viewers ended early: %s", n, why))
+			}
+		}
+	}
+	return errors.Join(err, s.err)
+}
+
+// A session is a load.Protocol that compares every byte that viewers get.
+type session struct {
+	*cycle
+	url       string
+	up        context.Context // ends with the server
+	published context.Context // ends with the publishers
+	following context.Context // ends some time after that
+	giveUp    context.CancelFunc
+	began     time.Time
+	breaks    bool         // the publishers break off in the middle of a tag
+	watches   atomic.Int64 // number of viewers so far
+
+	mu   sync.Mutex
+	ends map[string]uint64 // number of the last tag of each stream that has ended properly
+	err  error             // the first fault
+}
+
+// fault notes an error of a viewer. What is wrong in the bytes that came is a fault even if the server is being restarted.
+func (s *session) fault(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if bad := (*wrongError)(nil); s.err == nil || errors.As(err, &bad) && !errors.As(s.err, &bad) {
+		s.err = err
+	}
+}
+
+// String implements load.Protocol.
+func (s *session) String() string { return s.url }
+
+func (s *session) synth(name string) *load.Synth {
+	number, _ := strconv.Atoi(strings.TrimPrefix(name, namePrefix))
+	return load.NewSynth(number, s.cfg.Rate, keyInterval)
+}
+
+// A publication sends tags in the body of a request.
+type publication struct {
+	session *session
+	name    string
+	body    *io.PipeWriter
+	answer  chan error // one value
+	tags    int64
+	seq     uint64 // of the last tag
+	buf     []byte
+}
+
+var errBreakOff = errors.New("the publisher breaks off")
+
+// Publish implements load.Protocol.
+func (s *session) Publish(ctx context.Context, name string) (load.Publication, error) {
+	r, w := io.Pipe()
+	p := &publication{session: s, name: name, body: w, answer: make(chan error, 1)}
+	admitted := make(chan struct{})
+	trace := &httptrace.ClientTrace{Got100Continue: func() { close(admitted) }}
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(s.hard, trace), http.MethodPost, s.url+"/live/"+name, r)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Expect", "100-continue")
+	go func() {
+		err := p.send(req)
+		r.CloseWithError(err)
+		p.answer <- err
+	}()
+	select {
+	case <-admitted:
+		s.done.add(published, 1)
+		return p, nil
+	case err := <-p.answer:
+		return nil, err
+	case <-ctx.Done():
+		w.CloseWithError(ctx.Err())
+		<-p.answer
+		return nil, ctx.Err()
+	}
+}
+
+// send sends the request, and compares what the server says that it got with what was sent.
+func (p *publication) send(req *http.Request) error {
+	res, err := p.session.requests.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return &load.RefusedError{Status: res.Status}
+	}
+	var got struct{ Frames int64 }
+	if err := json.NewDecoder(res.Body).Decode(&got); err != nil {
+		return fmt.Errorf("the summary of %s: %w", p.name, err)
+	}
+	if got.Frames != p.tags {
+		return wrong("%s: the server got %d tags, want %d", p.name, got.Frames, p.tags)
+	}
+	return nil
+}
+
+// WriteTag implements load.Publication.
+func (p *publication) WriteTag(t load.Tag) error {
+	b := p.buf[:0]
+	if p.tags == 0 {
+		b = append(b, flvHeader...)
+	}
+	n := len(t.Payload)
+	b = append(b, t.Kind, byte(n>>16), byte(n>>8), byte(n),
+		byte(t.Timestamp>>16), byte(t.Timestamp>>8), byte(t.Timestamp), byte(t.Timestamp>>24), 0, 0, 0)
+	b = append(b, t.Payload...)
+	p.buf = binary.BigEndian.AppendUint32(b, uint32(11+n))
+	if p.tags++; p.tags > headers {
+		p.seq++
+	}
+	_, err := p.body.Write(p.buf)
+	return err
+}
+
+// headers is the number of tags that load.Synth's Headers returns.
+const headers = 3
+
+// Close implements load.Publication. It ends the stream, or breaks it off inside a tag.
+func (p *publication) Close() error {
+	s := p.session
+	if s.breaks {
+		_, _ = p.body.Write(p.buf[:len(p.buf)/2])
+		p.body.CloseWithError(errBreakOff)
+		s.done.add(brokenOff, 1)
+		if err := <-p.answer; !errors.Is(err, errBreakOff) && s.up.Err() == nil {
+			return fmt.Errorf("%s broke off, and the server answers: %w", p.name, err)
+		}
+		return nil
+	}
+	s.mu.Lock()
+	s.ends[p.name] = p.seq
+	s.mu.Unlock()
+	_ = p.body.Close()
+	err := <-p.answer
+	if bad := (*wrongError)(nil); errors.As(err, &bad) {
+		s.fault(err)
+	}
+	return err
+}
+
+// A watcher is a load.Subscription that compares what it reads.
+type watcher interface {
+	load.Subscription
+	lastTag() uint64 // the highest number of a tag so far
+}
+
+// Watch implements load.Protocol. Of four viewers in a row, each comes in another way.
+func (s *session) Watch(ctx context.Context, name string) (load.Subscription, error) {
+	return s.watch(ctx, name)
+}
+
+func (s *session) watch(ctx context.Context, name string) (watcher, error) {
+	number := s.watches.Add(1)
+	client, path := s.http1, "/live/"+name
+	asMP4 := number&1 != 0
+	if asMP4 {
+		path += ".mp4"
+	}
+	if number&2 != 0 {
+		client = s.http2
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode != http.StatusOK {
+		_ = res.Body.Close()
+		return nil, &load.RefusedError{Status: res.Status}
+	}
+	s.done.add(viewers, 1)
+	v := view{session: s, ctx: ctx, name: strings.TrimPrefix(path, "/live/"), body: res.Body, synth: s.synth(name), in: bufio.NewReaderSize(res.Body, 64<<10)}
+	if number&2 != 0 {
+		s.done.add(viewersHTTP2, 1)
+	}
+	if asMP4 {
+		s.done.add(viewersMP4, 1)
+		return &mp4View{view: v}, nil
+	}
+	return &flvView{view: v}, nil
+}
+
+// follow watches a stream to its end, which must come, and must be where the publisher ended.
+func (s *session) follow(name string) {
+	ctx, cancel := context.WithCancel(s.following)
+	defer cancel()
+	late := context.AfterFunc(s.published, cancel) // no viewer waits for a stream that has ended
+	v, err := s.watch(ctx, name)
+	if !late() {
+		if err == nil {
+			_ = v.Close()
+		}
+		return
+	}
+	if err != nil {
+		s.fault(fmt.Errorf("a viewer of %s: %w", name, err))
+		return
+	}
+	defer v.Close()
+	var a load.Arrival
+	for err == nil {
+		err = v.Next(&a)
+	}
+	if ctx.Err() != nil {
+		s.fault(fmt.Errorf("a viewer of %s: no end %v after that of the stream", name, s.cfg.Settle))
+		return
+	}
+	s.mu.Lock()
+	end, proper := s.ends[name]
+	s.mu.Unlock()
+	switch {
+	case err == io.EOF && proper && v.lastTag() != 0 && v.lastTag() != end && s.up.Err() == nil:
+		s.fault(wrong("%s ended properly after tag %d, and was sent to %d", name, v.lastTag(), end))
+	case err == io.EOF && proper:
+		s.done.add(toTheEnd, 1)
+	}
+}
+
+// isCut reports whether a response ended without a proper end.
+func isCut(err error) bool {
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || err != nil && strings.Contains(err.Error(), "INTERNAL_ERROR")
+}
+
+// A view is what viewers of both formats have in common.
+type view struct {
+	session *session
+	ctx     context.Context // ends when the viewer leaves
+	name    string
+	body    io.Closer
+	in      *bufio.Reader
+	synth   *load.Synth
+	last    uint64
+	buf     []byte
+}
+
+func (v *view) Close() error { return v.body.Close() }
+
+func (v *view) lastTag() uint64 { return v.last }
+
+// wrong notes a fault, and returns it.
+func (v *view) wrong(format string, args ...any) error {
+	err := wrong("%s: %s", v.name, fmt.Sprintf(format, args...))
+	v.session.fault(err)
+	return err
+}
+
+// read reads n bytes. The end of the body inside of them is the server's mistake, unless the publisher broke off.
+func (v *view) read(n int) ([]byte, error) {
+	if n > maxTag {
+		return nil, v.wrong("%d bytes in one piece, after tag %d", n, v.last)
+	}
+	if cap(v.buf) < n {
+		v.buf = make([]byte, 2*n)
+	}
+	p := v.buf[:n]
+	got, err := io.ReadFull(v.in, p)
+	v.session.done.add(checked, int64(got))
+	return p, err
+}
+
+// verify compares the payload of a tag, which must be of this session.
+func (v *view) verify(kind byte, payload []byte) (seq uint64, err error) {
+	seq, sent, err := v.synth.Verify(kind, payload)
+	switch {
+	case err != nil:
+		return 0, v.wrong("after tag %d: %v", v.last, err)
+	case seq > 0 && sent.Before(v.session.began):
+		return 0, v.wrong("tag %d is of an earlier publisher", seq)
+	}
+	return seq, nil
+}
+
+// An flvView watches FLV. Its load counts lost tags by the numbers in them.
+type flvView struct {
+	view
+	begun bool
+	at    uint32 // timestamp of the last tag
+}
+
+// Next implements load.Subscription.
+func (v *flvView) Next(a *load.Arrival) error {
+	if !v.begun {
+		head, err := v.read(len(flvHeader))
+		if err != nil {
+			return err
+		}
+		if string(head) != flvHeader {
+			return v.wrong("begins with %x", head)
+		}
+		v.begun = true
+	}
+	head, err := v.in.Peek(11)
+	if err != nil {
+		return err
+	}
+	n := int(head[1])<<16 | int(head[2])<<8 | int(head[3])
+	tag, err := v.read(11 + n + 4)
+	if err != nil {
+		return err
+	}
+	payload, size := tag[11:11+n], binary.BigEndian.Uint32(tag[11+n:])
+	at := uint32(tag[7])<<24 | uint32(tag[4])<<16 | uint32(tag[5])<<8 | uint32(tag[6])
+	seq, err := v.verify(tag[0], payload)
+	if err != nil {
+		return err
+	}
+	switch {
+	case int(size) != 11+n:
+		return v.wrong("a tag of %d bytes says %d at its end, after tag %d", 11+n, size, v.last)
+	case seq > 0 && at < v.at:
+		return v.wrong("tag %d is at %d ms, after %d ms", seq, at, v.at)
+	case seq > 0 && seq <= v.last:
+		return v.wrong("tag %d after tag %d", seq, v.last)
+	}
+	if seq > 0 {
+		v.last, v.at = seq, at
+	}
+	*a = load.Arrival{Kind: tag[0], Timestamp: at, Size: n, Waited: true, At: time.Now(), Head: payload[:min(n, load.HeadLen)]}
+	return nil
+}

@@ -1,0 +1,358 @@
+package soak
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/testkit/childproc"
+)
+
+const (
+	// timeout is how long a process or a client may take for what it does at once on an idle machine.
+	timeout = time.Minute
+	// pollEvery is how often to look whether something has come about.
+	pollEvery = 20 * time.Millisecond
+	// smallWindow is the receive buffer of viewers, so that a server soon sees that one of them stalls.
+	smallWindow = 32 << 10
+)
+
+// A target is a server that is restarted now and then, and the clients' way to it.
+type target struct {
+	*run
+	name  string
+	dir   string // of its log
+	flags []string
+	blobs []*blob
+
+	http1, http2 *http.Client // of viewers
+	requests     *http.Client // of everything else
+
+	// Only the goroutine of the cycle uses these.
+	proc   *process
+	rules  []rule
+	points []point // of proc
+
+	mu      sync.Mutex
+	url     string
+	admin   string
+	up      context.Context // ends when proc is being ended
+	down    context.CancelFunc
+	running chan struct{} // closed while proc runs
+}
+
+func newTarget(r *run, name, dir string, rules []rule, flags []string) *target {
+	return &target{
+		run: r, name: name, dir: dir, rules: rules, flags: flags, blobs: newBlobs(name),
+		http1: newClient(smallWindow, false), http2: newClient(smallWindow, true), requests: newClient(0, false),
+		running: make(chan struct{}),
+	}
+}
+
+// newClient returns a client with receive windows of that size, or with the usual ones if it is 0.
+func newClient(window int, http2 bool) *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(!http2)
+	protocols.SetUnencryptedHTTP2(http2)
+	return &http.Client{Transport: &http.Transport{
+		Protocols:             protocols,
+		HTTP2:                 &http.HTTP2Config{MaxReceiveBufferPerStream: window},
+		DisableCompression:    true,
+		MaxIdleConnsPerHost:   32,
+		ExpectContinueTimeout: timeout,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, address)
+			if tcp, ok := conn.(*net.TCPConn); ok && window > 0 {
+				err = tcp.SetReadBuffer(window)
+			}
+			return conn, err
+		},
+	}}
+}
+
+func (t *target) hangUp() {
+	for _, c := range []*http.Client{t.http1, t.http2, t.requests} {
+		c.CloseIdleConnections()
+	}
+}
+
+// start starts a process and returns when it listens. No timeout of the server may depend on how busy the machine is; the lag
+// limit is short, so that viewers that stall are moved forward.
+func (t *target) start(ctx context.Context) error {
+	args := append(append([]string(nil), t.cfg.Program...), "serve",
+		"--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json",
+		"--drain-timeout", "1s", "--stall-timeout", "1m", "--header-timeout", "1m", "--lag-time", "500ms", "--unsent", fmt.Sprint(smallWindow))
+	proc, err := startProcess(t.logName(), t.cfg.Env, append(args, t.flags...)...)
+	if err != nil {
+		return err
+	}
+	var url, admin string
+	err = poll(ctx, timeout, func() error {
+		proc.eachLine(func(l logLine, _ []byte) {
+			switch l.Message {
+			case "listening":
+				url = "http://" + l.Address
+			case "admin listening":
+				admin = "http://" + l.Address
+			}
+		})
+		if err := proc.alive(); err != nil {
+			return &wrongError{err.Error() + "\n" + proc.tail()}
+		}
+		if url == "" || admin == "" {
+			return errors.New("the server has not said where it listens")
+		}
+		return nil
+	})
+	if err != nil {
+		proc.kill()
+		return fmt.Errorf("server %s: %w", t.name, err)
+	}
+	t.proc, t.points = proc, nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.url, t.admin = url, admin
+	t.up, t.down = context.WithCancel(context.Background())
+	close(t.running)
+	return nil
+}
+
+// await returns the server's address when it runs, and a context that ends when the process is being ended.
+func (t *target) await(ctx context.Context) (url string, up context.Context, err error) {
+	for {
+		t.mu.Lock()
+		running, url, up := t.running, t.url, t.up
+		t.mu.Unlock()
+		if up != nil && up.Err() == nil {
+			return url, up, nil
+		}
+		select {
+		case <-running:
+		case <-ctx.Done():
+			return "", nil, ctx.Err()
+		}
+	}
+}
+
+// restart ends the process by SIGTERM or SIGKILL and starts another one.
+func (t *target) restart(ctx context.Context, by syscall.Signal) error {
+	t.mu.Lock()
+	t.running = make(chan struct{})
+	t.down()
+	t.mu.Unlock()
+	var err error
+	if by == syscall.SIGTERM {
+		t.done.add(bySIGTERM, 1)
+		err = t.proc.terminate()
+	} else {
+		t.done.add(bySIGKILL, 1)
+		err = t.proc.alive()
+	}
+	if err == nil {
+		err = t.proc.complaint()
+	}
+	t.proc.kill()
+	t.hangUp()
+	return errors.Join(err, t.start(ctx))
+}
+
+// stop ends the process at once.
+func (t *target) stop() {
+	if t.proc != nil {
+		t.down()
+		t.proc.kill()
+	}
+	t.hangUp()
+}
+
+func (t *target) logName() string { return filepath.Join(t.dir, t.name+".log") }
+
+// keepLog copies the server's log to a directory.
+func (t *target) keepLog(dir string) error {
+	text, err := os.ReadFile(t.logName())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, t.name+".log"), text, 0o600)
+}
+
+// Build builds the server's program from the main module's source.
+func Build(ctx context.Context, program string) error {
+	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/millrace-io/millrace").Output()
+	if err != nil {
+		return fmt.Errorf("soak: finding the main module: %w", err)
+	}
+	out, err := exec.CommandContext(ctx, "go", "build", "-C", string(bytes.TrimSpace(dir)), "-o", program, "./cmd/millrace").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("soak: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// A process dies with this one. Its output is appended to a file.
+type process struct {
+	cmd   *exec.Cmd
+	guard childproc.Guard
+	log   *os.File
+	read  int64 // what of log was looked at
+
+	ended chan struct{} // closed when the process has ended, and err is set
+	err   error
+}
+
+func startProcess(logName string, env []string, args ...string) (*process, error) {
+	out, err := os.OpenFile(logName, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: exec.Command(args[0], args[1:]...), log: out, ended: make(chan struct{})}
+	if p.read, err = out.Seek(0, io.SeekEnd); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	if err := p.guard.Start(p.cmd); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	go func() {
+		defer close(p.ended)
+		p.err = p.cmd.Wait()
+		p.guard.Release()
+	}()
+	return p, nil
+}
+
+// alive returns nil while the process has not ended.
+func (p *process) alive() error {
+	select {
+	case <-p.ended:
+		return fmt.Errorf("the process has ended by itself (%v)", p.cmd.ProcessState)
+	default:
+		return nil
+	}
+}
+
+// terminate sends SIGTERM, after which the process must end with status 0.
+func (p *process) terminate() error {
+	if err := p.alive(); err != nil {
+		return err
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+		if p.err != nil {
+			return fmt.Errorf("after SIGTERM: %w", p.err)
+		}
+		return nil
+	case <-time.After(timeout):
+		return fmt.Errorf("the process has not ended %v after SIGTERM", timeout)
+	}
+}
+
+// kill ends the process at once, and returns when it is gone. It may be called more than once.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+	_ = p.log.Close()
+}
+
+// A logLine is what a server logs, as far as the soak looks at it.
+type logLine struct {
+	Level   string `json:"level"`
+	Message string `json:"msg"`
+	Address string `json:"address"`
+}
+
+// eachLine calls f with each whole line of the log since the last call.
+func (p *process) eachLine(f func(l logLine, text []byte)) {
+	r := bufio.NewReader(io.NewSectionReader(p.log, p.read, 1<<62-p.read))
+	for {
+		text, err := r.ReadBytes('\n')
+		if err != nil {
+			return // the rest of a line is for the next call
+		}
+		p.read += int64(len(text))
+		var l logLine
+		_ = json.Unmarshal(text, &l) // a panic is no JSON
+		f(l, text)
+	}
+}
+
+// complaint returns the first line since the last call in which the server reports a mistake of its own.
+func (p *process) complaint() (err error) {
+	p.eachLine(func(l logLine, text []byte) {
+		if err == nil && (l.Level == "ERROR" || bytes.HasPrefix(text, []byte("panic:")) || bytes.HasPrefix(text, []byte("fatal error:")) ||
+			bytes.Contains(text, []byte("DATA RACE"))) {
+			err = fmt.Errorf("its log says: %s", bytes.TrimSpace(text))
+		}
+	})
+	return err
+}
+
+// tail returns the end of the log.
+func (p *process) tail() string {
+	text, _ := io.ReadAll(io.NewSectionReader(p.log, 0, 1<<62))
+	return string(text[max(0, len(text)-4<<10):])
+}
+
+// startRedis starts a Redis on a Unix socket in dir that keeps nothing on disk. It returns nil, and no error, if none is
+// installed.
+func startRedis(ctx context.Context, dir string) (p *process, url string, err error) {
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, "", nil
+	}
+	socket := filepath.Join(dir, "redis.sock")
+	p, err = startProcess(filepath.Join(dir, "redis.log"), nil,
+		program, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", dir)
+	if err != nil {
+		return nil, "", err
+	}
+	err = poll(ctx, timeout, func() error {
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+	if err != nil {
+		p.kill()
+		return nil, "", fmt.Errorf("redis-server: %w\n%s", err, p.tail())
+	}
+	return p, "unix://" + socket, nil
+}
+
+// poll calls f until it returns nil, a *wrongError, or the time is over. It returns f's last error.
+func poll(ctx context.Context, most time.Duration, f func() error) error {
+	deadline := time.Now().Add(most)
+	for {
+		err := f()
+		if bad := (*wrongError)(nil); err == nil || errors.As(err, &bad) || time.Now().After(deadline) || !pause(ctx, pollEvery) {
+			return err
+		}
+	}
+}
+
+// pause waits for d, and reports whether ctx has not ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,164 @@
+package millrace_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/millrace-io/millrace"
+)
+
+// A burst gives 64 to 2048 bytes a Read, as segments come from a network, and costs next to nothing itself.
+type burst struct {
+	state uint64
+	data  [4096]byte
+}
+
+func (b *burst) Read(p []byte) (int, error) {
+	b.state ^= b.state << 13
+	b.state ^= b.state >> 7
+	b.state ^= b.state << 17
+	return copy(p, b.data[:64+b.state%1985]), nil
+}
+
+func newBurst() *burst {
+	b := &burst{state: 88172645463325252}
+	for i := range b.data {
+		b.data[i] = byte(7 * i)
+	}
+	return b
+}
+
+// sink keeps what is read from being optimised away.
+var sink byte
+
+func touch(p []byte) { sink ^= p[0] }
+
+// measure runs f, which handles size bytes.
+func measure(b *testing.B, size int, f func()) {
+	b.Helper()
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	for b.Loop() {
+		f()
+	}
+}
+
+// BenchmarkReader reads packets of three sizes in the ways that there are to look at them. "bufio, copy" is what most
+// programs do; "bufio, Peek" cannot keep a packet; "ReadChain" can.
+func BenchmarkReader(b *testing.B) {
+	for _, size := range []int{64, 1 << 10, 16 << 10} {
+		b.Run(fmt.Sprintf("N%d", size), func(b *testing.B) {
+			b.Run("bufio, copy", func(b *testing.B) {
+				r := bufio.NewReader(newBurst())
+				measure(b, size, func() {
+					p := make([]byte, size)
+					io.ReadFull(r, p)
+					touch(p)
+				})
+			})
+			b.Run("bufio, Peek", func(b *testing.B) {
+				measure(b, size, peekAndDiscard(bufio.NewReaderSize(newBurst(), max(4096, size)), size))
+			})
+			b.Run("Peek", func(b *testing.B) {
+				r := millrace.NewReaderSize(newBurst(), max(4096, size))
+				defer r.Release()
+				measure(b, size, peekAndDiscard(r, size))
+			})
+			b.Run("ReadRange", func(b *testing.B) {
+				r := millrace.NewReader(newBurst())
+				defer r.Release()
+				measure(b, size, func() { r.ReadRange(size, touch) })
+			})
+			b.Run("ReadChain", func(b *testing.B) {
+				r := millrace.NewReader(newBurst())
+				defer r.Release()
+				var c millrace.Chain
+				measure(b, size, func() {
+					r.ReadChain(&c, size)
+					for p := range c.All() {
+						touch(p)
+					}
+					c.Release()
+				})
+			})
+			b.Run("ReadChain, the last 64 kept", func(b *testing.B) { benchmarkKept(b, size) })
+		})
+	}
+}
+
+// peekAndDiscard returns a function that looks at a packet of size bytes without copying it.
+func peekAndDiscard(r interface {
+	Peek(n int) ([]byte, error)
+	Discard(n int) (int, error)
+}, size int) func() {
+	return func() {
+		p, err := r.Peek(size)
+		if err == nil {
+			touch(p)
+		}
+		r.Discard(size)
+	}
+}
+
+func benchmarkKept(b *testing.B, size int) {
+	r := millrace.NewReader(newBurst())
+	defer r.Release()
+	var kept [64]millrace.Chain
+	i := 0
+	measure(b, size, func() {
+		kept[i%len(kept)].Release()
+		r.ReadChain(&kept[i%len(kept)], size)
+		i++
+	})
+	for i := range kept {
+		kept[i].Release()
+	}
+}
+
+// BenchmarkWriteTo sends 64 KiB over TCP on loopback in so many pieces: in one writev, in a Write each, and copied
+// together first.
+func BenchmarkWriteTo(b *testing.B) {
+	const size = 64 << 10
+	for _, pieces := range []int{1, 4, 64} {
+		var whole, c millrace.Chain // c keeps its room for pieces, as a connection's send queue does
+		addBlocks(millrace.DefaultPool(), &whole, letters(size), size/pieces)
+		for _, way := range []struct {
+			name  string
+			write func(conn *net.TCPConn) error
+		}{
+			{"WriteTo", func(conn *net.TCPConn) error {
+				whole.Clone(&c)
+				_, err := c.WriteTo(conn)
+				return err
+			}},
+			{"a Write each", func(conn *net.TCPConn) error {
+				for p := range whole.All() {
+					if _, err := conn.Write(p); err != nil {
+						return err
+					}
+				}
+				return nil
+			}},
+			{"one copy and one Write", func(conn *net.TCPConn) error {
+				whole.Clone(&c)
+				_, err := conn.Write(c.Bytes())
+				c.Release()
+				return err
+			}},
+		} {
+			b.Run(fmt.Sprintf("%d pieces/%s", pieces, way.name), func(b *testing.B) {
+				client, server := tcpPair(b)
+				go io.Copy(io.Discard, server)
+				measure(b, size, func() {
+					if err := way.write(client); err != nil {
+						b.Fatal(err)
+					}
+				})
+			})
+		}
+		whole.Release()
+	}
+}

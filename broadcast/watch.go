@@ -1,0 +1,122 @@
+package broadcast
+
+import "sync"
+
+// A Watcher is told of new frames through a channel. It suits a goroutine that
+// serves one cursor, or many, and may wait for other things as well.
+type Watcher struct {
+	// C is signalled at each announcement (see [Latency]) and when the ring is
+	// closed. It has room for one signal: announcements that come before the
+	// last signal was received become one. It is never closed.
+	C <-chan struct{}
+
+	c     chan struct{}
+	ring  *Ring
+	index int // in ring.watchers.list; stopped after Stop
+}
+
+// stopped is the index of a Watcher that is on no list.
+const stopped = -1
+
+// watchers are a ring's. Their mutex is not the ring's: a goroutine that is
+// woken will want that one.
+type watchers struct {
+	mu   sync.Mutex
+	list []*Watcher // each at its index
+}
+
+// signal makes each watcher's goroutine look. The caller does not hold Ring.mu.
+func (s *watchers) signal() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.list {
+		w.signal()
+	}
+}
+
+func (w *Watcher) signal() {
+	select {
+	case w.c <- struct{}{}:
+	default: // it has not received the last one yet
+	}
+}
+
+// Watch returns a new Watcher, which its owner ends with Stop. Look at the
+// cursors once before the first wait: frames that were announced before are not
+// announced again. If the ring is closed, C has a signal at once.
+func (r *Ring) Watch() *Watcher {
+	ch := make(chan struct{}, 1)
+	w := &Watcher{C: ch, c: ch, ring: r}
+	s := &r.watchers
+	s.mu.Lock()
+	w.index = len(s.list)
+	s.list = append(s.list, w)
+	s.mu.Unlock()
+	if r.isClosed() { // after it is on the list, so that Close is not missed
+		w.signal()
+	}
+	return w
+}
+
+// Stop ends the signals; one that was sent before may still be in C. Stop may
+// be called from any goroutine, and more than once.
+func (w *Watcher) Stop() {
+	s := &w.ring.watchers
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.index == stopped {
+		return
+	}
+	last := len(s.list) - 1
+	s.list[w.index] = s.list[last]
+	s.list[w.index].index = w.index
+	s.list[last] = nil
+	s.list = s.list[:last]
+	w.index = stopped
+}
+
+// announceSoon notes a new frame, and reports whether the caller has to signal
+// the watchers; otherwise the timer does. r.mu is held.
+func (r *Ring) announceSoon(now int64) bool {
+	if r.opts.latency == 0 {
+		return true
+	}
+	if r.due == 0 {
+		r.due = now + int64(r.opts.latency)
+		r.timer.Reset(r.opts.latency)
+	}
+	return false
+}
+
+// announce reports whether there are frames that were not announced, and stops
+// the timer. r.mu is held.
+func (r *Ring) announce() bool {
+	if r.due == 0 {
+		return false
+	}
+	r.due = 0
+	r.timer.Stop()
+	return true
+}
+
+// Flush announces at once what waits for [Latency]. Its caller, the publisher,
+// knows that nothing more will come for a while.
+func (r *Ring) Flush() {
+	r.mu.Lock()
+	waiting := r.announce()
+	r.mu.Unlock()
+	if waiting {
+		r.watchers.signal()
+	}
+}
+
+// expire is what the timer calls.
+func (r *Ring) expire() {
+	r.mu.Lock()
+	// It may be early: flushed or closed since it fired, and perhaps armed again.
+	late := r.due != 0 && r.now() >= r.due && r.announce()
+	r.mu.Unlock()
+	if late {
+		r.watchers.signal()
+	}
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package chunk
-
-import "net"
-
-func cork(*net.TCPConn)   {}
-func uncork(*net.TCPConn) {}

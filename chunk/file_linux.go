@@ -1,0 +1,29 @@
+package chunk
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// versionOf returns the version of the file that info is of.
+func versionOf(info os.FileInfo) fileVersion {
+	st := info.Sys().(*syscall.Stat_t) // as package os promises
+	return fileVersion{
+		size:     st.Size,
+		modified: st.Mtim.Nano(),
+		changed:  st.Ctim.Nano(),
+		device:   uint64(st.Dev),
+		inode:    uint64(st.Ino),
+	}
+}
+
+// dropFromCache has the kernel drop the bytes [from, to) of f from the page cache, except those that are in use.
+func dropFromCache(f *os.File, from, to int64) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) { _ = unix.Fadvise(int(fd), from, to-from, unix.FADV_DONTNEED) }) // it is advice
+}

@@ -1,0 +1,12 @@
+//go:build !linux
+
+package chunk
+
+import "os"
+
+// versionOf returns the version of the file that info is of.
+func versionOf(info os.FileInfo) fileVersion {
+	return fileVersion{size: info.Size(), modified: info.ModTime().UnixNano()}
+}
+
+func dropFromCache(f *os.File, from, to int64) {}

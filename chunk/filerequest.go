@@ -1,0 +1,194 @@
+package chunk
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"path"
+	"strconv"
+)
+
+// A fileRequest is one request to a FileHandler, and the ResponseWriter that net/http answers it with. net/http gives the
+// body of a file to its ReadFrom, and all else to Write. A file takes this way:
+//
+//	ServeHTTP → serve → http.ServeContent → ReadFrom → give → the ReadFrom of net/http's response → sendfile
+type fileRequest struct {
+	http.ResponseWriter
+	h       *FileHandler
+	r       *http.Request
+	encoded bool // a middleware is going to encode the body
+
+	file *countedFile // that is being served; or nil
+	info os.FileInfo
+	form encoding // of file
+
+	status int
+	head   bodyHead // as net/http has set it
+	report Report
+	broken bool // the body has ended too soon
+}
+
+func (h *FileHandler) begin(w http.ResponseWriter, r *http.Request) *fileRequest {
+	return &fileRequest{ResponseWriter: w, h: h, r: r, encoded: encodes(w.Header())}
+}
+
+// serve answers with the file of that name. If it returns an error, it has answered nothing.
+func (x *fileRequest) serve(name string) error {
+	f, info, err := x.h.open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	x.file, x.info = &countedFile{file: f}, info
+	if x.h.precompressed && !x.encoded {
+		header := x.Header()
+		if _, set := header["Content-Type"]; !set {
+			header.Set("Content-Type", x.contentType(name))
+		}
+		header.Add("Vary", "Accept-Encoding")
+		other, plain := x.h.openEncoded(name, info, x.r.Header["Accept-Encoding"])
+		if other.file != nil {
+			defer other.file.Close()
+			x.file, x.info, x.form = &countedFile{file: other.file}, other.info, other.encoding
+		} else if !plain {
+			x.failStatus(http.StatusNotAcceptable)
+			return nil
+		}
+	}
+	x.serveContent(name)
+	return nil
+}
+
+// contentType returns the media type of the file, by its name or its first bytes.
+func (x *fileRequest) contentType(name string) string {
+	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
+		return t
+	}
+	var p [sniffLen]byte
+	n, _ := x.file.file.ReadAt(p[:], 0) // the type of no bytes is text/plain
+	return http.DetectContentType(p[:n])
+}
+
+func (x *fileRequest) serveContent(name string) {
+	header := x.Header()
+	if _, set := header["Etag"]; !set {
+		header.Set("Etag", versionOf(x.info).etag())
+	}
+	if x.form.name != "" {
+		header.Set("Content-Encoding", x.form.name)
+	}
+	http.ServeContent(x, x.r, path.Base(name), x.info.ModTime(), x.file)
+	if x.broken && !x.clientSeesLength() {
+		panic(http.ErrAbortHandler) // otherwise the body would look whole to the client
+	}
+}
+
+// clientSeesLength reports whether the client has the body's Content-Length, by which it sees that bytes are missing.
+func (x *fileRequest) clientSeesLength() bool {
+	return x.r.ProtoMajor == 1 && x.head.length != "" && headOf(x.Header()) == x.head
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (x *fileRequest) WriteHeader(status int) {
+	if x.status == 0 {
+		x.status = status
+		if status == http.StatusOK && x.form.name != "" { // net/http leaves it out: it does not know who encodes
+			x.Header().Set("Content-Length", strconv.FormatInt(x.info.Size(), 10))
+		}
+		x.head = headOf(x.Header())
+	}
+	x.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements io.Writer.
+func (x *fileRequest) Write(p []byte) (int, error) {
+	if x.status == 0 {
+		x.WriteHeader(http.StatusOK)
+	}
+	return x.ResponseWriter.Write(p)
+}
+
+// ReadFrom sends the body of a file, or of several ranges of it, which net/http has in a LimitedReader.
+func (x *fileRequest) ReadFrom(src io.Reader) (int64, error) {
+	body, ok := src.(*io.LimitedReader)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{x}, src)
+	}
+	total := body.N
+	err := x.send(body)
+	if err == nil && x.report.Bytes < total {
+		err = io.ErrUnexpectedEOF
+	}
+	x.broken = err != nil && !errors.Is(err, http.ErrBodyNotAllowed) // a middleware may have made it a 204
+	return x.report.Bytes, err
+}
+
+func (x *fileRequest) send(body *io.LimitedReader) error {
+	switch {
+	case body.R != x.file: // several ranges, which net/http puts together
+		n, err := copiedBody{x.ResponseWriter}.ReadFrom(body)
+		x.report.add(&x.report.Copied, n)
+		return err
+	case x.h.dropFrom > 0 && body.N >= x.h.dropFrom:
+		return x.sendAndDrop(x.destination(), body)
+	}
+	return x.give(x.destination(), body)
+}
+
+// destination returns the io.ReaderFrom to give the file to: the response, one that it wraps, or its Write.
+func (x *fileRequest) destination() io.ReaderFrom {
+	if rf, ok := x.ResponseWriter.(io.ReaderFrom); ok {
+		return rf
+	}
+	if !x.encoded {
+		if rf := unwrapBody(x.ResponseWriter, x.head); rf != nil {
+			return rf
+		}
+	}
+	return copiedBody{x.ResponseWriter}
+}
+
+// A copiedBody is a response whose body goes through its Write.
+type copiedBody struct{ w http.ResponseWriter }
+
+func (b copiedBody) ReadFrom(src io.Reader) (int64, error) {
+	c := copying{ctx: context.Background()}
+	err := c.blocks(b.w, src)
+	return c.report.Bytes, err
+}
+
+// give gives a part of the file to rf.
+func (x *fileRequest) give(rf io.ReaderFrom, part *io.LimitedReader) error {
+	before := x.file.read
+	n, err := rf.ReadFrom(part)
+	x.report.addFile(n, x.file.read-before)
+	return err
+}
+
+// fail answers with the status of an error.
+func (x *fileRequest) fail(err error) { x.failStatus(statusOf(err)) }
+
+func (x *fileRequest) failStatus(status int) {
+	text := strconv.Itoa(status) + " " + http.StatusText(status)
+	if status == http.StatusNotFound {
+		text = "404 page not found"
+	}
+	for _, key := range []string{"Cache-Control", "Content-Encoding", "Etag", "Last-Modified"} {
+		x.Header().Del(key) // as net/http does: they are of the file that is not sent
+	}
+	http.Error(x, text, status)
+}
+
+// finish tells how the request went.
+func (x *fileRequest) finish() {
+	h := x.h
+	h.mu.Lock()
+	h.sent.merge(x.report)
+	h.mu.Unlock()
+	if h.served != nil {
+		h.served(x.r, x.report, x.status)
+	}
+}

@@ -1,0 +1,203 @@
+package chunk_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/millrace-io/millrace/chunk"
+)
+
+// ask asks a handler without a network.
+func ask(h http.Handler, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	return w
+}
+
+// TestFileServerSeesEachVersion: whatever happens to a name is seen by the next request.
+func TestFileServerSeesEachVersion(t *testing.T) {
+	root, dir := makeTree(t, map[string]string{"a": "one", "other": "other", "sub/a": "sub", "link": "->a"})
+	h := chunk.FileServer(root)
+	name := filepath.Join(dir, "a")
+	write := func(s string) error { return os.WriteFile(name, []byte(s), 0o644) }
+	replace := func(s string) error {
+		if err := os.WriteFile(name+".new", []byte(s), 0o644); err != nil {
+			return err
+		}
+		return os.Rename(name+".new", name)
+	}
+	tags := make(map[string]string)
+	for i, c := range []struct {
+		do   func() error
+		path string
+		want string // "" for a 404
+	}{
+		{func() error { return nil }, "/a", "one"},
+		{func() error { return replace("two") }, "/a", "two"},
+		{func() error { return write("three") }, "/a", "three"},
+		{func() error { return os.Truncate(name, 2) }, "/a", "th"},
+		{func() error { return os.Rename(name, name+"2") }, "/a", ""},
+		{func() error { return nil }, "/a2", "th"},
+		{func() error { return write("four") }, "/a", "four"},
+		{func() error { return os.Remove(name) }, "/a", ""},
+		{func() error { return os.Symlink("other", name) }, "/a", "other"},
+		{func() error { return nil }, "/link", "other"},
+		{func() error { return errors.Join(os.Remove(name), os.Symlink("sub/a", name)) }, "/a", "sub"},
+		{func() error { return nil }, "/link", "sub"},
+		{func() error { return os.Rename(filepath.Join(dir, "sub"), filepath.Join(dir, "away")) }, "/a", ""},
+		{func() error { return nil }, "/link", ""},
+		{func() error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o755)) }, "/a/", "<!doctype"},
+	} {
+		must(t, c.do())
+		w := ask(h, c.path)
+		if c.want == "" && w.Code != 404 || c.want != "" && (w.Code != 200 || !bytes.HasPrefix(w.Body.Bytes(), []byte(c.want))) {
+			t.Errorf("step %d: %d %q, want %q", i, w.Code, w.Body, c.want)
+		}
+		if tag := w.Header().Get("Etag"); tag != "" {
+			if before, ok := tags[tag]; ok && before != w.Body.String() {
+				t.Errorf("step %d: %q and %q have the same tag", i, before, w.Body)
+			}
+			tags[tag] = w.Body.String()
+		}
+	}
+}
+
+// A probe calls at, once, when the first bytes of the body come.
+type probe struct {
+	*httptest.ResponseRecorder
+	at func()
+}
+
+func (p *probe) Write(b []byte) (int, error) {
+	if at := p.at; at != nil {
+		p.at = nil
+		at()
+	}
+	return p.ResponseRecorder.Write(b)
+}
+
+// TestFileServerWhileFilesChange has many ask while names are given to other files: each answer is a version that there was, whole.
+func TestFileServerWhileFilesChange(t *testing.T) {
+	root, dir := makeTree(t, map[string]string{"0": "", "1": "", "2": "", "link": "->0"})
+	var versions sync.Map // SHA-256 of all that ever had a name
+	write := func(name string, r *rand.Rand) {
+		content := bytes.Repeat([]byte(fmt.Sprintf("%s %d;", name, r.Uint64())), 1+r.IntN(8000))
+		versions.Store(sha256.Sum256(content), true)
+		full := filepath.Join(dir, name)
+		must(t, os.WriteFile(full+".new", content, 0o644))
+		must(t, os.Rename(full+".new", full))
+	}
+	versions.Store(sha256.Sum256(nil), true)
+	h := chunk.FileServer(root)
+	url, client := serve(t, h, false, false)
+	var done atomic.Bool
+	var changes, askers sync.WaitGroup
+	changes.Go(func() {
+		for r := rand.New(rand.NewPCG(1, 2)); !done.Load(); {
+			name := itoa(r.IntN(3))
+			switch r.IntN(6) {
+			case 0:
+				_ = os.Remove(filepath.Join(dir, name))
+			case 1:
+				link := filepath.Join(dir, "link")
+				_ = os.Symlink(name, link+".new")
+				_ = os.Rename(link+".new", link)
+			default:
+				write(name, r)
+			}
+		}
+	})
+	var tags sync.Map
+	for i := range 8 {
+		askers.Go(func() {
+			r := rand.New(rand.NewPCG(3, uint64(i)))
+			for range 60 {
+				checkVersion(t, client, url+"/"+[]string{"0", "1", "2", "link"}[r.IntN(4)], &versions, &tags)
+			}
+		})
+	}
+	askers.Wait()
+	done.Store(true)
+	changes.Wait()
+	client.CloseIdleConnections()
+}
+
+// checkVersion downloads a file and looks whether its bytes and its tag belong to one version that there was.
+func checkVersion(t *testing.T, client *http.Client, url string, versions, tags *sync.Map) {
+	res, err := client.Get(url)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	switch {
+	case res.StatusCode == 404:
+	case err != nil || res.StatusCode != 200:
+		t.Errorf("%s: %d, %v", url, res.StatusCode, err)
+	default:
+		sum := sha256.Sum256(body)
+		if _, ok := versions.Load(sum); !ok {
+			t.Errorf("%s: %d bytes that there never were: %.60q…", url, len(body), body)
+		}
+		if before, ok := tags.LoadOrStore(res.Header.Get("Etag"), sum); ok && before != sum {
+			t.Errorf("%s: two versions have the tag %s", url, res.Header.Get("Etag"))
+		}
+	}
+}
+
+// TestFileServerOfAFileThatIsCut: a file that is cut off while it is sent breaks the connection, with either protocol.
+func TestFileServerOfAFileThatIsCut(t *testing.T) {
+	const size, left = 32 << 20, 1 << 20
+	for _, tr := range transports {
+		t.Run(tr.name, func(t *testing.T) {
+			root, dir := makeTree(t, map[string]string{"a": ""})
+			name := filepath.Join(dir, "a")
+			must(t, os.WriteFile(name, bytes.Repeat([]byte("0123456789abcdef"), size/16), 0o644))
+			h := chunk.FileServer(root)
+			url, client := tr.open(t, h)
+			res, err := client.Get(url + "/a")
+			must(t, err)
+			defer res.Body.Close()
+			if _, err := io.CopyN(io.Discard, res.Body, left/2); err != nil {
+				t.Fatal(err)
+			}
+			must(t, os.Truncate(name, left))
+			n, err := io.Copy(io.Discard, res.Body)
+			var op *net.OpError
+			if err == nil || errors.As(err, &op) && op.Timeout() {
+				t.Errorf("%d bytes more, %v; want a broken connection", n, err)
+			}
+			w, err := client.Get(url + "/a")
+			must(t, err)
+			if w.ContentLength != left {
+				t.Errorf("then %d bytes, want %d", w.ContentLength, left)
+			}
+			must(t, w.Body.Close())
+		})
+	}
+}
+
+// TestFileServerOfAClosedRoot: a closed root is our fault, not the client's.
+func TestFileServerOfAClosedRoot(t *testing.T) {
+	root, _ := makeTree(t, map[string]string{"a": "x"})
+	h := chunk.FileServer(root)
+	must(t, root.Close())
+	for _, path := range []string{"/", "/a", "/a/"} {
+		if w := ask(h, path); w.Code != 500 {
+			t.Errorf("%s: %d, want 500", path, w.Code)
+		}
+	}
+}

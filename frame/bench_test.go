@@ -1,0 +1,62 @@
+package frame_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/arena"
+	"github.com/millrace-io/millrace/frame"
+)
+
+// loop is a stream that never ends: the same frames again and again.
+type loop struct {
+	frames string
+	at     int
+}
+
+func (l *loop) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		m := copy(p[n:], l.frames[l.at:])
+		l.at = (l.at + m) % len(l.frames)
+		n += m
+	}
+	return n, nil
+}
+
+// BenchmarkDecode reads frames of one size, by reference and into an arena.
+func BenchmarkDecode(b *testing.B) {
+	for _, size := range []int{100, 1 << 10, 16 << 10, 256 << 10} {
+		for _, w := range []struct {
+			name string
+			next func(d *frame.Decoder, pool *arena.Pool) error
+		}{{"Next", benchNext}, {"NextInto", benchNextInto}} {
+			b.Run(fmt.Sprintf("%s/%d", w.name, size), func(b *testing.B) {
+				r := millrace.NewReader(&loop{frames: rawFrame(1, strings.Repeat("x", size))})
+				defer r.Release()
+				d, pool := frame.NewDecoder(r, record{}), arena.NewPool(1<<20)
+				b.SetBytes(int64(size))
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := w.next(d, pool); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func benchNext(d *frame.Decoder, _ *arena.Pool) error {
+	var c millrace.Chain
+	_, err := d.Next(&c)
+	c.Release()
+	return err
+}
+
+func benchNextInto(d *frame.Decoder, pool *arena.Pool) error {
+	s, _, err := d.NextInto(pool)
+	s.Release()
+	return err
+}

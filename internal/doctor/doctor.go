@@ -1,0 +1,162 @@
+// Package doctor looks at what a streaming server needs of a Linux machine, and says what to change.
+//
+// A check is a function of a Host and a Plan and of nothing else: it runs no command, writes nothing, and opens no connection.
+// What it cannot see is Unknown, and no reason to fail.
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// A Plan is what is to be served. The fields after Blobs are the server's limits of the same names.
+type Plan struct {
+	Viewers int    // viewers and downloads at a time
+	Root    string // as --root; empty: no files are served
+	Blobs   string // as --blobs; empty: no blobs are kept in a directory
+
+	MaxViewers int
+	MaxStreams int
+	KeepBytes  int64
+	Unsent     int64
+	MaxUploads int
+}
+
+// A State is what a check says of what it saw.
+type State string
+
+const (
+	Bad     State = "bad"     // keeps the plan from working
+	Warn    State = "warn"    // works, and costs speed, memory or safety
+	Info    State = "info"    // is a choice
+	Unknown State = "unknown" // could not be seen
+	OK      State = "ok"      // needs no change
+)
+
+// States has all of them, the worst first.
+var States = [...]State{Bad, Warn, Info, Unknown, OK}
+
+// A Finding is what one check says. Its texts are one line each, of printable characters.
+type Finding struct {
+	Group   string `json:"group"`
+	Name    string `json:"name"` // for scripts: it stays the same
+	State   State  `json:"state"`
+	Value   string `json:"value"`   // as it is now
+	Advice  string `json:"advice"`  // empty if there is nothing to do
+	Why     string `json:"why"`     // what it is for here
+	Command string `json:"command"` // that would follow the advice; empty if no command does
+}
+
+// Schema is the version of what a Report looks like as JSON. A field may be added within one version, and findings may come
+// and go.
+const Schema = 2
+
+// A Report is what all checks say.
+type Report struct {
+	Schema   int           `json:"schema"`
+	OS       string        `json:"os"`
+	CPUs     int           `json:"cpus"`
+	Memory   int64         `json:"memory_bytes"` // of the machine; 0 if it is not known
+	Viewers  int           `json:"viewers"`
+	Root     string        `json:"root"`
+	Blobs    string        `json:"blobs"`
+	Counts   map[State]int `json:"counts"` // has each of States
+	Findings []Finding     `json:"findings"`
+}
+
+// A check looks at one thing. Its Finding has no Group and no Name. Its error is why it could not see that thing.
+type check struct {
+	group, name string
+	look        func(*Host, Plan) (Finding, error)
+}
+
+// checks has all of them, in the order that findings of one State are shown in.
+var checks = [...]check{
+	{"process", "open files", openFiles},
+	{"process", "--max-viewers", maxViewers},
+	{"process", "pids.max", tasks},
+	{"process", "cpu.max", processors},
+	{"memory", "memory", memory},
+	{"memory", "GOMEMLIMIT", memoryLimit},
+	{"network", "net.core.somaxconn", backlog},
+	{"network", "net.ipv4.ip_local_port_range", ports},
+	{"network", "conntrack", conntrack},
+	{"network", "net.ipv4.tcp_wmem", sendBuffer},
+	{"network", "net.ipv4.tcp_rmem", receiveBuffer},
+	{"network", "net.ipv4.tcp_mem", tcpMemory},
+	{"disk", "root", rootDirectory},
+	{"disk", "blobs", blobsDirectory},
+	{"system", "clock source", clockSource},
+}
+
+// Examine has every check look at h. The worst findings come first.
+func Examine(h *Host, p Plan) Report {
+	r := Report{
+		Schema: Schema, OS: runtime.GOOS, CPUs: h.CPUs, Viewers: p.Viewers, Root: line(p.Root), Blobs: line(p.Blobs),
+		Counts: make(map[State]int),
+	}
+	r.Memory, _ = h.memory()
+	for _, s := range States {
+		r.Counts[s] = 0
+	}
+	for _, c := range checks {
+		f, err := c.look(h, p)
+		if err != nil {
+			f = Finding{State: Unknown, Value: "-", Why: err.Error()}
+		}
+		f.Group, f.Name = c.group, c.name
+		for _, text := range []*string{&f.Value, &f.Advice, &f.Why, &f.Command} {
+			*text = line(*text)
+		}
+		r.Counts[f.State]++
+		r.Findings = append(r.Findings, f)
+	}
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Compare(slices.Index(States[:], a.State), slices.Index(States[:], b.State))
+	})
+	return r
+}
+
+// line returns s as one line of printable characters: a file or a path may have escape sequences in it.
+func line(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(s, "?"))
+	return strings.TrimSpace(s)
+}
+
+// size formats a number of bytes in powers of 1024, as the server's flags count them.
+func size(n int64) string {
+	v, i := float64(n), 0
+	for ; v >= 1024 && i < 5; i++ {
+		v /= 1024
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") + " " + []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}[i]
+}
+
+// count formats a number that may be the kernel's way to say "no limit".
+func count(n int64) string {
+	if n >= unlimited {
+		return "unlimited"
+	}
+	return fmt.Sprint(n)
+}
+
+// roundUp returns the smallest power of two that is not below n.
+func roundUp(n int64) int64 {
+	m := int64(1)
+	for m < n {
+		m <<= 1
+	}
+	return m
+}
+
+// quote makes s one word of a shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

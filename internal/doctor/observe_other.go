@@ -1,5 +1,0 @@
-//go:build !darwin
-
-package doctor
-
-func systemValues() map[string]string { return nil }

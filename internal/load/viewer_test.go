@@ -1,0 +1,85 @@
+package load
+
+import (
+	"io"
+	"testing"
+	"time"
+)
+
+// arrivals is a subscription to tags that came as late as it says, and its end.
+type arrivals struct {
+	next    uint64
+	late    []time.Duration
+	payload [HeadLen]byte
+}
+
+// newWatching returns a viewer that has been let in.
+func newWatching() *viewer {
+	r := newRun(Config{Streams: 1, URL: "http://127.0.0.1", Viewers: 1}.withDefaults())
+	v := r.viewers[0]
+	v.joined = time.Now()
+	return v
+}
+
+// Next returns key frames: any of them may be the first.
+func (s *arrivals) Next(a *Arrival) error {
+	if len(s.late) == 0 {
+		return io.EOF
+	}
+	s.next++
+	sent := time.Now().Add(time.Minute) // after the viewer joined
+	s.payload[0] = keyPicture
+	marker{seq: s.next, sent: sent.UnixNano()}.put(s.payload[videoMarkerAt:])
+	*a = Arrival{Kind: Video, Size: len(s.payload), Waited: true, At: sent.Add(s.late[0]), Head: s.payload[:]}
+	s.late = s.late[1:]
+	return nil
+}
+
+func (s *arrivals) Close() error { return nil }
+
+// Only tags that come during the measurement have a latency.
+func TestLatencyOfTheMeasurement(t *testing.T) {
+	v := newWatching()
+	var sub arrivals
+	for _, measuring := range []bool{false, true, false} {
+		v.load.measuring.Store(measuring)
+		sub.late = []time.Duration{time.Hour}
+		if measuring {
+			sub.late = []time.Duration{-time.Second, time.Second}
+		}
+		if err := v.watch(&sub); err != io.EOF {
+			t.Fatal(err)
+		}
+	}
+	if l := v.group.latency.spread(); l.Count != 2 || l.Max != time.Second {
+		t.Errorf("%+v", l)
+	}
+	if got := v.group.count(); got.tags != 4 || got.lost != 0 || got.repeated != 0 || !got.numbered {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A tag that was there already came when the one before it did, also if that
+// was before the measurement.
+func TestLatencyOfTagsThatCameTogether(t *testing.T) {
+	v := newWatching()
+	var a Arrival
+	sub := arrivals{late: []time.Duration{time.Second}}
+	if err := sub.Next(&a); err != nil {
+		t.Fatal(err)
+	}
+	v.arrive(a.At)
+	v.load.measuring.Store(true)
+	found, ok := findMarker(a.Kind, a.Head)
+	if !ok {
+		t.Fatal("no marker")
+	}
+	v.number(found, &Arrival{Kind: a.Kind, Head: a.Head})
+	if l := v.group.latency.spread(); l.Count != 1 || (l.P50-time.Second).Abs() > time.Second/25 {
+		t.Errorf("%+v", l)
+	}
+	v.closeGap()
+	if gap := v.group.gap.spread(); gap != (Spread{}) {
+		t.Errorf("a gap that began before the measurement counts: %+v", gap)
+	}
+}

@@ -1,9 +1,0 @@
-package redistest
-
-import (
-	"testing"
-
-	"github.com/millrace-io/millrace/internal/leaktest"
-)
-
-func TestMain(m *testing.M) { leaktest.Main(m) }

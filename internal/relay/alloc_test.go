@@ -1,0 +1,188 @@
+//go:build !race && !invariants && linux
+
+package relay
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net/http/httputil"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/internal/testkit/alloctest"
+)
+
+// A rig is a stream with viewers whose fanout is driven by hand.
+type rig struct {
+	st        *stream
+	fanout    *fanout
+	receivers []io.Reader
+	buf       []byte
+}
+
+func newRig(t testing.TB, viewers int) *rig {
+	p := shortStream(t)
+	st := p.s
+	st.open(formatFLV, nil)
+	f := newFanout(st.live)
+	f.running = true // the test is the goroutine
+	r := &rig{st: st, fanout: f, buf: make([]byte, 64<<10)}
+	for range viewers {
+		sender, receiver := tcpPair(t, false)
+		v, err := st.enter(watchRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.hub.admitted.Acquire()
+		v.conn, v.fanout = sender, f
+		v.sock.open(sender)
+		f.healthy = append(f.healthy, v)
+		r.receivers = append(r.receivers, receiver)
+		t.Cleanup(v.finish)
+	}
+	t.Cleanup(func() { p.Close(nil) })
+	return r
+}
+
+// tick publishes frames as an ingest does and serves the viewers.
+func (r *rig) tick(frames, size int, key bool) {
+	for range frames {
+		d := millrace.DefaultPool().Get(size)
+		ref := d.Freeze(size)
+		var c millrace.Chain
+		c.Append(&ref)
+		if err := r.st.live.ring.Publish(&c, broadcast.Frame{Key: key}); err != nil {
+			panic(err)
+		}
+		key = false
+	}
+	r.fanout.round()
+}
+
+// receive takes what a tick has sent. It is done here because AllocsPerRun leaves one processor to all goroutines.
+func (r *rig) receive(n int) {
+	for _, from := range r.receivers {
+		if _, err := io.ReadFull(from, r.buf[:n]); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// In steady state a packet costs no allocation on its way from the ring to the viewers' sockets.
+func TestARoundAllocatesNothing(t *testing.T) {
+	r := newRig(t, 8)
+	n := 0
+	rounds := func() {
+		for range 500 {
+			r.tick(4, 3000, n%10 == 0)
+			r.receive(4 * 3000)
+			n++
+		}
+	}
+	rounds() // until everything has its size
+	allocs := alloctest.Count(0, rounds)
+	if len(r.fanout.healthy) != 8 {
+		t.Fatalf("%d of 8 viewers keep up", len(r.fanout.healthy))
+	}
+	if allocs != 0 {
+		t.Errorf("%v allocations in 500 rounds of 4 frames to 8 viewers, want 0", allocs)
+	}
+}
+
+// A repeater gives the same bytes again and again.
+type repeater struct {
+	p  []byte
+	at int
+}
+
+func (l *repeater) Read(p []byte) (int, error) {
+	n := copy(p[:min(len(p), 1400)], l.p[l.at:]) // as packets come
+	l.at = (l.at + n) % len(l.p)
+	return n, nil
+}
+
+// In steady state a tag costs no allocation on its way from the publisher to the ring.
+func TestIngestAllocatesNothing(t *testing.T) {
+	p := shortStream(t)
+	defer p.Close(nil)
+	sc := newScript(4, 10, 3000)
+	p.r = millrace.NewReader(io.MultiReader(bytes.NewReader(sc.start()), &repeater{p: bytes.Join(sc.tags, nil)}))
+	dec := flv.NewDecoder(p.r)
+	header, err := dec.Header()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Begin(header)
+	tags := func(n int) func() {
+		return func() {
+			for range n {
+				if err := p.next(dec); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	tags(5000)() // until everything has its size
+	if allocs := alloctest.Count(0, tags(5000)); allocs != 0 {
+		t.Errorf("%v allocations in 5000 tags, want 0", allocs)
+	}
+}
+
+// In steady state a tag costs no allocation on its way from a publisher's connection, whose body is chunked as encoders send
+// it, to the ring.
+func TestReadingAPublisherAllocatesNothing(t *testing.T) {
+	p := shortStream(t)
+	defer p.Close(nil)
+	publisher, conn := tcpPair(t, false)
+	defer publisher.Close()
+	timed := newTimedReader(conn, leastBeat, time.Minute, p.s.hub.ends, p.Flush)
+	defer func() {
+		if c, err := timed.conn(); err == nil {
+			_ = c.Close()
+		}
+	}()
+	sc := newScript(4, 5, 3000)
+	var round []byte
+	for _, tag := range sc.tags {
+		round = append(round, chunked(tag)...)
+	}
+	send := func(b []byte) {
+		if _, err := publisher.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.r = millrace.NewReader(httputil.NewChunkedReader(bufio.NewReaderSize(timed, bodyBuffer)))
+	dec := flv.NewDecoder(p.r)
+	next := func(tags int) {
+		for range tags {
+			if err := p.next(dec); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	send(chunked(sc.start()))
+	header, err := dec.Header()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Begin(header)
+	next(len(sc.config))
+	rounds := func() {
+		for range 50 {
+			send(round)
+			next(len(sc.tags))
+		}
+	}
+	rounds() // until everything has its size
+	if allocs := alloctest.Count(0, rounds); allocs != 0 {
+		t.Errorf("%v allocations in %d tags, want 0", allocs, 50*len(sc.tags))
+	}
+}
+
+// chunked returns p as a chunk of a body.
+func chunked(p []byte) []byte { return fmt.Appendf(nil, "%x\r\n%s\r\n", len(p), p) }

@@ -1,0 +1,179 @@
+package relay
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A publishBody is the body of a publisher's request, and the way to answer it.
+type publishBody interface {
+	io.Reader
+	// answer ends the request.
+	answer(status int, contentType string, text []byte)
+}
+
+// errSilent ends a publisher that sends nothing for too long.
+func errSilent(idle time.Duration) error {
+	return fmt.Errorf("nothing came for %v (--publish-timeout): %w", idle, os.ErrDeadlineExceeded)
+}
+
+// A connBody reads a publisher's connection, which was taken over from net/http, by the clock: see timedReader.
+type connBody struct {
+	io.Reader
+	timed *timedReader
+	hub   *Hub
+}
+
+// newConnBody takes over the connection of r. It returns nil, and has done nothing, if that is not possible or not wanted: for
+// TLS and HTTP/2, and with a small latency bound.
+func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody {
+	h := p.s.hub
+	if r.ProtoMajor != 1 || r.TLS != nil || h.cfg.Latency < leastBeat {
+		return nil
+	}
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil
+	}
+	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
+	if len(early) == 0 && r.ProtoAtLeast(1, 1) && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
+		_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n") // if this fails, so will the first read
+	}
+	timed := newTimedReader(conn, h.cfg.Latency, h.cfg.PublishTimeout, h.ends, p.Flush)
+	all := io.MultiReader(bytes.NewReader(bytes.Clone(early)), timed)
+	b := &connBody{timed: timed, hub: h}
+	if r.ContentLength >= 0 {
+		b.Reader = &lengthReader{all, r.ContentLength}
+	} else {
+		b.Reader = httputil.NewChunkedReader(bufio.NewReaderSize(all, bodyBuffer))
+	}
+	return b
+}
+
+// bodyBuffer is how much of a chunked body is read at a time: as much as an encoder sends in 50 ms at 5 Mbit/s.
+const bodyBuffer = 32 << 10
+
+// A lengthReader reads a body of left bytes.
+type lengthReader struct {
+	r    io.Reader
+	left int64
+}
+
+func (b *lengthReader) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	if err == io.EOF && b.left > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+func (b *connBody) answer(status int, contentType string, text []byte) {
+	conn, err := b.timed.conn()
+	if err != nil {
+		return // the connection is closed
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(lingerTime))
+	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n"+
+		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+		status, http.StatusText(status), contentType, len(text))
+	if _, err := conn.Write(append([]byte(head), text...)); err == nil {
+		linger(conn)
+	}
+}
+
+// What linger reads at most.
+const (
+	lingerTime  = 500 * time.Millisecond
+	lingerBytes = 1 << 20
+)
+
+// linger reads on for a moment after an answer, until the publisher closes the connection. If the server closed it at once,
+// with bytes that were not read, the kernel would reset it, and the publisher would see that instead of the answer.
+func linger(conn net.Conn) {
+	half, ok := conn.(interface{ CloseWrite() error })
+	if ok && half.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, io.LimitReader(conn, lingerBytes))
+	}
+}
+
+// A handlerBody is a request's body as net/http gives it. Each read is bounded by a deadline, which the end of the Hub cuts.
+type handlerBody struct {
+	w    http.ResponseWriter
+	r    *http.Request
+	idle time.Duration
+
+	mu      sync.Mutex
+	set     func(time.Time) error // of the deadline
+	armed   int64                 // when the deadline was set; see now
+	cut     bool
+	unwatch func() bool
+}
+
+func newHandlerBody(w http.ResponseWriter, r *http.Request, h *Hub) *handlerBody {
+	b := &handlerBody{w: w, r: r, idle: h.cfg.PublishTimeout, set: http.NewResponseController(w).SetReadDeadline}
+	b.arm()
+	b.unwatch = context.AfterFunc(h.ends, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !b.cut {
+			b.cut = true
+			_ = b.set(time.Unix(1, 0))
+		}
+	})
+	return b
+}
+
+// arm moves the deadline to idle from now.
+func (b *handlerBody) arm() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.cut {
+		b.armed = now()
+		_ = b.set(time.Now().Add(b.idle))
+	}
+}
+
+func (b *handlerBody) Read(p []byte) (int, error) {
+	n, err := b.r.Body.Read(p)
+	// Setting a deadline costs about as much as a small read, so not each read does.
+	if at := now(); at-b.armed > int64(min(time.Second, b.idle/8)) {
+		b.arm()
+	}
+	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errSilent(b.idle)
+	}
+	return n, err
+}
+
+func (b *handlerBody) answer(status int, contentType string, text []byte) {
+	b.unwatch()
+	b.mu.Lock()
+	b.cut = true // the ResponseWriter must not be used after the handler
+	_ = b.set(time.Time{})
+	b.mu.Unlock()
+	h := b.w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if b.r.ProtoMajor == 1 {
+		h.Set("Connection", "close")
+	}
+	b.w.WriteHeader(status)
+	_, _ = b.w.Write(text)
+}

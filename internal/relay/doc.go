@@ -1,0 +1,12 @@
+// Package relay hands live streams from their publishers to their viewers.
+//
+//	connection ─▶ Publisher ─▶ broadcast.Ring ─▶ fanout ─▶ viewers       FLV, or bytes as they come
+//	                               └▶ mp4Rendition ─▶ Ring ─▶ fanout ─▶ viewers       fragmented MP4
+//
+// A [Hub] knows the streams by name. A [Publisher] feeds one stream with FLV tags or with bytes. A rendition is one form of a
+// stream: it is made once, while it has viewers, and shared by all of them. A fanout is the only writer of viewers that keep
+// up; a viewer that does not has a goroutine of its own until it has caught up. The system call of a plain
+// TCP viewer is vector.writev, in socket_linux.go.
+//
+// The package knows nothing of routes and of who may publish or watch: see package server.
+package relay

@@ -1,0 +1,370 @@
+package relay
+
+import (
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace/broadcast"
+)
+
+// inspectEvery is how often the fanout looks at viewers that have goroutines of their own. Their time limits are in seconds.
+const inspectEvery = 250 * time.Millisecond
+
+// A fanout writes a rendition to its viewers.
+//
+// All writes start in this file, in writeNow and writePending. A plain TCP viewer is then written to by vector.writev
+// (socket_linux.go), and every other one by writeThrough.
+//
+// Its goroutine serves all healthy viewers. For each of them that is one system call that does not wait; waking a goroutine
+// for it would cost a quarter more. A viewer whose socket is full, and a new viewer, gets a goroutine of its own (serve)
+// until it has caught up. A viewer without a plain socket (TLS, HTTP/2) keeps its goroutine. The fanout's goroutine looks at
+// these viewers from time to time, to see how far behind they are.
+type fanout struct {
+	rendition *rendition
+	viewers   atomic.Int32  // that belong to this fanout
+	wake      chan struct{} // has room for one signal: apart was empty, and is not
+
+	mu      sync.Mutex // held while healthy viewers are written to
+	running bool       // the goroutine is there
+	healthy []*viewer  // written to by the goroutine
+	apart   []*viewer  // written to by goroutines of their own
+	out     vector
+
+	seen lagReport // at the last inspection
+}
+
+// A lagReport says how the viewers that are not healthy do.
+type lagReport struct {
+	blocked int           // being written to by a call that waits
+	behind  int           // over their allowance, and have not caught up since
+	most    time.Duration // how far the last of them is behind
+}
+
+func (l *lagReport) add(other lagReport) {
+	l.blocked += other.blocked
+	l.behind += other.behind
+	l.most = max(l.most, other.most)
+}
+
+func newFanout(r *rendition) *fanout {
+	return &fanout{rendition: r, wake: make(chan struct{}, 1)}
+}
+
+// add serves v from now on. The caller starts serve.
+func (f *fanout) add(v *viewer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.apart = append(f.apart, v)
+	f.start()
+}
+
+// start starts the goroutine, or has it look at apart from now on. f.mu is held.
+func (f *fanout) start() {
+	if !f.running {
+		f.running = true
+		go f.run(f.rendition.ring.Watch())
+		return
+	}
+	if len(f.apart) == 1 {
+		select {
+		case f.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run is the fanout's goroutine. It ends when there are no viewers.
+func (f *fanout) run(news *broadcast.Watcher) {
+	defer news.Stop()
+	defer f.contain()
+	tick := time.NewTimer(inspectEvery)
+	defer tick.Stop()
+	for ticking := true; ; {
+		select {
+		case <-news.C:
+			f.round()
+		case <-f.wake:
+		case <-tick.C:
+			ticking = false
+			f.inspect()
+		}
+		switch healthy, apart := f.count(); {
+		case apart > 0 && !ticking:
+			tick.Reset(inspectEvery)
+			ticking = true
+		case healthy+apart == 0 && f.rest():
+			return
+		}
+	}
+}
+
+func (f *fanout) count() (healthy, apart int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.healthy), len(f.apart)
+}
+
+// rest ends the goroutine unless a viewer has come meanwhile.
+func (f *fanout) rest() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running = len(f.healthy)+len(f.apart) > 0
+	f.seen = lagReport{}
+	return !f.running
+}
+
+// round writes what is new to every healthy viewer.
+func (f *fanout) round() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stay := f.healthy[:0]
+	for _, v := range f.healthy {
+		switch v.writeNow(&f.out) {
+		case upToDate:
+			stay = append(stay, v)
+		case full:
+			f.apart = append(f.apart, v)
+			go f.serve(v)
+		case ended:
+			v.finish()
+		}
+	}
+	clear(f.healthy[len(stay):])
+	f.healthy = stay
+	f.out.flush(f.rendition)
+}
+
+// serve writes to v in a goroutine of v's own, until v has ended or is healthy.
+func (f *fanout) serve(v *viewer) {
+	defer f.containOne(v)
+	for v.catchUp() {
+		if v.path == pathWritev {
+			if f.adopt(v) {
+				return
+			}
+			continue
+		}
+		select {
+		case <-v.news.C:
+		case <-v.over:
+		}
+	}
+	f.release(v)
+}
+
+// adopt makes v healthy, unless its socket has become full again.
+func (f *fanout) adopt(v *viewer) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	// What was announced before v is in the list has to be written here.
+	if v.writeNow(&f.out) != upToDate {
+		return false
+	}
+	f.apart = without(f.apart, v)
+	f.healthy = append(f.healthy, v)
+	if v.hasEnded() { // and remove did not find it
+		f.drop(v)
+	}
+	f.out.flush(f.rendition)
+	return true
+}
+
+// A writeState is how a viewer stands after what was new was written to it.
+type writeState int
+
+const (
+	upToDate writeState = iota
+	full                // its socket takes no more
+	ended
+)
+
+// writeNow writes what is new without waiting, a batch per system call.
+func (v *viewer) writeNow(out *vector) writeState {
+	for !v.hasEnded() {
+		if v.sentAll() {
+			if err := v.take(); err != nil {
+				v.endOfStream(err)
+				break
+			}
+		}
+		if !v.sentAll() {
+			before := v.pending.Len()
+			isFull, err := v.sock.try(&v.chunks.line, &v.pending, out)
+			v.sent += int64(before - v.pending.Len())
+			if err != nil {
+				v.end(hungUp)
+				break
+			}
+			if isFull {
+				return full
+			}
+		}
+		if !v.more {
+			if v.behind.Load() {
+				v.behind.Store(false)
+			}
+			return upToDate
+		}
+	}
+	return ended
+}
+
+// catchUp writes until v has everything, and waits as long as the connection does; inspect ends that when it is too long. It
+// returns false when v has ended.
+func (v *viewer) catchUp() bool {
+	for !v.hasEnded() {
+		if err := v.writePending(); err != nil {
+			v.end(hungUp)
+			break
+		}
+		if err := v.take(); err != nil {
+			v.endOfStream(err)
+			break
+		}
+		if v.sentAll() && !v.more {
+			v.arrived.Store(true)
+			v.behind.Store(false)
+			return true
+		}
+	}
+	return false
+}
+
+// writePending writes all of pending. The first time it also sends the head of a response, so that a viewer of a stream in
+// which nothing comes for a while knows that it is there.
+func (v *viewer) writePending() error {
+	if v.sentAll() && v.headSent {
+		return nil
+	}
+	v.headSent = true
+	at := now()
+	v.takenAt.Store(at)
+	v.progress.Store(at)
+	v.writing.Store(true)
+	defer v.writing.Store(false)
+	before := v.pending.Len()
+	defer func() { v.sent += int64(before - v.pending.Len()) }()
+	if v.path == pathWritev {
+		out := vectors.Get().(*vector)
+		defer vectors.Put(out)
+		defer out.flush(v.rendition)
+		return v.sock.wait(&v.chunks.line, &v.pending, out, &v.progress)
+	}
+	return v.writeThrough()
+}
+
+// writeThrough is writePending for an ordinary writer.
+func (v *viewer) writeThrough() error {
+	written := &v.rendition.stream.hub.counters.written[v.path]
+	if len(v.chunks.line) > 0 {
+		n, err := v.w.Write(v.chunks.line)
+		written.Add(int64(n))
+		if err != nil {
+			return err
+		}
+		v.chunks.line = nil
+	}
+	n, err := v.pending.WriteTo(v.w)
+	written.Add(n)
+	if err != nil {
+		return err
+	}
+	return v.flush()
+}
+
+// release finishes a viewer that has ended, in its own goroutine.
+func (f *fanout) release(v *viewer) {
+	f.mu.Lock()
+	f.apart = without(f.apart, v)
+	f.mu.Unlock()
+	v.finish()
+}
+
+// remove finishes a viewer that has ended, if it is healthy. Otherwise its own goroutine does.
+func (f *fanout) remove(v *viewer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if slices.Contains(f.healthy, v) {
+		f.drop(v)
+	}
+}
+
+// drop finishes a healthy viewer. f.mu is held.
+func (f *fanout) drop(v *viewer) {
+	f.healthy = without(f.healthy, v)
+	v.finish()
+}
+
+// inspect looks at the viewers that are apart.
+func (f *fanout) inspect() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seen = lagReport{}
+	at := now()
+	for _, v := range f.apart {
+		f.seen.add(v.inspect(at))
+	}
+}
+
+// report returns how the viewers that are apart do: their lag at the last inspection, and how many are blocked now.
+func (f *fanout) report() lagReport {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	seen := f.seen
+	seen.blocked = 0
+	for _, v := range f.apart {
+		if v.writing.Load() {
+			seen.blocked++
+		}
+	}
+	return seen
+}
+
+// contain keeps a mistake in here from taking other streams down: the viewers of this fanout are disconnected, and the next
+// viewer finds it as new.
+func (f *fanout) contain() {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	f.rendition.stream.log.Error("fanout failed, its viewers are disconnected", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running = false
+	for _, v := range f.apart {
+		v.end(failed)
+	}
+	for _, v := range f.healthy {
+		if v != nil && !slices.Contains(f.apart, v) { // or the round that failed has given it a goroutine
+			v.abandon()
+		}
+	}
+	f.healthy = nil
+}
+
+// containOne is contain for a viewer's own goroutine.
+func (f *fanout) containOne(v *viewer) {
+	if cause := recover(); cause != nil {
+		f.rendition.stream.log.Error("serving a viewer failed", "viewer", v.remote,
+			"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		f.mu.Lock()
+		f.apart = without(f.apart, v)
+		f.mu.Unlock()
+		v.abandon()
+	}
+}
+
+// without returns list without v, in another order.
+func without(list []*viewer, v *viewer) []*viewer {
+	i := slices.Index(list, v)
+	if i < 0 {
+		return list
+	}
+	last := len(list) - 1
+	list[i], list[last] = list[last], nil
+	return list[:last]
+}

@@ -1,0 +1,123 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/testkit/need"
+)
+
+// tool returns when the programs are there. Without one of them the test is skipped, or fails on CI.
+func tool(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		need.Program(t, name)
+	}
+}
+
+// run runs a program to its end. It must say nothing on stderr.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil || stderr.Len() > 0 {
+		t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, &stderr)
+	}
+	return stdout.String()
+}
+
+// film makes an FLV file of the given seconds with a key frame a second, B-frames and sound.
+func film(t *testing.T, seconds string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "film.flv")
+	run(t, "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25", "-f", "lavfi", "-i", "sine=frequency=440:sample_rate=44100",
+		"-t", seconds, "-c:v", "libx264", "-preset", "veryfast", "-bf", "2", "-g", "25", "-sc_threshold", "0", "-pix_fmt", "yuv420p", "-b:v", "800k",
+		"-c:a", "aac", "-b:a", "96k", "-flvflags", "no_duration_filesize", path)
+	return path
+}
+
+// The real thing: ffmpeg publishes in real time, three ffmpegs watch from the start and get every packet, one comes late and
+// decodes without an error from a key frame on, and ffprobe gets every packet from the MP4.
+func TestFFmpeg(t *testing.T) {
+	tool(t, "ffmpeg", "ffprobe")
+	f := serve(t, func(c *Config) { c.Latency = 50 * time.Millisecond })
+	source, dir := film(t, "5"), t.TempDir()
+	url := f.url("/live/film")
+
+	var wg sync.WaitGroup
+	frames := make([]string, 3)
+	for i := range frames {
+		wg.Go(func() {
+			frames[i] = run(t, "ffmpeg", "-v", "error", "-i", url+".flv", "-c", "copy", "-f", "framemd5", "-")
+		})
+	}
+	var packets string
+	wg.Go(func() { packets = probe(t, url+".mp4") })
+	f.waiting("film", 4)
+
+	wg.Go(func() {
+		run(t, "ffmpeg", "-v", "error", "-re", "-i", source, "-c", "copy", "-f", "flv", "-flvflags", "no_duration_filesize",
+			"-send_expect_100", "1", "-method", "POST", url)
+	})
+	st := f.stream("film")
+	eventually(t, "two seconds of film", func() bool { return time.Since(st.started) > 2*time.Second })
+	late := filepath.Join(dir, "late.flv")
+	run(t, "ffmpeg", "-v", "error", "-i", url, "-c", "copy", "-flvflags", "no_duration_filesize", late, "-f", "null", "-")
+	wg.Wait()
+
+	want := run(t, "ffmpeg", "-v", "error", "-i", source, "-c", "copy", "-f", "framemd5", "-")
+	for i, got := range frames {
+		if got != want {
+			t.Errorf("viewer %d got other frames:\n%s", i, firstDifference(got, want))
+		}
+	}
+	if want := probe(t, source); packets != want {
+		t.Errorf("the MP4 has other packets:\n%s", firstDifference(packets, want))
+	}
+	first := run(t, "ffprobe", "-v", "error", "-select_streams", "v", "-show_entries", "packet=flags", "-of", "csv=p=0", "-read_intervals", "%+#1", late)
+	if !strings.HasPrefix(first, "K") {
+		t.Errorf("the late viewer starts at a picture with flags %q, want K", first)
+	}
+	if n := strings.Count(run(t, "ffprobe", "-v", "error", "-show_entries", "packet=size", "-of", "csv=p=0", late), "\n"); n < 50 {
+		t.Errorf("the late viewer got %d packets", n)
+	}
+}
+
+// probe lists the hashes of a file's packets, those of the pictures first.
+func probe(t *testing.T, url string) string {
+	t.Helper()
+	out := run(t, "ffprobe", "-v", "warning", "-show_packets", "-show_data_hash", "md5", "-show_entries", "packet=codec_type,data_hash", "-of", "csv=p=0", url)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	slices.SortStableFunc(lines, func(a, b string) int { return -strings.Compare(a[:5], b[:5]) })
+	return strings.Join(lines, "\n")
+}
+
+// stream waits for a stream to be there.
+func (f *fixture) stream(name string) (st *stream) {
+	f.t.Helper()
+	eventually(f.t, "the stream "+name, func() bool {
+		st = f.lookUp(name)
+		return st != nil
+	})
+	return st
+}
+
+func firstDifference(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			return "got  " + g[i] + "\nwant " + w[i]
+		}
+	}
+	return "one ends earlier: " + strings.Join([]string{g[len(g)-1], w[len(w)-1]}, "\n")
+}

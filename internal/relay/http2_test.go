@@ -1,0 +1,259 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// h2 returns a client that speaks HTTP/2 without TLS and lets window bytes of an answer wait unread.
+func h2(t *testing.T, window int) *http.Client {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	tr := &http.Transport{Protocols: protocols, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window}}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+func TestHTTP2(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(3, 10, 2000)
+	client := h2(t, 1<<20)
+
+	body, send := io.Pipe()
+	published := make(chan response, 1)
+	go func() {
+		res, err := client.Post(f.url("/live/cam"), "video/x-flv", body)
+		if err != nil {
+			published <- response{body: err.Error()}
+			return
+		}
+		defer res.Body.Close()
+		text, _ := io.ReadAll(res.Body)
+		published <- response{res.StatusCode, res.Header, string(text)}
+	}()
+	_, _ = send.Write(sc.start())
+	f.published("cam", 1)
+
+	res, err := client.Get(f.url("/live/cam.flv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.ProtoMajor != 2 || res.StatusCode != 200 || res.Header.Get("Content-Type") != "video/x-flv" {
+		t.Fatalf("%s %d %v", res.Proto, res.StatusCode, res.Header)
+	}
+	_, _ = send.Write(bytes.Join(sc.tags, nil))
+	got := make([]byte, len(sc.whole()))
+	if _, err := io.ReadFull(res.Body, got); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the stream", got, sc.whole())
+	if n := f.metric(`millrace_viewers{path="responsewriter"}`); n != "1" {
+		t.Errorf("%s viewers by way of a ResponseWriter", n)
+	}
+	_ = send.Close()
+	if rest, err := io.ReadAll(res.Body); len(rest) > 0 || err != nil {
+		t.Errorf("%d bytes more, %v", len(rest), err)
+	}
+	if res := <-published; res.status != 200 || !strings.Contains(res.body, `"format":"flv"`) {
+		t.Errorf("%d %s", res.status, res.body)
+	}
+}
+
+func TestAStalledHTTP2ViewerIsDropped(t *testing.T) {
+	f := serve(t, func(c *Config) { c.StallTimeout = 50 * time.Millisecond })
+	sc := newScript(4, 5, 100_000)
+	client := h2(t, 64<<10)
+	p := f.publish("cam")
+	p.send(sc.start())
+	f.published("cam", 1)
+	res, err := client.Get(f.url("/live/cam"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	p.send(bytes.Join(sc.tags, nil))
+	f.logged("viewer ended", "reason=stalled")
+	if _, err := io.ReadAll(res.Body); err == nil {
+		t.Error("what was cut looks like the stream's proper end")
+	}
+	p.end()
+}
+
+// A gatedConn is a client's connection that reads nothing while its gate is shut.
+type gatedConn struct {
+	net.Conn
+	gate sync.RWMutex
+}
+
+func (c *gatedConn) Read(p []byte) (int, error) {
+	c.gate.RLock()
+	defer c.gate.RUnlock()
+	return c.Conn.Read(p)
+}
+
+// h2Gated returns a client of HTTP/2 whose windows are never what bounds it, and its only connection.
+func (f *fixture) h2Gated(t *testing.T) (*http.Client, *gatedConn) {
+	t.Helper()
+	conn := &gatedConn{Conn: dial(t, f.addr, smallBuffer)}
+	client := h2(t, 1<<30)
+	client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	return client, conn
+}
+
+// Where a connection takes nothing, not even what ends its viewers one by one gets through: it is closed.
+func TestAnHTTP2ConnectionThatTakesNothingIsClosed(t *testing.T) {
+	f := serve(t, func(c *Config) { c.StallTimeout = 50 * time.Millisecond })
+	sc := newScript(4, 5, 700_000)
+	p := f.publish("cam")
+	p.send(sc.start())
+	f.published("cam", 1)
+	client, conn := f.h2Gated(t)
+	for _, path := range []string{"/live/cam", "/live/cam.flv", "/live/cam"} {
+		res, err := client.Get(f.url(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+	}
+	f.viewers(3)
+	shut := make(chan struct{})
+	go func() {
+		conn.gate.Lock() // when the read that is under way has returned
+		close(shut)
+	}()
+	p.send(bytes.Join(sc.tags, nil))
+	<-shut
+	defer conn.gate.Unlock()
+	f.viewers(0)
+	f.logged("viewer ended", "reason=stalled")
+	p.end()
+}
+
+// A viewer of a stream in which nothing comes for a while gets its answer, as over HTTP/1.
+func TestAnHTTP2ViewerIsAnsweredBeforeThereIsAnything(t *testing.T) {
+	f := serve(t, nil)
+	raw, cam := f.publish("raw"), f.publish("cam")
+	raw.send([]byte("hello"))
+	cam.send(newScript(1, 1, 100).start())
+	f.published("raw", 1)
+	f.published("cam", 1)
+	client := h2(t, 64<<10)
+	client.Timeout = testTimeout
+	for _, path := range []string{"/live/raw", "/live/cam.mp4"} {
+		res, err := client.Get(f.url(path))
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		_ = res.Body.Close()
+	}
+	raw.end()
+	cam.end()
+}
+
+// A publisher and many viewers on one connection, some of which leave, do not disturb one another.
+func TestManyOnOneHTTP2Connection(t *testing.T) {
+	const viewers = 120
+	f := serve(t, func(c *Config) { c.Latency = time.Millisecond })
+	sc := newScript(20, 5, 3000)
+	client := h2(t, 1<<20)
+	body, send := io.Pipe()
+	var all sync.WaitGroup
+	all.Go(func() {
+		res, err := client.Post(f.url("/live/cam"), "", body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if _ = res.Body.Close(); res.StatusCode != 200 {
+			t.Errorf("the publisher: %d", res.StatusCode)
+		}
+	})
+	_, _ = send.Write(sc.start())
+	f.published("cam", 1)
+	for n := range viewers {
+		path := "/live/cam"
+		if n%3 == 0 {
+			path += extMP4
+		}
+		all.Go(func() {
+			res, err := client.Get(f.url(path))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer res.Body.Close()
+			if n%4 == 0 {
+				_, _ = io.CopyN(io.Discard, res.Body, int64(5000+n*100))
+				return
+			}
+			got, err := io.ReadAll(res.Body)
+			if err != nil || len(got) < len(sc.header) {
+				t.Errorf("viewer %d: %d bytes, %v", n, len(got), err)
+			} else if n%3 != 0 {
+				same(t, "the stream", got, sc.whole())
+			}
+		})
+	}
+	f.viewers(viewers)
+	for _, tag := range sc.tags {
+		_, _ = send.Write(tag)
+	}
+	_ = send.Close()
+	all.Wait()
+	f.viewers(0)
+}
+
+func TestAnHTTP2PublisherThatFallsSilentGets408(t *testing.T) {
+	f := serve(t, func(c *Config) { c.PublishTimeout = 50 * time.Millisecond })
+	body, send := io.Pipe()
+	defer send.Close()
+	go func() { _, _ = send.Write([]byte("x")) }()
+	res, err := h2(t, 64<<10).Post(f.url("/live/cam"), "", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("status %d", res.StatusCode)
+	}
+}
+
+// A wrapper that hides the connection costs speed, not function.
+func TestBehindAWrapper(t *testing.T) {
+	f := serve(t, nil)
+	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		routes(f.Hub).ServeHTTP(hidden{w, w.(http.Flusher)}, r)
+	}))
+	defer behind.Close()
+	sc := newScript(3, 10, 2000)
+	wrapped := *f
+	wrapped.addr = strings.TrimPrefix(behind.URL, "http://")
+	w := wrapped.ask("/live/cam", 0)
+	f.waiting("cam", 1)
+	p := wrapped.publish("cam")
+	p.send(sc.whole())
+	w.begin()
+	same(t, "the stream", w.read(len(sc.whole())), sc.whole())
+	if got := f.metric(`millrace_viewers{path="responsewriter"}`); got != "1" {
+		t.Errorf("%s viewers by the metrics are written to in the ordinary way, want 1", got)
+	}
+	p.end()
+	w.rest()
+}
+
+// hidden is a ResponseWriter without Unwrap.
+type hidden struct {
+	http.ResponseWriter
+	http.Flusher
+}

@@ -1,0 +1,314 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Policy says what happens to a viewer that is further behind than its allowance.
+type Policy string
+
+const (
+	// Skip moves the viewer forward to the newest key frame. It loses pictures, and stays.
+	Skip Policy = "skip"
+	// Drop closes the viewer's connection.
+	Drop Policy = "drop"
+)
+
+// Config is what can be chosen about a Hub. The names of the flags in messages are those of millrace serve.
+type Config struct {
+	MaxStreams       int // streams at a time
+	MaxViewers       int // viewers in all, including those that wait for a publisher
+	MaxStreamViewers int // viewers per stream
+
+	PublishTimeout time.Duration // a publisher that sends nothing for this long is ended
+	ViewerWait     time.Duration // how long a viewer waits for a publisher; 0: not at all
+	StallTimeout   time.Duration // a viewer that takes nothing for this long is disconnected
+
+	KeepBytes   int64 // what a stream keeps, in bytes
+	KeepFrames  int   // and in frames
+	MaxTagBytes int   // the longest data of an FLV tag
+
+	Latency time.Duration // how long a frame may wait to be sent together with others; 0: not at all
+
+	LagBytes  int64         // a viewer may be this many bytes behind; 0: as many as the stream keeps
+	LagFrames int           // or this many frames; 0: as many as the stream keeps
+	LagTime   time.Duration // or this long; 0: no limit
+	LagPolicy Policy        // what happens beyond
+	Unsent    int           // bytes that the kernel may hold for a viewer without having sent them; 0: the system's default
+
+	Log *slog.Logger
+}
+
+// A Hub has the streams of a server.
+type Hub struct {
+	cfg  Config
+	log  *slog.Logger
+	ends context.Context // ends when no more is to be published
+	stop context.CancelFunc
+
+	counters counters
+
+	publishers sync.WaitGroup // publishers that are served, or answered
+	admitted   *Limiter       // viewers, including those that wait for a stream
+
+	mu      sync.Mutex
+	closed  bool
+	streams map[string]*stream // by name, from Open to Close
+	waiting map[string][]*waiter
+	served  map[*viewer]struct{}
+	ended   disconnectReason // why every viewer was ended; connected: they were not
+}
+
+// New returns a Hub without streams. Drain ends it.
+func New(cfg Config) *Hub {
+	h := &Hub{
+		cfg: cfg, log: cfg.Log,
+		admitted: NewLimiter(cfg.MaxViewers),
+		streams:  make(map[string]*stream),
+		waiting:  make(map[string][]*waiter),
+		served:   make(map[*viewer]struct{}),
+	}
+	h.ends, h.stop = context.WithCancel(context.Background())
+	return h
+}
+
+// A Refusal is an error with the HTTP status that it is answered with.
+type Refusal struct {
+	Status int
+	Reason string
+}
+
+func (e *Refusal) Error() string { return e.Reason }
+
+func refusal(status int, format string, args ...any) *Refusal {
+	return &Refusal{status, fmt.Sprintf(format, args...)}
+}
+
+// errDraining refuses publishers and viewers of a server that shuts down.
+var errDraining = refusal(http.StatusServiceUnavailable, "the server is shutting down")
+
+// extFLV and extMP4 are what a viewer appends to a stream's name to ask for a format.
+const (
+	extFLV = ".flv"
+	extMP4 = ".mp4"
+)
+
+// A name is 1 to maxName of nameBytes.
+const (
+	maxName   = 64
+	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+)
+
+// checkName refuses a name that is malformed, or that could not be watched because its end names a format.
+func checkName(name string) error {
+	switch {
+	case name == "" || len(name) > maxName || strings.Trim(name, nameBytes) != "":
+		return refusal(http.StatusBadRequest, "bad stream name %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -", name)
+	case strings.Trim(name, ".") == "":
+		return refusal(http.StatusBadRequest, "bad stream name %q: dots alone mean a directory", name)
+	case strings.HasSuffix(name, extFLV) || strings.HasSuffix(name, extMP4):
+		return refusal(http.StatusBadRequest, "bad stream name %q: an ending of .flv or .mp4 asks for a format", name)
+	}
+	return nil
+}
+
+// claim reserves s.name for s until remove.
+func (h *Hub) claim(s *stream) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed:
+		return errDraining
+	case h.streams[s.name] != nil:
+		return refusal(http.StatusConflict, "this name has a publisher already")
+	case len(h.streams) >= h.cfg.MaxStreams:
+		return refusal(http.StatusServiceUnavailable, "the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams)
+	}
+	h.streams[s.name] = s
+	h.publishers.Add(1)
+	return nil
+}
+
+// announce lets viewers find s, and gives it the viewers that wait for it. They enter before its first frame.
+func (h *Hub) announce(s *stream) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.visible = true
+	for _, w := range h.waiting[s.name] {
+		w.viewer, w.err = s.enter(w.want)
+		close(w.done)
+	}
+	delete(h.waiting, s.name)
+}
+
+// remove gives up the name of s.
+func (h *Hub) remove(s *stream) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.streams[s.name] == s {
+		delete(h.streams, s.name)
+	}
+}
+
+// find returns the stream that viewers see under name, or nil. h.mu is held.
+func (h *Hub) find(name string) *stream {
+	if s := h.streams[name]; s != nil && s.visible {
+		return s
+	}
+	return nil
+}
+
+// A waiter is a viewer that waits for a stream.
+type waiter struct {
+	want   watchRequest
+	done   chan struct{} // closed when one of viewer and err is set
+	viewer *viewer
+	err    error
+}
+
+// enter returns a viewer of the stream that is asked for, and waits for the stream until ctx ends.
+func (h *Hub) enter(ctx context.Context, want watchRequest) (*viewer, error) {
+	absent := refusal(http.StatusNotFound, "no stream %q: it has no publisher", want.name)
+	h.mu.Lock()
+	switch s := h.find(want.name); {
+	case s != nil:
+		defer h.mu.Unlock()
+		return s.enter(want)
+	case h.closed:
+		h.mu.Unlock()
+		return nil, errDraining
+	case h.cfg.ViewerWait == 0:
+		h.mu.Unlock()
+		return nil, absent
+	}
+	w := &waiter{want: want, done: make(chan struct{})}
+	h.waiting[want.name] = append(h.waiting[want.name], w)
+	h.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.ViewerWait)
+	defer cancel()
+	select {
+	case <-w.done:
+		return w.viewer, w.err
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-w.done: // at the same moment
+		return w.viewer, w.err
+	default:
+	}
+	rest := slices.DeleteFunc(h.waiting[want.name], func(other *waiter) bool { return other == w })
+	if h.waiting[want.name] = rest; len(rest) == 0 {
+		delete(h.waiting, want.name)
+	}
+	return nil, absent
+}
+
+// serve notes that v is served from now on.
+func (h *Hub) serve(v *viewer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.served[v] = struct{}{}
+	if h.ended != connected {
+		v.end(h.ended)
+	}
+}
+
+// leave notes that v has ended.
+func (h *Hub) leave(v *viewer) {
+	h.mu.Lock()
+	delete(h.served, v)
+	h.mu.Unlock()
+	h.admitted.Release()
+}
+
+// all returns the streams that viewers see, by name.
+func (h *Hub) all() []*stream {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := make([]*stream, 0, len(h.streams))
+	for _, s := range h.streams {
+		if s.visible {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(a, b *stream) int { return cmp.Compare(a.name, b.name) })
+	return list
+}
+
+// Close refuses new publishers and viewers from now on, and ends all publishers. Viewers stay until they have everything.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	h.stop()
+	h.admitted.Close()
+	for _, list := range h.waiting {
+		for _, w := range list {
+			w.err = errDraining
+			close(w.done)
+		}
+	}
+	clear(h.waiting)
+}
+
+// drainGrace is how long goroutines may take to end that have nothing to wait for any more. A publisher looks at its
+// connection once within Latency, which is a second at most.
+const drainGrace = 3 * time.Second
+
+// Drain closes h, and waits until all publishers have been answered and all viewers have got what is kept for them. Viewers
+// that are still there when ctx ends are disconnected.
+func (h *Hub) Drain(ctx context.Context) {
+	h.Close()
+	empty := h.admitted.Close()
+	select {
+	case <-empty:
+	case <-ctx.Done():
+		h.log.Warn("time is up, viewers are disconnected", "viewers", h.Viewers())
+		h.endViewers(drained)
+		h.await("viewers", empty)
+	}
+	answered := make(chan struct{})
+	go func() {
+		h.publishers.Wait()
+		close(answered)
+	}()
+	h.await("publishers", answered)
+}
+
+// endViewers ends all viewers that are served, and those that are about to be.
+func (h *Hub) endViewers(why disconnectReason) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = why
+	for v := range h.served {
+		v.end(why)
+	}
+}
+
+// await waits until done is closed, for drainGrace at most.
+func (h *Hub) await(who string, done <-chan struct{}) {
+	grace := time.NewTimer(drainGrace)
+	defer grace.Stop()
+	select {
+	case <-done:
+	case <-grace.C:
+		h.log.Error("stopping without them", "who", who)
+	}
+}
+
+// start is what now counts from.
+var start = time.Now()
+
+// now returns the monotonic time in nanoseconds.
+func now() int64 { return int64(time.Since(start)) }

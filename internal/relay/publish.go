@@ -1,0 +1,86 @@
+package relay
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/frame/flv"
+)
+
+// PublishName returns the name of the stream that is published at NAME or NAME.flv, so that one address serves both to publish
+// and to watch. An error is a [Refusal].
+func PublishName(path string) (string, error) {
+	name := strings.TrimSuffix(path, extFLV)
+	return name, checkName(name)
+}
+
+// Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [Refusal]: the body was
+// not read, and the caller answers. A plain HTTP/1.1 connection is taken over, and Publish returns at once, so that
+// net/http's buffers and stack do not live as long as the stream.
+func (h *Hub) Publish(w http.ResponseWriter, r *http.Request, name string) error {
+	p, err := h.Open(name, r.RemoteAddr)
+	if err != nil {
+		return err
+	}
+	if body := newConnBody(w, r, p); body != nil {
+		go p.receive(body)
+	} else {
+		p.receive(newHandlerBody(w, r, h))
+	}
+	return nil
+}
+
+// summary is what a publisher gets at the end.
+type summary struct {
+	Stream  string  `json:"stream"`
+	Format  string  `json:"format"`
+	Bytes   int64   `json:"bytes"`
+	Frames  int64   `json:"frames"`
+	Seconds float64 `json:"seconds"`
+}
+
+// receive publishes a body and answers it.
+func (p *Publisher) receive(body publishBody) {
+	defer p.Done()
+	s := p.s
+	err := p.ReadBody(body)
+	if err != nil && s.hub.ends.Err() != nil {
+		err = errDraining
+	}
+	p.Close(err)
+	if err != nil {
+		body.answer(publishStatus(err), "text/plain; charset=utf-8", []byte(explain(err)+"\n"))
+		return
+	}
+	report, err := json.Marshal(summary{
+		Stream: s.name, Format: s.live.format.String(), Bytes: s.bytesIn.Load(), Frames: s.framesIn.Load(),
+		Seconds: time.Since(s.started).Seconds(),
+	})
+	if err != nil {
+		panic(err) // numbers and checked strings
+	}
+	body.answer(http.StatusOK, "application/json", append(report, '\n'))
+}
+
+// publishStatus is the status for the way a stream ended.
+func publishStatus(err error) int {
+	var limit *flv.LimitError
+	var refused *Refusal
+	switch {
+	case err == nil:
+		return http.StatusOK
+	case errors.As(err, &refused):
+		return refused.Status
+	case errors.As(err, &limit):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout
+	case err == errPanic:
+		return http.StatusInternalServerError
+	}
+	return http.StatusBadRequest
+}

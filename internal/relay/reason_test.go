@@ -1,0 +1,19 @@
+package relay
+
+import (
+	"slices"
+	"testing"
+)
+
+// The labels that docs/serve.md promises.
+func TestDisconnectReasonLabels(t *testing.T) {
+	var got []string
+	for why := range disconnectReasons {
+		if why.byServer() {
+			got = append(got, why.label())
+		}
+	}
+	if want := []string{"lag_bytes", "lag_frames", "lag_time", "evicted", "stalled", "drain", "mp4"}; !slices.Equal(got, want) {
+		t.Errorf("viewers are dropped for %q, want %q", got, want)
+	}
+}

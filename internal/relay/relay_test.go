@@ -1,0 +1,361 @@
+package relay
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
+)
+
+func TestViewersGetTheStreamByteForByte(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(3, 10, 2000)
+	watchers := []*watcher{f.ask("/live/cam", 0), f.ask("/live/cam.flv", 0)}
+	f.waiting("cam", 2)
+
+	p := f.publish("cam")
+	p.send(sc.whole())
+	f.published("cam", len(sc.whole())-len(sc.header))
+	for _, w := range watchers {
+		w.begin()
+		if got := w.res.Header.Get("Content-Type"); got != "video/x-flv" {
+			t.Errorf("content type %q", got)
+		}
+		if got := w.res.Header.Get("Access-Control-Allow-Origin"); got != "*" {
+			t.Errorf("CORS header %q", got)
+		}
+		same(t, "while the stream goes on", w.read(len(sc.whole())), sc.whole())
+	}
+
+	res := p.end()
+	var got summary
+	if err := json.Unmarshal([]byte(res.body), &got); err != nil || res.status != http.StatusOK {
+		t.Fatalf("answer %d %q: %v", res.status, res.body, err)
+	}
+	if got.Stream != "cam" || got.Format != "flv" || got.Frames != int64(len(sc.config)+len(sc.tags)) || got.Bytes != int64(len(sc.whole())-len(sc.header)) {
+		t.Errorf("summary %+v", got)
+	}
+	for _, w := range watchers {
+		if rest := w.rest(); len(rest) > 0 {
+			t.Errorf("%d bytes more at the end", len(rest))
+		}
+	}
+	f.logged("publisher ended", "stream=cam", `reason="end of the body"`)
+	f.logged("viewer ended", "stream=cam", `reason="stream ended"`)
+	if list := f.Streams(); len(list) != 0 {
+		t.Errorf("the stream is still listed: %+v", list)
+	}
+}
+
+func TestALateViewerStartsAtTheLastKeyFrame(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(3, 10, 2000)
+	p := f.publish("cam")
+	p.send(sc.whole())
+	f.published("cam", len(sc.whole())-len(sc.header))
+
+	w := f.watch("/live/cam", 0)
+	want := sc.from(sc.keys[2])
+	same(t, "what was there", w.read(len(want)), want)
+	more := flvTag(9, 4000, []byte("\x27\x01\x00\x00\x00live"))
+	p.send(more)
+	same(t, "what came then", w.read(len(more)), more)
+	p.end()
+}
+
+// A group of pictures longer than what is kept is told of: in the log once a stream, in the metrics and by the API.
+func TestAGroupThatDoesNotFitIsToldOf(t *testing.T) {
+	for _, limit := range []struct {
+		name string
+		set  func(*Config)
+		size int // of a picture
+	}{
+		{"frames", func(c *Config) { c.KeepFrames = 16 }, 100},
+		{"bytes", func(c *Config) { c.KeepBytes, c.MaxTagBytes = 64<<10, 32<<10 }, 10_000},
+	} {
+		t.Run(limit.name, func(t *testing.T) { groupThatDoesNotFit(t, limit.set, limit.size) })
+	}
+}
+
+func groupThatDoesNotFit(t *testing.T, set func(*Config), size int) {
+	f := serve(t, set)
+	sc := newScript(3, 10, size) // twenty frames a group, of which the last one is only begun
+	p := f.publish("cam")
+	p.send(bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[:sc.keys[2]+4], nil)}, nil))
+	eventually(t, "the API to say so", func() bool { return strings.Contains(f.api(), `"groups_cut":2`) })
+	w := f.watch("/live/cam", 0) // the group that is begun fits so far
+	p.end()
+	want := bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[sc.keys[2]:sc.keys[2]+4], nil)}, nil)
+	same(t, "the late viewer", w.rest(), want)
+	f.logged("level=WARN", "a group of pictures is longer", "stream=cam",
+		fmt.Sprintf("keep-bytes=%d", f.cfg.KeepBytes), fmt.Sprintf("keep-frames=%d", f.cfg.KeepFrames))
+	if n := strings.Count(f.log.String(), "a group of pictures is longer"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	if got := f.metric("millrace_groups_cut_total"); got != "2" {
+		t.Errorf("metric %s, want 2", got)
+	}
+}
+
+// With the defaults a still picture with sound has groups of minutes, and who comes late gets all of the last one.
+func TestALongGroupIsKept(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(1, 1, 5000)
+	for i := range 12_000 {
+		at := uint32(i * 21)
+		if i%47 == 46 {
+			sc.tags = append(sc.tags, flvTag(9, at, []byte("\x27\x01\x00\x00\x00still")))
+		}
+		sc.tags = append(sc.tags, flvTag(8, at, []byte("\xaf\x01a piece of sound")))
+	}
+	p := f.publish("cam")
+	p.send(sc.whole())
+	f.published("cam", len(sc.whole())-len(sc.header))
+	late := []*watcher{f.watch("/live/cam.flv", 0), f.watch("/live/cam.mp4", 0)}
+	same(t, "FLV", late[0].read(len(sc.whole())), sc.whole())
+	for _, want := range []string{"ftyp", "moov", "moof", "mdat"} {
+		if kind, _ := late[1].box(); kind != want {
+			t.Errorf("MP4: a box %s, want %s", kind, want)
+		}
+	}
+	p.end()
+	if strings.Contains(f.log.String(), "a group of pictures is longer") {
+		t.Error("warned of a group that fits")
+	}
+}
+
+// A viewer that comes between two tags of the configuration gets each once.
+func TestAViewerThatComesDuringTheConfigurationGetsAllOfItOnce(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(1, 5, 500)
+	p := f.publish("cam")
+	p.send(bytes.Join([][]byte{sc.header, sc.config[0]}, nil))
+	f.published("cam", len(sc.config[0]))
+	w := f.watch("/live/cam", 0)
+	same(t, "the header", w.read(len(sc.header)), sc.header)
+	p.send(bytes.Join(append(sc.config[1:], sc.tags...), nil))
+	p.end()
+	same(t, "the rest", w.rest(), sc.whole()[len(sc.header):])
+}
+
+// Sound that comes before the first picture is not lost to those who were there.
+func TestSoundBeforeTheFirstPicture(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(1, 5, 500)
+	sound := flvTag(8, 0, []byte("\xaf\x01early"))
+	sc.tags = append([][]byte{sound, sound}, sc.tags...)
+	w := f.ask("/live/cam", 0)
+	f.waiting("cam", 1)
+	p := f.publish("cam")
+	p.send(sc.whole())
+	p.end()
+	w.begin()
+	same(t, "the stream", w.rest(), sc.whole())
+}
+
+func TestSoundAlone(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(1, 3, 10)
+	var sounds [][]byte
+	for _, tag := range sc.tags {
+		if tag[0] == 8 {
+			sounds = append(sounds, tag)
+		}
+	}
+	p := f.publish("radio")
+	p.send(bytes.Join([][]byte{sc.header, sc.config[2], bytes.Join(sounds, nil)}, nil))
+	f.published("radio", len(sc.config[2])+len(bytes.Join(sounds, nil)))
+	w := f.watch("/live/radio", 0)
+	want := bytes.Join([][]byte{sc.header, sc.config[2], sounds[2]}, nil) // every piece of sound is a place to start
+	same(t, "what was there", w.read(len(want)), want)
+	p.end()
+}
+
+func TestUnknownBytesAreRelayedFromTheMomentOfJoining(t *testing.T) {
+	f := serve(t, nil)
+	early := f.ask("/live/raw", 0)
+	f.waiting("raw", 1)
+	p := f.publish("raw")
+	p.send([]byte("not FLV at all, "))
+	early.begin()
+	if got := early.res.Header.Get("Content-Type"); got != "application/octet-stream" {
+		t.Errorf("content type %q", got)
+	}
+	early.read(len("not FLV at all, "))
+
+	late := f.watch("/live/raw", 0)
+	f.viewers(2)
+	p.send([]byte("and then some"))
+	p.end()
+	if got := string(early.rest()); got != "and then some" {
+		t.Errorf("early: %q", got)
+	}
+	if got := string(late.rest()); got != "and then some" {
+		t.Errorf("late: %q", got)
+	}
+}
+
+// Bytes that begin like FLV are told from it, however slowly they come.
+func TestTheFormIsKnownByTheFirstBytes(t *testing.T) {
+	for _, tt := range []struct{ body, format string }{
+		{"x", "raw"},
+		{"FL", "raw"},
+		{"FLAC is not FLV", "raw"},
+		{"FLV\x02 another version", "raw"},
+		{"FLV\x01\x05\x00\x00\x00\x01bad offset", "raw"},
+		{"FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00", "flv"},
+	} {
+		f := serve(t, nil)
+		p := f.publish("x")
+		for i := range tt.body {
+			p.send([]byte(tt.body[i : i+1]))
+		}
+		res := p.end()
+		if res.status != 200 || !strings.Contains(res.body, `"format":"`+tt.format+`"`) {
+			t.Errorf("%q: %d %s, want %s", tt.body, res.status, res.body, tt.format)
+		}
+	}
+}
+
+func TestANameIsFreeAgainWhenItsStreamHasEnded(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(1, 2, 100)
+	for range 3 {
+		w := f.ask("/live/cam", 0)
+		f.waiting("cam", 1)
+		p := f.publish("cam")
+		p.send(sc.whole())
+		if res := p.end(); res.status != 200 {
+			t.Fatalf("%d %s", res.status, res.body)
+		}
+		w.begin()
+		same(t, "the stream", w.rest(), sc.whole())
+	}
+}
+
+// With no latency bound a publisher's connection is read in another way.
+func TestRelayWithoutALatencyBound(t *testing.T) {
+	f := serve(t, func(c *Config) { c.Latency = 0 })
+	sc := newScript(3, 10, 2000)
+	w := f.ask("/live/cam", 0)
+	f.waiting("cam", 1)
+	p := f.publish("cam")
+	for _, tag := range append([][]byte{sc.start()}, sc.tags...) {
+		p.send(tag)
+	}
+	w.begin()
+	same(t, "while the stream goes on", w.read(len(sc.whole())), sc.whole())
+	p.end()
+}
+
+func TestAViewerThatLeavesIsNoticedWhileNothingIsSent(t *testing.T) {
+	f := serve(t, nil)
+	p := f.publish("cam")
+	p.send([]byte("quiet"))
+	w := f.watch("/live/cam", 0)
+	f.viewers(1)
+	_ = w.conn.Close()
+	f.viewers(0)
+	f.logged("viewer ended", `reason="viewer left"`)
+	p.end()
+}
+
+// Where pictures of several codecs are in one tag, sound is no place to start either.
+func TestSoundBesideTracksOfManyCodecs(t *testing.T) {
+	f := serve(t, nil)
+	p := f.publish("cam")
+	key := flvTag(flv.TypeVideo, 0, []byte("\x96\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y"))
+	stream := bytes.Join([][]byte{
+		[]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"), key,
+		flvTag(flv.TypeAudio, 0, []byte("\xaf\x01sound")),
+		flvTag(flv.TypeVideo, 40, []byte("\xa6\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y")),
+	}, nil)
+	p.send(stream)
+	f.published("cam", len(stream)-13)
+	w := f.watch("/live/cam", 0)
+	p.end()
+	same(t, "what a late viewer gets", w.rest(), stream)
+}
+
+// What could not be published is not counted.
+func TestWhatIsNotPublishedIsNotCounted(t *testing.T) {
+	p := shortStream(t)
+	defer p.Close(nil)
+	st := p.s
+	st.open(formatFLV, nil)
+	_ = st.live.ring.Close()
+	var frame, header, preamble millrace.Chain
+	frame.AppendCopy([]byte("frame"))
+	header.AppendCopy([]byte("header"))
+	header.Clone(&preamble)
+	if err := st.publish(&frame, true); err == nil {
+		t.Error("published to a closed ring")
+	}
+	if err := st.configure(&header, &preamble); err == nil {
+		t.Error("configured a closed ring")
+	}
+	if frames, bytes := st.framesIn.Load(), st.bytesIn.Load(); frames != 0 || bytes != 0 {
+		t.Errorf("%d frames, %d bytes", frames, bytes)
+	}
+}
+
+// Viewers that lose the end of a stream, because it came faster than they take it, are told that it has ended.
+func TestViewersWhoLoseTheEndOfAStreamGetItsEnd(t *testing.T) {
+	f := serve(t, func(c *Config) {
+		c.KeepBytes, c.MaxTagBytes, c.Unsent = 256<<10, 128<<10, smallBuffer
+		c.LagBytes, c.LagTime = 0, 0
+	})
+	var watchers []*watcher
+	for range 16 {
+		watchers = append(watchers, f.ask("/live/cam", smallBuffer))
+	}
+	f.waiting("cam", len(watchers))
+	sc := newScript(1, 100, 40_000)
+	if res := f.request("POST", "/live/cam", string(sc.whole())); res.status != http.StatusOK {
+		t.Fatalf("%d %s", res.status, res.body)
+	}
+	for _, w := range watchers {
+		w.begin()
+		cut(t, w.rest()[len(sc.header):])
+	}
+	f.viewers(0)
+	f.logged("viewer ended", `reason="stream ended"`, "missed=")
+}
+
+// What does not fit into the batch of the frame before it leaves all the same, though nothing follows.
+func TestTheLastFrameOfABurstLeavesAtOnce(t *testing.T) {
+	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
+		t.Run(latency.String(), func(t *testing.T) {
+			f := serve(t, func(c *Config) { c.Latency = latency })
+			watchers := []*watcher{f.ask("/live/cam", 0), f.ask("/live/cam", 0)}
+			f.waiting("cam", 2)
+			body, send := io.Pipe()
+			go func() {
+				if res, err := h2(t, 1<<20).Post(f.url("/live/cam"), "", body); err == nil {
+					_ = res.Body.Close()
+				}
+			}()
+			sc := newScript(1, 1, 100)
+			_, _ = send.Write(sc.start())
+			for _, w := range watchers {
+				w.begin()
+				w.read(len(sc.start()))
+			}
+			burst := append(flvTag(flv.TypeVideo, 0, append([]byte("\x17\x01\x00\x00\x00"), make([]byte, 20_000)...)),
+				flvTag(flv.TypeVideo, 40, append([]byte("\x17\x01\x00\x00\x00"), make([]byte, 300_000)...))...)
+			_, _ = send.Write(burst)
+			for _, w := range watchers {
+				same(t, "the burst", w.read(len(burst)), burst)
+			}
+			_ = send.Close()
+			f.viewers(0)
+		})
+	}
+}

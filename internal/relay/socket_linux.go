@@ -1,0 +1,186 @@
+package relay
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"github.com/millrace-io/millrace"
+	"golang.org/x/sys/unix"
+)
+
+// vectorLen is how many pieces go out in one system call: what a batch is at most, and room for the response's head. The kernel
+// takes 1024.
+const vectorLen = 64 + 8
+
+// A vector is the scratch memory of a writer to sockets, and counts what it was used for.
+type vector struct {
+	list  [vectorLen]unix.Iovec
+	calls int64 // system calls
+	bytes int64 // that the kernel took
+}
+
+// flush adds to the figures of r's Hub what was counted. Once a round is enough: one atomic addition for all viewers.
+func (vec *vector) flush(r *rendition) {
+	if vec.calls == 0 {
+		return
+	}
+	c := &r.stream.hub.counters
+	c.writeCalls.Add(vec.calls)
+	c.written[pathWritev].Add(vec.bytes)
+	vec.calls, vec.bytes = 0, 0
+}
+
+var vectors = sync.Pool{New: func() any { return new(vector) }}
+
+// A socket writes to a connection's file descriptor: a batch is one system call, and the caller chooses whether to wait
+// when the kernel's buffer is full. One goroutine at a time may use it.
+type socket struct {
+	raw syscall.RawConn
+
+	// The two functions that raw is called with, bound once so that a call allocates nothing.
+	tryFn, waitFn func(fd uintptr) bool
+
+	// Arguments and results of the call that is under way.
+	line     *[]byte
+	chain    *millrace.Chain
+	vec      *vector
+	progress *atomic.Int64
+	full     bool
+	err      error
+}
+
+// open prepares s for conn, and returns false if conn has no file descriptor to write to.
+func (s *socket) open(conn net.Conn) bool {
+	c, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	s.raw, s.tryFn, s.waitFn = raw, s.tryFD, s.waitFD
+	return true
+}
+
+// try writes line and then c until the kernel takes no more; it does not wait. What was taken is cut from line and discarded from
+// c. full says that the kernel takes no more at present.
+func (s *socket) try(line *[]byte, c *millrace.Chain, vec *vector) (full bool, err error) {
+	s.line, s.chain, s.vec, s.full, s.err = line, c, vec, false, nil
+	err = s.raw.Write(s.tryFn)
+	s.line, s.chain, s.vec = nil, nil, nil
+	if err == nil {
+		err = s.err
+	}
+	return s.full, err
+}
+
+// wait writes line and c to their end, however long that takes. Each time that the kernel takes something, the time is
+// stored in progress.
+func (s *socket) wait(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) error {
+	s.line, s.chain, s.vec, s.progress, s.err = line, c, vec, progress, nil
+	err := s.raw.Write(s.waitFn)
+	s.line, s.chain, s.vec, s.progress = nil, nil, nil, nil
+	if err == nil {
+		err = s.err
+	}
+	return err
+}
+
+func (s *socket) tryFD(fd uintptr) bool {
+	for s.left() && !s.full && s.err == nil {
+		s.full = s.write(fd) != all
+	}
+	return true
+}
+
+// left says whether there is something to write.
+func (s *socket) left() bool { return len(*s.line)+s.chain.Len() > 0 }
+
+// waitFD returns false when it wants to be called again after the socket has become writable.
+func (s *socket) waitFD(fd uintptr) bool {
+	for s.left() && s.err == nil {
+		if s.write(fd) != nothing {
+			s.progress.Store(now())
+		} else if s.err == nil {
+			return false
+		}
+	}
+	return true
+}
+
+type outcome int
+
+const (
+	nothing outcome = iota // the kernel's buffer is full
+	partly                 // or has become full
+	all
+)
+
+// write makes one system call.
+func (s *socket) write(fd uintptr) outcome {
+	for {
+		took, offered, errno := s.vec.writev(fd, *s.line, s.chain)
+		s.vec.calls++
+		s.vec.bytes += int64(took)
+		switch errno {
+		case 0:
+			ofLine := min(took, len(*s.line))
+			*s.line = (*s.line)[ofLine:]
+			s.chain.Discard(took - ofLine)
+			if took == offered {
+				return all
+			}
+			return partly
+		case unix.EINTR:
+		case unix.EAGAIN:
+			return nothing
+		default:
+			s.err = errno
+			return nothing
+		}
+	}
+}
+
+// writev gives line and then the first pieces of c to the socket in one system call, without copying, waiting or allocating.
+// It borrows both, and returns how many bytes it offered and how many of them the kernel took. There is at least one.
+func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, offered int, errno unix.Errno) {
+	n := 0
+	if len(line) > 0 {
+		vec.list[0].Base = &line[0]
+		vec.list[0].SetLen(len(line))
+		offered, n = len(line), 1
+	}
+	for piece := range c.All() {
+		if n == len(vec.list) {
+			break
+		}
+		vec.list[n].Base = &piece[0]
+		vec.list[n].SetLen(len(piece))
+		offered += len(piece)
+		n++
+	}
+	// unix.Writev would build the list anew and on the heap. Raw, because the call does not wait: telling the scheduler of
+	// each one makes it look for other work that could be done meanwhile.
+	r, _, errno := unix.RawSyscall(unix.SYS_WRITEV, fd, uintptr(unsafe.Pointer(&vec.list[0])), uintptr(n))
+	clear(vec.list[:n]) // keep no block alive
+	if errno != 0 {
+		return 0, offered, errno
+	}
+	return int(r), offered, 0
+}
+
+// BoundUnsent bounds the bytes that the kernel holds for c without having sent them. A connection that has no such bound, a
+// Unix socket say, works without.
+func BoundUnsent(c net.Conn, n int) {
+	tcp, ok := c.(syscall.Conn)
+	if !ok || n <= 0 {
+		return
+	}
+	if raw, err := tcp.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n) })
+	}
+}

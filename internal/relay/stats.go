@@ -1,0 +1,164 @@
+package relay
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace/broadcast"
+)
+
+// counters counts what happens in a Hub. They are plain atomic numbers: what is done for every batch does not go through a
+// metrics library.
+type counters struct {
+	published  atomic.Int64 // streams
+	bytesIn    atomic.Int64
+	framesIn   atomic.Int64
+	groupsCut  atomic.Int64
+	writeCalls atomic.Int64
+	written    [paths]atomic.Int64 // bytes
+	watching   [paths]atomic.Int64
+	came       [paths]atomic.Int64
+	dropped    [disconnectReasons]atomic.Int64
+	seen       [disconnectReasons]atomic.Int64 // viewers that were found too far behind
+	frames     [broadcast.Refused + 1]atomic.Int64
+}
+
+func (c *counters) viewerCame(p path) {
+	c.came[p].Add(1)
+	c.watching[p].Add(1)
+}
+
+func (c *counters) viewerLeft(p path, why disconnectReason) {
+	c.watching[p].Add(-1)
+	if why.byServer() {
+		c.dropped[why].Add(1)
+	}
+}
+
+func (c *counters) seenBehind(why disconnectReason) { c.seen[why].Add(1) }
+
+func (c *counters) lost(m broadcast.Missed) { c.frames[m.Why].Add(int64(m.Frames)) }
+
+// Stats is a snapshot of a Hub. The maps have an entry for every key that there can be.
+type Stats struct {
+	Streams   int   // being published
+	Viewers   int   // being served
+	Published int64 // streams that were ever published
+	BytesIn   int64
+	FramesIn  int64
+	GroupsCut int64 // groups of pictures longer than what is kept
+	BytesOut  int64
+
+	KeptBytes int64         // by all streams
+	Blocked   int           // viewers whose connection takes no more at present
+	Behind    int           // viewers that were over their allowance and have not caught up
+	LagMax    time.Duration // of the viewer that is furthest behind; 0 when all keep up
+
+	WriteCalls int64                // system calls that wrote to viewers whose connection was taken over
+	Paths      map[string]PathStats // by how bytes reach the connection: "writev", "write", "responsewriter"
+
+	FoundBehind map[string]int64 // viewers found further behind than allowed, by reason
+	Dropped     map[string]int64 // viewers that the server disconnected, by reason
+	FramesLost  map[string]int64 // frames that viewers were moved past, by reason
+}
+
+// PathStats counts the viewers of one path.
+type PathStats struct {
+	Viewers, Came, BytesOut int64
+}
+
+// Stats returns a snapshot.
+func (h *Hub) Stats() Stats {
+	c := &h.counters
+	list := h.Streams()
+	st := Stats{
+		Streams: len(list), Viewers: h.Viewers(), Published: c.published.Load(),
+		BytesIn: c.bytesIn.Load(), FramesIn: c.framesIn.Load(), GroupsCut: c.groupsCut.Load(), WriteCalls: c.writeCalls.Load(),
+		Paths: make(map[string]PathStats), FoundBehind: make(map[string]int64), Dropped: make(map[string]int64), FramesLost: make(map[string]int64),
+	}
+	for _, s := range list {
+		st.KeptBytes += s.KeptBytes
+		st.Blocked += s.blocked
+		st.Behind += s.Stalled
+		st.LagMax = max(st.LagMax, time.Duration(s.LagMax*1e9))
+	}
+	for p := range paths {
+		out := c.written[p].Load()
+		st.BytesOut += out
+		st.Paths[p.String()] = PathStats{Viewers: c.watching[p].Load(), Came: c.came[p].Load(), BytesOut: out}
+	}
+	for why := range disconnectReasons {
+		if why.byServer() {
+			st.Dropped[why.label()] = c.dropped[why].Load()
+			if why <= evicted {
+				st.FoundBehind[why.label()] = c.seen[why].Load()
+			}
+		}
+	}
+	for why := broadcast.LagBytes; why <= broadcast.Refused; why++ {
+		st.FramesLost[why.String()] = c.frames[why].Load()
+	}
+	return st
+}
+
+// Viewers returns how many viewers are being served.
+func (h *Hub) Viewers() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.served)
+}
+
+// StreamInfo describes one stream, as JSON.
+type StreamInfo struct {
+	Name       string  `json:"name"`
+	Format     string  `json:"format"` // flv or raw
+	Video      string  `json:"video"`  // as in "h264 640x360"; "" if there are no pictures, or not yet
+	Audio      string  `json:"audio"`
+	Publisher  string  `json:"publisher,omitempty"` // its address, or "demo"
+	Uptime     float64 `json:"uptime_seconds"`
+	BitRate    int64   `json:"bits_per_second"`
+	Viewers    int     `json:"viewers"`         // in all formats
+	ViewersMP4 int     `json:"viewers_mp4"`     // of these, in MP4
+	LagMax     float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
+	KeptBytes  int64   `json:"kept_bytes"`
+	GroupsCut  uint64  `json:"groups_cut"`  // groups of pictures that were longer than what is kept
+	FramesLost int64   `json:"frames_lost"` // that viewers were moved past, added up
+	Stalled    int     `json:"stalled"`     // viewers that are further behind than they may be
+
+	blocked int
+}
+
+// Streams describes the streams that viewers can find, by name.
+func (h *Hub) Streams() []StreamInfo {
+	list := []StreamInfo{}
+	for _, s := range h.all() {
+		list = append(list, s.info())
+	}
+	return list
+}
+
+func (s *stream) info() StreamInfo {
+	i := StreamInfo{
+		Name: s.name, Format: s.live.format.String(), Publisher: s.publisher,
+		Uptime: time.Since(s.started).Seconds(), BitRate: s.rate.Load(), FramesLost: s.lost.Load(),
+		GroupsCut: s.live.ring.Stats().GroupsCut,
+	}
+	if t := s.video.Load(); t != nil {
+		i.Video = t.name
+	}
+	if t := s.audio.Load(); t != nil {
+		i.Audio = t.name
+	}
+	var lag lagReport
+	for _, r := range s.renditions() {
+		lag.add(r.lag())
+		i.KeptBytes += r.ring.Stats().Bytes
+	}
+	i.LagMax, i.Stalled, i.blocked = lag.most.Seconds(), lag.behind, lag.blocked
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i.Viewers = s.viewers; s.mp4 != nil {
+		i.ViewersMP4 = s.mp4.viewers
+	}
+	return i
+}

@@ -1,0 +1,227 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/frame/flv"
+)
+
+// A stream is what one publisher sends, from its first byte to its last.
+type stream struct {
+	hub       *Hub
+	name      string
+	publisher string // its address, or "demo"
+	log       *slog.Logger
+	started   time.Time
+
+	visible bool       // viewers can find it; guarded by hub.mu
+	live    *rendition // the stream as it comes; set before visible
+
+	// The publisher's goroutine writes these and others read them.
+	bytesIn  atomic.Int64
+	framesIn atomic.Int64
+	rate     atomic.Int64 // bits per second, lately
+	noVideo  atomic.Bool  // see videoGap: pieces of sound are key frames
+	settled  atomic.Bool  // see Publisher.settle: video and audio are all the tracks that there will be
+	video    atomic.Pointer[track]
+	audio    atomic.Pointer[track]
+
+	lost atomic.Int64 // frames that viewers were moved past
+
+	mu      sync.Mutex
+	viewers int        // of all renditions
+	begun   bool       // a frame was published that a viewer cannot start after
+	mp4     *rendition // nil while it has no viewers
+}
+
+func (h *Hub) newStream(name, publisher string) *stream {
+	return &stream{hub: h, name: name, publisher: publisher, started: time.Now(), log: h.log.With("stream", name)}
+}
+
+// open says what the publisher sends, and lets viewers find the stream.
+func (s *stream) open(f format, head []byte) {
+	s.live = s.newRendition(f, head)
+	s.hub.counters.published.Add(1)
+	s.hub.announce(s)
+	s.log.Info("publisher started", "publisher", s.publisher, "format", f.String())
+}
+
+// format returns the format for a viewer that asks for ext.
+func (s *stream) format(ext string) (format, error) {
+	f := s.live.format
+	switch {
+	case ext == "" || ext == extFLV && f == formatFLV:
+		return f, nil
+	case f == formatRaw:
+		return 0, refusal(http.StatusNotAcceptable,
+			"stream %q is not FLV, so it cannot be had as %s: ask for /live/%[1]s", s.name, ext)
+	}
+	video, audio := s.video.Load(), s.audio.Load()
+	if !s.settled.Load() || // more may come
+		video == nil && audio == nil ||
+		video != nil && (video.codec == flv.AVC || video.codec == flv.HEVC) ||
+		audio != nil && audio.codec == flv.AAC {
+		return formatMP4, nil
+	}
+	return 0, refusal(http.StatusNotAcceptable,
+		"stream %q has nothing that MP4 is made of here (H.264, H.265, AAC): ask for /live/%[1]s.flv", s.name)
+}
+
+// enter adds a viewer, which exit removes. The caller holds hub.mu.
+func (s *stream) enter(want watchRequest) (*viewer, error) {
+	f, err := s.format(want.ext)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if limit := s.hub.cfg.MaxStreamViewers; s.viewers >= limit {
+		return nil, refusal(http.StatusServiceUnavailable,
+			"this stream has %d viewers, as many as --max-stream-viewers allows", limit)
+	}
+	r := s.live
+	if f == formatMP4 {
+		if s.mp4 == nil {
+			s.mp4 = s.newMP4Rendition()
+		}
+		r = s.mp4
+	}
+	s.viewers++
+	r.viewers++
+	v := &viewer{rendition: r, remote: want.remote, since: now()}
+	switch {
+	case !want.next || !s.begun: // at the start of a stream there is nothing to leave out
+		v.begin(r.cursor())
+	case r.ready == nil:
+		v.begin(r.cursor(broadcast.FromNextKey()))
+	} // otherwise the viewer begins when what is there has been made
+	return v, nil
+}
+
+// exit removes a viewer of r. The last one ends what makes r.
+func (s *stream) exit(r *rendition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.viewers--
+	if r.viewers--; r.viewers == 0 && r == s.mp4 {
+		s.mp4 = nil
+	}
+	if r.viewers == 0 && r.stop != nil {
+		r.stop()
+	}
+}
+
+// retire makes the next viewer of r's format get another rendition.
+func (s *stream) retire(r *rendition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mp4 == r {
+		s.mp4 = nil
+	}
+}
+
+// publish adds a frame to the stream. It takes ownership of c.
+func (s *stream) publish(c *millrace.Chain, key bool) error {
+	n := c.Len()
+	if !s.begun { // only this goroutine writes it
+		s.mu.Lock()
+		s.begun = true
+		defer s.mu.Unlock()
+	}
+	err := s.live.ring.Publish(c, broadcast.Frame{Key: key})
+	if err == nil {
+		s.count(n)
+	}
+	return err
+}
+
+// configure adds a frame that is also what viewers need before they can start at a later key frame. It takes ownership of
+// both.
+func (s *stream) configure(c, preamble *millrace.Chain) error {
+	s.mu.Lock() // so that a viewer that enters gets it once
+	defer s.mu.Unlock()
+	n := c.Len()
+	err := s.live.ring.Publish(c, broadcast.Frame{})
+	s.live.ring.SetPreamble(preamble)
+	if err == nil {
+		s.count(n)
+	}
+	return err
+}
+
+// count notes a frame of n bytes from the publisher.
+func (s *stream) count(n int) {
+	s.bytesIn.Add(int64(n))
+	s.framesIn.Add(1)
+	s.hub.counters.bytesIn.Add(int64(n))
+	s.hub.counters.framesIn.Add(1)
+}
+
+// end closes the stream: viewers get the rest, and others wait for the next publisher.
+func (s *stream) end() {
+	s.hub.remove(s)
+	if s.live != nil {
+		s.live.close(streamEnded)
+	}
+}
+
+// renditions returns those that are being made.
+func (s *stream) renditions() []*rendition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mp4 == nil {
+		return []*rendition{s.live}
+	}
+	return []*rendition{s.live, s.mp4}
+}
+
+// A track is what is known of a stream's pictures or sound.
+type track struct {
+	codec flv.Codec
+	name  string // for people, as in "h264 640x360"
+}
+
+// describe notes what a tag says about the stream's pictures or sound. size may be "".
+func (s *stream) describe(t flv.Tag, size string) {
+	tr := &track{codec: t.Codec, name: codecName(t.Codec)}
+	if t.Type == flv.TypeAudio {
+		s.audio.Store(tr)
+		return
+	}
+	if size != "" {
+		tr.name += " " + size
+	}
+	s.video.Store(tr)
+}
+
+// codecName returns the name that people and browsers' consoles use.
+func codecName(c flv.Codec) string {
+	switch c {
+	case flv.AVC:
+		return "h264"
+	case flv.HEVC:
+		return "h265"
+	}
+	return strings.ToLower(c.String())
+}
+
+// explain puts the reason for a stream's end into words.
+func explain(err error) string {
+	if err == nil {
+		return "end of the body"
+	}
+	var limit *flv.LimitError
+	if errors.As(err, &limit) && strings.HasPrefix(limit.What, "tag data") {
+		return fmt.Sprintf("%v (--max-tag-bytes)", err)
+	}
+	return err.Error()
+}

@@ -1,0 +1,108 @@
+package relay
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/frame/flv"
+)
+
+func TestVideoGap(t *testing.T) {
+	picture := func(at uint32) flv.Tag { return flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketFrame, Timestamp: at} }
+	other := func(at uint32) flv.Tag {
+		return flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketFrame, Track: 1, Timestamp: at}
+	}
+	sound := func(at uint32) flv.Tag { return flv.Tag{Type: flv.TypeAudio, Packet: flv.PacketFrame, Timestamp: at} }
+	header := flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketSequenceHeader}
+	for _, tt := range []struct {
+		name string
+		kept bool // a group of pictures
+		tags []flv.Tag
+		want bool
+	}{
+		{"sound for ten seconds", false, []flv.Tag{sound(0), sound(5000), sound(10_000)}, true},
+		{"for less", false, []flv.Tag{sound(0), sound(9999)}, false},
+		{"while pictures are kept", true, []flv.Tag{sound(0), sound(10_000)}, false},
+		{"a picture in between", false, []flv.Tag{sound(0), picture(20), sound(30), sound(10_020)}, false},
+		{"pictures of another track", false, []flv.Tag{sound(0), other(20), sound(30), sound(10_000)}, true},
+		{"a picture behind", false, []flv.Tag{sound(0), sound(10_000), picture(0)}, false},
+		{"a header is no picture", false, []flv.Tag{sound(0), header, sound(10_000), header}, true},
+		{"pictures with times of their own", false, []flv.Tag{picture(0), sound(60_000), picture(40), sound(60_040)}, false},
+		{"times that begin anew", false, []flv.Tag{sound(60_000), sound(0), sound(9000)}, false},
+		{"times that wrap", false, []flv.Tag{sound(1<<32 - 5000), sound(4000), sound(5000)}, true},
+		{"it lasts", false, []flv.Tag{sound(0), sound(10_000), sound(10_020), sound(0)}, true},
+	} {
+		ring := broadcast.New()
+		if tt.kept {
+			var c millrace.Chain
+			c.AppendCopy([]byte("K"))
+			if err := ring.Publish(&c, broadcast.Frame{Key: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var g videoGap
+		got := false
+		for _, tag := range tt.tags {
+			got = g.note(tag, ring)
+		}
+		if got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+		_ = ring.Close()
+	}
+}
+
+// pieces returns n tags of sound, 21 ms each, from the given time on.
+func pieces(n int, at uint32) (tags [][]byte) {
+	for i := range n {
+		tags = append(tags, flvTag(flv.TypeAudio, at+uint32(21*i), fmt.Appendf([]byte{0xaf, 1}, "piece %d", i)))
+	}
+	return tags
+}
+
+// Late viewers of a stream whose pictures do not come, or have not come for long, begin with the sound; when pictures come
+// again, with those.
+func TestLateViewersInAVideoGap(t *testing.T) {
+	for name, pictures := range map[string]int{"no picture": 0, "a group that is not kept": 6} {
+		t.Run(name, func(t *testing.T) {
+			f := serve(t, func(c *Config) { c.KeepFrames = 200 })
+			sc := newScript(1, 3, 100)
+			start := bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[:pictures], nil)}, nil)
+			dark := pieces(600, 120)
+			p := f.publish("cam")
+			p.send(append(start, bytes.Join(dark, nil)...))
+			f.published("cam", len(start)+len(bytes.Join(dark, nil))-len(sc.header))
+			w := f.watch("/live/cam.flv", 0)
+			m := f.watch("/live/cam.mp4", 0)
+			f.viewers(2)
+
+			more := pieces(150, 120+21*600)
+			p.send(bytes.Join(more, nil))
+			want := bytes.Join([][]byte{sc.start(), dark[len(dark)-1], bytes.Join(more, nil)}, nil)
+			same(t, "the sound", w.read(len(want)), want)
+			for _, kind := range []string{"ftyp", "moov", "moof", "mdat"} {
+				if got, body := m.box(); got != kind {
+					t.Fatalf("MP4: a box %s, want %s", got, kind)
+				} else if kind == "mdat" && !bytes.HasPrefix(body, []byte("piece 599piece 0")) {
+					t.Errorf("MP4 begins with %.20q", body)
+				}
+			}
+			f.logged("no picture has come", "stream=cam")
+
+			again := flvTag(flv.TypeVideo, 120+21*750, []byte("\x17\x01\x00\x00\x00again"))
+			p.send(bytes.Join([][]byte{again, pieces(1, 120+21*750)[0]}, nil))
+			w.read(len(again))
+			late := f.watch("/live/cam.flv", 0)
+			late.read(len(sc.start()))
+			same(t, "the picture", late.read(len(again)), again)
+			p.end()
+			if !strings.Contains(string(m.rest()), "again") {
+				t.Error("MP4 does not go on with the picture")
+			}
+		})
+	}
+}

@@ -1,0 +1,272 @@
+package relay
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+)
+
+// A viewer is one response that a rendition is written to.
+//
+// At any moment one goroutine has it, and uses cursor, pending and the connection: its fanout's while the viewer is healthy,
+// and its own otherwise. Every goroutine may call end.
+type viewer struct {
+	rendition *rendition
+	fanout    *fanout
+	cursor    *broadcast.Cursor
+	path      path
+	remote    string
+	since     int64 // when it came; see now
+
+	// How its bytes leave: through sock, or through w and then flush.
+	conn  net.Conn // taken over; nil when there is a ResponseWriter
+	sock  socket
+	w     io.Writer
+	flush func() error
+	news  *broadcast.Watcher // with w: when there is something to take
+	over  chan struct{}      // with w: closed by end
+	abort func()             // of a ResponseWriter: makes a write that waits fail
+
+	// pending was taken from the ring, and the connection has not taken it yet. Its references last until then.
+	pending  millrace.Chain
+	chunks   chunkWriter // what goes in front of it
+	more     bool        // there is more to take
+	headSent bool        // of the response
+	finished bool
+	sent     int64
+	missed   broadcast.Missed
+	start    broadcast.Lag // how far behind it began: by up to a group of pictures
+	warned   bool          // its lag was logged
+
+	reason   atomic.Int32 // a disconnectReason
+	writing  atomic.Bool  // a write that may wait is under way
+	progress atomic.Int64 // when the connection last took something; see now
+	takenAt  atomic.Int64 // when pending was taken
+	frames   atomic.Int64 // of pending, when it was taken
+	bytes    atomic.Int64
+	arrived  atomic.Bool // it has caught up once
+	behind   atomic.Bool // it was over its allowance, and has not caught up since
+}
+
+// begin sets where v starts. It takes ownership of c.
+func (v *viewer) begin(c *broadcast.Cursor) {
+	v.cursor, v.start = c, c.Lag()
+}
+
+func (v *viewer) hasEnded() bool { return disconnectReason(v.reason.Load()) != connected }
+
+// sentAll reports whether nothing that was taken is left.
+func (v *viewer) sentAll() bool { return v.pending.Len() == 0 && len(v.chunks.line) == 0 }
+
+// end disconnects v, unless it has ended before. The goroutine that has v notices, because its call on the connection fails,
+// and calls finish.
+func (v *viewer) end(why disconnectReason) {
+	if !v.reason.CompareAndSwap(int32(connected), int32(why)) {
+		return
+	}
+	if v.conn != nil {
+		disconnect(v.conn, why.byServer())
+	}
+	if v.over != nil {
+		close(v.over)
+	}
+	if v.abort != nil && !why.complete() { // otherwise the last bytes are still on their way
+		v.abort()
+	}
+}
+
+// disconnect closes c. With reset it does not leave what c has not taken to the kernel, which would try to deliver that for
+// minutes.
+func disconnect(c net.Conn, reset bool) {
+	if carrier, ok := carrierOf(c).(interface {
+		SetLinger(sec int) error
+		Close() error
+	}); ok && reset {
+		_ = carrier.SetLinger(0)
+		_ = carrier.Close() // before TLS can wait to say goodbye
+	}
+	_ = c.Close()
+}
+
+// carrierOf returns the connection under TLS, or c.
+func carrierOf(c net.Conn) net.Conn {
+	if sealed, ok := c.(interface{ NetConn() net.Conn }); ok {
+		return sealed.NetConn()
+	}
+	return c
+}
+
+// finish ends v if nothing else has, and gives back what it holds. The goroutine that has v calls it last.
+func (v *viewer) finish() {
+	if v.finished {
+		return
+	}
+	v.finished = true
+	v.end(failed)
+	v.pending.Release()
+	v.cursor.Close()
+	if v.news != nil {
+		v.news.Stop()
+	}
+	v.fanout.viewers.Add(-1)
+	s, why := v.rendition.stream, disconnectReason(v.reason.Load())
+	s.hub.counters.viewerLeft(v.path, why)
+	attrs := []any{
+		"viewer", v.remote, "form", v.rendition.format.String(), "reason", why.String(), "bytes", v.sent,
+		"time", time.Duration(now() - v.since).Round(time.Millisecond),
+	}
+	if v.missed.Why != broadcast.NotMissed {
+		attrs = append(attrs, "missed", v.missed.String())
+	}
+	s.log.Info("viewer ended", attrs...)
+	s.exit(v.rendition)
+	s.hub.leave(v)
+}
+
+// abandon is finish after a panic. What v has not sent is left to the garbage collector, because its state is unknown.
+func (v *viewer) abandon() {
+	defer func() {
+		if cause := recover(); cause != nil { // so that other viewers of a failed fanout are abandoned as well
+			v.rendition.stream.log.Error("abandoning a viewer failed", "viewer", v.remote, "cause", fmt.Sprint(cause))
+		}
+	}()
+	v.pending = millrace.Chain{}
+	v.finish()
+}
+
+// take moves the next batch from the ring to pending, which is empty. At the end of the ring that is what tells the client of
+// the end, if there is such a thing, and then take returns io.EOF.
+func (v *viewer) take() error {
+	b, err := v.cursor.Take(&v.pending)
+	v.more = b.More
+	v.frames.Store(int64(b.Frames))
+	v.bytes.Store(int64(b.Bytes - b.Preamble))
+	if err == io.EOF && disconnectReason(v.rendition.reason.Load()).complete() && v.chunks.end() {
+		v.more = true
+		return nil
+	}
+	if v.pending.Len() > 0 {
+		v.chunks.begin(v.pending.Len())
+	}
+	if b.Missed.Why != broadcast.NotMissed {
+		v.miss(b.Missed)
+	}
+	return err
+}
+
+// endOfStream ends v after an error of take.
+func (v *viewer) endOfStream(err error) {
+	if err == io.EOF {
+		v.end(disconnectReason(v.rendition.reason.Load()))
+	} else {
+		v.end(failed)
+	}
+}
+
+// miss notes a loss: v was moved forward, which the policy may not allow.
+func (v *viewer) miss(m broadcast.Missed) {
+	s := v.rendition.stream
+	if v.rendition.policy() == Drop {
+		v.end(lagReason(m.Why))
+		return
+	}
+	s.lost.Add(int64(m.Frames))
+	s.hub.counters.lost(m)
+	if v.behind.CompareAndSwap(false, true) {
+		s.hub.counters.seenBehind(lagReason(m.Why))
+	}
+	if v.missed.Why == broadcast.NotMissed {
+		v.missed.Why = m.Why
+		s.log.Warn("viewer skips to the newest key frame", "viewer", v.remote,
+			"frames", m.Frames, "bytes", m.Bytes, "reason", m.Why.String())
+	}
+	v.missed.Frames += m.Frames
+	v.missed.Bytes += m.Bytes
+}
+
+// inspect looks at a viewer that another goroutine has, and ends it if it is stalled, or if it is too far behind and the
+// policy says so. at is the present.
+func (v *viewer) inspect(at int64) lagReport {
+	if !v.writing.Load() {
+		return lagReport{} // it waits for frames
+	}
+	s := v.rendition.stream
+	lag := v.lag(at)
+	if why := v.exceeds(lag); why != connected {
+		if v.behind.CompareAndSwap(false, true) {
+			s.hub.counters.seenBehind(why)
+			if !v.warned {
+				v.warned = true
+				s.log.Warn("viewer is too far behind", "viewer", v.remote, "reason", why.String(),
+					"bytes", lag.Bytes, "frames", lag.Frames, "time", lag.Time.Round(time.Millisecond))
+			}
+		}
+		if v.rendition.policy() == Drop {
+			v.end(why)
+		}
+	}
+	if at-v.progress.Load() > int64(s.hub.cfg.StallTimeout) {
+		v.end(stalled)
+	}
+	report := lagReport{most: lag.Time}
+	if v.behind.Load() {
+		report.behind = 1
+	}
+	return report
+}
+
+// lag returns how far v is behind: what it has taken and not sent, and what it has not taken.
+func (v *viewer) lag(at int64) broadcast.Lag {
+	lag := v.cursor.Lag()
+	lag.Frames += int(v.frames.Load())
+	lag.Bytes += v.bytes.Load()
+	if lag.Frames > 0 {
+		lag.Time = time.Duration(at - v.takenAt.Load()) // what it has not got was published then or later
+	}
+	return lag
+}
+
+// exceeds returns which allowance a lag exceeds, or connected. The allowance counts from where the viewer began until it has
+// caught up.
+func (v *viewer) exceeds(lag broadcast.Lag) disconnectReason {
+	if !v.arrived.Load() {
+		lag.Bytes -= v.start.Bytes
+		lag.Frames -= v.start.Frames
+		lag.Time -= v.start.Time
+	}
+	switch cfg := &v.rendition.stream.hub.cfg; {
+	case cfg.LagBytes > 0 && lag.Bytes > cfg.LagBytes:
+		return lagBytes
+	case cfg.LagFrames > 0 && lag.Frames > cfg.LagFrames:
+		return lagFrames
+	case cfg.LagTime > 0 && lag.Time > cfg.LagTime:
+		return lagTime
+	}
+	return connected
+}
+
+// listen reads what the viewer sends until it hangs up, which is the only way to notice that when there is nothing to write.
+// The goroutine's stack is all that it costs.
+func (v *viewer) listen() {
+	var p [64]byte
+	why := failed
+	for heard := 0; heard < maxChatter; {
+		n, err := v.conn.Read(p[:])
+		if err != nil {
+			why = hungUp
+			break
+		}
+		heard += n
+	}
+	v.end(why)
+	v.fanout.remove(v)
+}
+
+// maxChatter is how much a viewer may send after its request. A second request on the same connection is not answered, and no
+// reason to read for ever.
+const maxChatter = 64 << 10

@@ -1,0 +1,215 @@
+package relay
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace-io/millrace/broadcast"
+)
+
+// A path is how a viewer's bytes reach its connection.
+type path uint8
+
+const (
+	pathWritev path = iota // the connection was taken over; one system call per batch
+	pathWrite              // the same without writev: TLS, or another system than Linux
+	pathWriter             // through an http.ResponseWriter: HTTP/2, or a wrapper without Unwrap
+
+	paths // how many there are
+)
+
+func (p path) String() string { return [paths]string{"writev", "write", "responsewriter"}[p] }
+
+// A watchRequest is what a viewer asks for.
+type watchRequest struct {
+	name   string // of the stream
+	ext    string // the format; "": as it comes
+	next   bool   // to begin at the next key frame, and not at the last one
+	remote string // the viewer's address
+}
+
+// parseWatchRequest understands a request for name, which may end with a format.
+func parseWatchRequest(r *http.Request, name string) (watchRequest, error) {
+	want := watchRequest{name: name, remote: r.RemoteAddr}
+	for _, ext := range []string{extFLV, extMP4} {
+		if name, ok := strings.CutSuffix(want.name, ext); ok {
+			want.name, want.ext = name, ext
+			break
+		}
+	}
+	if err := checkName(want.name); err != nil {
+		return want, err
+	}
+	if q := r.URL.Query(); q.Has("start") {
+		switch start := q.Get("start"); start {
+		case "last":
+		case "next":
+			want.next = true
+		default:
+			return want, refusal(http.StatusBadRequest,
+				"bad start=%.80q: want last (the newest key frame, as without it) or next (the next one)", start)
+		}
+	}
+	return want, nil
+}
+
+// Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [Refusal], which the caller answers,
+// or that of the request's context. Over HTTP/1.1 Watch takes over the connection and returns at once; otherwise it returns when the viewer has ended.
+func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
+	want, err := parseWatchRequest(r, name)
+	if err != nil {
+		return err
+	}
+	if r.Method == http.MethodHead {
+		return h.head(w, want)
+	}
+	if !h.admitted.Acquire() {
+		if h.ends.Err() != nil {
+			return errDraining
+		}
+		return refusal(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", h.cfg.MaxViewers)
+	}
+	v, err := h.enter(r.Context(), want)
+	if err == nil {
+		err = v.awaitReady(r.Context())
+	}
+	if err != nil {
+		h.admitted.Release()
+		return err
+	}
+	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		v.serveConn(conn, r.ProtoAtLeast(1, 1))
+	} else {
+		v.serveWriter(w, r)
+	}
+	return nil
+}
+
+// awaitReady waits until v can begin at the next key frame of its rendition. Until the rendition is ready, a key frame that
+// comes next may be an old one.
+func (v *viewer) awaitReady(ctx context.Context) error {
+	if v.cursor != nil {
+		return nil
+	}
+	r := v.rendition
+	select {
+	case <-r.ready:
+	case <-ctx.Done():
+		r.stream.exit(r)
+		return ctx.Err()
+	}
+	r.stream.mu.Lock()
+	defer r.stream.mu.Unlock()
+	v.begin(r.cursor(broadcast.FromNextKey()))
+	return nil
+}
+
+// head answers a HEAD, which does not wait for a stream.
+func (h *Hub) head(w http.ResponseWriter, want watchRequest) error {
+	h.mu.Lock()
+	s := h.find(want.name)
+	h.mu.Unlock()
+	if s == nil {
+		return refusal(http.StatusNotFound, "no stream %q: it has no publisher", want.name)
+	}
+	f, err := s.format(want.ext)
+	if err == nil {
+		setWatchHeader(w.Header(), f)
+	}
+	return err
+}
+
+// setWatchHeader fills the head of a viewer's response.
+func setWatchHeader(h http.Header, f format) {
+	h.Set("Content-Type", f.contentType())
+	h.Set("Cache-Control", "no-store")
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("X-Content-Type-Options", "nosniff")
+}
+
+// appendHead puts the response's head, and what every viewer of the rendition begins with, into pending, for a connection
+// that was taken over.
+func (v *viewer) appendHead(chunked bool) {
+	head := "HTTP/1.1 200 OK\r\n" +
+		"Content-Type: " + v.rendition.format.contentType() + "\r\n" +
+		"Cache-Control: no-store\r\n" +
+		"Access-Control-Allow-Origin: *\r\n" +
+		"X-Content-Type-Options: nosniff\r\n" +
+		"Connection: close\r\n"
+	if v.chunks.on = chunked; chunked {
+		head += "Transfer-Encoding: chunked\r\n"
+	}
+	v.pending.AppendCopy([]byte(head + "\r\n"))
+	if first := v.rendition.head; len(first) > 0 {
+		v.chunks.begin(len(first))
+		v.pending.AppendCopy(v.chunks.line)
+		v.pending.AppendCopy(first)
+		v.chunks.line = nil
+	}
+}
+
+// serveConn serves v on a connection that was taken over, so that neither the handler's stack nor net/http's buffers live as
+// long as the viewer. It returns at once.
+func (v *viewer) serveConn(conn net.Conn, chunked bool) {
+	v.conn = conn
+	v.appendHead(chunked)
+	BoundUnsent(carrierOf(conn), v.rendition.stream.hub.cfg.Unsent)
+	if v.path = pathWritev; !v.sock.open(conn) {
+		v.path = pathWrite
+		v.w, v.flush = conn, func() error { return nil }
+		v.follow()
+	}
+	v.enter()
+	go v.listen()
+	go v.fanout.serve(v)
+}
+
+// serveWriter serves v through its ResponseWriter until it ends.
+func (v *viewer) serveWriter(w http.ResponseWriter, r *http.Request) {
+	v.path = pathWriter
+	setWatchHeader(w.Header(), v.rendition.format)
+	v.pending.AppendCopy(v.rendition.head)
+	control := http.NewResponseController(w)
+	v.w, v.flush = w, control.Flush
+	var deadline sync.Mutex // so that w is not used after this handler
+	returned := false
+	defer func() {
+		deadline.Lock()
+		defer deadline.Unlock()
+		returned = true
+	}()
+	v.abort = func() {
+		deadline.Lock()
+		defer deadline.Unlock()
+		if !returned {
+			_ = control.SetWriteDeadline(time.Unix(1, 0))
+		}
+	}
+	v.follow()
+	defer context.AfterFunc(r.Context(), func() { v.end(hungUp) })()
+	v.enter()
+	v.fanout.serve(v)
+	if !disconnectReason(v.reason.Load()).complete() {
+		panic(http.ErrAbortHandler) // otherwise the viewer would take it for the stream's proper end
+	}
+}
+
+// follow prepares v for a goroutine of its own that waits for what is new.
+func (v *viewer) follow() {
+	v.news = v.rendition.ring.Watch()
+	v.over = make(chan struct{})
+}
+
+// enter makes v known, before a goroutine serves it.
+func (v *viewer) enter() {
+	s := v.rendition.stream
+	v.fanout = v.rendition.fanout()
+	s.hub.counters.viewerCame(v.path)
+	s.hub.serve(v)
+	s.log.Info("viewer started", "viewer", v.remote, "form", v.rendition.format.String(), "path", v.path.String())
+	v.fanout.add(v)
+}

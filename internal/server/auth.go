@@ -1,0 +1,207 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// A publishAuth decides who may publish, and write blobs.
+//
+//   - With a token: a client that shows it, on every listener.
+//   - Without: a client of a loopback listener that names this machine in Host. The name matters because a page in a browser can
+//     make its own host name resolve to 127.0.0.1, and would then count as same-origin (DNS rebinding).
+//   - In both cases never a page of another site.
+type publishAuth struct {
+	token    string
+	loopback bool
+	cross    *http.CrossOriginProtection
+}
+
+func newPublishAuth(token string, listener net.Addr) *publishAuth {
+	return &publishAuth{token: token, loopback: isLoopback(listener), cross: http.NewCrossOriginProtection()}
+}
+
+// check returns 0 if the request may publish, or the status and the reason of the refusal.
+func (a *publishAuth) check(r *http.Request) (status int, reason string) {
+	if err := a.cross.Check(r); err != nil {
+		return http.StatusForbidden, "publishing from a page of another site is not allowed"
+	}
+	if a.token != "" {
+		shown := shownToken(r)
+		if shown == "" {
+			return http.StatusUnauthorized, "publishing needs the token: Authorization: Bearer TOKEN, or ?token=TOKEN"
+		}
+		if !sameToken(shown, a.token) {
+			return http.StatusForbidden, "wrong publish token"
+		}
+		return 0, ""
+	}
+	if !a.loopback {
+		return http.StatusForbidden,
+			"publishing is off: this server can be reached from other machines and was started without --publish-token"
+	}
+	if !isLocalName(r.Host) {
+		return http.StatusForbidden, fmt.Sprintf("publishing without a token is for this machine only, and the request names host %.80q: "+
+			"use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
+	}
+	return 0, ""
+}
+
+// policy says what a publisher needs: nothing ("open"), a token ("token"), or that publishing is impossible ("off").
+func (a *publishAuth) policy() string {
+	switch {
+	case a.token != "":
+		return "token"
+	case a.loopback:
+		return "open"
+	}
+	return "off"
+}
+
+// mayPublish returns 0 if the request may publish, or the status and the reason of the refusal. It logs a refusal and sets the
+// headers of the answer, which the caller writes.
+func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, message string, attrs ...any) (status int, reason string) {
+	if status, reason = s.publishAuth.check(r); status == 0 {
+		return 0, ""
+	}
+	s.log.Warn(message, append(attrs, "status", status, "reason", reason)...)
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
+	}
+	return status, reason
+}
+
+// A readAuth decides who may read: streams, files, blobs, the page, the API and the metrics.
+//
+//   - With a token: a client that shows it, or that of publishers.
+//   - Without: every client; on a loopback listener, a client that names this machine in Host or shows the token of publishers.
+//     Otherwise a page of another site could read through a browser of this machine (DNS rebinding).
+//
+// A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the page's
+// requests, players and links need no token. The cookie gives no right to write. Browsers send a cookie to all ports of a host:
+// its value does not reveal the token, and its name depends on the token, so that servers beside each other keep their own.
+type readAuth struct {
+	token, publish string // both may be empty
+	loopback       bool
+
+	cookieName, cookieValue string
+}
+
+func newReadAuth(token, publish string, listener net.Addr) *readAuth {
+	sum := sha256.Sum256([]byte("millrace-read\x00" + token))
+	text := hex.EncodeToString(sum[:])
+	return &readAuth{token: token, publish: publish, loopback: isLoopback(listener),
+		cookieName: "millrace-read-" + text[:8], cookieValue: text[8:]}
+}
+
+// check returns 0 if the request may read, or the status and the reason of the refusal. The cookie counts only if no token is
+// shown: it may come from an older token.
+func (a *readAuth) check(r *http.Request) (status int, reason string) {
+	shown := shownToken(r)
+	switch {
+	case shown != "" && a.publish != "" && sameToken(shown, a.publish):
+		return 0, ""
+	case a.token == "" && a.loopback && !isLocalName(r.Host):
+		return http.StatusForbidden, fmt.Sprintf("this server is for this machine only, and the request names host %.80q: "+
+			"use 127.0.0.1 or localhost, or start with --read-token", r.Host)
+	case a.token == "":
+		return 0, ""
+	case shown != "" && sameToken(shown, a.token):
+		return 0, ""
+	case shown != "":
+		return http.StatusForbidden, "wrong token"
+	}
+	if c, err := r.Cookie(a.cookieName); err == nil && sameToken(c.Value, a.cookieValue) {
+		return 0, ""
+	}
+	return http.StatusUnauthorized, "reading needs the token: ?token=TOKEN, or Authorization: Bearer TOKEN"
+}
+
+// policy says what a reader needs: nothing ("open") or a token ("token").
+func (a *readAuth) policy() string {
+	if a.token != "" {
+		return "token"
+	}
+	return "open"
+}
+
+// protect returns next for clients that may read. Requests that write are for publishAuth, and OPTIONS and /healthz are for
+// everyone: browsers and monitors cannot show a token with them.
+func (s *Server) protect(a *readAuth, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.Path == "/healthz" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		status, reason := a.check(r)
+		if status != 0 {
+			level := slog.LevelWarn
+			if status == http.StatusUnauthorized {
+				level = slog.LevelDebug // port scanners would fill the log
+				h.Set("WWW-Authenticate", `Bearer realm="millrace"`)
+			}
+			s.log.Log(r.Context(), level, "reader refused", "path", r.URL.Path, "client", r.RemoteAddr, "status", status, "reason", reason)
+			if strings.HasPrefix(r.URL.Path, "/live/") {
+				h.Set("Access-Control-Allow-Origin", "*") // without it a player on another site cannot see the status
+			}
+			refuseBody(w, r, status, reason)
+			return
+		}
+		if a.token != "" {
+			h.Set("Cache-Control", "private") // not for shared caches; a handler may add no-cache
+			if r.URL.Query().Has("token") && strings.Contains(r.Header.Get("Accept"), "text/html") {
+				h.Set("Referrer-Policy", "same-origin") // the address has the token in it
+				http.SetCookie(w, &http.Cookie{Name: a.cookieName, Value: a.cookieValue, Path: "/", HttpOnly: true,
+					Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode})
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// shownToken returns the token in the request, or "".
+func shownToken(r *http.Request) string {
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(token)
+	}
+	return r.URL.Query().Get("token")
+}
+
+// sameToken compares in a time that depends neither on where the two differ nor on their lengths.
+func sameToken(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+// isLoopback reports whether only this machine can reach a listener at a.
+func isLoopback(a net.Addr) bool {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.IP.IsLoopback()
+	case *net.UnixAddr:
+		return true
+	default:
+		return false
+	}
+}
+
+// isLocalName reports whether the host of a request can only mean this machine.
+func isLocalName(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if host == "" || strings.EqualFold(host, "localhost") || strings.HasSuffix(strings.ToLower(host), ".localhost") {
+		return true // HTTP/1.0 has no host, and browsers do not speak it
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

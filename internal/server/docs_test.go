@@ -1,0 +1,135 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/testkit/need"
+)
+
+// userPage returns a page of the user's documentation.
+func userPage(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// With the nginx configuration of docs/serve.md, streams and blobs pass while they come, and longer ones than nginx' 1 MiB.
+func TestBehindNginx(t *testing.T) {
+	nginx := need.Program(t, "nginx")
+	_, block, _ := strings.Cut(userPage(t, "serve.md"), "```nginx\n")
+	block, _, _ = strings.Cut(block, "```")
+	if !strings.Contains(block, "127.0.0.1:8080") {
+		t.Fatalf("docs/serve.md has no configuration for nginx: %q", block)
+	}
+	f := serve(t, func(c *Config) { c.PublishToken, c.Blobs = "secret", t.TempDir() })
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "http")
+	client := startNginx(t, nginx, dir, socket, strings.ReplaceAll(block, "127.0.0.1:8080", f.addr))
+
+	stream := random(3 << 20)
+	body, send := io.Pipe()
+	published := make(chan string, 1)
+	go func() { published <- exchanged(client, "POST", "http://example.org/live/cam?token=secret", body) }()
+	first, rest := stream[:1<<20], stream[1<<20:]
+	_, _ = send.Write(first)
+	f.published("cam", len(first))
+	res, err := client.Get("http://example.org/live/cam")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	_, _ = send.Write(rest)
+	got := make([]byte, len(rest))
+	if n, err := io.ReadFull(res.Body, got); err != nil { // while the publisher's body has no end
+		t.Fatalf("a viewer has %d bytes: %v", n, err)
+	}
+	same(t, "the stream", got, rest)
+	_ = send.Close()
+	if got := <-published; !strings.HasPrefix(got, "200") {
+		t.Errorf("the publisher: %s", got)
+	}
+	value := random(3 << 20)
+	if got := exchanged(client, "PUT", "http://example.org/blobs/a?token=secret", bytes.NewReader(value)); !strings.HasPrefix(got, "201") {
+		t.Errorf("PUT: %s", got)
+	}
+	if got := exchanged(client, "GET", "http://example.org/blobs/a", nil); got != "200 "+string(value) {
+		t.Errorf("GET: %.100q", got)
+	}
+	if got := exchanged(client, "PUT", "http://example.org/blobs/b", bytes.NewReader(value)); !strings.HasPrefix(got, "401") {
+		t.Errorf("PUT without the token: %s", got)
+	}
+}
+
+// startNginx starts an nginx with a location block at a Unix socket, and returns a client of it.
+func startNginx(t *testing.T, program, dir, socket, location string) *http.Client {
+	t.Helper()
+	conf := filepath.Join(dir, "nginx.conf")
+	text := "daemon off; pid " + dir + "/pid; error_log stderr; events {}\nhttp { access_log off;\n"
+	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		text += kind + "_temp_path " + dir + "/" + kind + ";\n"
+	}
+	text += "server { listen unix:" + socket + ";\n" + location + "} }\n"
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-c", conf, "-p", dir)
+	var said logBook
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("nginx says:\n%s", &said)
+		}
+	})
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}
+	eventually(t, "nginx to listen", func() bool {
+		conn, err := dial(t.Context(), "", "")
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	tr := &http.Transport{DialContext: dial}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+// The command for a test picture in docs/publish.md publishes one that viewers see.
+func TestTheTestPicture(t *testing.T) {
+	need.Program(t, "ffmpeg")
+	command := regexp.MustCompile("(?m)^ffmpeg -re -f lavfi .*$").FindString(userPage(t, "publish.md"))
+	f := serve(t, nil)
+	command = strings.ReplaceAll(command, "127.0.0.1:8080", f.addr)
+	command = strings.Replace(command, " -f flv ", " -t 1 -f flv ", 1) // else it does not end
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	w := f.ask("/live/test.mp4", 0)
+	cmd := exec.CommandContext(ctx, "sh", "-c", command+" -v error")
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	w.begin()
+	if got := w.rest(); len(got) < 20_000 || string(got[4:8]) != "ftyp" {
+		t.Errorf("a viewer got %d bytes", len(got))
+	}
+}

@@ -1,0 +1,122 @@
+package server
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/relay"
+)
+
+const (
+	// writeStep and readFromStep are what a client must take within the stall timeout, apart from what the kernel's
+	// buffers add: by Write, and by sendfile or splice, where each step costs a system call.
+	writeStep    = 16 << 10
+	readFromStep = 256 << 10
+
+	copyStep = 32 << 10 // bytes that are read at a time where Write must send them
+)
+
+// A progressResponse is a response whose write deadline moves on as the client takes the body. The response as a whole may take
+// for ever.
+type progressResponse struct {
+	http.ResponseWriter
+	limit   time.Duration
+	due     time.Time // the deadline, zero before the first step
+	stalled bool      // a step did not end in time
+}
+
+// Unwrap is for http.ResponseController.
+func (p *progressResponse) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// extend moves the deadline. It keeps a deadline that is new, because over HTTP/2 setting it costs a message.
+func (p *progressResponse) extend() {
+	due := time.Now().Add(p.limit)
+	if due.Sub(p.due) > p.limit/8 {
+		p.due = due
+		_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(due)
+	}
+}
+
+func (p *progressResponse) ended(err error) {
+	p.stalled = p.stalled || err != nil && !time.Now().Before(p.due)
+}
+
+// Write implements io.Writer.
+func (p *progressResponse) Write(b []byte) (n int, err error) {
+	for {
+		p.extend()
+		m, err := p.ResponseWriter.Write(b[n:min(len(b), n+writeStep)])
+		n += m
+		if err != nil || n == len(b) {
+			p.ended(err)
+			return n, err
+		}
+	}
+}
+
+// ReadFrom gives src to the response in steps, each in a LimitedReader of its own, as sendfile and splice need it.
+func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
+	rf, ok := p.ResponseWriter.(io.ReaderFrom)
+	if !ok {
+		block := millrace.DefaultPool().Get(copyStep)
+		defer block.Release()
+		return io.CopyBuffer(struct{ io.Writer }{p}, struct{ io.Reader }{src}, block.Bytes())
+	}
+	whole, ok := src.(*io.LimitedReader)
+	if !ok {
+		whole = &io.LimitedReader{R: src, N: 1<<63 - 1}
+	}
+	for whole.N > 0 {
+		p.extend()
+		step := io.LimitedReader{R: whole.R, N: min(whole.N, readFromStep)}
+		asked := step.N
+		n, err := rf.ReadFrom(&step)
+		total += n
+		whole.N -= asked - step.N
+		if err != nil || n < asked {
+			p.ended(err)
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// beginDownload returns the response to write to. It bounds what the kernel holds unsent: a socket with a buffer of megabytes
+// takes nothing more before a third of that is free, which a slow client may not reach within the stall timeout.
+func (s *Server) beginDownload(w http.ResponseWriter, r *http.Request) *progressResponse {
+	if tcp := downloadConn(r); tcp != nil {
+		relay.BoundUnsent(tcp, s.cfg.Unsent)
+	}
+	return &progressResponse{ResponseWriter: w, limit: s.cfg.StallTimeout}
+}
+
+// endDownload logs and counts a download whose client has stalled, and has the kernel forget what it still holds for that
+// client.
+func (s *Server) endDownload(p *progressResponse, r *http.Request, stalled *atomic.Int64) {
+	if !p.stalled {
+		return
+	}
+	stalled.Add(1)
+	s.log.Info("download ended", "client", r.RemoteAddr, "path", r.URL.Path,
+		"reason", "the client took nothing for --stall-timeout")
+	if tcp := downloadConn(r); tcp != nil {
+		_ = tcp.SetLinger(0)
+	}
+}
+
+// downloadConn returns the TCP connection that carries the response to r alone, or nil.
+func downloadConn(r *http.Request) *net.TCPConn {
+	c, ok := r.Context().Value(connKey{}).(net.Conn)
+	if !ok || r.ProtoMajor != 1 {
+		return nil
+	}
+	tcp, _ := wire(c).(*net.TCPConn)
+	return tcp
+}
+
+// kernelSends reports whether a request came by HTTP/1 straight through TCP: then the kernel sends the file.
+func kernelSends(r *http.Request) bool { return r.TLS == nil && r.ProtoMajor == 1 }

@@ -1,0 +1,19 @@
+package childproc
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// A Guard makes a process die with this one, even if this one is killed. On Linux the kernel does it.
+type Guard struct{}
+
+// Start starts cmd, in a process group of its own. Pdeathsig speaks of the thread that forks; Go ends a thread only with a
+// goroutine that has locked itself to it and returns without unlocking it, which nothing here does.
+func (*Guard) Start(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	return cmd.Start()
+}
+
+// Release is to be called when the process has ended.
+func (*Guard) Release() {}

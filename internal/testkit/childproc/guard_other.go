@@ -1,0 +1,41 @@
+//go:build !linux
+
+package childproc
+
+import (
+	"io"
+	"os/exec"
+	"strconv"
+)
+
+// A Guard makes a process die with this one, even if this one is killed. Without the kernel's help that takes a
+// shell for each: it waits for the end of a pipe of which only this process has the other end.
+type Guard struct {
+	shell *exec.Cmd
+	pipe  io.Closer
+}
+
+// Start starts cmd. Release is to be called when the process has ended.
+func (g *Guard) Start(cmd *exec.Cmd) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	g.shell = exec.Command("/bin/sh", "-c", `trap "" INT TERM; cat >/dev/null; kill -9 `+strconv.Itoa(cmd.Process.Pid))
+	pipe, err := g.shell.StdinPipe()
+	if err == nil {
+		g.pipe = pipe
+		err = g.shell.Start()
+	}
+	if err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	return err
+}
+
+// Release ends the shell, which must not outlive the process: it would kill the next one of that number.
+func (g *Guard) Release() {
+	_ = g.shell.Process.Kill()
+	_ = g.shell.Wait()
+	g.pipe.Close()
+}

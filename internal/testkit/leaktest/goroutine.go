@@ -1,0 +1,46 @@
+package leaktest
+
+import (
+	"runtime"
+	"strings"
+)
+
+// goroutines returns the stacks of the goroutines that the tests have left running. The caller's, the runtime's and the
+// test framework's are left out.
+func goroutines() []string {
+	buf := make([]byte, 64<<10)
+	for {
+		n := runtime.Stack(buf, true)
+		if n < len(buf) {
+			buf = buf[:n]
+			break
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+	all := strings.Split(strings.TrimSpace(string(buf)), "\n\n")
+	var left []string
+	for _, stack := range all[1:] { // the first is the caller's
+		if !foreign(stack) {
+			left = append(left, stack)
+		}
+	}
+	return left
+}
+
+// foreign reports whether a stack is of the runtime or of the test framework. The function that started the goroutine tells,
+// or, for the goroutine that feeds signals to os/signal, the function that runs.
+func foreign(stack string) bool {
+	if strings.Contains(stack, "\nos/signal.loop(") {
+		return true
+	}
+	_, creator, found := strings.Cut(stack, "\ncreated by ")
+	if !found {
+		return true // the main goroutine and goroutines of the runtime, which no go statement starts
+	}
+	for _, ours := range []string{"runtime.", "testing.", "internal/fuzz."} {
+		if strings.HasPrefix(creator, ours) {
+			return true
+		}
+	}
+	return false
+}

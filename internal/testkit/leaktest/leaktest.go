@@ -1,0 +1,95 @@
+// Package leaktest fails a package's tests when they leave a goroutine running or a pooled block out.
+//
+// A package that touches pooled memory or starts goroutines ends every test binary with it:
+//
+//	func TestMain(m *testing.M) { leaktest.Main(m) }
+//
+// (In the root package that TestMain stands in package millrace_test, because leaktest imports millrace.) A single test
+// that shares no Pool with parallel ones can be checked by itself with [Check].
+package leaktest
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+)
+
+// grace is how long a goroutine that has been told to end, or the block it holds, may take. Only a leak waits for it.
+var grace = 10 * time.Second
+
+// Main runs the tests and exits: with their code if they fail, with 1 if they pass and leak, with 0 otherwise. It does
+// not look for leaks after a failure, since a test that stops in the middle leaves things behind that say nothing.
+func Main(m *testing.M) {
+	os.Exit(run(m.Run, os.Stderr))
+}
+
+func run(tests func() int, w io.Writer) int {
+	if code := tests(); code != 0 {
+		return code
+	}
+	leaks := settled(func() string {
+		var b strings.Builder
+		b.WriteString(outstanding(millrace.DefaultPool(), 0))
+		for _, stack := range goroutines() {
+			fmt.Fprintf(&b, "leaktest: a goroutine is still running:\n%s\n\n", stack)
+		}
+		return b.String()
+	})
+	if leaks == "" {
+		return 0
+	}
+	fmt.Fprintf(w, "%sleaktest: FAIL\n", leaks)
+	return 1
+}
+
+// Check fails t if, when it ends, more or fewer bytes of p are in use than at this call. Tests that run in parallel need a
+// Pool each. Cleanups run last in, first out: those registered after Check have released what they hold by then.
+func Check(t testing.TB, p *millrace.Pool) {
+	t.Helper()
+	before := p.Stats().InUse
+	t.Cleanup(func() {
+		t.Helper()
+		if leaks := settled(func() string { return outstanding(p, before) }); leaks != "" {
+			t.Error(leaks)
+		}
+	})
+}
+
+// settled calls find until it finds nothing or the grace is over, and returns what it found last.
+func settled(find func() string) string {
+	deadline := time.Now().Add(grace)
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		leaks := find()
+		if leaks == "" || !time.Now().Before(deadline) {
+			return leaks
+		}
+		time.Sleep(pause)
+	}
+}
+
+// outstanding describes how p's bytes in use differ from want; empty if they don't.
+func outstanding(p *millrace.Pool, want int64) string {
+	s := p.Stats()
+	if s.InUse == want {
+		return ""
+	}
+	var b strings.Builder
+	name := "a Pool"
+	if p == millrace.DefaultPool() {
+		name = "millrace.DefaultPool()"
+	}
+	fmt.Fprintf(&b, "leaktest: %s has %d bytes in use (%d blocks), want %d\n", name, s.InUse, s.InUseBlocks, want)
+	leaks := p.Leaks()
+	for _, leak := range leaks {
+		fmt.Fprintf(&b, "leaktest: not released: %s\n", leak)
+	}
+	if len(leaks) == 0 {
+		b.WriteString("leaktest: run the tests again with -tags invariants to see who took them\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,158 @@
+package leaktest
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+)
+
+// childEnv makes this test binary a child that leaks in the way it names, so that the parent can see how it fails.
+const childEnv = "MILLRACE_LEAKTEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		grace = 50 * time.Millisecond // the leak is there for good, and the parent need not wait for it
+	}
+	Main(m)
+}
+
+var ownPool = millrace.NewPool()
+
+// leak is how a child can misbehave, or, for the last ones, what must not be taken for misbehaviour.
+var leak = map[string]func(t *testing.T){
+	"goroutine":    leakGoroutine,
+	"default pool": func(*testing.T) { leakBlock(millrace.DefaultPool()) },
+	"check":        func(t *testing.T) { Check(t, ownPool); leakBlock(ownPool) },
+	"failed test":  func(t *testing.T) { leakGoroutine(t); t.Error("broken for another reason") },
+	"own pool":     func(*testing.T) { leakBlock(ownPool) },
+	"signals":      func(*testing.T) { signal.Notify(make(chan os.Signal, 1), os.Interrupt) },
+}
+
+func leakGoroutine(*testing.T) { go leftBehind(make(chan struct{})) }
+
+func leftBehind(never chan struct{}) { <-never }
+
+var kept millrace.Draft
+
+func leakBlock(p *millrace.Pool) { kept = p.Get(1000) }
+
+func TestChild(t *testing.T) {
+	how := os.Getenv(childEnv)
+	if how == "" {
+		t.Skip("runs only as a child of the other tests")
+	}
+	leak[how](t)
+}
+
+// child runs TestChild in a process of its own and returns its exit code and what it printed.
+func child(t *testing.T, how string) (code int, output string) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, "-test.run=^TestChild$")
+	cmd.Env = append(os.Environ(), childEnv+"="+how, "GORACE=atexit_sleep_ms=0")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// remembersStacks reports whether the binary was built with -tags invariants.
+func remembersStacks() bool {
+	p := millrace.NewPool()
+	d := p.Get(1)
+	defer d.Release()
+	return len(p.Leaks()) > 0
+}
+
+func TestMainFailsOnLeaks(t *testing.T) {
+	const taker = "leaktest.leakBlock"
+	for _, test := range []struct {
+		how   string
+		want  string
+		stack string // only with -tags invariants
+	}{
+		{"goroutine", "leaktest.leftBehind(", ""},
+		{"default pool", "leaktest: millrace.DefaultPool() has 1024 bytes in use (1 blocks), want 0", taker},
+		{"check", "leaktest: a Pool has 1024 bytes in use (1 blocks), want 0", taker},
+	} {
+		t.Run(test.how, func(t *testing.T) {
+			t.Parallel()
+			code, output := child(t, test.how)
+			if code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			if !strings.Contains(output, test.want) {
+				t.Errorf("the report lacks %q:\n%s", test.want, output)
+			}
+			if test.stack == "" {
+				return
+			}
+			hint := test.stack
+			if !remembersStacks() {
+				hint = "-tags invariants"
+			}
+			if !strings.Contains(output, hint) {
+				t.Errorf("the report lacks %q:\n%s", hint, output)
+			}
+		})
+	}
+}
+
+func TestMainPassesWhatIsNoLeak(t *testing.T) {
+	for _, how := range []string{"own pool", "signals"} {
+		if code, output := child(t, how); code != 0 {
+			t.Errorf("%s: exit code %d, want 0:\n%s", how, code, output)
+		}
+	}
+}
+
+func TestMainSaysNothingOfLeaksAfterAFailure(t *testing.T) {
+	code, output := child(t, "failed test")
+	if code != 1 || !strings.Contains(output, "broken for another reason") {
+		t.Errorf("exit code %d:\n%s", code, output)
+	}
+	if strings.Contains(output, "leaktest:") {
+		t.Errorf("reports a leak although the test failed:\n%s", output)
+	}
+}
+
+func TestRunKeepsTheExitCodeOfTheTests(t *testing.T) {
+	var w bytes.Buffer
+	if code := run(func() int { return 2 }, &w); code != 2 || w.Len() > 0 {
+		t.Errorf("code %d, output %q; want 2 and nothing", code, w.String())
+	}
+}
+
+// A goroutine and a block that go away within the grace are no leak.
+func TestCheckWaitsForALateRelease(t *testing.T) {
+	p := millrace.NewPool()
+	t.Run("late", func(t *testing.T) {
+		Check(t, p)
+		d := p.Get(1)
+		time.AfterFunc(5*time.Millisecond, d.Release)
+	})
+}
+
+// Check compares with what was in use when it was called, not with nothing.
+func TestCheckAllowsWhatWasOutBefore(t *testing.T) {
+	p := millrace.NewPool()
+	outer := p.Get(1)
+	defer outer.Release()
+	t.Run("inner", func(t *testing.T) {
+		Check(t, p)
+		d := p.Get(1)
+		d.Release()
+	})
+}

@@ -1,0 +1,64 @@
+// Package need is how a test says that it needs something which this machine may lack: a program or a feature of the
+// kernel. Where CI is "true" the test fails; elsewhere it is skipped, and make test lists at its end what to install.
+package need
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// packages are Debian's packages of the programs that are not named after their package.
+var packages = map[string]string{
+	"ffprobe":       "ffmpeg",
+	"nginx":         "nginx-light",
+	"valkey-server": "valkey",
+}
+
+// Program returns the path of a program. Each further name is looked for if those before it are not installed. If none of
+// them is, the test is skipped, or fails on CI.
+func Program(t testing.TB, name string, others ...string) string {
+	t.Helper()
+	for _, n := range append([]string{name}, others...) {
+		if path, err := exec.LookPath(n); err == nil {
+			return path
+		}
+		if path, err := exec.LookPath("/usr/sbin/" + n); err == nil { // Debian's nginx; only root has this in the path
+			return path
+		}
+	}
+	pkg := packages[name]
+	if pkg == "" {
+		pkg = name
+	}
+	Missing(t, name+": apt-get install "+pkg)
+	return ""
+}
+
+// Missing skips the test, or fails it on CI. what is what the machine lacks and, after a colon, what to do about it.
+func Missing(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal("needs " + what)
+		return // of a test's own TB, whose Fatal returns
+	}
+	record(t.Name() + ": needs " + what + "\n")
+	t.Skip("needs " + what)
+}
+
+// listEnv names the file that scripts/needs lists at the end of a run. Without one the tests are listed nowhere.
+const listEnv = "MILLRACE_NEEDS"
+
+// record appends a line to that file. A line that cannot be written is missing in the list, and fails no test.
+func record(line string) {
+	name := os.Getenv(listEnv)
+	if name == "" {
+		return
+	}
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	_, _ = f.WriteString(line)
+}

@@ -1,0 +1,45 @@
+package need_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/millrace-io/millrace/internal/testkit/need"
+)
+
+func TestProgramIsFoundByItsSecondName(t *testing.T) {
+	if path := need.Program(t, "no-such-program", "sh"); path == "" {
+		t.Error("sh was not found")
+	}
+}
+
+// recorder keeps how a test ended, in place of ending it.
+type recorder struct {
+	testing.TB
+	failed, skipped bool
+}
+
+func (r *recorder) Helper()      {}
+func (r *recorder) Fatal(...any) { r.failed = true }
+func (r *recorder) Skip(...any)  { r.skipped = true }
+
+func TestAMissingProgramFailsOnlyOnCI(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "list")
+	if err := os.WriteFile(list, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MILLRACE_NEEDS", list)
+	for _, ci := range []string{"true", ""} {
+		t.Setenv("CI", ci)
+		r := &recorder{TB: t}
+		need.Program(r, "no-such-program")
+		if onCI := ci == "true"; r.failed != onCI || r.skipped == onCI {
+			t.Errorf("CI=%q: failed %t, skipped %t", ci, r.failed, r.skipped)
+		}
+	}
+	const want = "TestAMissingProgramFailsOnlyOnCI: needs no-such-program: apt-get install no-such-program\n"
+	if got, err := os.ReadFile(list); err != nil || string(got) != want {
+		t.Errorf("the list is %q, %v", got, err)
+	}
+}

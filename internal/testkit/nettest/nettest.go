@@ -1,0 +1,102 @@
+// Package nettest has what tests of servers need: connections that hold little, a log that can be read, and waiting.
+package nettest
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Timeout is how long Eventually waits. Only a failing test waits for so long.
+const Timeout = 10 * time.Second
+
+// A LogBook keeps what is logged.
+type LogBook struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *LogBook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String returns all that was logged.
+func (l *LogBook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Eventually fails the test if ok does not become true.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(Timeout); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v in vain: %s", Timeout, what)
+		}
+	}
+}
+
+// TCPPair returns the two ends of a connection, with kernel buffers as small as they get if small.
+func TCPPair(t testing.TB, small bool) (sender, receiver *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	rcvbuf := 0
+	if small {
+		rcvbuf = 1
+	}
+	receiver = Dial(t, ln.Addr().String(), rcvbuf)
+	other, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender = other.(*net.TCPConn)
+	if small {
+		_ = sender.SetWriteBuffer(1)
+	}
+	t.Cleanup(func() { _ = sender.Close() })
+	return sender, receiver
+}
+
+// Dial opens a connection. Unless rcvbuf is 0 its receive buffer is so small, and its segments too: the kernel would wait for
+// whole ones to have room, a fifth of a second each time.
+func Dial(t testing.TB, addr string, rcvbuf int) *net.TCPConn {
+	t.Helper()
+	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		if rcvbuf == 0 {
+			return nil
+		}
+		ctlErr := raw.Control(func(fd uintptr) { err = narrow(fd, rcvbuf) })
+		return errors.Join(err, ctlErr)
+	}}
+	conn, err := d.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn.(*net.TCPConn)
+}
+
+// Same compares long byte slices without printing them.
+func Same(t testing.TB, what string, got, want []byte) {
+	t.Helper()
+	if bytes.Equal(got, want) {
+		return
+	}
+	i := 0
+	for i < len(got) && i < len(want) && got[i] == want[i] {
+		i++
+	}
+	t.Errorf("%s: %d bytes, want %d; they differ from byte %d on", what, len(got), len(want), i)
+}

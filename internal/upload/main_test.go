@@ -1,9 +1,0 @@
-package upload
-
-import (
-	"testing"
-
-	"github.com/millrace-io/millrace/internal/leaktest"
-)
-
-func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -1,0 +1,119 @@
+package redisbuf
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+// An ioDeadline gives each read, or each write, of a connection at least the timeout. Setting a deadline costs nearly as much
+// as a short read, so a deadline has a quarter of the timeout to spare, and stays as long as it has more than the timeout left.
+type ioDeadline struct {
+	set     func(time.Time) error // of the connection
+	watcher *watcher              // sets a deadline, too
+	timeout time.Duration         // not above 0 for none
+	until   time.Time             // zero if no deadline is set
+}
+
+// renew is called before a read or write.
+func (d *ioDeadline) renew() error {
+	if d.timeout > 0 {
+		if now := time.Now(); d.until.Sub(now) < d.timeout {
+			d.until = now.Add(d.timeout + d.timeout/4)
+			if err := d.set(d.until); err != nil {
+				return err
+			}
+		}
+	}
+	return d.watcher.err()
+}
+
+// clear lets a read or write wait for as long as the context allows.
+func (d *ioDeadline) clear() error {
+	if d.timeout > 0 {
+		d.until = time.Time{}
+		if err := d.set(d.until); err != nil {
+			return err
+		}
+	}
+	return d.watcher.err()
+}
+
+// longAgo is a deadline that ends reads and writes at once.
+var longAgo = time.Unix(1, 0)
+
+// A watcher ends the reads and writes of a connection when the context of the call under way ends. A context that comes twice
+// in a row stays registered between calls, so that the next call with it allocates nothing.
+type watcher struct {
+	conn       net.Conn
+	ctx        context.Context // of the call under way, if it can be cancelled; otherwise nil
+	last       <-chan struct{} // the Done channel of the last such context
+	repeated   bool            // last has come twice in a row
+	unregister func() bool     // from the context of last; nil if it is not registered
+
+	mu      sync.Mutex
+	calling <-chan struct{} // ctx.Done() during a call, and nil between calls
+	fired   bool            // the connection's reads and writes were ended
+}
+
+// begin is called before a call, and returns the error of a context that has ended. The caller calls end in any case.
+func (w *watcher) begin(ctx context.Context) error {
+	done := ctx.Done()
+	if done == nil {
+		return nil
+	}
+	w.ctx = ctx
+	w.mu.Lock()
+	w.calling = done
+	w.mu.Unlock()
+	if w.repeated = done == w.last; !w.repeated {
+		w.stop()
+		w.last = done
+	}
+	if w.unregister == nil {
+		w.unregister = context.AfterFunc(ctx, func() { w.fire(done) })
+	}
+	return ctx.Err() // it may have ended before calling was set
+}
+
+// end is called after a call. It reports whether the connection's reads and writes were ended.
+func (w *watcher) end() (fired bool) {
+	if w.ctx == nil {
+		return false
+	}
+	w.ctx = nil
+	if !w.repeated {
+		w.stop()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calling = nil
+	return w.fired
+}
+
+// err returns the context's error, if it has ended. Call it after setting a deadline, which may have replaced the watcher's.
+func (w *watcher) err() error {
+	if w.ctx == nil {
+		return nil
+	}
+	return w.ctx.Err()
+}
+
+// stop forgets the context that is registered.
+func (w *watcher) stop() {
+	if w.unregister != nil {
+		w.unregister()
+		w.unregister = nil
+	}
+}
+
+// fire ends the connection's reads and writes if the call under way has the context that has ended.
+func (w *watcher) fire(done <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.calling == done {
+		_ = w.conn.SetDeadline(longAgo)
+		w.fired = true
+	}
+}

@@ -1,0 +1,289 @@
+package redisbuf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
+)
+
+// dial returns a new connection. As go-redis does, it tries again for a while if the server cannot be reached. As long as the
+// server stays unreachable, later calls do not wait: they fail at once, and have retries of their own.
+func (n *node) dial(ctx context.Context) (*conn, error) {
+	for failures := 0; ; {
+		c, reached, err := n.dialOnce(ctx)
+		if err == nil || reached {
+			return c, err
+		}
+		if ctxErr := ctx.Err(); ctxErr != nil {
+			return nil, ctxErr
+		}
+		if failures++; n.unreachable.Load() || failures >= n.opt.DialerRetries {
+			n.unreachable.Store(true)
+			return nil, err
+		}
+		if !n.pauseDial(ctx, failures) {
+			if ctxErr := ctx.Err(); ctxErr != nil {
+				return nil, ctxErr
+			}
+			return nil, err
+		}
+	}
+}
+
+// pauseDial waits between two dials. It reports false if the context or the Client ends meanwhile.
+func (n *node) pauseDial(ctx context.Context, failures int) bool {
+	pause := n.opt.DialerRetryTimeout
+	if n.opt.DialerRetryBackoff != nil {
+		pause = n.opt.DialerRetryBackoff(failures - 1)
+	}
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-n.servers.closing.Done():
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// dialOnce connects and logs in. reached reports whether the server could be connected to.
+func (n *node) dialOnce(ctx context.Context) (_ *conn, reached bool, err error) {
+	var c *conn
+	usable := false
+	n.servers.counters.dials.Add(1)
+	defer func() {
+		if !usable { // also after a panic of the user's code
+			n.servers.counters.dialsFailed.Add(1)
+			if c != nil {
+				c.close()
+			}
+		}
+	}()
+	if c, err = n.connect(ctx); err != nil {
+		return nil, false, n.dialError(ctx, err, nil)
+	}
+	if err := n.login(ctx, c); err != nil {
+		return nil, true, err
+	}
+	if err := n.add(c); err != nil {
+		return nil, true, err
+	}
+	n.unreachable.Store(false)
+	usable = true
+	return c, true, nil
+}
+
+// connect returns a connection on which nothing was said yet.
+func (n *node) connect(ctx context.Context) (*conn, error) {
+	ctx, cancel := n.dialContext(ctx)
+	defer cancel()
+	netConn, err := n.opt.Dialer(ctx, n.opt.Network, n.opt.Addr)
+	if err != nil {
+		return nil, err
+	}
+	return newConn(netConn, n.opt.ReadTimeout, n.opt.WriteTimeout), nil
+}
+
+// login executes the handshake of a new connection.
+func (n *node) login(ctx context.Context, c *conn) error {
+	inner, cancel := n.dialContext(ctx)
+	defer cancel()
+	err := c.handshake(inner, n.opt)
+	if err == nil || isServerError(err) {
+		return err
+	}
+	return n.dialError(ctx, err, c.net.RemoteAddr())
+}
+
+// dialContext returns a context for a dial, which has the DialTimeout.
+func (n *node) dialContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if n.opt.DialTimeout > 0 {
+		return context.WithTimeout(ctx, n.opt.DialTimeout)
+	}
+	return ctx, func() {}
+}
+
+// dialError returns the context's error if that has ended, and otherwise err as the error of a dial.
+func (n *node) dialError(ctx context.Context, err error, to net.Addr) error {
+	if ctxErr := ctx.Err(); ctxErr != nil {
+		return ctxErr
+	}
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		return err
+	}
+	return &net.OpError{Op: "dial", Net: n.opt.Network, Addr: to, Err: err}
+}
+
+// handshake sets up a new connection: protocol, credentials, database and name.
+func (c *conn) handshake(ctx context.Context, opt *redis.Options) error {
+	user, password, err := credentials(ctx, opt)
+	if err != nil {
+		return fmt.Errorf("redisbuf: credentials: %w", err)
+	}
+	if opt.Protocol != 2 {
+		switch err := c.hello(ctx, user, password); {
+		case err == nil:
+			password = ""
+		case !isServerError(err), redis.IsAuthError(err), redis.IsPermissionError(err), redis.IsLoadingError(err):
+			return err
+		case c.broken, c.hungUp():
+			return err // the server does not want the connection
+		}
+		// A server that does not know HELLO speaks RESP2.
+	}
+	if password != "" {
+		login := []string{"AUTH", password}
+		if user != "" {
+			login = []string{"AUTH", user, password}
+		}
+		if err := c.run(ctx, newTextCmd(login...)); err != nil {
+			return err
+		}
+	}
+	if opt.DB > 0 {
+		if err := c.run(ctx, newTextCmd("SELECT", strconv.Itoa(opt.DB))); err != nil {
+			return err
+		}
+	}
+	if opt.ClientName != "" {
+		return c.run(ctx, newTextCmd("CLIENT", "SETNAME", opt.ClientName))
+	}
+	return nil
+}
+
+// hello asks for RESP3, and logs in.
+func (c *conn) hello(ctx context.Context, user, password string) error {
+	hello := []string{"HELLO", "3"}
+	if password != "" {
+		if user == "" {
+			user = "default"
+		}
+		hello = append(hello, "AUTH", user, password)
+	}
+	return c.run(ctx, newTextCmd(hello...))
+}
+
+// credentials returns what a connection that is made now logs in with.
+func credentials(ctx context.Context, opt *redis.Options) (user, password string, err error) {
+	switch {
+	case opt.StreamingCredentialsProvider != nil:
+		now, unsubscribe, err := opt.StreamingCredentialsProvider.Subscribe(noopListener{})
+		if err != nil {
+			return "", "", err
+		}
+		user, password = now.BasicAuth()
+		if unsubscribe != nil {
+			_ = unsubscribe() // the credentials are valid in any case
+		}
+		return user, password, nil
+	case opt.CredentialsProviderContext != nil:
+		return opt.CredentialsProviderContext(ctx)
+	case opt.CredentialsProvider != nil:
+		user, password = opt.CredentialsProvider()
+		return user, password, nil
+	}
+	return opt.Username, opt.Password, nil
+}
+
+// noopListener ignores credential updates. A later connection subscribes anew.
+type noopListener struct{}
+
+func (noopListener) OnNext(auth.Credentials) {}
+func (noopListener) OnError(error)           {}
+
+// A textCmd is a command of short arguments, whose reply is ignored unless it is an error.
+type textCmd struct {
+	commandInfo
+	args []string
+}
+
+func newTextCmd(args ...string) *textCmd { return &textCmd{args: args} }
+
+func (t *textCmd) compose(c *conn) error {
+	c.array(len(t.args))
+	for _, a := range t.args {
+		c.arg(a)
+	}
+	c.pushRequest()
+	return nil
+}
+
+func (t *textCmd) read(c *conn) error { return c.skipReply() }
+
+func (t *textCmd) weight(int64) int64 { return 0 }
+
+// A roleCmd is a HELLO that reads which role the server has. A server that does not know HELLO has none.
+type roleCmd struct {
+	textCmd
+	role string
+}
+
+func newRoleCmd() *roleCmd { return &roleCmd{textCmd: textCmd{args: []string{"HELLO"}}} }
+
+func (r *roleCmd) read(c *conn) error {
+	h, err := c.readReply()
+	if isServerError(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	pairs := h.n
+	switch h.kind {
+	case kindMap:
+	case kindArray:
+		pairs /= 2
+	default:
+		return badReply("%q where a greeting should be", h.kind)
+	}
+	if pairs > maxElements {
+		return badReply("a greeting of %d pairs", pairs)
+	}
+	for range pairs {
+		name, err := c.readWord()
+		if err != nil {
+			return err
+		}
+		if name != "role" {
+			err = c.skipReply()
+		} else {
+			r.role, err = c.readWord()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isReplica reports whether the server follows another one.
+func (r *roleCmd) isReplica() bool { return r.role == "replica" || r.role == "slave" }
+
+// maxWord is the longest word in a greeting.
+const maxWord = 64
+
+// readWord reads a short text.
+func (c *conn) readWord() (string, error) {
+	h, err := c.readHeader()
+	switch {
+	case err != nil:
+		return "", err
+	case h.kind == kindStatus:
+		return string(h.text), nil
+	case h.kind != kindBulk || h.n > maxWord:
+		return "", badReply("%q of %d where a word should be", h.kind, h.n)
+	}
+	text := make([]byte, h.n)
+	if err := c.readPart(text); err != nil {
+		return "", err
+	}
+	return string(text), c.readEnd()
+}

@@ -1,0 +1,60 @@
+package redisbuf
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/semaphore"
+)
+
+// A limiter is a semaphore that knows how much is taken, and how many callers wait.
+type limiter struct {
+	sem     *semaphore.Weighted
+	closing context.Context // callers do not wait any longer when it ends
+	taken   atomic.Int64
+	waiting atomic.Int64
+}
+
+func newLimiter(size int64, closing context.Context) *limiter {
+	return &limiter{sem: semaphore.NewWeighted(size), closing: closing}
+}
+
+// acquire takes n, which the caller gives back by release. It gives up when ctx or closing ends, and after timeout unless that
+// is 0.
+func (l *limiter) acquire(ctx context.Context, n int64, timeout time.Duration) error {
+	if !l.sem.TryAcquire(n) {
+		if err := l.wait(ctx, n, timeout); err != nil {
+			return err
+		}
+	}
+	l.taken.Add(n)
+	return nil
+}
+
+func (l *limiter) wait(ctx context.Context, n int64, timeout time.Duration) error {
+	l.waiting.Add(1)
+	defer l.waiting.Add(-1)
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(l.closing, func() { cancel(ErrClosed) })()
+	if timeout > 0 {
+		defer time.AfterFunc(timeout, func() { cancel(redis.ErrPoolTimeout) }).Stop()
+	}
+	if l.sem.Acquire(inner, n) == nil {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return context.Cause(inner)
+}
+
+// release gives n back, which may be 0.
+func (l *limiter) release(n int64) {
+	if n > 0 {
+		l.taken.Add(-n)
+		l.sem.Release(n)
+	}
+}

@@ -1,0 +1,129 @@
+package redisbuf
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
+)
+
+// A connection that was lost is not a server that was: what comes in later goes is sent on another one.
+func TestPipelineGoesOnAfterALostConnection(t *testing.T) {
+	for _, retries := range []int{-1, 1} {
+		noValue := redistest.Say(":1\r\n")
+		replies := []redistest.Answer{redistest.Say(""), redistest.Say(""), noValue}
+		if retries > 0 {
+			replies = append(replies, redistest.Say("$5\r\nagain\r\n"))
+		}
+		replies = append(replies, redistest.Say("$5\r\nlater\r\n"), redistest.Say("+OK\r\n"))
+		h := redistest.StartHostile(t, replies...)
+		o := h.Options()
+		o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = retries, 1, 1
+		c, _ := clientOf(t, o, InFlight(100))
+		p := c.Pipeline()
+		buf, again, later := make([]byte, 40), make([]byte, 5), make([]byte, 90)
+		spoils, set, get := p.GetToBuffer("a", buf), p.SetFromBuffer("b", buf), p.GetToBuffer("c", again)
+		getLater, setLater := p.GetToBuffer("d", later), p.SetFromBuffer("e", later)
+		var protocol *ProtocolError
+		if err := p.Exec(bounded(t)); !errors.As(err, &protocol) || spoils.Err() != err {
+			t.Error(err)
+		}
+		var sent *SentError
+		if err := set.Err(); !errors.As(err, &sent) || !errors.Is(err, ErrConnLost) {
+			t.Error(err)
+		}
+		if err := get.Err(); retries < 0 && err != ErrConnLost || retries > 0 && (err != nil || string(again) != "again") {
+			t.Errorf("%d retries: %v, %q", retries, err, again)
+		}
+		if getLater.Err() != nil || string(later[:getLater.Len()]) != "later" || setLater.Err() != nil {
+			t.Errorf("%d retries: %v, %v", retries, getLater.Err(), setLater.Err())
+		}
+	}
+}
+
+// A server that hangs up on a SET has the next one tried.
+func TestPipelineGoesOnAfterAServerHungUp(t *testing.T) {
+	h := redistest.StartHostile(t, redistest.Say("").ThenClose(), redistest.Say("+OK\r\n"))
+	c, _ := clientOf(t, h.Options(), InFlight(100))
+	p := c.Pipeline()
+	value := make([]byte, 100)
+	lost, set := p.SetFromBuffer("k", value), p.SetFromBuffer("k", value)
+	err := p.Exec(bounded(t))
+	if sent := (*SentError)(nil); !errors.As(err, &sent) || lost.Err() != err || set.Err() != nil {
+		t.Error(err, set.Err())
+	}
+}
+
+// A silent server is waited for once, after reads as well as after writes.
+func TestPipelineOfASilentServer(t *testing.T) {
+	const timeout = time.Second
+	for name, collect := range map[string]func(p *Pipeline, buf []byte) *Result{
+		"GET": func(p *Pipeline, buf []byte) *Result { return p.GetToBuffer("k", buf) },
+		"SET": func(p *Pipeline, buf []byte) *Result { return p.SetFromBuffer("k", buf) },
+	} {
+		change := func(o *redis.Options) { o.MaxRetries = -1; o.ReadTimeout = timeout }
+		onPipes(t, change, []Option{InFlight(20_000)}, func(t *testing.T, c *Client, s *pipeRedis) {
+			get5(t, c)
+			s.mu.Lock()
+			s.silent = true
+			s.mu.Unlock()
+			p := c.Pipeline()
+			var results []*Result
+			for range 20 {
+				results = append(results, collect(p, make([]byte, 20_000)))
+			}
+			begun := time.Now() // of a time that only waiting takes
+			if err := p.Exec(context.Background()); !errors.Is(err, os.ErrDeadlineExceeded) || results[0].Err() != err {
+				t.Error(name, err)
+			}
+			if took := time.Since(begun); took > 3*timeout {
+				t.Error(name, took)
+			}
+			if err := results[19].Err(); err != errNotSent {
+				t.Error(name, err)
+			}
+		})
+	}
+}
+
+// What is left for a Conn to do says that its connection is lost.
+func TestPipelineOfAConnThatIsLost(t *testing.T) {
+	h := redistest.StartHostile(t, redistest.Say("").ThenClose())
+	c, _ := clientOf(t, h.Options(), InFlight(100))
+	conn, err := c.Conn(bounded(t))
+	must(t, err)
+	defer conn.Close()
+	p := conn.Pipeline()
+	value := make([]byte, 100)
+	lost, set, get := p.SetFromBuffer("k", value), p.SetFromBuffer("k", value), p.GetToBuffer("k", value)
+	err = p.Exec(bounded(t))
+	if sent := (*SentError)(nil); !errors.As(err, &sent) || lost.Err() != err {
+		t.Error(err)
+	}
+	if set.Err() != ErrConnLost || get.Err() != ErrConnLost || len(h.Requests()) != 1 {
+		t.Error(set.Err(), get.Err(), h.Requests())
+	}
+}
+
+// A limit below 0, which no value keeps, does not let others go along that are too many.
+func TestPipelineOfANegativeLimit(t *testing.T) {
+	c, rdb := shared(t, InFlight(100_000))
+	g := &group{client: c}
+	set := &Result{cmd: setOf("k", make([]byte, 60_000))}
+	get := &Result{cmd: &getChainCmd{commandInfo: commandInfo{key: "k"}, limit: -1_000_000}}
+	if n, weight := g.batch([]*Result{get, set, set}); n != 2 || weight != 60_002 {
+		t.Errorf("%d of 3 calls go together, with %d bytes", n, weight)
+	}
+	ctx := bounded(t)
+	must(t, rdb.Set(ctx, "negative", "", 0).Err())
+	var large *ValueTooLargeError
+	if err := c.GetChain(ctx, "negative", new(millrace.Chain), -1); !errors.As(err, &large) || large.Limit != -1 {
+		t.Error(err)
+	}
+}

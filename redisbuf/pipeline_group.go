@@ -1,0 +1,261 @@
+package redisbuf
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A group is the calls of a Pipeline that go to one server.
+type group struct {
+	client   *Client
+	node     *node
+	calls    []*Result
+	panicked any // what the user's Dialer or credentials provider has panicked with
+}
+
+// run executes the calls, as many at a time as InFlight allows. A batch's failed calls are retried before the next batch, so
+// that they stay ahead of its calls. There is no other batch after the server was lost.
+func (g *group) run(ctx context.Context) {
+	for rest := g.calls; len(rest) > 0; {
+		n, weight := g.batch(rest)
+		calls := rest[:n]
+		rest = rest[n:]
+		g.execute(ctx, calls, weight)
+		g.retry(ctx, calls)
+		for _, r := range calls {
+			if !isUnreachable(r.err) {
+				continue
+			}
+			err := r.err
+			if isLoss(err) {
+				err = errNotSent
+			}
+			for _, r := range rest {
+				r.err = err
+			}
+			return
+		}
+	}
+}
+
+// batch returns how many of the calls may be sent before the first reply is read, which is at least one, and how many bytes
+// they have in flight.
+func (g *group) batch(calls []*Result) (n int, weight int64) {
+	limit := g.client.settings.inFlight
+	for i, r := range calls {
+		more := g.client.weightOf(r.cmd)
+		if i > 0 && weight+more > limit {
+			return i, weight
+		}
+		weight += more
+	}
+	return len(calls), weight
+}
+
+// execute executes calls on one connection. If there is none, all calls have the error of that.
+func (g *group) execute(ctx context.Context, calls []*Result, weight int64) {
+	if err := g.runAll(ctx, calls, weight); err != nil {
+		for _, r := range calls {
+			r.err = err
+		}
+		return
+	}
+	for _, r := range calls {
+		r.n = r.cmd.info().n
+		if sent, ok := r.err.(*SentError); ok {
+			sent.Err = g.node.closedError(sent.Err)
+		} else {
+			r.err = g.node.closedError(r.err)
+		}
+	}
+}
+
+func (g *group) runAll(ctx context.Context, calls []*Result, weight int64) error {
+	counted, err := g.client.admit(ctx, weight)
+	if err != nil {
+		return err
+	}
+	defer g.client.inFlight.release(counted)
+	c, err := g.client.acquire(ctx, g.node)
+	if err != nil {
+		return err
+	}
+	defer g.client.release(ctx, g.node, c)
+	c.runAll(ctx, calls)
+	return nil
+}
+
+// errNotSent is the error of calls that were not sent because of a call before them.
+var errNotSent = errors.New("redisbuf: not sent, because a call before it in the pipeline has failed")
+
+// runAll sends calls and then reads the replies. If the connection is lost, calls without a reply get an error.
+func (c *conn) runAll(ctx context.Context, calls []*Result) {
+	err := c.begin(ctx)
+	c.pipelined = true
+	composed, read := 0, 0
+	if err == nil {
+		composed, err = c.sendAll(calls)
+	}
+	if err == nil {
+		c.sent = true
+		read, err = c.readAll(calls)
+		fail(calls[read:], err, true)
+	} else {
+		sent := c.sentOf(calls[:composed])
+		if closedByServer(err) { // an earlier reply may say why
+			read, _ = c.readAll(calls[:sent])
+		}
+		fail(calls[read:sent], err, true)
+		fail(calls[sent:], err, false)
+		if read == sent && sent < len(calls) {
+			calls[sent].err = c.pendingError(err)
+		}
+	}
+	_ = c.finish(ctx, err)
+}
+
+// sendAll sends calls. If it returns an error, it has composed the first of them, and some of these may have left.
+func (c *conn) sendAll(calls []*Result) (composed int, err error) {
+	for i, r := range calls {
+		if err := r.cmd.compose(c); err != nil {
+			return i, err
+		}
+		r.end = c.queued
+	}
+	return len(calls), c.flush()
+}
+
+// sentOf returns how many of calls, which were composed, have left completely.
+func (c *conn) sentOf(calls []*Result) int {
+	n := len(calls)
+	for n > 0 && calls[n-1].end > c.written {
+		n--
+	}
+	return n
+}
+
+// readAll reads the replies to calls. It returns how many calls have one, and why the next one has none.
+func (c *conn) readAll(calls []*Result) (read int, err error) {
+	for i, r := range calls {
+		if r.err = r.cmd.read(c); r.err != nil && (c.broken || !c.aligned(r.err)) {
+			return i, r.err
+		}
+	}
+	return len(calls), nil
+}
+
+// fail gives err to calls that have no reply. It is about the first of them.
+func fail(calls []*Result, err error, sent bool) {
+	for i, r := range calls {
+		r.err = err
+		if sent && r.cmd.info().writes {
+			r.err = &SentError{Err: err}
+		}
+		if i > 0 {
+			continue
+		}
+		switch err.(type) {
+		case *ProtocolError, *BufferTooSmallError, *ValueTooLargeError:
+			err = ErrConnLost // all that it means for the others
+		}
+	}
+}
+
+// retry executes failed calls again, one by one, if that may help. It stops when a call finds no server.
+func (g *group) retry(ctx context.Context, calls []*Result) {
+	if !slices.ContainsFunc(calls, func(r *Result) bool { return r.err != nil }) {
+		return
+	}
+	failed, pause := g.retryable(ctx, calls)
+	if pause {
+		if err := failed[0].call.pause(); err != nil {
+			for _, f := range failed {
+				f.result.err = err
+			}
+			return
+		}
+	}
+	for _, f := range failed {
+		r := f.result
+		r.err = f.call.run(r.cmd)
+		r.n = r.cmd.info().n
+		if isUnreachable(r.err) {
+			return
+		}
+	}
+}
+
+// A failedCall is a call that is to be executed again.
+type failedCall struct {
+	result *Result
+	call   call
+}
+
+// retryable returns the failed calls that may be executed again, after all of calls, and whether to pause before. A SET would
+// undo a later one, or contradict a later read that has seen the value before it, and a read would see the value of a later
+// SET.
+func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failedCall, pause bool) {
+	later := make(map[string]struct{ read, written bool }) // keys of later calls that may have been executed
+	for _, r := range slices.Backward(calls) {
+		cmd := r.cmd.info()
+		seen := later[cmd.key]
+		if mayHaveRun(r.err) {
+			seen.read, seen.written = seen.read || !cmd.writes, seen.written || cmd.writes
+			later[cmd.key] = seen
+		}
+		if r.err == nil {
+			continue
+		}
+		k := call{client: g.client, ctx: ctx, cmd: cmd, node: g.node}
+		k.reload(r.err)
+		yes, pauseFirst := k.retryable(r.err)
+		if !yes || seen.written || seen.read && cmd.writes {
+			continue
+		}
+		if err := k.follow(r.err); err != nil {
+			r.err = err
+			continue
+		}
+		failed = append(failed, failedCall{r, k})
+		pause = pause || pauseFirst
+	}
+	slices.Reverse(failed)
+	return failed, pause
+}
+
+// mayHaveRun reports whether a call with this error may have been executed. A read without a reply counts as not executed.
+func mayHaveRun(err error) bool {
+	var sent *SentError
+	switch {
+	case err == nil, errors.As(err, &sent):
+		return true
+	case isServerError(err):
+		_, _, redirected := redirection(err)
+		return !redirected && !isTransient(err)
+	}
+	return !isLoss(err)
+}
+
+// isUnreachable reports whether err, of a call with all its tries, means that another call would have no server either, or no
+// time.
+func isUnreachable(err error) bool {
+	if err == nil || isServerError(err) {
+		return false
+	}
+	for _, end := range []error{ErrClosed, redis.ErrPoolTimeout, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	var sent *SentError
+	if errors.As(err, &sent) || errors.Is(err, ErrConnLost) {
+		// One connection was lost, at the first try. Only after a timeout would another call wait as long.
+		var netErr net.Error
+		return errors.As(err, &netErr) && netErr.Timeout()
+	}
+	return isLoss(err)
+}

@@ -1,0 +1,155 @@
+package redisbuf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
+)
+
+// A server whose memory is full serves a ReaderAt.
+func TestReaderAtOfAFullServer(t *testing.T) {
+	s := redistest.Start(t, redistest.Config("maxmemory-policy noeviction"))
+	c, rdb := clientOf(t, s.Options())
+	ctx := bounded(t)
+	conn, err := c.Conn(ctx)
+	must(t, err)
+	defer conn.Close()
+	for _, size := range []int{0, 1, 1000, 3 << 20} {
+		s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+		value := randomValue(size)
+		must(t, rdb.Set(ctx, "full", value, 0).Err())
+		s.Do(t, "CONFIG", "SET", "maxmemory", "1000")
+		for _, c := range []*Client{c, &conn.Client} {
+			r, err := c.ReaderAt(ctx, "full")
+			must(t, err)
+			got, err := io.ReadAll(r)
+			if err != nil || !bytes.Equal(got, value) {
+				t.Fatalf("%d: %d bytes, %v", size, len(got), err)
+			}
+			p := guarded(size/2 + 1)
+			n, err := r.ReadAt(p, int64(size/2))
+			if err != nil && err != io.EOF || !bytes.Equal(intact(p)[:n], value[size/2:]) {
+				t.Fatalf("%d: %d bytes of the second half, %v", size, n, err)
+			}
+			if size > 0 {
+				must(t, rdb.Del(ctx, "full").Err())
+				var changed *ValueChangedError
+				if _, err := r.ReadAt(p[:1], 0); !errors.As(err, &changed) || changed.Is != 0 || changed.Was != int64(size) {
+					t.Error(err)
+				}
+				s.Do(t, "CONFIG", "SET", "maxmemory", "0")
+				must(t, rdb.Set(ctx, "full", value, 0).Err())
+				s.Do(t, "CONFIG", "SET", "maxmemory", "1000")
+			}
+			must(t, r.Close())
+		}
+	}
+}
+
+// A range counts only if the length before it and that after it are the expected one.
+func TestRange(t *testing.T) {
+	const value = "$5\r\nvalue\r\n"
+	status := func(err error) string {
+		var changed *ValueChangedError
+		var protocol *ProtocolError
+		switch {
+		case errors.As(err, &changed):
+			return fmt.Sprint("changed to ", changed.Is)
+		case errors.As(err, &protocol):
+			return "protocol"
+		case redis.HasErrorPrefix(err, "WRONGTYPE"):
+			return "WRONGTYPE"
+		case err != nil:
+			return "lost"
+		}
+		return "value"
+	}
+	for _, test := range []struct {
+		replies, want string
+		goesOn        bool // the connection does
+	}{
+		{":9\r\n" + value + ":9\r\n", "value", true},
+		{":8\r\n" + value + ":9\r\n", "changed to 8", true},
+		{":9\r\n" + value + ":8\r\n", "changed to 8", true},
+		{":0\r\n$0\r\n\r\n:0\r\n", "changed to 0", true},
+		{":9\r\n$2\r\nva\r\n:9\r\n", "changed to 4", true}, // it begins at 2
+		{":9\r\n$0\r\n\r\n:9\r\n", "changed to 2", true},
+		{":9\r\n$0\r\n\r\n:0\r\n", "changed to 0", true},
+		{":9\r\n$2\r\nva\r\n:3\r\n", "changed to 3", true},
+		{":9\r\n" + value + "-WRONGTYPE x\r\n", "WRONGTYPE", true},
+		{"-WRONGTYPE x\r\n-WRONGTYPE x\r\n-WRONGTYPE x\r\n", "WRONGTYPE", true},
+		{":9\r\n-WRONGTYPE x\r\n:0\r\n", "WRONGTYPE", true},
+		{":9\r\n:9\r\n:9\r\n", "protocol", false},
+		{"+OK\r\n" + value + ":9\r\n", "protocol", false},
+		{":9\r\n" + value + "+OK\r\n", "protocol", false},
+		{":9\r\n$5\r\nval", "lost", false},
+		{":9\r\n" + value, "lost", false},
+		{":8\r\n", "lost", false},
+		{"", "lost", false},
+	} {
+		client, server := tcpPair(t)
+		go func() {
+			_, _ = server.Read(make([]byte, 1000))
+			_, _ = io.WriteString(server, test.replies)
+			if !test.goesOn {
+				server.Close()
+			}
+		}()
+		c := newConn(client, 0, 0)
+		r := ReaderAt{key: "k", size: 9}
+		op := r.rangeCmd(2, make([]byte, 5))
+		err := c.run(bounded(t), op)
+		if got := status(err); got != test.want || c.broken == test.goesOn {
+			t.Errorf("%q: %v, want %s; broken %v", test.replies, err, test.want, c.broken)
+		}
+		if err == nil && string(op.buf) != "value" {
+			t.Errorf("%q: %q", test.replies, op.buf)
+		}
+		c.close()
+	}
+}
+
+// In a slot that is moving, each of the commands is preceded by an ASKING.
+func TestRangeOfASlotThatMoves(t *testing.T) {
+	const ok, value = "+OK\r\n", "$5\r\nvalue\r\n"
+	for _, test := range []struct {
+		replies string // behind the first ok
+		want    bool
+	}{
+		{":9\r\n" + ok + value + ok + ":9\r\n", true},
+		{":9\r\n-ERR x\r\n" + value + "-ERR x\r\n:9\r\n", true}, // it was not needed
+		{":8\r\n" + ok + value + ok + ":9\r\n", false},
+		{":9\r\n" + ok + value + ok + ":8\r\n", false},
+		{":9\r\n", false},
+		{":9\r\n" + ok + value, false},
+	} {
+		client, server := tcpPair(t)
+		asked := make(chan string, 1)
+		go func() {
+			said := make([]byte, 1000)
+			n, _ := server.Read(said)
+			_, _ = io.WriteString(server, ok+test.replies)
+			server.Close()
+			asked <- string(said[:n])
+		}()
+		c := newConn(client, 0, 0)
+		c.asking = true
+		r := ReaderAt{key: "k", size: 9}
+		op := r.rangeCmd(2, make([]byte, 5))
+		err := c.run(bounded(t), op)
+		if (err == nil) != test.want || err == nil && string(op.buf) != "value" || c.asking {
+			t.Errorf("%q: %v, %q", test.replies, err, op.buf)
+		}
+		if said := <-asked; strings.Count(said, "ASKING") != 3 {
+			t.Errorf("%q: asked %q", test.replies, said)
+		}
+		c.close()
+	}
+}

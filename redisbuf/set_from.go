@@ -1,0 +1,192 @@
+package redisbuf
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/millrace-io/millrace"
+)
+
+// SetFrom sets key to the next n bytes of r. From a TCP or Unix connection the kernel moves them to a server's TCP connection
+// (splice); otherwise they pass through one pooled block. It borrows r, and does not read more than n bytes.
+//
+// The errors are those of SetFromBuffer, and a *ReaderError if r fails: with io.ErrUnexpectedEOF if r ends early, and with
+// io.ErrNoProgress after a hundred reads without bytes or an error. The key then stays as it was. The end of ctx does not end
+// a Read of r that blocks. The call keeps its connection meanwhile: an r that reads values needs a Client of its own.
+//
+// The call is not retried once r was read from. While a cluster moves slots, it may therefore return an error that says MOVED
+// or ASK (redis.IsMovedError, redis.IsAskError). After a MOVED, another call finds the new server as soon as go-redis knows
+// it; an ASK lasts as long as the slot moves. SetFromBuffer, SetChain and SetFile follow the redirection themselves.
+func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, opts ...SetOption) error {
+	cmd, err := newSetFrom(key, r, n, opts)
+	if err != nil {
+		return err
+	}
+	return c.do(ctx, cmd)
+}
+
+// A setFromCmd sets a key to the next size bytes of r.
+type setFromCmd struct {
+	commandInfo
+	r    io.Reader
+	size int64
+	set  SetOption
+}
+
+func newSetFrom(key string, r io.Reader, n int64, opts []SetOption) (*setFromCmd, error) {
+	set, err := combine(opts)
+	if err == nil && n < 0 {
+		err = errOffset
+	}
+	return &setFromCmd{commandInfo: commandInfo{key: key, writes: true}, r: r, size: n, set: set}, err
+}
+
+func (s *setFromCmd) compose(c *conn) error {
+	c.beginSet(s.key, s.size, &s.set)
+	left := s.size
+	s.used = left > 0
+	for left >= minSplice && c.canSpliceFrom(s.r) {
+		n, err := c.spliceFrom(s.r, left)
+		if left -= n; err != nil {
+			return err
+		}
+	}
+	return c.copyFrom(s.r, left, &s.set)
+}
+
+func (s *setFromCmd) read(c *conn) error { return c.readOK() }
+
+func (s *setFromCmd) weight(int64) int64 { return s.size }
+
+// copyFrom sends the last n bytes of a SET's value from r, through a block, and the rest of the command.
+func (c *conn) copyFrom(r io.Reader, n int64, set *SetOption) error {
+	if n == 0 {
+		c.endSet(set)
+		return nil
+	}
+	block := millrace.DefaultPool().Get(int(min(n, relayBlock)))
+	defer block.Release() // flush has sent it
+	for n > 0 {
+		p := block.Bytes()
+		p = p[:min(n, int64(len(p)))]
+		m, err := c.readFrom(r, p)
+		if err := c.push(p[:m]); err != nil {
+			return err
+		}
+		if n -= int64(m); n == 0 {
+			c.endSet(set)
+		}
+		if flushErr := c.flush(); flushErr != nil {
+			return flushErr
+		}
+		if n > 0 && err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxEmptyReads is how often in a row a reader may return neither bytes nor an error, as in bufio.
+const maxEmptyReads = 100
+
+// readFrom reads at least one byte from r, or returns a ReaderError or the context's error.
+func (c *conn) readFrom(r io.Reader, p []byte) (int, error) {
+	for range maxEmptyReads {
+		n, err := r.Read(p)
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			err = &ReaderError{Err: err}
+		} else if n == 0 {
+			err = c.watcher.err()
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+	return 0, &ReaderError{Err: io.ErrNoProgress}
+}
+
+// A ReaderError says that the reader of SetFrom, or the file of SetFile, failed. The key is as it was.
+type ReaderError struct{ Err error }
+
+func (e *ReaderError) Error() string { return fmt.Sprintf("redisbuf: reading the value: %v", e.Err) }
+
+// Unwrap returns the reader's error.
+func (e *ReaderError) Unwrap() error { return e.Err }
+
+// minSendfile is the shortest file for which sendfile pays. A shorter one is read into a block, and leaves together with the
+// command.
+const minSendfile = 64 << 10
+
+// SetFile sets key to the content of f, from its beginning to its end. On a TCP or Unix connection the kernel moves the bytes
+// of a file of 64 KiB and more (sendfile). It borrows f, and neither uses nor moves its position. It refuses files that are
+// not regular, and those that report size 0 but have content, as in /proc.
+//
+// The errors are those of SetFromBuffer, and a *ReaderError if f cannot be read: with io.ErrUnexpectedEOF if f has become
+// shorter meanwhile. The key then stays as it was.
+func (c *Client) SetFile(ctx context.Context, key string, f *os.File, opts ...SetOption) error {
+	cmd, err := newSetFile(key, f, opts)
+	if err != nil {
+		return err
+	}
+	return c.do(ctx, cmd)
+}
+
+// A setFileCmd sets a key to the first size bytes of a file.
+type setFileCmd struct {
+	commandInfo
+	f    *os.File
+	size int64
+	set  SetOption
+}
+
+func newSetFile(key string, f *os.File, opts []SetOption) (*setFileCmd, error) {
+	set, err := combine(opts)
+	if err != nil {
+		return nil, err
+	}
+	size, err := fileSize(f)
+	return &setFileCmd{commandInfo: commandInfo{key: key, writes: true}, f: f, size: size, set: set}, err
+}
+
+// fileSize returns the size of a regular file.
+func fileSize(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, fmt.Errorf("redisbuf: SetFile of %s, which is not a regular file", f.Name())
+	}
+	if info.Size() == 0 {
+		var p [1]byte
+		switch n, err := f.ReadAt(p[:], 0); {
+		case n > 0:
+			return 0, fmt.Errorf("redisbuf: SetFile of %s, which reports size 0 but has content", f.Name())
+		case err != nil && err != io.EOF:
+			return 0, &ReaderError{Err: err}
+		}
+	}
+	return info.Size(), nil
+}
+
+func (s *setFileCmd) compose(c *conn) error {
+	c.beginSet(s.key, s.size, &s.set)
+	off := int64(0)
+	if s.size >= minSendfile {
+		var err error
+		if off, err = c.sendFile(s.f, s.size); err != nil {
+			return err
+		}
+	}
+	left := s.size - off
+	return c.copyFrom(io.NewSectionReader(s.f, off, left), left, &s.set)
+}
+
+func (s *setFileCmd) read(c *conn) error { return c.readOK() }
+
+func (s *setFileCmd) weight(int64) int64 { return s.size }

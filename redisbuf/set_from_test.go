@@ -1,0 +1,196 @@
+package redisbuf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// nothingReader gives nothing, but says that there is more.
+type nothingReader struct{ times int }
+
+func (r *nothingReader) Read([]byte) (int, error) {
+	r.times++
+	return 0, nil
+}
+
+// A reader that gives nothing does not have SetFrom wait for ever.
+func TestSetFromAReaderThatGivesNothing(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	must(t, rdb.Set(ctx, "nothing", "before", 0).Err())
+	for _, size := range []int64{1, 10, 100000} {
+		r := new(nothingReader)
+		var reader *ReaderError
+		if err := c.SetFrom(ctx, "nothing", r, size); !errors.As(err, &reader) || !errors.Is(err, io.ErrNoProgress) {
+			t.Error(err)
+		}
+		if r.times != maxEmptyReads {
+			t.Errorf("read %d times", r.times)
+		}
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := c.SetFrom(cancelled, "nothing", readerFunc(func([]byte) (int, error) {
+		cancel()
+		return 0, nil
+	}), 10); err != context.Canceled {
+		t.Error(err)
+	}
+	check(t, rdb, "nothing", []byte("before"))
+	value := randomValue(1000)
+	half := iotest.DataErrReader(iotest.OneByteReader(&patchy{p: value}))
+	must(t, c.SetFrom(ctx, "nothing", half, int64(len(value))))
+	check(t, rdb, "nothing", value)
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// patchy gives nothing every other time.
+type patchy struct {
+	p     []byte
+	empty bool
+}
+
+func (r *patchy) Read(p []byte) (int, error) {
+	if r.empty = !r.empty; r.empty && len(r.p) > 0 {
+		return 0, nil
+	}
+	if len(r.p) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.p)
+	r.p = r.p[n:]
+	return n, nil
+}
+
+// A context that ends when all of a SET has left is no reason to say that it was not sent, whenever that is noticed.
+func TestContextEndsBehindAValue(t *testing.T) {
+	value := randomValue(minSendfile)
+	f, err := os.Create(filepath.Join(t.TempDir(), "value"))
+	must(t, err)
+	defer f.Close()
+	_, err = f.Write(value)
+	must(t, err)
+	request := int64(len("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$65536\r\n") + len(value) + len("\r\n"))
+	for name, newCmd := range map[string]func() (command, error){
+		"SetFrom": func() (command, error) { return newSetFrom("k", bytes.NewReader(value), int64(len(value)), nil) },
+		"SetFile": func() (command, error) { return newSetFile("k", f, nil) },
+	} {
+		sent := 0
+		for looks := 0; ; looks++ {
+			client, server := tcpPair(t)
+			whole := make(chan bool, 1)
+			go func() {
+				n, _ := io.CopyN(io.Discard, server, request)
+				whole <- n == request
+				_, _ = io.WriteString(server, "+OK\r\n")
+			}()
+			c := newConn(client, time.Minute, time.Hour)
+			cmd, err := newCmd()
+			must(t, err)
+			err = c.run(&fickleContext{Context: context.Background(), looks: looks}, cmd)
+			c.close()
+			if err == nil {
+				break
+			}
+			if all := <-whole; err != context.Canceled || all != c.sent {
+				t.Errorf("%s, after %d looks: %v, all of it is there: %t, sent: %t", name, looks, err, all, c.sent)
+			} else if all {
+				sent++
+			}
+		}
+		if sent == 0 {
+			t.Errorf("%s: the context has never ended behind the value", name)
+		}
+	}
+}
+
+// A fickleContext is cancelled when it has been asked so often whether it is.
+type fickleContext struct {
+	context.Context
+	looks int
+}
+
+func (c *fickleContext) Done() <-chan struct{} { return make(chan struct{}) }
+
+func (c *fickleContext) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A file that is none, or does not say how long it is, is no value.
+func TestSetFileOfOddFiles(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	must(t, rdb.Set(ctx, "odd", "before", 0).Err())
+	set := func(f *os.File) error {
+		return c.SetFile(ctx, "odd", f)
+	}
+	for _, name := range []string{"/proc/self/status", "/dev/zero", "/dev/null", t.TempDir()} {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Log(err) // not on this system
+			continue
+		}
+		if err := set(f); err == nil || isServerError(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		must(t, f.Close())
+	}
+	name := filepath.Join(t.TempDir(), "empty")
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
+	must(t, err)
+	var reader *ReaderError
+	if err := set(f); !errors.As(err, &reader) {
+		t.Error("of a file that cannot be read:", err)
+	}
+	must(t, f.Close())
+	full, err := os.OpenFile(filepath.Join(t.TempDir(), "full"), os.O_WRONLY|os.O_CREATE, 0o600)
+	must(t, err)
+	defer full.Close()
+	_, err = full.WriteString("after")
+	must(t, err)
+	if err := set(full); !errors.As(err, &reader) {
+		t.Error("of a file with bytes that cannot be read:", err)
+	}
+	if err := set(nil); !errors.Is(err, os.ErrInvalid) {
+		t.Error(err)
+	}
+	check(t, rdb, "odd", []byte("before"))
+	f, err = os.Open(name)
+	must(t, err)
+	defer f.Close()
+	must(t, set(f))
+	check(t, rdb, "odd", nil)
+}
+
+// A file that is closed while its SET is on its way is what has failed, and not the connection.
+func TestSetFileThatIsClosed(t *testing.T) {
+	c, rdb := shared(t)
+	ctx := bounded(t)
+	must(t, rdb.Set(ctx, "closed", "before", 0).Err())
+	for _, size := range []int64{10, minSendfile, 1 << 20} {
+		f, err := os.Create(filepath.Join(t.TempDir(), "value"))
+		must(t, err)
+		must(t, f.Truncate(size))
+		cmd, err := newSetFile("closed", f, nil)
+		must(t, err)
+		must(t, f.Close())
+		var reader *ReaderError
+		if err := c.do(ctx, cmd); !errors.As(err, &reader) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		check(t, rdb, "closed", []byte("before"))
+	}
+}

@@ -1,0 +1,195 @@
+package redisbuf
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxStep is how many bytes the kernel is asked to move at a time. Each step has the whole timeout.
+const maxStep = 256 << 10
+
+// canSplice reports whether the kernel may move bytes from the connection.
+func (c *conn) canSplice() bool { return c.raw != nil && c.in.Buffered() == 0 }
+
+// awaitBytes waits until the server has sent something, and returns how many bytes can be read without waiting.
+func (c *conn) awaitBytes() (int, error) {
+	if err := c.readDeadline.renew(); err != nil {
+		return 0, err
+	}
+	n, err := readable(c.raw)
+	if err != nil {
+		err = c.ioError(err)
+	}
+	return n, err
+}
+
+// readable waits until a socket has bytes, and returns how many. At the end of the stream it returns io.EOF.
+func readable(raw syscall.RawConn) (n int, err error) {
+	waitErr := raw.Read(func(fd uintptr) bool {
+		got, peekErr := peek(int(fd))
+		switch {
+		case peekErr == unix.EAGAIN:
+			return false
+		case peekErr != nil:
+			err = os.NewSyscallError("recvfrom", peekErr)
+		case len(got) == 0:
+			err = io.EOF
+		default:
+			n, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ)
+		}
+		return true
+	})
+	if waitErr != nil {
+		err = waitErr
+	}
+	return n, err
+}
+
+// canSpliceFrom reports whether the kernel can move bytes from r to the connection.
+func (c *conn) canSpliceFrom(r io.Reader) bool {
+	if _, ok := c.net.(*net.TCPConn); !ok {
+		return false
+	}
+	switch r := r.(type) {
+	case *net.TCPConn:
+		return true
+	case *net.UnixConn:
+		return r.LocalAddr().Network() == "unix"
+	}
+	return false
+}
+
+// spliceFrom sends what has arrived at a socket, at most left bytes, and returns how many bytes it took from r. Only the
+// server can make the splice wait, because the bytes are there.
+func (c *conn) spliceFrom(r io.Reader, left int64) (int64, error) {
+	if err := c.flush(); err != nil {
+		return 0, err
+	}
+	raw, err := r.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return 0, &ReaderError{Err: err}
+	}
+	there, err := readable(raw)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return 0, &ReaderError{Err: err}
+	}
+	if err := c.writeDeadline.renew(); err != nil {
+		return 0, err
+	}
+	src := &io.LimitedReader{R: r, N: min(left, int64(there), maxStep)}
+	n, err := c.net.(*net.TCPConn).ReadFrom(src)
+	switch {
+	case err == nil && src.N > 0:
+		err = &ReaderError{Err: io.ErrUnexpectedEOF}
+	case errors.Is(err, os.ErrDeadlineExceeded), err != nil && c.hungUp():
+		err = c.ioError(err)
+	case err != nil:
+		err = &ReaderError{Err: err}
+	}
+	return n, err
+}
+
+// sendFile sends the first size bytes of f by sendfile, and returns how many have left. Without an error, these may be fewer
+// than size: the kernel cannot send from each file.
+func (c *conn) sendFile(f *os.File, size int64) (off int64, err error) {
+	if c.raw == nil {
+		return 0, nil
+	}
+	file, err := f.SyscallConn()
+	if err != nil {
+		return 0, &ReaderError{Err: err}
+	}
+	if err := c.flush(); err != nil {
+		return 0, err
+	}
+	for off < size {
+		if err := c.writeDeadline.renew(); err != nil {
+			return off, err
+		}
+		before, sendErr := off, error(nil)
+		waitErr := c.raw.Write(func(out uintptr) bool {
+			err := file.Control(func(in uintptr) {
+				for sendErr = unix.EINTR; sendErr == unix.EINTR; {
+					_, sendErr = unix.Sendfile(int(out), int(in), &off, int(min(size-off, maxStep)))
+				}
+			})
+			if err != nil {
+				sendErr = &ReaderError{Err: err} // f was closed
+			}
+			return sendErr != unix.EAGAIN
+		})
+		switch {
+		case waitErr != nil:
+			return off, c.ioError(waitErr)
+		case errors.Is(sendErr, unix.EINVAL), errors.Is(sendErr, unix.ENOSYS), errors.Is(sendErr, unix.EOPNOTSUPP):
+			return off, nil
+		case sendErr == unix.EBADF, sendErr == unix.EIO: // f cannot be read
+			return off, &ReaderError{Err: os.NewSyscallError("sendfile", sendErr)}
+		case sendErr != nil:
+			return off, c.ioError(os.NewSyscallError("sendfile", sendErr))
+		case off == before:
+			return off, &ReaderError{Err: io.ErrUnexpectedEOF}
+		}
+	}
+	return off, nil
+}
+
+// checkIdle reports whether a connection that was idle can be used: the server has neither closed it nor sent anything but
+// pushes. known is false if it could not find out.
+func (c *conn) checkIdle() (usable, known bool) {
+	c.control(func(fd int) {
+		known, usable = true, !hungUp(fd)
+		if usable && c.raw != nil { // the bytes of another kind of connection are encrypted, and may be about the encryption
+			first, err := peek(fd)
+			usable = err != nil || len(first) > 0 && first[0] == kindPush
+		}
+	})
+	return usable || !known, known
+}
+
+// hungUp reports whether the server has closed the connection, as far as that is known.
+func (c *conn) hungUp() (yes bool) {
+	c.control(func(fd int) { yes = hungUp(fd) })
+	return yes
+}
+
+// control calls f with the connection's descriptor, if it has one.
+func (c *conn) control(f func(fd int)) {
+	conn := c.net
+	if wrapper, ok := conn.(interface{ NetConn() net.Conn }); ok { // tls.Conn
+		conn = wrapper.NetConn()
+	}
+	if s, ok := conn.(syscall.Conn); ok {
+		if raw, err := s.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { f(int(fd)) })
+		}
+	}
+}
+
+// hungUp reports whether the peer of a socket has closed it. Reading would not tell while there are bytes, such as the last
+// ones of a TLS connection.
+func hungUp(fd int) bool {
+	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	n, err := unix.Poll(p[:], 0)
+	return err == nil && n > 0
+}
+
+// peek returns the first byte that has arrived at a socket, without taking it. It returns no byte at the end of the stream,
+// and EAGAIN if nothing has arrived.
+func peek(fd int) ([]byte, error) {
+	var p [1]byte
+	for {
+		n, _, err := unix.Recvfrom(fd, p[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		if err != unix.EINTR {
+			return p[:max(n, 0)], err
+		}
+	}
+}

@@ -1,0 +1,24 @@
+//go:build !linux
+
+package redisbuf
+
+import (
+	"io"
+	"os"
+)
+
+// On other systems than Linux, values pass through a block, and idle connections are used without a look at them.
+
+func (c *conn) canSplice() bool { return false }
+
+func (c *conn) awaitBytes() (int, error) { return 0, nil }
+
+func (c *conn) canSpliceFrom(io.Reader) bool { return false }
+
+func (c *conn) spliceFrom(io.Reader, int64) (int64, error) { return 0, nil }
+
+func (c *conn) sendFile(*os.File, int64) (int64, error) { return 0, nil }
+
+func (c *conn) checkIdle() (usable, known bool) { return true, false }
+
+func (c *conn) hungUp() bool { return false }

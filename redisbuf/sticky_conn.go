@@ -1,0 +1,103 @@
+package redisbuf
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// A Conn is a Client whose calls all use one connection, so they execute in order. The connection leads to the server of the
+// first call's key; keys of other servers give [ErrOtherServer]. Calls are not retried, and once the connection is lost all
+// of them give [ErrConnLost]. A Conn is for one goroutine and one call at a time: a call from within the reader or writer of
+// another one gives [ErrConnBusy].
+//
+// In a cluster, a slot that moves gives an error that says MOVED or ASK. A new Conn finds the slot once it has moved.
+//
+// Close gives the connection back.
+type Conn struct {
+	Client
+	own stickyConn
+}
+
+// A stickyConn is the connection of a Conn, which takes it when it is first used.
+type stickyConn struct {
+	busy   atomic.Bool // a call is under way; the call may access the other fields
+	node   *node
+	conn   *conn // nil before the first use and after Close
+	closed bool
+}
+
+// Conn returns a Conn. If the Client has one server, the Conn takes its connection now, and ctx bounds the wait for that.
+// Otherwise the Conn takes its connection when it is first used.
+func (c *Client) Conn(ctx context.Context) (*Conn, error) {
+	conn := &Conn{}
+	conn.Client = Client{servers: c.servers, sticky: &conn.own}
+	if _, ok := c.router.(single); !ok {
+		return conn, ctx.Err()
+	}
+	k := call{client: &Client{servers: c.servers}, ctx: ctx, cmd: &commandInfo{}}
+	for {
+		first, err := k.connect()
+		if err == nil {
+			conn.own.take(k.node, first)
+			return conn, nil
+		}
+		if err := k.prepare(err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Close gives the connection back. Later calls give ErrClosed. While a call is under way, Close gives ErrConnBusy and does
+// nothing.
+func (c *Conn) Close() error {
+	if !c.own.busy.CompareAndSwap(false, true) {
+		return ErrConnBusy
+	}
+	defer c.own.leave()
+	if c.own.closed {
+		return ErrClosed
+	}
+	c.own.closed = true
+	if c.own.conn != nil {
+		c.own.conn.keep = false
+		c.own.node.release(c.own.conn)
+		c.own.conn = nil
+	}
+	return nil
+}
+
+// use returns the connection, which leads to n. The caller gives it back by leave.
+func (s *stickyConn) use(ctx context.Context, n *node) (c *conn, err error) {
+	if !s.busy.CompareAndSwap(false, true) {
+		return nil, ErrConnBusy
+	}
+	defer func() {
+		if c == nil { // also after a panic of the user's Dialer
+			s.leave()
+		}
+	}()
+	switch {
+	case s.closed:
+		return nil, ErrClosed
+	case s.conn == nil:
+		c, err := n.acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.take(n, c)
+	case s.node != n:
+		return nil, ErrOtherServer
+	case s.conn.broken, s.conn.replaced.Load():
+		return nil, ErrConnLost
+	}
+	return s.conn, nil
+}
+
+// leave is called when a call has ended.
+func (s *stickyConn) leave() { s.busy.Store(false) }
+
+// take makes c, a connection to n, the Conn's own.
+func (s *stickyConn) take(n *node, c *conn) {
+	s.node, s.conn = n, c
+	c.keep = true
+}
