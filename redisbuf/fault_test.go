@@ -292,7 +292,8 @@ func TestCancelInTheMiddle(t *testing.T) {
 	for _, n := range []int64{0, 5, 1000, 200000} {
 		for _, g := range gets {
 			for _, wait := range []time.Duration{0, time.Millisecond, 15 * time.Millisecond} {
-				p.Set(redistest.HoldReply(n).On("cancel\r\n").Times(1))
+				// On each connection: one that a cancelled call has closed may still be passing its request on.
+				p.Set(redistest.HoldReply(n).On("cancel\r\n"))
 				inner, cancel := context.WithCancel(ctx)
 				time.AfterFunc(wait, cancel)
 				begun := time.Now()
@@ -305,7 +306,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 		}
 	}
 	for _, s := range sets { // the server has it, or not
-		p.Set(redistest.HoldRequest(100000).On("cancel\r\n").Times(1))
+		p.Set(redistest.HoldRequest(100000).On("cancel\r\n"))
 		inner, cancel := context.WithTimeout(ctx, 15*time.Millisecond)
 		large := randomValue(16 << 20)
 		if err := s.call(inner, c, "cancel", large); !errors.Is(err, context.DeadlineExceeded) {
@@ -314,6 +315,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 		cancel()
 		p.Release()
 	}
+	p.Set()
 	got, err := gets[0].call(ctx, c, "cancel", len(value))
 	if err != nil || !bytes.Equal(got, value) {
 		t.Fatal("half a command was executed:", err)
