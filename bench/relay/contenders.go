@@ -247,11 +247,7 @@ func nginx(chunk int) contender {
 				s.Stop()
 				return nil, err
 			}
-			proto := &rtmp.Server{Addr: addr}
-			if c.ReadEvery > 0 {
-				proto.Dial = load.Paced((&net.Dialer{Timeout: 10 * time.Second}).DialContext, c.ReadEvery)
-			}
-			c.Protocol = proto
+			c.Protocol = &rtmp.Server{Addr: addr}
 			return &running{s, c}, nil
 		},
 	}

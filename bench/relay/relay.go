@@ -27,7 +27,6 @@ var Program = &measure.Program{
 		f.IntVar(&options.seconds, "seconds", 12, "seconds measured of each turn")
 		f.IntVar(&options.bitRate, "bitrate", 2_150_000, "bits a second of each stream")
 		f.IntVar(&options.stalled, "stalled", 0, "one viewer in so many reads nothing for a minute; 0 for none")
-		f.DurationVar(&options.readEvery, "read-every", 0, "viewers read at this interval, and not at once")
 	},
 	Run: run,
 }
@@ -35,7 +34,6 @@ var Program = &measure.Program{
 var options struct {
 	cases, contenders         string
 	seconds, bitRate, stalled int
-	readEvery                 time.Duration
 }
 
 // A testCase is how many viewers watch each of how many streams.
@@ -115,7 +113,7 @@ func takeTurn(ctx context.Context, who contender, c testCase) (load.Report, erro
 	}
 	defer os.RemoveAll(dir)
 	cfg := load.Config{
-		Streams: c.streams, Viewers: c.viewers, BitRate: options.bitRate, ReadEvery: options.readEvery,
+		Streams: c.streams, Viewers: c.viewers, BitRate: options.bitRate,
 		Ramp: 2 * time.Second, Settle: 2 * time.Second, Duration: time.Duration(options.seconds) * time.Second,
 	}
 	if options.stalled > 0 {

@@ -47,7 +47,7 @@ It sees what a server started in its place would see, so run it as the server's 
 
   # What a script wants to know
   millrace doctor --json | jq -r '.findings[] | select(.state == "bad") | .name + ": " + .command'`,
-		Args: arguments(0, 0),
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if plan.Viewers < 1 || plan.Viewers > maxPlanned {
 				return misused(fmt.Errorf("--viewers is %d, want from 1 to %d", plan.Viewers, maxPlanned))

@@ -20,11 +20,7 @@ import (
 )
 
 func loadCommand() *cobra.Command {
-	cfg := load.Config{
-		URL: "http://127.0.0.1:8080", Streams: 1, Viewers: 10, StallFor: time.Minute,
-		BitRate: 2_150_000, KeyInterval: 2 * time.Second,
-		Ramp: time.Second, Settle: time.Second, Duration: 10 * time.Second,
-	}
+	cfg := load.Config{URL: "http://127.0.0.1:8080", Streams: 1, Viewers: 10}.WithDefaults()
 	var asJSON, quiet bool
 	cmd := &cobra.Command{
 		Use:   "load",
@@ -33,8 +29,9 @@ func loadCommand() *cobra.Command {
 bytes, the gaps between arrivals, the latency, what was lost, and the server's CPU time per gigabyte when
 --server-pid names its process on this machine.
 
-The exit status is not 0 when a publisher was refused or ended early, when no viewer got anything, or when the load was
-interrupted. What was measured until then is printed nevertheless.
+The load ends before its time when every publisher or every viewer has ended. The exit status is not 0 then, nor when a
+publisher was refused or ended early, when no viewer got anything, or when the load was interrupted. What was measured
+until then is printed nevertheless.
 
 Every tag carries its number and the moment it left. The load comes from one process: on the same machine it
 competes with the server for the processors. Streams that other programs publish carry no such numbers: their losses and
@@ -47,7 +44,7 @@ latency are not known.`,
 
   # Watch a stream that another program publishes
   millrace load --no-publish --name demo --viewers 100`,
-		Args: arguments(0, 0),
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cfg.Check(); err != nil {
 				return misused(err)
@@ -160,13 +157,20 @@ func printReport(out io.Writer, r load.Report) error {
 		fmt.Fprintln(w)
 	}
 	row("target", r.Target)
-	if r.Interrupted {
-		row("", "interrupted: the figures are of the time until then")
+	measured := round(r.Measured).String()
+	switch {
+	case r.Interrupted:
+		measured += ", then interrupted"
+	case r.EndedEarly:
+		measured += ", then every publisher or every viewer had ended"
 	}
-	row("measured", round(r.Measured))
+	row("measured", measured)
 	row("delivered", fmt.Sprintf("%s (%s/s)", decimalBytes(r.Bytes), decimalBytes(perSecond(r.Bytes, r.Measured))))
 	if r.Publishers.Wanted > 0 {
-		printPublishers(row, r.Publishers)
+		p := r.Publishers
+		row("published", fmt.Sprintf("%d of %d streams, %d tags, %s, at most %v late",
+			p.Connected, p.Wanted, p.Tags, decimalBytes(p.Bytes), round(p.Late.Max)))
+		printEnded(row, p.Ended)
 	}
 	fmt.Fprintln(w)
 
@@ -178,15 +182,9 @@ func printReport(out io.Writer, r load.Report) error {
 		printEnded(row, r.Stalled.Ended)
 		fmt.Fprintln(w)
 	}
-	printUsage(row, "server", r.Server, r.Bytes)
-	printUsage(row, "generator", r.Generator, r.Bytes)
+	printUsage(row, "server", r.Server)
+	printUsage(row, "generator", r.Generator)
 	return w.Flush()
-}
-
-func printPublishers(row func(...any), p load.Publishers) {
-	row("published", fmt.Sprintf("%d of %d streams, %d tags, %s, at most %v late",
-		p.Connected, p.Wanted, p.Tags, decimalBytes(p.Bytes), round(p.Late.Max)))
-	printEnded(row, p.Ended)
 }
 
 func printViewers(row func(...any), name string, v load.Viewers) {
@@ -217,13 +215,13 @@ func printEnded(row func(...any), ended map[string]int) {
 	}
 }
 
-// printUsage prints what processes used to deliver so many bytes.
-func printUsage(row func(...any), name string, u *load.Usage, delivered int64) {
+// printUsage prints what processes used.
+func printUsage(row func(...any), name string, u *load.Usage) {
 	if u == nil {
 		return
 	}
 	perGB := "-"
-	if delivered > 0 {
+	if u.CPUPerGB > 0 {
 		perGB = fmt.Sprintf("%.2f", u.CPUPerGB)
 	}
 	row(name, fmt.Sprintf("%s CPU s a delivered GB (%v in all), %s resident, at most %s",

@@ -77,15 +77,10 @@ func knowTopics(root *cobra.Command) {
 	}
 }
 
-// arguments checks the number of a command's arguments. The error says what the command takes.
-func arguments(least, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if most == 0 && len(args) > 0 {
-			return misused(fmt.Errorf("%s takes no argument, such as %q: see %[1]s --help", cmd.CommandPath(), args[0]))
-		}
-		if len(args) < least || len(args) > most {
-			return misused(fmt.Errorf("usage: %s (%s --help says more)", cmd.UseLine(), cmd.CommandPath()))
-		}
-		return nil
+// noArguments refuses arguments that are not flags.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return misused(fmt.Errorf("%s takes no argument, such as %q: see %[1]s --help", cmd.CommandPath(), args[0]))
 	}
+	return nil
 }

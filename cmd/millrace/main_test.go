@@ -156,11 +156,11 @@ server  - CPU s a delivered GB (30ms in all), 5 MB resident, at most 6 MB
 		t.Errorf("%v\n%s\nwant:\n%s", err, &out, want)
 	}
 	out.Reset()
-	if err := printReport(&out, load.Report{Stalled: load.Viewers{Wanted: 2}, Bytes: 1, Server: used}); err != nil {
+	if err := printReport(&out, load.Report{Stalled: load.Viewers{Wanted: 2}, Bytes: 1, Server: &load.Usage{CPUPerGB: 0.5}}); err != nil {
 		t.Fatal(err)
 	}
 	if text := out.String(); strings.Contains(text, "\nviewers ") || !strings.Contains(text, "\nstalled  0 of 2 ") ||
-		!strings.Contains(text, "server  0.00 CPU s") {
+		!strings.Contains(text, "server  0.50 CPU s") {
 		t.Errorf("all viewers stall:\n%s", text)
 	}
 }

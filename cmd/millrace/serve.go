@@ -66,7 +66,7 @@ need --publish-token.`,
   # All may watch, and publishers need the token
   ` + tokenVar + `=secret millrace serve --listen :8080
   ffmpeg ... -headers "Authorization: Bearer secret" -send_expect_100 1 -method POST http://example.org:8080/live/film`,
-		Args: arguments(0, 0),
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg.PublishToken = cmp.Or(cfg.PublishToken, os.Getenv(tokenVar))
 			cfg.ReadToken = cmp.Or(cfg.ReadToken, os.Getenv(readTokenVar))

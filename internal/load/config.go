@@ -66,31 +66,20 @@ type Config struct {
 	// their CPU time and memory are part of the report (Linux only).
 	ServerPIDs []int
 
-	// ReadEvery makes a viewer read at this interval, and not whenever
-	// something arrives (0). A load of many viewers then costs this machine
-	// much less, and the server gets its acknowledgements later, as from a
-	// viewer that is as far away; gaps and latencies are no finer than that.
-	ReadEvery time.Duration
-
-	// Interval is the time between two calls of the progress function
-	// (default 1 s).
-	Interval time.Duration
-
 	// Protocol replaces FLV over HTTP. Dial replaces the dialling under FLV
-	// over HTTP; a Protocol dials by itself, and paces viewers by itself, with
-	// Paced.
+	// over HTTP; a Protocol dials by itself.
 	Protocol Protocol
 	Dial     DialFunc
 }
 
-func (c Config) withDefaults() Config {
+// WithDefaults returns c with the defaults in place of zero values.
+func (c Config) WithDefaults() Config {
 	defaultTo(&c.StallFor, time.Minute)
 	defaultTo(&c.BitRate, 2_150_000)
 	defaultTo(&c.KeyInterval, 2*time.Second)
 	defaultTo(&c.Ramp, time.Second)
 	defaultTo(&c.Settle, time.Second)
 	defaultTo(&c.Duration, 10*time.Second)
-	defaultTo(&c.Interval, time.Second)
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
 	}
@@ -122,7 +111,7 @@ const (
 
 // Check refuses values that Run cannot use.
 func (c Config) Check() error {
-	c = c.withDefaults()
+	c = c.WithDefaults()
 	streams := c.Streams
 	if len(c.Names) > 0 {
 		streams = len(c.Names)
@@ -160,7 +149,7 @@ func (c Config) Check() error {
 }
 
 func (c Config) checkTimes() error {
-	for _, d := range []time.Duration{c.Ramp, c.Settle, c.Duration, c.StallFor, c.Interval, c.ReadEvery} {
+	for _, d := range []time.Duration{c.Ramp, c.Settle, c.Duration, c.StallFor} {
 		if d < 0 || d > maxDuration {
 			return fmt.Errorf("load: a time of %v: the limit is %v", d, maxDuration)
 		}

@@ -8,7 +8,7 @@ import (
 
 // failure returns an error if the load was not the one that was asked for: a
 // publisher is missing, so that its viewers measured nothing or another stream,
-// or no viewer got anything. Losses are no error.
+// no viewer got anything, or all have ended. Losses are no error.
 func (rep *Report) failure() error {
 	p, v := &rep.Publishers, &rep.Viewers
 	failed := 0
@@ -21,14 +21,18 @@ func (rep *Report) failure() error {
 	case failed > 0:
 		return fmt.Errorf("load: %d of %d publishers failed, so this is not the load that was asked for: %w",
 			failed, p.Wanted, reasons(p.Ended, meaningPublish))
-	case !rep.Interrupted && p.Connected < p.Wanted:
-		return fmt.Errorf("load: %d of %d publishers had no answer from %s in time", p.Wanted-p.Connected, p.Wanted, rep.Target)
-	case rep.Interrupted || v.Wanted == 0:
+	case rep.Interrupted:
 		return nil
-	case v.Connected == 0:
+	case !rep.EndedEarly && p.Connected < p.Wanted:
+		return fmt.Errorf("load: %d of %d publishers had no answer from %s in time", p.Wanted-p.Connected, p.Wanted, rep.Target)
+	case v.Wanted > 0 && v.Connected == 0:
 		return fmt.Errorf("load: no viewer had an answer from %s: %w", rep.Target, reasons(v.Ended, meaningWatch))
-	case v.Tags == 0:
+	case v.Wanted > 0 && v.Tags == 0:
 		return fmt.Errorf("load: no viewer got anything from %s: %w", rep.Target, reasons(v.Ended, meaningWatch))
+	case rep.EndedEarly && v.Wanted > 0:
+		return fmt.Errorf("load: every viewer ended before the load did: %w", reasons(v.Ended, meaningWatch))
+	case rep.EndedEarly:
+		return fmt.Errorf("load: every viewer ended before the load did: %w", reasons(rep.Stalled.Ended, meaningWatch))
 	}
 	return nil
 }

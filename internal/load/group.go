@@ -13,53 +13,28 @@ import (
 	"syscall"
 )
 
-// group is viewers that are counted together.
+// A group is viewers that are counted together.
 type group struct {
-	viewers []*viewer
-	gap     histogram // from one arrival to the next
-	latency histogram // from the publisher's write to the viewer's last byte
-	ends    endings
-}
-
-// received is what a viewer has counted. It is written by the viewer alone and
-// read for reports.
-type received struct {
-	connected atomic.Bool
-	watching  atomic.Bool
+	wanted    int
+	connected atomic.Int64
+	watching  atomic.Int64 // now
 	bytes     atomic.Int64 // of payload
 	tags      atomic.Int64
 	numbered  atomic.Bool // some tag had a marker
 	lost      atomic.Int64
 	jumps     atomic.Int64
 	repeated  atomic.Int64
+	gap       histogram // from one arrival to the next
+	latency   histogram // from the publisher's write to the viewer's last byte
+	ends      endings
 }
 
-// count is the sum of what all viewers of a group have received.
-type count struct {
-	connected, watching          int
-	bytes, tags                  int64
-	lost, jumps, repeated, ended int64
-	numbered                     bool
-}
-
-func (g *group) count() count {
-	var c count
-	for _, v := range g.viewers {
-		if v.got.connected.Load() {
-			c.connected++
-		}
-		if v.got.watching.Load() {
-			c.watching++
-		}
-		c.bytes += v.got.bytes.Load()
-		c.tags += v.got.tags.Load()
-		c.numbered = c.numbered || v.got.numbered.Load()
-		c.lost += v.got.lost.Load()
-		c.jumps += v.got.jumps.Load()
-		c.repeated += v.got.repeated.Load()
+func (g *group) report() Viewers {
+	return Viewers{
+		Wanted: g.wanted, Connected: int(g.connected.Load()), Bytes: g.bytes.Load(), Tags: g.tags.Load(),
+		Numbered: g.numbered.Load(), Lost: g.lost.Load(), Jumps: g.jumps.Load(), Repeated: g.repeated.Load(),
+		Gap: g.gap.spread(), Latency: g.latency.spread(), Ended: g.ends.snapshot(),
 	}
-	c.ended = g.ends.total()
-	return c
 }
 
 // endings counts why connections ended that we did not end.

@@ -26,7 +26,6 @@ type httpFLV struct {
 	ending string
 	token  string
 	dial   DialFunc
-	watch  DialFunc // for viewers
 }
 
 func newHTTPFLV(cfg Config) *httpFLV {
@@ -38,21 +37,15 @@ func newHTTPFLV(cfg Config) *httpFLV {
 	if port == "" {
 		port = "80"
 	}
-	h := &httpFLV{
-		url: u, addr: net.JoinHostPort(u.Hostname(), port), ending: cfg.Ending, token: cfg.Token, dial: cfg.Dial, watch: cfg.Dial,
-	}
-	if cfg.ReadEvery > 0 {
-		h.watch = Paced(cfg.Dial, cfg.ReadEvery)
-	}
-	return h
+	return &httpFLV{url: u, addr: net.JoinHostPort(u.Hostname(), port), ending: cfg.Ending, token: cfg.Token, dial: cfg.Dial}
 }
 
 func (h *httpFLV) String() string { return h.url.String() }
 
 // open dials and sends the head of a request. When ctx ends, end is called with
 // the connection; release closes it.
-func (h *httpFLV) open(ctx context.Context, dial DialFunc, head string, end func(net.Conn)) (conn net.Conn, release func() error, err error) {
-	conn, err = dial(ctx, "tcp", h.addr)
+func (h *httpFLV) open(ctx context.Context, head string, end func(net.Conn)) (conn net.Conn, release func() error, err error) {
+	conn, err = h.dial(ctx, "tcp", h.addr)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,10 +69,10 @@ func (h *httpFLV) head(method, name, more string) string {
 		method, strings.TrimSuffix(h.url.Path, "/"), name, h.ending, h.url.Host, more)
 }
 
-// response reads the response to a request, past informational ones: informational is called with the status of each of these. A status of 300 and
+// response reads the final response to a request. It calls asked for each 100 Continue before it. A status of 300 and
 // more is a *RefusedError.
-func response(r *bufio.Reader, method string, informational func(code int)) (*http.Response, error) {
-	for {
+func response(conn io.Reader, method string, asked func()) (*http.Response, error) {
+	for r := bufio.NewReader(conn); ; {
 		res, err := http.ReadResponse(r, &http.Request{Method: method})
 		switch {
 		case err != nil:
@@ -88,8 +81,9 @@ func response(r *bufio.Reader, method string, informational func(code int)) (*ht
 			return nil, &RefusedError{Status: res.Status}
 		case res.StatusCode >= 200:
 			return res, nil
+		case res.StatusCode == http.StatusContinue:
+			asked()
 		}
-		informational(res.StatusCode)
 	}
 }
 
@@ -104,8 +98,7 @@ type flvPublication struct {
 
 	ready    chan struct{} // closed when the server has asked for the body
 	answered chan struct{} // closed when the server has answered or gone
-	mu       sync.Mutex
-	refusal  error // valid once answered is closed; nil for a 2xx
+	refusal  error         // valid once answered is closed; nil for a 2xx
 }
 
 const (
@@ -113,13 +106,15 @@ const (
 	expectTime = time.Second
 	// What is left to a publisher to end its body, and to the server to answer.
 	endTime = 3 * time.Second
+	// How long an answer may be behind the error that it caused.
+	answerTime = time.Second
 )
 
 // Publish implements Protocol. It asks to be let in before it sends anything,
 // so that a refusal is one and not a connection that breaks.
 func (h *httpFLV) Publish(ctx context.Context, name string) (Publication, error) {
 	more := "Content-Type: video/x-flv\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n"
-	conn, release, err := h.open(ctx, h.dial, h.head("POST", name, more), func(c net.Conn) {
+	conn, release, err := h.open(ctx, h.head("POST", name, more), func(c net.Conn) {
 		c.SetDeadline(time.Now().Add(endTime)) // not at once: the body is to have its end
 	})
 	if err != nil {
@@ -145,8 +140,6 @@ func (p *flvPublication) admitted(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-p.answered:
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		return p.refusal
 	}
 	return nil
@@ -156,17 +149,19 @@ func (p *flvPublication) admitted(ctx context.Context) error {
 // the connection is closed, so that a writer learns of it.
 func (p *flvPublication) listen() {
 	defer close(p.answered)
-	asked := sync.OnceFunc(func() { close(p.ready) })
-	_, err := response(bufio.NewReader(p.conn), http.MethodPost, func(code int) {
-		if code == http.StatusContinue {
-			asked()
-		}
-	})
-	if err != nil {
-		p.mu.Lock()
-		p.refusal = err
-		p.mu.Unlock()
+	_, p.refusal = response(p.conn, http.MethodPost, sync.OnceFunc(func() { close(p.ready) }))
+	if p.refusal != nil {
 		p.conn.Close()
+	}
+}
+
+// answer waits for what the server says to the publication. It returns nil after wait.
+func (p *flvPublication) answer(wait time.Duration) error {
+	select {
+	case <-p.answered:
+		return p.refusal
+	case <-time.After(wait):
+		return nil
 	}
 }
 
@@ -192,18 +187,11 @@ func (p *flvPublication) WriteTag(t Tag) error {
 	return nil
 }
 
-// explain prefers what the server said to what the connection did. The answer
-// may be a moment behind the error that it caused.
+// explain prefers what the server said to what the connection did.
 func (p *flvPublication) explain(err error) error {
-	select {
-	case <-p.answered:
-	case <-time.After(time.Second):
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var refused *RefusedError
-	if errors.As(p.refusal, &refused) || errors.Is(err, net.ErrClosed) && p.refusal != nil {
-		return p.refusal
+	said := p.answer(answerTime)
+	if _, refused := errors.AsType[*RefusedError](said); refused || errors.Is(err, net.ErrClosed) && said != nil {
+		return said
 	}
 	return err
 }
@@ -212,18 +200,11 @@ func (p *flvPublication) explain(err error) error {
 // A server frees the stream's name before it says so.
 func (p *flvPublication) Close() error {
 	defer p.release()
-	p.conn.SetWriteDeadline(time.Now().Add(time.Second))
+	p.conn.SetWriteDeadline(time.Now().Add(answerTime))
 	if _, err := io.WriteString(p.conn, "0\r\n\r\n"); err != nil {
 		return p.explain(err)
 	}
-	select {
-	case <-p.answered:
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.refusal
-	case <-time.After(2 * time.Second):
-		return nil
-	}
+	return p.answer(2 * time.Second)
 }
 
 // flvSubscription reads tags and passes over what is in them.
@@ -236,11 +217,11 @@ type flvSubscription struct {
 
 // Watch implements Protocol.
 func (h *httpFLV) Watch(ctx context.Context, name string) (Subscription, error) {
-	conn, release, err := h.open(ctx, h.watch, h.head("GET", name, "Accept: */*\r\n"), func(c net.Conn) { c.Close() })
+	conn, release, err := h.open(ctx, h.head("GET", name, "Accept: */*\r\n"), func(c net.Conn) { c.Close() })
 	if err != nil {
 		return nil, err
 	}
-	res, err := response(bufio.NewReader(conn), http.MethodGet, func(int) {})
+	res, err := response(conn, http.MethodGet, func() {})
 	if err != nil {
 		release()
 		return nil, err

@@ -9,6 +9,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,27 +25,26 @@ type run struct {
 	// Outside of it nothing enters a histogram.
 	measuring atomic.Bool
 
-	// hopeless is closed when no publisher was let in: there is nothing to
-	// measure then.
-	hopeless chan struct{}
-	refused  atomic.Int64
-
-	sent       sentTally
 	publishers []*publisher
 	viewers    []*viewer // in the order of coming
-	healthy    *group
-	stalled    *group
+	sent       sentTally
+	healthy    group
+	stalled    group
 }
 
+// errAllEnded is the cause of the end of a load that has nothing left to measure.
+var errAllEnded = errors.New("all publishers or all viewers have ended")
+
 // Run puts the load that cfg describes on the server and returns what came of
-// it. It ends after the ramp, the settling time and cfg.Duration, or earlier
-// with ctx: what was measured until then is reported and marked interrupted.
-// The error says that this was not the load that was asked for: a wrong Config,
-// a publisher that was refused or ended early, or no viewer that got anything.
-// What was measured nevertheless is in the report. progress may be nil; it is
-// called on Run's own goroutine, every cfg.Interval.
+// it. It ends after the ramp, the settling time and cfg.Duration; earlier with
+// ctx, which the report marks as interrupted, or when all publishers or all
+// viewers have ended. The error says that this was not the load that was asked
+// for: a wrong Config, a publisher that was refused or ended early, no viewer
+// that got anything, or none that was left. What was measured nevertheless is
+// in the report. progress may be nil; it is called on Run's own goroutine,
+// every progressInterval.
 func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, error) {
-	cfg = cfg.withDefaults()
+	cfg = cfg.WithDefaults()
 	if err := cfg.Check(); err != nil {
 		return Report{}, err
 	}
@@ -56,7 +56,7 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, erro
 }
 
 func newRun(cfg Config) *run {
-	r := &run{cfg: cfg, proto: cfg.Protocol, healthy: new(group), stalled: new(group), hopeless: make(chan struct{})}
+	r := &run{cfg: cfg, proto: cfg.Protocol}
 	if r.proto == nil {
 		r.proto = newHTTPFLV(cfg)
 	}
@@ -77,38 +77,42 @@ func (r *run) spreadViewers(names []string) {
 	total := len(names) * r.cfg.Viewers
 	for i := range total {
 		stalls := (i+1)*r.cfg.Stalled/total > i*r.cfg.Stalled/total
-		g := r.healthy
+		g := &r.healthy
 		if stalls {
-			g = r.stalled
+			g = &r.stalled
 		}
-		v := &viewer{load: r, group: g, stream: names[i%len(names)], stalls: stalls}
-		g.viewers = append(g.viewers, v)
-		r.viewers = append(r.viewers, v)
+		g.wanted++
+		r.viewers = append(r.viewers, &viewer{load: r, group: g, stream: names[i%len(names)], stalls: stalls})
 	}
 }
 
 // execute starts everything, waits for the load to pass, and adds it up.
 func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, error) {
 	began := time.Now()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	publishing, stopPublishing := context.WithCancel(context.Background())
 	watching, stopWatching := context.WithCancel(context.Background())
 	defer stopPublishing()
 	defer stopWatching()
 
 	var publishers, viewers sync.WaitGroup
+	ended := countdown(len(r.publishers), func() { end(errAllEnded) })
 	for _, p := range r.publishers {
-		publishers.Go(func() { p.run(publishing) })
+		publishers.Go(func() {
+			defer ended()
+			p.run(publishing)
+		})
 	}
-	r.startViewers(watching, &viewers)
+	r.startViewers(watching, &viewers, countdown(len(r.viewers), func() { end(errAllEnded) }))
 
-	interrupted := r.wait(ctx, began, r.cfg.Ramp+r.cfg.Settle, progress)
+	r.wait(ctx, began, r.cfg.Ramp+r.cfg.Settle, progress)
 	from := r.mark()
 	r.measuring.Store(true)
-	if !interrupted {
-		interrupted = r.wait(ctx, began, r.cfg.Duration, progress)
-	}
+	r.wait(ctx, began, r.cfg.Duration, progress)
 	r.measuring.Store(false)
 	until := r.mark()
+	cause := context.Cause(ctx)
 
 	// Viewers go first: a publisher that leaves ends their streams, and that
 	// would count as the server's doing.
@@ -118,13 +122,14 @@ func (r *run) execute(ctx context.Context, progress func(Progress)) (Report, err
 	publishers.Wait()
 
 	rep := r.report(began, from, until)
-	rep.Interrupted = interrupted
+	rep.EndedEarly = cause == errAllEnded
+	rep.Interrupted = cause != nil && !rep.EndedEarly
 	return rep, rep.failure()
 }
 
 // startViewers lets the viewers come one after the other over the ramp, on one
-// timer rather than one each.
-func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup) {
+// timer rather than one each. Each calls ended when it has ended.
+func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup, ended func()) {
 	wg.Go(func() {
 		began := time.Now()
 		for i, v := range r.viewers {
@@ -132,32 +137,39 @@ func (r *run) startViewers(ctx context.Context, wg *sync.WaitGroup) {
 			if !sleep(ctx, due-time.Since(began)) {
 				return
 			}
-			wg.Go(func() { v.run(ctx) })
+			wg.Go(func() {
+				defer ended()
+				v.run(ctx)
+			})
 		}
 	})
 }
 
-// publisherFailed counts the publishers that were not let in.
-func (r *run) publisherFailed() {
-	if r.refused.Add(1) == int64(len(r.publishers)) {
-		close(r.hopeless)
+// countdown returns a function that calls then when it is called for the nth time.
+func countdown(n int, then func()) func() {
+	var calls atomic.Int64
+	return func() {
+		if calls.Add(1) == int64(n) {
+			then()
+		}
 	}
 }
 
-// wait passes d, reporting progress, and says whether ctx cut it short.
-func (r *run) wait(ctx context.Context, began time.Time, d time.Duration, progress func(Progress)) bool {
+// progressInterval is the time between two calls of the progress function.
+const progressInterval = time.Second
+
+// wait waits for d or for the end of ctx, and reports progress meanwhile.
+func (r *run) wait(ctx context.Context, began time.Time, d time.Duration, progress func(Progress)) {
 	end := time.NewTimer(d)
 	defer end.Stop()
-	tick := time.NewTicker(r.cfg.Interval)
+	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-end.C:
-			return false
-		case <-r.hopeless:
-			return false
+			return
 		case <-ctx.Done():
-			return true
+			return
 		case <-tick.C:
 			progress(r.progress(time.Since(began)))
 		}

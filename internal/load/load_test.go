@@ -74,17 +74,6 @@ func TestStalledViewersLoseAndOthersDoNot(t *testing.T) {
 	})
 }
 
-func TestPacedViewersReadInBatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRelay(t, 1000)
-		s.hijack = true
-		rep := loadOn(t, s, Config{Streams: 1, Viewers: 5, ReadEvery: 100 * time.Millisecond})
-		if g := rep.Viewers.Gap; g.P50 < 97*time.Millisecond || rep.Viewers.Connected != 5 {
-			t.Errorf("gap %+v", g)
-		}
-	})
-}
-
 func TestRefusedPublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRelay(t, 10)
@@ -215,6 +204,43 @@ func TestInterruptedLoadReports(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A load that has nothing left to measure ends, says so, and reports what there was.
+func TestLoadThatHasNothingLeftEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		cfg  Config
+		end  func(*relayServer)
+		says string
+	}{
+		"viewers are disconnected": {
+			Config{Viewers: 3}, func(s *relayServer) { s.end() }, "every viewer ended before the load did: closed by the server",
+		},
+		"all viewers stall": {
+			Config{Viewers: 2, Stalled: 2, StallFor: time.Second}, func(s *relayServer) { s.end() }, "every viewer ended before the load did",
+		},
+		"the server is gone":   {Config{Viewers: 3}, func(s *relayServer) { s.server.Close() }, "2 of 2 publishers failed"},
+		"publishers are alone": {Config{}, func(s *relayServer) { s.server.Close() }, "2 of 2 publishers failed"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newRelay(t, 1000)
+			s.hijack = true
+			cfg := test.cfg
+			cfg.URL, cfg.Dial, cfg.Streams, cfg.Duration = "http://127.0.0.1", s.dial, 2, time.Hour
+			began := time.Now()
+			rep, err := Run(t.Context(), cfg, func(p Progress) {
+				if p.Elapsed >= 10*time.Second {
+					test.end(s)
+				}
+			})
+			if err == nil || !strings.Contains(err.Error(), test.says) || !rep.EndedEarly || rep.Interrupted {
+				t.Errorf("%s: error %v, report %+v", name, err, rep)
+			}
+			if took := time.Since(began); took > 15*time.Second || rep.Measured < 7*time.Second || cfg.Viewers > 0 && rep.Bytes == 0 {
+				t.Errorf("%s: took %v, report %+v", name, took, rep)
+			}
+		})
+	}
 }
 
 func TestConfigRefusesWhatCannotBeMeant(t *testing.T) {

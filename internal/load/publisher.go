@@ -12,12 +12,11 @@ type publisher struct {
 	load  *run
 	index int
 	name  string
-
-	connected atomic.Bool
 }
 
 // sentTally is what all publishers have sent.
 type sentTally struct {
+	connected   atomic.Int64 // publishers that were let in
 	tags, bytes atomic.Int64
 	late        histogram // how long after its time a tag left: the generator's own fault
 	ends        endings
@@ -38,10 +37,9 @@ func (p *publisher) run(ctx context.Context) {
 			ctx = context.Background() // also if the load was over before our patience was
 		}
 		p.load.sent.ends.add(ctx, err)
-		p.load.publisherFailed()
 		return
 	}
-	p.connected.Store(true)
+	p.load.sent.connected.Add(1)
 	err = p.send(ctx, pub)
 	if cerr := pub.Close(); err == nil {
 		err = cerr

@@ -25,7 +25,8 @@ type relayServer struct {
 	server   http.Server
 	mu       sync.Mutex
 	streams  map[string]*relayStream
-	over     chan struct{}
+	over     chan struct{}  // closed when the server ends its viewers
+	end      func()         // closes over
 	busy     sync.WaitGroup // requests
 }
 
@@ -40,13 +41,14 @@ type relayStream struct {
 func newRelay(t *testing.T, queue int) *relayServer {
 	s := &relayServer{queue: queue, conns: make(chan net.Conn), streams: make(map[string]*relayStream), over: make(chan struct{})}
 	s.server.Handler = s
+	s.end = sync.OnceFunc(func() { close(s.over) })
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		s.server.Serve(s)
 	}()
 	t.Cleanup(func() {
-		close(s.over)
+		s.end()
 		s.server.Close()
 		<-done
 		s.busy.Wait()

@@ -11,6 +11,7 @@ type Report struct {
 	Target      string    `json:"target"`
 	Started     time.Time `json:"started"`
 	Interrupted bool      `json:"interrupted,omitempty"`
+	EndedEarly  bool      `json:"ended_early,omitempty"` // all publishers or all viewers ended before the load did
 
 	// Measured is the length of the measurement, Bytes what all viewers got
 	// during it. Gaps, latencies and CPU time belong to it; lost frames,
@@ -104,23 +105,18 @@ type Progress struct {
 }
 
 func (r *run) progress(elapsed time.Duration) Progress {
-	h, s := r.healthy.count(), r.stalled.count()
-	p := Progress{
-		Elapsed:   elapsed,
-		Total:     r.cfg.Ramp + r.cfg.Settle + r.cfg.Duration,
-		Measuring: r.measuring.Load(),
-		Viewers:   h.watching + s.watching,
-		Bytes:     h.bytes + s.bytes,
-		Tags:      h.tags + s.tags,
-		Lost:      h.lost, // stalled viewers are meant to lose some
-		Ended:     h.ended + s.ended + r.sent.ends.total(),
+	h, s := &r.healthy, &r.stalled
+	return Progress{
+		Elapsed:    elapsed,
+		Total:      r.cfg.Ramp + r.cfg.Settle + r.cfg.Duration,
+		Measuring:  r.measuring.Load(),
+		Publishers: int(r.sent.connected.Load()),
+		Viewers:    int(h.watching.Load() + s.watching.Load()),
+		Bytes:      h.bytes.Load() + s.bytes.Load(),
+		Tags:       h.tags.Load() + s.tags.Load(),
+		Lost:       h.lost.Load(), // stalled viewers are meant to lose some
+		Ended:      h.ends.total() + s.ends.total() + r.sent.ends.total(),
 	}
-	for _, pub := range r.publishers {
-		if pub.connected.Load() {
-			p.Publishers++
-		}
-	}
-	return p
 }
 
 // mark is the state at one end of the measurement.
@@ -134,7 +130,7 @@ type mark struct {
 func (r *run) mark() mark {
 	return mark{
 		at:     time.Now(),
-		bytes:  r.healthy.count().bytes + r.stalled.count().bytes,
+		bytes:  r.healthy.bytes.Load() + r.stalled.bytes.Load(),
 		server: sampleProcesses(r.cfg.ServerPIDs),
 		self:   sampleSelf(),
 	}
@@ -142,39 +138,21 @@ func (r *run) mark() mark {
 
 func (r *run) report(began time.Time, from, until mark) Report {
 	rep := Report{
-		Target:     r.proto.String(),
-		Started:    began,
-		Measured:   until.at.Sub(from.at),
-		Bytes:      until.bytes - from.bytes,
-		Viewers:    r.healthy.report(),
-		Stalled:    r.stalled.report(),
-		Publishers: r.reportPublishers(),
+		Target:   r.proto.String(),
+		Started:  began,
+		Measured: until.at.Sub(from.at),
+		Bytes:    until.bytes - from.bytes,
+		Viewers:  r.healthy.report(),
+		Stalled:  r.stalled.report(),
+		Publishers: Publishers{
+			Wanted: len(r.publishers), Connected: int(r.sent.connected.Load()),
+			Tags: r.sent.tags.Load(), Bytes: r.sent.bytes.Load(),
+			Late: r.sent.late.spread(), Ended: r.sent.ends.snapshot(),
+		},
 	}
 	rep.Server = usage(from.server, until.server, rep.Bytes)
 	rep.Generator = usage(from.self, until.self, rep.Bytes)
 	return rep
-}
-
-func (g *group) report() Viewers {
-	c := g.count()
-	return Viewers{
-		Wanted: len(g.viewers), Connected: c.connected,
-		Bytes: c.bytes, Tags: c.tags, Numbered: c.numbered, Lost: c.lost, Jumps: c.jumps, Repeated: c.repeated,
-		Gap: g.gap.spread(), Latency: g.latency.spread(), Ended: g.ends.snapshot(),
-	}
-}
-
-func (r *run) reportPublishers() Publishers {
-	p := Publishers{
-		Wanted: len(r.publishers), Tags: r.sent.tags.Load(), Bytes: r.sent.bytes.Load(),
-		Late: r.sent.late.spread(), Ended: r.sent.ends.snapshot(),
-	}
-	for _, pub := range r.publishers {
-		if pub.connected.Load() {
-			p.Connected++
-		}
-	}
-	return p
 }
 
 // usage is what was used between two samples, or nil when either is unknown.

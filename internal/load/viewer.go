@@ -11,7 +11,6 @@ type viewer struct {
 	group  *group
 	stream string
 	stalls bool // reads nothing for a while once it has been let in
-	got    received
 
 	joined  time.Time // when the server let us in
 	lastSeq uint64    // of the newest marked tag; 0 before the first
@@ -29,9 +28,9 @@ func (v *viewer) run(ctx context.Context) {
 	}
 	defer sub.Close()
 	v.joined = time.Now()
-	v.got.connected.Store(true)
-	v.got.watching.Store(true)
-	defer v.got.watching.Store(false)
+	v.group.connected.Add(1)
+	v.group.watching.Add(1)
+	defer v.group.watching.Add(-1)
 
 	if v.stalls && !sleep(ctx, v.load.cfg.StallFor) {
 		return
@@ -47,13 +46,13 @@ func (v *viewer) watch(sub Subscription) error {
 		if err := sub.Next(&a); err != nil {
 			return err
 		}
-		v.got.bytes.Add(int64(a.Size))
-		v.got.tags.Add(1)
+		v.group.bytes.Add(int64(a.Size))
+		v.group.tags.Add(1)
 		if a.Waited {
 			v.arrive(a.At)
 		}
 		if m, ok := findMarker(a.Kind, a.Head); ok {
-			v.got.numbered.Store(true)
+			v.group.numbered.Store(true)
 			v.number(m, &a)
 		}
 	}
@@ -92,11 +91,11 @@ func (v *viewer) number(m marker, a *Arrival) {
 	case v.lastSeq == 0 || m.seq == v.lastSeq+1:
 		v.lastSeq = m.seq
 	case m.seq > v.lastSeq:
-		v.got.lost.Add(int64(m.seq - v.lastSeq - 1))
-		v.got.jumps.Add(1)
+		v.group.lost.Add(int64(m.seq - v.lastSeq - 1))
+		v.group.jumps.Add(1)
 		v.lastSeq = m.seq
 	default:
-		v.got.repeated.Add(1)
+		v.group.repeated.Add(1)
 		return
 	}
 	if v.load.measuring.Load() && m.sent >= v.joined.UnixNano() && !v.lastAt.IsZero() {

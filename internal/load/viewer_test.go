@@ -15,7 +15,7 @@ type arrivals struct {
 
 // newWatching returns a viewer that has been let in.
 func newWatching() *viewer {
-	r := newRun(Config{Streams: 1, URL: "http://127.0.0.1", Viewers: 1}.withDefaults())
+	r := newRun(Config{Streams: 1, URL: "http://127.0.0.1", Viewers: 1}.WithDefaults())
 	v := r.viewers[0]
 	v.joined = time.Now()
 	return v
@@ -54,7 +54,7 @@ func TestLatencyOfTheMeasurement(t *testing.T) {
 	if l := v.group.latency.spread(); l.Count != 2 || l.Max != time.Second {
 		t.Errorf("%+v", l)
 	}
-	if got := v.group.count(); got.tags != 4 || got.lost != 0 || got.repeated != 0 || !got.numbered {
+	if got := v.group.report(); got.Tags != 4 || got.Lost != 0 || got.Repeated != 0 || !got.Numbered {
 		t.Errorf("%+v", got)
 	}
 }
