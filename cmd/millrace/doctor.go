@@ -52,7 +52,7 @@ It sees what a server started in its place would see, so run it as the server's 
 			if plan.Viewers < 1 || plan.Viewers > maxPlanned {
 				return misused(fmt.Errorf("--viewers is %d, want from 1 to %d", plan.Viewers, maxPlanned))
 			}
-			report := doctor.Examine(doctor.Observe(), plan)
+			report := doctor.Examine(plan)
 			if err := printFindings(cmd.OutOrStdout(), report, asJSON, all); err != nil {
 				return withStatus(err, 2)
 			}
@@ -76,7 +76,7 @@ func verdict(r doctor.Report, strict bool) error {
 	if bad == 0 && (!strict || warn == 0) {
 		return nil
 	}
-	return withStatus(fmt.Errorf("%d bad, %d warn", bad, warn), 1)
+	return withStatus(fmt.Errorf("this machine needs changes: %d bad, %d warn", bad, warn), 1)
 }
 
 func printFindings(out io.Writer, r doctor.Report, asJSON, all bool) error {

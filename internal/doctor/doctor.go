@@ -1,7 +1,8 @@
 // Package doctor looks at what a streaming server needs of a Linux machine, and says what to change.
 //
-// A check is a function of a Host and a Plan and of nothing else: it runs no command, writes nothing, and opens no connection.
-// What it cannot see is Unknown, and no reason to fail.
+// The table of checks says what is looked at. A check is a function of a host and a Plan and of nothing else: it runs no
+// command, writes nothing, and opens no connection. What it cannot see is Unknown, and no reason to fail. Half of the package is
+// the sentences that users read: for each of fifteen checks what to do, why, and by which command.
 package doctor
 
 import (
@@ -51,9 +52,14 @@ type Finding struct {
 	Command string `json:"command"` // that would follow the advice; empty if no command does
 }
 
-// Schema is the version of what a Report looks like as JSON. A field may be added within one version, and findings may come
+// advise says what to do about f, with a command that would do it, or "".
+func (f *Finding) advise(s State, advice, command string) {
+	f.State, f.Advice, f.Command = s, advice, command
+}
+
+// schema is the version of what a Report looks like as JSON. A field may be added within one version, and findings may come
 // and go.
-const Schema = 2
+const schema = 2
 
 // A Report is what all checks say.
 type Report struct {
@@ -68,45 +74,26 @@ type Report struct {
 	Findings []Finding     `json:"findings"`
 }
 
-// A check looks at one thing. Its Finding has no Group and no Name. Its error is why it could not see that thing.
-type check struct {
-	group, name string
-	look        func(*Host, Plan) (Finding, error)
-}
+// Examine has every check look at the machine that this process is on. The worst findings come first.
+func Examine(p Plan) Report { return examine(thisHost(), p) }
 
-// checks has all of them, in the order that findings of one State are shown in.
-var checks = [...]check{
-	{"process", "open files", openFiles},
-	{"process", "--max-viewers", maxViewers},
-	{"process", "pids.max", tasks},
-	{"process", "cpu.max", processors},
-	{"memory", "memory", memory},
-	{"memory", "GOMEMLIMIT", memoryLimit},
-	{"network", "net.core.somaxconn", backlog},
-	{"network", "net.ipv4.ip_local_port_range", ports},
-	{"network", "conntrack", conntrack},
-	{"network", "net.ipv4.tcp_wmem", sendBuffer},
-	{"network", "net.ipv4.tcp_rmem", receiveBuffer},
-	{"network", "net.ipv4.tcp_mem", tcpMemory},
-	{"disk", "root", rootDirectory},
-	{"disk", "blobs", blobsDirectory},
-	{"system", "clock source", clockSource},
-}
-
-// Examine has every check look at h. The worst findings come first.
-func Examine(h *Host, p Plan) Report {
+func examine(h *host, p Plan) Report {
 	r := Report{
-		Schema: Schema, OS: runtime.GOOS, CPUs: h.CPUs, Viewers: p.Viewers, Root: line(p.Root), Blobs: line(p.Blobs),
+		Schema: schema, OS: runtime.GOOS, CPUs: h.cpus, Viewers: p.Viewers, Root: line(p.Root), Blobs: line(p.Blobs),
 		Counts: make(map[State]int),
 	}
-	r.Memory, _ = h.memory()
+	machine := *h
+	r.Memory = machine.memory()
 	for _, s := range States {
-		r.Counts[s] = 0
+		r.Counts[s] = 0 // scripts find each of them
 	}
 	for _, c := range checks {
-		f, err := c.look(h, p)
-		if err != nil {
-			f = Finding{State: Unknown, Value: "-", Why: err.Error()}
+		at := *h // with an error of its own
+		f := c.look(&at, p)
+		if at.err != nil {
+			f = Finding{State: Unknown, Value: "-", Why: at.err.Error()}
+		} else {
+			f.State, f.Why = cmp.Or(f.State, OK), f.Why+" "+c.why
 		}
 		f.Group, f.Name = c.group, c.name
 		for _, text := range []*string{&f.Value, &f.Advice, &f.Why, &f.Command} {

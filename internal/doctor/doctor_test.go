@@ -47,7 +47,7 @@ var healthy = files{
 }
 
 // newHost returns the healthy machine with other files. TMP in a file is a directory that exists, with some in it.
-func newHost(t *testing.T, other files) (h *Host, tmp string) {
+func newHost(t *testing.T, other files) (h *host, tmp string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -79,7 +79,7 @@ func newHost(t *testing.T, other files) (h *Host, tmp string) {
 	if err := os.Symlink("7", filepath.Join(dir, "proc/self")); err != nil {
 		t.Fatal(err)
 	}
-	return &Host{Dir: dir, CPUs: 4, Procs: 4, PageSize: 4096, MemoryLimit: math.MaxInt64}, tmp
+	return &host{dir: dir, cpus: 4, procs: 4, pageSize: 4096, memoryLimit: math.MaxInt64}, tmp
 }
 
 func TestChecks(t *testing.T) {
@@ -114,7 +114,8 @@ func TestChecks(t *testing.T) {
 		"cpu.max": {
 			{state: OK, value: "none"},
 			{files: files{group + "cpu.max": "250000 100000"}, procs: 3, state: OK, value: "2.5 processors"},
-			{files: files{group + "cpu.max": "50000 100000"}, state: Warn, says: "one processor at least"},
+			{files: files{group + "cpu.max": "50000 100000", "sys/fs/cgroup/system.slice/cpu.max": "400000 100000"},
+				state: Warn, says: "one processor at least"},
 			{files: files{"sys/fs/cgroup/system.slice/cpu.max": "200000 100000"}, state: Warn, command: "GOMAXPROCS=2"},
 			{files: files{group + "cpu.max": "100000 0"}, state: OK, value: "none"},
 		},
@@ -123,6 +124,7 @@ func TestChecks(t *testing.T) {
 			{files: files{group + "memory.max": "67108864"}, state: Bad, value: "64 MiB (control group)"},
 			{files: files{"sys/fs/cgroup/system.slice/memory.max": "1073741824"}, state: Warn, command: "--max-streams"},
 			{files: files{"proc/meminfo": "MemFree: 1 kB\n"}, state: Unknown, says: "does not say"},
+			{files: files{"proc/meminfo": gone, group + "memory.max": "4294967296"}, state: OK, value: "4 GiB (control group)"},
 		},
 		"GOMEMLIMIT": {
 			{state: OK, value: "none", says: "No control group"},
@@ -184,13 +186,13 @@ func TestChecks(t *testing.T) {
 			}
 			p.Root, p.Blobs = strings.Replace(s.plan.Root, "TMP", tmp, 1), strings.Replace(s.plan.Blobs, "TMP", tmp, 1)
 			if s.limit > 0 {
-				h.MemoryLimit = s.limit
+				h.memoryLimit = s.limit
 			}
 			if s.procs > 0 {
-				h.Procs = s.procs
+				h.procs = s.procs
 			}
 			found := false
-			for _, f := range Examine(h, p).Findings {
+			for _, f := range examine(h, p).Findings {
 				if f.Name != name {
 					continue
 				}
@@ -209,14 +211,14 @@ func TestChecks(t *testing.T) {
 
 // A machine that shows nothing has no reason to fail, and the worst findings come first.
 func TestReport(t *testing.T) {
-	r := Examine(&Host{Dir: t.TempDir(), CPUs: 1, Procs: 1, PageSize: 4096, MemoryLimit: math.MaxInt64}, Plan{Viewers: 1, Root: "/no\x1b[2Jwhere"})
+	r := examine(&host{dir: t.TempDir(), cpus: 1, procs: 1, pageSize: 4096, memoryLimit: math.MaxInt64}, Plan{Viewers: 1, Root: "/no\x1b[2Jwhere"})
 	if r.Counts[Bad] != 1 || r.Counts[Warn] != 0 || r.Counts[Unknown] == 0 || len(r.Counts) != len(States) || len(r.Findings) != len(checks) {
 		t.Errorf("%+v", r.Counts)
 	}
 	if f := r.Findings[0]; f.State != Bad || f.Name != "root" || strings.ContainsRune(f.Value+f.Command+r.Root, '\x1b') {
 		t.Errorf("%+v", f)
 	}
-	if r := Examine(Observe(), Plan{Viewers: 1}); r.CPUs < 1 {
+	if r := Examine(Plan{Viewers: 1}); r.CPUs < 1 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -19,97 +19,113 @@ import (
 // by a page's size.
 const unlimited = 1 << 50
 
-// A Host is what can be seen of a machine, and of the place in it that this process has.
-type Host struct {
-	Dir         string // the root directory, of which /proc and /sys are read
-	CPUs        int    // as runtime.NumCPU
-	Procs       int    // as runtime.GOMAXPROCS(0)
-	PageSize    int64
-	MemoryLimit int64 // GOMEMLIMIT; math.MaxInt64 if it is not set
+// A host is what can be seen of a machine, and of the place in it that this process has.
+type host struct {
+	dir         string // the root directory, of which /proc and /sys are read
+	cpus        int    // as runtime.NumCPU
+	procs       int    // as runtime.GOMAXPROCS(0)
+	pageSize    int64
+	memoryLimit int64 // GOMEMLIMIT; math.MaxInt64 if it is not set
+
+	err error // the first of what could not be seen
 }
 
-// Observe returns the Host that this process is on. A file is read when a check asks for it.
-func Observe() *Host {
-	return &Host{
-		Dir: "/", CPUs: runtime.NumCPU(), Procs: runtime.GOMAXPROCS(0), PageSize: int64(os.Getpagesize()),
-		MemoryLimit: debug.SetMemoryLimit(-1), // which changes nothing
+// thisHost returns the host that this process is on. A file is read when a check asks for it.
+func thisHost() *host {
+	return &host{
+		dir: "/", cpus: runtime.NumCPU(), procs: runtime.GOMAXPROCS(0), pageSize: int64(os.Getpagesize()),
+		memoryLimit: debug.SetMemoryLimit(-1), // which changes nothing
+	}
+}
+
+// fail keeps the first error. What the methods return after it is of no use, and no slice that they return is too short.
+func (h *host) fail(err error) {
+	if h.err == nil {
+		h.err = err
 	}
 }
 
 // read returns what is in a file, without the white space around it.
-func (h *Host) read(name string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(h.Dir, name))
+func (h *host) read(name string) string {
+	b, err := os.ReadFile(filepath.Join(h.dir, name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", &missingError{name}
+		h.fail(fmt.Errorf("there is no /%s: this is not Linux, or a container hides it", name))
 	case err != nil:
-		return "", fmt.Errorf("/%s cannot be read: %w", name, errors.Unwrap(err))
+		h.fail(fmt.Errorf("/%s cannot be read: %w", name, errors.Unwrap(err)))
 	}
-	return strings.TrimSpace(string(b)), nil
+	return strings.TrimSpace(string(b))
 }
-
-// A missingError is that of a file that is not there.
-type missingError struct{ name string }
-
-func (e *missingError) Error() string {
-	return fmt.Sprintf("there is no /%s: this is not Linux, or a container hides it", e.name)
-}
-
-func (*missingError) Unwrap() error { return fs.ErrNotExist }
 
 // sysctl returns the numbers of the value that sysctl(8) calls name.
-func (h *Host) sysctl(name string, want int) ([]int64, error) {
-	s, err := h.read("proc/sys/" + strings.ReplaceAll(name, ".", "/"))
-	if err != nil {
-		return nil, err
+func (h *host) sysctl(name string, want int) []int64 {
+	s := h.read("proc/sys/" + strings.ReplaceAll(name, ".", "/"))
+	all := make([]int64, want)
+	fields := strings.Fields(s)
+	if len(fields) != want {
+		h.fail(fmt.Errorf("%s is %q: want %d numbers", name, s, want))
+		return all
 	}
-	var all []int64
-	for _, f := range strings.Fields(s) {
+	for i, f := range fields {
 		n, err := strconv.ParseUint(f, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%s is %q: want numbers", name, s)
+			h.fail(fmt.Errorf("%s is %q: want numbers", name, s))
 		}
-		all = append(all, int64(min(n, unlimited)))
+		all[i] = int64(min(n, unlimited))
 	}
-	if len(all) != want {
-		return nil, fmt.Errorf("%s is %q: want %d numbers", name, s, want)
+	return all
+}
+
+// proc returns /proc.
+func (h *host) proc() procfs.FS {
+	proc, err := procfs.NewFS(filepath.Join(h.dir, "proc"))
+	if err != nil {
+		h.fail(errors.New("there is no /proc: this is not Linux, or a container hides it"))
 	}
-	return all, nil
+	return proc
 }
 
 // self returns this process in /proc.
-func (h *Host) self() (procfs.Proc, error) {
-	proc, err := procfs.NewFS(filepath.Join(h.Dir, "proc"))
+func (h *host) self() procfs.Proc {
+	self, err := h.proc().Self()
 	if err != nil {
-		return procfs.Proc{}, &missingError{"proc"}
+		h.fail(err)
 	}
-	return proc.Self()
+	return self
+}
+
+// openFiles returns how many files this process may have open.
+func (h *host) openFiles() int64 {
+	limits, err := h.self().Limits()
+	if err != nil {
+		h.fail(err)
+	}
+	return int64(min(limits.OpenFiles, unlimited))
 }
 
 // memory returns how much memory the machine has.
-func (h *Host) memory() (int64, error) {
-	proc, err := procfs.NewFS(filepath.Join(h.Dir, "proc"))
-	if err != nil {
-		return 0, &missingError{"proc"}
+func (h *host) memory() int64 {
+	info, err := h.proc().Meminfo()
+	switch {
+	case err != nil:
+		h.fail(err)
+	case info.MemTotalBytes == nil:
+		h.fail(errors.New("/proc/meminfo does not say how much memory there is"))
+	default:
+		return int64(min(*info.MemTotalBytes, unlimited))
 	}
-	info, err := proc.Meminfo()
-	if err != nil {
-		return 0, err
-	}
-	if info.MemTotalBytes == nil {
-		return 0, errors.New("/proc/meminfo does not say how much memory there is")
-	}
-	return int64(min(*info.MemTotalBytes, unlimited)), nil
+	return 0
 }
 
 // memoryCap returns how much memory this process may have, and whether a control group says so rather than the machine.
-func (h *Host) memoryCap() (most int64, group bool, err error) {
-	most, err = h.memory()
+func (h *host) memoryCap() (most int64, group bool) {
 	limit, set := h.groupLimit("memory.max", parseLimit)
-	if set && (err != nil || limit < most) {
-		return limit, true, nil
+	most = h.memory()
+	if set && (h.err != nil || limit < most) {
+		h.err = nil // the group suffices
+		return limit, true
 	}
-	return most, false, err
+	return most, false
 }
 
 // parseLimit reads what a control group's file has: a number, or max.
@@ -118,24 +134,29 @@ func parseLimit(s string) (int64, bool) {
 	return n, err == nil && n < unlimited
 }
 
+// parseCPU reads cpu.max, "QUOTA PERIOD" or "max PERIOD", as thousandths of a processor.
+func parseCPU(s string) (int64, bool) {
+	var quota, period int64
+	if n, _ := fmt.Sscanf(s, "%d %d", &quota, &period); n != 2 || period <= 0 || quota < 0 || quota > unlimited {
+		return 0, false
+	}
+	return quota * 1000 / period, true
+}
+
 // groupLimit returns the least that parse finds in the files of that name of this process's control groups: its own, and those
 // around it. Only version 2 is looked at.
-func (h *Host) groupLimit(name string, parse func(string) (int64, bool)) (least int64, set bool) {
+func (h *host) groupLimit(name string, parse func(string) (int64, bool)) (least int64, set bool) {
 	least = math.MaxInt64
-	own := ""
-	if self, err := h.self(); err == nil {
-		groups, _ := self.Cgroups()
-		for _, g := range groups {
-			if g.HierarchyID == 0 {
-				own = g.Path
-			}
+	own, looking := "", *h // whose error is not that of h: without groups there are no limits
+	groups, _ := looking.self().Cgroups()
+	for _, g := range groups {
+		if g.HierarchyID == 0 {
+			own = g.Path
 		}
 	}
 	for dir := filepath.Join("/", own); ; dir = filepath.Dir(dir) {
-		if s, err := h.read(filepath.Join("sys/fs/cgroup", dir, name)); err == nil {
-			if n, ok := parse(s); ok {
-				least, set = min(least, n), true
-			}
+		if n, ok := parse(looking.read(filepath.Join("sys/fs/cgroup", dir, name))); ok {
+			least, set = min(least, n), true
 		}
 		if dir == "/" {
 			return least, set
@@ -143,17 +164,12 @@ func (h *Host) groupLimit(name string, parse func(string) (int64, bool)) (least 
 	}
 }
 
-// mountOf returns what the directory at an absolute path is on, or nil.
-func (h *Host) mountOf(path string) (*procfs.MountInfo, error) {
-	self, err := h.self()
+// mountOf returns what the directory at an absolute path is on.
+func (h *host) mountOf(path string) (best *procfs.MountInfo) {
+	all, err := h.self().MountInfo()
 	if err != nil {
-		return nil, err
+		h.fail(err)
 	}
-	all, err := self.MountInfo()
-	if err != nil {
-		return nil, err
-	}
-	var best *procfs.MountInfo
 	for _, m := range all {
 		at := strings.ReplaceAll(m.MountPoint, `\040`, " ")
 		rest, in := strings.CutPrefix(path, strings.TrimSuffix(at, "/"))
@@ -162,5 +178,8 @@ func (h *Host) mountOf(path string) (*procfs.MountInfo, error) {
 			best = m
 		}
 	}
-	return best, nil
+	if best == nil {
+		h.fail(fmt.Errorf("what %s is mounted on is unknown", path))
+	}
+	return best
 }
