@@ -57,7 +57,7 @@ latency are not known.`,
 			if progress != nil {
 				fmt.Fprint(cmd.ErrOrStderr(), "\r\x1b[K")
 			}
-			if err != nil && report.Viewers.Connected+report.Publishers.Connected == 0 {
+			if err != nil && report.Bytes == 0 && report.Publishers.Tags == 0 {
 				return err // there is nothing to tell beyond it
 			}
 			if report.Interrupted && err == nil {
@@ -162,7 +162,7 @@ func printReport(out io.Writer, r load.Report) error {
 	case r.Interrupted:
 		measured += ", then interrupted"
 	case r.EndedEarly:
-		measured += ", then every publisher or every viewer had ended"
+		measured += ", then nothing was left to measure"
 	}
 	row("measured", measured)
 	row("delivered", fmt.Sprintf("%s (%s/s)", decimalBytes(r.Bytes), decimalBytes(perSecond(r.Bytes, r.Measured))))
@@ -220,12 +220,11 @@ func printUsage(row func(...any), name string, u *load.Usage) {
 	if u == nil {
 		return
 	}
-	perGB := "-"
+	cpu := fmt.Sprintf("%v CPU", round(u.CPU))
 	if u.CPUPerGB > 0 {
-		perGB = fmt.Sprintf("%.2f", u.CPUPerGB)
+		cpu += fmt.Sprintf(" (%.2f s a delivered GB)", u.CPUPerGB)
 	}
-	row(name, fmt.Sprintf("%s CPU s a delivered GB (%v in all), %s resident, at most %s",
-		perGB, round(u.CPU), decimalBytes(u.RSS), decimalBytes(u.PeakRSS)))
+	row(name, fmt.Sprintf("%s, %s resident, at most %s", cpu, decimalBytes(u.RSS), decimalBytes(u.PeakRSS)))
 }
 
 func perSecond(n int64, d time.Duration) int64 {

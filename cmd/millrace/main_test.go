@@ -93,7 +93,7 @@ func TestServeAndLoad(t *testing.T) {
 	out.Reset()
 	usage := ""
 	if runtime.GOOS == "linux" {
-		quick, usage = append(quick, "--server-pid", strconv.Itoa(os.Getpid())), "CPU s a delivered GB"
+		quick, usage = append(quick, "--server-pid", strconv.Itoa(os.Getpid())), "s CPU"
 	}
 	if err := millrace(ctx, &out, io.Discard, append(quick, "--no-publish", "--name", "demo")...); err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ measured   2s
 delivered  0 B (0 B/s)
 published  1 of 1 streams, 7 tags, 3 kB, at most 0s late
 
-server  - CPU s a delivered GB (30ms in all), 5 MB resident, at most 6 MB
+server  30ms CPU, 5 MB resident, at most 6 MB
 `
 	if err != nil || out.String() != want {
 		t.Errorf("%v\n%s\nwant:\n%s", err, &out, want)
@@ -160,7 +160,7 @@ server  - CPU s a delivered GB (30ms in all), 5 MB resident, at most 6 MB
 		t.Fatal(err)
 	}
 	if text := out.String(); strings.Contains(text, "\nviewers ") || !strings.Contains(text, "\nstalled  0 of 2 ") ||
-		!strings.Contains(text, "server  0.50 CPU s") {
+		!strings.Contains(text, "server  0s CPU (0.50 s a delivered GB)") {
 		t.Errorf("all viewers stall:\n%s", text)
 	}
 }

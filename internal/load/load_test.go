@@ -92,6 +92,18 @@ func TestRefusedPublisher(t *testing.T) {
 	})
 }
 
+// The error of a publisher is what the server said, and not what the connection did then.
+func TestEvictedPublisher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRelay(t, 10)
+		s.evicts = true
+		_, err := Run(t.Context(), Config{Streams: 1, URL: "http://127.0.0.1", Dial: s.dial}, nil)
+		if err == nil || !strings.Contains(err.Error(), "refused: 403 Forbidden") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
 // A name that is free a moment later is no reason to fail.
 func TestPublisherThatIsLetInLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -219,8 +231,8 @@ func TestLoadThatHasNothingLeftEnds(t *testing.T) {
 		"all viewers stall": {
 			Config{Viewers: 2, Stalled: 2, StallFor: time.Second}, func(s *relayServer) { s.end() }, "every viewer ended before the load did",
 		},
-		"the server is gone":   {Config{Viewers: 3}, func(s *relayServer) { s.server.Close() }, "2 of 2 publishers failed"},
-		"publishers are alone": {Config{}, func(s *relayServer) { s.server.Close() }, "2 of 2 publishers failed"},
+		"the server is gone":   {Config{Viewers: 3}, func(s *relayServer) { s.server.Close() }, "every publisher ended before the load did: "},
+		"publishers are alone": {Config{}, func(s *relayServer) { s.server.Close() }, "every publisher ended before the load did: "},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newRelay(t, 1000)

@@ -20,6 +20,7 @@ type relayServer struct {
 	refuse   bool         // publishers
 	taken    string       // the one name that is refused
 	refusals atomic.Int64 // of publishers, before the first is let in
+	evicts   bool         // answers 403 to publishers that have sent a header
 	whole    atomic.Int64 // bodies that were read to their end
 	conns    chan net.Conn
 	server   http.Server
@@ -100,6 +101,9 @@ func (s *relayServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		s.stream(name).watch(w, http.NewResponseController(w).Flush, s)
 	case s.refuse, name == s.taken, s.refusals.Add(-1) >= 0:
 		http.Error(w, "taken", http.StatusConflict)
+	case s.evicts:
+		io.ReadFull(req.Body, make([]byte, flvHeader))
+		http.Error(w, "evicted", http.StatusForbidden)
 	default:
 		if s.stream(name).publish(req.Body) == io.EOF {
 			s.whole.Add(1)
