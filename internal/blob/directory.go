@@ -24,7 +24,7 @@ const (
 	// they can be renamed.
 	incoming = "incoming"
 
-	// lockName is the file that marks a Directory, and that its process has locked.
+	// lockName is the file that marks a directory of blobs, and that its process has locked.
 	lockName = "millrace-blobs.lock"
 
 	// shards is how many directories the files are spread over, so that listing one of them stays fast.
@@ -51,7 +51,7 @@ const (
 	expiring fs.FileMode = 0o700
 )
 
-// A Directory is a Store that has a file for each value:
+// A directory is a Store that has a file for each value:
 //
 //	millrace-blobs.lock
 //	incoming/1a2b          what is being written
@@ -59,7 +59,7 @@ const (
 //
 // A file is on the disk before it gets its key's name, is never written to again, and its name is on the disk before Put
 // returns.
-type Directory struct {
+type directory struct {
 	root   *os.Root
 	lock   *os.File
 	clock  func() time.Time
@@ -72,15 +72,23 @@ type Directory struct {
 	expired     atomic.Int64  // files that it has deleted
 }
 
-// OpenDirectory opens the store in the directory called name. The directory must exist, be empty or a Directory's, and not be
-// open in another process. OpenDirectory deletes what killed processes have left unfinished. The call that ends the Directory's
+// OpenDirectory opens the store in the directory called name. The directory must exist, be empty or one of blobs, and not be
+// open in another process. OpenDirectory deletes what killed processes have left unfinished. The call that ends the store's
 // life is Close.
-func OpenDirectory(name string) (*Directory, error) {
+func OpenDirectory(name string) (Store, error) {
+	d, err := newDirectory(name)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func newDirectory(name string) (*directory, error) {
 	root, err := os.OpenRoot(name)
 	if err != nil {
 		return nil, err
 	}
-	d := &Directory{root: root, clock: time.Now, swept: make(chan struct{})}
+	d := &directory{root: root, clock: time.Now, swept: make(chan struct{})}
 	if err := d.prepare(); err != nil {
 		_ = root.Close()
 		if d.lock != nil {
@@ -95,7 +103,7 @@ func OpenDirectory(name string) (*Directory, error) {
 }
 
 // prepare locks the directory for this process and makes its parts.
-func (d *Directory) prepare() (err error) {
+func (d *directory) prepare() (err error) {
 	if err := d.checkUnused(); err != nil {
 		return err
 	}
@@ -123,7 +131,7 @@ func (d *Directory) prepare() (err error) {
 }
 
 // checkUnused returns an error if the directory holds other things: the store deletes files.
-func (d *Directory) checkUnused() error {
+func (d *directory) checkUnused() error {
 	if _, err := d.root.Lstat(lockName); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -146,7 +154,7 @@ func (d *Directory) checkUnused() error {
 
 // probe returns an error if the file system does not keep permissions, and times to the nanosecond: expiry and entity tags are
 // made of them.
-func (d *Directory) probe() error {
+func (d *directory) probe() error {
 	const name = incoming + "/probe"
 	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
 	if err != nil {
@@ -171,7 +179,7 @@ func (d *Directory) probe() error {
 }
 
 // sync makes the names in a directory durable.
-func (d *Directory) sync(name string) error {
+func (d *directory) sync(name string) error {
 	f, err := d.root.Open(name)
 	if err != nil {
 		return err
@@ -180,7 +188,7 @@ func (d *Directory) sync(name string) error {
 }
 
 // Close implements Store.
-func (d *Directory) Close() error {
+func (d *directory) Close() error {
 	d.stopSweeper()
 	<-d.swept
 	return errors.Join(d.root.Close(), d.lock.Close())
@@ -221,7 +229,7 @@ func shardName(i int) string { return hex.EncodeToString([]byte{byte(i)}) }
 func expires(info fs.FileInfo) bool { return info.Mode().Perm() == expiring }
 
 // hasExpired reports whether a file's value has expired.
-func (d *Directory) hasExpired(info fs.FileInfo) bool {
+func (d *directory) hasExpired(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && expires(info) && !d.clock().Before(info.ModTime())
 }
 
@@ -231,7 +239,7 @@ func fileTag(info fs.FileInfo) string {
 }
 
 // Open implements Store.
-func (d *Directory) Open(_ context.Context, key string) (*Value, error) {
+func (d *directory) Open(_ context.Context, key string) (*Value, error) {
 	f, err := d.root.Open(fileOf(key).path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotFound
@@ -254,7 +262,7 @@ func (d *Directory) Open(_ context.Context, key string) (*Value, error) {
 }
 
 // tag returns the entity tag of the value at a path, "" if there is no value.
-func (d *Directory) tag(path string) (string, error) {
+func (d *directory) tag(path string) (string, error) {
 	info, err := d.root.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -268,7 +276,7 @@ func (d *Directory) tag(path string) (string, error) {
 }
 
 // Put implements Store.
-func (d *Directory) Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string, created bool, err error) {
+func (d *directory) Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string, created bool, err error) {
 	if size > put.Limit {
 		return "", false, &TooLargeError{put.Limit}
 	}
@@ -294,7 +302,7 @@ func (d *Directory) Put(ctx context.Context, key string, body io.Reader, size in
 }
 
 // write writes body to a new file, makes that durable, and returns its entity tag.
-func (d *Directory) write(ctx context.Context, pending string, body io.Reader, size int64, put Put) (tag string, err error) {
+func (d *directory) write(ctx context.Context, pending string, body io.Reader, size int64, put Put) (tag string, err error) {
 	f, err := d.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
 	if err != nil {
 		return "", err
@@ -303,7 +311,7 @@ func (d *Directory) write(ctx context.Context, pending string, body io.Reader, s
 	src := newSource(body, size, put.Limit)
 	moved, err := chunk.Copy(ctx, f, src)
 	if err == nil && size != unknownSize && moved.Bytes != size {
-		err = &BodyError{io.ErrUnexpectedEOF}
+		err = fmt.Errorf("%w: %w", ErrBody, io.ErrUnexpectedEOF)
 	}
 	if err = src.failure(err); err != nil {
 		return "", err
@@ -321,7 +329,7 @@ func (d *Directory) write(ctx context.Context, pending string, body io.Reader, s
 
 // stamp returns the permissions and the time of a new file. The time is made different from that of any other file, if only
 // by some nanoseconds, because entity tags are made of it.
-func (d *Directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
+func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 	at, mode = d.clock(), lasting
 	if ttl > 0 {
 		at, mode = at.Add(ttl), expiring
@@ -330,7 +338,7 @@ func (d *Directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 }
 
 // rename gives a file its key's name, if only allows that, and returns the entity tag that the key had before.
-func (d *Directory) rename(pending string, to file, only Condition) (before string, err error) {
+func (d *directory) rename(pending string, to file, only Condition) (before string, err error) {
 	d.writing[to.shard].Lock()
 	defer d.writing[to.shard].Unlock()
 	if before, err = d.allowed(to, only); err != nil {
@@ -340,7 +348,7 @@ func (d *Directory) rename(pending string, to file, only Condition) (before stri
 }
 
 // allowed returns the present entity tag, or ErrCondition.
-func (d *Directory) allowed(to file, only Condition) (tag string, err error) {
+func (d *directory) allowed(to file, only Condition) (tag string, err error) {
 	if tag, err = d.tag(to.path); err == nil && !only.allows(tag) {
 		err = ErrCondition
 	}
@@ -348,13 +356,13 @@ func (d *Directory) allowed(to file, only Condition) (tag string, err error) {
 }
 
 // Check implements Store.
-func (d *Directory) Check(_ context.Context, key string, only Condition) error {
+func (d *directory) Check(_ context.Context, key string, only Condition) error {
 	_, err := d.allowed(fileOf(key), only)
 	return err
 }
 
 // Delete implements Store.
-func (d *Directory) Delete(_ context.Context, key string, only Condition) error {
+func (d *directory) Delete(_ context.Context, key string, only Condition) error {
 	at := fileOf(key)
 	if err := d.remove(at, only); err != nil {
 		return err
@@ -362,7 +370,7 @@ func (d *Directory) Delete(_ context.Context, key string, only Condition) error 
 	return d.sync(shardName(at.shard))
 }
 
-func (d *Directory) remove(at file, only Condition) error {
+func (d *directory) remove(at file, only Condition) error {
 	d.writing[at.shard].Lock()
 	defer d.writing[at.shard].Unlock()
 	switch tag, err := d.allowed(at, only); {
@@ -383,7 +391,7 @@ func roomError(err error) error {
 }
 
 // sweep deletes what has expired, until ctx ends.
-func (d *Directory) sweep(ctx context.Context) {
+func (d *directory) sweep(ctx context.Context) {
 	defer close(d.swept)
 	t := time.NewTicker(sweepInterval)
 	defer t.Stop()
@@ -398,7 +406,7 @@ func (d *Directory) sweep(ctx context.Context) {
 }
 
 // sweepShard deletes what has expired in a shard. What cannot be read is left for the next time.
-func (d *Directory) sweepShard(ctx context.Context, shard int) {
+func (d *directory) sweepShard(ctx context.Context, shard int) {
 	dir, err := d.root.Open(shardName(shard))
 	if err != nil {
 		return
@@ -418,7 +426,7 @@ func (d *Directory) sweepShard(ctx context.Context, shard int) {
 }
 
 // sweepFile deletes a file if it has expired: it may have been replaced since sweepShard looked.
-func (d *Directory) sweepFile(at file) {
+func (d *directory) sweepFile(at file) {
 	d.writing[at.shard].Lock()
 	defer d.writing[at.shard].Unlock()
 	if info, err := d.root.Lstat(at.path); err == nil && d.hasExpired(info) && d.root.Remove(at.path) == nil {

@@ -25,7 +25,7 @@ const writerKeys = 4
 
 // writeUntilKilled puts and deletes values until the test kills its process.
 func writeUntilKilled(dir string) {
-	d, err := OpenDirectory(dir)
+	d, err := newDirectory(dir)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -90,7 +90,7 @@ func TestKilledWriters(t *testing.T) {
 // checkKilled returns how many values are in a directory, all whole.
 func checkKilled(t *testing.T, dir string) (there int) {
 	t.Helper()
-	d, err := OpenDirectory(dir)
+	d, err := newDirectory(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestOneProcessHasADirectory(t *testing.T) {
 // A time to live outlives the process. What has expired is not served, and is deleted some time.
 func TestExpiry(t *testing.T) {
 	dir := t.TempDir()
-	d, err := OpenDirectory(dir)
+	d, err := newDirectory(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,9 +182,9 @@ func TestExpiry(t *testing.T) {
 }
 
 // openDirectoryAt opens a directory at another time, without its sweeper.
-func openDirectoryAt(t *testing.T, name string, clock func() time.Time) *Directory {
+func openDirectoryAt(t *testing.T, name string, clock func() time.Time) *directory {
 	t.Helper()
-	d, err := OpenDirectory(name)
+	d, err := newDirectory(name)
 	if err != nil {
 		t.Fatal(err)
 	}

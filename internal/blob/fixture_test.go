@@ -31,9 +31,9 @@ func onEachStore(t *testing.T, test func(t *testing.T, s Store)) {
 	})
 }
 
-func openDirectory(t *testing.T, name string) *Directory {
+func openDirectory(t *testing.T, name string) *directory {
 	t.Helper()
-	d, err := OpenDirectory(name)
+	d, err := newDirectory(name)
 	if err != nil {
 		t.Fatal(err)
 	}

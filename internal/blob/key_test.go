@@ -23,7 +23,7 @@ func TestCheckKey(t *testing.T) {
 }
 
 // No two keys share a file, also where case is ignored; and none leads out of its directory.
-func FuzzPlaceOf(f *testing.F) {
+func FuzzFileOf(f *testing.F) {
 	long := strings.Repeat("x", 240)
 	for _, keys := range [][2]string{
 		{"a", "A"}, {"a/b", "a%2fb"}, {"a", "a.blob"}, {".a", "%2ea"}, {long, long + "y"}, {strings.Repeat("/", 300), "%h"},

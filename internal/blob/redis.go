@@ -248,7 +248,7 @@ func (s *Redis) send(ctx context.Context, pending string, body io.Reader, size i
 		return 0, src.failure(err)
 	}
 	if size != unknownSize && b.size != size {
-		return 0, &BodyError{io.ErrUnexpectedEOF}
+		return 0, fmt.Errorf("%w: %w", ErrBody, io.ErrUnexpectedEOF)
 	}
 	var err error
 	if expire := redisbuf.Expire(pendingFor); b.file != nil {
@@ -314,7 +314,7 @@ func (s *Redis) commit(ctx context.Context, keys []string, length int64, put Put
 		case err != nil:
 			return false, err
 		case said == "lost":
-			return false, &UnavailableError{errLost}
+			return false, fmt.Errorf("%w: %w", ErrUnavailable, errLost)
 		case said != "changed":
 			return said == "created", nil
 		}
@@ -360,7 +360,7 @@ func (s *Redis) failed(err error) error {
 	case errors.As(err, &reply) && !isTransient(reply):
 		return err
 	}
-	return &UnavailableError{err}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
 // isTransient reports whether a later try may succeed. A slot that moves to another server makes tries fail: this process

@@ -95,8 +95,7 @@ func TestSecondTries(t *testing.T) {
 
 	lost := newVersion(name)
 	_, err := s.commit(t.Context(), []string{name, lost + ":new", lost, outcomeKey(lost)}, 5, Put{})
-	var away *UnavailableError
-	if !errors.As(err, &away) || strings.Contains(err.Error(), "stayed") {
+	if !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "stayed") {
 		t.Errorf("a value that was lost: %v", err)
 	}
 }
@@ -132,9 +131,8 @@ func TestTries(t *testing.T) {
 			h := redistest.StartHostile(t, tt.script...)
 			s := openRedis(t, redis.NewClient(h.Options()), "")
 			answer, err := s.run(t.Context(), commitScript, []string{"k"}, "1")
-			var away *UnavailableError
 			if answer != tt.answer || (err == nil) != (tt.answer != "") || errors.Is(err, ErrUnsure) != tt.unsure ||
-				errors.As(err, &away) != tt.unavailable || errors.Is(err, ErrFull) != tt.full {
+				errors.Is(err, ErrUnavailable) != tt.unavailable || errors.Is(err, ErrFull) != tt.full {
 				t.Errorf("%q, %v", answer, err)
 			}
 		})
@@ -154,7 +152,6 @@ func TestSlotsThatMove(t *testing.T) {
 	cluster := redistest.StartCluster(t, redistest.Replicas(0))
 	s := openRedis(t, redis.NewClusterClient(cluster.Options()), "")
 	long, short := described(1, spoolMemory+1), described(2, 100)
-	var away *UnavailableError
 	// try does everything, and returns how much of it is to be tried again.
 	try := func() (later int) {
 		w := httptest.NewRecorder()
@@ -171,7 +168,7 @@ func TestSlotsThatMove(t *testing.T) {
 			errs = append(errs, err)
 		}
 		for i, err := range errs {
-			if errors.As(err, &away) {
+			if errors.Is(err, ErrUnavailable) {
 				later++
 			} else if err != nil && err != ErrNotFound {
 				t.Errorf("%d: %v", i, err)

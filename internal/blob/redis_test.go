@@ -197,8 +197,7 @@ func TestErrorsOfRedis(t *testing.T) {
 		t.Errorf("a delete, which makes room: %v", err)
 	}
 	server.Kill()
-	var away *UnavailableError
-	if _, _, err := put(t, s, "k", []byte("x"), nil); !errors.As(err, &away) {
+	if _, _, err := put(t, s, "k", []byte("x"), nil); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 	if err := s.Ping(t.Context()); err == nil {
@@ -208,7 +207,7 @@ func TestErrorsOfRedis(t *testing.T) {
 	for s.rdb.PoolStats().TotalConns > 0 {
 		_ = s.Ping(t.Context())
 	}
-	if err := s.Delete(t.Context(), "k", nil); !errors.As(err, &away) {
+	if err := s.Delete(t.Context(), "k", nil); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 	if _, err := OpenRedis(redis.NewClient(server.Options()), "{x}"); err == nil {

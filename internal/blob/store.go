@@ -51,15 +51,13 @@ var (
 
 	// ErrUnsure says that the store has not answered, so that the change was made or not.
 	ErrUnsure = errors.New("the store has not answered: it may have been done, or not")
+
+	// ErrUnavailable says that the store cannot be reached for now. Nothing was done.
+	ErrUnavailable = errors.New("the store cannot be reached")
+
+	// ErrBody says that the body of a value failed. The error wraps the body's own.
+	ErrBody = errors.New("the body broke off")
 )
-
-// A BodyError says that the body of a value failed.
-type BodyError struct{ Err error }
-
-func (e *BodyError) Error() string { return fmt.Sprintf("the body broke off: %v", e.Err) }
-
-// Unwrap returns the body's error.
-func (e *BodyError) Unwrap() error { return e.Err }
 
 // A TooLargeError says that a value has more bytes than it may have.
 type TooLargeError struct{ Limit int64 }
@@ -67,16 +65,6 @@ type TooLargeError struct{ Limit int64 }
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the value has more than the %d bytes that it may have", e.Limit)
 }
-
-// An UnavailableError says that the store cannot be reached for now. Nothing was done.
-type UnavailableError struct{ Err error }
-
-func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("the store cannot be reached: %v", e.Err)
-}
-
-// Unwrap returns the reason.
-func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // HeaderTTL is the header that says, in seconds, how long a value will be there, in requests and in answers.
 const HeaderTTL = "Millrace-TTL"
@@ -140,7 +128,7 @@ func (s *source) failure(err error) error {
 	case errors.As(s.err, &large):
 		return large
 	case s.err != nil:
-		return &BodyError{s.err}
+		return fmt.Errorf("%w: %w", ErrBody, s.err)
 	}
 	return err
 }

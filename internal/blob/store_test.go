@@ -101,8 +101,7 @@ func TestBodiesThatBreak(t *testing.T) {
 				for _, failed := range []error{why, io.ErrUnexpectedEOF} {
 					body := io.MultiReader(bytes.NewReader(value[:k]), iotest.ErrReader(failed))
 					_, _, err := s.Put(t.Context(), "k", body, size, Put{Limit: limit})
-					var broken *BodyError
-					if !errors.As(err, &broken) || !errors.Is(err, failed) {
+					if !errors.Is(err, ErrBody) || !errors.Is(err, failed) {
 						t.Fatalf("after %d of %d bytes: %v", k, size, err)
 					}
 				}
@@ -123,7 +122,7 @@ func TestBodiesThatBreak(t *testing.T) {
 func left(t *testing.T, s Store, values int) {
 	t.Helper()
 	switch s := s.(type) {
-	case *Directory:
+	case *directory:
 		names, err := os.ReadDir(s.root.Name() + "/" + incoming)
 		if err != nil || len(names) > 0 {
 			t.Errorf("unfinished: %v, %v", names, err)
@@ -279,10 +278,7 @@ func TestParseTTL(t *testing.T) {
 			t.Errorf("%q: %v", in, got)
 		}
 	}
-}
-
-// What an answer says about a TTL can be said in a request.
-func TestTTLOfAnAnswer(t *testing.T) {
+	// What an answer says can be said in a request.
 	for _, left := range []time.Duration{1, time.Millisecond / 3, time.Millisecond, 1234567890, time.Hour, maxTTL} {
 		text := formatTTL(left)
 		if got, err := ParseTTL(text); err != nil || (got-left).Abs() >= time.Millisecond {

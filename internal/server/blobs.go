@@ -283,8 +283,6 @@ func (b *blobService) refuse(w http.ResponseWriter, r *http.Request, err error) 
 func blobStatus(err error) (status int, reason string) {
 	var request *requestError
 	var large *blob.TooLargeError
-	var body *blob.BodyError
-	var away *blob.UnavailableError
 	switch {
 	case errors.As(err, &request):
 		return request.status, request.Error()
@@ -298,12 +296,12 @@ func blobStatus(err error) (status int, reason string) {
 		return http.StatusInsufficientStorage, blob.ErrFull.Error()
 	case errors.As(err, &large):
 		return http.StatusRequestEntityTooLarge, large.Error() + " (--max-blob-bytes)"
-	case errors.As(err, &body) && errors.Is(err, os.ErrDeadlineExceeded):
-		return http.StatusRequestTimeout, body.Err.Error()
-	case errors.As(err, &body):
-		return http.StatusBadRequest, body.Error()
-	case errors.As(err, &away):
-		return http.StatusServiceUnavailable, "the store cannot be reached"
+	case errors.Is(err, blob.ErrBody) && errors.Is(err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout, err.Error()
+	case errors.Is(err, blob.ErrBody):
+		return http.StatusBadRequest, err.Error()
+	case errors.Is(err, blob.ErrUnavailable):
+		return http.StatusServiceUnavailable, blob.ErrUnavailable.Error()
 	}
 	return http.StatusInternalServerError, "the store has failed"
 }
