@@ -18,7 +18,7 @@ func (rep *Report) failure() error {
 	switch {
 	case failed > 0 && p.Connected == 0:
 		return fmt.Errorf("load: no publisher reached %s: %w", rep.Target, reasons(p.Ended, meaningPublish))
-	case rep.EndedEarly && failed == p.Wanted:
+	case failed > 0 && failed == p.Wanted && rep.EndedEarly:
 		return fmt.Errorf("load: every publisher ended before the load did: %w", reasons(p.Ended, meaningPublish))
 	case failed > 0:
 		return fmt.Errorf("load: %d of %d publishers failed, so this is not the load that was asked for: %w",

@@ -3,8 +3,6 @@ package load
 import (
 	"context"
 	"encoding/json"
-	"net"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,34 +72,46 @@ func TestStalledViewersLoseAndOthersDoNot(t *testing.T) {
 	})
 }
 
-func TestRefusedPublisher(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRelay(t, 10)
-		s.refuse = true
-		began := time.Now()
-		rep, err := Run(t.Context(), Config{Streams: 1, URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2}, nil)
-		if err == nil || !strings.Contains(err.Error(), "409 Conflict (another publisher") {
-			t.Errorf("error %v", err)
-		}
-		if waited := time.Since(began); waited < persistFor || waited > 2*persistFor || rep.Publishers.Connected != 0 {
-			t.Errorf("gave up after %v: %+v", waited, rep.Publishers)
-		}
-		if rep.Publishers.Ended["refused: 409 Conflict"] != 1 {
-			t.Errorf("ended: %v", rep.Publishers.Ended)
-		}
-	})
-}
-
-// The error of a publisher is what the server said, and not what the connection did then.
-func TestEvictedPublisher(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRelay(t, 10)
-		s.evicts = true
-		_, err := Run(t.Context(), Config{Streams: 1, URL: "http://127.0.0.1", Dial: s.dial}, nil)
-		if err == nil || !strings.Contains(err.Error(), "refused: 403 Forbidden") {
-			t.Errorf("error %v", err)
-		}
-	})
+func TestLoadsThatFail(t *testing.T) {
+	refuse := func(s *relayServer) { s.refuse = true }
+	const brief = time.Millisecond
+	for name, test := range map[string]struct {
+		prepare   func(*relayServer)
+		cfg       Config
+		says      string
+		connected int // publishers
+		most      time.Duration
+	}{
+		"the name is taken": {refuse, Config{Viewers: 2},
+			"no publisher reached http://127.0.0.1: refused: 409 Conflict (another publisher", 0, 2 * persistFor},
+		"one of the names is taken": {func(s *relayServer) { s.taken = "load-1" }, Config{Streams: 3, Viewers: 2},
+			"1 of 3 publishers failed", 2, time.Minute},
+		"the load is shorter than a publisher's patience": {refuse,
+			Config{Viewers: 1, Ramp: brief, Settle: brief, Duration: persistFor / 2}, "409 Conflict", 0, persistFor},
+		"the publisher is thrown out": {func(s *relayServer) { s.evicts = true }, Config{},
+			"refused: 403 Forbidden", 1, time.Second},
+		"the stream has no publisher": {func(*relayServer) {}, Config{Viewers: 2, NoPublish: true},
+			"no viewer got anything from http://127.0.0.1: they still wait", 0, time.Minute},
+		"the server knows no such stream": {func(s *relayServer) { s.unknown = true }, Config{Viewers: 2, NoPublish: true},
+			"no viewer had an answer from http://127.0.0.1: refused: 404 Not Found (the stream has no", 0, time.Second},
+		"the server is not there": {func(s *relayServer) { s.gone = true }, Config{Viewers: 2},
+			"no publisher reached http://127.0.0.1: timeout", 0, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newRelay(t, 1000)
+			test.prepare(s)
+			cfg := test.cfg
+			cfg.URL, cfg.Dial, cfg.Streams = "http://127.0.0.1", s.dial, max(cfg.Streams, 1)
+			began := time.Now()
+			rep, err := Run(t.Context(), cfg, nil)
+			if err == nil || !strings.Contains(err.Error(), test.says) || rep.Publishers.Connected != test.connected {
+				t.Errorf("%s: error %v, report %+v", name, err, rep.Publishers)
+			}
+			if took := time.Since(began); took > test.most {
+				t.Errorf("%s: it took %v", name, took)
+			}
+		})
+	}
 }
 
 // A name that is free a moment later is no reason to fail.
@@ -115,32 +125,6 @@ func TestPublisherThatIsLetInLater(t *testing.T) {
 	})
 }
 
-func TestOneRefusedPublisherFailsTheLoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRelay(t, 1000)
-		s.taken = "load-1"
-		rep, err := Run(t.Context(), Config{URL: "http://127.0.0.1", Dial: s.dial, Streams: 3, Viewers: 2}, nil)
-		if err == nil || !strings.Contains(err.Error(), "1 of 3 publishers failed") || rep.Publishers.Connected != 2 {
-			t.Errorf("error %v, report %+v", err, rep.Publishers)
-		}
-	})
-}
-
-// A load that is over before its publisher's patience is has failed nevertheless.
-func TestShortLoadWithARefusedPublisher(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRelay(t, 1000)
-		s.refuse = true
-		_, err := Run(t.Context(), Config{
-			URL: "http://127.0.0.1", Dial: s.dial, Streams: 1, Viewers: 1,
-			Ramp: time.Millisecond, Settle: time.Millisecond, Duration: persistFor / 2,
-		}, nil)
-		if err == nil || !strings.Contains(err.Error(), "409 Conflict") {
-			t.Errorf("error %v", err)
-		}
-	})
-}
-
 // The server sees the end of each body, and not a connection that breaks.
 func TestPublishersEndTheirBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -149,16 +133,6 @@ func TestPublishersEndTheirBodies(t *testing.T) {
 		synctest.Wait()
 		if n := s.whole.Load(); n != 3 {
 			t.Errorf("%d of 3 bodies had an end", n)
-		}
-	})
-}
-
-func TestStreamThatNobodyPublishes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newRelay(t, 10)
-		_, err := Run(t.Context(), Config{Streams: 1, URL: "http://127.0.0.1", Dial: s.dial, Viewers: 2, NoPublish: true}, nil)
-		if err == nil || !strings.Contains(err.Error(), "no publisher") {
-			t.Errorf("error %v", err)
 		}
 	})
 }
@@ -183,16 +157,6 @@ func TestUnnumberedViewersHaveNoLosses(t *testing.T) {
 			t.Errorf("%s", text)
 		}
 	}
-}
-
-func TestServerThatIsNotThere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dial := func(context.Context, string, string) (net.Conn, error) { return nil, os.ErrDeadlineExceeded }
-		_, err := Run(t.Context(), Config{Streams: 1, URL: "http://127.0.0.1", Viewers: 2, Dial: dial}, nil)
-		if err == nil || !strings.Contains(err.Error(), "no publisher reached http://127.0.0.1: timeout") {
-			t.Errorf("error %v", err)
-		}
-	})
 }
 
 func TestInterruptedLoadReports(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,8 @@ type relayServer struct {
 	refuse   bool         // publishers
 	taken    string       // the one name that is refused
 	refusals atomic.Int64 // of publishers, before the first is let in
+	gone     bool         // dialling times out
+	unknown  bool         // answers 404 to viewers
 	evicts   bool         // answers 403 to publishers that have sent a header
 	whole    atomic.Int64 // bodies that were read to their end
 	conns    chan net.Conn
@@ -70,6 +73,9 @@ func (s *relayServer) Close() error { close(s.conns); return nil }
 func (s *relayServer) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
 func (s *relayServer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if s.gone {
+		return nil, os.ErrDeadlineExceeded
+	}
 	near, far := net.Pipe()
 	select {
 	case s.conns <- far:
@@ -95,6 +101,8 @@ func (s *relayServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	defer s.busy.Done()
 	name := strings.TrimPrefix(req.URL.Path, "/live/")
 	switch {
+	case req.Method == http.MethodGet && s.unknown:
+		http.NotFound(w, req)
 	case req.Method == http.MethodGet && s.hijack:
 		s.watchRaw(w, name)
 	case req.Method == http.MethodGet:
