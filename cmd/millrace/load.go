@@ -141,7 +141,8 @@ func progressLine(p load.Progress) string {
 		what = "measuring"
 	}
 	return fmt.Sprintf("%v of %v, %s: %d publishers, %d viewers, %s, %d tags lost, %d disconnects",
-		min(p.Elapsed, p.Total).Round(time.Second), p.Total, what, p.Publishers, p.Viewers, decimalBytes(p.Bytes), p.Lost, p.Ended)
+		min(p.Elapsed, p.Total).Round(time.Second), p.Total, what,
+		p.Publishers, p.Viewers, decimalBytes(p.Bytes), p.Lost, p.Ended)
 }
 
 // printReport prints a report for people.

@@ -60,7 +60,8 @@ argument.`,
 	return root
 }
 
-// knowTopics makes `millrace help` fail when it is asked for an unknown command. cobra's own help prints the usage and succeeds.
+// knowTopics makes `millrace help` fail when it is asked for an unknown command. cobra's own help prints the usage and
+// succeeds.
 func knowTopics(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})

@@ -23,7 +23,8 @@ type check struct {
 // checks has all of them, in the order that findings of one State are shown in.
 var checks = [...]check{
 	{"process", "open files", openFiles,
-		"Beyond the limit connections wait unaccepted, and files answer 500. Go raises the soft limit to the hard one by itself."},
+		"Beyond the limit connections wait unaccepted, and files answer 500. Go raises the soft limit to the hard one " +
+			"by itself."},
 	{"process", "--max-viewers", maxViewers,
 		"The server answers 503 to viewers of streams beyond --max-viewers, and --max-stream-viewers for one of them. " +
 			"Downloads do not count."},
@@ -55,7 +56,8 @@ var checks = [...]check{
 	{"disk", "root", rootDirectory, ""},
 	{"disk", "blobs", blobsDirectory, ""},
 	{"system", "clock source", clockSource,
-		"The server reads the clock whenever it sends. Some clocks need a system call, which often takes a microsecond or more."},
+		"The server reads the clock whenever it sends. Some clocks need a system call, which often takes a microsecond or " +
+			"more."},
 }
 
 const (
@@ -226,8 +228,11 @@ func tcpBuffer(h *host, name, advised string) Finding {
 	// About half of a buffer is data, and that much is on its way at a time: 1 MiB is 5 MB/s to a client that is 100 ms away.
 	const least = 1 << 20
 	n := h.sysctl(name, 3)
-	f := Finding{Value: fmt.Sprintf("%d %d %d", n[0], n[1], n[2]), Why: fmt.Sprintf("%s a connection are at most %s a second "+
-		"to a client that is 100 ms away.", size(n[2]), size(n[2]/2*10))}
+	f := Finding{
+		Value: fmt.Sprintf("%d %d %d", n[0], n[1], n[2]),
+		Why: fmt.Sprintf("%s a connection are at most %s a second to a client that is 100 ms away.",
+			size(n[2]), size(n[2]/2*10)),
+	}
 	command := fmt.Sprintf("sysctl -w %s=%q", name, advised)
 	switch {
 	case n[2] < least:
@@ -250,8 +255,10 @@ func tcpMemory(h *host, p Plan) Finding {
 	n := h.sysctl("net.ipv4.tcp_mem", 3)
 	bytes := func(n int64) int64 { return min(n, unlimited/h.pageSize) * h.pageSize }
 	pressure, most, need := bytes(n[1]), bytes(n[2]), p.sockets()
-	f := Finding{Value: fmt.Sprintf("%s, pressure from %s", size(most), size(pressure)), Why: fmt.Sprintf("%d slow viewers hold up "+
-		"to %s in the kernel, and what is on its way.", p.Viewers, size(need))}
+	f := Finding{
+		Value: fmt.Sprintf("%s, pressure from %s", size(most), size(pressure)),
+		Why:   fmt.Sprintf("%d slow viewers hold up to %s in the kernel, and what is on its way.", p.Viewers, size(need)),
+	}
 	if need > min(pressure, most) {
 		s := Warn
 		if need > most {

@@ -136,7 +136,8 @@ func (c Config) Check() error {
 	for _, name := range c.Names {
 		if name == "" || len(name) > maxName || strings.Trim(name, nameBytes) != "" || strings.Trim(name, ".") == "" ||
 			strings.HasSuffix(name, ".flv") || strings.HasSuffix(name, ".mp4") {
-			return fmt.Errorf("load: stream name %q: a name is 1 to 64 of A-Z a-z 0-9 . _ -, not dots alone, and does not end in .flv or .mp4", name)
+			return fmt.Errorf("load: stream name %q: a name is 1 to %d of A-Z a-z 0-9 . _ -, not dots alone, and does not end "+
+				"in .flv or .mp4", name, maxName)
 		}
 	}
 	if err := checkProcesses(c.ServerPIDs); err != nil {

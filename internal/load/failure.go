@@ -26,7 +26,8 @@ func (rep *Report) failure() error {
 	case rep.Interrupted:
 		return nil
 	case !rep.EndedEarly && p.Connected < p.Wanted:
-		return fmt.Errorf("load: %d of %d publishers had no answer from %s in time", p.Wanted-p.Connected, p.Wanted, rep.Target)
+		return fmt.Errorf("load: %d of %d publishers had no answer from %s in time",
+			p.Wanted-p.Connected, p.Wanted, rep.Target)
 	case v.Wanted > 0 && v.Connected == 0:
 		return fmt.Errorf("load: no viewer had an answer from %s: %w", rep.Target, reasons(v.Ended, meaningWatch))
 	case v.Wanted > 0 && v.Tags == 0:

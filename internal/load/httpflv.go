@@ -37,14 +37,17 @@ func newHTTPFLV(cfg Config) *httpFLV {
 	if port == "" {
 		port = "80"
 	}
-	return &httpFLV{url: u, addr: net.JoinHostPort(u.Hostname(), port), ending: cfg.Ending, token: cfg.Token, dial: cfg.Dial}
+	addr := net.JoinHostPort(u.Hostname(), port)
+	return &httpFLV{url: u, addr: addr, ending: cfg.Ending, token: cfg.Token, dial: cfg.Dial}
 }
 
 func (h *httpFLV) String() string { return h.url.String() }
 
 // open dials and sends the head of a request. When ctx ends, end is called with
 // the connection; release closes it.
-func (h *httpFLV) open(ctx context.Context, head string, end func(net.Conn)) (conn net.Conn, release func() error, err error) {
+func (h *httpFLV) open(ctx context.Context, head string, end func(net.Conn)) (
+	conn net.Conn, release func() error, err error,
+) {
 	conn, err = h.dial(ctx, "tcp", h.addr)
 	if err != nil {
 		return nil, nil, err

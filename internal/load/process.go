@@ -26,8 +26,8 @@ func checkProcesses(pids []int) error {
 	return nil
 }
 
-// sampleProcesses adds the processes up. A process that is gone, or a system without /proc, makes the sum unknown: half a server
-// is not a measurement.
+// sampleProcesses adds the processes up. A process that is gone, or a system
+// without /proc, makes the sum unknown: half a server is not a measurement.
 func sampleProcesses(pids []int) sample {
 	sum := sample{known: len(pids) > 0}
 	for _, pid := range pids {

@@ -94,8 +94,9 @@ func (s *Synth) Next(now time.Time) Tag {
 	return t
 }
 
-// Verify returns the number of a tag that a Synth of the same arguments made, and when it was sent. It returns an error if any
-// byte of payload is another one. Headers have the number 0.
+// Verify returns the number of a tag that a Synth of the same arguments made,
+// and when it was sent. It returns an error if any byte of payload is another
+// one. Headers have the number 0.
 func (s *Synth) Verify(kind byte, payload []byte) (seq uint64, sent time.Time, err error) {
 	m, ok := findMarker(kind, payload)
 	if !ok {
@@ -111,7 +112,8 @@ func (s *Synth) Verify(kind byte, payload []byte) (seq uint64, sent time.Time, e
 	}
 	s.payload = s.appendPayload(s.payload[:0], kind, m, payload[0] == keyPicture)
 	if !bytes.Equal(payload, s.payload) {
-		return 0, time.Time{}, fmt.Errorf("tag %d has %d bytes that are not the %d that were sent", m.seq, len(payload), len(s.payload))
+		return 0, time.Time{}, fmt.Errorf("tag %d has %d bytes that are not the %d that were sent",
+			m.seq, len(payload), len(s.payload))
 	}
 	return m.seq, time.Unix(0, m.sent), nil
 }
