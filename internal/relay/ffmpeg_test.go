@@ -52,7 +52,7 @@ func TestFFmpeg(t *testing.T) {
 	tool(t, "ffmpeg", "ffprobe")
 	f := serve(t, func(c *Config) { c.Latency = 50 * time.Millisecond })
 	source, dir := film(t, "5"), t.TempDir()
-	url := f.url("/live/film")
+	url := f.URL("/live/film")
 
 	var wg sync.WaitGroup
 	frames := make([]string, 3)
@@ -104,8 +104,8 @@ func probe(t *testing.T, url string) string {
 
 // stream waits for a stream to be there.
 func (f *fixture) stream(name string) (st *stream) {
-	f.t.Helper()
-	eventually(f.t, "the stream "+name, func() bool {
+	f.T.Helper()
+	eventually(f.T, "the stream "+name, func() bool {
 		st = f.lookUp(name)
 		return st != nil
 	})

@@ -69,7 +69,7 @@ func serveTLS(t *testing.T, http2 bool, change func(*Config)) (*fixture, *http.C
 	roots.AppendCertsFromPEM(text)
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: http2}
 	t.Cleanup(tr.CloseIdleConnections)
-	return f, &http.Client{Transport: tr}, "https://" + f.addr
+	return f, &http.Client{Transport: tr}, "https://" + f.Addr
 }
 
 // All that is served is served over TLS, in both versions of HTTP.
@@ -126,7 +126,7 @@ func TestTLS(t *testing.T) {
 			if rest, err := io.ReadAll(flv.Body); len(rest) > 0 || err != nil {
 				t.Errorf("%d bytes more, %v", len(rest), err)
 			}
-			f.logged("listening", "page=https://"+f.addr)
+			f.Logged("listening", "page=https://"+f.Addr)
 		})
 	}
 }
@@ -256,13 +256,13 @@ func TestWire(t *testing.T) {
 // A port scanner leaves no warning.
 func TestHandshakesThatFailAreNoWarnings(t *testing.T) {
 	f, client, at := serveTLS(t, false, nil)
-	c, err := net.Dial("tcp", f.addr)
+	c, err := net.Dial("tcp", f.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Close()
-	f.logged("level=DEBUG", "TLS handshake error")
-	if got := exchanged(client, "GET", at+"/healthz", nil); !strings.HasPrefix(got, "200 ") || strings.Contains(f.log.String(), "level=WARN") {
-		t.Errorf("%s, log:\n%s", got, f.log)
+	f.Logged("level=DEBUG", "TLS handshake error")
+	if got := exchanged(client, "GET", at+"/healthz", nil); !strings.HasPrefix(got, "200 ") || strings.Contains(f.Log.String(), "level=WARN") {
+		t.Errorf("%s, log:\n%s", got, f.Log)
 	}
 }

@@ -12,24 +12,6 @@ import (
 	"github.com/millrace-io/millrace/internal/server/demo"
 )
 
-// request makes a request with headers given as "Name: value".
-func (f *fixture) request(method, path, body string, header ...string) response {
-	f.t.Helper()
-	req, err := http.NewRequest(method, f.url(path), strings.NewReader(body))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	for _, h := range header {
-		name, value, ok := strings.Cut(h, ": ")
-		if name == "Host" {
-			req.Host = value
-		} else if ok {
-			req.Header.Set(name, value)
-		}
-	}
-	return f.do(req)
-}
-
 func TestStatus(t *testing.T) {
 	flvBody := string(demo.Sample)
 	long := strings.Repeat("n", 64)
@@ -86,11 +68,11 @@ func TestStatus(t *testing.T) {
 		name := strings.TrimSpace(fmt.Sprintf("%s %.30s %s", tt.method, tt.path, tt.header))
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *Config) { c.ViewerWait = 10 * time.Millisecond })
-			res := f.request(tt.method, tt.path, tt.body, tt.header)
-			if res.status != tt.want || !strings.Contains(res.body, tt.says) {
-				t.Errorf("%d %.200q, want %d with %q", res.status, res.body, tt.want, tt.says)
+			res := f.Request(tt.method, tt.path, tt.body, tt.header)
+			if res.Status != tt.want || !strings.Contains(res.Body, tt.says) {
+				t.Errorf("%d %.200q, want %d with %q", res.Status, res.Body, tt.want, tt.says)
 			}
-			if res.status == 405 && res.header.Get("Allow") == "" {
+			if res.Status == 405 && res.Header.Get("Allow") == "" {
 				t.Error("405 without Allow")
 			}
 		})
@@ -99,16 +81,16 @@ func TestStatus(t *testing.T) {
 
 func TestASecondPublisherGets409(t *testing.T) {
 	f := serve(t, nil)
-	first := f.publish("cam")
-	first.send([]byte("bytes"))
+	first := f.Publisher("cam")
+	first.Send([]byte("bytes"))
 	f.published("cam", 1)
-	if res := f.publish("cam").wait(); res.status != http.StatusConflict || !strings.Contains(res.body, "publisher already") {
-		t.Errorf("second: %d %s", res.status, res.body)
+	if res := f.Publisher("cam").Wait(); res.Status != http.StatusConflict || !strings.Contains(res.Body, "publisher already") {
+		t.Errorf("second: %d %s", res.Status, res.Body)
 	}
-	if res := first.end(); res.status != 200 {
-		t.Errorf("first: %d %s", res.status, res.body)
+	if res := first.End(); res.Status != 200 {
+		t.Errorf("first: %d %s", res.Status, res.Body)
 	}
-	f.logged("publisher refused", "status=409")
+	f.Logged("publisher refused", "status=409")
 }
 
 func TestConfigIsChecked(t *testing.T) {
@@ -153,21 +135,21 @@ func TestWhoIsToldThePublishersAddresses(t *testing.T) {
 			ln = reachable{ln}
 		}
 		f := serveOn(t, cfg, &logBook{}, ln, admin)
-		f.addr = addr
+		f.Addr = addr
 		side := *f
-		side.addr = admin.Addr().String()
-		p := f.publish("cam?token=t")
-		p.send([]byte("bytes"))
+		side.Addr = admin.Addr().String()
+		p := f.Publisher("cam?token=t")
+		p.Send([]byte("bytes"))
 		f.published("cam", 5)
 		f.published("demo", 1)
 		const address = `"publisher":"127.0.0.1:`
-		if res := side.get("/api/streams"); res.status != 200 || !strings.Contains(res.body, address) {
-			t.Errorf("public %v: the admin listener says %s", public, res.body)
+		if res := side.Get("/api/streams"); res.Status != 200 || !strings.Contains(res.Body, address) {
+			t.Errorf("public %v: the admin listener says %s", public, res.Body)
 		}
-		res := f.get("/api/streams")
-		if strings.Contains(res.body, address) == public || !strings.Contains(res.body, `"publisher":"demo"`) {
-			t.Errorf("public %v: the main listener says %s", public, res.body)
+		res := f.Get("/api/streams")
+		if strings.Contains(res.Body, address) == public || !strings.Contains(res.Body, `"publisher":"demo"`) {
+			t.Errorf("public %v: the main listener says %s", public, res.Body)
 		}
-		p.end()
+		p.End()
 	}
 }

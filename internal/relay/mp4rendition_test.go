@@ -13,42 +13,42 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
 )
 
 // box reads one MP4 box.
-func (w *watcher) box() (kind string, body []byte) {
-	w.t.Helper()
-	head := w.read(8)
-	return string(head[4:]), w.read(int(binary.BigEndian.Uint32(head)) - 8)
+func box(w *relaytest.Watcher) (kind string, body []byte) {
+	head := w.Next(8)
+	return string(head[4:]), w.Next(int(binary.BigEndian.Uint32(head)) - 8)
 }
 
 func TestMP4(t *testing.T) {
 	f := serve(t, nil)
-	w := f.ask("/live/cam.mp4", 0)
+	w := f.Ask("/live/cam.mp4", 0)
 	f.waiting("cam", 1)
-	p := f.publish("cam")
-	p.send(demo.Sample)
-	w.begin()
-	if got := w.res.Header.Get("Content-Type"); got != "video/mp4" {
+	p := f.Publisher("cam")
+	p.Send(demo.Sample)
+	w.Begin()
+	if got := w.Res.Header.Get("Content-Type"); got != "video/mp4" {
 		t.Errorf("content type %q", got)
 	}
-	if kind, _ := w.box(); kind != "ftyp" {
+	if kind, _ := box(w); kind != "ftyp" {
 		t.Fatalf("begins with %s", kind)
 	}
-	if kind, body := w.box(); kind != "moov" || !bytes.Contains(body, []byte("avc1")) || !bytes.Contains(body, []byte("mp4a")) {
+	if kind, body := box(w); kind != "moov" || !bytes.Contains(body, []byte("avc1")) || !bytes.Contains(body, []byte("mp4a")) {
 		t.Fatalf("goes on with %s", kind)
 	}
-	late := f.watch("/live/cam.mp4", 0)
-	if kind, _ := late.box(); kind != "ftyp" {
+	late := f.Watcher("/live/cam.mp4", 0)
+	if kind, _ := box(late); kind != "ftyp" {
 		t.Fatalf("the late viewer begins with %s", kind)
 	}
-	if res := p.end(); res.status != 200 {
-		t.Fatalf("%d %s", res.status, res.body)
+	if res := p.End(); res.Status != 200 {
+		t.Fatalf("%d %s", res.Status, res.Body)
 	}
 	// Every picture and every piece of sound of the sample, by reference, once: their bytes are its bytes.
 	var media []byte
-	for rest := w.rest(); len(rest) > 0; {
+	for rest := w.Rest(); len(rest) > 0; {
 		n := int(binary.BigEndian.Uint32(rest))
 		if string(rest[4:8]) == "mdat" {
 			media = append(media, rest[8:n]...)
@@ -60,7 +60,7 @@ func TestMP4(t *testing.T) {
 	if want := mediaBytes(t); len(media) != want {
 		t.Errorf("%d bytes of pictures and sound, want %d", len(media), want)
 	}
-	late.rest()
+	late.Rest()
 	f.viewers(0)
 }
 
@@ -80,61 +80,61 @@ func mediaBytes(t *testing.T) (n int) {
 // MP4 is made as long as there are viewers of it.
 func TestMP4IsMadeOnlyWhileItIsWatched(t *testing.T) {
 	f := serve(t, nil)
-	p := f.publish("cam")
-	p.send(newScript(2, 3, 500).whole())
+	p := f.Publisher("cam")
+	p.Send(newScript(2, 3, 500).whole())
 	f.published("cam", 3000)
 	st := f.lookUp("cam")
 	for range 3 {
-		w := f.watch("/live/cam.mp4", 0)
-		w.box()
-		w.box()
-		w.box()
-		_ = w.conn.Close()
+		w := f.Watcher("/live/cam.mp4", 0)
+		box(w)
+		box(w)
+		box(w)
+		_ = w.Conn.Close()
 		eventually(t, "the making to end", func() bool { return len(st.renditions()) == 1 && st.live.ring.Stats().Cursors == 0 })
 	}
-	p.end()
+	p.End()
 }
 
 // When the codecs change an MP4 file ends, because it has one header; who comes again gets the new one.
 func TestMP4EndsWhenTheCodecsChange(t *testing.T) {
 	f := serve(t, nil)
-	p := f.publish("cam")
-	p.send(demo.Sample)
+	p := f.Publisher("cam")
+	p.Send(demo.Sample)
 	f.published("cam", len(demo.Sample)-13)
-	w := f.watch("/live/cam.mp4", 0)
-	w.box()
+	w := f.Watcher("/live/cam.mp4", 0)
+	box(w)
 	sc := newScript(2, 3, 500) // other sequence headers
-	p.send(bytes.Join(sc.config, nil))
-	p.send(bytes.Join(sc.tags, nil))
-	w.rest()
-	f.logged("viewer ended", `reason="codecs changed"`)
-	again := f.watch("/live/cam.mp4", 0)
-	again.box()
-	p.end()
-	again.rest()
+	p.Send(bytes.Join(sc.config, nil))
+	p.Send(bytes.Join(sc.tags, nil))
+	w.Rest()
+	f.Logged("viewer ended", `reason="codecs changed"`)
+	again := f.Watcher("/live/cam.mp4", 0)
+	box(again)
+	p.End()
+	again.Rest()
 }
 
 // A viewer that waited for a stream of which nothing can be had as MP4 is cut when that is known, and told why when it comes
 // again.
 func TestMP4OfNothingEnds(t *testing.T) {
 	f := serve(t, nil)
-	w := f.ask("/live/cam.mp4", 0)
+	w := f.Ask("/live/cam.mp4", 0)
 	f.waiting("cam", 1)
-	p := f.publish("cam")
-	p.send([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
-	w.begin()
+	p := f.Publisher("cam")
+	p.Send([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
+	w.Begin()
 	for at := uint32(0); at <= 2*hopeWait; at += 40 {
-		p.send(flvTag(flv.TypeVideo, at, []byte("\x91av01picture")))
-		p.send(flvTag(flv.TypeAudio, at, []byte("\x91Opussound")))
+		p.Send(flvTag(flv.TypeVideo, at, []byte("\x91av01picture")))
+		p.Send(flvTag(flv.TypeAudio, at, []byte("\x91Opussound")))
 	}
-	if got, err := io.ReadAll(w.res.Body); err == nil || len(got) > 0 {
+	if got, err := io.ReadAll(w.Res.Body); err == nil || len(got) > 0 {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	f.logged("MP4 ended", "H.264, H.265, AAC")
-	if res := f.get("/live/cam.mp4"); res.status != 406 {
-		t.Errorf("%d %s", res.status, res.body)
+	f.Logged("MP4 ended", "H.264, H.265, AAC")
+	if res := f.Get("/live/cam.mp4"); res.Status != 406 {
+		t.Errorf("%d %s", res.Status, res.Body)
 	}
-	p.end()
+	p.End()
 }
 
 // A viewer who comes while a stream has only begun is not refused for what came first: neither one who has waited for
@@ -145,27 +145,27 @@ func TestMP4IsNotRefusedBeforeASecondHasPassed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, nil)
-			waits := f.ask("/live/cam.mp4", 0)
+			waits := f.Ask("/live/cam.mp4", 0)
 			f.waiting("cam", 1)
-			p := f.publish("cam")
+			p := f.Publisher("cam")
 			sc := newScript(2, 5, 500)
-			p.send(sc.header)
-			waits.begin()
+			p.Send(sc.header)
+			waits.Begin()
 			sent := 0
 			for _, at := range times {
 				sound := flvTag(flv.TypeAudio, at, []byte("\x2fMP3"))
-				p.send(sound)
+				p.Send(sound)
 				sent += len(sound)
 			}
 			f.published("cam", sent)
-			comes := f.watch("/live/cam.mp4", 0)
-			p.send(avcHeader())
+			comes := f.Watcher("/live/cam.mp4", 0)
+			p.Send(avcHeader())
 			for i := 0; i < len(sc.tags); i += 2 {
-				p.send(sc.tags[i])
+				p.Send(sc.tags[i])
 			}
-			p.end()
-			for _, w := range []*watcher{waits, comes} {
-				if n := contiguous(t, stretches(t, w.rest())); n != 10 {
+			p.End()
+			for _, w := range []*relaytest.Watcher{waits, comes} {
+				if n := contiguous(t, stretches(t, w.Rest())); n != 10 {
 					t.Errorf("%d pictures, want 10", n)
 				}
 			}
@@ -176,40 +176,40 @@ func TestMP4IsNotRefusedBeforeASecondHasPassed(t *testing.T) {
 // A codec that MP4 is made of may come a moment after another.
 func TestMP4OfWhatComesLater(t *testing.T) {
 	f := serve(t, nil)
-	w := f.ask("/live/cam.mp4", 0)
+	w := f.Ask("/live/cam.mp4", 0)
 	f.waiting("cam", 1)
 	sc := newScript(2, 5, 500)
-	p := f.publish("cam")
-	p.send(sc.header)
-	w.begin()
+	p := f.Publisher("cam")
+	p.Send(sc.header)
+	w.Begin()
 	for at := uint32(0); at < hopeWait; at += 40 {
-		p.send(flvTag(flv.TypeAudio, at, []byte("\x91Opussound")))
+		p.Send(flvTag(flv.TypeAudio, at, []byte("\x91Opussound")))
 	}
-	p.send(avcHeader())
+	p.Send(avcHeader())
 	for i, tag := range sc.tags {
 		if i%2 == 0 {
-			p.send(tag)
+			p.Send(tag)
 		}
 	}
-	p.end()
-	if kind, _ := w.box(); kind != "ftyp" {
+	p.End()
+	if kind, _ := box(w); kind != "ftyp" {
 		t.Errorf("begins with %q", kind)
 	}
-	w.rest()
+	w.Rest()
 }
 
 // Who has waited for a stream whose pictures come long after its sound gets that sound as well.
 func TestMP4OfSoundInFrontOfThePictures(t *testing.T) {
 	f := serve(t, nil)
-	w := f.ask("/live/cam.mp4", 0)
+	w := f.Ask("/live/cam.mp4", 0)
 	f.waiting("cam", 1)
-	p := f.publish("cam")
+	p := f.Publisher("cam")
 	sc := newScript(2, 5, 500)
 	sounds := pieces(100, 0) // 2.1 s
-	p.send(bytes.Join([][]byte{sc.start(), bytes.Join(sounds, nil), bytes.Join(sc.tags, nil)}, nil))
-	p.end()
-	w.begin()
-	if n, want := contiguous(t, stretches(t, w.rest())), len(sounds)+len(sc.tags); n != want {
+	p.Send(bytes.Join([][]byte{sc.start(), bytes.Join(sounds, nil), bytes.Join(sc.tags, nil)}, nil))
+	p.End()
+	w.Begin()
+	if n, want := contiguous(t, stretches(t, w.Rest())), len(sounds)+len(sc.tags); n != want {
 		t.Errorf("%d samples, want %d", n, want)
 	}
 }
@@ -421,8 +421,8 @@ func TestMP4FragmentsFit(t *testing.T) {
 // When MP4 cannot be made any more its viewers can tell, and so can the operator.
 func TestMP4ThatFailsHasNoProperEnd(t *testing.T) {
 	f := serve(t, nil)
-	p := f.publish("cam")
-	p.send(newScript(2, 3, 500).whole())
+	p := f.Publisher("cam")
+	p.Send(newScript(2, 3, 500).whole())
 	f.published("cam", 3000)
 	st := f.lookUp("cam")
 	st.mu.Lock()
@@ -430,33 +430,33 @@ func TestMP4ThatFailsHasNoProperEnd(t *testing.T) {
 	m.muxer = nil // a mistake
 	st.mp4 = m.out
 	st.mu.Unlock()
-	w := f.watch("/live/cam.mp4", 0)
+	w := f.Watcher("/live/cam.mp4", 0)
 	go m.run(t.Context())
-	if _, err := io.ReadAll(w.res.Body); err == nil {
+	if _, err := io.ReadAll(w.Res.Body); err == nil {
 		t.Error("the viewer got a proper end")
 	}
-	f.logged("level=ERROR", "making MP4 failed")
-	f.logged("viewer ended", `reason="MP4 failed"`)
+	f.Logged("level=ERROR", "making MP4 failed")
+	f.Logged("viewer ended", `reason="MP4 failed"`)
 	if got := f.metric(`millrace_viewers_dropped_total{reason="mp4"}`); got != "1" {
 		t.Errorf("%s viewers dropped by the metrics", got)
 	}
-	again := f.watch("/live/cam.mp4", 0)
-	again.box()
-	p.end()
-	again.rest()
+	again := f.Watcher("/live/cam.mp4", 0)
+	box(again)
+	p.End()
+	again.Rest()
 }
 
 // Viewers who have waited for the publisher get MP4 from the start, also when the stream is there at once.
 func TestAllWaitersGetMP4FromTheStart(t *testing.T) {
 	f := serve(t, nil)
-	var list []*watcher
+	var list []*relaytest.Watcher
 	for range 5 {
-		list = append(list, f.ask("/live/cam.mp4", 0))
+		list = append(list, f.Ask("/live/cam.mp4", 0))
 	}
 	f.waiting("cam", 5)
-	p := f.publish("cam")
-	p.send(demo.Sample)
-	p.end()
+	p := f.Publisher("cam")
+	p.Send(demo.Sample)
+	p.End()
 	want := 0
 	for _, tag := range cut(t, demo.Sample[13:]) {
 		if tag[0] != byte(flv.TypeScript) && tag[12] == 1 {
@@ -464,8 +464,8 @@ func TestAllWaitersGetMP4FromTheStart(t *testing.T) {
 		}
 	}
 	for i, w := range list {
-		w.begin()
-		if n := contiguous(t, stretches(t, w.rest())); n != want {
+		w.Begin()
+		if n := contiguous(t, stretches(t, w.Rest())); n != want {
 			t.Errorf("viewer %d got %d samples, want %d", i, n, want)
 		}
 	}
