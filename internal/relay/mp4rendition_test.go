@@ -245,7 +245,7 @@ func newMill(t *testing.T, change func(*Config), sc *script) *mill {
 	l.st.mu.Lock()
 	defer l.st.mu.Unlock()
 	l.m = l.st.newMP4()
-	l.st.mp4, l.m.out.viewers = l.m.out, 1
+	l.st.made[formatMP4], l.m.out.viewers = l.m.out, 1
 	l.view = l.m.out.cursor()
 	return l
 }
@@ -428,7 +428,7 @@ func TestMP4ThatFailsHasNoProperEnd(t *testing.T) {
 	st.mu.Lock()
 	m := st.newMP4()
 	m.muxer = nil // a mistake
-	st.mp4 = m.out
+	st.made[formatMP4] = m.out
 	st.mu.Unlock()
 	w := f.Watcher("/live/cam.mp4", 0)
 	go m.run(t.Context())

@@ -94,7 +94,7 @@ func TestLateMP4OfSeveralTracks(t *testing.T) {
 
 // What is kept of tracks beside the default one is bounded, and what is kept already can be renewed.
 func TestTrackPartsAreBounded(t *testing.T) {
-	in := &Publisher{}
+	in := &preamble{}
 	keep := func(track byte, size int) bool {
 		tag := flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketSequenceHeader, SequenceHeader: true, Track: track, Size: size}
 		part := in.part(tag)
@@ -105,11 +105,7 @@ func TestTrackPartsAreBounded(t *testing.T) {
 		part.AppendCopy(make([]byte, tag.Len()))
 		return true
 	}
-	defer func() {
-		for _, c := range in.parts() {
-			c.Release()
-		}
-	}()
+	defer in.release()
 	for n := range byte(maxTrackParts) {
 		if !keep(n+1, 100) {
 			t.Fatalf("track %d of %d is not kept", n+1, maxTrackParts)
