@@ -14,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// Whatever one publisher sends, it gets a clear answer, the reason is logged, and another stream does not notice.
+// For any body a publisher gets a clear answer, the reason is logged, and another stream does not notice.
 func TestHostilePublishers(t *testing.T) {
 	sc := newScript(2, 5, 500)
 	valid := sc.whole()

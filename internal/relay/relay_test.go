@@ -54,20 +54,44 @@ func TestViewersGetTheStreamByteForByte(t *testing.T) {
 	}
 }
 
-func TestALateViewerStartsAtTheLastKeyFrame(t *testing.T) {
+// A viewer that has waited for the stream gets all of it. A late one gets what is needed to start, and then the newest group of
+// pictures, or where there are no pictures the newest piece of sound. Each name is free again when its stream has ended.
+func TestWhatViewersGet(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(3, 10, 2000)
-	p := f.Publisher("cam")
-	p.Send(sc.whole())
-	f.published("cam", len(sc.whole())-len(sc.header))
-
-	w := f.Watcher("/live/cam", 0)
-	want := sc.from(sc.keys[2])
-	same(t, "what was there", w.Next(len(want)), want)
-	more := flvTag(9, 4000, []byte("\x27\x01\x00\x00\x00live"))
-	p.Send(more)
-	same(t, "what came then", w.Next(len(more)), more)
-	p.End()
+	join := func(tags ...[]byte) []byte { return bytes.Join(tags, nil) }
+	sound := flvTag(flv.TypeAudio, 0, []byte("\xaf\x01early"))
+	manyCodecs := join(sc.header,
+		flvTag(flv.TypeVideo, 0, []byte("\x96\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y")),
+		flvTag(flv.TypeAudio, 0, []byte("\xaf\x01sound")), // no place to start beside pictures
+		flvTag(flv.TypeVideo, 40, []byte("\xa6\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y")))
+	for _, tt := range []struct {
+		name       string
+		sent, late []byte
+	}{
+		{"pictures", sc.whole(), sc.from(sc.keys[2])},
+		{"sound before the first picture", join(sc.start(), sound, sound, join(sc.tags...)), sc.from(sc.keys[2])},
+		{"sound alone", join(sc.header, sc.config[2], sound, sc.tags[1], sc.tags[3]), join(sc.header, sc.config[2], sc.tags[3])},
+		{"tracks of many codecs", manyCodecs, manyCodecs},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			early := f.Ask("/live/cam", 0)
+			f.waiting("cam", 1)
+			p := f.Publisher("cam")
+			p.Send(tt.sent)
+			f.published("cam", len(tt.sent)-len(sc.header))
+			late := f.Watcher("/live/cam", 0)
+			same(t, "what was there", late.Next(len(tt.late)), tt.late)
+			more := flvTag(flv.TypeAudio, 4000, []byte("\xaf\x01live"))
+			p.Send(more)
+			if res := p.End(); res.Status != http.StatusOK {
+				t.Errorf("%d %s", res.Status, res.Body)
+			}
+			same(t, "what came then", late.Rest(), more)
+			early.Begin()
+			same(t, "the early viewer", early.Rest(), join(tt.sent, more))
+		})
+	}
 }
 
 // A group of pictures longer than what is kept is told of: in the log once a stream, in the metrics and by the API.
@@ -104,7 +128,7 @@ func groupThatDoesNotFit(t *testing.T, set func(*Config), size int) {
 	}
 }
 
-// With the defaults a still picture with sound has groups of minutes, and who comes late gets all of the last one.
+// With the defaults a still picture with sound has groups of minutes, and a late viewer gets all of the last one.
 func TestALongGroupIsKept(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(1, 1, 5000)
@@ -143,39 +167,6 @@ func TestAViewerThatComesDuringTheConfigurationGetsAllOfItOnce(t *testing.T) {
 	p.Send(bytes.Join(append(sc.config[1:], sc.tags...), nil))
 	p.End()
 	same(t, "the rest", w.Rest(), sc.whole()[len(sc.header):])
-}
-
-// Sound that comes before the first picture is not lost to those who were there.
-func TestSoundBeforeTheFirstPicture(t *testing.T) {
-	f := serve(t, nil)
-	sc := newScript(1, 5, 500)
-	sound := flvTag(8, 0, []byte("\xaf\x01early"))
-	sc.tags = append([][]byte{sound, sound}, sc.tags...)
-	w := f.Ask("/live/cam", 0)
-	f.waiting("cam", 1)
-	p := f.Publisher("cam")
-	p.Send(sc.whole())
-	p.End()
-	w.Begin()
-	same(t, "the stream", w.Rest(), sc.whole())
-}
-
-func TestSoundAlone(t *testing.T) {
-	f := serve(t, nil)
-	sc := newScript(1, 3, 10)
-	var sounds [][]byte
-	for _, tag := range sc.tags {
-		if tag[0] == 8 {
-			sounds = append(sounds, tag)
-		}
-	}
-	p := f.Publisher("radio")
-	p.Send(bytes.Join([][]byte{sc.header, sc.config[2], bytes.Join(sounds, nil)}, nil))
-	f.published("radio", len(sc.config[2])+len(bytes.Join(sounds, nil)))
-	w := f.Watcher("/live/radio", 0)
-	want := bytes.Join([][]byte{sc.header, sc.config[2], sounds[2]}, nil) // every piece of sound is a place to start
-	same(t, "what was there", w.Next(len(want)), want)
-	p.End()
 }
 
 func TestUnknownBytesAreRelayedFromTheMomentOfJoining(t *testing.T) {
@@ -224,37 +215,6 @@ func TestTheFormIsKnownByTheFirstBytes(t *testing.T) {
 	}
 }
 
-func TestANameIsFreeAgainWhenItsStreamHasEnded(t *testing.T) {
-	f := serve(t, nil)
-	sc := newScript(1, 2, 100)
-	for range 3 {
-		w := f.Ask("/live/cam", 0)
-		f.waiting("cam", 1)
-		p := f.Publisher("cam")
-		p.Send(sc.whole())
-		if res := p.End(); res.Status != 200 {
-			t.Fatalf("%d %s", res.Status, res.Body)
-		}
-		w.Begin()
-		same(t, "the stream", w.Rest(), sc.whole())
-	}
-}
-
-// With no latency bound a publisher's connection is read in another way.
-func TestRelayWithoutALatencyBound(t *testing.T) {
-	f := serve(t, func(c *Config) { c.Latency = 0 })
-	sc := newScript(3, 10, 2000)
-	w := f.Ask("/live/cam", 0)
-	f.waiting("cam", 1)
-	p := f.Publisher("cam")
-	for _, tag := range append([][]byte{sc.start()}, sc.tags...) {
-		p.Send(tag)
-	}
-	w.Begin()
-	same(t, "while the stream goes on", w.Next(len(sc.whole())), sc.whole())
-	p.End()
-}
-
 func TestAViewerThatLeavesIsNoticedWhileNothingIsSent(t *testing.T) {
 	f := serve(t, nil)
 	p := f.Publisher("cam")
@@ -265,23 +225,6 @@ func TestAViewerThatLeavesIsNoticedWhileNothingIsSent(t *testing.T) {
 	f.viewers(0)
 	f.Logged("viewer ended", `reason="viewer left"`)
 	p.End()
-}
-
-// Where pictures of several codecs are in one tag, sound is no place to start either.
-func TestSoundBesideTracksOfManyCodecs(t *testing.T) {
-	f := serve(t, nil)
-	p := f.Publisher("cam")
-	key := flvTag(flv.TypeVideo, 0, []byte("\x96\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y"))
-	stream := bytes.Join([][]byte{
-		[]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"), key,
-		flvTag(flv.TypeAudio, 0, []byte("\xaf\x01sound")),
-		flvTag(flv.TypeVideo, 40, []byte("\xa6\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y")),
-	}, nil)
-	p.Send(stream)
-	f.published("cam", len(stream)-13)
-	w := f.Watcher("/live/cam", 0)
-	p.End()
-	same(t, "what a late viewer gets", w.Rest(), stream)
 }
 
 // What could not be published is not counted.

@@ -161,7 +161,7 @@ func TestViewersWhoStartAtTheNextKeyFrame(t *testing.T) {
 				p.End()
 				same(t, "FLV", allOf(t, flv), sc.from(sc.keys[3]))
 				startsAt(t, "MP4", allOf(t, mp4), 3*10*40)
-				startsAt(t, "MP4 for who does not ask for it", allOf(t, last), 2*10*40)
+				startsAt(t, "MP4 from the last key frame", allOf(t, last), 2*10*40)
 			})
 		}
 	}
@@ -201,7 +201,7 @@ func startsAt(t *testing.T, what string, file []byte, at int64) {
 	}
 }
 
-// Who was there before the stream gets all of it: there is nothing that it would be behind by.
+// A viewer that was there before the stream gets all of it.
 func TestStartAtTheNextKeyFrameOfAStreamToCome(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(2, 5, 500)

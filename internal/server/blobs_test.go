@@ -272,26 +272,24 @@ func TestBlobsThatBreakOff(t *testing.T) {
 }
 
 func TestBlobsNeedTheToken(t *testing.T) {
-	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
-		f := start(func(c *Config) { c.PublishToken = "secret" })
-		for _, tt := range []struct {
-			method, header string
-			want           int
-		}{
-			{"PUT", "", 401},
-			{"PUT", "Authorization: Bearer wrong", 403},
-			{"PUT", "Authorization: Bearer secret", 201},
-			{"GET", "", 200},
-			{"DELETE", "", 401},
-			{"GET", "", 200},
-			{"DELETE", "Authorization: Bearer secret", 204},
-			{"GET", "", 404},
-		} {
-			if res := f.Request(tt.method, "/blobs/k", "value", tt.header); res.Status != tt.want {
-				t.Errorf("%s %s: %d %s, want %d", tt.method, tt.header, res.Status, res.Body, tt.want)
-			}
+	f := serve(t, func(c *Config) { c.PublishToken, c.Blobs = "secret", t.TempDir() })
+	for _, tt := range []struct {
+		method, header string
+		want           int
+	}{
+		{"PUT", "", 401},
+		{"PUT", "Authorization: Bearer wrong", 403},
+		{"PUT", "Authorization: Bearer secret", 201},
+		{"GET", "", 200},
+		{"DELETE", "", 401},
+		{"GET", "", 200},
+		{"DELETE", "Authorization: Bearer secret", 204},
+		{"GET", "", 404},
+	} {
+		if res := f.Request(tt.method, "/blobs/k", "value", tt.header); res.Status != tt.want {
+			t.Errorf("%s %s: %d %s, want %d", tt.method, tt.header, res.Status, res.Body, tt.want)
 		}
-	})
+	}
 	bare := serve(t, nil)
 	for _, method := range []string{"GET", "PUT", "DELETE"} {
 		if res := bare.Request(method, "/blobs/k", "value"); res.Status != 404 || !strings.Contains(res.Body, "--blobs DIR") {
@@ -301,32 +299,6 @@ func TestBlobsNeedTheToken(t *testing.T) {
 	if strings.Contains(bare.Get("/metrics").Body, "millrace_blobs") {
 		t.Error("a server without blobs counts them")
 	}
-}
-
-func TestBlobsByHTTP2(t *testing.T) {
-	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
-		f := start(nil)
-		client := relaytest.HTTP2(t, 1<<20)
-		value := random(3 << 20)
-		req, err := http.NewRequest("PUT", f.URL("/blobs/k"), strings.NewReader(string(value)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := client.Do(req)
-		if err != nil || res.StatusCode != 201 || res.ProtoMajor != 2 {
-			t.Fatal(res, err)
-		}
-		_ = res.Body.Close()
-		if res, err = client.Get(f.URL("/blobs/k")); err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		got, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		same(t, "the blob", got, value)
-	})
 }
 
 // A client that stops reading is cut.
@@ -456,26 +428,6 @@ func TestRedisThatIsAway(t *testing.T) {
 	for _, g := range []*fixture{f, later} {
 		eventually(t, "Redis to be back", func() bool { return g.put("k", []byte("value")).Status < 300 })
 		g.has("k", []byte("value"))
-	}
-}
-
-func TestBlobsConfigIsChecked(t *testing.T) {
-	for says, change := range map[string]func(*Config){
-		"want one of them":     func(c *Config) { c.Blobs, c.Redis = t.TempDir(), "redis://127.0.0.1:1" },
-		"no such file":         func(c *Config) { c.Blobs = "/nowhere/to/be/found" },
-		"--redis":              func(c *Config) { c.Redis = "http://user:secret@127.0.0.1:1" },
-		"--redis-cluster":      func(c *Config) { c.RedisCluster = "http://user:secret@127.0.0.1:1" },
-		"braces":               func(c *Config) { c.Redis, c.RedisPrefix = "redis://127.0.0.1:1", "a{b}" },
-		"Redis takes":          func(c *Config) { c.Redis, c.MaxBlobBytes = "redis://127.0.0.1:1", 1<<30 },
-		"--max-blob-bytes":     func(c *Config) { c.MaxBlobBytes = 0 },
-		"--max-blob-bytes is ": func(c *Config) { c.MaxBlobBytes = 1 << 62 },
-		"--max-uploads":        func(c *Config) { c.MaxUploads = 0 },
-	} {
-		cfg := Defaults()
-		change(&cfg)
-		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v", says, err)
-		}
 	}
 }
 

@@ -210,24 +210,6 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestCertificateThatIsNone(t *testing.T) {
-	dir := t.TempDir()
-	cert, key := writeCertificate(t, dir, 1)
-	for _, test := range []struct{ cert, key, want string }{
-		{cert, "", "needed together"},
-		{"", key, "needed together"},
-		{filepath.Join(dir, "none"), key, "--tls-cert, --tls-key: stat"},
-		{cert, filepath.Join(dir, "none"), "--tls-cert, --tls-key: stat"},
-		{key, cert, "--tls-cert, --tls-key: tls:"},
-	} {
-		cfg := Defaults()
-		cfg.TLSCert, cfg.TLSKey = test.cert, test.key
-		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%v, want %s", err, test.want)
-		}
-	}
-}
-
 // A publisher that is refused in the middle of its body hears why, over TLS as without.
 func TestRefusalAmidTheBodyOverTLS(t *testing.T) {
 	_, client, at := serveTLS(t, false, nil)

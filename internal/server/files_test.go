@@ -160,26 +160,7 @@ func TestFilesPrecompressed(t *testing.T) {
 	}
 }
 
-func TestRootIsChecked(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for says, change := range map[string]func(*Config){
-		"--root":              func(c *Config) { c.Root = file },
-		"no such file":        func(c *Config) { c.Root = file + "/none" },
-		"--files-drop-behind": func(c *Config) { c.FilesDropBehind = -1 },
-		"--max-downloads":     func(c *Config) { c.MaxDownloads = 0 },
-	} {
-		cfg := Defaults()
-		change(&cfg)
-		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), says) && says != "no such file" {
-			t.Errorf("%s: %v", says, err)
-		}
-	}
-}
-
-// A client that stops reading amid a file is cut, whatever way the bytes go; the file is closed then, and others have not
+// A client that stops reading amid a file is cut over both versions of HTTP; the file is closed then, and others have not
 // noticed.
 func TestAStalledDownloadIsCut(t *testing.T) {
 	quick := func(c *Config) { c.StallTimeout = time.Second }
@@ -217,7 +198,7 @@ func TestAStalledDownloadIsCut(t *testing.T) {
 	})
 }
 
-// Who asks on and on and reads nothing is cut as well, though each answer is so short that its handler never waits.
+// A client that sends requests and reads nothing is cut as well, though each answer is so short that its handler never waits.
 func TestAClientThatOnlyAsksIsCut(t *testing.T) {
 	for _, path := range []string{"/files/small", "/page/app.js"} {
 		f, _ := serveFiles(t, map[string]int{"small": 2000}, func(c *Config) { c.StallTimeout = 200 * time.Millisecond })
@@ -251,29 +232,6 @@ func TestStreamsOutlastTheTimeOfShortAnswers(t *testing.T) {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
 	same(t, "the rest", w.Rest(), piece)
-}
-
-// Downloads end before the server does, as long as it has time, and no others begin.
-func TestDownloadsAreDrained(t *testing.T) {
-	f, content := serveFiles(t, map[string]int{"big": 16 << 20}, nil)
-	w := f.Watcher("/files/big", 4096)
-	stopped := make(chan struct{})
-	go func() { f.stop(); close(stopped) }()
-	<-f.draining.Done()
-	eventually(t, "the service to be closed", f.files.downloads.Closed)
-	select {
-	case <-stopped:
-		t.Fatal("the server did not wait")
-	default:
-	}
-	if err := f.files.downloads.acquire(); err != errShutdown {
-		t.Errorf("one more: %v", err)
-	}
-	same(t, "the file", w.Rest(), content["big"])
-	<-stopped
-	if strings.Contains(f.Log.String(), "time is up") {
-		t.Error("the time to drain was over")
-	}
 }
 
 func TestDownloadsAreCutWhenTheTimeToDrainIsOver(t *testing.T) {

@@ -2,7 +2,9 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -58,52 +60,31 @@ func TestAnUnreadBodyIsNotWaitedFor(t *testing.T) {
 	all.Wait()
 }
 
-func TestAClientThatStallsInItsHeaders(t *testing.T) {
-	f := serve(t, func(c *Config) { c.HeaderTimeout = 50 * time.Millisecond })
-	conn := f.Dial("GET /live/cam HTTP/1.1\nHost: loc")
-	if res, err := io.ReadAll(conn); err != nil || len(res) > 0 && !bytes.Contains(res, []byte(" 408 ")) {
-		t.Errorf("%q, %v", res, err)
-	}
-	silent := f.Dial("")
-	if _, err := io.ReadAll(silent); err != nil {
-		t.Error(err)
-	}
-}
-
-// Over HTTP/2 heads share their connection with other streams, so that it ends when nothing has been asked for so long.
-func TestAClientThatStallsInItsHeadersOverHTTP2(t *testing.T) {
-	for name, sent := range map[string]string{
-		"nothing after the preface": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
-		"half a head": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" +
-			"\x00\x00\x20\x01\x05\x00\x00\x00\x01\x82\x84",
+// Connections on which no request comes to its end are closed. Over HTTP/2 heads share their connection with other streams, so
+// that it ends when nothing has been asked for IdleTimeout.
+func TestConnectionsWithoutARequestAreClosed(t *testing.T) {
+	const preface = http2Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	for _, tt := range []struct {
+		name, sent   string
+		header, idle time.Duration
+		want         string // what the answer begins with; "": there may be none
+	}{
+		{"half a head", "GET /live/cam HTTP/1.1\r\nHost: loc", 50 * time.Millisecond, time.Minute, ""},
+		{"silence", "", 50 * time.Millisecond, time.Minute, ""},
+		{"silence after a request", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", time.Minute, 50 * time.Millisecond, "HTTP/1.1 200 OK"},
+		{"HTTP/2, silence after the preface", preface, 20 * time.Millisecond, 100 * time.Millisecond, ""},
+		{"HTTP/2, half a head", preface + "\x00\x00\x20\x01\x05\x00\x00\x00\x01\x82\x84", 20 * time.Millisecond, 100 * time.Millisecond, ""},
+		{"a long head", "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", time.Minute, time.Minute, "HTTP/1.1 431 "},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // it waits
-			f := serve(t, func(c *Config) { c.HeaderTimeout, c.IdleTimeout = 20*time.Millisecond, 100*time.Millisecond })
+			f := serve(t, func(c *Config) { c.HeaderTimeout, c.IdleTimeout = tt.header, tt.idle })
 			conn := f.Dial("")
-			_, _ = io.WriteString(conn, sent)
-			if _, err := io.ReadAll(conn); err != nil {
-				t.Error(err)
+			_, _ = io.WriteString(conn, tt.sent)
+			got, err := io.ReadAll(conn)
+			if !bytes.HasPrefix(got, []byte(tt.want)) || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%.100q, %v", got, err)
 			}
 		})
-	}
-}
-
-// A connection that is kept open ends when nothing more is asked for.
-func TestAConnectionThatIsIdle(t *testing.T) {
-	f := serve(t, func(c *Config) { c.IdleTimeout = 50 * time.Millisecond })
-	conn := f.Dial("GET /healthz HTTP/1.1\nHost: localhost\n\n")
-	res, err := io.ReadAll(conn)
-	if err != nil || !bytes.HasPrefix(res, []byte("HTTP/1.1 200 OK")) {
-		t.Errorf("%q, %v", res, err)
-	}
-}
-
-func TestARequestHeadThatIsTooLarge(t *testing.T) {
-	f := serve(t, nil)
-	conn := f.Dial("GET /live/cam HTTP/1.1\nHost: localhost\nX: " + strings.Repeat("x", 64<<10) + "\n\n")
-	res, _ := io.ReadAll(conn)
-	if !bytes.Contains(res, []byte(" 431 ")) {
-		t.Errorf("%.100q", res)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -94,24 +95,53 @@ func TestASecondPublisherGets409(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	for flag, change := range map[string]func(*Config){
-		"max-streams":         func(c *Config) { c.MaxStreams = 0 },
-		"latency":             func(c *Config) { c.Latency = -1 },
-		"--latency is":        func(c *Config) { c.Latency = time.Minute },
-		"lag-policy":          func(c *Config) { c.LagPolicy = "wait" },
-		"max-tag-bytes":       func(c *Config) { c.MaxTagBytes = 32 << 20 },
-		"1048591 bytes a tag": func(c *Config) { c.MaxTagBytes, c.KeepBytes = 1<<20, 1<<20 },
-		"keep-frames":         func(c *Config) { c.KeepFrames = math.MaxInt32 },
-		"stall-timeout":       func(c *Config) { c.StallTimeout = 0 },
-		"--listen is":         func(c *Config) { c.Listen = "8080" },
-		"--admin is":          func(c *Config) { c.Admin = "8080" },
-		"begins or ends with": func(c *Config) { c.ReadToken = " x" },
-		"needed together":     func(c *Config) { c.TLSKey = "key.pem" },
+	dir := t.TempDir()
+	cert, key := writeCertificate(t, dir, 1)
+	none := filepath.Join(dir, "none")
+	redis := func(change func(*Config)) func(*Config) {
+		return func(c *Config) { c.Redis = "redis://127.0.0.1:1"; change(c) }
+	}
+	for _, tt := range []struct {
+		says   string
+		change func(*Config)
+	}{
+		{"max-streams", func(c *Config) { c.MaxStreams = 0 }},
+		{"latency", func(c *Config) { c.Latency = -1 }},
+		{"--latency is", func(c *Config) { c.Latency = time.Minute }},
+		{"lag-policy", func(c *Config) { c.LagPolicy = "wait" }},
+		{"max-tag-bytes", func(c *Config) { c.MaxTagBytes = 32 << 20 }},
+		{"1048591 bytes a tag", func(c *Config) { c.MaxTagBytes, c.KeepBytes = 1<<20, 1<<20 }},
+		{"keep-frames", func(c *Config) { c.KeepFrames = math.MaxInt32 }},
+		{"stall-timeout", func(c *Config) { c.StallTimeout = 0 }},
+		{"--listen is", func(c *Config) { c.Listen = "8080" }},
+		{"--admin is", func(c *Config) { c.Admin = "8080" }},
+		{"begins or ends with", func(c *Config) { c.ReadToken = " x" }},
+
+		{"needed together", func(c *Config) { c.TLSCert = cert }},
+		{"needed together", func(c *Config) { c.TLSKey = key }},
+		{"--tls-cert, --tls-key: stat", func(c *Config) { c.TLSCert, c.TLSKey = none, key }},
+		{"--tls-cert, --tls-key: stat", func(c *Config) { c.TLSCert, c.TLSKey = cert, none }},
+		{"--tls-cert, --tls-key: tls:", func(c *Config) { c.TLSCert, c.TLSKey = key, cert }},
+
+		{"--root", func(c *Config) { c.Root = cert }}, // no directory
+		{"--root", func(c *Config) { c.Root = none }},
+		{"--files-drop-behind", func(c *Config) { c.FilesDropBehind = -1 }},
+		{"--max-downloads", func(c *Config) { c.MaxDownloads = 0 }},
+
+		{"want one of them", redis(func(c *Config) { c.Blobs = dir })},
+		{"no such file", func(c *Config) { c.Blobs = none }},
+		{"--redis", func(c *Config) { c.Redis = "http://user:secret@127.0.0.1:1" }},
+		{"--redis-cluster", func(c *Config) { c.RedisCluster = "http://user:secret@127.0.0.1:1" }},
+		{"braces", redis(func(c *Config) { c.RedisPrefix = "a{b}" })},
+		{"Redis takes", redis(func(c *Config) { c.MaxBlobBytes = 1 << 30 })},
+		{"--max-blob-bytes", func(c *Config) { c.MaxBlobBytes = 0 }},
+		{"--max-blob-bytes is ", func(c *Config) { c.MaxBlobBytes = 1 << 62 }},
+		{"--max-uploads", func(c *Config) { c.MaxUploads = 0 }},
 	} {
 		cfg := Defaults()
-		change(&cfg)
-		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), flag) {
-			t.Errorf("%s: %v", flag, err)
+		tt.change(&cfg)
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", tt.says, err)
 		}
 	}
 	if _, err := New(Defaults()); err != nil {
