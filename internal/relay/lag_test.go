@@ -232,6 +232,12 @@ func TestDrainGivesViewersTheRest(t *testing.T) {
 	}
 	// Publishers are told first: theirs may know of the end before the listener is closed.
 	eventually(t, "a new viewer is refused", func() bool { return f.Get("/live/cam").Status == http.StatusServiceUnavailable })
+	if _, err := f.Open("other", "test"); err != error(errDraining) {
+		t.Errorf("a new publisher: %v", err)
+	}
+	if _, err := f.enter(t.Context(), watchRequest{name: "other"}); err != error(errDraining) { // admitted just before
+		t.Errorf("a viewer without a stream: %v", err)
+	}
 	same(t, "the viewer", slow.Rest(), sc.whole())
 	<-stopped
 	f.Logged("publisher ended", "status=503")

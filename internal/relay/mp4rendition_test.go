@@ -96,6 +96,15 @@ func TestMP4IsMadeOnlyWhileItIsWatched(t *testing.T) {
 		_ = w.Conn.Close()
 		eventually(t, "the making to end", func() bool { return len(st.renditions()) == 1 && st.live.ring.Stats().Cursors == 0 })
 	}
+	v, err := st.enter(watchRequest{ext: extMP4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.cursor.Close()
+	st.exit(v.rendition)
+	if len(st.renditions()) > 1 {
+		t.Error("the next viewer would get a rendition that ends")
+	}
 	p.End()
 }
 
