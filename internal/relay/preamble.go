@@ -5,8 +5,8 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// A preamble holds what a viewer of FLV needs before it can start at a key frame, in the order in which it gets it. These are
-// copies, because a share of so small a tag would keep the whole block that it came in.
+// A preamble holds what a viewer of FLV needs before it can start at a key frame, in the order in which it gets it. These
+// are copies, because a share of so small a tag would keep the whole block that it came in.
 type preamble struct {
 	metadata  millrace.Chain
 	videoHead millrace.Chain

@@ -174,8 +174,8 @@ type Watcher struct {
 	Res  *http.Response // set by Begin
 }
 
-// Watcher asks for path and reads the head of the response. The connection's receive buffer has rcvbuf bytes, or with 0 as many
-// as the system chooses.
+// Watcher asks for path and reads the head of the response. The connection's receive buffer has rcvbuf bytes, or with 0
+// as many as the system chooses.
 func (c *Client) Watcher(path string, rcvbuf int) *Watcher {
 	c.T.Helper()
 	w := c.Ask(path, rcvbuf)
