@@ -32,7 +32,6 @@ func errSilent(idle time.Duration) error {
 type connBody struct {
 	io.Reader
 	timed *timedReader
-	hub   *Hub
 }
 
 // newConnBody takes over the connection of r. It returns nil, and has done nothing, if that is not possible or not wanted: for
@@ -52,7 +51,7 @@ func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody
 	}
 	timed := newTimedReader(conn, h.cfg.Latency, h.cfg.PublishTimeout, h.ends, p.Flush)
 	all := io.MultiReader(bytes.NewReader(bytes.Clone(early)), timed)
-	b := &connBody{timed: timed, hub: h}
+	b := &connBody{timed: timed}
 	if r.ContentLength >= 0 {
 		b.Reader = &lengthReader{all, r.ContentLength}
 	} else {

@@ -315,7 +315,6 @@ func (f *fanout) report() lagReport {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seen := f.seen
-	seen.blocked = 0
 	for _, v := range f.apart {
 		if v.writing.Load() {
 			seen.blocked++

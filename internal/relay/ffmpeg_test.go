@@ -14,14 +14,6 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
-// tool returns when the programs are there. Without one of them the test is skipped, or fails on CI.
-func tool(t *testing.T, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		need.Program(t, name)
-	}
-}
-
 // run runs a program to its end. It must say nothing on stderr.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
@@ -49,10 +41,11 @@ func film(t *testing.T, seconds string) string {
 // The real thing: ffmpeg publishes in real time, three ffmpegs watch from the start and get every packet, one comes late and
 // decodes without an error from a key frame on, and ffprobe gets every packet from the MP4.
 func TestFFmpeg(t *testing.T) {
-	tool(t, "ffmpeg", "ffprobe")
+	need.Program(t, "ffmpeg")
+	need.Program(t, "ffprobe")
 	f := serve(t, func(c *Config) { c.Latency = 50 * time.Millisecond })
 	source, dir := film(t, "5"), t.TempDir()
-	url := f.url("/live/film")
+	url := f.URL("/live/film")
 
 	var wg sync.WaitGroup
 	frames := make([]string, 3)
@@ -104,8 +97,8 @@ func probe(t *testing.T, url string) string {
 
 // stream waits for a stream to be there.
 func (f *fixture) stream(name string) (st *stream) {
-	f.t.Helper()
-	eventually(f.t, "the stream "+name, func() bool {
+	f.T.Helper()
+	eventually(f.T, "the stream "+name, func() bool {
 		st = f.lookUp(name)
 		return st != nil
 	})

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -13,15 +12,14 @@ import (
 	"log"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
@@ -29,21 +27,16 @@ import (
 // testTimeout is how long a test waits for something that must happen. Only a failing test waits so long.
 const testTimeout = nettest.Timeout
 
-type logBook = nettest.LogBook
-
 var (
 	eventually = nettest.Eventually
 	tcpPair    = nettest.TCPPair
-	dial       = nettest.Dial
 	same       = nettest.Same
 )
 
 // A fixture is a Hub behind a server on a loopback port, and what it logs.
 type fixture struct {
 	*Hub
-	t    testing.TB
-	addr string
-	log  *logBook
+	relaytest.Client
 	stop func() // as SIGTERM does; returns when the Hub is empty
 }
 
@@ -72,7 +65,7 @@ func serve(t testing.TB, change func(*Config)) *fixture {
 // serveTLS is serve over TLS unless config is nil.
 func serveTLS(t testing.TB, change func(*Config), config *tls.Config) *fixture {
 	t.Helper()
-	book := &logBook{}
+	book := &nettest.LogBook{}
 	cfg := testConfig()
 	cfg.Log = slog.New(slog.NewTextHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if change != nil {
@@ -104,7 +97,8 @@ func serveTLS(t testing.TB, change func(*Config), config *tls.Config) *fixture {
 			t.Logf("the log:\n%s", book)
 		}
 	})
-	return &fixture{Hub: h, t: t, addr: srv.Listener.Addr().String(), log: book, stop: stop}
+	client := relaytest.Client{T: t, Addr: srv.Listener.Addr().String(), Log: book}
+	return &fixture{Hub: h, Client: client, stop: stop}
 }
 
 // routes has the streams at /live/, as package server does.
@@ -129,171 +123,10 @@ func routes(h *Hub) http.Handler {
 	return mux
 }
 
-func (f *fixture) url(path string) string { return "http://" + f.addr + path }
-
-// logged waits until all of words stand in one line of the log.
-func (f *fixture) logged(words ...string) {
-	f.t.Helper()
-	eventually(f.t, fmt.Sprintf("a log line with %q", words), func() bool {
-		for line := range strings.Lines(f.log.String()) {
-			if containsAll(line, words) {
-				return true
-			}
-		}
-		return false
-	})
-}
-
-func containsAll(line string, words []string) bool {
-	for _, w := range words {
-		if !strings.Contains(line, w) {
-			return false
-		}
-	}
-	return true
-}
-
-// A publisher sends a stream in chunks, as encoders do.
-type publisher struct {
-	t      testing.TB
-	body   *io.PipeWriter
-	answer chan response
-}
-
-type response struct {
-	status int
-	header http.Header
-	body   string
-}
-
-// publish starts a publisher of the given name. What goes to body is sent.
-func (f *fixture) publish(name string) *publisher {
-	f.t.Helper()
-	r, w := io.Pipe()
-	p := &publisher{t: f.t, body: w, answer: make(chan response, 1)}
-	req, err := http.NewRequest(http.MethodPost, f.url("/live/"+name), r)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	go func() {
-		res := f.do(req)
-		_ = r.CloseWithError(io.ErrClosedPipe)
-		p.answer <- res
-	}()
-	f.t.Cleanup(func() { _ = w.Close() })
-	return p
-}
-
-func (p *publisher) send(b []byte) {
-	p.t.Helper()
-	if _, err := p.body.Write(b); err != nil {
-		p.t.Errorf("publishing: %v", err)
-	}
-}
-
-// end ends the body and returns the answer.
-func (p *publisher) end() response {
-	p.t.Helper()
-	_ = p.body.Close()
-	return p.wait()
-}
-
-func (p *publisher) wait() response {
-	p.t.Helper()
-	select {
-	case res := <-p.answer:
-		return res
-	case <-time.After(testTimeout):
-		p.t.Fatal("the publisher got no answer")
-		return response{}
-	}
-}
-
-// do makes a request and reads the whole answer. Status 0 is an error, whose text is the body.
-func (f *fixture) do(req *http.Request) response {
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return response{body: err.Error()}
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		body = append(body, err.Error()...)
-	}
-	return response{res.StatusCode, res.Header, string(body)}
-}
-
-func (f *fixture) get(path string) response {
-	f.t.Helper()
-	req, err := http.NewRequest(http.MethodGet, f.url(path), nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return f.do(req)
-}
-
-// A watcher is a viewer of a test.
-type watcher struct {
-	t    testing.TB
-	conn net.Conn
-	r    *bufio.Reader
-	res  *http.Response
-}
-
-// watch connects a viewer with a receive buffer of rcvbuf bytes (0: the system's choice) and reads the response's head.
-func (f *fixture) watch(path string, rcvbuf int) *watcher {
-	f.t.Helper()
-	w := f.ask(path, rcvbuf)
-	w.begin()
-	return w
-}
-
-// ask is watch without the head.
-func (f *fixture) ask(path string, rcvbuf int) *watcher {
-	f.t.Helper()
-	conn := dial(f.t, f.addr, rcvbuf)
-	_ = conn.SetDeadline(time.Now().Add(2 * testTimeout))
-	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, f.addr)
-	return &watcher{t: f.t, conn: conn, r: bufio.NewReader(conn)}
-}
-
-func (w *watcher) begin() {
-	w.t.Helper()
-	res, err := http.ReadResponse(w.r, nil)
-	if err != nil {
-		w.t.Fatalf("the response's head: %v", err)
-	}
-	if res.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(res.Body)
-		w.t.Fatalf("status %d: %s", res.StatusCode, body)
-	}
-	w.res = res
-}
-
-// read reads exactly n bytes.
-func (w *watcher) read(n int) []byte {
-	w.t.Helper()
-	p := make([]byte, n)
-	if m, err := io.ReadFull(w.res.Body, p); err != nil {
-		w.t.Fatalf("after %d of %d bytes: %v", m, n, err)
-	}
-	return p
-}
-
-// rest reads to the end.
-func (w *watcher) rest() []byte {
-	w.t.Helper()
-	p, err := io.ReadAll(w.res.Body)
-	if err != nil {
-		w.t.Fatalf("after %d bytes: %v", len(p), err)
-	}
-	return p
-}
-
 // waiting waits until n viewers wait for the stream to come.
 func (f *fixture) waiting(name string, n int) {
-	f.t.Helper()
-	eventually(f.t, fmt.Sprintf("%d viewers that wait for %s", n, name), func() bool {
+	f.T.Helper()
+	eventually(f.T, fmt.Sprintf("%d viewers that wait for %s", n, name), func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return len(f.Hub.waiting[name]) == n
@@ -302,8 +135,8 @@ func (f *fixture) waiting(name string, n int) {
 
 // viewers waits until n viewers are served.
 func (f *fixture) viewers(n int) {
-	f.t.Helper()
-	eventually(f.t, fmt.Sprintf("%d viewers", n), func() bool { return f.Viewers() == n })
+	f.T.Helper()
+	eventually(f.T, fmt.Sprintf("%d viewers", n), func() bool { return f.Viewers() == n })
 }
 
 // lookUp returns the stream that viewers see, or nil.
@@ -315,8 +148,8 @@ func (h *Hub) lookUp(name string) *stream {
 
 // published waits until the stream has taken n bytes after its FLV header.
 func (f *fixture) published(name string, n int) {
-	f.t.Helper()
-	eventually(f.t, fmt.Sprintf("%d bytes of %s", n, name), func() bool {
+	f.T.Helper()
+	eventually(f.T, fmt.Sprintf("%d bytes of %s", n, name), func() bool {
 		s := f.lookUp(name)
 		return s != nil && s.bytesIn.Load() >= int64(n)
 	})
@@ -340,7 +173,7 @@ func (f *fixture) metric(name string) string {
 	}
 	n, ok := values[name]
 	if !ok {
-		f.t.Fatalf("no metric %s", name)
+		f.T.Fatalf("no metric %s", name)
 	}
 	return fmt.Sprint(n)
 }
@@ -349,7 +182,7 @@ func (f *fixture) metric(name string) string {
 func (f *fixture) api() string {
 	text, err := json.Marshal(f.Streams())
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return string(text)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,7 +14,7 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// Whatever one publisher sends, it gets a clear answer, the reason is logged, and another stream does not notice.
+// For any body a publisher gets a clear answer, the reason is logged, and another stream does not notice.
 func TestHostilePublishers(t *testing.T) {
 	sc := newScript(2, 5, 500)
 	valid := sc.whole()
@@ -44,46 +43,33 @@ func TestHostilePublishers(t *testing.T) {
 	} {
 		hostile := func(t *testing.T, latency time.Duration) {
 			f := serve(t, func(c *Config) { c.Latency = latency })
-			good := f.publish("good")
-			good.send(valid[:second])
+			good := f.Publisher("good")
+			good.Send(valid[:second])
 			f.published("good", second-len(sc.header))
-			viewer := f.watch("/live/good", 0)
-			viewer.read(second)
+			viewer := f.Watcher("/live/good", 0)
+			viewer.Next(second)
 
-			victim := f.ask("/live/bad", 0)
+			victim := f.Ask("/live/bad", 0)
 			f.waiting("bad", 1)
 			opens := len(tt.body) > 200 // far enough to be a stream
-			res := f.request("POST", "/live/bad", tt.body)
-			if res.status != tt.status || !strings.Contains(res.body, tt.says) {
-				t.Errorf("%d %q, want %d with %q", res.status, res.body, tt.status, tt.says)
+			res := f.Request("POST", "/live/bad", tt.body)
+			if res.Status != tt.status || !strings.Contains(res.Body, tt.says) {
+				t.Errorf("%d %q, want %d with %q", res.Status, res.Body, tt.status, tt.says)
 			}
-			f.logged("publisher ended", "stream=bad", fmt.Sprintf("status=%d", tt.status), tt.says)
+			f.Logged("publisher ended", "stream=bad", fmt.Sprintf("status=%d", tt.status), tt.says)
 			if opens {
-				victim.begin()
-				cut(t, victim.rest()[len(sc.header):]) // what its viewer got are whole tags
+				victim.Begin()
+				cut(t, victim.Rest()[len(sc.header):]) // what its viewer got are whole tags
 			}
 
-			good.send(valid[second:])
-			same(t, "the good stream", viewer.read(len(valid)-second), valid[second:])
-			good.end()
+			good.Send(valid[second:])
+			same(t, "the good stream", viewer.Next(len(valid)-second), valid[second:])
+			good.End()
 		}
 		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 			t.Run(fmt.Sprintf("%s, latency %v", tt.name, latency), func(t *testing.T) { hostile(t, latency) })
 		}
 	}
-}
-
-// dialPublisher opens a publisher's connection to write to by hand.
-func (f *fixture) dialPublisher(head string) net.Conn {
-	f.t.Helper()
-	conn, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(2 * testTimeout))
-	_, _ = io.WriteString(conn, strings.ReplaceAll(head, "\n", "\r\n"))
-	return conn
 }
 
 func TestABodyThatIsCut(t *testing.T) {
@@ -94,15 +80,15 @@ func TestABodyThatIsCut(t *testing.T) {
 		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 			t.Run(fmt.Sprintf("%s, latency %v", name, latency), func(t *testing.T) {
 				f := serve(t, func(c *Config) { c.Latency = latency })
-				w := f.ask("/live/cam", 0)
+				w := f.Ask("/live/cam", 0)
 				f.waiting("cam", 1)
-				conn := f.dialPublisher(head)
-				w.begin()
-				w.read(100)
+				conn := f.Dial(head)
+				w.Begin()
+				w.Next(100)
 				_, _ = io.WriteString(conn, "\r\n1000\r\nthe beginning of a chunk")
 				_ = conn.Close()
-				w.rest() // ends cleanly
-				f.logged("publisher ended", "unexpected EOF", "status=400")
+				w.Rest() // ends cleanly
+				f.Logged("publisher ended", "unexpected EOF", "status=400")
 			})
 		}
 	}
@@ -110,7 +96,7 @@ func TestABodyThatIsCut(t *testing.T) {
 
 func TestBadChunks(t *testing.T) {
 	f := serve(t, nil)
-	conn := f.dialPublisher("POST /live/cam HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n5\nhelloXX")
+	conn := f.Dial("POST /live/cam HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n5\nhelloXX")
 	res, err := io.ReadAll(conn)
 	if err != nil || !bytes.Contains(res, []byte("HTTP/1.1 400")) || !bytes.Contains(res, []byte("malformed chunked encoding")) {
 		t.Errorf("%q, %v", res, err)
@@ -121,7 +107,7 @@ func TestBadChunks(t *testing.T) {
 func TestARefusalReachesAPublisherInFullFlow(t *testing.T) {
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 		f := serve(t, func(c *Config) { c.Latency = latency })
-		conn := f.dialPublisher("POST /live/cam HTTP/1.1\nHost: localhost\nContent-Length: 100000000\n\n")
+		conn := f.Dial("POST /live/cam HTTP/1.1\nHost: localhost\nContent-Length: 100000000\n\n")
 		sc := newScript(1, 1, 100)
 		body := append(sc.whole(), 9, 0xff, 0xff, 0xff)
 		go func() {
@@ -144,7 +130,7 @@ func TestMoreBehindABody(t *testing.T) {
 	} {
 		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 			f := serve(t, func(c *Config) { c.Latency = latency })
-			conn := f.dialPublisher("POST /live/cam HTTP/1.1\nHost: localhost\n")
+			conn := f.Dial("POST /live/cam HTTP/1.1\nHost: localhost\n")
 			go func() { _, _ = io.WriteString(conn, body+more) }()
 			res, err := io.ReadAll(conn)
 			if err != nil && latency > 0 || !bytes.HasPrefix(res, []byte("HTTP/1.1 200")) || bytes.Count(res, []byte("HTTP/1.1")) != 1 {
@@ -192,15 +178,15 @@ func TestOddTags(t *testing.T) {
 	}
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 		f := serve(t, func(c *Config) { c.Latency = latency })
-		w, m := f.ask("/live/cam", 0), f.ask("/live/cam.mp4", 0)
+		w, m := f.Ask("/live/cam", 0), f.Ask("/live/cam.mp4", 0)
 		f.waiting("cam", 2)
-		conn := f.dialPublisher("POST /live/cam HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n")
+		conn := f.Dial("POST /live/cam HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n")
 		go func() { _, _ = io.WriteString(conn, body.String()+"0\r\n\r\n") }()
-		w.begin()
-		same(t, "the stream", w.rest(), stream)
-		m.begin()
+		w.Begin()
+		same(t, "the stream", w.Rest(), stream)
+		m.Begin()
 		got := 0
-		for rest := m.rest(); len(rest) > 0; {
+		for rest := m.Rest(); len(rest) > 0; {
 			n := int(binary.BigEndian.Uint32(rest))
 			if string(rest[4:8]) == "mdat" {
 				got += n - 8
@@ -219,10 +205,10 @@ func TestOddTags(t *testing.T) {
 func TestAPublisherThatFallsSilentGets408(t *testing.T) {
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 		f := serve(t, func(c *Config) { c.Latency, c.PublishTimeout = latency, 50*time.Millisecond })
-		p := f.publish("cam")
-		_, _ = p.body.Write([]byte("x")) // it may be too late for that already
-		if res := p.wait(); res.status != http.StatusRequestTimeout || !strings.Contains(res.body, "--publish-timeout") {
-			t.Errorf("latency %v: %d %s", latency, res.status, res.body)
+		p := f.Publisher("cam")
+		_, _ = p.Body.Write([]byte("x")) // it may be too late for that already
+		if res := p.Wait(); res.Status != http.StatusRequestTimeout || !strings.Contains(res.Body, "--publish-timeout") {
+			t.Errorf("latency %v: %d %s", latency, res.Status, res.Body)
 		}
 	}
 }
@@ -230,8 +216,8 @@ func TestAPublisherThatFallsSilentGets408(t *testing.T) {
 // A mistake while publishing ends one stream with 500 and nothing else.
 func TestAPanicEndsOneStream(t *testing.T) {
 	f := serve(t, nil)
-	good := f.publish("good")
-	good.send([]byte("x"))
+	good := f.Publisher("good")
+	good.Send([]byte("x"))
 	f.published("good", 1)
 
 	bad, err := f.Open("bad", "test")
@@ -244,21 +230,21 @@ func TestAPanicEndsOneStream(t *testing.T) {
 	if publishStatus(err) != 500 {
 		t.Errorf("%v: status %d", err, publishStatus(err))
 	}
-	f.logged("publishing failed", "a mistake")
-	if res := f.publish("bad").end(); res.status != 400 {
-		t.Errorf("the name is not free: %d %s", res.status, res.body)
+	f.Logged("publishing failed", "a mistake")
+	if res := f.Publisher("bad").End(); res.Status != 400 {
+		t.Errorf("the name is not free: %d %s", res.Status, res.Body)
 	}
-	good.send([]byte("y"))
-	if res := good.end(); res.status != 200 {
-		t.Errorf("the other stream: %d %s", res.status, res.body)
+	good.Send([]byte("y"))
+	if res := good.End(); res.Status != 200 {
+		t.Errorf("the other stream: %d %s", res.Status, res.Body)
 	}
 }
 
 // A limit above what FLV can say is as good as that.
 func TestMaxTagBytesAboveTheFormat(t *testing.T) {
 	f := serve(t, func(c *Config) { c.KeepBytes, c.MaxTagBytes = 64<<20, 32<<20 })
-	if res := f.request("POST", "/live/cam", string(newScript(1, 3, 500).whole())); res.status != 200 {
-		t.Errorf("%d %s", res.status, res.body)
+	if res := f.Request("POST", "/live/cam", string(newScript(1, 3, 500).whole())); res.Status != 200 {
+		t.Errorf("%d %s", res.Status, res.Body)
 	}
 }
 

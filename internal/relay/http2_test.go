@@ -3,6 +3,8 @@ package relay
 import (
 	"bytes"
 	"context"
+	"github.com/millrace-io/millrace/internal/relay/relaytest"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"io"
 	"net"
 	"net/http"
@@ -13,37 +15,16 @@ import (
 	"time"
 )
 
-// h2 returns a client that speaks HTTP/2 without TLS and lets window bytes of an answer wait unread.
-func h2(t *testing.T, window int) *http.Client {
-	t.Helper()
-	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
-	tr := &http.Transport{Protocols: protocols, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window}}
-	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr}
-}
-
 func TestHTTP2(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(3, 10, 2000)
-	client := h2(t, 1<<20)
+	client := relaytest.HTTP2(t, 1<<20)
 
-	body, send := io.Pipe()
-	published := make(chan response, 1)
-	go func() {
-		res, err := client.Post(f.url("/live/cam"), "video/x-flv", body)
-		if err != nil {
-			published <- response{body: err.Error()}
-			return
-		}
-		defer res.Body.Close()
-		text, _ := io.ReadAll(res.Body)
-		published <- response{res.StatusCode, res.Header, string(text)}
-	}()
-	_, _ = send.Write(sc.start())
+	p := f.PublisherBy(client, "cam")
+	p.Send(sc.start())
 	f.published("cam", 1)
 
-	res, err := client.Get(f.url("/live/cam.flv"))
+	res, err := client.Get(f.URL("/live/cam.flv"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +32,7 @@ func TestHTTP2(t *testing.T) {
 	if res.ProtoMajor != 2 || res.StatusCode != 200 || res.Header.Get("Content-Type") != "video/x-flv" {
 		t.Fatalf("%s %d %v", res.Proto, res.StatusCode, res.Header)
 	}
-	_, _ = send.Write(bytes.Join(sc.tags, nil))
+	p.Send(bytes.Join(sc.tags, nil))
 	got := make([]byte, len(sc.whole()))
 	if _, err := io.ReadFull(res.Body, got); err != nil {
 		t.Fatal(err)
@@ -60,33 +41,33 @@ func TestHTTP2(t *testing.T) {
 	if n := f.metric(`millrace_viewers{path="responsewriter"}`); n != "1" {
 		t.Errorf("%s viewers by way of a ResponseWriter", n)
 	}
-	_ = send.Close()
+	_ = p.Body.Close()
 	if rest, err := io.ReadAll(res.Body); len(rest) > 0 || err != nil {
 		t.Errorf("%d bytes more, %v", len(rest), err)
 	}
-	if res := <-published; res.status != 200 || !strings.Contains(res.body, `"format":"flv"`) {
-		t.Errorf("%d %s", res.status, res.body)
+	if res := p.Wait(); res.Status != 200 || !strings.Contains(res.Body, `"format":"flv"`) {
+		t.Errorf("%d %s", res.Status, res.Body)
 	}
 }
 
 func TestAStalledHTTP2ViewerIsDropped(t *testing.T) {
 	f := serve(t, func(c *Config) { c.StallTimeout = 50 * time.Millisecond })
 	sc := newScript(4, 5, 100_000)
-	client := h2(t, 64<<10)
-	p := f.publish("cam")
-	p.send(sc.start())
+	client := relaytest.HTTP2(t, 64<<10)
+	p := f.Publisher("cam")
+	p.Send(sc.start())
 	f.published("cam", 1)
-	res, err := client.Get(f.url("/live/cam"))
+	res, err := client.Get(f.URL("/live/cam"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	p.send(bytes.Join(sc.tags, nil))
-	f.logged("viewer ended", "reason=stalled")
+	p.Send(bytes.Join(sc.tags, nil))
+	f.Logged("viewer ended", "reason=stalled")
 	if _, err := io.ReadAll(res.Body); err == nil {
 		t.Error("what was cut looks like the stream's proper end")
 	}
-	p.end()
+	p.End()
 }
 
 // A gatedConn is a client's connection that reads nothing while its gate is shut.
@@ -104,8 +85,8 @@ func (c *gatedConn) Read(p []byte) (int, error) {
 // h2Gated returns a client of HTTP/2 whose windows are never what bounds it, and its only connection.
 func (f *fixture) h2Gated(t *testing.T) (*http.Client, *gatedConn) {
 	t.Helper()
-	conn := &gatedConn{Conn: dial(t, f.addr, smallBuffer)}
-	client := h2(t, 1<<30)
+	conn := &gatedConn{Conn: nettest.Dial(t, f.Addr, smallBuffer)}
+	client := relaytest.HTTP2(t, 1<<30)
 	client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
 	return client, conn
 }
@@ -114,12 +95,12 @@ func (f *fixture) h2Gated(t *testing.T) (*http.Client, *gatedConn) {
 func TestAnHTTP2ConnectionThatTakesNothingIsClosed(t *testing.T) {
 	f := serve(t, func(c *Config) { c.StallTimeout = 50 * time.Millisecond })
 	sc := newScript(4, 5, 700_000)
-	p := f.publish("cam")
-	p.send(sc.start())
+	p := f.Publisher("cam")
+	p.Send(sc.start())
 	f.published("cam", 1)
 	client, conn := f.h2Gated(t)
 	for _, path := range []string{"/live/cam", "/live/cam.flv", "/live/cam"} {
-		res, err := client.Get(f.url(path))
+		res, err := client.Get(f.URL(path))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,34 +112,34 @@ func TestAnHTTP2ConnectionThatTakesNothingIsClosed(t *testing.T) {
 		conn.gate.Lock() // when the read that is under way has returned
 		close(shut)
 	}()
-	p.send(bytes.Join(sc.tags, nil))
+	p.Send(bytes.Join(sc.tags, nil))
 	<-shut
 	defer conn.gate.Unlock()
 	f.viewers(0)
-	f.logged("viewer ended", "reason=stalled")
-	p.end()
+	f.Logged("viewer ended", "reason=stalled")
+	p.End()
 }
 
 // A viewer of a stream in which nothing comes for a while gets its answer, as over HTTP/1.
 func TestAnHTTP2ViewerIsAnsweredBeforeThereIsAnything(t *testing.T) {
 	f := serve(t, nil)
-	raw, cam := f.publish("raw"), f.publish("cam")
-	raw.send([]byte("hello"))
-	cam.send(newScript(1, 1, 100).start())
+	raw, cam := f.Publisher("raw"), f.Publisher("cam")
+	raw.Send([]byte("hello"))
+	cam.Send(newScript(1, 1, 100).start())
 	f.published("raw", 1)
 	f.published("cam", 1)
-	client := h2(t, 64<<10)
+	client := relaytest.HTTP2(t, 64<<10)
 	client.Timeout = testTimeout
 	for _, path := range []string{"/live/raw", "/live/cam.mp4"} {
-		res, err := client.Get(f.url(path))
+		res, err := client.Get(f.URL(path))
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
 		}
 		_ = res.Body.Close()
 	}
-	raw.end()
-	cam.end()
+	raw.End()
+	cam.End()
 }
 
 // A publisher and many viewers on one connection, some of which leave, do not disturb one another.
@@ -166,20 +147,10 @@ func TestManyOnOneHTTP2Connection(t *testing.T) {
 	const viewers = 120
 	f := serve(t, func(c *Config) { c.Latency = time.Millisecond })
 	sc := newScript(20, 5, 3000)
-	client := h2(t, 1<<20)
-	body, send := io.Pipe()
+	client := relaytest.HTTP2(t, 1<<20)
+	p := f.PublisherBy(client, "cam")
 	var all sync.WaitGroup
-	all.Go(func() {
-		res, err := client.Post(f.url("/live/cam"), "", body)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if _ = res.Body.Close(); res.StatusCode != 200 {
-			t.Errorf("the publisher: %d", res.StatusCode)
-		}
-	})
-	_, _ = send.Write(sc.start())
+	p.Send(sc.start())
 	f.published("cam", 1)
 	for n := range viewers {
 		path := "/live/cam"
@@ -187,7 +158,7 @@ func TestManyOnOneHTTP2Connection(t *testing.T) {
 			path += extMP4
 		}
 		all.Go(func() {
-			res, err := client.Get(f.url(path))
+			res, err := client.Get(f.URL(path))
 			if err != nil {
 				t.Error(err)
 				return
@@ -207,25 +178,21 @@ func TestManyOnOneHTTP2Connection(t *testing.T) {
 	}
 	f.viewers(viewers)
 	for _, tag := range sc.tags {
-		_, _ = send.Write(tag)
+		p.Send(tag)
 	}
-	_ = send.Close()
+	if res := p.End(); res.Status != http.StatusOK {
+		t.Errorf("the publisher: %d %s", res.Status, res.Body)
+	}
 	all.Wait()
 	f.viewers(0)
 }
 
 func TestAnHTTP2PublisherThatFallsSilentGets408(t *testing.T) {
 	f := serve(t, func(c *Config) { c.PublishTimeout = 50 * time.Millisecond })
-	body, send := io.Pipe()
-	defer send.Close()
-	go func() { _, _ = send.Write([]byte("x")) }()
-	res, err := h2(t, 64<<10).Post(f.url("/live/cam"), "", body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusRequestTimeout {
-		t.Errorf("status %d", res.StatusCode)
+	p := f.PublisherBy(relaytest.HTTP2(t, 64<<10), "cam")
+	go func() { _, _ = p.Body.Write([]byte("x")) }()
+	if res := p.Wait(); res.Status != http.StatusRequestTimeout {
+		t.Errorf("%d %s", res.Status, res.Body)
 	}
 }
 
@@ -238,18 +205,18 @@ func TestBehindAWrapper(t *testing.T) {
 	defer behind.Close()
 	sc := newScript(3, 10, 2000)
 	wrapped := *f
-	wrapped.addr = strings.TrimPrefix(behind.URL, "http://")
-	w := wrapped.ask("/live/cam", 0)
+	wrapped.Addr = strings.TrimPrefix(behind.URL, "http://")
+	w := wrapped.Ask("/live/cam", 0)
 	f.waiting("cam", 1)
-	p := wrapped.publish("cam")
-	p.send(sc.whole())
-	w.begin()
-	same(t, "the stream", w.read(len(sc.whole())), sc.whole())
+	p := wrapped.Publisher("cam")
+	p.Send(sc.whole())
+	w.Begin()
+	same(t, "the stream", w.Next(len(sc.whole())), sc.whole())
 	if got := f.metric(`millrace_viewers{path="responsewriter"}`); got != "1" {
 		t.Errorf("%s viewers by the metrics are written to in the ordinary way, want 1", got)
 	}
-	p.end()
-	w.rest()
+	p.End()
+	w.Rest()
 }
 
 // hidden is a ResponseWriter without Unwrap.

@@ -51,7 +51,7 @@ type Config struct {
 type Hub struct {
 	cfg  Config
 	log  *slog.Logger
-	ends context.Context // ends when no more is to be published
+	ends context.Context // ends with Close, under mu
 	stop context.CancelFunc
 
 	counters counters
@@ -60,7 +60,6 @@ type Hub struct {
 	admitted   *Limiter       // viewers, including those that wait for a stream
 
 	mu      sync.Mutex
-	closed  bool
 	streams map[string]*stream // by name, from Open to Close
 	waiting map[string][]*waiter
 	served  map[*viewer]struct{}
@@ -95,12 +94,6 @@ func refusal(status int, format string, args ...any) *Refusal {
 // errDraining refuses publishers and viewers of a server that shuts down.
 var errDraining = refusal(http.StatusServiceUnavailable, "the server is shutting down")
 
-// extFLV and extMP4 are what a viewer appends to a stream's name to ask for a format.
-const (
-	extFLV = ".flv"
-	extMP4 = ".mp4"
-)
-
 // A name is 1 to maxName of nameBytes.
 const (
 	maxName   = 64
@@ -114,7 +107,7 @@ func checkName(name string) error {
 		return refusal(http.StatusBadRequest, "bad stream name %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -", name)
 	case strings.Trim(name, ".") == "":
 		return refusal(http.StatusBadRequest, "bad stream name %q: dots alone mean a directory", name)
-	case strings.HasSuffix(name, extFLV) || strings.HasSuffix(name, extMP4):
+	case slices.ContainsFunc(extensions, func(ext string) bool { return strings.HasSuffix(name, ext) }):
 		return refusal(http.StatusBadRequest, "bad stream name %q: an ending of .flv or .mp4 asks for a format", name)
 	}
 	return nil
@@ -125,7 +118,7 @@ func (h *Hub) claim(s *stream) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.closed:
+	case h.ends.Err() != nil:
 		return errDraining
 	case h.streams[s.name] != nil:
 		return refusal(http.StatusConflict, "this name has a publisher already")
@@ -182,7 +175,7 @@ func (h *Hub) enter(ctx context.Context, want watchRequest) (*viewer, error) {
 	case s != nil:
 		defer h.mu.Unlock()
 		return s.enter(want)
-	case h.closed:
+	case h.ends.Err() != nil:
 		h.mu.Unlock()
 		return nil, errDraining
 	case h.cfg.ViewerWait == 0:
@@ -250,7 +243,6 @@ func (h *Hub) all() []*stream {
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.closed = true
 	h.stop()
 	h.admitted.Close()
 	for _, list := range h.waiting {

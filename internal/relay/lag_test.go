@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/tls"
 	"errors"
@@ -15,18 +14,20 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/relay/relaytest"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // smallBuffer makes a test's connection hold next to nothing, so that a viewer that does not read is seen after kilobytes.
 const smallBuffer = 4096
 
 // inStep publishes the script's tags one after the other, each when all watchers have got the one before.
-func inStep(t *testing.T, p *publisher, sc *script, watchers []*watcher) {
+func inStep(t *testing.T, p *relaytest.Publisher, sc *script, watchers []*relaytest.Watcher) {
 	t.Helper()
 	for i, tag := range sc.tags {
-		p.send(tag)
+		p.Send(tag)
 		for n, w := range watchers {
-			if got := w.read(len(tag)); !bytes.Equal(got, tag) {
+			if got := w.Next(len(tag)); !bytes.Equal(got, tag) {
 				t.Fatalf("tag %d: viewer %d got something else", i, n)
 			}
 		}
@@ -69,28 +70,28 @@ func TestAStalledViewerIsDroppedByPolicy(t *testing.T) {
 		t.Run(allow.label, func(t *testing.T) {
 			f := serve(t, tightBy(Drop, allow.set))
 			sc := newScript(20, 5, 8000)
-			watchers := []*watcher{f.ask("/live/cam", 0), f.ask("/live/cam", 0), f.ask("/live/cam", 0)}
-			stalled := f.ask("/live/cam", smallBuffer)
+			watchers := []*relaytest.Watcher{f.Ask("/live/cam", 0), f.Ask("/live/cam", 0), f.Ask("/live/cam", 0)}
+			stalled := f.Ask("/live/cam", smallBuffer)
 			f.waiting("cam", 4)
-			p := f.publish("cam")
-			p.send(sc.start())
+			p := f.Publisher("cam")
+			p.Send(sc.start())
 			for _, w := range watchers {
-				w.begin()
-				same(t, "the start", w.read(len(sc.start())), sc.start())
+				w.Begin()
+				same(t, "the start", w.Next(len(sc.start())), sc.start())
 			}
 			inStep(t, p, sc, watchers)
 
-			f.logged("viewer is too far behind", `reason="`+allow.reason+`"`)
-			f.logged("viewer ended", `reason="`+allow.reason+`"`)
+			f.Logged("viewer is too far behind", `reason="`+allow.reason+`"`)
+			f.Logged("viewer ended", `reason="`+allow.reason+`"`)
 			metric := func(name string) string { return f.metric(name + `{reason="` + allow.label + `"}`) }
 			eventually(t, "the metric", func() bool { return metric("millrace_viewers_dropped_total") == "1" })
 			if got := metric("millrace_viewers_behind_total"); got != "1" {
 				t.Errorf("seen behind: %s", got)
 			}
-			if n, _ := io.Copy(io.Discard, stalled.r); n > 200<<10 {
+			if n, _ := io.Copy(io.Discard, stalled.R); n > 200<<10 {
 				t.Errorf("the stalled viewer was still given %d bytes", n)
 			}
-			p.end()
+			p.End()
 		})
 	}
 }
@@ -101,23 +102,23 @@ func TestAStalledViewerIsMovedByPolicy(t *testing.T) {
 		t.Run(allow.label, func(t *testing.T) {
 			f := serve(t, tightBy(Skip, allow.set))
 			sc := newScript(20, 5, 8000)
-			healthy := f.ask("/live/cam", 0)
-			stalled := f.ask("/live/cam", smallBuffer)
+			healthy := f.Ask("/live/cam", 0)
+			stalled := f.Ask("/live/cam", smallBuffer)
 			f.waiting("cam", 2)
-			p := f.publish("cam")
-			p.send(sc.start())
-			for _, w := range []*watcher{healthy, stalled} {
-				w.begin()
-				w.read(len(sc.start()))
+			p := f.Publisher("cam")
+			p.Send(sc.start())
+			for _, w := range []*relaytest.Watcher{healthy, stalled} {
+				w.Begin()
+				w.Next(len(sc.start()))
 			}
-			inStep(t, p, sc, []*watcher{healthy})
-			f.logged("level=WARN", "viewer=", "bytes=") // it is too far behind, or was moved already
+			inStep(t, p, sc, []*relaytest.Watcher{healthy})
+			f.Logged("level=WARN", "viewer=", "bytes=") // it is too far behind, or was moved already
 			eventually(t, "the API to say so", func() bool {
 				return strings.Contains(f.api(), `"stalled":1`)
 			})
 
-			p.end()
-			tags := cut(t, stalled.rest())
+			p.End()
+			tags := cut(t, stalled.Rest())
 			missed := jumps(t, sc, tags, 0)
 			if missed == 0 {
 				t.Fatal("nothing was skipped")
@@ -125,7 +126,7 @@ func TestAStalledViewerIsMovedByPolicy(t *testing.T) {
 			if !bytes.Equal(tags[len(tags)-1], sc.tags[len(sc.tags)-1]) {
 				t.Error("the last tag is missing")
 			}
-			f.logged("viewer ended", fmt.Sprintf("%d frames", missed), allow.moved)
+			f.Logged("viewer ended", fmt.Sprintf("%d frames", missed), allow.moved)
 			if got := f.metric(`millrace_frames_lost_total{reason="` + allow.label + `"}`); got != fmt.Sprint(missed) {
 				t.Errorf("%s frames lost by the metrics, %d really", got, missed)
 			}
@@ -171,111 +172,96 @@ func TestAStalledViewerIsDroppedInTheEnd(t *testing.T) {
 		c.Unsent, c.StallTimeout = smallBuffer, time.Second // long for a healthy viewer on a busy machine
 	})
 	sc := newScript(4, 5, 50_000)
-	healthy := f.ask("/live/cam", 0)
-	f.ask("/live/cam", smallBuffer)
+	healthy := f.Ask("/live/cam", 0)
+	f.Ask("/live/cam", smallBuffer)
 	f.waiting("cam", 2)
-	p := f.publish("cam")
-	p.send(sc.whole())
-	healthy.begin()
-	same(t, "the healthy viewer", healthy.read(len(sc.whole())), sc.whole())
-	f.logged("viewer ended", "reason=stalled")
+	p := f.Publisher("cam")
+	p.Send(sc.whole())
+	healthy.Begin()
+	same(t, "the healthy viewer", healthy.Next(len(sc.whole())), sc.whole())
+	f.Logged("viewer ended", "reason=stalled")
 	eventually(t, "the metric", func() bool { return f.metric(`millrace_viewers_dropped_total{reason="stalled"}`) == "1" })
 	f.viewers(1)
-	p.end()
+	p.End()
 }
 
 // Bytes of unknown form are never left out of their middle: a viewer that is too far behind is dropped.
 func TestNothingIsLeftOutOfUnknownBytes(t *testing.T) {
 	f := serve(t, tight(Skip))
-	healthy := f.ask("/live/raw", 0)
-	stalled := f.ask("/live/raw", smallBuffer)
+	healthy := f.Ask("/live/raw", 0)
+	stalled := f.Ask("/live/raw", smallBuffer)
 	f.waiting("raw", 2)
-	p := f.publish("raw")
+	p := f.Publisher("raw")
 	piece := bytes.Repeat([]byte("raw bytes "), 1000)
 	for i := range 40 {
-		p.send(piece)
+		p.Send(piece)
 		if i == 0 {
-			healthy.begin()
+			healthy.Begin()
 		}
-		same(t, "the healthy viewer", healthy.read(len(piece)), piece)
+		same(t, "the healthy viewer", healthy.Next(len(piece)), piece)
 	}
-	f.logged("viewer ended", `reason="behind by bytes"`)
-	stalled.begin()
-	got, err := io.ReadAll(stalled.res.Body)
+	f.Logged("viewer ended", `reason="behind by bytes"`)
+	stalled.Begin()
+	got, err := io.ReadAll(stalled.Res.Body)
 	if err == nil {
 		t.Error("what was cut looks like the stream's proper end")
 	}
 	if whole := bytes.Repeat(piece, 40); !bytes.HasPrefix(whole, got) {
 		t.Error("what the stalled viewer got is not the beginning of the stream")
 	}
-	p.end()
+	p.End()
 }
 
 func TestDrainGivesViewersTheRest(t *testing.T) {
 	f := serve(t, func(c *Config) { c.Unsent = smallBuffer })
 	sc := newScript(4, 5, 20_000)
-	slow := f.ask("/live/cam", smallBuffer)
+	slow := f.Ask("/live/cam", smallBuffer)
 	f.waiting("cam", 1)
-	p := f.publish("cam")
-	p.send(sc.whole())
+	p := f.Publisher("cam")
+	p.Send(sc.whole())
 	f.published("cam", len(sc.whole())-len(sc.header))
-	slow.begin()
+	slow.Begin()
 
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		f.stop()
 	}()
-	if res := p.wait(); res.status != http.StatusServiceUnavailable {
-		t.Errorf("the publisher: %d %s", res.status, res.body)
+	if res := p.Wait(); res.Status != http.StatusServiceUnavailable {
+		t.Errorf("the publisher: %d %s", res.Status, res.Body)
 	}
 	// Publishers are told first: theirs may know of the end before the listener is closed.
-	eventually(t, "a new viewer is refused", func() bool { return f.get("/live/cam").status == http.StatusServiceUnavailable })
-	same(t, "the viewer", slow.rest(), sc.whole())
+	eventually(t, "a new viewer is refused", func() bool { return f.Get("/live/cam").Status == http.StatusServiceUnavailable })
+	if _, err := f.Open("other", "test"); err != error(errDraining) {
+		t.Errorf("a new publisher: %v", err)
+	}
+	if _, err := f.enter(t.Context(), watchRequest{name: "other"}); err != error(errDraining) { // admitted just before
+		t.Errorf("a viewer without a stream: %v", err)
+	}
+	same(t, "the viewer", slow.Rest(), sc.whole())
 	<-stopped
-	f.logged("publisher ended", "status=503")
-	f.logged("viewer ended", `reason="stream ended"`)
-}
-
-func TestDrainIsBounded(t *testing.T) {
-	f := serve(t, func(c *Config) { c.Unsent = smallBuffer })
-	sc := newScript(4, 5, 50_000)
-	f.ask("/live/cam", smallBuffer) // and reads nothing
-	f.waiting("cam", 1)
-	p := f.publish("cam")
-	p.send(sc.whole())
-	f.published("cam", len(sc.whole())-len(sc.header))
-	f.viewers(1)
-	f.stop()
-	f.logged("time is up")
-	f.logged("viewer ended", `reason="drain timeout"`)
-	p.wait()
+	f.Logged("publisher ended", "status=503")
+	f.Logged("viewer ended", `reason="stream ended"`)
 }
 
 // A server that is told to end does so in its time with viewers of every kind: that keep up, that wait for a publisher, and that
 // take nothing, of each form, over HTTP/1 and HTTP/2.
-func TestDrainEndsEverybody(t *testing.T) {
+func TestDrainEndsViewersOfEveryKind(t *testing.T) {
 	f := serve(t, func(c *Config) { c.Unsent = smallBuffer })
 	sc := newScript(4, 5, 700_000)
-	p, raw := f.publish("cam"), f.publish("raw")
-	body, send := io.Pipe()
-	defer send.Close()
-	go func() {
-		if res, err := h2(t, 64<<10).Post(f.url("/live/h2"), "", body); err == nil {
-			_ = res.Body.Close()
-		}
-	}()
-	p.send(sc.start())
-	_, _ = send.Write(sc.start())
-	raw.send([]byte("x"))
+	p, raw := f.Publisher("cam"), f.Publisher("raw")
+	overH2 := f.PublisherBy(relaytest.HTTP2(t, 64<<10), "h2")
+	p.Send(sc.start())
+	overH2.Send(sc.start())
+	raw.Send([]byte("x"))
 	for _, name := range []string{"cam", "h2", "raw"} {
 		f.published(name, 1)
 	}
 	stalledOnes := 0
 	for _, path := range []string{"/live/cam", "/live/cam.mp4", "/live/h2", "/live/h2.mp4", "/live/raw", "/live/none", "/live/none.mp4"} {
-		for _, client := range []*http.Client{http.DefaultClient, h2(t, 1<<20)} {
+		for _, client := range []*http.Client{http.DefaultClient, relaytest.HTTP2(t, 1<<20)} {
 			go func() {
-				if res, err := client.Get(f.url(path)); err == nil {
+				if res, err := client.Get(f.URL(path)); err == nil {
 					_, _ = io.Copy(io.Discard, res.Body)
 					_ = res.Body.Close()
 				}
@@ -284,8 +270,8 @@ func TestDrainEndsEverybody(t *testing.T) {
 		if strings.Contains(path, "none") {
 			continue
 		}
-		f.watch(path, smallBuffer)
-		res, err := h2(t, 4<<10).Get(f.url(path)) // and reads nothing
+		f.Watcher(path, smallBuffer)
+		res, err := relaytest.HTTP2(t, 4<<10).Get(f.URL(path)) // and reads nothing
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,16 +280,17 @@ func TestDrainEndsEverybody(t *testing.T) {
 	}
 	f.viewers(10 + stalledOnes)
 	f.waiting("none", 4)
-	p.send(bytes.Join(sc.tags, nil))
+	p.Send(bytes.Join(sc.tags, nil))
 	f.published("cam", len(sc.whole())-len(sc.header))
 	f.stop()
 	f.viewers(0)
-	f.logged("viewer ended", "stream=cam", `reason="drain timeout"`)
-	if strings.Contains(f.log.String(), "level=ERROR") {
+	f.Logged("time is up")
+	f.Logged("viewer ended", "stream=cam", `reason="drain timeout"`)
+	if strings.Contains(f.Log.String(), "level=ERROR") {
 		t.Error("there are errors in the log")
 	}
-	p.wait()
-	raw.wait()
+	p.Wait()
+	raw.Wait()
 }
 
 // What passes before a viewer's key frame comes is nothing that it is behind by.
@@ -354,13 +341,9 @@ func TestWhoWaitsForAKeyFrameIsNotBehind(t *testing.T) {
 // tlsConfig is for a server; httptest adds its certificate.
 func tlsConfig() *tls.Config { return &tls.Config{NextProtos: []string{"http/1.1"}} }
 
-// askTLS is ask over TLS.
-func (f *fixture) askTLS(path string, rcvbuf int) *watcher {
-	f.t.Helper()
-	conn := tls.Client(dial(f.t, f.addr, rcvbuf), &tls.Config{InsecureSkipVerify: true})
-	_ = conn.SetDeadline(time.Now().Add(2 * testTimeout))
-	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, f.addr)
-	return &watcher{t: f.t, conn: conn, r: bufio.NewReader(conn)}
+// askTLS is Ask over TLS.
+func (f *fixture) askTLS(path string, rcvbuf int) *relaytest.Watcher {
+	return f.AskOn(tls.Client(nettest.Dial(f.T, f.Addr, rcvbuf), &tls.Config{InsecureSkipVerify: true}), path)
 }
 
 // A viewer over TLS that is dropped is not left to the kernel, which would try to deliver the rest for minutes.
@@ -377,8 +360,8 @@ func TestADroppedTLSViewerIsReset(t *testing.T) {
 	if err := p.ReadBody(bytes.NewReader(newScript(10, 10, 100_000).whole())); err != nil {
 		t.Fatal(err)
 	}
-	f.logged("viewer ended", "reason=stalled")
-	_, err = io.Copy(io.Discard, w.conn.(*tls.Conn).NetConn())
+	f.Logged("viewer ended", "reason=stalled")
+	_, err = io.Copy(io.Discard, w.Conn.(*tls.Conn).NetConn())
 	if !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the viewer reads to %v, want a reset", err)
 	}
@@ -387,20 +370,20 @@ func TestADroppedTLSViewerIsReset(t *testing.T) {
 // A healthy viewer is not blocked, however it is written to.
 func TestHealthyViewersAreNotBlocked(t *testing.T) {
 	sc := newScript(2, 5, 2000)
-	for name, watch := range map[string]func(t *testing.T) (*fixture, *watcher){
-		"TCP": func(t *testing.T) (*fixture, *watcher) {
+	for name, watch := range map[string]func(t *testing.T) (*fixture, *relaytest.Watcher){
+		"TCP": func(t *testing.T) (*fixture, *relaytest.Watcher) {
 			f := serve(t, nil)
-			return f, f.ask("/live/cam", 0)
+			return f, f.Ask("/live/cam", 0)
 		},
-		"TLS": func(t *testing.T) (*fixture, *watcher) {
+		"TLS": func(t *testing.T) (*fixture, *relaytest.Watcher) {
 			f := serveTLS(t, nil, tlsConfig())
 			return f, f.askTLS("/live/cam", 0)
 		},
-		"HTTP/2": func(t *testing.T) (*fixture, *watcher) {
+		"HTTP/2": func(t *testing.T) (*fixture, *relaytest.Watcher) {
 			f := serve(t, nil)
-			client := h2(t, 1<<20)
+			client := relaytest.HTTP2(t, 1<<20)
 			go func() {
-				if res, err := client.Get(f.url("/live/cam")); err == nil {
+				if res, err := client.Get(f.URL("/live/cam")); err == nil {
 					defer res.Body.Close()
 					_, _ = io.Copy(io.Discard, res.Body)
 				}
@@ -421,8 +404,8 @@ func TestHealthyViewersAreNotBlocked(t *testing.T) {
 				t.Fatal(err)
 			}
 			if w != nil {
-				w.begin()
-				w.read(len(sc.whole()))
+				w.Begin()
+				w.Next(len(sc.whole()))
 			}
 			f.viewers(1)
 			eventually(t, "no viewer is blocked", func() bool { return f.metric("millrace_viewers_blocked") == "0" })

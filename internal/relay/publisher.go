@@ -35,24 +35,16 @@ type Publisher struct {
 	frame millrace.Chain   // being moved; empty between frames
 	meter meter
 
-	video, audio flv.Codec // of the last tag of each kind; 0: none has come, or one of several codecs
-	first        defaultTracks
-	pictures     bool // there are some, or will be
-	gap          videoGap
-	gapLogged    bool
-	began        bool   // there was a frame
-	since        uint32 // the time of the first one
-	resized      bool   // the metadata have changed, and with them perhaps the size of the picture
+	first     defaultTracks
+	pictures  bool // there are some, or will be
+	gap       videoGap
+	gapLogged bool
+	began     bool   // there was a frame
+	since     uint32 // the time of the first one
+	resized   bool   // the metadata have changed, and with them perhaps the size of the picture
 
-	// What a viewer needs before it can start, in the order in which it gets it. Copies, because a share of so small a
-	// thing would keep the whole block that it came p.
-	metadata  millrace.Chain
-	videoHead millrace.Chain
-	videoInfo millrace.Chain
-	audioHead millrace.Chain
-	audioInfo millrace.Chain
-	others    []trackPart
-	size      string // of the picture, as in 640x360; "" if not known
+	preamble preamble
+	size     string // of the picture, as in 640x360; "" if not known
 }
 
 // Open begins a stream of the given name; address says in logs and in the API who publishes it. An error is a [Refusal].
@@ -78,9 +70,8 @@ func (p *Publisher) Close(err error) {
 	if p.r != nil {
 		p.r.Release()
 	}
-	for _, c := range append(p.parts(), &p.frame) {
-		c.Release()
-	}
+	p.preamble.release()
+	p.frame.Release()
 	p.s.log.Info("publisher ended", "publisher", p.s.publisher, "reason", explain(err), "status", publishStatus(err),
 		"bytes", p.s.bytesIn.Load(), "frames", p.s.framesIn.Load(), "time", time.Since(p.s.started).Round(time.Millisecond))
 }
@@ -125,15 +116,6 @@ func (p *Publisher) ReadBody(body io.Reader) (err error) {
 		return nil
 	}
 	return err
-}
-
-// parts lists what a viewer needs before it can start.
-func (p *Publisher) parts() []*millrace.Chain {
-	list := []*millrace.Chain{&p.metadata, &p.videoHead, &p.videoInfo, &p.audioHead, &p.audioInfo}
-	for i := range p.others {
-		list = append(list, &p.others[i].tag)
-	}
-	return list
 }
 
 // sniff looks at the first bytes, no further than it takes to know.
@@ -223,16 +205,16 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	p.first.note(t)
 	switch {
 	case p.first.beside(t): // what people and MP4 get is the default track
-	case t.Type == flv.TypeVideo && (t.Codec != p.video || p.resized) && t.Codec != 0:
-		p.video, p.resized = t.Codec, false
+	case t.Codec == 0: // of no codec, or of several
+	case t.Type == flv.TypeVideo && (p.resized || !p.s.video.Load().is(t.Codec)):
+		p.resized = false
 		p.s.describe(t, p.size)
-	case t.Type == flv.TypeAudio && t.Codec != p.audio && t.Codec != 0:
-		p.audio = t.Codec
+	case t.Type == flv.TypeAudio && !p.s.audio.Load().is(t.Codec):
 		p.s.describe(t, "")
 	}
 	p.settle(t)
 	p.pictures = p.pictures || t.Type == flv.TypeVideo && (t.Packet == flv.PacketFrame || t.SequenceHeader)
-	if part := p.part(t); part != nil {
+	if part := p.preamble.part(t); part != nil {
 		return p.configure(t, c, part)
 	}
 	return p.s.publish(c, p.isStart(t))
@@ -270,31 +252,6 @@ func (p *Publisher) isStart(t flv.Tag) bool {
 	return t.Key || t.Type == flv.TypeAudio && (gap || !p.pictures)
 }
 
-// part says where a tag is kept that viewers need before they can start; nil for other tags.
-func (p *Publisher) part(t flv.Tag) *millrace.Chain {
-	switch {
-	case t.Len() > maxPart:
-		return nil
-	case t.Metadata:
-		return &p.metadata
-	case t.Track != 0:
-		return p.other(t)
-	case t.SequenceHeader && t.Type == flv.TypeVideo:
-		return &p.videoHead
-	case t.SequenceHeader:
-		return &p.audioHead
-	case t.Packet == flv.PacketMetadata && t.Type == flv.TypeVideo:
-		return &p.videoInfo
-	case t.Packet == flv.PacketMetadata:
-		return &p.audioInfo
-	}
-	return nil
-}
-
-// maxPart bounds a tag that is kept for viewers to come, in bytes. Sequence headers and metadata have hundreds; the limit
-// keeps what a stream holds beside its ring small.
-const maxPart = 256 << 10
-
 // configure publishes a tag that viewers to come need as well.
 func (p *Publisher) configure(t flv.Tag, c, part *millrace.Chain) error {
 	part.Release()
@@ -306,9 +263,7 @@ func (p *Publisher) configure(t flv.Tag, c, part *millrace.Chain) error {
 		p.resized = true
 	}
 	var preamble millrace.Chain
-	for _, known := range p.parts() {
-		known.Clone(&preamble)
-	}
+	p.preamble.clone(&preamble)
 	return p.s.configure(c, &preamble)
 }
 

@@ -22,31 +22,32 @@ const (
 	disconnectReasons // how many there are
 )
 
-var reasonTexts = [disconnectReasons]string{
-	"connected", "viewer left", "stream ended", "codecs changed", "behind by bytes", "behind by frames", "behind by time",
-	"behind what is kept", "stalled", "drain timeout", "MP4 failed", "error",
+// reasons says for each reason what the log says, and its label in metrics if the server disconnects viewers for it.
+var reasons = [disconnectReasons]struct{ text, label string }{
+	connected:    {"connected", ""},
+	hungUp:       {"viewer left", ""},
+	streamEnded:  {"stream ended", ""},
+	codecsChange: {"codecs changed", ""},
+	lagBytes:     {"behind by bytes", "lag_bytes"},
+	lagFrames:    {"behind by frames", "lag_frames"},
+	lagTime:      {"behind by time", "lag_time"},
+	evicted:      {"behind what is kept", "evicted"},
+	stalled:      {"stalled", "stalled"},
+	drained:      {"drain timeout", "drain"},
+	makingFailed: {"MP4 failed", "mp4"},
+	failed:       {"error", ""},
 }
 
-func (r disconnectReason) String() string { return reasonTexts[r] }
+func (r disconnectReason) String() string { return reasons[r].text }
+
+// label is the name of r in metrics; "" if the server does not disconnect viewers for it.
+func (r disconnectReason) label() string { return reasons[r].label }
 
 // byServer reports whether the server disconnected the viewer.
-func (r disconnectReason) byServer() bool { return r >= lagBytes && r <= makingFailed }
+func (r disconnectReason) byServer() bool { return r.label() != "" }
 
 // complete reports whether what the viewer got has a proper end. Otherwise its client must be able to tell.
 func (r disconnectReason) complete() bool { return r == streamEnded || r == codecsChange }
-
-var reasonLabels = [disconnectReasons]string{
-	lagBytes: "lag_bytes", lagFrames: "lag_frames", lagTime: "lag_time", evicted: "evicted",
-	stalled: "stalled", drained: "drain", makingFailed: "mp4",
-}
-
-// label is the name of r in metrics.
-func (r disconnectReason) label() string {
-	if s := reasonLabels[r]; s != "" {
-		return s
-	}
-	return "other"
-}
 
 // lagReason returns the reason to drop a viewer that lost frames.
 func lagReason(why broadcast.Reason) disconnectReason {

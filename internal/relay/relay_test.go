@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,62 +11,87 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/internal/relay/relaytest"
 )
 
 func TestViewersGetTheStreamByteForByte(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(3, 10, 2000)
-	watchers := []*watcher{f.ask("/live/cam", 0), f.ask("/live/cam.flv", 0)}
+	watchers := []*relaytest.Watcher{f.Ask("/live/cam", 0), f.Ask("/live/cam.flv", 0)}
 	f.waiting("cam", 2)
 
-	p := f.publish("cam")
-	p.send(sc.whole())
+	p := f.Publisher("cam")
+	p.Send(sc.whole())
 	f.published("cam", len(sc.whole())-len(sc.header))
 	for _, w := range watchers {
-		w.begin()
-		if got := w.res.Header.Get("Content-Type"); got != "video/x-flv" {
+		w.Begin()
+		if got := w.Res.Header.Get("Content-Type"); got != "video/x-flv" {
 			t.Errorf("content type %q", got)
 		}
-		if got := w.res.Header.Get("Access-Control-Allow-Origin"); got != "*" {
+		if got := w.Res.Header.Get("Access-Control-Allow-Origin"); got != "*" {
 			t.Errorf("CORS header %q", got)
 		}
-		same(t, "while the stream goes on", w.read(len(sc.whole())), sc.whole())
+		same(t, "while the stream goes on", w.Next(len(sc.whole())), sc.whole())
 	}
 
-	res := p.end()
+	res := p.End()
 	var got summary
-	if err := json.Unmarshal([]byte(res.body), &got); err != nil || res.status != http.StatusOK {
-		t.Fatalf("answer %d %q: %v", res.status, res.body, err)
+	if err := json.Unmarshal([]byte(res.Body), &got); err != nil || res.Status != http.StatusOK {
+		t.Fatalf("answer %d %q: %v", res.Status, res.Body, err)
 	}
 	if got.Stream != "cam" || got.Format != "flv" || got.Frames != int64(len(sc.config)+len(sc.tags)) || got.Bytes != int64(len(sc.whole())-len(sc.header)) {
 		t.Errorf("summary %+v", got)
 	}
 	for _, w := range watchers {
-		if rest := w.rest(); len(rest) > 0 {
+		if rest := w.Rest(); len(rest) > 0 {
 			t.Errorf("%d bytes more at the end", len(rest))
 		}
 	}
-	f.logged("publisher ended", "stream=cam", `reason="end of the body"`)
-	f.logged("viewer ended", "stream=cam", `reason="stream ended"`)
+	f.Logged("publisher ended", "stream=cam", `reason="end of the body"`)
+	f.Logged("viewer ended", "stream=cam", `reason="stream ended"`)
 	if list := f.Streams(); len(list) != 0 {
 		t.Errorf("the stream is still listed: %+v", list)
 	}
 }
 
-func TestALateViewerStartsAtTheLastKeyFrame(t *testing.T) {
+// A viewer that has waited for the stream gets all of it. A late one gets what is needed to start, and then the newest group of
+// pictures, or where there are no pictures the newest piece of sound. Each name is free again when its stream has ended.
+func TestWhatViewersGet(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(3, 10, 2000)
-	p := f.publish("cam")
-	p.send(sc.whole())
-	f.published("cam", len(sc.whole())-len(sc.header))
-
-	w := f.watch("/live/cam", 0)
-	want := sc.from(sc.keys[2])
-	same(t, "what was there", w.read(len(want)), want)
-	more := flvTag(9, 4000, []byte("\x27\x01\x00\x00\x00live"))
-	p.send(more)
-	same(t, "what came then", w.read(len(more)), more)
-	p.end()
+	join := func(tags ...[]byte) []byte { return bytes.Join(tags, nil) }
+	sound := flvTag(flv.TypeAudio, 0, []byte("\xaf\x01early"))
+	manyCodecs := join(sc.header,
+		flvTag(flv.TypeVideo, 0, []byte("\x96\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y")),
+		flvTag(flv.TypeAudio, 0, []byte("\xaf\x01sound")), // no place to start beside pictures
+		flvTag(flv.TypeVideo, 40, []byte("\xa6\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y")))
+	for _, tt := range []struct {
+		name       string
+		sent, late []byte
+	}{
+		{"pictures", sc.whole(), sc.from(sc.keys[2])},
+		{"sound before the first picture", join(sc.start(), sound, sound, join(sc.tags...)), sc.from(sc.keys[2])},
+		{"sound alone", join(sc.header, sc.config[2], sound, sc.tags[1], sc.tags[3]), join(sc.header, sc.config[2], sc.tags[3])},
+		{"tracks of many codecs", manyCodecs, manyCodecs},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			early := f.Ask("/live/cam", 0)
+			f.waiting("cam", 1)
+			p := f.Publisher("cam")
+			p.Send(tt.sent)
+			f.published("cam", len(tt.sent)-len(sc.header))
+			late := f.Watcher("/live/cam", 0)
+			same(t, "what was there", late.Next(len(tt.late)), tt.late)
+			more := flvTag(flv.TypeAudio, 4000, []byte("\xaf\x01live"))
+			p.Send(more)
+			if res := p.End(); res.Status != http.StatusOK {
+				t.Errorf("%d %s", res.Status, res.Body)
+			}
+			same(t, "what came then", late.Rest(), more)
+			early.Begin()
+			same(t, "the early viewer", early.Rest(), join(tt.sent, more))
+		})
+	}
 }
 
 // A group of pictures longer than what is kept is told of: in the log once a stream, in the metrics and by the API.
@@ -87,16 +111,16 @@ func TestAGroupThatDoesNotFitIsToldOf(t *testing.T) {
 func groupThatDoesNotFit(t *testing.T, set func(*Config), size int) {
 	f := serve(t, set)
 	sc := newScript(3, 10, size) // twenty frames a group, of which the last one is only begun
-	p := f.publish("cam")
-	p.send(bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[:sc.keys[2]+4], nil)}, nil))
+	p := f.Publisher("cam")
+	p.Send(bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[:sc.keys[2]+4], nil)}, nil))
 	eventually(t, "the API to say so", func() bool { return strings.Contains(f.api(), `"groups_cut":2`) })
-	w := f.watch("/live/cam", 0) // the group that is begun fits so far
-	p.end()
+	w := f.Watcher("/live/cam", 0) // the group that is begun fits so far
+	p.End()
 	want := bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[sc.keys[2]:sc.keys[2]+4], nil)}, nil)
-	same(t, "the late viewer", w.rest(), want)
-	f.logged("level=WARN", "a group of pictures is longer", "stream=cam",
+	same(t, "the late viewer", w.Rest(), want)
+	f.Logged("level=WARN", "a group of pictures is longer", "stream=cam",
 		fmt.Sprintf("keep-bytes=%d", f.cfg.KeepBytes), fmt.Sprintf("keep-frames=%d", f.cfg.KeepFrames))
-	if n := strings.Count(f.log.String(), "a group of pictures is longer"); n != 1 {
+	if n := strings.Count(f.Log.String(), "a group of pictures is longer"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 	if got := f.metric("millrace_groups_cut_total"); got != "2" {
@@ -104,7 +128,7 @@ func groupThatDoesNotFit(t *testing.T, set func(*Config), size int) {
 	}
 }
 
-// With the defaults a still picture with sound has groups of minutes, and who comes late gets all of the last one.
+// With the defaults a still picture with sound has groups of minutes, and a late viewer gets all of the last one.
 func TestALongGroupIsKept(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(1, 1, 5000)
@@ -115,18 +139,18 @@ func TestALongGroupIsKept(t *testing.T) {
 		}
 		sc.tags = append(sc.tags, flvTag(8, at, []byte("\xaf\x01a piece of sound")))
 	}
-	p := f.publish("cam")
-	p.send(sc.whole())
+	p := f.Publisher("cam")
+	p.Send(sc.whole())
 	f.published("cam", len(sc.whole())-len(sc.header))
-	late := []*watcher{f.watch("/live/cam.flv", 0), f.watch("/live/cam.mp4", 0)}
-	same(t, "FLV", late[0].read(len(sc.whole())), sc.whole())
+	late := []*relaytest.Watcher{f.Watcher("/live/cam.flv", 0), f.Watcher("/live/cam.mp4", 0)}
+	same(t, "FLV", late[0].Next(len(sc.whole())), sc.whole())
 	for _, want := range []string{"ftyp", "moov", "moof", "mdat"} {
-		if kind, _ := late[1].box(); kind != want {
+		if kind, _ := box(late[1]); kind != want {
 			t.Errorf("MP4: a box %s, want %s", kind, want)
 		}
 	}
-	p.end()
-	if strings.Contains(f.log.String(), "a group of pictures is longer") {
+	p.End()
+	if strings.Contains(f.Log.String(), "a group of pictures is longer") {
 		t.Error("warned of a group that fits")
 	}
 }
@@ -135,69 +159,36 @@ func TestALongGroupIsKept(t *testing.T) {
 func TestAViewerThatComesDuringTheConfigurationGetsAllOfItOnce(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(1, 5, 500)
-	p := f.publish("cam")
-	p.send(bytes.Join([][]byte{sc.header, sc.config[0]}, nil))
+	p := f.Publisher("cam")
+	p.Send(bytes.Join([][]byte{sc.header, sc.config[0]}, nil))
 	f.published("cam", len(sc.config[0]))
-	w := f.watch("/live/cam", 0)
-	same(t, "the header", w.read(len(sc.header)), sc.header)
-	p.send(bytes.Join(append(sc.config[1:], sc.tags...), nil))
-	p.end()
-	same(t, "the rest", w.rest(), sc.whole()[len(sc.header):])
-}
-
-// Sound that comes before the first picture is not lost to those who were there.
-func TestSoundBeforeTheFirstPicture(t *testing.T) {
-	f := serve(t, nil)
-	sc := newScript(1, 5, 500)
-	sound := flvTag(8, 0, []byte("\xaf\x01early"))
-	sc.tags = append([][]byte{sound, sound}, sc.tags...)
-	w := f.ask("/live/cam", 0)
-	f.waiting("cam", 1)
-	p := f.publish("cam")
-	p.send(sc.whole())
-	p.end()
-	w.begin()
-	same(t, "the stream", w.rest(), sc.whole())
-}
-
-func TestSoundAlone(t *testing.T) {
-	f := serve(t, nil)
-	sc := newScript(1, 3, 10)
-	var sounds [][]byte
-	for _, tag := range sc.tags {
-		if tag[0] == 8 {
-			sounds = append(sounds, tag)
-		}
-	}
-	p := f.publish("radio")
-	p.send(bytes.Join([][]byte{sc.header, sc.config[2], bytes.Join(sounds, nil)}, nil))
-	f.published("radio", len(sc.config[2])+len(bytes.Join(sounds, nil)))
-	w := f.watch("/live/radio", 0)
-	want := bytes.Join([][]byte{sc.header, sc.config[2], sounds[2]}, nil) // every piece of sound is a place to start
-	same(t, "what was there", w.read(len(want)), want)
-	p.end()
+	w := f.Watcher("/live/cam", 0)
+	same(t, "the header", w.Next(len(sc.header)), sc.header)
+	p.Send(bytes.Join(append(sc.config[1:], sc.tags...), nil))
+	p.End()
+	same(t, "the rest", w.Rest(), sc.whole()[len(sc.header):])
 }
 
 func TestUnknownBytesAreRelayedFromTheMomentOfJoining(t *testing.T) {
 	f := serve(t, nil)
-	early := f.ask("/live/raw", 0)
+	early := f.Ask("/live/raw", 0)
 	f.waiting("raw", 1)
-	p := f.publish("raw")
-	p.send([]byte("not FLV at all, "))
-	early.begin()
-	if got := early.res.Header.Get("Content-Type"); got != "application/octet-stream" {
+	p := f.Publisher("raw")
+	p.Send([]byte("not FLV at all, "))
+	early.Begin()
+	if got := early.Res.Header.Get("Content-Type"); got != "application/octet-stream" {
 		t.Errorf("content type %q", got)
 	}
-	early.read(len("not FLV at all, "))
+	early.Next(len("not FLV at all, "))
 
-	late := f.watch("/live/raw", 0)
+	late := f.Watcher("/live/raw", 0)
 	f.viewers(2)
-	p.send([]byte("and then some"))
-	p.end()
-	if got := string(early.rest()); got != "and then some" {
+	p.Send([]byte("and then some"))
+	p.End()
+	if got := string(early.Rest()); got != "and then some" {
 		t.Errorf("early: %q", got)
 	}
-	if got := string(late.rest()); got != "and then some" {
+	if got := string(late.Rest()); got != "and then some" {
 		t.Errorf("late: %q", got)
 	}
 }
@@ -213,75 +204,27 @@ func TestTheFormIsKnownByTheFirstBytes(t *testing.T) {
 		{"FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00", "flv"},
 	} {
 		f := serve(t, nil)
-		p := f.publish("x")
+		p := f.Publisher("x")
 		for i := range tt.body {
-			p.send([]byte(tt.body[i : i+1]))
+			p.Send([]byte(tt.body[i : i+1]))
 		}
-		res := p.end()
-		if res.status != 200 || !strings.Contains(res.body, `"format":"`+tt.format+`"`) {
-			t.Errorf("%q: %d %s, want %s", tt.body, res.status, res.body, tt.format)
+		res := p.End()
+		if res.Status != 200 || !strings.Contains(res.Body, `"format":"`+tt.format+`"`) {
+			t.Errorf("%q: %d %s, want %s", tt.body, res.Status, res.Body, tt.format)
 		}
 	}
-}
-
-func TestANameIsFreeAgainWhenItsStreamHasEnded(t *testing.T) {
-	f := serve(t, nil)
-	sc := newScript(1, 2, 100)
-	for range 3 {
-		w := f.ask("/live/cam", 0)
-		f.waiting("cam", 1)
-		p := f.publish("cam")
-		p.send(sc.whole())
-		if res := p.end(); res.status != 200 {
-			t.Fatalf("%d %s", res.status, res.body)
-		}
-		w.begin()
-		same(t, "the stream", w.rest(), sc.whole())
-	}
-}
-
-// With no latency bound a publisher's connection is read in another way.
-func TestRelayWithoutALatencyBound(t *testing.T) {
-	f := serve(t, func(c *Config) { c.Latency = 0 })
-	sc := newScript(3, 10, 2000)
-	w := f.ask("/live/cam", 0)
-	f.waiting("cam", 1)
-	p := f.publish("cam")
-	for _, tag := range append([][]byte{sc.start()}, sc.tags...) {
-		p.send(tag)
-	}
-	w.begin()
-	same(t, "while the stream goes on", w.read(len(sc.whole())), sc.whole())
-	p.end()
 }
 
 func TestAViewerThatLeavesIsNoticedWhileNothingIsSent(t *testing.T) {
 	f := serve(t, nil)
-	p := f.publish("cam")
-	p.send([]byte("quiet"))
-	w := f.watch("/live/cam", 0)
+	p := f.Publisher("cam")
+	p.Send([]byte("quiet"))
+	w := f.Watcher("/live/cam", 0)
 	f.viewers(1)
-	_ = w.conn.Close()
+	_ = w.Conn.Close()
 	f.viewers(0)
-	f.logged("viewer ended", `reason="viewer left"`)
-	p.end()
-}
-
-// Where pictures of several codecs are in one tag, sound is no place to start either.
-func TestSoundBesideTracksOfManyCodecs(t *testing.T) {
-	f := serve(t, nil)
-	p := f.publish("cam")
-	key := flvTag(flv.TypeVideo, 0, []byte("\x96\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y"))
-	stream := bytes.Join([][]byte{
-		[]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"), key,
-		flvTag(flv.TypeAudio, 0, []byte("\xaf\x01sound")),
-		flvTag(flv.TypeVideo, 40, []byte("\xa6\x21avc1\x00\x00\x00\x01xhvc1\x01\x00\x00\x01y")),
-	}, nil)
-	p.send(stream)
-	f.published("cam", len(stream)-13)
-	w := f.watch("/live/cam", 0)
-	p.end()
-	same(t, "what a late viewer gets", w.rest(), stream)
+	f.Logged("viewer ended", `reason="viewer left"`)
+	p.End()
 }
 
 // What could not be published is not counted.
@@ -312,21 +255,21 @@ func TestViewersWhoLoseTheEndOfAStreamGetItsEnd(t *testing.T) {
 		c.KeepBytes, c.MaxTagBytes, c.Unsent = 256<<10, 128<<10, smallBuffer
 		c.LagBytes, c.LagTime = 0, 0
 	})
-	var watchers []*watcher
+	var watchers []*relaytest.Watcher
 	for range 16 {
-		watchers = append(watchers, f.ask("/live/cam", smallBuffer))
+		watchers = append(watchers, f.Ask("/live/cam", smallBuffer))
 	}
 	f.waiting("cam", len(watchers))
 	sc := newScript(1, 100, 40_000)
-	if res := f.request("POST", "/live/cam", string(sc.whole())); res.status != http.StatusOK {
-		t.Fatalf("%d %s", res.status, res.body)
+	if res := f.Request("POST", "/live/cam", string(sc.whole())); res.Status != http.StatusOK {
+		t.Fatalf("%d %s", res.Status, res.Body)
 	}
 	for _, w := range watchers {
-		w.begin()
-		cut(t, w.rest()[len(sc.header):])
+		w.Begin()
+		cut(t, w.Rest()[len(sc.header):])
 	}
 	f.viewers(0)
-	f.logged("viewer ended", `reason="stream ended"`, "missed=")
+	f.Logged("viewer ended", `reason="stream ended"`, "missed=")
 }
 
 // What does not fit into the batch of the frame before it leaves all the same, though nothing follows.
@@ -334,27 +277,22 @@ func TestTheLastFrameOfABurstLeavesAtOnce(t *testing.T) {
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 		t.Run(latency.String(), func(t *testing.T) {
 			f := serve(t, func(c *Config) { c.Latency = latency })
-			watchers := []*watcher{f.ask("/live/cam", 0), f.ask("/live/cam", 0)}
+			watchers := []*relaytest.Watcher{f.Ask("/live/cam", 0), f.Ask("/live/cam", 0)}
 			f.waiting("cam", 2)
-			body, send := io.Pipe()
-			go func() {
-				if res, err := h2(t, 1<<20).Post(f.url("/live/cam"), "", body); err == nil {
-					_ = res.Body.Close()
-				}
-			}()
+			p := f.PublisherBy(relaytest.HTTP2(t, 1<<20), "cam")
 			sc := newScript(1, 1, 100)
-			_, _ = send.Write(sc.start())
+			p.Send(sc.start())
 			for _, w := range watchers {
-				w.begin()
-				w.read(len(sc.start()))
+				w.Begin()
+				w.Next(len(sc.start()))
 			}
 			burst := append(flvTag(flv.TypeVideo, 0, append([]byte("\x17\x01\x00\x00\x00"), make([]byte, 20_000)...)),
 				flvTag(flv.TypeVideo, 40, append([]byte("\x17\x01\x00\x00\x00"), make([]byte, 300_000)...))...)
-			_, _ = send.Write(burst)
+			p.Send(burst)
 			for _, w := range watchers {
-				same(t, "the burst", w.read(len(burst)), burst)
+				same(t, "the burst", w.Next(len(burst)), burst)
 			}
-			_ = send.Close()
+			p.End()
 			f.viewers(0)
 		})
 	}

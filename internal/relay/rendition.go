@@ -21,6 +21,14 @@ const (
 
 func (f format) String() string { return [formats]string{"flv", "mp4", "raw"}[f] }
 
+// extFLV and extMP4 are what a viewer appends to a stream's name to ask for a format, and what no name ends with.
+const (
+	extFLV = ".flv"
+	extMP4 = ".mp4"
+)
+
+var extensions = []string{extFLV, extMP4}
+
 func (f format) contentType() string {
 	return [formats]string{"video/x-flv", "video/mp4", "application/octet-stream"}[f]
 }

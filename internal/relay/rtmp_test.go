@@ -19,14 +19,14 @@ func TestFFmpegBringsRTMP(t *testing.T) {
 	source := film(t, "3")
 	var wg sync.WaitGroup
 	var packets string
-	wg.Go(func() { packets = probe(t, f.url("/live/camera.flv")) })
+	wg.Go(func() { packets = probe(t, f.URL("/live/camera.flv")) })
 	f.waiting("camera", 1)
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	from := "rtmp://" + unusedAddress(t) + "/live/camera"
 	bridge := exec.CommandContext(ctx, "ffmpeg", "-v", "error", "-listen", "1", "-i", from, "-c", "copy", "-f", "flv",
-		"-flvflags", "no_duration_filesize", "-send_expect_100", "1", "-method", "POST", f.url("/live/camera"))
+		"-flvflags", "no_duration_filesize", "-send_expect_100", "1", "-method", "POST", f.URL("/live/camera"))
 	if err := bridge.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -69,21 +69,21 @@ func (s *socket) open(conn net.Conn) bool {
 // try writes line and then c until the kernel takes no more; it does not wait. What was taken is cut from line and discarded from
 // c. full says that the kernel takes no more at present.
 func (s *socket) try(line *[]byte, c *millrace.Chain, vec *vector) (full bool, err error) {
-	s.line, s.chain, s.vec, s.full, s.err = line, c, vec, false, nil
-	err = s.raw.Write(s.tryFn)
-	s.line, s.chain, s.vec = nil, nil, nil
-	if err == nil {
-		err = s.err
-	}
+	err = s.call(s.tryFn, line, c, vec, nil)
 	return s.full, err
 }
 
 // wait writes line and c to their end, however long that takes. Each time that the kernel takes something, the time is
 // stored in progress.
 func (s *socket) wait(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) error {
-	s.line, s.chain, s.vec, s.progress, s.err = line, c, vec, progress, nil
-	err := s.raw.Write(s.waitFn)
-	s.line, s.chain, s.vec, s.progress = nil, nil, nil, nil
+	return s.call(s.waitFn, line, c, vec, progress)
+}
+
+// call calls fn with the file descriptor, again each time that the socket becomes writable until fn returns true.
+func (s *socket) call(fn func(fd uintptr) bool, line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) error {
+	s.line, s.chain, s.vec, s.progress, s.full, s.err = line, c, vec, progress, false, nil
+	err := s.raw.Write(fn)
+	s.line, s.chain, s.vec, s.progress = nil, nil, nil, nil // keep nothing alive
 	if err == nil {
 		err = s.err
 	}

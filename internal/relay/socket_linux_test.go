@@ -208,10 +208,10 @@ func TestUnsentBytesAreBounded(t *testing.T) {
 	const bound = 12345
 	f := serve(t, func(c *Config) { c.Unsent = bound })
 	sc := newScript(1, 5, 100)
-	p := f.publish("cam")
-	p.send(sc.whole())
-	w := f.watch("/live/cam", 0)
-	same(t, "the stream", w.read(len(sc.whole())), sc.whole())
+	p := f.Publisher("cam")
+	p.Send(sc.whole())
+	w := f.Watcher("/live/cam", 0)
+	same(t, "the stream", w.Next(len(sc.whole())), sc.whole())
 	st := f.lookUp("cam")
 	eventually(t, "the viewer to be healthy", func() bool {
 		st.live.mu.Lock()
@@ -226,8 +226,8 @@ func TestUnsentBytesAreBounded(t *testing.T) {
 		}
 		return len(fan.healthy) == 1
 	})
-	p.end()
-	w.rest()
+	p.End()
+	w.Rest()
 }
 
 // A viewer that keeps up until the stream ends, and finds only then that the ring has lost the rest, has reached the end: it is

@@ -21,7 +21,7 @@ var vectors = sync.Pool{New: func() any { return new(vector) }}
 // A socket cannot be opened on this system. Each viewer is then written to by a goroutine of its own.
 type socket struct{}
 
-var errNoSocket = errors.New("server: no writev on this system")
+var errNoSocket = errors.New("relay: no writev on this system")
 
 func (*socket) open(net.Conn) bool { return false }
 

@@ -157,8 +157,8 @@ func (s *stream) info() StreamInfo {
 	i.LagMax, i.Stalled, i.blocked = lag.most.Seconds(), lag.behind, lag.blocked
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i.Viewers = s.viewers; s.mp4 != nil {
-		i.ViewersMP4 = s.mp4.viewers
+	if i.Viewers = s.viewers; s.made[formatMP4] != nil {
+		i.ViewersMP4 = s.made[formatMP4].viewers
 	}
 	return i
 }

@@ -38,9 +38,9 @@ type stream struct {
 	lost atomic.Int64 // frames that viewers were moved past
 
 	mu      sync.Mutex
-	viewers int        // of all renditions
-	begun   bool       // a frame was published that a viewer cannot start after
-	mp4     *rendition // nil while it has no viewers
+	viewers int                 // of all renditions
+	begun   bool                // a frame was published that a viewer cannot start after
+	made    [formats]*rendition // made from live, each while it has viewers; nil otherwise
 }
 
 func (h *Hub) newStream(name, publisher string) *stream {
@@ -68,8 +68,7 @@ func (s *stream) format(ext string) (format, error) {
 	video, audio := s.video.Load(), s.audio.Load()
 	if !s.settled.Load() || // more may come
 		video == nil && audio == nil ||
-		video != nil && (video.codec == flv.AVC || video.codec == flv.HEVC) ||
-		audio != nil && audio.codec == flv.AAC {
+		video.is(flv.AVC) || video.is(flv.HEVC) || audio.is(flv.AAC) {
 		return formatMP4, nil
 	}
 	return 0, refusal(http.StatusNotAcceptable,
@@ -89,11 +88,11 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 			"this stream has %d viewers, as many as --max-stream-viewers allows", limit)
 	}
 	r := s.live
-	if f == formatMP4 {
-		if s.mp4 == nil {
-			s.mp4 = s.newMP4Rendition()
+	if f != r.format {
+		if s.made[f] == nil {
+			s.made[f] = s.newMP4Rendition() // nothing else is made from FLV
 		}
-		r = s.mp4
+		r = s.made[f]
 	}
 	s.viewers++
 	r.viewers++
@@ -112,10 +111,8 @@ func (s *stream) exit(r *rendition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.viewers--
-	if r.viewers--; r.viewers == 0 && r == s.mp4 {
-		s.mp4 = nil
-	}
-	if r.viewers == 0 && r.stop != nil {
+	if r.viewers--; r.viewers == 0 && r != s.live {
+		s.forget(r)
 		r.stop()
 	}
 }
@@ -124,8 +121,13 @@ func (s *stream) exit(r *rendition) {
 func (s *stream) retire(r *rendition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mp4 == r {
-		s.mp4 = nil
+	s.forget(r)
+}
+
+// forget is retire with s.mu held.
+func (s *stream) forget(r *rendition) {
+	if s.made[r.format] == r {
+		s.made[r.format] = nil
 	}
 }
 
@@ -178,10 +180,13 @@ func (s *stream) end() {
 func (s *stream) renditions() []*rendition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mp4 == nil {
-		return []*rendition{s.live}
+	list := []*rendition{s.live}
+	for _, r := range s.made {
+		if r != nil {
+			list = append(list, r)
+		}
 	}
-	return []*rendition{s.live, s.mp4}
+	return list
 }
 
 // A track is what is known of a stream's pictures or sound.
@@ -189,6 +194,9 @@ type track struct {
 	codec flv.Codec
 	name  string // for people, as in "h264 640x360"
 }
+
+// is reports whether t is known, and of codec c.
+func (t *track) is(c flv.Codec) bool { return t != nil && t.codec == c }
 
 // describe notes what a tag says about the stream's pictures or sound. size may be "".
 func (s *stream) describe(t flv.Tag, size string) {

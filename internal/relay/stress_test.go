@@ -28,18 +28,18 @@ func TestViewersComeAndGo(t *testing.T) {
 			wg.Go(func() { visit(t, f, name, sc, uint64(n), over) })
 		}
 		f.waiting(name, each)
-		p := f.publish(name)
+		p := f.Publisher(name)
 		wg.Go(func() {
 			defer close(over)
-			p.send(sc.start())
+			p.Send(sc.start())
 			for j, tag := range sc.tags {
-				p.send(tag)
+				p.Send(tag)
 				if j%20 == 0 {
 					time.Sleep(time.Millisecond) // about 20 Mbit/s; nothing depends on it
 				}
 			}
-			if res := p.end(); res.status != 200 {
-				t.Errorf("%s: %d %s", name, res.status, res.body)
+			if res := p.End(); res.Status != 200 {
+				t.Errorf("%s: %d %s", name, res.Status, res.Body)
 			}
 		})
 	}
@@ -55,18 +55,18 @@ func visit(t *testing.T, f *fixture, name string, sc *script, seed uint64, over 
 		if rnd.IntN(2) == 0 {
 			rcvbuf = smallBuffer
 		}
-		w := f.ask("/live/"+name, rcvbuf)
+		w := f.Ask("/live/"+name, rcvbuf)
 		if !first {
 			go func() {
 				<-over
-				_ = w.conn.SetDeadline(time.Now()) // a viewer that came too late waits for the next stream
+				_ = w.Conn.SetDeadline(time.Now()) // a viewer that came too late waits for the next stream
 			}()
 		}
 		var got bytes.Buffer
-		if res, err := http.ReadResponse(w.r, nil); err == nil && res.StatusCode == http.StatusOK {
+		if res, err := http.ReadResponse(w.R, nil); err == nil && res.StatusCode == http.StatusOK {
 			_, _ = io.CopyN(&got, res.Body, int64(want))
 		}
-		_ = w.conn.Close()
+		_ = w.Conn.Close()
 		if first && got.Len() < want {
 			t.Errorf("%s: the first visit got %d of %d bytes", name, got.Len(), want)
 		}

@@ -73,34 +73,34 @@ func TestLateViewersInAVideoGap(t *testing.T) {
 			sc := newScript(1, 3, 100)
 			start := bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[:pictures], nil)}, nil)
 			dark := pieces(600, 120)
-			p := f.publish("cam")
-			p.send(append(start, bytes.Join(dark, nil)...))
+			p := f.Publisher("cam")
+			p.Send(append(start, bytes.Join(dark, nil)...))
 			f.published("cam", len(start)+len(bytes.Join(dark, nil))-len(sc.header))
-			w := f.watch("/live/cam.flv", 0)
-			m := f.watch("/live/cam.mp4", 0)
+			w := f.Watcher("/live/cam.flv", 0)
+			m := f.Watcher("/live/cam.mp4", 0)
 			f.viewers(2)
 
 			more := pieces(150, 120+21*600)
-			p.send(bytes.Join(more, nil))
+			p.Send(bytes.Join(more, nil))
 			want := bytes.Join([][]byte{sc.start(), dark[len(dark)-1], bytes.Join(more, nil)}, nil)
-			same(t, "the sound", w.read(len(want)), want)
+			same(t, "the sound", w.Next(len(want)), want)
 			for _, kind := range []string{"ftyp", "moov", "moof", "mdat"} {
-				if got, body := m.box(); got != kind {
+				if got, body := box(m); got != kind {
 					t.Fatalf("MP4: a box %s, want %s", got, kind)
 				} else if kind == "mdat" && !bytes.HasPrefix(body, []byte("piece 599piece 0")) {
 					t.Errorf("MP4 begins with %.20q", body)
 				}
 			}
-			f.logged("no picture has come", "stream=cam")
+			f.Logged("no picture has come", "stream=cam")
 
 			again := flvTag(flv.TypeVideo, 120+21*750, []byte("\x17\x01\x00\x00\x00again"))
-			p.send(bytes.Join([][]byte{again, pieces(1, 120+21*750)[0]}, nil))
-			w.read(len(again))
-			late := f.watch("/live/cam.flv", 0)
-			late.read(len(sc.start()))
-			same(t, "the picture", late.read(len(again)), again)
-			p.end()
-			if !strings.Contains(string(m.rest()), "again") {
+			p.Send(bytes.Join([][]byte{again, pieces(1, 120+21*750)[0]}, nil))
+			w.Next(len(again))
+			late := f.Watcher("/live/cam.flv", 0)
+			late.Next(len(sc.start()))
+			same(t, "the picture", late.Next(len(again)), again)
+			p.End()
+			if !strings.Contains(string(m.Rest()), "again") {
 				t.Error("MP4 does not go on with the picture")
 			}
 		})

@@ -35,7 +35,7 @@ type watchRequest struct {
 // parseWatchRequest understands a request for name, which may end with a format.
 func parseWatchRequest(r *http.Request, name string) (watchRequest, error) {
 	want := watchRequest{name: name, remote: r.RemoteAddr}
-	for _, ext := range []string{extFLV, extMP4} {
+	for _, ext := range extensions {
 		if name, ok := strings.CutSuffix(want.name, ext); ok {
 			want.name, want.ext = name, ext
 			break
@@ -58,7 +58,8 @@ func parseWatchRequest(r *http.Request, name string) (watchRequest, error) {
 }
 
 // Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [Refusal], which the caller answers,
-// or that of the request's context. Over HTTP/1.1 Watch takes over the connection and returns at once; otherwise it returns when the viewer has ended.
+// or that of the request's context. Over HTTP/1 Watch takes over the connection and returns at once; otherwise it returns when
+// the viewer has ended.
 func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 	want, err := parseWatchRequest(r, name)
 	if err != nil {
@@ -82,7 +83,8 @@ func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 		return err
 	}
 	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-		v.serveConn(conn, r.ProtoAtLeast(1, 1))
+		v.appendHead(r.ProtoAtLeast(1, 1))
+		v.serveConn(conn)
 	} else {
 		v.serveWriter(w, r)
 	}
@@ -153,10 +155,9 @@ func (v *viewer) appendHead(chunked bool) {
 }
 
 // serveConn serves v on a connection that was taken over, so that neither the handler's stack nor net/http's buffers live as
-// long as the viewer. It returns at once.
-func (v *viewer) serveConn(conn net.Conn, chunked bool) {
+// long as the viewer. It sends what is pending first, and returns at once.
+func (v *viewer) serveConn(conn net.Conn) {
 	v.conn = conn
-	v.appendHead(chunked)
 	BoundUnsent(carrierOf(conn), v.rendition.stream.hub.cfg.Unsent)
 	if v.path = pathWritev; !v.sock.open(conn) {
 		v.path = pathWrite

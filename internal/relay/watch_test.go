@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"io"
 	"net/http"
 	"strings"
@@ -9,94 +10,76 @@ import (
 	"time"
 )
 
-// request makes a request with headers given as "Name: value".
-func (f *fixture) request(method, path, body string, header ...string) response {
-	f.t.Helper()
-	req, err := http.NewRequest(method, f.url(path), strings.NewReader(body))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	for _, h := range header {
-		name, value, ok := strings.Cut(h, ": ")
-		if name == "Host" {
-			req.Host = value
-		} else if ok {
-			req.Header.Set(name, value)
-		}
-	}
-	return f.do(req)
-}
-
 func TestHeadAnswersTheHeaders(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(1, 2, 100)
-	p := f.publish("cam")
-	p.send(sc.whole())
+	p := f.Publisher("cam")
+	p.Send(sc.whole())
 	f.published("cam", 100)
 	for path, want := range map[string]string{"/live/cam": "video/x-flv", "/live/cam.flv": "video/x-flv", "/live/cam.mp4": "video/mp4"} {
-		res := f.request("HEAD", path, "")
-		if res.status != 200 || res.header.Get("Content-Type") != want {
-			t.Errorf("HEAD %s: %d %s, want %s", path, res.status, res.header.Get("Content-Type"), want)
+		res := f.Request("HEAD", path, "")
+		if res.Status != 200 || res.Header.Get("Content-Type") != want {
+			t.Errorf("HEAD %s: %d %s, want %s", path, res.Status, res.Header.Get("Content-Type"), want)
 		}
 	}
 	if n := f.Viewers(); n != 0 {
 		t.Errorf("%d viewers after HEAD", n)
 	}
-	p.end()
+	p.End()
 }
 
 func TestFormsThatAStreamCannotBeHadIn(t *testing.T) {
 	f := serve(t, nil)
-	raw := f.publish("raw")
-	raw.send([]byte("bytes"))
+	raw := f.Publisher("raw")
+	raw.Send([]byte("bytes"))
 	f.published("raw", 5)
-	odd := f.publish("odd")
-	odd.send([]byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"))
+	odd := f.Publisher("odd")
+	odd.Send([]byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"))
 	for _, at := range []uint32{0, hopeWait} { // then it is known that nothing else will come
-		odd.send(flvTag(9, at, []byte("\x12Sorenson")))
+		odd.Send(flvTag(9, at, []byte("\x12Sorenson")))
 	}
 	f.published("odd", 2*24)
 	for path, want := range map[string]int{
 		"/live/raw.flv": 406, "/live/raw.mp4": 406, "/live/odd.mp4": 406,
 	} {
-		if res := f.get(path); res.status != want {
-			t.Errorf("GET %s: %d %s", path, res.status, res.body)
+		if res := f.Get(path); res.Status != want {
+			t.Errorf("GET %s: %d %s", path, res.Status, res.Body)
 		}
 	}
-	raw.end()
-	odd.end()
+	raw.End()
+	odd.End()
 }
 
 func TestLimitsOnStreamsAndViewers(t *testing.T) {
 	f := serve(t, func(c *Config) { c.MaxStreams, c.MaxViewers, c.MaxStreamViewers = 1, 2, 1 })
-	p := f.publish("one")
-	p.send([]byte("x"))
+	p := f.Publisher("one")
+	p.Send([]byte("x"))
 	f.published("one", 1)
-	if res := f.publish("two").wait(); res.status != 503 || !strings.Contains(res.body, "--max-streams") {
-		t.Errorf("second stream: %d %s", res.status, res.body)
+	if res := f.Publisher("two").Wait(); res.Status != 503 || !strings.Contains(res.Body, "--max-streams") {
+		t.Errorf("second stream: %d %s", res.Status, res.Body)
 	}
-	w := f.watch("/live/one", 0)
-	if res := f.get("/live/one"); res.status != 503 || !strings.Contains(res.body, "--max-stream-viewers") {
-		t.Errorf("second viewer: %d %s", res.status, res.body)
+	w := f.Watcher("/live/one", 0)
+	if res := f.Get("/live/one"); res.Status != 503 || !strings.Contains(res.Body, "--max-stream-viewers") {
+		t.Errorf("second viewer: %d %s", res.Status, res.Body)
 	}
-	waits := f.ask("/live/other", 0)
+	waits := f.Ask("/live/other", 0)
 	f.waiting("other", 1)
-	if res := f.get("/live/one"); res.status != 503 || !strings.Contains(res.body, "--max-viewers") {
-		t.Errorf("third viewer in all: %d %s", res.status, res.body)
+	if res := f.Get("/live/one"); res.Status != 503 || !strings.Contains(res.Body, "--max-viewers") {
+		t.Errorf("third viewer in all: %d %s", res.Status, res.Body)
 	}
-	_ = waits.conn.Close()
+	_ = waits.Conn.Close()
 	eventually(t, "the one who waited to be gone", func() bool {
 		return f.admitted.Held() == 1
 	})
-	p.end()
-	w.rest()
+	p.End()
+	w.Rest()
 }
 
 func TestViewersWaitForAPublisher(t *testing.T) {
 	t.Run("in vain", func(t *testing.T) {
 		f := serve(t, func(c *Config) { c.ViewerWait = 20 * time.Millisecond })
-		if res := f.get("/live/cam"); res.status != 404 {
-			t.Errorf("%d %s", res.status, res.body)
+		if res := f.Get("/live/cam"); res.Status != 404 {
+			t.Errorf("%d %s", res.Status, res.Body)
 		}
 		if n := len(f.Hub.waiting); n != 0 {
 			t.Errorf("%d names are still waited for", n)
@@ -104,34 +87,34 @@ func TestViewersWaitForAPublisher(t *testing.T) {
 	})
 	t.Run("not at all", func(t *testing.T) {
 		f := serve(t, func(c *Config) { c.ViewerWait = 0 })
-		if res := f.get("/live/cam"); res.status != 404 {
-			t.Errorf("%d %s", res.status, res.body)
+		if res := f.Get("/live/cam"); res.Status != 404 {
+			t.Errorf("%d %s", res.Status, res.Body)
 		}
 	})
 	t.Run("until the server stops", func(t *testing.T) {
 		f := serve(t, nil)
-		w := f.ask("/live/cam", 0)
+		w := f.Ask("/live/cam", 0)
 		f.waiting("cam", 1)
 		f.stop()
-		res, err := http.ReadResponse(w.r, nil)
+		res, err := http.ReadResponse(w.R, nil)
 		if err != nil || res.StatusCode != 503 {
 			t.Errorf("%v, %v", res, err)
 		}
 	})
 	t.Run("for one who sends nothing yet", func(t *testing.T) {
 		f := serve(t, nil)
-		p := f.publish("cam")
+		p := f.Publisher("cam")
 		eventually(t, "the claim", func() bool {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			return f.streams["cam"] != nil
 		})
-		w := f.ask("/live/cam", 0)
+		w := f.Ask("/live/cam", 0)
 		f.waiting("cam", 1)
-		p.send([]byte("x"))
-		w.begin()
-		w.read(1)
-		p.end()
+		p.Send([]byte("x"))
+		w.Begin()
+		w.Next(1)
+		p.End()
 	})
 }
 
@@ -139,16 +122,16 @@ func TestViewersWaitForAPublisher(t *testing.T) {
 func TestRefusedWaitersLeaveNoCursor(t *testing.T) {
 	f := serve(t, func(c *Config) { c.MaxStreamViewers = 1; c.LagPolicy = Drop })
 	for range 4 {
-		f.ask("/live/x.flv", 0)
+		f.Ask("/live/x.flv", 0)
 	}
 	f.waiting("x", 4)
-	p := f.publish("x")
-	p.send(newScript(3, 10, 2000).whole())
+	p := f.Publisher("x")
+	p.Send(newScript(3, 10, 2000).whole())
 	eventually(t, "one viewer, and one cursor", func() bool {
 		st := f.lookUp("x")
 		return st != nil && st.live != nil && f.Viewers() == 1 && st.live.ring.Stats().Cursors == 1
 	})
-	p.end()
+	p.End()
 }
 
 // With start=next a viewer begins with the key frame that comes after it, and not with what is kept: in either form, by
@@ -160,12 +143,12 @@ func TestViewersWhoStartAtTheNextKeyFrame(t *testing.T) {
 				f := serve(t, nil)
 				sc := newScript(4, 10, 500)
 				under := sc.keys[2] + 7 // the third group is under way
-				p := f.publish("cam")
-				p.send(bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[:under], nil)}, nil))
+				p := f.Publisher("cam")
+				p.Send(bytes.Join([][]byte{sc.start(), bytes.Join(sc.tags[:under], nil)}, nil))
 				f.published("cam", len(sc.start())-len(sc.header)+len(bytes.Join(sc.tags[:under], nil)))
-				ask := func(path string) io.Reader { return f.watch(path, 0).res.Body }
-				if client := h2(t, 1<<20); version == "HTTP/2" {
-					ask = func(path string) io.Reader { return askBy(t, client, f.url(path)) }
+				ask := func(path string) io.Reader { return f.Watcher(path, 0).Res.Body }
+				if client := relaytest.HTTP2(t, 1<<20); version == "HTTP/2" {
+					ask = func(path string) io.Reader { return askBy(t, client, f.URL(path)) }
 				}
 				if before != "" {
 					ask(before)
@@ -174,11 +157,11 @@ func TestViewersWhoStartAtTheNextKeyFrame(t *testing.T) {
 				flv, mp4 := ask("/live/cam?start=next"), ask("/live/cam.mp4?start=next")
 				last := ask("/live/cam.mp4?start=last")
 				f.viewers(3 + min(len(before), 1))
-				p.send(bytes.Join(sc.tags[under:], nil))
-				p.end()
+				p.Send(bytes.Join(sc.tags[under:], nil))
+				p.End()
 				same(t, "FLV", allOf(t, flv), sc.from(sc.keys[3]))
 				startsAt(t, "MP4", allOf(t, mp4), 3*10*40)
-				startsAt(t, "MP4 for who does not ask for it", allOf(t, last), 2*10*40)
+				startsAt(t, "MP4 from the last key frame", allOf(t, last), 2*10*40)
 			})
 		}
 	}
@@ -218,19 +201,19 @@ func startsAt(t *testing.T, what string, file []byte, at int64) {
 	}
 }
 
-// Who was there before the stream gets all of it: there is nothing that it would be behind by.
+// A viewer that was there before the stream gets all of it.
 func TestStartAtTheNextKeyFrameOfAStreamToCome(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(2, 5, 500)
-	flv, mp4 := f.ask("/live/cam?start=next", 0), f.ask("/live/cam.mp4?start=next", 0)
+	flv, mp4 := f.Ask("/live/cam?start=next", 0), f.Ask("/live/cam.mp4?start=next", 0)
 	f.waiting("cam", 2)
-	p := f.publish("cam")
-	p.send(sc.whole())
-	p.end()
-	flv.begin()
-	same(t, "FLV", flv.rest(), sc.whole())
-	mp4.begin()
-	startsAt(t, "MP4", mp4.rest(), 0)
+	p := f.Publisher("cam")
+	p.Send(sc.whole())
+	p.End()
+	flv.Begin()
+	same(t, "FLV", flv.Rest(), sc.whole())
+	mp4.Begin()
+	startsAt(t, "MP4", mp4.Rest(), 0)
 }
 
 func TestBadStart(t *testing.T) {
@@ -239,9 +222,9 @@ func TestBadStart(t *testing.T) {
 		"?start=now": 400, "?start=": 400, "?start=Next": 400, "?start=next": 404, "?start=last": 404, "?started=now": 404,
 	} {
 		for _, ext := range []string{"", extFLV, extMP4} {
-			res := f.get("/live/cam" + ext + query)
-			if res.status != want || want == 400 && !(strings.Contains(res.body, "last") && strings.Contains(res.body, "next")) {
-				t.Errorf("%s%s: %d %s", ext, query, res.status, res.body)
+			res := f.Get("/live/cam" + ext + query)
+			if res.Status != want || want == 400 && !(strings.Contains(res.Body, "last") && strings.Contains(res.Body, "next")) {
+				t.Errorf("%s%s: %d %s", ext, query, res.Status, res.Body)
 			}
 		}
 	}

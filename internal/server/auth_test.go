@@ -27,11 +27,11 @@ func TestPublishToken(t *testing.T) {
 		{"/live/a", "Authorization: Bearer wrong", 403},
 		{"/live/a", "Authorization: Basic " + secret, 401},
 	} {
-		if res := f.request("POST", tt.path, "bytes", tt.header); res.status != tt.want {
-			t.Errorf("%s %s: %d %s, want %d", tt.path, tt.header, res.status, res.body, tt.want)
+		if res := f.Request("POST", tt.path, "bytes", tt.header); res.Status != tt.want {
+			t.Errorf("%s %s: %d %s, want %d", tt.path, tt.header, res.Status, res.Body, tt.want)
 		}
 	}
-	if strings.Contains(f.log.String(), secret) {
+	if strings.Contains(f.Log.String(), secret) {
 		t.Error("the token is in the log")
 	}
 }
@@ -95,9 +95,9 @@ func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 	}
 	f := serve(t, nil)
 	for _, path := range []string{"/", "/page/app.js", "/api/streams", "/metrics", "/live/a", "/files/", "/blobs/a"} {
-		res := f.request("GET", path, "", "Host: evil.example:8080")
-		if res.status != 403 || !strings.Contains(res.body, "this machine only") {
-			t.Errorf("%s: %d %s", path, res.status, res.body)
+		res := f.Request("GET", path, "", "Host: evil.example:8080")
+		if res.Status != 403 || !strings.Contains(res.Body, "this machine only") {
+			t.Errorf("%s: %d %s", path, res.Status, res.Body)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestAdminListener(t *testing.T) {
 	ln, admin := listen(t), listen(t)
 	f := serveOn(t, Defaults(), &logBook{}, ln, admin)
 	side := *f
-	side.addr = admin.Addr().String()
+	side.Addr = admin.Addr().String()
 	for path, want := range map[string]string{
 		"/debug/pprof/":                  "200 goroutine",
 		"/debug/pprof/symbol":            "200 num_symbols",
@@ -121,20 +121,20 @@ func TestAdminListener(t *testing.T) {
 		"/":                              "404 ",
 	} {
 		status, says, _ := strings.Cut(want, " ")
-		res := side.get(path)
-		if res.status != int((status[0]-'0'))*100+int(status[2]-'0') || !strings.Contains(res.body, says) {
-			t.Errorf("%s: %d %.200s, want %s", path, res.status, res.body, want)
+		res := side.Get(path)
+		if res.Status != int((status[0]-'0'))*100+int(status[2]-'0') || !strings.Contains(res.Body, says) {
+			t.Errorf("%s: %d %.200s, want %s", path, res.Status, res.Body, want)
 		}
-		if slices.ContainsFunc(os.Args, func(arg string) bool { return len(arg) > 8 && strings.Contains(res.body, arg) }) {
+		if slices.ContainsFunc(os.Args, func(arg string) bool { return len(arg) > 8 && strings.Contains(res.Body, arg) }) {
 			t.Errorf("%s shows the command line", path)
 		}
-		res = side.request("GET", path, "", "Host: evil.example")
-		if path != "/healthz" && res.status != 403 {
-			t.Errorf("%s under another host: %d", path, res.status)
+		res = side.Request("GET", path, "", "Host: evil.example")
+		if path != "/healthz" && res.Status != 403 {
+			t.Errorf("%s under another host: %d", path, res.Status)
 		}
 	}
-	if res := side.request("POST", "/debug/pprof/profile?seconds=1", ""); res.status != 405 {
-		t.Errorf("POST: %d", res.status)
+	if res := side.Request("POST", "/debug/pprof/profile?seconds=1", ""); res.Status != 405 {
+		t.Errorf("POST: %d", res.Status)
 	}
 }
 
@@ -161,21 +161,21 @@ func serveReaders(t *testing.T) *fixture {
 		c.ReadToken, c.PublishToken = readSecret, writeSecret
 		c.Root, c.FilesListing, c.Blobs = root, true, t.TempDir()
 	})
-	if res := f.request("PUT", "/blobs/a", "value", "Authorization: Bearer "+writeSecret); res.status != http.StatusCreated {
-		t.Fatalf("PUT: %d %s", res.status, res.body)
+	if res := f.Request("PUT", "/blobs/a", "value", "Authorization: Bearer "+writeSecret); res.Status != http.StatusCreated {
+		t.Fatalf("PUT: %d %s", res.Status, res.Body)
 	}
 	return f
 }
 
 func TestReadToken(t *testing.T) {
 	f := serveReaders(t)
-	p := f.publish("a?token=" + writeSecret)
-	p.send([]byte("a stream of bytes"))
+	p := f.Publisher("a?token=" + writeSecret)
+	p.Send([]byte("a stream of bytes"))
 	f.published("a", 1)
-	defer p.end()
+	defer p.End()
 	const html = "Accept: text/html"
-	opened := f.request("GET", "/?token="+readSecret, "", html)
-	cookie := "Cookie: " + strings.Split(opened.header.Get("Set-Cookie"), ";")[0]
+	opened := f.Request("GET", "/?token="+readSecret, "", html)
+	cookie := "Cookie: " + strings.Split(opened.Header.Get("Set-Cookie"), ";")[0]
 	for _, path := range []string{"/", "/page/app.js", "/files/", "/files/film", "/blobs/a", "/api/streams", "/metrics", "/none"} {
 		for _, tt := range []struct {
 			query, header string
@@ -201,22 +201,22 @@ func TestReadToken(t *testing.T) {
 				want = http.StatusNotFound
 			}
 			for _, method := range []string{"GET", "HEAD"} {
-				res := f.request(method, path+tt.query, "", tt.header)
-				if res.status != want {
-					t.Errorf("%s %s%s %s: %d %s, want %d", method, path, tt.query, tt.header, res.status, res.body, want)
+				res := f.Request(method, path+tt.query, "", tt.header)
+				if res.Status != want {
+					t.Errorf("%s %s%s %s: %d %s, want %d", method, path, tt.query, tt.header, res.Status, res.Body, want)
 				}
-				if want == 401 && res.header.Get("WWW-Authenticate") == "" {
+				if want == 401 && res.Header.Get("WWW-Authenticate") == "" {
 					t.Errorf("%s %s: no WWW-Authenticate", method, path)
 				}
 			}
 		}
 	}
 	for _, path := range []string{"/live/a", "/live/a.flv", "/live/a.mp4"} {
-		if res := f.get(path); res.status != 401 || res.header.Get("Access-Control-Allow-Origin") != "*" {
-			t.Errorf("%s: %d %v", path, res.status, res.header)
+		if res := f.Get(path); res.Status != 401 || res.Header.Get("Access-Control-Allow-Origin") != "*" {
+			t.Errorf("%s: %d %v", path, res.Status, res.Header)
 		}
 	}
-	if strings.Contains(f.log.String(), readSecret) || strings.Contains(f.log.String(), writeSecret) {
+	if strings.Contains(f.Log.String(), readSecret) || strings.Contains(f.Log.String(), writeSecret) {
 		t.Error("a token is in the log")
 	}
 }
@@ -224,8 +224,8 @@ func TestReadToken(t *testing.T) {
 // With the cookie a viewer sees the stream, and cannot publish or write.
 func TestReadCookie(t *testing.T) {
 	f := serveReaders(t)
-	opened := f.request("GET", "/files/?token="+readSecret, "", "Accept: text/html,*/*")
-	set := opened.header.Get("Set-Cookie")
+	opened := f.Request("GET", "/files/?token="+readSecret, "", "Accept: text/html,*/*")
+	set := opened.Header.Get("Set-Cookie")
 	for _, want := range []string{"HttpOnly", "SameSite=Strict", "Path=/"} {
 		if !strings.Contains(set, want) {
 			t.Errorf("the cookie %q has no %s", set, want)
@@ -234,46 +234,46 @@ func TestReadCookie(t *testing.T) {
 	if strings.Contains(set, readSecret) {
 		t.Errorf("the cookie %q has the token in it", set)
 	}
-	if got := opened.header.Get("Referrer-Policy"); got != "same-origin" {
+	if got := opened.Header.Get("Referrer-Policy"); got != "same-origin" {
 		t.Errorf("Referrer-Policy %q", got)
 	}
 	cookie := "Cookie: " + strings.Split(set, ";")[0]
 	for _, tt := range []struct{ method, path string }{{"PUT", "/blobs/b"}, {"DELETE", "/blobs/a"}, {"POST", "/live/a"}} {
-		if res := f.request(tt.method, tt.path, "x", cookie); res.status != 401 {
-			t.Errorf("%s %s: %d %s", tt.method, tt.path, res.status, res.body)
+		if res := f.Request(tt.method, tt.path, "x", cookie); res.Status != 401 {
+			t.Errorf("%s %s: %d %s", tt.method, tt.path, res.Status, res.Body)
 		}
-		if res := f.request(tt.method, tt.path+"?token="+readSecret, "x"); res.status != 403 {
-			t.Errorf("%s %s with the readers' token: %d %s", tt.method, tt.path, res.status, res.body)
+		if res := f.Request(tt.method, tt.path+"?token="+readSecret, "x"); res.Status != 403 {
+			t.Errorf("%s %s with the readers' token: %d %s", tt.method, tt.path, res.Status, res.Body)
 		}
 	}
-	res := f.request("GET", "/files/film", "", cookie)
-	if res.body != "a film" {
-		t.Errorf("%d %s %v", res.status, res.body, res.header)
+	res := f.Request("GET", "/files/film", "", cookie)
+	if res.Body != "a film" {
+		t.Errorf("%d %s %v", res.Status, res.Body, res.Header)
 	}
 	// What needs a token is not for shared caches, also where each use is to be checked with the server.
 	for path, want := range map[string]string{"/files/film": "private", "/": "private, no-cache", "/blobs/a": "private, no-cache", "/api/streams": "no-store"} {
-		res := f.request("GET", path, "", cookie)
-		if got := strings.Join(res.header["Cache-Control"], ", "); res.status != 200 || got != want {
-			t.Errorf("%s: %d, Cache-Control %q, want %q", path, res.status, got, want)
+		res := f.Request("GET", path, "", cookie)
+		if got := strings.Join(res.Header["Cache-Control"], ", "); res.Status != 200 || got != want {
+			t.Errorf("%s: %d, Cache-Control %q, want %q", path, res.Status, got, want)
 		}
 	}
-	if got := f.request("GET", "/files/film?token="+readSecret, "", "Accept: */*").header.Get("Set-Cookie"); got != "" {
+	if got := f.Request("GET", "/files/film?token="+readSecret, "", "Accept: */*").Header.Get("Set-Cookie"); got != "" {
 		t.Errorf("a player got the cookie %q", got)
 	}
-	f.logged("reading needs the token", "/?token=TOKEN")
-	if res := f.get("/healthz"); res.status != 200 {
-		t.Errorf("/healthz: %d", res.status)
+	f.Logged("reading needs the token", "/?token=TOKEN")
+	if res := f.Get("/healthz"); res.Status != 200 {
+		t.Errorf("/healthz: %d", res.Status)
 	}
-	if res := f.request("OPTIONS", "/live/a", ""); res.status != http.StatusNoContent {
-		t.Errorf("OPTIONS: %d %s", res.status, res.body)
+	if res := f.Request("OPTIONS", "/live/a", ""); res.Status != http.StatusNoContent {
+		t.Errorf("OPTIONS: %d %s", res.Status, res.Body)
 	}
 }
 
 // Without a --read-token nothing is asked for, and shared caches may keep files.
 func TestNoReadToken(t *testing.T) {
 	f := serve(t, func(c *Config) { c.PublishToken = writeSecret })
-	res := f.request("GET", "/?token=x", "", "Accept: text/html")
-	if res.status != 200 || res.header.Get("Set-Cookie") != "" || res.header.Get("Cache-Control") == "private" {
-		t.Errorf("%d %v", res.status, res.header)
+	res := f.Request("GET", "/?token=x", "", "Accept: text/html")
+	if res.Status != 200 || res.Header.Get("Set-Cookie") != "" || res.Header.Get("Cache-Control") == "private" {
+		t.Errorf("%d %v", res.Status, res.Header)
 	}
 }

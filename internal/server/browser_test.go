@@ -15,7 +15,7 @@ import (
 func TestThePageShowsTheDemo(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.Demo, c.Latency = true, Defaults().Latency })
-	if err := chromedp.Do(ctx, chromedp.Navigate(f.url("/"))); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil {
 		t.Fatal(err)
 	}
 	pagetest.Await(t, ctx, `[...document.querySelectorAll('#rows .name')].some(e => e.textContent === 'demo')`)
@@ -40,12 +40,12 @@ func TestThePageShowsTheDemo(t *testing.T) {
 func TestThePageBehindAToken(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.Demo, c.ReadToken = true, "secret" })
-	if err := chromedp.Do(ctx, chromedp.Navigate(f.url("/?token=secret"))); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/?token=secret"))); err != nil {
 		t.Fatal(err)
 	}
 	const video = `document.querySelector('video')`
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
-	if err := chromedp.Do(ctx, chromedp.Navigate(f.url("/"))); err != nil { // a link or a bookmark
+	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil { // a link or a bookmark
 		t.Fatal(err)
 	}
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)

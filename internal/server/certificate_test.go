@@ -69,7 +69,7 @@ func serveTLS(t *testing.T, http2 bool, change func(*Config)) (*fixture, *http.C
 	roots.AppendCertsFromPEM(text)
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: http2}
 	t.Cleanup(tr.CloseIdleConnections)
-	return f, &http.Client{Transport: tr}, "https://" + f.addr
+	return f, &http.Client{Transport: tr}, "https://" + f.Addr
 }
 
 // All that is served is served over TLS, in both versions of HTTP.
@@ -126,7 +126,7 @@ func TestTLS(t *testing.T) {
 			if rest, err := io.ReadAll(flv.Body); len(rest) > 0 || err != nil {
 				t.Errorf("%d bytes more, %v", len(rest), err)
 			}
-			f.logged("listening", "page=https://"+f.addr)
+			f.Logged("listening", "page=https://"+f.Addr)
 		})
 	}
 }
@@ -210,24 +210,6 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestCertificateThatIsNone(t *testing.T) {
-	dir := t.TempDir()
-	cert, key := writeCertificate(t, dir, 1)
-	for _, test := range []struct{ cert, key, want string }{
-		{cert, "", "needed together"},
-		{"", key, "needed together"},
-		{filepath.Join(dir, "none"), key, "--tls-cert, --tls-key: stat"},
-		{cert, filepath.Join(dir, "none"), "--tls-cert, --tls-key: stat"},
-		{key, cert, "--tls-cert, --tls-key: tls:"},
-	} {
-		cfg := Defaults()
-		cfg.TLSCert, cfg.TLSKey = test.cert, test.key
-		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%v, want %s", err, test.want)
-		}
-	}
-}
-
 // A publisher that is refused in the middle of its body hears why, over TLS as without.
 func TestRefusalAmidTheBodyOverTLS(t *testing.T) {
 	_, client, at := serveTLS(t, false, nil)
@@ -256,13 +238,13 @@ func TestWire(t *testing.T) {
 // A port scanner leaves no warning.
 func TestHandshakesThatFailAreNoWarnings(t *testing.T) {
 	f, client, at := serveTLS(t, false, nil)
-	c, err := net.Dial("tcp", f.addr)
+	c, err := net.Dial("tcp", f.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Close()
-	f.logged("level=DEBUG", "TLS handshake error")
-	if got := exchanged(client, "GET", at+"/healthz", nil); !strings.HasPrefix(got, "200 ") || strings.Contains(f.log.String(), "level=WARN") {
-		t.Errorf("%s, log:\n%s", got, f.log)
+	f.Logged("level=DEBUG", "TLS handshake error")
+	if got := exchanged(client, "GET", at+"/healthz", nil); !strings.HasPrefix(got, "200 ") || strings.Contains(f.Log.String(), "level=WARN") {
+		t.Errorf("%s, log:\n%s", got, f.Log)
 	}
 }

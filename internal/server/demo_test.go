@@ -13,16 +13,16 @@ import (
 
 func TestTheDemoPlays(t *testing.T) {
 	f := serve(t, func(c *Config) { c.Demo = true })
-	w := f.watch("/live/demo.flv", 0)
-	got := w.read(30_000)
+	w := f.Watcher("/live/demo.flv", 0)
+	got := w.Next(30_000)
 	if !bytes.HasPrefix(got, []byte("FLV\x01")) || !bytes.Contains(got, []byte("onMetaData")) {
 		t.Errorf("begins with % x", got[:16])
 	}
-	if res := f.publish("demo").wait(); res.status != http.StatusConflict {
-		t.Errorf("publishing demo: %d %s", res.status, res.body)
+	if res := f.Publisher("demo").Wait(); res.Status != http.StatusConflict {
+		t.Errorf("publishing demo: %d %s", res.Status, res.Body)
 	}
 	f.stop()
-	f.logged("publisher ended", "stream=demo")
+	f.Logged("publisher ended", "stream=demo")
 }
 
 // The demo is played in real time, round after round: what is due has been published, and nothing else. Its timestamps never go

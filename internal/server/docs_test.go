@@ -38,7 +38,7 @@ func TestBehindNginx(t *testing.T) {
 	f := serve(t, func(c *Config) { c.PublishToken, c.Blobs = "secret", t.TempDir() })
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "http")
-	client := startNginx(t, nginx, dir, socket, strings.ReplaceAll(block, "127.0.0.1:8080", f.addr))
+	client := startNginx(t, nginx, dir, socket, strings.ReplaceAll(block, "127.0.0.1:8080", f.Addr))
 
 	stream := random(3 << 20)
 	body, send := io.Pipe()
@@ -119,17 +119,17 @@ func TestTheTestPicture(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	command := regexp.MustCompile("(?m)^ffmpeg -re -f lavfi .*$").FindString(userPage(t, "publish.md"))
 	f := serve(t, nil)
-	command = strings.ReplaceAll(command, "127.0.0.1:8080", f.addr)
+	command = strings.ReplaceAll(command, "127.0.0.1:8080", f.Addr)
 	command = strings.Replace(command, " -f flv ", " -t 1 -f flv ", 1) // else it does not end
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	w := f.ask("/live/test.mp4", 0)
+	w := f.Ask("/live/test.mp4", 0)
 	cmd := exec.CommandContext(ctx, "sh", "-c", command+" -v error")
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("%s: %v\n%s", command, err, out)
 	}
-	w.begin()
-	if got := w.rest(); len(got) < 20_000 || string(got[4:8]) != "ftyp" {
+	w.Begin()
+	if got := w.Rest(); len(got) < 20_000 || string(got[4:8]) != "ftyp" {
 		t.Errorf("a viewer got %d bytes", len(got))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/internal/relay/relaytest"
 )
 
 // serveFiles starts a server with a root that holds files of these sizes, and returns what is in them. change may be nil.
@@ -43,12 +44,12 @@ func serveFiles(t *testing.T, sizes map[string]int, change func(*Config)) (*fixt
 
 // report reads what a line of the log says about how the bytes of a file went.
 func (f *fixture) report(path string) chunk.Report {
-	f.t.Helper()
+	f.T.Helper()
 	line := regexp.MustCompile(`msg="file served" .*path=` + regexp.QuoteMeta(path) +
 		` status=\d+ bytes=(\d+) sendfile=(\d+) splice=(\d+) copied=(\d+)`)
 	var n [4]int64
-	eventually(f.t, "the log line of "+path, func() bool {
-		m := line.FindStringSubmatch(f.log.String())
+	eventually(f.T, "the log line of "+path, func() bool {
+		m := line.FindStringSubmatch(f.Log.String())
 		for i := range n {
 			if m != nil {
 				n[i], _ = strconv.ParseInt(m[i+1], 10, 64)
@@ -63,13 +64,13 @@ func (f *fixture) report(path string) chunk.Report {
 func TestFilesGoBySendfile(t *testing.T) {
 	f, content := serveFiles(t, map[string]int{"big": 5 << 20, "small": 100}, nil)
 	for _, name := range []string{"big", "small"} {
-		res := f.get("/files/" + name)
-		same(t, name, []byte(res.body), content[name])
-		if res.header.Get("Etag") == "" || strings.HasPrefix(res.header.Get("Etag"), "W/") {
-			t.Errorf("%s: Etag %q", name, res.header.Get("Etag"))
+		res := f.Get("/files/" + name)
+		same(t, name, []byte(res.Body), content[name])
+		if res.Header.Get("Etag") == "" || strings.HasPrefix(res.Header.Get("Etag"), "W/") {
+			t.Errorf("%s: Etag %q", name, res.Header.Get("Etag"))
 		}
-		if res.header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s: %v", name, res.header)
+		if res.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %v", name, res.Header)
 		}
 	}
 	if r := f.report("/files/big"); r.Bytes != 5<<20 {
@@ -77,11 +78,11 @@ func TestFilesGoBySendfile(t *testing.T) {
 	} else if err := r.FastPath(); err != nil && runtime.GOOS == "linux" {
 		t.Error(err)
 	}
-	part := f.request("GET", "/files/big", "", "Range: bytes=1048576-3145727")
-	if part.status != http.StatusPartialContent {
-		t.Errorf("a part: %d", part.status)
+	part := f.Request("GET", "/files/big", "", "Range: bytes=1048576-3145727")
+	if part.Status != http.StatusPartialContent {
+		t.Errorf("a part: %d", part.Status)
 	}
-	same(t, "a part", []byte(part.body), content["big"][1<<20:3<<20])
+	same(t, "a part", []byte(part.Body), content["big"][1<<20:3<<20])
 	if runtime.GOOS == "linux" {
 		n, _ := strconv.ParseFloat(f.metric(`millrace_files_bytes_total{path="sendfile"}`), 64)
 		if want := 7<<20 - 2*512.0; n != want { // net/http copies the first 512 bytes of each
@@ -139,12 +140,12 @@ func TestFilesStatus(t *testing.T) {
 		{f, "GET", "/api/streams", "", 200, `"files":"named"`},
 		{listed, "GET", "/api/streams", "", 200, `"files":"listed"`},
 	} {
-		res := tt.on.request(tt.method, tt.path, "", tt.header)
-		if res.status != tt.want || !strings.Contains(res.body, tt.says) || strings.Contains(res.body, "secret") {
-			t.Errorf("%s %s %s: %d %.200q, want %d with %q", tt.method, tt.path, tt.header, res.status, res.body, tt.want, tt.says)
+		res := tt.on.Request(tt.method, tt.path, "", tt.header)
+		if res.Status != tt.want || !strings.Contains(res.Body, tt.says) || strings.Contains(res.Body, "secret") {
+			t.Errorf("%s %s %s: %d %.200q, want %d with %q", tt.method, tt.path, tt.header, res.Status, res.Body, tt.want, tt.says)
 		}
 	}
-	if strings.Contains(bare.get("/metrics").body, "millrace_files") {
+	if strings.Contains(bare.Get("/metrics").Body, "millrace_files") {
 		t.Error("a server without files counts them")
 	}
 }
@@ -153,38 +154,19 @@ func TestFilesPrecompressed(t *testing.T) {
 	sizes := map[string]int{"a.txt": 20, "a.txt.gz": 10}
 	for on, want := range map[bool]string{false: "", true: "gzip"} {
 		f, _ := serveFiles(t, sizes, func(c *Config) { c.FilesPrecompressed = on })
-		if res := f.request("GET", "/files/a.txt", "", "Accept-Encoding: gzip"); res.header.Get("Content-Encoding") != want {
-			t.Errorf("precompressed %v: %v", on, res.header)
+		if res := f.Request("GET", "/files/a.txt", "", "Accept-Encoding: gzip"); res.Header.Get("Content-Encoding") != want {
+			t.Errorf("precompressed %v: %v", on, res.Header)
 		}
 	}
 }
 
-func TestRootIsChecked(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for says, change := range map[string]func(*Config){
-		"--root":              func(c *Config) { c.Root = file },
-		"no such file":        func(c *Config) { c.Root = file + "/none" },
-		"--files-drop-behind": func(c *Config) { c.FilesDropBehind = -1 },
-		"--max-downloads":     func(c *Config) { c.MaxDownloads = 0 },
-	} {
-		cfg := Defaults()
-		change(&cfg)
-		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), says) && says != "no such file" {
-			t.Errorf("%s: %v", says, err)
-		}
-	}
-}
-
-// A client that stops reading amid a file is cut, whatever way the bytes go; the file is closed then, and others have not
+// A client that stops reading amid a file is cut over both versions of HTTP; the file is closed then, and others have not
 // noticed.
 func TestAStalledDownloadIsCut(t *testing.T) {
 	quick := func(c *Config) { c.StallTimeout = time.Second }
 	cut := func(t *testing.T, f *fixture) {
 		t.Helper()
-		f.logged("download ended", "path=/files/big", "stall-timeout")
+		f.Logged("download ended", "path=/files/big", "stall-timeout")
 		eventually(t, "no downloads", func() bool { return f.files.count() == 0 })
 		if n := f.metric("millrace_files_stalled_total"); n != "1" {
 			t.Errorf("%s stalled", n)
@@ -193,18 +175,18 @@ func TestAStalledDownloadIsCut(t *testing.T) {
 	t.Run("HTTP/1", func(t *testing.T) {
 		t.Parallel() // it waits
 		f, content := serveFiles(t, map[string]int{"big": 16 << 20}, quick)
-		w := f.ask("/files/big", 4096)
-		w.begin()
+		w := f.Ask("/files/big", 4096)
+		w.Begin()
 		cut(t, f)
-		if n, err := io.Copy(io.Discard, w.res.Body); err == nil || n >= 16<<20 {
+		if n, err := io.Copy(io.Discard, w.Res.Body); err == nil || n >= 16<<20 {
 			t.Errorf("the client got %d bytes, %v", n, err)
 		}
-		same(t, "another's", []byte(f.get("/files/big").body), content["big"])
+		same(t, "another's", []byte(f.Get("/files/big").Body), content["big"])
 	})
 	t.Run("HTTP/2", func(t *testing.T) {
 		t.Parallel() // it waits
 		f, _ := serveFiles(t, map[string]int{"big": 16 << 20}, quick)
-		res, err := h2(t, 64<<10).Get(f.url("/files/big"))
+		res, err := relaytest.HTTP2(t, 64<<10).Get(f.URL("/files/big"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,12 +198,12 @@ func TestAStalledDownloadIsCut(t *testing.T) {
 	})
 }
 
-// Who asks on and on and reads nothing is cut as well, though each answer is so short that its handler never waits.
+// A client that sends requests and reads nothing is cut as well, though each answer is so short that its handler never waits.
 func TestAClientThatOnlyAsksIsCut(t *testing.T) {
 	for _, path := range []string{"/files/small", "/page/app.js"} {
 		f, _ := serveFiles(t, map[string]int{"small": 2000}, func(c *Config) { c.StallTimeout = 200 * time.Millisecond })
-		conn := dial(t, f.addr, 4096)
-		_ = conn.SetDeadline(time.Now().Add(patienceOfTests))
+		conn := dial(t, f.Addr, 4096)
+		_ = conn.SetDeadline(time.Now().Add(testTimeout))
 		requests := strings.Repeat("GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n", 100)
 		var err error
 		for err == nil {
@@ -237,64 +219,41 @@ func TestAClientThatOnlyAsksIsCut(t *testing.T) {
 func TestStreamsOutlastTheTimeOfShortAnswers(t *testing.T) {
 	const limit = time.Second
 	f := serve(t, func(c *Config) { c.StallTimeout = limit })
-	w := f.ask("/live/cam", 0) // and waits for the stream
+	w := f.Ask("/live/cam", 0) // and waits for the stream
 	time.Sleep(limit / 2)
-	p := f.publish("cam")
+	p := f.Publisher("cam")
 	piece := bytes.Repeat([]byte("bytes"), 100)
-	p.send(piece)
-	w.begin()
-	same(t, "what came at once", w.read(len(piece)), piece)
+	p.Send(piece)
+	w.Begin()
+	same(t, "what came at once", w.Next(len(piece)), piece)
 	time.Sleep(limit * 5 / 4) // a slow machine makes it longer, which does no harm
-	p.send(piece)
-	if res := p.end(); res.status != 200 {
-		t.Errorf("%d %s", res.status, res.body)
+	p.Send(piece)
+	if res := p.End(); res.Status != 200 {
+		t.Errorf("%d %s", res.Status, res.Body)
 	}
-	same(t, "the rest", w.rest(), piece)
-}
-
-// Downloads end before the server does, as long as it has time, and no others begin.
-func TestDownloadsAreDrained(t *testing.T) {
-	f, content := serveFiles(t, map[string]int{"big": 16 << 20}, nil)
-	w := f.watch("/files/big", 4096)
-	stopped := make(chan struct{})
-	go func() { f.stop(); close(stopped) }()
-	<-f.draining.Done()
-	eventually(t, "the service to be closed", f.files.downloads.Closed)
-	select {
-	case <-stopped:
-		t.Fatal("the server did not wait")
-	default:
-	}
-	if err := f.files.downloads.acquire(); err != errShutdown {
-		t.Errorf("one more: %v", err)
-	}
-	same(t, "the file", w.rest(), content["big"])
-	<-stopped
-	if strings.Contains(f.log.String(), "time is up") {
-		t.Error("the time to drain was over")
-	}
+	same(t, "the rest", w.Rest(), piece)
 }
 
 func TestDownloadsAreCutWhenTheTimeToDrainIsOver(t *testing.T) {
 	f, _ := serveFiles(t, map[string]int{"big": 16 << 20}, func(c *Config) { c.DrainTimeout = 50 * time.Millisecond })
-	w := f.watch("/files/big", 4096)
+	w := f.Watcher("/files/big", 4096)
 	f.stop()
-	if n, err := io.Copy(io.Discard, w.res.Body); err == nil {
+	if n, err := io.Copy(io.Discard, w.Res.Body); err == nil {
 		t.Errorf("%d bytes and no error", n)
 	}
-	f.logged("downloads are cut", "downloads=1")
+	f.Logged("downloads are cut", "downloads=1")
 }
 
 func TestTooManyDownloads(t *testing.T) {
 	f, _ := serveFiles(t, map[string]int{"big": 16 << 20, "small": 1}, func(c *Config) { c.MaxDownloads = 1 })
-	w := f.watch("/files/big", 4096)
-	res := f.get("/files/small")
-	if res.status != 503 || !strings.Contains(res.body, "--max-downloads") || res.header.Get("Retry-After") == "" {
-		t.Errorf("%d %s %v", res.status, res.body, res.header)
+	w := f.Watcher("/files/big", 4096)
+	res := f.Get("/files/small")
+	if res.Status != 503 || !strings.Contains(res.Body, "--max-downloads") || res.Header.Get("Retry-After") == "" {
+		t.Errorf("%d %s %v", res.Status, res.Body, res.Header)
 	}
 	if n := f.metric("millrace_files_refused_total"); n != "1" {
 		t.Errorf("%s refused", n)
 	}
-	_ = w.conn.Close()
-	eventually(t, "room", func() bool { return f.get("/files/small").status == 200 })
+	_ = w.Conn.Close()
+	eventually(t, "room", func() bool { return f.Get("/files/small").Status == 200 })
 }

@@ -2,32 +2,20 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"io"
-	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// dialPublisher opens a publisher's connection to write to by hand.
-func (f *fixture) dialPublisher(head string) net.Conn {
-	f.t.Helper()
-	conn, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(2 * patienceOfTests))
-	_, _ = io.WriteString(conn, strings.ReplaceAll(head, "\n", "\r\n"))
-	return conn
-}
-
 // A client that is refused and sends nothing does not keep its connection.
 func TestARefusedClientThatFallsSilentIsDisconnected(t *testing.T) {
 	f := serve(t, nil)
-	p := f.publish("cam")
-	p.send([]byte("x"))
+	p := f.Publisher("cam")
+	p.Send([]byte("x"))
 	f.published("cam", 1)
 	var all sync.WaitGroup
 	for head, status := range map[string]string{
@@ -39,7 +27,7 @@ func TestARefusedClientThatFallsSilentIsDisconnected(t *testing.T) {
 		"PATCH /live/cam HTTP/1.1\nHost: localhost\nContent-Type: text/plain\n": "405",
 	} {
 		all.Go(func() {
-			conn := f.dialPublisher(head + "Transfer-Encoding: chunked\n\n")
+			conn := f.Dial(head + "Transfer-Encoding: chunked\n\n")
 			res, err := io.ReadAll(conn)
 			if err != nil || !bytes.HasPrefix(res, []byte("HTTP/1.1 "+status)) {
 				t.Errorf("%q: %.100q, %v", head, res, err)
@@ -47,7 +35,7 @@ func TestARefusedClientThatFallsSilentIsDisconnected(t *testing.T) {
 		})
 	}
 	all.Wait()
-	p.end()
+	p.End()
 }
 
 // A request that announces a body, which is not wanted and does not come, is answered, and does not keep its connection.
@@ -61,7 +49,7 @@ func TestAnUnreadBodyIsNotWaitedFor(t *testing.T) {
 		for _, body := range []string{"Content-Length: 10\n\nhello", "Transfer-Encoding: chunked\n\n", "Expect: 100-continue\nContent-Length: 10\n\n"} {
 			all.Go(func() {
 				words := strings.Fields(request)
-				conn := f.dialPublisher(words[0] + " " + words[1] + " HTTP/1.1\nHost: localhost\n" + body)
+				conn := f.Dial(words[0] + " " + words[1] + " HTTP/1.1\nHost: localhost\n" + body)
 				res, err := io.ReadAll(conn)
 				if err != nil || !bytes.HasPrefix(res, []byte("HTTP/1.1 "+words[2])) {
 					t.Errorf("%s, %q: %.100q, %v", request, body, res, err)
@@ -72,52 +60,31 @@ func TestAnUnreadBodyIsNotWaitedFor(t *testing.T) {
 	all.Wait()
 }
 
-func TestAClientThatStallsInItsHeaders(t *testing.T) {
-	f := serve(t, func(c *Config) { c.HeaderTimeout = 50 * time.Millisecond })
-	conn := f.dialPublisher("GET /live/cam HTTP/1.1\nHost: loc")
-	if res, err := io.ReadAll(conn); err != nil || len(res) > 0 && !bytes.Contains(res, []byte(" 408 ")) {
-		t.Errorf("%q, %v", res, err)
-	}
-	silent := f.dialPublisher("")
-	if _, err := io.ReadAll(silent); err != nil {
-		t.Error(err)
-	}
-}
-
-// Over HTTP/2 heads share their connection with other streams, so that it ends when nothing has been asked for so long.
-func TestAClientThatStallsInItsHeadersOverHTTP2(t *testing.T) {
-	for name, sent := range map[string]string{
-		"nothing after the preface": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
-		"half a head": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00" +
-			"\x00\x00\x20\x01\x05\x00\x00\x00\x01\x82\x84",
+// Connections on which no request comes to its end are closed. Over HTTP/2 heads share their connection with other streams, so
+// that it ends when nothing has been asked for IdleTimeout.
+func TestConnectionsWithoutARequestAreClosed(t *testing.T) {
+	const preface = http2Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	for _, tt := range []struct {
+		name, sent   string
+		header, idle time.Duration
+		want         string // what the answer begins with; "": there may be none
+	}{
+		{"half a head", "GET /live/cam HTTP/1.1\r\nHost: loc", 50 * time.Millisecond, time.Minute, ""},
+		{"silence", "", 50 * time.Millisecond, time.Minute, ""},
+		{"silence after a request", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", time.Minute, 50 * time.Millisecond, "HTTP/1.1 200 OK"},
+		{"HTTP/2, silence after the preface", preface, 20 * time.Millisecond, 100 * time.Millisecond, ""},
+		{"HTTP/2, half a head", preface + "\x00\x00\x20\x01\x05\x00\x00\x00\x01\x82\x84", 20 * time.Millisecond, 100 * time.Millisecond, ""},
+		{"a long head", "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", time.Minute, time.Minute, "HTTP/1.1 431 "},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // it waits
-			f := serve(t, func(c *Config) { c.HeaderTimeout, c.IdleTimeout = 20*time.Millisecond, 100*time.Millisecond })
-			conn := f.dialPublisher("")
-			_, _ = io.WriteString(conn, sent)
-			if _, err := io.ReadAll(conn); err != nil {
-				t.Error(err)
+			f := serve(t, func(c *Config) { c.HeaderTimeout, c.IdleTimeout = tt.header, tt.idle })
+			conn := f.Dial("")
+			_, _ = io.WriteString(conn, tt.sent)
+			got, err := io.ReadAll(conn)
+			if !bytes.HasPrefix(got, []byte(tt.want)) || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%.100q, %v", got, err)
 			}
 		})
-	}
-}
-
-// A connection that is kept open ends when nothing more is asked for.
-func TestAConnectionThatIsIdle(t *testing.T) {
-	f := serve(t, func(c *Config) { c.IdleTimeout = 50 * time.Millisecond })
-	conn := f.dialPublisher("GET /healthz HTTP/1.1\nHost: localhost\n\n")
-	res, err := io.ReadAll(conn)
-	if err != nil || !bytes.HasPrefix(res, []byte("HTTP/1.1 200 OK")) {
-		t.Errorf("%q, %v", res, err)
-	}
-}
-
-func TestARequestHeadThatIsTooLarge(t *testing.T) {
-	f := serve(t, nil)
-	conn := f.dialPublisher("GET /live/cam HTTP/1.1\nHost: localhost\nX: " + strings.Repeat("x", 64<<10) + "\n\n")
-	res, _ := io.ReadAll(conn)
-	if !bytes.Contains(res, []byte(" 431 ")) {
-		t.Errorf("%.100q", res)
 	}
 }

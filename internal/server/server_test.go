@@ -54,8 +54,8 @@ func readHTTP2Frame(r io.Reader) (http2RawFrame, error) {
 
 // dialHTTP2 opens a connection and sends what a client of HTTP/2 sends first.
 func (f *fixture) dialHTTP2() net.Conn {
-	f.t.Helper()
-	conn := f.dialPublisher("")
+	f.T.Helper()
+	conn := f.Dial("")
 	_, _ = conn.Write(append([]byte(http2Preface), http2RawFrame{kind: frameSettings}.bytes()...))
 	return conn
 }

@@ -5,30 +5,13 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/server/demo"
 )
-
-// request makes a request with headers given as "Name: value".
-func (f *fixture) request(method, path, body string, header ...string) response {
-	f.t.Helper()
-	req, err := http.NewRequest(method, f.url(path), strings.NewReader(body))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	for _, h := range header {
-		name, value, ok := strings.Cut(h, ": ")
-		if name == "Host" {
-			req.Host = value
-		} else if ok {
-			req.Header.Set(name, value)
-		}
-	}
-	return f.do(req)
-}
 
 func TestStatus(t *testing.T) {
 	flvBody := string(demo.Sample)
@@ -86,11 +69,11 @@ func TestStatus(t *testing.T) {
 		name := strings.TrimSpace(fmt.Sprintf("%s %.30s %s", tt.method, tt.path, tt.header))
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *Config) { c.ViewerWait = 10 * time.Millisecond })
-			res := f.request(tt.method, tt.path, tt.body, tt.header)
-			if res.status != tt.want || !strings.Contains(res.body, tt.says) {
-				t.Errorf("%d %.200q, want %d with %q", res.status, res.body, tt.want, tt.says)
+			res := f.Request(tt.method, tt.path, tt.body, tt.header)
+			if res.Status != tt.want || !strings.Contains(res.Body, tt.says) {
+				t.Errorf("%d %.200q, want %d with %q", res.Status, res.Body, tt.want, tt.says)
 			}
-			if res.status == 405 && res.header.Get("Allow") == "" {
+			if res.Status == 405 && res.Header.Get("Allow") == "" {
 				t.Error("405 without Allow")
 			}
 		})
@@ -99,37 +82,66 @@ func TestStatus(t *testing.T) {
 
 func TestASecondPublisherGets409(t *testing.T) {
 	f := serve(t, nil)
-	first := f.publish("cam")
-	first.send([]byte("bytes"))
+	first := f.Publisher("cam")
+	first.Send([]byte("bytes"))
 	f.published("cam", 1)
-	if res := f.publish("cam").wait(); res.status != http.StatusConflict || !strings.Contains(res.body, "publisher already") {
-		t.Errorf("second: %d %s", res.status, res.body)
+	if res := f.Publisher("cam").Wait(); res.Status != http.StatusConflict || !strings.Contains(res.Body, "publisher already") {
+		t.Errorf("second: %d %s", res.Status, res.Body)
 	}
-	if res := first.end(); res.status != 200 {
-		t.Errorf("first: %d %s", res.status, res.body)
+	if res := first.End(); res.Status != 200 {
+		t.Errorf("first: %d %s", res.Status, res.Body)
 	}
-	f.logged("publisher refused", "status=409")
+	f.Logged("publisher refused", "status=409")
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	for flag, change := range map[string]func(*Config){
-		"max-streams":         func(c *Config) { c.MaxStreams = 0 },
-		"latency":             func(c *Config) { c.Latency = -1 },
-		"--latency is":        func(c *Config) { c.Latency = time.Minute },
-		"lag-policy":          func(c *Config) { c.LagPolicy = "wait" },
-		"max-tag-bytes":       func(c *Config) { c.MaxTagBytes = 32 << 20 },
-		"1048591 bytes a tag": func(c *Config) { c.MaxTagBytes, c.KeepBytes = 1<<20, 1<<20 },
-		"keep-frames":         func(c *Config) { c.KeepFrames = math.MaxInt32 },
-		"stall-timeout":       func(c *Config) { c.StallTimeout = 0 },
-		"--listen is":         func(c *Config) { c.Listen = "8080" },
-		"--admin is":          func(c *Config) { c.Admin = "8080" },
-		"begins or ends with": func(c *Config) { c.ReadToken = " x" },
-		"needed together":     func(c *Config) { c.TLSKey = "key.pem" },
+	dir := t.TempDir()
+	cert, key := writeCertificate(t, dir, 1)
+	none := filepath.Join(dir, "none")
+	redis := func(change func(*Config)) func(*Config) {
+		return func(c *Config) { c.Redis = "redis://127.0.0.1:1"; change(c) }
+	}
+	for _, tt := range []struct {
+		says   string
+		change func(*Config)
+	}{
+		{"max-streams", func(c *Config) { c.MaxStreams = 0 }},
+		{"latency", func(c *Config) { c.Latency = -1 }},
+		{"--latency is", func(c *Config) { c.Latency = time.Minute }},
+		{"lag-policy", func(c *Config) { c.LagPolicy = "wait" }},
+		{"max-tag-bytes", func(c *Config) { c.MaxTagBytes = 32 << 20 }},
+		{"1048591 bytes a tag", func(c *Config) { c.MaxTagBytes, c.KeepBytes = 1<<20, 1<<20 }},
+		{"keep-frames", func(c *Config) { c.KeepFrames = math.MaxInt32 }},
+		{"stall-timeout", func(c *Config) { c.StallTimeout = 0 }},
+		{"--listen is", func(c *Config) { c.Listen = "8080" }},
+		{"--admin is", func(c *Config) { c.Admin = "8080" }},
+		{"begins or ends with", func(c *Config) { c.ReadToken = " x" }},
+
+		{"needed together", func(c *Config) { c.TLSCert = cert }},
+		{"needed together", func(c *Config) { c.TLSKey = key }},
+		{"--tls-cert, --tls-key: stat", func(c *Config) { c.TLSCert, c.TLSKey = none, key }},
+		{"--tls-cert, --tls-key: stat", func(c *Config) { c.TLSCert, c.TLSKey = cert, none }},
+		{"--tls-cert, --tls-key: tls:", func(c *Config) { c.TLSCert, c.TLSKey = key, cert }},
+
+		{"--root", func(c *Config) { c.Root = cert }}, // no directory
+		{"--root", func(c *Config) { c.Root = none }},
+		{"--files-drop-behind", func(c *Config) { c.FilesDropBehind = -1 }},
+		{"--max-downloads", func(c *Config) { c.MaxDownloads = 0 }},
+
+		{"want one of them", redis(func(c *Config) { c.Blobs = dir })},
+		{"no such file", func(c *Config) { c.Blobs = none }},
+		{"--redis", func(c *Config) { c.Redis = "http://user:secret@127.0.0.1:1" }},
+		{"--redis-cluster", func(c *Config) { c.RedisCluster = "http://user:secret@127.0.0.1:1" }},
+		{"braces", redis(func(c *Config) { c.RedisPrefix = "a{b}" })},
+		{"Redis takes", redis(func(c *Config) { c.MaxBlobBytes = 1 << 30 })},
+		{"--max-blob-bytes", func(c *Config) { c.MaxBlobBytes = 0 }},
+		{"--max-blob-bytes is ", func(c *Config) { c.MaxBlobBytes = 1 << 62 }},
+		{"--max-uploads", func(c *Config) { c.MaxUploads = 0 }},
 	} {
 		cfg := Defaults()
-		change(&cfg)
-		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), flag) {
-			t.Errorf("%s: %v", flag, err)
+		tt.change(&cfg)
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", tt.says, err)
 		}
 	}
 	if _, err := New(Defaults()); err != nil {
@@ -153,21 +165,21 @@ func TestWhoIsToldThePublishersAddresses(t *testing.T) {
 			ln = reachable{ln}
 		}
 		f := serveOn(t, cfg, &logBook{}, ln, admin)
-		f.addr = addr
+		f.Addr = addr
 		side := *f
-		side.addr = admin.Addr().String()
-		p := f.publish("cam?token=t")
-		p.send([]byte("bytes"))
+		side.Addr = admin.Addr().String()
+		p := f.Publisher("cam?token=t")
+		p.Send([]byte("bytes"))
 		f.published("cam", 5)
 		f.published("demo", 1)
 		const address = `"publisher":"127.0.0.1:`
-		if res := side.get("/api/streams"); res.status != 200 || !strings.Contains(res.body, address) {
-			t.Errorf("public %v: the admin listener says %s", public, res.body)
+		if res := side.Get("/api/streams"); res.Status != 200 || !strings.Contains(res.Body, address) {
+			t.Errorf("public %v: the admin listener says %s", public, res.Body)
 		}
-		res := f.get("/api/streams")
-		if strings.Contains(res.body, address) == public || !strings.Contains(res.body, `"publisher":"demo"`) {
-			t.Errorf("public %v: the main listener says %s", public, res.body)
+		res := f.Get("/api/streams")
+		if strings.Contains(res.Body, address) == public || !strings.Contains(res.Body, `"publisher":"demo"`) {
+			t.Errorf("public %v: the main listener says %s", public, res.Body)
 		}
-		p.end()
+		p.End()
 	}
 }

@@ -56,12 +56,12 @@ func TestLateViewersOfSeveralTracks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := serve(t, nil)
-			p := f.publish("cam")
-			p.send(append(bytes.Clone(head), join(tt.sent)...))
+			p := f.Publisher("cam")
+			p.Send(append(bytes.Clone(head), join(tt.sent)...))
 			f.published("cam", len(join(tt.sent)))
-			w := f.watch("/live/cam", 0)
-			p.end()
-			same(t, "what a late viewer gets", w.rest(), append(bytes.Clone(head), join(tt.want)...))
+			w := f.Watcher("/live/cam", 0)
+			p.End()
+			same(t, "what a late viewer gets", w.Rest(), append(bytes.Clone(head), join(tt.want)...))
 		})
 	}
 }
@@ -71,7 +71,7 @@ func join(tags [][]byte) []byte { return bytes.Join(tags, nil) }
 // A second track of pictures, of a codec that MP4 is not made of, takes nothing from MP4 of the first one.
 func TestLateMP4OfSeveralTracks(t *testing.T) {
 	f := serve(t, nil)
-	w := f.publish("cam")
+	w := f.Publisher("cam")
 	stream := [][]byte{avcHeader(), listed(flv.TypeVideo, 0, 1, "\x90av01config")}
 	for i := range uint32(25) {
 		first, second := byte(0x27), byte(0xa1)
@@ -81,12 +81,12 @@ func TestLateMP4OfSeveralTracks(t *testing.T) {
 		stream = append(stream, flvTag(flv.TypeVideo, 40*i, fmt.Appendf(nil, "%c\x01\x00\x00\x00picture", first)),
 			listed(flv.TypeVideo, 40*i, 1, string([]byte{second})+"av01other"))
 	}
-	w.send(append([]byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"), join(stream)...))
+	w.Send(append([]byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"), join(stream)...))
 	f.published("cam", len(join(stream)))
-	late := f.watch("/live/cam.mp4", 0)
+	late := f.Watcher("/live/cam.mp4", 0)
 	f.viewers(1)
-	w.end()
-	list := stretches(t, late.rest())
+	w.End()
+	list := stretches(t, late.Rest())
 	if n := contiguous(t, list); n != 5 || list[0].at != 800 {
 		t.Errorf("%d pictures from %+v on, want the last five", n, list)
 	}
@@ -94,7 +94,7 @@ func TestLateMP4OfSeveralTracks(t *testing.T) {
 
 // What is kept of tracks beside the default one is bounded, and what is kept already can be renewed.
 func TestTrackPartsAreBounded(t *testing.T) {
-	in := &Publisher{}
+	in := &preamble{}
 	keep := func(track byte, size int) bool {
 		tag := flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketSequenceHeader, SequenceHeader: true, Track: track, Size: size}
 		part := in.part(tag)
@@ -105,11 +105,7 @@ func TestTrackPartsAreBounded(t *testing.T) {
 		part.AppendCopy(make([]byte, tag.Len()))
 		return true
 	}
-	defer func() {
-		for _, c := range in.parts() {
-			c.Release()
-		}
-	}()
+	defer in.release()
 	for n := range byte(maxTrackParts) {
 		if !keep(n+1, 100) {
 			t.Fatalf("track %d of %d is not kept", n+1, maxTrackParts)

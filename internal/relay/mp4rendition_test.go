@@ -13,128 +13,141 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
 )
 
 // box reads one MP4 box.
-func (w *watcher) box() (kind string, body []byte) {
-	w.t.Helper()
-	head := w.read(8)
-	return string(head[4:]), w.read(int(binary.BigEndian.Uint32(head)) - 8)
+func box(w *relaytest.Watcher) (kind string, body []byte) {
+	head := w.Next(8)
+	return string(head[4:]), w.Next(int(binary.BigEndian.Uint32(head)) - 8)
 }
 
+// All viewers who have waited for the publisher get MP4 from the start, also when the stream is there at once.
 func TestMP4(t *testing.T) {
 	f := serve(t, nil)
-	w := f.ask("/live/cam.mp4", 0)
-	f.waiting("cam", 1)
-	p := f.publish("cam")
-	p.send(demo.Sample)
-	w.begin()
-	if got := w.res.Header.Get("Content-Type"); got != "video/mp4" {
-		t.Errorf("content type %q", got)
+	var watchers []*relaytest.Watcher
+	for range 5 {
+		watchers = append(watchers, f.Ask("/live/cam.mp4", 0))
 	}
-	if kind, _ := w.box(); kind != "ftyp" {
-		t.Fatalf("begins with %s", kind)
+	f.waiting("cam", len(watchers))
+	p := f.Publisher("cam")
+	p.Send(demo.Sample)
+	f.published("cam", len(demo.Sample)-13)
+	late := f.Watcher("/live/cam.mp4", 0)
+	if res := p.End(); res.Status != 200 {
+		t.Fatalf("%d %s", res.Status, res.Body)
 	}
-	if kind, body := w.box(); kind != "moov" || !bytes.Contains(body, []byte("avc1")) || !bytes.Contains(body, []byte("mp4a")) {
-		t.Fatalf("goes on with %s", kind)
-	}
-	late := f.watch("/live/cam.mp4", 0)
-	if kind, _ := late.box(); kind != "ftyp" {
-		t.Fatalf("the late viewer begins with %s", kind)
-	}
-	if res := p.end(); res.status != 200 {
-		t.Fatalf("%d %s", res.status, res.body)
-	}
-	// Every picture and every piece of sound of the sample, by reference, once: their bytes are its bytes.
-	var media []byte
-	for rest := w.rest(); len(rest) > 0; {
-		n := int(binary.BigEndian.Uint32(rest))
-		if string(rest[4:8]) == "mdat" {
-			media = append(media, rest[8:n]...)
-		} else if string(rest[4:8]) != "moof" {
-			t.Fatalf("a %q box", rest[4:8])
+	samples, media := sampleMedia(t)
+	for i, w := range watchers {
+		w.Begin()
+		if got := w.Res.Header.Get("Content-Type"); got != "video/mp4" {
+			t.Errorf("content type %q", got)
 		}
-		rest = rest[n:]
+		file := w.Rest()
+		if n := contiguous(t, stretches(t, file)); n != samples {
+			t.Errorf("viewer %d got %d samples, want %d", i, n, samples)
+		}
+		var kinds []string
+		bytesOf := 0
+		boxes(t, file, func(kind string, body []byte) {
+			if kind == "mdat" {
+				bytesOf += len(body)
+			}
+			if kind == "moov" && !(bytes.Contains(body, []byte("avc1")) && bytes.Contains(body, []byte("mp4a"))) {
+				t.Error("pictures or sound are not in the file's head")
+			}
+			kinds = append(kinds, kind)
+		})
+		if bytesOf != media || kinds[0] != "ftyp" || kinds[1] != "moov" {
+			t.Errorf("%d bytes of pictures and sound, want %d; boxes %v", bytesOf, media, kinds[:2])
+		}
 	}
-	if want := mediaBytes(t); len(media) != want {
-		t.Errorf("%d bytes of pictures and sound, want %d", len(media), want)
+	if kind, _ := box(late); kind != "ftyp" {
+		t.Errorf("the late viewer begins with %s", kind)
 	}
-	late.rest()
+	late.Rest()
 	f.viewers(0)
 }
 
-// mediaBytes counts the sample's bytes of pictures and sound.
-func mediaBytes(t *testing.T) (n int) {
+// sampleMedia counts the sample's pictures and pieces of sound, and their bytes.
+func sampleMedia(t *testing.T) (samples, size int) {
 	for _, tag := range cut(t, demo.Sample[13:]) {
-		switch {
-		case tag[0] == 9 && tag[12] == 1:
-			n += len(tag) - 11 - 5 - 4
-		case tag[0] == 8 && tag[12] == 1:
-			n += len(tag) - 11 - 2 - 4
+		if head := map[byte]int{9: 5, 8: 2}[tag[0]]; head > 0 && tag[12] == 1 {
+			samples++
+			size += len(tag) - 11 - head - 4
 		}
 	}
-	return n
+	return samples, size
 }
 
 // MP4 is made as long as there are viewers of it.
 func TestMP4IsMadeOnlyWhileItIsWatched(t *testing.T) {
 	f := serve(t, nil)
-	p := f.publish("cam")
-	p.send(newScript(2, 3, 500).whole())
+	p := f.Publisher("cam")
+	p.Send(newScript(2, 3, 500).whole())
 	f.published("cam", 3000)
 	st := f.lookUp("cam")
 	for range 3 {
-		w := f.watch("/live/cam.mp4", 0)
-		w.box()
-		w.box()
-		w.box()
-		_ = w.conn.Close()
+		w := f.Watcher("/live/cam.mp4", 0)
+		box(w)
+		box(w)
+		box(w)
+		_ = w.Conn.Close()
 		eventually(t, "the making to end", func() bool { return len(st.renditions()) == 1 && st.live.ring.Stats().Cursors == 0 })
 	}
-	p.end()
+	v, err := st.enter(watchRequest{ext: extMP4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.cursor.Close()
+	st.exit(v.rendition)
+	if len(st.renditions()) > 1 {
+		t.Error("the next viewer would get a rendition that ends")
+	}
+	p.End()
 }
 
-// When the codecs change an MP4 file ends, because it has one header; who comes again gets the new one.
+// When the codecs change an MP4 file ends, because it has one header. A viewer that comes again gets the new one.
 func TestMP4EndsWhenTheCodecsChange(t *testing.T) {
 	f := serve(t, nil)
-	p := f.publish("cam")
-	p.send(demo.Sample)
+	p := f.Publisher("cam")
+	p.Send(demo.Sample)
 	f.published("cam", len(demo.Sample)-13)
-	w := f.watch("/live/cam.mp4", 0)
-	w.box()
+	w := f.Watcher("/live/cam.mp4", 0)
+	box(w)
 	sc := newScript(2, 3, 500) // other sequence headers
-	p.send(bytes.Join(sc.config, nil))
-	p.send(bytes.Join(sc.tags, nil))
-	w.rest()
-	f.logged("viewer ended", `reason="codecs changed"`)
-	again := f.watch("/live/cam.mp4", 0)
-	again.box()
-	p.end()
-	again.rest()
+	p.Send(bytes.Join(sc.config, nil))
+	p.Send(bytes.Join(sc.tags, nil))
+	w.Rest()
+	f.Logged("viewer ended", `reason="codecs changed"`)
+	again := f.Watcher("/live/cam.mp4", 0)
+	box(again)
+	p.End()
+	again.Rest()
 }
 
 // A viewer that waited for a stream of which nothing can be had as MP4 is cut when that is known, and told why when it comes
 // again.
 func TestMP4OfNothingEnds(t *testing.T) {
 	f := serve(t, nil)
-	w := f.ask("/live/cam.mp4", 0)
+	w := f.Ask("/live/cam.mp4", 0)
 	f.waiting("cam", 1)
-	p := f.publish("cam")
-	p.send([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
-	w.begin()
+	p := f.Publisher("cam")
+	p.Send([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
+	w.Begin()
 	for at := uint32(0); at <= 2*hopeWait; at += 40 {
-		p.send(flvTag(flv.TypeVideo, at, []byte("\x91av01picture")))
-		p.send(flvTag(flv.TypeAudio, at, []byte("\x91Opussound")))
+		p.Send(flvTag(flv.TypeVideo, at, []byte("\x91av01picture")))
+		p.Send(flvTag(flv.TypeAudio, at, []byte("\x91Opussound")))
 	}
-	if got, err := io.ReadAll(w.res.Body); err == nil || len(got) > 0 {
+	if got, err := io.ReadAll(w.Res.Body); err == nil || len(got) > 0 {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	f.logged("MP4 ended", "H.264, H.265, AAC")
-	if res := f.get("/live/cam.mp4"); res.status != 406 {
-		t.Errorf("%d %s", res.status, res.body)
+	f.Logged("MP4 ended", "H.264, H.265, AAC")
+	if res := f.Get("/live/cam.mp4"); res.Status != 406 {
+		t.Errorf("%d %s", res.Status, res.Body)
 	}
-	p.end()
+	p.End()
 }
 
 // A viewer who comes while a stream has only begun is not refused for what came first: neither one who has waited for
@@ -145,27 +158,27 @@ func TestMP4IsNotRefusedBeforeASecondHasPassed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, nil)
-			waits := f.ask("/live/cam.mp4", 0)
+			waits := f.Ask("/live/cam.mp4", 0)
 			f.waiting("cam", 1)
-			p := f.publish("cam")
+			p := f.Publisher("cam")
 			sc := newScript(2, 5, 500)
-			p.send(sc.header)
-			waits.begin()
+			p.Send(sc.header)
+			waits.Begin()
 			sent := 0
 			for _, at := range times {
 				sound := flvTag(flv.TypeAudio, at, []byte("\x2fMP3"))
-				p.send(sound)
+				p.Send(sound)
 				sent += len(sound)
 			}
 			f.published("cam", sent)
-			comes := f.watch("/live/cam.mp4", 0)
-			p.send(avcHeader())
+			comes := f.Watcher("/live/cam.mp4", 0)
+			p.Send(avcHeader())
 			for i := 0; i < len(sc.tags); i += 2 {
-				p.send(sc.tags[i])
+				p.Send(sc.tags[i])
 			}
-			p.end()
-			for _, w := range []*watcher{waits, comes} {
-				if n := contiguous(t, stretches(t, w.rest())); n != 10 {
+			p.End()
+			for _, w := range []*relaytest.Watcher{waits, comes} {
+				if n := contiguous(t, stretches(t, w.Rest())); n != 10 {
 					t.Errorf("%d pictures, want 10", n)
 				}
 			}
@@ -173,43 +186,18 @@ func TestMP4IsNotRefusedBeforeASecondHasPassed(t *testing.T) {
 	}
 }
 
-// A codec that MP4 is made of may come a moment after another.
-func TestMP4OfWhatComesLater(t *testing.T) {
-	f := serve(t, nil)
-	w := f.ask("/live/cam.mp4", 0)
-	f.waiting("cam", 1)
-	sc := newScript(2, 5, 500)
-	p := f.publish("cam")
-	p.send(sc.header)
-	w.begin()
-	for at := uint32(0); at < hopeWait; at += 40 {
-		p.send(flvTag(flv.TypeAudio, at, []byte("\x91Opussound")))
-	}
-	p.send(avcHeader())
-	for i, tag := range sc.tags {
-		if i%2 == 0 {
-			p.send(tag)
-		}
-	}
-	p.end()
-	if kind, _ := w.box(); kind != "ftyp" {
-		t.Errorf("begins with %q", kind)
-	}
-	w.rest()
-}
-
-// Who has waited for a stream whose pictures come long after its sound gets that sound as well.
+// A viewer that has waited for a stream whose pictures come long after its sound gets that sound as well.
 func TestMP4OfSoundInFrontOfThePictures(t *testing.T) {
 	f := serve(t, nil)
-	w := f.ask("/live/cam.mp4", 0)
+	w := f.Ask("/live/cam.mp4", 0)
 	f.waiting("cam", 1)
-	p := f.publish("cam")
+	p := f.Publisher("cam")
 	sc := newScript(2, 5, 500)
 	sounds := pieces(100, 0) // 2.1 s
-	p.send(bytes.Join([][]byte{sc.start(), bytes.Join(sounds, nil), bytes.Join(sc.tags, nil)}, nil))
-	p.end()
-	w.begin()
-	if n, want := contiguous(t, stretches(t, w.rest())), len(sounds)+len(sc.tags); n != want {
+	p.Send(bytes.Join([][]byte{sc.start(), bytes.Join(sounds, nil), bytes.Join(sc.tags, nil)}, nil))
+	p.End()
+	w.Begin()
+	if n, want := contiguous(t, stretches(t, w.Rest())), len(sounds)+len(sc.tags); n != want {
 		t.Errorf("%d samples, want %d", n, want)
 	}
 }
@@ -245,7 +233,7 @@ func newMill(t *testing.T, change func(*Config), sc *script) *mill {
 	l.st.mu.Lock()
 	defer l.st.mu.Unlock()
 	l.m = l.st.newMP4()
-	l.st.mp4, l.m.out.viewers = l.m.out, 1
+	l.st.made[formatMP4], l.m.out.viewers = l.m.out, 1
 	l.view = l.m.out.cursor()
 	return l
 }
@@ -421,52 +409,27 @@ func TestMP4FragmentsFit(t *testing.T) {
 // When MP4 cannot be made any more its viewers can tell, and so can the operator.
 func TestMP4ThatFailsHasNoProperEnd(t *testing.T) {
 	f := serve(t, nil)
-	p := f.publish("cam")
-	p.send(newScript(2, 3, 500).whole())
+	p := f.Publisher("cam")
+	p.Send(newScript(2, 3, 500).whole())
 	f.published("cam", 3000)
 	st := f.lookUp("cam")
 	st.mu.Lock()
 	m := st.newMP4()
 	m.muxer = nil // a mistake
-	st.mp4 = m.out
+	st.made[formatMP4] = m.out
 	st.mu.Unlock()
-	w := f.watch("/live/cam.mp4", 0)
+	w := f.Watcher("/live/cam.mp4", 0)
 	go m.run(t.Context())
-	if _, err := io.ReadAll(w.res.Body); err == nil {
+	if _, err := io.ReadAll(w.Res.Body); err == nil {
 		t.Error("the viewer got a proper end")
 	}
-	f.logged("level=ERROR", "making MP4 failed")
-	f.logged("viewer ended", `reason="MP4 failed"`)
+	f.Logged("level=ERROR", "making MP4 failed")
+	f.Logged("viewer ended", `reason="MP4 failed"`)
 	if got := f.metric(`millrace_viewers_dropped_total{reason="mp4"}`); got != "1" {
 		t.Errorf("%s viewers dropped by the metrics", got)
 	}
-	again := f.watch("/live/cam.mp4", 0)
-	again.box()
-	p.end()
-	again.rest()
-}
-
-// Viewers who have waited for the publisher get MP4 from the start, also when the stream is there at once.
-func TestAllWaitersGetMP4FromTheStart(t *testing.T) {
-	f := serve(t, nil)
-	var list []*watcher
-	for range 5 {
-		list = append(list, f.ask("/live/cam.mp4", 0))
-	}
-	f.waiting("cam", 5)
-	p := f.publish("cam")
-	p.send(demo.Sample)
-	p.end()
-	want := 0
-	for _, tag := range cut(t, demo.Sample[13:]) {
-		if tag[0] != byte(flv.TypeScript) && tag[12] == 1 {
-			want++
-		}
-	}
-	for i, w := range list {
-		w.begin()
-		if n := contiguous(t, stretches(t, w.rest())); n != want {
-			t.Errorf("viewer %d got %d samples, want %d", i, n, want)
-		}
-	}
+	again := f.Watcher("/live/cam.mp4", 0)
+	box(again)
+	p.End()
+	again.Rest()
 }
