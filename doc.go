@@ -30,8 +30,8 @@
 // to the Pool panics in every build, even when the block has been lent again meanwhile (up to 2³² times). These mistakes
 // are seen late, or not at all:
 //
-//   - The variable itself is empty after Release. Its methods find no bytes: Ref.Bytes returns nil, and Chain.WriteTo
-//     sends nothing.
+//   - The variable itself is empty after Release. Its methods find no bytes: Draft.Bytes and Ref.Bytes return nil, and
+//     Chain.WriteTo sends nothing.
 //   - The use of a copy whose block has not gone back, because other shares are out or a Reader is still filling the
 //     block. Nothing panics, and a Reader may write new bytes there.
 //   - A double release in that situation. It takes away another owner's share, and the panic comes when the count runs
@@ -42,7 +42,7 @@
 //     other bytes.
 //
 // Building with -tags invariants catches the first three at once, at a price that only tests can afford. Every double
-// release and every use of a released Ref panics with the stacks of where it was taken and released; reading or sending
-// from a Chain after its Release panics with the stack of the Release, unless the Chain has been filled again. A block's
-// memory is overwritten when it goes back. [Pool.Leaks] gives the stacks of the calls that took what is still out.
+// release and every use of a released Draft or Ref panics with the stacks of where it was taken and released; reading or
+// sending from a Chain after its Release panics with the stack of the Release, unless the Chain has been filled again. A
+// block's memory is overwritten when it goes back. [Pool.Leaks] gives the stacks of the calls that took what is still out.
 package millrace
