@@ -201,18 +201,6 @@ func TestASpillAllocatesOnce(t *testing.T) {
 	}
 }
 
-// Runes that need no more than the room that there is, to the last byte.
-func TestRunesInTheLastRoomAllocateNothing(t *testing.T) {
-	for _, r := range "é€𝄞" {
-		size := len(string(r))
-		wantAllocs(t, string(r), 0, func() {
-			var b stackbuf.Buffer
-			b.WriteString(long[:64-size])
-			b.WriteRune(r)
-		})
-	}
-}
-
 // Reset and Truncate keep the memory, and a queue that does not grow makes do with what it has.
 func TestMemoryIsUsedAgain(t *testing.T) {
 	var b stackbuf.Buffer
