@@ -65,8 +65,8 @@ type emptyReader struct{}
 
 func (emptyReader) Read([]byte) (int, error) { return 0, nil }
 
-// Each call that waits gives the error of its source, and gives up when nothing comes for too long. Two differ: Read asks
-// once, and WriteTo leaves the source to a writer that has a ReadFrom.
+// Each call that waits gives the error of its source, and gives up when nothing comes for too long. Two differ: Read
+// asks once, and WriteTo leaves the source to a writer that has a ReadFrom.
 func TestReaderReportsTheErrorOfItsSource(t *testing.T) {
 	errBroken := errors.New("broken")
 	for how, read := range waiting {

@@ -2,8 +2,8 @@ package millrace
 
 import "fmt"
 
-// A Draft is a block with one owner, who may write to it. Freeze ends the writing and turns it into a Ref; Release gives
-// the block back unused. The zero Draft is empty. A Draft is a value; copying it moves it.
+// A Draft is a block with one owner, who may write to it. Freeze ends the writing and turns it into a Ref; Release
+// gives the block back unused. The zero Draft is empty. A Draft is a value; copying it moves it.
 type Draft struct {
 	// Invariants: blk == nil if it is empty; otherwise the Draft has all stock shares of blk, and blk.used == 0.
 
@@ -23,8 +23,8 @@ func (d *Draft) Bytes() []byte {
 	return d.blk.buf
 }
 
-// Freeze returns the first n bytes as a Ref that the caller owns and releases, and leaves d empty. From here on the bytes
-// are read-only. Freeze panics when n is out of range or d is empty.
+// Freeze returns the first n bytes as a Ref that the caller owns and releases, and leaves d empty. From here on the
+// bytes are read-only. Freeze panics when n is out of range or d is empty.
 func (d *Draft) Freeze(n int) Ref {
 	d.token.check()
 	if d.blk == nil {
@@ -100,8 +100,8 @@ func (r *Ref) Len() int {
 }
 
 // Bytes returns the bytes to read, not to write. They are valid, and do not change, until r is released. An empty Ref
-// has nil. Bytes panics when the block has gone back to its Pool, which means that a copy of r was released before. A Ref
-// whose own Release was called is empty; with -tags invariants, Bytes panics then, too.
+// has nil. Bytes panics when the block has gone back to its Pool, which means that a copy of r was released before. A
+// Ref whose own Release was called is empty; with -tags invariants, Bytes panics then, too.
 func (r *Ref) Bytes() []byte {
 	if !r.check() {
 		return nil

@@ -171,8 +171,8 @@ var releaseOrders = []struct {
 }
 
 // Every order of release, with every number of Slices held, up to one more than there are slots; depth 1 is one frame
-// after the other. The model says where each frame has to be: frames of one size never leave a memory that has a place for
-// each of them, in any order.
+// after the other. The model says where each frame has to be: frames of one size never leave a memory that has a place
+// for each of them, in any order.
 func TestReleaseOrders(t *testing.T) {
 	for _, order := range releaseOrders {
 		t.Run(order.name, func(t *testing.T) {
