@@ -49,36 +49,6 @@ func (w *failingAt) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// A write that is stopped at any byte leaves exactly the rest, and the next one goes on there.
-func TestWriteToStoppedAtEveryByte(t *testing.T) {
-	p := letters(31)
-	for name, write := range writes {
-		t.Run(name, func(t *testing.T) {
-			onEveryWay(t, p, func(t *testing.T, _ *millrace.Pool, whole *millrace.Chain) {
-				for at := range len(p) {
-					for _, failure := range []error{os.ErrDeadlineExceeded, io.ErrClosedPipe} {
-						var c millrace.Chain
-						whole.Clone(&c)
-						w := failingAt{at: at, err: failure}
-						if n, err := write(&c, &w); n != int64(at) || err != failure {
-							t.Errorf("WriteTo a writer that takes %d = %d, %v, want %v", at, n, err, failure)
-						}
-						sameBytes(t, "the rest", &c, string(p[at:]))
-						w.at = len(p)
-						if n, err := write(&c, &w); n != int64(len(p)-at) || err != nil {
-							t.Errorf("WriteTo after %d bytes = %d, %v", at, n, err)
-						}
-						if !bytes.Equal(w.Bytes(), p) || c.Len() != 0 {
-							t.Errorf("stopped at %d: %q were written, %d bytes are left", at, w.Bytes(), c.Len())
-						}
-					}
-				}
-				whole.Release()
-			})
-		})
-	}
-}
-
 func TestWriteToAWriterThatMisbehaves(t *testing.T) {
 	fault := errors.New("a fault")
 	for _, test := range []struct {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -140,29 +141,10 @@ func checkChain(t testing.TB, what string, c *millrace.Chain, want []byte) {
 			fail("CopyTo of %d bytes = %d, %q", n, m, p)
 		}
 	}
-	checkView(t, what, c, want)
-	checkCopies(t, what, c, want)
-}
-
-// checkView looks at c through its io.Reader.
-func checkView(t testing.TB, what string, c *millrace.Chain, want []byte) {
-	t.Helper()
-	v := c.Reader()
-	if err := iotest.TestReader(v, want); err != nil { // Read, ReadAt, Seek
+	if err := iotest.TestReader(c.Reader(), want); err != nil { // Read, ReadAt, Seek
 		t.Errorf("%s: %v", what, err)
 	}
-	v.Seek(0, io.SeekStart)
-	for i, b := range want {
-		if n := v.Len(); n != len(want)-i {
-			t.Errorf("%s: Len() = %d after %d of %d bytes", what, n, i, len(want))
-		}
-		if got, err := v.ReadByte(); got != b || err != nil {
-			t.Errorf("%s: ReadByte() = %q, %v at %d, want %q", what, got, err, i, b)
-		}
-	}
-	if _, err := v.ReadByte(); err != io.EOF || v.Len() != 0 {
-		t.Errorf("%s: ReadByte at the end: %v, Len() = %d", what, err, v.Len())
-	}
+	checkCopies(t, what, c, want)
 }
 
 // checkCopies does to clones of c what would change c itself.
@@ -252,77 +234,40 @@ func TestChainReaderAgainstBytesReader(t *testing.T) {
 		addBlocks(millrace.DefaultPool(), &c, p, 1+rng.IntN(20))
 		got, want := c.Reader(), bytes.NewReader(p)
 		for range 60 {
-			switch rng.IntN(5) {
+			var a, b []any // what both return
+			switch rng.IntN(6) {
 			case 0:
-				b, err := got.ReadByte()
-				if w, werr := want.ReadByte(); b != w || err != werr {
-					t.Fatalf("seed %d: ReadByte = %q, %v, want %q, %v", seed, b, err, w, werr)
-				}
+				x, err := got.ReadByte()
+				y, wantErr := want.ReadByte()
+				a, b = []any{x, err}, []any{y, wantErr}
 			case 1, 2:
-				b, w := make([]byte, rng.IntN(50)), make([]byte, 50)
-				n, err := got.Read(b)
-				m, werr := want.Read(w[:len(b)])
-				if len(b) == 0 {
-					werr = nil // where bytes.Reader has io.EOF at the end
-				}
-				if n != m || err != werr || !bytes.Equal(b[:n], w[:m]) {
-					t.Fatalf("seed %d: Read(%d) = %q, %v, want %q, %v", seed, len(b), b[:n], err, w[:m], werr)
-				}
+				x, y := make([]byte, 1+rng.IntN(50)), make([]byte, 50)
+				n, err := got.Read(x)
+				m, wantErr := want.Read(y[:len(x)])
+				a, b = []any{string(x[:n]), err}, []any{string(y[:m]), wantErr}
 			case 3:
-				off := int64(rng.IntN(len(p) + 10))
-				got.Seek(off, io.SeekStart)
-				want.Seek(off, io.SeekStart)
+				x, y, off := make([]byte, 1+rng.IntN(50)), make([]byte, 50), int64(rng.IntN(len(p)+10)-1)
+				n, err := got.ReadAt(x, off)
+				m, wantErr := want.ReadAt(y[:len(x)], off)
+				a, b = []any{string(x[:n]), err == nil, err == io.EOF}, []any{string(y[:m]), wantErr == nil, wantErr == io.EOF}
 			case 4:
+				off, whence := int64(rng.IntN(2*len(p)+10)-len(p)), rng.IntN(4)
+				x, err := got.Seek(off, whence)
+				y, wantErr := want.Seek(off, whence)
+				a, b = []any{x, err == nil}, []any{y, wantErr == nil}
+			case 5:
 				if rng.IntN(10) == 0 {
 					c.Bytes() // joins the pieces that it has passed
 				}
 			}
-			if got.Len() != want.Len() {
-				t.Fatalf("seed %d: Len() = %d, want %d", seed, got.Len(), want.Len())
+			if !slices.Equal(a, b) || got.Len() != want.Len() {
+				t.Fatalf("seed %d: %q and %d bytes left, want %q and %d", seed, a, got.Len(), b, want.Len())
 			}
 		}
+		if n, err := got.Read(nil); n != 0 || err != nil { // where bytes.Reader has io.EOF at the end
+			t.Errorf("Read of nothing = %d, %v", n, err)
+		}
 		c.Release()
-	}
-}
-
-func TestChainReaderEdges(t *testing.T) {
-	var c millrace.Chain
-	addBlocks(millrace.DefaultPool(), &c, letters(10), 3)
-	defer c.Release()
-	v := c.Reader()
-	for _, test := range []struct {
-		offset int64
-		whence int
-		at     int64
-		text   string
-	}{
-		{3, io.SeekStart, 3, ""},
-		{3, io.SeekCurrent, 6, ""},
-		{-2, io.SeekEnd, 8, ""},
-		{-9, io.SeekCurrent, 8, "millrace: Seek to before the start"},
-		{-1, io.SeekStart, 8, "millrace: Seek to before the start"},
-		{0, 7, 8, "millrace: Seek with whence 7"},
-		{5, io.SeekEnd, 15, ""},
-	} {
-		at, err := v.Seek(test.offset, test.whence)
-		if got := fmt.Sprint(err); err == nil && (test.text != "" || at != test.at) || err != nil && got != test.text {
-			t.Errorf("Seek(%d, %d) = %d, %v, want %d, %s", test.offset, test.whence, at, err, test.at, test.text)
-		}
-		if at, _ := v.Seek(0, io.SeekCurrent); at != test.at {
-			t.Errorf("Seek(%d, %d) left it at %d, want %d", test.offset, test.whence, at, test.at)
-		}
-	}
-	if n, err := v.Read(make([]byte, 3)); n != 0 || err != io.EOF || v.Len() != 0 {
-		t.Errorf("Read beyond the end = %d, %v; Len() = %d", n, err, v.Len())
-	}
-	if _, err := v.ReadByte(); err != io.EOF {
-		t.Errorf("ReadByte beyond the end: %v", err)
-	}
-	if n, err := v.Read(nil); n != 0 || err != nil {
-		t.Errorf("Read of nothing = %d, %v", n, err)
-	}
-	if _, err := v.ReadAt(make([]byte, 1), -1); err == nil || err == io.EOF {
-		t.Errorf("ReadAt(-1): %v", err)
 	}
 }
 
@@ -351,150 +296,6 @@ func TestChainReaderReadAtIsForManyGoroutines(t *testing.T) {
 		goroutines.Wait()
 		c.Release()
 	})
-}
-
-// packets reads n packets of size bytes, which lie one behind the other in one block, into a Chain each.
-func packets(t testing.TB, pool *millrace.Pool, n, size int) []millrace.Chain {
-	t.Helper()
-	r := pool.NewReader(bytes.NewReader(letters(n*size)), n*size)
-	chains := make([]millrace.Chain, n)
-	for i := range chains {
-		if err := r.ReadChain(&chains[i], size); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.Release()
-	return chains
-}
-
-// together is how packets can come together in one Chain.
-var together = map[string]func(dst *millrace.Chain, src []millrace.Chain){
-	"Merge": func(dst *millrace.Chain, src []millrace.Chain) {
-		for i := range src {
-			dst.Merge(&src[i])
-		}
-	},
-	"Merge of pairs": func(dst *millrace.Chain, src []millrace.Chain) {
-		for i := 0; i < len(src); i += 2 {
-			src[i].Merge(&src[i+1])
-			dst.Merge(&src[i])
-		}
-	},
-	"Cut": func(dst *millrace.Chain, src []millrace.Chain) {
-		for i := range src {
-			for src[i].Len() > 0 {
-				src[i].Cut(dst, min(src[i].Len(), 7))
-			}
-		}
-	},
-	"Slice": func(dst *millrace.Chain, src []millrace.Chain) {
-		for i := range src {
-			n := src[i].Len()
-			src[i].Slice(dst, 0, n/2)
-			src[i].Slice(dst, n/2, n)
-			src[i].Release()
-		}
-	},
-	"Clone": func(dst *millrace.Chain, src []millrace.Chain) {
-		for i := range src {
-			src[i].Clone(dst)
-			src[i].Release()
-		}
-	},
-	"Cut apart and Merge": func(dst *millrace.Chain, src []millrace.Chain) {
-		for i := range src {
-			var front millrace.Chain
-			src[i].Cut(&front, 1)
-			dst.Merge(&front)
-			dst.Merge(&src[i])
-		}
-	},
-	"Discard of what is in between": func(dst *millrace.Chain, src []millrace.Chain) {
-		for i := range src {
-			var rest millrace.Chain
-			n := src[i].Len()
-			src[i].Slice(&rest, n-1, n)
-			src[i].Slice(&rest, 0, n-1) // the last byte comes first: two pieces
-			rest.Discard(1)
-			dst.Merge(&rest)
-			src[i].Slice(dst, n-1, n)
-			src[i].Release()
-		}
-	},
-}
-
-func TestPacketsOfOneBlockBecomeOnePiece(t *testing.T) {
-	const n, size = 64, 37
-	for name, merge := range together {
-		t.Run(name, func(t *testing.T) {
-			pool := millrace.NewPool()
-			src := packets(t, pool, n, size)
-			var dst millrace.Chain
-			merge(&dst, src)
-			if dst.Pieces() != 1 {
-				t.Errorf("%d pieces, want 1", dst.Pieces())
-			}
-			sameBytes(t, "the batch", &dst, string(letters(n*size)))
-			if s := pool.Stats(); s.InUseBlocks != 1 {
-				t.Errorf("%d blocks in use, want 1", s.InUseBlocks)
-			}
-			dst.Release()
-			if s := pool.Stats(); s.InUseBlocks != 0 {
-				t.Errorf("%d blocks in use", s.InUseBlocks)
-			}
-		})
-	}
-	t.Run("ReadChain", func(t *testing.T) {
-		r := millrace.NewReader(bytes.NewReader(letters(4000)))
-		var c millrace.Chain
-		for range 40 {
-			if err := r.ReadChain(&c, 100); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r.Release()
-		if c.Pieces() != 1 {
-			t.Errorf("%d pieces, want 1", c.Pieces())
-		}
-		c.Release()
-	})
-	t.Run("Append", func(t *testing.T) {
-		r := freeze(millrace.DefaultPool(), letters(100))
-		var c millrace.Chain
-		for i := range 100 {
-			s := r.Slice(i, i+1)
-			c.Append(&s)
-		}
-		r.Release()
-		if c.Pieces() != 1 {
-			t.Errorf("%d pieces, want 1", c.Pieces())
-		}
-		c.Release()
-	})
-}
-
-// Only what follows in the same block, and in the same loan of it, is a neighbour.
-func TestWhatIsNoNeighbour(t *testing.T) {
-	pool := millrace.NewPool()
-	r := freeze(pool, letters(10))
-	for _, order := range [][][2]int{{{5, 10}, {0, 5}}, {{0, 5}, {6, 10}}, {{0, 5}, {4, 10}}, {{0, 5}, {0, 5}}} {
-		var c millrace.Chain
-		var want []byte
-		for _, o := range order {
-			s := r.Slice(o[0], o[1])
-			c.Append(&s)
-			want = append(want, letters(10)[o[0]:o[1]]...)
-		}
-		if c.Pieces() != 2 {
-			t.Errorf("%v became %d pieces", order, c.Pieces())
-		}
-		sameBytes(t, fmt.Sprint(order), &c, string(want))
-		c.Release()
-	}
-	r.Release()
-	if n := pool.Stats().InUse; n != 0 {
-		t.Errorf("%d bytes in use", n)
-	}
 }
 
 func TestAppendCopyFillsItsOwnBlock(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The packages that others import need no more than this beyond the standard library. The root imports no other room, leaves import the
-// root and never each other, but for frame, whose parts build on one another and on arena.
+// The packages that others import need no more than this beyond the standard library. The root imports no other room,
+// leaves import the root and never each other, but for frame, whose parts build on one another and on arena.
 var mayImport = map[string][]string{
 	"":          nil,
 	"arena":     {""},

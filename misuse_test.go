@@ -273,6 +273,29 @@ func TestUseOfAReleasedVariable(t *testing.T) {
 	}
 }
 
+// A Draft that was released is empty: Freeze panics in every build, Bytes with -tags invariants, and neither a second
+// Release nor the zero Draft ever does.
+func TestUseOfAReleasedDraft(t *testing.T) {
+	var zero, d millrace.Draft
+	for range 2 {
+		d = millrace.NewPool().Get(10)
+		d.Release()
+	}
+	d.Release()
+	if n := len(zero.Bytes()); n != 0 {
+		t.Errorf("the zero Draft has %d bytes", n)
+	}
+	if !millrace.Invariants {
+		if n := len(d.Bytes()); n != 0 {
+			t.Errorf("%d bytes of a released Draft", n)
+		}
+		wantPanic(t, "Freeze", "millrace: Freeze of an empty Draft", func() { d.Freeze(0) })
+		return
+	}
+	wantMisuse(t, func() { d.Bytes() })
+	wantMisuse(t, func() { d.Freeze(0) })
+}
+
 // Freeze, Append, Merge and joining end the life of what they are given.
 func TestUseAfterHandingOn(t *testing.T) {
 	needInvariants(t)

@@ -2,7 +2,6 @@ package millrace_test
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"io"
 	"strings"
@@ -66,34 +65,27 @@ type emptyReader struct{}
 
 func (emptyReader) Read([]byte) (int, error) { return 0, nil }
 
+// Each call that waits gives the error of its source, and gives up when nothing comes for too long. Two differ: Read
+// asks once, and WriteTo leaves the source to a writer that has a ReadFrom.
 func TestReaderReportsTheErrorOfItsSource(t *testing.T) {
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		errBroken := errors.New("broken")
-		for how, read := range map[string]func(r bufferedReader) error{
-			"Read":       func(r bufferedReader) error { _, err := r.Read(make([]byte, 10)); return err },
-			"Read large": func(r bufferedReader) error { _, err := r.Read(make([]byte, 10000)); return err },
-			"ReadByte":   func(r bufferedReader) error { _, err := r.ReadByte(); return err },
-			"ReadRune":   func(r bufferedReader) error { _, _, err := r.ReadRune(); return err },
-			"ReadSlice":  func(r bufferedReader) error { _, err := r.ReadSlice('x'); return err },
-			"ReadLine":   func(r bufferedReader) error { _, _, err := r.ReadLine(); return err },
-			"ReadBytes":  func(r bufferedReader) error { _, err := r.ReadBytes('x'); return err },
-			"ReadString": func(r bufferedReader) error { _, err := r.ReadString('x'); return err },
-			"Peek":       func(r bufferedReader) error { _, err := r.Peek(1); return err },
-			"Discard":    func(r bufferedReader) error { _, err := r.Discard(1); return err },
-			"WriteTo":    func(r bufferedReader) error { _, err := r.WriteTo(plainWriter{io.Discard}); return err },
-		} {
-			if err := read(newReader(iotest.ErrReader(errBroken), 0)); err != errBroken {
-				t.Errorf("%s: %v", how, err)
-			}
-			want := io.ErrNoProgress
-			if strings.HasPrefix(how, "Read ") || how == "Read" {
-				want = nil // Read asks once
-			}
-			if err := read(newReader(emptyReader{}, 0)); err != want {
+	errBroken := errors.New("broken")
+	for how, read := range waiting {
+		r := millrace.NewReader(iotest.ErrReader(errBroken))
+		if err := read(r); err != errBroken {
+			t.Errorf("%s: %v, want %v", how, err, errBroken)
+		}
+		r.Reset(emptyReader{})
+		want := io.ErrNoProgress
+		if how == "Read" || how == "Read large" {
+			want = nil
+		}
+		if how != "WriteTo" {
+			if err := read(r); err != want {
 				t.Errorf("%s of a source that gives nothing: %v, want %v", how, err, want)
 			}
 		}
-	})
+		r.Release()
+	}
 }
 
 func TestReaderDoesNotReadMoreThanOnce(t *testing.T) {
@@ -110,57 +102,6 @@ func TestReaderDoesNotReadMoreThanOnce(t *testing.T) {
 			t.Errorf("Read(nil) = %d, %v", n, err)
 		}
 	})
-}
-
-func TestReaderUnread(t *testing.T) {
-	const text = "héllo, world\n日本語 and so on"
-	// What is called after ReadRune, and whether the byte or the rune before can still be unread.
-	for name, test := range map[string]struct {
-		call       func(r bufferedReader)
-		byte, rune bool
-	}{
-		"nothing":          {func(bufferedReader) {}, true, true},
-		"Buffered":         {func(r bufferedReader) { r.Buffered() }, true, true},
-		"Peek(0)":          {func(r bufferedReader) { r.Peek(0) }, false, false},
-		"Peek":             {func(r bufferedReader) { r.Peek(1) }, false, false},
-		"Discard(0)":       {func(r bufferedReader) { r.Discard(0) }, true, true},
-		"Discard":          {func(r bufferedReader) { r.Discard(1) }, false, false},
-		"WriteTo":          {func(r bufferedReader) { r.WriteTo(io.Discard) }, false, false},
-		"Read":             {func(r bufferedReader) { r.Read(make([]byte, 2)) }, true, false},
-		"Read(nil)":        {func(r bufferedReader) { r.Read(nil) }, true, true},
-		"ReadByte":         {func(r bufferedReader) { r.ReadByte() }, true, false},
-		"ReadSlice":        {func(r bufferedReader) { r.ReadSlice('\n') }, true, false},
-		"ReadLine":         {func(r bufferedReader) { r.ReadLine() }, true, false},
-		"ReadBytes":        {func(r bufferedReader) { r.ReadBytes('o') }, true, false},
-		"ReadString":       {func(r bufferedReader) { r.ReadString('o') }, true, false},
-		"UnreadByte":       {func(r bufferedReader) { r.UnreadByte() }, false, false},
-		"UnreadRune":       {func(r bufferedReader) { r.UnreadRune() }, false, false},
-		"ReadByte, Unread": {func(r bufferedReader) { r.ReadByte(); r.UnreadByte() }, false, false},
-		"Reset":            {func(r bufferedReader) { r.Reset(strings.NewReader(text)) }, false, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bothReaders(t, func(t *testing.T, newReader maker) {
-				r := newReader(strings.NewReader(text), 0)
-				r.ReadRune()
-				test.call(r)
-				if err := r.UnreadByte(); (err == nil) != test.byte || err != nil && err != bufio.ErrInvalidUnreadByte {
-					t.Errorf("UnreadByte: %v", err)
-				}
-				if err := r.UnreadByte(); err != bufio.ErrInvalidUnreadByte {
-					t.Errorf("second UnreadByte: %v", err)
-				}
-				r = newReader(strings.NewReader(text), 0)
-				r.ReadRune()
-				test.call(r)
-				if err := r.UnreadRune(); (err == nil) != test.rune || err != nil && err != bufio.ErrInvalidUnreadRune {
-					t.Errorf("UnreadRune: %v", err)
-				}
-				if err := r.UnreadRune(); err != bufio.ErrInvalidUnreadRune {
-					t.Errorf("second UnreadRune: %v", err)
-				}
-			})
-		})
-	}
 }
 
 // What millrace adds counts as follows: an integer can be unread by its last byte, bytes that were lent or moved not.
@@ -189,28 +130,6 @@ func TestReaderUnreadAfterOwnMethods(t *testing.T) {
 		}
 		r.Release()
 	}
-}
-
-// The byte that is unread need not lie in the buffer any more.
-func TestReaderUnreadByteAfterTheBufferMovedOn(t *testing.T) {
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		for name, read := range map[string]func(r bufferedReader){
-			"the end":      func(r bufferedReader) { io.ReadAll(r); r.ReadByte() },
-			"a large Read": func(r bufferedReader) { io.ReadFull(r, make([]byte, 10000)) },
-		} {
-			r := newReader(strings.NewReader(strings.Repeat("0123456789", 1000)), 16)
-			read(r)
-			if err := r.UnreadByte(); err != nil {
-				t.Fatalf("%s: UnreadByte: %v", name, err)
-			}
-			if n := r.Buffered(); n != 1 {
-				t.Errorf("%s: %d bytes buffered after UnreadByte", name, n)
-			}
-			if b, err := io.ReadAll(r); string(b) != "9" || err != nil {
-				t.Errorf("%s: read %q, %v after UnreadByte", name, b, err)
-			}
-		}
-	})
 }
 
 // A source's own ErrBufferFull is not taken for a line that is too long and ends in "\r".
@@ -298,24 +217,7 @@ func TestReaderPanicsOnAnImpossibleCount(t *testing.T) {
 	}
 }
 
-func TestReaderWriteToReturnsErrors(t *testing.T) {
-	errRead, errWrite := errors.New("read"), errors.New("write")
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		r := newReader(&script{{"abc", nil}, {"def", errRead}}, 0)
-		r.ReadByte()
-		var w bytes.Buffer
-		if n, err := r.WriteTo(&w); n != 5 || err != errRead || w.String() != "bcdef" {
-			t.Errorf("WriteTo = %d, %v, wrote %q", n, err, w.String())
-		}
-		r = newReader(&script{{"abcdef", nil}}, 0)
-		r.ReadByte()
-		if n, err := r.WriteTo(&failingWriter{2, errWrite}); n != 2 || err != errWrite {
-			t.Errorf("WriteTo = %d, %v to a writer that fails after 2", n, err)
-		}
-		if b, err := r.Peek(3); string(b) != "def" || err != nil {
-			t.Errorf("Peek = %q, %v after WriteTo failed", b, err)
-		}
-	})
+func TestReaderWriteToAWriterThatMisbehaves(t *testing.T) {
 	r := millrace.NewReader(strings.NewReader("abcdef"))
 	defer r.Release()
 	r.Peek(1)

@@ -2,16 +2,18 @@ package millrace
 
 import "fmt"
 
-// A Draft is a block with one owner, who may write to it. Freeze ends the writing and turns it into a Ref; Release gives
-// the block back unused. The zero Draft is empty. A Draft is a value; copying it moves it.
+// A Draft is a block with one owner, who may write to it. Freeze ends the writing and turns it into a Ref; Release
+// gives the block back unused. The zero Draft is empty. A Draft is a value; copying it moves it.
 type Draft struct {
-	token token
+	// Invariants: blk == nil if it is empty; otherwise the Draft has all stock shares of blk, and blk.used == 0.
+
+	token token // empty unless built with -tags invariants
 	blk   *block
 	gen   uint32
 }
 
 // Bytes returns the block's memory to write to. It has at least the length that [Pool.Get] was asked for, and is
-// valid until Freeze or Release. An empty Draft has nil.
+// valid until Freeze or Release. An empty Draft has nil; with -tags invariants, Bytes panics after Release.
 func (d *Draft) Bytes() []byte {
 	d.token.check()
 	if d.blk == nil {
@@ -21,16 +23,16 @@ func (d *Draft) Bytes() []byte {
 	return d.blk.buf
 }
 
-// Freeze returns the first n bytes as a Ref that the caller owns and releases, and leaves d empty. From here on the bytes
-// are read-only. Freeze panics when n is out of range or d is empty.
+// Freeze returns the first n bytes as a Ref that the caller owns and releases, and leaves d empty. From here on the
+// bytes are read-only. Freeze panics when n is out of range or d is empty.
 func (d *Draft) Freeze(n int) Ref {
+	d.token.check()
 	if d.blk == nil {
 		panic("millrace: Freeze of an empty Draft")
 	}
 	if n < 0 || n > len(d.blk.buf) {
 		panic(fmt.Sprintf("millrace: Freeze of %d bytes of a block of %d", n, len(d.blk.buf)))
 	}
-	d.token.check()
 	d.blk.check(d.gen)
 	d.token.close()
 	d.blk.used = uint32(n)
@@ -47,7 +49,7 @@ func (d *Draft) Release() {
 	}
 	d.token.close()
 	blk, gen := d.blk, d.gen
-	*d = Draft{}
+	*d = Draft{token: d.token} // which knows a released variable from one that has always been empty
 	blk.release(gen, stock)
 }
 
@@ -98,8 +100,8 @@ func (r *Ref) Len() int {
 }
 
 // Bytes returns the bytes to read, not to write. They are valid, and do not change, until r is released. An empty Ref
-// has nil. Bytes panics when the block has gone back to its Pool, which means that a copy of r was released before. A Ref
-// whose own Release was called is empty; with -tags invariants, Bytes panics then, too.
+// has nil. Bytes panics when the block has gone back to its Pool, which means that a copy of r was released before. A
+// Ref whose own Release was called is empty; with -tags invariants, Bytes panics then, too.
 func (r *Ref) Bytes() []byte {
 	if !r.check() {
 		return nil

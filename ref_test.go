@@ -39,6 +39,7 @@ func TestDraftFreeze(t *testing.T) {
 	wantPanic(t, "Freeze(-1)", "millrace: Freeze of -1 bytes of a block of 512", func() { d.Freeze(-1) })
 	wantPanic(t, "Freeze(513)", "millrace: Freeze of 513 bytes of a block of 512", func() { d.Freeze(513) })
 	d.Release()
+	d = millrace.Draft{}
 	wantPanic(t, "Freeze of nothing", "millrace: Freeze of an empty Draft", func() { d.Freeze(0) })
 	if n := pool.Stats().InUse; n != 0 {
 		t.Errorf("%d bytes in use", n)

@@ -127,7 +127,7 @@ func TestEmptySlices(t *testing.T) {
 		s.Release()
 		s.Release()
 	}
-	if st := pool.Stats(); st.Modes[arena.Back] != (modeStats{Frames: 1, Bytes: 8}) || st.SlotsInUse != 0 {
+	if st := pool.Stats(); st.Modes[arena.Back].Frames != 1 || st.Modes[arena.Back].Bytes != 8 || st.SlotsInUse != 0 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -51,45 +51,6 @@ func TestSmallCopiesAreIndependent(t *testing.T) {
 	}
 }
 
-// After a spill each may still be read, and what one reads, drops or resets the other still has.
-func TestCopiesAfterASpillMayBothBeRead(t *testing.T) {
-	for how, read := range readers {
-		b := stackbuf.NewBufferString(text(200))
-		copied := *b
-		if got := read(&copied, 7); got != text(200) {
-			t.Errorf("%s of the copy gives %q", how, got)
-		}
-		check(t, how, b, text(200))
-	}
-	b := stackbuf.NewBufferString(text(200))
-	copied := *b
-	copied.Truncate(10)
-	check(t, "Truncate", b, text(200))
-	copied.Reset()
-	check(t, "Reset", b, text(200))
-	copied = *b
-	copied.WriteTo(&taker{most: 100})
-	check(t, "WriteTo", b, text(200))
-}
-
-// Which of the two is written to is up to the user.
-func TestOneOfTheCopiesAfterASpillMayBeWrittenTo(t *testing.T) {
-	for _, n := range sizes[7:] {
-		for what, b := range filled(text(n)) {
-			if !stackbuf.Spilled(b) {
-				continue
-			}
-			copied := *b
-			for i := range 100 {
-				copied.WriteByte(byte(i))
-			}
-			if got := copied.String(); got[:n] != text(n) || len(got) != n+100 || got[n+99] != 99 {
-				t.Errorf("%s, %d: the copy that was written to has %q", what, n, got)
-			}
-		}
-	}
-}
-
 // A copy that Shrink has taken into the value, or to other memory, is a Buffer of its own.
 func TestShrinkSeparatesCopies(t *testing.T) {
 	for _, left := range []int{0, 1, 64, 65, 500} {
@@ -105,21 +66,6 @@ func TestShrinkSeparatesCopies(t *testing.T) {
 		check(t, fmt.Sprint("original, ", left), b, strings.Repeat("!", left)+"original")
 		check(t, fmt.Sprint("copy, ", left), &copied, text(left)+"copied")
 	}
-}
-
-// The spill of one leaves the other small.
-func TestOneCopySpills(t *testing.T) {
-	original := *stackbuf.NewBufferString(text(60))
-	copied := original
-	copied.WriteString(text(60))
-	check(t, "copy", &copied, text(60)+text(60))
-	check(t, "original", &original, text(60))
-	if stackbuf.Spilled(&original) || !stackbuf.Spilled(&copied) {
-		t.Error("the wrong one is on the heap")
-	}
-	original.WriteString("more")
-	check(t, "copy", &copied, text(60)+text(60))
-	check(t, "original", &original, text(60)+"more")
 }
 
 func TestShrink(t *testing.T) {

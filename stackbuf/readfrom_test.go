@@ -202,20 +202,6 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// Buffer itself is a source that behaves.
-func TestBufferAsReader(t *testing.T) {
-	for _, n := range sizes {
-		if n > 5000 {
-			continue // TestReader takes its time
-		}
-		for what, b := range filled(text(n)) {
-			if err := iotest.TestReader(b, []byte(text(n))); err != nil {
-				t.Errorf("%s, %d: %v", what, n, err)
-			}
-		}
-	}
-}
-
 // A source that writes to more than it says, or panics, leaves nothing for another Buffer to see.
 func TestReadFromShowsNoOtherBuffersBytes(t *testing.T) {
 	fill := func(p []byte) {
@@ -314,54 +300,6 @@ func TestReadFromManySmallSources(t *testing.T) {
 	}
 	if moves > 20 {
 		t.Errorf("the memory grew %d times to %d bytes", moves, b.Cap())
-	}
-}
-
-// A queue whose length stays the same needs no more memory than at the start.
-func TestReadFromIntoAQueueDoesNotGrow(t *testing.T) {
-	for _, held := range []int{0, 1, 30, 63, 96, 1000} {
-		for _, n := range []int64{1, 50, 97, 600, 1200} {
-			for what, known := range map[string]func(r io.Reader) io.Reader{
-				"unknown": func(r io.Reader) io.Reader { return only{r} },
-				"Len":     func(r io.Reader) io.Reader { return withLen{r, int(n)} },
-				"limit":   func(r io.Reader) io.Reader { return io.LimitReader(r, n) },
-			} {
-				var b stackbuf.Buffer
-				b.WriteString(text(held))
-				src := strings.NewReader(text(int(n)))
-				for range 2000 {
-					src.Seek(0, io.SeekStart)
-					b.ReadFrom(known(src))
-					b.Next(int(n))
-				}
-				if most := 4*(held+int(n)) + 64; b.Cap() > most {
-					t.Errorf("%s: a queue of %d bytes, read by %d, has %d bytes of memory, want at most %d",
-						what, held, n, b.Cap(), most)
-				}
-			}
-		}
-	}
-}
-
-// A Buffer's own contents may be what is read, as they may be written: bytes.Buffer can do that, too.
-func TestReadingItsOwnBytes(t *testing.T) {
-	for _, size := range []int{64, 100, 600, 1200} {
-		for read := 0; read <= size; read += 7 {
-			for n := 0; n <= size-read; n += 7 {
-				b, o := new(stackbuf.Buffer), new(bytes.Buffer)
-				b.WriteString(text(size))
-				o.WriteString(text(size))
-				b.Next(read)
-				o.Next(read)
-				b.Truncate(n)
-				o.Truncate(n)
-				b.ReadFrom(bytes.NewReader(b.Bytes()))
-				o.ReadFrom(bytes.NewReader(o.Bytes()))
-				if b.String() != o.String() {
-					t.Fatalf("%d bytes behind %d became %q, want %q", n, read, b.String(), o.String())
-				}
-			}
-		}
 	}
 }
 

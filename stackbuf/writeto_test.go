@@ -2,10 +2,7 @@ package stackbuf_test
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
-	"io"
-	"strings"
 	"testing"
 
 	"github.com/millrace-io/millrace/stackbuf"
@@ -26,29 +23,6 @@ func TestWriteTo(t *testing.T) {
 			check(t, what, b, "")
 			if b.Available() != size {
 				t.Errorf("%s: afterwards %d of %d bytes are free", what, b.Available(), size)
-			}
-		}
-	}
-}
-
-// What was not written stays, whether the target said why or not.
-func TestWriteToWritesLess(t *testing.T) {
-	for _, n := range sizes[2:] {
-		for _, taken := range []int{0, 1, n / 2, n - 1} {
-			for _, fails := range []error{nil, errBroken, io.EOF} {
-				for what, b := range filled(text(n)) {
-					m, err := b.WriteTo(&taker{most: taken, err: fails})
-					want := fails
-					if want == nil {
-						want = io.ErrShortWrite
-					}
-					if m != int64(taken) || err != want {
-						t.Errorf("%s: WriteTo of %d to a target that takes %d = %d, %v, want %v", what, n, taken, m, err, want)
-					}
-					check(t, what, b, text(n)[taken:])
-					b.WriteString("more")
-					check(t, what, b, text(n)[taken:]+"more")
-				}
 			}
 		}
 	}
@@ -93,26 +67,6 @@ func (a *aside) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestWriteToBuffers(t *testing.T) {
-	for _, n := range sizes {
-		for what, b := range filled(text(n)) {
-			var second stackbuf.Buffer
-			var third bytes.Buffer
-			var fourth strings.Builder
-			b.WriteTo(&second)
-			check(t, what, &second, text(n))
-			second.WriteTo(&third)
-			third.WriteTo(b)
-			check(t, what, b, text(n))
-			b.WriteTo(&fourth)
-			check(t, what, b, "")
-			if fourth.String() != text(n) {
-				t.Errorf("%s: a strings.Builder got %q", what, fourth.String())
-			}
-		}
-	}
-}
-
 // A bufio.Writer gets all of it in one Write, however much room it has left, and what it says of its own target is said.
 func TestWriteToBufioWriter(t *testing.T) {
 	for _, n := range sizes {
@@ -141,21 +95,6 @@ func TestWriteToBufioWriter(t *testing.T) {
 			t.Errorf("%s: WriteTo a Writer that has failed = %d, %v", what, m, err)
 		}
 		check(t, what, b, text(40))
-	}
-}
-
-// A Buffer that is written to itself ends empty, as a bytes.Buffer does.
-func TestWriteToItself(t *testing.T) {
-	for _, n := range sizes {
-		var oracle bytes.Buffer
-		oracle.WriteString(text(n))
-		wantN, wantErr := oracle.WriteTo(&oracle)
-		for what, b := range filled(text(n)) {
-			if m, err := b.WriteTo(b); m != wantN || err != wantErr {
-				t.Errorf("%s: WriteTo itself of %d = %d, %v, want %d, %v", what, n, m, err, wantN, wantErr)
-			}
-			check(t, what, b, oracle.String())
-		}
 	}
 }
 
