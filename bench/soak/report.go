@@ -37,7 +37,7 @@ func (r *run) report(cutShort bool) *Report {
 	if cutShort {
 		rep.Unjudged = append(rep.Unjudged, fmt.Sprintf("interrupted after %v", rep.Took.Round(time.Second)))
 	}
-	for _, what := range []string{published, viewers, fileRequests, blobRequests} {
+	for _, what := range []string{published, viewers, toTheEnd, fileRequests, blobRequests} {
 		if r.done.get(what) == 0 {
 			rep.Unjudged = append(rep.Unjudged, "no "+what)
 		}
