@@ -5,7 +5,6 @@ go 1.26.0
 require (
 	github.com/bytedance/gopkg v0.1.4
 	github.com/cloudwego/gopkg v0.1.4
-	github.com/cloudwego/netpoll v0.7.2
 	github.com/klauspost/readahead v1.4.0
 	github.com/millrace-io/millrace v0.0.0
 	github.com/prometheus/procfs v0.22.0

@@ -1,6 +1,6 @@
-// Package chunk compares ways to read a source to its end and to do something with all that is in it, 64 KiB or a line at a
-// time: chunk.Reader beside a plain loop, bufio and klauspost's readahead. And it compares chunk.Copy with io.Copy between
-// pairs of files, connections and HTTP responses.
+// Package chunk compares ways to read a source to its end and to do something with all that is in it, 64 KiB at a time:
+// chunk.Reader beside a plain loop, bufio and klauspost's readahead. And it compares chunk.Copy with io.Copy between pairs of
+// files, connections and HTTP responses.
 //
 // The sources are a file that is in the page cache and one that waits before each read, as a disk does. Every contender is
 // used as its own documentation says, and every run checks that all bytes were there.
@@ -23,7 +23,7 @@ import (
 
 // Program measures a table for each case, and one of copies.
 var Program = &measure.Program{
-	Name: "chunk", What: "a source read in chunks or lines; chunk.Copy beside io.Copy", Rounds: 9, Turn: 60 * time.Millisecond,
+	Name: "chunk", What: "a source read in chunks; chunk.Copy beside io.Copy", Rounds: 9, Turn: 60 * time.Millisecond,
 	Parts: append(caseKeys(), "copy"),
 	Run:   run,
 }
@@ -89,14 +89,12 @@ type testCase struct {
 	size int // bytes of the source
 
 	waits      bool        // the source does
-	lines      bool        // the work gets lines, without their ends, and not chunks
 	deflate    bool        // the work takes long
 	contenders []contender // ratios are to the first
 }
 
 var cases = []testCase{
 	{key: "file", what: "a file in the page cache, crc32 of each chunk", size: fileSize, contenders: byChunk},
-	{key: "file-lines", what: "a file in the page cache, crc32 of each line", size: fileSize, lines: true, contenders: byLine},
 	{key: "waits", what: "500 µs for each read, crc32 of each chunk", size: 4 * mib, waits: true, contenders: byChunk},
 	{key: "waits-deflate", what: "500 µs for each read, each chunk compressed at level 1", size: 4 * mib, waits: true,
 		deflate: true, contenders: byChunk},
@@ -223,11 +221,7 @@ func (w *work) do(p []byte) {
 func (c testCase) checksum() uint32 {
 	w := new(work)
 	for range c.size / len(text) {
-		if c.lines {
-			eachLine(text[:], w.do)
-		} else {
-			w.do(text[:])
-		}
+		w.do(text[:])
 	}
 	return w.crc
 }

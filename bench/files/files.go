@@ -14,103 +14,42 @@ import (
 
 // A testCase says which file how many connections ask for, again and again.
 type testCase struct {
-	Size  int64 // of the file
-	Conns int
-	TLS   bool
-}
-
-// units are what a size is written in, the largest first.
-var units = []struct {
-	name  string
-	bytes int64
-}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
-
-// sizeName is a number of bytes as people write it.
-func sizeName(n int64) string {
-	for _, u := range units {
-		if n >= u.bytes && n%u.bytes == 0 {
-			return fmt.Sprintf("%d %s", n/u.bytes, u.name)
-		}
-	}
-	return fmt.Sprintf("%d B", n)
+	size  int // of the file
+	conns int
 }
 
 // String is what parseCase reads.
-func (c testCase) String() string {
-	s := fmt.Sprintf("%sx%d", strings.ReplaceAll(strings.TrimSuffix(sizeName(c.Size), " B"), " ", ""), c.Conns)
-	if c.TLS {
-		s += "+tls"
-	}
-	return s
-}
+func (c testCase) String() string { return fmt.Sprintf("%sx%d", measure.SizeName(c.size), c.conns) }
 
-// Title says the same in a table's heading.
-func (c testCase) Title() string {
-	s := fmt.Sprintf("%s, %d connections", sizeName(c.Size), c.Conns)
-	if c.TLS {
-		s += ", TLS"
-	}
-	return s
-}
-
-// parseCase reads "64KiBx100" or "1MiBx8+tls".
-func parseCase(s string) (testCase, error) {
-	var c testCase
+// parseCase reads "64KiBx100".
+func parseCase(s string) (c testCase, err error) {
 	size, conns, ok := strings.Cut(s, "x")
-	conns, c.TLS = strings.CutSuffix(conns, "+tls")
-	factor := int64(1)
-	for _, u := range units {
-		if n, found := strings.CutSuffix(size, u.name); found {
-			size, factor = n, u.bytes
-		}
+	c.size, err = measure.ParseSize(size)
+	if err == nil {
+		c.conns, err = strconv.Atoi(conns)
 	}
-	n, err1 := strconv.ParseInt(size, 10, 32)
-	var err2 error
-	c.Conns, err2 = strconv.Atoi(conns)
-	if !ok || err1 != nil || err2 != nil || n < 1 || c.Conns < 1 {
-		return testCase{}, fmt.Errorf("files: case %q: want SIZExCONNECTIONS, as in 64KiBx100 or 1MiBx8+tls", s)
+	if !ok || err != nil || c.conns < 1 {
+		return testCase{}, fmt.Errorf("-case %q: want SIZExCONNECTIONS, as in 64KiBx100", s)
 	}
-	c.Size = n * factor
 	return c, nil
 }
 
-// A site is what a contender has to serve.
-type site struct {
-	Dir  string // files
-	Cert string // PEM file; "" for plain HTTP
-	Key  string
-}
-
-// URL is where a server of the site at addr has its files.
-func (s site) URL(addr string) string {
-	if s.Cert != "" {
-		return "https://" + addr + "/"
-	}
-	return "http://" + addr + "/"
-}
-
 // A contender can be started any number of times, one at a time.
-type contender interface {
-	// Key is what parseContenders calls it.
-	Key() string
-	Name() string
-	// Check returns a measure.ErrMissing if the contender cannot be started here.
-	Check() error
-	// Start runs the server in processes of its own; files it needs go to dir.
-	Start(ctx context.Context, dir string, s site) (*measure.Server, error)
+type contender struct {
+	key, name string // key is what the command line calls it
+	// check returns a measure.ErrMissing if the contender cannot be started here.
+	check func() error
+	// start runs a server of the files in root in processes of its own; files that it needs go to dir.
+	start func(ctx context.Context, dir, root string) (*measure.Server, error)
 }
 
 // contenders are all that there are.
-func contenders() []contender {
-	var all []contender
+func contenders() (all []contender) {
 	for _, h := range handlers {
-		all = append(all, goServer{h})
+		all = append(all, contender{h.key, h.name, func() error { return nil }, h.start})
 	}
-	for _, n := range []nginx{
-		{Workers: 1}, {Workers: 2}, {Workers: 1, Cache: true}, {Workers: 2, Cache: true}, {Workers: 1, PushLast: true},
-		{Workers: 1, Cache: true, PushLast: true},
-	} {
-		all = append(all, n)
+	for _, n := range nginxes {
+		all = append(all, contender{n.key, n.name, func() error { _, err := findNginx(); return err }, n.start})
 	}
 	return all
 }
@@ -118,15 +57,14 @@ func contenders() []contender {
 // keys are what the contenders are called on a command line.
 func keys() (all []string) {
 	for _, c := range contenders() {
-		all = append(all, c.Key())
+		all = append(all, c.key)
 	}
 	return all
 }
 
 // parseContenders reads a list of keys, as in "millrace,fileserver,nginx".
-func parseContenders(list string) ([]contender, error) {
+func parseContenders(list string) (chosen []contender, err error) {
 	all := contenders()
-	var chosen []contender
 	for _, key := range strings.Split(list, ",") {
 		i := slices.Index(keys(), strings.TrimSpace(key))
 		if i < 0 {

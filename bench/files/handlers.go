@@ -2,14 +2,13 @@ package files
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -28,9 +27,7 @@ var handlers = []handler{
 	{"millrace", "chunk.FileServer", newMillrace},
 	{"naive", "io.CopyBuffer(w, f, nil)", each(copyNaively)},
 	{"length", "the same, and Content-Length", each(copyWithLength)},
-	{"loop", "loop of Read and Write, 64 KiB", each(copyInLoop)},
 	{"wrapped-copy", "behind a middleware: io.Copy", wrapped(each(copyWithLength))},
-	{"wrapped-fileserver", "behind a middleware: http.FileServer", wrapped(newFileServer)},
 	{"wrapped-millrace", "behind a middleware: chunk.FileServer", wrapped(newMillrace)},
 }
 
@@ -69,23 +66,6 @@ func copyWithLength(w http.ResponseWriter, _ *http.Request, f *os.File) {
 	}
 	w.Header().Set("Content-Length", strconv.FormatInt(info.Size(), 10))
 	io.CopyBuffer(w, f, nil)
-}
-
-func copyInLoop(w http.ResponseWriter, _ *http.Request, f *os.File) {
-	buf := make([]byte, 64*1024)
-	for {
-		n, err := f.Read(buf)
-		if n > 0 {
-			w.Write(buf[:n])
-		}
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-	}
 }
 
 // wrapped puts a handler behind a middleware that logs, to nowhere.
@@ -128,48 +108,28 @@ func (w *loggedResponse) Write(p []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (w *loggedResponse) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// A goServer is a handler served by net/http in a process of its own, so that CPU time and memory are the server's alone.
-type goServer struct{ handler }
-
-func (g goServer) Key() string  { return g.key }
-func (g goServer) Name() string { return g.name }
-func (g goServer) Check() error { return nil }
-
-// Start implements contender.
-func (g goServer) Start(ctx context.Context, _ string, s site) (*measure.Server, error) {
+// start has net/http serve the handler in a process of its own, so that CPU time and memory are the server's alone.
+func (h handler) start(ctx context.Context, _, root string) (*measure.Server, error) {
 	addr, err := measure.FreeAddr()
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := measure.Self(goServerChild, g.key, addr, s.Dir, s.Cert, s.Key)
+	cmd, err := measure.Self(serverChild, h.key, addr, root)
 	if err != nil {
 		return nil, err
 	}
 	return measure.StartServer(ctx, addr, cmd)
 }
 
-var goServerChild = measure.RegisterChild("files-server", func(args []string) error {
-	for _, h := range handlers {
-		if h.key == args[0] {
-			return h.serve(args[1], site{Dir: args[2], Cert: args[3], Key: args[4]})
-		}
+var serverChild = measure.RegisterChild("files-server", func(args []string) error {
+	i := slices.IndexFunc(handlers, func(h handler) bool { return h.key == args[0] })
+	if i < 0 {
+		return fmt.Errorf("files: no handler %q", args[0])
 	}
-	return fmt.Errorf("files: no handler %q", args[0])
+	files, err := handlers[i].make(args[2])
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{Addr: args[1], Handler: files, ErrorLog: log.New(io.Discard, "", 0)} // clients leave at the end of a turn
+	return srv.ListenAndServe()
 })
-
-func (h handler) serve(addr string, s site) error {
-	files, err := h.make(s.Dir)
-	if err != nil {
-		return err
-	}
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return err
-	}
-	srv := &http.Server{Handler: files, ErrorLog: log.New(io.Discard, "", 0)} // clients leave at the end of a turn
-	if s.Cert == "" {
-		return srv.Serve(l)
-	}
-	srv.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS13}
-	return srv.ServeTLS(l, s.Cert, s.Key)
-}

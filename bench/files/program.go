@@ -23,18 +23,17 @@ var Program = &measure.Program{
 	Brief: []string{"-rounds", "2", "-seconds", "3", "-long-seconds", "6", "-case", "64KiBx100,1MiBx100,256MiBx8",
 		"-contenders", "fileserver,millrace,naive,wrapped-copy,wrapped-millrace,nginx,nginx-cache,nginx-push"},
 	Flags: func(f *flag.FlagSet) {
-		f.StringVar(&options.cases, "case", "64KiBx8,64KiBx100,1MiBx8,1MiBx100,256MiBx8,1MiBx100+tls", "SIZExCONNECTIONS[+tls], more with commas")
+		f.StringVar(&options.cases, "case", "64KiBx8,64KiBx100,1MiBx8,1MiBx100,256MiBx8", "SIZExCONNECTIONS, more with commas")
 		f.StringVar(&options.contenders, "contenders", strings.Join(keys(), ","), "one ratio is to the first")
 		f.IntVar(&options.seconds, "seconds", 4, "seconds of each turn")
 		f.IntVar(&options.longSeconds, "long-seconds", 15, "the same with files of 64 MiB and more")
-		f.StringVar(&options.dir, "dir", "", "where the files are made; the system's place for them if empty")
 	},
 	Run: run,
 }
 
 var options struct {
-	cases, contenders, dir string
-	seconds, longSeconds   int
+	cases, contenders    string
+	seconds, longSeconds int
 }
 
 // longFrom is the size from which a turn must be long for every connection to get through one file.
@@ -48,7 +47,7 @@ func run(ctx context.Context, p *measure.Params) error {
 	if err != nil {
 		return err
 	}
-	if all, err = measure.Present(all, contender.Name, contender.Check, p.Logf); err != nil {
+	if all, err = measure.Present(all, func(c contender) string { return c.name }, func(c contender) error { return c.check() }, p.Logf); err != nil {
 		return err
 	}
 	var cases []testCase
@@ -59,23 +58,23 @@ func run(ctx context.Context, p *measure.Params) error {
 		}
 		cases = append(cases, c)
 	}
-	dir, err := os.MkdirTemp(options.dir, "bench-files-")
+	dir, err := os.MkdirTemp("", "bench-files-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	for _, c := range cases {
-		site, err := makeSite(dir, c)
+		root, err := makeFile(dir, c.size)
 		if err != nil {
 			return err
 		}
 		turns := make([][]turn, len(all))
 		err = measure.Rounds(ctx, len(all), p.Rounds, func(round, i int) error {
-			t, err := takeTurn(ctx, all[i], c, site)
+			t, err := takeTurn(ctx, all[i], c, root)
 			if err != nil {
-				return fmt.Errorf("%s, %s: %w", c, all[i].Name(), err)
+				return fmt.Errorf("%s, %s: %w", c, all[i].name, err)
 			}
-			p.Logf("files: round %d, %s, %s: %.3f CPU s/GB, %d requests, %d errors", round+1, c, all[i].Name(), t.cpuPerGB(),
+			p.Logf("files: round %d, %s, %s: %.3f CPU s/GB, %d requests, %d errors", round+1, c, all[i].name, t.cpuPerGB(),
 				t.Requests, t.errors())
 			turns[i] = append(turns[i], t)
 			return nil
@@ -100,19 +99,19 @@ type turn struct {
 func (t turn) cpuPerGB() float64 { return t.serverCPU.Seconds() / (float64(t.Bytes) / 1e9) }
 
 // takeTurn starts the contender, compares what it delivers with the file, and puts load on it.
-func takeTurn(ctx context.Context, who contender, c testCase, s site) (t turn, err error) {
+func takeTurn(ctx context.Context, who contender, c testCase, root string) (t turn, err error) {
 	dir, err := os.MkdirTemp("", "bench-files-")
 	if err != nil {
 		return t, err
 	}
 	defer os.RemoveAll(dir)
-	srv, err := who.Start(ctx, dir, s)
+	srv, err := who.start(ctx, dir, root)
 	if err != nil {
 		return t, err
 	}
 	defer srv.Stop()
-	url := s.URL(srv.Addr) + c.file()
-	if err := warmUp(ctx, s, url, c.Size); err != nil {
+	url := "http://" + srv.Addr + "/" + fileName(c.size)
+	if err := warmUp(ctx, url, c.size); err != nil {
 		return t, err
 	}
 	before, err := measure.UsageOf(srv.PIDs)
@@ -120,10 +119,10 @@ func takeTurn(ctx context.Context, who contender, c testCase, s site) (t turn, e
 		return t, err
 	}
 	seconds := options.seconds
-	if c.Size >= longFrom {
+	if c.size >= longFrom {
 		seconds = options.longSeconds
 	}
-	if t.loaded, err = runWrk(ctx, dir, url, c.Conns, seconds); err != nil {
+	if t.loaded, err = runWrk(ctx, dir, url, c.conns, seconds); err != nil {
 		return t, err
 	}
 	after, err := measure.UsageOf(srv.PIDs)
@@ -145,14 +144,14 @@ func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Tab
 			us = "wrapped-millrace"
 		}
 		for i, who := range all {
-			if who.Key() == us {
+			if who.key == us {
 				return get(i, turn.cpuPerGB)
 			}
 		}
 		return nil
 	}
-	t := measure.NewTable("files-"+c.String(), fmt.Sprintf("Files of %s over HTTP, %d rounds", c.Title(), rounds), "contender",
-		"server CPU s/GB", "work a CPU s, x "+all[0].Name(), "CPU, x chunk.FileServer", "MB/s", "requests/s", "p99 ms", "peak RSS MB",
+	t := measure.NewTable("files-"+c.String(), fmt.Sprintf("Files of %s over HTTP, %d connections, %d rounds", measure.SizeName(c.size), c.conns, rounds), "contender",
+		"server CPU s/GB", "work a CPU s, x "+all[0].name, "CPU, x chunk.FileServer", "MB/s", "requests/s", "p99 ms", "peak RSS MB",
 		"errors", "wrk's CPU s/GB")
 	t.Bar = 1
 	t.Note = "wrk runs on the same CPUs as the server. x chunk.FileServer is how many times as much CPU time the contender needs; a " +
@@ -164,7 +163,7 @@ func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Tab
 		if p99.(measure.Series).Min() == 0 {
 			p99 = "-" // no request was completed
 		}
-		t.Row(who.Name(), cpu, base.Over(cpu), cpu.Over(ours(who.Key())),
+		t.Row(who.name, cpu, base.Over(cpu), cpu.Over(ours(who.key)),
 			get(i, func(t turn) float64 { return float64(t.Bytes) / float64(t.Micros) }),
 			get(i, func(t turn) float64 { return float64(t.Requests) / float64(t.Micros) * 1e6 }), p99,
 			get(i, func(t turn) float64 { return float64(t.peak) / (1 << 20) }).Median(),
@@ -174,62 +173,41 @@ func table(c testCase, all []contender, turns [][]turn, rounds int) *measure.Tab
 	return t
 }
 
-// file is the name of the case's file.
-func (c testCase) file() string { return fmt.Sprintf("%d.bin", c.Size) }
+// fileName is the name of the file of a size.
+func fileName(size int) string { return fmt.Sprintf("%d.bin", size) }
 
-// makeSite makes what a case needs in dir, unless it is there already.
-func makeSite(dir string, c testCase) (site, error) {
-	s := site{Dir: filepath.Join(dir, "root")}
-	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return site{}, err
+// makeFile makes the file of a size in a directory under dir, unless it is there already, and returns that directory.
+func makeFile(dir string, size int) (root string, err error) {
+	root = filepath.Join(dir, "root")
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return "", err
 	}
 	if err := os.Chmod(dir, 0o755); err != nil { // for nginx's workers
-		return site{}, err
+		return "", err
 	}
-	if c.TLS {
-		var err error
-		if s.Cert, s.Key, err = makeCertificate(dir); err != nil {
-			return site{}, err
-		}
-	}
-	name := filepath.Join(s.Dir, c.file())
+	name := filepath.Join(root, fileName(size))
 	if _, err := os.Stat(name); err == nil {
-		return s, nil
+		return root, nil
 	}
 	f, err := os.Create(name)
 	if err != nil {
-		return site{}, err
+		return "", err
 	}
 	defer f.Close()
-	if _, err := io.CopyN(f, content(), c.Size); err != nil {
-		return site{}, err
+	if _, err := io.CopyN(f, content(), int64(size)); err != nil {
+		return "", err
 	}
-	return s, f.Sync() // so that the disk is idle while servers are measured
+	return root, f.Sync() // so that the disk is idle while servers are measured
 }
 
 // content gives random bytes, the same ones each time.
 func content() io.Reader { return rand.NewChaCha8([32]byte{}) }
 
-// sums are the checksums of files by their size.
-var sums = make(map[int64]uint32)
-
-func sumOf(size int64) uint32 {
-	sum, ok := sums[size]
-	if !ok {
-		h := crc32.NewIEEE()
-		io.CopyN(h, content(), size)
-		sum = h.Sum32()
-		sums[size] = sum
-	}
-	return sum
-}
-
 // warmUp gets the file a few times, and fails unless each answer is the file.
-func warmUp(ctx context.Context, s site, url string, size int64) error {
-	client, err := s.client()
-	if err != nil {
-		return err
-	}
+func warmUp(ctx context.Context, url string, size int) error {
+	want := crc32.NewIEEE()
+	io.CopyN(want, content(), int64(size))
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer client.CloseIdleConnections()
 	for until := time.Now().Add(100 * time.Millisecond); time.Now().Before(until); {
 		h := crc32.NewIEEE()
@@ -237,7 +215,7 @@ func warmUp(ctx context.Context, s site, url string, size int64) error {
 		if err != nil {
 			return err
 		}
-		if n != size || h.Sum32() != sumOf(size) {
+		if n != int64(size) || h.Sum32() != want.Sum32() {
 			return fmt.Errorf("files: %s gives %d bytes that are not the file's %d", url, n, size)
 		}
 	}

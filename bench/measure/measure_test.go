@@ -251,3 +251,16 @@ func TestUntilStopped(t *testing.T) {
 		t.Fatal("SIGTERM does not end the context")
 	}
 }
+
+func TestSizes(t *testing.T) {
+	for s, want := range map[string]int{"1": 1, "1000001": 1000001, "64KiB": 64 << 10, "10MiB": 10 << 20} {
+		if n, err := measure.ParseSize(s); err != nil || n != want || measure.SizeName(n) != s {
+			t.Errorf("%q is %d (%s), %v", s, n, measure.SizeName(n), err)
+		}
+	}
+	for _, s := range []string{"", "0", "-1", "KiB", "1KB", "1GiB", "1.5MiB"} {
+		if n, err := measure.ParseSize(s); err == nil {
+			t.Errorf("%q is %d", s, n)
+		}
+	}
+}

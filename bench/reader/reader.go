@@ -48,7 +48,6 @@ var (
 	onGenerator = []Contender{
 		sourceAlone, naive, peek, readRange, readChain,
 		{"cloudwego bufiox, release per 16 packets", openBufiox},
-		{"netpoll zero-copy reader", openNetpoll},
 		{"grpc mem, packed 16 KiB + views", openGRPC},
 		{"hand-written 16 KiB block, offsets only", openHand},
 	}

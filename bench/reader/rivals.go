@@ -4,7 +4,6 @@ import (
 	"io"
 
 	"github.com/cloudwego/gopkg/bufiox"
-	"github.com/cloudwego/netpoll"
 	"google.golang.org/grpc/mem"
 )
 
@@ -47,37 +46,6 @@ func (r *bufioxRun) Packets(n int) {
 func (r *bufioxRun) Close() {
 	for i := range r.streams {
 		r.streams[i].r.Release(nil)
-	}
-}
-
-// netpollRun uses netpoll's reader over an io.Reader: Next, look, Release.
-type netpollRun struct {
-	streams []netpoll.Reader
-	audience
-}
-
-func openNetpoll(streams []io.Reader, subs []*Subscriber) Run {
-	r := &netpollRun{streams: make([]netpoll.Reader, len(streams)), audience: audience{subs: subs}}
-	for i, s := range streams {
-		r.streams[i] = netpoll.NewReader(s)
-	}
-	return r
-}
-
-func (r *netpollRun) Packets(n int) {
-	for range n {
-		r.next(len(r.streams))
-		st := r.streams[r.at]
-		p, err := st.Next(PacketSize)
-		must(err)
-		r.see(p)
-		must(st.Release())
-	}
-}
-
-func (r *netpollRun) Close() {
-	for _, st := range r.streams {
-		st.Release()
 	}
 }
 

@@ -47,7 +47,7 @@ func run(ctx context.Context, p *measure.Params) error {
 		for _, size := range sizes {
 			for _, c := range t.contenders {
 				if err := c.check(ctx, srv, t, size); err != nil {
-					return fmt.Errorf("%s, %s: %w", c.name, sizeName(size), err)
+					return fmt.Errorf("%s, %s: %w", c.name, measure.SizeName(size), err)
 				}
 			}
 		}
@@ -78,15 +78,15 @@ func (t task) run(ctx context.Context, p *measure.Params, srv *server, sizes []i
 	}
 	var costs []measure.Cost
 	for _, size := range sizes {
-		p.Logf("redis: %s, %s, %d goroutines", t.what, sizeName(size), goroutines)
+		p.Logf("redis: %s, %s, %d goroutines", t.what, measure.SizeName(size), goroutines)
 		site, err := srv.site(ctx, size)
 		if err != nil {
 			return err
 		}
 		if costs, err = t.measure(ctx, p, site, goroutines); err != nil {
-			return fmt.Errorf("%s, %s: %w", t.what, sizeName(size), err)
+			return fmt.Errorf("%s, %s: %w", t.what, measure.SizeName(size), err)
 		}
-		columns = append(columns, sizeName(size), "CPU")
+		columns = append(columns, measure.SizeName(size), "CPU")
 		raw := costs[0]
 		rows[0] = append(rows[0], fmt.Sprintf("%.1f", raw.Nanos.Median()/1e3), fmt.Sprintf("%.1f", raw.CPU.Median()/1e3))
 		for i, c := range costs {
@@ -171,31 +171,13 @@ func (c contender) check(ctx context.Context, srv *server, t task, size int) err
 }
 
 // parseSizes reads sizes such as 4KiB and 10MiB, with commas between them.
-func parseSizes(s string) (sizes []int, err error) {
-	for _, name := range strings.Split(s, ",") {
-		digits, unit := strings.TrimSpace(name), 1
-		if cut, ok := strings.CutSuffix(digits, "KiB"); ok {
-			digits, unit = cut, 1<<10
-		} else if cut, ok := strings.CutSuffix(digits, "MiB"); ok {
-			digits, unit = cut, 1<<20
-		}
-		const most = 512 << 20 // what Redis allows
-		n, err := strconv.Atoi(digits)
-		if err != nil || n < 1 || n > most/unit {
+func parseSizes(list string) (sizes []int, err error) {
+	for _, name := range strings.Split(list, ",") {
+		n, err := measure.ParseSize(strings.TrimSpace(name))
+		if err != nil || n > 512<<20 { // what Redis allows
 			return nil, fmt.Errorf("-sizes %q: want 1 to 512MiB, such as 4KiB", name)
 		}
-		sizes = append(sizes, n*unit)
+		sizes = append(sizes, n)
 	}
 	return sizes, nil
-}
-
-// sizeName is the inverse of parseSizes.
-func sizeName(n int) string {
-	switch {
-	case n%(1<<20) == 0:
-		return fmt.Sprintf("%dMiB", n>>20)
-	case n%(1<<10) == 0:
-		return fmt.Sprintf("%dKiB", n>>10)
-	}
-	return strconv.Itoa(n)
 }

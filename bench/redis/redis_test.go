@@ -9,6 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/bench/measure/benchtest"
 )
 
@@ -87,8 +88,8 @@ func TestParseSizes(t *testing.T) {
 		t.Errorf("%v, %v", sizes, err)
 	}
 	for _, n := range sizes {
-		if again, err := parseSizes(sizeName(n)); err != nil || again[0] != n {
-			t.Errorf("%d is called %q", n, sizeName(n))
+		if again, err := parseSizes(measure.SizeName(n)); err != nil || again[0] != n {
+			t.Errorf("%d is called %q", n, measure.SizeName(n))
 		}
 	}
 	for _, s := range []string{"", "0", "-1", "1MB", "513MiB", "1KiB,", "9223372036854775807KiB"} {

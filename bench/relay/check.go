@@ -1,20 +1,16 @@
 package relay
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
-	"net/http"
 	"os"
 	"sync"
 	"time"
 
-	"github.com/millrace-io/millrace/bench/rtmp"
+	"github.com/millrace-io/millrace/bench/httpflv"
 	"github.com/millrace-io/millrace/internal/load"
 )
 
@@ -120,16 +116,24 @@ func contains(all, part []uint32, repeats bool) bool {
 	return false
 }
 
+// protocol is how a relay is reached by those who look at whole payloads.
+func (r *running) protocol() load.Protocol {
+	if r.config.Protocol != nil {
+		return r.config.Protocol
+	}
+	return httpflv.Server{URL: r.config.URL}
+}
+
 // publish publishes in real time until ctx ends.
 func publish(ctx context.Context, r *running, sent *sums) error {
-	write, end, err := publication(ctx, r)
+	p, err := r.protocol().Publish(ctx, "check")
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer p.Close()
 	synth := load.NewSynth(0, checkBitRate, 500*time.Millisecond)
 	for _, t := range synth.Headers(checkBitRate) {
-		if err := write(t); err != nil {
+		if err := p.WriteTag(t); err != nil {
 			return err
 		}
 	}
@@ -137,119 +141,35 @@ func publish(ctx context.Context, r *running, sent *sums) error {
 		time.Sleep(synth.Due() - time.Since(began))
 		t := synth.Next(time.Now())
 		sent.add(t.Kind, t.Payload)
-		if err := write(t); err != nil && ctx.Err() == nil {
+		if err := p.WriteTag(t); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// publication begins to publish the stream "check".
-func publication(ctx context.Context, r *running) (write func(load.Tag) error, end func(), err error) {
-	if r.config.Protocol != nil {
-		p, err := r.config.Protocol.Publish(ctx, "check")
-		if err != nil {
-			return nil, nil, err
-		}
-		return p.WriteTag, func() { p.Close() }, nil
-	}
-	body, pipe := io.Pipe()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.config.URL+"/live/check"+r.config.Ending, body)
-	if err != nil {
-		return nil, nil, err
-	}
-	req.Header.Set("Content-Type", "video/x-flv")
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		res, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			body.CloseWithError(err)
-			return
-		}
-		body.CloseWithError(fmt.Errorf("the publisher is answered %s", res.Status))
-		res.Body.Close()
-	}()
-	if _, err := io.WriteString(pipe, "FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"); err != nil {
-		return nil, nil, err
-	}
-	return func(t load.Tag) error { return writeTag(pipe, t) }, func() { pipe.Close(); <-done }, nil
-}
-
-func writeTag(w io.Writer, t load.Tag) error {
-	n := len(t.Payload)
-	b := []byte{t.Kind, byte(n >> 16), byte(n >> 8), byte(n), byte(t.Timestamp >> 16), byte(t.Timestamp >> 8), byte(t.Timestamp),
-		byte(t.Timestamp >> 24), 0, 0, 0}
-	b = append(b, t.Payload...)
-	_, err := w.Write(binary.BigEndian.AppendUint32(b, uint32(n+11)))
-	return err
-}
-
 // watch returns the checksums of the payloads that a viewer gets.
 func watch(ctx context.Context, r *running) (*sums, error) {
-	next, end, err := subscription(ctx, r)
+	s, err := r.protocol().Watch(ctx, "check")
 	if err != nil {
 		return nil, err
 	}
-	defer end()
+	defer s.Close()
 	headers := load.NewSynth(0, checkBitRate, time.Second).Headers(checkBitRate)
 	got := new(sums)
 	for n := 0; n < checkedTags; {
-		kind, payload, err := next()
-		if err != nil {
+		var a load.Arrival
+		if err := s.Next(&a); err != nil {
 			return nil, fmt.Errorf("the viewer got %d tags: %w", n, err)
 		}
-		header := kind == load.Script
+		header := a.Kind == load.Script
 		for _, h := range headers {
-			header = header || bytes.Equal(payload, h.Payload)
+			header = header || bytes.Equal(a.Head, h.Payload)
 		}
 		if !header {
-			got.add(kind, payload)
+			got.add(a.Kind, a.Head)
 			n++
 		}
 	}
 	return got, nil
-}
-
-// subscription begins to watch the stream "check". A payload is valid until the next call.
-func subscription(ctx context.Context, r *running) (next func() (kind byte, payload []byte, err error), end func(), err error) {
-	if proto, ok := r.config.Protocol.(*rtmp.Server); ok {
-		whole := *proto
-		whole.Whole = true
-		s, err := whole.Watch(ctx, "check")
-		if err != nil {
-			return nil, nil, err
-		}
-		var a load.Arrival
-		return func() (byte, []byte, error) {
-			err := s.Next(&a)
-			return a.Kind, a.Head, err
-		}, func() { s.Close() }, nil
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.config.URL+"/live/check"+r.config.Ending, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		return nil, nil, err
-	}
-	if res.StatusCode != http.StatusOK {
-		res.Body.Close()
-		return nil, nil, fmt.Errorf("the viewer is answered %s", res.Status)
-	}
-	in := bufio.NewReader(res.Body)
-	if _, err := in.Discard(9 + 4); err != nil {
-		res.Body.Close()
-		return nil, nil, err
-	}
-	return func() (byte, []byte, error) {
-		var head [11]byte
-		if _, err := io.ReadFull(in, head[:]); err != nil {
-			return 0, nil, err
-		}
-		tag := make([]byte, int(binary.BigEndian.Uint32(head[:])&0xffffff)+4)
-		_, err := io.ReadFull(in, tag)
-		return head[0], tag[:len(tag)-4], err
-	}, func() { res.Body.Close() }, nil
 }

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -40,9 +39,9 @@ type running struct {
 // defaultLatency is the bound that millrace serve has by default.
 const defaultLatency = 50 * time.Millisecond
 
-const specs = "nginx[@CHUNK], node, copy, share, millrace[@BOUND], bare[@BOUND]"
+const specs = "nginx[@CHUNK], copy, share, millrace[@BOUND], bare[@BOUND]"
 
-// parseContenders reads a list such as nginx,nginx@65536,node,copy,share,bare@50ms,millrace@0,millrace.
+// parseContenders reads a list such as nginx,nginx@65536,copy,share,bare@50ms,millrace@0,millrace.
 func parseContenders(list string, b *builder) (all []contender, err error) {
 	for _, spec := range strings.Split(list, ",") {
 		c, err := parseContender(strings.TrimSpace(spec), b)
@@ -73,8 +72,6 @@ func parseContender(spec string, b *builder) (contender, error) {
 			}
 		}
 		return nginx(chunk), nil
-	case name == "node" && !valued:
-		return node(b), nil
 	case (name == "copy" || name == "share") && !valued:
 		return goRelay(b, name), nil
 	case name == "millrace":
@@ -249,57 +246,6 @@ func nginx(chunk int) contender {
 			}
 			c.Protocol = &rtmp.Server{Addr: addr}
 			return &running{s, c}, nil
-		},
-	}
-}
-
-// nodePackage is what npm installs.
-const nodePackage = "node-media-server@4.4.3"
-
-// node is Node-Media-Server with its defaults, but for the console and the passwords.
-func node(b *builder) contender {
-	home := filepath.Join(b.dir, "node")
-	return contender{
-		name: "node-media-server 4.4.3", protocol: "HTTP-FLV",
-		prepare: func(ctx context.Context) error {
-			for _, program := range []string{"node", "npm"} {
-				if _, err := measure.Find(program, "nodejs npm"); err != nil {
-					return err
-				}
-			}
-			install := exec.CommandContext(ctx, "npm", "install", "--no-audit", "--no-fund", "--prefix", home, nodePackage)
-			if msg, err := install.CombinedOutput(); err != nil {
-				first, _, _ := strings.Cut(string(msg), "\n")
-				return fmt.Errorf("%s %w: npm install: %v: %s", nodePackage, measure.ErrMissing, err, first)
-			}
-			return nil
-		},
-		start: func(ctx context.Context, dir string, c load.Config) (*running, error) {
-			addr, err := measure.FreeAddr()
-			if err != nil {
-				return nil, err
-			}
-			_, port, err := net.SplitHostPort(addr)
-			if err != nil {
-				return nil, err
-			}
-			config, err := json.Marshal(map[string]any{
-				"bind":  "127.0.0.1",
-				"http":  map[string]any{"port": json.Number(port)},
-				"auth":  map[string]any{"play": false, "publish": false},
-				"store": map[string]any{"path": filepath.Join(dir, "data")},
-			})
-			if err != nil {
-				return nil, err
-			}
-			conf := filepath.Join(dir, "node.json")
-			if err := os.WriteFile(conf, config, 0o644); err != nil {
-				return nil, err
-			}
-			app := filepath.Join(home, "node_modules", "node-media-server", "bin", "app.js")
-			s, err := measure.StartServer(ctx, addr, exec.Command("node", app, "--no-admin", "-c", conf))
-			c.URL, c.Ending = "http://"+addr, ".flv"
-			return &running{s, c}, err
 		},
 	}
 }

@@ -22,7 +22,7 @@ var Program = &measure.Program{
 	Brief: []string{"-rounds", "2", "-seconds", "5", "-contenders", "nginx,nginx@65536,share,copy,bare@50ms,millrace@0,millrace"},
 	Flags: func(f *flag.FlagSet) {
 		f.StringVar(&options.cases, "case", "1x200,50x4", "STREAMSxVIEWERS, more with commas")
-		f.StringVar(&options.contenders, "contenders", "nginx,nginx@65536,node,copy,share,bare,bare@50ms,millrace@0,millrace",
+		f.StringVar(&options.contenders, "contenders", "nginx,nginx@65536,copy,share,bare,bare@50ms,millrace@0,millrace",
 			"of "+specs+"; one ratio is to the first")
 		f.IntVar(&options.seconds, "seconds", 12, "seconds measured of each turn")
 		f.IntVar(&options.bitRate, "bitrate", 2_150_000, "bits a second of each stream")

@@ -31,14 +31,14 @@ func TestParse(t *testing.T) {
 	if got := strings.Join(names, "; "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	for _, s := range []string{"", "apache", "nginx@1s", "node@1s", "copy-x", "bare-x", "millrace@soon"} {
+	for _, s := range []string{"", "apache", "nginx@1s", "node", "copy-x", "bare-x", "millrace@soon"} {
 		if _, err := parseContenders(s, &builder{}); err == nil {
 			t.Errorf("%q is accepted", s)
 		}
 	}
 }
 
-// TestContendersDeliver starts each relay but Node's, which npm fetches, and compares what a viewer gets with what was
+// TestContendersDeliver starts each relay and compares what a viewer gets with what was
 // published.
 func TestContendersDeliver(t *testing.T) {
 	if testing.Short() {

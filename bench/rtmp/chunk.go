@@ -12,46 +12,35 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// maxBody bounds the messages that are kept whole: commands and control.
-const maxBody = 64 << 10
-
 var errProtocol = errors.New("rtmp: broken chunk")
 
-// reader puts chunks together. Of media it keeps only the first bytes; it
-// answers pings and acknowledges what arrives.
+// A reader puts chunks together to messages, answers pings and acknowledges what arrives.
 type reader struct {
 	r       *millrace.Reader
 	out     *writer
 	chunk   int
-	media   int // bytes that are kept of sound, pictures and data
-	streams map[int]*chunkStream
+	streams map[int]*message // by the number of their chunk stream
 
-	window   int64
-	received int64
-	acked    int64
-	waited   bool // for some byte of the message that is being read
+	window, received, acked int64 // bytes
+	waited                  bool  // for some byte of the chunk that is being read
+	head                    [11]byte
 }
 
-// chunkStream is one sequence of messages, cut into chunks.
-type chunkStream struct {
-	timestamp uint32
-	delta     uint32
-	extended  bool
-	size      int
-	kind      byte
-
-	got    int  // bytes of the message so far
-	waited bool // for one of them
-	keep   int  // how many of them are kept
-	body   []byte
+// A message is the last one of a chunk stream, whole or in part. The next one repeats what its header leaves out.
+type message struct {
+	timestamp, delta uint32
+	extended         bool
+	size             int
+	kind             byte
+	body             []byte
+	whole, waited    bool
 }
 
 func newReader(r *millrace.Reader, out *writer) *reader {
-	return &reader{r: r, out: out, chunk: 128, media: load.HeadLen, window: defaultWindow, streams: make(map[int]*chunkStream)}
+	return &reader{r: r, out: out, chunk: 128, window: defaultWindow, streams: make(map[int]*message)}
 }
 
-// nextCommand waits for a command and returns its AMF0 values, valid until the next call. It answers control messages and
-// passes over media.
+// nextCommand waits for a command and returns its AMF0 values, valid until the next call. It passes over other messages.
 func (r *reader) nextCommand() ([]byte, error) {
 	for {
 		m, err := r.next()
@@ -73,8 +62,8 @@ func (r *reader) nextMedia(a *load.Arrival) error {
 		}
 		switch m.kind {
 		case load.Audio, load.Video, load.Script:
-			a.Kind, a.Timestamp, a.Size, a.Head = m.kind, m.timestamp, m.size, m.body
-			if a.Waited = m.waited; a.Waited {
+			*a = load.Arrival{Kind: m.kind, Timestamp: m.timestamp, Size: m.size, Head: m.body, Waited: m.waited}
+			if m.waited {
 				a.At = time.Now()
 			}
 			return nil
@@ -82,39 +71,28 @@ func (r *reader) nextMedia(a *load.Arrival) error {
 	}
 }
 
-// next reads chunks until a message is whole. The message is valid until the
-// next call.
-func (r *reader) next() (*chunkStream, error) {
+// next reads chunks until a message is whole. The message is valid until the next call.
+func (r *reader) next() (*message, error) {
 	for {
-		s, err := r.nextChunk()
+		m, err := r.nextChunk()
 		if err != nil {
 			return nil, err
 		}
-		if s.got < s.size {
+		if m.whole = len(m.body) == m.size; !m.whole {
 			continue
 		}
-		s.got = 0
-		if err := r.acknowledge(); err != nil {
-			return nil, err
+		if r.received-r.acked >= r.window/2 { // the server hears of it at least once a window
+			r.acked = r.received
+			if err := r.out.control(typeAck, uint32(r.received)); err != nil {
+				return nil, err
+			}
 		}
-		if err := r.obey(s); err != nil {
-			return nil, err
-		}
-		return s, nil
+		return m, r.obey(m)
 	}
-}
-
-// acknowledge tells the server how much has come, at least once a window.
-func (r *reader) acknowledge() error {
-	if r.received-r.acked < r.window/2 {
-		return nil
-	}
-	r.acked = r.received
-	return r.out.control(typeAck, uint32(r.received))
 }
 
 // obey does what a control message says.
-func (r *reader) obey(m *chunkStream) error {
+func (r *reader) obey(m *message) error {
 	if m.kind > typePeerBandwidth || m.kind == 0 {
 		return nil
 	}
@@ -138,129 +116,100 @@ func (r *reader) obey(m *chunkStream) error {
 	return nil
 }
 
-func (r *reader) nextChunk() (*chunkStream, error) {
+// nextChunk reads a chunk and returns the message that it is a part of.
+func (r *reader) nextChunk() (*message, error) {
 	r.waited = false
-	r.await(1)
-	b, err := r.r.ReadByte()
+	first, err := r.number(1)
 	if err != nil {
 		return nil, err
 	}
-	format, id := b>>6, int(b&63)
-	n := 1
-	if id < 2 { // numbers that do not fit have one or two bytes more
-		r.await(id + 1)
-		v, err := r.r.ReadLE(id + 1)
-		if err != nil {
-			return nil, inside(err)
-		}
-		n += id + 1
-		id = int(v) + 64
+	m, err := r.restOfChunk(byte(first>>6), int(first&63))
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF // inside a chunk
 	}
-	s := r.streams[id]
-	if s == nil {
+	return m, err
+}
+
+func (r *reader) restOfChunk(format byte, id int) (*message, error) {
+	if id < 2 { // numbers that do not fit have one or two bytes more, the lower one first
+		low, err := r.number(1)
+		high := uint64(0)
+		if err == nil && id == 1 {
+			high, err = r.number(1)
+		}
+		if err != nil {
+			return nil, err
+		}
+		id = int(high<<8|low) + 64
+	}
+	m := r.streams[id]
+	if m == nil {
 		if format != 0 {
 			return nil, fmt.Errorf("rtmp: chunk stream %d begins with header format %d", id, format)
 		}
-		s = new(chunkStream)
-		r.streams[id] = s
+		m = &message{whole: true}
+		r.streams[id] = m
 	}
-	h, err := r.header(s, format)
-	if err != nil {
-		return nil, inside(err)
+	if err := r.header(m, format); err != nil {
+		return nil, err
 	}
-	p, err := r.payload(s)
-	r.received += int64(n + h + p)
-	return s, inside(err)
+	at := len(m.body)
+	m.body = append(m.body, make([]byte, min(r.chunk, m.size-at))...)
+	err := r.read(m.body[at:])
+	m.waited = m.waited || r.waited
+	return m, err
 }
 
-// header reads what follows the basic header, and says how long it was.
-func (r *reader) header(s *chunkStream, format byte) (int, error) {
-	if s.got > 0 && format != 3 {
-		return 0, errProtocol
+// header reads what follows the number of the chunk stream, and begins a message unless one is under way.
+func (r *reader) header(m *message, format byte) error {
+	if !m.whole && format != 3 {
+		return errProtocol
 	}
 	size := [4]int{11, 7, 3, 0}[format]
-	if size > 0 {
-		r.await(size)
-		p, err := r.r.Peek(size)
-		if err != nil {
-			return 0, err
-		}
-		s.delta = uint32(p[0])<<16 | uint32(p[1])<<8 | uint32(p[2])
-		s.extended = s.delta == extended
-		if size >= 7 {
-			s.size = int(p[3])<<16 | int(p[4])<<8 | int(p[5])
-			s.kind = p[6]
-		}
-		if err := r.r.Skip(size); err != nil {
-			return 0, err
-		}
+	h := r.head[:size]
+	if err := r.read(h); err != nil {
+		return err
 	}
-	if s.extended {
-		r.await(4)
-		v, err := r.r.ReadBE(4)
+	if size > 0 {
+		m.delta = uint32(h[0])<<16 | uint32(h[1])<<8 | uint32(h[2])
+		m.extended = m.delta == extended
+	}
+	if size >= 7 {
+		m.size, m.kind = int(h[3])<<16|int(h[4])<<8|int(h[5]), h[6]
+	}
+	if m.extended {
+		v, err := r.number(4)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if format != 3 {
-			s.delta = uint32(v)
-		}
-		size += 4
-	}
-	if s.got == 0 {
-		s.begin(format, r.media)
-	}
-	return size, nil
-}
-
-// begin starts a message. Of sound, pictures and data at most media bytes are kept.
-func (s *chunkStream) begin(format byte, media int) {
-	switch format {
-	case 0:
-		s.timestamp = s.delta
-	default:
-		s.timestamp += s.delta
-	}
-	s.waited = false
-	s.body = s.body[:0]
-	s.keep = min(s.size, maxBody)
-	switch s.kind {
-	case load.Audio, load.Video, load.Script:
-		s.keep = min(s.size, media)
-	}
-}
-
-// payload reads the chunk's share of the message.
-func (r *reader) payload(s *chunkStream) (int, error) {
-	n := min(r.chunk, s.size-s.got)
-	r.await(n)
-	keep := min(n, s.keep-len(s.body))
-	if keep > 0 {
-		at := len(s.body)
-		s.body = append(s.body, make([]byte, keep)...)
-		if _, err := io.ReadFull(r.r, s.body[at:]); err != nil {
-			return 0, err
+			m.delta = uint32(v)
 		}
 	}
-	if err := r.r.Skip(n - max(keep, 0)); err != nil {
-		return 0, err
+	if m.whole {
+		if format == 0 {
+			m.timestamp = 0
+		}
+		m.timestamp += m.delta
+		m.body, m.whole, m.waited = m.body[:0], false, false
 	}
-	s.got += n
-	s.waited = s.waited || r.waited
-	return n, nil
+	return nil
 }
 
-// await notes whether reading n bytes means waiting.
-func (r *reader) await(n int) {
-	if r.r.Buffered() < n {
-		r.waited = true
+// number reads a number of n bytes.
+func (r *reader) number(n int) (v uint64, err error) {
+	err = r.read(r.head[:n])
+	for _, b := range r.head[:n] {
+		v = v<<8 | uint64(b)
 	}
+	return v, err
 }
 
-// inside is the end of the connection in the middle of a chunk.
-func inside(err error) error {
-	if err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
+// read fills p, and notes whether that meant waiting.
+func (r *reader) read(p []byte) error {
+	r.waited = r.waited || r.r.Buffered() < len(p)
+	n, err := io.ReadFull(r.r, p)
+	r.received += int64(n)
 	return err
 }
 

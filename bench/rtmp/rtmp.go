@@ -41,11 +41,10 @@ const ChunkSize = 4096
 // defaultWindow is how much may arrive before an acknowledgement until the server has said.
 const defaultWindow = 2_500_000
 
-// Server is an RTMP server. It implements load.Protocol.
+// Server is an RTMP server. It implements load.Protocol. To viewers, Arrival.Head is the whole payload.
 type Server struct {
-	Addr  string        // host:port
-	Dial  load.DialFunc // net.Dialer's if nil
-	Whole bool          // players keep whole payloads, in place of the first load.HeadLen bytes
+	Addr string        // host:port
+	Dial load.DialFunc // net.Dialer's if nil
 }
 
 var _ load.Protocol = (*Server)(nil)
@@ -256,9 +255,6 @@ func (s *Server) Watch(ctx context.Context, name string) (load.Subscription, err
 	c, err := s.connect(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if s.Whole {
-		c.in.media = 1 << 24
 	}
 	err = c.out.event(eventSetBufferLength, c.out.stream, bufferLength)
 	if err == nil {

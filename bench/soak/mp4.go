@@ -27,6 +27,9 @@ type mp4Track struct {
 // heldBack is how many tags a healthy viewer may lack: a fragment's worth of one track is sent before the other's.
 const heldBack = 100
 
+// maxBox is the size of the largest box that is no mistake.
+const maxBox = 4 << 20
+
 var errBoxes = errors.New("the boxes do not fit one another")
 
 // errBehind ends an MP4 viewer that the server has disconnected because it was behind.
@@ -43,15 +46,15 @@ func (v *mp4View) Next(a *load.Arrival) error {
 }
 
 func (v *mp4View) next(a *load.Arrival) error {
-	head, err := v.in.Peek(8)
+	head, err := v.Peek(8)
 	if err != nil {
 		return err
 	}
 	kind, size := string(head[4:8]), int(binary.BigEndian.Uint32(head))
-	if size < 8 {
-		return v.wrong("a box of %d bytes", size)
+	if size < 8 || size > maxBox {
+		return v.wrong("a box of %d bytes, after tag %d", size, v.last)
 	}
-	box, err := v.read(size)
+	box, err := v.Read(size)
 	if err != nil {
 		return err
 	}
@@ -73,7 +76,7 @@ func (v *mp4View) Close() error {
 	if missing := v.last - v.first + 1 - v.samples; v.samples > 0 && missing > heldBack {
 		v.session.lost.Add(int64(missing))
 	}
-	return v.view.Close()
+	return v.Subscription.Close()
 }
 
 // boxes calls f for each box in b with its kind and what is in it.
@@ -129,14 +132,19 @@ func (v *mp4View) header(moov []byte) error {
 
 // fragment reads the box after moof, which has the samples that moof describes.
 func (v *mp4View) fragment(moof []byte) error {
-	head, err := v.in.Peek(8)
+	head, err := v.Peek(8)
 	if err != nil {
 		return err
 	}
 	if string(head[4:]) != "mdat" || v.tracks == nil {
 		return v.wrong("a box %q where mdat is due, after tag %d", head[4:], v.last)
 	}
-	mdat, err := v.read(int(binary.BigEndian.Uint32(head)))
+	size := int(binary.BigEndian.Uint32(head))
+	if size < 8 || size > maxBox {
+		return v.wrong("a box of %d bytes, after tag %d", size, v.last)
+	}
+	mdat, err := v.Read(size)
+	v.session.done.add(checked, int64(len(moof)+len(mdat)))
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,11 @@ func (r *run) report(cutShort bool) *Report {
 	if cutShort {
 		rep.Unjudged = append(rep.Unjudged, fmt.Sprintf("interrupted after %v", rep.Took.Round(time.Second)))
 	}
+	for _, what := range []string{published, viewers, toTheEnd, fileRequests, blobRequests} {
+		if r.done.get(what) == 0 {
+			rep.Unjudged = append(rep.Unjudged, "no "+what)
+		}
+	}
 	for _, t := range r.targets {
 		rep.Servers = append(rep.Servers, Server{t.name, t.points})
 		if len(t.points) < pointsWanted {

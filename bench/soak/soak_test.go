@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/bench/httpflv"
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
@@ -331,7 +332,7 @@ func (l *lastTagLost) Read(p []byte) (int, error) {
 	if len(l.pending) == 0 {
 		if !l.begun {
 			l.begun = true
-			l.pending = make([]byte, len(flvHeader))
+			l.pending = make([]byte, len(httpflv.Header))
 			if _, err := io.ReadFull(l.in, l.pending); err != nil {
 				return 0, err
 			}

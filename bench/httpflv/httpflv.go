@@ -1,0 +1,204 @@
+// Package httpflv publishes and watches FLV over HTTP for those who compare what came with what was sent: a viewer gets whole
+// payloads, and a publisher the server's answer. The client of package load gives neither, because a load must be cheap.
+package httpflv
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/load"
+)
+
+// Header is what a stream begins with, the size of the tag before the first included.
+const Header = "FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"
+
+const (
+	tagHeader = 11
+	maxAnswer = 64 << 10
+)
+
+// ErrFormat says that a stream is not FLV.
+var ErrFormat = errors.New("not FLV")
+
+// A Publication sends tags in the body of a request. It is used by one goroutine.
+type Publication struct {
+	// Answer is the body of the server's answer, once Close has returned nil.
+	Answer []byte
+
+	body   *io.PipeWriter
+	done   chan error // one value: what came of the request
+	buf    []byte     // the last tag
+	header bool       // has been sent
+}
+
+// Publish returns when the server asks for the body, which every server here does. The request ends with ctx. A status other than 200 is a *load.RefusedError.
+func Publish(ctx context.Context, client *http.Client, url string) (*Publication, error) {
+	r, w := io.Pipe()
+	admitted := make(chan struct{})
+	trace := &httptrace.ClientTrace{Got100Continue: func() { close(admitted) }}
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodPost, url, r)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "video/x-flv")
+	req.Header.Set("Expect", "100-continue")
+	p := &Publication{body: w, done: make(chan error, 1)}
+	go func() {
+		err := p.send(client, req)
+		r.CloseWithError(err)
+		p.done <- err
+	}()
+	select {
+	case <-admitted:
+		return p, nil
+	case err := <-p.done:
+		return nil, err
+	}
+}
+
+func (p *Publication) send(client *http.Client, req *http.Request) error {
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return &load.RefusedError{Status: res.Status}
+	}
+	p.Answer, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	return err
+}
+
+// WriteTag implements load.Publication.
+func (p *Publication) WriteTag(t load.Tag) error {
+	b := p.buf[:0]
+	if !p.header {
+		p.header = true
+		b = append(b, Header...)
+	}
+	n := len(t.Payload)
+	b = append(b, t.Kind, byte(n>>16), byte(n>>8), byte(n),
+		byte(t.Timestamp>>16), byte(t.Timestamp>>8), byte(t.Timestamp), byte(t.Timestamp>>24), 0, 0, 0)
+	b = append(b, t.Payload...)
+	p.buf = binary.BigEndian.AppendUint32(b, uint32(tagHeader+n))
+	_, err := p.body.Write(p.buf)
+	return err
+}
+
+// Close ends the stream, and waits for the server's answer.
+func (p *Publication) Close() error {
+	p.body.Close()
+	return <-p.done
+}
+
+// BreakOff sends half a tag and gives up. It returns what came of the request, which is why if the server has not answered.
+func (p *Publication) BreakOff(why error) error {
+	p.body.Write(p.buf[:len(p.buf)/2])
+	p.body.CloseWithError(why)
+	return <-p.done
+}
+
+// A Subscription reads tags. It is used by one goroutine.
+type Subscription struct {
+	body  io.Closer
+	in    *bufio.Reader
+	begun bool
+	buf   []byte
+}
+
+// Watch returns when the server has agreed to send the stream. The request ends with ctx. A status other than 200 is a
+// *load.RefusedError.
+func Watch(ctx context.Context, client *http.Client, url string) (*Subscription, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode != http.StatusOK {
+		res.Body.Close()
+		return nil, &load.RefusedError{Status: res.Status}
+	}
+	return &Subscription{body: res.Body, in: bufio.NewReaderSize(res.Body, 64<<10)}, nil
+}
+
+// Next implements load.Subscription. a.Head is the whole payload. The end of the body between two tags is io.EOF.
+func (s *Subscription) Next(a *load.Arrival) error {
+	if !s.begun {
+		head, err := s.Read(len(Header))
+		if err != nil {
+			return err
+		}
+		if string(head) != Header {
+			return fmt.Errorf("%w: begins with %x", ErrFormat, head)
+		}
+		s.begun = true
+	}
+	head, err := s.Peek(tagHeader)
+	if err != nil {
+		return err
+	}
+	n := int(head[1])<<16 | int(head[2])<<8 | int(head[3])
+	tag, err := s.Read(tagHeader + n + 4)
+	if err != nil {
+		return err
+	}
+	if size := binary.BigEndian.Uint32(tag[tagHeader+n:]); int(size) != tagHeader+n {
+		return fmt.Errorf("%w: a tag of %d bytes says %d at its end", ErrFormat, tagHeader+n, size)
+	}
+	*a = load.Arrival{
+		Kind: tag[0], Timestamp: uint32(tag[7])<<24 | uint32(tag[4])<<16 | uint32(tag[5])<<8 | uint32(tag[6]),
+		Size: n, Waited: true, At: time.Now(), Head: tag[tagHeader : tagHeader+n],
+	}
+	return nil
+}
+
+// Peek returns the next n bytes, at most 64 KiB, for those who watch a stream in another format. They are not read by that.
+func (s *Subscription) Peek(n int) ([]byte, error) {
+	p, err := s.in.Peek(n)
+	if err == io.EOF && len(p) > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return p, err
+}
+
+// Read reads n bytes, which are valid until the next call.
+func (s *Subscription) Read(n int) ([]byte, error) {
+	if cap(s.buf) < n {
+		s.buf = make([]byte, 2*n)
+	}
+	_, err := io.ReadFull(s.in, s.buf[:n])
+	return s.buf[:n], err
+}
+
+// Close implements load.Subscription.
+func (s *Subscription) Close() error { return s.body.Close() }
+
+// A Server is a server whose streams are under URL/live/, with Ending behind their names. It implements load.Protocol.
+type Server struct{ URL, Ending string }
+
+// String implements load.Protocol.
+func (s Server) String() string { return s.URL }
+
+func (s Server) url(name string) string { return s.URL + "/live/" + name + s.Ending }
+
+var client = &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute, DisableCompression: true}}
+
+// Publish implements load.Protocol.
+func (s Server) Publish(ctx context.Context, name string) (load.Publication, error) {
+	return Publish(ctx, client, s.url(name))
+}
+
+// Watch implements load.Protocol.
+func (s Server) Watch(ctx context.Context, name string) (load.Subscription, error) {
+	return Watch(ctx, client, s.url(name))
+}
