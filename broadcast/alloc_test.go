@@ -3,7 +3,6 @@
 package broadcast_test
 
 import (
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -28,7 +27,6 @@ func wantNoAllocs(t *testing.T, name string, warm int, f func()) {
 	for range warm {
 		f()
 	}
-	useGoroutines()
 	if n := alloctest.Count(0, func() {
 		for range 1000 {
 			f()
@@ -36,19 +34,6 @@ func wantNoAllocs(t *testing.T, name string, warm int, f func()) {
 	}); n != 0 {
 		t.Errorf("%s: %v allocations in 1000 runs, want 0", name, n)
 	}
-}
-
-// useGoroutines leaves the runtime with goroutines that have ended, and with what they waited on. A timer's function runs in
-// one, and on a busy machine there are several at once, each of which would be an allocation of the runtime's own.
-func useGoroutines() {
-	var all sync.WaitGroup
-	end := make(chan struct{})
-	for range 100 {
-		all.Go(func() { <-end })
-	}
-	runtime.Gosched() // which lets most of them get to where they wait
-	close(end)
-	all.Wait()
 }
 
 // A new ring has all that it will ever need: not even the first frames, or a

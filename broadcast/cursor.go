@@ -36,10 +36,10 @@ type Cursor struct {
 	next int64 // the frame to give next, or, while it can't be read, the first one lost
 	off  int64 // log offset of its first byte
 
-	joining  bool      // waits for the first key frame it will ever see
-	starting bool      // the next frame given is a start: its preamble goes first
-	first    *preamble // with FromHead, until the first batch: what goes first; counted
-	given    uint64    // id of the preamble that it was given last
+	joining      bool      // waits for the first key frame it will ever see
+	starting     bool      // the next frame given is a start: its preamble goes first
+	headPreamble *preamble // with FromHead, until the first batch: what goes first; counted
+	given        uint64    // id of the preamble that it was given last
 
 	missed Missed // not told yet
 	since  int64  // when the first frame of missed was published; with missed.Why
@@ -89,7 +89,7 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 	switch {
 	case r.closed:
 	case c.opts.from == fromHead:
-		c.first = r.preamble.hold()
+		c.headPreamble = r.preamble.hold()
 	case c.opts.from == fromNextKey || !r.keyOK:
 		c.joining = true
 	default:
@@ -165,14 +165,14 @@ func (c *Cursor) advance(now int64) {
 	}
 	c.lose(r.key, r.frames.begin(r.key), why)
 	c.starting = true
-	c.first.drop()
-	c.first = nil
+	c.headPreamble.drop()
+	c.headPreamble = nil
 }
 
 // begin starts c with the newest key frame, which is there. r.mu is held.
 func (c *Cursor) begin() {
 	c.joining, c.starting = false, true
-	c.place(c.ring.key, c.ring.frames.begin(c.ring.key))
+	c.moveTo(c.ring.key, c.ring.frames.begin(c.ring.key))
 }
 
 // lose moves c to frame next at offset off and notes the loss. r.mu is held.
@@ -182,7 +182,7 @@ func (c *Cursor) lose(next, off int64, why Reason) {
 	c.missed.Frames += int(frames)
 	c.missed.Bytes += bytes
 	c.ring.stats.lose(c.missed.Why, frames, bytes)
-	c.place(next, off)
+	c.moveTo(next, off)
 }
 
 // note keeps why the frame at c.next is lost, and when it was published, if it
@@ -195,9 +195,9 @@ func (c *Cursor) note(why Reason) {
 	}
 }
 
-// place moves c to frame next at offset off, which may be lower than where any
+// moveTo moves c to frame next at offset off, which may be lower than where any
 // other cursor is. r.mu is held.
-func (c *Cursor) place(next, off int64) {
+func (c *Cursor) moveTo(next, off int64) {
 	c.next, c.off = next, off
 	c.ring.lowest = min(c.ring.lowest, next)
 }
@@ -250,7 +250,7 @@ func (c *Cursor) drained() bool { return c.joining || c.next == c.ring.frames.he
 // give adds a batch to dst. The frame at c.next can be read. r.mu is held.
 func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	r := c.ring
-	pre := c.first
+	pre := c.headPreamble
 	if c.starting {
 		pre = r.frames.at(c.next).pre
 	}
@@ -262,8 +262,8 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 		b.Preamble = pre.chain.Len()
 		room -= dst.Pieces() - before
 	}
-	c.first.drop()
-	c.first, c.starting = nil, false
+	c.headPreamble.drop()
+	c.headPreamble, c.starting = nil, false
 
 	upto := c.fit(room)
 	end := r.frames.at(upto - 1).end
@@ -329,8 +329,8 @@ func (c *Cursor) Close() {
 		return
 	}
 	c.closed = true
-	c.first.drop()
-	c.first = nil
+	c.headPreamble.drop()
+	c.headPreamble = nil
 	last := len(r.cursors) - 1
 	r.cursors[c.index] = r.cursors[last]
 	r.cursors[c.index].index = c.index

@@ -28,4 +28,7 @@
 // the caller's: they live until the caller releases them, also after the ring
 // has dropped the frames. A send holds its references until the kernel has taken
 // the bytes.
+//
+// The package is large for its few calls because each case of a late, evicted or
+// refused reader is decided here, in cursor.go and ring.go, and nowhere else.
 package broadcast

@@ -105,7 +105,7 @@ func (r *Ring) checkPreambles() error {
 		refs[r.frames.recs[n].pre]++
 	}
 	for _, c := range r.cursors {
-		refs[c.first]++
+		refs[c.headPreamble]++
 	}
 	for p, n := range refs {
 		if p != nil && p.refs != n {

@@ -70,7 +70,7 @@ func (l *byteLog) append(p *millrace.Chain) (firstPiece, lastPiece uint32) {
 	}
 	first := l.pieces
 	for left := p.Pieces(); left > 0; {
-		s := l.open()
+		s := l.lastSegment()
 		had := s.chain.Pieces()
 		moved := min(left, segmentPieces-had)
 		if moved == left {
@@ -107,8 +107,8 @@ func bytesOf(p *millrace.Chain, pieces int) int {
 	return n
 }
 
-// open returns the segment that the next piece goes to.
-func (l *byteLog) open() *segment {
+// lastSegment returns the segment that the next piece goes to: the last one, or a new one if that is full.
+func (l *byteLog) lastSegment() *segment {
 	if l.count > 0 {
 		if s := *l.at(l.count - 1); s.chain.Pieces() < segmentPieces {
 			return s

@@ -68,21 +68,6 @@ func TestFrameOfTooManyPieces(t *testing.T) {
 	f.done(t)
 }
 
-// A frame that needs all of the room takes it from all others at once.
-func TestFrameOfAllPieces(t *testing.T) {
-	f := newFeed(10)
-	r := broadcast.New(broadcast.MaxPieces(1000))
-	for range 3 {
-		f.group(t, r, 250, 40)
-		check(t, r)
-		all := f.publish(t, r, 10_000, true)
-		check(t, r)
-		wantLate(t, r, all)
-	}
-	r.Close()
-	f.done(t)
-}
-
 // Frames of any size from blocks of any size, of which neighbours join, under
 // any limit: a reader gets each frame whole or is told that it did not.
 func TestRandomFramesWithinMaxPieces(t *testing.T) {

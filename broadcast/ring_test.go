@@ -336,45 +336,6 @@ func TestClosedRingKeepsOnlyWhatIsStillRead(t *testing.T) {
 	slow.Close()
 }
 
-// A group of pictures in thousands of pieces goes through as any other.
-func TestManyPieces(t *testing.T) {
-	f := newFeed(4)
-	r := broadcast.New()
-	c := r.Cursor(broadcast.BatchPieces(16))
-	for i := range 50 {
-		key := i%10 == 0
-		want := f.publish(t, r, 1+i*13, key) + f.publish(t, r, 1, false)
-		got, _ := take(t, c)
-		more, _ := take(t, c)
-		if got+more != want {
-			t.Fatalf("frame %d differs", i)
-		}
-		check(t, r)
-	}
-	c.Close()
-	r.Close()
-	f.done(t)
-}
-
-// What a ring needs beside the frames does not grow with the stream.
-func TestLongStream(t *testing.T) {
-	f := newFeed(512)
-	r := broadcast.New(broadcast.MaxFrames(8))
-	c := r.Cursor()
-	for i := range 5000 {
-		f.publish(t, r, 400, i%5 == 0)
-		if i%3 == 0 {
-			take(t, c)
-		}
-		if i%100 == 0 {
-			check(t, r)
-		}
-	}
-	c.Close()
-	r.Close()
-	f.done(t)
-}
-
 // A group is kept whole up to MaxFrames, and late readers get it; more of the
 // array for its records is used on the way, wherever the oldest one stands.
 func TestGroupOfMaxFrames(t *testing.T) {

@@ -1,25 +1,23 @@
 package flv
 
-import "strconv"
+import (
+	"encoding/binary"
+	"strconv"
+)
 
 // Codec says how a tag's payload is coded. It is the codec's FourCC in enhanced RTMP, even if the tag gave the classic number.
 // A codec without a FourCC is its classic number with a mark that no FourCC has.
 type Codec uint32
 
-// Codecs by FourCC.
+// Codecs by FourCC that Millrace's packages ask for. A Decoder returns any other one as well.
 const (
 	AVC  Codec = 'a'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.264
 	HEVC Codec = 'h'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.265, also by the unofficial classic number 12
-	AV1  Codec = 'a'<<24 | 'v'<<16 | '0'<<8 | '1'
-	VP8  Codec = 'v'<<24 | 'p'<<16 | '0'<<8 | '8'
-	VP9  Codec = 'v'<<24 | 'p'<<16 | '0'<<8 | '9'
-	VVC  Codec = 'v'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.266
 	AAC  Codec = 'm'<<24 | 'p'<<16 | '4'<<8 | 'a'
 	MP3  Codec = '.'<<24 | 'm'<<16 | 'p'<<8 | '3'
 	Opus Codec = 'O'<<24 | 'p'<<16 | 'u'<<8 | 's'
-	FLAC Codec = 'f'<<24 | 'L'<<16 | 'a'<<8 | 'C'
-	AC3  Codec = 'a'<<24 | 'c'<<16 | '-'<<8 | '3'
-	EAC3 Codec = 'e'<<24 | 'c'<<16 | '-'<<8 | '3'
+
+	vvc Codec = 'v'<<24 | 'v'<<16 | 'c'<<8 | '1' // H.266
 )
 
 // Marks of classic numbers. A FourCC is printable, so its top byte is never 1 or 2.
@@ -50,9 +48,12 @@ func audioCodec(n byte) Codec {
 	return classicAudio | Codec(n)
 }
 
+// codec returns the codec of a FourCC.
+func codec(fourCC string) Codec { return Codec(binary.BigEndian.Uint32([]byte(fourCC))) }
+
 var codecNames = map[Codec]string{
-	AVC: "AVC", HEVC: "HEVC", AV1: "AV1", VP8: "VP8", VP9: "VP9", VVC: "VVC",
-	AAC: "AAC", MP3: "MP3", Opus: "Opus", FLAC: "FLAC", AC3: "AC-3", EAC3: "E-AC-3",
+	AVC: "AVC", HEVC: "HEVC", vvc: "VVC", codec("av01"): "AV1", codec("vp08"): "VP8", codec("vp09"): "VP9",
+	AAC: "AAC", MP3: "MP3", Opus: "Opus", codec("fLaC"): "FLAC", codec("ac-3"): "AC-3", codec("ec-3"): "E-AC-3",
 	classicVideo | 2: "Sorenson H.263", classicVideo | 3: "Screen Video", classicVideo | 4: "VP6",
 	classicVideo | 5: "VP6 with alpha", classicVideo | 6: "Screen Video 2",
 	classicAudio: "PCM", classicAudio | 1: "ADPCM", classicAudio | 3: "PCM little-endian",

@@ -2,6 +2,7 @@ package flv_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -60,6 +61,9 @@ func sameResult(t testing.TB, got []slowTag, gotErr error, want []slowTag, wantE
 	}
 }
 
+// fourCC returns the codec of a FourCC.
+func fourCC(s string) flv.Codec { return flv.Codec(binary.BigEndian.Uint32([]byte(s))) }
+
 // T keeps the table below readable.
 type T = flv.Tag
 
@@ -95,8 +99,8 @@ var tagTable = []struct {
 	{"enhanced key frame", video, "\x91hvc1\x00\x00\x21abc",
 		T{Packet: frame, Key: true, Codec: flv.HEVC, CompositionTime: 33, Payload: 19}},
 	{"enhanced, without composition time", video, "\x93avc1abc", T{Packet: frame, Key: true, Codec: flv.AVC, Payload: 16}},
-	{"enhanced AV1 inter frame", video, "\xa1av01abc", T{Packet: frame, Codec: flv.AV1, Payload: 16}},
-	{"enhanced VP9 end", video, "\x92vp09", T{Packet: end, Codec: flv.VP9, Payload: 16}},
+	{"enhanced AV1 inter frame", video, "\xa1av01abc", T{Packet: frame, Codec: fourCC("av01"), Payload: 16}},
+	{"enhanced VP9 end", video, "\x92vp09", T{Packet: end, Codec: fourCC("vp09"), Payload: 16}},
 	{"enhanced metadata", video, "\x94hvc1abc", T{Packet: flv.PacketMetadata, Codec: flv.HEVC, Payload: 16}},
 	{"enhanced command", video, "\xd1\x00", T{Packet: flv.PacketCommand, Payload: 12}},
 	{"enhanced, extended", video, "\x97\x02\x00\x00\x01\x01hvc1\x00\x00\x21abc",
@@ -122,7 +126,7 @@ var tagTable = []struct {
 	{"enhanced AAC sequence header", audio, "\x90mp4a\x12\x10",
 		T{Packet: seq, SequenceHeader: true, Codec: flv.AAC, Payload: 16}},
 	{"enhanced Opus", audio, "\x91Opusabc", T{Packet: frame, Codec: flv.Opus, Payload: 16}},
-	{"enhanced channels", audio, "\x94ac-3\x01", T{Packet: flv.PacketMetadata, Codec: flv.AC3, Payload: 16}},
+	{"enhanced channels", audio, "\x94ac-3\x01", T{Packet: flv.PacketMetadata, Codec: fourCC("ac-3"), Payload: 16}},
 	{"encrypted", video | 0x20, "\x17\x01\x00\x00\x00abc",
 		T{Packet: frame, Key: true, Encrypted: true, Codec: flv.AVC, Payload: 16}},
 	{"empty", video, "", T{}},

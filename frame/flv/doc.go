@@ -11,6 +11,10 @@
 //	└────────┴──────────┴──────────┴─────┴──────────┴─────────────────┴────────────┘
 //	├─────────────── 11-byte header ────────────────┤  ↑ Tag.Payload: where the codec's bytes begin
 //
+// What other containers of the same streams need is here as well: [Type], [Packet] and [Tag] in tag.go, [Codec] in codec.go, the
+// headers of enhanced RTMP in enhanced.go. A tag's time is its decoding time in milliseconds, which wraps. What the AVC, HEVC
+// and AAC sequence headers say is read in frame/mp4/codec.go.
+//
 // The Decoder reads headers and the first few bytes of the data; the rest is only referenced.
 //
 // A Decoder has no timeout. To limit how long a tag may take, including the pause before it, set the connection's read

@@ -1,5 +1,7 @@
 package flv
 
+import "encoding/binary"
+
 // The enhanced RTMP additions: codecs by FourCC, extensions in front of the packet, and several tracks in one tag.
 // https://veovera.org/docs/enhanced/enhanced-rtmp-v2
 
@@ -73,7 +75,7 @@ func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, a
 	if form == manyTracksCodecs {
 		return kind, 0, at, true
 	}
-	return kind, fourCC(p), at + 4, true
+	return kind, Codec(binary.BigEndian.Uint32(p)), at + 4, true
 }
 
 func (t *Tag) parseExVideo(p []byte) {
@@ -113,7 +115,7 @@ func (t *Tag) parseExVideo(p []byte) {
 
 // hasCompositionTime reports whether coded frames of c begin with a composition time. Players show the frames of other codecs
 // in the order of decoding.
-func hasCompositionTime(c Codec) bool { return c == AVC || c == HEVC || c == VVC }
+func hasCompositionTime(c Codec) bool { return c == AVC || c == HEVC || c == vvc }
 
 func (t *Tag) parseExAudio(p []byte) {
 	kind, codec, at, ok := t.exHeader(p[1:], p[0]&0x0f, exAudioTracks)

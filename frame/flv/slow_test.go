@@ -99,7 +99,7 @@ func slowVideo(t *flv.Tag, data []byte) {
 		if !ok || packets[kind] == flv.PacketNone {
 			return
 		}
-		if kind == 1 && !t.Multitrack && (codec == flv.AVC || codec == flv.HEVC || codec == flv.VVC) {
+		if kind == 1 && !t.Multitrack && (codec == flv.AVC || codec == flv.HEVC || codec.String() == "VVC") {
 			if len(data) < at+3 {
 				return
 			}

@@ -1,9 +1,6 @@
 package flv
 
-import (
-	"encoding/binary"
-	"strconv"
-)
+import "strconv"
 
 // tagHeaderSize is the size of what precedes a tag's data.
 const tagHeaderSize = 11
@@ -179,6 +176,3 @@ func (t *Tag) setPacket(p Packet, c Codec, at int) {
 func int24(p []byte) int32 {
 	return int32(uint32(p[0])<<24|uint32(p[1])<<16|uint32(p[2])<<8) >> 8
 }
-
-// fourCC reads a codec's FourCC.
-func fourCC(p []byte) Codec { return Codec(binary.BigEndian.Uint32(p)) }

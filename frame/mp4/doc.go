@@ -11,4 +11,6 @@
 // A viewer may begin at any fragment whose Key is set, and gets the init segment, this fragment and all that follow. A
 // viewer who misses fragments has to begin again: players go on with the sound at once, hold back the picture until its time,
 // and keep that distance.
+//
+// A third of the package, codec.go, reads the sequence headers of AVC, HEVC and AAC.
 package mp4

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"reflect"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/arena"
@@ -165,25 +163,6 @@ func randomMessages(rnd *rand.Rand, n, most int) (messages []slowMessage) {
 		}, string(p)})
 	}
 	return messages
-}
-
-// Plain messages come out the same by reference and in an arena, for every way in which the bytes come in.
-func TestPlainMessages(t *testing.T) {
-	for seed := range uint64(40) {
-		rnd := rand.New(rand.NewPCG(seed, 1))
-		want := randomMessages(rnd, 1+rnd.IntN(10), 1<<rnd.IntN(15))
-		in := buildAll(want)
-		for _, src := range []io.Reader{
-			strings.NewReader(in), iotest.HalfReader(strings.NewReader(in)), iotest.OneByteReader(strings.NewReader(in)),
-		} {
-			r := millrace.NewReader(src)
-			got, err := decodePlain(rnd, frame.NewDecoder(r, sv2.Format{}))
-			if err != io.EOF || !reflect.DeepEqual(got, want) {
-				t.Fatalf("%d messages, %v, want %d", len(got), err, len(want))
-			}
-			r.Release()
-		}
-	}
 }
 
 func decodePlain(rnd *rand.Rand, d *frame.Decoder) (got []slowMessage, err error) {

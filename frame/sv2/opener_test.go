@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -51,29 +50,6 @@ func check(t testing.TB, name string, got []slowMessage, gotErr error, want []sl
 		if got[i] != want[i] {
 			t.Fatalf("%s: message %d: %+v, want %+v", name, i, got[i].Header, want[i].Header)
 		}
-	}
-}
-
-// Small messages, cut at every byte.
-func TestOpenerEverySplit(t *testing.T) {
-	aead := newAEAD(t)
-	want := randomMessages(rand.New(rand.NewPCG(1, 3)), 6, 40)
-	want = append(want, slowMessage{}, want[0])
-	wire, _ := slowSeal(aead, 0, want...)
-	for _, buf := range buffers() {
-		open := func(src io.Reader) {
-			t.Helper()
-			r := millrace.NewReader(src)
-			defer r.Release()
-			got, err := openAll(sv2.NewOpener(r, aead), buf)
-			check(t, "split", got, err, want, io.EOF)
-		}
-		for cut := range len(wire) {
-			open(io.MultiReader(strings.NewReader(wire[:cut]), strings.NewReader(wire[cut:])))
-		}
-		open(iotest.OneByteReader(strings.NewReader(wire)))
-		open(iotest.HalfReader(strings.NewReader(wire)))
-		open(iotest.DataErrReader(strings.NewReader(wire)))
 	}
 }
 
@@ -172,22 +148,6 @@ func TestDamage(t *testing.T) {
 			}
 			r.Release()
 		}
-	}
-}
-
-// Frames in another order, twice, or left out are damage, too.
-func TestOrder(t *testing.T) {
-	aead := newAEAD(t)
-	m := slowMessage{sv2.Header{Length: 3}, "abc"}
-	first, n := slowSeal(aead, 0, m)
-	second, _ := slowSeal(aead, n, m)
-	for name, wire := range map[string]string{"twice": first + first, "left out": second, "the other way round": second + first} {
-		r := millrace.NewReader(strings.NewReader(wire))
-		var tag *sv2.TagError
-		if _, err := openAll(sv2.NewOpener(r, aead), new(arena.Heap)); !errors.As(err, &tag) || tag.Part != frame.InHeader {
-			t.Errorf("%s: %v", name, err)
-		}
-		r.Release()
 	}
 }
 

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,11 @@ type mp4Rendition struct {
 	muxer    *mp4.Muxer
 	tag      millrace.Chain
 	fragment millrace.Chain
-	unheard  int   // bytes of fragments since viewers were served
-	isReady  bool  // ready is closed
-	init     bool  // viewers have been given an init segment
+	unheard  int  // bytes of fragments since viewers were served
+	isReady  bool // ready is closed
+	init     bool // viewers have been given an init segment
+	hasTrack bool // the muxer has taken a sequence header
+	hope     hopeTimer
 	refused  error // the first tag that had no place in the file
 
 	gap     videoGap
@@ -39,6 +42,9 @@ type mp4Rendition struct {
 
 // errNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs have changed.
 var errNewInit = errors.New("the stream's codecs changed, and an MP4 file cannot follow: viewers must come again")
+
+// errNoSequenceHeader ends an MP4 file without a track.
+var errNoSequenceHeader = errors.New("no sequence header of H.264, H.265 or AAC has come")
 
 const (
 	// fragmentRoom is what a fragment may have beside the samples that a muxer's MaxWaitBytes counts: a header of 2 KiB, and a
@@ -131,6 +137,7 @@ func (m *mp4Rendition) convert(ctx context.Context) error {
 			return err
 		}
 		f, err := m.muxer.WriteTag(&m.fragment, t, &m.tag)
+		m.hasTrack = m.hasTrack || err == nil && t.SequenceHeader
 		if err != nil && m.refused == nil {
 			m.refused = err
 			m.live.stream.log.Warn("MP4 leaves something out", "reason", err)
@@ -148,6 +155,9 @@ func (m *mp4Rendition) convert(ctx context.Context) error {
 func (m *mp4Rendition) hopeless(t *flv.Tag) error {
 	if m.init || t.Packet != flv.PacketFrame {
 		return nil
+	}
+	if m.hope.passed(t.Timestamp) && !m.hasTrack {
+		return cmp.Or(m.refused, errNoSequenceHeader)
 	}
 	_, err := m.live.stream.format(extMP4)
 	return err

@@ -150,6 +150,41 @@ func TestMP4OfNothingEnds(t *testing.T) {
 	p.End()
 }
 
+// The same of a stream whose codecs MP4 could have, but whose sequence headers are refused, or do not come.
+func TestMP4OfNoSequenceHeaderEnds(t *testing.T) {
+	for name, tt := range map[string]struct{ first, want string }{
+		"reserved channels": {"\xaf\x00\x11\xf8", "channel configuration 15"},
+		"none":              {"\xaf\x01sound", "no sequence header"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := serve(t, nil)
+			waits := f.Ask("/live/cam.mp4", 0)
+			f.waiting("cam", 1)
+			p := f.Publisher("cam")
+			p.Send([]byte("FLV\x01\x04\x00\x00\x00\x09\x00\x00\x00\x00"))
+			waits.Begin()
+			at := uint32(0)
+			send := func() {
+				p.Send(flvTag(flv.TypeAudio, at, []byte(tt.first)))
+				for end := at + 2*hopeWait; at < end; at += 40 {
+					p.Send(flvTag(flv.TypeAudio, at, []byte("\xaf\x01sound")))
+				}
+			}
+			send()
+			if got, err := io.ReadAll(waits.Res.Body); err == nil || len(got) > 0 {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+			f.Logged("MP4 ended", tt.want)
+			comes := f.Watcher("/live/cam.mp4", 0)
+			send()
+			if got, err := io.ReadAll(comes.Res.Body); err == nil || len(got) > 0 {
+				t.Errorf("who comes later: %d bytes, %v", len(got), err)
+			}
+			p.End()
+		})
+	}
+}
+
 // A viewer who comes while a stream has only begun is not refused for what came first: neither one who has waited for
 // it, nor one who finds it there; not when its times go back a little either.
 func TestMP4IsNotRefusedBeforeASecondHasPassed(t *testing.T) {

@@ -39,9 +39,8 @@ type Publisher struct {
 	pictures  bool // there are some, or will be
 	gap       videoGap
 	gapLogged bool
-	began     bool   // there was a frame
-	since     uint32 // the time of the first one
-	resized   bool   // the metadata have changed, and with them perhaps the size of the picture
+	hope      hopeTimer
+	resized   bool // the metadata have changed, and with them perhaps the size of the picture
 
 	preamble preamble
 	size     string // of the picture, as in 640x360; "" if not known
@@ -224,13 +223,23 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 // sequence headers at once, but a piece of sound may come in front of the pictures' one.
 const hopeWait = 1000
 
+// A hopeTimer tells from the times of frames when hopeWait has passed.
+type hopeTimer struct {
+	began bool   // there was a frame
+	since uint32 // the time of the first one
+}
+
+// passed reports whether hopeWait has passed at a frame.
+func (h *hopeTimer) passed(at uint32) bool {
+	if !h.began || int32(at-h.since) < 0 { // times may go back, and begin anew
+		h.began, h.since = true, at
+	}
+	return at-h.since >= hopeWait
+}
+
 // settle notes when so much of the stream has passed.
 func (p *Publisher) settle(t flv.Tag) {
-	switch {
-	case t.Packet != flv.PacketFrame:
-	case !p.began || int32(t.Timestamp-p.since) < 0: // times may go back, and begin anew
-		p.began, p.since = true, t.Timestamp
-	case t.Timestamp-p.since >= hopeWait && !p.s.settled.Load():
+	if t.Packet == flv.PacketFrame && p.hope.passed(t.Timestamp) && !p.s.settled.Load() {
 		p.s.settled.Store(true)
 	}
 }
