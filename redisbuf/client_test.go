@@ -245,7 +245,7 @@ func TestClose(t *testing.T) {
 		errs <- err
 	}()
 	go func() { errs <- c.SetFromBuffer(context.Background(), "close", []byte("w")) }()
-	for c.Stats().InUse < 4 || p.Counts().Open < 4 {
+	for c.Stats().InUse < 4 || p.Open() < 4 {
 		time.Sleep(time.Millisecond)
 	}
 	must(t, c.Close())

@@ -44,7 +44,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 	}
 	idle(t, c, 1)
 
-	user := redistest.Start(t, redistest.User("reader", "on", ">secret", "~mine:*", "+@read", "+hello", "+client"))
+	user := redistest.Start(t, redistest.Config("user reader on >secret ~mine:* +@read +hello +client"))
 	o := user.Options()
 	o.Username, o.Password, o.ClientName = "reader", "secret", "large"
 	c, _ = clientOf(t, o)
@@ -199,9 +199,9 @@ type failingReader struct{}
 
 func (failingReader) Read([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// A replica gives what it has, and says that it is none to write to.
+// A replica gives what it has, if only that there is nothing, and says that it is none to write to.
 func TestReplica(t *testing.T) {
-	s := redistest.Start(t, redistest.ReplicaOf(redistest.Shared(t)))
+	s := redistest.Start(t, redistest.Config("replicaof 127.0.0.1 1")) // whose master is not there
 	o := s.Options()
 	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = 1, time.Millisecond, time.Millisecond
 	c, _ := clientOf(t, o)

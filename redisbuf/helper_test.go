@@ -54,8 +54,8 @@ func shared(t testing.TB, opts ...Option) (*Client, *redis.Client) {
 func proxied(t testing.TB, change ...func(*redis.Options)) (*Client, *redistest.Proxy) {
 	t.Helper()
 	s := redistest.Shared(t)
-	p := redistest.StartProxy(t, s.Network(), s.Addr())
-	o := p.Options(s)
+	p := s.Proxy(t)
+	o := p.Options()
 	o.MaxRetries = -1
 	for _, f := range change {
 		f(o)

@@ -24,7 +24,8 @@ type pipeRedis struct {
 	mu     sync.Mutex
 	dialed int
 	open   int
-	silent bool // says nothing any more
+	silent bool          // says nothing any more
+	pause  time.Duration // before each byte of a value
 	ends   map[net.Conn]struct{}
 }
 
@@ -67,14 +68,28 @@ func (s *pipeRedis) serve(conn net.Conn) {
 			return
 		}
 		s.mu.Lock()
-		silent := s.silent
+		silent, pause := s.silent, s.pause
 		s.mu.Unlock()
 		switch {
 		case silent:
-		case strings.HasPrefix(line, "HELLO"), strings.HasPrefix(line, "GET"):
+		case strings.HasPrefix(line, "HELLO"):
 			_, _ = io.WriteString(conn, "$5\r\nvalue\r\n")
+		case strings.HasPrefix(line, "GET"):
+			for _, b := range []byte("$5\r\nvalue\r\n") {
+				time.Sleep(pause)
+				if _, err := conn.Write([]byte{b}); err != nil {
+					return
+				}
+			}
 		}
 	}
+}
+
+// set changes how it answers from now on.
+func (s *pipeRedis) set(silent bool, pause time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent, s.pause = silent, pause
 }
 
 func (s *pipeRedis) counts() (dialed, open int) {
@@ -241,8 +256,8 @@ func TestLostConnectionsCostOneTry(t *testing.T) {
 		t.Skip("connections are looked at on Linux only")
 	}
 	s := redistest.Shared(t)
-	p := redistest.StartProxy(t, s.Network(), s.Addr())
-	o := p.Options(s)
+	p := s.Proxy(t)
+	o := p.Options()
 	o.MaxRetries = 1
 	c, _ := clientOf(t, o)
 	ctx := bounded(t)
@@ -250,7 +265,7 @@ func TestLostConnectionsCostOneTry(t *testing.T) {
 	for range 5 {
 		rest(t, c, 8)
 		p.Cut()
-		accepted := p.Counts().Accepted
+		accepted := p.Accepted()
 		get, err := c.GetToBuffer(ctx, "lost", make([]byte, 10))
 		if err != nil || get != 1 {
 			t.Fatal(get, err)
@@ -258,18 +273,18 @@ func TestLostConnectionsCostOneTry(t *testing.T) {
 		for range 8 {
 			must(t, c.SetFromBuffer(ctx, "lost", []byte("w"))) // would be a SentError
 		}
-		if n := p.Counts().Accepted - accepted; n != 1 {
+		if n := p.Accepted() - accepted; n != 1 {
 			t.Errorf("%d new connections for calls one after the other", n)
 		}
 	}
 	// Those that are alive stay.
 	rest(t, c, 8)
-	accepted := p.Counts().Accepted
-	p.Set(redistest.CutReply(0).On("lost").Times(1))
+	accepted := p.Accepted()
+	p.Set(redistest.CutReply(0).On("lost").Once())
 	_, err := c.GetToBuffer(ctx, "lost", make([]byte, 10))
 	must(t, err)
 	rest(t, c, 7)
-	if n := p.Counts().Accepted - accepted; n != 0 {
+	if n := p.Accepted() - accepted; n != 0 {
 		t.Errorf("%d new connections, though only one was lost", n)
 	}
 }

@@ -142,8 +142,8 @@ func TestPipelineBatches(t *testing.T) {
 // Wherever a pipeline's connection is cut, each call gives its own value or an error, and no SET is executed twice.
 func TestPipelineCut(t *testing.T) {
 	s := redistest.Shared(t)
-	proxy := redistest.StartProxy(t, s.Network(), s.Addr())
-	o := proxy.Options(s)
+	proxy := s.Proxy(t)
+	o := proxy.Options()
 	o.Protocol = 2
 	o.MinRetryBackoff, o.MaxRetryBackoff = time.Millisecond, time.Millisecond
 	c, _ := clientOf(t, o)
@@ -160,7 +160,7 @@ func TestPipelineCut(t *testing.T) {
 			if reply {
 				rule = redistest.CutReply(n)
 			}
-			proxy.Set(rule.Times(1))
+			proxy.Set(rule.Once())
 			p := c.Pipeline()
 			var chain millrace.Chain
 			bufs := make([][]byte, len(values))
@@ -191,11 +191,11 @@ func TestPipelineCut(t *testing.T) {
 
 // A server that is gone does not have every call of a pipeline wait for it.
 func TestPipelineWithoutAServer(t *testing.T) {
-	c, p := proxied(t, func(o *redis.Options) { o.MaxRetries = 3 })
+	s := redistest.Start(t)
+	c, _ := clientOf(t, s.Options())
 	ctx := bounded(t)
 	must(t, c.SetFromBuffer(ctx, "gone", []byte("v")))
-	p.Refuse(true)
-	p.Cut()
+	s.Kill()
 	pipe := c.Pipeline()
 	for range 1000 {
 		pipe.GetToBuffer("gone", make([]byte, 10))

@@ -91,7 +91,7 @@ func TestRingOfShardsThatDifferInTheirDialer(t *testing.T) {
 		o := s.Options()
 		o.Addr = failoverAddr
 		o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, s.Network(), s.Addr())
+			return new(net.Dialer).DialContext(ctx, "tcp", s.Addr())
 		}
 		return redis.NewClient(o)
 	}

@@ -157,7 +157,7 @@ func TestServerStopsAmidASplice(t *testing.T) {
 			must(t, rdb.Set(bounded(t), "stops", make([]byte, size), 0).Err())
 			p := s.Proxy(t)
 			p.Set(redistest.HoldReply(1<<20), redistest.HoldRequest(1<<20))
-			o := p.Options(s)
+			o := p.Options()
 			o.MaxRetries = -1
 			hasty(o)
 			c, _ := clientOf(t, o)
