@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,7 +99,7 @@ func (c *Cluster) form(t testing.TB, masters int) {
 	c.awaitView(t, "to be formed", func(v view) bool {
 		known := 0
 		for _, r := range v {
-			known += len(r.Nodes) - 1
+			known += len(r.replicas)
 		}
 		return known == len(replicas)
 	})
@@ -107,21 +108,28 @@ func (c *Cluster) form(t testing.TB, masters int) {
 	}
 }
 
-// A view is what a node knows of the owners of the slots, and of their replicas, in order.
-type view []redis.ClusterSlot
+// A view is what a node knows of the owners of the slots, in order.
+type view []owned
+
+// owned is a range of slots, both ends included, with the ids of its master and of the replicas that live.
+type owned struct {
+	first, last int
+	master      string
+	replicas    []string
+}
 
 // owner returns the id of the slot's master; empty if there is none.
 func (v view) owner(slot int) string {
 	for _, r := range v {
-		if r.Start <= slot && slot <= r.End {
-			return r.Nodes[0].ID
+		if r.first <= slot && slot <= r.last {
+			return r.master
 		}
 	}
 	return ""
 }
 
 // view returns that of a node which serves all slots.
-func (s *Server) view(ctx context.Context) (view, error) {
+func (s *Server) view(ctx context.Context) (v view, err error) {
 	info, err := s.fields(ctx, "CLUSTER", "INFO")
 	if err != nil {
 		return nil, err
@@ -131,25 +139,24 @@ func (s *Server) view(ctx context.Context) (view, error) {
 	}
 	client := s.once()
 	defer client.Close()
-	v, err := client.ClusterSlots(ctx).Result()
-	for _, r := range v {
-		slices.SortFunc(r.Nodes[1:], func(a, b redis.ClusterNode) int { return strings.Compare(a.ID, b.ID) })
-	}
-	slices.SortFunc(v, func(a, b redis.ClusterSlot) int { return a.Start - b.Start })
-	return v, err
-}
-
-// String tells views apart. Addresses are left out: a node may not know its own.
-func (v view) String() string {
-	var b strings.Builder
-	for _, r := range v {
-		fmt.Fprintf(&b, "%d-%d:", r.Start, r.End)
-		for _, n := range r.Nodes {
-			fmt.Fprintf(&b, " %.8s", n.ID)
+	shards, err := client.ClusterShards(ctx).Result()
+	for _, shard := range shards {
+		var o owned
+		for _, n := range shard.Nodes {
+			if n.Role == "master" {
+				o.master = n.ID
+			} else if n.Health == "online" {
+				o.replicas = append(o.replicas, n.ID)
+			}
 		}
-		b.WriteString("; ")
+		slices.Sort(o.replicas)
+		for _, r := range shard.Slots {
+			o.first, o.last = int(r.Start), int(r.End)
+			v = append(v, o)
+		}
 	}
-	return b.String()
+	slices.SortFunc(v, func(a, b owned) int { return a.first - b.first })
+	return v, err
 }
 
 // awaitView waits until all nodes that live serve, and have the same view, which is as it is to be.
@@ -164,7 +171,7 @@ func (c *Cluster) awaitView(t testing.TB, what string, asItIsToBe func(view) boo
 			if i == 0 {
 				v = other
 			}
-			if other.String() != v.String() || !asItIsToBe(other) {
+			if !reflect.DeepEqual(other, v) || !asItIsToBe(other) {
 				return fmt.Errorf("%s sees %v", s, other)
 			}
 		}
@@ -214,22 +221,22 @@ func (c *Cluster) byID(t testing.TB, id string) *Server {
 }
 
 // replicated returns the first range of slots that the master owns, if it has a replica.
-func (c *Cluster) replicated(t testing.TB, master *Server) redis.ClusterSlot {
+func (c *Cluster) replicated(t testing.TB, master *Server) owned {
 	t.Helper()
 	for _, r := range c.view(t) {
-		if r.Nodes[0].ID == master.id && len(r.Nodes) > 1 {
+		if r.master == master.id && len(r.replicas) > 0 {
 			return r
 		}
 	}
 	t.Fatalf("redistest: %s is no master with slots and a replica", master)
-	return redis.ClusterSlot{}
+	return owned{}
 }
 
 // Kill ends a master as a power cut would, and waits until a replica has taken its place and all nodes know it. That takes
 // about two seconds.
 func (c *Cluster) Kill(t testing.TB, master *Server) {
 	t.Helper()
-	slot := c.replicated(t, master).Start
+	slot := c.replicated(t, master).first
 	master.Kill()
 	c.nodes = slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool { return s == master })
 	c.awaitView(t, "to have another master", func(v view) bool { return v.owner(slot) != master.id })
@@ -243,7 +250,7 @@ const manualFailover = 5 * time.Second
 func (c *Cluster) Failover(t testing.TB, master *Server) {
 	t.Helper()
 	r := c.replicated(t, master)
-	replica := c.byID(t, r.Nodes[1].ID)
+	replica := c.byID(t, r.replicas[0])
 	var asked time.Time
 	await(t, fmt.Sprintf("%s to take over", replica), func(ctx context.Context) error {
 		info, err := replica.fields(ctx, "INFO", "replication")
@@ -257,7 +264,7 @@ func (c *Cluster) Failover(t testing.TB, master *Server) {
 		return errors.Join(err, errors.New("still a replica"))
 	})
 	master.awaitSync(t)
-	c.awaitView(t, "to know the new master", func(v view) bool { return v.owner(r.Start) == replica.id })
+	c.awaitView(t, "to know the new master", func(v view) bool { return v.owner(r.first) == replica.id })
 }
 
 // migrateTimeout, in milliseconds, is what MIGRATE may take for a key.
@@ -277,8 +284,8 @@ func (c *Cluster) BeginMigration(t testing.TB, slot int) *Migration {
 	v := c.view(t)
 	m := &Migration{c: c, slot: slot, from: c.byID(t, v.owner(slot))}
 	for _, r := range v {
-		if id := r.Nodes[0].ID; id != m.from.id {
-			m.to = c.byID(t, id)
+		if r.master != m.from.id {
+			m.to = c.byID(t, r.master)
 		}
 	}
 	if m.to == nil {

@@ -125,8 +125,8 @@ func writeCertificate(dir string) (lines []string, err error) {
 	return lines, nil
 }
 
-// tlsConfig returns a new configuration for a client that trusts the server; nil if the server does not speak TLS. The server's
-// name is set, so that it fits a [Proxy]'s address as well.
+// tlsConfig returns a new configuration for a client that trusts the server; nil if the server does not speak TLS. The
+// server's name is set, so that it fits a [Proxy]'s address as well.
 func (s *Server) tlsConfig() *tls.Config {
 	if !s.conf.tls {
 		return nil

@@ -263,8 +263,8 @@ func (l *link) hold(r *proxyRule) {
 	}
 }
 
-// copyLoop passes on one direction until its source ends, and applies the rules on the way. A destination that is gone is the
-// other direction's to notice.
+// copyLoop passes on one direction until its source ends, and applies the rules on the way. A destination that is gone is
+// the other direction's to notice.
 func (l *link) copyLoop(dir direction, from net.Conn) {
 	piece := make([]byte, pieceSize)
 	for {
