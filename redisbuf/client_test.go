@@ -245,9 +245,7 @@ func TestClose(t *testing.T) {
 		errs <- err
 	}()
 	go func() { errs <- c.SetFromBuffer(context.Background(), "close", []byte("w")) }()
-	for c.Stats().InUse < 4 || p.Open() < 4 {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, func() bool { return c.Stats().InUse == 4 && p.Open() == 4 })
 	must(t, c.Close())
 	for range 4 {
 		if err := <-errs; !errors.Is(err, ErrClosed) {

@@ -205,16 +205,7 @@ func killedMaster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	stop := load(t, c, key, 2<<20)
 	must(t, c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000))) // under load, before it is killed
 	cluster.Kill(t, old)
-	begun := time.Now()
-	for {
-		err := c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000))
-		if err == nil {
-			break
-		}
-		if time.Since(begun) > testTime {
-			t.Fatal(err)
-		}
-	}
+	eventually(t, func() bool { return c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000)) == nil })
 	stop()
 	must(t, c.SetFromBuffer(bounded(t), key, describe(key, 9, 9, 1000)))
 }
@@ -225,12 +216,5 @@ func slotsWithoutAMaster(t *testing.T, c *Client, cluster *redistest.Cluster) {
 	key := redistest.KeyIn(12000, "down") // of another master than "killed"
 	must(t, c.SetFromBuffer(ctx, key, []byte("v")))
 	cluster.Owner(t, "killed").Kill() // the replica that took over
-	for {
-		err := c.SetFromBuffer(ctx, key, []byte("w"))
-		if redis.IsClusterDownError(err) {
-			return
-		}
-		must(t, ctx.Err())
-		time.Sleep(10 * time.Millisecond)
-	}
+	eventually(t, func() bool { return redis.IsClusterDownError(c.SetFromBuffer(ctx, key, []byte("w"))) })
 }

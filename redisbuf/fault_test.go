@@ -255,16 +255,10 @@ func TestLateReplyToASet(t *testing.T) {
 			if err != redis.Nil {
 				t.Fatalf("%s: %v, want redis.Nil", s.name, err)
 			}
-			for { // what has left may still be on its way to the server
-				got, err := direct.Get(ctx, "late/1").Bytes()
-				if bytes.Equal(got, one) {
-					break
-				}
-				if err != nil && err != redis.Nil {
-					t.Fatalf("%s: it was sent, and is not set: %v", s.name, err)
-				}
-				time.Sleep(time.Millisecond)
-			}
+			eventually(t, func() bool { // what has left may still be on its way to the server
+				got, _ := direct.Get(ctx, "late/1").Bytes()
+				return bytes.Equal(got, one)
+			})
 			check(t, direct, "late/2", two)
 		}
 	}
@@ -380,15 +374,11 @@ func letIdle(c *Client) {
 // awaitUnusable waits until the end of c's idle connection, or what the server has said on it, has arrived.
 func awaitUnusable(t *testing.T, c *Client) {
 	t.Helper()
-	ctx := bounded(t)
 	for _, n := range c.nodes {
-		for {
-			if usable, _ := n.idle[0].checkIdle(); !usable {
-				return
-			}
-			must(t, ctx.Err())
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, func() bool {
+			usable, _ := n.idle[0].checkIdle()
+			return !usable
+		})
 	}
 }
 

@@ -69,9 +69,7 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 	}
 	go wait(10)
 	go wait(1 << 20) // has all that may be in flight, and waits for the connection
-	for !taken(c) {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, func() bool { return taken(c) })
 	go wait(1 << 20)
 	time.Sleep(10 * time.Millisecond)
 	must(t, c.Close())
@@ -96,10 +94,7 @@ func TestInFlight(t *testing.T) {
 		_, err := c.GetToBuffer(ctx, "inflight/huge", huge)
 		first <- err
 	}()
-	for !taken(c) {
-		must(t, ctx.Err())
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, func() bool { return taken(c) })
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
 	if _, err := c.GetToBuffer(short, "inflight", make([]byte, 1<<20)); err != context.DeadlineExceeded {
@@ -138,9 +133,7 @@ func TestInFlightDoesNotStopAConn(t *testing.T) {
 		_, err := c.GetToBuffer(ctx, "weight", make([]byte, 2<<20))
 		done <- err
 	}()
-	for !taken(c) {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, func() bool { return taken(c) })
 	_, err = conn.GetToBuffer(ctx, "weight", make([]byte, 2<<20))
 	must(t, err)
 	must(t, conn.Close())
@@ -167,10 +160,7 @@ func TestInFlightOfUnknownLength(t *testing.T) {
 			_, err := g.call(ctx, c, "unknown", 64<<20)
 			done <- err
 		}()
-		for p.Requests() == sent {
-			must(t, ctx.Err())
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, func() bool { return p.Requests() > sent })
 		if c.inFlight.sem.TryAcquire(defaultInFlight - 6<<20 + 1) {
 			t.Errorf("%s: its 6 MiB do not count", g.name)
 			c.inFlight.sem.Release(defaultInFlight - 6<<20 + 1)

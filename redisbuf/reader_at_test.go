@@ -285,10 +285,9 @@ func TestReaderAtOfAKeyThatIsSetMeanwhile(t *testing.T) {
 			r, err := c.ReaderAt(ctx, "k")
 			done <- opened{r, err}
 		}()
-		for !strings.Contains(fmt.Sprint(s.Do(t, "INFO", "commandstats")), "cmdstat_strlen:calls=1") {
-			must(t, ctx.Err())
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, func() bool {
+			return strings.Contains(fmt.Sprint(s.Do(t, "INFO", "commandstats")), "cmdstat_strlen:calls=1")
+		})
 		s.Do(t, "SET", "k", value)
 		p.Release()
 		o := <-done

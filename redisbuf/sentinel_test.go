@@ -21,15 +21,7 @@ func TestSentinel(t *testing.T) {
 	stop := load(t, c, "load", 200000)
 	s.Failover(t) // both live on
 	value = randomValue(200000)
-	for begun := time.Now(); ; {
-		err := c.SetFromBuffer(ctx, "sentinel", value)
-		if err == nil {
-			break
-		}
-		if time.Since(begun) > 10*time.Second {
-			t.Fatal(err)
-		}
-	}
+	eventually(t, func() bool { return c.SetFromBuffer(ctx, "sentinel", value) == nil })
 	stop()
 	got, err := gets[0].call(ctx, c, "sentinel", len(value))
 	if err != nil || !bytes.Equal(got, value) {
