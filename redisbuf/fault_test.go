@@ -315,11 +315,11 @@ func TestSlowValue(t *testing.T) {
 		change := func(o *redis.Options) { o.ReadTimeout, o.MaxRetries = timeout, -1 }
 		onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
 			get5(t, c)
-			s.set(false, timeout*9/10)
+			s.set(func() { s.pause = timeout * 9 / 10 })
 			if got, err := g.call(t.Context(), c, "k", 5); err != nil || string(got) != "value" {
 				t.Errorf("%s: %q, %v", g.name, got, err)
 			}
-			s.set(false, 3*timeout)
+			s.set(func() { s.pause = 3 * timeout })
 			if _, err := g.call(t.Context(), c, "k", 5); !isTimeout(err) {
 				t.Errorf("%s: %v, want a timeout", g.name, err)
 			}

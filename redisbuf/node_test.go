@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"net"
 	"runtime"
 	"strings"
@@ -19,47 +19,82 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// A pipeRedis is a server behind a Dialer, on pipes instead of sockets, so that time can be a test's own.
+// A pipeRedis is a server behind a Dialer, on pipes instead of sockets, so that time can be a test's own. It may be several, as
+// behind the Dialer of a client of a Sentinel: their values are their names.
 type pipeRedis struct {
 	mu     sync.Mutex
 	dialed int
 	open   int
-	silent bool          // says nothing any more
-	pause  time.Duration // before each byte of a value
 	ends   map[net.Conn]struct{}
+
+	first  func(ctx context.Context) // or nil: called before each dial
+	refuse error                     // of each dial
+	name   string                    // where the next connection leads to
+	role   string                    // what the servers say that they are
+	silent bool                      // says nothing any more
+	pause  time.Duration             // before each byte of a value
 }
+
+func newPipeRedis() *pipeRedis {
+	return &pipeRedis{ends: make(map[net.Conn]struct{}), name: "value", role: "master"}
+}
+
+// A namedConn has a server's name as its address.
+type namedConn struct {
+	net.Conn
+	name string
+}
+
+func (c namedConn) RemoteAddr() net.Addr { return c }
+func (c namedConn) Network() string      { return "pipe" }
+func (c namedConn) String() string       { return c.name }
+
+// set changes what it does from now on.
+func (s *pipeRedis) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+func (s *pipeRedis) silence() { s.set(func() { s.silent = true }) }
 
 // hangUp closes all connections.
 func (s *pipeRedis) hangUp() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for end := range s.ends {
-		end.Close()
-	}
+	s.set(func() {
+		for end := range s.ends {
+			end.Close()
+		}
+	})
 }
 
-func (s *pipeRedis) dial(context.Context, string, string) (net.Conn, error) {
-	client, server := net.Pipe()
+func (s *pipeRedis) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	s.mu.Lock()
+	first := s.first
+	s.mu.Unlock()
+	if first != nil {
+		first(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.refuse != nil {
+		return nil, s.refuse
+	}
+	client, server := net.Pipe()
 	s.dialed++
 	s.open++
-	if s.ends == nil {
-		s.ends = make(map[net.Conn]struct{})
-	}
 	s.ends[server] = struct{}{}
-	go s.serve(server)
-	return client, nil
+	go s.serve(server, s.name)
+	return namedConn{client, s.name}, nil
 }
 
 // serve answers each command with the same value.
-func (s *pipeRedis) serve(conn net.Conn) {
+func (s *pipeRedis) serve(conn net.Conn, name string) {
 	defer func() {
 		conn.Close()
-		s.mu.Lock()
-		s.open--
-		delete(s.ends, conn)
-		s.mu.Unlock()
+		s.set(func() {
+			s.open--
+			delete(s.ends, conn)
+		})
 	}()
 	r := bufio.NewReader(conn)
 	for {
@@ -68,14 +103,14 @@ func (s *pipeRedis) serve(conn net.Conn) {
 			return
 		}
 		s.mu.Lock()
-		silent, pause := s.silent, s.pause
+		role, silent, pause := s.role, s.silent, s.pause
 		s.mu.Unlock()
 		switch {
 		case silent:
 		case strings.HasPrefix(line, "HELLO"):
-			_, _ = io.WriteString(conn, "$5\r\nvalue\r\n")
+			_, _ = fmt.Fprintf(conn, "%%3\r\n$5\r\nproto\r\n:3\r\n$4\r\nrole\r\n$%d\r\n%s\r\n+modules\r\n*0\r\n", len(role), role)
 		case strings.HasPrefix(line, "GET"):
-			for _, b := range []byte("$5\r\nvalue\r\n") {
+			for _, b := range fmt.Appendf(nil, "$%d\r\n%s\r\n", len(name), name) {
 				time.Sleep(pause)
 				if _, err := conn.Write([]byte{b}); err != nil {
 					return
@@ -83,13 +118,6 @@ func (s *pipeRedis) serve(conn net.Conn) {
 			}
 		}
 	}
-}
-
-// set changes how it answers from now on.
-func (s *pipeRedis) set(silent bool, pause time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.silent, s.pause = silent, pause
 }
 
 func (s *pipeRedis) counts() (dialed, open int) {
@@ -101,7 +129,7 @@ func (s *pipeRedis) counts() (dialed, open int) {
 // onPipes runs a test in time of its own.
 func onPipes(t *testing.T, change func(*redis.Options), opts []Option, test func(t *testing.T, c *Client, s *pipeRedis)) {
 	t.Helper()
-	s := new(pipeRedis)
+	s := newPipeRedis()
 	o := &redis.Options{Addr: "127.0.0.1:0", Dialer: s.dial}
 	change(o)
 	rdb := redis.NewClient(o)
@@ -110,7 +138,9 @@ func onPipes(t *testing.T, change func(*redis.Options), opts []Option, test func
 		c, err := New(rdb, opts...)
 		must(t, err)
 		test(t, c, s)
-		must(t, c.Close())
+		if err := c.Close(); err != ErrClosed { // which the test may have done
+			must(t, err)
+		}
 		synctest.Wait()
 		if _, open := s.counts(); open != 0 {
 			t.Errorf("%d connections are open", open)

@@ -70,7 +70,7 @@ func TestPipelineOfASilentServer(t *testing.T) {
 		change := func(o *redis.Options) { o.MaxRetries = -1; o.ReadTimeout = timeout }
 		onPipes(t, change, []Option{InFlight(20_000)}, func(t *testing.T, c *Client, s *pipeRedis) {
 			get5(t, c)
-			s.set(true, 0)
+			s.silence()
 			p := c.Pipeline()
 			var results []*Result
 			for range 20 {

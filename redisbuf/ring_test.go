@@ -99,7 +99,7 @@ func TestRingOfShardsOfOneAddress(t *testing.T) {
 
 // A shard that has left the Ring is forgotten, and its options with it.
 func TestShardsThatHaveLeftAreForgotten(t *testing.T) {
-	s := new(pipeRedis)
+	s := newPipeRedis()
 	var shards []*redis.Client // made here, because go-redis looks names up meanwhile, and not in a test's own time
 	for range 6 {
 		shards = append(shards, redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: s.dial}))

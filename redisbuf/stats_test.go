@@ -65,7 +65,7 @@ func TestStatsOfBytesInFlight(t *testing.T) {
 	const size = 2 * freeWeight
 	onPipes(t, func(*redis.Options) {}, []Option{InFlight(size)}, func(t *testing.T, c *Client, s *pipeRedis) {
 		get5(t, c)
-		s.set(true, 0)
+		s.silence()
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		for range 3 {
