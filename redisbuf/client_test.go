@@ -193,8 +193,8 @@ func TestGetRange(t *testing.T) {
 		}
 	}
 	var all bytes.Buffer
-	if n, err := c.GetRangeTo(ctx, "range", 1, math.MaxInt64, &all); err != nil || n != 3<<20-1 || !bytes.Equal(all.Bytes(), value[1:]) {
-		t.Errorf("to the end: %d, %v", n, err)
+	if _, err := c.GetRangeTo(ctx, "range", 1, math.MaxInt64, &all); err != nil || !bytes.Equal(all.Bytes(), value[1:]) {
+		t.Errorf("to the end: %d, %v", all.Len(), err)
 	}
 	if n, err := c.GetRangeTo(ctx, "range/none", 0, 1, io.Discard); n != 0 || err != nil {
 		t.Errorf("no value: %d, %v", n, err)

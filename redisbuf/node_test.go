@@ -182,37 +182,31 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	}
 }
 
+// A connection that is never idle for long is replaced all the same, also if it is in use whenever the expired ones are closed.
 func TestOldConnectionsAreReplaced(t *testing.T) {
 	change := func(o *redis.Options) { o.ConnMaxLifetime = time.Minute }
-	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
-		time.Sleep(time.Second / 4) // so as never to be in use when expired connections are closed
-		for range 600 {             // always in use, so that it is never idle for long
-			get5(t, c)
-			time.Sleep(time.Second / 2)
-		}
-		if dialed, _ := s.counts(); dialed < 3 || dialed > 6 {
-			t.Errorf("%d connections in 5 minutes", dialed)
-		}
-	})
-}
-
-// A connection that is in use whenever the expired ones are closed does not get older than the others.
-func TestOldConnectionsThatAreAlwaysInUseAreReplaced(t *testing.T) {
-	change := func(o *redis.Options) { o.ConnMaxLifetime = time.Minute }
-	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
-		n, err := c.node(c.router.(single).opt)
-		must(t, err)
-		for range 300 {
-			get5(t, c)
+	for name, use := range map[string]func(t *testing.T, n *node){
+		"between": func(*testing.T, *node) { time.Sleep(time.Second / 2) },
+		"then": func(t *testing.T, n *node) {
 			conn, err := n.acquire(t.Context())
 			must(t, err)
-			time.Sleep(time.Second) // has it when expired connections are closed
+			time.Sleep(time.Second)
 			n.release(conn)
-		}
-		if dialed, _ := s.counts(); dialed < 3 || dialed > 6 {
-			t.Errorf("%d connections in 5 minutes", dialed)
-		}
-	})
+		},
+	} {
+		onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
+			n, err := c.node(c.router.(single).opt)
+			must(t, err)
+			time.Sleep(time.Second / 4) // so that calls are not made when expired connections are closed
+			for begun := time.Now(); time.Since(begun) < 5*time.Minute; {
+				get5(t, c)
+				use(t, n)
+			}
+			if dialed, _ := s.counts(); dialed < 3 || dialed > 6 {
+				t.Errorf("%s: %d connections in 5 minutes", name, dialed)
+			}
+		})
+	}
 }
 
 // A server without calls is forgotten, and found again.
