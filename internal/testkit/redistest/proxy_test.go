@@ -96,7 +96,7 @@ func TestHold(t *testing.T) {
 			})
 			select {
 			case v := <-got:
-				t.Errorf("%q came past", v)
+				t.Fatalf("%q came past", v)
 			default:
 			}
 			p.Release()
