@@ -24,7 +24,7 @@ func TestNoAllocations(t *testing.T) {
 		"tcp":  func(t *testing.T) redis.UniversalClient { return tcp.Client(t) },
 		"unix": func(t *testing.T) redis.UniversalClient { return unix.Client(t) },
 		"cluster": func(t *testing.T) redis.UniversalClient {
-			return redistest.StartCluster(t, redistest.Masters(1), redistest.Replicas(0)).Client(t)
+			return redistest.StartCluster(t, 1, 0).Client(t)
 		},
 		"ring": func(t *testing.T) redis.UniversalClient {
 			ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": tcp.Addr()}, HeartbeatFrequency: time.Hour})

@@ -145,28 +145,43 @@ func TestGetChainLimit(t *testing.T) {
 	idle(t, c, 1)
 }
 
-func TestGetRangeToBuffer(t *testing.T) {
+// A range goes the ways that a whole value goes.
+func TestGetRange(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)
-	value := randomValue(1000)
+	value := randomValue(3 << 20)
 	must(t, rdb.Set(ctx, "range", value, 0).Err())
-	for _, test := range []struct{ off, have, want int }{
-		{0, 0, 0}, {0, 1, 1}, {0, 1000, 1000}, {0, 2000, 1000}, {500, 100, 100}, {999, 10, 1}, {1000, 10, 0}, {5000, 10, 0},
+	for _, r := range []struct{ off, n int64 }{
+		{0, 0}, {0, 1}, {500, 100}, {100, 1 << 20}, {0, 3 << 20}, {1, 4 << 20}, {3<<20 - 1, 10}, {3 << 20, 10}, {5 << 20, 10},
+		{math.MaxInt64 - 2, 10}, {math.MaxInt64, 1},
 	} {
-		want := []byte(nil)
-		if test.want > 0 {
-			want = value[test.off : test.off+test.want]
-		}
-		buf := guarded(test.have)
-		n, err := c.GetRangeToBuffer(ctx, "range", int64(test.off), buf)
-		if err != nil || !bytes.Equal(intact(buf)[:n], want) {
-			t.Errorf("%+v: %d, %v", test, n, err)
-		}
-		p := c.Pipeline()
-		buf = guarded(test.have)
-		r := p.GetRangeToBuffer("range", int64(test.off), buf)
-		if err := p.Exec(ctx); err != nil || !bytes.Equal(intact(buf)[:r.Len()], want) {
-			t.Errorf("%+v in a pipeline: %d, %v", test, n, err)
+		from := min(r.off, int64(len(value)))
+		want := value[from : from+min(r.n, int64(len(value))-from)]
+		for name, get := range map[string]func() ([]byte, error){
+			"GetRangeToBuffer": func() ([]byte, error) {
+				buf := guarded(int(r.n))
+				n, err := c.GetRangeToBuffer(ctx, "range", r.off, buf)
+				return intact(buf)[:n], err
+			},
+			"Pipeline": func() ([]byte, error) {
+				buf := guarded(int(r.n))
+				p := c.Pipeline()
+				result := p.GetRangeToBuffer("range", r.off, buf)
+				err := p.Exec(ctx)
+				return intact(buf)[:result.Len()], err
+			},
+			"GetRangeTo": func() ([]byte, error) {
+				var b bytes.Buffer
+				n, err := c.GetRangeTo(ctx, "range", r.off, r.n, plainWriter{&b})
+				return b.Bytes()[:n], err
+			},
+			"GetRangeTo a socket": func() ([]byte, error) {
+				return throughSocket(func(w io.Writer) (int64, error) { return c.GetRangeTo(ctx, "range", r.off, r.n, w) })
+			},
+		} {
+			if got, err := get(); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s of %+v: %d bytes, %v", name, r, len(got), err)
+			}
 		}
 	}
 	if _, err := c.GetRangeToBuffer(ctx, "range", -1, make([]byte, 1)); err != errOffset {
@@ -177,31 +192,9 @@ func TestGetRangeToBuffer(t *testing.T) {
 			t.Errorf("%d: %v", r, err)
 		}
 	}
-	if n, err := c.GetRangeToBuffer(ctx, "range", 1<<63-3, make([]byte, 10)); n != 0 || err != nil {
-		t.Error(n, err)
-	}
-}
-
-// A range goes the ways that a whole value goes.
-func TestGetRangeTo(t *testing.T) {
-	c, rdb := shared(t)
-	ctx := bounded(t)
-	value := randomValue(3 << 20)
-	must(t, rdb.Set(ctx, "range", value, 0).Err())
-	for _, r := range []struct{ off, n int64 }{
-		{0, 0}, {0, 1}, {100, 1 << 20}, {0, 3 << 20}, {1, math.MaxInt64}, {3<<20 - 1, 10}, {3 << 20, 10}, {math.MaxInt64, 1},
-	} {
-		from := min(r.off, int64(len(value)))
-		want := value[from : from+min(r.n, int64(len(value))-from)]
-		var b bytes.Buffer
-		n, err := c.GetRangeTo(ctx, "range", r.off, r.n, plainWriter{&b})
-		if err != nil || n != int64(b.Len()) || !bytes.Equal(b.Bytes(), want) {
-			t.Errorf("%+v: %d bytes, %v", r, n, err)
-		}
-		sent, err := throughSocket(func(w io.Writer) (int64, error) { return c.GetRangeTo(ctx, "range", r.off, r.n, w) })
-		if err != nil || !bytes.Equal(sent, want) {
-			t.Errorf("%+v through a socket: %d bytes, %v", r, len(sent), err)
-		}
+	var all bytes.Buffer
+	if _, err := c.GetRangeTo(ctx, "range", 1, math.MaxInt64, &all); err != nil || !bytes.Equal(all.Bytes(), value[1:]) {
+		t.Errorf("to the end: %d, %v", all.Len(), err)
 	}
 	if n, err := c.GetRangeTo(ctx, "range/none", 0, 1, io.Discard); n != 0 || err != nil {
 		t.Errorf("no value: %d, %v", n, err)
@@ -245,9 +238,7 @@ func TestClose(t *testing.T) {
 		errs <- err
 	}()
 	go func() { errs <- c.SetFromBuffer(context.Background(), "close", []byte("w")) }()
-	for c.Stats().InUse < 4 || p.Counts().Open < 4 {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, func() bool { return c.Stats().InUse == 4 && p.Open() == 4 })
 	must(t, c.Close())
 	for range 4 {
 		if err := <-errs; !errors.Is(err, ErrClosed) {

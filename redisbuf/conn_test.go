@@ -13,23 +13,26 @@ import (
 	"time"
 )
 
-// A pipeServer answers one request on a net.Pipe, as slowly as a test wants.
-func pipeServer(t *testing.T, answer func(server net.Conn)) *conn {
+// pipeConn returns a connection on a net.Pipe with such a timeout. Its server does what a test wants, and hangs up then.
+func pipeConn(t *testing.T, timeout time.Duration, serve func(server net.Conn)) *conn {
 	client, server := net.Pipe()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer server.Close()
-		request := make([]byte, 1000)
-		if _, err := server.Read(request); err == nil {
-			answer(server)
-		}
+		serve(server)
 	}()
 	t.Cleanup(func() {
 		client.Close()
 		<-done
 	})
-	return newConn(client, 3*time.Second, 2*time.Second)
+	return newConn(client, timeout, timeout)
+}
+
+// heard reads a request, and reports whether there was one.
+func heard(server net.Conn) bool {
+	_, err := server.Read(make([]byte, 1000))
+	return err == nil
 }
 
 func TestReadTimeout(t *testing.T) {
@@ -45,7 +48,8 @@ func TestReadTimeout(t *testing.T) {
 		{"a pause above it", 8 * time.Second, 1, os.ErrDeadlineExceeded},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c := pipeServer(t, func(server net.Conn) {
+			c := pipeConn(t, 3*time.Second, func(server net.Conn) {
+				heard(server)
 				_, _ = io.WriteString(server, "$100\r\n")
 				for range test.pauses {
 					_, _ = server.Write([]byte("x"))
@@ -77,7 +81,7 @@ func TestContextEndsAWait(t *testing.T) {
 		for _, deadline := range []bool{false, true} {
 			t.Run(fmt.Sprint(after, deadline), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					c := pipeServer(t, func(net.Conn) { time.Sleep(time.Minute) })
+					c := pipeConn(t, 3*time.Second, func(server net.Conn) { heard(server); time.Sleep(time.Minute) })
 					ctx, cancel := context.WithCancel(context.Background())
 					want := context.Canceled
 					if deadline {
@@ -105,16 +109,12 @@ func TestContextEndsAWait(t *testing.T) {
 // The time that a reader takes is not the server's, also on a connection whose Write cannot be called again.
 func TestSlowReaderIsNotATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, server := net.Pipe()
-		defer client.Close()
 		const request = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n"
 		received := make([]byte, len(request))
-		go func() {
-			defer server.Close()
+		c := pipeConn(t, 2*time.Second, func(server net.Conn) {
 			_, _ = io.ReadFull(server, received)
 			_, _ = io.WriteString(server, "+OK\r\n")
-		}()
-		c := newConn(client, 2*time.Second, 2*time.Second) // one timeout, so that none is set anew by chance
+		})
 		slow := readerFunc(func(p []byte) (int, error) {
 			time.Sleep(time.Minute)
 			return copy(p[:1], "value"[5-len(p):]), nil
@@ -130,19 +130,12 @@ func TestSlowReaderIsNotATimeout(t *testing.T) {
 // A call that ends in time leaves nothing behind that could end the next one, whenever its context ends.
 func TestContextDoesNotEndTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, server := net.Pipe()
-		defer client.Close()
-		go func() {
-			request := make([]byte, 1000)
-			for {
-				if _, err := server.Read(request); err != nil {
-					return
-				}
+		c := pipeConn(t, 3*time.Second, func(server net.Conn) {
+			for heard(server) {
 				time.Sleep(50 * time.Millisecond)
 				_, _ = io.WriteString(server, "$1\r\nx\r\n")
 			}
-		}()
-		c := newConn(client, 3*time.Second, 3*time.Second)
+		})
 		for i := range 100 {
 			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Millisecond+time.Duration(i)*time.Millisecond)
 			op := getOf("k", make([]byte, 100))
@@ -154,27 +147,19 @@ func TestContextDoesNotEndTheNextCall(t *testing.T) {
 			cancel()
 		}
 		c.close()
-		server.Close()
 	})
 }
 
 // A context that several calls have had still ends the next one, and one that ends between calls ends none.
 func TestContextOfSeveralCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, server := net.Pipe()
-		defer client.Close()
-		go func() {
-			defer server.Close()
-			request := make([]byte, 1000)
+		c := pipeConn(t, 0, func(server net.Conn) {
 			for range 6 {
-				if _, err := server.Read(request); err != nil {
-					return
-				}
+				heard(server)
 				_, _ = io.WriteString(server, "$1\r\nx\r\n")
 			}
 			_, _ = io.Copy(io.Discard, server) // no reply
-		}()
-		c := newConn(client, 0, 0)
+		})
 		op := getOf("k", make([]byte, 1))
 		first, endFirst := context.WithCancel(context.Background())
 		second, endSecond := context.WithCancel(context.Background())

@@ -14,35 +14,55 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// What the user's code panics with while a connection is made reaches the call that wants it, and the next one goes well.
+// What the user's code panics with while a connection is made reaches the call that wants it, and code that ends the goroutine
+// of a call, as a test's FailNow does, keeps nothing from the next one.
 func TestDialPanics(t *testing.T) {
-	s := redistest.Shared(t)
-	for name, set := range map[string]func(o *redis.Options, boom func()){
-		"Dialer": func(o *redis.Options, boom func()) {
+	for name, set := range map[string]func(o *redis.Options, fail func()){
+		"Dialer": func(o *redis.Options, fail func()) {
+			dial := o.Dialer
 			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				boom()
-				return new(net.Dialer).DialContext(ctx, network, addr)
+				fail()
+				return dial(ctx, network, addr)
 			}
 		},
-		"CredentialsProvider": func(o *redis.Options, boom func()) {
-			o.CredentialsProvider = func() (string, string) { boom(); return "", "" }
+		"CredentialsProvider": func(o *redis.Options, fail func()) {
+			o.CredentialsProvider = func() (string, string) { fail(); return "", "" }
+		},
+		"DialerRetryBackoff": func(o *redis.Options, fail func()) {
+			(&away{refuse: 1}).install(o)
+			o.DialerRetryBackoff = func(int) time.Duration { fail(); return 0 }
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			o := s.Options()
-			left := 1
-			set(o, func() {
-				if left--; left == 0 {
+		for _, goexit := range []bool{false, true} {
+			failed := false
+			change := func(o *redis.Options) {
+				set(o, func() {
+					if failed {
+						return
+					}
+					if failed = true; goexit {
+						runtime.Goexit()
+					}
 					panic("boom")
+				})
+			}
+			onPipes(t, change, []Option{Conns(1)}, func(t *testing.T, c *Client, _ *pipeRedis) {
+				get := func() { _, _ = c.GetToBuffer(t.Context(), "k", make([]byte, 5)) }
+				if goexit {
+					ended := make(chan struct{})
+					go func() {
+						defer close(ended)
+						get()
+						t.Errorf("%s: the call goes on", name)
+					}()
+					<-ended
+				} else {
+					booms(t, get)
 				}
+				get5(t, c)
+				idle(t, c, 1)
 			})
-			c, rdb := clientOf(t, o)
-			ctx := bounded(t)
-			booms(t, func() { _ = c.SetFromBuffer(ctx, "dial/panic", []byte("v")) })
-			must(t, c.SetFromBuffer(ctx, "dial/panic", []byte("w")))
-			check(t, rdb, "dial/panic", []byte("w"))
-			idle(t, c, 1)
-		})
+		}
 	}
 }
 
@@ -57,75 +77,25 @@ func booms(t *testing.T, f func()) {
 	f()
 }
 
-// User code that ends the goroutine of a call, as a test's FailNow does, while a connection is made keeps nothing from the next.
-func TestGoexitWhileDialing(t *testing.T) {
-	for name, install := range map[string]func(o *redis.Options, once func()){
-		"Dialer": func(o *redis.Options, once func()) {
-			dial := o.Dialer
-			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				once()
-				return dial(ctx, network, addr)
-			}
-		},
-		"CredentialsProvider": func(o *redis.Options, once func()) {
-			o.CredentialsProvider = func() (string, string) { once(); return "", "" }
-		},
-	} {
-		left := 1
-		change := func(o *redis.Options) {
-			install(o, func() {
-				if left--; left == 0 {
-					runtime.Goexit()
-				}
-			})
-		}
-		onPipes(t, change, []Option{Conns(1)}, func(t *testing.T, c *Client, _ *pipeRedis) {
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				_, err := c.GetToBuffer(t.Context(), "k", make([]byte, 5))
-				t.Errorf("%s: the call goes on: %v", name, err)
-			}()
-			<-ended
-			get5(t, c)
-		})
-	}
-}
-
-// A panic that ends the wait for another dial does not keep the turn of the call.
-func TestDialerRetryBackoffPanics(t *testing.T) {
-	a := &away{refuse: 1}
-	change := func(o *redis.Options) {
-		a.install(o)
-		o.DialerRetryBackoff = func(int) time.Duration { panic("boom") }
-	}
-	onPipes(t, change, []Option{Conns(1)}, func(t *testing.T, c *Client, _ *pipeRedis) {
-		booms(t, func() { _, _ = c.GetToBuffer(t.Context(), "k", make([]byte, 5)) })
-		get5(t, c)
-	})
-}
-
 // A Conn whose connection could not be made because of that can be used again.
 func TestDialPanicsOfAConn(t *testing.T) {
-	s := redistest.Start(t)
+	s := redistest.Shared(t)
 	left := 1
-	rdb := redis.NewRing(&redis.RingOptions{
-		Addrs: map[string]string{"one": s.Addr()}, HeartbeatFrequency: time.Hour,
-		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	rdb := ringOf(t, func(o *redis.RingOptions) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if left--; left == 0 {
 				panic("boom")
 			}
 			return new(net.Dialer).DialContext(ctx, network, addr)
-		},
-	})
-	t.Cleanup(func() { rdb.Close() })
+		}
+	}, s)
 	c := newClient(t, rdb)
 	ctx := bounded(t)
 	conn, err := c.Conn(ctx)
 	must(t, err)
 	left = 1
-	booms(t, func() { _ = conn.SetFromBuffer(ctx, "k", []byte("v")) })
-	must(t, conn.SetFromBuffer(ctx, "k", []byte("v")))
+	booms(t, func() { _ = conn.SetFromBuffer(ctx, "dial/conn", []byte("v")) })
+	must(t, conn.SetFromBuffer(ctx, "dial/conn", []byte("v")))
 	must(t, conn.Close())
 }
 

@@ -44,7 +44,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 	}
 	idle(t, c, 1)
 
-	user := redistest.Start(t, redistest.User("reader", "on", ">secret", "~mine:*", "+@read", "+hello", "+client"))
+	user := redistest.Start(t, redistest.Config("user reader on >secret ~mine:* +@read +hello +client"))
 	o := user.Options()
 	o.Username, o.Password, o.ClientName = "reader", "secret", "large"
 	c, _ = clientOf(t, o)
@@ -143,51 +143,77 @@ func TestServerRefusesALargeValueInTheMiddle(t *testing.T) {
 	}
 }
 
-// A writer that fails is told from a server that does.
+// errForeign is what a reader or writer may give that stands on a Redis client of its own: an error of another server.
+var errForeign = serverError("LOADING Redis is loading the dataset in memory")
+
+// A failing reader gives so many bytes, and a failing writer takes as many, and then that error.
+type failing struct {
+	left int
+	err  error
+}
+
+func (f *failing) Read(p []byte) (int, error) {
+	n := min(len(p), f.left)
+	if f.left -= n; n == 0 {
+		return 0, f.err
+	}
+	return n, nil
+}
+
+func (f *failing) Write(p []byte) (int, error) {
+	if f.left -= len(p); f.left < 0 {
+		return 0, f.err
+	}
+	return len(p), nil
+}
+
+type failingReaderFrom struct{ failing }
+
+func (f *failingReaderFrom) ReadFrom(io.Reader) (int64, error) { return 0, f.err }
+
+// A writer that fails is told from a server that does, even if its error is that of another server: the call is not tried
+// again, and the next one is not disturbed.
 func TestGetToAWriterThatFails(t *testing.T) {
-	c, rdb := shared(t)
+	c, rdb := shared(t, Conns(1))
 	ctx := bounded(t)
-	for _, size := range []int{10, 100000, 3 << 20} {
-		must(t, rdb.Set(ctx, "writer", randomValue(size), 0).Err())
-		for _, w := range []io.Writer{failing{}, struct {
-			failing
-			failingReaderFrom
-		}{}} {
-			var writer *WriterError
-			if _, err := c.GetTo(ctx, "writer", w); !errors.As(err, &writer) || !errors.Is(err, io.ErrClosedPipe) {
-				t.Errorf("%d: %v", size, err)
+	for _, size := range []int{10, 100_000, 3 << 20} {
+		value := randomValue(size)
+		must(t, rdb.Set(ctx, "writer", value, 0).Err())
+		for _, fails := range []error{io.ErrClosedPipe, errForeign} {
+			for _, w := range []io.Writer{
+				&failing{err: fails}, &failing{left: size / 2, err: fails}, &failingReaderFrom{failing{err: fails}},
+			} {
+				var writer *WriterError
+				if _, err := c.GetTo(ctx, "writer", w); !errors.As(err, &writer) || !errors.Is(err, fails) || isServerError(err) {
+					t.Errorf("%d: %v, want a WriterError", size, err)
+				}
+				got, err := gets[0].call(ctx, c, "writer", size)
+				if err != nil || !bytes.Equal(got, value) {
+					t.Errorf("%d: and then %d bytes, %v", size, len(got), err)
+				}
 			}
 		}
 	}
-	if _, err := c.GetToBuffer(ctx, "none", nil); err != redis.Nil {
-		t.Error(err)
-	}
 }
 
-type failing struct{}
-
-func (failing) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
-
-type failingReaderFrom struct{}
-
-func (failingReaderFrom) ReadFrom(io.Reader) (int64, error) { return 0, io.ErrClosedPipe }
-
+// A reader that fails, or is at its end, leaves half a command on the connection, which no other call gets.
 func TestSetFromAReaderThatFails(t *testing.T) {
-	c, rdb := shared(t)
+	c, rdb := shared(t, Conns(1))
 	ctx := bounded(t)
 	must(t, rdb.Set(ctx, "reader", "before", 0).Err())
-	for _, size := range []int64{10, 100000, 3 << 20} {
-		for _, have := range []int64{0, 1, size - 1} {
-			short := bytes.NewReader(make([]byte, have))
-			var reader *ReaderError
-			if err := c.SetFrom(ctx, "reader", short, size); !errors.As(err, &reader) || !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Errorf("%d of %d: %v", have, size, err)
+	for _, size := range []int{10, 100_000, 3 << 20} {
+		for _, have := range []int{0, 1, size / 2, size - 1} {
+			for fails, want := range map[error]error{
+				io.ErrClosedPipe: io.ErrClosedPipe, errForeign: errForeign, io.EOF: io.ErrUnexpectedEOF,
+			} {
+				var reader *ReaderError
+				err := c.SetFrom(ctx, "reader", &failing{left: have, err: fails}, int64(size))
+				if !errors.As(err, &reader) || !errors.Is(err, want) {
+					t.Errorf("%d of %d: %v, want a ReaderError", have, size, err)
+				}
+				check(t, rdb, "reader", []byte("before"))
 			}
-			broken := io.MultiReader(bytes.NewReader(make([]byte, have)), failingReader{})
-			if err := c.SetFrom(ctx, "reader", broken, size); !errors.Is(err, io.ErrClosedPipe) {
-				t.Errorf("%d of %d: %v", have, size, err)
-			}
-			check(t, rdb, "reader", []byte("before"))
+			must(t, c.SetFromBuffer(ctx, "reader/next", randomValue(size)))
 		}
 	}
 	if err := c.SetFrom(ctx, "reader", nil, -1); err != errOffset {
@@ -195,13 +221,9 @@ func TestSetFromAReaderThatFails(t *testing.T) {
 	}
 }
 
-type failingReader struct{}
-
-func (failingReader) Read([]byte) (int, error) { return 0, io.ErrClosedPipe }
-
-// A replica gives what it has, and says that it is none to write to.
+// A replica gives what it has, if only that there is nothing, and says that it is none to write to.
 func TestReplica(t *testing.T) {
-	s := redistest.Start(t, redistest.ReplicaOf(redistest.Shared(t)))
+	s := redistest.Start(t, redistest.Config("replicaof 127.0.0.1 1")) // whose master is not there
 	o := s.Options()
 	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = 1, time.Millisecond, time.Millisecond
 	c, _ := clientOf(t, o)

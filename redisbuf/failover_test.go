@@ -1,15 +1,11 @@
 package redisbuf
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,95 +14,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A toldDialer is that of a client of a Sentinel, on pipes: it leads to one of several servers, whose values are their names.
-type toldDialer struct {
-	mu     sync.Mutex
-	master string
-	role   string // what the servers say that they are
-	err    error
-	dialed int
-	hook   func(ctx context.Context) // or nil: called first
-}
-
-// A namedConn has a server's name as its address.
-type namedConn struct {
-	net.Conn
-	name string
-}
-
-func (c namedConn) RemoteAddr() net.Addr { return c }
-func (c namedConn) Network() string      { return "pipe" }
-func (c namedConn) String() string       { return c.name }
-
-func (d *toldDialer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	d.mu.Lock()
-	hook := d.hook
-	d.mu.Unlock()
-	if hook != nil {
-		hook(ctx)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.err != nil {
-		return nil, d.err
-	}
-	d.dialed++
-	client, server := net.Pipe()
-	go serveName(server, d.master, d.role)
-	return namedConn{client, d.master}, nil
+// told runs a test with a client of a Sentinel, in time of its own.
+func told(t *testing.T, test func(t *testing.T, c *Client, s *pipeRedis)) {
+	t.Helper()
+	change := func(o *redis.Options) { o.Addr = failoverAddr }
+	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
+		s.tell("one", "master", nil)
+		test(t, c, s)
+	})
 }
 
 // tell changes where the next connection leads to.
-func (d *toldDialer) tell(master, role string, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.master, d.role, d.err = master, role, err
-}
-
-// first has hook called before each dial.
-func (d *toldDialer) first(hook func(ctx context.Context)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.hook = hook
+func (s *pipeRedis) tell(master, role string, err error) {
+	s.set(func() { s.name, s.role, s.refuse = master, role, err })
 }
 
 // connections returns how many there were.
-func (d *toldDialer) connections() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.dialed
-}
-
-func serveName(conn net.Conn, name, role string) {
-	defer conn.Close()
-	r := bufio.NewReader(conn)
-	for {
-		line, err := r.ReadString('\n')
-		if err != nil {
-			return
-		}
-		switch {
-		case strings.HasPrefix(line, "HELLO"):
-			_, _ = fmt.Fprintf(conn, "%%3\r\n$5\r\nproto\r\n:3\r\n$4\r\nrole\r\n$%d\r\n%s\r\n+modules\r\n*0\r\n", len(role), role)
-		case strings.HasPrefix(line, "GET"):
-			_, _ = fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(name), name)
-		}
-	}
-}
-
-// told runs a test with a client of a Sentinel, in time of its own.
-func told(t *testing.T, test func(t *testing.T, c *Client, d *toldDialer)) {
-	d := &toldDialer{master: "one", role: "master"}
-	rdb := redis.NewClient(&redis.Options{Addr: failoverAddr, Dialer: d.dial})
-	defer rdb.Close()
-	synctest.Test(t, func(t *testing.T) {
-		c, err := New(rdb)
-		must(t, err)
-		test(t, c, d)
-		if err := c.Close(); err != ErrClosed { // which the test may have done
-			must(t, err)
-		}
-	})
+func (s *pipeRedis) connections() int {
+	dialed, _ := s.counts()
+	return dialed
 }
 
 func nameOf(t *testing.T, c *Client) string {
@@ -119,7 +45,7 @@ func nameOf(t *testing.T, c *Client) string {
 
 // A master that was replaced, and does not know it, is left in time, however busy its connections are.
 func TestFailoverLeavesTheOldMaster(t *testing.T) {
-	told(t, func(t *testing.T, c *Client, d *toldDialer) {
+	told(t, func(t *testing.T, c *Client, d *pipeRedis) {
 		conn, err := c.Conn(t.Context())
 		must(t, err)
 		for range 500 {
@@ -148,7 +74,7 @@ func TestFailoverLeavesTheOldMaster(t *testing.T) {
 
 // The shards of a Ring may be masters of Sentinels, too.
 func TestFailoverOfAShard(t *testing.T) {
-	d := &toldDialer{master: "one", role: "master"}
+	d := newPipeRedis()
 	rdb := redis.NewRing(&redis.RingOptions{
 		Addrs: map[string]string{"shard": "1"}, HeartbeatFrequency: 24 * time.Hour,
 		NewClient: func(*redis.Options) *redis.Client {
@@ -178,12 +104,14 @@ func TestFailoverOfAShard(t *testing.T) {
 // After a check in which the user's Dialer panics or ends its goroutine, there is another one a second later.
 func TestFailoverAfterAFailedCheck(t *testing.T) {
 	for name, fail := range map[string]func(){"a panic": func() { panic("boom") }, "Goexit": runtime.Goexit} {
-		told(t, func(t *testing.T, c *Client, d *toldDialer) {
+		told(t, func(t *testing.T, c *Client, d *pipeRedis) {
 			nameOf(t, c)
 			left := 1
-			d.first(func(context.Context) {
-				if left--; left == 0 {
-					fail()
+			d.set(func() {
+				d.first = func(context.Context) {
+					if left--; left == 0 {
+						fail()
+					}
 				}
 			})
 			d.tell("two", "master", nil)
@@ -197,14 +125,16 @@ func TestFailoverAfterAFailedCheck(t *testing.T) {
 
 // After Close no check of the master is in the user's Dialer.
 func TestCloseWaitsForACheck(t *testing.T) {
-	told(t, func(t *testing.T, c *Client, d *toldDialer) {
+	told(t, func(t *testing.T, c *Client, d *pipeRedis) {
 		nameOf(t, c)
 		var inside atomic.Bool
-		d.first(func(ctx context.Context) {
-			inside.Store(true)
-			<-ctx.Done()
-			time.Sleep(time.Second) // takes its time to notice
-			inside.Store(false)
+		d.set(func() {
+			d.first = func(ctx context.Context) {
+				inside.Store(true)
+				<-ctx.Done()
+				time.Sleep(time.Second) // takes its time to notice
+				inside.Store(false)
+			}
 		})
 		time.Sleep(followInterval)
 		synctest.Wait()
@@ -227,7 +157,7 @@ func TestFailoverStays(t *testing.T) {
 		{"two", "replica", nil}, {"two", "slave", nil}, {"two", "what is too long for a word" + strings.Repeat("!", maxWord), nil},
 		{"two", "master", errors.New("no sentinel")}, {"one", "master", nil},
 	} {
-		told(t, func(t *testing.T, c *Client, d *toldDialer) {
+		told(t, func(t *testing.T, c *Client, d *pipeRedis) {
 			conn, err := c.Conn(t.Context())
 			must(t, err)
 			d.tell(test.name, test.role, test.err)
@@ -247,7 +177,7 @@ func TestFailoverStays(t *testing.T) {
 
 // Without connections the Sentinel is left alone.
 func TestFailoverAsksNoOneWithoutConnections(t *testing.T) {
-	told(t, func(t *testing.T, c *Client, d *toldDialer) {
+	told(t, func(t *testing.T, c *Client, d *pipeRedis) {
 		nameOf(t, c)
 		time.Sleep(maxIdleTime + expiryInterval + time.Second)
 		before := d.connections()

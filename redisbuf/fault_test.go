@@ -59,7 +59,7 @@ func onEachCut(t *testing.T, f func(t *testing.T, ctx context.Context, key strin
 				if background {
 					ctx = context.Background()
 				}
-				f(t, ctx, key, func(r redistest.Rule) redistest.Rule { return cut(r).Times(1) })
+				f(t, ctx, key, cut)
 			})
 		}
 	}
@@ -67,17 +67,25 @@ func onEachCut(t *testing.T, f func(t *testing.T, ctx context.Context, key strin
 
 func ended(r redistest.Rule) redistest.Rule { return r }
 
-// A reply that is cut gives an error at once, however far it came, and the next call is not disturbed.
-func TestCutAtEveryByteOfAReply(t *testing.T) {
+// A reply that is cut, and a request to read, gives an error at once, however far it came, and the next call is not disturbed.
+func TestCutAtEveryByteOfARead(t *testing.T) {
 	onEachCut(t, func(t *testing.T, ctx context.Context, key string, cut cutter) {
 		c, p := proxied(t, oneConn, patient)
-		for _, size := range []int{20, 200_000} {
+		for _, test := range []struct {
+			size int
+			rule func(n int64) redistest.Rule
+		}{
+			{20, redistest.CutRequest},
+			{20, func(n int64) redistest.Rule { return redistest.CutReply(n).On(key + "\r\n") }},
+			{200_000, func(n int64) redistest.Rule { return redistest.CutReply(n).On(key + "\r\n") }},
+		} {
+			size := test.size
 			value := randomValue(size)
 			must(t, c.SetFromBuffer(t.Context(), key, value))
 			for _, g := range gets {
 				err := errors.New("none yet")
 				for n := int64(0); err != nil; n = nextCut(n, size) {
-					p.Set(cut(redistest.CutReply(n).On(key + "\r\n")))
+					p.Set(cut(test.rule(n)))
 					begun := time.Now()
 					var got []byte
 					got, err = g.call(ctx, c, key, size)
@@ -86,7 +94,7 @@ func TestCutAtEveryByteOfAReply(t *testing.T) {
 					if err == nil && (n < int64(size) || !bytes.Equal(got, value)) {
 						t.Fatalf("%s, cut at %d of %d: %d bytes, and no error", g.name, n, size, len(got))
 					}
-					if err != nil && (n > int64(300+2*size) || isServerError(err)) {
+					if err != nil && (n > int64(400+2*size) || isServerError(err)) {
 						t.Fatalf("%s, cut at %d of %d: %v", g.name, n, size, err)
 					}
 					got, next := g.call(ctx, c, key, size)
@@ -139,32 +147,6 @@ func TestCutAtEveryByteOfARequest(t *testing.T) {
 	})
 }
 
-// If the request is to read, the error comes at once as well.
-func TestCutAtEveryByteOfARequestToRead(t *testing.T) {
-	onEachCut(t, func(t *testing.T, ctx context.Context, key string, cut cutter) {
-		c, p := proxied(t, oneConn, patient)
-		value := randomValue(20)
-		must(t, c.SetFromBuffer(ctx, key, value))
-		for _, g := range gets {
-			err := errors.New("none yet")
-			for n := int64(1); err != nil; n++ {
-				p.Set(cut(redistest.CutRequest(n)))
-				begun := time.Now()
-				var got []byte
-				got, err = g.call(ctx, c, key, len(value))
-				atOnce(t, begun, g.name, n)
-				p.Set()
-				if err == nil && (n < 20 || !bytes.Equal(got, value)) || err != nil && (n > 400 || isServerError(err)) {
-					t.Fatalf("%s, cut at %d: %d bytes, %v", g.name, n, len(got), err)
-				}
-				if err == nil { // the reply may have been quicker than the cut
-					_ = c.SetFromBuffer(ctx, key, value)
-				}
-			}
-		}
-	})
-}
-
 // A SET whose reply is cut has happened, and the call says at once that it does not know.
 func TestCutAtEveryByteOfAReplyToASet(t *testing.T) {
 	_, direct := shared(t)
@@ -192,14 +174,14 @@ func TestCutAtEveryByteOfAReplyToASet(t *testing.T) {
 // What is safe to be tried again is.
 func TestCutReplyIsTriedAgain(t *testing.T) {
 	s := redistest.Shared(t)
-	p := redistest.StartProxy(t, s.Network(), s.Addr())
-	c, rdb := clientOf(t, p.Options(s))
+	p := s.Proxy(t)
+	c, rdb := clientOf(t, p.Options())
 	ctx := bounded(t)
 	value := randomValue(200000)
 	must(t, rdb.Set(ctx, "again", value, 0).Err())
 	for _, n := range []int64{0, 3, 9, 50, 70000, 150000} {
 		for _, g := range gets {
-			p.Set(redistest.CutReply(n).On("\r\nagain\r\n").Times(1))
+			p.Set(redistest.CutReply(n).On("\r\nagain\r\n").Once())
 			got, err := g.call(ctx, c, "again", len(value))
 			if strings.HasPrefix(g.name, "GetTo ") || g.name == "GetTo" || g.name == "GetRangeTo" {
 				if err != nil && n > 9 {
@@ -211,7 +193,7 @@ func TestCutReplyIsTriedAgain(t *testing.T) {
 			}
 		}
 		for _, set := range sets { // it was executed, and the reply is lost
-			p.Set(redistest.CutReply(0).On("\r\nagain\r\n").Times(1))
+			p.Set(redistest.CutReply(0).On("\r\nagain\r\n").Once())
 			err := set.call(ctx, c, "again", value)
 			if sent := (*SentError)(nil); !errors.As(err, &sent) {
 				t.Fatalf("%s: %v, want a SentError", set.name, err)
@@ -229,7 +211,7 @@ func TestLateReply(t *testing.T) {
 	must(t, direct.MSet(ctx, "late/1", one, "late/2", two).Err())
 	for _, n := range []int64{0, 7, 500} {
 		for _, g := range gets {
-			p.Set(redistest.HoldReply(n).On("late/1\r\n").Times(1))
+			p.Set(redistest.HoldReply(n).On("late/1\r\n"))
 			if _, err := g.call(context.Background(), c, "late/1", 1000); err == nil || isServerError(err) {
 				t.Fatalf("%s: %v, want a timeout", g.name, err)
 			}
@@ -252,10 +234,11 @@ func TestLateReplyToASet(t *testing.T) {
 	ctx := bounded(t)
 	two := randomValue(1000)
 	must(t, direct.Set(ctx, "late/2", two, 0).Err())
+	must(t, direct.Del(ctx, "late/1").Err())
 	for _, n := range []int64{0, 3} {
 		for _, s := range sets {
 			one := randomValue(1000)
-			p.Set(redistest.HoldReply(n).On("late/1\r\n").Times(1))
+			p.Set(redistest.HoldReply(n).On("late/1\r\n"))
 			var sent *SentError
 			err := s.call(context.Background(), c, "late/1", one)
 			for isTimeout(err) && !errors.As(err, &sent) { // not even sent: the machine is busy
@@ -272,7 +255,10 @@ func TestLateReplyToASet(t *testing.T) {
 			if err != redis.Nil {
 				t.Fatalf("%s: %v, want redis.Nil", s.name, err)
 			}
-			check(t, direct, "late/1", one)
+			eventually(t, func() bool { // what has left may still be on its way to the server
+				got, _ := direct.Get(ctx, "late/1").Bytes()
+				return bytes.Equal(got, one)
+			})
 			check(t, direct, "late/2", two)
 		}
 	}
@@ -325,22 +311,19 @@ func TestCancelInTheMiddle(t *testing.T) {
 // That values arrive slowly is no timeout, as long as they do.
 func TestSlowValue(t *testing.T) {
 	const timeout = time.Second
-	const pause = timeout / 3 // four of which are more than a deadline gives
-	for _, g := range gets[:4] {
-		t.Run(g.name, func(t *testing.T) {
-			t.Parallel() // it waits
-			c, p := proxied(t, func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = timeout, timeout })
-			value := randomValue(1000)
-			must(t, c.SetFromBuffer(bounded(t), g.name, value))
-			var rules []redistest.Rule
-			for _, n := range []int64{100, 300, 500, 700} {
-				rules = append(rules, redistest.DelayReply(n, pause).On(g.name+"\r\n"))
+	for _, g := range gets[:5] {
+		change := func(o *redis.Options) { o.ReadTimeout, o.MaxRetries = timeout, -1 }
+		onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
+			get5(t, c)
+			s.set(func() { s.pause = timeout * 9 / 10 })
+			if got, err := g.call(t.Context(), c, "k", 5); err != nil || string(got) != "value" {
+				t.Errorf("%s: %q, %v", g.name, got, err)
 			}
-			p.Set(rules...)
-			got, err := g.call(context.Background(), c, g.name, len(value))
-			if err != nil || !bytes.Equal(got, value) {
-				t.Error(err)
+			s.set(func() { s.pause = 3 * timeout })
+			if _, err := g.call(t.Context(), c, "k", 5); !isTimeout(err) {
+				t.Errorf("%s: %v, want a timeout", g.name, err)
 			}
+			time.Sleep(3 * timeout) // until the server sees that the client has gone
 		})
 	}
 }
@@ -371,10 +354,10 @@ func TestIdleConnections(t *testing.T) {
 			t.Errorf("client %d: %q, %v", i, got, err)
 		}
 	}
-	if n := pusher.Counts().Accepted; n != 1 {
+	if n := pusher.Accepted(); n != 1 {
 		t.Errorf("%d connections, because of a push", n)
 	}
-	if n := babbler.Counts().Accepted; n != 2 {
+	if n := babbler.Accepted(); n != 2 {
 		t.Errorf("%d connections, in spite of a reply to nothing", n)
 	}
 }
@@ -391,15 +374,11 @@ func letIdle(c *Client) {
 // awaitUnusable waits until the end of c's idle connection, or what the server has said on it, has arrived.
 func awaitUnusable(t *testing.T, c *Client) {
 	t.Helper()
-	ctx := bounded(t)
 	for _, n := range c.nodes {
-		for {
-			if usable, _ := n.idle[0].checkIdle(); !usable {
-				return
-			}
-			must(t, ctx.Err())
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, func() bool {
+			usable, _ := n.idle[0].checkIdle()
+			return !usable
+		})
 	}
 }
 
@@ -450,7 +429,7 @@ func TestFailuresGiveBlocksBack(t *testing.T) {
 	must(t, c.SetFromBuffer(ctx, "blocks", randomValue(3<<20)))
 	var chain millrace.Chain
 	for _, n := range []int64{0, 100, 100000, 2 << 20} {
-		p.Set(redistest.CutReply(n).On("blocks\r\n").Times(1))
+		p.Set(redistest.CutReply(n).On("blocks\r\n"))
 		if err := c.GetChain(ctx, "blocks", &chain, 4<<20); err == nil || chain.Len() > 0 {
 			t.Fatal(err, chain.Len())
 		}

@@ -54,8 +54,8 @@ func shared(t testing.TB, opts ...Option) (*Client, *redis.Client) {
 func proxied(t testing.TB, change ...func(*redis.Options)) (*Client, *redistest.Proxy) {
 	t.Helper()
 	s := redistest.Shared(t)
-	p := redistest.StartProxy(t, s.Network(), s.Addr())
-	o := p.Options(s)
+	p := s.Proxy(t)
+	o := p.Options()
 	o.MaxRetries = -1
 	for _, f := range change {
 		f(o)
@@ -205,37 +205,50 @@ func intact(buf []byte) []byte {
 
 // throughSocket returns what get writes to a TCP connection.
 func throughSocket(get func(io.Writer) (int64, error)) ([]byte, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	w, r, err := socketPair()
 	if err != nil {
 		return nil, err
 	}
-	defer l.Close()
-	type result struct {
-		p   []byte
-		err error
-	}
-	done := make(chan result, 1)
+	defer r.Close()
+	got := make(chan []byte, 1)
 	go func() {
-		conn, err := l.Accept()
-		if err != nil {
-			done <- result{nil, err}
-			return
-		}
-		defer conn.Close()
-		p, err := io.ReadAll(conn)
-		done <- result{p, err}
+		p, _ := io.ReadAll(r)
+		got <- p
 	}()
-	w, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		return nil, err
-	}
 	_, err = get(w)
 	w.Close()
-	r := <-done
-	if err == nil {
-		err = r.err
+	return <-got, err
+}
+
+// socketPair returns the two ends of a TCP connection.
+func socketPair() (dialed, accepted *net.TCPConn, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
 	}
-	return r.p, err
+	defer l.Close()
+	one, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return nil, nil, err
+	}
+	other, err := l.Accept()
+	if err != nil {
+		one.Close()
+		return nil, nil, err
+	}
+	return one.(*net.TCPConn), other.(*net.TCPConn), nil
+}
+
+// tcpPair returns such ends, which are closed when the test ends.
+func tcpPair(t testing.TB) (client, server *net.TCPConn) {
+	t.Helper()
+	client, server, err := socketPair()
+	must(t, err)
+	t.Cleanup(func() {
+		client.Close()
+		server.Close()
+	})
+	return client, server
 }
 
 // set is one of the ways to set a value.
@@ -303,20 +316,11 @@ func pieces(p []byte, n int) func(yield func([]byte) bool) {
 }
 
 func setFromSocket(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	defer l.Close()
-	r, err := net.Dial("tcp", l.Addr().String())
+	r, w, err := socketPair()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	w, err := l.Accept()
-	if err != nil {
-		return err
-	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -330,6 +334,24 @@ func setFromSocket(ctx context.Context, c *Client, key string, value []byte, opt
 	}
 	<-done
 	return err
+}
+
+// hostile returns a client that does not try again, of a server that answers what the script says.
+func hostile(t testing.TB, script ...redistest.Answer) (*Client, *redistest.Hostile) {
+	t.Helper()
+	h := redistest.StartHostile(t, script...)
+	o := h.Options()
+	o.MaxRetries = -1
+	c, _ := clientOf(t, o)
+	return c, h
+}
+
+// eventually waits until it is so.
+func eventually(t testing.TB, so func() bool) {
+	t.Helper()
+	for ctx := bounded(t); !so(); time.Sleep(time.Millisecond) {
+		must(t, ctx.Err())
+	}
 }
 
 // check fails the test if the server has another value for key.

@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"net"
 	"runtime"
 	"strings"
@@ -19,46 +19,82 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// A pipeRedis is a server behind a Dialer, on pipes instead of sockets, so that time can be a test's own.
+// A pipeRedis is a server behind a Dialer, on pipes instead of sockets, so that time can be a test's own. It may be several, as
+// behind the Dialer of a client of a Sentinel: their values are their names.
 type pipeRedis struct {
 	mu     sync.Mutex
 	dialed int
 	open   int
-	silent bool // says nothing any more
 	ends   map[net.Conn]struct{}
+
+	first  func(ctx context.Context) // or nil: called before each dial
+	refuse error                     // of each dial
+	name   string                    // where the next connection leads to
+	role   string                    // what the servers say that they are
+	silent bool                      // says nothing any more
+	pause  time.Duration             // before each byte of a value
 }
+
+func newPipeRedis() *pipeRedis {
+	return &pipeRedis{ends: make(map[net.Conn]struct{}), name: "value", role: "master"}
+}
+
+// A namedConn has a server's name as its address.
+type namedConn struct {
+	net.Conn
+	name string
+}
+
+func (c namedConn) RemoteAddr() net.Addr { return c }
+func (c namedConn) Network() string      { return "pipe" }
+func (c namedConn) String() string       { return c.name }
+
+// set changes what it does from now on.
+func (s *pipeRedis) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+func (s *pipeRedis) silence() { s.set(func() { s.silent = true }) }
 
 // hangUp closes all connections.
 func (s *pipeRedis) hangUp() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for end := range s.ends {
-		end.Close()
-	}
+	s.set(func() {
+		for end := range s.ends {
+			end.Close()
+		}
+	})
 }
 
-func (s *pipeRedis) dial(context.Context, string, string) (net.Conn, error) {
-	client, server := net.Pipe()
+func (s *pipeRedis) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	s.mu.Lock()
+	first := s.first
+	s.mu.Unlock()
+	if first != nil {
+		first(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.refuse != nil {
+		return nil, s.refuse
+	}
+	client, server := net.Pipe()
 	s.dialed++
 	s.open++
-	if s.ends == nil {
-		s.ends = make(map[net.Conn]struct{})
-	}
 	s.ends[server] = struct{}{}
-	go s.serve(server)
-	return client, nil
+	go s.serve(server, s.name)
+	return namedConn{client, s.name}, nil
 }
 
 // serve answers each command with the same value.
-func (s *pipeRedis) serve(conn net.Conn) {
+func (s *pipeRedis) serve(conn net.Conn, name string) {
 	defer func() {
 		conn.Close()
-		s.mu.Lock()
-		s.open--
-		delete(s.ends, conn)
-		s.mu.Unlock()
+		s.set(func() {
+			s.open--
+			delete(s.ends, conn)
+		})
 	}()
 	r := bufio.NewReader(conn)
 	for {
@@ -67,12 +103,19 @@ func (s *pipeRedis) serve(conn net.Conn) {
 			return
 		}
 		s.mu.Lock()
-		silent := s.silent
+		role, silent, pause := s.role, s.silent, s.pause
 		s.mu.Unlock()
 		switch {
 		case silent:
-		case strings.HasPrefix(line, "HELLO"), strings.HasPrefix(line, "GET"):
-			_, _ = io.WriteString(conn, "$5\r\nvalue\r\n")
+		case strings.HasPrefix(line, "HELLO"):
+			_, _ = fmt.Fprintf(conn, "%%3\r\n$5\r\nproto\r\n:3\r\n$4\r\nrole\r\n$%d\r\n%s\r\n+modules\r\n*0\r\n", len(role), role)
+		case strings.HasPrefix(line, "GET"):
+			for _, b := range fmt.Appendf(nil, "$%d\r\n%s\r\n", len(name), name) {
+				time.Sleep(pause)
+				if _, err := conn.Write([]byte{b}); err != nil {
+					return
+				}
+			}
 		}
 	}
 }
@@ -86,7 +129,7 @@ func (s *pipeRedis) counts() (dialed, open int) {
 // onPipes runs a test in time of its own.
 func onPipes(t *testing.T, change func(*redis.Options), opts []Option, test func(t *testing.T, c *Client, s *pipeRedis)) {
 	t.Helper()
-	s := new(pipeRedis)
+	s := newPipeRedis()
 	o := &redis.Options{Addr: "127.0.0.1:0", Dialer: s.dial}
 	change(o)
 	rdb := redis.NewClient(o)
@@ -95,7 +138,9 @@ func onPipes(t *testing.T, change func(*redis.Options), opts []Option, test func
 		c, err := New(rdb, opts...)
 		must(t, err)
 		test(t, c, s)
-		must(t, c.Close())
+		if err := c.Close(); err != ErrClosed { // which the test may have done
+			must(t, err)
+		}
 		synctest.Wait()
 		if _, open := s.counts(); open != 0 {
 			t.Errorf("%d connections are open", open)
@@ -137,37 +182,31 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	}
 }
 
+// A connection that is never idle for long is replaced all the same, also if it is in use whenever the expired ones are closed.
 func TestOldConnectionsAreReplaced(t *testing.T) {
 	change := func(o *redis.Options) { o.ConnMaxLifetime = time.Minute }
-	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
-		time.Sleep(time.Second / 4) // so as never to be in use when expired connections are closed
-		for range 600 {             // always in use, so that it is never idle for long
-			get5(t, c)
-			time.Sleep(time.Second / 2)
-		}
-		if dialed, _ := s.counts(); dialed < 3 || dialed > 6 {
-			t.Errorf("%d connections in 5 minutes", dialed)
-		}
-	})
-}
-
-// A connection that is in use whenever the expired ones are closed does not get older than the others.
-func TestOldConnectionsThatAreAlwaysInUseAreReplaced(t *testing.T) {
-	change := func(o *redis.Options) { o.ConnMaxLifetime = time.Minute }
-	onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
-		n, err := c.node(c.router.(single).opt)
-		must(t, err)
-		for range 300 {
-			get5(t, c)
+	for name, use := range map[string]func(t *testing.T, n *node){
+		"between": func(*testing.T, *node) { time.Sleep(time.Second / 2) },
+		"then": func(t *testing.T, n *node) {
 			conn, err := n.acquire(t.Context())
 			must(t, err)
-			time.Sleep(time.Second) // has it when expired connections are closed
+			time.Sleep(time.Second)
 			n.release(conn)
-		}
-		if dialed, _ := s.counts(); dialed < 3 || dialed > 6 {
-			t.Errorf("%d connections in 5 minutes", dialed)
-		}
-	})
+		},
+	} {
+		onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
+			n, err := c.node(c.router.(single).opt)
+			must(t, err)
+			time.Sleep(time.Second / 4) // so that calls are not made when expired connections are closed
+			for begun := time.Now(); time.Since(begun) < 5*time.Minute; {
+				get5(t, c)
+				use(t, n)
+			}
+			if dialed, _ := s.counts(); dialed < 3 || dialed > 6 {
+				t.Errorf("%s: %d connections in 5 minutes", name, dialed)
+			}
+		})
+	}
 }
 
 // A server without calls is forgotten, and found again.
@@ -241,8 +280,8 @@ func TestLostConnectionsCostOneTry(t *testing.T) {
 		t.Skip("connections are looked at on Linux only")
 	}
 	s := redistest.Shared(t)
-	p := redistest.StartProxy(t, s.Network(), s.Addr())
-	o := p.Options(s)
+	p := s.Proxy(t)
+	o := p.Options()
 	o.MaxRetries = 1
 	c, _ := clientOf(t, o)
 	ctx := bounded(t)
@@ -250,7 +289,7 @@ func TestLostConnectionsCostOneTry(t *testing.T) {
 	for range 5 {
 		rest(t, c, 8)
 		p.Cut()
-		accepted := p.Counts().Accepted
+		accepted := p.Accepted()
 		get, err := c.GetToBuffer(ctx, "lost", make([]byte, 10))
 		if err != nil || get != 1 {
 			t.Fatal(get, err)
@@ -258,18 +297,18 @@ func TestLostConnectionsCostOneTry(t *testing.T) {
 		for range 8 {
 			must(t, c.SetFromBuffer(ctx, "lost", []byte("w"))) // would be a SentError
 		}
-		if n := p.Counts().Accepted - accepted; n != 1 {
+		if n := p.Accepted() - accepted; n != 1 {
 			t.Errorf("%d new connections for calls one after the other", n)
 		}
 	}
 	// Those that are alive stay.
 	rest(t, c, 8)
-	accepted := p.Counts().Accepted
-	p.Set(redistest.CutReply(0).On("lost").Times(1))
+	accepted := p.Accepted()
+	p.Set(redistest.CutReply(0).On("lost").Once())
 	_, err := c.GetToBuffer(ctx, "lost", make([]byte, 10))
 	must(t, err)
 	rest(t, c, 7)
-	if n := p.Counts().Accepted - accepted; n != 0 {
+	if n := p.Accepted() - accepted; n != 0 {
 		t.Errorf("%d new connections, though only one was lost", n)
 	}
 }

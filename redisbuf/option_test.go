@@ -15,7 +15,7 @@ import (
 )
 
 func TestNewTakesWhatTheClientHas(t *testing.T) {
-	s := redistest.Start(t, redistest.User("alice", "on", ">first", "allkeys", "allcommands"))
+	s := redistest.Start(t, redistest.Config("user alice on >first allkeys allcommands"))
 	for name, change := range map[string]func(*redis.Options){
 		"password":    func(o *redis.Options) { o.Username, o.Password = "alice", "first" },
 		"provider":    func(o *redis.Options) { o.CredentialsProvider = func() (string, string) { return "alice", "first" } },

@@ -70,9 +70,7 @@ func TestPipelineOfASilentServer(t *testing.T) {
 		change := func(o *redis.Options) { o.MaxRetries = -1; o.ReadTimeout = timeout }
 		onPipes(t, change, []Option{InFlight(20_000)}, func(t *testing.T, c *Client, s *pipeRedis) {
 			get5(t, c)
-			s.mu.Lock()
-			s.silent = true
-			s.mu.Unlock()
+			s.silence()
 			p := c.Pipeline()
 			var results []*Result
 			for range 20 {

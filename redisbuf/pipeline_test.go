@@ -142,8 +142,8 @@ func TestPipelineBatches(t *testing.T) {
 // Wherever a pipeline's connection is cut, each call gives its own value or an error, and no SET is executed twice.
 func TestPipelineCut(t *testing.T) {
 	s := redistest.Shared(t)
-	proxy := redistest.StartProxy(t, s.Network(), s.Addr())
-	o := proxy.Options(s)
+	proxy := s.Proxy(t)
+	o := proxy.Options()
 	o.Protocol = 2
 	o.MinRetryBackoff, o.MaxRetryBackoff = time.Millisecond, time.Millisecond
 	c, _ := clientOf(t, o)
@@ -160,7 +160,7 @@ func TestPipelineCut(t *testing.T) {
 			if reply {
 				rule = redistest.CutReply(n)
 			}
-			proxy.Set(rule.Times(1))
+			proxy.Set(rule.Once())
 			p := c.Pipeline()
 			var chain millrace.Chain
 			bufs := make([][]byte, len(values))
@@ -191,11 +191,11 @@ func TestPipelineCut(t *testing.T) {
 
 // A server that is gone does not have every call of a pipeline wait for it.
 func TestPipelineWithoutAServer(t *testing.T) {
-	c, p := proxied(t, func(o *redis.Options) { o.MaxRetries = 3 })
+	s := redistest.Start(t)
+	c, _ := clientOf(t, s.Options())
 	ctx := bounded(t)
 	must(t, c.SetFromBuffer(ctx, "gone", []byte("v")))
-	p.Refuse(true)
-	p.Cut()
+	s.Kill()
 	pipe := c.Pipeline()
 	for range 1000 {
 		pipe.GetToBuffer("gone", make([]byte, 10))
@@ -274,48 +274,4 @@ func TestPipelineCancelled(t *testing.T) {
 	if err := pipe.Exec(inner); err != context.Canceled {
 		t.Error(err)
 	}
-}
-
-func TestMGet(t *testing.T) {
-	c, rdb := shared(t)
-	ctx := bounded(t)
-	keys := []string{"m/1", "m/none", "m/2", "m/list", "m/3", "m/1"}
-	for _, size := range []int{0, 1, 100, 100000} {
-		one, two, three := randomValue(size), randomValue(size*2), randomValue(1)
-		must(t, rdb.MSet(ctx, "m/1", one, "m/2", two, "m/3", three).Err())
-		must(t, rdb.Del(ctx, "m/list").Err())
-		must(t, rdb.LPush(ctx, "m/list", "x").Err())
-		buf := guarded(4*size + 1)
-		slots := make([]Slot, len(keys))
-		n, err := c.MGet(ctx, keys, buf, slots)
-		if n != len(buf) || !redis.HasErrorPrefix(err, "WRONGTYPE") {
-			t.Fatal(n, err)
-		}
-		for i, want := range [][]byte{one, nil, two, nil, three, one} {
-			s := slots[i]
-			if want == nil && s.Err == nil || want != nil && (s.Err != nil || !bytes.Equal(intact(buf)[s.Start:s.End], want)) {
-				t.Fatalf("size %d, slot %d: %+v", size, i, s)
-			}
-		}
-		if size < 2 {
-			continue
-		}
-		buf = guarded(2*size + 1) // not enough for the one in the middle
-		n, err = c.MGet(ctx, []string{"m/1", "m/2", "m/3"}, buf, slots[:3])
-		var small *BufferTooSmallError
-		if n != size+1 || !errors.As(err, &small) || slots[1].Err != err || slots[0].Err != nil || slots[2].Err != nil {
-			t.Fatal(n, err, slots[:3])
-		}
-	}
-	n, err := c.MGet(ctx, nil, nil, nil)
-	if n != 0 || err != nil {
-		t.Error(n, err)
-	}
-	idle(t, c, 1)
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic for a wrong number of slots")
-		}
-	}()
-	_, _ = c.MGet(ctx, keys, nil, nil)
 }

@@ -99,7 +99,7 @@ func chaos(p *redistest.Proxy) {
 	case 2:
 		p.Set(redistest.CutRequest(n).Reset())
 	case 3:
-		p.Set(redistest.DelayReply(n, 300*time.Millisecond))
+		p.Set(redistest.HoldReply(n))
 	case 4:
 		p.Set(redistest.SwallowReply(n))
 	case 5:
@@ -112,8 +112,8 @@ func chaos(p *redistest.Proxy) {
 // While connections are cut, held and reset, a call returns a value that was set as a whole, or an error.
 func TestPropertyNoTornValues(t *testing.T) {
 	s := redistest.Shared(t)
-	p := redistest.StartProxy(t, s.Network(), s.Addr())
-	opt := p.Options(s)
+	p := s.Proxy(t)
+	opt := p.Options()
 	opt.ReadTimeout, opt.WriteTimeout = 200*time.Millisecond, 200*time.Millisecond
 	opt.MinRetryBackoff, opt.MaxRetryBackoff = time.Millisecond, 5*time.Millisecond
 	c, _ := clientOf(t, opt, Conns(4), InFlight(1<<20))

@@ -16,7 +16,7 @@ func TestPushes(t *testing.T) {
 	value := randomValue(500)
 	must(t, c.SetFromBuffer(ctx, "push", value))
 	const push = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$3\r\nkey\r\n"
-	before := p.Counts().Accepted
+	before := p.Accepted()
 	for _, g := range gets {
 		for range 3 {
 			p.Set(redistest.InjectReply(0, push+push).On("push\r\n"), redistest.InjectReply(508, push).On("push\r\n"))
@@ -32,7 +32,7 @@ func TestPushes(t *testing.T) {
 			p.Push(push[20:])
 		}
 	}
-	if after := p.Counts().Accepted; after != before {
+	if after := p.Accepted(); after != before {
 		t.Errorf("%d new connections", after-before)
 	}
 }
@@ -44,7 +44,7 @@ func TestPushesBetweenReplies(t *testing.T) {
 	c, p := proxied(t)
 	ctx := bounded(t)
 	must(t, c.SetFromBuffer(ctx, "between", []byte(value)))
-	before := p.Counts().Accepted
+	before := p.Accepted()
 	for _, tt := range []struct {
 		name    string
 		on      string
@@ -82,7 +82,7 @@ func TestPushesBetweenReplies(t *testing.T) {
 		}
 	}
 	p.Set()
-	if after := p.Counts().Accepted; after != before {
+	if after := p.Accepted(); after != before {
 		t.Errorf("%d new connections", after-before)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -71,38 +70,50 @@ func TestRange(t *testing.T) {
 		}
 		return "value"
 	}
+	const ok = "+OK\r\n"
 	for _, test := range []struct {
 		replies, want string
 		goesOn        bool // the connection does
+		asking        bool // in a slot that is moving, each of the commands is preceded by an ASKING
 	}{
-		{":9\r\n" + value + ":9\r\n", "value", true},
-		{":8\r\n" + value + ":9\r\n", "changed to 8", true},
-		{":9\r\n" + value + ":8\r\n", "changed to 8", true},
-		{":0\r\n$0\r\n\r\n:0\r\n", "changed to 0", true},
-		{":9\r\n$2\r\nva\r\n:9\r\n", "changed to 4", true}, // it begins at 2
-		{":9\r\n$0\r\n\r\n:9\r\n", "changed to 2", true},
-		{":9\r\n$0\r\n\r\n:0\r\n", "changed to 0", true},
-		{":9\r\n$2\r\nva\r\n:3\r\n", "changed to 3", true},
-		{":9\r\n" + value + "-WRONGTYPE x\r\n", "WRONGTYPE", true},
-		{"-WRONGTYPE x\r\n-WRONGTYPE x\r\n-WRONGTYPE x\r\n", "WRONGTYPE", true},
-		{":9\r\n-WRONGTYPE x\r\n:0\r\n", "WRONGTYPE", true},
-		{":9\r\n:9\r\n:9\r\n", "protocol", false},
-		{"+OK\r\n" + value + ":9\r\n", "protocol", false},
-		{":9\r\n" + value + "+OK\r\n", "protocol", false},
-		{":9\r\n$5\r\nval", "lost", false},
-		{":9\r\n" + value, "lost", false},
-		{":8\r\n", "lost", false},
-		{"", "lost", false},
+		{":9\r\n" + value + ":9\r\n", "value", true, false},
+		{":8\r\n" + value + ":9\r\n", "changed to 8", true, false},
+		{":9\r\n" + value + ":8\r\n", "changed to 8", true, false},
+		{":0\r\n$0\r\n\r\n:0\r\n", "changed to 0", true, false},
+		{":9\r\n$2\r\nva\r\n:9\r\n", "changed to 4", true, false}, // it begins at 2
+		{":9\r\n$0\r\n\r\n:9\r\n", "changed to 2", true, false},
+		{":9\r\n$0\r\n\r\n:0\r\n", "changed to 0", true, false},
+		{":9\r\n$2\r\nva\r\n:3\r\n", "changed to 3", true, false},
+		{":9\r\n" + value + "-WRONGTYPE x\r\n", "WRONGTYPE", true, false},
+		{"-WRONGTYPE x\r\n-WRONGTYPE x\r\n-WRONGTYPE x\r\n", "WRONGTYPE", true, false},
+		{":9\r\n-WRONGTYPE x\r\n:0\r\n", "WRONGTYPE", true, false},
+		{":9\r\n:9\r\n:9\r\n", "protocol", false, false},
+		{"+OK\r\n" + value + ":9\r\n", "protocol", false, false},
+		{":9\r\n" + value + "+OK\r\n", "protocol", false, false},
+		{":9\r\n$5\r\nval", "lost", false, false},
+		{":9\r\n" + value, "lost", false, false},
+		{":8\r\n", "lost", false, false},
+		{"", "lost", false, false},
+		{ok + ":9\r\n" + ok + value + ok + ":9\r\n", "value", true, true},
+		{ok + ":9\r\n-ERR x\r\n" + value + "-ERR x\r\n:9\r\n", "value", true, true}, // it was not needed
+		{ok + ":8\r\n" + ok + value + ok + ":9\r\n", "changed to 8", true, true},
+		{ok + ":9\r\n" + ok + value + ok + ":8\r\n", "changed to 8", true, true},
+		{ok + ":9\r\n", "lost", false, true},
+		{ok + ":9\r\n" + ok + value, "lost", false, true},
 	} {
 		client, server := tcpPair(t)
+		asked := make(chan int, 1)
 		go func() {
-			_, _ = server.Read(make([]byte, 1000))
+			said := make([]byte, 1000)
+			n, _ := server.Read(said)
+			asked <- bytes.Count(said[:n], []byte("ASKING"))
 			_, _ = io.WriteString(server, test.replies)
 			if !test.goesOn {
 				server.Close()
 			}
 		}()
 		c := newConn(client, 0, 0)
+		c.asking = test.asking
 		r := ReaderAt{key: "k", size: 9}
 		op := r.rangeCmd(2, make([]byte, 5))
 		err := c.run(bounded(t), op)
@@ -112,43 +123,8 @@ func TestRange(t *testing.T) {
 		if err == nil && string(op.buf) != "value" {
 			t.Errorf("%q: %q", test.replies, op.buf)
 		}
-		c.close()
-	}
-}
-
-// In a slot that is moving, each of the commands is preceded by an ASKING.
-func TestRangeOfASlotThatMoves(t *testing.T) {
-	const ok, value = "+OK\r\n", "$5\r\nvalue\r\n"
-	for _, test := range []struct {
-		replies string // behind the first ok
-		want    bool
-	}{
-		{":9\r\n" + ok + value + ok + ":9\r\n", true},
-		{":9\r\n-ERR x\r\n" + value + "-ERR x\r\n:9\r\n", true}, // it was not needed
-		{":8\r\n" + ok + value + ok + ":9\r\n", false},
-		{":9\r\n" + ok + value + ok + ":8\r\n", false},
-		{":9\r\n", false},
-		{":9\r\n" + ok + value, false},
-	} {
-		client, server := tcpPair(t)
-		asked := make(chan string, 1)
-		go func() {
-			said := make([]byte, 1000)
-			n, _ := server.Read(said)
-			_, _ = io.WriteString(server, ok+test.replies)
-			server.Close()
-			asked <- string(said[:n])
-		}()
-		c := newConn(client, 0, 0)
-		c.asking = true
-		r := ReaderAt{key: "k", size: 9}
-		op := r.rangeCmd(2, make([]byte, 5))
-		err := c.run(bounded(t), op)
-		if (err == nil) != test.want || err == nil && string(op.buf) != "value" || c.asking {
-			t.Errorf("%q: %v, %q", test.replies, err, op.buf)
-		}
-		if said := <-asked; strings.Count(said, "ASKING") != 3 {
-			t.Errorf("%q: asked %q", test.replies, said)
+		if n := <-asked; test.asking != (n == 3) || c.asking {
+			t.Errorf("%q: asked %d times", test.replies, n)
 		}
 		c.close()
 	}

@@ -264,20 +264,3 @@ func TestRepliesOverTCP(t *testing.T) {
 		t.Fatalf("only %d values", values)
 	}
 }
-
-// tcpPair returns the two ends of a TCP connection, which are closed when the test ends.
-func tcpPair(t testing.TB) (client, server *net.TCPConn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	dialed, err := net.Dial("tcp", l.Addr().String())
-	must(t, err)
-	accepted, err := l.Accept()
-	must(t, err)
-	t.Cleanup(func() {
-		dialed.Close()
-		accepted.Close()
-	})
-	return dialed.(*net.TCPConn), accepted.(*net.TCPConn)
-}

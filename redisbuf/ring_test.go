@@ -1,7 +1,6 @@
 package redisbuf
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -16,93 +15,80 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-func TestRing(t *testing.T) {
-	one, two := redistest.Start(t), redistest.Start(t)
-	rdb := redis.NewRing(&redis.RingOptions{
-		Addrs:              map[string]string{"one": one.Addr(), "two": two.Addr()},
-		HeartbeatFrequency: 20 * time.Millisecond,
-		DialerRetries:      1,
-	})
+// ringOf returns a client of a Ring of such servers, which finds out by calls alone that one is down.
+func ringOf(t testing.TB, change func(*redis.RingOptions), servers ...*redistest.Server) *redis.Ring {
+	t.Helper()
+	o := &redis.RingOptions{Addrs: make(map[string]string), HeartbeatFrequency: 24 * time.Hour}
+	for i, s := range servers {
+		o.Addrs[fmt.Sprint(i)] = s.Addr()
+	}
+	if change != nil {
+		change(o)
+	}
+	rdb := redis.NewRing(o)
 	t.Cleanup(func() { rdb.Close() })
-	c := newClient(t, rdb)
-	everyWay(t, c, rdb, "ring", fewSizes)
+	return rdb
+}
+
+// spread sets many keys, and returns how many servers c has for them.
+func spread(t *testing.T, c *Client, rdb redis.UniversalClient) int {
+	t.Helper()
 	ctx := bounded(t)
-	for i := range 20 {
-		key, value := fmt.Sprint("ring/", i), randomValue(1000)
+	for i := range 40 {
+		key, value := fmt.Sprint("spread/", i), randomValue(100)
 		must(t, c.SetFromBuffer(ctx, key, value))
 		check(t, rdb, key, value)
 	}
 	c.mu.RLock()
-	if n := len(c.nodes); n != 2 {
+	defer c.mu.RUnlock()
+	return len(c.nodes)
+}
+
+func TestRing(t *testing.T) {
+	one, two := redistest.Start(t), redistest.Start(t)
+	rdb := ringOf(t, func(o *redis.RingOptions) { o.HeartbeatFrequency, o.DialerRetries = 20*time.Millisecond, 1 }, one, two)
+	c := newClient(t, rdb)
+	everyWay(t, c, rdb, "ring", fewSizes)
+	if n := spread(t, c, rdb); n != 2 {
 		t.Errorf("the values are on %d servers", n)
 	}
-	c.mu.RUnlock()
-
 	// A shard that is down is left out, once the ring knows it.
 	two.Kill()
-	for rdb.Len() > 1 {
-		time.Sleep(5 * time.Millisecond)
-	}
-	for i := range 20 {
-		key, value := fmt.Sprint("ring/", i), randomValue(1000)
-		must(t, c.SetFromBuffer(ctx, key, value))
-		got, err := gets[0].call(ctx, c, key, len(value))
-		if err != nil || !bytes.Equal(got, value) {
-			t.Fatal(err)
-		}
-	}
+	eventually(t, func() bool { return rdb.Len() == 1 })
+	spread(t, c, rdb)
 	one.Kill()
-	for rdb.Len() > 0 {
-		time.Sleep(5 * time.Millisecond)
-	}
-	if _, err := c.GetToBuffer(ctx, "ring/1", nil); err == nil || isServerError(err) {
+	eventually(t, func() bool { return rdb.Len() == 0 })
+	if _, err := c.GetToBuffer(bounded(t), "ring/1", nil); err == nil || isServerError(err) {
 		t.Error("without a shard:", err)
 	}
 }
 
-// Shards may be databases of one server.
-func TestRingOfDatabases(t *testing.T) {
-	s := redistest.Start(t)
-	var made atomic.Int64
-	rdb := redis.NewRing(&redis.RingOptions{
-		Addrs: map[string]string{"0": s.Addr(), "1": s.Addr()},
-		NewClient: func(o *redis.Options) *redis.Client {
-			db := made.Add(1) - 1
-			o.DB = int(db)
-			return redis.NewClient(o)
-		},
-	})
-	t.Cleanup(func() { rdb.Close() })
-	c := newClient(t, rdb)
-	ctx := bounded(t)
-	for i := range 20 {
-		key, value := fmt.Sprint("databases/", i), randomValue(100)
-		must(t, c.SetFromBuffer(ctx, key, value))
-		check(t, rdb, key, value)
-	}
-}
-
-// Shards of one address are different servers if their Dialers say so, as those of clients of a Sentinel do.
-func TestRingOfShardsThatDifferInTheirDialer(t *testing.T) {
+// Shards of one address are different servers if they are different databases, or if their Dialers say so, as those of clients
+// of a Sentinel do.
+func TestRingOfShardsOfOneAddress(t *testing.T) {
 	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
-	var made atomic.Int64
-	newShard := func(*redis.Options) *redis.Client {
-		s := servers[(made.Add(1)-1)%2]
-		o := s.Options()
-		o.Addr = failoverAddr
-		o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, s.Network(), s.Addr())
+	for name, shard := range map[string]func(i int) *redis.Options{
+		"databases": func(i int) *redis.Options {
+			o := servers[0].Options()
+			o.DB = i + 1
+			return o
+		},
+		"Dialers": func(i int) *redis.Options {
+			o := servers[i].Options()
+			o.Addr = failoverAddr
+			o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "tcp", servers[i].Addr())
+			}
+			return o
+		},
+	} {
+		var made atomic.Int64
+		rdb := ringOf(t, func(o *redis.RingOptions) {
+			o.NewClient = func(*redis.Options) *redis.Client { return redis.NewClient(shard(int(made.Add(1)-1) % 2)) }
+		}, servers...)
+		if n := spread(t, newClient(t, rdb), rdb); n != 2 {
+			t.Errorf("%s: the values are on %d servers", name, n)
 		}
-		return redis.NewClient(o)
-	}
-	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "1", "two": "2"}, NewClient: newShard})
-	t.Cleanup(func() { rdb.Close() })
-	c := newClient(t, rdb)
-	ctx := bounded(t)
-	for i := range 40 {
-		key, value := fmt.Sprint("dialers/", i), randomValue(100)
-		must(t, c.SetFromBuffer(ctx, key, value))
-		check(t, rdb, key, value)
 	}
 	for _, s := range servers {
 		if s.Do(t, "DBSIZE") == int64(0) {
@@ -113,7 +99,7 @@ func TestRingOfShardsThatDifferInTheirDialer(t *testing.T) {
 
 // A shard that has left the Ring is forgotten, and its options with it.
 func TestShardsThatHaveLeftAreForgotten(t *testing.T) {
-	s := new(pipeRedis)
+	s := newPipeRedis()
 	var shards []*redis.Client // made here, because go-redis looks names up meanwhile, and not in a test's own time
 	for range 6 {
 		shards = append(shards, redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: s.dial}))
@@ -148,15 +134,12 @@ func TestShardsThatHaveLeftAreForgotten(t *testing.T) {
 
 // A Dialer that ends its goroutine, as a test's FailNow does, does not leave calls that look as if they had been executed.
 func TestGoexitInAPipelineOfSeveralServers(t *testing.T) {
-	one, two := redistest.Start(t), redistest.Start(t)
-	rdb := redis.NewRing(&redis.RingOptions{
-		Addrs: map[string]string{"one": one.Addr(), "two": two.Addr()}, HeartbeatFrequency: time.Hour,
-		Dialer: func(context.Context, string, string) (net.Conn, error) {
+	rdb := ringOf(t, func(o *redis.RingOptions) {
+		o.Dialer = func(context.Context, string, string) (net.Conn, error) {
 			runtime.Goexit()
 			return nil, nil
-		},
-	})
-	t.Cleanup(func() { rdb.Close() })
+		}
+	}, redistest.Start(t), redistest.Start(t))
 	p := newClient(t, rdb).Pipeline()
 	for i := range 20 {
 		p.GetToBuffer(fmt.Sprint("goexit/", i), nil)

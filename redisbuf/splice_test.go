@@ -83,7 +83,8 @@ func TestGetToASlowConnection(t *testing.T) {
 			_, _ = io.CopyN(&all, client, 300_000)
 			received <- all.Bytes()
 		}()
-		if n, err := c.GetTo(context.Background(), "slow", &thoughtful{TCPConn: server, times: 2}); err != nil || n != int64(len(value)) {
+		w := &thoughtful{TCPConn: server, times: 2}
+		if n, err := c.GetTo(context.Background(), "slow", w); err != nil || n != int64(len(value)) {
 			t.Error(n, err)
 		}
 		if !bytes.Equal(<-received, value) {
@@ -105,7 +106,8 @@ func (w *thoughtful) ReadFrom(r io.Reader) (int64, error) {
 	return w.TCPConn.ReadFrom(r)
 }
 
-// A deadline of the writer's own ends the call, even if the next ReadFrom would set a new one: how many bytes it has cost is unknown.
+// A deadline of the writer's own ends the call, even if the next ReadFrom would set a new one: how many bytes it has cost is
+// unknown.
 func TestGetToAWriterWithADeadline(t *testing.T) {
 	onBothNetworks(t, patient, func(t *testing.T, c *Client, rdb *redis.Client) {
 		must(t, rdb.Set(bounded(t), "late", make([]byte, 16<<20), 0).Err())
@@ -157,7 +159,7 @@ func TestServerStopsAmidASplice(t *testing.T) {
 			must(t, rdb.Set(bounded(t), "stops", make([]byte, size), 0).Err())
 			p := s.Proxy(t)
 			p.Set(redistest.HoldReply(1<<20), redistest.HoldRequest(1<<20))
-			o := p.Options(s)
+			o := p.Options()
 			o.MaxRetries = -1
 			hasty(o)
 			c, _ := clientOf(t, o)

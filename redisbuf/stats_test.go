@@ -65,9 +65,7 @@ func TestStatsOfBytesInFlight(t *testing.T) {
 	const size = 2 * freeWeight
 	onPipes(t, func(*redis.Options) {}, []Option{InFlight(size)}, func(t *testing.T, c *Client, s *pipeRedis) {
 		get5(t, c)
-		s.mu.Lock()
-		s.silent = true
-		s.mu.Unlock()
+		s.silence()
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		for range 3 {

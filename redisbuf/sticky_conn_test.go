@@ -13,8 +13,8 @@ import (
 
 func TestConnIsOneConnection(t *testing.T) {
 	s := redistest.Shared(t)
-	p := redistest.StartProxy(t, s.Network(), s.Addr())
-	c, rdb := clientOf(t, p.Options(s))
+	p := s.Proxy(t)
+	c, rdb := clientOf(t, p.Options())
 	ctx := bounded(t)
 	conn, err := c.Conn(ctx)
 	must(t, err)

@@ -17,31 +17,19 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// threadCalls returns how many system calls that read and that write this thread has made.
-func threadCalls(t *testing.T) (reads, writes int) {
-	t.Helper()
-	text, err := os.ReadFile("/proc/thread-self/io")
-	if err != nil {
-		need.Missing(t, "a kernel with CONFIG_TASK_IO_ACCOUNTING: "+err.Error())
-	}
-	var n int
-	if _, err := fmt.Sscanf(string(text), "rchar: %d\nwchar: %d\nsyscr: %d\nsyscw: %d", &n, &n, &reads, &writes); err != nil {
-		t.Fatal(err)
-	}
-	return reads, writes
-}
+// threadIO is how many bytes this thread has read and written by system calls that read and that write, and how many of these
+// there were. A splice is none of them.
+type threadIO struct{ read, written, reads, writes int }
 
-// threadBytes returns how many bytes this thread has read and written by such calls. A splice is none of them.
-func threadBytes(t *testing.T) (read, written int) {
+func threadNow(t *testing.T) (io threadIO) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/thread-self/io")
 	if err != nil {
 		need.Missing(t, "a kernel with CONFIG_TASK_IO_ACCOUNTING: "+err.Error())
 	}
-	if _, err := fmt.Sscanf(string(text), "rchar: %d\nwchar: %d", &read, &written); err != nil {
-		t.Fatal(err)
-	}
-	return read, written
+	_, err = fmt.Sscanf(string(text), "rchar: %d\nwchar: %d\nsyscr: %d\nsyscw: %d", &io.read, &io.written, &io.reads, &io.writes)
+	must(t, err)
+	return io
 }
 
 // usualCalls returns how many system calls f makes: in the middle of many times, because the kernel is free to hand over a
@@ -50,15 +38,14 @@ func usualCalls(t *testing.T, f func() error) (reads, writes int) {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	own, _ := threadCalls(t)
-	again, _ := threadCalls(t)
-	own = again - own // what looking costs
+	own := -threadNow(t).reads
+	own += threadNow(t).reads // what looking costs
 	var allReads, allWrites []int
 	for range 101 {
-		r, w := threadCalls(t)
+		before := threadNow(t)
 		must(t, f())
-		r2, w2 := threadCalls(t)
-		allReads, allWrites = append(allReads, r2-r-own), append(allWrites, w2-w)
+		after := threadNow(t)
+		allReads, allWrites = append(allReads, after.reads-before.reads-own), append(allWrites, after.writes-before.writes)
 	}
 	slices.Sort(allReads)
 	slices.Sort(allWrites)
@@ -93,19 +80,19 @@ func TestLargeValuesAreSpliced(t *testing.T) {
 	must(t, rdb.Set(ctx, "splice", value, 0).Err())
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	read, _ := threadBytes(t)
+	before := threadNow(t)
 	got, err := throughSocket(func(w io.Writer) (int64, error) { return c.GetTo(ctx, "splice", w) })
-	after, _ := threadBytes(t)
+	after := threadNow(t)
 	if err != nil || !bytes.Equal(got, value) {
 		t.Fatal(err)
 	}
-	if n := after - read; n > len(value)/2 {
+	if n := after.read - before.read; n > len(value)/2 {
 		t.Errorf("GetTo has read %d bytes of %d", n, len(value))
 	}
-	_, written := threadBytes(t)
+	before = threadNow(t)
 	must(t, setFromSocket(ctx, c, "splice", value))
-	if _, after := threadBytes(t); after-written > len(value)/2 {
-		t.Errorf("SetFrom has written %d bytes of %d", after-written, len(value))
+	if n := threadNow(t).written - before.written; n > len(value)/2 {
+		t.Errorf("SetFrom has written %d bytes of %d", n, len(value))
 	}
 	check(t, rdb, "splice", value)
 }

@@ -17,7 +17,7 @@ import (
 func TestLostAnswers(t *testing.T) {
 	server := redistest.Shared(t)
 	proxy := server.Proxy(t)
-	s := openRedis(t, redis.NewClient(proxy.Options(server)), t.Name()+":")
+	s := openRedis(t, redis.NewClient(proxy.Options()), t.Name()+":")
 	other := openRedis(t, redis.NewClient(server.Options()), t.Name()+":")
 	w := serve(t, other)
 	mustPut(t, s, "warm", []byte("the scripts are known"))
@@ -35,7 +35,7 @@ func TestLostAnswers(t *testing.T) {
 			if there {
 				mustPut(t, other, "k", []byte("old"))
 			}
-			proxy.Set(redistest.CutReply(0).On(commitScript.Hash()).Times(1))
+			proxy.Set(redistest.CutReply(0).On(commitScript.Hash()).Once())
 			tag, created, err := put(t, s, "k", []byte("value"), only)
 			if err != nil || created == there {
 				t.Errorf("PUT: created %v, %v; there was one: %v", created, err, there)
@@ -48,13 +48,13 @@ func TestLostAnswers(t *testing.T) {
 	}
 	for _, only := range []Condition{nil, present} {
 		mustPut(t, other, "k", []byte("value"))
-		proxy.Set(redistest.CutReply(0).On(deleteScript.Hash()).Times(1))
+		proxy.Set(redistest.CutReply(0).On(deleteScript.Hash()).Once())
 		if err := s.Delete(t.Context(), "k", only); err != nil {
 			t.Errorf("DELETE: %v", err)
 		}
 		w.mustHave(t, "k", nil)
 	}
-	proxy.Set(redistest.CutReply(0).On(deleteScript.Hash()).Times(1))
+	proxy.Set(redistest.CutReply(0).On(deleteScript.Hash()).Once())
 	if err := s.Delete(t.Context(), "k", nil); err != ErrNotFound {
 		t.Errorf("DELETE of nothing: %v", err)
 	}
@@ -149,7 +149,7 @@ func repeat(a redistest.Answer, n int) (all []redistest.Answer) {
 // While a slot moves, and after, what cannot be done is to be tried again: it has changed nothing.
 func TestSlotsThatMove(t *testing.T) {
 	t.Parallel() // it waits
-	cluster := redistest.StartCluster(t, redistest.Replicas(0))
+	cluster := redistest.StartCluster(t, 3, 0)
 	s := openRedis(t, redis.NewClusterClient(cluster.Options()), "")
 	long, short := described(1, spoolMemory+1), described(2, 100)
 	// try does everything, and returns how much of it is to be tried again.
@@ -180,7 +180,7 @@ func TestSlotsThatMove(t *testing.T) {
 		t.Fatal("before")
 	}
 	slot := redistest.Slot(s.name("k"))
-	m := cluster.BeginMigration(t, slot, cluster.Other(t, cluster.OwnerOf(t, slot)))
+	m := cluster.BeginMigration(t, slot)
 	try()
 	m.Move(t, s.name("k"))
 	try()

@@ -220,7 +220,7 @@ func TestAnswersThatBreakOff(t *testing.T) {
 	server := redistest.Start(t)
 	s := openRedis(t, redis.NewClient(server.Options()), "")
 	proxy := server.Proxy(t)
-	through := openRedis(t, redis.NewClient(proxy.Options(server)), "")
+	through := openRedis(t, redis.NewClient(proxy.Options()), "")
 	mustPut(t, s, "k", described(1, 4<<20))
 	w := serve(t, through)
 	for range 4 {

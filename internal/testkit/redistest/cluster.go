@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -19,37 +20,33 @@ import (
 // bears without taking a live one for dead.
 const nodeTimeout = 1000
 
-// Cluster is a running Redis Cluster. Its methods are for one goroutine; clients may use it meanwhile.
-type Cluster struct {
-	nodes []*Server // masters first, as they began
-	ids   map[*Server]string
-	dead  map[*Server]int // those that Kill has ended, and the first slot that each owned; -1 for none
+// clusterLines is the configuration of a node.
+var clusterLines = []string{
+	"cluster-enabled yes",
+	fmt.Sprint("cluster-node-timeout ", nodeTimeout),
+	"cluster-replica-validity-factor 0",  // a replica that was out of touch for long stands for election, too
+	"cluster-allow-replica-migration no", // a replica stays with its master, and a master without slots a master
 }
 
-// StartCluster starts a cluster that ends with the test: three masters that share the slots evenly, each with a
-// replica, unless the options say otherwise. It takes about two seconds, because a master waits that long before it
-// serves at all. A test that changes nothing can use [SharedCluster].
-func StartCluster(t testing.TB, opts ...Option) *Cluster {
+// Cluster is a running Redis Cluster. Its methods are for one goroutine; clients may use it meanwhile.
+type Cluster struct {
+	nodes []*Server // those that live: first those that began as masters
+}
+
+// StartCluster starts a cluster that ends with the test: masters that share the slots evenly, and replicas, which are dealt
+// to them in turn. It takes about two seconds, because a master waits that long before it serves at all. A test that changes
+// nothing can use [SharedCluster].
+func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 	t.Helper()
-	path, dir := program(t), tempDir(t)
-	c, err := newCluster(path, dir, configure(opts))
-	if err != nil {
-		t.Fatal(err)
+	c := new(Cluster)
+	for range masters + replicas {
+		c.nodes = append(c.nodes, start(t, config{cluster: true}))
 	}
-	t.Cleanup(func() {
-		for _, s := range c.nodes {
-			s.Kill() // no client is left
-			if t.Failed() {
-				t.Logf("the log of %s:\n%s", s, s.log())
-			}
-			s.close()
-		}
-	})
-	c.form(t)
+	c.form(t, masters)
 	return c
 }
 
-// SharedCluster returns the cluster that all tests of a package share, with all options at their defaults: the first call
+// SharedCluster returns the cluster that all tests of a package share, of three masters and three replicas: the first call
 // starts it, and it dies with the test binary, as [Shared] does. Tests use keys of their own and leave the nodes and their
 // slots alone.
 func SharedCluster(t testing.TB) *Cluster {
@@ -57,19 +54,19 @@ func SharedCluster(t testing.TB) *Cluster {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.cluster == nil {
-		path := program(t)
-		dir, err := os.MkdirTemp("", "redistest")
-		if err != nil {
-			t.Fatal(err)
-		}
+		dir := tempDir(t)
 		if err := removeAtExit(dir); err != nil {
 			t.Fatal(err)
 		}
-		c, err := newCluster(path, dir, configure(nil))
-		if err != nil {
-			t.Fatal(err)
+		c := new(Cluster)
+		for i := range 6 {
+			dir := filepath.Join(dir, strconv.Itoa(i))
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			c.nodes = append(c.nodes, newServer(t, dir, config{cluster: true}))
 		}
-		c.form(t)
+		c.form(t, 3)
 		shared.cluster = c
 	}
 	for _, s := range shared.cluster.nodes {
@@ -78,124 +75,114 @@ func SharedCluster(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// clusterLines is the configuration of a node.
-func (s *Server) clusterLines() []string {
-	lines := []string{
-		"cluster-enabled yes",
-		fmt.Sprint("cluster-port ", s.bus),
-		fmt.Sprint("cluster-node-timeout ", nodeTimeout),
-		"cluster-replica-validity-factor 0",  // a replica that was out of touch for long stands for election, too
-		"cluster-allow-replica-migration no", // a replica stays with its master, and a master without slots a master
-	}
-	if s.conf.tls {
-		lines = append(lines, "tls-cluster yes")
-	}
-	return lines
-}
-
-// newCluster starts the servers. They do not know each other yet.
-func newCluster(path, dir string, conf config) (*Cluster, error) {
-	if conf.masters < 1 || conf.replicas < 0 || conf.unix || conf.master != nil {
-		return nil, errors.New("redistest: a cluster has a master at least, ports, and replicas of its own")
-	}
-	conf.cluster = true
-	n := conf.masters + conf.replicas
-	c := &Cluster{nodes: make([]*Server, n), ids: make(map[*Server]string), dead: make(map[*Server]int)}
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			dir := filepath.Join(dir, strconv.Itoa(i))
-			if errs[i] = os.Mkdir(dir, 0o700); errs[i] == nil {
-				c.nodes[i], errs[i] = newServer(path, dir, conf)
-			}
-		})
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		for _, s := range c.nodes {
-			if s != nil {
-				s.Kill()
-				s.close()
-			}
-		}
-		return nil, err
-	}
-	return c, nil
-}
-
 // form introduces the nodes to each other, deals the slots and the replicas, and waits until all is well.
-func (c *Cluster) form(t testing.TB) {
+func (c *Cluster) form(t testing.TB, masters int) {
 	t.Helper()
-	masters := c.nodes[0].conf.masters
 	for i, s := range c.nodes {
-		c.ids[s], _ = s.Do(t, "CLUSTER", "MYID").(string)
+		s.id = fmt.Sprint(s.Do(t, "CLUSTER", "MYID"))
 		s.Do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1) // else they have to sort out who of them is right
 		if i < masters {
-			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*Slots/masters, (i+1)*Slots/masters-1)
+			s.Do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1)
 		}
 		for _, other := range c.nodes[:i] { // all of them, since gossip takes its time
 			s.Do(t, "CLUSTER", "MEET", host, other.port, other.bus)
 		}
 	}
-	for i, s := range c.nodes[masters:] {
-		master := c.ids[c.nodes[i%masters]]
+	replicas := c.nodes[masters:]
+	for i, s := range replicas {
+		master := c.nodes[i%masters].id
 		await(t, "a replica to know its master", func(ctx context.Context) error {
 			_, err := s.do(ctx, "CLUSTER", "REPLICATE", master)
 			return err
 		})
 	}
-	c.awaitOK(t)
-	for _, s := range c.nodes[masters:] {
+	c.awaitView(t, "to be formed", func(v view) bool {
+		known := 0
+		for _, r := range v {
+			known += len(r.replicas)
+		}
+		return known == len(replicas)
+	})
+	for _, s := range replicas {
 		s.awaitSync(t)
 	}
 }
 
-// live returns the nodes that have not been killed.
-func (c *Cluster) live() []*Server {
-	var live []*Server
-	for _, s := range c.nodes {
-		if _, dead := c.dead[s]; !dead {
-			live = append(live, s)
-		}
-	}
-	return live
+// A view is what a node knows of the owners of the slots, in order.
+type view []owned
+
+// owned is a range of slots, both ends included, with the ids of its master and of the replicas that live.
+type owned struct {
+	first, last int
+	master      string
+	replicas    []string
 }
 
-// awaitOK waits until every live node calls the cluster's state ok, knows an owner for each slot, and knows each live
-// replica as one.
-func (c *Cluster) awaitOK(t testing.TB) {
+// owner returns the id of the slot's master; empty if there is none.
+func (v view) owner(slot int) string {
+	for _, r := range v {
+		if r.first <= slot && slot <= r.last {
+			return r.master
+		}
+	}
+	return ""
+}
+
+// view returns that of a node which serves all slots.
+func (s *Server) view(ctx context.Context) (v view, err error) {
+	info, err := s.fields(ctx, "CLUSTER", "INFO")
+	if err != nil {
+		return nil, err
+	}
+	if state := info["cluster_state"]; state != "ok" {
+		return nil, fmt.Errorf("%s: the state is %s", s, state)
+	}
+	client := s.once()
+	defer client.Close()
+	shards, err := client.ClusterShards(ctx).Result()
+	for _, shard := range shards {
+		var o owned
+		for _, n := range shard.Nodes {
+			if n.Role == "master" {
+				o.master = n.ID
+			} else if n.Health == "online" {
+				o.replicas = append(o.replicas, n.ID)
+			}
+		}
+		slices.Sort(o.replicas)
+		for _, r := range shard.Slots {
+			o.first, o.last = int(r.Start), int(r.End)
+			v = append(v, o)
+		}
+	}
+	slices.SortFunc(v, func(a, b owned) int { return a.first - b.first })
+	return v, err
+}
+
+// awaitView waits until all nodes that live serve, and have the same view, which is as it is to be.
+func (c *Cluster) awaitView(t testing.TB, what string, asItIsToBe func(view) bool) (v view) {
 	t.Helper()
-	await(t, "cluster_state:ok at every node", func(ctx context.Context) error {
-		replicas := -1
-		for _, s := range c.live() {
-			reply, err := s.do(ctx, "CLUSTER", "INFO")
+	await(t, "the cluster "+what, func(ctx context.Context) error {
+		for i, s := range c.nodes {
+			other, err := s.view(ctx)
 			if err != nil {
 				return err
 			}
-			info := fields(reply)
-			if info["cluster_state"] != "ok" || info["cluster_slots_assigned"] != strconv.Itoa(Slots) ||
-				info["cluster_known_nodes"] != strconv.Itoa(len(c.nodes)) {
-				return fmt.Errorf("%s: %s, %s slots, %s nodes", s, info["cluster_state"], info["cluster_slots_assigned"],
-					info["cluster_known_nodes"])
+			if i == 0 {
+				v = other
 			}
-			nodes, err := s.nodes(ctx)
-			if err != nil {
-				return err
+			if !reflect.DeepEqual(other, v) || !asItIsToBe(other) {
+				return fmt.Errorf("%s sees %v", s, other)
 			}
-			known := 0
-			for _, n := range nodes {
-				if n.is("slave") {
-					known++
-				}
-			}
-			if replicas >= 0 && known != replicas {
-				return fmt.Errorf("%s knows %d replicas, another %d", s, known, replicas)
-			}
-			replicas = known
 		}
 		return nil
 	})
+	return v
+}
+
+func (c *Cluster) view(t testing.TB) view {
+	t.Helper()
+	return c.awaitView(t, "to be well", func(view) bool { return true })
 }
 
 // Addrs returns the addresses of all nodes, first those that began as masters.
@@ -209,12 +196,7 @@ func (c *Cluster) Addrs() []string {
 
 // Options returns new options of a client of the cluster; see [Server.Options].
 func (c *Cluster) Options() *redis.ClusterOptions {
-	return &redis.ClusterOptions{
-		Addrs:                    c.Addrs(),
-		Password:                 c.nodes[0].conf.password,
-		TLSConfig:                c.nodes[0].tlsConfig(),
-		MaintNotificationsConfig: noMaintenance(),
-	}
+	return &redis.ClusterOptions{Addrs: c.Addrs(), MaintNotificationsConfig: noMaintenance()}
 }
 
 // Client returns a client of the cluster that is closed when the test ends.
@@ -226,179 +208,117 @@ func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 // Owner returns the master that owns the key's slot.
 func (c *Cluster) Owner(t testing.TB, key string) *Server {
 	t.Helper()
-	return c.OwnerOf(t, Slot(key))
+	return c.byID(t, c.view(t).owner(Slot(key)))
 }
 
-// OwnerOf returns the live master that owns the slot, by its own account. Just after a failover two may think so: the
-// one with the newer epoch is right.
-func (c *Cluster) OwnerOf(t testing.TB, slot int) *Server {
+func (c *Cluster) byID(t testing.TB, id string) *Server {
 	t.Helper()
-	var owner *Server
-	epoch := -1
-	for _, s := range c.live() {
-		self := c.self(t, s)
-		if self.owns(slot) && self.epoch > epoch {
-			owner, epoch = s, self.epoch
+	i := slices.IndexFunc(c.nodes, func(s *Server) bool { return s.id == id })
+	if i < 0 {
+		t.Fatalf("redistest: no node is %q", id)
+	}
+	return c.nodes[i]
+}
+
+// replicated returns the first range of slots that the master owns, if it has a replica.
+func (c *Cluster) replicated(t testing.TB, master *Server) owned {
+	t.Helper()
+	for _, r := range c.view(t) {
+		if r.master == master.id && len(r.replicas) > 0 {
+			return r
 		}
 	}
-	if owner == nil {
-		t.Fatalf("redistest: no node owns slot %d", slot)
-	}
-	return owner
+	t.Fatalf("redistest: %s is no master with slots and a replica", master)
+	return owned{}
 }
 
-func (c *Cluster) self(t testing.TB, s *Server) node {
+// Kill ends a master as a power cut would, and waits until a replica has taken its place and all nodes know it. That takes
+// about two seconds.
+func (c *Cluster) Kill(t testing.TB, master *Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	self, err := s.self(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return self
+	slot := c.replicated(t, master).first
+	master.Kill()
+	c.nodes = slices.DeleteFunc(slices.Clone(c.nodes), func(s *Server) bool { return s == master })
+	c.awaitView(t, "to have another master", func(v view) bool { return v.owner(slot) != master.id })
 }
 
-// Masters returns the live masters.
-func (c *Cluster) Masters(t testing.TB) []*Server {
+// manualFailover is how long a replica tries what CLUSTER FAILOVER asks for; then it must be asked again.
+const manualFailover = 5 * time.Second
+
+// Failover swaps a master and its replica, which both live on, and waits until all nodes know it and the old master is
+// in step.
+func (c *Cluster) Failover(t testing.TB, master *Server) {
 	t.Helper()
-	var masters []*Server
-	for _, s := range c.live() {
-		if c.self(t, s).is("master") {
-			masters = append(masters, s)
+	r := c.replicated(t, master)
+	replica := c.byID(t, r.replicas[0])
+	var asked time.Time
+	await(t, fmt.Sprintf("%s to take over", replica), func(ctx context.Context) error {
+		info, err := replica.fields(ctx, "INFO", "replication")
+		if err != nil || info["role"] == "master" {
+			return err
 		}
-	}
-	return masters
-}
-
-// Other returns a live master that is not s.
-func (c *Cluster) Other(t testing.TB, s *Server) *Server {
-	t.Helper()
-	for _, m := range c.Masters(t) {
-		if m != s {
-			return m
+		if time.Since(asked) > manualFailover {
+			asked = time.Now()
+			_, err = replica.do(ctx, "CLUSTER", "FAILOVER")
 		}
-	}
-	t.Fatal("redistest: there is one master only")
-	return nil
-}
-
-// ReplicasOf returns the live replicas of master.
-func (c *Cluster) ReplicasOf(t testing.TB, master *Server) []*Server {
-	t.Helper()
-	var replicas []*Server
-	for _, s := range c.live() {
-		if c.self(t, s).master == c.ids[master] {
-			replicas = append(replicas, s)
-		}
-	}
-	return replicas
-}
-
-// awaitOwner waits until every live node thinks that s owns the slot.
-func (c *Cluster) awaitOwner(t testing.TB, slot int, s *Server) {
-	t.Helper()
-	await(t, fmt.Sprintf("%s to own slot %d", s, slot), func(ctx context.Context) error {
-		for _, asked := range c.live() {
-			id, err := asked.owner(ctx, slot)
-			if err != nil {
-				return err
-			}
-			if id != c.ids[s] {
-				return fmt.Errorf("%s says %q", asked, id)
-			}
-		}
-		return nil
+		return errors.Join(err, errors.New("still a replica"))
 	})
+	master.awaitSync(t)
+	c.awaitView(t, "to know the new master", func(v view) bool { return v.owner(r.first) == replica.id })
 }
 
-// span is a range of slots, both ends included.
-type span struct{ first, last int }
+// migrateTimeout, in milliseconds, is what MIGRATE may take for a key.
+const migrateTimeout = 20000
 
-// node is a line of CLUSTER NODES: what one node thinks of another, or of itself.
-type node struct {
-	id     string
-	flags  []string
-	master string // the id of a replica's master; "-" for a master
-	epoch  int
-	slots  []span
+// Migration is a slot on its way from one master to another. A client gets ASK from the old owner for the keys that are
+// not there, be they moved or new, and MOVED from all other nodes, until Finish.
+type Migration struct {
+	c        *Cluster
+	slot     int
+	from, to *Server
 }
 
-func (n node) is(flag string) bool { return slices.Contains(n.flags, flag) }
-
-func (n node) owns(slot int) bool {
-	return slices.ContainsFunc(n.slots, func(s span) bool { return s.first <= slot && slot <= s.last })
-}
-
-// nodes returns what s knows of the cluster.
-func (s *Server) nodes(ctx context.Context) ([]node, error) {
-	reply, err := s.do(ctx, "CLUSTER", "NODES")
-	if err != nil {
-		return nil, err
-	}
-	text, _ := reply.(string)
-	return parseNodes(text)
-}
-
-// parseNodes reads the lines "id address flags master ping-sent pong-recv config-epoch link-state slot ...".
-func parseNodes(text string) ([]node, error) {
-	var nodes []node
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) < 8 {
-			return nil, fmt.Errorf("redistest: CLUSTER NODES says %q", line)
-		}
-		n := node{id: f[0], flags: strings.Split(f[2], ","), master: f[3]}
-		n.epoch, _ = strconv.Atoi(f[6])
-		for _, word := range f[8:] {
-			if strings.HasPrefix(word, "[") {
-				continue // a slot that is moving
-			}
-			first, last, ok := strings.Cut(word, "-")
-			if !ok {
-				last = first
-			}
-			a, err1 := strconv.Atoi(first)
-			b, err2 := strconv.Atoi(last)
-			if err1 != nil || err2 != nil {
-				return nil, fmt.Errorf("redistest: CLUSTER NODES says %q", line)
-			}
-			n.slots = append(n.slots, span{a, b})
-		}
-		nodes = append(nodes, n)
-	}
-	return nodes, nil
-}
-
-// self returns what s thinks of itself.
-func (s *Server) self(ctx context.Context) (node, error) {
-	nodes, err := s.nodes(ctx)
-	if err != nil {
-		return node{}, err
-	}
-	for _, n := range nodes {
-		if n.is("myself") {
-			return n, nil
+// BeginMigration opens the slot at both ends: at its owner, and at another master. It moves no key.
+func (c *Cluster) BeginMigration(t testing.TB, slot int) *Migration {
+	t.Helper()
+	v := c.view(t)
+	m := &Migration{c: c, slot: slot, from: c.byID(t, v.owner(slot))}
+	for _, r := range v {
+		if r.master != m.from.id {
+			m.to = c.byID(t, r.master)
 		}
 	}
-	return node{}, fmt.Errorf("redistest: %s does not know itself", s)
+	if m.to == nil {
+		t.Fatal("redistest: there is one master only")
+	}
+	m.to.Do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", m.from.id)
+	m.from.Do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", m.to.id)
+	return m
 }
 
-// owner returns the id of the node that s thinks owns the slot; empty if none does.
-func (s *Server) owner(ctx context.Context, slot int) (string, error) {
-	nodes, err := s.nodes(ctx)
-	if err != nil {
-		return "", err
+// Move moves one key to the new owner.
+func (m *Migration) Move(t testing.TB, key string) {
+	t.Helper()
+	if reply := m.from.Do(t, "MIGRATE", host, m.to.port, key, 0, migrateTimeout, "REPLACE"); reply != "OK" {
+		t.Fatalf("redistest: MIGRATE %s: %v", key, reply)
 	}
-	for _, n := range nodes {
-		if n.owns(slot) {
-			return n.id, nil
-		}
-	}
-	return "", nil
 }
 
-// Slots is the number of hash slots of a cluster.
-const Slots = 16384
+// Finish moves the keys that are left, and then the slot. When it returns all nodes know.
+func (m *Migration) Finish(t testing.TB) {
+	t.Helper()
+	keys, _ := m.from.Do(t, "CLUSTER", "GETKEYSINSLOT", m.slot, 1000).([]any)
+	for _, key := range keys {
+		m.Move(t, fmt.Sprint(key))
+	}
+	// The new owner first: else the slot would have no owner in between.
+	m.to.Do(t, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id)
+	m.from.Do(t, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id)
+	m.c.awaitView(t, "to know the slot's new owner", func(v view) bool { return v.owner(m.slot) == m.to.id })
+}
+
+// slots is the number of hash slots of a cluster.
+const slots = 16384
 
 // Slot returns the hash slot of a key: of what stands in its first pair of braces, if that is not empty.
 func Slot(key string) int {
@@ -407,7 +327,7 @@ func Slot(key string) int {
 			key = tag
 		}
 	}
-	return int(crc16(key)) % Slots
+	return int(crc16(key)) % slots
 }
 
 // crc16 is CRC-16/XMODEM, a bit at a time.

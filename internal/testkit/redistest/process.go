@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,32 +20,34 @@ const shownLog = 32 << 10
 // stopGrace is how long a server may take to end by itself before it is killed.
 const stopGrace = 5 * time.Second
 
-// process is a running program that writes to a file. It needs no goroutine, so that a process may outlast the tests of
-// a package without being a leak; it dies with the test binary (see dieWithUs).
+// process is a program that writes to a file, and can be run again when it has ended. It needs no goroutine, so that it may
+// outlast the tests of a package without being a leak; it dies with the test binary (see childproc).
 type process struct {
+	out   *os.File // opened for reading, too; may have no name any more
+	begun int64    // the size of out when the program was last run
+
 	mu    sync.Mutex
 	cmd   *exec.Cmd
 	ended bool
-	out   *os.File // opened for reading, too; may have no name any more
-	begun int64    // the size of out when this process began: it is one file for all starts of a server
 	guard childproc.Guard
 }
 
-// startProcess runs path in dir, in which it leaves a file for the output.
-func startProcess(dir, path string, args ...string) (*process, error) {
-	out, err := os.OpenFile(filepath.Join(dir, "output"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(path, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
-	p := &process{cmd: cmd, out: out}
+// open makes a file in dir for the output.
+func (p *process) open(dir string) (err error) {
+	p.out, err = os.OpenFile(filepath.Join(dir, "output"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	return err
+}
+
+// run starts the program.
+func (p *process) run(path string, args ...string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.begun = p.written()
-	if err := p.guard.Start(cmd); err != nil {
-		out.Close()
-		return nil, fmt.Errorf("redistest: %s: %w", path, err)
-	}
-	return p, nil
+	p.cmd = exec.Command(path, args...)
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	err := p.guard.Start(p.cmd)
+	p.ended = err != nil
+	return err
 }
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
@@ -54,16 +55,12 @@ func (p *process) pid() int { return p.cmd.Process.Pid }
 // output returns what the process has written since offset from, but no more than the last shownLog bytes.
 func (p *process) output(from int64) string {
 	size := p.written()
-	cut := ""
-	if size-from > shownLog {
-		from, cut = size-shownLog, "[...]"
+	from = max(from, size-shownLog)
+	text, err := io.ReadAll(io.NewSectionReader(p.out, from, size-from))
+	if err != nil {
+		text = fmt.Appendf(text, "[%v]", err)
 	}
-	var b strings.Builder
-	b.WriteString(cut)
-	if _, err := io.Copy(&b, io.NewSectionReader(p.out, from, size-from)); err != nil {
-		fmt.Fprintf(&b, "[%v]", err)
-	}
-	return b.String()
+	return string(text)
 }
 
 // written returns the size of the output so far.
@@ -85,18 +82,13 @@ func (p *process) signal(sig os.Signal) error {
 	return p.cmd.Process.Signal(sig)
 }
 
-// kill ends the process at once and returns when the kernel has closed all it had open.
-func (p *process) kill() { p.end(syscall.SIGKILL) }
+// Kill ends the server as a power cut would: no good-bye, but the kernel closes its connections.
+func (p *process) Kill() { p.end(syscall.SIGKILL) }
 
-// stop asks the process to end, and kills it when it does not.
+// stop has the server shut down, and returns when it has.
 func (p *process) stop() { p.end(syscall.SIGTERM) }
 
-// wait waits until the process has ended by itself, and kills it when it does not.
-func (p *process) wait() { p.end(nothing) }
-
-// nothing is a signal without an effect.
-const nothing = syscall.Signal(0)
-
+// end sends sig, waits until the process has ended, and kills it when it does not.
 func (p *process) end(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
 // childEnv makes this test binary a child that prints its servers' processes and waits to be killed.
@@ -30,7 +32,7 @@ func TestChild(t *testing.T) {
 
 // Servers die with the test binary, even when that is killed, and so does the directory of a shared cluster.
 func TestNothingOutlivesTheTestBinary(t *testing.T) {
-	program(t)
+	need.Program(t, "redis-server", "valkey-server")
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -5,62 +5,109 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
+// direction is where bytes go.
+type direction int
+
+const (
+	toServer direction = iota // from the client to the server
+	toClient                  // from the server to the client
+)
+
+// Rule is something that a [Proxy] does to a connection when a number of bytes has passed in one direction: at 0 before
+// the first byte passes, at n as soon as the nth has. It does it once on each connection.
+//
+// The bytes are counted from [Proxy.Set], or from the beginning of a connection that is younger; with On from later.
+type Rule struct {
+	dir   direction
+	at    int64
+	on    []byte
+	once  bool
+	reset bool
+	act   func(l *link, r *proxyRule)
+}
+
+// CutRequest ends the connection when n bytes of requests have reached the server.
+func CutRequest(n int64) Rule {
+	return Rule{dir: toServer, at: n, act: func(l *link, r *proxyRule) { l.cut(r.reset) }}
+}
+
+// CutReply ends the connection when n bytes of replies have reached the client, which gets them all, and then io.EOF.
+func CutReply(n int64) Rule {
+	return Rule{dir: toClient, at: n, act: func(l *link, r *proxyRule) { l.cut(r.reset) }}
+}
+
+// HoldRequest lets what follows the first n bytes of requests wait until [Proxy.Release].
+func HoldRequest(n int64) Rule { return Rule{dir: toServer, at: n, act: (*link).hold} }
+
+// HoldReply lets what follows the first n bytes of replies wait until [Proxy.Release].
+func HoldReply(n int64) Rule { return Rule{dir: toClient, at: n, act: (*link).hold} }
+
+// InjectReply puts bytes of its own behind the first n bytes of replies.
+func InjectReply(n int64, b string) Rule {
+	return Rule{dir: toClient, at: n, act: func(l *link, _ *proxyRule) { l.reply([]byte(b)) }}
+}
+
+// SwallowReply throws away what follows the first n bytes of replies. The connection stays open.
+func SwallowReply(n int64) Rule {
+	return Rule{dir: toClient, at: n, act: func(l *link, r *proxyRule) { l.silence(r.dir) }}
+}
+
+// On returns the rule with the count beginning where these bytes end in the connection's requests: for replies, with the
+// next byte of a reply. So On("GET") leaves a client's greeting alone, which is of no fixed size. Replies are not matched
+// with requests: it fits clients that wait for a reply before they send the next request.
+func (r Rule) On(marker string) Rule {
+	r.on = []byte(marker)
+	return r
+}
+
+// Once returns a cut for only the first connection that comes that far, so that another try goes well. After a call that
+// the client itself has given up it does not do: what such a call has sent may still be passing, and counts.
+func (r Rule) Once() Rule {
+	r.once = true
+	return r
+}
+
+// Reset returns a cut that resets the connection (RST) instead of ending it (FIN). The client may lose bytes that had
+// reached its machine.
+func (r Rule) Reset() Rule {
+	r.reset = true
+	return r
+}
+
 // Proxy stands between clients and a server and passes on what it reads, byte for byte, unless a [Rule] says otherwise.
 // Its methods may be called from several goroutines.
 type Proxy struct {
-	network, addr string // of the server
-	ln            net.Listener
-	running       sync.WaitGroup
+	service
+	server *Server
 
-	mu       sync.Mutex
+	// Guarded by mu.
 	rules    []*proxyRule
-	released chan struct{} // closed by Release; Set makes a new one
-	links    map[*link]struct{}
-	refusing bool
-	closed   bool
-	counts   Counts
+	released chan struct{} // closed by Release
+	requests int64
 }
 
-// Counts is what has passed a [Proxy].
-type Counts struct {
-	Accepted int   // connections so far
-	Open     int   // connections now
-	Requests int64 // bytes to the server
-	Replies  int64 // bytes to the client, injected ones included
+// A proxyRule is a rule that a proxy has until the next Set.
+type proxyRule struct {
+	Rule
+	released chan struct{}
+	fired    bool
 }
 
-// StartProxy starts a proxy before the server at that address, "tcp" or "unix", on a port of its own. It ends with the
-// test, and so do its connections.
-func StartProxy(t testing.TB, network, addr string, rules ...Rule) *Proxy {
+// Proxy starts a proxy before the server, on a port of its own. It ends with the test, and so do its connections.
+func (s *Server) Proxy(t testing.TB) *Proxy {
 	t.Helper()
-	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Proxy{network: network, addr: addr, ln: ln, links: make(map[*link]struct{})}
-	p.Set(rules...)
-	p.running.Go(p.serve)
-	t.Cleanup(p.close)
+	p := &Proxy{server: s, released: make(chan struct{})}
+	p.start(t, p.connect)
 	return p
 }
 
-// Proxy starts a proxy before the server.
-func (s *Server) Proxy(t testing.TB, rules ...Rule) *Proxy {
-	t.Helper()
-	return StartProxy(t, s.Network(), s.Addr(), rules...)
-}
-
-// Addr returns the proxy's address, host:port.
-func (p *Proxy) Addr() string { return p.ln.Addr().String() }
-
-// Options returns new options of a client that reaches s through the proxy.
-func (p *Proxy) Options(s *Server) *redis.Options {
-	o := s.Options()
+// Options returns new options of a client that reaches the server through the proxy.
+func (p *Proxy) Options() *redis.Options {
+	o := p.server.Options()
 	o.Network, o.Addr = "tcp", p.Addr()
 	return o
 }
@@ -68,16 +115,15 @@ func (p *Proxy) Options(s *Server) *redis.Options {
 // Set replaces all rules, and begins to count anew on the connections that are open. What the old rules have done stays
 // done, but what they hold is released.
 func (p *Proxy) Set(rules ...Rule) {
+	p.Release()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.release()
-	p.released = make(chan struct{})
-	p.rules = nil
+	p.rules, p.released = nil, make(chan struct{})
 	for _, r := range rules {
-		p.rules = append(p.rules, &proxyRule{Rule: r})
+		p.rules = append(p.rules, &proxyRule{Rule: r, released: p.released})
 	}
-	for l := range p.links {
-		l.marks = p.newMarks()
+	for l := range p.open {
+		l.(*link).begin()
 	}
 }
 
@@ -85,13 +131,6 @@ func (p *Proxy) Set(rules ...Rule) {
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.release()
-}
-
-func (p *Proxy) release() {
-	if p.released == nil {
-		return
-	}
 	select {
 	case <-p.released:
 	default:
@@ -101,105 +140,51 @@ func (p *Proxy) release() {
 
 // Push writes b to all clients now. In the middle of a reply it breaks the protocol; InjectReply says where exactly.
 func (p *Proxy) Push(b string) {
-	for _, l := range p.open() {
+	for _, l := range p.links() {
 		l.reply([]byte(b))
 	}
 }
 
 // Cut resets all connections. New ones are welcome.
 func (p *Proxy) Cut() {
-	for _, l := range p.open() {
+	for _, l := range p.links() {
 		l.cut(true)
 	}
 }
 
-// Refuse says whether new connections are reset as soon as they are accepted.
-func (p *Proxy) Refuse(refuse bool) {
+// Open returns how many connections there are.
+func (p *Proxy) Open() int { return len(p.links()) }
+
+// Requests returns how many bytes have been sent to the server.
+func (p *Proxy) Requests() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.refusing = refuse
+	return p.requests
 }
 
-// Counts returns what has passed so far.
-func (p *Proxy) Counts() Counts {
+func (p *Proxy) links() (links []*link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.counts
-	c.Open = len(p.links)
-	return c
-}
-
-func (p *Proxy) open() []*link {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var open []*link
-	for l := range p.links {
-		open = append(open, l)
+	for l := range p.open {
+		links = append(links, l.(*link))
 	}
-	return open
-}
-
-func (p *Proxy) serve() {
-	for {
-		client, err := p.ln.Accept()
-		if err != nil {
-			return // closed
-		}
-		p.mu.Lock()
-		p.counts.Accepted++
-		refusing := p.refusing
-		p.mu.Unlock()
-		if refusing {
-			reset(client)
-			continue
-		}
-		p.running.Go(func() { p.connect(client) })
-	}
+	return links
 }
 
 // connect takes ownership of client.
 func (p *Proxy) connect(client net.Conn) {
-	server, err := net.Dial(p.network, p.addr)
+	server, err := net.Dial(p.server.network(), p.server.Addr())
 	if err != nil {
 		reset(client) // what a client sees of a server that is not there
 		return
 	}
-	l := newLink(p, client, server)
+	l := &link{p: p, client: client, server: server, ended: make(chan struct{})}
+	p.add(l)
 	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		l.close()
-		return
-	}
-	p.links[l] = struct{}{}
-	l.marks = p.newMarks()
+	l.begin()
 	p.mu.Unlock()
-
 	l.run()
-
-	p.mu.Lock()
-	delete(p.links, l)
-	p.mu.Unlock()
-}
-
-// close ends everything, and returns when no goroutine is left.
-func (p *Proxy) close() {
-	p.ln.Close()
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	for _, l := range p.open() {
-		l.close()
-	}
-	p.running.Wait()
-}
-
-// reset closes a connection with RST instead of FIN.
-func reset(c net.Conn) {
-	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	c.Close()
+	p.remove(l)
 }
 
 // pieceSize is how much a proxy reads at once.
@@ -209,7 +194,7 @@ const pieceSize = 32 << 10
 type link struct {
 	p              *Proxy
 	client, server net.Conn
-	ended          chan struct{} // closed when it is over: delays and holds end
+	ended          chan struct{} // closed when it is over: holds end
 	end            sync.Once
 	writing        sync.Mutex // to the client: replies, and what Push adds
 
@@ -218,41 +203,45 @@ type link struct {
 	mute  [2]bool // what is read in that direction is thrown away
 }
 
-func newLink(p *Proxy, client, server net.Conn) *link {
-	return &link{p: p, client: client, server: server, ended: make(chan struct{})}
+// begin counts from here for the proxy's rules. The caller holds p.mu.
+func (l *link) begin() {
+	l.marks = nil
+	for _, r := range l.p.rules {
+		l.marks = append(l.marks, &mark{rule: r, armed: len(r.on) == 0})
+	}
 }
 
 // run passes on until both directions are over.
 func (l *link) run() {
 	var both sync.WaitGroup
 	both.Go(func() {
-		l.copyLoop(toServer, l.client, l.server)
-		// A client that has gone reads no reply either, and nothing is to be held for it.
-		l.end.Do(func() { close(l.ended) })
+		l.copyLoop(toServer, l.client)
+		l.endHolds() // a client that has gone reads no reply either
 		l.server.Close()
 	})
 	both.Go(func() {
-		l.copyLoop(toClient, l.server, l.client)
+		l.copyLoop(toClient, l.server)
 		closeWrite(l.client)
 	})
 	both.Wait()
-	l.close()
+	l.Close()
 }
 
-// close ends both directions at once.
-func (l *link) close() {
-	l.end.Do(func() { close(l.ended) })
+// Close ends both directions at once.
+func (l *link) Close() error {
+	l.endHolds()
 	l.client.Close()
-	l.server.Close()
+	return l.server.Close()
 }
+
+func (l *link) endHolds() { l.end.Do(func() { close(l.ended) }) }
 
 // cut ends the connection as a rule says. Without a reset the client gets all that has been sent to it, since its
 // requests are still read: a socket that is closed with bytes unread resets its connection.
 func (l *link) cut(hard bool) {
-	l.p.mu.Lock()
-	l.mute = [2]bool{true, true}
-	l.p.mu.Unlock()
-	l.end.Do(func() { close(l.ended) })
+	l.silence(toServer)
+	l.silence(toClient)
+	l.endHolds()
 	l.server.Close()
 	if hard {
 		reset(l.client)
@@ -261,64 +250,70 @@ func (l *link) cut(hard bool) {
 	closeWrite(l.client)
 }
 
-func closeWrite(c net.Conn) {
-	if half, ok := c.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
+func (l *link) silence(dir direction) {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.mute[dir] = true
+}
+
+func (l *link) hold(r *proxyRule) {
+	select {
+	case <-r.released:
+	case <-l.ended:
 	}
 }
 
-// copyLoop passes on one direction until its source ends.
-func (l *link) copyLoop(dir direction, from, to net.Conn) {
+// copyLoop passes on one direction until its source ends, and applies the rules on the way. A destination that is gone is
+// the other direction's to notice.
+func (l *link) copyLoop(dir direction, from net.Conn) {
 	piece := make([]byte, pieceSize)
 	for {
-		n, err := from.Read(piece)
-		l.pass(dir, piece[:n], to)
+		size, err := from.Read(piece)
+		if dir == toServer {
+			l.arm(piece[:size])
+		}
+		for p := piece[:size]; len(p) > 0; {
+			rule, n := l.next(dir, len(p))
+			if dir == toClient {
+				l.reply(p[:n])
+			} else {
+				_, _ = l.server.Write(p[:n])
+			}
+			if rule != nil {
+				rule.act(l, rule)
+			}
+			if l.muted(dir) {
+				break
+			}
+			p = p[n:]
+		}
 		if err != nil {
 			return
 		}
 	}
 }
 
-// pass passes p on, and applies the rules on the way. A destination that is gone is the other direction's to notice.
-func (l *link) pass(dir direction, p []byte, to net.Conn) {
-	if len(p) == 0 {
-		return
-	}
-	l.arm(dir, p)
-	for {
-		rule, released, n := l.next(dir, len(p))
-		l.forward(dir, p[:n], to)
-		p = p[n:]
-		if rule == nil {
-			return
-		}
-		l.apply(rule, released)
-	}
-}
-
 // arm begins the count of rules that wait for a marker in p, which is about to pass: before the server can answer it.
-func (l *link) arm(dir direction, p []byte) {
+func (l *link) arm(p []byte) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	for _, m := range l.marks {
-		if dir == toServer || len(m.rule.on) == 0 {
-			m.arm(p)
-		}
+		m.arm(p)
 	}
 }
 
 // next returns the rule that comes first within the next size bytes, and how many of them pass before it; all and no rule
 // if none does. It counts these bytes.
-func (l *link) next(dir direction, size int) (rule *proxyRule, released chan struct{}, n int) {
+func (l *link) next(dir direction, size int) (rule *proxyRule, n int) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
-	n = size
 	if l.mute[dir] {
-		return nil, nil, n
+		return nil, 0
 	}
+	n = size
 	var first *mark
 	for _, m := range l.marks {
-		if m.rule.dir != dir || !m.armed || m.done || m.rule.times > 0 && m.rule.fired >= m.rule.times {
+		if m.rule.dir != dir || !m.armed || m.done || m.rule.once && m.rule.fired {
 			continue
 		}
 		if left := m.rule.at - m.passed; left <= int64(n) && (first == nil || left < int64(n)) {
@@ -330,71 +325,27 @@ func (l *link) next(dir direction, size int) (rule *proxyRule, released chan str
 			m.passed += int64(n)
 		}
 	}
-	if first == nil {
-		return nil, nil, n
+	if dir == toServer {
+		l.p.requests += int64(n)
 	}
-	first.done = true
-	first.rule.fired++
-	return first.rule, l.p.released, n
+	if first == nil {
+		return nil, n
+	}
+	first.done, first.rule.fired = true, true
+	return first.rule, n
 }
 
-// forward writes p, unless the direction is mute.
-func (l *link) forward(dir direction, p []byte, to net.Conn) {
+func (l *link) muted(dir direction) bool {
 	l.p.mu.Lock()
-	mute := l.mute[dir]
-	if !mute && dir == toServer {
-		l.p.counts.Requests += int64(len(p))
-	}
-	l.p.mu.Unlock()
-	switch {
-	case mute || len(p) == 0:
-	case dir == toClient:
-		l.reply(p)
-	default:
-		_, _ = to.Write(p)
-	}
+	defer l.p.mu.Unlock()
+	return l.mute[dir]
 }
 
 // reply writes to the client.
 func (l *link) reply(p []byte) {
-	l.p.mu.Lock()
-	l.p.counts.Replies += int64(len(p))
-	l.p.mu.Unlock()
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	_, _ = l.client.Write(p)
-}
-
-// apply does what a rule says. released is the rule's own, from before a Set that may have come since.
-func (l *link) apply(r *proxyRule, released chan struct{}) {
-	switch r.act {
-	case cut:
-		l.cut(r.reset)
-	case pause:
-		timer := time.NewTimer(r.wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-l.ended:
-		}
-	case hold:
-		select {
-		case <-released:
-		case <-l.ended:
-		}
-	case inject:
-		l.reply(r.bytes)
-	case swallow:
-		l.p.mu.Lock()
-		l.mute[r.dir] = true
-		l.p.mu.Unlock()
-	}
-}
-
-// A proxyRule is a rule that a proxy has until the next Set.
-type proxyRule struct {
-	Rule
-	fired int
 }
 
 // A mark is how far a connection has come with a rule.
@@ -406,21 +357,9 @@ type mark struct {
 	tail   []byte // the end of the requests so far, in which a marker may have begun: len(tail) < len(on)
 }
 
-// newMarks returns the marks of a connection. The caller holds p.mu.
-func (p *Proxy) newMarks() (marks []*mark) {
-	for _, r := range p.rules {
-		marks = append(marks, &mark{rule: r})
-	}
-	return marks
-}
-
 // arm searches the requests for the marker. p is about to pass.
 func (m *mark) arm(p []byte) {
 	if m.armed {
-		return
-	}
-	if len(m.rule.on) == 0 {
-		m.armed = true
 		return
 	}
 	seen := append(m.tail, p...)
@@ -429,7 +368,6 @@ func (m *mark) arm(p []byte) {
 		if m.rule.dir == toServer {
 			m.passed = -int64(i + len(m.rule.on) - len(m.tail))
 		}
-		m.tail = nil
 		return
 	}
 	keep := min(len(seen), len(m.rule.on)-1)

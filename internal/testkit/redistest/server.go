@@ -1,32 +1,27 @@
 // Package redistest starts real Redis servers for tests, and puts what goes wrong between them and a client.
 //
-//   - [Start]: one server, with a password, users, TLS, a Unix socket or a master to follow. [Shared]: one for all tests
-//     of a package.
+//   - [Start]: one server, with a password, TLS, a Unix socket or lines of redis.conf. [Shared]: one for all tests of a
+//     package.
 //   - [StartCluster]: masters and replicas; slots that move, masters that die. [SharedCluster]: one to leave whole.
 //   - [StartSentinel]: a master, a replica and a sentinel that swaps them.
-//   - [StartProxy]: a connection that is cut, delayed or added to at a given byte.
+//   - [Server.Proxy]: connections that are cut, held or added to at a given byte.
 //   - [StartHostile]: no server at all, but scripted bytes.
 //
 // Everything listens on the loopback interface only, keeps nothing on disk, and ends with its test; the processes also
 // when the test binary is killed. Where there is no redis-server (nor valkey-server) the test is skipped, or fails on CI.
-// The environment variable MILLRACE_REDIS_SERVER names another program to run.
 package redistest
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -35,18 +30,16 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// startTries is how many ports are tried when others are faster, one after the other.
-const startTries = 5
-
 // Server is a running server. Its methods may be called from several goroutines, except those that start and end it: Kill
 // and Restart.
 type Server struct {
+	process
 	path string // of the program
 	dir  string // ours; gone when the server is a shared one
 	conf config
-	port int // 0 with a Unix socket
-	bus  int // the port that the nodes of a cluster talk on; 0 outside of one
-	proc atomic.Pointer[process]
+	port int    // 0 with a Unix socket
+	bus  int    // the port that the nodes of a cluster talk on
+	id   string // in a cluster
 }
 
 // Start starts a server that ends with the test. If the test has failed by then, the end of the server's log is shown.
@@ -57,135 +50,103 @@ func Start(t testing.TB, opts ...Option) *Server {
 
 func start(t testing.TB, c config) *Server {
 	t.Helper()
-	path, dir := program(t), tempDir(t)
-	s, err := newServer(path, dir, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := tempDir(t)
 	t.Cleanup(func() {
-		s.stop()
-		if t.Failed() {
-			t.Logf("the log of %s:\n%s", s, s.log())
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
 		}
-		s.close()
 	})
-	if c.master != nil {
-		s.awaitSync(t)
-	}
+	s := newServer(t, dir, c)
+	t.Cleanup(func() { s.out.Close() })
+	s.show(t)
+	t.Cleanup(s.stop)
 	return s
 }
 
-// tempDir makes a directory that is removed when the test ends. The name of t.TempDir contains the test's, and can be
-// longer than the path of a Unix socket may be.
+// tempDir makes a directory. The name of t.TempDir contains the test's, and can be longer than the path of a Unix socket
+// may be.
 func tempDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "redistest")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
 	return dir
 }
 
 // newServer returns a server that answers.
-func newServer(path, dir string, c config) (*Server, error) {
-	s := &Server{path: path, dir: dir, conf: c}
-	var err error
+func newServer(t testing.TB, dir string, c config) *Server {
+	t.Helper()
+	s := &Server{path: need.Program(t, "redis-server", "valkey-server"), dir: dir, conf: c}
+	if err := s.open(dir); err != nil {
+		t.Fatal(err)
+	}
+	err := errGaveUp
 	for range startTries {
-		if !c.unix {
-			if s.port, err = freePort(); err != nil {
-				return nil, err
+		if errors.Is(err, errGaveUp) {
+			s.port, s.bus = freePort(t), freePort(t)
+			if err = s.configure(); err == nil {
+				err = s.launch()
 			}
-		}
-		if c.cluster {
-			if s.bus, err = freePort(); err != nil {
-				return nil, err
-			}
-		}
-		if err = s.configure(); err != nil {
-			return nil, err
-		}
-		if err = s.launch(); !errors.Is(err, syscall.EADDRINUSE) {
-			break
 		}
 	}
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	return s, nil
+	return s
 }
+
+// startTries is how many ports are tried when others are faster, one after the other.
+const startTries = 5
+
+// errGaveUp is of a server that is not going to answer, which may be because its port was taken in the meantime.
+var errGaveUp = errors.New("it gave up")
 
 // launch starts the process and returns when it answers.
 func (s *Server) launch() error {
 	args := []string{s.confPath()}
-	if s.conf.sentinelOf != nil {
+	if s.conf.sentinel {
 		args = append(args, "--sentinel")
 	}
-	proc, err := startProcess(s.dir, s.path, args...)
-	if err != nil {
+	if err := s.run(s.path, args...); err != nil {
 		return err
-	}
-	if old := s.proc.Swap(proc); old != nil {
-		old.out.Close()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	gaveUp := false
-	err = poll(ctx, func() error {
-		if err := refused(proc.output(proc.begun)); err != nil {
-			gaveUp = true
-			return final{err}
-		}
-		return s.answers(ctx, proc.pid())
-	})
+	err := poll(ctx, s.answers)
 	if err != nil {
-		if gaveUp {
-			proc.wait() // it may be about to say why
+		if errors.Is(err, errGaveUp) {
+			s.end(0) // it may be about to say why
 		} else {
-			proc.kill()
+			s.Kill()
 		}
-		err = fmt.Errorf("redistest: %s does not answer: %w\n%s", s, err, proc.output(proc.begun))
+		err = fmt.Errorf("redistest: %s does not answer: %w\n%s", s, err, s.output(s.begun))
 	}
 	return err
 }
 
-// refused finds in a server's log why it is not going to run.
-func refused(log string) error {
-	switch {
-	case strings.Contains(log, "Address already in use"):
-		return syscall.EADDRINUSE
-	case strings.Contains(log, "FATAL CONFIG FILE ERROR"), strings.Contains(log, "Failed "):
-		return errors.New("it gave up")
-	}
-	return nil
-}
-
 // answers asks who answers at the server's address: another program may have been faster to take the port.
-func (s *Server) answers(ctx context.Context, pid int) error {
-	conn, err := net.Dial(s.Network(), s.Addr()) // fails much faster than a client while the port is closed
+func (s *Server) answers(ctx context.Context) error {
+	log := s.output(s.begun)
+	for _, words := range []string{"Address already in use", "FATAL CONFIG FILE ERROR", "Failed "} {
+		if strings.Contains(log, words) {
+			return errGaveUp
+		}
+	}
+	conn, err := net.Dial(s.network(), s.Addr()) // fails much faster than a client while the port is closed
 	if err != nil {
 		return err
 	}
 	conn.Close()
-	info, err := s.info(ctx, "server")
+	info, err := s.fields(ctx, "INFO", "server")
 	if err != nil {
 		return err
 	}
-	if got := info["process_id"]; got != strconv.Itoa(pid) {
-		return fmt.Errorf("%w: by process %s", syscall.EADDRINUSE, got)
+	if got := info["process_id"]; got != strconv.Itoa(s.pid()) {
+		return fmt.Errorf("%w: process %s answers", errGaveUp, got)
 	}
 	return nil
 }
-
-// stop has the server shut down, and returns when it has.
-func (s *Server) stop() { s.proc.Load().stop() }
-
-// Kill ends the server as a power cut would: no good-bye, but the kernel closes its connections.
-func (s *Server) Kill() { s.proc.Load().kill() }
 
 // Restart starts a server again that Kill has ended, empty and at the same address.
 func (s *Server) Restart(t testing.TB) {
@@ -199,7 +160,7 @@ func (s *Server) Restart(t testing.TB) {
 // Pause stops the server's clock: its connections stay open and nothing answers. It goes on at Resume.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
-	if err := s.proc.Load().signal(pauseSignal); err != nil {
+	if err := s.signal(pauseSignal); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -207,22 +168,12 @@ func (s *Server) Pause(t testing.TB) {
 // Resume ends a Pause.
 func (s *Server) Resume(t testing.TB) {
 	t.Helper()
-	if err := s.proc.Load().signal(resumeSignal); err != nil {
+	if err := s.signal(resumeSignal); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// close gives back what is left of a server that has ended.
-func (s *Server) close() { s.proc.Load().out.Close() }
-
-// pid returns the number of the server's process.
-func (s *Server) pid() int { return s.proc.Load().pid() }
-
-// log returns the end of what the server has written.
-func (s *Server) log() string { return s.proc.Load().output(0) }
-
-// Network returns "tcp" or "unix".
-func (s *Server) Network() string {
+func (s *Server) network() string {
 	if s.conf.unix {
 		return "unix"
 	}
@@ -237,23 +188,11 @@ func (s *Server) Addr() string {
 	return net.JoinHostPort(host, strconv.Itoa(s.port))
 }
 
-// tlsConfig returns a new configuration for a client that the server accepts; nil if the server does not speak TLS.
-func (s *Server) tlsConfig() *tls.Config {
-	if !s.conf.tls {
-		return nil
-	}
-	a, err := theAuthority()
-	if err != nil {
-		panic(err) // the server has its certificate from it
-	}
-	return a.clientConfig()
-}
-
 // Options returns new options of a client of this server, all others at go-redis's defaults but one: it does not ask
 // for notifications of maintenance, which only Redis Enterprise knows.
 func (s *Server) Options() *redis.Options {
 	return &redis.Options{
-		Network:                  s.Network(),
+		Network:                  s.network(),
 		Addr:                     s.Addr(),
 		Password:                 s.conf.password,
 		TLSConfig:                s.tlsConfig(),
@@ -294,52 +233,58 @@ func (s *Server) Do(t testing.TB, args ...any) any {
 }
 
 func (s *Server) do(ctx context.Context, args ...any) (any, error) {
-	o := s.Options()
-	// One attempt, and nothing told or asked beside the command. A paused server must not hold a poll for long.
-	o.MaxRetries, o.PoolSize, o.DisableIdentity, o.Protocol = -1, 1, true, 2
-	o.DialerRetries, o.DialTimeout, o.ReadTimeout = 1, time.Second, 5*time.Second
-	client := redis.NewClient(o)
+	client := s.once()
 	defer client.Close()
 	return client.Do(ctx, args...).Result()
 }
 
-// info returns the fields of a section of INFO.
-func (s *Server) info(ctx context.Context, section string) (map[string]string, error) {
-	v, err := s.do(ctx, "INFO", section)
+// once returns a client that makes one attempt, and neither tells nor asks anything beside the command. A paused server must
+// not hold a poll for long.
+func (s *Server) once() *redis.Client {
+	o := s.Options()
+	o.MaxRetries, o.PoolSize, o.DisableIdentity, o.Protocol = -1, 1, true, 2
+	o.DialerRetries, o.DialTimeout, o.ReadTimeout = 1, time.Second, 5*time.Second
+	return redis.NewClient(o)
+}
+
+// fields returns the "name:value" lines of INFO and CLUSTER INFO.
+func (s *Server) fields(ctx context.Context, args ...any) (map[string]string, error) {
+	reply, err := s.do(ctx, args...)
 	if err != nil {
 		return nil, err
 	}
-	return fields(v), nil
-}
-
-// fields reads the "name:value" lines of INFO and CLUSTER INFO.
-func fields(reply any) map[string]string {
-	text, _ := reply.(string)
 	m := make(map[string]string)
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(fmt.Sprint(reply)) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			m[name] = value
 		}
 	}
-	return m
+	return m, nil
 }
 
 // awaitSync waits until a replica has all that its master has.
 func (s *Server) awaitSync(t testing.TB) {
 	t.Helper()
 	await(t, fmt.Sprintf("%s to be in step with its master", s), func(ctx context.Context) error {
-		info, err := s.info(ctx, "replication")
-		if err != nil {
-			return err
+		info, err := s.fields(ctx, "INFO", "replication")
+		if err == nil && (info["role"] != "slave" || info["master_link_status"] != "up") {
+			err = fmt.Errorf("role %s, link %s", info["role"], info["master_link_status"])
 		}
-		if info["role"] != "slave" || info["master_link_status"] != "up" {
-			return fmt.Errorf("role %s, link %s", info["role"], info["master_link_status"])
-		}
-		return nil
+		return err
 	})
 }
 
 func (s *Server) String() string { return filepath.Base(s.path) + " at " + s.Addr() }
+
+// show logs what the server writes from now on if t fails.
+func (s *Server) show(t testing.TB) {
+	from := s.written()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the log of %s:\n%s", s, s.output(from))
+		}
+	})
+}
 
 // shared is started by the first test that asks for it.
 var shared struct {
@@ -359,33 +304,12 @@ func Shared(t testing.TB) *Server {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.server == nil {
-		path := program(t)
-		dir, err := os.MkdirTemp("", "redistest")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := newServer(path, dir, configure(nil))
-		if rmErr := os.RemoveAll(dir); err == nil {
-			err = rmErr // the server has read its configuration, and will not write
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		shared.server = s
+		dir := tempDir(t)
+		defer os.RemoveAll(dir) // the server has read its configuration, and will not write
+		shared.server = newServer(t, dir, config{})
 	}
 	shared.server.show(t)
 	return shared.server
-}
-
-// show logs what the server writes from now on if t fails.
-func (s *Server) show(t testing.TB) {
-	proc := s.proc.Load()
-	from := proc.written()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the log of %s:\n%s", s, proc.output(from))
-		}
-	})
 }
 
 const host = "127.0.0.1"
@@ -402,32 +326,28 @@ const portTries = 50
 
 // freePort returns a port that is free. Another process may take it before the server does, so the caller
 // starts again with another when that happens.
-func freePort() (int, error) {
+func freePort(t testing.TB) int {
+	t.Helper()
 	for range portTries {
 		port := firstPort + rand.IntN(ports)
 		ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		if err == nil {
 			ln.Close()
-			return port, nil
+			return port
 		}
 	}
-	return 0, fmt.Errorf("redistest: no free port in %d tries", portTries)
+	t.Fatalf("redistest: no free port in %d tries", portTries)
+	return 0
 }
 
 // timeout is how long anything may take on a machine that is busy with other tests; only a failure waits for it.
 const timeout = 30 * time.Second
 
-// final ends a poll at once.
-type final struct{ error }
-
-func (f final) Unwrap() error { return f.error }
-
-// poll calls f until it returns nil or a final error, or ctx ends. It returns what f returned last.
-func poll(ctx context.Context, f func() error) error {
+// poll calls f until it returns nil or errGaveUp, or ctx ends. It returns what f returned last.
+func poll(ctx context.Context, f func(ctx context.Context) error) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		err := f()
-		var end final
-		if err == nil || errors.As(err, &end) {
+		err := f(ctx)
+		if err == nil || errors.Is(err, errGaveUp) {
 			return err
 		}
 		select {
@@ -443,24 +363,7 @@ func await(t testing.TB, what string, f func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if err := poll(ctx, func() error { return f(ctx) }); err != nil {
+	if err := poll(ctx, f); err != nil {
 		t.Fatalf("redistest: waited %v for %s: %v", timeout, what, err)
 	}
-}
-
-// programEnv names the server to run when it is not the first of redis-server and valkey-server in the path.
-const programEnv = "MILLRACE_REDIS_SERVER"
-
-// program returns the path of the server's program. Without one it skips the test, or fails it on CI.
-func program(t testing.TB) string {
-	t.Helper()
-	named := os.Getenv(programEnv)
-	if named == "" {
-		return need.Program(t, "redis-server", "valkey-server")
-	}
-	path, err := exec.LookPath(named)
-	if err != nil {
-		t.Fatalf("redistest: %s: %v", programEnv, err)
-	}
-	return path
 }

@@ -3,11 +3,9 @@ package redistest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -38,8 +36,7 @@ func TestServer(t *testing.T) {
 		{"plain", nil},
 		{"password", []Option{Password("secret")}},
 		{"Unix socket", []Option{UnixSocket(), Password("secret")}},
-		{"TLS", []Option{TLS()}},
-		{"TLS and password", []Option{TLS(), Password("secret")}},
+		{"TLS", []Option{TLS(), Password("secret")}},
 		{"own lines", []Option{Config("maxmemory 100mb", "databases 3")}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -49,8 +46,8 @@ func TestServer(t *testing.T) {
 			if s.Do(t, "GET", "k") != "value of k" {
 				t.Error("Do does not see what a client has set")
 			}
-			if !strings.Contains(s.log(), "eady to accept connections") {
-				t.Errorf("the log: %s", s.log())
+			if !strings.Contains(s.output(0), "eady to accept connections") {
+				t.Errorf("the log: %s", s.output(0))
 			}
 		})
 	}
@@ -65,7 +62,7 @@ func TestConfigWins(t *testing.T) {
 
 // What a server is to refuse it refuses.
 func TestServerRefuses(t *testing.T) {
-	s := Start(t, Password("secret"), User("alice", "on", ">wonder", "~blob:*", "+get", "+hello", "+client"))
+	s := Start(t, Password("secret"), Config("user alice on >wonder ~blob:* +get +hello +client"))
 	for _, tt := range []struct {
 		name           string
 		user, password string
@@ -85,63 +82,10 @@ func TestServerRefuses(t *testing.T) {
 	}
 }
 
-// A TLS server says why in its log: its alert may be lost when it closes the connection on bytes that it has not read.
-func TestTLSServerRefuses(t *testing.T) {
-	s := Start(t, TLS())
-	for _, tt := range []struct {
-		name   string
-		change func(*redis.Options)
-		logs   string
-	}{
-		{"no TLS", func(o *redis.Options) { o.TLSConfig = nil }, "Error accepting a client connection"},
-		{"no certificate", func(o *redis.Options) { o.TLSConfig.Certificates = nil }, "peer did not return a certificate"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			o := s.Options()
-			tt.change(o)
-			if setOnce(t, o) == nil {
-				t.Error("no error")
-			}
-			await(t, "the server's reason", func(context.Context) error {
-				if log := s.log(); !strings.Contains(log, tt.logs) {
-					return fmt.Errorf("no %q in %s", tt.logs, log)
-				}
-				return nil
-			})
-		})
-	}
-}
-
 // setOnce sets a key by a client of its own, without a second try.
 func setOnce(t *testing.T, o *redis.Options) error {
 	o.MaxRetries = -1
 	return closing(t, redis.NewClient(o)).Set(t.Context(), "k", "v", 0).Err()
-}
-
-func TestReplica(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		opts []Option
-	}{
-		{"plain", nil},
-		{"TLS and password", []Option{TLS(), Password("secret")}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			master := Start(t, tt.opts...)
-			roundTrip(t, master.Client(t), "before")
-			replica := Start(t, append(tt.opts, ReplicaOf(master))...)
-			if got := replica.Do(t, "GET", "before"); got != "value of before" {
-				t.Errorf("the replica has %v", got)
-			}
-			c := closing(t, redis.NewClient(master.Options())).Conn()
-			defer c.Close()
-			c.Set(t.Context(), "after", "x", 0)
-			if n, err := c.Wait(t.Context(), 1, timeout).Result(); n != 1 || err != nil {
-				t.Errorf("WAIT: %d, %v", n, err)
-			}
-		})
-	}
 }
 
 func TestKillRestartPause(t *testing.T) {
@@ -176,35 +120,28 @@ func TestKillRestartPause(t *testing.T) {
 	roundTrip(t, c, "k")
 	s.Pause(t)
 	s.stop() // a paused one, too
-	if _, err := net.Dial(s.Network(), s.Addr()); err == nil {
+	if _, err := net.Dial(s.network(), s.Addr()); err == nil {
 		t.Error("a stopped server listens")
 	}
 }
 
-// A server that is not going to run is not waited for, and the error says why.
-func TestBadConfig(t *testing.T) {
-	path, dir := program(t), tempDir(t)
-	began := time.Now()
-	_, err := newServer(path, dir, configure([]Option{Config("no-such-directive yes")}))
-	if err == nil || !strings.Contains(err.Error(), "no-such-directive") {
-		t.Errorf("%v", err)
+// A server that is not going to run is not waited for, and the error says why: its configuration is wrong, or its port taken,
+// whoever listens there.
+func TestServerThatGivesUp(t *testing.T) {
+	running := Start(t)
+	for says, s := range map[string]*Server{
+		"no-such-directive": {conf: config{lines: []string{"no-such-directive yes"}}, port: freePort(t)},
+		"in use":            {port: running.port},
+	} {
+		s.path, s.dir = running.path, t.TempDir()
+		if err := errors.Join(s.open(s.dir), s.configure()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.launch(); !errors.Is(err, errGaveUp) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %s", err, says)
+		}
+		s.out.Close()
 	}
-	if time.Since(began) > timeout/2 {
-		t.Errorf("after %v", time.Since(began))
-	}
-}
-
-// A port that another process takes in the meantime is given up for another.
-func TestTakenPort(t *testing.T) {
-	s := Start(t)
-	other := &Server{path: s.path, dir: tempDir(t), conf: configure(nil), port: s.port}
-	if err := other.configure(); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.launch(); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("%v", err)
-	}
-	other.close()
 }
 
 func TestShared(t *testing.T) {

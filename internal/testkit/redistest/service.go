@@ -1,0 +1,93 @@
+package redistest
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// A service accepts connections on a port of its own until the test ends.
+type service struct {
+	ln      net.Listener
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	accepted int
+	open     map[io.Closer]struct{}
+	ended    bool
+}
+
+// start has serve called with each connection, which it takes ownership of, in a goroutine of its own. When the test ends,
+// what is in open is closed, and no goroutine is left.
+func (s *service) start(t testing.TB, serve func(net.Conn)) {
+	t.Helper()
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ln, s.open = ln, make(map[io.Closer]struct{})
+	s.running.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return // closed
+			}
+			s.mu.Lock()
+			s.accepted++
+			s.mu.Unlock()
+			s.running.Go(func() { serve(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close()
+		s.mu.Lock()
+		s.ended = true
+		for c := range s.open {
+			c.Close()
+		}
+		s.mu.Unlock()
+		s.running.Wait()
+	})
+}
+
+// add has c closed when the test ends, or at once if it has ended.
+func (s *service) add(c io.Closer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[c] = struct{}{}
+	if s.ended {
+		c.Close()
+	}
+}
+
+// remove is for what has been closed.
+func (s *service) remove(c io.Closer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+}
+
+// Addr returns the address to dial, host:port.
+func (s *service) Addr() string { return s.ln.Addr().String() }
+
+// Accepted returns how many connections there have been.
+func (s *service) Accepted() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.accepted
+}
+
+// reset closes a connection with RST instead of FIN.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	c.Close()
+}
+
+func closeWrite(c net.Conn) {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+}
