@@ -121,6 +121,19 @@ func TestTunerShrinksToTheLeast(t *testing.T) {
 	}
 }
 
+// A part that is at its bound is left out.
+func TestTunerShrinksWithinBounds(t *testing.T) {
+	least := chunk.Setting{Workers: 1, ChunkSize: 64 << 10, Depth: 3}
+	tuner := newTuner(chunk.Between(least, chunk.Setting{Workers: 64, ChunkSize: 1 << 20, Depth: 16}))
+	tuner.SetMemoryLimit(1e6)
+	for range 200 {
+		tuner.Observe(steady())
+	}
+	if s := tuner.Setting(); s != least {
+		t.Errorf("%v, want %v", s, least)
+	}
+}
+
 func TestTunerMisusePanics(t *testing.T) {
 	one := chunk.Setting{Workers: 1, ChunkSize: 1, Depth: 1}
 	for _, c := range []struct{ least, most chunk.Setting }{
@@ -153,9 +166,9 @@ func FuzzTuner(f *testing.F) {
 			in = in[8:]
 			for range 8 {
 				m := tuner.Observe(chunk.Sample{
-					Elapsed: time.Duration(int8(v)) * 10 * time.Millisecond, CPU: time.Duration(int8(v>>8)) * 10 * time.Millisecond,
-					Memory: int64(v>>16&0xff) * 5e6, Moved: int64(int8(v>>24)) * 1e5, Waited: int64(v >> 32 & 1),
-					Starved: int64(v >> 33 & 1), Stuffed: int64(v >> 34 & 1), Processors: float64(int8(v >> 40)),
+					Elapsed: (1 + time.Duration(uint8(v))) * 10 * time.Millisecond, CPU: time.Duration(uint8(v>>8)) * 10 * time.Millisecond,
+					Memory: int64(v>>16&0xff) * 5e6, Moved: int64(v>>24&0xff) * 1e5, Waited: int64(v >> 32 & 1),
+					Starved: int64(v >> 33 & 1), Stuffed: int64(v >> 34 & 1), Processors: 1 + float64(v>>40&0xff),
 				})
 				now := tuner.Setting()
 				if m.From != before || m.To != now || (m.From == m.To) != (m.Why == "") {
