@@ -105,32 +105,20 @@ func TestTunerRulesAreDocumented(t *testing.T) {
 	}
 }
 
-// What was too large for the memory shrinks to the least, and no further.
+// What was too large for the memory shrinks to the bounds, and no further.
 func TestTunerShrinksToTheLeast(t *testing.T) {
-	tuner := newTuner()
-	tuner.SetMemoryLimit(1e6)
-	for range 200 {
-		tuner.Observe(steady())
-	}
-	least := chunk.Setting{Workers: 1, ChunkSize: 4 << 10, Depth: 2}
-	if s := tuner.Setting(); s != least {
-		t.Error(s)
-	}
-	if m := tuner.Observe(steady()); m != (chunk.Move{From: least, To: least}) {
-		t.Errorf("%+v is no move", m)
-	}
-}
-
-// A part that is at its bound is left out.
-func TestTunerShrinksWithinBounds(t *testing.T) {
-	least := chunk.Setting{Workers: 1, ChunkSize: 64 << 10, Depth: 3}
-	tuner := newTuner(chunk.Between(least, chunk.Setting{Workers: 64, ChunkSize: 1 << 20, Depth: 16}))
-	tuner.SetMemoryLimit(1e6)
-	for range 200 {
-		tuner.Observe(steady())
-	}
-	if s := tuner.Setting(); s != least {
-		t.Errorf("%v, want %v", s, least)
+	for _, least := range []chunk.Setting{
+		{Workers: 1, ChunkSize: 4 << 10, Depth: 2},
+		{Workers: 1, ChunkSize: 64 << 10, Depth: 3},
+	} {
+		tuner := newTuner(chunk.Between(least, chunk.Setting{Workers: 64, ChunkSize: 1 << 20, Depth: 16}))
+		tuner.SetMemoryLimit(1e6)
+		for range 200 {
+			tuner.Observe(steady())
+		}
+		if m := tuner.Observe(steady()); m != (chunk.Move{From: least, To: least}) {
+			t.Errorf("%+v, want to rest at %v", m, least)
+		}
 	}
 }
 
@@ -154,7 +142,7 @@ func TestTunerStartIsWithinTheBounds(t *testing.T) {
 	}
 }
 
-// Whatever is observed, the setting stays within its bounds, and a move changes one part of it or takes one back.
+// After any sample the setting stays within its bounds, and a move changes one part of it or takes one back.
 func FuzzTuner(f *testing.F) {
 	f.Add([]byte("a load that changes all the time, and more often than not"))
 	f.Fuzz(func(t *testing.T, in []byte) {
