@@ -253,14 +253,6 @@ var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// sent returns the report of a transfer of n bytes to a response of net/http that is allowed its fast path.
-func sent(n int64, slow bool) chunk.Report {
-	if slow || runtime.GOOS != "linux" {
-		return chunk.Report{Bytes: n, Copied: n}
-	}
-	return chunk.Report{Bytes: n, Sendfile: n - 512, Copied: 512}
-}
-
 // A file, and a connection if the handler says how much there will be, reach the kernel's fast path.
 func TestCopyToResponse(t *testing.T) {
 	const size = 300_000
