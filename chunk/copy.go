@@ -207,10 +207,6 @@ func (f *countedFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (f *countedFile) Seek(offset int64, whence int) (int64, error) {
-	return f.file.Seek(offset, whence)
-}
-
 func (f *countedFile) SyscallConn() (syscall.RawConn, error) { return f.file.SyscallConn() }
 
 // sendFile gives rf the rest of the file, which is src or in src.

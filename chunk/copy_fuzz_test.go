@@ -88,7 +88,7 @@ func FuzzCopy(f *testing.F) {
 	})
 }
 
-// fuzzFile copies parts of a file. Its position says what has arrived, whatever the target did.
+// fuzzFile copies parts of a file. Its position says what has arrived, also if the target failed.
 func fuzzFile(t *testing.T, s *copySteps, file *os.File, data []byte, w steppedWriter) {
 	for range 4 {
 		before := w.w.Len()

@@ -43,6 +43,11 @@ func TestCopyLikeIOCopy(t *testing.T) {
 				if slowAt, _ := slow.Seek(0, io.SeekCurrent); at != slowAt {
 					t.Fatalf("the file is at %d, want %d", at, slowAt)
 				}
+				var next, slowNext [1]byte
+				gone, _ := src.Read(next[:])
+				if want, _ := slowSrc.Read(slowNext[:]); gone != want || next != slowNext {
+					t.Fatalf("%d bytes follow: %q, want %d: %q", gone, next, want, slowNext)
+				}
 				if l, ok := src.(*io.LimitedReader); ok && max(l.N, 0) != max(slowSrc.(*io.LimitedReader).N, 0) {
 					t.Fatalf("%d left of the limit, want %d", l.N, slowSrc.(*io.LimitedReader).N)
 				}

@@ -95,47 +95,6 @@ func closedFile(t *testing.T) *os.File {
 	return f
 }
 
-// A source is left where the copy ended, so that the caller can go on with it.
-func TestCopyLeavesTheSourceAfterWhatItTook(t *testing.T) {
-	data := someBytes(300_000)
-	for _, test := range []struct {
-		name string
-		open func(f *os.File) io.Reader
-		from int64
-		want []byte
-		rest []byte
-	}{
-		{"file", func(f *os.File) io.Reader { return f }, 1000, data[1000:], nil},
-		{"limited", func(f *os.File) io.Reader { return io.LimitReader(f, 5000) }, 1000, data[1000:6000], data[6000:]},
-		{"more than there is", func(f *os.File) io.Reader { return io.LimitReader(f, 9<<20) }, 1000, data[1000:], nil},
-		{"nothing", func(f *os.File) io.Reader { return io.LimitReader(f, -1) }, 1000, nil, data[1000:]},
-		{"section", func(f *os.File) io.Reader { return io.NewSectionReader(f, 2000, 3000) }, 7, data[2000:5000], data[7:]},
-	} {
-		for _, dst := range copyTargets {
-			t.Run(test.name+" to "+dst.name, func(t *testing.T) {
-				f := fileOf(t, data)
-				if _, err := f.Seek(test.from, io.SeekStart); err != nil {
-					t.Fatal(err)
-				}
-				src := test.open(f)
-				w, got := dst.open(t)
-				if _, err := chunk.Copy(context.Background(), w, src); err != nil {
-					t.Fatal(err)
-				}
-				if !bytes.Equal(got(), test.want) {
-					t.Error("other bytes arrived")
-				}
-				if n, err := src.Read(make([]byte, 1)); n != 0 || err != io.EOF && len(test.rest) == 0 {
-					t.Errorf("reading on gives %d bytes and %v", n, err)
-				}
-				if rest, err := io.ReadAll(f); err != nil || !bytes.Equal(rest, test.rest) {
-					t.Errorf("the file has %d bytes left, %v", len(rest), err)
-				}
-			})
-		}
-	}
-}
-
 // A stream goes on after a limit: nothing behind it was taken.
 func TestCopyTakesNoMoreThanTheLimit(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
@@ -322,8 +281,8 @@ func TestCopyReleasesItsBlockWhenAnEndPanics(t *testing.T) {
 		w io.Writer
 		r io.Reader
 	}{
-		"source": {io.Discard, readsBy(func([]byte) (int, error) { panic("as it should") })},
-		"target": {writesBy(func([]byte) (int, error) { panic("as it should") }), readsBy(func(p []byte) (int, error) { return 1, nil })},
+		"source": {io.Discard, reads(func([]byte) (int, error) { panic("as it should") })},
+		"target": {writesBy(func([]byte) (int, error) { panic("as it should") }), reads(func(p []byte) (int, error) { return 1, nil })},
 	} {
 		func() {
 			defer func() {
@@ -335,7 +294,3 @@ func TestCopyReleasesItsBlockWhenAnEndPanics(t *testing.T) {
 		}()
 	}
 }
-
-type readsBy func(p []byte) (int, error)
-
-func (f readsBy) Read(p []byte) (int, error) { return f(p) }

@@ -62,7 +62,7 @@ func TestCuttersFindEveryEnd(t *testing.T) {
 	}
 }
 
-// Whatever the limit and the steps, a cut is where a record ends, as late as the limit allows.
+// With any limit and any steps, a cut is where a record ends, as late as the limit allows.
 func TestCuttersRespectTheLimit(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for _, s := range slowCutters {

@@ -64,7 +64,6 @@ func (t *Tuner) Sampler() func() Sample {
 
 // TunerRules are the rows of the table of rules: name, when, then, kept if.
 func TunerRules() (rows [][4]string) {
-	rows = [][4]string{{memoryFull, memoryFullWhen, memoryFullThen, "always"}}
 	for _, r := range tunerRules {
 		rows = append(rows, [4]string{r.name, r.when, r.then, r.kept})
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"syscall"
 )
 
 // A fileRequest is one request to a FileHandler, and the ResponseWriter that net/http answers it with. net/http gives the
@@ -21,7 +22,7 @@ type fileRequest struct {
 	r       *http.Request
 	encoded bool // a middleware is going to encode the body
 
-	file *countedFile // that is being served; or nil
+	file *servedFile // nil before a file is open
 	info os.FileInfo
 	form encoding // of file
 
@@ -29,6 +30,47 @@ type fileRequest struct {
 	head   bodyHead // as net/http has set it
 	report Report
 	broken bool // the body has ended too soon
+}
+
+// A servedFile is a file that http.ServeContent seeks to its end and back to its start without a system call.
+//
+// Invariant: if !moved, the file's position is 0.
+type servedFile struct {
+	countedFile
+	size  int64
+	moved bool // the file was read, sent or sought
+	atEnd bool // Seek said so, and the file's position is another one
+}
+
+func newServedFile(f *os.File, info os.FileInfo) *servedFile {
+	return &servedFile{countedFile: countedFile{file: f}, size: info.Size()}
+}
+
+// Seek implements io.Seeker.
+func (f *servedFile) Seek(offset int64, whence int) (int64, error) {
+	if !f.moved && offset == 0 && whence != io.SeekCurrent {
+		if f.atEnd = whence == io.SeekEnd; f.atEnd {
+			return f.size, nil
+		}
+		return 0, nil
+	}
+	f.moved, f.atEnd = true, false
+	return f.file.Seek(offset, whence)
+}
+
+// Read implements io.Reader.
+func (f *servedFile) Read(p []byte) (int, error) {
+	if f.atEnd {
+		return 0, io.EOF
+	}
+	f.moved = true
+	return f.countedFile.Read(p)
+}
+
+// SyscallConn implements syscall.Conn, by which the kernel sends the file.
+func (f *servedFile) SyscallConn() (syscall.RawConn, error) {
+	f.moved = true
+	return f.countedFile.SyscallConn()
 }
 
 func (h *FileHandler) begin(w http.ResponseWriter, r *http.Request) *fileRequest {
@@ -42,7 +84,7 @@ func (x *fileRequest) serve(name string) error {
 		return err
 	}
 	defer f.Close()
-	x.file, x.info = &countedFile{file: f}, info
+	x.file, x.info = newServedFile(f, info), info
 	if x.h.precompressed && !x.encoded {
 		header := x.Header()
 		if _, set := header["Content-Type"]; !set {
@@ -52,7 +94,7 @@ func (x *fileRequest) serve(name string) error {
 		other, plain := x.h.openEncoded(name, info, x.r.Header["Accept-Encoding"])
 		if other.file != nil {
 			defer other.file.Close()
-			x.file, x.info, x.form = &countedFile{file: other.file}, other.info, other.encoding
+			x.file, x.info, x.form = newServedFile(other.file, other.info), other.info, other.encoding
 		} else if !plain {
 			x.failStatus(http.StatusNotAcceptable)
 			return nil

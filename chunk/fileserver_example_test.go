@@ -43,7 +43,7 @@ func ExampleFileServer() {
 	// Output: 206 bytes 7-11/12 World
 }
 
-// Files that are under other names than clients know them by, and that are not for everybody.
+// Files that are under other names than clients know them by, and that only some clients may have.
 func ExampleFileHandler_ServeFile() {
 	dir, err := os.MkdirTemp("", "files")
 	if err != nil {

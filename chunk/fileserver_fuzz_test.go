@@ -29,7 +29,7 @@ func httpHeader(h map[string]string) string {
 	return b.String()
 }
 
-// FuzzFileServer compares with http.FileServer, whatever a request says.
+// FuzzFileServer compares with http.FileServer for any request.
 func FuzzFileServer(f *testing.F) {
 	for _, q := range questions() {
 		if q.method != "GET" || len(q.header) != 2 || q.etag == "" {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFileServerSpecialFiles: what is no file is refused without being opened, and nobody waits for it or wakes it.
+// TestFileServerSpecialFiles: a pipe, a socket or a device is refused without being opened, so that no writer is woken.
 func TestFileServerSpecialFiles(t *testing.T) {
 	root, dir := makeTree(t, map[string]string{"link": "->pipe", "sub/index.html": "->../pipe"})
 	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644))

@@ -44,7 +44,7 @@ func TestServeFileLikeHTTP(t *testing.T) {
 	}
 }
 
-// What is no name of a file is a 404, whatever the URL is, and nothing is redirected.
+// A name that is not that of a file is a 404 with any URL, and never a redirect.
 func TestServeFileNotThere(t *testing.T) {
 	root, _ := makeTree(t, tree)
 	h := chunk.FileServer(root)

@@ -26,7 +26,7 @@ func ask(h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestFileServerSeesEachVersion: whatever happens to a name is seen by the next request.
+// TestFileServerSeesEachVersion: a change of a name is seen by the next request.
 func TestFileServerSeesEachVersion(t *testing.T) {
 	root, dir := makeTree(t, map[string]string{"a": "one", "other": "other", "sub/a": "sub", "link": "->a"})
 	h := chunk.FileServer(root)

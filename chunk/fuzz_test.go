@@ -16,7 +16,7 @@ var jsonSeeds = []string{
 	`{"a long key in which nothing happens": ["and a value with \\ and \" in it", {"x": {"y": []}}]}` + "\n",
 }
 
-// FuzzLines compares with the reference whatever the input, the sizes and the reads.
+// FuzzLines compares with the reference for any input, sizes and reads.
 func FuzzLines(f *testing.F) {
 	for i, seed := range []string{"", "\n", "a", "a\nb\r\n\r\nc", "\r\r\n\n\n", "no end of the line"} {
 		f.Add([]byte(seed), uint16(i), uint16(3*i), uint64(i))

@@ -42,7 +42,7 @@ func hangers(t *testing.T) map[string]struct {
 	}
 	ioR, ioW := io.Pipe()
 	netR, netW := net.Pipe()
-	tcpR, tcpW := tcpPair(t)
+	tcpR, tcpW := tcpEnds(t)
 	write := func(w io.WriteCloser) func(string) {
 		t.Cleanup(func() { w.Close() })
 		return func(s string) { go w.Write([]byte(s)) }
@@ -57,24 +57,6 @@ func hangers(t *testing.T) map[string]struct {
 		"net.Pipe": {netR, write(netW), true},
 		"TCP":      {tcpR, write(tcpW), true},
 	}
-}
-
-func tcpPair(t *testing.T) (a, b net.Conn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	a, err = net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err = l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a, b
 }
 
 // until polls until done reports true. Only a failing test waits for long.
@@ -266,7 +248,7 @@ func TestWholeRecordsAreGivenAtOnce(t *testing.T) {
 		if got := next(t, r); got != `{"a":1}` {
 			t.Errorf("%q", got)
 		}
-		for _, s := range []string{`":2}`, `{}`, `[`} { // nobody waits
+		for _, s := range []string{`":2}`, `{}`, `[`} { // no Next waits
 			if _, err := w.Write([]byte(s)); err != nil {
 				t.Fatal(err)
 			}
@@ -342,7 +324,7 @@ func (s *slowSource) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Whatever is interrupted, and whenever, by the caller's deadline or by the source's: the chunks are what they have to be.
+// Interrupted at any moment, by the caller's deadline or the source's, the chunks are those of the reference.
 func TestInterruptionsLoseNothing(t *testing.T) {
 	for seed := range uint64(100) {
 		s := &slowCutters[seed%uint64(len(slowCutters))]
@@ -390,7 +372,7 @@ func TestInterruptionsLoseNothing(t *testing.T) {
 	}
 }
 
-// When the ctx of Chunks ends, the goroutine ends, although nobody is in Next.
+// When the ctx of Chunks ends, the goroutine ends, although no call of Next waits.
 func TestCancelWithinChunks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := newPipe(t)

@@ -109,7 +109,7 @@ func TestReaderAgainstOracle(t *testing.T) {
 	}
 }
 
-// TestReaderEverySplit reads a short input in two parts, whatever the parts, the sizes and the limits.
+// TestReaderEverySplit reads a short input in all pairs of parts, with many sizes and limits.
 func TestReaderEverySplit(t *testing.T) {
 	for i, in := range []string{
 		"ab\n\ncdef\r\ng",

@@ -74,6 +74,8 @@ type Tuner struct {
 	stuffed  atomic.Int64 // times that a source waited for Next, because Depth chunks did already
 	sampling atomic.Bool  // Run is under way
 
+	began time.Time
+
 	mu      sync.Mutex // guards what follows
 	rules   tuning
 	stats   TunerStats
@@ -115,11 +117,11 @@ func Between(least, most Setting) TunerOption {
 // NewTuner returns a Tuner. It moves nothing until Run is called.
 func NewTuner(opts ...TunerOption) *Tuner {
 	processors := runtime.GOMAXPROCS(0)
-	t := &Tuner{rules: tuning{
-		home:       Setting{startWorkers * processors, defaultSize, defaultDepth},
-		least:      Setting{1, leastChunk, 1},
-		most:       Setting{mostWorkers * processors, mostChunk, mostDepth},
-		processors: float64(processors), limit: math.MaxInt64, patience: leastPatience,
+	t := &Tuner{began: time.Now(), rules: tuning{
+		home:  Setting{startWorkers * processors, defaultSize, defaultDepth},
+		least: Setting{1, leastChunk, 1},
+		most:  Setting{mostWorkers * processors, mostChunk, mostDepth},
+		limit: math.MaxInt64, patience: leastPatience,
 	}}
 	if limit := debug.SetMemoryLimit(-1); limit > 0 {
 		t.rules.limit = limit
@@ -245,37 +247,21 @@ func (t *Tuner) Run(ctx context.Context) {
 	}
 }
 
-// A tunerCount is what has been counted until some time.
-type tunerCount struct {
-	at    time.Time
-	total sample // since the Tuner, or the process, began; but Processors and Memory of now
-}
-
-func (t *Tuner) count() tunerCount {
+// count returns what has been counted since the Tuner, or the process, began, and the Processors and Memory of now.
+func (t *Tuner) count() sample {
 	memory := [2]metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(memory[:])
 	t.mu.Lock()
-	waited := t.waited
 	if t.waiting.Len() > 0 {
-		waited, t.waited = waited+1, t.waited+1 // it also waits in the next interval
+		t.waited++ // it waits in this interval as well
 	}
+	waited := t.waited
 	t.mu.Unlock()
-	return tunerCount{time.Now(), sample{
+	return sample{
+		Elapsed:    time.Since(t.began),
 		Processors: float64(runtime.GOMAXPROCS(0)),
 		CPU:        processorTime(),
 		Memory:     int64(memory[0].Value.Uint64() - memory[1].Value.Uint64()),
 		Moved:      t.moved.Load(), Waited: waited, Starved: t.starved.Load(), Stuffed: t.stuffed.Load(),
-	}}
-}
-
-// since returns what happened after last.
-func (c tunerCount) since(last tunerCount) sample {
-	s := c.total
-	s.Elapsed = c.at.Sub(last.at)
-	s.CPU -= last.total.CPU
-	s.Moved -= last.total.Moved
-	s.Waited -= last.total.Waited
-	s.Starved -= last.total.Starved
-	s.Stuffed -= last.total.Stuffed
-	return s
+	}
 }

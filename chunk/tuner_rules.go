@@ -7,14 +7,25 @@ import (
 
 // A sample is what happened between one look at the process and the next.
 type sample struct {
-	Elapsed    time.Duration
-	Processors float64       // that the process may use; 0 for GOMAXPROCS
+	Elapsed    time.Duration // above 0
+	Processors float64       // that the process may use
 	CPU        time.Duration // processor time that it took, of all processors together
 	Memory     int64         // bytes that it has at the end
 	Moved      int64         // bytes that were worked on
 	Waited     int64         // times that Acquire had to wait
 	Starved    int64         // times that a Reader's Next waited for its source
 	Stuffed    int64         // times that a source waited for Next, because Depth chunks did already
+}
+
+// since returns what happened after last. Both began to count at the same time.
+func (s sample) since(last sample) sample {
+	s.Elapsed -= last.Elapsed
+	s.CPU -= last.CPU
+	s.Moved -= last.Moved
+	s.Waited -= last.Waited
+	s.Starved -= last.Starved
+	s.Stuffed -= last.Stuffed
+	return s
 }
 
 // A move is what a sample made a Tuner do. From and To are the same if it did nothing.
@@ -27,49 +38,34 @@ type move struct {
 type rule struct {
 	name, when, then, kept string
 
-	part part // that step moves
 	asks func(m *measure) bool
-	step func(s Setting) Setting
+	step func(s *Setting)
 	pays func(now, before *measure, best float64) bool
 }
 
-type part int8
-
-const (
-	workers part = iota
-	size
-	depth
-)
-
-// tunerRules are tried in this order. After a step that paid, the rules of the other parts come first.
+// tunerRules are tried in this order. The first one is no trial: its step is taken after a single sample, and always kept.
 var tunerRules = []rule{
+	{"memory_full", "memory above 90 % of GOMEMLIMIT", "depth × 1/2 down to 2, then chunks, then workers", "always",
+		nil, nil, nil}, // see shrink
 	{"memory_grows", "memory grows by more than 10 MB/s", "chunks × 1/2", "it grows by a quarter less",
-		size, growing, func(s Setting) Setting { s.ChunkSize /= 2; return s }, growsLess},
+		growing, halfChunks, growsLess},
 	{"processors_busy", "processors above 85 %", "workers × 3/4", "the speed stays within 5 % of the best",
-		workers, busy, fewerWorkers, holds},
+		busy, fewerWorkers, holds},
 	{"processors_free", "processors below 70 %, and Acquire waits", "workers × 2", "the speed rises by 5 %",
-		workers, pressed, func(s Setting) Setting { s.Workers *= 2; return s }, faster},
+		pressed, func(s *Setting) { s.Workers *= 2 }, faster},
 	{"fewer_may_do", "the same", "workers × 3/4", "the speed stays within 5 % of the best",
-		workers, pressed, fewerWorkers, holds},
+		pressed, fewerWorkers, holds},
 	{"source_in_bursts", "Next and the source wait for each other", "depth × 2", "the speed rises by 5 %",
-		depth, inBursts, func(s Setting) Setting { s.Depth *= 2; return s }, faster},
-	{"larger_may_pay", "processors above 85 %, or Acquire or Next waits", "chunks × 2",
-		"the speed rises by 5 %",
-		size, anyWaits, func(s Setting) Setting { s.ChunkSize *= 2; return s }, faster},
+		inBursts, func(s *Setting) { s.Depth *= 2 }, faster},
+	{"larger_may_pay", "processors above 85 %, or Acquire or Next waits", "chunks × 2", "the speed rises by 5 %",
+		anyWaits, func(s *Setting) { s.ChunkSize *= 2 }, faster},
 	{"smaller_may_pay", "the same", "chunks × 1/2", "the speed rises by 5 %",
-		size, anyWaits, func(s Setting) Setting { s.ChunkSize /= 2; return s }, faster},
+		anyWaits, halfChunks, faster},
 }
 
-// The rule of memory that is short is no trial: the step is always kept.
 const (
-	memoryFull     = "memory_full"
-	memoryFullWhen = "memory above 90 % of GOMEMLIMIT"
-	memoryFullThen = "depth × 1/2 down to 2, then chunks, then workers"
-
 	notPaid = "not_paid" // a step is taken back
-)
 
-const (
 	freeShare, busyShare = 0.70, 0.85 // of the processors; between them workers are left alone
 	roomShare, fullShare = 0.75, 0.90 // of the memory limit; nothing grows above the first
 	mostGrowth           = 10e6       // bytes a second; a process that leaks so fast fills a gigabyte in two minutes
@@ -90,13 +86,13 @@ const (
 
 // measure is how a setting did in a window of samples.
 type measure struct {
-	speed, spread float64 // bytes a second, and their standard error
-	share         float64 // of the processors
-	growth        float64 // of memory, bytes a second
-	memory        int64
-	waited        bool // work waits for workers
-	starved       bool // workers wait for the source
-	stuffed       bool // the source waits for workers
+	samples, speed, spread float64 // bytes a second, and their standard error
+	share                  float64 // of the processors
+	growth                 float64 // of memory, bytes a second
+	memory                 int64
+	waited                 bool // work waits for workers
+	starved                bool // workers wait for the source
+	stuffed                bool // the source waits for workers
 }
 
 func growing(m *measure) bool  { return m.growth > mostGrowth }
@@ -105,7 +101,17 @@ func pressed(m *measure) bool  { return m.share < freeShare && m.waited }
 func inBursts(m *measure) bool { return m.starved && m.stuffed }
 func anyWaits(m *measure) bool { return m.share > busyShare || m.waited || m.starved }
 
-func fewerWorkers(s Setting) Setting { s.Workers -= max(s.Workers/4, 1); return s }
+func halfChunks(s *Setting)   { s.ChunkSize /= 2 }
+func fewerWorkers(s *Setting) { s.Workers -= max(s.Workers/4, 1) }
+
+func halfDepth(s *Setting) {
+	if s.Depth > leastBusyDepth {
+		s.Depth = max(s.Depth/2, leastBusyDepth)
+	}
+}
+
+// lessMemory are the steps of memory_full. The first that the bounds allow is taken: it costs the least speed.
+var lessMemory = []func(s *Setting){halfDepth, halfChunks, fewerWorkers}
 
 func faster(now, before *measure, _ float64) bool {
 	chance := certainty * math.Hypot(now.spread, before.spread)
@@ -135,7 +141,6 @@ func (m *measure) isOther(before *measure) bool {
 // A round tries each rule that asks, and bars a rule that did not pay. When no rule is left, tuning rests.
 type tuning struct {
 	least, most Setting
-	processors  float64
 	limit       int64 // bytes of memory; math.MaxInt64 for none
 
 	home   Setting // least ≤ home ≤ most
@@ -145,12 +150,12 @@ type tuning struct {
 	usual  measure // of home, since the load changed; speed 0 if it is not known
 	best   float64 // speed since the load changed
 
-	window window
-	settle int // samples to skip
-	memory int64
+	window []sample
+	settle int   // samples to skip
+	memory int64 // of the sample before the window; 0 for none
 
 	barred   [16]bool // by index in tunerRules
-	turn     int      // the rule that is tried first
+	turn     int      // the rule that is tried first: the one after the rule that paid
 	gained   bool     // a step was kept in this round
 	changed  bool     // this round began because the load had changed
 	resting  bool
@@ -161,39 +166,31 @@ type tuning struct {
 // observe takes in a sample.
 func (t *tuning) observe(s sample) move {
 	from := t.now
-	if s.Elapsed <= 0 {
+	why := t.decide(s)
+	if t.now == from {
 		return move{From: from, To: from}
 	}
-	if !(s.Processors > 0) || math.IsInf(s.Processors, 1) {
-		s.Processors = t.processors
-	}
-	s.CPU, s.Memory, s.Moved = max(s.CPU, 0), max(s.Memory, 0), max(s.Moved, 0)
-	why := t.decide(s)
-	t.memory = s.Memory
-	if t.now != from {
-		t.settle, t.window = settling, window{}
-	}
+	t.settle, t.window = settling, t.window[:0]
 	return move{from, t.now, why}
 }
 
 func (t *tuning) decide(s sample) (why string) {
 	if t.settle > 0 {
-		t.settle--
+		t.settle, t.memory = t.settle-1, s.Memory
 		return ""
 	}
 	if float64(s.Memory) > fullShare*float64(t.limit) {
-		return t.shrink()
+		t.shrink()
+		return tunerRules[0].name
 	}
-	t.window.add(s, t.memory)
-	if !t.window.isDone() {
+	t.window = append(t.window, s)
+	m := measureOf(t.window, t.memory)
+	if m.samples < leastWindow || m.samples < mostWindow && m.spread > sureEnough*m.speed {
 		return ""
 	}
-	m := t.window.measure()
-	t.window = window{}
-	if t.now != t.home {
-		if !t.judge(&m) {
-			return notPaid
-		}
+	t.window, t.memory = t.window[:0], s.Memory
+	if t.now != t.home && !t.judge(&m) {
+		return notPaid
 	}
 	if m.speed == 0 {
 		return "" // there is no load
@@ -202,54 +199,40 @@ func (t *tuning) decide(s sample) (why string) {
 }
 
 // shrink makes something smaller because memory is short, if anything can become smaller.
-func (t *tuning) shrink() (why string) {
-	before, next := t.now, t.now
-	switch {
-	case t.home.memory() < t.now.memory():
-		next = t.home
-	case next.Depth > leastBusyDepth:
-		next.Depth = max(next.Depth/2, leastBusyDepth)
-	case next.ChunkSize > t.least.ChunkSize:
-		next.ChunkSize /= 2
-	default:
-		next = fewerWorkers(next)
+func (t *tuning) shrink() {
+	before := t.now.memory()
+	if t.home.memory() >= before {
+		t.home = t.now
 	}
-	t.now = next.within(t.least, t.most)
-	t.home, t.usual, t.gained = t.now, measure{}, false
-	if t.now == before {
-		return ""
+	for i := 0; t.home.memory() >= before && i < len(lessMemory); i++ {
+		next := t.home
+		lessMemory[i](&next)
+		t.home = next.within(t.least, t.most)
 	}
-	return memoryFull
+	t.now, t.usual, t.gained = t.home, measure{}, false
 }
 
 // judge keeps what is on trial, or takes it back.
 func (t *tuning) judge(m *measure) (paid bool) {
-	r := &tunerRules[t.trial]
 	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory()
-	if paid = !tooMuch && r.pays(m, &t.before, t.best); !paid {
+	if tooMuch || !tunerRules[t.trial].pays(m, &t.before, t.best) {
 		t.barred[t.trial] = true
 		t.now = t.home
 		return false
 	}
 	t.home, t.usual = t.now, *m
 	t.best = max(t.best, m.speed)
-	t.gained = true
-	for t.turn = t.trial + 1; tunerRules[t.turn%len(tunerRules)].part == r.part; {
-		t.turn++
-	}
+	t.gained, t.turn = true, t.trial+1
 	return true
 }
 
 // look looks at how home does, and begins a trial if a rule asks for one.
 func (t *tuning) look(m *measure) (why string) {
-	if t.usual.speed == 0 {
-		t.usual, t.best = *m, m.speed
+	if other := t.usual.speed > 0 && m.isOther(&t.usual); other || t.usual.speed == 0 {
+		t.usual, t.best, t.changed = *m, m.speed, t.changed || other
 	}
-	if m.isOther(&t.usual) {
-		t.usual, t.best, t.changed = *m, m.speed, true
-	}
-	if t.try(0, m) { // memory does not wait
-		return tunerRules[0].name
+	if t.try(1, m) { // memory that grows does not wait
+		return tunerRules[1].name
 	}
 	if t.resting {
 		t.rested++
@@ -261,8 +244,7 @@ func (t *tuning) look(m *measure) (why string) {
 		clear(t.barred[:])
 	}
 	for i := range tunerRules {
-		k := (t.turn + i) % len(tunerRules)
-		if t.try(k, m) {
+		if k := (t.turn + i) % len(tunerRules); k > 0 && t.try(k, m) {
 			return tunerRules[k].name
 		}
 	}
@@ -279,7 +261,9 @@ func (t *tuning) try(k int, m *measure) bool {
 	if t.barred[k] || !r.asks(m) {
 		return false
 	}
-	next := r.step(t.home).within(t.least, t.most)
+	next := t.home
+	r.step(&next)
+	next = next.within(t.least, t.most)
 	grows := next.memory() > t.home.memory()
 	if next == t.home || grows && (m.growth > mostGrowth/2 || float64(m.memory) > roomShare*float64(t.limit)) {
 		return false
@@ -288,57 +272,32 @@ func (t *tuning) try(k int, m *measure) bool {
 	return true
 }
 
-// window adds up the samples of one setting.
-type window struct {
-	samples, pressed       int
-	speeds                 average
-	seconds, moved, share  float64 // share is of the processors, times seconds
-	starved, stuffed       bool
-	memoryBefore, memoryAt int64
-}
-
-func (w *window) add(s sample, memoryBefore int64) {
-	seconds := s.Elapsed.Seconds()
-	if w.samples == 0 {
-		if w.memoryBefore = memoryBefore; memoryBefore == 0 {
-			w.memoryBefore = s.Memory
+// measureOf returns what a window of samples says. memory is what the process had before it, or 0.
+func measureOf(window []sample, memory int64) (m measure) {
+	var total sample
+	var squares, sum, share float64
+	pressed := 0
+	for _, s := range window {
+		speed := float64(s.Moved) / s.Elapsed.Seconds()
+		sum, squares = sum+speed, squares+speed*speed
+		share += s.CPU.Seconds() / s.Processors
+		total.Elapsed += s.Elapsed
+		total.Moved += s.Moved
+		total.Starved += s.Starved
+		total.Stuffed += s.Stuffed
+		if s.Waited > 0 {
+			pressed++
 		}
 	}
-	w.samples++
-	w.speeds.add(float64(s.Moved) / seconds)
-	w.seconds += seconds
-	w.moved += float64(s.Moved)
-	w.share += s.CPU.Seconds() / s.Processors
-	w.memoryAt = s.Memory
-	w.starved = w.starved || s.Starved > 0
-	w.stuffed = w.stuffed || s.Stuffed > 0
-	if s.Waited > 0 {
-		w.pressed++
+	n, seconds := float64(len(window)), total.Elapsed.Seconds()
+	if memory == 0 {
+		memory = window[0].Memory
 	}
-}
-
-func (w *window) isDone() bool {
-	return w.samples >= mostWindow || w.samples >= leastWindow && w.speeds.spread() <= sureEnough*w.speeds.mean()
-}
-
-func (w *window) measure() measure {
+	m.memory = window[len(window)-1].Memory
 	return measure{
-		speed: w.moved / w.seconds, spread: w.speeds.spread(),
-		share: w.share / w.seconds, memory: w.memoryAt,
-		growth: float64(w.memoryAt-w.memoryBefore) / w.seconds,
-		waited: 2*w.pressed >= w.samples, starved: w.starved, stuffed: w.stuffed,
+		samples: n, speed: float64(total.Moved) / seconds, share: share / seconds,
+		spread: math.Sqrt(max(squares-sum*sum/n, 0) / max(n-1, 1) / n),
+		memory: m.memory, growth: float64(m.memory-memory) / seconds,
+		waited: 2*pressed >= len(window), starved: total.Starved > 0, stuffed: total.Stuffed > 0,
 	}
-}
-
-// average is of numbers that are added one by one.
-type average struct{ n, sum, squares float64 }
-
-func (a *average) add(v float64) { a.n, a.sum, a.squares = a.n+1, a.sum+v, a.squares+v*v }
-
-func (a *average) mean() float64 { return a.sum / max(a.n, 1) }
-
-// spread is the standard error of the mean.
-func (a *average) spread() float64 {
-	n := max(a.n, 1)
-	return math.Sqrt(max(a.squares-a.sum*a.sum/n, 0) / max(n-1, 1) / n)
 }

@@ -52,7 +52,7 @@ func TestAcquireIsInTurn(t *testing.T) {
 	})
 }
 
-// One who gives up leaves no hole, wherever in the queue it was.
+// A waiter that gives up leaves no hole in the queue.
 func TestAcquireGivesUp(t *testing.T) {
 	for leaver := range 3 {
 		synctest.Test(t, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestAcquireGivesUp(t *testing.T) {
 	}
 }
 
-// Never more at a time than the setting says, whatever is cancelled when, and nothing is left in the end.
+// Never more workers than the setting says, also when waits are cancelled, and none is left in the end.
 func TestAcquireRaces(t *testing.T) {
 	const limit = 3
 	tuner := fixedWorkers(limit)
@@ -123,7 +123,7 @@ func TestAcquireRaces(t *testing.T) {
 	}
 }
 
-// When the setting rises, those who wait come in at once; when it falls, nobody is stopped.
+// When the setting rises, waiting workers come in at once; when it falls, no worker is stopped.
 func TestAcquireFollowsTheSetting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tuner := newTuner()

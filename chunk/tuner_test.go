@@ -105,19 +105,20 @@ func TestTunerRulesAreDocumented(t *testing.T) {
 	}
 }
 
-// What was too large for the memory shrinks to the least, and no further.
+// What was too large for the memory shrinks to the bounds, and no further.
 func TestTunerShrinksToTheLeast(t *testing.T) {
-	tuner := newTuner()
-	tuner.SetMemoryLimit(1e6)
-	for range 200 {
-		tuner.Observe(steady())
-	}
-	least := chunk.Setting{Workers: 1, ChunkSize: 4 << 10, Depth: 2}
-	if s := tuner.Setting(); s != least {
-		t.Error(s)
-	}
-	if m := tuner.Observe(steady()); m != (chunk.Move{From: least, To: least}) {
-		t.Errorf("%+v is no move", m)
+	for _, least := range []chunk.Setting{
+		{Workers: 1, ChunkSize: 4 << 10, Depth: 2},
+		{Workers: 1, ChunkSize: 64 << 10, Depth: 3},
+	} {
+		tuner := newTuner(chunk.Between(least, chunk.Setting{Workers: 64, ChunkSize: 1 << 20, Depth: 16}))
+		tuner.SetMemoryLimit(1e6)
+		for range 200 {
+			tuner.Observe(steady())
+		}
+		if m := tuner.Observe(steady()); m != (chunk.Move{From: least, To: least}) {
+			t.Errorf("%+v, want to rest at %v", m, least)
+		}
 	}
 }
 
@@ -141,7 +142,7 @@ func TestTunerStartIsWithinTheBounds(t *testing.T) {
 	}
 }
 
-// Whatever is observed, the setting stays within its bounds, and a move changes one part of it or takes one back.
+// After any sample the setting stays within its bounds, and a move changes one part of it or takes one back.
 func FuzzTuner(f *testing.F) {
 	f.Add([]byte("a load that changes all the time, and more often than not"))
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -153,9 +154,9 @@ func FuzzTuner(f *testing.F) {
 			in = in[8:]
 			for range 8 {
 				m := tuner.Observe(chunk.Sample{
-					Elapsed: time.Duration(int8(v)) * 10 * time.Millisecond, CPU: time.Duration(int8(v>>8)) * 10 * time.Millisecond,
-					Memory: int64(v>>16&0xff) * 5e6, Moved: int64(int8(v>>24)) * 1e5, Waited: int64(v >> 32 & 1),
-					Starved: int64(v >> 33 & 1), Stuffed: int64(v >> 34 & 1), Processors: float64(int8(v >> 40)),
+					Elapsed: (1 + time.Duration(uint8(v))) * 10 * time.Millisecond, CPU: time.Duration(uint8(v>>8)) * 10 * time.Millisecond,
+					Memory: int64(v>>16&0xff) * 5e6, Moved: int64(v>>24&0xff) * 1e5, Waited: int64(v >> 32 & 1),
+					Starved: int64(v >> 33 & 1), Stuffed: int64(v >> 34 & 1), Processors: 1 + float64(v>>40&0xff),
 				})
 				now := tuner.Setting()
 				if m.From != before || m.To != now || (m.From == m.To) != (m.Why == "") {
