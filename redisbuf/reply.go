@@ -103,6 +103,15 @@ func (c *conn) readPart(p []byte) error {
 	return err
 }
 
+// nextHeader returns the header of what comes next, which may be a push or an attribute.
+func (c *conn) nextHeader() (header, error) {
+	line, err := c.readLine()
+	if err != nil {
+		return header{}, err
+	}
+	return parseHeader(line)
+}
+
 // readReply returns the header of the reply to a command. It skips pushes and attributes. If the reply is an error, it
 // returns that, and redis.Nil for null.
 func (c *conn) readReply() (header, error) {
@@ -118,19 +127,13 @@ func (c *conn) readReply() (header, error) {
 // readHeader is readReply without the reply to ASKING.
 func (c *conn) readHeader() (header, error) {
 	for {
-		line, err := c.readLine()
-		if err != nil {
-			return header{}, err
-		}
-		h, err := parseHeader(line)
+		h, err := c.nextHeader()
 		if err != nil {
 			return h, err
 		}
 		switch h.kind {
-		case kindPush:
-			err = c.skipElements(h.n, maxNesting)
-		case kindAttribute:
-			err = c.skipElements(2*h.n, maxNesting)
+		case kindPush, kindAttribute:
+			err = c.skipRest(h, maxNesting)
 		default:
 			return h, c.replyError(h)
 		}
@@ -256,11 +259,7 @@ func (c *conn) skipElements(n int64, nesting int) error {
 // skipElement reads a reply and the attributes before it, and forgets them.
 func (c *conn) skipElement(nesting int) error {
 	for {
-		line, err := c.readLine()
-		if err != nil {
-			return err
-		}
-		h, err := parseHeader(line)
+		h, err := c.nextHeader()
 		if err != nil {
 			return err
 		}
