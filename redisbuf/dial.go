@@ -1,6 +1,7 @@
 package redisbuf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,10 +29,7 @@ func (n *node) dial(ctx context.Context) (*conn, error) {
 			return nil, err
 		}
 		if !n.pauseDial(ctx, failures) {
-			if ctxErr := ctx.Err(); ctxErr != nil {
-				return nil, ctxErr
-			}
-			return nil, err
+			return nil, cmp.Or(ctx.Err(), err)
 		}
 	}
 }

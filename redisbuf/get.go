@@ -25,23 +25,29 @@ func (c *Client) GetRangeToBuffer(ctx context.Context, key string, off int64, bu
 	if len(buf) == 0 {
 		return 0, nil // Redis has no range of no bytes
 	}
-	cmd := getRangeCmds.get()
-	defer getRangeCmds.put(cmd)
-	cmd.key, cmd.off, cmd.buf = key, off, buf
+	cmd := getCmds.get()
+	defer getCmds.put(cmd)
+	cmd.key, cmd.part, cmd.off, cmd.buf = key, true, off, buf
 	err = c.do(ctx, cmd)
 	return int(cmd.n), err
 }
 
-// A getCmd reads a value into buf.
+// A getCmd reads a value, or a part of it, into buf.
 type getCmd struct {
 	commandInfo
-	buf []byte
+	part bool  // read from off on; buf is not empty
+	off  int64 // 0 unless part
+	buf  []byte
 }
 
 var getCmds freeList[getCmd]
 
 func (g *getCmd) compose(c *conn) error {
-	c.composeGet(g.key)
+	if g.part {
+		c.composeGetRange(g.key, g.off, int64(len(g.buf)))
+	} else {
+		c.composeGet(g.key)
+	}
 	return nil
 }
 
@@ -51,27 +57,6 @@ func (g *getCmd) read(c *conn) (err error) {
 }
 
 func (g *getCmd) weight(int64) int64 { return int64(len(g.buf)) }
-
-// A getRangeCmd reads a part of a value into buf, which is not empty.
-type getRangeCmd struct {
-	commandInfo
-	off int64
-	buf []byte
-}
-
-var getRangeCmds freeList[getRangeCmd]
-
-func (g *getRangeCmd) compose(c *conn) error {
-	c.composeGetRange(g.key, g.off, int64(len(g.buf)))
-	return nil
-}
-
-func (g *getRangeCmd) read(c *conn) (err error) {
-	g.n, err = c.readInto(g.buf)
-	return err
-}
-
-func (g *getRangeCmd) weight(int64) int64 { return int64(len(g.buf)) }
 
 // composeGet queues a GET.
 func (c *conn) composeGet(key string) {

@@ -45,19 +45,25 @@ func (c *Client) GetRangeTo(ctx context.Context, key string, off, n int64, w io.
 	if n == 0 {
 		return 0, nil
 	}
-	cmd := newGetRangeTo(key, off, n, w)
+	cmd := &getToCmd{commandInfo: commandInfo{key: key}, part: true, off: off, size: min(n, math.MaxInt64-off), w: w}
 	err := c.do(ctx, cmd)
 	return cmd.n, err
 }
 
-// A getToCmd writes a value to w.
+// A getToCmd writes a value, or a part of it, to w.
 type getToCmd struct {
 	commandInfo
-	w io.Writer
+	part      bool
+	off, size int64 // of the part
+	w         io.Writer
 }
 
 func (g *getToCmd) compose(c *conn) error {
-	c.composeGet(g.key)
+	if g.part {
+		c.composeGetRange(g.key, g.off, g.size)
+	} else {
+		c.composeGet(g.key)
+	}
 	return nil
 }
 
@@ -66,92 +72,55 @@ func (g *getToCmd) read(c *conn) error {
 	if err != nil {
 		return err
 	}
-	t := transfer{conn: c, to: g.w, info: &g.commandInfo}
-	return t.run(size)
-}
-
-func (g *getToCmd) weight(unknown int64) int64 { return unknown }
-
-// A getRangeToCmd writes size bytes of a value to w, which are not 0.
-type getRangeToCmd struct {
-	commandInfo
-	off, size int64
-	w         io.Writer
-}
-
-func newGetRangeTo(key string, off, n int64, w io.Writer) *getRangeToCmd {
-	return &getRangeToCmd{commandInfo: commandInfo{key: key}, off: off, size: min(n, math.MaxInt64-off), w: w}
-}
-
-func (g *getRangeToCmd) compose(c *conn) error {
-	c.composeGetRange(g.key, g.off, g.size)
-	return nil
-}
-
-func (g *getRangeToCmd) read(c *conn) error {
-	size, err := c.readValueHeader()
-	if err != nil {
-		return err
-	}
-	if size > g.size {
+	if g.part && size > g.size {
 		return badReply("%d bytes where %d were asked for", size, g.size)
 	}
-	t := transfer{conn: c, to: g.w, info: &g.commandInfo}
-	return t.run(size)
-}
-
-func (g *getRangeToCmd) weight(int64) int64 { return g.size }
-
-// A transfer moves a value from a connection to a writer, and counts the bytes in info.n.
-type transfer struct {
-	conn *conn
-	to   io.Writer
-	info *commandInfo
-}
-
-// run moves a value of size bytes, and reads the line end behind it.
-func (t *transfer) run(size int64) error {
-	t.info.n = 0
+	g.n = 0
 	block := millrace.DefaultPool().Get(relayBlock)
 	defer block.Release()
 	for left := size; left > 0; {
 		var n int64
-		var err error
-		if w, ok := t.to.(io.ReaderFrom); ok && left >= minSplice && t.conn.canSplice() {
-			n, err = t.splice(w, left)
+		if w, ok := g.w.(io.ReaderFrom); ok && left >= minSplice && c.canSplice() {
+			n, err = g.splice(c, w, left)
 		} else {
-			n, err = t.copy(block.Bytes(), left)
+			n, err = g.copy(c, block.Bytes(), left)
 		}
 		if left -= n; err != nil {
 			return err
 		}
 	}
-	return t.conn.readEnd()
+	return c.readEnd()
+}
+
+func (g *getToCmd) weight(unknown int64) int64 {
+	if g.part {
+		return g.size
+	}
+	return unknown
 }
 
 // copy moves what has arrived of a value's last left bytes through buf, and returns how many bytes it took from the
 // connection.
-func (t *transfer) copy(buf []byte, left int64) (int64, error) {
-	got, err := t.conn.in.Read(buf[:min(left, int64(len(buf)))])
+func (g *getToCmd) copy(c *conn, buf []byte, left int64) (int64, error) {
+	got, err := c.in.Read(buf[:min(left, int64(len(buf)))])
 	if err != nil {
 		return int64(got), err
 	}
-	t.info.used = true
-	n, err := t.to.Write(buf[:got])
-	t.info.n += int64(min(max(n, 0), got))
+	g.used = true
+	n, err := g.w.Write(buf[:got])
+	g.n += int64(min(max(n, 0), got))
 	if err == nil && n != got {
 		err = io.ErrShortWrite
 	}
 	if err != nil {
-		return int64(got), t.conn.refuse(left-int64(got), &WriterError{Err: err})
+		return int64(got), c.refuse(left-int64(got), &WriterError{Err: err})
 	}
 	return int64(got), nil
 }
 
 // splice has w read what has arrived of a value's last left bytes. Only w can make it wait, because the bytes are there: the
 // server's timeout does not run meanwhile.
-func (t *transfer) splice(w io.ReaderFrom, left int64) (int64, error) {
-	c := t.conn
+func (g *getToCmd) splice(c *conn, w io.ReaderFrom, left int64) (int64, error) {
 	there, err := c.awaitBytes()
 	if err != nil {
 		return 0, err
@@ -160,9 +129,9 @@ func (t *transfer) splice(w io.ReaderFrom, left int64) (int64, error) {
 		return 0, err
 	}
 	src := &io.LimitedReader{R: c.net, N: min(left, int64(there))}
-	t.info.used = true
+	g.used = true
 	n, err := w.ReadFrom(src)
-	t.info.n += n
+	g.n += n
 	if err == nil && src.N > 0 {
 		err = io.ErrShortWrite
 	}

@@ -368,7 +368,7 @@ func check(t testing.TB, rdb redis.UniversalClient, key string, want []byte) {
 
 // setOf returns a command that sets key to buf.
 func setOf(key string, buf []byte) *setCmd {
-	return &setCmd{commandInfo: commandInfo{key: key, writes: true}, buf: buf}
+	return &setCmd{setHeader: setHeader{commandInfo: commandInfo{key: key, writes: true}, size: int64(len(buf))}, buf: buf}
 }
 
 // getOf returns a command that reads key into buf.

@@ -86,7 +86,7 @@ func (p *Pipeline) GetRangeToBuffer(key string, off int64, buf []byte) *Result {
 	case len(buf) == 0:
 		return p.refuse(nil)
 	}
-	return p.add(&getRangeCmd{commandInfo: commandInfo{key: key}, off: off, buf: buf})
+	return p.add(&getCmd{commandInfo: commandInfo{key: key}, part: true, off: off, buf: buf})
 }
 
 // GetChain collects what Client.GetChain does.
@@ -97,21 +97,20 @@ func (p *Pipeline) GetChain(key string, dst *millrace.Chain, limit int) *Result 
 
 // SetFromBuffer collects what Client.SetFromBuffer does.
 func (p *Pipeline) SetFromBuffer(key string, buf []byte, opts ...SetOption) *Result {
-	set, err := combine(opts)
+	set, err := newSetHeader(key, int64(len(buf)), opts)
 	if err != nil {
 		return p.refuse(err)
 	}
-	return p.add(&setCmd{commandInfo: commandInfo{key: key, writes: true}, buf: buf, set: set})
+	return p.add(&setCmd{setHeader: set, buf: buf})
 }
 
 // SetChain collects what Client.SetChain does.
 func (p *Pipeline) SetChain(key string, src *millrace.Chain, opts ...SetOption) *Result {
-	_ = src.Len() // as in Client.SetChain
-	set, err := combine(opts)
+	set, err := newSetHeader(key, int64(src.Len()), opts)
 	if err != nil {
 		return p.refuse(err)
 	}
-	return p.add(&setChainCmd{commandInfo: commandInfo{key: key, writes: true}, src: src, set: set})
+	return p.add(&setChainCmd{setHeader: set, src: src})
 }
 
 // Exec executes the calls that were collected, in their order on each server, and returns the first error of a call, or nil.

@@ -47,7 +47,10 @@ func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
 		func() command { return setOf("a", []byte("value")) },
 		func() command { return getOf("a", make([]byte, 5)) },
 		func() command { return setOf("nothing", nil) },
-		func() command { return &setChainCmd{commandInfo: commandInfo{key: "c", writes: true}, src: chain} },
+		func() command {
+			set, _ := newSetHeader("c", int64(chain.Len()), nil)
+			return &setChainCmd{setHeader: set, src: chain}
+		},
 		func() command { return setOf("e", []byte("value")) },
 	}
 	// execute returns the results of such commands on a connection that takes so many bytes, and how many it has taken.

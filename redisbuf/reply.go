@@ -103,6 +103,15 @@ func (c *conn) readPart(p []byte) error {
 	return err
 }
 
+// nextHeader returns the header of what comes next, which may be a push or an attribute.
+func (c *conn) nextHeader() (header, error) {
+	line, err := c.readLine()
+	if err != nil {
+		return header{}, err
+	}
+	return parseHeader(line)
+}
+
 // readReply returns the header of the reply to a command. It skips pushes and attributes. If the reply is an error, it
 // returns that, and redis.Nil for null.
 func (c *conn) readReply() (header, error) {
@@ -118,19 +127,13 @@ func (c *conn) readReply() (header, error) {
 // readHeader is readReply without the reply to ASKING.
 func (c *conn) readHeader() (header, error) {
 	for {
-		line, err := c.readLine()
-		if err != nil {
-			return header{}, err
-		}
-		h, err := parseHeader(line)
+		h, err := c.nextHeader()
 		if err != nil {
 			return h, err
 		}
 		switch h.kind {
-		case kindPush:
-			err = c.skipElements(h.n, maxNesting)
-		case kindAttribute:
-			err = c.skipElements(2*h.n, maxNesting)
+		case kindPush, kindAttribute:
+			err = c.skipRest(h, maxNesting)
 		default:
 			return h, c.replyError(h)
 		}
@@ -163,34 +166,34 @@ func (c *conn) replyError(h header) error {
 	return nil
 }
 
-// readValueHeader returns the length of the value that a reply is. The value follows, and is read by readPart and readEnd.
-func (c *conn) readValueHeader() (int64, error) {
+// readKind returns the number in the header of a reply that is to be of a kind, which want names.
+func (c *conn) readKind(kind byte, want string) (int64, error) {
 	h, err := c.readReply()
-	switch {
-	case err != nil:
+	if err == nil && h.kind != kind {
+		err = badReply("%q where %s should be", h.kind, want)
+	}
+	if err != nil {
 		return 0, err
-	case h.kind != kindBulk:
-		return 0, badReply("%q where a value should be", h.kind)
 	}
 	return h.n, nil
 }
 
+// readValueHeader returns the length of the value that a reply is. The value follows, and is read by readPart and readEnd.
+func (c *conn) readValueHeader() (int64, error) { return c.readKind(kindBulk, "a value") }
+
 // readOK reads the reply to a command that returns nothing.
 func (c *conn) readOK() error {
-	h, err := c.readReply()
-	if err == nil && h.kind != kindStatus {
-		err = badReply("%q where a status should be", h.kind)
-	}
+	_, err := c.readKind(kindStatus, "a status")
 	return err
 }
 
 // readLen reads a reply that is the length of a value.
 func (c *conn) readLen() (int64, error) {
-	h, err := c.readReply()
-	if err == nil && (h.kind != kindInt || h.n < 0) {
-		err = badReply("%q of %d where a length should be", h.kind, h.n)
+	n, err := c.readKind(kindInt, "a length")
+	if n < 0 {
+		return 0, badReply("a length of %d", n)
 	}
-	return h.n, err
+	return n, err
 }
 
 // readEnd reads the line end behind a value.
@@ -256,11 +259,7 @@ func (c *conn) skipElements(n int64, nesting int) error {
 // skipElement reads a reply and the attributes before it, and forgets them.
 func (c *conn) skipElement(nesting int) error {
 	for {
-		line, err := c.readLine()
-		if err != nil {
-			return err
-		}
-		h, err := parseHeader(line)
+		h, err := c.nextHeader()
 		if err != nil {
 			return err
 		}

@@ -11,92 +11,97 @@ import (
 // The error is redis.Nil if a condition ([IfAbsent], [IfPresent]) did not hold. After a *SentError it is unknown
 // whether the key was set.
 func (c *Client) SetFromBuffer(ctx context.Context, key string, buf []byte, opts ...SetOption) error {
-	set, err := combine(opts)
+	set, err := newSetHeader(key, int64(len(buf)), opts)
 	if err != nil {
 		return err
 	}
 	cmd := setCmds.get()
 	defer setCmds.put(cmd)
-	cmd.key, cmd.writes, cmd.buf, cmd.set = key, true, buf, set
+	cmd.setHeader, cmd.buf = set, buf
 	return c.do(ctx, cmd)
 }
 
 // SetChain sets key to the bytes of src, whose blocks go to the socket as they are. It borrows src. The errors are those of
 // SetFromBuffer.
 func (c *Client) SetChain(ctx context.Context, key string, src *millrace.Chain, opts ...SetOption) error {
-	set, err := combine(opts)
+	set, err := newSetHeader(key, int64(src.Len()), opts) // a nil chain panics here
 	if err != nil {
 		return err
 	}
-	_ = src.Len() // a nil chain panics here
 	cmd := setChainCmds.get()
 	defer setChainCmds.put(cmd)
-	cmd.key, cmd.writes, cmd.src, cmd.set = key, true, src, set
+	cmd.setHeader, cmd.src = set, src
 	return c.do(ctx, cmd)
 }
 
+// A setHeader is a part of each command that sets a key: all but the value.
+type setHeader struct {
+	commandInfo
+	size int64 // of the value
+	opt  SetOption
+}
+
+func newSetHeader(key string, size int64, opts []SetOption) (setHeader, error) {
+	opt, err := combine(opts)
+	return setHeader{commandInfo: commandInfo{key: key, writes: true}, size: size, opt: opt}, err
+}
+
+// begin queues the request up to the value.
+func (s *setHeader) begin(c *conn) {
+	c.array(3 + s.opt.args())
+	c.arg("SET")
+	c.arg(s.key)
+	c.bulkLen(s.size)
+	c.pushRequest()
+}
+
+// end queues what follows the value.
+func (s *setHeader) end(c *conn) {
+	c.lineEnd()
+	s.opt.appendTo(&c.request)
+	c.pushRequest()
+}
+
+func (s *setHeader) read(c *conn) error { return c.readOK() }
+
+func (s *setHeader) weight(int64) int64 { return s.size }
+
 // A setCmd sets a key to buf.
 type setCmd struct {
-	commandInfo
+	setHeader
 	buf []byte
-	set SetOption
 }
 
 var setCmds freeList[setCmd]
 
 func (s *setCmd) compose(c *conn) error {
-	c.beginSet(s.key, int64(len(s.buf)), &s.set)
-	if err := c.pushValue(s.buf, len(s.buf) >= minHeadStart); err != nil {
+	s.begin(c)
+	if err := c.pushValue(s.buf, s.size >= minHeadStart); err != nil {
 		return err
 	}
-	c.endSet(&s.set)
+	s.end(c)
 	return nil
 }
 
-func (s *setCmd) read(c *conn) error { return c.readOK() }
-
-func (s *setCmd) weight(int64) int64 { return int64(len(s.buf)) }
-
 // A setChainCmd sets a key to the bytes of src.
 type setChainCmd struct {
-	commandInfo
+	setHeader
 	src *millrace.Chain
-	set SetOption
 }
 
 var setChainCmds freeList[setChainCmd]
 
 func (s *setChainCmd) compose(c *conn) error {
-	c.beginSet(s.key, int64(s.src.Len()), &s.set)
-	headStart := s.src.Len() >= minHeadStart
+	s.begin(c)
+	headStart := s.size >= minHeadStart
 	for p := range s.src.All() {
 		if err := c.pushValue(p, headStart); err != nil {
 			return err
 		}
 		headStart = false
 	}
-	c.endSet(&s.set)
+	s.end(c)
 	return nil
-}
-
-func (s *setChainCmd) read(c *conn) error { return c.readOK() }
-
-func (s *setChainCmd) weight(int64) int64 { return int64(s.src.Len()) }
-
-// beginSet queues a SET up to its value of size bytes.
-func (c *conn) beginSet(key string, size int64, set *SetOption) {
-	c.array(3 + set.args())
-	c.arg("SET")
-	c.arg(key)
-	c.bulkLen(size)
-	c.pushRequest()
-}
-
-// endSet queues what follows the value of a SET.
-func (c *conn) endSet(set *SetOption) {
-	c.lineEnd()
-	set.appendTo(&c.request)
-	c.pushRequest()
 }
 
 const (

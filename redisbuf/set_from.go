@@ -29,22 +29,20 @@ func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, n int64, 
 
 // A setFromCmd sets a key to the next size bytes of r.
 type setFromCmd struct {
-	commandInfo
-	r    io.Reader
-	size int64
-	set  SetOption
+	setHeader
+	r io.Reader
 }
 
 func newSetFrom(key string, r io.Reader, n int64, opts []SetOption) (*setFromCmd, error) {
-	set, err := combine(opts)
+	set, err := newSetHeader(key, n, opts)
 	if err == nil && n < 0 {
 		err = errOffset
 	}
-	return &setFromCmd{commandInfo: commandInfo{key: key, writes: true}, r: r, size: n, set: set}, err
+	return &setFromCmd{setHeader: set, r: r}, err
 }
 
 func (s *setFromCmd) compose(c *conn) error {
-	c.beginSet(s.key, s.size, &s.set)
+	s.begin(c)
 	left := s.size
 	s.used = left > 0
 	for left >= minSplice && c.canSpliceFrom(s.r) {
@@ -53,17 +51,13 @@ func (s *setFromCmd) compose(c *conn) error {
 			return err
 		}
 	}
-	return c.copyFrom(s.r, left, &s.set)
+	return s.copyFrom(c, s.r, left)
 }
 
-func (s *setFromCmd) read(c *conn) error { return c.readOK() }
-
-func (s *setFromCmd) weight(int64) int64 { return s.size }
-
-// copyFrom sends the last n bytes of a SET's value from r, through a block, and the rest of the command.
-func (c *conn) copyFrom(r io.Reader, n int64, set *SetOption) error {
+// copyFrom sends the last n bytes of the value from r, through a block, and the rest of the command.
+func (s *setHeader) copyFrom(c *conn, r io.Reader, n int64) error {
 	if n == 0 {
-		c.endSet(set)
+		s.end(c)
 		return nil
 	}
 	block := millrace.DefaultPool().Get(int(min(n, relayBlock)))
@@ -76,7 +70,7 @@ func (c *conn) copyFrom(r io.Reader, n int64, set *SetOption) error {
 			return err
 		}
 		if n -= int64(m); n == 0 {
-			c.endSet(set)
+			s.end(c)
 		}
 		if flushErr := c.flush(); flushErr != nil {
 			return flushErr
@@ -138,19 +132,17 @@ func (c *Client) SetFile(ctx context.Context, key string, f *os.File, opts ...Se
 
 // A setFileCmd sets a key to the first size bytes of a file.
 type setFileCmd struct {
-	commandInfo
-	f    *os.File
-	size int64
-	set  SetOption
+	setHeader
+	f *os.File
 }
 
 func newSetFile(key string, f *os.File, opts []SetOption) (*setFileCmd, error) {
-	set, err := combine(opts)
+	size, err := fileSize(f)
 	if err != nil {
 		return nil, err
 	}
-	size, err := fileSize(f)
-	return &setFileCmd{commandInfo: commandInfo{key: key, writes: true}, f: f, size: size, set: set}, err
+	set, err := newSetHeader(key, size, opts)
+	return &setFileCmd{setHeader: set, f: f}, err
 }
 
 // fileSize returns the size of a regular file.
@@ -175,7 +167,7 @@ func fileSize(f *os.File) (int64, error) {
 }
 
 func (s *setFileCmd) compose(c *conn) error {
-	c.beginSet(s.key, s.size, &s.set)
+	s.begin(c)
 	off := int64(0)
 	if s.size >= minSendfile {
 		var err error
@@ -184,9 +176,5 @@ func (s *setFileCmd) compose(c *conn) error {
 		}
 	}
 	left := s.size - off
-	return c.copyFrom(io.NewSectionReader(s.f, off, left), left, &s.set)
+	return s.copyFrom(c, io.NewSectionReader(s.f, off, left), left)
 }
-
-func (s *setFileCmd) read(c *conn) error { return c.readOK() }
-
-func (s *setFileCmd) weight(int64) int64 { return s.size }
