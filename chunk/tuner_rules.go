@@ -166,6 +166,9 @@ type tuning struct {
 // observe takes in a sample.
 func (t *tuning) observe(s sample) move {
 	from := t.now
+	if s.Elapsed <= 0 {
+		return move{From: from, To: from}
+	}
 	why := t.decide(s)
 	if t.now == from {
 		return move{From: from, To: from}
@@ -181,6 +184,7 @@ func (t *tuning) decide(s sample) (why string) {
 	}
 	if float64(s.Memory) > fullShare*float64(t.limit) {
 		t.shrink()
+		t.memory = s.Memory
 		return tunerRules[0].name
 	}
 	t.window = append(t.window, s)
