@@ -25,6 +25,13 @@ func BlockState(r *Reader) uint64 { return r.blk.state.Load() }
 // TrimUnneeded is what each garbage collection does, at a time of the test's choice.
 func TrimUnneeded(p *Pool, now time.Time) { p.trimUnneeded(now) }
 
+// ForgetTrim makes the next garbage collection trim, whenever the last one did.
+func ForgetTrim(p *Pool) {
+	p.trimming.Lock()
+	defer p.trimming.Unlock()
+	p.lastTrim = time.Time{}
+}
+
 // KeptBytes counts the memory that p keeps idle.
 func KeptBytes(p *Pool) (n int64) {
 	for i := range p.classes {
