@@ -36,16 +36,28 @@ func (s script) run(conn net.Conn) {
 	}
 }
 
+// counted counts how often it is given a deadline.
+type counted struct {
+	net.Conn
+	set int
+}
+
+func (c *counted) SetReadDeadline(t time.Time) error {
+	c.set++
+	return c.Conn.SetReadDeadline(t)
+}
+
 // conversation runs test with a Decoder whose peer follows s, in a bubble where time passes at once. The connection ends
 // with the script when the test has returned.
-func conversation(t *testing.T, s script, f frame.Format, test func(t *testing.T, d *frame.Decoder, conn net.Conn)) {
+func conversation(t *testing.T, s script, f frame.Format, test func(*testing.T, *frame.Decoder, *counted)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		var peer sync.WaitGroup
 		peer.Go(func() { s.run(there) })
-		r := millrace.NewReader(here)
-		test(t, frame.NewDecoder(r, f, frame.Deadlines(here, inHeader, inPayload), frame.MaxPayload(recordMost)), here)
+		conn := &counted{Conn: here}
+		r := millrace.NewReader(conn)
+		test(t, frame.NewDecoder(r, f, frame.Deadlines(conn, inHeader, inPayload), frame.MaxPayload(recordMost)), conn)
 		r.Release()
 		_ = here.Close()
 		peer.Wait()
@@ -81,7 +93,7 @@ func TestDeadlines(t *testing.T) {
 	} {
 		for _, w := range ways() {
 			t.Run(tt.name+"/"+w.name, func(t *testing.T) {
-				conversation(t, tt.s, record{}, func(t *testing.T, d *frame.Decoder, conn net.Conn) {
+				conversation(t, tt.s, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
 					began := time.Now()
 					for range tt.frames {
 						if _, err := w.next(d); err != nil {
@@ -112,7 +124,7 @@ func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 	whole := rawFrame(1, "payload")
 	for _, w := range ways() {
 		s := script{{time.Second, whole}, {time.Minute, whole[:2]}, {time.Second, whole[2:6]}, {time.Second, whole[6:]}}
-		conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, conn net.Conn) {
+		conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
 			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 			if _, err := w.next(d); err != nil {
 				t.Fatal(err)
@@ -148,7 +160,7 @@ func TestInterruptedFramesGoOn(t *testing.T) {
 			if late {
 				rest = inPayload + 1
 			}
-			conversation(t, script{{0, whole[:6]}, {rest, whole[6:]}}, record{}, func(t *testing.T, d *frame.Decoder, conn net.Conn) {
+			conversation(t, script{{0, whole[:6]}, {rest, whole[6:]}}, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
 				began := time.Now()
 				for range 3 {
 					time.AfterFunc(time.Second, func() { _ = conn.SetReadDeadline(time.Now()) })
@@ -173,7 +185,7 @@ func TestInterruptedFramesGoOn(t *testing.T) {
 func TestFullArenaStopsTheClock(t *testing.T) {
 	whole := rawFrame(1, strings.Repeat("x", 6000))
 	s := script{{0, whole[:4]}, {time.Second, whole[4:5000]}, {inPayload - 1, whole[5000:]}}
-	conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, _ net.Conn) {
+	conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, _ *counted) {
 		buf := arena.NewPool(len(whole), arena.NoHeap())
 		buf.Writable(1500)
 		held := buf.Take()
@@ -207,55 +219,29 @@ func TestDeadlineOfAClosedConnection(t *testing.T) {
 	}
 }
 
-// counted counts how often it is given a deadline.
-type counted struct {
-	net.Conn
-	set int
-}
-
-func (c *counted) SetReadDeadline(t time.Time) error {
-	c.set++
-	return c.Conn.SetReadDeadline(t)
-}
-
-// What has arrived already costs no deadline.
-func TestNoDeadlineForWhatIsHere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		here, there := net.Pipe()
-		go script{{0, strings.Repeat(rawFrame(1, "payload"), 50)}}.run(there)
-		conn := &counted{Conn: here}
-		r := millrace.NewReader(conn)
-		d := frame.NewDecoder(r, record{}, frame.Deadlines(conn, inHeader, inPayload))
-		for range 25 {
-			for _, w := range ways()[:2] {
-				if _, err := w.next(d); err != nil {
-					t.Fatal(err)
+// What has arrived already costs no deadline; what has not costs one for each part, however it comes.
+func TestDeadlinesThatAreSet(t *testing.T) {
+	slow := rawFrame(1, strings.Repeat("x", 50_000))
+	for _, tt := range []struct {
+		name         string
+		s            script
+		frames, want int
+	}{
+		{"together", script{{0, strings.Repeat(rawFrame(1, "payload"), 50)}}, 50, 0},
+		{"slowly", script{{0, slow[:2]}, {1, slow[2:4]}, {1, slow[4:100]}, {1, slow[100:20_000]}, {1, slow[20_000:]}}, 1,
+			4}, // each of two is set and taken away
+	} {
+		for _, w := range ways() {
+			conversation(t, tt.s, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
+				for range tt.frames {
+					if _, err := w.next(d); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
+				if conn.set != tt.want {
+					t.Errorf("%s, %s: %d deadlines set, want %d", tt.name, w.name, conn.set, tt.want)
+				}
+			})
 		}
-		if conn.set != 0 {
-			t.Errorf("%d deadlines set for 50 frames that came together", conn.set)
-		}
-		r.Release()
-		_ = here.Close()
-	})
-}
-
-// What has not costs one for each part, however it comes.
-func TestOneDeadlineAPart(t *testing.T) {
-	whole := rawFrame(1, strings.Repeat("x", 50_000))
-	for _, w := range ways() {
-		synctest.Test(t, func(t *testing.T) {
-			here, there := net.Pipe()
-			go script{{0, whole[:2]}, {1, whole[2:4]}, {1, whole[4:100]}, {1, whole[100:20_000]}, {1, whole[20_000:]}}.run(there)
-			conn := &counted{Conn: here}
-			r := millrace.NewReader(conn)
-			_, err := w.next(frame.NewDecoder(r, record{}, frame.Deadlines(conn, inHeader, inPayload)))
-			if err != nil || conn.set != 4 {
-				t.Errorf("%s: %d deadlines set, want each of two set and taken away (%v)", w.name, conn.set, err)
-			}
-			r.Release()
-			_ = here.Close()
-		})
 	}
 }
