@@ -124,6 +124,16 @@ func TestRounds(t *testing.T) {
 			"v1000 a1000 a1021 v1040 a2000 a3000 | v2519 a3021 v3062 a3043",
 		},
 		{
+			"twice the same time",
+			"v0 v40 v40 v80",
+			"v0 v40 v41 v80",
+		},
+		{
+			"begun before zero",
+			"v4294967256 v0 v40",
+			"v4294967256 v4294967296 v4294967336",
+		},
+		{
 			"small steps back",
 			"v0 a0 v400 a400 v100 a200 v500 a500",
 			"v0 a0 v400 a400 v401 a400 v500 a500",
