@@ -47,8 +47,8 @@ func (c *counted) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// conversation runs test with a Decoder whose peer follows s, in a bubble where time passes at once. The connection ends
-// with the script when the test has returned.
+// conversation runs test with a Decoder whose peer follows s, in a bubble where time passes at once. The connection
+// ends with the script when the test has returned.
 func conversation(t *testing.T, s script, f frame.Format, test func(*testing.T, *frame.Decoder, *counted)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,14 +77,17 @@ func TestDeadlines(t *testing.T) {
 		{"a first byte may take for ever", script{{time.Hour, long}, {time.Hour, long}}, 2, nil, 2 * time.Hour},
 		{"nothing behind the first byte", script{{time.Hour, "\x01"}}, 0,
 			&frame.TimeoutError{Part: frame.InHeader, After: inHeader}, time.Hour + inHeader},
-		{"header, a byte a second", script{{0, "\x01"}, {time.Second, "\x00"}, {time.Second, "\x00"}, {time.Second, "\x00"}}, 0,
+		{"header, a byte a second",
+			script{{0, "\x01"}, {time.Second, "\x00"}, {time.Second, "\x00"}, {time.Second, "\x00"}}, 0,
 			&frame.TimeoutError{Part: frame.InHeader, After: inHeader}, inHeader},
 		{"header just in time", script{{0, "\x01\x00"}, {inHeader - 1, "\x00\x00"}, {time.Hour, long}}, 2, nil,
 			time.Hour + inHeader - 1},
 		{"no payload", script{{0, announced}}, 0, &frame.TimeoutError{Part: frame.InPayload, After: inPayload}, inPayload},
 		{"payload, some a second", script{{0, announced}, {time.Second, long}, {time.Second, long}, {time.Second, long},
-			{time.Second, long}, {time.Second, long}}, 0, &frame.TimeoutError{Part: frame.InPayload, After: inPayload}, inPayload},
-		{"payload just in time", script{{0, long[:4]}, {time.Second, long[4:9]}, {inPayload - time.Second - 1, long[9:]}}, 1, nil,
+			{time.Second, long}, {time.Second, long}}, 0,
+			&frame.TimeoutError{Part: frame.InPayload, After: inPayload}, inPayload},
+		{"payload just in time",
+			script{{0, long[:4]}, {time.Second, long[4:9]}, {inPayload - time.Second - 1, long[9:]}}, 1, nil,
 			inPayload - 1},
 		{"each part has its own time", script{{0, long[:1]}, {inHeader - 1, long[1:4]}, {inPayload - 1, long[4:]}}, 1, nil,
 			inHeader + inPayload - 2},
@@ -118,8 +121,8 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// Between frames the connection's deadline is the caller's: it is left alone, its error is the connection's, and the Decoder
-// goes on after it.
+// Between frames the connection's deadline is the caller's: it is left alone, its error is the connection's, and the
+// Decoder goes on after it.
 func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 	whole := rawFrame(1, "payload")
 	for _, w := range ways() {
@@ -150,8 +153,8 @@ func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A deadline that the caller sets in the middle of a frame, to interrupt the Decoder, is not the peer's fault; the peer's
-// time runs on.
+// A deadline that the caller sets in the middle of a frame, to interrupt the Decoder, is not the peer's fault; the
+// peer's time runs on.
 func TestInterruptedFramesGoOn(t *testing.T) {
 	whole := rawFrame(1, "payload")
 	for _, late := range []bool{false, true} {
@@ -160,7 +163,8 @@ func TestInterruptedFramesGoOn(t *testing.T) {
 			if late {
 				rest = inPayload + 1
 			}
-			conversation(t, script{{0, whole[:6]}, {rest, whole[6:]}}, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
+			s := script{{0, whole[:6]}, {rest, whole[6:]}}
+			conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
 				began := time.Now()
 				for range 3 {
 					time.AfterFunc(time.Second, func() { _ = conn.SetReadDeadline(time.Now()) })

@@ -51,8 +51,8 @@ func ways() []way {
 	}
 }
 
-// decodeAll reads all frames from src over a pool of its own. It checks that nothing is left out, and that the error with
-// which it ends is the last word, whichever call comes then.
+// decodeAll reads all frames from src over a pool of its own. It checks that nothing is left out, and that the error
+// with which it ends is the last word, whichever call comes then.
 func decodeAll(t testing.TB, src io.Reader, f frame.Format, w way, opts ...frame.Option) ([]slowFrame, error) {
 	t.Helper()
 	pool := millrace.NewPool()

@@ -88,7 +88,8 @@ func TestEncoderErrors(t *testing.T) {
 	e := frame.NewEncoder(record{})
 	dst, body := chainOf("before"), chainOf(strings.Repeat("x", recordMost+1))
 	defer dst.Release()
-	if err := e.Append(&dst, frame.Header{}, &body); err != errTooLong || body.Len() != 0 || string(dst.Bytes()) != "before" {
+	err := e.Append(&dst, frame.Header{}, &body)
+	if err != errTooLong || body.Len() != 0 || string(dst.Bytes()) != "before" {
 		t.Errorf("%v, %d bytes left, %q", err, body.Len(), dst.Bytes())
 	}
 

@@ -120,8 +120,8 @@ var otherTags = map[string]struct {
 var sampleWord = regexp.MustCompile(`^([KPa])(\d+)([+-]\d+)?(?:x(\d+))?$`)
 
 // play feeds the Muxer with the tags that in names: K, P and a are a key frame, another picture and a frame of sound at
-// that time in ms. P40+80 is shown 80 ms later, a0x60 are 60 frames of sound in a row. "release" calls Release. A sample's
-// data is its name.
+// that time in ms. P40+80 is shown 80 ms later, a0x60 are 60 frames of sound in a row. "release" calls Release. A
+// sample's data is its name.
 func (r *rig) play(in string) {
 	r.t.Helper()
 	now := 0
@@ -155,9 +155,9 @@ func (r *rig) play(in string) {
 	}
 }
 
-// String prints the fragments: what is new in the init segment, whether a viewer can begin, the start, and the samples with
-// dts, pts if it differs, and duration in units of their track. Samples of sound that follow one another are printed as
-// one: 3×a0@0+1024.
+// String prints the fragments: what is new in the init segment, whether a viewer can begin, the start, and the samples
+// with dts, pts if it differs, and duration in units of their track. Samples of sound that follow one another are
+// printed as one: 3×a0@0+1024.
 func (r *rig) String() string {
 	var out []string
 	inits := r.inits

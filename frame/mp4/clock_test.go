@@ -35,8 +35,8 @@ func trace(t testing.TB, s string) (marks []mark) {
 	return marks
 }
 
-// placed feeds a Muxer with pictures and sound of 48 kHz at the given times, and returns where it put each, in ms, in the
-// same order. It checks that the samples of each track last until the next one, or end before it.
+// placed feeds a Muxer with pictures and sound of 48 kHz at the given times, and returns where it put each, in ms, in
+// the same order. It checks that the samples of each track last until the next one, or end before it.
 func placed(t *testing.T, in []mark) (out []mark) {
 	t.Helper()
 	r := newRig(t)

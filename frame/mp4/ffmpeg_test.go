@@ -177,8 +177,8 @@ func mux(t *testing.T, in io.Reader, out string, begin int, opts ...mp4.Option) 
 	}
 }
 
-// What ffmpeg's packets were in FLV they are in MP4, for who was there from the start and for who comes at the second key
-// frame.
+// What ffmpeg's packets were in FLV they are in MP4, for who was there from the start and for who comes at the second
+// key frame.
 func TestAgainstFFmpeg(t *testing.T) {
 	for i, tt := range []struct {
 		name string
@@ -309,8 +309,8 @@ func TestHEVCAgainstFFmpeg(t *testing.T) {
 	}
 }
 
-// ffprobe reads the file, and finds every picture in it, for all channels that a sequence header of AAC can announce. Was
-// a bug: another number than 1 to 7, such as a reserved one, made the whole file unreadable.
+// ffprobe reads the file, and finds every picture in it, for all channels that a sequence header of AAC can announce.
+// Was a bug: another number than 1 to 7, such as a reserved one, made the whole file unreadable.
 func TestChannelConfigurationsAgainstFFmpeg(t *testing.T) {
 	source, b := generate(t, "source.flv", h264, aac)
 	pictures := len(probe(t, source)["video"])

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 )
 
-// FuzzHeader takes any bytes for a stream of plain messages and compares with the reference; what is parsed is built again.
+// FuzzHeader takes any bytes for a stream of plain messages and compares with the reference; what is parsed is built
+// again.
 func FuzzHeader(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00"), uint64(1))
 	f.Add([]byte("\x00\x80\x1f\x04\x00\x00\x01\x02\x03\x04\xff\xff\xff\x01\x00\x00x"), uint64(2))

@@ -28,7 +28,8 @@ func newAEAD(t testing.TB) cipher.AEAD {
 	return aead
 }
 
-// slowSeal is the reference: it seals part after part, each to memory of its own, and returns the number of the next nonce.
+// slowSeal is the reference: it seals part after part, each to memory of its own, and returns the number of the next
+// nonce.
 func slowSeal(aead cipher.AEAD, n uint64, messages ...slowMessage) (wire string, next uint64) {
 	seal := func(part string) {
 		nonce := binary.LittleEndian.AppendUint64(make([]byte, 4), n)
