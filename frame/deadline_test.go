@@ -36,7 +36,7 @@ func (s script) run(conn net.Conn) {
 	}
 }
 
-// counted counts how often it is given a deadline.
+// counted counts how often the Decoder gives it a deadline. The caller sets the deadline of Conn.
 type counted struct {
 	net.Conn
 	set int
@@ -128,7 +128,7 @@ func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 	for _, w := range ways() {
 		s := script{{time.Second, whole}, {time.Minute, whole[:2]}, {time.Second, whole[2:6]}, {time.Second, whole[6:]}}
 		conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
-			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_ = conn.Conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 			if _, err := w.next(d); err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +136,7 @@ func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 			if _, err := w.next(d); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != 9*time.Second {
 				t.Fatalf("%v after %v", err, time.Since(began))
 			}
-			_ = conn.SetReadDeadline(time.Time{})
+			_ = conn.Conn.SetReadDeadline(time.Time{})
 			if f, err := w.next(d); err != nil || f.raw != whole {
 				t.Fatalf("%q, %v", f.raw, err)
 			}
@@ -167,7 +167,7 @@ func TestInterruptedFramesGoOn(t *testing.T) {
 			conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
 				began := time.Now()
 				for range 3 {
-					time.AfterFunc(time.Second, func() { _ = conn.SetReadDeadline(time.Now()) })
+					time.AfterFunc(time.Second, func() { _ = conn.Conn.SetReadDeadline(time.Now()) })
 					if _, err := w.next(d); !errors.Is(err, os.ErrDeadlineExceeded) {
 						t.Fatal(err)
 					}
