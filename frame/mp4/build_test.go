@@ -26,6 +26,9 @@ func unhex(s string) string {
 // Sequence headers as libx264, libx265 and ffmpeg's AAC encoder write them.
 var (
 	avc640x360 = unhex("014d401fffe1001a674d401fa6110280bfe5c044000003000400000300c83c60c84601000668e843044b20")
+	// libx264, samples of 7:5.
+	avc322x182 = unhex("0164000dffe1001e6764000dacd941519e226ffc001c001440000003004000000c83c50a65800100" +
+		"0668ebe3cb22c0fdf8f800")
 	avc320x240 = unhex("0142c00dffe100186742c00dd90141fb011000000300100000030320f142a48001000568cb83cb20")
 	// hvcC with its parameter sets, but without libx265's message about itself.
 	hevc322x182 = unhex("0101600000009000000000003cf000fcfdf8f800000f03" +
@@ -102,13 +105,19 @@ func (r *rig) keep(f mp4.Fragment, dst *millrace.Chain) {
 	dst.Release()
 }
 
-// otherTags are the words of play that are no samples.
+// otherTags are the words of play that have no time of their own.
 var otherTags = map[string]struct {
 	kind flv.Type
 	data string
 }{
 	"avc":     {video, avcHeader(avc640x360)},
 	"avc320":  {video, avcHeader(avc320x240)},
+	"avc7:5":  {video, avcHeader(avc322x182)},
+	"hvc1":    {video, "\x90hvc1" + hevc322x182},
+	"hvc1:K":  {video, "\x91hvc1\x00\x00\x28K"}, // shown 40 ms later
+	"hvc1:P":  {video, "\xa3hvc1P"},
+	"mp4a":    {audio, "\x90mp4a" + aac48000},
+	"mp4a:a":  {audio, "\x91mp4aa"},
 	"aac48":   {audio, aacHeader(aac48000)},
 	"aac44":   {audio, aacHeader(aac44100)},
 	"meta":    {script, "\x02\x00\x0aonMetaData\x08"},

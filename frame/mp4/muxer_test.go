@@ -29,6 +29,8 @@ func TestFragments(t *testing.T) {
 		{"pictures and sound", nil, "meta avc aac44 K0 a0 a23 P40+80 a46 P80-40 K120 end",
 			[]string{"init 640x360 44100 key 0s: K0@0+40 a0@0+1024", "23ms: P40@40>120+40 a23@1024+1024", "80ms: P80@80>40+40",
 				"key 46ms: K120@120+40 a46@2048+1024"}},
+		{"enhanced tags", nil, "hvc1 mp4a hvc1:K mp4a:a hvc1:P",
+			[]string{"init 322x182 48000 key 0s: K@0>40+1", "0s: P@1+1 a@0+1024"}},
 		{"sound alone", nil, "aac48 a0x8",
 			[]string{"init 48000 key 0s: 5×a0@0+1024", "key 106ms: 3×a106@5120+1024"}},
 		{"sound that stops is not kept back until it comes again", nil, "avc aac48 a0 K0 K200 K400 K600 a5000",
@@ -100,15 +102,29 @@ func TestFragments(t *testing.T) {
 }
 
 func TestInit(t *testing.T) {
-	r := newRig(t)
-	r.play("avc aac44 K0 a0")
-	r.flush()
-	want := []track{
-		{id: 1, handler: "vide", entry: "avc1", scale: 1000, width: 640, height: 360, shown: 640 << 16, record: avc640x360},
-		{id: 2, handler: "soun", entry: "mp4a", scale: 44100, channels: 2, rate: 44100 << 16, record: aac44100},
-	}
-	if got := readInit(r.init()); !reflect.DeepEqual(got, want) {
-		t.Errorf("tracks\n%+v, want\n%+v", got, want)
+	for _, tt := range []struct {
+		in   string
+		want []track
+	}{
+		{"avc aac44 K0 a0", []track{
+			{id: 1, handler: "vide", entry: "avc1", scale: 1000, width: 640, height: 360, shown: 640 << 16, record: avc640x360},
+			{id: 2, handler: "soun", entry: "mp4a", scale: 44100, channels: 2, rate: 44100 << 16, record: aac44100},
+		}},
+		{"avc7:5 K0", []track{
+			{id: 1, handler: "vide", entry: "avc1", scale: 1000, width: 322, height: 182, aspect: "7:5",
+				shown: 322 * 7 << 16 / 5, record: avc322x182},
+		}},
+		{"hvc1 mp4a hvc1:K mp4a:a", []track{
+			{id: 1, handler: "vide", entry: "hvc1", scale: 1000, width: 322, height: 182, shown: 322 << 16, record: hevc322x182},
+			{id: 2, handler: "soun", entry: "mp4a", scale: 48000, channels: 1, rate: 48000 << 16, record: aac48000},
+		}},
+	} {
+		r := newRig(t)
+		r.play(tt.in)
+		r.flush()
+		if got := readInit(r.init()); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("tracks\n%+v, want\n%+v", got, tt.want)
+		}
 	}
 }
 
@@ -175,35 +191,5 @@ func TestSoundWaitsForPictures(t *testing.T) {
 		if len(ofTrack(1, readFragments(r.bytes[i]))) != 1 {
 			t.Errorf("fragment %d, %+v, is not of one picture", i, f)
 		}
-	}
-}
-
-func TestEnhancedTags(t *testing.T) {
-	r := newRig(t)
-	r.tag(video, 0, "\x90hvc1"+hevc322x182)
-	r.tag(audio, 0, "\x90mp4a"+aac48000)
-	r.tag(video, 0, "\x91hvc1\x00\x00\x28K0")
-	r.tag(audio, 0, "\x91mp4aa0")
-	r.tag(video, 40, "\xa3hvc1P1")
-	r.flush()
-	want := []packet{{1, 0, 40, 40, true, "K0"}, {1, 40, 40, 40, false, "P1"}, {2, 0, 0, 1024, true, "a0"}}
-	if got := append(ofTrack(1, r.packets(0)), ofTrack(2, r.packets(0))...); !reflect.DeepEqual(got, want) {
-		t.Errorf("packets %v, want %v", got, want)
-	}
-	v := readInit(r.init())[0]
-	if v.entry != "hvc1" || v.width != 322 || v.height != 182 || v.record != hevc322x182 {
-		t.Errorf("track %+v", v)
-	}
-}
-
-func TestSampleShape(t *testing.T) {
-	r := newRig(t)
-	// libx264, 322x182, samples of 7:5.
-	r.tag(video, 0, avcHeader(unhex("0164000dffe1001e6764000dacd941519e226ffc001c001440000003004000000c83c50a65800100"+
-		"0668ebe3cb22c0fdf8f800")))
-	r.tag(video, 0, avcKey("K"))
-	r.flush()
-	if v := readInit(r.init())[0]; v.width != 322 || v.aspect != "7:5" || v.shown != 322*7<<16/5 {
-		t.Errorf("track %+v", v)
 	}
 }
