@@ -17,4 +17,7 @@
 //
 // A format whose frames come encrypted is a [Sealed]: its chunks are decrypted in place, and NextInto returns one plain
 // frame. frame/sv2 has both kinds, for Stratum V2.
+//
+// The tests are larger than the code: they hold every way to read, from any source, against a reference parser, for a
+// plain and for a sealed format.
 package frame

@@ -20,4 +20,7 @@
 // Stratum V2 uses ChaCha20-Poly1305, as in golang.org/x/crypto/chacha20poly1305. The handshake is not part of this
 // package: the caller brings the keys, and reads the handshake's messages, of [Act1Size] and [Act2Size] bytes, from the
 // same Reader.
+//
+// The tests are larger than the code: they have references of their own, a slow parser, a slow sealer and a slow
+// ChaCha20-Poly1305, and compare with what the protocol's Rust implementation has sealed.
 package sv2
