@@ -88,14 +88,7 @@ func TestNilChainsPanicAndLeaveTheRingUsable(t *testing.T) {
 		func() { r.SetPreamble(nil) },
 		func() { _, _ = c.Take(nil) },
 	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			f()
-		}()
+		mustPanic(t, "nil pointer", f)
 	}
 	publish(t, r, "k", true)
 	if s, _ := take(t, c); s != "k" {

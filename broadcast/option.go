@@ -76,8 +76,9 @@ func MaxFrames(n int) Option {
 
 // Latency is how long a published frame may wait before watchers are signalled,
 // once for all frames that came meanwhile. The default, 0, signals them in every
-// Publish. A publisher that knows that no more will come calls [Ring.Flush]. Frames that come within the bound are taken
-// together, so that they leave in one write.
+// Publish. A publisher that knows that no more will come calls [Ring.Flush].
+// Frames that come within the bound are taken together, so that they leave in
+// one write.
 func Latency(d time.Duration) Option {
 	atLeast("Latency", int64(d), 0)
 	return func(o *options) { o.latency = d }

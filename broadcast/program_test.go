@@ -23,6 +23,7 @@ type program struct {
 	o    *oracle
 
 	cursors []pair
+	held    []held // by readers that still send
 	pres    int
 	trace   []string
 }
@@ -34,6 +35,12 @@ type pair struct {
 	c      *broadcast.Cursor
 	o      *oCursor
 	pieces int
+}
+
+// held are shares that a Take gave, and the bytes that they must keep.
+type held struct {
+	chain millrace.Chain
+	want  string
 }
 
 func (p *program) arg() int {
@@ -200,7 +207,9 @@ func (p *program) take(i int) {
 	if n := dst.Pieces(); b.Frames > 1 && n > at.pieces {
 		p.failf("Take %d: %d frames in %d pieces, the limit is %d", i, b.Frames, n, at.pieces)
 	}
-	dst.Release()
+	if p.held = append(p.held, held{dst, s}); len(p.held) > 5 {
+		p.release()
+	}
 	given := b.Frames
 	if at.pieces == anyPieces {
 		given = 0
@@ -209,6 +218,15 @@ func (p *program) take(i int) {
 	if err != wantErr || b != wantBatch || s != want {
 		p.failf("Take %d:\n got %+v, %v, %q\nwant %+v, %v, %q", i, b, err, s, wantBatch, wantErr, want)
 	}
+}
+
+// release checks and releases the oldest shares.
+func (p *program) release() {
+	if h := &p.held[0]; text(&h.chain) != h.want {
+		p.failf("the bytes of a share have changed")
+	}
+	p.held[0].chain.Release()
+	p.held = p.held[1:]
 }
 
 func (p *program) closeCursor(i int) {
@@ -259,6 +277,9 @@ func (p *program) end() {
 	}
 	if s := p.ring.Stats(); s.Frames != 0 || s.Bytes != 0 {
 		p.failf("a closed ring without cursors keeps %+v", s)
+	}
+	for len(p.held) > 0 {
+		p.release() // after the ring has gone
 	}
 	p.feed.done(p.t)
 }

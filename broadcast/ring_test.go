@@ -31,8 +31,6 @@ var scripts = []struct {
 }{
 	{name: "a late joiner starts at the newest key frame with its preamble",
 		script: "P:<pre> K:one p:two K:three p:four join take:<pre>threefour take: p:five take:five"},
-	{name: "a joiner waits for the first key frame",
-		script: "p:a p:b join take: p:c take: K:k p:d take:kd"},
 	{name: "a joiner starts at the first key frame that comes, if its allowance lets it",
 		script: "join K:k p:a K:l p:b take:kalb"},
 	{name: "a joiner's allowance counts from the key frame on that it starts at",
@@ -40,12 +38,8 @@ var scripts = []struct {
 		script: "p:x join p:y K:k p:a K:l p:b take:lb miss:2/2/lag_frames"},
 	{name: "from the head, key frame or not, after the current preamble",
 		script: "P:<pre> K:k p:a head take: p:b take:<pre>b p:c take:c"},
-	{name: "from the head without a preamble",
-		script: "head p:a take:a"},
 	{name: "from the next key frame, though one is there",
 		script: "P:<1> K:k p:a next take: p:b P:<2> take: K:l p:c take:<2>lc"},
-	{name: "from the next key frame, when there is none",
-		script: "next p:a take: K:k take:k"},
 	{name: "from the next key frame, of which there are several before a Take",
 		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(3)},
 		script: "K:k next K:l p:a keep:la K:m take:lam K:n p:b K:o p:c K:q take:q miss:4/4/lag_frames"},
@@ -53,20 +47,12 @@ var scripts = []struct {
 		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(1)},
 		ring:   []broadcast.Option{broadcast.MaxFrames(3)},
 		script: "K:k next p:a p:b p:c keep:abc take: K:l keep:l take:l"},
-	{name: "a closed ring has no next key frame",
-		script: "K:k next p:a close eof"},
-	{name: "a preamble belongs to later key frames",
-		script: "P:<1> K:k P:<2> p:a join take:<1>ka K:l take:l"},
-	{name: "an empty preamble takes the old one back",
-		script: "P:<1> P: K:k join take:k"},
 	{name: "a batch ends at BatchBytes, between frames",
 		cursor: []broadcast.CursorOption{broadcast.BatchBytes(5)},
 		script: "K:aa p:bb p:cc p:dddddddd p:e join take:aabb take:cc take:dddddddd take:e take:"},
 	{name: "a batch ends at BatchPieces",
 		cursor: []broadcast.CursorOption{broadcast.BatchPieces(2)},
 		script: "K:aa p:bb p:cc p:d join take:aabb take:ccd"},
-	{name: "a key frame drops what was before it",
-		script: "K:k p:a p:b K:l p:c keep:lc"},
 	{name: "a key frame keeps what a cursor has not taken",
 		script: "K:k p:a join take:ka p:b K:l keep:bl take:bl K:m keep:m"},
 	{name: "an allowance in frames",
@@ -78,9 +64,6 @@ var scripts = []struct {
 	{name: "an allowance in time",
 		cursor: []broadcast.CursorOption{broadcast.MaxLagTime(time.Second)},
 		script: "K:k join take:k p:a sleep:1s K:l take:al p:b sleep:1001ms K:m take:m miss:1/1/lag_time"},
-	{name: "time passes after the last key frame, too",
-		cursor: []broadcast.CursorOption{broadcast.MaxLagTime(time.Second)},
-		script: "K:k join take:k p:a K:l p:b sleep:2s take:lb miss:1/1/lag_time"},
 	{name: "no allowance is without limit",
 		cursor: []broadcast.CursorOption{broadcast.MaxLagTime(0), broadcast.MaxLagFrames(0), broadcast.MaxLagBytes(0)},
 		script: "K:k join take:k p:a sleep:1h K:l p:b K:m p:c take:alb~mc"},
@@ -99,45 +82,22 @@ var scripts = []struct {
 	{name: "the oldest frames make room for bytes",
 		ring:   []broadcast.Option{broadcast.MaxBytes(8)},
 		script: "K:aaa p:bbb p:ccc keep:bbbccc p:dddddddd keep:dddddddd p: keep:dddddddd"},
-	{name: "the oldest frames make room for frames",
-		ring:   []broadcast.Option{broadcast.MaxFrames(2)},
-		script: "K:aaa p:bbb p:ccc keep:bbbccc"},
 	{name: "no cursor starts in the middle of a group that outgrew the ring",
 		ring:   []broadcast.Option{broadcast.MaxFrames(3)},
 		script: "K:k p:a p:b p:c join take: p:d take: K:l p:e take:le"},
-	{name: "who has begun such a group goes on with it",
-		ring:   []broadcast.Option{broadcast.MaxFrames(3)},
-		script: "K:k join take:k p:a p:b p:c take:abc p:d take:d"},
 	{name: "an evicted cursor waits for the next key frame",
 		ring:   []broadcast.Option{broadcast.MaxFrames(3)},
 		script: "P:<1> K:k join take:<1>k p:a p:bb p:c p:d take: p:e take: K:l take:l miss:5/6/evicted"},
-	{name: "an evicted cursor goes to a newer key frame that is there",
-		ring:   []broadcast.Option{broadcast.MaxFrames(3)},
-		cursor: []broadcast.CursorOption{broadcast.MaxLagFrames(0)},
-		script: "K:k join take:k p:a p:b K:l p:c take:lc miss:2/2/evicted"},
 	{name: "a refused frame ends its group",
 		ring:   []broadcast.Option{broadcast.MaxBytes(8)},
 		script: "K:k p:a join big p:b take:ka take: p:c take: K:l take:l miss:3/2/refused"},
-	{name: "no cursor starts in front of a refused frame",
-		ring:   []broadcast.Option{broadcast.MaxBytes(8)},
-		script: "K:k p:a big p:b join take: K:l p:c take:lc"},
-	{name: "a refused key frame",
-		ring:   []broadcast.Option{broadcast.MaxBytes(8)},
-		script: "K:k join take:k big p:a take: K:l take:l miss:2/1/refused"},
 	{name: "the rest of a closed ring",
 		script: "K:k join take:k p:a K:l p:b close take:alb eof eof keep:"},
 	{name: "a closed ring has nothing for those who come",
 		script: "K:k p:a close keep: join eof"},
-	{name: "a joiner that never saw a key frame",
-		script: "p:a join p:b close eof"},
 	{name: "a loss that no key frame ended is told at the end",
 		ring:   []broadcast.Option{broadcast.MaxFrames(2)},
 		script: "K:k join take:k p:a p:bb p:c close take: miss:3/4/evicted eof"},
-	{name: "time stands still in a closed ring",
-		cursor: []broadcast.CursorOption{broadcast.MaxLagTime(time.Second)},
-		script: "K:k join take:k p:a K:l close sleep:1h take:al eof"},
-	{name: "empty frames",
-		script: "K: p: join p:a take:a K: take: p:b take:b"},
 }
 
 func TestScripts(t *testing.T) {
@@ -242,98 +202,6 @@ func (p *player) tooLarge() {
 	if c.Len() != 0 {
 		p.Errorf("Publish left %d bytes", c.Len())
 	}
-}
-
-func TestStats(t *testing.T) {
-	r := broadcast.New(broadcast.MaxFrames(3), broadcast.MaxBytes(100))
-	defer r.Close()
-	c := r.Cursor()
-	defer c.Close()
-	w := r.Watch()
-	defer w.Stop()
-	for _, s := range []string{"K", "bb", "ccc", "d"} {
-		publish(t, r, s, s == "K")
-	}
-	big := chainOf(strings.Repeat("x", 101))
-	if err := r.Publish(&big, broadcast.Frame{}); err == nil {
-		t.Error("a frame above MaxBytes was published")
-	}
-	publish(t, r, "L", true)
-	want := broadcast.Stats{
-		Frames: 1, Bytes: 1, Start: true,
-		Cursors: 1, Watchers: 1,
-		PublishedFrames: 5, PublishedBytes: 8,
-		Refused:   1,
-		Evicted:   3, // K for d, bb for the hole, ccc for L
-		GroupsCut: 1, // by d; the hole finds no start any more
-	}
-	lost := &want.Lost[broadcast.Evicted]
-	lost.Moves, lost.Frames, lost.Bytes = 1, 5, 7
-	if got := r.Stats(); got != want {
-		t.Errorf("Stats\n got %+v\nwant %+v", got, want)
-	}
-	for range 3 {
-		publish(t, r, "m", false)
-	}
-	if r.Stats().Start {
-		t.Error("a new cursor would start, at a group that has lost its start")
-	}
-	publish(t, r, "N", true)
-	r.Close()
-	if r.Stats().Start {
-		t.Error("a new cursor would start in a closed ring")
-	}
-}
-
-// A send holds its references until it is over, also after the ring was closed.
-func TestSharesOutliveTheRing(t *testing.T) {
-	f := newFeed(64)
-	r := broadcast.New(broadcast.MaxBytes(200))
-	c := r.Cursor()
-	want := f.publish(t, r, 100, true)
-	var held millrace.Chain
-	if _, err := c.Take(&held); err != nil {
-		t.Fatal(err)
-	}
-	for range 20 {
-		f.publish(t, r, 100, true) // evicts it
-	}
-	c.Close()
-	r.Close()
-	if f.pool.Stats().InUse == 0 {
-		t.Error("the pool has its memory back while a share is held")
-	}
-	if got := text(&held); got != want {
-		t.Error("the bytes of a share have changed")
-	}
-	held.Release()
-	f.done(t)
-}
-
-// A closed ring gives its memory back when the last cursor is through with it.
-func TestClosedRingKeepsOnlyWhatIsStillRead(t *testing.T) {
-	f := newFeed(64)
-	r := broadcast.New()
-	fast, slow, gone := r.Cursor(), r.Cursor(), r.Cursor()
-	f.publish(t, r, 100, true)
-	take(t, fast)
-	f.publish(t, r, 10, false)
-	r.Close()
-	if n := r.Stats().Frames; n != 2 {
-		t.Errorf("%d frames are kept for slow and gone, want 2", n)
-	}
-	take(t, slow)
-	gone.Close()
-	if n := r.Stats().Frames; n != 1 {
-		t.Errorf("%d frames are kept for fast, want 1", n)
-	}
-	take(t, fast)
-	if s := r.Stats(); s.Frames != 0 || s.Bytes != 0 {
-		t.Errorf("a drained ring keeps %d frames, %d bytes", s.Frames, s.Bytes)
-	}
-	f.done(t)
-	fast.Close()
-	slow.Close()
 }
 
 // A group is kept whole up to MaxFrames, and late readers get it; more of the

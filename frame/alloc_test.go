@@ -3,6 +3,7 @@
 package frame_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/millrace-io/millrace/arena"
 	"github.com/millrace-io/millrace/frame"
 	"github.com/millrace-io/millrace/internal/testkit/alloctest"
+	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 )
 
 func checkNoAllocation(t *testing.T, what string, f func()) {
@@ -31,7 +33,7 @@ var allocFrames = rawFrame(1, strings.Repeat("x", 100)) + rawFrame(2, strings.Re
 	rawFrame(3, strings.Repeat("x", 60_000))
 
 func TestNoAllocationPerFrame(t *testing.T) {
-	r := millrace.NewReader(&loop{frames: allocFrames})
+	r := millrace.NewReader(&sourcetest.Loop{Bytes: allocFrames})
 	defer r.Release()
 	d := frame.NewDecoder(r, record{}, frame.MaxKind(1, 1000))
 	pool := arena.NewPool(1 << 20)
@@ -50,8 +52,8 @@ func TestNoAllocationPerFrame(t *testing.T) {
 		s.Release()
 	})
 	// The mask counts in a byte, so 256 calls lead back to where it began.
-	sealed := new(masked).seal(repeat(rawFrame(1, strings.Repeat("x", 24)), 64)...)
-	sr := millrace.NewReader(&loop{frames: sealed})
+	sealed := new(masked).seal(slices.Repeat([]string{rawFrame(1, strings.Repeat("x", 24))}, 64)...)
+	sr := millrace.NewReader(&sourcetest.Loop{Bytes: sealed})
 	defer sr.Release()
 	sd := frame.NewDecoder(sr, new(masked))
 	checkNoAllocation(t, "NextInto, sealed", func() {
@@ -83,11 +85,4 @@ func TestNoAllocationPerFrame(t *testing.T) {
 		}
 		c.Release()
 	})
-}
-
-func repeat(s string, n int) (list []string) {
-	for range n {
-		list = append(list, s)
-	}
-	return list
 }

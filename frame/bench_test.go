@@ -8,22 +8,8 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/arena"
 	"github.com/millrace-io/millrace/frame"
+	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 )
-
-// loop is a stream that never ends: the same frames again and again.
-type loop struct {
-	frames string
-	at     int
-}
-
-func (l *loop) Read(p []byte) (n int, err error) {
-	for n < len(p) {
-		m := copy(p[n:], l.frames[l.at:])
-		l.at = (l.at + m) % len(l.frames)
-		n += m
-	}
-	return n, nil
-}
 
 // BenchmarkDecode reads frames of one size, by reference and into an arena.
 func BenchmarkDecode(b *testing.B) {
@@ -33,7 +19,7 @@ func BenchmarkDecode(b *testing.B) {
 			next func(d *frame.Decoder, pool *arena.Pool) error
 		}{{"Next", benchNext}, {"NextInto", benchNextInto}} {
 			b.Run(fmt.Sprintf("%s/%d", w.name, size), func(b *testing.B) {
-				r := millrace.NewReader(&loop{frames: rawFrame(1, strings.Repeat("x", size))})
+				r := millrace.NewReader(&sourcetest.Loop{Bytes: rawFrame(1, strings.Repeat("x", size))})
 				defer r.Release()
 				d, pool := frame.NewDecoder(r, record{}), arena.NewPool(1<<20)
 				b.SetBytes(int64(size))

@@ -70,8 +70,8 @@ func (l limits) options() []frame.Option {
 	return opts
 }
 
-// slowParse is the reference: it has the whole stream in front of it and slices what it needs. It returns the frames before
-// the first error.
+// slowParse is the reference: it has the whole stream in front of it and slices what it needs. It returns the frames
+// before the first error.
 func slowParse(b string, l limits) (frames []slowFrame, err error) {
 	for len(b) > 0 {
 		if len(b) < 4 {
@@ -106,7 +106,8 @@ func randomBytes(rnd *rand.Rand, n int) string {
 	return string(p)
 }
 
-// randomStream builds a well-formed stream of n frames, of lengths on both sides of the steps in which memory is granted.
+// randomStream builds a well-formed stream of n frames, of lengths on both sides of the steps in which memory is
+// granted.
 func randomStream(rnd *rand.Rand, n int) string {
 	s := ""
 	for range n {
@@ -127,8 +128,8 @@ func randomStream(rnd *rand.Rand, n int) string {
 	return s
 }
 
-// masked is a format for tests whose frames are sealed: each byte is combined with a number that counts headers and chunks,
-// and each of those has a sum behind it that depends on the number. It has records inside.
+// masked is a format for tests whose frames are sealed: each byte is combined with a number that counts headers and
+// chunks, and each of those has a sum behind it that depends on the number. It has records inside.
 type masked struct {
 	calls byte
 	plain [recordSize]byte

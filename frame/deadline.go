@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A partDeadline limits how long each part of a frame may take. It sets no deadline for what is buffered already, because a
-// deadline costs a look at the clock and a timer.
+// A partDeadline limits how long each part of a frame may take. It sets no deadline for what is buffered already,
+// because a deadline costs a look at the clock and a timer.
 type partDeadline struct {
 	conn   interface{ SetReadDeadline(time.Time) error } // nil if there are no limits
 	limits [parts]time.Duration                          // 0: no limit

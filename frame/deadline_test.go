@@ -36,16 +36,28 @@ func (s script) run(conn net.Conn) {
 	}
 }
 
-// conversation runs test with a Decoder whose peer follows s, in a bubble where time passes at once. The connection ends
-// with the script when the test has returned.
-func conversation(t *testing.T, s script, f frame.Format, test func(t *testing.T, d *frame.Decoder, conn net.Conn)) {
+// counted counts how often the Decoder gives it a deadline. The caller sets the deadline of Conn.
+type counted struct {
+	net.Conn
+	set int
+}
+
+func (c *counted) SetReadDeadline(t time.Time) error {
+	c.set++
+	return c.Conn.SetReadDeadline(t)
+}
+
+// conversation runs test with a Decoder whose peer follows s, in a bubble where time passes at once. The connection
+// ends with the script when the test has returned.
+func conversation(t *testing.T, s script, f frame.Format, test func(*testing.T, *frame.Decoder, *counted)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		var peer sync.WaitGroup
 		peer.Go(func() { s.run(there) })
-		r := millrace.NewReader(here)
-		test(t, frame.NewDecoder(r, f, frame.Deadlines(here, inHeader, inPayload), frame.MaxPayload(recordMost)), here)
+		conn := &counted{Conn: here}
+		r := millrace.NewReader(conn)
+		test(t, frame.NewDecoder(r, f, frame.Deadlines(conn, inHeader, inPayload), frame.MaxPayload(recordMost)), conn)
 		r.Release()
 		_ = here.Close()
 		peer.Wait()
@@ -65,14 +77,17 @@ func TestDeadlines(t *testing.T) {
 		{"a first byte may take for ever", script{{time.Hour, long}, {time.Hour, long}}, 2, nil, 2 * time.Hour},
 		{"nothing behind the first byte", script{{time.Hour, "\x01"}}, 0,
 			&frame.TimeoutError{Part: frame.InHeader, After: inHeader}, time.Hour + inHeader},
-		{"header, a byte a second", script{{0, "\x01"}, {time.Second, "\x00"}, {time.Second, "\x00"}, {time.Second, "\x00"}}, 0,
+		{"header, a byte a second",
+			script{{0, "\x01"}, {time.Second, "\x00"}, {time.Second, "\x00"}, {time.Second, "\x00"}}, 0,
 			&frame.TimeoutError{Part: frame.InHeader, After: inHeader}, inHeader},
 		{"header just in time", script{{0, "\x01\x00"}, {inHeader - 1, "\x00\x00"}, {time.Hour, long}}, 2, nil,
 			time.Hour + inHeader - 1},
 		{"no payload", script{{0, announced}}, 0, &frame.TimeoutError{Part: frame.InPayload, After: inPayload}, inPayload},
 		{"payload, some a second", script{{0, announced}, {time.Second, long}, {time.Second, long}, {time.Second, long},
-			{time.Second, long}, {time.Second, long}}, 0, &frame.TimeoutError{Part: frame.InPayload, After: inPayload}, inPayload},
-		{"payload just in time", script{{0, long[:4]}, {time.Second, long[4:9]}, {inPayload - time.Second - 1, long[9:]}}, 1, nil,
+			{time.Second, long}, {time.Second, long}}, 0,
+			&frame.TimeoutError{Part: frame.InPayload, After: inPayload}, inPayload},
+		{"payload just in time",
+			script{{0, long[:4]}, {time.Second, long[4:9]}, {inPayload - time.Second - 1, long[9:]}}, 1, nil,
 			inPayload - 1},
 		{"each part has its own time", script{{0, long[:1]}, {inHeader - 1, long[1:4]}, {inPayload - 1, long[4:]}}, 1, nil,
 			inHeader + inPayload - 2},
@@ -81,7 +96,7 @@ func TestDeadlines(t *testing.T) {
 	} {
 		for _, w := range ways() {
 			t.Run(tt.name+"/"+w.name, func(t *testing.T) {
-				conversation(t, tt.s, record{}, func(t *testing.T, d *frame.Decoder, conn net.Conn) {
+				conversation(t, tt.s, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
 					began := time.Now()
 					for range tt.frames {
 						if _, err := w.next(d); err != nil {
@@ -106,14 +121,14 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// Between frames the connection's deadline is the caller's: it is left alone, its error is the connection's, and the Decoder
-// goes on after it.
+// Between frames the connection's deadline is the caller's: it is left alone, its error is the connection's, and the
+// Decoder goes on after it.
 func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 	whole := rawFrame(1, "payload")
 	for _, w := range ways() {
 		s := script{{time.Second, whole}, {time.Minute, whole[:2]}, {time.Second, whole[2:6]}, {time.Second, whole[6:]}}
-		conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, conn net.Conn) {
-			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
+			_ = conn.Conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 			if _, err := w.next(d); err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +136,7 @@ func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 			if _, err := w.next(d); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != 9*time.Second {
 				t.Fatalf("%v after %v", err, time.Since(began))
 			}
-			_ = conn.SetReadDeadline(time.Time{})
+			_ = conn.Conn.SetReadDeadline(time.Time{})
 			if f, err := w.next(d); err != nil || f.raw != whole {
 				t.Fatalf("%q, %v", f.raw, err)
 			}
@@ -138,8 +153,8 @@ func TestTheCallersDeadlineIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A deadline that the caller sets in the middle of a frame, to interrupt the Decoder, is not the peer's fault; the peer's
-// time runs on.
+// A deadline that the caller sets in the middle of a frame, to interrupt the Decoder, is not the peer's fault; the
+// peer's time runs on.
 func TestInterruptedFramesGoOn(t *testing.T) {
 	whole := rawFrame(1, "payload")
 	for _, late := range []bool{false, true} {
@@ -148,10 +163,11 @@ func TestInterruptedFramesGoOn(t *testing.T) {
 			if late {
 				rest = inPayload + 1
 			}
-			conversation(t, script{{0, whole[:6]}, {rest, whole[6:]}}, record{}, func(t *testing.T, d *frame.Decoder, conn net.Conn) {
+			s := script{{0, whole[:6]}, {rest, whole[6:]}}
+			conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
 				began := time.Now()
 				for range 3 {
-					time.AfterFunc(time.Second, func() { _ = conn.SetReadDeadline(time.Now()) })
+					time.AfterFunc(time.Second, func() { _ = conn.Conn.SetReadDeadline(time.Now()) })
 					if _, err := w.next(d); !errors.Is(err, os.ErrDeadlineExceeded) {
 						t.Fatal(err)
 					}
@@ -173,7 +189,7 @@ func TestInterruptedFramesGoOn(t *testing.T) {
 func TestFullArenaStopsTheClock(t *testing.T) {
 	whole := rawFrame(1, strings.Repeat("x", 6000))
 	s := script{{0, whole[:4]}, {time.Second, whole[4:5000]}, {inPayload - 1, whole[5000:]}}
-	conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, _ net.Conn) {
+	conversation(t, s, record{}, func(t *testing.T, d *frame.Decoder, _ *counted) {
 		buf := arena.NewPool(len(whole), arena.NoHeap())
 		buf.Writable(1500)
 		held := buf.Take()
@@ -207,55 +223,29 @@ func TestDeadlineOfAClosedConnection(t *testing.T) {
 	}
 }
 
-// counted counts how often it is given a deadline.
-type counted struct {
-	net.Conn
-	set int
-}
-
-func (c *counted) SetReadDeadline(t time.Time) error {
-	c.set++
-	return c.Conn.SetReadDeadline(t)
-}
-
-// What has arrived already costs no deadline.
-func TestNoDeadlineForWhatIsHere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		here, there := net.Pipe()
-		go script{{0, strings.Repeat(rawFrame(1, "payload"), 50)}}.run(there)
-		conn := &counted{Conn: here}
-		r := millrace.NewReader(conn)
-		d := frame.NewDecoder(r, record{}, frame.Deadlines(conn, inHeader, inPayload))
-		for range 25 {
-			for _, w := range ways()[:2] {
-				if _, err := w.next(d); err != nil {
-					t.Fatal(err)
+// What has arrived already costs no deadline; what has not costs one for each part, however it comes.
+func TestDeadlinesThatAreSet(t *testing.T) {
+	slow := rawFrame(1, strings.Repeat("x", 50_000))
+	for _, tt := range []struct {
+		name         string
+		s            script
+		frames, want int
+	}{
+		{"together", script{{0, strings.Repeat(rawFrame(1, "payload"), 50)}}, 50, 0},
+		{"slowly", script{{0, slow[:2]}, {1, slow[2:4]}, {1, slow[4:100]}, {1, slow[100:20_000]}, {1, slow[20_000:]}}, 1,
+			4}, // each of two is set and taken away
+	} {
+		for _, w := range ways() {
+			conversation(t, tt.s, record{}, func(t *testing.T, d *frame.Decoder, conn *counted) {
+				for range tt.frames {
+					if _, err := w.next(d); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
+				if conn.set != tt.want {
+					t.Errorf("%s, %s: %d deadlines set, want %d", tt.name, w.name, conn.set, tt.want)
+				}
+			})
 		}
-		if conn.set != 0 {
-			t.Errorf("%d deadlines set for 50 frames that came together", conn.set)
-		}
-		r.Release()
-		_ = here.Close()
-	})
-}
-
-// What has not costs one for each part, however it comes.
-func TestOneDeadlineAPart(t *testing.T) {
-	whole := rawFrame(1, strings.Repeat("x", 50_000))
-	for _, w := range ways() {
-		synctest.Test(t, func(t *testing.T) {
-			here, there := net.Pipe()
-			go script{{0, whole[:2]}, {1, whole[2:4]}, {1, whole[4:100]}, {1, whole[100:20_000]}, {1, whole[20_000:]}}.run(there)
-			conn := &counted{Conn: here}
-			r := millrace.NewReader(conn)
-			_, err := w.next(frame.NewDecoder(r, record{}, frame.Deadlines(conn, inHeader, inPayload)))
-			if err != nil || conn.set != 4 {
-				t.Errorf("%s: %d deadlines set, want each of two set and taken away (%v)", w.name, conn.set, err)
-			}
-			r.Release()
-			_ = here.Close()
-		})
 	}
 }

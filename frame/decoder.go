@@ -14,12 +14,12 @@ import (
 const defaultMaxPayload = 1 << 20
 
 const (
-	// maxLimit is the largest limit: 1 GiB, so that a payload and its header are an int on every machine. Read what is longer
-	// from the Reader, as a stream.
+	// maxLimit is the largest limit: 1 GiB, so that a payload and its header are an int on every machine. Read what is
+	// longer from the Reader, as a stream.
 	maxLimit = 1 << 30
 
-	// firstGrant is how much memory a payload gets before any of it has arrived: most frames fit, and a peer that sends only
-	// headers ties up no more. From then on a frame gets as much again as has arrived.
+	// firstGrant is how much memory a payload gets before any of it has arrived: most frames fit, and a peer that sends
+	// only headers ties up no more. From then on a frame gets as much again as has arrived.
 	firstGrant = 4 << 10
 
 	// maxEmptyReads is how often in a row the source may return nothing and no error before io.ErrNoProgress, as in bufio.
@@ -59,9 +59,9 @@ func checkLimit(option string, n int) {
 // Deadlines ends the stream with a *TimeoutError if a header that has begun, or a payload, is not complete within the
 // given time. 0 sets no limit. The time runs on when the source returns an error in between.
 //
-// conn is the connection that the Reader reads from. The Decoder sets its read deadline while it waits for the rest of a
-// header or of a payload, and clears it afterwards. Between frames the deadline is the caller's: to end an idle connection,
-// set it before each call of Next.
+// conn is the connection that the Reader reads from. The Decoder sets its read deadline while it waits for the rest of
+// a header or of a payload, and clears it afterwards. Between frames the deadline is the caller's: to end an idle
+// connection, set it before each call of Next.
 func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header, payload time.Duration) Option {
 	if conn == nil {
 		panic("frame: Deadlines without a connection")
@@ -76,8 +76,8 @@ func Deadlines(conn interface{ SetReadDeadline(time.Time) error }, header, paylo
 
 // A Decoder cuts a stream into frames. It belongs to one goroutine at a time. Next and NextInto may be mixed.
 //
-// A fault in the stream is final: a *LimitError, a *TimeoutError, or an error of the Format. An error of the source, such as
-// a deadline of the caller's, and arena.ErrFull lose nothing, even inside a frame: call again.
+// A fault in the stream is final: a *LimitError, a *TimeoutError, or an error of the Format. An error of the source,
+// such as a deadline of the caller's, and arena.ErrFull lose nothing, even inside a frame: call again.
 type Decoder struct {
 	r          *millrace.Reader
 	f          Format
@@ -101,8 +101,8 @@ type Decoder struct {
 }
 
 // NewDecoder returns a Decoder of the frames that come from r. It borrows r and f for as long as it is used, and there
-// is nothing to close. r is positioned behind the last frame that was returned, unless a call has failed since. NewDecoder
-// panics if a header is larger than the Reader's Size.
+// is nothing to close. r is positioned behind the last frame that was returned, unless a call has failed since.
+// NewDecoder panics if a header is larger than the Reader's Size.
 func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	d := &Decoder{r: r, f: f, size: f.HeaderSize(), maxPayload: defaultMaxPayload}
 	if d.size < 1 || d.size > r.Size() {
@@ -115,11 +115,11 @@ func NewDecoder(r *millrace.Reader, f Format, opts ...Option) *Decoder {
 	return d
 }
 
-// Next appends the next frame, header and payload, to dst, which owns it from then on. Nothing is copied, and frames that
-// arrived in one block come as one piece.
+// Next appends the next frame, header and payload, to dst, which owns it from then on. Nothing is copied, and frames
+// that arrived in one block come as one piece.
 //
-// The error is io.EOF if the stream ends between two frames, io.ErrUnexpectedEOF if it ends inside one. With any error dst
-// is as it was. Next panics if the Format is a Sealed, whose frames have to be decrypted: they need NextInto.
+// The error is io.EOF if the stream ends between two frames, io.ErrUnexpectedEOF if it ends inside one. With any error
+// dst is as it was. Next panics if the Format is a Sealed, whose frames have to be decrypted: they need NextInto.
 func (d *Decoder) Next(dst *millrace.Chain) (Header, error) {
 	if d.sealed != nil {
 		panic("frame: Next of a sealed format; it has NextInto")
@@ -152,12 +152,12 @@ func (d *Decoder) readChain(dst *millrace.Chain, n int) error {
 	return nil
 }
 
-// NextInto puts the next frame, header and payload, into buf and takes it out as a Slice, which the caller owns and releases.
-// The frame is contiguous, and plain if the Format is a Sealed. What buf held before comes in front of it.
+// NextInto puts the next frame, header and payload, into buf and takes it out as a Slice, which the caller owns and
+// releases. The frame is contiguous, and plain if the Format is a Sealed. What buf held before comes in front of it.
 //
-// Errors are those of [Decoder.Next], and arena.ErrFull if buf has no room. With any error buf is as it was: the Decoder
-// keeps what has arrived of the frame, and the next call goes on from there, with this Buffer or another. A frame that is
-// larger than the memory of a Pool with NoHeap never fits: set MaxPayload below that.
+// Errors are those of [Decoder.Next], and arena.ErrFull if buf has no room. With any error buf is as it was: the
+// Decoder keeps what has arrived of the frame, and the next call goes on from there, with this Buffer or another. A
+// frame that is larger than the memory of a Pool with NoHeap never fits: set MaxPayload below that.
 //
 // Large payloads are read from the source into buf's memory, without a copy in between.
 func (d *Decoder) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {
@@ -203,8 +203,8 @@ func (d *Decoder) assemble(buf arena.Buffer, base int) error {
 	return nil
 }
 
-// gather reads until n bytes of the frame are in buf from base on. It asks buf for memory in steps: first firstGrant, then as
-// much again as has arrived.
+// gather reads until n bytes of the frame are in buf from base on. It asks buf for memory in steps: first firstGrant,
+// then as much again as has arrived.
 func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	for have := buf.Len() - base; have < n; {
 		if err := d.await(n - have); err != nil {
@@ -225,8 +225,8 @@ func (d *Decoder) gather(buf arena.Buffer, base, n int) error {
 	return nil
 }
 
-// readFull fills p, as io.ReadFull does, but not from a source that returns nothing and no error for ever. The error is the
-// source's.
+// readFull fills p, as io.ReadFull does, but not from a source that returns nothing and no error for ever. The error is
+// the source's.
 func (d *Decoder) readFull(p []byte) (n int, err error) {
 	for empty := 0; n < len(p) && err == nil; {
 		var m int

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -52,12 +51,23 @@ func ways() []way {
 	}
 }
 
-// decodeAll reads all frames from src over a pool of its own, and checks that nothing is left out.
-func decodeAll(t testing.TB, src io.Reader, w way, opts ...frame.Option) ([]slowFrame, error) {
+// decodeAll reads all frames from src over a pool of its own. It checks that nothing is left out, and that the error
+// with which it ends is the last word, whichever call comes then.
+func decodeAll(t testing.TB, src io.Reader, f frame.Format, w way, opts ...frame.Option) ([]slowFrame, error) {
 	t.Helper()
 	pool := millrace.NewPool()
 	r := pool.NewReader(src, 4096)
-	frames, err := drain(frame.NewDecoder(r, record{}, opts...), w)
+	d := frame.NewDecoder(r, f, opts...)
+	frames, err := drain(d, w)
+	calls := []way{w}
+	if _, sealed := f.(frame.Sealed); !sealed {
+		calls = ways()
+	}
+	for _, call := range calls {
+		if _, again := call.next(d); again != err {
+			t.Fatalf("%s: %v after %v", call.name, again, err)
+		}
+	}
 	r.Release()
 	if n := pool.Stats().InUse; n != 0 {
 		t.Fatalf("%s: %d bytes in use after Release", w.name, n)
@@ -110,60 +120,29 @@ var seedLimits = limits{most: 100, kind: map[uint32]int{5: 300, 6: 0}}
 
 // The frames are the same for every way in which the bytes come in and the frames go out.
 func TestEverySplit(t *testing.T) {
+	check := func(name, wire string, f func() frame.Format, w way, in string, l limits) {
+		want, wantErr := slowParse(in, l)
+		from := func(src io.Reader) {
+			t.Helper()
+			got, err := decodeAll(t, src, f(), w, l.options()...)
+			sameResult(t, name+", "+w.name, got, err, want, wantErr)
+		}
+		for cut := range len(wire) {
+			from(io.MultiReader(strings.NewReader(wire[:cut]), strings.NewReader(wire[cut:])))
+		}
+		from(iotest.OneByteReader(strings.NewReader(wire)))
+		from(iotest.HalfReader(strings.NewReader(wire)))
+		from(iotest.DataErrReader(strings.NewReader(wire)))
+	}
 	for i, s := range seedStreams {
-		want, wantErr := slowParse(s, seedLimits)
 		for _, w := range ways() {
-			check := func(src io.Reader) {
-				t.Helper()
-				got, err := decodeAll(t, src, w, seedLimits.options()...)
-				sameResult(t, fmt.Sprintf("stream %d, %s", i, w.name), got, err, want, wantErr)
-			}
-			for cut := range len(s) {
-				check(io.MultiReader(strings.NewReader(s[:cut]), strings.NewReader(s[cut:])))
-			}
-			check(iotest.OneByteReader(strings.NewReader(s)))
-			check(iotest.HalfReader(strings.NewReader(s)))
-			check(iotest.DataErrReader(strings.NewReader(s)))
-			check(&randomReader{s, rand.New(rand.NewPCG(uint64(i), 1))})
+			check(fmt.Sprint("stream ", i), s, func() frame.Format { return record{} }, w, s, seedLimits)
 		}
 	}
-}
-
-// randomReader gives between 0 and 5000 bytes at a time.
-type randomReader struct {
-	s   string
-	rnd *rand.Rand
-}
-
-func (r *randomReader) Read(p []byte) (int, error) {
-	if len(r.s) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p[:min(len(p), r.rnd.IntN(5000))], r.s)
-	r.s = r.s[n:]
-	return n, nil
-}
-
-// Random streams, some of them damaged, in random portions, against the reference.
-func TestAgainstReference(t *testing.T) {
-	for seed := range uint64(100) {
-		rnd := rand.New(rand.NewPCG(seed, 2))
-		in := []byte(randomStream(rnd, 1+rnd.IntN(20)))
-		switch rnd.IntN(4) {
-		case 0:
-			in = in[:rnd.IntN(len(in))]
-		case 1:
-			in[rnd.IntN(len(in))] ^= 1 << rnd.IntN(8)
-		}
-		l := limits{most: 1 << (8 + rnd.IntN(12)), kind: map[uint32]int{}}
-		for kind := range uint32(rnd.IntN(100)) {
-			l.kind[kind] = 1 << (8 + rnd.IntN(12))
-		}
-		want, wantErr := slowParse(string(in), l)
-		for _, w := range ways() {
-			got, err := decodeAll(t, &randomReader{string(in), rnd}, w, l.options()...)
-			sameResult(t, w.name, got, err, want, wantErr)
-		}
+	records := sealedRecords()
+	for _, w := range sealedWays() {
+		check("sealed", new(masked).seal(records...), func() frame.Format { return new(masked) }, w,
+			strings.Join(records, ""), limits{most: 1 << 20})
 	}
 }
 
@@ -187,7 +166,7 @@ func TestLimitsOfKinds(t *testing.T) {
 	} {
 		for _, w := range ways() {
 			s := rawFrame(tt.kind, strings.Repeat("x", tt.n))
-			got, err := decodeAll(t, strings.NewReader(s), w, tt.opts...)
+			got, err := decodeAll(t, strings.NewReader(s), record{}, w, tt.opts...)
 			if tt.want != nil {
 				sameResult(t, tt.name, got, err, nil, tt.want)
 			} else if err != io.EOF || len(got) != 1 || got[0].raw != s {
@@ -197,34 +176,12 @@ func TestLimitsOfKinds(t *testing.T) {
 	}
 }
 
-// A fault in the stream is the last word, and is repeated, whichever call comes then.
-func TestFaultsAreFinal(t *testing.T) {
-	for _, s := range []string{
-		rawFrame(1, "too long") + rawFrame(1, ""),
-		rawFrame(badKind, "") + rawFrame(1, ""),
-	} {
-		r := millrace.NewReader(strings.NewReader(s))
-		d := frame.NewDecoder(r, record{}, frame.MaxPayload(4))
-		_, first := byReference(d)
-		var limit *frame.LimitError
-		if !errors.As(first, &limit) && first != errKind {
-			t.Fatal(first)
-		}
-		for _, w := range ways() {
-			if _, err := w.next(d); err != first {
-				t.Errorf("%s: %v after %v", w.name, err, first)
-			}
-		}
-		r.Release()
-	}
-}
-
 // The header of a frame that is too large is all that is read.
 func TestTooLargeIsNotWaitedFor(t *testing.T) {
 	head := rawFrame(1, strings.Repeat("x", 200))[:recordSize]
 	for _, w := range ways() {
 		src := io.MultiReader(strings.NewReader(head), iotest.ErrReader(errors.New("the payload was asked for")))
-		_, err := decodeAll(t, src, w, frame.MaxPayload(199))
+		_, err := decodeAll(t, src, record{}, w, frame.MaxPayload(199))
 		var limit *frame.LimitError
 		if !errors.As(err, &limit) || limit.Have != 200 {
 			t.Errorf("%s: %v", w.name, err)
@@ -260,9 +217,11 @@ func TestErrorsSayWhatHappened(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&frame.LimitError{Kind: 0x12, Have: 9, Limit: 8}, "frame: payload of 9 bytes announced in a frame of kind 0x12, limit 8"},
+		{&frame.LimitError{Kind: 0x12, Have: 9, Limit: 8},
+			"frame: payload of 9 bytes announced in a frame of kind 0x12, limit 8"},
 		{&frame.TimeoutError{Part: frame.InHeader, After: 2e9}, "frame: the rest of a header did not come within 2s"},
 		{&frame.TimeoutError{Part: frame.InPayload, After: 3e9}, "frame: the rest of a payload did not come within 3s"},
+		{&frame.TimeoutError{Part: 255, After: 3e9}, "frame: the rest of a Part(255) did not come within 3s"},
 	} {
 		if got := tt.err.Error(); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)

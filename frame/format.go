@@ -24,8 +24,8 @@ type Encoding interface {
 	AppendHeader(dst []byte, h Header) ([]byte, error)
 }
 
-// A Sealed is a Format whose frames come encrypted: the header by itself, the payload in chunks. HeaderSize is the size of
-// the encrypted header. Parse, which is called once for each frame, decrypts it; Payload counts bytes of plain text.
+// A Sealed is a Format whose frames come encrypted: the header by itself, the payload in chunks. HeaderSize is the size
+// of the encrypted header. Parse, which is called once for each frame, decrypts it; Payload counts bytes of plain text.
 //
 // A Sealed belongs to one Decoder, because its state follows the stream.
 type Sealed interface {

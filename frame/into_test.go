@@ -32,57 +32,63 @@ func (b *sparing) Writable(n int) []byte {
 
 // Memory is granted as bytes arrive, not as they are announced.
 func TestMemoryIsGrantedAsBytesArrive(t *testing.T) {
-	for _, arrived := range []int{0, 1, 3000, 5000, 100_000, 1 << 20} {
-		head := rawFrame(1, strings.Repeat("x", recordMost))[:recordSize]
-		pool := millrace.NewPool()
-		r := pool.NewReader(strings.NewReader(head+strings.Repeat("x", arrived)), 4096)
-		buf := &sparing{Buffer: new(arena.Heap), t: t, r: r}
-		_, _, err := frame.NewDecoder(r, record{}, frame.MaxPayload(recordMost)).NextInto(buf)
-		if err != io.ErrUnexpectedEOF {
-			t.Error(err)
-		}
-		if limit := 2*(recordSize+arrived) + 4<<10; buf.most > limit {
-			t.Errorf("%d of 16 MiB come: %d bytes granted, more than %d", arrived, buf.most, limit)
-		}
-		if n := pool.Stats().HighWater; n > 64<<10 {
-			t.Errorf("%d of 16 MiB come: %d bytes of blocks taken", arrived, n)
-		}
-		r.Release()
-		if n := chainMemory(t, head+strings.Repeat("x", arrived)); n > 64<<10+2*arrived {
-			t.Errorf("%d of 16 MiB come: %d bytes of blocks taken for a chain", arrived, n)
+	long := rawFrame(1, strings.Repeat("x", recordMost))
+	plain := func() frame.Format { return record{} }
+	for _, tt := range []struct {
+		name   string
+		format func() frame.Format
+		wire   string
+		chain  bool
+		blocks int // bytes of blocks for each byte that has arrived
+	}{
+		{"a chain", plain, long, true, 2},
+		{"a buffer", plain, long, false, 0},
+		{"a buffer, sealed", func() frame.Format { return new(masked) }, new(masked).seal(long[:recordSize+1<<20]), false, 0},
+	} {
+		for _, arrived := range []int{0, 1, 3000, 5000, 100_000, 1 << 20} {
+			f, pool := tt.format(), millrace.NewPool()
+			r := pool.NewReader(strings.NewReader(tt.wire[:f.HeaderSize()+arrived]), 4096)
+			buf := &sparing{Buffer: new(arena.Heap), t: t, r: r}
+			d := frame.NewDecoder(r, f, frame.MaxPayload(recordMost))
+			var err error
+			if tt.chain {
+				_, err = d.Next(new(millrace.Chain))
+			} else {
+				_, _, err = d.NextInto(buf)
+			}
+			if limit := 2*(recordSize+arrived) + 4<<10; err != io.ErrUnexpectedEOF || buf.most > limit {
+				t.Errorf("%s, %d of 16 MiB come: %v, %d bytes granted, limit %d", tt.name, arrived, err, buf.most, limit)
+			}
+			if n := int(pool.Stats().HighWater); n > 128<<10+tt.blocks*arrived {
+				t.Errorf("%s, %d of 16 MiB come: %d bytes of blocks taken", tt.name, arrived, n)
+			}
+			r.Release()
 		}
 	}
-}
-
-// chainMemory returns how much memory a Decoder takes for a chain with what there is of a frame.
-func chainMemory(t *testing.T, in string) int {
-	t.Helper()
-	pool := millrace.NewPool()
-	r := pool.NewReader(strings.NewReader(in), 4096)
-	defer r.Release()
-	var c millrace.Chain
-	if _, err := frame.NewDecoder(r, record{}, frame.MaxPayload(recordMost)).Next(&c); err != io.ErrUnexpectedEOF {
-		t.Error(err)
-	}
-	return int(pool.Stats().HighWater)
 }
 
 // What a Buffer held before is in front of the frame, and stays there when the call fails.
 func TestFramesComeBehindWhatIsThere(t *testing.T) {
-	in := rawFrame(1, strings.Repeat("x", 10_000)) + rawFrame(2, "cut")[:5]
+	whole, cut := rawFrame(1, strings.Repeat("x", 10_000)), rawFrame(2, "cut")[:5]
 	for _, buf := range []arena.Buffer{new(arena.Heap), arena.NewPool(1 << 20), arena.NewPool(64)} {
-		r := millrace.NewReader(iotest.HalfReader(strings.NewReader(in)))
+		r := millrace.NewReader(iotest.TimeoutReader(io.MultiReader(
+			strings.NewReader(whole[:5000]), strings.NewReader(whole[5000:]+cut))))
 		d := frame.NewDecoder(r, record{})
+		fails := func(want error) {
+			t.Helper()
+			if _, _, err := d.NextInto(buf); err != want || string(buf.Data(99)) != "mark" {
+				t.Errorf("%q left after %v", buf.Data(99), err)
+			}
+		}
 		_, _ = buf.Write([]byte("mark"))
+		fails(iotest.ErrTimeout)
 		s, h, err := d.NextInto(buf)
-		if err != nil || h.Payload != 10_000 || string(s.Bytes()) != "mark"+in[:len(in)-5] {
+		if err != nil || h.Payload != 10_000 || string(s.Bytes()) != "mark"+whole {
 			t.Errorf("%d bytes, %+v, %v", s.Len(), h, err)
 		}
 		s.Release()
 		_, _ = buf.Write([]byte("mark"))
-		if _, _, err := d.NextInto(buf); err != io.ErrUnexpectedEOF || string(buf.Data(99)) != "mark" {
-			t.Errorf("%q left after %v", buf.Data(99), err)
-		}
+		fails(io.ErrUnexpectedEOF)
 		r.Release()
 	}
 }
@@ -137,37 +143,17 @@ type nothing struct{}
 
 func (nothing) Read([]byte) (int, error) { return 0, nil }
 
-// stutter gives a few bytes or an error in turn, as a connection with a short deadline of the caller's does.
-type stutter struct {
-	s    string
-	step int
-	err  bool
-}
-
-var errDeadline = errors.New("deadline")
-
-func (s *stutter) Read(p []byte) (int, error) {
-	if s.err = !s.err; s.err {
-		return 0, errDeadline
-	}
-	if len(s.s) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p[:min(len(p), s.step)], s.s)
-	s.s = s.s[n:]
-	return n, nil
-}
-
 // A frame that went wrong leaves nothing behind: no memory in the Decoder, no place in the Buffer.
 func TestNothingIsLeftOfAFailedFrame(t *testing.T) {
 	large := rawFrame(1, strings.Repeat("x", 10_000))
 	buf := arena.NewPool(100)
-	r := millrace.NewReader(&stutter{s: large + rawFrame(2, "small"), step: 6000})
+	r := millrace.NewReader(iotest.TimeoutReader(io.MultiReader(
+		strings.NewReader(large[:6000]), strings.NewReader(large[6000:]+rawFrame(2, "small")))))
 	defer r.Release()
 	d := frame.NewDecoder(r, record{})
 	for _, want := range []string{large, rawFrame(2, "small")} {
 		s, _, err := d.NextInto(buf)
-		for err == errDeadline {
+		for err == iotest.ErrTimeout {
 			s, _, err = d.NextInto(buf)
 		}
 		if err != nil || string(s.Bytes()) != want || d.Kept() > 256 {

@@ -60,13 +60,3 @@ func TestMisuse(t *testing.T) {
 		t.Errorf("%d bytes given with a panic", c.Len())
 	}
 }
-
-func TestPartsHaveNames(t *testing.T) {
-	for part, want := range map[frame.Part]string{
-		frame.InHeader: "header", frame.InPayload: "payload", frame.InPayload + 1: "Part(2)", 255: "Part(255)",
-	} {
-		if got := part.String(); got != want {
-			t.Errorf("part %d is called %q, want %q", uint8(part), got, want)
-		}
-	}
-}

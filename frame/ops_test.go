@@ -8,31 +8,8 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/arena"
 	"github.com/millrace-io/millrace/frame"
+	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 )
-
-// weather is a source of which anything can be expected: portions of any size, nothing at all, and errors.
-type weather struct {
-	s   string
-	rnd *rand.Rand
-}
-
-func (w *weather) Read(p []byte) (int, error) {
-	switch w.rnd.IntN(6) {
-	case 0:
-		return 0, errDeadline
-	case 1:
-		return 0, nil
-	}
-	n := copy(p[:min(len(p), 1<<w.rnd.IntN(15))], w.s)
-	w.s = w.s[n:]
-	switch {
-	case len(w.s) == 0:
-		return n, io.EOF
-	case w.rnd.IntN(6) == 0:
-		return n, errDeadline
-	}
-	return n, nil
-}
 
 // held is a frame that has not been released, and the bytes that it must keep.
 type held struct {
@@ -40,25 +17,37 @@ type held struct {
 	want  string
 }
 
-// Any call in any order, in any weather, with frames released in any order, gives the frames of the reference, and
-// leaves the frames that are held as they were.
+// Any call in any order, from an unsteady source, with frames released in any order, gives the frames of the reference,
+// and leaves the frames that are held as they were.
 func TestRandomOperations(t *testing.T) {
 	for seed := range uint64(150) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
-		in := randomStream(rnd, 1+rnd.IntN(40))
-		if rnd.IntN(3) == 0 {
+		in := []byte(randomStream(rnd, 1+rnd.IntN(40)))
+		switch rnd.IntN(4) {
+		case 0:
 			in = in[:rnd.IntN(len(in))]
+		case 1:
+			in[rnd.IntN(len(in))] ^= 1 << rnd.IntN(8)
 		}
-		l := limits{most: 80_000}
-		want, wantErr := slowParse(in, l)
-		blocks := millrace.NewPool()
-		r := blocks.NewReader(&weather{in, rnd}, 16<<rnd.IntN(9))
-		got, err := play(t, rnd, frame.NewDecoder(r, record{}, l.options()...))
-		sameResult(t, "random operations", got, err, want, wantErr)
-		r.Release()
-		if n := blocks.Stats().InUse; n != 0 {
-			t.Fatalf("%d bytes in use after Release", n)
+		l := limits{most: 1 << (14 + rnd.IntN(6)), kind: map[uint32]int{}}
+		for kind := range uint32(rnd.IntN(10)) {
+			l.kind[kind] = 1 << (8 + rnd.IntN(12))
 		}
+		checkRandomly(t, string(in), rnd, l)
+	}
+}
+
+// checkRandomly compares what random calls give with the reference.
+func checkRandomly(t *testing.T, in string, rnd *rand.Rand, l limits) {
+	t.Helper()
+	want, wantErr := slowParse(in, l)
+	blocks := millrace.NewPool()
+	r := blocks.NewReader(&sourcetest.Unsteady{Rest: in, Rand: rnd}, 16<<rnd.IntN(9))
+	got, err := play(t, rnd, frame.NewDecoder(r, record{}, l.options()...))
+	sameResult(t, "random operations", got, err, want, wantErr)
+	r.Release()
+	if n := blocks.Stats().InUse; n != 0 {
+		t.Fatalf("%d bytes in use after Release", n)
 	}
 }
 
@@ -95,7 +84,7 @@ func play(t *testing.T, rnd *rand.Rand, d *frame.Decoder) (frames []slowFrame, e
 		switch err {
 		case nil:
 			frames = append(frames, f)
-		case errDeadline, arena.ErrFull, io.ErrNoProgress:
+		case sourcetest.ErrUnsteady, arena.ErrFull, io.ErrNoProgress:
 		default:
 			for len(live) > 0 {
 				release(0)

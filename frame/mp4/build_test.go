@@ -3,7 +3,11 @@ package mp4_test
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"io"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/millrace-io/millrace"
@@ -22,6 +26,9 @@ func unhex(s string) string {
 // Sequence headers as libx264, libx265 and ffmpeg's AAC encoder write them.
 var (
 	avc640x360 = unhex("014d401fffe1001a674d401fa6110280bfe5c044000003000400000300c83c60c84601000668e843044b20")
+	// libx264, samples of 7:5.
+	avc322x182 = unhex("0164000dffe1001e6764000dacd941519e226ffc001c001440000003004000000c83c50a65800100" +
+		"0668ebe3cb22c0fdf8f800")
 	avc320x240 = unhex("0142c00dffe100186742c00dd90141fb011000000300100000030320f142a48001000568cb83cb20")
 	// hvcC with its parameter sets, but without libx265's message about itself.
 	hevc322x182 = unhex("0101600000009000000000003cf000fcfdf8f800000f03" +
@@ -47,6 +54,7 @@ type rig struct {
 	m         *mp4.Muxer
 	fragments []mp4.Fragment
 	bytes     [][]byte // of each fragment
+	inits     [][]byte // when it was new
 }
 
 func newRig(t testing.TB, opts ...mp4.Option) *rig {
@@ -90,8 +98,109 @@ func (r *rig) keep(f mp4.Fragment, dst *millrace.Chain) {
 	if f.Samples > 0 {
 		r.fragments = append(r.fragments, f)
 		r.bytes = append(r.bytes, bytes.Clone(dst.Bytes()))
+		if f.NewInit {
+			r.inits = append(r.inits, r.init())
+		}
 	}
 	dst.Release()
+}
+
+// otherTags are the words of play that have no time of their own.
+var otherTags = map[string]struct {
+	kind flv.Type
+	data string
+}{
+	"avc":     {video, avcHeader(avc640x360)},
+	"avc320":  {video, avcHeader(avc320x240)},
+	"avc7:5":  {video, avcHeader(avc322x182)},
+	"hvc1":    {video, "\x90hvc1" + hevc322x182},
+	"hvc1:K":  {video, "\x91hvc1\x00\x00\x28K"}, // shown 40 ms later
+	"hvc1:P":  {video, "\xa3hvc1P"},
+	"mp4a":    {audio, "\x90mp4a" + aac48000},
+	"mp4a:a":  {audio, "\x91mp4aa"},
+	"aac48":   {audio, aacHeader(aac48000)},
+	"aac44":   {audio, aacHeader(aac44100)},
+	"meta":    {script, "\x02\x00\x0aonMetaData\x08"},
+	"end":     {video, "\x17\x02\x00\x00\x00"}, // of the sequence
+	"empty":   {video, avcKey("")},             // no picture at all
+	"command": {video, "\x57\x00"},             // to the player
+}
+
+var sampleWord = regexp.MustCompile(`^([KPa])(\d+)([+-]\d+)?(?:x(\d+))?$`)
+
+// play feeds the Muxer with the tags that in names: K, P and a are a key frame, another picture and a frame of sound at
+// that time in ms. P40+80 is shown 80 ms later, a0x60 are 60 frames of sound in a row. "release" calls Release. A
+// sample's data is its name.
+func (r *rig) play(in string) {
+	r.t.Helper()
+	now := 0
+	for _, word := range strings.Fields(in) {
+		if tag, ok := otherTags[word]; ok {
+			r.tag(tag.kind, uint32(now), tag.data)
+			continue
+		}
+		if word == "release" {
+			r.m.Release()
+			continue
+		}
+		m := sampleWord.FindStringSubmatch(word)
+		if m == nil {
+			r.t.Fatalf("no such word: %s", word)
+		}
+		at, _ := strconv.Atoi(m[2])
+		shift, _ := strconv.Atoi(m[3])
+		n, _ := strconv.Atoi(m[4])
+		for i := range max(n, 1) {
+			now = at + i*64/3
+			switch name := fmt.Sprint(m[1], now); m[1] {
+			case "a":
+				r.tag(audio, uint32(now), aacFrame(name))
+			case "K":
+				r.tag(video, uint32(now), avcKey(name))
+			case "P":
+				r.tag(video, uint32(now), avcDelta(int32(shift), name))
+			}
+		}
+	}
+}
+
+// String prints the fragments: what is new in the init segment, whether a viewer can begin, the start, and the samples
+// with dts, pts if it differs, and duration in units of their track. Samples of sound that follow one another are
+// printed as one: 3×a0@0+1024.
+func (r *rig) String() string {
+	var out []string
+	inits := r.inits
+	for i, f := range r.fragments {
+		var words []string
+		if f.NewInit {
+			words = append(words, "init")
+			init := inits[0]
+			inits = inits[1:]
+			for _, t := range readInit(init) {
+				words = append(words, map[string]string{
+					"vide": fmt.Sprintf("%dx%d", t.width, t.height), "soun": fmt.Sprint(t.scale)}[t.handler])
+			}
+		}
+		if f.Key {
+			words = append(words, "key")
+		}
+		words = append(words, f.Start.String()+":")
+		all := readFragments(r.bytes[i])
+		for len(all) > 0 {
+			n := 1
+			for n < len(all) && all[0].track == 2 && all[n].track == 2 && all[n].duration == all[0].duration &&
+				all[n].dts == all[n-1].dts+int64(all[n-1].duration) {
+				n++
+			}
+			word := all[0].String()
+			if n > 1 {
+				word = fmt.Sprint(n, "×", word)
+			}
+			words, all = append(words, word), all[n:]
+		}
+		out = append(out, strings.Join(words, " "))
+	}
+	return strings.Join(out, " | ")
 }
 
 func (r *rig) init() []byte {

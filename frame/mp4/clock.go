@@ -1,8 +1,8 @@
 package mp4
 
 const (
-	// maxBack is how far behind the newest tag of its track a tag of the same round may be. Decoding times do not go back, but
-	// encoders round them, and some correct their clock by a few frames.
+	// maxBack is how far behind the newest tag of its track a tag of the same round may be. Decoding times do not go back,
+	// but encoders round them, and some correct their clock by a few frames.
 	maxBack = 500 // ms
 
 	// maxPause is how far ahead of its due time a tag of the same round may be, after a pause.
@@ -14,9 +14,9 @@ const (
 
 // clock turns FLV's 32 bits of milliseconds into a time of the stream that does not wrap, go back or leap.
 //
-// A publisher that starts over, or whose clock leaps, begins a new round. Each track detects that by its own tags, because
-// sound and picture may be any distance apart, so one track may enter a round before the other. A round has one offset for
-// both, so that sound and picture keep their distance.
+// A publisher that starts over, or whose clock leaps, begins a new round. Each track detects that by its own tags,
+// because sound and picture may be any distance apart, so one track may enter a round before the other. A round has one
+// offset for both, so that sound and picture keep their distance.
 type clock struct {
 	first        int64 // the stream's time at the first tag
 	video, audio pace
@@ -41,8 +41,8 @@ type pace struct {
 
 // at returns the stream's time of a tag of track p with the time ts. It may be up to maxBack before p.now.
 //
-// While the tracks are in different rounds, a tag may fit into both: a late tag of the old round, or a tag of a track that
-// was silent when the new round began. It belongs to the round that puts it nearer to its track's due time.
+// While the tracks are in different rounds, a tag may fit into both: a late tag of the old round, or a tag of a track
+// that was silent when the new round began. It belongs to the round that puts it nearer to its track's due time.
 func (c *clock) at(p, other *pace, ts uint32, length int64) int64 {
 	begins := p.round == 0
 	if begins && other.round == 0 {

@@ -35,8 +35,8 @@ func trace(t testing.TB, s string) (marks []mark) {
 	return marks
 }
 
-// placed feeds a Muxer with pictures and sound of 48 kHz at the given times, and returns where it put each, in ms, in the
-// same order. It checks that the samples of each track last until the next one, or end before it.
+// placed feeds a Muxer with pictures and sound of 48 kHz at the given times, and returns where it put each, in ms, in
+// the same order. It checks that the samples of each track last until the next one, or end before it.
 func placed(t *testing.T, in []mark) (out []mark) {
 	t.Helper()
 	r := newRig(t)
@@ -122,6 +122,16 @@ func TestRounds(t *testing.T) {
 			"pictures that had stopped go on where the sound is",
 			"v1000 a1000 a1021 v1040 a2000 a3000 | v0 a0 v40 a21",
 			"v1000 a1000 a1021 v1040 a2000 a3000 | v2519 a3021 v3062 a3043",
+		},
+		{
+			"twice the same time",
+			"v0 v40 v40 v80",
+			"v0 v40 v41 v80",
+		},
+		{
+			"begun before zero",
+			"v4294967256 v0 v40",
+			"v4294967256 v4294967296 v4294967336",
 		},
 		{
 			"small steps back",

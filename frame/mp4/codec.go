@@ -65,8 +65,8 @@ func carried(t flv.Type, c flv.Codec) bool {
 	return c == flv.AAC
 }
 
-// parseAVC reads the picture's size from an AVCDecoderConfigurationRecord into c. The record goes into the avcC box as it is.
-// parseAVC returns what is wrong with the record, or "".
+// parseAVC reads the picture's size from an AVCDecoderConfigurationRecord into c. The record goes into the avcC box as
+// it is. parseAVC returns what is wrong with the record, or "".
 func parseAVC(c *config) string {
 	p := c.record
 	if len(p) < 8 {
@@ -231,8 +231,8 @@ func (c *config) readAspect(b *bitReader) {
 
 const hevcSPS = 33 // NAL unit type
 
-// parseHEVC reads the picture's size from an HEVCDecoderConfigurationRecord into c. The record goes into the hvcC box as it is.
-// parseHEVC returns what is wrong with the record, or "".
+// parseHEVC reads the picture's size from an HEVCDecoderConfigurationRecord into c. The record goes into the hvcC box
+// as it is. parseHEVC returns what is wrong with the record, or "".
 func parseHEVC(c *config) string {
 	p := c.record
 	if len(p) < 23 {
@@ -304,9 +304,9 @@ const (
 	aacELD = 39
 )
 
-// parseAAC reads rate, channels and frame length from an AudioSpecificConfig into c. The record goes into the esds box as it
-// is. parseAAC returns what is wrong with the record, or "". It refuses channel configurations that browsers do not know,
-// because one such track makes the whole file unreadable.
+// parseAAC reads rate, channels and frame length from an AudioSpecificConfig into c. The record goes into the esds box
+// as it is. parseAAC returns what is wrong with the record, or "". It refuses channel configurations that browsers do
+// not know, because one such track makes the whole file unreadable.
 func parseAAC(c *config) string {
 	b := &bitReader{p: c.record}
 	kind := aacKind(b)

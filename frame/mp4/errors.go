@@ -27,8 +27,8 @@ func (e *CodecError) Error() string {
 	return fmt.Sprintf("mp4: %s is not carried: video is AVC or HEVC, audio is AAC", e.Codec)
 }
 
-// ConfigError says that a sequence header is left out because it cannot be read, or browsers could not. The Muxer goes on with
-// the sequence header before it, or without the track if there is none.
+// ConfigError says that a sequence header is left out because it cannot be read, or browsers could not. The Muxer goes
+// on with the sequence header before it, or without the track if there is none.
 type ConfigError struct {
 	Codec flv.Codec
 	Why   string
@@ -38,8 +38,8 @@ func (e *ConfigError) Error() string {
 	return fmt.Sprintf("mp4: sequence header of %s: %s", e.Codec, e.Why)
 }
 
-// LimitError says that a tag is left out because it is too large. After a picture, all pictures up to the next key frame are
-// left out, too.
+// LimitError says that a tag is left out because it is too large. After a picture, all pictures up to the next key
+// frame are left out, too.
 type LimitError struct {
 	What  string // what is too large, with the name of the option
 	Have  int

@@ -81,7 +81,8 @@ func (m *Muxer) buildHead() {
 	w.text("mdat")
 }
 
-// run adds the traf box of a track's complete samples. It returns where the caller has to write the offset of their data.
+// run adds the traf box of a track's complete samples. It returns where the caller has to write the offset of their
+// data.
 func (w *boxes) run(tr *track, flags uint32) (offset int) {
 	traf := w.begin("traf")
 	tfhd := w.full("tfhd", 0, baseIsMoof)

@@ -1,6 +1,7 @@
 package mp4_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/millrace-io/millrace"
@@ -10,7 +11,8 @@ import (
 
 // fuzzSeeds are tags' data after one another, as unpack takes them apart.
 var fuzzSeeds = [][]string{
-	{"v" + avcHeader(avc640x360), "a" + aacHeader(aac44100), "v" + avcKey("K"), "a" + aacFrame("a"), "v" + avcDelta(80, "P")},
+	{"v" + avcHeader(avc640x360), "a" + aacHeader(aac44100), "v" + avcKey("K"), "a" + aacFrame("a"),
+		"v" + avcDelta(80, "P")},
 	{"v" + avcHeader(avc640x360), "v" + avcKey("K"), "v" + avcHeader(avc320x240), "v" + avcKey("K"), "v" + avcKey("K")},
 	{"a" + aacHeader(aac48000), "a" + aacFrame("a"), "a" + aacFrame("b"), "a" + aacHeader(aac44100), "a" + aacFrame("c")},
 	{"v\x90hvc1" + hevc322x182, "v\x91hvc1\x00\x00\x28K", "v\xa3hvc1P", "a\x90mp4a" + aac48000, "a\x91mp4ax"},
@@ -47,8 +49,8 @@ func unpack(b []byte, f func(kind flv.Type, step int, data string)) {
 	}
 }
 
-// FuzzMuxer feeds arbitrary tags: never a panic, never a leak, and what comes out can be read, with samples that follow one
-// another without overlapping.
+// FuzzMuxer feeds arbitrary tags: never a panic, never a leak, and what comes out can be read, with samples that follow
+// one another without overlapping, and no other init segment than was announced.
 func FuzzMuxer(f *testing.F) {
 	for _, seed := range fuzzSeeds {
 		f.Add(pack(seed), false)
@@ -67,6 +69,7 @@ func fuzzOne(t *testing.T, in []byte, both bool) {
 	m := mp4.NewMuxer(mp4.Tracks(both, both), mp4.MaxWaitBytes(200))
 	defer m.Release()
 	ends := map[uint32]int64{}
+	var last []byte // init segment
 	check := func(frag mp4.Fragment, dst *millrace.Chain) {
 		defer dst.Release()
 		if (frag.Samples == 0) != (dst.Len() == 0) {
@@ -86,7 +89,10 @@ func fuzzOne(t *testing.T, in []byte, both bool) {
 		}
 		if frag.NewInit {
 			clear(ends)
+		} else if !bytes.Equal(init.Bytes(), last) {
+			t.Fatalf("%+v has another init segment than the fragment before", frag)
 		}
+		last = bytes.Clone(init.Bytes())
 		packets := readFragments(dst.Bytes())
 		if len(packets) != frag.Samples || packets[0].key != frag.Key && packets[0].track == 1 {
 			t.Fatalf("%+v: %v", frag, packets)

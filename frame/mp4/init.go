@@ -5,13 +5,13 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// AppendInit appends the init segment (ftyp and moov) of the last fragment to dst, which owns it from then on. It returns
-// ErrNoInit before the first fragment, and dst is as it was then.
+// AppendInit appends the init segment (ftyp and moov) of the last fragment to dst, which owns it from then on. It
+// returns ErrNoInit before the first fragment, and dst is as it was then.
 //
-// The segment is the same for every viewer, wherever the viewer begins: fragments carry the stream's own time, and a player
-// takes the time of its first fragment for the beginning. There is no edit list to make that 0, because Chromium and ffmpeg
-// take what an edit list leaves out of an AAC track for the encoder's run-up, which they decode and throw away: a viewer who
-// comes an hour late would wait for an hour.
+// The segment is the same for every viewer, wherever the viewer begins: fragments carry the stream's own time, and a
+// player takes the time of its first fragment for the beginning. There is no edit list to make that 0, because Chromium
+// and ffmpeg take what an edit list leaves out of an AAC track for the encoder's run-up, which they decode and throw
+// away: a viewer who comes an hour late would wait for an hour.
 func (m *Muxer) AppendInit(dst *millrace.Chain) error {
 	if m.sent == [2]*config{} {
 		return ErrNoInit

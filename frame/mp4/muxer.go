@@ -12,28 +12,28 @@ import (
 const DefaultMaxWaitBytes = 16 << 20
 
 const (
-	// maxWaitSamples bounds the samples that wait for a fragment: more than a second of a stream of 60 pictures and 47 frames
-	// of sound a second.
+	// maxWaitSamples bounds the samples that wait for a fragment: more than a second of a stream of 60 pictures and 47
+	// frames of sound a second.
 	maxWaitSamples = 128
 
-	// audioFrames is how many frames of sound a fragment has in a stream without pictures, or while they have stopped: about
-	// a tenth of a second at the usual rates.
+	// audioFrames is how many frames of sound a fragment has in a stream without pictures, or while they have stopped:
+	// about a tenth of a second at the usual rates.
 	audioFrames = 5
 )
 
 // maxRecord bounds a sequence header. Parameter sets are some dozens of bytes, and every init segment repeats them.
 const maxRecord = 64 << 10
 
-// trackWait is how long, in ms of the stream, the first fragment waits for a sequence header that was announced, or for the
-// first picture behind one. Publishers send both at once, and often announce tracks that they do not have.
+// trackWait is how long, in ms of the stream, the first fragment waits for a sequence header that was announced, or for
+// the first picture behind one. Publishers send both at once, and often announce tracks that they do not have.
 const trackWait = 1000
 
 // Option changes how a Muxer works. Options panic if a value is out of range.
 type Option func(*Muxer)
 
-// MaxWaitBytes bounds the samples that wait for a fragment, in bytes. A larger sample is a *LimitError. If one more sample would
-// exceed the bound, the complete ones leave early. The newest sample of each track stays, so two tracks hold at most
-// twice n.
+// MaxWaitBytes bounds the samples that wait for a fragment, in bytes. A larger sample is a *LimitError. If one more
+// sample would exceed the bound, the complete ones leave early. The newest sample of each track stays, so two tracks
+// hold at most twice n.
 func MaxWaitBytes(n int) Option {
 	if n < 1 || n > 1<<30 {
 		panic(fmt.Sprintf("mp4: MaxWaitBytes(%d): from 1 byte to 1 GiB", n))
@@ -41,19 +41,19 @@ func MaxWaitBytes(n int) Option {
 	return func(m *Muxer) { m.maxBytes = n }
 }
 
-// Tracks announces what the stream has, as its FLV header says. The first fragment then waits for the sequence header of each
-// track, so that the init segment need not be replaced when the second sequence header comes a moment later. The wait ends
-// after one second of the stream, when 128 samples or MaxWaitBytes wait, and for a track whose codec or sequence header is
-// refused.
+// Tracks announces what the stream has, as its FLV header says. The first fragment then waits for the sequence header
+// of each track, so that the init segment need not be replaced when the second sequence header comes a moment later.
+// The wait ends after one second of the stream, when 128 samples or MaxWaitBytes wait, and for a track whose codec or
+// sequence header is refused.
 func Tracks(video, audio bool) Option {
 	return func(m *Muxer) { m.video.expected, m.audio.expected = video, audio }
 }
 
 // Fragment describes the fragment that WriteTag or Flush has appended. Samples is 0 if they have appended none.
 //
-// Key is set if the fragment begins with a key frame. In a fragment of sound alone it is set if the stream has no pictures,
-// or if the next picture will be a key frame. It is not set while pictures have stopped, because the next one may refer to
-// the pictures before.
+// Key is set if the fragment begins with a key frame. In a fragment of sound alone it is set if the stream has no
+// pictures, or if the next picture will be a key frame. It is not set while pictures have stopped, because the next one
+// may refer to the pictures before.
 type Fragment struct {
 	Samples int           // pictures and frames of sound
 	Key     bool          // a viewer can begin here, with the init segment in front; see above
@@ -61,7 +61,8 @@ type Fragment struct {
 	Start   time.Duration // earliest decoding time, in the stream's own time and in whole milliseconds
 }
 
-// Muxer turns FLV tags into fragmented MP4. It belongs to one goroutine at a time. Release gives back the samples that wait.
+// Muxer turns FLV tags into fragmented MP4. It belongs to one goroutine at a time. Release gives back the samples that
+// wait.
 type Muxer struct {
 	maxBytes     int
 	clock        clock
@@ -83,14 +84,14 @@ func NewMuxer(opts ...Option) *Muxer {
 	return m
 }
 
-// WriteTag adds the tag that flv.Decoder.Next described as t and appended to src. src is that one tag, whole; WriteTag takes
-// ownership of it, even if it returns an error. If the tag completes a fragment, WriteTag appends the fragment to dst, which
-// owns it.
+// WriteTag adds the tag that flv.Decoder.Next described as t and appended to src. src is that one tag, whole; WriteTag
+// takes ownership of it, even if it returns an error. If the tag completes a fragment, WriteTag appends the fragment to
+// dst, which owns it.
 //
-// WriteTag ignores tags other than pictures, sound and their sequence headers, pictures before the first key frame, and samples
-// before their sequence header. A new sequence header completes a fragment of all samples that wait; the next fragment has
-// NewInit set, unless the old sequence header has come back by then. A *CodecError, *ConfigError or *LimitError concerns this
-// tag alone: nothing is appended, and the next tag may be written.
+// WriteTag ignores tags other than pictures, sound and their sequence headers, pictures before the first key frame, and
+// samples before their sequence header. A new sequence header completes a fragment of all samples that wait; the next
+// fragment has NewInit set, unless the old sequence header has come back by then. A *CodecError, *ConfigError or
+// *LimitError concerns this tag alone: nothing is appended, and the next tag may be written.
 func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (Fragment, error) {
 	defer src.Release()
 	if t.Type != flv.TypeVideo && t.Type != flv.TypeAudio {
@@ -125,9 +126,9 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	return m.writeAudio(dst, t, &data)
 }
 
-// Flush appends a fragment of all samples that wait to dst, which owns it from then on. If none wait, dst is as it was. The
-// newest sample of each track lasts as long as the sample before it. Call Flush at the end of the stream; the Muxer then
-// holds nothing that Release would have to give back.
+// Flush appends a fragment of all samples that wait to dst, which owns it from then on. If none wait, dst is as it was.
+// The newest sample of each track lasts as long as the sample before it. Call Flush at the end of the stream; the Muxer
+// then holds nothing that Release would have to give back.
 func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 	m.video.expected, m.audio.expected = false, false
 	m.video.finish()
@@ -233,8 +234,8 @@ func (m *Muxer) ready() bool {
 	return (m.video.conf != nil || !m.video.expected) && (m.audio.conf != nil || !m.audio.expected)
 }
 
-// full reports whether the samples that wait have to leave before a sample of n bytes is added. Then no track is waited for
-// any longer.
+// full reports whether the samples that wait have to leave before a sample of n bytes is added. Then no track is waited
+// for any longer.
 func (m *Muxer) full(n int) bool {
 	videos, videoBytes := m.video.waiting()
 	sounds, soundBytes := m.audio.waiting()
@@ -245,8 +246,8 @@ func (m *Muxer) full(n int) bool {
 	return true
 }
 
-// closeStopped ends the open sample of a track that has stopped, instead of waiting for the time of the next sample. The caller
-// makes a fragment then, because within one the samples follow each other without gaps.
+// closeStopped ends the open sample of a track that has stopped, instead of waiting for the time of the next sample.
+// The caller makes a fragment then, because within one the samples follow each other without gaps.
 func (m *Muxer) closeStopped() {
 	if m.video.isOpen && m.clock.video.stopped() {
 		m.video.close(m.video.open.at + m.video.length())

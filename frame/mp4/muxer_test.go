@@ -1,11 +1,9 @@
 package mp4_test
 
 import (
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
@@ -19,45 +17,114 @@ const (
 	script = flv.TypeScript
 )
 
-func TestFragmentsOfPicturesAndSound(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool())
-	r := newRig(t)
-	r.tag(script, 0, "\x02\x00\x0aonMetaData\x08")
-	r.tag(video, 0, avcHeader(avc640x360))
-	r.tag(audio, 0, aacHeader(aac44100))
-	r.tag(video, 0, avcKey("K0"))
-	r.tag(audio, 0, aacFrame("a0"))
-	r.tag(audio, 23, aacFrame("a1"))
-	r.tag(video, 40, avcDelta(80, "P1"))
-	r.tag(audio, 46, aacFrame("a2"))
-	r.tag(video, 80, avcDelta(-40, "B2"))
-	r.tag(video, 120, avcKey("K3"))
-	r.tag(video, 120, "\x17\x02\x00\x00\x00") // end of sequence
-	r.flush()
+// What comes in and what goes out, in the words of rig.play and rig.String.
+func TestFragments(t *testing.T) {
+	both := []mp4.Option{mp4.Tracks(true, true)}
+	for _, tt := range []struct {
+		name string
+		opts []mp4.Option
+		in   string
+		want []string
+	}{
+		{"pictures and sound", nil, "meta avc aac44 K0 a0 a23 P40+80 a46 P80-40 K120 end",
+			[]string{"init 640x360 44100 key 0s: K0@0+40 a0@0+1024", "23ms: P40@40>120+40 a23@1024+1024", "80ms: P80@80>40+40",
+				"key 46ms: K120@120+40 a46@2048+1024"}},
+		{"enhanced tags", nil, "hvc1 mp4a hvc1:K mp4a:a hvc1:P",
+			[]string{"init 322x182 48000 key 0s: K@0>40+1", "0s: P@1+1 a@0+1024"}},
+		{"sound alone", nil, "aac48 a0x8",
+			[]string{"init 48000 key 0s: 5×a0@0+1024", "key 106ms: 3×a106@5120+1024"}},
+		{"sound that stops is not kept back until it comes again", nil, "avc aac48 a0 K0 K200 K400 K600 a5000",
+			[]string{"init 640x360 48000 key 0s: K0@0+200", "key 200ms: K200@200+200", "key 0s: K400@400+200 a0@0+1024",
+				"key 600ms: K600@600+200 a5000@240000+1024"}},
+		{"sound leaves half a second after the pictures have stopped, which go on where the stream says", nil,
+			"avc aac48 K0 K40 a0x30 K650 K690",
+			[]string{"init 640x360 48000 key 0s: K0@0+40", "key 0s: K40@40+40 24×a0@0+1024", "512ms: 5×a512@24576+1024",
+				"key 618ms: K650@650+40 a618@29696+1024", "key 690ms: K690@690+40"}},
+		{"sound waits a second for the first picture", nil, "avc aac48 a0x60 K1280 a1280 K1320",
+			[]string{"init 640x360 48000 key 0s: 47×a0@0+1024", "key 1.002s: 5×a1002@48128+1024",
+				"key 1.109s: 5×a1109@53248+1024", "key 1.216s: K1280@1280+40 3×a1216@58368+1024",
+				"key 1.28s: K1320@1320+40 a1280@61440+1024"}},
+		{"sound waits no longer for pictures that were announced", both, "avc aac48 a0x60 K1280 a1280 K1320",
+			[]string{"init 640x360 48000 key 0s: 47×a0@0+1024", "key 1.002s: 5×a1002@48128+1024",
+				"key 1.109s: 5×a1109@53248+1024", "key 1.216s: K1280@1280+40 3×a1216@58368+1024",
+				"key 1.28s: K1320@1320+40 a1280@61440+1024"}},
+		{"pictures wait a second for sound that was announced", both, "avc K500 K800 K1480 K1500 K1520",
+			[]string{"init 640x360 key 500ms: K500@500+300 K800@800+680 K1480@1480+20", "key 1.5s: K1500@1500+20",
+				"key 1.52s: K1520@1520+20"}},
+		{"sound waits a second for pictures that were announced", both, "aac48 a500x49",
+			[]string{"init 48000 key 500ms: 47×a500@24000+1024", "key 1.502s: 2×a1502@72128+1024"}},
+		{"samples before a sequence header and pictures before a key frame are dropped", nil,
+			"K0 a0 avc P40 K80 empty command",
+			[]string{"init 640x360 key 80ms: K80@80+40"}},
+		{"a new sequence header ends what was, a repeated one does nothing", nil,
+			"avc aac44 K0 a0 P40 avc aac44 avc320 P80 K120 K160",
+			[]string{"init 640x360 44100 key 0s: K0@0+40", "0s: P40@40+40 a0@0+1024",
+				"init 320x240 44100 key 120ms: K120@120+40", "key 160ms: K160@160+40"}},
+		{"a sequence header that comes back before it was missed", nil,
+			"avc aac44 K0 a0 K40 a40 avc320 aac48 aac44 avc K50 a50 K120 a120",
+			[]string{"init 640x360 44100 key 0s: K0@0+40", "key 0s: K40@40+40 a0@0+1764 a40@1764+1024", "key 80ms: K50@80+40",
+				"key 63ms: K120@120+40 a50@2789+2503 a120@5292+1024"}},
+		{"a track that comes late", nil, "avc K0 K40 K80 K120 aac48 a160 K160",
+			[]string{"init 640x360 key 0s: K0@0+40", "key 40ms: K40@40+40", "key 80ms: K80@80+40",
+				"init 640x360 48000 key 120ms: K120@120+40", "key 160ms: K160@160+40 a160@7680+1024"}},
+		{"a late track that was announced", both, "avc K0 K40 K80 K120 aac48 a160 K160",
+			[]string{"init 640x360 48000 key 0s: K0@0+40 K40@40+40 K80@80+40 K120@120+40",
+				"key 160ms: K160@160+40 a160@7680+1024"}},
+		{"a late track that was announced, and no room to wait", append(both, mp4.MaxWaitBytes(5)),
+			"avc K0 K40 K80 K120 aac48 a160 K160",
+			[]string{"init 640x360 key 0s: K0@0+40 K40@40+40", "key 80ms: K80@80+40",
+				"init 640x360 48000 key 120ms: K120@120+40", "key 160ms: K160@160+40 a160@7680+1024"}},
+		{"nothing is left from before Release", nil, "avc aac48 a0 a21 K0 release P40 K80",
+			[]string{"init 640x360 48000 key 80ms: K80@80+80"}},
+		{"times of sound are rounded to ms", nil, "aac48 a1000x5",
+			[]string{"init 48000 key 1s: 5×a1000@48000+1024"}},
+		{"a gap in the sound", nil, "aac48 a0 a21 a142 a164",
+			[]string{"init 48000 key 0s: a0@0+1024 a21@1024+5792 2×a142@6816+1024"}},
+		{"sound that is a little late", nil, "aac48 a0 a21 a46",
+			[]string{"init 48000 key 0s: a0@0+1024 a21@1024+1184 a46@2208+1024"}},
+		{"sound that is a little early", nil, "aac48 a0 a21 a40",
+			[]string{"init 48000 key 0s: a0@0+1024 a21@1024+896 a40@1920+1024"}},
+		{"sound at the same time", nil, "aac48 a0 a21 a21",
+			[]string{"init 48000 key 0s: a0@0+1024 a21@1024+1 a21@1025+1024"}},
+		{"sound that steps back", nil, "aac48 a0 a21 a0",
+			[]string{"init 48000 key 0s: a0@0+1024 a21@1024+1 a0@1025+1024"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			leaktest.Check(t, millrace.DefaultPool())
+			r := newRig(t, tt.opts...)
+			r.play(tt.in)
+			r.flush()
+			if got, want := r.String(), strings.Join(tt.want, " | "); got != want {
+				t.Errorf("got\n%s, want\n%s", got, want)
+			}
+		})
+	}
+}
 
-	want := []packet{
-		{1, 0, 0, 40, true, "K0"}, {2, 0, 0, 1024, true, "a0"},
-		{1, 40, 120, 40, false, "P1"}, {2, 1024, 1024, 1024, true, "a1"},
-		{1, 80, 40, 40, false, "B2"},
-		{1, 120, 120, 40, true, "K3"}, {2, 2048, 2048, 1024, true, "a2"},
-	}
-	if got := r.packets(0); !reflect.DeepEqual(got, want) {
-		t.Errorf("packets\n%v, want\n%v", got, want)
-	}
-	ms := time.Millisecond
-	wantFragments := []mp4.Fragment{
-		{Samples: 2, Key: true, NewInit: true, Start: 0}, {Samples: 2, Start: 23 * ms},
-		{Samples: 1, Start: 80 * ms}, {Samples: 2, Key: true, Start: 46 * ms},
-	}
-	if !reflect.DeepEqual(r.fragments, wantFragments) {
-		t.Errorf("fragments\n%+v, want\n%+v", r.fragments, wantFragments)
-	}
-	wantTracks := []track{
-		{id: 1, handler: "vide", entry: "avc1", scale: 1000, width: 640, height: 360, shown: 640 << 16, record: avc640x360},
-		{id: 2, handler: "soun", entry: "mp4a", scale: 44100, channels: 2, rate: 44100 << 16, record: aac44100},
-	}
-	if got := readInit(r.init()); !reflect.DeepEqual(got, wantTracks) {
-		t.Errorf("tracks\n%+v, want\n%+v", got, wantTracks)
+func TestInit(t *testing.T) {
+	for _, tt := range []struct {
+		in   string
+		want []track
+	}{
+		{"avc aac44 K0 a0", []track{
+			{id: 1, handler: "vide", entry: "avc1", scale: 1000, width: 640, height: 360, shown: 640 << 16, record: avc640x360},
+			{id: 2, handler: "soun", entry: "mp4a", scale: 44100, channels: 2, rate: 44100 << 16, record: aac44100},
+		}},
+		{"avc7:5 K0", []track{
+			{id: 1, handler: "vide", entry: "avc1", scale: 1000, width: 322, height: 182, aspect: "7:5",
+				shown: 322 * 7 << 16 / 5, record: avc322x182},
+		}},
+		{"hvc1 mp4a hvc1:K mp4a:a", []track{
+			{id: 1, handler: "vide", entry: "hvc1", scale: 1000, width: 322, height: 182, shown: 322 << 16, record: hevc322x182},
+			{id: 2, handler: "soun", entry: "mp4a", scale: 48000, channels: 1, rate: 48000 << 16, record: aac48000},
+		}},
+	} {
+		r := newRig(t)
+		r.play(tt.in)
+		r.flush()
+		if got := readInit(r.init()); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("tracks\n%+v, want\n%+v", got, tt.want)
+		}
 	}
 }
 
@@ -88,197 +155,22 @@ func TestSamplesAreByReference(t *testing.T) {
 	}
 }
 
-func TestSoundAlone(t *testing.T) {
-	r := newRig(t)
-	r.tag(audio, 0, aacHeader(aac48000))
-	for i := range 8 {
-		r.tag(audio, uint32(i*1024/48), aacFrame(fmt.Sprint(i)))
-	}
-	r.flush()
-	if len(r.fragments) != 2 || r.fragments[1] != (mp4.Fragment{Samples: 3, Key: true, Start: 106 * time.Millisecond}) {
-		t.Errorf("fragments %+v", r.fragments)
-	}
-	for i, p := range r.packets(0) {
-		if want := (packet{2, int64(i) * 1024, int64(i) * 1024, 1024, true, fmt.Sprint(i)}); p != want {
-			t.Errorf("%v, want %v", p, want)
-		}
-	}
-	if tracks := readInit(r.init()); len(tracks) != 1 || tracks[0].channels != 1 {
-		t.Errorf("tracks %+v", tracks)
-	}
-}
-
-// times feeds frames of sound at the given milliseconds and returns where they were placed.
-func times(t *testing.T, record string, ms ...uint32) (at []int64) {
-	r := newRig(t)
-	r.tag(audio, 0, aacHeader(record))
-	for _, ts := range ms {
-		r.tag(audio, ts, aacFrame("x"))
-	}
-	r.flush()
-	end := int64(-1)
-	for i, p := range r.packets(0) {
-		if i > 0 && p.dts != end {
-			t.Errorf("frame %d begins at %d, the one before ends at %d", i, p.dts, end)
-		}
-		end = p.dts + int64(p.duration)
-		at = append(at, p.dts)
-	}
-	return at
-}
-
-func TestTimesOfSound(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		in   []uint32
-		want []int64 // at 48 kHz: 48 units a ms, 1024 a frame
-	}{
-		{"cut to ms", []uint32{0, 21, 42, 64, 85}, []int64{0, 1024, 2048, 3072, 4096}},
-		{"rounded to ms", []uint32{1000, 1021, 1043, 1064, 1085}, []int64{48000, 49024, 50048, 51072, 52096}},
-		{"a gap", []uint32{0, 21, 142, 164}, []int64{0, 1024, 142 * 48, 142*48 + 1024}},
-		{"a little late", []uint32{0, 21, 46}, []int64{0, 1024, 46 * 48}},
-		{"a little early", []uint32{0, 21, 40}, []int64{0, 1024, 40 * 48}},
-		{"twice the same time", []uint32{0, 21, 21}, []int64{0, 1024, 1025}},
-		{"a step back", []uint32{0, 21, 0}, []int64{0, 1024, 1025}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := times(t, aac48000, tt.in...); !reflect.DeepEqual(got, tt.want) {
-				t.Errorf("%v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
 // Ten minutes of sound whose times are cut to milliseconds keeps to the multiples of the frame.
 func TestSoundDoesNotDrift(t *testing.T) {
 	for _, record := range []struct {
 		config string
 		rate   int
 	}{{aac44100, 44100}, {aac48000, 48000}, {unhex("138856e500"), 22050}} {
-		var ms []uint32
+		r := newRig(t)
+		r.tag(audio, 0, aacHeader(record.config))
 		for i := range record.rate * 600 / 1024 {
-			ms = append(ms, uint32(int64(i)*1024*1000/int64(record.rate)))
+			r.tag(audio, uint32(int64(i)*1024*1000/int64(record.rate)), aacFrame("x"))
 		}
-		for i, at := range times(t, record.config, ms...) {
-			if at != int64(i)*1024 {
-				t.Fatalf("%d Hz: frame %d at %d, want %d", record.rate, i, at, i*1024)
+		r.flush()
+		for i, p := range r.packets(0) {
+			if p.dts != int64(i)*1024 || p.duration != 1024 {
+				t.Fatalf("%d Hz: frame %d at %d for %d, want %d", record.rate, i, p.dts, p.duration, i*1024)
 			}
-		}
-	}
-}
-
-func TestTimesOfPictures(t *testing.T) {
-	const day = 24 * 3600 * 1000
-	for _, tt := range []struct {
-		name string
-		in   []uint32
-		want []int64
-	}{
-		{"as they are", []uint32{7, 40, 90}, []int64{7, 40, 90}},
-		{"far from zero", []uint32{45 * day, 45*day + 40}, []int64{45 * day, 45*day + 40}},
-		{"round the 32 bits", []uint32{1<<32 - 20, 20, 60}, []int64{1<<32 - 20, 1<<32 + 20, 1<<32 + 60}},
-		{"twice the same", []uint32{0, 40, 40, 80}, []int64{0, 40, 41, 80}},
-		{"a step back", []uint32{0, 40, 30, 80}, []int64{0, 40, 41, 80}},
-		{"begun before zero", []uint32{1<<32 - 40, 0, 40}, []int64{1<<32 - 40, 1 << 32, 1<<32 + 40}},
-		{"a pause of 9 s", []uint32{0, 40, 9040}, []int64{0, 40, 9040}},
-		{"started over", []uint32{60_000, 60_040, 0, 40, 80}, []int64{60_000, 60_040, 60_080, 60_120, 60_160}},
-		{"a leap ahead", []uint32{0, 40, 5 * day, 5*day + 40}, []int64{0, 40, 80, 120}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t)
-			r.tag(video, 0, avcHeader(avc640x360))
-			for _, ts := range tt.in {
-				r.tag(video, ts, avcKey("x"))
-			}
-			r.flush()
-			var got []int64
-			for _, p := range r.packets(0) {
-				got = append(got, p.dts)
-			}
-			if !reflect.DeepEqual(got, tt.want) {
-				t.Errorf("%v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
-// When the sound stops, its last frame is not kept back until it comes again.
-func TestSoundThatStops(t *testing.T) {
-	r := newRig(t)
-	r.tag(video, 0, avcHeader(avc640x360))
-	r.tag(audio, 0, aacHeader(aac48000))
-	r.tag(audio, 0, aacFrame("last"))
-	for i := range 20 {
-		r.tag(video, uint32(40*i), avcKey("x"))
-	}
-	if got := ofTrack(2, r.packets(0)); len(got) != 1 || got[0].duration != 1024 {
-		t.Fatalf("sound %v, want the one frame", got)
-	}
-	r.tag(audio, 5000, aacFrame("again"))
-	r.flush()
-	if got := ofTrack(2, r.packets(0)); len(got) != 2 || got[1].dts != 5000*48 {
-		t.Errorf("sound %v, want the second frame at 5 s", got)
-	}
-}
-
-// When the pictures stop, the newest one and the sound with it leave after half a second, and the sound then by itself. The
-// next picture is where the stream says, also after the one before has left early.
-func TestPicturesThatStop(t *testing.T) {
-	r := newRig(t)
-	r.tag(video, 0, avcHeader(avc640x360))
-	r.tag(audio, 0, aacHeader(aac48000))
-	r.tag(video, 0, avcKey("first"))
-	r.tag(video, 40, avcKey("last"))
-	for i := range 30 {
-		r.tag(audio, uint32(i*1024/48), aacFrame("a"))
-	}
-	ms := time.Millisecond
-	want := []mp4.Fragment{
-		{Samples: 1, Key: true, NewInit: true},
-		{Samples: 1 + 24, Key: true}, // the frame of sound at 512 ms is open
-		{Samples: 5, Start: 512 * ms},
-	}
-	if !reflect.DeepEqual(r.fragments, want) {
-		t.Errorf("fragments\n%+v, want\n%+v", r.fragments, want)
-	}
-	r.tag(video, 650, avcKey("again"))
-	r.tag(video, 690, avcKey("and again"))
-	r.flush()
-	wantPictures := []packet{
-		{1, 0, 0, 40, true, "first"}, {1, 40, 40, 40, true, "last"},
-		{1, 650, 650, 40, true, "again"}, {1, 690, 690, 40, true, "and again"},
-	}
-	if got := ofTrack(1, r.packets(0)); !reflect.DeepEqual(got, wantPictures) {
-		t.Errorf("pictures\n%v, want\n%v", got, wantPictures)
-	}
-}
-
-// When there is a sequence header and no picture behind it, the sound is held back for a second, and then leaves by
-// itself.
-func TestPicturesThatNeverCome(t *testing.T) {
-	for _, announced := range []bool{false, true} {
-		r := newRig(t, mp4.Tracks(announced, announced))
-		r.tag(video, 0, avcHeader(avc640x360))
-		r.tag(audio, 0, aacHeader(aac48000))
-		for i := range 60 {
-			r.tag(audio, uint32(i*1024/48), aacFrame("a"))
-			if i == 46 && len(r.fragments) > 0 { // 981 ms
-				t.Fatalf("fragments %+v after less than a second", r.fragments)
-			}
-		}
-		ms := time.Millisecond
-		want := []mp4.Fragment{
-			{Samples: 47, Key: true, NewInit: true}, {Samples: 5, Key: true, Start: 1002 * ms},
-			{Samples: 5, Key: true, Start: 1109 * ms},
-		}
-		if !reflect.DeepEqual(r.fragments, want) {
-			t.Errorf("fragments\n%+v, want\n%+v", r.fragments, want)
-		}
-		r.tag(video, 1280, avcKey("the first"))
-		r.tag(audio, 1280, aacFrame("with it"))
-		r.tag(video, 1320, avcKey("the second"))
-		if got := r.fragments[len(r.fragments)-1]; !got.Key || len(ofTrack(1, r.packets(0))) != 1 {
-			t.Errorf("%+v, want the first picture in the last fragment", got)
 		}
 	}
 }
@@ -299,186 +191,5 @@ func TestSoundWaitsForPictures(t *testing.T) {
 		if len(ofTrack(1, readFragments(r.bytes[i]))) != 1 {
 			t.Errorf("fragment %d, %+v, is not of one picture", i, f)
 		}
-	}
-}
-
-func TestPicturesBeforeAKeyFrameAreDropped(t *testing.T) {
-	r := newRig(t)
-	r.tag(video, 0, avcKey("before the sequence header"))
-	r.tag(audio, 0, aacFrame("likewise"))
-	r.tag(video, 0, avcHeader(avc640x360))
-	r.tag(video, 40, avcDelta(0, "P"))
-	r.tag(video, 80, avcKey("K"))
-	r.tag(video, 80, avcKey("")) // no picture at all
-	r.tag(video, 80, "\x57\x00") // command to the player
-	r.flush()
-	if got := r.packets(0); len(got) != 1 || got[0].data != "K" {
-		t.Errorf("%v, want the key frame alone", got)
-	}
-}
-
-// A new sequence header ends what was, and says so; a repeated one does nothing.
-func TestNewSequenceHeader(t *testing.T) {
-	r := newRig(t)
-	r.tag(video, 0, avcHeader(avc640x360))
-	r.tag(audio, 0, aacHeader(aac44100))
-	r.tag(video, 0, avcKey("K0"))
-	r.tag(audio, 0, aacFrame("a0"))
-	r.tag(video, 40, avcDelta(0, "P1"))
-	r.tag(video, 40, avcHeader(avc640x360)) // repeated
-	r.tag(audio, 40, aacHeader(aac44100))
-	if n := len(r.fragments); n != 1 {
-		t.Fatalf("%d fragments after a repeated header, want 1", n)
-	}
-	r.tag(video, 80, avcHeader(avc320x240))
-	if n := len(r.fragments); n != 2 || r.fragments[1].NewInit {
-		t.Fatalf("fragments %+v, want a second one, under the first init segment", r.fragments)
-	}
-	if tracks := readInit(r.init()); tracks[0].width != 640 {
-		t.Errorf("the init segment after the last old fragment is of the new size")
-	}
-	r.tag(video, 80, avcDelta(0, "cannot be decoded"))
-	r.tag(video, 120, avcKey("K2"))
-	r.tag(video, 160, avcKey("K3"))
-	r.flush()
-	if f := r.fragments[2]; !f.NewInit || !f.Key || r.fragments[3].NewInit {
-		t.Errorf("fragments %+v, want NewInit at the third alone", r.fragments)
-	}
-	if tracks := readInit(r.init()); tracks[0].width != 320 || len(tracks) != 2 {
-		t.Errorf("tracks %+v, want the new size", tracks)
-	}
-	var all []string
-	for _, p := range r.packets(0) {
-		all = append(all, p.data)
-	}
-	if got := strings.Join(all, " "); got != "K0 P1 a0 K2 K3" {
-		t.Errorf("samples %q", got)
-	}
-}
-
-// A sequence header that is replaced, and comes back before anything was made with the other one, is the one that
-// viewers have: they can go on. So nothing overlaps.
-func TestSequenceHeaderThatComesBack(t *testing.T) {
-	r := newRig(t)
-	r.tag(video, 0, avcHeader(avc640x360))
-	r.tag(audio, 0, aacHeader(aac44100))
-	for _, at := range []uint32{0, 40} {
-		r.tag(video, at, avcKey("K"))
-		r.tag(audio, at, aacFrame("a"))
-	}
-	r.tag(video, 45, avcHeader(avc320x240))
-	r.tag(audio, 45, aacHeader(aac48000))
-	r.tag(audio, 45, aacHeader(aac44100))
-	r.tag(video, 45, avcHeader(avc640x360))
-	for _, at := range []uint32{50, 120} {
-		r.tag(video, at, avcKey("K"))
-		r.tag(audio, at, aacFrame("a"))
-	}
-	r.flush()
-	for i, f := range r.fragments {
-		if f.NewInit != (i == 0) {
-			t.Errorf("fragment %d: %+v", i, f)
-		}
-	}
-	want := []packet{
-		{1, 0, 0, 40, true, "K"}, {1, 40, 40, 40, true, "K"}, {1, 80, 80, 40, true, "K"}, {1, 120, 120, 40, true, "K"},
-		{2, 0, 0, 1764, true, "a"}, {2, 1764, 1764, 1024, true, "a"}, {2, 2789, 2789, 2503, true, "a"}, // rounded up
-		{2, 5292, 5292, 1024, true, "a"},
-	}
-	if got := append(ofTrack(1, r.packets(0)), ofTrack(2, r.packets(0))...); !reflect.DeepEqual(got, want) {
-		t.Errorf("packets\n%v, want\n%v", got, want)
-	}
-}
-
-// What the header promised and never comes is waited for no longer than a second of the stream.
-func TestTracksThatNeverCome(t *testing.T) {
-	for kind, headers := range map[flv.Type]func(string) string{video: avcKey, audio: aacFrame} {
-		r := newRig(t, mp4.Tracks(true, true))
-		if kind == video {
-			r.tag(video, 0, avcHeader(avc640x360))
-		} else {
-			r.tag(audio, 0, aacHeader(aac48000))
-		}
-		for ms := uint32(500); ms <= 1480; ms += 20 {
-			r.tag(kind, ms, headers("x"))
-		}
-		if n := len(r.fragments); n != 0 {
-			t.Errorf("%v: %d fragments after 980 ms", kind, n)
-		}
-		r.tag(kind, 1500, headers("x"))
-		if n := len(r.fragments); n != 1 || r.fragments[0].Samples != 50 {
-			t.Errorf("%v: fragments %+v after a second, want one of 50 samples", kind, r.fragments)
-		}
-	}
-}
-
-// Without Tracks a second sequence header that comes late changes the init segment; with it, the first fragment waits.
-func TestTracks(t *testing.T) {
-	feed := func(r *rig) {
-		r.tag(video, 0, avcHeader(avc640x360))
-		for i := range 4 {
-			r.tag(video, uint32(40*i), avcKey(fmt.Sprint(i)))
-		}
-		r.tag(audio, 160, aacHeader(aac48000))
-		r.tag(audio, 160, aacFrame("a"))
-		r.tag(video, 160, avcKey("4"))
-		r.flush()
-	}
-	for _, tt := range []struct {
-		name        string
-		opts        []mp4.Option
-		inits       int
-		firstSample int
-	}{
-		{"as they come", nil, 2, 1},
-		{"announced", []mp4.Option{mp4.Tracks(true, true)}, 1, 4},
-		{"announced, but too late", []mp4.Option{mp4.Tracks(true, true), mp4.MaxWaitBytes(2)}, 2, 2},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, tt.opts...)
-			feed(r)
-			inits := 0
-			for _, f := range r.fragments {
-				if f.NewInit {
-					inits++
-				}
-			}
-			if inits != tt.inits || r.fragments[0].Samples != tt.firstSample {
-				t.Errorf("%d init segments, want %d; fragments %+v", inits, tt.inits, r.fragments)
-			}
-			if n := len(r.packets(0)); n != 6 {
-				t.Errorf("%d samples, want 6", n)
-			}
-		})
-	}
-}
-
-func TestEnhancedTags(t *testing.T) {
-	r := newRig(t)
-	r.tag(video, 0, "\x90hvc1"+hevc322x182)
-	r.tag(audio, 0, "\x90mp4a"+aac48000)
-	r.tag(video, 0, "\x91hvc1\x00\x00\x28K0")
-	r.tag(audio, 0, "\x91mp4aa0")
-	r.tag(video, 40, "\xa3hvc1P1")
-	r.flush()
-	want := []packet{{1, 0, 40, 40, true, "K0"}, {1, 40, 40, 40, false, "P1"}, {2, 0, 0, 1024, true, "a0"}}
-	if got := append(ofTrack(1, r.packets(0)), ofTrack(2, r.packets(0))...); !reflect.DeepEqual(got, want) {
-		t.Errorf("packets %v, want %v", got, want)
-	}
-	v := readInit(r.init())[0]
-	if v.entry != "hvc1" || v.width != 322 || v.height != 182 || v.record != hevc322x182 {
-		t.Errorf("track %+v", v)
-	}
-}
-
-func TestSampleShape(t *testing.T) {
-	r := newRig(t)
-	// libx264, 322x182, samples of 7:5.
-	r.tag(video, 0, avcHeader(unhex("0164000dffe1001e6764000dacd941519e226ffc001c001440000003004000000c83c50a65800100"+
-		"0668ebe3cb22c0fdf8f800")))
-	r.tag(video, 0, avcKey("K"))
-	r.flush()
-	if v := readInit(r.init())[0]; v.width != 322 || v.aspect != "7:5" || v.shown != 322*7<<16/5 {
-		t.Errorf("track %+v", v)
 	}
 }

@@ -30,6 +30,15 @@ type packet struct {
 	data     string
 }
 
+// String prints its data, dts, pts if it differs, and duration.
+func (p packet) String() string {
+	shown := ""
+	if p.pts != p.dts {
+		shown = fmt.Sprint(">", p.pts)
+	}
+	return fmt.Sprintf("%s@%d%s+%d", p.data, p.dts, shown, p.duration)
+}
+
 // readBoxes calls f with the type and the inside of each box in b.
 func readBoxes(b []byte, f func(kind string, in []byte)) {
 	for len(b) > 0 {

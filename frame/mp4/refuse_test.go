@@ -103,8 +103,13 @@ func TestRefusedTags(t *testing.T) {
 			r.tag(video, 0, avcHeader(avc640x360))
 			r.tag(audio, 0, aacHeader(aac48000))
 			r.tag(video, 0, avcKey("K"))
-			if err := r.try(tt.kind, 0, tt.data); err == nil || err.Error() != tt.want {
+			err := r.try(tt.kind, 0, tt.data)
+			if err == nil || err.Error() != tt.want {
 				t.Errorf("error %q, want %q", err, tt.want)
+			}
+			codec, ok := errors.AsType[*mp4.CodecError](err)
+			if ok == strings.HasPrefix(tt.want, "mp4: sequence header") || ok && codec.Type != tt.kind&^0x20 {
+				t.Errorf("error %q, as a CodecError %+v", err, codec)
 			}
 			r.tag(video, 40, avcDelta(0, "P")) // goes on
 			r.flush()
@@ -113,15 +118,6 @@ func TestRefusedTags(t *testing.T) {
 			}
 			r.m.Release()
 		})
-	}
-}
-
-// A codec's error can be told from others by its type, and names the codec.
-func TestCodecError(t *testing.T) {
-	r := newRig(t)
-	var codec *mp4.CodecError
-	if err := r.try(audio, 0, "\x91Opusabc"); !errors.As(err, &codec) || codec.Codec != flv.Opus || codec.Type != audio {
-		t.Errorf("error %v, want a CodecError of Opus", err)
 	}
 }
 
@@ -152,23 +148,5 @@ func TestMisuse(t *testing.T) {
 			}()
 			f()
 		}()
-	}
-}
-
-// After Release nothing is held, and the Muxer begins again at the next key frame.
-func TestRelease(t *testing.T) {
-	leaktest.Check(t, millrace.DefaultPool())
-	r := newRig(t)
-	r.tag(video, 0, avcHeader(avc640x360))
-	r.tag(audio, 0, aacHeader(aac48000))
-	r.tag(audio, 0, aacFrame("a"))
-	r.tag(audio, 21, aacFrame("b"))
-	r.tag(video, 0, avcKey("K0"))
-	r.m.Release()
-	r.tag(video, 40, avcDelta(0, "P1"))
-	r.tag(video, 80, avcKey("K2"))
-	r.flush()
-	if got := r.packets(0); len(got) != 1 || got[0].data != "K2" {
-		t.Errorf("%v, want the key frame after Release", got)
 	}
 }

@@ -56,7 +56,8 @@ func (t *track) close(at int64) {
 	t.floor = at
 }
 
-// finish ends the open sample without a successor: a picture lasts as long as the one before, sound as long as its frame.
+// finish ends the open sample without a successor: a picture lasts as long as the one before, sound as long as its
+// frame.
 func (t *track) finish() {
 	if !t.isOpen {
 		return
@@ -72,8 +73,8 @@ func (t *track) step() int64 {
 	return int64(t.conf.step)
 }
 
-// length returns step in milliseconds, rounded up, and at most maxBack: after a pause, step says nothing about the newest
-// picture.
+// length returns step in milliseconds, rounded up, and at most maxBack: after a pause, step says nothing about the
+// newest picture.
 func (t *track) length() int64 {
 	scale := int64(t.conf.scale)
 	return min((t.step()*1000+scale-1)/scale, maxBack)
@@ -90,8 +91,8 @@ func (t *track) start(s sample, data *millrace.Chain) {
 	t.next = s.at + int64(t.conf.step)
 }
 
-// rescale changes the units of time. Samples must not overlap across the change, because the old sequence header may come back
-// and viewers of earlier fragments then go on.
+// rescale changes the units of time. Samples must not overlap across the change, because the old sequence header may
+// come back and viewers of earlier fragments then go on.
 func (t *track) rescale(from, to uint32) {
 	t.usual, t.open = 0, sample{}
 	if from != to {
@@ -107,15 +108,15 @@ func (t *track) release() {
 	t.done, t.isOpen = t.done[:0], false
 }
 
-// maxDrift is how far the FLV time of a frame of sound may be from the end of its predecessor because of rounding: both times
-// are whole milliseconds, each up to 1 ms off.
+// maxDrift is how far the FLV time of a frame of sound may be from the end of its predecessor because of rounding: both
+// times are whole milliseconds, each up to 1 ms off.
 const maxDrift = 2 // ms
 
 // videoTime places a picture at ms. Two pictures never have the same decoding time.
 func (t *track) videoTime(ms int64) int64 { return max(ms, t.floor) }
 
-// audioTime places a frame of sound at ms, or right behind its predecessor if rounding explains the difference, so that sound
-// has neither gaps nor overlaps.
+// audioTime places a frame of sound at ms, or right behind its predecessor if rounding explains the difference, so that
+// sound has neither gaps nor overlaps.
 func (t *track) audioTime(ms int64) int64 {
 	rate := int64(t.conf.scale)
 	at := (ms*rate + 500) / 1000

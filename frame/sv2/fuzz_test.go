@@ -1,24 +1,24 @@
 package sv2_test
 
 import (
-	"errors"
-	"io"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame"
 	"github.com/millrace-io/millrace/frame/sv2"
+	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 )
 
-// FuzzHeader takes any bytes for a stream of plain messages and compares with the reference; what is parsed is built again.
+// FuzzHeader takes any bytes for a stream of plain messages and compares with the reference; what is parsed is built
+// again.
 func FuzzHeader(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00"), uint64(1))
 	f.Add([]byte("\x00\x80\x1f\x04\x00\x00\x01\x02\x03\x04\xff\xff\xff\x01\x00\x00x"), uint64(2))
 	f.Add([]byte("\x00\x80\x1f\xff\xff\xff\x01\x02"), uint64(3))
 	f.Fuzz(func(t *testing.T, in []byte, seed uint64) {
 		want, wantErr := slowParse(string(in))
-		r := millrace.NewReader(&weather{string(in), rand.New(rand.NewPCG(seed, 1))})
+		r := millrace.NewReader(&sourcetest.Unsteady{Rest: string(in), Rand: rand.New(rand.NewPCG(seed, 1))})
 		defer r.Release()
 		d := frame.NewDecoder(r, sv2.Format{}, frame.MaxPayload(sv2.MaxPayload))
 		rnd := rand.New(rand.NewPCG(seed, 2))
@@ -26,7 +26,7 @@ func FuzzHeader(f *testing.F) {
 		for {
 			messages, err := decodePlain(rnd, d)
 			got = append(got, messages...)
-			if err != errWeather {
+			if err != sourcetest.ErrUnsteady {
 				check(t, "fuzz", got, err, want, wantErr)
 				break
 			}
@@ -43,35 +43,7 @@ func FuzzOpener(f *testing.F) {
 	f.Add(uint64(2), uint32(10), byte(1), uint8(4))
 	f.Add(uint64(3), uint32(70_000), byte(128), uint8(18))
 	f.Fuzz(func(t *testing.T, seed uint64, at uint32, by byte, size uint8) {
-		aead := newAEAD(t)
 		rnd := rand.New(rand.NewPCG(seed, 0))
-		want := randomMessages(rnd, rnd.IntN(6), 1<<(size%18))
-		sealed, _ := slowSeal(aead, 0, want...)
-		wire := []byte(sealed)
-		if len(wire) > 0 {
-			wire[int(at)%len(wire)] ^= by
-		}
-		r := millrace.NewReader(&weather{string(wire), rnd})
-		defer r.Release()
-		o := sv2.NewOpener(r, aead)
-		buf := buffers()[rnd.IntN(3)]
-		var got []slowMessage
-		for {
-			messages, err := openAll(o, buf)
-			got = append(got, messages...)
-			if err == errWeather {
-				continue
-			}
-			wantErr := io.EOF
-			if by != 0 && len(wire) > 0 {
-				var tag *sv2.TagError
-				if !errors.As(err, &tag) {
-					t.Fatalf("%v; the damage was not seen", err)
-				}
-				want, wantErr = want[:min(len(got), len(want))], err
-			}
-			check(t, "fuzz", got, err, want, wantErr)
-			return
-		}
+		checkOpener(t, rnd, randomMessages(rnd, rnd.IntN(6), 1<<(size%18)), int(at), by)
 	})
 }

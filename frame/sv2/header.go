@@ -43,8 +43,8 @@ func ParseHeader(p []byte) (Header, error) {
 	}, nil
 }
 
-// Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. It returns dst as it was and
-// a *frame.LimitError if Length is above MaxPayload, or another error if ExtensionType has more than 15 bits.
+// Append appends the header's six bytes to dst, which it borrows, and returns the longer slice. It returns dst as it
+// was and a *frame.LimitError if Length is above MaxPayload, or another error if ExtensionType has more than 15 bits.
 func (h Header) Append(dst []byte) ([]byte, error) {
 	extension := h.ExtensionType
 	if extension >= channelBit {
@@ -111,8 +111,8 @@ func (Format) Parse(p []byte) (frame.Header, error) {
 	return h.Frame(), err
 }
 
-// AppendHeader appends the header of f to dst, which it borrows, and returns the longer slice. It returns dst as it was and
-// the error of [Header.Append], or another error if f.Kind has more than 23 bits.
+// AppendHeader appends the header of f to dst, which it borrows, and returns the longer slice. It returns dst as it was
+// and the error of [Header.Append], or another error if f.Kind has more than 23 bits.
 func (Format) AppendHeader(dst []byte, f frame.Header) ([]byte, error) {
 	if f.Kind > maxKind {
 		return dst, fmt.Errorf("sv2: kind %#x has more than the 23 bits of an extension and a message type", f.Kind)

@@ -30,9 +30,9 @@ type Opener struct {
 	d *frame.Decoder
 }
 
-// NewOpener returns an Opener of the frames that come from r, with a key that has not been used. The options are the ones of
-// a frame.Decoder, with kinds from [Header.Kind]; limits count plain text. The Opener borrows r for as long as it is used, and
-// there is nothing to close. NewOpener panics unless aead has nonces of 12 bytes and an overhead of 16.
+// NewOpener returns an Opener of the frames that come from r, with a key that has not been used. The options are the
+// ones of a frame.Decoder, with kinds from [Header.Kind]; limits count plain text. The Opener borrows r for as long as
+// it is used, and there is nothing to close. NewOpener panics unless aead has nonces of 12 bytes and an overhead of 16.
 func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Opener {
 	o := &Opener{f: sealedFormat{state: newCipherState(aead)}}
 	o.d = frame.NewDecoder(r, &o.f, opts...)
@@ -40,9 +40,9 @@ func NewOpener(r *millrace.Reader, aead cipher.AEAD, opts ...frame.Option) *Open
 }
 
 // NextInto reads the next frame into buf, decrypts it there, and takes it out as a Slice, which the caller owns and
-// releases: HeaderSize bytes of plain header and the payload, contiguous. What buf held before comes in front of it. Memory
-// is granted as bytes arrive. Chunks are not moved: each is read to where its plain text belongs, over the tag of the chunk
-// before.
+// releases: HeaderSize bytes of plain header and the payload, contiguous. What buf held before comes in front of it.
+// Memory is granted as bytes arrive. Chunks are not moved: each is read to where its plain text belongs, over the tag
+// of the chunk before.
 //
 // The error is a *TagError, ErrNonces, or as with frame.Decoder.NextInto. With any error buf is as it was.
 func (o *Opener) NextInto(buf arena.Buffer) (arena.Slice, Header, error) {

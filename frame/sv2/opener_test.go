@@ -6,17 +6,15 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"net"
 	"reflect"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/arena"
 	"github.com/millrace-io/millrace/frame"
 	"github.com/millrace-io/millrace/frame/sv2"
+	"github.com/millrace-io/millrace/internal/testkit/sourcetest"
 )
 
 // openAll opens messages until an error comes.
@@ -53,101 +51,86 @@ func check(t testing.TB, name string, got []slowMessage, gotErr error, want []sl
 	}
 }
 
-// weather is a source of which anything can be expected: portions of any size, nothing at all, and errors.
-type weather struct {
-	s   string
-	rnd *rand.Rand
-}
-
-var errWeather = errors.New("bad weather")
-
-func (w *weather) Read(p []byte) (int, error) {
-	switch w.rnd.IntN(6) {
-	case 0:
-		return 0, errWeather
-	case 1:
-		return 0, nil
-	}
-	n := copy(p[:min(len(p), 1<<w.rnd.IntN(17))], w.s)
-	if w.s = w.s[n:]; len(w.s) == 0 {
-		return n, io.EOF
-	}
-	return n, nil
-}
-
-// Errors of the source and full arenas lose nothing, wherever they come.
-func TestOpenerGoesOn(t *testing.T) {
-	aead := newAEAD(t)
-	for seed := range uint64(60) {
-		rnd := rand.New(rand.NewPCG(seed, 4))
-		want := randomMessages(rnd, 1+rnd.IntN(10), 1<<rnd.IntN(19))
-		wire, _ := slowSeal(aead, 0, want...)
-		blocks := millrace.NewPool()
-		r := blocks.NewReader(&weather{wire, rnd}, 32<<rnd.IntN(8))
-		o := sv2.NewOpener(r, aead)
-		bufs := append(buffers(), arena.NewPool(1<<18, arena.NoHeap()), arena.NewPool(99, arena.NoHeap()))
-		var got []slowMessage
-		for {
-			messages, err := openAll(o, bufs[rnd.IntN(len(bufs))])
-			got = append(got, messages...)
-			if err != errWeather && err != arena.ErrFull {
-				check(t, "weather", got, err, want, io.EOF)
-				break
-			}
-		}
-		r.Release()
-		for _, buf := range bufs {
-			if !buf.Droppable() {
-				t.Fatal("a slot is taken")
-			}
-		}
-		if n := blocks.Stats().InUse; n != 0 {
-			t.Fatalf("%d bytes in use after Release", n)
-		}
-	}
-}
-
-// A message that was changed anywhere does not come out, and the error says which call failed.
-func TestDamage(t *testing.T) {
-	aead := newAEAD(t)
-	messages := []slowMessage{{sv2.Header{Length: 3}, "abc"}, {}, {sv2.Header{Channel: true, Length: 5}, "defgh"}}
-	long := longMessages()[8] // two chunks
-	messages = append(messages, long)
-	var ends []int // of each call
+// callAt returns what the byte of a sealed stream belongs to: the call with which it is opened, the part of a message,
+// and the messages that are whole before.
+func callAt(messages []slowMessage, at int) (call uint64, part frame.Part, whole int) {
 	for i, m := range messages {
-		wire, _ := slowSeal(aead, 0, messages[:i]...)
-		ends = append(ends, len(wire)+22)
-		for n := m.Length; n > 0; n -= 65519 {
-			ends = append(ends, ends[len(ends)-1]+min(n, 65519)+16)
+		if at -= 22; at < 0 {
+			return call, frame.InHeader, i
 		}
-	}
-	wire, _ := slowSeal(aead, 0, messages...)
-	whole := []int{0, 0, 1, 2, 2, 3, 3, 3} // messages before each call's
-	parts := []frame.Part{0, 1, 0, 0, 1, 0, 1, 1}
-	if len(ends) != len(whole) || ends[len(ends)-1] != len(wire) {
-		t.Fatalf("calls end at %d of %d bytes", ends, len(wire))
-	}
-	call := 0
-	for at := 0; at < len(wire); at += 1 + at/200*100 {
-		for at >= ends[call] {
+		call++
+		for n := m.Length; n > 0; n -= 65519 {
+			if at -= min(n, 65519) + 16; at < 0 {
+				return call, frame.InPayload, i
+			}
 			call++
 		}
-		damaged := []byte(wire)
-		damaged[at] ^= 1 << (at % 8)
-		for _, buf := range buffers() {
-			r := millrace.NewReader(strings.NewReader(string(damaged)))
-			o := sv2.NewOpener(r, aead)
-			got, err := openAll(o, buf)
-			var tag *sv2.TagError
-			if !errors.As(err, &tag) || tag.Part != parts[call] || tag.Nonce != uint64(call) || tag.Err == nil {
-				t.Fatalf("byte %d: %v, want an error of call %d", at, err, call)
-			}
-			check(t, "damaged", got, nil, messages[:whole[call]], nil)
-			if _, again := openAll(o, buf); again != err {
-				t.Fatalf("%v after %v", again, err)
-			}
-			r.Release()
+	}
+	panic("behind the stream")
+}
+
+// checkOpener opens messages from an unsteady source, into any Buffer, with the byte at at changed by by. Errors of the
+// source and full arenas lose nothing. The message that was changed does not come out, and the error, which is
+// repeated, says which call failed.
+func checkOpener(t *testing.T, rnd *rand.Rand, messages []slowMessage, at int, by byte) {
+	t.Helper()
+	aead := newAEAD(t)
+	sealed, _ := slowSeal(aead, 0, messages...)
+	wire := []byte(sealed)
+	damaged := by != 0 && len(wire) > 0
+	if damaged {
+		at %= len(wire)
+		wire[at] ^= by
+	}
+	blocks := millrace.NewPool()
+	r := blocks.NewReader(&sourcetest.Unsteady{Rest: string(wire), Rand: rnd}, 32<<rnd.IntN(8))
+	o := sv2.NewOpener(r, aead)
+	bufs := append(buffers(), arena.NewPool(1<<18, arena.NoHeap()), arena.NewPool(99, arena.NoHeap()))
+	var got []slowMessage
+	var err error
+	for err == nil || err == sourcetest.ErrUnsteady || err == arena.ErrFull {
+		var some []slowMessage
+		some, err = openAll(o, bufs[rnd.IntN(len(bufs))])
+		got = append(got, some...)
+	}
+	if damaged {
+		call, part, whole := callAt(messages, at)
+		var tag *sv2.TagError
+		if !errors.As(err, &tag) || tag.Part != part || tag.Nonce != call || tag.Err == nil {
+			t.Fatalf("byte %d: %v, want an error of call %d", at, err, call)
 		}
+		check(t, "damaged", got, nil, messages[:whole], nil)
+		if _, again := openAll(o, bufs[0]); again != err {
+			t.Fatalf("%v after %v", again, err)
+		}
+	} else {
+		check(t, "unsteady", got, err, messages, io.EOF)
+	}
+	r.Release()
+	for _, buf := range bufs {
+		if !buf.Droppable() {
+			t.Fatal("a slot is taken")
+		}
+	}
+	if n := blocks.Stats().InUse; n != 0 {
+		t.Fatalf("%d bytes in use after Release", n)
+	}
+}
+
+func TestOpenerGoesOn(t *testing.T) {
+	for seed := range uint64(60) {
+		rnd := rand.New(rand.NewPCG(seed, 4))
+		checkOpener(t, rnd, randomMessages(rnd, 1+rnd.IntN(10), 1<<rnd.IntN(19)), 0, 0)
+	}
+}
+
+func TestDamage(t *testing.T) {
+	messages := []slowMessage{
+		{sv2.Header{Length: 3}, "abc"}, {}, {sv2.Header{Channel: true, Length: 5}, "defgh"}, longMessages()[8], // two chunks
+	}
+	wire, _ := slowSeal(newAEAD(t), 0, messages...)
+	for at := 0; at < len(wire); at += 1 + at/200*100 {
+		checkOpener(t, rand.New(rand.NewPCG(uint64(at), 5)), messages, at, 1<<(at%8))
 	}
 }
 
@@ -185,44 +168,5 @@ func TestOpenerErrors(t *testing.T) {
 	want := "sv2: encrypted payload with nonce 7: " + io.ErrNoProgress.Error()
 	if err.Error() != want || !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("%q, want %q", err, want)
-	}
-}
-
-// mostGranted is a Heap that knows how long its frame has been.
-type mostGranted struct {
-	arena.Heap
-	most int
-}
-
-func (b *mostGranted) Writable(n int) []byte {
-	b.most = max(b.most, b.Len()+n)
-	return b.Heap.Writable(n)
-}
-
-// A peer that announces 16 MiB, sends some of it and stalls gets twice as much memory as it has filled, and that only until
-// the deadline.
-func TestStalledMessages(t *testing.T) {
-	aead := newAEAD(t)
-	m := slowMessage{sv2.Header{Length: sv2.MaxPayload}, strings.Repeat("x", 200_000)}
-	wire, _ := slowSeal(aead, 0, m)
-	for _, arrived := range []int{0, 10, 4096, 65535, 100_000} {
-		synctest.Test(t, func(t *testing.T) {
-			here, there := net.Pipe()
-			go func() { _, _ = there.Write([]byte(wire[:22+arrived])) }()
-			r := millrace.NewReader(here)
-			o := sv2.NewOpener(r, aead, frame.MaxPayload(sv2.MaxPayload), frame.Deadlines(here, time.Second, 10*time.Second))
-			began := time.Now()
-			var buf mostGranted
-			_, _, err := o.NextInto(&buf)
-			var timeout *frame.TimeoutError
-			if !errors.As(err, &timeout) || timeout.Part != frame.InPayload || time.Since(began) != 10*time.Second {
-				t.Errorf("%v after %v", err, time.Since(began))
-			}
-			if limit := 2*arrived + 4<<10 + 100; buf.most > limit {
-				t.Errorf("%d bytes came: %d granted, more than %d", arrived, buf.most, limit)
-			}
-			r.Release()
-			_ = here.Close()
-		})
 	}
 }

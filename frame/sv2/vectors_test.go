@@ -1,6 +1,7 @@
 package sv2_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -10,8 +11,6 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/iotest"
-
-	"bytes"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/arena"
@@ -65,6 +64,15 @@ func (v vector) plain(t testing.TB) []byte {
 	return append(p, v.payload()...)
 }
 
+func unhex(t testing.TB, s string) []byte {
+	t.Helper()
+	p, err := hex.DecodeString(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 func readVectors(t testing.TB) (v vectors) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", "vectors.json"))
@@ -80,26 +88,29 @@ func readVectors(t testing.TB) (v vectors) {
 	return v
 }
 
-func TestSizesAreThoseOfTheReference(t *testing.T) {
+func TestHeadersAreThoseOfTheReference(t *testing.T) {
 	v := readVectors(t)
 	if v.Acts != [...]int{sv2.Act1Size, sv2.Act2Size} {
 		t.Errorf("acts of %d bytes, want %d and %d", v.Acts, sv2.Act1Size, sv2.Act2Size)
 	}
-	for _, h := range v.Headers {
-		if got := sv2.EncryptedLen(h.Length); got != h.Encrypted {
-			t.Errorf("EncryptedLen(%d) is %d, want %d", h.Length, got, h.Encrypted)
-		}
-	}
-}
-
-func TestHeadersAreThoseOfTheReference(t *testing.T) {
-	for _, v := range readVectors(t).Headers {
+	for _, v := range v.Headers {
 		raw := unhex(t, v.Bytes)
-		if got, err := sv2.ParseHeader(raw); err != nil || got != v.header() {
+		if got, err := sv2.ParseHeader(append(raw, "behind"...)); err != nil || got != v.header() {
 			t.Errorf("%s: parsed %+v, %v, want %+v", v.Bytes, got, err, v.header())
+		}
+		for n := range raw {
+			if h, err := sv2.ParseHeader(raw[:n]); err != io.ErrUnexpectedEOF || h != (sv2.Header{}) {
+				t.Errorf("%d bytes: %+v, %v", n, h, err)
+			}
 		}
 		if got, err := v.header().Append([]byte("x")); err != nil || string(got) != "x"+string(raw) {
 			t.Errorf("%+v: built %x, %v, want %s", v.header(), got[1:], err, v.Bytes)
+		}
+		if got := sv2.HeaderOf(v.header().Frame()); got != v.header() {
+			t.Errorf("%+v became %+v on the way through a frame.Header", v.header(), got)
+		}
+		if got := sv2.EncryptedLen(v.Length); got != v.Encrypted {
+			t.Errorf("EncryptedLen(%d) is %d, want %d", v.Length, got, v.Encrypted)
 		}
 	}
 }
@@ -113,17 +124,15 @@ func TestMessageIsThatOfTheReference(t *testing.T) {
 	if err != nil || !bytes.Equal(s.Bytes(), raw) || sv2.HeaderOf(f) != v.header() {
 		t.Fatalf("%x, %+v, %v", s.Bytes(), f, err)
 	}
-	built, err := frame.NewEncoder(sv2.Format{}).Assemble(new(arena.Heap), v.header().Frame(), func(buf arena.Buffer) error {
-		_, err := buf.Write(s.Bytes()[sv2.HeaderSize:])
-		return err
-	})
+	payload := string(s.Bytes()[sv2.HeaderSize:])
+	built, err := frame.NewEncoder(sv2.Format{}).Assemble(new(arena.Heap), v.header().Frame(), writing(payload))
 	if err != nil || !bytes.Equal(built.Bytes(), raw) {
 		t.Errorf("built %x, %v", built.Bytes(), err)
 	}
 }
 
-// What is sealed is what the reference has sealed, byte for byte, from the first frame with a key to the last; and what it
-// has sealed is opened.
+// What is sealed is what the reference has sealed, byte for byte, from the first frame with a key to the last; and what
+// it has sealed is opened.
 func TestEncryptedFramesAreThoseOfTheReference(t *testing.T) {
 	v := readVectors(t)
 	for name, side := range map[string]struct {
@@ -145,15 +154,13 @@ func checkSide(t *testing.T, key []byte, frames []vector, buf arena.Buffer) {
 		if got := sealer.Calls(); got != v.Nonce {
 			t.Errorf("frame %d: nonce %d, want %d", i, got, v.Nonce)
 		}
-		s, err := sealer.Seal(buf, v.header(), func(buf arena.Buffer) error {
-			_, err := buf.Write(v.payload())
-			return err
-		})
+		s, err := sealer.Seal(buf, v.header(), writing(string(v.payload())))
 		if err != nil {
 			t.Fatal(err)
 		}
 		sum := sha256.Sum256(s.Bytes())
-		if s.Len() != v.Wire || hex.EncodeToString(sum[:]) != v.SHA256 || v.Bytes != "" && v.Bytes != hex.EncodeToString(s.Bytes()) {
+		if s.Len() != v.Wire || hex.EncodeToString(sum[:]) != v.SHA256 ||
+			v.Bytes != "" && v.Bytes != hex.EncodeToString(s.Bytes()) {
 			t.Fatalf("frame %d, %d bytes of payload: sealed %d bytes with SHA-256 %x, want %d with %s",
 				i, v.Length, s.Len(), sum, v.Wire, v.SHA256)
 		}
