@@ -13,8 +13,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// writes are the ways of WriteTo: for any io.Writer, for one that takes bytes one at a time, and for a socket. The last is
-// given a writer here that no kernel stands behind, so that it can be stopped at any byte.
+// writes are the ways of WriteTo: for any io.Writer, for one that takes bytes one at a time, and for a socket. The last
+// is given a writer here that no kernel stands behind, so that it can be stopped at any byte.
 var writes = map[string]func(*millrace.Chain, io.Writer) (int64, error){
 	"joined":       func(c *millrace.Chain, w io.Writer) (int64, error) { return c.WriteTo(writerFunc(w.Write)) },
 	"a Write each": func(c *millrace.Chain, w io.Writer) (int64, error) { return c.WriteTo(byteWriter{w}) },
@@ -61,7 +61,8 @@ func TestWriteToAWriterThatMisbehaves(t *testing.T) {
 		{"nothing", func([]byte) (int, error) { return 0, nil }, io.ErrShortWrite.Error(), "abcdefgh"},
 		{"all of it and an error", func(p []byte) (int, error) { return len(p), fault }, "a fault", "efgh"},
 		{"negative", func([]byte) (int, error) { return -1, nil }, "invalid count -1 from Write of 4 bytes", "abcdefgh"},
-		{"too many", func(p []byte) (int, error) { return len(p) + 1, nil }, "invalid count 5 from Write of 4 bytes", "abcdefgh"},
+		{"too many", func(p []byte) (int, error) { return len(p) + 1, nil }, "invalid count 5 from Write of 4 bytes",
+			"abcdefgh"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var c millrace.Chain

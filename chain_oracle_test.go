@@ -260,8 +260,9 @@ func herdWriteTo(h *herd) {
 		write = writes["joined"]
 	}
 	n, err := write(&h.chains[i], &w)
-	if int(n) != min(w.at, len(h.want[i])) || (err == nil) != (w.at >= len(h.want[i])) || !bytes.Equal(w.Bytes(), h.want[i][:n]) {
-		h.t.Errorf("WriteTo = %d, %v of %d bytes to a writer that takes %d, which got %q", n, err, len(h.want[i]), w.at, w.Bytes())
+	all := h.want[i]
+	if int(n) != min(w.at, len(all)) || (err == nil) != (w.at >= len(all)) || !bytes.Equal(w.Bytes(), all[:n]) {
+		h.t.Errorf("WriteTo = %d, %v of %d bytes to a writer that takes %d, which got %q", n, err, len(all), w.at, w.Bytes())
 	}
 	h.want[i] = h.want[i][n:]
 }

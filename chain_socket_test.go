@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// tighten makes the kernel take little before a write has to wait. (A smaller receive buffer than this one makes TCP wait
-// for its own timers.)
+// tighten makes the kernel take little before a write has to wait. (A smaller receive buffer than this one makes TCP
+// wait for its own timers.)
 func tighten(t testing.TB, conns ...streamConn) {
 	t.Helper()
 	for _, c := range conns {
@@ -160,7 +160,9 @@ func TestWriteToDeadlinesInTheMiddle(t *testing.T) {
 
 // blocked starts to write c, waits until the kernel takes no more, lets the other end read n bytes, and returns what
 // ends the write and what it returned then.
-func blocked(t *testing.T, c *millrace.Chain, client, server streamConn, n int) (got []byte, result func() (int64, error)) {
+func blocked(
+	t *testing.T, c *millrace.Chain, client, server streamConn, n int,
+) (got []byte, result func() (int64, error)) {
 	t.Helper()
 	type outcome struct {
 		n   int64

@@ -185,8 +185,9 @@ func TestReleaseOfMoreSharesThanWereTaken(t *testing.T) {
 	s := r.Clone()
 	copied := r
 	r.Release()
-	wantPanic(t, "Release", "millrace: release of more shares of a block than were taken (released twice?)", copied.Release)
-	wantPanic(t, "Bytes", "millrace: use of a share after its block went back", func() { s.Bytes() }) // nothing is right now
+	wantPanic(t, "Release", "millrace: release of more shares of a block than were taken", copied.Release)
+	// From here on nothing is right.
+	wantPanic(t, "Bytes", "millrace: use of a share after its block went back", func() { s.Bytes() })
 }
 
 // With -tags invariants it is no excuse that another share keeps the bytes alive.

@@ -21,7 +21,8 @@ func (b *Reader) fill() error {
 }
 
 // fillRange makes at least one byte available, or returns the error that says why not. Unless src is a socket, it then
-// reads on until n bytes are buffered, as long as they fit into the block and src gives some. Fewer than n are buffered.
+// reads on until n bytes are buffered, as long as they fit into the block and src gives some. Fewer than n are
+// buffered.
 func (b *Reader) fillRange(n int) error {
 	if b.r == b.w {
 		if err := b.fill(); err != nil {
@@ -54,7 +55,11 @@ func (b *Reader) fillOnce() {
 		}
 	default:
 		b.more = nil // what was put back has been read
-		b.receive()
+		if b.sock != nil {
+			b.sock.receive()
+			return
+		}
+		b.readInto(b.makeRoom())
 	}
 }
 
@@ -69,15 +74,6 @@ func (b *Reader) advance() {
 	b.w = len(b.buf)
 	b.lent, b.window = true, true
 	b.token.open(b.blk, 1)
-}
-
-// receive reads from the source once into the room that makeRoom finds. Nothing is buffered.
-func (b *Reader) receive() {
-	if b.sock != nil {
-		b.sock.receive()
-		return
-	}
-	b.readInto(b.makeRoom())
 }
 
 // readInto reads into p, which is buf[w:], once.
@@ -204,8 +200,8 @@ func (b *Reader) gather(n int) {
 	b.more.ahead.Discard(m)
 }
 
-// contiguous sees to it that the block has room for n bytes from r on, moving what is buffered to the block's start or to
-// another block where it must. Something is buffered, but fewer than n bytes.
+// contiguous sees to it that the block has room for n bytes from r on, moving what is buffered to the block's start or
+// to another block where it must. Something is buffered, but fewer than n bytes.
 func (b *Reader) contiguous(n int) {
 	if !b.window && len(b.buf)-b.r >= n {
 		return

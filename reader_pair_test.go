@@ -126,8 +126,8 @@ type pair struct {
 
 func (p *pair) delim() byte { return "\n\rae\x00\xe6"[int(p.choose())%6] }
 
-// discard is bufio's Discard, but for one thing: with nothing buffered bufio reads on past an error that is pending, and
-// gives what comes behind the error first.
+// discard is bufio's Discard, but for one thing: with nothing buffered bufio reads on past an error that is pending,
+// and gives what comes behind the error first.
 func (p *pair) discard(n int) (int, error) {
 	if n == 0 {
 		p.pass() // both keep what could be unread

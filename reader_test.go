@@ -68,8 +68,8 @@ func TestReadRangeOfAnyLengthNeedsOneBlock(t *testing.T) {
 	r.Release()
 }
 
-// Over a source that is no socket, a range that fits into the block is lent as one slice, however little each read gives.
-// A longer range is lent as it arrives.
+// Over a source that is no socket, a range that fits into the block is lent as one slice, however little each read
+// gives. A longer range is lent as it arrives.
 func TestReadRangeOfSmallReads(t *testing.T) {
 	r := millrace.NewReader(&pattern{end: 1 << 20, most: 100})
 	defer r.Release()

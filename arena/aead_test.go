@@ -240,8 +240,8 @@ func TestSealOfNothing(t *testing.T) {
 // shortTag returns an AES-GCM with a tag of so many bytes, less than 16.
 func shortTag(size int) cipher.AEAD { return roomyGCM{must(cipher.NewGCMWithTagSize(block, size))} }
 
-// roomyGCM is an AES-GCM that writes as if its tag had 16 bytes, as that of Go 1.26 does (golang.org/issue/80288). Where
-// that would be another owner's memory, it panics instead.
+// roomyGCM is an AES-GCM that writes as if its tag had 16 bytes, as that of Go 1.26 does (golang.org/issue/80288).
+// Where that would be another owner's memory, it panics instead.
 type roomyGCM struct{ cipher.AEAD }
 
 func (a roomyGCM) Seal(dst, nonce, plaintext, additionalData []byte) []byte {

@@ -120,7 +120,9 @@ func TestEmptySlices(t *testing.T) {
 	pool.Writable(10)
 	pool.Truncate(0)
 	emptied := pool.Take()
-	for what, s := range map[string]arena.Slice{"zero": {}, "released": released, "emptied": emptied, "no frame": pool.Take()} {
+	for what, s := range map[string]arena.Slice{
+		"zero": {}, "released": released, "emptied": emptied, "no frame": pool.Take(),
+	} {
 		if s.Promote() || s.Len() != 0 || s.Bytes() != nil {
 			t.Errorf("%s: %d bytes", what, s.Len())
 		}

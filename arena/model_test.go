@@ -20,9 +20,9 @@ type lent struct {
 	number uint64 // of the frame
 }
 
-// A model is a Pool and what it ought to do. It holds copies of all that is held, and knows from them whether a frame has room
-// in memory, and in which mode it is; where in memory is the Pool's choice. It compares after each step, because no call may
-// change what another owner holds.
+// A model is a Pool and what it ought to do. It holds copies of all that is held, and knows from them whether a frame
+// has room in memory, and in which mode it is; where in memory is the Pool's choice. It compares after each step,
+// because no call may change what another owner holds.
 type model struct {
 	t        testing.TB
 	pool     *arena.Pool

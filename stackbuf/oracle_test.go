@@ -57,8 +57,8 @@ type slot struct {
 	b stackbuf.Buffer
 	o *bytes.Buffer
 
-	// What made o what it is. Copies of a bytes.Buffer share memory; those of a small Buffer do not. So the oracle of a copy
-	// is a new bytes.Buffer that the same was done to.
+	// What made o what it is. Copies of a bytes.Buffer share memory; those of a small Buffer do not. So the oracle of a
+	// copy is a new bytes.Buffer that the same was done to.
 	origin func() *bytes.Buffer
 	calls  []func(b buffer)
 
@@ -141,8 +141,8 @@ func (r *rig) shrink(i int) {
 	s.start(s.b, func() *bytes.Buffer { return bytes.NewBuffer(bytes.Clone(contents)) })
 }
 
-// unread is UnreadByte or UnreadRune. When the contents have moved, what was in front of them is gone; whether they have
-// is a matter of capacity, in which the two differ. Then they are made equal again.
+// unread is UnreadByte or UnreadRune. When the contents have moved, what was in front of them is gone; whether they
+// have is a matter of capacity, in which the two differ. Then they are made equal again.
 func (r *rig) unread(i int, call func(b buffer) error) {
 	s := &r.slots[i]
 	before, oracleBefore := s.b.Len(), s.o.Len()
