@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // A burst gives 64 to 2048 bytes a Read, as segments come from a network, and costs next to nothing itself.
@@ -150,7 +151,7 @@ func BenchmarkWriteTo(b *testing.B) {
 			}},
 		} {
 			b.Run(fmt.Sprintf("%d pieces/%s", pieces, way.name), func(b *testing.B) {
-				client, server := tcpPair(b)
+				client, server := nettest.TCPPair(b, false)
 				go io.Copy(io.Discard, server)
 				measure(b, size, func() {
 					if err := way.write(client); err != nil {

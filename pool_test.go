@@ -12,6 +12,7 @@ import (
 	"weak"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 func TestPoolSizes(t *testing.T) {
@@ -245,7 +246,7 @@ func TestPoolTrimsAfterGarbageCollections(t *testing.T) {
 	d := p.Get(1 << 20)
 	d.Release()
 	millrace.TrimUnneeded(p, time.Unix(1, 0)) // long ago
-	until(t, "the idle block is gone", func() bool {
+	nettest.Eventually(t, "the idle block is gone", func() bool {
 		runtime.GC()
 		return p.Stats().Idle == 0
 	})
@@ -260,7 +261,7 @@ func TestPoolIsCollected(t *testing.T) {
 		d.Release()
 	}
 	p = nil
-	until(t, "the Pool is collected", func() bool {
+	nettest.Eventually(t, "the Pool is collected", func() bool {
 		runtime.GC()
 		return gone.Value() == nil
 	})

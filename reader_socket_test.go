@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // streamConn is what *net.TCPConn and *net.UnixConn have in common.
@@ -28,35 +29,16 @@ type streamConn interface {
 	CloseWrite() error
 }
 
-// sockets makes a connected pair of each kind of socket that a Reader waits for.
+// sockets makes a connected pair of each kind of socket that a Reader waits for. Both are closed when the test ends.
 var sockets = map[string]func(t testing.TB) (client, server streamConn){
-	"tcp": func(t testing.TB) (client, server streamConn) { return tcpPair(t) },
-	"tcp4": func(t testing.TB) (client, server streamConn) {
-		c, s := dialPair(t, "tcp4", "127.0.0.1:0")
-		return c.(streamConn), s.(streamConn)
-	},
+	"tcp": func(t testing.TB) (client, server streamConn) { return nettest.TCPPair(t, false) },
 	"unix": func(t testing.TB) (client, server streamConn) {
-		c, s := dialPair(t, "unix", filepath.Join(t.TempDir(), "s"))
+		l := must(net.Listen("unix", filepath.Join(t.TempDir(), "s")))
+		defer l.Close()
+		c, s := must(net.Dial("unix", l.Addr().String())), must(l.Accept())
+		t.Cleanup(func() { c.Close(); s.Close() })
 		return c.(streamConn), s.(streamConn)
 	},
-}
-
-// dialPair returns the two ends of a connection, which are closed when the test ends.
-func dialPair(t testing.TB, network, address string) (client, server net.Conn) {
-	t.Helper()
-	l, err := net.Listen(network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if client, err = net.Dial(network, l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if server, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close(); server.Close() })
-	return client, server
 }
 
 func onSockets(t *testing.T, test func(t *testing.T, client, server streamConn)) {
@@ -82,7 +64,7 @@ func TestReaderHoldsNoBlockWhileItWaits(t *testing.T) {
 			}
 			done := make(chan error)
 			go func() { done <- call(r) }()
-			until(t, name+" waits without a block", func() bool { return pool.Stats().InUse == 0 })
+			nettest.Eventually(t, name+" waits without a block", func() bool { return pool.Stats().InUse == 0 })
 			client.SetReadDeadline(time.Unix(1, 0))
 			if err := <-done; !errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%s: %v", name, err)
@@ -102,7 +84,7 @@ func TestIdleReadersNeedNoBuffer(t *testing.T) {
 	var readers [idleConnections]*millrace.Reader
 	var conns, servers [idleConnections]streamConn
 	for i := range conns {
-		conns[i], servers[i] = tcpPair(t)
+		conns[i], servers[i] = nettest.TCPPair(t, false)
 	}
 	pool := millrace.NewPool()
 	var waiting sync.WaitGroup
@@ -124,7 +106,7 @@ func TestIdleReadersNeedNoBuffer(t *testing.T) {
 		readers[i] = pool.NewReader(conns[i], 4096)
 		servers[i].Write([]byte("s"))
 	}
-	until(t, "all wait", func() bool {
+	nettest.Eventually(t, "all wait", func() bool {
 		s := pool.Stats()
 		return s.InUse == 0 && s.Taken >= idleConnections
 	})
@@ -229,7 +211,7 @@ func TestReaderDeadlinesInTheMiddle(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		const total = 1 << 20
 		go writePattern(t, server, total)
-		pool := millrace.NewPool()
+		pool := newPool(t)
 		r := pool.NewReader(client, 4096)
 		rng := rand.New(rand.NewPCG(5, 5))
 		var held []*packet
@@ -260,9 +242,6 @@ func TestReaderDeadlinesInTheMiddle(t *testing.T) {
 			p.chain.Release()
 		}
 		r.Release()
-		if n := pool.Stats().InUse; n != 0 {
-			t.Errorf("%d bytes in use", n)
-		}
 	})
 }
 
@@ -315,7 +294,7 @@ func TestReaderOfAClosedSocket(t *testing.T) {
 			r.Skip(1)
 			done := make(chan error)
 			go func() { done <- call(r) }()
-			until(t, network+", "+name+" waits", func() bool { return pool.Stats().InUse == 0 })
+			nettest.Eventually(t, network+", "+name+" waits", func() bool { return pool.Stats().InUse == 0 })
 			client.Close()
 			err := <-done
 			want := socketError(name, client)
@@ -352,7 +331,7 @@ func TestReaderAtTheEndOfASocket(t *testing.T) {
 
 func TestReaderOfAResetConnection(t *testing.T) {
 	reset := func(read func(c net.Conn) error) (*net.TCPConn, error) {
-		client, server := tcpPair(t)
+		client, server := nettest.TCPPair(t, false)
 		server.SetLinger(0)
 		server.Close()
 		return client, read(client)
@@ -376,8 +355,8 @@ func TestReaderOfAResetConnection(t *testing.T) {
 // What was read last cannot be unread into a block that the Reader gave up to wait, and that may have another
 // owner by now. Was a bug with UnreadRune.
 func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
-	pool := millrace.NewPool()
-	client, server := tcpPair(t)
+	pool := newPool(t)
+	client, server := nettest.TCPPair(t, false)
 	r := pool.NewReader(client, 4096)
 	server.Write([]byte("kept, é"))
 	var c millrace.Chain
@@ -410,9 +389,6 @@ func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
 	}
 	others.Release()
 	r.Release()
-	if n := pool.Stats().InUse; n != 0 {
-		t.Errorf("%d bytes in use", n)
-	}
 }
 
 // readAndWait reads n bytes into a Chain, has the Reader wait for n more on another goroutine, and returns when it has
@@ -430,14 +406,14 @@ func readAndWait(t *testing.T, r *millrace.Reader, n int) (c *millrace.Chain, ne
 		}
 		done <- d
 	}()
-	until(t, "the Reader waits", alone)
+	nettest.Eventually(t, "the Reader waits", alone)
 	return c, func() *millrace.Chain { return <-done }
 }
 
 // Packets with a wait between them lie one behind the other in one block, if the first is still held.
 func TestKeptPacketsAreAdjacentAcrossAWait(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
-		pool := millrace.NewPool()
+		pool := newPool(t)
 		r := pool.NewReader(client, 4096)
 		server.Write([]byte("first"))
 		c, next := readAndWait(t, r, 5)
@@ -453,9 +429,6 @@ func TestKeptPacketsAreAdjacentAcrossAWait(t *testing.T) {
 		c.Release()
 		d.Release()
 		r.Release()
-		if n := pool.Stats().InUse; n != 0 {
-			t.Errorf("%d bytes in use", n)
-		}
 
 		server.Write([]byte("one"))
 		c, next = readAndWait(t, resetTo(r, client), 3)
@@ -477,7 +450,7 @@ func resetTo(r *millrace.Reader, conn streamConn) *millrace.Reader {
 // If the packet is released meanwhile, its block goes back at once, and the Reader takes another.
 func TestPacketReleasedWhileTheReaderWaits(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
-		pool := millrace.NewPool()
+		pool := newPool(t)
 		r := pool.NewReader(client, 4096)
 		for range 20 {
 			server.Write([]byte("first"))
@@ -497,8 +470,5 @@ func TestPacketReleasedWhileTheReaderWaits(t *testing.T) {
 			d.Release()
 		}
 		r.Release()
-		if n := pool.Stats().InUse; n != 0 {
-			t.Errorf("%d bytes in use", n)
-		}
 	})
 }
