@@ -72,11 +72,11 @@ type modelRun struct {
 var modelOps = []func(p *modelRun){
 	func(p *modelRun) { p.writable(p.size()); p.take() },
 	func(p *modelRun) { p.writable(p.size()) },
-	func(p *modelRun) { p.write(p.size()) },
+	func(p *modelRun) { p.write(p.size(), p.choose()%4 == 0) },
 	func(p *modelRun) { p.take() },
 	func(p *modelRun) { p.truncate(p.upTo(len(p.frame))) },
 	func(p *modelRun) { p.setStart(p.upTo(len(p.frame))) },
-	func(p *modelRun) { p.seal(p.choose()%2 == 0) },
+	func(p *modelRun) { p.seal(int(p.choose()), int(p.choose())) },
 	func(p *modelRun) { p.some((*model).release) },
 	func(p *modelRun) { p.some((*model).promote) },
 	func(p *modelRun) { p.some((*model).scribble) },
