@@ -166,9 +166,8 @@ func (m *model) write(n int, own bool) {
 	}
 	from := p
 	if own {
-		from = m.pool.Data(len(m.frame) - len(m.frame)/3)
-		n = min(n, len(from))
-		from = from[len(from)-n:]
+		n = min(n, len(m.frame))
+		from = m.pool.Data(n)
 		p = bytes.Clone(from)
 	}
 	ok := m.hasRoom(n)
