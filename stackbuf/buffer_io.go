@@ -95,7 +95,7 @@ func sizeOf(r io.Reader) int64 {
 		if n == unknown {
 			n = maxClaim
 		}
-		return min(r.N, n)
+		return max(min(r.N, n), 0) // a limit that is used up may be negative
 	case interface{ Len() int }:
 		return min(int64(r.Len()), maxClaim)
 	}
