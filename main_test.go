@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"testing"
 
@@ -19,6 +20,12 @@ func newPool(t testing.TB) *millrace.Pool {
 	pool := millrace.NewPool()
 	leaktest.Check(t, pool)
 	return pool
+}
+
+// streamConn is what *net.TCPConn and *net.UnixConn have in common.
+type streamConn interface {
+	net.Conn
+	CloseWrite() error
 }
 
 func must[T any](v T, err error) T {

@@ -23,12 +23,6 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// streamConn is what *net.TCPConn and *net.UnixConn have in common.
-type streamConn interface {
-	net.Conn
-	CloseWrite() error
-}
-
 // sockets makes a connected pair of each kind of socket that a Reader waits for. Both are closed when the test ends.
 var sockets = map[string]func(t testing.TB) (client, server streamConn){
 	"tcp": func(t testing.TB) (client, server streamConn) { return nettest.TCPPair(t, false) },
@@ -243,25 +237,6 @@ func TestReaderDeadlinesInTheMiddle(t *testing.T) {
 		}
 		r.Release()
 	})
-}
-
-// writePattern writes n bytes of the pattern in steps of all sizes, and now and then lets others go first.
-func writePattern(t testing.TB, w streamConn, n int) {
-	rng := rand.New(rand.NewPCG(6, 6))
-	src := &pattern{end: n}
-	b := make([]byte, 9000)
-	for src.at < n {
-		src.most = 1 + rng.IntN(1<<(1+rng.IntN(13)))
-		m, _ := src.Read(b)
-		if _, err := w.Write(b[:m]); err != nil {
-			t.Error(err)
-			return
-		}
-		for range rng.IntN(20) {
-			runtime.Gosched()
-		}
-	}
-	w.CloseWrite()
 }
 
 // What was lent is gone after a deadline, what was not is still to come.

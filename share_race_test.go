@@ -2,6 +2,7 @@ package millrace_test
 
 import (
 	"bytes"
+	"io"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -19,37 +20,43 @@ type packet struct {
 }
 
 // TestPacketsChangeHands has a Reader on one goroutine and, on others, those who keep its packets, add to them in place
-// when they can, share, cut and release them, while the Reader goes on in the same blocks.
+// when they can, share, cut and release them, while the Reader goes on in the same blocks. Over a socket it gives up its
+// shares whenever it waits, and takes them up again.
 func TestPacketsChangeHands(t *testing.T) {
-	pool := newPool(t)
-	const total = 8 << 20
-	r := pool.NewReader(&pattern{end: total, most: 3000}, 4096)
-	relayPackets(t, r, total)
-	r.Release()
+	for name, source := range map[string]func(total int) io.Reader{
+		"memory": func(total int) io.Reader { return &pattern{end: total, most: 3000} },
+		"socket": func(total int) io.Reader {
+			client, server := nettest.TCPPair(t, false)
+			go writePattern(t, server, total)
+			return client
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const total = 4 << 20
+			r := newPool(t).NewReader(source(total), 4096)
+			relayPackets(t, r, total)
+			r.Release()
+		})
+	}
 }
 
-// The same over a socket: there the Reader gives up its shares whenever it waits, and takes them up again.
-func TestPacketsChangeHandsOverASocket(t *testing.T) {
-	pool := newPool(t)
-	const total = 4 << 20
-	client, server := nettest.TCPPair(t, false)
-	go func() {
-		src := &pattern{end: total}
-		rng := rand.New(rand.NewPCG(1, 1))
-		b := make([]byte, 5000)
-		for src.at < total {
-			src.most = 1 + rng.IntN(len(b))
-			n, _ := src.Read(b)
-			if _, err := server.Write(b[:n]); err != nil {
-				t.Error(err)
-				break
-			}
+// writePattern writes n bytes of the pattern in steps of all sizes, and now and then lets others go first.
+func writePattern(t testing.TB, w streamConn, n int) {
+	rng := rand.New(rand.NewPCG(6, 6))
+	src := &pattern{end: n}
+	b := make([]byte, 9000)
+	for src.at < n {
+		src.most = 1 + rng.IntN(1<<(1+rng.IntN(13)))
+		m, _ := src.Read(b)
+		if _, err := w.Write(b[:m]); err != nil {
+			t.Error(err)
+			return
 		}
-		server.Close()
-	}()
-	r := pool.NewReader(client, 4096)
-	relayPackets(t, r, total)
-	r.Release()
+		for range rng.IntN(20) {
+			runtime.Gosched()
+		}
+	}
+	w.CloseWrite()
 }
 
 func relayPackets(t *testing.T, r *millrace.Reader, total int) {
