@@ -199,8 +199,8 @@ func TestWriteToAClosedConnection(t *testing.T) {
 	})
 }
 
-// More than one writev takes, to a reader that is slower than the writer. The blocks of a write that waits are held until
-// the kernel has taken them, even when all other shares are released.
+// More than one writev takes, to a reader that is slower than the writer. The blocks of a write that waits are held
+// until the kernel has taken them, even when all other shares are released.
 func TestWriteToHoldsItsShares(t *testing.T) {
 	for _, most := range []int{1, 3000} {
 		onSockets(t, func(t *testing.T, client, server streamConn) {

@@ -228,18 +228,6 @@ func TestPoolFollowsTheSizesThatAreNeeded(t *testing.T) {
 	}
 }
 
-// A Pool that keeps nothing has nothing that could make way.
-func TestPoolWithoutRoomKeepsNothing(t *testing.T) {
-	p := millrace.NewPool(millrace.IdleLimit(0))
-	for range 100 {
-		d := p.Get(1 << 20)
-		d.Release()
-	}
-	if s := p.Stats(); s.Idle != 0 || s.Reused != 0 || millrace.KeptBytes(p) != 0 {
-		t.Errorf("%+v", s)
-	}
-}
-
 // Each garbage collection trims: the program need not.
 func TestPoolTrimsAfterGarbageCollections(t *testing.T) {
 	p := millrace.NewPool()

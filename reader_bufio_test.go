@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -11,53 +12,21 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// bufferedReader is the method set of *bufio.Reader.
-type bufferedReader interface {
-	io.Reader
-	io.ByteScanner
-	io.RuneScanner
-	io.WriterTo
-	Buffered() int
-	Discard(n int) (int, error)
-	Peek(n int) ([]byte, error)
-	ReadBytes(delim byte) ([]byte, error)
-	ReadLine() ([]byte, bool, error)
-	ReadSlice(delim byte) ([]byte, error)
-	ReadString(delim byte) (string, error)
-	Reset(r io.Reader)
-	Size() int
-}
-
-var (
-	_ bufferedReader = (*bufio.Reader)(nil)
-	_ bufferedReader = (*millrace.Reader)(nil)
-)
-
-// A maker makes either kind of Reader; size 0 means the default.
-type maker func(src io.Reader, size int) bufferedReader
-
-// bothReaders runs a test of what bufio.Reader does on bufio.Reader, to show that the test is right, and on ours.
-func bothReaders(t *testing.T, test func(t *testing.T, newReader maker)) {
-	t.Run("bufio", func(t *testing.T) {
-		test(t, func(src io.Reader, size int) bufferedReader {
-			if size == 0 {
-				return bufio.NewReader(src)
-			}
-			return bufio.NewReaderSize(src, size)
-		})
-	})
-	t.Run("millrace", func(t *testing.T) {
-		test(t, func(src io.Reader, size int) bufferedReader {
-			var r *millrace.Reader
-			if size == 0 {
-				r = millrace.NewReader(src)
-			} else {
-				r = millrace.NewReaderSize(src, size)
-			}
-			t.Cleanup(r.Release)
-			return r
-		})
-	})
+// Every method of bufio.Reader, also of a later Go, is one of Reader with the same signature.
+func TestReaderHasEveryMethodOfBufio(t *testing.T) {
+	ours := reflect.TypeFor[*millrace.Reader]()
+	for want := range reflect.TypeFor[*bufio.Reader]().Methods() {
+		got, ok := ours.MethodByName(want.Name)
+		if !ok {
+			t.Errorf("Reader has no %s", want.Name)
+			continue
+		}
+		// Behind the receiver they look the same.
+		_, a, _ := strings.Cut(got.Type.String(), "Reader")
+		if _, b, _ := strings.Cut(want.Type.String(), "Reader"); a != b {
+			t.Errorf("%s is func(*Reader%s, want func(*Reader%s", want.Name, a, b)
+		}
+	}
 }
 
 // emptyReader gives nothing and no error, for ever.
@@ -89,19 +58,18 @@ func TestReaderReportsTheErrorOfItsSource(t *testing.T) {
 }
 
 func TestReaderDoesNotReadMoreThanOnce(t *testing.T) {
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		r := newReader(&script{{"0123456789", nil}}, 0)
-		p := make([]byte, 5)
-		if n, err := r.Read(p); n != 5 || err != nil || r.Buffered() != 5 {
-			t.Fatalf("Read = %d, %v, %d buffered", n, err, r.Buffered())
-		}
-		if n, err := r.Read(make([]byte, 100)); n != 5 || err != nil {
-			t.Errorf("Read = %d, %v; want what is buffered", n, err)
-		}
-		if n, err := r.Read(nil); n != 0 || err != nil {
-			t.Errorf("Read(nil) = %d, %v", n, err)
-		}
-	})
+	r := millrace.NewReader(&script{{"0123456789", nil}})
+	defer r.Release()
+	p := make([]byte, 5)
+	if n, err := r.Read(p); n != 5 || err != nil || r.Buffered() != 5 {
+		t.Fatalf("Read = %d, %v, %d buffered", n, err, r.Buffered())
+	}
+	if n, err := r.Read(make([]byte, 100)); n != 5 || err != nil {
+		t.Errorf("Read = %d, %v; want what is buffered", n, err)
+	}
+	if n, err := r.Read(nil); n != 0 || err != nil {
+		t.Errorf("Read(nil) = %d, %v", n, err)
+	}
 }
 
 // What millrace adds counts as follows: an integer can be unread by its last byte, bytes that were lent or moved not.
@@ -134,62 +102,49 @@ func TestReaderUnreadAfterOwnMethods(t *testing.T) {
 
 // A source's own ErrBufferFull is not taken for a line that is too long and ends in "\r".
 func TestReaderReadLineOfASourceThatIsFull(t *testing.T) {
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		for _, text := range []string{"", "abc"} {
-			r := newReader(&script{{text, bufio.ErrBufferFull}}, 16)
-			if line, prefix, err := r.ReadLine(); string(line) != text || !prefix || err != nil {
-				t.Errorf("%q, %v, %v; want %q, true", line, prefix, err, text)
-			}
+	for _, text := range []string{"", "abc"} {
+		r := millrace.NewReaderSize(&script{{text, bufio.ErrBufferFull}}, 16)
+		if line, prefix, err := r.ReadLine(); string(line) != text || !prefix || err != nil {
+			t.Errorf("%q, %v, %v; want %q, true", line, prefix, err, text)
 		}
-	})
+		r.Release()
+	}
 }
 
 func TestReaderReset(t *testing.T) {
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		all := func(r io.Reader, want string) {
-			t.Helper()
-			if b, err := io.ReadAll(r); string(b) != want || err != nil {
-				t.Errorf("read %q, %v, want %q", b, err, want)
-			}
+	all := func(r io.Reader, want string) {
+		t.Helper()
+		if b, err := io.ReadAll(r); string(b) != want || err != nil {
+			t.Errorf("read %q, %v, want %q", b, err, want)
 		}
-		r := newReader(strings.NewReader("foo foo"), 0)
-		r.Read(make([]byte, 3))
-		r.Reset(strings.NewReader("bar bar"))
-		all(r, "bar bar")
-		r.Reset(&script{{"lost", errors.New("lost, too")}})
-		r.ReadByte()
-		r.Reset(strings.NewReader("baz"))
-		all(r, "baz")
-		r.Reset(strings.NewReader("itself"))
-		r.ReadByte()
-		r.Reset(r) // does nothing: it would read from itself for ever
-		all(r, "tself")
-		if same := newReader(r, r.Size()); same != r {
-			t.Error("a Reader of a Reader that is as large is a new one")
-		}
-		r.Reset(strings.NewReader("shared"))
-		larger := newReader(r, r.Size()+1)
-		if larger == r {
-			t.Error("a Reader of a smaller Reader is the same one")
-		}
-		all(larger, "shared")
-	})
-	var zero millrace.Reader
-	zero.Reset(strings.NewReader("zero"))
-	if b, err := io.ReadAll(&zero); string(b) != "zero" || err != nil || zero.Size() != 4096 {
-		t.Errorf("after Reset of the zero Reader: %q, %v, size %d", b, err, zero.Size())
 	}
-	zero.Release()
+	var r millrace.Reader
+	defer r.Release()
+	if r.Reset(strings.NewReader("the zero Reader")); r.Size() != 4096 {
+		t.Errorf("Size is %d after Reset of the zero Reader", r.Size())
+	}
+	r.Read(make([]byte, 3))
+	r.Reset(&script{{"lost", errors.New("lost, too")}})
+	r.ReadByte()
+	r.Reset(strings.NewReader("itself"))
+	r.ReadByte()
+	r.Reset(&r) // does nothing: it would read from itself for ever
+	all(&r, "tself")
 }
 
 func TestReaderSize(t *testing.T) {
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		for size, want := range map[int]int{0: 4096, -5: 16, 1: 16, 16: 16, 17: 17, 1234: 1234, 1 << 20: 1 << 20} {
-			if got := newReader(nil, size).Size(); got != want {
-				t.Errorf("Size() = %d for size %d, want %d", got, size, want)
-			}
+	for size, want := range map[int]int{-5: 16, 1: 16, 16: 16, 17: 17, 1234: 1234, 1 << 20: 1 << 20} {
+		r := millrace.NewReaderSize(nil, size)
+		if r.Size() != want {
+			t.Errorf("Size() = %d for size %d, want %d", r.Size(), size, want)
 		}
-	})
+		if same := millrace.NewReaderSize(r, want); same != r {
+			t.Error("a Reader of a Reader that is as large is a new one")
+		}
+		if larger := millrace.NewReaderSize(r, want+1); larger == r {
+			t.Error("a Reader of a smaller Reader is the same one")
+		}
+	}
 }
 
 // badReader returns a count that no Read may return.

@@ -748,7 +748,9 @@ func (p *player) Read(b []byte) (int, error) {
 
 // feed is a player as NewReaderFrom wants it: it gives a few pieces at a time, made in different ways.
 func (p *player) feed(dst *millrace.Chain) error {
-	p.calls++
+	if p.calls++; dst.Len() > 0 {
+		return errors.New("fed before what there was has been read")
+	}
 	if p.zero = p.kind.zeros && !p.zero && p.rng.IntN(3) == 0; p.zero {
 		return nil
 	}

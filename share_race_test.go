@@ -20,8 +20,8 @@ type packet struct {
 }
 
 // TestPacketsChangeHands has a Reader on one goroutine and, on others, those who keep its packets, add to them in place
-// when they can, share, cut and release them, while the Reader goes on in the same blocks. Over a socket it gives up its
-// shares whenever it waits, and takes them up again.
+// when they can, share, cut and release them, while the Reader goes on in the same blocks. Over a socket it gives up
+// its shares whenever it waits, and takes them up again.
 func TestPacketsChangeHands(t *testing.T) {
 	for name, source := range map[string]func(total int) io.Reader{
 		"memory": func(total int) io.Reader { return &pattern{end: total, most: 3000} },

@@ -298,8 +298,8 @@ func TestRunesFillTheRoomThatThereIs(t *testing.T) {
 	}
 }
 
-// The memory doubles at least, so that writing n bytes copies no more than a few times n, and many small sources cost no
-// more than as many writes.
+// The memory doubles at least, so that writing n bytes copies no more than a few times n, and many small sources cost
+// no more than as many writes.
 func TestMemoryDoubles(t *testing.T) {
 	for what, add := range map[string]func(b *stackbuf.Buffer, s string){
 		"WriteString": func(b *stackbuf.Buffer, s string) { b.WriteString(s) },
