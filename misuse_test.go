@@ -58,7 +58,6 @@ var chainVerbs = []verb[millrace.Chain]{
 	{"WriteTo", func(c *millrace.Chain) { c.WriteTo(io.Discard) }},
 	{"Reader.Read", func(c *millrace.Chain) { v := c.Reader(); v.Read(make([]byte, 1)) }},
 	{"Reader.ReadAt", func(c *millrace.Chain) { v := c.Reader(); v.ReadAt(make([]byte, 1), 1) }},
-	{"Reader.ReadByte", func(c *millrace.Chain) { v := c.Reader(); v.ReadByte() }},
 	{"Merge, then Release", func(c *millrace.Chain) {
 		var dst millrace.Chain
 		dst.Merge(c)
