@@ -145,16 +145,11 @@ func TestWriteToJoinsShortPieces(t *testing.T) {
 
 // What was joined goes back to its pool even if the writer panics, and the chain still has all that was not taken.
 func TestWriteToAWriterThatPanics(t *testing.T) {
-	before := millrace.DefaultPool().Stats().InUseBlocks
+	leaktest.Check(t, millrace.DefaultPool())
 	var c millrace.Chain
-	addBlocks(millrace.NewPool(), &c, letters(100), 10)
-	func() {
-		defer func() { _ = recover() }()
-		_, _ = c.WriteTo(writerFunc(func([]byte) (int, error) { panic("no") }))
-	}()
-	if n := millrace.DefaultPool().Stats().InUseBlocks; n != before {
-		t.Errorf("%d blocks of DefaultPool in use, %d before", n, before)
-	}
+	addBlocks(newPool(t), &c, letters(100), 10)
+	panics := writerFunc(func([]byte) (int, error) { panic("no") })
+	wantPanic(t, "WriteTo", "no", func() { c.WriteTo(panics) })
 	sameBytes(t, "the rest", &c, string(letters(100)))
 	c.Release()
 }
@@ -238,13 +233,11 @@ func TestReadFromManySmallSources(t *testing.T) {
 }
 
 func TestReadFromPanicsOnAnImpossibleCount(t *testing.T) {
-	for _, read := range []badReader{func([]byte) int { return -1 }, func(p []byte) int { return len(p) + 1 }} {
+	leaktest.Check(t, millrace.DefaultPool())
+	for _, src := range badReaders {
 		var c millrace.Chain
-		before := millrace.DefaultPool().Stats().InUse
-		wantPanic(t, "ReadFrom", "millrace: reader returned an impossible count", func() { c.ReadFrom(read) })
-		if n := millrace.DefaultPool().Stats().InUse - before; c.Len() != 0 || n != 0 {
-			t.Errorf("the panic left %d bytes in the Chain and %d in use", c.Len(), n)
-		}
+		wantPanic(t, "ReadFrom", "millrace: reader returned an impossible count", func() { c.ReadFrom(src) })
+		sameBytes(t, "the Chain", &c, "")
 	}
 }
 

@@ -147,10 +147,11 @@ func TestReaderSize(t *testing.T) {
 	}
 }
 
-// badReader returns a count that no Read may return.
-type badReader func(p []byte) int
-
-func (r badReader) Read(p []byte) (int, error) { return r(p), nil }
+// badReaders return counts that no Read may return.
+var badReaders = []readerFunc{
+	func([]byte) (int, error) { return -1, nil },
+	func(p []byte) (int, error) { return len(p) + 1, nil },
+}
 
 func TestReaderPanicsOnAnImpossibleCount(t *testing.T) {
 	for name, read := range map[string]func(r *millrace.Reader){
@@ -161,10 +162,7 @@ func TestReaderPanicsOnAnImpossibleCount(t *testing.T) {
 		"ReadChain":  func(r *millrace.Reader) { r.ReadChain(new(millrace.Chain), 10) },
 		"ReadRange":  func(r *millrace.Reader) { r.ReadRange(10, func([]byte) {}) },
 	} {
-		for _, src := range []badReader{
-			func([]byte) int { return -1 },
-			func(p []byte) int { return len(p) + 1 },
-		} {
+		for _, src := range badReaders {
 			r := millrace.NewReader(src)
 			wantPanic(t, name, "millrace: reader returned an impossible count from Read", func() { read(r) })
 			r.Release()
@@ -176,48 +174,36 @@ func TestReaderWriteToAWriterThatMisbehaves(t *testing.T) {
 	r := millrace.NewReader(strings.NewReader("abcdef"))
 	defer r.Release()
 	r.Peek(1)
-	if n, err := r.WriteTo(&failingWriter{2, nil}); n != 2 || err != io.ErrShortWrite {
+	taking := func(n int) io.Writer { return writerFunc(func([]byte) (int, error) { return n, nil }) }
+	if n, err := r.WriteTo(taking(2)); n != 2 || err != io.ErrShortWrite {
 		t.Errorf("WriteTo = %d, %v to a writer that takes 2 and says nothing", n, err)
 	}
-	wantPanic(t, "WriteTo", "impossible count", func() { r.WriteTo(&failingWriter{-1, nil}) })
+	wantPanic(t, "WriteTo", "impossible count", func() { r.WriteTo(taking(-1)) })
 }
-
-// failingWriter takes n bytes of the first Write and returns err.
-type failingWriter struct {
-	n   int
-	err error
-}
-
-func (w *failingWriter) Write(p []byte) (int, error) { return min(w.n, len(p)), w.err }
 
 // A source that gives nothing is asked a hundred times, as bufio does.
 func TestReaderGivesUpWhenBufioDoes(t *testing.T) {
 	for empty := 97; empty <= 103; empty++ {
-		sources := [2]*falters{{full: 300, empty: empty}, {full: 300, empty: empty}}
-		want, got := bufio.NewReader(sources[0]), millrace.NewReader(sources[1])
+		source := func() io.Reader { // 4096 bytes at a time, then nothing for some reads, then a few bytes again
+			reads := 0
+			return readerFunc(func(p []byte) (int, error) {
+				switch reads++; {
+				case reads <= 300:
+					return min(len(p), 4096), nil
+				case reads <= 300+empty:
+					return 0, nil
+				}
+				return min(len(p), 5), io.EOF
+			})
+		}
+		want, got := bufio.NewReader(source()), millrace.NewReader(source())
 		for i := range 310 {
 			m, wantErr := want.Discard(4096)
-			n, err := got.Discard(4096)
-			if n != m || err != wantErr {
+			if n, err := got.Discard(4096); n != m || err != wantErr {
 				t.Errorf("%d empty reads, Discard %d = %d, %v, want %d, %v", empty, i, n, err, m, wantErr)
 				break
 			}
 		}
 		got.Release()
 	}
-}
-
-// falters gives 4096 bytes at a time, then nothing for some reads, then a few bytes again.
-type falters struct{ full, empty int }
-
-func (s *falters) Read(p []byte) (int, error) {
-	switch {
-	case s.full > 0:
-		s.full--
-		return min(len(p), 4096), nil
-	case s.empty > 0:
-		s.empty--
-		return 0, nil
-	}
-	return min(len(p), 5), io.EOF
 }

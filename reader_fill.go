@@ -55,11 +55,7 @@ func (b *Reader) fillOnce() {
 		}
 	default:
 		b.more = nil // what was put back has been read
-		if b.sock != nil {
-			b.sock.receive()
-			return
-		}
-		b.readInto(b.makeRoom())
+		b.receive()
 	}
 }
 
@@ -74,6 +70,15 @@ func (b *Reader) advance() {
 	b.w = len(b.buf)
 	b.lent, b.window = true, true
 	b.token.open(b.blk, 1)
+}
+
+// receive reads from the source once into the room that makeRoom finds. Nothing is buffered.
+func (b *Reader) receive() {
+	if b.sock != nil {
+		b.sock.receive()
+		return
+	}
+	b.readInto(b.makeRoom())
 }
 
 // readInto reads into p, which is buf[w:], once.

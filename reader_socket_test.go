@@ -44,29 +44,45 @@ func onSockets(t *testing.T, test func(t *testing.T, client, server streamConn))
 	}
 }
 
+// Each call that waits holds no block meanwhile. If a deadline or a close ends the wait, the error is the one that the
+// connection gives, and after a deadline reading goes on.
 func TestReaderHoldsNoBlockWhileItWaits(t *testing.T) {
-	onSockets(t, func(t *testing.T, client, server streamConn) {
-		pool := millrace.NewPool()
+	for network, pair := range sockets {
 		for name, call := range waiting {
-			r := pool.NewReader(client, 4096)
-			server.Write([]byte("x"))
-			if err := r.Skip(1); err != nil {
-				t.Fatal(err)
+			for end, is := range map[string]error{"deadline": os.ErrDeadlineExceeded, "close": net.ErrClosed} {
+				what := network + ", " + name + ", " + end
+				pool := newPool(t)
+				client, server := pair(t)
+				r := pool.NewReader(client, 4096)
+				server.Write([]byte("x"))
+				if err := r.Skip(1); err != nil || pool.Stats().InUse == 0 {
+					t.Fatalf("%s: %v, %d bytes in use after a read", what, err, pool.Stats().InUse)
+				}
+				done := make(chan error)
+				go func() { done <- call(r) }()
+				nettest.Eventually(t, what+": no block in use", func() bool { return pool.Stats().InUse == 0 })
+				if end == "close" {
+					client.Close()
+				} else {
+					client.SetReadDeadline(time.Unix(1, 0))
+				}
+				err, want := <-done, socketError(name, client)
+				sameError(t, what+" while it waits", err, want)
+				sameError(t, what+" before it waits", call(r), want)
+				if !errors.Is(err, is) {
+					t.Errorf("%s: %v is not %v", what, err, is)
+				}
+				if end == "deadline" {
+					client.SetReadDeadline(time.Time{})
+					server.Write([]byte("text"))
+					if b, err := r.Peek(4); string(b) != "text" || err != nil {
+						t.Errorf("%s: %q, %v comes next", what, b, err)
+					}
+				}
+				r.Release()
 			}
-			if pool.Stats().InUse == 0 {
-				t.Fatal("no block in use after a read")
-			}
-			done := make(chan error)
-			go func() { done <- call(r) }()
-			nettest.Eventually(t, name+" waits without a block", func() bool { return pool.Stats().InUse == 0 })
-			client.SetReadDeadline(time.Unix(1, 0))
-			if err := <-done; !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("%s: %v", name, err)
-			}
-			client.SetReadDeadline(time.Time{})
-			r.Release()
 		}
-	})
+	}
 }
 
 // A Reader that waits on an idle connection costs less than 400 bytes, all counted: itself, what it needs to wait, and
@@ -153,34 +169,6 @@ func TestReadRangeLendsBeforeItWaits(t *testing.T) {
 	})
 }
 
-// Reading goes on after a deadline, wherever it strikes, and the error is the one that the connection gives.
-func TestReaderDeadline(t *testing.T) {
-	onSockets(t, func(t *testing.T, client, server streamConn) {
-		for name, call := range waiting {
-			for _, when := range []string{"before", "while"} {
-				r := millrace.NewReader(client)
-				client.SetReadDeadline(time.Unix(1, 0))
-				if when == "while" {
-					client.SetReadDeadline(time.Now().Add(time.Millisecond))
-				}
-				err := call(r)
-				sameError(t, name+", deadline "+when, err, socketError(name, client))
-				var timeout net.Error
-				if !errors.As(err, &timeout) || !timeout.Timeout() || !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("%s: %#v is no timeout", name, err)
-				}
-				client.SetReadDeadline(time.Time{})
-				server.Write([]byte("text"))
-				if b, err := r.Peek(4); string(b) != "text" || err != nil {
-					t.Errorf("%s: after the deadline: %q, %v", name, b, err)
-				}
-				r.Discard(4)
-				r.Release()
-			}
-		}
-	})
-}
-
 // socketError returns what the connection's own Read gives, or, for WriteTo, its own WriteTo, as with a bufio.Reader.
 func socketError(call string, conn net.Conn) error {
 	if strings.HasPrefix(call, "WriteTo") {
@@ -237,50 +225,6 @@ func TestReaderDeadlinesInTheMiddle(t *testing.T) {
 		}
 		r.Release()
 	})
-}
-
-// What was lent is gone after a deadline, what was not is still to come.
-func TestReadRangeAfterADeadline(t *testing.T) {
-	onSockets(t, func(t *testing.T, client, server streamConn) {
-		r := millrace.NewReader(client)
-		defer r.Release()
-		server.Write([]byte("some"))
-		client.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-		var got bytes.Buffer
-		collect := func(p []byte) { got.Write(p) }
-		if err := r.ReadRange(10, collect); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatal(err)
-		}
-		client.SetReadDeadline(time.Time{})
-		server.Write([]byte("thing!"))
-		if err := r.ReadRange(10-got.Len(), collect); err != nil || got.String() != "something!" {
-			t.Errorf("%q, %v", got.String(), err)
-		}
-	})
-}
-
-func TestReaderOfAClosedSocket(t *testing.T) {
-	for network, pair := range sockets {
-		for name, call := range waiting {
-			pool := millrace.NewPool()
-			client, server := pair(t)
-			r := pool.NewReader(client, 4096)
-			server.Write([]byte("x"))
-			r.Skip(1)
-			done := make(chan error)
-			go func() { done <- call(r) }()
-			nettest.Eventually(t, network+", "+name+" waits", func() bool { return pool.Stats().InUse == 0 })
-			client.Close()
-			err := <-done
-			want := socketError(name, client)
-			sameError(t, network+", "+name+", closed while it waits", err, want)
-			sameError(t, network+", "+name+", closed before", call(r), want)
-			if !errors.Is(err, net.ErrClosed) {
-				t.Errorf("%s: %v is not net.ErrClosed", name, err)
-			}
-			r.Release()
-		}
-	}
 }
 
 func TestReaderAtTheEndOfASocket(t *testing.T) {
@@ -406,7 +350,8 @@ func TestKeptPacketsAreAdjacentAcrossAWait(t *testing.T) {
 		r.Release()
 
 		server.Write([]byte("one"))
-		c, next = readAndWait(t, resetTo(r, client), 3)
+		r.Reset(client)
+		c, next = readAndWait(t, r, 3)
 		server.Write([]byte("two"))
 		d = next()
 		if c.Merge(d); c.Pieces() != 1 || string(c.Bytes()) != "onetwo" {
@@ -415,11 +360,6 @@ func TestKeptPacketsAreAdjacentAcrossAWait(t *testing.T) {
 		c.Release()
 		r.Release()
 	})
-}
-
-func resetTo(r *millrace.Reader, conn streamConn) *millrace.Reader {
-	r.Reset(conn)
-	return r
 }
 
 // If the packet is released meanwhile, its block goes back at once, and the Reader takes another.
