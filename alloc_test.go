@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/testkit/alloctest"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // wantNoAllocs checks that a hundred calls of f allocate nothing at all once everything is warm.
@@ -216,7 +217,7 @@ func TestCopyingInAndOutAllocatesNothing(t *testing.T) {
 }
 
 func TestWriteToAllocatesNothing(t *testing.T) {
-	client, server := tcpPair(t)
+	client, server := nettest.TCPPair(t, false)
 	go io.Copy(io.Discard, server)
 	var c millrace.Chain
 	addBlocks(millrace.DefaultPool(), &c, letters(100_000), 1000)

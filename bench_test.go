@@ -1,13 +1,12 @@
 package millrace_test
 
 import (
-	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"testing"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // A burst gives 64 to 2048 bytes a Read, as segments come from a network, and costs next to nothing itself.
@@ -46,26 +45,20 @@ func measure(b *testing.B, size int, f func()) {
 	}
 }
 
-// BenchmarkReader reads packets of three sizes in the ways that there are to look at them. "bufio, copy" is what most
-// programs do; "bufio, Peek" cannot keep a packet; "ReadChain" can.
+// BenchmarkReader reads packets of three sizes in the ways that there are to look at them. The programs in bench
+// compare them with other packages.
 func BenchmarkReader(b *testing.B) {
 	for _, size := range []int{64, 1 << 10, 16 << 10} {
 		b.Run(fmt.Sprintf("N%d", size), func(b *testing.B) {
-			b.Run("bufio, copy", func(b *testing.B) {
-				r := bufio.NewReader(newBurst())
-				measure(b, size, func() {
-					p := make([]byte, size)
-					io.ReadFull(r, p)
-					touch(p)
-				})
-			})
-			b.Run("bufio, Peek", func(b *testing.B) {
-				measure(b, size, peekAndDiscard(bufio.NewReaderSize(newBurst(), max(4096, size)), size))
-			})
 			b.Run("Peek", func(b *testing.B) {
 				r := millrace.NewReaderSize(newBurst(), max(4096, size))
 				defer r.Release()
-				measure(b, size, peekAndDiscard(r, size))
+				measure(b, size, func() {
+					if p, err := r.Peek(size); err == nil {
+						touch(p)
+					}
+					r.Discard(size)
+				})
 			})
 			b.Run("ReadRange", func(b *testing.B) {
 				r := millrace.NewReader(newBurst())
@@ -89,20 +82,6 @@ func BenchmarkReader(b *testing.B) {
 	}
 }
 
-// peekAndDiscard returns a function that looks at a packet of size bytes without copying it.
-func peekAndDiscard(r interface {
-	Peek(n int) ([]byte, error)
-	Discard(n int) (int, error)
-}, size int) func() {
-	return func() {
-		p, err := r.Peek(size)
-		if err == nil {
-			touch(p)
-		}
-		r.Discard(size)
-	}
-}
-
 func benchmarkKept(b *testing.B, size int) {
 	r := millrace.NewReader(newBurst())
 	defer r.Release()
@@ -118,47 +97,22 @@ func benchmarkKept(b *testing.B, size int) {
 	}
 }
 
-// BenchmarkWriteTo sends 64 KiB over TCP on loopback in so many pieces: in one writev, in a Write each, and copied
-// together first.
+// BenchmarkWriteTo sends 64 KiB over TCP on loopback in so many pieces, in one writev.
 func BenchmarkWriteTo(b *testing.B) {
 	const size = 64 << 10
 	for _, pieces := range []int{1, 4, 64} {
-		var whole, c millrace.Chain // c keeps its room for pieces, as a connection's send queue does
-		addBlocks(millrace.DefaultPool(), &whole, letters(size), size/pieces)
-		for _, way := range []struct {
-			name  string
-			write func(conn *net.TCPConn) error
-		}{
-			{"WriteTo", func(conn *net.TCPConn) error {
+		b.Run(fmt.Sprintf("%d pieces", pieces), func(b *testing.B) {
+			var whole, c millrace.Chain // c keeps its room for pieces, as a connection's send queue does
+			addBlocks(newPool(b), &whole, letters(size), size/pieces)
+			defer whole.Release()
+			client, server := nettest.TCPPair(b, false)
+			go io.Copy(io.Discard, server)
+			measure(b, size, func() {
 				whole.Clone(&c)
-				_, err := c.WriteTo(conn)
-				return err
-			}},
-			{"a Write each", func(conn *net.TCPConn) error {
-				for p := range whole.All() {
-					if _, err := conn.Write(p); err != nil {
-						return err
-					}
+				if _, err := c.WriteTo(client); err != nil {
+					b.Fatal(err)
 				}
-				return nil
-			}},
-			{"one copy and one Write", func(conn *net.TCPConn) error {
-				whole.Clone(&c)
-				_, err := conn.Write(c.Bytes())
-				c.Release()
-				return err
-			}},
-		} {
-			b.Run(fmt.Sprintf("%d pieces/%s", pieces, way.name), func(b *testing.B) {
-				client, server := tcpPair(b)
-				go io.Copy(io.Discard, server)
-				measure(b, size, func() {
-					if err := way.write(client); err != nil {
-						b.Fatal(err)
-					}
-				})
 			})
-		}
-		whole.Release()
+		})
 	}
 }

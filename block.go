@@ -18,8 +18,8 @@ import "sync/atomic"
 //	bits 31..0   count: shares that are out; an idle block has the stock that its next owner will find
 //
 // Only a holder of shares subtracts, and the subtraction that leaves 0 makes the subtracter the sole owner, who
-// advances the generation before the Pool can lend the block again. Go's atomics are sequentially consistent, so all that
-// other holders did with the bytes happened before that.
+// advances the generation before the Pool can lend the block again. Go's atomics are sequentially consistent, so all
+// that other holders did with the bytes happened before that.
 //
 // Shares are counted by weight: a Ref stands for one or more of them, so Clone usually splits what is at hand and
 // touches no shared word, and a release gives back a whole stock with one subtraction. (Weighted reference counting:
@@ -28,9 +28,11 @@ type block struct {
 	state atomic.Uint64
 	buf   []byte
 	pool  *Pool
-	class int8                 // index into pool.classes, or oversize
-	used  uint32               // written only by the writer or by the holder of every share; atomically where the other may look
-	_     [cacheLine - 48]byte // two blocks' counts never share a cache line
+	class int8 // index into pool.classes, or oversize
+
+	// used is written only by the writer or by the holder of every share; atomically where the other may look.
+	used uint32
+	_    [cacheLine - 48]byte // two blocks' counts never share a cache line
 }
 
 const (

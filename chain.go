@@ -190,8 +190,8 @@ func (c *Chain) Merge(src *Chain) {
 	src.rewind()
 }
 
-// Cut moves the first n bytes to the end of dst, without copying them. dst takes ownership, and is not c: Cut panics then,
-// and when there are fewer than n bytes.
+// Cut moves the first n bytes to the end of dst, without copying them. dst takes ownership, and is not c: Cut panics
+// then, and when there are fewer than n bytes.
 func (c *Chain) Cut(dst *Chain, n int) {
 	c.inRange("Cut", 0, n)
 	if dst == c {
@@ -214,8 +214,8 @@ func (c *Chain) Cut(dst *Chain, n int) {
 	}
 }
 
-// Slice adds shares of the bytes [from, to) at the end of dst, which owns them. It borrows c and copies nothing. It panics
-// when dst is c, and when there are no such bytes.
+// Slice adds shares of the bytes [from, to) at the end of dst, which owns them. It borrows c and copies nothing. It
+// panics when dst is c, and when there are no such bytes.
 func (c *Chain) Slice(dst *Chain, from, to int) {
 	c.released.check()
 	c.inRange("Slice", from, to)

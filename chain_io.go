@@ -17,9 +17,9 @@ const (
 	readFromMost  = 64 << 10
 )
 
-// WriteTo joins pieces for a writer that is no socket. A Write of such a writer may well be a system call, a TLS record or
-// an HTTP/2 frame: joinMost is what a TLS record holds (RFC 8446, section 5.1). Of a piece that is as long as joinBelow, all
-// that costs less than copying it.
+// WriteTo joins pieces for a writer that is no socket. A Write of such a writer may well be a system call, a TLS record
+// or an HTTP/2 frame: joinMost is what a TLS record holds (RFC 8446, section 5.1). Of a piece that is as long as
+// joinBelow, all that costs less than copying it.
 const (
 	joinBelow = 8 << 10
 	joinMost  = 16 << 10
@@ -38,8 +38,8 @@ func (c *Chain) All() iter.Seq[[]byte] {
 	}
 }
 
-// CopyTo copies the first bytes of c into p, as many as there is room for, and returns how many. It borrows p and consumes
-// nothing.
+// CopyTo copies the first bytes of c into p, as many as there is room for, and returns how many. It borrows p and
+// consumes nothing.
 func (c *Chain) CopyTo(p []byte) int { return c.copyAt(p, 0) }
 
 // copyAt copies from offset at on, 0 ≤ at ≤ c.size.
@@ -133,12 +133,13 @@ func fillBlock(src io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// WriteTo writes c to w, which borrows the pieces, and releases what w has taken. When it returns an error, c holds exactly
-// the bytes that were not taken: nothing is lost, and calling WriteTo again sends nothing twice.
+// WriteTo writes c to w, which borrows the pieces, and releases what w has taken. When it returns an error, c holds
+// exactly the bytes that were not taken: nothing is lost, and calling WriteTo again sends nothing twice.
 //
-// On a *net.TCPConn or *net.UnixConn the pieces go out together in one writev (up to 1024 of them, the kernel's limit). For
-// any other writer, a piece shorter than 8 KiB is copied together with what follows it, up to 16 KiB for each Write, unless w
-// has a WriteByte, as *bytes.Buffer and *bufio.Writer do: such a writer takes short writes at little cost.
+// On a *net.TCPConn or *net.UnixConn the pieces go out together in one writev (up to 1024 of them, the kernel's limit).
+// For any other writer, a piece shorter than 8 KiB is copied together with what follows it, up to 16 KiB for each
+// Write, unless w has a WriteByte, as *bytes.Buffer and *bufio.Writer do: such a writer takes short writes at little
+// cost.
 func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 	c.released.check()
 	switch w.(type) {
@@ -152,7 +153,8 @@ func (c *Chain) WriteTo(w io.Writer) (int64, error) {
 	return c.writePieces(w, joinBelow)
 }
 
-// writePieces writes each piece by itself, but for those shorter than shortest, which are joined with what follows them.
+// writePieces writes each piece by itself, but for those shorter than shortest, which are joined with what follows
+// them.
 func (c *Chain) writePieces(w io.Writer, shortest int) (total int64, err error) {
 	var joined Draft
 	defer joined.Release()

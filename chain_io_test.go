@@ -4,17 +4,17 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
 
-// writes are the ways of WriteTo: for any io.Writer, for one that takes bytes one at a time, and for a socket. The last is
-// given a writer here that no kernel stands behind, so that it can be stopped at any byte.
+// writes are the ways of WriteTo: for any io.Writer, for one that takes bytes one at a time, and for a socket. The last
+// is given a writer here that no kernel stands behind, so that it can be stopped at any byte.
 var writes = map[string]func(*millrace.Chain, io.Writer) (int64, error){
 	"joined":       func(c *millrace.Chain, w io.Writer) (int64, error) { return c.WriteTo(writerFunc(w.Write)) },
 	"a Write each": func(c *millrace.Chain, w io.Writer) (int64, error) { return c.WriteTo(byteWriter{w}) },
@@ -61,7 +61,8 @@ func TestWriteToAWriterThatMisbehaves(t *testing.T) {
 		{"nothing", func([]byte) (int, error) { return 0, nil }, io.ErrShortWrite.Error(), "abcdefgh"},
 		{"all of it and an error", func(p []byte) (int, error) { return len(p), fault }, "a fault", "efgh"},
 		{"negative", func([]byte) (int, error) { return -1, nil }, "invalid count -1 from Write of 4 bytes", "abcdefgh"},
-		{"too many", func(p []byte) (int, error) { return len(p) + 1, nil }, "invalid count 5 from Write of 4 bytes", "abcdefgh"},
+		{"too many", func(p []byte) (int, error) { return len(p) + 1, nil }, "invalid count 5 from Write of 4 bytes",
+			"abcdefgh"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var c millrace.Chain
@@ -144,49 +145,46 @@ func TestWriteToJoinsShortPieces(t *testing.T) {
 
 // What was joined goes back to its pool even if the writer panics, and the chain still has all that was not taken.
 func TestWriteToAWriterThatPanics(t *testing.T) {
-	before := millrace.DefaultPool().Stats().InUseBlocks
+	leaktest.Check(t, millrace.DefaultPool())
 	var c millrace.Chain
-	addBlocks(millrace.NewPool(), &c, letters(100), 10)
-	func() {
-		defer func() { _ = recover() }()
-		_, _ = c.WriteTo(writerFunc(func([]byte) (int, error) { panic("no") }))
-	}()
-	if n := millrace.DefaultPool().Stats().InUseBlocks; n != before {
-		t.Errorf("%d blocks of DefaultPool in use, %d before", n, before)
-	}
+	addBlocks(newPool(t), &c, letters(100), 10)
+	panics := writerFunc(func([]byte) (int, error) { panic("no") })
+	wantPanic(t, "WriteTo", "no", func() { c.WriteTo(panics) })
 	sameBytes(t, "the rest", &c, string(letters(100)))
 	c.Release()
 }
 
-func TestWriteToOfNothing(t *testing.T) {
-	for name, write := range writes {
-		var c millrace.Chain
-		n, err := write(&c, writerFunc(func([]byte) (int, error) { panic("there is nothing to write") }))
-		if n != 0 || err != nil {
-			t.Errorf("%s = %d, %v", name, n, err)
-		}
+// All that a source gives up to an error is there, in blocks of all sizes, and nothing else is held.
+func TestReadFrom(t *testing.T) {
+	fault := errors.New("a fault")
+	whole := func(r io.Reader) io.Reader { return r }
+	ending := func(tail io.Reader) func(io.Reader) io.Reader {
+		return func(r io.Reader) io.Reader { return io.MultiReader(r, tail) }
 	}
-}
-
-func TestReadFromSources(t *testing.T) {
-	p := letters(200_000)
-	for name, wrap := range map[string]func(io.Reader) io.Reader{
-		"whole":         func(r io.Reader) io.Reader { return r },
-		"HalfReader":    iotest.HalfReader,
-		"DataErrReader": iotest.DataErrReader,
-		"OneByteReader": iotest.OneByteReader,
-		"empty reads":   func(r io.Reader) io.Reader { return &hesitant{Reader: r} },
+	for name, test := range map[string]struct {
+		wrap func(io.Reader) io.Reader
+		want error
+	}{
+		"whole":         {whole, nil},
+		"HalfReader":    {iotest.HalfReader, nil},
+		"DataErrReader": {iotest.DataErrReader, nil},
+		"OneByteReader": {iotest.OneByteReader, nil},
+		"empty reads":   {func(r io.Reader) io.Reader { return &hesitant{Reader: r} }, nil},
+		"error":         {ending(iotest.ErrReader(fault)), fault},
+		"error with data": {func(r io.Reader) io.Reader {
+			return iotest.DataErrReader(io.MultiReader(r, iotest.ErrReader(fault)))
+		}, fault},
+		"nothing, ever": {ending(emptyReader{}), io.ErrNoProgress},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, n := range []int{0, 1, 4095, 4096, 4097, 4096 + 8192, 100_000, len(p)} {
+			leaktest.Check(t, millrace.DefaultPool())
+			for _, n := range []int{0, 1, 4095, 4096, 4097, 4096 + 8192, 200_000} {
 				var c millrace.Chain
 				c.AppendCopy([]byte("before"))
-				if m, err := c.ReadFrom(wrap(bytes.NewReader(p[:n]))); m != int64(n) || err != nil {
-					t.Errorf("ReadFrom of %d bytes = %d, %v", n, m, err)
+				if m, err := c.ReadFrom(test.wrap(bytes.NewReader(letters(n)))); m != int64(n) || err != test.want {
+					t.Errorf("ReadFrom of %d bytes = %d, %v, want %v", n, m, err, test.want)
 				}
-				if got := content(&c); string(got[:6]) != "before" || !bytes.Equal(got[6:], p[:n]) {
-					t.Errorf("ReadFrom of %d bytes gave %d, or others", n, len(got)-6)
-				}
+				sameBytes(t, "the Chain", &c, "before"+string(letters(n)))
 				c.Release()
 			}
 		})
@@ -234,68 +232,25 @@ func TestReadFromManySmallSources(t *testing.T) {
 	shared.Release()
 }
 
-// What arrived before an error is there, and nothing else is held.
-func TestReadFromErrors(t *testing.T) {
-	fault := errors.New("a fault")
-	p := letters(10_000)
-	for name, test := range map[string]struct {
-		tail io.Reader
-		want error
-	}{
-		"error":           {iotest.ErrReader(fault), fault},
-		"deadline":        {iotest.ErrReader(os.ErrDeadlineExceeded), os.ErrDeadlineExceeded},
-		"error with data": {iotest.DataErrReader(io.MultiReader(strings.NewReader("x"), iotest.ErrReader(fault))), fault},
-		"nothing, ever":   {emptyReader{}, io.ErrNoProgress},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, n := range []int{0, 1, 4096, len(p)} {
-				before := millrace.DefaultPool().Stats().InUse
-				var c millrace.Chain
-				m, err := c.ReadFrom(io.MultiReader(bytes.NewReader(p[:n]), test.tail))
-				if err != test.want || int(m) != c.Len() || c.Len() < n || !bytes.Equal(content(&c)[:n], p[:n]) {
-					t.Errorf("ReadFrom = %d, %v, want %v after %d bytes; the Chain has %d", m, err, test.want, n, c.Len())
-				}
-				c.Release()
-				if in := millrace.DefaultPool().Stats().InUse; in != before {
-					t.Errorf("%d bytes more in use than before", in-before)
-				}
-			}
-		})
-	}
-}
-
 func TestReadFromPanicsOnAnImpossibleCount(t *testing.T) {
-	for _, read := range []badReader{func([]byte) int { return -1 }, func(p []byte) int { return len(p) + 1 }} {
+	leaktest.Check(t, millrace.DefaultPool())
+	for _, src := range badReaders {
 		var c millrace.Chain
-		before := millrace.DefaultPool().Stats().InUse
-		wantPanic(t, "ReadFrom", "millrace: reader returned an impossible count", func() { c.ReadFrom(read) })
-		if n := millrace.DefaultPool().Stats().InUse - before; c.Len() != 0 || n != 0 {
-			t.Errorf("the panic left %d bytes in the Chain and %d in use", c.Len(), n)
-		}
+		wantPanic(t, "ReadFrom", "millrace: reader returned an impossible count", func() { c.ReadFrom(src) })
+		sameBytes(t, "the Chain", &c, "")
 	}
 }
 
 // From a Reader the blocks are taken over, what is buffered first.
 func TestReadFromAReader(t *testing.T) {
-	pool := millrace.NewPool()
 	p := letters(100_000)
-	r := pool.NewReader(bytes.NewReader(p), 4096)
+	r := newPool(t).NewReader(bytes.NewReader(p), 4096)
+	defer r.Release()
 	r.Peek(100)
 	var c millrace.Chain
-	n := taken(func() {
-		if n, err := c.ReadFrom(r); n != int64(len(p)) || err != nil {
-			t.Errorf("ReadFrom = %d, %v", n, err)
-		}
-	})
-	if n != 0 || pool.Stats().InUse < int64(len(p)) {
-		t.Errorf("%d blocks of another pool taken: %+v", n, pool.Stats())
+	if n := taken(func() { c.ReadFrom(r) }); n != 0 {
+		t.Errorf("%d blocks of another pool taken", n)
 	}
-	r.Release()
-	if !bytes.Equal(content(&c), p) {
-		t.Error("other bytes")
-	}
+	sameBytes(t, "the Chain", &c, string(p))
 	c.Release()
-	if n := pool.Stats().InUse; n != 0 {
-		t.Errorf("%d bytes in use", n)
-	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A herd is a few Chains that share blocks with each other, and what each of them ought to hold. A program, any string
-// of bytes, decides what is done; so the random test and the fuzzer share it. After each step all the Chains are looked
-// at, because what must not happen is that a call on one changes another.
+// A herd is a few Chains that share blocks with each other, and what each of them ought to hold. A program decides what
+// is done. After each step all the Chains are looked at, because what must not happen is that a call on one changes
+// another.
 type herd struct {
 	t       testing.TB
 	pool    *millrace.Pool
@@ -24,8 +24,8 @@ type herd struct {
 	refWant [][]byte
 	reader  *millrace.Reader // gives packets that are neighbours
 	read    int              // bytes
-	program []byte
-	calls   []string
+	program
+	calls []string
 }
 
 // look compares every Chain and every Ref with what it ought to hold.
@@ -36,15 +36,18 @@ func (h *herd) look() {
 		if err := millrace.Broken(c); err != nil {
 			h.t.Errorf("chain %d: %v", i, err)
 		}
-		rest := h.want[i]
+		rest, pieces := h.want[i], 0
 		for p := range c.All() {
+			if pieces++; len(p) == 0 || cap(p) != len(p) {
+				h.t.Errorf("piece %d of chain %d has %d bytes and room for %d", pieces, i, len(p), cap(p))
+			}
 			if !bytes.HasPrefix(rest, p) {
 				h.t.Errorf("chain %d has %q at %d, want %q", i, p, len(h.want[i])-len(rest), rest[:min(len(p), len(rest))])
 				break
 			}
 			rest = rest[len(p):]
 		}
-		if len(rest) > 0 || c.Len() != len(h.want[i]) {
+		if len(rest) > 0 || c.Len() != len(h.want[i]) || c.Pieces() != pieces {
 			h.t.Errorf("chain %d has %d bytes and ends %d too early, want %d", i, c.Len(), len(rest), len(h.want[i]))
 		}
 		if len(h.want[i]) > most {
@@ -57,16 +60,6 @@ func (h *herd) look() {
 			h.t.Errorf("Ref %d is %q, want %q", i, h.refs[i].Bytes(), h.refWant[i])
 		}
 	}
-}
-
-// choose returns the next byte of the program, and 0 behind its end.
-func (h *herd) choose() byte {
-	if len(h.program) == 0 {
-		return 0
-	}
-	b := h.program[0]
-	h.program = h.program[1:]
-	return b
 }
 
 func (h *herd) chain() int {
@@ -172,8 +165,8 @@ var herdOps = []struct {
 	{"WriteTo", herdWriteTo},
 	{"Bytes", func(h *herd) {
 		i := h.chain()
-		if got := h.chains[i].Bytes(); !bytes.Equal(got, h.want[i]) {
-			h.t.Errorf("Bytes() = %q, want %q", got, h.want[i])
+		if got := h.chains[i].Bytes(); !bytes.Equal(got, h.want[i]) || h.chains[i].Pieces() > 1 {
+			h.t.Errorf("Bytes() = %q, want %q; %d pieces are left", got, h.want[i], h.chains[i].Pieces())
 		}
 	}},
 	{"move", func(h *herd) {
@@ -224,6 +217,23 @@ var herdOps = []struct {
 			h.t.Errorf("ReadAt(%d bytes, %d) of %d = %d, %v: %q", len(p), off, len(h.want[i]), n, err, p[:n])
 		}
 	}},
+	{"CopyTo", func(h *herd) {
+		i := h.chain()
+		p := bytes.Repeat([]byte{'!'}, h.upTo(len(h.want[i])+3))
+		want := append(bytes.Clone(h.want[i]), "!!!"...)[:len(p)]
+		if n := h.chains[i].CopyTo(p); n != min(len(p), len(h.want[i])) || !bytes.Equal(p, want) {
+			h.t.Errorf("CopyTo of %d bytes = %d, %q, want %q", len(p), n, p, want)
+		}
+	}},
+	{"Reader", func(h *herd) {
+		i := h.chain()
+		if len(h.want[i]) > 300 {
+			return // TestReader takes long
+		}
+		if err := iotest.TestReader(h.chains[i].Reader(), h.want[i]); err != nil {
+			h.t.Error(err)
+		}
+	}},
 }
 
 func herdReadFrom(h *herd) {
@@ -260,8 +270,9 @@ func herdWriteTo(h *herd) {
 		write = writes["joined"]
 	}
 	n, err := write(&h.chains[i], &w)
-	if int(n) != min(w.at, len(h.want[i])) || (err == nil) != (w.at >= len(h.want[i])) || !bytes.Equal(w.Bytes(), h.want[i][:n]) {
-		h.t.Errorf("WriteTo = %d, %v of %d bytes to a writer that takes %d, which got %q", n, err, len(h.want[i]), w.at, w.Bytes())
+	all := h.want[i]
+	if int(n) != min(w.at, len(all)) || (err == nil) != (w.at >= len(all)) || !bytes.Equal(w.Bytes(), all[:n]) {
+		h.t.Errorf("WriteTo = %d, %v of %d bytes to a writer that takes %d, which got %q", n, err, len(all), w.at, w.Bytes())
 	}
 	h.want[i] = h.want[i][n:]
 }

@@ -7,8 +7,7 @@ import (
 )
 
 // A ChainReader reads a Chain without consuming it. It borrows the Chain, which must not change or be released
-// meanwhile. It implements io.Reader, io.ByteReader, io.ReaderAt and io.Seeker; ReadAt may be called from several
-// goroutines at once.
+// meanwhile. It implements io.Reader, io.ReaderAt and io.Seeker; ReadAt may be called from several goroutines at once.
 type ChainReader struct {
 	// Invariants: 0 ≤ at, and 0 ≤ start ≤ at unless piece is unknown.
 	c     *Chain
@@ -38,13 +37,6 @@ func (v *ChainReader) Read(p []byte) (int, error) {
 	if v.Len() == 0 {
 		return 0, io.EOF
 	}
-	n := v.copy(p)
-	v.at += int64(n)
-	return n, nil
-}
-
-// copy copies the next bytes into p. There are some.
-func (v *ChainReader) copy(p []byte) int {
 	pieces := v.c.pieces()
 	if v.piece == unknown || v.piece >= len(pieces) { // pieces that Bytes has joined, for one
 		i, off := v.c.find(int(v.at))
@@ -54,18 +46,9 @@ func (v *ChainReader) copy(p []byte) int {
 		v.start += int64(pieces[v.piece].n)
 		v.piece++
 	}
-	return v.c.copyFrom(p, v.piece, int(v.at-v.start))
-}
-
-// ReadByte returns the next byte, or io.EOF at the end.
-func (v *ChainReader) ReadByte() (byte, error) {
-	var p [1]byte
-	if v.Len() == 0 {
-		return 0, io.EOF
-	}
-	v.copy(p[:])
-	v.at++
-	return p[0], nil
+	n := v.c.copyFrom(p, v.piece, int(v.at-v.start))
+	v.at += int64(n)
+	return n, nil
 }
 
 // ReadAt copies the bytes from offset off on into p. It returns io.EOF when that is fewer than len(p).

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
-// writeCalls counts the system calls that write, made on the thread that it is called on by what make returns. It is the
-// least of a few times: the runtime writes too now and then, to wake the poller.
+// writeCalls counts the system calls that write, made on the thread that it is called on by what make returns. It is
+// the least of a few times: the runtime writes too now and then, to wake the poller.
 func writeCalls(t testing.TB, make func() (send func())) int {
 	t.Helper()
 	runtime.LockOSThread()
@@ -34,8 +34,9 @@ func threadWrites(t testing.TB) int {
 	if err != nil {
 		need.Missing(t, "a kernel with CONFIG_TASK_IO_ACCOUNTING: "+err.Error())
 	}
-	var reads, writes, n int
-	if _, err := fmt.Sscanf(string(text), "rchar: %d\nwchar: %d\nsyscr: %d\nsyscw: %d", &n, &n, &reads, &writes); err != nil {
+	var writes, other int
+	const format = "rchar: %d\nwchar: %d\nsyscr: %d\nsyscw: %d"
+	if _, err := fmt.Sscanf(string(text), format, &other, &other, &other, &writes); err != nil {
 		t.Fatal(err)
 	}
 	return writes

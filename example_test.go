@@ -245,8 +245,8 @@ func ExampleNewReaderFrom() {
 	// second line
 }
 
-// A Reader that is fed with blocks of another one: what that has received, in pieces of at most 16 bytes, and none of it
-// copied.
+// A Reader that is fed with blocks of another one: what that has received, in pieces of at most 16 bytes, and none of
+// it copied.
 func ExampleNewReaderFrom_anotherReader() {
 	first := millrace.NewReader(strings.NewReader("a header\nand what stands behind it"))
 	defer first.Release()

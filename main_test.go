@@ -3,10 +3,10 @@ package millrace_test
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
@@ -14,14 +14,18 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// until polls until done reports true. Only a failing test waits for long.
-func until(t testing.TB, what string, done func() bool) {
+// newPool returns a Pool whose blocks have all come back when the test ends.
+func newPool(t testing.TB) *millrace.Pool {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(20 * time.Microsecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
+	pool := millrace.NewPool()
+	leaktest.Check(t, pool)
+	return pool
+}
+
+// streamConn is what *net.TCPConn and *net.UnixConn have in common.
+type streamConn interface {
+	net.Conn
+	CloseWrite() error
 }
 
 func must[T any](v T, err error) T {
@@ -147,22 +151,31 @@ func checkPattern(t testing.TB, c *millrace.Chain, at, n int) {
 	}
 }
 
-// tcpPair returns the two ends of a TCP connection over loopback, which are closed when the test ends.
-func tcpPair(t testing.TB) (client, server *net.TCPConn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// A program, any string of bytes, decides what a test does; so the random tests and the fuzzers share it.
+type program []byte
+
+// choose returns the next byte of the program, and 0 behind its end.
+func (p *program) choose() byte {
+	if len(*p) == 0 {
+		return 0
 	}
-	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
+	b := (*p)[0]
+	*p = (*p)[1:]
+	return b
+}
+
+// randomProgram makes a program that prefers a few calls, others each time: some bugs need one call often, others need
+// many different ones.
+func randomProgram(rng *rand.Rand) program {
+	program := make([]byte, 20+rng.IntN(600))
+	favourites := make([]byte, 1+rng.IntN(4))
+	for i := range favourites {
+		favourites[i] = byte(rng.Uint32())
 	}
-	s, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
+	for i := range program {
+		if program[i] = byte(rng.Uint32()); rng.IntN(3) == 0 {
+			program[i] = favourites[rng.IntN(len(favourites))]
+		}
 	}
-	t.Cleanup(func() { c.Close(); s.Close() })
-	return c.(*net.TCPConn), s.(*net.TCPConn)
+	return program
 }

@@ -42,8 +42,8 @@ func DefaultPool() *Pool { return defaultPool }
 //
 // What a Pool keeps idle is bounded by [IdleLimit], and follows the traffic. A block that stayed idle from one garbage
 // collection to the next is left to the collector (at most every ten seconds; the runtime collects at least every two
-// minutes). When the limit keeps out released blocks of a quarter of it in all, the blocks that have been idle since the
-// last trim make way for the sizes that are in use now.
+// minutes). When the limit keeps out released blocks of a quarter of it in all, the blocks that have been idle since
+// the last trim make way for the sizes that are in use now.
 //
 // All methods may be called from any goroutine, and a block may be taken on one and released on another.
 type Pool struct {
@@ -154,9 +154,9 @@ func (p *Pool) put(b *block) {
 	}
 }
 
-// refuse counts a block that the limit kept out, and trims when there were many. It takes two trims until a size that was
-// just needed has gone, so at a quarter of the limit a change of traffic costs half of it in new blocks; at less, a size
-// that is needed now and then would go with it.
+// refuse counts a block that the limit kept out, and trims when there were many. It takes two trims until a size that
+// was just needed has gone, so at a quarter of the limit a change of traffic costs half of it in new blocks; at less, a
+// size that is needed now and then would go with it.
 func (p *Pool) refuse(size int64) {
 	most := max(p.idleLimit/4, minTrimBytes)
 	if p.refused.Add(size) < most || !p.trimming.TryLock() {
@@ -302,9 +302,9 @@ func (p *Pool) Stats() PoolStats {
 	return s
 }
 
-// Leaks describes the shares of p's blocks that have not been released: the size of each one's block, and the stack of the
-// call that took it. Only a program built with -tags invariants records stacks; in any other build Leaks returns nil, and
-// [Pool.Stats] says how much is out.
+// Leaks describes the shares of p's blocks that have not been released: the size of each one's block, and the stack of
+// the call that took it. Only a program built with -tags invariants records stacks; in any other build Leaks returns
+// nil, and [Pool.Stats] says how much is out.
 func (p *Pool) Leaks() []string { return leaks(p) }
 
 // classFor returns the index of the smallest size class with room for n bytes, or oversize.

@@ -12,6 +12,7 @@ import (
 	"weak"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 func TestPoolSizes(t *testing.T) {
@@ -229,24 +230,12 @@ func TestPoolFollowsTheSizesThatAreNeeded(t *testing.T) {
 	}
 }
 
-// A Pool that keeps nothing has nothing that could make way.
-func TestPoolWithoutRoomKeepsNothing(t *testing.T) {
-	p := millrace.NewPool(millrace.IdleLimit(0))
-	for range 100 {
-		d := p.Get(1 << 20)
-		d.Release()
-	}
-	if s := p.Stats(); s.Idle != 0 || s.Reused != 0 || millrace.KeptBytes(p) != 0 {
-		t.Errorf("%+v", s)
-	}
-}
-
 // Each garbage collection trims: the program need not.
 func TestPoolTrimsAfterGarbageCollections(t *testing.T) {
 	p := millrace.NewPool()
 	d := p.Get(1 << 20)
 	d.Release()
-	until(t, "the idle block is gone", func() bool {
+	nettest.Eventually(t, "the idle block is gone", func() bool {
 		millrace.ForgetTrim(p) // or a collection would be too early
 		runtime.GC()
 		return p.Stats().Idle == 0
@@ -262,7 +251,7 @@ func TestPoolIsCollected(t *testing.T) {
 		d.Release()
 	}
 	p = nil
-	until(t, "the Pool is collected", func() bool {
+	nettest.Eventually(t, "the Pool is collected", func() bool {
 		runtime.GC()
 		return gone.Value() == nil
 	})

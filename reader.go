@@ -53,9 +53,9 @@ var (
 // socket is readable and takes a block only then. Deadlines keep working.
 //
 // Blocks come from a [Pool]. A block holds about eight reads of the source, or sixteen where packets are kept, within
-// 4 KiB to 64 KiB; a larger or smaller size that the caller asked for widens these bounds. A Reader is for one goroutine
-// at a time. [Reader.Release] gives its blocks back. A Reader that is dropped without Release is collected as garbage
-// together with its block, which the Pool then counts as in use for ever.
+// 4 KiB to 64 KiB; a larger or smaller size that the caller asked for widens these bounds. A Reader is for one
+// goroutine at a time. [Reader.Release] gives its blocks back. A Reader that is dropped without Release is collected as
+// garbage together with its block, which the Pool then counts as in use for ever.
 type Reader struct {
 	// Invariants:
 	//
@@ -118,8 +118,8 @@ func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 
 // NewReaderFrom returns a Reader of blocks that come from elsewhere: a channel, another Reader, a decoder. next adds at
 // least one byte to dst, which is empty and which the Reader owns, or returns an error. The Reader gives that error
-// after the bytes that next has added. The bytes are lent and handed on without copying; only Peek, ReadSlice and integers
-// that straddle two pieces copy.
+// after the bytes that next has added. The bytes are lent and handed on without copying; only Peek, ReadSlice and
+// integers that straddle two pieces copy.
 func NewReaderFrom(next func(dst *Chain) error) *Reader {
 	b := &Reader{pool: defaultPool, size: defaultSize, more: &supply{next: next}}
 	b.start(nil)

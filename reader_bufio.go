@@ -14,8 +14,8 @@ import (
 var errNegativeWrite = errors.New("millrace: writer returned an impossible count from Write")
 
 // Peek returns the next n bytes without consuming them. They are valid until the next read, Reset or Release. If there
-// are fewer than n, the error says why; it is bufio.ErrBufferFull when n is above [Reader.Size] and they are not all here
-// already.
+// are fewer than n, the error says why; it is bufio.ErrBufferFull when n is above [Reader.Size] and they are not all
+// here already.
 func (b *Reader) Peek(n int) ([]byte, error) {
 	if n < 0 {
 		return nil, bufio.ErrNegativeCount
@@ -171,8 +171,8 @@ func (b *Reader) UnreadRune() error {
 	return nil
 }
 
-// ReadSlice reads until delim, inclusive, and returns the bytes where they lie. They are valid until the next read, Reset
-// or Release. When an error comes first it returns all there was and the error; that is bufio.ErrBufferFull when
+// ReadSlice reads until delim, inclusive, and returns the bytes where they lie. They are valid until the next read,
+// Reset or Release. When an error comes first it returns all there was and the error; that is bufio.ErrBufferFull when
 // [Reader.Size] bytes hold no delim.
 func (b *Reader) ReadSlice(delim byte) (line []byte, err error) {
 	for searched := 0; ; {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -11,53 +12,21 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// bufferedReader is the method set of *bufio.Reader.
-type bufferedReader interface {
-	io.Reader
-	io.ByteScanner
-	io.RuneScanner
-	io.WriterTo
-	Buffered() int
-	Discard(n int) (int, error)
-	Peek(n int) ([]byte, error)
-	ReadBytes(delim byte) ([]byte, error)
-	ReadLine() ([]byte, bool, error)
-	ReadSlice(delim byte) ([]byte, error)
-	ReadString(delim byte) (string, error)
-	Reset(r io.Reader)
-	Size() int
-}
-
-var (
-	_ bufferedReader = (*bufio.Reader)(nil)
-	_ bufferedReader = (*millrace.Reader)(nil)
-)
-
-// A maker makes either kind of Reader; size 0 means the default.
-type maker func(src io.Reader, size int) bufferedReader
-
-// bothReaders runs a test of what bufio.Reader does on bufio.Reader, to show that the test is right, and on ours.
-func bothReaders(t *testing.T, test func(t *testing.T, newReader maker)) {
-	t.Run("bufio", func(t *testing.T) {
-		test(t, func(src io.Reader, size int) bufferedReader {
-			if size == 0 {
-				return bufio.NewReader(src)
-			}
-			return bufio.NewReaderSize(src, size)
-		})
-	})
-	t.Run("millrace", func(t *testing.T) {
-		test(t, func(src io.Reader, size int) bufferedReader {
-			var r *millrace.Reader
-			if size == 0 {
-				r = millrace.NewReader(src)
-			} else {
-				r = millrace.NewReaderSize(src, size)
-			}
-			t.Cleanup(r.Release)
-			return r
-		})
-	})
+// Every method of bufio.Reader, also of a later Go, is one of Reader with the same signature.
+func TestReaderHasEveryMethodOfBufio(t *testing.T) {
+	ours := reflect.TypeFor[*millrace.Reader]()
+	for want := range reflect.TypeFor[*bufio.Reader]().Methods() {
+		got, ok := ours.MethodByName(want.Name)
+		if !ok {
+			t.Errorf("Reader has no %s", want.Name)
+			continue
+		}
+		// Behind the receiver they look the same.
+		_, a, _ := strings.Cut(got.Type.String(), "Reader")
+		if _, b, _ := strings.Cut(want.Type.String(), "Reader"); a != b {
+			t.Errorf("%s is func(*Reader%s, want func(*Reader%s", want.Name, a, b)
+		}
+	}
 }
 
 // emptyReader gives nothing and no error, for ever.
@@ -89,19 +58,18 @@ func TestReaderReportsTheErrorOfItsSource(t *testing.T) {
 }
 
 func TestReaderDoesNotReadMoreThanOnce(t *testing.T) {
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		r := newReader(&script{{"0123456789", nil}}, 0)
-		p := make([]byte, 5)
-		if n, err := r.Read(p); n != 5 || err != nil || r.Buffered() != 5 {
-			t.Fatalf("Read = %d, %v, %d buffered", n, err, r.Buffered())
-		}
-		if n, err := r.Read(make([]byte, 100)); n != 5 || err != nil {
-			t.Errorf("Read = %d, %v; want what is buffered", n, err)
-		}
-		if n, err := r.Read(nil); n != 0 || err != nil {
-			t.Errorf("Read(nil) = %d, %v", n, err)
-		}
-	})
+	r := millrace.NewReader(&script{{"0123456789", nil}})
+	defer r.Release()
+	p := make([]byte, 5)
+	if n, err := r.Read(p); n != 5 || err != nil || r.Buffered() != 5 {
+		t.Fatalf("Read = %d, %v, %d buffered", n, err, r.Buffered())
+	}
+	if n, err := r.Read(make([]byte, 100)); n != 5 || err != nil {
+		t.Errorf("Read = %d, %v; want what is buffered", n, err)
+	}
+	if n, err := r.Read(nil); n != 0 || err != nil {
+		t.Errorf("Read(nil) = %d, %v", n, err)
+	}
 }
 
 // What millrace adds counts as follows: an integer can be unread by its last byte, bytes that were lent or moved not.
@@ -134,68 +102,56 @@ func TestReaderUnreadAfterOwnMethods(t *testing.T) {
 
 // A source's own ErrBufferFull is not taken for a line that is too long and ends in "\r".
 func TestReaderReadLineOfASourceThatIsFull(t *testing.T) {
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		for _, text := range []string{"", "abc"} {
-			r := newReader(&script{{text, bufio.ErrBufferFull}}, 16)
-			if line, prefix, err := r.ReadLine(); string(line) != text || !prefix || err != nil {
-				t.Errorf("%q, %v, %v; want %q, true", line, prefix, err, text)
-			}
+	for _, text := range []string{"", "abc"} {
+		r := millrace.NewReaderSize(&script{{text, bufio.ErrBufferFull}}, 16)
+		if line, prefix, err := r.ReadLine(); string(line) != text || !prefix || err != nil {
+			t.Errorf("%q, %v, %v; want %q, true", line, prefix, err, text)
 		}
-	})
+		r.Release()
+	}
 }
 
 func TestReaderReset(t *testing.T) {
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		all := func(r io.Reader, want string) {
-			t.Helper()
-			if b, err := io.ReadAll(r); string(b) != want || err != nil {
-				t.Errorf("read %q, %v, want %q", b, err, want)
-			}
+	all := func(r io.Reader, want string) {
+		t.Helper()
+		if b, err := io.ReadAll(r); string(b) != want || err != nil {
+			t.Errorf("read %q, %v, want %q", b, err, want)
 		}
-		r := newReader(strings.NewReader("foo foo"), 0)
-		r.Read(make([]byte, 3))
-		r.Reset(strings.NewReader("bar bar"))
-		all(r, "bar bar")
-		r.Reset(&script{{"lost", errors.New("lost, too")}})
-		r.ReadByte()
-		r.Reset(strings.NewReader("baz"))
-		all(r, "baz")
-		r.Reset(strings.NewReader("itself"))
-		r.ReadByte()
-		r.Reset(r) // does nothing: it would read from itself for ever
-		all(r, "tself")
-		if same := newReader(r, r.Size()); same != r {
-			t.Error("a Reader of a Reader that is as large is a new one")
-		}
-		r.Reset(strings.NewReader("shared"))
-		larger := newReader(r, r.Size()+1)
-		if larger == r {
-			t.Error("a Reader of a smaller Reader is the same one")
-		}
-		all(larger, "shared")
-	})
-	var zero millrace.Reader
-	zero.Reset(strings.NewReader("zero"))
-	if b, err := io.ReadAll(&zero); string(b) != "zero" || err != nil || zero.Size() != 4096 {
-		t.Errorf("after Reset of the zero Reader: %q, %v, size %d", b, err, zero.Size())
 	}
-	zero.Release()
+	var r millrace.Reader
+	defer r.Release()
+	if r.Reset(strings.NewReader("the zero Reader")); r.Size() != 4096 {
+		t.Errorf("Size is %d after Reset of the zero Reader", r.Size())
+	}
+	r.Read(make([]byte, 3))
+	r.Reset(&script{{"lost", errors.New("lost, too")}})
+	r.ReadByte()
+	r.Reset(strings.NewReader("itself"))
+	r.ReadByte()
+	r.Reset(&r) // does nothing: it would read from itself for ever
+	all(&r, "tself")
 }
 
 func TestReaderSize(t *testing.T) {
-	bothReaders(t, func(t *testing.T, newReader maker) {
-		for size, want := range map[int]int{0: 4096, -5: 16, 1: 16, 16: 16, 17: 17, 1234: 1234, 1 << 20: 1 << 20} {
-			if got := newReader(nil, size).Size(); got != want {
-				t.Errorf("Size() = %d for size %d, want %d", got, size, want)
-			}
+	for size, want := range map[int]int{-5: 16, 1: 16, 16: 16, 17: 17, 1234: 1234, 1 << 20: 1 << 20} {
+		r := millrace.NewReaderSize(nil, size)
+		if r.Size() != want {
+			t.Errorf("Size() = %d for size %d, want %d", r.Size(), size, want)
 		}
-	})
+		if same := millrace.NewReaderSize(r, want); same != r {
+			t.Error("a Reader of a Reader that is as large is a new one")
+		}
+		if larger := millrace.NewReaderSize(r, want+1); larger == r {
+			t.Error("a Reader of a smaller Reader is the same one")
+		}
+	}
 }
 
-// badReader returns a count that no Read may return.
-type badReader func(p []byte) int
-
-func (r badReader) Read(p []byte) (int, error) { return r(p), nil }
+// badReaders return counts that no Read may return.
+var badReaders = []readerFunc{
+	func([]byte) (int, error) { return -1, nil },
+	func(p []byte) (int, error) { return len(p) + 1, nil },
+}
 
 func TestReaderPanicsOnAnImpossibleCount(t *testing.T) {
 	for name, read := range map[string]func(r *millrace.Reader){
@@ -206,10 +162,7 @@ func TestReaderPanicsOnAnImpossibleCount(t *testing.T) {
 		"ReadChain":  func(r *millrace.Reader) { r.ReadChain(new(millrace.Chain), 10) },
 		"ReadRange":  func(r *millrace.Reader) { r.ReadRange(10, func([]byte) {}) },
 	} {
-		for _, src := range []badReader{
-			func([]byte) int { return -1 },
-			func(p []byte) int { return len(p) + 1 },
-		} {
+		for _, src := range badReaders {
 			r := millrace.NewReader(src)
 			wantPanic(t, name, "millrace: reader returned an impossible count from Read", func() { read(r) })
 			r.Release()
@@ -221,48 +174,36 @@ func TestReaderWriteToAWriterThatMisbehaves(t *testing.T) {
 	r := millrace.NewReader(strings.NewReader("abcdef"))
 	defer r.Release()
 	r.Peek(1)
-	if n, err := r.WriteTo(&failingWriter{2, nil}); n != 2 || err != io.ErrShortWrite {
+	taking := func(n int) io.Writer { return writerFunc(func([]byte) (int, error) { return n, nil }) }
+	if n, err := r.WriteTo(taking(2)); n != 2 || err != io.ErrShortWrite {
 		t.Errorf("WriteTo = %d, %v to a writer that takes 2 and says nothing", n, err)
 	}
-	wantPanic(t, "WriteTo", "impossible count", func() { r.WriteTo(&failingWriter{-1, nil}) })
+	wantPanic(t, "WriteTo", "impossible count", func() { r.WriteTo(taking(-1)) })
 }
-
-// failingWriter takes n bytes of the first Write and returns err.
-type failingWriter struct {
-	n   int
-	err error
-}
-
-func (w *failingWriter) Write(p []byte) (int, error) { return min(w.n, len(p)), w.err }
 
 // A source that gives nothing is asked a hundred times, as bufio does.
 func TestReaderGivesUpWhenBufioDoes(t *testing.T) {
 	for empty := 97; empty <= 103; empty++ {
-		sources := [2]*falters{{full: 300, empty: empty}, {full: 300, empty: empty}}
-		want, got := bufio.NewReader(sources[0]), millrace.NewReader(sources[1])
+		source := func() io.Reader { // 4096 bytes at a time, then nothing for some reads, then a few bytes again
+			reads := 0
+			return readerFunc(func(p []byte) (int, error) {
+				switch reads++; {
+				case reads <= 300:
+					return min(len(p), 4096), nil
+				case reads <= 300+empty:
+					return 0, nil
+				}
+				return min(len(p), 5), io.EOF
+			})
+		}
+		want, got := bufio.NewReader(source()), millrace.NewReader(source())
 		for i := range 310 {
 			m, wantErr := want.Discard(4096)
-			n, err := got.Discard(4096)
-			if n != m || err != wantErr {
+			if n, err := got.Discard(4096); n != m || err != wantErr {
 				t.Errorf("%d empty reads, Discard %d = %d, %v, want %d, %v", empty, i, n, err, m, wantErr)
 				break
 			}
 		}
 		got.Release()
 	}
-}
-
-// falters gives 4096 bytes at a time, then nothing for some reads, then a few bytes again.
-type falters struct{ full, empty int }
-
-func (s *falters) Read(p []byte) (int, error) {
-	switch {
-	case s.full > 0:
-		s.full--
-		return min(len(p), 4096), nil
-	case s.empty > 0:
-		s.empty--
-		return 0, nil
-	}
-	return min(len(p), 5), io.EOF
 }

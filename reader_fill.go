@@ -21,7 +21,8 @@ func (b *Reader) fill() error {
 }
 
 // fillRange makes at least one byte available, or returns the error that says why not. Unless src is a socket, it then
-// reads on until n bytes are buffered, as long as they fit into the block and src gives some. Fewer than n are buffered.
+// reads on until n bytes are buffered, as long as they fit into the block and src gives some. Fewer than n are
+// buffered.
 func (b *Reader) fillRange(n int) error {
 	if b.r == b.w {
 		if err := b.fill(); err != nil {
@@ -204,8 +205,8 @@ func (b *Reader) gather(n int) {
 	b.more.ahead.Discard(m)
 }
 
-// contiguous sees to it that the block has room for n bytes from r on, moving what is buffered to the block's start or to
-// another block where it must. Something is buffered, but fewer than n bytes.
+// contiguous sees to it that the block has room for n bytes from r on, moving what is buffered to the block's start or
+// to another block where it must. Something is buffered, but fewer than n bytes.
 func (b *Reader) contiguous(n int) {
 	if !b.window && len(b.buf)-b.r >= n {
 		return

@@ -58,7 +58,7 @@ func TestFedReaderAgainstBufio(t *testing.T) {
 func FuzzReader(f *testing.F) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	for i := range kinds {
-		f.Add(byte(i), byte(i), uint16(10*i), uint16(20*i), stuff(rng, 300), randomProgram(rng)[:20])
+		f.Add(byte(i), byte(i), uint16(10*i), uint16(20*i), stuff(rng, 300), []byte(randomProgram(rng)[:20]))
 	}
 	text := []byte("line\r\nline\n日本語\x80\x81\x02 and more to come")
 	for i := range pairOps {
@@ -87,24 +87,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// randomProgram makes a program that prefers a few calls, others each time: some bugs need one call often, others need
-// many different ones.
-func randomProgram(rng *rand.Rand) []byte {
-	program := make([]byte, 20+rng.IntN(600))
-	favourites := make([]byte, 1+rng.IntN(4))
-	for i := range favourites {
-		favourites[i] = byte(rng.Uint32())
-	}
-	for i := range program {
-		if program[i] = byte(rng.Uint32()); rng.IntN(3) == 0 {
-			program[i] = favourites[rng.IntN(len(favourites))]
-		}
-	}
-	return program
-}
-
 // A pair runs a millrace.Reader and a bufio.Reader over the same tape side by side and compares all that they say.
-// A program, any string of bytes, decides what is called; so the random tests and the fuzzer share it.
+// A program decides what is called.
 //
 // Two readers that buffer different amounts may differ in how much one Read gives, and in nothing else, but for what
 // docs/reader.md lists. The oracle is brought back into step where that happens.
@@ -119,15 +103,15 @@ type pair struct {
 	was   bool    // loose, before the call under way
 	over  bool    // the two cannot be brought back into step
 
-	program []byte
-	calls   []string
-	kept    []kept
+	program
+	calls []string
+	kept  []kept
 }
 
 func (p *pair) delim() byte { return "\n\rae\x00\xe6"[int(p.choose())%6] }
 
-// discard is bufio's Discard, but for one thing: with nothing buffered bufio reads on past an error that is pending, and
-// gives what comes behind the error first.
+// discard is bufio's Discard, but for one thing: with nothing buffered bufio reads on past an error that is pending,
+// and gives what comes behind the error first.
 func (p *pair) discard(n int) (int, error) {
 	if n == 0 {
 		p.pass() // both keep what could be unread
@@ -154,16 +138,6 @@ func (p *pair) step() {
 
 // pass is for a call that is not made this time: what is loose stays so.
 func (p *pair) pass() { p.loose = p.was }
-
-// choose returns the next byte of the program, and 0 behind its end.
-func (p *pair) choose() byte {
-	if len(p.program) == 0 {
-		return 0
-	}
-	b := p.program[0]
-	p.program = p.program[1:]
-	return b
-}
 
 // number chooses a length that is likely to be on some edge.
 func (p *pair) number() int {
@@ -774,7 +748,9 @@ func (p *player) Read(b []byte) (int, error) {
 
 // feed is a player as NewReaderFrom wants it: it gives a few pieces at a time, made in different ways.
 func (p *player) feed(dst *millrace.Chain) error {
-	p.calls++
+	if p.calls++; dst.Len() > 0 {
+		return errors.New("fed before what there was has been read")
+	}
 	if p.zero = p.kind.zeros && !p.zero && p.rng.IntN(3) == 0; p.zero {
 		return nil
 	}

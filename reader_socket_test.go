@@ -20,43 +20,19 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// streamConn is what *net.TCPConn and *net.UnixConn have in common.
-type streamConn interface {
-	net.Conn
-	CloseWrite() error
-}
-
-// sockets makes a connected pair of each kind of socket that a Reader waits for.
+// sockets makes a connected pair of each kind of socket that a Reader waits for. Both are closed when the test ends.
 var sockets = map[string]func(t testing.TB) (client, server streamConn){
-	"tcp": func(t testing.TB) (client, server streamConn) { return tcpPair(t) },
-	"tcp4": func(t testing.TB) (client, server streamConn) {
-		c, s := dialPair(t, "tcp4", "127.0.0.1:0")
-		return c.(streamConn), s.(streamConn)
-	},
+	"tcp": func(t testing.TB) (client, server streamConn) { return nettest.TCPPair(t, false) },
 	"unix": func(t testing.TB) (client, server streamConn) {
-		c, s := dialPair(t, "unix", filepath.Join(t.TempDir(), "s"))
+		l := must(net.Listen("unix", filepath.Join(t.TempDir(), "s")))
+		defer l.Close()
+		c, s := must(net.Dial("unix", l.Addr().String())), must(l.Accept())
+		t.Cleanup(func() { c.Close(); s.Close() })
 		return c.(streamConn), s.(streamConn)
 	},
-}
-
-// dialPair returns the two ends of a connection, which are closed when the test ends.
-func dialPair(t testing.TB, network, address string) (client, server net.Conn) {
-	t.Helper()
-	l, err := net.Listen(network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if client, err = net.Dial(network, l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if server, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close(); server.Close() })
-	return client, server
 }
 
 func onSockets(t *testing.T, test func(t *testing.T, client, server streamConn)) {
@@ -68,29 +44,45 @@ func onSockets(t *testing.T, test func(t *testing.T, client, server streamConn))
 	}
 }
 
+// Each call that waits holds no block meanwhile. If a deadline or a close ends the wait, the error is the one that the
+// connection gives, and after a deadline reading goes on.
 func TestReaderHoldsNoBlockWhileItWaits(t *testing.T) {
-	onSockets(t, func(t *testing.T, client, server streamConn) {
-		pool := millrace.NewPool()
+	for network, pair := range sockets {
 		for name, call := range waiting {
-			r := pool.NewReader(client, 4096)
-			server.Write([]byte("x"))
-			if err := r.Skip(1); err != nil {
-				t.Fatal(err)
+			for end, is := range map[string]error{"deadline": os.ErrDeadlineExceeded, "close": net.ErrClosed} {
+				what := network + ", " + name + ", " + end
+				pool := newPool(t)
+				client, server := pair(t)
+				r := pool.NewReader(client, 4096)
+				server.Write([]byte("x"))
+				if err := r.Skip(1); err != nil || pool.Stats().InUse == 0 {
+					t.Fatalf("%s: %v, %d bytes in use after a read", what, err, pool.Stats().InUse)
+				}
+				done := make(chan error)
+				go func() { done <- call(r) }()
+				nettest.Eventually(t, what+": no block in use", func() bool { return pool.Stats().InUse == 0 })
+				if end == "close" {
+					client.Close()
+				} else {
+					client.SetReadDeadline(time.Unix(1, 0))
+				}
+				err, want := <-done, socketError(name, client)
+				sameError(t, what+" while it waits", err, want)
+				sameError(t, what+" before it waits", call(r), want)
+				if !errors.Is(err, is) {
+					t.Errorf("%s: %v is not %v", what, err, is)
+				}
+				if end == "deadline" {
+					client.SetReadDeadline(time.Time{})
+					server.Write([]byte("text"))
+					if b, err := r.Peek(4); string(b) != "text" || err != nil {
+						t.Errorf("%s: %q, %v comes next", what, b, err)
+					}
+				}
+				r.Release()
 			}
-			if pool.Stats().InUse == 0 {
-				t.Fatal("no block in use after a read")
-			}
-			done := make(chan error)
-			go func() { done <- call(r) }()
-			until(t, name+" waits without a block", func() bool { return pool.Stats().InUse == 0 })
-			client.SetReadDeadline(time.Unix(1, 0))
-			if err := <-done; !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("%s: %v", name, err)
-			}
-			client.SetReadDeadline(time.Time{})
-			r.Release()
 		}
-	})
+	}
 }
 
 // A Reader that waits on an idle connection costs less than 400 bytes, all counted: itself, what it needs to wait, and
@@ -102,7 +94,7 @@ func TestIdleReadersNeedNoBuffer(t *testing.T) {
 	var readers [idleConnections]*millrace.Reader
 	var conns, servers [idleConnections]streamConn
 	for i := range conns {
-		conns[i], servers[i] = tcpPair(t)
+		conns[i], servers[i] = nettest.TCPPair(t, false)
 	}
 	pool := millrace.NewPool()
 	var waiting sync.WaitGroup
@@ -124,7 +116,7 @@ func TestIdleReadersNeedNoBuffer(t *testing.T) {
 		readers[i] = pool.NewReader(conns[i], 4096)
 		servers[i].Write([]byte("s"))
 	}
-	until(t, "all wait", func() bool {
+	nettest.Eventually(t, "all wait", func() bool {
 		s := pool.Stats()
 		return s.InUse == 0 && s.Taken >= idleConnections
 	})
@@ -142,7 +134,8 @@ func TestIdleReadersNeedNoBuffer(t *testing.T) {
 	}
 }
 
-// idleConnections is how many are opened; 10,000 need more descriptors than most systems allow a test, and show the same.
+// idleConnections is how many are opened; 10,000 need more descriptors than most systems allow a test, and show the
+// same.
 const idleConnections = 1000
 
 // heapInUse returns the bytes that live objects occupy.
@@ -176,34 +169,6 @@ func TestReadRangeLendsBeforeItWaits(t *testing.T) {
 	})
 }
 
-// Reading goes on after a deadline, wherever it strikes, and the error is the one that the connection gives.
-func TestReaderDeadline(t *testing.T) {
-	onSockets(t, func(t *testing.T, client, server streamConn) {
-		for name, call := range waiting {
-			for _, when := range []string{"before", "while"} {
-				r := millrace.NewReader(client)
-				client.SetReadDeadline(time.Unix(1, 0))
-				if when == "while" {
-					client.SetReadDeadline(time.Now().Add(time.Millisecond))
-				}
-				err := call(r)
-				sameError(t, name+", deadline "+when, err, socketError(name, client))
-				var timeout net.Error
-				if !errors.As(err, &timeout) || !timeout.Timeout() || !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("%s: %#v is no timeout", name, err)
-				}
-				client.SetReadDeadline(time.Time{})
-				server.Write([]byte("text"))
-				if b, err := r.Peek(4); string(b) != "text" || err != nil {
-					t.Errorf("%s: after the deadline: %q, %v", name, b, err)
-				}
-				r.Discard(4)
-				r.Release()
-			}
-		}
-	})
-}
-
 // socketError returns what the connection's own Read gives, or, for WriteTo, its own WriteTo, as with a bufio.Reader.
 func socketError(call string, conn net.Conn) error {
 	if strings.HasPrefix(call, "WriteTo") {
@@ -228,7 +193,7 @@ func TestReaderDeadlinesInTheMiddle(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
 		const total = 1 << 20
 		go writePattern(t, server, total)
-		pool := millrace.NewPool()
+		pool := newPool(t)
 		r := pool.NewReader(client, 4096)
 		rng := rand.New(rand.NewPCG(5, 5))
 		var held []*packet
@@ -259,73 +224,7 @@ func TestReaderDeadlinesInTheMiddle(t *testing.T) {
 			p.chain.Release()
 		}
 		r.Release()
-		if n := pool.Stats().InUse; n != 0 {
-			t.Errorf("%d bytes in use", n)
-		}
 	})
-}
-
-// writePattern writes n bytes of the pattern in steps of all sizes, and now and then lets others go first.
-func writePattern(t testing.TB, w streamConn, n int) {
-	rng := rand.New(rand.NewPCG(6, 6))
-	src := &pattern{end: n}
-	b := make([]byte, 9000)
-	for src.at < n {
-		src.most = 1 + rng.IntN(1<<(1+rng.IntN(13)))
-		m, _ := src.Read(b)
-		if _, err := w.Write(b[:m]); err != nil {
-			t.Error(err)
-			return
-		}
-		for range rng.IntN(20) {
-			runtime.Gosched()
-		}
-	}
-	w.CloseWrite()
-}
-
-// What was lent is gone after a deadline, what was not is still to come.
-func TestReadRangeAfterADeadline(t *testing.T) {
-	onSockets(t, func(t *testing.T, client, server streamConn) {
-		r := millrace.NewReader(client)
-		defer r.Release()
-		server.Write([]byte("some"))
-		client.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-		var got bytes.Buffer
-		collect := func(p []byte) { got.Write(p) }
-		if err := r.ReadRange(10, collect); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatal(err)
-		}
-		client.SetReadDeadline(time.Time{})
-		server.Write([]byte("thing!"))
-		if err := r.ReadRange(10-got.Len(), collect); err != nil || got.String() != "something!" {
-			t.Errorf("%q, %v", got.String(), err)
-		}
-	})
-}
-
-func TestReaderOfAClosedSocket(t *testing.T) {
-	for network, pair := range sockets {
-		for name, call := range waiting {
-			pool := millrace.NewPool()
-			client, server := pair(t)
-			r := pool.NewReader(client, 4096)
-			server.Write([]byte("x"))
-			r.Skip(1)
-			done := make(chan error)
-			go func() { done <- call(r) }()
-			until(t, network+", "+name+" waits", func() bool { return pool.Stats().InUse == 0 })
-			client.Close()
-			err := <-done
-			want := socketError(name, client)
-			sameError(t, network+", "+name+", closed while it waits", err, want)
-			sameError(t, network+", "+name+", closed before", call(r), want)
-			if !errors.Is(err, net.ErrClosed) {
-				t.Errorf("%s: %v is not net.ErrClosed", name, err)
-			}
-			r.Release()
-		}
-	}
 }
 
 func TestReaderAtTheEndOfASocket(t *testing.T) {
@@ -351,7 +250,7 @@ func TestReaderAtTheEndOfASocket(t *testing.T) {
 
 func TestReaderOfAResetConnection(t *testing.T) {
 	reset := func(read func(c net.Conn) error) (*net.TCPConn, error) {
-		client, server := tcpPair(t)
+		client, server := nettest.TCPPair(t, false)
 		server.SetLinger(0)
 		server.Close()
 		return client, read(client)
@@ -375,8 +274,8 @@ func TestReaderOfAResetConnection(t *testing.T) {
 // What was read last cannot be unread into a block that the Reader gave up to wait, and that may have another
 // owner by now. Was a bug with UnreadRune.
 func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
-	pool := millrace.NewPool()
-	client, server := tcpPair(t)
+	pool := newPool(t)
+	client, server := nettest.TCPPair(t, false)
 	r := pool.NewReader(client, 4096)
 	server.Write([]byte("kept, é"))
 	var c millrace.Chain
@@ -394,7 +293,7 @@ func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
 		others.Bytes()[i] = 0xa9 // the last byte of é
 	}
 	if err := r.UnreadRune(); err == nil {
-		t.Errorf("the rune can be unread; %d bytes are buffered, %d bytes of the pool in use", r.Buffered(), pool.Stats().InUse)
+		t.Errorf("the rune can be unread; %d bytes are buffered", r.Buffered())
 	}
 	client.SetReadDeadline(time.Time{})
 	if err := r.UnreadByte(); err != nil {
@@ -409,9 +308,6 @@ func TestReaderUnreadRuneAfterWaiting(t *testing.T) {
 	}
 	others.Release()
 	r.Release()
-	if n := pool.Stats().InUse; n != 0 {
-		t.Errorf("%d bytes in use", n)
-	}
 }
 
 // readAndWait reads n bytes into a Chain, has the Reader wait for n more on another goroutine, and returns when it has
@@ -429,14 +325,14 @@ func readAndWait(t *testing.T, r *millrace.Reader, n int) (c *millrace.Chain, ne
 		}
 		done <- d
 	}()
-	until(t, "the Reader waits", alone)
+	nettest.Eventually(t, "the Reader waits", alone)
 	return c, func() *millrace.Chain { return <-done }
 }
 
 // Packets with a wait between them lie one behind the other in one block, if the first is still held.
 func TestKeptPacketsAreAdjacentAcrossAWait(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
-		pool := millrace.NewPool()
+		pool := newPool(t)
 		r := pool.NewReader(client, 4096)
 		server.Write([]byte("first"))
 		c, next := readAndWait(t, r, 5)
@@ -452,12 +348,10 @@ func TestKeptPacketsAreAdjacentAcrossAWait(t *testing.T) {
 		c.Release()
 		d.Release()
 		r.Release()
-		if n := pool.Stats().InUse; n != 0 {
-			t.Errorf("%d bytes in use", n)
-		}
 
 		server.Write([]byte("one"))
-		c, next = readAndWait(t, resetTo(r, client), 3)
+		r.Reset(client)
+		c, next = readAndWait(t, r, 3)
 		server.Write([]byte("two"))
 		d = next()
 		if c.Merge(d); c.Pieces() != 1 || string(c.Bytes()) != "onetwo" {
@@ -468,15 +362,10 @@ func TestKeptPacketsAreAdjacentAcrossAWait(t *testing.T) {
 	})
 }
 
-func resetTo(r *millrace.Reader, conn streamConn) *millrace.Reader {
-	r.Reset(conn)
-	return r
-}
-
 // If the packet is released meanwhile, its block goes back at once, and the Reader takes another.
 func TestPacketReleasedWhileTheReaderWaits(t *testing.T) {
 	onSockets(t, func(t *testing.T, client, server streamConn) {
-		pool := millrace.NewPool()
+		pool := newPool(t)
 		r := pool.NewReader(client, 4096)
 		for range 20 {
 			server.Write([]byte("first"))
@@ -496,8 +385,5 @@ func TestPacketReleasedWhileTheReaderWaits(t *testing.T) {
 			d.Release()
 		}
 		r.Release()
-		if n := pool.Stats().InUse; n != 0 {
-			t.Errorf("%d bytes in use", n)
-		}
 	})
 }

@@ -2,6 +2,7 @@ package millrace_test
 
 import (
 	"bytes"
+	"io"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // A packet on its way between goroutines.
@@ -18,43 +20,43 @@ type packet struct {
 }
 
 // TestPacketsChangeHands has a Reader on one goroutine and, on others, those who keep its packets, add to them in place
-// when they can, share, cut and release them, while the Reader goes on in the same blocks.
+// when they can, share, cut and release them, while the Reader goes on in the same blocks. Over a socket it gives up
+// its shares whenever it waits, and takes them up again.
 func TestPacketsChangeHands(t *testing.T) {
-	pool := millrace.NewPool()
-	const total = 8 << 20
-	r := pool.NewReader(&pattern{end: total, most: 3000}, 4096)
-	relayPackets(t, r, total)
-	r.Release()
-	if n := pool.Stats().InUse; n != 0 {
-		t.Errorf("%d bytes in use at the end", n)
+	for name, source := range map[string]func(total int) io.Reader{
+		"memory": func(total int) io.Reader { return &pattern{end: total, most: 3000} },
+		"socket": func(total int) io.Reader {
+			client, server := nettest.TCPPair(t, false)
+			go writePattern(t, server, total)
+			return client
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const total = 4 << 20
+			r := newPool(t).NewReader(source(total), 4096)
+			relayPackets(t, r, total)
+			r.Release()
+		})
 	}
 }
 
-// The same over a socket: there the Reader gives up its shares whenever it waits, and takes them up again.
-func TestPacketsChangeHandsOverASocket(t *testing.T) {
-	pool := millrace.NewPool()
-	const total = 4 << 20
-	client, server := tcpPair(t)
-	go func() {
-		src := &pattern{end: total}
-		rng := rand.New(rand.NewPCG(1, 1))
-		b := make([]byte, 5000)
-		for src.at < total {
-			src.most = 1 + rng.IntN(len(b))
-			n, _ := src.Read(b)
-			if _, err := server.Write(b[:n]); err != nil {
-				t.Error(err)
-				break
-			}
+// writePattern writes n bytes of the pattern in steps of all sizes, and now and then lets others go first.
+func writePattern(t testing.TB, w streamConn, n int) {
+	rng := rand.New(rand.NewPCG(6, 6))
+	src := &pattern{end: n}
+	b := make([]byte, 9000)
+	for src.at < n {
+		src.most = 1 + rng.IntN(1<<(1+rng.IntN(13)))
+		m, _ := src.Read(b)
+		if _, err := w.Write(b[:m]); err != nil {
+			t.Error(err)
+			return
 		}
-		server.Close()
-	}()
-	r := pool.NewReader(client, 4096)
-	relayPackets(t, r, total)
-	r.Release()
-	if n := pool.Stats().InUse; n != 0 {
-		t.Errorf("%d bytes in use at the end", n)
+		for range rng.IntN(20) {
+			runtime.Gosched()
+		}
 	}
+	w.CloseWrite()
 }
 
 func relayPackets(t *testing.T, r *millrace.Reader, total int) {
@@ -117,7 +119,7 @@ func handlePackets(t *testing.T, queue <-chan *packet, rng *rand.Rand) {
 // A Reader that waits has no share of the block behind its packets. Was a bug: the holder of the last packet, asking
 // whether it may write behind it, looked at what the Reader wrote when it came back.
 func TestAppendCopyWhileTheReaderWaits(t *testing.T) {
-	client, server := tcpPair(t)
+	client, server := nettest.TCPPair(t, false)
 	r := millrace.NewPool().NewReader(client, 4096)
 	const rounds = 300
 	chains := make(chan *millrace.Chain, rounds) // sending never waits, which would order things, too

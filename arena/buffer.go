@@ -13,8 +13,8 @@ var ErrFull = errors.New("arena: no room for the frame, and the Pool has NoHeap"
 // A Buffer assembles one frame at a time and hands it over. A frame is contiguous, in however many steps it is written.
 // *[Pool] and *[Heap] are Buffers. A Buffer belongs to one goroutine at a time; the Slices that it returns do not.
 //
-// Slices that Writable and Data return are the frame's memory. They are valid until the next call of Writable, Write, Seal,
-// Truncate or Take, because a frame that outgrows its place is moved.
+// Slices that Writable and Data return are the frame's memory. They are valid until the next call of Writable, Write,
+// Seal, Truncate or Take, because a frame that outgrows its place is moved.
 type Buffer interface {
 	// Writable makes the frame n bytes longer and returns those bytes. They hold what was in memory before. It returns
 	// nil and leaves the frame as it was if there is no room. Writable(0) returns an empty slice that is not nil.
@@ -81,8 +81,8 @@ func (f *frame) Truncate(n int) {
 	f.start = min(f.start, n)
 }
 
-// SetStart sets where Seal and Open begin: the i bytes in front stay as they are. It is 0 for every new frame. It panics if
-// the frame is shorter than i.
+// SetStart sets where Seal and Open begin: the i bytes in front stay as they are. It is 0 for every new frame. It
+// panics if the frame is shorter than i.
 func (f *frame) SetStart(i int) {
 	if i < 0 || i > f.Len() {
 		panic(fmt.Sprintf("arena: SetStart(%d) in a frame of %d bytes", i, f.Len()))

@@ -11,7 +11,6 @@ import (
 // A Heap against a slice of bytes.
 func TestHeapAgainstBytes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
-	aead := toy{overhead: 5}
 	for range rounds(500) {
 		var h arena.Heap
 		var frame []byte
@@ -24,7 +23,7 @@ func TestHeapAgainstBytes(t *testing.T) {
 				for i := range p {
 					p[i] = byte(rng.Uint32())
 				}
-				if len(p) != n || cap(p) != n {
+				if len(p) != n || cap(p) != n || p == nil {
 					t.Fatalf("Writable(%d) has %d bytes and room for %d", n, len(p), cap(p))
 				}
 				frame = append(frame, p...)
@@ -42,10 +41,23 @@ func TestHeapAgainstBytes(t *testing.T) {
 				start = rng.IntN(len(frame) + 1)
 				h.SetStart(start)
 			case 5:
-				if err := h.Seal(aead, []byte("n"), nil); err != nil {
+				aead := aeads[n%len(aeads)].aead
+				nonce := make([]byte, aead.NonceSize())
+				if err := h.Seal(aead, nonce, h.Data(start)); err != nil {
 					t.Fatal(err)
 				}
-				frame = aead.Seal(frame[:start:start], []byte("n"), frame[start:], nil)
+				sealed := bytes.Clone(h.Data(1 << 20))
+				if p, err := aead.Open(nil, nonce, sealed[start:], frame[:start]); !bytes.Equal(p, frame[start:]) {
+					t.Fatalf("the AEAD opens what was sealed to %x, %v, want %x", p, err, frame[start:])
+				}
+				if frame = sealed; n < 150 {
+					break
+				}
+				plain, _ := aead.Open(nil, nonce, sealed[start:], frame[:start])
+				if err := h.Open(aead, nonce, h.Data(start)); err != nil {
+					t.Fatal(err)
+				}
+				frame = append(frame[:start:start], plain...)
 			case 6:
 				held = append(held, lent{slice: h.Take(), want: frame})
 				frame, start = nil, 0

@@ -2,8 +2,6 @@ package arena_test
 
 import (
 	"bytes"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,9 +18,9 @@ type lent struct {
 	number uint64 // of the frame
 }
 
-// A model is a Pool and what it ought to do. It holds copies of all that is held, and knows from them whether a frame has room
-// in memory, and in which mode it is; where in memory is the Pool's choice. It compares after each step, because no call may
-// change what another owner holds.
+// A model is a Pool and what it ought to do. It holds copies of all that is held, and knows from them whether a frame
+// has room in memory, and in which mode it is; where in memory is the Pool's choice. It compares after each step,
+// because no call may change what another owner holds.
 type model struct {
 	t        testing.TB
 	pool     *arena.Pool
@@ -158,16 +156,22 @@ func (m *model) writable(n int) {
 	m.look()
 }
 
-// write adds n bytes with Write.
-func (m *model) write(n int) {
-	m.note("Write(%d)", n)
+// write adds n bytes with Write: new ones, or some of the frame itself.
+func (m *model) write(n int, own bool) {
+	m.note("Write(%d), own %t", n, own)
 	p := make([]byte, n)
 	for i := range p {
 		m.written++
 		p[i] = m.written
 	}
+	from := p
+	if own {
+		n = min(n, len(m.frame))
+		from = m.pool.Data(n)
+		p = bytes.Clone(from)
+	}
 	ok := m.hasRoom(n)
-	got, err := m.pool.Write(p)
+	got, err := m.pool.Write(from)
 	if ok && (got != n || err != nil) || !ok && (got != 0 || err != arena.ErrFull) {
 		m.errorf("Write(%d bytes) = %d, %v, and there is room: %t", n, got, err, ok)
 		return
@@ -197,29 +201,51 @@ func (m *model) setStart(i int) {
 	m.look()
 }
 
-// seal encrypts the frame, and opens it again if that is asked for.
-func (m *model) seal(open bool) {
-	m.note("Seal, Open %t", open)
-	aead := toy{overhead: 5}
-	nonce, header := []byte("n"), m.frame[:m.start:m.start]
-	const room = 16 // that Seal asks for behind a short tag
+// seal encrypts the frame with one of aeads. Then it is opened, or forged and opened, or neither. The header goes where
+// the frame goes.
+func (m *model) seal(which, then int) {
+	a := aeads[which%len(aeads)]
+	m.note("Seal with %s", a.name)
+	nonce, room := make([]byte, a.aead.NonceSize()), 0
+	if a.aead.Overhead() > 0 {
+		room = max(a.aead.Overhead(), 16) // Seal asks for no less
+	}
 	ok := m.hasRoom(room)
-	if err := m.pool.Seal(aead, nonce, header); (err == nil) != ok || err != nil && err != arena.ErrFull {
+	if err := m.pool.Seal(a.aead, nonce, m.pool.Data(m.start)); (err == nil) != ok || err != nil && err != arena.ErrFull {
 		m.errorf("Seal: %v, and there is room: %t", err, ok)
 		return
 	}
-	if ok {
-		m.grown(room)
-		m.frame = aead.Seal(header, nonce, m.frame[m.start:], header)
-	}
-	m.look()
-	if !ok || !open {
+	if !ok {
+		m.look()
 		return
 	}
-	if err := m.pool.Open(aead, nonce, header); err != nil {
-		m.errorf("Open: %v", err)
+	m.grown(room)
+	header, plain := m.frame[:m.start:m.start], m.frame[m.start:]
+	sealed := bytes.Clone(m.pool.Data(m.pool.Len())[m.start:])
+	if got, err := a.aead.Open(nil, nonce, sealed, header); err != nil || !bytes.Equal(got, plain) {
+		m.errorf("the AEAD opens what was sealed to %x, %v, want %x", got, err, plain)
 	}
-	m.frame, _ = aead.Open(header, nonce, m.frame[m.start:], header)
+	m.frame = append(header, sealed...)
+	m.look()
+	switch then % 3 {
+	case 0:
+		return
+	case 1:
+		if err := m.pool.Open(a.aead, nonce, m.pool.Data(m.start)); err != nil {
+			m.errorf("Open: %v", err)
+		}
+		m.frame = append(header, plain...)
+	case 2:
+		if a.tag == 0 {
+			return // each byte string is the cipher text of another
+		}
+		m.note("Open of a forged one")
+		m.pool.Data(m.pool.Len())[m.start+then%len(sealed)] ^= 1
+		if err := m.pool.Open(a.aead, nonce, m.pool.Data(m.start)); err == nil {
+			m.errorf("opened what was forged")
+		}
+		m.frame = header
+	}
 	m.look()
 }
 
@@ -348,47 +374,4 @@ func (m *model) finish() {
 		m.take()
 		m.releaseAll()
 	}
-}
-
-var errForged = errors.New("forged")
-
-// A toy is an AEAD that hides nothing: as many bytes of check sum as it is told, of which it may use fewer.
-type toy struct {
-	overhead int
-	unused   int
-}
-
-func (a toy) NonceSize() int { return 1 }
-func (a toy) Overhead() int  { return a.overhead }
-
-func (a toy) Seal(dst, nonce, plaintext, additionalData []byte) []byte {
-	from := len(dst)
-	dst = append(dst, plaintext...)
-	for i := range dst[from:] {
-		dst[from+i] ^= nonce[0] + byte(i)
-	}
-	return append(dst, a.tag(nonce, dst[from:], additionalData)...)
-}
-
-func (a toy) Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, error) {
-	n := len(ciphertext) - (a.overhead - a.unused)
-	if n < 0 || !bytes.Equal(ciphertext[n:], a.tag(nonce, ciphertext[:n], additionalData)) {
-		return nil, errForged
-	}
-	from := len(dst)
-	dst = append(dst, ciphertext[:n]...)
-	for i := range dst[from:] {
-		dst[from+i] ^= nonce[0] + byte(i)
-	}
-	return dst, nil
-}
-
-func (a toy) tag(nonce, ciphertext, additionalData []byte) []byte {
-	sum := uint64(len(ciphertext))
-	for _, p := range [][]byte{nonce, additionalData, ciphertext} {
-		for _, b := range p {
-			sum = (sum ^ uint64(b)) * 1099511628211
-		}
-	}
-	return bytes.Repeat(binary.LittleEndian.AppendUint64(nil, sum), 1+a.overhead/8)[:a.overhead-a.unused]
 }

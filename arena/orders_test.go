@@ -72,11 +72,11 @@ type modelRun struct {
 var modelOps = []func(p *modelRun){
 	func(p *modelRun) { p.writable(p.size()); p.take() },
 	func(p *modelRun) { p.writable(p.size()) },
-	func(p *modelRun) { p.write(p.size()) },
+	func(p *modelRun) { p.write(p.size(), p.choose()%4 == 0) },
 	func(p *modelRun) { p.take() },
 	func(p *modelRun) { p.truncate(p.upTo(len(p.frame))) },
 	func(p *modelRun) { p.setStart(p.upTo(len(p.frame))) },
-	func(p *modelRun) { p.seal(p.choose()%2 == 0) },
+	func(p *modelRun) { p.seal(int(p.choose()), int(p.choose())) },
 	func(p *modelRun) { p.some((*model).release) },
 	func(p *modelRun) { p.some((*model).promote) },
 	func(p *modelRun) { p.some((*model).scribble) },
@@ -97,6 +97,23 @@ var modelOps = []func(p *modelRun){
 	},
 	func(p *modelRun) { p.writable(p.size()); p.take() }, // the same again, so that it happens more often
 	func(p *modelRun) { p.some((*model).release) },
+	func(p *modelRun) { // a frame that fills its gap, and is moved down over where it was
+		p.take()
+		p.writable(1 + int(p.choose())%20)
+		p.take()
+		gaps := p.gaps()
+		last := gaps[len(gaps)-1]
+		p.writable(last[1] - last[0])
+		p.setStart(p.upTo(len(p.frame)))
+		if len(p.held) > 0 {
+			p.release(len(p.held) - 1)
+		}
+		if p.choose()%2 == 0 {
+			p.write(1+int(p.choose())%4, true)
+		} else {
+			p.seal(int(p.choose()), int(p.choose()))
+		}
+	},
 }
 
 // runModel makes a Pool and runs a program to its end, or to the first mistake.

@@ -11,14 +11,14 @@ import (
 // defaultSlots is few because most programs work on one frame at a time.
 const defaultSlots = 8
 
-// A Pool is a Buffer whose frames lie in memory that is allocated once. It belongs to one goroutine at a time; the Slices
-// that it returns belong to their owners, on any goroutine. Frames never overlap, and each is contiguous.
+// A Pool is a Buffer whose frames lie in memory that is allocated once. It belongs to one goroutine at a time; the
+// Slices that it returns belong to their owners, on any goroutine. Frames never overlap, and each is contiguous.
 //
-// The Pool places a frame when its first byte is asked for: in the first gap that is large enough, from the last frame on to
-// the end of memory, and then from the beginning of memory on. A frame behind all frames that are held is in back mode,
-// another one in front mode. If there is no such gap, or no slot is free, the frame is allocated (alloc mode), unless the
-// Pool has [NoHeap]. The next frame is placed in the same way, so the Pool returns to its memory with the first frame that
-// fits, in any order in which Slices are released. A frame that outgrows its gap is moved to another.
+// The Pool places a frame when its first byte is asked for: in the first gap that is large enough, from the last frame
+// on to the end of memory, and then from the beginning of memory on. A frame behind all frames that are held is in back
+// mode, another one in front mode. If there is no such gap, or no slot is free, the frame is allocated (alloc mode),
+// unless the Pool has [NoHeap]. The next frame is placed in the same way, so the Pool returns to its memory with the
+// first frame that fits, in any order in which Slices are released. A frame that outgrows its gap is moved to another.
 //
 // Slices keep a Pool's memory alive. There is nothing to close.
 type Pool struct {
@@ -40,7 +40,8 @@ type Pool struct {
 	//	the slots in the ring are in the order of memory, and their frames do not overlap
 	//	a slot is either in the ring or in free
 	//	prev is in the ring
-	//	placed, mode != Alloc: mem is memory, free is not empty, and prev.end() ≤ begin ≤ limit ≤ from of the slot behind prev
+	//	placed, mode != Alloc: mem is memory, free is not empty,
+	//	                       and prev.end() ≤ begin ≤ limit ≤ from of the slot behind prev
 	//	placed, mode == Alloc: mem is the frame's own
 	//	!placed: mem is memory, and begin = end = limit
 }
@@ -48,9 +49,9 @@ type Pool struct {
 // Option changes how a Pool works. Options panic if a value is out of range.
 type Option func(*Pool)
 
-// Slots sets how many Slices of the Pool's memory can be held at a time: at least 1, 8 by default. A slot takes 64 bytes. A
-// Pool whose slots are all held looks at each of them to place a frame, so n should be larger than the number of Slices
-// that are usually held.
+// Slots sets how many Slices of the Pool's memory can be held at a time: at least 1, 8 by default. A slot takes 64
+// bytes. A Pool whose slots are all held looks at each of them to place a frame, so n should be larger than the number
+// of Slices that are usually held.
 func Slots(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("arena: Slots(%d): at least 1", n))
@@ -58,11 +59,12 @@ func Slots(n int) Option {
 	return func(p *Pool) { p.slots = make([]slot, n) }
 }
 
-// NoHeap makes Writable return nil, and Write and Seal ErrFull, where the Pool would allocate a frame. It bounds what the Pool
-// holds to its capacity.
+// NoHeap makes Writable return nil, and Write and Seal ErrFull, where the Pool would allocate a frame. It bounds what
+// the Pool holds to its capacity.
 func NoHeap() Option { return func(p *Pool) { p.noHeap = true } }
 
-// PromoteAfter sets how long a frame must be held before [Slice.Promote] moves it to the heap. The default is 0: at once.
+// PromoteAfter sets how long a frame must be held before [Slice.Promote] moves it to the heap. The default is 0: at
+// once.
 func PromoteAfter(d time.Duration) Option {
 	if d < 0 {
 		panic(fmt.Sprintf("arena: PromoteAfter(%v): at least 0", d))
@@ -99,9 +101,9 @@ func (p *Pool) placed() bool { return p.begin < p.limit }
 // allocated reports whether the frame is on the heap.
 func (p *Pool) allocated() bool { return p.mode == Alloc && p.placed() }
 
-// Writable makes the frame n bytes longer and returns those bytes. They are valid until the next call of Writable, Write, Seal,
-// Truncate or Take, and hold what was in memory before. Writable returns nil and leaves the frame as it was if there is no
-// room and the Pool has NoHeap.
+// Writable makes the frame n bytes longer and returns those bytes. They are valid until the next call of Writable,
+// Write, Seal, Truncate or Take, and hold what was in memory before. Writable returns nil and leaves the frame as it
+// was if there is no room and the Pool has NoHeap.
 func (p *Pool) Writable(n int) []byte {
 	if uint(n) > uint(p.limit-p.end) && !p.place(n) {
 		return nil
@@ -111,8 +113,8 @@ func (p *Pool) Writable(n int) []byte {
 	return p.mem[from:p.end:p.end]
 }
 
-// place finds room for the frame and n bytes more: in memory, where the frame is moved if need be, or on the heap. It reports
-// whether there is room.
+// place finds room for the frame and n bytes more: in memory, where the frame is moved if need be, or on the heap. It
+// reports whether there is room.
 func (p *Pool) place(n int) bool {
 	if n < 0 {
 		panic(fmt.Sprintf("arena: Writable(%d)", n))
@@ -152,9 +154,10 @@ func (p *Pool) place(n int) bool {
 	return true
 }
 
-// findGap makes prev a slot that n bytes fit behind, and reports whether there is one. It looks at the gaps in the order of
-// memory from prev on and round, which is Knuth's "next fit" (The Art of Computer Programming, 2.5), and unlinks the released
-// slots that it meets. If prev is one of them, its predecessor takes its place, and the round is longer.
+// findGap makes prev a slot that n bytes fit behind, and reports whether there is one. It looks at the gaps in the
+// order of memory from prev on and round, which is Knuth's "next fit" (The Art of Computer Programming, 2.5), and
+// unlinks the released slots that it meets. If prev is one of them, its predecessor takes its place, and the round is
+// longer.
 func (p *Pool) findGap(n int) bool {
 	full := p.free == nil
 	for s := p.prev; ; {
@@ -242,8 +245,8 @@ func (p *Pool) abandon() {
 	}
 }
 
-// Write appends a copy of b to the frame. It borrows b, which may be bytes of the frame. It returns len(b) and nil, or 0 and
-// ErrFull.
+// Write appends a copy of b to the frame. It borrows b, which may be bytes of the frame. It returns len(b) and nil, or
+// 0 and ErrFull.
 func (p *Pool) Write(b []byte) (int, error) {
 	b = p.aside(b, len(b))
 	to := p.Writable(len(b))
@@ -253,9 +256,9 @@ func (p *Pool) Write(b []byte) (int, error) {
 	return copy(to, b), nil
 }
 
-// Seal encrypts the frame from its start on, in place, and appends the AEAD's tag. It borrows nonce and additionalData, which
-// may be bytes of the frame in front of its start. It returns ErrFull and leaves the frame as it was if there is no room for
-// the tag, or for 16 bytes if the tag is shorter.
+// Seal encrypts the frame from its start on, in place, and appends the AEAD's tag. It borrows nonce and additionalData,
+// which may be bytes of the frame in front of its start. It returns ErrFull and leaves the frame as it was if there is
+// no room for the tag, or for 16 bytes if the tag is shorter.
 func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	room := sealRoom(aead)
 	nonce, additionalData = p.aside(nonce, room), p.aside(additionalData, room)
@@ -266,8 +269,8 @@ func (p *Pool) Seal(aead cipher.AEAD, nonce, additionalData []byte) error {
 	return nil
 }
 
-// aside returns b, or a copy if Writable(n) may move the frame: b may be bytes of the frame, which then lies over where it
-// was.
+// aside returns b, or a copy if Writable(n) may move the frame: b may be bytes of the frame, which then lies over where
+// it was.
 func (p *Pool) aside(b []byte, n int) []byte {
 	if p.placed() && p.mode != Alloc && n > p.limit-p.end {
 		return bytes.Clone(b)
@@ -275,8 +278,8 @@ func (p *Pool) aside(b []byte, n int) []byte {
 	return b
 }
 
-// Truncate shortens the frame to n bytes. It panics if the frame is shorter. Truncate(0) gives up a frame on the heap: the next
-// byte begins a frame in the Pool's memory if there is room.
+// Truncate shortens the frame to n bytes. It panics if the frame is shorter. Truncate(0) gives up a frame on the heap:
+// the next byte begins a frame in the Pool's memory if there is room.
 func (p *Pool) Truncate(n int) {
 	p.frame.Truncate(n)
 	if n == 0 && p.allocated() {

@@ -87,10 +87,10 @@ func (s *Slice) Release() {
 	s.slot = nil
 }
 
-// Promote moves a frame that is due from its Pool's memory to the heap, with one copy, and reports whether it did: so that a
-// frame that is held for long does not keep the Pool from using the memory around it. A frame is due at once, or after the
-// time that [PromoteAfter] sets; a frame on the heap never is. The caller still owns s. What Bytes returned before is no
-// longer valid.
+// Promote moves a frame that is due from its Pool's memory to the heap, with one copy, and reports whether it did: so
+// that a frame that is held for long does not keep the Pool from using the memory around it. A frame is due at once, or
+// after the time that [PromoteAfter] sets; a frame on the heap never is. The caller still owns s. What Bytes returned
+// before is no longer valid.
 func (s *Slice) Promote() bool {
 	data := s.Bytes()
 	if len(data) == 0 || s.slot.due > 0 && time.Now().UnixNano() < s.slot.due {

@@ -208,6 +208,12 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 				b.WriteString(long[:n])
 				b.Next(n)
 			})
+			src := strings.NewReader("")
+			wantAllocs(t, what+" with ReadFrom", 0, func() {
+				src.Reset(long[:n])
+				b.ReadFrom(src)
+				b.Next(n)
+			})
 		}
 	}
 }

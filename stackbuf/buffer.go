@@ -17,9 +17,9 @@ const maxInt = int(^uint(0) >> 1)
 var ErrTooLarge = bytes.ErrTooLarge
 
 // A Buffer is a variable-sized buffer of bytes. It has all of [bytes.Buffer]'s methods with the same meaning, results,
-// errors and panics; only Cap and Available differ, because there is room for 64 bytes before anything is allocated, and
-// slices of an empty Buffer are not nil. The zero value is an empty buffer ready to use, and those first 64 bytes live in
-// it.
+// errors and panics; only Cap and Available differ, because there is room for 64 bytes before anything is allocated,
+// and slices of an empty Buffer are not nil. The zero value is an empty buffer ready to use, and those first 64 bytes
+// live in it.
 //
 // Copying a Buffer copies what it holds, as long as that is in the value itself: such a copy and its original never
 // see each other's writes. Once it has held more than 64 bytes, a Buffer keeps them on the heap until Shrink is called

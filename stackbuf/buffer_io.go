@@ -19,8 +19,8 @@ const maxClaim = 64 << 10
 // error is src's, unless that is io.EOF; what came before it is in b. ReadFrom panics with ErrTooLarge when there is no
 // memory for so many bytes, and when src returns a negative count.
 //
-// If src tells how much it has, memory is taken once, to fit, unless b is a queue that has been read from. An *os.File and
-// the in-memory readers of the standard library tell. A method Len() int of any other type, and the limit of an
+// If src tells how much it has, memory is taken once, to fit, unless b is a queue that has been read from. An *os.File
+// and the in-memory readers of the standard library tell. A method Len() int of any other type, and the limit of an
 // io.LimitedReader whose source does not tell, are believed up to 64 KiB. Otherwise the memory doubles. It never grows
 // merely to see io.EOF.
 func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
@@ -58,8 +58,8 @@ func (b *Buffer) ReadFrom(src io.Reader) (n int64, err error) {
 	}
 }
 
-// expect makes room for n bytes that a source says it has. The memory fits them, unless many small sources come together
-// or b is a queue: the contents of both would be moved each time.
+// expect makes room for n bytes that a source says it has. The memory fits them, unless many small sources come
+// together or b is a queue: the contents of both would be moved each time.
 func (b *Buffer) expect(n int64) {
 	held := b.Len()
 	switch {
@@ -95,7 +95,7 @@ func sizeOf(r io.Reader) int64 {
 		if n == unknown {
 			n = maxClaim
 		}
-		return min(r.N, n)
+		return max(min(r.N, n), 0) // a limit that is used up may be negative
 	case interface{ Len() int }:
 		return min(int64(r.Len()), maxClaim)
 	}
@@ -123,8 +123,8 @@ func (b *Buffer) add(p []byte) {
 }
 
 // WriteTo reads all of the contents and writes them to dst in one call of its Write, unless there are none. It borrows
-// dst and returns how many bytes were written; what was not stays in b. The error is dst's, or io.ErrShortWrite. WriteTo
-// panics when dst returns a count that cannot be.
+// dst and returns how many bytes were written; what was not stays in b. The error is dst's, or io.ErrShortWrite.
+// WriteTo panics when dst returns a count that cannot be.
 func (b *Buffer) WriteTo(dst io.Writer) (n int64, err error) {
 	b.lastRead = nothing
 	if held := b.Len(); held > 0 {

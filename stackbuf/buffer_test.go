@@ -216,36 +216,20 @@ func TestSizeOfBuffer(t *testing.T) {
 	}
 }
 
-// writers put s into a Buffer in pieces of n bytes.
-var writers = map[string]func(b *stackbuf.Buffer, s string, n int){
-	"Write": func(b *stackbuf.Buffer, s string, n int) {
-		for ; len(s) > 0; s = s[min(n, len(s)):] {
-			b.Write([]byte(s[:min(n, len(s))]))
-		}
-	},
-	"WriteString": func(b *stackbuf.Buffer, s string, n int) {
-		for ; len(s) > 0; s = s[min(n, len(s)):] {
-			b.WriteString(s[:min(n, len(s))])
-		}
-	},
-	"WriteByte": func(b *stackbuf.Buffer, s string, _ int) {
+// writers put s into a Buffer.
+var writers = map[string]func(b *stackbuf.Buffer, s string){
+	"Write":           func(b *stackbuf.Buffer, s string) { b.Write([]byte(s)) },
+	"WriteString":     func(b *stackbuf.Buffer, s string) { b.WriteString(s) },
+	"AvailableBuffer": func(b *stackbuf.Buffer, s string) { b.Write(append(b.AvailableBuffer(), s...)) },
+	"Fprint":          func(b *stackbuf.Buffer, s string) { fmt.Fprint(b, s) },
+	"WriteByte": func(b *stackbuf.Buffer, s string) {
 		for i := range len(s) {
 			b.WriteByte(s[i])
 		}
 	},
-	"WriteRune": func(b *stackbuf.Buffer, s string, _ int) {
+	"WriteRune": func(b *stackbuf.Buffer, s string) {
 		for _, c := range s {
 			b.WriteRune(c)
-		}
-	},
-	"AvailableBuffer": func(b *stackbuf.Buffer, s string, n int) {
-		for ; len(s) > 0; s = s[min(n, len(s)):] {
-			b.Write(append(b.AvailableBuffer(), s[:min(n, len(s))]...))
-		}
-	},
-	"Fprint": func(b *stackbuf.Buffer, s string, n int) {
-		for ; len(s) > 0; s = s[min(n, len(s)):] {
-			fmt.Fprint(b, s[:min(n, len(s))])
 		}
 	},
 }
@@ -258,7 +242,9 @@ func TestWritingInPieces(t *testing.T) {
 					continue
 				}
 				var b stackbuf.Buffer
-				write(&b, text(n), piece)
+				for at := 0; at < n; at += piece {
+					write(&b, text(n)[at:min(at+piece, n)])
+				}
 				check(t, fmt.Sprint(what, " ", n, " by ", piece), &b, text(n))
 				if stackbuf.Spilled(&b) != (n > 64) {
 					t.Errorf("%s: %d bytes by %d are on the heap: %t", what, n, piece, stackbuf.Spilled(&b))
@@ -275,7 +261,7 @@ func TestTheArrayIsUsedAgain(t *testing.T) {
 		var want bytes.Buffer
 		for i := range 500 {
 			n := i * 7 % 33
-			write(&b, text(n), 1000)
+			write(&b, text(n))
 			want.WriteString(text(n))
 			check(t, what, &b, want.String())
 			take := max(0, want.Len()-i*5%32)
@@ -312,22 +298,29 @@ func TestRunesFillTheRoomThatThereIs(t *testing.T) {
 	}
 }
 
-// The memory doubles at least, so that writing n bytes copies no more than a few times n.
+// The memory doubles at least, so that writing n bytes copies no more than a few times n, and many small sources cost
+// no more than as many writes.
 func TestMemoryDoubles(t *testing.T) {
-	var b stackbuf.Buffer
-	moves := 0
-	for size := b.Cap(); b.Len() < 1<<20; size = b.Cap() {
-		b.WriteString("0123456789")
-		if b.Cap() == size {
-			continue
+	for what, add := range map[string]func(b *stackbuf.Buffer, s string){
+		"WriteString": func(b *stackbuf.Buffer, s string) { b.WriteString(s) },
+		"ReadFrom":    func(b *stackbuf.Buffer, s string) { b.ReadFrom(strings.NewReader(s)) },
+	} {
+		var b stackbuf.Buffer
+		moves := 0
+		for size := b.Cap(); b.Len() < 1<<20; size = b.Cap() {
+			add(&b, "0123456789")
+			if b.Cap() == size {
+				continue
+			}
+			moves++
+			if b.Cap() < 2*size || b.Cap() > 5*size/2 {
+				t.Errorf("%s: with %d bytes the memory grew from %d to %d, want about twice as much",
+					what, b.Len(), size, b.Cap())
+			}
 		}
-		moves++
-		if b.Cap() < 2*size || b.Cap() > 5*size/2 {
-			t.Errorf("with %d bytes the memory grew from %d to %d, want about twice as much", b.Len(), size, b.Cap())
+		if moves > 15 {
+			t.Errorf("%s: the memory grew %d times", what, moves)
 		}
-	}
-	if moves > 15 {
-		t.Errorf("the memory grew %d times", moves)
 	}
 }
 

@@ -2,8 +2,8 @@ package stackbuf
 
 import "unicode/utf8"
 
-// The methods that write say the same thing twice, for the array and for the heap: to choose the slice first and then go
-// on with it costs twice as much for a byte. What is seldom needed is in functions that they end with, so that they
+// The methods that write say the same thing twice, for the array and for the heap: to choose the slice first and then
+// go on with it costs twice as much for a byte. What is seldom needed is in functions that they end with, so that they
 // have nothing to keep for afterwards.
 
 // Write adds p to the contents. It borrows p. It returns len(p) and nil, and panics with ErrTooLarge when there is no

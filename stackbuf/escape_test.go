@@ -52,7 +52,7 @@ func TestWhatStaysOnTheStack(t *testing.T) {
 		t.Errorf("%d variables stay and %d move, want at least 15 and 12", stays, moves)
 	}
 	if n := len(toStack.FindAll(out, -1)); n < 3 {
-		t.Errorf("the compiler says of %d constructed Buffers that they stay, want 3: are the constructors inlined?\n%s", n, out)
+		t.Errorf("the compiler leaves %d constructed Buffers where they are, want 3: is no constructor inlined?\n%s", n, out)
 	}
 }
 

@@ -39,8 +39,8 @@ func ExampleBuffer() {
 	// /index.html
 }
 
-// A function that appends to a slice can append to the room in a Buffer: Write then finds the bytes where they belong. Passed as
-// an io.Writer, as to fmt.Fprintf, b would have to be on the heap.
+// A function that appends to a slice can append to the room in a Buffer: Write then finds the bytes where they belong.
+// Passed as an io.Writer, as to fmt.Fprintf, b would have to be on the heap.
 func ExampleBuffer_AvailableBuffer() {
 	var b stackbuf.Buffer
 	for i := range int64(4) {

@@ -4,11 +4,7 @@ import "fmt"
 
 // The private parts that tests in package stackbuf_test look at.
 
-const (
-	InlineSize  = inlineSize
-	ScratchSize = scratchSize
-	MaxClaim    = maxClaim
-)
+const MaxClaim = maxClaim
 
 // Spilled reports whether b's contents are outside of the value.
 func Spilled(b *Buffer) bool { return b.spill != nil }

@@ -100,8 +100,8 @@ func (w withLen) Len() int { return w.n }
 // only has nothing but Read.
 type only struct{ io.Reader }
 
-// A taker is a target that takes at most so many bytes of each Write and then returns err. It claims to have taken extra
-// more than it did, or panics.
+// A taker is a target that takes at most so many bytes of each Write and then returns err. It claims to have taken
+// extra more than it did, or panics.
 type taker struct {
 	most   int
 	err    error

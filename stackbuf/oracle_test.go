@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/millrace-io/millrace/stackbuf"
 )
@@ -57,8 +56,8 @@ type slot struct {
 	b stackbuf.Buffer
 	o *bytes.Buffer
 
-	// What made o what it is. Copies of a bytes.Buffer share memory; those of a small Buffer do not. So the oracle of a copy
-	// is a new bytes.Buffer that the same was done to.
+	// What made o what it is. Copies of a bytes.Buffer share memory; those of a small Buffer do not. So the oracle of a
+	// copy is a new bytes.Buffer that the same was done to.
 	origin func() *bytes.Buffer
 	calls  []func(b buffer)
 
@@ -141,8 +140,8 @@ func (r *rig) shrink(i int) {
 	s.start(s.b, func() *bytes.Buffer { return bytes.NewBuffer(bytes.Clone(contents)) })
 }
 
-// unread is UnreadByte or UnreadRune. When the contents have moved, what was in front of them is gone; whether they have
-// is a matter of capacity, in which the two differ. Then they are made equal again.
+// unread is UnreadByte or UnreadRune. When the contents have moved, what was in front of them is gone; whether they
+// have is a matter of capacity, in which the two differ. Then they are made equal again.
 func (r *rig) unread(i int, call func(b buffer) error) {
 	s := &r.slots[i]
 	before, oracleBefore := s.b.Len(), s.o.Len()
@@ -414,53 +413,10 @@ var rigRunes = []rune{
 }
 
 func rigReadFrom(r *rig, i int) {
-	p, kind := r.bytes(), r.choose()
+	s, src := string(r.bytes()), sources[int(r.choose())%len(sources)]
 	claim := r.upTo(4000) - 1
-	r.note("source", kind%16)
-	r.do(i, func(b buffer) string {
-		return fmt.Sprint(b.ReadFrom(rigSource(int(kind%16), p, int64(claim))))
-	})
-}
-
-// rigSource returns a source of p that is new.
-func rigSource(kind int, p []byte, claim int64) io.Reader {
-	known := bytes.NewReader(p)
-	unknown := only{known}
-	switch kind {
-	case 0:
-		return known
-	case 1:
-		return strings.NewReader(string(p))
-	case 2:
-		return unknown
-	case 3:
-		return io.LimitReader(known, claim)
-	case 4:
-		return io.LimitReader(unknown, claim)
-	case 5:
-		return io.NewSectionReader(known, claim/2, claim)
-	case 6:
-		return iotest.OneByteReader(known)
-	case 7:
-		return iotest.DataErrReader(iotest.HalfReader(known))
-	case 8:
-		return io.MultiReader(known, iotest.ErrReader(errBroken))
-	case 9:
-		return withLen{unknown, int(claim)}
-	case 10:
-		return only{unknown}
-	case 11:
-		return withLen{scripted(step{0, nil}, step{3, nil}, step{0, nil}, step{600, errBroken}), int(claim)}
-	case 12:
-		return withLen{scripted(step{100, nil}, step{-1, nil}), int(claim)}
-	case 13:
-		return scripted(step{3, nil}, step{beyond, nil})
-	case 14:
-		return scripted(step{100, nil}, step{panics, nil})
-	}
-	from := stackbuf.NewBuffer(p)
-	from.ReadByte()
-	return from
+	r.note(src.name)
+	r.do(i, func(b buffer) string { return fmt.Sprint(b.ReadFrom(src.of(s, claim))) })
 }
 
 func rigWriteTo(r *rig, i int) {

@@ -14,8 +14,8 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 func lendScratch() *scratch { return scratches.Get().(*scratch) }
 
 // release ends the loan. At most the first n bytes were written to. They are cleared, so that a source that returns a
-// greater count than it has written does not show one Buffer another's contents. With -tags invariants, s is overwritten,
-// so that a slice of it that was kept shows garbage.
+// greater count than it has written does not show one Buffer another's contents. With -tags invariants, s is
+// overwritten, so that a slice of it that was kept shows garbage.
 func (s *scratch) release(n int) {
 	clear(s[:n])
 	poison(s[:])

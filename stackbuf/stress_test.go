@@ -13,9 +13,9 @@ import (
 	"github.com/millrace-io/millrace/stackbuf"
 )
 
-// deep goes down with a Buffer in every frame, so that the stack has to be moved again and again, with the arrays in it,
-// and comes back up to find in each what it wrote on the way. It returns what it found wrong. It allocates nothing, or
-// else its Buffers might be on the heap; there is a test for that.
+// deep goes down with a Buffer in every frame, so that the stack has to be moved again and again, with the arrays in
+// it, and comes back up to find in each what it wrote on the way. It returns what it found wrong. It allocates nothing,
+// or else its Buffers might be on the heap; there is a test for that.
 //
 //go:noinline
 func deep(depth, id int, padding [200]byte) (wrong string) {

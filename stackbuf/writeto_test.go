@@ -67,7 +67,8 @@ func (a *aside) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A bufio.Writer gets all of it in one Write, however much room it has left, and what it says of its own target is said.
+// A bufio.Writer gets all of it in one Write, however much room it has left, and what it says of its own target is
+// said.
 func TestWriteToBufioWriter(t *testing.T) {
 	for _, n := range sizes {
 		for room := range 70 {
