@@ -137,7 +137,9 @@ func (k *call) reload(err error) {
 	if isServerError(err) && !redirected && !isTransient(err) || !isServerError(err) && !isLoss(err) {
 		return
 	}
-	k.client.router.reload(k.ctx)
+	if reload := k.client.router.reload; reload != nil {
+		reload(k.ctx)
+	}
 	if redis.IsReadOnlyError(err) && k.node != nil {
 		k.node.reset() // a former master, or behind an address that leads to another server now
 	}
@@ -145,11 +147,11 @@ func (k *call) reload(err error) {
 
 // retryable reports whether the call may be tried again after err, and whether to pause before.
 func (k *call) retryable(err error) (yes, pause bool) {
-	if n, _, _ := k.client.router.retries(); k.tries >= n || k.cmd.used || k.client.sticky != nil {
+	if k.tries >= k.client.router.retries || k.cmd.used || k.client.sticky != nil {
 		return false, false
 	}
 	if _, _, redirected := redirection(err); redirected {
-		return k.client.router.redirects(), false
+		return k.client.router.redirects, false
 	}
 	if isServerError(err) {
 		yes = isTransient(err)
@@ -200,7 +202,7 @@ func (k *call) nodeAt(addr string) *node {
 
 // pause waits between two tries. It returns the context's error if that ends meanwhile.
 func (k *call) pause() error {
-	_, minPause, maxPause := k.client.router.retries()
+	minPause, maxPause := k.client.router.minPause, k.client.router.maxPause
 	if minPause <= 0 || maxPause <= 0 {
 		return nil
 	}

@@ -189,6 +189,15 @@ func (c *conn) pushRequest() {
 	c.queued += int64(len(p))
 }
 
+// command queues a command of short arguments.
+func (c *conn) command(args ...string) {
+	c.array(len(args))
+	for _, a := range args {
+		c.arg(a)
+	}
+	c.pushRequest()
+}
+
 // maxQueue is how many pieces of memory are queued at most.
 const maxQueue = 256
 

@@ -206,11 +206,7 @@ type textCmd struct {
 func newTextCmd(args ...string) *textCmd { return &textCmd{args: args} }
 
 func (t *textCmd) compose(c *conn) error {
-	c.array(len(t.args))
-	for _, a := range t.args {
-		c.arg(a)
-	}
-	c.pushRequest()
+	c.command(t.args...)
 	return nil
 }
 

@@ -55,7 +55,6 @@ func TestErrorsOfTheServer(t *testing.T) {
 	}
 	user.Do(t, "SET", "mine:k", strings.Repeat("*2\r\n:5\r\n$3\r\nabc\r\n", 10))
 	for _, g := range gets {
-		// A transaction is not for this user, and a ReaderAt does without.
 		if _, err := g.call(ctx, c, "mine:k", 1000); err != nil {
 			t.Errorf("%s: %v", g.name, err)
 		}

@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
@@ -382,24 +380,6 @@ func awaitUnusable(t *testing.T, c *Client) {
 	}
 }
 
-// An error that the server replies with while the value is still on its way is what the call returns.
-func TestEarlyErrorWhileAValueIsSent(t *testing.T) {
-	client, server := tcpPair(t)
-	go func() {
-		_, _ = io.ReadFull(server, make([]byte, 1000))
-		_, _ = io.WriteString(server, "-OOM command not allowed\r\n")
-		server.Close() // with much unread: the connection is reset
-	}()
-	c := newConn(client, time.Second, time.Second)
-	defer c.close()
-	if err := c.run(bounded(t), setOf("k", make([]byte, 32<<20))); !redis.HasErrorPrefix(err, "OOM") {
-		t.Fatal(err)
-	}
-	if !c.broken {
-		t.Fatal("the connection goes on")
-	}
-}
-
 // A server that takes nothing more is left when the WriteTimeout is over, and what it has of the value is not set.
 func TestWriteTimeout(t *testing.T) {
 	s := redistest.Start(t)
@@ -419,22 +399,5 @@ func TestWriteTimeout(t *testing.T) {
 			t.Error(err)
 		}
 		check(t, rdb, "k", []byte("before"))
-	}
-}
-
-// What fails in the middle leaves no block behind.
-func TestFailuresGiveBlocksBack(t *testing.T) {
-	c, p := proxied(t)
-	ctx := bounded(t)
-	must(t, c.SetFromBuffer(ctx, "blocks", randomValue(3<<20)))
-	var chain millrace.Chain
-	for _, n := range []int64{0, 100, 100000, 2 << 20} {
-		p.Set(redistest.CutReply(n).On("blocks\r\n"))
-		if err := c.GetChain(ctx, "blocks", &chain, 4<<20); err == nil || chain.Len() > 0 {
-			t.Fatal(err, chain.Len())
-		}
-	}
-	if s := millrace.DefaultPool().Stats(); s.InUse != 0 {
-		t.Fatal(s.InUse, "bytes are in use")
 	}
 }

@@ -39,17 +39,12 @@ func (c *Client) learn(n int64, err error) {
 
 // A getChainCmd reads a value of at most limit bytes into blocks of dst.
 type getChainCmd struct {
-	commandInfo
+	getHeader
 	dst   *millrace.Chain
 	limit int64
 }
 
 var getChainCmds freeList[getChainCmd]
-
-func (g *getChainCmd) compose(c *conn) error {
-	c.composeGet(g.key)
-	return nil
-}
 
 func (g *getChainCmd) read(c *conn) (err error) {
 	g.n, err = c.readIntoChain(g.dst, g.limit)

@@ -127,9 +127,6 @@ func TestErrorsThatPass(t *testing.T) {
 			!redis.IsMaxClientsError(err) {
 			t.Errorf("%s: %v", text, err)
 		}
-		if before := len(h.Requests()); before == 0 {
-			t.Error("nothing was asked")
-		}
 	}
 	for _, text := range []string{"OOM command not allowed when used memory > 'maxmemory'.", "NOAUTH Authentication required.",
 		"MISCONF Redis is configured to save", "NOREPLICAS Not enough good replicas to write."} {

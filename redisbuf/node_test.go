@@ -195,7 +195,7 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 		},
 	} {
 		onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
-			n, err := c.node(c.router.(single).opt)
+			n, err := c.node(c.router.one)
 			must(t, err)
 			time.Sleep(time.Second / 4) // so that calls are not made when expired connections are closed
 			for begun := time.Now(); time.Since(begun) < 5*time.Minute; {
@@ -204,48 +204,6 @@ func TestOldConnectionsAreReplaced(t *testing.T) {
 			}
 			if dialed, _ := s.counts(); dialed < 3 || dialed > 6 {
 				t.Errorf("%s: %d connections in 5 minutes", name, dialed)
-			}
-		})
-	}
-}
-
-// A server without calls is forgotten, and found again.
-func TestServersAreForgotten(t *testing.T) {
-	onPipes(t, func(*redis.Options) {}, nil, func(t *testing.T, c *Client, _ *pipeRedis) {
-		get5(t, c)
-		time.Sleep(maxIdleTime + forgetAfter + 2*expiryInterval)
-		synctest.Wait()
-		c.mu.RLock()
-		n := len(c.nodes)
-		c.mu.RUnlock()
-		if n != 0 {
-			t.Errorf("%d servers are known", n)
-		}
-		get5(t, c)
-	})
-}
-
-// A server that is asked all the time is not, however long each of its connections goes without being looked at.
-func TestServersInUseAreNotForgotten(t *testing.T) {
-	for _, silent := range []bool{false, true} { // which fails all dials
-		change := func(o *redis.Options) {
-			o.MaxRetries, o.DialTimeout, o.ConnMaxIdleTime = -1, time.Second/4, 10*time.Second
-		}
-		onPipes(t, change, nil, func(t *testing.T, c *Client, s *pipeRedis) {
-			s.silent = silent
-			n, err := c.node(c.router.(single).opt)
-			must(t, err)
-			time.Sleep(time.Second * 3 / 8) // so that no dial is under way when expired connections are closed
-			for begun := time.Now(); time.Since(begun) < 2*forgetAfter; time.Sleep(time.Second / 2) {
-				_, err := c.GetToBuffer(t.Context(), "k", make([]byte, 5))
-				if (err != nil) != silent {
-					t.Fatal(err)
-				}
-			}
-			time.Sleep(2 * expiryInterval)
-			synctest.Wait()
-			if again, err := c.node(c.router.(single).opt); err != nil || again != n {
-				t.Errorf("silent: %t; forgotten a minute after the last call, %v", silent, err)
 			}
 		})
 	}

@@ -114,7 +114,7 @@ func TestPipelineOfANegativeLimit(t *testing.T) {
 	c, rdb := shared(t, InFlight(100_000))
 	g := &group{client: c}
 	set := &Result{cmd: setOf("k", make([]byte, 60_000))}
-	get := &Result{cmd: &getChainCmd{commandInfo: commandInfo{key: "k"}, limit: -1_000_000}}
+	get := &Result{cmd: &getChainCmd{getHeader: wholeOf("k"), limit: -1_000_000}}
 	if n, weight := g.batch([]*Result{get, set, set}); n != 2 || weight != 60_002 {
 		t.Errorf("%d of 3 calls go together, with %d bytes", n, weight)
 	}

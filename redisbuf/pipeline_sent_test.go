@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"math"
 	"net"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -17,27 +15,6 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
-
-// A stingy connection takes some bytes and gives some, and then it is closed.
-type stingy struct {
-	net.Conn // nil: what is not below is not called
-	takes    int
-	took     int
-	gives    io.Reader
-}
-
-func (s *stingy) Write(p []byte) (int, error) {
-	n := min(len(p), s.takes-s.took)
-	s.took += n
-	if n < len(p) {
-		return n, &net.OpError{Op: "write", Err: syscall.EPIPE}
-	}
-	return n, nil
-}
-
-func (s *stingy) Read(p []byte) (int, error)       { return s.gives.Read(p) }
-func (s *stingy) SetReadDeadline(time.Time) error  { return nil }
-func (s *stingy) SetWriteDeadline(time.Time) error { return nil }
 
 // Those SETs of a pipeline may have been executed that have left to their last byte, and no others, wherever the
 // connection ends.
@@ -55,7 +32,7 @@ func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
 	}
 	// execute returns the results of such commands on a connection that takes so many bytes, and how many it has taken.
 	execute := func(kinds []func() command, takes int) (calls []*Result, took int) {
-		s := &stingy{takes: takes, gives: strings.NewReader("")}
+		s := &tape{takes: takes}
 		for _, kind := range kinds {
 			calls = append(calls, &Result{cmd: kind()})
 		}
@@ -110,7 +87,7 @@ func TestPipelineWithAPendingError(t *testing.T) {
 		for _, cmds := range [][2]command{
 			{setOf("a", []byte("v")), setOf("b", []byte("v"))}, {getOf("a", []byte("v")), getOf("b", []byte("v"))},
 		} {
-			s := &stingy{gives: strings.NewReader(reply)}
+			s := &tape{left: []byte(reply), step: len(reply)}
 			c := newConn(s, time.Second, time.Second)
 			calls := []*Result{{cmd: cmds[0]}, {cmd: cmds[1]}}
 			c.runAll(context.Background(), calls)

@@ -8,49 +8,7 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
-
-// A server whose memory is full serves a ReaderAt.
-func TestReaderAtOfAFullServer(t *testing.T) {
-	s := redistest.Start(t, redistest.Config("maxmemory-policy noeviction"))
-	c, rdb := clientOf(t, s.Options())
-	ctx := bounded(t)
-	conn, err := c.Conn(ctx)
-	must(t, err)
-	defer conn.Close()
-	for _, size := range []int{0, 1, 1000, 3 << 20} {
-		s.Do(t, "CONFIG", "SET", "maxmemory", "0")
-		value := randomValue(size)
-		must(t, rdb.Set(ctx, "full", value, 0).Err())
-		s.Do(t, "CONFIG", "SET", "maxmemory", "1000")
-		for _, c := range []*Client{c, &conn.Client} {
-			r, err := c.ReaderAt(ctx, "full")
-			must(t, err)
-			got, err := io.ReadAll(r)
-			if err != nil || !bytes.Equal(got, value) {
-				t.Fatalf("%d: %d bytes, %v", size, len(got), err)
-			}
-			p := guarded(size/2 + 1)
-			n, err := r.ReadAt(p, int64(size/2))
-			if err != nil && err != io.EOF || !bytes.Equal(intact(p)[:n], value[size/2:]) {
-				t.Fatalf("%d: %d bytes of the second half, %v", size, n, err)
-			}
-			if size > 0 {
-				must(t, rdb.Del(ctx, "full").Err())
-				var changed *ValueChangedError
-				if _, err := r.ReadAt(p[:1], 0); !errors.As(err, &changed) || changed.Is != 0 || changed.Was != int64(size) {
-					t.Error(err)
-				}
-				s.Do(t, "CONFIG", "SET", "maxmemory", "0")
-				must(t, rdb.Set(ctx, "full", value, 0).Err())
-				s.Do(t, "CONFIG", "SET", "maxmemory", "1000")
-			}
-			must(t, r.Close())
-		}
-	}
-}
 
 // A range counts only if the length before it and that after it are the expected one.
 func TestRange(t *testing.T) {

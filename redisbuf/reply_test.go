@@ -9,17 +9,21 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// A tape is a connection on which a server has said all that it is going to say. Each Read gives step bytes at most.
+// A tape is a connection on which a server has said all that it is going to say. Each Read gives step bytes at most. It takes
+// some bytes, and then it is closed.
 type tape struct {
-	net.Conn
-	left []byte
-	step int
+	net.Conn // nil: what is not below is not called
+	left     []byte
+	step     int
+	takes    int
+	took     int
 }
 
 func (p *tape) Read(b []byte) (int, error) {
@@ -31,11 +35,17 @@ func (p *tape) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func (p *tape) Write(b []byte) (int, error)      { return len(b), nil }
-func (p *tape) SetDeadline(time.Time) error      { return nil }
+func (p *tape) Write(b []byte) (int, error) {
+	n := min(len(b), p.takes-p.took)
+	p.took += n
+	if n < len(b) {
+		return n, &net.OpError{Op: "write", Err: syscall.EPIPE}
+	}
+	return n, nil
+}
+
 func (p *tape) SetReadDeadline(time.Time) error  { return nil }
 func (p *tape) SetWriteDeadline(time.Time) error { return nil }
-func (p *tape) Close() error                     { return nil }
 
 const (
 	short     = "the connection ended"
