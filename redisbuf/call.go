@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -169,11 +168,12 @@ func (k *call) follow(err error) error {
 	}
 	addr, asking, redirected := redirection(err)
 	if redirected {
+		k.client.counters.redirects.Add(1)
 		if k.target = k.nodeAt(addr); k.target != nil {
 			k.asking = asking
 		}
 	}
-	k.client.counters.retry(redirected)
+	k.client.counters.retries.Add(1)
 	k.tries++
 	return nil
 }
@@ -200,7 +200,7 @@ func (k *call) nodeAt(addr string) *node {
 	return n
 }
 
-// pause waits between two tries. It returns the context's error if that ends meanwhile.
+// pause waits between two tries. It returns an error if the context or the Client ends meanwhile.
 func (k *call) pause() error {
 	minPause, maxPause := k.client.router.minPause, k.client.router.maxPause
 	if minPause <= 0 || maxPause <= 0 {
@@ -210,14 +210,7 @@ func (k *call) pause() error {
 	if d <= 0 {
 		d = maxPause
 	}
-	t := time.NewTimer(d/2 + rand.N(d/2+1))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-k.ctx.Done():
-		return k.ctx.Err()
-	}
+	return k.client.sleep(k.ctx, d/2+rand.N(d/2+1))
 }
 
 // redirection returns the address that a MOVED or ASK names, and whether the command needs an ASKING there.

@@ -159,6 +159,20 @@ func (s *servers) closeExpired() {
 	}
 }
 
+// sleep waits for d. It returns the context's error if that ends meanwhile, and ErrClosed if the Client is closed.
+func (s *servers) sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-s.closing.Done():
+		return cmp.Or(ctx.Err(), ErrClosed)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // A router knows which server has a key. It leaves that to a go-redis client.
 type router struct {
 	one *redis.Options // of the only server; nil if there may be several

@@ -3,7 +3,6 @@ package redisbuf
 import (
 	"context"
 	"errors"
-	"io"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -205,18 +204,11 @@ func TestReadRole(t *testing.T) {
 		{"%1\r\n:4\r\n$4\r\nrole\r\n", false, true},
 		{"%1\r\n$4\r\nrole\r\n", false, true},
 	} {
-		client, server := tcpPair(t)
-		go func() {
-			_, _ = server.Read(make([]byte, 1000))
-			_, _ = io.WriteString(server, test.greeting)
-			server.Close()
-		}()
-		c := newConn(client, 0, 0)
+		c, _ := tapeOf(test.greeting)
 		role := newRoleCmd()
 		err := c.run(bounded(t), role)
 		if role.isReplica() != test.replica || (err != nil) != test.failure {
 			t.Errorf("%q: %v, %v", test.greeting, role.role, err)
 		}
-		c.close()
 	}
 }

@@ -47,19 +47,6 @@ func TestPipelineGoesOnAfterALostConnection(t *testing.T) {
 	}
 }
 
-// A server that hangs up on a SET has the next one tried.
-func TestPipelineGoesOnAfterAServerHungUp(t *testing.T) {
-	h := redistest.StartHostile(t, redistest.Say("").ThenClose(), redistest.Say("+OK\r\n"))
-	c, _ := clientOf(t, h.Options(), InFlight(100))
-	p := c.Pipeline()
-	value := make([]byte, 100)
-	lost, set := p.SetFromBuffer("k", value), p.SetFromBuffer("k", value)
-	err := p.Exec(bounded(t))
-	if sent := (*SentError)(nil); !errors.As(err, &sent) || lost.Err() != err || set.Err() != nil {
-		t.Error(err, set.Err())
-	}
-}
-
 // A silent server is waited for once, after reads as well as after writes.
 func TestPipelineOfASilentServer(t *testing.T) {
 	const timeout = time.Second
@@ -90,22 +77,29 @@ func TestPipelineOfASilentServer(t *testing.T) {
 	}
 }
 
-// What is left for a Conn to do says that its connection is lost.
-func TestPipelineOfAConnThatIsLost(t *testing.T) {
-	h := redistest.StartHostile(t, redistest.Say("").ThenClose())
-	c, _ := clientOf(t, h.Options(), InFlight(100))
-	conn, err := c.Conn(bounded(t))
-	must(t, err)
-	defer conn.Close()
-	p := conn.Pipeline()
-	value := make([]byte, 100)
-	lost, set, get := p.SetFromBuffer("k", value), p.SetFromBuffer("k", value), p.GetToBuffer("k", value)
-	err = p.Exec(bounded(t))
-	if sent := (*SentError)(nil); !errors.As(err, &sent) || lost.Err() != err {
-		t.Error(err)
-	}
-	if set.Err() != ErrConnLost || get.Err() != ErrConnLost || len(h.Requests()) != 1 {
-		t.Error(set.Err(), get.Err(), h.Requests())
+// A server that hangs up on a SET has the next one tried, on another connection. What is left for a Conn to do says that its
+// connection is lost.
+func TestPipelineGoesOnAfterAServerHungUp(t *testing.T) {
+	for _, sticky := range []bool{false, true} {
+		h := redistest.StartHostile(t, redistest.Say("").ThenClose(), redistest.Say("+OK\r\n"), redistest.Say("$0\r\n\r\n"))
+		c, _ := clientOf(t, h.Options(), InFlight(100))
+		requests, want := 3, error(nil)
+		if sticky {
+			conn, err := c.Conn(bounded(t))
+			must(t, err)
+			defer conn.Close()
+			c, requests, want = &conn.Client, 1, ErrConnLost
+		}
+		p := c.Pipeline()
+		value := make([]byte, 100)
+		lost, set, get := p.SetFromBuffer("k", value), p.SetFromBuffer("k", value), p.GetToBuffer("k", value)
+		err := p.Exec(bounded(t))
+		if sent := (*SentError)(nil); !errors.As(err, &sent) || lost.Err() != err {
+			t.Error(err)
+		}
+		if set.Err() != want || get.Err() != want || len(h.Requests()) != requests {
+			t.Error(set.Err(), get.Err(), h.Requests())
+		}
 	}
 }
 

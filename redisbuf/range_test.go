@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -59,18 +58,7 @@ func TestRange(t *testing.T) {
 		{ok + ":9\r\n", "lost", false, true},
 		{ok + ":9\r\n" + ok + value, "lost", false, true},
 	} {
-		client, server := tcpPair(t)
-		asked := make(chan int, 1)
-		go func() {
-			said := make([]byte, 1000)
-			n, _ := server.Read(said)
-			asked <- bytes.Count(said[:n], []byte("ASKING"))
-			_, _ = io.WriteString(server, test.replies)
-			if !test.goesOn {
-				server.Close()
-			}
-		}()
-		c := newConn(client, 0, 0)
+		c, server := tapeOf(test.replies)
 		c.asking = test.asking
 		r := ReaderAt{key: "k", size: 9}
 		op := r.rangeCmd(2, make([]byte, 5))
@@ -81,9 +69,8 @@ func TestRange(t *testing.T) {
 		if err == nil && string(op.buf) != "value" {
 			t.Errorf("%q: %q", test.replies, op.buf)
 		}
-		if n := <-asked; test.asking != (n == 3) || c.asking {
+		if n := bytes.Count(server.took, []byte("ASKING")); test.asking != (n == 3) || c.asking {
 			t.Errorf("%q: asked %d times", test.replies, n)
 		}
-		c.close()
 	}
 }

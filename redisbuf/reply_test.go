@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -23,7 +24,13 @@ type tape struct {
 	left     []byte
 	step     int
 	takes    int
-	took     int
+	took     []byte
+}
+
+// tapeOf returns a connection to a server that takes anything, and says that.
+func tapeOf(said string) (*conn, *tape) {
+	p := &tape{left: []byte(said), step: len(said), takes: math.MaxInt}
+	return newConn(p, 0, 0), p
 }
 
 func (p *tape) Read(b []byte) (int, error) {
@@ -36,8 +43,8 @@ func (p *tape) Read(b []byte) (int, error) {
 }
 
 func (p *tape) Write(b []byte) (int, error) {
-	n := min(len(b), p.takes-p.took)
-	p.took += n
+	n := min(len(b), p.takes-len(p.took))
+	p.took = append(p.took, b[:n]...)
 	if n < len(b) {
 		return n, &net.OpError{Op: "write", Err: syscall.EPIPE}
 	}
