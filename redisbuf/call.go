@@ -155,8 +155,7 @@ func (k *call) retryable(err error) (yes, pause bool) {
 	if isServerError(err) {
 		yes = isTransient(err)
 	} else {
-		var sent *SentError
-		yes = isLoss(err) && !errors.As(err, &sent)
+		yes = isLoss(err) && !isA[*SentError](err)
 	}
 	return yes, yes
 }

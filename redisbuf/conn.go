@@ -179,7 +179,7 @@ func (c *conn) pendingError(err error) error {
 // closedByServer reports whether a write has failed with err because the server has closed the connection. Reading what is
 // left does not wait then.
 func closedByServer(err error) bool {
-	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) && !isReaderError(err)
+	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) && !isA[*ReaderError](err)
 }
 
 // pushRequest queues the text of the request that is not queued yet.

@@ -94,7 +94,8 @@ func isServerError(err error) bool {
 	return errors.As(err, &e)
 }
 
-func isReaderError(err error) bool {
-	_, is := err.(*ReaderError)
-	return is
+// isA reports whether err is an E or wraps one.
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }

@@ -30,12 +30,10 @@ func TestPipelineGoesOnAfterALostConnection(t *testing.T) {
 		buf, again, later := make([]byte, 40), make([]byte, 5), make([]byte, 90)
 		spoils, set, get := p.GetToBuffer("a", buf), p.SetFromBuffer("b", buf), p.GetToBuffer("c", again)
 		getLater, setLater := p.GetToBuffer("d", later), p.SetFromBuffer("e", later)
-		var protocol *ProtocolError
-		if err := p.Exec(bounded(t)); !errors.As(err, &protocol) || spoils.Err() != err {
+		if err := p.Exec(bounded(t)); !isA[*ProtocolError](err) || spoils.Err() != err {
 			t.Error(err)
 		}
-		var sent *SentError
-		if err := set.Err(); !errors.As(err, &sent) || !errors.Is(err, ErrConnLost) {
+		if err := set.Err(); !isA[*SentError](err) || !errors.Is(err, ErrConnLost) {
 			t.Error(err)
 		}
 		if err := get.Err(); retries < 0 && err != ErrConnLost || retries > 0 && (err != nil || string(again) != "again") {
@@ -94,7 +92,7 @@ func TestPipelineGoesOnAfterAServerHungUp(t *testing.T) {
 		value := make([]byte, 100)
 		lost, set, get := p.SetFromBuffer("k", value), p.SetFromBuffer("k", value), p.GetToBuffer("k", value)
 		err := p.Exec(bounded(t))
-		if sent := (*SentError)(nil); !errors.As(err, &sent) || lost.Err() != err {
+		if !isA[*SentError](err) || lost.Err() != err {
 			t.Error(err)
 		}
 		if set.Err() != want || get.Err() != want || len(h.Requests()) != requests {

@@ -1,19 +1,14 @@
 package redisbuf
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"math"
-	"net"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
 // Those SETs of a pipeline may have been executed that have left to their last byte, and no others, wherever the
@@ -46,9 +41,8 @@ func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
 	for takes := range ends[len(ends)-1] + 1 {
 		calls, _ := execute(kinds, takes)
 		for i, r := range calls {
-			var sent *SentError
 			want := takes >= ends[i] && r.cmd.info().writes
-			if errors.As(r.err, &sent) != want || !isLoss(r.err) {
+			if isA[*SentError](r.err) != want || !isLoss(r.err) {
 				t.Fatalf("%d bytes of %v, call %d: %v", takes, ends, i, r.err)
 			}
 		}
@@ -65,11 +59,10 @@ func TestPipelineWhoseServerStopsReading(t *testing.T) {
 		calls = append(calls, &Result{cmd: setOf("large", make([]byte, minHeadStart-1))})
 	}
 	c.runAll(context.Background(), calls)
-	var sent *SentError
 	more := true
 	for i, r := range calls {
 		was := more
-		if more = errors.As(r.err, &sent); more && !was || i == 0 && !more || !isTimeout(r.err) {
+		if more = isA[*SentError](r.err); more && !was || i == 0 && !more || !isTimeout(r.err) {
 			t.Errorf("call %d: %v", i, r.err)
 		}
 	}
@@ -97,43 +90,9 @@ func TestPipelineWithAPendingError(t *testing.T) {
 			if err := calls[1].err; !errors.Is(err, syscall.EPIPE) || !c.broken {
 				t.Errorf("%q, the second call: %v", reply, err)
 			}
-			if sent := (*SentError)(nil); errors.As(calls[0].err, &sent) || errors.As(calls[1].err, &sent) {
+			if isA[*SentError](calls[0].err) || isA[*SentError](calls[1].err) {
 				t.Errorf("%q: %v, %v", reply, calls[0].err, calls[1].err)
 			}
-		}
-	}
-}
-
-// A connection that takes nothing any more costs a pipeline nothing but another one, as it does a single call.
-func TestPipelineOnAConnectionThatTakesNothing(t *testing.T) {
-	var mu sync.Mutex
-	var dialed []*net.TCPConn
-	o := redistest.Shared(t).Options()
-	dial := new(net.Dialer)
-	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial.DialContext(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		dialed = append(dialed, conn.(*net.TCPConn))
-		return conn, nil
-	}
-	c, _ := clientOf(t, o)
-	ctx := bounded(t)
-	p := c.Pipeline()
-	for range 3 {
-		must(t, c.SetFromBuffer(ctx, "takes", nil))
-		must(t, dialed[len(dialed)-1].CloseWrite())
-		bufs := [2][]byte{guarded(5), guarded(5)}
-		p.SetFromBuffer("takes", []byte("value"))
-		p.GetToBuffer("takes", bufs[0])
-		p.SetFromBuffer("takes", []byte("other"))
-		p.GetToBuffer("takes", bufs[1])
-		must(t, p.Exec(ctx))
-		if !bytes.Equal(intact(bufs[0]), []byte("value")) || !bytes.Equal(intact(bufs[1]), []byte("other")) {
-			t.Errorf("%q, %q", bufs[0], bufs[1])
 		}
 	}
 }

@@ -59,11 +59,10 @@ func TestPipelineErrorsAreOfOneCall(t *testing.T) {
 	right := p.GetToBuffer("pe/v", buf)
 	err := p.Exec(ctx)
 	var tooSmall *BufferTooSmallError
-	var tooLarge *ValueTooLargeError
 	if !errors.As(err, &tooSmall) || small.Err() != err || tooSmall.Need != 3<<20 {
 		t.Error(small.Err(), err)
 	}
-	if !errors.As(large.Err(), &tooLarge) || !redis.HasErrorPrefix(wrong.Err(), "WRONGTYPE") {
+	if !isA[*ValueTooLargeError](large.Err()) || !redis.HasErrorPrefix(wrong.Err(), "WRONGTYPE") {
 		t.Error(large.Err(), wrong.Err())
 	}
 	if offset.Err() != errOffset {
@@ -144,8 +143,7 @@ func TestPipelineCut(t *testing.T) {
 				t.Fatalf("cut at %d: %v, %d bytes in the chain", n, chained.Err(), chain.Len())
 			}
 			chain.Release()
-			var sent *SentError
-			if set.Err() != nil && !errors.As(set.Err(), &sent) {
+			if set.Err() != nil && !isA[*SentError](set.Err()) {
 				t.Fatalf("cut at %d: %v", n, set.Err())
 			}
 		}
@@ -228,8 +226,7 @@ func TestPipelineCancelled(t *testing.T) {
 	if err := pipe.Exec(inner); err != context.Canceled || get.Err() != err {
 		t.Error(err, get.Err())
 	}
-	var sent *SentError
-	if err := set.Err(); !errors.As(err, &sent) || !errors.Is(err, context.Canceled) {
+	if err := set.Err(); !isA[*SentError](err) || !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	pipe.GetToBuffer("cancelled", nil)

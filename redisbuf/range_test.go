@@ -14,11 +14,10 @@ func TestRange(t *testing.T) {
 	const value = "$5\r\nvalue\r\n"
 	status := func(err error) string {
 		var changed *ValueChangedError
-		var protocol *ProtocolError
 		switch {
 		case errors.As(err, &changed):
 			return fmt.Sprint("changed to ", changed.Is)
-		case errors.As(err, &protocol):
+		case isA[*ProtocolError](err):
 			return "protocol"
 		case redis.HasErrorPrefix(err, "WRONGTYPE"):
 			return "WRONGTYPE"

@@ -112,7 +112,6 @@ func slowLine(s []byte) (line string, rest []byte, ok bool) {
 func checkReply(t *testing.T, what string, c *conn, have int, got []byte, err error, value []byte, failure string) bool {
 	t.Helper()
 	var small *BufferTooSmallError
-	var protocol *ProtocolError
 	switch {
 	case failure == unknown:
 		return false
@@ -134,7 +133,7 @@ func checkReply(t *testing.T, what string, c *conn, have int, got []byte, err er
 			t.Fatalf("%s: %v, the oracle: %s", what, err, failure)
 		}
 	case failure == malformed:
-		if !errors.As(err, &protocol) {
+		if !isA[*ProtocolError](err) {
 			t.Fatalf("%s: %v, the oracle: %s", what, err, failure)
 		}
 	default:
@@ -254,13 +253,12 @@ func TestRepliesOverTCP(t *testing.T) {
 		buf := guarded(have)
 		op := getOf("k", buf)
 		err := c.run(ctx, op)
-		var small *BufferTooSmallError
 		switch {
 		case want != nil:
 			if err != want {
 				t.Fatalf("%v, want %v", err, want)
 			}
-		case errors.As(err, &small):
+		case isA[*BufferTooSmallError](err):
 			if len(value) <= have {
 				t.Fatal(err)
 			}

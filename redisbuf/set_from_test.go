@@ -23,8 +23,7 @@ func TestSetFromAReaderThatGivesNothing(t *testing.T) {
 			times++
 			return 0, nil
 		})
-		var reader *ReaderError
-		if err := c.SetFrom(ctx, "nothing", r, size); !errors.As(err, &reader) || !errors.Is(err, io.ErrNoProgress) {
+		if err := c.SetFrom(ctx, "nothing", r, size); !isA[*ReaderError](err) || !errors.Is(err, io.ErrNoProgress) {
 			t.Error(err)
 		}
 		if times != maxEmptyReads {
@@ -134,8 +133,7 @@ func TestSetFileOfOddFiles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "empty")
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
 	must(t, err)
-	var reader *ReaderError
-	if err := set(f); !errors.As(err, &reader) {
+	if err := set(f); !isA[*ReaderError](err) {
 		t.Error("of a file that cannot be read:", err)
 	}
 	must(t, f.Close())
@@ -144,7 +142,7 @@ func TestSetFileOfOddFiles(t *testing.T) {
 	defer full.Close()
 	_, err = full.WriteString("after")
 	must(t, err)
-	if err := set(full); !errors.As(err, &reader) {
+	if err := set(full); !isA[*ReaderError](err) {
 		t.Error("of a file with bytes that cannot be read:", err)
 	}
 	if err := set(nil); !errors.Is(err, os.ErrInvalid) {
@@ -170,8 +168,7 @@ func TestSetFileThatIsClosed(t *testing.T) {
 		cmd, err := newSetFile("closed", f, nil)
 		must(t, err)
 		must(t, f.Close())
-		var reader *ReaderError
-		if err := c.do(ctx, cmd); !errors.As(err, &reader) {
+		if err := c.do(ctx, cmd); !isA[*ReaderError](err) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 		check(t, rdb, "closed", []byte("before"))

@@ -112,8 +112,7 @@ func TestGetToAWriterWithADeadline(t *testing.T) {
 			}
 			return n, err
 		}}
-		var writer *WriterError
-		if _, err := c.GetTo(context.Background(), "late", w); !errors.As(err, &writer) || !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := c.GetTo(context.Background(), "late", w); !isA[*WriterError](err) || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error(err)
 		}
 		if late > 1 {
@@ -148,9 +147,7 @@ func TestServerStopsAmidASplice(t *testing.T) {
 			c, _ := clientOf(t, o)
 			mine, others := tcpPair(t)
 			err := f(c, mine, others)
-			var writer *WriterError
-			var reader *ReaderError
-			if !errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &writer) || errors.As(err, &reader) {
+			if !errors.Is(err, os.ErrDeadlineExceeded) || isA[*WriterError](err) || isA[*ReaderError](err) {
 				t.Error(err)
 			}
 		})
