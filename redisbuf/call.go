@@ -234,8 +234,7 @@ func isLoss(err error) bool {
 	case errors.Is(err, ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, ErrOtherServer), errors.Is(err, ErrConnBusy):
 		return false
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		var dial *net.OpError
-		return errors.As(err, &dial) && dial.Op == "dial" // the dial's own deadline
+		return isDialError(err) // the dial's own deadline
 	}
 	return true
 }

@@ -2,7 +2,6 @@ package redisbuf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -89,8 +88,7 @@ func (n *node) dialError(ctx context.Context, err error, to net.Addr) error {
 	if ctxErr := ctx.Err(); ctxErr != nil {
 		return ctxErr
 	}
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" {
+	if isDialError(err) {
 		return err
 	}
 	return &net.OpError{Op: "dial", Net: n.opt.Network, Addr: to, Err: err}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -258,11 +257,6 @@ func TestLateReplyToASet(t *testing.T) {
 			check(t, direct, "late/2", two)
 		}
 	}
-}
-
-func isTimeout(err error) bool {
-	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // A context that ends in the middle of a value ends the call, with the context's error, and takes the connection with it.

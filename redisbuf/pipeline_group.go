@@ -3,7 +3,6 @@ package redisbuf
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -252,8 +251,7 @@ func isUnreachable(err error) bool {
 	}
 	if isA[*SentError](err) || errors.Is(err, ErrConnLost) {
 		// One connection was lost, at the first try. Only after a timeout would another call wait as long.
-		var netErr net.Error
-		return errors.As(err, &netErr) && netErr.Timeout()
+		return isTimeout(err)
 	}
 	return isLoss(err)
 }
