@@ -22,9 +22,6 @@ const freeWeight = 16 << 10
 // admit waits until weight bytes may be in flight. It returns how many of them are counted; the caller gives these back to
 // c.inFlight. A call of a Conn does not wait, because the calls before it may wait for its connection.
 func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
 	if weight <= freeWeight || c.sticky != nil {
 		return 0, nil
 	}
@@ -32,8 +29,12 @@ func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err er
 	return counted, c.inFlight.acquire(ctx, counted, 0)
 }
 
-// acquire returns a connection to n, which the caller gives back by release.
+// acquire returns a connection to n, which the caller gives back by release. It returns the error of a context that has
+// ended, also while the call waited in admit.
 func (c *Client) acquire(ctx context.Context, n *node) (*conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if c.sticky != nil {
 		return c.sticky.use(ctx, n)
 	}

@@ -87,7 +87,7 @@ func (n *node) takeIdle() (*conn, error) {
 		if c == nil {
 			return nil, err
 		}
-		now, lost := time.Now(), false
+		now := time.Now()
 		if !n.expired(c, now) {
 			if !suspect && now.Sub(c.idleSince) < checkIdleAfter {
 				return c, nil
@@ -97,9 +97,8 @@ func (n *node) takeIdle() (*conn, error) {
 				return c, nil
 			}
 			n.servers.counters.dropped.Add(1)
-			lost = !usable
 		}
-		n.discard(c, lost)
+		n.discard(c)
 	}
 }
 
@@ -131,14 +130,11 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// discard closes a connection that is not among the idle ones, and that no call uses. If it was lost, each other one is
-// checked before it is used again.
-func (n *node) discard(c *conn, lost bool) {
+// discard closes a connection that is not among the idle ones, and that no call uses. (The others were idle for longer, and
+// are checked as well.)
+func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)
-	if lost {
-		n.lostAt = time.Now()
-	}
 	n.mu.Unlock()
 	c.close()
 }

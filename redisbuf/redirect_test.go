@@ -118,6 +118,19 @@ func TestReloadWithoutAnotherTry(t *testing.T) {
 	}
 }
 
+// After a READONLY, which a former master says, no call gets a connection that was made before.
+func TestReadOnlyLeavesTheServer(t *testing.T) {
+	c, h := hostile(t)
+	conn, err := c.Conn(bounded(t))
+	must(t, err)
+	h.Script(redistest.Say("-READONLY You can't write against a read only replica.\r\n"))
+	if err := c.SetFromBuffer(bounded(t), "k", nil); !redis.IsReadOnlyError(err) {
+		t.Error(err)
+	}
+	must(t, conn.Close())
+	idle(t, c, 0)
+}
+
 // A call whose context ends between two tries says so, and not what the first one was told.
 func TestContextEndsBetweenTries(t *testing.T) {
 	h := redistest.StartHostile(t)

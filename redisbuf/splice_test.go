@@ -69,8 +69,7 @@ func TestGetToASlowConnection(t *testing.T) {
 		must(t, err)
 		defer conn.Close()
 		deadline := &conn.own.conn.readDeadline
-		var until time.Time // of the connection
-		set := deadline.set
+		until, set := deadline.until, deadline.set
 		deadline.set = func(at time.Time) error {
 			until = at
 			return set(at)
