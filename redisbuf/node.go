@@ -37,7 +37,8 @@ type node struct {
 }
 
 func newNode(opt *redis.Options, s *servers) *node {
-	return &node{opt: opt, servers: s, live: make(map[*conn]struct{}), turns: newLimiter(int64(s.settings.conns), s.closing)}
+	turns := newLimiter(int64(s.settings.conns), s.closing)
+	return &node{opt: opt, servers: s, turns: turns, live: make(map[*conn]struct{})}
 }
 
 // acquire returns a connection, which the caller gives back by release.
@@ -130,8 +131,8 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// discard closes a connection that is not among the idle ones, and that no call uses. (The others were idle for longer, and
-// are checked as well.)
+// discard closes a connection that is not among the idle ones, and that no call uses. The idle ones need no mark: they have
+// been idle for longer, and are checked as well.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)

@@ -75,8 +75,8 @@ func TestPipelineOfASilentServer(t *testing.T) {
 	}
 }
 
-// A server that hangs up on a SET has the next one tried, on another connection. What is left for a Conn to do says that its
-// connection is lost.
+// A server that hangs up on a SET has the next one tried, on another connection. What is left for a Conn to do says that
+// its connection is lost.
 func TestPipelineGoesOnAfterAServerHungUp(t *testing.T) {
 	for _, sticky := range []bool{false, true} {
 		h := redistest.StartHostile(t, redistest.Say("").ThenClose(), redistest.Say("+OK\r\n"), redistest.Say("$0\r\n\r\n"))

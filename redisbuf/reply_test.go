@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A tape is a connection on which a server has said all that it is going to say. Each Read gives step bytes at most. It takes
-// some bytes, and then it is closed.
+// A tape is a connection on which a server has said all that it is going to say. Each Read gives step bytes at most. It
+// takes some bytes, and then it is closed.
 type tape struct {
 	net.Conn // nil: what is not below is not called
 	left     []byte

@@ -111,7 +111,8 @@ func TestGetToAWriterWithADeadline(t *testing.T) {
 			}
 			return n, err
 		}}
-		if _, err := c.GetTo(context.Background(), "late", w); !isA[*WriterError](err) || !errors.Is(err, os.ErrDeadlineExceeded) {
+		_, err := c.GetTo(context.Background(), "late", w)
+		if !isA[*WriterError](err) || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error(err)
 		}
 		if late > 1 {
