@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -23,9 +22,6 @@ const freeWeight = 16 << 10
 // admit waits until weight bytes may be in flight. It returns how many of them are counted; the caller gives these back to
 // c.inFlight. A call of a Conn does not wait, because the calls before it may wait for its connection.
 func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
 	if weight <= freeWeight || c.sticky != nil {
 		return 0, nil
 	}
@@ -33,8 +29,12 @@ func (c *Client) admit(ctx context.Context, weight int64) (counted int64, err er
 	return counted, c.inFlight.acquire(ctx, counted, 0)
 }
 
-// acquire returns a connection to n, which the caller gives back by release.
+// acquire returns a connection to n, which the caller gives back by release. It returns the error of a context that has
+// ended, also while the call waited in admit.
 func (c *Client) acquire(ctx context.Context, n *node) (*conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if c.sticky != nil {
 		return c.sticky.use(ctx, n)
 	}
@@ -137,7 +137,9 @@ func (k *call) reload(err error) {
 	if isServerError(err) && !redirected && !isTransient(err) || !isServerError(err) && !isLoss(err) {
 		return
 	}
-	k.client.router.reload(k.ctx)
+	if reload := k.client.router.reload; reload != nil {
+		reload(k.ctx)
+	}
 	if redis.IsReadOnlyError(err) && k.node != nil {
 		k.node.reset() // a former master, or behind an address that leads to another server now
 	}
@@ -145,17 +147,16 @@ func (k *call) reload(err error) {
 
 // retryable reports whether the call may be tried again after err, and whether to pause before.
 func (k *call) retryable(err error) (yes, pause bool) {
-	if n, _, _ := k.client.router.retries(); k.tries >= n || k.cmd.used || k.client.sticky != nil {
+	if k.tries >= k.client.router.retries || k.cmd.used || k.client.sticky != nil {
 		return false, false
 	}
 	if _, _, redirected := redirection(err); redirected {
-		return k.client.router.redirects(), false
+		return k.client.router.redirects, false
 	}
 	if isServerError(err) {
 		yes = isTransient(err)
 	} else {
-		var sent *SentError
-		yes = isLoss(err) && !errors.As(err, &sent)
+		yes = isLoss(err) && !isA[*SentError](err)
 	}
 	return yes, yes
 }
@@ -167,11 +168,12 @@ func (k *call) follow(err error) error {
 	}
 	addr, asking, redirected := redirection(err)
 	if redirected {
+		k.client.counters.redirects.Add(1)
 		if k.target = k.nodeAt(addr); k.target != nil {
 			k.asking = asking
 		}
 	}
-	k.client.counters.retry(redirected)
+	k.client.counters.retries.Add(1)
 	k.tries++
 	return nil
 }
@@ -198,9 +200,9 @@ func (k *call) nodeAt(addr string) *node {
 	return n
 }
 
-// pause waits between two tries. It returns the context's error if that ends meanwhile.
+// pause waits between two tries. It returns an error if the context or the Client ends meanwhile.
 func (k *call) pause() error {
-	_, minPause, maxPause := k.client.router.retries()
+	minPause, maxPause := k.client.router.minPause, k.client.router.maxPause
 	if minPause <= 0 || maxPause <= 0 {
 		return nil
 	}
@@ -208,14 +210,7 @@ func (k *call) pause() error {
 	if d <= 0 {
 		d = maxPause
 	}
-	t := time.NewTimer(d/2 + rand.N(d/2+1))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-k.ctx.Done():
-		return k.ctx.Err()
-	}
+	return k.client.sleep(k.ctx, d/2+rand.N(d/2+1))
 }
 
 // redirection returns the address that a MOVED or ASK names, and whether the command needs an ASKING there.
@@ -240,8 +235,7 @@ func isLoss(err error) bool {
 	case errors.Is(err, ErrClosed), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, ErrOtherServer), errors.Is(err, ErrConnBusy):
 		return false
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		var dial *net.OpError
-		return errors.As(err, &dial) && dial.Op == "dial" // the dial's own deadline
+		return isDialError(err) // the dial's own deadline
 	}
 	return true
 }

@@ -1,6 +1,7 @@
 package redisbuf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +78,7 @@ type servers struct {
 	counters counters
 
 	mu     sync.RWMutex
-	nodes  map[serverKey]*node
+	nodes  map[serverKey]*node // all servers that were ever asked; one that has left has no connections
 	closed bool
 
 	closing    context.Context // ends when Close begins
@@ -95,7 +96,7 @@ type serverKey struct {
 }
 
 func (s *servers) keyOf(opt *redis.Options) serverKey {
-	if s.router.redirects() {
+	if s.router.redirects {
 		return serverKey{addr: opt.Addr}
 	}
 	return serverKey{opt: opt}
@@ -131,23 +132,16 @@ func (s *servers) node(opt *redis.Options) (*node, error) {
 		n = newNode(opt, s)
 		s.nodes[key] = n
 		if opt.Addr == failoverAddr {
-			ctx, stop := context.WithCancel(s.closing)
-			n.stopFollowing = stop
-			s.background.Go(func() { n.followMaster(ctx) })
+			s.background.Go(func() { n.followMaster(s.closing) })
 		}
 	}
 	return n, nil
 }
 
-const (
-	// expiryInterval is how often idle connections are checked for their age.
-	expiryInterval = 30 * time.Second
+// expiryInterval is how often idle connections are checked for their age.
+const expiryInterval = 30 * time.Second
 
-	// forgetAfter is how long a server without connections and calls is remembered: it may have left the cluster.
-	forgetAfter = 10 * time.Minute
-)
-
-// closeExpired closes connections that were idle for too long or are too old, and forgets servers, until closing ends.
+// closeExpired closes connections that were idle for too long or are too old, until closing ends.
 func (s *servers) closeExpired() {
 	t := time.NewTicker(expiryInterval)
 	defer t.Stop()
@@ -157,102 +151,102 @@ func (s *servers) closeExpired() {
 			return
 		case <-t.C:
 		}
-		s.mu.Lock()
-		for key, n := range s.nodes {
+		s.mu.RLock()
+		for _, n := range s.nodes {
 			n.closeExpired()
-			if n.retire() {
-				delete(s.nodes, key)
-			}
 		}
-		s.mu.Unlock()
+		s.mu.RUnlock()
+	}
+}
+
+// sleep waits for d. It returns the context's error if that ends meanwhile, and ErrClosed if the Client is closed.
+func (s *servers) sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-s.closing.Done():
+		return cmp.Or(ctx.Err(), ErrClosed)
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
 // A router knows which server has a key. It leaves that to a go-redis client.
-type router interface {
+type router struct {
+	one *redis.Options // of the only server; nil if there may be several
+
 	// route returns the options of the server that has key. The caller does not change them.
-	route(ctx context.Context, key string) (*redis.Options, error)
+	route func(ctx context.Context, key string) (*redis.Options, error)
 
-	// reload is called when a server said that it does not have a key, or was lost.
-	reload(ctx context.Context)
+	// reload is called when a server said that it does not have a key, or was lost. It is nil if that changes nothing.
+	reload func(ctx context.Context)
 
-	// redirects reports whether a server may send a call to another one, which gets the credentials.
-	redirects() bool
-
-	// retries returns how often a call may be tried again, and the bounds of the pause before that.
-	retries() (n int, minPause, maxPause time.Duration)
+	redirects          bool          // a server may send a call to another one, which gets the credentials
+	retries            int           // how often a call may be tried again
+	minPause, maxPause time.Duration // bounds of the pause before that
 }
 
 func routerOf(rdb redis.UniversalClient) (router, error) {
 	switch rdb := rdb.(type) {
 	case *redis.Client:
 		if rdb != nil {
-			return single{rdb.Options()}, nil
+			return routerOfOne(rdb.Options()), nil
 		}
 	case *redis.ClusterClient:
 		if rdb != nil {
-			return cluster{rdb}, nil
+			return routerOfCluster(rdb), nil
 		}
 	case *redis.Ring:
 		if rdb != nil {
-			return ring{rdb}, nil
+			return routerOfRing(rdb), nil
 		}
 	case nil:
 	default:
-		return nil, fmt.Errorf("redisbuf: New of a %T, want *redis.Client, *redis.ClusterClient or *redis.Ring", rdb)
+		return router{}, fmt.Errorf("redisbuf: New of a %T, want *redis.Client, *redis.ClusterClient or *redis.Ring", rdb)
 	}
-	return nil, errors.New("redisbuf: New without a client")
+	return router{}, errors.New("redisbuf: New without a client")
 }
 
-// single is one server, or a Sentinel's master.
-type single struct{ opt *redis.Options }
-
-func (s single) route(context.Context, string) (*redis.Options, error) { return s.opt, nil }
-func (s single) reload(context.Context)                                {}
-func (s single) redirects() bool                                       { return false }
-
-func (s single) retries() (n int, minPause, maxPause time.Duration) {
-	return s.opt.MaxRetries, s.opt.MinRetryBackoff, s.opt.MaxRetryBackoff
+// routerOfOne returns the router of one server, or of a Sentinel's master.
+func routerOfOne(opt *redis.Options) router {
+	return router{
+		one:     opt,
+		route:   func(context.Context, string) (*redis.Options, error) { return opt, nil },
+		retries: opt.MaxRetries, minPause: opt.MinRetryBackoff, maxPause: opt.MaxRetryBackoff,
+	}
 }
-
-type cluster struct{ rdb *redis.ClusterClient }
 
 // keyOfSlot0 is a key in slot 0, as the empty key is. go-redis takes an empty key for no key, which any server may get.
 const keyOfSlot0 = "06S"
 
-func (c cluster) route(ctx context.Context, key string) (*redis.Options, error) {
-	if key == "" {
-		key = keyOfSlot0
+func routerOfCluster(rdb *redis.ClusterClient) router {
+	opt := rdb.Options()
+	return router{
+		route: func(ctx context.Context, key string) (*redis.Options, error) {
+			master, err := rdb.MasterForKey(ctx, cmp.Or(key, keyOfSlot0))
+			if err != nil {
+				return nil, err
+			}
+			return master.Options(), nil
+		},
+		reload:    rdb.ReloadState,
+		redirects: true,
+		retries:   opt.MaxRedirects, minPause: opt.MinRetryBackoff, maxPause: opt.MaxRetryBackoff,
 	}
-	master, err := c.rdb.MasterForKey(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	return master.Options(), nil
 }
 
-func (c cluster) reload(ctx context.Context) { c.rdb.ReloadState(ctx) }
-func (c cluster) redirects() bool            { return true }
-
-func (c cluster) retries() (n int, minPause, maxPause time.Duration) {
-	opt := c.rdb.Options()
-	return opt.MaxRedirects, opt.MinRetryBackoff, opt.MaxRetryBackoff
-}
-
-type ring struct{ rdb *redis.Ring }
-
-func (r ring) route(_ context.Context, key string) (*redis.Options, error) {
-	shard, err := r.rdb.GetShardClientForKey(key)
-	if err != nil {
-		return nil, err
+func routerOfRing(rdb *redis.Ring) router {
+	opt := rdb.Options()
+	return router{
+		route: func(_ context.Context, key string) (*redis.Options, error) {
+			shard, err := rdb.GetShardClientForKey(key)
+			if err != nil {
+				return nil, err
+			}
+			return shard.Options(), nil
+		},
+		retries: opt.MaxRetries, minPause: opt.MinRetryBackoff, maxPause: opt.MaxRetryBackoff,
 	}
-	return shard.Options(), nil
-}
-
-func (r ring) reload(context.Context) {}
-func (r ring) redirects() bool        { return false }
-
-func (r ring) retries() (n int, minPause, maxPause time.Duration) {
-	opt := r.rdb.Options()
-	return opt.MaxRetries, opt.MinRetryBackoff, opt.MaxRetryBackoff
 }

@@ -179,7 +179,7 @@ func (c *conn) pendingError(err error) error {
 // closedByServer reports whether a write has failed with err because the server has closed the connection. Reading what is
 // left does not wait then.
 func closedByServer(err error) bool {
-	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) && !isReaderError(err)
+	return (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) && !isA[*ReaderError](err)
 }
 
 // pushRequest queues the text of the request that is not queued yet.
@@ -187,6 +187,15 @@ func (c *conn) pushRequest() {
 	p := c.request.part()
 	c.queue = append(c.queue, p)
 	c.queued += int64(len(p))
+}
+
+// command queues a command of short arguments.
+func (c *conn) command(args ...string) {
+	c.array(len(args))
+	for _, a := range args {
+		c.arg(a)
+	}
+	c.pushRequest()
 }
 
 // maxQueue is how many pieces of memory are queued at most.

@@ -1,13 +1,10 @@
 package redisbuf
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,47 +30,6 @@ func pipeConn(t *testing.T, timeout time.Duration, serve func(server net.Conn)) 
 func heard(server net.Conn) bool {
 	_, err := server.Read(make([]byte, 1000))
 	return err == nil
-}
-
-func TestReadTimeout(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		pause  time.Duration
-		pauses int
-		want   error
-	}{
-		{"at once", 0, 0, nil},
-		{"a pause below the timeout", 2900 * time.Millisecond, 1, nil},
-		{"many of them", 2900 * time.Millisecond, 50, nil},
-		{"a pause above it", 8 * time.Second, 1, os.ErrDeadlineExceeded},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			c := pipeConn(t, 3*time.Second, func(server net.Conn) {
-				heard(server)
-				_, _ = io.WriteString(server, "$100\r\n")
-				for range test.pauses {
-					_, _ = server.Write([]byte("x"))
-					time.Sleep(test.pause)
-				}
-				_, _ = server.Write(bytes.Repeat([]byte("x"), 100-test.pauses))
-				_, _ = io.WriteString(server, "\r\n")
-			})
-			op := getOf("k", make([]byte, 100))
-			begun := time.Now()
-			err := c.run(t.Context(), op)
-			if !errors.Is(err, test.want) {
-				t.Errorf("%s: %v", test.name, err)
-			}
-			if test.want != nil {
-				if d := time.Since(begun); d > 8*time.Second || !c.broken {
-					t.Errorf("%s: after %v, broken %v", test.name, d, c.broken)
-				}
-			} else if c.broken || op.n != 100 {
-				t.Errorf("%s: broken %v, %d bytes", test.name, c.broken, op.n)
-			}
-			c.close()
-		})
-	}
 }
 
 func TestContextEndsAWait(t *testing.T) {

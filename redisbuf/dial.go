@@ -1,13 +1,10 @@
 package redisbuf
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/auth"
@@ -28,27 +25,14 @@ func (n *node) dial(ctx context.Context) (*conn, error) {
 			n.unreachable.Store(true)
 			return nil, err
 		}
-		if !n.pauseDial(ctx, failures) {
-			return nil, cmp.Or(ctx.Err(), err)
+		pause := n.opt.DialerRetryTimeout
+		if n.opt.DialerRetryBackoff != nil {
+			pause = n.opt.DialerRetryBackoff(failures - 1)
+		}
+		if err := n.servers.sleep(ctx, pause); err != nil {
+			return nil, err
 		}
 	}
-}
-
-// pauseDial waits between two dials. It reports false if the context or the Client ends meanwhile.
-func (n *node) pauseDial(ctx context.Context, failures int) bool {
-	pause := n.opt.DialerRetryTimeout
-	if n.opt.DialerRetryBackoff != nil {
-		pause = n.opt.DialerRetryBackoff(failures - 1)
-	}
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-n.servers.closing.Done():
-	case <-ctx.Done():
-	}
-	return false
 }
 
 // dialOnce connects and logs in. reached reports whether the server could be connected to.
@@ -64,11 +48,15 @@ func (n *node) dialOnce(ctx context.Context) (_ *conn, reached bool, err error) 
 			}
 		}
 	}()
-	if c, err = n.connect(ctx); err != nil {
+	inner, cancel := n.dialContext(ctx)
+	defer cancel()
+	if c, err = n.connect(inner); err != nil {
 		return nil, false, n.dialError(ctx, err, nil)
 	}
-	if err := n.login(ctx, c); err != nil {
+	if err := c.handshake(inner, n.opt); isServerError(err) {
 		return nil, true, err
+	} else if err != nil {
+		return nil, true, n.dialError(ctx, err, c.net.RemoteAddr())
 	}
 	if err := n.add(c); err != nil {
 		return nil, true, err
@@ -80,8 +68,6 @@ func (n *node) dialOnce(ctx context.Context) (_ *conn, reached bool, err error) 
 
 // connect returns a connection on which nothing was said yet.
 func (n *node) connect(ctx context.Context) (*conn, error) {
-	ctx, cancel := n.dialContext(ctx)
-	defer cancel()
 	netConn, err := n.opt.Dialer(ctx, n.opt.Network, n.opt.Addr)
 	if err != nil {
 		return nil, err
@@ -89,18 +75,7 @@ func (n *node) connect(ctx context.Context) (*conn, error) {
 	return newConn(netConn, n.opt.ReadTimeout, n.opt.WriteTimeout), nil
 }
 
-// login executes the handshake of a new connection.
-func (n *node) login(ctx context.Context, c *conn) error {
-	inner, cancel := n.dialContext(ctx)
-	defer cancel()
-	err := c.handshake(inner, n.opt)
-	if err == nil || isServerError(err) {
-		return err
-	}
-	return n.dialError(ctx, err, c.net.RemoteAddr())
-}
-
-// dialContext returns a context for a dial, which has the DialTimeout.
+// dialContext returns a context for a dial and its handshake, which have the DialTimeout.
 func (n *node) dialContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if n.opt.DialTimeout > 0 {
 		return context.WithTimeout(ctx, n.opt.DialTimeout)
@@ -113,8 +88,7 @@ func (n *node) dialError(ctx context.Context, err error, to net.Addr) error {
 	if ctxErr := ctx.Err(); ctxErr != nil {
 		return ctxErr
 	}
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" {
+	if isDialError(err) {
 		return err
 	}
 	return &net.OpError{Op: "dial", Net: n.opt.Network, Addr: to, Err: err}
@@ -206,11 +180,7 @@ type textCmd struct {
 func newTextCmd(args ...string) *textCmd { return &textCmd{args: args} }
 
 func (t *textCmd) compose(c *conn) error {
-	c.array(len(t.args))
-	for _, a := range t.args {
-		c.arg(a)
-	}
-	c.pushRequest()
+	c.command(t.args...)
 	return nil
 }
 

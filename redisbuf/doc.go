@@ -1,8 +1,9 @@
 // Package redisbuf moves large Redis values straight between the socket and the caller's memory.
 //
 // A [Client] is made from the go-redis client that a program already has: small values stay there, and values of some kilobytes
-// and more take the Client's own connections. go-redis does not lend its connections, so this package has a pool, a handshake and
-// retries, besides a type for each command.
+// and more take the Client's own connections. The package is as large as it is because go-redis does not lend its
+// connections: besides a type for each command it has a pool, a handshake, retries and a pipeline, all of which must know
+// what a server may have executed when a connection ends.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	c, err := redisbuf.New(rdb)

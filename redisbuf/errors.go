@@ -3,6 +3,7 @@ package redisbuf
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -94,7 +95,20 @@ func isServerError(err error) bool {
 	return errors.As(err, &e)
 }
 
-func isReaderError(err error) bool {
-	_, is := err.(*ReaderError)
-	return is
+// isTimeout reports whether a deadline of a connection has passed.
+func isTimeout(err error) bool {
+	netErr, ok := errors.AsType[net.Error](err)
+	return ok && netErr.Timeout()
+}
+
+// isDialError reports whether no connection could be made.
+func isDialError(err error) bool {
+	dial, ok := errors.AsType[*net.OpError](err)
+	return ok && dial.Op == "dial"
+}
+
+// isA reports whether err is an E or wraps one.
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }

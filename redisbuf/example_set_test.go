@@ -63,21 +63,3 @@ func ExampleClient_SetChain() {
 		log.Print(err)
 	}
 }
-
-// A Conn is one connection, whose calls are executed one after the other and are never retried.
-func ExampleClient_Conn() {
-	var c *redisbuf.Client // from New
-	ctx := context.Background()
-	conn, err := c.Conn(ctx)
-	if err != nil {
-		log.Print(err)
-		return
-	}
-	defer conn.Close()
-	for _, key := range []string{"one", "two"} {
-		if err := conn.SetFromBuffer(ctx, key, []byte("a value")); err != nil {
-			log.Print(err)
-			return
-		}
-	}
-}

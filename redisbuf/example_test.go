@@ -142,21 +142,3 @@ func ExampleClient_MGet() {
 		fmt.Println(len(buf[s.Start:s.End]), "bytes")
 	}
 }
-
-// What a Client is doing goes to the log from time to time.
-func ExampleClient_Stats() {
-	var c *redisbuf.Client // from New
-	go func() {
-		for range time.Tick(time.Minute) {
-			s := c.Stats()
-			log.Printf("redis: %d of %d connections in use, %d calls wait, %d dials failed, %d connections dropped so far",
-				s.InUse, s.Conns, s.Waiting, s.DialsFailed, s.Dropped)
-		}
-	}()
-}
-
-// The error of a buffer that is too small says how large it should be.
-func ExampleBufferTooSmallError() {
-	fmt.Println(&redisbuf.BufferTooSmallError{Need: 100, Have: 64})
-	// Output: redisbuf: the value has 100 bytes, the buffer 64
-}

@@ -5,14 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
@@ -127,13 +124,12 @@ func TestCutAtEveryByteOfARequest(t *testing.T) {
 					p.Set()
 					got, getErr := direct.Get(ctx, key).Bytes()
 					must(t, getErr)
-					var sent *SentError
 					switch {
 					case err == nil && !bytes.Equal(got, after):
 						t.Fatalf("%s, cut at %d of %d: no error, and not set", s.name, n, size)
 					case err == nil && n < int64(size), err != nil && n > int64(300+2*size):
 						t.Fatalf("%s, cut at %d of %d: %v", s.name, n, size, err)
-					case err != nil && bytes.Equal(got, after) && !errors.As(err, &sent):
+					case err != nil && bytes.Equal(got, after) && !isA[*SentError](err):
 						t.Fatalf("%s, cut at %d of %d: set, and %v", s.name, n, size, err)
 					case !bytes.Equal(got, after) && !bytes.Equal(got, before):
 						t.Fatalf("%s, cut at %d of %d: the key has %d other bytes", s.name, n, size, len(got))
@@ -160,7 +156,7 @@ func TestCutAtEveryByteOfAReplyToASet(t *testing.T) {
 					begun := time.Now()
 					err := s.call(ctx, c, key, value)
 					atOnce(t, begun, s.name, n)
-					if sent := (*SentError)(nil); !errors.As(err, &sent) {
+					if !isA[*SentError](err) {
 						t.Fatalf("%s, cut at %d: %v, want a SentError", s.name, n, err)
 					}
 					p.Set()
@@ -195,7 +191,7 @@ func TestCutReplyIsTriedAgain(t *testing.T) {
 		for _, set := range sets { // it was executed, and the reply is lost
 			p.Set(redistest.CutReply(0).On("\r\nagain\r\n").Once())
 			err := set.call(ctx, c, "again", value)
-			if sent := (*SentError)(nil); !errors.As(err, &sent) {
+			if !isA[*SentError](err) {
 				t.Fatalf("%s: %v, want a SentError", set.name, err)
 			}
 		}
@@ -239,12 +235,11 @@ func TestLateReplyToASet(t *testing.T) {
 		for _, s := range sets {
 			one := randomValue(1000)
 			p.Set(redistest.HoldReply(n).On("late/1\r\n"))
-			var sent *SentError
 			err := s.call(context.Background(), c, "late/1", one)
-			for isTimeout(err) && !errors.As(err, &sent) { // not even sent: the machine is busy
+			for isTimeout(err) && !isA[*SentError](err) { // not even sent: the machine is busy
 				err = s.call(context.Background(), c, "late/1", one)
 			}
-			if !errors.As(err, &sent) || !isTimeout(err) {
+			if !isA[*SentError](err) || !isTimeout(err) {
 				t.Fatalf("%s: %v, want a timeout when all was sent", s.name, err)
 			}
 			p.Release()
@@ -262,11 +257,6 @@ func TestLateReplyToASet(t *testing.T) {
 			check(t, direct, "late/2", two)
 		}
 	}
-}
-
-func isTimeout(err error) bool {
-	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // A context that ends in the middle of a value ends the call, with the context's error, and takes the connection with it.
@@ -320,8 +310,9 @@ func TestSlowValue(t *testing.T) {
 				t.Errorf("%s: %q, %v", g.name, got, err)
 			}
 			s.set(func() { s.pause = 3 * timeout })
-			if _, err := g.call(t.Context(), c, "k", 5); !isTimeout(err) {
-				t.Errorf("%s: %v, want a timeout", g.name, err)
+			begun := time.Now()
+			if _, err := g.call(t.Context(), c, "k", 5); !isTimeout(err) || time.Since(begun) > timeout*5/4 {
+				t.Errorf("%s: %v after %v, want a timeout", g.name, err, time.Since(begun))
 			}
 			time.Sleep(3 * timeout) // until the server sees that the client has gone
 		})
@@ -382,24 +373,6 @@ func awaitUnusable(t *testing.T, c *Client) {
 	}
 }
 
-// An error that the server replies with while the value is still on its way is what the call returns.
-func TestEarlyErrorWhileAValueIsSent(t *testing.T) {
-	client, server := tcpPair(t)
-	go func() {
-		_, _ = io.ReadFull(server, make([]byte, 1000))
-		_, _ = io.WriteString(server, "-OOM command not allowed\r\n")
-		server.Close() // with much unread: the connection is reset
-	}()
-	c := newConn(client, time.Second, time.Second)
-	defer c.close()
-	if err := c.run(bounded(t), setOf("k", make([]byte, 32<<20))); !redis.HasErrorPrefix(err, "OOM") {
-		t.Fatal(err)
-	}
-	if !c.broken {
-		t.Fatal("the connection goes on")
-	}
-}
-
 // A server that takes nothing more is left when the WriteTimeout is over, and what it has of the value is not set.
 func TestWriteTimeout(t *testing.T) {
 	s := redistest.Start(t)
@@ -415,26 +388,9 @@ func TestWriteTimeout(t *testing.T) {
 		err := c.SetFromBuffer(ctx, "k", large)
 		atOnce(t, begun, "SetFromBuffer", 0)
 		s.Resume(t)
-		if sent := (*SentError)(nil); !isTimeout(err) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &sent) {
+		if !isTimeout(err) || errors.Is(err, context.DeadlineExceeded) || isA[*SentError](err) {
 			t.Error(err)
 		}
 		check(t, rdb, "k", []byte("before"))
-	}
-}
-
-// What fails in the middle leaves no block behind.
-func TestFailuresGiveBlocksBack(t *testing.T) {
-	c, p := proxied(t)
-	ctx := bounded(t)
-	must(t, c.SetFromBuffer(ctx, "blocks", randomValue(3<<20)))
-	var chain millrace.Chain
-	for _, n := range []int64{0, 100, 100000, 2 << 20} {
-		p.Set(redistest.CutReply(n).On("blocks\r\n"))
-		if err := c.GetChain(ctx, "blocks", &chain, 4<<20); err == nil || chain.Len() > 0 {
-			t.Fatal(err, chain.Len())
-		}
-	}
-	if s := millrace.DefaultPool().Stats(); s.InUse != 0 {
-		t.Fatal(s.InUse, "bytes are in use")
 	}
 }

@@ -2,6 +2,7 @@ package redisbuf
 
 import (
 	"context"
+	"math"
 )
 
 // GetToBuffer reads the value of key straight from the socket into buf, and returns its length. It borrows buf, and may
@@ -27,29 +28,45 @@ func (c *Client) GetRangeToBuffer(ctx context.Context, key string, off int64, bu
 	}
 	cmd := getCmds.get()
 	defer getCmds.put(cmd)
-	cmd.key, cmd.part, cmd.off, cmd.buf = key, true, off, buf
+	cmd.getHeader, cmd.buf = rangeOf(key, off, int64(len(buf))), buf
 	err = c.do(ctx, cmd)
 	return int(cmd.n), err
 }
 
-// A getCmd reads a value, or a part of it, into buf.
-type getCmd struct {
+// A getHeader is a part of each command that reads a value, or a range of it.
+type getHeader struct {
 	commandInfo
-	part bool  // read from off on; buf is not empty
-	off  int64 // 0 unless part
-	buf  []byte
+	off, size int64 // of the range; size is 0 for the whole value
+}
+
+func wholeOf(key string) getHeader { return getHeader{commandInfo: commandInfo{key: key}} }
+
+// rangeOf is about size bytes, which are not 0.
+func rangeOf(key string, off, size int64) getHeader {
+	return getHeader{commandInfo: commandInfo{key: key}, off: off, size: size}
+}
+
+func (g *getHeader) compose(c *conn) error {
+	if g.size == 0 {
+		c.command("GET", g.key)
+		return nil
+	}
+	c.array(4)
+	c.arg("GETRANGE")
+	c.arg(g.key)
+	c.intArg(g.off)
+	c.intArg(g.off + min(g.size-1, math.MaxInt64-g.off))
+	c.pushRequest()
+	return nil
+}
+
+// A getCmd reads a value, or a range of it, into buf.
+type getCmd struct {
+	getHeader
+	buf []byte
 }
 
 var getCmds freeList[getCmd]
-
-func (g *getCmd) compose(c *conn) error {
-	if g.part {
-		c.composeGetRange(g.key, g.off, int64(len(g.buf)))
-	} else {
-		c.composeGet(g.key)
-	}
-	return nil
-}
 
 func (g *getCmd) read(c *conn) (err error) {
 	g.n, err = c.readInto(g.buf)
@@ -57,24 +74,6 @@ func (g *getCmd) read(c *conn) (err error) {
 }
 
 func (g *getCmd) weight(int64) int64 { return int64(len(g.buf)) }
-
-// composeGet queues a GET.
-func (c *conn) composeGet(key string) {
-	c.array(2)
-	c.arg("GET")
-	c.arg(key)
-	c.pushRequest()
-}
-
-// composeGetRange queues a GETRANGE of n bytes, which are not 0.
-func (c *conn) composeGetRange(key string, off, n int64) {
-	c.array(4)
-	c.arg("GETRANGE")
-	c.arg(key)
-	c.intArg(off)
-	c.intArg(off + n - 1)
-	c.pushRequest()
-}
 
 // readInto reads a reply that is a value into buf, and returns the value's length.
 func (c *conn) readInto(buf []byte) (int64, error) {
@@ -122,7 +121,7 @@ func (p *Pipeline) MGet(keys []string, buf []byte, slots []Slot) {
 	shared := &sharedBuffer{buf: buf, keys: len(keys)}
 	for i, key := range keys {
 		slots[i] = Slot{}
-		p.add(&mgetCmd{commandInfo: commandInfo{key: key}, shared: shared, slot: &slots[i]}).slot = &slots[i]
+		p.add(&mgetCmd{getHeader: wholeOf(key), shared: shared, slot: &slots[i]})
 	}
 }
 
@@ -135,14 +134,9 @@ type sharedBuffer struct {
 
 // An mgetCmd reads a value into the unused rest of a shared buffer.
 type mgetCmd struct {
-	commandInfo
+	getHeader
 	shared *sharedBuffer
 	slot   *Slot
-}
-
-func (m *mgetCmd) compose(c *conn) error {
-	c.composeGet(m.key)
-	return nil
 }
 
 func (m *mgetCmd) read(c *conn) (err error) {

@@ -39,46 +39,36 @@ func (c *Client) learn(n int64, err error) {
 
 // A getChainCmd reads a value of at most limit bytes into blocks of dst.
 type getChainCmd struct {
-	commandInfo
+	getHeader
 	dst   *millrace.Chain
 	limit int64
 }
 
 var getChainCmds freeList[getChainCmd]
 
-func (g *getChainCmd) compose(c *conn) error {
-	c.composeGet(g.key)
-	return nil
-}
-
-func (g *getChainCmd) read(c *conn) (err error) {
-	g.n, err = c.readIntoChain(g.dst, g.limit)
-	return err
-}
-
 func (g *getChainCmd) weight(unknown int64) int64 { return min(g.limit, unknown) }
 
-// readIntoChain reads a reply that is a value of at most limit bytes, adds it to dst, and returns its length.
-func (c *conn) readIntoChain(dst *millrace.Chain, limit int64) (int64, error) {
+func (g *getChainCmd) read(c *conn) error {
 	size, err := c.readValueHeader()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if size > limit {
-		return 0, c.refuse(size, &ValueTooLargeError{Size: size, Limit: limit})
+	if size > g.limit {
+		return c.refuse(size, &ValueTooLargeError{Size: size, Limit: g.limit})
 	}
 	whole := &c.chain
 	defer whole.Release() // what it has after an error
 	for left := size; left > 0; {
 		if err := c.readBlock(whole, &left); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	if err := c.readEnd(); err != nil {
-		return 0, err
+		return err
 	}
-	dst.Merge(whole)
-	return size, nil
+	g.dst.Merge(whole)
+	g.n = size
+	return nil
 }
 
 // readBlock reads the next block of a value of which left bytes are missing, and adds it to whole.

@@ -1,10 +1,10 @@
 package redisbuf
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/millrace-io/millrace"
 )
@@ -27,7 +27,7 @@ const (
 // that, w has a part of the value: an HTTP handler then panics with http.ErrAbortHandler, so that its client sees that the
 // response is incomplete. While w blocks, the connection to the server waits, and the server keeps the rest in its memory.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer) (n int64, err error) {
-	cmd := &getToCmd{commandInfo: commandInfo{key: key}, w: w}
+	cmd := &getToCmd{getHeader: wholeOf(key), w: w}
 	err = c.do(ctx, cmd)
 	c.learn(cmd.n, err)
 	return cmd.n, err
@@ -45,26 +45,15 @@ func (c *Client) GetRangeTo(ctx context.Context, key string, off, n int64, w io.
 	if n == 0 {
 		return 0, nil
 	}
-	cmd := &getToCmd{commandInfo: commandInfo{key: key}, part: true, off: off, size: min(n, math.MaxInt64-off), w: w}
+	cmd := &getToCmd{getHeader: rangeOf(key, off, n), w: w}
 	err := c.do(ctx, cmd)
 	return cmd.n, err
 }
 
-// A getToCmd writes a value, or a part of it, to w.
+// A getToCmd writes a value, or a range of it, to w.
 type getToCmd struct {
-	commandInfo
-	part      bool
-	off, size int64 // of the part
-	w         io.Writer
-}
-
-func (g *getToCmd) compose(c *conn) error {
-	if g.part {
-		c.composeGetRange(g.key, g.off, g.size)
-	} else {
-		c.composeGet(g.key)
-	}
-	return nil
+	getHeader
+	w io.Writer
 }
 
 func (g *getToCmd) read(c *conn) error {
@@ -72,7 +61,7 @@ func (g *getToCmd) read(c *conn) error {
 	if err != nil {
 		return err
 	}
-	if g.part && size > g.size {
+	if g.size > 0 && size > g.size {
 		return badReply("%d bytes where %d were asked for", size, g.size)
 	}
 	g.n = 0
@@ -93,10 +82,7 @@ func (g *getToCmd) read(c *conn) error {
 }
 
 func (g *getToCmd) weight(unknown int64) int64 {
-	if g.part {
-		return g.size
-	}
-	return unknown
+	return cmp.Or(g.size, unknown)
 }
 
 // copy moves what has arrived of a value's last left bytes through buf, and returns how many bytes it took from the

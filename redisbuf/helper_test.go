@@ -176,6 +176,14 @@ var gets = []get{
 		err := p.Exec(ctx)
 		return intact(buf)[:r.Len()], err
 	}},
+	{"Pipeline GetChain", func(ctx context.Context, c *Client, key string, size int) ([]byte, error) {
+		var chain millrace.Chain
+		defer chain.Release()
+		p := c.Pipeline()
+		p.GetChain(key, &chain, size)
+		err := p.Exec(ctx)
+		return bytes.Clone(chain.Bytes()), err
+	}},
 }
 
 // guard is what comes behind a buffer that is read to.
@@ -263,15 +271,9 @@ var sets = []set{
 		return c.SetFromBuffer(ctx, key, value, opts...)
 	}},
 	{"SetChain", func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
-		var chain millrace.Chain
+		chain := chainOf(value, 7)
 		defer chain.Release()
-		for p := range pieces(value, 7) {
-			d := millrace.DefaultPool().Get(len(p))
-			copy(d.Bytes(), p)
-			ref := d.Freeze(len(p))
-			chain.Append(&ref)
-		}
-		return c.SetChain(ctx, key, &chain, opts...)
+		return c.SetChain(ctx, key, chain, opts...)
 	}},
 	{"SetFile", func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
 		dir, err := os.MkdirTemp("", "redisbuf")
@@ -299,20 +301,25 @@ var sets = []set{
 		p.SetFromBuffer(key, value, opts...)
 		return p.Exec(ctx)
 	}},
+	{"Pipeline SetChain", func(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
+		chain := chainOf(value, 7)
+		defer chain.Release()
+		p := c.Pipeline()
+		p.SetChain(key, chain, opts...)
+		return p.Exec(ctx)
+	}},
 }
 
-// pieces cuts p into n pieces, at least one.
-func pieces(p []byte, n int) func(yield func([]byte) bool) {
-	return func(yield func([]byte) bool) {
-		size := max(len(p)/n, 1)
-		for len(p) > size {
-			if !yield(p[:size]) {
-				return
-			}
-			p = p[size:]
-		}
-		yield(p)
+// chainOf returns value as a Chain of n pieces, each in a block of its own.
+func chainOf(value []byte, n int) *millrace.Chain {
+	c := new(millrace.Chain)
+	for i := range n {
+		p := value[i*len(value)/n : (i+1)*len(value)/n]
+		d := millrace.DefaultPool().Get(len(p))
+		ref := d.Freeze(copy(d.Bytes(), p))
+		c.Append(&ref)
 	}
+	return c
 }
 
 func setFromSocket(ctx context.Context, c *Client, key string, value []byte, opts ...SetOption) error {
@@ -373,5 +380,5 @@ func setOf(key string, buf []byte) *setCmd {
 
 // getOf returns a command that reads key into buf.
 func getOf(key string, buf []byte) *getCmd {
-	return &getCmd{commandInfo: commandInfo{key: key}, buf: buf}
+	return &getCmd{getHeader: wholeOf(key), buf: buf}
 }

@@ -3,7 +3,6 @@ package redisbuf
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"runtime"
 	"strings"
@@ -36,8 +35,7 @@ func TestHostileReplies(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_, err := call()
 		runtime.ReadMemStats(&after)
-		var protocol *ProtocolError
-		if !errors.As(err, &protocol) {
+		if !isA[*ProtocolError](err) {
 			t.Errorf("%s, %.40q: %v", name, reply, err)
 		}
 		if got := after.TotalAlloc - before.TotalAlloc; got > 4<<20 {
@@ -84,8 +82,7 @@ func TestHostileAnnouncement(t *testing.T) {
 		t.Errorf("%d bytes were in use at once", after.HighWater)
 	}
 	h.Script(redistest.Say("$536870912\r\nabc"))
-	var small *BufferTooSmallError
-	if _, err := c.GetToBuffer(ctx, "k", make([]byte, 10)); !errors.As(err, &small) {
+	if _, err := c.GetToBuffer(ctx, "k", make([]byte, 10)); !isA[*BufferTooSmallError](err) {
 		t.Fatal(err)
 	}
 }
@@ -95,14 +92,13 @@ func TestHostileRange(t *testing.T) {
 	c, _ := hostile(t, redistest.Say("$3\r\nabc\r\n"), redistest.Say("$3\r\nabc\r\n"), redistest.Say(":-5\r\n"))
 	ctx := bounded(t)
 	var b bytes.Buffer
-	var protocol *ProtocolError
-	if n, err := c.GetRangeTo(ctx, "k", 0, 2, &b); n != 0 || b.Len() > 0 || !errors.As(err, &protocol) {
+	if n, err := c.GetRangeTo(ctx, "k", 0, 2, &b); n != 0 || b.Len() > 0 || !isA[*ProtocolError](err) {
 		t.Errorf("%q, %v", b.Bytes(), err)
 	}
 	if n, err := c.GetRangeTo(ctx, "k", 0, 3, &b); n != 3 || err != nil {
 		t.Error(n, err)
 	}
-	if _, err := c.ReaderAt(ctx, "k"); !errors.As(err, &protocol) {
+	if _, err := c.ReaderAt(ctx, "k"); !isA[*ProtocolError](err) {
 		t.Error(err)
 	}
 }
@@ -127,9 +123,6 @@ func TestErrorsThatPass(t *testing.T) {
 			!redis.IsMaxClientsError(err) {
 			t.Errorf("%s: %v", text, err)
 		}
-		if before := len(h.Requests()); before == 0 {
-			t.Error("nothing was asked")
-		}
 	}
 	for _, text := range []string{"OOM command not allowed when used memory > 'maxmemory'.", "NOAUTH Authentication required.",
 		"MISCONF Redis is configured to save", "NOREPLICAS Not enough good replicas to write."} {
@@ -147,17 +140,9 @@ func TestErrorsThatPass(t *testing.T) {
 // A server that is asked for its greeting may say anything as well.
 func TestHostileGreeting(t *testing.T) {
 	for _, greeting := range hostileReplies {
-		client, server := tcpPair(t)
-		go func() {
-			_, _ = server.Read(make([]byte, 1000))
-			_, _ = fmt.Fprint(server, greeting)
-			server.Close()
-		}()
-		c := newConn(client, 0, 0)
-		err := c.handshake(bounded(t), &redis.Options{Protocol: 3, Password: "p", DB: 1})
-		if err == nil {
+		c, _ := tapeOf(greeting)
+		if err := c.handshake(bounded(t), &redis.Options{Protocol: 3, Password: "p", DB: 1}); err == nil {
 			t.Errorf("%.40q: no error", greeting)
 		}
-		c.close()
 	}
 }

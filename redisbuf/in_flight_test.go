@@ -71,7 +71,7 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 	go wait(1 << 20) // has all that may be in flight, and waits for the connection
 	eventually(t, func() bool { return taken(c) })
 	go wait(1 << 20)
-	time.Sleep(10 * time.Millisecond)
+	eventually(t, func() bool { s := c.Stats(); return s.Waiting == 2 && s.InFlightWaiting == 1 })
 	must(t, c.Close())
 	for range 3 {
 		if err := <-errs; err != ErrClosed {

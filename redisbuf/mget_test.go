@@ -80,8 +80,8 @@ func TestMGet(t *testing.T) {
 		}
 		buf = guarded(2*size + 1) // not enough for the one in the middle
 		n, err = c.MGet(ctx, []string{"m/1", "m/2", "m/3"}, buf, slots[:3])
-		var small *BufferTooSmallError
-		if n != size+1 || !errors.As(err, &small) || slots[1].Err != err || slots[0].Err != nil || slots[2].Err != nil {
+		if n != size+1 || !isA[*BufferTooSmallError](err) || slots[1].Err != err ||
+			slots[0].Err != nil || slots[2].Err != nil {
 			t.Fatal(n, err, slots[:3])
 		}
 	}

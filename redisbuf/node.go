@@ -26,23 +26,19 @@ type node struct {
 	servers *servers
 	turns   *limiter // one for each connection that may be in use
 
-	unreachable   atomic.Bool        // the last dial has failed, with all its retries
-	stopFollowing context.CancelFunc // ends followMaster
+	unreachable atomic.Bool // the last dial has failed, with all its retries
 
-	mu       sync.Mutex
-	live     map[*conn]struct{} // all connections
-	idle     []*conn            // those that no call uses; the last one was used last
-	epoch    int                // a connection of an older epoch is closed instead of becoming idle
-	lostAt   time.Time          // when a connection was found to be lost: the others may be lost, too
-	lastUsed time.Time
-	closed   bool
-	retired  bool // servers has forgotten the node: it keeps no idle connections
+	mu     sync.Mutex
+	live   map[*conn]struct{} // all connections
+	idle   []*conn            // those that no call uses; the last one was used last
+	epoch  int                // a connection of an older epoch is closed instead of becoming idle
+	lostAt time.Time          // when a connection was found to be lost: the others may be lost, too
+	closed bool
 }
 
 func newNode(opt *redis.Options, s *servers) *node {
-	n := &node{opt: opt, servers: s, live: make(map[*conn]struct{}), lastUsed: time.Now(), stopFollowing: func() {}}
-	n.turns = newLimiter(int64(s.settings.conns), s.closing)
-	return n
+	turns := newLimiter(int64(s.settings.conns), s.closing)
+	return &node{opt: opt, servers: s, turns: turns, live: make(map[*conn]struct{})}
 }
 
 // acquire returns a connection, which the caller gives back by release.
@@ -71,7 +67,7 @@ func (n *node) release(c *conn) {
 	if c.lost {
 		n.lostAt = now
 	}
-	keep := !c.broken && !c.replaced.Load() && c.epoch == n.epoch && !n.closed && !n.retired
+	keep := !c.broken && !c.replaced.Load() && c.epoch == n.epoch && !n.closed
 	if keep {
 		c.idleSince = now
 		n.idle = append(n.idle, c)
@@ -102,9 +98,6 @@ func (n *node) takeIdle() (*conn, error) {
 				return c, nil
 			}
 			n.servers.counters.dropped.Add(1)
-			if !usable {
-				n.suspectAll(now)
-			}
 		}
 		n.discard(c)
 	}
@@ -117,7 +110,6 @@ func (n *node) popIdle() (c *conn, suspect bool, err error) {
 	if n.closed {
 		return nil, false, ErrClosed
 	}
-	n.lastUsed = time.Now()
 	last := len(n.idle) - 1
 	if last < 0 {
 		return nil, false, nil
@@ -125,13 +117,6 @@ func (n *node) popIdle() (c *conn, suspect bool, err error) {
 	c, n.idle[last] = n.idle[last], nil
 	n.idle = n.idle[:last]
 	return c, !c.idleSince.After(n.lostAt), nil
-}
-
-// suspectAll has each connection checked before it is used again.
-func (n *node) suspectAll(now time.Time) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.lostAt = now
 }
 
 // add makes a new connection one of the node's.
@@ -146,7 +131,8 @@ func (n *node) add(c *conn) error {
 	return nil
 }
 
-// discard closes a connection that is not among the idle ones, and that no call uses.
+// discard closes a connection that is not among the idle ones, and that no call uses. The idle ones need no mark: they have
+// been idle for longer, and are checked as well.
 func (n *node) discard(c *conn) {
 	n.mu.Lock()
 	delete(n.live, c)
@@ -193,17 +179,6 @@ func (n *node) closeIdle(yes func(*conn) bool) {
 	}
 	clear(n.idle[len(kept):])
 	n.idle = kept
-}
-
-// retire reports whether the node was not used for long and has no connections. It is not used by new calls then.
-func (n *node) retire() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.retired = len(n.live) == 0 && time.Since(n.lastUsed) > forgetAfter
-	if n.retired {
-		n.stopFollowing()
-	}
-	return n.retired
 }
 
 // close closes all connections, also those that calls use.

@@ -44,6 +44,7 @@ type SetOption struct {
 	expiry string // PX or KEEPTTL; or empty
 	ms     int64  // the argument of PX
 	when   string // NX or XX; or empty
+	args   int    // how many arguments appendTo adds
 }
 
 var (
@@ -54,17 +55,17 @@ var (
 
 // Expire has the value expire after d, rounded down to whole milliseconds (PX). A call with less than a millisecond fails.
 func Expire(d time.Duration) SetOption {
-	return SetOption{expiry: "PX", ms: d.Milliseconds()}
+	return SetOption{expiry: "PX", ms: d.Milliseconds(), args: 2}
 }
 
 // KeepTTL leaves the key's expiry as it is (KEEPTTL). A SET without it removes the expiry.
-func KeepTTL() SetOption { return SetOption{expiry: "KEEPTTL"} }
+func KeepTTL() SetOption { return SetOption{expiry: "KEEPTTL", args: 1} }
 
 // IfAbsent sets the key only if it does not exist (NX).
-func IfAbsent() SetOption { return SetOption{when: "NX"} }
+func IfAbsent() SetOption { return SetOption{when: "NX", args: 1} }
 
 // IfPresent sets the key only if it exists (XX).
-func IfPresent() SetOption { return SetOption{when: "XX"} }
+func IfPresent() SetOption { return SetOption{when: "XX", args: 1} }
 
 // combine returns one option with the effects of opts, of which at most one is an expiry, and one a condition.
 func combine(opts []SetOption) (s SetOption, err error) {
@@ -84,22 +85,9 @@ func combine(opts []SetOption) (s SetOption, err error) {
 			}
 			s.when = opt.when
 		}
+		s.args += opt.args
 	}
 	return s, nil
-}
-
-// args returns how many arguments appendTo adds.
-func (s *SetOption) args() (n int) {
-	if s.expiry != "" {
-		n++
-		if s.ms != 0 {
-			n++
-		}
-	}
-	if s.when != "" {
-		n++
-	}
-	return n
 }
 
 // appendTo adds the option to a SET.

@@ -2,7 +2,6 @@ package redisbuf
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/millrace-io/millrace"
@@ -29,8 +28,7 @@ type Result struct {
 	cmd  command // nil when it is not to be executed any more
 	n    int64
 	err  error
-	done bool  // it was executed, or refused
-	slot *Slot // of an MGet
+	done bool // it was executed, or refused
 
 	end int64 // where the request ends in the bytes that were queued with it
 }
@@ -53,7 +51,7 @@ func (c *Client) Pipeline() *Pipeline { return &Pipeline{c: c} }
 // reset forgets the calls.
 func (p *Pipeline) reset() {
 	for _, r := range p.results {
-		r.cmd, r.slot = nil, nil
+		r.cmd = nil
 	}
 	clear(p.results)
 	p.results, p.oneByOne = p.results[:0], false
@@ -75,7 +73,7 @@ func (p *Pipeline) refuse(err error) *Result {
 
 // GetToBuffer collects what Client.GetToBuffer does.
 func (p *Pipeline) GetToBuffer(key string, buf []byte) *Result {
-	return p.add(&getCmd{commandInfo: commandInfo{key: key}, buf: buf})
+	return p.add(&getCmd{getHeader: wholeOf(key), buf: buf})
 }
 
 // GetRangeToBuffer collects what Client.GetRangeToBuffer does.
@@ -86,13 +84,13 @@ func (p *Pipeline) GetRangeToBuffer(key string, off int64, buf []byte) *Result {
 	case len(buf) == 0:
 		return p.refuse(nil)
 	}
-	return p.add(&getCmd{commandInfo: commandInfo{key: key}, part: true, off: off, buf: buf})
+	return p.add(&getCmd{getHeader: rangeOf(key, off, int64(len(buf))), buf: buf})
 }
 
 // GetChain collects what Client.GetChain does.
 func (p *Pipeline) GetChain(key string, dst *millrace.Chain, limit int) *Result {
 	_ = dst.Len() // as in Client.GetChain
-	return p.add(&getChainCmd{commandInfo: commandInfo{key: key}, dst: dst, limit: int64(limit)})
+	return p.add(&getChainCmd{getHeader: wholeOf(key), dst: dst, limit: int64(limit)})
 }
 
 // SetFromBuffer collects what Client.SetFromBuffer does.
@@ -125,8 +123,8 @@ func (p *Pipeline) Exec(ctx context.Context) error {
 	var first error
 	for _, r := range p.results {
 		r.done = true
-		if r.slot != nil {
-			if r.slot.Err = r.err; r.err == redis.Nil {
+		if m, ok := r.cmd.(*mgetCmd); ok {
+			if m.slot.Err = r.err; r.err == redis.Nil {
 				continue
 			}
 		}
@@ -143,6 +141,7 @@ func (p *Pipeline) groups(ctx context.Context) (groups []*group) {
 		if r.cmd == nil {
 			continue
 		}
+		r.err = errNotExecuted // in case the user's Dialer ends the goroutine of its group
 		n, err := p.c.nodeOf(ctx, r.cmd.info().key)
 		if err != nil {
 			r.err = err
@@ -171,22 +170,13 @@ func (p *Pipeline) run(ctx context.Context, groups []*group) {
 	}
 }
 
-// errGoexit is what Exec panics with when a Dialer or a credentials provider has ended the goroutine of a group.
-var errGoexit = errors.New("redisbuf: a Dialer or a credentials provider has called runtime.Goexit")
-
 // runAll executes groups at the same time. It panics with what the user's Dialer or credentials provider has panicked with.
 func runAll(ctx context.Context, groups []*group) {
 	var all sync.WaitGroup
 	for _, g := range groups {
 		all.Go(func() {
-			returned := false
-			defer func() {
-				if g.panicked = recover(); g.panicked == nil && !returned {
-					g.panicked = errGoexit // its calls have neither results nor errors
-				}
-			}()
+			defer func() { g.panicked = recover() }()
 			g.run(ctx)
-			returned = true
 		})
 	}
 	all.Wait()

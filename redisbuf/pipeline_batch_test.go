@@ -30,12 +30,10 @@ func TestPipelineGoesOnAfterALostConnection(t *testing.T) {
 		buf, again, later := make([]byte, 40), make([]byte, 5), make([]byte, 90)
 		spoils, set, get := p.GetToBuffer("a", buf), p.SetFromBuffer("b", buf), p.GetToBuffer("c", again)
 		getLater, setLater := p.GetToBuffer("d", later), p.SetFromBuffer("e", later)
-		var protocol *ProtocolError
-		if err := p.Exec(bounded(t)); !errors.As(err, &protocol) || spoils.Err() != err {
+		if err := p.Exec(bounded(t)); !isA[*ProtocolError](err) || spoils.Err() != err {
 			t.Error(err)
 		}
-		var sent *SentError
-		if err := set.Err(); !errors.As(err, &sent) || !errors.Is(err, ErrConnLost) {
+		if err := set.Err(); !isA[*SentError](err) || !errors.Is(err, ErrConnLost) {
 			t.Error(err)
 		}
 		if err := get.Err(); retries < 0 && err != ErrConnLost || retries > 0 && (err != nil || string(again) != "again") {
@@ -44,19 +42,6 @@ func TestPipelineGoesOnAfterALostConnection(t *testing.T) {
 		if getLater.Err() != nil || string(later[:getLater.Len()]) != "later" || setLater.Err() != nil {
 			t.Errorf("%d retries: %v, %v", retries, getLater.Err(), setLater.Err())
 		}
-	}
-}
-
-// A server that hangs up on a SET has the next one tried.
-func TestPipelineGoesOnAfterAServerHungUp(t *testing.T) {
-	h := redistest.StartHostile(t, redistest.Say("").ThenClose(), redistest.Say("+OK\r\n"))
-	c, _ := clientOf(t, h.Options(), InFlight(100))
-	p := c.Pipeline()
-	value := make([]byte, 100)
-	lost, set := p.SetFromBuffer("k", value), p.SetFromBuffer("k", value)
-	err := p.Exec(bounded(t))
-	if sent := (*SentError)(nil); !errors.As(err, &sent) || lost.Err() != err || set.Err() != nil {
-		t.Error(err, set.Err())
 	}
 }
 
@@ -90,22 +75,29 @@ func TestPipelineOfASilentServer(t *testing.T) {
 	}
 }
 
-// What is left for a Conn to do says that its connection is lost.
-func TestPipelineOfAConnThatIsLost(t *testing.T) {
-	h := redistest.StartHostile(t, redistest.Say("").ThenClose())
-	c, _ := clientOf(t, h.Options(), InFlight(100))
-	conn, err := c.Conn(bounded(t))
-	must(t, err)
-	defer conn.Close()
-	p := conn.Pipeline()
-	value := make([]byte, 100)
-	lost, set, get := p.SetFromBuffer("k", value), p.SetFromBuffer("k", value), p.GetToBuffer("k", value)
-	err = p.Exec(bounded(t))
-	if sent := (*SentError)(nil); !errors.As(err, &sent) || lost.Err() != err {
-		t.Error(err)
-	}
-	if set.Err() != ErrConnLost || get.Err() != ErrConnLost || len(h.Requests()) != 1 {
-		t.Error(set.Err(), get.Err(), h.Requests())
+// A server that hangs up on a SET has the next one tried, on another connection. What is left for a Conn to do says that
+// its connection is lost.
+func TestPipelineGoesOnAfterAServerHungUp(t *testing.T) {
+	for _, sticky := range []bool{false, true} {
+		h := redistest.StartHostile(t, redistest.Say("").ThenClose(), redistest.Say("+OK\r\n"), redistest.Say("$0\r\n\r\n"))
+		c, _ := clientOf(t, h.Options(), InFlight(100))
+		requests, want := 3, error(nil)
+		if sticky {
+			conn, err := c.Conn(bounded(t))
+			must(t, err)
+			defer conn.Close()
+			c, requests, want = &conn.Client, 1, ErrConnLost
+		}
+		p := c.Pipeline()
+		value := make([]byte, 100)
+		lost, set, get := p.SetFromBuffer("k", value), p.SetFromBuffer("k", value), p.GetToBuffer("k", value)
+		err := p.Exec(bounded(t))
+		if !isA[*SentError](err) || lost.Err() != err {
+			t.Error(err)
+		}
+		if set.Err() != want || get.Err() != want || len(h.Requests()) != requests {
+			t.Error(set.Err(), get.Err(), h.Requests())
+		}
 	}
 }
 
@@ -114,7 +106,7 @@ func TestPipelineOfANegativeLimit(t *testing.T) {
 	c, rdb := shared(t, InFlight(100_000))
 	g := &group{client: c}
 	set := &Result{cmd: setOf("k", make([]byte, 60_000))}
-	get := &Result{cmd: &getChainCmd{commandInfo: commandInfo{key: "k"}, limit: -1_000_000}}
+	get := &Result{cmd: &getChainCmd{getHeader: wholeOf("k"), limit: -1_000_000}}
 	if n, weight := g.batch([]*Result{get, set, set}); n != 2 || weight != 60_002 {
 		t.Errorf("%d of 3 calls go together, with %d bytes", n, weight)
 	}

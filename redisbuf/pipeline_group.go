@@ -3,7 +3,6 @@ package redisbuf
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -229,9 +228,8 @@ func (g *group) retryable(ctx context.Context, calls []*Result) (failed []failed
 
 // mayHaveRun reports whether a call with this error may have been executed. A read without a reply counts as not executed.
 func mayHaveRun(err error) bool {
-	var sent *SentError
 	switch {
-	case err == nil, errors.As(err, &sent):
+	case err == nil, isA[*SentError](err):
 		return true
 	case isServerError(err):
 		_, _, redirected := redirection(err)
@@ -251,11 +249,9 @@ func isUnreachable(err error) bool {
 			return true
 		}
 	}
-	var sent *SentError
-	if errors.As(err, &sent) || errors.Is(err, ErrConnLost) {
+	if isA[*SentError](err) || errors.Is(err, ErrConnLost) {
 		// One connection was lost, at the first try. Only after a timeout would another call wait as long.
-		var netErr net.Error
-		return errors.As(err, &netErr) && netErr.Timeout()
+		return isTimeout(err)
 	}
 	return isLoss(err)
 }

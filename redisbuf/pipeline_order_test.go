@@ -173,8 +173,8 @@ func TestPipelineRedirectsInOrder(t *testing.T) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 			return &asking{Conn: conn, n: &asked}, err
 		}
-		c, rdb := clientOf(t, o)
-		c.router = redirector{single{rdb.Options()}}
+		c, _ := clientOf(t, o)
+		c.router.redirects = true
 		away, stays := redistest.Say("-"+word+" 1 "+there.Addr()+"\r\n"), redistest.Say("+OK\r\n")
 		here.Script(away, away, away)
 		p := c.Pipeline()

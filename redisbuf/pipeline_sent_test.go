@@ -1,43 +1,15 @@
 package redisbuf
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"math"
-	"net"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
-
-// A stingy connection takes some bytes and gives some, and then it is closed.
-type stingy struct {
-	net.Conn // nil: what is not below is not called
-	takes    int
-	took     int
-	gives    io.Reader
-}
-
-func (s *stingy) Write(p []byte) (int, error) {
-	n := min(len(p), s.takes-s.took)
-	s.took += n
-	if n < len(p) {
-		return n, &net.OpError{Op: "write", Err: syscall.EPIPE}
-	}
-	return n, nil
-}
-
-func (s *stingy) Read(p []byte) (int, error)       { return s.gives.Read(p) }
-func (s *stingy) SetReadDeadline(time.Time) error  { return nil }
-func (s *stingy) SetWriteDeadline(time.Time) error { return nil }
 
 // Those SETs of a pipeline may have been executed that have left to their last byte, and no others, wherever the
 // connection ends.
@@ -55,12 +27,12 @@ func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
 	}
 	// execute returns the results of such commands on a connection that takes so many bytes, and how many it has taken.
 	execute := func(kinds []func() command, takes int) (calls []*Result, took int) {
-		s := &stingy{takes: takes, gives: strings.NewReader("")}
+		s := &tape{takes: takes}
 		for _, kind := range kinds {
 			calls = append(calls, &Result{cmd: kind()})
 		}
 		newConn(s, time.Second, time.Second).runAll(context.Background(), calls)
-		return calls, s.took
+		return calls, len(s.took)
 	}
 	ends := make([]int, len(kinds))
 	for i := range kinds {
@@ -69,9 +41,8 @@ func TestPipelineSaysWhatMayHaveBeenSent(t *testing.T) {
 	for takes := range ends[len(ends)-1] + 1 {
 		calls, _ := execute(kinds, takes)
 		for i, r := range calls {
-			var sent *SentError
 			want := takes >= ends[i] && r.cmd.info().writes
-			if errors.As(r.err, &sent) != want || !isLoss(r.err) {
+			if isA[*SentError](r.err) != want || !isLoss(r.err) {
 				t.Fatalf("%d bytes of %v, call %d: %v", takes, ends, i, r.err)
 			}
 		}
@@ -88,11 +59,10 @@ func TestPipelineWhoseServerStopsReading(t *testing.T) {
 		calls = append(calls, &Result{cmd: setOf("large", make([]byte, minHeadStart-1))})
 	}
 	c.runAll(context.Background(), calls)
-	var sent *SentError
 	more := true
 	for i, r := range calls {
 		was := more
-		if more = errors.As(r.err, &sent); more && !was || i == 0 && !more || !isTimeout(r.err) {
+		if more = isA[*SentError](r.err); more && !was || i == 0 && !more || !isTimeout(r.err) {
 			t.Errorf("call %d: %v", i, r.err)
 		}
 	}
@@ -110,7 +80,7 @@ func TestPipelineWithAPendingError(t *testing.T) {
 		for _, cmds := range [][2]command{
 			{setOf("a", []byte("v")), setOf("b", []byte("v"))}, {getOf("a", []byte("v")), getOf("b", []byte("v"))},
 		} {
-			s := &stingy{gives: strings.NewReader(reply)}
+			s := &tape{left: []byte(reply), step: len(reply)}
 			c := newConn(s, time.Second, time.Second)
 			calls := []*Result{{cmd: cmds[0]}, {cmd: cmds[1]}}
 			c.runAll(context.Background(), calls)
@@ -120,43 +90,9 @@ func TestPipelineWithAPendingError(t *testing.T) {
 			if err := calls[1].err; !errors.Is(err, syscall.EPIPE) || !c.broken {
 				t.Errorf("%q, the second call: %v", reply, err)
 			}
-			if sent := (*SentError)(nil); errors.As(calls[0].err, &sent) || errors.As(calls[1].err, &sent) {
+			if isA[*SentError](calls[0].err) || isA[*SentError](calls[1].err) {
 				t.Errorf("%q: %v, %v", reply, calls[0].err, calls[1].err)
 			}
-		}
-	}
-}
-
-// A connection that takes nothing any more costs a pipeline nothing but another one, as it does a single call.
-func TestPipelineOnAConnectionThatTakesNothing(t *testing.T) {
-	var mu sync.Mutex
-	var dialed []*net.TCPConn
-	o := redistest.Shared(t).Options()
-	dial := new(net.Dialer)
-	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial.DialContext(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		dialed = append(dialed, conn.(*net.TCPConn))
-		return conn, nil
-	}
-	c, _ := clientOf(t, o)
-	ctx := bounded(t)
-	p := c.Pipeline()
-	for range 3 {
-		must(t, c.SetFromBuffer(ctx, "takes", nil))
-		must(t, dialed[len(dialed)-1].CloseWrite())
-		bufs := [2][]byte{guarded(5), guarded(5)}
-		p.SetFromBuffer("takes", []byte("value"))
-		p.GetToBuffer("takes", bufs[0])
-		p.SetFromBuffer("takes", []byte("other"))
-		p.GetToBuffer("takes", bufs[1])
-		must(t, p.Exec(ctx))
-		if !bytes.Equal(intact(bufs[0]), []byte("value")) || !bytes.Equal(intact(bufs[1]), []byte("other")) {
-			t.Errorf("%q, %q", bufs[0], bufs[1])
 		}
 	}
 }

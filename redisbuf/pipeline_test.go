@@ -15,43 +15,6 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-func TestPipelineOfAllKinds(t *testing.T) {
-	c, _ := shared(t)
-	ctx := bounded(t)
-	p := c.Pipeline()
-	for _, size := range []int{0, 1, 100, 5000, 100000, 1 << 20} {
-		value := randomValue(size)
-		var src, dst millrace.Chain
-		src.AppendCopy(value)
-		buf, part := guarded(size), guarded(size/2+1)
-		p.SetFromBuffer("p/1", value, Expire(time.Minute))
-		p.SetChain("p/2", &src)
-		got := p.GetToBuffer("p/1", buf)
-		chained := p.GetChain("p/2", &dst, size)
-		none := p.GetToBuffer("p/none", nil)
-		ranged := p.GetRangeToBuffer("p/1", int64(size/3), part)
-		if err := p.Exec(ctx); err != redis.Nil {
-			t.Fatal(size, err)
-		}
-		for _, r := range []*Result{got, chained, ranged} {
-			must(t, r.Err())
-		}
-		if none.Err() != redis.Nil {
-			t.Fatal(none.Err())
-		}
-		if !bytes.Equal(intact(buf)[:got.Len()], value) || !bytes.Equal(dst.Bytes(), value) {
-			t.Fatalf("another value than that of %d", size)
-		}
-		if want := value[size/3 : min(size/3+size/2+1, size)]; !bytes.Equal(intact(part)[:ranged.Len()], want) {
-			t.Fatalf("another range of %d", size)
-		}
-		src.Release()
-		dst.Release()
-	}
-	must(t, p.Exec(ctx))
-	idle(t, c, 1)
-}
-
 // Many calls go out in few writes, and come back in their order.
 func TestPipelineOfMany(t *testing.T) {
 	c, _ := shared(t)
@@ -96,11 +59,10 @@ func TestPipelineErrorsAreOfOneCall(t *testing.T) {
 	right := p.GetToBuffer("pe/v", buf)
 	err := p.Exec(ctx)
 	var tooSmall *BufferTooSmallError
-	var tooLarge *ValueTooLargeError
 	if !errors.As(err, &tooSmall) || small.Err() != err || tooSmall.Need != 3<<20 {
 		t.Error(small.Err(), err)
 	}
-	if !errors.As(large.Err(), &tooLarge) || !redis.HasErrorPrefix(wrong.Err(), "WRONGTYPE") {
+	if !isA[*ValueTooLargeError](large.Err()) || !redis.HasErrorPrefix(wrong.Err(), "WRONGTYPE") {
 		t.Error(large.Err(), wrong.Err())
 	}
 	if offset.Err() != errOffset {
@@ -181,8 +143,7 @@ func TestPipelineCut(t *testing.T) {
 				t.Fatalf("cut at %d: %v, %d bytes in the chain", n, chained.Err(), chain.Len())
 			}
 			chain.Release()
-			var sent *SentError
-			if set.Err() != nil && !errors.As(set.Err(), &sent) {
+			if set.Err() != nil && !isA[*SentError](set.Err()) {
 				t.Fatalf("cut at %d: %v", n, set.Err())
 			}
 		}
@@ -191,22 +152,21 @@ func TestPipelineCut(t *testing.T) {
 
 // A server that is gone does not have every call of a pipeline wait for it.
 func TestPipelineWithoutAServer(t *testing.T) {
-	s := redistest.Start(t)
-	c, _ := clientOf(t, s.Options())
-	ctx := bounded(t)
-	must(t, c.SetFromBuffer(ctx, "gone", []byte("v")))
-	s.Kill()
-	pipe := c.Pipeline()
-	for range 1000 {
-		pipe.GetToBuffer("gone", make([]byte, 10))
-	}
-	begun := time.Now()
-	if err := pipe.Exec(ctx); err == nil {
-		t.Error("no error")
-	}
-	if d := time.Since(begun); d > 10*time.Second {
-		t.Error(d)
-	}
+	onPipes(t, func(*redis.Options) {}, nil, func(t *testing.T, c *Client, s *pipeRedis) {
+		get5(t, c)
+		s.set(func() { s.refuse = errors.New("refused") })
+		s.hangUp()
+		pipe := c.Pipeline()
+		for range 1000 {
+			pipe.GetToBuffer("gone", make([]byte, 10))
+		}
+		if err := pipe.Exec(t.Context()); err == nil {
+			t.Error("no error")
+		}
+		if n := c.Stats().Dials; n > 20 {
+			t.Errorf("%d dials", n)
+		}
+	})
 }
 
 // A Result says nothing before Exec, and a Pipeline keeps nothing afterwards.
@@ -266,8 +226,7 @@ func TestPipelineCancelled(t *testing.T) {
 	if err := pipe.Exec(inner); err != context.Canceled || get.Err() != err {
 		t.Error(err, get.Err())
 	}
-	var sent *SentError
-	if err := set.Err(); !errors.As(err, &sent) || !errors.Is(err, context.Canceled) {
+	if err := set.Err(); !isA[*SentError](err) || !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	pipe.GetToBuffer("cancelled", nil)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
@@ -76,12 +75,10 @@ func anyCall(ctx context.Context, t *testing.T, c *Client, worker, number int, o
 }
 
 func (o *outcomes) failed(t *testing.T, err error) {
-	var protocol *ProtocolError
-	var changed *ValueChangedError
 	switch {
-	case errors.As(err, &protocol), isServerError(err):
+	case isA[*ProtocolError](err), isServerError(err):
 		t.Error(err)
-	case errors.As(err, &changed): // the test's own doing
+	case isA[*ValueChangedError](err): // the test's own doing
 		o.misses.Add(1)
 	default:
 		o.failures.Add(1)

@@ -4,64 +4,20 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
-
-// A server whose memory is full serves a ReaderAt.
-func TestReaderAtOfAFullServer(t *testing.T) {
-	s := redistest.Start(t, redistest.Config("maxmemory-policy noeviction"))
-	c, rdb := clientOf(t, s.Options())
-	ctx := bounded(t)
-	conn, err := c.Conn(ctx)
-	must(t, err)
-	defer conn.Close()
-	for _, size := range []int{0, 1, 1000, 3 << 20} {
-		s.Do(t, "CONFIG", "SET", "maxmemory", "0")
-		value := randomValue(size)
-		must(t, rdb.Set(ctx, "full", value, 0).Err())
-		s.Do(t, "CONFIG", "SET", "maxmemory", "1000")
-		for _, c := range []*Client{c, &conn.Client} {
-			r, err := c.ReaderAt(ctx, "full")
-			must(t, err)
-			got, err := io.ReadAll(r)
-			if err != nil || !bytes.Equal(got, value) {
-				t.Fatalf("%d: %d bytes, %v", size, len(got), err)
-			}
-			p := guarded(size/2 + 1)
-			n, err := r.ReadAt(p, int64(size/2))
-			if err != nil && err != io.EOF || !bytes.Equal(intact(p)[:n], value[size/2:]) {
-				t.Fatalf("%d: %d bytes of the second half, %v", size, n, err)
-			}
-			if size > 0 {
-				must(t, rdb.Del(ctx, "full").Err())
-				var changed *ValueChangedError
-				if _, err := r.ReadAt(p[:1], 0); !errors.As(err, &changed) || changed.Is != 0 || changed.Was != int64(size) {
-					t.Error(err)
-				}
-				s.Do(t, "CONFIG", "SET", "maxmemory", "0")
-				must(t, rdb.Set(ctx, "full", value, 0).Err())
-				s.Do(t, "CONFIG", "SET", "maxmemory", "1000")
-			}
-			must(t, r.Close())
-		}
-	}
-}
 
 // A range counts only if the length before it and that after it are the expected one.
 func TestRange(t *testing.T) {
 	const value = "$5\r\nvalue\r\n"
 	status := func(err error) string {
 		var changed *ValueChangedError
-		var protocol *ProtocolError
 		switch {
 		case errors.As(err, &changed):
 			return fmt.Sprint("changed to ", changed.Is)
-		case errors.As(err, &protocol):
+		case isA[*ProtocolError](err):
 			return "protocol"
 		case redis.HasErrorPrefix(err, "WRONGTYPE"):
 			return "WRONGTYPE"
@@ -101,18 +57,7 @@ func TestRange(t *testing.T) {
 		{ok + ":9\r\n", "lost", false, true},
 		{ok + ":9\r\n" + ok + value, "lost", false, true},
 	} {
-		client, server := tcpPair(t)
-		asked := make(chan int, 1)
-		go func() {
-			said := make([]byte, 1000)
-			n, _ := server.Read(said)
-			asked <- bytes.Count(said[:n], []byte("ASKING"))
-			_, _ = io.WriteString(server, test.replies)
-			if !test.goesOn {
-				server.Close()
-			}
-		}()
-		c := newConn(client, 0, 0)
+		c, server := tapeOf(test.replies)
 		c.asking = test.asking
 		r := ReaderAt{key: "k", size: 9}
 		op := r.rangeCmd(2, make([]byte, 5))
@@ -123,9 +68,8 @@ func TestRange(t *testing.T) {
 		if err == nil && string(op.buf) != "value" {
 			t.Errorf("%q: %q", test.replies, op.buf)
 		}
-		if n := <-asked; test.asking != (n == 3) || c.asking {
+		if n := bytes.Count(server.took, []byte("ASKING")); test.asking != (n == 3) || c.asking {
 			t.Errorf("%q: asked %d times", test.replies, n)
 		}
-		c.close()
 	}
 }

@@ -41,12 +41,12 @@ func (e *ValueChangedError) Error() string {
 // ReaderAt returns a ReaderAt of the value of key, or redis.Nil if there is none. The ReaderAt uses ctx for all calls. Its
 // Close releases what it has read ahead.
 func (c *Client) ReaderAt(ctx context.Context, key string) (*ReaderAt, error) {
-	cmd := &strlenCmd{commandInfo: commandInfo{key: key}}
+	cmd := &strlenCmd{commandInfo{key: key}}
 	err := c.do(ctx, cmd)
 	size := cmd.n
 	if err == nil && size == 0 {
 		// The value is empty, or there is none. A GET tells both from each other at one moment.
-		get := &getCmd{commandInfo: commandInfo{key: key}}
+		get := &getCmd{getHeader: wholeOf(key)}
 		err = c.do(ctx, get)
 		if small, ok := errors.AsType[*BufferTooSmallError](err); ok {
 			size, err = small.Need, nil
@@ -156,7 +156,7 @@ func (r *ReaderAt) Close() error {
 type strlenCmd struct{ commandInfo }
 
 func (s *strlenCmd) compose(c *conn) error {
-	c.composeStrlen(s.key)
+	c.command("STRLEN", s.key)
 	return nil
 }
 
@@ -167,38 +167,28 @@ func (s *strlenCmd) read(c *conn) (err error) {
 
 func (s *strlenCmd) weight(int64) int64 { return 0 }
 
-func (c *conn) composeStrlen(key string) {
-	c.array(2)
-	c.arg("STRLEN")
-	c.arg(key)
-	c.pushRequest()
-}
-
 // A rangeCmd reads a range of a value that has length bytes into buf, and notices if the value has another length. It asks for
 // the length, the range, and the length again.
 type rangeCmd struct {
-	commandInfo
-	off, length int64
-	buf         []byte // as long as the range
+	getCmd
+	length int64
 }
 
 func (r *ReaderAt) rangeCmd(off int64, buf []byte) *rangeCmd {
-	return &rangeCmd{commandInfo: commandInfo{key: r.key}, off: off, length: r.size, buf: buf}
+	return &rangeCmd{getCmd: getCmd{getHeader: rangeOf(r.key, off, int64(len(buf))), buf: buf}, length: r.size}
 }
 
 func (r *rangeCmd) compose(c *conn) error {
-	c.composeStrlen(r.key)
-	c.composeGetRange(r.key, r.off, int64(len(r.buf)))
-	c.composeStrlen(r.key)
-	return nil
+	c.command("STRLEN", r.key)
+	err := r.getCmd.compose(c)
+	c.command("STRLEN", r.key)
+	return err
 }
-
-func (r *rangeCmd) weight(int64) int64 { return int64(len(r.buf)) }
 
 // read reads all three replies. The first error counts, unless a later one makes the connection unusable.
 func (r *rangeCmd) read(c *conn) error {
 	var first error
-	for _, read := range []func(*conn) error{r.readLength, r.readRange, r.readLength} {
+	for _, read := range []func(*conn) error{r.readLength, r.getCmd.read, r.readLength} {
 		err := read(c)
 		if err != nil && !c.aligned(err) {
 			first = err
@@ -221,10 +211,5 @@ func (r *rangeCmd) readLength(c *conn) error {
 	if err == nil && is != r.length {
 		err = &ValueChangedError{Was: r.length, Is: is}
 	}
-	return err
-}
-
-func (r *rangeCmd) readRange(c *conn) (err error) {
-	r.n, err = c.readInto(r.buf)
 	return err
 }

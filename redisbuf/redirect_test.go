@@ -47,11 +47,6 @@ func TestOnlyAClusterRedirects(t *testing.T) {
 	}
 }
 
-// A redirector is a router whose servers may send a call to another one.
-type redirector struct{ single }
-
-func (redirector) redirects() bool { return true }
-
 // Where a server of a cluster says that a key is, however it writes that, it is asked for.
 func TestRedirects(t *testing.T) {
 	here, there := redistest.StartHostile(t), redistest.StartHostile(t, redistest.Say("+OK\r\n"), redistest.Say("+OK\r\n"))
@@ -76,8 +71,8 @@ func TestRedirects(t *testing.T) {
 				}
 				return new(net.Dialer).DialContext(ctx, network, to)
 			}
-			c, rdb := clientOf(t, o)
-			c.router = redirector{single{rdb.Options()}}
+			c, _ := clientOf(t, o)
+			c.router.redirects = true
 			here.Always(redistest.Say("-" + word + " 1 " + says + "\r\n"))
 			err := c.SetFromBuffer(bounded(t), "k", []byte("value"))
 			want := []string{here.Addr()}
@@ -91,14 +86,6 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// reloads counts how often a topology was asked for.
-type reloads struct {
-	single
-	n int
-}
-
-func (r *reloads) reload(context.Context) { r.n++ }
-
 // The topology is asked for again whether or not a call can be tried again itself.
 func TestReloadWithoutAnotherTry(t *testing.T) {
 	h := redistest.StartHostile(t)
@@ -111,9 +98,9 @@ func TestReloadWithoutAnotherTry(t *testing.T) {
 		{"MOVED 1 127.0.0.1:1", 1}, {"ASK 1 127.0.0.1:1", 1}, {"READONLY You can't write", 1}, {"CLUSTERDOWN not served", 1},
 		{"OOM command not allowed", 0}, {"WRONGTYPE Operation", 0},
 	} {
-		c, rdb := clientOf(t, o)
-		r := &reloads{single: single{rdb.Options()}}
-		c.router = r
+		c, _ := clientOf(t, o)
+		reloads := 0
+		c.router.reload = func(context.Context) { reloads++ }
 		conn, err := c.Conn(bounded(t))
 		must(t, err)
 		for _, call := range []func() error{
@@ -122,13 +109,26 @@ func TestReloadWithoutAnotherTry(t *testing.T) {
 			func() error { _, err := c.GetToBuffer(bounded(t), "k", nil); return err },
 		} {
 			h.Script(redistest.Say("-" + test.text + "\r\n"))
-			r.n = 0
-			if err := call(); err == nil || err.Error() != test.text || r.n != test.want {
-				t.Errorf("%s: %v, asked for the topology %d times", test.text, err, r.n)
+			reloads = 0
+			if err := call(); err == nil || err.Error() != test.text || reloads != test.want {
+				t.Errorf("%s: %v, asked for the topology %d times", test.text, err, reloads)
 			}
 		}
 		must(t, conn.Close())
 	}
+}
+
+// After a READONLY, which a former master says, no call gets a connection that was made before.
+func TestReadOnlyLeavesTheServer(t *testing.T) {
+	c, h := hostile(t)
+	conn, err := c.Conn(bounded(t))
+	must(t, err)
+	h.Script(redistest.Say("-READONLY You can't write against a read only replica.\r\n"))
+	if err := c.SetFromBuffer(bounded(t), "k", nil); !redis.IsReadOnlyError(err) {
+		t.Error(err)
+	}
+	must(t, conn.Close())
+	idle(t, c, 0)
 }
 
 // A call whose context ends between two tries says so, and not what the first one was told.

@@ -5,21 +5,32 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// A tape is a connection on which a server has said all that it is going to say. Each Read gives step bytes at most.
+// A tape is a connection on which a server has said all that it is going to say. Each Read gives step bytes at most. It
+// takes some bytes, and then it is closed.
 type tape struct {
-	net.Conn
-	left []byte
-	step int
+	net.Conn // nil: what is not below is not called
+	left     []byte
+	step     int
+	takes    int
+	took     []byte
+}
+
+// tapeOf returns a connection to a server that takes anything, and says that.
+func tapeOf(said string) (*conn, *tape) {
+	p := &tape{left: []byte(said), step: len(said), takes: math.MaxInt}
+	return newConn(p, 0, 0), p
 }
 
 func (p *tape) Read(b []byte) (int, error) {
@@ -31,11 +42,17 @@ func (p *tape) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func (p *tape) Write(b []byte) (int, error)      { return len(b), nil }
-func (p *tape) SetDeadline(time.Time) error      { return nil }
+func (p *tape) Write(b []byte) (int, error) {
+	n := min(len(b), p.takes-len(p.took))
+	p.took = append(p.took, b[:n]...)
+	if n < len(b) {
+		return n, &net.OpError{Op: "write", Err: syscall.EPIPE}
+	}
+	return n, nil
+}
+
 func (p *tape) SetReadDeadline(time.Time) error  { return nil }
 func (p *tape) SetWriteDeadline(time.Time) error { return nil }
-func (p *tape) Close() error                     { return nil }
 
 const (
 	short     = "the connection ended"
@@ -95,7 +112,6 @@ func slowLine(s []byte) (line string, rest []byte, ok bool) {
 func checkReply(t *testing.T, what string, c *conn, have int, got []byte, err error, value []byte, failure string) bool {
 	t.Helper()
 	var small *BufferTooSmallError
-	var protocol *ProtocolError
 	switch {
 	case failure == unknown:
 		return false
@@ -117,7 +133,7 @@ func checkReply(t *testing.T, what string, c *conn, have int, got []byte, err er
 			t.Fatalf("%s: %v, the oracle: %s", what, err, failure)
 		}
 	case failure == malformed:
-		if !errors.As(err, &protocol) {
+		if !isA[*ProtocolError](err) {
 			t.Fatalf("%s: %v, the oracle: %s", what, err, failure)
 		}
 	default:
@@ -237,13 +253,12 @@ func TestRepliesOverTCP(t *testing.T) {
 		buf := guarded(have)
 		op := getOf("k", buf)
 		err := c.run(ctx, op)
-		var small *BufferTooSmallError
 		switch {
 		case want != nil:
 			if err != want {
 				t.Fatalf("%v, want %v", err, want)
 			}
-		case errors.As(err, &small):
+		case isA[*BufferTooSmallError](err):
 			if len(value) <= have {
 				t.Fatal(err)
 			}

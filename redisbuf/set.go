@@ -48,7 +48,7 @@ func newSetHeader(key string, size int64, opts []SetOption) (setHeader, error) {
 
 // begin queues the request up to the value.
 func (s *setHeader) begin(c *conn) {
-	c.array(3 + s.opt.args())
+	c.array(3 + s.opt.args)
 	c.arg("SET")
 	c.arg(s.key)
 	c.bulkLen(s.size)

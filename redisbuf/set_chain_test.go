@@ -9,17 +9,11 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// scattered returns value as a Chain of n pieces, each in a block of its own.
+// scattered returns value as a Chain of n pieces, which is released when the test ends.
 func scattered(t testing.TB, value []byte, n int) *millrace.Chain {
 	t.Helper()
-	c := new(millrace.Chain)
+	c := chainOf(value, n)
 	t.Cleanup(c.Release)
-	for i := range n {
-		p := value[i*len(value)/n : (i+1)*len(value)/n]
-		d := millrace.DefaultPool().Get(len(p))
-		ref := d.Freeze(copy(d.Bytes(), p))
-		c.Append(&ref)
-	}
 	return c
 }
 
@@ -41,21 +35,6 @@ func TestSetChainOfManyPieces(t *testing.T) {
 			must(t, local.SetChain(bounded(t), key, src))
 			check(t, localRdb, key, value)
 		}
-	}
-}
-
-// Several long Chains in one request share its list of pieces with the commands between them.
-func TestPipelineOfManyPieces(t *testing.T) {
-	c, rdb := shared(t)
-	p := c.Pipeline()
-	values := make([][]byte, 20)
-	for i := range values {
-		values[i] = randomValue(1 + rand.IntN(1<<20))
-		p.SetChain(fmt.Sprint("scattered/", i), scattered(t, values[i], 1+rand.IntN(min(200, len(values[i])))))
-	}
-	must(t, p.Exec(bounded(t)))
-	for i, value := range values {
-		check(t, rdb, fmt.Sprint("scattered/", i), value)
 	}
 }
 

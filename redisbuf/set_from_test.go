@@ -12,27 +12,22 @@ import (
 	"time"
 )
 
-// nothingReader gives nothing, but says that there is more.
-type nothingReader struct{ times int }
-
-func (r *nothingReader) Read([]byte) (int, error) {
-	r.times++
-	return 0, nil
-}
-
 // A reader that gives nothing does not have SetFrom wait for ever.
 func TestSetFromAReaderThatGivesNothing(t *testing.T) {
 	c, rdb := shared(t)
 	ctx := bounded(t)
 	must(t, rdb.Set(ctx, "nothing", "before", 0).Err())
 	for _, size := range []int64{1, 10, 100000} {
-		r := new(nothingReader)
-		var reader *ReaderError
-		if err := c.SetFrom(ctx, "nothing", r, size); !errors.As(err, &reader) || !errors.Is(err, io.ErrNoProgress) {
+		times := 0
+		r := readerFunc(func([]byte) (int, error) {
+			times++
+			return 0, nil
+		})
+		if err := c.SetFrom(ctx, "nothing", r, size); !isA[*ReaderError](err) || !errors.Is(err, io.ErrNoProgress) {
 			t.Error(err)
 		}
-		if r.times != maxEmptyReads {
-			t.Errorf("read %d times", r.times)
+		if times != maxEmptyReads {
+			t.Errorf("read %d times", times)
 		}
 	}
 	cancelled, cancel := context.WithCancel(ctx)
@@ -45,32 +40,19 @@ func TestSetFromAReaderThatGivesNothing(t *testing.T) {
 	}
 	check(t, rdb, "nothing", []byte("before"))
 	value := randomValue(1000)
-	half := iotest.DataErrReader(iotest.OneByteReader(&patchy{p: value}))
-	must(t, c.SetFrom(ctx, "nothing", half, int64(len(value))))
+	whole, nothing := iotest.DataErrReader(iotest.OneByteReader(bytes.NewReader(value))), false
+	must(t, c.SetFrom(ctx, "nothing", readerFunc(func(p []byte) (int, error) {
+		if nothing = !nothing; nothing {
+			return 0, nil
+		}
+		return whole.Read(p)
+	}), int64(len(value))))
 	check(t, rdb, "nothing", value)
 }
 
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
-
-// patchy gives nothing every other time.
-type patchy struct {
-	p     []byte
-	empty bool
-}
-
-func (r *patchy) Read(p []byte) (int, error) {
-	if r.empty = !r.empty; r.empty && len(r.p) > 0 {
-		return 0, nil
-	}
-	if len(r.p) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, r.p)
-	r.p = r.p[n:]
-	return n, nil
-}
 
 // A context that ends when all of a SET has left is no reason to say that it was not sent, whenever that is noticed.
 func TestContextEndsBehindAValue(t *testing.T) {
@@ -151,8 +133,7 @@ func TestSetFileOfOddFiles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "empty")
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
 	must(t, err)
-	var reader *ReaderError
-	if err := set(f); !errors.As(err, &reader) {
+	if err := set(f); !isA[*ReaderError](err) {
 		t.Error("of a file that cannot be read:", err)
 	}
 	must(t, f.Close())
@@ -161,7 +142,7 @@ func TestSetFileOfOddFiles(t *testing.T) {
 	defer full.Close()
 	_, err = full.WriteString("after")
 	must(t, err)
-	if err := set(full); !errors.As(err, &reader) {
+	if err := set(full); !isA[*ReaderError](err) {
 		t.Error("of a file with bytes that cannot be read:", err)
 	}
 	if err := set(nil); !errors.Is(err, os.ErrInvalid) {
@@ -187,8 +168,7 @@ func TestSetFileThatIsClosed(t *testing.T) {
 		cmd, err := newSetFile("closed", f, nil)
 		must(t, err)
 		must(t, f.Close())
-		var reader *ReaderError
-		if err := c.do(ctx, cmd); !errors.As(err, &reader) {
+		if err := c.do(ctx, cmd); !isA[*ReaderError](err) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 		check(t, rdb, "closed", []byte("before"))

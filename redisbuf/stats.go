@@ -25,14 +25,6 @@ type counters struct {
 	dials, dialsFailed, dropped, retries, redirects atomic.Int64
 }
 
-// retry counts a call that is tried again.
-func (c *counters) retry(redirected bool) {
-	c.retries.Add(1)
-	if redirected {
-		c.redirects.Add(1)
-	}
-}
-
 // Stats returns what the Client is doing, also after Close. It allocates nothing, and locks each server's pool for a moment.
 // The figures need not be of the same moment.
 func (c *Client) Stats() Stats {

@@ -43,7 +43,7 @@ func TestStatsOfConnections(t *testing.T) {
 		s.hangUp()
 		get5(t, c)
 		says(t, c, "after a loss", Stats{Conns: 1, Idle: 1, Dials: 3, Dropped: 2, Retries: 1})
-		c.nodes[c.keyOf(c.router.(single).opt)].close() // which is what Close does
+		c.nodes[c.keyOf(c.router.one)].close() // which is what Close does
 		says(t, c, "closed", Stats{Dials: 3, Dropped: 2, Retries: 1})
 	})
 }
@@ -88,8 +88,8 @@ func TestStatsOfBytesInFlight(t *testing.T) {
 func TestStatsOfRetries(t *testing.T) {
 	there := redistest.StartHostile(t, redistest.Say("+OK\r\n"))
 	here := redistest.StartHostile(t, redistest.Say("-LOADING Redis is loading\r\n"), redistest.Say("-MOVED 1 "+there.Addr()+"\r\n"))
-	c, rdb := clientOf(t, here.Options())
-	c.router = redirector{single{rdb.Options()}}
+	c, _ := clientOf(t, here.Options())
+	c.router.redirects = true
 	must(t, c.SetFromBuffer(bounded(t), "k", []byte("v")))
 	if s := c.Stats(); s.Retries != 2 || s.Redirects != 1 || s.Dials != 2 || s.Conns != 2 {
 		t.Errorf("%+v", s)

@@ -31,7 +31,7 @@ type stickyConn struct {
 func (c *Client) Conn(ctx context.Context) (*Conn, error) {
 	conn := &Conn{}
 	conn.Client = Client{servers: c.servers, sticky: &conn.own}
-	if _, ok := c.router.(single); !ok {
+	if c.router.one == nil {
 		return conn, ctx.Err()
 	}
 	k := call{client: &Client{servers: c.servers}, ctx: ctx, cmd: &commandInfo{}}
