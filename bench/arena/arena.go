@@ -121,7 +121,7 @@ func run(ctx context.Context, p *measure.Params) (err error) {
 		return err
 	default:
 		rust += ", cargo build --release, " + crate.version
-		defer func() { err = errors.Join(err, crate.close()) }()
+		defer func() { err = errors.Join(err, crate.Close()) }()
 	}
 	for _, c := range contenders {
 		if err := c.check(); err != nil {

@@ -73,7 +73,7 @@ func TestCrateDelivers(t *testing.T) {
 	c, err := startCrate(t.Context(), "../"+crateDir)
 	benchtest.Need(t, err)
 	defer func() {
-		if err := c.close(); err != nil {
+		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	}()

@@ -226,7 +226,7 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u, err := measure.UsageOf(s.PIDs); !errors.Is(err, errors.ErrUnsupported) && (err != nil || u.Peak < 1<<20) {
+	if u, err := measure.UsageOf(s.PIDs); runtime.GOOS == "linux" && (err != nil || u.Peak < 1<<20) {
 		t.Errorf("%+v, %v", u, err)
 	}
 	s.Stop()
@@ -236,6 +236,38 @@ func TestServer(t *testing.T) {
 	}
 	if _, err := measure.UsageOf(s.PIDs); err == nil {
 		t.Error("a process that has ended has a usage")
+	}
+}
+
+var echoing = measure.RegisterChild("test-echo", func(args []string) error {
+	_, err := io.Copy(os.Stdout, os.Stdin)
+	return errors.Join(err, errors.New(args[0]))
+})
+
+// TestChild asks a child, which ends with its input.
+func TestChild(t *testing.T) {
+	cmd, err := measure.Self(echoing, "as a failure")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	cmd.Stderr = &said
+	c, err := measure.StartChild(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"a", "", "b c"} {
+		if got, err := c.Ask(line); err != nil || got != line+"\n" {
+			t.Errorf("%q is echoed as %q, %v", line, got, err)
+		}
+	}
+	for range 2 {
+		if err := c.Close(); err == nil || !strings.Contains(said.String(), "as a failure") {
+			t.Errorf("a child that fails ends with %v, and says %q", err, &said)
+		}
+	}
+	if _, err := c.Ask("d"); err == nil {
+		t.Error("a child that has ended answers")
 	}
 }
 

@@ -60,7 +60,7 @@ func run(ctx context.Context, p *measure.Params) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	all, err := parseContenders(options.contenders, &builder{dir})
+	all, err := parseContenders(options.contenders, dir)
 	if err != nil {
 		return err
 	}
