@@ -14,12 +14,11 @@ import (
 
 const poolName = "arena.Pool"
 
-// contenders are all that are written in Go. The last one looks after nothing, and no correct one does less.
+// contenders are all that are written in Go.
 var contenders = []contender{
 	newContender(poolName, openPool),
 	newContender("make of the length", openMade),
 	newContender("sync.Pool", openPooled),
-	newContender("no bookkeeping: the same memory again and again", openCeiling),
 }
 
 // A buffer is a contender at work: it assembles frames, each an F.
@@ -248,35 +247,6 @@ func openPooled(shape) buffer[*[]byte] {
 		},
 		bytes:   func(frame **[]byte) []byte { return **frame },
 		release: func(frame **[]byte) { pool.Put(*frame) },
-	}
-}
-
-// openCeiling writes round and round in memory that holds some frames.
-func openCeiling(s shape) buffer[[]byte] {
-	memory := make([]byte, max(s.capacity, 16*maxFrame))
-	begin, end := 0, 0
-	return buffer[[]byte]{
-		ten: func(i int) {
-			n, src := message(i)
-			for k := range n / piece {
-				*(*[piece]byte)(memory[end:]) = *(*[piece]byte)(src[k : k+piece])
-				end += piece
-			}
-		},
-		whole: func(i int) {
-			n, src := message(i)
-			end += copy(memory[end:], src[:n])
-		},
-		take: func() []byte {
-			frame := memory[begin:end:end]
-			if end > len(memory)-maxFrame {
-				end = 0
-			}
-			begin = end
-			return frame
-		},
-		bytes:   func(frame *[]byte) []byte { return *frame },
-		release: func(*[]byte) {},
 	}
 }
 

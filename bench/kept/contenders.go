@@ -16,7 +16,6 @@ var contenders = []contender{
 	newContender("millrace, one by one: a Ref each", refs),
 	newContender("millrace, one by one: ReadChain, a Chain each", chains),
 	newContender("millrace, batches of 64 in one Chain", batches),
-	newContender("grpc mem, one by one: Ref and Free", sharedGRPC),
 }
 
 func itself(p *[]byte, yield func([]byte)) { yield(*p) }

@@ -49,18 +49,6 @@ func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, erro
 	return nil, fmt.Errorf("measure: %s does not listen on %s", filepath.Base(cmd.Path), addr)
 }
 
-// UseWorkers makes the server's n child processes the processes that count, as for a master that only supervises.
-func (s *Server) UseWorkers(n int) error {
-	for range 250 {
-		if pids := childrenOf(s.proc.Cmd.Process.Pid); len(pids) == n {
-			s.PIDs = pids
-			return nil
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return fmt.Errorf("measure: %s does not have %d workers", filepath.Base(s.proc.Cmd.Path), n)
-}
-
 // Stop ends the server: with SIGTERM, and by force after ten seconds.
 func (s *Server) Stop() { s.proc.Stop(10 * time.Second) }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -148,9 +147,6 @@ func bare(dir string, batch time.Duration) contender {
 }
 
 const nginxConf = `load_module %s;
-worker_processes 1;
-error_log /dev/null crit;
-pid nginx.pid;
 events {
     worker_connections 8192;
 }
@@ -171,56 +167,36 @@ const nginxPackages = "nginx libnginx-mod-rtmp"
 // nginxModule returns where the distribution has put the rtmp module.
 func nginxModule() (string, error) {
 	for _, dir := range []string{"/usr/lib", "/usr/lib64", "/usr/share"} {
-		if m := dir + "/nginx/modules/ngx_rtmp_module.so"; fileExists(m) {
-			return m, nil
+		module := dir + "/nginx/modules/ngx_rtmp_module.so"
+		if _, err := os.Stat(module); err == nil {
+			return module, nil
 		}
 	}
 	return "", measure.Missing("nginx's rtmp module", nginxPackages)
 }
 
-func fileExists(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil
-}
-
 // nginx is nginx with the rtmp module, as its documentation sets it up for live streams. What nginxConf does not name is at
 // its default, so that Nagle's algorithm is on and the send queue has 256 places.
 func nginx(chunk int) contender {
-	find := func() (path, module string, err error) {
-		if module, err = nginxModule(); err == nil {
-			path, err = measure.Find("nginx", nginxPackages)
-		}
-		return path, module, err
-	}
 	return contender{
 		name: fmt.Sprintf("nginx-rtmp, chunk_size %d", chunk), protocol: "RTMP",
 		prepare: func(context.Context) error {
-			_, _, err := find()
+			_, err := measure.Find("nginx", nginxPackages)
+			if err == nil {
+				_, err = nginxModule()
+			}
 			return err
 		},
 		start: func(ctx context.Context, dir string, c load.Config) (*running, error) {
-			path, module, err := find()
+			module, err := nginxModule()
 			if err != nil {
 				return nil, err
 			}
-			addr, err := measure.FreeAddr()
+			s, err := measure.StartNginx(ctx, dir, func(addr string) string { return fmt.Sprintf(nginxConf, module, addr, chunk) })
 			if err != nil {
 				return nil, err
 			}
-			conf := filepath.Join(dir, "nginx.conf")
-			if err := os.WriteFile(conf, fmt.Appendf(nil, nginxConf, module, addr, chunk), 0o644); err != nil {
-				return nil, err
-			}
-			s, err := measure.StartServer(ctx, addr, exec.Command(path, "-p", dir, "-c", conf, "-e", "stderr", "-g", "daemon off;"))
-			if err != nil {
-				return nil, err
-			}
-			// The master does nothing: its memory is the worker's own, counted twice.
-			if err := s.UseWorkers(1); err != nil {
-				s.Stop()
-				return nil, err
-			}
-			c.Protocol = &rtmp.Server{Addr: addr}
+			c.Protocol = &rtmp.Server{Addr: s.Addr}
 			return &running{s, c}, nil
 		},
 	}
