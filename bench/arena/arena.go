@@ -3,6 +3,9 @@
 //
 // Every contender has the same work by a generic function. Only the loops that run some hundred times a frame, or that
 // measure single nanoseconds, are written once for each type, because a generic function calls methods indirectly.
+//
+// The Rust program's work is written down here a second time, with the same random numbers, so that its frames can be
+// compared byte by byte.
 package arena
 
 import (
@@ -134,7 +137,10 @@ func run(ctx context.Context, p *measure.Params) (err error) {
 	}{
 		{"ten", "Frames written ten bytes at a time, then released", p.Turn},
 		{"whole", "Frames written at once, then released", p.Turn},
-		{"handoff", "Frames written ten bytes at a time, each kept by a goroutine (Rust: a thread) for 1 ms", longer * p.Turn},
+		{
+			"handoff", "Frames written ten bytes at a time, each kept by a goroutine (Rust: a thread) for 1 ms",
+			longer * p.Turn,
+		},
 	} {
 		if p.Wants(part.kind) {
 			if err := compare(ctx, p, part.kind, part.what+". Rust: "+rust, crate, part.turn); err != nil {
@@ -172,8 +178,8 @@ func compare(ctx context.Context, p *measure.Params, kind, title string, crate *
 	t := measure.NewTable("arena-"+kind, title, "contender", "ns a frame", "x arena.Pool", "CPU ns", "CPU, x arena.Pool", "B/op",
 		"allocs/op", "outside its memory")
 	t.Bar = 1
-	t.Note = fmt.Sprintf("x is how many times as long the contender takes as arena.Pool in the same round. Unless its row says otherwise, "+
-		"arena.Pool has %d slots and %d KiB.", own.slots, own.capacity>>10)
+	t.Note = fmt.Sprintf("x is how many times as long the contender takes as arena.Pool in the same round. Unless its row says "+
+		"otherwise, arena.Pool has %d slots and %d KiB.", own.slots, own.capacity>>10)
 	for i, c := range costs {
 		bytes, allocs := c.Bytes.Whole(), fmt.Sprintf("%.2f", c.Allocs.Median())
 		if i >= len(all)-2 && crate != nil {

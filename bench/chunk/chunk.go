@@ -4,6 +4,9 @@
 //
 // The sources are a file that is in the page cache and one that waits before each read, as a disk does. Every contender is
 // used as its own documentation says, and every run checks that all bytes were there.
+//
+// Half of the package is the ten pairs of a source and a target that chunk.Copy decides between, each with a far end
+// that reads and checks what arrives.
 package chunk
 
 import (

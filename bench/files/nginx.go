@@ -58,5 +58,7 @@ func (n nginx) start(ctx context.Context, dir, root string) (*measure.Server, er
 			return nil, err
 		}
 	}
-	return measure.StartNginx(ctx, dir, func(addr string) string { return fmt.Sprintf(nginxConf, n.nopush, n.more, addr, root) })
+	return measure.StartNginx(ctx, dir, func(addr string) string {
+		return fmt.Sprintf(nginxConf, n.nopush, n.more, addr, root)
+	})
 }

@@ -55,8 +55,8 @@ func (b *Bare) Tags() (all []load.Tag) {
 	return all
 }
 
-// flvTag leaves out the timestamp and overwrites the number and the time that the load's tags carry: these tags go out again
-// and again.
+// flvTag leaves out the timestamp and overwrites the number and the time that the load's tags carry: these tags go out
+// again and again.
 func flvTag(t load.Tag) []byte {
 	b := httpflv.AppendTag(nil, load.Tag{Kind: t.Kind, Payload: t.Payload})
 	from := tagHeader + 12

@@ -38,8 +38,8 @@ type Publication struct {
 	header bool       // has been sent
 }
 
-// Publish returns when the server asks for the body, which every server here does. The request ends with ctx. A status other
-// than 200 is a *load.RefusedError.
+// Publish returns when the server asks for the body, which every server here does. The request ends with ctx. A status
+// other than 200 is a *load.RefusedError.
 func Publish(ctx context.Context, client *http.Client, url string) (*Publication, error) {
 	r, w := io.Pipe()
 	admitted := make(chan struct{})

@@ -60,7 +60,7 @@ func Self(name string, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// A Process is a process that dies with this one, in whatever way this one ends.
+// A Process is a process that dies with this one, even if this one is killed.
 type Process struct {
 	Cmd   *exec.Cmd
 	Ended chan struct{} // closed when the process has ended; its Cmd.ProcessState is set then
@@ -69,7 +69,8 @@ type Process struct {
 	guard childproc.Guard
 }
 
-// Start starts a command. What it writes to its standard error goes to that of this process, unless the command says otherwise.
+// Start starts a command. What it writes to its standard error goes to that of this process, unless the command says
+// otherwise.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Stderr == nil {
 		cmd.Stderr = os.Stderr
@@ -110,8 +111,8 @@ func (p *Process) Kill() {
 	<-p.Ended
 }
 
-// A Child is a process that is asked and answers by lines, on its standard input and output. It ends when its input does. One
-// goroutine asks and reads.
+// A Child is a process that is asked and answers by lines, on its standard input and output. It ends when its input
+// does. One goroutine asks and reads.
 type Child struct {
 	*Process
 	in   io.WriteCloser

@@ -15,7 +15,8 @@ error_log /dev/null crit;
 pid nginx.pid;
 `
 
-// StartNginx starts an nginx with one worker. Its configuration, to which conf adds what follows from the address, goes to dir.
+// StartNginx starts an nginx with one worker. Its configuration, to which conf adds what follows from the address,
+// goes to dir.
 func StartNginx(ctx context.Context, dir string, conf func(addr string) string) (*Server, error) {
 	path, err := Find("nginx", "nginx")
 	if err != nil {
@@ -40,8 +41,8 @@ func StartNginx(ctx context.Context, dir string, conf func(addr string) string) 
 	return srv, nil
 }
 
-// worker waits for nginx's worker, which is the process that counts: the master does nothing, and its memory is the worker's
-// own, counted twice.
+// worker waits for nginx's worker, which is the process that counts: the master does nothing, and its memory is the
+// worker's own, counted twice.
 func worker(master int) ([]int, error) {
 	for range 250 {
 		if pids := childrenOf(master); len(pids) == 1 {

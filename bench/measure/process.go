@@ -19,8 +19,8 @@ type Server struct {
 	proc *Process
 }
 
-// StartServer starts a command and waits until it accepts connections at addr, which may be the path of a Unix socket. The
-// caller ends it with Stop.
+// StartServer starts a command and waits until it accepts connections at addr, which may be the path of a Unix socket.
+// The caller ends it with Stop.
 func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, error) {
 	proc, err := Start(cmd)
 	if err != nil {
@@ -62,8 +62,8 @@ func FreeAddr() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// Build compiles a package of this module, or of the main one, to a file in dir, unless the file is there. It returns the
-// file's name. As in `make build` there is no C library.
+// Build compiles a package of this module, or of the main one, to a file in dir, unless the file is there. It returns
+// the file's name. As in `make build` there is no C library.
 func Build(ctx context.Context, dir, pkg string) (string, error) {
 	out := filepath.Join(dir, filepath.Base(pkg))
 	if _, err := os.Stat(out); err == nil {

@@ -15,7 +15,8 @@ func usageOf(pid int) (Usage, error) {
 	}
 	stat, err := proc.Stat()
 	status, err2 := proc.NewStatus()
-	return Usage{CPU: time.Duration(stat.CPUTime() * float64(time.Second)), Peak: int64(status.VmHWM)}, errors.Join(err, err2)
+	u := Usage{CPU: time.Duration(stat.CPUTime() * float64(time.Second)), Peak: int64(status.VmHWM)}
+	return u, errors.Join(err, err2)
 }
 
 // childrenOf returns the processes that a process has started, on Linux.

@@ -99,21 +99,23 @@ func (m mode) do(lend func(int) uint64, n int) {
 // A contender is a way to have buffers.
 type contender struct {
 	name string
-	// open returns a function that gets, touches and gives back n buffers. It returns the sum of their first bytes. Any number
-	// of goroutines may call it at a time.
+	// open returns a function that gets, touches and gives back n buffers. It returns the sum of their first bytes.
+	// Any number of goroutines may call it at a time.
 	open func(size int) (lend func(n int) uint64)
 }
 
 // contenders are all of them. Ratios are to the first.
 var contenders = []contender{
 	{"sync.Pool of *[]byte", lendSyncPool},
-	{"millrace.Pool, Get and Release", func(size int) func(int) uint64 { return lendMillrace(millrace.NewPool(), size) }},
+	{"millrace.Pool, Get and Release", func(size int) func(int) uint64 {
+		return lendMillrace(millrace.NewPool(), size)
+	}},
 	{"bytedance mcache", lendMcache},
 	{"make", lendMade},
 }
 
-// touch writes v to each cache line of p. So it shows which pool gives out memory that is still in the processor's cache, and
-// not much else is measured.
+// touch writes v to each cache line of p. So it shows which pool gives out memory that is still in the processor's
+// cache, and not much else is measured.
 func touch(p []byte, v byte) {
 	const cacheLine = 64
 	for i := 0; i < len(p); i += cacheLine {

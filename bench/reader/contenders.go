@@ -12,8 +12,8 @@ import (
 // A contender is a way to read packets of 1 KiB.
 type contender struct {
 	name string
-	// open begins to read streams. packets reads n packets, from one stream after the other, and shows each to the audience.
-	// Each contender has a loop of its own, so that none is called through an interface.
+	// open begins to read streams. packets reads n packets, from one stream after the other, and shows each to the
+	// audience. Each contender has a loop of its own, so that none is called through an interface.
 	open func(streams []io.Reader, a *audience) (packets func(n int), release func())
 }
 
@@ -147,8 +147,8 @@ func openBufiox(streams []io.Reader, a *audience) (packets func(int), release fu
 		}
 }
 
-// A handStream is the least code that reads packets: a block, two offsets, and the rest moved to the front when there is no
-// room.
+// A handStream is the least code that reads packets: a block, two offsets, and the rest moved to the front when there
+// is no room.
 type handStream struct {
 	src  io.Reader
 	buf  []byte

@@ -68,8 +68,8 @@ func runGenerator(ctx context.Context, p *measure.Params) error {
 		t.Bar = 1
 		t.Note = "The generator gives 64 to 2048 bytes a Read and never waits. x is how many times as fast the contender is."
 		for i, c := range costs {
-			t.Row(contenders[i].Name, c.Nanos, costs[0].Nanos.Over(c.Nanos), costs[1].Nanos.Over(c.Nanos), c.CPU.Median(), costs[1].CPU.Over(c.CPU),
-				c.Bytes.Whole(), c.Allocs.Median(), c.GCs.Median())
+			t.Row(contenders[i].Name, c.Nanos, costs[0].Nanos.Over(c.Nanos), costs[1].Nanos.Over(c.Nanos), c.CPU.Median(),
+				costs[1].CPU.Over(c.CPU), c.Bytes.Whole(), c.Allocs.Median(), c.GCs.Median())
 		}
 		if err := p.Add(t); err != nil {
 			return err

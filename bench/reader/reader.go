@@ -6,6 +6,8 @@
 // each go to ten subscribers.
 //
 // Every contender is used as its own documentation says, and before it is measured it must deliver the bytes that were sent.
+//
+// Each contender has a loop of its own, and both tables have a source of their own: most of the package is that.
 package reader
 
 import (
@@ -79,8 +81,8 @@ func (s *subscriber) Take(p []byte) {
 	}
 }
 
-// An audience is given each packet at once, and knows which stream's turn it is. Without subscribers the first byte of each
-// packet is read, and the packet is dropped.
+// An audience is given each packet at once, and knows which stream's turn it is. Without subscribers the first byte of
+// each packet is read, and the packet is dropped.
 type audience struct {
 	subs []*subscriber
 	sum  uint64

@@ -119,8 +119,8 @@ func (k *kernel) close() {
 }
 
 // script counts retransmissions of the machine, and measures how long the threads of one program wait for a processor:
-// from when they are woken, or are taken off a processor while they could go on, until they run. It prints both five times an
-// interval, so that what a sample has of them is a fifth of an interval late at most.
+// from when they are woken, or are taken off a processor while they could go on, until they run. It prints both five
+// times an interval, so that what a sample has of them is a fifth of an interval late at most.
 const script = `
 tracepoint:tcp:tcp_retransmit_skb { @retransmits = count(); }
 tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new / args->comm == "COMM" / { @since[args->pid] = nsecs; }

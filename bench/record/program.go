@@ -63,7 +63,8 @@ func run(ctx context.Context, p *measure.Params) error {
 	loadCtx, stop := context.WithTimeout(ctx, time.Duration(options.seconds)*time.Second)
 	defer stop()
 	line, err := Record(Options{
-		Interval: options.interval, Load: c.take, Conns: c.conns, Profiles: p.Dir(), Bpftrace: options.bpftrace, Logf: p.Logf,
+		Interval: options.interval, Load: c.take, Conns: c.conns, Profiles: p.Dir(), Bpftrace: options.bpftrace,
+		Logf: p.Logf,
 	}, func() error { return c.run(loadCtx, options.clients) })
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return err

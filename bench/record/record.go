@@ -3,8 +3,8 @@
 // measures how long threads wait for a processor, where bpftrace is installed and may attach; otherwise TCP_INFO and
 // /proc/self/task/*/schedstat say as much of it as they can. A CPU and a heap profile lie beside the table.
 //
-// A third of the package reads the kernel, in two ways because few machines allow the better one; the rest is the load, the
-// runtime's metrics, and the table.
+// A third of the package reads the kernel, in two ways because few machines allow the better one; the rest is the
+// load, the runtime's metrics, and the table.
 package record
 
 import (

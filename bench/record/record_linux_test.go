@@ -23,7 +23,9 @@ func record(t *testing.T, bpftrace bool) *Timeline {
 		t.Fatal(err)
 	}
 	defer stop()
-	o := Options{Interval: 100 * time.Millisecond, Load: c.take, Conns: c.conns, Profiles: dir, Bpftrace: bpftrace, Logf: t.Logf}
+	o := Options{
+		Interval: 100 * time.Millisecond, Load: c.take, Conns: c.conns, Profiles: dir, Bpftrace: bpftrace, Logf: t.Logf,
+	}
 	line, err := Record(o, func() error {
 		for range 20 {
 			garbage = make([]byte, 1<<20)

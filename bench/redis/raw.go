@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// The raw socket has a connection for each goroutine, and no code but what moves these very bytes: it knows how long each
-// reply is, and waits for it without a deadline. It is no client, but the least that one costs.
+// The raw socket has a connection for each goroutine, and no code but what moves these very bytes: it knows how long
+// each reply is, and waits for it without a deadline. It is no client, but the least that one costs.
 
 func (s *site) dial() (net.Conn, error) {
 	conn, err := net.Dial("tcp", s.addr)

@@ -83,7 +83,8 @@ func parseContender(spec string, dir string) (contender, error) {
 	return contender{}, fmt.Errorf("unknown")
 }
 
-// built is a contender that is a Go program, compiled to dir. Its arguments are made for the address that it listens on.
+// built is a contender that is a Go program, compiled to dir. Its arguments are made for the address that it listens
+// on.
 func built(dir string, name, pkg string, args func(addr string, c load.Config) []string) contender {
 	return contender{
 		name: name, protocol: "HTTP-FLV",
@@ -192,7 +193,9 @@ func nginx(chunk int) contender {
 			if err != nil {
 				return nil, err
 			}
-			s, err := measure.StartNginx(ctx, dir, func(addr string) string { return fmt.Sprintf(nginxConf, module, addr, chunk) })
+			s, err := measure.StartNginx(ctx, dir, func(addr string) string {
+				return fmt.Sprintf(nginxConf, module, addr, chunk)
+			})
 			if err != nil {
 				return nil, err
 			}

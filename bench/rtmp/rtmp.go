@@ -1,5 +1,8 @@
 // Package rtmp is as much of an RTMP client as a load on an RTMP server needs: it publishes the tags of package load, and
 // plays a stream to count them.
+//
+// It is written by hand because a load must cost less than the server that it measures: a third is the format of
+// chunks in both directions, which a server may choose freely.
 package rtmp
 
 import (

@@ -46,7 +46,8 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 		n := 1 + r.Int64N(size)
 		return c.download(name, url, fmt.Sprintf("bytes=-%d", n), size-n, size-1)
 	case way == 4 && size > 0:
-		res, err := c.do(http.MethodGet, url, http.StatusRequestedRangeNotSatisfiable, "Range", fmt.Sprintf("bytes=%d-", size+1))
+		part := fmt.Sprintf("bytes=%d-", size+1)
+		res, err := c.do(http.MethodGet, url, http.StatusRequestedRangeNotSatisfiable, "Range", part)
 		if err != nil {
 			return err
 		}
@@ -71,7 +72,9 @@ func (c *cycle) do(method, url string, status int, header ...string) (*http.Resp
 }
 
 // send is do for a request with a body of a length, which is -1 if the body is to come in chunks.
-func (c *cycle) send(method, url string, body io.Reader, length int64, status []int, header ...string) (*http.Response, error) {
+func (c *cycle) send(
+	method, url string, body io.Reader, length int64, status []int, header ...string,
+) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(c.hard, method, url, body)
 	if err != nil {
 		return nil, err
@@ -107,8 +110,8 @@ func statusOf(what string, res *http.Response) error {
 	return &statusError{what, res.StatusCode, string(text)}
 }
 
-// download asks for the part of a file that a Range header names, or for the whole if part is empty. What comes must be the bytes
-// from one offset to another, both included.
+// download asks for the part of a file that a Range header names, or for the whole if part is empty. What comes must
+// be the bytes from one offset to another, both included.
 func (c *cycle) download(name, url, part string, from, to int64) error {
 	status, header := http.StatusOK, []string(nil)
 	if part != "" {

@@ -79,7 +79,8 @@ func (v *mp4View) box() (kind string, box []byte, err error) {
 	return kind, box, err
 }
 
-// boxes calls f for each box in b with its kind and what is in it. Of a box that only contains others it calls f for those.
+// boxes calls f for each box in b with its kind and what is in it. Of a box that only contains others it calls f for
+// those.
 func boxes(b []byte, f func(kind string, in []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {

@@ -7,8 +7,8 @@
 // Work comes in cycles. At the end of a cycle all clients hang up. When the server says that nothing is in progress, what
 // it still holds is compared with the cycles before of the same process: the quiet point.
 //
-// Most of the package is what knows which bytes must come: of FLV and MP4, of files and their ranges, of blobs that are replaced,
-// lost or expire. Publishers and viewers are those of internal/load.
+// Most of the package is what knows which bytes must come: of FLV and MP4, of files and their ranges, of blobs that
+// are replaced, lost or expire. Publishers and viewers are those of internal/load.
 package soak
 
 import (

@@ -127,8 +127,9 @@ func exitStatusIsFound(t *testing.T, program string) {
 // A server without a fault passes, restarts and all.
 func nothingIsFound(t *testing.T, program string) {
 	cfg := small(t, program, "")
-	cfg.Program = program                                                       // not the double, whose server dies a moment after it
-	cfg.NoRestarts, cfg.Settle, cfg.Cycles = false, time.Minute, 2+pointsWanted // the first third of them has two restarts
+	cfg.Program = program // not the double, whose server dies a moment after it
+	// The first third of the cycles has two restarts.
+	cfg.NoRestarts, cfg.Settle, cfg.Cycles = false, time.Minute, 2+pointsWanted
 	report, err := Run(t.Context(), cfg, nil)
 	if err != nil || report.Verdict != Passed || report.Done[bySIGTERM] != 1 || report.Done[bySIGKILL] != 1 {
 		t.Fatalf("%v, %+v", err, report)

@@ -90,7 +90,8 @@ func (t *target) hangUp() {
 // limit is short, so that viewers that stall are moved forward.
 func (t *target) start(ctx context.Context) error {
 	args := []string{t.cfg.Program, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json",
-		"--drain-timeout", "1s", "--stall-timeout", "1m", "--header-timeout", "1m", "--lag-time", "500ms", "--unsent", fmt.Sprint(smallWindow)}
+		"--drain-timeout", "1s", "--stall-timeout", "1m", "--header-timeout", "1m", "--lag-time", "500ms",
+		"--unsent", fmt.Sprint(smallWindow)}
 	proc, err := startProcess(t.logName(), t.cfg.Env, append(args, t.flags...)...)
 	if err != nil {
 		return err
