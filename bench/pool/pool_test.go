@@ -1,6 +1,8 @@
 package pool
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -47,5 +49,10 @@ func TestProgram(t *testing.T) {
 		if n := strings.Count(out.String(), "| "+c.name+" "); n != len(modes) {
 			t.Errorf("%d rows of %q:\n%s", n, c.name, &out)
 		}
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := Program.Main(stopped, nil, &out, t.Output()); !errors.Is(err, context.Canceled) {
+		t.Errorf("a program that is interrupted ends with %v", err)
 	}
 }

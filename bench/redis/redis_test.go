@@ -80,6 +80,14 @@ func TestProgram(t *testing.T) {
 	}
 }
 
+func TestServerIsGone(t *testing.T) {
+	srv := start(t)
+	srv.Stop()
+	if _, err := srv.site(t.Context(), 1); err == nil {
+		t.Error("clients find a server that has ended")
+	}
+}
+
 func TestParseSizes(t *testing.T) {
 	sizes, err := parseSizes("1KiB, 10MiB,77")
 	if err != nil || fmt.Sprint(sizes) != "[1024 10485760 77]" {
