@@ -60,12 +60,14 @@ func run(ctx context.Context, p *measure.Params) error {
 		defer stop()
 		served = fmt.Sprintf("a file of %d KiB by chunk.FileServer in the same process", options.size>>10)
 	}
-	loadCtx, stop := context.WithTimeout(ctx, time.Duration(options.seconds)*time.Second)
-	defer stop()
 	line, err := Record(Options{
 		Interval: options.interval, Load: c.take, Conns: c.conns, Profiles: p.Dir(), Bpftrace: options.bpftrace,
 		Logf: p.Logf,
-	}, func() error { return c.run(loadCtx, options.clients) })
+	}, func() error {
+		ctx, stop := context.WithTimeout(ctx, time.Duration(options.seconds)*time.Second) // from when bpftrace is attached
+		defer stop()
+		return c.run(ctx, options.clients)
+	})
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
