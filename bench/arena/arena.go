@@ -3,6 +3,9 @@
 //
 // Every contender has the same work by a generic function. Only the loops that run some hundred times a frame, or that
 // measure single nanoseconds, are written once for each type, because a generic function calls methods indirectly.
+//
+// The Rust program's work is written down here a second time, with the same random numbers, so that its frames can be
+// compared byte by byte.
 package arena
 
 import (
@@ -121,56 +124,52 @@ func run(ctx context.Context, p *measure.Params) (err error) {
 		return err
 	default:
 		rust += ", cargo build --release, " + crate.version
-		defer func() { err = errors.Join(err, crate.close()) }()
+		defer func() { err = errors.Join(err, crate.Close()) }()
 	}
 	for _, c := range contenders {
 		if err := c.check(); err != nil {
 			return err
 		}
 	}
-	if p.Wants("ten") {
-		err = compare(ctx, p, "ten", "Frames written ten bytes at a time, then released. Rust: "+rust, crate, p.Turn)
+	for _, part := range []struct {
+		kind, what string
+		turn       time.Duration
+	}{
+		{"ten", "Frames written ten bytes at a time, then released", p.Turn},
+		{"whole", "Frames written at once, then released", p.Turn},
+		{
+			"handoff", "Frames written ten bytes at a time, each kept by a goroutine (Rust: a thread) for 1 ms",
+			longer * p.Turn,
+		},
+	} {
+		if p.Wants(part.kind) {
+			if err := compare(ctx, p, part.kind, part.what+". Rust: "+rust, crate, part.turn); err != nil {
+				return err
+			}
+		}
 	}
-	if err == nil && p.Wants("whole") {
-		err = compare(ctx, p, "whole", "Frames written at once, then released. Rust: "+rust, crate, p.Turn)
+	if p.Wants("slots") {
+		return slots(ctx, p, "Frames of 32 bytes, taken and released while others are held. Rust: "+rust, crate)
 	}
-	if err == nil && p.Wants("slots") {
-		err = slots(ctx, p, "Frames of 32 bytes, taken and released while others are held. Rust: "+rust, crate)
-	}
-	if err == nil && p.Wants("handoff") {
-		err = compare(ctx, p, "handoff", "Frames written ten bytes at a time, each kept by a goroutine (Rust: a thread) for 1 ms. Rust: "+rust,
-			crate, longer*p.Turn)
-	}
-	return err
+	return nil
 }
 
 // compare measures one kind of work of all contenders, and of the crate if there is one.
 func compare(ctx context.Context, p *measure.Params, kind, title string, crate *crate, turn time.Duration) error {
 	p.Logf("arena: %s", kind)
 	var all []measure.Contender
+	own, crateKind := original, kind
+	if kind == "handoff" {
+		own, crateKind = ample, "apart"
+		all = append(all, contenders[0].turns("arena.Pool, 8 slots, 320 KiB", kind, original))
+	}
+	ours := len(all)
 	for _, c := range contenders {
-		shapes := []shape{original}
-		if kind == "handoff" {
-			if shapes = []shape{ample}; c.name == poolName {
-				shapes = []shape{original, ample}
-			}
-		}
-		for _, s := range shapes {
-			name := c.name
-			if len(shapes) > 1 {
-				name = fmt.Sprintf("%s, %d slots, %d KiB", c.name, s.slots, s.capacity>>10)
-			}
-			all = append(all, c.turns(name, kind, s))
-		}
+		all = append(all, c.turns(c.name, kind, own))
 	}
 	if crate != nil {
-		for _, of := range [][2]string{{"pool", "BufferPool"}, {"heap", "BufferFromSystemMemory"}} {
-			name := map[string]string{"handoff": "apart"}[kind]
-			if name == "" {
-				name = kind
-			}
-			all = append(all, crate.turns("Rust: "+of[1], name+"/"+of[0]))
-		}
+		all = append(all, crate.turns("Rust: BufferPool", crateKind+"/pool"),
+			crate.turns("Rust: BufferFromSystemMemory", crateKind+"/heap"))
 	}
 	costs, err := measure.Compare(ctx, all, p.Rounds, turn)
 	if err != nil {
@@ -179,11 +178,8 @@ func compare(ctx context.Context, p *measure.Params, kind, title string, crate *
 	t := measure.NewTable("arena-"+kind, title, "contender", "ns a frame", "x arena.Pool", "CPU ns", "CPU, x arena.Pool", "B/op",
 		"allocs/op", "outside its memory")
 	t.Bar = 1
-	t.Note = "x is how many times as long the contender takes as arena.Pool in the same round."
-	ours := 0
-	if kind == "handoff" {
-		ours = 1 // the ample one
-	}
+	t.Note = fmt.Sprintf("x is how many times as long the contender takes as arena.Pool in the same round. Unless its row says "+
+		"otherwise, arena.Pool has %d slots and %d KiB.", own.slots, own.capacity>>10)
 	for i, c := range costs {
 		bytes, allocs := c.Bytes.Whole(), fmt.Sprintf("%.2f", c.Allocs.Median())
 		if i >= len(all)-2 && crate != nil {
@@ -203,26 +199,16 @@ func percent(c measure.Cost) string {
 	return fmt.Sprintf("%.3g%%", 100*s.Median())
 }
 
-// slots measures the structure alone. A Pool has the next number of slots that is at least twice that of the frames held,
-// and in the last rows just as many.
+// slots measures the structure alone. In the last rows a Pool has just as many slots as frames are held.
 func slots(ctx context.Context, p *measure.Params, title string, crate *crate) error {
 	var shapes []shape
-	add := func(live, slots int) {
+	for _, held := range [][2]int{{1, 8}, {4, 8}, {8, 64}, {32, 64}, {8, 8}, {64, 64}} {
 		for _, o := range []order{newest, oldest, anyOrder} {
-			if live > 1 || o == newest {
-				shapes = append(shapes, shape{64 << 10, slots, live, o})
+			if held[0] > 1 || o == newest {
+				shapes = append(shapes, shape{64 << 10, held[1], held[0], o})
 			}
 		}
 	}
-	for _, live := range []int{1, 4, 8, 32} {
-		slots := 8
-		for slots < 2*live {
-			slots *= 8
-		}
-		add(live, slots)
-	}
-	add(8, 8)
-	add(64, 64)
 	t := measure.NewTable("arena-slots", title, "held, slots, released", "arena.Pool ns", "B/op", "outside its memory", "make ns",
 		"sync.Pool ns", "buffer_sv2 ns", "its frames outside", "buffer_sv2's, x ours")
 	t.Bar = 1

@@ -14,14 +14,11 @@ import (
 
 const poolName = "arena.Pool"
 
-// contenders are all that are written in Go. The last one looks after nothing, and no correct one does less.
+// contenders are all that are written in Go.
 var contenders = []contender{
 	newContender(poolName, openPool),
-	newContender("arena.Heap", openHeap),
-	newContender("make, grown", openGrown),
 	newContender("make of the length", openMade),
 	newContender("sync.Pool", openPooled),
-	newContender("no bookkeeping: the same memory again and again", openCeiling),
 }
 
 // A buffer is a contender at work: it assembles frames, each an F.
@@ -196,57 +193,25 @@ func openPool(s shape) buffer[arena.Slice] {
 	}
 }
 
-func openHeap(shape) buffer[arena.Slice] {
-	p := new(arena.Heap)
-	return buffer[arena.Slice]{
+// openMade allocates each frame with the length that is known before it comes.
+func openMade(shape) buffer[[]byte] {
+	var p []byte
+	return buffer[[]byte]{
 		ten: func(i int) {
 			n, src := message(i)
+			p = make([]byte, n/piece*piece)
 			for k := range n / piece {
-				*(*[piece]byte)(p.Writable(piece)) = *(*[piece]byte)(src[k : k+piece])
+				*(*[piece]byte)(p[k*piece:]) = *(*[piece]byte)(src[k : k+piece])
 			}
 		},
 		whole: func(i int) {
 			n, src := message(i)
-			copy(p.Writable(n), src[:n])
-		},
-		take: p.Take, bytes: (*arena.Slice).Bytes, release: (*arena.Slice).Release,
-	}
-}
-
-// openGrown appends to a slice whose length is not known.
-func openGrown(shape) buffer[[]byte] {
-	var p []byte
-	return slicesOf(&p, func(i int) {
-		n, src := message(i)
-		for k := range n / piece {
-			p = append(p, src[k:k+piece]...)
-		}
-	})
-}
-
-// openMade allocates each frame with the length that is known before it comes.
-func openMade(shape) buffer[[]byte] {
-	var p []byte
-	return slicesOf(&p, func(i int) {
-		n, src := message(i)
-		p = make([]byte, n/piece*piece)
-		for k := range n / piece {
-			*(*[piece]byte)(p[k*piece:]) = *(*[piece]byte)(src[k : k+piece])
-		}
-	})
-}
-
-func slicesOf(p *[]byte, ten func(int)) buffer[[]byte] {
-	return buffer[[]byte]{
-		ten: ten,
-		whole: func(i int) {
-			n, src := message(i)
-			*p = make([]byte, n)
-			copy(*p, src)
+			p = make([]byte, n)
+			copy(p, src)
 		},
 		take: func() []byte {
-			frame := *p
-			*p = nil
+			frame := p
+			p = nil
 			return frame
 		},
 		bytes:   func(frame *[]byte) []byte { return *frame },
@@ -282,35 +247,6 @@ func openPooled(shape) buffer[*[]byte] {
 		},
 		bytes:   func(frame **[]byte) []byte { return **frame },
 		release: func(frame **[]byte) { pool.Put(*frame) },
-	}
-}
-
-// openCeiling writes round and round in memory that holds some frames.
-func openCeiling(s shape) buffer[[]byte] {
-	memory := make([]byte, max(s.capacity, 16*maxFrame))
-	begin, end := 0, 0
-	return buffer[[]byte]{
-		ten: func(i int) {
-			n, src := message(i)
-			for k := range n / piece {
-				*(*[piece]byte)(memory[end:]) = *(*[piece]byte)(src[k : k+piece])
-				end += piece
-			}
-		},
-		whole: func(i int) {
-			n, src := message(i)
-			end += copy(memory[end:], src[:n])
-		},
-		take: func() []byte {
-			frame := memory[begin:end:end]
-			if end > len(memory)-maxFrame {
-				end = 0
-			}
-			begin = end
-			return frame
-		},
-		bytes:   func(frame *[]byte) []byte { return *frame },
-		release: func(*[]byte) {},
 	}
 }
 

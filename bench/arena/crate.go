@@ -1,11 +1,8 @@
 package arena
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,13 +21,11 @@ var errNoCrate = fmt.Errorf("cargo %w (https://rustup.rs)", measure.ErrMissing)
 // A crate is the program that does the same work in Rust, a child process that is asked turn by turn, so that its start is
 // not measured. It belongs to one goroutine.
 type crate struct {
-	cmd     *exec.Cmd
-	in      io.WriteCloser
-	out     *bufio.Reader
+	*measure.Child
 	version string // of what it was built with
 }
 
-// startCrate builds the program, whose source is in dir, and starts it. The caller ends it with close.
+// startCrate builds the program, whose source is in dir, and starts it. The caller ends it with Close.
 func startCrate(ctx context.Context, dir string) (*crate, error) {
 	if _, err := exec.LookPath("cargo"); err != nil {
 		return nil, errNoCrate
@@ -47,31 +42,13 @@ func startCrate(ctx context.Context, dir string) (*crate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rustc --version: %w", err)
 	}
-	c := &crate{version: strings.TrimSpace(string(out))}
-	c.cmd = exec.CommandContext(ctx, filepath.Join(dir, "target", "release", "buffersv2"))
-	c.cmd.Stderr = os.Stderr
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	c.out = bufio.NewReader(stdout)
-	return c, c.cmd.Start()
-}
-
-// close ends the program and waits for it.
-func (c *crate) close() error {
-	return errors.Join(c.in.Close(), c.cmd.Wait())
+	child, err := measure.StartChild(exec.CommandContext(ctx, filepath.Join(dir, "target", "release", "buffersv2")))
+	return &crate{child, strings.TrimSpace(string(out))}, err
 }
 
 // ask sends a line and reads the values of the one that comes back.
 func (c *crate) ask(line string, values ...any) error {
-	if _, err := fmt.Fprintln(c.in, line); err != nil {
-		return fmt.Errorf("buffersv2: %s: %w", line, err)
-	}
-	reply, err := c.out.ReadString('\n')
+	reply, err := c.Ask(line)
 	if err != nil {
 		return fmt.Errorf("buffersv2: %s: %w", line, err)
 	}

@@ -1,9 +1,12 @@
 // Package chunk compares ways to read a source to its end and to do something with all that is in it, 64 KiB at a time:
-// chunk.Reader beside a plain loop, bufio and klauspost's readahead. And it compares chunk.Copy with io.Copy between pairs of
+// chunk.Reader beside a plain loop and klauspost's readahead. And it compares chunk.Copy with io.Copy between pairs of
 // files, connections and HTTP responses.
 //
 // The sources are a file that is in the page cache and one that waits before each read, as a disk does. Every contender is
 // used as its own documentation says, and every run checks that all bytes were there.
+//
+// Half of the package is the ten pairs of a source and a target that chunk.Copy decides between, each with a far end
+// that reads and checks what arrives.
 package chunk
 
 import (

@@ -1,7 +1,6 @@
 package chunk
 
 import (
-	"bufio"
 	"context"
 	"io"
 
@@ -12,11 +11,8 @@ import (
 // byChunk are contenders that give pieces of any length.
 var byChunk = []contender{
 	{"plain loop of Read, 64 KiB", plainLoop},
-	{"bufio.Reader of 64 KiB, Peek and Discard", bufioChunks},
-	{"readahead, 4 of 1 MiB (its defaults)", readaheadChunks},
-	{"readahead, 4 of 64 KiB", readaheadSmallChunks},
+	{"readahead, 4 of 64 KiB", readaheadChunks},
 	{"chunk.Reader", millraceChunks},
-	{"chunk.Reader, cut at line ends", millraceLineChunks},
 }
 
 func plainLoop(src io.Reader, work func([]byte)) error {
@@ -33,26 +29,6 @@ func plainLoop(src io.Reader, work func([]byte)) error {
 	}
 }
 
-// bufioChunks looks at what is buffered, where it lies. Read would go past the buffer, and be the plain loop.
-func bufioChunks(src io.Reader, work func([]byte)) error {
-	r := bufio.NewReaderSize(src, blockSize)
-	for {
-		if _, err := r.Peek(1); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		p, err := r.Peek(r.Buffered())
-		if err != nil {
-			return err
-		}
-		work(p)
-		if _, err := r.Discard(len(p)); err != nil {
-			return err
-		}
-	}
-}
-
 // A worker is a Writer that is lent pieces by WriteTo.
 type worker func([]byte)
 
@@ -63,13 +39,6 @@ func (w worker) Write(p []byte) (int, error) {
 
 // readaheadChunks is lent pieces by WriteTo, which saves the copy that Read would make.
 func readaheadChunks(src io.Reader, work func([]byte)) error {
-	r := readahead.NewReader(src)
-	defer r.Close()
-	_, err := r.(io.WriterTo).WriteTo(worker(work))
-	return err
-}
-
-func readaheadSmallChunks(src io.Reader, work func([]byte)) error {
 	r, err := readahead.NewReaderSize(src, readahead.DefaultBuffers, blockSize)
 	if err != nil {
 		return err
@@ -80,15 +49,7 @@ func readaheadSmallChunks(src io.Reader, work func([]byte)) error {
 }
 
 func millraceChunks(src io.Reader, work func([]byte)) error {
-	return forChunks(chunk.NewReader(src), work)
-}
-
-func millraceLineChunks(src io.Reader, work func([]byte)) error {
-	return forChunks(chunk.NewReader(src, chunk.At(chunk.Lines())), work)
-}
-
-// forChunks closes r in the end.
-func forChunks(r *chunk.Reader, work func([]byte)) error {
+	r := chunk.NewReader(src)
 	defer r.Close()
 	for p, err := range r.Chunks(context.Background()) {
 		if err != nil {

@@ -1,5 +1,8 @@
 // Package files puts the same load of wrk on servers of files, in turns, and compares what they need for it. Before a case
 // is measured every contender must deliver the file's bytes.
+//
+// Ten servers are started in two ways, as handlers in a process of their own and as nginx, and wrk is told how to
+// report exactly.
 package files
 
 import (

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 
 	"github.com/millrace-io/millrace/bench/measure"
 )
@@ -25,10 +23,7 @@ var nginxes = []nginx{
 	{"nginx-cache-push", "nginx, open_file_cache, tcp_nopush off", "off", nginxCache},
 }
 
-const nginxConf = `worker_processes 1;
-error_log /dev/null crit;
-pid nginx.pid;
-events {
+const nginxConf = `events {
     worker_connections 1024;
 }
 http {
@@ -57,33 +52,13 @@ const nginxCache = `    open_file_cache max=1000 inactive=60s;
 func findNginx() (string, error) { return measure.Find("nginx", "nginx") }
 
 func (n nginx) start(ctx context.Context, dir, root string) (*measure.Server, error) {
-	path, err := findNginx()
-	if err != nil {
-		return nil, err
-	}
-	addr, err := measure.FreeAddr()
-	if err != nil {
-		return nil, err
-	}
-	conf := filepath.Join(dir, "nginx.conf")
-	text := fmt.Appendf(nil, nginxConf, n.nopush, n.more, addr, root)
-	if err := os.WriteFile(conf, text, 0o644); err != nil {
-		return nil, err
-	}
 	// The workers of an nginx that root starts are another user's processes, and must be able to read the files.
 	for _, d := range []string{dir, root} {
 		if err := os.Chmod(d, 0o755); err != nil {
 			return nil, err
 		}
 	}
-	srv, err := measure.StartServer(ctx, addr, exec.Command(path, "-p", dir, "-c", conf, "-e", "stderr", "-g", "daemon off;"))
-	if err != nil {
-		return nil, err
-	}
-	// The master does nothing: its memory is the worker's own, counted twice.
-	if err := srv.UseWorkers(1); err != nil {
-		srv.Stop()
-		return nil, err
-	}
-	return srv, nil
+	return measure.StartNginx(ctx, dir, func(addr string) string {
+		return fmt.Sprintf(nginxConf, n.nopush, n.more, addr, root)
+	})
 }

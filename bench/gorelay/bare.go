@@ -2,56 +2,63 @@ package gorelay
 
 import (
 	"bufio"
+	"io"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/millrace-io/millrace/bench/httpflv"
 	"github.com/millrace-io/millrace/internal/load"
 )
 
 // A Bare writes the tags of one key frame interval again and again, each when it is due, to every viewer that connects, by a
 // goroutine for each. It receives nothing.
 type Bare struct {
-	batch   time.Duration // what falls due in this time leaves together
-	tags    []bareTag
+	wait    time.Duration // what falls due in this time leaves together
 	keyTime time.Duration // of all tags
+	batches []batch
 
 	mu      sync.Mutex
 	streams map[string]*bareStream
 }
 
-// A bareTag is an FLV tag that is ready to be sent.
-type bareTag struct {
-	due   time.Duration
-	bytes []byte
+// A batch is FLV tags that are ready to be sent, and leave together.
+type batch struct {
+	due  time.Duration // of the first
+	tags [][]byte
 }
 
 // NewBare makes the tags, of a stream of so many bits a second.
-func NewBare(bitRate int, keyInterval, batch time.Duration) *Bare {
-	b := &Bare{batch: batch, keyTime: keyInterval, streams: make(map[string]*bareStream)}
+func NewBare(bitRate int, keyInterval, wait time.Duration) *Bare {
+	b := &Bare{wait: wait, keyTime: keyInterval, streams: make(map[string]*bareStream)}
 	synth := load.NewSynth(0, bitRate, keyInterval)
 	for synth.Due() < keyInterval {
 		due := synth.Due()
-		b.tags = append(b.tags, bareTag{due, flvTag(synth.Next(time.Time{}))})
+		tag := flvTag(synth.Next(time.Time{}))
+		if last := len(b.batches) - 1; wait > 0 && last >= 0 && due <= b.batches[last].due+wait {
+			b.batches[last].tags = append(b.batches[last].tags, tag)
+		} else {
+			b.batches = append(b.batches, batch{due, [][]byte{tag}})
+		}
 	}
 	return b
 }
 
 // Tags returns the tags in order, without their timestamps. The payloads are the Bare's own.
 func (b *Bare) Tags() (all []load.Tag) {
-	for _, t := range b.tags {
-		all = append(all, load.Tag{Kind: t.bytes[0], Payload: t.bytes[tagHeader : len(t.bytes)-tagFooter]})
+	for _, batch := range b.batches {
+		for _, t := range batch.tags {
+			all = append(all, load.Tag{Kind: t[0], Payload: t[tagHeader : len(t)-tagFooter]})
+		}
 	}
 	return all
 }
 
-// flvTag overwrites the number and the time that the load's tags carry: these tags go out again and again.
+// flvTag leaves out the timestamp and overwrites the number and the time that the load's tags carry: these tags go out
+// again and again.
 func flvTag(t load.Tag) []byte {
-	n := len(t.Payload)
-	b := []byte{t.Kind, byte(n >> 16), byte(n >> 8), byte(n), 0, 0, 0, 0, 0, 0, 0}
-	b = append(b, t.Payload...)
+	b := httpflv.AppendTag(nil, load.Tag{Kind: t.Kind, Payload: t.Payload})
 	from := tagHeader + 12
 	if t.Kind == load.Audio {
 		from = tagHeader + 2
@@ -59,8 +66,7 @@ func flvTag(t load.Tag) []byte {
 	for i := from; i < tagHeader+load.HeadLen; i++ {
 		b[i] = 0xaa
 	}
-	n += tagHeader
-	return append(b, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
+	return b
 }
 
 // Serve accepts viewers until the listener fails.
@@ -70,24 +76,37 @@ func (b *Bare) Serve(l net.Listener) error {
 		if err != nil {
 			return err
 		}
-		go b.serve(c.(*net.TCPConn))
+		go b.serve(c)
 	}
 }
 
-func (b *Bare) serve(c *net.TCPConn) {
+// serve is a viewer's own goroutine.
+func (b *Bare) serve(c net.Conn) {
 	defer c.Close()
 	req, err := http.ReadRequest(bufio.NewReader(c))
 	if err != nil {
 		return
 	}
-	if _, err := c.Write([]byte(hijackedHead)); err != nil {
+	if _, err := io.WriteString(c, hijackedHead); err != nil {
 		return
 	}
-	v := &bareViewer{conn: c, due: make(chan span, 1024)}
+	due := make(chan [][]byte, 1024)
 	st := b.stream(req.URL.Path)
-	st.join(v)
-	defer st.leave(v)
-	v.write(b.tags)
+	st.join(due)
+	defer st.leave(due)
+	pieces := make([][]byte, 0, 64)
+	for tags := range due {
+		if len(tags) == 1 {
+			_, err = c.Write(tags[0])
+		} else {
+			pieces = append(pieces[:0], tags...) // WriteTo consumes the slice
+			bufs := net.Buffers(pieces)
+			_, err = bufs.WriteTo(c)
+		}
+		if err != nil {
+			return
+		}
+	}
 }
 
 // stream finds or begins the stream of that name.
@@ -96,83 +115,47 @@ func (b *Bare) stream(name string) *bareStream {
 	defer b.mu.Unlock()
 	st := b.streams[name]
 	if st == nil {
-		st = &bareStream{b: b}
+		st = &bareStream{viewers: make(map[chan<- [][]byte]bool)}
 		b.streams[name] = st
-		go st.run()
+		go b.run(st)
 	}
 	return st
 }
 
-// A span is tags[from:to], all due.
-type span struct{ from, to int }
-
-type bareViewer struct {
-	conn *net.TCPConn
-	due  chan span
-}
-
-// write is a viewer's own goroutine.
-func (v *bareViewer) write(tags []bareTag) {
-	vec := make([][]byte, 0, 64)
-	for sp := range v.due {
-		if sp.to == sp.from+1 {
-			if _, err := v.conn.Write(tags[sp.from].bytes); err != nil {
-				return
-			}
-			continue
-		}
-		vec = vec[:0]
-		for _, t := range tags[sp.from:sp.to] {
-			vec = append(vec, t.bytes)
-		}
-		bufs := net.Buffers(vec)
-		if _, err := bufs.WriteTo(v.conn); err != nil {
-			return
+// run is the clock of a stream.
+func (b *Bare) run(st *bareStream) {
+	began := time.Now()
+	for turn := time.Duration(0); ; turn += b.keyTime {
+		for _, batch := range b.batches {
+			time.Sleep(turn + batch.due + b.wait - time.Since(began))
+			st.send(batch.tags)
 		}
 	}
 }
 
 type bareStream struct {
-	b       *Bare
 	mu      sync.Mutex
-	viewers []*bareViewer
+	viewers map[chan<- [][]byte]bool
 }
 
-func (st *bareStream) join(v *bareViewer) {
+func (st *bareStream) join(due chan<- [][]byte) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.viewers = append(st.viewers, v)
+	st.viewers[due] = true
 }
 
-func (st *bareStream) leave(v *bareViewer) {
+func (st *bareStream) leave(due chan<- [][]byte) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.viewers = slices.DeleteFunc(st.viewers, func(o *bareViewer) bool { return o == v })
+	delete(st.viewers, due)
 }
 
-// run is the clock of a stream.
-func (st *bareStream) run() {
-	tags := st.b.tags
-	began := time.Now()
-	for turn := time.Duration(0); ; turn += st.b.keyTime {
-		for i := 0; i < len(tags); {
-			time.Sleep(turn + tags[i].due + st.b.batch - time.Since(began))
-			to := i + 1
-			for to < len(tags) && tags[to].due <= tags[i].due+st.b.batch && st.b.batch > 0 {
-				to++
-			}
-			st.send(span{i, to})
-			i = to
-		}
-	}
-}
-
-func (st *bareStream) send(sp span) {
+func (st *bareStream) send(tags [][]byte) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for _, v := range st.viewers {
+	for due := range st.viewers {
 		select {
-		case v.due <- sp:
+		case due <- tags:
 		default: // the viewer has stalled, and misses tags
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/millrace-io/millrace/bench/httpflv"
 )
 
 const (
@@ -22,11 +24,8 @@ const (
 	// maxGroup is how many tags of a group of pictures are kept, so that a new viewer has room for what comes next.
 	maxGroup = maxWait / 2
 
-	fileHeader = 9 + 4 // and the size of the tag before the first, which is 0
-	tagHeader  = 11
-	tagFooter  = 4
-
-	flvHead = "FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"
+	tagHeader = 11
+	tagFooter = 4
 )
 
 // A Relay takes streams by POST /live/NAME and gives them by GET /live/NAME, to any number of viewers. It asks for no
@@ -99,7 +98,7 @@ func (s *stream) publish(body io.Reader) error {
 	}
 	defer s.end()
 	r := bufio.NewReader(body)
-	if _, err := io.ReadFull(r, make([]byte, fileHeader)); err != nil {
+	if _, err := io.ReadFull(r, make([]byte, len(httpflv.Header))); err != nil {
 		return err
 	}
 	for {
@@ -221,7 +220,7 @@ func (s *stream) watchCopies(w http.ResponseWriter, req *http.Request) {
 	defer s.leave(v)
 	w.Header().Set("Content-Type", "video/x-flv")
 	rc := http.NewResponseController(w)
-	next := []byte(flvHead)
+	next := []byte(httpflv.Header)
 	for {
 		if _, err := w.Write(next); err != nil {
 			return
@@ -241,7 +240,7 @@ func (s *stream) watchCopies(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-const hijackedHead = "HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\nConnection: close\r\n\r\n" + flvHead
+const hijackedHead = "HTTP/1.1 200 OK\r\nContent-Type: video/x-flv\r\nConnection: close\r\n\r\n" + httpflv.Header
 
 func (s *stream) watchShared(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/bench/httpflv"
 	"github.com/millrace-io/millrace/bench/measure/benchtest"
 	"github.com/millrace-io/millrace/internal/load"
 )
@@ -36,10 +37,10 @@ func TestRelay(t *testing.T) {
 // TestBadStream publishes bodies that are no streams of tags within the limit.
 func TestBadStream(t *testing.T) {
 	for name, body := range map[string]string{
-		"too long":       flvHead + "\x09\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00",
-		"cut in a head":  flvHead + "\x09\x00",
-		"cut in a tag":   flvHead + "\x09\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00\x17",
-		"cut in its own": flvHead[:5],
+		"too long":       httpflv.Header + "\x09\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00",
+		"cut in a head":  httpflv.Header + "\x09\x00",
+		"cut in a tag":   httpflv.Header + "\x09\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00\x17",
+		"cut in its own": httpflv.Header[:5],
 	} {
 		w := httptest.NewRecorder()
 		(&Relay{}).ServeHTTP(w, httptest.NewRequest("POST", "/live/x", strings.NewReader(body)))

@@ -38,7 +38,8 @@ type Publication struct {
 	header bool       // has been sent
 }
 
-// Publish returns when the server asks for the body, which every server here does. The request ends with ctx. A status other than 200 is a *load.RefusedError.
+// Publish returns when the server asks for the body, which every server here does. The request ends with ctx. A status
+// other than 200 is a *load.RefusedError.
 func Publish(ctx context.Context, client *http.Client, url string) (*Publication, error) {
 	r, w := io.Pipe()
 	admitted := make(chan struct{})
@@ -76,18 +77,23 @@ func (p *Publication) send(client *http.Client, req *http.Request) error {
 	return err
 }
 
-// WriteTag implements load.Publication.
-func (p *Publication) WriteTag(t load.Tag) error {
-	b := p.buf[:0]
-	if !p.header {
-		p.header = true
-		b = append(b, Header...)
-	}
+// AppendTag appends a tag as it is sent, with its size at its end.
+func AppendTag(b []byte, t load.Tag) []byte {
 	n := len(t.Payload)
 	b = append(b, t.Kind, byte(n>>16), byte(n>>8), byte(n),
 		byte(t.Timestamp>>16), byte(t.Timestamp>>8), byte(t.Timestamp), byte(t.Timestamp>>24), 0, 0, 0)
 	b = append(b, t.Payload...)
-	p.buf = binary.BigEndian.AppendUint32(b, uint32(tagHeader+n))
+	return binary.BigEndian.AppendUint32(b, uint32(tagHeader+n))
+}
+
+// WriteTag implements load.Publication.
+func (p *Publication) WriteTag(t load.Tag) error {
+	p.buf = p.buf[:0]
+	if !p.header {
+		p.header = true
+		p.buf = append(p.buf, Header...)
+	}
+	p.buf = AppendTag(p.buf, t)
 	_, err := p.body.Write(p.buf)
 	return err
 }

@@ -13,7 +13,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"runtime"
 	"runtime/metrics"
 	"strconv"
@@ -101,15 +100,19 @@ func hold(w waiter, n int) (usage, error) {
 		return usage{}, err
 	}
 	defer l.Close()
-	far, err := startFarEnd(l.Addr().String(), n)
+	cmd, err := measure.Self(holder, l.Addr().String(), strconv.Itoa(n))
 	if err != nil {
 		return usage{}, err
 	}
-	defer far.stop()
+	far, err := measure.StartChild(cmd)
+	if err != nil {
+		return usage{}, err
+	}
+	defer far.Close()
 	before := memory()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer far.stop() // which ends every wait
+	defer far.Close() // which ends every wait
 	for range n {
 		c, err := l.Accept()
 		if err != nil {
@@ -158,32 +161,6 @@ func fit(n int) int {
 	syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
 	const spare = 100 // for everything else
 	return min(n, int(limit.Cur)-spare)
-}
-
-// A farEnd is the process that holds the other ends.
-type farEnd struct {
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	once  sync.Once
-}
-
-func startFarEnd(addr string, n int) (*farEnd, error) {
-	cmd, err := measure.Self(holder, addr, strconv.Itoa(n))
-	if err != nil {
-		return nil, err
-	}
-	f := &farEnd{cmd: cmd}
-	if f.stdin, err = f.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	return f, f.cmd.Start()
-}
-
-func (f *farEnd) stop() {
-	f.once.Do(func() {
-		f.stdin.Close()
-		f.cmd.Wait()
-	})
 }
 
 // holder dials args[1] connections to args[0] and holds them until its input ends.

@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"io"
 
-	"google.golang.org/grpc/mem"
-
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/bench/reader"
 )
@@ -18,7 +16,6 @@ var contenders = []contender{
 	newContender("millrace, one by one: a Ref each", refs),
 	newContender("millrace, one by one: ReadChain, a Chain each", chains),
 	newContender("millrace, batches of 64 in one Chain", batches),
-	newContender("grpc mem, one by one: Ref and Free", grpc),
 }
 
 func itself(p *[]byte, yield func([]byte)) { yield(*p) }
@@ -118,27 +115,6 @@ func lookChain(c *millrace.Chain) (sum uint64) {
 		sum += strideSum(p)
 	}
 	return sum
-}
-
-// grpc counts views of packed blocks. A packet that lies in two blocks is two views, which makes it a slice of them.
-func grpc() sharing[mem.BufferSlice] {
-	s := reader.NewGRPCStream(reader.NewSource(1))
-	return sharing[mem.BufferSlice]{
-		packets: 1,
-		next:    func() mem.BufferSlice { return s.Packet(make(mem.BufferSlice, 0, 2)) },
-		share: func(b *mem.BufferSlice) mem.BufferSlice {
-			b.Ref()
-			return *b
-		},
-		bytes: func(b *mem.BufferSlice, yield func([]byte)) {
-			for _, v := range *b {
-				yield(v.ReadOnlyData())
-			}
-		},
-		look:  func(b *mem.BufferSlice) uint64 { return uint64((*b)[0].ReadOnlyData()[0]) },
-		drop:  func(b *mem.BufferSlice) { b.Free() },
-		close: s.Close,
-	}
 }
 
 // strideSum reads one byte of each packet in p.

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -226,7 +229,7 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u, err := measure.UsageOf(s.PIDs); !errors.Is(err, errors.ErrUnsupported) && (err != nil || u.Peak < 1<<20) {
+	if u, err := measure.UsageOf(s.PIDs); runtime.GOOS == "linux" && (err != nil || u.Peak < 1<<20) {
 		t.Errorf("%+v, %v", u, err)
 	}
 	s.Stop()
@@ -236,6 +239,93 @@ func TestServer(t *testing.T) {
 	}
 	if _, err := measure.UsageOf(s.PIDs); err == nil {
 		t.Error("a process that has ended has a usage")
+	}
+}
+
+var echoing = measure.RegisterChild("test-echo", func(args []string) error {
+	_, err := io.Copy(os.Stdout, os.Stdin)
+	return errors.Join(err, errors.New(args[0]))
+})
+
+// TestChild asks a child, which ends with its input.
+func TestChild(t *testing.T) {
+	cmd, err := measure.Self(echoing, "as a failure")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	cmd.Stderr = &said
+	c, err := measure.StartChild(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"a", "", "b c"} {
+		if got, err := c.Ask(line); err != nil || got != line+"\n" {
+			t.Errorf("%q is echoed as %q, %v", line, got, err)
+		}
+	}
+	for range 2 {
+		if err := c.Close(); err == nil || !strings.Contains(said.String(), "as a failure") {
+			t.Errorf("a child that fails ends with %v, and says %q", err, &said)
+		}
+	}
+	if _, err := c.Ask("d"); err == nil {
+		t.Error("a child that has ended answers")
+	}
+}
+
+var stubborn = measure.RegisterChild("test-stubborn", func([]string) error {
+	signal.Ignore(syscall.SIGTERM)
+	fmt.Println("ready")
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+})
+
+// TestStop stops a process that ignores SIGTERM.
+func TestStop(t *testing.T) {
+	cmd, err := measure.Self(stubborn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := measure.StartChild(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Line(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Stop(time.Millisecond); err == nil || cmd.ProcessState == nil {
+		t.Errorf("a process that ignores SIGTERM is stopped with %v, state %v", err, cmd.ProcessState)
+	}
+	c.Close()
+}
+
+func TestServersThatDoNotStart(t *testing.T) {
+	cmd, err := measure.Self(echoing, "as a failure")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = t.Output()
+	if _, err := measure.StartServer(t.Context(), "127.0.0.1:1", cmd); err == nil {
+		t.Error("a server that ends at once has started")
+	}
+	if _, err := measure.StartServer(t.Context(), "127.0.0.1:1", exec.Command("/no/such/program")); err == nil {
+		t.Error("a program that does not exist has started")
+	}
+	if _, err := measure.Build(t.Context(), t.TempDir(), "example.com/no/such/package"); err == nil {
+		t.Error("a package that does not exist is built")
+	}
+}
+
+// TestNginx starts an nginx, whose worker is the process that counts.
+func TestNginx(t *testing.T) {
+	s, err := measure.StartNginx(t.Context(), t.TempDir(), func(addr string) string {
+		return "events { }\nhttp { access_log off; server { listen " + addr + "; } }\n"
+	})
+	benchtest.Need(t, err)
+	defer s.Stop()
+	if u, err := measure.UsageOf(s.PIDs); err != nil || len(s.PIDs) != 1 || u.Peak == 0 {
+		t.Errorf("%v: %+v, %v", s.PIDs, u, err)
 	}
 }
 

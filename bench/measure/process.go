@@ -2,83 +2,31 @@ package measure
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"log"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
-
-// children are the functions that this program runs in a process of its own, by name.
-var children = make(map[string]func(args []string) error)
-
-// RegisterChild names a function that Self starts in a process of its own. It is for variables and init functions.
-func RegisterChild(name string, f func(args []string) error) string {
-	children[name] = f
-	return name
-}
-
-// childVar tells the program which function to run: a JSON list of the name and the arguments.
-const childVar = "MILLRACE_BENCH_CHILD"
-
-// RunChild must be called first by main and TestMain. In a process that Self started it runs the function and exits.
-func RunChild() {
-	order := os.Getenv(childVar)
-	if order == "" {
-		return
-	}
-	var args []string
-	if err := json.Unmarshal([]byte(order), &args); err != nil {
-		log.Fatal(err)
-	}
-	if f := children[args[0]]; f == nil {
-		log.Fatalf("measure: no child %q", args[0])
-	} else if err := f(args[1:]); err != nil {
-		log.Fatal(err)
-	}
-	os.Exit(0)
-}
-
-// Self returns a command that runs a registered function in a process of its own.
-func Self(name string, args ...string) (*exec.Cmd, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	order, err := json.Marshal(append([]string{name}, args...))
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), childVar+"="+string(order))
-	cmd.Stderr = os.Stderr
-	return cmd, nil
-}
 
 // A Server is a server in processes of its own.
 type Server struct {
 	Addr string
 	PIDs []int // of the processes whose CPU time and memory count
 
-	cmd *exec.Cmd
+	proc *Process
 }
 
-// StartServer starts a command and waits until it accepts connections at addr. The server ends with Stop, and on Linux also
-// when this process ends in any way.
+// StartServer starts a command and waits until it accepts connections at addr, which may be the path of a Unix socket.
+// The caller ends it with Stop.
 func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, error) {
-	if cmd.Stderr == nil {
-		cmd.Stderr = os.Stderr
-	}
-	cmd.SysProcAttr = dieWithParent()
-	if err := cmd.Start(); err != nil {
+	proc, err := Start(cmd)
+	if err != nil {
 		return nil, err
 	}
-	s := &Server{Addr: addr, PIDs: []int{cmd.Process.Pid}, cmd: cmd}
+	s := &Server{Addr: addr, PIDs: []int{cmd.Process.Pid}, proc: proc}
 	network := "tcp"
 	if strings.HasPrefix(addr, "/") {
 		network = "unix"
@@ -92,6 +40,8 @@ func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, erro
 		case <-ctx.Done():
 			s.Stop()
 			return nil, ctx.Err()
+		case <-proc.Ended:
+			return nil, fmt.Errorf("measure: %s does not start: %v", filepath.Base(cmd.Path), cmd.ProcessState)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -99,25 +49,8 @@ func StartServer(ctx context.Context, addr string, cmd *exec.Cmd) (*Server, erro
 	return nil, fmt.Errorf("measure: %s does not listen on %s", filepath.Base(cmd.Path), addr)
 }
 
-// UseWorkers makes the server's n child processes the processes that count, as for a master that only supervises.
-func (s *Server) UseWorkers(n int) error {
-	for range 250 {
-		if pids := childrenOf(s.cmd.Process.Pid); len(pids) == n {
-			s.PIDs = pids
-			return nil
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return fmt.Errorf("measure: %s does not have %d workers", filepath.Base(s.cmd.Path), n)
-}
-
 // Stop ends the server: with SIGTERM, and by force after ten seconds.
-func (s *Server) Stop() {
-	s.cmd.Process.Signal(syscall.SIGTERM)
-	kill := time.AfterFunc(10*time.Second, func() { s.cmd.Process.Kill() })
-	defer kill.Stop()
-	s.cmd.Wait()
-}
+func (s *Server) Stop() { s.proc.Stop(10 * time.Second) }
 
 // FreeAddr returns an address on loopback at which no server listens.
 func FreeAddr() (string, error) {
@@ -127,6 +60,27 @@ func FreeAddr() (string, error) {
 	}
 	defer l.Close()
 	return l.Addr().String(), nil
+}
+
+// Build compiles a package of this module, or of the main one, to a file in dir, unless the file is there. It returns
+// the file's name. As in `make build` there is no C library.
+func Build(ctx context.Context, dir, pkg string) (string, error) {
+	out := filepath.Join(dir, filepath.Base(pkg))
+	if _, err := os.Stat(out); err == nil {
+		return out, nil
+	}
+	list := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", pkg)
+	list.Stderr = os.Stderr
+	src, err := list.Output()
+	if err != nil {
+		return "", fmt.Errorf("finding %s: %w", pkg, err)
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(src)), "-o", out, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if msg, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, msg)
+	}
+	return out, nil
 }
 
 // A Usage is what processes have used since they began.

@@ -1,6 +1,5 @@
-// Package pool measures what it costs to have a buffer for a moment: to get one, write to it and give it back. It is done on
-// one goroutine, on every processor at once, and between two goroutines, of which one gets the buffers and the other gives
-// them back.
+// Package pool measures what it costs to have a buffer for a moment: to get one, write to it and give it back, on one
+// goroutine and on every processor at once.
 //
 // Every contender is used as its own documentation says and has its own copy of the loop, so that no contender is called
 // through an interface. Pools are made anew for each turn, but for pools that a program has one of.
@@ -10,19 +9,35 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/bytedance/gopkg/lang/mcache"
+
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
 // Program measures a table for each mode. Turns are short, and there are many, so that most are not interrupted.
 var Program = &measure.Program{
 	Name: "pool", What: "a buffer from a pool and back", Rounds: 11, Turn: 20 * time.Millisecond,
-	Parts: []string{"one", "each", "handoff"},
+	Parts: []string{"one", "each"},
 	Run:   run,
 }
+
+// A mode says how many goroutines take buffers and give them back.
+type mode struct {
+	key, what string
+	procs     func() int
+}
+
+var modes = []mode{
+	{"one", "one goroutine", func() int { return 1 }},
+	{"each", "a goroutine on each processor, one pool for all", func() int { return runtime.GOMAXPROCS(0) }},
+}
+
+// sizes are the lengths of the buffers.
+var sizes = []int{1 << 10, 16 << 10, 64 << 10}
 
 func run(ctx context.Context, p *measure.Params) error {
 	for _, m := range modes {
@@ -44,11 +59,10 @@ func run(ctx context.Context, p *measure.Params) error {
 		t := measure.NewTable("pool-"+m.key, "A buffer from a pool and back: "+m.what, columns...)
 		t.Bar = 1
 		t.Note = "A buffer is taken, a byte of each cache line is written, and the buffer is given back. x is how many times as fast."
-		base := slices.IndexFunc(contenders, func(c contender) bool { return c.name == baseName })
 		for i, c := range contenders {
 			row := []any{c.name}
 			for _, of := range costs {
-				row = append(row, of[i].Nanos, of[base].Nanos.Over(of[i].Nanos), of[i].Bytes.Whole())
+				row = append(row, of[i].Nanos, of[0].Nanos.Over(of[i].Nanos), of[i].Bytes.Whole())
 			}
 			t.Row(row...)
 		}
@@ -59,132 +73,105 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
-// warmUp is how many operations fill the pools before the clock starts.
-const warmUp = 4 * freeList
-
 // contenders has each contender do the mode's work with buffers of one size.
 func (m mode) contenders(size int) (all []measure.Contender) {
+	const warmUp = 256 // operations that fill the pools before the clock starts
 	for _, c := range contenders {
 		all = append(all, measure.Contender{Name: c.name, Turn: func(n int) (measure.Turn, error) {
-			w := c.open(size)
-			m.do(w, warmUp)
-			return measure.Take(n*m.procs(), func() { m.do(w, n) }), nil
+			lend := c.open(size)
+			m.do(lend, warmUp)
+			return measure.Take(n*m.procs(), func() { m.do(lend, n) }), nil
 		}})
 	}
 	return all
 }
 
-// sizes are the lengths of the buffers.
-var sizes = []int{1 << 10, 16 << 10, 64 << 10}
-
-// stride is how far apart the bytes are that are written: a cache line. So it shows which pool gives out memory that is
-// still in the processor's cache, and not much else is measured.
-const stride = 64
-
-// touch writes v to each cache line of p.
-func touch(p []byte, v byte) {
-	for i := 0; i < len(p); i += stride {
-		p[i] = v
+// do does n operations on each processor that takes part.
+func (m mode) do(lend func(int) uint64, n int) {
+	var all sync.WaitGroup
+	for range m.procs() - 1 {
+		all.Go(func() { lend(n) })
 	}
-}
-
-// look reads what touch wrote.
-func look(p []byte) (sum uint64) {
-	for i := 0; i < len(p); i += stride {
-		sum += uint64(p[i])
-	}
-	return sum
+	lend(n)
+	all.Wait()
 }
 
 // A contender is a way to have buffers.
 type contender struct {
 	name string
-	open func(size int) works
+	// open returns a function that gets, touches and gives back n buffers. It returns the sum of their first bytes.
+	// Any number of goroutines may call it at a time.
+	open func(size int) (lend func(n int) uint64)
 }
 
-// works are a contender at work with buffers of one size. Both get, touch and give back n buffers, and return a sum of what
-// they saw, which is the same for all contenders.
-type works struct {
-	alone   func(n int) uint64 // any number of goroutines may call it at a time
-	handOff func(n int) uint64
+// contenders are all of them. Ratios are to the first.
+var contenders = []contender{
+	{"sync.Pool of *[]byte", lendSyncPool},
+	{"millrace.Pool, Get and Release", func(size int) func(int) uint64 {
+		return lendMillrace(millrace.NewPool(), size)
+	}},
+	{"bytedance mcache", lendMcache},
+	{"make", lendMade},
 }
 
-// lending is a contender's way with a T, which holds a buffer.
-type lending[T any] struct {
-	alone func(n int) uint64
-	take  func([]T)         // fills the slice with buffers that it has touched
-	give  func([]T) uint64  // looks at each buffer, and gives it back
-	bytes func(t *T) []byte // of a test: what t holds, until it is given back
+// touch writes v to each cache line of p. So it shows which pool gives out memory that is still in the processor's
+// cache, and not much else is measured.
+func touch(p []byte, v byte) {
+	const cacheLine = 64
+	for i := 0; i < len(p); i += cacheLine {
+		p[i] = v
+	}
 }
 
-// newContender makes one of l, which is called anew for each turn.
-func newContender[T any](name string, l func(size int) lending[T]) contender {
-	return contender{name, func(size int) works {
-		way := l(size)
-		return works{way.alone, way.handOff}
+// lendSyncPool keeps pointers, as sync.Pool's documentation advises: to put a slice into it allocates.
+func lendSyncPool(size int) func(int) uint64 {
+	pool := sync.Pool{New: func() any {
+		p := make([]byte, size)
+		return &p
 	}}
-}
-
-const (
-	// batch is how many buffers cross a channel at once. A channel operation for each of them costs several times what
-	// is measured here.
-	batch = 16
-
-	// batches is how many there are: 64 buffers are out at most, which is 4 MiB of the largest.
-	batches = 4
-)
-
-// handOff takes n buffers on this goroutine and gives them back on another one.
-func (l lending[T]) handOff(n int) uint64 {
-	full, empty := make(chan []T, batches), make(chan []T, batches)
-	for range batches {
-		empty <- make([]T, batch)
-	}
-	sum := make(chan uint64)
-	go func() {
-		var s uint64
-		for b := range full {
-			s += l.give(b)
-			empty <- b
+	return func(n int) (sum uint64) {
+		for i := range n {
+			p := pool.Get().(*[]byte)
+			touch(*p, byte(i))
+			sum += uint64((*p)[0])
+			pool.Put(p)
 		}
-		sum <- s
-	}()
-	for ; n > 0; n -= batch {
-		b := (<-empty)[:min(n, batch)]
-		l.take(b)
-		full <- b
+		return sum
 	}
-	close(full)
-	return <-sum
 }
 
-// A mode says which goroutines take buffers and give them back.
-type mode struct {
-	key  string // of the command line
-	what string
-
-	procs func() int                  // that do n operations each
-	run   func(w works, n int) uint64 // on each of them
-}
-
-var modes = []mode{
-	{"one", "one goroutine", one, works.one},
-	{"each", "a goroutine on each processor, one pool for all", everyProcessor, works.one},
-	{"handoff", "taken on one goroutine, given back on another", one, works.two},
-}
-
-func one() int            { return 1 }
-func everyProcessor() int { return runtime.GOMAXPROCS(0) }
-
-func (w works) one(n int) uint64 { return w.alone(n) }
-func (w works) two(n int) uint64 { return w.handOff(n) }
-
-// do does n operations on each processor that takes part.
-func (m mode) do(w works, n int) {
-	var all sync.WaitGroup
-	for range m.procs() - 1 {
-		all.Go(func() { m.run(w, n) })
+func lendMillrace(pool *millrace.Pool, size int) func(int) uint64 {
+	return func(n int) (sum uint64) {
+		for i := range n {
+			d := pool.Get(size)
+			p := d.Bytes()[:size]
+			touch(p, byte(i))
+			sum += uint64(p[0])
+			d.Release()
+		}
+		return sum
 	}
-	m.run(w, n)
-	all.Wait()
+}
+
+func lendMcache(size int) func(int) uint64 {
+	return func(n int) (sum uint64) {
+		for i := range n {
+			p := mcache.Malloc(size)
+			touch(p, byte(i))
+			sum += uint64(p[0])
+			mcache.Free(p)
+		}
+		return sum
+	}
+}
+
+func lendMade(size int) func(int) uint64 {
+	return func(n int) (sum uint64) {
+		for i := range n {
+			p := make([]byte, size)
+			touch(p, byte(i))
+			sum += uint64(p[0])
+		}
+		return sum
+	}
 }

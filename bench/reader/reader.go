@@ -6,6 +6,8 @@
 // each go to ten subscribers.
 //
 // Every contender is used as its own documentation says, and before it is measured it must deliver the bytes that were sent.
+//
+// Each contender has a loop of its own, and both tables have a source of their own: most of the package is that.
 package reader
 
 import (
@@ -16,43 +18,6 @@ import (
 
 // PacketSize is the number of bytes that are read at a time.
 const PacketSize = 1024
-
-// A Run is a contender at work on its streams.
-type Run interface {
-	// Packets reads n packets, from one stream after the other.
-	Packets(n int)
-	// Close gives back the memory that the run holds.
-	Close()
-}
-
-// A Contender is a way to read packets.
-type Contender struct {
-	Name string
-	// Open begins to read streams. Each packet is given to all subs at once. Without subs the first byte of each packet is
-	// read, and the packet is dropped.
-	Open func(streams []io.Reader, subs []*Subscriber) Run
-}
-
-var (
-	sourceAlone = Contender{"source alone", openSource}
-	naive       = Contender{"bufio + make a packet (+ copy a subscriber)", openNaive}
-	peek        = Contender{"bufio 4 KiB, Peek+Discard", openPeek}
-	peekLarge   = Contender{"bufio 64 KiB, Peek+Discard", openPeekLarge}
-	readRange   = Contender{"millrace ReadRange", openRange}
-	readChain   = Contender{"millrace ReadChain, released", openChain}
-)
-
-// onGenerator and onTCP are the contenders of both tables. Ratios are to the second and the third on the generator, and to
-// the first two on TCP.
-var (
-	onGenerator = []Contender{
-		sourceAlone, naive, peek, readRange, readChain,
-		{"cloudwego bufiox, release per 16 packets", openBufiox},
-		{"grpc mem, packed 16 KiB + views", openGRPC},
-		{"hand-written 16 KiB block, offsets only", openHand},
-	}
-	onTCP = []Contender{peek, peekLarge, naive, readRange, readChain}
-)
 
 // A Source gives 64 to 2048 bytes a Read, or as many as there is room for. The bytes are those of one endless sequence, the
 // same for every Source; the seed decides where its reads end.
@@ -98,9 +63,9 @@ func (s *Source) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A Subscriber is given packets, in one piece or more. It reads the ends of each.
-type Subscriber struct {
-	Bytes int
+// A subscriber is given packets, in one piece or more. It reads the ends of each.
+type subscriber struct {
+	bytes int
 	sum   uint64
 	audit func([]byte) // of a check; nil while time is measured
 }
@@ -108,41 +73,18 @@ type Subscriber struct {
 // Take borrows p.
 //
 //go:noinline
-func (s *Subscriber) Take(p []byte) {
-	s.Bytes += len(p)
+func (s *subscriber) Take(p []byte) {
+	s.bytes += len(p)
 	s.sum += uint64(p[0]) + uint64(p[len(p)-1])
 	if s.audit != nil {
 		s.audit(p)
 	}
 }
 
-// check has a contender read packets from streams that all carry the sequence, and fails if two subscribers do not get
-// every byte of it in order.
-func (c Contender) check(streams []io.Reader, packets int) error {
-	var got bytes.Buffer
-	first, second := &Subscriber{audit: func(p []byte) { got.Write(p) }}, new(Subscriber)
-	run := c.Open(streams, []*Subscriber{first, second})
-	run.Packets(packets)
-	run.Close()
-	if first.Bytes != packets*PacketSize || second.Bytes != first.Bytes {
-		return fmt.Errorf("%s: subscribers got %d and %d bytes of %d", c.Name, first.Bytes, second.Bytes, packets*PacketSize)
-	}
-	want := make([]byte, PacketSize)
-	for i := range packets { // each stream gives its first packet, then each its second
-		at := i / len(streams) * PacketSize
-		for j := range want {
-			want[j] = slab[(at+j)%period]
-		}
-		if !bytes.Equal(got.Next(PacketSize), want) {
-			return fmt.Errorf("%s: packet %d differs from the one that was sent", c.Name, i)
-		}
-	}
-	return nil
-}
-
-// An audience is what every run has: the subscribers, and the stream whose turn it is.
+// An audience is given each packet at once, and knows which stream's turn it is. Without subscribers the first byte of
+// each packet is read, and the packet is dropped.
 type audience struct {
-	subs []*Subscriber
+	subs []*subscriber
 	sum  uint64
 	at   int
 }
@@ -156,15 +98,33 @@ func (a *audience) see(p []byte) {
 }
 
 // next moves on to the next of n streams.
-func (a *audience) next(n int) {
+func (a *audience) next(n int) int {
 	if a.at++; a.at >= n {
 		a.at = 0
 	}
+	return a.at
 }
 
-// must is for reads that do not fail: from a Source, or while the sender runs.
-func must(err error) {
-	if err != nil {
-		panic(err)
+// check has a contender read packets from streams that all carry the sequence, and fails if two subscribers do not get
+// every byte of it in order.
+func (c contender) check(streams []io.Reader, packets int) error {
+	var got bytes.Buffer
+	first, second := &subscriber{audit: func(p []byte) { got.Write(p) }}, new(subscriber)
+	read, release := c.open(streams, &audience{subs: []*subscriber{first, second}})
+	read(packets)
+	release()
+	if first.bytes != packets*PacketSize || second.bytes != first.bytes {
+		return fmt.Errorf("%s: subscribers got %d and %d bytes of %d", c.name, first.bytes, second.bytes, packets*PacketSize)
 	}
+	want := make([]byte, PacketSize)
+	for i := range packets { // each stream gives its first packet, then each its second
+		at := i / len(streams) * PacketSize
+		for j := range want {
+			want[j] = slab[(at+j)%period]
+		}
+		if !bytes.Equal(got.Next(PacketSize), want) {
+			return fmt.Errorf("%s: packet %d differs from the one that was sent", c.name, i)
+		}
+	}
+	return nil
 }

@@ -12,16 +12,16 @@ import (
 func TestMain(m *testing.M) { benchtest.Main(m) }
 
 func TestContendersDeliver(t *testing.T) {
-	for _, c := range onGenerator[1:] {
+	for _, c := range onGenerator {
 		if err := c.check([]io.Reader{NewSource(1), NewSource(2), NewSource(3)}, 999); err != nil {
 			t.Error(err)
 		}
 	}
-	addr, stop, err := startSender()
+	addr, child, err := startSender()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stop()
+	defer child.Close()
 	for _, s := range sendings {
 		for _, c := range onTCP {
 			if err := s.check(addr, c); err != nil {
@@ -67,8 +67,8 @@ func TestProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range onGenerator {
-		if n := strings.Count(out.String(), "| "+c.Name+" "); n < len(workloads) {
-			t.Errorf("%d rows of %s:\n%s", n, c.Name, &out)
+		if n := strings.Count(out.String(), "| "+c.name+" "); n < len(workloads) {
+			t.Errorf("%d rows of %s:\n%s", n, c.name, &out)
 		}
 	}
 }

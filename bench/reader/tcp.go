@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os/exec"
+	"os"
 	"strings"
 	"time"
 
@@ -75,51 +75,47 @@ var sender = measure.RegisterChild("reader-sender", func([]string) error {
 		return err
 	}
 	fmt.Println(l.Addr())
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return err
-		}
-		go func() {
-			defer c.Close()
-			name, err := bufio.NewReader(c).ReadString('\n')
+	go func() {
+		for {
+			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			for _, s := range sendings {
-				if s.name == strings.TrimSpace(name) {
-					s.write(c) // until the reader closes
-				}
-			}
-		}()
-	}
+			go send(c)
+		}
+	}()
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
 })
 
-// startSender returns the sender's address and the function that ends it.
-func startSender() (addr string, stop func(), err error) {
+func send(c net.Conn) {
+	defer c.Close()
+	name, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		return
+	}
+	for _, s := range sendings {
+		if s.name == strings.TrimSpace(name) {
+			s.write(c) // until the reader closes
+		}
+	}
+}
+
+// startSender returns the sender, whose first line is its address.
+func startSender() (addr string, child *measure.Child, err error) {
 	cmd, err := measure.Self(sender)
 	if err != nil {
 		return "", nil, err
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	if child, err = measure.StartChild(cmd); err != nil {
 		return "", nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return "", nil, err
-	}
-	stop = func() { kill(cmd) }
-	line, err := bufio.NewReader(out).ReadString('\n')
+	addr, err = child.Line()
 	if err != nil {
-		stop()
+		child.Close()
 		return "", nil, fmt.Errorf("the sender does not start: %w", err)
 	}
-	return strings.TrimSpace(line), stop, nil
-}
-
-func kill(cmd *exec.Cmd) {
-	cmd.Process.Kill()
-	cmd.Wait()
+	return strings.TrimSpace(addr), child, nil
 }
 
 // dial opens a connection to the sender. The sender's first bytes come after this call.
@@ -136,7 +132,7 @@ func (s sending) dial(addr string) (net.Conn, error) {
 }
 
 // check fails if a contender does not read from a connection what was sent.
-func (s sending) check(addr string, by Contender) error {
+func (s sending) check(addr string, by contender) error {
 	c, err := s.dial(addr)
 	if err != nil {
 		return err
@@ -145,24 +141,24 @@ func (s sending) check(addr string, by Contender) error {
 	return by.check([]io.Reader{c}, 500)
 }
 
-func (s sending) turn(addr string, by Contender, n int) (measure.Turn, error) {
+func (s sending) turn(addr string, by contender, n int) (measure.Turn, error) {
 	c, err := s.dial(addr)
 	if err != nil {
 		return measure.Turn{}, err
 	}
 	defer c.Close()
-	run := by.Open([]io.Reader{c}, nil)
-	defer run.Close()
-	run.Packets(s.warmUp)
-	return measure.Take(n, func() { run.Packets(n) }), nil
+	packets, release := by.open([]io.Reader{c}, new(audience))
+	defer release()
+	packets(s.warmUp)
+	return measure.Take(n, func() { packets(n) }), nil
 }
 
 func runTCP(ctx context.Context, p *measure.Params) error {
-	addr, stop, err := startSender()
+	addr, child, err := startSender()
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer child.Close()
 	for _, s := range sendings {
 		p.Logf("reader: a TCP connection, %s", s.title)
 		var contenders []measure.Contender
@@ -170,7 +166,7 @@ func runTCP(ctx context.Context, p *measure.Params) error {
 			if err := s.check(addr, by); err != nil {
 				return err
 			}
-			contenders = append(contenders, measure.Contender{Name: by.Name, Turn: func(n int) (measure.Turn, error) {
+			contenders = append(contenders, measure.Contender{Name: by.name, Turn: func(n int) (measure.Turn, error) {
 				return s.turn(addr, by, n)
 			}})
 		}

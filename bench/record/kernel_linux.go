@@ -1,12 +1,10 @@
 package record
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -18,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/millrace-io/millrace/bench/measure"
 )
 
 // A kernel reads what the kernel did: at the end of each interval by system calls, and by bpftrace as it happens.
@@ -47,14 +47,7 @@ func openKernel(o Options) *kernel {
 	return k
 }
 
-// begin takes the values from which the first interval's differences are.
-func (k *kernel) begin() {
-	k.read(new(Kernel))
-	if k.tracer != nil {
-		k.tracer.begin()
-	}
-}
-
+// read fills what has happened since the last call.
 func (k *kernel) read(s *Kernel) {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) == nil {
@@ -63,7 +56,8 @@ func (k *kernel) read(s *Kernel) {
 	}
 	retransmits := k.readConns(s)
 	if k.tracer != nil {
-		return // the other two come when the record ends
+		k.tracer.take(s)
+		return
 	}
 	s.Retransmits = retransmits
 	delay, runs := schedstat()
@@ -116,16 +110,17 @@ func schedstat() (delay, runs uint64) {
 	return delay, runs
 }
 
-// close stops bpftrace and adds its intervals to the samples in which they lie.
-func (k *kernel) close(samples []Sample) {
+// close stops bpftrace.
+func (k *kernel) close() {
 	if k.tracer != nil {
-		k.tracer.stop(samples)
+		k.tracer.child.Stop(5 * time.Second)
+		k.tracer.read.Wait()
 	}
 }
 
 // script counts retransmissions of the machine, and measures how long the threads of one program wait for a processor:
-// from when they are woken, or are taken off a processor while they could go on, until they run. Five times an interval it
-// prints both, and the time of CLOCK_MONOTONIC, which is the clock of Go's timers.
+// from when they are woken, or are taken off a processor while they could go on, until they run. It prints both five
+// times an interval, so that what a sample has of them is a fifth of an interval late at most.
 const script = `
 tracepoint:tcp:tcp_retransmit_skb { @retransmits = count(); }
 tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new / args->comm == "COMM" / { @since[args->pid] = nsecs; }
@@ -133,17 +128,19 @@ tracepoint:sched:sched_switch {
 	if (args->prev_comm == "COMM" && args->prev_state == 0) { @since[args->prev_pid] = nsecs; }
 	if (@since[args->next_pid]) { @wait = hist(nsecs - @since[args->next_pid]); delete(@since[args->next_pid]); }
 }
-interval:ms:INTERVAL { printf("%llu", nsecs); print(@retransmits); print(@wait); clear(@retransmits); clear(@wait); }
+interval:ms:INTERVAL { printf("attached"); print(@retransmits); print(@wait); clear(@retransmits); clear(@wait); }
 END { clear(@since); }
 `
 
-// A tracer is a bpftrace that runs.
+// A tracer is a bpftrace that runs, and what it has printed since the last take.
 type tracer struct {
-	cmd    *exec.Cmd
+	child  *measure.Child
 	errors bytes.Buffer
 	read   sync.WaitGroup
-	began  int64    // nanoseconds of CLOCK_MONOTONIC
-	lines  []string // of the goroutine that reads them, until it has ended
+
+	mu          sync.Mutex
+	retransmits int64
+	waits       map[int64]int64 // how often a thread has waited, by the upper end of a bucket in nanoseconds
 }
 
 const attachWithin = 20 * time.Second
@@ -161,25 +158,22 @@ func startTracer(interval time.Duration) (*tracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	code := strings.NewReplacer("COMM", strings.TrimSpace(string(comm)), "INTERVAL", fmt.Sprint(max(1, interval.Milliseconds()/5))).Replace(script)
-	t := &tracer{cmd: exec.Command(path, "-f", "json", "-e", code)}
-	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	every := fmt.Sprint(max(1, interval.Milliseconds()/5))
+	code := strings.NewReplacer("COMM", strings.TrimSpace(string(comm)), "INTERVAL", every).Replace(script)
+	command := []string{path, "-f", "json", "-e", code}
 	if _, err := os.Stat("/sys/kernel/tracing/events/tcp"); err != nil {
 		// tracefs is not mounted. It is mounted for bpftrace alone, in a mount namespace that ends with it.
-		t.cmd = exec.Command("sh", "-c", `mount -t tracefs nodev /sys/kernel/tracing && exec "$@"`, "sh", path, "-f", "json", "-e", code)
-		attr.Unshareflags = syscall.CLONE_NEWNS
+		mount := `mount -t tracefs nodev /sys/kernel/tracing && exec "$@"`
+		command = append([]string{"unshare", "--mount", "sh", "-c", mount, "sh"}, command...)
 	}
-	t.cmd.SysProcAttr = attr
-	t.cmd.Stderr = &t.errors
-	out, err := t.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := t.cmd.Start(); err != nil {
+	t := new(tracer)
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stderr = &t.errors
+	if t.child, err = measure.StartChild(cmd); err != nil {
 		return nil, err
 	}
 	attached := make(chan bool, 1)
-	t.read.Go(func() { t.readLines(out, attached) })
+	t.read.Go(func() { t.readLines(attached) })
 	select {
 	case ok := <-attached:
 		if ok {
@@ -187,95 +181,62 @@ func startTracer(interval time.Duration) (*tracer, error) {
 		}
 	case <-time.After(attachWithin):
 	}
-	t.cmd.Process.Kill()
+	t.child.Kill()
 	t.read.Wait()
-	t.cmd.Wait()
 	return nil, fmt.Errorf("bpftrace cannot attach: %s", strings.TrimSpace(t.errors.String()))
 }
 
-// readLines keeps what bpftrace prints, and tells attached once whether the probes are attached.
-func (t *tracer) readLines(out io.Reader, attached chan<- bool) {
-	told := false
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		t.lines = append(t.lines, lines.Text())
-		if !told && strings.Contains(lines.Text(), `"printf"`) { // the script's last probe is attached
-			attached <- true
+// readLines reads what bpftrace prints, and tells attached once whether the probes are attached.
+func (t *tracer) readLines(attached chan<- bool) {
+	for told := false; ; {
+		line, err := t.child.Line()
+		if !told && (err != nil || strings.Contains(line, `"printf"`)) { // the script's last probe is attached
+			attached <- err == nil
 			told = true
 		}
-	}
-	if !told {
-		attached <- false
+		if err != nil {
+			return
+		}
+		t.add(line)
 	}
 }
 
-func (t *tracer) begin() {
-	var now unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
-	t.began = now.Nano()
-}
-
-// stop ends bpftrace and adds what it printed to the samples.
-func (t *tracer) stop(samples []Sample) {
-	t.cmd.Process.Signal(syscall.SIGINT)
-	kill := time.AfterFunc(5*time.Second, func() { t.cmd.Process.Kill() })
-	defer kill.Stop()
-	t.read.Wait()
-	t.cmd.Wait()
-	addTraced(samples, t.began, t.lines)
-}
-
-// addTraced adds bpftrace's intervals, which each begin with their time, to the samples in which they end.
-func addTraced(samples []Sample, began int64, lines []string) {
-	type bucket struct{ Min, Max, Count int64 }
-	waits := make([]map[bucket]int64, len(samples)) // how often each bucket was counted; the key has no Count
-	at := -1
-	for _, line := range lines {
-		var said struct {
-			Type string
-			Data json.RawMessage
-		}
-		if json.Unmarshal([]byte(line), &said) != nil {
-			continue
-		}
-		switch said.Type {
-		case "printf":
-			var text string
-			var now int64
-			json.Unmarshal(said.Data, &text)
-			at = -1
-			if _, err := fmt.Sscan(text, &now); err == nil {
-				since := time.Duration(now - began)
-				at = slices.IndexFunc(samples, func(s Sample) bool { return since > s.At-s.Length && since <= s.At })
-			}
-		case "map":
-			var counts map[string]int64
-			if json.Unmarshal(said.Data, &counts) == nil && at >= 0 {
-				samples[at].Kernel.Retransmits += counts["@retransmits"]
-			}
-		case "hist":
-			var hists map[string][]bucket
-			if json.Unmarshal(said.Data, &hists) != nil || at < 0 {
-				continue
-			}
-			if waits[at] == nil {
-				waits[at] = make(map[bucket]int64)
-			}
-			for _, b := range hists["@wait"] {
-				waits[at][bucket{Min: b.Min, Max: b.Max}] += b.Count
-			}
+// add adds what a line of bpftrace's output says. Other lines have other data than maps, or are no JSON.
+func (t *tracer) add(line string) {
+	var said struct {
+		Data struct {
+			Retransmits int64                        `json:"@retransmits"`
+			Waits       []struct{ Max, Count int64 } `json:"@wait"`
 		}
 	}
-	for i, counts := range waits {
-		sum, seen := int64(0), int64(0)
-		for _, n := range counts {
-			sum += n
-		}
-		for _, b := range slices.SortedFunc(maps.Keys(counts), func(a, b bucket) int { return int(a.Min - b.Min) }) {
-			if seen += counts[b]; seen*100 >= sum*99 {
-				samples[i].Kernel.RunQueue = time.Duration(b.Max)
-				break
-			}
+	if json.Unmarshal([]byte(line), &said) != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.retransmits += said.Data.Retransmits
+	if t.waits == nil {
+		t.waits = make(map[int64]int64)
+	}
+	for _, b := range said.Data.Waits {
+		t.waits[b.Max] += b.Count
+	}
+}
+
+// take moves what was added to s: of the waits, their p99.
+func (t *tracer) take(s *Kernel) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.Retransmits = t.retransmits
+	sum, seen := int64(0), int64(0)
+	for _, n := range t.waits {
+		sum += n
+	}
+	for _, most := range slices.Sorted(maps.Keys(t.waits)) {
+		if seen += t.waits[most]; seen*100 >= sum*99 {
+			s.RunQueue = time.Duration(most)
+			break
 		}
 	}
+	t.retransmits, t.waits = 0, nil
 }

@@ -48,30 +48,36 @@ func run(ctx context.Context, p *measure.Params) error {
 	c := &clients{url: options.url}
 	served := c.url
 	if c.url == "" {
-		stop, err := c.serve(options.size)
+		dir, err := os.MkdirTemp("", "bench-record-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		stop, err := c.serve(dir, options.size)
 		if err != nil {
 			return err
 		}
 		defer stop()
 		served = fmt.Sprintf("a file of %d KiB by chunk.FileServer in the same process", options.size>>10)
 	}
-	r, err := Start(Options{
-		Interval: options.interval, Load: c.take, Conns: c.conns, Profiles: p.Dir(), Bpftrace: options.bpftrace, Logf: p.Logf,
+	line, err := Record(Options{
+		Interval: options.interval, Load: c.take, Conns: c.conns, Profiles: p.Dir(), Bpftrace: options.bpftrace,
+		Logf: p.Logf,
+	}, func() error {
+		ctx, stop := context.WithTimeout(ctx, time.Duration(options.seconds)*time.Second) // from when bpftrace is attached
+		defer stop()
+		return c.run(ctx, options.clients)
 	})
-	if err != nil {
+	if err := errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
-	loadCtx, stop := context.WithTimeout(ctx, time.Duration(options.seconds)*time.Second)
-	defer stop()
-	loadErr := c.run(loadCtx, options.clients)
-	line, err := r.Stop()
-	if err := errors.Join(loadErr, err, ctx.Err()); err != nil {
-		return err
+	waits := "mean"
+	if options.bpftrace && line.Note == "" {
+		waits = "p99"
 	}
 	t := measure.NewTable("record", fmt.Sprintf("%d clients get %s: load, runtime and kernel", options.clients, served), "at s",
 		"operations/s", "MB/s", "errors", "p50 ms", "p99 ms", "GCs", "longest GC pause ms", "goroutine waits p99 ms", "allocated MB/s",
-		"heap MB", "goroutines", "retransmits", "thread waits "+map[bool]string{true: "p99", false: "mean"}[line.Note == "" && options.bpftrace]+
-			" ms", "RTT median ms", "minor faults", "major faults")
+		"heap MB", "goroutines", "retransmits", "thread waits "+waits+" ms", "RTT median ms", "minor faults", "major faults")
 	t.Bar = 5
 	t.Note = fmt.Sprintf("The kernel was watched by %s%s. All of it is of this process, but for bpftrace's retransmissions, which are the "+
 		"machine's. To take a sample cost %.2f ms on average.", line.Kernel, line.Note, ms(line.Cost)/float64(len(line.Samples)))
@@ -97,19 +103,13 @@ type clients struct {
 	open map[net.Conn]bool // the server's ends, or the clients' if the server is not in this process
 }
 
-// serve makes a file and serves it.
-func (c *clients) serve(size int) (stop func(), err error) {
-	dir, err := os.MkdirTemp("", "bench-record-")
-	if err != nil {
-		return nil, err
-	}
+// serve makes a file in dir and serves it.
+func (c *clients) serve(dir string, size int) (stop func(), err error) {
 	if err := os.WriteFile(filepath.Join(dir, "file.bin"), make([]byte, size), 0o644); err != nil {
-		os.RemoveAll(dir)
 		return nil, err
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		os.RemoveAll(dir)
 		return nil, err
 	}
 	srv := httptest.NewUnstartedServer(chunk.FileServer(root))
@@ -121,7 +121,6 @@ func (c *clients) serve(size int) (stop func(), err error) {
 	return func() {
 		srv.Close()
 		root.Close()
-		os.RemoveAll(dir)
 	}, nil
 }
 

@@ -2,21 +2,24 @@
 // heap and scheduling of this process, and what the kernel did meanwhile. A bpftrace script counts retransmissions and
 // measures how long threads wait for a processor, where bpftrace is installed and may attach; otherwise TCP_INFO and
 // /proc/self/task/*/schedstat say as much of it as they can. A CPU and a heap profile lie beside the table.
+//
+// A third of the package reads the kernel, in two ways because few machines allow the better one; the rest is the
+// load, the runtime's metrics, and the table.
 package record
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime/metrics"
 	"runtime/pprof"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 )
 
-// A Sample is one interval. Load and runtime are read at its end; the kernel's events carry their own time.
+// A Sample is one interval.
 type Sample struct {
 	At      time.Duration // when the interval ended, since the record began
 	Length  time.Duration
@@ -63,97 +66,69 @@ type Options struct {
 	Interval time.Duration
 	Load     func() Load           // what happened since the last call
 	Conns    func() []syscall.Conn // connections of this process, for TCP_INFO
-	Profiles string                // directory for cpu.pprof and heap.pprof; none if empty
+	Profiles string                // directory for CPU and heap profiles; none if empty
 	Bpftrace bool                  // try bpftrace
 	Logf     func(string, ...any)  // told which source the kernel has
 }
 
-// A Recorder samples until Stop.
-type Recorder struct {
-	o       Options
-	began   time.Time
-	kernel  *kernel
-	runtime goRuntime
-	cpu     *os.File // the CPU profile; nil for none
-	quit    chan struct{}
-	done    sync.WaitGroup
-	line    Timeline // of the sampling goroutine until Stop has waited for it
-}
-
-// Start begins to record. The caller ends it with Stop.
-func Start(o Options) (*Recorder, error) {
-	r := &Recorder{o: o, quit: make(chan struct{})}
-	if o.Profiles != "" {
-		if err := os.MkdirAll(o.Profiles, 0o755); err != nil {
-			return nil, err
-		}
-		f, err := os.Create(filepath.Join(o.Profiles, "record-cpu.pprof"))
-		if err != nil {
-			return nil, err
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			f.Close()
-			return nil, err
-		}
-		r.cpu = f
+// Record samples while work runs. The error is that of work, or of the profiles.
+func Record(o Options, work func() error) (*Timeline, error) {
+	writeProfiles, err := startProfiles(o.Profiles)
+	if err != nil {
+		return nil, err
 	}
-	r.kernel = openKernel(o)
-	r.line.Kernel, r.line.Note = r.kernel.source, r.kernel.note
-	o.Logf("record: the kernel is watched by %s%s", r.line.Kernel, r.line.Note)
-	r.runtime.open()
+	k := openKernel(o)
+	defer k.close()
+	line := &Timeline{Kernel: k.source, Note: k.note}
+	o.Logf("record: the kernel is watched by %s%s", line.Kernel, line.Note)
+	var r goRuntime
+	r.open()
 	o.Load() // what was before does not count
-	r.began = time.Now()
-	r.kernel.begin()
-	r.done.Go(r.run)
-	return r, nil
-}
-
-func (r *Recorder) run() {
-	ticker := time.NewTicker(r.o.Interval)
+	k.read(new(Kernel))
+	began, last := time.Now(), time.Duration(0)
+	sample := func() {
+		s := Sample{At: time.Since(began), Load: o.Load()}
+		s.Length, last = s.At-last, s.At
+		r.read(&s.Runtime)
+		k.read(&s.Kernel)
+		line.Samples = append(line.Samples, s)
+		line.Cost += time.Since(began) - s.At
+	}
+	done := make(chan error, 1)
+	go func() { done <- work() }()
+	ticker := time.NewTicker(o.Interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			r.sample()
-		case <-r.quit:
-			r.sample()
-			return
+			sample()
+		case err := <-done:
+			sample()
+			return line, errors.Join(err, writeProfiles())
 		}
 	}
 }
 
-func (r *Recorder) sample() {
-	s := Sample{At: time.Since(r.began)}
-	if n := len(r.line.Samples); n > 0 {
-		s.Length = s.At - r.line.Samples[n-1].At
-	} else {
-		s.Length = s.At
+// startProfiles begins a CPU profile in dir. The function that it returns ends it, and adds a heap profile.
+func startProfiles(dir string) (write func() error, err error) {
+	if dir == "" {
+		return func() error { return nil }, nil
 	}
-	s.Load = r.o.Load()
-	r.runtime.read(&s.Runtime)
-	r.kernel.read(&s.Kernel)
-	r.line.Samples = append(r.line.Samples, s)
-	r.line.Cost += time.Since(r.began) - s.At
-}
-
-// Stop takes the last sample, detaches from the kernel, writes the profiles and returns the record.
-func (r *Recorder) Stop() (*Timeline, error) {
-	close(r.quit)
-	r.done.Wait()
-	r.kernel.close(r.line.Samples)
-	if r.cpu == nil {
-		return &r.line, nil
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
 	}
-	pprof.StopCPUProfile()
-	if err := r.cpu.Close(); err != nil {
-		return &r.line, err
-	}
-	f, err := os.Create(filepath.Join(r.o.Profiles, "record-heap.pprof"))
+	cpu, err := os.Create(filepath.Join(dir, "record-cpu.pprof"))
 	if err != nil {
-		return &r.line, err
+		return nil, err
 	}
-	defer f.Close()
-	return &r.line, pprof.WriteHeapProfile(f)
+	heap, err := os.Create(filepath.Join(dir, "record-heap.pprof"))
+	if err == nil {
+		err = pprof.StartCPUProfile(cpu)
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return errors.Join(cpu.Close(), pprof.WriteHeapProfile(heap), heap.Close())
+	}, err
 }
 
 // Names of runtime metrics, and their places in goRuntime.samples.

@@ -17,29 +17,23 @@ func TestMain(m *testing.M) { benchtest.Main(m) }
 func record(t *testing.T, bpftrace bool) *Timeline {
 	t.Helper()
 	c := new(clients)
-	stop, err := c.serve(100_000)
+	dir := t.TempDir()
+	stop, err := c.serve(dir, 100_000)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
-	dir := t.TempDir()
-	r, err := Start(Options{Interval: 100 * time.Millisecond, Load: c.take, Conns: c.conns, Profiles: dir, Bpftrace: bpftrace, Logf: t.Logf})
-	if err != nil {
-		t.Fatal(err)
+	o := Options{
+		Interval: 100 * time.Millisecond, Load: c.take, Conns: c.conns, Profiles: dir, Bpftrace: bpftrace, Logf: t.Logf,
 	}
-	done := make(chan error, 1)
-	timeout := time.After(time.Second)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { done <- c.run(ctx, 4) }()
-	for range 20 {
-		garbage = make([]byte, 1<<20)
-	}
-	<-timeout
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	line, err := r.Stop()
+	line, err := Record(o, func() error {
+		for range 20 {
+			garbage = make([]byte, 1<<20)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return c.run(ctx, 4)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,24 +97,27 @@ func TestBpftrace(t *testing.T) {
 	check(t, line)
 }
 
-// TestAddTraced gives bpftrace's intervals to samples by their time.
-func TestAddTraced(t *testing.T) {
-	samples := []Sample{{At: time.Second, Length: time.Second}, {At: 2 * time.Second, Length: time.Second}}
-	addTraced(samples, 5e9, []string{
-		`{"type": "printf", "data": "4900000000"}`, // before the record
-		`{"type": "map", "data": {"@retransmits": 100}}`,
-		`{"type": "printf", "data": "6500000000"}`,
-		`{"type": "map", "data": {"@retransmits": 3}}`,
-		`{"type": "hist", "data": {"@wait": [{"min": 0, "max": 1023, "count": 98}, {"min": 1024, "max": 2047, "count": 2}]}}`,
-		`{"type": "printf", "data": "6900000000"}`,
-		`{"type": "map", "data": {"@retransmits": 4}}`,
-		`not JSON`,
-	})
-	if k := samples[0].Kernel; k != (Kernel{}) {
-		t.Errorf("the first interval has %+v", k)
+// TestTracer adds up what bpftrace prints in an interval.
+func TestTracer(t *testing.T) {
+	var tracer tracer
+	for range 2 {
+		for _, line := range []string{
+			`{"type": "printf", "data": "attached"}`,
+			`{"type": "map", "data": {"@retransmits": 3}}`,
+			`{"type": "hist", "data": {"@wait": [{"min": 0, "max": 1023, "count": 98}, {"min": 1024, "max": 2047, "count": 2}]}}`,
+			`{"type": "map", "data": {"@retransmits": 4}}`,
+			`not JSON`,
+		} {
+			tracer.add(line)
+		}
+		var got Kernel
+		if tracer.take(&got); got != (Kernel{Retransmits: 7, RunQueue: 2047}) {
+			t.Errorf("%+v", got)
+		}
 	}
-	if k := samples[1].Kernel; k != (Kernel{Retransmits: 7, RunQueue: 2047}) {
-		t.Errorf("the second interval has %+v", k)
+	var none Kernel
+	if tracer.take(&none); none != (Kernel{}) {
+		t.Errorf("what was taken is there again: %+v", none)
 	}
 }
 

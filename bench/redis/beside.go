@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace-io/millrace/bench/measure"
-	"github.com/millrace-io/millrace/redisbuf"
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/bench/measure"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 // A beside is what small GETs on a program's go-redis client take while large values move.
 type beside struct {
 	name string
-	move func(rdb *goredis.Client, c *redisbuf.Client) (get, set call) // nil for none
+	move func(*site) (get, set call) // nil for none
 
 	p50, p99 measure.Series // nanoseconds of a small GET
 	moved    measure.Series // bytes of large values a second
@@ -38,24 +38,23 @@ type beside struct {
 }
 
 func besides() []*beside {
-	value := (&Site{Size: largeSize}).value()
-	buf := make([]byte, largeSize+len("\r\n")) // see bufferFor
+	value, buf := (&site{size: largeSize}).value(), bufferFor(largeSize)
 	return []*beside{
 		{name: "no large values"},
-		{name: "redisbuf, its own connections", move: func(_ *goredis.Client, c *redisbuf.Client) (get, set call) {
+		{name: "redisbuf, its own connections", move: func(s *site) (get, set call) {
 			get = func(ctx context.Context) error {
-				_, err := c.GetToBuffer(ctx, key, buf)
+				_, err := s.redisbuf.GetToBuffer(ctx, key, buf)
 				return err
 			}
-			return get, func(ctx context.Context) error { return c.SetFromBuffer(ctx, setKey, value) }
+			return get, func(ctx context.Context) error { return s.redisbuf.SetFromBuffer(ctx, setKey, value) }
 		}},
-		{name: "go-redis GetToBuffer, SetFromBuffer, the same client", move: func(rdb *goredis.Client, _ *redisbuf.Client) (get, set call) {
-			get = func(ctx context.Context) error { return rdb.GetToBuffer(ctx, key, buf).Err() }
-			return get, func(ctx context.Context) error { return rdb.SetFromBuffer(ctx, setKey, value).Err() }
+		{name: "go-redis GetToBuffer, SetFromBuffer, the same client", move: func(s *site) (get, set call) {
+			get = func(ctx context.Context) error { return s.goredis.GetToBuffer(ctx, key, buf).Err() }
+			return get, func(ctx context.Context) error { return s.goredis.SetFromBuffer(ctx, setKey, value).Err() }
 		}},
-		{name: "go-redis Get, Set, the same client", move: func(rdb *goredis.Client, _ *redisbuf.Client) (get, set call) {
-			get = func(ctx context.Context) error { return rdb.Get(ctx, key).Err() }
-			return get, func(ctx context.Context) error { return rdb.Set(ctx, setKey, value, 0).Err() }
+		{name: "go-redis Get, Set, the same client", move: func(s *site) (get, set call) {
+			get = func(ctx context.Context) error { return s.goredis.Get(ctx, key).Err() }
+			return get, func(ctx context.Context) error { return s.goredis.Set(ctx, setKey, value, 0).Err() }
 		}},
 	}
 }
@@ -68,20 +67,14 @@ func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
 	if err != nil {
 		return err
 	}
-	rdb := newGoRedis(site)
-	defer rdb.Close()
-	if err := rdb.Set(ctx, smallKey, make([]byte, smallSize), 0).Err(); err != nil {
+	defer site.close()
+	if err := site.goredis.Set(ctx, smallKey, make([]byte, smallSize), 0).Err(); err != nil {
 		return err
 	}
-	c, err := redisbuf.New(rdb)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
 	all, rounds := besides(), max(1, p.Rounds/4)
 	err = measure.Rounds(ctx, len(all), rounds, func(round, i int) error {
 		p.Logf("redis: round %d, small GETs beside: %s", round+1, all[i].name)
-		return all[i].turn(ctx, rdb, c, options.beside)
+		return all[i].turn(ctx, site, options.beside)
 	})
 	if err != nil {
 		return err
@@ -97,7 +90,7 @@ func runBeside(ctx context.Context, p *measure.Params, srv *server) error {
 }
 
 // turn has large values move for as long as small ones are got.
-func (b *beside) turn(ctx context.Context, rdb *goredis.Client, c *redisbuf.Client, d time.Duration) error {
+func (b *beside) turn(ctx context.Context, s *site, d time.Duration) error {
 	cpu, began := measure.CPU(), time.Now()
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()
@@ -105,7 +98,7 @@ func (b *beside) turn(ctx context.Context, rdb *goredis.Client, c *redisbuf.Clie
 	var moved atomic.Int64
 	errs := make(chan error, smallCallers+2)
 	if b.move != nil {
-		get, set := b.move(rdb, c)
+		get, set := b.move(s)
 		for _, f := range []call{get, set} {
 			all.Go(func() { errs <- pace(ctx, largeEvery, f, &moved) })
 		}
@@ -114,7 +107,7 @@ func (b *beside) turn(ctx context.Context, rdb *goredis.Client, c *redisbuf.Clie
 	var took []time.Duration
 	for range smallCallers {
 		all.Go(func() {
-			mine, err := smallGets(ctx, rdb)
+			mine, err := smallGets(ctx, s.goredis)
 			mu.Lock()
 			took = append(took, mine...)
 			mu.Unlock()

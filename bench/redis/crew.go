@@ -1,24 +1,17 @@
 package redis
 
-import (
-	"context"
-)
+import "context"
 
-// A crew is some goroutines with one client. They wait between turns, so that a turn starts no goroutine.
+// A crew is some goroutines. They wait between turns, so that a turn starts no goroutine.
 type crew struct {
-	*client
 	orders []chan int // how many calls each is to make
 	done   chan error // of each
 }
 
-func assemble(ctx context.Context, c contender, s *Site, goroutines int) (*crew, error) {
-	cl, err := c.open(s)
-	if err != nil {
-		return nil, err
-	}
-	w := &crew{client: cl, done: make(chan error, goroutines)}
+func assemble(ctx context.Context, c contender, s *site, goroutines int) (*crew, error) {
+	w := &crew{done: make(chan error, goroutines)}
 	for range goroutines {
-		f, err := cl.worker(cl)
+		f, err := c.worker(s)
 		if err != nil {
 			w.dismiss()
 			return nil, err
@@ -43,12 +36,11 @@ func repeat(ctx context.Context, f call, n int) error {
 	return ctx.Err()
 }
 
-// dismiss ends the goroutines and closes the client.
+// dismiss ends the goroutines.
 func (w *crew) dismiss() {
 	for _, calls := range w.orders {
 		close(calls)
 	}
-	w.close()
 }
 
 // calls has each goroutine make n calls.

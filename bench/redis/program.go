@@ -83,7 +83,9 @@ func (t task) run(ctx context.Context, p *measure.Params, srv *server, sizes []i
 		if err != nil {
 			return err
 		}
-		if costs, err = t.measure(ctx, p, site, goroutines); err != nil {
+		costs, err = t.measure(ctx, p, site, goroutines)
+		site.close()
+		if err != nil {
 			return fmt.Errorf("%s, %s: %w", t.what, measure.SizeName(size), err)
 		}
 		columns = append(columns, measure.SizeName(size), "CPU")
@@ -113,7 +115,7 @@ func goroutineNames(n int) string {
 	return fmt.Sprintf("%d goroutines", n)
 }
 
-func (t task) measure(ctx context.Context, p *measure.Params, s *Site, goroutines int) ([]measure.Cost, error) {
+func (t task) measure(ctx context.Context, p *measure.Params, s *site, goroutines int) ([]measure.Cost, error) {
 	var all []measure.Contender
 	for _, c := range t.contenders {
 		w, err := assemble(ctx, c, s, goroutines)
@@ -139,11 +141,10 @@ func (c contender) check(ctx context.Context, srv *server, t task, size int) err
 	if err != nil {
 		return err
 	}
+	defer site.close()
 	var seen bytes.Buffer
 	site.audit = func(p []byte) { seen.Write(p) }
-	rdb := newGoRedis(site)
-	defer rdb.Close()
-	if err := rdb.Del(ctx, setKey).Err(); err != nil {
+	if err := site.goredis.Del(ctx, setKey).Err(); err != nil {
 		return err
 	}
 	w, err := assemble(ctx, c, site, 1)
@@ -158,7 +159,7 @@ func (c contender) check(ctx context.Context, srv *server, t task, size int) err
 	want := bytes.Repeat(site.value(), calls)
 	if t.key == "set" {
 		want = site.value()
-		value, err := rdb.Get(ctx, setKey).Bytes()
+		value, err := site.goredis.Get(ctx, setKey).Bytes()
 		if err != nil {
 			return err
 		}

@@ -3,13 +3,20 @@
 //
 // Every contender is used as its own documentation says, with one client for all goroutines. Before a case is measured,
 // every contender must move the very bytes of the value.
+//
+// Four clients do two tasks in thirteen ways, and a second table, of small values beside large ones, has a load of its
+// own.
 package redis
 
 import (
 	"context"
 	"io"
 	"math/rand/v2"
-	"net"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+
+	"github.com/millrace-io/millrace/redisbuf"
 )
 
 // A task is what a call does.
@@ -21,92 +28,91 @@ type task struct {
 
 var tasks = []task{
 	{"get", "GET into memory", []contender{
-		{"raw socket: one Write, io.ReadFull", openRawGet},
-		{"redisbuf GetToBuffer", openGetToBuffer},
-		{"redisbuf GetChain, released", openGetChain},
-		{"go-redis GetToBuffer", openGoRedisGetToBuffer},
-		{"go-redis Get().Bytes", openGoRedisGet},
-		{"rueidis AsBytes", openRueidisGet},
-		{"rueidis DoStream to io.Discard", openRueidisStream},
+		{"raw socket: one Write, io.ReadFull", rawGet},
+		{"redisbuf GetToBuffer", redisbufGetToBuffer},
+		{"redisbuf GetChain, released", redisbufGetChain},
+		{"go-redis GetToBuffer", goRedisGetToBuffer},
+		{"go-redis Get().Bytes", goRedisGet},
+		{"rueidis AsBytes", rueidisGet},
+		{"rueidis DoStream to io.Discard", rueidisStream},
 	}},
 	{"set", "SET from memory", []contender{
-		{"raw socket: net.Buffers", openRawSet},
-		{"redisbuf SetFromBuffer", openSetFromBuffer},
-		{"redisbuf SetChain", openSetChain},
-		{"go-redis SetFromBuffer", openGoRedisSetFromBuffer},
-		{"go-redis Set", openGoRedisSet},
-		{"rueidis SET, BinaryString", openRueidisSet},
+		{"raw socket: net.Buffers", rawSet},
+		{"redisbuf SetFromBuffer", redisbufSetFromBuffer},
+		{"redisbuf SetChain", redisbufSetChain},
+		{"go-redis SetFromBuffer", goRedisSetFromBuffer},
+		{"go-redis Set", goRedisSet},
+		{"rueidis SET, BinaryString", rueidisSet},
 	}},
 }
 
 // A contender is a way to do a task.
 type contender struct {
 	name string
-	open func(*Site) (*client, error)
+	// worker returns what one goroutine calls again and again.
+	worker func(*site) (call, error)
 }
 
 // A call moves a value once. It gives a value that it has read to the site's audit, if there is one, and drops it otherwise.
 type call func(context.Context) error
 
-// A client is a contender at work, for any number of goroutines.
-type client struct {
-	opened
-	worker func(c *client) (call, error) // what one goroutine calls again and again
-}
+// A site is what all contenders find.
+type site struct {
+	addr string // of the server
+	size int    // of every value
 
-// opened are clients, connections and files that are closed in the end.
-type opened []io.Closer
-
-func (o *opened) add(c io.Closer) { *o = append(*o, c) }
-
-// dial opens a connection that is closed with all others.
-func (o *opened) dial(addr string) (net.Conn, error) {
-	conn, err := net.Dial("tcp", addr)
-	if err == nil {
-		o.add(conn)
-	}
-	return conn, err
-}
-
-// close closes all of it, the last one first.
-func (o opened) close() {
-	for i := range o {
-		o[len(o)-1-i].Close()
-	}
-}
-
-// A Site is what all contenders find.
-type Site struct {
-	Addr string // of the server
-	Size int    // of every value
+	goredis  *goredis.Client
+	redisbuf *redisbuf.Client
+	rueidis  rueidis.Client
+	closers  []io.Closer // the clients, and what workers have opened
 
 	audit func(piece []byte) // of a check: each value that was read, piece by piece
 }
 
-// key is what all contenders read.
-const key = "bench:value"
+// open makes the clients, each as its README does.
+func (s *site) open() (err error) {
+	s.goredis = goredis.NewClient(&goredis.Options{Addr: s.addr})
+	s.add(s.goredis)
+	if s.redisbuf, err = redisbuf.New(s.goredis); err != nil {
+		return err
+	}
+	s.add(s.redisbuf)
+	s.rueidis, err = rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, DisableCache: true})
+	if err != nil {
+		return err
+	}
+	s.add(closeFunc(s.rueidis.Close))
+	return nil
+}
 
-// setKey is what they set.
-const setKey = "bench:set"
+func (s *site) add(c io.Closer) { s.closers = append(s.closers, c) }
+
+// close closes all of it, the last one first.
+func (s *site) close() {
+	for i := range s.closers {
+		s.closers[len(s.closers)-1-i].Close()
+	}
+}
+
+type closeFunc func()
+
+func (f closeFunc) Close() error { f(); return nil }
+
+const (
+	key    = "bench:value" // what all contenders read
+	setKey = "bench:set"   // what they set
+)
 
 // value is what is read and set: random bytes, the same ones each time.
-func (s *Site) value() []byte {
-	p := make([]byte, s.Size)
+func (s *site) value() []byte {
+	p := make([]byte, s.size)
 	rand.NewChaCha8([32]byte{}).Read(p)
 	return p
 }
 
 // saw gives what was read to a check.
-func (s *Site) saw(piece []byte) {
+func (s *site) saw(piece []byte) {
 	if s.audit != nil {
 		s.audit(piece)
 	}
-}
-
-// An auditor is a Writer that gives what was read to a check.
-type auditor struct{ s *Site }
-
-func (a auditor) Write(p []byte) (int, error) {
-	a.s.saw(p)
-	return len(p), nil
 }

@@ -40,15 +40,13 @@ func TestContendersDeliver(t *testing.T) {
 // TestCheckSeesOtherBytes has contenders that move nothing, or too little.
 func TestCheckSeesOtherBytes(t *testing.T) {
 	srv := start(t)
-	idle := contender{"idle", func(*Site) (*client, error) {
-		return &client{worker: func(*client) (call, error) {
-			return func(context.Context) error { return nil }, nil
-		}}, nil
+	idle := contender{"idle", func(*site) (call, error) {
+		return func(context.Context) error { return nil }, nil
 	}}
-	short := contender{"short", func(s *Site) (*client, error) {
+	short := contender{"short", func(s *site) (call, error) {
 		less := *s
-		less.Size--
-		return openGoRedisSet(&less)
+		less.size--
+		return goRedisSet(&less)
 	}}
 	for _, c := range []contender{idle, short} {
 		if err := c.check(t.Context(), srv, tasks[1], 100); err == nil {
@@ -79,6 +77,14 @@ func TestProgram(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "NaN") || strings.Contains(out.String(), "| - ") {
 		t.Errorf("holes in the tables:\n%s", &out)
+	}
+}
+
+func TestServerIsGone(t *testing.T) {
+	srv := start(t)
+	srv.Stop()
+	if _, err := srv.site(t.Context(), 1); err == nil {
+		t.Error("clients find a server that has ended")
 	}
 }
 

@@ -61,10 +61,16 @@ func version(path string) string {
 	return "redis-server"
 }
 
-// site prepares the server for values of a size: one that can be read.
-func (s *server) site(ctx context.Context, size int) (*Site, error) {
-	site := &Site{Addr: s.Addr, Size: size}
-	rdb := newGoRedis(site)
-	defer rdb.Close()
-	return site, rdb.Set(ctx, key, site.value(), 0).Err()
+// site prepares the server for values of a size: one that can be read. The caller closes it.
+func (s *server) site(ctx context.Context, size int) (*site, error) {
+	site := &site{addr: s.Addr, size: size}
+	err := site.open()
+	if err == nil {
+		err = site.goredis.Set(ctx, key, site.value(), 0).Err()
+	}
+	if err != nil {
+		site.close()
+		return nil, err
+	}
+	return site, nil
 }

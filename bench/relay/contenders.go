@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -40,10 +39,10 @@ const defaultLatency = 50 * time.Millisecond
 
 const specs = "nginx[@CHUNK], copy, share, millrace[@BOUND], bare[@BOUND]"
 
-// parseContenders reads a list such as nginx,nginx@65536,copy,share,bare@50ms,millrace@0,millrace.
-func parseContenders(list string, b *builder) (all []contender, err error) {
+// parseContenders reads a list such as nginx,nginx@65536,copy,share,bare@50ms,millrace@0,millrace. Programs go to dir.
+func parseContenders(list string, dir string) (all []contender, err error) {
 	for _, spec := range strings.Split(list, ",") {
-		c, err := parseContender(strings.TrimSpace(spec), b)
+		c, err := parseContender(strings.TrimSpace(spec), dir)
 		if err != nil {
 			return nil, fmt.Errorf("contender %q: %w; there are %s", spec, err, specs)
 		}
@@ -53,7 +52,7 @@ func parseContenders(list string, b *builder) (all []contender, err error) {
 	return all, nil
 }
 
-func parseContender(spec string, b *builder) (contender, error) {
+func parseContender(spec string, dir string) (contender, error) {
 	name, value, valued := strings.Cut(spec, "@")
 	var bound time.Duration
 	var err error
@@ -72,51 +71,29 @@ func parseContender(spec string, b *builder) (contender, error) {
 		}
 		return nginx(chunk), nil
 	case (name == "copy" || name == "share") && !valued:
-		return goRelay(b, name), nil
+		return goRelay(dir, name), nil
 	case name == "millrace":
 		if !valued {
 			bound = defaultLatency
 		}
-		return millrace(b, bound), nil
+		return millrace(dir, bound), nil
 	case name == "bare":
-		return bare(b, bound), nil
+		return bare(dir, bound), nil
 	}
 	return contender{}, fmt.Errorf("unknown")
 }
 
-// A builder compiles programs, each once.
-type builder struct{ dir string }
-
-func (b *builder) build(ctx context.Context, pkg string) (string, error) {
-	out := filepath.Join(b.dir, filepath.Base(pkg))
-	if _, err := os.Stat(out); err == nil {
-		return out, nil
-	}
-	list := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", pkg)
-	list.Stderr = os.Stderr
-	dir, err := list.Output()
-	if err != nil {
-		return "", fmt.Errorf("finding %s: %w", pkg, err)
-	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", out, ".")
-	build.Dir = strings.TrimSpace(string(dir))
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as `make build` does
-	if msg, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, msg)
-	}
-	return out, nil
-}
-
-// built is a contender that is a Go program. Its arguments are made for the address that it listens on.
-func built(b *builder, name, pkg string, args func(addr string, c load.Config) []string) contender {
+// built is a contender that is a Go program, compiled to dir. Its arguments are made for the address that it listens
+// on.
+func built(dir string, name, pkg string, args func(addr string, c load.Config) []string) contender {
 	return contender{
 		name: name, protocol: "HTTP-FLV",
 		prepare: func(ctx context.Context) error {
-			_, err := b.build(ctx, pkg)
+			_, err := measure.Build(ctx, dir, pkg)
 			return err
 		},
 		start: func(ctx context.Context, _ string, c load.Config) (*running, error) {
-			bin, err := b.build(ctx, pkg)
+			bin, err := measure.Build(ctx, dir, pkg)
 			if err != nil {
 				return nil, err
 			}
@@ -132,8 +109,8 @@ func built(b *builder, name, pkg string, args func(addr string, c load.Config) [
 }
 
 // millrace is millrace serve with a latency bound.
-func millrace(b *builder, latency time.Duration) contender {
-	return built(b, fmt.Sprintf("millrace serve, %v", latency), "github.com/millrace-io/millrace/cmd/millrace",
+func millrace(dir string, latency time.Duration) contender {
+	return built(dir, fmt.Sprintf("millrace serve, %v", latency), "github.com/millrace-io/millrace/cmd/millrace",
 		func(addr string, _ load.Config) []string {
 			return []string{"serve", "--listen", addr, "--latency", latency.String(), "--log-level", "warn"}
 		})
@@ -142,23 +119,23 @@ func millrace(b *builder, latency time.Duration) contender {
 const goRelayPackage = "github.com/millrace-io/millrace/bench/cmd/gorelay"
 
 // goRelay is a relay as it is written with net/http.
-func goRelay(b *builder, kind string) contender {
+func goRelay(dir string, kind string) contender {
 	name := "Go: a copy a viewer, Write and Flush"
 	if kind == "share" {
 		name = "Go: shared slices, hijack, net.Buffers"
 	}
-	return built(b, name, goRelayPackage, func(addr string, _ load.Config) []string {
+	return built(dir, name, goRelayPackage, func(addr string, _ load.Config) []string {
 		return []string{"-listen", addr, "-kind", kind}
 	})
 }
 
 // bare has every byte ready before the first viewer comes, receives nothing, and only writes.
-func bare(b *builder, batch time.Duration) contender {
+func bare(dir string, batch time.Duration) contender {
 	name := "bare writes, a goroutine a viewer"
 	if batch > 0 {
 		name += fmt.Sprintf(", %v", batch)
 	}
-	c := built(b, name, goRelayPackage, func(addr string, c load.Config) []string {
+	c := built(dir, name, goRelayPackage, func(addr string, c load.Config) []string {
 		return []string{"-kind", "bare", "-listen", addr, "-bitrate", strconv.Itoa(c.BitRate), "-batch", batch.String()}
 	})
 	start := c.start
@@ -171,9 +148,6 @@ func bare(b *builder, batch time.Duration) contender {
 }
 
 const nginxConf = `load_module %s;
-worker_processes 1;
-error_log /dev/null crit;
-pid nginx.pid;
 events {
     worker_connections 8192;
 }
@@ -194,56 +168,38 @@ const nginxPackages = "nginx libnginx-mod-rtmp"
 // nginxModule returns where the distribution has put the rtmp module.
 func nginxModule() (string, error) {
 	for _, dir := range []string{"/usr/lib", "/usr/lib64", "/usr/share"} {
-		if m := dir + "/nginx/modules/ngx_rtmp_module.so"; fileExists(m) {
-			return m, nil
+		module := dir + "/nginx/modules/ngx_rtmp_module.so"
+		if _, err := os.Stat(module); err == nil {
+			return module, nil
 		}
 	}
 	return "", measure.Missing("nginx's rtmp module", nginxPackages)
 }
 
-func fileExists(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil
-}
-
 // nginx is nginx with the rtmp module, as its documentation sets it up for live streams. What nginxConf does not name is at
 // its default, so that Nagle's algorithm is on and the send queue has 256 places.
 func nginx(chunk int) contender {
-	find := func() (path, module string, err error) {
-		if module, err = nginxModule(); err == nil {
-			path, err = measure.Find("nginx", nginxPackages)
-		}
-		return path, module, err
-	}
 	return contender{
 		name: fmt.Sprintf("nginx-rtmp, chunk_size %d", chunk), protocol: "RTMP",
 		prepare: func(context.Context) error {
-			_, _, err := find()
+			_, err := measure.Find("nginx", nginxPackages)
+			if err == nil {
+				_, err = nginxModule()
+			}
 			return err
 		},
 		start: func(ctx context.Context, dir string, c load.Config) (*running, error) {
-			path, module, err := find()
+			module, err := nginxModule()
 			if err != nil {
 				return nil, err
 			}
-			addr, err := measure.FreeAddr()
+			s, err := measure.StartNginx(ctx, dir, func(addr string) string {
+				return fmt.Sprintf(nginxConf, module, addr, chunk)
+			})
 			if err != nil {
 				return nil, err
 			}
-			conf := filepath.Join(dir, "nginx.conf")
-			if err := os.WriteFile(conf, fmt.Appendf(nil, nginxConf, module, addr, chunk), 0o644); err != nil {
-				return nil, err
-			}
-			s, err := measure.StartServer(ctx, addr, exec.Command(path, "-p", dir, "-c", conf, "-e", "stderr", "-g", "daemon off;"))
-			if err != nil {
-				return nil, err
-			}
-			// The master does nothing: its memory is the worker's own, counted twice.
-			if err := s.UseWorkers(1); err != nil {
-				s.Stop()
-				return nil, err
-			}
-			c.Protocol = &rtmp.Server{Addr: addr}
+			c.Protocol = &rtmp.Server{Addr: s.Addr}
 			return &running{s, c}, nil
 		},
 	}

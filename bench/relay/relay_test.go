@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q is %+v", s, c)
 		}
 	}
-	all, err := parseContenders("nginx,nginx@65536,share,millrace,millrace@0,bare,bare@50ms", &builder{})
+	all, err := parseContenders("nginx,nginx@65536,share,millrace,millrace@0,bare,bare@50ms", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	for _, s := range []string{"", "apache", "nginx@1s", "node", "copy-x", "bare-x", "millrace@soon"} {
-		if _, err := parseContenders(s, &builder{}); err == nil {
+		if _, err := parseContenders(s, ""); err == nil {
 			t.Errorf("%q is accepted", s)
 		}
 	}
@@ -44,7 +44,7 @@ func TestContendersDeliver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs servers")
 	}
-	all, err := parseContenders("nginx,nginx@65536,copy,share,bare,bare@20ms,millrace,millrace@0", &builder{t.TempDir()})
+	all, err := parseContenders("nginx,nginx@65536,copy,share,bare,bare@20ms,millrace,millrace@0", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -65,10 +64,7 @@ type testCase struct {
 	bytes, stackbuf, builder work
 }
 
-const (
-	piece = 16 // bytes of each Write
-	kib   = 1 << 10
-)
+const kib = 1 << 10
 
 // What is written and read. It is not on the heap, which it would make larger: the collector would run less often, to the
 // advantage of the type that makes the most garbage.
@@ -91,10 +87,7 @@ func cases() (all []testCase) {
 	for _, n := range []int{5, 64, kib} {
 		all = append(all, newOnly(n))
 	}
-	for _, n := range []int{64, 64 * kib} {
-		all = append(all, writes(n), writeBytes(n))
-	}
-	return append(all, readFrom(64*kib), fprintf())
+	return append(all, readFrom(64*kib))
 }
 
 func newString(size int) testCase {
@@ -145,64 +138,6 @@ func newOnly(size int) testCase {
 		}}
 }
 
-func writes(size int) testCase {
-	return testCase{fmt.Sprintf("new, %d B by Write of %d", size, piece),
-		func(n int) {
-			for range n {
-				var b bytes.Buffer
-				for i := 0; i < size; i += piece {
-					b.Write(data[i : i+piece])
-				}
-				lastLen = b.Len()
-			}
-		}, func(n int) {
-			for range n {
-				var b stackbuf.Buffer
-				for i := 0; i < size; i += piece {
-					b.Write(data[i : i+piece])
-				}
-				lastLen = b.Len()
-			}
-		}, func(n int) {
-			for range n {
-				var b strings.Builder
-				for i := 0; i < size; i += piece {
-					b.Write(data[i : i+piece])
-				}
-				lastLen = b.Len()
-			}
-		}}
-}
-
-func writeBytes(size int) testCase {
-	return testCase{fmt.Sprintf("new, %d B by WriteByte", size),
-		func(n int) {
-			for range n {
-				var b bytes.Buffer
-				for i := range size {
-					b.WriteByte(byte(i))
-				}
-				lastLen = b.Len()
-			}
-		}, func(n int) {
-			for range n {
-				var b stackbuf.Buffer
-				for i := range size {
-					b.WriteByte(byte(i))
-				}
-				lastLen = b.Len()
-			}
-		}, func(n int) {
-			for range n {
-				var b strings.Builder
-				for i := range size {
-					b.WriteByte(byte(i))
-				}
-				lastLen = b.Len()
-			}
-		}}
-}
-
 // readFrom reads a source that tells its size. A strings.Builder has no ReadFrom.
 func readFrom(size int) testCase {
 	return testCase{name: fmt.Sprintf("new, ReadFrom %d KiB, size known", size/kib),
@@ -216,30 +151,6 @@ func readFrom(size int) testCase {
 			for range n {
 				var b stackbuf.Buffer
 				b.ReadFrom(bytes.NewReader(data[:size]))
-				lastLen = b.Len()
-			}
-		}}
-}
-
-func fprintf() testCase {
-	line := func(w io.Writer, i int) { fmt.Fprintf(w, "%s=%d", "id", i) }
-	return testCase{"new, fmt.Fprintf",
-		func(n int) {
-			for i := range n {
-				var b bytes.Buffer
-				line(&b, i)
-				lastLen = b.Len()
-			}
-		}, func(n int) {
-			for i := range n {
-				var b stackbuf.Buffer
-				line(&b, i)
-				lastLen = b.Len()
-			}
-		}, func(n int) {
-			for i := range n {
-				var b strings.Builder
-				line(&b, i)
 				lastLen = b.Len()
 			}
 		}}

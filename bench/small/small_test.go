@@ -1,6 +1,8 @@
 package small
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -36,5 +38,10 @@ func TestProgram(t *testing.T) {
 		if !strings.Contains(out.String(), "| "+c.name+" ") {
 			t.Errorf("no row of %q:\n%s", c.name, &out)
 		}
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := Program.Main(stopped, nil, &out, t.Output()); !errors.Is(err, context.Canceled) {
+		t.Errorf("a program that is interrupted ends with %v", err)
 	}
 }

@@ -146,26 +146,15 @@ func (c *cycle) put(key string, write uint64, size, stop int64, url string, head
 	if stop < size {
 		body = io.MultiReader(body, readerFunc(func() error { pause(c.working, 75*time.Millisecond); return errBreakOff }))
 	}
-	req, err := http.NewRequestWithContext(c.hard, http.MethodPut, url, io.NopCloser(body))
-	if err != nil {
-		return err
-	}
-	req.ContentLength = size
+	length := size
 	if write%2 == 0 {
-		req.ContentLength = -1 // chunked
+		length = -1 // chunked
 	}
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	res, err := c.requests.Do(req)
+	res, err := c.send(http.MethodPut, url, body, length, []int{http.StatusCreated, http.StatusNoContent}, header...)
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusNoContent {
-		return statusOf("PUT "+url, res)
-	}
-	return nil
+	return res.Body.Close()
 }
 
 // A readerFunc is a Reader that has no bytes, only an error.
@@ -182,7 +171,7 @@ func missing(err error) bool {
 func (c *cycle) remove(b *blob, url string) error {
 	absent := b.absent(b.oldest()) // if the server says that there is none
 	write := b.begin(true)
-	res, err := c.do(c.hard, http.MethodDelete, url, http.StatusNoContent)
+	res, err := c.do(http.MethodDelete, url, http.StatusNoContent)
 	if missing(err) {
 		err = absent
 	} else if err == nil {
@@ -209,7 +198,7 @@ func (c *cycle) get(b *blob, url string) error {
 
 // read reads a blob to its end, and returns the number of its write if every byte is right.
 func (c *cycle) read(key, url string) (write uint64, err error) {
-	res, err := c.do(c.hard, http.MethodGet, url, http.StatusOK)
+	res, err := c.do(http.MethodGet, url, http.StatusOK)
 	if err != nil {
 		return 0, err
 	}

@@ -239,7 +239,7 @@ func (t *target) sample(ctx context.Context) (point, error) {
 	}); err != nil {
 		return p, err
 	}
-	return p, p.look(t.proc.cmd.Process.Pid)
+	return p, p.look(t.proc.Cmd.Process.Pid)
 }
 
 // look asks Linux, which is better than to ask the process: that has one more descriptor while it answers. On other systems it

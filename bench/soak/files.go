@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -40,12 +41,13 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 	case way < 3 && size > 0:
 		from := r.Int64N(size)
 		to := from + r.Int64N(size-from)
-		return c.filePart(name, url, fmt.Sprintf("bytes=%d-%d", from, to), from, to)
+		return c.download(name, url, fmt.Sprintf("bytes=%d-%d", from, to), from, to)
 	case way == 3 && size > 0:
 		n := 1 + r.Int64N(size)
-		return c.filePart(name, url, fmt.Sprintf("bytes=-%d", n), size-n, size-1)
+		return c.download(name, url, fmt.Sprintf("bytes=-%d", n), size-n, size-1)
 	case way == 4 && size > 0:
-		res, err := c.do(c.hard, http.MethodGet, url, http.StatusRequestedRangeNotSatisfiable, "Range", fmt.Sprintf("bytes=%d-", size+1))
+		part := fmt.Sprintf("bytes=%d-", size+1)
+		res, err := c.do(http.MethodGet, url, http.StatusRequestedRangeNotSatisfiable, "Range", part)
 		if err != nil {
 			return err
 		}
@@ -53,7 +55,7 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 	case way == 5:
 		return c.fileAgain(url, size)
 	case way == 6 && size > 1<<20: // hangs up in the middle
-		res, err := c.do(c.hard, http.MethodGet, url, http.StatusOK)
+		res, err := c.do(http.MethodGet, url, http.StatusOK)
 		if err != nil {
 			return err
 		}
@@ -61,19 +63,23 @@ func (c *cycle) file(url string, _ context.Context, r *rand.Rand) error {
 		_, err = io.CopyN(&content{what: "file " + name, id: contentOf(name)}, res.Body, r.Int64N(size/2))
 		return err
 	}
-	res, err := c.do(c.hard, http.MethodGet, url, http.StatusOK)
-	if err != nil {
-		return err
-	}
-	return c.compareFile(name, res.Body, 0, size-1)
+	return c.download(name, url, "", 0, size-1)
 }
 
 // do sends a request without a body, and returns the answer if it has the status that is wanted. The caller closes its body.
-func (c *cycle) do(ctx context.Context, method, url string, status int, header ...string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+func (c *cycle) do(method, url string, status int, header ...string) (*http.Response, error) {
+	return c.send(method, url, nil, 0, []int{status}, header...)
+}
+
+// send is do for a request with a body of a length, which is -1 if the body is to come in chunks.
+func (c *cycle) send(
+	method, url string, body io.Reader, length int64, status []int, header ...string,
+) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(c.hard, method, url, body)
 	if err != nil {
 		return nil, err
 	}
+	req.ContentLength = length
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
@@ -81,7 +87,7 @@ func (c *cycle) do(ctx context.Context, method, url string, status int, header .
 	if err != nil {
 		return nil, err
 	}
-	if res.StatusCode != status {
+	if !slices.Contains(status, res.StatusCode) {
 		defer res.Body.Close()
 		return nil, statusOf(method+" "+url, res)
 	}
@@ -104,33 +110,34 @@ func statusOf(what string, res *http.Response) error {
 	return &statusError{what, res.StatusCode, string(text)}
 }
 
-func (c *cycle) filePart(name, url, part string, from, to int64) error {
-	res, err := c.do(c.hard, http.MethodGet, url, http.StatusPartialContent, "Range", part)
+// download asks for the part of a file that a Range header names, or for the whole if part is empty. What comes must
+// be the bytes from one offset to another, both included.
+func (c *cycle) download(name, url, part string, from, to int64) error {
+	status, header := http.StatusOK, []string(nil)
+	if part != "" {
+		status, header = http.StatusPartialContent, []string{"Range", part}
+	}
+	res, err := c.do(http.MethodGet, url, status, header...)
 	if err != nil {
 		return err
 	}
-	if got, want := res.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-%d/%d", from, to, fileSizes[name]); got != want {
-		_ = res.Body.Close()
+	defer res.Body.Close()
+	got, want := res.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-%d/%d", from, to, fileSizes[name])
+	if part != "" && got != want {
 		return wrong("file %s: Content-Range is %q, want %q", name, got, want)
 	}
-	return c.compareFile(name, res.Body, from, to)
-}
-
-// compareFile reads a body to its end and closes it. It must be the bytes of a file from one offset to another, both included.
-func (c *cycle) compareFile(name string, body io.ReadCloser, from, to int64) error {
-	defer body.Close()
-	want := &content{what: "file " + name, id: contentOf(name), off: from}
-	n, err := io.Copy(want, body)
+	body := &content{what: "file " + name, id: contentOf(name), off: from}
+	n, err := io.Copy(body, res.Body)
 	c.done.add(checked, n)
-	if err == nil && want.off != to+1 {
-		err = wrong("file %s ended at byte %d, want %d", name, want.off, to+1)
+	if err == nil && body.off != to+1 {
+		err = wrong("file %s ended at byte %d, want %d", name, body.off, to+1)
 	}
 	return err
 }
 
 // fileAgain asks for a file that the client has.
 func (c *cycle) fileAgain(url string, size int64) error {
-	head, err := c.do(c.hard, http.MethodHead, url, http.StatusOK)
+	head, err := c.do(http.MethodHead, url, http.StatusOK)
 	if err != nil {
 		return err
 	}
@@ -138,7 +145,7 @@ func (c *cycle) fileAgain(url string, size int64) error {
 	if head.ContentLength != size {
 		return wrong("HEAD says %d bytes, want %d", head.ContentLength, size)
 	}
-	res, err := c.do(c.hard, http.MethodGet, url, http.StatusNotModified, "If-None-Match", head.Header.Get("Etag"))
+	res, err := c.do(http.MethodGet, url, http.StatusNotModified, "If-None-Match", head.Header.Get("Etag"))
 	if err != nil {
 		return err
 	}

@@ -37,37 +37,23 @@ var errBehind = errors.New("disconnected by the server")
 
 // Next implements load.Subscription. It reads a fragment, or a box of the header.
 func (v *mp4View) Next(a *load.Arrival) error {
-	err := v.next(a)
+	kind, box, err := v.box()
+	if err == nil {
+		*a = load.Arrival{Kind: load.Video, Size: len(box), Waited: true, At: time.Now()}
+		switch kind {
+		case "ftyp":
+		case "moov":
+			err = v.header(box[8:])
+		case "moof":
+			err = v.fragment(bytes.Clone(box))
+		default:
+			err = v.wrong("a box %q after tag %d", kind, v.last)
+		}
+	}
 	if isCut(err) && v.ctx.Err() == nil && v.session.up.Err() == nil {
 		v.session.cut.Add(1)
 		return errBehind
 	}
-	return err
-}
-
-func (v *mp4View) next(a *load.Arrival) error {
-	head, err := v.Peek(8)
-	if err != nil {
-		return err
-	}
-	kind, size := string(head[4:8]), int(binary.BigEndian.Uint32(head))
-	if size < 8 || size > maxBox {
-		return v.wrong("a box of %d bytes, after tag %d", size, v.last)
-	}
-	box, err := v.Read(size)
-	if err != nil {
-		return err
-	}
-	switch kind {
-	case "ftyp":
-	case "moov":
-		err = v.header(box[8:])
-	case "moof":
-		err = v.fragment(bytes.Clone(box))
-	default:
-		err = v.wrong("a box %q after tag %d", kind, v.last)
-	}
-	*a = load.Arrival{Kind: load.Video, Size: size, Waited: true, At: time.Now()}
 	return err
 }
 
@@ -79,17 +65,39 @@ func (v *mp4View) Close() error {
 	return v.Subscription.Close()
 }
 
-// boxes calls f for each box in b with its kind and what is in it.
+// box reads a box. Its bytes, which begin with its size and kind, are valid until the next call.
+func (v *mp4View) box() (kind string, box []byte, err error) {
+	head, err := v.Peek(8)
+	if err != nil {
+		return "", nil, err
+	}
+	kind, size := string(head[4:]), int(binary.BigEndian.Uint32(head))
+	if size < 8 || size > maxBox {
+		return "", nil, v.wrong("a box of %d bytes, after tag %d", size, v.last)
+	}
+	box, err = v.Read(size)
+	return kind, box, err
+}
+
+// boxes calls f for each box in b with its kind and what is in it. Of a box that only contains others it calls f for
+// those.
 func boxes(b []byte, f func(kind string, in []byte) error) error {
 	for len(b) > 0 {
 		if len(b) < 8 {
 			return errBoxes
 		}
-		size := int(binary.BigEndian.Uint32(b))
+		kind, size := string(b[4:8]), int(binary.BigEndian.Uint32(b))
 		if size < 8 || size > len(b) {
 			return errBoxes
 		}
-		if err := f(string(b[4:8]), b[8:size]); err != nil {
+		var err error
+		switch in := b[8:size]; kind {
+		case "trak", "mdia", "traf":
+			err = boxes(in, f)
+		default:
+			err = f(kind, in)
+		}
+		if err != nil {
 			return err
 		}
 		b = b[size:]
@@ -100,24 +108,15 @@ func boxes(b []byte, f func(kind string, in []byte) error) error {
 // header reads which track has what.
 func (v *mp4View) header(moov []byte) error {
 	v.tracks = make(map[uint32]*mp4Track)
-	err := boxes(moov, func(kind string, trak []byte) error {
-		if kind != "trak" {
-			return nil
+	var id uint32
+	err := boxes(moov, func(kind string, in []byte) error {
+		switch {
+		case kind == "tkhd" && len(in) >= 16:
+			id = binary.BigEndian.Uint32(in[12:])
+		case kind == "hdlr" && len(in) >= 12:
+			v.tracks[id] = &mp4Track{kind: map[string]byte{"vide": load.Video, "soun": load.Audio}[string(in[8:12])]}
 		}
-		var id uint32
-		var visit func(kind string, in []byte) error
-		visit = func(kind string, in []byte) error {
-			switch {
-			case kind == "mdia":
-				return boxes(in, visit)
-			case kind == "tkhd" && len(in) >= 16:
-				id = binary.BigEndian.Uint32(in[12:])
-			case kind == "hdlr" && len(in) >= 12:
-				v.tracks[id] = &mp4Track{kind: map[string]byte{"vide": load.Video, "soun": load.Audio}[string(in[8:12])]}
-			}
-			return nil
-		}
-		return boxes(trak, visit)
+		return nil
 	})
 	if err != nil || len(v.tracks) != 2 {
 		return v.wrong("a header of %d tracks: %v", len(v.tracks), err)
@@ -130,86 +129,59 @@ func (v *mp4View) header(moov []byte) error {
 	return nil
 }
 
-// fragment reads the box after moof, which has the samples that moof describes.
+// fragment reads the box after moof, and compares the samples in it that moof describes.
 func (v *mp4View) fragment(moof []byte) error {
-	head, err := v.Peek(8)
+	kind, mdat, err := v.box()
 	if err != nil {
 		return err
 	}
-	if string(head[4:]) != "mdat" || v.tracks == nil {
-		return v.wrong("a box %q where mdat is due, after tag %d", head[4:], v.last)
+	if kind != "mdat" || v.tracks == nil {
+		return v.wrong("a box %q where mdat is due, after tag %d", kind, v.last)
 	}
-	size := int(binary.BigEndian.Uint32(head))
-	if size < 8 || size > maxBox {
-		return v.wrong("a box of %d bytes, after tag %d", size, v.last)
-	}
-	mdat, err := v.Read(size)
-	v.session.done.add(checked, int64(len(moof)+len(mdat)))
-	if err != nil {
-		return err
-	}
-	f := &mp4Fragment{view: v, all: append(moof, mdat...), rest: mdat[8:]}
+	size := len(moof) + len(mdat)
+	v.session.done.add(checked, int64(size))
+	rest := mdat[8:]
+	var track *mp4Track
+	var at int64 // when the next sample of track begins
 	err = boxes(moof[8:], func(kind string, in []byte) error {
-		if kind != "traf" {
-			return nil
+		switch {
+		case kind == "tfhd" && len(in) >= 8:
+			if track = v.tracks[binary.BigEndian.Uint32(in[4:])]; track == nil {
+				return errBoxes
+			}
+		case kind == "tfdt" && len(in) >= 12:
+			at = int64(binary.BigEndian.Uint64(in[4:]))
+		case kind == "trun" && len(in) >= 12 && track != nil:
+			count, offset, rows := int(binary.BigEndian.Uint32(in[4:])), int(binary.BigEndian.Uint32(in[8:])), in[12:]
+			width := 8 // of a row: duration and size and, of pictures, flags and delay
+			if track.kind == load.Video {
+				width = 16
+			}
+			if len(rows) != count*width || offset != size-len(rest) {
+				return errBoxes
+			}
+			for ; len(rows) > 0; rows = rows[width:] {
+				n := int(binary.BigEndian.Uint32(rows[4:]))
+				if n > len(rest) {
+					return errBoxes
+				}
+				key := width == 16 && binary.BigEndian.Uint32(rows[8:]) == 2<<24 // depends on no other sample
+				if err := v.sample(track, key, rest[:n], at); err != nil {
+					return err
+				}
+				at += int64(binary.BigEndian.Uint32(rows))
+				track.end, rest = at, rest[n:]
+			}
 		}
-		return boxes(in, f.box)
+		return nil
 	})
-	if err == nil && len(f.rest) > 0 {
+	if err == nil && len(rest) > 0 {
 		err = errBoxes
 	}
 	if err == errBoxes {
 		return v.wrong("a fragment after tag %d: %v", v.last, err)
 	}
 	return err
-}
-
-// An mp4Fragment is a fragment while it is read.
-type mp4Fragment struct {
-	view  *mp4View
-	all   []byte // moof and mdat
-	rest  []byte // of mdat, what has not been compared
-	track *mp4Track
-	at    int64 // when the next sample of track begins
-}
-
-// box reads a box of a track's part of a fragment.
-func (f *mp4Fragment) box(kind string, in []byte) error {
-	switch {
-	case kind == "tfhd" && len(in) >= 8:
-		if f.track = f.view.tracks[binary.BigEndian.Uint32(in[4:])]; f.track == nil {
-			return errBoxes
-		}
-	case kind == "tfdt" && len(in) >= 12:
-		f.at = int64(binary.BigEndian.Uint64(in[4:]))
-	case kind == "trun" && len(in) >= 12:
-		return f.run(int(binary.BigEndian.Uint32(in[4:])), int(binary.BigEndian.Uint32(in[8:])), in[12:])
-	}
-	return nil
-}
-
-// run compares the samples of a track, each of which has a row: duration and size and, of pictures, flags and delay.
-func (f *mp4Fragment) run(count, offset int, rows []byte) error {
-	width := 8
-	if f.track != nil && f.track.kind == load.Video {
-		width = 16
-	}
-	if f.track == nil || len(rows) != count*width || offset != len(f.all)-len(f.rest) {
-		return errBoxes
-	}
-	for ; len(rows) > 0; rows = rows[width:] {
-		size := int(binary.BigEndian.Uint32(rows[4:]))
-		if size > len(f.rest) {
-			return errBoxes
-		}
-		key := width == 16 && binary.BigEndian.Uint32(rows[8:]) == 2<<24 // depends on no other sample
-		if err := f.view.sample(f.track, key, f.rest[:size], f.at); err != nil {
-			return err
-		}
-		f.at += int64(binary.BigEndian.Uint32(rows))
-		f.track.end, f.rest = f.at, f.rest[size:]
-	}
-	return nil
 }
 
 // sample compares a sample, which begins at the time at.

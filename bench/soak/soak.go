@@ -6,6 +6,9 @@
 //
 // Work comes in cycles. At the end of a cycle all clients hang up. When the server says that nothing is in progress, what
 // it still holds is compared with the cycles before of the same process: the quiet point.
+//
+// Most of the package is what knows which bytes must come: of FLV and MP4, of files and their ranges, of blobs that
+// are replaced, lost or expire. Publishers and viewers are those of internal/load.
 package soak
 
 import (
@@ -13,15 +16,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
 )
 
 // Config says what a run consists of.
 type Config struct {
-	Program []string // how a server is started: path and arguments, to which its flags are added
+	Program string   // the server's program; empty: it is built from the main module's source
 	Env     []string // added to its environment, as in NAME=value
 
 	For     time.Duration
@@ -38,7 +44,7 @@ type Config struct {
 	NoRestarts bool
 }
 
-// Defaults returns the configuration of a run of ten minutes. Program is the caller's to say.
+// Defaults returns the configuration of a run of ten minutes.
 func Defaults() Config {
 	return Config{For: 10 * time.Minute, Seed: 1, Streams: 2, Viewers: 8, Rate: 2_000_000, Settle: 30 * time.Second}
 }
@@ -53,8 +59,6 @@ func (c *Config) check() error {
 		return fmt.Errorf("soak: --viewers is %d, want 1 to 1000", c.Viewers)
 	case c.Rate < 200_000 || c.Rate > 100_000_000:
 		return fmt.Errorf("soak: --rate is %d, want 200000 to 100000000", c.Rate)
-	case len(c.Program) == 0:
-		return errors.New("soak: no program to start")
 	}
 	if c.Cycle == 0 {
 		c.Cycle = min(max(c.For/30, 2*time.Second), 15*time.Second)
@@ -73,7 +77,7 @@ type run struct {
 	cfg     Config
 	began   time.Time
 	targets []*target
-	redis   *process // nil if redis-server is not installed
+	redis   *measure.Server // nil if redis-server is not installed
 	cycles  int
 	done    tally
 	faults  faults
@@ -144,7 +148,7 @@ func Run(ctx context.Context, cfg Config, told func(string)) (*Report, error) {
 		t.stop()
 	}
 	if r.redis != nil {
-		r.redis.kill()
+		r.redis.Stop()
 	}
 	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
 		return nil, err
@@ -153,7 +157,12 @@ func Run(ctx context.Context, cfg Config, told func(string)) (*Report, error) {
 }
 
 // open starts the servers.
-func (r *run) open(ctx context.Context, dir string) error {
+func (r *run) open(ctx context.Context, dir string) (err error) {
+	if r.cfg.Program == "" {
+		if r.cfg.Program, err = measure.Build(ctx, dir, "github.com/millrace-io/millrace/cmd/millrace"); err != nil {
+			return err
+		}
+	}
 	root, blobs := filepath.Join(dir, "files"), filepath.Join(dir, "blobs")
 	if err := errors.Join(os.Mkdir(root, 0o700), os.Mkdir(blobs, 0o700), makeFiles(root)); err != nil {
 		return err
@@ -166,12 +175,16 @@ func (r *run) open(ctx context.Context, dir string) error {
 	if err := add("directory", rules(0), "--blobs", blobs); err != nil || r.cfg.NoRedis {
 		return err
 	}
-	url := ""
-	var err error
-	if r.redis, url, err = startRedis(ctx, dir); err != nil || r.redis == nil {
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil
+	}
+	socket := filepath.Join(dir, "redis.sock")
+	cmd := exec.Command(program, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", dir)
+	if r.redis, err = measure.StartServer(ctx, socket, cmd); err != nil {
 		return err
 	}
-	return add("redis", rules(redisConns), "--redis", url)
+	return add("redis", rules(redisConns), "--redis", "unix://"+socket)
 }
 
 // over reports whether the run has had its time. On a machine so busy that drift could not be judged in that time, the run

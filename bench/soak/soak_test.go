@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/bench/httpflv"
+	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 )
@@ -49,8 +50,8 @@ func must(err error) {
 }
 
 func TestSoak(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "millrace")
-	must(Build(t.Context(), program))
+	program, err := measure.Build(t.Context(), t.TempDir(), "github.com/millrace-io/millrace/cmd/millrace")
+	must(err)
 	for name, test := range map[string]func(t *testing.T, program string){
 		"faults": faultsAreFound, "exit status": exitStatusIsFound, "nothing": nothingIsFound, "interruption": interruption,
 	} {
@@ -69,7 +70,7 @@ func small(t *testing.T, program, fault string) Config {
 		t.Fatal(err)
 	}
 	cfg := Defaults()
-	cfg.Program, cfg.Env = []string{self}, []string{faultVar + "=" + fault, programVar + "=" + program}
+	cfg.Program, cfg.Env = self, []string{faultVar + "=" + fault, programVar + "=" + program}
 	cfg.For, cfg.Cycle, cfg.Cycles, cfg.Settle = time.Hour, 400*time.Millisecond, 30, 2*time.Second
 	cfg.Streams, cfg.Viewers, cfg.Rate = 1, 4, 500_000
 	cfg.NoRedis, cfg.NoRestarts = true, true
@@ -126,8 +127,9 @@ func exitStatusIsFound(t *testing.T, program string) {
 // A server without a fault passes, restarts and all.
 func nothingIsFound(t *testing.T, program string) {
 	cfg := small(t, program, "")
-	cfg.Program = []string{program}                                             // not the double, whose server dies a moment after it
-	cfg.NoRestarts, cfg.Settle, cfg.Cycles = false, time.Minute, 2+pointsWanted // the first third of them has two restarts
+	cfg.Program = program // not the double, whose server dies a moment after it
+	// The first third of the cycles has two restarts.
+	cfg.NoRestarts, cfg.Settle, cfg.Cycles = false, time.Minute, 2+pointsWanted
 	report, err := Run(t.Context(), cfg, nil)
 	if err != nil || report.Verdict != Passed || report.Done[bySIGTERM] != 1 || report.Done[bySIGKILL] != 1 {
 		t.Fatalf("%v, %+v", err, report)
@@ -205,8 +207,7 @@ func double(fault string) {
 		}
 		fmt.Fprintln(os.Stderr, lines.Text())
 	}
-	_ = cmd.Wait()
-	if fault == "exit status" || !cmd.ProcessState.Success() {
+	if err := cmd.Wait(); fault == "exit status" || err != nil {
 		os.Exit(3)
 	}
 }

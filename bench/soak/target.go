@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/testkit/childproc"
+	"github.com/millrace-io/millrace/bench/measure"
 )
 
 const (
@@ -45,19 +45,17 @@ type target struct {
 	rules  []rule
 	points []point // of proc
 
-	mu      sync.Mutex
-	url     string
-	admin   string
-	up      context.Context // ends when proc is being ended
-	down    context.CancelFunc
-	running chan struct{} // closed while proc runs
+	mu    sync.Mutex
+	url   string
+	admin string
+	up    context.Context // ends when proc is being ended
+	down  context.CancelFunc
 }
 
 func newTarget(r *run, name, dir string, rules []rule, flags []string) *target {
 	return &target{
 		run: r, name: name, dir: dir, rules: rules, flags: flags, blobs: newBlobs(name),
 		http1: newClient(smallWindow, false), http2: newClient(smallWindow, true), requests: newClient(0, false),
-		running: make(chan struct{}),
 	}
 }
 
@@ -91,15 +89,25 @@ func (t *target) hangUp() {
 // start starts a process and returns when it listens. No timeout of the server may depend on how busy the machine is; the lag
 // limit is short, so that viewers that stall are moved forward.
 func (t *target) start(ctx context.Context) error {
-	args := append(append([]string(nil), t.cfg.Program...), "serve",
-		"--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json",
-		"--drain-timeout", "1s", "--stall-timeout", "1m", "--header-timeout", "1m", "--lag-time", "500ms", "--unsent", fmt.Sprint(smallWindow))
+	args := []string{t.cfg.Program, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json",
+		"--drain-timeout", "1s", "--stall-timeout", "1m", "--header-timeout", "1m", "--lag-time", "500ms",
+		"--unsent", fmt.Sprint(smallWindow)}
 	proc, err := startProcess(t.logName(), t.cfg.Env, append(args, t.flags...)...)
 	if err != nil {
 		return err
 	}
 	var url, admin string
-	err = poll(ctx, timeout, func() error {
+	for deadline := time.Now().Add(timeout); url == "" || admin == ""; {
+		if err = proc.alive(); err == nil && time.Now().After(deadline) {
+			err = errors.New("it has not said where it listens")
+		} else if err == nil && !pause(ctx, pollEvery) {
+			err = ctx.Err()
+		}
+		if err != nil {
+			err = fmt.Errorf("server %s: %w\n%s", t.name, err, proc.tail())
+			proc.kill()
+			return err
+		}
 		proc.eachLine(func(l logLine, _ []byte) {
 			switch l.Message {
 			case "listening":
@@ -108,24 +116,12 @@ func (t *target) start(ctx context.Context) error {
 				admin = "http://" + l.Address
 			}
 		})
-		if err := proc.alive(); err != nil {
-			return &wrongError{err.Error() + "\n" + proc.tail()}
-		}
-		if url == "" || admin == "" {
-			return errors.New("the server has not said where it listens")
-		}
-		return nil
-	})
-	if err != nil {
-		proc.kill()
-		return fmt.Errorf("server %s: %w", t.name, err)
 	}
 	t.proc, t.points = proc, nil
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.url, t.admin = url, admin
 	t.up, t.down = context.WithCancel(context.Background())
-	close(t.running)
 	return nil
 }
 
@@ -133,14 +129,12 @@ func (t *target) start(ctx context.Context) error {
 func (t *target) await(ctx context.Context) (url string, up context.Context, err error) {
 	for {
 		t.mu.Lock()
-		running, url, up := t.running, t.url, t.up
+		url, up := t.url, t.up
 		t.mu.Unlock()
 		if up != nil && up.Err() == nil {
 			return url, up, nil
 		}
-		select {
-		case <-running:
-		case <-ctx.Done():
+		if !pause(ctx, pollEvery) {
 			return "", nil, ctx.Err()
 		}
 	}
@@ -148,10 +142,7 @@ func (t *target) await(ctx context.Context) (url string, up context.Context, err
 
 // restart ends the process by SIGTERM or SIGKILL and starts another one.
 func (t *target) restart(ctx context.Context, by syscall.Signal) error {
-	t.mu.Lock()
-	t.running = make(chan struct{})
 	t.down()
-	t.mu.Unlock()
 	var err error
 	if by == syscall.SIGTERM {
 		t.done.add(bySIGTERM, 1)
@@ -188,28 +179,11 @@ func (t *target) keepLog(dir string) error {
 	return os.WriteFile(filepath.Join(dir, t.name+".log"), text, 0o600)
 }
 
-// Build builds the server's program from the main module's source.
-func Build(ctx context.Context, program string) error {
-	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/millrace-io/millrace").Output()
-	if err != nil {
-		return fmt.Errorf("soak: finding the main module: %w", err)
-	}
-	out, err := exec.CommandContext(ctx, "go", "build", "-C", string(bytes.TrimSpace(dir)), "-o", program, "./cmd/millrace").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("soak: %w\n%s", err, out)
-	}
-	return nil
-}
-
-// A process dies with this one. Its output is appended to a file.
+// A process is a server's. Its output is appended to a file.
 type process struct {
-	cmd   *exec.Cmd
-	guard childproc.Guard
-	log   *os.File
-	read  int64 // what of log was looked at
-
-	ended chan struct{} // closed when the process has ended, and err is set
-	err   error
+	*measure.Process
+	log  *os.File
+	read int64 // what of log was looked at
 }
 
 func startProcess(logName string, env []string, args ...string) (*process, error) {
@@ -217,28 +191,24 @@ func startProcess(logName string, env []string, args ...string) (*process, error
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.Command(args[0], args[1:]...), log: out, ended: make(chan struct{})}
-	if p.read, err = out.Seek(0, io.SeekEnd); err != nil {
+	p := &process{log: out}
+	if p.read, err = out.Seek(0, io.SeekEnd); err == nil {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Env = append(os.Environ(), env...)
+		cmd.Stdout, cmd.Stderr = out, out
+		p.Process, err = measure.Start(cmd)
+	}
+	if err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
-	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stdout, p.cmd.Stderr = out, out
-	if err := p.guard.Start(p.cmd); err != nil {
-		return nil, errors.Join(err, out.Close())
-	}
-	go func() {
-		defer close(p.ended)
-		p.err = p.cmd.Wait()
-		p.guard.Release()
-	}()
 	return p, nil
 }
 
 // alive returns nil while the process has not ended.
 func (p *process) alive() error {
 	select {
-	case <-p.ended:
-		return fmt.Errorf("the process has ended by itself (%v)", p.cmd.ProcessState)
+	case <-p.Ended:
+		return fmt.Errorf("the process has ended by itself (%v)", p.Cmd.ProcessState)
 	default:
 		return nil
 	}
@@ -246,25 +216,18 @@ func (p *process) alive() error {
 
 // terminate sends SIGTERM, after which the process must end with status 0.
 func (p *process) terminate() error {
-	if err := p.alive(); err != nil {
-		return err
-	}
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.ended:
-		if p.err != nil {
-			return fmt.Errorf("after SIGTERM: %w", p.err)
+	err := p.alive()
+	if err == nil {
+		if err = p.Stop(timeout); err != nil {
+			err = fmt.Errorf("after SIGTERM: %w", err)
 		}
-		return nil
-	case <-time.After(timeout):
-		return fmt.Errorf("the process has not ended %v after SIGTERM", timeout)
 	}
+	return err
 }
 
 // kill ends the process at once, and returns when it is gone. It may be called more than once.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.ended
+	p.Kill()
 	_ = p.log.Close()
 }
 
@@ -305,44 +268,6 @@ func (p *process) complaint() (err error) {
 func (p *process) tail() string {
 	text, _ := io.ReadAll(io.NewSectionReader(p.log, 0, 1<<62))
 	return string(text[max(0, len(text)-4<<10):])
-}
-
-// startRedis starts a Redis on a Unix socket in dir that keeps nothing on disk. It returns nil, and no error, if none is
-// installed.
-func startRedis(ctx context.Context, dir string) (p *process, url string, err error) {
-	program, err := exec.LookPath("redis-server")
-	if err != nil {
-		return nil, "", nil
-	}
-	socket := filepath.Join(dir, "redis.sock")
-	p, err = startProcess(filepath.Join(dir, "redis.log"), nil,
-		program, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", dir)
-	if err != nil {
-		return nil, "", err
-	}
-	err = poll(ctx, timeout, func() error {
-		conn, err := net.Dial("unix", socket)
-		if err == nil {
-			err = conn.Close()
-		}
-		return err
-	})
-	if err != nil {
-		p.kill()
-		return nil, "", fmt.Errorf("redis-server: %w\n%s", err, p.tail())
-	}
-	return p, "unix://" + socket, nil
-}
-
-// poll calls f until it returns nil, a *wrongError, or the time is over. It returns f's last error.
-func poll(ctx context.Context, most time.Duration, f func() error) error {
-	deadline := time.Now().Add(most)
-	for {
-		err := f()
-		if bad := (*wrongError)(nil); err == nil || errors.As(err, &bad) || time.Now().After(deadline) || !pause(ctx, pollEvery) {
-			return err
-		}
-	}
 }
 
 // pause waits for d, and reports whether ctx has not ended.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -41,21 +40,8 @@ func run(ctx context.Context) (status int, err error) {
 	flag.IntVar(&cfg.Viewers, "viewers", cfg.Viewers, "viewers of each stream; a quarter stalls")
 	flag.IntVar(&cfg.Rate, "rate", cfg.Rate, "bits a second of a stream")
 	flag.StringVar(&cfg.Keep, "keep", "", "if the run fails, leave the servers' logs in this directory")
-	program := flag.String("program", "", "the server's program; empty: build it from this source")
+	flag.StringVar(&cfg.Program, "program", "", "the server's program; empty: build it from this source")
 	flag.Parse()
-
-	if *program == "" {
-		dir, err := os.MkdirTemp("", "soak-")
-		if err != nil {
-			return unjudged, err
-		}
-		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-		*program = filepath.Join(dir, "millrace")
-		if err := soak.Build(ctx, *program); err != nil {
-			return unjudged, err
-		}
-	}
-	cfg.Program = []string{*program}
 	report, err := soak.Run(ctx, cfg, func(line string) { fmt.Fprintln(os.Stderr, line) })
 	if err != nil {
 		return unjudged, err

@@ -1,0 +1,160 @@
+package measure
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/testkit/childproc"
+)
+
+// children are the functions that this program runs in a process of its own, by name.
+var children = make(map[string]func(args []string) error)
+
+// RegisterChild names a function that Self starts in a process of its own. It is for variables and init functions.
+func RegisterChild(name string, f func(args []string) error) string {
+	children[name] = f
+	return name
+}
+
+// childVar tells the program which function to run: a JSON list of the name and the arguments.
+const childVar = "MILLRACE_BENCH_CHILD"
+
+// RunChild must be called first by main and TestMain. In a process that Self started it runs the function and exits.
+func RunChild() {
+	order := os.Getenv(childVar)
+	if order == "" {
+		return
+	}
+	var args []string
+	if err := json.Unmarshal([]byte(order), &args); err != nil {
+		log.Fatal(err)
+	}
+	if f := children[args[0]]; f == nil {
+		log.Fatalf("measure: no child %q", args[0])
+	} else if err := f(args[1:]); err != nil {
+		log.Fatal(err)
+	}
+	os.Exit(0)
+}
+
+// Self returns a command that runs a registered function in a process of its own.
+func Self(name string, args ...string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	order, err := json.Marshal(append([]string{name}, args...))
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), childVar+"="+string(order))
+	return cmd, nil
+}
+
+// A Process is a process that dies with this one, even if this one is killed.
+type Process struct {
+	Cmd   *exec.Cmd
+	Ended chan struct{} // closed when the process has ended; its Cmd.ProcessState is set then
+	err   error
+
+	guard childproc.Guard
+}
+
+// Start starts a command. What it writes to its standard error goes to that of this process, unless the command says
+// otherwise.
+func Start(cmd *exec.Cmd) (*Process, error) {
+	if cmd.Stderr == nil {
+		cmd.Stderr = os.Stderr
+	}
+	p := &Process{Cmd: cmd, Ended: make(chan struct{})}
+	if err := p.guard.Start(cmd); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(p.Ended)
+		p.err = cmd.Wait()
+		p.guard.Release()
+	}()
+	return p, nil
+}
+
+// Wait waits until the process has ended. The error is nil if its status is 0.
+func (p *Process) Wait() error {
+	<-p.Ended
+	return p.err
+}
+
+// Stop ends the process with SIGTERM, and by force after the time within. The error is nil if its status is 0.
+func (p *Process) Stop(within time.Duration) error {
+	p.Cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.Ended:
+		return p.err
+	case <-time.After(within):
+		p.Kill()
+		return fmt.Errorf("%s has not ended %v after SIGTERM", filepath.Base(p.Cmd.Path), within)
+	}
+}
+
+// Kill ends the process by force, and returns when it has ended. It may be called more than once.
+func (p *Process) Kill() {
+	p.Cmd.Process.Kill()
+	<-p.Ended
+}
+
+// A Child is a process that is asked and answers by lines, on its standard input and output. It ends when its input
+// does. One goroutine asks and reads.
+type Child struct {
+	*Process
+	in   io.WriteCloser
+	pipe *os.File
+	out  *bufio.Reader // of pipe
+}
+
+// StartChild starts a command. The caller ends it with Close.
+func StartChild(cmd *exec.Cmd) (*Child, error) {
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	r, w, err := os.Pipe() // not StdoutPipe, of which Wait would lose the rest
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	cmd.Stdout = w
+	p, err := Start(cmd)
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return &Child{Process: p, in: in, pipe: r, out: bufio.NewReader(r)}, nil
+}
+
+// Ask writes a line and returns the one that comes back.
+func (c *Child) Ask(line string) (string, error) {
+	if _, err := fmt.Fprintln(c.in, line); err != nil {
+		return "", err
+	}
+	return c.Line()
+}
+
+// Line returns the next line of the child's output, with its end.
+func (c *Child) Line() (string, error) { return c.out.ReadString('\n') }
+
+// Close ends the child's input and waits for the child. It may be called more than once.
+func (c *Child) Close() error {
+	c.in.Close()
+	err := c.Wait()
+	c.pipe.Close()
+	return err
+}

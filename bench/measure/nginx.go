@@ -1,0 +1,54 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// nginxHead is what every configuration of nginx begins with.
+const nginxHead = `worker_processes 1;
+error_log /dev/null crit;
+pid nginx.pid;
+`
+
+// StartNginx starts an nginx with one worker. Its configuration, to which conf adds what follows from the address,
+// goes to dir.
+func StartNginx(ctx context.Context, dir string, conf func(addr string) string) (*Server, error) {
+	path, err := Find("nginx", "nginx")
+	if err != nil {
+		return nil, err
+	}
+	addr, err := FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	name := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(name, []byte(nginxHead+conf(addr)), 0o644); err != nil {
+		return nil, err
+	}
+	srv, err := StartServer(ctx, addr, exec.Command(path, "-p", dir, "-c", name, "-e", "stderr", "-g", "daemon off;"))
+	if err != nil {
+		return nil, err
+	}
+	if srv.PIDs, err = worker(srv.PIDs[0]); err != nil {
+		srv.Stop()
+		return nil, err
+	}
+	return srv, nil
+}
+
+// worker waits for nginx's worker, which is the process that counts: the master does nothing, and its memory is the
+// worker's own, counted twice.
+func worker(master int) ([]int, error) {
+	for range 250 {
+		if pids := childrenOf(master); len(pids) == 1 {
+			return pids, nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil, errors.New("measure: nginx does not have one worker")
+}

@@ -1,0 +1,34 @@
+package measure
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// usageOf reads /proc, which is there on Linux only.
+func usageOf(pid int) (Usage, error) {
+	proc, err := procfs.NewProc(pid)
+	if err != nil {
+		return Usage{}, err
+	}
+	stat, err := proc.Stat()
+	status, err2 := proc.NewStatus()
+	u := Usage{CPU: time.Duration(stat.CPUTime() * float64(time.Second)), Peak: int64(status.VmHWM)}
+	return u, errors.Join(err, err2)
+}
+
+// childrenOf returns the processes that a process has started, on Linux.
+func childrenOf(parent int) (pids []int) {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return nil
+	}
+	for _, proc := range all {
+		if stat, err := proc.Stat(); err == nil && stat.PPID == parent {
+			pids = append(pids, proc.PID)
+		}
+	}
+	return pids
+}

@@ -1,0 +1,182 @@
+package reader
+
+import (
+	"bufio"
+	"io"
+
+	"github.com/cloudwego/gopkg/bufiox"
+
+	"github.com/millrace-io/millrace"
+)
+
+// A contender is a way to read packets of 1 KiB.
+type contender struct {
+	name string
+	// open begins to read streams. packets reads n packets, from one stream after the other, and shows each to the
+	// audience. Each contender has a loop of its own, so that none is called through an interface.
+	open func(streams []io.Reader, a *audience) (packets func(n int), release func())
+}
+
+var (
+	naive     = contender{"bufio + make a packet (+ copy a subscriber)", openNaive}
+	peek      = contender{"bufio 4 KiB, Peek+Discard", openPeek(4 << 10)}
+	peekLarge = contender{"bufio 64 KiB, Peek+Discard", openPeek(64 << 10)}
+	readRange = contender{"millrace ReadRange", openRange}
+	readChain = contender{"millrace ReadChain, released", openChain}
+)
+
+// onGenerator and onTCP are the contenders of both tables. Ratios are to the first two.
+var (
+	onGenerator = []contender{
+		naive, peek, readRange, readChain,
+		{"cloudwego bufiox, release per 16 packets", openBufiox},
+		{"hand-written 16 KiB block, offsets only", openHand},
+	}
+	onTCP = []contender{peek, peekLarge, naive, readRange, readChain}
+)
+
+// each opens a reader on each stream.
+func each[T any](streams []io.Reader, open func(io.Reader) T) []T {
+	all := make([]T, len(streams))
+	for i, s := range streams {
+		all[i] = open(s)
+	}
+	return all
+}
+
+func nothing() {}
+
+// must is for reads that do not fail: from a Source, or while the sender runs.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// openRange borrows each packet where it lies.
+func openRange(streams []io.Reader, a *audience) (packets func(int), release func()) {
+	rs := each(streams, func(s io.Reader) *millrace.Reader { return millrace.NewReader(s) })
+	look := func(p []byte) { a.see(p) }
+	return func(n int) {
+		for range n {
+			must(rs[a.next(len(rs))].ReadRange(PacketSize, look))
+		}
+	}, func() { releaseAll(rs) }
+}
+
+// openChain owns each packet, and could keep it.
+func openChain(streams []io.Reader, a *audience) (packets func(int), release func()) {
+	rs := each(streams, func(s io.Reader) *millrace.Reader { return millrace.NewReader(s) })
+	return func(n int) {
+		var c millrace.Chain
+		for range n {
+			must(rs[a.next(len(rs))].ReadChain(&c, PacketSize))
+			for p := range c.All() {
+				a.see(p)
+			}
+			c.Release()
+		}
+	}, func() { releaseAll(rs) }
+}
+
+func releaseAll(rs []*millrace.Reader) {
+	for _, r := range rs {
+		r.Release()
+	}
+}
+
+// openNaive makes a slice for each packet, and one more for each subscriber.
+func openNaive(streams []io.Reader, a *audience) (packets func(int), release func()) {
+	rs := each(streams, bufio.NewReader)
+	return func(n int) {
+		for range n {
+			p := make([]byte, PacketSize)
+			_, err := io.ReadFull(rs[a.next(len(rs))], p)
+			must(err)
+			a.sum += uint64(p[0])
+			for _, s := range a.subs {
+				c := make([]byte, len(p))
+				copy(c, p)
+				s.Take(c)
+			}
+		}
+	}, nothing
+}
+
+// openPeek is bufio without copies: Peek, look, Discard. Nothing can be kept.
+func openPeek(size int) func([]io.Reader, *audience) (packets func(int), release func()) {
+	return func(streams []io.Reader, a *audience) (packets func(int), release func()) {
+		rs := each(streams, func(s io.Reader) *bufio.Reader { return bufio.NewReaderSize(s, size) })
+		return func(n int) {
+			for range n {
+				b := rs[a.next(len(rs))]
+				p, err := b.Peek(PacketSize)
+				must(err)
+				a.see(p)
+				_, err = b.Discard(PacketSize)
+				must(err)
+			}
+		}, nothing
+	}
+}
+
+// openBufiox uses Next, which borrows, and Release, which it does every 16 packets of a stream: bufiox keeps what lies
+// between two of them.
+func openBufiox(streams []io.Reader, a *audience) (packets func(int), release func()) {
+	const between = 16
+	type stream struct {
+		r     *bufiox.DefaultReader
+		since int // packets since Release
+	}
+	rs := each(streams, func(s io.Reader) *stream { return &stream{r: bufiox.NewDefaultReader(s)} })
+	return func(n int) {
+			for range n {
+				s := rs[a.next(len(rs))]
+				p, err := s.r.Next(PacketSize)
+				must(err)
+				a.see(p)
+				if s.since++; s.since == between {
+					s.since = 0
+					must(s.r.Release(nil))
+				}
+			}
+		}, func() {
+			for _, s := range rs {
+				s.r.Release(nil)
+			}
+		}
+}
+
+// A handStream is the least code that reads packets: a block, two offsets, and the rest moved to the front when there
+// is no room.
+type handStream struct {
+	src  io.Reader
+	buf  []byte
+	r, w int
+}
+
+func (s *handStream) packet() []byte {
+	if s.w-s.r < PacketSize {
+		if len(s.buf)-s.r < PacketSize {
+			s.w = copy(s.buf, s.buf[s.r:s.w])
+			s.r = 0
+		}
+		for s.w-s.r < PacketSize {
+			n, err := s.src.Read(s.buf[s.w:])
+			must(err)
+			s.w += n
+		}
+	}
+	p := s.buf[s.r : s.r+PacketSize]
+	s.r += PacketSize
+	return p
+}
+
+func openHand(streams []io.Reader, a *audience) (packets func(int), release func()) {
+	rs := each(streams, func(s io.Reader) *handStream { return &handStream{src: s, buf: make([]byte, 16<<10)} })
+	return func(n int) {
+		for range n {
+			a.see(rs[a.next(len(rs))].packet())
+		}
+	}, nothing
+}
