@@ -149,7 +149,8 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 // retune takes over the Tuner's setting. r.mu is held. A block that is being filled stays as it is.
 func (r *Reader) retune() {
 	if r.tuner != nil {
-		r.size, r.depth = r.tuner.readerSetting()
+		now := r.tuner.setting.Load()
+		r.size, r.depth = now.ChunkSize, now.Depth
 	}
 }
 

@@ -1,7 +1,6 @@
 package chunk
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"maps"
@@ -9,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,63 +47,27 @@ func (s Setting) within(least, most Setting) Setting {
 // are read ahead. It measures processor time, memory, waiting and the bytes that were worked on, tries one step at a
 // time, and takes back each step that did not pay. docs/chunk.md has the table of its rules.
 //
-//	tuner := chunk.NewTuner()
-//	go tuner.Run(ctx)
-//	r := chunk.NewReader(src, chunk.At(chunk.Lines()), chunk.TunedBy(tuner))
-//	defer r.Close()
-//	for tuner.Acquire(ctx) == nil {
-//		ref, err := r.Next(ctx)
-//		if err != nil {
-//			tuner.Release()
-//			break
-//		}
-//		workers.Go(func() {
-//			defer tuner.Release()
-//			defer ref.Release()
-//			work(ref.Bytes())
-//		})
-//	}
-//
 // One Tuner may serve any number of Readers and workers, which it takes for one load. All methods may be called from any
-// goroutine, Run from one at a time.
+// goroutine.
 type Tuner struct {
-	reading atomic.Uint64 // for Readers, which take it without mu: the chunk size in the upper 32 bits, the depth in the lower
+	setting atomic.Pointer[Setting] // in force: rules.now, for Readers, which take it without mu
 
-	moved    atomic.Int64 // bytes that were worked on
-	starved  atomic.Int64 // times that Next waited for the source
-	stuffed  atomic.Int64 // times that a source waited for Next, because Depth chunks did already
-	sampling atomic.Bool  // Run is under way
+	moved   atomic.Int64 // bytes that were worked on
+	starved atomic.Int64 // times that Next waited for the source
+	stuffed atomic.Int64 // times that a source waited for Next, because Depth chunks did already
 
 	began time.Time
 
 	mu      sync.Mutex // guards what follows
 	rules   tuning
-	stats   TunerStats
-	running int       // workers that have Acquired and not Released
-	waiting list.List // of chan struct{}: goroutines in Acquire, the first one first; each is closed when its turn comes
-	waited  int64     // Acquires that had to wait
-}
-
-// TunerStats is a snapshot of a Tuner. The counters begin with 0 and only grow.
-type TunerStats struct {
-	Setting Setting // in force
-	Trying  bool    // Setting is on trial
-
-	Running int // workers that have Acquired and not Released
-	Waiting int // goroutines that wait in Acquire
-
-	Samples uint64
-	Moves   map[string]uint64 // by the name of the rule, and "not_paid" for steps that were taken back
+	moves   map[string]uint64
+	running int             // workers that have Acquired and not Released
+	waiting []chan struct{} // of goroutines in Acquire, the first one first; each is closed when its turn comes
+	waited  int64           // Acquires that had to wait
 }
 
 // A TunerOption changes what [NewTuner] makes. Options panic when a value is out of range.
 type TunerOption func(*Tuner)
-
-// StartAt is the setting to begin with, moved into the bounds. The default is two workers per processor, chunks of 64 KiB
-// and a depth of 3.
-func StartAt(s Setting) TunerOption {
-	return func(t *Tuner) { t.rules.home = s }
-}
 
 // Between bounds the setting. The default is from 1 worker, 4 KiB and a depth of 1 to 16 workers per processor, 1 MiB and a
 // depth of 16.
@@ -114,10 +78,11 @@ func Between(least, most Setting) TunerOption {
 	return func(t *Tuner) { t.rules.least, t.rules.most = least, most }
 }
 
-// NewTuner returns a Tuner. It moves nothing until Run is called.
+// NewTuner returns a Tuner. It begins with two workers per processor, chunks of 64 KiB and a depth of 3, as far as the bounds
+// allow, and moves nothing until Run is called.
 func NewTuner(opts ...TunerOption) *Tuner {
 	processors := runtime.GOMAXPROCS(0)
-	t := &Tuner{began: time.Now(), rules: tuning{
+	t := &Tuner{began: time.Now(), moves: make(map[string]uint64), rules: tuning{
 		home:  Setting{startWorkers * processors, defaultSize, defaultDepth},
 		least: Setting{1, leastChunk, 1},
 		most:  Setting{mostWorkers * processors, mostChunk, mostDepth},
@@ -131,39 +96,34 @@ func NewTuner(opts ...TunerOption) *Tuner {
 	}
 	t.rules.home = t.rules.home.within(t.rules.least, t.rules.most)
 	t.rules.now = t.rules.home
-	t.stats.Moves = make(map[string]uint64)
 	t.apply()
 	return t
 }
 
-// observe takes in a sample, and returns what it made the Tuner do.
-func (t *Tuner) observe(s sample) move {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	m := t.rules.observe(s)
-	t.stats.Samples++
-	if m.From != m.To {
-		t.stats.Moves[m.Why]++
-		t.apply()
-		t.admit()
-	}
-	return m
-}
-
-// apply tells Readers of the setting. mu is held, or t is not shared yet.
+// apply makes the rules' setting the one in force. mu is held, or t is not shared yet.
 func (t *Tuner) apply() {
-	t.reading.Store(uint64(t.rules.now.ChunkSize)<<32 | uint64(t.rules.now.Depth))
+	now := t.rules.now
+	t.setting.Store(&now)
+	t.admit()
 }
 
-// Stats returns a snapshot.
-func (t *Tuner) Stats() TunerStats {
+// observe takes in a sample, and returns the rule that it led to a move by, if any.
+func (t *Tuner) observe(s sample) (why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.stats
-	s.Moves = maps.Clone(s.Moves)
-	s.Setting, s.Trying = t.rules.now, t.rules.now != t.rules.home
-	s.Running, s.Waiting = t.running, t.waiting.Len()
-	return s
+	if why = t.rules.observe(s); why != "" {
+		t.moves[why]++
+		t.apply()
+	}
+	return why
+}
+
+// Stats returns the setting in force, and how often each rule has led to a move, by the rule's name. Steps that were taken
+// back are counted as "not_paid".
+func (t *Tuner) Stats() (now Setting, moves map[string]uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rules.now, maps.Clone(t.moves)
 }
 
 // Acquire waits until fewer workers are at work than the setting allows, and makes the caller one more, in the order of the
@@ -174,13 +134,13 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 		return err
 	}
 	t.mu.Lock()
-	if t.running < t.rules.now.Workers && t.waiting.Len() == 0 {
+	if t.running < t.rules.now.Workers && len(t.waiting) == 0 {
 		t.running++
 		t.mu.Unlock()
 		return nil
 	}
 	turn := make(chan struct{})
-	place := t.waiting.PushBack(turn)
+	t.waiting = append(t.waiting, turn)
 	t.waited++
 	t.mu.Unlock()
 	select {
@@ -190,12 +150,11 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	select {
-	case <-turn: // came at the same moment
+	if i := slices.Index(t.waiting, turn); i >= 0 {
+		t.waiting = slices.Delete(t.waiting, i, i+1)
+	} else { // the turn came at the same moment
 		t.running--
 		t.admit()
-	default:
-		t.waiting.Remove(place)
 	}
 	return ctx.Err()
 }
@@ -213,26 +172,17 @@ func (t *Tuner) Release() {
 
 // admit lets those in for whom there is room. mu is held.
 func (t *Tuner) admit() {
-	for t.waiting.Len() > 0 && t.running < t.rules.now.Workers {
-		close(t.waiting.Remove(t.waiting.Front()).(chan struct{}))
+	for len(t.waiting) > 0 && t.running < t.rules.now.Workers {
+		close(t.waiting[0])
+		t.waiting = slices.Delete(t.waiting, 0, 1)
 		t.running++
 	}
 }
 
-// readerSetting returns the chunk size and the depth in force.
-func (t *Tuner) readerSetting() (size, depth int) {
-	packed := t.reading.Load()
-	return int(packed >> 32), int(packed & (1<<32 - 1))
-}
-
-// Run samples the process every 250 ms and observes each sample, until ctx ends. The number of processors is GOMAXPROCS,
+// Run samples the process every 250 ms and moves the setting, until ctx ends. The number of processors is GOMAXPROCS,
 // which follows the limit of a cgroup. Memory is what the Go runtime has and has not given back, as GOMEMLIMIT counts it.
-// Run panics when it is under way already.
+// One goroutine at a time may be in Run.
 func (t *Tuner) Run(ctx context.Context) {
-	if !t.sampling.CompareAndSwap(false, true) {
-		panic("chunk: Run of a Tuner while another goroutine is in it")
-	}
-	defer t.sampling.Store(false)
 	tick := time.NewTicker(tunerInterval)
 	defer tick.Stop()
 	for last := t.count(); ; {
@@ -247,21 +197,20 @@ func (t *Tuner) Run(ctx context.Context) {
 	}
 }
 
-// count returns what has been counted since the Tuner, or the process, began, and the Processors and Memory of now.
+// count returns what has been counted since the Tuner, or the process, began, and the processors and memory of now.
 func (t *Tuner) count() sample {
 	memory := [2]metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(memory[:])
 	t.mu.Lock()
-	if t.waiting.Len() > 0 {
+	defer t.mu.Unlock()
+	if len(t.waiting) > 0 {
 		t.waited++ // it waits in this interval as well
 	}
-	waited := t.waited
-	t.mu.Unlock()
 	return sample{
-		Elapsed:    time.Since(t.began),
-		Processors: float64(runtime.GOMAXPROCS(0)),
-		CPU:        processorTime(),
-		Memory:     int64(memory[0].Value.Uint64() - memory[1].Value.Uint64()),
-		Moved:      t.moved.Load(), Waited: waited, Starved: t.starved.Load(), Stuffed: t.stuffed.Load(),
+		elapsed:    time.Since(t.began),
+		processors: float64(runtime.GOMAXPROCS(0)),
+		cpu:        processorTime(),
+		memory:     int64(memory[0].Value.Uint64() - memory[1].Value.Uint64()),
+		moved:      t.moved.Load(), waited: t.waited, starved: t.starved.Load(), stuffed: t.stuffed.Load(),
 	}
 }

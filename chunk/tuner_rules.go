@@ -7,31 +7,25 @@ import (
 
 // A sample is what happened between one look at the process and the next.
 type sample struct {
-	Elapsed    time.Duration // above 0
-	Processors float64       // that the process may use
-	CPU        time.Duration // processor time that it took, of all processors together
-	Memory     int64         // bytes that it has at the end
-	Moved      int64         // bytes that were worked on
-	Waited     int64         // times that Acquire had to wait
-	Starved    int64         // times that a Reader's Next waited for its source
-	Stuffed    int64         // times that a source waited for Next, because Depth chunks did already
+	elapsed    time.Duration // above 0
+	processors float64       // that the process may use
+	cpu        time.Duration // processor time that it took, of all processors together
+	memory     int64         // bytes that it has at the end
+	moved      int64         // bytes that were worked on
+	waited     int64         // times that Acquire had to wait
+	starved    int64         // times that a Reader's Next waited for its source
+	stuffed    int64         // times that a source waited for Next, because Depth chunks did already
 }
 
 // since returns what happened after last. Both began to count at the same time.
 func (s sample) since(last sample) sample {
-	s.Elapsed -= last.Elapsed
-	s.CPU -= last.CPU
-	s.Moved -= last.Moved
-	s.Waited -= last.Waited
-	s.Starved -= last.Starved
-	s.Stuffed -= last.Stuffed
+	s.elapsed -= last.elapsed
+	s.cpu -= last.cpu
+	s.moved -= last.moved
+	s.waited -= last.waited
+	s.starved -= last.starved
+	s.stuffed -= last.stuffed
 	return s
-}
-
-// A move is what a sample made a Tuner do. From and To are the same if it did nothing.
-type move struct {
-	From, To Setting
-	Why      string // the name of the rule, or notPaid when a step is taken back; "" for no move
 }
 
 // A rule is one reason to try another setting. when, then and kept are its row in docs/chunk.md.
@@ -80,19 +74,19 @@ const (
 	sureEnough     = 0.025 // standard error of the speed, in parts of it
 	leastPatience  = 16    // windows of rest after a round; twice as many after each further one
 	mostPatience   = 1 << 12
-	changePatience = 16 // the part of the rest that passes although the load has changed
+	changePatience = 32 // the part of the next rest that is left of this one if the load has changed
 	leastBusyDepth = 2  // keeps a source and a worker both busy
 )
 
 // measure is how a setting did in a window of samples.
 type measure struct {
-	samples, speed, spread float64 // bytes a second, and their standard error
-	share                  float64 // of the processors
-	growth                 float64 // of memory, bytes a second
-	memory                 int64
-	waited                 bool // work waits for workers
-	starved                bool // workers wait for the source
-	stuffed                bool // the source waits for workers
+	speed, spread float64 // bytes a second, and their standard error
+	share         float64 // of the processors
+	growth        float64 // of memory, bytes a second
+	memory        int64
+	waited        bool // work waits for workers
+	starved       bool // workers wait for the source
+	stuffed       bool // the source waits for workers
 }
 
 func growing(m *measure) bool  { return m.growth > mostGrowth }
@@ -156,43 +150,39 @@ type tuning struct {
 
 	barred   [16]bool // by index in tunerRules
 	turn     int      // the rule that is tried first: the one after the rule that paid
-	gained   bool     // a step was kept in this round
-	changed  bool     // this round began because the load had changed
-	resting  bool
-	rested   int // windows
-	patience int // 1 ≤ patience ≤ mostPatience
+	rest     int      // windows until the next round; 0 during a round
+	patience int      // windows that the next rest takes: 1 ≤ patience ≤ mostPatience
 }
 
-// observe takes in a sample.
-func (t *tuning) observe(s sample) move {
-	from := t.now
-	if s.Elapsed <= 0 {
-		return move{From: from, To: from}
+// observe takes in a sample. It returns the name of the rule that moved the setting, notPaid, or "" for no move.
+func (t *tuning) observe(s sample) (why string) {
+	if s.elapsed <= 0 {
+		return ""
 	}
-	why := t.decide(s)
-	if t.now == from {
-		return move{From: from, To: from}
+	from := t.now
+	if why = t.decide(s); t.now == from {
+		return ""
 	}
 	t.settle, t.window = settling, t.window[:0]
-	return move{from, t.now, why}
+	return why
 }
 
 func (t *tuning) decide(s sample) (why string) {
 	if t.settle > 0 {
-		t.settle, t.memory = t.settle-1, s.Memory
+		t.settle, t.memory = t.settle-1, s.memory
 		return ""
 	}
-	if float64(s.Memory) > fullShare*float64(t.limit) {
+	if float64(s.memory) > fullShare*float64(t.limit) {
 		t.shrink()
-		t.memory = s.Memory
+		t.memory = s.memory
 		return tunerRules[0].name
 	}
 	t.window = append(t.window, s)
 	m := measureOf(t.window, t.memory)
-	if m.samples < leastWindow || m.samples < mostWindow && m.spread > sureEnough*m.speed {
+	if n := len(t.window); n < leastWindow || n < mostWindow && m.spread > sureEnough*m.speed {
 		return ""
 	}
-	t.window, t.memory = t.window[:0], s.Memory
+	t.window, t.memory = t.window[:0], s.memory
 	if t.now != t.home && !t.judge(&m) {
 		return notPaid
 	}
@@ -202,18 +192,23 @@ func (t *tuning) decide(s sample) (why string) {
 	return t.look(&m)
 }
 
-// shrink makes something smaller because memory is short, if anything can become smaller.
+// shrink makes something smaller because memory is short, if anything can become smaller: what is on trial, if that is larger
+// than home, and otherwise home.
 func (t *tuning) shrink() {
-	before := t.now.memory()
-	if t.home.memory() >= before {
+	if t.now.memory() <= t.home.memory() {
 		t.home = t.now
+		for i := 0; i < len(lessMemory) && t.home == t.now; i++ {
+			t.home = t.moved(lessMemory[i])
+		}
 	}
-	for i := 0; t.home.memory() >= before && i < len(lessMemory); i++ {
-		next := t.home
-		lessMemory[i](&next)
-		t.home = next.within(t.least, t.most)
-	}
-	t.now, t.usual, t.gained = t.home, measure{}, false
+	t.now, t.usual = t.home, measure{}
+}
+
+// moved returns the setting that a step leads to from home.
+func (t *tuning) moved(step func(s *Setting)) Setting {
+	next := t.home
+	step(&next)
+	return next.within(t.least, t.most)
 }
 
 // judge keeps what is on trial, or takes it back.
@@ -226,25 +221,24 @@ func (t *tuning) judge(m *measure) (paid bool) {
 	}
 	t.home, t.usual = t.now, *m
 	t.best = max(t.best, m.speed)
-	t.gained, t.turn = true, t.trial+1
+	t.turn, t.patience = t.trial+1, leastPatience
 	return true
 }
 
 // look looks at how home does, and begins a trial if a rule asks for one.
 func (t *tuning) look(m *measure) (why string) {
-	if other := t.usual.speed > 0 && m.isOther(&t.usual); other || t.usual.speed == 0 {
-		t.usual, t.best, t.changed = *m, m.speed, t.changed || other
+	if t.usual.speed == 0 || m.isOther(&t.usual) {
+		t.usual, t.best = *m, m.speed
+		t.rest = min(t.rest, t.patience/changePatience)
 	}
 	if t.try(1, m) { // memory that grows does not wait
 		return tunerRules[1].name
 	}
-	if t.resting {
-		t.rested++
-		if t.rested < t.patience && !(t.changed && t.rested >= t.patience/changePatience) {
+	if t.rest > 0 {
+		if t.rest--; t.rest > 0 {
 			return ""
 		}
-		t.resting, t.gained, t.turn = false, false, 0
-		t.patience = min(2*t.patience, mostPatience)
+		t.turn = 0
 		clear(t.barred[:])
 	}
 	for i := range tunerRules {
@@ -252,22 +246,16 @@ func (t *tuning) look(m *measure) (why string) {
 			return tunerRules[k].name
 		}
 	}
-	if t.changed && t.gained {
-		t.patience = leastPatience
-	}
-	t.resting, t.rested, t.changed = true, 0, false
+	t.rest, t.patience = t.patience, min(2*t.patience, mostPatience)
 	return ""
 }
 
 // try puts a rule's step on trial if the rule asks for it and memory has room.
 func (t *tuning) try(k int, m *measure) bool {
-	r := &tunerRules[k]
-	if t.barred[k] || !r.asks(m) {
+	if t.barred[k] || !tunerRules[k].asks(m) {
 		return false
 	}
-	next := t.home
-	r.step(&next)
-	next = next.within(t.least, t.most)
+	next := t.moved(tunerRules[k].step)
 	grows := next.memory() > t.home.memory()
 	if next == t.home || grows && (m.growth > mostGrowth/2 || float64(m.memory) > roomShare*float64(t.limit)) {
 		return false
@@ -278,30 +266,26 @@ func (t *tuning) try(k int, m *measure) bool {
 
 // measureOf returns what a window of samples says. memory is what the process had before it, or 0.
 func measureOf(window []sample, memory int64) (m measure) {
-	var total sample
-	var squares, sum, share float64
-	pressed := 0
+	var seconds, sum, squares float64
+	waited := 0
 	for _, s := range window {
-		speed := float64(s.Moved) / s.Elapsed.Seconds()
+		speed := float64(s.moved) / s.elapsed.Seconds()
 		sum, squares = sum+speed, squares+speed*speed
-		share += s.CPU.Seconds() / s.Processors
-		total.Elapsed += s.Elapsed
-		total.Moved += s.Moved
-		total.Starved += s.Starved
-		total.Stuffed += s.Stuffed
-		if s.Waited > 0 {
-			pressed++
-		}
+		seconds += s.elapsed.Seconds()
+		m.speed += float64(s.moved)
+		m.share += s.cpu.Seconds() / s.processors
+		m.starved = m.starved || s.starved > 0
+		m.stuffed = m.stuffed || s.stuffed > 0
+		waited += int(min(s.waited, 1))
 	}
-	n, seconds := float64(len(window)), total.Elapsed.Seconds()
 	if memory == 0 {
-		memory = window[0].Memory
+		memory = window[0].memory
 	}
-	m.memory = window[len(window)-1].Memory
-	return measure{
-		samples: n, speed: float64(total.Moved) / seconds, share: share / seconds,
-		spread: math.Sqrt(max(squares-sum*sum/n, 0) / max(n-1, 1) / n),
-		memory: m.memory, growth: float64(m.memory-memory) / seconds,
-		waited: 2*pressed >= len(window), starved: total.Starved > 0, stuffed: total.Stuffed > 0,
-	}
+	n := float64(len(window))
+	m.speed, m.share = m.speed/seconds, m.share/seconds
+	m.spread = math.Sqrt(max(squares-sum*sum/n, 0) / max(n-1, 1) / n)
+	m.memory = window[len(window)-1].memory
+	m.growth = float64(m.memory-memory) / seconds
+	m.waited = 2*waited >= len(window)
+	return m
 }
