@@ -72,14 +72,14 @@ func (t *Tuner) Setting() Setting { return *t.setting.Load() }
 func (t *Tuner) Workers() (running, waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.running, len(t.waiting)
+	return t.running, int(t.waiting)
 }
 
-// Sampler returns a function that takes a sample of the time since Sampler was called.
+// Sampler returns a function that takes a sample of the time since the one before.
 func (t *Tuner) Sampler() func() Sample {
-	last := t.count()
+	t.sample()
 	return func() Sample {
-		s := t.count().since(last)
+		s := t.sample()
 		return Sample{s.elapsed, s.cpu, s.processors, s.memory, s.moved, s.waited, s.starved, s.stuffed}
 	}
 }

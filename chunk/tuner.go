@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,18 +50,21 @@ func (s Setting) within(least, most Setting) Setting {
 type Tuner struct {
 	setting atomic.Pointer[Setting] // in force: rules.now, for Readers, which take it without mu
 
+	// since the last sample
 	moved   atomic.Int64 // bytes that were worked on
 	starved atomic.Int64 // times that Next waited for the source
 	stuffed atomic.Int64 // times that a source waited for Next, because Depth chunks did already
 
-	began time.Time
-
 	mu      sync.Mutex // guards what follows
 	rules   tuning
 	moves   map[string]uint64
-	running int             // workers that have Acquired and not Released
-	waiting []chan struct{} // of goroutines in Acquire, the first one first; each is closed when its turn comes
-	waited  int64           // Acquires that had to wait
+	running int       // workers that have Acquired and not Released
+	waiting int64     // goroutines that wait in Acquire
+	room    sync.Cond // signalled when one of them may come in
+
+	sampled time.Time     // when the last sample was taken
+	cpu     time.Duration // that the process had taken then
+	waited  int64         // Acquires that had to wait since then
 }
 
 // A TunerOption changes what [NewTuner] makes. Options panic when a value is out of range.
@@ -82,15 +83,13 @@ func Between(least, most Setting) TunerOption {
 // allow, and moves nothing until Run is called.
 func NewTuner(opts ...TunerOption) *Tuner {
 	processors := runtime.GOMAXPROCS(0)
-	t := &Tuner{began: time.Now(), moves: make(map[string]uint64), rules: tuning{
+	t := &Tuner{moves: make(map[string]uint64), rules: tuning{
 		home:  Setting{startWorkers * processors, defaultSize, defaultDepth},
 		least: Setting{1, leastChunk, 1},
 		most:  Setting{mostWorkers * processors, mostChunk, mostDepth},
-		limit: math.MaxInt64, patience: leastPatience,
+		limit: debug.SetMemoryLimit(-1), patience: leastPatience,
 	}}
-	if limit := debug.SetMemoryLimit(-1); limit > 0 {
-		t.rules.limit = limit
-	}
+	t.room.L = &t.mu
 	for _, opt := range opts {
 		opt(t)
 	}
@@ -104,7 +103,7 @@ func NewTuner(opts ...TunerOption) *Tuner {
 func (t *Tuner) apply() {
 	now := t.rules.now
 	t.setting.Store(&now)
-	t.admit()
+	t.room.Broadcast()
 }
 
 // observe takes in a sample, and returns the rule that it led to a move by, if any.
@@ -126,37 +125,32 @@ func (t *Tuner) Stats() (now Setting, moves map[string]uint64) {
 	return t.rules.now, maps.Clone(t.moves)
 }
 
-// Acquire waits until fewer workers are at work than the setting allows, and makes the caller one more, in the order of the
-// calls. [Tuner.Release] ends its work. When ctx ends before that, Acquire returns ctx's error, and there is nothing to
-// release. When the setting falls, no worker is stopped: the next ones wait until enough have released.
+// Acquire waits until fewer workers are at work than the setting allows, and makes the caller one more. [Tuner.Release] ends
+// its work. When ctx ends before that, Acquire returns ctx's error, and there is nothing to release. When the setting falls,
+// no worker is stopped: the next ones wait until enough have released.
 func (t *Tuner) Acquire(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	t.mu.Lock()
-	if t.running < t.rules.now.Workers && len(t.waiting) == 0 {
-		t.running++
-		t.mu.Unlock()
-		return nil
-	}
-	turn := make(chan struct{})
-	t.waiting = append(t.waiting, turn)
-	t.waited++
-	t.mu.Unlock()
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if i := slices.Index(t.waiting, turn); i >= 0 {
-		t.waiting = slices.Delete(t.waiting, i, i+1)
-	} else { // the turn came at the same moment
-		t.running--
-		t.admit()
+	if t.running >= t.rules.now.Workers {
+		t.waiting++
+		defer func() { t.waiting-- }()
+		t.waited++
+		stop := context.AfterFunc(ctx, func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.room.Broadcast()
+		})
+		defer stop()
 	}
-	return ctx.Err()
+	for t.running >= t.rules.now.Workers && ctx.Err() == nil {
+		t.room.Wait()
+	}
+	if err := ctx.Err(); err != nil {
+		t.room.Signal() // for another one, if this one was signalled at the same moment
+		return err
+	}
+	t.running++
+	return nil
 }
 
 // Release ends the work of a worker that has Acquired. It panics when there is none.
@@ -167,16 +161,7 @@ func (t *Tuner) Release() {
 		panic("chunk: Release without Acquire")
 	}
 	t.running--
-	t.admit()
-}
-
-// admit lets those in for whom there is room. mu is held.
-func (t *Tuner) admit() {
-	for len(t.waiting) > 0 && t.running < t.rules.now.Workers {
-		close(t.waiting[0])
-		t.waiting = slices.Delete(t.waiting, 0, 1)
-		t.running++
-	}
+	t.room.Signal()
 }
 
 // Run samples the process every 250 ms and moves the setting, until ctx ends. The number of processors is GOMAXPROCS,
@@ -185,32 +170,31 @@ func (t *Tuner) admit() {
 func (t *Tuner) Run(ctx context.Context) {
 	tick := time.NewTicker(tunerInterval)
 	defer tick.Stop()
-	for last := t.count(); ; {
+	for t.sample(); ; { // the first one is of the time before
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			now := t.count()
-			t.observe(now.since(last))
-			last = now
+			t.observe(t.sample())
 		}
 	}
 }
 
-// count returns what has been counted since the Tuner, or the process, began, and the processors and memory of now.
-func (t *Tuner) count() sample {
+// sample returns what has happened since the call before.
+func (t *Tuner) sample() sample {
 	memory := [2]metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(memory[:])
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.waiting) > 0 {
-		t.waited++ // it waits in this interval as well
-	}
-	return sample{
-		elapsed:    time.Since(t.began),
+	now, cpu := time.Now(), processorTime()
+	s := sample{
+		elapsed:    now.Sub(t.sampled),
 		processors: float64(runtime.GOMAXPROCS(0)),
-		cpu:        processorTime(),
+		cpu:        cpu - t.cpu,
 		memory:     int64(memory[0].Value.Uint64() - memory[1].Value.Uint64()),
-		moved:      t.moved.Load(), waited: t.waited, starved: t.starved.Load(), stuffed: t.stuffed.Load(),
+		moved:      t.moved.Swap(0), waited: t.waited, starved: t.starved.Swap(0), stuffed: t.stuffed.Swap(0),
 	}
+	t.sampled, t.cpu = now, cpu
+	t.waited = t.waiting // they wait in the next interval as well
+	return s
 }

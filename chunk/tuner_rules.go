@@ -17,17 +17,6 @@ type sample struct {
 	stuffed    int64         // times that a source waited for Next, because Depth chunks did already
 }
 
-// since returns what happened after last. Both began to count at the same time.
-func (s sample) since(last sample) sample {
-	s.elapsed -= last.elapsed
-	s.cpu -= last.cpu
-	s.moved -= last.moved
-	s.waited -= last.waited
-	s.starved -= last.starved
-	s.stuffed -= last.stuffed
-	return s
-}
-
 // A rule is one reason to try another setting. when, then and kept are its row in docs/chunk.md.
 type rule struct {
 	name, when, then, kept string
@@ -96,13 +85,8 @@ func inBursts(m *measure) bool { return m.starved && m.stuffed }
 func anyWaits(m *measure) bool { return m.share > busyShare || m.waited || m.starved }
 
 func halfChunks(s *Setting)   { s.ChunkSize /= 2 }
+func halfDepth(s *Setting)    { s.Depth = max(s.Depth/2, min(s.Depth, leastBusyDepth)) }
 func fewerWorkers(s *Setting) { s.Workers -= max(s.Workers/4, 1) }
-
-func halfDepth(s *Setting) {
-	if s.Depth > leastBusyDepth {
-		s.Depth = max(s.Depth/2, leastBusyDepth)
-	}
-}
 
 // lessMemory are the steps of memory_full. The first that the bounds allow is taken: it costs the least speed.
 var lessMemory = []func(s *Setting){halfDepth, halfChunks, fewerWorkers}
@@ -145,8 +129,7 @@ type tuning struct {
 	best   float64 // speed since the load changed
 
 	window []sample
-	settle int   // samples to skip
-	memory int64 // of the sample before the window; 0 for none
+	settle int // samples to skip
 
 	barred   [16]bool // by index in tunerRules
 	turn     int      // the rule that is tried first: the one after the rule that paid
@@ -156,9 +139,6 @@ type tuning struct {
 
 // observe takes in a sample. It returns the name of the rule that moved the setting, notPaid, or "" for no move.
 func (t *tuning) observe(s sample) (why string) {
-	if s.elapsed <= 0 {
-		return ""
-	}
 	from := t.now
 	if why = t.decide(s); t.now == from {
 		return ""
@@ -169,20 +149,19 @@ func (t *tuning) observe(s sample) (why string) {
 
 func (t *tuning) decide(s sample) (why string) {
 	if t.settle > 0 {
-		t.settle, t.memory = t.settle-1, s.memory
+		t.settle--
 		return ""
 	}
 	if float64(s.memory) > fullShare*float64(t.limit) {
 		t.shrink()
-		t.memory = s.memory
 		return tunerRules[0].name
 	}
 	t.window = append(t.window, s)
-	m := measureOf(t.window, t.memory)
+	m := measureOf(t.window)
 	if n := len(t.window); n < leastWindow || n < mostWindow && m.spread > sureEnough*m.speed {
 		return ""
 	}
-	t.window, t.memory = t.window[:0], s.memory
+	t.window = t.window[:0]
 	if t.now != t.home && !t.judge(&m) {
 		return notPaid
 	}
@@ -213,7 +192,7 @@ func (t *tuning) moved(step func(s *Setting)) Setting {
 
 // judge keeps what is on trial, or takes it back.
 func (t *tuning) judge(m *measure) (paid bool) {
-	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory()
+	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory() // smaller chunks would be tried next, and so on
 	if tooMuch || !tunerRules[t.trial].pays(m, &t.before, t.best) {
 		t.barred[t.trial] = true
 		t.now = t.home
@@ -257,15 +236,15 @@ func (t *tuning) try(k int, m *measure) bool {
 	}
 	next := t.moved(tunerRules[k].step)
 	grows := next.memory() > t.home.memory()
-	if next == t.home || grows && (m.growth > mostGrowth/2 || float64(m.memory) > roomShare*float64(t.limit)) {
+	if next == t.home || grows && float64(m.memory) > roomShare*float64(t.limit) {
 		return false
 	}
 	t.trial, t.before, t.now = k, *m, next
 	return true
 }
 
-// measureOf returns what a window of samples says. memory is what the process had before it, or 0.
-func measureOf(window []sample, memory int64) (m measure) {
+// measureOf returns what a window of samples says.
+func measureOf(window []sample) (m measure) {
 	var seconds, sum, squares float64
 	waited := 0
 	for _, s := range window {
@@ -278,14 +257,12 @@ func measureOf(window []sample, memory int64) (m measure) {
 		m.stuffed = m.stuffed || s.stuffed > 0
 		waited += int(min(s.waited, 1))
 	}
-	if memory == 0 {
-		memory = window[0].memory
-	}
+	first, last := window[0], window[len(window)-1]
 	n := float64(len(window))
 	m.speed, m.share = m.speed/seconds, m.share/seconds
 	m.spread = math.Sqrt(max(squares-sum*sum/n, 0) / max(n-1, 1) / n)
-	m.memory = window[len(window)-1].memory
-	m.growth = float64(m.memory-memory) / seconds
+	m.memory = last.memory
+	m.growth = float64(last.memory-first.memory) / max(seconds-first.elapsed.Seconds(), 1e-9)
 	m.waited = 2*waited >= len(window)
 	return m
 }
