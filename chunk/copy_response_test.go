@@ -18,9 +18,7 @@ import (
 func exchange(t *testing.T, url, requests string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, requests); err != nil {
 		t.Fatal(err)
@@ -172,9 +170,7 @@ func TestCopyFromRequestThatWaitsForContinue(t *testing.T) {
 		}
 	})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	_, _ = io.WriteString(conn, request("PUT / HTTP/1.1", "Content-Length: 100000", "Expect: 100-continue", "Connection: close"))
 	r := bufio.NewReader(conn)

@@ -72,8 +72,7 @@ func ExampleFileHandler_ServeFile() {
 	ask := func(user, number string) {
 		r := httptest.NewRequest("GET", "/invoices/"+number, nil)
 		r.SetBasicAuth(user, "")
-		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, r)
+		w := serveTo(mux, r)
 		fmt.Println(w.Code, w.Header().Get("Content-Type"), w.Body.Len())
 	}
 	ask("ann", "17")

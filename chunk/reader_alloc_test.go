@@ -62,9 +62,7 @@ func TestNoAllocationPerChunk(t *testing.T) {
 			defer r.Close()
 			wantNoAllocations(t, func() {
 				ref, err := r.Next(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				ref.Release()
 			})
 		})
@@ -76,13 +74,9 @@ func TestNoAllocationUnderATuner(t *testing.T) {
 	r := chunk.NewReader(&repeat{of: strings.Repeat("x", 100) + "\n"}, chunk.At(chunk.Lines()), chunk.TunedBy(tuner))
 	defer r.Close()
 	wantNoAllocations(t, func() {
-		if err := tuner.Acquire(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tuner.Acquire(t.Context()))
 		ref, err := r.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ref.Release()
 		tuner.Release()
 	})

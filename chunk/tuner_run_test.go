@@ -32,9 +32,7 @@ func TestAcquireWaits(t *testing.T) {
 	for leaver := range 5 {
 		synctest.Test(t, func(t *testing.T) {
 			tuner := fixedWorkers(1)
-			if err := tuner.Acquire(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tuner.Acquire(t.Context()))
 			gone, cancel := context.WithCancel(t.Context())
 			var order, want []int
 			for i := range 5 {

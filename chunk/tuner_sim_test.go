@@ -34,23 +34,14 @@ var plants = []struct {
 	{name: "hash on 2", plant: plant{
 		processors: 2, cost: hashing, perChunk: 5e-6,
 	}},
-	{name: "hash on 16", plant: plant{
-		processors: 16, cost: hashing, perChunk: 5e-6,
-	}},
 	{name: "compress on 4, switching costs", plant: plant{
 		processors: 4, cost: zipping, perChunk: 5e-6, switching: 0.02,
-	}},
-	{name: "count on 4, a chunk costs much", plant: plant{
-		processors: 4, cost: counting, perChunk: 40e-6,
 	}},
 	{name: "count on 4, cache of 512 KiB", plant: plant{
 		processors: 4, cost: counting, perChunk: 5e-6, cache: 512 << 10,
 	}},
 	{name: "workers wait for a peer", plant: plant{
 		processors: 2, cost: counting, perChunk: 10e-6, latency: 5e-3,
-	}},
-	{name: "workers share an SSD", plant: plant{
-		processors: 4, cost: counting, perChunk: 10e-6, latency: 1e-3, shared: 2000 * mb,
 	}},
 	{name: "workers share a hard disk", plant: plant{
 		processors: 4, cost: counting, perChunk: 10e-6, latency: 4e-3, shared: 150 * mb, heads: 12,

@@ -205,9 +205,7 @@ func TestReaderCountsForTheTuner(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 			ref, err := r.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ref.Release()
 		}
 		time.Sleep(200 * time.Millisecond)
