@@ -20,11 +20,7 @@ import (
 )
 
 // ask asks a handler without a network.
-func ask(h http.Handler, path string) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
-	return w
-}
+func ask(h http.Handler, path string) *httptest.ResponseRecorder { return serveTo(h, get(path, "")) }
 
 // TestFileServerTagsEachVersion: each change of a file, in place or by another one, gives it another tag.
 func TestFileServerTagsEachVersion(t *testing.T) {

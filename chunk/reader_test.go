@@ -111,18 +111,6 @@ func TestErrorComesAfterTheData(t *testing.T) {
 	}
 }
 
-// Alone the errors say which package they are of, and in a RecordError they say it once.
-func TestRecordErrorTexts(t *testing.T) {
-	for _, err := range []error{chunk.ErrTooLong, chunk.ErrNoRecord} {
-		if text := err.Error(); !strings.HasPrefix(text, "chunk: ") {
-			t.Errorf("%q", text)
-		}
-		if text := (&chunk.RecordError{Err: err}).Error(); strings.Count(text, "chunk: ") != 1 {
-			t.Errorf("%q", text)
-		}
-	}
-}
-
 // What the Cutter takes for no record is an error, behind the records before it.
 func TestNoRecord(t *testing.T) {
 	tens := chunk.CutFunc(func(p []byte) int {

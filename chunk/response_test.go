@@ -34,12 +34,6 @@ var wrappers = []wrapper{
 			}
 		}
 	}, false},
-	{"two", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
-		return &logged{ResponseWriter: &logged{ResponseWriter: w}}, func() {}
-	}, false},
-	{"ReadFrom", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
-		return forwarder{w, w.(io.ReaderFrom)}, func() {}
-	}, false},
 	{"hooks", func(w http.ResponseWriter) (http.ResponseWriter, func()) {
 		h := &hooked{ResponseWriter: w}
 		return h, func() {
@@ -93,12 +87,6 @@ func (l *logged) Write(p []byte) (int, error) {
 }
 
 func (l *logged) Unwrap() http.ResponseWriter { return l.ResponseWriter }
-
-// forwarder is a middleware that has heard of ReadFrom.
-type forwarder struct {
-	http.ResponseWriter
-	io.ReaderFrom
-}
 
 // hooked is one that counts what goes by each way, as generated wrappers do.
 type hooked struct {
