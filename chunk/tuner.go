@@ -135,7 +135,7 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 		t.waiting++
 		defer func() { t.waiting-- }()
 		t.waited++
-		stop := context.AfterFunc(ctx, func() {
+		stop := context.AfterFunc(ctx, func() { // wakes all: this one may have taken the signal of another one
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			t.room.Broadcast()
@@ -146,7 +146,6 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 		t.room.Wait()
 	}
 	if err := ctx.Err(); err != nil {
-		t.room.Signal() // for another one, if this one was signalled at the same moment
 		return err
 	}
 	t.running++
