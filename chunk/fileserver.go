@@ -33,7 +33,7 @@ import (
 // All methods may be called from any goroutine.
 type FileHandler struct {
 	root          *os.Root
-	standard      http.Handler // redirects, lists and errors
+	standard      http.Handler // redirects and lists of directories
 	listing       bool
 	precompressed bool
 	dropFrom      int64                                          // bytes; 0: no response is dropped behind
@@ -105,8 +105,12 @@ func (h *FileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, "/index.html"):
 		h.standard.ServeHTTP(x, r) // redirects to the directory
 	case !isDir:
-		if x.serve(name) != nil {
-			h.standard.ServeHTTP(x, r)
+		switch err := x.serve(name); err {
+		case nil:
+		case errDirectory:
+			h.standard.ServeHTTP(x, r) // redirects
+		default:
+			x.fail(err) // net/http would look again, and send a file that has come since without a tag
 		}
 	default:
 		h.serveDirectory(x, name)
