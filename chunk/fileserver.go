@@ -136,9 +136,9 @@ func (h *FileHandler) isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// ServeFile answers r with the file of that name in the root, instead of the one that the URL of r names; the URL may be nil. Use it when the
-// handler has already authorized the request or looked up the file name. Methods, conditions, ranges and options are as
-// with ServeHTTP.
+// ServeFile answers r with the file of that name in the root, instead of the one that the URL of r names; the URL may be
+// nil. Use it when the handler has already authorized the request or looked up the file name. Methods, conditions, ranges
+// and options are as with ServeHTTP.
 //
 // The name is one that fs.ValidPath accepts and that a file of this system can have (see filepath.Localize). Any other
 // name is a 404, and so is a directory. There are no redirects. Symbolic links within the root are followed.

@@ -140,6 +140,9 @@ type tuning struct {
 // observe takes in a sample. It returns the name of the rule that moved the setting, notPaid, or "" for no move.
 func (t *tuning) observe(s sample) (why string) {
 	from := t.now
+	if s.elapsed <= 0 {
+		return "" // of a coarse clock
+	}
 	if why = t.decide(s); t.now == from {
 		return ""
 	}

@@ -147,7 +147,7 @@ func FuzzTuner(f *testing.F) {
 			in = in[8:]
 			for range 8 {
 				m := tuner.Observe(chunk.Sample{
-					Elapsed: time.Duration(1+int(uint8(v))) * 10 * time.Millisecond, CPU: time.Duration(uint8(v>>8)) * 10 * time.Millisecond,
+					Elapsed: time.Duration(uint8(v)) * 10 * time.Millisecond, CPU: time.Duration(uint8(v>>8)) * 10 * time.Millisecond,
 					Memory: int64(v>>16&0xff) * 5e6, Moved: int64(v>>24&0xff) * 1e5, Waited: int64(v >> 32 & 1),
 					Starved: int64(v >> 33 & 1), Stuffed: int64(v >> 34 & 1), Processors: 1 + float64(v>>40&0xff),
 				})
