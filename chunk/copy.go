@@ -64,9 +64,7 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 	}
 	c := copying{ctx: ctx}
 	inner, _ := unlimited(src)
-	if c.file = regular(inner); c.file != nil {
-		c.target = regular(dst)
-	}
+	c.file, _ = inner.(*os.File)
 	complete := false
 	if ctx.Done() != nil {
 		defer func() { c.waits.stop(complete) }() // also when dst or src panics
@@ -89,21 +87,20 @@ func Copy(ctx context.Context, dst io.Writer, src io.Reader) (Report, error) {
 type copying struct {
 	ctx    context.Context
 	report Report
-	file   *os.File // src, or what src limits, if that is a regular file; or nil
-	target *os.File // dst, if both are regular files; or nil
+	file   *os.File // src, or what src limits, which may be a pipe; or nil
 	waits  interruption
 }
 
 // to copies to a dst that is not a response.
 func (c *copying) to(dst io.Writer, src io.Reader) error {
-	if c.file != nil {
-		switch dst := dst.(type) {
-		case *net.TCPConn:
+	switch dst := dst.(type) {
+	case *net.TCPConn:
+		if isSeekable(c.file) {
 			return c.sendFile(dst, src)
-		case *os.File:
-			if kernelSplices && c.target != nil {
-				return c.fileToFile(dst, src)
-			}
+		}
+	case *os.File:
+		if kernelSplices && isSeekable(c.file) && isSeekable(dst) {
+			return c.fileToFile(dst, src)
 		}
 	}
 	if way := c.wayBetween(dst, src); way != nil {
@@ -132,7 +129,7 @@ func (c *copying) wayBetween(dst io.Writer, src io.Reader) *int64 {
 	toUnix = toUnix && limit == math.MaxInt64 // its fast path is WriteTo, which a LimitedReader does not have
 	switch src := inner.(type) {
 	case *os.File:
-		if c.file != nil && toUnix && kernelSplices && isStream(dst) {
+		if toUnix && kernelSplices && isStream(dst) && isSeekable(src) {
 			return &c.report.Sendfile
 		}
 	case *net.TCPConn:
@@ -175,16 +172,13 @@ func isKernels(x any) bool {
 	return false
 }
 
-// regular returns the file that x is, or nil if x is none, or one without a position, such as a pipe.
-func regular(x any) *os.File {
-	f, ok := x.(*os.File)
-	if !ok {
-		return nil
+// isSeekable reports whether f is a file that has a position, as regular files have and pipes do not.
+func isSeekable(f *os.File) bool {
+	if f == nil {
+		return false
 	}
-	if _, err := f.Seek(0, io.SeekCurrent); err != nil {
-		return nil
-	}
-	return f
+	_, err := f.Seek(0, io.SeekCurrent)
+	return err == nil
 }
 
 // unlimited returns the Reader in a LimitedReader, and its limit.
@@ -289,7 +283,9 @@ func (c *copying) unread(src io.Reader, n int64) {
 	if c.file == nil {
 		return
 	}
-	_, _ = c.file.Seek(-n, io.SeekCurrent)
+	if _, err := c.file.Seek(-n, io.SeekCurrent); err != nil {
+		return // it is a pipe
+	}
 	if l, ok := src.(*io.LimitedReader); ok {
 		l.N += n
 	}
@@ -323,7 +319,7 @@ func (c *copying) toResponse(w http.ResponseWriter, src io.Reader) error {
 	}
 	inner, limit := unlimited(src)
 	var rf io.ReaderFrom
-	if room >= 0 && !encoded && (c.file != nil || isConn(inner)) {
+	if room >= 0 && !encoded && (c.file != nil && size > 0 || isConn(inner)) {
 		rf = unwrapBody(w, head)
 	}
 	if rf == nil {
@@ -416,17 +412,11 @@ type interruption struct {
 // begin hooks the ends of the Copy to its context. The call that ends it is waits.stop.
 func (c *copying) begin(dst io.Writer, src io.Reader) {
 	i := &c.waits
-	if c.file == nil { // regular files have no deadlines
-		i.src = wakerOf(src)
-	}
+	i.src = wakerOf(src)
 	switch dst := dst.(type) {
 	case http.ResponseWriter:
 		i.dst, _ = within[writeWaker](dst) // an http.ResponseController would follow a faulty wrapper for ever
 		i.isResponse = true
-	case *os.File:
-		if c.target == nil {
-			i.dst = dst
-		}
 	case writeWaker:
 		i.dst = dst
 	}
@@ -446,7 +436,7 @@ func (i *interruption) interrupt() {
 
 func (i *interruption) setDeadlines(read, write time.Time) {
 	if i.src != nil {
-		_ = i.src.SetReadDeadline(read) // an end without deadlines is not interrupted
+		_ = i.src.SetReadDeadline(read) // an end without deadlines, such as a regular file, is not interrupted
 	}
 	if i.dst != nil {
 		_ = i.dst.SetWriteDeadline(write)

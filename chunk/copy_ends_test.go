@@ -38,10 +38,6 @@ var copySources = []copySource{
 		f := fileOf(t, append(data[:len(data):len(data)], "not this"...))
 		return io.LimitReader(f, int64(len(data)))
 	}},
-	{"section of a file", "section", func(t *testing.T, data []byte) io.Reader {
-		f := fileOf(t, append([]byte("before"), append(data[:len(data):len(data)], "behind"...)...))
-		return io.NewSectionReader(f, 6, int64(len(data)))
-	}},
 	{"TCP", "stream", func(t *testing.T, data []byte) io.Reader {
 		w, r := tcpEnds(t)
 		feed(t, w, data)
@@ -132,13 +128,9 @@ func way(r *chunk.Report, src copySource, dst copyTarget) *int64 {
 func fileOf(t testing.TB, data []byte) *os.File {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "source")
-	if err := os.WriteFile(name, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, data, 0o600))
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -147,9 +139,7 @@ func newFile(t testing.TB, flags int) (*os.File, func() []byte) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "target")
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|flags, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f, func() []byte {
 		data, err := os.ReadFile(name)
@@ -164,9 +154,7 @@ func newFile(t testing.TB, flags int) (*os.File, func() []byte) {
 func tcpEnds(t testing.TB) (a, b *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	c, d := connect(t, l)
 	return c.(*net.TCPConn), d.(*net.TCPConn)
@@ -175,14 +163,10 @@ func tcpEnds(t testing.TB) (a, b *net.TCPConn) {
 func unixEnds(t testing.TB) (a, b *net.UnixConn) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "") // t.TempDir is too long a name for a socket on some systems
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer os.RemoveAll(dir)
 	l, err := net.Listen("unix", filepath.Join(dir, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	c, d := connect(t, l)
 	return c.(*net.UnixConn), d.(*net.UnixConn)
@@ -191,9 +175,7 @@ func unixEnds(t testing.TB) (a, b *net.UnixConn) {
 func connect(t testing.TB, l net.Listener) (a, b net.Conn) {
 	t.Helper()
 	a, err := net.Dial(l.Addr().Network(), l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { a.Close() })
 	if b, err = l.Accept(); err != nil {
 		t.Fatal(err)
@@ -205,9 +187,7 @@ func connect(t testing.TB, l net.Listener) (a, b net.Conn) {
 func pipeEnds(t testing.TB) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { r.Close(); w.Close() })
 	return r, w
 }
@@ -225,9 +205,7 @@ func tlsEnds(t testing.TB, a, b net.Conn) (server, client *tls.Conn) {
 			t.Error(err)
 		}
 	})
-	if err := server.Handshake(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Handshake())
 	done.Wait()
 	return server, client
 }

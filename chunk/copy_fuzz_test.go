@@ -70,9 +70,7 @@ func FuzzCopy(f *testing.F) {
 	f.Fuzz(func(t *testing.T, size uint16, steps []byte) {
 		data := someBytes(3 * int(size))
 		file, err := os.CreateTemp(t.TempDir(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer file.Close()
 		if _, err := file.Write(data); err != nil {
 			t.Fatal(err)

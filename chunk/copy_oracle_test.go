@@ -94,9 +94,7 @@ func TestCopyCancelledAtAnyMoment(t *testing.T) {
 			t.Run(src.name+" to "+dst.name, func(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(3, uint64(len(src.name)*len(dst.name))))
 				for range 2 {
-					if err := copyInTwo(t, src, dst, data, rnd); err != nil {
-						t.Fatal(err)
-					}
+					must(t, copyInTwo(t, src, dst, data, rnd))
 				}
 			})
 		}

@@ -1,7 +1,6 @@
 package chunk_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"io"
@@ -18,9 +17,7 @@ import (
 func exchange(t *testing.T, url, requests string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, requests); err != nil {
 		t.Fatal(err)
@@ -159,31 +156,5 @@ func TestCopyToHijackedResponse(t *testing.T) {
 	})
 	if raw := exchange(t, url, request("GET / HTTP/1.1")); raw != string(data) {
 		t.Errorf("%d other bytes", len(raw))
-	}
-}
-
-// A body that the client sends only when it is asked to.
-func TestCopyFromRequestThatWaitsForContinue(t *testing.T) {
-	data := someBytes(100_000)
-	dst, got := newFile(t, 0)
-	url := serveWith(t, wrappers[0], func(w http.ResponseWriter, r *http.Request) {
-		if report, err := chunk.Copy(r.Context(), dst, r.Body); err != nil || report.Bytes != int64(len(data)) {
-			t.Errorf("%+v, %v", report, err)
-		}
-	})
-	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_, _ = io.WriteString(conn, request("PUT / HTTP/1.1", "Content-Length: 100000", "Expect: 100-continue", "Connection: close"))
-	r := bufio.NewReader(conn)
-	if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
-		t.Fatalf("%q, %v", line, err)
-	}
-	_, _ = conn.Write(data)
-	_, _ = io.ReadAll(r)
-	if !bytes.Equal(got(), data) {
-		t.Error("other bytes arrived")
 	}
 }

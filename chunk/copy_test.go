@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"os"
 	"runtime"
@@ -49,52 +48,6 @@ func TestCopyPairs(t *testing.T) {
 	}
 }
 
-// A part of what has no positions, or of a place that no file has, is what io.Copy says it is.
-func TestCopyOfAPartThatCannotBe(t *testing.T) {
-	r, w := pipeEnds(t)
-	feed(t, w, []byte("not read at a position"))
-	for name, src := range map[string]func() io.Reader{
-		"a pipe":                 func() io.Reader { return io.NewSectionReader(r, 0, 10) },
-		"behind all files":       func() io.Reader { return io.NewSectionReader(fileOf(t, []byte("x")), math.MaxInt64-100, 100) },
-		"behind this file":       func() io.Reader { return io.NewSectionReader(fileOf(t, []byte("x")), 2, 100) },
-		"over this file's end":   func() io.Reader { return io.NewSectionReader(fileOf(t, []byte("xyz")), 2, 100) },
-		"nothing":                func() io.Reader { return io.NewSectionReader(fileOf(t, []byte("xyz")), 2, 0) },
-		"a directory":            func() io.Reader { return io.NewSectionReader(openDir(t), 0, 10) },
-		"a file that is closed":  func() io.Reader { return io.NewSectionReader(closedFile(t), 0, 10) },
-		"less than no bytes":     func() io.Reader { return &io.LimitedReader{R: fileOf(t, []byte("x")), N: -1} },
-		"a file without a limit": func() io.Reader { return io.NewSectionReader(fileOf(t, []byte("xyz")), 0, math.MaxInt64) },
-	} {
-		for _, dst := range copyTargets {
-			if dst.kind == "other" {
-				continue
-			}
-			a, _ := dst.open(t)
-			n, want := io.Copy(struct{ io.Writer }{a}, struct{ io.Reader }{src()})
-			b, _ := dst.open(t)
-			report, err := chunk.Copy(context.Background(), b, src())
-			var ours, theirs *os.PathError
-			if report.Bytes != n || (err == nil) != (want == nil) || errors.As(err, &ours) != errors.As(want, &theirs) || ours != nil && ours.Err != theirs.Err {
-				t.Errorf("%s to %s: %+v, %v; want %d, %v", name, dst.name, report, err, n, want)
-			}
-		}
-	}
-}
-
-func openDir(t *testing.T) *os.File {
-	f, err := os.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
-}
-
-func closedFile(t *testing.T) *os.File {
-	f := fileOf(t, []byte("x"))
-	_ = f.Close()
-	return f
-}
-
 // A stream goes on after a limit: nothing behind it was taken.
 func TestCopyTakesNoMoreThanTheLimit(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
@@ -110,9 +63,7 @@ func TestCopyTakesNoMoreThanTheLimit(t *testing.T) {
 					w, got := dst.open(t)
 					limited := &io.LimitedReader{R: r, N: int64(n)}
 					report, err := chunk.Copy(context.Background(), w, limited)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if limited.N != 0 || report.Bytes != int64(n) {
 						t.Errorf("%d bytes left of the limit, %+v", limited.N, report)
 					}
@@ -134,15 +85,11 @@ func TestCopyOfAFileWithoutASize(t *testing.T) {
 		t.Skip("there is no /proc")
 	}
 	want, err := os.ReadFile("/proc/self/limits")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, dst := range copyTargets {
 		t.Run(dst.name, func(t *testing.T) {
 			f, err := os.Open("/proc/self/limits")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer f.Close()
 			w, got := dst.open(t)
 			report, err := chunk.Copy(context.Background(), w, f)
@@ -261,12 +208,8 @@ func TestCopyBetweenClosedEnds(t *testing.T) {
 
 // innermost returns what src reads from.
 func innermost(src io.Reader) any {
-	switch s := src.(type) {
-	case *io.LimitedReader:
-		return s.R
-	case *io.SectionReader:
-		outer, _, _ := s.Outer()
-		return outer
+	if l, ok := src.(*io.LimitedReader); ok {
+		return l.R
 	}
 	return src
 }

@@ -19,6 +19,9 @@
 //
 // A [Tuner] moves how many workers there are, how large the chunks are and how many are read ahead.
 //
+// The package is larger than its neighbours because it holds these four, which share the Report, the fast paths and the
+// Reader's chunks, and because each keeps what the standard library answers at its edges: conditions, deadlines, cut files.
+//
 // # Ownership
 //
 // [Reader.Next] gives a millrace.Ref that the caller owns and releases, on any goroutine. [Reader.Chunks] lends a slice

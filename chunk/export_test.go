@@ -1,6 +1,8 @@
 package chunk
 
 import (
+	"time"
+
 	"github.com/millrace-io/millrace"
 )
 
@@ -37,28 +39,48 @@ func (r *Reader) Running() bool {
 	return r.running
 }
 
+// StartAt takes the place of the setting to begin with.
+func StartAt(s Setting) TunerOption { return func(t *Tuner) { t.rules.home = s } }
+
 // SetMemoryLimit takes the place of GOMEMLIMIT.
 func (t *Tuner) SetMemoryLimit(bytes int64) { t.rules.limit = bytes }
 
-// A Sample and a Move are what Observe takes and returns.
-type (
-	Sample = sample
-	Move   = move
-)
+// A Sample is what Observe takes in.
+type Sample struct {
+	Elapsed, CPU                            time.Duration
+	Processors                              float64
+	Memory, Moved, Waited, Starved, Stuffed int64
+}
+
+// A Move is what a sample led to. From and To are the same if it led to none.
+type Move struct {
+	From, To Setting
+	Why      string
+}
 
 // Observe takes in a sample.
-func (t *Tuner) Observe(s Sample) Move { return t.observe(s) }
+func (t *Tuner) Observe(s Sample) Move {
+	from := t.Setting()
+	why := t.observe(sample{s.Elapsed, s.Processors, s.CPU, s.Memory, s.Moved, s.Waited, s.Starved, s.Stuffed})
+	return Move{from, t.Setting(), why}
+}
 
 // Setting is the setting in force.
-func (t *Tuner) Setting() Setting { return t.Stats().Setting }
+func (t *Tuner) Setting() Setting { return *t.setting.Load() }
+
+// Workers returns how many workers are at work, and how many wait in Acquire.
+func (t *Tuner) Workers() (running, waiting int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.running, int(t.waiting)
+}
 
 // Sampler returns a function that takes a sample of the time since the one before.
 func (t *Tuner) Sampler() func() Sample {
-	last := t.count()
+	t.sample()
 	return func() Sample {
-		now := t.count()
-		defer func() { last = now }()
-		return now.since(last)
+		s := t.sample()
+		return Sample{s.elapsed, s.cpu, s.processors, s.memory, s.moved, s.waited, s.starved, s.stuffed}
 	}
 }
 

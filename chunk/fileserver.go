@@ -33,7 +33,7 @@ import (
 // All methods may be called from any goroutine.
 type FileHandler struct {
 	root          *os.Root
-	standard      http.Handler // redirects, lists and errors
+	standard      http.Handler // redirects and lists of directories
 	listing       bool
 	precompressed bool
 	dropFrom      int64                                          // bytes; 0: no response is dropped behind
@@ -105,8 +105,12 @@ func (h *FileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, "/index.html"):
 		h.standard.ServeHTTP(x, r) // redirects to the directory
 	case !isDir:
-		if x.serve(name) != nil {
-			h.standard.ServeHTTP(x, r)
+		switch err := x.serve(name); err {
+		case nil:
+		case errDirectory:
+			h.standard.ServeHTTP(x, r) // redirects
+		default:
+			x.fail(err) // net/http would look again, and send a file that has come since without a tag
 		}
 	default:
 		h.serveDirectory(x, name)
@@ -132,9 +136,9 @@ func (h *FileHandler) isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// ServeFile answers r with the file of that name in the root, instead of the one that the URL of r names; the URL may be nil. Use it when the
-// handler has already authorized the request or looked up the file name. Methods, conditions, ranges and options are as
-// with ServeHTTP.
+// ServeFile answers r with the file of that name in the root, instead of the one that the URL of r names; the URL may be
+// nil. Use it when the handler has already authorized the request or looked up the file name. Methods, conditions, ranges
+// and options are as with ServeHTTP.
 //
 // The name is one that fs.ValidPath accepts and that a file of this system can have (see filepath.Localize). Any other
 // name is a 404, and so is a directory. There are no redirects. Symbolic links within the root are followed.

@@ -45,19 +45,8 @@ func ExampleFileServer() {
 
 // Files that are under other names than clients know them by, and that only some clients may have.
 func ExampleFileHandler_ServeFile() {
-	dir, err := os.MkdirTemp("", "files")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "2026-11.pdf"), []byte("Hello, World"), 0o644); err != nil {
-		log.Fatal(err)
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer root.Close()
+	root, remove := rootWith("2026-11.pdf", []byte("Hello, World"))
+	defer remove()
 	files := chunk.FileServer(root)
 
 	names := map[string]string{"17": "2026-11.pdf"} // or a database
@@ -72,8 +61,7 @@ func ExampleFileHandler_ServeFile() {
 	ask := func(user, number string) {
 		r := httptest.NewRequest("GET", "/invoices/"+number, nil)
 		r.SetBasicAuth(user, "")
-		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, r)
+		w := serveTo(mux, r)
 		fmt.Println(w.Code, w.Header().Get("Content-Type"), w.Body.Len())
 	}
 	ask("ann", "17")
@@ -87,19 +75,8 @@ func ExampleFileHandler_ServeFile() {
 
 // A middleware that hides the connection is seen by what OnServed is told.
 func ExampleOnServed() {
-	dir, err := os.MkdirTemp("", "files")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "a.bin"), make([]byte, 1<<20), 0o644); err != nil {
-		log.Fatal(err)
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer root.Close()
+	root, remove := rootWith("a.bin", make([]byte, 1<<20))
+	defer remove()
 
 	files := chunk.FileServer(root, chunk.OnServed(func(r *http.Request, sent chunk.Report, status int) {
 		fmt.Println(r.URL.Path, status, sent.FastPath())
@@ -107,4 +84,22 @@ func ExampleOnServed() {
 	type hidden struct{ http.ResponseWriter } // has no Unwrap
 	files.ServeHTTP(hidden{httptest.NewRecorder()}, httptest.NewRequest("GET", "/a.bin", nil))
 	// Output: /a.bin 200 chunk: 1048576 of 1048576 bytes were copied through memory
+}
+
+// rootWith opens a new directory that has one file, until remove is called.
+func rootWith(name string, content []byte) (root *os.Root, remove func()) {
+	dir, err := os.MkdirTemp("", "files")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+		log.Fatal(err)
+	}
+	if root, err = os.OpenRoot(dir); err != nil {
+		log.Fatal(err)
+	}
+	return root, func() {
+		_ = root.Close()
+		_ = os.RemoveAll(dir)
+	}
 }

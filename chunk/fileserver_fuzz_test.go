@@ -12,22 +12,10 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A urlPath is a path that prints as a part of a URL.
-type urlPath struct{ path string }
-
-func (p *urlPath) String() string { return (&url.URL{Path: "/" + p.path}).EscapedPath()[1:] }
+// escaped returns the part of a URL that stands for a path.
+func escaped(path string) string { return (&url.URL{Path: "/" + path}).EscapedPath() }
 
 func itoa(n int) string { return strconv.Itoa(n) }
-
-func httpHeader(h map[string]string) string {
-	var b strings.Builder
-	header := make(http.Header)
-	for k, v := range h {
-		header.Set(k, v)
-	}
-	_ = header.Write(&b)
-	return b.String()
-}
 
 // FuzzFileServer compares with http.FileServer for any request.
 func FuzzFileServer(f *testing.F) {
@@ -91,8 +79,7 @@ func fuzzDifferent(path string) bool {
 // answer returns what a handler answers to a copy of r.
 func answer(t testing.TB, h http.Handler, r *http.Request) reply {
 	t.Helper()
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r.Clone(t.Context()))
+	w := serveTo(h, r.Clone(t.Context()))
 	if r.Method == http.MethodHead {
 		w.Body.Reset() // net/http does not send it
 	}

@@ -59,24 +59,6 @@ func TestFileServerSpecialFiles(t *testing.T) {
 	must(t, f.Close())
 }
 
-// TestFileServerSparse: a size that a file only says it has takes no memory, and its ends can be read.
-func TestFileServerSparse(t *testing.T) {
-	root, dir := makeTree(t, map[string]string{"a.bin": ""})
-	size := int64(1) << 62
-	for ; os.Truncate(filepath.Join(dir, "a.bin"), size) != nil; size /= 2 {
-		if size < 1<<34 {
-			need.Missing(t, "a file system with sparse files of 16 GiB: set TMPDIR to a directory on one")
-		}
-	}
-	h := chunk.FileServer(root)
-	for _, ranges := range []string{"bytes=0-9", "bytes=-10", "bytes=" + itoa(int(size/2)) + "-" + itoa(int(size/2+9))} {
-		r := get("/a.bin", ranges)
-		if w := serveTo(h, r); w.Code != 206 || w.Body.String() != string(make([]byte, 10)) {
-			t.Errorf("%s: %d %q", ranges, w.Code, w.Body)
-		}
-	}
-}
-
 // TestDropBehind: what a long response has sent leaves the page cache, and what another one sends meanwhile stays.
 func TestDropBehind(t *testing.T) {
 	const size = 40 << 20

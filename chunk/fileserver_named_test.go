@@ -11,39 +11,6 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// TestServeFileLikeHTTP asks for files by name what TestFileServerLikeHTTP asks for by URL, and compares with
-// http.ServeFileFS. The URL says something else.
-func TestServeFileLikeHTTP(t *testing.T) {
-	root, _ := makeTree(t, tree)
-	files, asked := chunk.FileServer(root), 0
-	for _, q := range questions() {
-		unescaped, err := url.PathUnescape(strings.TrimPrefix(q.path, "/"))
-		if err != nil || different(q) {
-			continue
-		}
-		content, isNamed := tree[unescaped]
-		if !isNamed || strings.HasSuffix(unescaped, "/") || content == "->dir" || content == "->.." {
-			continue // see TestServeFileNotThere
-		}
-		asked++
-		q.path = "/quite/another"
-		r := q.request(t, "http://example.com")
-		got := answer(t, tagged(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			files.ServeFile(w, r, unescaped)
-		}), q.etag), r)
-		want := answer(t, tagged(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			http.ServeFileFS(w, r, root.FS(), unescaped)
-		}), q.etag), r)
-		compare(t, q.method+" "+unescaped+" "+httpHeader(q.header), q.method, got, want)
-		if t.Failed() {
-			return
-		}
-	}
-	if asked < 500 {
-		t.Errorf("only %d questions were asked", asked)
-	}
-}
-
 // A name that is not that of a file is a 404 with any URL, and never a redirect.
 func TestServeFileNotThere(t *testing.T) {
 	root, _ := makeTree(t, tree)

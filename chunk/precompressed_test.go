@@ -65,8 +65,7 @@ func TestEncodingChoice(t *testing.T) {
 		if c.accept != no {
 			r.Header.Set("Accept-Encoding", c.accept)
 		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
+		w := serveTo(h, r)
 		what := c.path + " " + c.accept[:min(len(c.accept), 40)]
 		if w.Code != c.status || c.status == 200 && w.Body.String() != c.body {
 			t.Errorf("%s: %d %q, want %d %q", what, w.Code, w.Body, c.status, c.body)
@@ -106,33 +105,4 @@ func TestEncodingOff(t *testing.T) {
 	if w.Body.String() != "plain" || w.Header().Get("Vary") != "" {
 		t.Errorf("%q, %v", w.Body, w.Header())
 	}
-}
-
-// TestEncodingChanges: siblings that come, go and grow old are noticed.
-func TestEncodingChanges(t *testing.T) {
-	root, dir := makeTree(t, map[string]string{"a.js": "plain"})
-	h := chunk.FileServer(root, chunk.Precompressed())
-	ask := func(want string) {
-		t.Helper()
-		r := httptest.NewRequest("GET", "/a.js", nil)
-		r.Header.Set("Accept-Encoding", "br")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Body.String() != want {
-			t.Errorf("%q, want %q", w.Body, want)
-		}
-	}
-	name := filepath.Join(dir, "a.js")
-	ask("plain")
-	must(t, os.WriteFile(name+".br", []byte("BR"), 0o644))
-	ask("BR")
-	must(t, os.WriteFile(name+".br", []byte("BR, another"), 0o644))
-	ask("BR, another")
-	must(t, os.WriteFile(name, []byte("plain, newer"), 0o644))
-	must(t, os.Chtimes(name, time.Now(), time.Now().Add(time.Hour)))
-	ask("plain, newer")
-	must(t, os.Chtimes(name+".br", time.Now(), time.Now().Add(time.Hour)))
-	ask("BR, another")
-	must(t, os.Remove(name+".br"))
-	ask("plain, newer")
 }

@@ -29,8 +29,8 @@ const (
 //
 // Put together, the chunks are the source, byte for byte. Each begins where a record begins and ends where one ends,
 // with as many whole records as fit into [Size]; a record that is longer is a chunk by itself, up to [MaxRecord]. While
-// Next waits, it is given a chunk as soon as one whole record has arrived. Only the last chunk may end within a record, when the source ended or failed there; what is left of it then is a chunk of its own,
-// and the error comes next.
+// Next waits, it is given a chunk as soon as one whole record has arrived. Only the last chunk may end within a record, when
+// the source ended or failed there; what is left of it then is a chunk of its own, and the error comes next.
 //
 // A source that may hang is read by a goroutine. It starts with the first Next, and from then on is at most [Depth] chunks
 // ahead. Memory and regular files are read in Next itself: the kernel reads a file ahead, and waking another goroutine
@@ -149,7 +149,8 @@ func NewReader(src io.Reader, opts ...ReaderOption) *Reader {
 // retune takes over the Tuner's setting. r.mu is held. A block that is being filled stays as it is.
 func (r *Reader) retune() {
 	if r.tuner != nil {
-		r.size, r.depth = r.tuner.readerSetting()
+		now := r.tuner.setting.Load()
+		r.size, r.depth = now.ChunkSize, now.Depth
 	}
 }
 

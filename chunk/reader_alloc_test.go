@@ -27,6 +27,21 @@ func (r *repeat) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
+// wantNoAllocations fails the test if f allocates, once it has been called some times.
+func wantNoAllocations(t *testing.T, f func()) {
+	t.Helper()
+	for range 100 {
+		f()
+	}
+	if n := alloctest.Count(0, func() {
+		for range 500 {
+			f()
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations in 500 calls", n)
+	}
+}
+
 func TestNoAllocationPerChunk(t *testing.T) {
 	const text = "{\"a\": [1, 2, \"three\"]}\n"
 	file := strings.NewReader(strings.Repeat(text, 4<<20/len(text)))
@@ -45,23 +60,24 @@ func TestNoAllocationPerChunk(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := chunk.NewReader(test.src, chunk.At(test.cutter), chunk.Size(2048))
 			defer r.Close()
-			next := func() {
+			wantNoAllocations(t, func() {
 				ref, err := r.Next(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				ref.Release()
-			}
-			for range 100 {
-				next()
-			}
-			if n := alloctest.Count(0, func() {
-				for range 500 {
-					next()
-				}
-			}); n != 0 {
-				t.Errorf("%v allocations for 500 chunks", n)
-			}
+			})
 		})
 	}
+}
+
+func TestNoAllocationUnderATuner(t *testing.T) {
+	tuner := fixedWorkers(1)
+	r := chunk.NewReader(&repeat{of: strings.Repeat("x", 100) + "\n"}, chunk.At(chunk.Lines()), chunk.TunedBy(tuner))
+	defer r.Close()
+	wantNoAllocations(t, func() {
+		must(t, tuner.Acquire(t.Context()))
+		ref, err := r.Next(t.Context())
+		must(t, err)
+		ref.Release()
+		tuner.Release()
+	})
 }

@@ -37,9 +37,7 @@ func hangers(t *testing.T) map[string]struct {
 } {
 	t.Helper()
 	osR, osW, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ioR, ioW := io.Pipe()
 	netR, netW := net.Pipe()
 	tcpR, tcpW := tcpEnds(t)
@@ -104,31 +102,6 @@ func TestCancelledNextLosesNothing(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestDeadlineOfNext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, r := newPipe(t, chunk.At(chunk.Lines()))
-		for range 3 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			start := time.Now()
-			if _, err := r.Next(ctx); err != context.DeadlineExceeded {
-				t.Errorf("Next = %v", err)
-			}
-			if d := time.Since(start); d != time.Second {
-				t.Errorf("after %v", d)
-			}
-			cancel()
-			synctest.Wait()
-			if r.Running() {
-				t.Error("the goroutine is still there")
-			}
-			go w.Write([]byte("line\n"))
-			if got := next(t, r); got != "line\n" {
-				t.Errorf("%q", got)
-			}
-		}
-	})
 }
 
 func TestCloseEndsAReadThatHangs(t *testing.T) {
@@ -298,9 +271,7 @@ func TestReadingAndWorkingOverlap(t *testing.T) {
 		defer r.Close()
 		start := time.Now()
 		for _, err := range r.Chunks(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			time.Sleep(each)
 		}
 		if d := time.Since(start); d != (chunks+1)*each {

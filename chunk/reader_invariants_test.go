@@ -16,9 +16,7 @@ func TestLentChunksAreDestroyed(t *testing.T) {
 	defer r.Close()
 	var kept [][]byte
 	for p, err := range r.Chunks(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		kept = append(kept, p)
 	}
 	if len(kept) != 2 {

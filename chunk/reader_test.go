@@ -42,9 +42,7 @@ func (s *script) Read(p []byte) (int, error) {
 func next(t *testing.T, r *chunk.Reader) string {
 	t.Helper()
 	ref, err := r.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ref.Release()
 	return string(ref.Bytes())
 }
@@ -113,88 +111,20 @@ func TestErrorComesAfterTheData(t *testing.T) {
 	}
 }
 
-// Alone the errors say which package they are of, and in a RecordError they say it once.
-func TestRecordErrorTexts(t *testing.T) {
-	for _, err := range []error{chunk.ErrTooLong, chunk.ErrNoRecord} {
-		if text := err.Error(); !strings.HasPrefix(text, "chunk: ") {
-			t.Errorf("%q", text)
-		}
-		if text := (&chunk.RecordError{Err: err}).Error(); strings.Count(text, "chunk: ") != 1 {
-			t.Errorf("%q", text)
-		}
-	}
-}
-
-func TestSourceEndsWithinARecord(t *testing.T) {
-	for _, test := range []struct {
-		cutter chunk.Cutter
-		in     string
-		want   []string
-		offset int64
-	}{
-		{chunk.JSON(), `[1] [2`, []string{`[1] `, `[2`}, 4},
-		{chunk.JSON(), `"a`, []string{`"a`}, 0},
-		{fixed(4), `12345678abc`, []string{`12345678`, `abc`}, 8},
-		{chunk.CutFunc(func(p []byte) int { return bytes.IndexByte(p, ';') + 1 }), `a;b`, []string{`a;`, `b`}, 2},
-	} {
-		r := chunk.NewReader(strings.NewReader(test.in), chunk.At(test.cutter))
-		all, err := chunksOf(r)
-		var bad *chunk.RecordError
-		if !slices.Equal(all, test.want) || !errors.As(err, &bad) || bad.Offset != test.offset {
-			t.Errorf("%q: %q, %v", test.in, all, err)
-		}
-		if !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("%q: %v is no io.ErrUnexpectedEOF", test.in, err)
-		}
-		r.Close()
-	}
-}
-
-func TestRecordTooLong(t *testing.T) {
-	length := func(p []byte) int {
+// What the Cutter takes for no record is an error, behind the records before it.
+func TestNoRecord(t *testing.T) {
+	tens := chunk.CutFunc(func(p []byte) int {
 		if p[0] == '-' {
 			return -1
 		}
-		return int(p[0]-'0') * 10
-	}
-	for _, test := range []struct {
-		name   string
-		cutter chunk.Cutter
-		in     string
-		want   string // what the chunks add up to
-		err    string
-	}{
-		{"as long as it may be", chunk.Lines(), "a\n" + strings.Repeat("x", 15) + "\nb\n",
-			"a\nxxxxxxxxxxxxxxx\nb\n", ""},
-		{"one more", chunk.Lines(), "a\n" + strings.Repeat("x", 16) + "\nb\n", "a\n",
-			"chunk: record at offset 2: longer than the limit of 16 bytes"},
-		{"the last line, as long as it may be", chunk.Lines(), strings.Repeat("x", 16), strings.Repeat("x", 16), ""},
-		{"the last line, one more", chunk.Lines(), strings.Repeat("x", 17), "",
-			"chunk: record at offset 0: longer than the limit of 16 bytes"},
-		{"a value", chunk.JSON(), `{}["0123456789012345"]`, `{}`,
-			"chunk: record at offset 2: longer than the limit of 16 bytes"},
-		{"a number as long as it may be", chunk.JSON(), "1 1234567890123456 true", "1 1234567890123456 true", ""},
-		{"a number, one more", chunk.JSON(), "1 12345678901234567 2", "1 ",
-			"chunk: record at offset 2: longer than the limit of 16 bytes"},
-		{"fixed", fixed(17), "123", "", "chunk: record at offset 0: longer than the limit of 16 bytes"},
-		{"a length", chunk.CutFunc(length), "1........." + "2.", "1.........",
-			"chunk: record at offset 10: longer than the limit of 16 bytes"},
-		{"no record", chunk.CutFunc(length), "1.........-", "1.........",
-			"chunk: record at offset 10: not a record"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			for _, src := range []io.Reader{strings.NewReader(test.in), iotest.OneByteReader(strings.NewReader(test.in))} {
-				r := chunk.NewReader(src, chunk.At(test.cutter), chunk.Size(4), chunk.MaxRecord(16))
-				all, err := chunksOf(r)
-				if got := strings.Join(all, ""); got != test.want {
-					t.Errorf("chunks %q, want %q", all, test.want)
-				}
-				if want := test.err; want == "" && err != io.EOF || want != "" && err.Error() != want {
-					t.Errorf("error %v, want %q", err, want)
-				}
-				r.Close()
-			}
-		})
+		return 10
+	})
+	r := chunk.NewReader(strings.NewReader("0123456789-"), chunk.At(tens), chunk.Size(4))
+	defer r.Close()
+	all, err := chunksOf(r)
+	if !slices.Equal(all, []string{"0123456789"}) || !errors.Is(err, chunk.ErrNoRecord) ||
+		err.Error() != "chunk: record at offset 10: not a record" {
+		t.Errorf("%q, %v", all, err)
 	}
 }
 
@@ -262,14 +192,6 @@ func TestTimeoutPasses(t *testing.T) {
 	}
 }
 
-func TestNoProgress(t *testing.T) {
-	r := chunk.NewReader(&script{err: nil})
-	defer r.Close()
-	if all, err := chunksOf(r); all != nil || err != io.ErrNoProgress {
-		t.Errorf("%q, %v", all, err)
-	}
-}
-
 // Deadlines that pass are no reads that gave nothing, however many there are, and do not hide those that follow.
 func TestNoProgressAfterDeadlines(t *testing.T) {
 	timeouts := 250
@@ -295,21 +217,15 @@ func TestNoProgressAfterDeadlines(t *testing.T) {
 func TestFile(t *testing.T) {
 	in := bytes.Repeat([]byte("a line of a file\n"), 50_000)
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, in, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, in, 0o600))
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	before := runtime.NumGoroutine()
 	r := chunk.NewReader(f, chunk.At(chunk.Lines()))
 	defer f.Close()
 	var got []byte
 	for p, err := range r.Chunks(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(got) == 0 && runtime.NumGoroutine() > before {
 			t.Error("reads a file on a goroutine from the start")
 		}
@@ -337,9 +253,7 @@ func TestDepthBoundsWhatIsReadAhead(t *testing.T) {
 			r := chunk.NewReader(src, chunk.Size(1024), chunk.Depth(depth), chunk.From(pool))
 			for i := range 5 {
 				ref, err := r.Next(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				synctest.Wait()
 				if want := (i + 1 + depth) * 1024; src.given != want {
 					t.Errorf("depth %d: %d bytes read after %d chunks, want %d", depth, src.given, i+1, want)
@@ -374,9 +288,7 @@ func TestTrickleTakesLittleMemory(t *testing.T) {
 	for range 100 {
 		go w.Write([]byte("a short line\n"))
 		ref, err := r.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		kept.Append(&ref)
 	}
 	if s := pool.Stats(); s.InUse > 100*512+64<<10 {

@@ -7,31 +7,14 @@ import (
 
 // A sample is what happened between one look at the process and the next.
 type sample struct {
-	Elapsed    time.Duration // above 0
-	Processors float64       // that the process may use
-	CPU        time.Duration // processor time that it took, of all processors together
-	Memory     int64         // bytes that it has at the end
-	Moved      int64         // bytes that were worked on
-	Waited     int64         // times that Acquire had to wait
-	Starved    int64         // times that a Reader's Next waited for its source
-	Stuffed    int64         // times that a source waited for Next, because Depth chunks did already
-}
-
-// since returns what happened after last. Both began to count at the same time.
-func (s sample) since(last sample) sample {
-	s.Elapsed -= last.Elapsed
-	s.CPU -= last.CPU
-	s.Moved -= last.Moved
-	s.Waited -= last.Waited
-	s.Starved -= last.Starved
-	s.Stuffed -= last.Stuffed
-	return s
-}
-
-// A move is what a sample made a Tuner do. From and To are the same if it did nothing.
-type move struct {
-	From, To Setting
-	Why      string // the name of the rule, or notPaid when a step is taken back; "" for no move
+	elapsed    time.Duration // above 0
+	processors float64       // that the process may use
+	cpu        time.Duration // processor time that it took, of all processors together
+	memory     int64         // bytes that it has at the end
+	moved      int64         // bytes that were worked on
+	waited     int64         // times that Acquire had to wait
+	starved    int64         // times that a Reader's Next waited for its source
+	stuffed    int64         // times that a source waited for Next, because Depth chunks did already
 }
 
 // A rule is one reason to try another setting. when, then and kept are its row in docs/chunk.md.
@@ -80,19 +63,19 @@ const (
 	sureEnough     = 0.025 // standard error of the speed, in parts of it
 	leastPatience  = 16    // windows of rest after a round; twice as many after each further one
 	mostPatience   = 1 << 12
-	changePatience = 16 // the part of the rest that passes although the load has changed
+	changePatience = 32 // the part of the next rest that is left of this one if the load has changed
 	leastBusyDepth = 2  // keeps a source and a worker both busy
 )
 
 // measure is how a setting did in a window of samples.
 type measure struct {
-	samples, speed, spread float64 // bytes a second, and their standard error
-	share                  float64 // of the processors
-	growth                 float64 // of memory, bytes a second
-	memory                 int64
-	waited                 bool // work waits for workers
-	starved                bool // workers wait for the source
-	stuffed                bool // the source waits for workers
+	speed, spread float64 // bytes a second, and their standard error
+	share         float64 // of the processors
+	growth        float64 // of memory, bytes a second
+	memory        int64
+	waited        bool // work waits for workers
+	starved       bool // workers wait for the source
+	stuffed       bool // the source waits for workers
 }
 
 func growing(m *measure) bool  { return m.growth > mostGrowth }
@@ -102,13 +85,8 @@ func inBursts(m *measure) bool { return m.starved && m.stuffed }
 func anyWaits(m *measure) bool { return m.share > busyShare || m.waited || m.starved }
 
 func halfChunks(s *Setting)   { s.ChunkSize /= 2 }
+func halfDepth(s *Setting)    { s.Depth = max(s.Depth/2, min(s.Depth, leastBusyDepth)) }
 func fewerWorkers(s *Setting) { s.Workers -= max(s.Workers/4, 1) }
-
-func halfDepth(s *Setting) {
-	if s.Depth > leastBusyDepth {
-		s.Depth = max(s.Depth/2, leastBusyDepth)
-	}
-}
 
 // lessMemory are the steps of memory_full. The first that the bounds allow is taken: it costs the least speed.
 var lessMemory = []func(s *Setting){halfDepth, halfChunks, fewerWorkers}
@@ -151,48 +129,42 @@ type tuning struct {
 	best   float64 // speed since the load changed
 
 	window []sample
-	settle int   // samples to skip
-	memory int64 // of the sample before the window; 0 for none
+	settle int // samples to skip
 
 	barred   [16]bool // by index in tunerRules
 	turn     int      // the rule that is tried first: the one after the rule that paid
-	gained   bool     // a step was kept in this round
-	changed  bool     // this round began because the load had changed
-	resting  bool
-	rested   int // windows
-	patience int // 1 ≤ patience ≤ mostPatience
+	rest     int      // windows until the next round; 0 during a round
+	patience int      // windows that the next rest takes: 1 ≤ patience ≤ mostPatience
 }
 
-// observe takes in a sample.
-func (t *tuning) observe(s sample) move {
+// observe takes in a sample. It returns the name of the rule that moved the setting, notPaid, or "" for no move.
+func (t *tuning) observe(s sample) (why string) {
 	from := t.now
-	if s.Elapsed <= 0 {
-		return move{From: from, To: from}
+	if s.elapsed <= 0 {
+		return "" // of a coarse clock
 	}
-	why := t.decide(s)
-	if t.now == from {
-		return move{From: from, To: from}
+	if why = t.decide(s); t.now == from {
+		return ""
 	}
 	t.settle, t.window = settling, t.window[:0]
-	return move{from, t.now, why}
+	return why
 }
 
 func (t *tuning) decide(s sample) (why string) {
 	if t.settle > 0 {
-		t.settle, t.memory = t.settle-1, s.Memory
+		t.settle--
 		return ""
 	}
-	if float64(s.Memory) > fullShare*float64(t.limit) {
+	if float64(s.memory) > fullShare*float64(t.limit) {
 		t.shrink()
-		t.memory = s.Memory
 		return tunerRules[0].name
 	}
 	t.window = append(t.window, s)
-	m := measureOf(t.window, t.memory)
-	if m.samples < leastWindow || m.samples < mostWindow && m.spread > sureEnough*m.speed {
+	m := measureOf(t.window)
+	if n := len(t.window); n < leastWindow || n < mostWindow && m.spread > sureEnough*m.speed {
 		return ""
 	}
-	t.window, t.memory = t.window[:0], s.Memory
+	t.window = t.window[:0]
 	if t.now != t.home && !t.judge(&m) {
 		return notPaid
 	}
@@ -202,23 +174,28 @@ func (t *tuning) decide(s sample) (why string) {
 	return t.look(&m)
 }
 
-// shrink makes something smaller because memory is short, if anything can become smaller.
+// shrink makes something smaller because memory is short, if anything can become smaller: what is on trial, if that is larger
+// than home, and otherwise home.
 func (t *tuning) shrink() {
-	before := t.now.memory()
-	if t.home.memory() >= before {
+	if t.now.memory() <= t.home.memory() {
 		t.home = t.now
+		for i := 0; i < len(lessMemory) && t.home == t.now; i++ {
+			t.home = t.moved(lessMemory[i])
+		}
 	}
-	for i := 0; t.home.memory() >= before && i < len(lessMemory); i++ {
-		next := t.home
-		lessMemory[i](&next)
-		t.home = next.within(t.least, t.most)
-	}
-	t.now, t.usual, t.gained = t.home, measure{}, false
+	t.now, t.usual = t.home, measure{}
+}
+
+// moved returns the setting that a step leads to from home.
+func (t *tuning) moved(step func(s *Setting)) Setting {
+	next := t.home
+	step(&next)
+	return next.within(t.least, t.most)
 }
 
 // judge keeps what is on trial, or takes it back.
 func (t *tuning) judge(m *measure) (paid bool) {
-	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory()
+	tooMuch := m.growth > mostGrowth && t.now.memory() > t.home.memory() // smaller chunks would be tried next, and so on
 	if tooMuch || !tunerRules[t.trial].pays(m, &t.before, t.best) {
 		t.barred[t.trial] = true
 		t.now = t.home
@@ -226,25 +203,24 @@ func (t *tuning) judge(m *measure) (paid bool) {
 	}
 	t.home, t.usual = t.now, *m
 	t.best = max(t.best, m.speed)
-	t.gained, t.turn = true, t.trial+1
+	t.turn, t.patience = t.trial+1, leastPatience
 	return true
 }
 
 // look looks at how home does, and begins a trial if a rule asks for one.
 func (t *tuning) look(m *measure) (why string) {
-	if other := t.usual.speed > 0 && m.isOther(&t.usual); other || t.usual.speed == 0 {
-		t.usual, t.best, t.changed = *m, m.speed, t.changed || other
+	if t.usual.speed == 0 || m.isOther(&t.usual) {
+		t.usual, t.best = *m, m.speed
+		t.rest = min(t.rest, t.patience/changePatience)
 	}
 	if t.try(1, m) { // memory that grows does not wait
 		return tunerRules[1].name
 	}
-	if t.resting {
-		t.rested++
-		if t.rested < t.patience && !(t.changed && t.rested >= t.patience/changePatience) {
+	if t.rest > 0 {
+		if t.rest--; t.rest > 0 {
 			return ""
 		}
-		t.resting, t.gained, t.turn = false, false, 0
-		t.patience = min(2*t.patience, mostPatience)
+		t.turn = 0
 		clear(t.barred[:])
 	}
 	for i := range tunerRules {
@@ -252,56 +228,44 @@ func (t *tuning) look(m *measure) (why string) {
 			return tunerRules[k].name
 		}
 	}
-	if t.changed && t.gained {
-		t.patience = leastPatience
-	}
-	t.resting, t.rested, t.changed = true, 0, false
+	t.rest, t.patience = t.patience, min(2*t.patience, mostPatience)
 	return ""
 }
 
 // try puts a rule's step on trial if the rule asks for it and memory has room.
 func (t *tuning) try(k int, m *measure) bool {
-	r := &tunerRules[k]
-	if t.barred[k] || !r.asks(m) {
+	if t.barred[k] || !tunerRules[k].asks(m) {
 		return false
 	}
-	next := t.home
-	r.step(&next)
-	next = next.within(t.least, t.most)
+	next := t.moved(tunerRules[k].step)
 	grows := next.memory() > t.home.memory()
-	if next == t.home || grows && (m.growth > mostGrowth/2 || float64(m.memory) > roomShare*float64(t.limit)) {
+	if next == t.home || grows && float64(m.memory) > roomShare*float64(t.limit) {
 		return false
 	}
 	t.trial, t.before, t.now = k, *m, next
 	return true
 }
 
-// measureOf returns what a window of samples says. memory is what the process had before it, or 0.
-func measureOf(window []sample, memory int64) (m measure) {
-	var total sample
-	var squares, sum, share float64
-	pressed := 0
+// measureOf returns what a window of samples says.
+func measureOf(window []sample) (m measure) {
+	var seconds, sum, squares float64
+	waited := 0
 	for _, s := range window {
-		speed := float64(s.Moved) / s.Elapsed.Seconds()
+		speed := float64(s.moved) / s.elapsed.Seconds()
 		sum, squares = sum+speed, squares+speed*speed
-		share += s.CPU.Seconds() / s.Processors
-		total.Elapsed += s.Elapsed
-		total.Moved += s.Moved
-		total.Starved += s.Starved
-		total.Stuffed += s.Stuffed
-		if s.Waited > 0 {
-			pressed++
-		}
+		seconds += s.elapsed.Seconds()
+		m.speed += float64(s.moved)
+		m.share += s.cpu.Seconds() / s.processors
+		m.starved = m.starved || s.starved > 0
+		m.stuffed = m.stuffed || s.stuffed > 0
+		waited += int(min(s.waited, 1))
 	}
-	n, seconds := float64(len(window)), total.Elapsed.Seconds()
-	if memory == 0 {
-		memory = window[0].Memory
-	}
-	m.memory = window[len(window)-1].Memory
-	return measure{
-		samples: n, speed: float64(total.Moved) / seconds, share: share / seconds,
-		spread: math.Sqrt(max(squares-sum*sum/n, 0) / max(n-1, 1) / n),
-		memory: m.memory, growth: float64(m.memory-memory) / seconds,
-		waited: 2*pressed >= len(window), starved: total.Starved > 0, stuffed: total.Stuffed > 0,
-	}
+	first, last := window[0], window[len(window)-1]
+	n := float64(len(window))
+	m.speed, m.share = m.speed/seconds, m.share/seconds
+	m.spread = math.Sqrt(max(squares-sum*sum/n, 0) / max(n-1, 1) / n)
+	m.memory = last.memory
+	m.growth = float64(last.memory-first.memory) / max(seconds-first.elapsed.Seconds(), 1e-9)
+	m.waited = 2*waited >= len(window)
+	return m
 }

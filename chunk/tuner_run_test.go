@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,76 +20,51 @@ func fixedWorkers(n int) *chunk.Tuner {
 	return newTuner(chunk.Between(one, one))
 }
 
-func TestAcquireIsInTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tuner := fixedWorkers(1)
-		if err := tuner.Acquire(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		var order []int
-		for i := range 5 {
-			go func() {
-				if err := tuner.Acquire(t.Context()); err != nil {
-					t.Error(err)
-				}
-				order = append(order, i) // one at a time: that is the point
-				tuner.Release()
-			}()
-			synctest.Wait()
-		}
-		if s := tuner.Stats(); s.Running != 1 || s.Waiting != 5 {
-			t.Errorf("%d at work and %d waiting, want 1 and 5", s.Running, s.Waiting)
-		}
-		tuner.Release()
-		synctest.Wait()
-		for i, who := range order {
-			if i != who {
-				t.Fatalf("in the order %v", order)
-			}
-		}
-		if s := tuner.Stats(); len(order) != 5 || s.Running != 0 || s.Waiting != 0 {
-			t.Errorf("%v, then %d at work and %d waiting", order, s.Running, s.Waiting)
-		}
-	})
+func wantWorkers(t *testing.T, tuner *chunk.Tuner, running, waiting int) {
+	t.Helper()
+	if r, w := tuner.Workers(); r != running || w != waiting {
+		t.Errorf("%d at work and %d waiting, want %d and %d", r, w, running, waiting)
+	}
 }
 
-// A waiter that gives up leaves no hole in the queue.
-func TestAcquireGivesUp(t *testing.T) {
-	for leaver := range 3 {
+// One comes in when another one leaves, and a waiter that gives up is not waited for.
+func TestAcquireWaits(t *testing.T) {
+	for leaver := range 5 {
 		synctest.Test(t, func(t *testing.T) {
 			tuner := fixedWorkers(1)
-			tuner.Acquire(t.Context())
-			ctx, cancel := context.WithCancel(t.Context())
-			var passed atomic.Int32
-			for i := range 3 {
+			must(t, tuner.Acquire(t.Context()))
+			gone, cancel := context.WithCancel(t.Context())
+			var order, want []int
+			for i := range 5 {
+				ctx := t.Context()
+				if i == leaver {
+					ctx = gone
+				} else {
+					want = append(want, i)
+				}
 				go func() {
-					mine := t.Context()
-					if i == leaver {
-						mine = ctx
-					}
-					err := tuner.Acquire(mine)
-					if i == leaver {
-						if !errors.Is(err, context.Canceled) {
-							t.Errorf("error %v", err)
+					if err := tuner.Acquire(ctx); err != nil {
+						if i != leaver || !errors.Is(err, context.Canceled) {
+							t.Error(err)
 						}
 						return
 					}
-					passed.Add(1)
+					order = append(order, i) // one at a time: that is the point
 					tuner.Release()
 				}()
 				synctest.Wait()
 			}
+			wantWorkers(t, tuner, 1, 5)
 			cancel()
 			synctest.Wait()
-			if s := tuner.Stats(); s.Waiting != 2 {
-				t.Errorf("%d wait, want 2", s.Waiting)
-			}
+			wantWorkers(t, tuner, 1, 4)
 			tuner.Release()
 			synctest.Wait()
-			if s := tuner.Stats(); passed.Load() != 2 || s.Running != 0 {
-				t.Errorf("%d passed, %d at work", passed.Load(), s.Running)
+			wantWorkers(t, tuner, 0, 0)
+			if slices.Sort(order); !slices.Equal(order, want) {
+				t.Errorf("%v came in, want %v", order, want)
 			}
-			if err := tuner.Acquire(ctx); !errors.Is(err, context.Canceled) {
+			if err := tuner.Acquire(gone); !errors.Is(err, context.Canceled) {
 				t.Errorf("with a context that is over: %v", err)
 			}
 		})
@@ -118,9 +94,7 @@ func TestAcquireRaces(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if s := tuner.Stats(); s.Running != 0 || s.Waiting != 0 {
-		t.Errorf("%d at work, %d waiting", s.Running, s.Waiting)
-	}
+	wantWorkers(t, tuner, 0, 0)
 }
 
 // When the setting rises, waiting workers come in at once; when it falls, no worker is stopped.
@@ -134,28 +108,22 @@ func TestAcquireFollowsTheSetting(t *testing.T) {
 		synctest.Wait()
 		pressed := steady()
 		pressed.Waited = 12
-		if m, _ := untilMove(tuner, 50, func(int) chunk.Sample { return pressed }); m.To.Workers != 16 {
+		if m := untilMove(tuner, 50, func(int) chunk.Sample { return pressed }); m.To.Workers != 16 {
 			t.Fatal(m)
 		}
 		synctest.Wait()
-		if s := tuner.Stats(); s.Running != 16 || s.Waiting != 4 {
-			t.Errorf("%d at work, %d waiting; want 16 and 4", s.Running, s.Waiting)
-		}
-		if m, _ := untilMove(tuner, 50, func(int) chunk.Sample { return pressed }); m.Why != "not_paid" || m.To.Workers != 8 {
+		wantWorkers(t, tuner, 16, 4)
+		if m := untilMove(tuner, 50, func(int) chunk.Sample { return pressed }); m.Why != "not_paid" || m.To.Workers != 8 {
 			t.Fatal(m)
 		}
 		for want := 15; want >= 8; want-- {
 			tuner.Release()
 			synctest.Wait()
-			if s := tuner.Stats(); s.Running != want || s.Waiting != 4 {
-				t.Errorf("%d at work, %d waiting; want %d and 4", s.Running, s.Waiting, want)
-			}
+			wantWorkers(t, tuner, want, 4)
 		}
 		tuner.Release()
 		synctest.Wait()
-		if s := tuner.Stats(); s.Running != 8 || s.Waiting != 3 {
-			t.Errorf("%d at work, %d waiting; want 8 and 3", s.Running, s.Waiting)
-		}
+		wantWorkers(t, tuner, 8, 3)
 		cancel()
 		synctest.Wait()
 	})
@@ -165,40 +133,21 @@ func TestAcquireFollowsTheSetting(t *testing.T) {
 func TestRunSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tuner := newTuner()
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			tuner.Run(ctx)
-		}()
-		synctest.Wait()
 		sample := tuner.Sampler()
 		time.Sleep(625 * time.Millisecond)
-		if s := tuner.Stats(); s.Samples != 2 {
-			t.Errorf("%+v", s)
-		}
 		if s := sample(); s.Elapsed != 625*time.Millisecond || s.Processors < 1 || s.CPU < 0 || s.Memory < 1<<20 {
 			t.Errorf("of the process: %+v", s)
 		}
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("a second Run does not panic")
-				}
-			}()
-			tuner.Run(t.Context())
-		}()
-		cancel()
-		<-ended
-		time.Sleep(time.Second)
-		if s := tuner.Stats(); s.Samples != 2 {
-			t.Errorf("%d samples after Run ended", s.Samples)
+		tuner.SetMemoryLimit(1) // each sample that is not skipped after a move leads to a move
+		ctx, cancel := context.WithTimeout(t.Context(), 250*6*time.Millisecond+time.Millisecond)
+		defer cancel()
+		tuner.Run(ctx)
+		if _, moves := tuner.Stats(); moves["memory_full"] != 2 {
+			t.Errorf("%v of six samples", moves)
 		}
-		again, stop := context.WithTimeout(t.Context(), 375*time.Millisecond)
-		defer stop()
-		tuner.Run(again)
-		if s := tuner.Stats(); s.Samples != 3 {
-			t.Errorf("%d samples after Run ended again, want 3", s.Samples)
+		time.Sleep(time.Second)
+		if _, moves := tuner.Stats(); moves["memory_full"] != 2 {
+			t.Errorf("%v after Run has ended", moves)
 		}
 	})
 }

@@ -31,13 +31,13 @@ func newTuner(opts ...chunk.TunerOption) *chunk.Tuner {
 }
 
 // untilMove observes what next gives until something moves, and returns that; or, after so many samples, what was last.
-func untilMove(t *chunk.Tuner, samples int, next func(i int) chunk.Sample) (m chunk.Move, after int) {
+func untilMove(t *chunk.Tuner, samples int, next func(i int) chunk.Sample) (m chunk.Move) {
 	for i := range samples {
 		if m = t.Observe(next(i)); m.From != m.To {
-			return m, i + 1
+			break
 		}
 	}
-	return m, samples
+	return m
 }
 
 // Each rule, and that nothing moves without a reason.
@@ -80,7 +80,7 @@ func TestTunerRules(t *testing.T) {
 		}
 		tuner := newTuner(opts...)
 		tuner.SetMemoryLimit(1e9)
-		m, _ := untilMove(tuner, 60, func(i int) chunk.Sample {
+		m := untilMove(tuner, 60, func(i int) chunk.Sample {
 			s := steady()
 			test.change(&s, i)
 			return s
@@ -88,8 +88,8 @@ func TestTunerRules(t *testing.T) {
 		if m.Why != test.want || m.To != test.to {
 			t.Errorf("%s: %v, want %s and %v", test.name, m, test.want, test.to)
 		}
-		if n := tuner.Stats().Moves[test.want]; test.want != "" && n != 1 {
-			t.Errorf("%s: %d moves in the statistics", test.name, n)
+		if now, moves := tuner.Stats(); now != m.To || test.want != "" && moves[test.want] != 1 {
+			t.Errorf("%s: %v, %v in the statistics", test.name, now, moves)
 		}
 	}
 }
@@ -133,13 +133,6 @@ func TestTunerMisusePanics(t *testing.T) {
 	}
 	mustPanic(t, "chunk: Release without Acquire", func() { chunk.NewTuner().Release() })
 	mustPanic(t, "chunk: TunedBy(nil)", func() { chunk.TunedBy(nil) })
-}
-
-func TestTunerStartIsWithinTheBounds(t *testing.T) {
-	tuner := newTuner(chunk.StartAt(chunk.Setting{Workers: 1000, ChunkSize: 1, Depth: 1000}))
-	if s := tuner.Setting(); s != (chunk.Setting{Workers: 64, ChunkSize: 4 << 10, Depth: 16}) {
-		t.Error(s)
-	}
 }
 
 // After any sample the setting stays within its bounds, and a move changes one part of it or takes one back.
@@ -212,9 +205,7 @@ func TestReaderCountsForTheTuner(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 			ref, err := r.Next(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ref.Release()
 		}
 		time.Sleep(200 * time.Millisecond)
