@@ -40,6 +40,9 @@ type fixture struct {
 	stop func() // as SIGTERM does; returns when the Hub is empty
 }
 
+// defaultLatency is that of millrace serve, whose other defaults tests have as well.
+const defaultLatency = 50 * time.Millisecond
+
 // testConfig is the configuration of tests.
 func testConfig() Config {
 	return Config{
