@@ -27,7 +27,6 @@ type mp4Rendition struct {
 	tag      millrace.Chain
 	fragment millrace.Chain
 	unheard  int  // bytes of fragments since viewers were served
-	isReady  bool // ready is closed
 	init     bool // viewers have been given an init segment
 	hasTrack bool // the muxer has taken a sequence header
 	hope     hopeTimer
@@ -35,7 +34,7 @@ type mp4Rendition struct {
 
 	gap     videoGap
 	skipped bool   // frames are missing in front of the next one
-	skips   int    // how often that was so
+	warned  bool   // that was logged
 	shift   uint32 // what those were, in ms: it is taken off the time of all that follows
 	last    uint32 // time of the last frame in the file
 }
@@ -199,8 +198,9 @@ func (m *mp4Rendition) source(ctx context.Context, news *broadcast.Watcher) func
 
 // setReady closes ready.
 func (m *mp4Rendition) setReady() {
-	if !m.isReady {
-		m.isReady = true
+	select {
+	case <-m.ready:
+	default:
 		close(m.ready)
 	}
 }
@@ -213,13 +213,13 @@ func (m *mp4Rendition) miss(lost broadcast.Missed) {
 	viewers := m.out.viewers
 	s.mu.Unlock()
 	m.skipped = true
-	if m.skips++; m.skips == 1 {
+	if !m.warned {
+		m.warned = true
 		s.log.Warn("the making of MP4 is behind what is kept, and skips to the newest key frame", "viewers", viewers,
 			"frames", lost.Frames, "bytes", lost.Bytes, "reason", lost.Why.String())
 	}
 	lost.Frames *= viewers
-	s.lost.Add(int64(lost.Frames))
-	s.hub.counters.lost(lost)
+	s.noteLost(lost)
 }
 
 // place moves t to its time in the file. Where frames are missing the file goes on without a pause: in a pause a browser would

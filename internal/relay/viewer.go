@@ -70,7 +70,10 @@ func (v *viewer) end(why disconnectReason) {
 		return
 	}
 	if v.conn != nil {
-		disconnect(v.conn, why.byServer())
+		if why.byServer() {
+			reset(v.conn)
+		}
+		_ = v.conn.Close()
 	}
 	if v.over != nil {
 		close(v.over)
@@ -80,21 +83,17 @@ func (v *viewer) end(why disconnectReason) {
 	}
 }
 
-// disconnect closes c. With reset it does not leave what c has not taken to the kernel, which would try to deliver that for
-// minutes.
-func disconnect(c net.Conn, reset bool) {
-	if carrier, ok := carrierOf(c).(interface {
-		SetLinger(sec int) error
-		Close() error
-	}); ok && reset {
-		_ = carrier.SetLinger(0)
-		_ = carrier.Close() // before TLS can wait to say goodbye
+// reset closes c, and does not leave what c has not taken to the kernel, which would try to deliver that for minutes.
+func reset(c net.Conn) {
+	if tcp, ok := CarrierOf(c).(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+		_ = tcp.Close() // before TLS can wait to say goodbye
 	}
-	_ = c.Close()
 }
 
-// carrierOf returns the connection under TLS, or c.
-func carrierOf(c net.Conn) net.Conn {
+// CarrierOf returns the connection that carries what is written to c: the one under TLS, or c. It is there to be asked and told
+// what TCP knows, and not to be read from or written to.
+func CarrierOf(c net.Conn) net.Conn {
 	if sealed, ok := c.(interface{ NetConn() net.Conn }); ok {
 		return sealed.NetConn()
 	}
@@ -115,7 +114,10 @@ func (v *viewer) finish() {
 	}
 	v.fanout.viewers.Add(-1)
 	s, why := v.rendition.stream, disconnectReason(v.reason.Load())
-	s.hub.counters.viewerLeft(v.path, why)
+	s.hub.counters.watching[v.path].Add(-1)
+	if why.byServer() {
+		s.hub.counters.dropped[why].Add(1)
+	}
 	attrs := []any{
 		"viewer", v.remote, "form", v.rendition.format.String(), "reason", why.String(), "bytes", v.sent,
 		"time", time.Duration(now() - v.since).Round(time.Millisecond),
@@ -175,11 +177,8 @@ func (v *viewer) miss(m broadcast.Missed) {
 		v.end(lagReason(m.Why))
 		return
 	}
-	s.lost.Add(int64(m.Frames))
-	s.hub.counters.lost(m)
-	if v.behind.CompareAndSwap(false, true) {
-		s.hub.counters.seenBehind(lagReason(m.Why))
-	}
+	s.noteLost(m)
+	v.fallBehind(lagReason(m.Why))
 	if v.missed.Why == broadcast.NotMissed {
 		v.missed.Why = m.Why
 		s.log.Warn("viewer skips to the newest key frame", "viewer", v.remote,
@@ -187,6 +186,15 @@ func (v *viewer) miss(m broadcast.Missed) {
 	}
 	v.missed.Frames += m.Frames
 	v.missed.Bytes += m.Bytes
+}
+
+// fallBehind notes that v is over its allowance. It returns false if that was known.
+func (v *viewer) fallBehind(why disconnectReason) bool {
+	if !v.behind.CompareAndSwap(false, true) {
+		return false
+	}
+	v.rendition.stream.hub.counters.seen[why].Add(1)
+	return true
 }
 
 // inspect looks at a viewer that another goroutine has, and ends it if it is stalled, or if it is too far behind and the
@@ -198,13 +206,10 @@ func (v *viewer) inspect(at int64) lagReport {
 	s := v.rendition.stream
 	lag := v.lag(at)
 	if why := v.exceeds(lag); why != connected {
-		if v.behind.CompareAndSwap(false, true) {
-			s.hub.counters.seenBehind(why)
-			if !v.warned {
-				v.warned = true
-				s.log.Warn("viewer is too far behind", "viewer", v.remote, "reason", why.String(),
-					"bytes", lag.Bytes, "frames", lag.Frames, "time", lag.Time.Round(time.Millisecond))
-			}
+		if v.fallBehind(why) && !v.warned {
+			v.warned = true
+			s.log.Warn("viewer is too far behind", "viewer", v.remote, "reason", why.String(),
+				"bytes", lag.Bytes, "frames", lag.Frames, "time", lag.Time.Round(time.Millisecond))
 		}
 		if v.rendition.policy() == Drop {
 			v.end(why)

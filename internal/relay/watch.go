@@ -116,7 +116,7 @@ func (h *Hub) head(w http.ResponseWriter, want watchRequest) error {
 	s := h.find(want.name)
 	h.mu.Unlock()
 	if s == nil {
-		return refusal(http.StatusNotFound, "no stream %q: it has no publisher", want.name)
+		return errAbsent(want.name)
 	}
 	f, err := s.format(want.ext)
 	if err == nil {
@@ -158,7 +158,7 @@ func (v *viewer) appendHead(chunked bool) {
 // long as the viewer. It sends what is pending first, and returns at once.
 func (v *viewer) serveConn(conn net.Conn) {
 	v.conn = conn
-	BoundUnsent(carrierOf(conn), v.rendition.stream.hub.cfg.Unsent)
+	BoundUnsent(CarrierOf(conn), v.rendition.stream.hub.cfg.Unsent)
 	if v.path = pathWritev; !v.sock.open(conn) {
 		v.path = pathWrite
 		v.w, v.flush = conn, func() error { return nil }
@@ -209,7 +209,8 @@ func (v *viewer) follow() {
 func (v *viewer) enter() {
 	s := v.rendition.stream
 	v.fanout = v.rendition.fanout()
-	s.hub.counters.viewerCame(v.path)
+	s.hub.counters.came[v.path].Add(1)
+	s.hub.counters.watching[v.path].Add(1)
 	s.hub.serve(v)
 	s.log.Info("viewer started", "viewer", v.remote, "form", v.rendition.format.String(), "path", v.path.String())
 	v.fanout.add(v)
