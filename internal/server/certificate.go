@@ -16,7 +16,6 @@ const certificateLook = time.Minute
 // read them, it keeps the certificate before.
 type certificate struct {
 	cert, key string // names of files
-	every     time.Duration
 	log       *slog.Logger
 
 	mu     sync.Mutex
@@ -30,7 +29,7 @@ func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
 	if cfg.TLSCert == "" {
 		return nil, nil
 	}
-	c := &certificate{cert: cfg.TLSCert, key: cfg.TLSKey, every: certificateLook, log: log, looked: time.Now()}
+	c := &certificate{cert: cfg.TLSCert, key: cfg.TLSKey, log: log, looked: time.Now()}
 	var err error
 	if c.files, err = c.changed(); err == nil {
 		err = c.load()
@@ -50,7 +49,7 @@ func (c *certificate) config() *tls.Config {
 func (c *certificate) get(now time.Time) *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now.Sub(c.looked) < c.every {
+	if now.Sub(c.looked) < certificateLook {
 		return c.shown
 	}
 	c.looked = now

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/relay"
 )
 
 func TestTheDemoPlays(t *testing.T) {
@@ -30,7 +32,8 @@ func TestTheDemoPlays(t *testing.T) {
 func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Defaults()
-		h := newRelay(&cfg, slog.New(slog.DiscardHandler))
+		cfg.Log = slog.New(slog.DiscardHandler)
+		h := relay.New(cfg.Config)
 		p, err := h.Open(demoName, demoName)
 		if err != nil {
 			t.Fatal(err)

@@ -114,7 +114,7 @@ func downloadConn(r *http.Request) *net.TCPConn {
 	if !ok || r.ProtoMajor != 1 {
 		return nil
 	}
-	tcp, _ := wire(c).(*net.TCPConn)
+	tcp, _ := relay.CarrierOf(c).(*net.TCPConn)
 	return tcp
 }
 

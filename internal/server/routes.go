@@ -21,7 +21,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc(filesPath, onlyGet(s.serveFile))
 	mux.HandleFunc("/api/streams", onlyGet(s.apiStreams))
 	mux.HandleFunc("/healthz", onlyGet(s.health))
-	mux.Handle("/metrics", onlyGet(s.metrics.handler().ServeHTTP))
+	mux.Handle("/metrics", onlyGet(s.metrics().ServeHTTP))
 	pages := page.Handler()
 	mux.Handle("/{$}", pages)
 	mux.Handle("/page/", pages)
@@ -39,7 +39,7 @@ func (s *Server) adminRoutes(listener net.Addr) http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.Handle("/metrics", onlyGet(s.metrics.handler().ServeHTTP))
+	mux.Handle("/metrics", onlyGet(s.metrics().ServeHTTP))
 	mux.HandleFunc("/api/streams", onlyGet(s.adminStreams))
 	mux.HandleFunc("/healthz", onlyGet(s.health))
 	return s.protect(newReadAuth("", "", listener), onlyGet(mux.ServeHTTP))
@@ -128,12 +128,11 @@ func refuse(w http.ResponseWriter, status int, reason string) {
 	_, _ = io.WriteString(w, text) // an error means that the client has gone away
 }
 
-// answer answers with JSON.
-func answer(w http.ResponseWriter, status int, v any) {
+// answer answers 200 with JSON.
+func answer(w http.ResponseWriter, v any) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // an error means that the client has gone away
 }

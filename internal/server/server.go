@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
@@ -26,7 +25,6 @@ type Server struct {
 	cfg     Config
 	log     *slog.Logger
 	relay   *relay.Hub
-	metrics *metrics
 	cert    *certificate // nil without TLS
 	files   *fileService // nil if no files are served
 	blobs   *blobService // nil if no blobs are kept
@@ -45,15 +43,13 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	s := &Server{
-		cfg: cfg, log: cfg.Log,
+		cfg: cfg, log: cfg.Log, relay: relay.New(cfg.Config),
 		started: time.Now(),
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	s.relay = newRelay(&s.cfg, s.log)
-	s.metrics = newMetrics(s)
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
 		return nil, err
@@ -129,15 +125,6 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	main.TLSConfig = s.cert.config()
 	main.Protocols.SetHTTP2(true)
 	return main.ServeTLS(ln, "", "")
-}
-
-// wire returns the connection that carries what is written to c, which is another one under TLS: to be asked and told what TCP
-// knows, and not to be read from or written to.
-func wire(c net.Conn) net.Conn {
-	if sealed, ok := c.(*tls.Conn); ok {
-		c = sealed.NetConn()
-	}
-	return c
 }
 
 // closeStores closes the stores of files and blobs.
@@ -277,24 +264,10 @@ func (s *Server) shutDown(servers []*http.Server) {
 	}
 	s.relay.Drain(ctx)
 	closing.Wait()
-	s.settled("downloads", files) // their connections are closed
-	s.settled("blobs", blobs)
+	relay.Await(s.log, "downloads", files) // their connections are closed
+	relay.Await(s.log, "blobs", blobs)
 	if err := s.closeStores(); err != nil {
 		s.log.Error("the files or blobs are not closed", "reason", err)
 	}
 	s.log.Info("stopped", "after", time.Since(began).Round(time.Millisecond))
-}
-
-// lastGrace is how long goroutines that have nothing to wait for any more may take to end.
-const lastGrace = 3 * time.Second
-
-// settled waits until done is closed, for lastGrace at most: a bug must not keep the process from ending.
-func (s *Server) settled(who string, done <-chan struct{}) {
-	grace := time.NewTimer(lastGrace)
-	defer grace.Stop()
-	select {
-	case <-done:
-	case <-grace.C:
-		s.log.Error("stopping without them", "who", who)
-	}
 }
