@@ -243,7 +243,8 @@ func (h *Hub) all() []*stream {
 	return list
 }
 
-// Close refuses new publishers and viewers from now on, and ends all publishers. Viewers stay until they have everything.
+// Close refuses new publishers and viewers from now on, and ends all publishers. Viewers stay until they have
+// everything.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -258,8 +259,8 @@ func (h *Hub) Close() {
 	clear(h.waiting)
 }
 
-// Drain closes h, and waits until all publishers have been answered and all viewers have got what is kept for them. Viewers
-// that are still there when ctx ends are disconnected.
+// Drain closes h, and waits until all publishers have been answered and all viewers have got what is kept for them.
+// Viewers that are still there when ctx ends are disconnected.
 func (h *Hub) Drain(ctx context.Context) {
 	h.Close()
 	empty := h.admitted.Close()

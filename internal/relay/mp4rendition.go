@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/frame/mp4"
 )
 
-// An mp4Rendition converts a stream to fragmented MP4 while it has MP4 viewers. It is one goroutine with a cursor in the
-// stream's ring, which publishes to the ring of a rendition of its own.
+// An mp4Rendition converts a stream to fragmented MP4 while it has MP4 viewers. It is one goroutine with a cursor in
+// the stream's ring, which publishes to the ring of a rendition of its own.
 type mp4Rendition struct {
 	out    *rendition
 	live   *rendition
@@ -46,8 +46,8 @@ var errNewInit = errors.New("the stream's codecs changed, and an MP4 file cannot
 var errNoSequenceHeader = errors.New("no sequence header of H.264, H.265 or AAC has come")
 
 const (
-	// fragmentRoom is what a fragment may have beside the samples that a muxer's MaxWaitBytes counts: a header of 2 KiB, and a
-	// frame of sound that was open when the fragment before left.
+	// fragmentRoom is what a fragment may have beside the samples that a muxer's MaxWaitBytes counts: a header of 2 KiB,
+	// and a frame of sound that was open when the fragment before left.
 	fragmentRoom = 16 << 10
 	// unheardBytes is how much of a flood is made before viewers are served. An encoder's stream never gets there.
 	unheardBytes = 64 << 10
@@ -222,8 +222,8 @@ func (m *mp4Rendition) miss(lost broadcast.Missed) {
 	s.noteLost(lost)
 }
 
-// place moves t to its time in the file. Where frames are missing the file goes on without a pause: in a pause a browser would
-// go on with the sound at once, and be as long late with the pictures from then on.
+// place moves t to its time in the file. Where frames are missing the file goes on without a pause: in a pause a
+// browser would go on with the sound at once, and be as long late with the pictures from then on.
 func (m *mp4Rendition) place(t *flv.Tag) error {
 	if t.Packet != flv.PacketFrame {
 		return nil

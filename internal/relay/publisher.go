@@ -46,8 +46,8 @@ type Publisher struct {
 	size     string // of the picture, as in 640x360; "" if not known
 }
 
-// Open begins a stream of the given name; address says in logs and in the API who publishes it. An error is a [Refusal].
-// Viewers find the stream when its format is known. The caller ends it with Close, and then calls Done.
+// Open begins a stream of the given name; address says in logs and in the API who publishes it. An error is a
+// [Refusal]. Viewers find the stream when its format is known. The caller ends it with Close, and then calls Done.
 func (h *Hub) Open(name, address string) (*Publisher, error) {
 	err := checkName(name)
 	s := h.newStream(name, address)
@@ -93,8 +93,8 @@ func (p *Publisher) Flush() {
 	}
 }
 
-// ReadBody publishes all of body: FLV if it begins like that, and otherwise bytes as they come. It returns nil when the body
-// ends where it may end. A panic is logged, and ends this stream alone.
+// ReadBody publishes all of body: FLV if it begins like that, and otherwise bytes as they come. It returns nil when the
+// body ends where it may end. A panic is logged, and ends this stream alone.
 func (p *Publisher) ReadBody(body io.Reader) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -244,8 +244,8 @@ func (p *Publisher) settle(t flv.Tag) {
 	}
 }
 
-// isStart reports whether viewers can start at a tag: of the default track, where there is one. Without pictures each piece
-// of sound stands alone.
+// isStart reports whether viewers can start at a tag: of the default track, where there is one. Without pictures each
+// piece of sound stands alone.
 func (p *Publisher) isStart(t flv.Tag) bool {
 	if p.first.beside(t) {
 		return false

@@ -58,8 +58,9 @@ func TestViewersGetTheStreamByteForByte(t *testing.T) {
 	}
 }
 
-// A viewer that has waited for the stream gets all of it. A late one gets what is needed to start, and then the newest group of
-// pictures, or where there are no pictures the newest piece of sound. Each name is free again when its stream has ended.
+// A viewer that has waited for the stream gets all of it. A late one gets what is needed to start, and then the newest
+// group of pictures, or where there are no pictures the newest piece of sound. Each name is free again when its stream
+// has ended.
 func TestWhatViewersGet(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(3, 10, 2000)
@@ -253,8 +254,8 @@ func TestWhatIsNotPublishedIsNotCounted(t *testing.T) {
 	}
 }
 
-// Viewers of a server with its defaults, which take a stream more slowly than it comes and lose its end, are told that it
-// has ended.
+// Viewers of a server with its defaults, which take a stream more slowly than it comes and lose its end, are told that
+// it has ended.
 func TestViewersWhoLoseTheEndOfAStreamGetItsEnd(t *testing.T) {
 	const viewers, pictures = 16, 1000
 	f := serve(t, func(c *Config) { c.Latency = defaultLatency })
@@ -327,7 +328,7 @@ func TestTheLastFrameOfABurstLeavesAtOnce(t *testing.T) {
 		{http2Client, "HTTP/2", defaultLatency},
 		{http2Client, "HTTP/2", 5 * time.Millisecond},
 		{http2Client, "HTTP/2", 0},
-		{func(testing.TB) *http.Client { return http.DefaultClient }, "HTTP/1", 0},
+		{http1Client, "HTTP/1", 0},
 	} {
 		t.Run(fmt.Sprintf("%s, latency %v", tt.name, tt.latency), func(t *testing.T) {
 			f := serve(t, func(c *Config) { c.Latency = tt.latency })
@@ -350,5 +351,7 @@ func TestTheLastFrameOfABurstLeavesAtOnce(t *testing.T) {
 		})
 	}
 }
+
+func http1Client(testing.TB) *http.Client { return http.DefaultClient }
 
 func http2Client(t testing.TB) *http.Client { return relaytest.HTTP2(t, 1<<20) }

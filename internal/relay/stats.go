@@ -7,8 +7,8 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// counters counts what happens in a Hub. They are plain atomic numbers: what is done for every batch does not go through a
-// metrics library.
+// counters counts what happens in a Hub. They are plain atomic numbers: what is done for every batch does not go
+// through a metrics library.
 type counters struct {
 	published  atomic.Int64 // streams
 	bytesIn    atomic.Int64

@@ -144,8 +144,8 @@ func (s *stream) publish(c *millrace.Chain, key bool) error {
 	return err
 }
 
-// configure adds a frame that is also what viewers need before they can start at a later key frame. It takes ownership of
-// both.
+// configure adds a frame that is also what viewers need before they can start at a later key frame. It takes ownership
+// of both.
 func (s *stream) configure(c, preamble *millrace.Chain) error {
 	s.mu.Lock() // so that a viewer that enters gets it once
 	defer s.mu.Unlock()

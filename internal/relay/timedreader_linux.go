@@ -15,7 +15,8 @@ import (
 const (
 	// leastBeat is the smallest latency bound with which publishers are read by the clock.
 	leastBeat = 5 * time.Millisecond
-	// gatherBytes is what a read should find at most: more would fill the kernel's receive buffer and slow the publisher down.
+	// gatherBytes is what a read should find at most: more would fill the kernel's receive buffer and slow the publisher
+	// down.
 	gatherBytes = 48 << 10
 	// floodPause is how long a read waits after one that found more.
 	floodPause = time.Millisecond
@@ -23,9 +24,9 @@ const (
 	flushBytes = 64 << 10
 )
 
-// A timedReader reads a publisher's connection once a beat, and not as packets arrive: a packet that wakes the process costs
-// more than reading it does. Beats are the same for all connections, so that one wake-up serves all. The connection is
-// outside of the runtime's poller, which each packet would wake all the same.
+// A timedReader reads a publisher's connection once a beat, and not as packets arrive: a packet that wakes the process
+// costs more than reading it does. Beats are the same for all connections, so that one wake-up serves all. The
+// connection is outside of the runtime's poller, which each packet would wake all the same.
 type timedReader struct {
 	fd    int
 	beat  time.Duration

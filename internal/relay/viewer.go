@@ -13,8 +13,8 @@ import (
 
 // A viewer is one response that a rendition is written to.
 //
-// At any moment one goroutine has it, and uses cursor, pending and the connection: its fanout's while the viewer is healthy,
-// and its own otherwise. Every goroutine may call end.
+// At any moment one goroutine has it, and uses cursor, pending and the connection: its fanout's while the viewer is
+// healthy, and its own otherwise. Every goroutine may call end.
 type viewer struct {
 	rendition *rendition
 	fanout    *fanout
@@ -63,8 +63,8 @@ func (v *viewer) hasEnded() bool { return disconnectReason(v.reason.Load()) != c
 // sentAll reports whether nothing that was taken is left.
 func (v *viewer) sentAll() bool { return v.pending.Len() == 0 && len(v.chunks.line) == 0 }
 
-// end disconnects v, unless it has ended before. The goroutine that has v notices, because its call on the connection fails,
-// and calls finish.
+// end disconnects v, unless it has ended before. The goroutine that has v notices, because its call on the connection
+// fails, and calls finish.
 func (v *viewer) end(why disconnectReason) {
 	if !v.reason.CompareAndSwap(int32(connected), int32(why)) {
 		return
@@ -91,8 +91,8 @@ func reset(c net.Conn) {
 	}
 }
 
-// CarrierOf returns the connection that carries what is written to c: the one under TLS, or c. It is there to be asked and told
-// what TCP knows, and not to be read from or written to.
+// CarrierOf returns the connection that carries what is written to c: the one under TLS, or c. It is there to be asked
+// and told what TCP knows, and not to be read from or written to.
 func CarrierOf(c net.Conn) net.Conn {
 	if sealed, ok := c.(interface{ NetConn() net.Conn }); ok {
 		return sealed.NetConn()
@@ -141,8 +141,8 @@ func (v *viewer) abandon() {
 	v.finish()
 }
 
-// take moves the next batch from the ring to pending, which is empty. At the end of the ring that is what tells the client of
-// the end, if there is such a thing, and then take returns io.EOF.
+// take moves the next batch from the ring to pending, which is empty. At the end of the ring that is what tells the
+// client of the end, if there is such a thing, and then take returns io.EOF.
 func (v *viewer) take() error {
 	b, err := v.cursor.Take(&v.pending)
 	v.more = b.More
@@ -197,8 +197,8 @@ func (v *viewer) fallBehind(why disconnectReason) bool {
 	return true
 }
 
-// inspect looks at a viewer that another goroutine has, and ends it if it is stalled, or if it is too far behind and the
-// policy says so. at is the present.
+// inspect looks at a viewer that another goroutine has, and ends it if it is stalled, or if it is too far behind and
+// the policy says so. at is the present.
 func (v *viewer) inspect(at int64) lagReport {
 	if !v.writing.Load() {
 		return lagReport{} // it waits for frames
@@ -236,8 +236,8 @@ func (v *viewer) lag(at int64) broadcast.Lag {
 	return lag
 }
 
-// exceeds returns which allowance a lag exceeds, or connected. The allowance counts from where the viewer began until it has
-// caught up.
+// exceeds returns which allowance a lag exceeds, or connected. The allowance counts from where the viewer began until
+// it has caught up.
 func (v *viewer) exceeds(lag broadcast.Lag) disconnectReason {
 	if !v.arrived.Load() {
 		lag.Bytes -= v.start.Bytes
@@ -255,8 +255,8 @@ func (v *viewer) exceeds(lag broadcast.Lag) disconnectReason {
 	return connected
 }
 
-// listen reads what the viewer sends until it hangs up, which is the only way to notice that when there is nothing to write.
-// The goroutine's stack is all that it costs.
+// listen reads what the viewer sends until it hangs up, which is the only way to notice that when there is nothing to
+// write. The goroutine's stack is all that it costs.
 func (v *viewer) listen() {
 	var p [64]byte
 	why := failed
@@ -272,6 +272,6 @@ func (v *viewer) listen() {
 	v.fanout.remove(v)
 }
 
-// maxChatter is how much a viewer may send after its request. A second request on the same connection is not answered, and no
-// reason to read for ever.
+// maxChatter is how much a viewer may send after its request. A second request on the same connection is not answered,
+// and no reason to read for ever.
 const maxChatter = 64 << 10

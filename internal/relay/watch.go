@@ -57,9 +57,9 @@ func parseWatchRequest(r *http.Request, name string) (watchRequest, error) {
 	return want, nil
 }
 
-// Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [Refusal], which the caller answers,
-// or that of the request's context. Over HTTP/1 Watch takes over the connection and returns at once; otherwise it returns when
-// the viewer has ended.
+// Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [Refusal], which the caller
+// answers, or that of the request's context. Over HTTP/1 Watch takes over the connection and returns at once; otherwise
+// it returns when the viewer has ended.
 func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 	want, err := parseWatchRequest(r, name)
 	if err != nil {
@@ -91,8 +91,8 @@ func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 	return nil
 }
 
-// awaitReady waits until v can begin at the next key frame of its rendition. Until the rendition is ready, a key frame that
-// comes next may be an old one.
+// awaitReady waits until v can begin at the next key frame of its rendition. Until the rendition is ready, a key frame
+// that comes next may be an old one.
 func (v *viewer) awaitReady(ctx context.Context) error {
 	if v.cursor != nil {
 		return nil
@@ -133,8 +133,8 @@ func setWatchHeader(h http.Header, f format) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// appendHead puts the response's head, and what every viewer of the rendition begins with, into pending, for a connection
-// that was taken over.
+// appendHead puts the response's head, and what every viewer of the rendition begins with, into pending, for a
+// connection that was taken over.
 func (v *viewer) appendHead(chunked bool) {
 	head := "HTTP/1.1 200 OK\r\n" +
 		"Content-Type: " + v.rendition.format.contentType() + "\r\n" +
@@ -154,8 +154,8 @@ func (v *viewer) appendHead(chunked bool) {
 	}
 }
 
-// serveConn serves v on a connection that was taken over, so that neither the handler's stack nor net/http's buffers live as
-// long as the viewer. It sends what is pending first, and returns at once.
+// serveConn serves v on a connection that was taken over, so that neither the handler's stack nor net/http's buffers
+// live as long as the viewer. It sends what is pending first, and returns at once.
 func (v *viewer) serveConn(conn net.Conn) {
 	v.conn = conn
 	BoundUnsent(CarrierOf(conn), v.rendition.stream.hub.cfg.Unsent)
