@@ -26,8 +26,8 @@ type apiServer struct {
 	Loopback bool    `json:"loopback"` // only this machine reaches the server, unless through a proxy
 }
 
-// apiStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask: they are for the
-// operator.
+// apiStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask: they are
+// for the operator.
 func (s *Server) apiStreams(w http.ResponseWriter, _ *http.Request) {
 	report := s.report()
 	if !s.publishAuth.loopback {

@@ -64,8 +64,8 @@ func (a *publishAuth) policy() string {
 	return "off"
 }
 
-// mayPublish returns 0 if the request may publish, or the status and the reason of the refusal. It logs a refusal and sets the
-// headers of the answer, which the caller writes.
+// mayPublish returns 0 if the request may publish, or the status and the reason of the refusal. It logs a refusal and
+// sets the headers of the answer, which the caller writes.
 func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, message string, attrs ...any) (status int, reason string) {
 	if status, reason = s.publishAuth.check(r); status == 0 {
 		return 0, ""
@@ -83,9 +83,10 @@ func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, message stri
 //   - Without: every client; on a loopback listener, a client that names this machine in Host or shows the token of publishers.
 //     Otherwise a page of another site could read through a browser of this machine (DNS rebinding).
 //
-// A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the page's
-// requests, players and links need no token. The cookie gives no right to write. Browsers send a cookie to all ports of a host:
-// its value does not reveal the token, and its name depends on the token, so that servers beside each other keep their own.
+// A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the
+// page's requests, players and links need no token. The cookie gives no right to write. Browsers send a cookie to all
+// ports of a host: its value does not reveal the token, and its name depends on the token, so that servers beside each
+// other keep their own.
 type readAuth struct {
 	token, publish string // both may be empty
 	loopback       bool
@@ -100,8 +101,8 @@ func newReadAuth(token, publish string, listener net.Addr) *readAuth {
 		cookieName: "millrace-read-" + text[:8], cookieValue: text[8:]}
 }
 
-// check returns 0 if the request may read, or the status and the reason of the refusal. The cookie counts only if no token is
-// shown: it may come from an older token.
+// check returns 0 if the request may read, or the status and the reason of the refusal. The cookie counts only if no
+// token is shown: it may come from an older token.
 func (a *readAuth) check(r *http.Request) (status int, reason string) {
 	shown := shownToken(r)
 	switch {
@@ -131,8 +132,8 @@ func (a *readAuth) policy() string {
 	return "open"
 }
 
-// protect returns next for clients that may read. Requests that write are for publishAuth, and OPTIONS and /healthz are for
-// everyone: browsers and monitors cannot show a token with them.
+// protect returns next for clients that may read. Requests that write are for publishAuth, and OPTIONS and /healthz are
+// for everyone: browsers and monitors cannot show a token with them.
 func (s *Server) protect(a *readAuth, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -89,8 +89,8 @@ func newBlobService(s *Server, store blob.Store, where string) *blobService {
 	}
 }
 
-// besideBlobs answers requests below blobsPath, and passes all others to next. A ServeMux would redirect a key such as a//b to
-// another key.
+// besideBlobs answers requests below blobsPath, and passes all others to next. A ServeMux would redirect a key such as
+// a//b to another key.
 func (s *Server) besideBlobs(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key, ok := strings.CutPrefix(r.URL.Path, blobsPath); ok {
@@ -179,8 +179,8 @@ func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
 	}
 }
 
-// change answers PUT and DELETE from clients that may write, unless it returns an error. Refusing takes no place among the
-// uploads.
+// change answers PUT and DELETE from clients that may write, unless it returns an error. Refusing takes no place among
+// the uploads.
 func (b *blobService) change(w http.ResponseWriter, r *http.Request, key string) error {
 	if err := b.uploads.acquire(); err != nil {
 		return &requestError{http.StatusServiceUnavailable, err}
@@ -278,7 +278,8 @@ func (b *blobService) refuse(w http.ResponseWriter, r *http.Request, err error) 
 	refuseBody(w, r, status, reason)
 }
 
-// blobStatus returns the status for an error, and a reason for the client that has no address or path of the server in it.
+// blobStatus returns the status for an error, and a reason for the client that has no address or path of the server in
+// it.
 func blobStatus(err error) (status int, reason string) {
 	var request *requestError
 	var large *blob.TooLargeError

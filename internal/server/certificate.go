@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// certificateLook is how often, at most, the certificate's files are looked at. Certificates are renewed days before they expire.
+// certificateLook is how often, at most, the certificate's files are looked at. Certificates are renewed days before
+// they expire.
 const certificateLook = time.Minute
 
-// A certificate is what the server shows over TLS. It reads its files again when they have changed, without a restart. If it cannot
-// read them, it keeps the certificate before.
+// A certificate is what the server shows over TLS. It reads its files again when they have changed, without a restart.
+// If it cannot read them, it keeps the certificate before.
 type certificate struct {
 	cert, key string // names of files
 	log       *slog.Logger

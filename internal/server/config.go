@@ -19,8 +19,8 @@ import (
 // Config is everything that can be chosen about a Server. Every limit has a value in [Defaults]; zero means what the
 // field's comment says.
 type Config struct {
-	// Config is that of the streams at /live/. Log may be nil: nothing is logged. The server takes PublishTimeout for uploads,
-	// and StallTimeout and Unsent for downloads, as well.
+	// Config is that of the streams at /live/. Log may be nil: nothing is logged. The server takes PublishTimeout for
+	// uploads, and StallTimeout and Unsent for downloads, as well.
 	relay.Config
 
 	Listen string // the address of the main listener
@@ -61,8 +61,8 @@ func Defaults() Config {
 		// No lists: a user who puts a file there for a friend does not expect strangers to see its name. Nothing
 		// precompressed: name.gz may be a file of its own. Nothing is dropped from the page cache: the kernel lets go
 		// of what is read once before what is read often, and a file that many load in turn should stay.
-		// As many as viewers. A download holds a goroutine, net/http's two buffers of 4 KiB, and what the kernel takes for its
-		// connection: up to 4 MiB if the client is slow.
+		// As many as viewers. A download holds a goroutine, net/http's two buffers of 4 KiB, and what the kernel takes for
+		// its connection: up to 4 MiB if the client is slow.
 		MaxDownloads: 4096,
 
 		// /blobs/ must not reach the keys of other programs.

@@ -27,8 +27,8 @@ func TestTheDemoPlays(t *testing.T) {
 	f.Logged("publisher ended", "stream=demo")
 }
 
-// The demo is played in real time, round after round: what is due has been published, and nothing else. Its timestamps never go
-// back, also where the sample begins again.
+// The demo is played in real time, round after round: what is due has been published, and nothing else. Its timestamps
+// never go back, also where the sample begins again.
 func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Defaults()

@@ -23,8 +23,8 @@ func (s *Server) metrics() http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }
 
-// A collector tells Prometheus what the parts of the server have counted. Streams' names are not among the labels: publishers
-// choose them, and a time series for each would never end. /api/streams tells about single streams.
+// A collector tells Prometheus what the parts of the server have counted. Streams' names are not among the labels:
+// publishers choose them, and a time series for each would never end. /api/streams tells about single streams.
 type collector struct{ server *Server }
 
 // Describe sends nothing, which tells the registry that Collect decides.

@@ -31,8 +31,8 @@ func (s *Server) routes() http.Handler {
 	return s.protect(s.readAuth, s.besideBlobs(mux))
 }
 
-// adminRoutes returns everything that the admin listener serves: what costs time to make, and what tells where publishers are.
-// There is no /debug/pprof/cmdline: tokens and passwords are on the command line.
+// adminRoutes returns everything that the admin listener serves: what costs time to make, and what tells where
+// publishers are. There is no /debug/pprof/cmdline: tokens and passwords are on the command line.
 func (s *Server) adminRoutes(listener net.Addr) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -100,8 +100,9 @@ const (
 	refusedBytes = 64 << 20
 )
 
-// refuseBody refuses a request whose body may still be coming, and closes the connection. It receives some of the body after the
-// answer: a connection that is closed while bytes arrive is reset, and a client that has not read the answer yet loses it.
+// refuseBody refuses a request whose body may still be coming, and closes the connection. It receives some of the body
+// after the answer: a connection that is closed while bytes arrive is reset, and a client that has not read the answer
+// yet loses it.
 func refuseBody(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	if r.ProtoMajor != 1 {
 		refuse(w, status, reason)

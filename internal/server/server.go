@@ -38,7 +38,8 @@ type Server struct {
 	drain    context.CancelFunc
 }
 
-// New returns a server, or an error if the configuration cannot be used. The call that ends the server's life is Serve or Run.
+// New returns a server, or an error if the configuration cannot be used. The call that ends the server's life is Serve
+// or Run.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -165,8 +166,8 @@ func (s *Server) pageLink(a net.Addr) string {
 	return "http://" + host + "/"
 }
 
-// Without these bounds a client that sends a frame of 1 MiB, or a body that no handler reads, makes net/http hold as much for each
-// connection, without any token.
+// Without these bounds a client that sends a frame of 1 MiB, or a body that no handler reads, makes net/http hold as
+// much for each connection, without any token.
 const (
 	// http2Frame is the longest frame that a client may send: the least that HTTP/2 allows, and enough for any body.
 	http2Frame = 16 << 10
@@ -175,8 +176,8 @@ const (
 	// trip of 100 ms sends up to 20 Mbit/s through it.
 	http2Body = 256 << 10
 
-	// http2Streams is how many requests a connection may have at a time: browsers open fewer, and HTTP/2 recommends no less
-	// than 100.
+	// http2Streams is how many requests a connection may have at a time: browsers open fewer, and HTTP/2 recommends no
+	// less than 100.
 	http2Streams = 128
 )
 
@@ -224,8 +225,8 @@ func (l errorLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// limitBodies bounds what a body costs that no handler reads. Over HTTP/1, net/http waits for some of it before it sends the
-// answer; over HTTP/2, it keeps what comes. A handler that reads a body sets its own deadline.
+// limitBodies bounds what a body costs that no handler reads. Over HTTP/1, net/http waits for some of it before it
+// sends the answer; over HTTP/2, it keeps what comes. A handler that reads a body sets its own deadline.
 func (s *Server) limitBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -239,8 +240,8 @@ func (s *Server) limitBodies(next http.Handler) http.Handler {
 	})
 }
 
-// shutDown ends everything in the order in which nothing is lost: publishers first, then viewers when they have the rest.
-// Downloads have the same time to come to their end.
+// shutDown ends everything in the order in which nothing is lost: publishers first, then viewers when they have the
+// rest. Downloads have the same time to come to their end.
 func (s *Server) shutDown(servers []*http.Server) {
 	began := time.Now()
 	s.log.Info("shutting down", "streams", s.relay.Stats().Streams, "viewers", s.relay.Viewers(),
