@@ -19,7 +19,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// tokenVar is the environment variable that --publish-token can be given in, where the list of processes does not show it.
+// tokenVar is the environment variable that --publish-token can be given in, where the list of processes does not show
+// it.
 const tokenVar = "MILLRACE_PUBLISH_TOKEN"
 
 // readTokenVar is the same for --read-token.
@@ -261,8 +262,8 @@ func formatBytes(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// parseBytes reads a number with an optional unit in upper or lower case: KiB, MiB, GiB and K, M, G are powers of 1024; KB, MB, GB
-// are powers of 1000.
+// parseBytes reads a number with an optional unit in upper or lower case: KiB, MiB, GiB and K, M, G are powers of 1024;
+// KB, MB, GB are powers of 1000.
 func parseBytes(s string) (int64, error) {
 	digits, size := strings.ToUpper(s), int64(1)
 	for _, u := range byteUnits {

@@ -164,8 +164,8 @@ func memory(h *host, p Plan) Finding {
 
 func memoryLimit(h *host, p Plan) Finding {
 	most, group := h.memoryCap()
-	// Room for what Go does not count: a tenth for the binary and threads, and what the kernel holds for viewers, which counts
-	// against the same limit.
+	// Room for what Go does not count: a tenth for the binary and threads, and what the kernel holds for viewers, which
+	// counts against the same limit.
 	advised := max(most-most/10-p.sockets(), most/2)
 	command := fmt.Sprintf("GOMEMLIMIT=%dMiB millrace serve ...", advised>>20)
 	f := Finding{Value: "none"}
@@ -225,7 +225,8 @@ func conntrack(h *host, p Plan) Finding {
 
 // tcpBuffer judges the range in which the kernel sizes a connection's buffers. The kernel's own default is advised.
 func tcpBuffer(h *host, name, advised string) Finding {
-	// About half of a buffer is data, and that much is on its way at a time: 1 MiB is 5 MB/s to a client that is 100 ms away.
+	// About half of a buffer is data, and that much is on its way at a time: 1 MiB is 5 MB/s to a client that is 100 ms
+	// away.
 	const least = 1 << 20
 	n := h.sysctl(name, 3)
 	f := Finding{
