@@ -331,7 +331,8 @@ func (f *fanout) contain() {
 	if cause == nil {
 		return
 	}
-	f.rendition.stream.log.Error("fanout failed, its viewers are disconnected", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+	f.rendition.stream.log.Error("fanout failed, its viewers are disconnected",
+		"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running = false

@@ -42,7 +42,7 @@ type Config struct {
 	LagFrames int           // or this many frames; 0: as many as the stream keeps
 	LagTime   time.Duration // or this long; 0: no limit
 	LagPolicy Policy        // what happens beyond
-	Unsent    int           // bytes that the kernel may hold for a viewer without having sent them; 0: the system's default
+	Unsent    int           // bytes that the kernel may hold unsent for a viewer; 0: the system's default
 
 	Log *slog.Logger
 }
@@ -105,8 +105,8 @@ const (
 	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
 
-// checkName refuses a name that is malformed, or that could not be watched because its end names a format.
-func checkName(name string) error {
+// CheckName refuses a name that is malformed, or that could not be watched because its end names a format.
+func CheckName(name string) error {
 	switch {
 	case name == "" || len(name) > maxName || strings.Trim(name, nameBytes) != "":
 		return refusal(http.StatusBadRequest, "bad stream name %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -", name)
@@ -128,7 +128,8 @@ func (h *Hub) claim(s *stream) error {
 	case h.streams[s.name] != nil:
 		return refusal(http.StatusConflict, "this name has a publisher already")
 	case len(h.streams) >= h.cfg.MaxStreams:
-		return refusal(http.StatusServiceUnavailable, "the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams)
+		return refusal(http.StatusServiceUnavailable,
+			"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams)
 	}
 	h.streams[s.name] = s
 	h.publishers.Add(1)

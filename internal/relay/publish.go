@@ -15,7 +15,7 @@ import (
 // publish and to watch. An error is a [Refusal].
 func PublishName(path string) (string, error) {
 	name := strings.TrimSuffix(path, extFLV)
-	return name, checkName(name)
+	return name, CheckName(name)
 }
 
 // Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [Refusal]: the

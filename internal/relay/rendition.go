@@ -94,7 +94,8 @@ func (r *rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 func (r *rendition) source() *broadcast.Cursor { return r.newCursor(broadcast.Lag{}) }
 
 func (r *rendition) newCursor(limits broadcast.Lag, opts ...broadcast.CursorOption) *broadcast.Cursor {
-	opts = append(opts, broadcast.MaxLagBytes(limits.Bytes), broadcast.MaxLagFrames(limits.Frames), broadcast.MaxLagTime(limits.Time))
+	opts = append(opts,
+		broadcast.MaxLagBytes(limits.Bytes), broadcast.MaxLagFrames(limits.Frames), broadcast.MaxLagTime(limits.Time))
 	if r.format == formatRaw || r.format == formatFLV && !r.stream.begun {
 		opts = append(opts, broadcast.FromHead())
 	}

@@ -80,7 +80,9 @@ func (s *socket) wait(line *[]byte, c *millrace.Chain, vec *vector, progress *at
 }
 
 // call calls fn with the file descriptor, again each time that the socket becomes writable until fn returns true.
-func (s *socket) call(fn func(fd uintptr) bool, line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) error {
+func (s *socket) call(
+	fn func(fd uintptr) bool, line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64,
+) error {
 	s.line, s.chain, s.vec, s.progress, s.full, s.err = line, c, vec, progress, false, nil
 	err := s.raw.Write(fn)
 	s.line, s.chain, s.vec, s.progress = nil, nil, nil, nil // keep nothing alive

@@ -57,8 +57,9 @@ func (h *Hub) Stats() Stats {
 	list := h.Streams()
 	st := Stats{
 		Streams: len(list), Viewers: h.Viewers(), Published: c.published.Load(),
-		BytesIn: c.bytesIn.Load(), FramesIn: c.framesIn.Load(), GroupsCut: c.groupsCut.Load(), WriteCalls: c.writeCalls.Load(),
-		Paths: make(map[string]PathStats), FoundBehind: make(map[string]int64), Dropped: make(map[string]int64), FramesLost: make(map[string]int64),
+		BytesIn: c.bytesIn.Load(), FramesIn: c.framesIn.Load(), GroupsCut: c.groupsCut.Load(),
+		WriteCalls: c.writeCalls.Load(), Paths: make(map[string]PathStats),
+		FoundBehind: make(map[string]int64), Dropped: make(map[string]int64), FramesLost: make(map[string]int64),
 	}
 	for _, s := range list {
 		st.KeptBytes += s.KeptBytes

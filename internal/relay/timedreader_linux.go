@@ -66,7 +66,8 @@ func (t *timedReader) Read(p []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		}
 		// Raw, because the call does not wait: telling the scheduler of it would wake the runtime's monitor at each beat.
-		r, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(t.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+		r, _, errno := unix.RawSyscall(unix.SYS_READ,
+			uintptr(t.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 		switch n := int(r); {
 		case errno == 0 && n > 0:
 			t.empty = n < len(p)

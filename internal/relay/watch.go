@@ -41,7 +41,7 @@ func parseWatchRequest(r *http.Request, name string) (watchRequest, error) {
 			break
 		}
 	}
-	if err := checkName(want.name); err != nil {
+	if err := CheckName(want.name); err != nil {
 		return want, err
 	}
 	if q := r.URL.Query(); q.Has("start") {
@@ -72,7 +72,8 @@ func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 		if h.ends.Err() != nil {
 			return errDraining
 		}
-		return refusal(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", h.cfg.MaxViewers)
+		return refusal(http.StatusServiceUnavailable,
+			"the server has %d viewers, as many as --max-viewers allows", h.cfg.MaxViewers)
 	}
 	v, err := h.enter(r.Context(), want)
 	if err == nil {
