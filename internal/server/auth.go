@@ -14,8 +14,8 @@ import (
 // A publishAuth decides who may publish, and write blobs.
 //
 //   - With a token: a client that shows it, on every listener.
-//   - Without: a client of a loopback listener that names this machine in Host. The name matters because a page in a browser can
-//     make its own host name resolve to 127.0.0.1, and would then count as same-origin (DNS rebinding).
+//   - Without: a client of a loopback listener that names this machine in Host. The name matters because a page in a
+//     browser can make its own host name resolve to 127.0.0.1, and would then count as same-origin (DNS rebinding).
 //   - In both cases never a page of another site.
 type publishAuth struct {
 	token    string
@@ -47,8 +47,8 @@ func (a *publishAuth) check(r *http.Request) (status int, reason string) {
 			"publishing is off: this server can be reached from other machines and was started without --publish-token"
 	}
 	if !isLocalName(r.Host) {
-		return http.StatusForbidden, fmt.Sprintf("publishing without a token is for this machine only, and the request names host %.80q: "+
-			"use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
+		return http.StatusForbidden, fmt.Sprintf("publishing without a token is for this machine only, and the request names "+
+			"host %.80q: use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
 	}
 	return 0, ""
 }
@@ -66,7 +66,9 @@ func (a *publishAuth) policy() string {
 
 // mayPublish returns 0 if the request may publish, or the status and the reason of the refusal. It logs a refusal and
 // sets the headers of the answer, which the caller writes.
-func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, message string, attrs ...any) (status int, reason string) {
+func (s *Server) mayPublish(
+	w http.ResponseWriter, r *http.Request, message string, attrs ...any,
+) (status int, reason string) {
 	if status, reason = s.publishAuth.check(r); status == 0 {
 		return 0, ""
 	}
@@ -80,8 +82,8 @@ func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, message stri
 // A readAuth decides who may read: streams, files, blobs, the page, the API and the metrics.
 //
 //   - With a token: a client that shows it, or that of publishers.
-//   - Without: every client; on a loopback listener, a client that names this machine in Host or shows the token of publishers.
-//     Otherwise a page of another site could read through a browser of this machine (DNS rebinding).
+//   - Without: every client; on a loopback listener, a client that names this machine in Host or shows the token of
+//     publishers. Otherwise a page of another site could read through a browser of this machine (DNS rebinding).
 //
 // A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the
 // page's requests, players and links need no token. The cookie gives no right to write. Browsers send a cookie to all
@@ -148,7 +150,8 @@ func (s *Server) protect(a *readAuth, next http.Handler) http.Handler {
 				level = slog.LevelDebug // port scanners would fill the log
 				h.Set("WWW-Authenticate", `Bearer realm="millrace"`)
 			}
-			s.log.Log(r.Context(), level, "reader refused", "path", r.URL.Path, "client", r.RemoteAddr, "status", status, "reason", reason)
+			s.log.Log(r.Context(), level, "reader refused",
+				"path", r.URL.Path, "client", r.RemoteAddr, "status", status, "reason", reason)
 			if strings.HasPrefix(r.URL.Path, "/live/") {
 				h.Set("Access-Control-Allow-Origin", "*") // without it a player on another site cannot see the status
 			}

@@ -120,8 +120,7 @@ func (s *Server) serveBlob(w http.ResponseWriter, r *http.Request, key string) {
 	case http.MethodPut, http.MethodDelete:
 		b.write(response, r, key)
 	default:
-		w.Header().Set("Allow", blobMethods)
-		refuseBody(response, r, http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q is not allowed here: %s", r.Method, blobMethods))
+		refuseMethod(response, r, blobMethods)
 	}
 }
 
@@ -169,7 +168,8 @@ func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
 
 // write answers PUT and DELETE.
 func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
-	status, reason := b.server.mayPublish(w, r, "blob refused", "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr)
+	status, reason := b.server.mayPublish(w, r, "blob refused",
+		"method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr)
 	if status != 0 {
 		refuseBody(w, r, status, "writing a blob needs the right to publish: "+reason)
 		return
@@ -222,7 +222,9 @@ func (b *blobService) put(w http.ResponseWriter, r *http.Request, key string) er
 	if err := b.store.Check(ctx, key, put.Only); err != nil {
 		return err
 	}
-	body := &upload{Reader: r.Body, control: http.NewResponseController(w), idle: b.server.cfg.PublishTimeout, received: &b.received}
+	body := &upload{
+		Reader: r.Body, control: http.NewResponseController(w), idle: b.server.cfg.PublishTimeout, received: &b.received,
+	}
 	tag, created, err := b.store.Put(ctx, key, body, r.ContentLength, put)
 	_ = body.control.SetReadDeadline(time.Time{})
 	if err != nil {
@@ -348,10 +350,10 @@ func (b *blobService) collect(c scrape) {
 	c.counter("blobs_bytes_in_total", "Bytes of blobs that were received.", b.received.Load())
 	c.gauge("blobs_downloads", "Requests for blobs that are being answered.", int64(b.downloads.Held()))
 	c.gauge("blobs_uploads", "Requests that write blobs and are being answered.", int64(b.uploads.Held()))
-	c.counters("blobs_refused_total", "Requests for blobs that were refused because there were too many at a time.", "what",
-		map[string]int64{"download": b.downloads.refused.Load(), "upload": b.uploads.refused.Load()})
-	c.counter("blobs_stalled_total", "Downloads of blobs that were cut because the client took nothing for the stall timeout.",
-		b.stalled.Load())
+	c.counters("blobs_refused_total", "Requests for blobs that were refused because there were too many at a time.",
+		"what", map[string]int64{"download": b.downloads.refused.Load(), "upload": b.uploads.refused.Load()})
+	c.counter("blobs_stalled_total",
+		"Downloads of blobs that were cut because the client took nothing for the stall timeout.", b.stalled.Load())
 	r, ok := b.store.(*blob.Redis)
 	if !ok {
 		return
@@ -362,5 +364,6 @@ func (b *blobService) collect(c scrape) {
 	c.gauge("blobs_redis_waiting", "Calls that wait for one of these connections.", int64(stats.Waiting))
 	c.counter("blobs_redis_dials_failed_total", "Connections to Redis that could not be made.", stats.DialsFailed)
 	c.counter("blobs_redis_dropped_total", "Connections to Redis that were lost or given up.", stats.Dropped)
-	c.counter("blobs_redis_retries_total", "Calls to Redis that were tried again, or sent on to another server.", stats.Retries)
+	c.counter("blobs_redis_retries_total", "Calls to Redis that were tried again, or sent on to another server.",
+		stats.Retries)
 }

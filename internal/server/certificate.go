@@ -43,7 +43,9 @@ func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
 
 // config is for http.Server.ServeTLS.
 func (c *certificate) config() *tls.Config {
-	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.get(time.Now()), nil }}
+	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return c.get(time.Now()), nil
+	}}
 }
 
 // get returns the certificate to show now.
@@ -63,7 +65,8 @@ func (c *certificate) get(now time.Time) *tls.Certificate {
 		err = c.load()
 	}
 	if err != nil {
-		c.log.Warn("the certificate has changed and cannot be read: the one before is shown", "cert", c.cert, "key", c.key, "reason", err)
+		c.log.Warn("the certificate has changed and cannot be read: the one before is shown",
+			"cert", c.cert, "key", c.key, "reason", err)
 		return c.shown
 	}
 	c.log.Info("the certificate was read again", "cert", c.cert, "until", c.shown.Leaf.NotAfter)

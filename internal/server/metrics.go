@@ -33,7 +33,8 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (m collector) Collect(ch chan<- prometheus.Metric) {
 	c := scrape{ch}
-	c.gauges("build_info", "Always 1; the label says which version runs.", "version", map[string]int64{m.server.cfg.Version: 1})
+	c.gauges("build_info", "Always 1; the label says which version runs.",
+		"version", map[string]int64{m.server.cfg.Version: 1})
 	c.relay(m.server.relay.Stats())
 	c.pool(millrace.DefaultPool().Stats())
 	if f := m.server.files; f != nil {
@@ -85,19 +86,21 @@ func (c scrape) relay(st relay.Stats) {
 	c.counter("streams_total", "Streams that were published, those that still are included.", st.Published)
 	c.gauges("viewers", "Viewers, by the way in which their bytes reach the connection.", "path", viewers)
 	c.counters("viewers_total", "Viewers that ever came, by the same.", "path", came)
-	c.gauge("viewers_behind", "Viewers that were further behind than their allowance and have not caught up.", int64(st.Behind))
-	c.gauge("viewers_blocked", "Viewers whose connection takes no more at present, or that have only begun.", int64(st.Blocked))
-	c.counters("viewers_behind_total", "Viewers found further behind than their allowance, by what they exceeded.", "reason",
-		st.FoundBehind)
+	c.gauge("viewers_behind", "Viewers that were further behind than their allowance and have not caught up.",
+		int64(st.Behind))
+	c.gauge("viewers_blocked", "Viewers whose connection takes no more at present, or that have only begun.",
+		int64(st.Blocked))
+	c.counters("viewers_behind_total", "Viewers found further behind than their allowance, by what they exceeded.",
+		"reason", st.FoundBehind)
 	c.counters("viewers_dropped_total", "Viewers that the server disconnected, by reason.", "reason", st.Dropped)
-	c.send(prometheus.GaugeValue, "viewer_lag_seconds_max", "How far behind the last of all viewers is; 0 when all keep up.",
-		st.LagMax.Seconds())
-	c.counters("frames_lost_total", "Frames that viewers were moved past because they were behind, by reason.", "reason",
-		st.FramesLost)
+	c.send(prometheus.GaugeValue, "viewer_lag_seconds_max",
+		"How far behind the last of all viewers is; 0 when all keep up.", st.LagMax.Seconds())
+	c.counters("frames_lost_total", "Frames that viewers were moved past because they were behind, by reason.",
+		"reason", st.FramesLost)
 	c.counter("bytes_in_total", "Bytes of streams that publishers sent.", st.BytesIn)
 	c.counter("frames_in_total", "Frames (FLV tags, or pieces of an unknown form) that publishers sent.", st.FramesIn)
-	c.counter("groups_cut_total", "Groups of pictures longer than what is kept, so that who came late had to wait for the next "+
-		"key frame.", st.GroupsCut)
+	c.counter("groups_cut_total", "Groups of pictures longer than what is kept, so that who came late had to wait for "+
+		"the next key frame.", st.GroupsCut)
 	c.counters("bytes_out_total", "Bytes written to viewers.", "path", sent)
 	c.counter("writev_calls_total", "System calls that wrote to viewers whose connection was taken over.", st.WriteCalls)
 	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
@@ -106,8 +109,8 @@ func (c scrape) relay(st relay.Stats) {
 func (c scrape) pool(p millrace.PoolStats) {
 	c.gauge("pool_in_use_bytes", "Memory that the pool has lent.", p.InUse)
 	c.gauge("pool_idle_bytes", "Memory that the pool keeps for the next loan.", p.Idle)
-	c.gauge("pool_high_water_bytes", "The most memory that the pool had lent: the sum of each size class' own peak, which need "+
-		"not have been at one time.", p.HighWater)
+	c.gauge("pool_high_water_bytes", "The most memory that the pool had lent: the sum of each size class' own peak, "+
+		"which need not have been at one time.", p.HighWater)
 	c.counter("pool_taken_total", "Blocks lent.", int64(p.Taken))
 	c.counter("pool_reused_total", "Of the blocks lent, those that had been lent before.", int64(p.Reused))
 	c.counter("pool_oversize_total", "Of the blocks lent, those too large to be kept.", int64(p.Oversize))
@@ -116,10 +119,10 @@ func (c scrape) pool(p millrace.PoolStats) {
 // collect reports the metrics of files.
 func (f *fileService) collect(c scrape) {
 	sent := f.handler.Sent()
-	c.counters("files_requests_total", "Requests for files that were answered, by the first digit of the status.", "status",
-		f.answered.byClass())
-	c.counters("files_bytes_total", "Bytes of files that were sent: by sendfile, or copied through the server's memory.", "path",
-		map[string]int64{"sendfile": sent.Sendfile, "copied": sent.Copied})
+	c.counters("files_requests_total", "Requests for files that were answered, by the first digit of the status.",
+		"status", f.answered.byClass())
+	c.counters("files_bytes_total", "Bytes of files that were sent: by sendfile, or copied through the server's memory.",
+		"path", map[string]int64{"sendfile": sent.Sendfile, "copied": sent.Copied})
 	c.gauge("files_downloads", "Requests for files that are being answered.", int64(f.count()))
 	c.counter("files_refused_total", "Requests for files that were refused because there were too many at a time.",
 		f.downloads.refused.Load())

@@ -26,7 +26,8 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/{$}", pages)
 	mux.Handle("/page/", pages)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuseBody(w, r, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob")
+		refuseBody(w, r, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream, "+
+			"/files/NAME for a file, /blobs/KEY for a blob")
 	})
 	return s.protect(s.readAuth, s.besideBlobs(mux))
 }
@@ -65,8 +66,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 		h.Set("Access-Control-Max-Age", "86400")
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		w.Header().Set("Allow", allow)
-		refuseBody(w, r, http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q is not allowed here: %s", r.Method, allow))
+		refuseMethod(w, r, allow)
 	}
 }
 
@@ -74,12 +74,17 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 func onlyGet(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			refuseBody(w, r, http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q is not allowed here: GET, HEAD", r.Method))
+			refuseMethod(w, r, "GET, HEAD")
 			return
 		}
 		h(w, r)
 	}
+}
+
+// refuseMethod refuses a request whose method is not among those that are allowed.
+func refuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
+	w.Header().Set("Allow", allowed)
+	refuseBody(w, r, http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q is not allowed here: %s", r.Method, allowed))
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {

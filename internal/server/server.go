@@ -141,7 +141,8 @@ func (s *Server) greet(ln, admin net.Listener) {
 		}
 	}
 	if s.files != nil {
-		s.log.Info("serving files", "root", s.cfg.Root, "at", s.pageLink(ln.Addr())+filesPath[1:], "lists", s.cfg.FilesListing)
+		s.log.Info("serving files",
+			"root", s.cfg.Root, "at", s.pageLink(ln.Addr())+filesPath[1:], "lists", s.cfg.FilesListing)
 	}
 	if s.blobs != nil {
 		s.log.Info("keeping blobs", "in", s.blobs.where, "at", s.pageLink(ln.Addr())+blobsPath[1:])
