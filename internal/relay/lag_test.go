@@ -339,6 +339,32 @@ func TestWhoWaitsForAKeyFrameIsNotBehind(t *testing.T) {
 	}
 }
 
+// A viewer that is found behind again and again, and has not caught up meanwhile, is counted once.
+func TestAViewerIsFoundBehindOnce(t *testing.T) {
+	p := shortStream(t)
+	defer p.Close(nil)
+	p.s.open(formatFLV, nil)
+	v, err := p.s.enter(watchRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.cursor.Close()
+	var c millrace.Chain
+	c.AppendCopy([]byte("frame"))
+	if err := p.s.publish(&c, true); err != nil {
+		t.Fatal(err)
+	}
+	v.writing.Store(true)
+	for range 3 {
+		if got := v.inspect(int64(10 * time.Second)); got.behind != 1 {
+			t.Errorf("%+v", got)
+		}
+	}
+	if n := p.s.hub.counters.seen[lagTime].Load(); n != 1 {
+		t.Errorf("counted %d times", n)
+	}
+}
+
 // tlsConfig is for a server; httptest adds its certificate.
 func tlsConfig() *tls.Config { return &tls.Config{NextProtos: []string{"http/1.1"}} }
 

@@ -132,7 +132,11 @@ func showsRedis(t *testing.T, f *fixture) {
 	t.Helper()
 	conns, want := 0, ""
 	for _, state := range []string{"in_use", "idle"} {
-		n, _ := strconv.Atoi(f.metric(`millrace_blobs_redis_connections{state="` + state + `"}`))
+		text := f.metric(`millrace_blobs_redis_connections{state="` + state + `"}`)
+		if (text == "") != (f.cfg.Blobs != "") {
+			t.Errorf("%s connections to Redis: %q", state, text)
+		}
+		n, _ := strconv.Atoi(text)
 		conns += n
 	}
 	if f.cfg.Blobs == "" {
@@ -310,7 +314,7 @@ func TestADownloadOutlivesItsBlob(t *testing.T) {
 // Uploads and downloads end before the server does, as long as it has time, and no others begin.
 func TestBlobsAreDrained(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
-		f := start(nil)
+		f := start(func(c *Config) { c.DrainTimeout = 2 * testTimeout })
 		value := random(16 << 20)
 		f.put("k", value)
 		w := f.Watcher("/blobs/k", 4096)
