@@ -4,8 +4,8 @@
 //   - `millrace load` puts a load on a server and measures what arrives.
 //   - `millrace doctor` reports what the machine lacks for serving.
 //
-// This package is flags and wiring: the server is in internal/server, the load in internal/load, the checks of the machine
-// in internal/doctor.
+// This package is flags and wiring: the server is in internal/server, the load in internal/load, the checks of the
+// machine in internal/doctor.
 package main
 
 import (

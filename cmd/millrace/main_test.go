@@ -198,8 +198,8 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// A value that cannot be used is told by its flag, and ends every command with status 2. What goes wrong for another reason ends it
-// with status 1.
+// A value that cannot be used is told by its flag, and ends every command with status 2. What goes wrong for another
+// reason ends it with status 1.
 func TestMistakesAreToldByTheirFlag(t *testing.T) {
 	const number, aTime = "want a whole number, as in 100", "want a time with its unit, as in 90s, 5m or 1h30m"
 	for _, tt := range []struct {

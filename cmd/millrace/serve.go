@@ -12,13 +12,15 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// tokenVar is the environment variable that --publish-token can be given in, where the list of processes does not show it.
+// tokenVar is the environment variable that --publish-token can be given in, where the list of processes does not show
+// it.
 const tokenVar = "MILLRACE_PUBLISH_TOKEN"
 
 // readTokenVar is the same for --read-token.
@@ -196,8 +198,8 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format is %q, want text or json", format)
 }
 
-// policyValue is a flag for a server.Policy.
-type policyValue struct{ p *server.Policy }
+// policyValue is a flag for a relay.Policy.
+type policyValue struct{ p *relay.Policy }
 
 func (v policyValue) String() string {
 	if v.p == nil {
@@ -207,12 +209,12 @@ func (v policyValue) String() string {
 }
 func (policyValue) Type() string { return "policy" }
 func (v policyValue) Set(s string) error {
-	switch p := server.Policy(s); p {
-	case server.Skip, server.Drop:
+	switch p := relay.Policy(s); p {
+	case relay.Skip, relay.Drop:
 		*v.p = p
 		return nil
 	}
-	return fmt.Errorf("want %s or %s", server.Skip, server.Drop)
+	return fmt.Errorf("want %s or %s", relay.Skip, relay.Drop)
 }
 
 // bytesValue and intBytesValue are flags for a number of bytes, as in 16MiB, 50MB or 4096.
@@ -260,8 +262,8 @@ func formatBytes(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// parseBytes reads a number with an optional unit in upper or lower case: KiB, MiB, GiB and K, M, G are powers of 1024; KB, MB, GB
-// are powers of 1000.
+// parseBytes reads a number with an optional unit in upper or lower case: KiB, MiB, GiB and K, M, G are powers of 1024;
+// KB, MB, GB are powers of 1000.
 func parseBytes(s string) (int64, error) {
 	digits, size := strings.ToUpper(s), int64(1)
 	for _, u := range byteUnits {

@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version returns what the build says about itself: the module's version when it was installed as one, else the revision.
+// version returns what the build says about itself: the module's version when it was installed as one, else the
+// revision.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

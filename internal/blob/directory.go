@@ -36,16 +36,16 @@ const (
 	// maxPlainName leaves room for suffix in the 255 bytes that file systems have for a name.
 	maxPlainName = 240
 
-	// sweepInterval is the pause between the sweeps of two shards: all of them take four minutes. A value that has expired is
-	// never served; until it is swept it only takes room.
+	// sweepInterval is the pause between the sweeps of two shards: all of them take four minutes. A value that has expired
+	// is never served; until it is swept it only takes room.
 	sweepInterval = time.Second
 
 	// sweepNames is how many names are read at a time.
 	sweepNames = 256
 )
 
-// The permissions of a file say whether its value expires; if so, its time of change says when. Both are set before the file
-// gets its name, and survive a restart, and a backup that keeps permissions and times.
+// The permissions of a file say whether its value expires; if so, its time of change says when. Both are set before the
+// file gets its name, and survive a restart, and a backup that keeps permissions and times.
 const (
 	lasting  fs.FileMode = 0o600
 	expiring fs.FileMode = 0o700
@@ -57,8 +57,8 @@ const (
 //	incoming/1a2b          what is being written
 //	00/ … ff/film.mp4.blob see fileOf
 //
-// A file is on the disk before it gets its key's name, is never written to again, and its name is on the disk before Put
-// returns.
+// A file is on the disk before it gets its key's name, is never written to again, and its name is on the disk before
+// Put returns.
 type directory struct {
 	root   *os.Root
 	lock   *os.File
@@ -72,9 +72,9 @@ type directory struct {
 	expired     atomic.Int64  // files that it has deleted
 }
 
-// OpenDirectory opens the store in the directory called name. The directory must exist, be empty or one of blobs, and not be
-// open in another process. OpenDirectory deletes what killed processes have left unfinished. The call that ends the store's
-// life is Close.
+// OpenDirectory opens the store in the directory called name. The directory must exist, be empty or one of blobs, and
+// not be open in another process. OpenDirectory deletes what killed processes have left unfinished. The call that ends
+// the store's life is Close.
 func OpenDirectory(name string) (Store, error) {
 	d, err := newDirectory(name)
 	if err != nil {
@@ -152,8 +152,8 @@ func (d *directory) checkUnused() error {
 	return nil
 }
 
-// probe returns an error if the file system does not keep permissions, and times to the nanosecond: expiry and entity tags are
-// made of them.
+// probe returns an error if the file system does not keep permissions, and times to the nanosecond: expiry and entity
+// tags are made of them.
 func (d *directory) probe() error {
 	const name = incoming + "/probe"
 	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
@@ -200,9 +200,9 @@ type file struct {
 	path  string // below the root, as in "3f/film.mp4.blob"
 }
 
-// fileOf returns the file of key. Two keys never have the same file, even where the file system does not distinguish upper and
-// lower case. A name is the key with everything but a few characters written as %2f; a name that would be too long is "%h" and
-// a hash, which no key is written as.
+// fileOf returns the file of key. Two keys never have the same file, even where the file system does not distinguish
+// upper and lower case. A name is the key with everything but a few characters written as %2f; a name that would be too
+// long is "%h" and a hash, which no key is written as.
 func fileOf(key string) file {
 	const digits = "0123456789abcdef"
 	sum := sha256.Sum256([]byte(key))
@@ -327,8 +327,8 @@ func (d *directory) write(ctx context.Context, pending string, body io.Reader, s
 	return fileTag(info), errors.Join(f.Sync(), f.Close())
 }
 
-// stamp returns the permissions and the time of a new file. The time is made different from that of any other file, if only
-// by some nanoseconds, because entity tags are made of it.
+// stamp returns the permissions and the time of a new file. The time is made different from that of any other file, if
+// only by some nanoseconds, because entity tags are made of it.
 func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 	at, mode = d.clock(), lasting
 	if ttl > 0 {

@@ -59,6 +59,8 @@ func TestConditionOf(t *testing.T) {
 		{"W/" + tag, "", false, false},
 		{`"a", ` + tag, "", true, false},
 		{`"a",,"b" , ` + tag, "", true, false},
+		{"\"a\"\n" + tag, "", true, false}, // in two lines
+		{"", "\"a\"\n" + tag, false, true},
 		{`"a"`, "", false, false},
 		{"nonsense", "", false, false},
 		{`"unfinished`, "", false, false},
@@ -71,10 +73,10 @@ func TestConditionOf(t *testing.T) {
 	} {
 		h := make(http.Header)
 		if tt.match != "" {
-			h.Set("If-Match", tt.match)
+			h["If-Match"] = strings.Split(tt.match, "\n")
 		}
 		if tt.noneMatch != "" {
-			h.Set("If-None-Match", tt.noneMatch)
+			h["If-None-Match"] = strings.Split(tt.noneMatch, "\n")
 		}
 		c := ConditionOf(h)
 		if c.allows(tag) != tt.there || c.allows("") != tt.absent {

@@ -35,8 +35,8 @@ const (
 	// killed.
 	pendingFor = time.Minute
 
-	// rememberedFor is how long Redis remembers the outcome of a script, in case the answer was lost: longer than all tries
-	// take.
+	// rememberedFor is how long Redis remembers the outcome of a script, in case the answer was lost: longer than all
+	// tries take.
 	rememberedFor = time.Minute
 )
 
@@ -45,12 +45,12 @@ const (
 //	PREFIX{/KEY}            a hash: value, the name of the key below, and length
 //	PREFIX{/KEY}:VERSION    the value, as it is
 //
-// and two more that expire: PREFIX{/KEY}:VERSION:new, while a value comes, and PREFIX{/KEY}:VERSION:done, see outcomeKey.
-// A version never changes, so it serves as an entity tag and can be read in parts. A new value is a new version, which the
-// hash names from one moment to the next; the old one stays for replacedFor.
+// and two more that expire: PREFIX{/KEY}:VERSION:new, while a value comes, and PREFIX{/KEY}:VERSION:done, see
+// outcomeKey. A version never changes, so it serves as an entity tag and can be read in parts. A new value is a new
+// version, which the hash names from one moment to the next; the old one stays for replacedFor.
 //
-// Connections to Redis never wait for a client: a body is received whole before Redis gets it, and a download asks for the
-// next part when the client has taken the last one.
+// Connections to Redis never wait for a client: a body is received whole before Redis gets it, and a download asks for
+// the next part when the client has taken the last one.
 type Redis struct {
 	rdb    redis.UniversalClient
 	values *redisbuf.Client
@@ -58,8 +58,8 @@ type Redis struct {
 	keep   time.Duration // replacedFor
 }
 
-// OpenRedis opens the store in a Redis server or cluster, under keys that begin with prefix, which must not have braces. It
-// takes ownership of rdb, and sends nothing to the server yet. The call that ends the store's life is Close.
+// OpenRedis opens the store in a Redis server or cluster, under keys that begin with prefix, which must not have
+// braces. It takes ownership of rdb, and sends nothing to the server yet. The call that ends the store's life is Close.
 func OpenRedis(rdb redis.UniversalClient, prefix string) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return nil, errors.Join(fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix), rdb.Close())
@@ -81,7 +81,8 @@ func (s *Redis) Ping(ctx context.Context) error { return s.rdb.Ping(ctx).Err() }
 // Stats returns the state of the connections that carry values.
 func (s *Redis) Stats() redisbuf.Stats { return s.values.Stats() }
 
-// name returns the Redis key of the hash. All keys of a value begin with it, and so are in the slot of what is in braces.
+// name returns the Redis key of the hash. All keys of a value begin with it, and so are in the slot of what is in
+// braces.
 func (s *Redis) name(key string) string { return s.prefix + "{/" + key + "}" }
 
 // newVersion returns the name of a version that has never existed.
@@ -187,8 +188,8 @@ func (v *versionReader) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. It waits for a read that is under way: for an answer in several parts, net/http reads in a
-// goroutine that may outlive the answer.
+// Close implements io.Closer. It waits for a read that is under way: for an answer in several parts, net/http reads in
+// a goroutine that may outlive the answer.
 func (v *versionReader) Close() error {
 	v.cancel()
 	v.mu.Lock()
@@ -363,8 +364,8 @@ func (s *Redis) failed(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// isTransient reports whether a later try may succeed. A slot that moves to another server makes tries fail: this process
-// does not know the new server yet, or only some of a value's keys have moved.
+// isTransient reports whether a later try may succeed. A slot that moves to another server makes tries fail: this
+// process does not know the new server yet, or only some of a value's keys have moved.
 func isTransient(err redis.Error) bool {
 	text := err.Error()
 	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") || strings.Contains(text, nonLocal) ||

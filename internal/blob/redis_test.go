@@ -203,7 +203,8 @@ func TestErrorsOfRedis(t *testing.T) {
 	if err := s.Ping(t.Context()); err == nil {
 		t.Error("it answers")
 	}
-	// What is sent on a connection from before may have arrived, and the client may not know yet that the server has closed it.
+	// What is sent on a connection from before may have arrived, and the client may not know yet that the server has
+	// closed it.
 	for s.rdb.PoolStats().TotalConns > 0 {
 		_ = s.Ping(t.Context())
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace-io/millrace/chunk"
 )
 
-// A Value is one version of a blob. It never changes, even if the blob is replaced or deleted. The call that ends its life is
-// Close.
+// A Value is one version of a blob. It never changes, even if the blob is replaced or deleted. The call that ends its
+// life is Close.
 type Value struct {
 	Tag     string        // its entity tag, in quotes
 	TTL     time.Duration // how long it will be there; 0: until it is deleted
@@ -22,8 +22,8 @@ type Value struct {
 // Close closes the content.
 func (v *Value) Close() error { return v.Content.Close() }
 
-// Serve answers a GET or HEAD request with v, and returns how many bytes of the body were sent which way. Conditions and ranges
-// are http.ServeContent's. After an error the body is not complete: the caller must abort the response.
+// Serve answers a GET or HEAD request with v, and returns how many bytes of the body were sent which way. Conditions
+// and ranges are http.ServeContent's. After an error the body is not complete: the caller must abort the response.
 func (v *Value) Serve(w http.ResponseWriter, r *http.Request) (chunk.Report, error) {
 	h := w.Header()
 	h.Set("Etag", v.Tag)
@@ -73,8 +73,9 @@ func (b *responseBody) ReadFrom(src io.Reader) (int64, error) {
 	return n, err
 }
 
-// ContextOf returns the context for a request. Over HTTP/1 it does not end when the client closes its sending side, because the
-// client may still wait for the answer. A client that is gone makes reading the body or writing the answer fail.
+// ContextOf returns the context for a request. Over HTTP/1 it does not end when the client closes its sending side,
+// because the client may still wait for the answer. A client that is gone makes reading the body or writing the answer
+// fail.
 func ContextOf(r *http.Request) context.Context {
 	if r.ProtoMajor == 1 {
 		return context.WithoutCancel(r.Context())

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// A Store keeps values under keys that CheckKey accepts. Its methods may be called from any goroutine, but Close only when no
-// other call is running, and no call may follow it.
+// A Store keeps values under keys that CheckKey accepts. Its methods may be called from any goroutine, but Close only
+// when no other call is running, and no call may follow it.
 type Store interface {
 	// Open returns the value of key, or ErrNotFound. The call that ends the value's life is its Close.
 	Open(ctx context.Context, key string) (*Value, error)
 
-	// Put gives key the value that body has, and returns its entity tag and whether key is new. It borrows body and reads size
-	// bytes of it, or all of it if size is unknownSize. After an error other than ErrUnsure, key is as it was.
+	// Put gives key the value that body has, and returns its entity tag and whether key is new. It borrows body and reads
+	// size bytes of it, or all of it if size is unknownSize. After an error other than ErrUnsure, key is as it was.
 	Put(ctx context.Context, key string, body io.Reader, size int64, put Put) (tag string, created bool, err error)
 
 	// Check returns nil if only allows a write to key at present, and ErrCondition otherwise.
@@ -87,7 +87,8 @@ func ParseTTL(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// A source is the body of a value. It returns at most limit bytes, reads no more than the size, and remembers its error.
+// A source is the body of a value. It returns at most limit bytes, reads no more than the size, and remembers its
+// error.
 type source struct {
 	body  io.Reader
 	limit int64

@@ -46,9 +46,9 @@ var checks = [...]check{
 	{"network", "conntrack", conntrack,
 		"The firewall remembers every connection, and closed ones for two minutes. When its table is full, packets of new " +
 			"ones are dropped, and only the kernel's log tells."},
-	{"network", "net.ipv4.tcp_wmem", sendBuffer,
+	{"network", "net.ipv4.tcp_wmem", tcpBuffer("net.ipv4.tcp_wmem", "4096 16384 4194304"),
 		"This limit is for downloads. Viewers of streams have --unsent."},
-	{"network", "net.ipv4.tcp_rmem", receiveBuffer,
+	{"network", "net.ipv4.tcp_rmem", tcpBuffer("net.ipv4.tcp_rmem", "4096 131072 6291456"),
 		"This limit is for publishers and uploads."},
 	{"network", "net.ipv4.tcp_mem", tcpMemory,
 		"The limit is for all connections of the machine together. Above the pressure mark the kernel makes buffers small; " +
@@ -164,8 +164,8 @@ func memory(h *host, p Plan) Finding {
 
 func memoryLimit(h *host, p Plan) Finding {
 	most, group := h.memoryCap()
-	// Room for what Go does not count: a tenth for the binary and threads, and what the kernel holds for viewers, which counts
-	// against the same limit.
+	// Room for what Go does not count: a tenth for the binary and threads, and what the kernel holds for viewers, which
+	// counts against the same limit.
 	advised := max(most-most/10-p.sockets(), most/2)
 	command := fmt.Sprintf("GOMEMLIMIT=%dMiB millrace serve ...", advised>>20)
 	f := Finding{Value: "none"}
@@ -223,17 +223,22 @@ func conntrack(h *host, p Plan) Finding {
 	return f
 }
 
-// tcpBuffer judges the range in which the kernel sizes a connection's buffers. The kernel's own default is advised.
-func tcpBuffer(h *host, name, advised string) Finding {
-	// About half of a buffer is data, and that much is on its way at a time: 1 MiB is 5 MB/s to a client that is 100 ms away.
+// tcpBuffer returns a check of the range in which the kernel sizes a connection's buffers. The kernel's own default is
+// advised.
+func tcpBuffer(name, advised string) func(*host, Plan) Finding {
+	command := fmt.Sprintf("sysctl -w %s=%q", name, advised)
+	return func(h *host, _ Plan) Finding { return tcpRange(h.sysctl(name, 3), command) }
+}
+
+func tcpRange(n []int64, command string) Finding {
+	// About half of a buffer is data, and that much is on its way at a time: 1 MiB is 5 MB/s to a client that is 100 ms
+	// away.
 	const least = 1 << 20
-	n := h.sysctl(name, 3)
 	f := Finding{
 		Value: fmt.Sprintf("%d %d %d", n[0], n[1], n[2]),
 		Why: fmt.Sprintf("%s a connection are at most %s a second to a client that is 100 ms away.",
 			size(n[2]), size(n[2]/2*10)),
 	}
-	command := fmt.Sprintf("sysctl -w %s=%q", name, advised)
 	switch {
 	case n[2] < least:
 		f.advise(Warn, fmt.Sprintf("let the kernel use %s or more", size(least)), command)
@@ -241,14 +246,6 @@ func tcpBuffer(h *host, name, advised string) Finding {
 		f.advise(Warn, "let connections begin small: the kernel lets those grow that need it", command)
 	}
 	return f
-}
-
-func sendBuffer(h *host, _ Plan) Finding {
-	return tcpBuffer(h, "net.ipv4.tcp_wmem", "4096 16384 4194304")
-}
-
-func receiveBuffer(h *host, _ Plan) Finding {
-	return tcpBuffer(h, "net.ipv4.tcp_rmem", "4096 131072 6291456")
 }
 
 func tcpMemory(h *host, p Plan) Finding {

@@ -1,8 +1,8 @@
 // Package doctor looks at what a streaming server needs of a Linux machine, and says what to change.
 //
-// The table of checks says what is looked at. A check is a function of a host and a Plan and of nothing else: it runs no
-// command, writes nothing, and opens no connection. What it cannot see is Unknown, and no reason to fail. Much of the
-// package is sentences that users read: for each of fifteen checks what to do, why, and by which command.
+// The table of checks says what is looked at. A check is a function of a host and a Plan and of nothing else: it runs
+// no command, writes nothing, and opens no connection. What it cannot see is Unknown, and no reason to fail. Much of
+// the package is sentences that users read: for each of fifteen checks what to do, why, and by which command.
 package doctor
 
 import (
@@ -57,8 +57,8 @@ func (f *Finding) advise(s State, advice, command string) {
 	f.State, f.Advice, f.Command = s, advice, command
 }
 
-// schema is the version of what a Report looks like as JSON. A field may be added within one version, and findings may come
-// and go.
+// schema is the version of what a Report looks like as JSON. A field may be added within one version, and findings may
+// come and go.
 const schema = 2
 
 // A Report is what all checks say.

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// unlimited bounds the numbers that are believed. It is more memory, in bytes, than a machine has, and leaves room to multiply
-// by a page's size.
+// unlimited bounds the numbers that are believed. It is more memory, in bytes, than a machine has, and leaves room to
+// multiply by a page's size.
 const unlimited = 1 << 50
 
 // A host is what can be seen of a machine, and of the place in it that this process has.
@@ -38,7 +38,8 @@ func thisHost() *host {
 	}
 }
 
-// fail keeps the first error. What the methods return after it is of no use, and no slice that they return is too short.
+// fail keeps the first error. What the methods return after it is of no use, and no slice that they return is too
+// short.
 func (h *host) fail(err error) {
 	if h.err == nil {
 		h.err = err
@@ -143,8 +144,8 @@ func parseCPU(s string) (int64, bool) {
 	return quota * 1000 / period, true
 }
 
-// groupLimit returns the least that parse finds in the files of that name of this process's control groups: its own, and those
-// around it. Only version 2 is looked at.
+// groupLimit returns the least that parse finds in the files of that name of this process's control groups: its own,
+// and those around it. Only version 2 is looked at.
 func (h *host) groupLimit(name string, parse func(string) (int64, bool)) (least int64, set bool) {
 	least = math.MaxInt64
 	own, looking := "", *h // whose error is not that of h: without groups there are no limits

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strings"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/relay"
 )
 
 // Bounds of a load. They keep a typing error from becoming an attack.
@@ -103,12 +104,6 @@ func (c Config) streamNames() []string {
 	return names
 }
 
-// A stream's name is 1 to maxName of nameBytes.
-const (
-	maxName   = 64
-	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
-)
-
 // Check refuses values that Run cannot use.
 func (c Config) Check() error {
 	c = c.WithDefaults()
@@ -130,14 +125,14 @@ func (c Config) Check() error {
 	case c.KeyInterval < 100*time.Millisecond || c.KeyInterval > time.Minute:
 		return fmt.Errorf("load: key frame interval of %v: the limit is 100ms to 1m", c.KeyInterval)
 	}
-	if err := c.checkTimes(); err != nil {
-		return err
+	for _, d := range []time.Duration{c.Ramp, c.Settle, c.Duration, c.StallFor} {
+		if d < 0 || d > maxDuration {
+			return fmt.Errorf("load: a time of %v: the limit is %v", d, maxDuration)
+		}
 	}
 	for _, name := range c.Names {
-		if name == "" || len(name) > maxName || strings.Trim(name, nameBytes) != "" || strings.Trim(name, ".") == "" ||
-			strings.HasSuffix(name, ".flv") || strings.HasSuffix(name, ".mp4") {
-			return fmt.Errorf("load: stream name %q: a name is 1 to %d of A-Z a-z 0-9 . _ -, not dots alone, and does not end "+
-				"in .flv or .mp4", name, maxName)
+		if err := relay.CheckName(name); err != nil {
+			return fmt.Errorf("load: %w", err)
 		}
 	}
 	if err := checkProcesses(c.ServerPIDs); err != nil {
@@ -147,15 +142,6 @@ func (c Config) Check() error {
 		return nil
 	}
 	return c.checkURL()
-}
-
-func (c Config) checkTimes() error {
-	for _, d := range []time.Duration{c.Ramp, c.Settle, c.Duration, c.StallFor} {
-		if d < 0 || d > maxDuration {
-			return fmt.Errorf("load: a time of %v: the limit is %v", d, maxDuration)
-		}
-	}
-	return nil
 }
 
 func (c Config) checkURL() error {

@@ -133,8 +133,8 @@ func TestIngestAllocatesNothing(t *testing.T) {
 	}
 }
 
-// In steady state a tag costs no allocation on its way from a publisher's connection, whose body is chunked as encoders send
-// it, to the ring.
+// In steady state a tag costs no allocation on its way from a publisher's connection, whose body is chunked as encoders
+// send it, to the ring.
 func TestReadingAPublisherAllocatesNothing(t *testing.T) {
 	p := shortStream(t)
 	defer p.Close(nil)

@@ -34,8 +34,8 @@ type connBody struct {
 	timed *timedReader
 }
 
-// newConnBody takes over the connection of r. It returns nil, and has done nothing, if that is not possible or not wanted: for
-// TLS and HTTP/2, and with a small latency bound.
+// newConnBody takes over the connection of r. It returns nil, and has done nothing, if that is not possible or not
+// wanted: for TLS and HTTP/2, and with a small latency bound.
 func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody {
 	h := p.s.hub
 	if r.ProtoMajor != 1 || r.TLS != nil || h.cfg.Latency < leastBeat {
@@ -102,8 +102,9 @@ const (
 	lingerBytes = 1 << 20
 )
 
-// linger reads on for a moment after an answer, until the publisher closes the connection. If the server closed it at once,
-// with bytes that were not read, the kernel would reset it, and the publisher would see that instead of the answer.
+// linger reads on for a moment after an answer, until the publisher closes the connection. If the server closed it at
+// once, with bytes that were not read, the kernel would reset it, and the publisher would see that instead of the
+// answer.
 func linger(conn net.Conn) {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if ok && half.CloseWrite() == nil {
@@ -111,7 +112,8 @@ func linger(conn net.Conn) {
 	}
 }
 
-// A handlerBody is a request's body as net/http gives it. Each read is bounded by a deadline, which the end of the Hub cuts.
+// A handlerBody is a request's body as net/http gives it. Each read is bounded by a deadline, which the end of the Hub
+// cuts.
 type handlerBody struct {
 	w    http.ResponseWriter
 	r    *http.Request

@@ -2,8 +2,9 @@ package relay
 
 import "strconv"
 
-// A chunkWriter puts a response into chunks as it is sent, one per batch. Without them only the end of the connection would
-// end the response, and a player could not tell the stream's end from a broken connection. (ffmpeg takes it for broken.)
+// A chunkWriter puts a response into chunks as it is sent, one per batch. Without them only the end of the connection
+// would end the response, and a player could not tell the stream's end from a broken connection. (ffmpeg takes it for
+// broken.)
 //
 // It makes the line in front of a chunk, which goes out in the same system call as the chunk.
 type chunkWriter struct {

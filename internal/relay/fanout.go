@@ -11,7 +11,8 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// inspectEvery is how often the fanout looks at viewers that have goroutines of their own. Their time limits are in seconds.
+// inspectEvery is how often the fanout looks at viewers that have goroutines of their own. Their time limits are in
+// seconds.
 const inspectEvery = 250 * time.Millisecond
 
 // A fanout writes a rendition to its viewers.
@@ -19,10 +20,10 @@ const inspectEvery = 250 * time.Millisecond
 // All writes start in this file, in writeNow and writePending. A plain TCP viewer is then written to by vector.writev
 // (socket_linux.go), and every other one by writeThrough.
 //
-// Its goroutine serves all healthy viewers. For each of them that is one system call that does not wait; waking a goroutine
-// for it would cost a quarter more. A viewer whose socket is full, and a new viewer, gets a goroutine of its own (serve)
-// until it has caught up. A viewer without a plain socket (TLS, HTTP/2) keeps its goroutine. The fanout's goroutine looks at
-// these viewers from time to time, to see how far behind they are.
+// Its goroutine serves all healthy viewers. For each of them that is one system call that does not wait; waking a
+// goroutine for it would cost a quarter more. A viewer whose socket is full, and a new viewer, gets a goroutine of its
+// own (serve) until it has caught up. A viewer without a plain socket (TLS, HTTP/2) keeps its goroutine. The fanout's
+// goroutine looks at these viewers from time to time, to see how far behind they are.
 type fanout struct {
 	rendition *rendition
 	viewers   atomic.Int32  // that belong to this fanout
@@ -213,8 +214,8 @@ func (v *viewer) writeNow(out *vector) writeState {
 	return ended
 }
 
-// catchUp writes until v has everything, and waits as long as the connection does; inspect ends that when it is too long. It
-// returns false when v has ended.
+// catchUp writes until v has everything, and waits as long as the connection does; inspect ends that when it is too
+// long. It returns false when v has ended.
 func (v *viewer) catchUp() bool {
 	for !v.hasEnded() {
 		if err := v.writePending(); err != nil {
@@ -234,8 +235,8 @@ func (v *viewer) catchUp() bool {
 	return false
 }
 
-// writePending writes all of pending. The first time it also sends the head of a response, so that a viewer of a stream in
-// which nothing comes for a while knows that it is there.
+// writePending writes all of pending. The first time it also sends the head of a response, so that a viewer of a stream
+// in which nothing comes for a while knows that it is there.
 func (v *viewer) writePending() error {
 	if v.sentAll() && v.headSent {
 		return nil
@@ -323,14 +324,15 @@ func (f *fanout) report() lagReport {
 	return seen
 }
 
-// contain keeps a mistake in here from taking other streams down: the viewers of this fanout are disconnected, and the next
-// viewer finds it as new.
+// contain keeps a mistake in here from taking other streams down: the viewers of this fanout are disconnected, and the
+// next viewer finds it as new.
 func (f *fanout) contain() {
 	cause := recover()
 	if cause == nil {
 		return
 	}
-	f.rendition.stream.log.Error("fanout failed, its viewers are disconnected", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+	f.rendition.stream.log.Error("fanout failed, its viewers are disconnected",
+		"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running = false

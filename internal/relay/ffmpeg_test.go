@@ -38,8 +38,8 @@ func film(t *testing.T, seconds string) string {
 	return path
 }
 
-// The real thing: ffmpeg publishes in real time, three ffmpegs watch from the start and get every packet, one comes late and
-// decodes without an error from a key frame on, and ffprobe gets every packet from the MP4.
+// The real thing: ffmpeg publishes in real time, three ffmpegs watch from the start and get every packet, one comes
+// late and decodes without an error from a key frame on, and ffprobe gets every packet from the MP4.
 func TestFFmpeg(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	need.Program(t, "ffprobe")

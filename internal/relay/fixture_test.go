@@ -40,6 +40,9 @@ type fixture struct {
 	stop func() // as SIGTERM does; returns when the Hub is empty
 }
 
+// defaultLatency is that of millrace serve, whose other defaults tests have as well.
+const defaultLatency = 50 * time.Millisecond
+
 // testConfig is the configuration of tests.
 func testConfig() Config {
 	return Config{
@@ -208,7 +211,8 @@ func (s *script) from(i int) []byte {
 	return bytes.Join([][]byte{s.start(), bytes.Join(s.tags[i:], nil)}, nil)
 }
 
-// newScript makes a stream of groups of pictures, each of pictures of size bytes with as many pieces of sound in between.
+// newScript makes a stream of groups of pictures, each of pictures of size bytes with as many pieces of sound in
+// between.
 func newScript(groups, pictures, size int) *script {
 	rnd := rand.New(rand.NewPCG(uint64(groups), uint64(size)))
 	s := &script{
@@ -262,7 +266,8 @@ func flvTag(kind flv.Type, at uint32, data []byte) []byte {
 	return binary.BigEndian.AppendUint32(p, uint32(11+len(data)))
 }
 
-// cut cuts what a viewer got behind the header into tags, by a parser of the test's own. It fails if the end is not a tag's.
+// cut cuts what a viewer got behind the header into tags, by a parser of the test's own. It fails if the end is not a
+// tag's.
 func cut(t testing.TB, p []byte) [][]byte {
 	t.Helper()
 	var tags [][]byte

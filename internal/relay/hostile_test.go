@@ -41,8 +41,7 @@ func TestHostilePublishers(t *testing.T) {
 		{"codecs of no kind", string(sc.header) + string(flvTag(9, 0, append([]byte{0x1f}, make([]byte, 200)...))) + string(flvTag(8, 0, nil)) + string(flvTag(9, 0, []byte{0x90})), 200, ""},
 		{"sequence header above what is remembered", string(sc.header) + string(flvTag(9, 0, append([]byte{0x17, 0, 0, 0, 0}, make([]byte, maxPart)...))), 200, ""},
 	} {
-		hostile := func(t *testing.T, latency time.Duration) {
-			f := serve(t, func(c *Config) { c.Latency = latency })
+		atEachLatency(t, tt.name, nil, func(t *testing.T, f *fixture) {
 			good := f.Publisher("good")
 			good.Send(valid[:second])
 			f.published("good", second-len(sc.header))
@@ -65,10 +64,7 @@ func TestHostilePublishers(t *testing.T) {
 			good.Send(valid[second:])
 			same(t, "the good stream", viewer.Next(len(valid)-second), valid[second:])
 			good.End()
-		}
-		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
-			t.Run(fmt.Sprintf("%s, latency %v", tt.name, latency), func(t *testing.T) { hostile(t, latency) })
-		}
+		})
 	}
 }
 
@@ -77,71 +73,59 @@ func TestABodyThatIsCut(t *testing.T) {
 		"of a length": "POST /live/cam HTTP/1.1\nHost: localhost\nContent-Length: 1000000\n\n" + strings.Repeat("x", 128),
 		"in chunks":   "POST /live/cam HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n80\n" + strings.Repeat("x", 128),
 	} {
-		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
-			t.Run(fmt.Sprintf("%s, latency %v", name, latency), func(t *testing.T) {
-				f := serve(t, func(c *Config) { c.Latency = latency })
-				w := f.Ask("/live/cam", 0)
-				f.waiting("cam", 1)
-				conn := f.Dial(head)
-				w.Begin()
-				w.Next(100)
-				_, _ = io.WriteString(conn, "\r\n1000\r\nthe beginning of a chunk")
-				_ = conn.Close()
-				w.Rest() // ends cleanly
-				f.Logged("publisher ended", "unexpected EOF", "status=400")
-			})
-		}
+		atEachLatency(t, name, nil, func(t *testing.T, f *fixture) {
+			w := f.Ask("/live/cam", 0)
+			f.waiting("cam", 1)
+			conn := f.Dial(head)
+			w.Begin()
+			w.Next(100)
+			_, _ = io.WriteString(conn, "\r\n1000\r\nthe beginning of a chunk")
+			_ = conn.Close()
+			w.Rest() // ends cleanly
+			f.Logged("publisher ended", "unexpected EOF", "status=400")
+		})
 	}
 }
 
-func TestBadChunks(t *testing.T) {
-	f := serve(t, nil)
-	conn := f.Dial("POST /live/cam HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n5\nhelloXX")
-	res, err := io.ReadAll(conn)
-	if err != nil || !bytes.Contains(res, []byte("HTTP/1.1 400")) || !bytes.Contains(res, []byte("malformed chunked encoding")) {
-		t.Errorf("%q, %v", res, err)
-	}
-}
-
-// The answer to a publisher that has more to send reaches it, instead of a reset connection.
-func TestARefusalReachesAPublisherInFullFlow(t *testing.T) {
-	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
-		f := serve(t, func(c *Config) { c.Latency = latency })
-		conn := f.Dial("POST /live/cam HTTP/1.1\nHost: localhost\nContent-Length: 100000000\n\n")
-		sc := newScript(1, 1, 100)
-		body := append(sc.whole(), 9, 0xff, 0xff, 0xff)
-		go func() {
-			_, _ = conn.Write(append(body, make([]byte, 900<<10)...))
-		}()
-		res, err := io.ReadAll(conn)
-		if err != nil || !bytes.Contains(res, []byte("HTTP/1.1 413")) {
-			t.Errorf("latency %v: %.100q, %v", latency, res, err)
-		}
-	}
-}
-
-// Pipelined requests after the body are not answered, and do not take the answer away. Where the body is net/http's, the
-// kernel may reset the connection after the answer.
-func TestMoreBehindABody(t *testing.T) {
+// A publisher that still sends gets one answer, and no reset connection in place of it. Pipelined requests after the
+// body are not answered; where the body is net/http's, the kernel may reset the connection after the answer.
+func TestTheAnswerReachesAPublisherInFullFlow(t *testing.T) {
 	more := strings.Repeat("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 20_000)
-	for name, body := range map[string]string{
-		"of a length": "Content-Length: 5\r\n\r\nhello",
-		"in chunks":   "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+	refused := string(newScript(1, 1, 100).whole()) + "\x09\xff\xff\xff" + strings.Repeat("\x00", 900<<10)
+	for name, tt := range map[string]struct{ head, body, status, says string }{
+		"malformed chunks":      {"Transfer-Encoding: chunked", "5\r\nhelloXX", "400", "malformed chunked encoding"},
+		"refused in the middle": {"Content-Length: 100000000", refused, "413", "--max-tag-bytes"},
+		"more behind a length":  {"Content-Length: 5", "hello" + more, "200", `"bytes":5`},
+		"more behind chunks":    {"Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n" + more, "200", `"bytes":5`},
 	} {
-		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
-			f := serve(t, func(c *Config) { c.Latency = latency })
-			conn := f.Dial("POST /live/cam HTTP/1.1\nHost: localhost\n")
-			go func() { _, _ = io.WriteString(conn, body+more) }()
+		atEachLatency(t, name, nil, func(t *testing.T, f *fixture) {
+			conn := f.Dial("POST /live/cam HTTP/1.1\nHost: localhost\n" + tt.head + "\n\n")
+			go func() { _, _ = io.WriteString(conn, tt.body) }()
 			res, err := io.ReadAll(conn)
-			if err != nil && latency > 0 || !bytes.HasPrefix(res, []byte("HTTP/1.1 200")) || bytes.Count(res, []byte("HTTP/1.1")) != 1 {
-				t.Errorf("%s, latency %v: %.100q, %v", name, latency, res, err)
+			if err != nil && (f.cfg.Latency > 0 || tt.status != "200") || bytes.Count(res, []byte("HTTP/1.1")) != 1 ||
+				!bytes.HasPrefix(res, []byte("HTTP/1.1 "+tt.status)) || !bytes.Contains(res, []byte(tt.says)) {
+				t.Errorf("%.300q, %v; want %s with %q", res, err, tt.status, tt.says)
 			}
-		}
+		})
 	}
 }
 
-// Tags without data, script tags and metadata of any size in the middle, times that wrap, and chunks of one byte: viewers get
-// the stream byte for byte, and as MP4 every picture and all sound.
+// atEachLatency runs a test on servers that read publishers through net/http and by the clock. change may be nil.
+func atEachLatency(t *testing.T, name string, change func(*Config), test func(t *testing.T, f *fixture)) {
+	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
+		t.Run(fmt.Sprintf("%s, latency %v", name, latency), func(t *testing.T) {
+			test(t, serve(t, func(c *Config) {
+				c.Latency = latency
+				if change != nil {
+					change(c)
+				}
+			}))
+		})
+	}
+}
+
+// Tags without data, script tags and metadata of any size in the middle, times that wrap, and chunks of one byte:
+// viewers get the stream byte for byte, and as MP4 every picture and all sound.
 func TestOddTags(t *testing.T) {
 	const least = 8 << 10 // of the beginning and the end come byte for byte
 	sc := newScript(3, 5, 500)
@@ -176,8 +160,7 @@ func TestOddTags(t *testing.T) {
 		fmt.Fprintf(&body, "%x\r\n%s\r\n", n, stream[i:i+n])
 		i += n
 	}
-	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
-		f := serve(t, func(c *Config) { c.Latency = latency })
+	atEachLatency(t, "odd tags", nil, func(t *testing.T, f *fixture) {
 		w, m := f.Ask("/live/cam", 0), f.Ask("/live/cam.mp4", 0)
 		f.waiting("cam", 2)
 		conn := f.Dial("POST /live/cam HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n")
@@ -194,22 +177,23 @@ func TestOddTags(t *testing.T) {
 			rest = rest[n:]
 		}
 		if got != media {
-			t.Errorf("latency %v: %d bytes of pictures and sound, want %d", latency, got, media)
+			t.Errorf("%d bytes of pictures and sound, want %d", got, media)
 		}
 		if res, err := io.ReadAll(conn); err != nil || !bytes.HasPrefix(res, []byte("HTTP/1.1 200")) {
-			t.Errorf("latency %v: %.100q, %v", latency, res, err)
+			t.Errorf("%.100q, %v", res, err)
 		}
-	}
+	})
 }
 
 func TestAPublisherThatFallsSilentGets408(t *testing.T) {
-	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
-		f := serve(t, func(c *Config) { c.Latency, c.PublishTimeout = latency, 50*time.Millisecond })
-		p := f.Publisher("cam")
-		_, _ = p.Body.Write([]byte("x")) // it may be too late for that already
-		if res := p.Wait(); res.Status != http.StatusRequestTimeout || !strings.Contains(res.Body, "--publish-timeout") {
-			t.Errorf("latency %v: %d %s", latency, res.Status, res.Body)
-		}
+	for name, by := range map[string]func(testing.TB) *http.Client{"HTTP/1": http1Client, "HTTP/2": http2Client} {
+		atEachLatency(t, name, func(c *Config) { c.PublishTimeout = 50 * time.Millisecond }, func(t *testing.T, f *fixture) {
+			p := f.PublisherBy(by(t), "cam")
+			go func() { _, _ = p.Body.Write([]byte("x")) }() // it may be too late for that already
+			if res := p.Wait(); res.Status != http.StatusRequestTimeout || !strings.Contains(res.Body, "--publish-timeout") {
+				t.Errorf("%d %s", res.Status, res.Body)
+			}
+		})
 	}
 }
 

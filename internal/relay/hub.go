@@ -24,13 +24,13 @@ const (
 
 // Config is what can be chosen about a Hub. The names of the flags in messages are those of millrace serve.
 type Config struct {
-	MaxStreams       int // streams at a time
-	MaxViewers       int // viewers in all, including those that wait for a publisher
-	MaxStreamViewers int // viewers per stream
+	MaxStreams       int // streams at a time; one more gets 503
+	MaxViewers       int // viewers in all, including those that wait for a publisher; one more gets 503
+	MaxStreamViewers int // viewers per stream; one more gets 503
 
-	PublishTimeout time.Duration // a publisher that sends nothing for this long is ended
-	ViewerWait     time.Duration // how long a viewer waits for a publisher; 0: not at all
-	StallTimeout   time.Duration // a viewer that takes nothing for this long is disconnected
+	PublishTimeout time.Duration // a publisher that sends nothing for this long gets 408, and its stream ends
+	ViewerWait     time.Duration // how long a viewer waits for a publisher before it gets 404; 0: not at all
+	StallTimeout   time.Duration // a viewer that takes nothing for this long is disconnected, also with LagPolicy Skip
 
 	KeepBytes   int64 // what a stream keeps, in bytes
 	KeepFrames  int   // and in frames
@@ -42,7 +42,7 @@ type Config struct {
 	LagFrames int           // or this many frames; 0: as many as the stream keeps
 	LagTime   time.Duration // or this long; 0: no limit
 	LagPolicy Policy        // what happens beyond
-	Unsent    int           // bytes that the kernel may hold for a viewer without having sent them; 0: the system's default
+	Unsent    int           // bytes that the kernel may hold unsent for a viewer; 0: the system's default
 
 	Log *slog.Logger
 }
@@ -63,7 +63,7 @@ type Hub struct {
 	streams map[string]*stream // by name, from Open to Close
 	waiting map[string][]*waiter
 	served  map[*viewer]struct{}
-	ended   disconnectReason // why every viewer was ended; connected: they were not
+	cut     bool // the time to drain was over: every viewer is ended
 }
 
 // New returns a Hub without streams. Drain ends it.
@@ -94,14 +94,19 @@ func refusal(status int, format string, args ...any) *Refusal {
 // errDraining refuses publishers and viewers of a server that shuts down.
 var errDraining = refusal(http.StatusServiceUnavailable, "the server is shutting down")
 
+// errAbsent refuses viewers of a stream that there is not.
+func errAbsent(name string) error {
+	return refusal(http.StatusNotFound, "no stream %q: it has no publisher", name)
+}
+
 // A name is 1 to maxName of nameBytes.
 const (
 	maxName   = 64
 	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
 
-// checkName refuses a name that is malformed, or that could not be watched because its end names a format.
-func checkName(name string) error {
+// CheckName refuses a name that is malformed, or that could not be watched because its end names a format.
+func CheckName(name string) error {
 	switch {
 	case name == "" || len(name) > maxName || strings.Trim(name, nameBytes) != "":
 		return refusal(http.StatusBadRequest, "bad stream name %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -", name)
@@ -123,7 +128,8 @@ func (h *Hub) claim(s *stream) error {
 	case h.streams[s.name] != nil:
 		return refusal(http.StatusConflict, "this name has a publisher already")
 	case len(h.streams) >= h.cfg.MaxStreams:
-		return refusal(http.StatusServiceUnavailable, "the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams)
+		return refusal(http.StatusServiceUnavailable,
+			"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams)
 	}
 	h.streams[s.name] = s
 	h.publishers.Add(1)
@@ -131,10 +137,10 @@ func (h *Hub) claim(s *stream) error {
 }
 
 // announce lets viewers find s, and gives it the viewers that wait for it. They enter before its first frame.
-func (h *Hub) announce(s *stream) {
+func (h *Hub) announce(s *stream, live *rendition) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.visible = true
+	s.live = live
 	for _, w := range h.waiting[s.name] {
 		w.viewer, w.err = s.enter(w.want)
 		close(w.done)
@@ -153,7 +159,7 @@ func (h *Hub) remove(s *stream) {
 
 // find returns the stream that viewers see under name, or nil. h.mu is held.
 func (h *Hub) find(name string) *stream {
-	if s := h.streams[name]; s != nil && s.visible {
+	if s := h.streams[name]; s != nil && s.live != nil {
 		return s
 	}
 	return nil
@@ -169,7 +175,6 @@ type waiter struct {
 
 // enter returns a viewer of the stream that is asked for, and waits for the stream until ctx ends.
 func (h *Hub) enter(ctx context.Context, want watchRequest) (*viewer, error) {
-	absent := refusal(http.StatusNotFound, "no stream %q: it has no publisher", want.name)
 	h.mu.Lock()
 	switch s := h.find(want.name); {
 	case s != nil:
@@ -180,7 +185,7 @@ func (h *Hub) enter(ctx context.Context, want watchRequest) (*viewer, error) {
 		return nil, errDraining
 	case h.cfg.ViewerWait == 0:
 		h.mu.Unlock()
-		return nil, absent
+		return nil, errAbsent(want.name)
 	}
 	w := &waiter{want: want, done: make(chan struct{})}
 	h.waiting[want.name] = append(h.waiting[want.name], w)
@@ -204,7 +209,7 @@ func (h *Hub) enter(ctx context.Context, want watchRequest) (*viewer, error) {
 	if h.waiting[want.name] = rest; len(rest) == 0 {
 		delete(h.waiting, want.name)
 	}
-	return nil, absent
+	return nil, errAbsent(want.name)
 }
 
 // serve notes that v is served from now on.
@@ -212,8 +217,8 @@ func (h *Hub) serve(v *viewer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.served[v] = struct{}{}
-	if h.ended != connected {
-		v.end(h.ended)
+	if h.cut {
+		v.end(drained)
 	}
 }
 
@@ -231,7 +236,7 @@ func (h *Hub) all() []*stream {
 	defer h.mu.Unlock()
 	list := make([]*stream, 0, len(h.streams))
 	for _, s := range h.streams {
-		if s.visible {
+		if s.live != nil {
 			list = append(list, s)
 		}
 	}
@@ -239,7 +244,8 @@ func (h *Hub) all() []*stream {
 	return list
 }
 
-// Close refuses new publishers and viewers from now on, and ends all publishers. Viewers stay until they have everything.
+// Close refuses new publishers and viewers from now on, and ends all publishers. Viewers stay until they have
+// everything.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -254,12 +260,8 @@ func (h *Hub) Close() {
 	clear(h.waiting)
 }
 
-// drainGrace is how long goroutines may take to end that have nothing to wait for any more. A publisher looks at its
-// connection once within Latency, which is a second at most.
-const drainGrace = 3 * time.Second
-
-// Drain closes h, and waits until all publishers have been answered and all viewers have got what is kept for them. Viewers
-// that are still there when ctx ends are disconnected.
+// Drain closes h, and waits until all publishers have been answered and all viewers have got what is kept for them.
+// Viewers that are still there when ctx ends are disconnected.
 func (h *Hub) Drain(ctx context.Context) {
 	h.Close()
 	empty := h.admitted.Close()
@@ -267,35 +269,39 @@ func (h *Hub) Drain(ctx context.Context) {
 	case <-empty:
 	case <-ctx.Done():
 		h.log.Warn("time is up, viewers are disconnected", "viewers", h.Viewers())
-		h.endViewers(drained)
-		h.await("viewers", empty)
+		h.cutViewers()
+		Await(h.log, "viewers", empty)
 	}
 	answered := make(chan struct{})
 	go func() {
 		h.publishers.Wait()
 		close(answered)
 	}()
-	h.await("publishers", answered)
+	Await(h.log, "publishers", answered)
 }
 
-// endViewers ends all viewers that are served, and those that are about to be.
-func (h *Hub) endViewers(why disconnectReason) {
+// cutViewers ends all viewers that are served, and those that are about to be.
+func (h *Hub) cutViewers() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ended = why
+	h.cut = true
 	for v := range h.served {
-		v.end(why)
+		v.end(drained)
 	}
 }
 
-// await waits until done is closed, for drainGrace at most.
-func (h *Hub) await(who string, done <-chan struct{}) {
+// drainGrace is how long goroutines may take to end that have nothing to wait for any more. A publisher looks at its
+// connection once within Latency, which is a second at most.
+const drainGrace = 3 * time.Second
+
+// Await waits until done is closed, for drainGrace at most: a bug must not keep the process from ending.
+func Await(log *slog.Logger, who string, done <-chan struct{}) {
 	grace := time.NewTimer(drainGrace)
 	defer grace.Stop()
 	select {
 	case <-done:
 	case <-grace.C:
-		h.log.Error("stopping without them", "who", who)
+		log.Error("stopping without them", "who", who)
 	}
 }
 

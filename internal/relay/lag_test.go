@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// smallBuffer makes a test's connection hold next to nothing, so that a viewer that does not read is seen after kilobytes.
+// smallBuffer makes a test's connection hold next to nothing, so that a viewer that does not read is seen after
+// kilobytes.
 const smallBuffer = 4096
 
 // inStep publishes the script's tags one after the other, each when all watchers have got the one before.
@@ -134,8 +135,8 @@ func TestAStalledViewerIsMovedByPolicy(t *testing.T) {
 	}
 }
 
-// jumps checks that tags are the script's, in order, and that where some are missing the next one is a key frame. It returns how
-// many are missing from tag next on, or in between if that is -1.
+// jumps checks that tags are the script's, in order, and that where some are missing the next one is a key frame. It
+// returns how many are missing from tag next on, or in between if that is -1.
 func jumps(t *testing.T, sc *script, tags [][]byte, next int) (missing int) {
 	t.Helper()
 	at := map[string]int{}
@@ -244,8 +245,8 @@ func TestDrainGivesViewersTheRest(t *testing.T) {
 	f.Logged("viewer ended", `reason="stream ended"`)
 }
 
-// A server that is told to end does so in its time with viewers of every kind: that keep up, that wait for a publisher, and that
-// take nothing, of each form, over HTTP/1 and HTTP/2.
+// A server that is told to end does so in its time with viewers of every kind: that keep up, that wait for a publisher,
+// and that take nothing, of each form, over HTTP/1 and HTTP/2.
 func TestDrainEndsViewersOfEveryKind(t *testing.T) {
 	f := serve(t, func(c *Config) { c.Unsent = smallBuffer })
 	sc := newScript(4, 5, 700_000)
@@ -335,6 +336,32 @@ func TestWhoWaitsForAKeyFrameIsNotBehind(t *testing.T) {
 	}
 	if got := lag(); got != (broadcast.Lag{}) {
 		t.Errorf("with everything the viewer is behind by %+v", got)
+	}
+}
+
+// A viewer that is found behind again and again, and has not caught up meanwhile, is counted once.
+func TestAViewerIsFoundBehindOnce(t *testing.T) {
+	p := shortStream(t)
+	defer p.Close(nil)
+	p.s.open(formatFLV, nil)
+	v, err := p.s.enter(watchRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.cursor.Close()
+	var c millrace.Chain
+	c.AppendCopy([]byte("frame"))
+	if err := p.s.publish(&c, true); err != nil {
+		t.Fatal(err)
+	}
+	v.writing.Store(true)
+	for range 3 {
+		if got := v.inspect(int64(10 * time.Second)); got.behind != 1 {
+			t.Errorf("%+v", got)
+		}
+	}
+	if n := p.s.hub.counters.seen[lagTime].Load(); n != 1 {
+		t.Errorf("counted %d times", n)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace-io/millrace/frame/mp4"
 )
 
-// An mp4Rendition converts a stream to fragmented MP4 while it has MP4 viewers. It is one goroutine with a cursor in the
-// stream's ring, which publishes to the ring of a rendition of its own.
+// An mp4Rendition converts a stream to fragmented MP4 while it has MP4 viewers. It is one goroutine with a cursor in
+// the stream's ring, which publishes to the ring of a rendition of its own.
 type mp4Rendition struct {
 	out    *rendition
 	live   *rendition
@@ -27,7 +27,6 @@ type mp4Rendition struct {
 	tag      millrace.Chain
 	fragment millrace.Chain
 	unheard  int  // bytes of fragments since viewers were served
-	isReady  bool // ready is closed
 	init     bool // viewers have been given an init segment
 	hasTrack bool // the muxer has taken a sequence header
 	hope     hopeTimer
@@ -35,7 +34,7 @@ type mp4Rendition struct {
 
 	gap     videoGap
 	skipped bool   // frames are missing in front of the next one
-	skips   int    // how often that was so
+	warned  bool   // that was logged
 	shift   uint32 // what those were, in ms: it is taken off the time of all that follows
 	last    uint32 // time of the last frame in the file
 }
@@ -47,8 +46,8 @@ var errNewInit = errors.New("the stream's codecs changed, and an MP4 file cannot
 var errNoSequenceHeader = errors.New("no sequence header of H.264, H.265 or AAC has come")
 
 const (
-	// fragmentRoom is what a fragment may have beside the samples that a muxer's MaxWaitBytes counts: a header of 2 KiB, and a
-	// frame of sound that was open when the fragment before left.
+	// fragmentRoom is what a fragment may have beside the samples that a muxer's MaxWaitBytes counts: a header of 2 KiB,
+	// and a frame of sound that was open when the fragment before left.
 	fragmentRoom = 16 << 10
 	// unheardBytes is how much of a flood is made before viewers are served. An encoder's stream never gets there.
 	unheardBytes = 64 << 10
@@ -199,8 +198,9 @@ func (m *mp4Rendition) source(ctx context.Context, news *broadcast.Watcher) func
 
 // setReady closes ready.
 func (m *mp4Rendition) setReady() {
-	if !m.isReady {
-		m.isReady = true
+	select {
+	case <-m.ready:
+	default:
 		close(m.ready)
 	}
 }
@@ -213,17 +213,17 @@ func (m *mp4Rendition) miss(lost broadcast.Missed) {
 	viewers := m.out.viewers
 	s.mu.Unlock()
 	m.skipped = true
-	if m.skips++; m.skips == 1 {
+	if !m.warned {
+		m.warned = true
 		s.log.Warn("the making of MP4 is behind what is kept, and skips to the newest key frame", "viewers", viewers,
 			"frames", lost.Frames, "bytes", lost.Bytes, "reason", lost.Why.String())
 	}
 	lost.Frames *= viewers
-	s.lost.Add(int64(lost.Frames))
-	s.hub.counters.lost(lost)
+	s.noteLost(lost)
 }
 
-// place moves t to its time in the file. Where frames are missing the file goes on without a pause: in a pause a browser would
-// go on with the sound at once, and be as long late with the pictures from then on.
+// place moves t to its time in the file. Where frames are missing the file goes on without a pause: in a pause a
+// browser would go on with the sound at once, and be as long late with the pictures from then on.
 func (m *mp4Rendition) place(t *flv.Tag) error {
 	if t.Packet != flv.PacketFrame {
 		return nil

@@ -127,8 +127,8 @@ func TestMP4EndsWhenTheCodecsChange(t *testing.T) {
 	again.Rest()
 }
 
-// A viewer that waited for a stream of which nothing can be had as MP4 is cut when that is known, and told why when it comes
-// again.
+// A viewer that waited for a stream of which nothing can be had as MP4 is cut when that is known, and told why when it
+// comes again.
 func TestMP4OfNothingEnds(t *testing.T) {
 	f := serve(t, nil)
 	w := f.Ask("/live/cam.mp4", 0)
@@ -247,7 +247,8 @@ type mill struct {
 	view *broadcast.Cursor // of its only viewer
 }
 
-// newMill publishes what stands before the tags of sc, and then makes a rendition, which waits for the test to begin it.
+// newMill publishes what stands before the tags of sc, and then makes a rendition, which waits for the test to begin
+// it.
 func newMill(t *testing.T, change func(*Config), sc *script) *mill {
 	t.Helper()
 	cfg := testConfig()
@@ -361,8 +362,8 @@ func boxes(t *testing.T, p []byte, f func(kind string, body []byte)) {
 	}
 }
 
-// contiguous checks that each track goes on where it was, and that the pictures begin with a key frame. It returns how many
-// samples there are.
+// contiguous checks that each track goes on where it was, and that the pictures begin with a key frame. It returns how
+// many samples there are.
 func contiguous(t *testing.T, list []stretch) (samples int) {
 	t.Helper()
 	ends := map[int]int64{}

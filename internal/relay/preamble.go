@@ -5,8 +5,8 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// A preamble holds what a viewer of FLV needs before it can start at a key frame, in the order in which it gets it. These
-// are copies, because a share of so small a tag would keep the whole block that it came in.
+// A preamble holds what a viewer of FLV needs before it can start at a key frame, in the order in which it gets it.
+// These are copies, because a share of so small a tag would keep the whole block that it came in.
 type preamble struct {
 	metadata  millrace.Chain
 	videoHead millrace.Chain
@@ -99,8 +99,8 @@ func (p *preamble) other(t flv.Tag) *millrace.Chain {
 	return &found.tag
 }
 
-// defaultTracks says which kinds of a stream have a default track. Only enhanced FLV of several tracks may have none. A player
-// takes the default track unless it is told otherwise.
+// defaultTracks says which kinds of a stream have a default track. Only enhanced FLV of several tracks may have none. A
+// player takes the default track unless it is told otherwise.
 type defaultTracks struct{ video, audio bool }
 
 func (d *defaultTracks) note(t flv.Tag) {

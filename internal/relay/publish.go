@@ -11,16 +11,16 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// PublishName returns the name of the stream that is published at NAME or NAME.flv, so that one address serves both to publish
-// and to watch. An error is a [Refusal].
+// PublishName returns the name of the stream that is published at NAME or NAME.flv, so that one address serves both to
+// publish and to watch. An error is a [Refusal].
 func PublishName(path string) (string, error) {
 	name := strings.TrimSuffix(path, extFLV)
-	return name, checkName(name)
+	return name, CheckName(name)
 }
 
-// Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [Refusal]: the body was
-// not read, and the caller answers. A plain HTTP/1.1 connection is taken over, and Publish returns at once, so that
-// net/http's buffers and stack do not live as long as the stream.
+// Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [Refusal]: the
+// body was not read, and the caller answers. A plain HTTP/1.1 connection is taken over, and Publish returns at once, so
+// that net/http's buffers and stack do not live as long as the stream.
 func (h *Hub) Publish(w http.ResponseWriter, r *http.Request, name string) error {
 	p, err := h.Open(name, r.RemoteAddr)
 	if err != nil {

@@ -18,8 +18,8 @@ var (
 	// errEmpty refuses a body without a byte.
 	errEmpty = errors.New("the body is empty")
 	// errSecondHeader refuses a second file after the first one: its times begin anew, and it may be of other codecs.
-	errSecondHeader = errors.New("a second FLV header in the body: files do not become one stream by standing one behind the other, " +
-		"join them first (ffmpeg -f concat), or send one after the other")
+	errSecondHeader = errors.New("a second FLV header in the body: files do not become one stream by standing one behind the " +
+		"other, join them first (ffmpeg -f concat), or send one after the other")
 	// errPanic ends a stream after a panic in this package.
 	errPanic = errors.New("internal error")
 )
@@ -46,10 +46,10 @@ type Publisher struct {
 	size     string // of the picture, as in 640x360; "" if not known
 }
 
-// Open begins a stream of the given name; address says in logs and in the API who publishes it. An error is a [Refusal].
-// Viewers find the stream when its format is known. The caller ends it with Close, and then calls Done.
+// Open begins a stream of the given name; address says in logs and in the API who publishes it. An error is a
+// [Refusal]. Viewers find the stream when its format is known. The caller ends it with Close, and then calls Done.
 func (h *Hub) Open(name, address string) (*Publisher, error) {
-	err := checkName(name)
+	err := CheckName(name)
 	s := h.newStream(name, address)
 	if err == nil {
 		err = h.claim(s)
@@ -93,8 +93,8 @@ func (p *Publisher) Flush() {
 	}
 }
 
-// ReadBody publishes all of body: FLV if it begins like that, and otherwise bytes as they come. It returns nil when the body
-// ends where it may end. A panic is logged, and ends this stream alone.
+// ReadBody publishes all of body: FLV if it begins like that, and otherwise bytes as they come. It returns nil when the
+// body ends where it may end. A panic is logged, and ends this stream alone.
 func (p *Publisher) ReadBody(body io.Reader) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -244,8 +244,8 @@ func (p *Publisher) settle(t flv.Tag) {
 	}
 }
 
-// isStart reports whether viewers can start at a tag: of the default track, where there is one. Without pictures each piece
-// of sound stands alone.
+// isStart reports whether viewers can start at a tag: of the default track, where there is one. Without pictures each
+// piece of sound stands alone.
 func (p *Publisher) isStart(t flv.Tag) bool {
 	if p.first.beside(t) {
 		return false
@@ -255,7 +255,8 @@ func (p *Publisher) isStart(t flv.Tag) bool {
 		p.s.noVideo.Store(gap)
 		if !p.gapLogged {
 			p.gapLogged = true
-			p.s.log.Info("there is sound, but no picture has come for a while: new viewers begin with the sound", "while", videoGapAfter*time.Millisecond)
+			p.s.log.Info("there is sound, but no picture has come for a while: new viewers begin with the sound",
+				"while", videoGapAfter*time.Millisecond)
 		}
 	}
 	return t.Key || t.Type == flv.TypeAudio && (gap || !p.pictures)
@@ -331,7 +332,8 @@ func (m *meter) noteCuts(s *stream) {
 	if m.cuts == 0 {
 		cfg := &s.hub.cfg
 		s.log.Warn("a group of pictures is longer than what is kept: late viewers get nothing until the next key frame "+
-			"(--keep-bytes, --keep-frames, or a shorter key frame interval)", "keep-bytes", cfg.KeepBytes, "keep-frames", cfg.KeepFrames)
+			"(--keep-bytes, --keep-frames, or a shorter key frame interval)",
+			"keep-bytes", cfg.KeepBytes, "keep-frames", cfg.KeepFrames)
 	}
 	m.cuts = n
 }

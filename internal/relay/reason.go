@@ -9,7 +9,7 @@ const (
 	connected    disconnectReason = iota
 	hungUp                        // the viewer closed its connection
 	streamEnded                   // the viewer got all of the stream
-	codecsChange                  // the stream goes on with codecs that an MP4 file cannot follow; the viewer got all up to there
+	codecsChange                  // the viewer got all up to codecs that an MP4 file cannot follow
 	lagBytes                      // dropped by policy: further behind than its allowance
 	lagFrames                     // the same
 	lagTime                       // the same

@@ -1,11 +1,15 @@
 package relay
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,8 +58,9 @@ func TestViewersGetTheStreamByteForByte(t *testing.T) {
 	}
 }
 
-// A viewer that has waited for the stream gets all of it. A late one gets what is needed to start, and then the newest group of
-// pictures, or where there are no pictures the newest piece of sound. Each name is free again when its stream has ended.
+// A viewer that has waited for the stream gets all of it. A late one gets what is needed to start, and then the newest
+// group of pictures, or where there are no pictures the newest piece of sound. Each name is free again when its stream
+// has ended.
 func TestWhatViewersGet(t *testing.T) {
 	f := serve(t, nil)
 	sc := newScript(3, 10, 2000)
@@ -249,45 +254,94 @@ func TestWhatIsNotPublishedIsNotCounted(t *testing.T) {
 	}
 }
 
-// Viewers that lose the end of a stream, because it came faster than they take it, are told that it has ended.
+// Viewers of a server with its defaults, which take a stream more slowly than it comes and lose its end, are told that
+// it has ended.
 func TestViewersWhoLoseTheEndOfAStreamGetItsEnd(t *testing.T) {
-	f := serve(t, func(c *Config) {
-		c.KeepBytes, c.MaxTagBytes, c.Unsent = 256<<10, 128<<10, smallBuffer
-		c.LagBytes, c.LagTime = 0, 0
-	})
-	var watchers []*relaytest.Watcher
-	for range 16 {
-		watchers = append(watchers, f.Ask("/live/cam", smallBuffer))
+	const viewers, pictures = 16, 1000
+	f := serve(t, func(c *Config) { c.Latency = defaultLatency })
+	sc := newScript(1, 0, 0)
+	body := bytes.NewBuffer(sc.start())
+	for i := range pictures {
+		body.Write(picture(i == 0, uint32(40*i), 40_000))
 	}
-	f.waiting("cam", len(watchers))
-	sc := newScript(1, 100, 40_000)
-	if res := f.Request("POST", "/live/cam", string(sc.whole())); res.Status != http.StatusOK {
-		t.Fatalf("%d %s", res.Status, res.Body)
+	var all sync.WaitGroup
+	for range viewers {
+		w := f.Ask("/live/cam", 0)
+		all.Go(func() {
+			res, err := http.ReadResponse(bufio.NewReaderSize(pacedReader{w.Conn}, 64<<10), nil)
+			if err == nil {
+				_, _ = io.CopyN(io.Discard, res.Body, int64(len(sc.header)))
+				err = skipTags(res.Body)
+			}
+			if err != nil {
+				t.Errorf("a viewer reads to %v", err)
+			}
+		})
 	}
-	for _, w := range watchers {
-		w.Begin()
-		cut(t, w.Rest()[len(sc.header):])
+	f.waiting("cam", viewers)
+	if res := f.Request("POST", "/live/cam", body.String()); res.Status != http.StatusOK {
+		t.Errorf("%d %s", res.Status, res.Body)
 	}
+	all.Wait()
 	f.viewers(0)
-	f.Logged("viewer ended", `reason="stream ended"`, "missed=")
 }
 
-// What does not fit into the batch of the frame before it leaves all the same, though nothing follows.
+// A pacedReader reads as a viewer does whose connection is slow. What it returns depends on no clock.
+type pacedReader struct{ net.Conn }
+
+func (r pacedReader) Read(p []byte) (int, error) {
+	time.Sleep(2 * time.Millisecond)
+	return r.Conn.Read(p)
+}
+
+// skipTags reads whole tags to the end of r.
+func skipTags(r io.Reader) error {
+	var head [11]byte
+	for {
+		if _, err := io.ReadFull(r, head[:]); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if _, err := io.CopyN(io.Discard, r, 4+int64(head[1])<<16+int64(head[2])<<8+int64(head[3])); err != nil {
+			return io.ErrUnexpectedEOF
+		}
+	}
+}
+
+// picture returns a tag with a picture of size bytes.
+func picture(key bool, at uint32, size int) []byte {
+	first := byte(0x27)
+	if key {
+		first = 0x17
+	}
+	return flvTag(flv.TypeVideo, at, append([]byte{first, 1, 0, 0, 0}, make([]byte, size)...))
+}
+
+// A key frame that does not fit into the batch of the frame before it leaves all the same, though nothing follows.
 func TestTheLastFrameOfABurstLeavesAtOnce(t *testing.T) {
-	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
-		t.Run(latency.String(), func(t *testing.T) {
-			f := serve(t, func(c *Config) { c.Latency = latency })
+	for _, tt := range []struct {
+		by      func(t testing.TB) *http.Client
+		name    string
+		latency time.Duration
+	}{
+		{http2Client, "HTTP/2", defaultLatency},
+		{http2Client, "HTTP/2", 5 * time.Millisecond},
+		{http2Client, "HTTP/2", 0},
+		{http1Client, "HTTP/1", 0},
+	} {
+		t.Run(fmt.Sprintf("%s, latency %v", tt.name, tt.latency), func(t *testing.T) {
+			f := serve(t, func(c *Config) { c.Latency = tt.latency })
 			watchers := []*relaytest.Watcher{f.Ask("/live/cam", 0), f.Ask("/live/cam", 0)}
 			f.waiting("cam", 2)
-			p := f.PublisherBy(relaytest.HTTP2(t, 1<<20), "cam")
-			sc := newScript(1, 1, 100)
-			p.Send(sc.start())
+			p := f.PublisherBy(tt.by(t), "cam")
+			start := append(newScript(1, 0, 0).start(), picture(true, 0, 1000)...)
+			p.Send(start)
 			for _, w := range watchers {
 				w.Begin()
-				w.Next(len(sc.start()))
+				w.Next(len(start))
 			}
-			burst := append(flvTag(flv.TypeVideo, 0, append([]byte("\x17\x01\x00\x00\x00"), make([]byte, 20_000)...)),
-				flvTag(flv.TypeVideo, 40, append([]byte("\x17\x01\x00\x00\x00"), make([]byte, 300_000)...))...)
+			burst := append(picture(false, 40, 20_000), picture(true, 80, 300_000)...)
 			p.Send(burst)
 			for _, w := range watchers {
 				same(t, "the burst", w.Next(len(burst)), burst)
@@ -297,3 +351,7 @@ func TestTheLastFrameOfABurstLeavesAtOnce(t *testing.T) {
 		})
 	}
 }
+
+func http1Client(testing.TB) *http.Client { return http.DefaultClient }
+
+func http2Client(t testing.TB) *http.Client { return relaytest.HTTP2(t, 1<<20) }

@@ -74,8 +74,9 @@ func (s *stream) newRendition(f format, head []byte) *rendition {
 		broadcast.MaxBytes(cfg.KeepBytes), broadcast.MaxFrames(frames), broadcast.Latency(cfg.Latency))}
 }
 
-// cursor returns a new viewer's place in the ring: at the newest key frame, unless opts say otherwise. As long as nothing has
-// been published that a viewer cannot start after, it is at the head, so that the first viewers miss nothing. stream.mu is held.
+// cursor returns a new viewer's place in the ring: at the newest key frame, unless opts say otherwise. As long as
+// nothing has been published that a viewer cannot start after, it is at the head, so that the first viewers miss
+// nothing. stream.mu is held.
 func (r *rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 	cfg := &r.stream.hub.cfg
 	batch := batchBytes
@@ -93,15 +94,17 @@ func (r *rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 func (r *rendition) source() *broadcast.Cursor { return r.newCursor(broadcast.Lag{}) }
 
 func (r *rendition) newCursor(limits broadcast.Lag, opts ...broadcast.CursorOption) *broadcast.Cursor {
-	opts = append(opts, broadcast.MaxLagBytes(limits.Bytes), broadcast.MaxLagFrames(limits.Frames), broadcast.MaxLagTime(limits.Time))
+	opts = append(opts,
+		broadcast.MaxLagBytes(limits.Bytes), broadcast.MaxLagFrames(limits.Frames), broadcast.MaxLagTime(limits.Time))
 	if r.format == formatRaw || r.format == formatFLV && !r.stream.begun {
 		opts = append(opts, broadcast.FromHead())
 	}
 	return r.ring.Cursor(opts...)
 }
 
-// policy returns what happens to a viewer that is too far behind. Frames can be left out of FLV only. Bytes of an unknown
-// format have no place to go on from, and an MP4 player goes on with the sound at once but waits with the picture.
+// policy returns what happens to a viewer that is too far behind. Frames can be left out of FLV only. Bytes of an
+// unknown format have no place to go on from, and an MP4 player goes on with the sound at once but waits with the
+// picture.
 func (r *rendition) policy() Policy {
 	if r.format != formatFLV {
 		return Drop
@@ -115,8 +118,8 @@ func (r *rendition) close(why disconnectReason) {
 	_ = r.ring.Close()
 }
 
-// fanout returns the fanout that a new viewer belongs to: the one with the fewest viewers, or a new one when all have many and
-// there is a processor for it.
+// fanout returns the fanout that a new viewer belongs to: the one with the fewest viewers, or a new one when all have
+// many and there is a processor for it.
 func (r *rendition) fanout() *fanout {
 	r.mu.Lock()
 	defer r.mu.Unlock()

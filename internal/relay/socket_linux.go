@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vectorLen is how many pieces go out in one system call: what a batch is at most, and room for the response's head. The kernel
-// takes 1024.
+// vectorLen is how many pieces go out in one system call: what a batch is at most, and room for the response's head.
+// The kernel takes 1024.
 const vectorLen = 64 + 8
 
 // A vector is the scratch memory of a writer to sockets, and counts what it was used for.
@@ -66,8 +66,8 @@ func (s *socket) open(conn net.Conn) bool {
 	return true
 }
 
-// try writes line and then c until the kernel takes no more; it does not wait. What was taken is cut from line and discarded from
-// c. full says that the kernel takes no more at present.
+// try writes line and then c until the kernel takes no more; it does not wait. What was taken is cut from line and
+// discarded from c. full says that the kernel takes no more at present.
 func (s *socket) try(line *[]byte, c *millrace.Chain, vec *vector) (full bool, err error) {
 	err = s.call(s.tryFn, line, c, vec, nil)
 	return s.full, err
@@ -80,7 +80,9 @@ func (s *socket) wait(line *[]byte, c *millrace.Chain, vec *vector, progress *at
 }
 
 // call calls fn with the file descriptor, again each time that the socket becomes writable until fn returns true.
-func (s *socket) call(fn func(fd uintptr) bool, line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) error {
+func (s *socket) call(
+	fn func(fd uintptr) bool, line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64,
+) error {
 	s.line, s.chain, s.vec, s.progress, s.full, s.err = line, c, vec, progress, false, nil
 	err := s.raw.Write(fn)
 	s.line, s.chain, s.vec, s.progress = nil, nil, nil, nil // keep nothing alive
@@ -145,8 +147,9 @@ func (s *socket) write(fd uintptr) outcome {
 	}
 }
 
-// writev gives line and then the first pieces of c to the socket in one system call, without copying, waiting or allocating.
-// It borrows both, and returns how many bytes it offered and how many of them the kernel took. There is at least one.
+// writev gives line and then the first pieces of c to the socket in one system call, without copying, waiting or
+// allocating. It borrows both, and returns how many bytes it offered and how many of them the kernel took. There is at
+// least one.
 func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, offered int, errno unix.Errno) {
 	n := 0
 	if len(line) > 0 {
@@ -173,8 +176,8 @@ func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, off
 	return int(r), offered, 0
 }
 
-// BoundUnsent bounds the bytes that the kernel holds for c without having sent them. A connection that has no such bound, a
-// Unix socket say, works without.
+// BoundUnsent bounds the bytes that the kernel holds for c without having sent them. A connection that has no such
+// bound, a Unix socket say, works without.
 func BoundUnsent(c net.Conn, n int) {
 	tcp, ok := c.(syscall.Conn)
 	if !ok || n <= 0 {

@@ -29,8 +29,8 @@ func chainOf(p []byte, size int) millrace.Chain {
 	return c
 }
 
-// A send that is cancelled after any number of bytes has sent exactly what is no longer in the chain: nothing is lost and
-// nothing is sent twice, and the blocks go back.
+// A send that is cancelled after any number of bytes has sent exactly what is no longer in the chain: nothing is lost
+// and nothing is sent twice, and the blocks go back.
 func TestASendCancelledAtEveryByte(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	data := noise(rand.New(rand.NewPCG(1, 2)), 40_000)
@@ -108,7 +108,8 @@ func sendAll(t *testing.T, c *millrace.Chain) <-chan [32]byte {
 	return sum
 }
 
-// Senders that do not wait, that wait, and that change from one to the other between two calls give the receiver the same.
+// Senders that do not wait, that wait, and that change from one to the other between two calls give the receiver the
+// same.
 func TestSendsInAllWaysArriveWhole(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	rnd := rand.New(rand.NewPCG(3, 4))
@@ -230,8 +231,8 @@ func TestUnsentBytesAreBounded(t *testing.T) {
 	w.Rest()
 }
 
-// A viewer that keeps up until the stream ends, and finds only then that the ring has lost the rest, has reached the end: it is
-// not up to date with a stream that goes on.
+// A viewer that keeps up until the stream ends, and finds only then that the ring has lost the rest, has reached the
+// end: it is not up to date with a stream that goes on.
 func TestAViewerThatLosesTheEndHasEnded(t *testing.T) {
 	for name, write := range map[string]func(*viewer) bool{
 		"by the fanout":             func(v *viewer) bool { return v.writeNow(new(vector)) != ended },

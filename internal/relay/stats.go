@@ -7,8 +7,8 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 )
 
-// counters counts what happens in a Hub. They are plain atomic numbers: what is done for every batch does not go through a
-// metrics library.
+// counters counts what happens in a Hub. They are plain atomic numbers: what is done for every batch does not go
+// through a metrics library.
 type counters struct {
 	published  atomic.Int64 // streams
 	bytesIn    atomic.Int64
@@ -19,25 +19,9 @@ type counters struct {
 	watching   [paths]atomic.Int64
 	came       [paths]atomic.Int64
 	dropped    [disconnectReasons]atomic.Int64
-	seen       [disconnectReasons]atomic.Int64 // viewers that were found too far behind
-	frames     [broadcast.Refused + 1]atomic.Int64
+	seen       [disconnectReasons]atomic.Int64     // viewers that were found too far behind
+	lost       [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past
 }
-
-func (c *counters) viewerCame(p path) {
-	c.came[p].Add(1)
-	c.watching[p].Add(1)
-}
-
-func (c *counters) viewerLeft(p path, why disconnectReason) {
-	c.watching[p].Add(-1)
-	if why.byServer() {
-		c.dropped[why].Add(1)
-	}
-}
-
-func (c *counters) seenBehind(why disconnectReason) { c.seen[why].Add(1) }
-
-func (c *counters) lost(m broadcast.Missed) { c.frames[m.Why].Add(int64(m.Frames)) }
 
 // Stats is a snapshot of a Hub. The maps have an entry for every key that there can be.
 type Stats struct {
@@ -73,8 +57,9 @@ func (h *Hub) Stats() Stats {
 	list := h.Streams()
 	st := Stats{
 		Streams: len(list), Viewers: h.Viewers(), Published: c.published.Load(),
-		BytesIn: c.bytesIn.Load(), FramesIn: c.framesIn.Load(), GroupsCut: c.groupsCut.Load(), WriteCalls: c.writeCalls.Load(),
-		Paths: make(map[string]PathStats), FoundBehind: make(map[string]int64), Dropped: make(map[string]int64), FramesLost: make(map[string]int64),
+		BytesIn: c.bytesIn.Load(), FramesIn: c.framesIn.Load(), GroupsCut: c.groupsCut.Load(),
+		WriteCalls: c.writeCalls.Load(), Paths: make(map[string]PathStats),
+		FoundBehind: make(map[string]int64), Dropped: make(map[string]int64), FramesLost: make(map[string]int64),
 	}
 	for _, s := range list {
 		st.KeptBytes += s.KeptBytes
@@ -96,7 +81,7 @@ func (h *Hub) Stats() Stats {
 		}
 	}
 	for why := broadcast.LagBytes; why <= broadcast.Refused; why++ {
-		st.FramesLost[why.String()] = c.frames[why].Load()
+		st.FramesLost[why.String()] = c.lost[why].Load()
 	}
 	return st
 }

@@ -23,8 +23,7 @@ type stream struct {
 	log       *slog.Logger
 	started   time.Time
 
-	visible bool       // viewers can find it; guarded by hub.mu
-	live    *rendition // the stream as it comes; set before visible
+	live *rendition // the stream as it comes; set under hub.mu, and from then on viewers can find it
 
 	// The publisher's goroutine writes these and others read them.
 	bytesIn  atomic.Int64
@@ -49,9 +48,8 @@ func (h *Hub) newStream(name, publisher string) *stream {
 
 // open says what the publisher sends, and lets viewers find the stream.
 func (s *stream) open(f format, head []byte) {
-	s.live = s.newRendition(f, head)
 	s.hub.counters.published.Add(1)
-	s.hub.announce(s)
+	s.hub.announce(s, s.newRendition(f, head))
 	s.log.Info("publisher started", "publisher", s.publisher, "format", f.String())
 }
 
@@ -146,8 +144,8 @@ func (s *stream) publish(c *millrace.Chain, key bool) error {
 	return err
 }
 
-// configure adds a frame that is also what viewers need before they can start at a later key frame. It takes ownership of
-// both.
+// configure adds a frame that is also what viewers need before they can start at a later key frame. It takes ownership
+// of both.
 func (s *stream) configure(c, preamble *millrace.Chain) error {
 	s.mu.Lock() // so that a viewer that enters gets it once
 	defer s.mu.Unlock()
@@ -166,6 +164,12 @@ func (s *stream) count(n int) {
 	s.framesIn.Add(1)
 	s.hub.counters.bytesIn.Add(int64(n))
 	s.hub.counters.framesIn.Add(1)
+}
+
+// noteLost counts frames that viewers were moved past.
+func (s *stream) noteLost(m broadcast.Missed) {
+	s.lost.Add(int64(m.Frames))
+	s.hub.counters.lost[m.Why].Add(int64(m.Frames))
 }
 
 // end closes the stream: viewers get the rest, and others wait for the next publisher.

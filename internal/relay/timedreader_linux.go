@@ -15,7 +15,8 @@ import (
 const (
 	// leastBeat is the smallest latency bound with which publishers are read by the clock.
 	leastBeat = 5 * time.Millisecond
-	// gatherBytes is what a read should find at most: more would fill the kernel's receive buffer and slow the publisher down.
+	// gatherBytes is what a read should find at most: more would fill the kernel's receive buffer and slow the publisher
+	// down.
 	gatherBytes = 48 << 10
 	// floodPause is how long a read waits after one that found more.
 	floodPause = time.Millisecond
@@ -23,9 +24,9 @@ const (
 	flushBytes = 64 << 10
 )
 
-// A timedReader reads a publisher's connection once a beat, and not as packets arrive: a packet that wakes the process costs
-// more than reading it does. Beats are the same for all connections, so that one wake-up serves all. The connection is
-// outside of the runtime's poller, which each packet would wake all the same.
+// A timedReader reads a publisher's connection once a beat, and not as packets arrive: a packet that wakes the process
+// costs more than reading it does. Beats are the same for all connections, so that one wake-up serves all. The
+// connection is outside of the runtime's poller, which each packet would wake all the same.
 type timedReader struct {
 	fd    int
 	beat  time.Duration
@@ -65,7 +66,8 @@ func (t *timedReader) Read(p []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		}
 		// Raw, because the call does not wait: telling the scheduler of it would wake the runtime's monitor at each beat.
-		r, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(t.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+		r, _, errno := unix.RawSyscall(unix.SYS_READ,
+			uintptr(t.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 		switch n := int(r); {
 		case errno == 0 && n > 0:
 			t.empty = n < len(p)

@@ -5,14 +5,14 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// videoGapAfter is how much of a stream, in ms, passes without a picture before new viewers are no longer left to wait for the
-// next one. As long as pictures come, a key frame comes too; encoders of slides send one every few seconds.
+// videoGapAfter is how much of a stream, in ms, passes without a picture before new viewers are no longer left to wait
+// for the next one. As long as pictures come, a key frame comes too; encoders of slides send one every few seconds.
 const videoGapAfter = 10_000
 
-// A videoGap watches for pictures that stay away while the sound goes on: the camera is off, or its sequence header was a
-// promise. New viewers would wait without an end, so they begin with the sound. There is no gap while a group of pictures is
-// kept that a viewer can start at: x264 holds back forty of a still picture, which may be as many seconds, and what it
-// sends after them cannot be decoded without their key frame.
+// A videoGap watches for pictures that stay away while the sound goes on: the camera is off, or its sequence header was
+// a promise. New viewers would wait without an end, so they begin with the sound. There is no gap while a group of
+// pictures is kept that a viewer can start at: x264 holds back forty of a still picture, which may be as many seconds,
+// and what it sends after them cannot be decoded without their key frame.
 type videoGap struct {
 	open     bool   // there is such a gap
 	counting bool   // there was sound since the last picture

@@ -64,8 +64,8 @@ func pieces(n int, at uint32) (tags [][]byte) {
 	return tags
 }
 
-// Late viewers of a stream whose pictures do not come, or have not come for long, begin with the sound; when pictures come
-// again, with those.
+// Late viewers of a stream whose pictures do not come, or have not come for long, begin with the sound; when pictures
+// come again, with those.
 func TestLateViewersInAVideoGap(t *testing.T) {
 	for name, pictures := range map[string]int{"no picture": 0, "a group that is not kept": 6} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 
 // A viewer is one response that a rendition is written to.
 //
-// At any moment one goroutine has it, and uses cursor, pending and the connection: its fanout's while the viewer is healthy,
-// and its own otherwise. Every goroutine may call end.
+// At any moment one goroutine has it, and uses cursor, pending and the connection: its fanout's while the viewer is
+// healthy, and its own otherwise. Every goroutine may call end.
 type viewer struct {
 	rendition *rendition
 	fanout    *fanout
@@ -63,14 +63,17 @@ func (v *viewer) hasEnded() bool { return disconnectReason(v.reason.Load()) != c
 // sentAll reports whether nothing that was taken is left.
 func (v *viewer) sentAll() bool { return v.pending.Len() == 0 && len(v.chunks.line) == 0 }
 
-// end disconnects v, unless it has ended before. The goroutine that has v notices, because its call on the connection fails,
-// and calls finish.
+// end disconnects v, unless it has ended before. The goroutine that has v notices, because its call on the connection
+// fails, and calls finish.
 func (v *viewer) end(why disconnectReason) {
 	if !v.reason.CompareAndSwap(int32(connected), int32(why)) {
 		return
 	}
 	if v.conn != nil {
-		disconnect(v.conn, why.byServer())
+		if why.byServer() {
+			reset(v.conn)
+		}
+		_ = v.conn.Close()
 	}
 	if v.over != nil {
 		close(v.over)
@@ -80,21 +83,17 @@ func (v *viewer) end(why disconnectReason) {
 	}
 }
 
-// disconnect closes c. With reset it does not leave what c has not taken to the kernel, which would try to deliver that for
-// minutes.
-func disconnect(c net.Conn, reset bool) {
-	if carrier, ok := carrierOf(c).(interface {
-		SetLinger(sec int) error
-		Close() error
-	}); ok && reset {
-		_ = carrier.SetLinger(0)
-		_ = carrier.Close() // before TLS can wait to say goodbye
+// reset closes c, and does not leave what c has not taken to the kernel, which would try to deliver that for minutes.
+func reset(c net.Conn) {
+	if tcp, ok := CarrierOf(c).(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+		_ = tcp.Close() // before TLS can wait to say goodbye
 	}
-	_ = c.Close()
 }
 
-// carrierOf returns the connection under TLS, or c.
-func carrierOf(c net.Conn) net.Conn {
+// CarrierOf returns the connection that carries what is written to c: the one under TLS, or c. It is there to be asked
+// and told what TCP knows, and not to be read from or written to.
+func CarrierOf(c net.Conn) net.Conn {
 	if sealed, ok := c.(interface{ NetConn() net.Conn }); ok {
 		return sealed.NetConn()
 	}
@@ -115,7 +114,10 @@ func (v *viewer) finish() {
 	}
 	v.fanout.viewers.Add(-1)
 	s, why := v.rendition.stream, disconnectReason(v.reason.Load())
-	s.hub.counters.viewerLeft(v.path, why)
+	s.hub.counters.watching[v.path].Add(-1)
+	if why.byServer() {
+		s.hub.counters.dropped[why].Add(1)
+	}
 	attrs := []any{
 		"viewer", v.remote, "form", v.rendition.format.String(), "reason", why.String(), "bytes", v.sent,
 		"time", time.Duration(now() - v.since).Round(time.Millisecond),
@@ -139,8 +141,8 @@ func (v *viewer) abandon() {
 	v.finish()
 }
 
-// take moves the next batch from the ring to pending, which is empty. At the end of the ring that is what tells the client of
-// the end, if there is such a thing, and then take returns io.EOF.
+// take moves the next batch from the ring to pending, which is empty. At the end of the ring that is what tells the
+// client of the end, if there is such a thing, and then take returns io.EOF.
 func (v *viewer) take() error {
 	b, err := v.cursor.Take(&v.pending)
 	v.more = b.More
@@ -175,11 +177,8 @@ func (v *viewer) miss(m broadcast.Missed) {
 		v.end(lagReason(m.Why))
 		return
 	}
-	s.lost.Add(int64(m.Frames))
-	s.hub.counters.lost(m)
-	if v.behind.CompareAndSwap(false, true) {
-		s.hub.counters.seenBehind(lagReason(m.Why))
-	}
+	s.noteLost(m)
+	v.fallBehind(lagReason(m.Why))
 	if v.missed.Why == broadcast.NotMissed {
 		v.missed.Why = m.Why
 		s.log.Warn("viewer skips to the newest key frame", "viewer", v.remote,
@@ -189,8 +188,17 @@ func (v *viewer) miss(m broadcast.Missed) {
 	v.missed.Bytes += m.Bytes
 }
 
-// inspect looks at a viewer that another goroutine has, and ends it if it is stalled, or if it is too far behind and the
-// policy says so. at is the present.
+// fallBehind notes that v is over its allowance. It returns false if that was known.
+func (v *viewer) fallBehind(why disconnectReason) bool {
+	if !v.behind.CompareAndSwap(false, true) {
+		return false
+	}
+	v.rendition.stream.hub.counters.seen[why].Add(1)
+	return true
+}
+
+// inspect looks at a viewer that another goroutine has, and ends it if it is stalled, or if it is too far behind and
+// the policy says so. at is the present.
 func (v *viewer) inspect(at int64) lagReport {
 	if !v.writing.Load() {
 		return lagReport{} // it waits for frames
@@ -198,13 +206,10 @@ func (v *viewer) inspect(at int64) lagReport {
 	s := v.rendition.stream
 	lag := v.lag(at)
 	if why := v.exceeds(lag); why != connected {
-		if v.behind.CompareAndSwap(false, true) {
-			s.hub.counters.seenBehind(why)
-			if !v.warned {
-				v.warned = true
-				s.log.Warn("viewer is too far behind", "viewer", v.remote, "reason", why.String(),
-					"bytes", lag.Bytes, "frames", lag.Frames, "time", lag.Time.Round(time.Millisecond))
-			}
+		if v.fallBehind(why) && !v.warned {
+			v.warned = true
+			s.log.Warn("viewer is too far behind", "viewer", v.remote, "reason", why.String(),
+				"bytes", lag.Bytes, "frames", lag.Frames, "time", lag.Time.Round(time.Millisecond))
 		}
 		if v.rendition.policy() == Drop {
 			v.end(why)
@@ -231,8 +236,8 @@ func (v *viewer) lag(at int64) broadcast.Lag {
 	return lag
 }
 
-// exceeds returns which allowance a lag exceeds, or connected. The allowance counts from where the viewer began until it has
-// caught up.
+// exceeds returns which allowance a lag exceeds, or connected. The allowance counts from where the viewer began until
+// it has caught up.
 func (v *viewer) exceeds(lag broadcast.Lag) disconnectReason {
 	if !v.arrived.Load() {
 		lag.Bytes -= v.start.Bytes
@@ -250,8 +255,8 @@ func (v *viewer) exceeds(lag broadcast.Lag) disconnectReason {
 	return connected
 }
 
-// listen reads what the viewer sends until it hangs up, which is the only way to notice that when there is nothing to write.
-// The goroutine's stack is all that it costs.
+// listen reads what the viewer sends until it hangs up, which is the only way to notice that when there is nothing to
+// write. The goroutine's stack is all that it costs.
 func (v *viewer) listen() {
 	var p [64]byte
 	why := failed
@@ -267,6 +272,6 @@ func (v *viewer) listen() {
 	v.fanout.remove(v)
 }
 
-// maxChatter is how much a viewer may send after its request. A second request on the same connection is not answered, and no
-// reason to read for ever.
+// maxChatter is how much a viewer may send after its request. A second request on the same connection is not answered,
+// and no reason to read for ever.
 const maxChatter = 64 << 10

@@ -41,7 +41,7 @@ func parseWatchRequest(r *http.Request, name string) (watchRequest, error) {
 			break
 		}
 	}
-	if err := checkName(want.name); err != nil {
+	if err := CheckName(want.name); err != nil {
 		return want, err
 	}
 	if q := r.URL.Query(); q.Has("start") {
@@ -57,9 +57,9 @@ func parseWatchRequest(r *http.Request, name string) (watchRequest, error) {
 	return want, nil
 }
 
-// Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [Refusal], which the caller answers,
-// or that of the request's context. Over HTTP/1 Watch takes over the connection and returns at once; otherwise it returns when
-// the viewer has ended.
+// Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [Refusal], which the caller
+// answers, or that of the request's context. Over HTTP/1 Watch takes over the connection and returns at once; otherwise
+// it returns when the viewer has ended.
 func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 	want, err := parseWatchRequest(r, name)
 	if err != nil {
@@ -72,7 +72,8 @@ func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 		if h.ends.Err() != nil {
 			return errDraining
 		}
-		return refusal(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", h.cfg.MaxViewers)
+		return refusal(http.StatusServiceUnavailable,
+			"the server has %d viewers, as many as --max-viewers allows", h.cfg.MaxViewers)
 	}
 	v, err := h.enter(r.Context(), want)
 	if err == nil {
@@ -91,8 +92,8 @@ func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 	return nil
 }
 
-// awaitReady waits until v can begin at the next key frame of its rendition. Until the rendition is ready, a key frame that
-// comes next may be an old one.
+// awaitReady waits until v can begin at the next key frame of its rendition. Until the rendition is ready, a key frame
+// that comes next may be an old one.
 func (v *viewer) awaitReady(ctx context.Context) error {
 	if v.cursor != nil {
 		return nil
@@ -116,7 +117,7 @@ func (h *Hub) head(w http.ResponseWriter, want watchRequest) error {
 	s := h.find(want.name)
 	h.mu.Unlock()
 	if s == nil {
-		return refusal(http.StatusNotFound, "no stream %q: it has no publisher", want.name)
+		return errAbsent(want.name)
 	}
 	f, err := s.format(want.ext)
 	if err == nil {
@@ -133,8 +134,8 @@ func setWatchHeader(h http.Header, f format) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// appendHead puts the response's head, and what every viewer of the rendition begins with, into pending, for a connection
-// that was taken over.
+// appendHead puts the response's head, and what every viewer of the rendition begins with, into pending, for a
+// connection that was taken over.
 func (v *viewer) appendHead(chunked bool) {
 	head := "HTTP/1.1 200 OK\r\n" +
 		"Content-Type: " + v.rendition.format.contentType() + "\r\n" +
@@ -154,11 +155,11 @@ func (v *viewer) appendHead(chunked bool) {
 	}
 }
 
-// serveConn serves v on a connection that was taken over, so that neither the handler's stack nor net/http's buffers live as
-// long as the viewer. It sends what is pending first, and returns at once.
+// serveConn serves v on a connection that was taken over, so that neither the handler's stack nor net/http's buffers
+// live as long as the viewer. It sends what is pending first, and returns at once.
 func (v *viewer) serveConn(conn net.Conn) {
 	v.conn = conn
-	BoundUnsent(carrierOf(conn), v.rendition.stream.hub.cfg.Unsent)
+	BoundUnsent(CarrierOf(conn), v.rendition.stream.hub.cfg.Unsent)
 	if v.path = pathWritev; !v.sock.open(conn) {
 		v.path = pathWrite
 		v.w, v.flush = conn, func() error { return nil }
@@ -209,7 +210,8 @@ func (v *viewer) follow() {
 func (v *viewer) enter() {
 	s := v.rendition.stream
 	v.fanout = v.rendition.fanout()
-	s.hub.counters.viewerCame(v.path)
+	s.hub.counters.came[v.path].Add(1)
+	s.hub.counters.watching[v.path].Add(1)
 	s.hub.serve(v)
 	s.log.Info("viewer started", "viewer", v.remote, "form", v.rendition.format.String(), "path", v.path.String())
 	v.fanout.add(v)

@@ -2,12 +2,13 @@ package relay
 
 import (
 	"bytes"
-	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/relay/relaytest"
 )
 
 func TestHeadAnswersTheHeaders(t *testing.T) {

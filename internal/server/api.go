@@ -26,18 +26,23 @@ type apiServer struct {
 	Loopback bool    `json:"loopback"` // only this machine reaches the server, unless through a proxy
 }
 
-// apiStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask: they are for the
-// operator.
+// apiStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask: they are
+// for the operator.
 func (s *Server) apiStreams(w http.ResponseWriter, _ *http.Request) {
-	s.tellStreams(w, s.publishAuth.loopback)
+	report := s.report()
+	if !s.publishAuth.loopback {
+		report.hideAddresses()
+	}
+	answer(w, report)
 }
 
 // adminStreams is apiStreams for the admin listener.
-func (s *Server) adminStreams(w http.ResponseWriter, _ *http.Request) { s.tellStreams(w, true) }
+func (s *Server) adminStreams(w http.ResponseWriter, _ *http.Request) { answer(w, s.report()) }
 
-func (s *Server) tellStreams(w http.ResponseWriter, addresses bool) {
+// report describes the server and its streams.
+func (s *Server) report() apiReport {
 	streams := s.relay.Streams()
-	report := apiReport{
+	return apiReport{
 		Server: apiServer{
 			Version: s.cfg.Version, Uptime: time.Since(s.started).Seconds(),
 			Streams: len(streams), Viewers: s.relay.Viewers(), BytesOut: s.relay.Stats().BytesOut,
@@ -46,10 +51,13 @@ func (s *Server) tellStreams(w http.ResponseWriter, addresses bool) {
 		},
 		Streams: streams,
 	}
-	for i := range streams {
-		if !addresses && streams[i].Publisher != demoName {
-			streams[i].Publisher = ""
+}
+
+// hideAddresses takes the publishers' addresses out.
+func (r *apiReport) hideAddresses() {
+	for i := range r.Streams {
+		if p := &r.Streams[i].Publisher; *p != demoName {
+			*p = ""
 		}
 	}
-	answer(w, http.StatusOK, report)
 }

@@ -14,8 +14,8 @@ import (
 // A publishAuth decides who may publish, and write blobs.
 //
 //   - With a token: a client that shows it, on every listener.
-//   - Without: a client of a loopback listener that names this machine in Host. The name matters because a page in a browser can
-//     make its own host name resolve to 127.0.0.1, and would then count as same-origin (DNS rebinding).
+//   - Without: a client of a loopback listener that names this machine in Host. The name matters because a page in a
+//     browser can make its own host name resolve to 127.0.0.1, and would then count as same-origin (DNS rebinding).
 //   - In both cases never a page of another site.
 type publishAuth struct {
 	token    string
@@ -47,8 +47,8 @@ func (a *publishAuth) check(r *http.Request) (status int, reason string) {
 			"publishing is off: this server can be reached from other machines and was started without --publish-token"
 	}
 	if !isLocalName(r.Host) {
-		return http.StatusForbidden, fmt.Sprintf("publishing without a token is for this machine only, and the request names host %.80q: "+
-			"use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
+		return http.StatusForbidden, fmt.Sprintf("publishing without a token is for this machine only, and the request names "+
+			"host %.80q: use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
 	}
 	return 0, ""
 }
@@ -64,9 +64,11 @@ func (a *publishAuth) policy() string {
 	return "off"
 }
 
-// mayPublish returns 0 if the request may publish, or the status and the reason of the refusal. It logs a refusal and sets the
-// headers of the answer, which the caller writes.
-func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, message string, attrs ...any) (status int, reason string) {
+// mayPublish returns 0 if the request may publish, or the status and the reason of the refusal. It logs a refusal and
+// sets the headers of the answer, which the caller writes.
+func (s *Server) mayPublish(
+	w http.ResponseWriter, r *http.Request, message string, attrs ...any,
+) (status int, reason string) {
 	if status, reason = s.publishAuth.check(r); status == 0 {
 		return 0, ""
 	}
@@ -80,12 +82,13 @@ func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, message stri
 // A readAuth decides who may read: streams, files, blobs, the page, the API and the metrics.
 //
 //   - With a token: a client that shows it, or that of publishers.
-//   - Without: every client; on a loopback listener, a client that names this machine in Host or shows the token of publishers.
-//     Otherwise a page of another site could read through a browser of this machine (DNS rebinding).
+//   - Without: every client; on a loopback listener, a client that names this machine in Host or shows the token of
+//     publishers. Otherwise a page of another site could read through a browser of this machine (DNS rebinding).
 //
-// A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the page's
-// requests, players and links need no token. The cookie gives no right to write. Browsers send a cookie to all ports of a host:
-// its value does not reveal the token, and its name depends on the token, so that servers beside each other keep their own.
+// A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the
+// page's requests, players and links need no token. The cookie gives no right to write. Browsers send a cookie to all
+// ports of a host: its value does not reveal the token, and its name depends on the token, so that servers beside each
+// other keep their own.
 type readAuth struct {
 	token, publish string // both may be empty
 	loopback       bool
@@ -100,8 +103,8 @@ func newReadAuth(token, publish string, listener net.Addr) *readAuth {
 		cookieName: "millrace-read-" + text[:8], cookieValue: text[8:]}
 }
 
-// check returns 0 if the request may read, or the status and the reason of the refusal. The cookie counts only if no token is
-// shown: it may come from an older token.
+// check returns 0 if the request may read, or the status and the reason of the refusal. The cookie counts only if no
+// token is shown: it may come from an older token.
 func (a *readAuth) check(r *http.Request) (status int, reason string) {
 	shown := shownToken(r)
 	switch {
@@ -131,8 +134,8 @@ func (a *readAuth) policy() string {
 	return "open"
 }
 
-// protect returns next for clients that may read. Requests that write are for publishAuth, and OPTIONS and /healthz are for
-// everyone: browsers and monitors cannot show a token with them.
+// protect returns next for clients that may read. Requests that write are for publishAuth, and OPTIONS and /healthz are
+// for everyone: browsers and monitors cannot show a token with them.
 func (s *Server) protect(a *readAuth, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -147,7 +150,8 @@ func (s *Server) protect(a *readAuth, next http.Handler) http.Handler {
 				level = slog.LevelDebug // port scanners would fill the log
 				h.Set("WWW-Authenticate", `Bearer realm="millrace"`)
 			}
-			s.log.Log(r.Context(), level, "reader refused", "path", r.URL.Path, "client", r.RemoteAddr, "status", status, "reason", reason)
+			s.log.Log(r.Context(), level, "reader refused",
+				"path", r.URL.Path, "client", r.RemoteAddr, "status", status, "reason", reason)
 			if strings.HasPrefix(r.URL.Path, "/live/") {
 				h.Set("Access-Control-Allow-Origin", "*") // without it a player on another site cannot see the status
 			}

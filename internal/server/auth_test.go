@@ -62,7 +62,8 @@ func TestPublishingThroughAPublicListener(t *testing.T) {
 	}
 }
 
-// A page of another site that resolves its own name to 127.0.0.1 cannot read from a server that only this machine reaches.
+// A page of another site that resolves its own name to 127.0.0.1 cannot read from a server that only this machine
+// reaches.
 func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 	local, public := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, &net.TCPAddr{IP: net.IPv4zero}
 	for host, here := range map[string]bool{
@@ -102,7 +103,8 @@ func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 	}
 }
 
-// The admin listener shows nothing of the command line, which has tokens and passwords, and checks Host as the main one does.
+// The admin listener shows nothing of the command line, which has tokens and passwords, and checks Host as the main one
+// does.
 func TestAdminListener(t *testing.T) {
 	ln, admin := listen(t), listen(t)
 	f := serveOn(t, Defaults(), &logBook{}, ln, admin)

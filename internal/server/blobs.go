@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -38,9 +37,9 @@ type blobService struct {
 	downloads *limiter
 	uploads   *limiter
 
-	answered [statusClasses]atomic.Int64 // requests, by the first digit of their status
-	received atomic.Int64                // bytes of bodies
-	stalled  atomic.Int64                // downloads that were cut because the client took nothing
+	answered statusCounts
+	received atomic.Int64 // bytes of bodies
+	stalled  atomic.Int64 // downloads that were cut because the client took nothing
 
 	sendfile, splice, copied atomic.Int64 // bytes sent
 }
@@ -90,8 +89,8 @@ func newBlobService(s *Server, store blob.Store, where string) *blobService {
 	}
 }
 
-// besideBlobs answers requests below blobsPath, and passes all others to next. A ServeMux would redirect a key such as a//b to
-// another key.
+// besideBlobs answers requests below blobsPath, and passes all others to next. A ServeMux would redirect a key such as
+// a//b to another key.
 func (s *Server) besideBlobs(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key, ok := strings.CutPrefix(r.URL.Path, blobsPath); ok {
@@ -110,7 +109,7 @@ func (s *Server) serveBlob(w http.ResponseWriter, r *http.Request, key string) {
 		return
 	}
 	response := &statusWriter{ResponseWriter: w}
-	defer func() { b.answered[min(max(response.status/100, 0), statusClasses-1)].Add(1) }()
+	defer func() { b.answered.add(response.status) }()
 	if err := blob.CheckKey(key); err != nil {
 		refuseBody(response, r, http.StatusBadRequest, err.Error())
 		return
@@ -121,8 +120,7 @@ func (s *Server) serveBlob(w http.ResponseWriter, r *http.Request, key string) {
 	case http.MethodPut, http.MethodDelete:
 		b.write(response, r, key)
 	default:
-		w.Header().Set("Allow", blobMethods)
-		refuseBody(response, r, http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q is not allowed here: %s", r.Method, blobMethods))
+		refuseMethod(response, r, blobMethods)
 	}
 }
 
@@ -170,7 +168,8 @@ func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
 
 // write answers PUT and DELETE.
 func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
-	status, reason := b.server.mayPublish(w, r, "blob refused", "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr)
+	status, reason := b.server.mayPublish(w, r, "blob refused",
+		"method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr)
 	if status != 0 {
 		refuseBody(w, r, status, "writing a blob needs the right to publish: "+reason)
 		return
@@ -180,8 +179,8 @@ func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
 	}
 }
 
-// change answers PUT and DELETE from clients that may write, unless it returns an error. Refusing takes no place among the
-// uploads.
+// change answers PUT and DELETE from clients that may write, unless it returns an error. Refusing takes no place among
+// the uploads.
 func (b *blobService) change(w http.ResponseWriter, r *http.Request, key string) error {
 	if err := b.uploads.acquire(); err != nil {
 		return &requestError{http.StatusServiceUnavailable, err}
@@ -223,7 +222,9 @@ func (b *blobService) put(w http.ResponseWriter, r *http.Request, key string) er
 	if err := b.store.Check(ctx, key, put.Only); err != nil {
 		return err
 	}
-	body := &upload{Reader: r.Body, control: http.NewResponseController(w), idle: b.server.cfg.PublishTimeout, received: &b.received}
+	body := &upload{
+		Reader: r.Body, control: http.NewResponseController(w), idle: b.server.cfg.PublishTimeout, received: &b.received,
+	}
 	tag, created, err := b.store.Put(ctx, key, body, r.ContentLength, put)
 	_ = body.control.SetReadDeadline(time.Time{})
 	if err != nil {
@@ -279,7 +280,8 @@ func (b *blobService) refuse(w http.ResponseWriter, r *http.Request, err error) 
 	refuseBody(w, r, status, reason)
 }
 
-// blobStatus returns the status for an error, and a reason for the client that has no address or path of the server in it.
+// blobStatus returns the status for an error, and a reason for the client that has no address or path of the server in
+// it.
 func blobStatus(err error) (status int, reason string) {
 	var request *requestError
 	var large *blob.TooLargeError
@@ -338,45 +340,30 @@ func (b *blobService) close() error {
 	return b.store.Close()
 }
 
-var (
-	descBlobs        = desc("blobs_requests_total", "Requests for blobs that were answered, by the first digit of the status.", "status")
-	descBlobsIn      = desc("blobs_bytes_in_total", "Bytes of blobs that were received.")
-	descBlobsOut     = desc("blobs_bytes_total", "Bytes of blobs that were sent: by sendfile or splice, without passing through the server's memory, or copied.", "path")
-	descBlobsDown    = desc("blobs_downloads", "Requests for blobs that are being answered.")
-	descBlobsUp      = desc("blobs_uploads", "Requests that write blobs and are being answered.")
-	descBlobsRefused = desc("blobs_refused_total", "Requests for blobs that were refused because there were too many at a time.", "what")
-	descBlobsStalled = desc("blobs_stalled_total", "Downloads of blobs that were cut because the client took nothing for the stall timeout.")
-
-	descRedisConns   = desc("blobs_redis_connections", "Connections that carry blobs to and from Redis.", "state")
-	descRedisWaiting = desc("blobs_redis_waiting", "Calls that wait for one of these connections.")
-	descRedisFailed  = desc("blobs_redis_dials_failed_total", "Connections to Redis that could not be made.")
-	descRedisDropped = desc("blobs_redis_dropped_total", "Connections to Redis that were lost or given up.")
-	descRedisRetries = desc("blobs_redis_retries_total", "Calls to Redis that were tried again, or sent on to another server.")
-)
-
 // collect reports the metrics of blobs.
-func (b *blobService) collect(gauge gaugeFunc, counter counterFunc) {
-	for class := 1; class < statusClasses; class++ {
-		counter(descBlobs, b.answered[class].Load(), strconv.Itoa(class)+"xx")
-	}
-	counter(descBlobsOut, b.sendfile.Load(), "sendfile")
-	counter(descBlobsOut, b.splice.Load(), "splice")
-	counter(descBlobsOut, b.copied.Load(), "copied")
-	counter(descBlobsIn, b.received.Load())
-	gauge(descBlobsDown, float64(b.downloads.Held()))
-	gauge(descBlobsUp, float64(b.uploads.Held()))
-	counter(descBlobsRefused, b.downloads.refused.Load(), "download")
-	counter(descBlobsRefused, b.uploads.refused.Load(), "upload")
-	counter(descBlobsStalled, b.stalled.Load())
+func (b *blobService) collect(c scrape) {
+	c.counters("blobs_requests_total", "Requests for blobs that were answered, by the first digit of the status.",
+		"status", b.answered.byClass())
+	c.counters("blobs_bytes_total", "Bytes of blobs that were sent: by sendfile or splice, without passing through the "+
+		"server's memory, or copied.", "path",
+		map[string]int64{"sendfile": b.sendfile.Load(), "splice": b.splice.Load(), "copied": b.copied.Load()})
+	c.counter("blobs_bytes_in_total", "Bytes of blobs that were received.", b.received.Load())
+	c.gauge("blobs_downloads", "Requests for blobs that are being answered.", int64(b.downloads.Held()))
+	c.gauge("blobs_uploads", "Requests that write blobs and are being answered.", int64(b.uploads.Held()))
+	c.counters("blobs_refused_total", "Requests for blobs that were refused because there were too many at a time.",
+		"what", map[string]int64{"download": b.downloads.refused.Load(), "upload": b.uploads.refused.Load()})
+	c.counter("blobs_stalled_total",
+		"Downloads of blobs that were cut because the client took nothing for the stall timeout.", b.stalled.Load())
 	r, ok := b.store.(*blob.Redis)
 	if !ok {
 		return
 	}
 	stats := r.Stats()
-	gauge(descRedisConns, float64(stats.InUse), "in_use")
-	gauge(descRedisConns, float64(stats.Idle), "idle")
-	gauge(descRedisWaiting, float64(stats.Waiting))
-	counter(descRedisFailed, stats.DialsFailed)
-	counter(descRedisDropped, stats.Dropped)
-	counter(descRedisRetries, stats.Retries)
+	c.gauges("blobs_redis_connections", "Connections that carry blobs to and from Redis.", "state",
+		map[string]int64{"in_use": int64(stats.InUse), "idle": int64(stats.Idle)})
+	c.gauge("blobs_redis_waiting", "Calls that wait for one of these connections.", int64(stats.Waiting))
+	c.counter("blobs_redis_dials_failed_total", "Connections to Redis that could not be made.", stats.DialsFailed)
+	c.counter("blobs_redis_dropped_total", "Connections to Redis that were lost or given up.", stats.Dropped)
+	c.counter("blobs_redis_retries_total", "Calls to Redis that were tried again, or sent on to another server.",
+		stats.Retries)
 }

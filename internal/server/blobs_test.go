@@ -20,8 +20,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
-// onEachStore runs a test on servers that keep their blobs in a directory, in Redis, and in a Redis Cluster. start starts
-// one, whose configuration change may change.
+// onEachStore runs a test on servers that keep their blobs in a directory, in Redis, and in a Redis Cluster. start
+// starts one, whose configuration change may change.
 func onEachStore(t *testing.T, test func(t *testing.T, start func(change func(*Config)) *fixture)) {
 	prefix := fmt.Sprintf("%s:%x:", t.Name(), rand.Uint64()) // the servers may have seen this test before
 	for name, place := range map[string]func(*testing.T, *Config){
@@ -132,7 +132,11 @@ func showsRedis(t *testing.T, f *fixture) {
 	t.Helper()
 	conns, want := 0, ""
 	for _, state := range []string{"in_use", "idle"} {
-		n, _ := strconv.Atoi(f.metric(`millrace_blobs_redis_connections{state="` + state + `"}`))
+		text := f.metric(`millrace_blobs_redis_connections{state="` + state + `"}`)
+		if (text == "") != (f.cfg.Blobs != "") {
+			t.Errorf("%s connections to Redis: %q", state, text)
+		}
+		n, _ := strconv.Atoi(text)
 		conns += n
 	}
 	if f.cfg.Blobs == "" {
@@ -146,27 +150,6 @@ func showsRedis(t *testing.T, f *fixture) {
 			t.Errorf("%s is %q, want %q", metric, got, want)
 		}
 	}
-}
-
-// A list of entity tags in several lines is one list for a writer.
-func TestBlobConditionsInSeveralLines(t *testing.T) {
-	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
-		f := start(nil)
-		tag := f.put("k", []byte("value")).Header.Get("Etag")
-		for _, tt := range []struct {
-			method, header string
-			want           int
-		}{{"PUT", "If-None-Match", 412}, {"DELETE", "If-Match", 204}} {
-			req, err := http.NewRequest(tt.method, f.URL("/blobs/k"), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header[tt.header] = []string{`"other"`, tag}
-			if res := f.Do(req); res.Status != tt.want {
-				t.Errorf("%s with %s: %d %s, want %d", tt.method, tt.header, res.Status, res.Body, tt.want)
-			}
-		}
-	})
 }
 
 // zeros has no end.
@@ -213,10 +196,7 @@ func TestBlobsOfClientsThatHaveSaidAll(t *testing.T) {
 				{fmt.Sprintf("HEAD %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, f.Addr), "200"},
 				{fmt.Sprintf("DELETE %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, f.Addr), "204"},
 			} {
-				c, err := net.Dial("tcp", f.Addr)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := f.Dial("")
 				if _, err := io.WriteString(c, tt.request); err != nil {
 					t.Fatal(err)
 				}
@@ -242,22 +222,14 @@ func TestBlobsThatBreakOff(t *testing.T) {
 		f := start(func(c *Config) { c.PublishTimeout = time.Second })
 		old := random(100)
 		f.put("k", old)
-		for _, head := range []string{"Content-Length: 3000000", "Transfer-Encoding: chunked"} {
+		for _, head := range []string{"Content-Length: 3000000\n\n", "Transfer-Encoding: chunked\n\n1e8480\n"} {
 			for _, sent := range []int{0, 1, 5000, 1500000} {
-				piece := fmt.Sprintf("%x\r\n%s", 2000000, strings.Repeat("x", sent))
-				if strings.HasPrefix(head, "Content-Length") {
-					piece = strings.Repeat("x", sent)
-				}
-				conn := dial(t, f.Addr, 0)
-				fmt.Fprintf(conn, "PUT /blobs/k HTTP/1.1\r\nHost: %s\r\n%s\r\n\r\n%s", f.Addr, head, piece)
-				_ = conn.Close()
+				_ = f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\n" + head + strings.Repeat("x", sent)).Close()
 				eventually(t, "the end of the upload", func() bool { return f.blobs.uploads.Held() == 0 })
 				f.has("k", old)
 			}
 		}
-		conn := dial(t, f.Addr, 0)
-		_ = conn.SetDeadline(time.Now().Add(testTimeout))
-		fmt.Fprintf(conn, "PUT /blobs/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 10\r\n\r\n12345", f.Addr)
+		conn := f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\nContent-Length: 10\n\n12345")
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil || res.StatusCode != 408 {
 			t.Errorf("silence: %v, %v", res, err)
@@ -342,7 +314,7 @@ func TestADownloadOutlivesItsBlob(t *testing.T) {
 // Uploads and downloads end before the server does, as long as it has time, and no others begin.
 func TestBlobsAreDrained(t *testing.T) {
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
-		f := start(nil)
+		f := start(func(c *Config) { c.DrainTimeout = 2 * testTimeout })
 		value := random(16 << 20)
 		f.put("k", value)
 		w := f.Watcher("/blobs/k", 4096)
@@ -391,8 +363,7 @@ func TestTooManyBlobs(t *testing.T) {
 		if res := f.Get("/blobs/big"); res.Status != 503 || !strings.Contains(res.Body, "--max-downloads") {
 			t.Errorf("%d %s", res.Status, res.Body)
 		}
-		conn := dial(t, f.Addr, 0)
-		fmt.Fprintf(conn, "PUT /blobs/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 10\r\n\r\n12345", f.Addr)
+		conn := f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\nContent-Length: 10\n\n12345")
 		eventually(t, "the upload", func() bool { return f.blobs.uploads.Held() == 1 })
 		if res := f.put("b", nil); res.Status != 503 || !strings.Contains(res.Body, "--max-uploads") || res.Header.Get("Retry-After") == "" {
 			t.Errorf("%d %s", res.Status, res.Body)
@@ -494,19 +465,13 @@ func TestBlobStatus(t *testing.T) {
 			{"GET", "%e2%82%ac%25%3f%20", "", "", 200, "sign"},
 			{"PUT", "", "", "", 400, "1 to 1024"},
 			{"PUT", "..%2f..%2fetc%2fpasswd", "", "", 400, "slashes"},
-			{"PUT", "a%2f..%2f..%2fb", "", "", 400, "slashes"},
 			{"GET", "%2fetc%2fpasswd", "", "", 400, "slashes"},
 			{"GET", "%2e%2e/x", "", "", 400, "slashes"},
 			{"GET", "../blobs/a/./b/c", "", "", 400, "slashes"}, // no key is rewritten
 			{"PUT", "a//b", "x", "", 400, "slashes"},
-			{"PUT", "a/./b", "x", "", 400, "slashes"},
-			{"PUT", "a/../b", "x", "", 400, "slashes"},
 			{"DELETE", "..", "", "", 400, "slashes"},
 			{"GET", "/", "", "", 400, "slashes"},
-			{"PUT", "a%2f", "", "", 400, "slashes"},
 			{"PUT", "a%00b", "", "", 400, "control"},
-			{"PUT", "a%0d%0ab", "", "", 400, "control"},
-			{"PUT", "a%c2%85b", "", "", 400, "control"},
 			{"PUT", "a%ff", "", "", 400, "UTF-8"},
 			{"POST", "a", "x", "", 405, "GET, HEAD, PUT, DELETE"},
 			{"PUT", "a", "x", "Content-Range: bytes 0-0/2", 400, "Content-Range"},
@@ -557,11 +522,9 @@ func TestRefusedBlobsAreNotSent(t *testing.T) {
 			"Content-Length: 9999999999": 413,
 		} {
 			if !strings.HasPrefix(header, "Content-Length") {
-				header += "\r\nContent-Length: 1000000"
+				header += "\nContent-Length: 1000000"
 			}
-			conn := dial(t, f.Addr, 0)
-			_ = conn.SetDeadline(time.Now().Add(testTimeout))
-			fmt.Fprintf(conn, "PUT /blobs/k HTTP/1.1\r\nHost: %s\r\nExpect: 100-continue\r\n%s\r\n\r\n", f.Addr, header)
+			conn := f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\nExpect: 100-continue\n" + header + "\n\n")
 			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil || res.StatusCode != want {
 				t.Errorf("%s: %v, %v", header, res, err)
@@ -575,12 +538,10 @@ func TestRefusalsAmidTheBodyArrive(t *testing.T) {
 	const most = 1 << 20
 	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
 		f := start(func(c *Config) { c.MaxBlobBytes = most })
-		for _, expect := range []string{"", "Expect: 100-continue\r\n"} {
+		for _, expect := range []string{"", "Expect: 100-continue\n"} {
 			for range 4 {
-				conn := dial(t, f.Addr, 0)
-				_ = conn.SetDeadline(time.Now().Add(testTimeout))
+				conn := f.Dial("PUT /blobs/k HTTP/1.1\nHost: localhost\n" + expect + "Transfer-Encoding: chunked\n\n")
 				answer := bufio.NewReader(conn)
-				fmt.Fprintf(conn, "PUT /blobs/k HTTP/1.1\r\nHost: %s\r\n%sTransfer-Encoding: chunked\r\n\r\n", f.Addr, expect)
 				if expect != "" {
 					if res, err := http.ReadResponse(answer, nil); err != nil || res.StatusCode != 100 {
 						t.Fatal(res, err)

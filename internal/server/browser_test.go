@@ -10,8 +10,8 @@ import (
 	"github.com/millrace-io/millrace/internal/server/page/pagetest"
 )
 
-// The page of a server that plays its demo, in a real browser: the stream is listed, its picture moves, and the browser has
-// nothing to complain about.
+// The page of a server that plays its demo, in a real browser: the stream is listed, its picture moves, and the browser
+// has nothing to complain about.
 func TestThePageShowsTheDemo(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.Demo, c.Latency = true, Defaults().Latency })

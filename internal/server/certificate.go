@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// certificateLook is how often, at most, the certificate's files are looked at. Certificates are renewed days before they expire.
+// certificateLook is how often, at most, the certificate's files are looked at. Certificates are renewed days before
+// they expire.
 const certificateLook = time.Minute
 
-// A certificate is what the server shows over TLS. It reads its files again when they have changed, without a restart. If it cannot
-// read them, it keeps the certificate before.
+// A certificate is what the server shows over TLS. It reads its files again when they have changed, without a restart.
+// If it cannot read them, it keeps the certificate before.
 type certificate struct {
 	cert, key string // names of files
-	every     time.Duration
 	log       *slog.Logger
 
 	mu     sync.Mutex
@@ -30,7 +30,7 @@ func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
 	if cfg.TLSCert == "" {
 		return nil, nil
 	}
-	c := &certificate{cert: cfg.TLSCert, key: cfg.TLSKey, every: certificateLook, log: log, looked: time.Now()}
+	c := &certificate{cert: cfg.TLSCert, key: cfg.TLSKey, log: log, looked: time.Now()}
 	var err error
 	if c.files, err = c.changed(); err == nil {
 		err = c.load()
@@ -43,14 +43,16 @@ func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
 
 // config is for http.Server.ServeTLS.
 func (c *certificate) config() *tls.Config {
-	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.get(time.Now()), nil }}
+	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return c.get(time.Now()), nil
+	}}
 }
 
 // get returns the certificate to show now.
 func (c *certificate) get(now time.Time) *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now.Sub(c.looked) < c.every {
+	if now.Sub(c.looked) < certificateLook {
 		return c.shown
 	}
 	c.looked = now
@@ -63,7 +65,8 @@ func (c *certificate) get(now time.Time) *tls.Certificate {
 		err = c.load()
 	}
 	if err != nil {
-		c.log.Warn("the certificate has changed and cannot be read: the one before is shown", "cert", c.cert, "key", c.key, "reason", err)
+		c.log.Warn("the certificate has changed and cannot be read: the one before is shown",
+			"cert", c.cert, "key", c.key, "reason", err)
 		return c.shown
 	}
 	c.log.Info("the certificate was read again", "cert", c.cert, "until", c.shown.Leaf.NotAfter)

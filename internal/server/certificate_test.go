@@ -221,20 +221,6 @@ func TestRefusalAmidTheBodyOverTLS(t *testing.T) {
 	}
 }
 
-// What is asked of TCP, how much a client has acknowledged for one, is asked of the connection under TLS.
-func TestWire(t *testing.T) {
-	tcp, _ := tcpPair(t, false)
-	for name, c := range map[string]net.Conn{"TCP": tcp, "TLS": tls.Server(tcp, nil), "TLS over TCP": tls.Client(tcp, nil)} {
-		if wire(c) != net.Conn(tcp) {
-			t.Errorf("%s: %T", name, wire(c))
-		}
-	}
-	pipe, _ := net.Pipe()
-	if wire(pipe) != pipe {
-		t.Errorf("a pipe: %T", wire(pipe))
-	}
-}
-
 // A port scanner leaves no warning.
 func TestHandshakesThatFailAreNoWarnings(t *testing.T) {
 	f, client, at := serveTLS(t, false, nil)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net"
 	"strings"
@@ -17,19 +16,13 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// A Policy says what happens to a viewer that is further behind than its allowance.
-type Policy = relay.Policy
-
-const (
-	// Skip moves the viewer forward to the newest key frame. It loses pictures, and stays.
-	Skip = relay.Skip
-	// Drop closes the viewer's connection.
-	Drop = relay.Drop
-)
-
 // Config is everything that can be chosen about a Server. Every limit has a value in [Defaults]; zero means what the
 // field's comment says.
 type Config struct {
+	// Config is that of the streams at /live/. Log may be nil: nothing is logged. The server takes PublishTimeout for
+	// uploads, and StallTimeout and Unsent for downloads, as well.
+	relay.Config
+
 	Listen string // the address of the main listener
 	Admin  string // a second address for /debug/pprof, /metrics and /api/streams; empty: there is none
 
@@ -39,10 +32,6 @@ type Config struct {
 	ReadToken    string // what viewers and all other readers must show; empty: nothing
 	Demo         bool   // play the built-in sample as the stream "demo"
 	Version      string // shown in the API and in the metrics
-
-	MaxStreams       int // streams at a time; one more gets 503
-	MaxViewers       int // viewers in all, including those that wait for a publisher; one more gets 503
-	MaxStreamViewers int // viewers per stream; one more gets 503
 
 	Root               string // a directory whose files are served at /files/; empty: none are
 	FilesListing       bool   // a directory without an index.html is answered with a list of what is in it
@@ -58,26 +47,9 @@ type Config struct {
 	MaxBlobBytes  int64  // the longest value; a longer one gets 413
 	MaxUploads    int    // values that are being written at a time; one more gets 503
 
-	HeaderTimeout  time.Duration // for a request's head to arrive
-	IdleTimeout    time.Duration // for the next request on a connection that is kept alive
-	PublishTimeout time.Duration // a publisher that sends nothing for this long gets 408, and its stream ends
-	ViewerWait     time.Duration // how long a viewer waits for a publisher before it gets 404; 0: not at all
-	DrainTimeout   time.Duration // how long SIGTERM waits for the viewers to get what is queued
-
-	KeepBytes   int64 // what a stream keeps, in bytes
-	KeepFrames  int   // and in frames
-	MaxTagBytes int   // the longest data of an FLV tag
-
-	Latency time.Duration // how long a frame may wait for company before it is sent; 0: not at all
-
-	LagBytes     int64         // a viewer may be this many bytes behind; 0: as many as the stream keeps
-	LagFrames    int           // or this many frames; 0: as many as the stream keeps
-	LagTime      time.Duration // or this long; 0: no limit
-	LagPolicy    Policy        // what happens beyond
-	StallTimeout time.Duration // a client that takes nothing for this long, though there is something, is disconnected, also with LagPolicy Skip
-	Unsent       int           // bytes that the kernel may hold for a viewer without having sent them; 0: the system's default
-
-	Log *slog.Logger // nil: nothing is logged
+	HeaderTimeout time.Duration // for a request's head to arrive
+	IdleTimeout   time.Duration // for the next request on a connection that is kept alive
+	DrainTimeout  time.Duration // how long SIGTERM waits for the viewers to get what is queued
 }
 
 // Defaults returns the configuration of a server that was asked for nothing special.
@@ -86,18 +58,11 @@ func Defaults() Config {
 		// Reachable from this machine only: trying the command must not open the machine to strangers.
 		Listen: "127.0.0.1:8080",
 
-		// 128 streams that keep 16 MiB each are 2 GiB, which a small server has; twice that at the very most, if each
-		// is watched as MP4 as well and none of what that keeps is what the stream keeps.
-		MaxStreams: 128,
-		// A viewer costs about 4 KiB here; a slow one pins up to Unsent bytes in the kernel: 512 MiB if all 4096 are slow.
-		MaxViewers:       4096,
-		MaxStreamViewers: 4096,
-
 		// No lists: a user who puts a file there for a friend does not expect strangers to see its name. Nothing
 		// precompressed: name.gz may be a file of its own. Nothing is dropped from the page cache: the kernel lets go
 		// of what is read once before what is read often, and a file that many load in turn should stay.
-		// As many as viewers. A download holds a goroutine, net/http's two buffers of 4 KiB, and what the kernel takes for its
-		// connection: up to 4 MiB if the client is slow.
+		// As many as viewers. A download holds a goroutine, net/http's two buffers of 4 KiB, and what the kernel takes for
+		// its connection: up to 4 MiB if the client is slow.
 		MaxDownloads: 4096,
 
 		// /blobs/ must not reach the keys of other programs.
@@ -112,35 +77,45 @@ func Defaults() Config {
 		HeaderTimeout: 10 * time.Second,
 		// Longer than the poll interval of the page, so that its connection is reused.
 		IdleTimeout: 60 * time.Second,
-		// An encoder sends many times a second. Half a minute outlasts a roaming handover, and frees the name soon after an
-		// encoder has failed.
-		PublishTimeout: 30 * time.Second,
-		// Long enough to start the player first and then the encoder by hand.
-		ViewerWait: 10 * time.Second,
 		// Below the ten seconds after which Docker kills, well below the thirty of Kubernetes.
 		DrainTimeout: 8 * time.Second,
 
-		// A group of pictures of ten seconds (x264's default at 25 pictures a second) at 12 Mbit/s fits.
-		KeepBytes: 16 << 20,
-		// No bound of its own for what people send: a still picture with sound, one a second and every 250th a key
-		// frame, has groups of 12,000 frames and 4 MB.
-		KeepFrames: 16384,
-		// A key frame of a 4K picture is one to two MB. The format allows 16 MiB.
-		MaxTagBytes: 4 << 20,
+		Config: relay.Config{
+			// 128 streams that keep 16 MiB each are 2 GiB, which a small server has; twice that at the very most, if each
+			// is watched as MP4 as well and none of what that keeps is what the stream keeps.
+			MaxStreams: 128,
+			// A viewer costs about 4 KiB here; a slow one pins up to Unsent bytes in the kernel: 512 MiB if all 4096 are slow.
+			MaxViewers:       4096,
+			MaxStreamViewers: 4096,
 
-		// What is sent costs per segment, not per byte.
-		Latency: 50 * time.Millisecond,
+			// An encoder sends many times a second. Half a minute outlasts a roaming handover, and frees the name soon after
+			// an encoder has failed.
+			PublishTimeout: 30 * time.Second,
+			// Long enough to start the player first and then the encoder by hand.
+			ViewerWait: 10 * time.Second,
+			// A browser tab in the background may stop reading for a while. After that it only takes memory.
+			StallTimeout: 30 * time.Second,
 
-		// A player buffers one to three seconds. A viewer that is five behind does not see the present any more.
-		LagTime: 5 * time.Second,
-		// 8 MiB are those five seconds at 12 Mbit/s, and leave half of what is kept as a margin.
-		LagBytes:  8 << 20,
-		LagPolicy: Skip,
-		// A browser tab in the background may stop reading for a while. After that it only takes memory.
-		StallTimeout: 30 * time.Second,
-		// Without a bound the kernel swallows about 4 MB before a stall is seen. 128 KiB are half a second at 2 Mbit/s
-		// and still fill a link of 10 Mbit/s for 100 ms.
-		Unsent: 128 << 10,
+			// A group of pictures of ten seconds (x264's default at 25 pictures a second) at 12 Mbit/s fits.
+			KeepBytes: 16 << 20,
+			// No bound of its own for what people send: a still picture with sound, one a second and every 250th a key
+			// frame, has groups of 12,000 frames and 4 MB.
+			KeepFrames: 16384,
+			// A key frame of a 4K picture is one to two MB. The format allows 16 MiB.
+			MaxTagBytes: 4 << 20,
+
+			// What is sent costs per segment, not per byte.
+			Latency: 50 * time.Millisecond,
+
+			// A player buffers one to three seconds. A viewer that is five behind does not see the present any more.
+			LagTime: 5 * time.Second,
+			// 8 MiB are those five seconds at 12 Mbit/s, and leave half of what is kept as a margin.
+			LagBytes:  8 << 20,
+			LagPolicy: relay.Skip,
+			// Without a bound the kernel swallows about 4 MB before a stall is seen. 128 KiB are half a second at 2 Mbit/s
+			// and still fill a link of 10 Mbit/s for 100 ms.
+			Unsent: 128 << 10,
+		},
 	}
 }
 
@@ -162,8 +137,8 @@ func (c *Config) Check() error {
 			return err
 		}
 	}
-	if c.LagPolicy != Skip && c.LagPolicy != Drop {
-		return fmt.Errorf("--lag-policy is %q, want %q or %q", c.LagPolicy, Skip, Drop)
+	if c.LagPolicy != relay.Skip && c.LagPolicy != relay.Drop {
+		return fmt.Errorf("--lag-policy is %q, want %q or %q", c.LagPolicy, relay.Skip, relay.Drop)
 	}
 	if longest := (flv.Tag{Size: c.MaxTagBytes}).Len(); int64(longest) > c.KeepBytes {
 		return fmt.Errorf("--max-tag-bytes %d is, with what is around the data, %d bytes a tag, and --keep-bytes is %d: "+

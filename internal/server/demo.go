@@ -86,8 +86,8 @@ func (d *demoPlayer) release() {
 // isConfig reports whether a tag is what viewers need before they can start.
 func (t *demoTag) isConfig() bool { return t.Metadata || t.SequenceHeader }
 
-// play publishes round after round. Each tag is due at a time counted from the start, so that errors do not add up, and its
-// timestamp says so; everything behind the timestamp is the sample's own memory.
+// play publishes round after round. Each tag is due at a time counted from the start, so that errors do not add up, and
+// its timestamp says so; everything behind the timestamp is the sample's own memory.
 func (d *demoPlayer) play(ctx context.Context) error {
 	begin := time.Now()
 	timer := time.NewTimer(0)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/relay"
 )
 
 func TestTheDemoPlays(t *testing.T) {
@@ -25,12 +27,13 @@ func TestTheDemoPlays(t *testing.T) {
 	f.Logged("publisher ended", "stream=demo")
 }
 
-// The demo is played in real time, round after round: what is due has been published, and nothing else. Its timestamps never go
-// back, also where the sample begins again.
+// The demo is played in real time, round after round: what is due has been published, and nothing else. Its timestamps
+// never go back, also where the sample begins again.
 func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Defaults()
-		h := newRelay(&cfg, slog.New(slog.DiscardHandler))
+		cfg.Log = slog.New(slog.DiscardHandler)
+		h := relay.New(cfg.Config)
 		p, err := h.Open(demoName, demoName)
 		if err != nil {
 			t.Fatal(err)

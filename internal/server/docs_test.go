@@ -27,7 +27,8 @@ func userPage(t *testing.T, name string) string {
 	return string(text)
 }
 
-// With the nginx configuration of docs/serve.md, streams and blobs pass while they come, and longer ones than nginx' 1 MiB.
+// With the nginx configuration of docs/serve.md, streams and blobs pass while they come, and longer ones than nginx' 1
+// MiB.
 func TestBehindNginx(t *testing.T) {
 	nginx := need.Program(t, "nginx")
 	_, block, _ := strings.Cut(userPage(t, "serve.md"), "```nginx\n")

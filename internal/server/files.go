@@ -25,12 +25,9 @@ type fileService struct {
 
 	downloads *limiter // of requests that are being answered
 
-	answered [statusClasses]atomic.Int64 // by the first digit of their status
-	stalled  atomic.Int64                // cut because the client took nothing
+	answered statusCounts
+	stalled  atomic.Int64 // cut because the client took nothing
 }
-
-// statusClasses is 1 more than the first digit of the highest status.
-const statusClasses = 6
 
 // openFiles returns nil if the configuration names no root. The call that ends the service's life is close.
 func openFiles(s *Server) (*fileService, error) {
@@ -81,7 +78,7 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
 
 // served is called after each request.
 func (f *fileService) served(r *http.Request, sent chunk.Report, status int) {
-	f.answered[min(max(status/100, 0), statusClasses-1)].Add(1)
+	f.answered.add(status)
 	log := f.server.log
 	if !log.Enabled(r.Context(), slog.LevelDebug) {
 		return

@@ -18,7 +18,8 @@ import (
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 )
 
-// serveFiles starts a server with a root that holds files of these sizes, and returns what is in them. change may be nil.
+// serveFiles starts a server with a root that holds files of these sizes, and returns what is in them. change may be
+// nil.
 func serveFiles(t *testing.T, sizes map[string]int, change func(*Config)) (*fixture, map[string][]byte) {
 	t.Helper()
 	root := t.TempDir()
@@ -160,8 +161,8 @@ func TestFilesPrecompressed(t *testing.T) {
 	}
 }
 
-// A client that stops reading amid a file is cut over both versions of HTTP; the file is closed then, and others have not
-// noticed.
+// A client that stops reading amid a file is cut over both versions of HTTP; the file is closed then, and others have
+// not noticed.
 func TestAStalledDownloadIsCut(t *testing.T) {
 	quick := func(c *Config) { c.StallTimeout = time.Second }
 	cut := func(t *testing.T, f *fixture) {
@@ -198,7 +199,8 @@ func TestAStalledDownloadIsCut(t *testing.T) {
 	})
 }
 
-// A client that sends requests and reads nothing is cut as well, though each answer is so short that its handler never waits.
+// A client that sends requests and reads nothing is cut as well, though each answer is so short that its handler never
+// waits.
 func TestAClientThatOnlyAsksIsCut(t *testing.T) {
 	for _, path := range []string{"/files/small", "/page/app.js"} {
 		f, _ := serveFiles(t, map[string]int{"small": 2000}, func(c *Config) { c.StallTimeout = 200 * time.Millisecond })

@@ -24,7 +24,6 @@ type logBook = nettest.LogBook
 
 var (
 	eventually = nettest.Eventually
-	tcpPair    = nettest.TCPPair
 	dial       = nettest.Dial
 	same       = nettest.Same
 )

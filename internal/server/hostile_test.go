@@ -35,10 +35,14 @@ func TestARefusedClientThatFallsSilentIsDisconnected(t *testing.T) {
 		})
 	}
 	all.Wait()
-	p.End()
+	f.Logged("publisher refused", "status=409", "publisher already")
+	if res := p.End(); res.Status != 200 {
+		t.Errorf("the first publisher of the name: %d %s", res.Status, res.Body)
+	}
 }
 
-// A request that announces a body, which is not wanted and does not come, is answered, and does not keep its connection.
+// A request that announces a body, which is not wanted and does not come, is answered, and does not keep its
+// connection.
 func TestAnUnreadBodyIsNotWaitedFor(t *testing.T) {
 	f := serve(t, func(c *Config) { c.HeaderTimeout, c.ViewerWait = time.Second, 50*time.Millisecond })
 	var all sync.WaitGroup
@@ -60,8 +64,8 @@ func TestAnUnreadBodyIsNotWaitedFor(t *testing.T) {
 	all.Wait()
 }
 
-// Connections on which no request comes to its end are closed. Over HTTP/2 heads share their connection with other streams, so
-// that it ends when nothing has been asked for IdleTimeout.
+// Connections on which no request comes to its end are closed. Over HTTP/2 heads share their connection with other
+// streams, so that it ends when nothing has been asked for IdleTimeout.
 func TestConnectionsWithoutARequestAreClosed(t *testing.T) {
 	const preface = http2Preface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for _, tt := range []struct {

@@ -2,24 +2,10 @@ package server
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 
 	"github.com/millrace-io/millrace/internal/relay"
 )
-
-// newRelay returns the Hub that the streams at /live/ are in.
-func newRelay(c *Config, log *slog.Logger) *relay.Hub {
-	return relay.New(relay.Config{
-		MaxStreams: c.MaxStreams, MaxViewers: c.MaxViewers, MaxStreamViewers: c.MaxStreamViewers,
-		PublishTimeout: c.PublishTimeout, ViewerWait: c.ViewerWait, StallTimeout: c.StallTimeout,
-		KeepBytes: c.KeepBytes, KeepFrames: c.KeepFrames, MaxTagBytes: c.MaxTagBytes,
-		Latency:  c.Latency,
-		LagBytes: c.LagBytes, LagFrames: c.LagFrames, LagTime: c.LagTime, LagPolicy: c.LagPolicy,
-		Unsent: c.Unsent,
-		Log:    log,
-	})
-}
 
 // publish answers POST and PUT /live/NAME: the body is the stream.
 func (s *Server) publish(w http.ResponseWriter, r *http.Request) {

@@ -3,142 +3,143 @@ package server
 import (
 	"net/http"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics tells Prometheus what the parts of the server have counted.
-type metrics struct {
-	server   *Server
-	registry *prometheus.Registry
-}
-
-func newMetrics(s *Server) *metrics {
-	m := &metrics{server: s, registry: prometheus.NewRegistry()}
-	m.registry.MustRegister(
-		m,
+// metrics answers /metrics.
+func (s *Server) metrics() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collector{s},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
-	return m
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }
 
-func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
-}
-
-// The exported metrics. Streams' names are not among the labels: publishers choose them, and a time series for each would
-// never end. /api/streams tells about single streams.
-var (
-	descBuild     = desc("build_info", "Always 1; the label says which version runs.", "version")
-	descStreams   = desc("streams", "Streams that are being published.")
-	descPublished = desc("streams_total", "Streams that were published, those that still are included.")
-	descViewers   = desc("viewers", "Viewers, by the way in which their bytes reach the connection.", "path")
-	descCame      = desc("viewers_total", "Viewers that ever came, by the same.", "path")
-	descBehind    = desc("viewers_behind", "Viewers that were further behind than their allowance and have not caught up.")
-	descBlocked   = desc("viewers_blocked", "Viewers whose connection takes no more at present, or that have only begun.")
-	descSeen      = desc("viewers_behind_total", "Viewers found further behind than their allowance, by what they exceeded.", "reason")
-	descDropped   = desc("viewers_dropped_total", "Viewers that the server disconnected, by reason.", "reason")
-	descLag       = desc("viewer_lag_seconds_max", "How far behind the last of all viewers is; 0 when all keep up.")
-	descLost      = desc("frames_lost_total", "Frames that viewers were moved past because they were behind, by reason.", "reason")
-	descBytesIn   = desc("bytes_in_total", "Bytes of streams that publishers sent.")
-	descFramesIn  = desc("frames_in_total", "Frames (FLV tags, or pieces of an unknown form) that publishers sent.")
-	descGroupsCut = desc("groups_cut_total", "Groups of pictures longer than what is kept, so that who came late had to wait for the next key frame.")
-	descBytesOut  = desc("bytes_out_total", "Bytes written to viewers.", "path")
-	descWritev    = desc("writev_calls_total", "System calls that wrote to viewers whose connection was taken over.")
-	descFiles     = desc("files_requests_total", "Requests for files that were answered, by the first digit of the status.", "status")
-	descFileBytes = desc("files_bytes_total", "Bytes of files that were sent: by sendfile, or copied through the server's memory.", "path")
-	descDownloads = desc("files_downloads", "Requests for files that are being answered.")
-	descRefused   = desc("files_refused_total", "Requests for files that were refused because there were too many at a time.")
-	descStalled   = desc("files_stalled_total", "Downloads that were cut because the client took nothing for the stall timeout.")
-	descKept      = desc("kept_bytes", "Bytes of streams that are kept for viewers.")
-	descPoolInUse = desc("pool_in_use_bytes", "Memory that the pool has lent.")
-	descPoolIdle  = desc("pool_idle_bytes", "Memory that the pool keeps for the next loan.")
-	descPoolHigh  = desc("pool_high_water_bytes", "The most memory that the pool had lent: the sum of each size class' own peak, which need not have been at one time.")
-	descPoolTaken = desc("pool_taken_total", "Blocks lent.")
-	descPoolReuse = desc("pool_reused_total", "Of the blocks lent, those that had been lent before.")
-	descPoolOver  = desc("pool_oversize_total", "Of the blocks lent, those too large to be kept.")
-)
-
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("millrace_"+name, help, labels, nil)
-}
+// A collector tells Prometheus what the parts of the server have counted. Streams' names are not among the labels:
+// publishers choose them, and a time series for each would never end. /api/streams tells about single streams.
+type collector struct{ server *Server }
 
 // Describe sends nothing, which tells the registry that Collect decides.
-func (m *metrics) Describe(chan<- *prometheus.Desc) {}
+func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (m *metrics) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	counter := func(d *prometheus.Desc, v int64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
-	}
-	gauge(descBuild, 1, m.server.cfg.Version)
-	m.collectRelay(gauge, counter)
-	m.collectPool(gauge, counter)
+func (m collector) Collect(ch chan<- prometheus.Metric) {
+	c := scrape{ch}
+	c.gauges("build_info", "Always 1; the label says which version runs.",
+		"version", map[string]int64{m.server.cfg.Version: 1})
+	c.relay(m.server.relay.Stats())
+	c.pool(millrace.DefaultPool().Stats())
 	if f := m.server.files; f != nil {
-		f.collect(gauge, counter)
+		f.collect(c)
 	}
 	if b := m.server.blobs; b != nil {
-		b.collect(gauge, counter)
+		b.collect(c)
 	}
 }
 
-type (
-	gaugeFunc   func(d *prometheus.Desc, v float64, labels ...string)
-	counterFunc func(d *prometheus.Desc, v int64, labels ...string)
-)
+// A scrape takes the values of metrics, each with its name after millrace_ and its help.
+type scrape struct{ to chan<- prometheus.Metric }
 
-func (m *metrics) collectRelay(gauge gaugeFunc, counter counterFunc) {
-	st := m.server.relay.Stats()
-	gauge(descStreams, float64(st.Streams))
-	counter(descPublished, st.Published)
-	counter(descWritev, st.WriteCalls)
-	counter(descBytesIn, st.BytesIn)
-	counter(descFramesIn, st.FramesIn)
-	counter(descGroupsCut, st.GroupsCut)
-	gauge(descKept, float64(st.KeptBytes))
-	gauge(descBehind, float64(st.Behind))
-	gauge(descBlocked, float64(st.Blocked))
-	gauge(descLag, st.LagMax.Seconds())
+func (c scrape) gauge(name, help string, value int64) {
+	c.send(prometheus.GaugeValue, name, help, float64(value))
+}
+
+func (c scrape) counter(name, help string, value int64) {
+	c.send(prometheus.CounterValue, name, help, float64(value))
+}
+
+// gauges takes a value for each value of a label.
+func (c scrape) gauges(name, help, label string, values map[string]int64) {
+	c.sendAll(prometheus.GaugeValue, name, help, label, values)
+}
+
+// counters is gauges for counters.
+func (c scrape) counters(name, help, label string, values map[string]int64) {
+	c.sendAll(prometheus.CounterValue, name, help, label, values)
+}
+
+func (c scrape) send(kind prometheus.ValueType, name, help string, value float64) {
+	c.to <- prometheus.MustNewConstMetric(prometheus.NewDesc("millrace_"+name, help, nil, nil), kind, value)
+}
+
+func (c scrape) sendAll(kind prometheus.ValueType, name, help, label string, values map[string]int64) {
+	desc := prometheus.NewDesc("millrace_"+name, help, []string{label}, nil)
+	for of, value := range values {
+		c.to <- prometheus.MustNewConstMetric(desc, kind, float64(value), of)
+	}
+}
+
+func (c scrape) relay(st relay.Stats) {
+	viewers, came, sent := make(map[string]int64), make(map[string]int64), make(map[string]int64)
 	for path, p := range st.Paths {
-		gauge(descViewers, float64(p.Viewers), path)
-		counter(descCame, p.Came, path)
-		counter(descBytesOut, p.BytesOut, path)
+		viewers[path], came[path], sent[path] = p.Viewers, p.Came, p.BytesOut
 	}
-	for desc, byReason := range map[*prometheus.Desc]map[string]int64{
-		descDropped: st.Dropped, descSeen: st.FoundBehind, descLost: st.FramesLost,
-	} {
-		for reason, n := range byReason {
-			counter(desc, n, reason)
-		}
-	}
+	c.gauge("streams", "Streams that are being published.", int64(st.Streams))
+	c.counter("streams_total", "Streams that were published, those that still are included.", st.Published)
+	c.gauges("viewers", "Viewers, by the way in which their bytes reach the connection.", "path", viewers)
+	c.counters("viewers_total", "Viewers that ever came, by the same.", "path", came)
+	c.gauge("viewers_behind", "Viewers that were further behind than their allowance and have not caught up.",
+		int64(st.Behind))
+	c.gauge("viewers_blocked", "Viewers whose connection takes no more at present, or that have only begun.",
+		int64(st.Blocked))
+	c.counters("viewers_behind_total", "Viewers found further behind than their allowance, by what they exceeded.",
+		"reason", st.FoundBehind)
+	c.counters("viewers_dropped_total", "Viewers that the server disconnected, by reason.", "reason", st.Dropped)
+	c.send(prometheus.GaugeValue, "viewer_lag_seconds_max",
+		"How far behind the last of all viewers is; 0 when all keep up.", st.LagMax.Seconds())
+	c.counters("frames_lost_total", "Frames that viewers were moved past because they were behind, by reason.",
+		"reason", st.FramesLost)
+	c.counter("bytes_in_total", "Bytes of streams that publishers sent.", st.BytesIn)
+	c.counter("frames_in_total", "Frames (FLV tags, or pieces of an unknown form) that publishers sent.", st.FramesIn)
+	c.counter("groups_cut_total", "Groups of pictures longer than what is kept, so that who came late had to wait for "+
+		"the next key frame.", st.GroupsCut)
+	c.counters("bytes_out_total", "Bytes written to viewers.", "path", sent)
+	c.counter("writev_calls_total", "System calls that wrote to viewers whose connection was taken over.", st.WriteCalls)
+	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
 }
 
-func (m *metrics) collectPool(gauge gaugeFunc, counter counterFunc) {
-	p := millrace.DefaultPool().Stats()
-	gauge(descPoolInUse, float64(p.InUse))
-	gauge(descPoolIdle, float64(p.Idle))
-	gauge(descPoolHigh, float64(p.HighWater))
-	counter(descPoolTaken, int64(p.Taken))
-	counter(descPoolReuse, int64(p.Reused))
-	counter(descPoolOver, int64(p.Oversize))
+func (c scrape) pool(p millrace.PoolStats) {
+	c.gauge("pool_in_use_bytes", "Memory that the pool has lent.", p.InUse)
+	c.gauge("pool_idle_bytes", "Memory that the pool keeps for the next loan.", p.Idle)
+	c.gauge("pool_high_water_bytes", "The most memory that the pool had lent: the sum of each size class' own peak, "+
+		"which need not have been at one time.", p.HighWater)
+	c.counter("pool_taken_total", "Blocks lent.", int64(p.Taken))
+	c.counter("pool_reused_total", "Of the blocks lent, those that had been lent before.", int64(p.Reused))
+	c.counter("pool_oversize_total", "Of the blocks lent, those too large to be kept.", int64(p.Oversize))
 }
 
-// collect tells about files.
-func (f *fileService) collect(gauge gaugeFunc, counter counterFunc) {
-	for class := 1; class < statusClasses; class++ {
-		counter(descFiles, f.answered[class].Load(), strconv.Itoa(class)+"xx")
-	}
+// collect reports the metrics of files.
+func (f *fileService) collect(c scrape) {
 	sent := f.handler.Sent()
-	counter(descFileBytes, sent.Sendfile, "sendfile")
-	counter(descFileBytes, sent.Copied, "copied")
-	gauge(descDownloads, float64(f.count()))
-	counter(descRefused, f.downloads.refused.Load())
-	counter(descStalled, f.stalled.Load())
+	c.counters("files_requests_total", "Requests for files that were answered, by the first digit of the status.",
+		"status", f.answered.byClass())
+	c.counters("files_bytes_total", "Bytes of files that were sent: by sendfile, or copied through the server's memory.",
+		"path", map[string]int64{"sendfile": sent.Sendfile, "copied": sent.Copied})
+	c.gauge("files_downloads", "Requests for files that are being answered.", int64(f.count()))
+	c.counter("files_refused_total", "Requests for files that were refused because there were too many at a time.",
+		f.downloads.refused.Load())
+	c.counter("files_stalled_total", "Downloads that were cut because the client took nothing for the stall timeout.",
+		f.stalled.Load())
+}
+
+// statusCounts counts answers by the first digit of their status.
+type statusCounts [6]atomic.Int64
+
+func (c *statusCounts) add(status int) { c[min(max(status/100, 0), len(c)-1)].Add(1) }
+
+// byClass returns the counts of 1xx to 5xx.
+func (c *statusCounts) byClass() map[string]int64 {
+	counts := make(map[string]int64)
+	for class := 1; class < len(c); class++ {
+		counts[strconv.Itoa(class)+"xx"] = c[class].Load()
+	}
+	return counts
 }

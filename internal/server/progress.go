@@ -20,8 +20,8 @@ const (
 	copyStep = 32 << 10 // bytes that are read at a time where Write must send them
 )
 
-// A progressResponse is a response whose write deadline moves on as the client takes the body. The response as a whole may take
-// for ever.
+// A progressResponse is a response whose write deadline moves on as the client takes the body. The response as a whole
+// may take for ever.
 type progressResponse struct {
 	http.ResponseWriter
 	limit   time.Duration
@@ -85,8 +85,9 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 	return total, nil
 }
 
-// beginDownload returns the response to write to. It bounds what the kernel holds unsent: a socket with a buffer of megabytes
-// takes nothing more before a third of that is free, which a slow client may not reach within the stall timeout.
+// beginDownload returns the response to write to. It bounds what the kernel holds unsent: a socket with a buffer of
+// megabytes takes nothing more before a third of that is free, which a slow client may not reach within the stall
+// timeout.
 func (s *Server) beginDownload(w http.ResponseWriter, r *http.Request) *progressResponse {
 	if tcp := downloadConn(r); tcp != nil {
 		relay.BoundUnsent(tcp, s.cfg.Unsent)
@@ -94,8 +95,8 @@ func (s *Server) beginDownload(w http.ResponseWriter, r *http.Request) *progress
 	return &progressResponse{ResponseWriter: w, limit: s.cfg.StallTimeout}
 }
 
-// endDownload logs and counts a download whose client has stalled, and has the kernel forget what it still holds for that
-// client.
+// endDownload logs and counts a download whose client has stalled, and has the kernel forget what it still holds for
+// that client.
 func (s *Server) endDownload(p *progressResponse, r *http.Request, stalled *atomic.Int64) {
 	if !p.stalled {
 		return
@@ -114,7 +115,7 @@ func downloadConn(r *http.Request) *net.TCPConn {
 	if !ok || r.ProtoMajor != 1 {
 		return nil
 	}
-	tcp, _ := wire(c).(*net.TCPConn)
+	tcp, _ := relay.CarrierOf(c).(*net.TCPConn)
 	return tcp
 }
 

@@ -21,25 +21,26 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc(filesPath, onlyGet(s.serveFile))
 	mux.HandleFunc("/api/streams", onlyGet(s.apiStreams))
 	mux.HandleFunc("/healthz", onlyGet(s.health))
-	mux.Handle("/metrics", onlyGet(s.metrics.handler().ServeHTTP))
+	mux.Handle("/metrics", onlyGet(s.metrics().ServeHTTP))
 	pages := page.Handler()
 	mux.Handle("/{$}", pages)
 	mux.Handle("/page/", pages)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuseBody(w, r, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob")
+		refuseBody(w, r, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream, "+
+			"/files/NAME for a file, /blobs/KEY for a blob")
 	})
 	return s.protect(s.readAuth, s.besideBlobs(mux))
 }
 
-// adminRoutes returns everything that the admin listener serves: what costs time to make, and what tells where publishers are.
-// There is no /debug/pprof/cmdline: tokens and passwords are on the command line.
+// adminRoutes returns everything that the admin listener serves: what costs time to make, and what tells where
+// publishers are. There is no /debug/pprof/cmdline: tokens and passwords are on the command line.
 func (s *Server) adminRoutes(listener net.Addr) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.Handle("/metrics", onlyGet(s.metrics.handler().ServeHTTP))
+	mux.Handle("/metrics", onlyGet(s.metrics().ServeHTTP))
 	mux.HandleFunc("/api/streams", onlyGet(s.adminStreams))
 	mux.HandleFunc("/healthz", onlyGet(s.health))
 	return s.protect(newReadAuth("", "", listener), onlyGet(mux.ServeHTTP))
@@ -65,8 +66,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 		h.Set("Access-Control-Max-Age", "86400")
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		w.Header().Set("Allow", allow)
-		refuseBody(w, r, http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q is not allowed here: %s", r.Method, allow))
+		refuseMethod(w, r, allow)
 	}
 }
 
@@ -74,12 +74,17 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 func onlyGet(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			refuseBody(w, r, http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q is not allowed here: GET, HEAD", r.Method))
+			refuseMethod(w, r, "GET, HEAD")
 			return
 		}
 		h(w, r)
 	}
+}
+
+// refuseMethod refuses a request whose method is not among those that are allowed.
+func refuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
+	w.Header().Set("Allow", allowed)
+	refuseBody(w, r, http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q is not allowed here: %s", r.Method, allowed))
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
@@ -100,8 +105,9 @@ const (
 	refusedBytes = 64 << 20
 )
 
-// refuseBody refuses a request whose body may still be coming, and closes the connection. It receives some of the body after the
-// answer: a connection that is closed while bytes arrive is reset, and a client that has not read the answer yet loses it.
+// refuseBody refuses a request whose body may still be coming, and closes the connection. It receives some of the body
+// after the answer: a connection that is closed while bytes arrive is reset, and a client that has not read the answer
+// yet loses it.
 func refuseBody(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	if r.ProtoMajor != 1 {
 		refuse(w, status, reason)
@@ -128,12 +134,11 @@ func refuse(w http.ResponseWriter, status int, reason string) {
 	_, _ = io.WriteString(w, text) // an error means that the client has gone away
 }
 
-// answer answers with JSON.
-func answer(w http.ResponseWriter, status int, v any) {
+// answer answers 200 with JSON.
+func answer(w http.ResponseWriter, v any) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // an error means that the client has gone away
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
@@ -26,7 +25,6 @@ type Server struct {
 	cfg     Config
 	log     *slog.Logger
 	relay   *relay.Hub
-	metrics *metrics
 	cert    *certificate // nil without TLS
 	files   *fileService // nil if no files are served
 	blobs   *blobService // nil if no blobs are kept
@@ -40,20 +38,19 @@ type Server struct {
 	drain    context.CancelFunc
 }
 
-// New returns a server, or an error if the configuration cannot be used. The call that ends the server's life is Serve or Run.
+// New returns a server, or an error if the configuration cannot be used. The call that ends the server's life is Serve
+// or Run.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	s := &Server{
-		cfg: cfg, log: cfg.Log,
+		cfg: cfg, log: cfg.Log, relay: relay.New(cfg.Config),
 		started: time.Now(),
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	s.relay = newRelay(&s.cfg, s.log)
-	s.metrics = newMetrics(s)
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
 		return nil, err
@@ -131,15 +128,6 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	return main.ServeTLS(ln, "", "")
 }
 
-// wire returns the connection that carries what is written to c, which is another one under TLS: to be asked and told what TCP
-// knows, and not to be read from or written to.
-func wire(c net.Conn) net.Conn {
-	if sealed, ok := c.(*tls.Conn); ok {
-		c = sealed.NetConn()
-	}
-	return c
-}
-
 // closeStores closes the stores of files and blobs.
 func (s *Server) closeStores() error { return errors.Join(s.files.close(), s.blobs.close()) }
 
@@ -153,7 +141,8 @@ func (s *Server) greet(ln, admin net.Listener) {
 		}
 	}
 	if s.files != nil {
-		s.log.Info("serving files", "root", s.cfg.Root, "at", s.pageLink(ln.Addr())+filesPath[1:], "lists", s.cfg.FilesListing)
+		s.log.Info("serving files",
+			"root", s.cfg.Root, "at", s.pageLink(ln.Addr())+filesPath[1:], "lists", s.cfg.FilesListing)
 	}
 	if s.blobs != nil {
 		s.log.Info("keeping blobs", "in", s.blobs.where, "at", s.pageLink(ln.Addr())+blobsPath[1:])
@@ -178,8 +167,8 @@ func (s *Server) pageLink(a net.Addr) string {
 	return "http://" + host + "/"
 }
 
-// Without these bounds a client that sends a frame of 1 MiB, or a body that no handler reads, makes net/http hold as much for each
-// connection, without any token.
+// Without these bounds a client that sends a frame of 1 MiB, or a body that no handler reads, makes net/http hold as
+// much for each connection, without any token.
 const (
 	// http2Frame is the longest frame that a client may send: the least that HTTP/2 allows, and enough for any body.
 	http2Frame = 16 << 10
@@ -188,8 +177,8 @@ const (
 	// trip of 100 ms sends up to 20 Mbit/s through it.
 	http2Body = 256 << 10
 
-	// http2Streams is how many requests a connection may have at a time: browsers open fewer, and HTTP/2 recommends no less
-	// than 100.
+	// http2Streams is how many requests a connection may have at a time: browsers open fewer, and HTTP/2 recommends no
+	// less than 100.
 	http2Streams = 128
 )
 
@@ -237,8 +226,8 @@ func (l errorLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// limitBodies bounds what a body costs that no handler reads. Over HTTP/1, net/http waits for some of it before it sends the
-// answer; over HTTP/2, it keeps what comes. A handler that reads a body sets its own deadline.
+// limitBodies bounds what a body costs that no handler reads. Over HTTP/1, net/http waits for some of it before it
+// sends the answer; over HTTP/2, it keeps what comes. A handler that reads a body sets its own deadline.
 func (s *Server) limitBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -252,8 +241,8 @@ func (s *Server) limitBodies(next http.Handler) http.Handler {
 	})
 }
 
-// shutDown ends everything in the order in which nothing is lost: publishers first, then viewers when they have the rest.
-// Downloads have the same time to come to their end.
+// shutDown ends everything in the order in which nothing is lost: publishers first, then viewers when they have the
+// rest. Downloads have the same time to come to their end.
 func (s *Server) shutDown(servers []*http.Server) {
 	began := time.Now()
 	s.log.Info("shutting down", "streams", s.relay.Stats().Streams, "viewers", s.relay.Viewers(),
@@ -277,24 +266,10 @@ func (s *Server) shutDown(servers []*http.Server) {
 	}
 	s.relay.Drain(ctx)
 	closing.Wait()
-	s.settled("downloads", files) // their connections are closed
-	s.settled("blobs", blobs)
+	relay.Await(s.log, "downloads", files) // their connections are closed
+	relay.Await(s.log, "blobs", blobs)
 	if err := s.closeStores(); err != nil {
 		s.log.Error("the files or blobs are not closed", "reason", err)
 	}
 	s.log.Info("stopped", "after", time.Since(began).Round(time.Millisecond))
-}
-
-// lastGrace is how long goroutines that have nothing to wait for any more may take to end.
-const lastGrace = 3 * time.Second
-
-// settled waits until done is closed, for lastGrace at most: a bug must not keep the process from ending.
-func (s *Server) settled(who string, done <-chan struct{}) {
-	grace := time.NewTimer(lastGrace)
-	defer grace.Stop()
-	select {
-	case <-done:
-	case <-grace.C:
-		s.log.Error("stopping without them", "who", who)
-	}
 }

@@ -79,7 +79,8 @@ func pinged(t *testing.T, conn net.Conn) (frames []http2RawFrame) {
 // http2Head is the head of a request for /live/x without the method, as HPACK has it.
 const http2Head = "\x86\x04\x07/live/x\x41\x09localhost"
 
-// A connection of HTTP/2 holds no more than 300 KiB for a client: neither a frame nor bodies that are not read may be longer.
+// A connection of HTTP/2 holds no more than 300 KiB for a client: neither a frame nor bodies that are not read may be
+// longer.
 func TestHTTP2MemoryIsBounded(t *testing.T) {
 	f := serve(t, nil)
 	conn := f.dialHTTP2()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -78,20 +77,6 @@ func TestStatus(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestASecondPublisherGets409(t *testing.T) {
-	f := serve(t, nil)
-	first := f.Publisher("cam")
-	first.Send([]byte("bytes"))
-	f.published("cam", 1)
-	if res := f.Publisher("cam").Wait(); res.Status != http.StatusConflict || !strings.Contains(res.Body, "publisher already") {
-		t.Errorf("second: %d %s", res.Status, res.Body)
-	}
-	if res := first.End(); res.Status != 200 {
-		t.Errorf("first: %d %s", res.Status, res.Body)
-	}
-	f.Logged("publisher refused", "status=409")
 }
 
 func TestConfigIsChecked(t *testing.T) {
