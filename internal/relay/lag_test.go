@@ -22,10 +22,10 @@ import (
 // kilobytes.
 const smallBuffer = 4096
 
-// inStep publishes the script's tags one after the other, each when all watchers have got the one before.
-func inStep(t *testing.T, p *relaytest.Publisher, sc *script, watchers []*relaytest.Watcher) {
+// inStep publishes tags one after the other, each when all watchers have got the one before.
+func inStep(t *testing.T, p *relaytest.Publisher, tags [][]byte, watchers []*relaytest.Watcher) {
 	t.Helper()
-	for i, tag := range sc.tags {
+	for i, tag := range tags {
 		p.Send(tag)
 		for n, w := range watchers {
 			if got := w.Next(len(tag)); !bytes.Equal(got, tag) {
@@ -50,10 +50,11 @@ var allowances = []struct {
 	reason string // as the log says it of a viewer that is dropped
 	moved  string // as it says it of one that was moved
 	set    func(*Config)
+	pass   time.Duration // in the middle of the stream
 }{
-	{"lag_bytes", "behind by bytes", "lag_bytes", func(c *Config) { c.LagBytes = 200 << 10 }},
-	{"lag_frames", "behind by frames", "lag_frames", func(c *Config) { c.LagFrames = 50 }},
-	{"lag_time", "behind by time", "lag_time", func(c *Config) { c.LagTime = 50 * time.Millisecond }},
+	{"lag_bytes", "behind by bytes", "lag_bytes", func(c *Config) { c.LagBytes = 200 << 10 }, 0},
+	{"lag_frames", "behind by frames", "lag_frames", func(c *Config) { c.LagFrames = 50 }, 0},
+	{"lag_time", "behind by time", "lag_time", func(c *Config) { c.LagTime = time.Second }, time.Second},
 }
 
 // tightBy gives viewers little room, by one allowance.
@@ -80,7 +81,9 @@ func TestAStalledViewerIsDroppedByPolicy(t *testing.T) {
 				w.Begin()
 				same(t, "the start", w.Next(len(sc.start())), sc.start())
 			}
-			inStep(t, p, sc, watchers)
+			inStep(t, p, sc.tags[:50], watchers)
+			time.Sleep(allow.pass) // while only the stalled viewer has something to take
+			inStep(t, p, sc.tags[50:], watchers)
 
 			f.Logged("viewer is too far behind", `reason="`+allow.reason+`"`)
 			f.Logged("viewer ended", `reason="`+allow.reason+`"`)
@@ -112,7 +115,9 @@ func TestAStalledViewerIsMovedByPolicy(t *testing.T) {
 				w.Begin()
 				w.Next(len(sc.start()))
 			}
-			inStep(t, p, sc, []*relaytest.Watcher{healthy})
+			inStep(t, p, sc.tags[:50], []*relaytest.Watcher{healthy})
+			time.Sleep(allow.pass) // while only the stalled viewer has something to take
+			inStep(t, p, sc.tags[50:], []*relaytest.Watcher{healthy})
 			f.Logged("level=WARN", "viewer=", "bytes=") // it is too far behind, or was moved already
 			eventually(t, "the API to say so", func() bool {
 				return strings.Contains(f.api(), `"stalled":1`)
