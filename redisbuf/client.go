@@ -78,13 +78,16 @@ type servers struct {
 	counters counters
 
 	mu     sync.RWMutex
-	nodes  map[serverKey]*node // all servers that were ever asked; one that has left has no connections
+	nodes  map[serverKey]*node // all servers that were ever asked, len ≤ maxServers; one that has left has no connections
 	closed bool
 
 	closing    context.Context // ends when Close begins
 	stop       context.CancelFunc
 	background sync.WaitGroup // goroutines that end with closing
 }
+
+// maxServers bounds the servers that redirections name in the life of a Client. A cluster has no more masters than slots.
+const maxServers = 16384
 
 // A serverKey identifies a server: by its address in a cluster, and otherwise by its Options. Shards of a Ring may have one
 // address and differ in anything else, such as the Dialer.
@@ -129,6 +132,9 @@ func (s *servers) node(opt *redis.Options) (*node, error) {
 		return nil, ErrClosed
 	}
 	if n = s.nodes[key]; n == nil {
+		if len(s.nodes) == maxServers {
+			return nil, fmt.Errorf("redisbuf: %s is one server more than the %d that a Client remembers", opt.Addr, maxServers)
+		}
 		n = newNode(opt, s)
 		s.nodes[key] = n
 		if opt.Addr == failoverAddr {

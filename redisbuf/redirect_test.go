@@ -3,6 +3,7 @@ package redisbuf
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -187,4 +188,24 @@ func emptyKey(t *testing.T, c *Client, rdb redis.UniversalClient) {
 		t.Error(n, err)
 	}
 	must(t, rdb.Del(ctx, "").Err())
+}
+
+// Redirections name servers, and what a Client remembers of them is bounded.
+func TestServersAreBounded(t *testing.T) {
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
+	defer rdb.Close()
+	c, err := New(rdb)
+	must(t, err)
+	defer c.Close()
+	server := func(i int) (*node, error) { return c.node(&redis.Options{Addr: fmt.Sprint("server", i)}) }
+	for i := range maxServers {
+		_, err := server(i)
+		must(t, err)
+	}
+	if _, err := server(maxServers); err == nil || !strings.Contains(err.Error(), "16384") {
+		t.Error(err)
+	}
+	if _, err := server(0); err != nil {
+		t.Error(err)
+	}
 }
