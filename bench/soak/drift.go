@@ -65,8 +65,7 @@ type rule struct {
 func rules(redisConns int64) []rule {
 	return []rule{
 		{"goroutines", func(p *point) int64 { return p.Goroutines }, steady, 0, 0},
-		// A server keeps files and blobs open for the next request: at most each file, each key, and the key that expires.
-		{"descriptors", func(p *point) int64 { return p.Descriptors }, steady, int64(len(fileNames)) + blobKeys + 1 + redisConns, 0},
+		{"descriptors", func(p *point) int64 { return p.Descriptors }, steady, redisConns, 0},
 		{"pool in use", func(p *point) int64 { return p.PoolInUse }, capped, 0, 0},
 		{"threads", func(p *point) int64 { return p.Threads }, trend, 12, 1.5},
 		{"heap", func(p *point) int64 { return p.Heap }, trend, 3<<20 + redisConns*redisBuffers, 1.25},

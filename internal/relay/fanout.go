@@ -161,6 +161,7 @@ func (f *fanout) serve(v *viewer) {
 func (f *fanout) adopt(v *viewer) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer f.out.flush(f.rendition)
 	// What was announced before v is in the list has to be written here.
 	if v.writeNow(&f.out) != upToDate {
 		return false
@@ -170,7 +171,6 @@ func (f *fanout) adopt(v *viewer) bool {
 	if v.hasEnded() { // and remove did not find it
 		f.drop(v)
 	}
-	f.out.flush(f.rendition)
 	return true
 }
 

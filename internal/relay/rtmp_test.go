@@ -11,7 +11,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
-// What docs/serve.md says about encoders that speak RTMP alone: an ffmpeg that listens for one brings every packet of
+// What docs/publish.md says about encoders that speak RTMP alone: an ffmpeg that listens for one brings every packet of
 // it.
 func TestFFmpegBringsRTMP(t *testing.T) {
 	need.Program(t, "ffmpeg")

@@ -38,7 +38,7 @@ type Stats struct {
 	Behind    int           // viewers that were over their allowance and have not caught up
 	LagMax    time.Duration // of the viewer that is furthest behind; 0 when all keep up
 
-	WriteCalls int64                // system calls that wrote to viewers whose connection was taken over
+	WriteCalls int64                // of writev, to plain TCP viewers
 	Paths      map[string]PathStats // by how bytes reach the connection: "writev", "write", "responsewriter"
 
 	FoundBehind map[string]int64 // viewers found further behind than allowed, by reason

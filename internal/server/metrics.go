@@ -102,7 +102,7 @@ func (c scrape) relay(st relay.Stats) {
 	c.counter("groups_cut_total", "Groups of pictures longer than what is kept, so that who came late had to wait for "+
 		"the next key frame.", st.GroupsCut)
 	c.counters("bytes_out_total", "Bytes written to viewers.", "path", sent)
-	c.counter("writev_calls_total", "System calls that wrote to viewers whose connection was taken over.", st.WriteCalls)
+	c.counter("writev_calls_total", "Calls of writev to plain TCP viewers.", st.WriteCalls)
 	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
 }
 
