@@ -146,11 +146,8 @@ func (c Config) Check() error {
 
 func (c Config) checkURL() error {
 	u, err := url.Parse(c.URL)
-	if err != nil {
-		return fmt.Errorf("load: %w", err)
-	}
-	if u.Scheme != "http" || u.Hostname() == "" {
-		return fmt.Errorf("load: %q is not an http:// address", c.URL)
+	if err != nil || u.Scheme != "http" || u.Hostname() == "" {
+		return fmt.Errorf("load: --url is %q, want http://HOST:PORT", c.URL)
 	}
 	if c.AllowRemote || u.Hostname() == "localhost" {
 		return nil

@@ -232,7 +232,7 @@ func TestConfigRefusesWhatCannotBeMeant(t *testing.T) {
 		{Config{Streams: 1, URL: "http://192.0.2.1:8080"}, "another machine"},
 		{Config{Streams: 1, URL: "http://192.0.2.1:8080", AllowRemote: true}, ""},
 		{Config{Streams: 1, URL: "http://example.com"}, "--remote"},
-		{Config{Streams: 1, URL: "https://127.0.0.1"}, "not an http:// address"},
+		{Config{Streams: 1, URL: "https://127.0.0.1"}, "want http://HOST:PORT"},
 		{Config{URL: here, Streams: 2001}, "2001 streams"},
 		{Config{URL: here, Streams: 1000, Viewers: 51}, "51 viewers"},
 		{Config{Streams: 1, URL: here, NoPublish: true}, "neither"},

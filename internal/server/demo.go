@@ -39,7 +39,9 @@ func (s *Server) playDemo() {
 		return
 	}
 	defer d.release()
-	err = d.play(s.draining)
+	if err = d.play(s.draining); errors.Is(err, errShutdown) {
+		err = nil // this is how it ends
+	}
 }
 
 // A demoPlayer publishes the sample's tags when they are due.

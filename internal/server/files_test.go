@@ -259,3 +259,19 @@ func TestTooManyDownloads(t *testing.T) {
 	_ = w.Conn.Close()
 	eventually(t, "room", func() bool { return f.Get("/files/small").Status == 200 })
 }
+
+// Blobs in a directory whose files are served can be read by their files' names: the log says so.
+func TestBlobsAmongTheFiles(t *testing.T) {
+	root := t.TempDir()
+	within := filepath.Join(root, "blobs")
+	if err := os.Mkdir(within, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f := serve(t, func(c *Config) { c.Root, c.Blobs = root, within })
+	f.Logged("level=WARN", "--blobs lies in --root")
+	for _, path := range []string{root + "x", filepath.Dir(root)} {
+		if isWithin(path, root) {
+			t.Errorf("%s is within %s", path, root)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -146,6 +147,9 @@ func (s *Server) greet(ln, admin net.Listener) {
 	}
 	if s.blobs != nil {
 		s.log.Info("keeping blobs", "in", s.blobs.where, "at", s.pageLink(ln.Addr())+blobsPath[1:])
+		if s.files != nil && s.cfg.Blobs != "" && isWithin(s.cfg.Blobs, s.cfg.Root) {
+			s.log.Warn("blobs can be read at /files/ too: --blobs lies in --root")
+		}
 	}
 	if s.cfg.ReadToken != "" {
 		s.log.Info("reading needs the token", "page", s.pageLink(ln.Addr())+"?token=TOKEN")
@@ -153,6 +157,14 @@ func (s *Server) greet(ln, admin net.Listener) {
 	if s.cfg.PublishToken == "" && !s.publishAuth.loopback {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
 	}
+}
+
+// isWithin reports whether path is dir or lies in it.
+func isWithin(path, dir string) bool {
+	path, err1 := filepath.Abs(path)
+	dir, err2 := filepath.Abs(dir)
+	rel, err := filepath.Rel(dir, path)
+	return err1 == nil && err2 == nil && err == nil && filepath.IsLocal(rel)
 }
 
 // pageLink returns the address of the page for a browser on this machine: not every browser opens 0.0.0.0.
