@@ -244,6 +244,9 @@ func (c *copying) fileToFile(dst *os.File, src io.Reader) error {
 			l.N -= n
 		}
 		left -= n
+		if read := asked - step.N; err != nil && read > n { // the standard library has copied, and read ahead
+			_, _ = c.file.Seek(n-read, io.SeekCurrent)
+		}
 		if err != nil || n < asked {
 			return err
 		}

@@ -233,3 +233,26 @@ func drain(t testing.TB, w io.Closer, r io.Reader) func() []byte {
 	t.Cleanup(func() { got() })
 	return got
 }
+
+// A file that takes nothing leaves the source where it was, and a limit as it was.
+func TestCopyToAFullFile(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /dev/full")
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	must(t, err)
+	defer full.Close()
+	for _, limited := range []bool{false, true} {
+		file := fileOf(t, someBytes(1<<20))
+		limit := &io.LimitedReader{R: file, N: 100_000}
+		var src io.Reader = file
+		if limited {
+			src = limit
+		}
+		report, err := chunk.Copy(t.Context(), full, src)
+		at, _ := file.Seek(0, io.SeekCurrent)
+		if err == nil || report.Bytes != 0 || at != 0 || limit.N != 100_000 {
+			t.Errorf("limited %v: %+v, %v; the source is at %d, its limit %d", limited, report, err, at, limit.N)
+		}
+	}
+}

@@ -135,7 +135,7 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 		t.waiting++
 		defer func() { t.waiting-- }()
 		t.waited++
-		stop := context.AfterFunc(ctx, func() { // wakes all: this one may have taken the signal of another one
+		stop := context.AfterFunc(ctx, func() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			t.room.Broadcast()
@@ -146,6 +146,7 @@ func (t *Tuner) Acquire(ctx context.Context) error {
 		t.room.Wait()
 	}
 	if err := ctx.Err(); err != nil {
+		t.room.Signal() // or one that this one has taken is lost, because ctx's own wake-up may come too late
 		return err
 	}
 	t.running++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,43 @@ func wantWorkers(t *testing.T, tuner *chunk.Tuner, running, waiting int) {
 	t.Helper()
 	if r, w := tuner.Workers(); r != running || w != waiting {
 		t.Errorf("%d at work and %d waiting, want %d and %d", r, w, running, waiting)
+	}
+}
+
+// A waiter whose context ends while another worker releases passes on the place that it was woken for. Its context has
+// other work to end first, so that it is seen to have ended before it wakes the waiter itself.
+func TestAcquireGivesUpAsAnotherReleases(t *testing.T) {
+	for range 50 {
+		tuner := fixedWorkers(1)
+		must(t, tuner.Acquire(t.Context()))
+		first, cancel := context.WithCancel(t.Context())
+		for range 1000 {
+			_, cancel := context.WithCancel(first)
+			defer cancel()
+		}
+		second, cancelSecond := context.WithTimeout(t.Context(), time.Minute)
+		results := make(chan error, 2)
+		for waiting, ctx := range []context.Context{first, second} {
+			go func() {
+				err := tuner.Acquire(ctx)
+				if err == nil {
+					tuner.Release()
+				}
+				if ctx == second {
+					results <- err
+				}
+			}()
+			for n := 0; n <= waiting; _, n = tuner.Workers() {
+				runtime.Gosched()
+			}
+		}
+		go cancel()
+		for first.Err() == nil {
+			runtime.Gosched()
+		}
+		tuner.Release()
+		must(t, <-results)
+		cancelSecond()
 	}
 }
 

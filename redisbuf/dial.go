@@ -2,6 +2,7 @@ package redisbuf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -71,6 +72,9 @@ func (n *node) connect(ctx context.Context) (*conn, error) {
 	netConn, err := n.opt.Dialer(ctx, n.opt.Network, n.opt.Addr)
 	if err != nil {
 		return nil, err
+	}
+	if netConn == nil {
+		return nil, errors.New("redisbuf: the Dialer returned no connection and no error")
 	}
 	return newConn(netConn, n.opt.ReadTimeout, n.opt.WriteTimeout), nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,6 +65,28 @@ func TestDialPanics(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A Dialer that returns nothing at all is an error of the call, and no panic.
+func TestDialerOfNothing(t *testing.T) {
+	failing := true
+	onPipes(t, func(o *redis.Options) {
+		dial := o.Dialer
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if failing {
+				return nil, nil
+			}
+			return dial(ctx, network, addr)
+		}
+	}, []Option{Conns(1)}, func(t *testing.T, c *Client, _ *pipeRedis) {
+		if _, err := c.GetToBuffer(t.Context(), "k", make([]byte, 5)); err == nil || !strings.Contains(err.Error(), "no connection") {
+			t.Error(err)
+		}
+		failing = false
+		time.Sleep(time.Minute) // of virtual time: a server that cannot be reached is not asked again at once
+		get5(t, c)
+		idle(t, c, 1)
+	})
 }
 
 // booms fails the test unless f panics with "boom".

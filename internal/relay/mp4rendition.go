@@ -26,9 +26,10 @@ type mp4Rendition struct {
 	muxer    *mp4.Muxer
 	tag      millrace.Chain
 	fragment millrace.Chain
-	unheard  int  // bytes of fragments since viewers were served
-	init     bool // viewers have been given an init segment
-	hasTrack bool // the muxer has taken a sequence header
+	unheard  int                    // bytes of fragments since viewers were served
+	init     bool                   // viewers have been given an init segment
+	heads    map[flv.Type]flv.Codec // of the sequence headers that the muxer has taken
+	fits     bool                   // a frame of such a codec has come
 	hope     hopeTimer
 	refused  error // the first tag that had no place in the file
 
@@ -64,7 +65,7 @@ func (s *stream) newMP4Rendition() *rendition {
 
 // newMP4 is newMP4Rendition without the goroutine. s.mu is held.
 func (s *stream) newMP4() *mp4Rendition {
-	m := &mp4Rendition{live: s.live, cursor: s.live.source(), ready: make(chan struct{})}
+	m := &mp4Rendition{live: s.live, cursor: s.live.source(), ready: make(chan struct{}), heads: make(map[flv.Type]flv.Codec)}
 	m.gap.open = s.noVideo.Load() // then the cursor is at a piece of sound
 	m.out = s.newRendition(formatMP4, nil)
 	m.out.ready = m.ready
@@ -136,7 +137,9 @@ func (m *mp4Rendition) convert(ctx context.Context) error {
 			return err
 		}
 		f, err := m.muxer.WriteTag(&m.fragment, t, &m.tag)
-		m.hasTrack = m.hasTrack || err == nil && t.SequenceHeader
+		if err == nil && t.SequenceHeader {
+			m.heads[t.Type] = t.Codec
+		}
 		if err != nil && m.refused == nil {
 			m.refused = err
 			m.live.stream.log.Warn("MP4 leaves something out", "reason", err)
@@ -155,7 +158,9 @@ func (m *mp4Rendition) hopeless(t *flv.Tag) error {
 	if m.init || t.Packet != flv.PacketFrame {
 		return nil
 	}
-	if m.hope.passed(t.Timestamp) && !m.hasTrack {
+	codec, known := m.heads[t.Type]
+	m.fits = m.fits || known && codec == t.Codec
+	if m.hope.passed(t.Timestamp) && !m.fits {
 		return cmp.Or(m.refused, errNoSequenceHeader)
 	}
 	_, err := m.live.stream.format(extMP4)

@@ -152,22 +152,38 @@ func TestMP4OfNothingEnds(t *testing.T) {
 
 // The same of a stream whose codecs MP4 could have, but whose sequence headers are refused, or do not come.
 func TestMP4OfNoSequenceHeaderEnds(t *testing.T) {
-	for name, tt := range map[string]struct{ first, want string }{
-		"reserved channels": {"\xaf\x00\x11\xf8", "channel configuration 15"},
-		"none":              {"\xaf\x01sound", "no sequence header"},
+	type payload struct {
+		of   flv.Type
+		data string
+	}
+	sound := payload{flv.TypeAudio, "\xaf\x01sound"}
+	soundHead := payload{flv.TypeAudio, "\xaf\x00\x12\x10"}
+	picture := payload{flv.TypeVideo, "\x17\x01\x00\x00\x00picture"}
+	hevcPicture := payload{flv.TypeVideo, "\x91hvc1picture"}
+	head := avcHeader()
+	pictureHead := payload{flv.TypeVideo, string(head[11 : len(head)-4])}
+	for name, tt := range map[string]struct {
+		first, each payload
+		want        string
+	}{
+		"reserved channels":       {payload{flv.TypeAudio, "\xaf\x00\x11\xf8"}, sound, "channel configuration 15"},
+		"none":                    {sound, sound, "no sequence header"},
+		"that of mute sound":      {soundHead, picture, "no sequence header"},
+		"that of no pictures":     {pictureHead, sound, "no sequence header"},
+		"that of another codec's": {pictureHead, hevcPicture, "no sequence header"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, nil)
 			waits := f.Ask("/live/cam.mp4", 0)
 			f.waiting("cam", 1)
 			p := f.Publisher("cam")
-			p.Send([]byte("FLV\x01\x04\x00\x00\x00\x09\x00\x00\x00\x00"))
+			p.Send([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
 			waits.Begin()
 			at := uint32(0)
 			send := func() {
-				p.Send(flvTag(flv.TypeAudio, at, []byte(tt.first)))
+				p.Send(flvTag(tt.first.of, at, []byte(tt.first.data)))
 				for end := at + 2*hopeWait; at < end; at += 40 {
-					p.Send(flvTag(flv.TypeAudio, at, []byte("\xaf\x01sound")))
+					p.Send(flvTag(tt.each.of, at, []byte(tt.each.data)))
 				}
 			}
 			send()
