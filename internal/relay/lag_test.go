@@ -81,9 +81,9 @@ func TestAStalledViewerIsDroppedByPolicy(t *testing.T) {
 				w.Begin()
 				same(t, "the start", w.Next(len(sc.start())), sc.start())
 			}
-			inStep(t, p, sc.tags[:50], watchers)
+			inStep(t, p, sc.tags[:150], watchers)
 			time.Sleep(allow.pass) // while only the stalled viewer has something to take
-			inStep(t, p, sc.tags[50:], watchers)
+			inStep(t, p, sc.tags[150:], watchers)
 
 			f.Logged("viewer is too far behind", `reason="`+allow.reason+`"`)
 			f.Logged("viewer ended", `reason="`+allow.reason+`"`)
@@ -115,9 +115,9 @@ func TestAStalledViewerIsMovedByPolicy(t *testing.T) {
 				w.Begin()
 				w.Next(len(sc.start()))
 			}
-			inStep(t, p, sc.tags[:50], []*relaytest.Watcher{healthy})
-			time.Sleep(allow.pass) // while only the stalled viewer has something to take
-			inStep(t, p, sc.tags[50:], []*relaytest.Watcher{healthy})
+			inStep(t, p, sc.tags[:150], []*relaytest.Watcher{healthy}) // more than a batch, which may be taken already
+			time.Sleep(allow.pass)                                     // while only the stalled viewer has something to take
+			inStep(t, p, sc.tags[150:], []*relaytest.Watcher{healthy})
 			f.Logged("level=WARN", "viewer=", "bytes=") // it is too far behind, or was moved already
 			eventually(t, "the API to say so", func() bool {
 				return strings.Contains(f.api(), `"stalled":1`)
