@@ -246,7 +246,7 @@ func TestPoolTrimsAfterGarbageCollections(t *testing.T) {
 func TestPoolIsCollected(t *testing.T) {
 	p := millrace.NewPool()
 	gone := weak.Make(p)
-	if !millrace.Invariants { // which remembers by whom the last blocks were taken
+	if !millrace.Invariants { // which keeps the stacks of those who took the last blocks
 		d := p.Get(1 << 20)
 		d.Release()
 	}

@@ -44,7 +44,7 @@ func unwanted(t *testing.T, words string) *redis.Options {
 // What a server says to a client that it rejects is the error of the call, and the connection is not used again. A server that
 // closes the connection after its reply to HELLO is not taken for one that does not know HELLO.
 func TestUnwantedConnections(t *testing.T) {
-	const going = "ERR I am about to go" // which no server says to those whom it rejects: only HELLO is answered with it
+	const going = "ERR I am about to go" // which no server says to a connection that it rejects: only HELLO is answered with it
 	for _, words := range []string{
 		"DENIED Redis is running in protected mode", "ERR max number of clients reached",
 		"ERR max number of clients + cluster connections reached", going,

@@ -108,8 +108,8 @@ func (h *hesitant) Read(p []byte) (int, error) {
 	return h.Reader.Read(p[:min(len(p), 1000)])
 }
 
-// Each source, whatever it claims, behind contents of each size: as into a bytes.Buffer, and not onto the heap before
-// it has to be.
+// Each source, with each length that it may claim, after contents of each size: as into a bytes.Buffer, and not onto
+// the heap before it has to be.
 func TestReadFrom(t *testing.T) {
 	all := append(slices.Clone(sources),
 		source{"file", func(s string, _ int) io.Reader { return file(t, s) }},

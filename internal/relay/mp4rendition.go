@@ -43,8 +43,8 @@ type mp4Rendition struct {
 // errNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs have changed.
 var errNewInit = errors.New("the stream's codecs changed, and an MP4 file cannot follow: viewers must come again")
 
-// errNoSequenceHeader ends an MP4 file without a track.
-var errNoSequenceHeader = errors.New("no sequence header of H.264, H.265 or AAC has come")
+// errNoTrack ends an MP4 file that has nothing to play.
+var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its sequence header")
 
 const (
 	// fragmentRoom is what a fragment may have beside the samples that a muxer's MaxWaitBytes counts: a header of 2 KiB,
@@ -161,7 +161,7 @@ func (m *mp4Rendition) hopeless(t *flv.Tag) error {
 	codec, known := m.heads[t.Type]
 	m.fits = m.fits || known && codec == t.Codec
 	if m.hope.passed(t.Timestamp) && !m.fits {
-		return cmp.Or(m.refused, errNoSequenceHeader)
+		return cmp.Or(m.refused, errNoTrack)
 	}
 	_, err := m.live.stream.format(extMP4)
 	return err

@@ -150,8 +150,8 @@ func TestMP4OfNothingEnds(t *testing.T) {
 	p.End()
 }
 
-// The same of a stream whose codecs MP4 could have, but whose sequence headers are refused, or do not come.
-func TestMP4OfNoSequenceHeaderEnds(t *testing.T) {
+// The same of a stream whose codecs MP4 could have, but whose sequence headers are refused, do not come, or are those of other frames.
+func TestMP4WithoutATrackEnds(t *testing.T) {
 	type payload struct {
 		of   flv.Type
 		data string
@@ -167,10 +167,10 @@ func TestMP4OfNoSequenceHeaderEnds(t *testing.T) {
 		want        string
 	}{
 		"reserved channels":       {payload{flv.TypeAudio, "\xaf\x00\x11\xf8"}, sound, "channel configuration 15"},
-		"none":                    {sound, sound, "no sequence header"},
-		"that of mute sound":      {soundHead, picture, "no sequence header"},
-		"that of no pictures":     {pictureHead, sound, "no sequence header"},
-		"that of another codec's": {pictureHead, hevcPicture, "no sequence header"},
+		"none":                    {sound, sound, "no frame of H.264"},
+		"that of mute sound":      {soundHead, picture, "no frame of H.264"},
+		"that of no pictures":     {pictureHead, sound, "no frame of H.264"},
+		"that of another codec's": {pictureHead, hevcPicture, "no frame of H.264"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, nil)
