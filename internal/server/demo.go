@@ -94,6 +94,8 @@ func (d *demoPlayer) play(ctx context.Context) error {
 	begin := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var enc flv.Encoder
+	defer enc.Release()
 	var frame millrace.Chain
 	for round := 0; ; round++ {
 		for i := range d.tags {
@@ -108,7 +110,7 @@ func (d *demoPlayer) play(ctx context.Context) error {
 			case <-ctx.Done():
 				return errShutdown
 			}
-			flv.Retime(&frame, &tag.bytes, uint32(at/time.Millisecond))
+			enc.Retime(&frame, &tag.bytes, uint32(at/time.Millisecond))
 			if err := d.p.WriteTag(tag.Tag, &frame); err != nil {
 				return err
 			}
