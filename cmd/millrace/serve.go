@@ -41,6 +41,8 @@ func serveCommand() *cobra.Command {
   POST or PUT /live/NAME    publish: FLV is recognised, anything else is relayed as bytes
   GET /live/NAME.flv        watch: the last group of pictures, then live
   GET /live/NAME.mp4        the same as MP4, for a plain <video> element (tested with Chromium)
+  rtmp://127.0.0.1/live/NAME
+                            publish and watch by RTMP (OBS: server rtmp://127.0.0.1/live, stream key NAME)
   GET, HEAD /files/NAME     files under --root: ranges, conditions, sent by the kernel
   GET, HEAD, PUT, DELETE /blobs/KEY
                             values in a directory (--blobs) or in Redis (--redis): whole or not at all, with an optional TTL
@@ -99,6 +101,8 @@ need --publish-token.`,
 // serveFlags binds the server's configuration to flags. Their defaults are those of server.Defaults, which says why.
 func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address to listen on; port 0: a free one, which the log tells")
+	f.StringVar(&cfg.RTMP, "rtmp", cfg.RTMP, "address for RTMP, to publish and to watch; empty: none")
+	f.StringVar(&cfg.RTMPS, "rtmps", cfg.RTMPS, "the same over TLS, with the certificate of --tls-cert; empty: none")
 	f.StringVar(&cfg.Admin, "admin", cfg.Admin, "second address, for /debug/pprof, /metrics and /api/streams; empty: none")
 	f.StringVar(&cfg.TLSCert, "tls-cert", cfg.TLSCert, "file with the certificate, in PEM: the main listener speaks TLS then; empty: it does not")
 	f.StringVar(&cfg.TLSKey, "tls-key", cfg.TLSKey, "file with its key, in PEM")

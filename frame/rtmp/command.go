@@ -5,9 +5,8 @@ import "io"
 // A client calls the server by name: command(name, transaction, object or nil, arguments...). The answer is a command
 // _result with the same transaction. What happens to a stream is said by onStatus.
 
-// obey does what the command in body asks for. stream is the message stream that it came on. It returns io.EOF when the
-// client has ended its stream.
-func (c *ServerConn) obey(stream uint32) error {
+// obey does what the command in body asks for. It returns io.EOF when the client has ended its stream.
+func (c *ServerConn) obey() error {
 	values, _ := ParseAMF(c.body.Bytes()) // with a fault there are the values in front of it
 	c.body.Release()
 	name, _ := at(values, 0).(string)
@@ -18,8 +17,7 @@ func (c *ServerConn) obey(stream uint32) error {
 		c.connect = object
 		c.answerConnect(transaction)
 	case "createStream":
-		c.created = min(c.created+1, maxStreams)
-		c.result(transaction, nil, int(c.created))
+		c.result(transaction, nil, Stream)
 	case "FCPublish":
 		c.fcPublish = true
 		c.result(transaction, nil, nil)
@@ -28,10 +26,10 @@ func (c *ServerConn) obey(stream uint32) error {
 	case "publish", "play":
 		streamName, _ := at(values, 3).(string)
 		if c.request != nil {
-			c.call(stream, "onStatus", 0, nil, status("error", "NetStream.Failed", "a connection carries one stream here"))
+			c.call(Stream, "onStatus", 0, nil, status("error", "NetStream.Failed", "a connection carries one stream here"))
 			break
 		}
-		c.stream, c.request = stream, newRequest(name == "publish", c.connect, streamName)
+		c.request = newRequest(name == "publish", c.connect, streamName)
 	case "pause":
 		if paused, ok := at(values, 3).(bool); ok {
 			c.setPaused(paused)
@@ -109,7 +107,7 @@ func status(level, code, description string) Object {
 
 // status writes an onStatus about the stream of the request.
 func (c *ServerConn) status(code, description string) {
-	c.call(c.stream, "onStatus", 0, nil, status("status", code, description))
+	c.call(Stream, "onStatus", 0, nil, status("status", code, description))
 }
 
 // result answers a command.
@@ -128,6 +126,6 @@ func (c *ServerConn) call(stream uint32, name string, transaction float64, value
 
 // data writes a data message on the stream of the request.
 func (c *ServerConn) data(values ...any) {
-	m := Message{Type: TypeData, ChunkStream: statusChunks, Stream: c.stream}
+	m := Message{Type: TypeData, ChunkStream: statusChunks, Stream: Stream}
 	c.enc.appendBytes(&c.out, m, AppendAMF(nil, values...))
 }

@@ -45,6 +45,9 @@ type Message struct {
 	Size        int    // of the body, in bytes
 }
 
+// Stream is the message stream of everything that is published or played: a connection has one.
+const Stream = 1
+
 const (
 	// maxBody is the largest size of a body in bytes: the size field has 24 bits.
 	maxBody = 1<<24 - 1

@@ -15,9 +15,6 @@ const (
 	windowSize = 2_500_000
 	// leastWindow keeps a client from asking for an acknowledgement with every byte.
 	leastWindow = 1 << 10
-
-	// maxStreams bounds the message streams that a client creates. One is used.
-	maxStreams = 16
 )
 
 // A ServerConn is the server's side of a connection: Accept, then Start or Refuse, and then Next until it fails. It
@@ -35,8 +32,6 @@ type ServerConn struct {
 
 	window, acknowledged uint64 // Received()/2 is acknowledged once for each window
 	connect              Object // what the client said with it
-	created              uint32 // message streams
-	stream               uint32 // the one of the request
 	request              *Request
 	fcPublish            bool // the client has called FCPublish, and waits for onFCPublish
 	paused               bool
@@ -73,7 +68,7 @@ func (c *ServerConn) Accept() (*Request, error) {
 	for c.request == nil {
 		m, err := c.read()
 		if err == nil && m.Type == TypeCommand {
-			err = c.obey(m.Stream)
+			err = c.obey()
 		}
 		if err != nil {
 			return nil, noEOF(err)
@@ -85,7 +80,7 @@ func (c *ServerConn) Accept() (*Request, error) {
 
 // Start tells the client that its request is granted.
 func (c *ServerConn) Start() error {
-	c.event(eventStreamBegin, c.stream)
+	c.event(eventStreamBegin, Stream)
 	if c.request.Publish {
 		c.dec.SetMaxMessage(c.maxMessage)
 		if c.fcPublish {
@@ -104,20 +99,17 @@ func (c *ServerConn) Start() error {
 // Refuse tells the client why its request is not granted, or why it ends. The code is one that clients know, such as
 // NetStream.Publish.BadName or NetStream.Play.StreamNotFound. Encoders show both. The caller then ends the connection.
 func (c *ServerConn) Refuse(code, reason string) error {
-	c.call(c.stream, "onStatus", 0, nil, status("error", code, reason))
+	c.call(Stream, "onStatus", 0, nil, status("error", code, reason))
 	return c.flush()
 }
 
 // AppendEnd appends what tells a client that plays that the stream has ended, to dst, which owns it.
 func (c *ServerConn) AppendEnd(dst *millrace.Chain) {
-	c.event(eventStreamEOF, c.stream)
+	c.event(eventStreamEOF, Stream)
 	c.status("NetStream.Play.UnpublishNotify", c.request.Path+" has ended")
 	c.status("NetStream.Play.Stop", c.request.Path+" has ended")
 	dst.Merge(&c.out)
 }
-
-// Stream returns the message stream of the request, which messages to a client that plays name.
-func (c *ServerConn) Stream() uint32 { return c.stream }
 
 // ChunkSize returns the size of the chunks that the client has been told to expect.
 func (c *ServerConn) ChunkSize() int { return c.maxMessage }
@@ -140,7 +132,7 @@ func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
 			return m, nil
 		case TypeCommand:
 			paused := c.paused
-			if err := c.obey(m.Stream); err != nil {
+			if err := c.obey(); err != nil {
 				return m, err
 			}
 			if c.paused != paused {

@@ -112,7 +112,8 @@ func CheckName(name string) error {
 		return refusal(http.StatusBadRequest, "bad stream name %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -", name)
 	case strings.Trim(name, ".") == "":
 		return refusal(http.StatusBadRequest, "bad stream name %q: dots alone mean a directory", name)
-	case slices.ContainsFunc(extensions, func(ext string) bool { return strings.HasSuffix(name, ext) }):
+	}
+	if _, _, ok := cutExt(name); ok {
 		return refusal(http.StatusBadRequest, "bad stream name %q: an ending of .flv or .mp4 asks for a format", name)
 	}
 	return nil

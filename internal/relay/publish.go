@@ -5,16 +5,19 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/frame/rtmp"
 )
 
 // PublishName returns the name of the stream that is published at NAME or NAME.flv, so that one address serves both to
 // publish and to watch. An error is a [Refusal].
 func PublishName(path string) (string, error) {
-	name := strings.TrimSuffix(path, extFLV)
+	name, f, ok := cutExt(path)
+	if ok && f != formatFLV {
+		name = path
+	}
 	return name, CheckName(name)
 }
 
@@ -69,13 +72,14 @@ func (p *Publisher) receive(body publishBody) {
 // publishStatus is the status for the way a stream ended.
 func publishStatus(err error) int {
 	var limit *flv.LimitError
+	var rtmpLimit *rtmp.LimitError
 	var refused *Refusal
 	switch {
 	case err == nil:
 		return http.StatusOK
 	case errors.As(err, &refused):
 		return refused.Status
-	case errors.As(err, &limit):
+	case errors.As(err, &limit), errors.As(err, &rtmpLimit):
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return http.StatusRequestTimeout

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -35,9 +36,7 @@ type Publisher struct {
 	frame millrace.Chain   // being moved; empty between frames
 	meter meter
 
-	first     defaultTracks
-	pictures  bool // there are some, or will be
-	gap       videoGap
+	starts    startFinder
 	gapLogged bool
 	hope      hopeTimer
 	resized   bool // the metadata have changed, and with them perhaps the size of the picture
@@ -74,6 +73,9 @@ func (p *Publisher) Close(err error) {
 	p.s.log.Info("publisher ended", "publisher", p.s.publisher, "reason", explain(err), "status", publishStatus(err),
 		"bytes", p.s.bytesIn.Load(), "frames", p.s.framesIn.Load(), "time", time.Since(p.s.started).Round(time.Millisecond))
 }
+
+// Context ends when p is to end.
+func (p *Publisher) Context() context.Context { return p.s.hub.ends }
 
 // Done tells the Hub that the publisher has been answered: Drain waits for that.
 func (p *Publisher) Done() { p.s.hub.publishers.Done() }
@@ -201,9 +203,9 @@ const flvHeader = 9
 // WriteTag publishes a tag. It takes ownership of c, which holds all of it.
 func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	p.meter.add(p.s, t.Len())
-	p.first.note(t)
+	p.starts.note(t)
 	switch {
-	case p.first.beside(t): // what people and MP4 get is the default track
+	case p.starts.first.beside(t): // what people and MP4 get is the default track
 	case t.Codec == 0: // of no codec, or of several
 	case t.Type == flv.TypeVideo && (p.resized || !p.s.video.Load().is(t.Codec)):
 		p.resized = false
@@ -212,7 +214,6 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 		p.s.describe(t, "")
 	}
 	p.settle(t)
-	p.pictures = p.pictures || t.Type == flv.TypeVideo && (t.Packet == flv.PacketFrame || t.SequenceHeader)
 	if part := p.preamble.part(t); part != nil {
 		return p.configure(t, c, part)
 	}
@@ -244,14 +245,10 @@ func (p *Publisher) settle(t flv.Tag) {
 	}
 }
 
-// isStart reports whether viewers can start at a tag: of the default track, where there is one. Without pictures each
-// piece of sound stands alone.
+// isStart reports whether viewers can start at a tag, and notes whether they begin with the sound.
 func (p *Publisher) isStart(t flv.Tag) bool {
-	if p.first.beside(t) {
-		return false
-	}
-	gap := p.pictures && p.gap.note(t, p.s.live.ring)
-	if gap != p.s.noVideo.Load() {
+	start := p.starts.isStart(t, p.s.live.ring)
+	if gap := p.starts.gap.open; gap != p.s.noVideo.Load() {
 		p.s.noVideo.Store(gap)
 		if !p.gapLogged {
 			p.gapLogged = true
@@ -259,15 +256,12 @@ func (p *Publisher) isStart(t flv.Tag) bool {
 				"while", videoGapAfter*time.Millisecond)
 		}
 	}
-	return t.Key || t.Type == flv.TypeAudio && (gap || !p.pictures)
+	return start
 }
 
 // configure publishes a tag that viewers to come need as well.
 func (p *Publisher) configure(t flv.Tag, c, part *millrace.Chain) error {
-	part.Release()
-	for piece := range c.All() {
-		part.AppendCopy(piece)
-	}
+	keep(part, c)
 	if t.Metadata {
 		p.size = pictureSize(part.Bytes())
 		p.resized = true

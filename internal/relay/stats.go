@@ -95,20 +95,21 @@ func (h *Hub) Viewers() int {
 
 // StreamInfo describes one stream, as JSON.
 type StreamInfo struct {
-	Name       string  `json:"name"`
-	Format     string  `json:"format"` // flv or raw
-	Video      string  `json:"video"`  // as in "h264 640x360"; "" if there are no pictures, or not yet
-	Audio      string  `json:"audio"`
-	Publisher  string  `json:"publisher,omitempty"` // its address, or "demo"
-	Uptime     float64 `json:"uptime_seconds"`
-	BitRate    int64   `json:"bits_per_second"`
-	Viewers    int     `json:"viewers"`         // in all formats
-	ViewersMP4 int     `json:"viewers_mp4"`     // of these, in MP4
-	LagMax     float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
-	KeptBytes  int64   `json:"kept_bytes"`
-	GroupsCut  uint64  `json:"groups_cut"`  // groups of pictures that were longer than what is kept
-	FramesLost int64   `json:"frames_lost"` // that viewers were moved past, added up
-	Stalled    int     `json:"stalled"`     // viewers that are further behind than they may be
+	Name        string  `json:"name"`
+	Format      string  `json:"format"` // flv or raw
+	Video       string  `json:"video"`  // as in "h264 640x360"; "" if there are no pictures, or not yet
+	Audio       string  `json:"audio"`
+	Publisher   string  `json:"publisher,omitempty"` // its address, or "demo"
+	Uptime      float64 `json:"uptime_seconds"`
+	BitRate     int64   `json:"bits_per_second"`
+	Viewers     int     `json:"viewers"`         // in all formats
+	ViewersMP4  int     `json:"viewers_mp4"`     // of these, in MP4
+	ViewersRTMP int     `json:"viewers_rtmp"`    // and by RTMP
+	LagMax      float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
+	KeptBytes   int64   `json:"kept_bytes"`
+	GroupsCut   uint64  `json:"groups_cut"`  // groups of pictures that were longer than what is kept
+	FramesLost  int64   `json:"frames_lost"` // that viewers were moved past, added up
+	Stalled     int     `json:"stalled"`     // viewers that are further behind than they may be
 
 	blocked int
 }
@@ -142,8 +143,11 @@ func (s *stream) info() StreamInfo {
 	i.LagMax, i.Stalled, i.blocked = lag.most.Seconds(), lag.behind, lag.blocked
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i.Viewers = s.viewers; s.made[formatMP4] != nil {
-		i.ViewersMP4 = s.made[formatMP4].viewers
+	i.Viewers = s.viewers
+	for f, n := range map[format]*int{formatMP4: &i.ViewersMP4, formatRTMP: &i.ViewersRTMP} {
+		if r := s.made[f]; r != nil {
+			*n = r.viewers
+		}
 	}
 	return i
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/frame/rtmp"
 )
 
 // A stream is what one publisher sends, from its first byte to its last.
@@ -53,29 +54,36 @@ func (s *stream) open(f format, head []byte) {
 	s.log.Info("publisher started", "publisher", s.publisher, "format", f.String())
 }
 
-// format returns the format for a viewer that asks for ext.
-func (s *stream) format(ext string) (format, error) {
+// format returns the format for a viewer.
+func (s *stream) format(want watchRequest) (format, error) {
 	f := s.live.format
 	switch {
-	case ext == "" || ext == extFLV && f == formatFLV:
+	case want.asIs || want.format == f:
 		return f, nil
 	case f == formatRaw:
 		return 0, refusal(http.StatusNotAcceptable,
-			"stream %q is not FLV, so it cannot be had as %s: ask for /live/%[1]s", s.name, ext)
+			"stream %q is not FLV, so it cannot be had as %s: ask for /live/%[1]s", s.name, want.format)
+	case want.format == formatMP4:
+		return formatMP4, s.checkMP4()
 	}
+	return want.format, nil
+}
+
+// checkMP4 refuses viewers of MP4 if there is nothing for them.
+func (s *stream) checkMP4() error {
 	video, audio := s.video.Load(), s.audio.Load()
 	if !s.settled.Load() || // more may come
 		video == nil && audio == nil ||
 		video.is(flv.AVC) || video.is(flv.HEVC) || audio.is(flv.AAC) {
-		return formatMP4, nil
+		return nil
 	}
-	return 0, refusal(http.StatusNotAcceptable,
+	return refusal(http.StatusNotAcceptable,
 		"stream %q has nothing that MP4 is made of here (H.264, H.265, AAC): ask for /live/%[1]s.flv", s.name)
 }
 
 // enter adds a viewer, which exit removes. The caller holds hub.mu.
 func (s *stream) enter(want watchRequest) (*viewer, error) {
-	f, err := s.format(want.ext)
+	f, err := s.format(want)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +96,7 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 	r := s.live
 	if f != r.format {
 		if s.made[f] == nil {
-			s.made[f] = s.newMP4Rendition() // nothing else is made from FLV
+			s.made[f] = kinds[f].make(s)
 		}
 		r = s.made[f]
 	}
@@ -229,10 +237,12 @@ func codecName(c flv.Codec) string {
 // explain puts the reason for a stream's end into words.
 func explain(err error) string {
 	if err == nil {
-		return "end of the body"
+		return "end of the stream"
 	}
 	var limit *flv.LimitError
-	if errors.As(err, &limit) && strings.HasPrefix(limit.What, "tag data") {
+	var rtmpLimit *rtmp.LimitError
+	if errors.As(err, &limit) && strings.HasPrefix(limit.What, "tag data") ||
+		errors.As(err, &rtmpLimit) && strings.HasPrefix(rtmpLimit.What, "bytes of") {
 		return fmt.Sprintf("%v (--max-tag-bytes)", err)
 	}
 	return err.Error()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,19 +25,22 @@ type viewer struct {
 	since     int64 // when it came; see now
 
 	// How its bytes leave: through sock, or through w and then flush.
-	conn  net.Conn // taken over; nil when there is a ResponseWriter
-	sock  socket
-	w     io.Writer
-	flush func() error
-	news  *broadcast.Watcher // with w: when there is something to take
-	over  chan struct{}      // with w: closed by end
-	abort func()             // of a ResponseWriter: makes a write that waits fail
+	conn   net.Conn // taken over; nil when there is a ResponseWriter
+	sock   socket
+	w      io.Writer
+	flush  func() error
+	news   *broadcast.Watcher // with w: when there is something to take
+	over   chan struct{}      // with w: closed by end
+	nudged chan struct{}      // with w: has a signal when there is something to send beside the stream
+	hear   func(v *viewer)    // reads from conn until the viewer hangs up
+	abort  func()             // of a ResponseWriter: makes a write that waits fail
 
 	// pending was taken from the ring, and the connection has not taken it yet. Its references last until then.
 	pending  millrace.Chain
-	chunks   chunkWriter // what goes in front of it
-	more     bool        // there is more to take
-	headSent bool        // of the response
+	chunks   chunkWriter    // what goes in front of it
+	ending   millrace.Chain // what tells the client of the stream's end, beside the end of chunks
+	more     bool           // there is more to take
+	headSent bool           // of the response
 	finished bool
 	sent     int64
 	missed   broadcast.Missed
@@ -50,7 +54,12 @@ type viewer struct {
 	frames   atomic.Int64 // of pending, when it was taken
 	bytes    atomic.Int64
 	arrived  atomic.Bool // it has caught up once
-	behind   atomic.Bool // it was over its allowance, and has not caught up since
+	paused   atomic.Bool // it wants nothing of the stream at present
+	held     bool        // it was paused when it would have taken something
+
+	repliesMu sync.Mutex
+	replies   millrace.Chain // leave in front of the next batch
+	behind    atomic.Bool    // it was over its allowance, and has not caught up since
 }
 
 // begin sets where v starts. It takes ownership of c.
@@ -108,6 +117,9 @@ func (v *viewer) finish() {
 	v.finished = true
 	v.end(failed)
 	v.pending.Release()
+	v.ending.Release()
+	replies := v.takeReplies()
+	replies.Release()
 	v.cursor.Close()
 	if v.news != nil {
 		v.news.Stop()
@@ -141,14 +153,21 @@ func (v *viewer) abandon() {
 	v.finish()
 }
 
-// take moves the next batch from the ring to pending, which is empty. At the end of the ring that is what tells the
-// client of the end, if there is such a thing, and then take returns io.EOF.
+// take moves the next batch from the ring to pending, which is empty, behind what is to be sent beside the stream. At the
+// end of the ring that is what tells the client of the end, if there is such a thing, and then take returns io.EOF.
 func (v *viewer) take() error {
+	replies := v.takeReplies()
+	v.pending.Merge(&replies)
+	if v.holds() {
+		v.more = false
+		return nil
+	}
 	b, err := v.cursor.Take(&v.pending)
 	v.more = b.More
 	v.frames.Store(int64(b.Frames))
 	v.bytes.Store(int64(b.Bytes - b.Preamble))
-	if err == io.EOF && disconnectReason(v.rendition.reason.Load()).complete() && v.chunks.end() {
+	if err == io.EOF && disconnectReason(v.rendition.reason.Load()).complete() && (v.chunks.end() || v.ending.Len() > 0) {
+		v.pending.Merge(&v.ending)
 		v.more = true
 		return nil
 	}
@@ -255,21 +274,73 @@ func (v *viewer) exceeds(lag broadcast.Lag) disconnectReason {
 	return connected
 }
 
+// setPaused stops the stream for v, or lets it go on at the newest key frame.
+func (v *viewer) setPaused(paused bool) {
+	v.paused.Store(paused)
+	v.fanout.nudge(v)
+}
+
+// holds reports whether v is paused. After a pause it gives v a new place in the ring. The goroutine that has v calls it.
+func (v *viewer) holds() bool {
+	if v.paused.Load() {
+		v.held = true
+		return true
+	}
+	if v.held {
+		v.held = false
+		r := v.rendition
+		r.stream.mu.Lock()
+		defer r.stream.mu.Unlock()
+		v.cursor.Close()
+		v.arrived.Store(false)
+		v.begin(r.cursor())
+	}
+	return false
+}
+
+// reply sends p beside the stream. It borrows p, and returns false if too much waits already.
+func (v *viewer) reply(p []byte) bool {
+	v.repliesMu.Lock()
+	room := v.replies.Len()+len(p) <= maxReplies
+	if room && !v.hasEnded() {
+		v.replies.AppendCopy(p)
+	}
+	v.repliesMu.Unlock()
+	if room {
+		v.fanout.nudge(v)
+	}
+	return room
+}
+
+// takeReplies returns what is to be sent beside the stream. The caller owns it.
+func (v *viewer) takeReplies() (c millrace.Chain) {
+	v.repliesMu.Lock()
+	defer v.repliesMu.Unlock()
+	c.Merge(&v.replies)
+	return c
+}
+
 // listen reads what the viewer sends until it hangs up, which is the only way to notice that when there is nothing to
 // write. The goroutine's stack is all that it costs.
 func (v *viewer) listen() {
+	v.hear(v)
+	v.end(hungUp)
+	v.fanout.remove(v)
+}
+
+// hearHTTP reads what a viewer sends after its request: it is not answered.
+func (v *viewer) hearHTTP() {
 	var p [64]byte
-	why := failed
-	for heard := 0; heard < maxChatter; {
+	for heard := 0; ; {
 		n, err := v.conn.Read(p[:])
 		if err != nil {
-			why = hungUp
-			break
+			return
 		}
-		heard += n
+		if heard += n; heard >= maxChatter {
+			v.end(failed)
+			return
+		}
 	}
-	v.end(why)
-	v.fanout.remove(v)
 }
 
 // maxChatter is how much a viewer may send after its request. A second request on the same connection is not answered,

@@ -23,6 +23,8 @@ type apiServer struct {
 	Blobs    bool    `json:"blobs"`    // there are some at /blobs/, or may be
 	Publish  string  `json:"publish"`  // who may: open, token or off
 	Read     string  `json:"read"`     // who may: open or token
+	RTMP     int     `json:"rtmp"`     // the port of RTMP; 0: there is none
+	RTMPS    int     `json:"rtmps"`    // the same over TLS
 	Loopback bool    `json:"loopback"` // only this machine reaches the server, unless through a proxy
 }
 
@@ -48,6 +50,7 @@ func (s *Server) report() apiReport {
 			Streams: len(streams), Viewers: s.relay.Viewers(), BytesOut: s.relay.Stats().BytesOut,
 			Files: s.files.offer(), Blobs: s.blobs != nil,
 			Publish: s.publishAuth.policy(), Read: s.readAuth.policy(), Loopback: s.publishAuth.loopback,
+			RTMP: s.rtmpPorts.plain, RTMPS: s.rtmpPorts.tls,
 		},
 		Streams: streams,
 	}

@@ -24,6 +24,8 @@ type Config struct {
 	relay.Config
 
 	Listen string // the address of the main listener
+	RTMP   string // the address of RTMP; empty: there is none
+	RTMPS  string // the same over TLS, with the certificate of the main listener
 	Admin  string // a second address for /debug/pprof, /metrics and /api/streams; empty: there is none
 
 	TLSCert, TLSKey string // files in PEM with a certificate and its key; empty: there is no TLS
@@ -57,6 +59,7 @@ func Defaults() Config {
 	return Config{
 		// Reachable from this machine only: trying the command must not open the machine to strangers.
 		Listen: "127.0.0.1:8080",
+		RTMP:   defaultRTMP,
 
 		// No lists: a user who puts a file there for a friend does not expect strangers to see its name. Nothing
 		// precompressed: name.gz may be a file of its own. Nothing is dropped from the page cache: the kernel lets go
@@ -118,6 +121,9 @@ func Defaults() Config {
 		},
 	}
 }
+
+// defaultRTMP is the usual address of RTMP, on this machine only. Another program may have it: the server goes on without.
+const defaultRTMP = "127.0.0.1:1935"
 
 const (
 	// maxLatency bounds --latency: a publisher's end, and the server's own, wait for it.
@@ -202,7 +208,9 @@ func (c *Config) checkTimes() error {
 }
 
 func (c *Config) checkAccess() error {
-	for _, a := range []struct{ flag, address string }{{"listen", c.Listen}, {"admin", c.Admin}} {
+	for _, a := range []struct{ flag, address string }{
+		{"listen", c.Listen}, {"admin", c.Admin}, {"rtmp", c.RTMP}, {"rtmps", c.RTMPS},
+	} {
 		if _, _, err := net.SplitHostPort(a.address); err != nil && (a.address != "" || a.flag == "listen") {
 			return fmt.Errorf("--%s is %q, want HOST:PORT, as in 127.0.0.1:8080, or :8080 for all addresses", a.flag, a.address)
 		}
@@ -214,6 +222,9 @@ func (c *Config) checkAccess() error {
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return errors.New("--tls-cert and --tls-key are needed together")
+	}
+	if c.RTMPS != "" && c.TLSCert == "" {
+		return errors.New("--rtmps needs --tls-cert and --tls-key")
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func serveOn(t testing.TB, cfg Config, book *logBook, ln, admin net.Listener) *f
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, ln, admin) }()
+	go func() { served <- s.Serve(ctx, Listeners{Main: ln, Admin: admin}) }()
 	stop := sync.OnceFunc(func() {
 		cancel()
 		if err := <-served; err != nil {
