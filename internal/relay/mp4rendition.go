@@ -34,10 +34,12 @@ type mp4Rendition struct {
 	refused  error // the first tag that had no place in the file
 
 	gap     videoGap
-	skipped bool   // frames are missing in front of the next one
-	warned  bool   // that was logged
-	shift   uint32 // what those were, in ms: it is taken off the time of all that follows
-	last    uint32 // time of the last frame in the file
+	skipped bool    // frames are missing in front of the next one
+	warned  bool    // that was logged
+	placed  bool    // there was a frame
+	resumed *uint32 // see stream: the newest continuation that was reached
+	shift   uint32  // what those were, in ms: it is taken off the time of all that follows
+	last    uint32  // time of the last frame in the file
 }
 
 // errNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs have changed.
@@ -53,6 +55,10 @@ const (
 	// unheardBytes is how much of a flood is made before viewers are served. An encoder's stream never gets there.
 	unheardBytes = 64 << 10
 )
+
+// leastPause is how much of a stream, in ms, is without frames because it waited for its publisher before that is taken
+// out of the file.
+const leastPause = 100
 
 // newMP4Rendition starts the making of MP4. s.mu is held.
 func (s *stream) newMP4Rendition() *rendition {
@@ -227,13 +233,18 @@ func (m *mp4Rendition) miss(lost broadcast.Missed) {
 	s.noteLost(lost)
 }
 
-// place moves t to its time in the file. Where frames are missing the file goes on without a pause: in a pause a
+// place moves t to its time in the file. Where frames are missing, or the stream waited for its publisher, the file goes on without a pause: in a pause a
 // browser would go on with the sound at once, and be as long late with the pictures from then on.
 func (m *mp4Rendition) place(t *flv.Tag) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
 	}
 	m.gap.note(*t, m.out.ring)
+	if last := m.live.stream.resumed.Load(); last != m.resumed && int32(t.Timestamp-*last) > 0 {
+		m.resumed = last
+		m.skipped = m.skipped || m.placed && int32(t.Timestamp-m.shift-m.last) > leastPause
+	}
+	m.placed = true
 	if m.skipped {
 		m.skipped = false
 		m.shift = t.Timestamp - m.last

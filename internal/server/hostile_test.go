@@ -9,11 +9,13 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/relay"
 )
 
 // A client that is refused and sends nothing does not keep its connection.
 func TestARefusedClientThatFallsSilentIsDisconnected(t *testing.T) {
-	f := serve(t, nil)
+	f := serve(t, func(c *Config) { c.Takeover = relay.TakeoverNever })
 	p := f.Publisher("cam")
 	p.Send([]byte("x"))
 	f.published("cam", 1)

@@ -94,6 +94,8 @@ func TestConfigIsChecked(t *testing.T) {
 		{"latency", func(c *Config) { c.Latency = -1 }},
 		{"--latency is", func(c *Config) { c.Latency = time.Minute }},
 		{"lag-policy", func(c *Config) { c.LagPolicy = "wait" }},
+		{"takeover", func(c *Config) { c.Takeover = "perhaps" }},
+		{"publisher-return", func(c *Config) { c.PublisherReturn = -1 }},
 		{"max-tag-bytes", func(c *Config) { c.MaxTagBytes = 32 << 20 }},
 		{"1048591 bytes a tag", func(c *Config) { c.MaxTagBytes, c.KeepBytes = 1<<20, 1<<20 }},
 		{"keep-frames", func(c *Config) { c.KeepFrames = math.MaxInt32 }},
