@@ -78,5 +78,6 @@ func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 		d.release()
 		p.Close(nil)
 		p.Done()
+		h.Drain(t.Context())
 	})
 }
