@@ -112,7 +112,8 @@ func built(dir string, name, pkg string, args func(addr string, c load.Config) [
 func millrace(dir string, latency time.Duration) contender {
 	return built(dir, fmt.Sprintf("millrace serve, %v", latency), "github.com/millrace-io/millrace/cmd/millrace",
 		func(addr string, _ load.Config) []string {
-			return []string{"serve", "--listen", addr, "--latency", latency.String(), "--log-level", "warn"}
+			return []string{"serve", "--listen", addr, "--latency", latency.String(), "--log-level", "warn",
+				"--publisher-return", "0s"} // the next run has streams of the same names
 		})
 }
 

@@ -49,7 +49,7 @@ func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody
 	if len(early) == 0 && r.ProtoAtLeast(1, 1) && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
 		_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n") // if this fails, so will the first read
 	}
-	timed := newTimedReader(conn, h.cfg.Latency, h.cfg.PublishTimeout, h.ends, p.Flush)
+	timed := newTimedReader(conn, h.cfg.Latency, h.cfg.PublishTimeout, p.ctx, p.Flush)
 	all := io.MultiReader(bytes.NewReader(bytes.Clone(early)), timed)
 	b := &connBody{timed: timed}
 	if r.ContentLength >= 0 {
@@ -112,8 +112,8 @@ func linger(conn net.Conn) {
 	}
 }
 
-// A handlerBody is a request's body as net/http gives it. Each read is bounded by a deadline, which the end of the Hub
-// cuts.
+// A handlerBody is a request's body as net/http gives it. Each read is bounded by a deadline, which the end of the
+// publisher's context cuts.
 type handlerBody struct {
 	w    http.ResponseWriter
 	r    *http.Request
@@ -126,10 +126,10 @@ type handlerBody struct {
 	unwatch func() bool
 }
 
-func newHandlerBody(w http.ResponseWriter, r *http.Request, h *Hub) *handlerBody {
-	b := &handlerBody{w: w, r: r, idle: h.cfg.PublishTimeout, set: http.NewResponseController(w).SetReadDeadline}
+func newHandlerBody(w http.ResponseWriter, r *http.Request, p *Publisher) *handlerBody {
+	b := &handlerBody{w: w, r: r, idle: p.s.hub.cfg.PublishTimeout, set: http.NewResponseController(w).SetReadDeadline}
 	b.arm()
-	b.unwatch = context.AfterFunc(h.ends, func() {
+	b.unwatch = context.AfterFunc(p.ctx, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if !b.cut {

@@ -20,9 +20,11 @@ type mp4Rendition struct {
 	hope     hopeTimer
 	refused  error // the first tag that had no place in the file
 
-	gap   videoGap
-	shift uint32 // frames that are missing, in ms: it is taken off the time of all that follows
-	last  uint32 // time of the last frame in the file
+	gap     videoGap
+	placed  bool    // there was a frame
+	resumed *uint32 // see stream: the newest continuation that was reached
+	shift   uint32  // what is missing, in ms: it is taken off the time of all that follows
+	last    uint32  // time of the last frame in the file
 }
 
 // errNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs have changed.
@@ -34,6 +36,10 @@ var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its 
 // fragmentRoom is what a fragment may have beside the samples that a muxer's MaxWaitBytes counts: a header of 2 KiB, and a
 // frame of sound that was open when the fragment before left.
 const fragmentRoom = 16 << 10
+
+// leastPause is how much of a stream, in ms, is without frames because it waited for its publisher before that is taken
+// out of the file.
+const leastPause = 100
 
 // newMP4Rendition starts the making of MP4. s.mu is held.
 func (s *stream) newMP4Rendition() *rendition { return s.convert(formatMP4, s.newMP4Maker) }
@@ -93,13 +99,19 @@ func (m *mp4Rendition) hopeless(t *flv.Tag) error {
 	return m.live.stream.checkMP4()
 }
 
-// place moves t to its time in the file. Where frames are missing the file goes on without a pause: in a pause a
-// browser would go on with the sound at once, and be as long late with the pictures from then on.
+// place moves t to its time in the file. Where frames are missing, or the stream waited for its publisher, the file goes on
+// without a pause: in a pause a browser would go on with the sound at once, and be as long late with the pictures from
+// then on.
 func (m *mp4Rendition) place(t *flv.Tag, afterLoss bool) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
 	}
 	m.gap.note(*t, m.out.ring)
+	if last := m.live.stream.resumed.Load(); last != m.resumed && int32(t.Timestamp-*last) > 0 {
+		m.resumed = last
+		afterLoss = afterLoss || m.placed && int32(t.Timestamp-m.shift-m.last) > leastPause
+	}
+	m.placed = true
 	if afterLoss {
 		m.shift = t.Timestamp - m.last
 		if m.init {

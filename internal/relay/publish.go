@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -32,7 +33,7 @@ func (h *Hub) Publish(w http.ResponseWriter, r *http.Request, name string) error
 	if body := newConnBody(w, r, p); body != nil {
 		go p.receive(body)
 	} else {
-		p.receive(newHandlerBody(w, r, h))
+		p.receive(newHandlerBody(w, r, p))
 	}
 	return nil
 }
@@ -49,10 +50,9 @@ type summary struct {
 // receive publishes a body and answers it.
 func (p *Publisher) receive(body publishBody) {
 	defer p.Done()
-	s := p.s
 	err := p.ReadBody(body)
-	if err != nil && s.hub.ends.Err() != nil {
-		err = errDraining
+	if err != nil && err != errPanic && p.ctx.Err() != nil {
+		err = context.Cause(p.ctx)
 	}
 	p.Close(err)
 	if err != nil {
@@ -60,8 +60,8 @@ func (p *Publisher) receive(body publishBody) {
 		return
 	}
 	report, err := json.Marshal(summary{
-		Stream: s.name, Format: s.live.format.String(), Bytes: s.bytesIn.Load(), Frames: s.framesIn.Load(),
-		Seconds: time.Since(s.started).Seconds(),
+		Stream: p.s.name, Format: p.s.live.format.String(), Bytes: p.bytes, Frames: p.frames,
+		Seconds: time.Since(p.started).Seconds(),
 	})
 	if err != nil {
 		panic(err) // numbers and checked strings
@@ -69,7 +69,7 @@ func (p *Publisher) receive(body publishBody) {
 	body.answer(http.StatusOK, "application/json", append(report, '\n'))
 }
 
-// publishStatus is the status for the way a stream ended.
+// publishStatus is the status for the way a publisher ended.
 func publishStatus(err error) int {
 	var limit *flv.LimitError
 	var rtmpLimit *rtmp.LimitError

@@ -94,6 +94,12 @@ func Defaults() Config {
 			// An encoder sends many times a second. Half a minute outlasts a roaming handover, and frees the name soon after
 			// an encoder has failed.
 			PublishTimeout: 30 * time.Second,
+			// An encoder that lost its connection, or was restarted, is back after a few seconds. Viewers' players give up, or
+			// their users do, when nothing comes for longer.
+			PublisherReturn: 15 * time.Second,
+			// Publishing needs a loopback listener or the token, so all publishers have the same rights. The later one is
+			// where the operator is.
+			Takeover: relay.TakeoverAlways,
 			// Long enough to start the player first and then the encoder by hand.
 			ViewerWait: 10 * time.Second,
 			// A browser tab in the background may stop reading for a while. After that it only takes memory.
@@ -146,6 +152,12 @@ func (c *Config) Check() error {
 	if c.LagPolicy != relay.Skip && c.LagPolicy != relay.Drop {
 		return fmt.Errorf("--lag-policy is %q, want %q or %q", c.LagPolicy, relay.Skip, relay.Drop)
 	}
+	switch c.Takeover {
+	case "", relay.TakeoverAlways, relay.TakeoverStalled, relay.TakeoverNever:
+	default:
+		return fmt.Errorf("--takeover is %q, want %q, %q or %q", c.Takeover, relay.TakeoverAlways, relay.TakeoverStalled,
+			relay.TakeoverNever)
+	}
 	if longest := (flv.Tag{Size: c.MaxTagBytes}).Len(); int64(longest) > c.KeepBytes {
 		return fmt.Errorf("--max-tag-bytes %d is, with what is around the data, %d bytes a tag, and --keep-bytes is %d: "+
 			"the longest tag could not be kept", c.MaxTagBytes, longest, c.KeepBytes)
@@ -191,6 +203,7 @@ func (c *Config) checkTimes() error {
 		{"header-timeout", c.HeaderTimeout, 1},
 		{"idle-timeout", c.IdleTimeout, 1},
 		{"publish-timeout", c.PublishTimeout, 1},
+		{"publisher-return", c.PublisherReturn, 0},
 		{"viewer-wait", c.ViewerWait, 0},
 		{"drain-timeout", c.DrainTimeout, 0},
 		{"latency", c.Latency, 0},

@@ -43,6 +43,7 @@ func serve(t testing.TB, change func(*Config)) *fixture {
 	cfg.Version = "test"
 	cfg.Latency = 5 * time.Millisecond
 	cfg.ViewerWait = testTimeout
+	cfg.PublisherReturn = 0
 	cfg.Log = slog.New(slog.NewTextHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if change != nil {
 		change(&cfg)

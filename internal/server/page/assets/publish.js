@@ -45,7 +45,7 @@ function refresh() {
   const ok = named(name);
   const why = obstacle();
   field.setAttribute('aria-invalid', String(!ok));
-  write(element('name-hint'), ok ? (taken.has(name) ? `${name} is live already: a second publisher is refused.` : '') : rule);
+  write(element('name-hint'), ok ? (taken.has(name) ? `${name} is live already: a second publisher takes over or is refused, as --takeover says.` : '') : rule);
   write(element('publish-hint'), why || (policy === 'token' ? 'Put the token that the server was started with (--publish-token) in the place of TOKEN.' : ''));
   element('name-field').hidden = why !== '';
   fill(element('commands'), ok && !why ? lines(name) : []);

@@ -17,8 +17,9 @@ export function show(name, stream, read) {
   player.follow(name, obstacle(stream));
   if (!name) return;
   write(title, name);
-  write(badge, stream ? 'Live' : 'Not live');
-  badge.classList.toggle('off', !stream);
+  const waits = stream?.waiting_seconds > 0;
+  write(badge, waits ? 'Waiting for its publisher' : stream ? 'Live' : 'Not live');
+  badge.classList.toggle('off', !stream || waits);
   showFacts(stream);
   fill(watch, watchLines(name, stream, read));
   write(watchHint, read === 'token' ? 'Put the token that the server was started with (--read-token) in the place of READ_TOKEN.' : '');
@@ -61,7 +62,21 @@ function facts(stream) {
     ['Live for', format.duration(stream.uptime_seconds)],
     ['Kept for latecomers', format.bytes(stream.kept_bytes) + tooLong(stream.groups_cut)],
     ...(stream.publisher ? [['Published by', stream.publisher]] : []), // other machines are not told
+    ...comings(stream),
   ];
+}
+
+// comings says how often the stream got another publisher, and how long it has been without one.
+function comings(stream) {
+  const list = [];
+  if (stream.waiting_seconds > 0) list.push(['Without a publisher for', format.duration(stream.waiting_seconds)]);
+  if (stream.returns > 0) list.push(['Publisher came back', times(stream.returns)]);
+  if (stream.takeovers > 0) list.push(['Publisher replaced', times(stream.takeovers)]);
+  return list;
+}
+
+function times(n) {
+  return n === 1 ? 'once' : `${format.count(n)} times`;
 }
 
 // tooLong warns that latecomers have to wait.
