@@ -282,13 +282,13 @@ func (v *viewer) setPaused(paused bool) {
 
 // holds reports whether v is paused. After a pause it gives v a new place in the ring. The goroutine that has v calls it.
 func (v *viewer) holds() bool {
-	if v.paused.Load() {
+	r := v.rendition
+	if v.paused.Load() && disconnectReason(r.reason.Load()) == connected { // the end of the stream comes all the same
 		v.held = true
 		return true
 	}
 	if v.held {
 		v.held = false
-		r := v.rendition
 		r.stream.mu.Lock()
 		defer r.stream.mu.Unlock()
 		v.cursor.Close()
