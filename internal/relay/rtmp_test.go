@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net"
@@ -394,6 +395,61 @@ func TestRTMPOddMessages(t *testing.T) {
 	want := append(sc.all(), flvTag(flv.TypeScript, 0, []byte("\x02\x00\x05event")))
 	if got := v.Tags(); !slices.EqualFunc(got, want, bytes.Equal) {
 		t.Errorf("%d tags, want %d: %q", len(got), len(want), got)
+	}
+}
+
+// hvcC is the sequence header of a picture of 322x182 by x265: ffmpeg -f lavfi -i testsrc=size=322x182 -c:v libx265 -tag:v
+// hvc1 x.mp4 has it in its hvcC box. (ffmpeg 5 cannot put it into FLV.)
+const hvcC = "0101600000009000000000003cf000fcfdf8f800000f03200001001840010c01ffff01600000030090000003000003003c95" +
+	"9809210001002a42010101600000030090000003000003003ca00a480b9c9596566924caf0168080000003008000000c8422" +
+	"000100074401c172b46240"
+
+// Codecs by FourCC, and the unofficial number 12 of H.265, reach viewers as they came, and MP4 where it knows them.
+func TestRTMPEnhanced(t *testing.T) {
+	record, err := hex.DecodeString(hvcC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	video := func(at uint32, data string) []byte { return flvTag(flv.TypeVideo, at, []byte(data)) }
+	sound := func(at uint32, data string) []byte { return flvTag(flv.TypeAudio, at, []byte(data)) }
+	for name, tags := range map[string][][]byte{
+		"hvc1": {
+			video(0, "\x90hvc1"+string(record)), sound(0, "\x90Opushead"),
+			video(0, "\x91hvc1\x00\x00\x28key"), sound(20, "\x91Opussound"), video(40, "\xa3hvc1delta"), video(80, "\xa3hvc1delta"),
+		},
+		"classic-12": {
+			video(0, "\x1c\x00\x00\x00\x00"+string(record)), video(0, "\x1c\x01\x00\x00\x28key"),
+			video(40, "\x2c\x01\xff\xff\xd8delta"), video(80, "\x2c\x01\x00\x00\x00delta"),
+		},
+		"av01": {video(0, "\x90av01head"), video(0, "\x91av01key"), video(40, "\xa1av01delta")},
+	} {
+		f := serve(t, nil)
+		addr := f.rtmpAddr(nil)
+		var watching sync.WaitGroup
+		var byRTMP [][]byte
+		var byMP4 []byte
+		viewers := 1
+		watching.Go(func() {
+			v := f.RTMP(addr, 0)
+			v.AskPlay(name)
+			byRTMP = v.Tags()
+		})
+		if name != "av01" {
+			viewers++
+			watching.Go(func() { byMP4 = f.Watcher("/live/"+name+".mp4", 0).Rest() })
+		}
+		f.waiting(name, viewers)
+		p := f.RTMP(addr, 0)
+		p.Publish(name)
+		p.SendTags(tags...)
+		p.Command("deleteStream", 0, nil, 1)
+		watching.Wait()
+		if !slices.EqualFunc(byRTMP, tags, bytes.Equal) {
+			t.Errorf("%s: %d tags, want %d: %q", name, len(byRTMP), len(tags), byRTMP)
+		}
+		if name != "av01" && (!bytes.Contains(byMP4, append([]byte("hvcC"), record...)) || !bytes.Contains(byMP4, []byte("key"))) {
+			t.Errorf("%s: the MP4 of %d bytes has not the codec's record, or no picture", name, len(byMP4))
+		}
 	}
 }
 
