@@ -36,10 +36,10 @@ type mp4Rendition struct {
 	gap     videoGap
 	skipped bool    // frames are missing in front of the next one
 	warned  bool    // that was logged
-	placed  bool    // there was a frame
-	resumed *uint32 // see stream: the newest continuation that was reached
 	shift   uint32  // what those were, in ms: it is taken off the time of all that follows
+	placed  bool    // there was a frame
 	last    uint32  // time of the last frame in the file
+	resumed *uint32 // of the stream: the newest continuation that was reached
 }
 
 // errNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs have changed.
@@ -233,8 +233,9 @@ func (m *mp4Rendition) miss(lost broadcast.Missed) {
 	s.noteLost(lost)
 }
 
-// place moves t to its time in the file. Where frames are missing, or the stream waited for its publisher, the file goes on without a pause: in a pause a
-// browser would go on with the sound at once, and be as long late with the pictures from then on.
+// place moves t to its time in the file. Where frames are missing, or the stream waited for its publisher, the file goes
+// on without a pause: in a pause a browser would go on with the sound at once, and be as long late with the pictures
+// from then on.
 func (m *mp4Rendition) place(t *flv.Tag) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
