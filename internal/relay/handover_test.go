@@ -489,10 +489,12 @@ func TestALaterPublisherTakesOverInPlaceOfAnother(t *testing.T) {
 			}()
 			synctest.Wait()
 			third, refused := h.Open("cam", "third")
+			synctest.Wait()
 			if policy == TakeoverStalled {
-				time.Sleep(2 * time.Second)
+				time.Sleep(2 * time.Second) // until the second has the stream
+				synctest.Wait()
 				if publishStatus(refused) != http.StatusConflict || err != nil {
-					t.Errorf("the third: %v, the second: %v", refused, err)
+					t.Fatalf("the third: %v, the second: %v", refused, err)
 				}
 				third = second
 			} else if refused != nil || err != errTakenOver || took != 0 {
@@ -551,6 +553,8 @@ func TestManyPublishersAtOnce(t *testing.T) {
 	p.Send(sc.whole())
 	f.published("cam", len(sc.whole())-len(sc.header))
 	w := f.Watcher("/live/cam", 0)
+	got := make(chan []byte, 1)
+	go func() { got <- w.Rest() }()
 	const n = 16
 	publishers, answers := []*relaytest.Publisher{p}, make(chan relaytest.Response, n+1)
 	for range n {
@@ -577,7 +581,7 @@ func TestManyPublishersAtOnce(t *testing.T) {
 	}
 	f.Logged("publisher ended", "status=409", errTakenOver.Error())
 	f.stop()
-	checkClock(t, cut(t, w.Rest()[len(sc.header):]))
+	checkClock(t, cut(t, (<-got)[len(sc.header):]))
 }
 
 // Publishers come, send a little and go in any way while others do the same and the Hub is closed in the middle: there
