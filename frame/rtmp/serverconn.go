@@ -33,7 +33,7 @@ type ServerConn struct {
 	out        millrace.Chain // what is being written; empty between calls
 	body       millrace.Chain // of the message that is looked at; empty between calls
 
-	window, acknowledged uint64 // Received()/2 is acknowledged once for each window
+	window, acknowledged uint64 // Received is acknowledged twice in each window
 	connect              Object // what the client said with it
 	created              uint32 // message streams
 	stream               uint32 // the one of the request
@@ -46,7 +46,9 @@ type ServerConn struct {
 // maxMessage bytes, at most 16777215, is refused. The client is told that chunks of that size come, and those that follow
 // the server's choice send each message in one. [ServerConn.Release] ends its life.
 func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
-	return &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand), maxMessage: min(maxMessage, maxBody), window: windowSize}
+	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand), maxMessage: min(maxMessage, maxBody), window: windowSize}
+	c.dec.progress = c.acknowledge
+	return c
 }
 
 // Release gives back what c holds. The Reader and the connection are the caller's.
@@ -170,14 +172,28 @@ func (c *ServerConn) read() (Message, error) {
 		c.body.Discard(min(1, c.body.Len()))
 		m.Size = c.body.Len()
 	}
-	if n := c.dec.Received(); n-c.acknowledged >= c.window/2 {
-		c.acknowledged = n
-		c.enc.appendNumber(&c.out, TypeAcknowledgement, uint32(n))
-	}
 	if c.out.Len() > 0 {
 		err = c.flush()
 	}
+	if err == nil {
+		err = c.acknowledge()
+	}
+	if err != nil {
+		c.body.Release()
+	}
 	return m, err
+}
+
+// acknowledge tells the client, twice in a window, how many bytes have come. The Decoder calls it in the middle of
+// messages, too: the client may wait for it there if a message is larger than the window.
+func (c *ServerConn) acknowledge() error {
+	n := c.dec.Received()
+	if n-c.acknowledged < c.window/2 {
+		return nil
+	}
+	c.acknowledged = n
+	c.enc.appendNumber(&c.out, TypeAcknowledgement, uint32(n))
+	return c.flush()
 }
 
 // Events of user control messages.
