@@ -11,8 +11,8 @@ const (
 	// defaultChunkSize is what a peer sends until it says otherwise.
 	defaultChunkSize = 128
 
-	// copyBelow is the chunk size below which payloads are copied together: a share of so few bytes costs more than
-	// copying them, and would keep a whole block.
+	// copyBelow is the chunk size below which payloads of several chunks are copied together: a share of so few bytes costs
+	// more than copying them, and would keep a whole block.
 	copyBelow = 1 << 10
 
 	// maxChunkStreams bounds the chunk streams of a connection. Encoders and players use fewer than ten.
@@ -34,6 +34,7 @@ type Decoder struct {
 	r          *millrace.Reader
 	maxMessage int
 	chunk      int
+	copyBelow  int
 	streams    map[int]*chunkStream
 	current    *chunkStream
 	left       int
@@ -67,7 +68,8 @@ type header struct {
 // NewDecoder returns a Decoder that reads from r, which it borrows for as long as it is used. The Size of r is 18 or more;
 // that of [millrace.NewReader] is 4096. A message above maxMessage bytes is refused with a *LimitError. [Decoder.Release] ends the life of unfinished messages.
 func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
-	return &Decoder{r: r, maxMessage: min(maxMessage, maxBody), chunk: defaultChunkSize, streams: make(map[int]*chunkStream)}
+	return &Decoder{r: r, maxMessage: min(maxMessage, maxBody), chunk: defaultChunkSize, copyBelow: copyBelow,
+		streams: make(map[int]*chunkStream)}
 }
 
 // SetMaxMessage changes the limit of messages that begin from now on.
@@ -136,7 +138,7 @@ func (d *Decoder) nextChunk() (*chunkStream, error) {
 		return nil, &LimitError{What: "bytes of unfinished messages", Have: int64(have), Limit: int64(limit)}
 	}
 	last := s.body.Len()+d.left == s.message.Size
-	copied := d.chunk < copyBelow && (s.unfinished || !last)
+	copied := d.chunk < d.copyBelow && (s.unfinished || !last)
 	for d.left > 0 {
 		if err := d.readPart(&s.body, copied); err != nil {
 			return nil, err

@@ -48,6 +48,7 @@ type ServerConn struct {
 func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
 	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand), maxMessage: min(maxMessage, maxBody), window: windowSize}
 	c.dec.progress = c.acknowledge
+	c.dec.copyBelow = maxBody + 1 // until Start: no client without a stream can keep blocks with parts of unfinished messages
 	return c
 }
 
@@ -90,6 +91,7 @@ func (c *ServerConn) Start() error {
 	c.event(eventStreamBegin, c.stream)
 	if c.request.Publish {
 		c.dec.SetMaxMessage(c.maxMessage)
+		c.dec.copyBelow = copyBelow
 		if c.fcPublish {
 			c.call(0, "onFCPublish", 0, nil, status("status", "NetStream.Publish.Start", c.request.Path))
 		}

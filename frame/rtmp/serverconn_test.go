@@ -317,6 +317,47 @@ func TestLimitsBeforeARequest(t *testing.T) {
 	}
 }
 
+// A client that may not publish yet keeps no large block with each part of a message that it never ends.
+func TestMemoryBeforeARequest(t *testing.T) {
+	var in strings.Builder
+	in.WriteString(plainHandshake + control(1, 1<<10))
+	unknown := rawHeader(0, 5, 0, 60<<10, 99, 0)
+	first := string(rawHeader(0, 3, 0, 64<<10, 20, 0))
+	for range 63 {
+		in.WriteString(first + strings.Repeat("c", 1<<10))
+		first = "\xc3"
+		in.Write(unknown)
+		for i := range 60 {
+			if i > 0 {
+				in.WriteString("\xc5")
+			}
+			in.WriteString(strings.Repeat("u", 1<<10))
+		}
+	}
+	pool, def := millrace.NewPool(), millrace.DefaultPool()
+	before := def.Stats().InUse
+	most := int64(0)
+	src := strings.NewReader(in.String())
+	r := pool.NewReader(readerFunc(func(p []byte) (int, error) {
+		most = max(most, pool.Stats().InUse+def.Stats().InUse-before)
+		return src.Read(p)
+	}), 4096)
+	defer r.Release()
+	c := rtmp.NewServerConn(r, io.Discard, 1<<24-1)
+	defer c.Release()
+	if _, err := c.Accept(); err != io.ErrUnexpectedEOF {
+		t.Error(err)
+	}
+	// What two messages of 64 KiB may have, and the Reader's block, once when it grows and once more while it is read.
+	if most > 384<<10 {
+		t.Errorf("%d bytes held", most)
+	}
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
 // A connection that cannot be written to ends what is under way.
 func TestWriteFails(t *testing.T) {
 	for n := range 4 {
