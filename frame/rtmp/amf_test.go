@@ -86,6 +86,8 @@ func TestParseAMFRefuses(t *testing.T) {
 		{"a boolean without a value", one + "\x01", early},
 		{"half a length", one + "\x02\x00", early},
 		{"a string that declares more than there is", one + "\x02\xff\xffabc", early},
+		{"a string that declares one byte more", one + "\x02\x00\x04abc", early},
+		{"a string of one byte that does not come", one + "\x02\x00\x01", early},
 		{"a long string of 4 GiB", one + "\x0c\xff\xff\xff\xffabc", early},
 		{"XML of 2 GiB", one + "\x0f\x80\x00\x00\x00abc", early},
 		{"half a date", one + "\x0b\x3f\xf0\x00\x00\x00\x00\x00\x00\x00", early},

@@ -77,11 +77,12 @@ func TestDigestHandshake(t *testing.T) {
 // A client without a digest gets its bytes back, whether or not it has a version.
 func TestPlainHandshake(t *testing.T) {
 	damaged, _ := sign(flashC1(100), 8, "another key")
+	unversioned, _ := sign("\x00\x00\x00\x00\x00\x00\x00\x00"+flashC1(100)[8:], 8, flashPlayerKey)
 	for name, c1 := range map[string]string{
 		"no version":                    plainHandshake[1 : 1+handshakeSize],
 		"a version and no digest":       flashC1(100),
 		"a digest of another key":       damaged,
-		"a digest, but without version": "\x00\x00\x00\x00\x00\x00\x00\x00" + damaged[8:],
+		"a digest, but without version": unversioned,
 	} {
 		v := talkRaw(t, "\x03"+c1+strings.Repeat("2", handshakeSize)+publishTo(app("live"), "camera"), grant)
 		if v.accepted != nil || v.s2 != c1 {
