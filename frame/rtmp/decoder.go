@@ -324,8 +324,11 @@ func (d *Decoder) abort(body *millrace.Chain) {
 // uint32Of returns the number that body begins with.
 func uint32Of(body *millrace.Chain) (v uint32, ok bool) {
 	var b [4]byte
-	ok = body.CopyTo(b[:]) == len(b)
-	return binary.BigEndian.Uint32(b[:]), ok
+	if body.Len() < len(b) {
+		return 0, false
+	}
+	body.CopyTo(b[:])
+	return binary.BigEndian.Uint32(b[:]), true
 }
 
 // nextPart takes the next part of an aggregate message: an FLV tag, whose last four bytes may be missing at the end.

@@ -174,10 +174,7 @@ func (c *ServerConn) read() (Message, error) {
 		c.body.Discard(min(1, c.body.Len()))
 		m.Size = c.body.Len()
 	}
-	if c.out.Len() > 0 {
-		err = c.flush()
-	}
-	if err == nil {
+	if err = c.flush(); err == nil {
 		err = c.acknowledge()
 	}
 	if err != nil {
@@ -209,7 +206,11 @@ const (
 // answerPing answers the user control message in body, if it is a ping.
 func (c *ServerConn) answerPing() {
 	var p [6]byte
-	if n := c.body.CopyTo(p[:]); n == len(p) && binary.BigEndian.Uint16(p[:]) == eventPingRequest {
+	if c.body.Len() < len(p) {
+		return
+	}
+	c.body.CopyTo(p[:])
+	if binary.BigEndian.Uint16(p[:]) == eventPingRequest {
 		c.event(eventPingResponse, binary.BigEndian.Uint32(p[2:]))
 	}
 }
@@ -220,8 +221,11 @@ func (c *ServerConn) event(event uint16, v uint32) {
 	c.enc.appendControl(&c.out, TypeUserControl, binary.BigEndian.AppendUint32(p, v))
 }
 
-// flush sends what was written.
+// flush sends what was written, if anything was.
 func (c *ServerConn) flush() error {
+	if c.out.Len() == 0 {
+		return nil
+	}
 	_, err := c.out.WriteTo(c.w)
 	if err != nil {
 		c.out.Release()
