@@ -7,6 +7,9 @@ import "io"
 
 // obey does what the command in body asks for. It returns io.EOF when the client has ended its stream.
 func (c *ServerConn) obey() error {
+	if c.body.Len() == 0 {
+		return nil
+	}
 	values, _ := ParseAMF(c.body.Bytes()) // with a fault there are the values in front of it
 	c.body.Release()
 	name, _ := at(values, 0).(string)

@@ -11,8 +11,8 @@ const (
 	// defaultChunkSize is what a peer sends until it says otherwise.
 	defaultChunkSize = 128
 
-	// copyBelow is the chunk size below which payloads are copied together: a share of so few bytes costs more than
-	// copying them, and would keep a whole block.
+	// copyBelow is the chunk size below which payloads of several chunks are copied together: a share of so few bytes costs
+	// more than copying them, and would keep a whole block.
 	copyBelow = 1 << 10
 
 	// maxChunkStreams bounds the chunk streams of a connection. Encoders and players use fewer than ten.
@@ -29,15 +29,18 @@ type Decoder struct {
 	//	1 ≤ chunk ≤ maxBody
 	//	unfinished = sum of the lengths of the streams' bodies ≤ 2·maxMessage
 	//	len(streams) ≤ maxChunkStreams
-	//	current == nil, or its next chunk's header has been read, and its payload has not
+	//	current == nil, or the header of its next chunk has been read, and left bytes of the payload have not
 
 	r          *millrace.Reader
 	maxMessage int
 	chunk      int
+	copyBelow  int
 	streams    map[int]*chunkStream
 	current    *chunkStream
+	left       int
 	unfinished int
 	received   uint64
+	progress   func() error // unless nil, called when a part of a payload has been read
 
 	aggregate struct { // the rest of an aggregate message
 		message Message
@@ -62,10 +65,11 @@ type header struct {
 	extended bool   // it stood in four bytes of its own
 }
 
-// NewDecoder returns a Decoder that reads from r, which it borrows for as long as it is used. A message above maxMessage
-// bytes is refused with a *LimitError. [Decoder.Release] ends the life of unfinished messages.
+// NewDecoder returns a Decoder that reads from r, which it borrows for as long as it is used. The Size of r is 18 or more;
+// that of [millrace.NewReader] is 4096. A message above maxMessage bytes is refused with a *LimitError. [Decoder.Release] ends the life of unfinished messages.
 func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
-	return &Decoder{r: r, maxMessage: min(maxMessage, maxBody), chunk: defaultChunkSize, streams: make(map[int]*chunkStream)}
+	return &Decoder{r: r, maxMessage: min(maxMessage, maxBody), chunk: defaultChunkSize, copyBelow: copyBelow,
+		streams: make(map[int]*chunkStream)}
 }
 
 // SetMaxMessage changes the limit of messages that begin from now on.
@@ -127,29 +131,49 @@ func (d *Decoder) nextChunk() (*chunkStream, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.current = s
+		d.current, d.left = s, min(d.chunk, s.message.Size-s.body.Len())
 	}
 	s := d.current
-	rest := s.message.Size - s.body.Len()
-	n := min(d.chunk, rest)
-	if have, limit := d.unfinished+n, 2*d.maxMessage; have > limit {
+	if have, limit := d.unfinished+d.left, 2*d.maxMessage; have > limit {
 		return nil, &LimitError{What: "bytes of unfinished messages", Have: int64(have), Limit: int64(limit)}
 	}
-	if n < rest && n < copyBelow {
-		p, err := d.r.Peek(n)
-		if err != nil {
-			return nil, noEOF(err)
+	last := s.body.Len()+d.left == s.message.Size
+	copied := d.chunk < d.copyBelow && (s.unfinished || !last)
+	for d.left > 0 {
+		if err := d.readPart(&s.body, copied); err != nil {
+			return nil, err
 		}
-		s.body.AppendCopy(p)
-		_, _ = d.r.Discard(n)
-	} else if err := d.r.ReadChain(&s.body, n); err != nil {
-		return nil, noEOF(err)
 	}
 	d.current = nil
+	s.unfinished = !last
+	return s, nil
+}
+
+// readPart moves what has arrived of a payload to body, and waits if that is nothing. A payload that comes in small parts,
+// with deadlines in between, thus stays in the blocks that it fills.
+func (d *Decoder) readPart(body *millrace.Chain, copied bool) error {
+	if _, err := d.peek(1); err != nil {
+		return err
+	}
+	n := min(d.left, d.r.Buffered())
+	if copied {
+		n = min(n, d.r.Size())
+		p, err := d.peek(n)
+		if err != nil {
+			return err
+		}
+		body.AppendCopy(p)
+		_, _ = d.r.Discard(n)
+	} else if err := d.r.ReadChain(body, n); err != nil {
+		return noEOF(err)
+	}
+	d.left -= n
 	d.received += uint64(n)
 	d.unfinished += n
-	s.unfinished = n < rest
-	return s, nil
+	if d.progress == nil {
+		return nil
+	}
+	return d.progress()
 }
 
 // nextHeader reads the header of a chunk and whatever else stands before its payload.
@@ -300,8 +324,11 @@ func (d *Decoder) abort(body *millrace.Chain) {
 // uint32Of returns the number that body begins with.
 func uint32Of(body *millrace.Chain) (v uint32, ok bool) {
 	var b [4]byte
-	ok = body.CopyTo(b[:]) == len(b)
-	return binary.BigEndian.Uint32(b[:]), ok
+	if body.Len() < len(b) {
+		return 0, false
+	}
+	body.CopyTo(b[:])
+	return binary.BigEndian.Uint32(b[:]), true
 }
 
 // nextPart takes the next part of an aggregate message: an FLV tag, whose last four bytes may be missing at the end.
@@ -320,6 +347,11 @@ func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 		a.begun, a.first = true, at
 	}
 	m := a.message
+	switch Type(h[0]) {
+	case TypeSetChunkSize, TypeAbort, TypeAggregate: // which Next does not return
+		a.body.Release()
+		return Message{}, errPart
+	}
 	m.Type, m.Size, m.Timestamp = Type(h[0]), size, m.Timestamp+at-a.first
 	a.body.Discard(head)
 	a.body.Cut(dst, size)

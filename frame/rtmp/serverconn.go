@@ -30,7 +30,7 @@ type ServerConn struct {
 	out        millrace.Chain // what is being written; empty between calls
 	body       millrace.Chain // of the message that is looked at; empty between calls
 
-	window, acknowledged uint64 // Received()/2 is acknowledged once for each window
+	window, acknowledged uint64 // Received is acknowledged twice in each window
 	connect              Object // what the client said with it
 	request              *Request
 	fcPublish            bool // the client has called FCPublish, and waits for onFCPublish
@@ -41,7 +41,10 @@ type ServerConn struct {
 // maxMessage bytes, at most 16777215, is refused. The client is told that chunks of that size come, and those that follow
 // the server's choice send each message in one. [ServerConn.Release] ends its life.
 func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
-	return &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand), maxMessage: min(maxMessage, maxBody), window: windowSize}
+	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand), maxMessage: min(maxMessage, maxBody), window: windowSize}
+	c.dec.progress = c.acknowledge
+	c.dec.copyBelow = maxBody + 1 // until Start: no client without a stream can keep blocks with parts of unfinished messages
+	return c
 }
 
 // Release gives back what c holds. The Reader and the connection are the caller's.
@@ -83,6 +86,7 @@ func (c *ServerConn) Start() error {
 	c.event(eventStreamBegin, Stream)
 	if c.request.Publish {
 		c.dec.SetMaxMessage(c.maxMessage)
+		c.dec.copyBelow = copyBelow
 		if c.fcPublish {
 			c.call(0, "onFCPublish", 0, nil, status("status", "NetStream.Publish.Start", c.request.Path))
 		}
@@ -162,14 +166,25 @@ func (c *ServerConn) read() (Message, error) {
 		c.body.Discard(min(1, c.body.Len()))
 		m.Size = c.body.Len()
 	}
-	if n := c.dec.Received(); n-c.acknowledged >= c.window/2 {
-		c.acknowledged = n
-		c.enc.appendNumber(&c.out, TypeAcknowledgement, uint32(n))
+	if err = c.flush(); err == nil {
+		err = c.acknowledge()
 	}
-	if c.out.Len() > 0 {
-		err = c.flush()
+	if err != nil {
+		c.body.Release()
 	}
 	return m, err
+}
+
+// acknowledge tells the client, twice in a window, how many bytes have come. The Decoder calls it in the middle of
+// messages, too: the client may wait for it there if a message is larger than the window.
+func (c *ServerConn) acknowledge() error {
+	n := c.dec.Received()
+	if n-c.acknowledged < c.window/2 {
+		return nil
+	}
+	c.acknowledged = n
+	c.enc.appendNumber(&c.out, TypeAcknowledgement, uint32(n))
+	return c.flush()
 }
 
 // Events of user control messages.
@@ -183,7 +198,11 @@ const (
 // answerPing answers the user control message in body, if it is a ping.
 func (c *ServerConn) answerPing() {
 	var p [6]byte
-	if n := c.body.CopyTo(p[:]); n == len(p) && binary.BigEndian.Uint16(p[:]) == eventPingRequest {
+	if c.body.Len() < len(p) {
+		return
+	}
+	c.body.CopyTo(p[:])
+	if binary.BigEndian.Uint16(p[:]) == eventPingRequest {
 		c.event(eventPingResponse, binary.BigEndian.Uint32(p[2:]))
 	}
 }
@@ -194,8 +213,11 @@ func (c *ServerConn) event(event uint16, v uint32) {
 	c.enc.appendControl(&c.out, TypeUserControl, binary.BigEndian.AppendUint32(p, v))
 }
 
-// flush sends what was written.
+// flush sends what was written, if anything was.
 func (c *ServerConn) flush() error {
+	if c.out.Len() == 0 {
+		return nil
+	}
 	_, err := c.out.WriteTo(c.w)
 	if err != nil {
 		c.out.Release()
