@@ -8,9 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -161,11 +159,11 @@ func (c *RTMPConn) listenTo(p *Publisher) (stop func()) {
 	if plain && cfg.Latency >= leastBeat {
 		timed := newTimedReader(c.conn, cfg.Latency, cfg.PublishTimeout, p.Context(), p.Flush)
 		c.out.Writer = timed
-		c.r.Reset(io.MultiReader(bytes.NewReader(early), timed))
+		c.r.Reset(io.MultiReader(bytes.NewReader(early), heardReader{timed, p}))
 		return func() {}
 	}
 	idle := newIdleReader(c.conn, c.conn.SetReadDeadline, cfg.PublishTimeout, p.Context())
-	c.r.Reset(io.MultiReader(bytes.NewReader(early), idle))
+	c.r.Reset(io.MultiReader(bytes.NewReader(early), heardReader{idle, p}))
 	return idle.stop
 }
 
@@ -281,61 +279,4 @@ func (r replies) Write(p []byte) (int, error) {
 		return 0, errReplies
 	}
 	return len(p), nil
-}
-
-// An idleReader bounds each read of a connection by a deadline, which the end of a context cuts.
-type idleReader struct {
-	r    io.Reader
-	set  func(time.Time) error // the deadline of reads
-	idle time.Duration
-
-	mu      sync.Mutex
-	armed   int64 // when the deadline was set; see now
-	cut     bool
-	unwatch func() bool
-}
-
-func newIdleReader(r io.Reader, set func(time.Time) error, idle time.Duration, ctx context.Context) *idleReader {
-	b := &idleReader{r: r, set: set, idle: idle}
-	b.arm()
-	b.unwatch = context.AfterFunc(ctx, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if !b.cut {
-			b.cut = true
-			_ = b.set(time.Unix(1, 0))
-		}
-	})
-	return b
-}
-
-// arm moves the deadline to idle from now.
-func (b *idleReader) arm() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.cut {
-		b.armed = now()
-		_ = b.set(time.Now().Add(b.idle))
-	}
-}
-
-func (b *idleReader) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	// Setting a deadline costs about as much as a small read, so not each read does.
-	if at := now(); at-b.armed > int64(min(time.Second, b.idle/8)) {
-		b.arm()
-	}
-	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errSilent(b.idle)
-	}
-	return n, err
-}
-
-// stop leaves the connection without a deadline.
-func (b *idleReader) stop() {
-	b.unwatch()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.cut = true
-	_ = b.set(time.Time{})
 }
