@@ -89,8 +89,8 @@ type rawSender struct {
 	streams map[int]*rawStream
 	want    []slowMessage
 
-	// What a sender puts behind form 3 when the header before had an extended timestamp: nothing, the field again, or the
-	// time of the message.
+	// What a sender puts behind form 3 when the header before had an extended timestamp: nothing, the field again, or
+	// the time of the message.
 	extension int
 }
 

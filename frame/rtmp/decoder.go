@@ -11,8 +11,8 @@ const (
 	// defaultChunkSize is what a peer sends until it says otherwise.
 	defaultChunkSize = 128
 
-	// copyBelow is the chunk size below which payloads of several chunks are copied together: a share of so few bytes costs
-	// more than copying them, and would keep a whole block.
+	// copyBelow is the chunk size below which payloads of several chunks are copied together: a share of so few bytes
+	// costs more than copying them, and would keep a whole block.
 	copyBelow = 1 << 10
 
 	// maxChunkStreams bounds the chunk streams of a connection. Encoders and players use fewer than ten.
@@ -65,8 +65,9 @@ type header struct {
 	extended bool   // it stood in four bytes of its own
 }
 
-// NewDecoder returns a Decoder that reads from r, which it borrows for as long as it is used. The Size of r is 18 or more;
-// that of [millrace.NewReader] is 4096. A message above maxMessage bytes is refused with a *LimitError. [Decoder.Release] ends the life of unfinished messages.
+// NewDecoder returns a Decoder that reads from r, which it borrows for as long as it is used. The Size of r is 18 or
+// more; that of [millrace.NewReader] is 4096. A message above maxMessage bytes is refused with a *LimitError.
+// [Decoder.Release] ends the life of unfinished messages.
 func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
 	return &Decoder{r: r, maxMessage: min(maxMessage, maxBody), chunk: defaultChunkSize, copyBelow: copyBelow,
 		streams: make(map[int]*chunkStream)}
@@ -149,8 +150,8 @@ func (d *Decoder) nextChunk() (*chunkStream, error) {
 	return s, nil
 }
 
-// readPart moves what has arrived of a payload to body, and waits if that is nothing. A payload that comes in small parts,
-// with deadlines in between, thus stays in the blocks that it fills.
+// readPart moves what has arrived of a payload to body, and waits if that is nothing. A payload that comes in small
+// parts, with deadlines in between, thus stays in the blocks that it fills.
 func (d *Decoder) readPart(body *millrace.Chain, copied bool) error {
 	if _, err := d.peek(1); err != nil {
 		return err

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -128,8 +130,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// asChunks is for sessions that command has built for chunks of 128 bytes, and that set another chunk size: it makes what
-// follows right.
+// asChunks is for sessions that command has built for chunks of 128 bytes, and that set another chunk size: it makes
+// what follows right.
 func asChunks(in string) string {
 	list, err := slowMessages(in)
 	if err != nil {
@@ -379,6 +381,43 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
+// A deadline between any two bytes loses nothing of what is published, nor of a pause.
+func TestNextAfterDeadlines(t *testing.T) {
+	src := &stuttering{parts: [][]byte{[]byte(plainHandshake + publishTo(app("live"), "camera"))}}
+	for _, b := range []byte(userControl(6, "abcd") + rawChunks(6, 9, 40, 1, strings.Repeat("x", 300), 128, false) +
+		commandOn(1, "pause", 4, nil, true, 0) + rawMessage(8, 41, "sound") + command("deleteStream", 5, nil, 1)) {
+		src.parts = append(src.parts, []byte{b})
+	}
+	r := millrace.NewReader(src)
+	defer r.Release()
+	var out bytes.Buffer
+	c := rtmp.NewServerConn(r, &out, 1<<20)
+	defer c.Release()
+	if _, err := c.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	var err error
+	for err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		var body millrace.Chain
+		var m rtmp.Message
+		if m, err = c.Next(&body); err == nil {
+			got = append(got, fmt.Sprint(m.Type, " of ", body.Len()))
+		}
+		body.Release()
+	}
+	sameLines(t, got, "video of 300", "command of 0", "audio of 5")
+	if err != io.EOF || !c.Paused() {
+		t.Error(err, c.Paused())
+	}
+	if n := bytes.Count(out.Bytes(), []byte("\x00\x07abcd")); n != 1 {
+		t.Errorf("%d answers to a ping", n)
+	}
+}
+
 // A connection that cannot be written to ends what is under way.
 func TestWriteFails(t *testing.T) {
 	for n := range 4 {
@@ -450,7 +489,8 @@ type peer struct {
 	dec  *rtmp.Decoder
 }
 
-// dial starts a ServerConn with serve in a goroutine, and returns its client. done waits for serve and returns its error.
+// dial starts a ServerConn with serve in a goroutine, and returns its client. done waits for serve and returns its
+// error.
 func dial(t *testing.T, serve func(c *rtmp.ServerConn) error) (p *peer, done func() error) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -28,7 +28,8 @@ const (
 	slowMaxSize    = 1<<24 - 1
 )
 
-// slowStream is what the reference keeps of a chunk stream: the fields of the last header, as the specification names them.
+// slowStream is what the reference keeps of a chunk stream: the fields of the last header, as the specification names
+// them.
 type slowStream struct {
 	timestamp, timestampDelta uint32
 	messageLength             int
@@ -41,8 +42,8 @@ type slowStream struct {
 	payload  []byte
 }
 
-// slowDecode is the reference: it has the whole connection in front of it, slices what it needs, and reads like sections
-// 5.3 and 5.4 of the specification. It returns the messages before the first error.
+// slowDecode is the reference: it has the whole connection in front of it, slices what it needs, and reads like
+// sections 5.3 and 5.4 of the specification. It returns the messages before the first error.
 func slowDecode(b []byte, maxMessage int) (list []slowMessage, err error) {
 	chunkSize := 128
 	streams := map[int]*slowStream{}
