@@ -14,7 +14,7 @@ const (
 	lagFrames                     // the same
 	lagTime                       // the same
 	evicted                       // dropped by policy: what it had still to get is no longer kept
-	stalled                       // dropped: it took nothing for longer than the stall timeout
+	stalled                       // dropped: it took nothing for longer than the stall timeout, or no answers
 	drained                       // dropped: the time to drain was over
 	makingFailed                  // dropped: its form of the stream could not be made any more
 	failed                        // the connection failed, or the server did

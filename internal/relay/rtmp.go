@@ -34,10 +34,17 @@ func (h *Hub) AcceptRTMP(conn net.Conn, deadline time.Time) (*RTMPConn, *rtmp.Re
 	c := &RTMPConn{hub: h, conn: conn, out: &rtmpWriter{conn}, r: millrace.NewReader(conn)}
 	c.proto = rtmp.NewServerConn(c.r, c.out, h.rtmpChunk())
 	_ = conn.SetDeadline(deadline)
-	stop := context.AfterFunc(h.ends, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	cut := make(chan struct{})
+	stop := context.AfterFunc(h.ends, func() {
+		defer close(cut)
+		_ = conn.SetDeadline(time.Unix(1, 0))
+	})
 	want, err := c.proto.Accept()
-	if !stop() && err == nil {
-		err = errDraining
+	if !stop() {
+		<-cut // so that it does not cut the answer
+		if err == nil {
+			err = errDraining
+		}
 	}
 	if err != nil {
 		if want != nil {
@@ -150,7 +157,7 @@ func (c *RTMPConn) receive(p *Publisher) (err error) {
 }
 
 // listenTo has the connection read as a publisher's: by the clock where that is possible, otherwise with a deadline for
-// each silence. The function that it returns ends that.
+// each silence, which also ends an answer that the publisher does not take. The function that it returns ends that.
 func (c *RTMPConn) listenTo(p *Publisher) (stop func()) {
 	cfg := &c.hub.cfg
 	early, _ := c.r.Peek(c.r.Buffered())
@@ -159,11 +166,11 @@ func (c *RTMPConn) listenTo(p *Publisher) (stop func()) {
 	if plain && cfg.Latency >= leastBeat {
 		timed := newTimedReader(c.conn, cfg.Latency, cfg.PublishTimeout, p.Context(), p.Flush)
 		c.out.Writer = timed
-		c.r.Reset(io.MultiReader(bytes.NewReader(early), heardReader{timed, p}))
+		c.r.Reset(heardReader{io.MultiReader(bytes.NewReader(early), timed), p})
 		return func() {}
 	}
-	idle := newIdleReader(c.conn, c.conn.SetReadDeadline, cfg.PublishTimeout, p.Context())
-	c.r.Reset(io.MultiReader(bytes.NewReader(early), heardReader{idle, p}))
+	idle := newIdleReader(c.conn, c.conn.SetDeadline, cfg.PublishTimeout, p.Context())
+	c.r.Reset(heardReader{io.MultiReader(bytes.NewReader(early), idle), p})
 	return idle.stop
 }
 
@@ -256,6 +263,10 @@ func (c *RTMPConn) hear(v *viewer) {
 	for {
 		m, err := c.proto.Next(&none)
 		none.Release()
+		if errors.Is(err, errReplies) {
+			v.rendition.stream.log.Warn("viewer takes no answers", "viewer", v.remote, "bytes", maxReplies)
+			v.end(stalled)
+		}
 		if err != nil {
 			return
 		}

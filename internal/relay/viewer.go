@@ -57,9 +57,10 @@ type viewer struct {
 	paused   atomic.Bool // it wants nothing of the stream at present
 	held     bool        // it was paused when it would have taken something
 
-	repliesMu sync.Mutex
-	replies   millrace.Chain // leave in front of the next batch
-	behind    atomic.Bool    // it was over its allowance, and has not caught up since
+	behind atomic.Bool // it was over its allowance, and has not caught up since
+
+	mu      sync.Mutex     // also held while cursor and start change, and by other goroutines that read these
+	replies millrace.Chain // leave in front of the next batch
 }
 
 // begin sets where v starts. It takes ownership of c.
@@ -221,8 +222,11 @@ func (v *viewer) inspect(at int64) lagReport {
 		return lagReport{} // it waits for frames
 	}
 	s := v.rendition.stream
+	v.mu.Lock()
 	lag := v.lag(at)
-	if why := v.exceeds(lag); why != connected {
+	why := v.exceeds(lag)
+	v.mu.Unlock()
+	if why != connected {
 		if v.fallBehind(why) && !v.warned {
 			v.warned = true
 			s.log.Warn("viewer is too far behind", "viewer", v.remote, "reason", why.String(),
@@ -289,6 +293,8 @@ func (v *viewer) holds() bool {
 		v.held = false
 		r.stream.mu.Lock()
 		defer r.stream.mu.Unlock()
+		v.mu.Lock()
+		defer v.mu.Unlock()
 		v.cursor.Close()
 		v.arrived.Store(false)
 		v.begin(r.cursor())
@@ -298,12 +304,12 @@ func (v *viewer) holds() bool {
 
 // reply sends p beside the stream. It borrows p, and returns false if too much waits already.
 func (v *viewer) reply(p []byte) bool {
-	v.repliesMu.Lock()
+	v.mu.Lock()
 	room := v.replies.Len()+len(p) <= maxReplies
 	if room && !v.hasEnded() {
 		v.replies.AppendCopy(p)
 	}
-	v.repliesMu.Unlock()
+	v.mu.Unlock()
 	if room {
 		v.fanout.nudge(v)
 	}
@@ -312,8 +318,8 @@ func (v *viewer) reply(p []byte) bool {
 
 // takeReplies moves what is to be sent beside the stream to pending. The goroutine that has v calls it.
 func (v *viewer) takeReplies() {
-	v.repliesMu.Lock()
-	defer v.repliesMu.Unlock()
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.pending.Merge(&v.replies)
 }
 
