@@ -187,12 +187,15 @@ var setDataFrame = rtmp.AppendAMF(nil, "@setDataFrame")
 
 // publish publishes the message that is in body, if it is of use to viewers.
 func (r *rtmpTags) publish(p *Publisher, m rtmp.Message) error {
+	if m.Size == 0 {
+		return nil
+	}
 	if m.Type == rtmp.TypeData {
 		var head [len("\x02\x00\x0d@setDataFrame")]byte
 		if n := r.body.CopyTo(head[:]); bytes.Equal(head[:n], setDataFrame) {
 			r.body.Discard(n)
 		}
-		if r.body.CopyTo(head[:1]) == 0 || head[0] != setDataFrame[0] {
+		if r.body.Len() == 0 || r.body.CopyTo(head[:1]) == 0 || head[0] != setDataFrame[0] {
 			r.body.Release() // not the name of an event: some encoders send time codes so
 			return nil
 		}
@@ -201,7 +204,7 @@ func (r *rtmpTags) publish(p *Publisher, m rtmp.Message) error {
 	if err != nil {
 		return err
 	}
-	if t.Size == 0 || t.SequenceHeader && t.Payload+4 == t.Len() { // nothing, or a sequence header with nothing in it
+	if t.SequenceHeader && t.Payload+4 == t.Len() { // with nothing in it
 		r.tag.Release()
 		return nil
 	}

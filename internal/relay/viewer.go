@@ -116,10 +116,9 @@ func (v *viewer) finish() {
 	}
 	v.finished = true
 	v.end(failed)
+	v.takeReplies()
 	v.pending.Release()
 	v.ending.Release()
-	replies := v.takeReplies()
-	replies.Release()
 	v.cursor.Close()
 	if v.news != nil {
 		v.news.Stop()
@@ -156,8 +155,7 @@ func (v *viewer) abandon() {
 // take moves the next batch from the ring to pending, which is empty, behind what is to be sent beside the stream. At the
 // end of the ring that is what tells the client of the end, if there is such a thing, and then take returns io.EOF.
 func (v *viewer) take() error {
-	replies := v.takeReplies()
-	v.pending.Merge(&replies)
+	v.takeReplies()
 	if v.holds() {
 		v.more = false
 		return nil
@@ -312,12 +310,11 @@ func (v *viewer) reply(p []byte) bool {
 	return room
 }
 
-// takeReplies returns what is to be sent beside the stream. The caller owns it.
-func (v *viewer) takeReplies() (c millrace.Chain) {
+// takeReplies moves what is to be sent beside the stream to pending. The goroutine that has v calls it.
+func (v *viewer) takeReplies() {
 	v.repliesMu.Lock()
 	defer v.repliesMu.Unlock()
-	c.Merge(&v.replies)
-	return c
+	v.pending.Merge(&v.replies)
 }
 
 // listen reads what the viewer sends until it hangs up, which is the only way to notice that when there is nothing to
