@@ -12,10 +12,10 @@
 // goroutine of its own: a TCP viewer until it has caught up, one of TLS or HTTP/2 to its end.
 //
 // A protocol that publishes calls [Hub.Open] and then WriteTag or ReadBody, stops when [Publisher.Context] ends, and
-// calls Close and Done. HTTP's way is publish.go and body.go. RTMP's is rtmp.go, which makes tags of messages. A protocol
-// that watches calls Hub.admit, which takes a place of the viewers' limit and waits for the stream. Then it puts what it
-// sends first into viewer.pending, what tells of the end into viewer.ending, and what reads from the client into
-// viewer.hear, and calls serveConn; or it gives the place back by viewer.decline.
+// calls Close and Done. HTTP's way is publish.go and body.go. RTMP's is rtmp.go, which makes tags of messages. A
+// protocol that watches calls Hub.admit, which takes a place of the viewers' limit and waits for the stream. Then it puts
+// what it sends first into viewer.pending, what tells of the end into viewer.ending, and what reads from the client
+// into viewer.hear, and calls serveConn; or it gives the place back by viewer.decline.
 //
 // A further form of a stream needs a row in the table kinds (rendition.go) and a maker. A conversion (conversion.go)
 // reads the stream's ring and gives the maker each tag; mp4Rendition and rtmpRendition are the makers that there are.

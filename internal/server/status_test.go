@@ -151,7 +151,7 @@ func TestWhoIsToldThePublishersAddresses(t *testing.T) {
 		if public {
 			ln = reachable{ln}
 		}
-		f := serveOn(t, cfg, &logBook{}, ln, admin)
+		f := serveOn(t, cfg, &logBook{}, Listeners{Main: ln, Admin: admin})
 		f.Addr = addr
 		side := *f
 		side.Addr = admin.Addr().String()
