@@ -38,19 +38,19 @@ func (s *Server) newRTMPService(ln net.Listener, config *tls.Config) *rtmpServic
 // acceptPause is how long no connection is accepted after that has failed: too many files are open, as a rule.
 const acceptPause = 100 * time.Millisecond
 
-// rtmpPorts are the ports of the listeners, for the page; 0 where there is none.
-type rtmpPorts struct{ plain, tls int }
+// An rtmpPort is where a listener of RTMP is, for the page. The zero value stands for none.
+type rtmpPort struct {
+	port     int
+	loopback bool // only this machine reaches it
+}
 
-func newRTMPPorts(plain, sealed net.Listener) rtmpPorts {
-	port := func(ln net.Listener) int {
-		if ln != nil {
-			if a, ok := ln.Addr().(*net.TCPAddr); ok {
-				return a.Port
-			}
+func newRTMPPort(ln net.Listener) rtmpPort {
+	if ln != nil {
+		if a, ok := ln.Addr().(*net.TCPAddr); ok {
+			return rtmpPort{a.Port, isLoopback(a)}
 		}
-		return 0
 	}
-	return rtmpPorts{port(plain), port(sealed)}
+	return rtmpPort{}
 }
 
 // serve serves connections until ln is closed.

@@ -32,7 +32,8 @@ type Server struct {
 	started time.Time
 
 	handshakes *relay.Limiter // connections of RTMP that have not said what they want
-	rtmpPorts  rtmpPorts      // set by Serve
+	rtmp       rtmpPort       // set by Serve, as is rtmps
+	rtmps      rtmpPort
 
 	// Set by Serve: both depend on the listener.
 	publishAuth *publishAuth
@@ -121,7 +122,7 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	s.publishAuth = newPublishAuth(s.cfg.PublishToken, l.Main.Addr())
 	s.readAuth = newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, l.Main.Addr())
-	s.rtmpPorts = newRTMPPorts(l.RTMP, l.RTMPS)
+	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
 	main := s.httpServer(s.routes())
 	// This limits a short answer as a whole, and what net/http sends after a handler has returned. Streams and files limit
 	// each silence instead.

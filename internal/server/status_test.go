@@ -56,7 +56,7 @@ func TestStatus(t *testing.T) {
 		{method: "GET", path: "/", want: 200, says: "<html"},
 		{method: "GET", path: "/healthz", want: 200, says: "ok"},
 		{method: "GET", path: "/metrics", want: 200, says: "millrace_streams 0"},
-		{method: "GET", path: "/api/streams", want: 200, says: `"publish":"open","read":"open","rtmp":0,"rtmps":0,"loopback":true},"streams":[]`},
+		{method: "GET", path: "/api/streams", want: 200, says: `"publish":"open","read":"open","rtmp":0,"rtmps":0,"loopback":true,"rtmp_loopback":false,"rtmps_loopback":false},"streams":[]`},
 		{method: "POST", path: "/api/streams", want: 405},
 		{method: "POST", path: "/healthz", want: 405},
 		{method: "POST", path: "/metrics", want: 405},
@@ -151,7 +151,7 @@ func TestWhoIsToldThePublishersAddresses(t *testing.T) {
 		if public {
 			ln = reachable{ln}
 		}
-		f := serveOn(t, cfg, &logBook{}, ln, admin)
+		f := serveOn(t, cfg, &logBook{}, Listeners{Main: ln, Admin: admin})
 		f.Addr = addr
 		side := *f
 		side.Addr = admin.Addr().String()
