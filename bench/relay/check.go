@@ -118,10 +118,15 @@ func contains(all, part []uint32, repeats bool) bool {
 
 // protocol is how a relay is reached by those who look at whole payloads.
 func (r *running) protocol() load.Protocol {
-	if r.config.Protocol != nil {
-		return r.config.Protocol
+	whole := httpflv.Server{URL: r.config.URL}
+	switch p := r.config.Protocol.(type) {
+	case nil:
+		return whole
+	case crossed:
+		return crossed{p.Protocol, whole}
+	default:
+		return p
 	}
-	return httpflv.Server{URL: r.config.URL}
 }
 
 // publish publishes in real time until ctx ends.

@@ -25,8 +25,7 @@ var Program = &measure.Program{
 	Brief: []string{"-rounds", "2", "-seconds", "5", "-contenders", "nginx,nginx@65536,share,copy,bare@50ms,millrace@0,millrace"},
 	Flags: func(f *flag.FlagSet) {
 		f.StringVar(&options.cases, "case", "1x200,50x4", "STREAMSxVIEWERS, more with commas")
-		f.StringVar(&options.contenders, "contenders", "nginx,nginx@65536,copy,share,bare,bare@50ms,millrace@0,millrace",
-			"of "+specs+"; one ratio is to the first")
+		f.StringVar(&options.contenders, "contenders", "rtmp", "http or rtmp, which are lists, or of "+specs+"; one ratio is to the first")
 		f.IntVar(&options.seconds, "seconds", 12, "seconds measured of each turn")
 		f.IntVar(&options.bitRate, "bitrate", 2_150_000, "bits a second of each stream")
 		f.IntVar(&options.stalled, "stalled", 0, "one viewer in so many reads nothing for a minute; 0 for none")
@@ -161,8 +160,8 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 		return s
 	}
 	cpu := func(r load.Report) float64 { return usage(r).CPUPerGB }
-	bases := []string{all[0].spec, "nginx@65536", "millrace"}
-	columns := []string{"contender", "viewers' protocol", "server CPU s/GB"}
+	bases := []string{all[0].spec, "nginx@65536", "millrace", "millrace-rtmp"}
+	columns := []string{"contender", "publishers' protocol", "viewers' protocol", "server CPU s/GB"}
 	var compared []measure.Series
 	for k, spec := range bases {
 		i := slices.IndexFunc(all, func(c contender) bool { return c.spec == spec })
@@ -175,11 +174,11 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 	t := measure.NewTable("relay-"+c.String(), fmt.Sprintf("Relay, streams x viewers of each: %s, %.2f Mbit/s a stream, %d rounds of %d s", c,
 		float64(options.bitRate)/1e6, rounds, options.seconds), append(columns, "RSS MB", "gap p50 ms", "gap p99 ms",
 		"latency p50 ms", "latency p99 ms", "tags lost", "ended early", "generator CPU s/GB", "publishing late p99 ms")...)
-	t.Bar = 2
+	t.Bar = 3
 	t.Note = "A gigabyte is 10⁹ bytes of payload delivered to viewers. x is how many times as much CPU time the contender needs in the " +
 		"same round. The programs that only write make their own stream, and have no latency."
 	for i, who := range all {
-		row := []any{who.name, who.protocol, get(i, cpu)}
+		row := []any{who.name, who.in, who.out, get(i, cpu)}
 		for _, base := range compared {
 			row = append(row, get(i, cpu).Over(base))
 		}

@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q is %+v", s, c)
 		}
 	}
-	all, err := parseContenders("nginx,nginx@65536,share,millrace,millrace@0,bare,bare@50ms", "")
+	all, err := parseContenders("nginx,nginx@65536,node,xiu,share,millrace,millrace@0,millrace-rtmp,millrace-rtmp-flv@0,bare,bare@50ms", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,25 +26,31 @@ func TestParse(t *testing.T) {
 	for _, c := range all {
 		names = append(names, c.name)
 	}
-	want := "nginx-rtmp, chunk_size 4096; nginx-rtmp, chunk_size 65536; Go: shared slices, hijack, net.Buffers; millrace serve, 50ms; " +
-		"millrace serve, 0s; bare writes, a goroutine a viewer; bare writes, a goroutine a viewer, 50ms"
+	want := "nginx-rtmp, chunk_size 4096; nginx-rtmp, chunk_size 65536; node-media-server 4.4.3; xiu 0.14.0; " +
+		"Go: shared slices, hijack, net.Buffers; millrace serve, 50ms; millrace serve, 0s; millrace serve, RTMP, 50ms; " +
+		"millrace serve, RTMP to HTTP-FLV, 0s; bare writes, a goroutine a viewer; bare writes, a goroutine a viewer, 50ms"
 	if got := strings.Join(names, "; "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	for _, s := range []string{"", "apache", "nginx@1s", "node", "copy-x", "bare-x", "millrace@soon"} {
+	for list := range lists {
+		if _, err := parseContenders(list, ""); err != nil {
+			t.Errorf("%s: %v", list, err)
+		}
+	}
+	for _, s := range []string{"", "apache", "nginx@1s", "node@1s", "xiu-x", "copy-x", "millrace-x", "rtmp,nginx", "bare-x", "millrace@soon"} {
 		if _, err := parseContenders(s, ""); err == nil {
 			t.Errorf("%q is accepted", s)
 		}
 	}
 }
 
-// TestContendersDeliver starts each relay and compares what a viewer gets with what was
-// published.
+// TestContendersDeliver starts each relay that needs no registry, and compares what a viewer gets with what was published.
 func TestContendersDeliver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs servers")
 	}
-	all, err := parseContenders("nginx,nginx@65536,copy,share,bare,bare@20ms,millrace,millrace@0", t.TempDir())
+	all, err := parseContenders("nginx,nginx@65536,copy,share,bare,bare@20ms,millrace,millrace@0,millrace-rtmp,millrace-rtmp@0,"+
+		"millrace-rtmp-flv,millrace-rtmp-flv@0", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
