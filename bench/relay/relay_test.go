@@ -1,10 +1,14 @@
 package relay
 
 import (
+	"context"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/millrace-io/millrace/bench/measure/benchtest"
+	"github.com/millrace-io/millrace/internal/load"
 )
 
 func TestMain(m *testing.M) { benchtest.Main(m) }
@@ -100,5 +104,73 @@ func TestProgram(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "\n| "); n != 4 || !strings.Contains(out.String(), "CPU, x millrace serve, 50ms") {
 		t.Errorf("%d lines:\n%s", n, &out)
+	}
+}
+
+// TestStart has a viewer of each protocol wait for streams.
+func TestStart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs servers")
+	}
+	var out strings.Builder
+	args := []string{"-rounds", "2", "-contenders", "millrace-rtmp@0,millrace-rtmp-flv@0"}
+	if err := Start.Main(t.Context(), args, &out, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "\n| "); n != 4 || strings.Contains(out.String(), "| - ") {
+		t.Errorf("%d lines:\n%s", n, &out)
+	}
+}
+
+// A late stream hangs up on its first viewers.
+type late struct{ absent int }
+
+func (l *late) String() string { return "late" }
+
+func (l *late) Publish(context.Context, string) (load.Publication, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (l *late) Watch(context.Context, string) (load.Subscription, error) {
+	l.absent--
+	return &lateSubscription{there: l.absent < 0}, nil
+}
+
+type lateSubscription struct{ there bool }
+
+func (s *lateSubscription) Next(a *load.Arrival) error {
+	if !s.there {
+		return io.EOF
+	}
+	s.there = false
+	a.Kind = load.Video
+	return nil
+}
+
+func (s *lateSubscription) Close() error { return nil }
+
+func TestPatientViewersComeAgain(t *testing.T) {
+	from := &late{absent: 2}
+	s, err := patient{from}.Watch(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var a load.Arrival
+	if err := s.Next(&a); err != nil || a.Kind != load.Video || from.absent != -1 {
+		t.Errorf("%+v, %v, after %d attempts", a, err, 2-from.absent)
+	}
+	if err := s.Next(&a); err != io.EOF { // the end of a stream that has begun is one
+		t.Errorf("error %v, want EOF", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err = patient{&late{absent: 1 << 30}}.Watch(ctx, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	cancel()
+	if err := s.Next(&a); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
 	}
 }
