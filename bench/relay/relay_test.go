@@ -1,10 +1,14 @@
 package relay
 
 import (
+	"context"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/millrace-io/millrace/bench/measure/benchtest"
+	"github.com/millrace-io/millrace/internal/load"
 )
 
 func TestMain(m *testing.M) { benchtest.Main(m) }
@@ -18,7 +22,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q is %+v", s, c)
 		}
 	}
-	all, err := parseContenders("nginx,nginx@65536,share,millrace,millrace@0,bare,bare@50ms", "")
+	all, err := parseContenders("nginx,nginx@65536,node,xiu,share,millrace,millrace@0,millrace-rtmp,millrace-rtmp-flv@0,bare,bare@50ms", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,25 +30,31 @@ func TestParse(t *testing.T) {
 	for _, c := range all {
 		names = append(names, c.name)
 	}
-	want := "nginx-rtmp, chunk_size 4096; nginx-rtmp, chunk_size 65536; Go: shared slices, hijack, net.Buffers; millrace serve, 50ms; " +
-		"millrace serve, 0s; bare writes, a goroutine a viewer; bare writes, a goroutine a viewer, 50ms"
+	want := "nginx-rtmp, chunk_size 4096; nginx-rtmp, chunk_size 65536; node-media-server 4.4.3; xiu 0.14.0; " +
+		"Go: shared slices, hijack, net.Buffers; millrace serve, 50ms; millrace serve, 0s; millrace serve, RTMP, 50ms; " +
+		"millrace serve, RTMP to HTTP-FLV, 0s; bare writes, a goroutine a viewer; bare writes, a goroutine a viewer, 50ms"
 	if got := strings.Join(names, "; "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	for _, s := range []string{"", "apache", "nginx@1s", "node", "copy-x", "bare-x", "millrace@soon"} {
+	for list := range lists {
+		if _, err := parseContenders(list, ""); err != nil {
+			t.Errorf("%s: %v", list, err)
+		}
+	}
+	for _, s := range []string{"", "apache", "nginx@1s", "node@1s", "xiu-x", "copy-x", "millrace-x", "rtmp,nginx", "bare-x", "millrace@soon"} {
 		if _, err := parseContenders(s, ""); err == nil {
 			t.Errorf("%q is accepted", s)
 		}
 	}
 }
 
-// TestContendersDeliver starts each relay and compares what a viewer gets with what was
-// published.
+// TestContendersDeliver starts each relay that needs no registry, and compares what a viewer gets with what was published.
 func TestContendersDeliver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs servers")
 	}
-	all, err := parseContenders("nginx,nginx@65536,copy,share,bare,bare@20ms,millrace,millrace@0", t.TempDir())
+	all, err := parseContenders("nginx,nginx@65536,copy,share,bare,bare@20ms,millrace,millrace@0,millrace-rtmp,millrace-rtmp@0,"+
+		"millrace-rtmp-flv,millrace-rtmp-flv@0", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,5 +104,73 @@ func TestProgram(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "\n| "); n != 4 || !strings.Contains(out.String(), "CPU, x millrace serve, 50ms") {
 		t.Errorf("%d lines:\n%s", n, &out)
+	}
+}
+
+// TestStart has a viewer of each protocol wait for streams.
+func TestStart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs servers")
+	}
+	var out strings.Builder
+	args := []string{"-rounds", "2", "-contenders", "millrace-rtmp@0,millrace-rtmp-flv@0"}
+	if err := Start.Main(t.Context(), args, &out, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "\n| "); n != 4 || strings.Contains(out.String(), "| - ") {
+		t.Errorf("%d lines:\n%s", n, &out)
+	}
+}
+
+// A late stream hangs up on its first viewers.
+type late struct{ absent int }
+
+func (l *late) String() string { return "late" }
+
+func (l *late) Publish(context.Context, string) (load.Publication, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (l *late) Watch(context.Context, string) (load.Subscription, error) {
+	l.absent--
+	return &lateSubscription{there: l.absent < 0}, nil
+}
+
+type lateSubscription struct{ there bool }
+
+func (s *lateSubscription) Next(a *load.Arrival) error {
+	if !s.there {
+		return io.EOF
+	}
+	s.there = false
+	a.Kind = load.Video
+	return nil
+}
+
+func (s *lateSubscription) Close() error { return nil }
+
+func TestPatientViewersComeAgain(t *testing.T) {
+	from := &late{absent: 2}
+	s, err := patient{from}.Watch(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var a load.Arrival
+	if err := s.Next(&a); err != nil || a.Kind != load.Video || from.absent != -1 {
+		t.Errorf("%+v, %v, after %d attempts", a, err, 2-from.absent)
+	}
+	if err := s.Next(&a); err != io.EOF { // the end of a stream that has begun is one
+		t.Errorf("error %v, want EOF", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err = patient{&late{absent: 1 << 30}}.Watch(ctx, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	cancel()
+	if err := s.Next(&a); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
 	}
 }
