@@ -57,13 +57,18 @@ func serve(t testing.TB, change func(*Config)) *fixture {
 
 func serveOn(t testing.TB, cfg Config, book *logBook, ln, admin net.Listener) *fixture {
 	t.Helper()
+	return serveListeners(t, cfg, book, Listeners{Main: ln, Admin: admin})
+}
+
+func serveListeners(t testing.TB, cfg Config, book *logBook, all Listeners) *fixture {
+	t.Helper()
 	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, Listeners{Main: ln, Admin: admin}) }()
+	go func() { served <- s.Serve(ctx, all) }()
 	stop := sync.OnceFunc(func() {
 		cancel()
 		if err := <-served; err != nil {
@@ -77,7 +82,7 @@ func serveOn(t testing.TB, cfg Config, book *logBook, ln, admin net.Listener) *f
 			t.Logf("the server's log:\n%s", book)
 		}
 	})
-	client := relaytest.Client{T: t, Addr: ln.Addr().String(), Log: book}
+	client := relaytest.Client{T: t, Addr: all.Main.Addr().String(), Log: book}
 	return &fixture{Server: s, Client: client, stop: stop}
 }
 
