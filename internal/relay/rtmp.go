@@ -256,9 +256,15 @@ func (c *RTMPConn) Watch(ctx context.Context, name string) error {
 	return nil
 }
 
-// hear reads what a viewer sends until it hangs up or ends the stream.
+// hear reads what a viewer sends until it hangs up or ends the stream. A panic is logged, and ends this viewer alone.
 func (c *RTMPConn) hear(v *viewer) {
 	defer c.release()
+	defer func() {
+		if cause := recover(); cause != nil {
+			v.rendition.stream.log.Error("hearing a viewer failed", "viewer", v.remote,
+				"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		}
+	}()
 	var none millrace.Chain
 	for {
 		m, err := c.proto.Next(&none)

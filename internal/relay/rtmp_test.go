@@ -34,6 +34,12 @@ func serveRTMP(t testing.TB, change func(*Config)) *rtmpFixture {
 // withRTMP adds a listener for RTMP, over TLS unless config is nil.
 func (f *fixture) withRTMP(config *tls.Config) *rtmpFixture {
 	f.T.Helper()
+	return f.withRTMPOver(config, 0)
+}
+
+// withRTMPOver is withRTMP with connections whose send buffer has sndbuf bytes, or with 0 as many as the system chooses.
+func (f *fixture) withRTMPOver(config *tls.Config, sndbuf int) *rtmpFixture {
+	f.T.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		f.T.Fatal(err)
@@ -44,6 +50,9 @@ func (f *fixture) withRTMP(config *tls.Config) *rtmpFixture {
 			conn, err := ln.Accept()
 			if err != nil {
 				return
+			}
+			if sndbuf > 0 {
+				_ = conn.(*net.TCPConn).SetWriteBuffer(sndbuf)
 			}
 			if config != nil {
 				conn = tls.Server(conn, config)
@@ -641,16 +650,15 @@ func runs(sc *script, tags [][]byte) (list [][][]byte) {
 func TestAnRTMPViewerThatTakesNoAnswersIsEnded(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(c *Config) { c.Unsent = smallBuffer }).withRTMP(config(t))
+			f := serve(t, nil).withRTMPOver(config(t), smallBuffer)
 			sc := newScript(1, 2, 100)
 			p := f.publishRTMP("cam", 4096)
 			_ = p.SendTags(append(sc.config, sc.tags...)...)
 			f.published("cam", 1)
 			other := f.playRTMP("cam", 0)
-			c := f.playRTMP("cam", smallBuffer)
+			c := f.playRTMP("cam", 0)
 			c.AwaitCode("NetStream.Play.Start")
-			for n := uint32(0); c.Ping(n) == nil; n++ {
-			}
+			c.PingUntilItEnds()
 			f.Logged("viewer ended", "form=rtmp", "reason=stalled")
 			f.Logged("level=WARN", "viewer takes no answers")
 			f.viewers(1)
@@ -664,15 +672,11 @@ func TestAnRTMPViewerThatTakesNoAnswersIsEnded(t *testing.T) {
 func TestAnRTMPPublisherThatTakesNoAnswersIsEnded(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, func(c *Config) { c.PublishTimeout = time.Second }).withRTMP(config(t))
+			f := serve(t, func(c *Config) { c.PublishTimeout = 500 * time.Millisecond }).withRTMPOver(config(t), smallBuffer)
 			sc := newScript(1, 2, 100)
-			c := f.dialRTMP(smallBuffer)
-			if s := c.Publish("cam"); s.Level != "status" {
-				t.Fatalf("%+v", s)
-			}
+			c := f.publishRTMP("cam", 0)
 			_ = c.SendTags(sc.config...)
-			for n := uint32(0); c.Ping(n) == nil; n++ {
-			}
+			c.PingUntilItEnds()
 			f.Logged("publisher ended")
 			unpublish(t, f.publishRTMP("cam", 0))
 		})

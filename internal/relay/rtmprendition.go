@@ -19,14 +19,17 @@ type rtmpRendition struct {
 
 // newRTMPRendition starts the making of RTMP. s.mu is held.
 func (s *stream) newRTMPRendition() *rendition {
-	return s.convert(formatRTMP, func(c *conversion) maker {
-		m := &rtmpRendition{conversion: c}
-		m.starts.gap.open = s.noVideo.Load() // then the cursor is at a piece of sound
-		var announced millrace.Chain
-		m.enc.SetChunkSize(&announced, s.hub.rtmpChunk())
-		announced.Release() // each viewer has been told so by its connection
-		return m
-	})
+	return s.convert(formatRTMP, s.newRTMPMaker)
+}
+
+// newRTMPMaker returns what makes RTMP. s.mu is held.
+func (s *stream) newRTMPMaker(c *conversion) maker {
+	m := &rtmpRendition{conversion: c}
+	m.starts.gap.open = s.noVideo.Load() // then the cursor is at a piece of sound
+	var announced millrace.Chain
+	m.enc.SetChunkSize(&announced, s.hub.rtmpChunk())
+	announced.Release() // each viewer has been told so by its connection
+	return m
 }
 
 // rtmpChunk is the size of the chunks that RTMP clients are told to expect: no tag is longer.

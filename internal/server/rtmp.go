@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -75,14 +77,21 @@ func (v *rtmpService) serve(ln net.Listener) {
 // very most, for --header-timeout at most. Publishers and viewers have limits of their own.
 const maxHandshakes = 512
 
-// serveConn serves a connection up to the end of its publisher, or until its viewer is served.
+// serveConn serves a connection up to the end of its publisher, or until its viewer is served. A panic is logged, and ends
+// this connection alone.
 func (v *rtmpService) serveConn(conn net.Conn) {
 	if v.tls != nil {
 		conn = tls.Server(conn, v.tls)
 	}
 	client := conn.RemoteAddr().String()
-	c, want, err := v.server.relay.AcceptRTMP(conn, time.Now().Add(v.server.cfg.HeaderTimeout))
-	v.server.handshakes.Release()
+	defer func() {
+		if cause := recover(); cause != nil {
+			v.server.log.Error("serving an RTMP client failed", "client", client,
+				"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			_ = conn.Close()
+		}
+	}()
+	c, want, err := v.accept(conn)
 	if err != nil {
 		level := slog.LevelWarn
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -106,6 +115,12 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 			"status", relayStatus(err), "reason", err)
 		c.Refuse(want, err)
 	}
+}
+
+// accept returns what a client wants. The place among maxHandshakes is free then.
+func (v *rtmpService) accept(conn net.Conn) (*relay.RTMPConn, *rtmp.Request, error) {
+	defer v.server.handshakes.Release()
+	return v.server.relay.AcceptRTMP(conn, time.Now().Add(v.server.cfg.HeaderTimeout))
 }
 
 // admit returns the name of the stream that a client wants, or a [relay.Refusal].

@@ -102,7 +102,7 @@ func (s *Server) Run(ctx context.Context) error {
 			continue
 		}
 		ln, err := net.Listen("tcp", l.address)
-		if err != nil && l.address == defaultRTMP {
+		if err != nil && l.flag == "rtmp" && l.address == defaultRTMP {
 			s.log.Warn("RTMP is off: its usual address is in use, and --rtmp names no other one", "reason", err)
 			continue
 		}

@@ -75,13 +75,19 @@ func (c *RTMP) flush() { _, _ = c.out.WriteTo(c.Conn) }
 // Send sends a message, and returns whether the connection took it.
 func (c *RTMP) Send(m rtmp.Message, body []byte) error {
 	c.t.Helper()
+	c.make(m, body)
+	_, err := c.out.WriteTo(c.Conn)
+	return err
+}
+
+// make appends a message to out.
+func (c *RTMP) make(m rtmp.Message, body []byte) {
+	c.t.Helper()
 	var b millrace.Chain
 	b.AppendCopy(body)
 	if err := c.enc.Append(&c.out, m, &b); err != nil {
 		c.t.Fatal(err)
 	}
-	_, err := c.out.WriteTo(c.Conn)
-	return err
 }
 
 // Call sends a command on a message stream: a name, a transaction, null or an object, and arguments.
@@ -94,9 +100,34 @@ func (c *RTMP) Call(stream uint32, name string, values ...any) {
 
 // Ping asks the server for an answer with the number v.
 func (c *RTMP) Ping(v uint32) error {
+	c.ping(v)
+	_, err := c.out.WriteTo(c.Conn)
+	return err
+}
+
+// ping makes a request for an answer.
+func (c *RTMP) ping(v uint32) {
 	const request = 6
-	body := binary.BigEndian.AppendUint32([]byte{0, request}, v)
-	return c.Send(rtmp.Message{Type: rtmp.TypeUserControl, ChunkStream: 2}, body)
+	c.make(rtmp.Message{Type: rtmp.TypeUserControl, ChunkStream: 2},
+		binary.BigEndian.AppendUint32([]byte{0, request}, v))
+}
+
+// PingUntilItEnds asks for answers, and reads none, until the connection takes no more requests: the server has closed it.
+func (c *RTMP) PingUntilItEnds() {
+	c.t.Helper()
+	for c.enc.SetChunkSize(&c.out, 1<<10); ; {
+		for range 200 {
+			c.ping(1)
+		}
+		_, err := c.out.WriteTo(c.Conn)
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() {
+			c.t.Fatalf("the server neither reads nor closes: %v", err)
+		}
+		if err != nil {
+			return
+		}
+	}
 }
 
 // Pong returns the number of an answer to Ping.
