@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -134,7 +133,7 @@ func process(t *testing.T, cmd *exec.Cmd) (kill func()) {
 		t.Fatal(err)
 	}
 	kill = sync.OnceFunc(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group, which the guard has made
+		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		guard.Release()
 	})
