@@ -250,7 +250,7 @@ func (c *RTMPConn) Watch(ctx context.Context, name string) error {
 	}
 	_ = c.conn.SetWriteDeadline(time.Time{})
 	c.proto.AppendEnd(&v.ending)
-	v.hear = c.hear
+	v.hear, v.talks = c.hear, true
 	c.out.Writer = replies{v}
 	v.serveConn(c.conn)
 	return nil

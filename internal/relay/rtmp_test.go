@@ -315,6 +315,33 @@ func TestRTMPViewersAreToldOfTheEnd(t *testing.T) {
 	}
 }
 
+// A viewer that is slow to read, and acknowledges what it has read, gets the end of the stream all the same: the server
+// does not close the connection before the client does.
+func TestAnRTMPViewerThatTalksGetsTheEnd(t *testing.T) {
+	for name, config := range carriers {
+		t.Run(name, func(t *testing.T) {
+			f := serve(t, nil).withRTMP(config(t))
+			sc := newScript(2, 5, 10_000) // more than the client holds, and less than the kernel takes for it
+			w := f.playRTMP("cam", smallBuffer)
+			f.waiting("cam", 1)
+			p := f.publishRTMP("cam", 4096)
+			all := append(append([][]byte{}, sc.config...), sc.tags...)
+			_ = p.SendTags(all...)
+			unpublish(t, p)
+			f.Logged("viewer ended", "form=rtmp", `reason="stream ended"`)
+			for range 3 {
+				_ = w.Send(rtmp.Message{Type: rtmp.TypeAcknowledgement, ChunkStream: 2}, []byte{0, 0, 1, 0})
+			}
+			p.AwaitEnd() // a moment for the kernel
+			tags, statuses := w.Rest()
+			wantTags(t, "the viewer", tags, all)
+			if len(statuses) == 0 || statuses[len(statuses)-1].Code != "NetStream.Play.Stop" {
+				t.Errorf("the viewer is told %+v", statuses)
+			}
+		})
+	}
+}
+
 // A server that shuts down tells publishers why, and viewers get everything before they are told of the end.
 func TestDrainEndsRTMP(t *testing.T) {
 	for name, config := range carriers {

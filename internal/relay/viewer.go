@@ -33,6 +33,7 @@ type viewer struct {
 	over   chan struct{}      // with w: closed by end
 	nudged chan struct{}      // with w: has a signal when there is something to send beside the stream
 	hear   func(v *viewer)    // reads from conn until the viewer hangs up
+	talks  bool               // the client says something now and then, which is heard
 	abort  func()             // of a ResponseWriter: makes a write that waits fail
 
 	// pending was taken from the ring, and the connection has not taken it yet. Its references last until then.
@@ -79,7 +80,11 @@ func (v *viewer) end(why disconnectReason) {
 	if !v.reason.CompareAndSwap(int32(connected), int32(why)) {
 		return
 	}
-	if v.conn != nil {
+	switch {
+	case v.conn == nil:
+	case why == streamEnded && v.talks:
+		v.closeWrite()
+	default:
 		if why.byServer() {
 			reset(v.conn)
 		}
@@ -90,6 +95,18 @@ func (v *viewer) end(why disconnectReason) {
 	}
 	if v.abort != nil && !why.complete() { // otherwise the last bytes are still on their way
 		v.abort()
+	}
+}
+
+// partingTime is how long a viewer that talks may take to get the end of its stream and close the connection.
+const partingTime = 5 * time.Second
+
+// closeWrite ends what is sent to v and leaves the rest to hear. If the server closed the connection at once, what the
+// client says meanwhile would make the kernel reset it, and the client would lose what it has not read yet.
+func (v *viewer) closeWrite() {
+	_ = v.conn.SetReadDeadline(time.Now().Add(partingTime))
+	if c, ok := v.conn.(interface{ CloseWrite() error }); !ok || c.CloseWrite() != nil {
+		_ = v.conn.Close()
 	}
 }
 
@@ -328,6 +345,7 @@ func (v *viewer) takeReplies() {
 func (v *viewer) listen() {
 	v.hear(v)
 	v.end(hungUp)
+	_ = v.conn.Close() // if v has ended before, and waited for the client
 	v.fanout.remove(v)
 }
 
