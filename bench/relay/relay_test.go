@@ -156,7 +156,7 @@ func (s *lateSubscription) Next(a *load.Arrival) error {
 func (s *lateSubscription) Close() error { return nil }
 
 func TestPatientViewersComeAgain(t *testing.T) {
-	from := &late{2, []load.Tag{{Kind: load.Video}}}
+	from := &late{2, []load.Tag{{Kind: load.Video}, {Kind: load.Audio}}}
 	s, err := patient{from}.Watch(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
@@ -166,17 +166,15 @@ func TestPatientViewersComeAgain(t *testing.T) {
 	if err := s.Next(&a); err != nil || a.Kind != load.Video || from.absent != -1 {
 		t.Errorf("%+v, %v, after %d attempts", a, err, 2-from.absent)
 	}
+	if err := s.Next(&a); err != nil || a.Kind != load.Audio {
+		t.Errorf("%+v, %v after the first tag", a, err)
+	}
 	if err := s.Next(&a); err != io.EOF { // the end of a stream that has begun is one
 		t.Errorf("error %v, want EOF", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err = patient{&late{absent: 1 << 30}}.Watch(ctx, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
 	cancel()
-	if err := s.Next(&a); !errors.Is(err, context.Canceled) {
+	if _, err := (patient{&late{absent: 1 << 30}}).Watch(ctx, "x"); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that of the context", err)
 	}
 }
