@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace/bench/measure/benchtest"
 	"github.com/millrace-io/millrace/internal/load"
@@ -122,8 +123,11 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// A late stream hangs up on its first viewers.
-type late struct{ absent int }
+// A late stream hangs up on its first viewers; the next ones get its tags.
+type late struct {
+	absent int
+	tags   []load.Tag
+}
 
 func (l *late) String() string { return "late" }
 
@@ -132,25 +136,27 @@ func (l *late) Publish(context.Context, string) (load.Publication, error) {
 }
 
 func (l *late) Watch(context.Context, string) (load.Subscription, error) {
-	l.absent--
-	return &lateSubscription{there: l.absent < 0}, nil
+	if l.absent--; l.absent >= 0 {
+		return &lateSubscription{}, nil
+	}
+	return &lateSubscription{l.tags}, nil
 }
 
-type lateSubscription struct{ there bool }
+type lateSubscription struct{ tags []load.Tag }
 
 func (s *lateSubscription) Next(a *load.Arrival) error {
-	if !s.there {
+	if len(s.tags) == 0 {
 		return io.EOF
 	}
-	s.there = false
-	a.Kind = load.Video
+	*a = load.Arrival{Kind: s.tags[0].Kind, Head: s.tags[0].Payload}
+	s.tags = s.tags[1:]
 	return nil
 }
 
 func (s *lateSubscription) Close() error { return nil }
 
 func TestPatientViewersComeAgain(t *testing.T) {
-	from := &late{absent: 2}
+	from := &late{2, []load.Tag{{Kind: load.Video}, {Kind: load.Audio}}}
 	s, err := patient{from}.Watch(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
@@ -160,17 +166,37 @@ func TestPatientViewersComeAgain(t *testing.T) {
 	if err := s.Next(&a); err != nil || a.Kind != load.Video || from.absent != -1 {
 		t.Errorf("%+v, %v, after %d attempts", a, err, 2-from.absent)
 	}
+	if err := s.Next(&a); err != nil || a.Kind != load.Audio {
+		t.Errorf("%+v, %v after the first tag", a, err)
+	}
 	if err := s.Next(&a); err != io.EOF { // the end of a stream that has begun is one
 		t.Errorf("error %v, want EOF", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err = patient{&late{absent: 1 << 30}}.Watch(ctx, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
 	cancel()
-	if err := s.Next(&a); !errors.Is(err, context.Canceled) {
+	if _, err := (patient{&late{absent: 1 << 30}}).Watch(ctx, "x"); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that of the context", err)
+	}
+}
+
+func TestCrossedWatchesElsewhere(t *testing.T) {
+	in, out := &late{}, &late{}
+	if _, err := (crossed{in, out}).Watch(t.Context(), "x"); err != nil || in.absent != 0 || out.absent != -1 {
+		t.Errorf("%v; watched where it publishes %d times, and elsewhere %d times", err, -in.absent, -out.absent)
+	}
+}
+
+// TestHeadersAreNoPicture has a viewer pass over what comes before the first picture.
+func TestHeadersAreNoPicture(t *testing.T) {
+	synth := load.NewSynth(0, startBitRate, startKeyInterval)
+	tags := append(synth.Headers(startBitRate), load.Tag{Kind: load.Audio, Payload: []byte{0xaf, 1, 0}})
+	if _, err := awaitPicture(t.Context(), &late{tags: tags}, "x"); err != io.EOF {
+		t.Errorf("headers and sound: error %v, want EOF", err)
+	}
+	for range 3 { // a picture is among them
+		tags = append(tags, synth.Next(time.Now()))
+	}
+	if at, err := awaitPicture(t.Context(), &late{tags: tags}, "x"); err != nil || at.IsZero() {
+		t.Errorf("%v, %v", at, err)
 	}
 }

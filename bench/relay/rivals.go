@@ -143,7 +143,7 @@ key = ""
 password = ""
 
 [log]
-level = "error"
+level = "off"
 `
 
 // xiu is the server of that name, in Rust.
@@ -180,46 +180,44 @@ func xiu() contender {
 	}
 }
 
-// patient is a server that agrees to send a stream which is not there yet, and hangs up then. Its viewers come again.
+// patient is a server that agrees to send a stream which is not there yet, and hangs up then. Its viewers come again until
+// something has come.
 type patient struct{ load.Protocol }
 
 // patience is the time between two attempts.
-const patience = 50 * time.Millisecond
+const patience = 100 * time.Millisecond
 
 // Watch implements load.Protocol.
 func (p patient) Watch(ctx context.Context, name string) (load.Subscription, error) {
-	s, err := p.Protocol.Watch(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return &patientSubscription{s, func() (load.Subscription, error) {
+	for {
+		s, err := p.Protocol.Watch(ctx, name)
+		if err == nil {
+			begun := &begunSubscription{Subscription: s, waits: true}
+			if err := s.Next(&begun.first); err == nil {
+				return begun, nil
+			}
+			s.Close()
+		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-time.After(patience):
-			return p.Protocol.Watch(ctx, name)
 		}
-	}}, nil
+	}
 }
 
-// A patientSubscription is opened again until something has come.
-type patientSubscription struct {
+// A begunSubscription has its first arrival.
+type begunSubscription struct {
 	load.Subscription
-	again func() (load.Subscription, error) // nil after the first arrival
+	first load.Arrival
+	waits bool // first, for Next
 }
 
 // Next implements load.Subscription.
-func (s *patientSubscription) Next(a *load.Arrival) error {
-	err := s.Subscription.Next(a)
-	for err != nil && s.again != nil {
-		next, failed := s.again()
-		if failed != nil {
-			return failed
-		}
-		s.Subscription.Close()
-		s.Subscription = next
-		err = next.Next(a)
+func (s *begunSubscription) Next(a *load.Arrival) error {
+	if s.waits {
+		*a, s.waits = s.first, false
+		return nil
 	}
-	s.again = nil
-	return err
+	return s.Subscription.Next(a)
 }
