@@ -320,9 +320,9 @@ func TestRTMPViewersAreToldOfTheEnd(t *testing.T) {
 func TestAnRTMPViewerThatTalksGetsTheEnd(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, nil).withRTMP(config(t))
-			sc := newScript(2, 5, 10_000) // more than the client holds, and less than the kernel takes for it
-			w := f.playRTMP("cam", smallBuffer)
+			f := serve(t, func(c *Config) { c.Unsent = 0 }).withRTMPOver(config(t), 1<<20)
+			sc := newScript(2, 5, 20_000) // more than the client holds, and less than the kernel takes for it
+			w := f.playRTMP("cam", 0)
 			f.waiting("cam", 1)
 			p := f.publishRTMP("cam", 4096)
 			all := append(append([][]byte{}, sc.config...), sc.tags...)
