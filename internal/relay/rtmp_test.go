@@ -710,6 +710,30 @@ func TestAnRTMPPublisherThatTakesNoAnswersIsEnded(t *testing.T) {
 	}
 }
 
+// The same for a connection that is not read by the clock, and that holds nothing: the first answer that is not taken ends
+// the publisher at its timeout, and at once when another one takes over.
+func TestAnAnswerThatIsNotTakenEndsAnRTMPPublisher(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"timeout": 50 * time.Millisecond, "takeover": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			f := serve(t, func(c *Config) { c.PublishTimeout = timeout }).withRTMP(nil)
+			client, conn := net.Pipe()
+			var served sync.WaitGroup
+			served.Go(func() { f.serveRTMP(conn) })
+			c := relaytest.NewRTMP(t, client)
+			c.Connect("live")
+			if s := c.Publish("cam"); s.Level != "status" {
+				t.Fatalf("%+v", s)
+			}
+			_ = c.Ping(1)
+			if name == "takeover" {
+				unpublish(t, f.publishRTMP("cam", 0))
+			}
+			f.Logged("publisher ended", "publisher=pipe")
+			served.Wait()
+		})
+	}
+}
+
 // A connection that falls silent before it has said what it wants is closed at its deadline, and one that is cut is
 // given up.
 func TestAnRTMPHandshakeHasADeadline(t *testing.T) {
