@@ -194,6 +194,9 @@ var setDataFrame = rtmp.AppendAMF(nil, "@setDataFrame")
 
 // publish publishes the message that is in body, if it is of use to viewers.
 func (r *rtmpTags) publish(p *Publisher, m rtmp.Message) error {
+	if r.body.Len() == 0 {
+		return nil
+	}
 	if m.Type == rtmp.TypeData {
 		var head [len("\x02\x00\x0d@setDataFrame")]byte
 		if n := r.body.CopyTo(head[:]); bytes.Equal(head[:n], setDataFrame) {
@@ -208,7 +211,7 @@ func (r *rtmpTags) publish(p *Publisher, m rtmp.Message) error {
 	if err != nil {
 		return err
 	}
-	if t.Size == 0 || t.SequenceHeader && t.Payload+4 == t.Len() { // nothing, or a sequence header with nothing in it
+	if t.SequenceHeader && t.Payload+4 == t.Len() { // with nothing in it
 		r.tag.Release()
 		return nil
 	}

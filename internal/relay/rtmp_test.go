@@ -262,6 +262,10 @@ func TestRTMPMessagesOfNoUse(t *testing.T) {
 	}
 	send(rtmp.TypeData, "\x00\x40\x00\x00\x00\x00\x00\x00\x00") // a number
 	send(rtmp.TypeData, "")
+	send(rtmp.TypeData, "\x02\x00\x0d@setDataFrame")
+	send(rtmp.TypeCommand, "")
+	send(rtmp.TypeUserControl, "")
+	send(rtmp.TypeWindowSize, "")
 	send(rtmp.TypeVideo, "")
 	send(rtmp.TypeAudio, "")
 	send(rtmp.TypeAudio, "\xaf\x00") // a sequence header with nothing in it
