@@ -230,6 +230,8 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 		{"serve --latency -1s", "--latency is -1s, want at least 0s", 2},
 		{"serve --latency 5", `--latency is "5", ` + aTime, 2},
 		{"serve --tls-cert cert.pem", "--tls-cert and --tls-key", 2},
+		{"serve --rtmp 1935", `--rtmp is "1935", want HOST:PORT`, 2},
+		{"serve --rtmps :1936", "--rtmps needs --tls-cert and --tls-key", 2},
 		{"serve --redis http://127.0.0.1", "--redis", 2},
 		{"serve --redis redis://127.0.0.1 --redis-prefix {x}", "--redis-prefix", 2},
 		{"serve --redis redis://127.0.0.1 --blobs dir", "want one of them", 2},
@@ -281,7 +283,8 @@ func TestPortInUse(t *testing.T) {
 	defer ln.Close()
 	for _, args := range [][]string{
 		{"serve", "--listen", ln.Addr().String()},
-		{"serve", "--listen", "127.0.0.1:0", "--admin", ln.Addr().String()},
+		{"serve", "--listen", "127.0.0.1:0", "--rtmp=", "--admin", ln.Addr().String()},
+		{"serve", "--listen", "127.0.0.1:0", "--rtmp", ln.Addr().String()},
 	} {
 		const says = "choose another port, as in --listen 127.0.0.1:8081"
 		err := millrace(t.Context(), io.Discard, io.Discard, args...)

@@ -192,7 +192,7 @@ var setDataFrame = rtmp.AppendAMF(nil, "@setDataFrame")
 
 // publish publishes the message that is in body, if it is of use to viewers.
 func (r *rtmpTags) publish(p *Publisher, m rtmp.Message) error {
-	if m.Size == 0 {
+	if r.body.Len() == 0 {
 		return nil
 	}
 	if m.Type == rtmp.TypeData {

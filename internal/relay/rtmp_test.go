@@ -262,6 +262,10 @@ func TestRTMPMessagesOfNoUse(t *testing.T) {
 	}
 	send(rtmp.TypeData, "\x00\x40\x00\x00\x00\x00\x00\x00\x00") // a number
 	send(rtmp.TypeData, "")
+	send(rtmp.TypeData, "\x02\x00\x0d@setDataFrame")
+	send(rtmp.TypeCommand, "")
+	send(rtmp.TypeUserControl, "")
+	send(rtmp.TypeWindowSize, "")
 	send(rtmp.TypeVideo, "")
 	send(rtmp.TypeAudio, "")
 	send(rtmp.TypeAudio, "\xaf\x00") // a sequence header with nothing in it
@@ -320,9 +324,9 @@ func TestRTMPViewersAreToldOfTheEnd(t *testing.T) {
 func TestAnRTMPViewerThatTalksGetsTheEnd(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
-			f := serve(t, nil).withRTMP(config(t))
-			sc := newScript(2, 5, 10_000) // more than the client holds, and less than the kernel takes for it
-			w := f.playRTMP("cam", smallBuffer)
+			f := serve(t, func(c *Config) { c.Unsent = 0 }).withRTMPOver(config(t), 1<<20)
+			sc := newScript(2, 5, 20_000) // more than the client holds, and less than the kernel takes for it
+			w := f.playRTMP("cam", 0)
 			f.waiting("cam", 1)
 			p := f.publishRTMP("cam", 4096)
 			all := append(append([][]byte{}, sc.config...), sc.tags...)
@@ -706,6 +710,30 @@ func TestAnRTMPPublisherThatTakesNoAnswersIsEnded(t *testing.T) {
 			c.PingUntilItEnds()
 			f.Logged("publisher ended")
 			unpublish(t, f.publishRTMP("cam", 0))
+		})
+	}
+}
+
+// The same for a connection that is not read by the clock, and that holds nothing: the first answer that is not taken ends
+// the publisher at its timeout, and at once when another one takes over.
+func TestAnAnswerThatIsNotTakenEndsAnRTMPPublisher(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"timeout": 50 * time.Millisecond, "takeover": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			f := serve(t, func(c *Config) { c.PublishTimeout = timeout }).withRTMP(nil)
+			client, conn := net.Pipe()
+			var served sync.WaitGroup
+			served.Go(func() { f.serveRTMP(conn) })
+			c := relaytest.NewRTMP(t, client)
+			c.Connect("live")
+			if s := c.Publish("cam"); s.Level != "status" {
+				t.Fatalf("%+v", s)
+			}
+			_ = c.Ping(1)
+			if name == "takeover" {
+				unpublish(t, f.publishRTMP("cam", 0))
+			}
+			f.Logged("publisher ended", "publisher=pipe")
+			served.Wait()
 		})
 	}
 }
