@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -31,11 +32,12 @@ func TestCopyEndsWhileTheSourceHangs(t *testing.T) {
 				})
 				report, err := chunk.Copy(ctx, target, r)
 				canceling.Wait()
-				if err != context.Canceled || report.Bytes != 6 {
+				if err != context.Canceled {
 					t.Errorf("%+v, %v", report, err)
 				}
-				if b := got(); string(b) != "before" {
-					t.Errorf("%q", b)
+				// The context may end after the read and before the write.
+				if b := got(); int64(len(b)) != report.Bytes || !strings.HasPrefix("before", string(b)) {
+					t.Errorf("%q arrived of %+v", b, report)
 				}
 				writing.Go(func() { _, _ = io.WriteString(w, "after it") })
 				p := make([]byte, 8)
