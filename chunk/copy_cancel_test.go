@@ -60,35 +60,6 @@ func TestCopyEndsWhileTheTargetHangs(t *testing.T) {
 	}
 }
 
-func TestCopyEndsWhileTheSourceHangs(t *testing.T) {
-	for name, open := range waitingEnds {
-		for _, dst := range copyTargets {
-			t.Run(name+" to "+dst.name, func(t *testing.T) {
-				w, r := open(t)
-				var writing sync.WaitGroup
-				writing.Go(func() { _, _ = io.WriteString(w, "before") })
-				target, got := dst.open(t)
-				ctx, cancel := context.WithCancelCause(context.Background())
-				time.AfterFunc(soon, func() { cancel(errors.New("not this one")) })
-				report, err := chunk.Copy(ctx, target, r)
-				writing.Wait()
-				if err != context.Canceled || report.Bytes != 6 {
-					t.Errorf("%+v, %v", report, err)
-				}
-				if b := got(); string(b) != "before" {
-					t.Errorf("%q", b)
-				}
-				writing.Go(func() { _, _ = io.WriteString(w, "after it") })
-				p := make([]byte, 8)
-				if _, err := io.ReadFull(r, p); err != nil || string(p) != "after it" {
-					t.Errorf("%q, %v", p, err)
-				}
-				writing.Wait()
-			})
-		}
-	}
-}
-
 // What has no deadlines is not interrupted, but nothing is begun any more.
 func TestCopyWithoutDeadlinesEndsAfterTheRead(t *testing.T) {
 	r, w := io.Pipe()
