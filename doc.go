@@ -1,10 +1,10 @@
 // Package millrace moves bytes through network services without copying them and without making garbage.
 //
 // It has five nouns. A [Pool] lends blocks of memory. A [Draft] is a block with one writer; [Draft.Freeze] turns it
-// into a [Ref], one read-only share of part of a block. A [Chain] is a queue of Refs. A [Reader] is a buffered network
-// reader, a drop-in for [bufio.Reader], that lends its blocks instead of copying out of them. Nearly half of the
-// package is the Reader, because it has every method of bufio.Reader beside its own, and waits for sockets without
-// holding memory.
+// into a [Ref], one read-only share of part of a block, and [Draft.Cut] the first part of it. A [Chain] is a queue of
+// Refs. A [Reader] is a buffered network reader, a drop-in for [bufio.Reader], that lends its blocks instead of copying
+// out of them. Nearly half of the package is the Reader, because it has every method of bufio.Reader beside its own,
+// and waits for sockets without holding memory.
 //
 //	          Get                Freeze             Append
 //	Pool ────────────▶ Draft ────────────▶ Ref ────────────▶ Chain ──── WriteTo ───▶ socket (one writev)

@@ -26,6 +26,7 @@ type verb[T any] struct {
 
 var draftVerbs = []verb[millrace.Draft]{
 	{"Bytes", func(d *millrace.Draft) { d.Bytes() }},
+	{"Cut", func(d *millrace.Draft) { r := d.Cut(1); r.Release() }},
 	{"Freeze", func(d *millrace.Draft) { d.Freeze(1) }},
 	{"Release", func(d *millrace.Draft) { d.Release() }},
 }

@@ -114,7 +114,7 @@ func NewPool(opts ...PoolOption) *Pool {
 // Get panics when n is negative or 4 GiB or more: a block is smaller than that.
 func (p *Pool) Get(n int) Draft {
 	b := p.take(n)
-	d := Draft{blk: b, gen: b.lend()}
+	d := Draft{blk: b, loan: loan{b.lend(), stock}}
 	d.token.open(b, 0)
 	return d
 }

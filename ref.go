@@ -2,55 +2,82 @@ package millrace
 
 import "fmt"
 
-// A Draft is a block with one owner, who may write to it. Freeze ends the writing and turns it into a Ref; Release
-// gives the block back unused. The zero Draft is empty. A Draft is a value; copying it moves it.
+// A Draft is a block with one owner, who may write to it. Cut turns what is written first into a Ref and leaves the rest
+// to the owner; Freeze ends the writing and turns all of it into a Ref; Release gives back what is left. The zero Draft
+// is empty. A Draft is a value; copying it moves it.
 type Draft struct {
-	// Invariants: blk == nil if it is empty; otherwise the Draft has all stock shares of blk, and blk.used == 0.
+	// Invariants, unless blk == nil, when it is empty:
+	//
+	//	1 ≤ shares ≤ count(blk.state)
+	//	off ≤ len(blk.buf), and blk.used == off: what is before belongs to the Refs that Cut has given
 
 	token token // empty unless built with -tags invariants
 	blk   *block
-	gen   uint32
+	loan
+	off uint32
 }
 
-// Bytes returns the block's memory to write to. It has at least the length that [Pool.Get] was asked for, and is
-// valid until Freeze or Release. An empty Draft has nil; with -tags invariants, Bytes panics after Release.
+// Bytes returns the memory to write to. For a Draft of [Pool.Get] it has at least the length that Get was asked for, and
+// it is valid until Cut, Freeze or Release. An empty Draft has nil; with -tags invariants, Bytes panics after Release.
 func (d *Draft) Bytes() []byte {
 	d.token.check()
 	if d.blk == nil {
 		return nil
 	}
 	d.blk.check(d.gen)
-	return d.blk.buf
+	return d.blk.buf[d.off:]
+}
+
+// Cut returns the first n bytes as a Ref that the caller owns and releases. From here on they are read-only, and Bytes
+// begins behind them: many small pieces, such as headers, share one block. Refs that were cut one after the other become
+// one piece in a Chain. Cut panics when n is out of range or d is empty.
+func (d *Draft) Cut(n int) Ref {
+	d.inRange("Cut", n)
+	if d.shares == 1 {
+		d.blk.buy(stock)
+		d.shares += stock
+	}
+	d.shares--
+	r := Ref{blk: d.blk, loan: loan{d.gen, 1}, span: span{d.off, uint32(n)}}
+	r.token.open(d.blk, 0)
+	d.off += uint32(n)
+	d.blk.setUsed(int(d.off))
+	return r
 }
 
 // Freeze returns the first n bytes as a Ref that the caller owns and releases, and leaves d empty. From here on the
 // bytes are read-only. Freeze panics when n is out of range or d is empty.
 func (d *Draft) Freeze(n int) Ref {
-	d.token.check()
-	if d.blk == nil {
-		panic("millrace: Freeze of an empty Draft")
-	}
-	if n < 0 || n > len(d.blk.buf) {
-		panic(fmt.Sprintf("millrace: Freeze of %d bytes of a block of %d", n, len(d.blk.buf)))
-	}
-	d.blk.check(d.gen)
+	d.inRange("Freeze", n)
 	d.token.close()
-	d.blk.used = uint32(n)
-	r := Ref{blk: d.blk, loan: loan{d.gen, stock}, span: span{0, uint32(n)}}
+	d.blk.setUsed(int(d.off) + n)
+	r := Ref{blk: d.blk, loan: d.loan, span: span{d.off, uint32(n)}}
 	r.token.open(d.blk, 0)
 	*d = Draft{}
 	return r
 }
 
-// Release gives the block back unused and leaves d empty. Releasing an empty Draft does nothing.
+// inRange panics if d has no n bytes for the method of that name.
+func (d *Draft) inRange(method string, n int) {
+	d.token.check()
+	if d.blk == nil {
+		panic("millrace: " + method + " of an empty Draft")
+	}
+	d.blk.check(d.gen)
+	if have := len(d.blk.buf) - int(d.off); n < 0 || n > have {
+		panic(fmt.Sprintf("millrace: %s of %d bytes of a block of %d", method, n, have))
+	}
+}
+
+// Release gives the rest of the block back and leaves d empty. Releasing an empty Draft does nothing.
 func (d *Draft) Release() {
 	if d.blk == nil {
 		return
 	}
 	d.token.close()
-	blk, gen := d.blk, d.gen
+	blk, l := d.blk, d.loan
 	*d = Draft{token: d.token} // which knows a released variable from one that has always been empty
-	blk.release(gen, stock)
+	blk.release(l.gen, l.shares)
 }
 
 // A Ref is one read-only share of part of a block. It has one owner, who calls Release once or hands it on. The zero

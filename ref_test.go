@@ -43,6 +43,62 @@ func TestDraftFreeze(t *testing.T) {
 	wantPanic(t, "Freeze of nothing", "millrace: Freeze of an empty Draft", func() { d.Freeze(0) })
 }
 
+// What was cut from one Draft never changes, is one piece where it is joined, and gives nobody the right to write behind it.
+func TestDraftCut(t *testing.T) {
+	pool := newPool(t)
+	d := pool.Get(4096)
+	size := len(d.Bytes())
+	var all, odd millrace.Chain
+	for i := range 1000 { // more shares than are in stock
+		p := []byte{byte(i), byte(i >> 8)}
+		r := d.Cut(copy(d.Bytes(), p))
+		if i%100 == 99 {
+			odd.Append(&r)
+			odd.AppendCopy([]byte("into a block of its own"))
+			continue
+		}
+		all.Append(&r)
+	}
+	if n := len(d.Bytes()); n != size-2000 {
+		t.Errorf("%d bytes are left of %d", n, size)
+	}
+	if all.Pieces() != 11-1 {
+		t.Errorf("%d pieces, want one between the odd ones", all.Pieces())
+	}
+	wantPanic(t, "Cut too much", "millrace: Cut of", func() { d.Cut(len(d.Bytes()) + 1) })
+	wantPanic(t, "Cut(-1)", "millrace: Cut of -1 bytes", func() { d.Cut(-1) })
+	copy(d.Bytes(), "end")
+	last := d.Freeze(3)
+	if string(last.Bytes()) != "end" {
+		t.Errorf("the last piece is %q", last.Bytes())
+	}
+	last.Release()
+	p := all.Bytes()
+	for i, at := 0, 0; i < 1000; i++ {
+		if i%100 == 99 {
+			continue
+		}
+		if p[at] != byte(i) || p[at+1] != byte(i>>8) {
+			t.Fatalf("piece %d is %x", i, p[at:at+2])
+		}
+		at += 2
+	}
+	all.Release()
+	odd.Release()
+	if n := pool.Stats().InUse; n != 0 {
+		t.Errorf("%d bytes are out", n)
+	}
+	d = pool.Get(512)
+	r := d.Cut(512)
+	if len(d.Bytes()) != 0 {
+		t.Error("all was cut, and there is more")
+	}
+	d.Release()
+	r.Release()
+	d = millrace.Draft{}
+	wantPanic(t, "Cut of nothing", "millrace: Cut of an empty Draft", func() { d.Cut(0) })
+}
+
 func TestRefSlice(t *testing.T) {
 	pool := newPool(t)
 	text := []byte("0123456789")

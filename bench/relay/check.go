@@ -56,7 +56,7 @@ func (c contender) checkRunning(ctx context.Context, r *running) error {
 	publishing, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)
-	go func() { done <- publish(publishing, r, &sent) }()
+	go func() { done <- publish(publishing, r.protocol(), "check", checkBitRate, 500*time.Millisecond, &sent) }()
 	got, err := watch(ctx, r)
 	for err != nil && ctx.Err() == nil { // relays refuse viewers of a stream that they do not know yet
 		select {
@@ -118,21 +118,26 @@ func contains(all, part []uint32, repeats bool) bool {
 
 // protocol is how a relay is reached by those who look at whole payloads.
 func (r *running) protocol() load.Protocol {
-	if r.config.Protocol != nil {
-		return r.config.Protocol
+	whole := httpflv.Server{URL: r.config.URL}
+	switch p := r.config.Protocol.(type) {
+	case nil:
+		return whole
+	case crossed:
+		return crossed{p.Protocol, whole}
+	default:
+		return p
 	}
-	return httpflv.Server{URL: r.config.URL}
 }
 
 // publish publishes in real time until ctx ends.
-func publish(ctx context.Context, r *running, sent *sums) error {
-	p, err := r.protocol().Publish(ctx, "check")
+func publish(ctx context.Context, to load.Protocol, stream string, bitRate int, keyInterval time.Duration, sent *sums) error {
+	p, err := to.Publish(ctx, stream)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	synth := load.NewSynth(0, checkBitRate, 500*time.Millisecond)
-	for _, t := range synth.Headers(checkBitRate) {
+	synth := load.NewSynth(0, bitRate, keyInterval)
+	for _, t := range synth.Headers(bitRate) {
 		if err := p.WriteTag(t); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 // A contender is a relay that can be started any number of times, one at a time.
 type contender struct {
 	spec, name string
-	protocol   string // in which viewers get the stream
+	in, out    string // the protocols of publishers and of viewers
 
 	// prepare builds or finds what start runs. The error is a measure.ErrMissing if something is not installed.
 	prepare func(ctx context.Context) error
@@ -37,10 +37,27 @@ type running struct {
 // defaultLatency is the bound that millrace serve has by default.
 const defaultLatency = 50 * time.Millisecond
 
-const specs = "nginx[@CHUNK], copy, share, millrace[@BOUND], bare[@BOUND]"
+// The protocols.
+const (
+	rtmpName = "RTMP"
+	flvName  = "HTTP-FLV"
+)
 
-// parseContenders reads a list such as nginx,nginx@65536,copy,share,bare@50ms,millrace@0,millrace. Programs go to dir.
+// specs are what a list of contenders may name. Millrace is fed by HTTP-FLV or by RTMP, and watched by the other one or not.
+const specs = "nginx[@CHUNK], node, xiu, copy, share, millrace[@BOUND], millrace-rtmp[@BOUND], millrace-rtmp-flv[@BOUND], bare[@BOUND]"
+
+// lists are names of whole lists.
+var lists = map[string]string{
+	"http": "nginx,nginx@65536,copy,share,bare,bare@50ms,millrace@0,millrace",
+	"rtmp": "nginx,nginx@65536,node,xiu,millrace-rtmp@0,millrace-rtmp,millrace-rtmp-flv@0,millrace-rtmp-flv,millrace@0,millrace",
+}
+
+// parseContenders reads the name of a list, or a list such as nginx,nginx@65536,copy,share,bare@50ms,millrace@0,millrace.
+// Programs go to dir.
 func parseContenders(list string, dir string) (all []contender, err error) {
+	if l, ok := lists[list]; ok {
+		list = l
+	}
 	for _, spec := range strings.Split(list, ",") {
 		c, err := parseContender(strings.TrimSpace(spec), dir)
 		if err != nil {
@@ -56,7 +73,11 @@ func parseContender(spec string, dir string) (contender, error) {
 	name, value, valued := strings.Cut(spec, "@")
 	var bound time.Duration
 	var err error
-	if valued && (name == "millrace" || name == "bare") {
+	ours := strings.HasPrefix(name, "millrace")
+	if ours && !valued {
+		bound = defaultLatency
+	}
+	if valued && (ours || name == "bare") {
 		if bound, err = time.ParseDuration(value); err != nil {
 			return contender{}, err
 		}
@@ -72,11 +93,16 @@ func parseContender(spec string, dir string) (contender, error) {
 		return nginx(chunk), nil
 	case (name == "copy" || name == "share") && !valued:
 		return goRelay(dir, name), nil
+	case name == "node" && !valued:
+		return node(), nil
+	case name == "xiu" && !valued:
+		return xiu(), nil
 	case name == "millrace":
-		if !valued {
-			bound = defaultLatency
-		}
-		return millrace(dir, bound), nil
+		return millrace(dir, flvName, flvName, bound), nil
+	case name == "millrace-rtmp":
+		return millrace(dir, rtmpName, rtmpName, bound), nil
+	case name == "millrace-rtmp-flv":
+		return millrace(dir, rtmpName, flvName, bound), nil
 	case name == "bare":
 		return bare(dir, bound), nil
 	}
@@ -84,10 +110,10 @@ func parseContender(spec string, dir string) (contender, error) {
 }
 
 // built is a contender that is a Go program, compiled to dir. Its arguments are made for the address that it listens
-// on.
-func built(dir string, name, pkg string, args func(addr string, c load.Config) []string) contender {
+// on, the last one if there are several. They change the configuration if the load is not to reach it by HTTP-FLV there.
+func built(dir string, name, pkg string, args func(addr string, c *load.Config) ([]string, error)) contender {
 	return contender{
-		name: name, protocol: "HTTP-FLV",
+		name: name, in: flvName, out: flvName,
 		prepare: func(ctx context.Context) error {
 			_, err := measure.Build(ctx, dir, pkg)
 			return err
@@ -101,19 +127,55 @@ func built(dir string, name, pkg string, args func(addr string, c load.Config) [
 			if err != nil {
 				return nil, err
 			}
-			s, err := measure.StartServer(ctx, addr, exec.Command(bin, args(addr, c)...))
 			c.URL = "http://" + addr
+			line, err := args(addr, &c)
+			if err != nil {
+				return nil, err
+			}
+			s, err := measure.StartServer(ctx, addr, exec.Command(bin, line...))
 			return &running{s, c}, err
 		},
 	}
 }
 
-// millrace is millrace serve with a latency bound.
-func millrace(dir string, latency time.Duration) contender {
-	return built(dir, fmt.Sprintf("millrace serve, %v", latency), "github.com/millrace-io/millrace/cmd/millrace",
-		func(addr string, _ load.Config) []string {
-			return []string{"serve", "--listen", addr, "--latency", latency.String(), "--log-level", "warn"}
-		})
+// millrace is millrace serve with a latency bound. It is fed by HTTP-FLV, or by RTMP and watched by either.
+func millrace(dir string, in, out string, latency time.Duration) contender {
+	by := ""
+	switch {
+	case in != out:
+		by = fmt.Sprintf("%s to %s, ", in, out)
+	case in == rtmpName:
+		by = in + ", "
+	}
+	name := fmt.Sprintf("millrace serve, %s%v", by, latency)
+	c := built(dir, name, "github.com/millrace-io/millrace/cmd/millrace", func(addr string, c *load.Config) ([]string, error) {
+		main, err := measure.FreeAddr() // the server listens there first
+		if err != nil {
+			return nil, err
+		}
+		c.URL = "http://" + main
+		switch server := (&rtmp.Server{Addr: addr}); {
+		case out == rtmpName:
+			c.Protocol = server
+		case in == rtmpName:
+			c.Protocol = crossed{server, load.HTTPFLV(*c)}
+		}
+		return []string{"serve", "--listen", main, "--rtmp", addr, "--latency", latency.String(), "--log-level", "warn",
+			"--publisher-return", "0s"}, nil // the next run has streams of the same names
+	})
+	c.in, c.out = in, out
+	return c
+}
+
+// crossed publishes by one protocol and watches by another.
+type crossed struct {
+	load.Protocol
+	out load.Protocol
+}
+
+// Watch implements load.Protocol.
+func (c crossed) Watch(ctx context.Context, name string) (load.Subscription, error) {
+	return c.out.Watch(ctx, name)
 }
 
 const goRelayPackage = "github.com/millrace-io/millrace/bench/cmd/gorelay"
@@ -124,8 +186,8 @@ func goRelay(dir string, kind string) contender {
 	if kind == "share" {
 		name = "Go: shared slices, hijack, net.Buffers"
 	}
-	return built(dir, name, goRelayPackage, func(addr string, _ load.Config) []string {
-		return []string{"-listen", addr, "-kind", kind}
+	return built(dir, name, goRelayPackage, func(addr string, _ *load.Config) ([]string, error) {
+		return []string{"-listen", addr, "-kind", kind}, nil
 	})
 }
 
@@ -135,8 +197,8 @@ func bare(dir string, batch time.Duration) contender {
 	if batch > 0 {
 		name += fmt.Sprintf(", %v", batch)
 	}
-	c := built(dir, name, goRelayPackage, func(addr string, c load.Config) []string {
-		return []string{"-kind", "bare", "-listen", addr, "-bitrate", strconv.Itoa(c.BitRate), "-batch", batch.String()}
+	c := built(dir, name, goRelayPackage, func(addr string, c *load.Config) ([]string, error) {
+		return []string{"-kind", "bare", "-listen", addr, "-bitrate", strconv.Itoa(c.BitRate), "-batch", batch.String()}, nil
 	})
 	start := c.start
 	c.start = func(ctx context.Context, dir string, c load.Config) (*running, error) {
@@ -180,7 +242,7 @@ func nginxModule() (string, error) {
 // its default, so that Nagle's algorithm is on and the send queue has 256 places.
 func nginx(chunk int) contender {
 	return contender{
-		name: fmt.Sprintf("nginx-rtmp, chunk_size %d", chunk), protocol: "RTMP",
+		name: fmt.Sprintf("nginx-rtmp, chunk_size %d", chunk), in: rtmpName, out: rtmpName,
 		prepare: func(context.Context) error {
 			_, err := measure.Find("nginx", nginxPackages)
 			if err == nil {

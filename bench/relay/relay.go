@@ -21,13 +21,13 @@ import (
 
 // Program measures a table for each case.
 var Program = &measure.Program{
-	Name: "relay", What: "live streams from publishers to viewers", Rounds: 5,
-	Brief: []string{"-rounds", "2", "-seconds", "5", "-contenders", "nginx,nginx@65536,share,copy,bare@50ms,millrace@0,millrace"},
+	Name: "relay", What: "live streams from publishers to viewers", Rounds: 2, // some five minutes in all
+	Brief: []string{"-contenders", "nginx,nginx@65536,share,copy,bare@50ms,millrace@0,millrace,millrace-rtmp@0,millrace-rtmp," +
+		"millrace-rtmp-flv"},
 	Flags: func(f *flag.FlagSet) {
 		f.StringVar(&options.cases, "case", "1x200,50x4", "STREAMSxVIEWERS, more with commas")
-		f.StringVar(&options.contenders, "contenders", "nginx,nginx@65536,copy,share,bare,bare@50ms,millrace@0,millrace",
-			"of "+specs+"; one ratio is to the first")
-		f.IntVar(&options.seconds, "seconds", 12, "seconds measured of each turn")
+		f.StringVar(&options.contenders, "contenders", "rtmp", "http or rtmp, which are lists, or of "+specs+"; one ratio is to the first")
+		f.IntVar(&options.seconds, "seconds", 5, "seconds measured of each turn")
 		f.IntVar(&options.bitRate, "bitrate", 2_150_000, "bits a second of each stream")
 		f.IntVar(&options.stalled, "stalled", 0, "one viewer in so many reads nothing for a minute; 0 for none")
 	},
@@ -63,19 +63,9 @@ func run(ctx context.Context, p *measure.Params) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	all, err := parseContenders(options.contenders, dir)
+	all, err := ready(ctx, p, options.contenders, dir)
 	if err != nil {
 		return err
-	}
-	prepare := func(c contender) error { return c.prepare(ctx) }
-	if all, err = measure.Present(all, func(c contender) string { return c.name }, prepare, p.Logf); err != nil {
-		return err
-	}
-	for _, c := range all {
-		if err := c.check(ctx); err != nil {
-			return err
-		}
-		p.Logf("relay: %s delivers what was published", c.name)
 	}
 	for _, name := range strings.Split(options.cases, ",") {
 		c, err := parseCase(strings.TrimSpace(name))
@@ -108,6 +98,25 @@ func run(ctx context.Context, p *measure.Params) error {
 	return nil
 }
 
+// ready returns the contenders of a list that are there, each of which delivers what is published. Programs go to dir.
+func ready(ctx context.Context, p *measure.Params, list, dir string) ([]contender, error) {
+	all, err := parseContenders(list, dir)
+	if err != nil {
+		return nil, err
+	}
+	prepare := func(c contender) error { return c.prepare(ctx) }
+	if all, err = measure.Present(all, func(c contender) string { return c.name }, prepare, p.Logf); err != nil {
+		return nil, err
+	}
+	for _, c := range all {
+		if err := c.check(ctx); err != nil {
+			return nil, err
+		}
+		p.Logf("relay: %s delivers what was published", c.name)
+	}
+	return all, nil
+}
+
 // takeTurn starts a contender and puts the load on it.
 func takeTurn(ctx context.Context, who contender, c testCase) (load.Report, error) {
 	dir, err := os.MkdirTemp("", "bench-relay-")
@@ -117,7 +126,7 @@ func takeTurn(ctx context.Context, who contender, c testCase) (load.Report, erro
 	defer os.RemoveAll(dir)
 	cfg := load.Config{
 		Streams: c.streams, Viewers: c.viewers, BitRate: options.bitRate,
-		Ramp: 2 * time.Second, Settle: 2 * time.Second, Duration: time.Duration(options.seconds) * time.Second,
+		Ramp: time.Second, Settle: time.Second, Duration: time.Duration(options.seconds) * time.Second,
 	}
 	if options.stalled > 0 {
 		cfg.Stalled, cfg.StallFor = c.streams*c.viewers/options.stalled, time.Minute
@@ -152,6 +161,14 @@ func total(m map[string]int) (n int) {
 	return n
 }
 
+// tableName keeps the list of RTMP apart from the others, so that either can be measured anew alone.
+func tableName(c testCase) string {
+	if options.contenders == "rtmp" {
+		return "relay-rtmp-" + c.String()
+	}
+	return "relay-" + c.String()
+}
+
 // table compares CPU time with the first contender's, with that of nginx-rtmp with large chunks, and with ours.
 func table(c testCase, all []contender, reports [][]load.Report, rounds int) *measure.Table {
 	get := func(i int, f func(load.Report) float64) (s measure.Series) {
@@ -161,8 +178,8 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 		return s
 	}
 	cpu := func(r load.Report) float64 { return usage(r).CPUPerGB }
-	bases := []string{all[0].spec, "nginx@65536", "millrace"}
-	columns := []string{"contender", "viewers' protocol", "server CPU s/GB"}
+	bases := []string{all[0].spec, "nginx@65536", "millrace", "millrace-rtmp"}
+	columns := []string{"contender", "publishers' protocol", "viewers' protocol", "server CPU s/GB"}
 	var compared []measure.Series
 	for k, spec := range bases {
 		i := slices.IndexFunc(all, func(c contender) bool { return c.spec == spec })
@@ -172,14 +189,14 @@ func table(c testCase, all []contender, reports [][]load.Report, rounds int) *me
 		columns = append(columns, "CPU, x "+all[i].name)
 		compared = append(compared, get(i, cpu))
 	}
-	t := measure.NewTable("relay-"+c.String(), fmt.Sprintf("Relay, streams x viewers of each: %s, %.2f Mbit/s a stream, %d rounds of %d s", c,
+	t := measure.NewTable(tableName(c), fmt.Sprintf("Relay, streams x viewers of each: %s, %.2f Mbit/s a stream, %d rounds of %d s", c,
 		float64(options.bitRate)/1e6, rounds, options.seconds), append(columns, "RSS MB", "gap p50 ms", "gap p99 ms",
 		"latency p50 ms", "latency p99 ms", "tags lost", "ended early", "generator CPU s/GB", "publishing late p99 ms")...)
-	t.Bar = 2
+	t.Bar = 3
 	t.Note = "A gigabyte is 10⁹ bytes of payload delivered to viewers. x is how many times as much CPU time the contender needs in the " +
 		"same round. The programs that only write make their own stream, and have no latency."
 	for i, who := range all {
-		row := []any{who.name, who.protocol, get(i, cpu)}
+		row := []any{who.name, who.in, who.out, get(i, cpu)}
 		for _, base := range compared {
 			row = append(row, get(i, cpu).Over(base))
 		}

@@ -1,10 +1,15 @@
 package relay
 
 import (
+	"context"
+	"errors"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace/bench/measure/benchtest"
+	"github.com/millrace-io/millrace/internal/load"
 )
 
 func TestMain(m *testing.M) { benchtest.Main(m) }
@@ -18,7 +23,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q is %+v", s, c)
 		}
 	}
-	all, err := parseContenders("nginx,nginx@65536,share,millrace,millrace@0,bare,bare@50ms", "")
+	all, err := parseContenders("nginx,nginx@65536,node,xiu,share,millrace,millrace@0,millrace-rtmp,millrace-rtmp-flv@0,bare,bare@50ms", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,25 +31,31 @@ func TestParse(t *testing.T) {
 	for _, c := range all {
 		names = append(names, c.name)
 	}
-	want := "nginx-rtmp, chunk_size 4096; nginx-rtmp, chunk_size 65536; Go: shared slices, hijack, net.Buffers; millrace serve, 50ms; " +
-		"millrace serve, 0s; bare writes, a goroutine a viewer; bare writes, a goroutine a viewer, 50ms"
+	want := "nginx-rtmp, chunk_size 4096; nginx-rtmp, chunk_size 65536; node-media-server 4.4.3; xiu 0.14.0; " +
+		"Go: shared slices, hijack, net.Buffers; millrace serve, 50ms; millrace serve, 0s; millrace serve, RTMP, 50ms; " +
+		"millrace serve, RTMP to HTTP-FLV, 0s; bare writes, a goroutine a viewer; bare writes, a goroutine a viewer, 50ms"
 	if got := strings.Join(names, "; "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	for _, s := range []string{"", "apache", "nginx@1s", "node", "copy-x", "bare-x", "millrace@soon"} {
+	for list := range lists {
+		if _, err := parseContenders(list, ""); err != nil {
+			t.Errorf("%s: %v", list, err)
+		}
+	}
+	for _, s := range []string{"", "apache", "nginx@1s", "node@1s", "xiu-x", "copy-x", "millrace-x", "rtmp,nginx", "bare-x", "millrace@soon"} {
 		if _, err := parseContenders(s, ""); err == nil {
 			t.Errorf("%q is accepted", s)
 		}
 	}
 }
 
-// TestContendersDeliver starts each relay and compares what a viewer gets with what was
-// published.
+// TestContendersDeliver starts each relay that needs no registry, and compares what a viewer gets with what was published.
 func TestContendersDeliver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs servers")
 	}
-	all, err := parseContenders("nginx,nginx@65536,copy,share,bare,bare@20ms,millrace,millrace@0", t.TempDir())
+	all, err := parseContenders("nginx,nginx@65536,copy,share,bare,bare@20ms,millrace,millrace@0,millrace-rtmp,millrace-rtmp@0,"+
+		"millrace-rtmp-flv,millrace-rtmp-flv@0", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,5 +105,98 @@ func TestProgram(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "\n| "); n != 4 || !strings.Contains(out.String(), "CPU, x millrace serve, 50ms") {
 		t.Errorf("%d lines:\n%s", n, &out)
+	}
+}
+
+// TestStart has a viewer of each protocol wait for streams.
+func TestStart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs servers")
+	}
+	var out strings.Builder
+	args := []string{"-rounds", "2", "-contenders", "millrace-rtmp@0,millrace-rtmp-flv@0"}
+	if err := Start.Main(t.Context(), args, &out, t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "\n| "); n != 4 || strings.Contains(out.String(), "| - ") {
+		t.Errorf("%d lines:\n%s", n, &out)
+	}
+}
+
+// A late stream hangs up on its first viewers; the next ones get its tags.
+type late struct {
+	absent int
+	tags   []load.Tag
+}
+
+func (l *late) String() string { return "late" }
+
+func (l *late) Publish(context.Context, string) (load.Publication, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (l *late) Watch(context.Context, string) (load.Subscription, error) {
+	if l.absent--; l.absent >= 0 {
+		return &lateSubscription{}, nil
+	}
+	return &lateSubscription{l.tags}, nil
+}
+
+type lateSubscription struct{ tags []load.Tag }
+
+func (s *lateSubscription) Next(a *load.Arrival) error {
+	if len(s.tags) == 0 {
+		return io.EOF
+	}
+	*a = load.Arrival{Kind: s.tags[0].Kind, Head: s.tags[0].Payload}
+	s.tags = s.tags[1:]
+	return nil
+}
+
+func (s *lateSubscription) Close() error { return nil }
+
+func TestPatientViewersComeAgain(t *testing.T) {
+	from := &late{2, []load.Tag{{Kind: load.Video}, {Kind: load.Audio}}}
+	s, err := patient{from}.Watch(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var a load.Arrival
+	if err := s.Next(&a); err != nil || a.Kind != load.Video || from.absent != -1 {
+		t.Errorf("%+v, %v, after %d attempts", a, err, 2-from.absent)
+	}
+	if err := s.Next(&a); err != nil || a.Kind != load.Audio {
+		t.Errorf("%+v, %v after the first tag", a, err)
+	}
+	if err := s.Next(&a); err != io.EOF { // the end of a stream that has begun is one
+		t.Errorf("error %v, want EOF", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := (patient{&late{absent: 1 << 30}}).Watch(ctx, "x"); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+}
+
+func TestCrossedWatchesElsewhere(t *testing.T) {
+	in, out := &late{}, &late{}
+	if _, err := (crossed{in, out}).Watch(t.Context(), "x"); err != nil || in.absent != 0 || out.absent != -1 {
+		t.Errorf("%v; watched where it publishes %d times, and elsewhere %d times", err, -in.absent, -out.absent)
+	}
+}
+
+// TestHeadersAreNoPicture has a viewer pass over what comes before the first picture.
+func TestHeadersAreNoPicture(t *testing.T) {
+	synth := load.NewSynth(0, startBitRate, startKeyInterval)
+	tags := append(synth.Headers(startBitRate), load.Tag{Kind: load.Audio, Payload: []byte{0xaf, 1, 0}})
+	if _, err := awaitPicture(t.Context(), &late{tags: tags}, "x"); err != io.EOF {
+		t.Errorf("headers and sound: error %v, want EOF", err)
+	}
+	for range 3 { // a picture is among them
+		tags = append(tags, synth.Next(time.Now()))
+	}
+	if at, err := awaitPicture(t.Context(), &late{tags: tags}, "x"); err != nil || at.IsZero() {
+		t.Errorf("%v, %v", at, err)
 	}
 }

@@ -91,7 +91,7 @@ func (t *target) hangUp() {
 func (t *target) start(ctx context.Context) error {
 	args := []string{t.cfg.Program, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json",
 		"--drain-timeout", "1s", "--stall-timeout", "1m", "--header-timeout", "1m", "--lag-time", "500ms",
-		"--unsent", fmt.Sprint(smallWindow)}
+		"--unsent", fmt.Sprint(smallWindow), "--publisher-return", "0s"}
 	proc, err := startProcess(t.logName(), t.cfg.Env, append(args, t.flags...)...)
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func main() {
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "millrace",
-		Short: "Relay live streams and serve files over HTTP, without copying them",
+		Short: "Relay live streams by RTMP and HTTP, and serve files, without copying them",
 		Long: `Millrace relays live streams: an encoder sends one in the body of an HTTP request, and any number of
 viewers receive it in the responses to theirs, as FLV or as MP4 for a browser. It also serves files and keeps blobs.
 

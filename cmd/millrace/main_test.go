@@ -66,7 +66,9 @@ func TestServeAndLoad(t *testing.T) {
 	defer cancel()
 	var log output
 	served := make(chan error, 1)
-	go func() { served <- millrace(ctx, io.Discard, &log, "serve", "--demo", "--listen", "127.0.0.1:0") }()
+	go func() {
+		served <- millrace(ctx, io.Discard, &log, "serve", "--demo", "--listen", "127.0.0.1:0", "--takeover", "never")
+	}()
 	address := regexp.MustCompile(`address=(\S+)`)
 	var url string
 	for deadline := time.Now().Add(time.Minute); url == ""; time.Sleep(time.Millisecond) {
@@ -214,6 +216,8 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 		{"serve --max-streams 0", "--max-streams is 0, want at least 1", 2},
 		{"serve --keep-frames 9999999", "--keep-frames is 9999999, want at most 1048576", 2},
 		{"serve --lag-policy wait", "want skip or drop", 2},
+		{"serve --takeover perhaps", "want always, stalled or never", 2},
+		{"serve --publisher-return -1s", "--publisher-return is -1s", 2},
 		{"serve --keep-bytes lots", "--keep-bytes is \"lots\", want a number of bytes", 2},
 		{"serve --keep-bytes 1K", "--keep-bytes is 1024, want at least 65536", 2},
 		{"serve --unsent 2GiB", "want less than 2GiB", 2},
@@ -226,6 +230,8 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 		{"serve --latency -1s", "--latency is -1s, want at least 0s", 2},
 		{"serve --latency 5", `--latency is "5", ` + aTime, 2},
 		{"serve --tls-cert cert.pem", "--tls-cert and --tls-key", 2},
+		{"serve --rtmp 1935", `--rtmp is "1935", want HOST:PORT`, 2},
+		{"serve --rtmps :1936", "--rtmps needs --tls-cert and --tls-key", 2},
 		{"serve --redis http://127.0.0.1", "--redis", 2},
 		{"serve --redis redis://127.0.0.1 --redis-prefix {x}", "--redis-prefix", 2},
 		{"serve --redis redis://127.0.0.1 --blobs dir", "want one of them", 2},
@@ -277,7 +283,8 @@ func TestPortInUse(t *testing.T) {
 	defer ln.Close()
 	for _, args := range [][]string{
 		{"serve", "--listen", ln.Addr().String()},
-		{"serve", "--listen", "127.0.0.1:0", "--admin", ln.Addr().String()},
+		{"serve", "--listen", "127.0.0.1:0", "--rtmp=", "--admin", ln.Addr().String()},
+		{"serve", "--listen", "127.0.0.1:0", "--rtmp", ln.Addr().String()},
 	} {
 		const says = "choose another port, as in --listen 127.0.0.1:8081"
 		err := millrace(t.Context(), io.Discard, io.Discard, args...)

@@ -41,6 +41,8 @@ func serveCommand() *cobra.Command {
   POST or PUT /live/NAME    publish: FLV is recognised, anything else is relayed as bytes
   GET /live/NAME.flv        watch: the last group of pictures, then live
   GET /live/NAME.mp4        the same as MP4, for a plain <video> element (tested with Chromium)
+  rtmp://127.0.0.1/live/NAME
+                            publish and watch by RTMP (OBS: server rtmp://127.0.0.1/live, stream key NAME)
   GET, HEAD /files/NAME     files under --root: ranges, conditions, sent by the kernel
   GET, HEAD, PUT, DELETE /blobs/KEY
                             values in a directory (--blobs) or in Redis (--redis): whole or not at all, with an optional TTL
@@ -99,6 +101,8 @@ need --publish-token.`,
 // serveFlags binds the server's configuration to flags. Their defaults are those of server.Defaults, which says why.
 func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address to listen on; port 0: a free one, which the log tells")
+	f.StringVar(&cfg.RTMP, "rtmp", cfg.RTMP, "address for RTMP, to publish and to watch; empty: none")
+	f.StringVar(&cfg.RTMPS, "rtmps", cfg.RTMPS, "the same over TLS, with the certificate of --tls-cert; empty: none")
 	f.StringVar(&cfg.Admin, "admin", cfg.Admin, "second address, for /debug/pprof, /metrics and /api/streams; empty: none")
 	f.StringVar(&cfg.TLSCert, "tls-cert", cfg.TLSCert, "file with the certificate, in PEM: the main listener speaks TLS then; empty: it does not")
 	f.StringVar(&cfg.TLSKey, "tls-key", cfg.TLSKey, "file with its key, in PEM")
@@ -134,6 +138,10 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.DurationVar(&cfg.HeaderTimeout, "header-timeout", cfg.HeaderTimeout, "for the head of a request to arrive, and for a body that is not wanted")
 	f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout, "for the next request on a connection that is kept open")
 	f.DurationVar(&cfg.PublishTimeout, "publish-timeout", cfg.PublishTimeout, "a publisher that sends nothing for so long is ended")
+	f.DurationVar(&cfg.PublisherReturn, "publisher-return", cfg.PublisherReturn,
+		"how long a stream of FLV waits for a publisher that is gone, after a clean end at most 2s; viewers stay; 0: it ends at once")
+	f.Var(takeoverValue{&cfg.Takeover}, "takeover",
+		"whether a second publisher of a name ends the first: always, stalled (if that has sent nothing for 2s) or never")
 	f.DurationVar(&cfg.ViewerWait, "viewer-wait", cfg.ViewerWait, "how long a viewer waits for a publisher to come")
 	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", cfg.DrainTimeout, "how long SIGTERM waits for viewers to get what is queued, and for downloads and uploads")
 }
@@ -215,6 +223,25 @@ func (v policyValue) Set(s string) error {
 		return nil
 	}
 	return fmt.Errorf("want %s or %s", relay.Skip, relay.Drop)
+}
+
+// takeoverValue is a flag for a relay.Takeover.
+type takeoverValue struct{ t *relay.Takeover }
+
+func (v takeoverValue) String() string {
+	if v.t == nil {
+		return ""
+	}
+	return string(*v.t)
+}
+func (takeoverValue) Type() string { return "policy" }
+func (v takeoverValue) Set(s string) error {
+	switch t := relay.Takeover(s); t {
+	case relay.TakeoverAlways, relay.TakeoverStalled, relay.TakeoverNever:
+		*v.t = t
+		return nil
+	}
+	return fmt.Errorf("want %s, %s or %s", relay.TakeoverAlways, relay.TakeoverStalled, relay.TakeoverNever)
 }
 
 // bytesValue and intBytesValue are flags for a number of bytes, as in 16MiB, 50MB or 4096.

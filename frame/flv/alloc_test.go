@@ -14,13 +14,15 @@ func TestNoAllocationPerTag(t *testing.T) {
 	r := millrace.NewReader(newLoop(1 << 10))
 	defer r.Release()
 	d := flv.NewDecoder(r)
+	var enc flv.Encoder
+	defer enc.Release()
 	var c, again millrace.Chain
 	next := func() {
 		tag, err := d.Next(&c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		flv.Retime(&again, &c, tag.Timestamp+1)
+		enc.Retime(&again, &c, tag.Timestamp+1)
 		again.Release()
 		c.Release()
 	}

@@ -7,28 +7,42 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// AppendTag appends a tag to dst: a new header, body by reference, and the previous-tag-size. The body of a sound or video tag
-// begins with the codec's header. AppendTag takes ownership of body, which is left empty, even if it returns an error: a
-// *LimitError for a body above MaxData. dst is as it was then.
-func AppendTag(dst *millrace.Chain, t Type, timestamp uint32, body *millrace.Chain) error {
+// headerBlock is the block that headers are built in: room for those of 68 tags.
+const headerBlock = 1 << 10
+
+// An Encoder builds tags: a new header, the body by reference, and the previous-tag-size. What is new shares blocks, so
+// that a tag that is kept keeps no more than its own bytes. The zero Encoder is ready. It belongs to one goroutine at a
+// time, and Release gives back its block.
+type Encoder struct{ room millrace.Draft }
+
+// Release gives back the Encoder's block. What was appended lives on.
+func (e *Encoder) Release() { e.room.Release() }
+
+// Append appends a tag to dst, which owns it from then on, and describes it as [Decoder.Next] does. The body of a sound
+// or video tag begins with the codec's header. Append takes ownership of body, which is left empty, even if it returns an
+// error: a *LimitError for a body above MaxData. dst is as it was then.
+func (e *Encoder) Append(dst *millrace.Chain, t Type, timestamp uint32, body *millrace.Chain) (Tag, error) {
 	n := body.Len()
 	if n > MaxData {
 		body.Release()
-		return &LimitError{What: "tag data (the format's 24 bits)", Have: int64(n), Limit: MaxData}
+		return Tag{}, &LimitError{What: "tag data (the format's 24 bits)", Have: int64(n), Limit: MaxData}
 	}
 	head := [tagHeaderSize]byte{byte(t), byte(n >> 16), byte(n >> 8), byte(n)}
 	putTimestamp(head[:], timestamp)
-	dst.AppendCopy(head[:])
+	tag := parseTagHeader(head[:])
+	var data [peekSize]byte
+	tag.parseData(data[:body.CopyTo(data[:])])
+	e.put(dst, head[:])
 	dst.Merge(body)
 	var last [trailerSize]byte
 	binary.BigEndian.PutUint32(last[:], uint32(tagHeaderSize+n))
-	dst.AppendCopy(last[:])
-	return nil
+	e.put(dst, last[:])
+	return tag, nil
 }
 
-// Retime appends the tag in src, as Next appended it, to dst with another timestamp: 11 bytes are copied, the rest is shared. It
-// borrows src and changes no byte that others may share. It panics if src is not one whole tag.
-func Retime(dst, src *millrace.Chain, timestamp uint32) {
+// Retime appends the tag in src, as Next appended it, to dst with another timestamp: 11 bytes are copied, the rest is
+// shared. It borrows src and changes no byte that others may share. It panics if src is not one whole tag.
+func (e *Encoder) Retime(dst, src *millrace.Chain, timestamp uint32) {
 	var head [tagHeaderSize]byte
 	if src.CopyTo(head[:]) < len(head) {
 		panic(fmt.Sprintf("flv: Retime of a chain of %d bytes, which is no tag", src.Len()))
@@ -37,8 +51,18 @@ func Retime(dst, src *millrace.Chain, timestamp uint32) {
 		panic(fmt.Sprintf("flv: Retime of a chain of %d bytes for a tag of %d", src.Len(), t.Len()))
 	}
 	putTimestamp(head[:], timestamp)
-	dst.AppendCopy(head[:])
+	e.put(dst, head[:])
 	src.Slice(dst, tagHeaderSize, src.Len())
+}
+
+// put appends bytes that are built.
+func (e *Encoder) put(dst *millrace.Chain, p []byte) {
+	if len(e.room.Bytes()) < len(p) {
+		e.room.Release()
+		e.room = millrace.DefaultPool().Get(headerBlock)
+	}
+	r := e.room.Cut(copy(e.room.Bytes(), p))
+	dst.Append(&r)
 }
 
 // putTimestamp writes ts into a tag header: three low bytes, then the high one.

@@ -14,20 +14,54 @@ import (
 // What is built is byte for byte what is read.
 func TestAppendIsTheInverseOfNext(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
+	var enc flv.Encoder
+	defer enc.Release()
 	var out millrace.Chain
 	defer out.Release()
 	flv.AppendHeader(&out, flv.Header{HasAudio: true, HasVideo: true})
+	var tags []flv.Tag
 	want := fileHeader
 	for i, seed := range dataSeeds {
 		ts := uint32(i) * 0x01020304
 		body := chainOf(seed.data)
-		if err := flv.AppendTag(&out, flv.Type(seed.kind), ts, &body); err != nil || body.Len() != 0 {
+		tag, err := enc.Append(&out, flv.Type(seed.kind), ts, &body)
+		if err != nil || body.Len() != 0 {
 			t.Fatalf("%v, %d bytes left", err, body.Len())
 		}
+		tags = append(tags, tag)
 		want += rawTag(seed.kind, ts, seed.data)
 	}
 	if got := string(out.Bytes()); got != want {
 		t.Errorf("built\n%q, want\n%q", got, want)
+	}
+	r := millrace.NewReader(out.Reader())
+	defer r.Release()
+	d := flv.NewDecoder(r, flv.MaxTag(flv.MaxData))
+	for i, tag := range tags {
+		var c millrace.Chain
+		if want, err := d.Next(&c); err != nil || tag != want {
+			t.Errorf("tag %d is %+v, the Decoder says %+v (%v)", i, tag, want, err)
+		}
+		c.Release()
+	}
+}
+
+// Headers of tags that are kept share blocks: a small tag keeps no block of its own.
+func TestHeadersShareBlocks(t *testing.T) {
+	leaktest.Check(t, millrace.DefaultPool())
+	var enc flv.Encoder
+	defer enc.Release()
+	var kept millrace.Chain
+	defer kept.Release()
+	before := millrace.DefaultPool().Stats().Taken
+	for i := range 680 {
+		var none millrace.Chain
+		if _, err := enc.Append(&kept, flv.TypeAudio, uint32(i), &none); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := millrace.DefaultPool().Stats().Taken - before; n > 12 {
+		t.Errorf("%d blocks for 680 headers of 15 bytes", n)
 	}
 }
 
@@ -51,7 +85,9 @@ func TestAppendTagTooLarge(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())
 	var c, dst millrace.Chain
 	_, _ = c.ReadFrom(io.LimitReader(zeros{}, 1<<24))
-	err := flv.AppendTag(&dst, flv.TypeVideo, 0, &c)
+	var enc flv.Encoder
+	defer enc.Release()
+	_, err := enc.Append(&dst, flv.TypeVideo, 0, &c)
 	var limit *flv.LimitError
 	if !errors.As(err, &limit) || limit.Have != 1<<24 || dst.Len() != 0 || c.Len() != 0 {
 		t.Errorf("%v; %d bytes given, %d left", err, dst.Len(), c.Len())
@@ -72,8 +108,10 @@ func TestRetime(t *testing.T) {
 	var once, twice millrace.Chain
 	defer once.Release()
 	defer twice.Release()
-	flv.Retime(&once, &src, 0x89abcdef)
-	flv.Retime(&twice, &once, 40)
+	var enc flv.Encoder
+	defer enc.Release()
+	enc.Retime(&once, &src, 0x89abcdef)
+	enc.Retime(&twice, &once, 40)
 	if got := string(once.Bytes()); got != rawTag(video, 0x89abcdef, data) {
 		t.Errorf("retimed to %q...", got[:20])
 	}

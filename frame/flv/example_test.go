@@ -56,16 +56,18 @@ func ExampleDecoder() {
 }
 
 // A recording is played again with later timestamps; its bytes are shared, not copied and not changed.
-func ExampleRetime() {
+func ExampleEncoder() {
+	var enc flv.Encoder
+	defer enc.Release()
 	var body, tag, later millrace.Chain
 	defer tag.Release()
 	defer later.Release()
 	body.AppendCopy([]byte("\xaf\x01 (sound)"))
-	if err := flv.AppendTag(&tag, flv.TypeAudio, 23, &body); err != nil {
+	if _, err := enc.Append(&tag, flv.TypeAudio, 23, &body); err != nil {
 		fmt.Println(err)
 		return
 	}
-	flv.Retime(&later, &tag, 8023)
+	enc.Retime(&later, &tag, 8023)
 	fmt.Printf("%q\n%q\n", tag.Bytes()[:11], later.Bytes()[:11])
 	// Output:
 	// "\b\x00\x00\n\x00\x00\x17\x00\x00\x00\x00"

@@ -234,7 +234,9 @@ func makeTag(t testing.TB, kind flv.Type, ts uint32, data string) (flv.Tag, mill
 	var stream, body, c millrace.Chain
 	flv.AppendHeader(&stream, flv.Header{})
 	body.AppendCopy([]byte(data))
-	if err := flv.AppendTag(&stream, kind, ts, &body); err != nil {
+	var enc flv.Encoder
+	defer enc.Release()
+	if _, err := enc.Append(&stream, kind, ts, &body); err != nil {
 		t.Fatal(err)
 	}
 	r := millrace.NewReaderFrom(func(dst *millrace.Chain) error { dst.Merge(&stream); return io.EOF })

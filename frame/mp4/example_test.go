@@ -13,6 +13,8 @@ import (
 func exampleStream() *millrace.Reader {
 	var c millrace.Chain
 	flv.AppendHeader(&c, flv.Header{HasAudio: true, HasVideo: true})
+	var enc flv.Encoder
+	defer enc.Release()
 	for _, tag := range []struct {
 		kind flv.Type
 		ms   uint32
@@ -29,7 +31,7 @@ func exampleStream() *millrace.Reader {
 	} {
 		var body millrace.Chain
 		body.AppendCopy([]byte(tag.data))
-		if err := flv.AppendTag(&c, tag.kind, tag.ms, &body); err != nil {
+		if _, err := enc.Append(&c, tag.kind, tag.ms, &body); err != nil {
 			panic(err)
 		}
 	}

@@ -28,6 +28,9 @@ type httpFLV struct {
 	dial   DialFunc
 }
 
+// HTTPFLV is the protocol of a load whose Config names none, for those who publish or watch by another one beside it.
+func HTTPFLV(cfg Config) Protocol { return newHTTPFLV(cfg.WithDefaults()) }
+
 func newHTTPFLV(cfg Config) *httpFLV {
 	u, err := url.Parse(cfg.URL)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 type run struct {
 	cfg   Config
 	proto Protocol
+	began int64 // wall clock, nanoseconds
 
 	// measuring is set between the end of the ramp and the end of the load.
 	// Outside of it nothing enters a histogram.
@@ -60,7 +61,7 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Report, erro
 }
 
 func newRun(cfg Config) *run {
-	r := &run{cfg: cfg, proto: cfg.Protocol}
+	r := &run{cfg: cfg, proto: cfg.Protocol, began: time.Now().UnixNano()}
 	if r.proto == nil {
 		r.proto = newHTTPFLV(cfg)
 	}

@@ -82,8 +82,12 @@ func (v *viewer) closeGap() {
 // number checks that tags come in order, each once, and how old they are. It
 // begins with the first key frame: a server may hold pictures back until then,
 // and let the sound pass. What was sent before the viewer joined is history
-// that the server replays: its age says nothing.
+// that the server replays: its age says nothing. A server may go on with the
+// stream of an earlier load, whose numbers say nothing of this one.
 func (v *viewer) number(m marker, a *Arrival) {
+	if m.sent < v.load.began && !v.load.cfg.NoPublish {
+		return
+	}
 	if v.lastSeq == 0 && (a.Kind != Video || a.Head[0]>>4 != 1) {
 		return
 	}

@@ -59,6 +59,22 @@ func TestLatencyOfTheMeasurement(t *testing.T) {
 	}
 }
 
+// A server may go on with the stream of an earlier load, whose tags are no part
+// of this one.
+func TestTagsOfAnEarlierLoadAreNotCounted(t *testing.T) {
+	v := newWatching()
+	var sub arrivals
+	sub.next, sub.late = 500, []time.Duration{0, 0}
+	v.load.began = time.Now().Add(time.Hour).UnixNano() // after they were sent
+	_ = v.watch(&sub)
+	v.load.began = 0
+	sub.next, sub.late = 0, []time.Duration{0, 0, 0}
+	_ = v.watch(&sub)
+	if got := v.group.report(); got.Tags != 5 || got.Lost != 0 || got.Repeated != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A tag that was there already came when the one before it did, also if that
 // was before the measurement.
 func TestLatencyOfTagsThatCameTogether(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/testkit/alloctest"
 )
 
@@ -182,6 +183,114 @@ func TestReadingAPublisherAllocatesNothing(t *testing.T) {
 	if allocs := alloctest.Count(0, rounds); allocs != 0 {
 		t.Errorf("%v allocations in %d tags, want 0", allocs, 50*len(sc.tags))
 	}
+}
+
+// In steady state a message costs no allocation on its way from a publisher of RTMP to the ring, in one chunk or in many.
+func TestReadingRTMPAllocatesNothing(t *testing.T) {
+	for _, chunk := range []int{1 << 20, 1 << 10, 128} {
+		p := shortStream(t)
+		sc := newScript(4, 10, 3000)
+		var enc rtmp.Encoder
+		var out millrace.Chain
+		message := func(kind rtmp.Type, at uint32, body []byte) {
+			var b millrace.Chain
+			b.AppendCopy(body)
+			head := rtmp.Message{Type: kind, ChunkStream: 3 + int(kind)%3, Stream: rtmp.Stream, Timestamp: at}
+			if err := enc.Append(&out, head, &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tags := func(list [][]byte) {
+			for _, tag := range list {
+				message(rtmp.Type(tag[0]), timeOf(tag), tag[11:len(tag)-4])
+			}
+		}
+		cut := func() []byte {
+			defer out.Release()
+			return bytes.Clone(out.Bytes())
+		}
+		message(rtmp.TypeCommand, 0, rtmp.AppendAMF(nil, "connect", 1, rtmp.Object{{Name: "app", Value: "live"}}))
+		message(rtmp.TypeCommand, 0, rtmp.AppendAMF(nil, "publish", 2, nil, "cam"))
+		message(rtmp.TypeWindowSize, 0, []byte{0x7f, 0, 0, 0}) // no acknowledgements, which are one in a megabyte
+		start := append(append([]byte{3}, make([]byte, 2*1536)...), cut()...)
+		enc.SetChunkSize(&out, chunk)
+		tags(sc.config)
+		start = append(start, cut()...)
+		tags(sc.tags)
+		r := millrace.NewReader(io.MultiReader(bytes.NewReader(start), &repeater{p: cut()}))
+		conn := rtmp.NewServerConn(r, io.Discard, 1<<20)
+		if _, err := conn.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var tagsOf rtmpTags
+		next := func() {
+			for range 5000 {
+				m, err := conn.Next(&tagsOf.body)
+				if err == nil {
+					err = tagsOf.publish(p, m)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		next() // until everything has its size
+		if allocs := alloctest.Count(0, next); allocs != 0 {
+			t.Errorf("%v allocations in 5000 messages in chunks of %d bytes, want 0", allocs, chunk)
+		}
+		tagsOf.release()
+		conn.Release()
+		r.Release()
+		enc.Release()
+		p.Close(nil)
+	}
+}
+
+// In steady state a tag costs no allocation on its way to the viewers of RTMP.
+func TestMakingRTMPAllocatesNothing(t *testing.T) {
+	p := shortStream(t)
+	sc := newScript(4, 10, 3000)
+	r := millrace.NewReader(io.MultiReader(bytes.NewReader(sc.start()), &repeater{p: bytes.Join(sc.tags, nil)}))
+	defer r.Release()
+	dec := flv.NewDecoder(r)
+	header, err := dec.Header()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Begin(header)
+	st := p.s
+	st.mu.Lock()
+	c := st.newConversion(formatRTMP, st.newRTMPMaker)
+	view := c.out.cursor()
+	st.mu.Unlock()
+	var taken millrace.Chain
+	next := func() {
+		for range 5000 {
+			tag, err := dec.Next(&c.tag)
+			if err == nil {
+				err = c.maker.write(tag, &c.tag, false)
+			}
+			if err == nil {
+				_, err = view.Take(&taken)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			taken.Release()
+		}
+	}
+	next() // until everything has its size
+	if allocs := alloctest.Count(0, next); allocs != 0 {
+		t.Errorf("%v allocations in 5000 tags, want 0", allocs)
+	}
+	view.Close()
+	c.maker.release()
+	c.cursor.Close()
+	c.out.close(streamEnded)
+	p.Close(nil)
 }
 
 // chunked returns p as a chunk of a body.

@@ -3,8 +3,6 @@ package relay
 import (
 	"bufio"
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,7 +10,6 @@ import (
 	"net/http/httputil"
 	"os"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -49,7 +46,7 @@ func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody
 	if len(early) == 0 && r.ProtoAtLeast(1, 1) && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
 		_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n") // if this fails, so will the first read
 	}
-	timed := newTimedReader(conn, h.cfg.Latency, h.cfg.PublishTimeout, h.ends, p.Flush)
+	timed := newTimedReader(conn, h.cfg.Latency, h.cfg.PublishTimeout, p.ctx, p.Flush)
 	all := io.MultiReader(bytes.NewReader(bytes.Clone(early)), timed)
 	b := &connBody{timed: timed}
 	if r.ContentLength >= 0 {
@@ -112,62 +109,20 @@ func linger(conn net.Conn) {
 	}
 }
 
-// A handlerBody is a request's body as net/http gives it. Each read is bounded by a deadline, which the end of the Hub
-// cuts.
+// A handlerBody is a request's body as net/http gives it.
 type handlerBody struct {
-	w    http.ResponseWriter
-	r    *http.Request
-	idle time.Duration
-
-	mu      sync.Mutex
-	set     func(time.Time) error // of the deadline
-	armed   int64                 // when the deadline was set; see now
-	cut     bool
-	unwatch func() bool
+	*idleReader
+	w http.ResponseWriter
+	r *http.Request
 }
 
-func newHandlerBody(w http.ResponseWriter, r *http.Request, h *Hub) *handlerBody {
-	b := &handlerBody{w: w, r: r, idle: h.cfg.PublishTimeout, set: http.NewResponseController(w).SetReadDeadline}
-	b.arm()
-	b.unwatch = context.AfterFunc(h.ends, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if !b.cut {
-			b.cut = true
-			_ = b.set(time.Unix(1, 0))
-		}
-	})
-	return b
-}
-
-// arm moves the deadline to idle from now.
-func (b *handlerBody) arm() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.cut {
-		b.armed = now()
-		_ = b.set(time.Now().Add(b.idle))
-	}
-}
-
-func (b *handlerBody) Read(p []byte) (int, error) {
-	n, err := b.r.Body.Read(p)
-	// Setting a deadline costs about as much as a small read, so not each read does.
-	if at := now(); at-b.armed > int64(min(time.Second, b.idle/8)) {
-		b.arm()
-	}
-	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errSilent(b.idle)
-	}
-	return n, err
+func newHandlerBody(w http.ResponseWriter, r *http.Request, p *Publisher) *handlerBody {
+	set := http.NewResponseController(w).SetReadDeadline
+	return &handlerBody{newIdleReader(r.Body, set, p.s.hub.cfg.PublishTimeout, p.ctx), w, r}
 }
 
 func (b *handlerBody) answer(status int, contentType string, text []byte) {
-	b.unwatch()
-	b.mu.Lock()
-	b.cut = true // the ResponseWriter must not be used after the handler
-	_ = b.set(time.Time{})
-	b.mu.Unlock()
+	b.stop() // the ResponseWriter must not be used after the handler
 	h := b.w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")

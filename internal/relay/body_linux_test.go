@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -20,9 +19,9 @@ func TestSilenceEndsAPublisher(t *testing.T) {
 			publisher, conn := net.Pipe()
 			defer publisher.Close()
 			go dribble(publisher, times, idle)
-			b := &handlerBody{r: &http.Request{Body: conn}, idle: idle, set: conn.SetReadDeadline}
-			b.arm()
-			checkSilence(t, b, times, idle)
+			r := newIdleReader(conn, conn.SetReadDeadline, idle, t.Context())
+			defer r.stop()
+			checkSilence(t, r, times, idle)
 		})
 	})
 	t.Run("by the clock", func(t *testing.T) {

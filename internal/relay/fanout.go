@@ -124,19 +124,46 @@ func (f *fanout) round() {
 	defer f.mu.Unlock()
 	stay := f.healthy[:0]
 	for _, v := range f.healthy {
-		switch v.writeNow(&f.out) {
-		case upToDate:
+		if f.write(v) {
 			stay = append(stay, v)
-		case full:
-			f.apart = append(f.apart, v)
-			go f.serve(v)
-		case ended:
-			v.finish()
 		}
 	}
 	clear(f.healthy[len(stay):])
 	f.healthy = stay
 	f.out.flush(f.rendition)
+}
+
+// write writes what is new to a healthy viewer, and reports whether it stays so. f.mu is held.
+func (f *fanout) write(v *viewer) (healthy bool) {
+	switch v.writeNow(&f.out) {
+	case full:
+		f.apart = append(f.apart, v)
+		go f.serve(v)
+		return false
+	case ended:
+		v.finish()
+		return false
+	}
+	return true
+}
+
+// nudge has v served, because it has something to send beside the stream, or goes on with that.
+func (f *fanout) nudge(v *viewer) {
+	if v.nudged != nil {
+		select {
+		case v.nudged <- struct{}{}:
+		default:
+		}
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if slices.Contains(f.healthy, v) { // otherwise a goroutine of its own looks before it rests
+		if !f.write(v) {
+			f.healthy = without(f.healthy, v)
+		}
+		f.out.flush(f.rendition)
+	}
 }
 
 // serve writes to v in a goroutine of v's own, until v has ended or is healthy.
@@ -151,6 +178,7 @@ func (f *fanout) serve(v *viewer) {
 		}
 		select {
 		case <-v.news.C:
+		case <-v.nudged:
 		case <-v.over:
 		}
 	}

@@ -3,9 +3,11 @@ package relay
 import (
 	"bytes"
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -113,4 +115,64 @@ func firstDifference(got, want string) string {
 		}
 	}
 	return "one ends earlier: " + strings.Join([]string{g[len(g)-1], w[len(w)-1]}, "\n")
+}
+
+// An ffmpeg that publishes is killed, and another one goes on with the same film from its start: the viewers, which
+// have come before, decode all that they get, and no time goes back.
+func TestFFmpegIsKilledAndComesBack(t *testing.T) {
+	need.Program(t, "ffmpeg")
+	need.Program(t, "ffprobe")
+	f := serve(t, func(c *Config) { c.Latency, c.PublisherReturn, c.ViewerWait = defaultLatency, time.Minute, time.Minute })
+	source, dir := film(t, "4"), t.TempDir()
+	url := f.URL("/live/film")
+	var wg sync.WaitGroup
+	files := []string{filepath.Join(dir, "view.flv"), filepath.Join(dir, "view.mp4")}
+	for _, file := range files {
+		wg.Go(func() {
+			if err := os.WriteFile(file, []byte(f.Get("/live/film"+filepath.Ext(file)).Body), 0o600); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	f.waiting("film", len(files))
+
+	publish := func() *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), "ffmpeg", "-v", "quiet", "-re", "-i", source, "-c", "copy", "-f", "flv",
+			"-flvflags", "no_duration_filesize", "-send_expect_100", "1", "-method", "POST", url)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	first := publish()
+	st := f.stream("film")
+	eventually(t, "a second of film", func() bool { return st.framesIn.Load() > 60 })
+	_ = first.Process.Kill()
+	_ = first.Wait()
+	f.waits("film")
+	before := st.framesIn.Load()
+	if err := publish().Wait(); err != nil {
+		t.Errorf("the second publisher: %v", err)
+	}
+	f.stop()
+	wg.Wait()
+
+	packets := strings.Count(probe(t, source), "\n") + 1
+	for _, file := range files {
+		run(t, "ffprobe", "-v", "error", "-count_frames", "-show_entries", "stream=nb_read_frames", file) // decodes without an error
+		for _, track := range []string{"v", "a"} {
+			last := -1.0
+			out := run(t, "ffprobe", "-v", "error", "-select_streams", track, "-show_entries", "packet=dts_time", "-of", "csv=p=0", file)
+			for line := range strings.Lines(out) {
+				at, err := strconv.ParseFloat(strings.Trim(line, ",\n"), 64)
+				if err != nil || at < last {
+					t.Errorf("%s, track %s: a packet at %q after %v", filepath.Base(file), track, line, last)
+				}
+				last = at
+			}
+		}
+		if n := strings.Count(probe(t, file), "\n") + 1; n < packets+int(before)/2 {
+			t.Errorf("%s has %d packets: %d of the first publisher and %d of the second were sent", filepath.Base(file), n, before, packets)
+		}
+	}
 }

@@ -156,7 +156,7 @@ func TestManyOnOneHTTP2Connection(t *testing.T) {
 	for n := range viewers {
 		path := "/live/cam"
 		if n%3 == 0 {
-			path += extMP4
+			path += ".mp4"
 		}
 		all.Go(func() {
 			res, err := client.Get(f.URL(path))

@@ -28,9 +28,12 @@ type Config struct {
 	MaxViewers       int // viewers in all, including those that wait for a publisher; one more gets 503
 	MaxStreamViewers int // viewers per stream; one more gets 503
 
-	PublishTimeout time.Duration // a publisher that sends nothing for this long gets 408, and its stream ends
-	ViewerWait     time.Duration // how long a viewer waits for a publisher before it gets 404; 0: not at all
-	StallTimeout   time.Duration // a viewer that takes nothing for this long is disconnected, also with LagPolicy Skip
+	PublishTimeout  time.Duration // a publisher that sends nothing for this long gets 408
+	PublisherReturn time.Duration // how long a stream waits for a publisher that is gone; 0: it ends with its publisher
+	Takeover        Takeover      // what happens when a second publisher comes; "" means TakeoverAlways
+
+	ViewerWait   time.Duration // how long a viewer waits for a publisher before it gets 404; 0: not at all
+	StallTimeout time.Duration // a viewer that takes nothing for this long is disconnected, also with LagPolicy Skip
 
 	KeepBytes   int64 // what a stream keeps, in bytes
 	KeepFrames  int   // and in frames
@@ -52,7 +55,7 @@ type Hub struct {
 	cfg  Config
 	log  *slog.Logger
 	ends context.Context // ends with Close, under mu
-	stop context.CancelFunc
+	stop context.CancelCauseFunc
 
 	counters counters
 
@@ -60,7 +63,7 @@ type Hub struct {
 	admitted   *Limiter       // viewers, including those that wait for a stream
 
 	mu      sync.Mutex
-	streams map[string]*stream // by name, from Open to Close
+	streams map[string]*stream // by name, from newStream to end
 	waiting map[string][]*waiter
 	served  map[*viewer]struct{}
 	cut     bool // the time to drain was over: every viewer is ended
@@ -75,7 +78,7 @@ func New(cfg Config) *Hub {
 		waiting:  make(map[string][]*waiter),
 		served:   make(map[*viewer]struct{}),
 	}
-	h.ends, h.stop = context.WithCancel(context.Background())
+	h.ends, h.stop = context.WithCancelCause(context.Background())
 	return h
 }
 
@@ -112,27 +115,10 @@ func CheckName(name string) error {
 		return refusal(http.StatusBadRequest, "bad stream name %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -", name)
 	case strings.Trim(name, ".") == "":
 		return refusal(http.StatusBadRequest, "bad stream name %q: dots alone mean a directory", name)
-	case slices.ContainsFunc(extensions, func(ext string) bool { return strings.HasSuffix(name, ext) }):
+	}
+	if _, _, ok := cutExt(name); ok {
 		return refusal(http.StatusBadRequest, "bad stream name %q: an ending of .flv or .mp4 asks for a format", name)
 	}
-	return nil
-}
-
-// claim reserves s.name for s until remove.
-func (h *Hub) claim(s *stream) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.ends.Err() != nil:
-		return errDraining
-	case h.streams[s.name] != nil:
-		return refusal(http.StatusConflict, "this name has a publisher already")
-	case len(h.streams) >= h.cfg.MaxStreams:
-		return refusal(http.StatusServiceUnavailable,
-			"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams)
-	}
-	h.streams[s.name] = s
-	h.publishers.Add(1)
 	return nil
 }
 
@@ -146,15 +132,6 @@ func (h *Hub) announce(s *stream, live *rendition) {
 		close(w.done)
 	}
 	delete(h.waiting, s.name)
-}
-
-// remove gives up the name of s.
-func (h *Hub) remove(s *stream) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.streams[s.name] == s {
-		delete(h.streams, s.name)
-	}
 }
 
 // find returns the stream that viewers see under name, or nil. h.mu is held.
@@ -244,12 +221,17 @@ func (h *Hub) all() []*stream {
 	return list
 }
 
-// Close refuses new publishers and viewers from now on, and ends all publishers. Viewers stay until they have
-// everything.
+// Close refuses new publishers and viewers from now on, and ends all publishers and all streams that wait for one.
+// Viewers stay until they have everything.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.stop()
+	h.stop(errDraining)
+	for _, s := range h.streams {
+		if s.wait != nil {
+			s.end()
+		}
+	}
 	h.admitted.Close()
 	for _, list := range h.waiting {
 		for _, w := range list {

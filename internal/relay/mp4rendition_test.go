@@ -3,9 +3,11 @@ package relay
 import (
 	"bytes"
 	"context"
+	"errors"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,7 +98,7 @@ func TestMP4IsMadeOnlyWhileItIsWatched(t *testing.T) {
 		_ = w.Conn.Close()
 		eventually(t, "the making to end", func() bool { return len(st.renditions()) == 1 && st.live.ring.Stats().Cursors == 0 })
 	}
-	v, err := st.enter(watchRequest{ext: extMP4})
+	v, err := st.enter(watchRequest{format: formatMP4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +145,7 @@ func TestMP4OfNothingEnds(t *testing.T) {
 	if got, err := io.ReadAll(w.Res.Body); err == nil || len(got) > 0 {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	f.Logged("MP4 ended", "H.264, H.265, AAC")
+	f.Logged("rendition ended", "H.264, H.265, AAC")
 	if res := f.Get("/live/cam.mp4"); res.Status != 406 {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
@@ -180,20 +182,20 @@ func TestMP4WithoutATrackEnds(t *testing.T) {
 			p.Send([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
 			waits.Begin()
 			at := uint32(0)
-			send := func() {
+			send := func(ms uint32) {
 				p.Send(flvTag(tt.first.of, at, []byte(tt.first.data)))
-				for end := at + 2*hopeWait; at < end; at += 40 {
+				for end := at + ms; at < end; at += 40 {
 					p.Send(flvTag(tt.each.of, at, []byte(tt.each.data)))
 				}
 			}
-			send()
-			if got, err := io.ReadAll(waits.Res.Body); err == nil || len(got) > 0 {
+			send(2 * hopeWait)
+			if got, err := io.ReadAll(waits.Res.Body); len(got) > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%d bytes, %v", len(got), err)
 			}
-			f.Logged("MP4 ended", tt.want)
+			f.Logged("rendition ended", tt.want)
 			comes := f.Watcher("/live/cam.mp4", 0)
-			send()
-			if got, err := io.ReadAll(comes.Res.Body); err == nil || len(got) > 0 {
+			send(videoGapAfter + 2*hopeWait) // it begins with the sound when pictures have stayed away
+			if got, err := io.ReadAll(comes.Res.Body); len(got) > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("who comes later: %d bytes, %v", len(got), err)
 			}
 			p.End()
@@ -259,7 +261,7 @@ type mill struct {
 	st   *stream
 	p    *Publisher
 	dec  *flv.Decoder
-	m    *mp4Rendition
+	m    *conversion
 	view *broadcast.Cursor // of its only viewer
 }
 
@@ -284,7 +286,7 @@ func newMill(t *testing.T, change func(*Config), sc *script) *mill {
 	l.publish(len(sc.config))
 	l.st.mu.Lock()
 	defer l.st.mu.Unlock()
-	l.m = l.st.newMP4()
+	l.m = l.st.newConversion(formatMP4, l.st.newMP4Maker)
 	l.st.made[formatMP4], l.m.out.viewers = l.m.out, 1
 	l.view = l.m.out.cursor()
 	return l
@@ -466,8 +468,9 @@ func TestMP4ThatFailsHasNoProperEnd(t *testing.T) {
 	f.published("cam", 3000)
 	st := f.lookUp("cam")
 	st.mu.Lock()
-	m := st.newMP4()
-	m.muxer = nil // a mistake
+	m := st.newConversion(formatMP4, st.newMP4Maker)
+	m.maker.(*mp4Rendition).muxer = nil // a mistake
+	m.out.stop = func() {}
 	st.made[formatMP4] = m.out
 	st.mu.Unlock()
 	w := f.Watcher("/live/cam.mp4", 0)
@@ -475,9 +478,9 @@ func TestMP4ThatFailsHasNoProperEnd(t *testing.T) {
 	if _, err := io.ReadAll(w.Res.Body); err == nil {
 		t.Error("the viewer got a proper end")
 	}
-	f.Logged("level=ERROR", "making MP4 failed")
-	f.Logged("viewer ended", `reason="MP4 failed"`)
-	if got := f.metric(`millrace_viewers_dropped_total{reason="mp4"}`); got != "1" {
+	f.Logged("level=ERROR", "making a rendition failed")
+	f.Logged("viewer ended", `reason="form not made"`)
+	if got := f.metric(`millrace_viewers_dropped_total{reason="form"}`); got != "1" {
 		t.Errorf("%s viewers dropped by the metrics", got)
 	}
 	again := f.Watcher("/live/cam.mp4", 0)

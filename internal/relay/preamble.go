@@ -55,6 +55,14 @@ func (p *preamble) release() {
 	}
 }
 
+// keep makes part a copy of c, which it borrows.
+func keep(part, c *millrace.Chain) {
+	part.Release()
+	for piece := range c.All() {
+		part.AppendCopy(piece)
+	}
+}
+
 // part says where a tag is kept; nil for a tag that is not.
 func (p *preamble) part(t flv.Tag) *millrace.Chain {
 	switch {

@@ -1,20 +1,24 @@
 package relay
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/frame/rtmp"
 )
 
 // PublishName returns the name of the stream that is published at NAME or NAME.flv, so that one address serves both to
 // publish and to watch. An error is a [Refusal].
 func PublishName(path string) (string, error) {
-	name := strings.TrimSuffix(path, extFLV)
+	name, f, ok := cutExt(path)
+	if ok && f != formatFLV {
+		name = path
+	}
 	return name, CheckName(name)
 }
 
@@ -29,7 +33,7 @@ func (h *Hub) Publish(w http.ResponseWriter, r *http.Request, name string) error
 	if body := newConnBody(w, r, p); body != nil {
 		go p.receive(body)
 	} else {
-		p.receive(newHandlerBody(w, r, h))
+		p.receive(newHandlerBody(w, r, p))
 	}
 	return nil
 }
@@ -46,10 +50,9 @@ type summary struct {
 // receive publishes a body and answers it.
 func (p *Publisher) receive(body publishBody) {
 	defer p.Done()
-	s := p.s
 	err := p.ReadBody(body)
-	if err != nil && s.hub.ends.Err() != nil {
-		err = errDraining
+	if err != nil && err != errPanic && p.ctx.Err() != nil {
+		err = context.Cause(p.ctx)
 	}
 	p.Close(err)
 	if err != nil {
@@ -57,8 +60,8 @@ func (p *Publisher) receive(body publishBody) {
 		return
 	}
 	report, err := json.Marshal(summary{
-		Stream: s.name, Format: s.live.format.String(), Bytes: s.bytesIn.Load(), Frames: s.framesIn.Load(),
-		Seconds: time.Since(s.started).Seconds(),
+		Stream: p.s.name, Format: p.s.live.format.String(), Bytes: p.bytes, Frames: p.frames,
+		Seconds: time.Since(p.started).Seconds(),
 	})
 	if err != nil {
 		panic(err) // numbers and checked strings
@@ -66,16 +69,17 @@ func (p *Publisher) receive(body publishBody) {
 	body.answer(http.StatusOK, "application/json", append(report, '\n'))
 }
 
-// publishStatus is the status for the way a stream ended.
+// publishStatus is the status for the way a publisher ended.
 func publishStatus(err error) int {
 	var limit *flv.LimitError
+	var rtmpLimit *rtmp.LimitError
 	var refused *Refusal
 	switch {
 	case err == nil:
 		return http.StatusOK
 	case errors.As(err, &refused):
 		return refused.Status
-	case errors.As(err, &limit):
+	case errors.As(err, &limit), errors.As(err, &rtmpLimit):
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return http.StatusRequestTimeout

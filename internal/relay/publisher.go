@@ -2,12 +2,13 @@ package relay
 
 import (
 	"bytes"
-	"encoding/binary"
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"net/http"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -22,57 +23,77 @@ var (
 		"other, join them first (ffmpeg -f concat), or send one after the other")
 	// errPanic ends a stream after a panic in this package.
 	errPanic = errors.New("internal error")
+	// errNotFLV refuses bytes of another format for a stream that its viewers get as FLV.
+	errNotFLV = refusal(http.StatusUnsupportedMediaType, "this stream is FLV, and waits for its publisher to come back: "+
+		"it cannot go on with bytes of another format")
 )
 
 // rawChunk bounds how much of a stream of unknown format is relayed at a time.
 const rawChunk = 64 << 10
 
 // A Publisher feeds one stream, from [Hub.Open] to Close, with FLV tags (Begin, then WriteTag) or with what a body has
-// (ReadBody). One goroutine at a time may use it.
+// (ReadBody). It is one connection of those that feed the stream one after the other. One goroutine at a time may use it.
 type Publisher struct {
-	s     *stream
+	s       *stream // set before granted is closed
+	address string
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	granted chan struct{} // closed when the stream is this publisher's
+	started time.Time
+
 	r     *millrace.Reader // of ReadBody
 	frame millrace.Chain   // being moved; empty between frames
-	meter meter
 
-	first     defaultTracks
-	pictures  bool // there are some, or will be
-	gap       videoGap
-	gapLogged bool
-	hope      hopeTimer
-	resized   bool // the metadata have changed, and with them perhaps the size of the picture
+	goesOn   *continuation // nil: the first publisher of the stream
+	replaced bool          // it took over from another one
 
-	preamble preamble
-	size     string // of the picture, as in 640x360; "" if not known
+	// What it has sent.
+	bytes, frames int64
+	heard         atomic.Int64 // when something came last; see now
 }
 
-// Open begins a stream of the given name; address says in logs and in the API who publishes it. An error is a
-// [Refusal]. Viewers find the stream when its format is known. The caller ends it with Close, and then calls Done.
+// Open begins a stream of the given name, goes on with the one that waits for its publisher, or takes over from the
+// publisher that there is; address says in logs and in the API who publishes it. An error is a [Refusal]. Viewers find a
+// new stream when its format is known. The caller ends the publisher with Close, and then calls Done.
 func (h *Hub) Open(name, address string) (*Publisher, error) {
-	err := CheckName(name)
-	s := h.newStream(name, address)
-	if err == nil {
-		err = h.claim(s)
-	}
-	if err != nil {
+	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	return &Publisher{s: s}, nil
+	p := &Publisher{address: address, granted: make(chan struct{}), started: time.Now()}
+	p.ctx, p.cancel = context.WithCancelCause(h.ends)
+	err := h.claim(p, name)
+	if err == nil {
+		err = h.await(p, name)
+	}
+	if err != nil {
+		p.cancel(err)
+		return nil, err
+	}
+	return p, nil
 }
 
-// Close ends the stream: its viewers get what there is, and the name is free. err, which may be nil, is logged.
+// Context ends when the publisher must stop. Its cause is then a [Refusal] that says why: another publisher took over,
+// or the server shuts down. The caller calls Close soon. Close ends the context, too.
+func (p *Publisher) Context() context.Context { return p.ctx }
+
+// Close ends what this publisher sends. err is logged; nil means a clean end. The stream then belongs to the publisher
+// that takes over, waits for the next one ([Config].PublisherReturn), or ends: its viewers get what there is, and the
+// name is free.
 func (p *Publisher) Close(err error) {
 	if p.s.live != nil {
-		p.meter.noteCuts(p.s)
+		p.s.feed.meter.stop(p.s)
+		p.Flush()
 	}
-	p.s.end()
 	if p.r != nil {
 		p.r.Release()
 	}
-	p.preamble.release()
 	p.frame.Release()
-	p.s.log.Info("publisher ended", "publisher", p.s.publisher, "reason", explain(err), "status", publishStatus(err),
-		"bytes", p.s.bytesIn.Load(), "frames", p.s.framesIn.Load(), "time", time.Since(p.s.started).Round(time.Millisecond))
+	p.cancel(nil)
+	p.s.log.Info("publisher ended", "publisher", p.address, "reason", explain(err), "status", publishStatus(err),
+		"bytes", p.bytes, "frames", p.frames, "time", time.Since(p.started).Round(time.Millisecond))
+	if left := p.s.handOver(p, err); left > 0 {
+		p.s.log.Info("stream waits for its publisher", "for", left.Round(time.Millisecond))
+	}
 }
 
 // Done tells the Hub that the publisher has been answered: Drain waits for that.
@@ -80,6 +101,10 @@ func (p *Publisher) Done() { p.s.hub.publishers.Done() }
 
 // Begin says that FLV tags will come, and lets viewers find the stream.
 func (p *Publisher) Begin(h flv.Header) {
+	if p.s.live != nil {
+		p.goesOn = p.s.resume(p)
+		return
+	}
 	var head millrace.Chain
 	flv.AppendHeader(&head, h)
 	p.s.open(formatFLV, bytes.Clone(head.Bytes()))
@@ -102,7 +127,7 @@ func (p *Publisher) ReadBody(body io.Reader) (err error) {
 			err = errPanic
 		}
 	}()
-	p.r = millrace.NewReader(body)
+	p.r = millrace.NewReader(heardReader{body, p})
 	isFLV, err := p.sniff()
 	switch {
 	case err != nil:
@@ -143,6 +168,9 @@ func (p *Publisher) sniff() (isFLV bool, err error) {
 
 // readRaw relays bytes as they come.
 func (p *Publisher) readRaw() error {
+	if p.s.live != nil {
+		return errNotFLV
+	}
 	p.s.open(formatRaw, nil)
 	for {
 		if _, err := p.r.Peek(1); err != nil {
@@ -155,7 +183,7 @@ func (p *Publisher) readRaw() error {
 		if err := p.s.publish(&p.frame, true); err != nil {
 			return err
 		}
-		p.meter.add(p.s, n)
+		p.count(n)
 	}
 }
 
@@ -200,140 +228,36 @@ const flvHeader = 9
 
 // WriteTag publishes a tag. It takes ownership of c, which holds all of it.
 func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
-	p.meter.add(p.s, t.Len())
-	p.first.note(t)
-	switch {
-	case p.first.beside(t): // what people and MP4 get is the default track
-	case t.Codec == 0: // of no codec, or of several
-	case t.Type == flv.TypeVideo && (p.resized || !p.s.video.Load().is(t.Codec)):
-		p.resized = false
-		p.s.describe(t, p.size)
-	case t.Type == flv.TypeAudio && !p.s.audio.Load().is(t.Codec):
-		p.s.describe(t, "")
+	at := p.count(t.Len())
+	f := &p.s.feed
+	f.starts.note(t)
+	if p.goesOn != nil && !p.goesOn.fit(f, &t, c, at) {
+		c.Release()
+		return nil
 	}
-	p.settle(t)
-	p.pictures = p.pictures || t.Type == flv.TypeVideo && (t.Packet == flv.PacketFrame || t.SequenceHeader)
-	if part := p.preamble.part(t); part != nil {
-		return p.configure(t, c, part)
-	}
-	return p.s.publish(c, p.isStart(t))
+	return f.write(t, c, at)
 }
 
-// hopeWait is how much of a stream, in ms, passes before it is taken to have all of its codecs. Publishers send their
-// sequence headers at once, but a piece of sound may come in front of the pictures' one.
-const hopeWait = 1000
-
-// A hopeTimer tells from the times of frames when hopeWait has passed.
-type hopeTimer struct {
-	began bool   // there was a frame
-	since uint32 // the time of the first one
-}
-
-// passed reports whether hopeWait has passed at a frame.
-func (h *hopeTimer) passed(at uint32) bool {
-	if !h.began || int32(at-h.since) < 0 { // times may go back, and begin anew
-		h.began, h.since = true, at
-	}
-	return at-h.since >= hopeWait
-}
-
-// settle notes when so much of the stream has passed.
-func (p *Publisher) settle(t flv.Tag) {
-	if t.Packet == flv.PacketFrame && p.hope.passed(t.Timestamp) && !p.s.settled.Load() {
-		p.s.settled.Store(true)
-	}
-}
-
-// isStart reports whether viewers can start at a tag: of the default track, where there is one. Without pictures each
-// piece of sound stands alone.
-func (p *Publisher) isStart(t flv.Tag) bool {
-	if p.first.beside(t) {
-		return false
-	}
-	gap := p.pictures && p.gap.note(t, p.s.live.ring)
-	if gap != p.s.noVideo.Load() {
-		p.s.noVideo.Store(gap)
-		if !p.gapLogged {
-			p.gapLogged = true
-			p.s.log.Info("there is sound, but no picture has come for a while: new viewers begin with the sound",
-				"while", videoGapAfter*time.Millisecond)
-		}
-	}
-	return t.Key || t.Type == flv.TypeAudio && (gap || !p.pictures)
-}
-
-// configure publishes a tag that viewers to come need as well.
-func (p *Publisher) configure(t flv.Tag, c, part *millrace.Chain) error {
-	part.Release()
-	for piece := range c.All() {
-		part.AppendCopy(piece)
-	}
-	if t.Metadata {
-		p.size = pictureSize(part.Bytes())
-		p.resized = true
-	}
-	var preamble millrace.Chain
-	p.preamble.clone(&preamble)
-	return p.s.configure(c, &preamble)
-}
-
-// pictureSize finds width and height in an onMetaData tag: two AMF numbers behind their names. It borrows tag.
-func pictureSize(tag []byte) string {
-	number := func(name string) (int, bool) {
-		_, after, ok := bytes.Cut(tag, []byte(name))
-		if !ok || len(after) < 8 {
-			return 0, false
-		}
-		v := math.Float64frombits(binary.BigEndian.Uint64(after))
-		return int(v), v >= 1 && v <= 1<<16
-	}
-	width, ok := number("\x00\x05width\x00")
-	height, too := number("\x00\x06height\x00")
-	if !ok || !too {
-		return ""
-	}
-	return fmt.Sprintf("%dx%d", width, height)
-}
-
-// A meter measures a stream's bits per second.
-type meter struct {
-	since int64 // see now
-	bytes int64
-	cuts  int64 // groups of pictures that noteCuts has counted
-}
-
-// add counts n bytes that have come just now. Once a second it sums up.
-func (m *meter) add(s *stream, n int) {
+// count notes n bytes of a frame that has come, and returns the present.
+func (p *Publisher) count(n int) int64 {
 	at := now()
-	if m.since == 0 {
-		m.since = at
-	}
-	m.bytes += int64(n)
-	elapsed := at - m.since
-	if elapsed < 1e9 {
-		return
-	}
-	rate := int64(float64(m.bytes) * 8e9 / float64(elapsed))
-	if last := s.rate.Load(); last > 0 {
-		rate = (rate + last) / 2 // a key frame more or less in a second should not make the figure jump
-	}
-	s.rate.Store(rate)
-	m.since, m.bytes = at, 0
-	m.noteCuts(s)
+	p.bytes += int64(n)
+	p.frames++
+	p.heard.Store(at)
+	p.s.feed.meter.add(p.s, n, at)
+	return at
 }
 
-// noteCuts counts the groups of pictures that have lost their key frame to what is kept.
-func (m *meter) noteCuts(s *stream) {
-	n := int64(s.live.ring.Stats().GroupsCut)
-	if n == m.cuts {
-		return
+// A heardReader notes when something comes from a publisher, because a large tag may be long under way.
+type heardReader struct {
+	io.Reader
+	p *Publisher
+}
+
+func (r heardReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	if n > 0 {
+		r.p.heard.Store(now())
 	}
-	s.hub.counters.groupsCut.Add(n - m.cuts)
-	if m.cuts == 0 {
-		cfg := &s.hub.cfg
-		s.log.Warn("a group of pictures is longer than what is kept: late viewers get nothing until the next key frame "+
-			"(--keep-bytes, --keep-frames, or a shorter key frame interval)",
-			"keep-bytes", cfg.KeepBytes, "keep-frames", cfg.KeepFrames)
-	}
-	m.cuts = n
+	return n, err
 }

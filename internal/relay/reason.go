@@ -14,9 +14,9 @@ const (
 	lagFrames                     // the same
 	lagTime                       // the same
 	evicted                       // dropped by policy: what it had still to get is no longer kept
-	stalled                       // dropped: it took nothing for longer than the stall timeout
+	stalled                       // dropped: it took nothing for longer than the stall timeout, or no answers
 	drained                       // dropped: the time to drain was over
-	makingFailed                  // dropped: its rendition could not be made any more
+	makingFailed                  // dropped: its form of the stream could not be made any more
 	failed                        // the connection failed, or the server did
 
 	disconnectReasons // how many there are
@@ -34,7 +34,7 @@ var reasons = [disconnectReasons]struct{ text, label string }{
 	evicted:      {"behind what is kept", "evicted"},
 	stalled:      {"stalled", "stalled"},
 	drained:      {"drain timeout", "drain"},
-	makingFailed: {"MP4 failed", "mp4"},
+	makingFailed: {"form not made", "form"},
 	failed:       {"error", ""},
 }
 

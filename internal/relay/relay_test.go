@@ -51,7 +51,7 @@ func TestViewersGetTheStreamByteForByte(t *testing.T) {
 			t.Errorf("%d bytes more at the end", len(rest))
 		}
 	}
-	f.Logged("publisher ended", "stream=cam", `reason="end of the body"`)
+	f.Logged("publisher ended", "stream=cam", `reason="end of the stream"`)
 	f.Logged("viewer ended", "stream=cam", `reason="stream ended"`)
 	if list := f.Streams(); len(list) != 0 {
 		t.Errorf("the stream is still listed: %+v", list)

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -14,23 +15,42 @@ type format uint8
 const (
 	formatFLV format = iota
 	formatMP4
+	formatRTMP
 	formatRaw // any bytes, as they come
 
 	formats // how many there are
 )
 
-func (f format) String() string { return [formats]string{"flv", "mp4", "raw"}[f] }
+// kinds says of each format what it is called, what a viewer appends to a stream's name to ask for it, and what no name ends
+// with, what HTTP calls its content, and what makes it of a stream of FLV tags. RTMP is asked for by its protocol.
+var kinds = [formats]struct {
+	name, ext, contentType string
+	make                   func(s *stream) *rendition
+}{
+	formatFLV:  {name: "flv", ext: ".flv", contentType: "video/x-flv"},
+	formatMP4:  {name: "mp4", ext: ".mp4", contentType: "video/mp4"},
+	formatRTMP: {name: "rtmp"},
+	formatRaw:  {name: "raw", contentType: "application/octet-stream"},
+}
 
-// extFLV and extMP4 are what a viewer appends to a stream's name to ask for a format, and what no name ends with.
-const (
-	extFLV = ".flv"
-	extMP4 = ".mp4"
-)
+func init() { // which breaks a cycle of initialization: what makes a format names it
+	kinds[formatMP4].make = (*stream).newMP4Rendition
+	kinds[formatRTMP].make = (*stream).newRTMPRendition
+}
 
-var extensions = []string{extFLV, extMP4}
+func (f format) String() string      { return kinds[f].name }
+func (f format) contentType() string { return kinds[f].contentType }
 
-func (f format) contentType() string {
-	return [formats]string{"video/x-flv", "video/mp4", "application/octet-stream"}[f]
+// cutExt returns path without an ending that asks for a format, and the format; ok is false if there is none.
+func cutExt(path string) (name string, f format, ok bool) {
+	for f := range formats {
+		if ext := kinds[f].ext; ext != "" {
+			if name, ok := strings.CutSuffix(path, ext); ok {
+				return name, f, true
+			}
+		}
+	}
+	return path, 0, false
 }
 
 const (
@@ -96,17 +116,17 @@ func (r *rendition) source() *broadcast.Cursor { return r.newCursor(broadcast.La
 func (r *rendition) newCursor(limits broadcast.Lag, opts ...broadcast.CursorOption) *broadcast.Cursor {
 	opts = append(opts,
 		broadcast.MaxLagBytes(limits.Bytes), broadcast.MaxLagFrames(limits.Frames), broadcast.MaxLagTime(limits.Time))
-	if r.format == formatRaw || r.format == formatFLV && !r.stream.begun {
+	if r.format == formatRaw || r.format != formatMP4 && !r.stream.begun {
 		opts = append(opts, broadcast.FromHead())
 	}
 	return r.ring.Cursor(opts...)
 }
 
-// policy returns what happens to a viewer that is too far behind. Frames can be left out of FLV only. Bytes of an
+// policy returns what happens to a viewer that is too far behind. Frames can be left out of FLV and RTMP. Bytes of an
 // unknown format have no place to go on from, and an MP4 player goes on with the sound at once but waits with the
 // picture.
 func (r *rendition) policy() Policy {
-	if r.format != formatFLV {
+	if r.format == formatRaw || r.format == formatMP4 {
 		return Drop
 	}
 	return r.stream.hub.cfg.LagPolicy

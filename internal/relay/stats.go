@@ -11,6 +11,9 @@ import (
 // through a metrics library.
 type counters struct {
 	published  atomic.Int64 // streams
+	returns    atomic.Int64
+	takeovers  atomic.Int64
+	waited     atomic.Int64 // ns that streams have waited for publishers, in waits that are over
 	bytesIn    atomic.Int64
 	framesIn   atomic.Int64
 	groupsCut  atomic.Int64
@@ -25,13 +28,18 @@ type counters struct {
 
 // Stats is a snapshot of a Hub. The maps have an entry for every key that there can be.
 type Stats struct {
-	Streams   int   // being published
+	Streams   int   // that viewers can find
 	Viewers   int   // being served
 	Published int64 // streams that were ever published
 	BytesIn   int64
 	FramesIn  int64
 	GroupsCut int64 // groups of pictures longer than what is kept
 	BytesOut  int64
+
+	Waiting       int           // of the streams, those without a publisher at present
+	Returns       int64         // publishers that came to a stream that waited
+	Takeovers     int64         // publishers that took over from another one
+	PublisherWait time.Duration // how long streams have waited for publishers, added up
 
 	KeptBytes int64         // by all streams
 	Blocked   int           // viewers whose connection takes no more at present
@@ -61,6 +69,8 @@ func (h *Hub) Stats() Stats {
 		WriteCalls: c.writeCalls.Load(), Paths: make(map[string]PathStats),
 		FoundBehind: make(map[string]int64), Dropped: make(map[string]int64), FramesLost: make(map[string]int64),
 	}
+	st.Returns, st.Takeovers = c.returns.Load(), c.takeovers.Load()
+	st.Waiting, st.PublisherWait = h.waits()
 	for _, s := range list {
 		st.KeptBytes += s.KeptBytes
 		st.Blocked += s.blocked
@@ -95,20 +105,24 @@ func (h *Hub) Viewers() int {
 
 // StreamInfo describes one stream, as JSON.
 type StreamInfo struct {
-	Name       string  `json:"name"`
-	Format     string  `json:"format"` // flv or raw
-	Video      string  `json:"video"`  // as in "h264 640x360"; "" if there are no pictures, or not yet
-	Audio      string  `json:"audio"`
-	Publisher  string  `json:"publisher,omitempty"` // its address, or "demo"
-	Uptime     float64 `json:"uptime_seconds"`
-	BitRate    int64   `json:"bits_per_second"`
-	Viewers    int     `json:"viewers"`         // in all formats
-	ViewersMP4 int     `json:"viewers_mp4"`     // of these, in MP4
-	LagMax     float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
-	KeptBytes  int64   `json:"kept_bytes"`
-	GroupsCut  uint64  `json:"groups_cut"`  // groups of pictures that were longer than what is kept
-	FramesLost int64   `json:"frames_lost"` // that viewers were moved past, added up
-	Stalled    int     `json:"stalled"`     // viewers that are further behind than they may be
+	Name        string  `json:"name"`
+	Format      string  `json:"format"` // flv or raw
+	Video       string  `json:"video"`  // as in "h264 640x360"; "" if there are no pictures, or not yet
+	Audio       string  `json:"audio"`
+	Publisher   string  `json:"publisher,omitempty"` // its address, or "demo"; the last one's if there is none at present
+	Waiting     float64 `json:"waiting_seconds"`     // since there is no publisher; 0 while there is one
+	Returns     int64   `json:"returns"`             // publishers that came while the stream waited
+	Takeovers   int64   `json:"takeovers"`           // publishers that took over from another one
+	Uptime      float64 `json:"uptime_seconds"`
+	BitRate     int64   `json:"bits_per_second"`
+	Viewers     int     `json:"viewers"`         // in all formats
+	ViewersMP4  int     `json:"viewers_mp4"`     // of these, in MP4
+	ViewersRTMP int     `json:"viewers_rtmp"`    // and by RTMP
+	LagMax      float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
+	KeptBytes   int64   `json:"kept_bytes"`
+	GroupsCut   uint64  `json:"groups_cut"`  // groups of pictures that were longer than what is kept
+	FramesLost  int64   `json:"frames_lost"` // that viewers were moved past, added up
+	Stalled     int     `json:"stalled"`     // viewers that are further behind than they may be
 
 	blocked int
 }
@@ -124,7 +138,7 @@ func (h *Hub) Streams() []StreamInfo {
 
 func (s *stream) info() StreamInfo {
 	i := StreamInfo{
-		Name: s.name, Format: s.live.format.String(), Publisher: s.publisher,
+		Name: s.name, Format: s.live.format.String(), Returns: s.returns.Load(), Takeovers: s.takeovers.Load(),
 		Uptime: time.Since(s.started).Seconds(), BitRate: s.rate.Load(), FramesLost: s.lost.Load(),
 		GroupsCut: s.live.ring.Stats().GroupsCut,
 	}
@@ -134,6 +148,11 @@ func (s *stream) info() StreamInfo {
 	if t := s.audio.Load(); t != nil {
 		i.Audio = t.name
 	}
+	s.hub.mu.Lock()
+	if i.Publisher = s.publisher.address; s.wait != nil {
+		i.Waiting = time.Duration(now() - s.wait.since).Seconds()
+	}
+	s.hub.mu.Unlock()
 	var lag lagReport
 	for _, r := range s.renditions() {
 		lag.add(r.lag())
@@ -142,8 +161,11 @@ func (s *stream) info() StreamInfo {
 	i.LagMax, i.Stalled, i.blocked = lag.most.Seconds(), lag.behind, lag.blocked
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i.Viewers = s.viewers; s.made[formatMP4] != nil {
-		i.ViewersMP4 = s.made[formatMP4].viewers
+	i.Viewers = s.viewers
+	for f, n := range map[format]*int{formatMP4: &i.ViewersMP4, formatRTMP: &i.ViewersRTMP} {
+		if r := s.made[f]; r != nil {
+			*n = r.viewers
+		}
 	}
 	return i
 }

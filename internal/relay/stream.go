@@ -13,26 +13,40 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/frame/rtmp"
 )
 
-// A stream is what one publisher sends, from its first byte to its last.
+// A stream is what the publishers of a name send, one after the other, for viewers who stay meanwhile.
+//
+// From newStream to end it is in hub.streams, and either has a publisher, from grant to handOver, or waits for one. A
+// publisher writes to the stream in this time only. The first publisher decides on the format; only FLV outlives it.
 type stream struct {
-	hub       *Hub
-	name      string
-	publisher string // its address, or "demo"
-	log       *slog.Logger
-	started   time.Time
+	hub     *Hub
+	name    string
+	log     *slog.Logger
+	started time.Time
 
 	live *rendition // the stream as it comes; set under hub.mu, and from then on viewers can find it
+	feed feed       // the publisher's; ended with the stream
+
+	// Guarded by hub.mu.
+	publisher *Publisher // the current one, or while the stream waits the last one
+	next      *Publisher // takes over from it; nil while the stream waits
+	wait      *wait      // nil while there is a publisher
+	until     int64      // when a wait ends; see left
 
 	// The publisher's goroutine writes these and others read them.
 	bytesIn  atomic.Int64
 	framesIn atomic.Int64
 	rate     atomic.Int64 // bits per second, lately
 	noVideo  atomic.Bool  // see videoGap: pieces of sound are key frames
-	settled  atomic.Bool  // see Publisher.settle: video and audio are all the tracks that there will be
+	settled  atomic.Bool  // see hopeWait: video and audio are all the tracks that there will be
 	video    atomic.Pointer[track]
 	audio    atomic.Pointer[track]
+	resumed  atomic.Pointer[uint32] // the time of the last frame before the newest continuation
+
+	returns   atomic.Int64
+	takeovers atomic.Int64
 
 	lost atomic.Int64 // frames that viewers were moved past
 
@@ -42,40 +56,51 @@ type stream struct {
 	made    [formats]*rendition // made from live, each while it has viewers; nil otherwise
 }
 
-func (h *Hub) newStream(name, publisher string) *stream {
-	return &stream{hub: h, name: name, publisher: publisher, started: time.Now(), log: h.log.With("stream", name)}
+// newStream adds a stream, which is to be granted to a publisher. hub.mu is held.
+func (h *Hub) newStream(name string) *stream {
+	s := &stream{hub: h, name: name, started: time.Now(), log: h.log.With("stream", name)}
+	s.feed.s = s
+	h.streams[name] = s
+	return s
 }
 
 // open says what the publisher sends, and lets viewers find the stream.
 func (s *stream) open(f format, head []byte) {
 	s.hub.counters.published.Add(1)
 	s.hub.announce(s, s.newRendition(f, head))
-	s.log.Info("publisher started", "publisher", s.publisher, "format", f.String())
+	s.log.Info("publisher started", "publisher", s.publisher.address, "format", f.String())
 }
 
-// format returns the format for a viewer that asks for ext.
-func (s *stream) format(ext string) (format, error) {
+// format returns the format for a viewer.
+func (s *stream) format(want watchRequest) (format, error) {
 	f := s.live.format
 	switch {
-	case ext == "" || ext == extFLV && f == formatFLV:
+	case want.asIs || want.format == f:
 		return f, nil
 	case f == formatRaw:
 		return 0, refusal(http.StatusNotAcceptable,
-			"stream %q is not FLV, so it cannot be had as %s: ask for /live/%[1]s", s.name, ext)
+			"stream %q is not FLV, so it cannot be had as %s: ask for /live/%[1]s", s.name, want.format)
+	case want.format == formatMP4:
+		return formatMP4, s.checkMP4()
 	}
+	return want.format, nil
+}
+
+// checkMP4 refuses viewers of MP4 if there is nothing for them.
+func (s *stream) checkMP4() error {
 	video, audio := s.video.Load(), s.audio.Load()
 	if !s.settled.Load() || // more may come
 		video == nil && audio == nil ||
 		video.is(flv.AVC) || video.is(flv.HEVC) || audio.is(flv.AAC) {
-		return formatMP4, nil
+		return nil
 	}
-	return 0, refusal(http.StatusNotAcceptable,
+	return refusal(http.StatusNotAcceptable,
 		"stream %q has nothing that MP4 is made of here (H.264, H.265, AAC): ask for /live/%[1]s.flv", s.name)
 }
 
 // enter adds a viewer, which exit removes. The caller holds hub.mu.
 func (s *stream) enter(want watchRequest) (*viewer, error) {
-	f, err := s.format(want.ext)
+	f, err := s.format(want)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +113,7 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 	r := s.live
 	if f != r.format {
 		if s.made[f] == nil {
-			s.made[f] = s.newMP4Rendition() // nothing else is made from FLV
+			s.made[f] = kinds[f].make(s)
 		}
 		r = s.made[f]
 	}
@@ -172,9 +197,12 @@ func (s *stream) noteLost(m broadcast.Missed) {
 	s.hub.counters.lost[m.Why].Add(int64(m.Frames))
 }
 
-// end closes the stream: viewers get the rest, and others wait for the next publisher.
+// end closes the stream, which has no publisher any more: viewers get the rest, the name is free, and later viewers
+// wait for the next stream. hub.mu is held.
 func (s *stream) end() {
-	s.hub.remove(s)
+	s.stopWaiting()
+	delete(s.hub.streams, s.name)
+	s.feed.release()
 	if s.live != nil {
 		s.live.close(streamEnded)
 	}
@@ -229,10 +257,12 @@ func codecName(c flv.Codec) string {
 // explain puts the reason for a stream's end into words.
 func explain(err error) string {
 	if err == nil {
-		return "end of the body"
+		return "end of the stream"
 	}
 	var limit *flv.LimitError
-	if errors.As(err, &limit) && strings.HasPrefix(limit.What, "tag data") {
+	var rtmpLimit *rtmp.LimitError
+	if errors.As(err, &limit) && strings.HasPrefix(limit.What, "tag data") ||
+		errors.As(err, &rtmpLimit) && strings.HasPrefix(rtmpLimit.What, "bytes of") {
 		return fmt.Sprintf("%v (--max-tag-bytes)", err)
 	}
 	return err.Error()

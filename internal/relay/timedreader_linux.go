@@ -86,6 +86,16 @@ func (t *timedReader) Read(p []byte) (int, error) {
 	}
 }
 
+// Write implements io.Writer for answers of a few bytes. It does not wait: a publisher that takes no answers is no longer
+// listening.
+func (t *timedReader) Write(p []byte) (int, error) {
+	n, err := unix.Write(t.fd, p)
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	return max(n, 0), os.NewSyscallError("write", err)
+}
+
 // pause has the viewers served, and waits for the next beat.
 func (t *timedReader) pause() {
 	t.flush()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,19 +25,23 @@ type viewer struct {
 	since     int64 // when it came; see now
 
 	// How its bytes leave: through sock, or through w and then flush.
-	conn  net.Conn // taken over; nil when there is a ResponseWriter
-	sock  socket
-	w     io.Writer
-	flush func() error
-	news  *broadcast.Watcher // with w: when there is something to take
-	over  chan struct{}      // with w: closed by end
-	abort func()             // of a ResponseWriter: makes a write that waits fail
+	conn   net.Conn // taken over; nil when there is a ResponseWriter
+	sock   socket
+	w      io.Writer
+	flush  func() error
+	news   *broadcast.Watcher // with w: when there is something to take
+	over   chan struct{}      // with w: closed by end
+	nudged chan struct{}      // with w: has a signal when there is something to send beside the stream
+	hear   func(v *viewer)    // reads from conn until the viewer hangs up
+	talks  bool               // the client says something now and then, which is heard
+	abort  func()             // of a ResponseWriter: makes a write that waits fail
 
 	// pending was taken from the ring, and the connection has not taken it yet. Its references last until then.
 	pending  millrace.Chain
-	chunks   chunkWriter // what goes in front of it
-	more     bool        // there is more to take
-	headSent bool        // of the response
+	chunks   chunkWriter    // what goes in front of it
+	ending   millrace.Chain // what tells the client of the stream's end, beside the end of chunks
+	more     bool           // there is more to take
+	headSent bool           // of the response
 	finished bool
 	sent     int64
 	missed   broadcast.Missed
@@ -50,7 +55,13 @@ type viewer struct {
 	frames   atomic.Int64 // of pending, when it was taken
 	bytes    atomic.Int64
 	arrived  atomic.Bool // it has caught up once
-	behind   atomic.Bool // it was over its allowance, and has not caught up since
+	paused   atomic.Bool // it wants nothing of the stream at present
+	held     bool        // it was paused when it would have taken something
+
+	behind atomic.Bool // it was over its allowance, and has not caught up since
+
+	mu      sync.Mutex     // also held while cursor and start change, and by other goroutines that read these
+	replies millrace.Chain // leave in front of the next batch
 }
 
 // begin sets where v starts. It takes ownership of c.
@@ -69,7 +80,11 @@ func (v *viewer) end(why disconnectReason) {
 	if !v.reason.CompareAndSwap(int32(connected), int32(why)) {
 		return
 	}
-	if v.conn != nil {
+	switch {
+	case v.conn == nil:
+	case why == streamEnded && v.talks:
+		v.closeWrite()
+	default:
 		if why.byServer() {
 			reset(v.conn)
 		}
@@ -80,6 +95,18 @@ func (v *viewer) end(why disconnectReason) {
 	}
 	if v.abort != nil && !why.complete() { // otherwise the last bytes are still on their way
 		v.abort()
+	}
+}
+
+// partingTime is how long a viewer that talks may take to get the end of its stream and close the connection.
+const partingTime = 5 * time.Second
+
+// closeWrite ends what is sent to v and leaves the rest to hear. If the server closed the connection at once, what the
+// client says meanwhile would make the kernel reset it, and the client would lose what it has not read yet.
+func (v *viewer) closeWrite() {
+	_ = v.conn.SetReadDeadline(time.Now().Add(partingTime))
+	if c, ok := v.conn.(interface{ CloseWrite() error }); !ok || c.CloseWrite() != nil {
+		_ = v.conn.Close()
 	}
 }
 
@@ -107,7 +134,9 @@ func (v *viewer) finish() {
 	}
 	v.finished = true
 	v.end(failed)
+	v.takeReplies()
 	v.pending.Release()
+	v.ending.Release()
 	v.cursor.Close()
 	if v.news != nil {
 		v.news.Stop()
@@ -141,14 +170,20 @@ func (v *viewer) abandon() {
 	v.finish()
 }
 
-// take moves the next batch from the ring to pending, which is empty. At the end of the ring that is what tells the
-// client of the end, if there is such a thing, and then take returns io.EOF.
+// take moves the next batch from the ring to pending, which is empty, behind what is to be sent beside the stream. At the
+// end of the ring that is what tells the client of the end, if there is such a thing, and then take returns io.EOF.
 func (v *viewer) take() error {
+	v.takeReplies()
+	if v.holds() {
+		v.more = false
+		return nil
+	}
 	b, err := v.cursor.Take(&v.pending)
 	v.more = b.More
 	v.frames.Store(int64(b.Frames))
 	v.bytes.Store(int64(b.Bytes - b.Preamble))
-	if err == io.EOF && disconnectReason(v.rendition.reason.Load()).complete() && v.chunks.end() {
+	if err == io.EOF && disconnectReason(v.rendition.reason.Load()).complete() && (v.chunks.end() || v.ending.Len() > 0) {
+		v.pending.Merge(&v.ending)
 		v.more = true
 		return nil
 	}
@@ -204,8 +239,11 @@ func (v *viewer) inspect(at int64) lagReport {
 		return lagReport{} // it waits for frames
 	}
 	s := v.rendition.stream
+	v.mu.Lock()
 	lag := v.lag(at)
-	if why := v.exceeds(lag); why != connected {
+	why := v.exceeds(lag)
+	v.mu.Unlock()
+	if why != connected {
 		if v.fallBehind(why) && !v.warned {
 			v.warned = true
 			s.log.Warn("viewer is too far behind", "viewer", v.remote, "reason", why.String(),
@@ -255,21 +293,75 @@ func (v *viewer) exceeds(lag broadcast.Lag) disconnectReason {
 	return connected
 }
 
+// setPaused stops the stream for v, or lets it go on at the newest key frame.
+func (v *viewer) setPaused(paused bool) {
+	v.paused.Store(paused)
+	v.fanout.nudge(v)
+}
+
+// holds reports whether v is paused. After a pause it gives v a new place in the ring. The goroutine that has v calls it.
+func (v *viewer) holds() bool {
+	r := v.rendition
+	if v.paused.Load() && disconnectReason(r.reason.Load()) == connected { // the end of the stream comes all the same
+		v.held = true
+		return true
+	}
+	if v.held {
+		v.held = false
+		r.stream.mu.Lock()
+		defer r.stream.mu.Unlock()
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.cursor.Close()
+		v.arrived.Store(false)
+		v.begin(r.cursor())
+	}
+	return false
+}
+
+// reply sends p beside the stream. It borrows p, and returns false if too much waits already.
+func (v *viewer) reply(p []byte) bool {
+	v.mu.Lock()
+	room := v.replies.Len()+len(p) <= maxReplies
+	if room && !v.hasEnded() {
+		v.replies.AppendCopy(p)
+	}
+	v.mu.Unlock()
+	if room {
+		v.fanout.nudge(v)
+	}
+	return room
+}
+
+// takeReplies moves what is to be sent beside the stream to pending. The goroutine that has v calls it.
+func (v *viewer) takeReplies() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.pending.Merge(&v.replies)
+}
+
 // listen reads what the viewer sends until it hangs up, which is the only way to notice that when there is nothing to
 // write. The goroutine's stack is all that it costs.
 func (v *viewer) listen() {
+	v.hear(v)
+	v.end(hungUp)
+	_ = v.conn.Close() // if v has ended before, and waited for the client
+	v.fanout.remove(v)
+}
+
+// hearHTTP reads what a viewer sends after its request: it is not answered.
+func (v *viewer) hearHTTP() {
 	var p [64]byte
-	why := failed
-	for heard := 0; heard < maxChatter; {
+	for heard := 0; ; {
 		n, err := v.conn.Read(p[:])
 		if err != nil {
-			why = hungUp
-			break
+			return
 		}
-		heard += n
+		if heard += n; heard >= maxChatter {
+			v.end(failed)
+			return
+		}
 	}
-	v.end(why)
-	v.fanout.remove(v)
 }
 
 // maxChatter is how much a viewer may send after its request. A second request on the same connection is not answered,

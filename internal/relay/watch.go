@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,20 +26,18 @@ func (p path) String() string { return [paths]string{"writev", "write", "respons
 // A watchRequest is what a viewer asks for.
 type watchRequest struct {
 	name   string // of the stream
-	ext    string // the format; "": as it comes
+	format format
+	asIs   bool   // in the format that comes, instead of format
 	next   bool   // to begin at the next key frame, and not at the last one
 	remote string // the viewer's address
 }
 
 // parseWatchRequest understands a request for name, which may end with a format.
 func parseWatchRequest(r *http.Request, name string) (watchRequest, error) {
-	want := watchRequest{name: name, remote: r.RemoteAddr}
-	for _, ext := range extensions {
-		if name, ok := strings.CutSuffix(want.name, ext); ok {
-			want.name, want.ext = name, ext
-			break
-		}
-	}
+	want := watchRequest{remote: r.RemoteAddr}
+	var ok bool
+	want.name, want.format, ok = cutExt(name)
+	want.asIs = !ok
 	if err := CheckName(want.name); err != nil {
 		return want, err
 	}
@@ -68,28 +65,45 @@ func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 	if r.Method == http.MethodHead {
 		return h.head(w, want)
 	}
-	if !h.admitted.Acquire() {
-		if h.ends.Err() != nil {
-			return errDraining
-		}
-		return refusal(http.StatusServiceUnavailable,
-			"the server has %d viewers, as many as --max-viewers allows", h.cfg.MaxViewers)
-	}
-	v, err := h.enter(r.Context(), want)
-	if err == nil {
-		err = v.awaitReady(r.Context())
-	}
+	v, err := h.admit(r.Context(), want)
 	if err != nil {
-		h.admitted.Release()
 		return err
 	}
 	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		v.appendHead(r.ProtoAtLeast(1, 1))
+		v.hear = (*viewer).hearHTTP
 		v.serveConn(conn)
 	} else {
 		v.serveWriter(w, r)
 	}
 	return nil
+}
+
+// admit returns a viewer that has a place, and waits for its stream until ctx ends.
+func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
+	if !h.admitted.Acquire() {
+		if h.ends.Err() != nil {
+			return nil, errDraining
+		}
+		return nil, refusal(http.StatusServiceUnavailable,
+			"the server has %d viewers, as many as --max-viewers allows", h.cfg.MaxViewers)
+	}
+	v, err := h.enter(ctx, want)
+	if err == nil {
+		err = v.awaitReady(ctx)
+	}
+	if err != nil {
+		h.admitted.Release()
+		return nil, err
+	}
+	return v, nil
+}
+
+// decline gives back the place of a viewer that will not be served.
+func (v *viewer) decline() {
+	v.cursor.Close()
+	v.rendition.stream.exit(v.rendition)
+	v.rendition.stream.hub.admitted.Release()
 }
 
 // awaitReady waits until v can begin at the next key frame of its rendition. Until the rendition is ready, a key frame
@@ -119,7 +133,7 @@ func (h *Hub) head(w http.ResponseWriter, want watchRequest) error {
 	if s == nil {
 		return errAbsent(want.name)
 	}
-	f, err := s.format(want.ext)
+	f, err := s.format(want)
 	if err == nil {
 		setWatchHeader(w.Header(), f)
 	}
@@ -203,6 +217,7 @@ func (v *viewer) serveWriter(w http.ResponseWriter, r *http.Request) {
 // follow prepares v for a goroutine of its own that waits for what is new.
 func (v *viewer) follow() {
 	v.news = v.rendition.ring.Watch()
+	v.nudged = make(chan struct{}, 1)
 	v.over = make(chan struct{})
 }
 

@@ -222,7 +222,7 @@ func TestBadStart(t *testing.T) {
 	for query, want := range map[string]int{
 		"?start=now": 400, "?start=": 400, "?start=Next": 400, "?start=next": 404, "?start=last": 404, "?started=now": 404,
 	} {
-		for _, ext := range []string{"", extFLV, extMP4} {
+		for _, ext := range []string{"", ".flv", ".mp4"} {
 			res := f.Get("/live/cam" + ext + query)
 			if res.Status != want || want == 400 && !(strings.Contains(res.Body, "last") && strings.Contains(res.Body, "next")) {
 				t.Errorf("%s%s: %d %s", ext, query, res.Status, res.Body)

@@ -23,7 +23,12 @@ type apiServer struct {
 	Blobs    bool    `json:"blobs"`    // there are some at /blobs/, or may be
 	Publish  string  `json:"publish"`  // who may: open, token or off
 	Read     string  `json:"read"`     // who may: open or token
+	RTMP     int     `json:"rtmp"`     // the port of RTMP; 0: there is none
+	RTMPS    int     `json:"rtmps"`    // the same over TLS
 	Loopback bool    `json:"loopback"` // only this machine reaches the server, unless through a proxy
+
+	RTMPLoopback  bool `json:"rtmp_loopback"`  // the same of RTMP
+	RTMPSLoopback bool `json:"rtmps_loopback"` // and of RTMP over TLS
 }
 
 // apiStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask: they are
@@ -48,6 +53,7 @@ func (s *Server) report() apiReport {
 			Streams: len(streams), Viewers: s.relay.Viewers(), BytesOut: s.relay.Stats().BytesOut,
 			Files: s.files.offer(), Blobs: s.blobs != nil,
 			Publish: s.publishAuth.policy(), Read: s.readAuth.policy(), Loopback: s.publishAuth.loopback,
+			RTMP: s.rtmp.port, RTMPS: s.rtmps.port, RTMPLoopback: s.rtmp.loopback, RTMPSLoopback: s.rtmps.loopback,
 		},
 		Streams: streams,
 	}

@@ -32,23 +32,26 @@ func (a *publishAuth) check(r *http.Request) (status int, reason string) {
 	if err := a.cross.Check(r); err != nil {
 		return http.StatusForbidden, "publishing from a page of another site is not allowed"
 	}
-	if a.token != "" {
-		shown := shownToken(r)
-		if shown == "" {
-			return http.StatusUnauthorized, "publishing needs the token: Authorization: Bearer TOKEN, or ?token=TOKEN"
-		}
-		if !sameToken(shown, a.token) {
-			return http.StatusForbidden, "wrong publish token"
-		}
-		return 0, ""
-	}
-	if !a.loopback {
-		return http.StatusForbidden,
-			"publishing is off: this server can be reached from other machines and was started without --publish-token"
-	}
-	if !isLocalName(r.Host) {
+	status, reason = a.checkToken(shownToken(r), "Authorization: Bearer TOKEN, or ?token=TOKEN")
+	if status == 0 && a.token == "" && !isLocalName(r.Host) {
 		return http.StatusForbidden, fmt.Sprintf("publishing without a token is for this machine only, and the request names "+
 			"host %.80q: use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
+	}
+	return status, reason
+}
+
+// checkToken is check for a client that no web page can be: it shows a token, or "". how says how to show one.
+func (a *publishAuth) checkToken(shown, how string) (status int, reason string) {
+	switch {
+	case a.token == "" && !a.loopback:
+		return http.StatusForbidden,
+			"publishing is off: this server can be reached from other machines and was started without --publish-token"
+	case a.token == "":
+		return 0, ""
+	case shown == "":
+		return http.StatusUnauthorized, "publishing needs the token: " + how
+	case !sameToken(shown, a.token):
+		return http.StatusForbidden, "wrong publish token"
 	}
 	return 0, ""
 }
@@ -124,6 +127,18 @@ func (a *readAuth) check(r *http.Request) (status int, reason string) {
 		return 0, ""
 	}
 	return http.StatusUnauthorized, "reading needs the token: ?token=TOKEN, or Authorization: Bearer TOKEN"
+}
+
+// checkToken is check for a client that no web page can be: it shows a token, or "". how says how to show one.
+func (a *readAuth) checkToken(shown, how string) (status int, reason string) {
+	switch {
+	case a.token == "" || shown != "" && sameToken(shown, a.token),
+		shown != "" && a.publish != "" && sameToken(shown, a.publish):
+		return 0, ""
+	case shown == "":
+		return http.StatusUnauthorized, "reading needs the token: " + how
+	}
+	return http.StatusForbidden, "wrong token"
 }
 
 // policy says what a reader needs: nothing ("open") or a token ("token").

@@ -107,7 +107,7 @@ func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 // does.
 func TestAdminListener(t *testing.T) {
 	ln, admin := listen(t), listen(t)
-	f := serveOn(t, Defaults(), &logBook{}, ln, admin)
+	f := serveOn(t, Defaults(), &logBook{}, Listeners{Main: ln, Admin: admin})
 	side := *f
 	side.Addr = admin.Addr().String()
 	for path, want := range map[string]string{

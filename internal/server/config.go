@@ -24,6 +24,8 @@ type Config struct {
 	relay.Config
 
 	Listen string // the address of the main listener
+	RTMP   string // the address of RTMP; empty: there is none
+	RTMPS  string // the same over TLS, with the certificate of the main listener
 	Admin  string // a second address for /debug/pprof, /metrics and /api/streams; empty: there is none
 
 	TLSCert, TLSKey string // files in PEM with a certificate and its key; empty: there is no TLS
@@ -57,6 +59,7 @@ func Defaults() Config {
 	return Config{
 		// Reachable from this machine only: trying the command must not open the machine to strangers.
 		Listen: "127.0.0.1:8080",
+		RTMP:   defaultRTMP,
 
 		// No lists: a user who puts a file there for a friend does not expect strangers to see its name. Nothing
 		// precompressed: name.gz may be a file of its own. Nothing is dropped from the page cache: the kernel lets go
@@ -91,6 +94,12 @@ func Defaults() Config {
 			// An encoder sends many times a second. Half a minute outlasts a roaming handover, and frees the name soon after
 			// an encoder has failed.
 			PublishTimeout: 30 * time.Second,
+			// An encoder that lost its connection, or was restarted, is back after a few seconds. Viewers' players give up, or
+			// their users do, when nothing comes for longer.
+			PublisherReturn: 15 * time.Second,
+			// Publishing needs a loopback listener or the token, so all publishers have the same rights. The later one is
+			// where the operator is.
+			Takeover: relay.TakeoverAlways,
 			// Long enough to start the player first and then the encoder by hand.
 			ViewerWait: 10 * time.Second,
 			// A browser tab in the background may stop reading for a while. After that it only takes memory.
@@ -119,6 +128,9 @@ func Defaults() Config {
 	}
 }
 
+// defaultRTMP is the usual address of RTMP, on this machine only. Another program may have it: the server goes on without.
+const defaultRTMP = "127.0.0.1:1935"
+
 const (
 	// maxLatency bounds --latency: a publisher's end, and the server's own, wait for it.
 	maxLatency = time.Second
@@ -139,6 +151,12 @@ func (c *Config) Check() error {
 	}
 	if c.LagPolicy != relay.Skip && c.LagPolicy != relay.Drop {
 		return fmt.Errorf("--lag-policy is %q, want %q or %q", c.LagPolicy, relay.Skip, relay.Drop)
+	}
+	switch c.Takeover {
+	case "", relay.TakeoverAlways, relay.TakeoverStalled, relay.TakeoverNever:
+	default:
+		return fmt.Errorf("--takeover is %q, want %q, %q or %q", c.Takeover, relay.TakeoverAlways, relay.TakeoverStalled,
+			relay.TakeoverNever)
 	}
 	if longest := (flv.Tag{Size: c.MaxTagBytes}).Len(); int64(longest) > c.KeepBytes {
 		return fmt.Errorf("--max-tag-bytes %d is, with what is around the data, %d bytes a tag, and --keep-bytes is %d: "+
@@ -185,6 +203,7 @@ func (c *Config) checkTimes() error {
 		{"header-timeout", c.HeaderTimeout, 1},
 		{"idle-timeout", c.IdleTimeout, 1},
 		{"publish-timeout", c.PublishTimeout, 1},
+		{"publisher-return", c.PublisherReturn, 0},
 		{"viewer-wait", c.ViewerWait, 0},
 		{"drain-timeout", c.DrainTimeout, 0},
 		{"latency", c.Latency, 0},
@@ -202,7 +221,9 @@ func (c *Config) checkTimes() error {
 }
 
 func (c *Config) checkAccess() error {
-	for _, a := range []struct{ flag, address string }{{"listen", c.Listen}, {"admin", c.Admin}} {
+	for _, a := range []struct{ flag, address string }{
+		{"listen", c.Listen}, {"admin", c.Admin}, {"rtmp", c.RTMP}, {"rtmps", c.RTMPS},
+	} {
 		if _, _, err := net.SplitHostPort(a.address); err != nil && (a.address != "" || a.flag == "listen") {
 			return fmt.Errorf("--%s is %q, want HOST:PORT, as in 127.0.0.1:8080, or :8080 for all addresses", a.flag, a.address)
 		}
@@ -214,6 +235,9 @@ func (c *Config) checkAccess() error {
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return errors.New("--tls-cert and --tls-key are needed together")
+	}
+	if c.RTMPS != "" && c.TLSCert == "" {
+		return errors.New("--rtmps needs --tls-cert and --tls-key")
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 // demoName is the stream that --demo publishes.
 const demoName = "demo"
 
-// playDemo publishes the built-in sample, over and over, until the server shuts down.
+// playDemo publishes the built-in sample, over and over, until the server shuts down or another publisher takes over.
 func (s *Server) playDemo() {
 	p, err := s.relay.Open(demoName, demoName)
 	if err != nil {
@@ -39,9 +39,7 @@ func (s *Server) playDemo() {
 		return
 	}
 	defer d.release()
-	if err = d.play(s.draining); errors.Is(err, errShutdown) {
-		err = nil // this is how it ends
-	}
+	err = d.play(p.Context())
 }
 
 // A demoPlayer publishes the sample's tags when they are due.
@@ -94,6 +92,8 @@ func (d *demoPlayer) play(ctx context.Context) error {
 	begin := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var enc flv.Encoder
+	defer enc.Release()
 	var frame millrace.Chain
 	for round := 0; ; round++ {
 		for i := range d.tags {
@@ -106,9 +106,9 @@ func (d *demoPlayer) play(ctx context.Context) error {
 			select {
 			case <-timer.C:
 			case <-ctx.Done():
-				return errShutdown
+				return context.Cause(ctx)
 			}
-			flv.Retime(&frame, &tag.bytes, uint32(at/time.Millisecond))
+			enc.Retime(&frame, &tag.bytes, uint32(at/time.Millisecond))
 			if err := d.p.WriteTag(tag.Tag, &frame); err != nil {
 				return err
 			}

@@ -14,7 +14,7 @@ import (
 )
 
 func TestTheDemoPlays(t *testing.T) {
-	f := serve(t, func(c *Config) { c.Demo = true })
+	f := serve(t, func(c *Config) { c.Demo, c.Takeover = true, relay.TakeoverNever })
 	w := f.Watcher("/live/demo.flv", 0)
 	got := w.Next(30_000)
 	if !bytes.HasPrefix(got, []byte("FLV\x01")) || !bytes.Contains(got, []byte("onMetaData")) {
@@ -72,11 +72,12 @@ func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 			}
 		}
 		cancel()
-		if err := <-played; !errors.Is(err, errShutdown) {
+		if err := <-played; !errors.Is(err, context.Canceled) {
 			t.Errorf("play = %v", err)
 		}
 		d.release()
 		p.Close(nil)
 		p.Done()
+		h.Drain(t.Context())
 	})
 }

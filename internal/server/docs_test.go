@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -11,9 +12,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
@@ -133,4 +137,75 @@ func TestTheTestPicture(t *testing.T) {
 	if got := w.Rest(); len(got) < 20_000 || string(got[4:8]) != "ftyp" {
 		t.Errorf("a viewer got %d bytes", len(got))
 	}
+}
+
+// The RTMP commands of docs/publish.md and docs/watch.md: with the token a stream passes, without it ffmpeg says what the
+// page says.
+func TestTheRTMPCommands(t *testing.T) {
+	need.Program(t, "ffmpeg")
+	need.Program(t, "rtmpdump")
+	publishing := userPage(t, "publish.md")
+	command := regexp.MustCompile(`(?m)^ffmpeg -re -i film\.mp4 -c copy -f flv rtmp://127\.0\.0\.1/live/film$`).FindString(publishing)
+	withToken := regexp.MustCompile(`(?m)^ffmpeg .*"rtmp://example\.org/live/film\?token=secret"$`).FindString(publishing)
+	says := regexp.MustCompile("`(Server error: [^`]*)`").FindStringSubmatch(publishing)
+	watching := regexp.MustCompile(`(?m)^rtmpdump .*$`).FindString(userPage(t, "watch.md"))
+	if command == "" || withToken == "" || says == nil || watching == "" {
+		t.Fatalf("the pages have %q, %q, %q and %q", command, withToken, says, watching)
+	}
+
+	var l Listeners
+	for _, ln := range []*net.Listener{&l.Main, &l.RTMP} {
+		var err error
+		if *ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg, book := Defaults(), &logBook{}
+	cfg.PublishToken, cfg.PublisherReturn, cfg.ViewerWait = "secret", 0, testTimeout
+	cfg.Log = slog.New(slog.NewTextHandler(book, nil))
+	f := serveOn(t, cfg, book, l)
+	_, port, _ := net.SplitHostPort(l.RTMP.Addr().String())
+	want := `"rtmp":` + port + `,"rtmps":0,"loopback":true,"rtmp_loopback":true,"rtmps_loopback":false}`
+	if got := f.Get("/api/streams").Body; !strings.Contains(got, want) {
+		t.Errorf("/api/streams is %s, want %s", got, want)
+	}
+
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "film.mp4"), demo.Sample, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	run := func(ctx context.Context, command string) (string, error) {
+		for _, host := range []string{"127.0.0.1/", "example.org/"} {
+			command = strings.ReplaceAll(command, "rtmp://"+host, "rtmp://"+l.RTMP.Addr().String()+"/")
+		}
+		cmd := exec.CommandContext(ctx, "sh", "-c", "exec "+command)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := run(ctx, command+" -v error"); err == nil || !strings.Contains(out, says[1]) {
+		t.Errorf("ffmpeg without the token: %v, and says %q, want %q", err, out, says[1])
+	}
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	live, end := context.WithCancel(ctx)
+	defer end()
+	clients.Go(func() {
+		// Without an end, so that it does not matter when the viewer comes.
+		command := strings.Replace(withToken, " -i ", " -stream_loop -1 -i ", 1)
+		if out, err := run(live, command+" -v error"); live.Err() == nil {
+			t.Errorf("%s: %v\n%s", command, err, out)
+		}
+	})
+	clients.Go(func() {
+		if out, err := run(ctx, strings.Replace(watching, "/live/test", "/live/film", 1)); err != nil {
+			t.Errorf("%s: %v\n%s", watching, err, out)
+		}
+	})
+	eventually(t, "a copy of the stream", func() bool {
+		got, err := os.ReadFile(filepath.Join(dir, "copy.flv"))
+		return err == nil && len(got) > 50_000 && flv.Sniff(got)
+	})
 }

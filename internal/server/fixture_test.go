@@ -43,6 +43,7 @@ func serve(t testing.TB, change func(*Config)) *fixture {
 	cfg.Version = "test"
 	cfg.Latency = 5 * time.Millisecond
 	cfg.ViewerWait = testTimeout
+	cfg.PublisherReturn = 0
 	cfg.Log = slog.New(slog.NewTextHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if change != nil {
 		change(&cfg)
@@ -51,10 +52,10 @@ func serve(t testing.TB, change func(*Config)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveOn(t, cfg, book, ln, nil)
+	return serveOn(t, cfg, book, Listeners{Main: ln})
 }
 
-func serveOn(t testing.TB, cfg Config, book *logBook, ln, admin net.Listener) *fixture {
+func serveOn(t testing.TB, cfg Config, book *logBook, l Listeners) *fixture {
 	t.Helper()
 	s, err := New(cfg)
 	if err != nil {
@@ -62,7 +63,7 @@ func serveOn(t testing.TB, cfg Config, book *logBook, ln, admin net.Listener) *f
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, ln, admin) }()
+	go func() { served <- s.Serve(ctx, l) }()
 	stop := sync.OnceFunc(func() {
 		cancel()
 		if err := <-served; err != nil {
@@ -76,7 +77,7 @@ func serveOn(t testing.TB, cfg Config, book *logBook, ln, admin net.Listener) *f
 			t.Logf("the server's log:\n%s", book)
 		}
 	})
-	client := relaytest.Client{T: t, Addr: ln.Addr().String(), Log: book}
+	client := relaytest.Client{T: t, Addr: l.Main.Addr().String(), Log: book}
 	return &fixture{Server: s, Client: client, stop: stop}
 }
 

@@ -4,16 +4,21 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/relay/relaytest"
+	"github.com/millrace-io/millrace/internal/server/demo"
 )
 
 // A client that is refused and sends nothing does not keep its connection.
 func TestARefusedClientThatFallsSilentIsDisconnected(t *testing.T) {
-	f := serve(t, nil)
+	f := serve(t, func(c *Config) { c.Takeover = relay.TakeoverNever })
 	p := f.Publisher("cam")
 	p.Send([]byte("x"))
 	f.published("cam", 1)
@@ -38,6 +43,32 @@ func TestARefusedClientThatFallsSilentIsDisconnected(t *testing.T) {
 	f.Logged("publisher refused", "status=409", "publisher already")
 	if res := p.End(); res.Status != 200 {
 		t.Errorf("the first publisher of the name: %d %s", res.Status, res.Body)
+	}
+}
+
+// A second publisher takes over, and the first one is told why: over HTTP/1 by either way to read it, and over HTTP/2.
+func TestAPublisherThatIsReplacedIsToldWhy(t *testing.T) {
+	for name, client := range map[string]*http.Client{"HTTP/1": http.DefaultClient, "HTTP/2": relaytest.HTTP2(t, 1<<20)} {
+		for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
+			f := serve(t, func(c *Config) { c.Latency = latency })
+			first := f.PublisherBy(client, "cam")
+			first.Send(demo.Sample)
+			f.published("cam", len(demo.Sample)-13)
+			w := f.Watcher("/live/cam", 0)
+			w.Next(100)
+			second := f.Publisher("cam")
+			second.Send(demo.Sample)
+			if res := first.Wait(); res.Status != http.StatusConflict || !strings.Contains(res.Body, "another publisher took over this stream") {
+				t.Errorf("%s, latency %v: %d %s", name, latency, res.Status, res.Body)
+			}
+			f.Logged("publisher ended", "status=409", "took over")
+			if res := second.End(); res.Status != http.StatusOK {
+				t.Errorf("%s, latency %v: the second one: %d %s", name, latency, res.Status, res.Body)
+			}
+			if w.Rest(); f.metric("millrace_publisher_takeovers_total") != "1" {
+				t.Errorf("takeovers: %s", f.metric("millrace_publisher_takeovers_total"))
+			}
+		}
 	}
 }
 

@@ -82,8 +82,13 @@ func (c scrape) relay(st relay.Stats) {
 	for path, p := range st.Paths {
 		viewers[path], came[path], sent[path] = p.Viewers, p.Came, p.BytesOut
 	}
-	c.gauge("streams", "Streams that are being published.", int64(st.Streams))
+	c.gauge("streams", "Streams, those that wait for their publisher included.", int64(st.Streams))
+	c.gauge("streams_waiting", "Streams whose publisher is gone and may come back.", int64(st.Waiting))
 	c.counter("streams_total", "Streams that were published, those that still are included.", st.Published)
+	c.counter("publisher_returns_total", "Publishers that came to a stream that waited, and went on with it.", st.Returns)
+	c.counter("publisher_takeovers_total", "Publishers that took over a name from another publisher.", st.Takeovers)
+	c.send(prometheus.CounterValue, "publisher_wait_seconds_total",
+		"Time in which streams had no publisher, added up over all streams.", st.PublisherWait.Seconds())
 	c.gauges("viewers", "Viewers, by the way in which their bytes reach the connection.", "path", viewers)
 	c.counters("viewers_total", "Viewers that ever came, by the same.", "path", came)
 	c.gauge("viewers_behind", "Viewers that were further behind than their allowance and have not caught up.",

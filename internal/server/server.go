@@ -31,6 +31,10 @@ type Server struct {
 	blobs   *blobService // nil if no blobs are kept
 	started time.Time
 
+	handshakes *relay.Limiter // connections of RTMP that have not said what they want
+	rtmp       rtmpPort       // set by Serve, as is rtmps
+	rtmps      rtmpPort
+
 	// Set by Serve: both depend on the listener.
 	publishAuth *publishAuth
 	readAuth    *readAuth
@@ -50,7 +54,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, relay: relay.New(cfg.Config),
-		started: time.Now(),
+		started: time.Now(), handshakes: relay.NewLimiter(maxHandshakes),
 	}
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
@@ -67,45 +71,80 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run listens where the configuration says and serves until ctx ends; see Serve.
-func (s *Server) Run(ctx context.Context) error {
-	ln, err := net.Listen("tcp", s.cfg.Listen)
-	if err != nil {
-		_ = s.closeStores()
-		return fmt.Errorf("--listen: %w", err)
-	}
-	var admin net.Listener
-	if s.cfg.Admin != "" {
-		if admin, err = net.Listen("tcp", s.cfg.Admin); err != nil {
-			_ = errors.Join(ln.Close(), s.closeStores())
-			return fmt.Errorf("--admin: %w", err)
-		}
-	}
-	return s.Serve(ctx, ln, admin)
+// Listeners are what a Server listens on. All but Main may be nil.
+type Listeners struct {
+	Main  net.Listener
+	Admin net.Listener
+	RTMP  net.Listener
+	RTMPS net.Listener // without TLS, which the Server adds
 }
 
-// Serve takes ownership of the listeners, of which admin may be nil, and serves until ctx ends. Then it accepts no more
-// connections, ends the publishers, lets the viewers have what is queued for them, and returns nil, all that within the
-// drain timeout. It returns an error when it cannot serve.
-func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
-	s.publishAuth = newPublishAuth(s.cfg.PublishToken, ln.Addr())
-	s.readAuth = newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, ln.Addr())
+// close closes all of them.
+func (l *Listeners) close() {
+	for _, ln := range []net.Listener{l.Main, l.Admin, l.RTMP, l.RTMPS} {
+		if ln != nil {
+			_ = ln.Close()
+		}
+	}
+}
+
+// Run listens where the configuration says and serves until ctx ends; see Serve.
+func (s *Server) Run(ctx context.Context) error {
+	var all Listeners
+	for _, l := range []struct {
+		flag, address string
+		ln            *net.Listener
+	}{
+		{"listen", s.cfg.Listen, &all.Main}, {"admin", s.cfg.Admin, &all.Admin},
+		{"rtmp", s.cfg.RTMP, &all.RTMP}, {"rtmps", s.cfg.RTMPS, &all.RTMPS},
+	} {
+		if l.address == "" {
+			continue
+		}
+		ln, err := net.Listen("tcp", l.address)
+		if err != nil && l.flag == "rtmp" && l.address == defaultRTMP {
+			s.log.Warn("RTMP is off: its usual address is in use, and --rtmp names no other one", "reason", err)
+			continue
+		}
+		if err != nil {
+			all.close()
+			_ = s.closeStores()
+			return fmt.Errorf("--%s: %w", l.flag, err)
+		}
+		*l.ln = ln
+	}
+	return s.Serve(ctx, all)
+}
+
+// Serve takes ownership of the listeners and serves until ctx ends. Then it accepts no more connections, ends the
+// publishers, lets the viewers have what is queued for them, and returns nil, all that within the drain timeout. It
+// returns an error when it cannot serve.
+func (s *Server) Serve(ctx context.Context, l Listeners) error {
+	s.publishAuth = newPublishAuth(s.cfg.PublishToken, l.Main.Addr())
+	s.readAuth = newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, l.Main.Addr())
+	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
 	main := s.httpServer(s.routes())
 	// This limits a short answer as a whole, and what net/http sends after a handler has returned. Streams and files limit
 	// each silence instead.
 	main.WriteTimeout = s.cfg.StallTimeout
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
-	go func() { failed <- s.serveMain(main, ln) }()
-	if admin != nil {
-		side := s.httpServer(s.adminRoutes(admin.Addr()))
+	go func() { failed <- s.serveMain(main, l.Main) }()
+	if l.Admin != nil {
+		side := s.httpServer(s.adminRoutes(l.Admin.Addr()))
 		servers = append(servers, side)
-		go func() { failed <- side.Serve(admin) }()
+		go func() { failed <- side.Serve(l.Admin) }()
 	}
-	s.greet(ln, admin)
-	var demo sync.WaitGroup
+	var others sync.WaitGroup
+	if l.RTMP != nil {
+		others.Go(func() { s.newRTMPService(l.RTMP, nil).serve(l.RTMP) })
+	}
+	if l.RTMPS != nil {
+		others.Go(func() { s.newRTMPService(l.RTMPS, s.cert.config()).serve(l.RTMPS) })
+	}
+	s.greet(l)
 	if s.cfg.Demo {
-		demo.Go(s.playDemo)
+		others.Go(s.playDemo)
 	}
 
 	var err error
@@ -114,8 +153,9 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	case err = <-failed:
 		err = fmt.Errorf("server: %w", err)
 	}
+	l.close()
 	s.shutDown(servers)
-	demo.Wait()
+	others.Wait()
 	return err
 }
 
@@ -133,12 +173,18 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 func (s *Server) closeStores() error { return errors.Join(s.files.close(), s.blobs.close()) }
 
 // greet logs where the server listens and what it serves.
-func (s *Server) greet(ln, admin net.Listener) {
+func (s *Server) greet(l Listeners) {
+	ln, admin := l.Main, l.Admin
 	s.log.Info("listening", "address", ln.Addr().String(), "page", s.pageLink(ln.Addr()), "version", s.cfg.Version)
 	if admin != nil {
 		s.log.Info("admin listening", "address", admin.Addr().String())
 		if !isLoopback(admin.Addr()) {
 			s.log.Warn("the admin listener can be reached from other machines: it shows profiles to all who ask")
+		}
+	}
+	for _, ln := range []net.Listener{l.RTMP, l.RTMPS} {
+		if ln != nil {
+			s.log.Info("RTMP listening", "address", ln.Addr().String(), "tls", ln == l.RTMPS)
 		}
 	}
 	if s.files != nil {

@@ -56,7 +56,7 @@ func TestStatus(t *testing.T) {
 		{method: "GET", path: "/", want: 200, says: "<html"},
 		{method: "GET", path: "/healthz", want: 200, says: "ok"},
 		{method: "GET", path: "/metrics", want: 200, says: "millrace_streams 0"},
-		{method: "GET", path: "/api/streams", want: 200, says: `"publish":"open","read":"open","loopback":true},"streams":[]`},
+		{method: "GET", path: "/api/streams", want: 200, says: `"publish":"open","read":"open","rtmp":0,"rtmps":0,"loopback":true,"rtmp_loopback":false,"rtmps_loopback":false},"streams":[]`},
 		{method: "POST", path: "/api/streams", want: 405},
 		{method: "POST", path: "/healthz", want: 405},
 		{method: "POST", path: "/metrics", want: 405},
@@ -94,6 +94,8 @@ func TestConfigIsChecked(t *testing.T) {
 		{"latency", func(c *Config) { c.Latency = -1 }},
 		{"--latency is", func(c *Config) { c.Latency = time.Minute }},
 		{"lag-policy", func(c *Config) { c.LagPolicy = "wait" }},
+		{"takeover", func(c *Config) { c.Takeover = "perhaps" }},
+		{"publisher-return", func(c *Config) { c.PublisherReturn = -1 }},
 		{"max-tag-bytes", func(c *Config) { c.MaxTagBytes = 32 << 20 }},
 		{"1048591 bytes a tag", func(c *Config) { c.MaxTagBytes, c.KeepBytes = 1<<20, 1<<20 }},
 		{"keep-frames", func(c *Config) { c.KeepFrames = math.MaxInt32 }},
@@ -149,7 +151,7 @@ func TestWhoIsToldThePublishersAddresses(t *testing.T) {
 		if public {
 			ln = reachable{ln}
 		}
-		f := serveOn(t, cfg, &logBook{}, ln, admin)
+		f := serveOn(t, cfg, &logBook{}, Listeners{Main: ln, Admin: admin})
 		f.Addr = addr
 		side := *f
 		side.Addr = admin.Addr().String()

@@ -28,7 +28,7 @@ import (
 // programs are all of them; "all" runs them in this order.
 var programs = []*measure.Program{
 	reader.Program, kept.Program, pool.Program, idle.Program, small.Program, arena.Program, chunk.Program, files.Program,
-	redis.Program, relay.Program, record.Program,
+	redis.Program, relay.Program, relay.Start, record.Program,
 }
 
 func main() {

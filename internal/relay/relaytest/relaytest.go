@@ -3,6 +3,7 @@ package relaytest
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -153,6 +154,11 @@ func (p *Publisher) End() Response {
 	_ = p.Body.Close()
 	return p.Wait()
 }
+
+// Cut breaks the connection in the middle of the body.
+func (p *Publisher) Cut() { _ = p.Body.CloseWithError(errCut) }
+
+var errCut = errors.New("the publisher is cut")
 
 // Wait returns the answer.
 func (p *Publisher) Wait() Response {

@@ -16,16 +16,20 @@ import (
 
 const (
 	nothing = `{"server": {"version": "v1", "uptime_seconds": 1, "publish": "open", "loopback": true}, "streams": []}`
-	token   = `{"server": {"publish": "token", "read": "token", "loopback": false, "files": "listed", "blobs": true}, "streams": []}`
+	token   = `{"server": {"publish": "token", "read": "token", "loopback": false, "files": "listed", "blobs": true, "rtmp": 1936}, "streams": []}`
+	open    = `{"server": {"publish": "open", "loopback": true, "rtmp": 1935, "rtmps": 4443, "rtmp_loopback": true}, "streams": []}`
+	unsafe  = `{"server": {"publish": "open", "loopback": true, "rtmp": 1935}, "streams": []}`
+	near    = `{"server": {"publish": "off", "loopback": false, "rtmp": 1935, "rtmp_loopback": true}, "streams": []}`
 	off     = `{"server": {"publish": "off", "loopback": false, "files": "named"}, "streams": []}`
-	private = `{"server": {"read": "token", "streams": 1}, "streams": [{"name": "cam", "format": "flv", "video": "h264"}]}`
+	private = `{"server": {"read": "token", "streams": 1, "rtmp": 1935}, "streams": [{"name": "cam", "format": "flv", "video": "h264",
+		"viewers": 9, "viewers_mp4": 4, "viewers_rtmp": 2}]}`
 	hostile = `{"server": {"version": "<b>v1</b>", "uptime_seconds": 1, "streams": 1, "viewers": 1500}, "streams": [
 		{"name": "<img src=x onerror=alert(1)>", "format": "bytes", "publisher": "<i>me</i>", "uptime_seconds": 3700,
 		 "bits_per_second": 2150000, "viewers": 1500, "lag_seconds_max": 0.05, "frames_lost": 12, "groups_cut": 3, "stalled": 2}]}`
 )
 
-// serve answers with the page and with what streams holds; "" is a server that cannot answer.
-func serve(t *testing.T, streams *atomic.Value) string {
+// serve answers with the page and with what streams holds, by a server that start starts; "" is a server that cannot answer.
+func serve(t *testing.T, start func(http.Handler) *httptest.Server, streams *atomic.Value) string {
 	mux := http.NewServeMux()
 	mux.Handle("/", Handler())
 	mux.HandleFunc("/api/streams", func(w http.ResponseWriter, r *http.Request) {
@@ -35,7 +39,7 @@ func serve(t *testing.T, streams *atomic.Value) string {
 		}
 		http.Error(w, "no", http.StatusServiceUnavailable)
 	})
-	server := httptest.NewServer(mux)
+	server := start(mux)
 	t.Cleanup(server.Close)
 	return server.URL
 }
@@ -45,7 +49,7 @@ func TestPageInABrowser(t *testing.T) {
 	ctx, console := pagetest.Browser(t)
 	var streams atomic.Value
 	streams.Store(nothing)
-	if err := chromedp.Do(ctx, chromedp.Navigate(serve(t, &streams))); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate(serve(t, httptest.NewServer, &streams))); err != nil {
 		t.Fatal(err)
 	}
 	const shown = `document.getElementById('%').checkVisibility()`
@@ -53,19 +57,34 @@ func TestPageInABrowser(t *testing.T) {
 
 	pagetest.Await(t, ctx, visible("empty")+" && "+visible("publish")+" && !"+visible("stage"))
 	const commands = `document.querySelector('#commands').textContent`
+	const rtmp = `[...document.querySelectorAll('#rtmp code')].map(e => e.textContent).join(' ')`
 	pagetest.Await(t, ctx, commands+`.includes('-send_expect_100 1 -method POST ' + location.origin + '/live/camera')`)
 	pagetest.Await(t, ctx, `document.querySelector('#publish-note').textContent.includes('on the machine that the server runs on')`)
 	pagetest.Await(t, ctx, "!"+visible("files")+" && !"+visible("files-named")+" && !"+visible("blobs"))
+	pagetest.Await(t, ctx, rtmp+" === '' && !"+visible("rtmp-title")+" && !"+visible("commands-title"))
 	checkNames(t, ctx)
+
+	// What OBS needs, where there is RTMP and this browser's machine may publish by it.
+	streams.Store(open)
+	pagetest.Await(t, ctx, rtmp+` === 'rtmp://127.0.0.1/live camera' && `+visible("rtmp-title")+" && "+visible("commands-title"))
+	pagetest.Await(t, ctx, `document.querySelector('#publish-note').textContent.startsWith('With OBS or ffmpeg')`)
+	pagetest.Await(t, ctx, `document.querySelectorAll('#rtmp .copy').length === 2`)
+	streams.Store(unsafe)
+	pagetest.Await(t, ctx, rtmp+` === '' && document.querySelector('#publish-hint').textContent.startsWith('RTMP takes no streams')`)
+	streams.Store(near)
+	pagetest.Await(t, ctx, rtmp+` === 'rtmp://127.0.0.1/live camera' && `+commands+` === '' && `+visible("name-field"))
+	pagetest.Await(t, ctx, visible("rtmp-title")+" && !"+visible("commands-title")+
+		` && document.querySelector('#publish-hint').textContent.startsWith('Only RTMP takes streams here. Publishing is off')`)
 
 	streams.Store(token)
 	pagetest.Await(t, ctx, commands+`.includes('-headers "Authorization: Bearer TOKEN" -send_expect_100 1')`)
 	pagetest.Await(t, ctx, `document.querySelector('#publish-note').textContent.includes('from any machine')`)
+	pagetest.Await(t, ctx, rtmp+` === 'rtmp://127.0.0.1:1936/live camera?token=TOKEN'`)
 	pagetest.Await(t, ctx, visible("files")+" && !"+visible("files-named")+" && "+visible("blobs"))
 	streams.Store(off)
 	pagetest.Await(t, ctx, "!"+visible("files")+" && "+visible("files-named"))
 	pagetest.Await(t, ctx, `document.querySelector('#publish-hint').textContent.startsWith('Publishing is off') && `+commands+` === ''`)
-	pagetest.Await(t, ctx, "!"+visible("name-field")+" && !"+visible("empty-how"))
+	pagetest.Await(t, ctx, "!"+visible("name-field")+" && !"+visible("empty-how")+" && "+rtmp+" === ''")
 
 	streams.Store(hostile)
 	pagetest.Await(t, ctx, visible("stage")+" && !"+visible("empty"))
@@ -95,12 +114,30 @@ func TestPageInABrowser(t *testing.T) {
 	const watch = `document.querySelector('#watch').textContent`
 	pagetest.Await(t, ctx, watch+`.includes('ffplay -fflags nobuffer "' + location.origin + '/live/cam.flv?token=READ_TOKEN"')`)
 	pagetest.Await(t, ctx, watch+`.includes('/live/cam.mp4?token=READ_TOKEN')`)
+	pagetest.Await(t, ctx, watch+`.includes('rtmp://127.0.0.1/live/cam?token=READ_TOKEN')`)
+	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('9, 4 as MP4, 2 by RTMP')`)
 	pagetest.Await(t, ctx, `document.querySelector('#watch-hint').textContent.includes('--read-token')`)
 
 	streams.Store("")
 	pagetest.Await(t, ctx, visible("banner")+` && document.querySelector('#banner p').textContent.startsWith('The server answers 503')`)
 	streams.Store(nothing)
 	pagetest.Await(t, ctx, "!"+visible("banner")+" && "+visible("empty"))
+}
+
+// A page that was loaded over TLS tells encoders to use TLS, if there is RTMP over it.
+func TestPageOverTLS(t *testing.T) {
+	ctx, _ := pagetest.Browser(t)
+	var streams atomic.Value
+	streams.Store(`{"server": {"publish": "token", "rtmp": 1935, "rtmps": 1935}, "streams": []}`)
+	if err := chromedp.Do(ctx, chromedp.Navigate(serve(t, httptest.NewTLSServer, &streams))); err != nil {
+		t.Fatal(err)
+	}
+	const server = `document.querySelector('#rtmp code')?.textContent`
+	pagetest.Await(t, ctx, server+` === 'rtmps://127.0.0.1:1935/live'`)
+	streams.Store(`{"server": {"publish": "token", "rtmp": 1935, "rtmps": 443}, "streams": []}`)
+	pagetest.Await(t, ctx, server+` === 'rtmps://127.0.0.1/live'`)
+	streams.Store(`{"server": {"publish": "token", "rtmp": 1935, "rtmps": 0}, "streams": []}`)
+	pagetest.Await(t, ctx, server+` === 'rtmp://127.0.0.1/live'`)
 }
 
 // checkNames types names into the field that the server takes, and such as it refuses.

@@ -10,9 +10,13 @@ import (
 
 // packages are Debian's packages of the programs that are not named after their package.
 var packages = map[string]string{
-	"ffprobe":       "ffmpeg",
-	"nginx":         "nginx-light",
-	"valkey-server": "valkey",
+	"Xvfb":            "xvfb",
+	"ffprobe":         "ffmpeg",
+	"gst-inspect-1.0": "gstreamer1.0-tools",
+	"gst-launch-1.0":  "gstreamer1.0-tools",
+	"nginx":           "nginx-light",
+	"obs":             "obs-studio xvfb libgl1-mesa-dri",
+	"valkey-server":   "valkey",
 }
 
 // Program returns the path of a program. Each further name is looked for if those before it are not installed. If none of

@@ -13,7 +13,7 @@ const patience = 5000; // ms for an answer
 const element = (id) => document.getElementById(id);
 
 let streams = []; // as last heard, sorted by name
-let read = ''; // who may read, in the server's words: open or token
+let server = {}; // what it last said of itself
 let selected = ''; // name of the stream on the stage
 let picked = false; // the visitor chose it, so that the page does not choose another
 let heard; // Date of the last answer
@@ -72,14 +72,14 @@ element('banner').querySelector('button').addEventListener('click', ask);
 
 function show(answer) {
   heard = new Date();
-  read = answer.server?.read ?? '';
+  server = answer.server ?? {};
   streams = [...(answer.streams ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1));
   const names = streams.map((stream) => stream.name);
   announce(names);
-  showTotals(answer.server ?? {});
+  showTotals();
   choose(names);
   table.update(streams, selected, pick);
-  publish.update(names, answer.server ?? {});
+  publish.update(names, server);
   showStage();
   element('loading').hidden = true;
   element('publish').hidden = false;
@@ -97,7 +97,7 @@ function announce(names) {
   known = names;
 }
 
-function showTotals(server) {
+function showTotals() {
   const total = (name, text) => write(document.querySelector(`[data-total=${name}]`), text);
   sent.push([performance.now(), Number(server.bytes_out) || 0]);
   if (sent.length > 6) sent.shift();
@@ -131,7 +131,7 @@ function pick(name) {
 
 function showStage() {
   document.title = selected ? `${selected} – Millrace` : 'Millrace';
-  stage.show(selected, streams.find(({ name }) => name === selected), read);
+  stage.show(selected, streams.find(({ name }) => name === selected), server);
 }
 
 // ---- beginning

@@ -1,5 +1,6 @@
 // The player: one <video> that follows one stream, comes back when the stream does, and is always live.
 
+import * as address from './address.js';
 import { write } from './copyable.js';
 
 const screen = document.getElementById('screen');
@@ -14,11 +15,6 @@ let live = false; // the server lists it, and it is video
 let failures = 0; // attempts in a row that showed no picture
 let retry = 0; // timer of the next attempt
 let pausedAt = 0;
-
-// address of a stream in one of its forms: '', '.flv' or '.mp4'.
-export function address(stream, form = '') {
-  return new URL(`live/${encodeURIComponent(stream)}${form}`, document.baseURI).href;
-}
 
 // follow puts a stream on the screen, or none (''). If it cannot be played now, obstacle says why; call it again as that
 // changes. Calling it again without a change does nothing.
@@ -41,7 +37,7 @@ function connect() {
   clearTimeout(retry);
   pausedAt = 0;
   show('waiting', '');
-  video.src = address(name, '.mp4');
+  video.src = address.http(name, '.mp4');
   video.play().catch(() => {}); // refused when the browser wants a click first: the controls are there
 }
 

@@ -1,27 +1,27 @@
-// How to publish: who may, and the commands for the name in the field.
+// How to publish: who may, what to enter in OBS, and the commands, for the name in the field.
 
+import * as address from './address.js';
 import { fill, write } from './copyable.js';
-import { address } from './player.js';
 
 const element = (id) => document.getElementById(id);
 const field = element('name');
 const valid = /^[A-Za-z0-9._-]{1,64}$/;
 const rule = 'A name is 1 to 64 letters, digits, dots, dashes and underscores, not dots alone, and does not end in .mp4 or .flv.';
-const here = /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(location.hostname);
 
 let taken = new Set();
-let policy = ''; // who may publish, in the server's words: open, token or off
+let policy = ''; // who may publish by HTTP, in the server's words: open, token or off
+let rtmp; // where RTMP is, see address.rtmp
 
 // named says whether the server takes a stream of that name.
 function named(name) {
   return valid.test(name) && !/^\.+$/.test(name) && !/\.(mp4|flv)$/.test(name);
 }
 
-function lines(name) {
+function commands(name) {
   const encode = '-c:v libx264 -preset veryfast -tune zerolatency -pix_fmt yuv420p -g 50 -c:a aac';
   const token = policy === 'token' ? '-headers "Authorization: Bearer TOKEN" ' : '';
   // Asked to expect 100, ffmpeg waits for the server's word and shows a refusal. Otherwise it sends on and shows nothing.
-  const to = `-f flv -flvflags no_duration_filesize ${token}-send_expect_100 1 -method POST ${address(name)}`;
+  const to = `-f flv -flvflags no_duration_filesize ${token}-send_expect_100 1 -method POST ${address.http(name)}`;
   return [
     { label: 'A test picture, to see that it works', text: `ffmpeg -re -f lavfi -i testsrc2=size=1280x720:rate=25 -f lavfi -i sine=frequency=220 ${encode} ${to}` },
     { label: 'A file with H.264 and AAC, as it is', text: `ffmpeg -re -i film.mp4 -c copy ${to}` },
@@ -29,12 +29,25 @@ function lines(name) {
   ];
 }
 
-// obstacle is why publishing is impossible from where this page is seen, or ''.
+// settings are what OBS asks for.
+function settings(name) {
+  return [
+    { label: 'Server', text: rtmp.address },
+    { label: 'Stream key', text: policy === 'token' ? `${name}?token=TOKEN` : name },
+  ];
+}
+
+// rtmpWorks says whether streams can be published by RTMP from where this page is seen.
+function rtmpWorks() {
+  return rtmp !== undefined && (policy === 'token' || rtmp.loopback);
+}
+
+// obstacle is why publishing by HTTP is impossible from where this page is seen, or ''.
 function obstacle() {
   if (policy === 'off') {
     return 'Publishing is off: other machines can reach this server, and it was started without --publish-token.';
   }
-  if (policy === 'open' && !here) {
+  if (policy === 'open' && !address.here) {
     return `Without --publish-token this server takes streams that are sent to localhost only, not to ${location.hostname}.`;
   }
   return '';
@@ -44,20 +57,34 @@ function refresh() {
   const name = field.value.trim();
   const ok = named(name);
   const why = obstacle();
+  const withOBS = ok && rtmpWorks();
+  const withFFmpeg = ok && !why;
   field.setAttribute('aria-invalid', String(!ok));
-  write(element('name-hint'), ok ? (taken.has(name) ? `${name} is live already: a second publisher is refused.` : '') : rule);
-  write(element('publish-hint'), why || (policy === 'token' ? 'Put the token that the server was started with (--publish-token) in the place of TOKEN.' : ''));
-  element('name-field').hidden = why !== '';
-  fill(element('commands'), ok && !why ? lines(name) : []);
+  write(element('name-hint'), ok ? (taken.has(name) ? `${name} is live already: a second publisher takes over or is refused, as --takeover says.` : '') : rule);
+  write(element('publish-hint'), hint(why));
+  element('name-field').hidden = why !== '' && !rtmpWorks();
+  element('rtmp-title').hidden = !withOBS;
+  element('commands-title').hidden = !(withOBS && withFFmpeg);
+  fill(element('rtmp'), withOBS ? settings(name) : []);
+  fill(element('commands'), withFFmpeg ? commands(name) : []);
+}
+
+// hint says what a publisher needs beside the lines. why is the obstacle.
+function hint(why) {
+  if (why) return rtmpWorks() ? `Only RTMP takes streams here. ${why}` : why;
+  if (policy === 'token') return 'Put the token that the server was started with (--publish-token) in the place of TOKEN.';
+  if (rtmp && !rtmpWorks()) return 'RTMP takes no streams: other machines can reach it, and the server was started without --publish-token.';
+  return '';
 }
 
 // update takes the names that are live, and what the server says of itself.
 export function update(names, server) {
   taken = new Set(names);
   policy = server.publish ?? '';
-  const off = obstacle() !== '';
-  const near = server.loopback && here;
-  write(element('publish-note'), off ? '' : `With ffmpeg, ${near ? 'on the machine that the server runs on' : 'from any machine that reaches this one'}`);
+  rtmp = address.rtmp(server);
+  const off = obstacle() !== '' && !rtmpWorks();
+  const near = address.here && server.loopback;
+  write(element('publish-note'), off ? '' : `With ${rtmpWorks() ? 'OBS or ffmpeg' : 'ffmpeg'}, ${near ? 'on the machine that the server runs on' : 'from any machine that reaches this one'}`);
   element('empty-how').hidden = off;
   refresh();
 }

@@ -1,5 +1,6 @@
 // The stage: the player with the figures of the stream that it plays, and how to watch that one elsewhere.
 
+import * as address from './address.js';
 import * as format from './format.js';
 import * as player from './player.js';
 import { fill, write } from './copyable.js';
@@ -11,17 +12,18 @@ const watch = document.getElementById('watch');
 const watchHint = document.getElementById('watch-hint');
 
 // show puts the named stream on the stage; '' leaves the stage empty. stream is what the server said of it, undefined if
-// it is not live, and read what a reader outside this browser needs: open or token.
-export function show(name, stream, read) {
+// it is not live, and server what the server said of itself.
+export function show(name, stream, server) {
   stage.hidden = name === '';
   player.follow(name, obstacle(stream));
   if (!name) return;
   write(title, name);
-  write(badge, stream ? 'Live' : 'Not live');
-  badge.classList.toggle('off', !stream);
+  const waits = stream?.waiting_seconds > 0;
+  write(badge, waits ? 'Waiting for its publisher' : stream ? 'Live' : 'Not live');
+  badge.classList.toggle('off', !stream || waits);
   showFacts(stream);
-  fill(watch, watchLines(name, stream, read));
-  write(watchHint, read === 'token' ? 'Put the token that the server was started with (--read-token) in the place of READ_TOKEN.' : '');
+  fill(watch, watchLines(name, stream, server));
+  write(watchHint, server.read === 'token' ? 'Put the token that the server was started with (--read-token) in the place of READ_TOKEN.' : '');
 }
 
 // scrollTo brings the stage into view.
@@ -38,14 +40,17 @@ function obstacle(stream) {
 }
 
 // watchLines says how to watch a stream, also one that is still to come.
-function watchLines(name, stream, read) {
-  const address = (form) => player.address(name, form) + (read === 'token' ? '?token=READ_TOKEN' : '');
-  const quoted = (form) => (read === 'token' ? `"${address(form)}"` : address(form)); // shells expand a question mark
+function watchLines(name, stream, server) {
+  const token = server.read === 'token' ? '?token=READ_TOKEN' : '';
+  const full = (form) => address.http(name, form) + token;
+  const quoted = (form) => (token ? `"${full(form)}"` : full(form)); // shells expand a question mark
+  const rtmp = address.rtmp(server);
   if (stream && stream.format !== 'flv') return [{ label: 'Read it from a program', text: `curl -N ${quoted('')}` }];
   return [
-    { label: 'In a browser', text: address('.mp4') },
+    { label: 'In a browser', text: full('.mp4') },
     { label: 'With ffplay', text: `ffplay -fflags nobuffer ${quoted('.flv')}` },
     { label: 'With VLC', text: `vlc ${quoted('.flv')}` },
+    ...(rtmp ? [{ label: 'By RTMP', text: `${rtmp.address}/${encodeURIComponent(name)}${token}` }] : []),
   ];
 }
 
@@ -55,13 +60,32 @@ function facts(stream) {
     ['Video', stream.video || '–'],
     ['Audio', stream.audio || '–'],
     ['Rate', format.rate(stream.bits_per_second)],
-    ['Viewers', format.count(stream.viewers) + (stream.viewers_mp4 > 0 ? `, ${format.count(stream.viewers_mp4)} as MP4` : '')],
+    ['Viewers', format.count(stream.viewers) + part(stream.viewers_mp4, 'as MP4') + part(stream.viewers_rtmp, 'by RTMP')],
     ['Slowest viewer', stream.viewers > 0 ? `${format.lag(stream.lag_seconds_max)} behind` : '–'],
     ['Frames lost', format.count(stream.frames_lost)],
     ['Live for', format.duration(stream.uptime_seconds)],
     ['Kept for latecomers', format.bytes(stream.kept_bytes) + tooLong(stream.groups_cut)],
     ...(stream.publisher ? [['Published by', stream.publisher]] : []), // other machines are not told
+    ...comings(stream),
   ];
+}
+
+// part says how many of the viewers watch in one way, if there are any.
+function part(n, how) {
+  return n > 0 ? `, ${format.count(n)} ${how}` : '';
+}
+
+// comings says how often the stream got another publisher, and how long it has been without one.
+function comings(stream) {
+  const list = [];
+  if (stream.waiting_seconds > 0) list.push(['Without a publisher for', format.duration(stream.waiting_seconds)]);
+  if (stream.returns > 0) list.push(['Publisher came back', times(stream.returns)]);
+  if (stream.takeovers > 0) list.push(['Publisher replaced', times(stream.takeovers)]);
+  return list;
+}
+
+function times(n) {
+  return n === 1 ? 'once' : `${format.count(n)} times`;
 }
 
 // tooLong warns that latecomers have to wait.

@@ -13,6 +13,7 @@ const samples = 60; // one a second
 // codecs says what a stream is made of.
 export function codecs(stream) {
   const parts = [stream.video, stream.audio].filter(Boolean);
+  if (stream.waiting_seconds > 0) parts.push('waiting for its publisher');
   if (parts.length > 0) return parts.join(' · ');
   return stream.format === 'flv' ? 'no pictures yet' : 'bytes, relayed as they are';
 }

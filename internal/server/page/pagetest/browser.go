@@ -34,7 +34,8 @@ func Browser(t testing.TB) (context.Context, *Console) {
 	path := need.Program(t, "chromium", "chromium-browser", "google-chrome", "headless-shell")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
-		chromedp.NoSandbox, // it has none as root and in most containers, and sees nothing but our own page
+		chromedp.NoSandbox,        // it has none as root and in most containers, and sees nothing but our own page
+		chromedp.IgnoreCertErrors, // those of test servers
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),

@@ -1,0 +1,223 @@
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/bench/rtmp"
+	"github.com/millrace-io/millrace/internal/load"
+)
+
+// Relays that come from other languages' registries. They are installed once, into the user's cache directory.
+const (
+	nodeVersion = "4.4.3"
+	xiuVersion  = "0.14.0"
+)
+
+// installTime bounds an installation. Cargo builds some 400 crates for xiu.
+const installTime = 30 * time.Minute
+
+// cached returns the path of a file of a package in the cache directory.
+func cached(pkg, file string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("%s %w: %w", pkg, measure.ErrMissing, err)
+	}
+	return filepath.Join(cache, "millrace-bench", pkg, file), nil
+}
+
+// install has a command fill a directory for a package, which is then at cached, unless the file is there already. What
+// goes wrong is a measure.ErrMissing: a registry may be out of reach.
+func install(ctx context.Context, pkg, file string, command func(dir string) []string) error {
+	path, err := cached(pkg, file)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	dir, err := cached(pkg, "")
+	if err != nil {
+		return err
+	}
+	part := dir + ".part"
+	line := command(part)
+	if _, err := exec.LookPath(line[0]); err != nil {
+		return fmt.Errorf("%s %w: %w", pkg, measure.ErrMissing, err)
+	}
+	if err := os.RemoveAll(part); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "relay: %s installs %s to %s, once\n", line[0], pkg, dir)
+	ctx, cancel := context.WithTimeout(ctx, installTime)
+	defer cancel()
+	if msg, err := exec.CommandContext(ctx, line[0], line[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %w: %s: %w: %s", pkg, measure.ErrMissing, line[0], err, msg[max(0, len(msg)-1000):])
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return os.Rename(part, dir)
+}
+
+// ports returns n ports of loopback at which no server listens.
+func ports(n int) (all []json.Number, err error) {
+	for range n {
+		addr, err := measure.FreeAddr()
+		if err != nil {
+			return nil, err
+		}
+		_, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, json.Number(port))
+	}
+	return all, nil
+}
+
+// node is Node-Media-Server with its defaults, but for the console, the passwords, recordings and protocols other than RTMP.
+func node() contender {
+	const (
+		pkg = "node-media-server-" + nodeVersion
+		app = "node_modules/node-media-server/bin/app.js"
+	)
+	return contender{
+		name: "node-media-server " + nodeVersion, in: rtmpName, out: rtmpName,
+		prepare: func(ctx context.Context) error {
+			if _, err := measure.Find("node", "nodejs npm"); err != nil {
+				return err
+			}
+			return install(ctx, pkg, app, func(dir string) []string {
+				return []string{"npm", "install", "--no-audit", "--no-fund", "--prefix", dir, "node-media-server@" + nodeVersion}
+			})
+		},
+		start: func(ctx context.Context, dir string, c load.Config) (*running, error) {
+			port, err := ports(1)
+			if err != nil {
+				return nil, err
+			}
+			config, err := json.Marshal(map[string]any{
+				"bind":   "127.0.0.1",
+				"rtmp":   map[string]any{"port": port[0]},
+				"auth":   map[string]any{"play": false, "publish": false},
+				"store":  map[string]any{"path": filepath.Join(dir, "data")},
+				"record": map[string]any{"auto": false},
+			})
+			if err != nil {
+				return nil, err
+			}
+			conf := filepath.Join(dir, "node.json")
+			if err := os.WriteFile(conf, config, 0o644); err != nil {
+				return nil, err
+			}
+			path, err := cached(pkg, app)
+			if err != nil {
+				return nil, err
+			}
+			addr := "127.0.0.1:" + port[0].String()
+			s, err := measure.StartServer(ctx, addr, exec.Command("node", path, "--no-admin", "-c", conf))
+			c.Protocol = &rtmp.Server{Addr: addr}
+			return &running{s, c}, err
+		},
+	}
+}
+
+// xiuConf is the example config_rtmp.toml, without a log. The API cannot be switched off.
+const xiuConf = `[rtmp]
+enabled = true
+port = %s
+
+[httpapi]
+port = %s
+
+[authsecret]
+key = ""
+password = ""
+
+[log]
+level = "off"
+`
+
+// xiu is the server of that name, in Rust.
+func xiu() contender {
+	const (
+		pkg = "xiu-" + xiuVersion
+		bin = "bin/xiu"
+	)
+	return contender{
+		name: "xiu " + xiuVersion, in: rtmpName, out: rtmpName,
+		prepare: func(ctx context.Context) error {
+			return install(ctx, pkg, bin, func(dir string) []string {
+				return []string{"cargo", "install", "--quiet", "--root", dir, "--version", xiuVersion, "xiu"}
+			})
+		},
+		start: func(ctx context.Context, dir string, c load.Config) (*running, error) {
+			port, err := ports(2)
+			if err != nil {
+				return nil, err
+			}
+			conf := filepath.Join(dir, "xiu.toml")
+			if err := os.WriteFile(conf, fmt.Appendf(nil, xiuConf, port[0], port[1]), 0o644); err != nil {
+				return nil, err
+			}
+			path, err := cached(pkg, bin)
+			if err != nil {
+				return nil, err
+			}
+			addr := "127.0.0.1:" + port[0].String()
+			s, err := measure.StartServer(ctx, addr, exec.Command(path, "-c", conf))
+			c.Protocol = patient{&rtmp.Server{Addr: addr}}
+			return &running{s, c}, err
+		},
+	}
+}
+
+// patient is a server that agrees to send a stream which is not there yet, and hangs up then. Its viewers come again until
+// something has come.
+type patient struct{ load.Protocol }
+
+// patience is the time between two attempts.
+const patience = 100 * time.Millisecond
+
+// Watch implements load.Protocol.
+func (p patient) Watch(ctx context.Context, name string) (load.Subscription, error) {
+	for {
+		s, err := p.Protocol.Watch(ctx, name)
+		if err == nil {
+			begun := &begunSubscription{Subscription: s, waits: true}
+			if err := s.Next(&begun.first); err == nil {
+				return begun, nil
+			}
+			s.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(patience):
+		}
+	}
+}
+
+// A begunSubscription has its first arrival.
+type begunSubscription struct {
+	load.Subscription
+	first load.Arrival
+	waits bool // first, for Next
+}
+
+// Next implements load.Subscription.
+func (s *begunSubscription) Next(a *load.Arrival) error {
+	if s.waits {
+		*a, s.waits = s.first, false
+		return nil
+	}
+	return s.Subscription.Next(a)
+}

@@ -1,0 +1,255 @@
+package rtmp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Values of AMF0 are nil, bool, float64, string, [Object], and []any for strict arrays. ParseAMF reads ECMA arrays and
+// typed objects as Objects, dates as float64, XML as string, and undefined, references and unsupported values as nil.
+
+// An Object is a list of named values, in order.
+type Object []Property
+
+// A Property is one value of an Object.
+type Property struct {
+	Name  string
+	Value any
+}
+
+// Get returns the first value of that name, or nil.
+func (o Object) Get(name string) any {
+	for _, p := range o {
+		if p.Name == name {
+			return p.Value
+		}
+	}
+	return nil
+}
+
+// text returns the string of that name, or "".
+func (o Object) text(name string) string {
+	s, _ := o.Get(name).(string)
+	return s
+}
+
+// Markers of AMF0.
+const (
+	amfNumber      = 0
+	amfBoolean     = 1
+	amfString      = 2
+	amfObject      = 3
+	amfNull        = 5
+	amfUndefined   = 6
+	amfReference   = 7
+	amfECMAArray   = 8
+	amfEnd         = 9 // of an object, behind an empty name
+	amfStrictArray = 10
+	amfDate        = 11
+	amfLongString  = 12
+	amfUnsupported = 13
+	amfXML         = 15
+	amfTypedObject = 16
+)
+
+const (
+	// maxAMFDepth bounds objects within objects: a command has one level, metadata rarely three.
+	maxAMFDepth = 16
+	// maxAMFValues bounds the values of one message: connect has a dozen, metadata of many tracks a hundred.
+	maxAMFValues = 1 << 10
+)
+
+var errAMF = errors.New("rtmp: AMF0 ends early, or has a marker that is not known")
+
+// AppendAMF appends values to b. It panics on a value that is not nil, bool, int, float64, string, Object or []any, and on
+// a name above 65535 bytes.
+func AppendAMF(b []byte, values ...any) []byte {
+	for _, v := range values {
+		switch v := v.(type) {
+		case nil:
+			b = append(b, amfNull)
+		case bool:
+			b = append(b, amfBoolean, 0)
+			if v {
+				b[len(b)-1] = 1
+			}
+		case int:
+			b = AppendAMF(b, float64(v))
+		case float64:
+			b = binary.BigEndian.AppendUint64(append(b, amfNumber), math.Float64bits(v))
+		case string:
+			if len(v) > math.MaxUint16 {
+				b = binary.BigEndian.AppendUint32(append(b, amfLongString), uint32(len(v)))
+				b = append(b, v...)
+				break
+			}
+			b = appendName(append(b, amfString), v)
+		case Object:
+			b = append(b, amfObject)
+			for _, p := range v {
+				b = AppendAMF(appendName(b, p.Name), p.Value)
+			}
+			b = append(b, 0, 0, amfEnd)
+		case []any:
+			b = binary.BigEndian.AppendUint32(append(b, amfStrictArray), uint32(len(v)))
+			b = AppendAMF(b, v...)
+		default:
+			panic(fmt.Sprintf("rtmp: AppendAMF of a %T", v))
+		}
+	}
+	return b
+}
+
+func appendName(b []byte, name string) []byte {
+	if len(name) > math.MaxUint16 {
+		panic(fmt.Sprintf("rtmp: AppendAMF of a name of %d bytes", len(name)))
+	}
+	return append(binary.BigEndian.AppendUint16(b, uint16(len(name))), name...)
+}
+
+// ParseAMF returns the values in p, which it borrows. With an error it returns those in front of the fault, too: some
+// clients send commands whose last arguments are damaged. The error is a *LimitError for objects more than 16 deep and
+// for more than 1024 values.
+func ParseAMF(p []byte) ([]any, error) {
+	var list []any
+	parser := amfParser{rest: p}
+	for len(parser.rest) > 0 {
+		v, err := parser.value(0)
+		if err != nil {
+			return list, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+// An amfParser takes values from the front of rest.
+type amfParser struct {
+	rest  []byte
+	count int // values so far
+}
+
+// take returns the next n bytes, or nil if there are not so many.
+func (a *amfParser) take(n int) []byte {
+	if n < 0 || n > len(a.rest) {
+		return nil
+	}
+	p := a.rest[:n:n]
+	a.rest = a.rest[n:]
+	return p
+}
+
+// number takes a number of n bytes.
+func (a *amfParser) number(n int) (v uint64, ok bool) {
+	p := a.take(n)
+	for _, b := range p {
+		v = v<<8 | uint64(b)
+	}
+	return v, p != nil
+}
+
+// text takes a string whose length stands in front of it in n bytes.
+func (a *amfParser) text(n int) (string, error) {
+	size, ok := a.number(n)
+	if !ok || size > uint64(len(a.rest)) {
+		return "", errAMF
+	}
+	return string(a.take(int(size))), nil
+}
+
+// value takes a value that is depth objects deep.
+func (a *amfParser) value(depth int) (any, error) {
+	if a.count++; a.count > maxAMFValues {
+		return nil, &LimitError{What: "AMF values of one message", Have: int64(a.count), Limit: maxAMFValues}
+	}
+	if depth > maxAMFDepth {
+		return nil, &LimitError{What: "depth of AMF objects", Have: int64(depth), Limit: maxAMFDepth}
+	}
+	marker := a.take(1)
+	if marker == nil {
+		return nil, errAMF
+	}
+	switch marker[0] {
+	case amfNumber:
+		v, ok := a.number(8)
+		return math.Float64frombits(v), errUnless(ok)
+	case amfBoolean:
+		v, ok := a.number(1)
+		return v != 0, errUnless(ok)
+	case amfString:
+		return a.text(2)
+	case amfLongString, amfXML:
+		return a.text(4)
+	case amfNull, amfUndefined, amfUnsupported:
+		return nil, nil
+	case amfReference:
+		_, ok := a.number(2)
+		return nil, errUnless(ok)
+	case amfDate: // and a time zone of two bytes
+		v, _ := a.number(8)
+		_, ok := a.number(2)
+		return math.Float64frombits(v), errUnless(ok)
+	case amfTypedObject:
+		if _, err := a.text(2); err != nil {
+			return nil, err
+		}
+		return a.object(depth)
+	case amfECMAArray: // how many there are is not to be relied on
+		if _, ok := a.number(4); !ok {
+			return nil, errAMF
+		}
+		return a.object(depth)
+	case amfObject:
+		return a.object(depth)
+	case amfStrictArray:
+		return a.array(depth)
+	}
+	return nil, errAMF
+}
+
+func errUnless(ok bool) error {
+	if ok {
+		return nil
+	}
+	return errAMF
+}
+
+// object takes properties up to the end of an object.
+func (a *amfParser) object(depth int) (any, error) {
+	var o Object
+	for len(a.rest) > 0 { // some senders let an object end with the message
+		if len(a.rest) >= 3 && a.rest[0] == 0 && a.rest[1] == 0 && a.rest[2] == amfEnd {
+			a.take(3)
+			return o, nil
+		}
+		name, err := a.text(2)
+		if err != nil {
+			return nil, err
+		}
+		v, err := a.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		o = append(o, Property{name, v})
+	}
+	return o, nil
+}
+
+// array takes the elements of a strict array. What it allocates follows the elements, not their number.
+func (a *amfParser) array(depth int) (any, error) {
+	n, ok := a.number(4)
+	if !ok {
+		return nil, errAMF
+	}
+	list := []any{}
+	for range n {
+		v, err := a.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}

@@ -1,0 +1,134 @@
+package rtmp
+
+import "io"
+
+// A client calls the server by name: command(name, transaction, object or nil, arguments...). The answer is a command
+// _result with the same transaction. What happens to a stream is said by onStatus.
+
+// obey does what the command in body asks for. It returns io.EOF when the client has ended its stream.
+func (c *ServerConn) obey() error {
+	if c.body.Len() == 0 {
+		return nil
+	}
+	values, _ := ParseAMF(c.body.Bytes()) // with a fault there are the values in front of it
+	c.body.Release()
+	name, _ := at(values, 0).(string)
+	transaction, _ := at(values, 1).(float64)
+	object, _ := at(values, 2).(Object)
+	switch name {
+	case "connect":
+		c.connect = object
+		c.answerConnect(transaction)
+	case "createStream":
+		c.result(transaction, nil, Stream)
+	case "FCPublish":
+		c.fcPublish = true
+		c.result(transaction, nil, nil)
+	case "getStreamLength":
+		c.result(transaction, nil, 0)
+	case "publish", "play":
+		streamName, _ := at(values, 3).(string)
+		if c.request != nil {
+			c.call(Stream, "onStatus", 0, nil, status("error", "NetStream.Failed", "a connection carries one stream here"))
+			break
+		}
+		c.request = newRequest(name == "publish", c.connect, streamName)
+	case "pause":
+		if paused, ok := at(values, 3).(bool); ok {
+			c.setPaused(paused)
+		}
+	case "seek":
+		c.status("NetStream.Seek.Notify", "a live stream has one place to be at")
+	case "FCUnpublish", "deleteStream", "closeStream":
+		return c.endStream(name, transaction)
+	default: // releaseStream, _checkbw, and whatever else wants an answer before its caller goes on
+		if transaction != 0 && name != "_result" && name != "_error" && name != "" {
+			c.result(transaction, nil, nil)
+		}
+	}
+	return c.flush()
+}
+
+// at returns values[i], or nil.
+func at(values []any, i int) any {
+	if i < len(values) {
+		return values[i]
+	}
+	return nil
+}
+
+// answerConnect tells the client what to expect of this side.
+func (c *ServerConn) answerConnect(transaction float64) {
+	const dynamic = 2 // kind of a bandwidth limit
+	c.enc.appendNumber(&c.out, TypeWindowSize, windowSize)
+	c.enc.appendControl(&c.out, TypeSetPeerBandwidth, []byte{windowSize >> 24, windowSize >> 16 & 0xff, windowSize >> 8 & 0xff, windowSize & 0xff, dynamic})
+	c.enc.SetChunkSize(&c.out, c.maxMessage)
+	server := Object{{"fmsVer", "FMS/3,5,7,7009"}, {"capabilities", 31}, {"mode", 1}}
+	info := status("status", "NetConnection.Connect.Success", "connected")
+	info = append(info, Property{"objectEncoding", 0})
+	if c.connect.Get("fourCcList") != nil || c.connect.Get("capsEx") != nil {
+		const multitrack, modEx = 2, 4
+		const forward = 4 // what comes is passed on, whatever the codec
+		anything := Object{{"*", forward}}
+		server = append(server, Property{"capsEx", multitrack | modEx}, Property{"fourCcList", []any{"*"}},
+			Property{"videoFourCcInfoMap", anything}, Property{"audioFourCcInfoMap", anything})
+	}
+	c.call(0, "_result", transaction, server, info)
+}
+
+// setPaused notes that a client that plays wants to pause, or to go on.
+func (c *ServerConn) setPaused(paused bool) {
+	if c.paused = paused; paused {
+		c.status("NetStream.Pause.Notify", "paused")
+		return
+	}
+	c.status("NetStream.Unpause.Notify", "going on with the newest pictures")
+}
+
+// endStream ends the stream of the request, if there is one.
+func (c *ServerConn) endStream(name string, transaction float64) error {
+	if c.request == nil {
+		if transaction != 0 {
+			c.result(transaction, nil, nil)
+		}
+		return c.flush()
+	}
+	if c.request.Publish {
+		if name == "FCUnpublish" {
+			c.call(0, "onFCUnpublish", 0, nil, status("status", "NetStream.Unpublish.Success", c.request.Path))
+		}
+		c.status("NetStream.Unpublish.Success", c.request.Path+" is not published any more")
+	}
+	_ = c.flush() // a client that goes away need not hear it
+	return io.EOF
+}
+
+// status returns the object of an onStatus.
+func status(level, code, description string) Object {
+	return Object{{"level", level}, {"code", code}, {"description", description}}
+}
+
+// status writes an onStatus about the stream of the request.
+func (c *ServerConn) status(code, description string) {
+	c.call(Stream, "onStatus", 0, nil, status("status", code, description))
+}
+
+// result answers a command.
+func (c *ServerConn) result(transaction float64, values ...any) {
+	c.call(0, "_result", transaction, values...)
+}
+
+// call writes a command on a message stream.
+func (c *ServerConn) call(stream uint32, name string, transaction float64, values ...any) {
+	m := Message{Type: TypeCommand, ChunkStream: commandChunks, Stream: stream}
+	if stream != 0 {
+		m.ChunkStream = statusChunks
+	}
+	c.enc.appendBytes(&c.out, m, AppendAMF(AppendAMF(nil, name, transaction), values...))
+}
+
+// data writes a data message on the stream of the request.
+func (c *ServerConn) data(values ...any) {
+	m := Message{Type: TypeData, ChunkStream: statusChunks, Stream: Stream}
+	c.enc.appendBytes(&c.out, m, AppendAMF(nil, values...))
+}

@@ -1,0 +1,361 @@
+package rtmp
+
+import (
+	"encoding/binary"
+	"io"
+
+	"github.com/millrace-io/millrace"
+)
+
+const (
+	// defaultChunkSize is what a peer sends until it says otherwise.
+	defaultChunkSize = 128
+
+	// copyBelow is the chunk size below which payloads of several chunks are copied together: a share of so few bytes
+	// costs more than copying them, and would keep a whole block.
+	copyBelow = 1 << 10
+
+	// maxChunkStreams bounds the chunk streams of a connection. Encoders and players use fewer than ten.
+	maxChunkStreams = 128
+
+	// maxHeader is the longest header of a chunk: number, fields, and extended timestamp.
+	maxHeader = 3 + 11 + 4
+)
+
+// A Decoder turns the chunks of one direction of a connection into messages. It belongs to one goroutine at a time.
+type Decoder struct {
+	// Invariants, between calls of Next:
+	//
+	//	1 ≤ chunk ≤ maxBody
+	//	unfinished = sum of the lengths of the streams' bodies ≤ 2·maxMessage
+	//	len(streams) ≤ maxChunkStreams
+	//	current == nil, or the header of its next chunk has been read, and left bytes of the payload have not
+
+	r          *millrace.Reader
+	maxMessage int
+	chunk      int
+	copyBelow  int
+	streams    map[int]*chunkStream
+	current    *chunkStream
+	left       int
+	unfinished int
+	received   uint64
+	progress   func() error // unless nil, called when a part of a payload has been read
+
+	aggregate struct { // the rest of an aggregate message
+		message Message
+		body    millrace.Chain
+		begun   bool
+		first   uint32 // timestamp of its first part
+	}
+}
+
+// A chunkStream is the last header of a chunk stream, and the message that is under way.
+type chunkStream struct {
+	header
+	unfinished bool // a chunk of the message has come, and others are to come
+	body       millrace.Chain
+}
+
+// A header is what a chunk says, and what it leaves to the chunk before.
+type header struct {
+	message  Message
+	delta    uint32 // what form 3 adds for a new message
+	field    uint32 // the last timestamp field: a time or a difference
+	extended bool   // it stood in four bytes of its own
+}
+
+// NewDecoder returns a Decoder that reads from r, which it borrows for as long as it is used. The Size of r is 18 or
+// more; that of [millrace.NewReader] is 4096. A message above maxMessage bytes is refused with a *LimitError.
+// [Decoder.Release] ends the life of unfinished messages.
+func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
+	return &Decoder{r: r, maxMessage: min(maxMessage, maxBody), chunk: defaultChunkSize, copyBelow: copyBelow,
+		streams: make(map[int]*chunkStream)}
+}
+
+// SetMaxMessage changes the limit of messages that begin from now on.
+func (d *Decoder) SetMaxMessage(n int) { d.maxMessage = min(n, maxBody) }
+
+// Received returns how many bytes have been read, for acknowledgements.
+func (d *Decoder) Received() uint64 { return d.received }
+
+// Release gives back what unfinished messages hold.
+func (d *Decoder) Release() {
+	for _, s := range d.streams {
+		s.body.Release()
+	}
+	d.aggregate.body.Release()
+	d.streams, d.current, d.unfinished = nil, nil, 0
+}
+
+// Next appends the body of the next message to dst, which owns it from then on. What Set Chunk Size and Abort say is
+// obeyed, and an aggregate message is taken apart: Next returns neither.
+//
+// The error is io.EOF if the connection ends between two messages, io.ErrUnexpectedEOF if it ends inside one, a
+// *LimitError, or one that says what is wrong with a header. With any error dst is as it was. An error of the source,
+// such as a deadline, loses nothing: call Next again.
+func (d *Decoder) Next(dst *millrace.Chain) (Message, error) {
+	for {
+		if d.aggregate.body.Len() > 0 {
+			return d.nextPart(dst)
+		}
+		s, err := d.nextChunk()
+		if err != nil {
+			return Message{}, err
+		}
+		if s.unfinished {
+			continue
+		}
+		d.unfinished -= s.body.Len()
+		switch s.message.Type {
+		case TypeSetChunkSize:
+			err = d.setChunkSize(&s.body)
+		case TypeAbort:
+			d.abort(&s.body)
+		case TypeAggregate:
+			d.aggregate.message, d.aggregate.begun = s.message, false
+			d.aggregate.body.Merge(&s.body)
+		default:
+			dst.Merge(&s.body)
+			return s.message, nil
+		}
+		if err != nil {
+			return Message{}, err
+		}
+	}
+}
+
+// nextChunk moves the next chunk to the body of its stream.
+func (d *Decoder) nextChunk() (*chunkStream, error) {
+	if d.current == nil {
+		s, err := d.nextHeader()
+		if err != nil {
+			return nil, err
+		}
+		d.current, d.left = s, min(d.chunk, s.message.Size-s.body.Len())
+	}
+	s := d.current
+	if have, limit := d.unfinished+d.left, 2*d.maxMessage; have > limit {
+		return nil, &LimitError{What: "bytes of unfinished messages", Have: int64(have), Limit: int64(limit)}
+	}
+	last := s.body.Len()+d.left == s.message.Size
+	copied := d.chunk < d.copyBelow && (s.unfinished || !last)
+	for d.left > 0 {
+		if err := d.readPart(&s.body, copied); err != nil {
+			return nil, err
+		}
+	}
+	d.current = nil
+	s.unfinished = !last
+	return s, nil
+}
+
+// readPart moves what has arrived of a payload to body, and waits if that is nothing. A payload that comes in small
+// parts, with deadlines in between, thus stays in the blocks that it fills.
+func (d *Decoder) readPart(body *millrace.Chain, copied bool) error {
+	if _, err := d.peek(1); err != nil {
+		return err
+	}
+	n := min(d.left, d.r.Buffered())
+	if copied {
+		n = min(n, d.r.Size())
+		p, err := d.peek(n)
+		if err != nil {
+			return err
+		}
+		body.AppendCopy(p)
+		_, _ = d.r.Discard(n)
+	} else if err := d.r.ReadChain(body, n); err != nil {
+		return noEOF(err)
+	}
+	d.left -= n
+	d.received += uint64(n)
+	d.unfinished += n
+	if d.progress == nil {
+		return nil
+	}
+	return d.progress()
+}
+
+// nextHeader reads the header of a chunk and whatever else stands before its payload.
+func (d *Decoder) nextHeader() (*chunkStream, error) {
+	first, err := d.r.Peek(1)
+	if err != nil {
+		if err == io.EOF && d.unfinished > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, err
+	}
+	form, id, at := first[0]>>6, int(first[0]&0x3f), 1
+	if id < firstChunkStream {
+		at += 1 + id // one more byte, or two
+	}
+	fields := [4]int{11, 7, 3, 0}[form]
+	h, err := d.peek(at + fields)
+	if err != nil {
+		return nil, err
+	}
+	if at > 1 {
+		id = 64 + int(h[1])
+	}
+	if at > 2 {
+		id += int(h[2]) << 8
+	}
+	s, known := d.streams[id]
+	if !known {
+		if len(d.streams) == maxChunkStreams {
+			return nil, &LimitError{What: "chunk streams", Have: maxChunkStreams + 1, Limit: maxChunkStreams}
+		}
+		// It may begin with any form of header. What is left out is 0.
+		s = &chunkStream{header: header{message: Message{ChunkStream: id}}}
+	}
+	if s.unfinished && form != 3 {
+		return nil, errNestedHeader
+	}
+	next := s.header // s is changed when all of the header has come
+	if h = h[at:]; form < 3 {
+		next.field = uint32(h[0])<<16 | uint32(h[1])<<8 | uint32(h[2])
+		next.extended = next.field == extended
+	}
+	if form < 2 {
+		next.message.Size = int(h[3])<<16 | int(h[4])<<8 | int(h[5])
+		next.message.Type = Type(h[6])
+	}
+	if form == 0 {
+		next.message.Stream = binary.LittleEndian.Uint32(h[7:])
+	}
+	at += fields
+	if next.extended {
+		n, err := d.peekExtended(&next, form, at)
+		if err != nil {
+			return nil, err
+		}
+		at += n
+	}
+	if !s.unfinished {
+		next.begin(form)
+		if n := next.message.Size; n > d.maxMessage {
+			return nil, &LimitError{What: "bytes of one message", Have: int64(n), Limit: int64(d.maxMessage)}
+		}
+	}
+	_, _ = d.r.Discard(at)
+	d.received += uint64(at)
+	s.header = next
+	if !known {
+		d.streams[id] = s
+	}
+	return s, nil
+}
+
+// peekExtended looks at the four bytes behind at, which hold the timestamp field of a header. It returns how many of them
+// belong to the header: in front of a chunk with form 3 some senders repeat them, and others do not.
+func (d *Decoder) peekExtended(next *header, form byte, at int) (n int, err error) {
+	if form < 3 {
+		p, err := d.peek(at + 4)
+		if err != nil {
+			return 0, err
+		}
+		next.field = binary.BigEndian.Uint32(p[at:])
+		return 4, nil
+	}
+	// A sender repeats the field, or gives the time of the message. Anything else is payload. To look no further than it
+	// takes matters at the end of a message: nothing may follow it for a long time.
+	var field, time [4]byte
+	binary.BigEndian.PutUint32(field[:], next.field)
+	binary.BigEndian.PutUint32(time[:], next.message.Timestamp)
+	for n := 1; n <= 4; n++ {
+		p, err := d.peek(at + n)
+		if err != nil {
+			return 0, err
+		}
+		if got := string(p[at:]); got != string(field[:n]) && got != string(time[:n]) {
+			return 0, nil
+		}
+	}
+	return 4, nil
+}
+
+// begin moves the clock to a message that begins.
+func (h *header) begin(form byte) {
+	if form < 3 {
+		h.delta = h.field // for a message that follows with form 3: after form 0 it is the time itself, as specified
+	}
+	if form == 0 {
+		h.message.Timestamp = 0
+	}
+	h.message.Timestamp += h.delta
+}
+
+// peek is Peek inside a chunk.
+func (d *Decoder) peek(n int) ([]byte, error) {
+	p, err := d.r.Peek(n)
+	return p, noEOF(err)
+}
+
+// noEOF turns io.EOF, which stands for an end between two messages, into io.ErrUnexpectedEOF.
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// setChunkSize obeys the message of that name.
+func (d *Decoder) setChunkSize(body *millrace.Chain) error {
+	defer body.Release()
+	v, ok := uint32Of(body)
+	if !ok || v < 1 || v > 1<<31-1 {
+		return errChunkSize
+	}
+	d.chunk = int(min(v, maxBody)) // a longer one is no different
+	return nil
+}
+
+// abort obeys the message of that name: what has come of a message is forgotten.
+func (d *Decoder) abort(body *millrace.Chain) {
+	defer body.Release()
+	id, ok := uint32Of(body)
+	if s := d.streams[int(id)]; ok && s != nil && s.unfinished {
+		d.unfinished -= s.body.Len()
+		s.body.Release()
+		s.unfinished = false
+	}
+}
+
+// uint32Of returns the number that body begins with.
+func uint32Of(body *millrace.Chain) (v uint32, ok bool) {
+	var b [4]byte
+	if body.Len() < len(b) {
+		return 0, false
+	}
+	body.CopyTo(b[:])
+	return binary.BigEndian.Uint32(b[:]), true
+}
+
+// nextPart takes the next part of an aggregate message: an FLV tag, whose last four bytes may be missing at the end.
+func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
+	const head, tail = 11, 4
+	a := &d.aggregate
+	var h [head]byte
+	n := a.body.CopyTo(h[:])
+	size := int(h[1])<<16 | int(h[2])<<8 | int(h[3])
+	if n < head || a.body.Len()-head < size {
+		a.body.Release()
+		return Message{}, errAggregate
+	}
+	at := uint32(h[7])<<24 | uint32(h[4])<<16 | uint32(h[5])<<8 | uint32(h[6])
+	if !a.begun {
+		a.begun, a.first = true, at
+	}
+	m := a.message
+	switch Type(h[0]) {
+	case TypeSetChunkSize, TypeAbort, TypeAggregate: // which Next does not return
+		a.body.Release()
+		return Message{}, errPart
+	}
+	m.Type, m.Size, m.Timestamp = Type(h[0]), size, m.Timestamp+at-a.first
+	a.body.Discard(head)
+	a.body.Cut(dst, size)
+	a.body.Discard(min(tail, a.body.Len()))
+	return m, nil
+}

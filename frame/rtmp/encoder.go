@@ -1,0 +1,122 @@
+package rtmp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/millrace-io/millrace"
+)
+
+// headerBlock is the block that headers are built in: room for 85 of 12 bytes.
+const headerBlock = 1 << 10
+
+// An Encoder turns messages into chunks: it builds headers and puts bodies behind them by reference. Headers are
+// complete, with the absolute time, so that what one Encoder has made can be sent to any number of peers, each of which
+// may begin with any message. The headers share blocks.
+//
+// The zero Encoder is ready and makes chunks of 128 bytes, as peers expect until they are told otherwise. Release gives
+// back its block.
+type Encoder struct {
+	chunk int // 0: defaultChunkSize
+	room  millrace.Draft
+}
+
+// SetChunkSize appends the message that announces chunks of n bytes, 1 to 16777215, and makes such chunks from then on.
+func (e *Encoder) SetChunkSize(dst *millrace.Chain, n int) {
+	if n < 1 || n > maxBody {
+		panic(fmt.Sprintf("rtmp: SetChunkSize(%d): from 1 to %d bytes", n, maxBody))
+	}
+	e.appendNumber(dst, TypeSetChunkSize, uint32(n))
+	e.chunk = n
+}
+
+// Append appends a message to dst, which owns it from then on. It takes ownership of body, which is left empty, even if
+// it returns an error: a *LimitError for a body above 16777215 bytes. The length of the body counts, and not m.Size.
+func (e *Encoder) Append(dst *millrace.Chain, m Message, body *millrace.Chain) error {
+	if m.ChunkStream < firstChunkStream || m.ChunkStream > maxChunkStream {
+		body.Release()
+		return fmt.Errorf("rtmp: chunk stream %d: from %d to %d", m.ChunkStream, firstChunkStream, maxChunkStream)
+	}
+	n := body.Len()
+	if n > maxBody {
+		body.Release()
+		return &LimitError{What: "bytes of one message (the protocol's 24 bits)", Have: int64(n), Limit: maxBody}
+	}
+	chunk := e.chunk
+	if chunk == 0 {
+		chunk = defaultChunkSize
+	}
+	var room [maxHeader]byte
+	h := appendNumber(room[:0], 0, m.ChunkStream)
+	short := min(m.Timestamp, extended)
+	h = append(h, byte(short>>16), byte(short>>8), byte(short), byte(n>>16), byte(n>>8), byte(n), byte(m.Type))
+	h = binary.LittleEndian.AppendUint32(h, m.Stream)
+	if short == extended {
+		h = binary.BigEndian.AppendUint32(h, m.Timestamp)
+	}
+	e.put(dst, h)
+	for n > chunk {
+		body.Cut(dst, chunk)
+		n -= chunk
+		h := appendNumber(room[:0], 3, m.ChunkStream)
+		if short == extended {
+			h = binary.BigEndian.AppendUint32(h, m.Timestamp)
+		}
+		e.put(dst, h)
+	}
+	dst.Merge(body)
+	return nil
+}
+
+// Release gives back the Encoder's block. What was appended lives on.
+func (e *Encoder) Release() { e.room.Release() }
+
+// put appends a header.
+func (e *Encoder) put(dst *millrace.Chain, h []byte) {
+	if len(e.room.Bytes()) < len(h) {
+		e.room.Release()
+		e.room = millrace.DefaultPool().Get(headerBlock)
+	}
+	r := e.room.Cut(copy(e.room.Bytes(), h))
+	dst.Append(&r)
+}
+
+// appendNumber appends the first field of a header: its form and the number of the chunk stream.
+func appendNumber(b []byte, form byte, id int) []byte {
+	switch {
+	case id < 64:
+		return append(b, form<<6|byte(id))
+	case id < 64+256:
+		return append(b, form<<6, byte(id-64))
+	}
+	return append(b, form<<6|1, byte(id-64), byte((id-64)>>8))
+}
+
+// appendNumber appends a protocol control message of one number.
+func (e *Encoder) appendNumber(dst *millrace.Chain, t Type, v uint32) {
+	e.appendControl(dst, t, binary.BigEndian.AppendUint32(nil, v))
+}
+
+// appendControl appends a protocol control message.
+func (e *Encoder) appendControl(dst *millrace.Chain, t Type, p []byte) {
+	e.appendBytes(dst, Message{Type: t, ChunkStream: controlChunks}, p)
+}
+
+// appendBytes appends a message with a copy of p.
+func (e *Encoder) appendBytes(dst *millrace.Chain, m Message, p []byte) {
+	var body millrace.Chain
+	body.AppendCopy(p)
+	if err := e.Append(dst, m, &body); err != nil {
+		panic(err) // the caller's messages are short, and of its own chunk streams
+	}
+}
+
+// Chunk streams of this side. Each kind of message has its own, so that one does not wait for another.
+const (
+	controlChunks = 2
+	commandChunks = 3
+	statusChunks  = 5
+	AudioChunks   = 4 // for sound
+	VideoChunks   = 6 // for pictures
+	DataChunks    = 7 // for metadata
+)

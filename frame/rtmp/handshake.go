@@ -1,0 +1,117 @@
+package rtmp
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// A handshake is three messages in each direction: C0 and S0, a version of one byte; C1 and S1, 1536 bytes of which most
+// are random; C2 and S2, which repeat what the peer has sent. A client that plays Flash's part puts a digest into C1 and
+// expects S1 and S2 to have digests as well.
+const (
+	handshakeSize = 1536
+	digestSize    = sha256.Size
+	rtmpVersion   = 3
+	rtmpeVersions = "\x06\x08" // encrypted
+)
+
+// The secrets of Flash, which everybody knows: the first 30 or 36 bytes, and all of them.
+var (
+	secretTail = []byte("\xf0\xee\xc2\x4a\x80\x68\xbe\xe8\x2e\x00\xd0\xd1\x02\x9e\x7e\x57" +
+		"\x6e\xec\x5d\x2d\x29\x80\x6f\xab\x93\xb8\xe6\x36\xcf\xeb\x31\xae")
+	playerSecret = []byte("Genuine Adobe Flash Player 001")
+	serverSecret = []byte("Genuine Adobe Flash Media Server 001")
+)
+
+// answerHandshake reads C0 and C1 and returns S0, S1 and S2. C2 is not checked; it is read when the client's first message
+// is.
+func answerHandshake(r io.Reader) ([]byte, error) {
+	c := make([]byte, 1+handshakeSize)
+	if _, err := io.ReadFull(r, c[:1]); err != nil {
+		return nil, err
+	}
+	if err := checkVersion(c[0]); err != nil {
+		return nil, err
+	}
+	if _, err := io.ReadFull(r, c[1:]); err != nil {
+		return nil, noEOF(err)
+	}
+	c1 := c[1:]
+	s := make([]byte, 1+2*handshakeSize)
+	s[0] = rtmpVersion
+	s1, s2 := s[1:1+handshakeSize], s[1+handshakeSize:]
+	_, _ = rand.Read(s1[8:]) // it never fails
+	at, ok := findDigest(c1)
+	if !ok {
+		copy(s2, c1)
+		return s, nil
+	}
+	copy(s1[4:], "\x04\x05\x00\x01") // a version that has digests
+	putDigest(s1, digestAt(s1, at.base))
+	key := hmacOf(slices.Concat(serverSecret, secretTail), c1[at.digest:at.digest+digestSize])
+	last := handshakeSize - digestSize
+	_, _ = rand.Read(s2[:last])
+	copy(s2[last:], hmacOf(key, s2[:last]))
+	return s, nil
+}
+
+// checkVersion says what a first byte is that RTMP does not begin with.
+func checkVersion(v byte) error {
+	switch {
+	case v == rtmpVersion:
+		return nil
+	case bytes.IndexByte([]byte(rtmpeVersions), v) >= 0:
+		return fmt.Errorf("rtmp: the client wants RTMPE (version %d), which is not here: use rtmp or rtmps", v)
+	case v == 0x16:
+		return errors.New("rtmp: the client speaks TLS, and this address does not: use rtmp instead of rtmps")
+	case v >= 'A' && v <= 'Z':
+		return errors.New("rtmp: the client speaks HTTP, and this address speaks RTMP")
+	}
+	return fmt.Errorf("rtmp: version %d, want %d", v, rtmpVersion)
+}
+
+// A digestPlace says where the digest of C1 or S1 is. There are two schemes; base is where the four bytes stand whose sum
+// tells.
+type digestPlace struct{ base, digest int }
+
+func digestAt(p []byte, base int) digestPlace {
+	sum := int(p[base]) + int(p[base+1]) + int(p[base+2]) + int(p[base+3])
+	const room = 728 // for a digest behind the four bytes
+	return digestPlace{base, base + 4 + sum%room}
+}
+
+// findDigest looks for the digest in C1.
+func findDigest(c1 []byte) (digestPlace, bool) {
+	if bytes.Equal(c1[4:8], make([]byte, 4)) { // no version of Flash: there is none
+		return digestPlace{}, false
+	}
+	for _, base := range []int{8, 772} {
+		at := digestAt(c1, base)
+		if hmac.Equal(c1[at.digest:at.digest+digestSize], digestOf(c1, at, playerSecret)) {
+			return at, true
+		}
+	}
+	return digestPlace{}, false
+}
+
+// putDigest puts the digest into S1.
+func putDigest(s1 []byte, at digestPlace) { copy(s1[at.digest:], digestOf(s1, at, serverSecret)) }
+
+// digestOf returns the digest of all of p but the place of the digest.
+func digestOf(p []byte, at digestPlace, key []byte) []byte {
+	return hmacOf(key, p[:at.digest], p[at.digest+digestSize:])
+}
+
+func hmacOf(key []byte, parts ...[]byte) []byte {
+	h := hmac.New(sha256.New, key)
+	for _, p := range parts {
+		h.Write(p)
+	}
+	return h.Sum(nil)
+}

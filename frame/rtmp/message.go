@@ -1,0 +1,60 @@
+package rtmp
+
+import "strconv"
+
+// Type is the type of a message.
+type Type uint8
+
+// The types that a Decoder or a ServerConn knows. Others pass.
+const (
+	TypeSetChunkSize     Type = 1
+	TypeAbort            Type = 2
+	TypeAcknowledgement  Type = 3
+	TypeUserControl      Type = 4
+	TypeWindowSize       Type = 5 // of acknowledgements
+	TypeSetPeerBandwidth Type = 6
+	TypeAudio            Type = 8
+	TypeVideo            Type = 9
+	TypeDataAMF3         Type = 15 // a zero byte, and then as TypeData
+	TypeCommandAMF3      Type = 17 // a zero byte, and then as TypeCommand
+	TypeData             Type = 18 // AMF0 values, such as "onMetaData" and an object
+	TypeCommand          Type = 20 // AMF0 values
+	TypeAggregate        Type = 22 // several messages, which a Decoder takes apart
+)
+
+var typeNames = map[Type]string{
+	TypeSetChunkSize: "set chunk size", TypeAbort: "abort", TypeAcknowledgement: "acknowledgement",
+	TypeUserControl: "user control", TypeWindowSize: "window size", TypeSetPeerBandwidth: "set peer bandwidth",
+	TypeAudio: "audio", TypeVideo: "video", TypeDataAMF3: "data (AMF3)", TypeCommandAMF3: "command (AMF3)",
+	TypeData: "data", TypeCommand: "command", TypeAggregate: "aggregate",
+}
+
+func (t Type) String() string {
+	if name, ok := typeNames[t]; ok {
+		return name
+	}
+	return "message type " + strconv.Itoa(int(t))
+}
+
+// A Message is the header of a message. It holds no reference to the body.
+type Message struct {
+	Type        Type
+	ChunkStream int    // 2 to 65599
+	Stream      uint32 // the message stream, little-endian on the wire; 0 is the connection itself
+	Timestamp   uint32 // ms; wraps after 49.7 days
+	Size        int    // of the body, in bytes
+}
+
+// Stream is the message stream of everything that is published or played: a connection has one.
+const Stream = 1
+
+const (
+	// maxBody is the largest size of a body in bytes: the size field has 24 bits.
+	maxBody = 1<<24 - 1
+
+	firstChunkStream = 2     // 0 and 1 announce longer numbers
+	maxChunkStream   = 65599 // 64 + 65535
+
+	// extended stands in the 24 bits of a timestamp, or of a difference, that follows in four bytes of its own.
+	extended = 1<<24 - 1
+)

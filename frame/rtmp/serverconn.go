@@ -1,0 +1,225 @@
+package rtmp
+
+import (
+	"encoding/binary"
+	"io"
+
+	"github.com/millrace-io/millrace"
+)
+
+const (
+	// maxCommand bounds messages until a client may publish. The longest is connect, of some hundred bytes.
+	maxCommand = 64 << 10
+
+	// windowSize is how much this side asks to be acknowledged, and what it takes for the client's wish until that says.
+	windowSize = 2_500_000
+	// leastWindow keeps a client from asking for an acknowledgement with every byte.
+	leastWindow = 1 << 10
+)
+
+// A ServerConn is the server's side of a connection: Accept, then Start or Refuse, and then Next until it fails. It
+// belongs to one goroutine at a time.
+//
+// A ServerConn has no timeout. To bound the time up to the request, and each silence, set deadlines on the connection.
+type ServerConn struct {
+	r          *millrace.Reader
+	w          io.Writer
+	dec        *Decoder
+	enc        Encoder
+	maxMessage int
+	out        millrace.Chain // what is being written; empty between calls
+	body       millrace.Chain // of the message that is looked at; empty between calls
+
+	window, acknowledged uint64 // Received is acknowledged twice in each window
+	connect              Object // what the client said with it
+	request              *Request
+	fcPublish            bool // the client has called FCPublish, and waits for onFCPublish
+	paused               bool
+}
+
+// NewServerConn returns a ServerConn that reads from r and writes to w, both of which it borrows. A message above
+// maxMessage bytes, at most 16777215, is refused. The client is told that chunks of that size come, and those that follow
+// the server's choice send each message in one. [ServerConn.Release] ends its life.
+func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
+	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand), maxMessage: min(maxMessage, maxBody), window: windowSize}
+	c.dec.progress = c.acknowledge
+	c.dec.copyBelow = maxBody + 1 // until Start: no client without a stream can keep blocks with parts of unfinished messages
+	return c
+}
+
+// Release gives back what c holds. The Reader and the connection are the caller's.
+func (c *ServerConn) Release() {
+	c.dec.Release()
+	c.enc.Release()
+	c.out.Release()
+	c.body.Release()
+}
+
+// Accept shakes hands and answers commands until the client wants to publish or to play. The caller looks at the request,
+// and calls Start or Refuse. The error is io.EOF if the client went away before the first byte.
+func (c *ServerConn) Accept() (*Request, error) {
+	answer, err := answerHandshake(c.r)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.w.Write(answer); err != nil {
+		return nil, err
+	}
+	if _, err := c.r.Discard(handshakeSize); err != nil { // C2
+		return nil, noEOF(err)
+	}
+	for c.request == nil {
+		m, err := c.read()
+		if err == nil && m.Type == TypeCommand {
+			err = c.obey()
+		}
+		if err != nil {
+			return nil, noEOF(err)
+		}
+		c.body.Release() // nothing else has a meaning yet
+	}
+	return c.request, nil
+}
+
+// Start tells the client that its request is granted.
+func (c *ServerConn) Start() error {
+	c.event(eventStreamBegin, Stream)
+	if c.request.Publish {
+		c.dec.SetMaxMessage(c.maxMessage)
+		c.dec.copyBelow = copyBelow
+		if c.fcPublish {
+			c.call(0, "onFCPublish", 0, nil, status("status", "NetStream.Publish.Start", c.request.Path))
+		}
+		c.status("NetStream.Publish.Start", c.request.Path+" is being published")
+		return c.flush()
+	}
+	c.status("NetStream.Play.Reset", c.request.Path+" is being played from now on")
+	c.status("NetStream.Play.Start", c.request.Path+" is being played")
+	c.data("|RtmpSampleAccess", true, true)
+	return c.flush()
+}
+
+// Refuse tells the client why its request is not granted, or why it ends. The code is one that clients know, such as
+// NetStream.Publish.BadName or NetStream.Play.StreamNotFound. Encoders show both. The caller then ends the connection.
+func (c *ServerConn) Refuse(code, reason string) error {
+	c.call(Stream, "onStatus", 0, nil, status("error", code, reason))
+	return c.flush()
+}
+
+// AppendEnd appends what tells a client that plays that the stream has ended, to dst, which owns it.
+func (c *ServerConn) AppendEnd(dst *millrace.Chain) {
+	c.event(eventStreamEOF, Stream)
+	c.status("NetStream.Play.UnpublishNotify", c.request.Path+" has ended")
+	c.status("NetStream.Play.Stop", c.request.Path+" has ended")
+	dst.Merge(&c.out)
+}
+
+// ChunkSize returns the size of the chunks that the client has been told to expect.
+func (c *ServerConn) ChunkSize() int { return c.maxMessage }
+
+// Paused reports whether a client that plays has asked for a pause.
+func (c *ServerConn) Paused() bool { return c.paused }
+
+// Next appends the body of the next message to dst, which owns it from then on: sound, pictures or data, or a message of
+// TypeCommand without a body when Paused has changed. Everything else is answered. The error is io.EOF when the client has
+// ended the stream, io.ErrUnexpectedEOF when its connection has ended without that, or one of [Decoder.Next].
+func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
+	for {
+		m, err := c.read()
+		if err != nil {
+			return m, noEOF(err)
+		}
+		switch m.Type {
+		case TypeAudio, TypeVideo, TypeData:
+			dst.Merge(&c.body)
+			return m, nil
+		case TypeCommand:
+			paused := c.paused
+			if err := c.obey(); err != nil {
+				return m, err
+			}
+			if c.paused != paused {
+				m.Size = 0
+				return m, nil
+			}
+		}
+		c.body.Release()
+	}
+}
+
+// read reads a message into body, which is empty, and does what every message asks for.
+func (c *ServerConn) read() (Message, error) {
+	m, err := c.dec.Next(&c.body)
+	if err != nil {
+		return m, err
+	}
+	switch m.Type {
+	case TypeWindowSize:
+		if v, ok := uint32Of(&c.body); ok {
+			c.window = max(uint64(v), leastWindow)
+		}
+	case TypeUserControl:
+		c.answerPing()
+	case TypeDataAMF3, TypeCommandAMF3: // AMF0 values follow a byte
+		m.Type += TypeData - TypeDataAMF3
+		c.body.Discard(min(1, c.body.Len()))
+		m.Size = c.body.Len()
+	}
+	if err = c.flush(); err == nil {
+		err = c.acknowledge()
+	}
+	if err != nil {
+		c.body.Release()
+	}
+	return m, err
+}
+
+// acknowledge tells the client, twice in a window, how many bytes have come. The Decoder calls it in the middle of
+// messages, too: the client may wait for it there if a message is larger than the window.
+func (c *ServerConn) acknowledge() error {
+	n := c.dec.Received()
+	if n-c.acknowledged < c.window/2 {
+		return nil
+	}
+	c.acknowledged = n
+	c.enc.appendNumber(&c.out, TypeAcknowledgement, uint32(n))
+	return c.flush()
+}
+
+// Events of user control messages.
+const (
+	eventStreamBegin  = 0
+	eventStreamEOF    = 1
+	eventPingRequest  = 6
+	eventPingResponse = 7
+)
+
+// answerPing answers the user control message in body, if it is a ping.
+func (c *ServerConn) answerPing() {
+	var p [6]byte
+	if c.body.Len() < len(p) {
+		return
+	}
+	c.body.CopyTo(p[:])
+	if binary.BigEndian.Uint16(p[:]) == eventPingRequest {
+		c.event(eventPingResponse, binary.BigEndian.Uint32(p[2:]))
+	}
+}
+
+// event writes a user control message.
+func (c *ServerConn) event(event uint16, v uint32) {
+	p := binary.BigEndian.AppendUint16(nil, event)
+	c.enc.appendControl(&c.out, TypeUserControl, binary.BigEndian.AppendUint32(p, v))
+}
+
+// flush sends what was written, if anything was.
+func (c *ServerConn) flush() error {
+	if c.out.Len() == 0 {
+		return nil
+	}
+	_, err := c.out.WriteTo(c.w)
+	if err != nil {
+		c.out.Release()
+	}
+	return err
+}

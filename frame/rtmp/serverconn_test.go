@@ -1,0 +1,696 @@
+package rtmp_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/rtmp"
+)
+
+// app is what connect says at least.
+func app(name string) rtmp.Object {
+	return rtmp.Object{{"app", name}, {"tcUrl", "rtmp://127.0.0.1/" + name}}
+}
+
+// What programs say, in their order, and what they are told.
+func TestScripts(t *testing.T) {
+	metadata := "\x02\x00\x0d@setDataFrame\x02\x00\x0aonMetaData\x08\x00\x00\x00\x01\x00\x05width\x00\x40\x94\x00\x00\x00\x00\x00\x00\x00\x00\x09"
+	video := "\x17\x01\x00\x00\x00picture"
+	media := rawChunks(4, 18, 0, 1, metadata, 4096, false) + rawChunks(4, 9, 40, 1, video, 4096, false) +
+		rawChunks(4, 8, 41, 1, "\xaf\x01sound", 4096, false)
+	gotMedia := []string{"data 0 " + metadata, "video 40 " + video, "audio 41 \xaf\x01sound"}
+	for _, tt := range []struct {
+		name   string
+		in     string
+		client string
+		got    []string
+		said   []string
+		end    error
+	}{
+		{"OBS publishes",
+			control(1, 4096) + command("connect", 1, append(app("live"), rtmp.Property{"type", "nonprivate"},
+				rtmp.Property{"flashVer", "FMLE/3.0 (compatible; FMSc/1.0)"})) +
+				command("releaseStream", 2, nil, "camera") + command("FCPublish", 3, nil, "camera") +
+				command("createStream", 4, nil) + command("_checkbw", 5, nil) +
+				commandOn(1, "publish", 6, nil, "camera", "live") + media +
+				command("FCUnpublish", 7, nil, "camera") + command("deleteStream", 8, nil, 1),
+			"FMLE/3.0 (compatible; FMSc/1.0)", gotMedia,
+			lines(connected, "0: _result 2 null null", "0: _result 3 null null", "0: _result 4 null 1", "0: _result 5 null null",
+				publishing[0],
+				"0: onFCPublish 0 null {level=status code=NetStream.Publish.Start description=live/camera}",
+				publishing[1],
+				"0: onFCUnpublish 0 null {level=status code=NetStream.Unpublish.Success description=live/camera}", unpublished),
+			io.EOF},
+		{"ffmpeg publishes, in chunks as large as the server's",
+			command("connect", 1, append(app("live"), rtmp.Property{"type", "nonprivate"}, rtmp.Property{"flashVer", "FMLE/3.0 (Lavf)"})) +
+				control(1, 1<<20) + command("releaseStream", 2, nil, "camera") + command("FCPublish", 3, nil, "camera") +
+				command("createStream", 4, nil) + command("_checkbw", 5, nil) + commandOn(1, "publish", 6, nil, "camera", "live") +
+				media + command("FCUnpublish", 7, nil, "camera") + command("deleteStream", 8, nil, 1),
+			"FMLE/3.0 (Lavf)", gotMedia,
+			lines(connected, "0: _result 2 null null", "0: _result 3 null null", "0: _result 4 null 1", "0: _result 5 null null",
+				publishing[0],
+				"0: onFCPublish 0 null {level=status code=NetStream.Publish.Start description=live/camera}",
+				publishing[1],
+				"0: onFCUnpublish 0 null {level=status code=NetStream.Unpublish.Success description=live/camera}", unpublished),
+			io.EOF},
+		{"GStreamer publishes, and deletes its stream without FCUnpublish",
+			control(1, 65536) + command("connect", 1, app("live")) + control(5, 2_500_000) + command("releaseStream", 2, nil, "camera") +
+				command("FCPublish", 3, nil, "camera") + command("createStream", 4, nil) +
+				commandOn(1, "publish", 5, nil, "camera", "live") + media + commandOn(1, "deleteStream", 0, nil, 1),
+			"", gotMedia,
+			lines(connected, "0: _result 2 null null", "0: _result 3 null null", "0: _result 4 null 1", publishing[0],
+				"0: onFCPublish 0 null {level=status code=NetStream.Publish.Start description=live/camera}",
+				publishing[1], unpublished),
+			io.EOF},
+		{"publish without a type, and the connection ends",
+			command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1, "publish", 3, nil, "camera"),
+			"", nil, lines(connected, "0: _result 2 null 1", publishing), io.ErrUnexpectedEOF},
+		{"rtmpdump plays",
+			command("connect", 1, append(app("live"), rtmp.Property{"flashVer", "LNX 10,0,32,18"}, rtmp.Property{"fpad", false})) +
+				control(5, 2_500_000) + userControl(3, "\x00\x00\x00\x00\x00\x00\x01\x2c") + command("createStream", 2, nil) +
+				command("FCSubscribe", 3, nil, "camera") + commandOn(1, "play", 4, nil, "camera", -2000) +
+				userControl(3, "\x00\x00\x00\x01\x00\x00\x8c\xa0") + command("deleteStream", 0, nil, 1),
+			"LNX 10,0,32,18", nil,
+			lines(connected, "0: _result 2 null 1", "0: _result 3 null null", playing), io.EOF},
+		{"Flash plays, pauses, seeks and goes on, with commands of AMF3",
+			command("connect", 1, append(app("live"), rtmp.Property{"objectEncoding", 3})) +
+				amf3(17, command("createStream", 2, nil)) + command("getStreamLength", 3, nil, "camera") +
+				amf3(17, commandOn(1, "play", 0, nil, "camera", -1, -1, true)) +
+				commandOn(1, "pause", 0, nil, true, 1000) + commandOn(1, "pause", 0, nil, true, 1000) +
+				amf3(17, commandOn(1, "seek", 0, nil, 0)) + commandOn(1, "pause", 0, nil, false, 1000) +
+				commandOn(1, "receiveAudio", 0, nil, true) + commandOn(1, "closeStream", 0, nil),
+			"", []string{"command 0 ", "command 0 "},
+			lines(connected, "0: _result 2 null 1", "0: _result 3 null 0", playing,
+				"1: onStatus 0 null {level=status code=NetStream.Pause.Notify description=paused}",
+				"1: onStatus 0 null {level=status code=NetStream.Pause.Notify description=paused}",
+				`1: onStatus 0 null {level=status code=NetStream.Seek.Notify description="a live stream has one place to be at"}`,
+				`1: onStatus 0 null {level=status code=NetStream.Unpause.Notify description="going on with the newest pictures"}`),
+			io.EOF},
+		{"a second stream on one connection",
+			command("connect", 1, app("live")) + command("createStream", 2, nil) + command("createStream", 3, nil) +
+				commandOn(1, "publish", 4, nil, "camera", "live") + commandOn(2, "publish", 5, nil, "other", "live"),
+			"", nil, lines(connected, "0: _result 2 null 1", "0: _result 3 null 1", publishing,
+				`1: onStatus 0 null {level=error code=NetStream.Failed description="a connection carries one stream here"}`),
+			io.ErrUnexpectedEOF},
+		{"a stream is deleted before there is one",
+			command("connect", 1, app("live")) + command("deleteStream", 2, nil, 1) + command("closeStream", 0, nil) +
+				command("createStream", 3, nil) + commandOn(1, "publish", 4, nil, "camera"),
+			"", nil, lines(connected, "0: _result 2 null null", "0: _result 3 null 1", publishing), io.ErrUnexpectedEOF},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := talk(t, asChunks(tt.in), grant)
+			if v.accepted != nil {
+				t.Fatal(v.accepted)
+			}
+			if v.request.Path != "live/camera" || v.request.Client != tt.client || len(v.request.Query) > 0 {
+				t.Errorf("%+v", v.request)
+			}
+			var got []string
+			for _, m := range v.got {
+				got = append(got, m.Type.String()+" "+text(m.Timestamp)+" "+m.body)
+			}
+			sameLines(t, got, tt.got...)
+			sameLines(t, v.said, tt.said...)
+			if v.end != tt.end {
+				t.Errorf("it ends with %v, want %v", v.end, tt.end)
+			}
+		})
+	}
+}
+
+// asChunks is for sessions that command has built for chunks of 128 bytes, and that set another chunk size: it makes
+// what follows right.
+func asChunks(in string) string {
+	list, err := slowMessages(in)
+	if err != nil {
+		panic(err)
+	}
+	out, chunk := "", 128
+	for _, m := range list {
+		out += rawChunks(m.ChunkStream, byte(m.Type), m.Timestamp, m.Stream, m.body, chunk, true)
+		if m.Type == rtmp.TypeSetChunkSize {
+			chunk = int(binary.BigEndian.Uint32([]byte(m.body)))
+		}
+	}
+	return out
+}
+
+// slowMessages reads a session of which each message is in chunks of 128 bytes or in one.
+func slowMessages(in string) (list []slowMessage, err error) {
+	for len(in) > 0 {
+		size := int(in[4])<<16 | int(in[5])<<8 | int(in[6])
+		m := rtmp.Message{Type: rtmp.Type(in[7]), ChunkStream: int(in[0]), Size: size,
+			Timestamp: uint32(in[1])<<16 | uint32(in[2])<<8 | uint32(in[3]), Stream: binary.LittleEndian.Uint32([]byte(in[8:]))}
+		in = in[12:]
+		var body string
+		for len(body) < size {
+			n := min(128, size-len(body))
+			body += in[:n]
+			if in = in[n:]; len(body) < size {
+				if in[0] != 0xc0|byte(m.ChunkStream) {
+					return nil, errors.New("not in chunks of 128 bytes")
+				}
+				in = in[1:]
+			}
+		}
+		list = append(list, slowMessage{m, body})
+	}
+	return list, nil
+}
+
+// amf3 makes a message of AMF3 of one of AMF0.
+func amf3(kind byte, message string) string {
+	list, err := slowMessages(message)
+	if err != nil {
+		panic(err)
+	}
+	return rawChunks(3, kind, 0, list[0].Stream, "\x00"+list[0].body, 128, false)
+}
+
+// publishTo is a session up to publish.
+func publishTo(connect rtmp.Object, name string) string {
+	return command("connect", 1, connect) + command("createStream", 2, nil) + commandOn(1, "publish", 3, nil, name)
+}
+
+func TestRequests(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		connect      any
+		stream       any
+		path, client string
+		query        url.Values
+	}{
+		{"plain", app("live"), "camera", "live/camera", "", url.Values{}},
+		{"no stream name", app("live/camera"), "", "live/camera", "", url.Values{}},
+		{"a stream name that is null", app("live/camera"), nil, "live/camera", "", url.Values{}},
+		{"several levels in the application", app("a/b/c"), "d", "a/b/c/d", "", url.Values{}},
+		{"several levels in the name", app("a"), "b/c/d", "a/b/c/d", "", url.Values{}},
+		{"slashes around", app("/live/"), "/camera/", "live/camera", "", url.Values{}},
+		{"no application", rtmp.Object{}, "camera", "camera", "", url.Values{}},
+		{"connect with null", nil, "camera", "camera", "", url.Values{}},
+		{"connect with a strict array", values{"app", "live"}, "camera", "camera", "", url.Values{}},
+		{"an application that is a number", rtmp.Object{{"app", 1}}, "camera", "camera", "", url.Values{}},
+		{"a query behind the name", app("live"), "camera?key=a%20b&x=1", "live/camera", "", url.Values{"key": {"a b"}, "x": {"1"}}},
+		{"a query behind the application", rtmp.Object{{"app", "live?key=a"}}, "camera", "live/camera", "", url.Values{"key": {"a"}}},
+		{"a query behind an application with a slash", rtmp.Object{{"app", "live/?key=a"}}, "camera", "live/camera", "",
+			url.Values{"key": {"a"}}},
+		{"a query behind the address", rtmp.Object{{"app", "live"}, {"tcUrl", "rtmp://h/live?key=a"}}, "camera", "live/camera", "",
+			url.Values{"key": {"a"}}},
+		{"that of the name comes first", rtmp.Object{{"app", "live?key=b&y=2"}, {"tcUrl", "rtmp://h/live?key=c&y=3&z=4"}},
+			"camera?key=a", "live/camera", "", url.Values{"key": {"a"}, "y": {"2"}, "z": {"4"}}},
+		{"a query alone", app("live/camera"), "?key=a", "live/camera", "", url.Values{"key": {"a"}}},
+		{"a query that is none", app("live"), "camera?%zz&key=a", "live/camera", "", url.Values{"key": {"a"}}},
+		{"the program", rtmp.Object{{"app", "live"}, {"flashVer", "x 1.0"}}, "camera", "live/camera", "x 1.0", url.Values{}},
+	} {
+		for _, name := range []string{"publish", "play"} {
+			t.Run(tt.name+", "+name, func(t *testing.T) {
+				in := command("connect", 1, tt.connect) + command("createStream", 2, nil) + commandOn(1, name, 3, nil, tt.stream)
+				v := talk(t, in, grant)
+				want := &rtmp.Request{Publish: name == "publish", Path: tt.path, Query: tt.query, Client: tt.client}
+				if v.accepted != nil || !reflect.DeepEqual(v.request, want) {
+					t.Errorf("%+v, %v, want %+v", v.request, v.accepted, want)
+				}
+			})
+		}
+	}
+	t.Run("connect with an ECMA array", func(t *testing.T) {
+		body := amf("connect", 1) + "\x08\x00\x00\x00\x00\x00\x03app\x02\x00\x04live\x00\x00\x09"
+		v := talk(t, rawMessage(20, 0, body)+commandOn(1, "publish", 3, nil, "camera"), grant)
+		if v.accepted != nil || v.request.Path != "live/camera" {
+			t.Errorf("%+v, %v", v.request, v.accepted)
+		}
+	})
+}
+
+// Enhanced RTMP is answered to clients that know it, and to no others: old ones may stumble over it.
+func TestEnhancedWhenAsked(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		with rtmp.Object
+		want bool
+	}{
+		{"an old client", nil, false},
+		{"fourCcList", rtmp.Object{{"fourCcList", values{"hvc1"}}}, true},
+		{"capsEx", rtmp.Object{{"capsEx", 1}}, true},
+		{"both", rtmp.Object{{"fourCcList", values{"*"}}, {"capsEx", 15}}, true},
+	} {
+		v := talk(t, publishTo(append(app("live"), tt.with...), "camera"), grant)
+		if v.accepted != nil {
+			t.Fatal(v.accepted)
+		}
+		const enhanced = " capsEx=6 fourCcList=[*] videoFourCcInfoMap={*=4} audioFourCcInfoMap={*=4}}"
+		if got := strings.Contains(v.said[2], enhanced); got != tt.want {
+			t.Errorf("%s: %s", tt.name, v.said[2])
+		}
+		if !tt.want && strings.Contains(v.said[2], "ourCc") {
+			t.Errorf("%s: %s", tt.name, v.said[2])
+		}
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	v := talk(t, publishTo(app("live"), "camera"), func(c *rtmp.ServerConn) error {
+		return c.Refuse("NetStream.Publish.BadName", "somebody else publishes it")
+	})
+	sameLines(t, v.said, lines(connected, "0: _result 2 null 1",
+		`1: onStatus 0 null {level=error code=NetStream.Publish.BadName description="somebody else publishes it"}`)...)
+}
+
+func TestAppendEnd(t *testing.T) {
+	in := command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1, "play", 3, nil, "camera")
+	r := millrace.NewReader(strings.NewReader(plainHandshake + in))
+	defer r.Release()
+	var out bytes.Buffer
+	c := rtmp.NewServerConn(r, &out, 1<<20)
+	defer c.Release()
+	if _, err := c.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	if c.ChunkSize() != 1<<20 || c.Paused() {
+		t.Error(c.ChunkSize(), c.Paused())
+	}
+	var end millrace.Chain
+	defer end.Release()
+	c.AppendEnd(&end)
+	sameLines(t, said(t, slices.Concat([]byte(control(1, 1<<20)), end.Bytes())), "event 1 of 1",
+		`1: onStatus 0 null {level=status code=NetStream.Play.UnpublishNotify description="live/camera has ended"}`,
+		`1: onStatus 0 null {level=status code=NetStream.Play.Stop description="live/camera has ended"}`)
+}
+
+// What is small and what is large before a client may publish.
+func TestLimitsBeforeARequest(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		in    string
+		error string
+	}{
+		{"a large command", string(rawHeader(0, 3, 0, 64<<10+1, 20, 0)), "rtmp: bytes of one message: 65537, limit 65536"},
+		{"pictures", string(rawHeader(0, 3, 0, 1<<20, 9, 1)), "rtmp: bytes of one message: 1048576, limit 65536"},
+		{"commands in half", command("connect", 1, app("live")) + "\x03\x00", "unexpected EOF"},
+		{"nothing", "", "unexpected EOF"},
+	} {
+		if v := talk(t, tt.in, grant); v.accepted == nil || v.accepted.Error() != tt.error {
+			t.Errorf("%s: %v, want %s", tt.name, v.accepted, tt.error)
+		}
+	}
+	v := talk(t, publishTo(app("live"), "camera")+string(rawHeader(0, 3, 0, 1<<20+1, 9, 1)), grant)
+	if v.end == nil || v.end.Error() != "rtmp: bytes of one message: 1048577, limit 1048576" {
+		t.Errorf("a large picture: %v", v.end)
+	}
+}
+
+// A client that may not publish yet keeps no large block with each part of a message that it never ends.
+func TestMemoryBeforeARequest(t *testing.T) {
+	var in strings.Builder
+	in.WriteString(plainHandshake + control(1, 1<<10))
+	unknown := rawHeader(0, 5, 0, 60<<10, 99, 0)
+	first := string(rawHeader(0, 3, 0, 64<<10, 20, 0))
+	for range 63 {
+		in.WriteString(first + strings.Repeat("c", 1<<10))
+		first = "\xc3"
+		in.Write(unknown)
+		for i := range 60 {
+			if i > 0 {
+				in.WriteString("\xc5")
+			}
+			in.WriteString(strings.Repeat("u", 1<<10))
+		}
+	}
+	pool, def := millrace.NewPool(), millrace.DefaultPool()
+	before := def.Stats().InUse
+	most := int64(0)
+	src := strings.NewReader(in.String())
+	r := pool.NewReader(readerFunc(func(p []byte) (int, error) {
+		most = max(most, pool.Stats().InUse+def.Stats().InUse-before)
+		return src.Read(p)
+	}), 4096)
+	defer r.Release()
+	c := rtmp.NewServerConn(r, io.Discard, 1<<24-1)
+	defer c.Release()
+	if _, err := c.Accept(); err != io.ErrUnexpectedEOF {
+		t.Error(err)
+	}
+	// What two messages of 64 KiB may have, and the Reader's block, once when it grows and once more while it is read.
+	if most > 384<<10 {
+		t.Errorf("%d bytes held", most)
+	}
+}
+
+// After Start, chunks of 4096 bytes stay where they have arrived.
+func TestPublishedChunksAreNotCopied(t *testing.T) {
+	pool := millrace.NewPool()
+	body := strings.Repeat("x", 40_000)
+	r := pool.NewReader(strings.NewReader(plainHandshake+publishTo(app("live"), "camera")+control(1, 4096)+
+		rawChunks(6, 9, 40, 1, body, 4096, false)), 4096)
+	c := rtmp.NewServerConn(r, io.Discard, 1<<20)
+	if _, err := c.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var got millrace.Chain
+	before := millrace.DefaultPool().Stats().InUse
+	if _, err := c.Next(&got); err != nil || got.Len() != len(body) {
+		t.Fatal(err)
+	}
+	if copied := millrace.DefaultPool().Stats().InUse - before; copied != 0 {
+		t.Errorf("copied to %d bytes", copied)
+	}
+	c.Release()
+	r.Release()
+	got.Release()
+	if n := pool.Stats().InUse; n != 0 {
+		t.Errorf("%d bytes in use", n)
+	}
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A deadline between any two bytes loses nothing of what is published, nor of a pause.
+func TestNextAfterDeadlines(t *testing.T) {
+	src := &stuttering{parts: [][]byte{[]byte(plainHandshake + publishTo(app("live"), "camera"))}}
+	for _, b := range []byte(userControl(6, "abcd") + rawChunks(6, 9, 40, 1, strings.Repeat("x", 300), 128, false) +
+		commandOn(1, "pause", 4, nil, true, 0) + rawMessage(8, 41, "sound") + command("deleteStream", 5, nil, 1)) {
+		src.parts = append(src.parts, []byte{b})
+	}
+	r := millrace.NewReader(src)
+	defer r.Release()
+	var out bytes.Buffer
+	c := rtmp.NewServerConn(r, &out, 1<<20)
+	defer c.Release()
+	if _, err := c.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	var err error
+	for err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		var body millrace.Chain
+		var m rtmp.Message
+		if m, err = c.Next(&body); err == nil {
+			got = append(got, fmt.Sprint(m.Type, " of ", body.Len()))
+		}
+		body.Release()
+	}
+	sameLines(t, got, "video of 300", "command of 0", "audio of 5")
+	if err != io.EOF || !c.Paused() {
+		t.Error(err, c.Paused())
+	}
+	if n := bytes.Count(out.Bytes(), []byte("\x00\x07abcd")); n != 1 {
+		t.Errorf("%d answers to a ping", n)
+	}
+}
+
+// A connection that cannot be written to ends what is under way.
+func TestWriteFails(t *testing.T) {
+	for n := range 4 {
+		r := millrace.NewReader(strings.NewReader(plainHandshake + publishTo(app("live"), "camera") + userControl(6, "abcd") + rawMessage(9, 0, "x")))
+		w := &failing{after: n}
+		c := rtmp.NewServerConn(r, w, 1<<20)
+		_, err := c.Accept()
+		if err == nil {
+			err = c.Start()
+		}
+		var body millrace.Chain
+		if err == nil {
+			_, err = c.Next(&body)
+		}
+		if err != errFailing || body.Len() > 0 {
+			t.Errorf("after %d writes: %v, %d bytes", n, err, body.Len())
+		}
+		c.Release()
+		r.Release()
+	}
+}
+
+// A message whose answer cannot be written is not part of the next one.
+func TestNextAfterAFailedWrite(t *testing.T) {
+	r := millrace.NewReader(strings.NewReader(plainHandshake + publishTo(app("live"), "camera") + userControl(6, "abcd") + rawMessage(9, 0, "x")))
+	defer r.Release()
+	w := &counter{}
+	c := rtmp.NewServerConn(r, writerFunc(func(p []byte) (int, error) {
+		if n, _ := w.Write(p); bytes.Contains(p, []byte("abcd")) {
+			return n, errFailing
+		}
+		return len(p), nil
+	}), 1<<20)
+	defer c.Release()
+	if _, err := c.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	var body millrace.Chain
+	defer body.Release()
+	if _, err := c.Next(&body); err != errFailing || body.Len() > 0 {
+		t.Errorf("%v, %d bytes", err, body.Len())
+	}
+	if m, err := c.Next(&body); err != nil || body.Len() != m.Size {
+		t.Errorf("%v, %d bytes of %d", err, body.Len(), m.Size)
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+var errFailing = errors.New("the connection is gone")
+
+// failing fails after some writes. It is no connection that takes several pieces at once.
+type failing struct{ after int }
+
+func (f *failing) Write(p []byte) (int, error) {
+	if f.after--; f.after < 0 {
+		return 0, errFailing
+	}
+	return len(p), nil
+}
+
+// A peer is a client at the other end of a connection, which can wait for answers.
+type peer struct {
+	t    *testing.T
+	conn net.Conn
+	r    *millrace.Reader
+	dec  *rtmp.Decoder
+}
+
+// dial starts a ServerConn with serve in a goroutine, and returns its client. done waits for serve and returns its
+// error.
+func dial(t *testing.T, serve func(c *rtmp.ServerConn) error) (p *peer, done func() error) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	here, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		r := millrace.NewReader(there)
+		c := rtmp.NewServerConn(r, there, 1<<24-1)
+		err := serve(c)
+		c.Release()
+		r.Release()
+		_ = there.Close()
+		ended <- err
+	}()
+	_ = here.SetDeadline(time.Now().Add(time.Minute))
+	p = &peer{t: t, conn: here, r: millrace.NewReader(here)}
+	p.dec = rtmp.NewDecoder(p.r, 1<<20)
+	return p, func() error {
+		_ = here.Close()
+		p.dec.Release()
+		p.r.Release()
+		return <-ended
+	}
+}
+
+// send writes what it can. It fails the test if the server is gone.
+func (p *peer) send(s string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.conn, s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// hear returns the next thing that the server says.
+func (p *peer) hear() string {
+	p.t.Helper()
+	var c millrace.Chain
+	defer c.Release()
+	m, err := p.dec.Next(&c)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return describe(slowMessage{m, string(c.Bytes())})
+}
+
+// until skips what the server says up to a line.
+func (p *peer) until(line string) {
+	p.t.Helper()
+	for p.hear() != line {
+	}
+}
+
+// shake shakes hands one step after the other.
+func (p *peer) shake() {
+	p.t.Helper()
+	p.send("\x03" + strings.Repeat("\x00", 8) + strings.Repeat("c", handshakeSize-8))
+	s := make([]byte, 1+2*handshakeSize)
+	if _, err := io.ReadFull(p.r, s); err != nil {
+		p.t.Fatal(err)
+	}
+	p.send(string(s[1 : 1+handshakeSize]))
+}
+
+// A client that waits for each answer gets it.
+func TestClientThatWaits(t *testing.T) {
+	p, done := dial(t, func(c *rtmp.ServerConn) error {
+		if _, err := c.Accept(); err != nil {
+			return err
+		}
+		if err := c.Start(); err != nil {
+			return err
+		}
+		var body millrace.Chain
+		defer body.Release()
+		_, err := c.Next(&body)
+		return err
+	})
+	p.shake()
+	p.send(command("connect", 1, app("live")))
+	p.until(connected[2])
+	p.send(command("_checkbw", 2, nil))
+	p.until("0: _result 2 null null")
+	p.send(command("createStream", 3, nil))
+	p.until("0: _result 3 null 1")
+	p.send(userControl(6, "\x01\x02\x03\x04"))
+	p.until("event 7 of 16909060")
+	p.send(commandOn(1, "publish", 4, nil, "camera"))
+	p.until(publishing[1])
+	p.send(userControl(6, "\x00\x00\x00\x05"))
+	p.until("event 7 of 5")
+	p.send(command("deleteStream", 5, nil, 1))
+	p.until(unpublished)
+	if err := done(); err != io.EOF {
+		t.Error(err)
+	}
+}
+
+// A client that sends no more than a window without an acknowledgement can send a message that is larger.
+func TestAcknowledgesInsideAMessage(t *testing.T) {
+	const window, size = 64 << 10, 1 << 20
+	p, done := dial(t, func(c *rtmp.ServerConn) error {
+		if _, err := c.Accept(); err != nil {
+			return err
+		}
+		if err := c.Start(); err != nil {
+			return err
+		}
+		var body millrace.Chain
+		defer body.Release()
+		if m, err := c.Next(&body); err != nil || m.Size != size {
+			t.Error(m, err)
+		}
+		_, err := c.Next(&body)
+		return err
+	})
+	p.shake()
+	setup := control(5, window) + publishTo(app("live"), "camera")
+	p.send(setup)
+	p.until(publishing[1])
+	p.send(control(1, 1<<24-1))
+	message := rawMessage(9, 0, strings.Repeat("x", size))
+	sent, told := len(setup)+16, 0
+	for len(message) > 0 {
+		n := min(window-(sent-told), len(message))
+		p.send(message[:n])
+		message = message[n:]
+		sent += n
+		for sent-told >= window/2 { // as many acknowledgements as there are for this
+			told = acknowledged(t, p.hear())
+		}
+	}
+	p.send(command("deleteStream", 5, nil, 1))
+	p.until(unpublished)
+	if err := done(); err != io.EOF {
+		t.Error(err)
+	}
+}
+
+func acknowledged(t *testing.T, line string) (n int) {
+	t.Helper()
+	if v, ok := strings.CutPrefix(line, "acknowledgement "); ok {
+		for _, c := range v {
+			n = 10*n + int(c-'0')
+		}
+		return n
+	}
+	t.Fatalf("the server says %q, want an acknowledgement", line)
+	return 0
+}
+
+// How often is acknowledged follows the client's window.
+func TestAcknowledgements(t *testing.T) {
+	for name, tt := range map[string]struct {
+		set         string
+		least, most int
+	}{
+		"no window said":    {"", 4, 4}, // 5 MB, at every 1.25 MB
+		"10 MB":             {control(5, 10_000_000), 1, 1},
+		"100,000":           {control(5, 100_000), 50, 110},
+		"1 byte":            {control(5, 1), 100, 10_000},
+		"0":                 {control(5, 0), 100, 10_000},
+		"4 GiB":             {control(5, 1<<32-1), 0, 0},
+		"half a number":     {rawMessage(5, 0, "\x00\x01"), 4, 4},
+		"a number and more": {rawMessage(5, 0, "\x00\x98\x96\x80 more"), 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := publishTo(app("live"), "camera") + tt.set + control(1, 1<<20)
+			for range 100 {
+				in += rawMessage(9, 0, strings.Repeat("x", 51_000))
+			}
+			v := talk(t, in, grant)
+			n := 0
+			for _, line := range v.said {
+				if strings.HasPrefix(line, "acknowledgement ") {
+					n++
+				}
+			}
+			if len(v.got) != 100 {
+				t.Errorf("%d messages", len(v.got))
+			}
+			if n < tt.least || n > tt.most {
+				t.Errorf("%d acknowledgements, want %d to %d", n, tt.least, tt.most)
+			}
+		})
+	}
+
+	// A client that asks for an answer to each byte gets one for 512.
+	v := talk(t, publishTo(app("live"), "camera")+control(5, 1)+strings.Repeat(rawMessage(9, 0, "x"), 1000), grant)
+	if n := strings.Count(strings.Join(v.said, " "), "acknowledgement"); n < 20 || n > 30 {
+		t.Errorf("%d acknowledgements of 13,000 bytes", n)
+	}
+}

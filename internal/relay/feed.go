@@ -1,0 +1,179 @@
+package relay
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
+)
+
+// A feed makes frames of FLV tags, and keeps what the tags so far say of the stream. It goes on from one publisher to
+// the next. The goroutine of the stream's publisher has it; Hub.mu is held when it changes hands.
+type feed struct {
+	s     *stream
+	meter meter
+
+	starts    startFinder
+	gapLogged bool
+	hope      hopeTimer
+	resized   bool // the metadata have changed, and with them perhaps the size of the picture
+
+	enc      flv.Encoder // of tags that get another time
+	preamble preamble
+	size     string // of the picture, as in 640x360; "" if not known
+
+	timed  bool   // there was a frame
+	last   uint32 // the time of the latest one
+	lastAt int64  // when it was published; see now
+}
+
+// release gives back what f keeps. Hub.mu is held.
+func (f *feed) release() {
+	f.preamble.release()
+	f.enc.Release()
+}
+
+// interleave is how many ms a frame may be before the latest one because the tracks are not in step. A frame that is
+// further back begins the publisher's times anew.
+const interleave = 5000
+
+// write publishes a tag, which came at a time of now. It takes ownership of c, which holds all of it.
+func (f *feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
+	s := f.s
+	switch {
+	case f.starts.first.beside(t): // what people and MP4 get is the default track
+	case t.Codec == 0: // of no codec, or of several
+	case t.Type == flv.TypeVideo && (f.resized || !s.video.Load().is(t.Codec)):
+		f.resized = false
+		s.describe(t, f.size)
+	case t.Type == flv.TypeAudio && !s.audio.Load().is(t.Codec):
+		s.describe(t, "")
+	}
+	if t.Packet == flv.PacketFrame {
+		if ahead := int32(t.Timestamp - f.last); !f.timed || ahead >= 0 || ahead < -interleave {
+			f.timed, f.last, f.lastAt = true, t.Timestamp, at
+		}
+		if f.hope.passed(t.Timestamp) && !s.settled.Load() {
+			s.settled.Store(true)
+		}
+	}
+	if part := f.preamble.part(t); part != nil {
+		return f.configure(t, c, part)
+	}
+	return s.publish(c, f.isStart(t))
+}
+
+// hopeWait is how much of a stream, in ms, passes before it is taken to have all of its codecs. Publishers send their
+// sequence headers at once, but a piece of sound may come in front of the pictures' one.
+const hopeWait = 1000
+
+// A hopeTimer tells from the times of frames when hopeWait has passed.
+type hopeTimer struct {
+	began bool   // there was a frame
+	since uint32 // the time of the first one
+}
+
+// passed reports whether hopeWait has passed at a frame.
+func (h *hopeTimer) passed(at uint32) bool {
+	if !h.began || int32(at-h.since) < 0 { // times may go back, and begin anew
+		h.began, h.since = true, at
+	}
+	return at-h.since >= hopeWait
+}
+
+// isStart reports whether viewers can start at a tag, and notes whether they begin with the sound.
+func (f *feed) isStart(t flv.Tag) bool {
+	start := f.starts.isStart(t, f.s.live.ring)
+	if gap := f.starts.gap.open; gap != f.s.noVideo.Load() {
+		f.s.noVideo.Store(gap)
+		if !f.gapLogged {
+			f.gapLogged = true
+			f.s.log.Info("there is sound, but no picture has come for a while: new viewers begin with the sound",
+				"while", videoGapAfter*time.Millisecond)
+		}
+	}
+	return start
+}
+
+// configure publishes a tag that viewers to come need as well.
+func (f *feed) configure(t flv.Tag, c, part *millrace.Chain) error {
+	keep(part, c)
+	if t.Metadata {
+		f.size = pictureSize(part.Bytes())
+		f.resized = true
+	}
+	var preamble millrace.Chain
+	f.preamble.clone(&preamble)
+	return f.s.configure(c, &preamble)
+}
+
+// pictureSize finds width and height in an onMetaData tag: two AMF numbers behind their names. It borrows tag.
+func pictureSize(tag []byte) string {
+	number := func(name string) (int, bool) {
+		_, after, ok := bytes.Cut(tag, []byte(name))
+		if !ok || len(after) < 8 {
+			return 0, false
+		}
+		v := math.Float64frombits(binary.BigEndian.Uint64(after))
+		return int(v), v >= 1 && v <= 1<<16
+	}
+	width, ok := number("\x00\x05width\x00")
+	height, too := number("\x00\x06height\x00")
+	if !ok || !too {
+		return ""
+	}
+	return fmt.Sprintf("%dx%d", width, height)
+}
+
+// A meter measures a stream's bits per second.
+type meter struct {
+	since int64 // see now
+	bytes int64
+	cuts  int64 // groups of pictures that noteCuts has counted
+}
+
+// add counts n bytes that have come at a time of now. Once a second it sums up.
+func (m *meter) add(s *stream, n int, at int64) {
+	if m.since == 0 {
+		m.since = at
+	}
+	m.bytes += int64(n)
+	elapsed := at - m.since
+	if elapsed < 1e9 {
+		return
+	}
+	rate := int64(float64(m.bytes) * 8e9 / float64(elapsed))
+	if last := s.rate.Load(); last > 0 {
+		rate = (rate + last) / 2 // a key frame more or less in a second should not make the figure jump
+	}
+	s.rate.Store(rate)
+	m.since, m.bytes = at, 0
+	m.noteCuts(s)
+}
+
+// stop sums up until the next publisher comes.
+func (m *meter) stop(s *stream) {
+	m.since, m.bytes = 0, 0
+	s.rate.Store(0)
+	m.noteCuts(s)
+}
+
+// noteCuts counts the groups of pictures that have lost their key frame to what is kept.
+func (m *meter) noteCuts(s *stream) {
+	n := int64(s.live.ring.Stats().GroupsCut)
+	if n == m.cuts {
+		return
+	}
+	s.hub.counters.groupsCut.Add(n - m.cuts)
+	if m.cuts == 0 {
+		cfg := &s.hub.cfg
+		s.log.Warn("a group of pictures is longer than what is kept: late viewers get nothing until the next key frame "+
+			"(--keep-bytes, --keep-frames, or a shorter key frame interval)",
+			"keep-bytes", cfg.KeepBytes, "keep-frames", cfg.KeepFrames)
+	}
+	m.cuts = n
+}

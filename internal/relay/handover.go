@@ -1,0 +1,211 @@
+package relay
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// A Takeover says what happens when a publisher comes to a stream that has one.
+type Takeover string
+
+const (
+	// TakeoverAlways ends the publisher that is there: the later one goes on with the stream.
+	TakeoverAlways Takeover = "always"
+	// TakeoverStalled does so if the publisher that is there has sent nothing for stalledAfter.
+	TakeoverStalled Takeover = "stalled"
+	// TakeoverNever refuses the later one.
+	TakeoverNever Takeover = "never"
+)
+
+const (
+	// stalledAfter is longer than an encoder is silent that works: it sends several times a second.
+	stalledAfter = 2 * time.Second
+	// cleanEndWait is how long a stream waits after a clean end, which is also how an encoder ends that is restarted.
+	cleanEndWait = 2 * time.Second
+)
+
+// errTakenOver ends a publisher when a later one has come.
+var errTakenOver = refusal(http.StatusConflict, "another publisher took over this stream")
+
+// A wait is the time in which a stream has no publisher.
+type wait struct {
+	since int64 // see now
+	timer *time.Timer
+}
+
+// claim makes p the publisher of the stream of that name, or the next one. The publisher that is there is then told to
+// end.
+func (h *Hub) claim(p *Publisher, name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.streams[name]
+	switch {
+	case h.ends.Err() != nil:
+		return errDraining
+	case s == nil && len(h.streams) >= h.cfg.MaxStreams:
+		return refusal(http.StatusServiceUnavailable,
+			"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams)
+	case s == nil:
+		h.newStream(name).grant(p)
+	case s.wait != nil:
+		s.grant(p)
+	default:
+		if err := s.yields(); err != nil {
+			return err
+		}
+		s.publisher.cancel(errTakenOver)
+		if s.next != nil {
+			s.next.cancel(errTakenOver)
+		}
+		s.next = p
+	}
+	h.publishers.Add(1)
+	return nil
+}
+
+// yields returns an error if the publisher of s is to stay. Hub.mu is held.
+func (s *stream) yields() error {
+	switch s.hub.cfg.Takeover {
+	case TakeoverNever:
+		return refusal(http.StatusConflict, "this name has a publisher already (--takeover never)")
+	case TakeoverStalled:
+		if s.next != nil || now()-s.publisher.heard.Load() < int64(stalledAfter) {
+			return refusal(http.StatusConflict,
+				"this name has a publisher already, which sent something in the last %v (--takeover stalled)", stalledAfter)
+		}
+	}
+	return nil
+}
+
+// await waits until the stream is p's: the publisher before it must not write any more.
+func (h *Hub) await(p *Publisher, name string) error {
+	grace := time.NewTimer(drainGrace)
+	defer grace.Stop()
+	select {
+	case <-p.granted:
+		return nil
+	case <-p.ctx.Done():
+	case <-grace.C:
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p.s != nil { // granted at the same moment
+		return nil
+	}
+	if s := h.streams[name]; s != nil && s.next == p {
+		s.next = nil
+	}
+	h.publishers.Done()
+	if err := context.Cause(p.ctx); err != nil {
+		return err
+	}
+	return refusal(http.StatusConflict, "this name has a publisher already, which has not ended within %v", drainGrace)
+}
+
+// grant makes p the publisher of s, which has none. Hub.mu is held.
+func (s *stream) grant(p *Publisher) {
+	s.stopWaiting()
+	s.publisher, p.s = p, s
+	p.heard.Store(now())
+	close(p.granted)
+}
+
+// stopWaiting ends the wait of s if there is one. Hub.mu is held.
+func (s *stream) stopWaiting() {
+	if s.wait == nil {
+		return
+	}
+	s.wait.timer.Stop()
+	s.hub.counters.waited.Add(now() - s.wait.since)
+	s.wait = nil
+}
+
+// handOver gives s, whose publisher p has ended with err, to the next publisher, has it wait for one, or ends it. It
+// returns how long s waits.
+func (s *stream) handOver(p *Publisher, err error) time.Duration {
+	h := s.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	next := s.next
+	s.next = nil
+	left := s.left(p, err)
+	stays := s.live != nil && s.live.format == formatFLV && err != errPanic && h.ends.Err() == nil
+	if !stays || left <= 0 && next == nil {
+		s.end()
+	}
+	switch {
+	case h.ends.Err() != nil: // next learns that from its context
+	case next != nil:
+		if !stays {
+			s = h.newStream(s.name)
+		}
+		next.replaced = true
+		s.takeovers.Add(1)
+		h.counters.takeovers.Add(1)
+		s.grant(next)
+	case stays && left > 0:
+		w := &wait{since: now()}
+		w.timer = time.AfterFunc(left, func() { s.expire(w) })
+		s.wait = w
+		return left
+	}
+	return 0
+}
+
+// left returns how long s may wait for a publisher after p has ended with err. A publisher that sent no frame does not
+// prolong the wait that it came to. Hub.mu is held.
+func (s *stream) left(p *Publisher, err error) time.Duration {
+	if at := now(); p.frames > 0 || s.until == 0 {
+		wait := s.hub.cfg.PublisherReturn
+		if err == nil {
+			wait = min(wait, cleanEndWait)
+		}
+		s.until = at + int64(wait)
+	}
+	return time.Duration(s.until - now())
+}
+
+// expire ends s if it still waits in w.
+func (s *stream) expire(w *wait) {
+	s.hub.mu.Lock()
+	over := s.wait == w
+	if over {
+		s.end()
+	}
+	s.hub.mu.Unlock()
+	if over {
+		s.log.Info("stream ended", "reason", "its publisher has not come back")
+	}
+}
+
+// resume lets p, which sends FLV as well, go on with s.
+func (s *stream) resume(p *Publisher) *continuation {
+	f := &s.feed
+	f.starts.first = defaultTracks{}
+	pause := time.Duration(0)
+	if f.timed {
+		pause = time.Duration(now() - f.lastAt)
+	}
+	if !p.replaced {
+		s.returns.Add(1)
+		s.hub.counters.returns.Add(1)
+	}
+	s.log.Info("publisher goes on with the stream", "publisher", p.address, "after", pause.Round(time.Millisecond),
+		"takeover", p.replaced)
+	return &continuation{timed: f.timed, last: f.last, lastAt: f.lastAt, needsKey: true}
+}
+
+// waits returns how many streams wait for a publisher, and how long all have waited so far.
+func (h *Hub) waits() (streams int, sum time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sum = time.Duration(h.counters.waited.Load())
+	for _, s := range h.streams {
+		if s.wait != nil {
+			streams++
+			sum += time.Duration(now() - s.wait.since)
+		}
+	}
+	return streams, sum
+}

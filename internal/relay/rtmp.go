@@ -1,0 +1,299 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/frame/rtmp"
+)
+
+// An RTMPConn is a connection of a client that speaks RTMP: Accept, and then Publish or Watch, or Refuse.
+type RTMPConn struct {
+	hub   *Hub
+	conn  net.Conn
+	out   *rtmpWriter
+	r     *millrace.Reader
+	proto *rtmp.ServerConn
+}
+
+// An rtmpWriter takes what the protocol answers, to where it can be written at present.
+type rtmpWriter struct{ io.Writer }
+
+// AcceptRTMP shakes hands with a client, and returns what it wants. It takes ownership of conn: Publish, Watch and Refuse
+// end its life, and an error has closed it. All that must be done by the deadline.
+func (h *Hub) AcceptRTMP(conn net.Conn, deadline time.Time) (*RTMPConn, *rtmp.Request, error) {
+	c := &RTMPConn{hub: h, conn: conn, out: &rtmpWriter{conn}, r: millrace.NewReader(conn)}
+	c.proto = rtmp.NewServerConn(c.r, c.out, h.rtmpChunk())
+	_ = conn.SetDeadline(deadline)
+	cut := make(chan struct{})
+	stop := context.AfterFunc(h.ends, func() {
+		defer close(cut)
+		_ = conn.SetDeadline(time.Unix(1, 0))
+	})
+	want, err := c.proto.Accept()
+	if !stop() {
+		<-cut // so that it does not cut the answer
+		if err == nil {
+			err = errDraining
+		}
+	}
+	if err != nil {
+		if want != nil {
+			c.Refuse(want, err)
+		} else {
+			c.close()
+		}
+		return nil, nil, err
+	}
+	_ = conn.SetDeadline(time.Time{})
+	return c, want, nil
+}
+
+// close ends the connection.
+func (c *RTMPConn) close() {
+	_ = c.conn.Close()
+	c.release()
+}
+
+// release gives back what the protocol holds.
+func (c *RTMPConn) release() {
+	c.proto.Release()
+	c.r.Release()
+}
+
+// Refuse tells the client why it does not get what it wants, and ends the connection.
+func (c *RTMPConn) Refuse(want *rtmp.Request, why error) {
+	_ = c.conn.SetDeadline(time.Now().Add(lingerTime))
+	if c.proto.Refuse(rtmpCode(want, publishStatus(why)), explain(why)) == nil {
+		linger(c.conn)
+	}
+	c.close()
+}
+
+// rtmpCode is what RTMP calls a refusal. Encoders show it to their users, some of them only if they know it.
+func rtmpCode(want *rtmp.Request, status int) string {
+	switch {
+	case want.Publish && status == http.StatusConflict:
+		return "NetStream.Publish.BadName"
+	case want.Publish:
+		return "NetStream.Publish.Denied"
+	case status == http.StatusNotFound:
+		return "NetStream.Play.StreamNotFound"
+	}
+	return "NetStream.Play.Failed"
+}
+
+// Publish relays what the client sends as the stream name until it ends. It ends the connection, unless it returns an
+// error: a [Refusal] that the caller answers with Refuse.
+func (c *RTMPConn) Publish(name string) error {
+	p, err := c.hub.Open(name, c.conn.RemoteAddr().String())
+	if err != nil {
+		return err
+	}
+	defer p.Done()
+	err = c.proto.Start()
+	if err == nil {
+		err = c.receive(p)
+	}
+	if err != nil && err != errPanic && p.Context().Err() != nil {
+		err = context.Cause(p.Context())
+	}
+	p.Close(err)
+	c.endPublish(err)
+	return nil
+}
+
+// endPublish tells the client why its stream has ended, if it does not know, and ends the connection.
+func (c *RTMPConn) endPublish(why error) {
+	conn := c.conn
+	if timed, ok := c.out.Writer.(*timedReader); ok {
+		var err error
+		if conn, err = timed.conn(); err != nil {
+			c.release()
+			return // the connection is closed
+		}
+	}
+	c.conn, c.out.Writer = conn, conn
+	if why == nil || errors.Is(why, io.ErrUnexpectedEOF) {
+		c.close()
+		return
+	}
+	c.Refuse(&rtmp.Request{Publish: true}, why)
+}
+
+// receive publishes messages until the client ends the stream, and returns nil then. A panic is logged, and ends this
+// stream alone.
+func (c *RTMPConn) receive(p *Publisher) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			p.s.log.Error("publishing failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			err = errPanic
+		}
+	}()
+	defer c.listenTo(p)()
+	var tags rtmpTags
+	defer tags.release()
+	for {
+		m, err := c.proto.Next(&tags.body)
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := tags.publish(p, m); err != nil {
+			return err
+		}
+	}
+}
+
+// listenTo has the connection read as a publisher's: by the clock where that is possible, otherwise with a deadline for
+// each silence, which also ends an answer that the publisher does not take. The function that it returns ends that.
+func (c *RTMPConn) listenTo(p *Publisher) (stop func()) {
+	cfg := &c.hub.cfg
+	early, _ := c.r.Peek(c.r.Buffered())
+	early = bytes.Clone(early)
+	_, plain := c.conn.(*net.TCPConn)
+	if plain && cfg.Latency >= leastBeat {
+		timed := newTimedReader(c.conn, cfg.Latency, cfg.PublishTimeout, p.Context(), p.Flush)
+		c.out.Writer = timed
+		c.r.Reset(heardReader{io.MultiReader(bytes.NewReader(early), timed), p})
+		return func() {}
+	}
+	idle := newIdleReader(c.conn, c.conn.SetDeadline, cfg.PublishTimeout, p.Context())
+	c.r.Reset(heardReader{io.MultiReader(bytes.NewReader(early), idle), p})
+	return idle.stop
+}
+
+// rtmpTags makes FLV tags of the messages of a publisher: a header and a trailer around the body, which is not copied.
+type rtmpTags struct {
+	enc       flv.Encoder
+	body, tag millrace.Chain // both empty between messages
+	begun     bool
+}
+
+func (r *rtmpTags) release() {
+	r.enc.Release()
+	r.body.Release()
+	r.tag.Release()
+}
+
+// setDataFrame stands in front of metadata that the server is to keep.
+var setDataFrame = rtmp.AppendAMF(nil, "@setDataFrame")
+
+// publish publishes the message that is in body, if it is of use to viewers.
+func (r *rtmpTags) publish(p *Publisher, m rtmp.Message) error {
+	if r.body.Len() == 0 {
+		return nil
+	}
+	if m.Type == rtmp.TypeData {
+		var head [len("\x02\x00\x0d@setDataFrame")]byte
+		if n := r.body.CopyTo(head[:]); bytes.Equal(head[:n], setDataFrame) {
+			r.body.Discard(n)
+		}
+		if r.body.Len() == 0 || r.body.CopyTo(head[:1]) == 0 || head[0] != setDataFrame[0] {
+			r.body.Release() // not the name of an event: some encoders send time codes so
+			return nil
+		}
+	}
+	t, err := r.enc.Append(&r.tag, flv.Type(m.Type), m.Timestamp, &r.body)
+	if err != nil {
+		return err
+	}
+	if t.SequenceHeader && t.Payload+4 == t.Len() { // with nothing in it
+		r.tag.Release()
+		return nil
+	}
+	if !r.begun {
+		r.begun = true
+		p.Begin(promised(t, &r.tag))
+	}
+	return p.WriteTag(t, &r.tag)
+}
+
+// promised is what the first tag says about what will come. It borrows tag.
+func promised(t flv.Tag, tag *millrace.Chain) flv.Header {
+	h := flv.Header{HasAudio: true, HasVideo: true}
+	if t.Metadata && t.Len() <= maxPart {
+		text := tag.Bytes()
+		audio, video := bytes.Contains(text, []byte("audiocodecid")), bytes.Contains(text, []byte("videocodecid"))
+		if audio != video {
+			h = flv.Header{HasAudio: audio, HasVideo: video}
+		}
+	}
+	return h
+}
+
+// Watch sends the stream name until it or the client ends. It waits for the stream, and then returns at once; the
+// connection is the viewer's from then on. An error is a [Refusal] that the caller answers with Refuse, or that of ctx.
+func (c *RTMPConn) Watch(ctx context.Context, name string) error {
+	h := c.hub
+	want := watchRequest{name: name, format: formatRTMP, remote: c.conn.RemoteAddr().String()}
+	v, err := h.admit(ctx, want)
+	if err != nil {
+		return err
+	}
+	_ = c.conn.SetWriteDeadline(time.Now().Add(h.cfg.StallTimeout))
+	if err := c.proto.Start(); err != nil {
+		v.decline()
+		c.close()
+		return nil // it is gone
+	}
+	_ = c.conn.SetWriteDeadline(time.Time{})
+	c.proto.AppendEnd(&v.ending)
+	v.hear, v.talks = c.hear, true
+	c.out.Writer = replies{v}
+	v.serveConn(c.conn)
+	return nil
+}
+
+// hear reads what a viewer sends until it hangs up or ends the stream. A panic is logged, and ends this viewer alone.
+func (c *RTMPConn) hear(v *viewer) {
+	defer c.release()
+	defer func() {
+		if cause := recover(); cause != nil {
+			v.rendition.stream.log.Error("hearing a viewer failed", "viewer", v.remote,
+				"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		}
+	}()
+	var none millrace.Chain
+	for {
+		m, err := c.proto.Next(&none)
+		none.Release()
+		if errors.Is(err, errReplies) {
+			v.rendition.stream.log.Warn("viewer takes no answers", "viewer", v.remote, "bytes", maxReplies)
+			v.end(stalled)
+		}
+		if err != nil {
+			return
+		}
+		if m.Type == rtmp.TypeCommand {
+			v.setPaused(c.proto.Paused())
+		}
+	}
+}
+
+// maxReplies bounds what waits to be sent to a viewer beside the stream: hundreds of answers.
+const maxReplies = 64 << 10
+
+var errReplies = fmt.Errorf("a viewer asks and takes no answers: %d bytes wait", maxReplies)
+
+// replies takes what the protocol answers to a viewer while another goroutine may be writing the stream to it: answers
+// leave between batches.
+type replies struct{ v *viewer }
+
+func (r replies) Write(p []byte) (int, error) {
+	if !r.v.reply(p) {
+		return 0, errReplies
+	}
+	return len(p), nil
+}

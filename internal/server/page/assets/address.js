@@ -1,0 +1,21 @@
+// The addresses of streams, as seen from this page.
+
+// here says that this page was opened on the machine that the server runs on, or through a tunnel that ends there.
+export const here = /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(location.hostname);
+
+const usual = { rtmp: 1935, rtmps: 443 }; // the port of an address that names none
+
+// http returns the address of a stream in one of its forms: '', '.flv' or '.mp4'.
+export function http(stream, form = '') {
+  return new URL(`live/${encodeURIComponent(stream)}${form}`, document.baseURI).href;
+}
+
+// rtmp returns where RTMP is, {address, loopback}, or undefined if it is off or this machine cannot reach it. Streams are
+// below the address. server is what the server said of itself.
+export function rtmp(server) {
+  const order = location.protocol.startsWith('https') ? ['rtmps', 'rtmp'] : ['rtmp', 'rtmps'];
+  const scheme = order.find((s) => server[s] > 0 && (here || !server[`${s}_loopback`]));
+  if (!scheme) return undefined;
+  const port = server[scheme] === usual[scheme] ? '' : `:${server[scheme]}`;
+  return { address: `${scheme}://${location.hostname}${port}/live`, loopback: Boolean(server[`${scheme}_loopback`]) };
+}
