@@ -444,6 +444,7 @@ func takeover(t *testing.T, policy Takeover, silent time.Duration, says, format 
 	if err != nil {
 		t.Fatal(err)
 	}
+	synctest.Wait() // what ended the first one says so after that has let the second one go on
 	select {
 	case err := <-ended:
 		if err != errTakenOver || publishStatus(err) != http.StatusConflict {
