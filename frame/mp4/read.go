@@ -1,0 +1,297 @@
+package mp4
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+)
+
+// ErrNotMP4 is the error of ReadMovie and ReadFragment for bytes that a Muxer would not write.
+var ErrNotMP4 = errors.New("mp4: not an init segment, or not a fragment, of a Muxer")
+
+// A Movie is what an init segment says of the fragments behind it.
+type Movie struct {
+	Codecs        string // as in RFC 6381, such as "avc1.64001f,mp4a.40.2"
+	Width, Height int    // of the pictures as they are shown; 0 without pictures
+	Video, Audio  bool   // there are pictures; there is sound
+
+	tracks []movieTrack
+}
+
+type movieTrack struct {
+	id, scale uint32
+	video     bool
+}
+
+// A FragmentInfo is what the head of a fragment, its moof, says.
+type FragmentInfo struct {
+	Head, Size int           // bytes of the head, with the 8 that begin the mdat, and of the whole fragment
+	Start, End time.Duration // decoding time of the pictures, or of the sound if there is no picture in it
+	Pictures   int           // in it
+	Key        bool          // it begins with a key frame, or is sound of a movie without pictures
+}
+
+// ReadMovie reads an init segment that Muxer.AppendInit has made. It borrows init.
+func ReadMovie(init []byte) (Movie, error) {
+	var m Movie
+	var codecs []string
+	var walk func(kind string, in []byte) error
+	var t *movieTrack
+	walk = func(kind string, in []byte) error {
+		switch kind {
+		case "moov", "mdia", "minf", "stbl":
+			return walkBoxes(in, walk)
+		case "trak":
+			m.tracks = append(m.tracks, movieTrack{})
+			t = &m.tracks[len(m.tracks)-1]
+			return walkBoxes(in, walk)
+		case "tkhd":
+			if t == nil || len(in) < 84 {
+				return ErrNotMP4
+			}
+			t.id = binary.BigEndian.Uint32(in[12:])
+			if width := binary.BigEndian.Uint32(in[76:]); width > 0 {
+				m.Width, m.Height = int(width>>16), int(binary.BigEndian.Uint32(in[80:])>>16)
+			}
+		case "mdhd":
+			if t == nil || len(in) < 24 {
+				return ErrNotMP4
+			}
+			t.scale = binary.BigEndian.Uint32(in[12:])
+		case "stsd":
+			if t == nil || len(in) < 8 {
+				return ErrNotMP4
+			}
+			return walkBoxes(in[8:], func(kind string, in []byte) error {
+				codec, video := sampleEntry(kind, in)
+				if codec == "" {
+					return ErrNotMP4
+				}
+				t.video = video
+				m.Video, m.Audio = m.Video || video, m.Audio || !video
+				codecs = append(codecs, codec)
+				return nil
+			})
+		}
+		return nil
+	}
+	if err := walkBoxes(init, walk); err != nil {
+		return Movie{}, err
+	}
+	for _, t := range m.tracks {
+		if t.id == 0 || t.scale == 0 {
+			return Movie{}, ErrNotMP4
+		}
+	}
+	if len(codecs) == 0 || len(codecs) != len(m.tracks) {
+		return Movie{}, ErrNotMP4
+	}
+	m.Codecs = strings.Join(codecs, ",")
+	return m, nil
+}
+
+// ReadFragment reads the head of the fragment that b begins with. If b ends before the head does, it returns how many
+// bytes it needs: 8 for the size of the moof, then the moof and the 8 bytes behind it. It borrows b, and allocates nothing.
+func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
+	if len(b) < 8 {
+		return f, 8, nil
+	}
+	moof := int64(binary.BigEndian.Uint32(b))
+	if string(b[4:8]) != "moof" || moof < 8 || moof > maxHead {
+		return f, 0, ErrNotMP4
+	}
+	f.Head = int(moof) + 8
+	if len(b) < f.Head {
+		return f, f.Head, nil
+	}
+	mdat := int64(binary.BigEndian.Uint32(b[moof:]))
+	if string(b[moof+4:moof+8]) != "mdat" || mdat < 8 {
+		return f, 0, ErrNotMP4
+	}
+	f.Size = int(moof + mdat)
+	sound := FragmentInfo{Start: -1}
+	f.Start = -1
+	for in := b[8:moof]; len(in) > 0; {
+		kind, box, rest := cutBox(in)
+		if kind == "" {
+			return f, 0, ErrNotMP4
+		}
+		in = rest
+		if kind != "traf" {
+			continue
+		}
+		r, err := m.readRun(box)
+		if err != nil {
+			return f, 0, err
+		}
+		if r.video {
+			f.Start, f.End, f.Pictures, f.Key = r.start, r.end, r.samples, r.key
+		} else {
+			sound.Start, sound.End = r.start, r.end
+		}
+	}
+	if f.Start < 0 {
+		f.Start, f.End, f.Key = sound.Start, sound.End, !m.Video
+	}
+	if f.Start < 0 {
+		return f, 0, ErrNotMP4
+	}
+	return f, 0, nil
+}
+
+// maxHead bounds the head of a fragment. A Muxer's has 16 bytes for each of maxWaitSamples, and 200 more.
+const maxHead = 64 << 10
+
+// A run is a track's part of a fragment.
+type run struct {
+	video, key bool
+	samples    int
+	start, end time.Duration
+}
+
+// readRun reads a traf box as boxes.run writes it.
+func (m *Movie) readRun(traf []byte) (r run, err error) {
+	var t *movieTrack
+	var at, length int64
+	timed := false
+	for len(traf) > 0 {
+		kind, in, rest := cutBox(traf)
+		traf = rest
+		switch {
+		case kind == "":
+			return r, ErrNotMP4
+		case kind == "tfhd" && len(in) >= 8:
+			for i := range m.tracks {
+				if m.tracks[i].id == binary.BigEndian.Uint32(in[4:]) {
+					t = &m.tracks[i]
+				}
+			}
+		case kind == "tfdt" && len(in) >= 12:
+			at, timed = int64(binary.BigEndian.Uint64(in[4:])), true
+		case kind == "trun" && len(in) >= 12:
+			size := 8
+			flags := binary.BigEndian.Uint32(in) & 0xffffff
+			if flags == runVideo {
+				size = 16
+			}
+			r.samples = int(binary.BigEndian.Uint32(in[4:]))
+			in = in[12:]
+			if flags != runVideo && flags != runAudio || r.samples < 1 || len(in) != r.samples*size {
+				return r, ErrNotMP4
+			}
+			r.key = flags == runAudio || binary.BigEndian.Uint32(in[8:]) == flagsKey
+			for ; len(in) > 0; in = in[size:] {
+				length += int64(binary.BigEndian.Uint32(in))
+			}
+		}
+	}
+	if t == nil || !timed || r.samples == 0 || at < 0 {
+		return r, ErrNotMP4
+	}
+	r.video = t.video
+	r.start, r.end = t.time(at), t.time(at+length)
+	return r, nil
+}
+
+// time returns n of the track's units.
+func (t *movieTrack) time(n int64) time.Duration {
+	scale := int64(t.scale)
+	return time.Duration(n/scale)*time.Second + time.Duration(n%scale)*time.Second/time.Duration(scale)
+}
+
+// cutBox returns the type of the box that b begins with, what is in it, and what follows. kind is "" if there is none.
+func cutBox(b []byte) (kind string, in, rest []byte) {
+	if len(b) < 8 {
+		return "", nil, nil
+	}
+	n := int64(binary.BigEndian.Uint32(b))
+	if n < 8 || n > int64(len(b)) {
+		return "", nil, nil
+	}
+	return boxType(b[4:8]), b[8:n], b[n:]
+}
+
+// boxType returns a box's type without an allocation for those that a fragment has.
+func boxType(b []byte) string {
+	for _, known := range [...]string{"mfhd", "traf", "tfhd", "tfdt", "trun"} {
+		if string(b) == known {
+			return known
+		}
+	}
+	return string(b)
+}
+
+// walkBoxes calls f with the type and the inside of each box in b.
+func walkBoxes(b []byte, f func(kind string, in []byte) error) error {
+	for len(b) > 0 {
+		kind, in, rest := cutBox(b)
+		if kind == "" {
+			return ErrNotMP4
+		}
+		if err := f(kind, in); err != nil {
+			return err
+		}
+		b = rest
+	}
+	return nil
+}
+
+// sampleEntry returns the codec of an entry of a sample description, as RFC 6381 writes it. codec is "" if it is none
+// that a Muxer writes.
+func sampleEntry(kind string, in []byte) (codec string, video bool) {
+	const visual, sound = 78, 28 // bytes in front of the boxes
+	switch {
+	case kind == "mp4a" && len(in) > sound:
+		_ = walkBoxes(in[sound:], func(kind string, in []byte) error {
+			if at := esdsRecord; kind == "esds" && len(in) > at+1 {
+				codec = fmt.Sprintf("mp4a.40.%d", objectType(in[at], in[at+1]))
+			}
+			return nil
+		})
+	case (kind == "avc1" || kind == "hvc1") && len(in) > visual:
+		video = true
+		_ = walkBoxes(in[visual:], func(box string, in []byte) error {
+			switch {
+			case box == "avcC" && len(in) >= 4:
+				codec = fmt.Sprintf("avc1.%02x%02x%02x", in[1], in[2], in[3])
+			case box == "hvcC" && len(in) >= 13:
+				codec = hevcCodec(in)
+			}
+			return nil
+		})
+	}
+	return codec, video
+}
+
+// esdsRecord is where an AudioSpecificConfig begins in an esds box that elementaryStream has written: behind version and
+// flags, the heads of three descriptors, 3 bytes of the first one and 13 of the second one.
+const esdsRecord = 4 + 5 + 3 + 5 + 13 + 5
+
+// objectType returns the audio object type that an AudioSpecificConfig begins with (ISO/IEC 14496-3, 1.6.2.1).
+func objectType(a, b byte) int {
+	if t := int(a >> 3); t != 31 {
+		return t
+	}
+	return 32 + int(a&7)<<3 + int(b>>5)
+}
+
+// hevcCodec returns the codec of an hvcC box (ISO/IEC 14496-15, E.3).
+func hevcCodec(in []byte) string {
+	space := [4]string{"", "A", "B", "C"}[in[1]>>6]
+	tier := "L"
+	if in[1]&0x20 != 0 {
+		tier = "H"
+	}
+	s := fmt.Sprintf("hvc1.%s%d.%X.%s%d", space, in[1]&0x1f, bits.Reverse32(binary.BigEndian.Uint32(in[2:])), tier, in[12])
+	constraints := in[6:12]
+	for len(constraints) > 0 && constraints[len(constraints)-1] == 0 {
+		constraints = constraints[:len(constraints)-1]
+	}
+	for _, b := range constraints {
+		s += fmt.Sprintf(".%X", b)
+	}
+	return s
+}

@@ -1,0 +1,139 @@
+package mp4_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace/frame/mp4"
+)
+
+func TestReadMovie(t *testing.T) {
+	for _, tt := range []struct{ tags, codecs, size string }{
+		{"avc mp4a K0 a0 K40 K80 K120", "avc1.4d401f,mp4a.40.2", "640x360"},
+		{"avc K0 K40", "avc1.4d401f", "640x360"},
+		{"avc7:5 K0 K40", "avc1.64000d", "450x182"}, // as it is shown
+		{"aac44 a0x6", "mp4a.40.2", "0x0"},
+		{"hvc1 hvc1:K hvc1:P hvc1:P", "hvc1.1.6.L60.90", "322x182"},
+	} {
+		r := newRig(t)
+		r.play(tt.tags)
+		r.flush()
+		m, err := mp4.ReadMovie(r.init())
+		if err != nil {
+			t.Fatal(tt.tags, err)
+		}
+		if !strings.HasPrefix(m.Codecs, tt.codecs) || fmt.Sprintf("%dx%d", m.Width, m.Height) != tt.size ||
+			m.Video != (tt.size != "0x0") || m.Audio != strings.Contains(m.Codecs, "mp4a") {
+			t.Errorf("%s: %+v", tt.tags, m)
+		}
+	}
+}
+
+// What is read of a fragment is what the muxer said, and what the reference reader sees.
+func TestReadFragment(t *testing.T) {
+	for _, tags := range []string{
+		"avc aac48 K0 a0 a21 P40+80 a43 a64 P80 K120 a120 P160",
+		"avc K0 P40 P80 K5000 P5040",
+		"aac44 a0x60",
+		"avc aac48 K0 P40 a40x60 K2000 P2040",
+	} {
+		r := newRig(t)
+		r.play(tags)
+		r.flush()
+		m, err := mp4.ReadMovie(r.init())
+		if err != nil {
+			t.Fatal(err)
+		}
+		scales := map[uint32]int64{}
+		for _, tr := range readInit(r.init()) {
+			scales[tr.id] = int64(tr.scale)
+		}
+		for i, b := range r.bytes {
+			all := bytes.Join(r.bytes[i:], nil)
+			info, need, err := m.ReadFragment(all)
+			if err != nil || need != 0 || info.Size != len(b) || info.Key != r.fragments[i].Key && m.Video && info.Pictures > 0 {
+				t.Fatalf("%s: fragment %d: %+v, need %d, %v", tags, i, info, need, err)
+			}
+			track := uint32(2)
+			if info.Pictures > 0 {
+				track = 1
+			}
+			list := ofTrack(track, readFragments(b))
+			if info.Pictures > 0 && info.Pictures != len(list) {
+				t.Errorf("%s: fragment %d: %d pictures, want %d", tags, i, info.Pictures, len(list))
+			}
+			last := list[len(list)-1]
+			start := time.Duration(list[0].dts) * time.Second / time.Duration(scales[track])
+			end := time.Duration(last.dts+int64(last.duration)) * time.Second / time.Duration(scales[track])
+			if info.Start != start || info.End != end {
+				t.Errorf("%s: fragment %d: %v to %v, want %v to %v", tags, i, info.Start, info.End, start, end)
+			}
+			// With less than the head it says what it needs, and gets there.
+			for n := 0; n < info.Head; n++ {
+				_, need, err := m.ReadFragment(all[:n])
+				if err != nil || need <= n || need > info.Head {
+					t.Fatalf("%d bytes: need %d, %v", n, need, err)
+				}
+			}
+		}
+		if n := testing.AllocsPerRun(100, func() { _, _, _ = m.ReadFragment(r.bytes[0]) }); n > 0 {
+			t.Errorf("%v allocations", n)
+		}
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	r := newRig(t)
+	r.play("avc aac48 K0 a0 P40 P80")
+	init, fragment := r.init(), r.bytes[0]
+	for i := range init {
+		if m, err := mp4.ReadMovie(init[:i]); err == nil {
+			t.Fatalf("%d bytes of an init segment: %+v", i, m)
+		}
+	}
+	m, err := mp4.ReadMovie(init)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, _, _ := m.ReadFragment(fragment)
+	for _, tt := range []struct {
+		at int
+		b  string
+	}{
+		{0, "\x7f"}, {3, "\x07"}, {4, "free"}, {info.Head - 4, "free"}, {info.Head - 8, "\x00\x00\x00\x07"},
+		{8, "\x7f"}, {24, "\x00\x00\x00\x00"}, {24, "\x00\x00\x00\x09"}, {28, "free"},
+	} {
+		b := bytes.Clone(fragment)
+		copy(b[tt.at:], tt.b)
+		if f, need, err := m.ReadFragment(b); err == nil {
+			t.Errorf("%q at %d: %+v, need %d", tt.b, tt.at, f, need)
+		}
+	}
+}
+
+// FuzzRead reads anything as an init segment and as a fragment of a real one: never a panic, never a size that is none.
+func FuzzRead(f *testing.F) {
+	r := newRig(f)
+	r.play("avc aac48 K0 a0 P40 P80")
+	init := r.init()
+	f.Add(init)
+	for _, b := range r.bytes {
+		f.Add(b)
+	}
+	m, err := mp4.ReadMovie(init)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if movie, err := mp4.ReadMovie(b); err == nil && movie.Codecs == "" {
+			t.Errorf("%+v", movie)
+		}
+		info, need, err := m.ReadFragment(b)
+		if err == nil && need == 0 && (info.Head > len(b) || info.Size < info.Head || info.End < info.Start) || need > 0 && need <= len(b) {
+			t.Errorf("%d bytes: %+v, need %d", len(b), info, need)
+		}
+	})
+}
