@@ -30,6 +30,7 @@ func (m *Muxer) emit(dst *millrace.Chain) Fragment {
 	f.NewInit = !m.video.conf.equal(m.sent[0]) || !m.audio.conf.equal(m.sent[1])
 	m.sent = [2]*config{m.video.conf, m.audio.conf}
 	m.buildHead()
+	f.Sequence = m.sequence
 	dst.AppendCopy(m.head.b)
 	for _, tr := range []*track{&m.video, &m.audio} {
 		dst.Merge(&tr.doneData)

@@ -21,6 +21,7 @@ type feed struct {
 	gapLogged bool
 	hope      hopeTimer
 	resized   bool // the metadata have changed, and with them perhaps the size of the picture
+	keys      keyMeter
 
 	enc      flv.Encoder // of tags that get another time
 	preamble preamble
@@ -85,9 +86,30 @@ func (h *hopeTimer) passed(at uint32) bool {
 	return at-h.since >= hopeWait
 }
 
+// A keyMeter measures how far key frames are apart.
+type keyMeter struct {
+	began bool   // there was one
+	last  uint32 // the time of the latest one
+	ms    int64  // from the one before to the latest one; 0 before there were two
+}
+
+// note takes the time of a key frame, and returns the longer one of the last two distances, in ms.
+func (k *keyMeter) note(at uint32) int64 {
+	longer := k.ms
+	if k.began {
+		k.ms = max(int64(int32(at-k.last)), 0)
+		longer = max(longer, k.ms)
+	}
+	k.began, k.last = true, at
+	return longer
+}
+
 // isStart reports whether viewers can start at a tag, and notes whether they begin with the sound.
 func (f *feed) isStart(t flv.Tag) bool {
 	start := f.starts.isStart(t, f.s.live.ring)
+	if start && t.Type == flv.TypeVideo {
+		f.s.keyInterval.Store(f.keys.note(t.Timestamp))
+	}
 	if gap := f.starts.gap.open; gap != f.s.noVideo.Load() {
 		f.s.noVideo.Store(gap)
 		if !f.gapLogged {

@@ -183,6 +183,7 @@ func (s *stream) expire(w *wait) {
 func (s *stream) resume(p *Publisher) *continuation {
 	f := &s.feed
 	f.starts.first = defaultTracks{}
+	f.keys.began = false // what comes between is no group of pictures
 	pause := time.Duration(0)
 	if f.timed {
 		pause = time.Duration(now() - f.lastAt)

@@ -10,20 +10,21 @@ import (
 // counters counts what happens in a Hub. They are plain atomic numbers: what is done for every batch does not go
 // through a metrics library.
 type counters struct {
-	published  atomic.Int64 // streams
-	returns    atomic.Int64
-	takeovers  atomic.Int64
-	waited     atomic.Int64 // ns that streams have waited for publishers, in waits that are over
-	bytesIn    atomic.Int64
-	framesIn   atomic.Int64
-	groupsCut  atomic.Int64
-	writeCalls atomic.Int64
-	written    [paths]atomic.Int64 // bytes
-	watching   [paths]atomic.Int64
-	came       [paths]atomic.Int64
-	dropped    [disconnectReasons]atomic.Int64
-	seen       [disconnectReasons]atomic.Int64     // viewers that were found too far behind
-	lost       [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past
+	published   atomic.Int64 // streams
+	hlsRendered atomic.Int64 // media playlists
+	returns     atomic.Int64
+	takeovers   atomic.Int64
+	waited      atomic.Int64 // ns that streams have waited for publishers, in waits that are over
+	bytesIn     atomic.Int64
+	framesIn    atomic.Int64
+	groupsCut   atomic.Int64
+	writeCalls  atomic.Int64
+	written     [paths]atomic.Int64 // bytes
+	watching    [paths]atomic.Int64
+	came        [paths]atomic.Int64
+	dropped     [disconnectReasons]atomic.Int64
+	seen        [disconnectReasons]atomic.Int64     // viewers that were found too far behind
+	lost        [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past
 }
 
 // Stats is a snapshot of a Hub. The maps have an entry for every key that there can be.

@@ -45,6 +45,8 @@ type stream struct {
 	audio    atomic.Pointer[track]
 	resumed  atomic.Pointer[uint32] // the time of the last frame before the newest continuation
 
+	keyInterval atomic.Int64 // ms from one key frame to the next, lately; 0 before there were two
+
 	returns   atomic.Int64
 	takeovers atomic.Int64
 
@@ -110,13 +112,7 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 		return nil, refusal(http.StatusServiceUnavailable,
 			"this stream has %d viewers, as many as --max-stream-viewers allows", limit)
 	}
-	r := s.live
-	if f != r.format {
-		if s.made[f] == nil {
-			s.made[f] = kinds[f].make(s)
-		}
-		r = s.made[f]
-	}
+	r := s.rendition(f)
 	s.viewers++
 	r.viewers++
 	v := &viewer{rendition: r, remote: want.remote, since: now()}
@@ -129,12 +125,37 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 	return v, nil
 }
 
-// exit removes a viewer of r. The last one ends what makes r.
+// rendition returns the form f of s, and has it made if it is not. s.mu is held.
+func (s *stream) rendition(f format) *rendition {
+	if f == s.live.format {
+		return s.live
+	}
+	if s.made[f] == nil {
+		s.made[f] = kinds[f].make(s)
+	}
+	return s.made[f]
+}
+
+// exit removes a viewer of r.
 func (s *stream) exit(r *rendition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.viewers--
-	if r.viewers--; r.viewers == 0 && r != s.live {
+	r.viewers--
+	s.stopUnused(r)
+}
+
+// leave removes a fragmentReader of r.
+func (s *stream) leave(r *rendition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.readers--
+	s.stopUnused(r)
+}
+
+// stopUnused ends the making of r if nothing takes it. s.mu is held.
+func (s *stream) stopUnused(r *rendition) {
+	if r.viewers+r.readers == 0 && r != s.live {
 		s.forget(r)
 		r.stop()
 	}

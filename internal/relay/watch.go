@@ -81,12 +81,8 @@ func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 
 // admit returns a viewer that has a place, and waits for its stream until ctx ends.
 func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
-	if !h.admitted.Acquire() {
-		if h.ends.Err() != nil {
-			return nil, errDraining
-		}
-		return nil, refusal(http.StatusServiceUnavailable,
-			"the server has %d viewers, as many as --max-viewers allows", h.cfg.MaxViewers)
+	if err := h.acquire(); err != nil {
+		return nil, err
 	}
 	v, err := h.enter(ctx, want)
 	if err == nil {
@@ -97,6 +93,18 @@ func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
 		return nil, err
 	}
 	return v, nil
+}
+
+// acquire takes a place of the viewers' limit, which admitted.Release gives back.
+func (h *Hub) acquire() error {
+	switch {
+	case h.admitted.Acquire():
+		return nil
+	case h.ends.Err() != nil:
+		return errDraining
+	}
+	return refusal(http.StatusServiceUnavailable,
+		"the server has %d viewers, as many as --max-viewers allows", h.cfg.MaxViewers)
 }
 
 // decline gives back the place of a viewer that will not be served.

@@ -113,6 +113,18 @@ func Defaults() Config {
 			// A key frame of a 4K picture is one to two MB. The format allows 16 MiB.
 			MaxTagBytes: 4 << 20,
 
+			HLS: relay.HLSConfig{
+				// Six pictures at 30 a second. A player is three parts behind: shorter ones save little of its second, and cost a
+				// request of each viewer.
+				Part: 200 * time.Millisecond,
+				// What encoders are told to send: a key frame every two seconds.
+				Segment: 2 * time.Second,
+				// Twelve seconds: players without parts begin three segments from the end.
+				Segments: 6,
+				// Twelve seconds at 40 Mbit/s, or groups of ten seconds at 8.
+				MaxBytes: 64 << 20,
+			},
+
 			// What is sent costs per segment, not per byte.
 			Latency: 50 * time.Millisecond,
 
@@ -134,6 +146,13 @@ const defaultRTMP = "127.0.0.1:1935"
 const (
 	// maxLatency bounds --latency: a publisher's end, and the server's own, wait for it.
 	maxLatency = time.Second
+
+	// minHLSPart is three pictures at 60 a second: a request of each viewer for less costs more than it saves.
+	minHLSPart = 50 * time.Millisecond
+	// maxHLSSegment and maxHLSSegments bound playlists to what players expect: a segment may be twice as long as its
+	// least, and a playlist is read as often as there are parts.
+	maxHLSSegment  = 8 * time.Second
+	maxHLSSegments = 1000
 
 	// maxKeepFrames bounds a stream's lists of frames and pieces to 90 MiB. --keep-bytes does not: frames may be empty.
 	maxKeepFrames = 1 << 20
@@ -180,6 +199,8 @@ func (c *Config) checkNumbers() error {
 		{"lag-bytes", c.LagBytes, 0, most},
 		{"lag-frames", int64(c.LagFrames), 0, most},
 		{"unsent", int64(c.Unsent), 0, most},
+		{"hls-segments", int64(c.HLS.Segments), 3, maxHLSSegments},
+		{"hls-bytes", c.HLS.MaxBytes, 1 << 20, most},
 		{"files-drop-behind", c.FilesDropBehind, 0, most},
 		{"max-downloads", int64(c.MaxDownloads), 1, most},
 		{"max-uploads", int64(c.MaxUploads), 1, most},
@@ -209,6 +230,8 @@ func (c *Config) checkTimes() error {
 		{"latency", c.Latency, 0},
 		{"lag-time", c.LagTime, 0},
 		{"stall-timeout", c.StallTimeout, 1},
+		{"hls-part", c.HLS.Part, minHLSPart},
+		{"hls-segment", c.HLS.Segment, time.Second},
 	} {
 		if t.value < t.min {
 			return fmt.Errorf("--%s is %v, want at least %v", t.flag, t.value, t.min)
@@ -216,6 +239,12 @@ func (c *Config) checkTimes() error {
 	}
 	if c.Latency > maxLatency {
 		return fmt.Errorf("--latency is %v, want at most %v", c.Latency, maxLatency)
+	}
+	if c.HLS.Segment > maxHLSSegment {
+		return fmt.Errorf("--hls-segment is %v, want at most %v", c.HLS.Segment, maxHLSSegment)
+	}
+	if c.HLS.Part > c.HLS.Segment/2 {
+		return fmt.Errorf("--hls-part is %v, want at most half of --hls-segment, which is %v", c.HLS.Part, c.HLS.Segment)
 	}
 	return nil
 }
