@@ -55,6 +55,8 @@ type hlsWindow struct {
 	delta   *HLSPlaylist
 	ended   bool // the stream has
 	waiting int  // requests
+
+	audience audience
 }
 
 // An HLSPlaylist is a playlist as text, shared by all who ask for it: it is never changed.
@@ -105,7 +107,13 @@ func (h *Hub) HLSMedia(
 			msn, part := w.window.Next()
 			return false, refusal(http.StatusBadRequest, "segment %d is too far ahead: part %d of segment %d is next", want.MSN, part, msn)
 		}
+		lasts := w.cfg.Target
+		if blocks {
+			lasts = w.cfg.Part
+		}
+		w.audience.add(now(), w.cfg.Target, lasts)
 		list = w.playlist(want.Skip)
+		h.counters.hlsPlaylists.Add(1)
 		return true, nil
 	})
 	return list, err
@@ -127,6 +135,8 @@ func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *mil
 		case w.window == nil:
 			return false, absent
 		case w.window.Append(dst, o):
+			h.counters.hlsObjects.Add(1)
+			h.counters.hlsBytes.Add(int64(dst.Len()))
 			return true, nil
 		case w.ended || !w.coming(o):
 			return false, absent
@@ -391,6 +401,74 @@ func (w *hlsWindow) playlist(skip bool) *HLSPlaylist {
 // zippers are expensive to make: each has about a megabyte.
 var zippers = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
 
+// An audience estimates how many players follow a playlist, which tell nothing of themselves: each asks for it again
+// when what it has got will have been played.
+type audience struct {
+	since    int64         // when the present period began; see now
+	sum, was time.Duration // what the players of this period and of the last one have got
+}
+
+// add notes a request, at a time of now, for what lasts so long.
+func (a *audience) add(at int64, period, lasts time.Duration) {
+	a.turn(at, period)
+	a.sum += lasts
+}
+
+// turn begins a period if the present one is over.
+func (a *audience) turn(at int64, period time.Duration) {
+	switch passed := time.Duration(at - a.since); {
+	case passed >= 2*period:
+		a.since, a.sum, a.was = at, 0, 0
+	case passed >= period:
+		a.since, a.sum, a.was = a.since+int64(period), 0, a.sum
+	}
+}
+
+// size returns how many players there were in the last period.
+func (a *audience) size(at int64, period time.Duration) int {
+	a.turn(at, period)
+	return int((a.was + period/2) / period)
+}
+
+// HLSStats is what HLS comes to, over all streams.
+type HLSStats struct {
+	Windows int   // streams of which HLS is made
+	Bytes   int64 // in their windows
+	Waiting int   // requests that wait for what comes next
+	Viewers int   // players, by what they ask for
+
+	Rendered  int64 // media playlists that were made
+	Playlists int64 // media playlists that were sent
+	Objects   int64 // segments, parts and initialization segments that were sent
+	BytesOut  int64 // of objects
+}
+
+// hlsStats adds up the windows that there are.
+func (h *Hub) hlsStats() HLSStats {
+	c := &h.counters
+	st := HLSStats{Rendered: c.hlsRendered.Load(), Playlists: c.hlsPlaylists.Load(), Objects: c.hlsObjects.Load(),
+		BytesOut: c.hlsBytes.Load()}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.hls {
+		st.Windows++
+		viewers, waiting, bytes := w.stats()
+		st.Viewers += viewers
+		st.Waiting += waiting
+		st.Bytes += bytes
+	}
+	return st
+}
+
+func (w *hlsWindow) stats() (viewers, waiting int, bytes int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.window == nil {
+		return 0, w.waiting, 0
+	}
+	return w.audience.size(now(), w.cfg.Target), w.waiting, w.window.Bytes()
+}
+
 // newPlaylist returns the playlist with a text. w.mu is held.
 func (w *hlsWindow) newPlaylist(text []byte) *HLSPlaylist {
 	var b bytes.Buffer
@@ -400,101 +478,4 @@ func (w *hlsWindow) newPlaylist(text []byte) *HLSPlaylist {
 	_, _ = z.Write(text) // a Buffer takes all
 	_ = z.Close()
 	return &HLSPlaylist{Text: text, Gzip: b.Bytes(), Target: w.cfg.Target}
-}
-
-// An hlsBegin has the first fragments of a window, of which its times are chosen: they may not change later.
-type hlsBegin struct {
-	list  []hlsBegun
-	bytes int64
-}
-
-type hlsBegun struct {
-	fragment
-	body millrace.Chain
-}
-
-func (b *hlsBegin) release() {
-	for i := range b.list {
-		b.list[i].body.Release()
-	}
-}
-
-// add takes ownership of body.
-func (b *hlsBegin) add(f fragment, body *millrace.Chain) {
-	if f.newInit && len(b.list) > 0 || f.afterLoss { // of what came before, nothing was shown
-		b.release()
-		*b = hlsBegin{}
-		f.newInit, f.afterLoss = true, false
-	}
-	b.bytes += int64(body.Len())
-	b.list = append(b.list, hlsBegun{fragment: f, body: *body})
-	*body = millrace.Chain{}
-}
-
-// length returns how long the fragments are.
-func (b *hlsBegin) length() time.Duration { return b.list[len(b.list)-1].End - b.list[0].Start }
-
-const (
-	// hlsFewest is how many fragments tell how long fragments are.
-	hlsFewest = 6
-	// hlsLongest is the longest target duration. A longer group of pictures is cut.
-	hlsLongest = 16 * time.Second
-)
-
-// enough reports whether the times of a window can be chosen: the distance of key frames is known, or it is known to be
-// longer than two segments.
-func (b *hlsBegin) enough(s *stream, m mp4.Movie) bool {
-	cfg := &s.hub.cfg.HLS
-	return len(b.list) >= hlsFewest && (!m.Video || s.keyInterval.Load() > 0 || b.length() >= 2*cfg.Segment) ||
-		b.bytes > cfg.MaxBytes/4
-}
-
-// config returns what the window is made with.
-//
-// The target duration fits a whole number of groups of pictures, and a long one if their length is not known. A part is
-// a whole number of pictures; if these are irregular, it is as long as the rules need to allow for the longest of them.
-func (b *hlsBegin) config(s *stream, m mp4.Movie) hls.Config {
-	cfg := &s.hub.cfg.HLS
-	group := time.Duration(s.keyInterval.Load()) * time.Millisecond
-	segment := cfg.Segment
-	switch {
-	case !m.Video:
-	case group > 0:
-		segment = (segment + group - 1) / group * group
-	default:
-		segment = max(5*segment, b.length())
-	}
-	target := (segment + 900*time.Millisecond).Truncate(time.Second) // 2.1 s is 2 s
-	target = min(max(target, time.Second), hlsLongest)
-
-	most, least := time.Duration(0), time.Hour
-	for i := range b.list {
-		if d := b.list[i].End - b.list[i].Start; d > 0 {
-			most, least = max(most, d), min(least, d)
-		}
-	}
-	part := cfg.Part
-	if most == 0 { // nothing is known
-		most = part
-	}
-	if most-least <= 5*time.Millisecond { // times are in whole milliseconds
-		part = max(1, (part+most/2)/most) * most
-	} else {
-		part = max(part, most*100/15) // a part may be 15% shorter
-	}
-	part = min((part + time.Millisecond - 1).Truncate(time.Millisecond), target)
-	at := time.Now()
-	return hls.Config{
-		Epoch: uint64(at.UnixMilli()), FirstMSN: uint64(at.Unix() / int64(max(1, cfg.Segment/time.Second))),
-		Target: target, Part: part, Segment: cfg.Segment, Segments: cfg.Segments, MaxBytes: cfg.MaxBytes,
-	}
-}
-
-// rates returns the pictures and the bits per second.
-func (b *hlsBegin) rates() (pictures float64, bits int64) {
-	for i := range b.list {
-		pictures += float64(b.list[i].Pictures)
-	}
-	seconds := max(b.length().Seconds(), 1e-3)
-	return pictures / seconds, int64(float64(8*b.bytes) / seconds)
 }

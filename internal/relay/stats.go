@@ -10,21 +10,25 @@ import (
 // counters counts what happens in a Hub. They are plain atomic numbers: what is done for every batch does not go
 // through a metrics library.
 type counters struct {
-	published   atomic.Int64 // streams
-	hlsRendered atomic.Int64 // media playlists
-	returns     atomic.Int64
-	takeovers   atomic.Int64
-	waited      atomic.Int64 // ns that streams have waited for publishers, in waits that are over
-	bytesIn     atomic.Int64
-	framesIn    atomic.Int64
-	groupsCut   atomic.Int64
-	writeCalls  atomic.Int64
-	written     [paths]atomic.Int64 // bytes
-	watching    [paths]atomic.Int64
-	came        [paths]atomic.Int64
-	dropped     [disconnectReasons]atomic.Int64
-	seen        [disconnectReasons]atomic.Int64     // viewers that were found too far behind
-	lost        [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past
+	published atomic.Int64 // streams
+
+	hlsRendered  atomic.Int64 // see HLSStats
+	hlsPlaylists atomic.Int64
+	hlsObjects   atomic.Int64
+	hlsBytes     atomic.Int64
+	returns      atomic.Int64
+	takeovers    atomic.Int64
+	waited       atomic.Int64 // ns that streams have waited for publishers, in waits that are over
+	bytesIn      atomic.Int64
+	framesIn     atomic.Int64
+	groupsCut    atomic.Int64
+	writeCalls   atomic.Int64
+	written      [paths]atomic.Int64 // bytes
+	watching     [paths]atomic.Int64
+	came         [paths]atomic.Int64
+	dropped      [disconnectReasons]atomic.Int64
+	seen         [disconnectReasons]atomic.Int64     // viewers that were found too far behind
+	lost         [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past
 }
 
 // Stats is a snapshot of a Hub. The maps have an entry for every key that there can be.
@@ -41,6 +45,8 @@ type Stats struct {
 	Returns       int64         // publishers that came to a stream that waited
 	Takeovers     int64         // publishers that took over from another one
 	PublisherWait time.Duration // how long streams have waited for publishers, added up
+
+	HLS HLSStats
 
 	KeptBytes int64         // by all streams
 	Blocked   int           // viewers whose connection takes no more at present
@@ -70,6 +76,7 @@ func (h *Hub) Stats() Stats {
 		WriteCalls: c.writeCalls.Load(), Paths: make(map[string]PathStats),
 		FoundBehind: make(map[string]int64), Dropped: make(map[string]int64), FramesLost: make(map[string]int64),
 	}
+	st.HLS = h.hlsStats()
 	st.Returns, st.Takeovers = c.returns.Load(), c.takeovers.Load()
 	st.Waiting, st.PublisherWait = h.waits()
 	for _, s := range list {
@@ -119,6 +126,7 @@ type StreamInfo struct {
 	Viewers     int     `json:"viewers"`         // in all formats
 	ViewersMP4  int     `json:"viewers_mp4"`     // of these, in MP4
 	ViewersRTMP int     `json:"viewers_rtmp"`    // and by RTMP
+	ViewersHLS  int     `json:"viewers_hls"`     // beside these: players of HLS, estimated by what they ask for
 	LagMax      float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
 	KeptBytes   int64   `json:"kept_bytes"`
 	GroupsCut   uint64  `json:"groups_cut"`  // groups of pictures that were longer than what is kept
@@ -153,7 +161,11 @@ func (s *stream) info() StreamInfo {
 	if i.Publisher = s.publisher.address; s.wait != nil {
 		i.Waiting = time.Duration(now() - s.wait.since).Seconds()
 	}
+	hls := s.hub.hls[s.name]
 	s.hub.mu.Unlock()
+	if hls != nil {
+		i.ViewersHLS, _, _ = hls.stats()
+	}
 	var lag lagReport
 	for _, r := range s.renditions() {
 		lag.add(r.lag())
