@@ -354,8 +354,6 @@ func (w *Window) trim() (news bool) {
 	need := w.inits[len(w.inits)-1].number
 	if len(w.segs) > 0 {
 		need = w.segs[0].init
-	} else if !w.open.empty() {
-		need = w.open.init
 	}
 	for w.inits[0].number < need {
 		w.bytes -= int64(w.inits[0].body.Len())

@@ -31,7 +31,7 @@ func TestCut(t *testing.T) {
 		{"a longer group of pictures is cut in time",
 			"init K200 P200x12", "i0 10: 200i 200x11 = 2400 | 11: 200"},
 		{"in the last moment if a fragment is longer than the one before",
-			"init K200 P200x10 P180 P120", "i0 10: 200i 200x10 180 = 2380"},
+			"init K200 P200x10 P40x6 P120", "i0 10: 200i 200x11 40 = 2440"},
 		{"and the segment after that ends at the next key frame",
 			"init K200 P200x12 K200", "i0 10: 200i 200x11 = 2400 | 11: 200 = 200 | 12: 200i"},
 		{"a fragment longer than a part is a segment",
@@ -216,6 +216,28 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// TestKeptLong is about a playlist that is longer than six times Target.
+func TestKeptLong(t *testing.T) {
+	c := config
+	c.Segments = 20
+	r := newRig(t, c).play("init")
+	for range 21 {
+		r.play("K200 P200x9!")
+	}
+	if p := r.playlist(); p.msn != 11 {
+		t.Errorf("the playlist begins with %d", p.msn)
+	}
+	if _, ok := r.get("0-10.m4s"); !ok {
+		t.Error("a segment is gone 40 s after it was listed")
+	}
+	if r.play("K200 P200x9!"); r.playlist().msn != 12 {
+		t.Errorf("the playlist begins with %d", r.playlist().msn)
+	}
+	if _, ok := r.get("0-10.m4s"); ok {
+		t.Error("a segment is there 42 s after it was listed")
+	}
+}
+
 // TestMaxBytes is about limits on memory that are lower than what the rules ask for.
 func TestMaxBytes(t *testing.T) {
 	c := config
@@ -243,7 +265,11 @@ func TestMaxBytes(t *testing.T) {
 	if p := r.playlist(); p.msn != 15 || p.dsn != 4 {
 		t.Errorf("%+v", p)
 	}
-	for range 1000 { // the smallest segments cost memory, too
+	before := r.w.Bytes()
+	if r.play("K200x4"); r.w.Bytes() < before+4*32 { // parts cost memory, too
+		t.Errorf("%d bytes, and %d with four parts", before, r.w.Bytes())
+	}
+	for range 1000 { // and the smallest segments
 		r.play("P0 flush")
 	}
 	if n := len(r.playlist().segments); n > 200 {
