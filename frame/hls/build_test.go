@@ -111,12 +111,19 @@ func parse(t testing.TB, text string) (p playlist) {
 	return p
 }
 
-var attributes = regexp.MustCompile(`([A-Z-]+)=(?:"([^"]*)"|([^",]*))(?:,|$)`)
-
+// attribute returns the value of an attribute of a list, without quotes, or "".
 func attribute(list, name string) string {
-	for _, m := range attributes.FindAllStringSubmatch(list, -1) {
-		if m[1] == name {
-			return m[2] + m[3]
+	for list != "" {
+		key, rest, _ := strings.Cut(list, "=")
+		end := ","
+		if strings.HasPrefix(rest, `"`) {
+			rest, end = rest[1:], `"`
+		}
+		var value string
+		value, list, _ = strings.Cut(rest, end)
+		list = strings.TrimPrefix(list, ",")
+		if key == name {
+			return value
 		}
 	}
 	return ""

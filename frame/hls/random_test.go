@@ -16,7 +16,7 @@ import (
 
 // TestRandom feeds Windows with anything and has a history check each playlist.
 func TestRandom(t *testing.T) {
-	runs := 120
+	runs := 80
 	if testing.Short() {
 		runs = 20
 	}
