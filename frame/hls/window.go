@@ -28,8 +28,8 @@ type Config struct {
 	Epoch uint64 // the publication; the first word of every name
 
 	// FirstMSN is the media sequence number of the first segment, and FirstDiscontinuity its discontinuity sequence
-	// number. If a Window follows another one under the same address, both are greater than the last ones of the other:
-	// see Next and Discontinuity.
+	// number. A Window that follows another one under the same address takes both from Next and Discontinuity of that
+	// one, and has Break called first.
 	FirstMSN, FirstDiscontinuity uint64
 
 	// Target is TARGETDURATION, in whole seconds. Segments are at most half a second longer.
@@ -109,7 +109,7 @@ type Window struct {
 	segs   []*segment // the complete ones: those that have left the playlist, then those in it
 	listed int        // how many have left the playlist
 	open   *segment   // the one that is being made
-	free   []*segment // for their memory
+	free   *segment   // one that was dropped, for its memory; or nil
 
 	discontinuity        uint64 // the number of the newest segment
 	pendingDiscontinuity bool   // the next fragment begins a segment with a DISCONTINUITY
@@ -144,7 +144,7 @@ type segment struct {
 	independent bool          // that part has a key frame
 	lastKey     time.Duration // where the last key frame is
 
-	completed time.Duration // when it was, by the Window's clock
+	completed time.Duration // when it was listed, by the Window's clock
 	playlist  time.Duration // the longest playlist that it was in
 }
 
@@ -171,14 +171,17 @@ func NewWindow(c Config) (*Window, error) {
 func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
 // Init sets the init segment of the fragments that follow. It takes ownership of body. If there are fragments already,
-// it ends the segment, and the next segment begins with a DISCONTINUITY and a new MAP. Init reports whether it has ended
-// a segment.
+// it ends the segment, and the next segment begins with a DISCONTINUITY and a new MAP. Init reports whether the playlist
+// has changed.
 func (w *Window) Init(body *millrace.Chain) (news bool) {
 	defer body.Release()
 	if w.ended {
 		return false
 	}
-	news = w.Break()
+	news = w.Flush()
+	if w.open.msn > w.config.FirstMSN {
+		w.pendingDiscontinuity = true
+	}
 	next := initSegment{}
 	if n := len(w.inits); n > 0 {
 		next.number = w.inits[n-1].number + 1
@@ -186,20 +189,19 @@ func (w *Window) Init(body *millrace.Chain) (news bool) {
 	w.bytes += int64(body.Len())
 	next.body.Merge(body)
 	w.inits = append(w.inits, next)
-	w.trim()
-	return news
+	return w.trim() || news
 }
 
 // Break says that times or pictures do not follow on one another here: the segment ends, and the next one begins with a
-// DISCONTINUITY. It reports whether it has ended a segment.
+// DISCONTINUITY. It reports whether the playlist has changed.
 func (w *Window) Break() (news bool) {
 	news = w.Flush()
-	w.pendingDiscontinuity = !w.ended && w.open.msn > w.config.FirstMSN
+	w.pendingDiscontinuity = w.pendingDiscontinuity || !w.ended
 	return news
 }
 
-// Flush makes a part and a segment of what waits for more, and reports whether there was something. The next fragment
-// begins a segment.
+// Flush makes a part and a segment of what waits for more. The next fragment begins a segment. Flush reports whether the
+// playlist has changed.
 func (w *Window) Flush() (news bool) {
 	if w.ended || w.open.empty() {
 		return false
@@ -209,8 +211,8 @@ func (w *Window) Flush() (news bool) {
 	return true
 }
 
-// End ends the stream: it does what Flush does, and the playlist gets an ENDLIST. It reports whether the stream had not
-// ended before. From then on the Window ignores and releases what it is given.
+// End ends the stream: it does what Flush does, and the playlist gets an ENDLIST. It reports whether the playlist has
+// changed, which is so the first time. From then on the Window ignores and releases what it is given.
 func (w *Window) End() (news bool) {
 	if w.ended {
 		return false
@@ -220,8 +222,8 @@ func (w *Window) End() (news bool) {
 	return true
 }
 
-// Add adds a fragment. It takes ownership of body. It reports whether a part or a segment is complete that was not
-// before. A fragment before the first Init is ignored.
+// Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed: there is a new part or
+// segment, or a segment was dropped because of MaxBytes. A fragment before the first Init is ignored.
 //
 // A part is complete as soon as another fragment like this one would make it longer than Part. A segment ends at a key
 // frame, when it has lasted for Segment or there is no time for another such group of pictures. It ends without one
@@ -233,6 +235,7 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 		return false
 	}
 	d := min(max(f.Duration, 0), w.longest)
+	w.clock += d
 	whole := d > w.config.Part
 	s := w.open
 	if !s.empty() && (whole || f.Key && w.endsAtKey() || round(s.duration+d) > w.limit) {
@@ -249,7 +252,6 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 		s.lastKey, s.independent = s.duration, true
 	}
 	s.duration += d
-	w.clock += d
 	w.charge(int64(body.Len()))
 	s.body.Merge(body)
 
@@ -261,8 +263,7 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 		w.closeSegment()
 		news = true
 	}
-	w.trim()
-	return news
+	return w.trim() || news
 }
 
 // endsAtKey reports whether the segment that is being made ends if a key frame follows.
@@ -319,9 +320,9 @@ func (w *Window) closeSegment() {
 	s := w.open
 	s.completed = w.clock
 	w.segs = append(w.segs, s)
-	w.open = &segment{}
-	if n := len(w.free); n > 0 {
-		w.open, w.free = w.free[n-1], w.free[:n-1]
+	w.open, w.free = w.free, nil
+	if w.open == nil {
+		w.open = &segment{}
 	}
 	w.open.msn = s.msn + 1
 	w.unlist()
@@ -344,16 +345,15 @@ func (w *Window) unlist() {
 }
 
 // trim drops the segments that nobody has to find any more, the oldest ones if there are too many bytes, and the init
-// segments that no segment needs.
-func (w *Window) trim() {
+// segments that no segment needs. It reports whether a segment was dropped from the playlist.
+func (w *Window) trim() (news bool) {
 	for len(w.segs) > 0 && (w.bytes > w.config.MaxBytes || w.listed > 0 && w.expired(w.segs[0])) {
+		news = news || w.listed == 0
 		w.drop()
 	}
 	need := w.inits[len(w.inits)-1].number
 	if len(w.segs) > 0 {
 		need = w.segs[0].init
-	} else if !w.open.empty() {
-		need = w.open.init
 	}
 	for w.inits[0].number < need {
 		w.bytes -= int64(w.inits[0].body.Len())
@@ -362,13 +362,14 @@ func (w *Window) trim() {
 		w.inits[n] = initSegment{}
 		w.inits = w.inits[:n]
 	}
+	return news
 }
 
 // expired reports whether a segment that has left the playlist need not be there any more. A segment stays for its own
 // duration and that of the longest playlist that it was in, from when it was listed. Its parts stay for three times
-// Target after they have left the playlist, which is when they are as far from the end.
+// Target after they have left the playlist. That is when three times Target follow, or up to one fragment later.
 func (w *Window) expired(s *segment) bool {
-	return w.clock-s.completed >= max(s.duration+s.playlist, 6*w.config.Target)
+	return w.clock-s.completed >= max(s.duration+s.playlist, 6*w.config.Target+w.longest)
 }
 
 // drop drops the oldest segment.
@@ -380,10 +381,8 @@ func (w *Window) drop() {
 	w.listed = max(w.listed-1, 0)
 	w.bytes -= s.cost
 	s.body.Release()
-	if len(w.free) == 0 {
-		*s = segment{body: s.body, parts: s.parts[:0]}
-		w.free = append(w.free, s)
-	}
+	*s = segment{body: s.body, parts: s.parts[:0]}
+	w.free = s
 }
 
 // Next returns the number of the segment that is being made and the index of the part: what PRELOAD-HINT names.
