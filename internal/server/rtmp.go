@@ -97,6 +97,9 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded) {
 			level = slog.LevelDebug // port scanners would fill the log
 		}
+		if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) {
+			err = errors.New("the client does not speak TLS, and this address does: use rtmps instead of rtmp")
+		}
 		v.server.log.Log(context.Background(), level, "RTMP client refused", "client", client, "reason", err)
 		return
 	}
