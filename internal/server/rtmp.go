@@ -28,8 +28,12 @@ type rtmpService struct {
 	read    *readAuth
 }
 
-// newRTMPService returns the service of a listener. config is nil without TLS.
+// newRTMPService returns the service of a listener. config is nil without
+// TLS; newRTMPService takes ownership of it.
 func (s *Server) newRTMPService(ln net.Listener, config *tls.Config) *rtmpService {
+	if config != nil {
+		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
+	}
 	return &rtmpService{
 		server: s, tls: config,
 		publish: newPublishAuth(s.cfg.PublishToken, ln.Addr()),

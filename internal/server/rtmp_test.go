@@ -200,7 +200,18 @@ func TestPublishingThroughAPublicRTMPListener(t *testing.T) {
 	f.Logged("publishing by RTMP is off", "0.0.0.0:1935")
 }
 
-// RTMPS has the certificate of HTTP.
+// noSessions is the cache of a client that must get no session tickets.
+type noSessions struct{ t *testing.T }
+
+func (noSessions) Get(string) (*tls.ClientSessionState, bool) { return nil, false }
+
+func (n noSessions) Put(_ string, session *tls.ClientSessionState) {
+	if session != nil {
+		n.t.Error("a client got a session ticket, which rtmpdump takes for an error")
+	}
+}
+
+// RTMPS has the certificate of HTTP, and gives no session tickets.
 func TestRTMPS(t *testing.T) {
 	cert, key := writeCertificate(t, t.TempDir(), 1)
 	f := serveRTMP(t, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
@@ -211,7 +222,9 @@ func TestRTMPS(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(text)
 	client := func() *relaytest.RTMP {
-		c := relaytest.NewRTMP(t, tls.Client(dial(t, f.rtmps, 0), &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}))
+		c := relaytest.NewRTMP(t, tls.Client(dial(t, f.rtmps, 0), &tls.Config{
+			RootCAs: roots, ServerName: "127.0.0.1", ClientSessionCache: noSessions{t},
+		}))
 		c.Connect("live")
 		return c
 	}
