@@ -28,8 +28,7 @@ type rtmpService struct {
 	read    *readAuth
 }
 
-// newRTMPService returns the service of a listener. config is nil without
-// TLS; newRTMPService takes ownership of it.
+// newRTMPService returns the service of a listener. It takes ownership of config, which is nil without TLS.
 func (s *Server) newRTMPService(ln net.Listener, config *tls.Config) *rtmpService {
 	if config != nil {
 		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
