@@ -48,8 +48,8 @@ func serveCommand() *cobra.Command {
   /                         a page with all streams
   /metrics  /healthz        for Prometheus, and for monitors
 
-The server is reachable from this machine only, unless --listen says otherwise. If it does, publishing and writing blobs
-need --publish-token.`,
+The server is reachable from this machine only, unless --listen, --rtmp or --rtmps says otherwise. Publishing and
+writing blobs then need --publish-token.`,
 		Example: `  # A picture at once: open http://127.0.0.1:8080/
   millrace serve --demo
 
