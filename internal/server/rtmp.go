@@ -28,8 +28,11 @@ type rtmpService struct {
 	read    *readAuth
 }
 
-// newRTMPService returns the service of a listener. config is nil without TLS.
+// newRTMPService returns the service of a listener. It takes ownership of config, which is nil without TLS.
 func (s *Server) newRTMPService(ln net.Listener, config *tls.Config) *rtmpService {
+	if config != nil {
+		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
+	}
 	return &rtmpService{
 		server: s, tls: config,
 		publish: newPublishAuth(s.cfg.PublishToken, ln.Addr()),
@@ -96,6 +99,9 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 		level := slog.LevelWarn
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded) {
 			level = slog.LevelDebug // port scanners would fill the log
+		}
+		if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) {
+			err = errors.New("the client does not speak TLS, and this address does: use rtmps instead of rtmp")
 		}
 		v.server.log.Log(context.Background(), level, "RTMP client refused", "client", client, "reason", err)
 		return

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/relay"
@@ -102,18 +104,30 @@ func (s *Server) Run(ctx context.Context) error {
 			continue
 		}
 		ln, err := net.Listen("tcp", l.address)
-		if err != nil && l.flag == "rtmp" && l.address == defaultRTMP {
-			s.log.Warn("RTMP is off: its usual address is in use, and --rtmp names no other one", "reason", err)
+		if err != nil && l.flag == "rtmp" && s.cfg.RTMPOptional {
+			s.log.Warn("RTMP is off: its address cannot be used, and --rtmp chooses another one", "reason", err)
 			continue
 		}
 		if err != nil {
 			all.close()
 			_ = s.closeStores()
-			return fmt.Errorf("--%s: %w", l.flag, err)
+			return listenError(l.flag, l.address, err)
 		}
 		*l.ln = ln
 	}
 	return s.Serve(ctx, all)
+}
+
+// listenError returns the error of listening at the address of a flag. If the port is in use, it says how to choose
+// another one.
+func listenError(flag, address string, err error) error {
+	host, port, _ := net.SplitHostPort(address)
+	n, notANumber := strconv.Atoi(port)
+	if !errors.Is(err, syscall.EADDRINUSE) || notANumber != nil {
+		return fmt.Errorf("--%s: %w", flag, err)
+	}
+	return fmt.Errorf("--%s: %w: choose another port, as in --%s %s, or port 0 for a free one", flag, err,
+		flag, net.JoinHostPort(host, strconv.Itoa(n%math.MaxUint16+1)))
 }
 
 // Serve takes ownership of the listeners and serves until ctx ends. Then it accepts no more connections, ends the
@@ -185,6 +199,10 @@ func (s *Server) greet(l Listeners) {
 	for _, ln := range []net.Listener{l.RTMP, l.RTMPS} {
 		if ln != nil {
 			s.log.Info("RTMP listening", "address", ln.Addr().String(), "tls", ln == l.RTMPS)
+			if s.cfg.PublishToken == "" && !isLoopback(ln.Addr()) {
+				s.log.Warn("publishing by RTMP is off: other machines can reach this listener, and there is no --publish-token",
+					"address", ln.Addr().String())
+			}
 		}
 	}
 	if s.files != nil {
@@ -200,7 +218,7 @@ func (s *Server) greet(l Listeners) {
 	if s.cfg.ReadToken != "" {
 		s.log.Info("reading needs the token", "page", s.pageLink(ln.Addr())+"?token=TOKEN")
 	}
-	if s.cfg.PublishToken == "" && !s.publishAuth.loopback {
+	if s.cfg.PublishToken == "" && !isLoopback(ln.Addr()) {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
 	}
 }
