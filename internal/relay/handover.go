@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/limit"
 )
 
 // A Takeover says what happens when a publisher comes to a stream that has one.
@@ -80,7 +82,7 @@ func (s *stream) yields() error {
 
 // await waits until the stream is p's: the publisher before it must not write any more.
 func (h *Hub) await(p *Publisher, name string) error {
-	grace := time.NewTimer(drainGrace)
+	grace := time.NewTimer(limit.Grace)
 	defer grace.Stop()
 	select {
 	case <-p.granted:
@@ -100,7 +102,7 @@ func (h *Hub) await(p *Publisher, name string) error {
 	if err := context.Cause(p.ctx); err != nil {
 		return err
 	}
-	return refusal(http.StatusConflict, "this name has a publisher already, which has not ended within %v", drainGrace)
+	return refusal(http.StatusConflict, "this name has a publisher already, which has not ended within %v", limit.Grace)
 }
 
 // grant makes p the publisher of s, which has none. Hub.mu is held.

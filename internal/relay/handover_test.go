@@ -18,6 +18,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/internal/limit"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 )
 
@@ -534,7 +535,7 @@ func TestAPublisherThatDoesNotEndIsNotReplaced(t *testing.T) {
 		first := h.publish(newScript(1, 2, 100).tags...)
 		began := time.Now()
 		_, err := h.Open("cam", "second")
-		if publishStatus(err) != http.StatusConflict || time.Since(began) != drainGrace {
+		if publishStatus(err) != http.StatusConflict || time.Since(began) != limit.Grace {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		h.done(first, nil)

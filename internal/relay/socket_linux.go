@@ -175,15 +175,3 @@ func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, off
 	}
 	return int(r), offered, 0
 }
-
-// BoundUnsent bounds the bytes that the kernel holds for c without having sent them. A connection that has no such
-// bound, a Unix socket say, works without.
-func BoundUnsent(c net.Conn, n int) {
-	tcp, ok := c.(syscall.Conn)
-	if !ok || n <= 0 {
-		return
-	}
-	if raw, err := tcp.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n) })
-	}
-}

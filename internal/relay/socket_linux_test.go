@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/tcpconn"
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 	"golang.org/x/sys/unix"
 )
@@ -131,7 +132,7 @@ func TestSendsInAllWaysArriveWhole(t *testing.T) {
 		}()
 		var s socket
 		s.open(sender)
-		BoundUnsent(sender, 4096)
+		tcpconn.BoundUnsent(tcpconn.Of(sender), 4096)
 		vec := new(vector)
 		var progress atomic.Int64
 		c := chainOf(data, size)

@@ -28,5 +28,3 @@ func (*socket) open(net.Conn) bool { return false }
 func (*socket) try(*[]byte, *millrace.Chain, *vector) (bool, error) { return false, errNoSocket }
 
 func (*socket) wait(*[]byte, *millrace.Chain, *vector, *atomic.Int64) error { return errNoSocket }
-
-func BoundUnsent(net.Conn, int) {}

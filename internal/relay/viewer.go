@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
 // A viewer is one response that a rendition is written to.
@@ -112,19 +113,10 @@ func (v *viewer) closeWrite() {
 
 // reset closes c, and does not leave what c has not taken to the kernel, which would try to deliver that for minutes.
 func reset(c net.Conn) {
-	if tcp, ok := CarrierOf(c).(*net.TCPConn); ok {
+	if tcp := tcpconn.Of(c); tcp != nil {
 		_ = tcp.SetLinger(0)
 		_ = tcp.Close() // before TLS can wait to say goodbye
 	}
-}
-
-// CarrierOf returns the connection that carries what is written to c: the one under TLS, or c. It is there to be asked
-// and told what TCP knows, and not to be read from or written to.
-func CarrierOf(c net.Conn) net.Conn {
-	if sealed, ok := c.(interface{ NetConn() net.Conn }); ok {
-		return sealed.NetConn()
-	}
-	return c
 }
 
 // finish ends v if nothing else has, and gives back what it holds. The goroutine that has v calls it last.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
 // A path is how a viewer's bytes reach its connection.
@@ -81,12 +82,8 @@ func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 
 // admit returns a viewer that has a place, and waits for its stream until ctx ends.
 func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
-	if !h.admitted.Acquire() {
-		if h.ends.Err() != nil {
-			return nil, errDraining
-		}
-		return nil, refusal(http.StatusServiceUnavailable,
-			"the server has %d viewers, as many as --max-viewers allows", h.cfg.MaxViewers)
+	if err := h.admitted.Acquire(); err != nil {
+		return nil, err
 	}
 	v, err := h.enter(ctx, want)
 	if err == nil {
@@ -173,7 +170,7 @@ func (v *viewer) appendHead(chunked bool) {
 // live as long as the viewer. It sends what is pending first, and returns at once.
 func (v *viewer) serveConn(conn net.Conn) {
 	v.conn = conn
-	BoundUnsent(CarrierOf(conn), v.rendition.stream.hub.cfg.Unsent)
+	tcpconn.BoundUnsent(tcpconn.Of(conn), v.rendition.stream.hub.cfg.Unsent)
 	if v.path = pathWritev; !v.sock.open(conn) {
 		v.path = pathWrite
 		v.w, v.flush = conn, func() error { return nil }

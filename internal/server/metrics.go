@@ -130,7 +130,7 @@ func (f *fileService) collect(c scrape) {
 		"path", map[string]int64{"sendfile": sent.Sendfile, "copied": sent.Copied})
 	c.gauge("files_downloads", "Requests for files that are being answered.", int64(f.count()))
 	c.counter("files_refused_total", "Requests for files that were refused because there were too many at a time.",
-		f.downloads.refused.Load())
+		f.downloads.Refused())
 	c.counter("files_stalled_total", "Downloads that were cut because the client took nothing for the stall timeout.",
 		f.stalled.Load())
 }

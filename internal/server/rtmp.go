@@ -65,7 +65,7 @@ func (v *rtmpService) serve(ln net.Listener) {
 		case err != nil:
 			v.server.log.Warn("no RTMP connection is accepted for a moment", "reason", err)
 			time.Sleep(acceptPause)
-		case v.server.handshakes.Acquire():
+		case v.server.handshakes.Acquire() == nil:
 			go v.serveConn(conn)
 		default:
 			_ = conn.Close()
@@ -76,6 +76,8 @@ func (v *rtmpService) serve(ln net.Listener) {
 // maxHandshakes bounds the connections that have not said yet what they want. Each takes some 10 KiB, and 128 KiB at the
 // very most, for --header-timeout at most. Publishers and viewers have limits of their own.
 const maxHandshakes = 512
+
+var errHandshakes = fmt.Errorf("%d connections of RTMP have not said yet what they want", maxHandshakes)
 
 // serveConn serves a connection up to the end of its publisher, or until its viewer is served. A panic is logged, and ends
 // this connection alone.

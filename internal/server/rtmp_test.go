@@ -342,7 +342,7 @@ func TestAMistakeEndsOneRTMPConnection(t *testing.T) {
 	for range maxHandshakes + 1 {
 		client, conn := net.Pipe()
 		defer client.Close()
-		if !f.handshakes.Acquire() {
+		if f.handshakes.Acquire() != nil {
 			t.Fatal("places are lost")
 		}
 		v.serveConn(panickingConn{conn})
