@@ -34,8 +34,7 @@ type connBody struct {
 // newConnBody takes over the connection of r. It returns nil, and has done nothing, if that is not possible or not
 // wanted: for TLS and HTTP/2, and with a small latency bound.
 func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody {
-	h := p.s.hub
-	if r.ProtoMajor != 1 || r.TLS != nil || h.cfg.Latency < leastBeat {
+	if r.ProtoMajor != 1 || r.TLS != nil || p.s.hub.cfg.Latency < leastBeat {
 		return nil
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
@@ -46,7 +45,7 @@ func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody
 	if len(early) == 0 && r.ProtoAtLeast(1, 1) && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
 		_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n") // if this fails, so will the first read
 	}
-	timed := newTimedReader(conn, h.cfg.Latency, h.cfg.PublishTimeout, p.ctx, p.Flush)
+	timed := newTimedReader(conn, p)
 	all := io.MultiReader(bytes.NewReader(bytes.Clone(early)), timed)
 	b := &connBody{timed: timed}
 	if r.ContentLength >= 0 {
@@ -118,7 +117,7 @@ type handlerBody struct {
 
 func newHandlerBody(w http.ResponseWriter, r *http.Request, p *Publisher) *handlerBody {
 	set := http.NewResponseController(w).SetReadDeadline
-	return &handlerBody{newIdleReader(r.Body, set, p.s.hub.cfg.PublishTimeout, p.ctx), w, r}
+	return &handlerBody{newIdleReader(r.Body, set, p), w, r}
 }
 
 func (b *handlerBody) answer(status int, contentType string, text []byte) {

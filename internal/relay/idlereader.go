@@ -12,6 +12,7 @@ import (
 // An idleReader reads a publisher that is not read by the clock: TLS, HTTP/2. Each read is bounded by a deadline, which
 // the end of the publisher's context cuts.
 type idleReader struct {
+	p    *Publisher
 	r    io.Reader
 	set  func(time.Time) error // the deadline of reads
 	idle time.Duration
@@ -22,10 +23,10 @@ type idleReader struct {
 	unwatch func() bool
 }
 
-func newIdleReader(r io.Reader, set func(time.Time) error, idle time.Duration, ctx context.Context) *idleReader {
-	b := &idleReader{r: r, set: set, idle: idle}
+func newIdleReader(r io.Reader, set func(time.Time) error, p *Publisher) *idleReader {
+	b := &idleReader{p: p, r: r, set: set, idle: p.s.hub.cfg.PublishTimeout}
 	b.arm()
-	b.unwatch = context.AfterFunc(ctx, func() {
+	b.unwatch = context.AfterFunc(p.ctx, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if !b.cut {
@@ -48,8 +49,12 @@ func (b *idleReader) arm() {
 
 func (b *idleReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
+	at := now()
+	if n > 0 {
+		b.p.heard.Store(at)
+	}
 	// Setting a deadline costs about as much as a small read, so not each read does.
-	if at := now(); at-b.armed > int64(min(time.Second, b.idle/8)) {
+	if at-b.armed > int64(min(time.Second, b.idle/8)) {
 		b.arm()
 	}
 	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {

@@ -76,6 +76,21 @@ func (h *Hub) Open(name, address string) (*Publisher, error) {
 // or the server shuts down. The caller calls Close soon. Close ends the context, too.
 func (p *Publisher) Context() context.Context { return p.ctx }
 
+// Run calls send, which publishes, and then Close. It returns what it gave to Close: what send returned, or the cause of
+// the end of Context, or an error for a panic, which is logged, and ends this stream alone.
+func (p *Publisher) Run(send func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			p.s.log.Error("publishing failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			err = errPanic
+		} else if err != nil && p.ctx.Err() != nil {
+			err = context.Cause(p.ctx)
+		}
+		p.Close(err)
+	}()
+	return send()
+}
+
 // Close ends what this publisher sends. err is logged; nil means a clean end. The stream then belongs to the publisher
 // that takes over, waits for the next one ([Config].PublisherReturn), or ends: its viewers get what there is, and the
 // name is free.
@@ -119,15 +134,9 @@ func (p *Publisher) Flush() {
 }
 
 // ReadBody publishes all of body: FLV if it begins like that, and otherwise bytes as they come. It returns nil when the
-// body ends where it may end. A panic is logged, and ends this stream alone.
-func (p *Publisher) ReadBody(body io.Reader) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			p.s.log.Error("publishing failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			err = errPanic
-		}
-	}()
-	p.r = millrace.NewReader(heardReader{body, p})
+// body ends where it may end.
+func (p *Publisher) ReadBody(body io.Reader) error {
+	p.r = millrace.NewReader(body)
 	isFLV, err := p.sniff()
 	switch {
 	case err != nil:
@@ -180,10 +189,10 @@ func (p *Publisher) readRaw() error {
 		if err := p.r.ReadChain(&p.frame, n); err != nil {
 			return err
 		}
+		p.count(n)
 		if err := p.s.publish(&p.frame, true); err != nil {
 			return err
 		}
-		p.count(n)
 	}
 }
 
@@ -241,23 +250,11 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 // count notes n bytes of a frame that has come, and returns the present.
 func (p *Publisher) count(n int) int64 {
 	at := now()
+	p.heard.Store(at)
 	p.bytes += int64(n)
 	p.frames++
-	p.heard.Store(at)
+	p.s.hub.counters.bytesIn.Add(int64(n))
+	p.s.hub.counters.framesIn.Add(1)
 	p.s.feed.meter.add(p.s, n, at)
 	return at
-}
-
-// A heardReader notes when something comes from a publisher, because a large tag may be long under way.
-type heardReader struct {
-	io.Reader
-	p *Publisher
-}
-
-func (r heardReader) Read(b []byte) (int, error) {
-	n, err := r.Reader.Read(b)
-	if n > 0 {
-		r.p.heard.Store(now())
-	}
-	return n, err
 }

@@ -100,14 +100,12 @@ func (c *RTMPConn) Publish(name string) error {
 		return err
 	}
 	defer p.Done()
-	err = c.proto.Start()
-	if err == nil {
-		err = c.receive(p)
-	}
-	if err != nil && err != errPanic && p.Context().Err() != nil {
-		err = context.Cause(p.Context())
-	}
-	p.Close(err)
+	err = p.Run(func() error {
+		if err := c.proto.Start(); err != nil {
+			return err
+		}
+		return c.receive(p)
+	})
 	c.endPublish(err)
 	return nil
 }
@@ -130,15 +128,8 @@ func (c *RTMPConn) endPublish(why error) {
 	c.Refuse(&rtmp.Request{Publish: true}, why)
 }
 
-// receive publishes messages until the client ends the stream, and returns nil then. A panic is logged, and ends this
-// stream alone.
-func (c *RTMPConn) receive(p *Publisher) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			p.s.log.Error("publishing failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			err = errPanic
-		}
-	}()
+// receive publishes messages until the client ends the stream, and returns nil then.
+func (c *RTMPConn) receive(p *Publisher) error {
 	defer c.listenTo(p)()
 	var tags rtmpTags
 	defer tags.release()
@@ -159,19 +150,18 @@ func (c *RTMPConn) receive(p *Publisher) (err error) {
 // listenTo has the connection read as a publisher's: by the clock where that is possible, otherwise with a deadline for
 // each silence, which also ends an answer that the publisher does not take. The function that it returns ends that.
 func (c *RTMPConn) listenTo(p *Publisher) (stop func()) {
-	cfg := &c.hub.cfg
 	early, _ := c.r.Peek(c.r.Buffered())
 	early = bytes.Clone(early)
-	_, plain := c.conn.(*net.TCPConn)
-	if plain && cfg.Latency >= leastBeat {
-		timed := newTimedReader(c.conn, cfg.Latency, cfg.PublishTimeout, p.Context(), p.Flush)
-		c.out.Writer = timed
-		c.r.Reset(heardReader{io.MultiReader(bytes.NewReader(early), timed), p})
-		return func() {}
+	var rest io.Reader
+	if _, plain := c.conn.(*net.TCPConn); plain && c.hub.cfg.Latency >= leastBeat {
+		timed := newTimedReader(c.conn, p)
+		c.out.Writer, rest, stop = timed, timed, func() {}
+	} else {
+		idle := newIdleReader(c.conn, c.conn.SetDeadline, p)
+		rest, stop = idle, idle.stop
 	}
-	idle := newIdleReader(c.conn, c.conn.SetDeadline, cfg.PublishTimeout, p.Context())
-	c.r.Reset(heardReader{io.MultiReader(bytes.NewReader(early), idle), p})
-	return idle.stop
+	c.r.Reset(io.MultiReader(bytes.NewReader(early), rest))
+	return stop
 }
 
 // rtmpTags makes FLV tags of the messages of a publisher: a header and a trailer around the body, which is not copied.
