@@ -197,17 +197,3 @@ func (s *stream) resume(p *Publisher) *continuation {
 		"takeover", p.replaced)
 	return &continuation{timed: f.timed, last: f.last, lastAt: f.lastAt, needsKey: true}
 }
-
-// waits returns how many streams wait for a publisher, and how long all have waited so far.
-func (h *Hub) waits() (streams int, sum time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	sum = time.Duration(h.counters.waited.Load())
-	for _, s := range h.streams {
-		if s.wait != nil {
-			streams++
-			sum += time.Duration(now() - s.wait.since)
-		}
-	}
-	return streams, sum
-}

@@ -151,28 +151,28 @@ func (p *Publisher) ReadBody(body io.Reader) error {
 	return err
 }
 
+// flvHeader is how many bytes of a stream tell that it is FLV.
+const flvHeader = 9
+
 // sniff looks at the first bytes, no further than it takes to know.
 func (p *Publisher) sniff() (isFLV bool, err error) {
 	const signature = "FLV\x01"
-	for n := 1; n <= flvHeader; n++ {
+	for n := 1; ; n++ {
 		b, err := p.r.Peek(n)
-		if len(b) == 0 && err == io.EOF {
+		k := min(len(b), len(signature))
+		switch {
+		case len(b) == 0 && err == io.EOF:
 			return false, errEmpty
-		}
-		if k := min(len(b), len(signature)); string(b[:k]) != signature[:k] {
+		case string(b[:k]) != signature[:k]:
 			return false, nil
-		}
-		if err == io.EOF {
-			return len(b) >= len(signature), nil // a cut header, or less than shows what it is
-		}
-		if err != nil {
+		case err == io.EOF: // a cut header, or less than shows what it is
+			return k == len(signature), nil
+		case err != nil:
 			return false, err
-		}
-		if n == flvHeader {
+		case n == flvHeader:
 			return flv.Sniff(b), nil
 		}
 	}
-	return false, nil
 }
 
 // readRaw relays bytes as they come.
@@ -231,9 +231,6 @@ func (p *Publisher) fault(err error) error {
 	}
 	return err
 }
-
-// flvHeader is how many bytes of a stream tell that it is FLV.
-const flvHeader = 9
 
 // WriteTag publishes a tag. It takes ownership of c, which holds all of it.
 func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {

@@ -70,8 +70,12 @@ func (h *Hub) Stats() Stats {
 		FoundBehind: make(map[string]int64), Dropped: make(map[string]int64), FramesLost: make(map[string]int64),
 	}
 	st.Returns, st.Takeovers = c.returns.Load(), c.takeovers.Load()
-	st.Waiting, st.PublisherWait = h.waits()
+	st.PublisherWait = time.Duration(c.waited.Load())
 	for _, s := range list {
+		if s.waiting {
+			st.Waiting++
+			st.PublisherWait += time.Duration(s.Waiting * 1e9)
+		}
 		st.KeptBytes += s.KeptBytes
 		st.Blocked += s.blocked
 		st.Behind += s.Stalled
@@ -124,6 +128,7 @@ type StreamInfo struct {
 	FramesLost  int64   `json:"frames_lost"` // that viewers were moved past, added up
 	Stalled     int     `json:"stalled"`     // viewers that are further behind than they may be
 
+	waiting bool
 	blocked int
 }
 
@@ -150,6 +155,7 @@ func (s *stream) info() StreamInfo {
 	}
 	s.hub.mu.Lock()
 	if i.Publisher = s.publisher.address; s.wait != nil {
+		i.waiting = true
 		i.Waiting = time.Duration(now() - s.wait.since).Seconds()
 	}
 	s.hub.mu.Unlock()

@@ -31,8 +31,7 @@ type viewer struct {
 	w      io.Writer
 	flush  func() error
 	news   *broadcast.Watcher // with w: when there is something to take
-	over   chan struct{}      // with w: closed by end
-	nudged chan struct{}      // with w: has a signal when there is something to send beside the stream
+	nudged chan struct{}      // with w: has a signal when there is something to send beside the stream, or v has ended
 	hear   func(v *viewer)    // reads from conn until the viewer hangs up
 	talks  bool               // the client says something now and then, which is heard
 	abort  func()             // of a ResponseWriter: makes a write that waits fail
@@ -91,11 +90,17 @@ func (v *viewer) end(why disconnectReason) {
 		}
 		_ = v.conn.Close()
 	}
-	if v.over != nil {
-		close(v.over)
-	}
+	v.signal()
 	if v.abort != nil && !why.complete() { // otherwise the last bytes are still on their way
 		v.abort()
+	}
+}
+
+// signal wakes v's own goroutine if it waits for what is new.
+func (v *viewer) signal() {
+	select {
+	case v.nudged <- struct{}{}:
+	default:
 	}
 }
 

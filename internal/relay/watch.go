@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"net/http"
@@ -148,16 +149,14 @@ func setWatchHeader(h http.Header, f format) {
 // appendHead puts the response's head, and what every viewer of the rendition begins with, into pending, for a
 // connection that was taken over.
 func (v *viewer) appendHead(chunked bool) {
-	head := "HTTP/1.1 200 OK\r\n" +
-		"Content-Type: " + v.rendition.format.contentType() + "\r\n" +
-		"Cache-Control: no-store\r\n" +
-		"Access-Control-Allow-Origin: *\r\n" +
-		"X-Content-Type-Options: nosniff\r\n" +
-		"Connection: close\r\n"
+	h := http.Header{"Connection": {"close"}}
+	setWatchHeader(h, v.rendition.format)
 	if v.chunks.on = chunked; chunked {
-		head += "Transfer-Encoding: chunked\r\n"
+		h.Set("Transfer-Encoding", "chunked")
 	}
-	v.pending.AppendCopy([]byte(head + "\r\n"))
+	head := bytes.NewBufferString("HTTP/1.1 200 OK\r\n")
+	_ = h.Write(head)
+	v.pending.AppendCopy(append(head.Bytes(), "\r\n"...))
 	if first := v.rendition.head; len(first) > 0 {
 		v.chunks.begin(len(first))
 		v.pending.AppendCopy(v.chunks.line)
@@ -215,7 +214,6 @@ func (v *viewer) serveWriter(w http.ResponseWriter, r *http.Request) {
 func (v *viewer) follow() {
 	v.news = v.rendition.ring.Watch()
 	v.nudged = make(chan struct{}, 1)
-	v.over = make(chan struct{})
 }
 
 // enter makes v known, before a goroutine serves it.
