@@ -49,7 +49,7 @@ func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody
 	all := io.MultiReader(bytes.NewReader(bytes.Clone(early)), timed)
 	b := &connBody{timed: timed}
 	if r.ContentLength >= 0 {
-		b.Reader = &lengthReader{all, r.ContentLength}
+		b.Reader = io.LimitReader(all, r.ContentLength)
 	} else {
 		b.Reader = httputil.NewChunkedReader(bufio.NewReaderSize(all, bodyBuffer))
 	}
@@ -58,24 +58,6 @@ func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody
 
 // bodyBuffer is how much of a chunked body is read at a time: as much as an encoder sends in 50 ms at 5 Mbit/s.
 const bodyBuffer = 32 << 10
-
-// A lengthReader reads a body of left bytes.
-type lengthReader struct {
-	r    io.Reader
-	left int64
-}
-
-func (b *lengthReader) Read(p []byte) (int, error) {
-	if b.left == 0 {
-		return 0, io.EOF
-	}
-	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	if err == io.EOF && b.left > 0 {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
-}
 
 func (b *connBody) answer(status int, contentType string, text []byte) {
 	conn, err := b.timed.conn()

@@ -195,14 +195,14 @@ const (
 func (v *viewer) writeNow(out *vector) writeState {
 	for !v.hasEnded() {
 		if v.sentAll() {
-			if err := v.take(); err != nil {
-				v.endOfStream(err)
+			if v.take() != nil {
+				v.end(disconnectReason(v.rendition.reason.Load()))
 				break
 			}
 		}
 		if !v.sentAll() {
 			before := v.pending.Len()
-			isFull, err := v.sock.try(&v.chunks.line, &v.pending, out)
+			isFull, err := v.sock.write(&v.chunks.line, &v.pending, out, nil)
 			v.sent += int64(before - v.pending.Len())
 			if err != nil {
 				v.end(hungUp)
@@ -230,8 +230,8 @@ func (v *viewer) catchUp() bool {
 			v.end(hungUp)
 			break
 		}
-		if err := v.take(); err != nil {
-			v.endOfStream(err)
+		if v.take() != nil {
+			v.end(disconnectReason(v.rendition.reason.Load()))
 			break
 		}
 		if v.sentAll() && !v.more {
@@ -261,7 +261,8 @@ func (v *viewer) writePending() error {
 		out := vectors.Get().(*vector)
 		defer vectors.Put(out)
 		defer out.flush(v.rendition)
-		return v.sock.wait(&v.chunks.line, &v.pending, out, &v.progress)
+		_, err := v.sock.write(&v.chunks.line, &v.pending, out, &v.progress)
+		return err
 	}
 	return v.writeThrough()
 }
@@ -359,13 +360,7 @@ func (f *fanout) containOne(v *viewer) {
 	}
 }
 
-// without returns list without v, in another order.
+// without returns list without v.
 func without(list []*viewer, v *viewer) []*viewer {
-	i := slices.Index(list, v)
-	if i < 0 {
-		return list
-	}
-	last := len(list) - 1
-	list[i], list[last] = list[last], nil
-	return list[:last]
+	return slices.DeleteFunc(list, func(other *viewer) bool { return other == v })
 }

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -175,21 +174,21 @@ func (h *Hub) enter(ctx context.Context, want watchRequest) (*viewer, error) {
 	defer cancel()
 	select {
 	case <-w.done:
-		return w.viewer, w.err
 	case <-ctx.Done():
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		list := h.waiting[want.name]
+		i := slices.Index(list, w)
+		if i < 0 { // done at the same moment
+			break
+		}
+		if w.err = errAbsent(want.name); len(list) > 1 {
+			h.waiting[want.name] = slices.Delete(list, i, i+1)
+		} else {
+			delete(h.waiting, want.name)
+		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	select {
-	case <-w.done: // at the same moment
-		return w.viewer, w.err
-	default:
-	}
-	rest := slices.DeleteFunc(h.waiting[want.name], func(other *waiter) bool { return other == w })
-	if h.waiting[want.name] = rest; len(rest) == 0 {
-		delete(h.waiting, want.name)
-	}
-	return nil, errAbsent(want.name)
+	return w.viewer, w.err
 }
 
 // serve notes that v is served from now on.
@@ -208,20 +207,6 @@ func (h *Hub) leave(v *viewer) {
 	delete(h.served, v)
 	h.mu.Unlock()
 	h.admitted.Release()
-}
-
-// all returns the streams that viewers see, by name.
-func (h *Hub) all() []*stream {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	list := make([]*stream, 0, len(h.streams))
-	for _, s := range h.streams {
-		if s.live != nil {
-			list = append(list, s)
-		}
-	}
-	slices.SortFunc(list, func(a, b *stream) int { return cmp.Compare(a.name, b.name) })
-	return list
 }
 
 // Close refuses new publishers and viewers from now on, and ends all publishers and all streams that wait for one.

@@ -204,32 +204,26 @@ func (p *Publisher) readFLV() error {
 		return err
 	}
 	p.Begin(header)
-	for {
-		if err := p.next(dec); err != nil {
-			return err
+	for err == nil {
+		err = p.next(dec)
+	}
+	// A header where a tag is due would be one of 5,002,753 bytes: "LV\x01". A tag that is refused stays where it is.
+	var limit *flv.LimitError
+	if errors.As(err, &limit) {
+		if b, _ := p.r.Peek(min(p.r.Buffered(), flvHeader)); flv.Sniff(b) {
+			return errSecondHeader
 		}
 	}
+	return err
 }
 
 // next moves one tag.
 func (p *Publisher) next(dec *flv.Decoder) error {
 	t, err := dec.Next(&p.frame)
 	if err != nil {
-		return p.fault(err)
-	}
-	return p.WriteTag(t, &p.frame)
-}
-
-// fault looks closer at what ended the stream. A header where a tag is due would be one of 5,002,753 bytes: "LV\x01".
-func (p *Publisher) fault(err error) error {
-	var limit *flv.LimitError
-	if !errors.As(err, &limit) {
 		return err
 	}
-	if b, _ := p.r.Peek(min(p.r.Buffered(), flvHeader)); flv.Sniff(b) { // a tag that is refused stays where it is
-		return errSecondHeader
-	}
-	return err
+	return p.WriteTag(t, &p.frame)
 }
 
 // WriteTag publishes a tag. It takes ownership of c, which holds all of it.

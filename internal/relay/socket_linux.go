@@ -39,7 +39,7 @@ var vectors = sync.Pool{New: func() any { return new(vector) }}
 // when the kernel's buffer is full. One goroutine at a time may use it.
 type socket struct {
 	raw syscall.RawConn
-	fn  func(fd uintptr) bool // write, bound once so that a call allocates nothing
+	fn  func(fd uintptr) bool // writeFD, bound once so that a call allocates nothing
 
 	// Arguments and results of the call that is under way.
 	line     *[]byte
@@ -60,35 +60,25 @@ func (s *socket) open(conn net.Conn) bool {
 	if err != nil {
 		return false
 	}
-	s.raw, s.fn = raw, s.write
+	s.raw, s.fn = raw, s.writeFD
 	return true
 }
 
-// try writes line and then c until the kernel takes no more; it does not wait. What was taken is cut from line and
-// discarded from c. full says that the kernel takes no more at present.
-func (s *socket) try(line *[]byte, c *millrace.Chain, vec *vector) (full bool, err error) {
-	err = s.call(line, c, vec, nil)
-	return s.full, err
-}
-
-// wait writes line and c to their end, however long that takes. Each time that the kernel takes something, the time is
-// stored in progress.
-func (s *socket) wait(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) error {
-	return s.call(line, c, vec, progress)
-}
-
-func (s *socket) call(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) error {
+// write writes line and then c to their end, however long that takes. Each time that the kernel takes something, the
+// time is stored in progress. If progress is nil it does not wait, and full says that the kernel takes no more at present.
+// What was taken is cut from line and discarded from c.
+func (s *socket) write(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) (full bool, err error) {
 	s.line, s.chain, s.vec, s.progress, s.full, s.err = line, c, vec, progress, false, nil
-	err := s.raw.Write(s.fn)
+	err = s.raw.Write(s.fn)
 	s.line, s.chain, s.vec, s.progress = nil, nil, nil, nil // keep nothing alive
 	if err == nil {
 		err = s.err
 	}
-	return err
+	return s.full, err
 }
 
-// write returns false when it wants to be called again after the socket has become writable.
-func (s *socket) write(fd uintptr) bool {
+// writeFD returns false when it wants to be called again after the socket has become writable.
+func (s *socket) writeFD(fd uintptr) bool {
 	for len(*s.line)+s.chain.Len() > 0 {
 		took, offered, errno := s.vec.writev(fd, *s.line, s.chain)
 		s.vec.calls++

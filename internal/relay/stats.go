@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -134,10 +137,15 @@ type StreamInfo struct {
 
 // Streams describes the streams that viewers can find, by name.
 func (h *Hub) Streams() []StreamInfo {
-	list := []StreamInfo{}
-	for _, s := range h.all() {
+	h.mu.Lock()
+	streams := slices.Collect(maps.Values(h.streams))
+	streams = slices.DeleteFunc(streams, func(s *stream) bool { return s.live == nil })
+	h.mu.Unlock()
+	list := make([]StreamInfo, 0, len(streams))
+	for _, s := range streams {
 		list = append(list, s.info())
 	}
+	slices.SortFunc(list, func(a, b StreamInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 

@@ -50,7 +50,8 @@ func newTimedReader(conn net.Conn, p *Publisher) *timedReader {
 	return &timedReader{p: p, fd: fd, beat: max(p.s.hub.cfg.Latency, leastBeat), flush: p.Flush}
 }
 
-// Read implements io.Reader. A silence of more than Config.PublishTimeout is an error. It waits for the next beat when it is called after everything has been read.
+// Read implements io.Reader. It returns io.ErrUnexpectedEOF when the connection ends, because a publisher says
+// before that where its stream ends, and another error after Config.PublishTimeout without data. It waits for the next beat when it is called after everything has been read.
 func (t *timedReader) Read(p []byte) (int, error) {
 	for {
 		if t.empty {
@@ -72,7 +73,7 @@ func (t *timedReader) Read(p []byte) (int, error) {
 			t.p.heard.Store(now())
 			return n, nil
 		case errno == 0:
-			return 0, io.EOF
+			return 0, io.ErrUnexpectedEOF
 		case errno == unix.EAGAIN:
 			if idle := t.p.s.hub.cfg.PublishTimeout; now()-t.p.heard.Load() > int64(idle) {
 				return 0, errSilent(idle)

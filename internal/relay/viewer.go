@@ -193,15 +193,6 @@ func (v *viewer) take() error {
 	return err
 }
 
-// endOfStream ends v after an error of take.
-func (v *viewer) endOfStream(err error) {
-	if err == io.EOF {
-		v.end(disconnectReason(v.rendition.reason.Load()))
-	} else {
-		v.end(failed)
-	}
-}
-
 // miss notes a loss: v was moved forward, which the policy may not allow.
 func (v *viewer) miss(m broadcast.Missed) {
 	s := v.rendition.stream
