@@ -177,7 +177,7 @@ func (d *Decoder) readPart(body *millrace.Chain, copied bool) error {
 	return d.progress()
 }
 
-// nextHeader reads the header of a chunk and whatever else stands before its payload.
+// nextHeader reads the header of a chunk: all that stands before its payload.
 func (d *Decoder) nextHeader() (*chunkStream, error) {
 	first, err := d.r.Peek(1)
 	if err != nil {

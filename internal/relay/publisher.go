@@ -54,7 +54,7 @@ type Publisher struct {
 
 // Open begins a stream of the given name, goes on with the one that waits for its publisher, or takes over from the
 // publisher that there is; address says in logs and in the API who publishes it. An error is a [Refusal]. Viewers find a
-// new stream when its format is known. The caller ends the publisher with Close, and then calls Done.
+// new stream when its format is known. The caller ends the publisher with Run or Close, and then calls Done.
 func (h *Hub) Open(name, address string) (*Publisher, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
