@@ -318,6 +318,55 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 	})
 }
 
+// The clock goes on for as long as a publisher stays, past half of what its 32 bits hold and past all of it.
+func TestTheClockGoesOnForMonths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, nil)
+		h.done(h.publish(picture(true, 5000, 10)), io.EOF)
+		w := h.view()
+		p := h.publish(picture(true, 0, 10))
+		w.read()
+		const step = 1 << 28 // ms: three days
+		for i := range uint32(20) {
+			h.send(p, picture(true, i*step, 10))
+			tags := w.read()
+			if got, want := timeOf(tags[len(tags)-1]), 5000+i*step; got != want {
+				t.Fatalf("after %d days the clock is at %d ms, want %d", i*step/86_400_000, got, want)
+			}
+		}
+		w.v.cursor.Close()
+		h.done(p, nil)
+		h.Close()
+	})
+}
+
+// A publisher whose first frame has a time that its clock then leaves, hours back, does not make the stream's clock stand
+// still until its own has come there again.
+func TestAClockThatLeapsBackGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, nil)
+		h.done(h.publish(picture(true, 1000, 10)), io.EOF)
+		w := h.view()
+		p := h.publish(picture(true, 3_600_000, 10))
+		var got []uint32
+		for i := range uint32(3) {
+			time.Sleep(40 * time.Millisecond)
+			h.send(p, picture(i == 0, 40*i, 10), flvTag(flv.TypeScript, 0, []byte("\x02\x00\x0aonCuePoint")))
+		}
+		for _, tag := range w.read()[1:] {
+			if tag[0] == byte(flv.TypeVideo) {
+				got = append(got, timeOf(tag))
+			}
+		}
+		if want := []uint32{1000, 1040, 1080, 1120}; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		w.v.cursor.Close()
+		h.done(p, nil)
+		h.Close()
+	})
+}
+
 // Headers and metadata are sent again when they have changed, and then late viewers get the new ones.
 func TestHeadersThatHaveChangedAreSentAgain(t *testing.T) {
 	for changed := range 4 { // 3: none
