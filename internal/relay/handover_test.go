@@ -400,6 +400,39 @@ func TestHeadersThatHaveChangedAreSentAgain(t *testing.T) {
 	}
 }
 
+// The tracks beside the first ones of pictures and sound are counted by their sequence headers, however often those come,
+// and anew with each publisher.
+func TestFurtherTracksAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, nil)
+		header := func(kind flv.Type, data string) []byte { return flvTag(kind, 0, []byte(data)) }
+		p := h.publish()
+		for i, tt := range []struct {
+			tag  []byte
+			want int
+		}{
+			{header(flv.TypeVideo, "\x96\x10avc1\x00\x00\x00\x01a\x01\x00\x00\x01b"), 1},
+			{header(flv.TypeVideo, "\x96\x10avc1\x00\x00\x00\x01a\x01\x00\x00\x01c"), 1},
+			{header(flv.TypeVideo, "\x96\x20hvc1\x02\x00\x00\x01aavc1\x00\x00\x00\x01b"), 2},
+			{header(flv.TypeAudio, "\x90Opushead"), 2},
+			{header(flv.TypeAudio, "\x95\x00mp4a\x01head"), 3},
+			{flvTag(flv.TypeVideo, 0, []byte("\x96\x11avc1\x08\x00\x00\x01a")), 3}, // a picture
+		} {
+			h.send(p, tt.tag)
+			if got, all := h.Streams()[0].Further, h.Stats().FurtherTracks; got != tt.want || all != tt.want {
+				t.Errorf("after tag %d: %d further tracks, %d of all streams, want %d", i, got, all, tt.want)
+			}
+		}
+		h.done(p, io.EOF)
+		p = h.publish(header(flv.TypeVideo, "\x90avc1head"))
+		if got := h.Streams()[0].Further; got != 0 {
+			t.Errorf("%d further tracks of another publisher", got)
+		}
+		h.done(p, nil)
+		h.Close()
+	})
+}
+
 // Bytes that are not FLV cannot go on with a stream that is. The stream waits no longer for that.
 func TestBytesAreRefusedForAStreamThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

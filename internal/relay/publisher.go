@@ -231,6 +231,7 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	at := p.count(t.Len())
 	f := &p.s.feed
 	f.starts.note(t)
+	f.noteTracks(t, c)
 	if p.goesOn != nil && !p.goesOn.fit(f, &t, c, at) {
 		c.Release()
 		return nil
