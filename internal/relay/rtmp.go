@@ -143,8 +143,10 @@ func (c *RTMPConn) receive(p *Publisher) (err error) {
 	defer c.listenTo(p)()
 	var tags rtmpTags
 	defer tags.release()
-	for {
+	for received := uint64(0); ; {
 		m, err := c.proto.Next(&tags.body)
+		p.unkept += int(c.proto.Received() - received)
+		received = c.proto.Received()
 		switch {
 		case err == io.EOF:
 			return nil

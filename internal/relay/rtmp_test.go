@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
@@ -667,6 +669,50 @@ func (c *heldConn) Write(p []byte) (int, error) {
 		<-c.gate
 	}
 	return c.Conn.Write(p)
+}
+
+// What a publisher sends beside the frames that are kept does not stay with them in their blocks: messages of no use, one
+// by one or in an aggregate, and pictures that are left out until a key frame comes.
+func TestWhatIsNotKeptIsNotHeld(t *testing.T) {
+	const frames, useless = 200, 60_000
+	sound := func(at int) []byte {
+		return flvTag(flv.TypeAudio, uint32(at), append([]byte{0xaf, 1}, make([]byte, 200)...))
+	}
+	of := func(kind rtmp.Type, at int) rtmp.Message {
+		return rtmp.Message{Type: kind, ChunkStream: 6, Stream: rtmp.Stream, Timestamp: uint32(at)}
+	}
+	for name, send := range map[string]func(p *relaytest.RTMP, at int){
+		"messages": func(p *relaytest.RTMP, at int) {
+			_ = p.SendTags(sound(at))
+			_ = p.Send(of(99, at), make([]byte, useless))
+		},
+		"an aggregate": func(p *relaytest.RTMP, at int) {
+			_ = p.Send(of(rtmp.TypeAggregate, at), append(sound(at), flvTag(99, uint32(at), make([]byte, useless))...))
+		},
+		"pictures": func(p *relaytest.RTMP, at int) {
+			_ = p.SendTags(sound(at), flvTag(flv.TypeVideo, uint32(at), append([]byte{0x27, 1, 0, 0, 0}, make([]byte, useless)...)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := serveRTMP(t, func(c *Config) { c.PublisherReturn = testTimeout })
+			sc := newScript(1, 1, 100)
+			first := f.publishRTMP("cam", 0)
+			_ = first.SendTags(append(sc.config, sc.tags...)...)
+			unpublish(t, first)
+			f.Logged("stream waits for its publisher")
+			p := f.publishRTMP("cam", 1<<20)
+			before := millrace.DefaultPool().Stats().InUse
+			was := f.lookUp("cam").framesIn.Load()
+			for i := range frames {
+				send(p, i)
+			}
+			eventually(t, "all frames", func() bool { return f.lookUp("cam").framesIn.Load() == was+frames })
+			if held := millrace.DefaultPool().Stats().InUse - before; held > frames*1024+256<<10 {
+				t.Errorf("%d bytes are held for %d frames of 200 bytes", held, frames)
+			}
+			unpublish(t, p)
+		})
+	}
 }
 
 // Answers to a viewer leave between batches of the stream. A write of the stream is held up; then the viewer asks twice, and
