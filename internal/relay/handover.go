@@ -184,7 +184,8 @@ func (s *stream) expire(w *wait) {
 // resume lets p, which sends FLV as well, go on with s.
 func (s *stream) resume(p *Publisher) *continuation {
 	f := &s.feed
-	f.starts.first = defaultTracks{}
+	f.starts.first, f.tracks = defaultTracks{}, nil
+	s.furtherTracks.Store(0)
 	pause := time.Duration(0)
 	if f.timed {
 		pause = time.Duration(now() - f.lastAt)

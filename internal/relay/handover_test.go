@@ -319,6 +319,55 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 	})
 }
 
+// The clock goes on for as long as a publisher stays, past half of what its 32 bits hold and past all of it.
+func TestTheClockGoesOnForMonths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, nil)
+		h.done(h.publish(picture(true, 5000, 10)), io.EOF)
+		w := h.view()
+		p := h.publish(picture(true, 0, 10))
+		w.read()
+		const step = 1 << 28 // ms: three days
+		for i := range uint32(20) {
+			h.send(p, picture(true, i*step, 10))
+			tags := w.read()
+			if got, want := timeOf(tags[len(tags)-1]), 5000+i*step; got != want {
+				t.Fatalf("after %d days the clock is at %d ms, want %d", i*step/86_400_000, got, want)
+			}
+		}
+		w.v.cursor.Close()
+		h.done(p, nil)
+		h.Close()
+	})
+}
+
+// A publisher whose first frame has a time that its clock then leaves, hours back, does not make the stream's clock stand
+// still until its own has come there again.
+func TestAClockThatLeapsBackGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, nil)
+		h.done(h.publish(picture(true, 1000, 10)), io.EOF)
+		w := h.view()
+		p := h.publish(picture(true, 3_600_000, 10))
+		var got []uint32
+		for i := range uint32(3) {
+			time.Sleep(40 * time.Millisecond)
+			h.send(p, picture(i == 0, 40*i, 10), flvTag(flv.TypeScript, 0, []byte("\x02\x00\x0aonCuePoint")))
+		}
+		for _, tag := range w.read()[1:] {
+			if tag[0] == byte(flv.TypeVideo) {
+				got = append(got, timeOf(tag))
+			}
+		}
+		if want := []uint32{1000, 1040, 1080, 1120}; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		w.v.cursor.Close()
+		h.done(p, nil)
+		h.Close()
+	})
+}
+
 // Headers and metadata are sent again when they have changed, and then late viewers get the new ones.
 func TestHeadersThatHaveChangedAreSentAgain(t *testing.T) {
 	for changed := range 4 { // 3: none
@@ -350,6 +399,39 @@ func TestHeadersThatHaveChangedAreSentAgain(t *testing.T) {
 			h.Close()
 		})
 	}
+}
+
+// The tracks beside the first ones of pictures and sound are counted by their sequence headers, however often those come,
+// and anew with each publisher.
+func TestFurtherTracksAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, nil)
+		header := func(kind flv.Type, data string) []byte { return flvTag(kind, 0, []byte(data)) }
+		p := h.publish()
+		for i, tt := range []struct {
+			tag  []byte
+			want int
+		}{
+			{header(flv.TypeVideo, "\x96\x10avc1\x00\x00\x00\x01a\x01\x00\x00\x01b"), 1},
+			{header(flv.TypeVideo, "\x96\x10avc1\x00\x00\x00\x01a\x01\x00\x00\x01c"), 1},
+			{header(flv.TypeVideo, "\x96\x20hvc1\x02\x00\x00\x01aavc1\x00\x00\x00\x01b"), 2},
+			{header(flv.TypeAudio, "\x90Opushead"), 2},
+			{header(flv.TypeAudio, "\x95\x00mp4a\x01head"), 3},
+			{flvTag(flv.TypeVideo, 0, []byte("\x96\x11avc1\x08\x00\x00\x01a")), 3}, // a picture
+		} {
+			h.send(p, tt.tag)
+			if got, all := h.Streams()[0].Further, h.Stats().FurtherTracks; got != tt.want || all != tt.want {
+				t.Errorf("after tag %d: %d further tracks, %d of all streams, want %d", i, got, all, tt.want)
+			}
+		}
+		h.done(p, io.EOF)
+		p = h.publish(header(flv.TypeVideo, "\x90avc1head"))
+		if got := h.Streams()[0].Further; got != 0 {
+			t.Errorf("%d further tracks of another publisher", got)
+		}
+		h.done(p, nil)
+		h.Close()
+	})
 }
 
 // Bytes that are not FLV cannot go on with a stream that is. The stream waits no longer for that.

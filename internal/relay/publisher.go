@@ -44,6 +44,9 @@ type Publisher struct {
 	r     *millrace.Reader // of ReadBody
 	frame millrace.Chain   // being moved; empty between frames
 
+	// unkept is how many bytes have come since the last frame that was published. RTMP counts the frame itself, too.
+	unkept int
+
 	goesOn   *continuation // nil: the first publisher of the stream
 	replaced bool          // it took over from another one
 
@@ -231,12 +234,26 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	at := p.count(t.Len())
 	f := &p.s.feed
 	f.starts.note(t)
+	f.noteTracks(t, c)
 	if p.goesOn != nil && !p.goesOn.fit(f, &t, c, at) {
+		p.unkept += c.Len()
 		c.Release()
 		return nil
 	}
+	if p.unkept > 2*c.Len()+maxUnkept {
+		var frame millrace.Chain
+		keep(&frame, c)
+		c.Release()
+		c.Merge(&frame)
+	}
+	p.unkept = 0
 	return f.write(t, c, at)
 }
+
+// maxUnkept is how many bytes of no use may come in front of a frame, beside as many as the frame has. If there are more,
+// the frame is copied: a share would keep them, too, in its block, and what a stream keeps would be a multiple of
+// KeepBytes.
+const maxUnkept = 1 << 10
 
 // count notes n bytes of a frame that has come, and returns the present.
 func (p *Publisher) count(n int) int64 {

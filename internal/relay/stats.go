@@ -44,10 +44,11 @@ type Stats struct {
 	Takeovers     int64         // publishers that took over from another one
 	PublisherWait time.Duration // how long streams have waited for publishers, added up
 
-	KeptBytes int64         // by all streams
-	Blocked   int           // viewers whose connection takes no more at present
-	Behind    int           // viewers that were over their allowance and have not caught up
-	LagMax    time.Duration // of the viewer that is furthest behind; 0 when all keep up
+	FurtherTracks int           // of all streams: see StreamInfo
+	KeptBytes     int64         // by all streams
+	Blocked       int           // viewers whose connection takes no more at present
+	Behind        int           // viewers that were over their allowance and have not caught up
+	LagMax        time.Duration // of the viewer that is furthest behind; 0 when all keep up
 
 	WriteCalls int64                // of writev, to plain TCP viewers
 	Paths      map[string]PathStats // by how bytes reach the connection: "writev", "write", "responsewriter"
@@ -79,6 +80,7 @@ func (h *Hub) Stats() Stats {
 			st.Waiting++
 			st.PublisherWait += time.Duration(s.Waiting * 1e9)
 		}
+		st.FurtherTracks += s.Further
 		st.KeptBytes += s.KeptBytes
 		st.Blocked += s.blocked
 		st.Behind += s.Stalled
@@ -127,9 +129,10 @@ type StreamInfo struct {
 	ViewersRTMP int     `json:"viewers_rtmp"`    // and by RTMP
 	LagMax      float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
 	KeptBytes   int64   `json:"kept_bytes"`
-	GroupsCut   uint64  `json:"groups_cut"`  // groups of pictures that were longer than what is kept
-	FramesLost  int64   `json:"frames_lost"` // that viewers were moved past, added up
-	Stalled     int     `json:"stalled"`     // viewers that are further behind than they may be
+	Further     int     `json:"further_tracks"` // beside the first of pictures and of sound; viewers of FLV and RTMP get them
+	GroupsCut   uint64  `json:"groups_cut"`     // groups of pictures that were longer than what is kept
+	FramesLost  int64   `json:"frames_lost"`    // that viewers were moved past, added up
+	Stalled     int     `json:"stalled"`        // viewers that are further behind than they may be
 
 	waiting bool
 	blocked int
@@ -153,7 +156,7 @@ func (s *stream) info() StreamInfo {
 	i := StreamInfo{
 		Name: s.name, Format: s.live.format.String(), Returns: s.returns.Load(), Takeovers: s.takeovers.Load(),
 		Uptime: time.Since(s.started).Seconds(), BitRate: s.rate.Load(), FramesLost: s.lost.Load(),
-		GroupsCut: s.live.ring.Stats().GroupsCut,
+		Further: int(s.furtherTracks.Load()), GroupsCut: s.live.ring.Stats().GroupsCut,
 	}
 	if t := s.video.Load(); t != nil {
 		i.Video = t.name

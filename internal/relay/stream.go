@@ -36,12 +36,13 @@ type stream struct {
 	until     int64      // when a wait ends; see left
 
 	// The publisher's goroutine writes these and others read them.
-	rate    atomic.Int64 // bits per second, lately
-	noVideo atomic.Bool  // see videoGap: pieces of sound are key frames
-	settled atomic.Bool  // see hopeWait: video and audio are all the tracks that there will be
-	video   atomic.Pointer[track]
-	audio   atomic.Pointer[track]
-	resumed atomic.Pointer[uint32] // the time of the last frame before the newest continuation
+	rate          atomic.Int64 // bits per second, lately
+	noVideo       atomic.Bool  // see videoGap: pieces of sound are key frames
+	settled       atomic.Bool  // see hopeWait: video and audio are all the tracks that there will be
+	video         atomic.Pointer[track]
+	audio         atomic.Pointer[track]
+	furtherTracks atomic.Int32           // see StreamInfo
+	resumed       atomic.Pointer[uint32] // the time of the last frame before the newest continuation
 
 	returns   atomic.Int64
 	takeovers atomic.Int64

@@ -108,6 +108,8 @@ func (c scrape) relay(st relay.Stats) {
 		"the next key frame.", st.GroupsCut)
 	c.counters("bytes_out_total", "Bytes written to viewers.", "path", sent)
 	c.counter("writev_calls_total", "Calls of writev to plain TCP viewers.", st.WriteCalls)
+	c.gauge("further_tracks", "Tracks that streams have beside the first ones of pictures and sound. They are passed on.",
+		int64(st.FurtherTracks))
 	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
 }
 

@@ -32,8 +32,8 @@ type Server struct {
 	blobs   *blobService // nil if no blobs are kept
 	started time.Time
 
-	handshakes *limit.Limiter // connections of RTMP that have not said what they want
-	rtmp       rtmpPort       // set by Serve, as is rtmps
+	handshakes handshakes
+	rtmp       rtmpPort // set by Serve, as is rtmps
 	rtmps      rtmpPort
 
 	// Set by Serve: both depend on the listener.
@@ -58,7 +58,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, relay: relay.New(cfg.Config),
-		started: time.Now(), handshakes: limit.New(maxHandshakes, errHandshakes, errShutdown),
+		started: time.Now(),
 	}
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
