@@ -74,12 +74,12 @@ type Hub struct {
 func New(cfg Config) *Hub {
 	h := &Hub{
 		cfg: cfg, log: cfg.Log,
+		admitted: limit.New(cfg.MaxViewers, refusal(http.StatusServiceUnavailable,
+			"the server has %d viewers, as many as --max-viewers allows", cfg.MaxViewers), errDraining),
 		streams: make(map[string]*stream),
 		waiting: make(map[string][]*waiter),
 		served:  make(map[*viewer]struct{}),
 	}
-	h.admitted = limit.New(cfg.MaxViewers, refusal(http.StatusServiceUnavailable,
-		"the server has %d viewers, as many as --max-viewers allows", cfg.MaxViewers), errDraining)
 	h.ends, h.stop = context.WithCancelCause(context.Background())
 	return h
 }
@@ -174,21 +174,21 @@ func (h *Hub) enter(ctx context.Context, want watchRequest) (*viewer, error) {
 	defer cancel()
 	select {
 	case <-w.done:
+		return w.viewer, w.err
 	case <-ctx.Done():
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		list := h.waiting[want.name]
-		i := slices.Index(list, w)
-		if i < 0 { // done at the same moment
-			break
-		}
-		if w.err = errAbsent(want.name); len(list) > 1 {
-			h.waiting[want.name] = slices.Delete(list, i, i+1)
-		} else {
-			delete(h.waiting, want.name)
-		}
 	}
-	return w.viewer, w.err
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-w.done: // at the same moment
+		return w.viewer, w.err
+	default:
+	}
+	rest := slices.DeleteFunc(h.waiting[want.name], func(other *waiter) bool { return other == w })
+	if h.waiting[want.name] = rest; len(rest) == 0 {
+		delete(h.waiting, want.name)
+	}
+	return nil, errAbsent(want.name)
 }
 
 // serve notes that v is served from now on.
