@@ -213,15 +213,12 @@ func (t *track) is(c flv.Codec) bool { return t != nil && t.codec == c }
 
 // describe notes what a tag says about the stream's pictures or sound. size may be "".
 func (s *stream) describe(t flv.Tag, size string) {
-	tr := &track{codec: t.Codec, name: codecName(t.Codec)}
+	tr := &track{codec: t.Codec, name: strings.TrimSpace(codecName(t.Codec) + " " + size)}
 	if t.Type == flv.TypeAudio {
 		s.audio.Store(tr)
-		return
+	} else {
+		s.video.Store(tr)
 	}
-	if size != "" {
-		tr.name += " " + size
-	}
-	s.video.Store(tr)
 }
 
 // codecName returns the name that people and browsers' consoles use.
