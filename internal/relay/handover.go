@@ -23,6 +23,9 @@ const (
 const (
 	// stalledAfter is longer than an encoder is silent that works: it sends several times a second.
 	stalledAfter = 2 * time.Second
+	// leastStay is how long a publisher has its stream at least before a later one takes over. Two encoders that both come
+	// back at once would otherwise replace each other hundreds of times a second, before either has sent a picture.
+	leastStay = time.Second
 	// cleanEndWait is how long a stream waits after a clean end, which is also how an encoder ends that is restarted.
 	cleanEndWait = 2 * time.Second
 )
@@ -56,9 +59,10 @@ func (h *Hub) claim(p *Publisher, name string) error {
 		if err := s.yields(); err != nil {
 			return err
 		}
-		s.publisher.cancel(errTakenOver)
-		if s.next != nil {
+		if s.next != nil { // which is to replace the same publisher
 			s.next.cancel(errTakenOver)
+		} else {
+			s.publisher.replace()
 		}
 		s.next = p
 	}
@@ -109,8 +113,19 @@ func (h *Hub) await(p *Publisher, name string) error {
 func (s *stream) grant(p *Publisher) {
 	s.stopWaiting()
 	s.publisher, p.s = p, s
-	p.heard.Store(now())
+	p.since = now()
+	p.heard.Store(p.since)
 	close(p.granted)
+}
+
+// replace ends p, which has a stream, as soon as it has had it for leastStay. Hub.mu is held.
+func (p *Publisher) replace() {
+	end := func() { p.cancel(errTakenOver) }
+	if left := leastStay - time.Duration(now()-p.since); left > 0 {
+		time.AfterFunc(left, end)
+		return
+	}
+	end()
 }
 
 // stopWaiting ends the wait of s if there is one. Hub.mu is held.

@@ -39,6 +39,7 @@ type Publisher struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	granted chan struct{} // closed when the stream is this publisher's
+	since   int64         // when that was; see now. Set before granted is closed
 	started time.Time
 
 	r     *millrace.Reader // of ReadBody

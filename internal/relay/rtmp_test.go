@@ -687,7 +687,13 @@ func TestWhatIsNotKeptIsNotHeld(t *testing.T) {
 			_ = p.Send(of(99, at), make([]byte, useless))
 		},
 		"an aggregate": func(p *relaytest.RTMP, at int) {
-			_ = p.Send(of(rtmp.TypeAggregate, at), append(sound(at), flvTag(99, uint32(at), make([]byte, useless))...))
+			var parts []byte
+			for range 4 {
+				parts = append(append(parts, sound(at)...), flvTag(99, uint32(at), make([]byte, useless))...)
+			}
+			if at%4 == 3 {
+				_ = p.Send(of(rtmp.TypeAggregate, at), parts)
+			}
 		},
 		"pictures": func(p *relaytest.RTMP, at int) {
 			_ = p.SendTags(sound(at), flvTag(flv.TypeVideo, uint32(at), append([]byte{0x27, 1, 0, 0, 0}, make([]byte, useless)...)))
