@@ -95,7 +95,6 @@ func (c *ServerConn) Start() error {
 	}
 	c.status("NetStream.Play.Reset", c.request.Path+" is being played from now on")
 	c.status("NetStream.Play.Start", c.request.Path+" is being played")
-	c.data("|RtmpSampleAccess", true, true)
 	return c.flush()
 }
 
@@ -116,6 +115,9 @@ func (c *ServerConn) AppendEnd(dst *millrace.Chain) {
 
 // ChunkSize returns the size of the chunks that the client has been told to expect.
 func (c *ServerConn) ChunkSize() int { return c.maxMessage }
+
+// Received returns how many bytes have been read behind the handshake.
+func (c *ServerConn) Received() uint64 { return c.dec.Received() }
 
 // Paused reports whether a client that plays has asked for a pause.
 func (c *ServerConn) Paused() bool { return c.paused }

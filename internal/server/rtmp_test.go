@@ -316,16 +316,17 @@ func TestHostileRTMPClients(t *testing.T) {
 	}
 }
 
-// More connections that say nothing than there is room for do not disturb those that are served, and are gone at the
-// header timeout: then there is room again.
+// However many connections say nothing, publishers and viewers that are served do not notice, and new ones come in at once:
+// the oldest silent connection gives way, and is closed.
 func TestSilentRTMPClients(t *testing.T) {
-	f := serveRTMP(t, func(c *Config) { c.HeaderTimeout = 2 * time.Second })
+	f := serveRTMP(t, func(c *Config) { c.HeaderTimeout = time.Hour })
 	p := f.publisher("cam")
 	w := f.client("live")
 	w.Play("cam")
 	w.AwaitCode("NetStream.Play.Start")
+	const more = 88
 	var silent []net.Conn
-	for range maxHandshakes + 88 {
+	for range maxHandshakes + more {
 		conn, err := net.Dial("tcp", f.rtmp)
 		if err != nil {
 			t.Skipf("no connection more: %v", err) // the limit of open files
@@ -340,13 +341,18 @@ func TestSilentRTMPClients(t *testing.T) {
 	for range tags {
 		w.NextTag()
 	}
-	for _, conn := range silent {
+	f.publisher("other")
+	f.published("other", 1)
+	for i, conn := range silent[:more] {
 		_ = conn.SetReadDeadline(time.Now().Add(testTimeout))
 		if _, err := io.Copy(io.Discard, conn); os.IsTimeout(err) {
-			t.Fatal("a silent connection stays")
+			t.Fatalf("silent connection %d stays", i)
 		}
 	}
-	f.publisher("other")
+	f.Logged("level=DEBUG", "RTMP client refused", "too many connections")
+	if strings.Contains(f.Log.String(), "level=WARN") {
+		t.Error("silent connections fill the log with warnings")
+	}
 }
 
 // A panickingConn stands for a mistake in what serves a connection.
@@ -358,13 +364,12 @@ func (panickingConn) SetDeadline(time.Time) error { panic("a mistake") }
 func TestAMistakeEndsOneRTMPConnection(t *testing.T) {
 	f := serveRTMP(t, nil)
 	v := f.newRTMPService(listen(t), nil)
-	for range maxHandshakes + 1 {
-		client, conn := net.Pipe()
-		defer client.Close()
-		if !f.handshakes.Acquire() {
-			t.Fatal("places are lost")
-		}
-		v.serveConn(panickingConn{conn})
-	}
+	client, conn := net.Pipe()
+	defer client.Close()
+	f.handshakes.add(panickingConn{conn})
+	v.serveConn(panickingConn{conn})
 	f.Logged("serving an RTMP client failed", "a mistake")
+	if n := len(f.handshakes.conns); n > 0 {
+		t.Errorf("%d places are lost", n)
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/limit"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -33,8 +34,8 @@ type Server struct {
 	blobs   *blobService // nil if no blobs are kept
 	started time.Time
 
-	handshakes *relay.Limiter // connections of RTMP that have not said what they want
-	rtmp       rtmpPort       // set by Serve, as is rtmps
+	handshakes handshakes
+	rtmp       rtmpPort // set by Serve, as is rtmps
 	rtmps      rtmpPort
 
 	// Set by Serve: both depend on the listener.
@@ -44,6 +45,9 @@ type Server struct {
 	draining context.Context // ends when no more is to be published
 	drain    context.CancelFunc
 }
+
+// errShutdown refuses requests while the server shuts down.
+var errShutdown = errors.New("the server is shutting down")
 
 // New returns a server, or an error if the configuration cannot be used. The call that ends the server's life is Serve
 // or Run.
@@ -56,7 +60,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, relay: relay.New(cfg.Config),
-		started: time.Now(), handshakes: relay.NewLimiter(maxHandshakes),
+		started: time.Now(),
 	}
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
@@ -342,8 +346,8 @@ func (s *Server) shutDown(servers []*http.Server) {
 	}
 	s.relay.Drain(ctx)
 	closing.Wait()
-	relay.Await(s.log, "downloads", files) // their connections are closed
-	relay.Await(s.log, "blobs", blobs)
+	limit.Await(s.log, "downloads", files) // their connections are closed
+	limit.Await(s.log, "blobs", blobs)
 	if err := s.closeStores(); err != nil {
 		s.log.Error("the files or blobs are not closed", "reason", err)
 	}
