@@ -126,3 +126,9 @@ func (c *ServerConn) call(stream uint32, name string, transaction float64, value
 	}
 	c.enc.appendBytes(&c.out, m, AppendAMF(AppendAMF(nil, name, transaction), values...))
 }
+
+// data writes a data message on the stream of the request.
+func (c *ServerConn) data(values ...any) {
+	m := Message{Type: TypeData, ChunkStream: statusChunks, Stream: Stream}
+	c.enc.appendBytes(&c.out, m, AppendAMF(nil, values...))
+}

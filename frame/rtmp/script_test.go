@@ -163,7 +163,8 @@ var (
 		`1: onStatus 0 null {level=status code=NetStream.Publish.Start description="live/camera is being published"}`}
 	playing = []string{"event 0 of 1",
 		`1: onStatus 0 null {level=status code=NetStream.Play.Reset description="live/camera is being played from now on"}`,
-		`1: onStatus 0 null {level=status code=NetStream.Play.Start description="live/camera is being played"}`}
+		`1: onStatus 0 null {level=status code=NetStream.Play.Start description="live/camera is being played"}`,
+		"1: |RtmpSampleAccess true true"}
 	unpublished = `1: onStatus 0 null {level=status code=NetStream.Unpublish.Success description="live/camera is not published any more"}`
 )
 

@@ -95,6 +95,7 @@ func (c *ServerConn) Start() error {
 	}
 	c.status("NetStream.Play.Reset", c.request.Path+" is being played from now on")
 	c.status("NetStream.Play.Start", c.request.Path+" is being played")
+	c.data("|RtmpSampleAccess", true, true)
 	return c.flush()
 }
 

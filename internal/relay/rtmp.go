@@ -122,7 +122,13 @@ func (c *RTMPConn) endPublish(why error) {
 		}
 	}
 	c.conn, c.out.Writer = conn, conn
-	if why == nil || errors.Is(why, io.ErrUnexpectedEOF) {
+	switch {
+	case why == nil: // GStreamer takes an end of the connection before its own deleteStream for a failure
+		_ = conn.SetDeadline(time.Now().Add(lingerTime))
+		_, _ = io.Copy(io.Discard, io.LimitReader(conn, lingerBytes))
+		c.close()
+		return
+	case errors.Is(why, io.ErrUnexpectedEOF):
 		c.close()
 		return
 	}
