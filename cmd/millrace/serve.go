@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server"
@@ -49,8 +48,8 @@ func serveCommand() *cobra.Command {
   /                         a page with all streams
   /metrics  /healthz        for Prometheus, and for monitors
 
-The server is reachable from this machine only, unless --listen says otherwise. If it does, publishing and writing blobs
-need --publish-token.`,
+The server is reachable from this machine only, unless --listen, --rtmp or --rtmps says otherwise. Publishing and
+writing blobs then need --publish-token.`,
 		Example: `  # A picture at once: open http://127.0.0.1:8080/
   millrace serve --demo
 
@@ -75,6 +74,7 @@ need --publish-token.`,
 			cfg.PublishToken = cmp.Or(cfg.PublishToken, os.Getenv(tokenVar))
 			cfg.ReadToken = cmp.Or(cfg.ReadToken, os.Getenv(readTokenVar))
 			cfg.RedisPassword = os.Getenv(redisPasswordVar)
+			cfg.RTMPOptional = !cmd.Flags().Changed("rtmp")
 			var err error
 			if cfg.Log, err = newLogger(cmd.ErrOrStderr(), logFormat, logLevel); err != nil {
 				return misused(err)
@@ -87,7 +87,7 @@ need --publish-token.`,
 			if err != nil {
 				return err
 			}
-			return suggestPort(s.Run(cmd.Context()))
+			return s.Run(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
@@ -185,14 +185,6 @@ func uselessFlag(f *pflag.FlagSet, cfg *server.Config) (err error) {
 		}
 	})
 	return err
-}
-
-// suggestPort adds to an error of listening what to do if the port is in use.
-func suggestPort(err error) error {
-	if !errors.Is(err, syscall.EADDRINUSE) {
-		return err
-	}
-	return fmt.Errorf("%w: choose another port, as in --listen 127.0.0.1:8081, or 127.0.0.1:0 for a free one", err)
 }
 
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {

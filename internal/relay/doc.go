@@ -11,9 +11,9 @@
 // goroutine writes to plain TCP viewers that keep up, by vector.writev in socket_linux.go. Every other viewer has a
 // goroutine of its own: a TCP viewer until it has caught up, one of TLS or HTTP/2 to its end.
 //
-// A protocol that publishes calls [Hub.Open] and then WriteTag or ReadBody, stops when [Publisher.Context] ends, and
-// calls Close and Done. HTTP's way is publish.go and body.go. RTMP's is rtmp.go, which makes tags of messages. A
-// protocol that watches calls Hub.admit, which takes a place of the viewers' limit and waits for the stream. Then it puts
+// A protocol that publishes calls [Hub.Open], [Publisher.Run] with a function that calls WriteTag or ReadBody until
+// [Publisher.Context] ends, and Done. HTTP's way is publish.go and body.go. RTMP's is rtmp.go, which makes tags of
+// messages. A connection is read by a timedReader or an idleReader. A protocol that watches calls Hub.admit, which takes a place of the viewers' limit and waits for the stream. Then it puts
 // what it sends first into viewer.pending, what tells of the end into viewer.ending, and what reads from the client
 // into viewer.hear, and calls serveConn; or it gives the place back by viewer.decline.
 //

@@ -18,6 +18,7 @@ type feed struct {
 	meter meter
 
 	starts    startFinder
+	tracks    map[flv.Type]map[byte]bool // numbers of those that the publisher's sequence headers have announced
 	gapLogged bool
 	hope      hopeTimer
 	resized   bool // the metadata have changed, and with them perhaps the size of the picture
@@ -66,6 +67,28 @@ func (f *feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 		return f.configure(t, c, part)
 	}
 	return s.publish(c, f.isStart(t))
+}
+
+// noteTracks counts the tracks that t, which is in c, announces. It borrows c.
+func (f *feed) noteTracks(t flv.Tag, c *millrace.Chain) {
+	if !t.SequenceHeader || t.Len() > maxPart {
+		return
+	}
+	var tag []byte
+	if t.Multitrack {
+		tag = c.Bytes()
+	}
+	if f.tracks == nil {
+		f.tracks = map[flv.Type]map[byte]bool{flv.TypeVideo: {}, flv.TypeAudio: {}}
+	}
+	for _, number := range t.AppendTracks(nil, tag) {
+		f.tracks[t.Type][number] = true
+	}
+	further := 0
+	for _, numbers := range f.tracks {
+		further += max(0, len(numbers)-1)
+	}
+	f.s.furtherTracks.Store(int32(further))
 }
 
 // hopeWait is how much of a stream, in ms, passes before it is taken to have all of its codecs. Publishers send their

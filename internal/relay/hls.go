@@ -165,7 +165,7 @@ func (w *hlsWindow) await(ctx context.Context, done func() (bool, error)) error 
 			return err
 		}
 		if !waits {
-			if err := w.hub.acquire(); err != nil {
+			if err := w.hub.admitted.Acquire(); err != nil {
 				return err
 			}
 			waits = true
@@ -200,7 +200,7 @@ func (h *Hub) hlsWindow(ctx context.Context, name string) (w *hlsWindow, err err
 		return w, nil
 	}
 	h.mu.Unlock()
-	if err := h.acquire(); err != nil {
+	if err := h.admitted.Acquire(); err != nil {
 		return nil, err
 	}
 	defer h.admitted.Release()

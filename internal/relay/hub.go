@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/limit"
 )
 
 // A Policy says what happens to a viewer that is further behind than its allowance.
@@ -62,7 +63,7 @@ type Hub struct {
 	counters counters
 
 	publishers sync.WaitGroup // publishers that are served, or answered
-	admitted   *Limiter       // viewers, including those that wait for a stream
+	admitted   *limit.Limiter // viewers, including those that wait for a stream
 
 	mu      sync.Mutex
 	streams map[string]*stream // by name, from newStream to end
@@ -76,11 +77,12 @@ type Hub struct {
 func New(cfg Config) *Hub {
 	h := &Hub{
 		cfg: cfg, log: cfg.Log,
-		admitted: NewLimiter(cfg.MaxViewers),
-		streams:  make(map[string]*stream),
-		waiting:  make(map[string][]*waiter),
-		served:   make(map[*viewer]struct{}),
-		hls:      make(map[string]*hlsWindow),
+		admitted: limit.New(cfg.MaxViewers, refusal(http.StatusServiceUnavailable,
+			"the server has %d viewers, as many as --max-viewers allows", cfg.MaxViewers), errDraining),
+		streams: make(map[string]*stream),
+		waiting: make(map[string][]*waiter),
+		served:  make(map[*viewer]struct{}),
+		hls:     make(map[string]*hlsWindow),
 	}
 	h.ends, h.stop = context.WithCancelCause(context.Background())
 	return h
@@ -220,20 +222,6 @@ func (h *Hub) leave(v *viewer) {
 	h.admitted.Release()
 }
 
-// all returns the streams that viewers see, by name.
-func (h *Hub) all() []*stream {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	list := make([]*stream, 0, len(h.streams))
-	for _, s := range h.streams {
-		if s.live != nil {
-			list = append(list, s)
-		}
-	}
-	slices.SortFunc(list, func(a, b *stream) int { return cmp.Compare(a.name, b.name) })
-	return list
-}
-
 // Close refuses new publishers and viewers from now on, and ends all publishers and all streams that wait for one.
 // Viewers stay until they have everything.
 func (h *Hub) Close() {
@@ -265,14 +253,14 @@ func (h *Hub) Drain(ctx context.Context) {
 	case <-ctx.Done():
 		h.log.Warn("time is up, viewers are disconnected", "viewers", h.Viewers())
 		h.cutViewers()
-		Await(h.log, "viewers", empty)
+		limit.Await(h.log, "viewers", empty)
 	}
 	answered := make(chan struct{})
 	go func() {
 		h.publishers.Wait()
 		close(answered)
 	}()
-	Await(h.log, "publishers", answered)
+	limit.Await(h.log, "publishers", answered)
 }
 
 // cutViewers ends all viewers that are served, and those that are about to be.
@@ -282,21 +270,6 @@ func (h *Hub) cutViewers() {
 	h.cut = true
 	for v := range h.served {
 		v.end(drained)
-	}
-}
-
-// drainGrace is how long goroutines may take to end that have nothing to wait for any more. A publisher looks at its
-// connection once within Latency, which is a second at most.
-const drainGrace = 3 * time.Second
-
-// Await waits until done is closed, for drainGrace at most: a bug must not keep the process from ending.
-func Await(log *slog.Logger, who string, done <-chan struct{}) {
-	grace := time.NewTimer(drainGrace)
-	defer grace.Stop()
-	select {
-	case <-done:
-	case <-grace.C:
-		log.Error("stopping without them", "who", who)
 	}
 }
 

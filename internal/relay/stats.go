@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -48,10 +51,11 @@ type Stats struct {
 
 	HLS HLSStats
 
-	KeptBytes int64         // by all streams
-	Blocked   int           // viewers whose connection takes no more at present
-	Behind    int           // viewers that were over their allowance and have not caught up
-	LagMax    time.Duration // of the viewer that is furthest behind; 0 when all keep up
+	FurtherTracks int           // of all streams: see StreamInfo
+	KeptBytes     int64         // by all streams
+	Blocked       int           // viewers whose connection takes no more at present
+	Behind        int           // viewers that were over their allowance and have not caught up
+	LagMax        time.Duration // of the viewer that is furthest behind; 0 when all keep up
 
 	WriteCalls int64                // of writev, to plain TCP viewers
 	Paths      map[string]PathStats // by how bytes reach the connection: "writev", "write", "responsewriter"
@@ -78,8 +82,13 @@ func (h *Hub) Stats() Stats {
 	}
 	st.HLS = h.hlsStats()
 	st.Returns, st.Takeovers = c.returns.Load(), c.takeovers.Load()
-	st.Waiting, st.PublisherWait = h.waits()
+	st.PublisherWait = time.Duration(c.waited.Load())
 	for _, s := range list {
+		if s.waiting {
+			st.Waiting++
+			st.PublisherWait += time.Duration(s.Waiting * 1e9)
+		}
+		st.FurtherTracks += s.Further
 		st.KeptBytes += s.KeptBytes
 		st.Blocked += s.blocked
 		st.Behind += s.Stalled
@@ -129,19 +138,26 @@ type StreamInfo struct {
 	ViewersHLS  int     `json:"viewers_hls"`     // beside these: players of HLS, estimated by what they ask for
 	LagMax      float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
 	KeptBytes   int64   `json:"kept_bytes"`
-	GroupsCut   uint64  `json:"groups_cut"`  // groups of pictures that were longer than what is kept
-	FramesLost  int64   `json:"frames_lost"` // that viewers were moved past, added up
-	Stalled     int     `json:"stalled"`     // viewers that are further behind than they may be
+	Further     int     `json:"further_tracks"` // beside the first of pictures and of sound; viewers of FLV and RTMP get them
+	GroupsCut   uint64  `json:"groups_cut"`     // groups of pictures that were longer than what is kept
+	FramesLost  int64   `json:"frames_lost"`    // that viewers were moved past, added up
+	Stalled     int     `json:"stalled"`        // viewers that are further behind than they may be
 
+	waiting bool
 	blocked int
 }
 
 // Streams describes the streams that viewers can find, by name.
 func (h *Hub) Streams() []StreamInfo {
-	list := []StreamInfo{}
-	for _, s := range h.all() {
+	h.mu.Lock()
+	streams := slices.Collect(maps.Values(h.streams))
+	streams = slices.DeleteFunc(streams, func(s *stream) bool { return s.live == nil })
+	h.mu.Unlock()
+	list := make([]StreamInfo, 0, len(streams))
+	for _, s := range streams {
 		list = append(list, s.info())
 	}
+	slices.SortFunc(list, func(a, b StreamInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 
@@ -149,7 +165,7 @@ func (s *stream) info() StreamInfo {
 	i := StreamInfo{
 		Name: s.name, Format: s.live.format.String(), Returns: s.returns.Load(), Takeovers: s.takeovers.Load(),
 		Uptime: time.Since(s.started).Seconds(), BitRate: s.rate.Load(), FramesLost: s.lost.Load(),
-		GroupsCut: s.live.ring.Stats().GroupsCut,
+		Further: int(s.furtherTracks.Load()), GroupsCut: s.live.ring.Stats().GroupsCut,
 	}
 	if t := s.video.Load(); t != nil {
 		i.Video = t.name
@@ -159,6 +175,7 @@ func (s *stream) info() StreamInfo {
 	}
 	s.hub.mu.Lock()
 	if i.Publisher = s.publisher.address; s.wait != nil {
+		i.waiting = true
 		i.Waiting = time.Duration(now() - s.wait.since).Seconds()
 	}
 	hls := s.hub.hls[s.name]

@@ -28,6 +28,8 @@ type Config struct {
 	RTMPS  string // the same over TLS, with the certificate of the main listener
 	Admin  string // a second address for /debug/pprof, /metrics and /api/streams; empty: there is none
 
+	RTMPOptional bool // the server goes on without RTMP if it cannot listen there
+
 	TLSCert, TLSKey string // files in PEM with a certificate and its key; empty: there is no TLS
 
 	PublishToken string // what a publisher must show; empty: publishing works through a loopback listener only
@@ -59,7 +61,9 @@ func Defaults() Config {
 	return Config{
 		// Reachable from this machine only: trying the command must not open the machine to strangers.
 		Listen: "127.0.0.1:8080",
-		RTMP:   defaultRTMP,
+		RTMP:   "127.0.0.1:1935",
+		// Another program may have the usual port of RTMP, and a user who did not ask for RTMP should not notice.
+		RTMPOptional: true,
 
 		// No lists: a user who puts a file there for a friend does not expect strangers to see its name. Nothing
 		// precompressed: name.gz may be a file of its own. Nothing is dropped from the page cache: the kernel lets go
@@ -139,9 +143,6 @@ func Defaults() Config {
 		},
 	}
 }
-
-// defaultRTMP is the usual address of RTMP, on this machine only. Another program may have it: the server goes on without.
-const defaultRTMP = "127.0.0.1:1935"
 
 const (
 	// maxLatency bounds --latency: a publisher's end, and the server's own, wait for it.
@@ -250,11 +251,12 @@ func (c *Config) checkTimes() error {
 }
 
 func (c *Config) checkAccess() error {
-	for _, a := range []struct{ flag, address string }{
-		{"listen", c.Listen}, {"admin", c.Admin}, {"rtmp", c.RTMP}, {"rtmps", c.RTMPS},
+	for _, a := range []struct{ flag, address, port string }{
+		{"listen", c.Listen, "8080"}, {"admin", c.Admin, "8081"}, {"rtmp", c.RTMP, "1935"}, {"rtmps", c.RTMPS, "1936"},
 	} {
 		if _, _, err := net.SplitHostPort(a.address); err != nil && (a.address != "" || a.flag == "listen") {
-			return fmt.Errorf("--%s is %q, want HOST:PORT, as in 127.0.0.1:8080, or :8080 for all addresses", a.flag, a.address)
+			return fmt.Errorf("--%s is %q, want HOST:PORT, as in 127.0.0.1:%[3]s, or :%[3]s for all addresses",
+				a.flag, a.address, a.port)
 		}
 	}
 	for _, a := range []struct{ flag, token string }{{"publish-token", c.PublishToken}, {"read-token", c.ReadToken}} {
