@@ -331,18 +331,29 @@ func (w *Window) closeSegment() {
 // unlist removes the oldest segments from the playlist: as many as Segments allows, and no more than leave it with
 // three times Target.
 func (w *Window) unlist() {
-	var total time.Duration
-	for _, s := range w.segs[w.listed:] {
-		total += s.duration
-	}
-	for len(w.segs)-w.listed > w.config.Segments && total-w.segs[w.listed].duration >= 3*w.config.Target {
-		total -= w.segs[w.listed].duration
+	total := w.listedFor()
+	for len(w.segs)-w.listed > w.config.Segments && total-w.segs[w.listed].extinf() >= 3*w.target() {
+		total -= w.segs[w.listed].extinf()
 		w.listed++
 	}
 	for _, s := range w.segs[w.listed:] {
-		s.playlist = max(s.playlist, total)
+		s.playlist = max(s.playlist, time.Duration(total)*time.Millisecond)
 	}
 }
+
+// listedFor returns the duration of the playlist's segments in ms.
+func (w *Window) listedFor() (total int64) {
+	for _, s := range w.segs[w.listed:] {
+		total += s.extinf()
+	}
+	return total
+}
+
+// target returns Target in ms.
+func (w *Window) target() int64 { return w.config.Target.Milliseconds() }
+
+// extinf returns the segment's duration in ms.
+func (s *segment) extinf() int64 { return round(s.duration) }
 
 // trim drops the segments that nobody has to find any more, the oldest ones if there are too many bytes, and the init
 // segments that no segment needs. It reports whether a segment was dropped from the playlist.
