@@ -172,8 +172,8 @@ func NewWindow(c Config) (*Window, error) {
 func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
 // Init sets the init segment of the fragments that follow. It takes ownership of body. If there are fragments already,
-// it ends the segment, and the next one begins with a DISCONTINUITY and a new MAP. Init reports whether the playlist has
-// changed.
+// it ends the segment, and the next one begins with a DISCONTINUITY and a new MAP. Init reports whether the playlist
+// has changed.
 func (w *Window) Init(body *millrace.Chain) (news bool) {
 	defer body.Release()
 	if w.ended {
@@ -226,13 +226,13 @@ func (w *Window) End() (news bool) {
 // Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed: there is a new part or
 // segment, or a segment was dropped because of MaxBytes. A fragment before the first Init is ignored.
 //
-// A part ends when another fragment like this one would make it longer than Part. If the part has less than 85 % of Part
-// and no key frame, it waits for a shorter fragment.
+// A part ends when another fragment like this one would make it longer than Part. If the part has less than 85 % of
+// Part and no key frame, it waits for a shorter fragment.
 //
 // A segment ends at the first key frame after Segment, or at an earlier one if another group of pictures like the last
-// would exceed Target. If no key frame comes in time, it ends without one, and the segment after it ends at the first key
-// frame. A fragment longer than Part is a segment without parts. A fragment longer than Target is listed with the longest
-// duration that Target allows.
+// would exceed Target. If no key frame comes in time, it ends without one, and the segment after it ends at the first
+// key frame. A fragment longer than Part is a segment without parts. A fragment longer than Target is listed with the
+// longest duration that Target allows.
 func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	defer body.Release()
 	if w.ended || len(w.inits) == 0 || body.Len() == 0 {
