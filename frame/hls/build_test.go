@@ -164,7 +164,8 @@ func (p playlist) String() string {
 		words = append(words, fmt.Sprint(s.msn, ":"))
 		for i := 0; i < len(s.parts); {
 			n := i + 1
-			for n < len(s.parts) && s.parts[n].duration == s.parts[i].duration && s.parts[n].independent == s.parts[i].independent {
+			same := func(a, b part) bool { return a.duration == b.duration && a.independent == b.independent }
+			for n < len(s.parts) && same(s.parts[n], s.parts[i]) {
 				n++
 			}
 			word := strconv.Itoa(s.parts[i].duration)
@@ -217,8 +218,9 @@ func chain(p []byte) (c millrace.Chain) {
 
 var word = regexp.MustCompile(`^([KP])(-?[0-9.]+)(?:=(\d+))?(?:x(\d+))?(!?)$`)
 
-// play does what in says: K40 adds a key frame of 40 ms, P40x3 three other pictures. P40=9000 has 9000 bytes. A
-// key frame is known to follow on P40! and on the last one of P40x3!. The other words are the Window's methods. r.news has a letter for each call: n for news.
+// play does what in says: K40 adds a key frame of 40 ms, P40x3 three other pictures. P40=9000 has 9000 bytes. A key
+// frame is known to follow on P40! and on the last one of P40x3!. The other words are the Window's methods. r.news has
+// a letter for each call: n for news.
 func (r *rig) play(in string) *rig {
 	r.t.Helper()
 	for _, w := range strings.Fields(in) {

@@ -10,12 +10,12 @@
 //	Add ─┘                                ├── EXTINF   1z-70.m4s
 //	Add ─┐                                │
 //	Add ─┴───── EXT-X-PART   1z-70.1.m4s ─┘
-//	Add         EXT-X-PRELOAD-HINT   1z-71.0.m4s   complete when the next Add says so
+//	Add         EXT-X-PRELOAD-HINT   1z-71.0.m4s   not complete yet
 //
-// A segment is one [millrace.Chain] of the fragments' own blocks, and a part is a range of it. An [Object] is the name of
-// an init segment, a segment or a part. A name says what it stands for, and its bytes never change: it has the number
-// of the publication (the epoch, in base 36), the media sequence number 70 and the index of the part.
+// A segment is one [millrace.Chain] of the fragments' own blocks, and a part is a range of it. An [Object] is the name
+// of an init segment, a segment or a part: the epoch (the number of the publication, in base 36), the media sequence
+// number and the index of the part. The bytes of an object never change.
 //
-// A Window does not know what time it is, and does not wait. Its methods say when there is something new, and
-// [Window.Status] says what a request for a playlist has to wait for.
+// A Window has no clock and never waits. Its methods report when the playlist has changed, and [Window.Status] says
+// whether the playlist has what a request asks for.
 package hls

@@ -1,9 +1,6 @@
 package hls
 
-import (
-	"strconv"
-	"time"
-)
+import "strconv"
 
 // AppendPlaylist appends the media playlist to dst. If skip is set and there are segments further from the end than six
 // times Target, it appends a delta: an EXT-X-SKIP in place of those segments.
@@ -15,11 +12,11 @@ func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 		first = listed[0]
 	}
 	dst = append(dst, "#EXTM3U\n#EXT-X-VERSION:9\n#EXT-X-TARGETDURATION:"...)
-	dst = strconv.AppendInt(dst, int64(c.Target/time.Second), 10)
+	dst = strconv.AppendInt(dst, w.target()/1000, 10)
 	dst = append(dst, "\n#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK="...)
 	dst = appendSeconds(dst, 3*w.part)
 	dst = append(dst, ",CAN-SKIP-UNTIL="...)
-	dst = appendSeconds(dst, round(6*c.Target))
+	dst = appendSeconds(dst, 6*w.target())
 	dst = append(dst, "\n#EXT-X-PART-INF:PART-TARGET="...)
 	dst = appendSeconds(dst, w.part)
 	dst = append(dst, "\n#EXT-X-MEDIA-SEQUENCE:"...)
@@ -28,15 +25,11 @@ func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 	dst = strconv.AppendUint(dst, w.firstDiscontinuity(first), 10)
 	dst = append(dst, '\n')
 
-	var after time.Duration // from the end of the segment to the end of the last one
-	for _, s := range listed {
-		after += s.duration
-	}
-	ahead := time.Duration(w.open.partStart) * time.Millisecond // and the parts behind it
+	after := w.listedFor() // from the end of the segment to the end of the last one, in ms
 	skipped := 0
 	for i, s := range listed {
-		after -= s.duration
-		if skip && !w.ended && i == skipped && after > 6*c.Target {
+		after -= s.extinf()
+		if skip && !w.ended && i == skipped && after > 6*w.target() {
 			skipped++
 			continue
 		}
@@ -46,11 +39,11 @@ func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 			dst = append(dst, '\n')
 		}
 		dst = w.appendHead(dst, s, i == 0 || listed[i-1].init != s.init)
-		if after+ahead < 3*c.Target {
+		if after+w.open.partStart < 3*w.target() {
 			dst = w.appendParts(dst, s)
 		}
 		dst = append(dst, "#EXTINF:"...)
-		dst = appendSeconds(dst, round(s.duration))
+		dst = appendSeconds(dst, s.extinf())
 		dst = append(dst, ",\n"...)
 		dst = Object{KindSegment, c.Epoch, s.msn, 0}.appendName(dst)
 		dst = append(dst, '\n')

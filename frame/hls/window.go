@@ -16,8 +16,8 @@ const (
 	maxNumber   = 1 << 52 // players of JavaScript keep numbers as float64
 )
 
-// What a segment and a part cost beside their media, about. It counts towards MaxBytes, so that memory is bounded for
-// the smallest fragments, too.
+// Estimates of the memory that a segment and a part take beside their media. They count towards MaxBytes, so that it
+// bounds the number of tiny segments, too.
 const (
 	segmentCost = 512
 	partCost    = 32
@@ -35,9 +35,10 @@ type Config struct {
 	// Target is TARGETDURATION, in whole seconds. Segments are at most half a second longer.
 	Target time.Duration
 
-	// Part is PART-TARGET, the duration that no part exceeds, in whole milliseconds. A part should last at least 85 % of
-	// it. That holds if all fragments last equally long and Part is a multiple of that, or a millisecond more if times
-	// are rounded. It also holds for any durations below 15 % of Part.
+	// Part is PART-TARGET, the longest duration of a part, in whole milliseconds. The rules ask for 85 % of it at least,
+	// other than in parts with a key frame and at the end of a segment. Parts keep this rule if Part is a multiple of the
+	// fragments' duration, or a millisecond more if their times are rounded. If durations vary, the longest one should be
+	// 15 % of Part.
 	Part time.Duration
 
 	Segment  time.Duration // a segment ends at the first key frame from here on
@@ -171,7 +172,7 @@ func NewWindow(c Config) (*Window, error) {
 func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
 // Init sets the init segment of the fragments that follow. It takes ownership of body. If there are fragments already,
-// it ends the segment, and the next segment begins with a DISCONTINUITY and a new MAP. Init reports whether the playlist
+// it ends the segment, and the next one begins with a DISCONTINUITY and a new MAP. Init reports whether the playlist
 // has changed.
 func (w *Window) Init(body *millrace.Chain) (news bool) {
 	defer body.Release()
@@ -192,7 +193,7 @@ func (w *Window) Init(body *millrace.Chain) (news bool) {
 	return w.trim() || news
 }
 
-// Break says that times or pictures do not follow on one another here: the segment ends, and the next one begins with a
+// Break says that the next fragment does not continue the one before: the segment ends, and the next one begins with a
 // DISCONTINUITY. It reports whether the playlist has changed.
 func (w *Window) Break() (news bool) {
 	news = w.Flush()
@@ -200,8 +201,8 @@ func (w *Window) Break() (news bool) {
 	return news
 }
 
-// Flush makes a part and a segment of what waits for more. The next fragment begins a segment. Flush reports whether the
-// playlist has changed.
+// Flush completes the part and the segment that are being made. It reports whether the playlist has changed. Call it
+// when no fragment comes for a while.
 func (w *Window) Flush() (news bool) {
 	if w.ended || w.open.empty() {
 		return false
@@ -225,10 +226,13 @@ func (w *Window) End() (news bool) {
 // Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed: there is a new part or
 // segment, or a segment was dropped because of MaxBytes. A fragment before the first Init is ignored.
 //
-// A part is complete as soon as another fragment like this one would make it longer than Part. A segment ends at a key
-// frame, when it has lasted for Segment or there is no time for another such group of pictures. It ends without one
-// before it gets too long. Then the next segment ends at the first key frame. A fragment longer than Part is a segment
-// of its own, without parts. One longer than Target and half a second is listed as that long.
+// A part ends when another fragment like this one would make it longer than Part. If the part has less than 85 % of
+// Part and no key frame, it waits for a shorter fragment.
+//
+// A segment ends at the first key frame after Segment, or at an earlier one if another group of pictures like the last
+// would exceed Target. If no key frame comes in time, it ends without one, and the segment after it ends at the first
+// key frame. A fragment longer than Part is a segment without parts. A fragment longer than Target is listed with the
+// longest duration that Target allows.
 func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	defer body.Release()
 	if w.ended || len(w.inits) == 0 || body.Len() == 0 {
@@ -331,21 +335,32 @@ func (w *Window) closeSegment() {
 // unlist removes the oldest segments from the playlist: as many as Segments allows, and no more than leave it with
 // three times Target.
 func (w *Window) unlist() {
-	var total time.Duration
-	for _, s := range w.segs[w.listed:] {
-		total += s.duration
-	}
-	for len(w.segs)-w.listed > w.config.Segments && total-w.segs[w.listed].duration >= 3*w.config.Target {
-		total -= w.segs[w.listed].duration
+	total := w.listedFor()
+	for len(w.segs)-w.listed > w.config.Segments && total-w.segs[w.listed].extinf() >= 3*w.target() {
+		total -= w.segs[w.listed].extinf()
 		w.listed++
 	}
 	for _, s := range w.segs[w.listed:] {
-		s.playlist = max(s.playlist, total)
+		s.playlist = max(s.playlist, time.Duration(total)*time.Millisecond)
 	}
 }
 
-// trim drops the segments that nobody has to find any more, the oldest ones if there are too many bytes, and the init
-// segments that no segment needs. It reports whether a segment was dropped from the playlist.
+// listedFor returns the duration of the playlist's segments in ms.
+func (w *Window) listedFor() (total int64) {
+	for _, s := range w.segs[w.listed:] {
+		total += s.extinf()
+	}
+	return total
+}
+
+// target returns Target in ms.
+func (w *Window) target() int64 { return w.config.Target.Milliseconds() }
+
+// extinf returns the segment's duration in ms.
+func (s *segment) extinf() int64 { return round(s.duration) }
+
+// trim drops expired segments, the oldest ones if there are too many bytes, and the init segments that no segment
+// needs. It reports whether it has dropped a segment of the playlist.
 func (w *Window) trim() (news bool) {
 	for len(w.segs) > 0 && (w.bytes > w.config.MaxBytes || w.listed > 0 && w.expired(w.segs[0])) {
 		news = news || w.listed == 0
@@ -365,9 +380,9 @@ func (w *Window) trim() (news bool) {
 	return news
 }
 
-// expired reports whether a segment that has left the playlist need not be there any more. A segment stays for its own
+// expired reports whether players no longer need a segment that has left the playlist. A segment stays for its own
 // duration and that of the longest playlist that it was in, from when it was listed. Its parts stay for three times
-// Target after they have left the playlist. That is when three times Target follow, or up to one fragment later.
+// Target after they have left the playlist: that is when three times Target follow, or up to one fragment later.
 func (w *Window) expired(s *segment) bool {
 	return w.clock-s.completed >= max(s.duration+s.playlist, 6*w.config.Target+w.longest)
 }
@@ -399,8 +414,8 @@ func (w *Window) Discontinuity() uint64 {
 // Bytes returns the size of all that the Window holds, with about half a KiB for each segment.
 func (w *Window) Bytes() int64 { return w.bytes }
 
-// Bandwidth returns bits per second of the segments in the playlist: the peak, of any segments that last about as long as
-// Target, and the average. Both are 0 if there are none.
+// Bandwidth returns bits per second of the segments in the playlist: the peak, of any segments that last about as long
+// as Target, and the average. Both are 0 if there are none.
 func (w *Window) Bandwidth() (peak, average int64) {
 	listed := w.segs[w.listed:]
 	var bytes int64
