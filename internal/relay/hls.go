@@ -194,7 +194,7 @@ func (w *hlsWindow) await(ctx context.Context, done func() (bool, error)) error 
 func (h *Hub) hlsWindow(ctx context.Context, name string) (w *hlsWindow, err error) {
 	h.mu.Lock()
 	w = h.hls[name]
-	if w != nil && (!w.ended || h.find(name) == nil) {
+	if w != nil && (!w.hasEnded() || h.find(name) == nil) {
 		h.mu.Unlock()
 		w.asked.Store(now())
 		return w, nil
@@ -285,6 +285,13 @@ func (w *hlsWindow) run(ctx context.Context) {
 		}
 	})
 	s.log.Debug("HLS ended", "reason", explain(err))
+}
+
+// hasEnded reports whether the stream has.
+func (w *hlsWindow) hasEnded() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ended
 }
 
 // length returns about how long the window is.
