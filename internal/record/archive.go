@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace-io/millrace/frame/mp4"
 )
 
 // Defaults of Config.
@@ -169,42 +171,37 @@ func (a *Archive) readStream(root *os.Root, stream string) error {
 	return nil
 }
 
-// readFile adds k to the files, and finishes it before that if it is unfinished.
+// readFile adds k to the files, and finishes it before that if it is unfinished. A file that cannot be finished may still
+// be deleted, unless it is none of an archive.
 func (a *Archive) readFile(root *os.Root, k kept) error {
 	name := k.name()
 	ended, err := hasEnded(root, name)
-	if err != nil {
-		return err
-	}
 	if ended {
-		if k.bytes, err = sizeOf(root, name); err == nil {
-			a.files, a.bytes = append(a.files, k), a.bytes+k.bytes
-			return nil
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		_, err = root.Lstat(name + mediaExt)
+		ended = err == nil
+	}
+	if !ended && (err == nil || errors.Is(err, fs.ErrNotExist)) {
+		if _, err = finish(root, name); errors.Is(err, mp4.ErrNotMP4) {
 			return err
+		} else if err == nil {
+			a.repaired++
+			a.log.Info("a recording was unfinished", "stream", k.stream, "file", k.stamp+mediaExt)
 		}
 	}
-	if k.bytes, err = finish(root, name); err != nil {
-		return err
-	}
-	a.repaired++
-	if k.bytes > 0 {
+	if k.bytes = sizeOf(root, name); k.bytes > 0 {
 		a.files, a.bytes = append(a.files, k), a.bytes+k.bytes
 	}
-	a.log.Info("a recording was unfinished", "stream", k.stream, "file", k.stamp+mediaExt, "bytes", k.bytes)
-	return nil
+	return err
 }
 
-// sizeOf returns the size of a recording that has ended.
-func sizeOf(root *os.Root, name string) (bytes int64, err error) {
-	for _, ext := range []string{mediaExt, listExt} {
-		info, err := root.Lstat(name + ext)
-		if err != nil {
-			return 0, err
+// sizeOf returns the size of a recording, as far as that can be told.
+func sizeOf(root *os.Root, name string) (bytes int64) {
+	for _, ext := range extensions {
+		if info, err := root.Lstat(name + ext); err == nil {
+			bytes += info.Size()
 		}
-		bytes += info.Size()
 	}
-	return bytes, nil
+	return bytes
 }
 
 // checkName refuses the names that streams do not have.
@@ -290,6 +287,11 @@ func (a *Archive) grow(n int64) {
 func (a *Archive) keep(k kept, counted int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.keepLocked(k, counted)
+}
+
+// keepLocked is keep while a.mu is held.
+func (a *Archive) keepLocked(k kept, counted int64) {
 	a.bytes += k.bytes - counted
 	if k.bytes > 0 {
 		i, _ := slices.BinarySearchFunc(a.files, k, kept.compare)

@@ -208,9 +208,14 @@ func (r *rig) stream(name string) *Recording {
 	return rec
 }
 
-// settle waits until nothing waits for the disk.
+// settle has all that waits written at once, and waits for that.
 func (r *rig) settle() {
 	r.t.Helper()
+	r.mu.Lock()
+	for _, rec := range r.recordings {
+		notify(rec.full)
+	}
+	r.mu.Unlock()
 	nettest.Eventually(r.t, "nothing waits for the disk", func() bool { return r.Stats().Queued == 0 })
 }
 

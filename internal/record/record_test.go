@@ -485,6 +485,26 @@ func TestReturn(t *testing.T) {
 	}
 }
 
+// A stream whose time starts over goes on in another file, so that each file plays alone.
+func TestTimeStartsOver(t *testing.T) {
+	r := newRig(t, nil)
+	other := newFeed()
+	defer other.release()
+	rec := r.stream("cam")
+	want := r.feed.to(rec, 60)
+	for range 60 {
+		body, f, _ := other.next()
+		want = append(want, fragment{f, bytes.Clone(body.Bytes())})
+		rec.Add(f, body)
+	}
+	rec.Close()
+	r.ended()
+	sameFragments(t, r.checkAll("cam"), want)
+	for _, name := range r.files("cam") {
+		decodes(t, name+mediaExt, 60)
+	}
+}
+
 // Another init segment begins another file, at its first key frame.
 func TestNewInit(t *testing.T) {
 	r := newRig(t, nil)

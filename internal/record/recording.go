@@ -213,6 +213,9 @@ func (r *Recording) leave() bool {
 	}
 	r.movie.Release()
 	delete(r.a.recordings, r.name)
+	if r.broken != "" {
+		r.a.keepLocked(kept{stream: r.name, stamp: path.Base(r.broken), bytes: r.counted}, r.counted)
+	}
 	return true
 }
 
@@ -243,14 +246,15 @@ func (r *Recording) write(c *millrace.Chain, entries []entry) {
 	}
 }
 
-// fileEnds reports whether e, which is a key frame, begins a new file.
+// fileEnds reports whether e, which is a key frame, begins a new file: at the hour, where the stream's time starts over,
+// and where the file is large.
 func (r *Recording) fileEnds(e *entry) bool {
 	// A clock that goes back by a moment begins none.
 	period := e.at.Truncate(r.a.cfg.Every)
 	if period.After(r.file.period) || period.Before(r.file.period.Add(-r.a.cfg.Every)) {
 		return true
 	}
-	return r.a.enough(r.file.next)
+	return e.Start < r.file.segments.end-timeSlack || r.a.enough(r.file.next)
 }
 
 // begin begins a file, if e is a place to begin.

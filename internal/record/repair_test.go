@@ -15,10 +15,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 )
 
-// childDirectory is the variable of the environment that has a process record until it is killed.
-const childDirectory = "MILLRACE_TEST_RECORD"
-
-// childLimit is MaxBytes of that process.
+// childLimit is MaxBytes of recordUntilKilled.
 const childLimit = 12 << 20
 
 // recordUntilKilled records two streams as fast as the disk takes them, in files of 20 s.
@@ -59,7 +56,7 @@ func TestKilled(t *testing.T) {
 	repaired := 0
 	for round := range 20 {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), childDirectory+"="+dir)
+		cmd.Env = append(os.Environ(), childEnv+"="+childKilled, childDirEnv+"="+dir)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -87,13 +84,12 @@ func TestKilled(t *testing.T) {
 		if err := a.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		for _, stream := range []string{"one", "two"} {
+		for n, stream := range []string{"one", "two"} {
 			files := filesOf(t, filepath.Join(dir, stream))
 			for i, name := range files {
 				all, _ := check(t, name, true)
-				if i == len(files)-1 {
-					decodes(t, name+mediaExt, pictures(all))
-					decodes(t, name+listExt, pictures(all))
+				if i == len(files)-1 && round%2 == n { // the file that was repaired
+					decodes(t, name+[]string{mediaExt, listExt, listExt}[round/2%3], pictures(all))
 				}
 			}
 			lists, _ := filepath.Glob(filepath.Join(dir, stream, "*"))
@@ -345,6 +341,16 @@ func TestLeftBehind(t *testing.T) {
 			_ = os.Remove(name + listExt)
 			return os.Truncate(name+mediaExt, 0)
 		}, 0},
+		{"no end, and no room for it", func(t *testing.T, name string) error {
+			text, err := os.ReadFile(name + listExt)
+			if err != nil {
+				return err
+			}
+			if err := os.Mkdir(name+newListExt, 0o755); err != nil {
+				return err
+			}
+			return os.WriteFile(name+listExt, bytes.TrimSuffix(text, []byte(endLine)), 0o644)
+		}, -1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, nil)
@@ -362,6 +368,12 @@ func TestLeftBehind(t *testing.T) {
 			}
 			if err := a.Close(t.Context()); err != nil {
 				t.Error(err)
+			}
+			if tt.files < 0 { // it cannot be repaired, but it is counted
+				if st := a.Stats(); st.Files != 1 || st.Repaired != 0 || st.Bytes < sizes(t, r.dir) {
+					t.Errorf("%+v, %d bytes", st, sizes(t, r.dir))
+				}
+				return
 			}
 			if st := a.Stats(); st.Files != tt.files || st.Repaired != 1 || st.Bytes != sizes(t, r.dir) {
 				t.Errorf("%+v", st)
