@@ -3,6 +3,7 @@ package record
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 )
 
@@ -149,6 +151,11 @@ func memoryDir(t testing.TB) string {
 func TestCut(t *testing.T) {
 	r := newRig(t, nil)
 	rec := r.stream("cam")
+	for range 75 { // the stream's time begins at 3 s
+		body, _, _ := r.feed.next()
+		body.Release()
+	}
+	rec.Init(r.feed.initChain())
 	want := r.feed.to(rec, 110)
 	rec.Close()
 	r.ended()
@@ -178,6 +185,7 @@ func TestCut(t *testing.T) {
 	if testing.Short() {
 		step = 13
 	}
+	cutAt := len(want) // the fragment that is damaged
 	cut := func(n int, list string) {
 		_ = root.Mkdir("cam", 0o755)
 		if err := root.WriteFile(base+mediaExt, media[:n], 0o644); err != nil {
@@ -196,7 +204,7 @@ func TestCut(t *testing.T) {
 			t.Fatalf("%d bytes: finish says %d, there are %d", n, size, have)
 		}
 		whole := 0
-		for whole < len(want) && ends[whole+1] <= n {
+		for whole < cutAt && ends[whole+1] <= n {
 			whole++
 		}
 		if whole == 0 {
@@ -230,6 +238,20 @@ func TestCut(t *testing.T) {
 		cut(n, "")
 		cut(n, grown)
 		cut(n, grown[:len(grown)-70])
+	}
+	// Damage in the last segment that the playlist names, and in all.
+	for _, i := range []int{at + 3, 0} {
+		whole := bytes.Clone(media)
+		copy(media[ends[i]:], make([]byte, 100))
+		if i > 0 {
+			cutAt = i
+			cut(len(media), grown[:strings.LastIndex(grown, "#EXT-X-PROGRAM")])
+		} else if err := errors.Join(root.Mkdir("cam", 0o755), root.WriteFile(base+mediaExt, media, 0o644)); err != nil {
+			t.Fatal(err)
+		} else if _, err := finish(root, base); !errors.Is(err, mp4.ErrNotMP4) {
+			t.Error(err)
+		}
+		media, cutAt = whole, len(want)
 	}
 	// And the playlist anywhere.
 	for n := 0; n < len(grown); n += step {
@@ -287,11 +309,16 @@ func FuzzFinish(f *testing.F) {
 
 // Open leaves alone what it did not write.
 func TestForeignFiles(t *testing.T) {
+	feed := newFeed()
+	defer feed.release()
+	body, _, _ := feed.next()
+	body.Release()
 	dir, outside := t.TempDir(), t.TempDir()
 	files := map[string]string{
 		"readme.txt": "text", "cam/holiday.mp4": "film", "cam/2026-11-24T15-04-05.000Z.txt": "text",
 		"cam/2026-11-24T15-04-05.000Z.mp4":     "\x00\x00\x00\x10ftypisom\x00\x00\x00\x00\x00\x00\x00\x08mdat",
 		"cam/2026-11-24T15-04-06.000Z.mp4":     "not an mp4",
+		"cam/2026-11-24T15-04-08.000Z.mp4":     string(feed.init) + "\x00\x00\x00\x08sidx",
 		"cam/2026-11-24T15-04-05.000Z.mp4.bak": "film", "cam/2026-99-24T15-04-05.000Z.mp4": "film",
 		"a b/2026-11-24T15-04-05.000Z.mp4": "film",
 	}
