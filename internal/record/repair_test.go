@@ -18,7 +18,7 @@ import (
 )
 
 // childLimit is MaxBytes of recordUntilKilled.
-const childLimit = 12 << 20
+const childLimit = 6 << 20
 
 // recordUntilKilled records two streams as fast as the disk takes them, in files of 20 s.
 func recordUntilKilled(dir string) {
