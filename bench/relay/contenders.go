@@ -160,8 +160,7 @@ func millrace(dir string, in, out string, latency time.Duration) contender {
 		case in == rtmpName:
 			c.Protocol = crossed{server, load.HTTPFLV(*c)}
 		}
-		return []string{"serve", "--listen", main, "--rtmp", addr, "--latency", latency.String(), "--log-level", "warn",
-			"--publisher-return", "0s"}, nil // the next run has streams of the same names
+		return []string{"serve", "--listen", main, "--rtmp", addr, "--latency", latency.String(), "--log-level", "warn"}, nil
 	})
 	c.in, c.out = in, out
 	return c

@@ -190,13 +190,13 @@ func TestCrossedWatchesElsewhere(t *testing.T) {
 func TestHeadersAreNoPicture(t *testing.T) {
 	synth := load.NewSynth(0, startBitRate, startKeyInterval)
 	tags := append(synth.Headers(startBitRate), load.Tag{Kind: load.Audio, Payload: []byte{0xaf, 1, 0}})
-	if _, err := awaitPicture(t.Context(), &late{tags: tags}, "x"); err != io.EOF {
+	if _, err := watchPictures(t.Context(), &late{tags: tags}, "x").next(); err != io.EOF {
 		t.Errorf("headers and sound: error %v, want EOF", err)
 	}
 	for range 3 { // a picture is among them
 		tags = append(tags, synth.Next(time.Now()))
 	}
-	if at, err := awaitPicture(t.Context(), &late{tags: tags}, "x"); err != nil || at.IsZero() {
+	if at, err := watchPictures(t.Context(), &late{tags: tags}, "x").next(); err != nil || at.IsZero() {
 		t.Errorf("%v, %v", at, err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/internal/load"
 )
 
-// Start measures how soon viewers see a stream that they wait for.
+// Start measures how soon viewers see a publisher that they wait for.
 var Start = &measure.Program{
 	Name: "start", What: "from a publisher's first byte to the first picture at a viewer that waits", Rounds: 31,
 	Brief: []string{"-rounds", "21"},
@@ -33,7 +33,7 @@ type trial struct {
 }
 
 // trials are what each contender does in each round. A stream's name is used once.
-var trials = []trial{{"first picture ms", firstPicture}}
+var trials = []trial{{"first picture ms", firstPicture}, {"longer pause ms", pauseOfReturn}}
 
 const (
 	startBitRate     = 2_150_000
@@ -84,7 +84,9 @@ func runStart(ctx context.Context, p *measure.Params) error {
 	t := measure.NewTable("relay-start", fmt.Sprintf("A viewer waits for a stream of %.2f Mbit/s, %d rounds", startBitRate/1e6, p.Rounds),
 		columns...)
 	t.Bar = 3
-	t.Note = "From the moment when the publisher connects to the first picture, which is a key frame, at a viewer that came before."
+	t.Note = "First picture: from the moment when the publisher connects to the first picture, which is a key frame, at a viewer that " +
+		"came before. Longer pause: the publisher's connection is cut, and it comes back after half a second; by how much longer than " +
+		"that the viewer is without a picture."
 	for i, who := range all {
 		row := []any{who.name, who.in, who.out}
 		for k := range trials {
@@ -95,51 +97,115 @@ func runStart(ctx context.Context, p *measure.Params) error {
 	return p.Add(t)
 }
 
+// A watcher is a viewer that tells when pictures come.
+type watcher struct {
+	pictures chan time.Time
+	err      error // set before pictures is closed
+}
+
+// watchPictures watches a stream until ctx ends.
+func watchPictures(ctx context.Context, p load.Protocol, stream string) *watcher {
+	w := &watcher{pictures: make(chan time.Time, 4096)}
+	go func() {
+		defer close(w.pictures)
+		s, err := p.Watch(ctx, stream)
+		if w.err = err; err != nil {
+			return
+		}
+		defer s.Close()
+		const frames = 1 // the second byte of pictures; sequence headers have 0
+		for {
+			var a load.Arrival
+			if w.err = s.Next(&a); w.err != nil {
+				return
+			}
+			if a.Kind == load.Video && len(a.Head) > 1 && a.Head[1] == frames {
+				w.pictures <- time.Now()
+			}
+		}
+	}()
+	return w
+}
+
+// next returns when the next picture has come.
+func (w *watcher) next() (time.Time, error) {
+	if at, ok := <-w.pictures; ok {
+		return at, nil
+	}
+	return time.Time{}, w.err
+}
+
+// A sender publishes a stream until it is cut.
+type sender struct {
+	began time.Time
+	stop  context.CancelFunc
+	done  chan error
+}
+
+// send publishes a stream. When that ends, the watcher's ctx does, too, if it was not cut.
+func send(ctx context.Context, p load.Protocol, stream string, failed context.CancelFunc) *sender {
+	ctx, stop := context.WithCancel(ctx)
+	s := &sender{began: time.Now(), stop: stop, done: make(chan error, 1)}
+	go func() {
+		err := publish(ctx, p, stream, startBitRate, startKeyInterval, new(sums))
+		if ctx.Err() == nil {
+			failed()
+		}
+		s.done <- err
+	}()
+	return s
+}
+
+// cut ends the connection.
+func (s *sender) cut() error {
+	s.stop()
+	if err := <-s.done; !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("publishing: %w", err)
+	}
+	return nil
+}
+
+// irregularly waits about d: servers may do things at a beat.
+func irregularly(d time.Duration) { time.Sleep(d + rand.N(d)) }
+
 // firstPicture is the time from when a publisher connects to the first picture at a viewer that waits for the stream.
 func firstPicture(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	type picture struct {
-		at  time.Time
-		err error
-	}
-	seen := make(chan picture, 1)
-	go func() {
-		at, err := awaitPicture(ctx, p, stream)
-		seen <- picture{at, err}
-	}()
-	// No server says that a viewer waits. The time varies because servers may do things at a beat.
-	time.Sleep(100*time.Millisecond + rand.N(100*time.Millisecond))
-	began := time.Now()
-	done := make(chan error, 1)
-	go func() {
-		err := publish(ctx, p, stream, startBitRate, startKeyInterval, new(sums))
-		cancel() // the viewer's wait too, if it is not over
-		done <- err
-	}()
-	first := <-seen
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		return 0, fmt.Errorf("publishing: %w", err)
-	}
-	return first.at.Sub(began), first.err
+	viewer := watchPictures(ctx, p, stream)
+	irregularly(100 * time.Millisecond) // no server says that a viewer waits
+	publisher := send(ctx, p, stream, cancel)
+	first, err := viewer.next()
+	return first.Sub(publisher.began), errors.Join(err, publisher.cut())
 }
 
-// awaitPicture returns when the first picture of a stream has come.
-func awaitPicture(ctx context.Context, p load.Protocol, stream string) (time.Time, error) {
-	s, err := p.Watch(ctx, stream)
-	if err != nil {
-		return time.Time{}, err
-	}
-	defer s.Close()
-	const frames = 1 // the second byte of pictures; sequence headers have 0
-	for {
-		var a load.Arrival
-		if err := s.Next(&a); err != nil {
-			return time.Time{}, err
-		}
-		if a.Kind == load.Video && len(a.Head) > 1 && a.Head[1] == frames {
-			return time.Now(), nil
+// pauseOfReturn is by how much longer a viewer is without a picture than a stream is without a publisher, whose connection
+// is cut and who comes back.
+func pauseOfReturn(ctx context.Context, p load.Protocol, stream string) (time.Duration, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	viewer := watchPictures(ctx, p, stream)
+	irregularly(100 * time.Millisecond)
+	publisher := send(ctx, p, stream, cancel)
+	var last time.Time
+	var err error
+	for range 20 {
+		if last, err = viewer.next(); err != nil {
+			return 0, errors.Join(err, publisher.cut())
 		}
 	}
+	if err := publisher.cut(); err != nil {
+		return 0, err
+	}
+	cut := time.Now()
+	irregularly(300 * time.Millisecond)
+	for len(viewer.pictures) > 0 { // those that were on their way
+		last, err = viewer.next()
+		if err != nil {
+			return 0, err
+		}
+	}
+	publisher = send(ctx, p, stream, cancel)
+	first, err := viewer.next()
+	return first.Sub(last) - publisher.began.Sub(cut), errors.Join(err, publisher.cut())
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"regexp"
@@ -230,7 +232,7 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 		{"serve --latency -1s", "--latency is -1s, want at least 0s", 2},
 		{"serve --latency 5", `--latency is "5", ` + aTime, 2},
 		{"serve --tls-cert cert.pem", "--tls-cert and --tls-key", 2},
-		{"serve --rtmp 1935", `--rtmp is "1935", want HOST:PORT`, 2},
+		{"serve --rtmp 1935", `--rtmp is "1935", want HOST:PORT, as in 127.0.0.1:1935, or :1935 for all addresses`, 2},
 		{"serve --rtmps :1936", "--rtmps needs --tls-cert and --tls-key", 2},
 		{"serve --redis http://127.0.0.1", "--redis", 2},
 		{"serve --redis redis://127.0.0.1 --redis-prefix {x}", "--redis-prefix", 2},
@@ -271,7 +273,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The error for a port in use says how to choose another one.
+// The error for a port in use names the flag, and says how to choose another port.
 func TestPortInUse(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("its error has no name in package syscall")
@@ -281,12 +283,13 @@ func TestPortInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
+	port := ln.Addr().(*net.TCPAddr).Port
 	for _, args := range [][]string{
-		{"serve", "--listen", ln.Addr().String()},
+		{"serve", "--rtmp=", "--listen", ln.Addr().String()},
 		{"serve", "--listen", "127.0.0.1:0", "--rtmp=", "--admin", ln.Addr().String()},
 		{"serve", "--listen", "127.0.0.1:0", "--rtmp", ln.Addr().String()},
 	} {
-		const says = "choose another port, as in --listen 127.0.0.1:8081"
+		says := fmt.Sprintf("choose another port, as in %s 127.0.0.1:%d, or", args[len(args)-2], port%math.MaxUint16+1)
 		err := millrace(t.Context(), io.Discard, io.Discard, args...)
 		if err == nil || !strings.Contains(err.Error(), says) || exitStatus(err) != 1 {
 			t.Errorf("millrace %s: %v", args, err)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server"
@@ -49,8 +48,8 @@ func serveCommand() *cobra.Command {
   /                         a page with all streams
   /metrics  /healthz        for Prometheus, and for monitors
 
-The server is reachable from this machine only, unless --listen says otherwise. If it does, publishing and writing blobs
-need --publish-token.`,
+The server is reachable from this machine only, unless --listen, --rtmp or --rtmps says otherwise. Publishing and
+writing blobs then need --publish-token.`,
 		Example: `  # A picture at once: open http://127.0.0.1:8080/
   millrace serve --demo
 
@@ -75,6 +74,7 @@ need --publish-token.`,
 			cfg.PublishToken = cmp.Or(cfg.PublishToken, os.Getenv(tokenVar))
 			cfg.ReadToken = cmp.Or(cfg.ReadToken, os.Getenv(readTokenVar))
 			cfg.RedisPassword = os.Getenv(redisPasswordVar)
+			cfg.RTMPOptional = !cmd.Flags().Changed("rtmp")
 			var err error
 			if cfg.Log, err = newLogger(cmd.ErrOrStderr(), logFormat, logLevel); err != nil {
 				return misused(err)
@@ -87,7 +87,7 @@ need --publish-token.`,
 			if err != nil {
 				return err
 			}
-			return suggestPort(s.Run(cmd.Context()))
+			return s.Run(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
@@ -135,6 +135,11 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.Var((*intBytesValue)(&cfg.Unsent), "unsent",
 		"what the kernel may hold for a viewer without having sent it; 0: the system's default")
 
+	f.DurationVar(&cfg.HLS.Part, "hls-part", cfg.HLS.Part, "about how long a part of HLS is, which low-latency players get; at least 50ms")
+	f.DurationVar(&cfg.HLS.Segment, "hls-segment", cfg.HLS.Segment, "a segment of HLS ends at the first key frame from here on; from 1s to 8s")
+	f.IntVar(&cfg.HLS.Segments, "hls-segments", cfg.HLS.Segments, "how many segments of HLS are listed, from 3 to 1000; more if they are short")
+	f.Var((*bytesValue)(&cfg.HLS.MaxBytes), "hls-bytes", "what a stream's segments hold")
+
 	f.DurationVar(&cfg.HeaderTimeout, "header-timeout", cfg.HeaderTimeout, "for the head of a request to arrive, and for a body that is not wanted")
 	f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout, "for the next request on a connection that is kept open")
 	f.DurationVar(&cfg.PublishTimeout, "publish-timeout", cfg.PublishTimeout, "a publisher that sends nothing for so long is ended")
@@ -180,14 +185,6 @@ func uselessFlag(f *pflag.FlagSet, cfg *server.Config) (err error) {
 		}
 	})
 	return err
-}
-
-// suggestPort adds to an error of listening what to do if the port is in use.
-func suggestPort(err error) error {
-	if !errors.Is(err, syscall.EADDRINUSE) {
-		return err
-	}
-	return fmt.Errorf("%w: choose another port, as in --listen 127.0.0.1:8081, or 127.0.0.1:0 for a free one", err)
 }
 
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {

@@ -148,6 +148,38 @@ func TestTagSaysWhatItIs(t *testing.T) {
 	}
 }
 
+// The numbers of the tracks of a tag, which may be damaged anywhere.
+func TestAppendTracks(t *testing.T) {
+	for _, tt := range []struct {
+		name, data string
+		kind       byte
+		want       []byte
+	}{
+		{"classic", "\x17\x01\x00\x00\x00abc", video, []byte{0}},
+		{"enhanced", "\x91hvc1\x00\x00\x21abc", video, []byte{0}},
+		{"unknown", "\x96\x06avc1", video, []byte{0}},
+		{"one track", "\x96\x00avc1\x05config", video, []byte{5}},
+		{"one track of sound", "\x95\x00Opus\x03config", audio, []byte{3}},
+		{"two tracks", "\x96\x10avc1\x00\x00\x00\x02ab\x07\x00\x00\x01c", video, []byte{0, 7}},
+		{"two codecs", "\x96\x20avc1\x02\x00\x00\x01ahvc1\x01\x00\x00\x02bc", video, []byte{2, 1}},
+		{"of no length", "\x95\x10Opus\x01\x00\x00\x00\x02\x00\x00\x00", audio, []byte{1, 2}},
+		{"a long one", "\x96\x10avc1\x00\x00\x00\x00\x01\xff\xff\xffa", video, []byte{0}},
+		{"extended", "\x97\x02\x00\x00\x01\x06\x10hvc1\x04\x00\x00\x00\x05\x00\x00\x00", video, []byte{4, 5}},
+	} {
+		for n := range len(tt.data) + 1 {
+			raw := rawTag(tt.kind, 0, tt.data[:n])
+			tags, err := decodeAll(t, strings.NewReader(fileHeader+raw), 16)
+			if len(tags) != 1 {
+				t.Fatal(err)
+			}
+			got := tags[0].AppendTracks([]byte{99}, []byte(raw))
+			if n == len(tt.data) && string(got) != "c"+string(tt.want) {
+				t.Errorf("%s: %d, want 99 and %d", tt.name, got, tt.want)
+			}
+		}
+	}
+}
+
 func TestHostileStreams(t *testing.T) {
 	frame := rawTag(video, 40, "\x17\x01\x00\x00\x00abc")
 	bad := []byte(frame)

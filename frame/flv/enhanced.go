@@ -78,6 +78,34 @@ func (t *Tag) exHeader(p []byte, kind, tracks byte) (packet byte, codec Codec, a
 	return kind, Codec(binary.BigEndian.Uint32(p)), at + 4, true
 }
 
+// AppendTracks appends the numbers of the tracks in the tag, in order, to dst: one number, 0, unless Multitrack is set. A
+// list that is damaged ends with the last whole track. It borrows tag, which is the whole tag.
+func (t Tag) AppendTracks(dst []byte, tag []byte) []byte {
+	if !t.Multitrack || t.Payload == 0 {
+		return append(dst, 0)
+	}
+	form, list := tag[t.Payload-5]>>4, tag[t.Payload:len(tag)-trailerSize]
+	fourCC := 0
+	if t.Codec == 0 { // each track brings its own
+		form, fourCC = tag[t.Payload-1]>>4, 4
+	}
+	if form == oneTrack {
+		return append(dst, t.Track)
+	}
+	for { // FourCC, number, size of the track in three bytes
+		head := fourCC + 4
+		if len(list) < head {
+			return dst
+		}
+		p := list[fourCC:]
+		n := int(p[1])<<16 | int(p[2])<<8 | int(p[3])
+		if len(list) < head+n {
+			return dst
+		}
+		dst, list = append(dst, p[0]), list[head+n:]
+	}
+}
+
 func (t *Tag) parseExVideo(p []byte) {
 	frame, kind := p[0]>>4&7, p[0]&0x0f
 	// A command is one byte and has no FourCC.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
@@ -98,11 +99,28 @@ func (r *rig) keep(f mp4.Fragment, dst *millrace.Chain) {
 	if f.Samples > 0 {
 		r.fragments = append(r.fragments, f)
 		r.bytes = append(r.bytes, bytes.Clone(dst.Bytes()))
+		r.checkDuration(f, readFragments(dst.Bytes()))
 		if f.NewInit {
 			r.inits = append(r.inits, r.init())
 		}
 	}
 	dst.Release()
+}
+
+// checkDuration adds up the durations of the fragment's first track.
+func (r *rig) checkDuration(f mp4.Fragment, packets []packet) {
+	r.t.Helper()
+	var want time.Duration
+	for _, tr := range readInit(r.init()) {
+		for _, p := range packets {
+			if tr.id == packets[0].track && p.track == tr.id {
+				want += time.Duration(p.duration) * time.Second / time.Duration(tr.scale)
+			}
+		}
+	}
+	if d := f.Duration - want; d < 0 || d > time.Microsecond {
+		r.t.Fatalf("a fragment of %v, want %v", f.Duration, want)
+	}
 }
 
 // otherTags are the words of play that have no time of their own.

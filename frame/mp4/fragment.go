@@ -24,12 +24,15 @@ func (m *Muxer) emit(dst *millrace.Chain) Fragment {
 	f.Start = m.start()
 	if len(m.video.done) > 0 {
 		f.Key = m.video.done[0].key
+		f.Duration = m.video.duration()
 	} else {
 		f.Key = m.video.conf == nil || m.needKey
+		f.Duration = m.audio.duration()
 	}
 	f.NewInit = !m.video.conf.equal(m.sent[0]) || !m.audio.conf.equal(m.sent[1])
 	m.sent = [2]*config{m.video.conf, m.audio.conf}
 	m.buildHead()
+	f.Sequence = m.sequence
 	dst.AppendCopy(m.head.b)
 	for _, tr := range []*track{&m.video, &m.audio} {
 		dst.Merge(&tr.doneData)

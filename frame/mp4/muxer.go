@@ -55,10 +55,13 @@ func Tracks(video, audio bool) Option {
 // pictures, or if the next picture will be a key frame. It is not set while pictures have stopped, because the next one
 // may refer to the pictures before.
 type Fragment struct {
-	Samples int           // pictures and frames of sound
-	Key     bool          // a viewer can begin here, with the init segment in front; see above
-	NewInit bool          // the init segment differs from the one of the fragment before, or this is the first
-	Start   time.Duration // earliest decoding time, in the stream's own time and in whole milliseconds
+	Samples  int           // pictures and frames of sound
+	Key      bool          // a viewer can begin here, with the init segment in front; see above
+	KeyNext  bool          // the tag that has completed the fragment is a key frame: the next fragment begins with it
+	NewInit  bool          // the init segment differs from the one of the fragment before, or this is the first
+	Start    time.Duration // earliest decoding time, in the stream's own time and in whole milliseconds
+	Duration time.Duration // of the pictures; of the sound if there are none
+	Sequence uint32        // number of the fragment, from 1 on
 }
 
 // Muxer turns FLV tags into fragmented MP4. It belongs to one goroutine at a time. Release gives back the samples that
@@ -192,6 +195,7 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	if len(tr.done) > 0 && m.ready() || m.full(data.Len()) {
 		m.closeStopped()
 		f = m.emit(dst)
+		f.KeyNext = t.Key && f.Samples > 0
 	}
 	m.needKey = false // what has left is in front of a key frame
 	tr.start(sample{at: at, size: uint32(data.Len()), shift: t.CompositionTime, key: t.Key}, data)

@@ -31,7 +31,7 @@ type FragmentInfo struct {
 	Head, Size int           // bytes of the head, with the 8 that begin the mdat, and of the whole fragment
 	Start, End time.Duration // decoding time of the pictures, or of the sound if there is no picture in it
 	Pictures   int           // in it
-	Sequence   uint32        // one more than that of the fragment before
+	Sequence   uint32        // see Fragment
 	Key        bool          // it begins with a key frame, or is sound of a movie without pictures
 }
 
@@ -121,7 +121,7 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 			return f, 0, ErrNotMP4
 		}
 		in = rest
-		if kind == "mfhd" && len(box) >= 8 {
+		if kind == "mfhd" && len(box) == 8 {
 			f.Sequence = binary.BigEndian.Uint32(box[4:])
 		}
 		if kind != "traf" {

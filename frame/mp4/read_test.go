@@ -54,7 +54,7 @@ func TestReadFragment(t *testing.T) {
 		for i, b := range r.bytes {
 			all := bytes.Join(r.bytes[i:], nil)
 			info, need, err := m.ReadFragment(all)
-			if err != nil || need != 0 || info.Size != len(b) || info.Key != r.fragments[i].Key && m.Video && info.Pictures > 0 {
+			if err != nil || need != 0 || info.Size != len(b) || info.Sequence != r.fragments[i].Sequence || info.Key != r.fragments[i].Key && m.Video && info.Pictures > 0 {
 				t.Fatalf("%s: fragment %d: %+v, need %d, %v", tags, i, info, need, err)
 			}
 			if info.Sequence != uint32(i+1) {

@@ -2,6 +2,7 @@ package mp4
 
 import (
 	"math"
+	"time"
 
 	"github.com/millrace-io/millrace"
 )
@@ -78,6 +79,14 @@ func (t *track) step() int64 {
 func (t *track) length() int64 {
 	scale := int64(t.conf.scale)
 	return min((t.step()*1000+scale-1)/scale, maxBack)
+}
+
+// duration returns how long the complete samples last. There is at least one.
+func (t *track) duration() time.Duration {
+	last := &t.done[len(t.done)-1]
+	n := last.at + int64(last.duration) - t.done[0].at
+	scale := int64(t.conf.scale)
+	return time.Duration(n/scale)*time.Second + time.Duration(n%scale)*time.Second/time.Duration(scale)
 }
 
 // start opens a sample. It takes ownership of data.

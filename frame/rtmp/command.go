@@ -41,7 +41,7 @@ func (c *ServerConn) obey() error {
 		c.status("NetStream.Seek.Notify", "a live stream has one place to be at")
 	case "FCUnpublish", "deleteStream", "closeStream":
 		return c.endStream(name, transaction)
-	default: // releaseStream, _checkbw, and whatever else wants an answer before its caller goes on
+	default: // releaseStream, _checkbw, and others: a client that gives a number waits for an answer
 		if transaction != 0 && name != "_result" && name != "_error" && name != "" {
 			c.result(transaction, nil, nil)
 		}
@@ -68,7 +68,7 @@ func (c *ServerConn) answerConnect(transaction float64) {
 	info = append(info, Property{"objectEncoding", 0})
 	if c.connect.Get("fourCcList") != nil || c.connect.Get("capsEx") != nil {
 		const multitrack, modEx = 2, 4
-		const forward = 4 // what comes is passed on, whatever the codec
+		const forward = 4 // frames of all codecs are passed on
 		anything := Object{{"*", forward}}
 		server = append(server, Property{"capsEx", multitrack | modEx}, Property{"fourCcList", []any{"*"}},
 			Property{"videoFourCcInfoMap", anything}, Property{"audioFourCcInfoMap", anything})

@@ -89,7 +89,7 @@ func (d *Decoder) Release() {
 }
 
 // Next appends the body of the next message to dst, which owns it from then on. What Set Chunk Size and Abort say is
-// obeyed, and an aggregate message is taken apart: Next returns neither.
+// obeyed, and an aggregate message is taken apart, into copies of its parts: Next returns neither.
 //
 // The error is io.EOF if the connection ends between two messages, io.ErrUnexpectedEOF if it ends inside one, a
 // *LimitError, or one that says what is wrong with a header. With any error dst is as it was. An error of the source,
@@ -177,7 +177,7 @@ func (d *Decoder) readPart(body *millrace.Chain, copied bool) error {
 	return d.progress()
 }
 
-// nextHeader reads the header of a chunk and whatever else stands before its payload.
+// nextHeader reads the header of a chunk: all that stands before its payload.
 func (d *Decoder) nextHeader() (*chunkStream, error) {
 	first, err := d.r.Peek(1)
 	if err != nil {
@@ -355,7 +355,12 @@ func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 	}
 	m.Type, m.Size, m.Timestamp = Type(h[0]), size, m.Timestamp+at-a.first
 	a.body.Discard(head)
-	a.body.Cut(dst, size)
+	var part millrace.Chain
+	a.body.Cut(&part, size)
+	for p := range part.All() {
+		dst.AppendCopy(p) // a share would keep the parts that the caller does not want
+	}
+	part.Release()
 	a.body.Discard(min(tail, a.body.Len()))
 	return m, nil
 }

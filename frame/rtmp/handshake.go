@@ -21,7 +21,7 @@ const (
 	rtmpeVersions = "\x06\x08" // encrypted
 )
 
-// The secrets of Flash, which everybody knows: the first 30 or 36 bytes, and all of them.
+// The secrets of Flash, which are public: the first 30 or 36 bytes, and all of them.
 var (
 	secretTail = []byte("\xf0\xee\xc2\x4a\x80\x68\xbe\xe8\x2e\x00\xd0\xd1\x02\x9e\x7e\x57" +
 		"\x6e\xec\x5d\x2d\x29\x80\x6f\xab\x93\xb8\xe6\x36\xcf\xeb\x31\xae")

@@ -117,6 +117,9 @@ func (c *ServerConn) AppendEnd(dst *millrace.Chain) {
 // ChunkSize returns the size of the chunks that the client has been told to expect.
 func (c *ServerConn) ChunkSize() int { return c.maxMessage }
 
+// Received returns how many bytes have been read behind the handshake.
+func (c *ServerConn) Received() uint64 { return c.dec.Received() }
+
 // Paused reports whether a client that plays has asked for a pause.
 func (c *ServerConn) Paused() bool { return c.paused }
 

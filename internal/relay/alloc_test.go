@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http/httputil"
 	"testing"
-	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
@@ -141,7 +140,7 @@ func TestReadingAPublisherAllocatesNothing(t *testing.T) {
 	defer p.Close(nil)
 	publisher, conn := tcpPair(t, false)
 	defer publisher.Close()
-	timed := newTimedReader(conn, leastBeat, time.Minute, p.s.hub.ends, p.Flush)
+	timed := newTimedReader(conn, p)
 	defer func() {
 		if c, err := timed.conn(); err == nil {
 			_ = c.Close()

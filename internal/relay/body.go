@@ -34,8 +34,7 @@ type connBody struct {
 // newConnBody takes over the connection of r. It returns nil, and has done nothing, if that is not possible or not
 // wanted: for TLS and HTTP/2, and with a small latency bound.
 func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody {
-	h := p.s.hub
-	if r.ProtoMajor != 1 || r.TLS != nil || h.cfg.Latency < leastBeat {
+	if r.ProtoMajor != 1 || r.TLS != nil || p.s.hub.cfg.Latency < leastBeat {
 		return nil
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
@@ -46,11 +45,11 @@ func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody
 	if len(early) == 0 && r.ProtoAtLeast(1, 1) && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
 		_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n") // if this fails, so will the first read
 	}
-	timed := newTimedReader(conn, h.cfg.Latency, h.cfg.PublishTimeout, p.ctx, p.Flush)
+	timed := newTimedReader(conn, p)
 	all := io.MultiReader(bytes.NewReader(bytes.Clone(early)), timed)
 	b := &connBody{timed: timed}
 	if r.ContentLength >= 0 {
-		b.Reader = &lengthReader{all, r.ContentLength}
+		b.Reader = io.LimitReader(all, r.ContentLength)
 	} else {
 		b.Reader = httputil.NewChunkedReader(bufio.NewReaderSize(all, bodyBuffer))
 	}
@@ -59,24 +58,6 @@ func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody
 
 // bodyBuffer is how much of a chunked body is read at a time: as much as an encoder sends in 50 ms at 5 Mbit/s.
 const bodyBuffer = 32 << 10
-
-// A lengthReader reads a body of left bytes.
-type lengthReader struct {
-	r    io.Reader
-	left int64
-}
-
-func (b *lengthReader) Read(p []byte) (int, error) {
-	if b.left == 0 {
-		return 0, io.EOF
-	}
-	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	if err == io.EOF && b.left > 0 {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
-}
 
 func (b *connBody) answer(status int, contentType string, text []byte) {
 	conn, err := b.timed.conn()
@@ -118,7 +99,7 @@ type handlerBody struct {
 
 func newHandlerBody(w http.ResponseWriter, r *http.Request, p *Publisher) *handlerBody {
 	set := http.NewResponseController(w).SetReadDeadline
-	return &handlerBody{newIdleReader(r.Body, set, p.s.hub.cfg.PublishTimeout, p.ctx), w, r}
+	return &handlerBody{newIdleReader(r.Body, set, p), w, r}
 }
 
 func (b *handlerBody) answer(status int, contentType string, text []byte) {

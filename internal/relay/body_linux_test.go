@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -19,7 +18,7 @@ func TestSilenceEndsAPublisher(t *testing.T) {
 			publisher, conn := net.Pipe()
 			defer publisher.Close()
 			go dribble(publisher, times, idle)
-			r := newIdleReader(conn, conn.SetReadDeadline, idle, t.Context())
+			r := newIdleReader(conn, conn.SetReadDeadline, silentPublisher(t, idle))
 			defer r.stop()
 			checkSilence(t, r, times, idle)
 		})
@@ -29,7 +28,8 @@ func TestSilenceEndsAPublisher(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			go dribble(publisher, times, idle)
 			flushed := 0
-			r := newTimedReader(conn, time.Second, idle, context.Background(), func() { flushed++ })
+			r := newTimedReader(conn, silentPublisher(t, idle))
+			r.flush = func() { flushed++ }
 			checkSilence(t, r, times, idle)
 			if flushed < times {
 				t.Errorf("viewers were served %d times", flushed)
@@ -41,6 +41,17 @@ func TestSilenceEndsAPublisher(t *testing.T) {
 			}
 		})
 	})
+}
+
+// silentPublisher returns a publisher that may be silent for idle, and is read once a second.
+func silentPublisher(t *testing.T, idle time.Duration) *Publisher {
+	cfg := testConfig()
+	cfg.PublishTimeout, cfg.Latency = idle, time.Second
+	p, err := New(cfg).Open("cam", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // dribble writes a byte now and then, each before idle is over.

@@ -15,6 +15,7 @@ type continuation struct {
 	lastAt   int64  // when that was published; see now
 	begun    bool   // a frame has come, so shift is known
 	shift    uint32 // what is added to the publisher's times
+	past     bool   // a frame came so long after last that none is put before it; last is not looked at, which wraps
 	needsKey bool   // pictures are dropped up to the next key frame
 }
 
@@ -49,18 +50,25 @@ func (n *continuation) fit(f *feed, t *flv.Tag, c *millrace.Chain, at int64) boo
 func (n *continuation) due(at int64) uint32 { return n.last + uint32((at-n.lastAt)/1e6) }
 
 // time returns the time of t in the stream. Encoders give the time 0 to what comes before the first frame, so that does
-// not say how their clock goes.
+// not say how their clock goes. A clock that leaps back before it has gone on for a while begins anew.
 func (n *continuation) time(t *flv.Tag, at int64) uint32 {
-	switch ts := t.Timestamp + n.shift; {
+	ts, frame := t.Timestamp+n.shift, t.Packet == flv.PacketFrame
+	ahead := int32(ts - n.last)
+	switch {
 	case !n.timed:
 		return t.Timestamp
 	case !n.begun:
 		return n.due(at)
-	case int32(ts-n.last) < 0:
+	case frame && n.past:
+	case frame && ahead > interleave:
+		n.past = true
+	case frame && ahead < -interleave:
+		n.shift = n.due(at) - t.Timestamp
+		return n.due(at)
+	case ahead < 0:
 		return n.last
-	default:
-		return ts
 	}
+	return ts
 }
 
 // sameTag reports whether two whole tags are equal but for their times.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
@@ -22,8 +23,9 @@ type conversion struct {
 	out    *rendition
 	live   *rendition
 	cursor *broadcast.Cursor
-	ready  chan struct{} // see rendition
 	maker  maker
+
+	setReady func() // closes rendition.ready
 
 	tag     millrace.Chain
 	skipped bool // frames are missing in front of the next one
@@ -53,9 +55,10 @@ func (s *stream) convert(f format, start func(c *conversion) maker) *rendition {
 
 // newConversion is convert without the goroutine. s.mu is held.
 func (s *stream) newConversion(f format, start func(c *conversion) maker) *conversion {
-	c := &conversion{live: s.live, cursor: s.live.source(), ready: make(chan struct{})}
+	ready := make(chan struct{})
+	c := &conversion{live: s.live, cursor: s.live.source(), setReady: sync.OnceFunc(func() { close(ready) })}
 	c.out = s.newRendition(f, nil)
-	c.out.ready = c.ready
+	c.out.ready = ready
 	c.maker = start(c)
 	return c
 }
@@ -147,15 +150,6 @@ func (c *conversion) source(ctx context.Context, news *broadcast.Watcher) func(d
 			}
 		}
 		return ctx.Err()
-	}
-}
-
-// setReady closes ready.
-func (c *conversion) setReady() {
-	select {
-	case <-c.ready:
-	default:
-		close(c.ready)
 	}
 }
 

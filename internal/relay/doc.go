@@ -1,8 +1,9 @@
 // Package relay hands live streams from their publishers to their viewers.
 //
-//	POST ─▶ publishBody ─┬▶ Publisher ─▶ broadcast.Ring ─▶ fanout ─▶ viewers      FLV, or bytes as they come
-//	RTMP ─▶ RTMPConn ────┘                    ├▶ mp4Rendition ─▶ Ring ─▶ fanout ─▶ viewers     fragmented MP4
-//	                                          └▶ rtmpRendition ─▶ Ring ─▶ fanout ─▶ viewers    RTMP
+//	POST ─▶ publishBody ─┬▶ Publisher ─▶ broadcast.Ring ─▶ fanout ─▶ viewers                   FLV, or bytes
+//	RTMP ─▶ RTMPConn ────┘                    ├▶ rtmpRendition ─▶ Ring ─▶ fanout ─▶ viewers     RTMP
+//	                                          └▶ mp4Rendition ─▶ Ring ─▶ fanout ─▶ viewers      MP4
+//	                                                               └▶ fragmentReader ─▶ hlsWindow ─▶ requests
 //
 // A [Hub] knows the streams by name. A [Publisher] feeds one stream with FLV tags or with bytes. A stream of FLV is
 // fed by one publisher after the other: handover.go says when the next one comes, feed.go has what is known of the
@@ -11,18 +12,23 @@
 // goroutine writes to plain TCP viewers that keep up, by vector.writev in socket_linux.go. Every other viewer has a
 // goroutine of its own: a TCP viewer until it has caught up, one of TLS or HTTP/2 to its end.
 //
-// A protocol that publishes calls [Hub.Open] and then WriteTag or ReadBody, stops when [Publisher.Context] ends, and
-// calls Close and Done. HTTP's way is publish.go and body.go. RTMP's is rtmp.go, which makes tags of messages. A
-// protocol that watches calls Hub.admit, which takes a place of the viewers' limit and waits for the stream. Then it puts
-// what it sends first into viewer.pending, what tells of the end into viewer.ending, and what reads from the client
-// into viewer.hear, and calls serveConn; or it gives the place back by viewer.decline.
+// HLS has no viewers here, only requests: an hlsWindow reads the fragments of MP4, keeps them in a hls.Window, and
+// requests wait for what it adds. hlsbegin.go chooses its times.
+//
+// A protocol that publishes calls [Hub.Open], [Publisher.Run] with a function that calls WriteTag or ReadBody until
+// [Publisher.Context] ends, and Done. HTTP's way is publish.go and body.go. RTMP's is rtmp.go, which makes tags of
+// messages. A connection is read by a timedReader or an idleReader. A protocol that watches calls Hub.admit, which
+// takes a place of the viewers' limit and waits for the stream. Then it puts what it sends first into viewer.pending,
+// what tells of the end into viewer.ending, and what reads from the client into viewer.hear, and calls serveConn; or it
+// gives the place back by viewer.decline.
 //
 // A further form of a stream needs a row in the table kinds (rendition.go) and a maker. A conversion (conversion.go)
 // reads the stream's ring and gives the maker each tag; mp4Rendition and rtmpRendition are the makers that there are.
 // Beyond that, rendition.policy says whether its viewers may lose frames, stream.format whether a stream can be had in
-// it, and newCursor where a viewer begins. startFinder tells at which tags that can be.
+// it, and newCursor where a viewer begins. startFinder tells at which tags that can be. What is made of fragments of
+// MP4 needs a fragmentReader alone.
 //
 // The package is as large as it is because it holds three ways to read a publisher, the change of publishers, two ways
-// to write to viewers, and the making of MP4. It knows nothing of routes and of who may publish or watch: see package
-// server.
+// to write to viewers, and the making of MP4 and HLS. It knows nothing of routes and of who may publish or watch: see
+// package server.
 package relay

@@ -59,18 +59,17 @@ func newFanout(r *rendition) *fanout {
 func (f *fanout) add(v *viewer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.apart = append(f.apart, v)
-	f.start()
+	f.addApart(v)
 }
 
-// start starts the goroutine, or has it look at apart from now on. f.mu is held.
-func (f *fanout) start() {
-	if !f.running {
+// addApart adds v to apart, and has the goroutine look at it from now on. f.mu is held.
+func (f *fanout) addApart(v *viewer) {
+	f.apart = append(f.apart, v)
+	switch {
+	case !f.running:
 		f.running = true
 		go f.run(f.rendition.ring.Watch())
-		return
-	}
-	if len(f.apart) == 1 {
+	case len(f.apart) == 1:
 		select {
 		case f.wake <- struct{}{}:
 		default:
@@ -93,29 +92,25 @@ func (f *fanout) run(news *broadcast.Watcher) {
 			ticking = false
 			f.inspect()
 		}
-		switch healthy, apart := f.count(); {
-		case apart > 0 && !ticking:
+		apart, ended := f.rest()
+		if ended {
+			return
+		}
+		if apart && !ticking {
 			tick.Reset(inspectEvery)
 			ticking = true
-		case healthy+apart == 0 && f.rest():
-			return
 		}
 	}
 }
 
-func (f *fanout) count() (healthy, apart int) {
+// rest reports whether there are viewers apart, and ends the goroutine if there are no viewers at all.
+func (f *fanout) rest() (apart, ended bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.healthy), len(f.apart)
-}
-
-// rest ends the goroutine unless a viewer has come meanwhile.
-func (f *fanout) rest() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.running = len(f.healthy)+len(f.apart) > 0
-	f.seen = lagReport{}
-	return !f.running
+	if f.running = len(f.healthy)+len(f.apart) > 0; !f.running {
+		f.seen = lagReport{}
+	}
+	return len(f.apart) > 0, !f.running
 }
 
 // round writes what is new to every healthy viewer.
@@ -124,8 +119,14 @@ func (f *fanout) round() {
 	defer f.mu.Unlock()
 	stay := f.healthy[:0]
 	for _, v := range f.healthy {
-		if f.write(v) {
+		switch v.writeNow(&f.out) {
+		case upToDate:
 			stay = append(stay, v)
+		case full:
+			f.addApart(v)
+			go f.serve(v)
+		case ended:
+			v.finish()
 		}
 	}
 	clear(f.healthy[len(stay):])
@@ -133,36 +134,15 @@ func (f *fanout) round() {
 	f.out.flush(f.rendition)
 }
 
-// write writes what is new to a healthy viewer, and reports whether it stays so. f.mu is held.
-func (f *fanout) write(v *viewer) (healthy bool) {
-	switch v.writeNow(&f.out) {
-	case full:
-		f.apart = append(f.apart, v)
-		go f.serve(v)
-		return false
-	case ended:
-		v.finish()
-		return false
-	}
-	return true
-}
-
 // nudge has v served, because it has something to send beside the stream, or goes on with that.
 func (f *fanout) nudge(v *viewer) {
-	if v.nudged != nil {
-		select {
-		case v.nudged <- struct{}{}:
-		default:
-		}
-		return
-	}
+	v.signal()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if slices.Contains(f.healthy, v) { // otherwise a goroutine of its own looks before it rests
-		if !f.write(v) {
-			f.healthy = without(f.healthy, v)
-		}
-		f.out.flush(f.rendition)
+		f.healthy = without(f.healthy, v)
+		f.addApart(v)
+		go f.serve(v)
 	}
 }
 
@@ -179,10 +159,10 @@ func (f *fanout) serve(v *viewer) {
 		select {
 		case <-v.news.C:
 		case <-v.nudged:
-		case <-v.over:
 		}
 	}
-	f.release(v)
+	f.leave(v)
+	v.finish()
 }
 
 // adopt makes v healthy, unless its socket has become full again.
@@ -194,11 +174,11 @@ func (f *fanout) adopt(v *viewer) bool {
 	if v.writeNow(&f.out) != upToDate {
 		return false
 	}
+	if v.hasEnded() { // and remove would not have found it
+		return false
+	}
 	f.apart = without(f.apart, v)
 	f.healthy = append(f.healthy, v)
-	if v.hasEnded() { // and remove did not find it
-		f.drop(v)
-	}
 	return true
 }
 
@@ -215,14 +195,14 @@ const (
 func (v *viewer) writeNow(out *vector) writeState {
 	for !v.hasEnded() {
 		if v.sentAll() {
-			if err := v.take(); err != nil {
-				v.endOfStream(err)
+			if v.take() != nil {
+				v.end(disconnectReason(v.rendition.reason.Load()))
 				break
 			}
 		}
 		if !v.sentAll() {
 			before := v.pending.Len()
-			isFull, err := v.sock.try(&v.chunks.line, &v.pending, out)
+			isFull, err := v.sock.write(&v.chunks.line, &v.pending, out, nil)
 			v.sent += int64(before - v.pending.Len())
 			if err != nil {
 				v.end(hungUp)
@@ -250,8 +230,8 @@ func (v *viewer) catchUp() bool {
 			v.end(hungUp)
 			break
 		}
-		if err := v.take(); err != nil {
-			v.endOfStream(err)
+		if v.take() != nil {
+			v.end(disconnectReason(v.rendition.reason.Load()))
 			break
 		}
 		if v.sentAll() && !v.more {
@@ -281,7 +261,8 @@ func (v *viewer) writePending() error {
 		out := vectors.Get().(*vector)
 		defer vectors.Put(out)
 		defer out.flush(v.rendition)
-		return v.sock.wait(&v.chunks.line, &v.pending, out, &v.progress)
+		_, err := v.sock.write(&v.chunks.line, &v.pending, out, &v.progress)
+		return err
 	}
 	return v.writeThrough()
 }
@@ -305,12 +286,11 @@ func (v *viewer) writeThrough() error {
 	return v.flush()
 }
 
-// release finishes a viewer that has ended, in its own goroutine.
-func (f *fanout) release(v *viewer) {
+// leave removes v from apart.
+func (f *fanout) leave(v *viewer) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.apart = without(f.apart, v)
-	f.mu.Unlock()
-	v.finish()
 }
 
 // remove finishes a viewer that has ended, if it is healthy. Otherwise its own goroutine does.
@@ -318,14 +298,9 @@ func (f *fanout) remove(v *viewer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if slices.Contains(f.healthy, v) {
-		f.drop(v)
+		f.healthy = without(f.healthy, v)
+		v.finish()
 	}
-}
-
-// drop finishes a healthy viewer. f.mu is held.
-func (f *fanout) drop(v *viewer) {
-	f.healthy = without(f.healthy, v)
-	v.finish()
 }
 
 // inspect looks at the viewers that are apart.
@@ -380,20 +355,12 @@ func (f *fanout) containOne(v *viewer) {
 	if cause := recover(); cause != nil {
 		f.rendition.stream.log.Error("serving a viewer failed", "viewer", v.remote,
 			"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-		f.mu.Lock()
-		f.apart = without(f.apart, v)
-		f.mu.Unlock()
+		f.leave(v)
 		v.abandon()
 	}
 }
 
-// without returns list without v, in another order.
+// without returns list without v.
 func without(list []*viewer, v *viewer) []*viewer {
-	i := slices.Index(list, v)
-	if i < 0 {
-		return list
-	}
-	last := len(list) - 1
-	list[i], list[last] = list[last], nil
-	return list[:last]
+	return slices.DeleteFunc(list, func(other *viewer) bool { return other == v })
 }

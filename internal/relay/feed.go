@@ -18,9 +18,11 @@ type feed struct {
 	meter meter
 
 	starts    startFinder
+	tracks    map[flv.Type]map[byte]bool // numbers of those that the publisher's sequence headers have announced
 	gapLogged bool
 	hope      hopeTimer
 	resized   bool // the metadata have changed, and with them perhaps the size of the picture
+	keys      keyMeter
 
 	enc      flv.Encoder // of tags that get another time
 	preamble preamble
@@ -67,6 +69,28 @@ func (f *feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	return s.publish(c, f.isStart(t))
 }
 
+// noteTracks counts the tracks that t, which is in c, announces. It borrows c.
+func (f *feed) noteTracks(t flv.Tag, c *millrace.Chain) {
+	if !t.SequenceHeader || t.Len() > maxPart {
+		return
+	}
+	var tag []byte
+	if t.Multitrack {
+		tag = c.Bytes()
+	}
+	if f.tracks == nil {
+		f.tracks = map[flv.Type]map[byte]bool{flv.TypeVideo: {}, flv.TypeAudio: {}}
+	}
+	for _, number := range t.AppendTracks(nil, tag) {
+		f.tracks[t.Type][number] = true
+	}
+	further := 0
+	for _, numbers := range f.tracks {
+		further += max(0, len(numbers)-1)
+	}
+	f.s.furtherTracks.Store(int32(further))
+}
+
 // hopeWait is how much of a stream, in ms, passes before it is taken to have all of its codecs. Publishers send their
 // sequence headers at once, but a piece of sound may come in front of the pictures' one.
 const hopeWait = 1000
@@ -85,9 +109,30 @@ func (h *hopeTimer) passed(at uint32) bool {
 	return at-h.since >= hopeWait
 }
 
+// A keyMeter measures how far key frames are apart.
+type keyMeter struct {
+	began bool   // there was one
+	last  uint32 // the time of the latest one
+	ms    int64  // from the one before to the latest one; 0 before there were two
+}
+
+// note takes the time of a key frame, and returns the longer one of the last two distances, in ms.
+func (k *keyMeter) note(at uint32) int64 {
+	longer := k.ms
+	if k.began {
+		k.ms = max(int64(int32(at-k.last)), 0)
+		longer = max(longer, k.ms)
+	}
+	k.began, k.last = true, at
+	return longer
+}
+
 // isStart reports whether viewers can start at a tag, and notes whether they begin with the sound.
 func (f *feed) isStart(t flv.Tag) bool {
 	start := f.starts.isStart(t, f.s.live.ring)
+	if start && t.Type == flv.TypeVideo {
+		f.s.keyInterval.Store(f.keys.note(t.Timestamp))
+	}
 	if gap := f.starts.gap.open; gap != f.s.noVideo.Load() {
 		f.s.noVideo.Store(gap)
 		if !f.gapLogged {

@@ -146,11 +146,11 @@ func TestFFmpegIsKilledAndComesBack(t *testing.T) {
 	}
 	first := publish()
 	st := f.stream("film")
-	eventually(t, "a second of film", func() bool { return st.framesIn.Load() > 60 })
+	eventually(t, "a second of film", func() bool { return st.live.ring.Stats().PublishedFrames > 60 })
 	_ = first.Process.Kill()
 	_ = first.Wait()
 	f.waits("film")
-	before := st.framesIn.Load()
+	before := st.live.ring.Stats().PublishedFrames
 	if err := publish().Wait(); err != nil {
 		t.Errorf("the second publisher: %v", err)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/limit"
 )
 
 // A Takeover says what happens when a publisher comes to a stream that has one.
@@ -21,6 +23,9 @@ const (
 const (
 	// stalledAfter is longer than an encoder is silent that works: it sends several times a second.
 	stalledAfter = 2 * time.Second
+	// leastStay is how long a publisher has its stream at least before a later one takes over. Two encoders that both come
+	// back at once would otherwise replace each other hundreds of times a second, before either has sent a picture.
+	leastStay = time.Second
 	// cleanEndWait is how long a stream waits after a clean end, which is also how an encoder ends that is restarted.
 	cleanEndWait = 2 * time.Second
 )
@@ -54,9 +59,10 @@ func (h *Hub) claim(p *Publisher, name string) error {
 		if err := s.yields(); err != nil {
 			return err
 		}
-		s.publisher.cancel(errTakenOver)
-		if s.next != nil {
+		if s.next != nil { // which is to replace the same publisher
 			s.next.cancel(errTakenOver)
+		} else {
+			s.publisher.replace()
 		}
 		s.next = p
 	}
@@ -80,7 +86,7 @@ func (s *stream) yields() error {
 
 // await waits until the stream is p's: the publisher before it must not write any more.
 func (h *Hub) await(p *Publisher, name string) error {
-	grace := time.NewTimer(drainGrace)
+	grace := time.NewTimer(limit.Grace)
 	defer grace.Stop()
 	select {
 	case <-p.granted:
@@ -100,15 +106,26 @@ func (h *Hub) await(p *Publisher, name string) error {
 	if err := context.Cause(p.ctx); err != nil {
 		return err
 	}
-	return refusal(http.StatusConflict, "this name has a publisher already, which has not ended within %v", drainGrace)
+	return refusal(http.StatusConflict, "this name has a publisher already, which has not ended within %v", limit.Grace)
 }
 
 // grant makes p the publisher of s, which has none. Hub.mu is held.
 func (s *stream) grant(p *Publisher) {
 	s.stopWaiting()
 	s.publisher, p.s = p, s
-	p.heard.Store(now())
+	p.since = now()
+	p.heard.Store(p.since)
 	close(p.granted)
+}
+
+// replace ends p, which has a stream, as soon as it has had it for leastStay. Hub.mu is held.
+func (p *Publisher) replace() {
+	end := func() { p.cancel(errTakenOver) }
+	if left := leastStay - time.Duration(now()-p.since); left > 0 {
+		time.AfterFunc(left, end)
+		return
+	}
+	end()
 }
 
 // stopWaiting ends the wait of s if there is one. Hub.mu is held.
@@ -182,7 +199,9 @@ func (s *stream) expire(w *wait) {
 // resume lets p, which sends FLV as well, go on with s.
 func (s *stream) resume(p *Publisher) *continuation {
 	f := &s.feed
-	f.starts.first = defaultTracks{}
+	f.keys.began = false // what comes between is no group of pictures
+	f.starts.first, f.tracks = defaultTracks{}, nil
+	s.furtherTracks.Store(0)
 	pause := time.Duration(0)
 	if f.timed {
 		pause = time.Duration(now() - f.lastAt)
@@ -194,18 +213,4 @@ func (s *stream) resume(p *Publisher) *continuation {
 	s.log.Info("publisher goes on with the stream", "publisher", p.address, "after", pause.Round(time.Millisecond),
 		"takeover", p.replaced)
 	return &continuation{timed: f.timed, last: f.last, lastAt: f.lastAt, needsKey: true}
-}
-
-// waits returns how many streams wait for a publisher, and how long all have waited so far.
-func (h *Hub) waits() (streams int, sum time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	sum = time.Duration(h.counters.waited.Load())
-	for _, s := range h.streams {
-		if s.wait != nil {
-			streams++
-			sum += time.Duration(now() - s.wait.since)
-		}
-	}
-	return streams, sum
 }

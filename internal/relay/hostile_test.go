@@ -208,8 +208,9 @@ func TestAPanicEndsOneStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = bad.ReadBody(readerFunc(func([]byte) (int, error) { panic("a mistake") }))
-	bad.Close(err)
+	err = bad.Run(func() error {
+		return bad.ReadBody(readerFunc(func([]byte) (int, error) { panic("a mistake") }))
+	})
 	bad.Done()
 	if publishStatus(err) != 500 {
 		t.Errorf("%v: status %d", err, publishStatus(err))

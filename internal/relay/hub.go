@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/limit"
 )
 
 // A Policy says what happens to a viewer that is further behind than its allowance.
@@ -41,6 +42,8 @@ type Config struct {
 
 	Latency time.Duration // how long a frame may wait to be sent together with others; 0: not at all
 
+	HLS HLSConfig
+
 	LagBytes  int64         // a viewer may be this many bytes behind; 0: as many as the stream keeps
 	LagFrames int           // or this many frames; 0: as many as the stream keeps
 	LagTime   time.Duration // or this long; 0: no limit
@@ -60,11 +63,12 @@ type Hub struct {
 	counters counters
 
 	publishers sync.WaitGroup // publishers that are served, or answered
-	admitted   *Limiter       // viewers, including those that wait for a stream
+	admitted   *limit.Limiter // viewers, including those that wait for a stream
 
 	mu      sync.Mutex
 	streams map[string]*stream // by name, from newStream to end
 	waiting map[string][]*waiter
+	hls     map[string]*hlsWindow
 	served  map[*viewer]struct{}
 	cut     bool // the time to drain was over: every viewer is ended
 }
@@ -73,10 +77,12 @@ type Hub struct {
 func New(cfg Config) *Hub {
 	h := &Hub{
 		cfg: cfg, log: cfg.Log,
-		admitted: NewLimiter(cfg.MaxViewers),
-		streams:  make(map[string]*stream),
-		waiting:  make(map[string][]*waiter),
-		served:   make(map[*viewer]struct{}),
+		admitted: limit.New(cfg.MaxViewers, refusal(http.StatusServiceUnavailable,
+			"the server has %d viewers, as many as --max-viewers allows", cfg.MaxViewers), errDraining),
+		streams: make(map[string]*stream),
+		waiting: make(map[string][]*waiter),
+		served:  make(map[*viewer]struct{}),
+		hls:     make(map[string]*hlsWindow),
 	}
 	h.ends, h.stop = context.WithCancelCause(context.Background())
 	return h
@@ -128,7 +134,7 @@ func (h *Hub) announce(s *stream, live *rendition) {
 	defer h.mu.Unlock()
 	s.live = live
 	for _, w := range h.waiting[s.name] {
-		w.viewer, w.err = s.enter(w.want)
+		w.err = w.enter(s)
 		close(w.done)
 	}
 	delete(h.waiting, s.name)
@@ -144,49 +150,58 @@ func (h *Hub) find(name string) *stream {
 
 // A waiter is a viewer that waits for a stream.
 type waiter struct {
-	want   watchRequest
-	done   chan struct{} // closed when one of viewer and err is set
-	viewer *viewer
-	err    error
+	enter func(s *stream) error // called with Hub.mu held
+	done  chan struct{}         // closed when enter has returned, or err was set
+	err   error
 }
 
 // enter returns a viewer of the stream that is asked for, and waits for the stream until ctx ends.
-func (h *Hub) enter(ctx context.Context, want watchRequest) (*viewer, error) {
+func (h *Hub) enter(ctx context.Context, want watchRequest) (v *viewer, err error) {
+	err = h.awaitStream(ctx, want.name, func(s *stream) (err error) {
+		v, err = s.enter(want)
+		return err
+	})
+	return v, err
+}
+
+// awaitStream calls enter with the stream of that name, with mu held, and waits for the stream until ctx ends. It returns what
+// enter returns.
+func (h *Hub) awaitStream(ctx context.Context, name string, enter func(s *stream) error) error {
 	h.mu.Lock()
-	switch s := h.find(want.name); {
+	switch s := h.find(name); {
 	case s != nil:
 		defer h.mu.Unlock()
-		return s.enter(want)
+		return enter(s)
 	case h.ends.Err() != nil:
 		h.mu.Unlock()
-		return nil, errDraining
+		return errDraining
 	case h.cfg.ViewerWait == 0:
 		h.mu.Unlock()
-		return nil, errAbsent(want.name)
+		return errAbsent(name)
 	}
-	w := &waiter{want: want, done: make(chan struct{})}
-	h.waiting[want.name] = append(h.waiting[want.name], w)
+	w := &waiter{enter: enter, done: make(chan struct{})}
+	h.waiting[name] = append(h.waiting[name], w)
 	h.mu.Unlock()
 
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.ViewerWait)
 	defer cancel()
 	select {
 	case <-w.done:
-		return w.viewer, w.err
+		return w.err
 	case <-ctx.Done():
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	select {
 	case <-w.done: // at the same moment
-		return w.viewer, w.err
+		return w.err
 	default:
 	}
-	rest := slices.DeleteFunc(h.waiting[want.name], func(other *waiter) bool { return other == w })
-	if h.waiting[want.name] = rest; len(rest) == 0 {
-		delete(h.waiting, want.name)
+	rest := slices.DeleteFunc(h.waiting[name], func(other *waiter) bool { return other == w })
+	if h.waiting[name] = rest; len(rest) == 0 {
+		delete(h.waiting, name)
 	}
-	return nil, errAbsent(want.name)
+	return errAbsent(name)
 }
 
 // serve notes that v is served from now on.
@@ -205,20 +220,6 @@ func (h *Hub) leave(v *viewer) {
 	delete(h.served, v)
 	h.mu.Unlock()
 	h.admitted.Release()
-}
-
-// all returns the streams that viewers see, by name.
-func (h *Hub) all() []*stream {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	list := make([]*stream, 0, len(h.streams))
-	for _, s := range h.streams {
-		if s.live != nil {
-			list = append(list, s)
-		}
-	}
-	slices.SortFunc(list, func(a, b *stream) int { return cmp.Compare(a.name, b.name) })
-	return list
 }
 
 // Close refuses new publishers and viewers from now on, and ends all publishers and all streams that wait for one.
@@ -252,14 +253,14 @@ func (h *Hub) Drain(ctx context.Context) {
 	case <-ctx.Done():
 		h.log.Warn("time is up, viewers are disconnected", "viewers", h.Viewers())
 		h.cutViewers()
-		Await(h.log, "viewers", empty)
+		limit.Await(h.log, "viewers", empty)
 	}
 	answered := make(chan struct{})
 	go func() {
 		h.publishers.Wait()
 		close(answered)
 	}()
-	Await(h.log, "publishers", answered)
+	limit.Await(h.log, "publishers", answered)
 }
 
 // cutViewers ends all viewers that are served, and those that are about to be.
@@ -269,21 +270,6 @@ func (h *Hub) cutViewers() {
 	h.cut = true
 	for v := range h.served {
 		v.end(drained)
-	}
-}
-
-// drainGrace is how long goroutines may take to end that have nothing to wait for any more. A publisher looks at its
-// connection once within Latency, which is a second at most.
-const drainGrace = 3 * time.Second
-
-// Await waits until done is closed, for drainGrace at most: a bug must not keep the process from ending.
-func Await(log *slog.Logger, who string, done <-chan struct{}) {
-	grace := time.NewTimer(drainGrace)
-	defer grace.Stop()
-	select {
-	case <-done:
-	case <-grace.C:
-		log.Error("stopping without them", "who", who)
 	}
 }
 

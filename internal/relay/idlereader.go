@@ -9,50 +9,43 @@ import (
 	"time"
 )
 
-// An idleReader reads a publisher that is not read by the clock: TLS, HTTP/2. Each read is bounded by a deadline, which
-// the end of the publisher's context cuts.
+// An idleReader reads a publisher that is not read by the clock: TLS, HTTP/2. A deadline in the past ends a read after
+// Config.PublishTimeout without data, and at the end of the publisher's context.
 type idleReader struct {
-	r    io.Reader
-	set  func(time.Time) error // the deadline of reads
-	idle time.Duration
+	p       *Publisher
+	r       io.Reader
+	set     func(time.Time) error // the deadline of reads
+	idle    time.Duration
+	timer   *time.Timer
+	unwatch func() bool
 
 	mu      sync.Mutex
-	armed   int64 // when the deadline was set; see now
-	cut     bool
-	unwatch func() bool
+	stopped bool
 }
 
-func newIdleReader(r io.Reader, set func(time.Time) error, idle time.Duration, ctx context.Context) *idleReader {
-	b := &idleReader{r: r, set: set, idle: idle}
-	b.arm()
-	b.unwatch = context.AfterFunc(ctx, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if !b.cut {
-			b.cut = true
-			_ = b.set(time.Unix(1, 0))
-		}
-	})
+func newIdleReader(r io.Reader, set func(time.Time) error, p *Publisher) *idleReader {
+	b := &idleReader{p: p, r: r, set: set, idle: p.s.hub.cfg.PublishTimeout}
+	_ = set(time.Time{})
+	b.timer = time.AfterFunc(b.idle, b.cut)
+	b.unwatch = context.AfterFunc(p.ctx, b.cut)
 	return b
 }
 
-// arm moves the deadline to idle from now.
-func (b *idleReader) arm() {
+func (b *idleReader) cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.cut {
-		b.armed = now()
-		_ = b.set(time.Now().Add(b.idle))
+	if !b.stopped {
+		_ = b.set(time.Unix(1, 0))
 	}
 }
 
 func (b *idleReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
-	// Setting a deadline costs about as much as a small read, so not each read does.
-	if at := now(); at-b.armed > int64(min(time.Second, b.idle/8)) {
-		b.arm()
+	if n > 0 {
+		b.p.heard.Store(now())
+		b.timer.Reset(b.idle)
 	}
-	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = errSilent(b.idle)
 	}
 	return n, err
@@ -60,9 +53,10 @@ func (b *idleReader) Read(p []byte) (int, error) {
 
 // stop leaves the connection without a deadline.
 func (b *idleReader) stop() {
+	b.timer.Stop()
 	b.unwatch()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cut = true
+	b.stopped = true
 	_ = b.set(time.Time{})
 }

@@ -154,6 +154,9 @@ func (m *mp4Rendition) publishFragment(f mp4.Fragment) error {
 		m.out.ring.SetPreamble(&head)
 		m.init = true
 	}
+	if f.KeyNext {
+		m.out.beforeKey.Store(f.Sequence)
+	}
 	// The muxer takes sound for a place to start if there are no pictures at all.
 	return m.publish(&m.fragment, f.Key || m.gap.open)
 }

@@ -1,19 +1,22 @@
 package relay
 
 import (
+	"slices"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// A preamble holds what a viewer of FLV needs before it can start at a key frame, in the order in which it gets it.
+// A preamble holds what a viewer needs before it can start at a key frame, in the order in which it gets it.
 // These are copies, because a share of so small a tag would keep the whole block that it came in.
 type preamble struct {
-	metadata  millrace.Chain
-	videoHead millrace.Chain
-	videoInfo millrace.Chain
-	audioHead millrace.Chain
-	audioInfo millrace.Chain
-	others    []trackPart // of tracks beside the default ones
+	parts []preamblePart // by place
+}
+
+// A preamblePart is the newest tag of its place.
+type preamblePart struct {
+	place int
+	tag   millrace.Chain
 }
 
 const (
@@ -23,35 +26,64 @@ const (
 	// maxTrackParts is how many sequence headers and pieces of information are kept of tracks beside the default ones.
 	// They are kept in maxPart bytes together. Encoders send fewer than ten such tracks.
 	maxTrackParts = 32
+	// trackPlace is the first place of a track beside the default ones.
+	trackPlace = 5
 )
 
-// A trackPart is what viewers need before they can start with a track that is not the default one.
-type trackPart struct {
-	kind   flv.Type
-	packet flv.Packet
-	track  byte
-	tag    millrace.Chain
+// placeOf returns the place of a tag in a preamble: the metadata of the stream stand first, and then for each track the
+// sequence header of its pictures, what else is to be known of them, and the same for sound. It returns -1 for a tag that is
+// not kept.
+func placeOf(t flv.Tag) int {
+	place := 1 + 4*int(t.Track)
+	if t.Type == flv.TypeAudio {
+		place += 2
+	}
+	switch {
+	case t.Len() > maxPart:
+		return -1
+	case t.Metadata:
+		return 0
+	case t.SequenceHeader:
+		return place
+	case t.Packet == flv.PacketMetadata:
+		return place + 1
+	}
+	return -1
 }
 
-// parts lists what is kept.
-func (p *preamble) parts() []*millrace.Chain {
-	list := []*millrace.Chain{&p.metadata, &p.videoHead, &p.videoInfo, &p.audioHead, &p.audioInfo}
-	for i := range p.others {
-		list = append(list, &p.others[i].tag)
+// part says where a tag is kept; nil for a tag that is not.
+func (p *preamble) part(t flv.Tag) *millrace.Chain {
+	place := placeOf(t)
+	if place < 0 {
+		return nil
 	}
-	return list
+	others, bytes := 0, t.Len() // of tracks beside the default ones
+	for i := range p.parts {
+		if part := &p.parts[i]; part.place >= trackPlace && part.place != place {
+			others++
+			bytes += part.tag.Len()
+		}
+	}
+	if place >= trackPlace && (others >= maxTrackParts || bytes > maxPart) {
+		return nil
+	}
+	i, found := slices.BinarySearchFunc(p.parts, place, func(part preamblePart, place int) int { return part.place - place })
+	if !found {
+		p.parts = slices.Insert(p.parts, i, preamblePart{place: place})
+	}
+	return &p.parts[i].tag
 }
 
 // clone appends shares of all parts to dst.
 func (p *preamble) clone(dst *millrace.Chain) {
-	for _, part := range p.parts() {
-		part.Clone(dst)
+	for i := range p.parts {
+		p.parts[i].tag.Clone(dst)
 	}
 }
 
 func (p *preamble) release() {
-	for _, part := range p.parts() {
-		part.Release()
+	for i := range p.parts {
+		p.parts[i].tag.Release()
 	}
 }
 
@@ -61,67 +93,4 @@ func keep(part, c *millrace.Chain) {
 	for piece := range c.All() {
 		part.AppendCopy(piece)
 	}
-}
-
-// part says where a tag is kept; nil for a tag that is not.
-func (p *preamble) part(t flv.Tag) *millrace.Chain {
-	switch {
-	case t.Len() > maxPart:
-		return nil
-	case t.Metadata:
-		return &p.metadata
-	case t.Track != 0:
-		return p.other(t)
-	case t.SequenceHeader && t.Type == flv.TypeVideo:
-		return &p.videoHead
-	case t.SequenceHeader:
-		return &p.audioHead
-	case t.Packet == flv.PacketMetadata && t.Type == flv.TypeVideo:
-		return &p.videoInfo
-	case t.Packet == flv.PacketMetadata:
-		return &p.audioInfo
-	}
-	return nil
-}
-
-// other is part for tracks other than the default ones.
-func (p *preamble) other(t flv.Tag) *millrace.Chain {
-	if !t.SequenceHeader && t.Packet != flv.PacketMetadata {
-		return nil
-	}
-	bytes, found := t.Len(), (*trackPart)(nil)
-	for i := range p.others {
-		if part := &p.others[i]; part.kind == t.Type && part.packet == t.Packet && part.track == t.Track {
-			found = part
-		} else {
-			bytes += part.tag.Len()
-		}
-	}
-	switch {
-	case bytes > maxPart || found == nil && len(p.others) == maxTrackParts:
-		return nil
-	case found == nil:
-		p.others = append(p.others, trackPart{kind: t.Type, packet: t.Packet, track: t.Track})
-		found = &p.others[len(p.others)-1]
-	}
-	return &found.tag
-}
-
-// defaultTracks says which kinds of a stream have a default track. Only enhanced FLV of several tracks may have none. A
-// player takes the default track unless it is told otherwise.
-type defaultTracks struct{ video, audio bool }
-
-func (d *defaultTracks) note(t flv.Tag) {
-	switch {
-	case t.Track != 0 || t.Packet != flv.PacketFrame && !t.SequenceHeader:
-	case t.Type == flv.TypeVideo:
-		d.video = true
-	case t.Type == flv.TypeAudio:
-		d.audio = true
-	}
-}
-
-// beside reports whether t is of a track that stands beside a default one.
-func (d *defaultTracks) beside(t flv.Tag) bool {
-	return t.Track != 0 && (t.Type == flv.TypeVideo && d.video || t.Type == flv.TypeAudio && d.audio)
 }

@@ -29,9 +29,9 @@ func TestLateViewersOfSeveralTracks(t *testing.T) {
 		listed(flv.TypeVideo, 0, 0, "\x90avc1the first picture's"), listed(flv.TypeAudio, 0, 0, "\x90mp4athe first sound's"),
 	}
 	others := [][]byte{
-		listed(flv.TypeVideo, 0, 1, "\x90avc1the second picture's"), listed(flv.TypeAudio, 0, 1, "\x90mp4athe second sound's"),
+		listed(flv.TypeVideo, 0, 1, "\x90avc1the second picture's"),
 		listed(flv.TypeVideo, 0, 1, "\x94avc1what is to be known of it"),
-		listed(flv.TypeVideo, 0, 2, "\x90hvc1the third picture's"),
+		listed(flv.TypeAudio, 0, 1, "\x90mp4athe second sound's"), listed(flv.TypeVideo, 0, 2, "\x90hvc1the third picture's"),
 	}
 	key := flvTag(flv.TypeVideo, 40, []byte("\x17\x01\x00\x00\x00key"))
 	group := [][]byte{

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -50,12 +49,7 @@ type summary struct {
 // receive publishes a body and answers it.
 func (p *Publisher) receive(body publishBody) {
 	defer p.Done()
-	err := p.ReadBody(body)
-	if err != nil && err != errPanic && p.ctx.Err() != nil {
-		err = context.Cause(p.ctx)
-	}
-	p.Close(err)
-	if err != nil {
+	if err := p.Run(func() error { return p.ReadBody(body) }); err != nil {
 		body.answer(publishStatus(err), "text/plain; charset=utf-8", []byte(explain(err)+"\n"))
 		return
 	}

@@ -39,10 +39,14 @@ type Publisher struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	granted chan struct{} // closed when the stream is this publisher's
+	since   int64         // when that was; see now. Set before granted is closed
 	started time.Time
 
 	r     *millrace.Reader // of ReadBody
 	frame millrace.Chain   // being moved; empty between frames
+
+	// unkept is how many bytes have come since the last frame that was published. RTMP counts the frame itself, too.
+	unkept int
 
 	goesOn   *continuation // nil: the first publisher of the stream
 	replaced bool          // it took over from another one
@@ -54,7 +58,7 @@ type Publisher struct {
 
 // Open begins a stream of the given name, goes on with the one that waits for its publisher, or takes over from the
 // publisher that there is; address says in logs and in the API who publishes it. An error is a [Refusal]. Viewers find a
-// new stream when its format is known. The caller ends the publisher with Close, and then calls Done.
+// new stream when its format is known. The caller ends the publisher with Run or Close, and then calls Done.
 func (h *Hub) Open(name, address string) (*Publisher, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -75,6 +79,21 @@ func (h *Hub) Open(name, address string) (*Publisher, error) {
 // Context ends when the publisher must stop. Its cause is then a [Refusal] that says why: another publisher took over,
 // or the server shuts down. The caller calls Close soon. Close ends the context, too.
 func (p *Publisher) Context() context.Context { return p.ctx }
+
+// Run calls send, which publishes, and then Close. It returns what it gave to Close: what send returned, or the cause of
+// the end of Context, or an error for a panic, which is logged, and ends this stream alone.
+func (p *Publisher) Run(send func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			p.s.log.Error("publishing failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			err = errPanic
+		} else if err != nil && p.ctx.Err() != nil {
+			err = context.Cause(p.ctx)
+		}
+		p.Close(err)
+	}()
+	return send()
+}
 
 // Close ends what this publisher sends. err is logged; nil means a clean end. The stream then belongs to the publisher
 // that takes over, waits for the next one ([Config].PublisherReturn), or ends: its viewers get what there is, and the
@@ -119,15 +138,9 @@ func (p *Publisher) Flush() {
 }
 
 // ReadBody publishes all of body: FLV if it begins like that, and otherwise bytes as they come. It returns nil when the
-// body ends where it may end. A panic is logged, and ends this stream alone.
-func (p *Publisher) ReadBody(body io.Reader) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			p.s.log.Error("publishing failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			err = errPanic
-		}
-	}()
-	p.r = millrace.NewReader(heardReader{body, p})
+// body ends where it may end.
+func (p *Publisher) ReadBody(body io.Reader) error {
+	p.r = millrace.NewReader(body)
 	isFLV, err := p.sniff()
 	switch {
 	case err != nil:
@@ -142,28 +155,28 @@ func (p *Publisher) ReadBody(body io.Reader) (err error) {
 	return err
 }
 
+// flvHeader is how many bytes of a stream tell that it is FLV.
+const flvHeader = 9
+
 // sniff looks at the first bytes, no further than it takes to know.
 func (p *Publisher) sniff() (isFLV bool, err error) {
 	const signature = "FLV\x01"
-	for n := 1; n <= flvHeader; n++ {
+	for n := 1; ; n++ {
 		b, err := p.r.Peek(n)
-		if len(b) == 0 && err == io.EOF {
+		k := min(len(b), len(signature))
+		switch {
+		case len(b) == 0 && err == io.EOF:
 			return false, errEmpty
-		}
-		if k := min(len(b), len(signature)); string(b[:k]) != signature[:k] {
+		case string(b[:k]) != signature[:k]:
 			return false, nil
-		}
-		if err == io.EOF {
-			return len(b) >= len(signature), nil // a cut header, or less than shows what it is
-		}
-		if err != nil {
+		case err == io.EOF: // a cut header, or less than shows what it is
+			return k == len(signature), nil
+		case err != nil:
 			return false, err
-		}
-		if n == flvHeader {
+		case n == flvHeader:
 			return flv.Sniff(b), nil
 		}
 	}
-	return false, nil
 }
 
 // readRaw relays bytes as they come.
@@ -180,10 +193,10 @@ func (p *Publisher) readRaw() error {
 		if err := p.r.ReadChain(&p.frame, n); err != nil {
 			return err
 		}
+		p.count(n)
 		if err := p.s.publish(&p.frame, true); err != nil {
 			return err
 		}
-		p.count(n)
 	}
 }
 
@@ -195,69 +208,62 @@ func (p *Publisher) readFLV() error {
 		return err
 	}
 	p.Begin(header)
-	for {
-		if err := p.next(dec); err != nil {
-			return err
+	for err == nil {
+		err = p.next(dec)
+	}
+	// A header where a tag is due would be one of 5,002,753 bytes: "LV\x01". A tag that is refused stays where it is.
+	var limit *flv.LimitError
+	if errors.As(err, &limit) {
+		if b, _ := p.r.Peek(min(p.r.Buffered(), flvHeader)); flv.Sniff(b) {
+			return errSecondHeader
 		}
 	}
+	return err
 }
 
 // next moves one tag.
 func (p *Publisher) next(dec *flv.Decoder) error {
 	t, err := dec.Next(&p.frame)
 	if err != nil {
-		return p.fault(err)
+		return err
 	}
 	return p.WriteTag(t, &p.frame)
 }
-
-// fault looks closer at what ended the stream. A header where a tag is due would be one of 5,002,753 bytes: "LV\x01".
-func (p *Publisher) fault(err error) error {
-	var limit *flv.LimitError
-	if !errors.As(err, &limit) {
-		return err
-	}
-	if b, _ := p.r.Peek(min(p.r.Buffered(), flvHeader)); flv.Sniff(b) { // a tag that is refused stays where it is
-		return errSecondHeader
-	}
-	return err
-}
-
-// flvHeader is how many bytes of a stream tell that it is FLV.
-const flvHeader = 9
 
 // WriteTag publishes a tag. It takes ownership of c, which holds all of it.
 func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	at := p.count(t.Len())
 	f := &p.s.feed
 	f.starts.note(t)
+	f.noteTracks(t, c)
 	if p.goesOn != nil && !p.goesOn.fit(f, &t, c, at) {
+		p.unkept += c.Len()
 		c.Release()
 		return nil
 	}
+	if p.unkept > 2*c.Len()+maxUnkept {
+		var frame millrace.Chain
+		keep(&frame, c)
+		c.Release()
+		c.Merge(&frame)
+	}
+	p.unkept = 0
 	return f.write(t, c, at)
 }
+
+// maxUnkept is how many bytes of no use may come in front of a frame, beside as many as the frame has. If there are more,
+// the frame is copied: a share would keep them, too, in its block, and what a stream keeps would be a multiple of
+// KeepBytes.
+const maxUnkept = 1 << 10
 
 // count notes n bytes of a frame that has come, and returns the present.
 func (p *Publisher) count(n int) int64 {
 	at := now()
+	p.heard.Store(at)
 	p.bytes += int64(n)
 	p.frames++
-	p.heard.Store(at)
+	p.s.hub.counters.bytesIn.Add(int64(n))
+	p.s.hub.counters.framesIn.Add(1)
 	p.s.feed.meter.add(p.s, n, at)
 	return at
-}
-
-// A heardReader notes when something comes from a publisher, because a large tag may be long under way.
-type heardReader struct {
-	io.Reader
-	p *Publisher
-}
-
-func (r heardReader) Read(b []byte) (int, error) {
-	n, err := r.Reader.Read(b)
-	if n > 0 {
-		r.p.heard.Store(now())
-	}
-	return n, err
 }

@@ -70,6 +70,8 @@ type rendition struct {
 	head   []byte // what every viewer gets before anything from the ring
 	ring   *broadcast.Ring
 
+	beforeKey atomic.Uint32 // of MP4: the number of the newest fragment in front of a key frame
+
 	reason atomic.Int32 // the disconnectReason of viewers that get everything; set before the ring is closed
 
 	// Of a rendition that is made from the stream; nil for the stream as it comes.
@@ -77,6 +79,7 @@ type rendition struct {
 	stop  func()          // ends the making
 
 	viewers int // guarded by stream.mu
+	readers int // beside them, guarded by stream.mu; see fragmentReader
 
 	mu      sync.Mutex
 	fanouts []*fanout

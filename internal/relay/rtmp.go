@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"time"
 
@@ -100,14 +101,12 @@ func (c *RTMPConn) Publish(name string) error {
 		return err
 	}
 	defer p.Done()
-	err = c.proto.Start()
-	if err == nil {
-		err = c.receive(p)
-	}
-	if err != nil && err != errPanic && p.Context().Err() != nil {
-		err = context.Cause(p.Context())
-	}
-	p.Close(err)
+	err = p.Run(func() error {
+		if err := c.proto.Start(); err != nil {
+			return err
+		}
+		return c.receive(p)
+	})
 	c.endPublish(err)
 	return nil
 }
@@ -123,27 +122,28 @@ func (c *RTMPConn) endPublish(why error) {
 		}
 	}
 	c.conn, c.out.Writer = conn, conn
-	if why == nil || errors.Is(why, io.ErrUnexpectedEOF) {
+	switch {
+	case why == nil: // GStreamer takes an end of the connection before its own deleteStream for a failure
+		_ = conn.SetDeadline(time.Now().Add(lingerTime))
+		_, _ = io.Copy(io.Discard, io.LimitReader(conn, lingerBytes))
+		c.close()
+		return
+	case errors.Is(why, io.ErrUnexpectedEOF):
 		c.close()
 		return
 	}
 	c.Refuse(&rtmp.Request{Publish: true}, why)
 }
 
-// receive publishes messages until the client ends the stream, and returns nil then. A panic is logged, and ends this
-// stream alone.
-func (c *RTMPConn) receive(p *Publisher) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			p.s.log.Error("publishing failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			err = errPanic
-		}
-	}()
+// receive publishes messages until the client ends the stream, and returns nil then.
+func (c *RTMPConn) receive(p *Publisher) error {
 	defer c.listenTo(p)()
 	var tags rtmpTags
 	defer tags.release()
-	for {
+	for received := uint64(0); ; {
 		m, err := c.proto.Next(&tags.body)
+		p.unkept += int(c.proto.Received() - received)
+		received = c.proto.Received()
 		switch {
 		case err == io.EOF:
 			return nil
@@ -159,19 +159,18 @@ func (c *RTMPConn) receive(p *Publisher) (err error) {
 // listenTo has the connection read as a publisher's: by the clock where that is possible, otherwise with a deadline for
 // each silence, which also ends an answer that the publisher does not take. The function that it returns ends that.
 func (c *RTMPConn) listenTo(p *Publisher) (stop func()) {
-	cfg := &c.hub.cfg
 	early, _ := c.r.Peek(c.r.Buffered())
 	early = bytes.Clone(early)
-	_, plain := c.conn.(*net.TCPConn)
-	if plain && cfg.Latency >= leastBeat {
-		timed := newTimedReader(c.conn, cfg.Latency, cfg.PublishTimeout, p.Context(), p.Flush)
-		c.out.Writer = timed
-		c.r.Reset(heardReader{io.MultiReader(bytes.NewReader(early), timed), p})
-		return func() {}
+	var rest io.Reader
+	if _, plain := c.conn.(*net.TCPConn); plain && c.hub.cfg.Latency >= leastBeat {
+		timed := newTimedReader(c.conn, p)
+		c.out.Writer, rest, stop = timed, timed, func() {}
+	} else {
+		idle := newIdleReader(c.conn, c.conn.SetDeadline, p)
+		rest, stop = idle, idle.stop
 	}
-	idle := newIdleReader(c.conn, c.conn.SetDeadline, cfg.PublishTimeout, p.Context())
-	c.r.Reset(heardReader{io.MultiReader(bytes.NewReader(early), idle), p})
-	return idle.stop
+	c.r.Reset(io.MultiReader(bytes.NewReader(early), rest))
+	return stop
 }
 
 // rtmpTags makes FLV tags of the messages of a publisher: a header and a trailer around the body, which is not copied.
@@ -234,50 +233,99 @@ func promised(t flv.Tag, tag *millrace.Chain) flv.Header {
 }
 
 // Watch sends the stream name until it or the client ends. It waits for the stream, and then returns at once; the
-// connection is the viewer's from then on. An error is a [Refusal] that the caller answers with Refuse, or that of ctx.
+// connection is the viewer's from then on. An error is a [Refusal] that the caller answers with Refuse.
 func (c *RTMPConn) Watch(ctx context.Context, name string) error {
-	h := c.hub
 	want := watchRequest{name: name, format: formatRTMP, remote: c.conn.RemoteAddr().String()}
-	v, err := h.admit(ctx, want)
+	var first earlyReplies
+	defer first.Release()
+	c.out.Writer = &first
+	ctx, stop := c.hearWaiting(ctx)
+	v, err := c.hub.admit(ctx, want)
+	if gone := stop(); gone != nil {
+		if err == nil {
+			v.decline()
+		}
+		c.hub.log.Info("viewer left while it waited", "stream", name, "viewer", want.remote, "reason", gone)
+		c.close()
+		return nil
+	}
+	if err == nil {
+		err = c.proto.Start()
+	}
 	if err != nil {
+		c.out.Writer = c.conn
 		return err
 	}
-	_ = c.conn.SetWriteDeadline(time.Now().Add(h.cfg.StallTimeout))
-	if err := c.proto.Start(); err != nil {
-		v.decline()
-		c.close()
-		return nil // it is gone
-	}
-	_ = c.conn.SetWriteDeadline(time.Time{})
+	v.pending.Merge(&first.Chain)
 	c.proto.AppendEnd(&v.ending)
 	v.hear, v.talks = c.hear, true
+	v.paused.Store(c.proto.Paused())
 	c.out.Writer = replies{v}
 	v.serveConn(c.conn)
 	return nil
 }
 
-// hear reads what a viewer sends until it hangs up or ends the stream. A panic is logged, and ends this viewer alone.
+// hearWaiting reads what a viewer sends that waits for its stream, and ends the context that it returns when the viewer
+// hangs up. stop ends that, and returns why the viewer is gone, or nil.
+func (c *RTMPConn) hearWaiting(ctx context.Context) (waiting context.Context, stop func() error) {
+	waiting, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		defer cancel()
+		ended <- c.hearAll(func() {})
+	}()
+	return waiting, func() error {
+		cancel()
+		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+		err := <-ended
+		_ = c.conn.SetReadDeadline(time.Time{})
+		if errors.Is(err, os.ErrDeadlineExceeded) { // which loses nothing
+			return nil
+		}
+		return err
+	}
+}
+
+// earlyReplies keeps what the protocol answers to a viewer before it is served.
+type earlyReplies struct{ millrace.Chain }
+
+func (r *earlyReplies) Write(p []byte) (int, error) {
+	if r.Len()+len(p) > maxReplies {
+		return 0, errReplies
+	}
+	r.AppendCopy(p)
+	return len(p), nil
+}
+
+// hear reads what a viewer sends until it hangs up or ends the stream.
 func (c *RTMPConn) hear(v *viewer) {
 	defer c.release()
+	err := c.hearAll(func() { v.setPaused(c.proto.Paused()) })
+	if errors.Is(err, errReplies) {
+		v.rendition.stream.log.Warn("viewer takes no answers", "viewer", v.remote, "bytes", maxReplies)
+		v.end(stalled)
+	}
+}
+
+// hearAll reads what a viewer sends until that fails, and calls pause when the viewer pauses or goes on. A panic is
+// logged, and ends this viewer alone.
+func (c *RTMPConn) hearAll(pause func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			v.rendition.stream.log.Error("hearing a viewer failed", "viewer", v.remote,
+			c.hub.log.Error("hearing a viewer failed", "viewer", c.conn.RemoteAddr().String(),
 				"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			err = errPanic
 		}
 	}()
 	var none millrace.Chain
 	for {
 		m, err := c.proto.Next(&none)
 		none.Release()
-		if errors.Is(err, errReplies) {
-			v.rendition.stream.log.Warn("viewer takes no answers", "viewer", v.remote, "bytes", maxReplies)
-			v.end(stalled)
-		}
 		if err != nil {
-			return
+			return err
 		}
 		if m.Type == rtmp.TypeCommand {
-			v.setPaused(c.proto.Paused())
+			pause()
 		}
 	}
 }

@@ -10,9 +10,12 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
@@ -580,6 +583,189 @@ func TestAnRTMPViewerPauses(t *testing.T) {
 			wantTags(t, "at the end", got, sc.tags[second:])
 		})
 	}
+}
+
+// A viewer that waits for its stream and hangs up, or ends its request, gives its place back at once.
+func TestAnRTMPViewerThatWaitsHangsUp(t *testing.T) {
+	for name, config := range carriers {
+		t.Run(name, func(t *testing.T) {
+			f := serve(t, func(c *Config) { c.MaxViewers, c.ViewerWait = 2, time.Hour }).withRTMP(config(t))
+			for _, end := range []func(c *relaytest.RTMP){
+				func(c *relaytest.RTMP) { _ = c.Conn.Close() },
+				func(c *relaytest.RTMP) {
+					c.Call(0, "deleteStream", nil, rtmp.Stream)
+					c.AwaitEnd()
+				},
+				func(c *relaytest.RTMP) { c.PingUntilItEnds() },
+			} {
+				c := f.playRTMP("cam", 0)
+				f.waiting("cam", 1)
+				_ = c.Ping(1) // as players do: they tell how long their buffer is
+				end(c)
+				f.waiting("cam", 0)
+			}
+			f.Logged("viewer left while it waited", "stream=cam", "EOF")
+			f.Logged("viewer left while it waited", "takes no answers")
+		})
+	}
+}
+
+// What a viewer asks while it waits is answered in front of the stream, and a pause counts from the beginning.
+func TestAnRTMPViewerTalksWhileItWaits(t *testing.T) {
+	for name, config := range carriers {
+		t.Run(name, func(t *testing.T) {
+			f := serve(t, nil).withRTMP(config(t))
+			w := f.playRTMP("cam", 0)
+			f.waiting("cam", 1)
+			const pings = 100
+			for v := range uint32(pings) {
+				_ = w.Ping(v)
+			}
+			w.Call(rtmp.Stream, "pause", nil, true, 0)
+			sc := newScript(2, 3, 1000)
+			p := f.publishRTMP("cam", 4096)
+			_ = p.SendTags(sc.config...)
+			for next := uint32(0); next < pings; {
+				m, err := w.Next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if v, ok := m.Pong(); ok {
+					if v != next {
+						t.Fatalf("answer %d, want %d", v, next)
+					}
+					next++
+				}
+			}
+			w.AwaitCode("NetStream.Pause.Notify")
+			w.Call(rtmp.Stream, "pause", nil, false, 0)
+			w.AwaitCode("NetStream.Unpause.Notify")
+			_ = p.SendTags(sc.tags...)
+			unpublish(t, p)
+			got, _ := w.Rest()
+			last := sc.tags[sc.keys[1]:]
+			wantTags(t, "after the pause", got[max(0, len(got)-len(last)):], last)
+		})
+	}
+}
+
+// A heldConn has one writer at a time, or fails the test. A write of length bytes or more waits for the gate.
+type heldConn struct {
+	net.Conn
+	t       *testing.T
+	length  int
+	waiting chan struct{} // gets a signal for each such write
+	gate    chan struct{}
+	writers atomic.Int32
+}
+
+func (c *heldConn) Write(p []byte) (int, error) {
+	if c.writers.Add(1) > 1 {
+		c.t.Errorf("%d bytes are written in the middle of something else", len(p))
+	}
+	defer c.writers.Add(-1)
+	if len(p) >= c.length {
+		c.waiting <- struct{}{}
+		<-c.gate
+	}
+	return c.Conn.Write(p)
+}
+
+// What a publisher sends beside the frames that are kept does not stay with them in their blocks: messages of no use, one
+// by one or in an aggregate, and pictures that are left out until a key frame comes.
+func TestWhatIsNotKeptIsNotHeld(t *testing.T) {
+	const frames, useless = 200, 60_000
+	sound := func(at int) []byte {
+		return flvTag(flv.TypeAudio, uint32(at), append([]byte{0xaf, 1}, make([]byte, 200)...))
+	}
+	of := func(kind rtmp.Type, at int) rtmp.Message {
+		return rtmp.Message{Type: kind, ChunkStream: 6, Stream: rtmp.Stream, Timestamp: uint32(at)}
+	}
+	for name, send := range map[string]func(p *relaytest.RTMP, at int){
+		"messages": func(p *relaytest.RTMP, at int) {
+			_ = p.SendTags(sound(at))
+			_ = p.Send(of(99, at), make([]byte, useless))
+		},
+		"an aggregate": func(p *relaytest.RTMP, at int) {
+			var parts []byte
+			for range 4 {
+				parts = append(append(parts, sound(at)...), flvTag(99, uint32(at), make([]byte, useless))...)
+			}
+			if at%4 == 3 {
+				_ = p.Send(of(rtmp.TypeAggregate, at), parts)
+			}
+		},
+		"pictures": func(p *relaytest.RTMP, at int) {
+			_ = p.SendTags(sound(at), flvTag(flv.TypeVideo, uint32(at), append([]byte{0x27, 1, 0, 0, 0}, make([]byte, useless)...)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := serveRTMP(t, func(c *Config) { c.PublisherReturn = testTimeout })
+			sc := newScript(1, 1, 100)
+			first := f.publishRTMP("cam", 0)
+			_ = first.SendTags(append(sc.config, sc.tags...)...)
+			unpublish(t, first)
+			f.Logged("stream waits for its publisher")
+			p := f.publishRTMP("cam", 1<<20)
+			before := millrace.DefaultPool().Stats().InUse
+			was := f.lookUp("cam").live.ring.Stats().PublishedFrames
+			for i := range frames {
+				send(p, i)
+			}
+			eventually(t, "all frames", func() bool { return f.lookUp("cam").live.ring.Stats().PublishedFrames == was+frames })
+			if held := millrace.DefaultPool().Stats().InUse - before; held > frames*1024+256<<10 {
+				t.Errorf("%d bytes are held for %d frames of 200 bytes", held, frames)
+			}
+			unpublish(t, p)
+		})
+	}
+}
+
+// Answers to a viewer leave between batches of the stream. A write of the stream is held up; then the viewer asks twice, and
+// the server takes the second question when it has dealt with the first one.
+func TestAnAnswerWaitsForTheStream(t *testing.T) {
+	const size = 5000
+	f := serve(t, nil).withRTMP(nil)
+	client, conn := net.Pipe()
+	held := &heldConn{Conn: conn, t: t, length: size, waiting: make(chan struct{}, 1), gate: make(chan struct{})}
+	var served sync.WaitGroup
+	served.Go(func() { f.serveRTMP(held) })
+	defer served.Wait()
+	w := relaytest.NewRTMP(t, client)
+	w.Connect("live")
+	w.Play("cam")
+	f.waiting("cam", 1)
+	sc := newScript(1, 1, size)
+	p := f.publishRTMP("cam", 1<<16)
+	_ = p.SendTags(append(sc.config, sc.tags...)...)
+	done := make(chan [][]byte)
+	var pongs []uint32
+	go func() {
+		var tags [][]byte
+		for len(tags) < len(sc.config)+len(sc.tags) || len(pongs) < 2 {
+			m, err := w.Next()
+			if err != nil {
+				t.Errorf("after %d tags: %v", len(tags), err)
+				break
+			}
+			if v, ok := m.Pong(); ok {
+				pongs = append(pongs, v)
+			} else if tag := m.Tag(); tag != nil {
+				tags = append(tags, tag)
+			}
+		}
+		done <- tags
+	}()
+	<-held.waiting
+	_ = w.Ping(1)
+	_ = w.Ping(2)
+	close(held.gate)
+	wantTags(t, "the stream", <-done, append(sc.config, sc.tags...))
+	if len(pongs) != 2 || pongs[0] != 1 || pongs[1] != 2 {
+		t.Errorf("answers %d", pongs)
+	}
+	unpublish(t, p)
+	w.AwaitEnd()
 }
 
 // Pauses and pings of slow viewers and of fast ones, while the stream goes on, harm nothing: what arrives are whole

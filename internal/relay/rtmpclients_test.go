@@ -286,7 +286,7 @@ func TestOBSPublishes(t *testing.T) {
 	var st *stream
 	comes("OBS publishes", func() bool {
 		st = f.lookUp("obs")
-		return st != nil && st.framesIn.Load() > 100
+		return st != nil && st.live.ring.Stats().PublishedFrames > 100
 	})
 	file := filepath.Join(t.TempDir(), "obs.flv")
 	var wg sync.WaitGroup
@@ -302,9 +302,9 @@ func TestOBSPublishes(t *testing.T) {
 	}
 	kill()
 	f.waits("obs")
-	before := st.framesIn.Load()
+	before := st.live.ring.Stats().PublishedFrames
 	kill = start()
-	comes("OBS comes back", func() bool { return st.framesIn.Load() > before+200 })
+	comes("OBS comes back", func() bool { return st.live.ring.Stats().PublishedFrames > before+200 })
 	if n := st.returns.Load(); n != 1 {
 		t.Errorf("OBS has come back %d times", n)
 	}

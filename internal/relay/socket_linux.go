@@ -39,15 +39,13 @@ var vectors = sync.Pool{New: func() any { return new(vector) }}
 // when the kernel's buffer is full. One goroutine at a time may use it.
 type socket struct {
 	raw syscall.RawConn
-
-	// The two functions that raw is called with, bound once so that a call allocates nothing.
-	tryFn, waitFn func(fd uintptr) bool
+	fn  func(fd uintptr) bool // writeFD, bound once so that a call allocates nothing
 
 	// Arguments and results of the call that is under way.
 	line     *[]byte
 	chain    *millrace.Chain
 	vec      *vector
-	progress *atomic.Int64
+	progress *atomic.Int64 // nil: the call does not wait
 	full     bool
 	err      error
 }
@@ -62,89 +60,47 @@ func (s *socket) open(conn net.Conn) bool {
 	if err != nil {
 		return false
 	}
-	s.raw, s.tryFn, s.waitFn = raw, s.tryFD, s.waitFD
+	s.raw, s.fn = raw, s.writeFD
 	return true
 }
 
-// try writes line and then c until the kernel takes no more; it does not wait. What was taken is cut from line and
-// discarded from c. full says that the kernel takes no more at present.
-func (s *socket) try(line *[]byte, c *millrace.Chain, vec *vector) (full bool, err error) {
-	err = s.call(s.tryFn, line, c, vec, nil)
-	return s.full, err
-}
-
-// wait writes line and c to their end, however long that takes. Each time that the kernel takes something, the time is
-// stored in progress.
-func (s *socket) wait(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) error {
-	return s.call(s.waitFn, line, c, vec, progress)
-}
-
-// call calls fn with the file descriptor, again each time that the socket becomes writable until fn returns true.
-func (s *socket) call(
-	fn func(fd uintptr) bool, line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64,
-) error {
+// write writes line and then c to their end, however long that takes. Each time that the kernel takes something, the
+// time is stored in progress. If progress is nil it does not wait, and full says that the kernel takes no more at present.
+// What was taken is cut from line and discarded from c.
+func (s *socket) write(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) (full bool, err error) {
 	s.line, s.chain, s.vec, s.progress, s.full, s.err = line, c, vec, progress, false, nil
-	err := s.raw.Write(fn)
+	err = s.raw.Write(s.fn)
 	s.line, s.chain, s.vec, s.progress = nil, nil, nil, nil // keep nothing alive
 	if err == nil {
 		err = s.err
 	}
-	return err
+	return s.full, err
 }
 
-func (s *socket) tryFD(fd uintptr) bool {
-	for s.left() && !s.full && s.err == nil {
-		s.full = s.write(fd) != all
-	}
-	return true
-}
-
-// left says whether there is something to write.
-func (s *socket) left() bool { return len(*s.line)+s.chain.Len() > 0 }
-
-// waitFD returns false when it wants to be called again after the socket has become writable.
-func (s *socket) waitFD(fd uintptr) bool {
-	for s.left() && s.err == nil {
-		if s.write(fd) != nothing {
-			s.progress.Store(now())
-		} else if s.err == nil {
-			return false
-		}
-	}
-	return true
-}
-
-type outcome int
-
-const (
-	nothing outcome = iota // the kernel's buffer is full
-	partly                 // or has become full
-	all
-)
-
-// write makes one system call.
-func (s *socket) write(fd uintptr) outcome {
-	for {
+// writeFD returns false when it wants to be called again after the socket has become writable.
+func (s *socket) writeFD(fd uintptr) bool {
+	for len(*s.line)+s.chain.Len() > 0 {
 		took, offered, errno := s.vec.writev(fd, *s.line, s.chain)
 		s.vec.calls++
 		s.vec.bytes += int64(took)
-		switch errno {
-		case 0:
-			ofLine := min(took, len(*s.line))
-			*s.line = (*s.line)[ofLine:]
-			s.chain.Discard(took - ofLine)
-			if took == offered {
-				return all
-			}
-			return partly
-		case unix.EINTR:
-		case unix.EAGAIN:
-			return nothing
-		default:
+		ofLine := min(took, len(*s.line))
+		*s.line = (*s.line)[ofLine:]
+		s.chain.Discard(took - ofLine)
+		switch {
+		case errno == unix.EINTR:
+		case errno != 0 && errno != unix.EAGAIN:
 			s.err = errno
-			return nothing
+			return true
+		case s.progress == nil && took < offered:
+			s.full = true
+			return true
+		case errno == unix.EAGAIN:
+			return false
+		case s.progress != nil:
+			s.progress.Store(now())
 		}
 	}
+	return true
 }
 
 // writev gives line and then the first pieces of c to the socket in one system call, without copying, waiting or
@@ -174,16 +130,4 @@ func (vec *vector) writev(fd uintptr, line []byte, c *millrace.Chain) (took, off
 		return 0, offered, errno
 	}
 	return int(r), offered, 0
-}
-
-// BoundUnsent bounds the bytes that the kernel holds for c without having sent them. A connection that has no such
-// bound, a Unix socket say, works without.
-func BoundUnsent(c net.Conn, n int) {
-	tcp, ok := c.(syscall.Conn)
-	if !ok || n <= 0 {
-		return
-	}
-	if raw, err := tcp.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n) })
-	}
 }

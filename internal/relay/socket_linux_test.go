@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/tcpconn"
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 	"golang.org/x/sys/unix"
 )
@@ -70,7 +71,8 @@ func cancelAfter(t *testing.T, data []byte, n int) {
 			panic("no socket")
 		}
 		var progress atomic.Int64
-		sent <- s.wait(new([]byte), &c, new(vector), &progress)
+		_, err := s.write(new([]byte), &c, new(vector), &progress)
+		sent <- err
 	}()
 	got := make([]byte, n, len(data))
 	if _, err := io.ReadFull(receiver, got); err != nil {
@@ -103,7 +105,7 @@ func sendAll(t *testing.T, c *millrace.Chain) <-chan [32]byte {
 		var s socket
 		var progress atomic.Int64
 		s.open(sender)
-		_ = s.wait(new([]byte), &shares, new(vector), &progress) // the hash tells
+		_, _ = s.write(new([]byte), &shares, new(vector), &progress) // the hash tells
 		shares.Release()
 		_ = sender.Close()
 	}()
@@ -131,12 +133,12 @@ func TestSendsInAllWaysArriveWhole(t *testing.T) {
 		}()
 		var s socket
 		s.open(sender)
-		BoundUnsent(sender, 4096)
+		tcpconn.BoundUnsent(tcpconn.Of(sender), 4096)
 		vec := new(vector)
 		var progress atomic.Int64
 		c := chainOf(data, size)
 		for tries := 0; c.Len() > 0; tries++ {
-			full, err := s.try(new([]byte), &c, vec)
+			full, err := s.write(new([]byte), &c, vec, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +147,7 @@ func TestSendsInAllWaysArriveWhole(t *testing.T) {
 			}
 			var part millrace.Chain
 			c.Cut(&part, min(c.Len(), rnd.IntN(20_000)))
-			if err := s.wait(new([]byte), &part, vec, &progress); err != nil {
+			if _, err := s.write(new([]byte), &part, vec, &progress); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -173,7 +175,7 @@ func TestABatchIsOneSystemCall(t *testing.T) {
 	if c.Pieces() != 64 {
 		t.Fatalf("%d pieces", c.Pieces())
 	}
-	if full, err := s.try(new([]byte), &c, vec); full || err != nil || c.Len() > 0 {
+	if full, err := s.write(new([]byte), &c, vec, nil); full || err != nil || c.Len() > 0 {
 		t.Fatalf("full %v, %v, %d left", full, err, c.Len())
 	}
 	if vec.calls != 1 {
@@ -192,7 +194,7 @@ func TestASendToOneWhoLeftFails(t *testing.T) {
 	defer c.Release()
 	deadline := time.Now().Add(testTimeout)
 	for time.Now().Before(deadline) {
-		if err := s.wait(new([]byte), &c, new(vector), &progress); err != nil {
+		if _, err := s.write(new([]byte), &c, new(vector), &progress); err != nil {
 			return
 		}
 	}

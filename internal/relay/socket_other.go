@@ -25,8 +25,6 @@ var errNoSocket = errors.New("relay: no writev on this system")
 
 func (*socket) open(net.Conn) bool { return false }
 
-func (*socket) try(*[]byte, *millrace.Chain, *vector) (bool, error) { return false, errNoSocket }
-
-func (*socket) wait(*[]byte, *millrace.Chain, *vector, *atomic.Int64) error { return errNoSocket }
-
-func BoundUnsent(net.Conn, int) {}
+func (*socket) write(*[]byte, *millrace.Chain, *vector, *atomic.Int64) (full bool, err error) {
+	return false, errNoSocket
+}

@@ -1,6 +1,9 @@
 package relay
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -10,20 +13,25 @@ import (
 // counters counts what happens in a Hub. They are plain atomic numbers: what is done for every batch does not go
 // through a metrics library.
 type counters struct {
-	published  atomic.Int64 // streams
-	returns    atomic.Int64
-	takeovers  atomic.Int64
-	waited     atomic.Int64 // ns that streams have waited for publishers, in waits that are over
-	bytesIn    atomic.Int64
-	framesIn   atomic.Int64
-	groupsCut  atomic.Int64
-	writeCalls atomic.Int64
-	written    [paths]atomic.Int64 // bytes
-	watching   [paths]atomic.Int64
-	came       [paths]atomic.Int64
-	dropped    [disconnectReasons]atomic.Int64
-	seen       [disconnectReasons]atomic.Int64     // viewers that were found too far behind
-	lost       [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past
+	published atomic.Int64 // streams
+
+	hlsRendered  atomic.Int64 // see HLSStats
+	hlsPlaylists atomic.Int64
+	hlsObjects   atomic.Int64
+	hlsBytes     atomic.Int64
+	returns      atomic.Int64
+	takeovers    atomic.Int64
+	waited       atomic.Int64 // ns that streams have waited for publishers, in waits that are over
+	bytesIn      atomic.Int64
+	framesIn     atomic.Int64
+	groupsCut    atomic.Int64
+	writeCalls   atomic.Int64
+	written      [paths]atomic.Int64 // bytes
+	watching     [paths]atomic.Int64
+	came         [paths]atomic.Int64
+	dropped      [disconnectReasons]atomic.Int64
+	seen         [disconnectReasons]atomic.Int64     // viewers that were found too far behind
+	lost         [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past
 }
 
 // Stats is a snapshot of a Hub. The maps have an entry for every key that there can be.
@@ -41,10 +49,13 @@ type Stats struct {
 	Takeovers     int64         // publishers that took over from another one
 	PublisherWait time.Duration // how long streams have waited for publishers, added up
 
-	KeptBytes int64         // by all streams
-	Blocked   int           // viewers whose connection takes no more at present
-	Behind    int           // viewers that were over their allowance and have not caught up
-	LagMax    time.Duration // of the viewer that is furthest behind; 0 when all keep up
+	HLS HLSStats
+
+	FurtherTracks int           // of all streams: see StreamInfo
+	KeptBytes     int64         // by all streams
+	Blocked       int           // viewers whose connection takes no more at present
+	Behind        int           // viewers that were over their allowance and have not caught up
+	LagMax        time.Duration // of the viewer that is furthest behind; 0 when all keep up
 
 	WriteCalls int64                // of writev, to plain TCP viewers
 	Paths      map[string]PathStats // by how bytes reach the connection: "writev", "write", "responsewriter"
@@ -69,9 +80,15 @@ func (h *Hub) Stats() Stats {
 		WriteCalls: c.writeCalls.Load(), Paths: make(map[string]PathStats),
 		FoundBehind: make(map[string]int64), Dropped: make(map[string]int64), FramesLost: make(map[string]int64),
 	}
+	st.HLS = h.hlsStats()
 	st.Returns, st.Takeovers = c.returns.Load(), c.takeovers.Load()
-	st.Waiting, st.PublisherWait = h.waits()
+	st.PublisherWait = time.Duration(c.waited.Load())
 	for _, s := range list {
+		if s.waiting {
+			st.Waiting++
+			st.PublisherWait += time.Duration(s.Waiting * 1e9)
+		}
+		st.FurtherTracks += s.Further
 		st.KeptBytes += s.KeptBytes
 		st.Blocked += s.blocked
 		st.Behind += s.Stalled
@@ -118,21 +135,29 @@ type StreamInfo struct {
 	Viewers     int     `json:"viewers"`         // in all formats
 	ViewersMP4  int     `json:"viewers_mp4"`     // of these, in MP4
 	ViewersRTMP int     `json:"viewers_rtmp"`    // and by RTMP
+	ViewersHLS  int     `json:"viewers_hls"`     // beside these: players of HLS, estimated by what they ask for
 	LagMax      float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
 	KeptBytes   int64   `json:"kept_bytes"`
-	GroupsCut   uint64  `json:"groups_cut"`  // groups of pictures that were longer than what is kept
-	FramesLost  int64   `json:"frames_lost"` // that viewers were moved past, added up
-	Stalled     int     `json:"stalled"`     // viewers that are further behind than they may be
+	Further     int     `json:"further_tracks"` // beside the first of pictures and of sound; viewers of FLV and RTMP get them
+	GroupsCut   uint64  `json:"groups_cut"`     // groups of pictures that were longer than what is kept
+	FramesLost  int64   `json:"frames_lost"`    // that viewers were moved past, added up
+	Stalled     int     `json:"stalled"`        // viewers that are further behind than they may be
 
+	waiting bool
 	blocked int
 }
 
 // Streams describes the streams that viewers can find, by name.
 func (h *Hub) Streams() []StreamInfo {
-	list := []StreamInfo{}
-	for _, s := range h.all() {
+	h.mu.Lock()
+	streams := slices.Collect(maps.Values(h.streams))
+	streams = slices.DeleteFunc(streams, func(s *stream) bool { return s.live == nil })
+	h.mu.Unlock()
+	list := make([]StreamInfo, 0, len(streams))
+	for _, s := range streams {
 		list = append(list, s.info())
 	}
+	slices.SortFunc(list, func(a, b StreamInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 
@@ -140,7 +165,7 @@ func (s *stream) info() StreamInfo {
 	i := StreamInfo{
 		Name: s.name, Format: s.live.format.String(), Returns: s.returns.Load(), Takeovers: s.takeovers.Load(),
 		Uptime: time.Since(s.started).Seconds(), BitRate: s.rate.Load(), FramesLost: s.lost.Load(),
-		GroupsCut: s.live.ring.Stats().GroupsCut,
+		Further: int(s.furtherTracks.Load()), GroupsCut: s.live.ring.Stats().GroupsCut,
 	}
 	if t := s.video.Load(); t != nil {
 		i.Video = t.name
@@ -150,9 +175,14 @@ func (s *stream) info() StreamInfo {
 	}
 	s.hub.mu.Lock()
 	if i.Publisher = s.publisher.address; s.wait != nil {
+		i.waiting = true
 		i.Waiting = time.Duration(now() - s.wait.since).Seconds()
 	}
+	hls := s.hub.hls[s.name]
 	s.hub.mu.Unlock()
+	if hls != nil {
+		i.ViewersHLS, _, _ = hls.stats()
+	}
 	var lag lagReport
 	for _, r := range s.renditions() {
 		lag.add(r.lag())

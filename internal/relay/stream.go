@@ -36,14 +36,15 @@ type stream struct {
 	until     int64      // when a wait ends; see left
 
 	// The publisher's goroutine writes these and others read them.
-	bytesIn  atomic.Int64
-	framesIn atomic.Int64
-	rate     atomic.Int64 // bits per second, lately
-	noVideo  atomic.Bool  // see videoGap: pieces of sound are key frames
-	settled  atomic.Bool  // see hopeWait: video and audio are all the tracks that there will be
-	video    atomic.Pointer[track]
-	audio    atomic.Pointer[track]
-	resumed  atomic.Pointer[uint32] // the time of the last frame before the newest continuation
+	rate          atomic.Int64 // bits per second, lately
+	noVideo       atomic.Bool  // see videoGap: pieces of sound are key frames
+	settled       atomic.Bool  // see hopeWait: video and audio are all the tracks that there will be
+	video         atomic.Pointer[track]
+	audio         atomic.Pointer[track]
+	furtherTracks atomic.Int32           // see StreamInfo
+	resumed       atomic.Pointer[uint32] // the time of the last frame before the newest continuation
+
+	keyInterval atomic.Int64 // ms from one key frame to the next, lately; 0 before there were two
 
 	returns   atomic.Int64
 	takeovers atomic.Int64
@@ -110,13 +111,7 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 		return nil, refusal(http.StatusServiceUnavailable,
 			"this stream has %d viewers, as many as --max-stream-viewers allows", limit)
 	}
-	r := s.live
-	if f != r.format {
-		if s.made[f] == nil {
-			s.made[f] = kinds[f].make(s)
-		}
-		r = s.made[f]
-	}
+	r := s.rendition(f)
 	s.viewers++
 	r.viewers++
 	v := &viewer{rendition: r, remote: want.remote, since: now()}
@@ -129,12 +124,37 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 	return v, nil
 }
 
-// exit removes a viewer of r. The last one ends what makes r.
+// rendition returns the form f of s, and has it made if it is not. s.mu is held.
+func (s *stream) rendition(f format) *rendition {
+	if f == s.live.format {
+		return s.live
+	}
+	if s.made[f] == nil {
+		s.made[f] = kinds[f].make(s)
+	}
+	return s.made[f]
+}
+
+// exit removes a viewer of r.
 func (s *stream) exit(r *rendition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.viewers--
-	if r.viewers--; r.viewers == 0 && r != s.live {
+	r.viewers--
+	s.stopUnused(r)
+}
+
+// leave removes a fragmentReader of r.
+func (s *stream) leave(r *rendition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.readers--
+	s.stopUnused(r)
+}
+
+// stopUnused ends the making of r if nothing takes it. s.mu is held.
+func (s *stream) stopUnused(r *rendition) {
+	if r.viewers+r.readers == 0 && r != s.live {
 		s.forget(r)
 		r.stop()
 	}
@@ -156,17 +176,12 @@ func (s *stream) forget(r *rendition) {
 
 // publish adds a frame to the stream. It takes ownership of c.
 func (s *stream) publish(c *millrace.Chain, key bool) error {
-	n := c.Len()
 	if !s.begun { // only this goroutine writes it
 		s.mu.Lock()
 		s.begun = true
 		defer s.mu.Unlock()
 	}
-	err := s.live.ring.Publish(c, broadcast.Frame{Key: key})
-	if err == nil {
-		s.count(n)
-	}
-	return err
+	return s.live.ring.Publish(c, broadcast.Frame{Key: key})
 }
 
 // configure adds a frame that is also what viewers need before they can start at a later key frame. It takes ownership
@@ -174,21 +189,8 @@ func (s *stream) publish(c *millrace.Chain, key bool) error {
 func (s *stream) configure(c, preamble *millrace.Chain) error {
 	s.mu.Lock() // so that a viewer that enters gets it once
 	defer s.mu.Unlock()
-	n := c.Len()
-	err := s.live.ring.Publish(c, broadcast.Frame{})
-	s.live.ring.SetPreamble(preamble)
-	if err == nil {
-		s.count(n)
-	}
-	return err
-}
-
-// count notes a frame of n bytes from the publisher.
-func (s *stream) count(n int) {
-	s.bytesIn.Add(int64(n))
-	s.framesIn.Add(1)
-	s.hub.counters.bytesIn.Add(int64(n))
-	s.hub.counters.framesIn.Add(1)
+	defer s.live.ring.SetPreamble(preamble)
+	return s.live.ring.Publish(c, broadcast.Frame{})
 }
 
 // noteLost counts frames that viewers were moved past.
@@ -232,15 +234,12 @@ func (t *track) is(c flv.Codec) bool { return t != nil && t.codec == c }
 
 // describe notes what a tag says about the stream's pictures or sound. size may be "".
 func (s *stream) describe(t flv.Tag, size string) {
-	tr := &track{codec: t.Codec, name: codecName(t.Codec)}
+	tr := &track{codec: t.Codec, name: strings.TrimSpace(codecName(t.Codec) + " " + size)}
 	if t.Type == flv.TypeAudio {
 		s.audio.Store(tr)
-		return
+	} else {
+		s.video.Store(tr)
 	}
-	if size != "" {
-		tr.name += " " + size
-	}
-	s.video.Store(tr)
 }
 
 // codecName returns the name that people and browsers' consoles use.

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"io"
 	"net"
 	"os"
@@ -28,20 +27,18 @@ const (
 // costs more than reading it does. Beats are the same for all connections, so that one wake-up serves all. The
 // connection is outside of the runtime's poller, which each packet would wake all the same.
 type timedReader struct {
+	p     *Publisher
 	fd    int
 	beat  time.Duration
-	idle  time.Duration // a longer silence is an error
-	ends  context.Context
 	flush func() // called when all that had arrived has been read
 
-	empty   bool  // the last read took everything that was there
-	got     int   // bytes since the last pause
-	flushed int   // of these, before the last call of flush
-	heard   int64 // when something came last; see now
+	empty   bool // the last read took everything that was there
+	got     int  // bytes since the last pause
+	flushed int  // of these, before the last call of flush
 }
 
 // newTimedReader takes ownership of conn, which is a TCP or Unix connection.
-func newTimedReader(conn net.Conn, beat, idle time.Duration, ends context.Context, flush func()) *timedReader {
+func newTimedReader(conn net.Conn, p *Publisher) *timedReader {
 	fd := -1
 	if c, ok := conn.(syscall.Conn); ok {
 		if raw, err := c.SyscallConn(); err == nil {
@@ -50,10 +47,11 @@ func newTimedReader(conn net.Conn, beat, idle time.Duration, ends context.Contex
 		}
 	}
 	_ = conn.Close()
-	return &timedReader{fd: fd, beat: beat, idle: idle, ends: ends, flush: flush, heard: now()}
+	return &timedReader{p: p, fd: fd, beat: max(p.s.hub.cfg.Latency, leastBeat), flush: p.Flush}
 }
 
-// Read implements io.Reader. It waits for the next beat when it is called after everything has been read.
+// Read implements io.Reader. It returns io.ErrUnexpectedEOF when the connection ends, because a publisher says
+// before that where its stream ends, and another error after Config.PublishTimeout without data. It waits for the next beat when it is called after everything has been read.
 func (t *timedReader) Read(p []byte) (int, error) {
 	for {
 		if t.empty {
@@ -62,7 +60,7 @@ func (t *timedReader) Read(p []byte) (int, error) {
 			t.flushed = t.got
 			t.flush()
 		}
-		if t.ends.Err() != nil {
+		if t.p.ctx.Err() != nil {
 			return 0, os.ErrDeadlineExceeded
 		}
 		// Raw, because the call does not wait: telling the scheduler of it would wake the runtime's monitor at each beat.
@@ -72,13 +70,14 @@ func (t *timedReader) Read(p []byte) (int, error) {
 		case errno == 0 && n > 0:
 			t.empty = n < len(p)
 			t.got += n
-			t.heard = now()
+			t.p.heard.Store(now())
 			return n, nil
 		case errno == 0:
-			return 0, io.EOF
-		case errno == unix.EAGAIN && now()-t.heard > int64(t.idle):
-			return 0, errSilent(t.idle)
+			return 0, io.ErrUnexpectedEOF
 		case errno == unix.EAGAIN:
+			if idle := t.p.s.hub.cfg.PublishTimeout; now()-t.p.heard.Load() > int64(idle) {
+				return 0, errSilent(idle)
+			}
 			t.empty = true
 		case errno != unix.EINTR:
 			return 0, os.NewSyscallError("read", errno)

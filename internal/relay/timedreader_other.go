@@ -3,7 +3,6 @@
 package relay
 
 import (
-	"context"
 	"errors"
 	"math"
 	"net"
@@ -16,7 +15,7 @@ const leastBeat = time.Duration(math.MaxInt64)
 // A timedReader cannot be had on this system.
 type timedReader struct{ net.Conn }
 
-func newTimedReader(conn net.Conn, _, _ time.Duration, _ context.Context, _ func()) *timedReader {
+func newTimedReader(conn net.Conn, _ *Publisher) *timedReader {
 	return &timedReader{conn}
 }
 

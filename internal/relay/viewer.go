@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
 // A viewer is one response that a rendition is written to.
@@ -30,8 +31,7 @@ type viewer struct {
 	w      io.Writer
 	flush  func() error
 	news   *broadcast.Watcher // with w: when there is something to take
-	over   chan struct{}      // with w: closed by end
-	nudged chan struct{}      // with w: has a signal when there is something to send beside the stream
+	nudged chan struct{}      // with w: has a signal when there is something to send beside the stream, or v has ended
 	hear   func(v *viewer)    // reads from conn until the viewer hangs up
 	talks  bool               // the client says something now and then, which is heard
 	abort  func()             // of a ResponseWriter: makes a write that waits fail
@@ -90,11 +90,17 @@ func (v *viewer) end(why disconnectReason) {
 		}
 		_ = v.conn.Close()
 	}
-	if v.over != nil {
-		close(v.over)
-	}
+	v.signal()
 	if v.abort != nil && !why.complete() { // otherwise the last bytes are still on their way
 		v.abort()
+	}
+}
+
+// signal wakes v's own goroutine if it waits for what is new.
+func (v *viewer) signal() {
+	select {
+	case v.nudged <- struct{}{}:
+	default:
 	}
 }
 
@@ -112,19 +118,10 @@ func (v *viewer) closeWrite() {
 
 // reset closes c, and does not leave what c has not taken to the kernel, which would try to deliver that for minutes.
 func reset(c net.Conn) {
-	if tcp, ok := CarrierOf(c).(*net.TCPConn); ok {
+	if tcp := tcpconn.Of(c); tcp != nil {
 		_ = tcp.SetLinger(0)
 		_ = tcp.Close() // before TLS can wait to say goodbye
 	}
-}
-
-// CarrierOf returns the connection that carries what is written to c: the one under TLS, or c. It is there to be asked
-// and told what TCP knows, and not to be read from or written to.
-func CarrierOf(c net.Conn) net.Conn {
-	if sealed, ok := c.(interface{ NetConn() net.Conn }); ok {
-		return sealed.NetConn()
-	}
-	return c
 }
 
 // finish ends v if nothing else has, and gives back what it holds. The goroutine that has v calls it last.
@@ -194,15 +191,6 @@ func (v *viewer) take() error {
 		v.miss(b.Missed)
 	}
 	return err
-}
-
-// endOfStream ends v after an error of take.
-func (v *viewer) endOfStream(err error) {
-	if err == io.EOF {
-		v.end(disconnectReason(v.rendition.reason.Load()))
-	} else {
-		v.end(failed)
-	}
 }
 
 // miss notes a loss: v was moved forward, which the policy may not allow.

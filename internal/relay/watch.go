@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
 // A path is how a viewer's bytes reach its connection.
@@ -81,12 +83,8 @@ func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 
 // admit returns a viewer that has a place, and waits for its stream until ctx ends.
 func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
-	if !h.admitted.Acquire() {
-		if h.ends.Err() != nil {
-			return nil, errDraining
-		}
-		return nil, refusal(http.StatusServiceUnavailable,
-			"the server has %d viewers, as many as --max-viewers allows", h.cfg.MaxViewers)
+	if err := h.admitted.Acquire(); err != nil {
+		return nil, err
 	}
 	v, err := h.enter(ctx, want)
 	if err == nil {
@@ -151,16 +149,14 @@ func setWatchHeader(h http.Header, f format) {
 // appendHead puts the response's head, and what every viewer of the rendition begins with, into pending, for a
 // connection that was taken over.
 func (v *viewer) appendHead(chunked bool) {
-	head := "HTTP/1.1 200 OK\r\n" +
-		"Content-Type: " + v.rendition.format.contentType() + "\r\n" +
-		"Cache-Control: no-store\r\n" +
-		"Access-Control-Allow-Origin: *\r\n" +
-		"X-Content-Type-Options: nosniff\r\n" +
-		"Connection: close\r\n"
+	h := http.Header{"Connection": {"close"}}
+	setWatchHeader(h, v.rendition.format)
 	if v.chunks.on = chunked; chunked {
-		head += "Transfer-Encoding: chunked\r\n"
+		h.Set("Transfer-Encoding", "chunked")
 	}
-	v.pending.AppendCopy([]byte(head + "\r\n"))
+	head := bytes.NewBufferString("HTTP/1.1 200 OK\r\n")
+	_ = h.Write(head)
+	v.pending.AppendCopy(append(head.Bytes(), "\r\n"...))
 	if first := v.rendition.head; len(first) > 0 {
 		v.chunks.begin(len(first))
 		v.pending.AppendCopy(v.chunks.line)
@@ -173,7 +169,7 @@ func (v *viewer) appendHead(chunked bool) {
 // live as long as the viewer. It sends what is pending first, and returns at once.
 func (v *viewer) serveConn(conn net.Conn) {
 	v.conn = conn
-	BoundUnsent(CarrierOf(conn), v.rendition.stream.hub.cfg.Unsent)
+	tcpconn.BoundUnsent(tcpconn.Of(conn), v.rendition.stream.hub.cfg.Unsent)
 	if v.path = pathWritev; !v.sock.open(conn) {
 		v.path = pathWrite
 		v.w, v.flush = conn, func() error { return nil }
@@ -218,7 +214,6 @@ func (v *viewer) serveWriter(w http.ResponseWriter, r *http.Request) {
 func (v *viewer) follow() {
 	v.news = v.rendition.ring.Watch()
 	v.nudged = make(chan struct{}, 1)
-	v.over = make(chan struct{})
 }
 
 // enter makes v known, before a goroutine serves it.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/blob"
+	"github.com/millrace-io/millrace/internal/limit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -34,8 +35,8 @@ type blobService struct {
 	store  blob.Store
 	where  string // the store, for the log
 
-	downloads *limiter
-	uploads   *limiter
+	downloads *limit.Limiter
+	uploads   *limit.Limiter
 
 	answered statusCounts
 	received atomic.Int64 // bytes of bodies
@@ -82,10 +83,13 @@ func openBlobs(s *Server) (*blobService, error) {
 
 // newBlobService takes ownership of store.
 func newBlobService(s *Server, store blob.Store, where string) *blobService {
+	down, up := s.cfg.MaxDownloads, s.cfg.MaxUploads
 	return &blobService{
 		server: s, store: store, where: where,
-		downloads: newLimiter(s.cfg.MaxDownloads, "%d blobs are being sent already, as many as --max-downloads allows"),
-		uploads:   newLimiter(s.cfg.MaxUploads, "%d blobs are being received already, as many as --max-uploads allows"),
+		downloads: limit.New(down,
+			fmt.Errorf("%d blobs are being sent already, as many as --max-downloads allows", down), errShutdown),
+		uploads: limit.New(up,
+			fmt.Errorf("%d blobs are being received already, as many as --max-uploads allows", up), errShutdown),
 	}
 }
 
@@ -143,7 +147,7 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // get answers GET and HEAD.
 func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
-	if err := b.downloads.acquire(); err != nil {
+	if err := b.downloads.Acquire(); err != nil {
 		b.refuse(w, r, &requestError{http.StatusServiceUnavailable, err})
 		return
 	}
@@ -182,7 +186,7 @@ func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
 // change answers PUT and DELETE from clients that may write, unless it returns an error. Refusing takes no place among
 // the uploads.
 func (b *blobService) change(w http.ResponseWriter, r *http.Request, key string) error {
-	if err := b.uploads.acquire(); err != nil {
+	if err := b.uploads.Acquire(); err != nil {
 		return &requestError{http.StatusServiceUnavailable, err}
 	}
 	defer b.uploads.Release()
@@ -351,7 +355,7 @@ func (b *blobService) collect(c scrape) {
 	c.gauge("blobs_downloads", "Requests for blobs that are being answered.", int64(b.downloads.Held()))
 	c.gauge("blobs_uploads", "Requests that write blobs and are being answered.", int64(b.uploads.Held()))
 	c.counters("blobs_refused_total", "Requests for blobs that were refused because there were too many at a time.",
-		"what", map[string]int64{"download": b.downloads.refused.Load(), "upload": b.uploads.refused.Load()})
+		"what", map[string]int64{"download": b.downloads.Refused(), "upload": b.uploads.Refused()})
 	c.counter("blobs_stalled_total",
 		"Downloads of blobs that were cut because the client took nothing for the stall timeout.", b.stalled.Load())
 	r, ok := b.store.(*blob.Redis)

@@ -331,7 +331,7 @@ func TestBlobsAreDrained(t *testing.T) {
 		go func() { f.stop(); close(stopped) }()
 		<-f.draining.Done()
 		eventually(t, "downloads to be refused", func() bool {
-			err := f.blobs.downloads.acquire()
+			err := f.blobs.downloads.Acquire()
 			if err == nil {
 				f.blobs.downloads.Release()
 			}

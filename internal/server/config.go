@@ -28,6 +28,8 @@ type Config struct {
 	RTMPS  string // the same over TLS, with the certificate of the main listener
 	Admin  string // a second address for /debug/pprof, /metrics and /api/streams; empty: there is none
 
+	RTMPOptional bool // the server goes on without RTMP if it cannot listen there
+
 	TLSCert, TLSKey string // files in PEM with a certificate and its key; empty: there is no TLS
 
 	PublishToken string // what a publisher must show; empty: publishing works through a loopback listener only
@@ -59,7 +61,9 @@ func Defaults() Config {
 	return Config{
 		// Reachable from this machine only: trying the command must not open the machine to strangers.
 		Listen: "127.0.0.1:8080",
-		RTMP:   defaultRTMP,
+		RTMP:   "127.0.0.1:1935",
+		// Another program may have the usual port of RTMP, and a user who did not ask for RTMP should not notice.
+		RTMPOptional: true,
 
 		// No lists: a user who puts a file there for a friend does not expect strangers to see its name. Nothing
 		// precompressed: name.gz may be a file of its own. Nothing is dropped from the page cache: the kernel lets go
@@ -113,6 +117,18 @@ func Defaults() Config {
 			// A key frame of a 4K picture is one to two MB. The format allows 16 MiB.
 			MaxTagBytes: 4 << 20,
 
+			HLS: relay.HLSConfig{
+				// Six pictures at 30 a second. A player is three parts behind: shorter ones save little of its second, and cost a
+				// request of each viewer.
+				Part: 200 * time.Millisecond,
+				// What encoders are told to send: a key frame every two seconds.
+				Segment: 2 * time.Second,
+				// Twelve seconds: players without parts begin three segments from the end.
+				Segments: 6,
+				// Twelve seconds at 40 Mbit/s, or groups of ten seconds at 8.
+				MaxBytes: 64 << 20,
+			},
+
 			// What is sent costs per segment, not per byte.
 			Latency: 50 * time.Millisecond,
 
@@ -128,12 +144,16 @@ func Defaults() Config {
 	}
 }
 
-// defaultRTMP is the usual address of RTMP, on this machine only. Another program may have it: the server goes on without.
-const defaultRTMP = "127.0.0.1:1935"
-
 const (
 	// maxLatency bounds --latency: a publisher's end, and the server's own, wait for it.
 	maxLatency = time.Second
+
+	// minHLSPart is three pictures at 60 a second: a request of each viewer for less costs more than it saves.
+	minHLSPart = 50 * time.Millisecond
+	// maxHLSSegment and maxHLSSegments bound playlists to what players expect: a segment may be twice as long as its
+	// least, and a playlist is read as often as there are parts.
+	maxHLSSegment  = 8 * time.Second
+	maxHLSSegments = 1000
 
 	// maxKeepFrames bounds a stream's lists of frames and pieces to 90 MiB. --keep-bytes does not: frames may be empty.
 	maxKeepFrames = 1 << 20
@@ -180,6 +200,8 @@ func (c *Config) checkNumbers() error {
 		{"lag-bytes", c.LagBytes, 0, most},
 		{"lag-frames", int64(c.LagFrames), 0, most},
 		{"unsent", int64(c.Unsent), 0, most},
+		{"hls-segments", int64(c.HLS.Segments), 3, maxHLSSegments},
+		{"hls-bytes", c.HLS.MaxBytes, 1 << 20, most},
 		{"files-drop-behind", c.FilesDropBehind, 0, most},
 		{"max-downloads", int64(c.MaxDownloads), 1, most},
 		{"max-uploads", int64(c.MaxUploads), 1, most},
@@ -209,6 +231,8 @@ func (c *Config) checkTimes() error {
 		{"latency", c.Latency, 0},
 		{"lag-time", c.LagTime, 0},
 		{"stall-timeout", c.StallTimeout, 1},
+		{"hls-part", c.HLS.Part, minHLSPart},
+		{"hls-segment", c.HLS.Segment, time.Second},
 	} {
 		if t.value < t.min {
 			return fmt.Errorf("--%s is %v, want at least %v", t.flag, t.value, t.min)
@@ -217,15 +241,22 @@ func (c *Config) checkTimes() error {
 	if c.Latency > maxLatency {
 		return fmt.Errorf("--latency is %v, want at most %v", c.Latency, maxLatency)
 	}
+	if c.HLS.Segment > maxHLSSegment {
+		return fmt.Errorf("--hls-segment is %v, want at most %v", c.HLS.Segment, maxHLSSegment)
+	}
+	if c.HLS.Part > c.HLS.Segment/2 {
+		return fmt.Errorf("--hls-part is %v, want at most half of --hls-segment, which is %v", c.HLS.Part, c.HLS.Segment)
+	}
 	return nil
 }
 
 func (c *Config) checkAccess() error {
-	for _, a := range []struct{ flag, address string }{
-		{"listen", c.Listen}, {"admin", c.Admin}, {"rtmp", c.RTMP}, {"rtmps", c.RTMPS},
+	for _, a := range []struct{ flag, address, port string }{
+		{"listen", c.Listen, "8080"}, {"admin", c.Admin, "8081"}, {"rtmp", c.RTMP, "1935"}, {"rtmps", c.RTMPS, "1936"},
 	} {
 		if _, _, err := net.SplitHostPort(a.address); err != nil && (a.address != "" || a.flag == "listen") {
-			return fmt.Errorf("--%s is %q, want HOST:PORT, as in 127.0.0.1:8080, or :8080 for all addresses", a.flag, a.address)
+			return fmt.Errorf("--%s is %q, want HOST:PORT, as in 127.0.0.1:%[3]s, or :%[3]s for all addresses",
+				a.flag, a.address, a.port)
 		}
 	}
 	for _, a := range []struct{ flag, token string }{{"publish-token", c.PublishToken}, {"read-token", c.ReadToken}} {

@@ -3,10 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"runtime/debug"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -26,20 +23,14 @@ func (s *Server) playDemo() {
 		return
 	}
 	defer p.Done()
-	defer func() {
-		if cause := recover(); cause != nil {
-			s.log.Error("the demo failed", "cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			err = errors.New("internal error")
+	_ = p.Run(func() error {
+		d, err := newDemo(p)
+		if err != nil {
+			return err
 		}
-		p.Close(err)
-	}()
-	d, err := newDemo(p)
-	if err != nil {
-		s.log.Error("the demo cannot be played", "reason", err)
-		return
-	}
-	defer d.release()
-	err = d.play(p.Context())
+		defer d.release()
+		return d.play(p.Context())
+	})
 }
 
 // A demoPlayer publishes the sample's tags when they are due.

@@ -3,8 +3,8 @@
 // values package blob's, the files package chunk's.
 //
 //	listener ─▶ limitBodies ─▶ protect (readAuth) ─┬▶ /live/NAME   publishAuth ─▶ relay
-//	                                               ├▶ /files/NAME  limiter ─▶ chunk.FileServer
-//	                                               ├▶ /blobs/KEY   publishAuth, limiter ─▶ blob.Store
+//	                                               ├▶ /files/NAME  Limiter ─▶ chunk.FileServer
+//	                                               ├▶ /blobs/KEY   publishAuth, Limiter ─▶ blob.Store
 //	                                               └▶ /  /api/streams  /metrics  /healthz
 //
 //	RTMP listener ─▶ rtmpService ─▶ publishAuth or readAuth ─▶ relay

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/internal/limit"
 )
 
 // filesPath is where the files under --root are.
@@ -23,7 +24,7 @@ type fileService struct {
 	handler *chunk.FileHandler
 	answer  http.Handler // handler, for paths that begin with filesPath
 
-	downloads *limiter // of requests that are being answered
+	downloads *limit.Limiter // of requests that are being answered
 
 	answered statusCounts
 	stalled  atomic.Int64 // cut because the client took nothing
@@ -39,8 +40,8 @@ func openFiles(s *Server) (*fileService, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--root: %w", err)
 	}
-	f := &fileService{server: s, root: root, downloads: newLimiter(cfg.MaxDownloads,
-		"%d files are being sent already, as many as --max-downloads allows")}
+	f := &fileService{server: s, root: root, downloads: limit.New(cfg.MaxDownloads, fmt.Errorf(
+		"%d files are being sent already, as many as --max-downloads allows", cfg.MaxDownloads), errShutdown)}
 	opts := []chunk.FileOption{
 		chunk.Listing(cfg.FilesListing),
 		chunk.OnServed(f.served),
@@ -64,7 +65,7 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, errNoRoot)
 		return
 	}
-	if err := f.downloads.acquire(); err != nil {
+	if err := f.downloads.Acquire(); err != nil {
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return

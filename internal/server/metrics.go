@@ -108,6 +108,17 @@ func (c scrape) relay(st relay.Stats) {
 		"the next key frame.", st.GroupsCut)
 	c.counters("bytes_out_total", "Bytes written to viewers.", "path", sent)
 	c.counter("writev_calls_total", "Calls of writev to plain TCP viewers.", st.WriteCalls)
+	c.gauge("further_tracks", "Tracks that streams have beside the first ones of pictures and sound. They are passed on.",
+		int64(st.FurtherTracks))
+	c.gauge("hls_streams", "Streams of which HLS is made at present, because players ask for it.", int64(st.HLS.Windows))
+	c.gauge("hls_viewers", "Players of HLS, estimated by what they ask for; those behind a cache are not seen.",
+		int64(st.HLS.Viewers))
+	c.gauge("hls_waiting", "Requests that wait for the next part of HLS.", int64(st.HLS.Waiting))
+	c.gauge("hls_window_bytes", "Bytes of segments of HLS that are kept.", st.HLS.Bytes)
+	c.counter("hls_playlists_made_total", "Media playlists that were made, once for all who ask for them.", st.HLS.Rendered)
+	c.counter("hls_playlists_sent_total", "Media playlists that were sent.", st.HLS.Playlists)
+	c.counter("hls_objects_sent_total", "Segments, parts and initialization segments that were sent.", st.HLS.Objects)
+	c.counter("hls_bytes_out_total", "Bytes of these.", st.HLS.BytesOut)
 	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
 }
 
@@ -130,7 +141,7 @@ func (f *fileService) collect(c scrape) {
 		"path", map[string]int64{"sendfile": sent.Sendfile, "copied": sent.Copied})
 	c.gauge("files_downloads", "Requests for files that are being answered.", int64(f.count()))
 	c.counter("files_refused_total", "Requests for files that were refused because there were too many at a time.",
-		f.downloads.refused.Load())
+		f.downloads.Refused())
 	c.counter("files_stalled_total", "Downloads that were cut because the client took nothing for the stall timeout.",
 		f.stalled.Load())
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
 const (
@@ -89,9 +89,7 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 // megabytes takes nothing more before a third of that is free, which a slow client may not reach within the stall
 // timeout.
 func (s *Server) beginDownload(w http.ResponseWriter, r *http.Request) *progressResponse {
-	if tcp := downloadConn(r); tcp != nil {
-		relay.BoundUnsent(tcp, s.cfg.Unsent)
-	}
+	tcpconn.BoundUnsent(downloadConn(r), s.cfg.Unsent)
 	return &progressResponse{ResponseWriter: w, limit: s.cfg.StallTimeout}
 }
 
@@ -115,8 +113,7 @@ func downloadConn(r *http.Request) *net.TCPConn {
 	if !ok || r.ProtoMajor != 1 {
 		return nil
 	}
-	tcp, _ := relay.CarrierOf(c).(*net.TCPConn)
-	return tcp
+	return tcpconn.Of(c)
 }
 
 // kernelSends reports whether a request came by HTTP/1 straight through TCP: then the kernel sends the file.

@@ -18,6 +18,7 @@ import (
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/live/{name}", s.live)
+	mux.HandleFunc("/live/{name}/{object}", s.hlsRequest)
 	mux.HandleFunc(filesPath, onlyGet(s.serveFile))
 	mux.HandleFunc("/api/streams", onlyGet(s.apiStreams))
 	mux.HandleFunc("/healthz", onlyGet(s.health))
@@ -57,17 +58,35 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost, http.MethodPut:
 		s.publish(w, r)
 	case http.MethodOptions:
-		// A browser asks before a player on another site sends a header of its own. The player may only watch.
-		h := w.Header()
-		h.Set("Allow", allow)
-		h.Set("Access-Control-Allow-Origin", "*")
-		h.Set("Access-Control-Allow-Methods", "GET, HEAD")
-		h.Set("Access-Control-Allow-Headers", "Authorization, Range")
-		h.Set("Access-Control-Max-Age", "86400")
-		w.WriteHeader(http.StatusNoContent)
+		allowPlayers(w, allow)
 	default:
 		refuseMethod(w, r, allow)
 	}
+}
+
+// hlsRequest answers everything at /live/NAME/OBJECT.
+func (s *Server) hlsRequest(w http.ResponseWriter, r *http.Request) {
+	const allow = "GET, HEAD, OPTIONS"
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		s.serveHLS(w, r)
+	case http.MethodOptions:
+		allowPlayers(w, allow)
+	default:
+		refuseMethod(w, r, allow)
+	}
+}
+
+// allowPlayers answers OPTIONS: a browser asks before a player on another site sends a header of its own. The player
+// may only watch.
+func allowPlayers(w http.ResponseWriter, allow string) {
+	h := w.Header()
+	h.Set("Allow", allow)
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Allow-Methods", "GET, HEAD")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Range")
+	h.Set("Access-Control-Max-Age", "86400")
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // onlyGet returns h for GET and HEAD, and refuses other methods.

@@ -28,8 +28,11 @@ type rtmpService struct {
 	read    *readAuth
 }
 
-// newRTMPService returns the service of a listener. config is nil without TLS.
+// newRTMPService returns the service of a listener. It takes ownership of config, which is nil without TLS.
 func (s *Server) newRTMPService(ln net.Listener, config *tls.Config) *rtmpService {
+	if config != nil {
+		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
+	}
 	return &rtmpService{
 		server: s, tls: config,
 		publish: newPublishAuth(s.cfg.PublishToken, ln.Addr()),
@@ -65,24 +68,16 @@ func (v *rtmpService) serve(ln net.Listener) {
 		case err != nil:
 			v.server.log.Warn("no RTMP connection is accepted for a moment", "reason", err)
 			time.Sleep(acceptPause)
-		case v.server.handshakes.Acquire():
-			go v.serveConn(conn)
 		default:
-			_ = conn.Close()
+			v.server.handshakes.add(conn)
+			go v.serveConn(conn)
 		}
 	}
 }
 
-// maxHandshakes bounds the connections that have not said yet what they want. Each takes some 10 KiB, and 128 KiB at the
-// very most, for --header-timeout at most. Publishers and viewers have limits of their own.
-const maxHandshakes = 512
-
-// serveConn serves a connection up to the end of its publisher, or until its viewer is served. A panic is logged, and ends
-// this connection alone.
+// serveConn serves a connection, one of handshakes, up to the end of its publisher, or until its viewer is served. A panic
+// is logged, and ends this connection alone.
 func (v *rtmpService) serveConn(conn net.Conn) {
-	if v.tls != nil {
-		conn = tls.Server(conn, v.tls)
-	}
 	client := conn.RemoteAddr().String()
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -94,8 +89,12 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 	c, want, err := v.accept(conn)
 	if err != nil {
 		level := slog.LevelWarn
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded) {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded) ||
+			err == errCrowded {
 			level = slog.LevelDebug // port scanners would fill the log
+		}
+		if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) {
+			err = errors.New("the client does not speak TLS, and this address does: use rtmps instead of rtmp")
 		}
 		v.server.log.Log(context.Background(), level, "RTMP client refused", "client", client, "reason", err)
 		return
@@ -117,10 +116,18 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 	}
 }
 
-// accept returns what a client wants. The place among maxHandshakes is free then.
-func (v *rtmpService) accept(conn net.Conn) (*relay.RTMPConn, *rtmp.Request, error) {
-	defer v.server.handshakes.Release()
-	return v.server.relay.AcceptRTMP(conn, time.Now().Add(v.server.cfg.HeaderTimeout))
+// accept returns what a client wants. Its connection has left handshakes then.
+func (v *rtmpService) accept(conn net.Conn) (c *relay.RTMPConn, want *rtmp.Request, err error) {
+	defer func() {
+		if !v.server.handshakes.remove(conn) && err != nil {
+			err = errCrowded
+		}
+	}()
+	over := conn
+	if v.tls != nil {
+		over = tls.Server(conn, v.tls)
+	}
+	return v.server.relay.AcceptRTMP(over, time.Now().Add(v.server.cfg.HeaderTimeout))
 }
 
 // admit returns the name of the stream that a client wants, or a [relay.Refusal].

@@ -89,17 +89,16 @@ func TestRTMPAddresses(t *testing.T) {
 	}
 }
 
-// If another program has the usual address of RTMP, the server goes on without RTMP. Any other address is an error.
+// If another program has the usual address of RTMP, the server goes on without RTMP. An address that was chosen is an
+// error, and so is that of any other listener.
 func TestAnAddressOfRTMPIsInUse(t *testing.T) {
-	if ln, err := net.Listen("tcp", defaultRTMP); err == nil {
-		defer ln.Close()
-	} // otherwise another program has it
 	other := listen(t)
 	defer other.Close()
+	used := other.Addr().String()
 	run := func(change func(*Config)) (*logBook, error) {
 		book := &logBook{}
 		cfg := Defaults()
-		cfg.Listen, cfg.Log = "127.0.0.1:0", slog.New(slog.NewTextHandler(book, nil))
+		cfg.Listen, cfg.RTMP, cfg.Log = "127.0.0.1:0", "", slog.New(slog.NewTextHandler(book, nil))
 		change(&cfg)
 		s, err := New(cfg)
 		if err != nil {
@@ -109,14 +108,17 @@ func TestAnAddressOfRTMPIsInUse(t *testing.T) {
 		cancel()
 		return book, s.Run(ctx)
 	}
-	book, err := run(func(*Config) {})
+	if !Defaults().RTMPOptional {
+		t.Error("the default address must be free")
+	}
+	book, err := run(func(c *Config) { c.RTMP = used })
 	if log := book.String(); err != nil || !strings.Contains(log, "RTMP is off") || !strings.Contains(log, "msg=listening") {
 		t.Errorf("%v, %s", err, log)
 	}
 	for want, change := range map[string]func(*Config){
-		"--rtmp: ":   func(c *Config) { c.RTMP = other.Addr().String() },
-		"--listen: ": func(c *Config) { c.Listen = defaultRTMP },
-		"--admin: ":  func(c *Config) { c.Admin = defaultRTMP },
+		"--rtmp: ":   func(c *Config) { c.RTMP, c.RTMPOptional = used, false },
+		"--listen: ": func(c *Config) { c.Listen = used },
+		"--admin: ":  func(c *Config) { c.Admin = used },
 	} {
 		if _, err := run(change); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -192,9 +194,24 @@ func TestPublishingThroughAPublicRTMPListener(t *testing.T) {
 	if name, err := public.admit(want); err != nil || name != "cam" {
 		t.Errorf("%q, %v", name, err)
 	}
+	main := listen(t)
+	defer main.Close()
+	f.greet(Listeners{Main: main, RTMP: publicListener{}})
+	f.Logged("publishing by RTMP is off", "0.0.0.0:1935")
 }
 
-// RTMPS has the certificate of HTTP.
+// noSessions is the cache of a client that must get no session tickets.
+type noSessions struct{ t *testing.T }
+
+func (noSessions) Get(string) (*tls.ClientSessionState, bool) { return nil, false }
+
+func (n noSessions) Put(_ string, session *tls.ClientSessionState) {
+	if session != nil {
+		n.t.Error("a client got a session ticket, which rtmpdump takes for an error")
+	}
+}
+
+// RTMPS has the certificate of HTTP, and gives no session tickets.
 func TestRTMPS(t *testing.T) {
 	cert, key := writeCertificate(t, t.TempDir(), 1)
 	f := serveRTMP(t, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
@@ -205,7 +222,9 @@ func TestRTMPS(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(text)
 	client := func() *relaytest.RTMP {
-		c := relaytest.NewRTMP(t, tls.Client(dial(t, f.rtmps, 0), &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}))
+		c := relaytest.NewRTMP(t, tls.Client(dial(t, f.rtmps, 0), &tls.Config{
+			RootCAs: roots, ServerName: "127.0.0.1", ClientSessionCache: noSessions{t},
+		}))
 		c.Connect("live")
 		return c
 	}
@@ -228,7 +247,7 @@ func TestRTMPS(t *testing.T) {
 	plain := dial(t, f.rtmps, 0)
 	_, _ = plain.Write(make([]byte, 1537))
 	_, _ = io.Copy(io.Discard, plain)
-	f.Logged("RTMP client refused", "tls")
+	f.Logged("RTMP client refused", "use rtmps instead of rtmp")
 	f.Logged("RTMP listening", "tls=true")
 	f.stop()
 	if _, statuses := w.Rest(); statuses[len(statuses)-1].Code != "NetStream.Play.Stop" {
@@ -297,16 +316,17 @@ func TestHostileRTMPClients(t *testing.T) {
 	}
 }
 
-// More connections that say nothing than there is room for do not disturb those that are served, and are gone at the
-// header timeout: then there is room again.
+// However many connections say nothing, publishers and viewers that are served do not notice, and new ones come in at once:
+// the oldest silent connection gives way, and is closed.
 func TestSilentRTMPClients(t *testing.T) {
-	f := serveRTMP(t, func(c *Config) { c.HeaderTimeout = 2 * time.Second })
+	f := serveRTMP(t, func(c *Config) { c.HeaderTimeout = time.Hour })
 	p := f.publisher("cam")
 	w := f.client("live")
 	w.Play("cam")
 	w.AwaitCode("NetStream.Play.Start")
+	const more = 88
 	var silent []net.Conn
-	for range maxHandshakes + 88 {
+	for range maxHandshakes + more {
 		conn, err := net.Dial("tcp", f.rtmp)
 		if err != nil {
 			t.Skipf("no connection more: %v", err) // the limit of open files
@@ -321,13 +341,18 @@ func TestSilentRTMPClients(t *testing.T) {
 	for range tags {
 		w.NextTag()
 	}
-	for _, conn := range silent {
+	f.publisher("other")
+	f.published("other", 1)
+	for i, conn := range silent[:more] {
 		_ = conn.SetReadDeadline(time.Now().Add(testTimeout))
 		if _, err := io.Copy(io.Discard, conn); os.IsTimeout(err) {
-			t.Fatal("a silent connection stays")
+			t.Fatalf("silent connection %d stays", i)
 		}
 	}
-	f.publisher("other")
+	f.Logged("level=DEBUG", "RTMP client refused", "too many connections")
+	if strings.Contains(f.Log.String(), "level=WARN") {
+		t.Error("silent connections fill the log with warnings")
+	}
 }
 
 // A panickingConn stands for a mistake in what serves a connection.
@@ -339,13 +364,12 @@ func (panickingConn) SetDeadline(time.Time) error { panic("a mistake") }
 func TestAMistakeEndsOneRTMPConnection(t *testing.T) {
 	f := serveRTMP(t, nil)
 	v := f.newRTMPService(listen(t), nil)
-	for range maxHandshakes + 1 {
-		client, conn := net.Pipe()
-		defer client.Close()
-		if !f.handshakes.Acquire() {
-			t.Fatal("places are lost")
-		}
-		v.serveConn(panickingConn{conn})
-	}
+	client, conn := net.Pipe()
+	defer client.Close()
+	f.handshakes.add(panickingConn{conn})
+	v.serveConn(panickingConn{conn})
 	f.Logged("serving an RTMP client failed", "a mistake")
+	if n := len(f.handshakes.conns); n > 0 {
+		t.Errorf("%d places are lost", n)
+	}
 }

@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/limit"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -31,8 +34,8 @@ type Server struct {
 	blobs   *blobService // nil if no blobs are kept
 	started time.Time
 
-	handshakes *relay.Limiter // connections of RTMP that have not said what they want
-	rtmp       rtmpPort       // set by Serve, as is rtmps
+	handshakes handshakes
+	rtmp       rtmpPort // set by Serve, as is rtmps
 	rtmps      rtmpPort
 
 	// Set by Serve: both depend on the listener.
@@ -42,6 +45,9 @@ type Server struct {
 	draining context.Context // ends when no more is to be published
 	drain    context.CancelFunc
 }
+
+// errShutdown refuses requests while the server shuts down.
+var errShutdown = errors.New("the server is shutting down")
 
 // New returns a server, or an error if the configuration cannot be used. The call that ends the server's life is Serve
 // or Run.
@@ -54,7 +60,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, relay: relay.New(cfg.Config),
-		started: time.Now(), handshakes: relay.NewLimiter(maxHandshakes),
+		started: time.Now(),
 	}
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
@@ -102,18 +108,30 @@ func (s *Server) Run(ctx context.Context) error {
 			continue
 		}
 		ln, err := net.Listen("tcp", l.address)
-		if err != nil && l.flag == "rtmp" && l.address == defaultRTMP {
-			s.log.Warn("RTMP is off: its usual address is in use, and --rtmp names no other one", "reason", err)
+		if err != nil && l.flag == "rtmp" && s.cfg.RTMPOptional {
+			s.log.Warn("RTMP is off: its address cannot be used, and --rtmp chooses another one", "reason", err)
 			continue
 		}
 		if err != nil {
 			all.close()
 			_ = s.closeStores()
-			return fmt.Errorf("--%s: %w", l.flag, err)
+			return listenError(l.flag, l.address, err)
 		}
 		*l.ln = ln
 	}
 	return s.Serve(ctx, all)
+}
+
+// listenError returns the error of listening at the address of a flag. If the port is in use, it says how to choose
+// another one.
+func listenError(flag, address string, err error) error {
+	host, port, _ := net.SplitHostPort(address)
+	n, notANumber := strconv.Atoi(port)
+	if !errors.Is(err, syscall.EADDRINUSE) || notANumber != nil {
+		return fmt.Errorf("--%s: %w", flag, err)
+	}
+	return fmt.Errorf("--%s: %w: choose another port, as in --%s %s, or port 0 for a free one", flag, err,
+		flag, net.JoinHostPort(host, strconv.Itoa(n%math.MaxUint16+1)))
 }
 
 // Serve takes ownership of the listeners and serves until ctx ends. Then it accepts no more connections, ends the
@@ -185,6 +203,10 @@ func (s *Server) greet(l Listeners) {
 	for _, ln := range []net.Listener{l.RTMP, l.RTMPS} {
 		if ln != nil {
 			s.log.Info("RTMP listening", "address", ln.Addr().String(), "tls", ln == l.RTMPS)
+			if s.cfg.PublishToken == "" && !isLoopback(ln.Addr()) {
+				s.log.Warn("publishing by RTMP is off: other machines can reach this listener, and there is no --publish-token",
+					"address", ln.Addr().String())
+			}
 		}
 	}
 	if s.files != nil {
@@ -200,7 +222,7 @@ func (s *Server) greet(l Listeners) {
 	if s.cfg.ReadToken != "" {
 		s.log.Info("reading needs the token", "page", s.pageLink(ln.Addr())+"?token=TOKEN")
 	}
-	if s.cfg.PublishToken == "" && !s.publishAuth.loopback {
+	if s.cfg.PublishToken == "" && !isLoopback(ln.Addr()) {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
 	}
 }
@@ -324,8 +346,8 @@ func (s *Server) shutDown(servers []*http.Server) {
 	}
 	s.relay.Drain(ctx)
 	closing.Wait()
-	relay.Await(s.log, "downloads", files) // their connections are closed
-	relay.Await(s.log, "blobs", blobs)
+	limit.Await(s.log, "downloads", files) // their connections are closed
+	limit.Await(s.log, "blobs", blobs)
 	if err := s.closeStores(); err != nil {
 		s.log.Error("the files or blobs are not closed", "reason", err)
 	}

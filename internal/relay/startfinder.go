@@ -27,3 +27,22 @@ func (f *startFinder) isStart(t flv.Tag, ring *broadcast.Ring) bool {
 	gap := f.pictures && f.gap.note(t, ring)
 	return t.Key || t.Type == flv.TypeAudio && (gap || !f.pictures)
 }
+
+// defaultTracks says which kinds of a stream have a default track. Only enhanced FLV of several tracks may have none. A
+// player takes the default track unless it is told otherwise.
+type defaultTracks struct{ video, audio bool }
+
+func (d *defaultTracks) note(t flv.Tag) {
+	switch {
+	case t.Track != 0 || t.Packet != flv.PacketFrame && !t.SequenceHeader:
+	case t.Type == flv.TypeVideo:
+		d.video = true
+	case t.Type == flv.TypeAudio:
+		d.audio = true
+	}
+}
+
+// beside reports whether t is of a track that stands beside a default one.
+func (d *defaultTracks) beside(t flv.Tag) bool {
+	return t.Track != 0 && (t.Type == flv.TypeVideo && d.video || t.Type == flv.TypeAudio && d.audio)
+}

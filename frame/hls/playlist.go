@@ -1,0 +1,152 @@
+package hls
+
+import "strconv"
+
+// AppendPlaylist appends the media playlist to dst. If skip is set and there are segments further from the end than six
+// times Target, it appends a delta: an EXT-X-SKIP in place of those segments.
+func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
+	c := &w.config
+	listed := w.segs[w.listed:]
+	first := w.open
+	if len(listed) > 0 {
+		first = listed[0]
+	}
+	dst = append(dst, "#EXTM3U\n#EXT-X-VERSION:9\n#EXT-X-TARGETDURATION:"...)
+	dst = strconv.AppendInt(dst, w.target()/1000, 10)
+	dst = append(dst, "\n#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK="...)
+	dst = appendSeconds(dst, 3*w.part)
+	dst = append(dst, ",CAN-SKIP-UNTIL="...)
+	dst = appendSeconds(dst, 6*w.target())
+	dst = append(dst, "\n#EXT-X-PART-INF:PART-TARGET="...)
+	dst = appendSeconds(dst, w.part)
+	dst = append(dst, "\n#EXT-X-MEDIA-SEQUENCE:"...)
+	dst = strconv.AppendUint(dst, first.msn, 10)
+	dst = append(dst, "\n#EXT-X-DISCONTINUITY-SEQUENCE:"...)
+	dst = strconv.AppendUint(dst, w.firstDiscontinuity(first), 10)
+	dst = append(dst, '\n')
+
+	after := w.listedFor() // from the end of the segment to the end of the last one, in ms
+	skipped := 0
+	for i, s := range listed {
+		after -= s.extinf()
+		if skip && !w.ended && i == skipped && after > 6*w.target() {
+			skipped++
+			continue
+		}
+		if i == skipped && i > 0 {
+			dst = append(dst, "#EXT-X-SKIP:SKIPPED-SEGMENTS="...)
+			dst = strconv.AppendInt(dst, int64(i), 10)
+			dst = append(dst, '\n')
+		}
+		dst = w.appendHead(dst, s, i == 0 || listed[i-1].init != s.init)
+		if after+w.open.partStart < 3*w.target() {
+			dst = w.appendParts(dst, s)
+		}
+		dst = append(dst, "#EXTINF:"...)
+		dst = appendSeconds(dst, s.extinf())
+		dst = append(dst, ",\n"...)
+		dst = Object{KindSegment, c.Epoch, s.msn, 0}.appendName(dst)
+		dst = append(dst, '\n')
+	}
+	if s := w.open; len(s.parts) > 0 {
+		dst = w.appendHead(dst, s, len(listed) == 0 || listed[len(listed)-1].init != s.init)
+		dst = w.appendParts(dst, s)
+	}
+	if w.ended {
+		return append(dst, "#EXT-X-ENDLIST\n"...)
+	}
+	dst = append(dst, "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\""...)
+	dst = Object{KindPart, c.Epoch, w.open.msn, len(w.open.parts)}.appendName(dst)
+	return append(dst, "\"\n"...)
+}
+
+// firstDiscontinuity returns the discontinuity sequence number that stands in front of the first segment: its own
+// DISCONTINUITY comes behind it.
+func (w *Window) firstDiscontinuity(first *segment) uint64 {
+	switch {
+	case first.empty():
+		return w.discontinuity
+	case first.discontinuity:
+		return first.number - 1
+	}
+	return first.number
+}
+
+// appendHead appends what stands in front of a segment and its parts.
+func (w *Window) appendHead(dst []byte, s *segment, newMap bool) []byte {
+	if s.discontinuity {
+		dst = append(dst, "#EXT-X-DISCONTINUITY\n"...)
+	}
+	if newMap {
+		dst = append(dst, "#EXT-X-MAP:URI=\""...)
+		dst = Object{KindInit, w.config.Epoch, s.init, 0}.appendName(dst)
+		dst = append(dst, "\"\n"...)
+	}
+	if !s.time.IsZero() {
+		dst = append(dst, "#EXT-X-PROGRAM-DATE-TIME:"...)
+		dst = s.time.UTC().AppendFormat(dst, "2006-01-02T15:04:05.000Z")
+		dst = append(dst, '\n')
+	}
+	return dst
+}
+
+func (w *Window) appendParts(dst []byte, s *segment) []byte {
+	for i := range s.parts {
+		p := &s.parts[i]
+		dst = append(dst, "#EXT-X-PART:DURATION="...)
+		dst = appendSeconds(dst, p.duration)
+		dst = append(dst, ",URI=\""...)
+		dst = Object{KindPart, w.config.Epoch, s.msn, i}.appendName(dst)
+		dst = append(dst, '"')
+		if p.independent {
+			dst = append(dst, ",INDEPENDENT=YES"...)
+		}
+		dst = append(dst, '\n')
+	}
+	return dst
+}
+
+// appendSeconds appends milliseconds as seconds with three decimals.
+func appendSeconds(dst []byte, ms int64) []byte {
+	dst = strconv.AppendInt(dst, ms/1000, 10)
+	ms %= 1000
+	return append(dst, '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
+}
+
+// Variant describes a media playlist for a multivariant playlist. Fields that are zero are left out, other than
+// Bandwidth, which a playlist must have.
+type Variant struct {
+	URI                         string  // of the media playlist, without line breaks
+	Codecs                      string  // as in RFC 6381, separated by commas, without quotes: see mp4
+	Width, Height               int     // in pixels
+	FrameRate                   float64 // pictures per second
+	Bandwidth, AverageBandwidth int64   // bits per second; see [Window.Bandwidth]
+}
+
+// AppendMultivariant appends a multivariant playlist with one variant to dst.
+func AppendMultivariant(dst []byte, v Variant) []byte {
+	dst = append(dst, "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH="...)
+	dst = strconv.AppendInt(dst, v.Bandwidth, 10)
+	if v.AverageBandwidth > 0 {
+		dst = append(dst, ",AVERAGE-BANDWIDTH="...)
+		dst = strconv.AppendInt(dst, v.AverageBandwidth, 10)
+	}
+	if v.Codecs != "" {
+		dst = append(dst, ",CODECS=\""...)
+		dst = append(dst, v.Codecs...)
+		dst = append(dst, '"')
+	}
+	if v.Width > 0 && v.Height > 0 {
+		dst = append(dst, ",RESOLUTION="...)
+		dst = strconv.AppendInt(dst, int64(v.Width), 10)
+		dst = append(dst, 'x')
+		dst = strconv.AppendInt(dst, int64(v.Height), 10)
+	}
+	if v.FrameRate > 0 {
+		dst = append(dst, ",FRAME-RATE="...)
+		dst = strconv.AppendFloat(dst, v.FrameRate, 'f', 3, 64)
+	}
+	dst = append(dst, '\n')
+	dst = append(dst, v.URI...)
+	return append(dst, '\n')
+}

@@ -1,0 +1,103 @@
+package hls
+
+import (
+	"errors"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Reload is what a request for a playlist asks for by its query: the playlist with a segment or part, or a delta.
+type Reload struct {
+	MSN  uint64 // _HLS_msn
+	Part int    // _HLS_part; -1 for the whole segment
+	Skip bool   // _HLS_skip: a delta will do
+}
+
+var (
+	errNumber  = errors.New("hls: _HLS_msn or _HLS_part is not a decimal integer, or is there twice")
+	errPartial = errors.New("hls: _HLS_part without _HLS_msn")
+)
+
+// ParseReload returns what a query asks for, and whether it names a segment or part that may have to be waited for; see
+// [Window.Status]. Values of _HLS_skip other than YES and v2 are ignored. The answer to an error is 400 Bad Request.
+func ParseReload(q url.Values) (r Reload, blocking bool, err error) {
+	r.Part = -1
+	skip := q.Get("_HLS_skip")
+	r.Skip = skip == "YES" || skip == "v2"
+	msn, blocking, err := number(q, "_HLS_msn", maxNumber)
+	if err != nil {
+		return Reload{}, false, err
+	}
+	part, hasPart, err := number(q, "_HLS_part", 1<<30)
+	if err != nil {
+		return Reload{}, false, err
+	}
+	if hasPart && !blocking {
+		return Reload{}, false, errPartial
+	}
+	r.MSN = msn
+	if hasPart {
+		r.Part = int(part)
+	}
+	return r, blocking, nil
+}
+
+// number returns the value of a key that is a decimal integer. A value above limit is limit, which is too far ahead.
+func number(q url.Values, key string, limit uint64) (n uint64, ok bool, err error) {
+	values := q[key]
+	if len(values) == 0 {
+		return 0, false, nil
+	}
+	n, err = strconv.ParseUint(values[0], 10, 64)
+	if len(values) > 1 || err != nil && !errors.Is(err, strconv.ErrRange) {
+		return 0, false, errNumber
+	}
+	return min(n, limit), true, nil
+}
+
+// Status says what to do with a request that names a segment or part.
+type Status uint8
+
+// The answers to such a request.
+const (
+	Ready  Status = iota // the playlist has what was asked for, or something newer
+	Wait                 // it will have it; ask again when there are news
+	TooFar               // it is too far ahead to be waited for: 400 Bad Request
+)
+
+// Status says whether the playlist has what r asks for. A part beyond the last one of a segment means the first part of
+// the next segment. Every request is Ready when the stream has ended.
+func (w *Window) Status(r Reload) Status {
+	msn, next := w.Next()
+	switch {
+	case w.ended:
+		return Ready
+	case r.MSN < msn:
+		// The first part of the segment that is being made may be meant: there must be one, or be nothing to wait for.
+		last := w.find(r.MSN)
+		if msn-r.MSN == 1 && next == 0 && last != nil && len(last.parts) > 0 && r.Part >= len(last.parts) {
+			return Wait
+		}
+		return Ready
+	case r.MSN-msn > 1:
+		return TooFar
+	}
+	if r.MSN == msn && r.Part >= 0 && r.Part < next {
+		return Ready
+	}
+	// How far r.Part is ahead of the last part, at least.
+	ahead := r.Part + 1
+	if r.MSN == msn {
+		ahead -= next
+	}
+	if ahead > w.partLimit() {
+		return TooFar
+	}
+	return Wait
+}
+
+// partLimit returns the Advance Part Limit: the parts of three seconds, at least three.
+func (w *Window) partLimit() int {
+	return max(3, int((3*time.Second+w.config.Part-1)/w.config.Part))
+}

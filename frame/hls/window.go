@@ -1,0 +1,501 @@
+package hls
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/millrace-io/millrace"
+)
+
+// Limits of a Config.
+const (
+	maxTarget   = time.Minute
+	minPart     = 10 * time.Millisecond
+	maxSegments = 10_000
+	minMaxBytes = 64 << 10
+	maxNumber   = 1 << 52 // players of JavaScript keep numbers as float64
+)
+
+// Estimates of the memory that a segment and a part take beside their media. They count towards MaxBytes, so that it
+// bounds the number of tiny segments, too.
+const (
+	segmentCost = 512
+	partCost    = 32
+)
+
+// Config says how a stream is cut. It holds for the life of a Window, because players rely on it.
+type Config struct {
+	Epoch uint64 // the publication; the first word of every name
+
+	// FirstMSN is the media sequence number of the first segment, and FirstDiscontinuity its discontinuity sequence
+	// number. A Window that follows another one under the same address takes both from Next and Discontinuity of that
+	// one, and has Break called first.
+	FirstMSN, FirstDiscontinuity uint64
+
+	// Target is TARGETDURATION, in whole seconds. Segments are at most half a second longer.
+	Target time.Duration
+
+	// Part is PART-TARGET, the longest duration of a part, in whole milliseconds. The rules ask for 85 % of it at least,
+	// other than in parts with a key frame and at the end of a segment. Parts keep this rule if Part is a multiple of the
+	// fragments' duration, or a millisecond more if their times are rounded. If durations vary, the longest one should be
+	// 15 % of Part.
+	Part time.Duration
+
+	Segment  time.Duration // a segment ends at the first key frame from here on
+	Segments int           // how many are in the playlist; more if they last less than three times Target
+
+	// MaxBytes bounds what the Window holds. Beyond it the oldest segments go, even those in the playlist. A segment that
+	// is being made ends when it is half as large.
+	MaxBytes int64
+}
+
+// ConfigError says which field of a Config is out of range.
+type ConfigError struct {
+	Field string
+	Value any
+	Limit string
+}
+
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("hls: %s is %v: want %s", e.Field, e.Value, e.Limit)
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.FirstMSN > maxNumber:
+		return &ConfigError{"FirstMSN", c.FirstMSN, "at most 2^52"}
+	case c.FirstDiscontinuity > maxNumber:
+		return &ConfigError{"FirstDiscontinuity", c.FirstDiscontinuity, "at most 2^52"}
+	case c.Target < time.Second || c.Target > maxTarget || c.Target%time.Second != 0:
+		return &ConfigError{"Target", c.Target, "whole seconds, from 1s to 1m"}
+	case c.Part < minPart || c.Part > c.Target || c.Part%time.Millisecond != 0:
+		return &ConfigError{"Part", c.Part, "whole milliseconds, from 10ms to Target"}
+	case c.Segment <= 0 || c.Segment > c.Target:
+		return &ConfigError{"Segment", c.Segment, "more than 0s, at most Target"}
+	case c.Segments < 1 || c.Segments > maxSegments:
+		return &ConfigError{"Segments", c.Segments, "from 1 to 10000"}
+	case c.MaxBytes < minMaxBytes:
+		return &ConfigError{"MaxBytes", c.MaxBytes, "at least 64 KiB"}
+	}
+	return nil
+}
+
+// Fragment describes a fragment of MP4.
+type Fragment struct {
+	Duration time.Duration
+	Key      bool // a viewer can begin here
+
+	// KeyNext says that the next fragment will have Key set. A caller who knows lets the segment end with this fragment.
+	// Otherwise it ends when the next one is added, and the playlist has promised a part that there will not be.
+	KeyNext bool
+
+	Time time.Time // wall clock of the first sample; the zero Time if it is not known
+}
+
+// A Window holds the newest segments of a stream. It belongs to one goroutine at a time. Release gives back what it
+// holds.
+type Window struct {
+	// Invariants:
+	//
+	//	segs[i].msn == segs[0].msn+i, and open.msn is the next one
+	//	0 ≤ listed ≤ len(segs)
+	//	bytes = sum of the init segments' lengths and the segments' costs
+
+	config  Config
+	part    int64         // Part in ms
+	limit   int64         // the longest EXTINF, in ms
+	longest time.Duration // the same
+
+	inits  []initSegment
+	segs   []*segment // the complete ones: those that have left the playlist, then those in it
+	listed int        // how many have left the playlist
+	open   *segment   // the one that is being made
+	free   *segment   // one that was dropped, for its memory; or nil
+
+	discontinuity        uint64 // the number of the newest segment
+	pendingDiscontinuity bool   // the next fragment begins a segment with a DISCONTINUITY
+
+	clock time.Duration // sum of all durations
+	bytes int64
+	ended bool
+}
+
+// initSegment is an initialization segment.
+type initSegment struct {
+	number uint64
+	body   millrace.Chain
+}
+
+// segment is a segment and its parts.
+type segment struct {
+	msn           uint64
+	init          uint64 // the init segment that it needs
+	time          time.Time
+	key           bool // a viewer can begin at its first fragment
+	discontinuity bool
+	number        uint64 // discontinuity sequence number
+	whole         bool   // it is one fragment that is too long for a part
+
+	body  millrace.Chain
+	parts []part // the complete ones
+	cost  int64
+
+	duration    time.Duration
+	partStart   int64         // where the part that is being made begins, in ms
+	independent bool          // that part has a key frame
+	lastKey     time.Duration // where the last key frame is
+
+	completed time.Duration // when it was listed, by the Window's clock
+	playlist  time.Duration // the longest playlist that it was in
+}
+
+// part is a part of a segment: what lies between the end of the part before and its own.
+type part struct {
+	end         int   // in bytes of the segment
+	duration    int64 // in ms
+	independent bool
+}
+
+// NewWindow returns a Window without segments. The error is a *ConfigError.
+func NewWindow(c Config) (*Window, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	w := &Window{config: c, part: c.Part.Milliseconds(), limit: c.Target.Milliseconds() + 499,
+		discontinuity: c.FirstDiscontinuity}
+	w.longest = time.Duration(w.limit) * time.Millisecond
+	w.open = &segment{msn: c.FirstMSN}
+	return w, nil
+}
+
+// round returns d in milliseconds. Durations in playlists are differences of rounded times, so that their sums agree.
+func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
+
+// Init sets the init segment of the fragments that follow. It takes ownership of body. If there are fragments already,
+// it ends the segment, and the next one begins with a DISCONTINUITY and a new MAP. Init reports whether the playlist
+// has changed.
+func (w *Window) Init(body *millrace.Chain) (news bool) {
+	defer body.Release()
+	if w.ended {
+		return false
+	}
+	news = w.Flush()
+	if w.open.msn > w.config.FirstMSN {
+		w.pendingDiscontinuity = true
+	}
+	next := initSegment{}
+	if n := len(w.inits); n > 0 {
+		next.number = w.inits[n-1].number + 1
+	}
+	w.bytes += int64(body.Len())
+	next.body.Merge(body)
+	w.inits = append(w.inits, next)
+	return w.trim() || news
+}
+
+// Break says that the next fragment does not continue the one before: the segment ends, and the next one begins with a
+// DISCONTINUITY. It reports whether the playlist has changed.
+func (w *Window) Break() (news bool) {
+	news = w.Flush()
+	w.pendingDiscontinuity = w.pendingDiscontinuity || !w.ended
+	return news
+}
+
+// Flush completes the part and the segment that are being made. It reports whether the playlist has changed. Call it
+// when no fragment comes for a while.
+func (w *Window) Flush() (news bool) {
+	if w.ended || w.open.empty() {
+		return false
+	}
+	w.closeSegment()
+	w.trim()
+	return true
+}
+
+// End ends the stream: it does what Flush does, and the playlist gets an ENDLIST. It reports whether the playlist has
+// changed, which is so the first time. From then on the Window ignores and releases what it is given.
+func (w *Window) End() (news bool) {
+	if w.ended {
+		return false
+	}
+	w.Flush()
+	w.ended = true
+	return true
+}
+
+// Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed: there is a new part or
+// segment, or a segment was dropped because of MaxBytes. A fragment before the first Init is ignored.
+//
+// A part ends when another fragment like this one would make it longer than Part. If the part has less than 85 % of
+// Part and no key frame, it waits for a shorter fragment.
+//
+// A segment ends at the first key frame after Segment, or at an earlier one if another group of pictures like the last
+// would exceed Target. If no key frame comes in time, it ends without one, and the segment after it ends at the first
+// key frame. A fragment longer than Part is a segment without parts. A fragment longer than Target is listed with the
+// longest duration that Target allows.
+func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
+	defer body.Release()
+	if w.ended || len(w.inits) == 0 || body.Len() == 0 {
+		return false
+	}
+	d := min(max(f.Duration, 0), w.longest)
+	w.clock += d
+	whole := d > w.config.Part
+	s := w.open
+	if !s.empty() && (whole || f.Key && w.endsAtKey() || round(s.duration+d) > w.limit) {
+		w.closeSegment()
+		s, news = w.open, true
+	}
+	if s.empty() {
+		w.begin(f)
+		s.whole = whole
+	} else if round(s.duration+d)-s.partStart > w.part {
+		news = w.closePart() || news
+	}
+	if f.Key {
+		s.lastKey, s.independent = s.duration, true
+	}
+	s.duration += d
+	w.charge(int64(body.Len()))
+	s.body.Merge(body)
+
+	have, next := round(s.duration)-s.partStart, round(s.duration+d)-s.partStart
+	if have == w.part || next > w.part && (100*have >= 85*w.part || s.independent) {
+		news = w.closePart() || news
+	}
+	if whole || f.KeyNext && w.endsAtKey() || round(s.duration+d) > w.limit || 2*s.cost >= w.config.MaxBytes {
+		w.closeSegment()
+		news = true
+	}
+	return w.trim() || news
+}
+
+// endsAtKey reports whether the segment that is being made ends if a key frame follows.
+func (w *Window) endsAtKey() bool {
+	s := w.open
+	group := s.duration - s.lastKey
+	return s.duration >= w.config.Segment || !s.key || round(s.duration+group) > w.limit
+}
+
+// begin begins the segment that is being made.
+func (w *Window) begin(f Fragment) {
+	s := w.open
+	s.init = w.inits[len(w.inits)-1].number
+	s.time, s.key = f.Time, f.Key
+	s.discontinuity = w.pendingDiscontinuity
+	w.discontinuity = w.Discontinuity()
+	w.pendingDiscontinuity = false
+	s.number = w.discontinuity
+	w.charge(segmentCost)
+}
+
+// charge adds to the cost of the segment that is being made.
+func (w *Window) charge(n int64) {
+	w.open.cost += n
+	w.bytes += n
+}
+
+func (s *segment) empty() bool { return s.body.Len() == 0 }
+
+// closePart completes the part that is being made, if it has a fragment.
+func (w *Window) closePart() bool {
+	s := w.open
+	if s.whole || s.body.Len() == s.partOffset(len(s.parts)) {
+		return false
+	}
+	end := round(s.duration)
+	s.parts = append(s.parts, part{s.body.Len(), end - s.partStart, s.independent})
+	s.partStart, s.independent = end, false
+	w.charge(partCost)
+	return true
+}
+
+// partOffset returns where part i begins, in bytes.
+func (s *segment) partOffset(i int) int {
+	if i == 0 {
+		return 0
+	}
+	return s.parts[i-1].end
+}
+
+// closeSegment completes the segment that is being made, which is not empty.
+func (w *Window) closeSegment() {
+	w.closePart()
+	s := w.open
+	s.completed = w.clock
+	w.segs = append(w.segs, s)
+	w.open, w.free = w.free, nil
+	if w.open == nil {
+		w.open = &segment{}
+	}
+	w.open.msn = s.msn + 1
+	w.unlist()
+}
+
+// unlist removes the oldest segments from the playlist: as many as Segments allows, and no more than leave it with
+// three times Target.
+func (w *Window) unlist() {
+	total := w.listedFor()
+	for len(w.segs)-w.listed > w.config.Segments && total-w.segs[w.listed].extinf() >= 3*w.target() {
+		total -= w.segs[w.listed].extinf()
+		w.listed++
+	}
+	for _, s := range w.segs[w.listed:] {
+		s.playlist = max(s.playlist, time.Duration(total)*time.Millisecond)
+	}
+}
+
+// listedFor returns the duration of the playlist's segments in ms.
+func (w *Window) listedFor() (total int64) {
+	for _, s := range w.segs[w.listed:] {
+		total += s.extinf()
+	}
+	return total
+}
+
+// target returns Target in ms.
+func (w *Window) target() int64 { return w.config.Target.Milliseconds() }
+
+// extinf returns the segment's duration in ms.
+func (s *segment) extinf() int64 { return round(s.duration) }
+
+// trim drops expired segments, the oldest ones if there are too many bytes, and the init segments that no segment
+// needs. It reports whether it has dropped a segment of the playlist.
+func (w *Window) trim() (news bool) {
+	for len(w.segs) > 0 && (w.bytes > w.config.MaxBytes || w.listed > 0 && w.expired(w.segs[0])) {
+		news = news || w.listed == 0
+		w.drop()
+	}
+	need := w.inits[len(w.inits)-1].number
+	if len(w.segs) > 0 {
+		need = w.segs[0].init
+	}
+	for w.inits[0].number < need {
+		w.bytes -= int64(w.inits[0].body.Len())
+		w.inits[0].body.Release()
+		n := copy(w.inits, w.inits[1:])
+		w.inits[n] = initSegment{}
+		w.inits = w.inits[:n]
+	}
+	return news
+}
+
+// expired reports whether players no longer need a segment that has left the playlist. A segment stays for its own
+// duration and that of the longest playlist that it was in, from when it was listed. Its parts stay for three times
+// Target after they have left the playlist: that is when three times Target follow, or up to one fragment later.
+func (w *Window) expired(s *segment) bool {
+	return w.clock-s.completed >= max(s.duration+s.playlist, 6*w.config.Target+w.longest)
+}
+
+// drop drops the oldest segment.
+func (w *Window) drop() {
+	s := w.segs[0]
+	n := copy(w.segs, w.segs[1:])
+	w.segs[n] = nil
+	w.segs = w.segs[:n]
+	w.listed = max(w.listed-1, 0)
+	w.bytes -= s.cost
+	s.body.Release()
+	*s = segment{body: s.body, parts: s.parts[:0]}
+	w.free = s
+}
+
+// Next returns the number of the segment that is being made and the index of the part: what PRELOAD-HINT names.
+func (w *Window) Next() (msn uint64, part int) { return w.open.msn, len(w.open.parts) }
+
+// Discontinuity returns the discontinuity sequence number of the segment that is being made.
+func (w *Window) Discontinuity() uint64 {
+	if w.pendingDiscontinuity {
+		return w.discontinuity + 1
+	}
+	return w.discontinuity
+}
+
+// Bytes returns the size of all that the Window holds, with about half a KiB for each segment.
+func (w *Window) Bytes() int64 { return w.bytes }
+
+// Bandwidth returns bits per second of the segments in the playlist: the peak, of any segments that last about as long
+// as Target, and the average. Both are 0 if there are none.
+func (w *Window) Bandwidth() (peak, average int64) {
+	listed := w.segs[w.listed:]
+	var bytes int64
+	var total time.Duration
+	for i, s := range listed {
+		bytes += int64(s.body.Len())
+		total += s.duration
+		var b int64
+		var d time.Duration
+		for _, s := range listed[i:] {
+			b += int64(s.body.Len())
+			if d += s.duration; 2*d > 3*w.config.Target {
+				break
+			}
+			if 2*d >= w.config.Target {
+				peak = max(peak, rate(b, d))
+			}
+		}
+	}
+	average = rate(bytes, total)
+	return max(peak, average), average
+}
+
+// rate returns bits per second.
+func rate(bytes int64, d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64(float64(8*bytes) / d.Seconds())
+}
+
+// Append adds shares of an object's bytes at the end of dst, which owns them. It reports whether the Window holds the
+// object: an init segment, a segment that is complete, or a part that is complete. If it does not, dst is as it was.
+func (w *Window) Append(dst *millrace.Chain, o Object) bool {
+	if o.Epoch != w.config.Epoch {
+		return false
+	}
+	switch o.Kind {
+	case KindInit:
+		for i := range w.inits {
+			if w.inits[i].number == o.MSN {
+				w.inits[i].body.Clone(dst)
+				return true
+			}
+		}
+	case KindSegment:
+		if s := w.find(o.MSN); s != nil && s != w.open {
+			s.body.Clone(dst)
+			return true
+		}
+	case KindPart:
+		if s := w.find(o.MSN); s != nil && o.Part >= 0 && o.Part < len(s.parts) {
+			s.body.Slice(dst, s.partOffset(o.Part), s.parts[o.Part].end)
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the segment with a number, complete or not, or nil.
+func (w *Window) find(msn uint64) *segment {
+	if msn == w.open.msn {
+		return w.open
+	}
+	if n := w.open.msn - msn; msn < w.open.msn && n <= uint64(len(w.segs)) {
+		return w.segs[uint64(len(w.segs))-n]
+	}
+	return nil
+}
+
+// Release gives back all bytes. The stream has ended, and the Window has no objects any more.
+func (w *Window) Release() {
+	w.ended = true
+	for len(w.segs) > 0 {
+		w.drop()
+	}
+	w.open.body.Release()
+	w.open = &segment{msn: w.open.msn}
+	for i := range w.inits {
+		w.inits[i].body.Release()
+	}
+	w.inits, w.free, w.bytes = nil, nil, 0
+}

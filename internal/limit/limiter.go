@@ -1,0 +1,97 @@
+// Package limit bounds what a server does at a time, and waits for its end.
+package limit
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// A Limiter admits a bounded number of holders at a time, and says why others are refused.
+type Limiter struct {
+	// Invariants, while mu is not held:
+	//
+	//	0 ≤ held ≤ limit
+	//	empty is closed if, and only if, closed and held == 0
+
+	limit        int
+	full, ending error
+
+	mu      sync.Mutex
+	held    int
+	refused int64
+	closed  bool
+	empty   chan struct{}
+}
+
+// New returns a Limiter for at most limit holders. Acquire returns full above the limit, and ending after Close.
+func New(limit int, full, ending error) *Limiter {
+	return &Limiter{limit: limit, full: full, ending: ending, empty: make(chan struct{})}
+}
+
+// Acquire admits a holder, which Release ends, or returns the reason why not.
+func (l *Limiter) Acquire() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return l.ending
+	case l.held >= l.limit:
+		l.refused++
+		return l.full
+	}
+	l.held++
+	return nil
+}
+
+// Release ends what Acquire began.
+func (l *Limiter) Release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held--
+	if l.closed && l.held == 0 {
+		close(l.empty)
+	}
+}
+
+// Held returns how many holders there are.
+func (l *Limiter) Held() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held
+}
+
+// Refused returns how many were above the limit so far.
+func (l *Limiter) Refused() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refused
+}
+
+// Close admits no more holders. It returns a channel that is closed when the last one has gone.
+func (l *Limiter) Close() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.closed = true
+		if l.held == 0 {
+			close(l.empty)
+		}
+	}
+	return l.empty
+}
+
+// Grace is how long goroutines may take to end that have nothing to wait for any more. A publisher looks at its
+// connection once within the latency bound, which is a second at most.
+const Grace = 3 * time.Second
+
+// Await waits until done is closed, for Grace at most: a bug must not keep the process from ending.
+func Await(log *slog.Logger, who string, done <-chan struct{}) {
+	grace := time.NewTimer(Grace)
+	defer grace.Stop()
+	select {
+	case <-done:
+	case <-grace.C:
+		log.Error("stopping without them", "who", who)
+	}
+}

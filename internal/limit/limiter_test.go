@@ -1,0 +1,37 @@
+package limit
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestLimiter(t *testing.T) {
+	full, ending := errors.New("full"), errors.New("ending")
+	l := New(2, full, ending)
+	for i, want := range []error{nil, nil, full} {
+		if err := l.Acquire(); err != want {
+			t.Errorf("holder %d: %v, want %v", i, err, want)
+		}
+	}
+	if held, refused := l.Held(), l.Refused(); held != 2 || refused != 1 {
+		t.Errorf("%d holders, %d refused, want 2 and 1", held, refused)
+	}
+	l.Release()
+	if err := l.Acquire(); err != nil {
+		t.Errorf("a place that was released is not free: %v", err)
+	}
+	empty := l.Close()
+	l.Release()
+	select {
+	case <-empty:
+		t.Error("empty with one holder")
+	default:
+	}
+	if err := l.Acquire(); err != ending {
+		t.Errorf("after Close: %v, want %v", err, ending)
+	}
+	l.Release()
+	<-empty
+	<-l.Close() // again
+	<-New(1, full, ending).Close()
+}

@@ -1,0 +1,177 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/frame/mp4"
+)
+
+// errNotMade ends what is read of a stream's MP4 when that cannot be made.
+var errNotMade = errors.New("the stream has nothing, or nothing any more, that MP4 is made of")
+
+// A fragmentReader reads a stream's fragments of MP4, those that viewers of MP4 get, one by one, and goes on with the
+// next rendition when the codecs change. HLS and recordings read the stream by it.
+type fragmentReader struct {
+	stream *stream
+	from   *rendition // nil before the first one, and between two
+	cursor *broadcast.Cursor
+	news   *broadcast.Watcher
+
+	init    millrace.Chain // the init segment of the fragments that come
+	movie   mp4.Movie      // what it says
+	newInit bool
+	lost    bool
+	pending millrace.Chain // whole fragments
+}
+
+// A fragment is what fragmentReader.next has returned.
+type fragment struct {
+	mp4.FragmentInfo
+	newInit   bool // the init segment is another one than that of the fragment before
+	keyNext   bool // the next fragment is known to begin with a key frame
+	afterLoss bool // fragments are missing in front of this one
+}
+
+// next appends the next fragment to dst, which owns it. At the end of the stream it returns io.EOF.
+func (r *fragmentReader) next(ctx context.Context, dst *millrace.Chain) (fragment, error) {
+	for ctx.Err() == nil {
+		if r.pending.Len() > 0 {
+			return r.cut(dst)
+		}
+		if r.from == nil {
+			r.begin()
+		}
+		b, err := r.cursor.Take(&r.pending)
+		if b.Missed.Why != broadcast.NotMissed {
+			r.lost = true
+		}
+		if b.Preamble > 0 {
+			if err := r.readInit(b.Preamble); err != nil {
+				return fragment{}, err
+			}
+		}
+		if err == io.EOF {
+			switch why := disconnectReason(r.from.reason.Load()); why {
+			case codecsChange:
+				r.end()
+				continue
+			case makingFailed:
+				return fragment{}, errNotMade
+			}
+		}
+		if err != nil {
+			return fragment{}, err
+		}
+		if b.Bytes > 0 || b.More {
+			continue
+		}
+		select {
+		case <-r.news.C:
+		case <-ctx.Done():
+		}
+	}
+	return fragment{}, ctx.Err()
+}
+
+// begin finds the rendition of MP4, or has it made.
+func (r *fragmentReader) begin() {
+	s := r.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.from = s.rendition(formatMP4)
+	r.from.readers++
+	r.cursor = r.from.source()
+	r.news = r.from.ring.Watch()
+}
+
+// end leaves the rendition.
+func (r *fragmentReader) end() {
+	if r.from == nil {
+		return
+	}
+	r.cursor.Close()
+	r.news.Stop()
+	r.stream.leave(r.from)
+	r.from = nil
+}
+
+// release gives back what r holds.
+func (r *fragmentReader) release() {
+	r.end()
+	r.pending.Release()
+	r.init.Release()
+}
+
+// readInit takes an init segment of n bytes from pending.
+func (r *fragmentReader) readInit(n int) error {
+	var init millrace.Chain
+	r.pending.Cut(&init, n)
+	if r.init.Len() > 0 && r.lost && string(init.Bytes()) == string(r.init.Bytes()) {
+		init.Release()
+		return nil
+	}
+	r.init.Release()
+	r.init, r.newInit = init, true
+	var err error
+	r.movie, err = mp4.ReadMovie(r.init.Bytes())
+	return err
+}
+
+// headGuess is how much of a fragment is looked at first. The heads of most are shorter.
+const headGuess = 512
+
+// cut moves the first fragment of pending to dst.
+func (r *fragmentReader) cut(dst *millrace.Chain) (fragment, error) {
+	var buf [headGuess]byte
+	head := buf[:]
+	for {
+		info, need, err := r.movie.ReadFragment(head[:r.pending.CopyTo(head)])
+		switch {
+		case err != nil:
+			return fragment{}, err
+		case need > r.pending.Len() || need == 0 && info.Size > r.pending.Len():
+			return fragment{}, mp4.ErrNotMP4
+		case need > len(head):
+			head = make([]byte, need)
+			continue
+		}
+		f := fragment{FragmentInfo: info, newInit: r.newInit, afterLoss: r.lost,
+			keyNext: info.Sequence == r.from.beforeKey.Load()}
+		r.newInit, r.lost = false, false
+		r.pending.Cut(dst, info.Size)
+		return f, nil
+	}
+}
+
+// A mediaClock tells when the fragments of a stream were live, and how long each one lasts.
+type mediaClock struct {
+	placed bool
+	zero   time.Time     // the wall clock at the stream's time 0
+	end    time.Duration // of the fragment before
+}
+
+// clockSlack is how far the arrival of a fragment may be from its time before the clock is set anew: the publisher has
+// waited, or sends faster or slower than its clock says.
+const clockSlack = time.Second
+
+// set says that f is what is live at present.
+func (c *mediaClock) set(f fragment) {
+	if present := time.Now(); !c.placed || present.Sub(c.zero.Add(f.End)).Abs() > clockSlack {
+		c.placed, c.zero = true, present.Add(-f.End)
+	}
+}
+
+// lasts returns how long f lasts, from the end of the fragment before. begins says that f does not go on from that.
+func (c *mediaClock) lasts(f fragment, begins bool) time.Duration {
+	from := c.end
+	if begins || f.End < from {
+		from = f.Start
+	}
+	c.end = f.End
+	return f.End - from
+}

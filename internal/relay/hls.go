@@ -1,0 +1,481 @@
+package relay
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/frame/mp4"
+)
+
+// HLSConfig is what can be chosen about HLS.
+type HLSConfig struct {
+	Part     time.Duration // about how long a part is
+	Segment  time.Duration // a segment ends at the first key frame from here on
+	Segments int           // how many a playlist lists, if they are as long as the rules ask
+	MaxBytes int64         // what a stream's segments hold, in bytes
+}
+
+// The names of the playlists, behind the stream's name.
+const (
+	HLSMasterName = "index.m3u8"
+	HLSMediaName  = "media.m3u8"
+)
+
+// hlsIdle is how many windows pass without a request before HLS is no longer made.
+const hlsIdle = 3
+
+// An hlsWindow is the HLS form of a stream. One goroutine adds the fragments of MP4 to its window, from the first
+// request until none comes for a while, or until players have had the time to get the end of the stream. Requests wait
+// for what it adds.
+type hlsWindow struct {
+	hub    *Hub
+	stream *stream
+	stop   context.CancelFunc
+	asked  atomic.Int64 // when the latest request came; see now
+	idle   *time.Timer  // calls checkIdle
+
+	mu      sync.Mutex
+	window  *hls.Window   // nil before the first playlist can be made
+	cfg     hls.Config    // of the window
+	news    chan struct{} // closed and replaced when there is something new
+	err     error         // why there is no window, or none any more
+	movie   mp4.Movie
+	fps     float64      // of the pictures, at the start
+	rate    int64        // bits per second, at the start
+	full    *HLSPlaylist // what window says at present; nil until that is asked for
+	delta   *HLSPlaylist
+	ended   bool // the stream has
+	waiting int  // requests
+
+	audience audience
+}
+
+// An HLSPlaylist is a playlist as text, shared by all who ask for it: it is never changed.
+type HLSPlaylist struct {
+	Text   []byte
+	Gzip   []byte        // the same
+	Target time.Duration // the longest segment
+}
+
+// HLSMaster returns the multivariant playlist of the stream of that name. It waits for the stream as viewers do, and
+// until it is known what is in it. Errors are as those of Watch.
+func (h *Hub) HLSMaster(ctx context.Context, name string) (list *HLSPlaylist, err error) {
+	w, err := h.hlsWindow(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	err = w.await(ctx, func() (bool, error) {
+		if w.window == nil {
+			return false, nil
+		}
+		v := hls.Variant{URI: HLSMediaName, Codecs: w.movie.Codecs, Width: w.movie.Width, Height: w.movie.Height, FrameRate: w.fps}
+		if v.Bandwidth, v.AverageBandwidth = w.window.Bandwidth(); v.Bandwidth == 0 {
+			v.Bandwidth = w.rate
+		}
+		list = w.newPlaylist(hls.AppendMultivariant(nil, v))
+		return true, nil
+	})
+	return list, err
+}
+
+// HLSMedia returns the media playlist of the stream of that name, when it has what is asked for.
+func (h *Hub) HLSMedia(
+	ctx context.Context, name string, want hls.Reload, blocks bool,
+) (list *HLSPlaylist, err error) {
+	w, err := h.hlsWindow(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	err = w.await(ctx, func() (bool, error) {
+		if w.window == nil {
+			return false, nil
+		}
+		switch status := w.window.Status(want); {
+		case !blocks:
+		case status == hls.Wait:
+			return false, nil
+		case status == hls.TooFar:
+			msn, part := w.window.Next()
+			return false, refusal(http.StatusBadRequest, "segment %d is too far ahead: part %d of segment %d is next", want.MSN, part, msn)
+		}
+		lasts := w.cfg.Target
+		if blocks {
+			lasts = w.cfg.Part
+		}
+		w.audience.add(now(), w.cfg.Target, lasts)
+		list = w.playlist(want.Skip)
+		h.counters.hlsPlaylists.Add(1)
+		return true, nil
+	})
+	return list, err
+}
+
+// HLSObject adds shares of an initialization segment, a segment or a part to dst, which stays the caller's. It waits for
+// the part that is next.
+func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *millrace.Chain) error {
+	h.mu.Lock()
+	w := h.hls[name]
+	h.mu.Unlock()
+	absent := refusal(http.StatusNotFound, "%s is not, or no longer, in the window of stream %q", o, name)
+	if w == nil {
+		return absent
+	}
+	w.asked.Store(now())
+	return w.await(ctx, func() (bool, error) {
+		switch {
+		case w.window == nil:
+			return false, absent
+		case w.window.Append(dst, o):
+			h.counters.hlsObjects.Add(1)
+			h.counters.hlsBytes.Add(int64(dst.Len()))
+			return true, nil
+		case w.ended || !w.coming(o):
+			return false, absent
+		}
+		return false, nil
+	})
+}
+
+// coming reports whether o is the part that is next, or the first one of the segment behind it. w.mu is held.
+func (w *hlsWindow) coming(o hls.Object) bool {
+	msn, part := w.window.Next()
+	return o.Kind == hls.KindPart && o.Epoch == w.cfg.Epoch &&
+		(o.MSN == msn && o.Part == part || o.MSN == msn+1 && o.Part == 0)
+}
+
+// await calls done with w.mu held, at once and whenever there is something new, until it returns true or an error.
+// A call that waits has a place of the viewers' limit.
+func (w *hlsWindow) await(ctx context.Context, done func() (bool, error)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for waits := false; ; {
+		if w.err != nil {
+			return w.err
+		}
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		if !waits {
+			if err := w.hub.admitted.Acquire(); err != nil {
+				return err
+			}
+			waits = true
+			w.waiting++
+			defer func() {
+				w.waiting--
+				w.asked.Store(now())
+				w.hub.admitted.Release()
+			}()
+		}
+		news := w.news
+		w.mu.Unlock()
+		select {
+		case <-news:
+		case <-ctx.Done():
+		}
+		w.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// hlsWindow returns the HLS form of the stream of that name, and has it made if it is not. It waits for the stream as
+// viewers do.
+func (h *Hub) hlsWindow(ctx context.Context, name string) (w *hlsWindow, err error) {
+	h.mu.Lock()
+	w = h.hls[name]
+	if w != nil && (!w.ended || h.find(name) == nil) {
+		h.mu.Unlock()
+		w.asked.Store(now())
+		return w, nil
+	}
+	h.mu.Unlock()
+	if err := h.admitted.Acquire(); err != nil {
+		return nil, err
+	}
+	defer h.admitted.Release()
+	err = h.awaitStream(ctx, name, func(s *stream) error {
+		if w = h.hls[name]; w != nil && w.stream == s {
+			return nil
+		}
+		if _, err := s.format(watchRequest{format: formatMP4}); err != nil {
+			return err
+		}
+		w = s.startHLS()
+		return nil
+	})
+	return w, err
+}
+
+// startHLS has HLS made of s. Hub.mu is held.
+func (s *stream) startHLS() *hlsWindow {
+	h := s.hub
+	ctx, stop := context.WithCancel(h.ends)
+	w := &hlsWindow{hub: h, stream: s, stop: stop, news: make(chan struct{})}
+	w.asked.Store(now())
+	w.idle = time.AfterFunc(hlsFirstIdle, w.checkIdle)
+	if old := h.hls[s.name]; old != nil {
+		old.stop()
+	}
+	h.hls[s.name] = w
+	go w.run(ctx)
+	return w
+}
+
+// hlsFirstIdle is how long HLS is made without a request before its window is known.
+const hlsFirstIdle = 30 * time.Second
+
+// checkIdle ends w if there was no request for long enough.
+func (w *hlsWindow) checkIdle() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	keep := hlsFirstIdle
+	if w.window != nil {
+		keep = hlsIdle * w.length()
+	}
+	left := keep - time.Duration(now()-w.asked.Load())
+	if w.waiting > 0 {
+		left = keep
+	}
+	if left <= 0 {
+		w.stop()
+		return
+	}
+	w.idle.Reset(left)
+}
+
+// run makes the window until nobody asks for it.
+func (w *hlsWindow) run(ctx context.Context) {
+	s := w.stream
+	s.log.Debug("HLS started")
+	in := fragmentReader{stream: s}
+	err := w.make(ctx, &in)
+	in.release()
+	if err == io.EOF && w.window != nil {
+		w.update(func() { w.window.End(); w.ended = true })
+		err = w.linger(ctx)
+	}
+	w.idle.Stop()
+	s.hub.mu.Lock()
+	if s.hub.hls[s.name] == w {
+		delete(s.hub.hls, s.name)
+	}
+	s.hub.mu.Unlock()
+	w.update(func() {
+		switch {
+		case s.hub.ends.Err() != nil:
+			w.err = errDraining
+		case err == errNotMade:
+			w.err = cmp.Or(s.checkMP4(), error(refusal(http.StatusNotAcceptable, "stream %q: %v", s.name, err)))
+		default:
+			w.err = errAbsent(s.name)
+		}
+		if w.window != nil {
+			w.window.Release()
+		}
+	})
+	s.log.Debug("HLS ended", "reason", explain(err))
+}
+
+// length returns about how long the window is.
+func (w *hlsWindow) length() time.Duration {
+	return max(time.Duration(w.cfg.Segments)*w.cfg.Segment, 3*w.cfg.Target)
+}
+
+// linger waits until players have had the time to get what is in the window.
+func (w *hlsWindow) linger(ctx context.Context) error {
+	timer := time.NewTimer(w.length())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// make adds the fragments to the window. It returns io.EOF at the end of the stream.
+func (w *hlsWindow) make(ctx context.Context, in *fragmentReader) error {
+	var begin hlsBegin
+	defer begin.release()
+	var clock mediaClock
+	for {
+		var c millrace.Chain
+		f, err := in.next(ctx, &c)
+		if err == io.EOF && w.window == nil && len(begin.list) > 0 { // a short stream
+			err = cmp.Or(w.open(in, &begin, &clock), err)
+		}
+		if err != nil {
+			return err
+		}
+		if w.window != nil {
+			clock.set(f)
+			w.add(in, &clock, f, &c)
+			continue
+		}
+		begin.add(f, &c)
+		if begin.enough(w.stream, in.movie) {
+			if err := w.open(in, &begin, &clock); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// open makes the window of what has come so far.
+func (w *hlsWindow) open(in *fragmentReader, begin *hlsBegin, clock *mediaClock) error {
+	cfg := begin.config(w.stream, in.movie)
+	window, err := hls.NewWindow(cfg)
+	if err != nil {
+		return err
+	}
+	clock.set(begin.list[len(begin.list)-1].fragment)
+	w.update(func() {
+		w.window, w.cfg = window, cfg
+		w.fps, w.rate = begin.rates()
+	})
+	for i := range begin.list {
+		w.add(in, clock, begin.list[i].fragment, &begin.list[i].body)
+	}
+	begin.list = nil
+	w.stream.log.Debug("HLS has a window", "target", cfg.Target, "part", cfg.Part)
+	return nil
+}
+
+// add adds a fragment, and tells those who wait if there is something new for them. It takes ownership of body.
+func (w *hlsWindow) add(in *fragmentReader, clock *mediaClock, f fragment, body *millrace.Chain) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case f.newInit:
+		var init millrace.Chain
+		in.init.Clone(&init)
+		w.window.Init(&init)
+		w.movie = in.movie
+	case f.afterLoss:
+		w.window.Break()
+	}
+	lasts := clock.lasts(f, f.newInit || f.afterLoss)
+	if w.window.Add(hls.Fragment{Duration: lasts, Key: f.Key, KeyNext: f.keyNext, Time: clock.zero.Add(f.Start)}, body) {
+		w.tell()
+	}
+}
+
+// update changes w by f, and tells those who wait.
+func (w *hlsWindow) update(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+	w.tell()
+}
+
+// tell wakes those who wait. w.mu is held.
+func (w *hlsWindow) tell() {
+	w.full, w.delta = nil, nil
+	close(w.news)
+	w.news = make(chan struct{})
+}
+
+// playlist returns the media playlist, which is made once. w.mu is held.
+func (w *hlsWindow) playlist(skip bool) *HLSPlaylist {
+	list := &w.full
+	if skip {
+		list = &w.delta
+	}
+	if *list == nil {
+		w.hub.counters.hlsRendered.Add(1)
+		*list = w.newPlaylist(w.window.AppendPlaylist(nil, skip))
+	}
+	return *list
+}
+
+// zippers are expensive to make: each has about a megabyte.
+var zippers = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
+
+// An audience estimates how many players follow a playlist, which tell nothing of themselves: each asks for it again
+// when what it has got will have been played.
+type audience struct {
+	since    int64         // when the present period began; see now
+	sum, was time.Duration // what the players of this period and of the last one have got
+}
+
+// add notes a request, at a time of now, for what lasts so long.
+func (a *audience) add(at int64, period, lasts time.Duration) {
+	a.turn(at, period)
+	a.sum += lasts
+}
+
+// turn begins a period if the present one is over.
+func (a *audience) turn(at int64, period time.Duration) {
+	switch passed := time.Duration(at - a.since); {
+	case passed >= 2*period:
+		a.since, a.sum, a.was = at, 0, 0
+	case passed >= period:
+		a.since, a.sum, a.was = a.since+int64(period), 0, a.sum
+	}
+}
+
+// size returns how many players there were in the last period.
+func (a *audience) size(at int64, period time.Duration) int {
+	a.turn(at, period)
+	return int((a.was + period/2) / period)
+}
+
+// HLSStats is what HLS comes to, over all streams.
+type HLSStats struct {
+	Windows int   // streams of which HLS is made
+	Bytes   int64 // in their windows
+	Waiting int   // requests that wait for what comes next
+	Viewers int   // players, by what they ask for
+
+	Rendered  int64 // media playlists that were made
+	Playlists int64 // media playlists that were sent
+	Objects   int64 // segments, parts and initialization segments that were sent
+	BytesOut  int64 // of objects
+}
+
+// hlsStats adds up the windows that there are.
+func (h *Hub) hlsStats() HLSStats {
+	c := &h.counters
+	st := HLSStats{Rendered: c.hlsRendered.Load(), Playlists: c.hlsPlaylists.Load(), Objects: c.hlsObjects.Load(),
+		BytesOut: c.hlsBytes.Load()}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.hls {
+		st.Windows++
+		viewers, waiting, bytes := w.stats()
+		st.Viewers += viewers
+		st.Waiting += waiting
+		st.Bytes += bytes
+	}
+	return st
+}
+
+func (w *hlsWindow) stats() (viewers, waiting int, bytes int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.window == nil {
+		return 0, w.waiting, 0
+	}
+	return w.audience.size(now(), w.cfg.Target), w.waiting, w.window.Bytes()
+}
+
+// newPlaylist returns the playlist with a text. w.mu is held.
+func (w *hlsWindow) newPlaylist(text []byte) *HLSPlaylist {
+	var b bytes.Buffer
+	z := zippers.Get().(*gzip.Writer)
+	defer zippers.Put(z)
+	z.Reset(&b)
+	_, _ = z.Write(text) // a Buffer takes all
+	_ = z.Close()
+	return &HLSPlaylist{Text: text, Gzip: b.Bytes(), Target: w.cfg.Target}
+}

@@ -1,0 +1,216 @@
+package server
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/relay"
+)
+
+// serveHLS answers GET and HEAD /live/NAME/OBJECT.
+func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Access-Control-Allow-Origin", "*")
+	// A request may wait for what comes next. Writing the answer has a deadline of its own.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	name, object := r.PathValue("name"), r.PathValue("object")
+	err := relay.CheckName(name)
+	if err == nil {
+		switch object {
+		case relay.HLSMasterName:
+			err = s.serveMaster(w, r, name)
+		case relay.HLSMediaName:
+			err = s.serveMedia(w, r, name)
+		default:
+			err = s.serveObject(w, r, name, object)
+		}
+	}
+	if err != nil {
+		refuse(w, relayStatus(err), err.Error())
+	}
+}
+
+func (s *Server) serveMaster(w http.ResponseWriter, r *http.Request, name string) error {
+	list, err := s.relay.HLSMaster(r.Context(), name)
+	if err == nil {
+		s.servePlaylist(w, r, list, time.Second)
+	}
+	return err
+}
+
+func (s *Server) serveMedia(w http.ResponseWriter, r *http.Request, name string) error {
+	want, blocks, err := hls.ParseReload(r.URL.Query())
+	if err != nil {
+		return &relay.Refusal{Status: http.StatusBadRequest, Reason: err.Error()}
+	}
+	list, err := s.relay.HLSMedia(r.Context(), name, want, blocks)
+	if err != nil {
+		return err
+	}
+	// An answer to a request that names a part is the same for all who ask for that part.
+	fresh := time.Second
+	if blocks {
+		fresh = list.Target
+	}
+	s.servePlaylist(w, r, list, fresh)
+	return nil
+}
+
+// servePlaylist answers with a playlist that a cache may keep for a while.
+func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *relay.HLSPlaylist, fresh time.Duration) {
+	body, zip := list.Text, acceptsGzip(r)
+	switch token := r.URL.Query().Get("token"); {
+	case token != "": // players show it with no other request by themselves
+		body, zip = addToken(body, token), false
+	case zip:
+		body = list.Gzip
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/vnd.apple.mpegurl")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Vary", "Accept-Encoding")
+	if zip {
+		h.Set("Content-Encoding", "gzip")
+	}
+	s.setFresh(h, fresh)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.StallTimeout))
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // an error means that the client has gone away
+	}
+}
+
+// setFresh says how long an answer may be had from a cache, which is a shared one if anyone may read.
+func (s *Server) setFresh(h http.Header, fresh time.Duration) {
+	who := "public"
+	if s.readAuth.token != "" {
+		who = "private"
+	}
+	h.Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second)))
+}
+
+// acceptsGzip reports whether the client takes gzip.
+func acceptsGzip(r *http.Request) bool {
+	for _, accepted := range r.Header["Accept-Encoding"] {
+		for coding := range strings.SplitSeq(accepted, ",") {
+			coding, weight, _ := strings.Cut(strings.TrimSpace(coding), ";")
+			if strings.EqualFold(coding, "gzip") && strings.ReplaceAll(weight, " ", "") != "q=0" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// addToken returns text with the token in every address.
+func addToken(text []byte, token string) []byte {
+	var b bytes.Buffer
+	query := "?token=" + url.QueryEscape(token)
+	for line := range bytes.Lines(text) {
+		uri := []byte(`URI="`)
+		switch before, after, ok := bytes.Cut(line, uri); {
+		case line[0] != '#' && line[0] != '\n':
+			b.Write(bytes.TrimSuffix(line, []byte("\n")))
+			b.WriteString(query + "\n")
+		case ok:
+			address, rest, _ := bytes.Cut(after, []byte(`"`))
+			b.Write(before)
+			b.Write(uri)
+			b.Write(address)
+			b.WriteString(query + `"`)
+			b.Write(rest)
+		default:
+			b.Write(line)
+		}
+	}
+	return b.Bytes()
+}
+
+// objectFresh is how long a segment may be had from a cache: its name never means anything else.
+const objectFresh = time.Hour
+
+func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, object string) error {
+	o, ok := hls.ParseObject(object)
+	if !ok {
+		return &relay.Refusal{Status: http.StatusNotFound, Reason: "nothing here: see " + relay.HLSMasterName + " for the stream"}
+	}
+	var body millrace.Chain
+	defer body.Release()
+	if err := s.relay.HLSObject(r.Context(), name, o, &body); err != nil {
+		return err
+	}
+	h := w.Header()
+	etag := `"` + object + `"`
+	h.Set("ETag", etag)
+	s.setFresh(h, objectFresh)
+	h.Set("Cache-Control", h.Get("Cache-Control")+", immutable")
+	if r.Header.Get("If-None-Match") == etag {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	h.Set("Content-Type", "video/mp4")
+	h.Set("Content-Length", strconv.Itoa(body.Len()))
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		s.sendChain(w, &body)
+	}
+	return nil
+}
+
+// chainStep is what a client must take of a Chain within the stall timeout.
+const chainStep = 256 << 10
+
+// sendChain sends c. An error means that the client has gone away, or takes nothing.
+func (s *Server) sendChain(w http.ResponseWriter, c *millrace.Chain) {
+	control := http.NewResponseController(w)
+	var step millrace.Chain
+	defer step.Release()
+	for c.Len() > 0 {
+		_ = control.SetWriteDeadline(time.Now().Add(s.cfg.StallTimeout))
+		c.Cut(&step, min(c.Len(), chainStep))
+		var err error
+		if rf, ok := w.(io.ReaderFrom); ok {
+			_, err = rf.ReadFrom(chainBody{&step})
+		} else {
+			_, err = step.WriteTo(w)
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler) // the answer is incomplete
+		}
+	}
+}
+
+// A chainBody is the body of an answer. Over HTTP/1 without TLS, net/http gives it to the TCP connection itself, which
+// has it write, and then the pieces leave in one writev.
+type chainBody struct{ *millrace.Chain }
+
+// Read copies what leaves with the head of the answer: net/http takes 512 bytes of the body.
+func (b chainBody) Read(p []byte) (int, error) {
+	n := b.CopyTo(p)
+	b.Discard(n)
+	if n == 0 && len(p) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// WriteTo writes all of b to w.
+func (b chainBody) WriteTo(w io.Writer) (n int64, err error) {
+	if _, tcp := w.(interface{ SetNoDelay(bool) error }); !tcp { // net hides the *net.TCPConn in a type of its own
+		return b.Chain.WriteTo(w)
+	}
+	pieces := make(net.Buffers, 0, b.Pieces())
+	for p := range b.All() {
+		pieces = append(pieces, p)
+	}
+	n, err = pieces.WriteTo(w)
+	b.Discard(int(n))
+	return n, err
+}

@@ -1,0 +1,17 @@
+package tcpconn
+
+import (
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// BoundUnsent bounds the bytes that the kernel holds for c without having sent them. It does nothing if c is nil or n is 0.
+func BoundUnsent(c *net.TCPConn, n int) {
+	if c == nil || n <= 0 {
+		return
+	}
+	if raw, err := c.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n) })
+	}
+}

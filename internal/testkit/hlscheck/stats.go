@@ -1,0 +1,78 @@
+package hlscheck
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxProblems bounds the problems that Stats keeps.
+const maxProblems = 100
+
+// Stats is what a Client did and saw.
+type Stats struct {
+	Playlists, Deltas      int // media playlists, and those that skipped segments
+	Inits, Parts, Segments int // given to Output
+	Hinted                 int // parts that came from a request for a hint
+	Compared, Again        int // segments compared with their parts, objects fetched twice
+	Unavailable            int // reloads that were answered with 503
+	Missed                 int // segments and parts that were listed and could not be had
+	Bytes                  int64
+	PeakBitrate            int64 // of a segment, in bits per second
+
+	Reload  Durations // from a waiting reload's request to the playlist
+	Fetch   Durations // from a playlist to the last byte of a segment or part that it was the first to list
+	Latency Durations // from the date of the last sample of a segment or part to its last byte
+
+	Problems []Problem      // the first ones of each rule and text
+	Counts   map[string]int // problems by rule, all of them
+}
+
+// Durations sums up some durations.
+type Durations struct {
+	N             int
+	Min, Max, Sum time.Duration
+}
+
+func (d *Durations) add(v time.Duration) {
+	if d.N == 0 || v < d.Min {
+		d.Min = v
+	}
+	d.N, d.Max, d.Sum = d.N+1, max(d.Max, v), d.Sum+v
+}
+
+// Mean returns the mean.
+func (d Durations) Mean() time.Duration { return d.Sum / time.Duration(max(d.N, 1)) }
+
+// String returns number, minimum, mean and maximum.
+func (d Durations) String() string {
+	return fmt.Sprintf("%d: %v min, %v mean, %v max", d.N, d.Min, d.Mean(), d.Max)
+}
+
+// String returns the numbers and the problems.
+func (s Stats) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "playlists %d (%d deltas), inits %d, parts %d (%d hinted), segments %d, %d bytes, missed %d\n",
+		s.Playlists, s.Deltas, s.Inits, s.Parts, s.Hinted, s.Segments, s.Bytes, s.Missed)
+	fmt.Fprintf(&b, "compared %d, again %d, 503 %d\nreload %v\nfetch %v\nlatency %v\n", s.Compared, s.Again, s.Unavailable,
+		s.Reload, s.Fetch, s.Latency)
+	for _, rule := range slices.Sorted(maps.Keys(s.Counts)) {
+		fmt.Fprintf(&b, "%s: %d\n", rule, s.Counts[rule])
+	}
+	for _, p := range s.Problems {
+		fmt.Fprintf(&b, "%v\n", p)
+	}
+	return b.String()
+}
+
+func (s *Stats) note(problems []Problem) {
+	for _, p := range problems {
+		s.Counts[p.Rule]++
+		same := func(q Problem) bool { return q.Rule == p.Rule && q.Text == p.Text }
+		if len(s.Problems) < maxProblems && !slices.ContainsFunc(s.Problems, same) {
+			s.Problems = append(s.Problems, p)
+		}
+	}
+}
