@@ -40,7 +40,7 @@ type Recording struct {
 	needKey bool           // fragments up to the next key frame are lost
 	queue   millrace.Chain // the bytes of entries
 	entries []entry
-	held    int64 // bytes in the queue, and of it those that are being written
+	held    int64 // bytes in the queue, and those that are being written
 
 	// These belong to the writer goroutine.
 	movie   millrace.Chain // the init segment of the fragments that come
