@@ -108,7 +108,8 @@ func millraceServe(dir string) contender {
 			s, err := measure.StartServer(ctx, addr, exec.Command(bin, "serve", "--listen", addr, "--rtmp", "", "--log-level", "warn"))
 			return &running{s, httpflv.Server{URL: "http://" + addr}, addr, playlistPath}, err
 		},
-		counters: counters{rendered: "millrace_hls_playlists_rendered_total", parts: "millrace_hls_parts_total"},
+		counters: counters{rendered: "millrace_hls_playlists_rendered_total", parts: "millrace_hls_parts_total",
+			allocs: "go_memstats_mallocs_total"},
 	}
 }
 

@@ -29,7 +29,7 @@ var Program = &measure.Program{
 		f.StringVar(&options.parts, "parts", "200,1000", "numbers of viewers who get parts")
 		f.StringVar(&options.segments, "segments", "1000", "numbers of viewers who get segments")
 		f.IntVar(&options.seconds, "seconds", 6, "seconds measured of each turn")
-		f.IntVar(&options.bitRate, "bitrate", 2_150_000, "bits a second of the stream")
+		f.IntVar(&options.bitRate, "bitrate", 1_000_000, "bits a second of the stream")
 	},
 	Run: run,
 }
@@ -57,13 +57,12 @@ func parseNumbers(list string) (all []int, err error) {
 func cases(p *measure.Params) (all []testCase, err error) {
 	for _, parts := range []bool{true, false} {
 		c := testCase{parts: parts, bitRate: options.bitRate, measure: time.Duration(options.seconds) * time.Second}
-		part, list := "segments", options.segments
+		list := options.segments
 		c.ramp, c.settle = keyInterval, time.Second // the viewers ask for a new segment at any time
 		if parts {
-			part, list = "parts", options.parts
-			c.ramp = time.Second
+			list, c.ramp = options.parts, time.Second
 		}
-		if !p.Wants(part) {
+		if !p.Wants(c.what()) {
 			continue
 		}
 		numbers, err := parseNumbers(list)
@@ -134,12 +133,15 @@ func (c testCase) run(ctx context.Context, p *measure.Params, all []contender) e
 	return p.Add(c.table(able, results, p.Rounds))
 }
 
-func (c testCase) String() string {
+// what is what the viewers get.
+func (c testCase) what() string {
 	if c.parts {
-		return fmt.Sprintf("parts to %d viewers", c.viewers)
+		return "parts"
 	}
-	return fmt.Sprintf("segments to %d viewers", c.viewers)
+	return "segments"
 }
+
+func (c testCase) String() string { return fmt.Sprintf("%s to %d viewers", c.what(), c.viewers) }
 
 // A column of a table is a value of each turn.
 type column struct {
@@ -160,7 +162,7 @@ func (c testCase) columns() []column {
 		{"CPU µs a request", func(r *result) float64 { return float64(r.server.Microseconds()) / float64(r.requests) }},
 		{"allocations a request", func(r *result) float64 { return r.perRequest }},
 		{"RSS MB", func(r *result) float64 { return float64(r.rss) / (1 << 20) }},
-		{"more than one new", func(r *result) float64 { return float64(r.behind) / float64(r.fetched) }},
+		{c.what() + " a reload", func(r *result) float64 { return float64(r.fetched) / float64(r.requests-r.fetched) }},
 		{"ended early", func(r *result) float64 {
 			n := 0
 			for _, k := range r.ended {
@@ -209,16 +211,16 @@ func (c testCase) table(all []contender, results [][]*result, rounds int) *measu
 	for _, col := range columns[1:] {
 		head = append(head, col.name)
 	}
-	name, what := "hls-parts-", "low-latency HLS, parts"
+	what := "Low-latency HLS, parts"
 	note := "A viewer waits for the playlist by a blocking reload, and then gets the part, on one connection. Part: from the tag " +
 		"that completes a part, which is the picture after its last one, to its last byte at a viewer. Newest frame: from the last " +
-		"tag in the part. More than one new: of the playlists that a viewer got."
+		"tag in the part. A server is behind where a reload brings more than one part on average, and renders fewer playlists then."
 	if !c.parts {
-		name, what = "hls-segments-", "HLS, whole segments"
+		what = "HLS, whole segments"
 		note = "A viewer asks for the playlist every target duration, and gets each new segment. A gigabyte is 10⁹ bytes of segments. " +
 			"Allocations and requests are those of all requests."
 	}
-	t := measure.NewTable(name+strconv.Itoa(c.viewers), fmt.Sprintf("%s to %d viewers of a stream of %.2f Mbit/s, %d rounds of %d s",
+	t := measure.NewTable(fmt.Sprintf("hls-%s-%d", c.what(), c.viewers), fmt.Sprintf("%s to %d viewers of a stream of %.2f Mbit/s, %d rounds of %d s",
 		what, c.viewers, float64(c.bitRate)/1e6, rounds, int(c.measure.Seconds())), head...)
 	t.Bar, t.Note = 2, note
 	for i, who := range all {

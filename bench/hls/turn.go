@@ -33,7 +33,6 @@ type result struct {
 	bytes     int64         // of media to viewers
 	requests  int64
 	fetched   int64 // parts or segments
-	behind    int64 // playlists that brought a viewer more than one new part or segment
 	missing   int   // tags that the observer did not get
 	ended     map[string]int
 
@@ -208,7 +207,7 @@ type state struct {
 	server          measure.Usage
 	generator       time.Duration
 	bytes, requests int64
-	fetched, behind int64
+	fetched         int64
 	counters        map[string]float64
 }
 
@@ -226,7 +225,6 @@ func take(ctx context.Context, who contender, server *running, viewers []*viewer
 		s.bytes += v.bytes.Load()
 		s.requests += v.requests.Load()
 		s.fetched += v.fetched.Load()
-		s.behind += v.behind.Load()
 	}
 	return s, nil
 }
@@ -261,7 +259,7 @@ func (r *result) between(a, b state, names counters) {
 	r.server, r.generator = b.server.CPU-a.server.CPU, b.generator-a.generator
 	r.rss = b.server.Peak
 	r.bytes, r.requests = b.bytes-a.bytes, b.requests-a.requests
-	r.fetched, r.behind = b.fetched-a.fetched, b.behind-a.behind
+	r.fetched = b.fetched - a.fetched
 	// A counter that is not there is 0, and 0/0 is NaN.
 	count := func(name string) float64 { return b.counters[name] - a.counters[name] }
 	r.perPart = count(names.rendered) / count(names.parts)

@@ -79,7 +79,6 @@ type viewer struct {
 	bytes    atomic.Int64 // of media
 	requests atomic.Int64
 	fetched  atomic.Int64 // parts or segments
-	behind   atomic.Int64 // playlists with more than one new part or segment
 	got      []sample     // while the audience is measured
 	discard  func([]byte)
 }
@@ -181,15 +180,12 @@ func (v *viewer) fetchNew(list []object, from object) (n int, err error) {
 		}
 		n++
 	}
-	if n > 1 && v.measuring.Load() {
-		v.behind.Add(1)
-	}
 	return n, nil
 }
 
 var (
 	errNoBlocking = errors.New("the server has no blocking reload")
-	errNothingNew = errors.New("a blocking reload brought no new part")
+	errNothingNew = errors.New("a blocking reload brought nothing new")
 )
 
 // watchParts gets each part from the next one on: a blocking reload of the playlist, and then the part.
@@ -213,7 +209,7 @@ func (v *viewer) watchParts(path string, m *media) error {
 		if err != nil {
 			return err
 		}
-		if n == 0 && !m.ended {
+		if n == 0 && !next.before(m.next) && !m.ended { // the end of a segment may be all that is new
 			return errNothingNew
 		}
 	}
