@@ -14,8 +14,8 @@ import (
 	"github.com/millrace-io/millrace"
 )
 
-// A client asks a server over one connection, one request after the other, as HTTP/1.1 with keep-alive. It is used by one
-// goroutine. It allocates nothing for a request, and holds no buffer while it waits.
+// A client asks a server over one connection, one request after the other, as HTTP/1.1 with keep-alive. It is used by
+// one goroutine. It allocates nothing for a request, and holds no buffer while it waits.
 type client struct {
 	net  net.Conn
 	stop func() bool // keeps ctx from closing the connection

@@ -113,9 +113,9 @@ func millraceServe(dir string) contender {
 	}
 }
 
-// nginxConf is HLS as the rtmp module's documentation sets it up, in memory, and nginx as a server of static files. What it
-// does not name is at its default, but for the limit of requests on one connection. Playlists are replaced every two
-// seconds, so that only segments are in the cache of open files.
+// nginxConf is HLS as the rtmp module's documentation sets it up, in memory, and nginx as a server of static files.
+// What it does not name is at its default, but for the limit of requests on one connection. Playlists are replaced
+// every two seconds, so that only segments are in the cache of open files.
 const nginxConf = `worker_rlimit_nofile 16384;
 load_module %[1]s;
 events {

@@ -1,9 +1,10 @@
-// Package hls puts viewers of HLS on servers that make it from a live stream, in turns, and compares what they need for it.
-// Viewers of low-latency HLS wait for each part by a blocking reload of the playlist, and then get the part; others get
-// whole segments.
+// Package hls puts viewers of HLS on servers that make it from a live stream, in turns, and compares what they need for
+// it. Viewers of low-latency HLS wait for each part by a blocking reload of the playlist, and then get the part; others
+// get whole segments.
 //
-// A third of the package checks what comes: one viewer of each turn, the observer, compares every picture and every frame
-// of sound with what was published. It also says which tag a part ends with, for the age of the part at the other viewers.
+// A third of the package checks what comes: one viewer of each turn, the observer, compares every picture and every
+// frame of sound with what was published. It also says which tag a part ends with, for the age of the part at the other
+// viewers.
 package hls
 
 import (

@@ -163,13 +163,13 @@ func (c testCase) watch(ctx context.Context, who contender, server *running, a *
 	var before, after state
 	var err error
 	if ctx.Err() == nil {
-		before, err = take(ctx, who, server, viewers)
+		before, err = readState(ctx, who, server, viewers)
 	}
 	if err == nil && ctx.Err() == nil {
 		a.measuring.Store(true)
 		sleep(ctx, time.Until(before.at.Add(c.measure)))
 		a.measuring.Store(false)
-		after, err = take(ctx, who, server, viewers)
+		after, err = readState(ctx, who, server, viewers)
 	}
 	early := ctx.Err() != nil
 	cancel()
@@ -211,7 +211,7 @@ type state struct {
 	counters        map[string]float64
 }
 
-func take(ctx context.Context, who contender, server *running, viewers []*viewer) (s state, err error) {
+func readState(ctx context.Context, who contender, server *running, viewers []*viewer) (s state, err error) {
 	if who.counters != (counters{}) {
 		if s.counters, err = scrape(ctx, server.addr); err != nil {
 			return s, err

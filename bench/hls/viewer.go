@@ -216,8 +216,8 @@ func (v *viewer) watchParts(path string, m *media) error {
 	return nil
 }
 
-// watchSegments gets whole segments from the last one on. It asks for the playlist again as a player does: after the target
-// duration, or after half of it if there was nothing new.
+// watchSegments gets whole segments from the last one on. It asks for the playlist again as a player does: after the
+// target duration, or after half of it if there was nothing new.
 func (v *viewer) watchSegments(ctx context.Context, path string, m *media) error {
 	next := object{msn: max(m.next.msn, 1) - 1}
 	asked := time.Now()

@@ -17,7 +17,8 @@ error_log /dev/null crit;
 pid nginx.pid;
 `
 
-// NginxRTMP returns where the distribution has put nginx's rtmp module, or an [ErrMissing] if that or nginx is not there.
+// NginxRTMP returns where the distribution has put nginx's rtmp module, or an [ErrMissing] if that or nginx is not
+// there.
 func NginxRTMP() (string, error) {
 	const packages = "nginx libnginx-mod-rtmp"
 	if _, err := Find("nginx", packages); err != nil {
@@ -59,7 +60,7 @@ func StartNginx(ctx context.Context, dir string, conf func(addr string) string) 
 }
 
 // worker waits for nginx's worker, which is the process that counts: the master does nothing, and its memory is the
-// worker's own, counted twice. With the HLS of the rtmp module there is a process beside the worker that removes old files.
+// worker's own, counted twice. With the HLS of the rtmp module a process beside the worker removes old files.
 func worker(master int) ([]int, error) {
 	for range 250 {
 		pids := slices.DeleteFunc(childrenOf(master), func(pid int) bool { return !strings.Contains(title(pid), "worker process") })

@@ -1,7 +1,7 @@
-// Package plain is a server of low-latency HLS as such servers are written in Go today, to compare millrace serve with. It
-// follows gohlslib, which is the HLS of MediaMTX: each part is one buffer that the samples are copied into, a segment is
-// the concatenation of its parts, a request for a playlist waits on a condition that every new part broadcasts, and each
-// waiting request then renders the playlist for itself, under the stream's mutex.
+// Package plain is a server of low-latency HLS as such servers are written in Go today, to compare millrace serve with.
+// It follows gohlslib, which is the HLS of MediaMTX: each part is one buffer that the samples are copied into, a
+// segment is the concatenation of its parts, a request for a playlist waits on a condition that every new part
+// broadcasts, and each waiting request then renders the playlist for itself, under the stream's mutex.
 //
 // It does more cheaply than gohlslib what has nothing to do with that design. Fragments come from frame/mp4, so that
 // viewers get the same bytes from both servers. Playlists are appended to one buffer with strconv. A segment is
@@ -33,8 +33,8 @@ const (
 	partSegments  = 2               // complete segments whose parts are listed, as in gohlslib
 )
 
-// A Server takes streams of FLV with pictures by POST /live/NAME and gives them by GET /live/NAME/index.m3u8. It asks for
-// no token and bounds neither streams nor viewers: it is for loads of this machine.
+// A Server takes streams of FLV with pictures by POST /live/NAME and gives them by GET /live/NAME/index.m3u8. It asks
+// for no token and bounds neither streams nor viewers: it is for loads of this machine.
 type Server struct {
 	mu      sync.Mutex
 	streams map[string]*stream

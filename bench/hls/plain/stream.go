@@ -65,8 +65,8 @@ func (st *stream) setInit(init []byte) {
 	st.files[initFile] = init
 }
 
-// add copies a fragment, if there is one, to the part that is being made. at is the time of the picture that completed the
-// fragment: the fragment is over then. add releases the fragment.
+// add copies a fragment, if there is one, to the part that is being made. at is the time of the picture that completed
+// the fragment: the fragment is over then. add releases the fragment.
 func (st *stream) add(f mp4.Fragment, body *millrace.Chain, at uint32) {
 	defer body.Release()
 	duration := time.Duration(at-st.ended) * time.Millisecond
@@ -204,7 +204,8 @@ func (st *stream) awaitPlaylist(msn, part uint64, blocking, delta bool) (body []
 	}
 }
 
-// has reports whether a part is there. A part beyond the last of a complete segment stands for the first of the next one.
+// has reports whether a part is there. A part beyond the last of a complete segment stands for the first of the next
+// one.
 func (st *stream) has(msn, part uint64) bool {
 	for _, seg := range st.segments {
 		if msn == seg.msn && part >= uint64(len(seg.parts)) {
