@@ -163,13 +163,13 @@ func (c testCase) watch(ctx context.Context, who contender, server *running, a *
 	var before, after state
 	var err error
 	if ctx.Err() == nil {
-		before, err = readState(ctx, who, server, viewers)
+		before, err = readState(ctx, who, server, observer, viewers)
 	}
 	if err == nil && ctx.Err() == nil {
 		a.measuring.Store(true)
 		sleep(ctx, time.Until(before.at.Add(c.measure)))
 		a.measuring.Store(false)
-		after, err = readState(ctx, who, server, viewers)
+		after, err = readState(ctx, who, server, observer, viewers)
 	}
 	early := ctx.Err() != nil
 	cancel()
@@ -208,10 +208,11 @@ type state struct {
 	generator       time.Duration
 	bytes, requests int64
 	fetched         int64
+	made            int64 // parts or segments, as the observer got them
 	counters        map[string]float64
 }
 
-func readState(ctx context.Context, who contender, server *running, viewers []*viewer) (s state, err error) {
+func readState(ctx context.Context, who contender, server *running, observer *viewer, viewers []*viewer) (s state, err error) {
 	if who.counters != (counters{}) {
 		if s.counters, err = scrape(ctx, server.addr); err != nil {
 			return s, err
@@ -221,6 +222,7 @@ func readState(ctx context.Context, who contender, server *running, viewers []*v
 	if s.server, err = measure.UsageOf(server.PIDs); err != nil {
 		return s, err
 	}
+	s.made = observer.fetched.Load()
 	for _, v := range viewers {
 		s.bytes += v.bytes.Load()
 		s.requests += v.requests.Load()
@@ -260,13 +262,14 @@ func (r *result) between(a, b state, names counters) {
 	r.rss = b.server.Peak
 	r.bytes, r.requests = b.bytes-a.bytes, b.requests-a.requests
 	r.fetched = b.fetched - a.fetched
-	// A counter that is not there is 0, and 0/0 is NaN.
-	count := func(name string) float64 { return b.counters[name] - a.counters[name] }
-	r.perPart = count(names.rendered) / count(names.parts)
-	r.perRequest = count(names.allocs) / float64(r.requests)
-	if names.allocs == "" {
-		r.perRequest = nan
+	count := func(name string) float64 {
+		if name == "" {
+			return nan
+		}
+		return b.counters[name] - a.counters[name]
 	}
+	r.perPart = count(names.rendered) / float64(b.made-a.made)
+	r.perRequest = count(names.allocs) / float64(r.requests)
 }
 
 // spread computes how old what viewers got was.

@@ -97,8 +97,8 @@ func send(w http.ResponseWriter, kind, cache string, body []byte) {
 func (s *Server) metrics(w http.ResponseWriter) {
 	allocs := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/tiny/allocs:objects"}}
 	metrics.Read(allocs)
-	fmt.Fprintf(w, "plain_playlists_rendered_total %d\nplain_parts_total %d\nplain_allocs_total %d\n",
-		s.rendered.Load(), s.parts.Load(), allocs[0].Value.Uint64()+allocs[1].Value.Uint64())
+	fmt.Fprintf(w, "plain_playlists_rendered_total %d\nplain_allocs_total %d\n",
+		s.rendered.Load(), allocs[0].Value.Uint64()+allocs[1].Value.Uint64())
 }
 
 // publish reads tags until the body ends.

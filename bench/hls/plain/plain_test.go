@@ -240,7 +240,7 @@ func TestPublishRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if text, _ := io.ReadAll(res.Body); !strings.Contains(string(text), "plain_parts_total 4\n") {
+	if text, _ := io.ReadAll(res.Body); !strings.Contains(string(text), "plain_playlists_rendered_total 0\n") {
 		t.Errorf("metrics:\n%s", text)
 	}
 }
