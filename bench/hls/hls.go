@@ -215,7 +215,8 @@ func (c testCase) table(all []contender, results [][]*result, rounds int) *measu
 	what := "Low-latency HLS, parts"
 	note := "A viewer waits for the playlist by a blocking reload, and then gets the part, on one connection. Part: from the tag " +
 		"that completes a part, which is the picture after its last one, to its last byte at a viewer. Newest frame: from the last " +
-		"tag in the part. A server is behind where a reload brings more than one part on average, and renders fewer playlists then."
+		"tag in the part. Where a reload brings more than one part on average, or publishing is late, the machine was too busy: the " +
+		"server then answers fewer requests, and its CPU time says little."
 	if !c.parts {
 		what = "HLS, whole segments"
 		note = "A viewer asks for the playlist every target duration, and gets each new segment. A gigabyte is 10⁹ bytes of segments. " +
