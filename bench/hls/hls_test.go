@@ -74,7 +74,7 @@ func TestContendersDeliver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs servers and streams in real time")
 	}
-	all, err := parseContenders("plain,nginx", t.TempDir())
+	all, err := parseContenders("plain,nginx,millrace", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
