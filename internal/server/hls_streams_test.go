@@ -443,10 +443,10 @@ func TestHLSForgets(t *testing.T) {
 func TestHLSPlayersComeAndGo(t *testing.T) {
 	f := serve(t, nil)
 	film := sampleReel(8)
-	// Of the second segment there is half a second. It ends at a key frame.
+	// The third segment has begun, or is the next one. It does not end before two seconds more have come.
 	half := slices.IndexFunc(film, func(tag []byte) bool { return tagTime(tag) >= 1500 })
 	p, first := f.begin(film[:half])
-	path := fmt.Sprintf("/live/film/media.m3u8?_HLS_msn=%d", number(t, first.Body, "MEDIA-SEQUENCE")+1)
+	path := fmt.Sprintf("/live/film/media.m3u8?_HLS_msn=%d", number(t, first.Body, "MEDIA-SEQUENCE")+2)
 	const players = 100
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
