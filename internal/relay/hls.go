@@ -40,6 +40,7 @@ type hlsWindow struct {
 	hub    *Hub
 	stream *stream
 	stop   context.CancelFunc
+	after  hlsNumbers   // of the window before
 	asked  atomic.Int64 // when the latest request came; see now
 	idle   *time.Timer  // calls checkIdle
 
@@ -78,9 +79,8 @@ func (h *Hub) HLSMaster(ctx context.Context, name string) (list *HLSPlaylist, er
 			return false, nil
 		}
 		v := hls.Variant{URI: HLSMediaName, Codecs: w.movie.Codecs, Width: w.movie.Width, Height: w.movie.Height, FrameRate: w.fps}
-		if v.Bandwidth, v.AverageBandwidth = w.window.Bandwidth(); v.Bandwidth == 0 {
-			v.Bandwidth = w.rate
-		}
+		v.Bandwidth, v.AverageBandwidth = w.window.Bandwidth()
+		v.Bandwidth = max(v.Bandwidth, w.rate) * 5 / 4 // no later segment should have more
 		list = w.newPlaylist(hls.AppendMultivariant(nil, v))
 		return true, nil
 	})
@@ -226,10 +226,25 @@ func (s *stream) startHLS() *hlsWindow {
 	w.idle = time.AfterFunc(hlsFirstIdle, w.checkIdle)
 	if old := h.hls[s.name]; old != nil {
 		old.stop()
+		w.after = old.numbers()
 	}
 	h.hls[s.name] = w
 	go w.run(ctx)
 	return w
+}
+
+// hlsNumbers are those of segments that the next window of the name begins behind.
+type hlsNumbers struct{ msn, discontinuity uint64 }
+
+// numbers returns what the window that follows w begins with, at least.
+func (w *hlsWindow) numbers() hlsNumbers {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.window == nil {
+		return w.after
+	}
+	msn, _ := w.window.Next()
+	return hlsNumbers{msn, w.window.Discontinuity() + 1}
 }
 
 // hlsFirstIdle is how long HLS is made without a request before its window is known.
@@ -325,7 +340,6 @@ func (w *hlsWindow) make(ctx context.Context, in *fragmentReader) error {
 			return err
 		}
 		if w.window != nil {
-			clock.set(f)
 			w.add(in, &clock, f, &c)
 			continue
 		}
@@ -341,18 +355,25 @@ func (w *hlsWindow) make(ctx context.Context, in *fragmentReader) error {
 // open makes the window of what has come so far.
 func (w *hlsWindow) open(in *fragmentReader, begin *hlsBegin, clock *mediaClock) error {
 	cfg := begin.config(w.stream, in.movie)
+	cfg.FirstMSN, cfg.FirstDiscontinuity = max(cfg.FirstMSN, w.after.msn), w.after.discontinuity
 	window, err := hls.NewWindow(cfg)
 	if err != nil {
 		return err
 	}
-	clock.set(begin.list[len(begin.list)-1].fragment)
+	first := time.Now().Add(-begin.length())
+	clock.begin(first)
 	w.update(func() {
 		w.window, w.cfg = window, cfg
 		w.fps, w.rate = begin.rates()
+		for i := range begin.list {
+			f := begin.list[i].fragment
+			w.put(in, clock, f, &begin.list[i].body, first.Add(f.End-begin.list[0].Start))
+		}
+		// Some players take a playlist without a whole segment for a broken one, and give up after a few attempts.
+		if msn, _ := window.Next(); msn == cfg.FirstMSN {
+			window.Flush()
+		}
 	})
-	for i := range begin.list {
-		w.add(in, clock, begin.list[i].fragment, &begin.list[i].body)
-	}
 	begin.list = nil
 	w.stream.log.Debug("HLS has a window", "target", cfg.Target, "part", cfg.Part)
 	return nil
@@ -362,19 +383,27 @@ func (w *hlsWindow) open(in *fragmentReader, begin *hlsBegin, clock *mediaClock)
 func (w *hlsWindow) add(in *fragmentReader, clock *mediaClock, f fragment, body *millrace.Chain) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.put(in, clock, f, body, time.Now()) {
+		w.tell()
+	}
+}
+
+// put is add without telling, of a fragment that has come at a time: it reports whether there is something new. w.mu is
+// held.
+func (w *hlsWindow) put(
+	in *fragmentReader, clock *mediaClock, f fragment, body *millrace.Chain, came time.Time,
+) (news bool) {
 	switch {
 	case f.newInit:
 		var init millrace.Chain
 		in.init.Clone(&init)
-		w.window.Init(&init)
+		news = w.window.Init(&init)
 		w.movie = in.movie
 	case f.afterLoss:
-		w.window.Break()
+		news = w.window.Break()
 	}
-	lasts := clock.lasts(f, f.newInit || f.afterLoss)
-	if w.window.Add(hls.Fragment{Duration: lasts, Key: f.Key, KeyNext: f.keyNext, Time: clock.zero.Add(f.Start)}, body) {
-		w.tell()
-	}
+	lasts, at := clock.add(f, f.newInit || f.afterLoss, w.cfg.Target, came)
+	return w.window.Add(hls.Fragment{Duration: lasts, Key: f.Key, KeyNext: f.keyNext, Time: at}, body) || news
 }
 
 // update changes w by f, and tells those who wait.
