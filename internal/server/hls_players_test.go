@@ -63,6 +63,7 @@ func TestHLSPlayers(t *testing.T) {
 		t.Skip("plays in real time")
 	}
 	need.Program(t, "ffmpeg")
+	gst := need.Program(t, "gst-launch-1.0")
 	source := hlsFilm(t, 12)
 	f := serve(t, func(c *Config) { keepAll(c); c.Latency = Defaults().Latency })
 	url := f.URL("/live/film/index.m3u8")
@@ -72,7 +73,6 @@ func TestHLSPlayers(t *testing.T) {
 
 	fromFFmpeg, fromGst := filepath.Join(dir, "ffmpeg.mkv"), filepath.Join(dir, "gst.mkv")
 	results := make(chan string, 2)
-	players := 1
 	play := func(file, program string, args ...string) {
 		runProgram(t, program, args...)
 		results <- file
@@ -83,11 +83,8 @@ func TestHLSPlayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	go play(fromFFmpeg, "ffmpeg", "-v", "error", "-live_start_index", "0", "-i", url, "-c", "copy", fromFFmpeg)
-	if gst, err := exec.LookPath("gst-launch-1.0"); err == nil {
-		players++
-		go play(fromGst, gst, "-q", "souphttpsrc", "location="+url, "!", "hlsdemux", "!", "qtdemux", "name=d",
-			"d.video_0", "!", "queue", "!", "h264parse", "!", "matroskamux", "name=m", "!", "filesink", "location="+fromGst)
-	}
+	go play(fromGst, gst, "-q", "souphttpsrc", "location="+url, "!", "hlsdemux", "!", "qtdemux", "name=d",
+		"d.video_0", "!", "queue", "!", "h264parse", "!", "matroskamux", "name=m", "!", "filesink", "location="+fromGst)
 	if err := publish.Wait(); err != nil {
 		t.Errorf("the publisher: %v", err)
 	}
@@ -111,7 +108,7 @@ func TestHLSPlayers(t *testing.T) {
 		t.Logf("%s: %d pictures", who, len(got))
 	}
 	check("the player of parts", byParts, true)
-	for range players {
+	for range 2 {
 		file := <-results
 		check(filepath.Base(file), file, file == fromFFmpeg)
 	}
