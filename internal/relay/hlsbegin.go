@@ -90,11 +90,11 @@ func (b *hlsBegin) config(s *stream, m mp4.Movie) hls.Config {
 	}
 	part = min((part + time.Millisecond - 1).Truncate(time.Millisecond), target)
 	at := time.Now()
-	// More than any window of the name had before, however many there were: a segment takes longer than that.
+	// More than a window of the name had before, as a rule: a segment takes longer than that.
 	first := uint64(at.Unix() / int64(max(1, cfg.Segment/time.Second)))
 	return hls.Config{
 		Epoch: uint64(at.UnixMilli()), FirstMSN: first, FirstDiscontinuity: first,
-		Target: target, Part: part, Segment: cfg.Segment, Segments: cfg.Segments, MaxBytes: cfg.MaxBytes,
+		Target: target, Part: part, Segment: min(cfg.Segment, target), Segments: cfg.Segments, MaxBytes: cfg.MaxBytes,
 	}
 }
 
