@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -14,6 +16,22 @@ const nginxHead = `worker_processes 1;
 error_log /dev/null crit;
 pid nginx.pid;
 `
+
+// NginxRTMP returns where the distribution has put nginx's rtmp module, or an [ErrMissing] if that or nginx is not
+// there.
+func NginxRTMP() (string, error) {
+	const packages = "nginx libnginx-mod-rtmp"
+	if _, err := Find("nginx", packages); err != nil {
+		return "", err
+	}
+	for _, dir := range []string{"/usr/lib", "/usr/lib64", "/usr/share"} {
+		module := dir + "/nginx/modules/ngx_rtmp_module.so"
+		if _, err := os.Stat(module); err == nil {
+			return module, nil
+		}
+	}
+	return "", Missing("nginx's rtmp module", packages)
+}
 
 // StartNginx starts an nginx with one worker. Its configuration, to which conf adds what follows from the address,
 // goes to dir.
@@ -42,10 +60,11 @@ func StartNginx(ctx context.Context, dir string, conf func(addr string) string) 
 }
 
 // worker waits for nginx's worker, which is the process that counts: the master does nothing, and its memory is the
-// worker's own, counted twice.
+// worker's own, counted twice. With the HLS of the rtmp module a process beside the worker removes old files.
 func worker(master int) ([]int, error) {
 	for range 250 {
-		if pids := childrenOf(master); len(pids) == 1 {
+		pids := slices.DeleteFunc(childrenOf(master), func(pid int) bool { return !strings.Contains(title(pid), "worker process") })
+		if len(pids) == 1 {
 			return pids, nil
 		}
 		time.Sleep(20 * time.Millisecond)

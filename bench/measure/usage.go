@@ -2,6 +2,7 @@ package measure
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -31,4 +32,17 @@ func childrenOf(parent int) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// title returns what a process calls itself, on Linux; empty if it is gone.
+func title(pid int) string {
+	proc, err := procfs.NewProc(pid)
+	if err != nil {
+		return ""
+	}
+	args, err := proc.CmdLine()
+	if err != nil {
+		return ""
+	}
+	return strings.Join(args, " ")
 }

@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -224,33 +223,17 @@ rtmp {
 }
 `
 
-const nginxPackages = "nginx libnginx-mod-rtmp"
-
-// nginxModule returns where the distribution has put the rtmp module.
-func nginxModule() (string, error) {
-	for _, dir := range []string{"/usr/lib", "/usr/lib64", "/usr/share"} {
-		module := dir + "/nginx/modules/ngx_rtmp_module.so"
-		if _, err := os.Stat(module); err == nil {
-			return module, nil
-		}
-	}
-	return "", measure.Missing("nginx's rtmp module", nginxPackages)
-}
-
 // nginx is nginx with the rtmp module, as its documentation sets it up for live streams. What nginxConf does not name is at
 // its default, so that Nagle's algorithm is on and the send queue has 256 places.
 func nginx(chunk int) contender {
 	return contender{
 		name: fmt.Sprintf("nginx-rtmp, chunk_size %d", chunk), in: rtmpName, out: rtmpName,
 		prepare: func(context.Context) error {
-			_, err := measure.Find("nginx", nginxPackages)
-			if err == nil {
-				_, err = nginxModule()
-			}
+			_, err := measure.NginxRTMP()
 			return err
 		},
 		start: func(ctx context.Context, dir string, c load.Config) (*running, error) {
-			module, err := nginxModule()
+			module, err := measure.NginxRTMP()
 			if err != nil {
 				return nil, err
 			}

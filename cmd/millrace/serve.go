@@ -140,6 +140,12 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.IntVar(&cfg.HLS.Segments, "hls-segments", cfg.HLS.Segments, "how many segments of HLS are listed, from 3 to 1000; more if they are short")
 	f.Var((*bytesValue)(&cfg.HLS.MaxBytes), "hls-bytes", "what a stream's segments hold")
 
+	f.StringVar(&cfg.Record, "record", cfg.Record, "record streams to files in this directory: MP4, and a playlist of HLS for each; empty: none")
+	f.StringVar(&cfg.RecordStreams, "record-streams", cfg.RecordStreams, "which ones, as a pattern of their names, such as cam-*")
+	f.Var((*bytesValue)(&cfg.RecordBytes), "record-bytes", "bytes of all recordings; beyond it the oldest are deleted; 0: no limit")
+	f.Var((*bytesValue)(&cfg.RecordQueue), "record-queue", "what may wait for the disk, of each stream; more is lost up to a key frame")
+	f.DurationVar(&cfg.RecordEvery, "record-every", cfg.RecordEvery, "another file begins at whole multiples of this time, in UTC")
+
 	f.DurationVar(&cfg.HeaderTimeout, "header-timeout", cfg.HeaderTimeout, "for the head of a request to arrive, and for a body that is not wanted")
 	f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout, "for the next request on a connection that is kept open")
 	f.DurationVar(&cfg.PublishTimeout, "publish-timeout", cfg.PublishTimeout, "a publisher that sends nothing for so long is ended")
@@ -180,6 +186,8 @@ func uselessFlag(f *pflag.FlagSet, cfg *server.Config) (err error) {
 			err = fmt.Errorf("--%s has no effect without --root", name)
 		case (name == "max-blob-bytes" || name == "max-uploads") && cfg.Blobs == "" && !redis:
 			err = fmt.Errorf("--%s has no effect without --blobs, --redis or --redis-cluster", name)
+		case strings.HasPrefix(name, "record-") && cfg.Record == "":
+			err = fmt.Errorf("--%s has no effect without --record", name)
 		case name == "redis-prefix" && !redis:
 			err = fmt.Errorf("--%s has no effect without --redis or --redis-cluster", name)
 		}

@@ -197,7 +197,7 @@ func (w *hlsWindow) await(ctx context.Context, done func() (bool, error)) error 
 func (h *Hub) hlsWindow(ctx context.Context, name string) (w *hlsWindow, err error) {
 	h.mu.Lock()
 	w = h.hls[name]
-	if w != nil && (h.find(name) == nil || !w.over()) {
+	if w != nil && (!w.hasEnded() || h.find(name) == nil) {
 		w.asked.Store(now())
 		h.mu.Unlock()
 		return w, nil
@@ -285,13 +285,6 @@ func (w *hlsWindow) next() hlsNumbers {
 	return hlsNumbers{w.cfg.Epoch + 1, msn + 1, w.window.Discontinuity() + 1}
 }
 
-// over reports whether the stream has ended.
-func (w *hlsWindow) over() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.ended
-}
-
 // run makes the window until nobody asks for it.
 func (w *hlsWindow) run(ctx context.Context) {
 	s := w.stream
@@ -321,6 +314,13 @@ func (w *hlsWindow) run(ctx context.Context) {
 		}
 	})
 	s.log.Debug("HLS ended", "reason", explain(err))
+}
+
+// hasEnded reports whether the stream has.
+func (w *hlsWindow) hasEnded() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ended
 }
 
 // length returns about how long the window is.

@@ -44,6 +44,10 @@ type Config struct {
 
 	HLS HLSConfig
 
+	// Record returns what records the stream of a name from its beginning to its end, or nil. It is called once for each
+	// stream, and must not wait. A nil Record records nothing.
+	Record func(name string) Recorder
+
 	LagBytes  int64         // a viewer may be this many bytes behind; 0: as many as the stream keeps
 	LagFrames int           // or this many frames; 0: as many as the stream keeps
 	LagTime   time.Duration // or this long; 0: no limit
@@ -63,6 +67,7 @@ type Hub struct {
 	counters counters
 
 	publishers sync.WaitGroup // publishers that are served, or answered
+	recording  sync.WaitGroup // streams that are recorded
 	admitted   *limit.Limiter // viewers, including those that wait for a stream
 
 	mu      sync.Mutex
@@ -258,6 +263,7 @@ func (h *Hub) Drain(ctx context.Context) {
 	answered := make(chan struct{})
 	go func() {
 		h.publishers.Wait()
+		h.recording.Wait()
 		close(answered)
 	}()
 	limit.Await(h.log, "publishers", answered)

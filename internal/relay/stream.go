@@ -70,6 +70,7 @@ func (h *Hub) newStream(name string) *stream {
 func (s *stream) open(f format, head []byte) {
 	s.hub.counters.published.Add(1)
 	s.hub.announce(s, s.newRendition(f, head))
+	s.record()
 	s.log.Info("publisher started", "publisher", s.publisher.address, "format", f.String())
 }
 

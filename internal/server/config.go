@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"path"
 	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/blob"
+	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -51,6 +53,12 @@ type Config struct {
 	MaxBlobBytes  int64  // the longest value; a longer one gets 413
 	MaxUploads    int    // values that are being written at a time; one more gets 503
 
+	Record        string        // a directory that streams are recorded to; empty: none are
+	RecordStreams string        // a pattern of their names, as path.Match has them
+	RecordBytes   int64         // of all recordings; beyond it the oldest are deleted. 0: no limit
+	RecordQueue   int64         // bytes of a stream that may wait for the disk
+	RecordEvery   time.Duration // a recording goes on in another file at whole multiples of it, in UTC
+
 	HeaderTimeout time.Duration // for a request's head to arrive
 	IdleTimeout   time.Duration // for the next request on a connection that is kept alive
 	DrainTimeout  time.Duration // how long SIGTERM waits for the viewers to get what is queued
@@ -78,6 +86,12 @@ func Defaults() Config {
 		MaxBlobBytes: blob.MaxRedisValue,
 		// An upload holds 64 KiB here, or up to 1 MiB for Redis, and a descriptor. A disk is busy with fewer.
 		MaxUploads: 64,
+
+		RecordStreams: "*",
+		// Eight seconds at 16 Mbit/s: as long as a disk is busy with something else.
+		RecordQueue: record.DefaultQueueBytes,
+		// Names of files say when they begin; people look for an hour.
+		RecordEvery: record.DefaultEvery,
 
 		// A request's head is one packet. Ten seconds forgive the worst mobile network, but not a client that holds a
 		// place.
@@ -206,6 +220,8 @@ func (c *Config) checkNumbers() error {
 		{"max-downloads", int64(c.MaxDownloads), 1, most},
 		{"max-uploads", int64(c.MaxUploads), 1, most},
 		{"max-blob-bytes", c.MaxBlobBytes, 1, maxBlobBytes},
+		{"record-bytes", c.RecordBytes, 0, most},
+		{"record-queue", c.RecordQueue, 1 << 20, most},
 	} {
 		if n.value < n.min {
 			return fmt.Errorf("--%s is %d, want at least %d", n.flag, n.value, n.min)
@@ -232,6 +248,7 @@ func (c *Config) checkTimes() error {
 		{"lag-time", c.LagTime, 0},
 		{"stall-timeout", c.StallTimeout, 1},
 		{"hls-part", c.HLS.Part, minHLSPart},
+		{"record-every", c.RecordEvery, time.Minute},
 		{"hls-segment", c.HLS.Segment, time.Second},
 	} {
 		if t.value < t.min {
@@ -263,6 +280,9 @@ func (c *Config) checkAccess() error {
 		if a.token != strings.TrimSpace(a.token) {
 			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show", a.flag)
 		}
+	}
+	if _, err := path.Match(c.RecordStreams, ""); err != nil {
+		return fmt.Errorf("--record-streams is %q, want a pattern such as cam-*", c.RecordStreams)
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return errors.New("--tls-cert and --tls-key are needed together")

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"log/slog"
+	"mime"
 	"net/http"
 	"os"
 	"sync/atomic"
@@ -35,6 +36,9 @@ func openFiles(s *Server) (*fileService, error) {
 	cfg := &s.cfg
 	if cfg.Root == "" {
 		return nil, nil
+	}
+	if err := mime.AddExtensionType(".m3u8", playlistType); err != nil { // which recordings have
+		return nil, err
 	}
 	root, err := os.OpenRoot(cfg.Root)
 	if err != nil {

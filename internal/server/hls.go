@@ -63,6 +63,9 @@ func (s *Server) serveMedia(w http.ResponseWriter, r *http.Request, name string)
 	return nil
 }
 
+// playlistType is the content type of playlists of HLS.
+const playlistType = "application/vnd.apple.mpegurl"
+
 // servePlaylist answers with a playlist that a cache may keep for a while.
 func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *relay.HLSPlaylist, fresh time.Duration) {
 	body, zip := list.Text, acceptsGzip(r)
@@ -73,7 +76,7 @@ func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *rel
 		body = list.Gzip
 	}
 	h := w.Header()
-	h.Set("Content-Type", "application/vnd.apple.mpegurl")
+	h.Set("Content-Type", playlistType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Vary", "Accept-Encoding")
 	if zip {

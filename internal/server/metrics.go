@@ -43,6 +43,7 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 	if b := m.server.blobs; b != nil {
 		b.collect(c)
 	}
+	m.server.collectRecords(c)
 }
 
 // A scrape takes the values of metrics, each with its name after millrace_ and its help.

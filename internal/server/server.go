@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/limit"
+	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -29,9 +30,10 @@ type Server struct {
 	cfg     Config
 	log     *slog.Logger
 	relay   *relay.Hub
-	cert    *certificate // nil without TLS
-	files   *fileService // nil if no files are served
-	blobs   *blobService // nil if no blobs are kept
+	cert    *certificate    // nil without TLS
+	files   *fileService    // nil if no files are served
+	blobs   *blobService    // nil if no blobs are kept
+	records *record.Archive // nil if no streams are recorded
 	started time.Time
 
 	handshakes handshakes
@@ -59,7 +61,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Log, relay: relay.New(cfg.Config),
+		cfg: cfg, log: cfg.Log,
 		started: time.Now(),
 	}
 	var err error
@@ -73,6 +75,12 @@ func New(cfg Config) (*Server, error) {
 		_ = s.files.close()
 		return nil, err
 	}
+	streams := cfg.Config
+	if s.records, err = openRecords(s, &streams); err != nil {
+		_ = s.closeStores(context.Background())
+		return nil, err
+	}
+	s.relay = relay.New(streams)
 	s.draining, s.drain = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -114,7 +122,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		if err != nil {
 			all.close()
-			_ = s.closeStores()
+			_ = s.closeStores(ctx)
 			return listenError(l.flag, l.address, err)
 		}
 		*l.ln = ln
@@ -187,8 +195,10 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	return main.ServeTLS(ln, "", "")
 }
 
-// closeStores closes the stores of files and blobs.
-func (s *Server) closeStores() error { return errors.Join(s.files.close(), s.blobs.close()) }
+// closeStores closes the stores of files and blobs, and the recordings, which may take until ctx ends.
+func (s *Server) closeStores(ctx context.Context) error {
+	return errors.Join(s.files.close(), s.blobs.close(), s.closeRecords(ctx))
+}
 
 // greet logs where the server listens and what it serves.
 func (s *Server) greet(l Listeners) {
@@ -212,6 +222,9 @@ func (s *Server) greet(l Listeners) {
 	if s.files != nil {
 		s.log.Info("serving files",
 			"root", s.cfg.Root, "at", s.pageLink(ln.Addr())+filesPath[1:], "lists", s.cfg.FilesListing)
+	}
+	if s.records != nil {
+		s.log.Info("recording streams", "in", s.cfg.Record, "named", s.cfg.RecordStreams)
 	}
 	if s.blobs != nil {
 		s.log.Info("keeping blobs", "in", s.blobs.where, "at", s.pageLink(ln.Addr())+blobsPath[1:])
@@ -348,8 +361,8 @@ func (s *Server) shutDown(servers []*http.Server) {
 	closing.Wait()
 	limit.Await(s.log, "downloads", files) // their connections are closed
 	limit.Await(s.log, "blobs", blobs)
-	if err := s.closeStores(); err != nil {
-		s.log.Error("the files or blobs are not closed", "reason", err)
+	if err := s.closeStores(ctx); err != nil {
+		s.log.Error("the files, blobs or recordings are not closed", "reason", err)
 	}
 	s.log.Info("stopped", "after", time.Since(began).Round(time.Millisecond))
 }

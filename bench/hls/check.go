@@ -1,0 +1,281 @@
+package hls
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/millrace-io/millrace/internal/load"
+)
+
+// A checker compares the samples in segments and parts with the tags that were published.
+type checker struct {
+	synth  *load.Synth
+	kinds  map[uint32]byte // of MP4 tracks: load.Video or load.Audio
+	last   map[byte]uint64 // number of the last tag of a kind
+	seen   map[uint64]bool
+	lowest uint64
+}
+
+func newChecker(s *load.Synth) *checker {
+	return &checker{synth: s, kinds: make(map[uint32]byte), last: make(map[byte]uint64), seen: make(map[uint64]bool)}
+}
+
+// contents are the numbers of tags in a part or segment.
+type contents struct {
+	newest  uint64 // of all
+	picture uint64 // the last one
+}
+
+// edge is how many tags at either end of what was watched may be in parts that were not.
+const edge = 100
+
+// missing returns how many tags between the first and the last one have not come.
+func (c *checker) missing() (n int) {
+	highest := max(c.last[load.Video], c.last[load.Audio])
+	for seq := c.lowest + edge; seq+edge < highest; seq++ {
+		if !c.seen[seq] {
+			n++
+		}
+	}
+	return n
+}
+
+// sample compares a sample with its tag.
+func (c *checker) sample(in *contents, kind byte, payload []byte) error {
+	seq, _, err := c.synth.Verify(kind, payload)
+	if err != nil {
+		return err
+	}
+	if seq <= c.last[kind] {
+		return fmt.Errorf("the sample of tag %d after that of tag %d", seq, c.last[kind])
+	}
+	if len(c.seen) == 0 {
+		c.lowest = seq
+	}
+	c.lowest = min(c.lowest, seq)
+	c.last[kind], c.seen[seq] = seq, true
+	in.newest = max(in.newest, seq)
+	if kind == load.Video {
+		in.picture = seq
+	}
+	return nil
+}
+
+// check reads a part or segment of either format.
+func (c *checker) check(b []byte) (in contents, err error) {
+	if len(b) > 0 && b[0] == tsSync {
+		err = c.transportStream(&in, b)
+	} else {
+		err = c.fragments(&in, b)
+	}
+	if err == nil && in.picture == 0 {
+		err = errors.New("no picture")
+	}
+	return in, err
+}
+
+var errBoxes = errors.New("the boxes do not fit one another")
+
+// boxes calls f for each box in b with its kind and what is in it. Of a box that only contains others it calls f for
+// those.
+func boxes(b []byte, f func(kind string, in []byte) error) error {
+	for len(b) > 0 {
+		if len(b) < 8 {
+			return errBoxes
+		}
+		kind, size := string(b[4:8]), int(binary.BigEndian.Uint32(b))
+		if size < 8 || size > len(b) {
+			return errBoxes
+		}
+		var err error
+		switch in := b[8:size]; kind {
+		case "moov", "trak", "mdia", "traf":
+			err = boxes(in, f)
+		default:
+			err = f(kind, in)
+		}
+		if err != nil {
+			return err
+		}
+		b = b[size:]
+	}
+	return nil
+}
+
+// header reads an initialization segment: which track has what.
+func (c *checker) header(b []byte) error {
+	var id uint32
+	err := boxes(b, func(kind string, in []byte) error {
+		switch {
+		case kind == "tkhd" && len(in) >= 16:
+			id = binary.BigEndian.Uint32(in[12:])
+		case kind == "hdlr" && len(in) >= 12:
+			c.kinds[id] = map[string]byte{"vide": load.Video, "soun": load.Audio}[string(in[8:12])]
+		}
+		return nil
+	})
+	if err == nil && len(c.kinds) != 2 {
+		err = fmt.Errorf("an initialization segment of %d tracks", len(c.kinds))
+	}
+	return err
+}
+
+// fragments reads pairs of moof and mdat as frame/mp4 makes them: a traf lists durations and sizes and, of pictures,
+// flags and delays.
+func (c *checker) fragments(in *contents, b []byte) error {
+	for len(b) > 0 {
+		size := uint32(0)
+		if len(b) >= 16 {
+			size = binary.BigEndian.Uint32(b)
+		}
+		if size < 16 || int(size) > len(b)-8 || string(b[4:8]) != "moof" || string(b[size+4:size+8]) != "mdat" {
+			return errBoxes
+		}
+		whole := size + binary.BigEndian.Uint32(b[size:])
+		if whole < size+8 || int(whole) > len(b) {
+			return errBoxes
+		}
+		var kind byte
+		err := boxes(b[8:size], func(name string, box []byte) error {
+			switch {
+			case name == "tfhd" && len(box) >= 8:
+				kind = c.kinds[binary.BigEndian.Uint32(box[4:])]
+			case name == "trun" && len(box) >= 12:
+				return c.run(in, kind, box, b[:whole])
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		b = b[whole:]
+	}
+	return nil
+}
+
+// run compares the samples that a trun box describes. fragment begins where the offsets count from.
+func (c *checker) run(in *contents, kind byte, box, fragment []byte) error {
+	count, offset, rows := int(binary.BigEndian.Uint32(box[4:])), int(binary.BigEndian.Uint32(box[8:])), box[12:]
+	width := map[byte]int{load.Audio: 8, load.Video: 16}[kind]
+	if width == 0 || len(rows) != count*width || offset > len(fragment) {
+		return errBoxes
+	}
+	data := fragment[offset:]
+	for ; len(rows) > 0; rows = rows[width:] {
+		n := int(binary.BigEndian.Uint32(rows[4:]))
+		if n > len(data) {
+			return errBoxes
+		}
+		payload := []byte{0xaf, 1}
+		if kind == load.Video {
+			payload = []byte{0x27, 1, 0, 0, 0}
+			if binary.BigEndian.Uint32(rows[8:]) == 2<<24 { // depends on no other sample
+				payload[0] = 0x17
+			}
+		}
+		if err := c.sample(in, kind, append(payload, data[:n]...)); err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+// MPEG transport stream.
+const (
+	tsSync   = 0x47
+	tsPacket = 188
+	pesVideo = 0xe0
+	pesAudio = 0xc0
+)
+
+var errTS = errors.New("not the transport stream that is expected")
+
+// transportStream reads a segment of H.264 and AAC, each access unit of pictures in a packet of its own.
+func (c *checker) transportStream(in *contents, b []byte) error {
+	pending := make(map[uint16][]byte) // elementary stream packets by PID
+	var pids []uint16
+	for ; len(b) > 0; b = b[tsPacket:] {
+		if len(b) < tsPacket || b[0] != tsSync {
+			return errTS
+		}
+		pid, p := binary.BigEndian.Uint16(b[1:])&0x1fff, b[4:tsPacket]
+		if b[3]&0x20 != 0 { // an adaptation field
+			if int(p[0]) >= len(p) {
+				return errTS
+			}
+			p = p[1+int(p[0]):]
+		}
+		first := b[1]&0x40 != 0
+		if first {
+			if err := c.packet(in, pending[pid]); err != nil {
+				return err
+			}
+			if pending[pid] == nil {
+				pids = append(pids, pid)
+			}
+			pending[pid] = []byte{}
+		}
+		if b[3]&0x10 != 0 && pending[pid] != nil {
+			pending[pid] = append(pending[pid], p...)
+		}
+	}
+	for _, pid := range pids {
+		if err := c.packet(in, pending[pid]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// packet reads a packet of an elementary stream. Tables are none, and pass.
+func (c *checker) packet(in *contents, p []byte) error {
+	if !bytes.HasPrefix(p, []byte{0, 0, 1}) {
+		return nil
+	}
+	if len(p) < 9 || len(p) < 9+int(p[8]) {
+		return errTS
+	}
+	kind, data := p[3], p[9+int(p[8]):]
+	switch kind {
+	case pesVideo:
+		return c.picture(in, data)
+	case pesAudio:
+		for len(data) > 0 {
+			if len(data) < 7 {
+				return errTS
+			}
+			n := int(binary.BigEndian.Uint32(data[3:])>>13) & 0x1fff // length of an ADTS frame
+			if n < 7 || n > len(data) {
+				return errTS
+			}
+			if err := c.sample(in, load.Audio, append([]byte{0xaf, 1}, data[7:n]...)); err != nil {
+				return err
+			}
+			data = data[n:]
+		}
+	}
+	return nil
+}
+
+// picture undoes Annex B. The stream has no zero bytes inside NAL units.
+func (c *checker) picture(in *contents, data []byte) error {
+	payload := []byte{0x27, 1, 0, 0, 0}
+	for nal := range bytes.SplitSeq(data, []byte{0, 0, 1}) {
+		nal = bytes.TrimRight(nal, "\x00")
+		if len(nal) == 0 {
+			continue
+		}
+		switch nal[0] & 31 {
+		case 7, 8, 9: // parameter sets and delimiters
+			continue
+		case 5:
+			payload[0] = 0x17
+		}
+		payload = binary.BigEndian.AppendUint32(payload, uint32(len(nal)))
+		payload = append(payload, nal...)
+	}
+	return c.sample(in, load.Video, payload)
+}

@@ -1,0 +1,198 @@
+package hls
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/millrace-io/millrace"
+)
+
+// A client asks a server over one connection, one request after the other, as HTTP/1.1 with keep-alive. It is used by
+// one goroutine. It allocates nothing for a request, and holds no buffer while it waits.
+type client struct {
+	net  net.Conn
+	stop func() bool // keeps ctx from closing the connection
+	r    *millrace.Reader
+	addr string
+
+	request []byte
+	kept    []byte       // of a body
+	keep    func([]byte) // appends to kept
+}
+
+// responseTime bounds what a viewer waits for a response: more than any target duration.
+const responseTime = 20 * time.Second
+
+// connect returns a client whose connection ends with ctx.
+func connect(ctx context.Context, addr string) (*client, error) {
+	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{net: conn, stop: context.AfterFunc(ctx, func() { conn.Close() }), r: millrace.NewReader(conn), addr: addr}
+	c.keep = func(p []byte) { c.kept = append(c.kept, p...) }
+	return c, nil
+}
+
+func (c *client) close() {
+	c.stop()
+	c.net.Close()
+	c.r.Release()
+}
+
+// A statusError is an answer other than 200.
+type statusError struct {
+	status int
+	path   string
+}
+
+func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status) }
+
+var errHTTP = errors.New("not HTTP/1.1")
+
+// get asks for a path, and calls yield with the bytes of the body in order. They are valid until yield returns.
+func (c *client) get(path, query string, yield func([]byte)) (gzipped bool, err error) {
+	b := append(c.request[:0], "GET "...)
+	b = append(b, path...)
+	b = append(b, query...)
+	b = append(b, " HTTP/1.1\r\nHost: "...)
+	b = append(b, c.addr...)
+	b = append(b, "\r\nUser-Agent: millrace-bench\r\nAccept: */*\r\nAccept-Encoding: gzip\r\n\r\n"...)
+	c.request = b
+	if err := c.net.SetDeadline(time.Now().Add(responseTime)); err != nil {
+		return false, err
+	}
+	if _, err := c.net.Write(b); err != nil {
+		return false, err
+	}
+	h, err := c.head()
+	if err != nil {
+		return false, err
+	}
+	if h.status != 200 {
+		err = &statusError{h.status, path}
+		yield = func([]byte) {}
+	}
+	if e := c.body(h, yield); e != nil {
+		return false, e
+	}
+	return h.gzipped, err
+}
+
+type responseHead struct {
+	status  int
+	length  int
+	chunked bool
+	gzipped bool
+}
+
+func (c *client) head() (h responseHead, err error) {
+	line, err := c.line()
+	if err != nil {
+		return h, err
+	}
+	if len(line) < 12 || string(line[:9]) != "HTTP/1.1 " {
+		return h, errHTTP
+	}
+	if h.status, err = strconv.Atoi(string(line[9:12])); err != nil {
+		return h, errHTTP
+	}
+	h.length = -1
+	for {
+		line, err := c.line()
+		if err != nil {
+			return h, err
+		}
+		if len(line) == 0 {
+			return h, nil
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimSpace(value)
+		switch {
+		case is(name, "content-length"):
+			if h.length, err = strconv.Atoi(string(value)); err != nil || h.length < 0 {
+				return h, errHTTP
+			}
+		case is(name, "transfer-encoding"):
+			h.chunked = true
+		case is(name, "content-encoding"):
+			h.gzipped = is(value, "gzip")
+		}
+	}
+}
+
+// is compares with a word in small letters.
+func is(b []byte, word string) bool {
+	if len(b) != len(word) {
+		return false
+	}
+	for i := range b {
+		if b[i]|0x20 != word[i]|0x20 {
+			return false
+		}
+	}
+	return true
+}
+
+// line returns the next line without its end. It is valid until the next read.
+func (c *client) line() ([]byte, error) {
+	line, err := c.r.ReadSlice('\n')
+	if err == io.EOF && len(line) > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return bytes.TrimRight(line, "\r\n"), err
+}
+
+func (c *client) body(h responseHead, yield func([]byte)) error {
+	if !h.chunked {
+		if h.length < 0 {
+			return errHTTP
+		}
+		return c.r.ReadRange(h.length, yield)
+	}
+	for {
+		line, err := c.line()
+		if err != nil {
+			return err
+		}
+		n, err := strconv.ParseUint(string(line), 16, 31)
+		if err != nil {
+			return errHTTP
+		}
+		if err := c.r.ReadRange(int(n), yield); err != nil {
+			return err
+		}
+		if line, err := c.line(); err != nil || len(line) > 0 {
+			return errors.Join(errHTTP, err)
+		}
+		if n == 0 {
+			return nil
+		}
+	}
+}
+
+// text asks for a playlist. What it returns is valid until the next request.
+func (c *client) text(path, query string) (text []byte, gzipped bool, err error) {
+	c.kept = c.kept[:0]
+	gzipped, err = c.get(path, query, c.keep)
+	return c.kept, gzipped, err
+}
+
+// plainText undoes gzip.
+func plainText(text []byte, gzipped bool) ([]byte, error) {
+	if !gzipped {
+		return text, nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
+}

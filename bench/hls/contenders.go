@@ -1,0 +1,209 @@
+package hls
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/millrace-io/millrace/bench/hls/plain"
+	"github.com/millrace-io/millrace/bench/httpflv"
+	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/bench/rtmp"
+	"github.com/millrace-io/millrace/internal/load"
+)
+
+// A contender is a server of HLS that can be started any number of times, one at a time.
+type contender struct {
+	spec, name string
+	in         string // the protocol of publishers
+	parts      bool   // it has low-latency HLS
+
+	// prepare builds or finds what start runs. The error is a measure.ErrMissing if something is not installed.
+	prepare func(ctx context.Context) error
+	// start runs the server; files that it needs go to dir.
+	start func(ctx context.Context, dir string) (*running, error)
+
+	counters counters
+}
+
+// counters are the names of metrics that a server has at /metrics; empty where there is none.
+type counters struct{ rendered, allocs string }
+
+// A running server is published to by one protocol and watched at an address and a path.
+type running struct {
+	*measure.Server
+	publish load.Protocol
+	addr    string
+	path    string // of the playlist of the stream
+}
+
+// stream is the name of the only stream.
+const stream = "bench"
+
+// specs are what a list of contenders may name.
+const specs = "plain, nginx, millrace"
+
+// parseContenders reads a list such as plain,nginx,millrace. Programs go to dir.
+func parseContenders(list, dir string) (all []contender, err error) {
+	for _, spec := range strings.Split(list, ",") {
+		var c contender
+		switch spec = strings.TrimSpace(spec); spec {
+		case "plain":
+			c = plainGo()
+		case "nginx":
+			c = nginx()
+		case "millrace":
+			c = millraceServe(dir)
+		default:
+			return nil, fmt.Errorf("contender %q: there are %s", spec, specs)
+		}
+		c.spec = spec
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+const playlistPath = "/live/" + stream + "/index.m3u8"
+
+func plainGo() contender {
+	return contender{
+		name: "Go: a copy a part, a playlist rendered a request", in: "HTTP-FLV", parts: true,
+		prepare: func(context.Context) error { return nil },
+		start: func(ctx context.Context, _ string) (*running, error) {
+			addr, err := measure.FreeAddr()
+			if err != nil {
+				return nil, err
+			}
+			cmd, err := measure.Self(plain.Child, addr)
+			if err != nil {
+				return nil, err
+			}
+			s, err := measure.StartServer(ctx, addr, cmd)
+			return &running{s, httpflv.Server{URL: "http://" + addr}, addr, playlistPath}, err
+		},
+		counters: counters{rendered: "plain_playlists_rendered_total", allocs: "plain_allocs_total"},
+	}
+}
+
+func millraceServe(dir string) contender {
+	const pkg = "github.com/millrace-io/millrace/cmd/millrace"
+	return contender{
+		name: "millrace serve", in: "HTTP-FLV", parts: true,
+		prepare: func(ctx context.Context) error {
+			_, err := measure.Build(ctx, dir, pkg)
+			return err
+		},
+		start: func(ctx context.Context, _ string) (*running, error) {
+			bin, err := measure.Build(ctx, dir, pkg)
+			if err != nil {
+				return nil, err
+			}
+			addr, err := measure.FreeAddr()
+			if err != nil {
+				return nil, err
+			}
+			s, err := measure.StartServer(ctx, addr, exec.Command(bin, "serve", "--listen", addr, "--rtmp", "", "--log-level", "warn"))
+			return &running{s, httpflv.Server{URL: "http://" + addr}, addr, playlistPath}, err
+		},
+		counters: counters{rendered: "millrace_hls_playlists_made_total", allocs: "go_memstats_mallocs_total"},
+	}
+}
+
+// nginxConf is HLS as the rtmp module's documentation sets it up, in memory, and nginx as a server of static files.
+// What it does not name is at its default, but for the limit of requests on one connection. Playlists are replaced
+// every two seconds, so that only segments are in the cache of open files.
+const nginxConf = `worker_rlimit_nofile 16384;
+load_module %[1]s;
+events {
+    worker_connections 8192;
+}
+rtmp {
+    access_log off;
+    server {
+        listen %[2]s;
+        application live {
+            live on;
+            hls on;
+            hls_path %[4]s;
+            hls_fragment 2s;
+            hls_playlist_length 14s;
+        }
+    }
+}
+http {
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_requests 1000000000;
+    types {
+        application/vnd.apple.mpegurl m3u8;
+        video/mp2t ts;
+    }
+    client_body_temp_path body;
+    proxy_temp_path proxy;
+    fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
+    server {
+        listen %[3]s backlog=4096;
+        root %[4]s;
+        location ~ \.m3u8$ {
+            add_header Cache-Control no-cache;
+        }
+        location ~ \.ts$ {
+            open_file_cache max=100 inactive=60s;
+            open_file_cache_valid 60s;
+            add_header Cache-Control max-age=3600;
+        }
+    }
+}
+`
+
+// nginx is nginx with the rtmp module, which writes segments of MPEG-TS to files, and serves the files.
+func nginx() contender {
+	return contender{
+		name: "nginx-rtmp, and nginx with sendfile", in: "RTMP",
+		prepare: func(context.Context) error {
+			_, err := measure.NginxRTMP()
+			return err
+		},
+		start: func(ctx context.Context, dir string) (*running, error) {
+			module, err := measure.NginxRTMP()
+			if err != nil {
+				return nil, err
+			}
+			files := filepath.Join(dir, "hls")
+			if err := os.Mkdir(files, 0); err != nil {
+				return nil, err
+			}
+			// The workers of an nginx that root starts are another user's processes.
+			for name, mode := range map[string]os.FileMode{dir: 0o755, files: 0o777} {
+				if err := os.Chmod(name, mode); err != nil {
+					return nil, err
+				}
+			}
+			addr, err := measure.FreeAddr()
+			if err != nil {
+				return nil, err
+			}
+			s, err := measure.StartNginx(ctx, dir, func(in string) string {
+				return fmt.Sprintf(nginxConf, module, in, addr, files)
+			})
+			if err != nil {
+				return nil, err
+			}
+			return &running{s, &rtmp.Server{Addr: s.Addr}, addr, "/" + stream + ".m3u8"}, nil
+		},
+	}
+}
+
+// tempDir makes a directory in memory if the system has one for that.
+func tempDir() (string, error) {
+	if dir, err := os.MkdirTemp("/dev/shm", "bench-hls-"); err == nil {
+		return dir, nil
+	}
+	return os.MkdirTemp("", "bench-hls-")
+}

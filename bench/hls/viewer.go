@@ -1,0 +1,246 @@
+package hls
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// arrivals are the parts and segments of a stream.
+type arrivals struct {
+	mu  sync.Mutex
+	all map[string]*arrival // by address
+}
+
+// An arrival is a part or segment that viewers get.
+type arrival struct {
+	contents // set by the observer, and read when all viewers have ended
+}
+
+func (a *arrivals) of(uri string) *arrival {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.all[uri]
+	if p == nil {
+		if a.all == nil {
+			a.all = make(map[string]*arrival)
+		}
+		p = new(arrival)
+		a.all[uri] = p
+	}
+	return p
+}
+
+// An audience is the viewers of one stream.
+type audience struct {
+	addr  string
+	path  string // of the multivariant playlist, or of the only media playlist
+	parts bool   // the viewers want parts, or else whole segments
+
+	arrivals  arrivals
+	latest    atomic.Pointer[parsed]
+	measuring atomic.Bool
+}
+
+// A parsed playlist is shared by all viewers that get the same bytes, so that a viewer costs little.
+type parsed struct {
+	raw   []byte
+	media *media
+}
+
+// parse returns what the text says, which other viewers may use, too.
+func (a *audience) parse(path string, raw []byte, gzipped bool) (*media, error) {
+	if p := a.latest.Load(); p != nil && bytes.Equal(p.raw, raw) {
+		return p.media, nil
+	}
+	text, err := plainText(raw, gzipped)
+	if err != nil {
+		return nil, err
+	}
+	m, err := parseMedia(path, text, &a.arrivals)
+	if err != nil {
+		return nil, err
+	}
+	a.latest.Store(&parsed{bytes.Clone(raw), m})
+	return m, nil
+}
+
+// A viewer follows a stream. The counters may be read at any time.
+type viewer struct {
+	*audience
+	checker *checker // of the observer; nil for others
+
+	c        *client
+	bytes    atomic.Int64 // of media
+	requests atomic.Int64
+	fetched  atomic.Int64 // parts or segments
+	got      []sample     // while the audience is measured
+	discard  func([]byte)
+}
+
+type sample struct {
+	*arrival
+	at time.Time // of its last byte
+}
+
+func newViewer(a *audience, c *checker) *viewer {
+	v := &viewer{audience: a, checker: c}
+	v.discard = func(p []byte) { v.bytes.Add(int64(len(p))) }
+	return v
+}
+
+// watch follows the stream until ctx or the stream ends.
+func (v *viewer) watch(ctx context.Context) (err error) {
+	if v.c, err = connect(ctx, v.addr); err != nil {
+		return err
+	}
+	defer v.c.close()
+	path, err := v.media()
+	if err != nil {
+		return err
+	}
+	m, err := v.reload(path, "")
+	if err != nil {
+		return err
+	}
+	if m.init != "" {
+		if err := v.fetchInit(m.init); err != nil {
+			return err
+		}
+	}
+	if v.parts {
+		return v.watchParts(path, m)
+	}
+	return v.watchSegments(ctx, path, m)
+}
+
+// media returns the address of the media playlist.
+func (v *viewer) media() (string, error) {
+	text, gzipped, err := v.c.text(v.path, "")
+	if err == nil {
+		text, err = plainText(text, gzipped)
+	}
+	if err != nil {
+		return "", err
+	}
+	return variant(v.path, text)
+}
+
+func (v *viewer) reload(path, query string) (*media, error) {
+	v.requests.Add(1)
+	raw, gzipped, err := v.c.text(path, query)
+	if err != nil {
+		return nil, err
+	}
+	return v.parse(path, raw, gzipped)
+}
+
+func (v *viewer) fetchInit(uri string) error {
+	body, _, err := v.c.text(uri, "")
+	if err == nil && v.checker != nil {
+		err = v.checker.header(body)
+	}
+	return err
+}
+
+// fetch gets a part or segment.
+func (v *viewer) fetch(o object) error {
+	v.requests.Add(1)
+	v.fetched.Add(1)
+	if v.checker == nil {
+		_, err := v.c.get(o.uri, "", v.discard)
+		if v.measuring.Load() {
+			v.got = append(v.got, sample{o.arrival, time.Now()})
+		}
+		return err
+	}
+	body, _, err := v.c.text(o.uri, "")
+	if err != nil {
+		return err
+	}
+	if o.contents, err = v.checker.check(body); err != nil {
+		return fmt.Errorf("%s: %w", o.uri, err)
+	}
+	return nil
+}
+
+// fetchNew gets the objects of a list from o on.
+func (v *viewer) fetchNew(list []object, from object) (n int, err error) {
+	for _, o := range list {
+		if o.before(from) {
+			continue
+		}
+		if err := v.fetch(o); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+var (
+	errNoBlocking = errors.New("the server has no blocking reload")
+	errNothingNew = errors.New("a blocking reload brought nothing new")
+)
+
+// watchParts gets each part from the next one on: a blocking reload of the playlist, and then the part.
+func (v *viewer) watchParts(path string, m *media) error {
+	if !m.canBlock {
+		return errNoBlocking
+	}
+	var query []byte
+	for !m.ended {
+		next := m.next
+		query = strconv.AppendUint(append(query[:0], "?_HLS_msn="...), next.msn, 10)
+		query = strconv.AppendInt(append(query, "&_HLS_part="...), int64(next.part), 10)
+		if m.canSkip {
+			query = append(query, "&_HLS_skip=YES"...)
+		}
+		var err error
+		if m, err = v.reload(path, string(query)); err != nil {
+			return err
+		}
+		n, err := v.fetchNew(m.parts, next)
+		if err != nil {
+			return err
+		}
+		if n == 0 && !next.before(m.next) && !m.ended { // the end of a segment may be all that is new
+			return errNothingNew
+		}
+	}
+	return nil
+}
+
+// watchSegments gets whole segments from the last one on. It asks for the playlist again as a player does: after the
+// target duration, or after half of it if there was nothing new.
+func (v *viewer) watchSegments(ctx context.Context, path string, m *media) error {
+	next := object{msn: max(m.next.msn, 1) - 1}
+	asked := time.Now()
+	for {
+		n, err := v.fetchNew(m.segments, next)
+		if err != nil || m.ended {
+			return err
+		}
+		next.msn = m.next.msn
+		wait := m.target
+		if n == 0 {
+			wait /= 2
+		}
+		timer := time.NewTimer(wait - time.Since(asked))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+		asked = time.Now()
+		if m, err = v.reload(path, ""); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/mp4"
+)
+
+// errRemoved ends a file that is no longer in its directory. What is written to it then has no name.
+var errRemoved = errors.New("the file was removed or replaced")
+
+// pageSize is what the kernel shows to readers at once of a write to a file, at least.
+const pageSize = 4096
+
+// A file is a recording that grows. It belongs to the writer goroutine of its Recording.
+type file struct {
+	root   *os.Root // of its own: if the archive's directory was replaced, the next file is in the new one
+	name   string   // below the root, without an extension
+	period time.Time
+	media  *os.File
+	list   *os.File // nil before the first segment has ended
+	out    io.Writer
+
+	init, next int64 // of media: the size of the init segment, and where the next fragment will be
+	listSize   int64
+	waiting    int // bytes that were added and are not written
+	fragments  int // in waiting
+	segments   segmenter
+	done       []segment // that have ended, and are not in the playlist
+	text       []byte    // memory for their entries
+}
+
+// size returns how many bytes were written.
+func (f *file) size() int64 { return f.next - int64(f.waiting) + f.listSize }
+
+// createFile begins a file of a stream. It borrows init.
+func (a *Archive) createFile(stream string, at time.Time, init *millrace.Chain) (*file, error) {
+	root, err := os.OpenRoot(a.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{root: root, period: at.Truncate(a.cfg.Every), init: int64(init.Len()), next: int64(init.Len())}
+	if err := f.create(stream, at); err != nil {
+		_ = root.Close()
+		return nil, err
+	}
+	f.out = f.media
+	if a.cfg.disk != nil {
+		f.out = a.cfg.disk(f.media)
+	}
+	var share millrace.Chain
+	init.Clone(&share)
+	_, err = share.WriteTo(f.out)
+	share.Release()
+	if err != nil {
+		_ = remove(root, f.name) // or the next Open does it
+		f.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// create gives the file a name that is behind those of all others of the stream, even if the clock went back.
+func (f *file) create(stream string, at time.Time) error {
+	var err error
+	for range 3 { // the directory may be removed in between, because its last file was
+		if err = f.root.Mkdir(stream, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		var newest time.Time
+		if newest, err = newestStamp(f.root, stream); err == nil {
+			if at = at.UTC().Truncate(time.Millisecond); !at.After(newest) {
+				at = newest.Add(time.Millisecond)
+			}
+			f.name = path.Join(stream, at.Format(stampFormat))
+			f.media, err = f.root.OpenFile(f.name+mediaExt, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+		}
+		if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return err
+}
+
+// newestStamp returns the newest time that a file's name says in the directory of a stream, or zero.
+func newestStamp(root *os.Root, stream string) (newest time.Time, err error) {
+	dir, err := root.Open(stream)
+	if err != nil {
+		return newest, err
+	}
+	defer dir.Close()
+	for {
+		names, err := dir.Readdirnames(256)
+		for _, name := range names {
+			if base, ok := strings.CutSuffix(name, mediaExt); ok && stampTime(base).After(newest) {
+				newest = stampTime(base)
+			}
+		}
+		if err == io.EOF {
+			return newest, nil
+		} else if err != nil {
+			return newest, err
+		}
+	}
+}
+
+// add takes a fragment that will be in the next write.
+func (f *file) add(e mp4.FragmentInfo, at time.Time) {
+	if g, ok := f.segments.add(e, at, f.next); ok {
+		f.done = append(f.done, g)
+	}
+	f.next += int64(e.Size)
+	f.waiting += e.Size
+	f.fragments++
+}
+
+// write writes what was added, which c begins with, and then the entries of segments that have ended. It takes
+// ownership of those bytes of c, even if it returns an error.
+func (f *file) write(c *millrace.Chain) error {
+	var run millrace.Chain
+	c.Cut(&run, f.waiting)
+	defer run.Release()
+	if _, err := run.WriteTo(f.out); err != nil {
+		return err
+	}
+	f.waiting, f.fragments = 0, 0
+	if len(f.done) == 0 {
+		return nil
+	}
+	if err := f.checkName(); err != nil {
+		return err
+	}
+	return f.writeEntries()
+}
+
+// checkName returns an error if the media file has lost its name.
+func (f *file) checkName() error {
+	named, err := f.root.Lstat(f.name + mediaExt)
+	if err != nil {
+		return err
+	}
+	open, err := f.media.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(named, open) {
+		return errRemoved
+	}
+	return nil
+}
+
+// writeEntries adds the segments that have ended to the playlist.
+func (f *file) writeEntries() (err error) {
+	media := path.Base(f.name) + mediaExt
+	f.text = f.text[:0]
+	if f.list == nil {
+		f.list, err = f.root.OpenFile(f.name+listExt, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+		if err != nil {
+			return err
+		}
+		f.text = append(f.text, listHeader(growing, media, f.init, f.segments.target)...)
+	}
+	for _, g := range f.done {
+		before := len(f.text)
+		f.text = g.appendEntry(f.text, media)
+		// A reader may see a write of several pages in parts. Blank lines keep each entry within a page.
+		if n := len(f.text) - before; before > 0 || f.listSize > 0 {
+			at := int(f.listSize+int64(before)) % pageSize
+			if at+n > pageSize {
+				f.text = append(f.text[:before], bytes.Repeat([]byte("\n"), pageSize-at)...)
+				f.text = g.appendEntry(f.text, media)
+			}
+		}
+	}
+	f.done = f.done[:0]
+	n, err := f.list.Write(f.text)
+	f.listSize += int64(n)
+	return err
+}
+
+// close closes the file, which is not finished by that.
+func (f *file) close() {
+	_ = f.media.Close()
+	if f.list != nil {
+		_ = f.list.Close()
+	}
+	_ = f.root.Close()
+}

@@ -1,0 +1,209 @@
+package record
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/frame/mp4"
+)
+
+const (
+	// leastSegment is how long a segment is at least, if its successor begins with a key frame.
+	leastSegment = 2 * time.Second
+
+	// leastTarget is the least target duration. Segments without a key frame where they should end are cut there. If the
+	// first segment of a file is longer, its length is the target duration of that file, up to mostTarget.
+	leastTarget = 10 * time.Second
+	mostTarget  = 30 * time.Second
+
+	// timeSlack is how far the time of a fragment may be from the end of the fragment before.
+	timeSlack = time.Second
+
+	// dateSlack is how far the arrival of a segment may be from its date, which is counted from the first segment's: a
+	// publisher that was late for a moment does not change the dates.
+	dateSlack = 5 * time.Second
+)
+
+// A segment is an entry of a playlist: a range of the media file.
+type segment struct {
+	offset, size int64
+	start, end   time.Duration // in the stream's time
+	date         time.Time     // of its first fragment
+	afterGap     bool          // fragments are missing in front of it
+	missing      time.Duration // how long they were
+}
+
+// A segmenter groups fragments into segments. What it does depends on the fragments alone, except for dates, so that
+// finish finds the same segments in the media file.
+type segmenter struct {
+	target time.Duration // of the playlist; 0 before the first segment has ended
+	open   segment       // its size is 0 between segments
+
+	placed   bool // there was a fragment
+	sequence uint32
+	end      time.Duration
+	zero     time.Time // the wall clock at the stream's time 0
+}
+
+// add takes the fragment at offset, which arrived at the given time, or at a time that is not known if at is zero. It
+// returns the segment that ended in front of it, if one did.
+func (s *segmenter) add(f mp4.FragmentInfo, at time.Time, offset int64) (done segment, ended bool) {
+	gap := s.placed && (f.Sequence != s.sequence+1 || (f.Start-s.end).Abs() > timeSlack)
+	if s.open.size > 0 && (gap || s.full(f)) {
+		done, ended = s.finish()
+	}
+	if s.open.size == 0 {
+		if !at.IsZero() && (!s.placed || at.Sub(s.zero.Add(f.Start)).Abs() > dateSlack) {
+			s.zero = at.Add(-f.Start)
+		}
+		s.open = segment{offset: offset, start: f.Start, end: f.End, date: s.zero.Add(f.Start), afterGap: gap}
+		if gap {
+			s.open.missing = max(f.Start-s.end, 0)
+		}
+	}
+	s.open.size += int64(f.Size)
+	s.note(f)
+	return done, ended
+}
+
+// note remembers the fragment before the next one.
+func (s *segmenter) note(f mp4.FragmentInfo) {
+	s.open.end = max(s.open.end, f.End)
+	s.placed, s.sequence, s.end = true, f.Sequence, f.End
+}
+
+// full reports whether the open segment ends in front of f.
+func (s *segmenter) full(f mp4.FragmentInfo) bool {
+	limit := s.target
+	if limit == 0 {
+		limit = mostTarget
+	}
+	return f.Key && f.Start-s.open.start >= leastSegment || f.End-s.open.start > limit
+}
+
+// finish ends the open segment, if there is one.
+func (s *segmenter) finish() (done segment, ok bool) {
+	if s.open.size == 0 {
+		return segment{}, false
+	}
+	done, s.open = s.open, segment{}
+	if s.target == 0 {
+		s.target = max(leastTarget, wholeSeconds(done.end-done.start))
+	}
+	return done, true
+}
+
+// wholeSeconds rounds up.
+func wholeSeconds(d time.Duration) time.Duration {
+	return (d + time.Second - 1).Truncate(time.Second)
+}
+
+// The types of playlists.
+const (
+	growing  = "EVENT"
+	finished = "VOD"
+)
+
+const endLine = "#EXT-X-ENDLIST\n"
+
+const dateFormat = "2006-01-02T15:04:05.000Z"
+
+// listHeader returns what a playlist begins with. The first init bytes of the media file are its init segment.
+func listHeader(kind, media string, init int64, target time.Duration) []byte {
+	return fmt.Appendf(nil, "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:%d\n#EXT-X-PLAYLIST-TYPE:%s\n"+
+		"#EXT-X-MAP:URI=%q,BYTERANGE=\"%d@0\"\n", target/time.Second, kind, media, init)
+}
+
+// appendEntry appends the lines of a segment to b. The name of the media file comes last: without it the other lines
+// mean nothing. Players go on behind EXT-X-DISCONTINUITY; EXT-X-GAP would be a segment that not all of them know not
+// to ask for.
+func (g *segment) appendEntry(b []byte, media string) []byte {
+	date := g.date.UTC()
+	if g.afterGap {
+		b = fmt.Appendf(b, "#EXT-X-DISCONTINUITY\n#EXT-X-DATERANGE:ID=\"gap-%d\",CLASS=\"millrace.gap\",START-DATE=%q,DURATION=%.3f\n",
+			g.offset, date.Add(-g.missing).Format(dateFormat), g.missing.Seconds())
+	}
+	return fmt.Appendf(b, "#EXT-X-PROGRAM-DATE-TIME:%s\n#EXTINF:%.6f,\n#EXT-X-BYTERANGE:%d@%d\n%s\n",
+		date.Format(dateFormat), (g.end - g.start).Seconds(), g.size, g.offset, media)
+}
+
+// A list is what is left of a playlist.
+type list struct {
+	target  time.Duration // 0 if it is not known
+	entries []listEntry
+	text    []byte // of the entries
+}
+
+// A listEntry is a segment in a list.
+type listEntry struct {
+	offset, end int64
+	date        time.Time
+	textEnd     int // in list.text
+}
+
+// parseList reads the playlist of a media file of size bytes, of which init are the init segment. It stops where the
+// text is no longer what this package writes, and before the first segment that is not all in the media file. It borrows
+// text; list.text is a part of it.
+func parseList(text []byte, media string, init, size int64) (l list) {
+	var e listEntry
+	var length int64
+	seconds, at, ranged := false, init, false
+	body := -1 // where entries begin
+	for rest := text; ; {
+		line, after, whole := bytes.Cut(rest, []byte("\n"))
+		if !whole {
+			return l
+		}
+		rest = after
+		name, value, _ := strings.Cut(string(line), ":")
+		if body < 0 {
+			switch name {
+			case "#EXT-X-TARGETDURATION":
+				if n, err := strconv.Atoi(value); err == nil && n > 0 && n < 1<<20 {
+					l.target = time.Duration(n) * time.Second
+				}
+			case "#EXT-X-MAP":
+				if l.target == 0 {
+					return l
+				}
+				body = len(text) - len(rest)
+			}
+			continue
+		}
+		switch {
+		case name == "#EXTINF":
+			seconds = true
+		case name == "#EXT-X-BYTERANGE":
+			var before, after string
+			before, after, _ = strings.Cut(value, "@")
+			n, err1 := strconv.ParseInt(before, 10, 64)
+			from, err2 := strconv.ParseInt(after, 10, 64)
+			ranged = err1 == nil && err2 == nil && from == at && n > 0 && n <= size-from
+			e.offset, length = from, n
+		case name == "#EXT-X-PROGRAM-DATE-TIME":
+			e.date, _ = time.Parse(dateFormat, value)
+		case name == media:
+			if !seconds || !ranged || e.date.IsZero() {
+				return l
+			}
+			at += length
+			e.end, e.textEnd = at, len(text)-len(rest)-body
+			l.entries, l.text = append(l.entries, e), text[body:len(text)-len(rest)]
+			e, seconds, ranged = listEntry{}, false, false
+		case name != "" && name[0] != '#' || string(line) == endLine[:len(endLine)-1]:
+			return l
+		}
+	}
+}
+
+// cut leaves n entries.
+func (l *list) cut(n int) {
+	if l.entries = l.entries[:n]; n == 0 {
+		l.text = nil
+		return
+	}
+	l.text = l.text[:l.entries[n-1].textEnd]
+}

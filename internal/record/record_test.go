@@ -1,0 +1,830 @@
+package record
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
+)
+
+// probe counts the frames of the first stream of a type that ffmpeg decodes. The complaints are what it says of the file.
+func probe(t testing.TB, file, kind string) (frames int, complaints string) {
+	t.Helper()
+	need.Program(t, "ffprobe")
+	cmd := exec.Command("ffprobe", "-v", "warning", "-count_frames", "-select_streams", kind, "-show_entries",
+		"stream=nb_read_frames", "-of", "csv=p=0", file)
+	var diag strings.Builder
+	cmd.Stderr = &diag
+	out, err := cmd.Output()
+	if err != nil {
+		return 0, fmt.Sprint(err, diag.String())
+	}
+	frames, _ = strconv.Atoi(strings.TrimSpace(strings.Split(strings.TrimSpace(string(out)), "\n")[0]))
+	return frames, diag.String()
+}
+
+// decodes checks that ffmpeg finds all pictures in a file or a playlist, and nothing to complain about.
+func decodes(t testing.TB, file string, pictures int) {
+	t.Helper()
+	if n, complaints := probe(t, file, "v"); n != pictures || complaints != "" {
+		t.Errorf("%s: %d pictures, want %d\n%s", filepath.Base(file), n, pictures, complaints)
+	}
+}
+
+func pictures(all []fragment) (n int) {
+	for _, f := range all {
+		n += f.Pictures
+	}
+	return n
+}
+
+// sizes returns how many bytes there are in a directory.
+func sizes(t testing.TB, dir string) (n int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			n += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// checkAll checks all recordings of a stream, and returns their fragments one after the other.
+func (r *rig) checkAll(stream string) (all []fragment) {
+	r.t.Helper()
+	for _, name := range r.files(stream) {
+		part, _ := check(r.t, name, true)
+		all = append(all, part...)
+	}
+	return all
+}
+
+// What is given to a Recording is in its file, which plays, alone and by its playlist.
+func TestRecording(t *testing.T) {
+	clock := newClock("2026-11-24T15:04:05.678Z")
+	r := newRig(t, func(c *Config) { c.now = clock.now })
+	rec := r.stream("cam")
+	want := r.feed.to(rec, 450)
+	rec.Close()
+	rec.Close()
+	r.ended()
+	files := r.files("cam")
+	if len(files) != 1 || filepath.Base(files[0]) != "2026-11-24T15-04-05.678Z" {
+		t.Fatal(files)
+	}
+	got, p := check(t, files[0], true)
+	sameFragments(t, got, want)
+	if len(p.entries) < 8 || p.target != 10 {
+		t.Errorf("%d segments, target duration %d", len(p.entries), p.target)
+	}
+	if !p.entries[0].date.Equal(clock.now()) {
+		t.Errorf("date %v", p.entries[0].date)
+	}
+	for i, e := range p.entries {
+		if e.discontinuity {
+			t.Errorf("segment %d: a gap", i)
+		}
+	}
+	if st := r.Stats(); st.Files != 1 || st.Lost != 0 || st.Failures != 0 || st.Bytes != sizes(t, r.dir) {
+		t.Errorf("%+v, %d bytes", st, sizes(t, r.dir))
+	}
+	decodes(t, files[0]+mediaExt, pictures(want))
+	decodes(t, files[0]+listExt, pictures(want))
+}
+
+// What ffmpeg decodes from a recording is what it decodes from the source, picture by picture: with B-frames, in long
+// groups of pictures.
+func TestAgainstFFmpeg(t *testing.T) {
+	need.Program(t, "ffmpeg")
+	source := filepath.Join(t.TempDir(), "source.flv")
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("ffmpeg", append([]string{"-v", "warning"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+	run("-f", "lavfi", "-i", "testsrc=size=322x182:rate=25", "-f", "lavfi", "-i", "sine=sample_rate=44100", "-t", "9",
+		"-c:v", "libx264", "-preset", "veryfast", "-g", "70", "-bf", "2", "-pix_fmt", "yuv420p", "-c:a", "aac", source)
+	r := newRig(t, nil)
+	var err error
+	if r.feed.flv, err = os.ReadFile(source); err != nil {
+		t.Fatal(err)
+	}
+	r.feed.length = 9000
+	rec := r.stream("cam")
+	n := pictures(r.feed.to(rec, 220))
+	rec.Close()
+	r.ended()
+	name := r.files("cam")[0]
+	check(t, name, true)
+	hash := func(file string) string {
+		return run("-i", file, "-map", "0:v", "-frames:v", strconv.Itoa(n-2), "-fps_mode", "passthrough", "-f", "md5", "-")
+	}
+	want := hash(source)
+	for _, ext := range []string{mediaExt, listExt} {
+		if got := hash(name + ext); got != want {
+			t.Errorf("%s: %s, want %s", ext, got, want)
+		}
+	}
+}
+
+// While it is recorded a file plays, and its playlist names segments that are there.
+func TestGrowing(t *testing.T) {
+	r := newRig(t, nil)
+	rec := r.stream("cam")
+	var want []fragment
+	var before string
+	for i := range 4 {
+		want = append(want, r.feed.to(rec, 90)...)
+		r.settle()
+		name := r.files("cam")[0]
+		text, err := os.ReadFile(name + listExt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := readPlaylist(string(text), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.kind != "EVENT" || p.ended || !strings.HasPrefix(string(text), before) || len(text) == len(before) {
+			t.Errorf("type %s, ended %v, after %q: %q", p.kind, p.ended, before, text)
+		}
+		before = string(text)
+		media, err := os.ReadFile(name + mediaExt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := checkEntries(t, media, p, true)
+		sameFragments(t, got, want[:len(got)])
+		if i == 0 || !testing.Short() {
+			decodes(t, name+mediaExt, pictures(want))
+		}
+	}
+	rec.Close()
+	r.ended()
+	sameFragments(t, r.checkAll("cam"), want)
+}
+
+// A stream of sound alone is recorded too.
+func TestSoundAlone(t *testing.T) {
+	r := newRig(t, nil)
+	r.feed.only = flv.TypeAudio
+	r.feed.muxer = mp4.NewMuxer(mp4.Tracks(false, true))
+	rec := r.stream("radio")
+	want := r.feed.to(rec, 90)
+	rec.Close()
+	r.ended()
+	name := r.files("radio")[0]
+	got, p := check(t, name, true)
+	sameFragments(t, got, want)
+	if len(p.entries) != 5 {
+		t.Errorf("%d segments", len(p.entries))
+	}
+	for _, ext := range []string{mediaExt, listExt} {
+		if n, complaints := probe(t, name+ext, "a"); n < 440 || complaints != "" {
+			t.Errorf("%s: %d frames\n%s", ext, n, complaints)
+		}
+	}
+}
+
+// A new file begins at the whole hour, wherever the clock jumps, and the files' names have the order of what is in them.
+func TestClock(t *testing.T) {
+	for _, tt := range []struct {
+		name, begins string
+		jump         time.Duration // after 200 fragments, each of 40 ms
+		want         []string
+	}{
+		{"no hour", "2026-11-24T15:00:00Z", 0, []string{"2026-11-24T15-00-00.040Z"}},
+		{"the hour", "2026-11-24T14:59:50Z", 0, []string{"2026-11-24T14-59-50.040Z", "2026-11-24T15-00-00.040Z"}},
+		{"forth", "2026-11-24T14:10:00Z", 5 * time.Hour,
+			[]string{"2026-11-24T14-10-00.040Z", "2026-11-24T19-10-08.040Z"}},
+		{"back by a moment", "2026-11-24T14:59:58Z", -8 * time.Second,
+			[]string{"2026-11-24T14-59-58.040Z", "2026-11-24T15-00-00.040Z"}},
+		{"back", "2026-11-24T14:10:00Z", -72 * time.Hour,
+			[]string{"2026-11-24T14-10-00.040Z", "2026-11-24T14-10-00.041Z"}},
+		{"back and at the hour", "2026-11-24T14:10:00Z", -72*time.Hour + 49*time.Minute + 50*time.Second,
+			[]string{"2026-11-24T14-10-00.040Z", "2026-11-24T14-10-00.041Z", "2026-11-24T14-10-00.042Z"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			clock := newClock(tt.begins)
+			r := newRig(t, func(c *Config) { c.now = clock.now })
+			r.feed.tick = func() { clock.add(40 * time.Millisecond) }
+			rec := r.stream("cam")
+			want := r.feed.to(rec, 200)
+			clock.add(tt.jump)
+			want = append(want, r.feed.to(rec, 200)...)
+			rec.Close()
+			r.ended()
+			files := r.files("cam")
+			for i := range files {
+				files[i] = filepath.Base(files[i])
+			}
+			if !slices.Equal(files, tt.want) {
+				t.Errorf("%v, want %v", files, tt.want)
+			}
+			sameFragments(t, r.checkAll("cam"), want)
+		})
+	}
+}
+
+// Dates follow the clock where the stream was late for long, and stay where it was for a moment.
+func TestDates(t *testing.T) {
+	clock := newClock("2026-11-24T15:00:00Z")
+	r := newRig(t, func(c *Config) { c.now = clock.now })
+	r.feed.tick = func() { clock.add(40 * time.Millisecond) }
+	rec := r.stream("cam")
+	for _, late := range []time.Duration{0, time.Second, time.Minute} {
+		clock.add(late)
+		r.feed.to(rec, 100)
+	}
+	rec.Close()
+	r.ended()
+	_, p := check(t, r.files("cam")[0], true)
+	at := p.entries[0].date
+	for i, e := range p.entries[1:] {
+		at = at.Add(time.Duration(p.entries[i].seconds * float64(time.Second)))
+		switch late := e.date.Sub(at).Round(100 * time.Millisecond); {
+		case late != 0 && late != 61*time.Second:
+			t.Errorf("segment %d is %v late", i+1, late)
+		case late != 0:
+			at = e.date
+		}
+	}
+	if late := at.Sub(p.entries[0].date); late < 70*time.Second {
+		t.Errorf("the last segment begins after %v", late)
+	}
+}
+
+// The oldest files are deleted, and what grows is cut, so that all recordings fit.
+func TestMaxBytes(t *testing.T) {
+	const limit = 1 << 20
+	r := newRig(t, func(c *Config) { c.MaxBytes = limit })
+	feeds := map[string]*feed{"one": r.feed, "two": newFeed()}
+	defer feeds["two"].release()
+	want := map[string][]fragment{}
+	streams := map[string]*Recording{"one": r.stream("one"), "two": r.stream("two")}
+	for round := range 16 {
+		for name, rec := range streams {
+			want[name] = append(want[name], feeds[name].to(rec, 60)...)
+		}
+		r.settle()
+		if n := sizes(t, r.dir); n > limit || n < limit/2 && round > 8 {
+			t.Errorf("%d bytes, limit %d", n, limit)
+		}
+	}
+	if st := r.Stats(); st.Lost > 0 {
+		t.Errorf("%+v", st)
+	}
+	for _, rec := range streams {
+		rec.Close()
+	}
+	r.ended()
+	st := r.Stats()
+	if have := sizes(t, r.dir); st.Bytes != have || have < limit/2 || have > limit || st.Removed < 4 {
+		t.Errorf("%d bytes, %+v", have, st)
+	}
+	for name := range streams {
+		got := r.checkAll(name)
+		sameFragments(t, got, want[name][len(want[name])-len(got):])
+	}
+	r.close()
+	again, err := Open(Config{Dir: r.dir, MaxBytes: limit / 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := sizes(t, r.dir); n > limit/4 || n != again.Stats().Bytes {
+		t.Errorf("%d bytes after another Open, %+v", n, again.Stats())
+	}
+	if err := again.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A publisher that sends no key frames cannot grow a file for ever.
+func TestMaxBytesWithoutKeyFrames(t *testing.T) {
+	const limit = 256 << 10
+	r := newRig(t, func(c *Config) { c.MaxBytes = limit })
+	rec := r.stream("cam")
+	r.feed.to(rec, 1)
+	for range 8 {
+		for range 60 {
+			body, f, _ := r.feed.next()
+			f.Key = false
+			rec.Add(f, body)
+		}
+		r.settle()
+		if n := sizes(t, r.dir); n > limit {
+			t.Errorf("%d bytes, limit %d", n, limit)
+		}
+	}
+	if r.Stats().Lost == 0 {
+		t.Error("nothing is lost")
+	}
+	r.feed.to(rec, 60) // with key frames
+	rec.Close()
+	r.ended()
+	if len(r.files("cam")) != 1 {
+		t.Error(r.files("cam"))
+	}
+	r.checkAll("cam")
+}
+
+// A gate is a disk that is slow while it is closed.
+type gate struct{ open chan struct{} }
+
+func (g *gate) disk(f *os.File) io.Writer { return gatedFile{f, g} }
+
+type gatedFile struct {
+	*os.File
+	gate *gate
+}
+
+func (g gatedFile) Write(p []byte) (int, error) {
+	<-g.gate.open
+	return g.File.Write(p)
+}
+
+// While the disk takes nothing Add goes on, the queue stays within its limit, and the playlist names what is missing.
+func TestSlowDisk(t *testing.T) {
+	leaktest.Check(t, millrace.DefaultPool())
+	const queue = 200 << 10
+	clock := newClock("2026-11-24T15:00:00Z")
+	g := &gate{make(chan struct{})}
+	r := newRig(t, func(c *Config) { c.QueueBytes, c.disk, c.now = queue, g.disk, clock.now })
+	r.feed.tick = func() { clock.add(40 * time.Millisecond) }
+	rec := r.stream("cam")
+	want := r.feed.to(rec, 310) // ends amid a group of pictures
+	st := r.Stats()
+	if st.Queued > queue || st.Queued < queue/2 || st.Lost == 0 {
+		t.Errorf("%+v", st)
+	}
+	lost := int(st.Lost)
+	want = want[:len(want)-lost]
+	close(g.open)
+	r.settle()
+	more := r.feed.to(rec, 100)
+	for !more[0].Key {
+		more = more[1:]
+		lost++
+	}
+	rec.Close()
+	r.ended()
+	if st := r.Stats(); int(st.Lost) != lost || st.LostBytes == 0 || st.Failures != 0 || st.Queued != 0 {
+		t.Errorf("%+v, want %d lost", st, lost)
+	}
+	name := r.files("cam")[0]
+	got, p := check(t, name, true)
+	sameFragments(t, got, append(want, more...))
+	gaps, date := 0, p.entries[0].date
+	for _, e := range p.entries {
+		if e.discontinuity {
+			gaps++
+			missing := more[0].Start - want[len(want)-1].End
+			if d := e.missing - missing.Seconds(); d < -.001 || d > .001 {
+				t.Errorf("a gap of %v s, want %v", e.missing, missing)
+			}
+			date = date.Add(missing)
+		}
+		if d := e.date.Sub(date); d.Abs() > 10*time.Millisecond {
+			t.Errorf("a segment is at %v, want %v", e.date, date)
+		}
+		date = date.Add(time.Duration(e.seconds * float64(time.Second)))
+	}
+	if gaps != 1 {
+		t.Errorf("%d gaps", gaps)
+	}
+	decodes(t, name+mediaExt, pictures(got))
+	decodes(t, name+listExt, pictures(got))
+}
+
+// Close gives up when its context ends, and the blocks come back.
+func TestCloseWithHangingDisk(t *testing.T) {
+	leaktest.Check(t, millrace.DefaultPool())
+	g := &gate{make(chan struct{})}
+	dir := t.TempDir()
+	a, err := Open(Config{Dir: dir, disk: g.disk})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFeed()
+	defer f.release()
+	rec, err := a.Stream("cam")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.to(rec, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := a.Stream("cam"); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	f.to(rec, 10)
+	rec.Init(f.initChain())
+	close(g.open)
+	nettest.Eventually(t, "the writer ends", func() bool { return a.Stats().Recordings == 0 })
+	if err := a.lock.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A stream that comes back goes on in a new file, even while the old one waits for the disk.
+func TestReturn(t *testing.T) {
+	g := &gate{make(chan struct{})}
+	r := newRig(t, func(c *Config) { c.disk = g.disk })
+	rec := r.stream("cam")
+	want := r.feed.to(rec, 60)
+	if _, err := r.Stream("cam"); !errors.Is(err, ErrInUse) {
+		t.Error(err)
+	}
+	rec.Close()
+	r.feed.to(rec, 10) // of no use
+	rec = r.stream("cam")
+	r.feed.to(rec, 10) // before Init
+	rec.Init(r.feed.initChain())
+	more := r.feed.to(rec, 60)
+	for !more[0].Key {
+		more = more[1:]
+	}
+	rec.Close()
+	close(g.open)
+	r.ended()
+	files := r.files("cam")
+	if len(files) != 2 {
+		t.Fatal(files)
+	}
+	for i, want := range [][]fragment{want, more} {
+		got, _ := check(t, files[i], true)
+		sameFragments(t, got, want)
+	}
+}
+
+// A stream whose time starts over goes on in another file, so that each file plays alone.
+func TestTimeStartsOver(t *testing.T) {
+	r := newRig(t, nil)
+	other := newFeed()
+	defer other.release()
+	rec := r.stream("cam")
+	want := r.feed.to(rec, 60)
+	for range 60 {
+		body, f, _ := other.next()
+		want = append(want, fragment{f, bytes.Clone(body.Bytes())})
+		rec.Add(f, body)
+	}
+	rec.Close()
+	r.ended()
+	sameFragments(t, r.checkAll("cam"), want)
+	for _, name := range r.files("cam") {
+		decodes(t, name+mediaExt, 60)
+	}
+}
+
+// Another init segment begins another file, at its first key frame.
+func TestNewInit(t *testing.T) {
+	r := newRig(t, nil)
+	other := newFeed()
+	defer other.release()
+	rec := r.stream("cam")
+	want := r.feed.to(rec, 60)
+	for range 3 {
+		rec.Init(r.feed.initChain())
+	}
+	more := other.to(rec, 60)
+	rec.Close()
+	r.ended()
+	files := r.files("cam")
+	if len(files) != 2 {
+		t.Fatal(files)
+	}
+	for i, want := range [][]fragment{want, more} {
+		got, _ := check(t, files[i], true)
+		sameFragments(t, got, want)
+	}
+}
+
+// Recordings go on in a new file when their directory is there no more.
+func TestDirectoryRemoved(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		t.Run(fmt.Sprintf("whole=%v", whole), func(t *testing.T) {
+			clock := newClock("2026-11-24T15:00:00Z")
+			r := newRig(t, func(c *Config) { c.now = clock.now })
+			rec := r.stream("cam")
+			r.feed.to(rec, 60)
+			r.settle()
+			if whole {
+				if err := os.RemoveAll(r.dir); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := os.RemoveAll(filepath.Join(r.dir, "cam")); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				r.feed.to(rec, 75)
+				r.settle()
+				clock.add(retryAfter)
+			}
+			if whole {
+				if n := strings.Count(r.log.String(), "recording fails"); n != 1 {
+					t.Errorf("%d lines in the log", n)
+				}
+				if err := os.Mkdir(r.dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				clock.add(retryAfter)
+			}
+			want := r.feed.to(rec, 100)
+			rec.Close()
+			r.ended()
+			if st := r.Stats(); st.Failures == 0 || st.Lost == 0 || st.Bytes != sizes(t, filepath.Join(r.dir, "cam")) {
+				t.Errorf("%+v, %d bytes", st, sizes(t, r.dir))
+			}
+			got := r.checkAll("cam")
+			if len(got) < 70 {
+				t.Errorf("%d fragments, want the last of %d", len(got), len(want))
+			}
+			for !whole && len(got) > len(want) { // from before, too
+				got = got[1:]
+			}
+			sameFragments(t, got, want[len(want)-len(got):])
+		})
+	}
+}
+
+// A failing disk writes a part of each Write, and returns an error, while it fails.
+type failingDisk struct{ fails bool }
+
+var errDisk = errors.New("the disk is on fire")
+
+func (d *failingDisk) disk(f *os.File) io.Writer { return failingFile{f, d} }
+
+type failingFile struct {
+	*os.File
+	disk *failingDisk
+}
+
+func (f failingFile) Write(p []byte) (int, error) {
+	if !f.disk.fails {
+		return f.File.Write(p)
+	}
+	n, _ := f.File.Write(p[:len(p)/3])
+	return n, errDisk
+}
+
+// An error amid a write ends the file behind its last whole fragment, and the next file begins at a key frame after a
+// pause.
+func TestFailingDisk(t *testing.T) {
+	clock := newClock("2026-11-24T15:00:00Z")
+	d := &failingDisk{}
+	r := newRig(t, func(c *Config) { c.now, c.disk = clock.now, d.disk })
+	r.feed.tick = func() { clock.add(40 * time.Millisecond) }
+	rec := r.stream("cam")
+	want := r.feed.to(rec, 80)
+	r.settle()
+	d.fails = true
+	for range 8 { // s, in which it tries again
+		want = append(want, r.feed.to(rec, 25)...)
+		r.settle()
+	}
+	d.fails = false
+	clock.add(retryAfter)
+	want = append(want, r.feed.to(rec, 80)...)
+	rec.Close()
+	r.ended()
+	st := r.Stats()
+	if log := r.log.String(); strings.Count(log, "recording fails") != 1 || strings.Count(log, "goes on\"") != 1 ||
+		!strings.Contains(log, errDisk.Error()) || st.Failures < 2 || st.Failures > 3 {
+		t.Errorf("%+v\n%s", st, log)
+	}
+	got := r.checkAll("cam")
+	if len(r.files("cam")) != 2 || len(got)+int(st.Lost) < len(want) || st.Bytes != sizes(t, r.dir) {
+		t.Errorf("%v, %d fragments of %d, %+v", r.files("cam"), len(got), len(want), st)
+	}
+	for _, name := range r.files("cam") {
+		part, _ := check(t, name, true)
+		decodes(t, name+mediaExt, pictures(part))
+		decodes(t, name+listExt, pictures(part))
+	}
+}
+
+// Names of streams never lead out of the directory.
+func TestNames(t *testing.T) {
+	r := newRig(t, nil)
+	for _, name := range []string{"", ".", "..", "...", "a/b", "../x", "/etc", "a b", "ä", strings.Repeat("x", 65), "a\x00"} {
+		if _, err := r.Stream(name); !errors.Is(err, ErrName) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for _, name := range []string{"a", "A-Z_0.9", ".hidden", strings.Repeat("x", 64)} {
+		r.stream(name).Close()
+	}
+	outside := t.TempDir()
+	if err := os.Symlink(outside, filepath.Join(r.dir, "link")); err != nil {
+		t.Skip(err)
+	}
+	rec := r.stream("link")
+	r.feed.to(rec, 60)
+	rec.Close()
+	r.ended()
+	if n := sizes(t, outside); n > 0 || r.Stats().Failures == 0 {
+		t.Errorf("%d bytes outside, %+v", n, r.Stats())
+	}
+}
+
+// A directory has one archive at a time.
+func TestLock(t *testing.T) {
+	r := newRig(t, nil)
+	if _, err := Open(Config{Dir: r.dir}); err == nil {
+		t.Error("opened twice")
+	}
+	if _, err := Open(Config{Dir: filepath.Join(r.dir, "none")}); err == nil {
+		t.Error("there is no such directory")
+	}
+	r.close()
+	again, err := Open(Config{Dir: r.dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Segments are at least as long as leastSegment where there are key frames, and never longer than the target duration
+// unless a fragment is.
+func TestSegmenter(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		keys := []int{1, 25, 250, 2000}[rnd.IntN(4)]
+		frame := time.Duration(1+rnd.IntN(400)) * time.Millisecond
+		var s segmenter
+		var all []segment
+		var at time.Duration
+		var offset int64
+		for i := range 3000 {
+			f := mp4.FragmentInfo{Size: 1, Start: at, End: at + frame, Key: i%keys == 0, Sequence: uint32(i)}
+			if g, ok := s.add(f, time.Time{}, offset); ok {
+				all = append(all, g)
+			}
+			at, offset = f.End, offset+1
+		}
+		if g, ok := s.finish(); ok {
+			all = append(all, g)
+		}
+		if _, ok := s.finish(); ok {
+			t.Fatal("a segment of nothing")
+		}
+		offset, at = 0, 0
+		for i, g := range all {
+			length := g.end - g.start
+			if g.offset != offset || g.start != at || g.afterGap || g.size < 1 || length > s.target {
+				t.Fatalf("seed %d: segment %d: %+v, target duration %v", seed, i, g, s.target)
+			}
+			begins := int(g.offset) % keys
+			if begins != 0 && i > 0 && length < leastSegment && i < len(all)-1 && int(g.offset+g.size)%keys != 0 {
+				t.Fatalf("seed %d: segment %d has %v", seed, i, length)
+			}
+			offset, at = offset+g.size, g.end
+		}
+		if offset != 3000 || s.target > mostTarget {
+			t.Fatalf("seed %d: %d fragments, target duration %v", seed, offset, s.target)
+		}
+	}
+}
+
+// What is missing in front of a fragment begins a segment that says so: by the sequence numbers, or by the times.
+func TestGaps(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		skip           uint32
+		wait           time.Duration
+		gap            bool
+		missing, start time.Duration
+	}{
+		{"none", 0, 0, false, 0, 0},
+		{"a late fragment", 0, 900 * time.Millisecond, false, 0, 0},
+		{"one fragment, and no time", 1, 0, true, 0, time.Second},
+		{"one fragment", 1, 40 * time.Millisecond, true, 40 * time.Millisecond, 1040 * time.Millisecond},
+		{"time alone", 0, time.Minute, true, time.Minute, 61 * time.Second},
+		{"a start over", 0, -500 * time.Millisecond, false, 0, 0},
+		{"another start", 7, -time.Second, true, 0, 0},
+	} {
+		var s segmenter
+		date := time.Unix(1e9, 0)
+		_, _ = s.add(mp4.FragmentInfo{Size: 1, End: time.Second, Key: true, Sequence: 1<<32 - 1}, date, 0)
+		begin := time.Second + tt.wait
+		done, ended := s.add(mp4.FragmentInfo{Size: 1, Start: begin, End: begin + time.Second, Key: true, Sequence: tt.skip}, date, 1)
+		if ended != tt.gap || s.open.afterGap != tt.gap || s.open.missing != tt.missing || s.open.start != tt.start ||
+			ended && (done.afterGap || done.end != time.Second) {
+			t.Errorf("%s: %v, %+v, then %+v", tt.name, ended, done, s.open)
+		}
+	}
+}
+
+// A playlist that grows ends with a whole entry wherever one of its pages ends.
+func TestPages(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &file{root: root, name: "cam", init: 1000}
+	if f.media, err = root.Create("cam.mp4"); err != nil {
+		t.Fatal(err)
+	}
+	f.segments.target = leastTarget
+	rnd := rand.New(rand.NewPCG(1, 1))
+	at := int64(1000)
+	for i := range 500 {
+		for range rnd.IntN(3) {
+			g := segment{offset: at, size: 1 + rnd.Int64N(1<<20), end: time.Second, afterGap: rnd.IntN(4) == 0,
+				date: time.Unix(int64(1e9+i), 0)}
+			f.done = append(f.done, g)
+			at += g.size
+		}
+		if len(f.done) > 0 {
+			if err := f.writeEntries(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f.close()
+	text, err := os.ReadFile(filepath.Join(dir, "cam"+listExt))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int64(len(text)) != f.listSize || len(text) < 5*pageSize {
+		t.Fatal(len(text), f.listSize)
+	}
+	for n := pageSize; n < len(text); n += pageSize {
+		if _, err := readPlaylist(string(text[:n]), "cam"); err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	whole, err := readPlaylist(string(text), "cam")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := parseList(text, "cam.mp4", 1000, at); len(l.entries) != len(whole.entries) || len(whole.entries) < 300 {
+		t.Errorf("%d entries, want %d", len(l.entries), len(whole.entries))
+	}
+}
+
+// parseList stops at what is damaged, and never reads anything but entries that are whole and in the media file.
+func FuzzParseList(f *testing.F) {
+	head := string(listHeader(growing, "m.mp4", 10, leastTarget))
+	g := segment{offset: 10, size: 20, end: 2 * time.Second, date: time.Unix(1e9, 0)}
+	one := string(g.appendEntry(nil, "m.mp4"))
+	g.offset, g.afterGap = 30, true
+	two := string(g.appendEntry(nil, "m.mp4"))
+	for _, text := range []string{"", head, head + one, head + one + two, head + one + "\n\n" + two + endLine, head + two + one,
+		head + one[:len(one)-1], one} {
+		f.Add([]byte(text), int64(10), int64(50))
+	}
+	f.Fuzz(func(t *testing.T, text []byte, init, size int64) {
+		init, size = min(max(init, 0), maxInit), max(size, 0)
+		l := parseList(text, "m.mp4", init, size)
+		at, end := init, 0
+		for _, e := range l.entries {
+			if e.offset != at || e.end <= at || e.end > size || e.textEnd <= end {
+				t.Fatalf("%+v", l)
+			}
+			at, end = e.end, e.textEnd
+		}
+		if end != len(l.text) {
+			t.Fatalf("%d bytes of text, entries end at %d", len(l.text), end)
+		}
+		again := parseList(append(listHeader(finished, "m.mp4", init, max(l.target, time.Second)), l.text...), "m.mp4", init, size)
+		if !slices.Equal(again.entries, l.entries) || !bytes.Equal(again.text, l.text) {
+			t.Fatalf("%+v, then %+v", l, again)
+		}
+	})
+}

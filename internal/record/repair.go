@@ -1,0 +1,279 @@
+package record
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/frame/mp4"
+)
+
+// Names of files: the time of their beginning, and one of these.
+const (
+	mediaExt    = ".mp4"
+	listExt     = ".m3u8"
+	newListExt  = ".m3u8.new" // before it is renamed
+	stampFormat = "2006-01-02T15-04-05.000Z"
+)
+
+// extensions are those of the files of a recording, in the order in which they are deleted: there is never a playlist
+// whose media file is gone.
+var extensions = []string{newListExt, listExt, mediaExt}
+
+const (
+	fileMode = 0o640
+	dirMode  = 0o750
+)
+
+// maxInit bounds the init segment of a file: a Muxer's has two sequence headers of 64 KiB at most.
+const maxInit = 256 << 10
+
+// headGuess is how much of a fragment is read at first. The heads of most are shorter.
+const headGuess = 512
+
+// hasEnded reports whether a playlist has its last line.
+func hasEnded(root *os.Root, name string) (bool, error) {
+	f, err := root.Open(name + listExt)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	b := make([]byte, len(endLine))
+	_, err = f.ReadAt(b, max(0, info.Size()-int64(len(b))))
+	if err == io.EOF {
+		err = nil
+	}
+	return string(b) == endLine, err
+}
+
+// finish makes a recording whole that is not written to any more: it cuts the media file behind its last whole fragment,
+// and replaces the playlist by one that has all segments and the end. It returns the size of both files. A media file
+// that ends before its first whole fragment is deleted, with its playlist; the size is 0 then. A file that this package
+// did not write is left alone, and is an error. name is the path without an extension.
+func finish(root *os.Root, name string) (int64, error) {
+	media, err := root.OpenFile(name+mediaExt, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, remove(root, name)
+	} else if err != nil {
+		return 0, err
+	}
+	defer media.Close()
+	info, err := media.Stat()
+	if err != nil {
+		return 0, err
+	}
+	r := reader{file: media, size: info.Size()}
+	text, err := root.ReadFile(name + listExt)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	init, err := r.readInit()
+	if err == errTorn {
+		return 0, remove(root, name)
+	} else if err != nil {
+		return 0, err
+	}
+	base := path.Base(name) + mediaExt
+	known := parseList(text, base, init, r.size)
+	end, target, entries, err := r.segments(known, init, base, stampTime(path.Base(name)))
+	if err != nil {
+		return 0, err
+	}
+	if end == init {
+		return 0, remove(root, name)
+	}
+	if end < r.size {
+		if err := media.Truncate(end); err != nil {
+			return 0, err
+		}
+	}
+	if err := media.Sync(); err != nil {
+		return 0, err
+	}
+	whole := append(listHeader(finished, base, init, target), entries...)
+	whole = append(whole, endLine...)
+	return end + int64(len(whole)), replaceList(root, name, whole)
+}
+
+// remove deletes a recording.
+func remove(root *os.Root, name string) error {
+	for _, ext := range extensions {
+		if err := root.Remove(name + ext); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	_ = root.Remove(path.Dir(name)) // fails while there are other files in it
+	return nil
+}
+
+// replaceList gives a recording a playlist that has ended.
+func replaceList(root *os.Root, name string, text []byte) error {
+	f, err := root.OpenFile(name+newListExt, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fileMode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = root.Rename(name+newListExt, name+listExt)
+	}
+	if err != nil {
+		_ = root.Remove(name + newListExt)
+	}
+	return err
+}
+
+// stampTime returns the time that the name of a file says, or zero.
+func stampTime(stamp string) time.Time {
+	at, err := time.Parse(stampFormat, stamp)
+	if err != nil || at.Format(stampFormat) != stamp {
+		return time.Time{}
+	}
+	return at
+}
+
+// A reader reads a media file.
+type reader struct {
+	file  io.ReaderAt
+	size  int64
+	movie mp4.Movie
+	head  []byte
+}
+
+// errTorn is the error of readInit if the file ends within the init segment.
+var errTorn = errors.New("record: the init segment is not whole")
+
+// readInit reads the init segment and returns its size.
+func (r *reader) readInit() (int64, error) {
+	var end int64
+	for _, kind := range []string{"ftyp", "moov"} {
+		if !r.holds(end+4, kind) {
+			return 0, mp4.ErrNotMP4
+		}
+		var b [4]byte
+		n := int64(len(b))
+		if end+n <= r.size {
+			if _, err := r.file.ReadAt(b[:], end); err != nil {
+				return 0, err
+			}
+			n = int64(binary.BigEndian.Uint32(b[:]))
+		}
+		if end += n; n < 4 || end > maxInit {
+			return 0, mp4.ErrNotMP4
+		}
+		if end > r.size {
+			return 0, errTorn
+		}
+	}
+	b := make([]byte, end)
+	_, err := r.file.ReadAt(b, 0)
+	if err == nil {
+		r.movie, err = mp4.ReadMovie(b)
+	}
+	return end, err
+}
+
+// holds reports whether text is at offset, as far as the file goes.
+func (r *reader) holds(offset int64, text string) bool {
+	b := make([]byte, max(0, min(int64(len(text)), r.size-offset)))
+	_, err := r.file.ReadAt(b, offset)
+	return (err == nil || err == io.EOF) && strings.HasPrefix(text, string(b))
+}
+
+// fragment returns the fragment at offset. ok is false if there is no whole one. The error is mp4.ErrNotMP4 if what is
+// there is no fragment.
+func (r *reader) fragment(offset int64) (f mp4.FragmentInfo, ok bool, err error) {
+	for need := headGuess; need > 0; {
+		if r.head = r.head[:0]; cap(r.head) < need {
+			r.head = make([]byte, 0, need)
+		}
+		head := r.head[:min(int64(need), r.size-offset)]
+		if _, err := r.file.ReadAt(head, offset); err != nil && err != io.EOF {
+			return f, false, err
+		}
+		if f, need, err = r.movie.ReadFragment(head); err != nil || int64(need) > r.size-offset {
+			return f, false, err
+		}
+	}
+	return f, f.Size >= f.Head && int64(f.Size) <= r.size-offset, nil
+}
+
+// segments returns where the last whole fragment ends, and the text of the entries of all segments: those of known, and
+// what follows behind them. The last known segment is read again, and left out if its fragments are not whole.
+func (r *reader) segments(known list, init int64, media string, date time.Time) (end int64, target time.Duration, text []byte, err error) {
+	s := segmenter{target: known.target, zero: date}
+	end = init
+	for n := len(known.entries); n > 0; n-- {
+		known.cut(n)
+		last := known.entries[n-1]
+		if end, err = r.resume(&s, last); err != nil {
+			return 0, 0, nil, err
+		}
+		if end == last.end {
+			break
+		}
+		known.cut(n - 1)
+		s, end = segmenter{target: known.target, zero: date}, init
+	}
+	text = bytes.Clone(known.text)
+	longest := s.target
+	add := func(g segment) {
+		text = g.appendEntry(text, media)
+		longest = max(longest, wholeSeconds(g.end-g.start))
+	}
+	for first := true; ; first = false {
+		f, ok, err := r.fragment(end)
+		if err != nil && (end == init || !errors.Is(err, mp4.ErrNotMP4)) {
+			return 0, 0, nil, fmt.Errorf("at byte %d: %w", end, err)
+		}
+		if !ok {
+			break
+		}
+		at := time.Time{}
+		if first && !s.placed {
+			at = date
+		}
+		if g, ok := s.add(f, at, end); ok {
+			add(g)
+		}
+		end += int64(f.Size)
+	}
+	if g, ok := s.finish(); ok {
+		add(g)
+	}
+	return end, max(longest, s.target), text, nil
+}
+
+// resume reads the fragments of a segment, so that s can go on behind it. It returns where they end.
+func (r *reader) resume(s *segmenter, e listEntry) (end int64, err error) {
+	for end = e.offset; end < e.end; {
+		f, ok, err := r.fragment(end)
+		if errors.Is(err, mp4.ErrNotMP4) {
+			return end, nil
+		} else if err != nil || !ok {
+			return end, err
+		}
+		if end == e.offset {
+			s.zero = e.date.Add(-f.Start)
+		}
+		s.note(f)
+		end += int64(f.Size)
+	}
+	s.open = segment{}
+	return end, nil
+}
