@@ -269,6 +269,10 @@ func TestMaxBytes(t *testing.T) {
 	if r.play("K200x4"); r.w.Bytes() < before+4*32 { // parts cost memory, too
 		t.Errorf("%d bytes, and %d with four parts", before, r.w.Bytes())
 	}
+	before = r.w.Bytes()
+	if r.play("P0x3"); r.w.Bytes() < before+3*4096 { // and the smallest fragments: each may pin a block
+		t.Errorf("%d bytes, and %d with three fragments", before, r.w.Bytes())
+	}
 	for range 1000 { // and the smallest segments
 		r.play("P0 flush")
 	}

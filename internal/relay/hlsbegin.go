@@ -43,6 +43,8 @@ func (b *hlsBegin) length() time.Duration { return b.list[len(b.list)-1].End - b
 const (
 	// hlsFewest is how many fragments tell how long fragments are.
 	hlsFewest = 6
+	// hlsMost bounds the fragments that wait for a window: two segments have hundreds.
+	hlsMost = 1 << 12
 	// hlsLongest is the longest target duration. A longer group of pictures is cut.
 	hlsLongest = 16 * time.Second
 )
@@ -52,7 +54,7 @@ const (
 func (b *hlsBegin) enough(s *stream, m mp4.Movie) bool {
 	cfg := &s.hub.cfg.HLS
 	return len(b.list) >= hlsFewest && (!m.Video || s.keyInterval.Load() > 0 || b.length() >= 2*cfg.Segment) ||
-		b.bytes > cfg.MaxBytes/4
+		b.bytes > cfg.MaxBytes/4 || len(b.list) >= hlsMost
 }
 
 // config returns what the window is made with.
