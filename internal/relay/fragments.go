@@ -153,6 +153,7 @@ type mediaClock struct {
 	placed bool
 	zero   time.Time     // the wall clock at the stream's time 0
 	end    time.Duration // of the fragment before
+	until  time.Time     // the same by the wall clock
 }
 
 // clockSlack is how far the arrival of a fragment may be from its time before the clock is set anew: the publisher has
@@ -174,4 +175,15 @@ func (c *mediaClock) lasts(f fragment, begins bool) time.Duration {
 	}
 	c.end = f.End
 	return f.End - from
+}
+
+// date returns the wall clock at the start of f, which lasts so long in the playlist. Dates do not overlap: if the
+// publisher is faster than its clock, they are later than the present.
+func (c *mediaClock) date(f fragment, lasts time.Duration) time.Time {
+	at := c.zero.Add(f.Start)
+	if at.Before(c.until) {
+		at = c.until
+	}
+	c.until = at.Add(lasts)
+	return at
 }

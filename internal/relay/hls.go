@@ -404,7 +404,8 @@ func (w *hlsWindow) add(in *fragmentReader, clock *mediaClock, f fragment, body 
 		w.window.Break()
 	}
 	lasts := clock.lasts(f, f.newInit || f.afterLoss)
-	if w.window.Add(hls.Fragment{Duration: lasts, Key: f.Key, KeyNext: f.keyNext, Time: clock.zero.Add(f.Start)}, body) {
+	date := clock.date(f, min(lasts, w.cfg.Target))
+	if w.window.Add(hls.Fragment{Duration: lasts, Key: f.Key, KeyNext: f.keyNext, Time: date}, body) {
 		w.tell()
 	}
 }
