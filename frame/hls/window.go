@@ -136,7 +136,7 @@ type segment struct {
 	key           bool // a viewer can begin at its first fragment
 	discontinuity bool
 	number        uint64 // discontinuity sequence number
-	whole         bool   // it is one fragment that is too long for a part
+	whole         bool   // its fragments are too long for a part
 
 	body  millrace.Chain
 	parts []part // the complete ones
@@ -244,7 +244,7 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	w.clock += d
 	whole := d > w.config.Part
 	s := w.open
-	if !s.empty() && (whole || f.Key && w.endsAtKey() || round(s.duration+d) > w.limit) {
+	if !s.empty() && (whole != s.whole || f.Key && w.endsAtKey() || round(s.duration+d) > w.limit) {
 		w.closeSegment()
 		s, news = w.open, true
 	}
@@ -265,7 +265,7 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	if have == w.part || next > w.part && (100*have >= 85*w.part || s.independent) {
 		news = w.closePart() || news
 	}
-	if whole || f.KeyNext && w.endsAtKey() || round(s.duration+d) > w.limit || 2*s.cost >= w.config.MaxBytes {
+	if f.KeyNext && w.endsAtKey() || round(s.duration+d) > w.limit || 2*s.cost >= w.config.MaxBytes {
 		w.closeSegment()
 		news = true
 	}
