@@ -88,8 +88,9 @@ func TestStatus(t *testing.T) {
 		{"init", 0, 0, hls.Ready},
 		{"init", 10, 0, hls.Wait},
 		{"init", 12, 0, hls.TooFar},
-		{"init K300", 10, 0, hls.Ready}, // it has no parts
-		{"init K300", 11, 0, hls.Wait},
+		{"init K300", 10, 0, hls.Wait},
+		{"init K300 flush", 10, 0, hls.Ready}, // it has no parts
+		{"init K300 flush", 11, 0, hls.Wait},
 		{middle + " end", 12, 0, hls.Ready},
 		{middle + " end", 1 << 60, 0, hls.Ready},
 	} {

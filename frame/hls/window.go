@@ -16,11 +16,13 @@ const (
 	maxNumber   = 1 << 52 // players of JavaScript keep numbers as float64
 )
 
-// Estimates of the memory that a segment and a part take beside their media. They count towards MaxBytes, so that it
-// bounds the number of tiny segments, too.
+// Estimates of the memory that a segment and a part take beside their media, and the least that a fragment counts: it
+// may be all that is left in use of a block. They count towards MaxBytes, so that it bounds the number of tiny segments
+// and fragments, too.
 const (
-	segmentCost = 512
-	partCost    = 32
+	segmentCost  = 512
+	partCost     = 32
+	fragmentCost = 4 << 10
 )
 
 // Config says how a stream is cut. It holds for the life of a Window, because players rely on it.
@@ -134,7 +136,7 @@ type segment struct {
 	key           bool // a viewer can begin at its first fragment
 	discontinuity bool
 	number        uint64 // discontinuity sequence number
-	whole         bool   // it is one fragment that is too long for a part
+	whole         bool   // its fragments are too long for a part
 
 	body  millrace.Chain
 	parts []part // the complete ones
@@ -242,7 +244,7 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	w.clock += d
 	whole := d > w.config.Part
 	s := w.open
-	if !s.empty() && (whole || f.Key && w.endsAtKey() || round(s.duration+d) > w.limit) {
+	if !s.empty() && (whole != s.whole || f.Key && w.endsAtKey() || round(s.duration+d) > w.limit) {
 		w.closeSegment()
 		s, news = w.open, true
 	}
@@ -256,14 +258,14 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 		s.lastKey, s.independent = s.duration, true
 	}
 	s.duration += d
-	w.charge(int64(body.Len()))
+	w.charge(int64(max(body.Len(), fragmentCost)))
 	s.body.Merge(body)
 
 	have, next := round(s.duration)-s.partStart, round(s.duration+d)-s.partStart
 	if have == w.part || next > w.part && (100*have >= 85*w.part || s.independent) {
 		news = w.closePart() || news
 	}
-	if whole || f.KeyNext && w.endsAtKey() || round(s.duration+d) > w.limit || 2*s.cost >= w.config.MaxBytes {
+	if f.KeyNext && w.endsAtKey() || round(s.duration+d) > w.limit || 2*s.cost >= w.config.MaxBytes {
 		w.closeSegment()
 		news = true
 	}
@@ -411,7 +413,7 @@ func (w *Window) Discontinuity() uint64 {
 	return w.discontinuity
 }
 
-// Bytes returns the size of all that the Window holds, with about half a KiB for each segment.
+// Bytes returns the size of all that the Window holds: at least 4 KiB for each fragment, and half a KiB for each segment.
 func (w *Window) Bytes() int64 { return w.bytes }
 
 // Bandwidth returns bits per second of the segments in the playlist: the peak, of any segments that last about as long

@@ -36,7 +36,8 @@ func TestCut(t *testing.T) {
 			"init K200 P200x12 K200", "i0 10: 200i 200x11 = 2400 | 11: 200 = 200 | 12: 200i"},
 		{"a fragment longer than a part is a segment",
 			"init K40 P40x4 P300 P40x5", "i0 10: 200i = 200 | 11: = 300 | 12: 200"},
-		{"so is each of several", "init K300 P300", "i0 10: = 300 | 11: = 300"},
+		{"several are one", "init K300 P300x6 P200", "i0 10: = 2100 | 11: 200"},
+		{"which ends as others do", "init K300 P300x4 K300 P300x7 P200", "i0 10: = 1500 | 11: = 2400 | 12: 200"},
 		{"a fragment longer than a segment is listed as 2.499 s", "init K9000 K200", "i0 10: = 2499 | 11: 200i"},
 		{"no time at all is no harm", "init K0x3 P-5 P200", "i0 10: 200i"},
 		{"fragments before the init segment are ignored", "K200 P200 init P200", "i0 10: 200"},
@@ -113,7 +114,8 @@ func TestNext(t *testing.T) {
 		"init K40 P40x4 init K40":       "11.0 4",
 		"init K40 P40x4 break K40 init": "12.0 5",
 		"init K40 flush K200":           "11.1 3",
-		"init K300":                     "11.0 3",
+		"init K300":                     "10.0 3",
+		"init K300 P40":                 "11.0 3",
 	} {
 		r := newRig(t, config).play(in)
 		msn, part := r.w.Next()
@@ -268,6 +270,10 @@ func TestMaxBytes(t *testing.T) {
 	before := r.w.Bytes()
 	if r.play("K200x4"); r.w.Bytes() < before+4*32 { // parts cost memory, too
 		t.Errorf("%d bytes, and %d with four parts", before, r.w.Bytes())
+	}
+	before = r.w.Bytes()
+	if r.play("P0x3"); r.w.Bytes() < before+3*4096 { // and the smallest fragments: each may pin a block
+		t.Errorf("%d bytes, and %d with three fragments", before, r.w.Bytes())
 	}
 	for range 1000 { // and the smallest segments
 		r.play("P0 flush")

@@ -40,8 +40,8 @@ type hlsWindow struct {
 	hub    *Hub
 	stream *stream
 	stop   context.CancelFunc
-	after  hlsNumbers   // of the window before
-	asked  atomic.Int64 // when the latest request came; see now
+	first  hlsNumbers
+	asked  atomic.Int64 // when the latest request came; see now. It is found under Hub.mu, and not ended then
 	idle   *time.Timer  // calls checkIdle
 
 	mu      sync.Mutex
@@ -124,12 +124,14 @@ func (h *Hub) HLSMedia(
 func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *millrace.Chain) error {
 	h.mu.Lock()
 	w := h.hls[name]
+	if w != nil {
+		w.asked.Store(now())
+	}
 	h.mu.Unlock()
 	absent := refusal(http.StatusNotFound, "%s is not, or no longer, in the window of stream %q", o, name)
 	if w == nil {
 		return absent
 	}
-	w.asked.Store(now())
 	return w.await(ctx, func() (bool, error) {
 		switch {
 		case w.window == nil:
@@ -195,8 +197,8 @@ func (h *Hub) hlsWindow(ctx context.Context, name string) (w *hlsWindow, err err
 	h.mu.Lock()
 	w = h.hls[name]
 	if w != nil && (!w.hasEnded() || h.find(name) == nil) {
-		h.mu.Unlock()
 		w.asked.Store(now())
+		h.mu.Unlock()
 		return w, nil
 	}
 	h.mu.Unlock()
@@ -206,6 +208,7 @@ func (h *Hub) hlsWindow(ctx context.Context, name string) (w *hlsWindow, err err
 	defer h.admitted.Release()
 	err = h.awaitStream(ctx, name, func(s *stream) error {
 		if w = h.hls[name]; w != nil && w.stream == s {
+			w.asked.Store(now())
 			return nil
 		}
 		if _, err := s.format(watchRequest{format: formatMP4}); err != nil {
@@ -223,35 +226,26 @@ func (s *stream) startHLS() *hlsWindow {
 	ctx, stop := context.WithCancel(h.ends)
 	w := &hlsWindow{hub: h, stream: s, stop: stop, news: make(chan struct{})}
 	w.asked.Store(now())
+	w.first = s.hls
 	w.idle = time.AfterFunc(hlsFirstIdle, w.checkIdle)
-	if old := h.hls[s.name]; old != nil {
+	if old := h.hls[s.name]; old != nil { // of a stream that has ended
+		old.mu.Lock()
+		w.first = old.next()
+		old.mu.Unlock()
 		old.stop()
-		w.after = old.numbers()
 	}
 	h.hls[s.name] = w
 	go w.run(ctx)
 	return w
 }
 
-// hlsNumbers are those of segments that the next window of the name begins behind.
-type hlsNumbers struct{ msn, discontinuity uint64 }
-
-// numbers returns what the window that follows w begins with, at least.
-func (w *hlsWindow) numbers() hlsNumbers {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.window == nil {
-		return w.after
-	}
-	msn, _ := w.window.Next()
-	return hlsNumbers{msn, w.window.Discontinuity() + 1}
-}
-
 // hlsFirstIdle is how long HLS is made without a request before its window is known.
 const hlsFirstIdle = 30 * time.Second
 
-// checkIdle ends w if there was no request for long enough.
+// checkIdle ends w if there was no request for long enough. The next request does not find it any more.
 func (w *hlsWindow) checkIdle() {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	keep := hlsFirstIdle
@@ -263,10 +257,31 @@ func (w *hlsWindow) checkIdle() {
 		left = keep
 	}
 	if left <= 0 {
+		w.forget()
 		w.stop()
 		return
 	}
 	w.idle.Reset(left)
+}
+
+// forget makes requests no longer find w. Hub.mu and w.mu are held.
+func (w *hlsWindow) forget() {
+	if h := w.hub; h.hls[w.stream.name] == w {
+		delete(h.hls, w.stream.name)
+		w.stream.hls = w.next()
+	}
+}
+
+// hlsNumbers are the first ones that a window may use: a window of the same name has used those before them.
+type hlsNumbers struct{ epoch, msn, discontinuity uint64 }
+
+// next returns the numbers for the window that follows w. w.mu is held.
+func (w *hlsWindow) next() hlsNumbers {
+	if w.window == nil {
+		return w.first
+	}
+	msn, _ := w.window.Next()
+	return hlsNumbers{w.cfg.Epoch + 1, msn + 1, w.window.Discontinuity() + 1}
 }
 
 // run makes the window until nobody asks for it.
@@ -282,11 +297,9 @@ func (w *hlsWindow) run(ctx context.Context) {
 	}
 	w.idle.Stop()
 	s.hub.mu.Lock()
-	if s.hub.hls[s.name] == w {
-		delete(s.hub.hls, s.name)
-	}
-	s.hub.mu.Unlock()
+	defer s.hub.mu.Unlock()
 	w.update(func() {
+		w.forget()
 		switch {
 		case s.hub.ends.Err() != nil:
 			w.err = errDraining
@@ -355,7 +368,9 @@ func (w *hlsWindow) make(ctx context.Context, in *fragmentReader) error {
 // open makes the window of what has come so far.
 func (w *hlsWindow) open(in *fragmentReader, begin *hlsBegin, clock *mediaClock) error {
 	cfg := begin.config(w.stream, in.movie)
-	cfg.FirstMSN, cfg.FirstDiscontinuity = max(cfg.FirstMSN, w.after.msn), w.after.discontinuity
+	cfg.Epoch = max(cfg.Epoch, w.first.epoch)
+	cfg.FirstMSN = max(cfg.FirstMSN, w.first.msn)
+	cfg.FirstDiscontinuity = max(cfg.FirstDiscontinuity, w.first.discontinuity)
 	window, err := hls.NewWindow(cfg)
 	if err != nil {
 		return err

@@ -40,12 +40,16 @@ func TestHLSTimes(t *testing.T) {
 		{"groups that are not known", video, 0, []int{40}, 10 * time.Second, 200 * time.Millisecond},
 		{"a picture a second", video, 2000, []int{1000}, 2 * time.Second, time.Second},
 		{"irregular pictures", video, 2000, []int{33, 67}, 2 * time.Second, 447 * time.Millisecond},
+		{"segments of 2.05 s", video, 1025, []int{40}, 2 * time.Second, 200 * time.Millisecond},
 		{"sound", sound, 0, []int{116, 117}, 2 * time.Second, 234 * time.Millisecond},
 		{"fragments that do not last", video, 2000, []int{0}, 2 * time.Second, 200 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := testConfig()
 			cfg.HLS = hlsDefaults
+			if tt.group == 1025 {
+				cfg.HLS.Segment = 2050 * time.Millisecond
+			}
 			s := &stream{hub: &Hub{cfg: cfg}}
 			s.keyInterval.Store(tt.group)
 			var b hlsBegin

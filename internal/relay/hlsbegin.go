@@ -45,6 +45,8 @@ const (
 	hlsFewest = 6
 	// hlsFewestParts is how long the first segment is in parts, at least: as far from the end as players of parts stay.
 	hlsFewestParts = 3
+	// hlsMost bounds the fragments that wait for a window: two segments have hundreds.
+	hlsMost = 1 << 12
 	// hlsLongest is the longest target duration. A longer group of pictures is cut.
 	hlsLongest = 16 * time.Second
 )
@@ -53,8 +55,11 @@ const (
 // distance of key frames is known, or it is known to be longer than two segments.
 func (b *hlsBegin) enough(s *stream, m mp4.Movie) bool {
 	cfg := &s.hub.cfg.HLS
-	return len(b.list) >= hlsFewest && b.length() >= hlsFewestParts*cfg.Part && (!m.Video || s.keyInterval.Load() > 0 || b.length() >= 2*cfg.Segment) ||
-		b.bytes > cfg.MaxBytes/4
+	if len(b.list) >= hlsMost || b.bytes > cfg.MaxBytes/4 {
+		return true
+	}
+	known := !m.Video || s.keyInterval.Load() > 0 || b.length() >= 2*cfg.Segment
+	return known && len(b.list) >= hlsFewest && b.length() >= hlsFewestParts*cfg.Part
 }
 
 // config returns what the window is made with.
@@ -92,11 +97,11 @@ func (b *hlsBegin) config(s *stream, m mp4.Movie) hls.Config {
 	}
 	part = min((part + time.Millisecond - 1).Truncate(time.Millisecond), target)
 	at := time.Now()
-	// More than any window of the name had before, however many there were: a segment takes longer than that.
+	// More than a window of the name had before, as a rule: a segment takes longer than that.
 	first := uint64(at.Unix() / int64(max(1, cfg.Segment/time.Second)))
 	return hls.Config{
 		Epoch: uint64(at.UnixMilli()), FirstMSN: first, FirstDiscontinuity: first,
-		Target: target, Part: part, Segment: cfg.Segment, Segments: cfg.Segments, MaxBytes: cfg.MaxBytes,
+		Target: target, Part: part, Segment: min(cfg.Segment, target), Segments: cfg.Segments, MaxBytes: cfg.MaxBytes,
 	}
 }
 

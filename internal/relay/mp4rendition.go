@@ -19,6 +19,8 @@ type mp4Rendition struct {
 	fits     bool                   // a frame of such a codec has come
 	hope     hopeTimer
 	refused  error // the first tag that had no place in the file
+	changed  bool  // the codecs have: the file ends as soon as the next one can begin behind that
+	fresh    bool  // a tag that viewers can start at has come since the latest sequence header
 
 	gap     videoGap
 	placed  bool    // there was a frame
@@ -68,6 +70,9 @@ func (m *mp4Rendition) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) err
 	if err == nil {
 		err = m.place(&t, afterLoss)
 	}
+	if m.fresh = m.fresh || m.starts(&t); err == nil && m.changed && m.fresh {
+		err = errNewInit
+	}
 	if err != nil {
 		tag.Release()
 		return err
@@ -75,6 +80,7 @@ func (m *mp4Rendition) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) err
 	f, err := m.muxer.WriteTag(&m.fragment, t, tag)
 	if err == nil && t.SequenceHeader {
 		m.heads[t.Type] = t.Codec
+		m.fresh = false
 	}
 	if err != nil && m.refused == nil {
 		m.refused = err
@@ -97,6 +103,13 @@ func (m *mp4Rendition) hopeless(t *flv.Tag) error {
 		return cmp.Or(m.refused, errNoTrack)
 	}
 	return m.live.stream.checkMP4()
+}
+
+// starts reports whether viewers of the stream can start at t. If the stream is ahead, it may return false for one that
+// they can start at.
+func (m *mp4Rendition) starts(t *flv.Tag) bool {
+	s := m.live.stream
+	return t.Key || t.Type == flv.TypeAudio && t.Packet == flv.PacketFrame && (s.noVideo.Load() || s.video.Load() == nil)
 }
 
 // place moves t to its time in the file. Where frames are missing, or the stream waited for its publisher, the file goes on
@@ -143,10 +156,15 @@ func (m *mp4Rendition) release() {
 
 // publishFragment adds the fragment to the ring, and before the first one what every viewer begins with.
 func (m *mp4Rendition) publishFragment(f mp4.Fragment) error {
+	m.changed = m.changed || f.NewInit && m.init
+	switch {
+	case m.changed && m.fresh:
+		return errNewInit
+	case m.changed: // another file would begin in front of the change, and end here again
+		m.fragment.Release()
+		return nil
+	}
 	if f.NewInit {
-		if m.init {
-			return errNewInit
-		}
 		var head millrace.Chain
 		if err := m.muxer.AppendInit(&head); err != nil {
 			return err

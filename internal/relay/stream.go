@@ -34,6 +34,7 @@ type stream struct {
 	next      *Publisher // takes over from it; nil while the stream waits
 	wait      *wait      // nil while there is a publisher
 	until     int64      // when a wait ends; see left
+	hls       hlsNumbers // for its next window
 
 	// The publisher's goroutine writes these and others read them.
 	rate          atomic.Int64 // bits per second, lately

@@ -18,8 +18,7 @@ import (
 // serveHLS answers GET and HEAD /live/NAME/OBJECT.
 func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Access-Control-Allow-Origin", "*")
-	// A request may wait for what comes next. Writing the answer has a deadline of its own.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	noWriteLimit(w) // a request may wait for what comes next
 	name, object := r.PathValue("name"), r.PathValue("object")
 	err := relay.CheckName(name)
 	if err == nil {
@@ -33,6 +32,7 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil {
+		s.limitWrite(w)
 		refuse(w, relayStatus(err), err.Error())
 	}
 }
@@ -82,21 +82,22 @@ func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *rel
 	if zip {
 		h.Set("Content-Encoding", "gzip")
 	}
-	s.setFresh(h, fresh)
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.StallTimeout))
+	s.setFresh(w, r, fresh)
+	s.limitWrite(w)
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body) // an error means that the client has gone away
 	}
 }
 
-// setFresh says how long an answer may be had from a cache, which is a shared one if anyone may read.
-func (s *Server) setFresh(h http.Header, fresh time.Duration) {
+// setFresh says how long an answer may be had from a cache, which is a shared one if anyone may read and no token was
+// shown.
+func (s *Server) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration) {
 	who := "public"
-	if s.readAuth.token != "" {
+	if s.readAuth.token != "" || shownToken(r) != "" {
 		who = "private"
 	}
-	h.Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second)))
+	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second)))
 }
 
 // acceptsGzip reports whether the client takes gzip.
@@ -149,12 +150,13 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, objec
 	if err := s.relay.HLSObject(r.Context(), name, o, &body); err != nil {
 		return err
 	}
+	s.limitWrite(w)
 	h := w.Header()
 	etag := `"` + object + `"`
 	h.Set("ETag", etag)
-	s.setFresh(h, objectFresh)
+	s.setFresh(w, r, objectFresh)
 	h.Set("Cache-Control", h.Get("Cache-Control")+", immutable")
-	if r.Header.Get("If-None-Match") == etag {
+	if strings.Contains(r.Header.Get("If-None-Match"), etag) { // perhaps weak, or one of several
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
@@ -172,11 +174,10 @@ const chainStep = 256 << 10
 
 // sendChain sends c. An error means that the client has gone away, or takes nothing.
 func (s *Server) sendChain(w http.ResponseWriter, c *millrace.Chain) {
-	control := http.NewResponseController(w)
 	var step millrace.Chain
 	defer step.Release()
 	for c.Len() > 0 {
-		_ = control.SetWriteDeadline(time.Now().Add(s.cfg.StallTimeout))
+		s.limitWrite(w)
 		c.Cut(&step, min(c.Len(), chainStep))
 		var err error
 		if rf, ok := w.(io.ReaderFrom); ok {

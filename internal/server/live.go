@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/millrace-io/millrace/internal/relay"
 )
@@ -18,7 +19,9 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 		refuseBody(w, r, status, reason)
 		return
 	}
+	noWriteLimit(w)
 	if err := s.relay.Publish(w, r, name); err != nil {
+		s.limitWrite(w)
 		status := relayStatus(err)
 		s.log.Warn("publisher refused", "stream", name, "publisher", r.RemoteAddr, "status", status, "reason", err)
 		refuseBody(w, r, status, err.Error())
@@ -29,9 +32,22 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	// A page on another host may play the stream.
 	w.Header().Set("Access-Control-Allow-Origin", "*")
+	noWriteLimit(w)
 	if err := s.relay.Watch(w, r, r.PathValue("name")); err != nil {
+		s.limitWrite(w)
 		refuse(w, relayStatus(err), err.Error())
 	}
+}
+
+// noWriteLimit takes the limit off an answer as a whole. A stream has no end: publishing and watching limit each silence
+// instead.
+func noWriteLimit(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+}
+
+// limitWrite sets when the client must have taken what is written next.
+func (s *Server) limitWrite(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.StallTimeout))
 }
 
 // relayStatus returns the status for an error of package relay.

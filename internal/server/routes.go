@@ -50,8 +50,6 @@ func (s *Server) adminRoutes(listener net.Addr) http.Handler {
 // live answers everything at /live/NAME.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	const allow = "GET, HEAD, POST, PUT, OPTIONS"
-	// A stream has no end. Publishing and watching limit each silence instead.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		s.watch(w, r)

@@ -41,7 +41,7 @@ func TestStatus(t *testing.T) {
 		{method: "POST", path: "/live/a.mp4", body: flvBody, want: 400, says: "asks for a format"},
 		{method: "POST", path: "/live/...", body: flvBody, want: 400, says: "dots"},
 		{method: "POST", path: "/live/", body: flvBody, want: 404},
-		{method: "POST", path: "/live/a/b", body: flvBody, want: 404},
+		{method: "POST", path: "/live/a/b", body: flvBody, want: 405},
 		{method: "POST", path: "/live/a", body: flvBody[:len(flvBody)-1], want: 400, says: "unexpected EOF"},
 		{method: "POST", path: "/live/a", body: "FLV\x01\x05\x00\x00\x00\x09", want: 400, says: "unexpected EOF"},
 

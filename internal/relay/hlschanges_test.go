@@ -1,0 +1,171 @@
+package relay
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
+)
+
+// A sequence header in the middle of a group of pictures ends the MP4 once: the next one begins at the next key frame,
+// and not in front of the sequence header, where it would end at the same place again.
+func TestHLSCodecsChangeInAGroup(t *testing.T) {
+	sound48 := flvTag(8, 0, []byte("\xaf\x00\x11\x90"))
+	for _, tt := range []struct {
+		name    string
+		change  int // the tag in front of which the sequence header comes
+		changes int
+		ends    bool // the stream does, before the next key frame
+		want    int
+	}{
+		{"in the middle", 170, 1, false, 1},
+		{"in front of a key frame", 200, 1, false, 1},
+		{"behind a key frame", 201, 1, false, 1},
+		{"there and back", 170, 2, false, 0},
+		{"twenty times", 165, 20, false, 0},
+		{"at the end of the stream", 170, 1, true, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				book := &nettest.LogBook{}
+				h := newHubTest(t, func(c *Config) {
+					c.HLS, c.PublisherReturn = hlsDefaults, 0
+					c.Log = slog.New(slog.NewTextHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug}))
+				})
+				sc := newScript(30, 25, 1000) // groups of a second
+				p := h.publish(sc.config...)
+				h.pace(p, sc.tags[:150])
+				if _, err := h.playlist(hls.Reload{}, false); err != nil {
+					t.Fatal(err)
+				}
+				h.pace(p, sc.tags[150:tt.change])
+				at := tt.change
+				for i := range tt.changes {
+					header := sound48
+					if i%2 == 1 {
+						header = sc.config[2]
+					}
+					h.send(p, header)
+					h.pace(p, sc.tags[at:at+1])
+					at++
+				}
+				if tt.ends {
+					h.done(p, nil)
+				} else {
+					h.pace(p, sc.tags[at:400])
+				}
+				synctest.Wait()
+				list, err := h.playlist(hls.Reload{}, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := strings.Count(list, "EXT-X-DISCONTINUITY\n"); n > 1 || n < tt.want {
+					t.Errorf("%d discontinuities\n%s", n, list)
+				}
+				if n := strings.Count(book.String(), "rendition started"); n > 2 {
+					t.Errorf("MP4 was started %d times", n)
+				}
+				h.Close()
+				if !tt.ends {
+					h.done(p, nil)
+				}
+			})
+		})
+	}
+}
+
+// A request that comes when the window ends for lack of requests gets another one.
+func TestHLSRequestAtIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, func(c *Config) { c.HLS = hlsDefaults })
+		sc := newScript(70, 25, 1000)
+		p := h.publish(sc.config...)
+		h.pace(p, sc.tags[:150])
+		list, err := h.playlist(hls.Reload{}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := hint(t, list)
+		w := h.hls["cam"]
+		w.asked.Store(now() - int64(time.Hour))
+		w.checkIdle()
+		if list, err = h.playlist(hls.Reload{MSN: next.MSN, Part: next.Part}, true); err != nil {
+			t.Fatal(err)
+		}
+		if again := hint(t, list); again.Epoch == next.Epoch {
+			t.Error("the window that has ended")
+		}
+		h.Close()
+		h.done(p, nil)
+	})
+}
+
+// Requests come all the time while streams of a name come and go.
+func TestHLSRequestsWhileStreamsChange(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+		sc := newScript(6, 25, 300)
+		stop := make(chan struct{})
+		var asking sync.WaitGroup
+		var mu sync.Mutex
+		newest := hls.Object{}
+		for i := range 8 {
+			asking.Go(func() {
+				for n := 0; ; n++ {
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Duration(3+i) * time.Millisecond):
+					}
+					list, err := h.playlist(hls.Reload{}, false)
+					if err != nil || !strings.Contains(list, "PRELOAD-HINT") {
+						continue
+					}
+					o := hint(t, list)
+					mu.Lock()
+					if o.Epoch > newest.Epoch && o.MSN < newest.MSN {
+						t.Errorf("%s comes after %s", o, newest)
+					}
+					if o.Epoch > newest.Epoch || o.Epoch == newest.Epoch && o.MSN > newest.MSN {
+						newest = o
+					}
+					mu.Unlock()
+					var c millrace.Chain
+					_ = h.HLSObject(t.Context(), "cam", o, &c)
+					c.Release()
+					_, _ = h.HLSMaster(t.Context(), "cam")
+				}
+			})
+		}
+		for i := range 6 {
+			p := h.publish(sc.config...)
+			if i%2 == 1 {
+				h.send(p, sc.tags...) // far faster than its clock
+			} else {
+				h.pace(p, sc.tags)
+			}
+			h.done(p, nil)
+			time.Sleep(time.Duration(i) * 700 * time.Millisecond)
+		}
+		close(stop)
+		asking.Wait()
+		h.Close()
+		synctest.Wait()
+		if n := len(h.hls); n != 0 {
+			t.Errorf("%d windows of a hub that has ended", n)
+		}
+		if fmt.Sprint(h.Stats().HLS.Waiting) != "0" {
+			t.Error("requests wait")
+		}
+	})
+}

@@ -1,0 +1,181 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
+)
+
+// A timedTag is sent after a pause.
+type timedTag struct {
+	pause time.Duration
+	tag   []byte
+}
+
+// A timeline makes tags as publishers with odd clocks do.
+type timeline struct {
+	tags []timedTag
+	ts   uint32  // of the next picture
+	rate float64 // of the publisher's clock
+}
+
+// pictures adds n pictures of ms each, with a key frame every group. With sound, each has a piece of sound.
+func (l *timeline) pictures(n int, ms uint32, group int, sound bool) *timeline {
+	for i := range n {
+		first := byte(0x27)
+		if i%group == 0 {
+			first = 0x17
+		}
+		pause := time.Duration(float64(time.Duration(ms)*time.Millisecond) / l.rate)
+		l.tags = append(l.tags, timedTag{pause, flvTag(flv.TypeVideo, l.ts, append([]byte{first, 1, 0, 0, 0}, make([]byte, 300)...))})
+		if sound {
+			l.tags = append(l.tags, timedTag{0, flvTag(flv.TypeAudio, l.ts, append([]byte{0xaf, 1}, make([]byte, 50)...))})
+		}
+		l.ts += ms
+	}
+	return l
+}
+
+// sounds adds n pieces of sound of 23 ms.
+func (l *timeline) sounds(n int) *timeline {
+	for range n {
+		l.tags = append(l.tags, timedTag{23 * time.Millisecond, flvTag(flv.TypeAudio, l.ts, append([]byte{0xaf, 1}, make([]byte, 50)...))})
+		l.ts += 23
+	}
+	return l
+}
+
+func (l *timeline) jump(ms int) *timeline { l.ts += uint32(ms); return l }
+
+func (l *timeline) config(tags ...[]byte) *timeline {
+	for _, tag := range tags {
+		l.tags = append(l.tags, timedTag{0, tag})
+	}
+	return l
+}
+
+// The rules hold for publishers with odd clocks. A player follows by waiting for each part, and gets all that is listed.
+func TestHLSTimelines(t *testing.T) {
+	const hour = 3600 * 1000
+	sound, picture := flvTag(8, 0, []byte("\xaf\x00\x12\x10")), avcHeader()
+	for _, tt := range []struct {
+		name string
+		line func(l *timeline)
+		may  []string // rules that cannot be kept
+		mute bool     // there is no sequence header of pictures at first
+	}{
+		{name: "steady", line: func(l *timeline) { l.pictures(1000, 40, 50, true) }},
+		{name: "forwards by an hour", line: func(l *timeline) { l.pictures(300, 40, 50, true).jump(hour).pictures(500, 40, 50, true) }},
+		{name: "back by an hour", line: func(l *timeline) { l.jump(2*hour).pictures(300, 40, 50, true).jump(-hour).pictures(500, 40, 50, true) }},
+		{name: "forwards by 20 s", line: func(l *timeline) { l.pictures(300, 40, 50, true).jump(20_000).pictures(500, 40, 50, true) }},
+		{name: "wraps", line: func(l *timeline) { l.jump(-8000).pictures(800, 40, 50, true) }},
+		{name: "half speed", line: func(l *timeline) { l.rate = 0.5; l.pictures(800, 40, 50, true) }},
+		{name: "double speed", line: func(l *timeline) { l.rate = 2; l.pictures(1500, 40, 50, true) }},
+		{name: "20 times as fast", line: func(l *timeline) { l.rate = 20; l.pictures(3000, 40, 50, true) }},
+		{name: "30 a second, then 5", line: func(l *timeline) { l.pictures(400, 33, 60, true).pictures(120, 200, 10, true) },
+			may: []string{"hint-broken"}}, // these are longer than a part, and are in segments without parts
+		{name: "5 a second, then 30", line: func(l *timeline) { l.pictures(100, 200, 10, true).pictures(600, 33, 60, true) }},
+		{name: "one a second", line: func(l *timeline) { l.pictures(60, 1000, 4, false) }},
+		{name: "one every five seconds", line: func(l *timeline) { l.pictures(30, 5000, 2, false) }},
+		{name: "key frames only", line: func(l *timeline) { l.pictures(800, 40, 1, true) }},
+		{name: "no key frame for 40 s", line: func(l *timeline) { l.pictures(250, 40, 50, true).pictures(1000, 40, 1000, true) }},
+		{name: "shorter than a part", line: func(l *timeline) { l.pictures(3, 40, 50, true) }},
+		{name: "sound, and pictures later", mute: true, line: func(l *timeline) { l.sounds(600).config(picture).pictures(700, 40, 50, true) }},
+		{name: "pictures that go and come", line: func(l *timeline) { l.pictures(300, 40, 50, true).sounds(900).pictures(500, 40, 50, true) },
+			may: []string{"part-short"}}, // a fragment of sound alone is more than half of a part
+		{name: "times that stand still", line: func(l *timeline) {
+			l.pictures(200, 40, 50, true).pictures(300, 0, 50, true).pictures(500, 40, 50, true)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+				l := &timeline{rate: 1}
+				if !tt.mute {
+					l.config(picture)
+				}
+				l.config(sound)
+				tt.line(l)
+				p := h.open()
+				p.Begin(flv.Header{HasAudio: true, HasVideo: !tt.mute})
+				followed := make(chan []hlscheck.Problem)
+				go func() { followed <- h.follow(t.Context()) }()
+				for _, tag := range l.tags {
+					if tag.pause > 0 {
+						time.Sleep(tag.pause)
+					}
+					h.send(p, tag.tag)
+				}
+				h.done(p, nil)
+				for _, problem := range hlscheck.Without(<-followed, tt.may...) {
+					t.Error(problem)
+				}
+				h.Close()
+			})
+		})
+	}
+}
+
+// follow waits for each part of cam until the stream ends, and returns what is wrong with the playlists.
+func (h *hubTest) follow(ctx context.Context) (problems []hlscheck.Problem) {
+	checker := hlscheck.New()
+	want, blocks := hls.Reload{}, false
+	fetched := map[string]bool{}
+	segment := map[string][]byte{} // what the parts of a segment are together
+	for n := 0; ; n++ {
+		text, err := h.playlist(want, blocks)
+		var refused *Refusal
+		if err != nil {
+			if errors.As(err, &refused) {
+				h.t.Errorf("%+v: %d %v", want, refused.Status, err)
+			}
+			return problems
+		}
+		for _, p := range hlscheck.Must(checker.Media(text, time.Time{})) {
+			if p.Line = 0; !slices.Contains(problems, p) {
+				problems = append(problems, p)
+			}
+		}
+		m := checker.Playlist()
+		get := func(uri string) []byte {
+			o, ok := hls.ParseObject(uri)
+			var c millrace.Chain
+			defer c.Release()
+			if err := h.HLSObject(ctx, "cam", o, &c); err != nil || !ok {
+				h.t.Errorf("%s: %v", uri, err)
+			}
+			return bytes.Clone(c.Bytes())
+		}
+		for _, s := range append(m.Segments, m.Open) {
+			whole := len(s.Parts) > 0
+			for _, part := range s.Parts {
+				if !fetched[part.URI] {
+					fetched[part.URI] = true
+					name := part.URI[:strings.Index(part.URI, ".")]
+					segment[name] = append(segment[name], get(part.URI)...)
+				}
+			}
+			if s.URI != "" && !fetched[s.URI] {
+				fetched[s.URI] = true
+				if all, parts := get(s.URI), segment[strings.TrimSuffix(s.URI, ".m4s")]; whole && !bytes.Equal(all, parts) {
+					h.t.Errorf("%s has %d bytes, its parts %d", s.URI, len(all), len(parts))
+				}
+			}
+		}
+		if m.Ended {
+			return problems
+		}
+		want.MSN, want.Part = m.Next()
+		want.Skip, blocks = n%3 == 1, true
+	}
+}
