@@ -128,20 +128,22 @@ func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *mil
 		w.asked.Store(now())
 	}
 	h.mu.Unlock()
-	absent := refusal(http.StatusNotFound, "%s is not, or no longer, in the window of stream %q", o, name)
+	absent := func() error {
+		return refusal(http.StatusNotFound, "%s is not, or no longer, in the window of stream %q", o, name)
+	}
 	if w == nil {
-		return absent
+		return absent()
 	}
 	return w.await(ctx, func() (bool, error) {
 		switch {
 		case w.window == nil:
-			return false, absent
+			return false, absent()
 		case w.window.Append(dst, o):
 			h.counters.hlsObjects.Add(1)
 			h.counters.hlsBytes.Add(int64(dst.Len()))
 			return true, nil
 		case w.ended || !w.coming(o):
-			return false, absent
+			return false, absent()
 		}
 		return false, nil
 	})
@@ -370,7 +372,7 @@ func (w *hlsWindow) open(in *fragmentReader, begin *hlsBegin, clock *mediaClock)
 	cfg := begin.config(w.stream, in.movie)
 	cfg.Epoch = max(cfg.Epoch, w.first.epoch)
 	cfg.FirstMSN = max(cfg.FirstMSN, w.first.msn)
-	cfg.FirstDiscontinuity = max(cfg.FirstDiscontinuity, w.first.discontinuity)
+	cfg.FirstDiscontinuity = w.first.discontinuity // hls.js does not play if it is large
 	window, err := hls.NewWindow(cfg)
 	if err != nil {
 		return err

@@ -175,7 +175,7 @@ func (s *Server) protect(a *readAuth, next http.Handler) http.Handler {
 		}
 		if a.token != "" {
 			h.Set("Cache-Control", "private") // not for shared caches; a handler may add no-cache
-			if r.URL.Query().Has("token") && strings.Contains(r.Header.Get("Accept"), "text/html") {
+			if queryToken(r) != "" && strings.Contains(r.Header.Get("Accept"), "text/html") {
 				h.Set("Referrer-Policy", "same-origin") // the address has the token in it
 				http.SetCookie(w, &http.Cookie{Name: a.cookieName, Value: a.cookieValue, Path: "/", HttpOnly: true,
 					Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode})
@@ -189,6 +189,14 @@ func (s *Server) protect(a *readAuth, next http.Handler) http.Handler {
 func shownToken(r *http.Request) string {
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(token)
+	}
+	return queryToken(r)
+}
+
+// queryToken returns the token in the address, or "".
+func queryToken(r *http.Request) string {
+	if !strings.Contains(r.URL.RawQuery, "token=") { // most requests of players have a query without it
+		return ""
 	}
 	return r.URL.Query().Get("token")
 }

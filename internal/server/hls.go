@@ -69,7 +69,7 @@ const playlistType = "application/vnd.apple.mpegurl"
 // servePlaylist answers with a playlist that a cache may keep for a while.
 func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *relay.HLSPlaylist, fresh time.Duration) {
 	body, zip := list.Text, acceptsGzip(r)
-	switch token := r.URL.Query().Get("token"); {
+	switch token := queryToken(r); {
 	case token != "": // players show it with no other request by themselves
 		body, zip = addToken(body, token), false
 	case zip:
@@ -82,7 +82,7 @@ func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *rel
 	if zip {
 		h.Set("Content-Encoding", "gzip")
 	}
-	s.setFresh(w, r, fresh)
+	s.setFresh(w, r, fresh, "")
 	s.limitWrite(w)
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
@@ -91,13 +91,13 @@ func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *rel
 }
 
 // setFresh says how long an answer may be had from a cache, which is a shared one if anyone may read and no token was
-// shown.
-func (s *Server) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration) {
+// shown. more is added to that.
+func (s *Server) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration, more string) {
 	who := "public"
 	if s.readAuth.token != "" || shownToken(r) != "" {
 		who = "private"
 	}
-	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second)))
+	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second))+more)
 }
 
 // acceptsGzip reports whether the client takes gzip.
@@ -154,8 +154,7 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, objec
 	h := w.Header()
 	etag := `"` + object + `"`
 	h.Set("ETag", etag)
-	s.setFresh(w, r, objectFresh)
-	h.Set("Cache-Control", h.Get("Cache-Control")+", immutable")
+	s.setFresh(w, r, objectFresh, ", immutable")
 	if strings.Contains(r.Header.Get("If-None-Match"), etag) { // perhaps weak, or one of several
 		w.WriteHeader(http.StatusNotModified)
 		return nil
@@ -164,7 +163,7 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, objec
 	h.Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		s.sendChain(w, &body)
+		s.sendChain(w, r, &body)
 	}
 	return nil
 }
@@ -173,15 +172,16 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, objec
 const chainStep = 256 << 10
 
 // sendChain sends c. An error means that the client has gone away, or takes nothing.
-func (s *Server) sendChain(w http.ResponseWriter, c *millrace.Chain) {
+func (s *Server) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
 	var step millrace.Chain
 	defer step.Release()
+	tcp, _ := r.Context().Value(connKey{}).(*net.TCPConn)
 	for c.Len() > 0 {
 		s.limitWrite(w)
 		c.Cut(&step, min(c.Len(), chainStep))
 		var err error
 		if rf, ok := w.(io.ReaderFrom); ok {
-			_, err = rf.ReadFrom(chainBody{&step})
+			_, err = rf.ReadFrom(chainBody{&step, tcp})
 		} else {
 			_, err = step.WriteTo(w)
 		}
@@ -193,7 +193,10 @@ func (s *Server) sendChain(w http.ResponseWriter, c *millrace.Chain) {
 
 // A chainBody is the body of an answer. Over HTTP/1 without TLS, net/http gives it to the TCP connection itself, which
 // has it write, and then the pieces leave in one writev.
-type chainBody struct{ *millrace.Chain }
+type chainBody struct {
+	*millrace.Chain
+	tcp *net.TCPConn // nil if the answer takes another way
+}
 
 // Read copies what leaves with the head of the answer: net/http takes 512 bytes of the body.
 func (b chainBody) Read(p []byte) (int, error) {
@@ -206,15 +209,9 @@ func (b chainBody) Read(p []byte) (int, error) {
 }
 
 // WriteTo writes all of b to w.
-func (b chainBody) WriteTo(w io.Writer) (n int64, err error) {
-	if _, tcp := w.(interface{ SetNoDelay(bool) error }); !tcp { // net hides the *net.TCPConn in a type of its own
-		return b.Chain.WriteTo(w)
+func (b chainBody) WriteTo(w io.Writer) (int64, error) {
+	if _, ok := w.(interface{ SetNoDelay(bool) error }); ok && b.tcp != nil { // tcp, hidden by net in a type of its own
+		w = b.tcp
 	}
-	pieces := make(net.Buffers, 0, b.Pieces())
-	for p := range b.All() {
-		pieces = append(pieces, p)
-	}
-	n, err = pieces.WriteTo(w)
-	b.Discard(int(n))
-	return n, err
+	return b.Chain.WriteTo(w)
 }
