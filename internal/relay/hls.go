@@ -50,8 +50,7 @@ type hlsWindow struct {
 	news    chan struct{} // closed and replaced when there is something new
 	err     error         // why there is no window, or none any more
 	movie   mp4.Movie
-	fps     float64      // of the pictures, at the start
-	rate    int64        // bits per second, at the start
+	made    hlsRates     // of the fragments since the init segment changed
 	full    *HLSPlaylist // what window says at present; nil until that is asked for
 	delta   *HLSPlaylist
 	ended   bool // the stream has
@@ -78,9 +77,10 @@ func (h *Hub) HLSMaster(ctx context.Context, name string) (list *HLSPlaylist, er
 		if w.window == nil {
 			return false, nil
 		}
-		v := hls.Variant{URI: HLSMediaName, Codecs: w.movie.Codecs, Width: w.movie.Width, Height: w.movie.Height, FrameRate: w.fps}
+		v := hls.Variant{URI: HLSMediaName, Codecs: w.movie.Codecs, Width: w.movie.Width, Height: w.movie.Height}
+		v.FrameRate = w.made.pictures()
 		v.Bandwidth, v.AverageBandwidth = w.window.Bandwidth()
-		v.Bandwidth = max(v.Bandwidth, w.rate) * 5 / 4 // no later segment should have more
+		v.Bandwidth = max(v.Bandwidth, w.made.bits()) * 5 / 4 // no later segment should have more
 		list = w.newPlaylist(hls.AppendMultivariant(nil, v))
 		return true, nil
 	})
@@ -381,7 +381,6 @@ func (w *hlsWindow) open(in *fragmentReader, begin *hlsBegin, clock *mediaClock)
 	clock.begin(first)
 	w.update(func() {
 		w.window, w.cfg = window, cfg
-		w.fps, w.rate = begin.rates()
 		for i := range begin.list {
 			f := begin.list[i].fragment
 			w.put(in, clock, f, &begin.list[i].body, first.Add(f.End-begin.list[0].Start))
@@ -415,11 +414,12 @@ func (w *hlsWindow) put(
 		var init millrace.Chain
 		in.init.Clone(&init)
 		news = w.window.Init(&init)
-		w.movie = in.movie
+		w.movie, w.made = in.movie, hlsRates{}
 	case f.afterLoss:
 		news = w.window.Break()
 	}
 	lasts, at := clock.add(f, f.newInit || f.afterLoss, w.cfg.Target, came)
+	w.made.add(f, lasts, body.Len())
 	return w.window.Add(hls.Fragment{Duration: lasts, Key: f.Key, KeyNext: f.keyNext, Time: at}, body) || news
 }
 
@@ -453,74 +453,6 @@ func (w *hlsWindow) playlist(skip bool) *HLSPlaylist {
 
 // zippers are expensive to make: each has about a megabyte.
 var zippers = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
-
-// An audience estimates how many players follow a playlist, which tell nothing of themselves: each asks for it again
-// when what it has got will have been played.
-type audience struct {
-	since    int64         // when the present period began; see now
-	sum, was time.Duration // what the players of this period and of the last one have got
-}
-
-// add notes a request, at a time of now, for what lasts so long.
-func (a *audience) add(at int64, period, lasts time.Duration) {
-	a.turn(at, period)
-	a.sum += lasts
-}
-
-// turn begins a period if the present one is over.
-func (a *audience) turn(at int64, period time.Duration) {
-	switch passed := time.Duration(at - a.since); {
-	case passed >= 2*period:
-		a.since, a.sum, a.was = at, 0, 0
-	case passed >= period:
-		a.since, a.sum, a.was = a.since+int64(period), 0, a.sum
-	}
-}
-
-// size returns how many players there were in the last period.
-func (a *audience) size(at int64, period time.Duration) int {
-	a.turn(at, period)
-	return int((a.was + period/2) / period)
-}
-
-// HLSStats is what HLS comes to, over all streams.
-type HLSStats struct {
-	Windows int   // streams of which HLS is made
-	Bytes   int64 // in their windows
-	Waiting int   // requests that wait for what comes next
-	Viewers int   // players, by what they ask for
-
-	Rendered  int64 // media playlists that were made
-	Playlists int64 // media playlists that were sent
-	Objects   int64 // segments, parts and initialization segments that were sent
-	BytesOut  int64 // of objects
-}
-
-// hlsStats adds up the windows that there are.
-func (h *Hub) hlsStats() HLSStats {
-	c := &h.counters
-	st := HLSStats{Rendered: c.hlsRendered.Load(), Playlists: c.hlsPlaylists.Load(), Objects: c.hlsObjects.Load(),
-		BytesOut: c.hlsBytes.Load()}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, w := range h.hls {
-		st.Windows++
-		viewers, waiting, bytes := w.stats()
-		st.Viewers += viewers
-		st.Waiting += waiting
-		st.Bytes += bytes
-	}
-	return st
-}
-
-func (w *hlsWindow) stats() (viewers, waiting int, bytes int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.window == nil {
-		return 0, w.waiting, 0
-	}
-	return w.audience.size(now(), w.cfg.Target), w.waiting, w.window.Bytes()
-}
 
 // newPlaylist returns the playlist with a text. w.mu is held.
 func (w *hlsWindow) newPlaylist(text []byte) *HLSPlaylist {

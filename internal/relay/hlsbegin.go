@@ -104,12 +104,3 @@ func (b *hlsBegin) config(s *stream, m mp4.Movie) hls.Config {
 		Target: target, Part: part, Segment: min(cfg.Segment, target), Segments: cfg.Segments, MaxBytes: cfg.MaxBytes,
 	}
 }
-
-// rates returns the pictures and the bits per second.
-func (b *hlsBegin) rates() (pictures float64, bits int64) {
-	for i := range b.list {
-		pictures += float64(b.list[i].Pictures)
-	}
-	seconds := max(b.length().Seconds(), 1e-3)
-	return pictures / seconds, int64(float64(8*b.bytes) / seconds)
-}
