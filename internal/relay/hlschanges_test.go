@@ -3,6 +3,7 @@ package relay
 import (
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -101,6 +102,41 @@ func TestHLSRequestAtIdle(t *testing.T) {
 		}
 		if again := hint(t, list); again.Epoch == next.Epoch {
 			t.Error("the window that has ended")
+		}
+		h.Close()
+		h.done(p, nil)
+	})
+}
+
+// The numbers of a name grow, also if a publisher fills segments faster than its clock says, and the next one comes at
+// once.
+func TestHLSNumbersGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+		sc := newScript(60, 25, 300)
+		p := h.publish(append(sc.config, sc.tags[:100]...)...)
+		if _, err := h.playlist(hls.Reload{}, false); err != nil {
+			t.Fatal(err)
+		}
+		h.send(p, sc.tags[100:]...)
+		synctest.Wait()
+		before, err := h.playlist(hls.Reload{}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.done(p, nil)
+		synctest.Wait()
+		p = h.publish(append(sc.config, sc.tags[:200]...)...)
+		after, err := h.playlist(hls.Reload{}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		number := regexp.MustCompile(`#EXT-X-DISCONTINUITY-SEQUENCE:(\d+)`)
+		if a, b := number.FindString(before), number.FindString(after); a >= b { // of as many digits
+			t.Errorf("%s, and later %s", a, b)
+		}
+		if a, b := hint(t, before), hint(t, after); b.MSN <= a.MSN+1 || b.Epoch <= a.Epoch {
+			t.Errorf("%s, and later %s", a, b)
 		}
 		h.Close()
 		h.done(p, nil)
