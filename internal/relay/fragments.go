@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -148,42 +149,49 @@ func (r *fragmentReader) cut(dst *millrace.Chain) (fragment, error) {
 	}
 }
 
-// A mediaClock tells when the fragments of a stream were live, and how long each one lasts.
+// A mediaClock tells when the fragments of a stream were live, and how long each one lasts. Its dates follow from the
+// durations. They never go back by more than clockStep.
 type mediaClock struct {
-	placed bool
-	zero   time.Time     // the wall clock at the stream's time 0
-	end    time.Duration // of the fragment before
-	until  time.Time     // the same by the wall clock
+	end  time.Duration // of the fragment before, in the stream's time
+	date time.Time     // when the next fragment begins
+
+	since time.Time     // the first fragment came since date was last compared with the wall clock
+	seen  time.Duration // of the stream since then
+	least time.Duration // how late the fragments have come since then, at least
 }
 
-// clockSlack is how far the arrival of a fragment may be from its time before the clock is set anew: the publisher has
-// waited, or sends faster or slower than its clock says.
-const clockSlack = time.Second
+const (
+	// clockSlack is how late all fragments come for clockTime, of the stream and about so long by the wall clock, before the
+	// clock goes on from where they are: the publisher has waited. If it catches up by then, the network has waited.
+	clockSlack = time.Second
+	clockTime  = 2 * time.Second
+	// clockStep is how far the clock is set in a clockTime when it is wrong by less, or fast.
+	clockStep = 5 * time.Millisecond
+)
 
-// set says that f is what is live at present.
-func (c *mediaClock) set(f fragment) {
-	if present := time.Now(); !c.placed || present.Sub(c.zero.Add(f.End)).Abs() > clockSlack {
-		c.placed, c.zero = true, present.Add(-f.End)
-	}
-}
+// begin says that the next fragment was live at a time.
+func (c *mediaClock) begin(at time.Time) { c.date, c.seen, c.least = at, 0, math.MaxInt64 }
 
-// lasts returns how long f lasts, from the end of the fragment before. begins says that f does not go on from that.
-func (c *mediaClock) lasts(f fragment, begins bool) time.Duration {
+// add returns how long f lasts, from the end of the fragment before, and when it was live. begins says that f does not go
+// on from the fragment before. A duration above most is a jump of the publisher's clock. came is when f came.
+func (c *mediaClock) add(f fragment, begins bool, most time.Duration, came time.Time) (lasts time.Duration, at time.Time) {
 	from := c.end
 	if begins || f.End < from {
 		from = f.Start
 	}
 	c.end = f.End
-	return f.End - from
-}
-
-// date returns the wall clock at the start of f, which lasts so long in the playlist. Dates do not overlap: if the
-// publisher is faster than its clock, they are later than the present.
-func (c *mediaClock) date(f fragment, lasts time.Duration) time.Time {
-	at := c.zero.Add(f.Start)
-	if at.Before(c.until) {
-		at = c.until
+	lasts = min(f.End-from, most)
+	at = c.date
+	c.date = at.Add(lasts)
+	if c.seen == 0 {
+		c.since = came
 	}
-	c.until = at.Add(lasts)
-	return at
+	c.least = min(c.least, came.Sub(c.date))
+	if c.seen += lasts; c.seen >= clockTime && came.Sub(c.since) >= clockTime-clockSlack {
+		if c.least <= clockSlack {
+			c.least = max(-clockStep, min(c.least, clockStep))
+		}
+		c.begin(c.date.Add(c.least))
+	}
+	return lasts, at
 }

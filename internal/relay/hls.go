@@ -79,9 +79,8 @@ func (h *Hub) HLSMaster(ctx context.Context, name string) (list *HLSPlaylist, er
 			return false, nil
 		}
 		v := hls.Variant{URI: HLSMediaName, Codecs: w.movie.Codecs, Width: w.movie.Width, Height: w.movie.Height, FrameRate: w.fps}
-		if v.Bandwidth, v.AverageBandwidth = w.window.Bandwidth(); v.Bandwidth == 0 {
-			v.Bandwidth = w.rate
-		}
+		v.Bandwidth, v.AverageBandwidth = w.window.Bandwidth()
+		v.Bandwidth = max(v.Bandwidth, w.rate) * 5 / 4 // no later segment should have more
 		list = w.newPlaylist(hls.AppendMultivariant(nil, v))
 		return true, nil
 	})
@@ -354,7 +353,6 @@ func (w *hlsWindow) make(ctx context.Context, in *fragmentReader) error {
 			return err
 		}
 		if w.window != nil {
-			clock.set(f)
 			w.add(in, &clock, f, &c)
 			continue
 		}
@@ -377,14 +375,20 @@ func (w *hlsWindow) open(in *fragmentReader, begin *hlsBegin, clock *mediaClock)
 	if err != nil {
 		return err
 	}
-	clock.set(begin.list[len(begin.list)-1].fragment)
+	first := time.Now().Add(-begin.length())
+	clock.begin(first)
 	w.update(func() {
 		w.window, w.cfg = window, cfg
 		w.fps, w.rate = begin.rates()
+		for i := range begin.list {
+			f := begin.list[i].fragment
+			w.put(in, clock, f, &begin.list[i].body, first.Add(f.End-begin.list[0].Start))
+		}
+		// Some players take a playlist without a whole segment for a broken one, and give up after a few attempts.
+		if msn, _ := window.Next(); msn == cfg.FirstMSN {
+			window.Flush()
+		}
 	})
-	for i := range begin.list {
-		w.add(in, clock, begin.list[i].fragment, &begin.list[i].body)
-	}
 	begin.list = nil
 	w.stream.log.Debug("HLS has a window", "target", cfg.Target, "part", cfg.Part)
 	return nil
@@ -394,20 +398,27 @@ func (w *hlsWindow) open(in *fragmentReader, begin *hlsBegin, clock *mediaClock)
 func (w *hlsWindow) add(in *fragmentReader, clock *mediaClock, f fragment, body *millrace.Chain) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.put(in, clock, f, body, time.Now()) {
+		w.tell()
+	}
+}
+
+// put is add without telling, of a fragment that has come at a time: it reports whether there is something new. w.mu is
+// held.
+func (w *hlsWindow) put(
+	in *fragmentReader, clock *mediaClock, f fragment, body *millrace.Chain, came time.Time,
+) (news bool) {
 	switch {
 	case f.newInit:
 		var init millrace.Chain
 		in.init.Clone(&init)
-		w.window.Init(&init)
+		news = w.window.Init(&init)
 		w.movie = in.movie
 	case f.afterLoss:
-		w.window.Break()
+		news = w.window.Break()
 	}
-	lasts := clock.lasts(f, f.newInit || f.afterLoss)
-	date := clock.date(f, min(lasts, w.cfg.Target))
-	if w.window.Add(hls.Fragment{Duration: lasts, Key: f.Key, KeyNext: f.keyNext, Time: date}, body) {
-		w.tell()
-	}
+	lasts, at := clock.add(f, f.newInit || f.afterLoss, w.cfg.Target, came)
+	return w.window.Add(hls.Fragment{Duration: lasts, Key: f.Key, KeyNext: f.keyNext, Time: at}, body) || news
 }
 
 // update changes w by f, and tells those who wait.

@@ -198,10 +198,10 @@ func TestHLS(t *testing.T) {
 
 		// What is too far ahead, of another epoch, gone or not named so.
 		for _, o := range []hls.Object{
-			{Kind: hls.KindPart, Epoch: next.Epoch, MSN: next.MSN + 2},
+			{Kind: hls.KindPart, Epoch: next.Epoch, MSN: next.MSN + 3},
 			{Kind: hls.KindPart, Epoch: next.Epoch, MSN: next.MSN, Part: next.Part + 5},
 			{Kind: hls.KindPart, Epoch: next.Epoch + 1, MSN: next.MSN, Part: next.Part + 1},
-			{Kind: hls.KindSegment, Epoch: next.Epoch, MSN: next.MSN},
+			{Kind: hls.KindSegment, Epoch: next.Epoch, MSN: next.MSN + 1},
 			{Kind: hls.KindInit, Epoch: next.Epoch, MSN: 1},
 		} {
 			var refused *Refusal
@@ -216,7 +216,7 @@ func TestHLS(t *testing.T) {
 
 		// The end, which waits for the publisher's return and then for players.
 		h.done(p, nil)
-		list, err := h.playlist(hls.Reload{MSN: next.MSN + 1, Part: 0}, true)
+		list, err := h.playlist(hls.Reload{MSN: next.MSN + 2, Part: 0}, true)
 		if err != nil || !strings.HasSuffix(list, "#EXT-X-ENDLIST\n") {
 			t.Errorf("%v\n%s", err, list)
 		}

@@ -43,18 +43,23 @@ func (b *hlsBegin) length() time.Duration { return b.list[len(b.list)-1].End - b
 const (
 	// hlsFewest is how many fragments tell how long fragments are.
 	hlsFewest = 6
+	// hlsFewestParts is how long the first segment is in parts, at least: as far from the end as players of parts stay.
+	hlsFewestParts = 3
 	// hlsMost bounds the fragments that wait for a window: two segments have hundreds.
 	hlsMost = 1 << 12
 	// hlsLongest is the longest target duration. A longer group of pictures is cut.
 	hlsLongest = 16 * time.Second
 )
 
-// enough reports whether the times of a window can be chosen: the distance of key frames is known, or it is known to be
-// longer than two segments.
+// enough reports whether the times of a window can be chosen, and what has come is enough for a first segment: the
+// distance of key frames is known, or it is known to be longer than two segments.
 func (b *hlsBegin) enough(s *stream, m mp4.Movie) bool {
 	cfg := &s.hub.cfg.HLS
-	return len(b.list) >= hlsFewest && (!m.Video || s.keyInterval.Load() > 0 || b.length() >= 2*cfg.Segment) ||
-		b.bytes > cfg.MaxBytes/4 || len(b.list) >= hlsMost
+	if len(b.list) >= hlsMost || b.bytes > cfg.MaxBytes/4 {
+		return true
+	}
+	known := !m.Video || s.keyInterval.Load() > 0 || b.length() >= 2*cfg.Segment
+	return known && len(b.list) >= hlsFewest && b.length() >= hlsFewestParts*cfg.Part
 }
 
 // config returns what the window is made with.

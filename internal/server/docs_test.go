@@ -79,15 +79,20 @@ func TestBehindNginx(t *testing.T) {
 	}
 }
 
-// startNginx starts an nginx with a location block at a Unix socket, and returns a client of it.
-func startNginx(t *testing.T, program, dir, socket, location string) *http.Client {
+// startNginx starts an nginx with a location block at a Unix socket, and returns a client of it. What stands before the
+// block is for all servers.
+func startNginx(t *testing.T, program, dir, socket, config string) *http.Client {
 	t.Helper()
+	common, location, _ := strings.Cut(config, "location ")
 	conf := filepath.Join(dir, "nginx.conf")
 	text := "daemon off; pid " + dir + "/pid; error_log stderr; events {}\nhttp { access_log off;\n"
+	if os.Geteuid() == 0 {
+		text = "user root;\n" + text // or its workers could not read the directory
+	}
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		text += kind + "_temp_path " + dir + "/" + kind + ";\n"
 	}
-	text += "server { listen unix:" + socket + ";\n" + location + "} }\n"
+	text += common + "server { listen unix:" + socket + ";\nlocation " + location + "} }\n"
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 
 // noWriteLimit takes the limit off an answer as a whole. A stream has no end: publishing and watching limit each silence
 // instead.
-func noWriteLimit(w http.ResponseWriter) { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }
+func noWriteLimit(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+}
 
 // limitWrite sets when the client must have taken what is written next.
 func (s *Server) limitWrite(w http.ResponseWriter) {

@@ -22,7 +22,7 @@ const (
 	near    = `{"server": {"publish": "off", "loopback": false, "rtmp": 1935, "rtmp_loopback": true}, "streams": []}`
 	off     = `{"server": {"publish": "off", "loopback": false, "files": "named"}, "streams": []}`
 	private = `{"server": {"read": "token", "streams": 1, "rtmp": 1935}, "streams": [{"name": "cam", "format": "flv", "video": "h264",
-		"viewers": 9, "viewers_mp4": 4, "viewers_rtmp": 2}]}`
+		"viewers": 9, "viewers_mp4": 4, "viewers_rtmp": 2, "viewers_hls": 7}]}`
 	hostile = `{"server": {"version": "<b>v1</b>", "uptime_seconds": 1, "streams": 1, "viewers": 1500}, "streams": [
 		{"name": "<img src=x onerror=alert(1)>", "format": "bytes", "publisher": "<i>me</i>", "uptime_seconds": 3700,
 		 "bits_per_second": 2150000, "viewers": 1500, "lag_seconds_max": 0.05, "frames_lost": 12, "groups_cut": 3, "stalled": 2}]}`
@@ -114,8 +114,9 @@ func TestPageInABrowser(t *testing.T) {
 	const watch = `document.querySelector('#watch').textContent`
 	pagetest.Await(t, ctx, watch+`.includes('ffplay -fflags nobuffer "' + location.origin + '/live/cam.flv?token=READ_TOKEN"')`)
 	pagetest.Await(t, ctx, watch+`.includes('/live/cam.mp4?token=READ_TOKEN')`)
+	pagetest.Await(t, ctx, watch+`.includes('/live/cam/index.m3u8?token=READ_TOKEN')`)
 	pagetest.Await(t, ctx, watch+`.includes('rtmp://127.0.0.1/live/cam?token=READ_TOKEN')`)
-	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('9, 4 as MP4, 2 by RTMP')`)
+	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('9, 4 as MP4, 2 by RTMP, 7 more by HLS')`)
 	pagetest.Await(t, ctx, `document.querySelector('#watch-hint').textContent.includes('--read-token')`)
 
 	streams.Store("")
@@ -138,6 +139,50 @@ func TestPageOverTLS(t *testing.T) {
 	pagetest.Await(t, ctx, server+` === 'rtmps://127.0.0.1/live'`)
 	streams.Store(`{"server": {"publish": "token", "rtmp": 1935, "rtmps": 0}, "streams": []}`)
 	pagetest.Await(t, ctx, server+` === 'rtmp://127.0.0.1/live'`)
+}
+
+// A browser that plays HLS by itself, and no MP4 without an end, gets HLS. Any other one stays with MP4.
+func TestPageInABrowserOfHLS(t *testing.T) {
+	for _, test := range []struct{ answer, second string }{{"maybe", "/live/cam/index.m3u8"}, {"", "/live/cam.mp4"}} {
+		ctx, _ := pagetest.Browser(t)
+		asked := make(chan string, 100)
+		mux := http.NewServeMux()
+		mux.HandleFunc("/{$}", func(w http.ResponseWriter, r *http.Request) {
+			rec := httptest.NewRecorder()
+			Handler().ServeHTTP(rec, r)
+			_, _ = io.WriteString(w, strings.Replace(rec.Body.String(), "<script ", `<script src="browser.js"></script><script `, 1))
+		})
+		mux.HandleFunc("/browser.js", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/javascript")
+			_, _ = io.WriteString(w, `HTMLMediaElement.prototype.canPlayType = () => '`+test.answer+`';`)
+		})
+		mux.Handle("/page/", Handler())
+		mux.HandleFunc("/live/", func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case asked <- r.URL.Path:
+			default:
+			}
+			http.NotFound(w, r)
+		})
+		mux.HandleFunc("/api/streams", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"server": {}, "streams": [{"name": "cam", "format": "flv"}]}`)
+		})
+		s := httptest.NewServer(mux)
+		t.Cleanup(s.Close)
+		if err := chromedp.Do(ctx, chromedp.Navigate(s.URL)); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"/live/cam.mp4", test.second} {
+			select {
+			case got := <-asked:
+				if got != want {
+					t.Errorf("canPlayType answers %q: the page asks for %s, want %s", test.answer, got, want)
+				}
+			case <-ctx.Done():
+				t.Fatalf("canPlayType answers %q: the page does not ask for %s", test.answer, want)
+			}
+		}
+	}
 }
 
 // checkNames types names into the field that the server takes, and such as it refuses.

@@ -471,6 +471,9 @@ func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) er
 		f.stats.Missed++
 		return nil
 	}
+	if len(rest) == 0 { // the parts were all, and are no longer listed
+		return nil
+	}
 	f.stats.Segments++
 	f.arrived(s, s.Duration)
 	return f.deliver(Object{SegmentObject, s.URI, s.MSN, 0, false, s.Break && size == 0, rest})

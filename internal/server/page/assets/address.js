@@ -5,7 +5,7 @@ export const here = /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(location.
 
 const usual = { rtmp: 1935, rtmps: 443 }; // the port of an address that names none
 
-// http returns the address of a stream in one of its forms: '', '.flv' or '.mp4'.
+// http returns the address of a stream in one of its forms: '', '.flv', '.mp4' or '/index.m3u8'.
 export function http(stream, form = '') {
   return new URL(`live/${encodeURIComponent(stream)}${form}`, document.baseURI).href;
 }

@@ -10,6 +10,11 @@ const message = document.getElementById('message');
 const longestWait = 8000; // ms between two attempts
 const longestPause = 3000; // ms; after a longer pause the player goes on with the live picture
 
+// Safari plays no MP4 without an end, but HLS by itself.
+const forms = video.canPlayType('application/vnd.apple.mpegurl') ? ['.mp4', '/index.m3u8'] : ['.mp4'];
+
+let form = 0; // of forms: what is tried, or what has played
+let proven = false; // a form has played
 let name = ''; // the stream that is followed; empty: none
 let live = false; // the server lists it, and it is video
 let failures = 0; // attempts in a row that showed no picture
@@ -37,7 +42,7 @@ function connect() {
   clearTimeout(retry);
   pausedAt = 0;
   show('waiting', '');
-  video.src = address.http(name, '.mp4');
+  video.src = address.http(name, forms[form]);
   video.play().catch(() => {}); // refused when the browser wants a click first: the controls are there
 }
 
@@ -51,7 +56,8 @@ function disconnect() {
 function connectLater() {
   if (!live || !video.hasAttribute('src')) return;
   failures++;
-  const wait = Math.min(500 * 2 ** failures, longestWait);
+  if (!proven) form = (form + 1) % forms.length;
+  const wait = form > 0 && failures === 1 ? 0 : Math.min(500 * 2 ** failures, longestWait);
   show('waiting', failures < 3 ? '' : 'No picture arrives. This browser may not play the stream; a player may.');
   clearTimeout(retry);
   retry = setTimeout(connect, wait);
@@ -64,6 +70,7 @@ function show(state, text) {
 
 video.addEventListener('playing', () => {
   failures = 0;
+  proven = true;
   show('playing', '');
 });
 video.addEventListener('waiting', () => live && show('waiting', ''));

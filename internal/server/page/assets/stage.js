@@ -48,6 +48,7 @@ function watchLines(name, stream, server) {
   if (stream && stream.format !== 'flv') return [{ label: 'Read it from a program', text: `curl -N ${quoted('')}` }];
   return [
     { label: 'In a browser', text: full('.mp4') },
+    { label: 'On a phone or a television, by HLS', text: full('/index.m3u8') },
     { label: 'With ffplay', text: `ffplay -fflags nobuffer ${quoted('.flv')}` },
     { label: 'With VLC', text: `vlc ${quoted('.flv')}` },
     ...(rtmp ? [{ label: 'By RTMP', text: `${rtmp.address}/${encodeURIComponent(name)}${token}` }] : []),
@@ -60,7 +61,7 @@ function facts(stream) {
     ['Video', stream.video || '–'],
     ['Audio', stream.audio || '–'],
     ['Rate', format.rate(stream.bits_per_second)],
-    ['Viewers', format.count(stream.viewers) + part(stream.viewers_mp4, 'as MP4') + part(stream.viewers_rtmp, 'by RTMP')],
+    ['Viewers', format.count(stream.viewers) + part(stream.viewers_mp4, 'as MP4') + part(stream.viewers_rtmp, 'by RTMP') + part(stream.viewers_hls, 'more by HLS')],
     ['Slowest viewer', stream.viewers > 0 ? `${format.lag(stream.lag_seconds_max)} behind` : '–'],
     ['Frames lost', format.count(stream.frames_lost)],
     ['Live for', format.duration(stream.uptime_seconds)],

@@ -1,0 +1,118 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
+	"github.com/millrace-io/millrace/internal/testkit/need"
+)
+
+// runProgram runs a program to its end and returns what it says.
+func runProgram(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, &stderr)
+	}
+	return stdout.String()
+}
+
+// decoded returns the checksums of a file's decoded pictures ("v"), or of its sound ("a").
+func decoded(t *testing.T, file, stream string) []string {
+	t.Helper()
+	return sums(runProgram(t, "ffmpeg", "-v", "error", "-i", file, "-map", "0:"+stream, "-fps_mode", "passthrough", "-f", "framemd5", "-"))
+}
+
+// sums returns the last column of what ffmpeg writes as framemd5.
+func sums(framemd5 string) (list []string) {
+	for line := range strings.Lines(framemd5) {
+		if !strings.HasPrefix(line, "#") {
+			list = append(list, strings.TrimSpace(line[strings.LastIndexByte(line, ',')+1:]))
+		}
+	}
+	return list
+}
+
+// hlsFilm makes an FLV file with B-frames and sound.
+func hlsFilm(t *testing.T, seconds int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "film.flv")
+	runProgram(t, "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25", "-f", "lavfi", "-i", "sine=frequency=440:sample_rate=44100",
+		"-t", fmt.Sprint(seconds), "-c:v", "libx264", "-preset", "veryfast", "-bf", "2", "-g", "50", "-sc_threshold", "0", "-pix_fmt", "yuv420p", "-b:v", "800k",
+		"-c:a", "aac", "-b:a", "96k", "-flvflags", "no_duration_filesize", path)
+	return path
+}
+
+// ffmpeg and GStreamer play a stream by its whole segments, and a player of parts beside them checks each playlist. The
+// pictures of all of them are the source's.
+func TestHLSPlayers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays in real time")
+	}
+	need.Program(t, "ffmpeg")
+	gst := need.Program(t, "gst-launch-1.0")
+	source := hlsFilm(t, 12)
+	f := serve(t, func(c *Config) { keepAll(c); c.Latency = Defaults().Latency })
+	url := f.URL("/live/film/index.m3u8")
+	dir := t.TempDir()
+	parts := new(bytes.Buffer)
+	player := f.follow("film", func(c *hlscheck.Client) { c.Output, c.Delta, c.Hints, c.Timing = parts, true, true, false })
+
+	fromFFmpeg, fromGst := filepath.Join(dir, "ffmpeg.mkv"), filepath.Join(dir, "gst.mkv")
+	results := make(chan string, 2)
+	play := func(file, program string, args ...string) {
+		runProgram(t, program, args...)
+		results <- file
+	}
+	publish := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-re", "-i", source, "-c", "copy", "-f", "flv",
+		"-flvflags", "no_duration_filesize", "-send_expect_100", "1", "-method", "POST", f.URL("/live/film"))
+	if err := publish.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go play(fromFFmpeg, "ffmpeg", "-v", "error", "-live_start_index", "0", "-i", url, "-c", "copy", fromFFmpeg)
+	go play(fromGst, gst, "-q", "souphttpsrc", "location="+url, "!", "hlsdemux", "!", "qtdemux", "name=d",
+		"d.video_0", "!", "queue", "!", "h264parse", "!", "matroskamux", "name=m", "!", "filesink", "location="+fromGst)
+	if err := publish.Wait(); err != nil {
+		t.Errorf("the publisher: %v", err)
+	}
+	stats := player.end()
+	t.Log(stats)
+	if stats.Missed > 0 || len(hlscheck.Without(stats.Problems, "bandwidth-low")) > 0 {
+		t.Errorf("there are mistakes:\n%v", stats)
+	}
+	want := decoded(t, source, "v")
+	byParts := filepath.Join(dir, "parts.mp4")
+	if err := os.WriteFile(byParts, parts.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := func(who, file string, whole bool) {
+		t.Helper()
+		got := decoded(t, file, "v")
+		first := max(0, slices.Index(want, append(got, "")[0]))
+		if whole && first > 0 || len(got) == 0 || !slices.Equal(got, want[first:]) {
+			t.Errorf("%s has %d pictures from %d on, and they are not the %d of the source", who, len(got), first, len(want))
+		}
+		t.Logf("%s: %d pictures", who, len(got))
+	}
+	check("the player of parts", byParts, true)
+	for range 2 {
+		file := <-results
+		check(filepath.Base(file), file, file == fromFFmpeg)
+	}
+	if got, want := decoded(t, byParts, "a"), decoded(t, source, "a"); !slices.Equal(got, want) {
+		t.Errorf("the sound has %d frames, want the source's %d", len(got), len(want))
+	}
+}
