@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -95,6 +96,16 @@ func TestHLSRequestAtIdle(t *testing.T) {
 		}
 		next := hint(t, list)
 		w := h.hls["cam"]
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _, _ = h.HLSMedia(ctx, "cam", hls.Reload{MSN: next.MSN, Part: next.Part}, true) }()
+		synctest.Wait()
+		w.asked.Store(now() - int64(time.Hour))
+		w.checkIdle()
+		cancel()
+		synctest.Wait()
+		if w.checkIdle(); h.hls["cam"] != w {
+			t.Error("HLS ends while a request waits, or right after that")
+		}
 		w.asked.Store(now() - int64(time.Hour))
 		w.checkIdle()
 		if list, err = h.playlist(hls.Reload{MSN: next.MSN, Part: next.Part}, true); err != nil {
