@@ -30,8 +30,8 @@ func TestHLSCodecsChangeInAGroup(t *testing.T) {
 		{"in the middle", 170, 1, false, 1},
 		{"in front of a key frame", 200, 1, false, 1},
 		{"behind a key frame", 201, 1, false, 1},
-		{"there and back", 170, 2, false, 0},
-		{"twenty times", 165, 20, false, 0},
+		{"there and back", 170, 2, false, 1},
+		{"twenty times", 165, 20, false, 1},
 		{"at the end of the stream", 170, 1, true, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
