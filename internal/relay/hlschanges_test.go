@@ -90,6 +90,8 @@ func TestHLSRequestAtIdle(t *testing.T) {
 		sc := newScript(70, 25, 1000)
 		p := h.publish(sc.config...)
 		h.pace(p, sc.tags[:150])
+		_, _ = h.playlist(hls.Reload{}, false)
+		synctest.Wait() // until all is made that came before the first request
 		list, err := h.playlist(hls.Reload{}, false)
 		if err != nil {
 			t.Fatal(err)
