@@ -413,7 +413,8 @@ func (w *Window) Discontinuity() uint64 {
 	return w.discontinuity
 }
 
-// Bytes returns the size of all that the Window holds: at least 4 KiB for each fragment, and half a KiB for each segment.
+// Bytes returns the size of all that the Window holds: at least 4 KiB for each fragment, and half a KiB for each
+// segment.
 func (w *Window) Bytes() int64 { return w.bytes }
 
 // Bandwidth returns bits per second of the segments in the playlist: the peak, of any segments that last about as long

@@ -156,6 +156,7 @@ func TestHLS(t *testing.T) {
 		if err != nil || !strings.Contains(string(master.Text), "avc1.") || !strings.Contains(string(master.Text), "FRAME-RATE=25") {
 			t.Fatalf("%v\n%s", err, master.Text)
 		}
+		synctest.Wait() // until all is made that came before the first request
 		first, err := h.playlist(hls.Reload{}, false)
 		if err != nil || !strings.Contains(first, "TARGETDURATION:2") {
 			t.Fatalf("%v\n%s", err, first)

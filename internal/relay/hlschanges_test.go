@@ -1,8 +1,10 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -28,8 +30,8 @@ func TestHLSCodecsChangeInAGroup(t *testing.T) {
 		{"in the middle", 170, 1, false, 1},
 		{"in front of a key frame", 200, 1, false, 1},
 		{"behind a key frame", 201, 1, false, 1},
-		{"there and back", 170, 2, false, 0},
-		{"twenty times", 165, 20, false, 0},
+		{"there and back", 170, 2, false, 1},
+		{"twenty times", 165, 20, false, 1},
 		{"at the end of the stream", 170, 1, true, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -88,12 +90,24 @@ func TestHLSRequestAtIdle(t *testing.T) {
 		sc := newScript(70, 25, 1000)
 		p := h.publish(sc.config...)
 		h.pace(p, sc.tags[:150])
+		_, _ = h.playlist(hls.Reload{}, false)
+		synctest.Wait() // until all is made that came before the first request
 		list, err := h.playlist(hls.Reload{}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		next := hint(t, list)
 		w := h.hls["cam"]
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _, _ = h.HLSMedia(ctx, "cam", hls.Reload{MSN: next.MSN, Part: next.Part}, true) }()
+		synctest.Wait()
+		w.asked.Store(now() - int64(time.Hour))
+		w.checkIdle()
+		cancel()
+		synctest.Wait()
+		if w.checkIdle(); h.hls["cam"] != w {
+			t.Error("HLS ends while a request waits, or right after that")
+		}
 		w.asked.Store(now() - int64(time.Hour))
 		w.checkIdle()
 		if list, err = h.playlist(hls.Reload{MSN: next.MSN, Part: next.Part}, true); err != nil {
@@ -101,6 +115,41 @@ func TestHLSRequestAtIdle(t *testing.T) {
 		}
 		if again := hint(t, list); again.Epoch == next.Epoch {
 			t.Error("the window that has ended")
+		}
+		h.Close()
+		h.done(p, nil)
+	})
+}
+
+// The numbers of a name grow, also if a publisher fills segments faster than its clock says, and the next one comes at
+// once.
+func TestHLSNumbersGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+		sc := newScript(60, 25, 300)
+		p := h.publish(append(sc.config, sc.tags[:100]...)...)
+		if _, err := h.playlist(hls.Reload{}, false); err != nil {
+			t.Fatal(err)
+		}
+		h.send(p, sc.tags[100:]...)
+		synctest.Wait()
+		before, err := h.playlist(hls.Reload{}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.done(p, nil)
+		synctest.Wait()
+		p = h.publish(append(sc.config, sc.tags[:200]...)...)
+		after, err := h.playlist(hls.Reload{}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		number := regexp.MustCompile(`#EXT-X-DISCONTINUITY-SEQUENCE:(\d+)`)
+		if a, b := number.FindString(before), number.FindString(after); a >= b { // of as many digits
+			t.Errorf("%s, and later %s", a, b)
+		}
+		if a, b := hint(t, before), hint(t, after); b.MSN <= a.MSN+1 || b.Epoch <= a.Epoch {
+			t.Errorf("%s, and later %s", a, b)
 		}
 		h.Close()
 		h.done(p, nil)

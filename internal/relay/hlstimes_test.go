@@ -108,8 +108,12 @@ func TestHLSTimelines(t *testing.T) {
 				tt.line(l)
 				p := h.open()
 				p.Begin(flv.Header{HasAudio: true, HasVideo: !tt.mute})
-				followed := make(chan []hlscheck.Problem)
-				go func() { followed <- h.follow(t.Context()) }()
+				followed, broken := make(chan []hlscheck.Problem), 0
+				go func() {
+					problems, n := h.follow(t.Context())
+					broken = n
+					followed <- problems
+				}()
 				for _, tag := range l.tags {
 					if tag.pause > 0 {
 						time.Sleep(tag.pause)
@@ -120,14 +124,19 @@ func TestHLSTimelines(t *testing.T) {
 				for _, problem := range hlscheck.Without(<-followed, tt.may...) {
 					t.Error(problem)
 				}
+				if tt.name == "steady" && broken > 0 {
+					t.Errorf("%d parts were promised and did not come", broken)
+				}
 				h.Close()
 			})
 		})
 	}
 }
 
-// follow waits for each part of cam until the stream ends, and returns what is wrong with the playlists.
-func (h *hubTest) follow(ctx context.Context) (problems []hlscheck.Problem) {
+// follow waits for each part of cam until the stream ends, and returns what is wrong with the playlists, and how many
+// parts were promised that did not come.
+func (h *hubTest) follow(ctx context.Context) (problems []hlscheck.Problem, broken int) {
+	promised := ""
 	checker := hlscheck.New()
 	want, blocks := hls.Reload{}, false
 	fetched := map[string]bool{}
@@ -139,7 +148,7 @@ func (h *hubTest) follow(ctx context.Context) (problems []hlscheck.Problem) {
 			if errors.As(err, &refused) {
 				h.t.Errorf("%+v: %d %v", want, refused.Status, err)
 			}
-			return problems
+			return problems, broken
 		}
 		for _, p := range hlscheck.Must(checker.Media(text, time.Time{})) {
 			if p.Line = 0; !slices.Contains(problems, p) {
@@ -173,8 +182,12 @@ func (h *hubTest) follow(ctx context.Context) (problems []hlscheck.Problem) {
 			}
 		}
 		if m.Ended {
-			return problems
+			return problems, broken
 		}
+		if promised != "" && !fetched[promised] {
+			broken++
+		}
+		promised = m.Hint
 		want.MSN, want.Part = m.Next()
 		want.Skip, blocks = n%3 == 1, true
 	}

@@ -39,8 +39,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// noWriteLimit takes the limit off an answer as a whole. A stream has no end: publishing and watching limit each silence
-// instead.
+// noWriteLimit takes the limit off an answer as a whole. A stream has no end: publishing and watching limit each
+// silence instead.
 func noWriteLimit(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 }
