@@ -118,7 +118,6 @@ func (h *hubTest) playlist(want hls.Reload, blocks bool) (string, error) {
 	return string(list.Text), nil
 }
 
-var partLine = regexp.MustCompile(`#EXT-X-PART:DURATION=([\d.]+),URI="([^"]+)"`)
 var hintLine = regexp.MustCompile(`#EXT-X-PRELOAD-HINT:TYPE=PART,URI="([^"]+)"`)
 
 // hint returns the object that the playlist promises.
