@@ -153,7 +153,7 @@ func (h *history) check(news bool, call string) {
 
 // checkRules has the rules checked by code that knows nothing of Windows.
 func (h *history) checkRules(text string) {
-	ps := hlscheck.Must(h.checker.Media(text, time.Time{}))
+	ps := hlscheck.Must(h.checker.Media(text))
 	if !h.even { // frames for which no good Part could be found, and fragments without parts
 		ps = hlscheck.Without(ps, "part-short", "hint-broken")
 	}

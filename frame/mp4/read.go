@@ -117,14 +117,14 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	f.Start = -1
 	for in := b[8:moof]; len(in) > 0; {
 		kind, box, rest := cutBox(in)
-		if kind == "" {
+		if kind == nil {
 			return f, 0, ErrNotMP4
 		}
 		in = rest
-		if kind == "mfhd" && len(box) == 8 {
+		if string(kind) == "mfhd" && len(box) == 8 {
 			f.Sequence = binary.BigEndian.Uint32(box[4:])
 		}
-		if kind != "traf" {
+		if string(kind) != "traf" {
 			continue
 		}
 		r, err := m.readRun(box)
@@ -162,10 +162,10 @@ func (m *Movie) readRun(traf []byte) (r run, err error) {
 	var at, length int64
 	timed := false
 	for len(traf) > 0 {
-		kind, in, rest := cutBox(traf)
+		box, in, rest := cutBox(traf)
 		traf = rest
-		switch {
-		case kind == "":
+		switch kind := string(box); {
+		case box == nil:
 			return r, ErrNotMP4
 		case kind == "tfhd" && len(in) >= 8:
 			for i := range m.tracks {
@@ -206,36 +206,26 @@ func (t *movieTrack) time(n int64) time.Duration {
 	return time.Duration(n/scale)*time.Second + time.Duration(n%scale)*time.Second/time.Duration(scale)
 }
 
-// cutBox returns the type of the box that b begins with, what is in it, and what follows. kind is "" if there is none.
-func cutBox(b []byte) (kind string, in, rest []byte) {
+// cutBox returns the type of the box that b begins with, what is in it, and what follows. kind is nil if there is none.
+func cutBox(b []byte) (kind, in, rest []byte) {
 	if len(b) < 8 {
-		return "", nil, nil
+		return nil, nil, nil
 	}
 	n := int64(binary.BigEndian.Uint32(b))
 	if n < 8 || n > int64(len(b)) {
-		return "", nil, nil
+		return nil, nil, nil
 	}
-	return boxType(b[4:8]), b[8:n], b[n:]
-}
-
-// boxType returns a box's type without an allocation for those that a fragment has.
-func boxType(b []byte) string {
-	for _, known := range [...]string{"mfhd", "traf", "tfhd", "tfdt", "trun"} {
-		if string(b) == known {
-			return known
-		}
-	}
-	return string(b)
+	return b[4:8], b[8:n], b[n:]
 }
 
 // walkBoxes calls f with the type and the inside of each box in b.
 func walkBoxes(b []byte, f func(kind string, in []byte) error) error {
 	for len(b) > 0 {
 		kind, in, rest := cutBox(b)
-		if kind == "" {
+		if kind == nil {
 			return ErrNotMP4
 		}
-		if err := f(kind, in); err != nil {
+		if err := f(string(kind), in); err != nil {
 			return err
 		}
 		b = rest

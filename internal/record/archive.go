@@ -287,11 +287,6 @@ func (a *Archive) grow(n int64) {
 func (a *Archive) keep(k kept, counted int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.keepLocked(k, counted)
-}
-
-// keepLocked is keep while a.mu is held.
-func (a *Archive) keepLocked(k kept, counted int64) {
 	a.bytes += k.bytes - counted
 	if k.bytes > 0 {
 		i, _ := slices.BinarySearchFunc(a.files, k, kept.compare)

@@ -48,7 +48,12 @@ func (a *Archive) createFile(stream string, at time.Time, init *millrace.Chain) 
 		return nil, err
 	}
 	f := &file{root: root, period: at.Truncate(a.cfg.Every), init: int64(init.Len()), next: int64(init.Len())}
-	if err := f.create(stream, at); err != nil {
+	for range 3 { // the directory may be removed in between, because its last file was
+		if err = f.create(stream, at); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
 		_ = root.Close()
 		return nil, err
 	}
@@ -70,46 +75,22 @@ func (a *Archive) createFile(stream string, at time.Time, init *millrace.Chain) 
 
 // create gives the file a name that is behind those of all others of the stream, even if the clock went back.
 func (f *file) create(stream string, at time.Time) error {
-	var err error
-	for range 3 { // the directory may be removed in between, because its last file was
-		if err = f.root.Mkdir(stream, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		var newest time.Time
-		if newest, err = newestStamp(f.root, stream); err == nil {
-			if at = at.UTC().Truncate(time.Millisecond); !at.After(newest) {
-				at = newest.Add(time.Millisecond)
-			}
-			f.name = path.Join(stream, at.Format(stampFormat))
-			f.media, err = f.root.OpenFile(f.name+mediaExt, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
-		}
-		if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
+	if err := f.root.Mkdir(stream, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
 	}
-	return err
-}
-
-// newestStamp returns the newest time that a file's name says in the directory of a stream, or zero.
-func newestStamp(root *os.Root, stream string) (newest time.Time, err error) {
-	dir, err := root.Open(stream)
+	others, err := fs.ReadDir(f.root.FS(), stream)
 	if err != nil {
-		return newest, err
+		return err
 	}
-	defer dir.Close()
-	for {
-		names, err := dir.Readdirnames(256)
-		for _, name := range names {
-			if base, ok := strings.CutSuffix(name, mediaExt); ok && stampTime(base).After(newest) {
-				newest = stampTime(base)
-			}
-		}
-		if err == io.EOF {
-			return newest, nil
-		} else if err != nil {
-			return newest, err
+	at = at.UTC().Truncate(time.Millisecond)
+	for _, o := range others {
+		if t := stampTime(strings.TrimSuffix(o.Name(), mediaExt)); !at.After(t) {
+			at = t.Add(time.Millisecond)
 		}
 	}
+	f.name = path.Join(stream, at.Format(stampFormat))
+	f.media, err = f.root.OpenFile(f.name+mediaExt, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	return err
 }
 
 // add takes a fragment that will be in the next write.

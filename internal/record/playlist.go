@@ -1,10 +1,9 @@
 package record
 
 import (
-	"bytes"
 	"fmt"
+	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/frame/mp4"
@@ -144,58 +143,39 @@ type listEntry struct {
 	textEnd     int // in list.text
 }
 
+// headForm and entryForm are what listHeader and appendEntry write. Blank lines may be in front of an entry.
+var (
+	headForm = regexp.MustCompile(`^#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:([1-9]\d{0,5})\n#EXT-X-PLAYLIST-TYPE:.*\n` +
+		`#EXT-X-MAP:.*\n`)
+	entryForm = regexp.MustCompile(`^\n*(?:#EXT-X-DISCONTINUITY\n#EXT-X-DATERANGE:.*\n)?#EXT-X-PROGRAM-DATE-TIME:(.*)\n` +
+		`#EXTINF:.*\n#EXT-X-BYTERANGE:(\d+)@(\d+)\n(.*)\n`)
+)
+
 // parseList reads the playlist of a media file of size bytes, of which init are the init segment. It stops where the
 // text is no longer what this package writes, and before the first segment that is not all in the media file. It borrows
 // text; list.text is a part of it.
 func parseList(text []byte, media string, init, size int64) (l list) {
-	var e listEntry
-	var length int64
-	seconds, at, ranged := false, init, false
-	body := -1 // where entries begin
-	for rest := text; ; {
-		line, after, whole := bytes.Cut(rest, []byte("\n"))
-		if !whole {
+	head := headForm.FindSubmatch(text)
+	if head == nil {
+		return l
+	}
+	target, _ := strconv.Atoi(string(head[1]))
+	l.target = time.Duration(target) * time.Second
+	text = text[len(head[0]):]
+	for at := init; ; {
+		e := entryForm.FindSubmatch(text[len(l.text):])
+		if e == nil || string(e[4]) != media {
 			return l
 		}
-		rest = after
-		name, value, _ := strings.Cut(string(line), ":")
-		if body < 0 {
-			switch name {
-			case "#EXT-X-TARGETDURATION":
-				if n, err := strconv.Atoi(value); err == nil && n > 0 && n < 1<<20 {
-					l.target = time.Duration(n) * time.Second
-				}
-			case "#EXT-X-MAP":
-				if l.target == 0 {
-					return l
-				}
-				body = len(text) - len(rest)
-			}
-			continue
-		}
-		switch {
-		case name == "#EXTINF":
-			seconds = true
-		case name == "#EXT-X-BYTERANGE":
-			var before, after string
-			before, after, _ = strings.Cut(value, "@")
-			n, err1 := strconv.ParseInt(before, 10, 64)
-			from, err2 := strconv.ParseInt(after, 10, 64)
-			ranged = err1 == nil && err2 == nil && from == at && n > 0 && n <= size-from
-			e.offset, length = from, n
-		case name == "#EXT-X-PROGRAM-DATE-TIME":
-			e.date, _ = time.Parse(dateFormat, value)
-		case name == media:
-			if !seconds || !ranged || e.date.IsZero() {
-				return l
-			}
-			at += length
-			e.end, e.textEnd = at, len(text)-len(rest)-body
-			l.entries, l.text = append(l.entries, e), text[body:len(text)-len(rest)]
-			e, seconds, ranged = listEntry{}, false, false
-		case name != "" && name[0] != '#' || string(line) == endLine[:len(endLine)-1]:
+		date, err := time.Parse(dateFormat, string(e[1]))
+		n, _ := strconv.ParseInt(string(e[2]), 10, 64)
+		from, _ := strconv.ParseInt(string(e[3]), 10, 64)
+		if err != nil || from != at || n <= 0 || n > size-at {
 			return l
 		}
+		at += n
+		l.text = text[:len(l.text)+len(e[0])]
+		l.entries = append(l.entries, listEntry{from, at, date, len(l.text)})
 	}
 }
 

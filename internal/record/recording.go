@@ -188,6 +188,9 @@ func (r *Recording) run() {
 		r.held -= n
 		r.mu.Unlock()
 		if r.leave() {
+			if r.broken != "" {
+				r.a.keep(kept{stream: r.name, stamp: path.Base(r.broken), bytes: r.counted}, r.counted)
+			}
 			return
 		}
 	}
@@ -202,7 +205,7 @@ func (r *Recording) take(free []entry) (c millrace.Chain, entries []entry) {
 	return c, entries
 }
 
-// leave ends the writer goroutine if the Recording is closed and all is written.
+// leave reports whether the writer goroutine ends: if the Recording is closed and all is written.
 func (r *Recording) leave() bool {
 	r.a.mu.Lock()
 	defer r.a.mu.Unlock()
@@ -213,9 +216,6 @@ func (r *Recording) leave() bool {
 	}
 	r.movie.Release()
 	delete(r.a.recordings, r.name)
-	if r.broken != "" {
-		r.a.keepLocked(kept{stream: r.name, stamp: path.Base(r.broken), bytes: r.counted}, r.counted)
-	}
 	return true
 }
 

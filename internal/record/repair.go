@@ -47,16 +47,12 @@ func hasEnded(root *os.Root, name string) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return false, err
+	var b [len(endLine)]byte
+	if _, err := f.Seek(-int64(len(b)), io.SeekEnd); err != nil {
+		return false, nil // it is shorter
 	}
-	b := make([]byte, len(endLine))
-	_, err = f.ReadAt(b, max(0, info.Size()-int64(len(b))))
-	if err == io.EOF {
-		err = nil
-	}
-	return string(b) == endLine, err
+	_, err = io.ReadFull(f, b[:])
+	return string(b[:]) == endLine, err
 }
 
 // finish makes a recording whole that is not written to any more: it cuts the media file behind its last whole fragment,
@@ -159,40 +155,29 @@ type reader struct {
 var errTorn = errors.New("record: the init segment is not whole")
 
 // readInit reads the init segment and returns its size.
-func (r *reader) readInit() (int64, error) {
-	var end int64
+func (r *reader) readInit() (end int64, err error) {
+	b := make([]byte, min(r.size, maxInit))
+	if _, err := r.file.ReadAt(b, 0); err != nil {
+		return 0, err
+	}
 	for _, kind := range []string{"ftyp", "moov"} {
-		if !r.holds(end+4, kind) {
+		box := b[end:]
+		if name := box[min(4, len(box)):min(8, len(box))]; !strings.HasPrefix(kind, string(name)) {
 			return 0, mp4.ErrNotMP4
 		}
-		var b [4]byte
-		n := int64(len(b))
-		if end+n <= r.size {
-			if _, err := r.file.ReadAt(b[:], end); err != nil {
-				return 0, err
-			}
-			n = int64(binary.BigEndian.Uint32(b[:]))
+		if len(box) < 4 {
+			return 0, errTorn
 		}
-		if end += n; n < 4 || end > maxInit {
+		n := int64(binary.BigEndian.Uint32(box))
+		if end += n; n < 8 || end > maxInit {
 			return 0, mp4.ErrNotMP4
 		}
 		if end > r.size {
 			return 0, errTorn
 		}
 	}
-	b := make([]byte, end)
-	_, err := r.file.ReadAt(b, 0)
-	if err == nil {
-		r.movie, err = mp4.ReadMovie(b)
-	}
+	r.movie, err = mp4.ReadMovie(b[:end])
 	return end, err
-}
-
-// holds reports whether text is at offset, as far as the file goes.
-func (r *reader) holds(offset int64, text string) bool {
-	b := make([]byte, max(0, min(int64(len(text)), r.size-offset)))
-	_, err := r.file.ReadAt(b, offset)
-	return (err == nil || err == io.EOF) && strings.HasPrefix(text, string(b))
 }
 
 // fragment returns the fragment at offset. ok is false if there is no whole one. The error is mp4.ErrNotMP4 if what is

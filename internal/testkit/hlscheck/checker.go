@@ -1,125 +1,90 @@
 package hlscheck
 
 import (
+	"regexp"
 	"slices"
 	"strings"
-	"time"
 )
 
 // A Checker checks the playlists of one stream in the order in which they were made. It is not safe for concurrent use.
 type Checker struct {
-	multivariant *Multivariant
-	media        *Media
-	segmentAt    time.Time // when the newest segment was first seen
-	partAt       time.Time // when the newest part was first seen
+	media *Media // the last one
 }
 
 // New returns a Checker that has seen nothing.
 func New() *Checker { return &Checker{} }
 
-// Playlist returns the last media playlist, with the segments that a delta update skipped. It is nil before the first.
-func (c *Checker) Playlist() *Media { return c.media }
-
-// Media checks the next version of the media playlist. A zero time leaves out the rules about when segments and parts
-// come; otherwise at is when the playlist was received.
-func (c *Checker) Media(text string, at time.Time) []Problem {
+// Media checks the next version of the media playlist.
+func (c *Checker) Media(text string) []Problem {
 	r := &report{}
-	m := parseMedia(text, r)
+	m, prev := parseMedia(text, r), c.media
+	c.media = m
+	if m.skipLine > 0 {
+		m.checkSkip(r)
+		if !m.fill(prev) {
+			m.Sequence += uint64(m.Skipped)
+			m.number()
+			r.add("skip-unknown", m.skipLine, "segments from %d, %d of them", m.Sequence, m.Skipped)
+			return r.problems
+		}
+	}
+	m.number()
 	m.check(r)
-	if c.multivariant != nil && c.multivariant.Independent && m.Independent {
-		r.add("independent-twice", 0, "in both playlists")
-	}
-	prev := c.media
-	if m.Skipped > 0 {
-		m.fill(prev, r)
-	}
 	if prev != nil {
 		compareHead(prev, m, r)
 		compareSegments(prev, m, r)
 		compareHint(prev, m, r)
-		c.compareTimes(prev, m, at, r)
 	}
-	if prev == nil || m.Open.MSN > prev.Open.MSN {
-		c.segmentAt, c.partAt = at, at
-	} else if len(m.Open.Parts) > len(prev.Open.Parts) {
-		c.partAt = at
-	}
-	c.media = m
 	return r.problems
 }
 
-// fill puts the segments that a delta update skipped before its own.
-func (m *Media) fill(prev *Media, r *report) {
-	if prev == nil || len(prev.Segments) == 0 || m.Sequence < prev.first() ||
-		m.Sequence+uint64(m.Skipped) > prev.Open.MSN {
-		r.add("skip-unknown", m.skipLine, "segments from %d, %d of them", m.Sequence, m.Skipped)
-		return
+// checkSkip checks a delta update without the segments that it skipped.
+func (m *Media) checkSkip(r *report) {
+	switch left := m.Duration(); {
+	case m.Ended || m.Skipped > 0 && left < m.SkipUntil || m.SkipUntil == 0:
+		r.add("skip-many", m.skipLine, "%v are left, CAN-SKIP-UNTIL is %v, ended %v", left, m.SkipUntil, m.Ended)
+	case len(m.Segments) > 0 && left-m.Segments[0].Duration > m.SkipUntil:
+		r.add("skip-few", m.skipLine, "%s is left, and ends %v before the end", m.Segments[0].URI, left-m.Segments[0].Duration)
+	}
+}
+
+// fill puts the segments that a delta update skipped before its own. It returns false if prev does not have them.
+func (m *Media) fill(prev *Media) bool {
+	if prev == nil || m.Sequence < prev.first() || m.Sequence+uint64(m.Skipped) > prev.Open.MSN {
+		return false
 	}
 	from := m.Sequence - prev.first()
 	skipped := slices.Clone(prev.Segments[from : from+uint64(m.Skipped)])
 	for i := range skipped {
-		skipped[i].Line = 0
+		skipped[i].Parts = nil
 	}
-	last := skipped[len(skipped)-1].Map
 	m.Segments = append(skipped, m.Segments...)
-	for i := range m.Segments {
-		if s := &m.Segments[i]; s.Map == "" {
-			s.Map = last
-		} else {
-			last = s.Map
-		}
-	}
-	if m.Open.Map == "" {
-		m.Open.Map = last
-	}
-	m.number()
+	return true
 }
 
 func compareHead(prev, m *Media, r *report) {
-	if m.Target != prev.Target {
-		r.add("target-changed", 0, "from %v to %v", prev.Target, m.Target)
+	if m.head != prev.head {
+		r.add("head-changed", 0, "from %+v to %+v", prev.head, m.head)
 	}
-	if m.PartTarget != prev.PartTarget {
-		r.add("part-target-changed", 0, "from %v to %v", prev.PartTarget, m.PartTarget)
-	}
-	if m.Control != prev.Control {
-		r.add("head-changed", m.controlLine, "from %+v to %+v", prev.Control, m.Control)
-	}
-	if m.Type != prev.Type || m.Version != prev.Version && m.Skipped == 0 && prev.Skipped == 0 {
-		r.add("head-changed", 0, "from version %d %q to %d %q", prev.Version, prev.Type, m.Version, m.Type)
-	}
-	if m.Sequence < prev.Sequence {
-		r.add("sequence-back", 0, "from %d to %d", prev.Sequence, m.Sequence)
-	}
-	if m.Discontinuities < prev.Discontinuities {
-		r.add("discontinuity-back", 0, "from %d to %d", prev.Discontinuities, m.Discontinuities)
+	if m.Sequence < prev.Sequence || m.Discontinuities < prev.Discontinuities {
+		r.add("sequence-back", 0, "from %d, %d to %d, %d", prev.Sequence, prev.Discontinuities, m.Sequence, m.Discontinuities)
 	}
 	if prev.Ended && (!m.Ended || m.Open.MSN > prev.Open.MSN) {
 		r.add("ended-changed", 0, "from segment %d on", prev.Open.MSN)
 	}
-	if m.Sequence > prev.Sequence {
-		if left := m.Duration(); left < 3*m.Target && !m.Ended {
-			r.add("window-short", 0, "%v are left of segments, target duration %v", left, m.Target)
-		}
-		if m.Type != "" {
-			r.add("live-type", 0, "%s, and segment %d was removed", m.Type, prev.Sequence)
-		}
-		if !prev.hasDiscontinuities && slices.ContainsFunc(prev.Segments, func(s Segment) bool { return s.Break }) {
-			r.add("discontinuity-untagged", 0, "segment %d was removed", prev.Sequence)
-		}
+	if left := m.Duration(); m.Sequence > prev.Sequence && left < 3*m.Target && !m.Ended {
+		r.add("window-short", 0, "%v are left of segments, target duration %v", left, m.Target)
+	}
+	if m.Open.MSN < prev.Open.MSN {
+		r.add("segment-withdrawn", 0, "the last was %d, and is %d", prev.Open.MSN-1, m.Open.MSN-1)
 	}
 }
 
 func compareSegments(prev, m *Media, r *report) {
-	if m.Open.MSN < prev.Open.MSN {
-		r.add("segment-withdrawn", 0, "the last was %d, and is %d", prev.Open.MSN-1, m.Open.MSN-1)
-	}
-	var kept *Segment // an earlier segment that keeps parts
 	for msn := max(prev.first(), m.first()); msn <= min(prev.Open.MSN, m.Open.MSN); msn++ {
 		p, s := prev.Segment(msn), m.Segment(msn)
-		wasOpen, isOpen := p.URI == "", s.URI == ""
-		if !wasOpen && !isOpen {
-			if s.URI != p.URI || s.Duration != p.Duration || s.Gap != p.Gap {
+		if p.URI != "" && s.URI != "" {
+			if s.URI != p.URI || s.Duration != p.Duration {
 				r.add("segment-changed", s.Line, "%d was %s of %v and is %s of %v", msn, p.URI, p.Duration, s.URI, s.Duration)
 			}
 			if s.Discontinuity != p.Discontinuity {
@@ -128,45 +93,30 @@ func compareSegments(prev, m *Media, r *report) {
 		}
 		// Before an open segment has parts, tags that apply to it may still be missing. A discontinuity may go with the
 		// segment before it.
-		if !wasOpen || len(p.Parts) > 0 {
+		if p.URI != "" || len(p.Parts) > 0 {
 			dated := !s.Date.IsZero() && !p.Date.IsZero() && !s.Date.Equal(p.Date)
-			mapped := s.Map != "" && p.Map != "" && s.Map != p.Map
-			if dated || mapped || s.Break != p.Break && msn != m.first() {
+			if dated || s.Map != p.Map || s.Break != p.Break && msn != m.first() {
 				r.add("segment-changed", s.Line, "%d had date %v, map %s, discontinuity %v and has %v, %s, %v", msn,
 					p.Date, p.Map, p.Break, s.Date, s.Map, s.Break)
 			}
 		}
-		compareParts(m, p, s, kept, r)
-		if len(s.Parts) > 0 && kept == nil {
-			kept = s
-		}
+		compareParts(m, p, s, r)
 	}
 }
 
-// compareParts compares the parts of a segment that was p and is s. An earlier segment keeps its parts if kept is not
-// nil.
-func compareParts(m *Media, p, s, kept *Segment, r *report) {
-	if len(p.Parts) == 0 {
-		if p.URI != "" && len(s.Parts) > 0 {
-			r.add("part-changed", s.Parts[0].Line, "segment %d was complete, without parts", s.MSN)
-		}
-		return
-	}
+// compareParts compares the parts of a segment that was p and is s.
+func compareParts(m *Media, p, s *Segment, r *report) {
 	removed := len(p.Parts) // from the front
 	if len(s.Parts) > 0 {
 		removed = max(0, slices.IndexFunc(p.Parts, func(q Part) bool { return q.URI == s.Parts[0].URI }))
 	}
 	if removed > 0 {
-		switch toEnd := 4 * m.Target; {
-		case s.URI == "":
+		if s.URI == "" {
 			r.add("part-withdrawn", 0, "%s", p.Parts[0].URI)
 			return
-		case kept != nil:
-			r.add("part-removed-order", s.Line, "segment %d has none, and %d has", s.MSN, kept.MSN)
-		default:
-			if toEnd = m.toEnd(s.MSN); toEnd <= 3*m.Target {
-				r.add("part-removed-early", s.Line, "segment %d begins %v before the end", s.MSN, toEnd)
-			}
+		}
+		if toEnd := m.toEnd(s.MSN); toEnd <= 3*m.Target {
+			r.add("part-removed-early", s.Line, "segment %d begins %v before the end", s.MSN, toEnd)
 		}
 	}
 	left := p.Parts[removed:]
@@ -180,7 +130,7 @@ func compareParts(m *Media, p, s, kept *Segment, r *report) {
 		}
 	}
 	if p.URI != "" && len(s.Parts) > len(left) {
-		r.add("part-changed", s.Parts[len(left)].Line, "segment %d was complete", s.MSN)
+		r.add("part-changed", s.Line, "segment %d was complete", s.MSN)
 	}
 }
 
@@ -190,151 +140,58 @@ func compareHint(prev, m *Media, r *report) {
 		return
 	}
 	msn, part := prev.Next()
-	s, cut := m.Segment(msn), false
+	s, rule := m.Segment(msn), "hint-broken"
 	if s != nil && s.URI != "" && len(s.Parts) <= part { // it got no further part
-		s, part, cut = m.Segment(msn+1), 0, part > 0
-	}
-	switch {
-	case s == nil || s.Break && part == 0:
-	case len(s.Parts) > part && s.Parts[part].URI != prev.Hint:
-		rule := "hint-broken"
-		if cut {
+		if part > 0 {
 			rule = "hint-cut"
 		}
-		r.add(rule, s.Parts[part].Line, "%s was hinted, %s came", prev.Hint, s.Parts[part].URI)
-	case s == &m.Open && len(s.Parts) == part && !cut && m.Hint != prev.Hint:
-		r.add("hint-broken", m.hintLine, "%s was hinted, and %s is, with no part between", prev.Hint, m.Hint)
+		s, part = m.Segment(msn+1), 0
 	}
-}
-
-// compareTimes checks when segments and parts come. A playlist may have been on its way for a while, so that parts have
-// twice their time.
-func (c *Checker) compareTimes(prev, m *Media, at time.Time, r *report) {
-	if at.IsZero() || c.segmentAt.IsZero() || prev.Ended || m.Ended {
+	next := m.Hint
+	switch {
+	case s == nil || s.Break && part == 0:
+		return
+	case len(s.Parts) > part:
+		next = s.Parts[part].URI
+	case s != &m.Open || len(s.Parts) < part || rule == "hint-cut":
 		return
 	}
-	if since := at.Sub(c.segmentAt); since > m.Target*3/2 {
-		r.add("segment-late", 0, "%v after segment %d", since, prev.Open.MSN-1)
-		c.segmentAt = at
-	}
-	if since := at.Sub(c.partAt); since > 2*m.PartTarget && m.PartTarget > 0 {
-		r.add("part-late", 0, "%v without a part, segment %d has %d", since, prev.Open.MSN, len(prev.Open.Parts))
-		c.partAt = at
+	if next != prev.Hint {
+		r.add(rule, s.Line, "%s was hinted, %s came", prev.Hint, next)
 	}
 }
 
-// Multivariant is a multivariant playlist.
-type Multivariant struct {
-	Version     int
-	Independent bool
-	Variants    []Variant
+// variant is the row of a multivariant playlist.
+type variant struct {
+	uri       string
+	bandwidth uint64
 }
 
-// A Variant is a row of a multivariant playlist.
-type Variant struct {
-	URI                string
-	Bandwidth, Average uint64
-	Codecs             []string
-	Resolution         string
-	FrameRate          string
-	Line               int
-}
+// codecs are those of a stream.
+var codecs = regexp.MustCompile(`^(avc1|hvc1|mp4a)\.[0-9A-Za-z.]+(,(avc1|hvc1|mp4a)\.[0-9A-Za-z.]+)?$`)
 
-// video are the beginnings of formats of pictures.
-var video = []string{"avc1", "avc3", "hvc1", "hev1", "av01", "vp08", "vp09", "dvh1", "dvhe"}
-
-// HasVideo reports whether CODECS names pictures.
-func (v Variant) HasVideo() bool {
-	return slices.ContainsFunc(v.Codecs, func(c string) bool {
-		name, _, _ := strings.Cut(c, ".")
-		return slices.Contains(video, name)
-	})
-}
-
-// Multivariant checks the multivariant playlist.
-func (c *Checker) Multivariant(text string) []Problem {
-	r := &report{}
-	m := &Multivariant{}
-	var inf line
-	groups := map[string]bool{}
-	var wanted []line
-	need, versionLine := 1, 0
-	for _, l := range parseLines(text, inMultivariant, r) {
-		if inf.tag != "" && l.tag != "" {
-			r.add("variant-uri", inf.n, "no URI in the line after it")
-			inf = line{}
-		}
-		switch l.tag {
-		case "":
-			if inf.tag == "" {
-				r.add("variant-uri", l.n, "no EXT-X-STREAM-INF before %s", l.value)
-				break
-			}
-			if slices.ContainsFunc(m.Variants, func(v Variant) bool { return v.URI == l.value }) {
-				r.add("variant-duplicate", l.n, "%s", l.value)
-			}
-			m.Variants = append(m.Variants, newVariant(inf, l.value, r))
-			inf = line{}
-		case "EXT-X-VERSION":
-			n, _ := parseInteger(l.value)
-			m.Version, versionLine = int(min(n, 1<<20)), l.n
-		case "EXT-X-INDEPENDENT-SEGMENTS":
-			m.Independent = true
-		case "EXT-X-DEFINE":
-			need = max(need, 8)
-		case "EXT-X-MEDIA":
-			groups[l.attrs["TYPE"]+" "+l.attrs["GROUP-ID"]] = true
-		case "EXT-X-STREAM-INF":
-			inf = l
-			wanted = append(wanted, l)
-			if l.attrs.has("REQ-VIDEO-LAYOUT") {
-				need = max(need, 12)
-			}
-		}
-	}
-	if inf.tag != "" {
-		r.add("variant-uri", inf.n, "no URI in the line after it")
-	}
-	for _, l := range wanted {
-		for _, typ := range []string{"AUDIO", "VIDEO", "SUBTITLES", "CLOSED-CAPTIONS"} {
-			if id, ok := l.attrs[typ]; ok && id != "NONE" && !groups[typ+" "+id] {
-				r.add("group-missing", l.n, "%s %s", typ, id)
-			}
-		}
-	}
-	if len(m.Variants) == 0 {
-		r.add("variant-none", 0, "no EXT-X-STREAM-INF with a URI")
-	}
-	// The version is that of the media playlists too.
-	checkVersion(m.Version, need, max(need, 10), versionLine, r)
-	c.multivariant = m
-	return r.problems
-}
-
-func newVariant(l line, uri string, r *report) Variant {
-	a := l.attrs
-	v := Variant{uri, a.integer("BANDWIDTH"), a.integer("AVERAGE-BANDWIDTH"), nil, a["RESOLUTION"], a["FRAME-RATE"], l.n}
-	if v.Bandwidth == 0 || v.Average > v.Bandwidth {
-		r.add("bandwidth", l.n, "BANDWIDTH %d, AVERAGE-BANDWIDTH %d", v.Bandwidth, v.Average)
-	}
-	if !a.has("CODECS") {
-		r.add("codecs", l.n, "no CODECS")
+// parseMultivariant reads and checks a multivariant playlist of one variant.
+func parseMultivariant(text string, r *report) (v variant) {
+	lines := parseLines(text, multivariantTags, r)
+	if n := len(lines); n < 2 || lines[n-2].tag != "EXT-X-STREAM-INF" || lines[n-1].tag != "" {
+		r.add("variant-none", 0, "no EXT-X-STREAM-INF with a URI at the end")
 		return v
 	}
-	v.Codecs = strings.Split(a["CODECS"], ",")
-	for _, codec := range v.Codecs {
-		name, rest, dot := strings.Cut(codec, ".")
-		needsRest := slices.Contains(video, name) || name == "mp4a"
-		if len(name) != 4 || strings.ContainsAny(codec, " \t") || dot == (rest == "") || needsRest && !dot {
-			r.add("codecs-syntax", l.n, "%q in %q", codec, a["CODECS"])
-		}
-	}
-	if v.HasVideo() {
-		if v.Resolution == "" {
-			r.add("resolution", l.n, "no RESOLUTION")
-		}
-		if _, frac, _ := strings.Cut(v.FrameRate, "."); v.FrameRate == "" || len(frac) > 3 {
-			r.add("frame-rate", l.n, "FRAME-RATE %q", v.FrameRate)
+	l := lines[len(lines)-2]
+	v = variant{lines[len(lines)-1].value, l.integer("BANDWIDTH")}
+	_, frac, _ := strings.Cut(l.attrs["FRAME-RATE"], ".")
+	video := strings.Contains(l.attrs["CODECS"], "vc1")
+	for _, rule := range []struct {
+		name   string
+		broken bool
+	}{
+		{"bandwidth", v.bandwidth == 0 || l.integer("AVERAGE-BANDWIDTH") > v.bandwidth},
+		{"codecs", !codecs.MatchString(l.attrs["CODECS"])},
+		{"resolution", video && !l.has("RESOLUTION")},
+		{"frame-rate", video && !l.has("FRAME-RATE") || len(frac) > 3},
+	} {
+		if rule.broken {
+			r.add(rule.name, l.n, "%s", l.value)
 		}
 	}
 	return v

@@ -10,28 +10,21 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
-)
-
-const (
-	maxPlaylist = 4 << 20  // bytes of a playlist
-	maxObject   = 64 << 20 // bytes of a segment or part
 )
 
 // A Client follows one stream and checks all that it gets. Its fields are set before Run.
 type Client struct {
-	URL  string       // of the multivariant playlist, or of a media playlist
+	URL  string       // of the multivariant playlist
 	HTTP *http.Client // http.DefaultClient if nil
 
-	Poll      bool // reload by the clock and fetch whole segments, as a player without low latency does
 	Delta     bool // ask for delta updates
 	Hints     bool // fetch the hinted part while the reload waits
 	FromStart bool // begin with the oldest segment, and not as near to the end as the playlist allows
-	Timing    bool // check when segments and parts come
+	Timing    bool // check when parts come
 
-	// Verify n: each n-th object is fetched again later, and each n-th segment is compared with its parts. 0 is 4, and
-	// negative numbers verify nothing.
+	// Verify n: each n-th object is fetched again later, and each n-th segment is compared with its parts. Without a
+	// positive number nothing is verified.
 	Verify int
 
 	// Output gets initialization sections and media in order. An error of it ends Run.
@@ -52,17 +45,17 @@ const (
 
 // An Object is what a Client has fetched. Its Data is valid until the callback returns.
 type Object struct {
-	Kind        Kind
-	URI         string
-	MSN         uint64
-	Part        int
-	Independent bool // a part that says so
-	Break       bool // the first object after a discontinuity
-	Data        []byte
+	Kind  Kind
+	URI   string
+	MSN   uint64
+	Part  int
+	Break bool // the first object after a discontinuity
+	Data  []byte
 }
 
 // Run follows the stream until its playlist or ctx ends, and returns nil then. It returns an error if the stream cannot be
-// followed: no connection, a playlist that is not there, an error of Output. What a server does wrong is in Stats.
+// followed: no connection, no playlist, a reload that does not wait, an error of Output. What else a server does wrong is in
+// Stats.
 func (c *Client) Run(ctx context.Context) (Stats, error) {
 	f := newFollower(c)
 	err := f.run(ctx)
@@ -78,8 +71,8 @@ type follower struct {
 	Client
 	checker *Checker
 	stats   Stats
-	base    *url.URL // of the media playlist
-	variant Variant
+	base    *url.URL // of the last playlist
+	variant variant
 
 	msn   uint64 // the segment that comes next
 	part  int    // the part of it that comes next
@@ -88,8 +81,6 @@ type follower struct {
 	init  string // URI of the initialization section that Output has
 	times timeline
 
-	listed  time.Time // when the playlist came
-	first   bool      // it is the first
 	fetched int
 	again   struct { // an object to fetch again
 		uri   string
@@ -100,13 +91,10 @@ type follower struct {
 }
 
 func newFollower(c *Client) *follower {
-	f := &follower{Client: *c, checker: New(), times: timeline{}, first: true, whole: true}
+	f := &follower{Client: *c, checker: New(), times: timeline{}, whole: true}
 	f.stats.Counts = map[string]int{}
 	if f.HTTP == nil {
 		f.HTTP = http.DefaultClient
-	}
-	if f.Verify == 0 {
-		f.Verify = 4
 	}
 	return f
 }
@@ -127,7 +115,6 @@ func (f *follower) run(ctx context.Context) error {
 		if err := f.consume(ctx, m); err != nil || m.Ended {
 			return err
 		}
-		f.first = false
 		if err := f.fetchAgain(ctx); err != nil {
 			return err
 		}
@@ -137,42 +124,31 @@ func (f *follower) run(ctx context.Context) error {
 	}
 }
 
-// open loads the multivariant playlist, if there is one, and the media playlist.
-func (f *follower) open(ctx context.Context) (*Media, error) {
-	u, err := url.Parse(f.URL)
+// open loads the multivariant playlist and the media playlist.
+func (f *follower) open(ctx context.Context) (m *Media, err error) {
+	if f.base, err = url.Parse(f.URL); err != nil {
+		return nil, err
+	}
+	text, err := f.playlist(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	text, err := f.playlist(ctx, u)
-	if err != nil {
+	var r report
+	f.variant = parseMultivariant(text, &r)
+	f.stats.note(r.problems)
+	if f.base, err = f.base.Parse(f.variant.uri); err != nil {
 		return nil, err
 	}
-	if strings.Contains(text, "#EXT-X-STREAM-INF") {
-		f.stats.note(f.checker.Multivariant(text))
-		if len(f.checker.multivariant.Variants) == 0 {
-			return nil, fmt.Errorf("%s: no variant", u)
-		}
-		f.variant = f.checker.multivariant.Variants[0]
-		if u, err = u.Parse(f.variant.URI); err != nil {
-			return nil, err
-		}
-		if text, err = f.playlist(ctx, u); err != nil {
-			return nil, err
-		}
+	if text, err = f.playlist(ctx, ""); err != nil {
+		return nil, err
 	}
-	f.base = u
 	return f.media(text), nil
 }
 
 // media checks a media playlist and returns it.
 func (f *follower) media(text string) *Media {
-	var at time.Time
-	f.listed = time.Now()
-	if f.Timing {
-		at = f.listed
-	}
-	f.stats.note(f.checker.Media(text, at))
-	m := f.checker.Playlist()
+	f.stats.note(f.checker.Media(text))
+	m := f.checker.media
 	f.stats.Playlists++
 	if m.Skipped > 0 {
 		f.stats.Deltas++
@@ -180,157 +156,76 @@ func (f *follower) media(text string) *Media {
 	return m
 }
 
-// A statusError is an answer to a playlist's request other than 200.
-type statusError struct {
-	url    string
-	status int
-}
-
-func (e *statusError) Error() string { return fmt.Sprintf("%s: status %d", e.url, e.status) }
-
-// playlist gets a playlist. It sets u to where the playlist was found.
-func (f *follower) playlist(ctx context.Context, u *url.URL) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+// playlist gets a playlist from f.base with a query.
+func (f *follower) playlist(ctx context.Context, query string) (string, error) {
+	u := *f.base
+	u.RawQuery = query
+	data, resp, err := f.get(ctx, u.String())
 	if err != nil {
 		return "", err
 	}
-	req.Header.Set("Accept-Encoding", "gzip")
-	resp, err := f.HTTP.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return "", &statusError{u.String(), resp.StatusCode}
+		return "", fmt.Errorf("%s: status %d", &u, resp.StatusCode)
 	}
-	if resp.Request != nil { // after redirects
-		*u = *resp.Request.URL
-	}
-	typ, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-	if typ = strings.ToLower(typ); !strings.HasSuffix(u.Path, ".m3u8") && typ != "application/vnd.apple.mpegurl" && typ != "audio/mpegurl" {
-		f.problem("playlist-name", "%s: %s", u.Path, typ)
-	}
-	body := io.Reader(resp.Body)
-	if resp.Header.Get("Content-Encoding") == "gzip" {
-		if body, err = gzip.NewReader(body); err != nil {
-			return "", fmt.Errorf("%s: %w", u, err)
-		}
-	} else {
+	if resp.Header.Get("Content-Encoding") != "gzip" {
 		f.problem("gzip", "%s", u.Path)
 	}
-	text, err := io.ReadAll(io.LimitReader(body, maxPlaylist))
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", u, err)
-	}
-	return string(text), nil
+	return string(data), nil
 }
 
-// reload gets the next version of the media playlist.
+// reload waits for the next version of the media playlist.
 func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
-	u, q := *f.base, f.base.Query()
-	delta := f.Delta && m.Control.SkipUntil > 0
+	q := url.Values{}
+	delta := f.Delta && m.SkipUntil > 0
 	if delta {
 		q.Set("_HLS_skip", "YES")
 	}
 	msn, part := m.Next()
-	blocking := !f.Poll && m.Control.BlockReload
-	if blocking {
-		q.Set("_HLS_msn", strconv.FormatUint(msn, 10))
-		if m.PartTarget > 0 {
-			q.Set("_HLS_part", strconv.Itoa(part))
-		}
-		if f.Hints && m.Hint != "" && f.hint == nil {
-			f.startHint(ctx, m.Hint)
-		}
-	} else if err := sleep(ctx, m.Target/2-time.Since(f.listed)); err != nil {
+	q.Set("_HLS_msn", strconv.FormatUint(msn, 10))
+	q.Set("_HLS_part", strconv.Itoa(part))
+	if f.Hints && m.Hint != "" && f.hint == nil {
+		f.startHint(ctx, m.Hint)
+	}
+	begin := time.Now()
+	text, err := f.playlist(ctx, q.Encode()) // sorts the parameters
+	if err != nil {
 		return nil, err
 	}
-	u.RawQuery = q.Encode() // sorts the parameters
-	for {
-		begin := time.Now()
-		text, err := f.playlist(ctx, &u)
-		if refused, ok := err.(*statusError); ok && refused.status == http.StatusServiceUnavailable {
-			f.stats.Unavailable++
-			if waited := time.Since(begin); waited < 3*m.Target {
-				f.problem("reload-refused", "503 before three target durations")
-			}
-			if err := sleep(ctx, m.Target/2); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if err != nil {
-			if ctx.Err() == nil {
-				f.problem("reload-refused", "%v", err)
-			}
-			return nil, err
-		}
-		next := f.media(text)
-		if blocking {
-			f.stats.Reload.add(f.listed.Sub(begin))
-			if nowMSN, nowPart := next.Next(); !next.Ended && nowMSN <= msn && (nowMSN < msn || nowPart <= part || m.PartTarget == 0) {
-				f.problem("reload-early", "asked for %d.%d, next is %d.%d", msn, part, nowMSN, nowPart)
-				if err := sleep(ctx, m.Target/2); err != nil { // not to reload in a busy loop
-					return nil, err
-				}
-			}
-		}
-		if c := next.Control.SkipUntil; delta && next.skipLine == 0 && !next.Ended && c > 0 &&
-			len(next.Segments) > 0 && next.Duration()-next.Segments[0].Duration > c {
-			f.problem("skip-ignored", "%s ends more than %v before the end", next.Segments[0].URI, c)
-		}
-		return next, nil
+	next := f.media(text)
+	if now, n := next.Next(); !next.Ended && (now < msn || now == msn && n <= part) {
+		f.problem("reload-early", "asked for %d.%d, next is %d.%d", msn, part, now, n)
+		return nil, fmt.Errorf("%s: a reload does not wait", f.base)
 	}
+	if waited := time.Since(begin); f.Timing && waited > 2*m.PartTarget && !next.Ended {
+		f.problem("part-late", "%v without a part, segment %d has %d", waited, msn, part)
+	}
+	if c := next.SkipUntil; delta && next.skipLine == 0 && !next.Ended && len(next.Segments) > 0 &&
+		next.Duration()-next.Segments[0].Duration > c {
+		f.problem("skip-ignored", "%s ends more than %v before the end", next.Segments[0].URI, c)
+	}
+	return next, nil
 }
 
-// sleep waits for d or for the end of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// start sets where to begin.
+// start sets where to begin: with the oldest segment, or with the last independent part that is PART-HOLD-BACK from the
+// end, or with the first independent part if none is.
 func (f *follower) start(m *Media) {
-	if f.msn = m.first(); f.FromStart || !f.Poll && f.startAtPart(m) {
-		return
-	}
-	hold := max(m.Control.HoldBack, 3*m.Target)
-	toEnd := m.Open.partsDuration()
-	for i := len(m.Segments) - 1; i >= 0 && toEnd < hold; i-- {
-		f.msn = m.Segments[i].MSN
-		toEnd += m.Segments[i].Duration
-	}
-}
-
-// startAtPart begins with the last independent part that is PART-HOLD-BACK from the end, or with the first independent
-// part if none is. It returns false if no part is independent.
-func (f *follower) startAtPart(m *Media) (found bool) {
+	f.msn = m.first()
 	var toEnd time.Duration
-	for msn := m.Open.MSN; msn+1 > m.first(); msn-- {
+	for msn := m.Open.MSN; msn+1 > m.first() && !f.FromStart; msn-- {
 		s := m.Segment(msn)
 		for k := len(s.Parts) - 1; k >= 0; k-- {
 			toEnd += s.Parts[k].Duration
 			if s.Parts[k].Independent {
-				f.msn, f.part, f.whole, found = msn, k, k == 0, true
-				if toEnd >= m.Control.PartHoldBack {
-					return true
+				f.msn, f.part, f.whole = msn, k, k == 0
+				if toEnd >= m.PartHoldBack {
+					return
 				}
 			}
 		}
 		if s.URI != "" && len(s.Parts) == 0 {
-			break
+			return
 		}
 	}
-	return found
 }
 
 // consume fetches what m lists from f.msn and f.part on.
@@ -349,7 +244,7 @@ func (f *follower) consume(ctx context.Context, m *Media) error {
 		if err := f.useInit(ctx, s); err != nil {
 			return err
 		}
-		parts := !f.Poll && (f.part > 0 || open || len(s.Parts) > 0 && s.hasAllParts())
+		parts := f.part > 0 || open || len(s.Parts) > 0 && s.hasAllParts()
 		if parts {
 			if err := f.consumeParts(ctx, s); err != nil {
 				return err
@@ -394,10 +289,6 @@ func (f *follower) useInit(ctx context.Context, s *Segment) error {
 func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 	for ; f.part < len(s.Parts); f.part++ {
 		p := s.Parts[f.part]
-		if p.Gap {
-			f.whole = false
-			continue
-		}
 		data, err := f.takeHint(p.URI)
 		if err == nil && data == nil {
 			data, err = f.fetch(ctx, p.URI)
@@ -412,8 +303,8 @@ func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 		}
 		f.got = append(f.got, data...)
 		f.stats.Parts++
-		f.arrived(s, segmentsOf(s.Parts[:f.part+1]))
-		o := Object{PartObject, p.URI, s.MSN, f.part, p.Independent, s.Break && f.part == 0, data}
+		f.arrived(s, partsDuration(s.Parts[:f.part+1]))
+		o := Object{PartObject, p.URI, s.MSN, f.part, s.Break && f.part == 0, data}
 		if err := f.deliver(o); err != nil {
 			return err
 		}
@@ -421,20 +312,10 @@ func (f *follower) consumeParts(ctx context.Context, s *Segment) error {
 	return nil
 }
 
-// segmentsOf returns how far into their segment parts go.
-func segmentsOf(parts []Part) time.Duration {
-	s := Segment{Parts: parts}
-	return s.partsDuration()
-}
-
 // arrived notes when media came that ends offset after the beginning of s.
 func (f *follower) arrived(s *Segment, offset time.Duration) {
-	now := time.Now()
-	if !f.first {
-		f.stats.Fetch.add(now.Sub(f.listed))
-	}
 	if !s.Date.IsZero() {
-		f.stats.Latency.add(now.Sub(s.Date.Add(offset)))
+		f.stats.Latency.add(time.Since(s.Date.Add(offset)))
 	}
 }
 
@@ -442,7 +323,7 @@ func (f *follower) arrived(s *Segment, offset time.Duration) {
 func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) error {
 	size := len(f.got)
 	missing := !parts || !s.hasAllParts()
-	if s.Gap || !missing && (!f.whole || f.Verify < 0 || s.MSN%uint64(f.Verify) != 0) {
+	if !missing && (!f.whole || f.Verify <= 0 || s.MSN%uint64(f.Verify) != 0) {
 		f.segmentBitrate(s, size)
 		return nil
 	}
@@ -476,7 +357,7 @@ func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) er
 	}
 	f.stats.Segments++
 	f.arrived(s, s.Duration)
-	return f.deliver(Object{SegmentObject, s.URI, s.MSN, 0, false, s.Break && size == 0, rest})
+	return f.deliver(Object{SegmentObject, s.URI, s.MSN, 0, s.Break && size == 0, rest})
 }
 
 func (f *follower) segmentBitrate(s *Segment, size int) {
@@ -484,9 +365,8 @@ func (f *follower) segmentBitrate(s *Segment, size int) {
 		return
 	}
 	rate := int64(float64(size*8) / s.Duration.Seconds())
-	f.stats.PeakBitrate = max(f.stats.PeakBitrate, rate)
-	if f.variant.Bandwidth > 0 && uint64(rate) > f.variant.Bandwidth {
-		f.problem("bandwidth-low", "%s has %d bit/s, BANDWIDTH is %d", s.URI, rate, f.variant.Bandwidth)
+	if uint64(rate) > f.variant.bandwidth {
+		f.problem("bandwidth-low", "%s has %d bit/s, BANDWIDTH is %d", s.URI, rate, f.variant.bandwidth)
 	}
 }
 
@@ -513,12 +393,12 @@ func (f *follower) deliver(o Object) error {
 
 // fetch gets an object that is listed. It returns nil without an error if the server does not send it.
 func (f *follower) fetch(ctx context.Context, uri string) ([]byte, error) {
-	data, status, err := f.get(ctx, uri)
+	data, resp, err := f.get(ctx, uri)
 	if err != nil {
 		return nil, err
 	}
-	if status != http.StatusOK {
-		f.problem("object-missing", "%s: status %d", uri, status)
+	if resp.StatusCode != http.StatusOK {
+		f.problem("object-missing", "%s: status %d", uri, resp.StatusCode)
 		return nil, nil
 	}
 	f.remember(uri, data)
@@ -540,37 +420,46 @@ func (f *follower) fetchAgain(ctx context.Context) error {
 	}
 	uri := f.again.uri
 	f.again.uri = ""
-	data, status, err := f.get(ctx, uri)
+	data, resp, err := f.get(ctx, uri)
 	if err != nil {
 		return err
 	}
 	f.stats.Again++
-	if status != http.StatusOK {
-		f.problem("object-missing", "%s: status %d the second time", uri, status)
+	if resp.StatusCode != http.StatusOK {
+		f.problem("object-missing", "%s: status %d the second time", uri, resp.StatusCode)
 	} else if sha256.Sum256(data) != f.again.sum {
 		f.problem("object-changed", "%s", uri)
 	}
 	return nil
 }
 
-func (f *follower) get(ctx context.Context, uri string) (data []byte, status int, err error) {
+// get returns the body of a response, without its Content-Encoding, and the response's head.
+func (f *follower) get(ctx context.Context, uri string) ([]byte, *http.Response, error) {
 	u, err := f.base.Parse(uri)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
+	req.Header.Set("Accept-Encoding", "gzip")
 	resp, err := f.HTTP.Do(req)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	defer resp.Body.Close()
-	if data, err = io.ReadAll(io.LimitReader(resp.Body, maxObject)); err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", u, err)
+	body := io.Reader(resp.Body)
+	if resp.Header.Get("Content-Encoding") == "gzip" {
+		if body, err = gzip.NewReader(body); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", u, err)
+		}
 	}
-	return data, resp.StatusCode, nil
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", u, err)
+	}
+	return data, resp, nil
 }
 
 // A hintRequest is a request for a part that is not there yet.
@@ -579,7 +468,7 @@ type hintRequest struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	data   []byte
-	status int
+	resp   *http.Response
 	err    error
 }
 
@@ -589,7 +478,7 @@ func (f *follower) startHint(ctx context.Context, uri string) {
 	f.hint = h
 	go func() {
 		defer close(h.done)
-		h.data, h.status, h.err = f.get(ctx, uri)
+		h.data, h.resp, h.err = f.get(ctx, uri)
 	}()
 }
 
@@ -604,8 +493,8 @@ func (f *follower) takeHint(uri string) ([]byte, error) {
 	if h.err != nil {
 		return nil, h.err
 	}
-	if h.status != http.StatusOK {
-		f.problem("hint-unavailable", "%s: status %d", uri, h.status)
+	if h.resp.StatusCode != http.StatusOK {
+		f.problem("hint-unavailable", "%s: status %d", uri, h.resp.StatusCode)
 		return nil, nil
 	}
 	f.remember(uri, h.data)
@@ -620,40 +509,4 @@ func (f *follower) dropHint() {
 		<-f.hint.done
 		f.hint = nil
 	}
-}
-
-// Probe makes requests that a server should refuse, against a stream that is live and has parts.
-func (c *Client) Probe(ctx context.Context) ([]Problem, error) {
-	f := newFollower(c)
-	m, err := f.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	f.stats.Problems = nil
-	msn, _ := m.Next()
-	for _, t := range []struct {
-		rule, uri string
-		status    int
-	}{
-		{"part-directive", f.base.Path + "?_HLS_part=0", http.StatusBadRequest},
-		{"reload-ahead", f.base.Path + fmt.Sprintf("?_HLS_msn=%d", msn+1000), http.StatusBadRequest},
-		{"reload-ahead", f.base.Path + fmt.Sprintf("?_HLS_msn=%d&_HLS_part=1000000", msn), http.StatusBadRequest},
-		{"not-found", "no-such-object.m4s", http.StatusNotFound},
-	} {
-		_, status, err := f.get(ctx, t.uri)
-		if err != nil {
-			return f.stats.Problems, err
-		}
-		if status != t.status {
-			f.problem(t.rule, "%s: status %d", t.uri, status)
-		}
-	}
-	if f.hint == nil && m.Control.BlockReload { // a reload of what is long there does not wait
-		text, err := f.playlist(ctx, f.base.ResolveReference(&url.URL{RawQuery: fmt.Sprintf("_HLS_msn=%d", m.first())}))
-		if err != nil {
-			return f.stats.Problems, err
-		}
-		f.media(text)
-	}
-	return f.stats.Problems, nil
 }

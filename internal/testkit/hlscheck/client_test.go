@@ -55,6 +55,9 @@ func (s *server) advance(end bool) {
 func (s *server) publish(parts int) {
 	for range parts - s.s.parts {
 		time.Sleep(partSecs * 1e9)
+		if s.fault == "part-late" && s.s.parts == 30 {
+			time.Sleep(1.1e9 - partSecs*1e9)
+		}
 		s.advance(false)
 	}
 	s.advance(true)
@@ -85,7 +88,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 	}
 	switch {
-	case name == "index.m3u8" || name == "index":
+	case name == "index.m3u8":
 		text := multivariant
 		if s.fault == "bandwidth-low" {
 			text = strings.Replace(text, "BANDWIDTH=2000000,AVERAGE-BANDWIDTH=1500000", "BANDWIDTH=1000", 1)
@@ -110,9 +113,6 @@ func (s *server) send(w http.ResponseWriter, text string) {
 		w.Write([]byte(text))
 		return
 	}
-	if s.fault != "playlist-name" {
-		w.Header().Set("Content-Type", "application/vnd.apple.mpegurl")
-	}
 	w.Header().Set("Content-Encoding", "gzip")
 	z := gzip.NewWriter(w)
 	z.Write([]byte(text))
@@ -128,14 +128,10 @@ func (s *server) media(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	wanted := (msn-firstMSN)*perSegment + part
 	switch {
-	case s.fault == "reload-refused" && q.Has("_HLS_msn"):
-		http.Error(w, "no", http.StatusServiceUnavailable)
-		return
-	case q.Has("_HLS_part") && err != nil && s.fault != "part-directive",
-		wanted > next+6 && !ended && s.fault != "reload-ahead":
+	case q.Has("_HLS_part") && err != nil, wanted > next+6 && !ended:
 		http.Error(w, "bad", http.StatusBadRequest)
 		return
-	case s.fault == "reload-early", s.fault == "reload-ahead" && wanted > next+6:
+	case s.fault == "reload-early":
 	case q.Has("_HLS_msn") && !s.wait(r.Context(), wanted):
 		return
 	}
@@ -148,9 +144,7 @@ func (s *server) media(w http.ResponseWriter, r *http.Request) {
 func (s *server) object(w http.ResponseWriter, r *http.Request, name string) {
 	var msn, k int
 	if n, _ := fmt.Sscanf(name, "e-%d.%d.m4s", &msn, &k); n == 0 {
-		if s.fault != "not-found" {
-			http.NotFound(w, r)
-		}
+		http.NotFound(w, r)
 		return
 	} else if n == 1 {
 		k = -1
@@ -218,8 +212,8 @@ func follow(t *testing.T, fault string, c Client) Stats {
 		var published sync.WaitGroup
 		published.Go(func() { s.publish(15 * perSegment) })
 		var err error
-		if stats, err = c.Run(ctx); err != nil {
-			t.Error(err)
+		if stats, err = c.Run(ctx); (err != nil) != (fault == "reload-early") {
+			t.Errorf("%v", err)
 		}
 		published.Wait()
 	})
@@ -246,13 +240,10 @@ func TestClient(t *testing.T) {
 		stats Stats
 	}{
 		// Parts 0 and 1 of segment 15 are listed, 0.5 s from the end each: 1.5 s of PART-HOLD-BACK begin in segment 14.
-		{"parts", Client{Verify: -1, Timing: true}, 16, Stats{Parts: 44}},
+		{"parts", Client{Timing: true}, 16, Stats{Parts: 44}},
 		{"verify", Client{Verify: 1, FromStart: true, Timing: true}, 0, Stats{Parts: 52, Segments: 2, Compared: 13}},
 		{"hints", Client{Hints: true, Verify: 1, Timing: true}, 16, Stats{Parts: 44, Hinted: 38, Compared: 11}},
-		{"deltas", Client{Delta: true, Hints: true, Verify: -1}, 16, Stats{Parts: 44, Hinted: 38}},
-		{"poll", Client{Poll: true, Verify: -1}, 8, Stats{Segments: 13}},
-		{"poll deltas", Client{Poll: true, Delta: true, FromStart: true}, 0, Stats{Segments: 15}},
-		{"media playlist", Client{URL: strings.Replace(testURL, "index", "media", 1), Verify: -1}, 16, Stats{Parts: 44}},
+		{"deltas", Client{Delta: true, Hints: true}, 16, Stats{Parts: 44, Hinted: 38}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -269,10 +260,10 @@ func TestClient(t *testing.T) {
 				stats.Compared != tc.stats.Compared || stats.Bytes != int64(out.Len()) || objects != stats.Parts+stats.Segments+2 {
 				t.Errorf("%v", stats)
 			}
-			if live := !c.Poll && !c.FromStart; stats.Latency.Min < 0 || stats.Latency.Max > 20*time.Second || live && stats.Latency.Max > 3*time.Second {
+			if live := !c.FromStart; stats.Latency.Min < 0 || stats.Latency.Max > 20*time.Second || live && stats.Latency.Max > 3*time.Second {
 				t.Errorf("latency %v", stats.Latency)
 			}
-			if (stats.Deltas > 0) != c.Delta || (stats.Again > 0) != (c.Verify >= 0) || (stats.Reload.N > 0) == c.Poll {
+			if (stats.Deltas > 0) != c.Delta || (stats.Again > 0) != (c.Verify > 0) {
 				t.Errorf("%v", stats)
 			}
 		})
@@ -283,15 +274,12 @@ func TestClient(t *testing.T) {
 func TestClientRules(t *testing.T) {
 	for _, rule := range clientRules {
 		t.Run(rule, func(t *testing.T) {
-			c := Client{Verify: 1, Delta: true, Hints: true}
-			if rule == "playlist-name" {
-				c.URL = strings.TrimSuffix(testURL, ".m3u8")
-			}
+			c := Client{Verify: 1, Delta: true, Hints: true, Timing: true}
 			if rule == "object-missing" {
 				c.Hints = false // a hint is refused by another rule
 			}
 			if rule == "object-changed" {
-				c.Verify, c.Poll = 2, true // nothing is compared
+				c.Verify = 2
 			}
 			stats := follow(t, rule, c)
 			if got := slices.Sorted(maps.Keys(stats.Counts)); !slices.Equal(got, []string{rule}) {
@@ -304,15 +292,13 @@ func TestClientRules(t *testing.T) {
 	}
 }
 
-var clientRules = []string{"playlist-name", "gzip", "reload-early", "reload-refused", "skip-ignored", "object-missing",
+var clientRules = []string{"gzip", "reload-early", "part-late", "skip-ignored", "object-missing",
 	"object-changed", "parts-differ", "hint-unavailable", "init-boxes", "media-boxes", "decode-time", "bandwidth-low"}
-
-var probeRules = []string{"part-directive", "reload-ahead", "not-found"}
 
 // TestMissed has a client that is slow once: it goes on with the oldest segment that is left.
 func TestMissed(t *testing.T) {
 	var last Object
-	stats := follow(t, "", Client{Verify: -1, Object: func(o Object) {
+	stats := follow(t, "", Client{Object: func(o Object) {
 		if o.MSN == 17 && o.Part == 1 {
 			time.Sleep(14*time.Second + 800*time.Millisecond)
 		}
@@ -361,14 +347,14 @@ func TestBoxes(t *testing.T) {
 func TestStats(t *testing.T) {
 	s := Stats{Counts: map[string]int{}}
 	for _, d := range []time.Duration{3, 1, 2} {
-		s.Reload.add(d * time.Second)
+		s.Latency.add(d * time.Second)
 	}
 	r := report{}
 	r.add("part-long", 7, "1s")
 	r.add("gzip", 0, "x")
 	s.note(r.problems)
 	s.note(r.problems)
-	if got := s.String(); !strings.Contains(got, "reload 3: 1s min, 2s mean, 3s max") || !strings.Contains(got, "gzip: 2\n") ||
+	if got := s.String(); !strings.Contains(got, "latency 3: 1s min, 2s mean, 3s max") || !strings.Contains(got, "gzip: 2\n") ||
 		strings.Count(got, "part-long (4.4.4.9), line 7: 1s\n") != 1 {
 		t.Error(got)
 	}
@@ -390,21 +376,9 @@ func TestRest(t *testing.T) {
 	}
 }
 
-func TestProbe(t *testing.T) {
-	for _, rule := range append(probeRules, "") {
-		t.Run(rule, func(t *testing.T) {
-			c := Client{URL: testURL, HTTP: &http.Client{Transport: handlerTransport{newServer(rule)}}}
-			ps, err := c.Probe(t.Context())
-			if err != nil || strings.Join(rulesOf(ps), " ") != rule {
-				t.Errorf("%v, %v", ps, err)
-			}
-		})
-	}
-}
-
 // TestEachRule finds the rules that no test breaks.
 func TestEachRule(t *testing.T) {
-	tested := slices.Concat(clientRules, probeRules, []string{"segment-late", "part-late"})
+	tested := slices.Clone(clientRules)
 	for _, tc := range mediaCases {
 		tested = append(tested, tc.rule)
 	}

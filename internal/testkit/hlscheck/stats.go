@@ -17,13 +17,9 @@ type Stats struct {
 	Inits, Parts, Segments int // given to Output
 	Hinted                 int // parts that came from a request for a hint
 	Compared, Again        int // segments compared with their parts, objects fetched twice
-	Unavailable            int // reloads that were answered with 503
 	Missed                 int // segments and parts that were listed and could not be had
 	Bytes                  int64
-	PeakBitrate            int64 // of a segment, in bits per second
 
-	Reload  Durations // from a waiting reload's request to the playlist
-	Fetch   Durations // from a playlist to the last byte of a segment or part that it was the first to list
 	Latency Durations // from the date of the last sample of a segment or part to its last byte
 
 	Problems []Problem      // the first ones of each rule and text
@@ -56,8 +52,7 @@ func (s Stats) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "playlists %d (%d deltas), inits %d, parts %d (%d hinted), segments %d, %d bytes, missed %d\n",
 		s.Playlists, s.Deltas, s.Inits, s.Parts, s.Hinted, s.Segments, s.Bytes, s.Missed)
-	fmt.Fprintf(&b, "compared %d, again %d, 503 %d\nreload %v\nfetch %v\nlatency %v\n", s.Compared, s.Again, s.Unavailable,
-		s.Reload, s.Fetch, s.Latency)
+	fmt.Fprintf(&b, "compared %d, again %d\nlatency %v\n", s.Compared, s.Again, s.Latency)
 	for _, rule := range slices.Sorted(maps.Keys(s.Counts)) {
 		fmt.Fprintf(&b, "%s: %d\n", rule, s.Counts[rule])
 	}
