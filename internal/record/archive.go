@@ -118,14 +118,13 @@ func Open(c Config) (*Archive, error) {
 	}
 	defer root.Close()
 	if a.lock, err = root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, fileMode); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", c.Dir, err) // root's errors do not name it
 	}
-	if err := flock(a.lock); err != nil {
-		err = fmt.Errorf("record: another process has %s: %w", c.Dir, err)
-		return nil, errors.Join(err, a.lock.Close())
+	if err = flock(a.lock); err == nil {
+		err = a.readDir(root)
 	}
-	if err := a.readDir(root); err != nil {
-		return nil, errors.Join(err, a.lock.Close())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", c.Dir, err), a.lock.Close())
 	}
 	a.makeRoom()
 	return a, nil
@@ -185,7 +184,7 @@ func (a *Archive) readFile(root *os.Root, k kept) error {
 			return err
 		} else if err == nil {
 			a.repaired++
-			a.log.Info("a recording was unfinished", "stream", k.stream, "file", k.stamp+mediaExt)
+			a.log.Info("an unfinished recording was ended", "stream", k.stream, "file", k.stamp+mediaExt)
 		}
 	}
 	if k.bytes = sizeOf(root, name); k.bytes > 0 {

@@ -3,6 +3,7 @@
 package record
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
@@ -10,5 +11,9 @@ import (
 // flock takes f for this process, or fails if another one has it. The end of the process gives it back, however it
 // ends.
 func flock(f *os.File) error {
-	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == syscall.EWOULDBLOCK {
+		return errors.New("another process records to this directory")
+	}
+	return os.NewSyscallError("flock", err)
 }

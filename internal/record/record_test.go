@@ -488,6 +488,22 @@ func TestReturn(t *testing.T) {
 	}
 }
 
+// A directory has one archive, and an error of Open names the directory.
+func TestOneArchive(t *testing.T) {
+	r := newRig(t, nil)
+	_, err := Open(Config{Dir: r.cfg.Dir})
+	if err == nil || err.Error() != r.cfg.Dir+": another process records to this directory" {
+		t.Error(err)
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, lockName), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Config{Dir: dir}); err == nil || !strings.HasPrefix(err.Error(), dir+": ") {
+		t.Error(err)
+	}
+}
+
 // A stream whose time starts over goes on in another file, so that each file plays alone.
 func TestTimeStartsOver(t *testing.T) {
 	r := newRig(t, nil)

@@ -110,6 +110,9 @@ var errDraining = refusal(http.StatusServiceUnavailable, "the server is shutting
 
 // errAbsent refuses viewers of a stream that there is not.
 func errAbsent(name string) error {
+	if stream, ok := strings.CutSuffix(name, ".m3u8"); ok {
+		return refusal(http.StatusNotFound, "no stream %q: the HLS of a stream is %s/%s", name, stream, HLSMasterName)
+	}
 	return refusal(http.StatusNotFound, "no stream %q: it has no publisher", name)
 }
 

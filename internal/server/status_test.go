@@ -46,6 +46,7 @@ func TestStatus(t *testing.T) {
 		{method: "POST", path: "/live/a", body: "FLV\x01\x05\x00\x00\x00\x09", want: 400, says: "unexpected EOF"},
 
 		{method: "GET", path: "/live/none", want: 404, says: `no stream "none"`},
+		{method: "GET", path: "/live/none.m3u8", want: 404, says: "the HLS of a stream is none/index.m3u8"},
 		{method: "HEAD", path: "/live/none", want: 404},
 		{method: "GET", path: "/live/a%20b", want: 400, says: "bad stream name"},
 		{method: "GET", path: "/live/.flv", want: 400, says: "bad stream name"},
