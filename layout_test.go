@@ -17,6 +17,7 @@ var mayImport = map[string][]string{
 	"chunk":      {"", "golang.org/x/sys/unix"},
 	"frame":      {"", "arena"},
 	"frame/flv":  {"", "frame"},
+	"frame/hls":  {""},
 	"frame/mp4":  {"", "frame", "frame/flv"},
 	"frame/rtmp": {""},
 	"frame/sv2":  {"", "arena", "frame"},
