@@ -150,7 +150,7 @@ func (h *hubTest) follow(ctx context.Context) (problems []hlscheck.Problem, brok
 			}
 			return problems, broken
 		}
-		for _, p := range hlscheck.Must(checker.Media(text, time.Time{})) {
+		for _, p := range hlscheck.Must(checker.Media(text)) {
 			if p.Line = 0; !slices.Contains(problems, p) {
 				problems = append(problems, p)
 			}

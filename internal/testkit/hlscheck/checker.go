@@ -14,6 +14,9 @@ type Checker struct {
 // New returns a Checker that has seen nothing.
 func New() *Checker { return &Checker{} }
 
+// Playlist returns the version that was checked last.
+func (c *Checker) Playlist() *Media { return c.media }
+
 // Media checks the next version of the media playlist.
 func (c *Checker) Media(text string) []Problem {
 	r := &report{}
