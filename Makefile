@@ -9,7 +9,7 @@ FUZZTIME  ?= 10s
 PACKAGES ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
 # What waits longest begins first, so that a run does not end with it alone.
-ALL = ./redisbuf ./internal/server ./...
+ALL = ./redisbuf ./internal/server ./internal/relay ./...
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
