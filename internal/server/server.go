@@ -343,6 +343,7 @@ func (s *Server) shutDown(servers []*http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
 	s.drain()
+	s.relay.AskToReconnect(ctx)
 	s.relay.Close()
 	files, blobs := s.files.drain(), s.blobs.drain()
 
