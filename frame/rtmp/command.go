@@ -68,7 +68,7 @@ func (c *ServerConn) answerConnect(transaction float64) {
 	info = append(info, Property{"objectEncoding", 0})
 	if c.connect.Get("fourCcList") != nil || c.connect.Get("capsEx") != nil {
 		const multitrack, modEx = 2, 4 // and capsReconnect
-		const forward = 4 // frames of all codecs are passed on
+		const forward = 4              // frames of all codecs are passed on
 		anything := Object{{"*", forward}}
 		server = append(server, Property{"capsEx", capsReconnect | multitrack | modEx}, Property{"fourCcList", []any{"*"}},
 			Property{"videoFourCcInfoMap", anything}, Property{"audioFourCcInfoMap", anything})
