@@ -122,29 +122,26 @@ func (h *Hub) Viewers() int {
 
 // StreamInfo describes one stream, as JSON.
 type StreamInfo struct {
-	Name        string   `json:"name"`
-	Format      string   `json:"format"` // flv or raw
-	Video       string   `json:"video"`  // as in "h264 640x360"; "" if there are no pictures, or not yet
-	Audio       string   `json:"audio"`
-	Publisher   string   `json:"publisher,omitempty"` // its address, or "demo"; the last one's if there is none at present
-	Waiting     float64  `json:"waiting_seconds"`     // since there is no publisher; 0 while there is one
-	Returns     int64    `json:"returns"`             // publishers that came while the stream waited
-	Takeovers   int64    `json:"takeovers"`           // publishers that took over from another one
-	Uptime      float64  `json:"uptime_seconds"`
-	BitRate     int64    `json:"bits_per_second"`
-	Epoch       uint64   `json:"epoch,omitempty"` // in a cluster: of the ownership of the stream, here or at Owner
-	Owner       string   `json:"owner,omitempty"` // the node that the stream is pulled from; "": it is published here
-	Edges       []string `json:"edges,omitempty"` // the nodes that pull it from here, which are among the viewers
-	Viewers     int      `json:"viewers"`         // in all formats
-	ViewersMP4  int      `json:"viewers_mp4"`     // of these, in MP4
-	ViewersRTMP int      `json:"viewers_rtmp"`    // and by RTMP
-	ViewersHLS  int      `json:"viewers_hls"`     // beside these: players of HLS, estimated by what they ask for
-	LagMax      float64  `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
-	KeptBytes   int64    `json:"kept_bytes"`
-	Further     int      `json:"further_tracks"` // beside the first of pictures and of sound; viewers of FLV and RTMP get them
-	GroupsCut   uint64   `json:"groups_cut"`     // groups of pictures that were longer than what is kept
-	FramesLost  int64    `json:"frames_lost"`    // that viewers were moved past, added up
-	Stalled     int      `json:"stalled"`        // viewers that are further behind than they may be
+	Name        string  `json:"name"`
+	Format      string  `json:"format"` // flv or raw
+	Video       string  `json:"video"`  // as in "h264 640x360"; "" if there are no pictures, or not yet
+	Audio       string  `json:"audio"`
+	Publisher   string  `json:"publisher,omitempty"` // its address, or "demo"; the last one's if there is none at present
+	Waiting     float64 `json:"waiting_seconds"`     // since there is no publisher; 0 while there is one
+	Returns     int64   `json:"returns"`             // publishers that came while the stream waited
+	Takeovers   int64   `json:"takeovers"`           // publishers that took over from another one
+	Uptime      float64 `json:"uptime_seconds"`
+	BitRate     int64   `json:"bits_per_second"`
+	Viewers     int     `json:"viewers"`         // in all formats
+	ViewersMP4  int     `json:"viewers_mp4"`     // of these, in MP4
+	ViewersRTMP int     `json:"viewers_rtmp"`    // and by RTMP
+	ViewersHLS  int     `json:"viewers_hls"`     // beside these: players of HLS, estimated by what they ask for
+	LagMax      float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
+	KeptBytes   int64   `json:"kept_bytes"`
+	Further     int     `json:"further_tracks"` // beside the first of pictures and of sound; viewers of FLV and RTMP get them
+	GroupsCut   uint64  `json:"groups_cut"`     // groups of pictures that were longer than what is kept
+	FramesLost  int64   `json:"frames_lost"`    // that viewers were moved past, added up
+	Stalled     int     `json:"stalled"`        // viewers that are further behind than they may be
 
 	// In a cluster.
 	Epoch uint64   `json:"epoch,omitempty"` // of the ownership
