@@ -27,7 +27,7 @@ check: ## What takes longer: races, exhaustive tests, fuzzing, a minute of soak,
 	@scripts/needs $(MAKE) --no-print-directory test-race test-full test-makes fuzz soak test-bench vet-others
 
 .PHONY: deps
-deps: ## Install what the tests run: redis-server, ffmpeg, nginx, chromium, rtmpdump, GStreamer, OBS, wrk, bpftrace, compilers of C and Rust
+deps: ## Install what the tests run: redis-server, ffmpeg, nginx, haproxy, chromium, rtmpdump, GStreamer, OBS, wrk, bpftrace, compilers of C and Rust
 	scripts/deps
 
 .PHONY: lint
