@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/frame/rtmp"
+	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
@@ -166,9 +167,17 @@ func http11(t *testing.T, f *rtmpFixture, request string) string {
 	return line
 }
 
-// A node that shuts down has its publishers connect to another one, and viewers elsewhere stay.
+// A node that shuts down has its publishers connect to another one, whatever the rule of takeovers, and viewers elsewhere
+// stay.
 func TestAPublisherLeavesANodeThatShutsDown(t *testing.T) {
-	nodes := serveCluster(t, 2, func(c *Config) { c.PublisherReturn = testTimeout })
+	for _, rule := range []relay.Takeover{relay.TakeoverAlways, relay.TakeoverNever} {
+		t.Run(string(rule), func(t *testing.T) { testLeaving(t, rule) })
+	}
+}
+
+func testLeaving(t *testing.T, rule relay.Takeover) {
+	t.Parallel()
+	nodes := serveCluster(t, 2, func(c *Config) { c.PublisherReturn, c.Takeover = testTimeout, rule })
 	sample := sampleTags()
 	publish := func(f *rtmpFixture) *relaytest.RTMP {
 		c := relaytest.NewRTMP(t, dial(t, f.rtmp, 0))
