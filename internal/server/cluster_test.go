@@ -213,6 +213,28 @@ func testLeaving(t *testing.T, rule relay.Takeover) {
 	second.Call(rtmp.Stream, "deleteStream", nil, 1)
 }
 
+// A node without Redis is healthy, and serves what it has. Of other streams it says that it cannot know.
+func TestANodeWithoutRedis(t *testing.T) {
+	f := serveNode(t, "redis://127.0.0.1:1", "none:", func(c *Config) { c.ViewerWait = 10 * time.Millisecond })
+	if res := f.Get("/healthz"); res.Status != 200 {
+		t.Errorf("/healthz: %d %s", res.Status, res.Body)
+	}
+	p := f.publisher("cam")
+	if head := f.Watcher("/live/cam.flv", 0).Next(3); string(head) != "FLV" {
+		t.Errorf("a viewer gets %q", head)
+	}
+	if res := f.Get("/live/other"); res.Status != 503 || res.Header.Get("Retry-After") != "2" {
+		t.Errorf("%d %v %s", res.Status, res.Header, res.Body)
+	}
+	if got := f.metric("millrace_cluster_reachable"); got != "0" {
+		t.Errorf("millrace_cluster_reachable is %s", got)
+	}
+	if r := f.told(t); len(r.Streams) != 1 || r.Nodes != nil {
+		t.Errorf("%+v", r)
+	}
+	p.Call(rtmp.Stream, "deleteStream", nil, 1)
+}
+
 // Nodes that all play the demo leave it to one of them, and to another when that one ends.
 func TestTheDemoOfACluster(t *testing.T) {
 	nodes := serveCluster(t, 3, func(c *Config) { c.Demo, c.Takeover = true, "always" })
