@@ -128,6 +128,23 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// A playlist never ends with a discontinuity: players take one without a part or a segment for a mistake.
+func TestDiscontinuityWaitsForItsPart(t *testing.T) {
+	for in, want := range map[string]int{
+		"init K40 P40x4 init":              0,
+		"init K40 P40x4 break":             0,
+		"init K40 P40x4 init K40":          0,
+		"init K40 P40x4 init K40 P40x4":    1,
+		"init K40 P40x4 init K40 init K40": 1,
+		"init K40 P40x4 init end":          0,
+	} {
+		text := string(newRig(t, config).play(in).w.AppendPlaylist(nil, false))
+		if n := strings.Count(text, "#EXT-X-DISCONTINUITY\n"); n != want {
+			t.Errorf("%s: %d discontinuities\n%s", in, n, text)
+		}
+	}
+}
+
 // TestObjects fetches what the playlist lists, and what it does not.
 func TestObjects(t *testing.T) {
 	r := newRig(t, config).play("init K100 P100 P100 P100 init K100")

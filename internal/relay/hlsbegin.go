@@ -82,6 +82,9 @@ func (b *hlsBegin) config(s *stream, m mp4.Movie) hls.Config {
 
 	most, least := time.Duration(0), time.Hour
 	for i := range b.list {
+		if m.Video && b.list[i].Pictures == 0 { // sound in front of the first key frame comes in long fragments
+			continue
+		}
 		if d := b.list[i].End - b.list[i].Start; d > 0 {
 			most, least = max(most, d), min(least, d)
 		}
