@@ -27,7 +27,7 @@ func TestHLSTimes(t *testing.T) {
 		name         string
 		movie        mp4.Movie
 		group        int64 // ms
-		lasts        []int // ms, of the fragments in turn
+		lasts        []int // ms, of the fragments in turn; below 0 without a picture
 		target, part time.Duration
 	}{
 		{"25 pictures a second", video, 2000, []int{40}, 2 * time.Second, 200 * time.Millisecond},
@@ -42,6 +42,8 @@ func TestHLSTimes(t *testing.T) {
 		{"a picture a second", video, 2000, []int{1000}, 2 * time.Second, time.Second},
 		{"irregular pictures", video, 2000, []int{33, 67}, 2 * time.Second, 447 * time.Millisecond},
 		{"segments of 2.05 s", video, 1025, []int{40}, 2 * time.Second, 200 * time.Millisecond},
+		{"sound first", video, 2000, []int{-107, -106, -107, 40, 40, 40}, 2 * time.Second, 214 * time.Millisecond},
+		{"long sound first", video, 2000, []int{-1040, -1040, 40, 40}, 2 * time.Second, 200 * time.Millisecond},
 		{"sound", sound, 0, []int{116, 117}, 2 * time.Second, 234 * time.Millisecond},
 		{"fragments that do not last", video, 2000, []int{0}, 2 * time.Second, 200 * time.Millisecond},
 	} {
@@ -57,7 +59,11 @@ func TestHLSTimes(t *testing.T) {
 			at := time.Duration(0)
 			for i := range 60 {
 				f := fragment{FragmentInfo: mp4.FragmentInfo{Start: at, Pictures: 1}}
-				at += time.Duration(tt.lasts[i%len(tt.lasts)]) * time.Millisecond
+				d := time.Duration(tt.lasts[i%len(tt.lasts)]) * time.Millisecond
+				if d < 0 {
+					d, f.Pictures = -d, 0
+				}
+				at += d
 				f.End = at
 				b.add(f, new(millrace.Chain))
 			}
