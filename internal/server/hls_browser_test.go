@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ function report(name) {
   const p = players[name];
   return JSON.stringify({
     Time: p.video.currentTime, From: p.from ?? 0, Behind: p.behind, Errors: p.errors, Fatal: p.fatal, Waiting: p.waiting,
-    Width: p.video.videoWidth, Pictures: p.video.getVideoPlaybackQuality().totalVideoFrames,
+    Width: p.video.videoWidth, Ended: p.video.ended, Pictures: p.video.getVideoPlaybackQuality().totalVideoFrames,
     Dropped: p.video.getVideoPlaybackQuality().droppedVideoFrames, Target: p.hls.targetLatency ?? 0,
   });
 }
@@ -59,9 +60,20 @@ type playback struct {
 	Fatal      []string
 	Waiting    int // times that it had nothing to show
 	Width      int
+	Ended      bool // it has played the end of the stream
 	Pictures   int
 	Dropped    int
 	Target     float64 // seconds that it wants to be behind
+}
+
+// mistakes are the errors that a machine without time for the browser is no reason for.
+func (p *playback) mistakes() (list []string) {
+	for _, e := range slices.Concat(p.Errors, p.Fatal) {
+		if !strings.Contains(e, "bufferStalledError") && !strings.Contains(e, "bufferNudgeOnStall") && !strings.Contains(e, "TimeOut") {
+			list = append(list, e)
+		}
+	}
+	return list
 }
 
 func (p *playback) String() string {
@@ -182,6 +194,9 @@ func TestHLSInABrowser(t *testing.T) {
 				steady[name]++
 			}
 			least = min(least, steady[name])
+			if m := r.mistakes(); len(m) > 0 {
+				t.Errorf("%s: %q", name, m)
+			}
 			if r.Width != 640 {
 				t.Errorf("%s: the picture is %d wide", name, r.Width)
 			}
@@ -191,6 +206,47 @@ func TestHLSInABrowser(t *testing.T) {
 		}
 		if round == rounds-1 && least < want {
 			t.Errorf("of %d rounds without a stop and within two seconds there were %v", rounds, steady)
+		}
+	}
+}
+
+// hls.js plays on by parts and by segments when the publisher is cut and comes back, when it comes back with other codecs, and to the
+// end of the stream.
+func TestHLSChangesInABrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays in real time")
+	}
+	tab := newPlayerTab(t)
+	f := serve(t, func(c *Config) { c.PublisherReturn = testTimeout })
+	film := sampleReel(5)
+	other := slices.Concat(otherCodec(t, film.config()), film.rest())
+	for i, part := range []reel{film, film, other, film} {
+		p := f.Publisher("film")
+		begin := time.Now()
+		for j, tag := range part {
+			time.Sleep(time.Until(begin.Add(time.Duration(tagTime(tag)) * time.Millisecond)))
+			if j == 0 {
+				tag = reel{tag}.bytes(5)
+			}
+			p.Send(tag)
+			if i == 0 && j == len(part)/2 {
+				tab.play("parts", f.URL("/live/film/index.m3u8"), "lowLatencyMode: true, startPosition: 0")
+				tab.play("segments", f.URL("/live/film/index.m3u8"), "lowLatencyMode: false, startPosition: 0")
+			}
+		}
+		if i == 3 {
+			p.End()
+		} else {
+			p.Cut()
+			p.Wait()
+		}
+	}
+	for _, name := range []string{"parts", "segments"} {
+		eventually(t, name+" to play to the end", func() bool { return tab.report(name).Ended })
+		r := tab.report(name)
+		t.Logf("%s: %v", name, r)
+		if m := r.mistakes(); len(m) > 0 || r.Time < 15 {
+			t.Errorf("%s: played %v s, %q", name, r.Time, m)
 		}
 	}
 }
