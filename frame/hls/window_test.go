@@ -173,6 +173,37 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// Parts and segments are the memory that the fragments came in.
+func TestObjectsAreShares(t *testing.T) {
+	r := newRig(t, config).play("init")
+	at := map[*byte]bool{} // where each byte of a fragment lies
+	for i := range 10 {
+		c := chain(make([]byte, 3000))
+		for p := range c.All() {
+			for k := range p {
+				at[&p[k]] = true
+			}
+		}
+		r.w.Add(hls.Fragment{Duration: 40 * time.Millisecond, Key: i == 0}, &c)
+	}
+	r.w.Flush()
+	for name, want := range map[string]int{"0-10.0.m4s": 15_000, "0-10.1.m4s": 15_000, "0-10.m4s": 30_000} {
+		o, _ := hls.ParseObject(name)
+		var c millrace.Chain
+		if r.w.Append(&c, o); c.Len() != want {
+			t.Errorf("%s has %d bytes", name, c.Len())
+		}
+		for p := range c.All() {
+			for k := range p {
+				if !at[&p[k]] {
+					t.Fatalf("%s has bytes of its own", name)
+				}
+			}
+		}
+		c.Release()
+	}
+}
+
 func TestDelta(t *testing.T) {
 	c := config
 	c.Segments = 20
