@@ -80,7 +80,15 @@ func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 	if out, err := check.CombinedOutput(); err != nil || bytes.Contains(bytes.ToLower(out), []byte("warn")) {
 		t.Fatalf("deploy/%s: %v\n%s", file, err, out)
 	}
-	return &balancer{startProxy(t, run, sockets[0]), sockets[1]}
+	b := &balancer{startProxy(t, run, sockets[0]), sockets[1]}
+	eventually(t, name+" to listen for RTMP", func() bool {
+		conn, err := net.Dial("unix", b.rtmp)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	return b
 }
 
 // nginxStream returns what loads nginx' module for TCP, if it is not part of the program.
