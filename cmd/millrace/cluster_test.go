@@ -4,9 +4,14 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
@@ -169,5 +174,23 @@ func TestDrainOfANode(t *testing.T) {
 	edge.sees(2 * groupOf)
 	if !nodes[1].owns("cam") {
 		t.Error("the other node does not own the stream")
+	}
+}
+
+// scripts/cluster-demo does what it says.
+func TestClusterDemo(t *testing.T) {
+	for _, program := range []string{"redis-server", "nginx", "curl"} {
+		need.Program(t, program)
+	}
+	_, port, _ := strings.Cut(freeAddr(t), ":")
+	cmd := exec.Command("../../scripts/cluster-demo", "once")
+	cmd.Env = append(os.Environ(), "PORT="+port)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	from := regexp.MustCompile(`(?m)^demo +http://\S+ +(the publisher|http://\S+) +[1-9]`)
+	if n := len(from.FindAll(out, -1)); n != 3 {
+		t.Errorf("the stream is at %d nodes, want 3:\n%s", n, out)
 	}
 }
