@@ -165,3 +165,57 @@ func TestBalancers(t *testing.T) {
 		})
 	}
 }
+
+// A balancer that knows nothing of streams spreads clients over the nodes of a cluster, and goes on without one that shuts
+// down: viewers that come back, and publishers, get to another one.
+func TestAClusterBehindBalancers(t *testing.T) {
+	for _, name := range []string{"nginx", "haproxy"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nodes := serveCluster(t, 3, func(c *Config) { c.PublisherReturn = testTimeout })
+			var http, rtmp [3]string
+			for i, f := range nodes {
+				http[i], rtmp[i] = f.Addr, f.rtmp
+			}
+			b := startBalancer(t, name, http, rtmp)
+			publish := func() *relaytest.RTMP {
+				p := b.client(t, "live")
+				if s := p.Publish("cam"); s.Level != "status" {
+					t.Fatalf("%+v", s)
+				}
+				_ = p.SendTags(sampleTags()...)
+				return p
+			}
+			watch := func() {
+				t.Helper()
+				res, err := b.Get("http://127.0.0.1/live/cam.flv")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer res.Body.Close()
+				p := make([]byte, 1000)
+				if n, err := io.ReadFull(res.Body, p); err != nil || res.StatusCode != 200 {
+					t.Errorf("%s: %d bytes, %v", res.Status, n, err)
+				}
+			}
+			publish()
+			for range 6 {
+				watch()
+			}
+			published, _ := where(t, nodes, "cam")
+			if len(published) != 1 {
+				t.Fatalf("%d nodes own the stream", len(published))
+			}
+			for _, f := range nodes {
+				if f != published[0] && f.metric("millrace_cluster_pulled_bytes_total") == "0" {
+					t.Errorf("no viewer came to %s", f.self())
+				}
+			}
+			published[0].stop()
+			publish()
+			for range 6 {
+				watch()
+			}
+		})
+	}
+}
