@@ -94,3 +94,7 @@ build: ## Build bin/millrace, which needs no C library, whether or not there is 
 .PHONY: demo
 demo: ## Serve the built-in sample stream on http://127.0.0.1:8080/
 	go run ./cmd/millrace serve --demo
+
+.PHONY: cluster-demo
+cluster-demo: ## Three nodes, Redis and a balancer on this machine, with the sample stream: http://127.0.0.1:8090/
+	scripts/cluster-demo

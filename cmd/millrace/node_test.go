@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -44,11 +45,11 @@ type node struct {
 	args      []string
 	addr      string // host:port of HTTP
 	rtmp      string
+	advertise string // where the other nodes reach it; addr if empty
 	log       output // of all its processes
 	cmd       *exec.Cmd
 	guard     childproc.Guard
 	exited    chan struct{}
-	restarted int
 }
 
 func (n *node) url(path string) string { return "http://" + n.addr + path }
@@ -90,6 +91,14 @@ func freeAddr(t testing.TB) string {
 func (n *node) start() {
 	n.t.Helper()
 	again := n.addr != ""
+	if n.log.String() == "" {
+		n.t.Cleanup(func() {
+			n.end(syscall.SIGKILL)
+			if n.t.Failed() {
+				n.t.Logf("the log of %s:\n%s", n.addr, n.log.String())
+			}
+		})
+	}
 	for tries := 0; ; tries++ {
 		if !again {
 			n.addr, n.rtmp = freeAddr(n.t), freeAddr(n.t)
@@ -102,19 +111,11 @@ func (n *node) start() {
 			n.t.Fatalf("a node does not start:\n%s", &n.log)
 		}
 	}
-	if !again {
-		n.t.Cleanup(func() {
-			n.end(syscall.SIGKILL)
-			if n.t.Failed() {
-				n.t.Logf("the log of %s:\n%s", n.addr, n.log.String())
-			}
-		})
-	}
 }
 
 func (n *node) run() {
 	n.t.Helper()
-	args := append([]string{"serve", "--listen", n.addr, "--rtmp", n.rtmp, "--advertise", n.url("")}, n.args...)
+	args := append([]string{"serve", "--listen", n.addr, "--rtmp", n.rtmp, "--advertise", "http://" + cmp.Or(n.advertise, n.addr)}, n.args...)
 	n.cmd = exec.Command(os.Args[0], args...)
 	n.cmd.Env = append(os.Environ(), asCommand+"=1")
 	n.cmd.Stdout, n.cmd.Stderr = &n.log, &n.log
