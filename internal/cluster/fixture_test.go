@@ -122,3 +122,12 @@ func (m *member) claim(t *testing.T, name string) relay.Lease {
 	}
 	return l
 }
+
+type sizes struct{ leaving, owners, pulls int }
+
+// sizes returns how many entries the Node's lists have.
+func (m *member) sizes() sizes {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return sizes{len(m.leaving), len(m.owners), len(m.pulls)}
+}

@@ -149,7 +149,7 @@ func TestDirectoryAway(t *testing.T) {
 						t.Errorf("%s: %v, want %v", name, got, want)
 					}
 				}
-				if a.Stats().Lost+b.Stats().Lost != 0 || a.Stats().Failures == 0 || len(a.leaving)+len(b.leaving) != 0 {
+				if a.Stats().Lost+b.Stats().Lost != 0 || a.Stats().Failures == 0 || a.sizes().leaving+b.sizes().leaving != 0 {
 					t.Errorf("%+v, %+v", a.Stats(), b.Stats())
 				}
 			})
@@ -363,7 +363,7 @@ func TestOwner(t *testing.T) {
 		for i := range maxOwners + 10 {
 			_, _ = c.Owner(t.Context(), fmt.Sprint(i))
 		}
-		if got := len(c.owners); got != maxOwners {
+		if got := c.sizes().owners; got != maxOwners {
 			t.Errorf("%d owners are remembered", got)
 		}
 	})
@@ -506,7 +506,7 @@ func TestPull(t *testing.T) {
 		p := edge.nextPull(t, pullPause)
 		check(p, nodeA, l)
 		synctest.Wait()
-		if got := edge.Stats().Pulled; got != 1 || len(edge.pulls) != 1 {
+		if got := edge.Stats().Pulled; got != 1 || edge.sizes().pulls != 1 {
 			t.Errorf("%d pulls", got)
 		}
 		// The owner does not know it yet: again and again, but not without a pause.
@@ -555,8 +555,8 @@ func TestPull(t *testing.T) {
 		<-p.ctx.Done()
 		edge.hub.want("s", false)
 		time.Sleep(testLease)
-		if len(edge.pulls) != 0 || !own.Current() {
-			t.Errorf("pulls %v", edge.pulls)
+		if edge.sizes().pulls != 0 || !own.Current() {
+			t.Errorf("%+v", edge.sizes())
 		}
 		own.Release()
 		synctest.Wait()
@@ -569,7 +569,7 @@ func TestPull(t *testing.T) {
 		edge.hub.want("s", false)
 		p.end <- nil
 		time.Sleep(testLease)
-		if got := len(edge.pulls); got != 0 {
+		if got := edge.sizes().pulls; got != 0 {
 			t.Errorf("%d pulls", got)
 		}
 		edge.hub.want("s", true)
