@@ -188,6 +188,7 @@ func (n *Node) attempt(ctx context.Context, all bool) {
 	var tried []*lease
 	var owned []Ownership
 	n.mu.Lock()
+	draining := n.draining
 	for l := range n.leaving {
 		tried = append(tried, l)
 		owned = append(owned, Ownership{Stream: l.name, Epoch: l.epoch.Load(), GiveUp: true})
@@ -202,6 +203,7 @@ func (n *Node) attempt(ctx context.Context, all bool) {
 	for i := range owned {
 		if o := &owned[i]; !o.GiveUp {
 			o.Silent, o.Away = n.hub.Silent(o.Stream)
+			o.Away = o.Away || draining
 		}
 	}
 	if !all && len(owned) == 0 {

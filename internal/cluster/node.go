@@ -114,11 +114,14 @@ func (n *Node) Start(hub Hub) {
 	n.running.Go(n.lookAgain)
 }
 
-// Drain refuses publishers from now on.
+// Drain refuses publishers from now on, and lets other nodes have the streams that this one owns, whatever their rule.
 func (n *Node) Drain() {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.draining = true
+	n.mu.Unlock()
+	if n.Reachable() {
+		n.attempt(n.ctx, true)
+	}
 }
 
 // Close ends the goroutines, and the pulls, and gives up what this node still owns.
