@@ -156,7 +156,7 @@ func (w *network) set(state func(ctx context.Context) error) {
 func (w *network) setDeaf(deaf bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.deaf = deaf; !deaf {
+	if w.deaf = deaf; !deaf && w.cut != nil {
 		w.cut()
 	}
 }

@@ -193,12 +193,22 @@ if o[2] and tonumber(o[3]) > now then return {o[1], o[2]} end
 return {}`)
 )
 
+// failed returns err. If it may mean that another server has become the master of a slot, go-redis is told to ask which,
+// what it does by itself once a minute.
+func (d *Redis) failed(ctx context.Context, err error) error {
+	var reply redis.Error
+	if c, ok := d.rdb.(*redis.ClusterClient); ok && err != nil && !errors.As(err, &reply) {
+		c.ReloadState(ctx)
+	}
+	return err
+}
+
 // Claim implements Directory.
 func (d *Redis) Claim(ctx context.Context, c Claim) (uint64, error) {
 	reply, err := claimScript.Run(ctx, d.rdb, []string{d.key(c.Stream)}, c.Node, c.Seen, string(c.Rule),
 		StalledAfter.Milliseconds(), d.lease.Milliseconds(), epochKept.Milliseconds(), d.channel, c.Stream).StringSlice()
 	if err != nil {
-		return 0, err
+		return 0, d.failed(ctx, err)
 	}
 	o, err := parseOwner(reply)
 	if err == nil && o.Node != "" {
@@ -248,19 +258,18 @@ func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]e
 	errs := make([]error, len(owned))
 	for i, cmd := range cmds {
 		kept, err := cmd.Bool()
-		if err == nil && !kept {
-			err = ErrLost
+		if errs[i] = d.failed(ctx, err); err == nil && !kept {
+			errs[i] = ErrLost
 		}
-		errs[i] = err
 	}
-	return errs, alive.Err()
+	return errs, d.failed(ctx, alive.Err())
 }
 
 // Lookup implements Directory.
 func (d *Redis) Lookup(ctx context.Context, stream string) (Owner, error) {
 	reply, err := lookupScript.Run(ctx, d.rdb, []string{d.key(stream)}).StringSlice()
 	if err != nil {
-		return Owner{}, err
+		return Owner{}, d.failed(ctx, err)
 	}
 	if len(reply) == 0 {
 		return Owner{}, ErrNoOwner

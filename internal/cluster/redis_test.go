@@ -24,9 +24,13 @@ func openServer(t *testing.T, o *redis.Options) *Redis {
 	return openRedis(t, "redis://"+o.Addr, time.Hour)
 }
 
+// prefixes has one for each test, also if it runs again.
+var prefixes sync.Map
+
 func openRedis(t *testing.T, address string, lease time.Duration) *Redis {
 	t.Helper()
-	d, err := OpenRedis(address, "", t.Name()+":", lease)
+	run, _ := prefixes.LoadOrStore(t, fmt.Sprint(t.Name(), " ", time.Now().UnixNano()))
+	d, err := OpenRedis(address, "", strings.ReplaceAll(run.(string), " ", "-")+":", lease)
 	if err != nil {
 		t.Fatal(err)
 	}
