@@ -63,7 +63,7 @@ func TestDoctorExitStatus(t *testing.T) {
 func doctored(t *testing.T, args ...string) *bytes.Buffer {
 	t.Helper()
 	var out bytes.Buffer
-	err := millrace(t.Context(), &out, io.Discard, append([]string{"doctor"}, args...)...)
+	err := execute(t.Context(), &out, io.Discard, append([]string{"doctor"}, args...)...)
 	if err != nil && exitStatus(err) != 1 {
 		t.Fatal(err)
 	}

@@ -53,8 +53,8 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// millrace runs the command.
-func millrace(ctx context.Context, stdout, stderr io.Writer, args ...string) error {
+// execute runs the command.
+func execute(ctx context.Context, stdout, stderr io.Writer, args ...string) error {
 	root := command()
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -69,7 +69,7 @@ func TestServeAndLoad(t *testing.T) {
 	var log output
 	served := make(chan error, 1)
 	go func() {
-		served <- millrace(ctx, io.Discard, &log, "serve", "--demo", "--listen", "127.0.0.1:0", "--takeover", "never")
+		served <- execute(ctx, io.Discard, &log, "serve", "--demo", "--listen", "127.0.0.1:0", "--takeover", "never")
 	}()
 	address := regexp.MustCompile(`address=(\S+)`)
 	var url string
@@ -83,7 +83,7 @@ func TestServeAndLoad(t *testing.T) {
 	quick := []string{"load", "--url", url, "--viewers", "3", "--ramp", "10ms", "--settle", "10ms", "--duration", "1s"}
 
 	var out bytes.Buffer
-	if err := millrace(ctx, &out, io.Discard, append(quick, "--json")...); err != nil {
+	if err := execute(ctx, &out, io.Discard, append(quick, "--json")...); err != nil {
 		t.Fatal(err)
 	}
 	var report load.Report
@@ -99,7 +99,7 @@ func TestServeAndLoad(t *testing.T) {
 	if runtime.GOOS == "linux" {
 		quick, usage = append(quick, "--server-pid", strconv.Itoa(os.Getpid())), "s CPU"
 	}
-	if err := millrace(ctx, &out, io.Discard, append(quick, "--no-publish", "--name", "demo")...); err != nil {
+	if err := execute(ctx, &out, io.Discard, append(quick, "--no-publish", "--name", "demo")...); err != nil {
 		t.Fatal(err)
 	}
 	if m := regexp.MustCompile(`(?m)^viewers  3 of 3 +- +- +- .* - +- +-$`).FindString(out.String()); m == "" {
@@ -112,7 +112,7 @@ func TestServeAndLoad(t *testing.T) {
 	}
 
 	out.Reset()
-	err := millrace(ctx, &out, io.Discard, append(quick, "--name", "demo", "--name", "mine", "--duration", "2s")...)
+	err := execute(ctx, &out, io.Discard, append(quick, "--name", "demo", "--name", "mine", "--duration", "2s")...)
 	if err == nil || !strings.Contains(err.Error(), "1 of 2 publishers failed") || !strings.Contains(out.String(), "409 Conflict") {
 		t.Errorf("with a name that is taken: %v\n%s", err, &out)
 	}
@@ -121,7 +121,7 @@ func TestServeAndLoad(t *testing.T) {
 	for _, format := range []string{"--json=false", "--json"} {
 		out.Reset()
 		short, stop := context.WithTimeout(ctx, 100*time.Millisecond)
-		err := millrace(short, &out, io.Discard, append(quick, format, "--duration", "1h")...)
+		err := execute(short, &out, io.Discard, append(quick, format, "--duration", "1h")...)
 		stop()
 		if err == nil || !strings.Contains(err.Error(), "interrupted") || exitStatus(err) != 1 ||
 			!strings.Contains(out.String(), "interrupted") || !strings.Contains(out.String(), "delivered") && format != "--json" {
@@ -255,7 +255,7 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 		{"load --viewers 9999999999999999999", "--viewers is 9999999999999999999, which is out of range", 2},
 	} {
 		var out bytes.Buffer
-		err := millrace(t.Context(), &out, &out, strings.Fields(tt.args)...)
+		err := execute(t.Context(), &out, &out, strings.Fields(tt.args)...)
 		if err == nil || !strings.Contains(err.Error(), tt.says) || exitStatus(err) != tt.status ||
 			tt.status == 2 && out.Len() > 0 || strings.Contains(err.Error(), "strconv") {
 			t.Errorf("millrace %s: %v, want status %d and %q\n%s", tt.args, err, tt.status, tt.says, &out)
@@ -265,10 +265,10 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var help, usage bytes.Buffer
-	if err := millrace(t.Context(), &help, io.Discard, "help", "load"); err != nil {
+	if err := execute(t.Context(), &help, io.Discard, "help", "load"); err != nil {
 		t.Error(err)
 	}
-	if err := millrace(t.Context(), &usage, io.Discard, "load", "--help"); err != nil || help.String() != usage.String() {
+	if err := execute(t.Context(), &usage, io.Discard, "load", "--help"); err != nil || help.String() != usage.String() {
 		t.Errorf("%v\n%s\nwant:\n%s", err, &help, &usage)
 	}
 }
@@ -290,7 +290,7 @@ func TestPortInUse(t *testing.T) {
 		{"serve", "--listen", "127.0.0.1:0", "--rtmp", ln.Addr().String()},
 	} {
 		says := fmt.Sprintf("choose another port, as in %s 127.0.0.1:%d, or", args[len(args)-2], port%math.MaxUint16+1)
-		err := millrace(t.Context(), io.Discard, io.Discard, args...)
+		err := execute(t.Context(), io.Discard, io.Discard, args...)
 		if err == nil || !strings.Contains(err.Error(), says) || exitStatus(err) != 1 {
 			t.Errorf("millrace %s: %v", args, err)
 		}
@@ -320,11 +320,11 @@ func TestBytes(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	var out bytes.Buffer
-	if err := millrace(t.Context(), &out, io.Discard, "version"); err != nil || !strings.HasPrefix(out.String(), "millrace ") {
+	if err := execute(t.Context(), &out, io.Discard, "version"); err != nil || !strings.HasPrefix(out.String(), "millrace ") {
 		t.Errorf("%q, %v", &out, err)
 	}
 	var flag bytes.Buffer
-	if err := millrace(t.Context(), &flag, io.Discard, "--version"); err != nil || flag.String() != out.String() {
+	if err := execute(t.Context(), &flag, io.Discard, "--version"); err != nil || flag.String() != out.String() {
 		t.Errorf("--version: %q, %v; want %q", &flag, err, &out)
 	}
 }

@@ -284,6 +284,37 @@ func (h *Hub) Close() {
 	clear(h.waiting)
 }
 
+// reconnectWait is how long a publisher may take to leave that was asked to connect again: it goes on up to its next key
+// frame, and encoders are told to send one every two seconds.
+const reconnectWait = 2 * time.Second
+
+// AskToReconnect asks the publishers that can to connect again, to a server that goes on, and waits until they have left:
+// for reconnectWait, and no longer than ctx.
+func (h *Hub) AskToReconnect(ctx context.Context) {
+	var asked []*Publisher
+	h.mu.Lock()
+	for _, s := range h.streams {
+		if p := s.publisher; s.wait == nil && p.reconnects.Load() {
+			p.leaves.Store(true)
+			asked = append(asked, p)
+		}
+	}
+	h.mu.Unlock()
+	if len(asked) == 0 {
+		return
+	}
+	h.log.Info("publishers are asked to connect again", "publishers", len(asked))
+	ctx, cancel := context.WithTimeout(ctx, reconnectWait)
+	defer cancel()
+	for _, p := range asked {
+		select {
+		case <-p.ctx.Done():
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // Drain closes h, and waits until all publishers have been answered and all viewers have got what is kept for them.
 // Viewers that are still there when ctx ends are disconnected.
 func (h *Hub) Drain(ctx context.Context) {

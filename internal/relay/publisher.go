@@ -48,6 +48,9 @@ type Publisher struct {
 	// unkept is how many bytes have come since the last frame that was published. RTMP counts the frame itself, too.
 	unkept int
 
+	reconnects atomic.Bool // the client connects again when it is asked to
+	leaves     atomic.Bool // it is to be asked
+
 	goesOn   *continuation // nil: the first publisher of the stream
 	replaced bool          // it took over from another one
 
@@ -282,6 +285,9 @@ func (p *Publisher) count(n int) int64 {
 	p.frames++
 	p.s.hub.counters.bytesIn.Add(int64(n))
 	p.s.hub.counters.framesIn.Add(1)
+	if p.epoch != 0 {
+		p.s.hub.counters.pulled.Add(int64(n))
+	}
 	p.s.feed.meter.add(p.s, n, at)
 	return at
 }

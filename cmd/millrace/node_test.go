@@ -1,0 +1,537 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/internal/testkit/childproc"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
+)
+
+// patience is how long something may take on a machine that is busy with other work. Only a failing test waits so long.
+const patience = 60 * time.Second
+
+// eventually fails the test if ok does not become true.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}
+
+// A node is a millrace serve in a process of its own. Its methods are for the goroutine of the test.
+type node struct {
+	t         testing.TB
+	args      []string
+	addr      string // host:port of HTTP
+	rtmp      string
+	advertise string // where the other nodes reach it; addr if empty
+	log       output // of all its processes
+	cmd       *exec.Cmd
+	guard     childproc.Guard
+	exited    chan struct{}
+}
+
+func (n *node) url(path string) string { return "http://" + n.addr + path }
+
+// clusterToken is what the nodes of a test show each other.
+const clusterToken = "between-nodes"
+
+// startNodes starts nodes of one cluster.
+func startNodes(t testing.TB, count int, cluster string, flags ...string) []*node {
+	t.Helper()
+	nodes := make([]*node, count)
+	for i := range nodes {
+		nodes[i] = &node{t: t, args: append([]string{"--cluster", cluster, "--cluster-token", clusterToken}, flags...)}
+		nodes[i].start()
+	}
+	for _, n := range nodes {
+		eventually(t, n.addr+" to know the other nodes", func() bool {
+			return len(n.api().Nodes) == count-1
+		})
+	}
+	return nodes
+}
+
+// freeAddr returns an address that is free, outside of the range that the kernel chooses from.
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(12000+rand.IntN(18000)))
+		if ln, err := net.Listen("tcp", addr); err == nil {
+			_ = ln.Close()
+			return addr
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+// start starts a process at new addresses, or at those of the process before it.
+func (n *node) start() {
+	n.t.Helper()
+	again := n.addr != ""
+	if n.log.String() == "" {
+		n.t.Cleanup(func() {
+			n.end(syscall.SIGKILL)
+			if n.t.Failed() {
+				n.t.Logf("the log of %s:\n%s", n.addr, n.log.String())
+			}
+		})
+	}
+	for tries := 0; ; tries++ {
+		if !again {
+			n.addr, n.rtmp = freeAddr(n.t), freeAddr(n.t)
+		}
+		n.run()
+		if n.listening() {
+			break
+		}
+		if again || tries == 5 { // another process has taken the port
+			n.t.Fatalf("a node does not start:\n%s", &n.log)
+		}
+	}
+}
+
+func (n *node) run() {
+	n.t.Helper()
+	args := append([]string{"serve", "--listen", n.addr, "--rtmp", n.rtmp, "--advertise", "http://" + cmp.Or(n.advertise, n.addr)}, n.args...)
+	n.cmd = exec.Command(os.Args[0], args...)
+	n.cmd.Env = append(os.Environ(), asCommand+"=1")
+	n.cmd.Stdout, n.cmd.Stderr = &n.log, &n.log
+	if err := n.guard.Start(n.cmd); err != nil {
+		n.t.Fatal(err)
+	}
+	n.exited = make(chan struct{})
+	go func(cmd *exec.Cmd, exited chan struct{}) {
+		_ = cmd.Wait()
+		close(exited)
+	}(n.cmd, n.exited)
+}
+
+// listening waits until the process answers, and returns false if it ends before.
+func (n *node) listening() bool {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		select {
+		case <-n.exited:
+			n.guard.Release()
+			n.cmd = nil
+			return false
+		default:
+		}
+		if status(n.url("/healthz")) == http.StatusOK {
+			return true
+		}
+	}
+	return false
+}
+
+// end sends a signal that ends the process, and waits for its end.
+func (n *node) end(sig syscall.Signal) {
+	if n.cmd == nil {
+		return
+	}
+	n.signal(syscall.SIGCONT)
+	n.signal(sig)
+	<-n.exited
+	n.guard.Release()
+	n.cmd = nil
+}
+
+func (n *node) signal(sig syscall.Signal) { _ = n.cmd.Process.Signal(sig) }
+
+// kill ends the process as a power cut does, and stop as an operator does.
+func (n *node) kill()  { n.end(syscall.SIGKILL) }
+func (n *node) stop()  { n.end(syscall.SIGTERM) }
+func (n *node) pause() { n.signal(syscall.SIGSTOP) }
+func (n *node) goOn()  { n.signal(syscall.SIGCONT) }
+
+// status returns the status of a GET, or 0 if there is no answer.
+func status(url string) int {
+	client := http.Client{Timeout: 5 * time.Second}
+	res, err := client.Get(url)
+	if err != nil {
+		return 0
+	}
+	defer client.CloseIdleConnections()
+	defer res.Body.Close()
+	_, _ = io.Copy(io.Discard, res.Body)
+	return res.StatusCode
+}
+
+// An apiAnswer is what a test looks at in the answer of /api/streams.
+type apiAnswer struct {
+	Streams []apiStream `json:"streams"`
+	Nodes   []struct {
+		Node    string      `json:"node"`
+		Streams []apiStream `json:"streams"`
+	} `json:"nodes"`
+}
+
+type apiStream struct {
+	Name    string   `json:"name"`
+	Owner   string   `json:"owner"`
+	Epoch   uint64   `json:"epoch"`
+	Viewers int      `json:"viewers"`
+	Edges   []string `json:"edges"`
+	Waiting float64  `json:"waiting_seconds"`
+}
+
+// api returns what the node says of its streams, and of the other nodes.
+func (n *node) api() (answer apiAnswer) {
+	client := http.Client{Timeout: 5 * time.Second}
+	defer client.CloseIdleConnections()
+	res, err := client.Get(n.url("/api/streams"))
+	if err != nil {
+		return answer
+	}
+	defer res.Body.Close()
+	_ = json.NewDecoder(res.Body).Decode(&answer)
+	return answer
+}
+
+// stream returns what the node says of one of its streams.
+func (n *node) stream(name string) (s apiStream, ok bool) {
+	list := n.api().Streams
+	i := slices.IndexFunc(list, func(s apiStream) bool { return s.Name == name })
+	if i < 0 {
+		return s, false
+	}
+	return list[i], true
+}
+
+// owns reports whether the node has the stream's publisher.
+func (n *node) owns(name string) bool {
+	s, ok := n.stream(name)
+	return ok && s.Owner == "" && s.Epoch > 0
+}
+
+// An encoder publishes a stream of pictures in real time, and connects again when it has to, as encoders do: to each of
+// its addresses in turn. A picture has the number of its moment, so that those of two encoders can be compared.
+type encoder struct {
+	name string
+	stop context.CancelFunc
+	done chan struct{}
+
+	mu    sync.Mutex
+	addrs []string
+	came  int // connections that were accepted
+}
+
+// moments are what pictures are numbered by.
+var moments = time.Now()
+
+const (
+	pictureEvery = 40 * time.Millisecond
+	groupOf      = 12 // pictures
+)
+
+// startEncoder starts an encoder that ends with the test.
+func startEncoder(t testing.TB, name string, addrs ...string) *encoder {
+	ctx, stop := context.WithCancel(context.Background())
+	e := &encoder{name: name, stop: stop, done: make(chan struct{}), addrs: addrs}
+	go func() {
+		defer close(e.done)
+		e.run(ctx)
+	}()
+	t.Cleanup(e.end)
+	return e
+}
+
+func (e *encoder) end() {
+	e.stop()
+	<-e.done
+}
+
+// moveTo makes the next connections go to other addresses.
+func (e *encoder) moveTo(addrs ...string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.addrs = addrs
+}
+
+func (e *encoder) run(ctx context.Context) {
+	for picture, try := 0, 0; ctx.Err() == nil; try++ {
+		e.mu.Lock()
+		addr := e.addrs[try%len(e.addrs)]
+		e.mu.Unlock()
+		picture = e.publish(ctx, addr, picture)
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// publish sends pictures to one address until that fails, and returns the number of the next one.
+func (e *encoder) publish(ctx context.Context, addr string, picture int) int {
+	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return picture
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	gone := make(chan struct{})
+	go func() { // an answer means that the server wants no more
+		defer close(gone)
+		_, _ = conn.Read(make([]byte, 1))
+		_ = conn.Close()
+	}()
+	defer func() { _ = conn.Close(); <-gone }()
+	_, err = fmt.Fprintf(conn, "POST /live/%s HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n", e.name, addr)
+	var enc flv.Encoder
+	defer enc.Release()
+	var out millrace.Chain
+	defer out.Release()
+	flv.AppendHeader(&out, flv.Header{HasVideo: true})
+	appendPicture(&enc, &out, 0, sequenceHeader)
+	// Encoders begin with a key frame, and their clock at 0.
+	first := max(picture, int(time.Since(moments)/pictureEvery))
+	first = (first + groupOf - 1) / groupOf * groupOf
+	e.mu.Lock()
+	e.came++
+	e.mu.Unlock()
+	for picture = first; err == nil; picture++ {
+		select {
+		case <-time.After(time.Until(moments.Add(time.Duration(picture) * pictureEvery))):
+		case <-gone:
+			return picture
+		}
+		appendPicture(&enc, &out, uint32((picture-first)*int(pictureEvery/time.Millisecond)), pictureData(picture))
+		if _, err = fmt.Fprintf(conn, "%x\r\n", out.Len()); err == nil {
+			_, err = out.WriteTo(conn)
+		}
+		if err == nil {
+			_, err = io.WriteString(conn, "\r\n")
+		}
+	}
+	return picture
+}
+
+func appendPicture(enc *flv.Encoder, out *millrace.Chain, at uint32, data []byte) {
+	var body millrace.Chain
+	body.AppendCopy(data)
+	if _, err := enc.Append(out, flv.TypeVideo, at, &body); err != nil {
+		panic(err)
+	}
+}
+
+// sequenceHeader is the body of a tag of AVC with its configuration: baseline, 64x48.
+var sequenceHeader = []byte("\x17\x00\x00\x00\x00\x01\x42\xc0\x0a\xff\xe1\x00\x09\x67\x42\xc0\x0a\xd9\x04\x1a\x36\xa4" +
+	"\x01\x00\x04\x68\xce\x3c\x80")
+
+// pictureData returns the body of a picture's tag: 2,000 bytes that tell its number.
+func pictureData(number int) []byte {
+	data := make([]byte, 2000)
+	copy(data, "\x27\x01\x00\x00\x00")
+	unit := byte(0x41)
+	if number%groupOf == 0 {
+		data[0], unit = 0x17, 0x65
+	}
+	binary.BigEndian.PutUint32(data[5:], uint32(len(data)-9))
+	data[9] = unit
+	binary.BigEndian.PutUint64(data[10:], uint64(number)|1<<63) // a number without zeros in front
+	for i := 18; i < len(data); i++ {
+		data[i] = byte(number + i)
+	}
+	return data
+}
+
+// A watcher watches a stream as FLV, and checks what it gets.
+type watcher struct {
+	t    testing.TB
+	name string
+	stop context.CancelFunc
+	done chan struct{}
+
+	mu       sync.Mutex
+	pictures int
+	last     int       // number of the last picture; -1: none yet
+	lastAt   time.Time // when it came
+	gaps     int       // times that pictures were missing
+	repeats  int       // times that it got the last group once more
+	longest  time.Duration
+	problems []string
+	err      error // why it ended
+}
+
+// watch watches a stream at a server until the test ends.
+func watch(t testing.TB, addr, name string) *watcher {
+	ctx, stop := context.WithCancel(context.Background())
+	w := &watcher{t: t, name: name, stop: stop, done: make(chan struct{}), last: -1}
+	go func() {
+		defer close(w.done)
+		err := w.run(ctx, "http://"+addr+"/live/"+name+".flv")
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if ctx.Err() == nil {
+			w.err = fmt.Errorf("the viewer of %s at %s was disconnected after picture %d: %w", name, addr, w.last, err)
+		}
+	}()
+	t.Cleanup(func() { stop(); <-w.done })
+	return w
+}
+
+func (w *watcher) run(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+	if err != nil {
+		return err
+	}
+	tr := &http.Transport{}
+	defer tr.CloseIdleConnections()
+	res, err := tr.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 200))
+		return fmt.Errorf("%s: %s", res.Status, text)
+	}
+	r := millrace.NewReader(res.Body)
+	defer r.Release()
+	dec := flv.NewDecoder(r)
+	if _, err := dec.Header(); err != nil {
+		return err
+	}
+	var c millrace.Chain
+	defer c.Release()
+	for clock := int64(-1); ; c.Release() {
+		tag, err := dec.Next(&c)
+		if err != nil {
+			return err
+		}
+		if tag.Type == flv.TypeVideo && tag.Packet == flv.PacketFrame {
+			w.picture(int64(tag.Timestamp), clock, c.Bytes()[11:])
+			clock = int64(tag.Timestamp)
+		}
+	}
+}
+
+// picture checks a picture's number, bytes and time.
+func (w *watcher) picture(at, clock int64, data []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	number := int(binary.BigEndian.Uint64(data[10:]) &^ (1 << 63))
+	switch {
+	case string(data[:len(data)-4]) != string(pictureData(number)):
+		w.problem("picture %d has other bytes", number)
+	case number <= w.last && number%groupOf == 0 && w.last-number < 2*groupOf:
+		w.repeats++
+	case number <= w.last:
+		w.problem("picture %d comes after picture %d", number, w.last)
+	case w.last >= 0 && number > w.last+1:
+		w.gaps++
+		if number%groupOf != 0 {
+			w.problem("after picture %d comes %d, which is no key frame", w.last, number)
+		}
+	}
+	if at < clock {
+		w.problem("the clock goes back from %d to %d at picture %d", clock, at, number)
+	}
+	if now := time.Now(); w.last >= 0 {
+		w.longest = max(w.longest, now.Sub(w.lastAt))
+		w.lastAt = now
+	} else {
+		w.lastAt = now
+	}
+	w.last = number
+	w.pictures++
+}
+
+func (w *watcher) problem(format string, args ...any) {
+	if len(w.problems) < 10 {
+		w.problems = append(w.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// sees waits until the viewer has n more pictures.
+func (w *watcher) sees(n int) {
+	w.t.Helper()
+	see(w.t, n, w)
+}
+
+// see waits until each viewer has n more pictures.
+func see(t testing.TB, n int, viewers ...*watcher) {
+	t.Helper()
+	want := make([]int, len(viewers))
+	for i, w := range viewers {
+		w.mu.Lock()
+		want[i] = w.pictures + n
+		w.mu.Unlock()
+	}
+	for i, w := range viewers {
+		eventually(t, fmt.Sprintf("%d more pictures of %s", n, w.name), func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.pictures >= want[i] || w.err != nil
+		})
+		w.check()
+	}
+}
+
+// check reports what is wrong so far.
+func (w *watcher) check() {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.problems {
+		w.t.Errorf("%s: %s", w.name, p)
+	}
+	w.problems = nil
+	if w.err != nil {
+		w.t.Fatal(w.err)
+	}
+}
+
+// flaws returns how often pictures were missing or came twice, and the longest time between two.
+func (w *watcher) flaws() (gaps, repeats int, longest time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.gaps, w.repeats, w.longest
+}
+
+// flawless reports an error if pictures were missing or came twice.
+func (w *watcher) flawless() {
+	w.t.Helper()
+	w.check()
+	if gaps, repeats, _ := w.flaws(); gaps+repeats > 0 {
+		w.t.Errorf("%s: pictures were missing %d times, and came again %d times", w.name, gaps, repeats)
+	}
+}
+
+// redisURL is the address of a server for --cluster.
+func redisURL(s *redistest.Server) string { return "redis://" + s.Addr() }
+
+// logged waits until all of words stand in one line of the node's log.
+func (n *node) logged(words ...string) {
+	n.t.Helper()
+	eventually(n.t, fmt.Sprintf("the log of %s to say %q", n.addr, words), func() bool {
+		for line := range strings.Lines(n.log.String()) {
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+				return true
+			}
+		}
+		return false
+	})
+}

@@ -1,0 +1,161 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/millrace-io/millrace/internal/cluster"
+	"github.com/millrace-io/millrace/internal/relay"
+)
+
+// clusterNode is this server among the others of its cluster.
+type clusterNode struct {
+	*cluster.Node
+	directory *cluster.Redis
+	reports   *nodeReports
+}
+
+// openNode sets what the streams are shared with, and returns nil if the configuration names no cluster. The call that
+// ends the node's life is its close.
+func openNode(s *Server, streams *relay.Config) (*clusterNode, error) {
+	cfg := &s.cfg
+	if cfg.Cluster == "" {
+		return nil, nil
+	}
+	directory, err := cfg.openDirectory()
+	if err != nil {
+		return nil, fmt.Errorf("--cluster: %w", err)
+	}
+	n := &clusterNode{directory: directory, Node: cluster.New(cluster.Config{
+		Directory: directory, Self: cfg.self(), Token: cfg.ClusterToken, Lease: cfg.ClusterLease,
+		Rule: cluster.Rule(cfg.Takeover), Log: s.log,
+	})}
+	n.reports = newNodeReports(n.Peers, n.Header)
+	streams.Cluster = n.Node
+	return n, nil
+}
+
+func (c *Config) openDirectory() (*cluster.Redis, error) {
+	return cluster.OpenRedis(c.Cluster, c.ClusterPassword, c.ClusterPrefix, c.ClusterLease)
+}
+
+// drain has n refuse publishers. A nil node has none.
+func (n *clusterNode) drain() {
+	if n != nil {
+		n.Drain()
+	}
+}
+
+// close gives up what the node still owns, and ends its connections. The streams have ended.
+func (n *clusterNode) close() error {
+	if n == nil {
+		return nil
+	}
+	n.Node.Close()
+	n.reports.close()
+	return n.directory.Close()
+}
+
+// collect reports the metrics of the node, and of the bytes between nodes.
+func (n *clusterNode) collect(c scrape, streams relay.Stats) {
+	st := n.Stats()
+	reachable := int64(0)
+	if st.Reachable {
+		reachable = 1
+	}
+	c.gauge("cluster_reachable", "1 if Redis answers, which says which node owns which stream; otherwise 0.", reachable)
+	c.gauge("cluster_nodes", "Nodes that are alive, this one included.", int64(st.Nodes))
+	c.gauge("cluster_owned", "Streams that this node owns.", int64(st.Owned))
+	c.gauge("cluster_pulled", "Streams that are pulled from other nodes at present.", int64(st.Pulled))
+	c.counter("cluster_claims_total", "Streams that this node has come to own.", st.Claims)
+	c.counter("cluster_refused_total", "Streams that this node did not get, because another node has the publisher.", st.Refused)
+	c.counter("cluster_lost_total", "Streams that another node has taken from this one.", st.Lost)
+	c.counter("cluster_renew_failures_total", "Ownerships that could not be renewed when it was time, added up.", st.Failures)
+	c.counter("cluster_lookups_total", "Questions to Redis which node owns a stream.", st.Lookups)
+	c.counter("cluster_pulled_bytes_total", "Bytes of streams that other nodes sent to this one.", streams.Pulled)
+	c.counter("cluster_sent_bytes_total", "Bytes of streams that this node sent to other nodes.", streams.ToNodes)
+}
+
+// checkCluster checks what a node needs.
+func (c *Config) checkCluster() error {
+	if c.Cluster == "" {
+		return nil
+	}
+	switch d, err := c.openDirectory(); {
+	case strings.ContainsAny(c.ClusterPrefix, "{}"):
+		return fmt.Errorf("--cluster-prefix is %q, and braces have a meaning in keys", c.ClusterPrefix)
+	case err != nil:
+		return fmt.Errorf("--cluster: %w", err)
+	default:
+		_ = d.Close()
+	}
+	switch {
+	case c.Advertise == "":
+		return errors.New("--cluster needs --advertise: the address at which the other nodes reach this one, " +
+			"as in http://10.0.0.5:8080")
+	case c.ClusterToken == "":
+		return errors.New("--cluster needs --cluster-token, the same for all nodes: they show it to each other")
+	case strings.ContainsFunc(c.ClusterToken, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return errors.New("--cluster-token has a character that a header cannot show")
+	}
+	return c.checkAdvertise()
+}
+
+// checkAdvertise refuses what is not the address of a node.
+func (c *Config) checkAdvertise() error {
+	u, err := url.Parse(c.Advertise)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" ||
+		u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("--advertise is %q, want http://HOST:PORT or https://HOST:PORT", c.Advertise)
+	}
+	if ip := net.ParseIP(u.Hostname()); ip.IsUnspecified() {
+		return fmt.Errorf("--advertise is %q, which no other machine can reach: want an address of this one", c.Advertise)
+	}
+	return nil
+}
+
+// self returns the address of this node for others, as they write it; "" if the server is alone.
+func (c *Config) self() string {
+	if c.Cluster == "" {
+		return ""
+	}
+	return strings.TrimRight(c.Advertise, "/")
+}
+
+type nodeKey struct{}
+
+// nodes lets the requests of other nodes pass to next, marked as such, and all others to others. A node shows the
+// cluster's token, and needs no other one. A wrong one is refused.
+func (s *Server) nodes(next, others http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown, ok := r.Header[cluster.HeaderToken]
+		if !ok {
+			others.ServeHTTP(w, r)
+			return
+		}
+		if s.cfg.Cluster == "" || len(shown) != 1 || !sameToken(shown[0], s.cfg.ClusterToken) {
+			reason := "wrong cluster token"
+			if s.cfg.Cluster == "" {
+				reason = "this server is no node of a cluster: it was started without --cluster"
+			}
+			s.log.Warn("node refused", "path", r.URL.Path, "client", r.RemoteAddr, "reason", reason)
+			refuseBody(w, r, http.StatusForbidden, reason)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), nodeKey{}, r.Header.Get(cluster.HeaderNode))))
+	})
+}
+
+// fromNode reports whether another node makes the request.
+func fromNode(r *http.Request) bool { return r.Context().Value(nodeKey{}) != nil }
+
+// askingNode returns the address of the node that makes the request, as it says.
+func askingNode(r *http.Request) string {
+	node, _ := r.Context().Value(nodeKey{}).(string)
+	return node
+}
