@@ -28,6 +28,13 @@ const readTokenVar = "MILLRACE_READ_TOKEN"
 // redisPasswordVar is the environment variable for the password of --redis or --redis-cluster, for the same reason.
 const redisPasswordVar = "MILLRACE_REDIS_PASSWORD"
 
+// clusterTokenVar is the environment variable for --cluster-token, and clusterPasswordVar that for the password of
+// --cluster.
+const (
+	clusterTokenVar    = "MILLRACE_CLUSTER_TOKEN"
+	clusterPasswordVar = "MILLRACE_CLUSTER_PASSWORD"
+)
+
 func serveCommand() *cobra.Command {
 	cfg := server.Defaults()
 	cfg.Version = version()
@@ -74,6 +81,8 @@ writing blobs then need --publish-token.`,
 			cfg.PublishToken = cmp.Or(cfg.PublishToken, os.Getenv(tokenVar))
 			cfg.ReadToken = cmp.Or(cfg.ReadToken, os.Getenv(readTokenVar))
 			cfg.RedisPassword = os.Getenv(redisPasswordVar)
+			cfg.ClusterToken = cmp.Or(cfg.ClusterToken, os.Getenv(clusterTokenVar))
+			cfg.ClusterPassword = os.Getenv(clusterPasswordVar)
 			cfg.RTMPOptional = !cmd.Flags().Changed("rtmp")
 			var err error
 			if cfg.Log, err = newLogger(cmd.ErrOrStderr(), logFormat, logLevel); err != nil {
@@ -146,6 +155,7 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.Var((*bytesValue)(&cfg.RecordQueue), "record-queue", "what may wait for the disk, of each stream; more is lost up to a key frame")
 	f.DurationVar(&cfg.RecordEvery, "record-every", cfg.RecordEvery, "another file begins at whole multiples of this time, in UTC")
 
+	clusterFlags(f, cfg)
 	f.DurationVar(&cfg.HeaderTimeout, "header-timeout", cfg.HeaderTimeout, "for the head of a request to arrive, and for a body that is not wanted")
 	f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout, "for the next request on a connection that is kept open")
 	f.DurationVar(&cfg.PublishTimeout, "publish-timeout", cfg.PublishTimeout, "a publisher that sends nothing for so long is ended")
@@ -155,6 +165,19 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"whether a second publisher of a name ends the first: always, stalled (if that has sent nothing for 2s) or never")
 	f.DurationVar(&cfg.ViewerWait, "viewer-wait", cfg.ViewerWait, "how long a viewer waits for a publisher to come")
 	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", cfg.DrainTimeout, "how long SIGTERM waits for viewers to get what is queued, and for downloads and uploads")
+}
+
+func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
+	f.StringVar(&cfg.Cluster, "cluster", cfg.Cluster,
+		"share streams with other nodes, by what redis://[USER:PASSWORD@]HOST:PORT/DB or rediss:// knows of them ($"+clusterPasswordVar+" does not show in ps)")
+	f.StringVar(&cfg.Advertise, "advertise", cfg.Advertise, "address at which the other nodes reach this one, as in http://10.0.0.5:8080")
+	f.StringVar(&cfg.ClusterToken, "cluster-token", cfg.ClusterToken, "token that the nodes show each other ($"+clusterTokenVar+")")
+	f.DurationVar(&cfg.ClusterLease, "cluster-lease", cfg.ClusterLease, "a node that is gone for so long has lost its streams, at most 1m")
+	f.StringVar(&cfg.ClusterPrefix, "cluster-prefix", cfg.ClusterPrefix, "prefix of the keys in that Redis; nodes with the same one are a cluster")
+	f.Var((*bytesValue)(&cfg.ClusterCache), "cluster-cache", "segments of HLS of other nodes that are kept")
+	f.StringVar(&cfg.Segments, "segments", cfg.Segments,
+		`keep the newest segments of HLS where they outlive this node: "redis", that of --cluster, or a directory that all nodes share; empty: nowhere`)
+	f.DurationVar(&cfg.SegmentsKeep, "segments-keep", cfg.SegmentsKeep, "how long, from 10s to 1h")
 }
 
 func filesFlags(f *pflag.FlagSet, cfg *server.Config) {
@@ -188,6 +211,10 @@ func uselessFlag(f *pflag.FlagSet, cfg *server.Config) (err error) {
 			err = fmt.Errorf("--%s has no effect without --blobs, --redis or --redis-cluster", name)
 		case strings.HasPrefix(name, "record-") && cfg.Record == "":
 			err = fmt.Errorf("--%s has no effect without --record", name)
+		case (strings.HasPrefix(name, "cluster-") || name == "advertise" || name == "segments") && cfg.Cluster == "":
+			err = fmt.Errorf("--%s has no effect without --cluster", name)
+		case name == "segments-keep" && cfg.Segments == "":
+			err = fmt.Errorf("--%s has no effect without --segments", name)
 		case name == "redis-prefix" && !redis:
 			err = fmt.Errorf("--%s has no effect without --redis or --redis-cluster", name)
 		}

@@ -67,10 +67,10 @@ func (c *ServerConn) answerConnect(transaction float64) {
 	info := status("status", "NetConnection.Connect.Success", "connected")
 	info = append(info, Property{"objectEncoding", 0})
 	if c.connect.Get("fourCcList") != nil || c.connect.Get("capsEx") != nil {
-		const multitrack, modEx = 2, 4
-		const forward = 4 // frames of all codecs are passed on
+		const multitrack, modEx = 2, 4 // and capsReconnect
+		const forward = 4              // frames of all codecs are passed on
 		anything := Object{{"*", forward}}
-		server = append(server, Property{"capsEx", multitrack | modEx}, Property{"fourCcList", []any{"*"}},
+		server = append(server, Property{"capsEx", capsReconnect | multitrack | modEx}, Property{"fourCcList", []any{"*"}},
 			Property{"videoFourCcInfoMap", anything}, Property{"audioFourCcInfoMap", anything})
 	}
 	c.call(0, "_result", transaction, server, info)

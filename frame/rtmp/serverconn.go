@@ -3,6 +3,7 @@ package rtmp
 import (
 	"encoding/binary"
 	"io"
+	"math"
 
 	"github.com/millrace-io/millrace"
 )
@@ -103,6 +104,22 @@ func (c *ServerConn) Start() error {
 // NetStream.Publish.BadName or NetStream.Play.StreamNotFound. Encoders show both. The caller then ends the connection.
 func (c *ServerConn) Refuse(code, reason string) error {
 	c.call(Stream, "onStatus", 0, nil, status("error", code, reason))
+	return c.flush()
+}
+
+// capsReconnect is the bit of capsEx with which a client says that it can be asked to connect again.
+const capsReconnect = 1
+
+// CanReconnect reports whether the client has said that it obeys RequestReconnect.
+func (c *ServerConn) CanReconnect() bool {
+	caps, _ := c.connect.Get("capsEx").(float64)
+	return caps >= 0 && caps <= math.MaxUint32 && uint32(caps)&capsReconnect != 0
+}
+
+// RequestReconnect asks the client to connect again, to the same address, where another server may answer. The client
+// goes on up to its next key frame before it does, and ends this connection after that.
+func (c *ServerConn) RequestReconnect(reason string) error {
+	c.call(0, "onStatus", 0, nil, status("status", "NetConnection.Connect.ReconnectRequest", reason))
 	return c.flush()
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/url"
 	"os"
@@ -250,13 +251,34 @@ func TestEnhancedWhenAsked(t *testing.T) {
 		if v.accepted != nil {
 			t.Fatal(v.accepted)
 		}
-		const enhanced = " capsEx=6 fourCcList=[*] videoFourCcInfoMap={*=4} audioFourCcInfoMap={*=4}}"
+		const enhanced = " capsEx=7 fourCcList=[*] videoFourCcInfoMap={*=4} audioFourCcInfoMap={*=4}}"
 		if got := strings.Contains(v.said[2], enhanced); got != tt.want {
 			t.Errorf("%s: %s", tt.name, v.said[2])
 		}
 		if !tt.want && strings.Contains(v.said[2], "ourCc") {
 			t.Errorf("%s: %s", tt.name, v.said[2])
 		}
+	}
+}
+
+// A client that says so can be asked to connect again, in the words of Enhanced RTMP.
+func TestReconnect(t *testing.T) {
+	for _, tt := range []struct {
+		caps any
+		want bool
+	}{{nil, false}, {6, false}, {1, true}, {15, true}, {"1", false}, {math.NaN(), false}, {math.Inf(1), false}} {
+		var can bool
+		v := talk(t, publishTo(append(app("live"), rtmp.Property{"capsEx", tt.caps}), "camera"), func(c *rtmp.ServerConn) error {
+			can = c.CanReconnect()
+			return c.RequestReconnect("an update")
+		})
+		if v.accepted != nil {
+			t.Fatal(v.accepted)
+		}
+		if can != tt.want {
+			t.Errorf("capsEx %v: %v", tt.caps, can)
+		}
+		sameLines(t, v.said[len(v.said)-1:], `0: onStatus 0 null {level=status code=NetConnection.Connect.ReconnectRequest description="an update"}`)
 	}
 }
 

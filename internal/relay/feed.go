@@ -31,6 +31,8 @@ type feed struct {
 	timed  bool   // there was a frame
 	last   uint32 // the time of the latest one
 	lastAt int64  // when it was published; see now
+
+	pull *pull // what the tags come from; nil for a publisher of this node
 }
 
 // release gives back what f keeps. Hub.mu is held.
@@ -130,6 +132,9 @@ func (k *keyMeter) note(at uint32) int64 {
 // isStart reports whether viewers can start at a tag, and notes whether they begin with the sound.
 func (f *feed) isStart(t flv.Tag) bool {
 	start := f.starts.isStart(t, f.s.live.ring)
+	if start && !f.s.ownStart.Load() {
+		f.s.ownStart.Store(true)
+	}
 	if start && t.Type == flv.TypeVideo {
 		f.s.keyInterval.Store(f.keys.note(t.Timestamp))
 	}

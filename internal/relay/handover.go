@@ -1,7 +1,9 @@
 package relay
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -39,18 +41,46 @@ type wait struct {
 	timer *time.Timer
 }
 
+// own is claim, after the cluster, if there is one, has made this node the owner of the stream.
+func (h *Hub) own(p *Publisher, name string) (err error) {
+	if h.cfg.Cluster == nil {
+		return h.claim(p, name)
+	}
+	for range claimTries {
+		if p.lease, err = h.cfg.Cluster.Claim(p.ctx, name); err != nil {
+			return cmp.Or(context.Cause(p.ctx), err)
+		}
+		if err = h.claim(p, name); err != errNotHeld {
+			return err
+		}
+	}
+	return errMoved
+}
+
+// claimTries is how often a publisher claims a stream whose ownership ends at the same moment each time.
+const claimTries = 3
+
+// errNotHeld says that a lease was lost, or given up as the one of a stream that ended, before the stream was claimed.
+var errNotHeld = errors.New("the lease is not held any more")
+
 // claim makes p the publisher of the stream of that name, or the next one. The publisher that is there is then told to
 // end.
-func (h *Hub) claim(p *Publisher, name string) error {
+func (h *Hub) claim(p *Publisher, name string) (err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	defer func() {
+		if err != nil {
+			h.release(name, p.lease)
+		}
+	}()
 	s := h.streams[name]
 	switch {
 	case h.ends.Err() != nil:
 		return errDraining
+	case p.lease != nil && !p.lease.Held():
+		return errNotHeld
 	case s == nil && len(h.streams) >= h.cfg.MaxStreams:
-		return refusal(http.StatusServiceUnavailable,
-			"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams)
+		return h.tooManyStreams()
 	case s == nil:
 		h.newStream(name).grant(p)
 	case s.wait != nil:
@@ -59,9 +89,12 @@ func (h *Hub) claim(p *Publisher, name string) error {
 		if err := s.yields(); err != nil {
 			return err
 		}
-		if s.next != nil { // which is to replace the same publisher
+		switch {
+		case s.next != nil: // which is to replace the same publisher
 			s.next.cancel(errTakenOver)
-		} else {
+		case s.publisher.epoch > 0:
+			s.publisher.cancel(errTakenOver)
+		default:
 			s.publisher.replace()
 		}
 		s.next = p
@@ -70,8 +103,16 @@ func (h *Hub) claim(p *Publisher, name string) error {
 	return nil
 }
 
-// yields returns an error if the publisher of s is to stay. Hub.mu is held.
+func (h *Hub) tooManyStreams() error {
+	return refusal(http.StatusServiceUnavailable,
+		"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams)
+}
+
+// yields returns an error if the publisher of s is to stay. A pull never is. Hub.mu is held.
 func (s *stream) yields() error {
+	if s.publisher.epoch > 0 && s.next == nil {
+		return nil
+	}
 	switch s.hub.cfg.Takeover {
 	case TakeoverNever:
 		return refusal(http.StatusConflict, "this name has a publisher already (--takeover never)")
@@ -102,6 +143,7 @@ func (h *Hub) await(p *Publisher, name string) error {
 	if s := h.streams[name]; s != nil && s.next == p {
 		s.next = nil
 	}
+	h.release(name, p.lease)
 	h.publishers.Done()
 	if err := context.Cause(p.ctx); err != nil {
 		return err
@@ -116,6 +158,15 @@ func (s *stream) grant(p *Publisher) {
 	p.since = now()
 	p.heard.Store(p.since)
 	close(p.granted)
+	s.epoch = max(s.epoch, p.epoch)
+	if s.lease != p.lease {
+		s.cutPeers() // of an ownership that was lost, which is not known here yet
+		s.lease = p.lease
+		s.ownStart.Store(false)
+	}
+	if p.lease != nil && !p.lease.Held() { // it was lost while p waited
+		s.lose()
+	}
 }
 
 // replace ends p, which has a stream, as soon as it has had it for leastStay. Hub.mu is held.
@@ -149,6 +200,9 @@ func (s *stream) handOver(p *Publisher, err error) time.Duration {
 	left := s.left(p, err)
 	stays := s.live != nil && s.live.format == formatFLV && err != errPanic && h.ends.Err() == nil
 	if !stays || left <= 0 && next == nil {
+		if next != nil && next.lease == s.lease {
+			s.lease = nil // next has it
+		}
 		s.end()
 	}
 	switch {
@@ -157,9 +211,11 @@ func (s *stream) handOver(p *Publisher, err error) time.Duration {
 		if !stays {
 			s = h.newStream(s.name)
 		}
-		next.replaced = true
-		s.takeovers.Add(1)
-		h.counters.takeovers.Add(1)
+		if p.epoch == 0 {
+			next.replaced = true
+			s.takeovers.Add(1)
+			h.counters.takeovers.Add(1)
+		}
 		s.grant(next)
 	case stays && left > 0:
 		w := &wait{since: now()}
@@ -173,6 +229,9 @@ func (s *stream) handOver(p *Publisher, err error) time.Duration {
 // left returns how long s may wait for a publisher after p has ended with err. A publisher that sent no frame does not
 // prolong the wait that it came to. Hub.mu is held.
 func (s *stream) left(p *Publisher, err error) time.Duration {
+	if err == errUnwatched && s.unwatched() > 0 {
+		return 0
+	}
 	if at := now(); p.frames > 0 || s.until == 0 {
 		wait := s.hub.cfg.PublisherReturn
 		if err == nil {
@@ -206,11 +265,16 @@ func (s *stream) resume(p *Publisher) *continuation {
 	if f.timed {
 		pause = time.Duration(now() - f.lastAt)
 	}
-	if !p.replaced {
+	if !p.replaced && p.epoch == 0 {
 		s.returns.Add(1)
 		s.hub.counters.returns.Add(1)
 	}
 	s.log.Info("publisher goes on with the stream", "publisher", p.address, "after", pause.Round(time.Millisecond),
 		"takeover", p.replaced)
+	return f.goOn()
+}
+
+// goOn returns what fits the tags of the next publisher to those that there were.
+func (f *feed) goOn() *continuation {
 	return &continuation{timed: f.timed, last: f.last, lastAt: f.lastAt, needsKey: true}
 }

@@ -127,7 +127,11 @@ func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *mil
 	if w != nil {
 		w.asked.Store(now())
 	}
+	elsewhere := w == nil && h.elsewhere(name)
 	h.mu.Unlock()
+	if elsewhere {
+		return ErrElsewhere
+	}
 	absent := func() error {
 		return refusal(http.StatusNotFound, "%s is not, or no longer, in the window of stream %q", o, name)
 	}
@@ -197,6 +201,10 @@ func (w *hlsWindow) await(ctx context.Context, done func() (bool, error)) error 
 // viewers do.
 func (h *Hub) hlsWindow(ctx context.Context, name string) (w *hlsWindow, err error) {
 	h.mu.Lock()
+	if h.elsewhere(name) {
+		h.mu.Unlock()
+		return nil, ErrElsewhere
+	}
 	w = h.hls[name]
 	if w != nil && (!w.hasEnded() || h.find(name) == nil) {
 		w.asked.Store(now())
@@ -213,6 +221,9 @@ func (h *Hub) hlsWindow(ctx context.Context, name string) (w *hlsWindow, err err
 			w.asked.Store(now())
 			return nil
 		}
+		if h.elsewhere(name) {
+			return ErrElsewhere
+		}
 		if _, err := s.format(watchRequest{format: formatMP4}); err != nil {
 			return err
 		}
@@ -220,6 +231,14 @@ func (h *Hub) hlsWindow(ctx context.Context, name string) (w *hlsWindow, err err
 		return nil
 	})
 	return w, err
+}
+
+// elsewhere reports whether another node has the HLS of that name, if any has. h.mu is held.
+func (h *Hub) elsewhere(name string) bool {
+	if s := h.streams[name]; s != nil {
+		return h.cfg.Cluster != nil && s.lease == nil
+	}
+	return h.cfg.Cluster != nil && h.hls[name] == nil
 }
 
 // startHLS has HLS made of s. Hub.mu is held.
@@ -303,6 +322,7 @@ func (w *hlsWindow) run(ctx context.Context) {
 	w.update(func() {
 		w.forget()
 		switch {
+		case w.err != nil:
 		case s.hub.ends.Err() != nil:
 			w.err = errDraining
 		case err == errNotMade:

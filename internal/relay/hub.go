@@ -33,7 +33,7 @@ type Config struct {
 	PublisherReturn time.Duration // how long a stream waits for a publisher that is gone; 0: it ends with its publisher
 	Takeover        Takeover      // what happens when a second publisher comes; "" means TakeoverAlways
 
-	ViewerWait   time.Duration // how long a viewer waits for a publisher before it gets 404; 0: not at all
+	ViewerWait   time.Duration // how long a viewer waits for a publisher before it gets 404; 0: not at all, when alone
 	StallTimeout time.Duration // a viewer that takes nothing for this long is disconnected, also with LagPolicy Skip
 
 	KeepBytes   int64 // what a stream keeps, in bytes
@@ -44,8 +44,11 @@ type Config struct {
 
 	HLS HLSConfig
 
+	// Cluster is what streams are shared with; nil: this server is alone.
+	Cluster Cluster
+
 	// Record returns what records the stream of a name from its beginning to its end, or nil. It is called once for each
-	// stream, and must not wait. A nil Record records nothing.
+	// stream, or each time that this node of a cluster has come to own it, and must not wait. A nil Record records nothing.
 	Record func(name string) Recorder
 
 	LagBytes  int64         // a viewer may be this many bytes behind; 0: as many as the stream keeps
@@ -70,6 +73,8 @@ type Hub struct {
 	recording  sync.WaitGroup // streams that are recorded
 	admitted   *limit.Limiter // viewers, including those that wait for a stream
 
+	pullIdle time.Duration // see the constant; set before h is used
+
 	mu      sync.Mutex
 	streams map[string]*stream // by name, from newStream to end
 	waiting map[string][]*waiter
@@ -88,6 +93,8 @@ func New(cfg Config) *Hub {
 		waiting: make(map[string][]*waiter),
 		served:  make(map[*viewer]struct{}),
 		hls:     make(map[string]*hlsWindow),
+
+		pullIdle: pullIdle,
 	}
 	h.ends, h.stop = context.WithCancelCause(context.Background())
 	return h
@@ -95,14 +102,15 @@ func New(cfg Config) *Hub {
 
 // A Refusal is an error with the HTTP status that it is answered with.
 type Refusal struct {
-	Status int
-	Reason string
+	Status     int
+	Reason     string
+	RetryAfter time.Duration // when it may go better; 0: not known
 }
 
 func (e *Refusal) Error() string { return e.Reason }
 
 func refusal(status int, format string, args ...any) *Refusal {
-	return &Refusal{status, fmt.Sprintf(format, args...)}
+	return &Refusal{Status: status, Reason: fmt.Sprintf(format, args...)}
 }
 
 // errDraining refuses publishers and viewers of a server that shuts down.
@@ -114,6 +122,14 @@ func errAbsent(name string) error {
 		return refusal(http.StatusNotFound, "no stream %q: the HLS of a stream is %s/%s", name, stream, HLSMasterName)
 	}
 	return refusal(http.StatusNotFound, "no stream %q: it has no publisher", name)
+}
+
+// absent refuses viewers that have waited for a stream.
+func (h *Hub) absent(name string) error {
+	if c := h.cfg.Cluster; c != nil && !c.Reachable() {
+		return &Refusal{http.StatusServiceUnavailable, "it cannot be found out at present where the stream is", retryAfter}
+	}
+	return errAbsent(name)
 }
 
 // A name is 1 to maxName of nameBytes.
@@ -175,23 +191,33 @@ func (h *Hub) enter(ctx context.Context, want watchRequest) (v *viewer, err erro
 // awaitStream calls enter with the stream of that name, with mu held, and waits for the stream until ctx ends. It returns what
 // enter returns.
 func (h *Hub) awaitStream(ctx context.Context, name string, enter func(s *stream) error) error {
+	wait := h.cfg.ViewerWait
+	if h.cfg.Cluster != nil {
+		wait = max(wait, pullWait)
+	}
 	h.mu.Lock()
 	switch s := h.find(name); {
 	case s != nil:
-		defer h.mu.Unlock()
-		return enter(s)
+		err := enter(s)
+		waits := s.wait != nil
+		h.mu.Unlock()
+		if waits {
+			h.want(name)
+		}
+		return err
 	case h.ends.Err() != nil:
 		h.mu.Unlock()
 		return errDraining
-	case h.cfg.ViewerWait == 0:
+	case wait == 0:
 		h.mu.Unlock()
 		return errAbsent(name)
 	}
 	w := &waiter{enter: enter, done: make(chan struct{})}
 	h.waiting[name] = append(h.waiting[name], w)
 	h.mu.Unlock()
+	h.want(name)
 
-	ctx, cancel := context.WithTimeout(ctx, h.cfg.ViewerWait)
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	select {
 	case <-w.done:
@@ -209,7 +235,7 @@ func (h *Hub) awaitStream(ctx context.Context, name string, enter func(s *stream
 	if h.waiting[name] = rest; len(rest) == 0 {
 		delete(h.waiting, name)
 	}
-	return errAbsent(name)
+	return h.absent(name)
 }
 
 // serve notes that v is served from now on.
@@ -220,12 +246,19 @@ func (h *Hub) serve(v *viewer) {
 	if h.cut {
 		v.end(drained)
 	}
+	if s := v.rendition.stream; v.lease != nil {
+		s.peers[v] = struct{}{}
+		if v.lease != s.lease {
+			v.end(moved)
+		}
+	}
 }
 
 // leave notes that v has ended.
 func (h *Hub) leave(v *viewer) {
 	h.mu.Lock()
 	delete(h.served, v)
+	delete(v.rendition.stream.peers, v)
 	h.mu.Unlock()
 	h.admitted.Release()
 }
@@ -249,6 +282,37 @@ func (h *Hub) Close() {
 		}
 	}
 	clear(h.waiting)
+}
+
+// reconnectWait is how long a publisher may take to leave that was asked to connect again: it goes on up to its next key
+// frame, and encoders are told to send one every two seconds.
+const reconnectWait = 2 * time.Second
+
+// AskToReconnect asks the publishers that can to connect again, to a server that goes on, and waits until they have left:
+// for reconnectWait, and no longer than ctx.
+func (h *Hub) AskToReconnect(ctx context.Context) {
+	var asked []*Publisher
+	h.mu.Lock()
+	for _, s := range h.streams {
+		if p := s.publisher; s.wait == nil && p.reconnects.Load() {
+			p.leaves.Store(true)
+			asked = append(asked, p)
+		}
+	}
+	h.mu.Unlock()
+	if len(asked) == 0 {
+		return
+	}
+	h.log.Info("publishers are asked to connect again", "publishers", len(asked))
+	ctx, cancel := context.WithTimeout(ctx, reconnectWait)
+	defer cancel()
+	for _, p := range asked {
+		select {
+		case <-p.ctx.Done():
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Drain closes h, and waits until all publishers have been answered and all viewers have got what is kept for them.

@@ -48,8 +48,15 @@ type Publisher struct {
 	// unkept is how many bytes have come since the last frame that was published. RTMP counts the frame itself, too.
 	unkept int
 
+	reconnects atomic.Bool // the client connects again when it is asked to
+	leaves     atomic.Bool // it is to be asked
+
 	goesOn   *continuation // nil: the first publisher of the stream
 	replaced bool          // it took over from another one
+
+	lease Lease  // of a stream that this node owns; nil for a pull, and when the server is alone
+	epoch uint64 // of a pull: that of its owner; otherwise 0
+	pull  *pull  // set by Begin of a pull
 
 	// What it has sent.
 	bytes, frames int64
@@ -63,9 +70,8 @@ func (h *Hub) Open(name, address string) (*Publisher, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	p := &Publisher{address: address, granted: make(chan struct{}), started: time.Now()}
-	p.ctx, p.cancel = context.WithCancelCause(h.ends)
-	err := h.claim(p, name)
+	p := h.newPublisher(address)
+	err := h.own(p, name)
 	if err == nil {
 		err = h.await(p, name)
 	}
@@ -74,6 +80,12 @@ func (h *Hub) Open(name, address string) (*Publisher, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+func (h *Hub) newPublisher(address string) *Publisher {
+	p := &Publisher{address: address, granted: make(chan struct{}), started: time.Now()}
+	p.ctx, p.cancel = context.WithCancelCause(h.ends)
+	return p
 }
 
 // Context ends when the publisher must stop. Its cause is then a [Refusal] that says why: another publisher took over,
@@ -112,6 +124,7 @@ func (p *Publisher) Close(err error) {
 		"bytes", p.bytes, "frames", p.frames, "time", time.Since(p.started).Round(time.Millisecond))
 	if left := p.s.handOver(p, err); left > 0 {
 		p.s.log.Info("stream waits for its publisher", "for", left.Round(time.Millisecond))
+		p.s.hub.want(p.s.name)
 	}
 }
 
@@ -122,12 +135,15 @@ func (p *Publisher) Done() { p.s.hub.publishers.Done() }
 func (p *Publisher) Begin(h flv.Header) {
 	if p.s.live != nil {
 		p.goesOn = p.s.resume(p)
-		return
+	} else {
+		var head millrace.Chain
+		flv.AppendHeader(&head, h)
+		p.s.open(formatFLV, bytes.Clone(head.Bytes()))
+		head.Release()
 	}
-	var head millrace.Chain
-	flv.AppendHeader(&head, h)
-	p.s.open(formatFLV, bytes.Clone(head.Bytes()))
-	head.Release()
+	if p.s.feed.follow(p); p.pull == nil {
+		p.s.record()
+	}
 }
 
 // Flush has the viewers served now with what was published: nothing more will come for a while.
@@ -236,6 +252,11 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	f := &p.s.feed
 	f.starts.note(t)
 	f.noteTracks(t, c)
+	if p.pull != nil && !p.isNew(t, c) {
+		p.unkept += c.Len()
+		c.Release()
+		return nil
+	}
 	if p.goesOn != nil && !p.goesOn.fit(f, &t, c, at) {
 		p.unkept += c.Len()
 		c.Release()

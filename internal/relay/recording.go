@@ -15,25 +15,36 @@ type Recorder interface {
 	Close()                                       // the stream has ended
 }
 
-// record gives the fragments of s to what Config.Record returns for it, if that is anything, until s ends.
+// record gives the fragments of s, which is FLV, to what Config.Record returns for it, if that is anything, until s ends
+// or is lost to another node. It does nothing if that was begun before.
 func (s *stream) record() {
-	if s.hub.cfg.Record == nil || s.live.format != formatFLV {
+	h := s.hub
+	if h.cfg.Record == nil {
 		return
 	}
-	to := s.hub.cfg.Record(s.name)
+	h.mu.Lock()
+	if s.stopRecord != nil || h.cfg.Cluster != nil && s.lease == nil {
+		h.mu.Unlock()
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stopRecord = stop
+	h.mu.Unlock()
+	to := h.cfg.Record(s.name)
 	if to == nil {
 		return
 	}
 	r := fragmentReader{stream: s}
 	r.begin() // before the first frame is published
-	s.hub.recording.Go(func() {
+	h.recording.Go(func() {
+		defer stop()
 		defer to.Close()
 		defer r.release()
 		for {
 			var c millrace.Chain
-			f, err := r.next(context.Background(), &c)
+			f, err := r.next(ctx, &c)
 			if err != nil {
-				if err != io.EOF {
+				if err != io.EOF && ctx.Err() == nil {
 					s.log.Warn("recording ended", "reason", explain(err))
 				}
 				return

@@ -101,6 +101,7 @@ func (c *RTMPConn) Publish(name string) error {
 		return err
 	}
 	defer p.Done()
+	p.reconnects.Store(c.proto.CanReconnect())
 	err = p.Run(func() error {
 		if err := c.proto.Start(); err != nil {
 			return err
@@ -140,7 +141,14 @@ func (c *RTMPConn) receive(p *Publisher) error {
 	defer c.listenTo(p)()
 	var tags rtmpTags
 	defer tags.release()
+	asked := false
 	for received := uint64(0); ; {
+		if !asked && p.leaves.Load() {
+			asked = true
+			if err := c.proto.RequestReconnect(errDraining.Reason); err != nil {
+				return err
+			}
+		}
 		m, err := c.proto.Next(&tags.body)
 		p.unkept += int(c.proto.Received() - received)
 		received = c.proto.Received()

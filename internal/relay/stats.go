@@ -143,6 +143,11 @@ type StreamInfo struct {
 	FramesLost  int64   `json:"frames_lost"`    // that viewers were moved past, added up
 	Stalled     int     `json:"stalled"`        // viewers that are further behind than they may be
 
+	// In a cluster.
+	Epoch uint64   `json:"epoch,omitempty"` // of the ownership
+	Owner string   `json:"owner,omitempty"` // the node that the stream is pulled from; "" if it is this one
+	Edges []string `json:"edges,omitempty"` // the nodes that read the stream here
+
 	waiting bool
 	blocked int
 }
@@ -177,6 +182,11 @@ func (s *stream) info() StreamInfo {
 	if i.Publisher = s.publisher.address; s.wait != nil {
 		i.waiting = true
 		i.Waiting = time.Duration(now() - s.wait.since).Seconds()
+	}
+	if i.Edges = s.edges(); s.lease != nil {
+		i.Epoch = s.lease.Epoch()
+	} else if p := s.publisher; p.epoch > 0 {
+		i.Epoch, i.Owner = p.epoch, p.address
 	}
 	hls := s.hub.hls[s.name]
 	s.hub.mu.Unlock()

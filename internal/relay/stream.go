@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 //
 // From newStream to end it is in hub.streams, and either has a publisher, from grant to handOver, or waits for one. A
 // publisher writes to the stream in this time only. The first publisher decides on the format; only FLV outlives it.
+// In a cluster the publisher is a pull if another node owns the stream.
 type stream struct {
 	hub     *Hub
 	name    string
@@ -36,9 +38,15 @@ type stream struct {
 	until     int64      // when a wait ends; see left
 	hls       hlsNumbers // for its next window
 
+	lease      Lease                // nil if this node does not own the stream, or is alone
+	epoch      uint64               // the greatest one of those that have fed it and are over, or are pulled
+	peers      map[*viewer]struct{} // other nodes that read it
+	stopRecord context.CancelFunc   // nil if the stream is not, and was not, recorded
+
 	// The publisher's goroutine writes these and others read them.
 	rate          atomic.Int64 // bits per second, lately
 	noVideo       atomic.Bool  // see videoGap: pieces of sound are key frames
+	ownStart      atomic.Bool  // a frame that viewers can start at has come since this node owns the stream
 	settled       atomic.Bool  // see hopeWait: video and audio are all the tracks that there will be
 	video         atomic.Pointer[track]
 	audio         atomic.Pointer[track]
@@ -54,13 +62,15 @@ type stream struct {
 
 	mu      sync.Mutex
 	viewers int                 // of all renditions
+	leftAt  int64               // when the last one had left; see now
 	begun   bool                // a frame was published that a viewer cannot start after
 	made    [formats]*rendition // made from live, each while it has viewers; nil otherwise
 }
 
 // newStream adds a stream, which is to be granted to a publisher. hub.mu is held.
 func (h *Hub) newStream(name string) *stream {
-	s := &stream{hub: h, name: name, started: time.Now(), log: h.log.With("stream", name)}
+	s := &stream{hub: h, name: name, started: time.Now(), log: h.log.With("stream", name), leftAt: now(),
+		peers: make(map[*viewer]struct{})}
 	s.feed.s = s
 	h.streams[name] = s
 	return s
@@ -70,7 +80,6 @@ func (h *Hub) newStream(name string) *stream {
 func (s *stream) open(f format, head []byte) {
 	s.hub.counters.published.Add(1)
 	s.hub.announce(s, s.newRendition(f, head))
-	s.record()
 	s.log.Info("publisher started", "publisher", s.publisher.address, "format", f.String())
 }
 
@@ -104,12 +113,16 @@ func (s *stream) checkMP4() error {
 // enter adds a viewer, which exit removes. The caller holds hub.mu.
 func (s *stream) enter(want watchRequest) (*viewer, error) {
 	f, err := s.format(want)
+	peer := want.node != ""
+	if peer && (s.lease == nil || s.lease.Epoch() == 0) {
+		err = errNotOwner(s.name)
+	}
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if limit := s.hub.cfg.MaxStreamViewers; s.viewers >= limit {
+	if limit := s.hub.cfg.MaxStreamViewers; s.viewers >= limit && !peer { // which stands for any number of viewers
 		return nil, refusal(http.StatusServiceUnavailable,
 			"this stream has %d viewers, as many as --max-stream-viewers allows", limit)
 	}
@@ -117,8 +130,13 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 	s.viewers++
 	r.viewers++
 	v := &viewer{rendition: r, remote: want.remote, since: now()}
+	next := want.next
+	if peer {
+		v.node, v.lease = want.node, s.lease
+		next = next || !s.ownStart.Load() // what there is came from an owner before
+	}
 	switch {
-	case !want.next || !s.begun: // at the start of a stream there is nothing to leave out
+	case !next || !s.begun: // at the start of a stream there is nothing to leave out
 		v.begin(r.cursor())
 	case r.ready == nil:
 		v.begin(r.cursor(broadcast.FromNextKey()))
@@ -143,7 +161,20 @@ func (s *stream) exit(r *rendition) {
 	defer s.mu.Unlock()
 	s.viewers--
 	r.viewers--
+	if s.viewers == 0 {
+		s.leftAt = now()
+	}
 	s.stopUnused(r)
+}
+
+// unwatched returns for how long there are no viewers. Hub.mu is held.
+func (s *stream) unwatched() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.viewers+len(s.hub.waiting[s.name]) > 0 {
+		return 0
+	}
+	return time.Duration(now() - s.leftAt)
 }
 
 // leave removes a fragmentReader of r.
@@ -206,6 +237,7 @@ func (s *stream) noteLost(m broadcast.Missed) {
 func (s *stream) end() {
 	s.stopWaiting()
 	delete(s.hub.streams, s.name)
+	s.giveUp()
 	s.feed.release()
 	if s.live != nil {
 		s.live.close(streamEnded)

@@ -25,6 +25,10 @@ type viewer struct {
 	remote    string
 	since     int64 // when it came; see now
 
+	// Of another node: its address, and the ownership without which it gets nothing. Otherwise nil.
+	node  string
+	lease Lease
+
 	// How its bytes leave: through sock, or through w and then flush.
 	conn   net.Conn // taken over; nil when there is a ResponseWriter
 	sock   socket
@@ -171,7 +175,7 @@ func (v *viewer) abandon() {
 // end of the ring that is what tells the client of the end, if there is such a thing, and then take returns io.EOF.
 func (v *viewer) take() error {
 	v.takeReplies()
-	if v.holds() {
+	if v.holds() || v.lease != nil && !v.lease.Current() && disconnectReason(v.rendition.reason.Load()) == connected {
 		v.more = false
 		return nil
 	}
@@ -179,7 +183,7 @@ func (v *viewer) take() error {
 	v.more = b.More
 	v.frames.Store(int64(b.Frames))
 	v.bytes.Store(int64(b.Bytes - b.Preamble))
-	if err == io.EOF && disconnectReason(v.rendition.reason.Load()).complete() && (v.chunks.end() || v.ending.Len() > 0) {
+	if err == io.EOF && v.hasProperEnd() && (v.chunks.end() || v.ending.Len() > 0) {
 		v.pending.Merge(&v.ending)
 		v.more = true
 		return nil
@@ -191,6 +195,13 @@ func (v *viewer) take() error {
 		v.miss(b.Missed)
 	}
 	return err
+}
+
+// hasProperEnd reports whether the end of the ring is one for v, too. To another node it is not when the server shuts
+// down: the stream goes on elsewhere.
+func (v *viewer) hasProperEnd() bool {
+	r := v.rendition
+	return disconnectReason(r.reason.Load()).complete() && (v.lease == nil || r.stream.hub.ends.Err() == nil)
 }
 
 // miss notes a loss: v was moved forward, which the policy may not allow.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ type watchRequest struct {
 	asIs   bool   // in the format that comes, instead of format
 	next   bool   // to begin at the next key frame, and not at the last one
 	remote string // the viewer's address
+	node   string // the address of the node that asks; "" for a viewer
 }
 
 // parseWatchRequest understands a request for name, which may end with a format.
@@ -64,6 +66,10 @@ func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 	if err != nil {
 		return err
 	}
+	return h.watch(w, r, want)
+}
+
+func (h *Hub) watch(w http.ResponseWriter, r *http.Request, want watchRequest) error {
 	if r.Method == http.MethodHead {
 		return h.head(w, want)
 	}
@@ -146,11 +152,19 @@ func setWatchHeader(h http.Header, f format) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
+// setHeader is setWatchHeader, and tells other nodes of the ownership.
+func (v *viewer) setHeader(h http.Header) {
+	setWatchHeader(h, v.rendition.format)
+	if v.lease != nil {
+		h.Set(HeaderEpoch, strconv.FormatUint(v.lease.Epoch(), 10))
+	}
+}
+
 // appendHead puts the response's head, and what every viewer of the rendition begins with, into pending, for a
 // connection that was taken over.
 func (v *viewer) appendHead(chunked bool) {
 	h := http.Header{"Connection": {"close"}}
-	setWatchHeader(h, v.rendition.format)
+	v.setHeader(h)
 	if v.chunks.on = chunked; chunked {
 		h.Set("Transfer-Encoding", "chunked")
 	}
@@ -183,7 +197,7 @@ func (v *viewer) serveConn(conn net.Conn) {
 // serveWriter serves v through its ResponseWriter until it ends.
 func (v *viewer) serveWriter(w http.ResponseWriter, r *http.Request) {
 	v.path = pathWriter
-	setWatchHeader(w.Header(), v.rendition.format)
+	v.setHeader(w.Header())
 	v.pending.AppendCopy(v.rendition.head)
 	control := http.NewResponseController(w)
 	v.w, v.flush = w, control.Flush
@@ -205,7 +219,7 @@ func (v *viewer) serveWriter(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(r.Context(), func() { v.end(hungUp) })()
 	v.enter()
 	v.fanout.serve(v)
-	if !disconnectReason(v.reason.Load()).complete() {
+	if !disconnectReason(v.reason.Load()).complete() || !v.hasProperEnd() {
 		panic(http.ErrAbortHandler) // otherwise the viewer would take it for the stream's proper end
 	}
 }

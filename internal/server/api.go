@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/relay"
@@ -11,10 +12,12 @@ import (
 type apiReport struct {
 	Server  apiServer          `json:"server"`
 	Streams []relay.StreamInfo `json:"streams"`
+	Nodes   []nodeReport       `json:"nodes,omitempty"` // what the other nodes of a cluster say
 }
 
 type apiServer struct {
 	Version  string  `json:"version"`
+	Node     string  `json:"node,omitempty"` // this server's address for the other nodes of its cluster
 	Uptime   float64 `json:"uptime_seconds"`
 	Streams  int     `json:"streams"`
 	Viewers  int     `json:"viewers"`
@@ -32,24 +35,38 @@ type apiServer struct {
 }
 
 // apiStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask: they are
-// for the operator.
-func (s *Server) apiStreams(w http.ResponseWriter, _ *http.Request) {
+// for the operator. A node gets what this one knows itself.
+func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
 	report := s.report()
-	if !s.publishAuth.loopback {
-		report.hideAddresses()
+	if !fromNode(r) {
+		s.addNodes(&report)
+		if !s.publishAuth.loopback {
+			report.hideAddresses()
+		}
 	}
 	answer(w, report)
 }
 
 // adminStreams is apiStreams for the admin listener.
-func (s *Server) adminStreams(w http.ResponseWriter, _ *http.Request) { answer(w, s.report()) }
+func (s *Server) adminStreams(w http.ResponseWriter, _ *http.Request) {
+	report := s.report()
+	s.addNodes(&report)
+	answer(w, report)
+}
+
+// addNodes asks the other nodes for theirs.
+func (s *Server) addNodes(report *apiReport) {
+	if s.others != nil {
+		report.Nodes = s.others.get(s.draining)
+	}
+}
 
 // report describes the server and its streams.
 func (s *Server) report() apiReport {
 	streams := s.relay.Streams()
 	return apiReport{
 		Server: apiServer{
-			Version: s.cfg.Version, Uptime: time.Since(s.started).Seconds(),
+			Version: s.cfg.Version, Node: s.cfg.self(), Uptime: time.Since(s.started).Seconds(),
 			Streams: len(streams), Viewers: s.relay.Viewers(), BytesOut: s.relay.Stats().BytesOut,
 			Files: s.files.offer(), Blobs: s.blobs != nil,
 			Publish: s.publishAuth.policy(), Read: s.readAuth.policy(), Loopback: s.publishAuth.loopback,
@@ -59,10 +76,19 @@ func (s *Server) report() apiReport {
 	}
 }
 
-// hideAddresses takes the publishers' addresses out.
+// hideAddresses takes the publishers' addresses out. What is shared with other reports stays as it is.
 func (r *apiReport) hideAddresses() {
-	for i := range r.Streams {
-		if p := &r.Streams[i].Publisher; *p != demoName {
+	hideAddresses(r.Streams)
+	r.Nodes = slices.Clone(r.Nodes)
+	for i := range r.Nodes {
+		r.Nodes[i].Streams = slices.Clone(r.Nodes[i].Streams)
+		hideAddresses(r.Nodes[i].Streams)
+	}
+}
+
+func hideAddresses(streams []relay.StreamInfo) {
+	for i := range streams {
+		if p := &streams[i].Publisher; *p != demoName {
 			*p = ""
 		}
 	}

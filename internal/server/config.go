@@ -59,6 +59,16 @@ type Config struct {
 	RecordQueue   int64         // bytes of a stream that may wait for the disk
 	RecordEvery   time.Duration // a recording goes on in another file at whole multiples of it, in UTC
 
+	Cluster         string        // the Redis that says which node owns which stream, as a URL; empty: the server is alone
+	ClusterPassword string        // for a Redis whose address names none
+	Advertise       string        // the URL at which the other nodes reach the main listener
+	ClusterToken    string        // what nodes show each other
+	ClusterLease    time.Duration // a node that is gone for so long has lost its streams
+	ClusterPrefix   string        // what the names of the keys in Redis begin with
+	ClusterCache    int64         // bytes of HLS of other nodes that are kept
+	Segments        string        // "redis", or a directory that all nodes share: segments outlive their node there; empty: they do not
+	SegmentsKeep    time.Duration // how long they are kept there
+
 	HeaderTimeout time.Duration // for a request's head to arrive
 	IdleTimeout   time.Duration // for the next request on a connection that is kept alive
 	DrainTimeout  time.Duration // how long SIGTERM waits for the viewers to get what is queued
@@ -92,6 +102,14 @@ func Defaults() Config {
 		RecordQueue: record.DefaultQueueBytes,
 		// Names of files say when they begin; people look for an hour.
 		RecordEvery: record.DefaultEvery,
+
+		// Three renewals: one may be lost, and one late. Viewers of a node that died wait for it.
+		ClusterLease:  5 * time.Second,
+		ClusterPrefix: "millrace:",
+		// The windows of ten streams at 5 Mbit/s, of which a player asks for the newest segments.
+		ClusterCache: 128 << 20,
+		// A player that is behind, and the time in which an encoder comes back.
+		SegmentsKeep: time.Minute,
 
 		// A request's head is one packet. Ten seconds forgive the worst mobile network, but not a client that holds a
 		// place.
@@ -169,6 +187,11 @@ const (
 	maxHLSSegment  = 8 * time.Second
 	maxHLSSegments = 1000
 
+	// maxLease bounds how long the viewers of a node that died wait for their stream.
+	maxLease = time.Minute
+	// maxSegmentsKeep bounds what Redis holds of each stream.
+	maxSegmentsKeep = time.Hour
+
 	// maxKeepFrames bounds a stream's lists of frames and pieces to 90 MiB. --keep-bytes does not: frames may be empty.
 	maxKeepFrames = 1 << 20
 
@@ -178,7 +201,7 @@ const (
 
 // Check returns an error if a value cannot be used on any machine. It names the value by its flag.
 func (c *Config) Check() error {
-	for _, check := range []func() error{c.checkNumbers, c.checkTimes, c.checkAccess, c.checkBlobs} {
+	for _, check := range []func() error{c.checkNumbers, c.checkTimes, c.checkAccess, c.checkBlobs, c.checkCluster} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -222,6 +245,7 @@ func (c *Config) checkNumbers() error {
 		{"max-blob-bytes", c.MaxBlobBytes, 1, maxBlobBytes},
 		{"record-bytes", c.RecordBytes, 0, most},
 		{"record-queue", c.RecordQueue, 1 << 20, most},
+		{"cluster-cache", c.ClusterCache, 1 << 20, most},
 	} {
 		if n.value < n.min {
 			return fmt.Errorf("--%s is %d, want at least %d", n.flag, n.value, n.min)
@@ -250,10 +274,18 @@ func (c *Config) checkTimes() error {
 		{"hls-part", c.HLS.Part, minHLSPart},
 		{"record-every", c.RecordEvery, time.Minute},
 		{"hls-segment", c.HLS.Segment, time.Second},
+		{"cluster-lease", c.ClusterLease, time.Second},
+		{"segments-keep", c.SegmentsKeep, 10 * time.Second},
 	} {
 		if t.value < t.min {
 			return fmt.Errorf("--%s is %v, want at least %v", t.flag, t.value, t.min)
 		}
+	}
+	if c.ClusterLease > maxLease {
+		return fmt.Errorf("--cluster-lease is %v, want at most %v", c.ClusterLease, maxLease)
+	}
+	if c.SegmentsKeep > maxSegmentsKeep {
+		return fmt.Errorf("--segments-keep is %v, want at most %v", c.SegmentsKeep, maxSegmentsKeep)
 	}
 	if c.Latency > maxLatency {
 		return fmt.Errorf("--latency is %v, want at most %v", c.Latency, maxLatency)
@@ -276,7 +308,8 @@ func (c *Config) checkAccess() error {
 				a.flag, a.address, a.port)
 		}
 	}
-	for _, a := range []struct{ flag, token string }{{"publish-token", c.PublishToken}, {"read-token", c.ReadToken}} {
+	for _, a := range []struct{ flag, token string }{{"publish-token", c.PublishToken}, {"read-token", c.ReadToken},
+		{"cluster-token", c.ClusterToken}} {
 		if a.token != strings.TrimSpace(a.token) {
 			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show", a.flag)
 		}

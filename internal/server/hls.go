@@ -32,8 +32,7 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil {
-		s.limitWrite(w)
-		refuse(w, relayStatus(err), err.Error())
+		s.refuseReader(w, err)
 	}
 }
 

@@ -2,7 +2,9 @@ package server
 
 import (
 	"errors"
+	"math"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/relay"
@@ -33,10 +35,25 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	// A page on another host may play the stream.
 	w.Header().Set("Access-Control-Allow-Origin", "*")
 	noWriteLimit(w)
-	if err := s.relay.Watch(w, r, r.PathValue("name")); err != nil {
-		s.limitWrite(w)
-		refuse(w, relayStatus(err), err.Error())
+	err, name := error(nil), r.PathValue("name")
+	if fromNode(r) {
+		err = s.relay.WatchPeer(w, r, name, askingNode(r))
+	} else {
+		err = s.relay.Watch(w, r, name)
 	}
+	if err != nil {
+		s.refuseReader(w, err)
+	}
+}
+
+// refuseReader refuses a request with an error of package relay.
+func (s *Server) refuseReader(w http.ResponseWriter, err error) {
+	var refused *relay.Refusal
+	if errors.As(err, &refused) && refused.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(refused.RetryAfter.Seconds()))))
+	}
+	s.limitWrite(w)
+	refuse(w, relayStatus(err), err.Error())
 }
 
 // noWriteLimit takes the limit off an answer as a whole. A stream has no end: publishing and watching limit each

@@ -30,7 +30,8 @@ func (s *Server) routes() http.Handler {
 		refuseBody(w, r, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream, "+
 			"/files/NAME for a file, /blobs/KEY for a blob")
 	})
-	return s.protect(s.readAuth, s.besideBlobs(mux))
+	all := s.besideBlobs(mux)
+	return s.nodes(all, s.protect(s.readAuth, all))
 }
 
 // adminRoutes returns everything that the admin listener serves: what costs time to make, and what tells where

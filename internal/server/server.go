@@ -34,6 +34,7 @@ type Server struct {
 	files   *fileService    // nil if no files are served
 	blobs   *blobService    // nil if no blobs are kept
 	records *record.Archive // nil if no streams are recorded
+	others  *nodeReports    // nil if the server is alone
 	started time.Time
 
 	handshakes handshakes
@@ -343,6 +344,7 @@ func (s *Server) shutDown(servers []*http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
 	s.drain()
+	s.relay.AskToReconnect(ctx)
 	s.relay.Close()
 	files, blobs := s.files.drain(), s.blobs.drain()
 

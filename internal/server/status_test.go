@@ -87,6 +87,12 @@ func TestConfigIsChecked(t *testing.T) {
 	redis := func(change func(*Config)) func(*Config) {
 		return func(c *Config) { c.Redis = "redis://127.0.0.1:1"; change(c) }
 	}
+	node := func(change func(*Config)) func(*Config) {
+		return func(c *Config) {
+			c.Cluster, c.Advertise, c.ClusterToken = "redis://127.0.0.1:1", "http://127.0.0.1:8080", "t"
+			change(c)
+		}
+	}
 	for _, tt := range []struct {
 		says   string
 		change func(*Config)
@@ -124,6 +130,22 @@ func TestConfigIsChecked(t *testing.T) {
 		{"Redis takes", redis(func(c *Config) { c.MaxBlobBytes = 1 << 30 })},
 		{"--max-blob-bytes", func(c *Config) { c.MaxBlobBytes = 0 }},
 		{"--max-blob-bytes is ", func(c *Config) { c.MaxBlobBytes = 1 << 62 }},
+		{"--cluster: want redis://", node(func(c *Config) { c.Cluster = "http://user:secret@127.0.0.1:1" })},
+		{"--cluster: want redis://", node(func(c *Config) { c.Cluster = "redis://user:secret@%zz" })},
+		{"--cluster needs --advertise", node(func(c *Config) { c.Advertise = "" })},
+		{"--cluster needs --cluster-token", node(func(c *Config) { c.ClusterToken = "" })},
+		{"begins or ends with", node(func(c *Config) { c.ClusterToken = "secret " })},
+		{"a header cannot show", node(func(c *Config) { c.ClusterToken = "secr\u00e9t" })},
+		{"--advertise is", node(func(c *Config) { c.Advertise = "10.0.0.5:8080" })},
+		{"--advertise is", node(func(c *Config) { c.Advertise = "http://10.0.0.5" })},
+		{"--advertise is", node(func(c *Config) { c.Advertise = "http://10.0.0.5:8080/live" })},
+		{"no other machine", node(func(c *Config) { c.Advertise = "http://0.0.0.0:8080" })},
+		{"--cluster-prefix is", node(func(c *Config) { c.ClusterPrefix = "a{b}" })},
+		{"--cluster-lease is", func(c *Config) { c.ClusterLease = time.Millisecond }},
+		{"--cluster-lease is", func(c *Config) { c.ClusterLease = time.Hour }},
+		{"--cluster-cache is", func(c *Config) { c.ClusterCache = 1 }},
+		{"--segments-keep is", func(c *Config) { c.SegmentsKeep = time.Second }},
+		{"--segments-keep is", func(c *Config) { c.SegmentsKeep = 24 * time.Hour }},
 		{"--max-uploads", func(c *Config) { c.MaxUploads = 0 }},
 	} {
 		cfg := Defaults()

@@ -214,11 +214,11 @@ func (c *RTMP) await(what string, wanted func(m *RTMPMessage) bool) *RTMPMessage
 	}
 }
 
-// Connect connects to the application, and creates a message stream.
-func (c *RTMP) Connect(app string) {
+// Connect connects to the application, with more to say of the client, and creates a message stream.
+func (c *RTMP) Connect(app string, more ...rtmp.Property) {
 	c.t.Helper()
-	c.Call(0, "connect", rtmp.Object{{Name: "app", Value: app}, {Name: "flashVer", Value: "a test"},
-		{Name: "tcUrl", Value: "rtmp://localhost/" + app}})
+	c.Call(0, "connect", append(rtmp.Object{{Name: "app", Value: app}, {Name: "flashVer", Value: "a test"},
+		{Name: "tcUrl", Value: "rtmp://localhost/" + app}}, more...))
 	c.result("connect")
 	c.Call(0, "createStream", nil)
 	c.result("createStream")

@@ -23,6 +23,20 @@ const (
 	off     = `{"server": {"publish": "off", "loopback": false, "files": "named"}, "streams": []}`
 	private = `{"server": {"read": "token", "streams": 1, "rtmp": 1935}, "streams": [{"name": "cam", "format": "flv", "video": "h264",
 		"viewers": 9, "viewers_mp4": 4, "viewers_rtmp": 2, "viewers_hls": 7}]}`
+	nodes = `{"server": {"node": "http://10.0.0.1:8080", "streams": 2, "viewers": 5}, "streams": [
+			{"name": "cam", "format": "flv", "video": "h264", "epoch": 7, "owner": "http://10.0.0.2:8080", "viewers": 5},
+			{"name": "here", "format": "flv", "epoch": 9, "viewers": 4, "edges": ["a", "b", "c", "d"]}],
+		"nodes": [
+			{"node": "http://10.0.0.2:8080", "server": {}, "streams": [
+				{"name": "cam", "format": "flv", "video": "h264", "epoch": 7, "viewers": 4, "edges": ["http://10.0.0.1:8080", "http://10.0.0.3:8080"]},
+				{"name": "here", "format": "flv", "owner": "http://10.0.0.1:8080", "viewers": 2},
+				{"name": "far", "format": "flv", "epoch": 8, "viewers": 1}]},
+			{"node": "http://10.0.0.3:8080", "server": {}, "streams": [
+				{"name": "cam", "format": "flv", "owner": "http://10.0.0.2:8080", "viewers": 5},
+				{"name": "here", "format": "flv", "owner": "http://10.0.0.1:8080", "viewers": 1}]},
+			{"node": "http://10.0.0.4:8080", "streams": [{"name": "here", "owner": "http://10.0.0.1:8080"}]},
+			{"node": "http://10.0.0.5:8080", "streams": [{"name": "here", "owner": "http://10.0.0.1:8080"}]},
+			{"node": "http://10.0.0.6:8080", "error": "it does not answer", "streams": []}]}`
 	hostile = `{"server": {"version": "<b>v1</b>", "uptime_seconds": 1, "streams": 1, "viewers": 1500}, "streams": [
 		{"name": "<img src=x onerror=alert(1)>", "format": "bytes", "publisher": "<i>me</i>", "uptime_seconds": 3700,
 		 "bits_per_second": 2150000, "viewers": 1500, "lag_seconds_max": 0.05, "frames_lost": 12, "groups_cut": 3, "stalled": 2}]}`
@@ -118,6 +132,16 @@ func TestPageInABrowser(t *testing.T) {
 	pagetest.Await(t, ctx, watch+`.includes('rtmp://127.0.0.1/live/cam?token=READ_TOKEN')`)
 	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('9, 4 as MP4, 2 by RTMP, 7 more by HLS')`)
 	pagetest.Await(t, ctx, `document.querySelector('#watch-hint').textContent.includes('--read-token')`)
+
+	// The streams of all nodes: where each is, and the viewers of all nodes without the nodes among them.
+	streams.Store(nodes)
+	const where = `[...document.querySelectorAll('#rows tr')].map(e => e.querySelector('.name').textContent + ': ' + e.querySelector('.where').textContent).join('; ')`
+	pagetest.Await(t, ctx, where+` === 'cam: at 10.0.0.2:8080, pulled by 10.0.0.1:8080, 10.0.0.3:8080; far: at 10.0.0.2:8080; here: at 10.0.0.1:8080, pulled by 4 nodes'`)
+	pagetest.Await(t, ctx, `[...document.querySelectorAll('#rows .viewers span')].map(e => e.textContent).join(' ') === '12 1 3'`)
+	pagetest.Await(t, ctx, `document.querySelector('#nodes').textContent === '5 of 6 nodes answer'`)
+	pagetest.Await(t, ctx, `document.querySelector('[data-total=streams]').textContent === '3' && document.querySelector('[data-total=viewers]').textContent === '16'`)
+	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('Published at10.0.0.2:8080Pulled by10.0.0.1:8080, 10.0.0.3:8080')`)
+	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.startsWith('Videoh264')`)
 
 	streams.Store("")
 	pagetest.Await(t, ctx, visible("banner")+` && document.querySelector('#banner p').textContent.startsWith('The server answers 503')`)

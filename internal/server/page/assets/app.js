@@ -1,6 +1,7 @@
 // The page: asks the server once a second what is live, and hands the answer to the parts.
 
 import * as format from './format.js';
+import * as cluster from './nodes.js';
 import * as publish from './publish.js';
 import * as stage from './stage.js';
 import * as table from './streams.js';
@@ -72,11 +73,12 @@ element('banner').querySelector('button').addEventListener('click', ask);
 
 function show(answer) {
   heard = new Date();
-  server = answer.server ?? {};
-  streams = [...(answer.streams ?? [])].sort((a, b) => (a.name < b.name ? -1 : 1));
+  const all = cluster.merge(answer);
+  ({ server, streams } = all);
   const names = streams.map((stream) => stream.name);
   announce(names);
   showTotals();
+  write(element('nodes'), cluster.count(all.nodes));
   choose(names);
   table.update(streams, selected, pick);
   publish.update(names, server);

@@ -2,6 +2,7 @@
 
 import * as address from './address.js';
 import * as format from './format.js';
+import * as nodes from './nodes.js';
 import * as player from './player.js';
 import { fill, write } from './copyable.js';
 
@@ -67,6 +68,7 @@ function facts(stream) {
     ['Live for', format.duration(stream.uptime_seconds)],
     ['Kept for latecomers', format.bytes(stream.kept_bytes) + tooLong(stream.groups_cut)],
     ...(stream.publisher ? [['Published by', stream.publisher]] : []), // other machines are not told
+    ...nodes.facts(stream),
     ...comings(stream),
   ];
 }

@@ -2,6 +2,7 @@
 
 import * as format from './format.js';
 import { write } from './copyable.js';
+import { where } from './nodes.js';
 
 const body = document.getElementById('rows');
 const template = document.getElementById('row');
@@ -54,6 +55,7 @@ function fillRow(row, stream, selected) {
   setSelected(row.element, selected);
   write(cell('.name'), stream.name);
   write(cell('.codec'), codecs(stream));
+  write(cell('.where'), where(stream));
   write(cell('.rate'), format.rate(stream.bits_per_second));
   write(cell('.viewers span'), format.count(stream.viewers));
   write(cell('.lag span'), stream.viewers > 0 ? format.lag(stream.lag_seconds_max) : '–');
