@@ -116,9 +116,10 @@ func (h *history) goOn(flush bool) {
 		return
 	}
 	c.FirstMSN, _ = h.w.Next()
-	if last := list[len(list)-1]; !flush {
-		list = append(list, hls.Listed{Epoch: last.Epoch, MSN: c.FirstMSN, Init: last.Init, Duration: c.Segment,
-			Number: last.Number, Gap: true})
+	if !flush {
+		gap := h.w.Opening()
+		gap.Gap, gap.Duration, gap.Time = true, c.Segment, time.Time{}
+		list = append(list, gap)
 		delete(h.segments, int(c.FirstMSN))
 		c.FirstMSN++
 		h.clock += c.Segment

@@ -229,6 +229,20 @@ func (w *Window) Listed() []Listed {
 	return list
 }
 
+// Opening returns what is known of the segment that is being made, or will be. If a later Window goes on without it, it is
+// a Gap there.
+func (w *Window) Opening() Listed {
+	s := w.open
+	if !s.empty() {
+		return Listed{Epoch: s.epoch, MSN: s.msn, Init: s.init, Time: s.time, Discontinuity: s.discontinuity, Number: s.number}
+	}
+	l := Listed{Epoch: w.config.Epoch, MSN: s.msn, Discontinuity: w.pendingDiscontinuity, Number: w.Discontinuity()}
+	if n := len(w.inits); n > 0 {
+		l.Init = w.inits[n-1].number
+	}
+	return l
+}
+
 // round returns d in milliseconds. Durations in playlists are differences of rounded times, so that their sums agree.
 func round(d time.Duration) int64 { return d.Round(time.Millisecond).Milliseconds() }
 
