@@ -27,7 +27,7 @@ check: ## What takes longer: races, exhaustive tests, fuzzing, a minute of soak,
 	@scripts/needs $(MAKE) --no-print-directory test-race test-full test-makes fuzz soak test-bench vet-others
 
 .PHONY: deps
-deps: ## Install what the tests run: redis-server, ffmpeg, nginx, chromium, rtmpdump, GStreamer, OBS, wrk, bpftrace, compilers of C and Rust
+deps: ## Install what the tests run: redis-server, ffmpeg, nginx, haproxy, chromium, rtmpdump, GStreamer, OBS, wrk, bpftrace, compilers of C and Rust
 	scripts/deps
 
 .PHONY: lint
@@ -94,3 +94,7 @@ build: ## Build bin/millrace, which needs no C library, whether or not there is 
 .PHONY: demo
 demo: ## Serve the built-in sample stream on http://127.0.0.1:8080/
 	go run ./cmd/millrace serve --demo
+
+.PHONY: cluster-demo
+cluster-demo: ## Three nodes, Redis and a balancer on this machine, with the sample stream: http://127.0.0.1:8090/
+	scripts/cluster-demo

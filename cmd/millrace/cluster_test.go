@@ -3,10 +3,22 @@
 package main
 
 import (
+	"flag"
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/testkit/need"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
@@ -30,16 +42,14 @@ func TestAnyNodeServesAViewer(t *testing.T) {
 			t.Errorf("node %d owns the stream: %v", i, got)
 		}
 	}
-	if s, _ := nodes[0].stream("cam"); s.Edges != 2 || s.Viewers != 4 {
-		t.Errorf("the owner has %d viewers and %d edges, want 4 and 2", s.Viewers, s.Edges)
+	if s, _ := nodes[0].stream("cam"); len(s.Edges) != 2 || s.Viewers != 6 {
+		t.Errorf("the owner has %d viewers and the edges %q, want 6, of them 2 edges", s.Viewers, s.Edges)
 	}
 	if s, _ := nodes[1].stream("cam"); s.Owner != nodes[0].url("") {
 		t.Errorf("an edge has the stream from %q", s.Owner)
 	}
 	for _, v := range viewers {
-		if gaps, _ := v.missed(); gaps > 0 {
-			t.Errorf("pictures were missing %d times", gaps)
-		}
+		v.flawless()
 	}
 }
 
@@ -60,7 +70,7 @@ func TestTheOwnerIsKilled(t *testing.T) {
 		}
 		old.start()
 	}
-	gaps, longest := edge.missed()
+	gaps, _, longest := edge.flaws()
 	t.Logf("3 owners were killed: pictures were missing %d times, for %v at most", gaps, longest.Round(time.Millisecond))
 	if gaps > 3 {
 		t.Errorf("pictures were missing %d times", gaps)
@@ -88,7 +98,7 @@ func TestThePublisherMoves(t *testing.T) {
 		}
 		first = next
 	}
-	_, longest := edge.missed()
+	_, _, longest := edge.flaws()
 	t.Logf("the longest pause at an edge: %v", longest.Round(time.Millisecond))
 }
 
@@ -153,13 +163,115 @@ func TestRedisIsAway(t *testing.T) {
 	}
 	for _, v := range viewers {
 		v.sees(groupOf)
-		if gaps, _ := v.missed(); gaps > 0 {
-			t.Errorf("%s: pictures were missing %d times", v.name, gaps)
-		}
+		v.flawless()
 	}
 	// A viewer at the other node finds a stream that was claimed anew.
 	startEncoder(t, "new", nodes[0].addr)
 	watch(t, nodes[1].addr, "new").sees(groupOf)
+}
+
+// A link is a network between nodes: it passes on what comes to it, and can be cut.
+type link struct {
+	ln net.Listener
+	to string
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	down  bool
+}
+
+// newLink returns a link to an address, which ends with the test.
+func newLink(t *testing.T, to string) *link {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &link{ln: ln, to: to, conns: make(map[net.Conn]bool)}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { l.pass(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		l.cut(true)
+		all.Wait()
+	})
+	return l
+}
+
+// pass passes on what comes on a connection, and what is answered.
+func (l *link) pass(in net.Conn) {
+	defer in.Close()
+	out, err := net.Dial("tcp", l.to)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	l.mu.Lock()
+	if l.down {
+		l.mu.Unlock()
+		return
+	}
+	l.conns[in], l.conns[out] = true, true
+	l.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(out, in)
+		_ = out.Close()
+	}()
+	_, _ = io.Copy(in, out)
+	_ = in.Close()
+	<-done
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, in)
+	delete(l.conns, out)
+}
+
+// cut breaks all connections. While the link is down, there are no new ones.
+func (l *link) cut(down bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = down
+	for c := range l.conns {
+		_ = c.Close()
+	}
+}
+
+// The network between two nodes is cut again and again: the stream at the edge goes on where it broke off, or at the key
+// frame that has come since then.
+func TestTheNetworkBetweenNodesIsCut(t *testing.T) {
+	redis := redistest.Start(t)
+	owner := &node{t: t, addr: freeAddr(t), rtmp: freeAddr(t)}
+	between := newLink(t, owner.addr)
+	owner.advertise = between.ln.Addr().String()
+	args := []string{"--cluster", redisURL(redis), "--cluster-token", clusterToken}
+	edge := &node{t: t, args: args}
+	owner.args = args
+	owner.start()
+	edge.start()
+	startEncoder(t, "cam", owner.addr)
+	here, there := watch(t, owner.addr, "cam"), watch(t, edge.addr, "cam")
+	here.sees(groupOf)
+	there.sees(groupOf)
+	for range 5 {
+		between.cut(true)
+		time.Sleep(200 * time.Millisecond)
+		between.cut(false)
+		there.sees(groupOf)
+	}
+	here.flawless()
+	if _, repeats, _ := there.flaws(); repeats > 0 {
+		t.Errorf("pictures came again %d times", repeats)
+	}
 }
 
 // A node that shuts down gives its streams up, and the others take them over at once.
@@ -174,4 +286,148 @@ func TestDrainOfANode(t *testing.T) {
 	if !nodes[1].owns("cam") {
 		t.Error("the other node does not own the stream")
 	}
+}
+
+// scripts/cluster-demo does what it says.
+func TestClusterDemo(t *testing.T) {
+	for _, program := range []string{"redis-server", "nginx", "curl"} {
+		need.Program(t, program)
+	}
+	_, port, _ := strings.Cut(freeAddr(t), ":")
+	cmd := exec.Command("../../scripts/cluster-demo", "once")
+	cmd.Env = append(os.Environ(), "PORT="+port)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	from := regexp.MustCompile(`(?m)^demo +http://\S+ +(the publisher|http://\S+) +[1-9]`)
+	if n := len(from.FindAll(out, -1)); n != 3 {
+		t.Errorf("the stream is at %d nodes, want 3:\n%s", n, out)
+	}
+}
+
+// soakFor is how long TestClusterSoak takes; ten minutes find more.
+var soakFor = flag.Duration("soak", 0, "how long the soak of a cluster takes; 0: a minute, and with -short a few seconds")
+
+// Nodes are killed and shut down while streams come by all of them: each viewer gets the bytes that were published, in
+// order, and in the end nothing is left.
+func TestClusterSoak(t *testing.T) {
+	streams, lasts := 100, time.Minute
+	if testing.Short() {
+		streams, lasts = 20, 10*time.Second
+	}
+	if *soakFor > 0 {
+		lasts = *soakFor
+	}
+	redis := redistest.Start(t)
+	nodes := startNodes(t, 3, redisURL(redis), "--cluster-lease", "2s", "--log-level", "warn")
+	addrs := []string{nodes[0].addr, nodes[1].addr, nodes[2].addr}
+	var encoders []*encoder
+	var viewers []*returning
+	for i := range streams {
+		name := "cam" + strconv.Itoa(i)
+		order := rand.Perm(3)
+		encoders = append(encoders, startEncoder(t, name, addrs[order[0]], addrs[order[1]], addrs[order[2]]))
+		viewers = append(viewers, watchOn(t, name, addrs[order[2]], addrs[order[0]], addrs[order[1]]))
+	}
+	ended := 0
+	for end := time.Now().Add(lasts); time.Now().Before(end); ended++ {
+		for _, v := range viewers {
+			v.seesMore()
+		}
+		n := nodes[rand.IntN(3)]
+		if ended%2 == 0 {
+			n.kill()
+		} else {
+			n.stop()
+		}
+		time.Sleep(time.Duration(rand.IntN(2000)) * time.Millisecond)
+		n.start()
+	}
+	pictures, gaps := 0, 0
+	for _, v := range viewers {
+		v.seesMore()
+		v.end()
+		pictures, gaps = pictures+v.pictures, gaps+v.gaps
+	}
+	for _, e := range encoders {
+		e.end()
+	}
+	for _, n := range nodes {
+		eventually(t, n.addr+" to give back all blocks and goroutines", func() bool {
+			return n.metric("millrace_streams") == 0 && n.metric("millrace_pool_in_use_bytes") == 0 && n.metric("go_goroutines") < 40
+		})
+	}
+	t.Logf("%d streams, %d nodes ended: %d pictures, gaps %d", streams, ended, pictures, gaps)
+}
+
+// metric returns the value of a metric without labels, or -1.
+func (n *node) metric(name string) float64 {
+	client := http.Client{Timeout: 5 * time.Second}
+	defer client.CloseIdleConnections()
+	res, err := client.Get(n.url("/metrics"))
+	if err != nil {
+		return -1
+	}
+	defer res.Body.Close()
+	text, _ := io.ReadAll(res.Body)
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
+			v, err := strconv.ParseFloat(value, 64)
+			if err == nil {
+				return v
+			}
+		}
+	}
+	return -1
+}
+
+// A returning viewer goes to another node when it is disconnected.
+type returning struct {
+	t     *testing.T
+	name  string
+	addrs []string
+	now   *watcher
+	tries int
+
+	pictures, gaps int // of the connections that have ended
+}
+
+func watchOn(t *testing.T, name string, addrs ...string) *returning {
+	return &returning{t: t, name: name, addrs: addrs, now: watch(t, addrs[0], name)}
+}
+
+// seesMore waits for another picture, by another connection if need be.
+func (r *returning) seesMore() {
+	r.t.Helper()
+	r.now.mu.Lock()
+	want := r.now.pictures + 1
+	r.now.mu.Unlock()
+	eventually(r.t, "another picture of "+r.name, func() bool {
+		r.now.mu.Lock()
+		pictures, err := r.now.pictures, r.now.err
+		r.now.mu.Unlock()
+		if err != nil {
+			r.end()
+			r.tries++
+			r.now = watch(r.t, r.addrs[r.tries%len(r.addrs)], r.name)
+			want = 1
+			return false
+		}
+		return pictures >= want
+	})
+}
+
+// end ends the present connection, and reports what was wrong with it.
+func (r *returning) end() {
+	r.t.Helper()
+	r.now.stop()
+	<-r.now.done
+	r.now.mu.Lock()
+	defer r.now.mu.Unlock()
+	for _, p := range r.now.problems {
+		r.t.Errorf("%s: %s", r.name, p)
+	}
+	r.pictures += r.now.pictures
+	r.gaps += r.now.gaps
 }

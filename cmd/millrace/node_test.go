@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -44,11 +45,11 @@ type node struct {
 	args      []string
 	addr      string // host:port of HTTP
 	rtmp      string
+	advertise string // where the other nodes reach it; addr if empty
 	log       output // of all its processes
 	cmd       *exec.Cmd
 	guard     childproc.Guard
 	exited    chan struct{}
-	restarted int
 }
 
 func (n *node) url(path string) string { return "http://" + n.addr + path }
@@ -90,6 +91,14 @@ func freeAddr(t testing.TB) string {
 func (n *node) start() {
 	n.t.Helper()
 	again := n.addr != ""
+	if n.log.String() == "" {
+		n.t.Cleanup(func() {
+			n.end(syscall.SIGKILL)
+			if n.t.Failed() {
+				n.t.Logf("the log of %s:\n%s", n.addr, n.log.String())
+			}
+		})
+	}
 	for tries := 0; ; tries++ {
 		if !again {
 			n.addr, n.rtmp = freeAddr(n.t), freeAddr(n.t)
@@ -102,19 +111,11 @@ func (n *node) start() {
 			n.t.Fatalf("a node does not start:\n%s", &n.log)
 		}
 	}
-	if !again {
-		n.t.Cleanup(func() {
-			n.end(syscall.SIGKILL)
-			if n.t.Failed() {
-				n.t.Logf("the log of %s:\n%s", n.addr, n.log.String())
-			}
-		})
-	}
 }
 
 func (n *node) run() {
 	n.t.Helper()
-	args := append([]string{"serve", "--listen", n.addr, "--rtmp", n.rtmp, "--advertise", n.url("")}, n.args...)
+	args := append([]string{"serve", "--listen", n.addr, "--rtmp", n.rtmp, "--advertise", "http://" + cmp.Or(n.advertise, n.addr)}, n.args...)
 	n.cmd = exec.Command(os.Args[0], args...)
 	n.cmd.Env = append(os.Environ(), asCommand+"=1")
 	n.cmd.Stdout, n.cmd.Stderr = &n.log, &n.log
@@ -188,12 +189,12 @@ type apiAnswer struct {
 }
 
 type apiStream struct {
-	Name    string  `json:"name"`
-	Owner   string  `json:"owner"`
-	Epoch   uint64  `json:"epoch"`
-	Viewers int     `json:"viewers"`
-	Edges   int     `json:"edges"`
-	Waiting float64 `json:"waiting_seconds"`
+	Name    string   `json:"name"`
+	Owner   string   `json:"owner"`
+	Epoch   uint64   `json:"epoch"`
+	Viewers int      `json:"viewers"`
+	Edges   []string `json:"edges"`
+	Waiting float64  `json:"waiting_seconds"`
 }
 
 // api returns what the node says of its streams, and of the other nodes.
@@ -226,7 +227,7 @@ func (n *node) owns(name string) bool {
 }
 
 // An encoder publishes a stream of pictures in real time, and connects again when it has to, as encoders do: to each of
-// its addresses in turn. Every picture has the number of the one that it was for the encoder.
+// its addresses in turn. A picture has the number of its moment, so that those of two encoders can be compared.
 type encoder struct {
 	name string
 	stop context.CancelFunc
@@ -236,6 +237,9 @@ type encoder struct {
 	addrs []string
 	came  int // connections that were accepted
 }
+
+// moments are what pictures are numbered by.
+var moments = time.Now()
 
 const (
 	pictureEvery = 40 * time.Millisecond
@@ -267,12 +271,11 @@ func (e *encoder) moveTo(addrs ...string) {
 }
 
 func (e *encoder) run(ctx context.Context) {
-	began := time.Now()
 	for picture, try := 0, 0; ctx.Err() == nil; try++ {
 		e.mu.Lock()
 		addr := e.addrs[try%len(e.addrs)]
 		e.mu.Unlock()
-		picture = e.publish(ctx, addr, began, picture)
+		picture = e.publish(ctx, addr, picture)
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
@@ -281,7 +284,7 @@ func (e *encoder) run(ctx context.Context) {
 }
 
 // publish sends pictures to one address until that fails, and returns the number of the next one.
-func (e *encoder) publish(ctx context.Context, addr string, began time.Time, picture int) int {
+func (e *encoder) publish(ctx context.Context, addr string, picture int) int {
 	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return picture
@@ -303,14 +306,14 @@ func (e *encoder) publish(ctx context.Context, addr string, began time.Time, pic
 	flv.AppendHeader(&out, flv.Header{HasVideo: true})
 	appendPicture(&enc, &out, 0, sequenceHeader)
 	// Encoders begin with a key frame, and their clock at 0.
-	picture = (picture + groupOf - 1) / groupOf * groupOf
-	first := max(picture, (int(time.Since(began)/pictureEvery)+groupOf-1)/groupOf*groupOf)
+	first := max(picture, int(time.Since(moments)/pictureEvery))
+	first = (first + groupOf - 1) / groupOf * groupOf
 	e.mu.Lock()
 	e.came++
 	e.mu.Unlock()
 	for picture = first; err == nil; picture++ {
 		select {
-		case <-time.After(time.Until(began.Add(time.Duration(picture) * pictureEvery))):
+		case <-time.After(time.Until(moments.Add(time.Duration(picture) * pictureEvery))):
 		case <-gone:
 			return picture
 		}
@@ -366,6 +369,7 @@ type watcher struct {
 	last     int       // number of the last picture; -1: none yet
 	lastAt   time.Time // when it came
 	gaps     int       // times that pictures were missing
+	repeats  int       // times that it got the last group once more
 	longest  time.Duration
 	problems []string
 	err      error // why it ended
@@ -432,6 +436,8 @@ func (w *watcher) picture(at, clock int64, data []byte) {
 	switch {
 	case string(data[:len(data)-4]) != string(pictureData(number)):
 		w.problem("picture %d has other bytes", number)
+	case number <= w.last && number%groupOf == 0 && w.last-number < 2*groupOf:
+		w.repeats++
 	case number <= w.last:
 		w.problem("picture %d comes after picture %d", number, w.last)
 	case w.last >= 0 && number > w.last+1:
@@ -487,11 +493,20 @@ func (w *watcher) check() {
 	}
 }
 
-// missed returns how often pictures were missing, and the longest time between two.
-func (w *watcher) missed() (gaps int, longest time.Duration) {
+// flaws returns how often pictures were missing or came twice, and the longest time between two.
+func (w *watcher) flaws() (gaps, repeats int, longest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.gaps, w.longest
+	return w.gaps, w.repeats, w.longest
+}
+
+// flawless reports an error if pictures were missing or came twice.
+func (w *watcher) flawless() {
+	w.t.Helper()
+	w.check()
+	if gaps, repeats, _ := w.flaws(); gaps+repeats > 0 {
+		w.t.Errorf("%s: pictures were missing %d times, and came again %d times", w.name, gaps, repeats)
+	}
 }
 
 // redisURL is the address of a server for --cluster.

@@ -73,6 +73,9 @@ writing blobs then need --publish-token.`,
   millrace serve --redis redis://127.0.0.1:6379
   curl -f -T film.mp4 http://127.0.0.1:8080/blobs/films/1
 
+  # A node of a cluster, which has the streams of all nodes
+  ` + clusterTokenVar + `=secret millrace serve --listen :8080 --cluster redis://10.0.0.2:6379 --advertise http://10.0.0.5:8080
+
   # All may watch, and publishers need the token
   ` + tokenVar + `=secret millrace serve --listen :8080
   ffmpeg ... -headers "Authorization: Bearer secret" -send_expect_100 1 -method POST http://example.org:8080/live/film`,

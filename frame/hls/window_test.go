@@ -128,6 +128,23 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// A playlist never ends with a discontinuity: players take one without a part or a segment for a mistake.
+func TestDiscontinuityWaitsForItsPart(t *testing.T) {
+	for in, want := range map[string]int{
+		"init K40 P40x4 init":              0,
+		"init K40 P40x4 break":             0,
+		"init K40 P40x4 init K40":          0,
+		"init K40 P40x4 init K40 P40x4":    1,
+		"init K40 P40x4 init K40 init K40": 1,
+		"init K40 P40x4 init end":          0,
+	} {
+		text := string(newRig(t, config).play(in).w.AppendPlaylist(nil, false))
+		if n := strings.Count(text, "#EXT-X-DISCONTINUITY\n"); n != want {
+			t.Errorf("%s: %d discontinuities\n%s", in, n, text)
+		}
+	}
+}
+
 // TestObjects fetches what the playlist lists, and what it does not.
 func TestObjects(t *testing.T) {
 	r := newRig(t, config).play("init K100 P100 P100 P100 init K100")
@@ -153,6 +170,37 @@ func TestObjects(t *testing.T) {
 	var c millrace.Chain
 	if r.w.Append(&c, hls.Object{MSN: 10}) || r.w.Append(&c, hls.Object{Kind: hls.KindPart, MSN: 10, Part: -1}) {
 		t.Error("objects that cannot be")
+	}
+}
+
+// Parts and segments are the memory that the fragments came in.
+func TestObjectsAreShares(t *testing.T) {
+	r := newRig(t, config).play("init")
+	at := map[*byte]bool{} // where each byte of a fragment lies
+	for i := range 10 {
+		c := chain(make([]byte, 3000))
+		for p := range c.All() {
+			for k := range p {
+				at[&p[k]] = true
+			}
+		}
+		r.w.Add(hls.Fragment{Duration: 40 * time.Millisecond, Key: i == 0}, &c)
+	}
+	r.w.Flush()
+	for name, want := range map[string]int{"0-10.0.m4s": 15_000, "0-10.1.m4s": 15_000, "0-10.m4s": 30_000} {
+		o, _ := hls.ParseObject(name)
+		var c millrace.Chain
+		if r.w.Append(&c, o); c.Len() != want {
+			t.Errorf("%s has %d bytes", name, c.Len())
+		}
+		for p := range c.All() {
+			for k := range p {
+				if !at[&p[k]] {
+					t.Fatalf("%s has bytes of its own", name)
+				}
+			}
+		}
+		c.Release()
 	}
 }
 

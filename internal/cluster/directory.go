@@ -11,21 +11,22 @@ import (
 // those below means that it cannot be reached. A further engine is another implementation of it.
 type Directory interface {
 	// Claim makes c.Node the owner of a stream for the time of a lease, and returns the ownership's epoch, which is
-	// greater than every one before. A node that owns the stream with c.Held keeps that epoch. The error is a
-	// *TakenError if the stream has another owner that c.Rule leaves alone.
+	// greater than every one before, also if c.Node owns the stream already. The error is a *TakenError if the stream has
+	// another owner that c.Rule leaves alone.
 	Claim(ctx context.Context, c Claim) (epoch uint64, err error)
 
 	// Renew begins the lease of each ownership anew, and tells the nodes that watch that node is alive. The errors are one
-	// for each ownership: nil, or ErrLost if another node owns the stream, or why the directory cannot be reached. An
-	// ownership that the directory knows nothing of, because it has lost its data, is restored. With GiveUp set an
-	// ownership ends, so that other nodes can claim the stream at once. What belongs to another node is never changed.
-	Renew(ctx context.Context, node string, owned ...Ownership) []error
+	// for each ownership: nil, or ErrLost if another node owns the stream or has owned it since, or why the directory
+	// cannot be reached; err says why the other nodes could not be told. An ownership that the directory knows nothing of,
+	// because it has lost its data, is restored. With GiveUp set an ownership ends for good, so that other nodes can claim
+	// the stream at once. What belongs to another node is never changed.
+	Renew(ctx context.Context, node string, owned ...Ownership) (errs []error, err error)
 
 	// Lookup returns the owner of a stream, or ErrNoOwner.
 	Lookup(ctx context.Context, stream string) (Owner, error)
 
-	// Watch calls f for what changes, until ctx ends. It connects again when it has to; what happened meanwhile is not
-	// told. f must not wait.
+	// Watch calls f for what changes, until ctx ends. It connects again when it has to, and calls f with Event{} whenever it
+	// has connected: what happened before is not told. f must not wait.
 	Watch(ctx context.Context, f func(Event))
 }
 
@@ -45,7 +46,6 @@ const StalledAfter = 2 * time.Second
 type Claim struct {
 	Stream string
 	Node   string // the address of the node for other nodes, as in http://10.0.0.5:8080
-	Held   uint64 // the epoch with which the node believes to own the stream; 0: it does not
 	Seen   uint64 // the greatest epoch of the stream that the node knows of
 	Rule   Rule
 }

@@ -63,7 +63,7 @@ func (a *Archive) createFile(stream string, at time.Time, init *millrace.Chain) 
 	}
 	var share millrace.Chain
 	init.Clone(&share)
-	_, err = share.WriteTo(f.out)
+	err = writeTo(&share, f.out)
 	share.Release()
 	if err != nil {
 		_ = remove(root, f.name) // or the next Open does it
@@ -109,7 +109,7 @@ func (f *file) write(c *millrace.Chain) error {
 	var run millrace.Chain
 	c.Cut(&run, f.waiting)
 	defer run.Release()
-	if _, err := run.WriteTo(f.out); err != nil {
+	if err := writeTo(&run, f.out); err != nil {
 		return err
 	}
 	f.waiting, f.fragments = 0, 0

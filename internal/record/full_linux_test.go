@@ -75,6 +75,7 @@ func TestDiskFull(t *testing.T) {
 	if log := r.log.String(); strings.Count(log, "no space left") != 1 || strings.Count(log, "goes on\"") != 1 {
 		t.Errorf("the log:\n%s", log)
 	}
+	r.plays("cam")
 }
 
 // smallFile is the limit of recordSmallFiles: some seconds of the stream, and amid a fragment.

@@ -55,6 +55,18 @@ func pictures(all []fragment) (n int) {
 	return n
 }
 
+// plays checks that ffmpeg finds all pictures in each recording of a stream, by its file and by its playlist.
+func (r *rig) plays(stream string) {
+	r.t.Helper()
+	for _, name := range r.files(stream) {
+		all, _ := check(r.t, name, true)
+		decodes(r.t, name+listExt, pictures(all))
+		if !testing.Short() {
+			decodes(r.t, name+mediaExt, pictures(all))
+		}
+	}
+}
+
 // sizes returns how many bytes there are in a directory.
 func sizes(t testing.TB, dir string) (n int64) {
 	t.Helper()
@@ -250,6 +262,7 @@ func TestClock(t *testing.T) {
 				t.Errorf("%v, want %v", files, tt.want)
 			}
 			sameFragments(t, r.checkAll("cam"), want)
+			r.plays("cam")
 		})
 	}
 }
@@ -324,6 +337,9 @@ func TestMaxBytes(t *testing.T) {
 	}
 	if err := again.Close(t.Context()); err != nil {
 		t.Error(err)
+	}
+	for name := range streams {
+		r.plays(name)
 	}
 }
 
@@ -591,6 +607,7 @@ func TestDirectoryRemoved(t *testing.T) {
 				got = got[1:]
 			}
 			sameFragments(t, got, want[len(want)-len(got):])
+			r.plays("cam")
 		})
 	}
 }
@@ -644,11 +661,7 @@ func TestFailingDisk(t *testing.T) {
 	if len(r.files("cam")) != 2 || len(got)+int(st.Lost) < len(want) || st.Bytes != sizes(t, r.dir) {
 		t.Errorf("%v, %d fragments of %d, %+v", r.files("cam"), len(got), len(want), st)
 	}
-	for _, name := range r.files("cam") {
-		part, _ := check(t, name, true)
-		decodes(t, name+mediaExt, pictures(part))
-		decodes(t, name+listExt, pictures(part))
-	}
+	r.plays("cam")
 }
 
 // Names of streams never lead out of the directory.

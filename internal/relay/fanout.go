@@ -203,7 +203,7 @@ func (v *viewer) writeNow(out *vector) writeState {
 		if !v.sentAll() {
 			before := v.pending.Len()
 			isFull, err := v.sock.write(&v.chunks.line, &v.pending, out, nil)
-			v.sent += int64(before - v.pending.Len())
+			v.noteSent(before - v.pending.Len())
 			if err != nil {
 				v.end(hungUp)
 				break
@@ -256,7 +256,7 @@ func (v *viewer) writePending() error {
 	v.writing.Store(true)
 	defer v.writing.Store(false)
 	before := v.pending.Len()
-	defer func() { v.sent += int64(before - v.pending.Len()) }()
+	defer func() { v.noteSent(before - v.pending.Len()) }()
 	if v.path == pathWritev {
 		out := vectors.Get().(*vector)
 		defer vectors.Put(out)
@@ -265,6 +265,14 @@ func (v *viewer) writePending() error {
 		return err
 	}
 	return v.writeThrough()
+}
+
+// noteSent counts n bytes of the stream that have left.
+func (v *viewer) noteSent(n int) {
+	v.sent += int64(n)
+	if v.lease != nil {
+		v.rendition.stream.hub.counters.toNodes.Add(int64(n))
+	}
 }
 
 // writeThrough is writePending for an ordinary writer.

@@ -104,13 +104,18 @@ func serveTLS(t testing.TB, change func(*Config), config *tls.Config) *fixture {
 	return &fixture{Hub: h, Client: client, stop: stop}
 }
 
+// nodeHeader says that a request is another node's, as one of package cluster does with a token.
+const nodeHeader = "Millrace-Node"
+
 // routes has the streams at /live/, as package server does.
 func routes(h *Hub) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/live/{name}", func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
 		var err error
-		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		if node := r.Header.Get(nodeHeader); node != "" {
+			err = h.WatchPeer(w, r, name, node)
+		} else if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			err = h.Watch(w, r, name)
 		} else if name, err = PublishName(name); err == nil {
 			err = h.Publish(w, r, name)

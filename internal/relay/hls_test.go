@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 )
 
 // hlsDefaults are those of millrace serve.
@@ -26,7 +27,7 @@ func TestHLSTimes(t *testing.T) {
 		name         string
 		movie        mp4.Movie
 		group        int64 // ms
-		lasts        []int // ms, of the fragments in turn
+		lasts        []int // ms, of the fragments in turn; below 0 without a picture
 		target, part time.Duration
 	}{
 		{"25 pictures a second", video, 2000, []int{40}, 2 * time.Second, 200 * time.Millisecond},
@@ -41,6 +42,8 @@ func TestHLSTimes(t *testing.T) {
 		{"a picture a second", video, 2000, []int{1000}, 2 * time.Second, time.Second},
 		{"irregular pictures", video, 2000, []int{33, 67}, 2 * time.Second, 447 * time.Millisecond},
 		{"segments of 2.05 s", video, 1025, []int{40}, 2 * time.Second, 200 * time.Millisecond},
+		{"sound first", video, 2000, []int{-107, -106, -107, 40, 40, 40}, 2 * time.Second, 214 * time.Millisecond},
+		{"long sound first", video, 2000, []int{-1040, -1040, 40, 40}, 2 * time.Second, 200 * time.Millisecond},
 		{"sound", sound, 0, []int{116, 117}, 2 * time.Second, 234 * time.Millisecond},
 		{"fragments that do not last", video, 2000, []int{0}, 2 * time.Second, 200 * time.Millisecond},
 	} {
@@ -56,7 +59,11 @@ func TestHLSTimes(t *testing.T) {
 			at := time.Duration(0)
 			for i := range 60 {
 				f := fragment{FragmentInfo: mp4.FragmentInfo{Start: at, Pictures: 1}}
-				at += time.Duration(tt.lasts[i%len(tt.lasts)]) * time.Millisecond
+				d := time.Duration(tt.lasts[i%len(tt.lasts)]) * time.Millisecond
+				if d < 0 {
+					d, f.Pictures = -d, 0
+				}
+				at += d
 				f.End = at
 				b.add(f, new(millrace.Chain))
 			}
@@ -109,11 +116,17 @@ func TestAudience(t *testing.T) {
 	}
 }
 
-// playlist returns what is there.
+// playlist returns what is there, and checks what can be said of it alone. Short parts are left to follow, whose cases
+// say where they cannot be avoided.
 func (h *hubTest) playlist(want hls.Reload, blocks bool) (string, error) {
 	list, err := h.HLSMedia(h.t.Context(), "cam", want, blocks)
 	if err != nil {
 		return "", err
+	}
+	for _, problem := range hlscheck.Must(hlscheck.New().Media(string(list.Text))) {
+		if !want.Skip && problem.Rule != "part-short" {
+			h.t.Errorf("%v in\n%s", problem, list.Text)
+		}
 	}
 	return string(list.Text), nil
 }
@@ -362,5 +375,60 @@ func TestHLSRefusals(t *testing.T) {
 		}
 		h.Close()
 		h.done(p, nil)
+	})
+}
+
+// Before the first key frame only sound can be played. Parts are as short as ever when pictures come. Without sound a
+// request waits, and gets 404 when the stream ends.
+func TestHLSWithoutKeyFrames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+		sc := newScript(1, 500, 300)
+		p := h.publish(sc.config...)
+		go func() { _, _ = h.playlist(hls.Reload{}, false) }()
+		synctest.Wait()
+		h.pace(p, sc.tags[2:])
+		list, err := h.playlist(hls.Reload{}, false)
+		if err != nil || !strings.Contains(list, "PART-TARGET=0.200") || !strings.Contains(list, "#EXTINF:") || strings.Contains(list, "INDEPENDENT") {
+			t.Errorf("%v\n%s", err, list)
+		}
+		for i, tag := range newScript(5, 25, 300).tags {
+			if i%2 == 0 {
+				time.Sleep(40 * time.Millisecond)
+			}
+			at := uint32(20_000 + i/2*40)
+			tag[4], tag[5], tag[6] = byte(at>>16), byte(at>>8), byte(at)
+			h.send(p, tag)
+		}
+		synctest.Wait()
+		list, err = h.playlist(hls.Reload{}, false)
+		if err != nil || !strings.Contains(list, "INDEPENDENT=YES") {
+			t.Errorf("%v\n%s", err, list)
+		}
+		h.done(p, nil)
+		h.Close()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+		sc := newScript(1, 500, 300)
+		p := h.publish(sc.config[1])
+		got := make(chan error, 1)
+		go func() {
+			_, err := h.playlist(hls.Reload{}, false)
+			got <- err
+		}()
+		for i := 2; i < len(sc.tags); i += 2 {
+			time.Sleep(40 * time.Millisecond)
+			h.send(p, sc.tags[i])
+		}
+		if len(got) > 0 {
+			t.Errorf("an answer without a key frame: %v", <-got)
+		}
+		h.done(p, nil)
+		var refused *Refusal
+		if err := <-got; !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+			t.Errorf("at the end: %v", err)
+		}
+		h.Close()
 	})
 }

@@ -66,6 +66,7 @@ func (b *hlsBegin) enough(s *stream, m mp4.Movie) bool {
 //
 // The target duration fits a whole number of groups of pictures, and a long one if their length is not known. A part is
 // a whole number of pictures; if these are irregular, it is as long as the rules need to allow for the longest of them.
+// It also fits whole fragments of the sound that comes in front of the first key frame.
 func (b *hlsBegin) config(s *stream, m mp4.Movie) hls.Config {
 	cfg := &s.hub.cfg.HLS
 	group := time.Duration(s.keyInterval.Load()) * time.Millisecond
@@ -81,8 +82,15 @@ func (b *hlsBegin) config(s *stream, m mp4.Movie) hls.Config {
 	target = min(max(target, time.Second), hlsLongest)
 
 	most, least := time.Duration(0), time.Hour
+	sound := time.Duration(0) // the longest fragment without a picture that fits a part, of a stream with pictures
 	for i := range b.list {
-		if d := b.list[i].End - b.list[i].Start; d > 0 {
+		switch d := b.list[i].End - b.list[i].Start; {
+		case d <= 0:
+		case m.Video && b.list[i].Pictures == 0:
+			if d <= cfg.Part {
+				sound = max(sound, d)
+			}
+		default:
 			most, least = max(most, d), min(least, d)
 		}
 	}
@@ -94,6 +102,9 @@ func (b *hlsBegin) config(s *stream, m mp4.Movie) hls.Config {
 		part = max(1, (part+most/2)/most) * most
 	} else {
 		part = max(part, most*100/15) // a part may be 15% shorter
+	}
+	if sound > 0 && part%sound*100 > part*15 {
+		part += sound - part%sound
 	}
 	part = min((part + time.Millisecond - 1).Truncate(time.Millisecond), target)
 	at := time.Now()

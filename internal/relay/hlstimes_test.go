@@ -78,6 +78,7 @@ func TestHLSTimelines(t *testing.T) {
 		{name: "forwards by an hour", line: func(l *timeline) { l.pictures(300, 40, 50, true).jump(hour).pictures(500, 40, 50, true) }},
 		{name: "back by an hour", line: func(l *timeline) { l.jump(2*hour).pictures(300, 40, 50, true).jump(-hour).pictures(500, 40, 50, true) }},
 		{name: "forwards by 20 s", line: func(l *timeline) { l.pictures(300, 40, 50, true).jump(20_000).pictures(500, 40, 50, true) }},
+		{name: "forwards by 20 hours", line: func(l *timeline) { l.pictures(300, 40, 50, true).jump(20*hour).pictures(500, 40, 50, true) }},
 		{name: "wraps", line: func(l *timeline) { l.jump(-8000).pictures(800, 40, 50, true) }},
 		{name: "half speed", line: func(l *timeline) { l.rate = 0.5; l.pictures(800, 40, 50, true) }},
 		{name: "double speed", line: func(l *timeline) { l.rate = 2; l.pictures(1500, 40, 50, true) }},
@@ -93,6 +94,12 @@ func TestHLSTimelines(t *testing.T) {
 		{name: "sound, and pictures later", mute: true, line: func(l *timeline) { l.sounds(600).config(picture).pictures(700, 40, 50, true) }},
 		{name: "pictures that go and come", line: func(l *timeline) { l.pictures(300, 40, 50, true).sounds(900).pictures(500, 40, 50, true) },
 			may: []string{"part-short"}}, // a fragment of sound alone is more than half of a part
+		{name: "damaged pictures", line: func(l *timeline) {
+			l.pictures(300, 40, 50, true)
+			for _, data := range []string{"\x17", "\x27\x01", "\x17\x01\x00\x00\x00", "\x17\x00", "\x17\x00\x00\x00\x00\x01\x02"} {
+				l.config(flvTag(flv.TypeVideo, l.ts, []byte(data))).pictures(100, 40, 50, true)
+			}
+		}},
 		{name: "times that stand still", line: func(l *timeline) {
 			l.pictures(200, 40, 50, true).pictures(300, 0, 50, true).pictures(500, 40, 50, true)
 		}},

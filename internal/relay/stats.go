@@ -23,6 +23,8 @@ type counters struct {
 	takeovers    atomic.Int64
 	waited       atomic.Int64 // ns that streams have waited for publishers, in waits that are over
 	bytesIn      atomic.Int64
+	pulled       atomic.Int64 // bytes, of these
+	toNodes      atomic.Int64 // bytes, of those that are written
 	framesIn     atomic.Int64
 	groupsCut    atomic.Int64
 	writeCalls   atomic.Int64
@@ -43,6 +45,9 @@ type Stats struct {
 	FramesIn  int64
 	GroupsCut int64 // groups of pictures longer than what is kept
 	BytesOut  int64
+
+	Pulled  int64 // bytes, of those that came in, from other nodes
+	ToNodes int64 // bytes of streams, of those that went out, to other nodes
 
 	Waiting       int           // of the streams, those without a publisher at present
 	Returns       int64         // publishers that came to a stream that waited
@@ -80,6 +85,7 @@ func (h *Hub) Stats() Stats {
 		WriteCalls: c.writeCalls.Load(), Paths: make(map[string]PathStats),
 		FoundBehind: make(map[string]int64), Dropped: make(map[string]int64), FramesLost: make(map[string]int64),
 	}
+	st.Pulled, st.ToNodes = c.pulled.Load(), c.toNodes.Load()
 	st.HLS = h.hlsStats()
 	st.Returns, st.Takeovers = c.returns.Load(), c.takeovers.Load()
 	st.PublisherWait = time.Duration(c.waited.Load())

@@ -56,8 +56,8 @@ func (s *Server) adminStreams(w http.ResponseWriter, _ *http.Request) {
 
 // addNodes asks the other nodes for theirs.
 func (s *Server) addNodes(report *apiReport) {
-	if s.others != nil {
-		report.Nodes = s.others.get(s.draining)
+	if s.node != nil {
+		report.Nodes = s.node.reports.get(s.draining)
 	}
 }
 

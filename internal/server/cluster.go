@@ -10,15 +10,89 @@ import (
 	"strings"
 
 	"github.com/millrace-io/millrace/internal/cluster"
+	"github.com/millrace-io/millrace/internal/relay"
 )
+
+// clusterNode is this server among the others of its cluster.
+type clusterNode struct {
+	*cluster.Node
+	directory *cluster.Redis
+	reports   *nodeReports
+}
+
+// openNode sets what the streams are shared with, and returns nil if the configuration names no cluster. The call that
+// ends the node's life is its close.
+func openNode(s *Server, streams *relay.Config) (*clusterNode, error) {
+	cfg := &s.cfg
+	if cfg.Cluster == "" {
+		return nil, nil
+	}
+	directory, err := cfg.openDirectory()
+	if err != nil {
+		return nil, fmt.Errorf("--cluster: %w", err)
+	}
+	n := &clusterNode{directory: directory, Node: cluster.New(cluster.Config{
+		Directory: directory, Self: cfg.self(), Token: cfg.ClusterToken, Lease: cfg.ClusterLease,
+		Rule: cluster.Rule(cfg.Takeover), Log: s.log,
+	})}
+	n.reports = newNodeReports(n.Peers, n.Header)
+	streams.Cluster = n.Node
+	return n, nil
+}
+
+func (c *Config) openDirectory() (*cluster.Redis, error) {
+	return cluster.OpenRedis(c.Cluster, c.ClusterPassword, c.ClusterPrefix, c.ClusterLease)
+}
+
+// drain has n refuse publishers. A nil node has none.
+func (n *clusterNode) drain() {
+	if n != nil {
+		n.Drain()
+	}
+}
+
+// close gives up what the node still owns, and ends its connections. The streams have ended.
+func (n *clusterNode) close() error {
+	if n == nil {
+		return nil
+	}
+	n.Node.Close()
+	n.reports.close()
+	return n.directory.Close()
+}
+
+// collect reports the metrics of the node, and of the bytes between nodes.
+func (n *clusterNode) collect(c scrape, streams relay.Stats) {
+	st := n.Stats()
+	reachable := int64(0)
+	if st.Reachable {
+		reachable = 1
+	}
+	c.gauge("cluster_reachable", "1 if Redis answers, which says which node owns which stream; otherwise 0.", reachable)
+	c.gauge("cluster_nodes", "Nodes that are alive, this one included.", int64(st.Nodes))
+	c.gauge("cluster_owned", "Streams that this node owns.", int64(st.Owned))
+	c.gauge("cluster_pulled", "Streams that are pulled from other nodes at present.", int64(st.Pulled))
+	c.counter("cluster_claims_total", "Streams that this node has come to own.", st.Claims)
+	c.counter("cluster_refused_total", "Streams that this node did not get, because another node has the publisher.", st.Refused)
+	c.counter("cluster_lost_total", "Streams that another node has taken from this one.", st.Lost)
+	c.counter("cluster_renew_failures_total", "Ownerships that could not be renewed when it was time, added up.", st.Failures)
+	c.counter("cluster_lookups_total", "Questions to Redis which node owns a stream.", st.Lookups)
+	c.counter("cluster_pulled_bytes_total", "Bytes of streams that other nodes sent to this one.", streams.Pulled)
+	c.counter("cluster_sent_bytes_total", "Bytes of streams that this node sent to other nodes.", streams.ToNodes)
+}
 
 // checkCluster checks what a node needs.
 func (c *Config) checkCluster() error {
 	if c.Cluster == "" {
 		return nil
 	}
-	if u, err := url.Parse(c.Cluster); err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Host == "" {
-		return errors.New("--cluster: want redis://HOST:PORT or rediss://HOST:PORT") // the URL may have a password
+	switch d, err := c.openDirectory(); {
+	case strings.ContainsAny(c.ClusterPrefix, "{}"):
+		return fmt.Errorf("--cluster-prefix is %q, and braces have a meaning in keys", c.ClusterPrefix)
+	case err != nil:
+		return fmt.Errorf("--cluster: %w", err)
+	default:
+		_ = d.Close()
 	}
 	switch {
 	case c.Advertise == "":
@@ -28,8 +102,6 @@ func (c *Config) checkCluster() error {
 		return errors.New("--cluster needs --cluster-token, the same for all nodes: they show it to each other")
 	case strings.ContainsFunc(c.ClusterToken, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return errors.New("--cluster-token has a character that a header cannot show")
-	case strings.ContainsAny(c.ClusterPrefix, "{}"):
-		return fmt.Errorf("--cluster-prefix is %q, and braces have a meaning in keys", c.ClusterPrefix)
 	}
 	return c.checkAdvertise()
 }

@@ -3,11 +3,13 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/internal/cluster"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server/demo"
 )
@@ -15,12 +17,39 @@ import (
 // demoName is the stream that --demo publishes.
 const demoName = "demo"
 
-// playDemo publishes the built-in sample, over and over, until the server shuts down or another publisher takes over.
+// demoPause is before a node looks again whether another one has the demo.
+const demoPause = time.Second
+
+// playDemo publishes the built-in sample, over and over, until the server shuts down or another publisher takes over. A
+// node of a cluster does so whenever no node has the stream, so that nodes do not take it from each other, nor from
+// another publisher.
 func (s *Server) playDemo() {
+	if s.node == nil {
+		if err := s.publishDemo(); err != nil {
+			s.log.Error("the demo cannot be played", "reason", err)
+		}
+		return
+	}
+	again := time.NewTicker(demoPause)
+	defer again.Stop()
+	for s.draining.Err() == nil {
+		if _, err := s.node.Owner(s.draining, demoName); errors.Is(err, cluster.ErrNoOwner) {
+			if err := s.publishDemo(); err != nil {
+				s.log.Debug("the demo is not played here", "reason", err)
+			}
+		}
+		select {
+		case <-again.C:
+		case <-s.draining.Done():
+		}
+	}
+}
+
+// publishDemo publishes the sample until that ends. An error says why it did not begin.
+func (s *Server) publishDemo() error {
 	p, err := s.relay.Open(demoName, demoName)
 	if err != nil {
-		s.log.Error("the demo cannot be played", "reason", err)
-		return
+		return err
 	}
 	defer p.Done()
 	_ = p.Run(func() error {
@@ -31,6 +60,7 @@ func (s *Server) playDemo() {
 		defer d.release()
 		return d.play(p.Context())
 	})
+	return nil
 }
 
 // A demoPlayer publishes the sample's tags when they are due.

@@ -96,7 +96,12 @@ func startNginx(t *testing.T, program, dir, socket, config string) *http.Client 
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, "-c", conf, "-p", dir)
+	return startProxy(t, exec.Command(program, "-c", conf, "-p", dir), socket)
+}
+
+// startProxy starts a proxy that listens at a Unix socket, and returns a client of it.
+func startProxy(t *testing.T, cmd *exec.Cmd, socket string) *http.Client {
+	t.Helper()
 	var said logBook
 	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
@@ -106,13 +111,13 @@ func startNginx(t *testing.T, program, dir, socket, config string) *http.Client 
 		_ = cmd.Process.Signal(os.Interrupt)
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("nginx says:\n%s", &said)
+			t.Logf("%s says:\n%s", cmd.Path, &said)
 		}
 	})
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
-	eventually(t, "nginx to listen", func() bool {
+	eventually(t, cmd.Path+" to listen", func() bool {
 		conn, err := dial(t.Context(), "", "")
 		if err == nil {
 			_ = conn.Close()

@@ -7,12 +7,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/millrace-io/millrace/internal/server/page/pagetest"
+	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 )
 
 // playerPage plays streams by hls.js, each in a video of its own. A player notes how far it is behind the present four
@@ -45,7 +47,7 @@ function report(name) {
   const p = players[name];
   return JSON.stringify({
     Time: p.video.currentTime, From: p.from ?? 0, Behind: p.behind, Errors: p.errors, Fatal: p.fatal, Waiting: p.waiting,
-    Width: p.video.videoWidth, Pictures: p.video.getVideoPlaybackQuality().totalVideoFrames,
+    Width: p.video.videoWidth, Ended: p.video.ended, Pictures: p.video.getVideoPlaybackQuality().totalVideoFrames,
     Dropped: p.video.getVideoPlaybackQuality().droppedVideoFrames, Target: p.hls.targetLatency ?? 0,
   });
 }
@@ -59,9 +61,20 @@ type playback struct {
 	Fatal      []string
 	Waiting    int // times that it had nothing to show
 	Width      int
+	Ended      bool // it has played the end of the stream
 	Pictures   int
 	Dropped    int
 	Target     float64 // seconds that it wants to be behind
+}
+
+// mistakes are the errors that a machine without time for the browser is no reason for.
+func (p *playback) mistakes() (list []string) {
+	for _, e := range slices.Concat(p.Errors, p.Fatal) {
+		if !strings.Contains(e, "bufferStalledError") && !strings.Contains(e, "bufferNudgeOnStall") && !strings.Contains(e, "TimeOut") {
+			list = append(list, e)
+		}
+	}
+	return list
 }
 
 func (p *playback) String() string {
@@ -151,6 +164,7 @@ func TestHLSInABrowser(t *testing.T) {
 	open := serve(t, func(c *Config) { c.Demo, c.Latency = true, Defaults().Latency })
 	closed := serve(t, func(c *Config) { c.Demo, c.Latency, c.ReadToken = true, Defaults().Latency, "a secret" })
 	const path = "/live/demo/index.m3u8"
+	checkBeside(t, open.follow("demo", func(c *hlscheck.Client) { c.FromStart, c.Verify = false, 10 }))
 	// A player that a busy machine has held up plays faster until it is live again.
 	const live = "lowLatencyMode: true, maxLiveSyncPlaybackRate: 1.5"
 	tab.play("parts", open.URL(path), live)
@@ -182,6 +196,9 @@ func TestHLSInABrowser(t *testing.T) {
 				steady[name]++
 			}
 			least = min(least, steady[name])
+			if m := r.mistakes(); len(m) > 0 {
+				t.Errorf("%s: %q", name, m)
+			}
 			if r.Width != 640 {
 				t.Errorf("%s: the picture is %d wide", name, r.Width)
 			}
@@ -191,6 +208,59 @@ func TestHLSInABrowser(t *testing.T) {
 		}
 		if round == rounds-1 && least < want {
 			t.Errorf("of %d rounds without a stop and within two seconds there were %v", rounds, steady)
+		}
+	}
+}
+
+// checkBeside has a player check the playlists while browsers play. Mistakes against some rules may be made.
+func checkBeside(t *testing.T, player *hlsPlayer, may ...string) {
+	t.Cleanup(func() {
+		stats := player.stop()
+		if mistakes := hlscheck.Must(hlscheck.Without(stats.Problems, may...)); stats.Playlists == 0 || len(mistakes) > 0 {
+			t.Errorf("there are mistakes: %v\n%v", mistakes, stats)
+		}
+	})
+}
+
+// hls.js plays on by parts and by segments when the publisher is cut and comes back, when it comes back with other codecs, and to the
+// end of the stream.
+func TestHLSChangesInABrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays in real time")
+	}
+	tab := newPlayerTab(t)
+	f := serve(t, func(c *Config) { c.PublisherReturn = testTimeout })
+	// Where the publisher is cut, a part may be short: what comes next is not known.
+	checkBeside(t, f.follow("film", nil), "hint-broken", "part-short")
+	film := sampleReel(5)
+	other := slices.Concat(otherCodec(t, film.config()), film.rest())
+	for i, part := range []reel{film, film, other, film} {
+		p := f.Publisher("film")
+		begin := time.Now()
+		for j, tag := range part {
+			time.Sleep(time.Until(begin.Add(time.Duration(tagTime(tag)) * time.Millisecond)))
+			if j == 0 {
+				tag = reel{tag}.bytes(5)
+			}
+			p.Send(tag)
+			if i == 0 && j == len(part)/2 {
+				tab.play("parts", f.URL("/live/film/index.m3u8"), "lowLatencyMode: true, startPosition: 0")
+				tab.play("segments", f.URL("/live/film/index.m3u8"), "lowLatencyMode: false, startPosition: 0")
+			}
+		}
+		if i == 3 {
+			p.End()
+		} else {
+			p.Cut()
+			p.Wait()
+		}
+	}
+	for _, name := range []string{"parts", "segments"} {
+		eventually(t, name+" to play to the end", func() bool { return tab.report(name).Ended })
+		r := tab.report(name)
+		t.Logf("%s: %v", name, r)
+		if m := r.mistakes(); len(m) > 0 || r.Time < 15 {
+			t.Errorf("%s: played %v s, %q", name, r.Time, m)
 		}
 	}
 }

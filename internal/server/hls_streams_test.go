@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +17,7 @@ import (
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
+	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
 // A reel is an FLV stream in tags, with the times that they are sent with.
@@ -140,6 +144,80 @@ func (r reel) bytes(kinds byte) []byte {
 
 // keepAll has playlists list everything.
 func keepAll(c *Config) { c.HLS.Segments = 1000 }
+
+// Get checks what can be said of a media playlist alone.
+func (f *fixture) Get(path string) relaytest.Response {
+	f.T.Helper()
+	res := f.Client.Get(path)
+	if file, _, _ := strings.Cut(path, "?"); res.Status == http.StatusOK && strings.HasSuffix(file, "/media.m3u8") {
+		for _, problem := range hlscheck.Must(hlscheck.New().Media(res.Body)) {
+			f.T.Errorf("%s: %v in\n%s", path, problem, res.Body)
+		}
+	}
+	return res
+}
+
+// A filmFiles has a file for each initialization segment, with the media that follow it.
+type filmFiles struct{ dir string }
+
+func (d *filmFiles) names() []string {
+	names, _ := filepath.Glob(filepath.Join(d.dir, "*.mp4"))
+	return names
+}
+
+// Write gets one object.
+func (d *filmFiles) Write(object []byte) (int, error) {
+	n := len(d.names())
+	if string(object[4:8]) == "ftyp" {
+		n++
+	}
+	f, err := os.OpenFile(filepath.Join(d.dir, fmt.Sprintf("%d.mp4", n)), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	_, err = f.Write(object)
+	return len(object), errors.Join(err, f.Close())
+}
+
+// decodesAs checks that ffmpeg decodes from the files what it decodes from an FLV file.
+func (d *filmFiles) decodesAs(t *testing.T, flv []byte, kind string) {
+	t.Helper()
+	need.Program(t, "ffmpeg")
+	source := filepath.Join(d.dir, "source.flv")
+	if err := os.WriteFile(source, flv, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, name := range d.names() {
+		got = append(got, decoded(t, name, kind)...)
+	}
+	if want := decoded(t, source, kind); len(got) == 0 || !slices.Equal(got, want) {
+		t.Errorf("%d decoded frames, and they are not the %d of the source", len(got), len(want))
+	}
+}
+
+// withParameters has each key frame begin with the parameter sets of the sequence header.
+func (r reel) withParameters() reel {
+	var sets []byte
+	return r.change(func(_ int, tag []byte) []byte {
+		switch {
+		case tag[0] == videoTag && isConfigTag(tag):
+			sets = nil
+			record := tag[11+5 : len(tag)-4]
+			for _, first := range []int{6, 6 + 2 + int(binary.BigEndian.Uint16(record[6:])) + 1} { // one SPS, one PPS
+				n := int(binary.BigEndian.Uint16(record[first:]))
+				sets = binary.BigEndian.AppendUint32(sets, uint32(n))
+				sets = append(sets, record[first+2:first+2+n]...)
+			}
+		case isKeyTag(tag):
+			tag = slices.Concat(tag[:16], sets, tag[16:len(tag)-4])
+			n := len(tag) - 11
+			tag[1], tag[2], tag[3] = byte(n>>16), byte(n>>8), byte(n)
+			return binary.BigEndian.AppendUint32(tag, uint32(len(tag)))
+		}
+		return tag
+	})
+}
 
 // An hlsPlayer follows a stream and checks what it gets.
 type hlsPlayer struct {
@@ -273,6 +351,7 @@ func TestHLSStreams(t *testing.T) {
 			}
 			return tag
 		}), "0 breaks, 1 inits"},
+		{"parameter sets in pictures", 5, film.withParameters(), "0 breaks, 1 inits"},
 		{"times that jump forward", 5, slices.Concat(sampleReel(8), sampleReel(8).rest().later(100_000)), "0 breaks, 1 inits"},
 		{"times that jump back", 5, slices.Concat(sampleReel(8).later(100_000), sampleReel(8).rest()), "0 breaks, 1 inits"},
 		{"short", 5, sampleReel(1), "0 breaks, 1 inits"},
@@ -280,7 +359,8 @@ func TestHLSStreams(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := serve(t, keepAll)
-			player := f.follow("film", nil)
+			files := &filmFiles{t.TempDir()}
+			player := f.follow("film", func(c *hlscheck.Client) { c.Output = files })
 			p := f.Publisher("film")
 			wait := slices.IndexFunc(test.reel, func(tag []byte) bool { return len(tag) == 0 })
 			if wait < 0 {
@@ -308,6 +388,12 @@ func TestHLSStreams(t *testing.T) {
 			}
 			if want := test.reel.payload(); player.media < want {
 				t.Errorf("%d bytes for a stream of %d", player.media, want)
+			}
+			if kind := "v"; !testing.Short() {
+				if test.kinds == 4 {
+					kind = "a"
+				}
+				files.decodesAs(t, test.reel.bytes(test.kinds), kind)
 			}
 		})
 	}

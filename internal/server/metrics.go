@@ -35,7 +35,11 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 	c := scrape{ch}
 	c.gauges("build_info", "Always 1; the label says which version runs.",
 		"version", map[string]int64{m.server.cfg.Version: 1})
-	c.relay(m.server.relay.Stats())
+	streams := m.server.relay.Stats()
+	c.relay(streams)
+	if n := m.server.node; n != nil {
+		n.collect(c, streams)
+	}
 	c.pool(millrace.DefaultPool().Stats())
 	if f := m.server.files; f != nil {
 		f.collect(c)

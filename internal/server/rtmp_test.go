@@ -29,14 +29,22 @@ type rtmpFixture struct {
 // serveRTMP is serve with listeners for RTMP.
 func serveRTMP(t *testing.T, change func(*Config)) *rtmpFixture {
 	t.Helper()
+	return serveRTMPOn(t, func(_ net.Listener, c *Config) {
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+// serveRTMPOn is serveRTMP for a configuration that depends on the main listener.
+func serveRTMPOn(t *testing.T, change func(net.Listener, *Config)) *rtmpFixture {
+	t.Helper()
 	book := &logBook{}
 	cfg := Defaults()
 	cfg.Latency, cfg.ViewerWait, cfg.PublisherReturn = 5*time.Millisecond, testTimeout, 0
 	cfg.Log = slog.New(slog.NewTextHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	if change != nil {
-		change(&cfg)
-	}
 	all := Listeners{Main: listen(t), RTMP: listen(t)}
+	change(all.Main, &cfg)
 	f := &rtmpFixture{rtmp: all.RTMP.Addr().String()}
 	if cfg.TLSCert != "" {
 		all.RTMPS = listen(t)

@@ -34,7 +34,7 @@ type Server struct {
 	files   *fileService    // nil if no files are served
 	blobs   *blobService    // nil if no blobs are kept
 	records *record.Archive // nil if no streams are recorded
-	others  *nodeReports    // nil if the server is alone
+	node    *clusterNode    // nil if the server is alone
 	started time.Time
 
 	handshakes handshakes
@@ -78,6 +78,10 @@ func New(cfg Config) (*Server, error) {
 	}
 	streams := cfg.Config
 	if s.records, err = openRecords(s, &streams); err != nil {
+		_ = s.closeStores(context.Background())
+		return nil, err
+	}
+	if s.node, err = openNode(s, &streams); err != nil {
 		_ = s.closeStores(context.Background())
 		return nil, err
 	}
@@ -150,6 +154,9 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	s.publishAuth = newPublishAuth(s.cfg.PublishToken, l.Main.Addr())
 	s.readAuth = newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, l.Main.Addr())
 	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
+	if s.node != nil {
+		s.node.Start(s.relay)
+	}
 	main := s.httpServer(s.routes())
 	// This limits a short answer as a whole, and what net/http sends after a handler has returned. Streams and files limit
 	// each silence instead.
@@ -196,9 +203,9 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	return main.ServeTLS(ln, "", "")
 }
 
-// closeStores closes the stores of files and blobs, and the recordings, which may take until ctx ends.
+// closeStores closes the stores of files and blobs, the recordings, which may take until ctx ends, and the node.
 func (s *Server) closeStores(ctx context.Context) error {
-	return errors.Join(s.files.close(), s.blobs.close(), s.closeRecords(ctx))
+	return errors.Join(s.files.close(), s.blobs.close(), s.closeRecords(ctx), s.node.close())
 }
 
 // greet logs where the server listens and what it serves.
@@ -226,6 +233,12 @@ func (s *Server) greet(l Listeners) {
 	}
 	if s.records != nil {
 		s.log.Info("recording streams", "in", s.cfg.Record, "named", s.cfg.RecordStreams)
+	}
+	if s.node != nil {
+		s.log.Info("sharing streams with other nodes", "as", s.cfg.self())
+		if _, host, _ := strings.Cut(s.cfg.self(), "://"); isLoopback(ln.Addr()) && !isLocalName(host) {
+			s.log.Warn("no other node can reach this listener: --listen is for this machine only", "advertised", s.cfg.self())
+		}
 	}
 	if s.blobs != nil {
 		s.log.Info("keeping blobs", "in", s.blobs.where, "at", s.pageLink(ln.Addr())+blobsPath[1:])
@@ -344,6 +357,7 @@ func (s *Server) shutDown(servers []*http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()
 	s.drain()
+	s.node.drain()
 	s.relay.AskToReconnect(ctx)
 	s.relay.Close()
 	files, blobs := s.files.drain(), s.blobs.drain()

@@ -53,6 +53,9 @@ func StartSentinel(t testing.TB) *Sentinel {
 	return s
 }
 
+// Addr returns the sentinel's address, host:port. It calls its master "mymaster".
+func (s *Sentinel) Addr() string { return s.server.Addr() }
+
 // Client returns a client that asks the sentinel for the master, and follows it. It is closed when the test ends.
 func (s *Sentinel) Client(t testing.TB) *redis.Client {
 	t.Helper()

@@ -1,0 +1,277 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/relay"
+)
+
+// A lease is this node's ownership of a stream. It implements [relay.Lease].
+type lease struct {
+	n       *Node
+	name    string
+	claimed chan struct{} // closed when the first try to claim it has ended
+
+	epoch     atomic.Uint64 // 0 until it is claimed; then it stays
+	ended     atomic.Bool   // lost to another node, or released; set under n.mu
+	attempted atomic.Int64  // when the last attempt began to renew it that has ended, by clock
+}
+
+// started is the origin of clock.
+var started = time.Now()
+
+// clock returns a monotonic time in nanoseconds.
+func clock(t time.Time) int64 { return int64(t.Sub(started)) }
+
+// errDraining refuses publishers of a node that shuts down.
+var errDraining = &relay.Refusal{Status: http.StatusServiceUnavailable, Reason: "the server is shutting down"}
+
+// errTaken refuses publishers of a stream that has another owner.
+var errTaken = &relay.Refusal{Status: http.StatusConflict, Reason: "this name has a publisher already, at another node"}
+
+// errNotWaiting refuses a publisher that has gone.
+var errNotWaiting = &relay.Refusal{Status: http.StatusServiceUnavailable, Reason: "the publisher did not wait"}
+
+// Claim implements [relay.Cluster].
+func (n *Node) Claim(ctx context.Context, name string) (relay.Lease, error) {
+	for {
+		n.mu.Lock()
+		if n.draining {
+			n.mu.Unlock()
+			return nil, errDraining
+		}
+		l := n.leases[name]
+		if l == nil {
+			l = &lease{n: n, name: name, claimed: make(chan struct{})}
+			n.leases[name] = l
+			n.mu.Unlock()
+			return n.claimFirst(l)
+		}
+		n.mu.Unlock()
+		select {
+		case <-l.claimed:
+		case <-ctx.Done():
+			return nil, errNotWaiting
+		}
+		if l.Held() {
+			return l, nil
+		}
+	}
+}
+
+// claimFirst claims l for a publisher that waits for it.
+func (n *Node) claimFirst(l *lease) (relay.Lease, error) {
+	ctx, cancel := n.call(n.ctx)
+	defer cancel()
+	var taken *TakenError
+	err := n.claim(ctx, l)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	close(l.claimed)
+	if errors.As(err, &taken) {
+		n.remove(l)
+		return nil, errTaken
+	}
+	n.record(l.name).change() // it may have no epoch
+	return l, nil
+}
+
+// claim claims l, which has no epoch.
+func (n *Node) claim(ctx context.Context, l *lease) error {
+	begun := time.Now()
+	n.mu.Lock()
+	var seen uint64
+	if r := n.owners[l.name]; r != nil {
+		seen = r.seen
+	}
+	n.mu.Unlock()
+	epoch, err := n.cfg.Directory.Claim(ctx, Claim{Stream: l.name, Node: n.cfg.Self, Seen: seen, Rule: n.cfg.Rule})
+	var taken *TakenError
+	switch {
+	case n.answered(err) && err == nil:
+		n.counters.claims.Add(1)
+		l.attempted.Store(clock(begun))
+		l.epoch.Store(epoch)
+		n.learn(l.name, Owner{Node: n.cfg.Self, Epoch: epoch}, begun)
+		n.mu.Lock()
+		if l.ended.Load() { // meanwhile
+			n.giveUp(l)
+		}
+		n.mu.Unlock()
+	case errors.As(err, &taken):
+		n.counters.refused.Add(1)
+		n.learn(l.name, taken.Owner, begun)
+	}
+	return err
+}
+
+// Epoch implements [relay.Lease].
+func (l *lease) Epoch() uint64 { return l.epoch.Load() }
+
+// Current implements [relay.Lease]. An attempt that got no answer counts as well: while the directory cannot be reached no
+// other node can become the owner.
+func (l *lease) Current() bool {
+	return l.Held() && l.epoch.Load() != 0 && clock(time.Now())-l.attempted.Load() <= int64(l.n.cfg.Lease)
+}
+
+// Held implements [relay.Lease].
+func (l *lease) Held() bool { return !l.ended.Load() }
+
+// Release implements [relay.Lease].
+func (l *lease) Release() {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	l.n.leave(l)
+}
+
+// leave ends the ownership of l, if it is held. n.mu is held.
+func (n *Node) leave(l *lease) {
+	if n.remove(l) && l.epoch.Load() != 0 {
+		n.giveUp(l)
+	}
+}
+
+// remove takes l from those that are renewed, and reports whether it was held. n.mu is held.
+func (n *Node) remove(l *lease) bool {
+	held := !l.ended.Swap(true)
+	if held {
+		delete(n.leases, l.name)
+	}
+	return held
+}
+
+// giveUp has the directory told soon that l is not owned any more. n.mu is held.
+func (n *Node) giveUp(l *lease) {
+	n.leaving[l] = time.Now()
+	wake(n.left)
+}
+
+// wake puts an element into c, which has place for one.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// renew runs until n ends.
+func (n *Node) renew() {
+	ticker := time.NewTicker(n.cfg.Lease / attempts)
+	defer ticker.Stop()
+	for n.ctx.Err() == nil {
+		begun := time.Now()
+		n.nextRound()
+		n.attempt(n.ctx, true)
+		n.claimLate(begun.Add(n.cfg.Lease / attempts))
+		for waiting := true; waiting; {
+			select {
+			case <-ticker.C:
+				waiting = false
+			case <-n.left:
+				if n.Reachable() { // if not, the next round has to do
+					n.attempt(n.ctx, false)
+				}
+			case <-n.ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// attempt gives up what has been released, and renews all other leases, or none.
+func (n *Node) attempt(ctx context.Context, all bool) {
+	begun := time.Now()
+	var tried []*lease
+	var owned []Ownership
+	n.mu.Lock()
+	draining := n.draining
+	for l := range n.leaving {
+		tried = append(tried, l)
+		owned = append(owned, Ownership{Stream: l.name, Epoch: l.epoch.Load(), GiveUp: true})
+	}
+	for _, l := range n.leases {
+		if epoch := l.epoch.Load(); all && epoch != 0 {
+			tried = append(tried, l)
+			owned = append(owned, Ownership{Stream: l.name, Epoch: epoch})
+		}
+	}
+	n.mu.Unlock()
+	for i := range owned {
+		if o := &owned[i]; !o.GiveUp {
+			o.Silent, o.Away = n.hub.Silent(o.Stream)
+			o.Away = o.Away || draining
+		}
+	}
+	if !all && len(owned) == 0 {
+		return
+	}
+	ctx, cancel := n.call(ctx)
+	defer cancel()
+	errs, err := n.cfg.Directory.Renew(ctx, n.cfg.Self, owned...)
+	for _, each := range errs {
+		if err == nil && !errors.Is(each, ErrLost) {
+			err = each
+		}
+	}
+	n.answered(err)
+	for i, l := range tried {
+		lost := errors.Is(errs[i], ErrLost)
+		switch {
+		case owned[i].GiveUp:
+			n.mu.Lock()
+			// A lease ends by itself.
+			if errs[i] == nil || lost || time.Since(n.leaving[l]) > n.cfg.Lease {
+				delete(n.leaving, l)
+			}
+			n.mu.Unlock()
+		case lost:
+			n.lose(l)
+		default:
+			if errs[i] != nil {
+				n.counters.failures.Add(1)
+			}
+			l.attempted.Store(clock(begun))
+		}
+	}
+}
+
+// claimLate claims the leases that were given out while the directory could not be reached, until the deadline at most.
+func (n *Node) claimLate(deadline time.Time) {
+	n.mu.Lock()
+	var late []*lease
+	for _, l := range n.leases {
+		select {
+		case <-l.claimed:
+			if l.epoch.Load() == 0 && !n.draining {
+				late = append(late, l)
+			}
+		default: // it is being claimed
+		}
+	}
+	n.mu.Unlock()
+	ctx, cancel := context.WithDeadline(n.ctx, deadline)
+	defer cancel()
+	for _, l := range late {
+		var taken *TakenError
+		if err := n.claim(ctx, l); errors.As(err, &taken) {
+			n.lose(l)
+		} else if err != nil {
+			return
+		}
+	}
+}
+
+// lose is called when another node has become the owner.
+func (n *Node) lose(l *lease) {
+	n.mu.Lock()
+	held := n.remove(l)
+	n.mu.Unlock()
+	if held {
+		n.counters.lost.Add(1)
+		n.hub.Lost(l.name, l.epoch.Load())
+	}
+}

@@ -1,0 +1,250 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/relay"
+	"golang.org/x/sync/singleflight"
+)
+
+// What a request of another node carries.
+const (
+	HeaderToken = "Millrace-Cluster" // the secret that the nodes share
+	HeaderNode  = "Millrace-Node"    // the address of the node that asks
+)
+
+// Config is what can be chosen about a Node.
+type Config struct {
+	Directory Directory
+	Self      string        // the address of this node for other nodes, as in http://10.0.0.5:8080
+	Token     string        // what the nodes show each other
+	Lease     time.Duration // as long as those of Directory
+	Rule      Rule          // of the claims of this node; empty: Always
+	Log       *slog.Logger
+}
+
+// A Hub is what a Node asks of a [relay.Hub], whose documentation says what the methods do. They are called while no lock
+// of the Node is held, and may call it.
+type Hub interface {
+	Lost(name string, epoch uint64)
+	Silent(name string) (silent time.Duration, away bool)
+	Wanted(name string) bool
+	Pull(ctx context.Context, name string, from relay.Source) error
+}
+
+var _ Hub = (*relay.Hub)(nil)
+
+// attempts is how many times in a lease its renewal begins.
+const attempts = 3
+
+// attemptTime bounds a call of the directory. In the worst case one attempt was made just before the directory stopped to
+// answer, two fail, one of which was between the others, and the time until the second has failed is 10/12 of a lease.
+func attemptTime(lease time.Duration) time.Duration { return lease / 4 }
+
+// peerRounds is for how many rounds a node that is not heard is taken for alive: three leases.
+const peerRounds = 3 * attempts
+
+// maxPeers bounds the list of nodes. Redis would be busy with the heartbeats of more.
+const maxPeers = 4096
+
+// A Node is this server among those that share their streams through a Directory. It implements [relay.Cluster].
+type Node struct {
+	cfg     Config
+	log     *slog.Logger
+	hub     Hub // set before the goroutines start
+	ctx     context.Context
+	stop    context.CancelFunc // under mu
+	running sync.WaitGroup
+	left    chan struct{} // has an element if a lease was released
+	gap     chan struct{} // has an element if events may have been missed
+	lookups singleflight.Group
+
+	reachable atomic.Bool // what the last call of the directory has shown
+	counters  struct{ claims, refused, lost, failures, lookups atomic.Int64 }
+
+	// What is held under mu is for a moment only, and calls nothing outside of the package.
+	mu       sync.Mutex
+	draining bool
+	leases   map[string]*lease       // that are held, or being claimed
+	leaving  map[*lease]time.Time    // those that are released, and since when, until the directory knows
+	owners   map[string]*ownerRecord // at most maxOwners
+	pulls    map[string]*pull
+
+	// A peer's age is counted in rounds in which this node has heard itself. So peers do not age while there is nothing to
+	// be heard.
+	round     int64
+	selfHeard bool             // since the last round
+	peers     map[string]int64 // the round in which each was heard last; at most maxPeers
+}
+
+var _ relay.Cluster = (*Node)(nil)
+
+// New returns a Node that does nothing by itself before Start. Close ends it.
+func New(cfg Config) *Node {
+	if cfg.Rule == "" {
+		cfg.Rule = Always
+	}
+	n := &Node{
+		cfg: cfg, log: cfg.Log,
+		left:    make(chan struct{}, 1),
+		gap:     make(chan struct{}, 1),
+		leases:  make(map[string]*lease),
+		leaving: make(map[*lease]time.Time),
+		owners:  make(map[string]*ownerRecord),
+		pulls:   make(map[string]*pull),
+		peers:   make(map[string]int64),
+	}
+	n.ctx, n.stop = context.WithCancel(context.Background())
+	return n
+}
+
+// Start renews what is claimed, hears of other nodes, and pulls what hub wants, until Close.
+func (n *Node) Start(hub Hub) {
+	n.hub = hub
+	n.running.Go(n.renew)
+	n.running.Go(func() { n.cfg.Directory.Watch(n.ctx, n.heard) })
+	n.running.Go(n.lookAgain)
+}
+
+// Drain refuses publishers from now on, and lets other nodes have the streams that this one owns, whatever their rule.
+func (n *Node) Drain() {
+	n.mu.Lock()
+	n.draining = true
+	n.mu.Unlock()
+	if n.Reachable() {
+		n.attempt(n.ctx, true)
+	}
+}
+
+// Close ends the goroutines, and the pulls, and gives up what this node still owns.
+func (n *Node) Close() {
+	n.mu.Lock()
+	n.draining = true
+	n.stop()
+	n.mu.Unlock()
+	n.running.Wait()
+	n.mu.Lock()
+	for _, l := range n.leases {
+		n.leave(l)
+	}
+	n.mu.Unlock()
+	n.attempt(context.Background(), false)
+}
+
+// Header returns what a request to another node carries.
+func (n *Node) Header() http.Header {
+	h := make(http.Header)
+	h.Set(HeaderToken, n.cfg.Token)
+	h.Set(HeaderNode, n.cfg.Self)
+	return h
+}
+
+// Reachable implements [relay.Cluster].
+func (n *Node) Reachable() bool { return n.reachable.Load() }
+
+// call returns the context of one call of the directory.
+func (n *Node) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, attemptTime(n.cfg.Lease))
+}
+
+// answered takes the error of a call of the directory. It reports whether there was an answer.
+func (n *Node) answered(err error) bool {
+	var taken *TakenError
+	ok := err == nil || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost) || errors.As(err, &taken)
+	if n.ctx.Err() == nil && n.reachable.Swap(ok) != ok {
+		if ok {
+			n.log.Info("the cluster's directory answers")
+		} else {
+			n.log.Warn("the cluster's directory does not answer", "err", err)
+		}
+	}
+	return ok
+}
+
+// heard is told what happens in the cluster.
+func (n *Node) heard(e Event) {
+	switch {
+	case e == Event{}:
+		n.missed()
+	case e.Stream == "":
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if e.Owner.Node == n.cfg.Self {
+			n.selfHeard = true
+		} else if _, known := n.peers[e.Owner.Node]; known || len(n.peers) < maxPeers {
+			n.peers[e.Owner.Node] = n.round
+		}
+	case e.Owner.Epoch == 0:
+		n.gaveUp(e.Stream, e.Owner.Node)
+	default:
+		n.learn(e.Stream, e.Owner, time.Time{})
+	}
+}
+
+// nextRound forgets the nodes that are gone, and sees whether events arrive.
+func (n *Node) nextRound() {
+	n.mu.Lock()
+	deaf := !n.selfHeard
+	if n.selfHeard {
+		n.selfHeard = false
+		n.round++
+		for node, heard := range n.peers {
+			if n.round-heard > peerRounds {
+				delete(n.peers, node)
+			}
+		}
+	}
+	n.mu.Unlock()
+	if deaf && n.Reachable() {
+		n.missed()
+	}
+}
+
+// Peers returns the addresses of the other nodes that are alive.
+func (n *Node) Peers() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Sorted(maps.Keys(n.peers))
+}
+
+// Stats is a Node's state and what it has counted.
+type Stats struct {
+	Reachable bool  // whether the directory answers
+	Nodes     int   // that are alive, this one included
+	Owned     int   // streams that are this node's
+	Pulled    int   // streams that are pulled from other nodes
+	Claims    int64 // streams that this node was given
+	Refused   int64 // streams that it was not given, because they have another owner
+	Lost      int64 // streams that another node has taken
+	Failures  int64 // renewals that got no answer
+	Lookups   int64 // questions to the directory who owns a stream
+}
+
+// Stats returns a snapshot.
+func (n *Node) Stats() Stats {
+	s := Stats{
+		Reachable: n.Reachable(),
+		Claims:    n.counters.claims.Load(),
+		Refused:   n.counters.refused.Load(),
+		Lost:      n.counters.lost.Load(),
+		Failures:  n.counters.failures.Load(),
+		Lookups:   n.counters.lookups.Load(),
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s.Nodes, s.Owned = 1+len(n.peers), len(n.leases)
+	for _, p := range n.pulls {
+		if p.epoch != 0 {
+			s.Pulled++
+		}
+	}
+	return s
+}

@@ -1,0 +1,218 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// maxOwners bounds what is remembered of streams: 4 MB. Viewers may ask for any names.
+	maxOwners = 16384
+	// absentFor is how long it is remembered that a stream has no owner. An event tells earlier.
+	absentFor = 250 * time.Millisecond
+)
+
+// An ownerRecord is what this node knows of the owner of a stream.
+type ownerRecord struct {
+	owner   Owner         // the last known; Node is empty if there is none
+	seen    uint64        // the greatest epoch so far
+	checked time.Time     // when the owner was asked for, or heard of; zero: it has to be asked for
+	changed chan struct{} // closed when owner changes, and events that may have been missed are a change
+}
+
+// record returns that of a stream. n.mu is held.
+func (n *Node) record(name string) *ownerRecord {
+	r := n.owners[name]
+	if r == nil {
+		for other := range n.owners {
+			if len(n.owners) < maxOwners {
+				break
+			}
+			delete(n.owners, other) // any
+		}
+		r = &ownerRecord{changed: make(chan struct{})}
+		n.owners[name] = r
+	}
+	return r
+}
+
+// change wakes those that wait for r to change. n.mu is held.
+func (r *ownerRecord) change() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// learn takes note of a stream's owner: what the directory answered to a question asked at that time, which is zero for an
+// event. The owner is Owner{} if the answer was that there is none.
+func (n *Node) learn(name string, o Owner, asked time.Time) {
+	n.mu.Lock()
+	r := n.record(name)
+	if o.Epoch < r.seen && r.checked.After(asked) { // it is of before
+		n.mu.Unlock()
+		return
+	}
+	r.seen, r.checked = max(r.seen, o.Epoch), time.Now()
+	if r.owner != o {
+		r.owner = o
+		r.change()
+	}
+	if p := n.pulls[name]; p != nil && p.epoch != 0 && p.epoch < o.Epoch && o.Node != "" {
+		p.cancel()
+	}
+	l := n.leases[name]
+	n.mu.Unlock()
+	if l == nil || o.Node == n.cfg.Self {
+		return
+	}
+	if epoch := l.epoch.Load(); epoch != 0 && epoch < o.Epoch {
+		n.lose(l)
+	}
+}
+
+// gaveUp takes note that a node owns a stream no more.
+func (n *Node) gaveUp(name, node string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if r := n.owners[name]; r != nil && r.owner.Node == node {
+		r.owner, r.checked = Owner{}, time.Now()
+		r.change()
+	}
+}
+
+// missed is called when events may have been missed. The owners of streams must be looked up.
+func (n *Node) missed() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range n.owners {
+		r.checked = time.Time{}
+		r.change()
+	}
+	wake(n.gap)
+}
+
+// lookAgain looks up the owners of the streams that are pulled whenever events may have been missed.
+func (n *Node) lookAgain() {
+	for {
+		select {
+		case <-n.gap:
+		case <-n.ctx.Done():
+			return
+		}
+		n.mu.Lock()
+		var names []string
+		for name, p := range n.pulls {
+			if p.epoch != 0 {
+				names = append(names, name)
+			}
+		}
+		n.mu.Unlock()
+		for _, name := range names {
+			_, _ = n.Owner(n.ctx, name) // learn does what is to be done
+		}
+	}
+}
+
+// known returns the owner of a stream if the directory need not be asked. An Owner without Node says that there is none.
+func (n *Node) known(name string) (o Owner, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l := n.leases[name]; l != nil {
+		select {
+		case <-l.claimed:
+			return Owner{Node: n.cfg.Self, Epoch: l.epoch.Load()}, true
+		default:
+		}
+	}
+	r := n.owners[name]
+	switch {
+	case r == nil:
+		return Owner{}, false
+	case r.owner.Node == "" || r.owner.Node == n.cfg.Self: // which has released it, or ran before
+		return Owner{}, time.Since(r.checked) < absentFor
+	}
+	return r.owner, time.Since(r.checked) < n.cfg.Lease || !n.Reachable()
+}
+
+// Owner returns the owner of a stream, or ErrNoOwner. What it knows for less than a lease it does not look up again. While the
+// directory cannot be reached it returns the last owner that it knows of; another error says that it knows of none.
+func (n *Node) Owner(ctx context.Context, name string) (Owner, error) {
+	o, ok := n.known(name)
+	if !ok {
+		answer := n.lookups.DoChan(name, func() (any, error) { return n.lookup(name) })
+		select {
+		case <-ctx.Done():
+			return Owner{}, ctx.Err()
+		case a := <-answer:
+			if a.Err != nil {
+				return Owner{}, a.Err
+			}
+			o = a.Val.(Owner)
+		}
+	}
+	if o.Node == "" {
+		return Owner{}, ErrNoOwner
+	}
+	return o, nil
+}
+
+// lookup asks the directory.
+func (n *Node) lookup(name string) (Owner, error) {
+	n.counters.lookups.Add(1)
+	ctx, cancel := n.call(n.ctx)
+	defer cancel()
+	asked := time.Now()
+	o, err := n.cfg.Directory.Lookup(ctx, name)
+	if n.answered(err) {
+		n.learn(name, o, asked)
+		err = nil
+	}
+	if last, _ := n.known(name); err == nil || last.Node != "" {
+		return last, nil
+	}
+	return Owner{}, fmt.Errorf("it cannot be found out which node has this stream: %w", err)
+}
+
+// AwaitOwner returns the owner of a stream as Owner does, which may be this node, as soon as there is one. When ctx ends
+// the error is what Owner returned last.
+func (n *Node) AwaitOwner(ctx context.Context, name string) (Owner, error) {
+	var last error
+	for {
+		changed := n.changed(name)
+		o, err := n.Owner(ctx, name)
+		if err == nil {
+			return o, nil
+		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		// An event may have been missed.
+		again := time.NewTimer(n.cfg.Lease/attempts/2 + rand.N(n.cfg.Lease/attempts))
+		select {
+		case <-changed:
+		case <-again.C:
+		case <-ctx.Done():
+		}
+		again.Stop()
+		if ctx.Err() != nil {
+			return Owner{}, last
+		}
+	}
+}
+
+// changed returns a channel that is closed when the owner of the stream changes.
+func (n *Node) changed(name string) <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.record(name).changed
+}
+
+// Forget says that what Owner returned turned out to be wrong: it will be looked up.
+func (n *Node) Forget(name string, epoch uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if r := n.owners[name]; r != nil && r.owner.Epoch == epoch {
+		r.checked = time.Time{}
+	}
+}

@@ -1,0 +1,15 @@
+//go:build !linux
+
+package record
+
+import (
+	"io"
+
+	"github.com/millrace-io/millrace"
+)
+
+// writeTo writes all of c to w, and releases what w has taken.
+func writeTo(c *millrace.Chain, w io.Writer) error {
+	_, err := c.WriteTo(w)
+	return err
+}
