@@ -25,6 +25,7 @@ import (
 // Three nodes, one encoder: viewers at all of them see each picture once and in order, and the owner sends each edge one
 // copy, however many viewers that has.
 func TestAnyNodeServesAViewer(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	nodes := startNodes(t, 3, redisURL(redis))
 	startEncoder(t, "cam", nodes[0].addr)
@@ -34,9 +35,7 @@ func TestAnyNodeServesAViewer(t *testing.T) {
 			viewers = append(viewers, watch(t, n.addr, "cam"))
 		}
 	}
-	for _, v := range viewers {
-		v.sees(2 * groupOf)
-	}
+	see(t, 2*groupOf, viewers...)
 	for i, n := range nodes {
 		if got := n.owns("cam"); got != (i == 0) {
 			t.Errorf("node %d owns the stream: %v", i, got)
@@ -55,6 +54,7 @@ func TestAnyNodeServesAViewer(t *testing.T) {
 
 // The owner is killed, and the encoder goes to another node: no viewer elsewhere is disconnected.
 func TestTheOwnerIsKilled(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	nodes := startNodes(t, 3, redisURL(redis))
 	startEncoder(t, "cam", nodes[0].addr, nodes[1].addr)
@@ -79,23 +79,20 @@ func TestTheOwnerIsKilled(t *testing.T) {
 
 // The encoder moves to another node while its first connection is still there, as behind a balancer.
 func TestThePublisherMoves(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	nodes := startNodes(t, 3, redisURL(redis))
 	first := startEncoder(t, "cam", nodes[0].addr)
 	here, there, edge := watch(t, nodes[0].addr, "cam"), watch(t, nodes[1].addr, "cam"), watch(t, nodes[2].addr, "cam")
 	all := []*watcher{here, there, edge}
-	for _, v := range all {
-		v.sees(groupOf)
-	}
+	see(t, groupOf, all...)
 	first.moveTo() // it will not come back
 	for i := range 4 {
 		n := nodes[(i+1)%2]
 		first.moveTo(freeAddr(t))
 		next := startEncoder(t, "cam", n.addr)
 		eventually(t, "the stream to move", func() bool { return n.owns("cam") })
-		for _, v := range all {
-			v.sees(groupOf)
-		}
+		see(t, groupOf, all...)
 		first = next
 	}
 	_, _, longest := edge.flaws()
@@ -105,6 +102,7 @@ func TestThePublisherMoves(t *testing.T) {
 // An owner is stopped for longer than its lease, another node takes over, and the first one goes on: it must give up
 // before it sends a frame to a node that reads from it.
 func TestAPausedOwner(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	nodes := startNodes(t, 3, redisURL(redis), "--cluster-lease", "1s")
 	e := startEncoder(t, "cam", nodes[0].addr)
@@ -126,6 +124,7 @@ func TestAPausedOwner(t *testing.T) {
 
 // Redis is away: what runs goes on everywhere, and all is as before when it is back, with or without its data.
 func TestRedisIsAway(t *testing.T) {
+	t.Parallel()
 	away := 20 * time.Second
 	if testing.Short() {
 		away = 4 * time.Second
@@ -139,9 +138,7 @@ func TestRedisIsAway(t *testing.T) {
 		startEncoder(t, name, nodes[i%2].addr)
 		viewers = append(viewers, watch(t, nodes[0].addr, name), watch(t, nodes[1].addr, name))
 	}
-	for _, v := range viewers {
-		v.sees(groupOf)
-	}
+	see(t, groupOf, viewers...)
 	redis.Pause(t)
 	time.Sleep(away)
 	for _, n := range nodes {
@@ -152,17 +149,15 @@ func TestRedisIsAway(t *testing.T) {
 	late := watch(t, nodes[1].addr, "cam0") // the stream is there already
 	late.sees(1)
 	redis.Resume(t)
-	for _, v := range viewers {
-		v.sees(groupOf)
-	}
+	see(t, groupOf, viewers...)
 	redis.Kill()
 	time.Sleep(away)
 	redis.Restart(t)
 	for i := range streams {
 		eventually(t, "the owners to claim again", func() bool { return nodes[i%2].owns(fmt.Sprintf("cam%d", i)) })
 	}
+	see(t, groupOf, viewers...)
 	for _, v := range viewers {
-		v.sees(groupOf)
 		v.flawless()
 	}
 	// A viewer at the other node finds a stream that was claimed anew.
@@ -249,6 +244,7 @@ func (l *link) cut(down bool) {
 // The network between two nodes is cut again and again: the stream at the edge goes on where it broke off, or at the key
 // frame that has come since then.
 func TestTheNetworkBetweenNodesIsCut(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	owner := &node{t: t, addr: freeAddr(t), rtmp: freeAddr(t)}
 	between := newLink(t, owner.addr)
@@ -276,6 +272,7 @@ func TestTheNetworkBetweenNodesIsCut(t *testing.T) {
 
 // A node that shuts down gives its streams up, and the others take them over at once.
 func TestDrainOfANode(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	nodes := startNodes(t, 3, redisURL(redis), "--takeover", "never")
 	startEncoder(t, "cam", nodes[0].addr, nodes[1].addr)
@@ -290,6 +287,7 @@ func TestDrainOfANode(t *testing.T) {
 
 // scripts/cluster-demo does what it says.
 func TestClusterDemo(t *testing.T) {
+	t.Parallel()
 	for _, program := range []string{"redis-server", "nginx", "curl"} {
 		need.Program(t, program)
 	}
@@ -312,6 +310,7 @@ var soakFor = flag.Duration("soak", 0, "how long the soak of a cluster takes; 0:
 // Nodes are killed and shut down while streams come by all of them: each viewer gets the bytes that were published, in
 // order, and in the end nothing is left.
 func TestClusterSoak(t *testing.T) {
+	t.Parallel()
 	streams, lasts := 100, time.Minute
 	if testing.Short() {
 		streams, lasts = 20, 10*time.Second

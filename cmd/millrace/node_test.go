@@ -468,15 +468,26 @@ func (w *watcher) problem(format string, args ...any) {
 // sees waits until the viewer has n more pictures.
 func (w *watcher) sees(n int) {
 	w.t.Helper()
-	w.mu.Lock()
-	want := w.pictures + n
-	w.mu.Unlock()
-	eventually(w.t, fmt.Sprintf("%d more pictures of %s", n, w.name), func() bool {
+	see(w.t, n, w)
+}
+
+// see waits until each viewer has n more pictures.
+func see(t testing.TB, n int, viewers ...*watcher) {
+	t.Helper()
+	want := make([]int, len(viewers))
+	for i, w := range viewers {
 		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.pictures >= want || w.err != nil
-	})
-	w.check()
+		want[i] = w.pictures + n
+		w.mu.Unlock()
+	}
+	for i, w := range viewers {
+		eventually(t, fmt.Sprintf("%d more pictures of %s", n, w.name), func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.pictures >= want[i] || w.err != nil
+		})
+		w.check()
+	}
 }
 
 // check reports what is wrong so far.
