@@ -225,7 +225,7 @@ func TestObjectsHostile(t *testing.T) {
 		"silence in the body":  {silent, "pauses"},
 		"a long head":          {raw(head + "X: " + strings.Repeat("x", 1<<20) + "\r\n\r\n"), "header"},
 		"another status":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(421) }, "answers 421"},
-		"a redirection":        {http.RedirectHandler("http://127.0.0.1:1/", 302).ServeHTTP, "answers 302"},
+		"a redirection":        {http.RedirectHandler("http://127.0.0.1:1/", http.StatusFound).ServeHTTP, "answers 302"},
 		"a long text of a 404": {raw("HTTP/1.1 404 Not Found\r\nContent-Length: 100000\r\n\r\n"), "100000 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -306,8 +306,8 @@ func TestObjectsFull(t *testing.T) {
 	nettest.Eventually(t, "refusals", func() bool { return full.Load() > 0 })
 	close(release)
 	calls.Wait()
-	if whole.Load() > 3 {
-		t.Errorf("%d whole, %d refused", whole.Load(), full.Load())
+	if whole.Load() == 0 {
+		t.Error("all are refused")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -45,7 +46,7 @@ func (w *hlsWindow) facts(open bool) *hlsFacts {
 
 // save gives the store what is complete and new. last says that nothing follows. w.mu is held.
 func (w *hlsWindow) save(last bool) {
-	store := w.hub.cfg.Segments
+	store := w.hub.cfg.HLSStore
 	if store == nil {
 		return
 	}
@@ -73,7 +74,7 @@ func (w *hlsWindow) save(last bool) {
 func (w *hlsWindow) saveObject(o hls.Object) {
 	var c millrace.Chain
 	if w.window.Append(&c, o) {
-		w.hub.cfg.Segments.Save(w.stream.name, o, &c)
+		w.hub.cfg.HLSStore.Save(w.stream.name, o, &c)
 	}
 }
 
@@ -97,12 +98,12 @@ func (w *hlsWindow) begin(ctx context.Context, cfg hls.Config, first time.Time) 
 
 // loadFacts returns what the store knows, or nil.
 func (w *hlsWindow) loadFacts(ctx context.Context) (*hlsFacts, error) {
-	if w.hub.cfg.Segments == nil {
+	if w.hub.cfg.HLSStore == nil {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, factsWait)
 	defer cancel()
-	text, err := w.hub.cfg.Segments.LoadFacts(ctx, w.stream.name)
+	text, err := w.hub.cfg.HLSStore.LoadFacts(ctx, w.stream.name)
 	if err != nil || text == nil {
 		return nil, err
 	}
@@ -170,19 +171,19 @@ func StoredHLS(facts []byte) (master, media *HLSPlaylist, err error) {
 	return newPlaylist([]byte(f.Master), f.Target), newPlaylist(w.AppendPlaylist(nil, false), f.Target), nil
 }
 
-// Admit takes one of the places of viewers for a request that waits for what another node has. release gives it back. The
-// context that is returned ends with ctx, and when h closes.
+// Admit takes one of the places of viewers for a request that waits for what another node has. release gives it back, once.
+// The context that is returned ends with ctx, and when h closes.
 func (h *Hub) Admit(ctx context.Context) (admitted context.Context, release func(), err error) {
 	if err := h.admitted.Acquire(); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(h.ends, func() { cancel(errDraining) })
-	return ctx, func() {
+	return ctx, sync.OnceFunc(func() {
 		stop()
 		cancel(nil)
 		h.admitted.Release()
-	}, nil
+	}), nil
 }
 
 // HLSAbsent is what viewers are told that have waited for the HLS of a stream which no node has.

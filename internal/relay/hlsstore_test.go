@@ -68,7 +68,7 @@ func newTakeoverTest(t *testing.T) *takeoverTest {
 }
 
 func (tt *takeoverTest) hub() *hubTest {
-	return newHubTest(tt.t, func(c *Config) { c.HLS, c.PublisherReturn, c.Segments = hlsDefaults, 0, &tt.store })
+	return newHubTest(tt.t, func(c *Config) { c.HLS, c.PublisherReturn, c.HLSStore = hlsDefaults, 0, &tt.store })
 }
 
 // publish publishes the first 145 tags of cam in their time, and asks for HLS meanwhile.
@@ -260,7 +260,7 @@ func TestHLSStoreFails(t *testing.T) {
 				t.Error("playlists of nothing")
 			}
 			synctest.Test(t, func(t *testing.T) {
-				h := newHubTest(t, func(c *Config) { c.HLS, c.Segments = hlsDefaults, store })
+				h := newHubTest(t, func(c *Config) { c.HLS, c.HLSStore = hlsDefaults, store })
 				sc := newScript(10, 25, 1000)
 				p := h.publish(sc.config...)
 				h.pace(p, sc.tags[:200])

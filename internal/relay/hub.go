@@ -44,8 +44,8 @@ type Config struct {
 
 	HLS HLSConfig
 
-	// Segments keeps segments of HLS where other nodes find them; nil: they are here only.
-	Segments SegmentStore
+	// HLSStore keeps segments of HLS where other nodes find them; nil: they are here only.
+	HLSStore SegmentStore
 
 	// Cluster is what streams are shared with; nil: this server is alone.
 	Cluster Cluster
