@@ -69,8 +69,8 @@ type stream struct {
 
 // newStream adds a stream, which is to be granted to a publisher. hub.mu is held.
 func (h *Hub) newStream(name string) *stream {
-	s := &stream{hub: h, name: name, started: time.Now(), log: h.log.With("stream", name), leftAt: now(),
-		peers: make(map[*viewer]struct{})}
+	s := &stream{hub: h, name: name, started: time.Now(), log: h.log.With("stream", name),
+		leftAt: now() - int64(h.pullIdle), peers: make(map[*viewer]struct{})}
 	s.feed.s = s
 	h.streams[name] = s
 	return s
