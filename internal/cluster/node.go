@@ -64,7 +64,6 @@ type Node struct {
 	stop    context.CancelFunc // under mu
 	running sync.WaitGroup
 	left    chan struct{} // has an element if a lease was released
-	gap     chan struct{} // has an element if events may have been missed
 	lookups singleflight.Group
 
 	reachable atomic.Bool // what the last call of the directory has shown
@@ -76,13 +75,10 @@ type Node struct {
 	leases   map[string]*lease       // that are held, or being claimed
 	leaving  map[*lease]time.Time    // those that are released, and since when, until the directory knows
 	owners   map[string]*ownerRecord // at most maxOwners
-	pulls    map[string]*pull
+	pulls    map[string]bool         // what viewers here want, and whether it is pulled at present
 
-	// A peer's age is counted in rounds in which this node has heard itself. So peers do not age while there is nothing to
-	// be heard.
-	round     int64
-	selfHeard bool             // since the last round
-	peers     map[string]int64 // the round in which each was heard last; at most maxPeers
+	round int64            // counts renewals before which the directory was reachable: peers do not age while it is not
+	peers map[string]int64 // the round in which each was heard last; at most maxPeers
 }
 
 var _ relay.Cluster = (*Node)(nil)
@@ -95,11 +91,10 @@ func New(cfg Config) *Node {
 	n := &Node{
 		cfg: cfg, log: cfg.Log,
 		left:    make(chan struct{}, 1),
-		gap:     make(chan struct{}, 1),
 		leases:  make(map[string]*lease),
 		leaving: make(map[*lease]time.Time),
 		owners:  make(map[string]*ownerRecord),
-		pulls:   make(map[string]*pull),
+		pulls:   make(map[string]bool),
 		peers:   make(map[string]int64),
 	}
 	n.ctx, n.stop = context.WithCancel(context.Background())
@@ -111,7 +106,6 @@ func (n *Node) Start(hub Hub) {
 	n.hub = hub
 	n.running.Go(n.renew)
 	n.running.Go(func() { n.cfg.Directory.Watch(n.ctx, n.heard) })
-	n.running.Go(n.lookAgain)
 }
 
 // Drain refuses publishers from now on, and lets other nodes have the streams that this one owns, whatever their rule.
@@ -177,9 +171,7 @@ func (n *Node) heard(e Event) {
 	case e.Stream == "":
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if e.Owner.Node == n.cfg.Self {
-			n.selfHeard = true
-		} else if _, known := n.peers[e.Owner.Node]; known || len(n.peers) < maxPeers {
+		if _, known := n.peers[e.Owner.Node]; e.Owner.Node != n.cfg.Self && (known || len(n.peers) < maxPeers) {
 			n.peers[e.Owner.Node] = n.round
 		}
 	case e.Owner.Epoch == 0:
@@ -189,22 +181,13 @@ func (n *Node) heard(e Event) {
 	}
 }
 
-// nextRound forgets the nodes that are gone, and sees whether events arrive.
+// nextRound forgets the nodes that are gone.
 func (n *Node) nextRound() {
 	n.mu.Lock()
-	deaf := !n.selfHeard
-	if n.selfHeard {
-		n.selfHeard = false
+	defer n.mu.Unlock()
+	if n.Reachable() {
 		n.round++
-		for node, heard := range n.peers {
-			if n.round-heard > peerRounds {
-				delete(n.peers, node)
-			}
-		}
-	}
-	n.mu.Unlock()
-	if deaf && n.Reachable() {
-		n.missed()
+		maps.DeleteFunc(n.peers, func(_ string, heard int64) bool { return n.round-heard > peerRounds })
 	}
 }
 
@@ -241,8 +224,8 @@ func (n *Node) Stats() Stats {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s.Nodes, s.Owned = 1+len(n.peers), len(n.leases)
-	for _, p := range n.pulls {
-		if p.epoch != 0 {
+	for _, pulled := range n.pulls {
+		if pulled {
 			s.Pulled++
 		}
 	}

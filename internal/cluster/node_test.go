@@ -527,18 +527,16 @@ func TestPull(t *testing.T) {
 		if old.ctx.Err() == nil {
 			t.Error("the pull from the old owner goes on")
 		}
-		// The event is lost, and it is found out when events come again, or in the next round.
+		// The event is lost, and it is found out when events come again.
 		edge.net.setDeaf(true)
 		l = a.claim(t, "s")
 		synctest.Wait()
 		edge.net.setDeaf(false)
 		p = edge.nextPull(t, pullPause*2)
 		check(p, nodeA, l)
-		edge.net.setDeaf(true)
 		moved = b.claim(t, "s")
-		p = edge.nextPull(t, testLease)
+		p = edge.nextPull(t, pullPause*2)
 		check(p, nodeB, moved)
-		edge.net.setDeaf(false)
 		// The directory is away, and the owner answers again.
 		for _, m := range []*member{a, b, edge} {
 			m.net.set(refuse)
@@ -583,10 +581,6 @@ func TestWantWhilePullEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, edge := join(t, d, nodeA, Always, testLease), join(t, d, nodeC, Always, testLease)
 		a.claim(t, "s")
-		p := &pull{name: "s"}
-		edge.mu.Lock()
-		edge.pulls["s"] = p
-		edge.mu.Unlock()
 		var asked int
 		edge.Node.hub = wantedHub{edge.hub, func() bool {
 			if asked++; asked == 1 {
@@ -595,11 +589,16 @@ func TestWantWhilePullEnds(t *testing.T) {
 			}
 			return asked == 2
 		}}
-		if !edge.wanted(p) || asked != 2 || edge.pulls["s"] != p {
+		edge.Want("s")
+		p := edge.nextPull(t, pullPause)
+		if asked != 2 {
 			t.Errorf("asked %d times", asked)
 		}
-		if edge.wanted(p) || edge.pulls["s"] != nil {
-			t.Error("it goes on")
+		p.end <- nil
+		time.Sleep(testLease)
+		synctest.Wait()
+		if asked != 3 || edge.sizes().pulls != 0 {
+			t.Errorf("asked %d times, and %d pulls", asked, edge.sizes().pulls)
 		}
 	})
 }

@@ -26,10 +26,11 @@ type ownerRecord struct {
 func (n *Node) record(name string) *ownerRecord {
 	r := n.owners[name]
 	if r == nil {
-		for other := range n.owners {
+		for other, old := range n.owners {
 			if len(n.owners) < maxOwners {
 				break
 			}
+			close(old.changed)
 			delete(n.owners, other) // any
 		}
 		r = &ownerRecord{changed: make(chan struct{})}
@@ -58,9 +59,6 @@ func (n *Node) learn(name string, o Owner, asked time.Time) {
 		r.owner = o
 		r.change()
 	}
-	if p := n.pulls[name]; p != nil && p.epoch != 0 && p.epoch < o.Epoch && o.Node != "" {
-		p.cancel()
-	}
 	l := n.leases[name]
 	n.mu.Unlock()
 	if l == nil || o.Node == n.cfg.Self {
@@ -88,29 +86,6 @@ func (n *Node) missed() {
 	for _, r := range n.owners {
 		r.checked = time.Time{}
 		r.change()
-	}
-	wake(n.gap)
-}
-
-// lookAgain looks up the owners of the streams that are pulled whenever events may have been missed.
-func (n *Node) lookAgain() {
-	for {
-		select {
-		case <-n.gap:
-		case <-n.ctx.Done():
-			return
-		}
-		n.mu.Lock()
-		var names []string
-		for name, p := range n.pulls {
-			if p.epoch != 0 {
-				names = append(names, name)
-			}
-		}
-		n.mu.Unlock()
-		for _, name := range names {
-			_, _ = n.Owner(n.ctx, name) // learn does what is to be done
-		}
 	}
 }
 
