@@ -70,6 +70,7 @@ type Object struct {
 	Status int
 	Header http.Header   // Content-Type, Content-Encoding, Retry-After and ETag; shared, not to be changed
 	Fresh  time.Duration // for how long it may be kept, from when it came
+	Once   bool          // it is not kept here: only calls that wait for it get it
 	Body   millrace.Chain
 }
 
@@ -244,7 +245,8 @@ func (o *Objects) land(e *objectEntry, object Object, err error) {
 	e.cost = int64(e.object.Body.Len()+min(e.object.Body.Len(), 64<<10)) + entryCost
 	close(e.done)
 	switch current := o.entries[e.key] == e; {
-	case current && err == nil && object.Fresh > 0 && object.Status == http.StatusOK && e.cost <= o.max && o.ctx.Err() == nil:
+	case current && err == nil && object.Fresh > 0 && !object.Once && object.Status == http.StatusOK && e.cost <= o.max &&
+		o.ctx.Err() == nil:
 		o.makeRoom(e.cost)
 		o.stats.Bytes += e.cost
 		e.place = o.kept.PushFront(e)

@@ -133,6 +133,9 @@ func (q *hlsRequest) isPlaylist() bool {
 	return q.object == relay.HLSMasterName || q.object == relay.HLSMediaName
 }
 
+// mayGoBack reports whether a player that gets a kept answer, after one of another node, may see its playlist go back.
+func (q *hlsRequest) mayGoBack() bool { return q.isPlaylist() && !q.blocks }
+
 // serveHLSElsewhere is serveHLS of what there is not here, which err says. It returns why it is not anywhere.
 func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name, object string, err error) error {
 	elsewhere := errors.Is(err, relay.ErrElsewhere)
@@ -289,6 +292,7 @@ func (h *remoteHLS) fetch(ctx context.Context, owner cluster.Owner, q *hlsReques
 		if err != nil {
 			err = cmp.Or(context.Cause(ctx), err)
 		}
+		out.Once = q.mayGoBack()
 		return out, err
 	})
 }
@@ -350,6 +354,7 @@ func (h *remoteHLS) load(ctx context.Context, q *hlsRequest) (out cluster.Object
 		if err != nil {
 			out.Body.Release()
 		}
+		out.Once = q.mayGoBack()
 		return out, err
 	})
 	if err != nil || out.Status != http.StatusOK {
