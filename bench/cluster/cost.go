@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
 	"github.com/millrace-io/millrace/bench/measure"
 )
@@ -29,27 +31,64 @@ const (
 	atRedis
 )
 
-// take puts the load of a case on new servers.
-func (b *bench) take(ctx context.Context, c testCase, p placing) (*result, error) {
-	start := func() (*site, error) {
-		if p.nodes == 0 {
-			return b.alone(ctx)
+// take puts the load of a case on new servers for each placing, on all of them at the same time: what else the machine does
+// is the same for all. The results are in the order of the placings.
+func (b *bench) take(ctx context.Context, c testCase) ([]*result, error) {
+	var loads []func() (*result, error)
+	for _, p := range placings {
+		start := func() (*site, error) {
+			if p.nodes == 0 {
+				return b.alone(ctx)
+			}
+			return b.nodes(ctx, p.nodes, false)
 		}
-		return b.nodes(ctx, p.nodes, false)
+		s, err := start()
+		if err != nil {
+			return nil, err
+		}
+		defer s.close()
+		c, watched := c, s.nodes[max(p.viewers, 0)]
+		if p.viewers < 0 {
+			c.viewers = 0
+		} else if err := checkDelivery(ctx, s.nodes[0], watched); err != nil {
+			return nil, err
+		}
+		at := newSpread(c.names(), s.nodes[:1], []*node{watched})
+		probes := []probe{cpuOf(s.nodes[0].Server), cpuOf(s.nodes[len(s.nodes)-1].Server), cpuOf(s.redis)}
+		loads = append(loads, func() (*result, error) { return turn(ctx, c, at, options.seconds, probes...) })
 	}
-	s, err := start()
-	if err != nil {
-		return nil, err
+	return together(loads)
+}
+
+// together runs loads at the same time.
+func together(loads []func() (*result, error)) ([]*result, error) {
+	results, errs := make([]*result, len(loads)), make([]error, len(loads))
+	var running sync.WaitGroup
+	for i, load := range loads {
+		running.Go(func() { results[i], errs[i] = load() })
 	}
-	defer s.close()
-	watched := s.nodes[max(p.viewers, 0)]
-	if p.viewers < 0 {
-		c.viewers = 0
-	} else if err := checkDelivery(ctx, s.nodes[0], watched); err != nil {
-		return nil, err
+	running.Wait()
+	return results, errors.Join(errs...)
+}
+
+// rounds has take called once a round. The results are those of each load.
+func (b *bench) rounds(ctx context.Context, c testCase, take func(context.Context, testCase) ([]*result, error)) ([][]*result, error) {
+	var all [][]*result
+	for round := range b.Rounds {
+		results, err := take(ctx, c)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c, err)
+		}
+		if all == nil {
+			all = make([][]*result, len(results))
+		}
+		for i, r := range results {
+			all[i] = append(all[i], r)
+			b.Logf("cluster: round %d, %s, load %d: %.2f GB, lost %v, ended %v, CPU s %.2f", round+1, c, i+1, r.bytes/1e9, r.lost(), r.ended(),
+				r.grown)
+		}
 	}
-	return turn(ctx, c, newSpread(c.names(), s.nodes[:1], []*node{watched}), options.seconds,
-		cpuOf(s.nodes[0].Server), cpuOf(s.nodes[len(s.nodes)-1].Server), cpuOf(s.redis))
+	return all, nil
 }
 
 // cost compares viewers of a server alone with those of a cluster.
@@ -60,17 +99,7 @@ func (b *bench) cost(ctx context.Context) error {
 	}
 	var edges []measured
 	for _, c := range cases {
-		results := make([][]*result, len(placings))
-		err := measure.Rounds(ctx, len(placings), b.Rounds, func(round, i int) error {
-			r, err := b.take(ctx, c, placings[i])
-			if err != nil {
-				return fmt.Errorf("%s, %s: %w", c, placings[i].name, err)
-			}
-			results[i] = append(results[i], r)
-			b.Logf("cluster: round %d, %s, viewers at %s: CPU s of owner, edge and Redis %.2f, %.2f GB, lost %v, ended %v", round+1, c,
-				placings[i].name, r.grown, r.bytes/1e9, r.lost(), r.ended())
-			return nil
-		})
+		results, err := b.rounds(ctx, c, b.take)
 		if err != nil {
 			return err
 		}
@@ -92,9 +121,10 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 	t := measure.NewTable("cluster-cost-"+c.String(), fmt.Sprintf("A cluster's nodes, streams x viewers of each: %s, %.2f Mbit/s a stream, %d s a turn",
 		c, bitRate/1e6, options.seconds),
 		"viewers at", "CPU s/GB of that server", "x a server alone", "CPU s/GB of the owner", "CPU s/GB of Redis",
-		"CPU ms a stream and second of the owner", "latency p50 ms", "latency p99 ms", "tags lost", "ended early", "generator CPU s/GB")
+		"CPU ms a stream and second of the owner", "latency p50 ms", "latency p99 ms", "tags lost", "ended early")
 	t.Bar = 1
-	t.Note = "A gigabyte is 10⁹ bytes of payload delivered to viewers. x is the ratio within a round. The owner is the node that has the " +
+	t.Note = "A gigabyte is 10⁹ bytes of payload delivered to viewers. All rows are measured at the same time, on servers of their own, and x is the ratio " +
+		"within a round. The owner is the node that has the " +
 		"publishers: without viewers anywhere it costs what the last row says, and what it costs more while the viewers are at another node is " +
 		"what that node costs it. Nodes flush at moments of their own, which the latency of one start depends on."
 	cpu := func(i, probe int) measure.Series {
@@ -102,7 +132,7 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 	}
 	for i, p := range placings {
 		if p.viewers < 0 {
-			t.Row(p.name, "-", "-", "-", "-", each(c, results[i], atOwner), "-", "-", "-", "-", "-")
+			t.Row(p.name, "-", "-", "-", "-", each(c, results[i], atOwner), "-", "-", "-", "-")
 			continue
 		}
 		server, owner := cpu(i, p.viewers), any("-")
@@ -112,13 +142,7 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 		t.Row(p.name, server, server.Over(cpu(0, 0)), owner, cpu(i, atRedis), each(c, results[i], atOwner),
 			series(results[i], func(r *result) float64 { return milliseconds(r.Viewers.Latency.P50) }),
 			series(results[i], func(r *result) float64 { return milliseconds(r.Viewers.Latency.P99) }),
-			series(results[i], (*result).lost).Max(), series(results[i], (*result).ended).Max(),
-			series(results[i], func(r *result) float64 {
-				if r.Generator == nil {
-					return 0
-				}
-				return r.Generator.CPUPerGB
-			}).Median())
+			series(results[i], (*result).lost).Max(), series(results[i], (*result).ended).Max())
 	}
 	return t
 }
@@ -126,31 +150,29 @@ func costTable(c testCase, results [][]*result) *measure.Table {
 // mostNodes is how many nodes the part capacity compares.
 const mostNodes = 3
 
-// capacity compares clusters of one node and more under the same load.
+// capacity compares clusters of one node and more under the same load, at the same time.
 func (b *bench) capacity(ctx context.Context) error {
 	cases, err := parseCases(options.capacity)
 	if err != nil {
 		return err
 	}
 	for _, c := range cases {
-		results := make([][]*result, mostNodes)
-		err := measure.Rounds(ctx, mostNodes, b.Rounds, func(round, i int) error {
-			s, err := b.nodes(ctx, i+1, false)
-			if err != nil {
-				return err
+		results, err := b.rounds(ctx, c, func(ctx context.Context, c testCase) ([]*result, error) {
+			var loads []func() (*result, error)
+			for n := range mostNodes {
+				s, err := b.nodes(ctx, n+1, false)
+				if err != nil {
+					return nil, err
+				}
+				defer s.close()
+				probes := []probe{cpuOf(s.redis)}
+				for _, n := range s.nodes {
+					probes = append(probes, cpuOf(n.Server))
+				}
+				at := newSpread(c.names(), s.nodes, s.nodes)
+				loads = append(loads, func() (*result, error) { return turn(ctx, c, at, options.seconds, probes...) })
 			}
-			defer s.close()
-			probes := []probe{cpuOf(s.redis)}
-			for _, n := range s.nodes {
-				probes = append(probes, cpuOf(n.Server))
-			}
-			r, err := turn(ctx, c, newSpread(c.names(), s.nodes, s.nodes), options.seconds, probes...)
-			if err != nil {
-				return fmt.Errorf("%s, %d nodes: %w", c, i+1, err)
-			}
-			results[i] = append(results[i], r)
-			b.Logf("cluster: round %d, %s, %d nodes: CPU s of Redis and the nodes %.2f, %.2f GB", round+1, c, i+1, r.grown, r.bytes/1e9)
-			return nil
+			return together(loads)
 		})
 		if err != nil {
 			return err
@@ -167,7 +189,7 @@ func capacityTable(c testCase, results [][]*result) *measure.Table {
 		"a stream, %d s a turn", c, bitRate/1e6, options.seconds),
 		"nodes", "viewers a CPU second", "x one node", "CPU s/GB of all nodes", "CPU s/GB of Redis", "busiest node x mean", "tags lost", "ended early")
 	t.Bar = 1
-	t.Note = "The streams are published at the nodes in turn, and the viewers of each stream watch at the nodes in turn: with n nodes each stream is " +
+	t.Note = "All rows are measured at the same time, on nodes of their own. The streams are published at the nodes in turn, and the viewers of each stream watch at the nodes in turn: with n nodes each stream is " +
 		"pulled by n-1. Viewers a CPU second: how many viewers the CPU time of all nodes serves that one processor has."
 	nodesOf := func(r *result) (sum, most float64) {
 		for _, v := range r.grown[1:] {

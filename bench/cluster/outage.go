@@ -28,7 +28,7 @@ const pauseAfter = 10 * time.Second
 func (b *bench) outage(ctx context.Context) error {
 	t := measure.NewTable("cluster-outage", fmt.Sprintf("Redis is away for %v: three nodes, %d streams with %d viewers each", options.outage,
 		outageCase.streams, outageCase.viewers),
-		"what happens to Redis", "frames sent", "frames lost", "frames that came twice", "viewers disconnected", "longest gap at a viewer ms",
+		"what happens to Redis", "frames at viewers", "frames lost", "frames that came twice", "viewers disconnected", "longest gap at a viewer ms",
 		"all owners are known again after ms")
 	t.Note = "Each stream is published at one node and watched at all three. Frames are those of all viewers, by their numbers. The last column is from " +
 		"the moment when Redis answers again."

@@ -16,6 +16,7 @@ import (
 // A site is a Redis and the nodes that share it, or a server alone.
 type site struct {
 	b     *bench
+	flags []string // of the nodes
 	dir   string
 	addr  string          // of Redis
 	redis *measure.Server // nil: a server alone, or Redis is away
@@ -44,8 +45,8 @@ func (b *bench) alone(ctx context.Context) (*site, error) {
 }
 
 // nodes starts a cluster. If counted is set, the bytes between nodes are counted. The caller calls close.
-func (b *bench) nodes(ctx context.Context, n int, counted bool) (*site, error) {
-	s := &site{b: b}
+func (b *bench) nodes(ctx context.Context, n int, counted bool, flags ...string) (*site, error) {
+	s := &site{b: b, flags: flags}
 	err := s.startRedis(ctx)
 	for range n {
 		if err == nil {
@@ -103,7 +104,7 @@ func (s *site) start(ctx context.Context, n *node) (err error) {
 		}
 		args = append(args, "--cluster", "redis://"+s.addr, "--cluster-token", "bench", "--advertise", advertised)
 	}
-	n.Server, err = measure.StartServer(ctx, n.addr, exec.Command(s.b.bin, args...))
+	n.Server, err = measure.StartServer(ctx, n.addr, exec.Command(s.b.bin, append(args, s.flags...)...))
 	return err
 }
 

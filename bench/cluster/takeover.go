@@ -13,22 +13,27 @@ type move struct {
 	name string
 	do   func(e *encoder, from *node) error // away from a node
 	dies bool                               // that node ends, and has to be started again
+
+	flags []string // of the nodes
 }
 
 var moves = []move{
-	{"kill -9 of the owner", func(e *encoder, from *node) error {
-		err := kill(from.Server)
-		e.done <- <-e.done // it sees that the connection is gone
-		return err
-	}, true},
+	{"kill -9 of the owner", killed, true, nil},
+	{"the same with --takeover never", killed, true, []string{"--takeover", "never"}},
 	{"the connection breaks", func(e *encoder, _ *node) error {
 		e.stop()
 		return nil
-	}, false},
+	}, false, nil},
 	{"the old connection hangs", func(e *encoder, _ *node) error {
 		close(e.hang)
 		return nil
-	}, false},
+	}, false, nil},
+}
+
+func killed(e *encoder, from *node) error {
+	err := kill(from.Server)
+	e.done <- <-e.done // it sees that the connection is gone
+	return err
 }
 
 // times are what came of the trials of a move, in ms.
@@ -36,19 +41,14 @@ type times struct{ admitted, picture, lost measure.Series }
 
 // takeover measures how soon a viewer at a third node sees an encoder that has moved from one node to another.
 func (b *bench) takeover(ctx context.Context) error {
-	s, err := b.nodes(ctx, 3, false)
-	if err != nil {
-		return err
-	}
-	defer s.close()
 	t := measure.NewTable("cluster-takeover", fmt.Sprintf("An encoder moves to another node, %d times each, default lease of 5 s", options.trials),
 		"what happens", "encoder let in after ms", "picture at the edge after ms", "pause in pictures ms", "viewers disconnected")
 	t.Bar = 2
 	t.Note = "Three nodes: the encoder moves between two of them, and connects to the other one at once. Times are from its first try to connect; the " +
 		"pause is from the last picture before to the first one after, at a viewer of the third node, which watches all trials of a row " +
 		"on one connection and compares every byte."
-	for i, m := range moves {
-		of, err := b.trials(ctx, s, m, fmt.Sprintf("moved-%d", i))
+	for _, m := range moves {
+		of, err := b.trials(ctx, m)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
@@ -57,7 +57,13 @@ func (b *bench) takeover(ctx context.Context) error {
 	return b.Add(t)
 }
 
-func (b *bench) trials(ctx context.Context, s *site, m move, stream string) (*times, error) {
+func (b *bench) trials(ctx context.Context, m move) (*times, error) {
+	const stream = "moved"
+	s, err := b.nodes(ctx, 3, false, m.flags...)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(options.trials+1)*trialTime)
 	defer cancel()
 	e := encode(ctx, s.nodes[0], stream)
