@@ -1,7 +1,7 @@
-// Package cluster measures what a cluster of millrace serve costs beside a server alone, how it goes on when a node dies or
-// Redis does, and computes from that what many viewers need. The nodes are processes of their own on loopback, with a
-// redis-server; costs are the CPU time of these processes, because they share the machine's processors. What is compared by its
-// cost runs at the same time and not in turns: an edge is never alone, and the machine is the same for all.
+// Package cluster measures what a cluster of millrace serve costs beside a server alone, how it goes on when a node or
+// Redis dies, and computes from that what many viewers need. The nodes are processes of their own on loopback, with a
+// redis-server. Costs are the CPU time of these processes, because they share the machine's processors. Costs that are
+// compared are measured at the same time and not in turns, so that the machine is the same for all.
 //
 // A quarter of the package is a model: a table of arithmetic whose assumptions are its note.
 package cluster
@@ -22,8 +22,10 @@ var Program = &measure.Program{
 	Parts: []string{"cost", "copies", "latency", "capacity", "takeover", "outage", "redis", "model"},
 	Brief: []string{"-rounds", "1", "-trials", "3", "-outage", "6s", "-only", "cost,latency,takeover,outage,redis,model"},
 	Flags: func(f *flag.FlagSet) {
-		f.StringVar(&options.cases, "case", "1x200,50x4", "STREAMSxVIEWERS of the costs, more with commas; the model needs two of different shapes")
-		f.StringVar(&options.capacity, "capacity", "5x100", "STREAMSxVIEWERS that one, two and three nodes serve, more with commas")
+		f.StringVar(&options.cases, "case", "1x200,50x4",
+			"STREAMSxVIEWERS of the costs, more with commas; the model needs two of different shapes")
+		f.StringVar(&options.capacity, "capacity", "5x100,3x300",
+			"STREAMSxVIEWERS that one, two and three nodes serve, more with commas")
 		f.IntVar(&options.seconds, "seconds", 8, "seconds measured of each turn")
 		f.IntVar(&options.trials, "trials", 10, "of latency and takeover")
 		f.DurationVar(&options.outage, "outage", time.Minute, "how long Redis is away")

@@ -31,8 +31,8 @@ const (
 	atRedis
 )
 
-// take puts the load of a case on new servers for each placing, on all of them at the same time: what else the machine does
-// is the same for all. The results are in the order of the placings.
+// take puts the load of a case on new servers for each placing, on all of them at the same time: what else the machine
+// does is the same for all. The results are in the order of the placings.
 func (b *bench) take(ctx context.Context, c testCase) ([]*result, error) {
 	var loads []func() (*result, error)
 	for _, p := range placings {
@@ -72,7 +72,9 @@ func together(loads []func() (*result, error)) ([]*result, error) {
 }
 
 // rounds has take called once a round. The results are those of each load.
-func (b *bench) rounds(ctx context.Context, c testCase, take func(context.Context, testCase) ([]*result, error)) ([][]*result, error) {
+func (b *bench) rounds(ctx context.Context, c testCase, take func(context.Context, testCase) ([]*result, error)) (
+	[][]*result, error,
+) {
 	var all [][]*result
 	for round := range b.Rounds {
 		results, err := take(ctx, c)
@@ -84,8 +86,8 @@ func (b *bench) rounds(ctx context.Context, c testCase, take func(context.Contex
 		}
 		for i, r := range results {
 			all[i] = append(all[i], r)
-			b.Logf("cluster: round %d, %s, load %d: %.2f GB, lost %v, ended %v, CPU s %.2f", round+1, c, i+1, r.bytes/1e9, r.lost(), r.ended(),
-				r.grown)
+			b.Logf("cluster: round %d, %s, load %d: %.2f GB, lost %v, ended %v, CPU s %.2f", round+1, c, i+1,
+				r.bytes/1e9, r.lost(), r.ended(), r.grown)
 		}
 	}
 	return all, nil
@@ -118,15 +120,16 @@ func each(c testCase, results []*result, probe int) measure.Series {
 }
 
 func costTable(c testCase, results [][]*result) *measure.Table {
-	t := measure.NewTable("cluster-cost-"+c.String(), fmt.Sprintf("A cluster's nodes, streams x viewers of each: %s, %.2f Mbit/s a stream, %d s a turn",
-		c, bitRate/1e6, options.seconds),
+	t := measure.NewTable("cluster-cost-"+c.String(), fmt.Sprintf(
+		"A cluster's nodes, streams x viewers of each: %s, %.2f Mbit/s a stream, %d s a turn", c, bitRate/1e6, options.seconds),
 		"viewers at", "CPU s/GB of that server", "x a server alone", "CPU s/GB of the owner", "CPU s/GB of Redis",
 		"CPU ms a stream and second of the owner", "latency p50 ms", "latency p99 ms", "tags lost", "ended early")
 	t.Bar = 1
-	t.Note = "A gigabyte is 10⁹ bytes of payload delivered to viewers. All rows are measured at the same time, on servers of their own, and x is the ratio " +
-		"within a round. The owner is the node that has the " +
-		"publishers: without viewers anywhere it costs what the last row says, and what it costs more while the viewers are at another node is " +
-		"what that node costs it. Nodes flush at moments of their own, which the latency of one start depends on."
+	t.Note = "A gigabyte is 10⁹ bytes of payload delivered to viewers. All rows are measured at the same time, on " +
+		"servers of their own, and x is the ratio within a round. The owner is the node that has the publishers: " +
+		"without viewers anywhere it costs what the last row says, and what it costs more while the viewers are at " +
+		"another node is what that node costs it. Nodes flush at moments of their own, which the latency of one start " +
+		"depends on."
 	cpu := func(i, probe int) measure.Series {
 		return series(results[i], func(r *result) float64 { return r.perGB(probe) })
 	}
@@ -185,12 +188,15 @@ func (b *bench) capacity(ctx context.Context) error {
 }
 
 func capacityTable(c testCase, results [][]*result) *measure.Table {
-	t := measure.NewTable("cluster-capacity-"+c.String(), fmt.Sprintf("The same load on one to three nodes, streams x viewers of each: %s, %.2f Mbit/s "+
-		"a stream, %d s a turn", c, bitRate/1e6, options.seconds),
-		"nodes", "viewers a CPU second", "x one node", "CPU s/GB of all nodes", "CPU s/GB of Redis", "busiest node x mean", "tags lost", "ended early")
+	t := measure.NewTable("cluster-capacity-"+c.String(), fmt.Sprintf(
+		"The same load on one to three nodes, streams x viewers of each: %s, %.2f Mbit/s a stream, %d s a turn", c, bitRate/1e6,
+		options.seconds),
+		"nodes", "viewers a CPU second", "x one node", "CPU s/GB of all nodes", "CPU s/GB of Redis", "busiest node x mean",
+		"tags lost", "ended early")
 	t.Bar = 1
-	t.Note = "All rows are measured at the same time, on nodes of their own. The streams are published at the nodes in turn, and the viewers of each stream watch at the nodes in turn: with n nodes each stream is " +
-		"pulled by n-1. Viewers a CPU second: how many viewers the CPU time of all nodes serves that one processor has."
+	t.Note = "All rows are measured at the same time, on nodes of their own. The streams are published at the nodes " +
+		"in turn, and the viewers of each stream watch at the nodes in turn: with n nodes each stream is pulled by n-1. " +
+		"Viewers a CPU second: how many viewers the CPU time of all nodes serves that one processor has."
 	nodesOf := func(r *result) (sum, most float64) {
 		for _, v := range r.grown[1:] {
 			sum += v
@@ -218,8 +224,8 @@ func capacityTable(c testCase, results [][]*result) *measure.Table {
 func (b *bench) copies(ctx context.Context) error {
 	t := measure.NewTable("cluster-copies", fmt.Sprintf("Bytes between nodes, a stream of %.2f Mbit/s", bitRate/1e6),
 		"edges", "viewers at each", "x the stream's bytes, an edge")
-	t.Note = "An edge is a node that has viewers and not the publisher. A proxy counts what the owner sends, the framing of HTTP and FLV included; " +
-		"the stream's bytes are what one viewer gets, payloads alone."
+	t.Note = "An edge is a node that has viewers and not the publisher. A proxy counts what the owner sends, the " +
+		"framing of HTTP and FLV included; the stream's bytes are what one viewer gets, payloads alone."
 	for _, edges := range []int{1, 2} {
 		for _, viewers := range []int{1, 10, 100} {
 			var ratio measure.Series

@@ -82,12 +82,13 @@ func (b *bench) ages(ctx context.Context, rows []*ages) error {
 }
 
 func latencyTable(rows []*ages) *measure.Table {
-	t := measure.NewTable("cluster-latency", fmt.Sprintf("The age of frames at viewers, default bound of 50 ms, %d starts of the nodes", options.trials),
+	t := measure.NewTable("cluster-latency", fmt.Sprintf(
+		"The age of frames at viewers, default bound of 50 ms, %d starts of the nodes", options.trials),
 		"viewer at", "p50 ms", "p99 ms", "most ms")
 	t.Bar = 1
-	t.Note = "From the encoder's write to the last byte at the viewer. The viewers watch the same stream at the same time. Owner and edge each flush " +
-		"every 50 ms, at moments that depend on when the process started: what an edge adds is between nothing and 50 ms, and stays so until " +
-		"one of the two starts again."
+	t.Note = "From the encoder's write to the last byte at the viewer. The viewers watch the same stream at the same " +
+		"time. Owner and edge each flush every 50 ms, at moments that depend on when the process started: what an edge " +
+		"adds is between nothing and 50 ms, and stays so until one of the two starts again."
 	for _, r := range rows {
 		t.Row(r.name, r.p50, r.p99, r.max)
 	}

@@ -43,10 +43,10 @@ func (c *costs) learn(m []measured) {
 
 // A model is a cluster on paper.
 type model struct {
-	viewers, streams, spread     int
-	mbit, cores, use, extra, hls float64
-	nics                         string
-	costs                        costs
+	viewers, streams, spread int
+	mbit, cores, use, extra  float64
+	nics                     string
+	costs                    costs
 }
 
 func (m *model) flags(f *flag.FlagSet) {
@@ -58,14 +58,15 @@ func (m *model) flags(f *flag.FlagSet) {
 	f.Float64Var(&m.cores, "cores", 8, "processors of a node")
 	f.Float64Var(&m.use, "use", 0.7, "share of processors and network that is used")
 	f.Float64Var(&m.extra, "extra", 2, "times the CPU that was measured: loopback has no network card")
-	f.Float64Var(&m.hls, "hls", 0, "share of the viewers that watch HLS, whose nodes look each stream up once a lease")
 	// Those of the last run on an idle machine: bench/results.
-	f.Float64Var(&m.costs.stream, "cost-stream", 0.5, "CPU ms a second for a stream that a node receives, unless it is measured")
+	f.Float64Var(&m.costs.stream, "cost-stream", 0.5,
+		"CPU ms a second for a stream that a node receives, unless it is measured")
 	f.Float64Var(&m.costs.sent, "cost-sent", 0.6, "CPU s/GB sent, unless it is measured")
 	f.Float64Var(&m.costs.claim, "cost-claim", 20, "CPU µs of Redis for a claim, unless it is measured")
 	f.Float64Var(&m.costs.renew, "cost-renew", 10, "CPU µs of Redis for a renewal, unless it is measured")
 	f.Float64Var(&m.costs.lookup, "cost-lookup", 15, "CPU µs of Redis for a lookup, unless it is measured")
-	f.Float64Var(&m.costs.heard, "cost-heard", 1, "CPU µs of Redis for a heartbeat that a node hears, unless it is measured")
+	f.Float64Var(&m.costs.heard, "cost-heard", 5,
+		"CPU µs of Redis for a heartbeat that a node hears, unless it is measured")
 }
 
 // A plan is what one number of nodes means.
@@ -77,8 +78,8 @@ type plan struct {
 	between    float64 // Gbit/s between all nodes
 	renewals   float64 // a second
 	heard      float64 // heartbeats a second that Redis delivers
-	lookups    float64 // a second
-	redis      float64 // processors
+	lookups    float64 // a second, if all streams are watched by HLS at these nodes: each node asks once a lease
+	redis      float64 // processors, without the lookups
 	ofOneOwner float64 // Gbit/s that the owner of one stream sends to other nodes
 }
 
@@ -104,10 +105,8 @@ func (m *model) with(nodes int) plan {
 	lease := benchLease.Seconds()
 	p.renewals = streams * renewals / lease
 	p.heard = n * n * renewals / lease
-	if m.hls > 0 {
-		p.lookups = p.pulls / lease
-	}
-	p.redis = (p.renewals*m.costs.renew + p.heard*m.costs.heard + p.lookups*m.costs.lookup) / 1e6
+	p.lookups = p.pulls / lease
+	p.redis = (p.renewals*m.costs.renew + p.heard*m.costs.heard) / 1e6
 	return p
 }
 
@@ -171,7 +170,8 @@ func (m *model) table() (*measure.Table, error) {
 		columns = append(columns, fmt.Sprintf("%g Gbit/s a node", nic))
 		plans, limits = append(plans, p), append(limits, limit)
 	}
-	t := measure.NewTable("cluster-model", fmt.Sprintf("On paper: %d viewers of %d streams of %g Mbit/s", m.viewers, m.streams, m.mbit), columns...)
+	t := measure.NewTable("cluster-model", fmt.Sprintf("On paper: %d viewers of %d streams of %g Mbit/s",
+		m.viewers, m.streams, m.mbit), columns...)
 	row := func(name string, f func(plan) any) {
 		cells := []any{name}
 		for _, p := range plans {
@@ -186,7 +186,9 @@ func (m *model) table() (*measure.Table, error) {
 	}
 	t.Row(limited...)
 	row("viewers a node", func(p plan) any { return math.Round(float64(m.viewers) / float64(p.nodes)) })
-	row("streams a node receives, its own and pulled", func(p plan) any { return math.Round((float64(m.streams) + p.pulls) / float64(p.nodes)) })
+	row("streams a node receives, its own and pulled", func(p plan) any {
+		return math.Round((float64(m.streams) + p.pulls) / float64(p.nodes))
+	})
 	row("sent by a node, Gbit/s", func(p plan) any { return p.out })
 	row("received by a node, Gbit/s", func(p plan) any { return p.in })
 	row("processors that a node uses", func(p plan) any { return p.cpu })
@@ -195,14 +197,18 @@ func (m *model) table() (*measure.Table, error) {
 	row("one owner sends one stream to nodes with, Gbit/s", func(p plan) any { return p.ofOneOwner })
 	row("Redis: renewals a second", func(p plan) any { return p.renewals })
 	row("Redis: heartbeats delivered a second", func(p plan) any { return math.Round(p.heard) })
-	row("Redis: lookups a second", func(p plan) any { return math.Round(p.lookups) })
 	row("Redis: processors", func(p plan) any { return p.redis })
+	row("if all watch HLS: lookups a second", func(p plan) any { return math.Round(p.lookups) })
+	row("if all watch HLS: processors for these", func(p plan) any { return p.lookups * m.costs.lookup / 1e6 })
 	row("nodes at which heartbeats alone fill one Redis", func(plan) any { return math.Round(m.nodesOfRedis()) })
-	t.Note = fmt.Sprintf("Assumed: all streams have as many viewers and the same bit rate; the balancer sends viewers and publishers to any node with "+
-		"the same chance%s; viewers watch FLV without TLS and keep up. A node needs %.2f CPU ms a second for each stream that it receives and %.2f CPU s/GB "+
-		"for what it sends, times %g, because the measurement was on loopback; it has %g processors, and uses %.0f%% of them and of its network. Another "+
-		"node costs an owner as much as a viewer. A lease of %v is renewed, and each node heard by each other one, %d times in its time, at %.3g and %.3g µs of Redis.",
+	t.Note = fmt.Sprintf("Assumed: all streams have as many viewers and the same bit rate; the balancer sends viewers "+
+		"and publishers to any node with the same chance%s; viewers watch FLV without TLS and keep up. A node needs "+
+		"%.2f CPU ms a second for each stream that it receives and %.2f CPU s/GB for what it sends, times %g, because "+
+		"the measurement was on loopback; it has %g processors, and uses %.0f%% of them and of its network. Another "+
+		"node costs an owner as much as a viewer. A lease of %v is renewed %d times in its time, at %.3g µs of Redis; "+
+		"as often each node is heard by all others, at %.3g µs for each that hears it. A node that answers for HLS "+
+		"looks up each stream once a lease, at %.3g µs.",
 		map[bool]string{true: "", false: fmt.Sprintf(", and those of a stream to one of %d", m.spread)}[m.spread == 0],
-		m.costs.stream, m.costs.sent, m.extra, m.cores, 100*m.use, benchLease, renewals, m.costs.renew, m.costs.heard)
+		m.costs.stream, m.costs.sent, m.extra, m.cores, 100*m.use, benchLease, renewals, m.costs.renew, m.costs.heard, m.costs.lookup)
 	return t, nil
 }

@@ -26,12 +26,12 @@ const pauseAfter = 10 * time.Second
 
 // outage takes Redis away from running streams, in each of the ways.
 func (b *bench) outage(ctx context.Context) error {
-	t := measure.NewTable("cluster-outage", fmt.Sprintf("Redis is away for %v: three nodes, %d streams with %d viewers each", options.outage,
-		outageCase.streams, outageCase.viewers),
-		"what happens to Redis", "frames at viewers", "frames lost", "frames that came twice", "viewers disconnected", "longest gap at a viewer ms",
-		"all owners are known again after ms")
-	t.Note = "Each stream is published at one node and watched at all three. Frames are those of all viewers, by their numbers. The last column is from " +
-		"the moment when Redis answers again."
+	t := measure.NewTable("cluster-outage", fmt.Sprintf("Redis is away for %v: three nodes, %d streams with %d viewers each",
+		options.outage, outageCase.streams, outageCase.viewers),
+		"what happens to Redis", "frames at viewers", "frames lost", "frames that came twice", "viewers disconnected",
+		"longest gap at a viewer ms", "all owners are known again after ms")
+	t.Note = "Each stream is published at one node and watched at all three. Frames are those of all viewers, by " +
+		"their numbers. The last column is from the moment when Redis answers again."
 	for _, o := range outages {
 		r, known, err := b.without(ctx, o)
 		if err != nil {
@@ -42,8 +42,8 @@ func (b *bench) outage(ctx context.Context) error {
 		for _, n := range r.Viewers.Ended {
 			ended += n
 		}
-		t.Row(o.name, fmt.Sprint(r.Viewers.Tags), int(r.Viewers.Lost), int(r.Viewers.Repeated), ended, milliseconds(r.Viewers.Gap.Max),
-			milliseconds(known))
+		t.Row(o.name, fmt.Sprint(r.Viewers.Tags), int(r.Viewers.Lost), int(r.Viewers.Repeated), ended,
+			milliseconds(r.Viewers.Gap.Max), milliseconds(known))
 	}
 	return b.Add(t)
 }

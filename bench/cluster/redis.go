@@ -31,43 +31,46 @@ const (
 var benchNode = "http://127.0.0.1:1"
 
 var directoryTasks = []directoryTask{
-	{"claim of a stream", func(c *costs) *float64 { return &c.claim }, func(ctx context.Context, d *cluster.Redis, n int) error {
-		for i := range n {
-			_, err := d.Claim(ctx, cluster.Claim{Stream: fmt.Sprintf("s%d", i%renewed), Node: benchNode, Rule: cluster.Always})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}},
-	{"renewal of a stream, 500 in a pipeline", func(c *costs) *float64 { return &c.renew }, func(ctx context.Context, d *cluster.Redis, n int) error {
-		owned := make([]cluster.Ownership, renewed)
-		for i := range owned {
-			o := cluster.Ownership{Stream: fmt.Sprintf("s%d", i)}
-			var err error
-			if o.Epoch, err = d.Claim(ctx, cluster.Claim{Stream: o.Stream, Node: benchNode, Rule: cluster.Always}); err != nil {
-				return err
-			}
-			owned[i] = o
-		}
-		for range n / renewed {
-			errs, err := d.Renew(ctx, benchNode, owned...)
-			for _, each := range append(errs, err) {
-				if each != nil {
-					return each
+	{"claim of a stream", func(c *costs) *float64 { return &c.claim },
+		func(ctx context.Context, d *cluster.Redis, n int) error {
+			for i := range n {
+				_, err := d.Claim(ctx, cluster.Claim{Stream: fmt.Sprintf("s%d", i%renewed), Node: benchNode, Rule: cluster.Always})
+				if err != nil {
+					return err
 				}
 			}
-		}
-		return nil
-	}},
-	{"lookup of a stream", func(c *costs) *float64 { return &c.lookup }, func(ctx context.Context, d *cluster.Redis, n int) error {
-		for i := range n {
-			if _, err := d.Lookup(ctx, fmt.Sprintf("s%d", i%renewed)); err != nil {
-				return err
+			return nil
+		}},
+	{"renewal of a stream, 500 in a pipeline", func(c *costs) *float64 { return &c.renew },
+		func(ctx context.Context, d *cluster.Redis, n int) error {
+			owned := make([]cluster.Ownership, renewed)
+			for i := range owned {
+				o := cluster.Ownership{Stream: fmt.Sprintf("s%d", i)}
+				var err error
+				if o.Epoch, err = d.Claim(ctx, cluster.Claim{Stream: o.Stream, Node: benchNode, Rule: cluster.Always}); err != nil {
+					return err
+				}
+				owned[i] = o
 			}
-		}
-		return nil
-	}},
+			for range n / renewed {
+				errs, err := d.Renew(ctx, benchNode, owned...)
+				for _, each := range append(errs, err) {
+					if each != nil {
+						return each
+					}
+				}
+			}
+			return nil
+		}},
+	{"lookup of a stream", func(c *costs) *float64 { return &c.lookup },
+		func(ctx context.Context, d *cluster.Redis, n int) error {
+			for i := range n {
+				if _, err := d.Lookup(ctx, fmt.Sprintf("s%d", i%renewed)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
 	{"heartbeat of a node, for each of 50 nodes that hear it", func(c *costs) *float64 { return &c.heard }, hear},
 }
 
@@ -125,7 +128,8 @@ func (b *bench) redis(ctx context.Context) error {
 		return err
 	}
 	defer d.Close()
-	t := measure.NewTable("cluster-redis", "What Redis uses for what nodes ask of it", "task", "CPU µs of Redis", "a second on one CPU")
+	t := measure.NewTable("cluster-redis", "What Redis uses for what nodes ask of it",
+		"task", "CPU µs of Redis", "a second on one CPU")
 	t.Bar = 1
 	took := make([]measure.Series, len(directoryTasks))
 	cpu := cpuOf(s.redis)

@@ -41,12 +41,13 @@ type times struct{ admitted, picture, lost measure.Series }
 
 // takeover measures how soon a viewer at a third node sees an encoder that has moved from one node to another.
 func (b *bench) takeover(ctx context.Context) error {
-	t := measure.NewTable("cluster-takeover", fmt.Sprintf("An encoder moves to another node, %d times each, default lease of 5 s", options.trials),
+	t := measure.NewTable("cluster-takeover", fmt.Sprintf(
+		"An encoder moves to another node, %d times each, default lease of 5 s", options.trials),
 		"what happens", "encoder let in after ms", "picture at the edge after ms", "pause in pictures ms", "viewers disconnected")
 	t.Bar = 2
-	t.Note = "Three nodes: the encoder moves between two of them, and connects to the other one at once. Times are from its first try to connect; the " +
-		"pause is from the last picture before to the first one after, at a viewer of the third node, which watches all trials of a row " +
-		"on one connection and compares every byte."
+	t.Note = "Three nodes: the encoder moves between two of them, and connects to the other one at once. Times are " +
+		"from its first try to connect; the pause is from the last picture before to the first one after, at a viewer " +
+		"of the third node, which watches all trials of a row on one connection and compares every byte."
 	for _, m := range moves {
 		of, err := b.trials(ctx, m)
 		if err != nil {
@@ -100,7 +101,8 @@ func (b *bench) trials(ctx context.Context, m move) (*times, error) {
 		of.picture = append(of.picture, milliseconds(f.at.Sub(e.began)))
 		of.admitted = append(of.admitted, milliseconds(e.admitted.Sub(e.began)))
 		of.lost = append(of.lost, milliseconds(f.at.Sub(last.at)))
-		b.Logf("cluster: %s: picture after %v, pause %v", m.name, f.at.Sub(e.began).Round(time.Millisecond), f.at.Sub(last.at).Round(time.Millisecond))
+		b.Logf("cluster: %s: picture after %v, pause %v", m.name,
+			f.at.Sub(e.began).Round(time.Millisecond), f.at.Sub(last.at).Round(time.Millisecond))
 		if old.cut(); m.dies {
 			if err := s.start(ctx, from); err != nil {
 				return nil, err
