@@ -34,6 +34,7 @@ type playlist struct {
 type segment struct {
 	msn, dsn      int
 	discontinuity bool
+	gap           bool
 	init          string // the MAP that holds for it
 	date          string
 	parts         []part
@@ -80,6 +81,8 @@ func parse(t testing.TB, text string) (p playlist) {
 		case "#EXT-X-DISCONTINUITY":
 			s.discontinuity = true
 			s.dsn++
+		case "#EXT-X-GAP":
+			s.gap = true
 		case "#EXT-X-MAP":
 			s.init = attribute(value, "URI")
 		case "#EXT-X-PROGRAM-DATE-TIME":
@@ -105,7 +108,7 @@ func parse(t testing.TB, text string) (p playlist) {
 	if len(s.parts) > 0 {
 		p.segments = append(p.segments, s)
 	}
-	if p.ended == (p.hint != "") {
+	if p.ended && p.hint != "" {
 		t.Fatalf("hint and end of\n%s", text)
 	}
 	return p
@@ -156,6 +159,9 @@ func (p playlist) String() string {
 		var words []string
 		if s.discontinuity {
 			words = append(words, "D")
+		}
+		if s.gap {
+			words = append(words, "gap")
 		}
 		if s.init != init {
 			init = s.init

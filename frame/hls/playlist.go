@@ -3,9 +3,9 @@ package hls
 import "strconv"
 
 // AppendPlaylist appends the media playlist to dst. If skip is set and there are segments further from the end than six
-// times Target, it appends a delta: an EXT-X-SKIP in place of those segments.
+// times Target, it appends a delta: an EXT-X-SKIP in place of those segments. Before the first Init, the playlist promises
+// no part.
 func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
-	c := &w.config
 	listed := w.segs[w.listed:]
 	first := w.open
 	if len(listed) > 0 {
@@ -38,25 +38,31 @@ func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 			dst = strconv.AppendInt(dst, int64(i), 10)
 			dst = append(dst, '\n')
 		}
-		dst = w.appendHead(dst, s, i == 0 || listed[i-1].init != s.init)
+		dst = w.appendHead(dst, s, i == 0 || !s.sharesInit(listed[i-1]))
 		if after+w.open.partStart < 3*w.target() {
 			dst = w.appendParts(dst, s)
+		}
+		if s.gap {
+			dst = append(dst, "#EXT-X-GAP\n"...)
 		}
 		dst = append(dst, "#EXTINF:"...)
 		dst = appendSeconds(dst, s.extinf())
 		dst = append(dst, ",\n"...)
-		dst = Object{KindSegment, c.Epoch, s.msn, 0}.appendName(dst)
+		dst = Object{KindSegment, s.epoch, s.msn, 0}.appendName(dst)
 		dst = append(dst, '\n')
 	}
 	if s := w.open; len(s.parts) > 0 {
-		dst = w.appendHead(dst, s, len(listed) == 0 || listed[len(listed)-1].init != s.init)
+		dst = w.appendHead(dst, s, len(listed) == 0 || !s.sharesInit(listed[len(listed)-1]))
 		dst = w.appendParts(dst, s)
 	}
-	if w.ended {
+	switch {
+	case w.ended:
 		return append(dst, "#EXT-X-ENDLIST\n"...)
+	case len(w.inits) == 0:
+		return dst
 	}
 	dst = append(dst, "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\""...)
-	dst = Object{KindPart, c.Epoch, w.open.msn, len(w.open.parts)}.appendName(dst)
+	dst = Object{KindPart, w.config.Epoch, w.open.msn, len(w.open.parts)}.appendName(dst)
 	return append(dst, "\"\n"...)
 }
 
@@ -64,12 +70,17 @@ func (w *Window) AppendPlaylist(dst []byte, skip bool) []byte {
 // DISCONTINUITY comes behind it.
 func (w *Window) firstDiscontinuity(first *segment) uint64 {
 	switch {
-	case first.empty():
+	case first == w.open && first.empty():
 		return w.discontinuity
 	case first.discontinuity:
 		return first.number - 1
 	}
 	return first.number
+}
+
+// sharesInit reports whether s needs the same init segment as the segment before.
+func (s *segment) sharesInit(before *segment) bool {
+	return s.epoch == before.epoch && s.init == before.init
 }
 
 // appendHead appends what stands in front of a segment and its parts.
@@ -79,7 +90,7 @@ func (w *Window) appendHead(dst []byte, s *segment, newMap bool) []byte {
 	}
 	if newMap {
 		dst = append(dst, "#EXT-X-MAP:URI=\""...)
-		dst = Object{KindInit, w.config.Epoch, s.init, 0}.appendName(dst)
+		dst = Object{KindInit, s.epoch, s.init, 0}.appendName(dst)
 		dst = append(dst, "\"\n"...)
 	}
 	if !s.time.IsZero() {

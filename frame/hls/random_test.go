@@ -60,6 +60,9 @@ func testRandom(t *testing.T, rnd *rand.Rand) {
 			h.check(h.w.Break(), "break")
 		case n < 6:
 			h.check(h.w.Flush(), "flush")
+		case n < 9:
+			h.goOn(n == 8)
+			h.init()
 		default:
 			f := hls.Fragment{Key: i%group == 0 || rnd.IntN(500) == 0, Duration: frame, Time: start.Add(h.clock)}
 			f.KeyNext = (i+1)%group == 0 && rnd.IntN(4) > 0 || rnd.IntN(500) == 0
@@ -89,6 +92,7 @@ type history struct {
 	objects  map[string][]byte // by name
 	segments map[int]*record
 	inits    int
+	fresh    bool // the Window has no init segment yet
 	checker  *hlscheck.Checker
 }
 
@@ -99,6 +103,45 @@ type record struct {
 	since    time.Duration // when it was listed
 	longest  int           // of the playlists it was in, in ms
 	partsEnd time.Duration // when its parts left the playlist, or the segment did; 0 before
+}
+
+// goOn begins another Window, which knows only what the last one has listed, after a flush or with the segment that was
+// being made as a gap.
+func (h *history) goOn(flush bool) {
+	if flush {
+		h.check(h.w.Flush(), "flush")
+	}
+	c, list := h.config, h.w.Listed()
+	if len(list) == 0 {
+		return
+	}
+	c.FirstMSN, _ = h.w.Next()
+	if !flush {
+		gap := h.w.Opening()
+		gap.Gap, gap.Duration, gap.Time = true, c.Segment, time.Time{}
+		list = append(list, gap)
+		delete(h.segments, int(c.FirstMSN))
+		c.FirstMSN++
+		h.clock += c.Segment
+	}
+	for _, s := range h.segments {
+		s.parts, s.partsEnd = nil, h.clock
+	}
+	c.Epoch, c.Past = c.Epoch+1, list
+	h.w.Release()
+	added := h.added
+	h.config, h.rig, h.fresh = c, newRig(h.t, c), true
+	h.added = added
+	text := string(h.w.AppendPlaylist(nil, false))
+	h.last.segments = slices.DeleteFunc(h.last.segments, func(s segment) bool { return s.uri == "" })
+	h.check(text != h.text, "another window")
+	h.fresh = false
+}
+
+// lost reports whether an object belongs to an earlier Window.
+func (h *history) lost(name string) bool {
+	o, _ := hls.ParseObject(name)
+	return o.Epoch != h.config.Epoch
 }
 
 func (h *history) init() {
@@ -177,6 +220,12 @@ func (h *history) checkHeader(p playlist) {
 	if p.ended {
 		return
 	}
+	if h.fresh {
+		if p.hint != "" {
+			h.failf("hint")
+		}
+		return
+	}
 	msn, index := h.w.Next()
 	next := hls.Object{Kind: hls.KindPart, Epoch: h.config.Epoch, MSN: msn, Part: index}
 	if p.hint != next.String() {
@@ -229,7 +278,7 @@ func (h *history) checkSegment(s *segment, newest bool) {
 	if known == nil {
 		known = &record{segment: *s}
 		h.segments[s.msn] = known
-		if before := h.segments[s.msn-1]; before != nil && before.uri != "" {
+		if before := h.segments[s.msn-1]; before != nil && before.uri != "" && !before.gap {
 			known.from = before.from + len(h.objects[before.uri])
 		} else if data := h.fetch(h.anyName(s)); data != nil {
 			known.from = bytes.Index(h.media, data) // segments before were too large to be seen
@@ -245,6 +294,10 @@ func (h *history) checkSegment(s *segment, newest bool) {
 	withdrawn := s.uri != "" && len(s.parts) == 0
 	if known.uri != "" && len(s.parts) > n || !withdrawn && (len(s.parts) < n || !slices.Equal(s.parts[:n], known.parts)) {
 		h.failf("parts of segment %d were %+v", s.msn, known.parts)
+	}
+	if s.gap {
+		known.uri, known.duration = s.uri, s.duration
+		return
 	}
 	if init := h.fetch(s.init); !strings.HasPrefix(string(init), "init ") {
 		h.failf("%s is %s", s.init, init)
@@ -293,6 +346,9 @@ func (h *history) anyName(s *segment) string {
 func (h *history) fetch(name string) []byte {
 	h.t.Helper()
 	data, ok := h.get(name)
+	if h.lost(name) && !ok {
+		return h.objects[name]
+	}
 	if !ok {
 		h.failf("%s is listed and not there", name)
 	}
@@ -372,7 +428,7 @@ func (h *history) checkDelta(p playlist, text string) {
 // checkKept checks that segments and parts stay for as long as they have to, and not for much longer.
 func (h *history) checkKept(p playlist) {
 	for msn, s := range h.segments {
-		if msn >= p.msn || s.uri == "" {
+		if msn >= p.msn || s.uri == "" || h.lost(s.uri) {
 			continue
 		}
 		if s.partsEnd == 0 {

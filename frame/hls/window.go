@@ -34,6 +34,11 @@ type Config struct {
 	// one, and has Break called first.
 	FirstMSN, FirstDiscontinuity uint64
 
+	// Past is what an earlier Window under the same address has listed, up to the segment before FirstMSN. The playlist
+	// begins with these segments, whose bytes are elsewhere, and goes on with a DISCONTINUITY. Target and Part should be
+	// those of that Window. FirstDiscontinuity is not used.
+	Past []Listed
+
 	// Target is TARGETDURATION, in whole seconds. Segments are at most half a second longer.
 	Target time.Duration
 
@@ -49,6 +54,17 @@ type Config struct {
 	// MaxBytes bounds what the Window holds. Beyond it the oldest segments go, even those in the playlist. A segment that
 	// is being made ends when it is half as large.
 	MaxBytes int64
+}
+
+// Listed is a complete segment of a playlist.
+type Listed struct {
+	Epoch, MSN    uint64 // its name
+	Init          uint64 // the init segment that it needs, which has the same epoch
+	Duration      time.Duration
+	Time          time.Time
+	Discontinuity bool   // it begins with one
+	Number        uint64 // its discontinuity sequence number
+	Gap           bool   // it is missing, and has an EXT-X-GAP
 }
 
 // ConfigError says which field of a Config is out of range.
@@ -79,8 +95,24 @@ func (c *Config) check() error {
 	case c.MaxBytes < minMaxBytes:
 		return &ConfigError{"MaxBytes", c.MaxBytes, "at least 64 KiB"}
 	}
+	msn, number := c.FirstMSN-uint64(len(c.Past)), uint64(0)
+	for i, s := range c.Past {
+		switch {
+		case i == 0:
+			number = s.Number
+		case s.Discontinuity:
+			number++
+		}
+		if s.MSN != msn+uint64(i) || s.MSN >= c.FirstMSN || s.Number != number || number > maxNumber ||
+			s.Discontinuity && number == 0 || s.Duration < 0 || round(s.Duration) > c.limit() {
+			return &ConfigError{"Past", s, "segments within Target, one after the other up to FirstMSN"}
+		}
+	}
 	return nil
 }
+
+// limit returns the longest EXTINF that Target allows, in ms.
+func (c *Config) limit() int64 { return c.Target.Milliseconds() + 499 }
 
 // Fragment describes a fragment of MP4.
 type Fragment struct {
@@ -101,6 +133,7 @@ type Window struct {
 	//
 	//	segs[i].msn == segs[0].msn+i, and open.msn is the next one
 	//	0 ≤ listed ≤ len(segs)
+	//	0 ≤ past ≤ len(segs)
 	//	bytes = sum of the init segments' lengths and the segments' costs
 
 	config  Config
@@ -111,6 +144,7 @@ type Window struct {
 	inits  []initSegment
 	segs   []*segment // the complete ones: those that have left the playlist, then those in it
 	listed int        // how many have left the playlist
+	past   int        // how many are of an earlier Window
 	open   *segment   // the one that is being made
 	free   *segment   // one that was dropped, for its memory; or nil
 
@@ -130,13 +164,14 @@ type initSegment struct {
 
 // segment is a segment and its parts.
 type segment struct {
-	msn           uint64
+	epoch, msn    uint64
 	init          uint64 // the init segment that it needs
 	time          time.Time
 	key           bool // a viewer can begin at its first fragment
 	discontinuity bool
 	number        uint64 // discontinuity sequence number
 	whole         bool   // its fragments are too long for a part
+	gap           bool
 
 	body  millrace.Chain
 	parts []part // the complete ones
@@ -163,11 +198,49 @@ func NewWindow(c Config) (*Window, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	w := &Window{config: c, part: c.Part.Milliseconds(), limit: c.Target.Milliseconds() + 499,
-		discontinuity: c.FirstDiscontinuity}
+	w := &Window{config: c, part: c.Part.Milliseconds(), limit: c.limit(), discontinuity: c.FirstDiscontinuity}
 	w.longest = time.Duration(w.limit) * time.Millisecond
 	w.open = &segment{msn: c.FirstMSN}
+	w.remember(c.Past)
 	return w, nil
+}
+
+// remember begins the playlist with the segments of an earlier Window, as many of the last ones as half of MaxBytes
+// allows.
+func (w *Window) remember(past []Listed) {
+	w.config.Past = nil
+	for _, s := range past[max(0, len(past)-int(w.config.MaxBytes/2/segmentCost)):] {
+		w.segs = append(w.segs, &segment{epoch: s.Epoch, msn: s.MSN, init: s.Init, duration: s.Duration, time: s.Time,
+			discontinuity: s.Discontinuity, number: s.Number, gap: s.Gap, cost: segmentCost})
+		w.bytes += segmentCost
+		w.discontinuity, w.pendingDiscontinuity = s.Number, true
+	}
+	w.past = len(w.segs)
+	w.unlist()
+}
+
+// Listed returns the complete segments of the playlist, for the Past of a Window that goes on with it.
+func (w *Window) Listed() []Listed {
+	var list []Listed
+	for _, s := range w.segs[w.listed:] {
+		list = append(list, Listed{Epoch: s.epoch, MSN: s.msn, Init: s.init, Duration: time.Duration(s.extinf()) * time.Millisecond,
+			Time: s.time, Discontinuity: s.discontinuity, Number: s.number, Gap: s.gap})
+	}
+	return list
+}
+
+// Opening returns what is known of the segment that is being made, or will be. If a later Window goes on without it, it is
+// a Gap there.
+func (w *Window) Opening() Listed {
+	s := w.open
+	if !s.empty() {
+		return Listed{Epoch: s.epoch, MSN: s.msn, Init: s.init, Time: s.time, Discontinuity: s.discontinuity, Number: s.number}
+	}
+	l := Listed{Epoch: w.config.Epoch, MSN: s.msn, Discontinuity: w.pendingDiscontinuity, Number: w.Discontinuity()}
+	if n := len(w.inits); n > 0 {
+		l.Init = w.inits[n-1].number
+	}
+	return l
 }
 
 // round returns d in milliseconds. Durations in playlists are differences of rounded times, so that their sums agree.
@@ -188,6 +261,8 @@ func (w *Window) Init(body *millrace.Chain) (news bool) {
 	next := initSegment{}
 	if n := len(w.inits); n > 0 {
 		next.number = w.inits[n-1].number + 1
+	} else {
+		news = true // a part is promised
 	}
 	w.bytes += int64(body.Len())
 	next.body.Merge(body)
@@ -282,6 +357,7 @@ func (w *Window) endsAtKey() bool {
 // begin begins the segment that is being made.
 func (w *Window) begin(f Fragment) {
 	s := w.open
+	s.epoch = w.config.Epoch
 	s.init = w.inits[len(w.inits)-1].number
 	s.time, s.key = f.Time, f.Key
 	s.discontinuity = w.pendingDiscontinuity
@@ -369,8 +445,8 @@ func (w *Window) trim() (news bool) {
 		w.drop()
 	}
 	need := w.inits[len(w.inits)-1].number
-	if len(w.segs) > 0 {
-		need = w.segs[0].init
+	if len(w.segs) > w.past {
+		need = w.segs[w.past].init
 	}
 	for w.inits[0].number < need {
 		w.bytes -= int64(w.inits[0].body.Len())
@@ -395,7 +471,7 @@ func (w *Window) drop() {
 	n := copy(w.segs, w.segs[1:])
 	w.segs[n] = nil
 	w.segs = w.segs[:n]
-	w.listed = max(w.listed-1, 0)
+	w.listed, w.past = max(w.listed-1, 0), max(w.past-1, 0)
 	w.bytes -= s.cost
 	s.body.Release()
 	*s = segment{body: s.body, parts: s.parts[:0]}
@@ -417,10 +493,10 @@ func (w *Window) Discontinuity() uint64 {
 // segment.
 func (w *Window) Bytes() int64 { return w.bytes }
 
-// Bandwidth returns bits per second of the segments in the playlist: the peak, of any segments that last about as long
+// Bandwidth returns bits per second of the segments in the playlist that the Window has: the peak, of any segments that last about as long
 // as Target, and the average. Both are 0 if there are none.
 func (w *Window) Bandwidth() (peak, average int64) {
-	listed := w.segs[w.listed:]
+	listed := w.segs[max(w.listed, w.past):]
 	var bytes int64
 	var total time.Duration
 	for i, s := range listed {
@@ -465,7 +541,7 @@ func (w *Window) Append(dst *millrace.Chain, o Object) bool {
 			}
 		}
 	case KindSegment:
-		if s := w.find(o.MSN); s != nil && s != w.open {
+		if s := w.find(o.MSN); s != nil && s != w.open && s.epoch == o.Epoch {
 			s.body.Clone(dst)
 			return true
 		}

@@ -3,6 +3,7 @@ package hls_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,16 +89,16 @@ func TestCutBeforeTwoSeconds(t *testing.T) {
 // TestNews says after which calls waiting requests have to be looked at.
 func TestNews(t *testing.T) {
 	for in, want := range map[string]string{
-		"init K40 P40x5":           ".....n.",
-		"init K200 P200":           ".nn",
-		"init K40 P40 flush flush": "...n.",
-		"init K40 init break":      "..n.",
-		"init K40 break init":      "..n.",
-		"init K40 end end":         "..n.",
+		"init K40 P40x5":           "n....n.",
+		"init K200 P200":           "nnn",
+		"init K40 P40 flush flush": "n..n.",
+		"init K40 init break":      "n.n.",
+		"init K40 break init":      "n.n.",
+		"init K40 end end":         "n.n.",
 		"end init K40 flush":       "n...",
-		"K200 init K200":           "..n",
-		"init K0 P0 K40!":          "....",
-		"init K190 P5 P10":         ".n..",
+		"K200 init K200":           ".nn",
+		"init K0 P0 K40!":          "n...",
+		"init K190 P5 P10":         "nn..",
 	} {
 		if got := newRig(t, config).play(in).news; got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
@@ -107,7 +108,6 @@ func TestNews(t *testing.T) {
 
 func TestNext(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                              "10.0 3",
 		"init K40":                      "10.0 3",
 		"init K40 P40x4":                "10.1 3",
 		"init K40 P40x4 init":           "11.0 4",
@@ -403,4 +403,76 @@ func TestRelease(t *testing.T) {
 		t.Error(s)
 	}
 	r.w.Release()
+}
+
+// TestPast has a Window go on with what another one has listed.
+func TestPast(t *testing.T) {
+	first := newRig(t, config).play("init K200 P200x9 K200 P200x9 break K200 P200x4 flush")
+	c := config
+	c.Epoch, c.Past = 1, first.w.Listed()
+	c.FirstMSN, _ = first.w.Next()
+	r := newRig(t, c)
+	if got, want := r.playlist().String(), "i0 10: = 2000 | 11: = 2000 | D 12: = 1000"; got != want {
+		t.Fatalf("before the first fragment: %s, want %s", got, want)
+	}
+	r.play("init K200 P200x9 K200")
+	want := "i0 10: = 2000 | 11: = 2000 | D 12: = 1000 | D i0 13: 200i 200x9 = 2000 | 14: 200i"
+	p := r.playlist()
+	if got := p.String(); got != want || p.dsn != 3 || p.segments[3].dsn != 5 {
+		t.Fatalf("%s from %d, want %s", got, p.dsn, want)
+	}
+	for name, want := range map[string]bool{"0-12.m4s": false, "1-12.m4s": false, "0-i0.mp4": false, "1-13.m4s": true, "1-i0.mp4": true} {
+		if _, ok := r.get(name); ok != want {
+			t.Errorf("%s: %v", name, ok)
+		}
+	}
+	if peak, average := r.w.Bandwidth(); peak == 0 || peak > 1000 || average == 0 {
+		t.Errorf("%d and %d bit/s, as if segments were empty that are elsewhere", peak, average)
+	}
+	r.play("P200x9 K200 P200x9 K200")
+	if got, want := r.playlist().String(), "D i0 13: 200i 200x9 = 2000 | 14: 200i 200x9 = 2000 | 15: 200i 200x9 = 2000 | 16: 200i"; got != want {
+		t.Fatalf("%s, want %s", got, want)
+	}
+
+	c.Past = append(c.Past, hls.Listed{MSN: 13, Duration: time.Second, Number: 4, Gap: true})
+	c.FirstMSN++
+	r = newRig(t, c).play("init K200")
+	if got, want := r.playlist().String(), "i0 10: = 2000 | 11: = 2000 | D 12: = 1000 | gap 13: = 1000 | D i0 14: 200i"; got != want {
+		t.Fatalf("%s, want %s", got, want)
+	}
+	for _, bad := range []func(p []hls.Listed){
+		func(p []hls.Listed) { p[0].MSN++ },
+		func(p []hls.Listed) { p[3].MSN = 1 << 60 },
+		func(p []hls.Listed) { p[1].Number++ },
+		func(p []hls.Listed) { p[2].Discontinuity = false },
+		func(p []hls.Listed) { p[3].Duration = 2500 * time.Millisecond },
+		func(p []hls.Listed) { p[3].Duration = -1 },
+		func(p []hls.Listed) {
+			p[0].Discontinuity, p[0].Number, p[1].Number, p[2].Number, p[3].Number = true, 0, 0, 1, 1
+		},
+	} {
+		wrong := c
+		wrong.Past = slices.Clone(c.Past)
+		bad(wrong.Past)
+		if _, err := hls.NewWindow(wrong); err == nil {
+			t.Errorf("a Window of %+v", wrong.Past)
+		}
+	}
+}
+
+// TestPastBytes has more segments in the past than MaxBytes allows.
+func TestPastBytes(t *testing.T) {
+	c := config
+	c.MaxBytes, c.Segments, c.FirstMSN = 64<<10, 10_000, 10_000
+	for i := range uint64(10_000) {
+		c.Past = append(c.Past, hls.Listed{MSN: i})
+	}
+	r := newRig(t, c)
+	if n := r.w.Bytes(); n > c.MaxBytes/2 || n == 0 {
+		t.Errorf("%d bytes", n)
+	}
+	r.play("init K200")
+	if p := r.playlist(); p.msn < 9900 || p.segments[len(p.segments)-1].msn != 10_000 {
+		t.Errorf("from %d", p.msn)
+	}
 }

@@ -11,7 +11,7 @@ import (
 type Limiter struct {
 	// Invariants, while mu is not held:
 	//
-	//	0 ≤ held ≤ limit
+	//	0 ≤ held
 	//	empty is closed if, and only if, closed and held == 0
 
 	limit        int
@@ -44,7 +44,18 @@ func (l *Limiter) Acquire() error {
 	return nil
 }
 
-// Release ends what Acquire began.
+// Force is Acquire above the limit, too, for holders that are few.
+func (l *Limiter) Force() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return l.ending
+	}
+	l.held++
+	return nil
+}
+
+// Release ends what Acquire or Force began.
 func (l *Limiter) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,7 +20,17 @@ func TestLimiter(t *testing.T) {
 	if err := l.Acquire(); err != nil {
 		t.Errorf("a place that was released is not free: %v", err)
 	}
+	if err := l.Force(); err != nil || l.Held() != 3 {
+		t.Errorf("%d holders, want one above the limit: %v", l.Held(), err)
+	}
+	if err := l.Acquire(); err != full {
+		t.Errorf("above the limit: %v, want %v", err, full)
+	}
+	l.Release()
 	empty := l.Close()
+	if err := l.Force(); err != ending {
+		t.Errorf("after Close: %v, want %v", err, ending)
+	}
 	l.Release()
 	select {
 	case <-empty:

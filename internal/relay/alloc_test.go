@@ -5,7 +5,6 @@ package relay
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 	"net/http/httputil"
 	"testing"
@@ -135,8 +134,14 @@ func TestIngestAllocatesNothing(t *testing.T) {
 
 // In steady state a tag costs no allocation on its way from a publisher's connection, whose body is chunked as encoders
 // send it, to the ring.
-func TestReadingAPublisherAllocatesNothing(t *testing.T) {
+func TestReadingAPublisherAllocatesNothing(t *testing.T) { readingAllocatesNothing(t, 0) }
+
+// The same holds for what is pulled from another node.
+func TestPullingAllocatesNothing(t *testing.T) { readingAllocatesNothing(t, 1) }
+
+func readingAllocatesNothing(t *testing.T, epoch uint64) {
 	p := shortStream(t)
+	p.epoch = epoch
 	defer p.Close(nil)
 	publisher, conn := tcpPair(t, false)
 	defer publisher.Close()
@@ -291,6 +296,3 @@ func TestMakingRTMPAllocatesNothing(t *testing.T) {
 	c.out.close(streamEnded)
 	p.Close(nil)
 }
-
-// chunked returns p as a chunk of a body.
-func chunked(p []byte) []byte { return fmt.Appendf(nil, "%x\r\n%s\r\n", len(p), p) }

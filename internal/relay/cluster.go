@@ -10,7 +10,8 @@ import (
 )
 
 // A Cluster is the other servers that the streams of this one are shared with. Its methods may be called from any
-// goroutine. Claim may wait; the others, and those of a [Lease], do not, and call no method of a Hub before they return.
+// goroutine. Claim may wait; the others, and those of a [Lease], do not, and call no method of a Hub before they
+// return.
 type Cluster interface {
 	// Claim makes this node the owner of the stream of that name, for which a publisher has come. A claim of a stream that
 	// this node owns returns the same Lease. An error is a [Refusal]. If it cannot be found out who owns the stream,
@@ -33,7 +34,8 @@ type Lease interface {
 	// process was stopped for longer than a lease lasts, other nodes get nothing until it is.
 	Current() bool
 
-	// Held reports whether the ownership is neither lost nor released. A lease is no longer held when [Hub.Lost] is called.
+	// Held reports whether the ownership is neither lost nor released. A lease is no longer held when [Hub.Lost] is
+	// called.
 	Held() bool
 
 	// Release gives the stream up. It does nothing if the ownership is not held.
@@ -177,7 +179,8 @@ func (s *stream) edges() []string {
 }
 
 // WatchPeer is Watch for another node, whose address is node, and which gets only what this node owns. The answer says
-// the epoch of that. It ends without its end, as a connection that fails, when this node loses the stream or shuts down.
+// the epoch of that. It ends without its end, as a connection that fails, when this node loses the stream or shuts
+// down.
 func (h *Hub) WatchPeer(w http.ResponseWriter, r *http.Request, name, node string) error {
 	want, err := parseWatchRequest(r, name)
 	if err != nil {

@@ -189,6 +189,19 @@ type cutter struct {
 	ln    net.Listener
 	limit atomic.Int64
 	all   sync.WaitGroup
+
+	mu    sync.Mutex
+	conns []net.Conn // to the owner
+}
+
+// cut cuts the connections that there are.
+func (c *cutter) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
+	c.conns = nil
 }
 
 // between puts a cutter in front of n.
@@ -212,6 +225,9 @@ func (n *testNode) between(limit int64) *cutter {
 				_ = edge.Close()
 				continue
 			}
+			c.mu.Lock()
+			c.conns = append(c.conns, owner)
+			c.mu.Unlock()
 			c.all.Go(func() {
 				_, _ = io.Copy(owner, edge)
 				_ = owner.Close()
@@ -226,13 +242,14 @@ func (n *testNode) between(limit int64) *cutter {
 	n.T.Cleanup(func() {
 		_ = ln.Close()
 		n.stop()
+		c.cut()
 		c.all.Wait()
 	})
 	return c
 }
 
-// A pulled stream is the owner's, byte for byte, and comes once however many viewers there are. It ends a while after the
-// last one.
+// A pulled stream is the owner's, byte for byte, and comes once however many viewers there are. It ends a while after
+// the last one.
 func TestAStreamIsPulledOnce(t *testing.T) {
 	for _, latency := range []time.Duration{0, 5 * time.Millisecond} {
 		t.Run(latency.String(), func(t *testing.T) {
@@ -299,8 +316,8 @@ func TestBytesArePulled(t *testing.T) {
 	same(t, "bytes", w.Rest(), []byte(" and more"))
 }
 
-// Between two nodes the connection is cut after every number of bytes: in the head, in a chunk's line, in a tag. With the
-// same owner viewers get every frame once, and in order.
+// Between two nodes the connection is cut after every number of bytes: in the head, in a chunk's line, in a tag. With
+// the same owner viewers get every frame once, and in order.
 func TestAPullIsCutAnywhere(t *testing.T) {
 	d := newTestDirectory()
 	owner, edge := d.node(t, func(c *Config) { c.Latency = 0 }), d.node(t, nil)
@@ -324,7 +341,7 @@ func TestAPullIsCutAnywhere(t *testing.T) {
 				if errors.Is(err, errOwnerEnded) || err == nil {
 					t.Errorf("a pull ended with %v", err)
 				}
-				if c.limit.Add(1 + rnd.Int64N(9)) > 6000 { // as the group is sent again from its start each time
+				if c.limit.Add(1+rnd.Int64N(9)) > 6000 { // as the group is sent again from its start each time
 					c.limit.Store(1)
 				}
 			case <-stop:
@@ -332,7 +349,7 @@ func TestAPullIsCutAnywhere(t *testing.T) {
 			}
 		}
 	})
-	p.Send(sc.start()) // of which nothing is lost if the connection is cut before it
+	p.Send(sc.start())            // of which nothing is lost if the connection is cut before it
 	for i, key := range sc.keys { // the next group comes when this one has arrived
 		group := sc.tags[key:]
 		if i+1 < len(sc.keys) {
@@ -351,7 +368,7 @@ func TestAPullIsCutAnywhere(t *testing.T) {
 		t.Errorf("%d bytes too many", len(rest))
 	}
 	watching.Wait()
-	wantTags(t, "RTMP", byRTMP, append(append([][]byte{}, sc.config...), sc.tags...))
+	wantTags(t, "RTMP", byRTMP, slices.Concat(sc.config, sc.tags))
 	if n := contiguous(t, stretches(t, byMP4)); n != len(sc.tags) {
 		t.Errorf("%d samples of MP4, want %d", n, len(sc.tags))
 	}
@@ -360,16 +377,112 @@ func TestAPullIsCutAnywhere(t *testing.T) {
 	}
 }
 
-// The publisher moves to another node: viewers of each form at a third one, and at the one that it leaves, stay. The clock
-// does not go back, and pictures go on at the new key frame.
+// What has left the owner while the connection was cut, up to its newest key frame, is lost. The clock stays the
+// owner's.
+func TestAPullThatMissesAGroup(t *testing.T) {
+	d := newTestDirectory()
+	owner, edge := d.node(t, nil), d.node(t, nil)
+	c := owner.between(1 << 40)
+	sc := newScript(4, 3, 500)
+	w, m := edge.Ask("/live/cam", 0), edge.Ask("/live/cam.mp4", 0)
+	edge.waiting("cam", 2)
+	p := owner.Publisher("cam")
+	p.Send(sc.start())
+	owner.edges(1)
+	first := sc.tags[:sc.keys[1]+2]
+	p.Send(join(first))
+	w.Begin()
+	m.Begin()
+	n := len(sc.start()) + len(join(first))
+	same(t, "the first group", w.Next(n), sc.whole()[:n])
+	c.limit.Store(0)
+	c.cut()
+	p.Send(join(sc.tags[len(first) : sc.keys[3]+1]))
+	owner.published("cam", len(sc.whole())-len(sc.header)-len(join(sc.tags[sc.keys[3]+1:])))
+	c.limit.Store(1 << 40)
+	p.Send(join(sc.tags[sc.keys[3]+1:]))
+	same(t, "the last group", w.Next(len(join(sc.tags[sc.keys[3]:]))), join(sc.tags[sc.keys[3]:]))
+	edge.stop()
+	if rest := w.Rest(); len(rest) > 0 {
+		t.Errorf("%d bytes too many", len(rest))
+	}
+	if n := contiguous(t, stretches(t, m.Rest())); n > len(first)+len(sc.tags[sc.keys[3]:]) {
+		t.Errorf("%d samples of MP4", n)
+	}
+	p.End()
+}
+
+// A stream that came while nothing was known of owners turns out to be another node's.
+func TestAClaimIsRefusedLater(t *testing.T) {
+	d := newTestDirectory()
+	n := d.node(t, nil)
+	d.away.Store(true)
+	p := n.Publisher("cam")
+	p.Send(newScript(1, 3, 500).whole())
+	w := n.Watcher("/live/cam", 0)
+	l := d.owner("cam")
+	l.Release()
+	n.Lost("cam", 1) // which is another ownership's
+	if _, ok := n.Owns("cam"); !ok {
+		t.Error("it is lost with an epoch that it does not have")
+	}
+	n.Lost("cam", 0)
+	if res := p.Wait(); res.Status != http.StatusConflict {
+		t.Errorf("the publisher: %d %s", res.Status, res.Body)
+	}
+	if _, ok := n.Owns("cam"); ok || !n.Wanted("cam") {
+		t.Error("its viewer does not want it from another node")
+	}
+	_ = w.Conn.Close()
+}
+
+// Another node gets a stream whose viewers are as many as are allowed, and the lease knows of its publisher's silence.
+func TestLimitsAreNotForPeers(t *testing.T) {
+	d := newTestDirectory()
+	owner := d.node(t, func(c *Config) { c.MaxViewers, c.MaxStreamViewers = 1, 1 })
+	edge := d.node(t, nil)
+	sc := newScript(1, 3, 500)
+	near, far := owner.Ask("/live/cam", 0), edge.Ask("/live/cam", 0)
+	owner.waiting("cam", 1)
+	edge.waiting("cam", 1)
+	p := owner.publish(sc, 1)
+	for _, w := range []*relaytest.Watcher{near, far} {
+		w.Begin()
+		same(t, "the stream", w.Next(len(sc.whole())), sc.whole())
+	}
+	before, away := owner.Silent("cam")
+	time.Sleep(20 * time.Millisecond)
+	if after, gone := owner.Silent("cam"); away || gone || after < before+20*time.Millisecond {
+		t.Errorf("silent for %v and then %v, away %v, %v", before, after, away, gone)
+	}
+	p.Cut()
+	owner.waits("cam")
+	if _, away := owner.Silent("cam"); !away {
+		t.Error("the publisher is there")
+	}
+	if silent, away := edge.Silent("cam"); silent > 0 || away {
+		t.Error("a node knows of the publisher of a stream that it does not own")
+	}
+}
+
+// The publisher moves to another node: viewers of each form at a third one, and at the one that it leaves, stay. The
+// clock does not go back, and pictures go on at the new key frame.
 func TestAPublisherMoves(t *testing.T) {
-	for _, how := range []string{"to a new node", "to an edge"} {
+	for _, how := range []string{"to a new node", "to an edge", "after the end"} {
 		t.Run(how, func(t *testing.T) {
 			d := newTestDirectory()
-			first, second, edge := d.node(t, nil), d.node(t, nil), d.node(t, nil)
-			nodes := []*testNode{first, edge}
-			if how == "to an edge" {
-				nodes = append(nodes, second)
+			first := d.node(t, func(c *Config) {
+				if how == "after the end" {
+					c.PublisherReturn = 0
+				}
+			})
+			second, edge := d.node(t, nil), d.node(t, nil)
+			nodes, edges, edgesLater := []*testNode{first, edge}, 1, 2
+			switch how {
+			case "to an edge":
+				nodes, edges = append(nodes, second), 2
+			case "after the end":
+				nodes, edgesLater = []*testNode{edge}, 1
 			}
 			sc := newScript(2, 3, 3000)
 			var watching sync.WaitGroup
@@ -380,21 +493,30 @@ func TestAPublisherMoves(t *testing.T) {
 				watching.Go(func() { byRTMP[i], _ = n.playRTMP("cam", 0).Rest() })
 				n.waiting("cam", 3)
 			}
-			one := first.publish(sc, len(nodes)-1)
+			one := first.publish(sc, edges)
 			size := len(sc.whole()) - len(sc.header)
 			for _, n := range nodes {
 				n.published("cam", size)
 			}
 			time.Sleep(50 * time.Millisecond) // of the stream's time, so that frames have different ones
 
-			two := second.publish(sc, 2)
-			if res := one.Wait(); res.Status != http.StatusConflict || !strings.Contains(res.Body, "another node") {
-				t.Errorf("the first publisher: %d %s", res.Status, res.Body)
+			ended := how == "after the end"
+			if ended {
+				one.End()
+				if err := <-edge.ended; err != errOwnerEnded {
+					t.Errorf("the pull ended with %v", err)
+				}
+			}
+			two := second.publish(sc, edgesLater)
+			if !ended {
+				if res := one.Wait(); res.Status != http.StatusConflict || !strings.Contains(res.Body, "another node") {
+					t.Errorf("the first publisher: %d %s", res.Status, res.Body)
+				}
 			}
 			for _, n := range nodes {
 				n.published("cam", size+len(join(sc.tags)))
 			}
-			if n := first.info("cam"); n.Epoch != 2 || n.Owner != second.via {
+			if n := nodes[0].info("cam"); n.Epoch != 2 || n.Owner != second.via {
 				t.Errorf("the first node: %+v", n)
 			}
 			for _, n := range nodes {
@@ -404,7 +526,7 @@ func TestAPublisherMoves(t *testing.T) {
 			for i := range nodes {
 				tags := cut(t, byFLV[i][len(sc.header):])
 				checkClock(t, tags)
-				want := append(append(append([][]byte{}, sc.config...), sc.tags...), sc.tags...)
+				want := slices.Concat(sc.config, sc.tags, sc.tags)
 				if same(t, "FLV", untimed(tags), untimed(want)); len(tags) != len(want) {
 					t.Fatalf("%s: %d tags, want %d", nodes[i].via, len(tags), len(want))
 				}
@@ -418,8 +540,8 @@ func TestAPublisherMoves(t *testing.T) {
 	}
 }
 
-// A node that reads a stream where the publisher has moved to, and not yet sent a key frame, does not get the pictures of
-// the owner before again.
+// A node that reads a stream where the publisher has moved to, and not yet sent a key frame, does not get the pictures
+// of the owner before again.
 func TestAnEdgeBeginsWithTheNewOwner(t *testing.T) {
 	d := newTestDirectory()
 	first, second, edge := d.node(t, nil), d.node(t, nil), d.node(t, nil)
@@ -434,7 +556,7 @@ func TestAnEdgeBeginsWithTheNewOwner(t *testing.T) {
 	two := second.Publisher("cam")
 	two.Send(sc.start())
 	one.Wait()
-	second.edges(2)
+	second.edges(1)
 	two.Send(join(sc.tags))
 	edge.published("cam", size+len(join(sc.tags)))
 	edge.stop()
@@ -443,7 +565,7 @@ func TestAnEdgeBeginsWithTheNewOwner(t *testing.T) {
 		w.Begin()
 		tags := cut(t, w.Rest()[len(sc.header):])
 		checkClock(t, tags)
-		same(t, "the stream", untimed(tags), untimed(append(append(append([][]byte{}, sc.config...), sc.tags...), sc.tags...)))
+		same(t, "the stream", untimed(tags), untimed(slices.Concat(sc.config, sc.tags, sc.tags)))
 	}
 	two.Wait()
 }
@@ -465,13 +587,17 @@ func TestAPublisherReplacesAPull(t *testing.T) {
 			w.Next(len(sc.whole()) + len(join(sc.tags)))
 			one.Wait()
 			i := edge.info("cam")
-			if epoch, ok := edge.Owns("cam"); !ok || epoch != 2 || i.Epoch != 2 || i.Owner != "" || i.Returns != 1 || i.Takeovers != 0 {
+			if epoch, ok := edge.Owns("cam"); !ok || epoch != 2 || i.Epoch != 2 || i.Owner != "" {
 				t.Errorf("epoch %d, %v; %+v", epoch, ok, i)
+			}
+			if i.Returns != 1 || i.Takeovers != 0 {
+				t.Errorf("%d returns and %d takeovers", i.Returns, i.Takeovers)
 			}
 			if _, ok := owner.Owns("cam"); ok {
 				t.Error("two nodes own the stream")
 			}
-			if err := <-edge.ended; err != errTakenOver && !errors.Is(err, io.ErrUnexpectedEOF) && !isReset(err) { // as Lost cut it
+			err := <-edge.ended
+			if err != errTakenOver && !errors.Is(err, io.ErrUnexpectedEOF) && !isReset(err) { // Lost may have been faster
 				t.Errorf("the pull ended with %v", err)
 			}
 			two.End()
@@ -656,20 +782,23 @@ func (r *testRecorder) Init(body *millrace.Chain)                    { body.Rele
 func (r *testRecorder) Add(_ mp4.FragmentInfo, body *millrace.Chain) { body.Release() }
 func (r *testRecorder) Close()                                       { r.closed.Add(1) }
 
-// What an owner answers that is none, or means harm, ends the pull, costs no more than what has come, and feeds no stream.
+// What an owner answers that is none, or means harm, ends the pull, costs no more than what has come, and feeds no
+// stream.
 func TestHostileOwners(t *testing.T) {
-	ok := "HTTP/1.1 200 OK\r\nMillrace-Epoch: 7\r\nTransfer-Encoding: chunked\r\n\r\n"
-	header := chunked([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
+	const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
+	tag := func(p string) string { return string(chunked([]byte(p))) }
+	ok := head + "Millrace-Epoch: 7\r\n\r\n"
+	header := tag("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00")
 	for name, tt := range map[string]struct{ answer, says string }{
 		"another status":        {"HTTP/1.1 421 Misdirected Request\r\nContent-Length: 0\r\n\r\n", "421"},
 		"a status of 100":       {"HTTP/1.1 100 Continue\r\n\r\n", "100"},
 		"a status of nothing":   {"HTTP/1.1 -1 x\r\n\r\n", "malformed"},
 		"no HTTP":               {"SSH-2.0-x\r\n\r\n", "malformed"},
-		"no epoch":              {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "not that of a node"},
-		"an epoch of zero":      {"HTTP/1.1 200 OK\r\nMillrace-Epoch: 0\r\nTransfer-Encoding: chunked\r\n\r\n", "not that of a node"},
-		"an epoch of words":     {"HTTP/1.1 200 OK\r\nMillrace-Epoch: x\r\nTransfer-Encoding: chunked\r\n\r\n", "not that of a node"},
-		"an earlier epoch":      {"HTTP/1.1 200 OK\r\nMillrace-Epoch: 4\r\nTransfer-Encoding: chunked\r\n\r\n", "later owner"},
-		"a length":              {"HTTP/1.1 200 OK\r\nMillrace-Epoch: 7\r\nContent-Length: 99999999999\r\n\r\n", "not that of a node"},
+		"no epoch":              {head + "\r\n", "not that of a node"},
+		"an epoch of zero":      {head + "Millrace-Epoch: 0\r\n\r\n", "not that of a node"},
+		"an epoch of words":     {head + "Millrace-Epoch: x\r\n\r\n", "not that of a node"},
+		"an earlier epoch":      {head + "Millrace-Epoch: 4\r\n\r\n", "later owner"},
+		"a length":              {strings.Replace(ok, "Transfer-Encoding: chunked", "Content-Length: 9", 1), "that of a node"},
 		"no end of the head":    {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 1<<16), "the owner's answer"},
 		"a line without an end": {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", 1<<20), "EOF"},
 		"nothing":               {"", "EOF"},
@@ -680,8 +809,8 @@ func TestHostileOwners(t *testing.T) {
 		"a chunk without end":   {ok + strings.Repeat("1", 1<<16), "line too long"},
 		"a chunk too large":     {ok + "fffffffffffffffff\r\n", "chunk"},
 		"a large chunk":         {ok + "ffffffffffffff\r\nFLV\x01", "EOF"},
-		"a tag too large":       {ok + string(header) + string(chunked([]byte("\x09\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00"))), "MaxTag"},
-		"a tag of a size":       {ok + string(header) + string(chunked([]byte("\x09\x3f\xff\xff\x00\x00\x00\x00\x00\x00\x00"))), "EOF"},
+		"a tag too large":       {ok + header + tag("\x09\xff\xff\xff\x00\x00\x00\x00\x00\x00\x00"), "MaxTag"},
+		"a tag of a size":       {ok + header + tag("\x09\x3f\xff\xff\x00\x00\x00\x00\x00\x00\x00"), "EOF"},
 		"silence in the head":   {"HTTP/1.1 200 OK\r\n...", "timeout"},
 		"silence in a chunk":    {ok + "...", "--publish-timeout"},
 	} {

@@ -1,7 +1,8 @@
 // Package relay hands live streams from their publishers to their viewers.
 //
-//	POST ─▶ publishBody ─┬▶ Publisher ─▶ broadcast.Ring ─▶ fanout ─▶ viewers                   FLV, or bytes
-//	RTMP ─▶ RTMPConn ────┘                    ├▶ rtmpRendition ─▶ Ring ─▶ fanout ─▶ viewers     RTMP
+//	POST ─▶ publishBody ─┬▶ Publisher ─▶ broadcast.Ring ─▶ fanout ─▶ viewers, other nodes      FLV, or bytes
+//	RTMP ─▶ RTMPConn ────┤                    │
+//	node ─▶ Hub.Pull ────┘                    ├▶ rtmpRendition ─▶ Ring ─▶ fanout ─▶ viewers     RTMP
 //	                                          └▶ mp4Rendition ─▶ Ring ─▶ fanout ─▶ viewers      MP4
 //	                                                               └▶ fragmentReader ─▶ hlsWindow ─▶ requests
 //
@@ -14,6 +15,12 @@
 //
 // HLS has no viewers here, only requests: an hlsWindow reads the fragments of MP4, keeps them in a hls.Window, and
 // requests wait for what it adds. hlsbegin.go chooses its times.
+//
+// In a cluster (cluster.go) the node that has a stream's publisher owns it, by a [Lease]: only then it records the
+// stream, makes HLS of it, and sends it to other nodes ([Hub.WatchPeer]), which get nothing while the lease is not
+// current. Where there are viewers alone, [Hub.Pull] feeds the stream from its owner, as a publisher does, over one
+// connection for all of them (pull.go). When the ownership is lost ([Hub.Lost]) the stream and its viewers stay, and
+// wait for what is pulled.
 //
 // A protocol that publishes calls [Hub.Open], [Publisher.Run] with a function that calls WriteTag or ReadBody until
 // [Publisher.Context] ends, and Done. HTTP's way is publish.go and body.go. RTMP's is rtmp.go, which makes tags of

@@ -271,6 +271,9 @@ func flvTag(kind flv.Type, at uint32, data []byte) []byte {
 	return binary.BigEndian.AppendUint32(p, uint32(11+len(data)))
 }
 
+// chunked returns p as a chunk of a body.
+func chunked(p []byte) []byte { return fmt.Appendf(nil, "%x\r\n%s\r\n", len(p), p) }
+
 // cut cuts what a viewer got behind the header into tags, by a parser of the test's own. It fails if the end is not a
 // tag's.
 func cut(t testing.TB, p []byte) [][]byte {

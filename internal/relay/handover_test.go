@@ -128,7 +128,7 @@ func (w *hubView) close() {
 	w.h.t.Helper()
 	checkClock(w.h.t, w.tags)
 	w.v.cursor.Close()
-	w.v.rendition.stream.exit(w.v.rendition)
+	w.v.rendition.stream.exit(w.v)
 }
 
 // timeOf returns a tag's time.

@@ -39,6 +39,7 @@ const hlsIdle = 3
 type hlsWindow struct {
 	hub    *Hub
 	stream *stream
+	lease  Lease // nil if the server is alone
 	stop   context.CancelFunc
 	first  hlsNumbers
 	asked  atomic.Int64 // when the latest request came; see now. It is found under Hub.mu, and not ended then
@@ -55,6 +56,9 @@ type hlsWindow struct {
 	delta   *HLSPlaylist
 	ended   bool // the stream has
 	waiting int  // requests
+
+	saved      uint64 // the store has the segments before this one
+	savedInits uint64 // and the initialization segments before this one
 
 	audience audience
 }
@@ -77,14 +81,19 @@ func (h *Hub) HLSMaster(ctx context.Context, name string) (list *HLSPlaylist, er
 		if w.window == nil {
 			return false, nil
 		}
-		v := hls.Variant{URI: HLSMediaName, Codecs: w.movie.Codecs, Width: w.movie.Width, Height: w.movie.Height}
-		v.FrameRate = w.made.pictures()
-		v.Bandwidth, v.AverageBandwidth = w.window.Bandwidth()
-		v.Bandwidth = max(v.Bandwidth, w.made.bits()) * 5 / 4 // no later segment should have more
-		list = w.newPlaylist(hls.AppendMultivariant(nil, v))
+		list = newPlaylist(w.master(), w.cfg.Target)
 		return true, nil
 	})
 	return list, err
+}
+
+// master returns the text of the multivariant playlist. w.mu is held.
+func (w *hlsWindow) master() []byte {
+	v := hls.Variant{URI: HLSMediaName, Codecs: w.movie.Codecs, Width: w.movie.Width, Height: w.movie.Height}
+	v.FrameRate = w.made.pictures()
+	v.Bandwidth, v.AverageBandwidth = w.window.Bandwidth()
+	v.Bandwidth = max(v.Bandwidth, w.made.bits()) * 5 / 4 // no later segment should have more
+	return hls.AppendMultivariant(nil, v)
 }
 
 // HLSMedia returns the media playlist of the stream of that name, when it has what is asked for.
@@ -160,6 +169,15 @@ func (w *hlsWindow) coming(o hls.Object) bool {
 		(o.MSN == msn && o.Part == part || o.MSN == msn+1 && o.Part == 0)
 }
 
+// fenceWait is how soon it is looked at again whether this node still owns a stream.
+const fenceWait = 100 * time.Millisecond
+
+// fenced reports whether this node may not own the stream any more, because it was stopped for a while. Until that is
+// known, players get nothing that contradicts what another node tells them.
+func (w *hlsWindow) fenced() bool {
+	return w.lease != nil && w.lease.Epoch() != 0 && !w.lease.Current() && !w.ended
+}
+
 // await calls done with w.mu held, at once and whenever there is something new, until it returns true or an error.
 // A call that waits has a place of the viewers' limit.
 func (w *hlsWindow) await(ctx context.Context, done func() (bool, error)) error {
@@ -169,8 +187,11 @@ func (w *hlsWindow) await(ctx context.Context, done func() (bool, error)) error 
 		if w.err != nil {
 			return w.err
 		}
-		if ok, err := done(); ok || err != nil {
-			return err
+		fenced := w.fenced()
+		if !fenced {
+			if ok, err := done(); ok || err != nil {
+				return err
+			}
 		}
 		if !waits {
 			if err := w.hub.admitted.Acquire(); err != nil {
@@ -185,9 +206,14 @@ func (w *hlsWindow) await(ctx context.Context, done func() (bool, error)) error 
 			}()
 		}
 		news := w.news
+		var again <-chan time.Time
+		if fenced {
+			again = time.After(fenceWait)
+		}
 		w.mu.Unlock()
 		select {
 		case <-news:
+		case <-again:
 		case <-ctx.Done():
 		}
 		w.mu.Lock()
@@ -245,7 +271,7 @@ func (h *Hub) elsewhere(name string) bool {
 func (s *stream) startHLS() *hlsWindow {
 	h := s.hub
 	ctx, stop := context.WithCancel(h.ends)
-	w := &hlsWindow{hub: h, stream: s, stop: stop, news: make(chan struct{})}
+	w := &hlsWindow{hub: h, stream: s, lease: s.lease, stop: stop, news: make(chan struct{})}
 	w.asked.Store(now())
 	w.first = s.hls
 	w.idle = time.AfterFunc(hlsFirstIdle, w.checkIdle)
@@ -313,7 +339,7 @@ func (w *hlsWindow) run(ctx context.Context) {
 	err := w.make(ctx, &in)
 	in.release()
 	if err == io.EOF && w.window != nil {
-		w.update(func() { w.window.End(); w.ended = true })
+		w.update(func() { w.window.End(); w.ended = true; w.save(true) })
 		err = w.linger(ctx)
 	}
 	w.idle.Stop()
@@ -331,6 +357,10 @@ func (w *hlsWindow) run(ctx context.Context) {
 			w.err = errAbsent(s.name)
 		}
 		if w.window != nil {
+			if !w.ended {
+				w.window.Flush()
+				w.save(true)
+			}
 			w.window.Release()
 		}
 	})
@@ -369,7 +399,7 @@ func (w *hlsWindow) make(ctx context.Context, in *fragmentReader) error {
 		var c millrace.Chain
 		f, err := in.next(ctx, &c)
 		if err == io.EOF && w.window == nil && len(begin.list) > 0 { // a short stream
-			err = cmp.Or(w.open(in, &begin, &clock), err)
+			err = cmp.Or(w.open(ctx, in, &begin, &clock), err)
 		}
 		if err != nil {
 			return err
@@ -380,7 +410,7 @@ func (w *hlsWindow) make(ctx context.Context, in *fragmentReader) error {
 		}
 		begin.add(f, &c)
 		if begin.enough(w.stream, in.movie) {
-			if err := w.open(in, &begin, &clock); err != nil {
+			if err := w.open(ctx, in, &begin, &clock); err != nil {
 				return err
 			}
 		}
@@ -388,16 +418,15 @@ func (w *hlsWindow) make(ctx context.Context, in *fragmentReader) error {
 }
 
 // open makes the window of what has come so far.
-func (w *hlsWindow) open(in *fragmentReader, begin *hlsBegin, clock *mediaClock) error {
+func (w *hlsWindow) open(ctx context.Context, in *fragmentReader, begin *hlsBegin, clock *mediaClock) error {
 	cfg := begin.config(w.stream, in.movie)
 	cfg.Epoch = max(cfg.Epoch, w.first.epoch)
 	cfg.FirstMSN = max(cfg.FirstMSN, w.first.msn)
 	cfg.FirstDiscontinuity = w.first.discontinuity // hls.js does not play if it is large
-	window, err := hls.NewWindow(cfg)
+	window, cfg, first, err := w.begin(ctx, cfg, time.Now().Add(-begin.length()))
 	if err != nil {
 		return err
 	}
-	first := time.Now().Add(-begin.length())
 	clock.begin(first)
 	w.update(func() {
 		w.window, w.cfg = window, cfg
@@ -406,9 +435,10 @@ func (w *hlsWindow) open(in *fragmentReader, begin *hlsBegin, clock *mediaClock)
 			w.put(in, clock, f, &begin.list[i].body, first.Add(f.End-begin.list[0].Start))
 		}
 		// Some players take a playlist without a whole segment for a broken one, and give up after a few attempts.
-		if msn, _ := window.Next(); msn == cfg.FirstMSN {
+		if msn, _ := window.Next(); msn == cfg.FirstMSN && len(cfg.Past) == 0 {
 			window.Flush()
 		}
+		w.save(false)
 	})
 	begin.list = nil
 	w.stream.log.Debug("HLS has a window", "target", cfg.Target, "part", cfg.Part)
@@ -420,6 +450,7 @@ func (w *hlsWindow) add(in *fragmentReader, clock *mediaClock, f fragment, body 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.put(in, clock, f, body, time.Now()) {
+		w.save(false)
 		w.tell()
 	}
 }
@@ -466,7 +497,7 @@ func (w *hlsWindow) playlist(skip bool) *HLSPlaylist {
 	}
 	if *list == nil {
 		w.hub.counters.hlsRendered.Add(1)
-		*list = w.newPlaylist(w.window.AppendPlaylist(nil, skip))
+		*list = newPlaylist(w.window.AppendPlaylist(nil, skip), w.cfg.Target)
 	}
 	return *list
 }
@@ -474,13 +505,13 @@ func (w *hlsWindow) playlist(skip bool) *HLSPlaylist {
 // zippers are expensive to make: each has about a megabyte.
 var zippers = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
 
-// newPlaylist returns the playlist with a text. w.mu is held.
-func (w *hlsWindow) newPlaylist(text []byte) *HLSPlaylist {
+// newPlaylist returns the playlist with a text.
+func newPlaylist(text []byte, target time.Duration) *HLSPlaylist {
 	var b bytes.Buffer
 	z := zippers.Get().(*gzip.Writer)
 	defer zippers.Put(z)
 	z.Reset(&b)
 	_, _ = z.Write(text) // a Buffer takes all
 	_ = z.Close()
-	return &HLSPlaylist{Text: text, Gzip: b.Bytes(), Target: w.cfg.Target}
+	return &HLSPlaylist{Text: text, Gzip: b.Bytes(), Target: target}
 }

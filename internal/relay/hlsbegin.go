@@ -111,7 +111,7 @@ func (b *hlsBegin) config(s *stream, m mp4.Movie) hls.Config {
 	// More than a window of the name had before, as a rule: a segment takes longer than that.
 	first := uint64(at.Unix() / int64(max(1, cfg.Segment/time.Second)))
 	return hls.Config{
-		Epoch: uint64(at.UnixMilli()), FirstMSN: first,
+		Epoch: uint64(at.UnixMicro()), FirstMSN: first, // no two nodes begin in the same microsecond
 		Target: target, Part: part, Segment: min(cfg.Segment, target), Segments: cfg.Segments, MaxBytes: cfg.MaxBytes,
 	}
 }

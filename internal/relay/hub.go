@@ -44,6 +44,9 @@ type Config struct {
 
 	HLS HLSConfig
 
+	// HLSStore keeps segments of HLS where other nodes find them; nil: they are here only.
+	HLSStore SegmentStore
+
 	// Cluster is what streams are shared with; nil: this server is alone.
 	Cluster Cluster
 

@@ -103,7 +103,7 @@ func TestMP4IsMadeOnlyWhileItIsWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.cursor.Close()
-	st.exit(v.rendition)
+	st.exit(v)
 	if len(st.renditions()) > 1 {
 		t.Error("the next viewer would get a rendition that ends")
 	}

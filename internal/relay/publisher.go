@@ -124,8 +124,8 @@ func (p *Publisher) Close(err error) {
 		"bytes", p.bytes, "frames", p.frames, "time", time.Since(p.started).Round(time.Millisecond))
 	if left := p.s.handOver(p, err); left > 0 {
 		p.s.log.Info("stream waits for its publisher", "for", left.Round(time.Millisecond))
-		p.s.hub.want(p.s.name)
 	}
+	p.s.hub.want(p.s.name)
 }
 
 // Done tells the Hub that the publisher has been answered: Drain waits for that.

@@ -51,9 +51,9 @@ var (
 	errStale = errors.New("the stream has a later owner than this one")
 )
 
-// Pull feeds the stream of that name with what its owner sends, until that ends, ctx ends, a publisher comes, or there is
-// no viewer for a while: then the stream ends, and Pull returns nil. After any other end the stream waits as after one of a
-// publisher. The error is a *[Refusal] with the owner's status if that is another one than 200.
+// Pull feeds the stream of that name with what its owner sends, until that ends, ctx ends, a publisher comes, or there
+// is no viewer for a while: then the stream ends, and Pull returns nil. After any other end the stream waits as after
+// one of a publisher. The error is a *[Refusal] with the owner's status if that is another one than 200.
 func (h *Hub) Pull(ctx context.Context, name string, from Source) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -82,7 +82,8 @@ func (h *Hub) Pull(ctx context.Context, name string, from Source) error {
 	return err
 }
 
-// ask requests the stream of that name for p, whose epoch it sets. It returns the connection, and what has come of the body.
+// ask requests the stream of that name for p, whose epoch it sets. It returns the connection, and what has come of the
+// body.
 func (h *Hub) ask(p *Publisher, name string, from Source) (conn net.Conn, early []byte, err error) {
 	req, err := http.NewRequest(http.MethodGet, from.Node+"/live/"+name, nil)
 	if err != nil {
@@ -180,7 +181,8 @@ func (h *Hub) endUnwatched(p *Publisher) (t *time.Timer) {
 	return t
 }
 
-// listen has conn, which it takes ownership of, read as a publisher's: by the clock where that is possible. stop closes it.
+// listen has conn, which it takes ownership of, read as a publisher's: by the clock where that is possible. stop closes
+// it.
 func (p *Publisher) listen(conn net.Conn) (r io.Reader, stop func()) {
 	if _, plain := conn.(*net.TCPConn); plain && p.s.hub.cfg.Latency >= leastBeat {
 		timed := newTimedReader(conn, p)
@@ -197,9 +199,9 @@ func (p *Publisher) listen(conn net.Conn) (r io.Reader, stop func()) {
 	}
 }
 
-// A pull is how far a stream has got in what its owner sends. The connection may be cut anywhere. The next one begins with
-// the owner's newest group of pictures, of which the stream may have a part: it goes on behind that. The goroutine of the
-// stream's publisher has it.
+// A pull is how far a stream has got in what its owner sends. The connection may be cut anywhere. The next one begins
+// with the owner's newest group of pictures, of which the stream may have a part: it goes on behind that. The goroutine
+// of the stream's publisher has it.
 type pull struct {
 	epoch  uint64
 	goesOn *continuation // from the publishers before; nil: there were none

@@ -138,7 +138,7 @@ type StreamInfo struct {
 	Takeovers   int64   `json:"takeovers"`           // publishers that took over from another one
 	Uptime      float64 `json:"uptime_seconds"`
 	BitRate     int64   `json:"bits_per_second"`
-	Viewers     int     `json:"viewers"`         // in all formats
+	Viewers     int     `json:"viewers"`         // in all formats, and each node of Edges
 	ViewersMP4  int     `json:"viewers_mp4"`     // of these, in MP4
 	ViewersRTMP int     `json:"viewers_rtmp"`    // and by RTMP
 	ViewersHLS  int     `json:"viewers_hls"`     // beside these: players of HLS, estimated by what they ask for
@@ -207,7 +207,7 @@ func (s *stream) info() StreamInfo {
 	i.LagMax, i.Stalled, i.blocked = lag.most.Seconds(), lag.behind, lag.blocked
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i.Viewers = s.viewers
+	i.Viewers = s.viewers + len(i.Edges)
 	for f, n := range map[format]*int{formatMP4: &i.ViewersMP4, formatRTMP: &i.ViewersRTMP} {
 		if r := s.made[f]; r != nil {
 			*n = r.viewers

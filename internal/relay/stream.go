@@ -61,16 +61,16 @@ type stream struct {
 	lost atomic.Int64 // frames that viewers were moved past
 
 	mu      sync.Mutex
-	viewers int                 // of all renditions
-	leftAt  int64               // when the last one had left; see now
+	viewers int                 // of all renditions, without other nodes
+	leftAt  int64               // when one left last; see now
 	begun   bool                // a frame was published that a viewer cannot start after
 	made    [formats]*rendition // made from live, each while it has viewers; nil otherwise
 }
 
 // newStream adds a stream, which is to be granted to a publisher. hub.mu is held.
 func (h *Hub) newStream(name string) *stream {
-	s := &stream{hub: h, name: name, started: time.Now(), log: h.log.With("stream", name), leftAt: now(),
-		peers: make(map[*viewer]struct{})}
+	s := &stream{hub: h, name: name, started: time.Now(), log: h.log.With("stream", name),
+		leftAt: now() - int64(h.pullIdle), peers: make(map[*viewer]struct{})}
 	s.feed.s = s
 	h.streams[name] = s
 	return s
@@ -122,18 +122,19 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if limit := s.hub.cfg.MaxStreamViewers; s.viewers >= limit && !peer { // which stands for any number of viewers
+	if limit := s.hub.cfg.MaxStreamViewers; s.viewers >= limit && !peer {
 		return nil, refusal(http.StatusServiceUnavailable,
 			"this stream has %d viewers, as many as --max-stream-viewers allows", limit)
 	}
 	r := s.rendition(f)
-	s.viewers++
 	r.viewers++
 	v := &viewer{rendition: r, remote: want.remote, since: now()}
 	next := want.next
 	if peer {
 		v.node, v.lease = want.node, s.lease
 		next = next || !s.ownStart.Load() // what there is came from an owner before
+	} else {
+		s.viewers++
 	}
 	switch {
 	case !next || !s.begun: // at the start of a stream there is nothing to leave out
@@ -155,16 +156,16 @@ func (s *stream) rendition(f format) *rendition {
 	return s.made[f]
 }
 
-// exit removes a viewer of r.
-func (s *stream) exit(r *rendition) {
+// exit removes a viewer.
+func (s *stream) exit(v *viewer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.viewers--
-	r.viewers--
-	if s.viewers == 0 {
+	if v.lease == nil {
+		s.viewers--
 		s.leftAt = now()
 	}
-	s.stopUnused(r)
+	v.rendition.viewers--
+	s.stopUnused(v.rendition)
 }
 
 // unwatched returns for how long there are no viewers. Hub.mu is held.

@@ -156,7 +156,7 @@ func (v *viewer) finish() {
 		attrs = append(attrs, "missed", v.missed.String())
 	}
 	s.log.Info("viewer ended", attrs...)
-	s.exit(v.rendition)
+	s.exit(v)
 	s.hub.leave(v)
 }
 

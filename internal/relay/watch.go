@@ -89,7 +89,11 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request, want watchRequest) e
 
 // admit returns a viewer that has a place, and waits for its stream until ctx ends.
 func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
-	if err := h.admitted.Acquire(); err != nil {
+	acquire := h.admitted.Acquire
+	if want.node != "" { // which stands for any number of viewers, and there are as many as nodes
+		acquire = h.admitted.Force
+	}
+	if err := acquire(); err != nil {
 		return nil, err
 	}
 	v, err := h.enter(ctx, want)
@@ -106,7 +110,7 @@ func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
 // decline gives back the place of a viewer that will not be served.
 func (v *viewer) decline() {
 	v.cursor.Close()
-	v.rendition.stream.exit(v.rendition)
+	v.rendition.stream.exit(v)
 	v.rendition.stream.hub.admitted.Release()
 }
 
@@ -120,7 +124,7 @@ func (v *viewer) awaitReady(ctx context.Context) error {
 	select {
 	case <-r.ready:
 	case <-ctx.Done():
-		r.stream.exit(r)
+		r.stream.exit(v)
 		return ctx.Err()
 	}
 	r.stream.mu.Lock()

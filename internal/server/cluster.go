@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 type clusterNode struct {
 	*cluster.Node
 	directory *cluster.Redis
+	segments  *cluster.Segments // nil if they do not outlive their node; remoteHLS has it
 	reports   *nodeReports
 }
 
@@ -37,7 +39,25 @@ func openNode(s *Server, streams *relay.Config) (*clusterNode, error) {
 	})}
 	n.reports = newNodeReports(n.Peers, n.Header)
 	streams.Cluster = n.Node
+	if n.segments, err = openSegments(cfg, s.log); err != nil {
+		_ = n.directory.Close()
+		return nil, fmt.Errorf("--segments: %w", err)
+	}
+	if n.segments != nil {
+		streams.HLSStore = n.segments
+	}
 	return n, nil
+}
+
+// openSegments returns where segments outlive their node, or nil.
+func openSegments(cfg *Config, log *slog.Logger) (*cluster.Segments, error) {
+	switch cfg.Segments {
+	case "":
+		return nil, nil
+	case "redis":
+		return cluster.OpenRedisSegments(cfg.Cluster, cfg.ClusterPassword, cfg.ClusterPrefix, cfg.ClusterLease, cfg.SegmentsKeep, log)
+	}
+	return cluster.OpenSegmentsDir(cfg.Segments, cfg.SegmentsKeep, log)
 }
 
 func (c *Config) openDirectory() (*cluster.Redis, error) {

@@ -22,18 +22,25 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request) {
 	name, object := r.PathValue("name"), r.PathValue("object")
 	err := relay.CheckName(name)
 	if err == nil {
-		switch object {
-		case relay.HLSMasterName:
-			err = s.serveMaster(w, r, name)
-		case relay.HLSMediaName:
-			err = s.serveMedia(w, r, name)
-		default:
-			err = s.serveObject(w, r, name, object)
-		}
+		err = s.serveHLSHere(w, r, name, object)
+	}
+	if s.elsewhere != nil && err != nil {
+		err = s.serveHLSElsewhere(w, r, name, object, err)
 	}
 	if err != nil {
 		s.refuseReader(w, err)
 	}
+}
+
+// serveHLSHere is serveHLS of what is made here.
+func (s *Server) serveHLSHere(w http.ResponseWriter, r *http.Request, name, object string) error {
+	switch object {
+	case relay.HLSMasterName:
+		return s.serveMaster(w, r, name)
+	case relay.HLSMediaName:
+		return s.serveMedia(w, r, name)
+	}
+	return s.serveObject(w, r, name, object)
 }
 
 func (s *Server) serveMaster(w http.ResponseWriter, r *http.Request, name string) error {
@@ -67,12 +74,21 @@ const playlistType = "application/vnd.apple.mpegurl"
 
 // servePlaylist answers with a playlist that a cache may keep for a while.
 func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *relay.HLSPlaylist, fresh time.Duration) {
-	body, zip := list.Text, acceptsGzip(r)
-	switch token := queryToken(r); {
-	case token != "": // players show it with no other request by themselves
-		body, zip = addToken(body, token), false
-	case zip:
-		body = list.Gzip
+	if wantsGzip(r) {
+		s.writePlaylist(w, r, list.Gzip, true, fresh)
+	} else {
+		s.writePlaylist(w, r, list.Text, false, fresh)
+	}
+}
+
+// wantsGzip reports whether a playlist is sent with gzip. If the request shows a token in the address, each address in the
+// playlist gets it, too: players show it with no other request by themselves.
+func wantsGzip(r *http.Request) bool { return acceptsGzip(r) && queryToken(r) == "" }
+
+// writePlaylist answers with the text of a playlist, or with that as zip.
+func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool, fresh time.Duration) {
+	if token := queryToken(r); token != "" {
+		body = addToken(body, token)
 	}
 	h := w.Header()
 	h.Set("Content-Type", playlistType)
@@ -149,6 +165,12 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, objec
 	if err := s.relay.HLSObject(r.Context(), name, o, &body); err != nil {
 		return err
 	}
+	s.writeObject(w, r, object, &body)
+	return nil
+}
+
+// writeObject answers with the bytes of an object. It borrows body, which is empty or shorter then.
+func (s *Server) writeObject(w http.ResponseWriter, r *http.Request, object string, body *millrace.Chain) {
 	s.limitWrite(w)
 	h := w.Header()
 	etag := `"` + object + `"`
@@ -156,15 +178,14 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, objec
 	s.setFresh(w, r, objectFresh, ", immutable")
 	if strings.Contains(r.Header.Get("If-None-Match"), etag) { // perhaps weak, or one of several
 		w.WriteHeader(http.StatusNotModified)
-		return nil
+		return
 	}
 	h.Set("Content-Type", "video/mp4")
 	h.Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		s.sendChain(w, r, &body)
+		s.sendChain(w, r, body)
 	}
-	return nil
 }
 
 // chainStep is what a client must take of a Chain within the stall timeout.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/millrace-io/millrace/internal/server/page/pagetest"
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
@@ -107,10 +108,10 @@ func TestHLSBehindACache(t *testing.T) {
 	if len(pictures) != 75 {
 		t.Errorf("ffmpeg has %d pictures, want 75", len(pictures))
 	}
-	tab := newPlayerTab(t)
-	tab.play("parts", path, "lowLatencyMode: true")
-	tab.reaches("parts", 2)
-	tab.eval(`begin("parts")`)
-	tab.reaches("parts", 5)
-	t.Log("hls.js: ", tab.report("parts"))
+	tab := pagetest.NewPlayers(t)
+	tab.Play("parts", path, "lowLatencyMode: true")
+	tab.Reaches("parts", 2)
+	tab.Eval(`begin("parts")`)
+	tab.Reaches("parts", 5)
+	t.Log("hls.js: ", tab.Report("parts"))
 }

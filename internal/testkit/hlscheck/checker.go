@@ -87,7 +87,7 @@ func compareSegments(prev, m *Media, r *report) {
 	for msn := max(prev.first(), m.first()); msn <= min(prev.Open.MSN, m.Open.MSN); msn++ {
 		p, s := prev.Segment(msn), m.Segment(msn)
 		if p.URI != "" && s.URI != "" {
-			if s.URI != p.URI || s.Duration != p.Duration {
+			if s.URI != p.URI || s.Duration != p.Duration || s.Gap != p.Gap {
 				r.add("segment-changed", s.Line, "%d was %s of %v and is %s of %v", msn, p.URI, p.Duration, s.URI, s.Duration)
 			}
 			if s.Discontinuity != p.Discontinuity {
@@ -103,12 +103,15 @@ func compareSegments(prev, m *Media, r *report) {
 					p.Date, p.Map, p.Break, s.Date, s.Map, s.Break)
 			}
 		}
-		compareParts(m, p, s, r)
+		compareParts(prev.maker(), m, p, s, r)
 	}
 }
 
 // compareParts compares the parts of a segment that was p and is s.
-func compareParts(m *Media, p, s *Segment, r *report) {
+func compareParts(prevMaker string, m *Media, p, s *Segment, r *report) {
+	if prevMaker != m.maker() { // which has none of the parts
+		return
+	}
 	removed := len(p.Parts) // from the front
 	if len(s.Parts) > 0 {
 		removed = max(0, slices.IndexFunc(p.Parts, func(q Part) bool { return q.URI == s.Parts[0].URI }))
@@ -139,7 +142,7 @@ func compareParts(m *Media, p, s *Segment, r *report) {
 
 // compareHint checks that the part which prev hinted is the next one, unless a discontinuity has changed the plan.
 func compareHint(prev, m *Media, r *report) {
-	if prev.Hint == "" || prev.Ended || m.Ended {
+	if prev.Hint == "" || prev.Ended || m.Ended || prev.maker() != m.maker() {
 		return
 	}
 	msn, part := prev.Next()

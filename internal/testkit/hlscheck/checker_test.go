@@ -118,6 +118,8 @@ var mediaCases = []struct {
 	{"parts-old", []string{long(stream{}, false, date(14), date(14)+parts(14))}}, // 14 ends 8 s before the end
 	{"independent-none", []string{edit(stream{parts: 2, window: 6}.text(), ",INDEPENDENT=YES", "")}},
 	{"hint-missing", []string{live(2, hint2, "")}},
+	{"gap-parts", []string{live(2, "#EXTINF:2.00000,\ne-15", "#EXT-X-GAP\n#EXTINF:2.00000,\ne-15")}},
+	{"server-change", []string{live(2, part(16, 0), edit(part(16, 0), "e-", "f-"), part(16, 1), edit(part(16, 1), "e-", "f-"))}},
 	{"hint-ended", []string{ended("#EXT-X-ENDLIST", "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"e-16.0.m4s\"\n#EXT-X-ENDLIST")}},
 	{"uri-duplicate", []string{live(2, "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"e-16.2", "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"e-16.1")}},
 	{"skip-many", []string{long(stream{}, false, ",CAN-SKIP-UNTIL=12", ""), long(stream{}, true, ",CAN-SKIP-UNTIL=12", "")}},
@@ -133,7 +135,7 @@ var mediaCases = []struct {
 	{"sequence-back", []string{stream{parts: 24, window: 5}.text(), stream{parts: 24, window: 6}.text()}},
 	{"sequence-back", []string{live(0, "DISCONTINUITY-SEQUENCE:3", "DISCONTINUITY-SEQUENCE:4"), live(0, mapLine, "#EXT-X-DISCONTINUITY\n"+mapLine)}},
 	{"discontinuity-sequence", []string{live(0), live(0, "DISCONTINUITY-SEQUENCE:3", "DISCONTINUITY-SEQUENCE:4")}},
-	{"segment-changed", []string{live(2), live(2, "e-12.m4s", "f-12.m4s")}},
+	{"segment-changed", []string{live(2), live(2, "e-12.m4s", "e-12a.m4s")}},
 	{"segment-changed", []string{live(2), live(2, "#EXTINF:2.00000,\ne-12", "#EXTINF:2.05,\ne-12")}},
 	{"segment-changed", []string{live(2), live(2, ":02.000Z", ":02.050Z")}},
 	{"segment-changed", []string{live(2), live(2, mapLine, edit(mapLine, "i0", "i1"))}},

@@ -321,6 +321,9 @@ func (f *follower) arrived(s *Segment, offset time.Duration) {
 
 // finishSegment fetches a complete segment: to deliver it or what its parts lack, or to compare it with its parts.
 func (f *follower) finishSegment(ctx context.Context, s *Segment, parts bool) error {
+	if s.Gap {
+		return nil
+	}
 	size := len(f.got)
 	missing := !parts || !s.hasAllParts()
 	if !missing && (!f.whole || f.Verify <= 0 || s.MSN%uint64(f.Verify) != 0) {

@@ -88,6 +88,7 @@ var Rules = map[string]Rule{
 	"part-orphan":        {"3.2", false, "parts of a playlist that has ended have a segment"},
 	"parts-duration":     {"3.2", false, "parts are as long as their segment"},
 	"parts-old":          {"6.2.2", true, "parts are listed for the last three target durations"},
+	"gap-parts":          {"4.4.4.7", false, "a gap has no parts that can be had"},
 	"independent-none":   {"4.4.4.9", true, "some part says INDEPENDENT"},
 
 	// Hints and delta updates.
@@ -105,8 +106,9 @@ var Rules = map[string]Rule{
 	"segment-withdrawn":      {"6.2.1", false, "segments are not removed at the end"},
 	"window-short":           {"6.2.2", false, "three target durations are left when a segment is removed"},
 	"part-changed":           {"6.2.1", false, "a part stays as it is, and a complete segment gets no further ones"},
-	"part-withdrawn":         {"6.2.1", false, "parts are not removed at the end"},
-	"part-removed-early":     {"6.2.2", false, "parts stay for three target durations"},
+	"part-withdrawn":         {"6.2.1", false, "parts are not removed at the end, unless another server goes on"},
+	"part-removed-early":     {"6.2.2", false, "parts stay for three target durations, unless another server goes on"},
+	"server-change":          {"6.2.1", false, "what another server adds begins with a discontinuity"},
 	"hint-broken":            {"4.4.5.3", false, "what was hinted is the next part"},
 	"hint-cut":               {"6.2.6", true, "what was hinted is the next part even if a segment ends before it"},
 	"ended-changed":          {"4.4.3.4", false, "EXT-X-ENDLIST stays, and adds no more segments"},

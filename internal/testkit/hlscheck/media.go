@@ -36,6 +36,7 @@ type Segment struct {
 	Map           string // URI of its initialization section
 	Date          time.Time
 	Break         bool   // EXT-X-DISCONTINUITY stands before it
+	Gap           bool   // EXT-X-GAP stands before it: it cannot be had
 	Discontinuity uint64 // its discontinuity sequence number
 	Line          int    // of the URI, or of the first part if there is none
 }
@@ -63,6 +64,29 @@ func (m *Media) Segment(msn uint64) *Segment {
 		return &m.Segments[msn-m.first()]
 	}
 	return nil
+}
+
+// maker returns what the names have in common that one server, from one start to the next, has given. It is empty if
+// no further name is promised: then the next server goes on.
+func (m *Media) maker() string {
+	name := m.Hint
+	if m.Ended && len(m.Segments) > 0 {
+		name = m.Segments[len(m.Segments)-1].URI
+	}
+	return makerOf(name)
+}
+
+func makerOf(name string) string {
+	maker, _, _ := strings.Cut(name, "-")
+	return maker
+}
+
+// maker is that of s, which is not empty.
+func (s *Segment) maker() string {
+	if s.URI == "" {
+		return makerOf(s.Parts[0].URI)
+	}
+	return makerOf(s.URI)
 }
 
 // Duration returns the sum of the durations of complete segments.
@@ -150,6 +174,8 @@ func parseMedia(text string, r *report) *Media {
 			m.Hint, m.hintLine = l.attrs["URI"], l.n
 		case "EXT-X-DISCONTINUITY":
 			cur.Break = true
+		case "EXT-X-GAP":
+			cur.Gap = true
 		case "EXT-X-MAP":
 			cur.Map = l.attrs["URI"]
 		case "EXT-X-PROGRAM-DATE-TIME":
@@ -229,6 +255,9 @@ func (m *Media) check(r *report) {
 		if m.Target > 0 && s.Duration.Round(time.Second) > m.Target {
 			r.add("segment-long", s.Line, "%v, target duration %v", s.Duration, m.Target)
 		}
+		if i > 0 && !s.Break && s.maker() != all[i-1].maker() {
+			r.add("server-change", s.Line, "segment %d", s.MSN)
+		}
 		if s.Break && dated && s.Date.IsZero() {
 			r.add("date-discontinuity", s.Line, "segment %d", s.MSN)
 		}
@@ -258,6 +287,9 @@ func (m *Media) check(r *report) {
 func (m *Media) checkParts(s *Segment, toEnd time.Duration, trimmed bool, r *report) {
 	if len(s.Parts) == 0 {
 		return
+	}
+	if s.Gap {
+		r.add("gap-parts", s.Line, "segment %d", s.MSN)
 	}
 	if s.URI != "" {
 		if toEnd > 3*m.Target {

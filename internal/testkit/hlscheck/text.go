@@ -23,6 +23,7 @@ var (
 		"EXT-X-SKIP":                   "once SKIPPED-SEGMENTS!",
 		"EXT-X-PRELOAD-HINT":           "once TYPE! URI!",
 		"EXT-X-DISCONTINUITY":          "",
+		"EXT-X-GAP":                    "",
 		"EXT-X-MAP":                    "URI!",
 		"EXT-X-PROGRAM-DATE-TIME":      "date",
 		"EXT-X-PART":                   "URI! DURATION! INDEPENDENT",

@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/relay"
+)
+
+const (
+	// savers is how many objects are saved at a time: those of one stream one after the other.
+	savers = 4
+	// saverQueue bounds what waits for each of them, in objects. A node of 200 streams saves 200 in two seconds.
+	saverQueue = 256
+	// saverBytes bounds the same in bytes, for all: some seconds of 200 streams of 2 Mbit/s.
+	saverBytes = 128 << 20
+	// saveWait is how long saving one may take, and loading one.
+	saveWait = 3 * time.Second
+	// closeWait is how long a save may take to end that is to.
+	closeWait = time.Second
+)
+
+// A store is where Segments are. Its methods may be called from any goroutine. What is set is kept for a time that the store
+// knows.
+type store interface {
+	// set keeps an object. It borrows body.
+	set(ctx context.Context, stream, object string, body *millrace.Chain) error
+	// setFacts keeps facts, unless there are some of a later epoch.
+	setFacts(ctx context.Context, stream string, epoch uint64, facts []byte) error
+	// get appends an object of at most limit bytes to dst, or returns errNotStored.
+	get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) error
+	// facts returns what was kept, or errNotStored.
+	facts(ctx context.Context, stream string) ([]byte, error)
+	close() error
+}
+
+var errNotStored = errors.New("not stored")
+
+// Segments keep the newest segments of HLS where they outlive their node. They implement [relay.SegmentStore].
+type Segments struct {
+	store   store
+	log     *slog.Logger
+	seed    maphash.Seed
+	ctx     context.Context // ends when Close has waited for long enough
+	stop    context.CancelFunc
+	saving  sync.WaitGroup
+	failing atomic.Bool // the last save has failed
+
+	saved, lost, loaded, waiting, bytes atomic.Int64 // waiting is in bytes
+
+	mu     sync.RWMutex
+	closed bool // and so are the queues
+	queues [savers]chan saveJob
+}
+
+var _ relay.SegmentStore = (*Segments)(nil)
+
+// A saveJob is an object to be saved, or facts.
+type saveJob struct {
+	stream, object string
+	body           millrace.Chain // of the object; the job's
+	epoch          uint64         // of facts
+	facts          []byte
+}
+
+// SegmentStats is what Segments have done.
+type SegmentStats struct {
+	Saved   int64 // objects
+	Bytes   int64 // of these
+	Lost    int64 // objects and facts that could not be saved
+	Loaded  int64 // objects that were read
+	Waiting int64 // bytes to be saved
+}
+
+func newSegments(s store, log *slog.Logger) *Segments {
+	k := &Segments{store: s, log: log, seed: maphash.MakeSeed()}
+	k.ctx, k.stop = context.WithCancel(context.Background())
+	for i := range k.queues {
+		k.queues[i] = make(chan saveJob, saverQueue)
+		k.saving.Go(func() {
+			for job := range k.queues[i] {
+				k.save(&job)
+			}
+		})
+	}
+	return k
+}
+
+// Close saves what waits, until ctx ends. What comes later is lost.
+func (k *Segments) Close(ctx context.Context) error {
+	k.mu.Lock()
+	k.closed = true
+	for _, q := range k.queues {
+		close(q)
+	}
+	k.mu.Unlock()
+	saved := make(chan struct{})
+	go func() {
+		k.saving.Wait()
+		close(saved)
+	}()
+	select {
+	case <-saved:
+	case <-ctx.Done():
+	}
+	k.stop()
+	select {
+	case <-saved:
+		return k.store.close()
+	case <-time.After(closeWait): // a file system that hangs
+		return errors.New("segments are still being saved")
+	}
+}
+
+// Stats returns a snapshot.
+func (k *Segments) Stats() SegmentStats {
+	return SegmentStats{Saved: k.saved.Load(), Bytes: k.bytes.Load(), Lost: k.lost.Load(), Loaded: k.loaded.Load(),
+		Waiting: k.waiting.Load()}
+}
+
+// Save implements [relay.SegmentStore].
+func (k *Segments) Save(stream string, o hls.Object, body *millrace.Chain) {
+	job := saveJob{stream: stream, object: o.String(), body: *body}
+	*body = millrace.Chain{}
+	k.put(job)
+}
+
+// SaveFacts implements [relay.SegmentStore].
+func (k *Segments) SaveFacts(stream string, epoch uint64, facts []byte) {
+	k.put(saveJob{stream: stream, epoch: epoch, facts: facts})
+}
+
+func (j *saveJob) size() int64 { return int64(j.body.Len() + len(j.facts)) }
+
+// put takes ownership of job.
+func (k *Segments) put(job saveJob) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	n := job.size()
+	if !k.closed && k.waiting.Add(n) <= saverBytes {
+		select {
+		case k.queues[maphash.String(k.seed, job.stream)%savers] <- job:
+			return
+		default:
+		}
+	}
+	if !k.closed {
+		k.waiting.Add(-n)
+	}
+	k.lost.Add(1)
+	job.body.Release()
+}
+
+// save saves job, which is released.
+func (k *Segments) save(job *saveJob) {
+	ctx, cancel := context.WithTimeout(k.ctx, saveWait)
+	defer cancel()
+	n := job.size()
+	var err error
+	if job.facts != nil {
+		err = k.store.setFacts(ctx, job.stream, job.epoch, job.facts)
+	} else {
+		err = k.store.set(ctx, job.stream, job.object, &job.body)
+	}
+	job.body.Release()
+	k.waiting.Add(-n)
+	switch {
+	case err != nil:
+		k.lost.Add(1)
+	case job.facts == nil:
+		k.saved.Add(1)
+		k.bytes.Add(n)
+	}
+	if failing := err != nil; k.failing.Swap(failing) != failing {
+		if failing {
+			k.log.Warn("segments of HLS are not kept (--segments)", "stream", job.stream, "reason", err)
+		} else {
+			k.log.Info("segments of HLS are kept again")
+		}
+	}
+}
+
+// LoadFacts implements [relay.SegmentStore].
+func (k *Segments) LoadFacts(ctx context.Context, stream string) ([]byte, error) {
+	facts, err := k.store.facts(ctx, stream)
+	if err == errNotStored {
+		return nil, nil
+	}
+	return facts, err
+}
+
+// Load appends an object of at most limit bytes to dst, whose owner releases it. It reports whether there is one.
+func (k *Segments) Load(ctx context.Context, stream string, o hls.Object, dst *millrace.Chain, limit int) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, saveWait)
+	defer cancel()
+	err := k.store.get(ctx, stream, o.String(), dst, limit)
+	if err == nil {
+		k.loaded.Add(1)
+	}
+	if err == errNotStored {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/relay"
+)
+
+const (
+	// factsName is what facts are kept as. No object is called so.
+	factsName = "hls"
+	// newFile is what the names of files begin with that are not whole yet.
+	newFile = ".new-"
+	// maxFacts bounds a file of facts: those of 10,000 segments.
+	maxFacts = 4 << 20
+)
+
+// dirStore is a store in a directory that nodes share, as by NFS. It has a directory for each stream:
+//
+//	STREAM/OBJECT
+//	STREAM/hls        the epoch, a line break, and the facts
+//	STREAM/.new-ABC   being written
+//
+// A file that has its name is whole, and does not change. Each node deletes what is old, whichever node has written it.
+type dirStore struct {
+	root     *os.Root
+	keep     time.Duration
+	stop     chan struct{}
+	sweeping sync.WaitGroup
+}
+
+// OpenSegmentsDir returns Segments in a directory, which must exist, and deletes there what is older than keep: of the names
+// that it uses, nothing else. The call that ends their life is Close.
+func OpenSegmentsDir(name string, keep time.Duration, log *slog.Logger) (*Segments, error) {
+	root, err := os.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	s := &dirStore{root: root, keep: keep, stop: make(chan struct{})}
+	s.sweeping.Go(func() {
+		ticker := time.NewTicker(max(keep/4, time.Second))
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				s.sweep()
+			case <-s.stop:
+				return
+			}
+		}
+	})
+	return newSegments(s, log), nil
+}
+
+func (s *dirStore) set(_ context.Context, stream, object string, body *millrace.Chain) error {
+	return s.write(stream, object, func(f *os.File) error {
+		var c millrace.Chain
+		defer c.Release()
+		body.Clone(&c)
+		_, err := c.WriteTo(f)
+		return err
+	})
+}
+
+// write makes a file of what f writes.
+func (s *dirStore) write(stream, name string, write func(f *os.File) error) (err error) {
+	pending := stream + "/" + newFile + rand.Text()
+	f, err := s.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = s.root.Mkdir(stream, 0o700); err == nil || errors.Is(err, fs.ErrExist) {
+			f, err = s.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err = errors.Join(write(f), f.Close()); err == nil {
+		err = s.root.Rename(pending, stream+"/"+name)
+	}
+	if err != nil {
+		_ = s.root.Remove(pending)
+	}
+	return err
+}
+
+func (s *dirStore) setFacts(_ context.Context, stream string, epoch uint64, facts []byte) error {
+	old, _, err := s.readFacts(stream)
+	if err == nil && old > epoch {
+		return nil
+	}
+	return s.write(stream, factsName, func(f *os.File) error {
+		_, err := f.Write(append(strconv.AppendUint(nil, epoch, 10), "\n"+string(facts)...))
+		return err
+	})
+}
+
+func (s *dirStore) facts(_ context.Context, stream string) ([]byte, error) {
+	_, facts, err := s.readFacts(stream)
+	return facts, err
+}
+
+func (s *dirStore) readFacts(stream string) (epoch uint64, facts []byte, err error) {
+	var c millrace.Chain
+	defer c.Release()
+	if err := s.read(stream+"/"+factsName, &c, maxFacts); err != nil {
+		return 0, nil, err
+	}
+	line, facts, _ := bytes.Cut(c.Bytes(), []byte("\n"))
+	if epoch, err = strconv.ParseUint(string(line), 10, 64); err != nil {
+		return 0, nil, fmt.Errorf("%s/%s: %w", stream, factsName, err)
+	}
+	return epoch, bytes.Clone(facts), nil
+}
+
+func (s *dirStore) get(_ context.Context, stream, object string, dst *millrace.Chain, limit int) error {
+	return s.read(stream+"/"+object, dst, limit)
+}
+
+// read appends a file of at most limit bytes to dst, unless it is old.
+func (s *dirStore) read(name string, dst *millrace.Chain, limit int) error {
+	f, err := s.root.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errNotStored
+	} else if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case s.isOld(info):
+		return errNotStored
+	case info.Size() > int64(limit):
+		return fmt.Errorf("%s has %d bytes, more than %d", name, info.Size(), limit)
+	}
+	var c millrace.Chain
+	defer c.Release()
+	n, err := c.ReadFrom(io.LimitReader(f, info.Size()))
+	if err == nil && n != info.Size() {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil {
+		dst.Merge(&c)
+	}
+	return err
+}
+
+func (s *dirStore) isOld(info fs.FileInfo) bool { return time.Since(info.ModTime()) > s.keep }
+
+// sweep deletes what is old. What cannot be read or deleted is left for the next time.
+func (s *dirStore) sweep() {
+	for stream := range s.list(".") {
+		if !stream.IsDir() || relay.CheckName(stream.Name()) != nil {
+			continue
+		}
+		for file := range s.list(stream.Name()) {
+			name := file.Name()
+			_, isObject := hls.ParseObject(name)
+			if !isObject && name != factsName && !strings.HasPrefix(name, newFile) || !file.Type().IsRegular() {
+				continue
+			}
+			if info, err := file.Info(); err == nil && s.isOld(info) {
+				_ = s.root.Remove(stream.Name() + "/" + name)
+			}
+		}
+		_ = s.root.Remove(stream.Name()) // if it is empty
+	}
+}
+
+// list yields what is in a directory.
+func (s *dirStore) list(name string) func(yield func(fs.DirEntry) bool) {
+	return func(yield func(fs.DirEntry) bool) {
+		dir, err := s.root.Open(name)
+		if err != nil {
+			return
+		}
+		defer dir.Close()
+		for {
+			entries, err := dir.ReadDir(256)
+			for _, e := range entries {
+				if !yield(e) {
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s *dirStore) close() error {
+	close(s.stop)
+	s.sweeping.Wait()
+	return s.root.Close()
+}

@@ -1,0 +1,74 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/redisbuf"
+	"github.com/redis/go-redis/v9"
+)
+
+// redisStore is a store in Redis. It has one key for each object, and one for each stream:
+//
+//	PREFIX{STREAM}OBJECT   its bytes
+//	PREFIX{STREAM}hls      a hash: epoch, facts
+//
+// All expire.
+type redisStore struct {
+	rdb    redis.UniversalClient
+	values *redisbuf.Client
+	prefix string
+	keep   time.Duration
+}
+
+// OpenRedisSegments returns Segments in the Redis of [OpenRedis], which keeps them for a time. The call that ends their life
+// is Close.
+func OpenRedisSegments(address, password, prefix string, lease, keep time.Duration, log *slog.Logger) (*Segments, error) {
+	rdb, err := openClient(address, password, lease)
+	if err != nil {
+		return nil, err
+	}
+	values, err := redisbuf.New(rdb)
+	if err != nil {
+		return nil, errors.Join(err, rdb.Close())
+	}
+	return newSegments(&redisStore{rdb, values, prefix, keep}, log), nil
+}
+
+func (s *redisStore) key(stream, object string) string { return s.prefix + "{" + stream + "}" + object }
+
+func (s *redisStore) set(ctx context.Context, stream, object string, body *millrace.Chain) error {
+	return s.values.SetChain(ctx, s.key(stream, object), body, redisbuf.Expire(s.keep))
+}
+
+// factsScript keeps the facts ARGV[2] of the epoch ARGV[1] for ARGV[3] milliseconds, unless there are some of a later one.
+var factsScript = redis.NewScript(`
+local epoch = redis.call('HGET', KEYS[1], 'epoch')
+if epoch and tonumber(epoch) > tonumber(ARGV[1]) then return 0 end
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'facts', ARGV[2])
+return redis.call('PEXPIRE', KEYS[1], ARGV[3])`)
+
+func (s *redisStore) setFacts(ctx context.Context, stream string, epoch uint64, facts []byte) error {
+	return factsScript.Run(ctx, s.rdb, []string{s.key(stream, factsName)}, epoch, facts, s.keep.Milliseconds()).Err()
+}
+
+func (s *redisStore) get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) error {
+	return notStored(s.values.GetChain(ctx, s.key(stream, object), dst, limit))
+}
+
+func (s *redisStore) facts(ctx context.Context, stream string) ([]byte, error) {
+	facts, err := s.rdb.HGet(ctx, s.key(stream, factsName), "facts").Bytes()
+	return facts, notStored(err)
+}
+
+func notStored(err error) error {
+	if err == redis.Nil {
+		return errNotStored
+	}
+	return err
+}
+
+func (s *redisStore) close() error { return errors.Join(s.values.Close(), s.rdb.Close()) }

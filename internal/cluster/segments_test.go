@@ -1,0 +1,253 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
+)
+
+// openSegments returns Segments that end with the test.
+func openSegments(t *testing.T, k *Segments, err error) *Segments {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
+		defer cancel()
+		if err := k.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		if st := k.Stats(); st.Waiting != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+	return k
+}
+
+func redisSegments(t *testing.T, s *redistest.Server, keep time.Duration) *Segments {
+	t.Helper()
+	k, err := OpenRedisSegments("redis://"+s.Addr(), "", "test:"+t.Name()+":", 2*time.Second, keep, slog.New(slog.DiscardHandler))
+	return openSegments(t, k, err)
+}
+
+func dirSegments(t *testing.T, dir string, keep time.Duration) *Segments {
+	t.Helper()
+	k, err := OpenSegmentsDir(dir, keep, slog.New(slog.DiscardHandler))
+	return openSegments(t, k, err)
+}
+
+// a segment, in pieces.
+func testSegment(msn uint64) (o hls.Object, body string) {
+	return hls.Object{Kind: hls.KindSegment, Epoch: 1 << 50, MSN: msn}, strings.Repeat(fmt.Sprintf("segment %d ", msn), 10_000)
+}
+
+func save(k *Segments, stream string, o hls.Object, body string) {
+	var c millrace.Chain
+	c.AppendCopy([]byte(body[:len(body)/2]))
+	c.AppendCopy([]byte(body[len(body)/2:]))
+	k.Save(stream, o, &c)
+	if c.Len() != 0 {
+		panic("the body is still there")
+	}
+}
+
+// load returns an object, or "" if there is none.
+func load(t *testing.T, k *Segments, stream string, o hls.Object) string {
+	t.Helper()
+	var c millrace.Chain
+	defer c.Release()
+	ok, err := k.Load(t.Context(), stream, o, &c, 1<<20)
+	if err != nil {
+		t.Error(err)
+	}
+	if ok != (c.Len() > 0) {
+		t.Errorf("%v with %d bytes", ok, c.Len())
+	}
+	return string(c.Bytes())
+}
+
+func facts(t *testing.T, k *Segments) string {
+	t.Helper()
+	p, err := k.LoadFacts(t.Context(), "cam")
+	if err != nil {
+		t.Error(err)
+	}
+	return string(p)
+}
+
+// What one node saves, another one finds.
+func TestSegments(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) (a, b *Segments){
+		"redis": func(t *testing.T) (a, b *Segments) {
+			s := redistest.Shared(t)
+			return redisSegments(t, s, time.Minute), redisSegments(t, s, time.Minute)
+		},
+		"directory": func(t *testing.T) (a, b *Segments) {
+			dir := t.TempDir()
+			return dirSegments(t, dir, time.Minute), dirSegments(t, dir, time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := open(t)
+			if got := facts(t, b); got != "" {
+				t.Errorf("facts %q", got)
+			}
+			for i := range uint64(20) {
+				o, body := testSegment(i)
+				save(a, "cam", o, body)
+			}
+			init := hls.Object{Kind: hls.KindInit, Epoch: 7}
+			save(a, "cam", init, "init")
+			a.SaveFacts("cam", 1<<52, []byte("new facts\nof two lines"))
+			b.SaveFacts("cam", 1<<52-1, []byte("of the owner before"))
+			eventually(t, "all to be saved", func() bool { return a.Stats().Waiting == 0 && b.Stats().Waiting == 0 })
+			b.SaveFacts("cam", 1<<52-1, []byte("of the owner before"))
+			eventually(t, "nothing to be saved", func() bool { return b.Stats().Waiting == 0 })
+			if got := facts(t, b); got != "new facts\nof two lines" {
+				t.Errorf("facts %q", got)
+			}
+			for i := range uint64(20) {
+				if o, body := testSegment(i); load(t, b, "cam", o) != body {
+					t.Errorf("segment %d", i)
+				}
+			}
+			if got := load(t, b, "cam", init); got != "init" {
+				t.Errorf("%q", got)
+			}
+			o, _ := testSegment(20)
+			if load(t, b, "cam", o) != "" || load(t, b, "other", init) != "" {
+				t.Error("what was never saved is there")
+			}
+			var c millrace.Chain
+			if ok, err := b.Load(t.Context(), "cam", hls.Object{Kind: hls.KindSegment, Epoch: 1 << 50}, &c, 1000); ok || err == nil || c.Len() > 0 {
+				t.Errorf("more than is allowed: %v, %v", ok, err)
+			}
+			a.SaveFacts("cam", 1<<52, []byte("newer facts"))
+			eventually(t, "newer facts", func() bool { return facts(t, b) == "newer facts" })
+			if st := a.Stats(); st.Saved != 21 || st.Lost != 0 || b.Stats().Loaded != 21 {
+				t.Errorf("%+v, %+v", st, b.Stats())
+			}
+		})
+	}
+}
+
+// Old segments go: by their TTL, or because a node deletes them.
+func TestSegmentsExpire(t *testing.T) {
+	o, body := testSegment(1)
+	t.Run("redis", func(t *testing.T) {
+		s := redistest.Shared(t)
+		k := redisSegments(t, s, 100*time.Millisecond)
+		save(k, "cam", o, body)
+		k.SaveFacts("cam", 1, []byte("facts"))
+		eventually(t, "the end", func() bool {
+			return k.Stats().Waiting == 0 && load(t, k, "cam", o) == "" && facts(t, k) == ""
+		})
+	})
+	t.Run("directory", func(t *testing.T) {
+		dir := t.TempDir()
+		for _, name := range []string{"cam/keep.txt", "cam/sub/x", "other.txt"} {
+			_ = os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700)
+			if err := os.WriteFile(filepath.Join(dir, name), []byte("the operator's"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k := dirSegments(t, dir, time.Minute)
+		for _, stream := range []string{"cam", "cam2"} {
+			save(k, stream, o, body)
+			k.SaveFacts(stream, 1, []byte("facts"))
+		}
+		eventually(t, "all to be saved", func() bool { return k.Stats().Waiting == 0 })
+		if err := os.WriteFile(filepath.Join(dir, "cam2", newFile+"X"), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := k.store.(*dirStore)
+		s.sweep()
+		if load(t, k, "cam", o) == "" || load(t, k, "cam2", o) == "" {
+			t.Error("what is new was deleted")
+		}
+		old := time.Now().Add(-2 * time.Minute)
+		_ = filepath.WalkDir(dir, func(name string, _ os.DirEntry, _ error) error { return os.Chtimes(name, old, old) })
+		if load(t, k, "cam", o) != "" || facts(t, k) != "" {
+			t.Error("what is old can be had")
+		}
+		s.sweep()
+		var left []string
+		_ = filepath.WalkDir(dir, func(name string, d os.DirEntry, _ error) error {
+			if !d.IsDir() || name == filepath.Join(dir, "cam2") {
+				left = append(left, strings.TrimPrefix(name, dir))
+			}
+			return nil
+		})
+		if got := strings.Join(left, " "); got != "/cam/keep.txt /cam/sub/x /other.txt" {
+			t.Errorf("%s is left", got)
+		}
+	})
+}
+
+// A store that is away, or stands still, never makes a stream wait. What is lost is counted, and memory is bounded.
+func TestSegmentsAway(t *testing.T) {
+	s := redistest.Start(t)
+	k := redisSegments(t, s, time.Minute)
+	o, body := testSegment(1)
+	save(k, "cam", o, body)
+	eventually(t, "the first one", func() bool { return k.Stats().Saved == 1 })
+	s.Pause(t)
+	const many = 4 * saverQueue * savers
+	for i := range uint64(many) {
+		o.MSN = i
+		save(k, fmt.Sprint("cam", i%10), o, body[:1000])
+	}
+	if st := k.Stats(); st.Waiting > 1000*(saverQueue+1)*savers || st.Lost < many/2 {
+		t.Errorf("%+v", st)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if facts, err := k.LoadFacts(ctx, "cam"); err == nil {
+		t.Errorf("%q", facts)
+	}
+	s.Resume(t)
+	nettest.Eventually(t, "all that waited", func() bool { return k.Stats().Waiting == 0 })
+	before := k.Stats().Saved
+	save(k, "cam", o, body)
+	eventually(t, "the last one", func() bool { return k.Stats().Saved == before+1 })
+	if load(t, k, "cam", o) != body {
+		t.Error("the last one is not there")
+	}
+}
+
+// Saving and closing at the same time.
+func TestSegmentsClose(t *testing.T) {
+	k, err := OpenSegmentsDir(t.TempDir(), time.Minute, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, body := testSegment(1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 1000 {
+			save(k, "cam", o, body[:100])
+		}
+	}()
+	if err := k.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	<-done
+	if st := k.Stats(); st.Waiting != 0 || st.Saved+st.Lost != 1000 {
+		t.Errorf("%+v", st)
+	}
+	if _, err := OpenSegmentsDir(filepath.Join(t.TempDir(), "none"), time.Minute, nil); err == nil {
+		t.Error("a directory that is not there")
+	}
+}

@@ -1,0 +1,491 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/cluster"
+	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/relay/relaytest"
+	"github.com/millrace-io/millrace/internal/server/demo"
+	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
+	"github.com/millrace-io/millrace/internal/testkit/need"
+)
+
+// count returns a metric.
+func count(f *rtmpFixture, name string) int {
+	n, _ := strconv.Atoi(metricOf(f, name))
+	return n
+}
+
+// sendHLS sends a reel, and has HLS made of it from its first frame on, for the player that there is.
+func (f *rtmpFixture) sendHLS(p *relaytest.Publisher, r reel) {
+	f.T.Helper()
+	p.Send(r[:1].bytes(5))
+	f.Logged("rendition started")
+	p.Send(bytes.Join(r[1:], nil))
+}
+
+// A stream is published at one node. Players at all of them get the same bytes, and another node asks the owner for each
+// object once.
+func TestHLSAtAllNodes(t *testing.T) {
+	nodes := serveCluster(t, 3, keepAll)
+	var players []*hlsPlayer
+	for i, f := range nodes {
+		for range 1 + 9*(i%2) {
+			url := f.URL("/live/film/index.m3u8")
+			players = append(players, followURL(t, url, func(c *hlscheck.Client) { c.Hints, c.Delta, c.Verify = true, true, 0 }))
+		}
+	}
+	film := sampleReel(10)
+	p := nodes[0].Publisher("film")
+	nodes[0].sendHLS(p, film)
+	for _, player := range players {
+		player.got(film.payload() * 4 / 5)
+	}
+	get := func(f *rtmpFixture, name string) string {
+		res := f.Get("/live/film/" + name)
+		if res.Status != 200 {
+			t.Fatalf("%s at %s: %d %s", name, f.self(), res.Status, res.Body)
+		}
+		return res.Body + fmt.Sprint(res.Header["Etag"], res.Header["Cache-Control"], res.Header["Content-Type"])
+	}
+	for _, name := range []string{"index.m3u8", "media.m3u8"} {
+		for _, f := range nodes[1:] {
+			eventually(t, name+" of all nodes", func() bool { return get(f, name) == get(nodes[0], name) })
+		}
+	}
+	objects := uris(nodes[0].Get("/live/film/media.m3u8").Body)
+	for _, name := range objects[:len(objects)-1] {
+		for _, f := range nodes[1:] {
+			if get(f, name) != get(nodes[0], name) {
+				t.Errorf("%s differs at another node", name)
+			}
+		}
+	}
+	if fetched, cached := count(nodes[1], "millrace_cluster_objects_fetched_total"), count(nodes[1], "millrace_cluster_objects_cached_total")+
+		count(nodes[1], "millrace_cluster_objects_collapsed_total"); cached < 5*fetched {
+		t.Errorf("ten players have asked %d times for what %d requests have brought", cached, fetched)
+	}
+	for _, query := range []string{"?_HLS_part=1", "?_HLS_msn=x"} {
+		if res := nodes[1].Get("/live/film/media.m3u8" + query); res.Status != 400 {
+			t.Errorf("%s: %d", query, res.Status)
+		}
+	}
+	for path, status := range map[string]int{
+		"media.m3u8?_HLS_msn=1000000000000": 400, "a-1.m4s": 404, "nonsense": 404,
+	} {
+		if res := nodes[1].Get("/live/film/" + path); res.Status != status {
+			t.Errorf("%s: %d, want %d", path, res.Status, status)
+		}
+	}
+	if line := http11(t, nodes[1], "GET /live/film/media.m3u8 HTTP/1.1\nHost: x\nMillrace-Cluster: "+clusterToken+"\n\n"); !strings.Contains(line, " 421 ") {
+		t.Errorf("a node that asks one that does not own the stream gets %s", line)
+	}
+	p.End()
+	for _, player := range players {
+		stats := player.stop()
+		if len(hlscheck.Must(hlscheck.Without(stats.Problems, "hint-broken", "part-short", "hint-unavailable"))) > 0 || stats.Missed > 0 {
+			t.Errorf("%v", stats)
+		}
+	}
+}
+
+// A player shows the token for readers at the node that it asks, and gets playlists with it.
+func TestHLSTokenAtAnotherNode(t *testing.T) {
+	nodes := serveCluster(t, 2, func(c *Config) { c.ReadToken, c.PublishToken = "reader", "writer" })
+	p := nodes[0].Publisher("cam?token=writer")
+	p.Send(demo.Sample)
+	nodes[0].published("cam", len(demo.Sample)-13)
+	for path, status := range map[string]int{"media.m3u8": 401, "media.m3u8?token=x": 403, "media.m3u8?token=reader": 200} {
+		res := nodes[1].Get("/live/cam/" + path)
+		if res.Status != status || status == 200 && (!strings.Contains(res.Body, ".m4s?token=reader\n") || res.Header.Get("Cache-Control") != "private, max-age=1") {
+			t.Errorf("%s: %d %v %s", path, res.Status, res.Header, res.Body)
+		}
+	}
+	p.End()
+}
+
+// A thousand players at another node wait for the next part. The owner gets one request.
+func TestHLSCollapsesAtAnotherNode(t *testing.T) {
+	nodes := serveCluster(t, 2, nil)
+	p, _, _ := nodes[0].publishSample(t)
+	list := nodes[1].Get("/live/cam/media.m3u8").Body
+	names := uris(list)
+	hint, _ := hls.ParseObject(names[len(names)-1])
+	before := count(nodes[1], "millrace_cluster_objects_fetched_total")
+	var players sync.WaitGroup
+	var bodies sync.Map
+	const many = 1000
+	for range many {
+		players.Go(func() {
+			res := nodes[1].Get(fmt.Sprintf("/live/cam/media.m3u8?_HLS_part=%d&_HLS_msn=%d", hint.Part, hint.MSN))
+			if res.Status != 200 {
+				t.Errorf("%d %s", res.Status, res.Body)
+			}
+			bodies.Store(res.Body, true)
+		})
+	}
+	eventually(t, "the players", func() bool { return count(nodes[1], "millrace_cluster_objects_collapsed_total") >= many-1 })
+	if n := count(nodes[1], "millrace_cluster_objects_fetched_total") - before; n != 1 {
+		t.Errorf("%d requests", n)
+	}
+	if n := count(nodes[0], "millrace_hls_waiting"); n > 1 {
+		t.Errorf("%d requests wait at the owner", n)
+	}
+	p.Send(bytes.Join(sampleReel(2).rest().later(8000), nil))
+	players.Wait()
+	p.End()
+	n := 0
+	bodies.Range(func(any, any) bool { n++; return true })
+	if n != 1 {
+		t.Errorf("%d playlists", n)
+	}
+}
+
+// A publisher moves to another node: the playlist goes on there, and players at the third one see a discontinuity. A node
+// that shuts down later leaves its segments behind.
+func TestHLSGoesOnAtAnotherNode(t *testing.T) {
+	for _, store := range []string{"redis", "directory"} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			where := store
+			if store == "directory" {
+				where = t.TempDir()
+			}
+			nodes := serveCluster(t, 3, func(c *Config) {
+				keepAll(c)
+				c.Segments, c.PublisherReturn = where, testTimeout
+			})
+			player := nodes[2].follow("film", nil)
+			film := sampleReel(6)
+			p := nodes[0].Publisher("film")
+			nodes[0].sendHLS(p, film)
+			player.got(film.payload() * 4 / 5)
+
+			second := nodes[1].Publisher("film")
+			nodes[1].sendHLS(second, film)
+			if res := p.Wait(); res.Status != http.StatusConflict {
+				t.Errorf("the first publisher: %d %s", res.Status, res.Body)
+			}
+			player.got(2 * film.payload() * 3 / 4)
+			nodes[1].stop()
+			second.Wait()
+			eventually(t, "the playlist of the store", func() bool {
+				list := nodes[2].Get("/live/film/media.m3u8")
+				return list.Status == 200 && !strings.Contains(list.Body, "PRELOAD-HINT")
+			})
+			if list := nodes[2].Get("/live/film/index.m3u8"); !strings.Contains(list.Body, "CODECS=") {
+				t.Errorf("%d %s", list.Status, list.Body)
+			}
+			names := uris(nodes[2].Get("/live/film/media.m3u8").Body)
+			var media int
+			for _, name := range names {
+				res := nodes[2].Get("/live/film/" + name)
+				if res.Status != 200 {
+					t.Errorf("%s: %d", name, res.Status)
+				}
+				media += len(res.Body)
+			}
+			if media < film.payload() {
+				t.Errorf("%d bytes in the store, published are twice %d", media, film.payload())
+			}
+			third := nodes[2].Publisher("film")
+			nodes[2].sendHLS(third, film)
+			player.got(3 * film.payload() * 3 / 4)
+			stats := player.stop()
+			if n := player.breaks(); n != 2 || stats.Inits != 3 {
+				t.Errorf("%d breaks and %d inits\n%v", n, stats.Inits, stats)
+			}
+			// Parts that the player has not asked for yet are gone with their node. Their segments are in the store.
+			problems := slices.DeleteFunc(stats.Problems, func(p hlscheck.Problem) bool {
+				return p.Rule == "object-missing" && strings.Count(p.Text, ".") == 2
+			})
+			if len(hlscheck.Must(hlscheck.Without(problems, "hint-broken", "part-short"))) > 0 {
+				t.Errorf("there are mistakes:\n%v", stats)
+			}
+			third.End()
+		})
+	}
+}
+
+// ffmpeg plays through a balancer without stickiness while the publisher moves: it gets the pictures of both nodes.
+func TestHLSTakeoverWithFFmpeg(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plays in real time")
+	}
+	need.Program(t, "ffmpeg")
+	source := hlsFilm(t, 12)
+	nodes := serveCluster(t, 3, func(c *Config) {
+		keepAll(c)
+		c.Segments, c.PublisherReturn, c.Latency = "redis", testTimeout, Defaults().Latency
+	})
+	var next atomic.Int32
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, nodes[next.Add(1)%3].URL(r.URL.RequestURI()), http.StatusTemporaryRedirect)
+	}))
+	defer front.Close()
+	push := func(f *rtmpFixture) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-re", "-i", source, "-c", "copy", "-f", "flv", f.URL("/live/film"))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	first := push(nodes[0])
+	eventually(t, "the stream", func() bool { return nodes[0].Get("/live/film/index.m3u8").Status == 200 })
+	player := followURL(t, nodes[2].URL("/live/film/index.m3u8"), func(c *hlscheck.Client) { c.Hints, c.Delta = true, true })
+	out := filepath.Join(t.TempDir(), "out.mkv")
+	var playing sync.WaitGroup
+	playing.Go(func() {
+		runProgram(t, "ffmpeg", "-v", "error", "-live_start_index", "0", "-i", front.URL+"/live/film/index.m3u8", "-c", "copy", "-y", out)
+	})
+	player.got(500_000)
+	second := push(nodes[1]) // which takes over
+	if err := first.Wait(); err == nil {
+		t.Error("the first publisher was not ended")
+	}
+	if err := second.Wait(); err != nil {
+		t.Error(err)
+	}
+	playing.Wait() // the stream has ended
+	if n := len(decoded(t, out, "v")); n < 25*14 {
+		t.Errorf("%d pictures", n)
+	}
+	stats := player.end()
+	if player.breaks() != 1 || len(hlscheck.Must(hlscheck.Without(stats.Problems, "part-late", "hint-broken", "part-short"))) > 0 {
+		t.Errorf("%v", stats)
+	}
+}
+
+// A fakeOwners is what a test says that the cluster is.
+type fakeOwners struct {
+	mu      sync.Mutex
+	owner   cluster.Owner
+	err     error
+	forgot  int
+	changed chan struct{}
+}
+
+func (o *fakeOwners) set(node string, epoch uint64, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.owner, o.err = cluster.Owner{Node: node, Epoch: epoch}, err
+	if o.changed != nil {
+		close(o.changed)
+	}
+	o.changed = make(chan struct{})
+}
+
+func (o *fakeOwners) Owner(context.Context, string) (cluster.Owner, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.owner, o.err
+}
+
+func (o *fakeOwners) AwaitOwner(ctx context.Context, name string) (cluster.Owner, error) {
+	for {
+		o.mu.Lock()
+		changed := o.changed
+		o.mu.Unlock()
+		if owner, err := o.Owner(ctx, name); err == nil {
+			return owner, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return o.Owner(ctx, name)
+		}
+	}
+}
+
+func (o *fakeOwners) Forget(string, uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.forgot++
+}
+
+// newTestRemote returns a remoteHLS of a node without streams.
+func newTestRemote(t *testing.T, owners owners, change func(*Config)) *remoteHLS {
+	t.Helper()
+	cfg := Defaults()
+	cfg.Cluster, cfg.Advertise, cfg.ViewerWait, cfg.Log = "x", "http://self:1", 0, slog.New(slog.DiscardHandler)
+	if change != nil {
+		change(&cfg)
+	}
+	store, err := openSegments(&cfg, cfg.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Config.Log = cfg.Log
+	h := newRemoteHLS(relay.New(cfg.Config), owners, http.Header{}, &cfg, store)
+	t.Cleanup(func() {
+		if err := h.close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// ask returns the status and the text of an answer.
+func (h *remoteHLS) ask(t *testing.T, path string) (int, string) {
+	t.Helper()
+	u, err := url.Parse("/live/cam/" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := newHLSRequest(&http.Request{URL: u}, "cam", strings.TrimPrefix(u.Path, "/live/cam/"))
+	if err != nil {
+		return relayStatus(err), err.Error()
+	}
+	out, err := h.get(t.Context(), &q)
+	defer out.Body.Release()
+	if err != nil {
+		return relayStatus(err), err.Error()
+	}
+	return out.Status, string(out.Body.Bytes())
+}
+
+func node(t *testing.T, f http.HandlerFunc) string {
+	srv := httptest.NewServer(f)
+	t.Cleanup(srv.Close)
+	t.Cleanup(srv.CloseClientConnections)
+	return srv.URL
+}
+
+func say(status int, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, text)
+	}
+}
+
+// Whatever an owner does, players wait for the next one, and are told to try again if there is none.
+func TestHLSOwnersThatFail(t *testing.T) {
+	good := node(t, say(200, "good"))
+	var waits atomic.Int32
+	for name, bad := range map[string]string{
+		"refuses connections": "http://127.0.0.1:1",
+		"is no owner":         node(t, say(421, "")),
+		"refuses the token":   node(t, say(403, "")),
+		"shuts down":          node(t, say(503, "shuts down")),
+		"cuts the answer": node(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "10")
+			_, _ = io.WriteString(w, "abc")
+		}),
+		"says nothing": node(t, func(_ http.ResponseWriter, r *http.Request) { waits.Add(1); <-r.Context().Done() }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &fakeOwners{}
+			o.set(bad, 1, nil)
+			h := newTestRemote(t, o, nil)
+			answer := make(chan string, 2)
+			for _, path := range []string{"media.m3u8?_HLS_msn=1&_HLS_part=0", "a-1.0.m4s"} {
+				go func() {
+					status, text := h.ask(t, path)
+					answer <- fmt.Sprint(status, " ", text)
+				}()
+			}
+			eventually(t, "a fetch", func() bool { return h.objects.Stats().Fetched >= 2 })
+			if name == "says nothing" {
+				eventually(t, "the requests", func() bool { return waits.Load() == 2 })
+			}
+			o.set(good, 2, nil)
+			for range 2 {
+				if got := <-answer; got != "200 good" {
+					t.Error(got)
+				}
+			}
+			if name == "says nothing" {
+				return
+			}
+			o.set(bad, 3, nil)
+			if status, text := h.ask(t, "media.m3u8"); status != 503 {
+				t.Errorf("%d %s", status, text)
+			}
+		})
+	}
+}
+
+// While there is no owner, players get what the store has.
+func TestHLSWithoutOwner(t *testing.T) {
+	o := &fakeOwners{}
+	o.set("", 0, cluster.ErrNoOwner)
+	h := newTestRemote(t, o, func(c *Config) { c.Segments = t.TempDir() })
+	object := hls.Object{Kind: hls.KindSegment, Epoch: 7, MSN: 4}
+	for path, want := range map[string]int{"index.m3u8": 404, object.String(): 404, "7-5.0.m4s": 404} {
+		if status, text := h.ask(t, path); status != want {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+	var c millrace.Chain
+	c.AppendCopy([]byte("segment 4"))
+	h.store.Save("cam", object, &c)
+	facts := `{"Target":2000000000,"Part":200000000,"Segments":[{"Epoch":7,"MSN":4,"Duration":2000000000}],"Next":{"Epoch":7,"MSN":5},` +
+		`"Master":"#EXTM3U\n","Ended":false}`
+	h.store.SaveFacts("cam", 7, []byte(facts))
+	eventually(t, "the store", func() bool { return h.store.Stats().Waiting == 0 })
+	for path, want := range map[string]string{
+		"index.m3u8": "200 #EXTM3U\n", object.String(): "200 segment 4", "7-5.0.m4s": "404 ",
+		"media.m3u8": "200 #EXTM3U\n#EXT-X-VERSION", "media.m3u8?_HLS_msn=5&_HLS_part=0": "503 ", "media.m3u8?_HLS_msn=5": "503 ",
+	} {
+		if status, text := h.ask(t, path); !strings.HasPrefix(fmt.Sprint(status, " ", text), want) {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+	h.store.SaveFacts("cam", 7, []byte(strings.Replace(facts, `"Ended":false`, `"Ended":true`, 1)))
+	eventually(t, "the end of the stream", func() bool {
+		status, text := h.ask(t, "media.m3u8?_HLS_msn=5&_HLS_part=0")
+		return status == 200 && strings.HasSuffix(text, "#EXT-X-ENDLIST\n")
+	})
+	// The owner of today has not the segments of yesterday's.
+	o.set(node(t, say(404, "not in the window")), 8, nil)
+	if status, text := h.ask(t, object.String()); status != 200 || text != "segment 4" {
+		t.Errorf("%d %s", status, text)
+	}
+	if status, text := h.ask(t, "7-9.m4s"); status != 404 || text != "not in the window" {
+		t.Errorf("%d %s", status, text)
+	}
+	o.set("http://self:1", 9, nil)
+	q := hlsRequest{name: "cam", object: "media.m3u8"}
+	if _, err := h.get(t.Context(), &q); err != errHere {
+		t.Error(err)
+	}
+	o.set("", 0, context.DeadlineExceeded) // the directory cannot be reached
+	if status, text := h.ask(t, "7-9.m4s"); status != 503 {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+// A server that shuts down does not leave its players waiting.
+func TestHLSElsewhereAtShutdown(t *testing.T) {
+	nodes := serveCluster(t, 2, func(c *Config) { c.ViewerWait = 10 * testTimeout })
+	answers := make(chan int, 2)
+	p, _, next := nodes[0].publishSample(t)
+	for _, path := range []string{"/live/nothing/index.m3u8", "/live/cam/" + next} {
+		go func() { answers <- nodes[1].Get(path).Status }()
+	}
+	eventually(t, "the players", func() bool { return nodes[1].relay.Viewers() == 2 })
+	nodes[1].stop()
+	if got := []int{<-answers, <-answers}; !slices.Equal(got, []int{503, 503}) {
+		t.Errorf("%v", got)
+	}
+	p.End()
+}
