@@ -58,7 +58,6 @@ const maxPeers = 4096
 // A Node is this server among those that share their streams through a Directory. It implements [relay.Cluster].
 type Node struct {
 	cfg     Config
-	log     *slog.Logger
 	hub     Hub // set before the goroutines start
 	ctx     context.Context
 	stop    context.CancelFunc // under mu
@@ -89,7 +88,7 @@ func New(cfg Config) *Node {
 		cfg.Rule = Always
 	}
 	n := &Node{
-		cfg: cfg, log: cfg.Log,
+		cfg:     cfg,
 		left:    make(chan struct{}, 1),
 		leases:  make(map[string]*lease),
 		leaving: make(map[*lease]time.Time),
@@ -151,13 +150,13 @@ func (n *Node) call(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // answered takes the error of a call of the directory. It reports whether there was an answer.
 func (n *Node) answered(err error) bool {
-	var taken *TakenError
-	ok := err == nil || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost) || errors.As(err, &taken)
+	_, taken := errors.AsType[*TakenError](err)
+	ok := err == nil || taken || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost)
 	if n.ctx.Err() == nil && n.reachable.Swap(ok) != ok {
 		if ok {
-			n.log.Info("the cluster's directory answers")
+			n.cfg.Log.Info("the cluster's directory answers")
 		} else {
-			n.log.Warn("the cluster's directory does not answer", "err", err)
+			n.cfg.Log.Warn("the cluster's directory does not answer", "err", err)
 		}
 	}
 	return ok

@@ -57,7 +57,7 @@ func (n *Node) pull(name string) {
 		if owner.Node != n.cfg.Self { // else the hub is about to know
 			err = n.pullFrom(name, owner)
 			if err != nil {
-				n.log.Debug("pulling ended", "stream", name, "node", owner.Node, "epoch", owner.Epoch, "err", err)
+				n.cfg.Log.Debug("pulling ended", "stream", name, "node", owner.Node, "epoch", owner.Epoch, "err", err)
 				n.Forget(name, owner.Epoch)
 			}
 		}
