@@ -17,6 +17,7 @@ const (
 // An ownerRecord is what this node knows of the owner of a stream.
 type ownerRecord struct {
 	owner   Owner         // the last known; Node is empty if there is none
+	came    time.Time     // when an event said so; zero: it was there before
 	seen    uint64        // the greatest epoch so far
 	checked time.Time     // when the owner was asked for, or heard of; zero: it has to be asked for
 	changed chan struct{} // closed when owner changes, and events that may have been missed are a change
@@ -55,7 +56,10 @@ func (n *Node) learn(name string, o Owner, asked time.Time) {
 	}
 	r.seen, r.checked = max(r.seen, o.Epoch), time.Now()
 	if r.owner != o {
-		r.owner = o
+		r.owner, r.came = o, time.Time{}
+		if asked.IsZero() {
+			r.came = r.checked
+		}
 		r.change()
 	}
 	if p := n.pulls[name]; p != nil && p.epoch != 0 && p.epoch < o.Epoch && o.Node != "" {
@@ -160,14 +164,15 @@ func (n *Node) Owner(ctx context.Context, name string) (Owner, error) {
 // lookup asks the directory.
 func (n *Node) lookup(name string) (Owner, error) {
 	n.counters.lookups.Add(1)
-	ctx, cancel := n.call(n.ctx)
-	defer cancel()
-	asked := time.Now()
-	o, err := n.cfg.Directory.Lookup(ctx, name)
-	if n.answered(err) {
+	err := n.ask(func(ctx context.Context) error {
+		asked := time.Now()
+		o, err := n.cfg.Directory.Lookup(ctx, name)
+		if !n.answered(err) {
+			return err
+		}
 		n.learn(name, o, asked)
-		err = nil
-	}
+		return nil
+	})
 	if last, _ := n.known(name); err == nil || last.Node != "" {
 		return last, nil
 	}
