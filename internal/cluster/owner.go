@@ -27,16 +27,27 @@ type ownerRecord struct {
 func (n *Node) record(name string) *ownerRecord {
 	r := n.owners[name]
 	if r == nil {
-		for other := range n.owners {
-			if len(n.owners) < maxOwners {
-				break
-			}
-			delete(n.owners, other) // any
+		if len(n.owners) >= maxOwners {
+			n.forgetOne()
 		}
 		r = &ownerRecord{changed: make(chan struct{})}
 		n.owners[name] = r
 	}
 	return r
+}
+
+// forgetOne makes room for another record. Of a few it takes one of a stream without an owner, so that viewers who ask for
+// any names do not have the others forgotten, which are needed when the directory is away. n.mu is held.
+func (n *Node) forgetOne() {
+	var victim string
+	tries := 0
+	for name, r := range n.owners { // in no order
+		victim = name
+		if tries++; r.owner.Node == "" || tries == 16 {
+			break
+		}
+	}
+	delete(n.owners, victim)
 }
 
 // change wakes those that wait for r to change. n.mu is held.
