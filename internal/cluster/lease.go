@@ -21,6 +21,10 @@ type lease struct {
 	attempted atomic.Int64  // when the last attempt began to renew it that has ended, by clock
 }
 
+// leastStay is how long another node has a stream at least before a claim takes it from it, as far as this node knows. Two
+// encoders that both come back at once would otherwise have their nodes take the stream from each other as fast as they can.
+const leastStay = time.Second
+
 // started is the origin of clock.
 var started = time.Now()
 
@@ -45,6 +49,16 @@ func (n *Node) Claim(ctx context.Context, name string) (relay.Lease, error) {
 			return nil, errDraining
 		}
 		l := n.leases[name]
+		if left, changed := n.stays(name); l == nil && left > 0 {
+			n.mu.Unlock()
+			select {
+			case <-time.After(left):
+			case <-changed:
+			case <-ctx.Done():
+				return nil, errNotWaiting
+			}
+			continue
+		}
 		if l == nil {
 			l = &lease{n: n, name: name, claimed: make(chan struct{})}
 			n.leases[name] = l
@@ -63,11 +77,20 @@ func (n *Node) Claim(ctx context.Context, name string) (relay.Lease, error) {
 	}
 }
 
+// stays returns for how long a stream is left to another node that has just claimed it, and what is closed when that
+// changes. Under another rule than Always it would be left alone for longer. n.mu is held.
+func (n *Node) stays(name string) (left time.Duration, changed <-chan struct{}) {
+	r := n.owners[name]
+	if r == nil || n.cfg.Rule != Always || r.owner.Node == "" || r.owner.Node == n.cfg.Self {
+		return 0, nil
+	}
+	return leastStay - time.Since(r.came), r.changed
+}
+
 // claimFirst claims l for a publisher that waits for it.
 func (n *Node) claimFirst(l *lease) (relay.Lease, error) {
-	ctx, cancel := n.call(n.ctx)
-	defer cancel()
-	taken, _ := n.claim(ctx, l)
+	var taken bool
+	_ = n.ask(func(ctx context.Context) (err error) { taken, err = n.claim(ctx, l); return err })
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	close(l.claimed)

@@ -55,6 +55,13 @@ const peerRounds = 3 * attempts
 // maxPeers bounds the list of nodes. Redis would be busy with the heartbeats of more.
 const maxPeers = 4096
 
+// maxAsking bounds the claims and lookups under way. There are fewer than connections to Redis, so that renewals need not wait
+// for one, and the time of a call is the directory's.
+const maxAsking = 8
+
+// errBusy says that the directory was not asked.
+var errBusy = errors.New("too many questions to the cluster's directory at a time")
+
 // A Node is this server among those that share their streams through a Directory. It implements [relay.Cluster].
 type Node struct {
 	cfg     Config
@@ -63,6 +70,7 @@ type Node struct {
 	stop    context.CancelFunc // under mu
 	running sync.WaitGroup
 	left    chan struct{} // has an element if a lease was released
+	asking  chan struct{} // has an element for each call of ask that is under way
 	lookups singleflight.Group
 
 	reachable atomic.Bool // what the last call of the directory has shown
@@ -90,6 +98,7 @@ func New(cfg Config) *Node {
 	n := &Node{
 		cfg:     cfg,
 		left:    make(chan struct{}, 1),
+		asking:  make(chan struct{}, maxAsking),
 		leases:  make(map[string]*lease),
 		leaving: make(map[*lease]time.Time),
 		owners:  make(map[string]*ownerRecord),
@@ -146,6 +155,22 @@ func (n *Node) Reachable() bool { return n.reachable.Load() }
 // call returns the context of one call of the directory.
 func (n *Node) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, attemptTime(n.cfg.Lease))
+}
+
+// ask makes one call of the directory, of those of which there may be many at once. An error of its own says that there are
+// too many, which tells nothing of the directory.
+func (n *Node) ask(call func(ctx context.Context) error) error {
+	wait, cancel := n.call(n.ctx)
+	defer cancel()
+	select {
+	case n.asking <- struct{}{}:
+		defer func() { <-n.asking }()
+	case <-wait.Done():
+		return errBusy
+	}
+	ctx, cancel := n.call(n.ctx)
+	defer cancel()
+	return call(ctx)
 }
 
 // answered takes the error of a call of the directory. It reports whether there was an answer.

@@ -46,6 +46,9 @@ func (h *Hub) own(p *Publisher, name string) (err error) {
 	if h.cfg.Cluster == nil {
 		return h.claim(p, name)
 	}
+	if err = h.checkRoom(name); err != nil { // before another node loses its publisher for nothing
+		return err
+	}
 	for range claimTries {
 		if p.lease, err = h.cfg.Cluster.Claim(p.ctx, name); err != nil {
 			return cmp.Or(context.Cause(p.ctx), err)
@@ -55,6 +58,16 @@ func (h *Hub) own(p *Publisher, name string) (err error) {
 		}
 	}
 	return errMoved
+}
+
+// checkRoom refuses a publisher of a stream that is not here if there is no room for one more.
+func (h *Hub) checkRoom(name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.streams[name] == nil && len(h.streams) >= h.cfg.MaxStreams {
+		return h.tooManyStreams()
+	}
+	return nil
 }
 
 // claimTries is how often a publisher claims a stream whose ownership ends at the same moment each time.
@@ -153,6 +166,9 @@ func (h *Hub) await(p *Publisher, name string) error {
 
 // grant makes p the publisher of s, which has none. Hub.mu is held.
 func (s *stream) grant(p *Publisher) {
+	if s.lease != nil && s.lease != p.lease { // it was lost, which is not known here yet
+		s.lose()
+	}
 	s.stopWaiting()
 	s.publisher, p.s = p, s
 	p.since = now()
@@ -160,7 +176,6 @@ func (s *stream) grant(p *Publisher) {
 	close(p.granted)
 	s.epoch = max(s.epoch, p.epoch)
 	if s.lease != p.lease {
-		s.cutPeers() // of an ownership that was lost, which is not known here yet
 		s.lease = p.lease
 		s.ownStart.Store(false)
 	}
