@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -27,17 +26,12 @@ func startServer(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
 	dir, err := os.MkdirTemp("", "bench-redis-")
 	if err != nil {
 		return nil, err
 	}
 	s := &server{dir: dir, version: version(path)}
-	s.Server, err = measure.StartServer(ctx, addr, exec.Command(path, "--save", "", "--appendonly", "no", "--dir", dir,
-		"--bind", "127.0.0.1", "--daemonize", "no", "--port", port))
+	s.Server, err = measure.StartRedis(ctx, dir, addr)
 	if err != nil {
 		os.RemoveAll(dir)
 		return nil, err

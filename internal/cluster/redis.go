@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,9 +49,9 @@ var errAddress = errors.New("want redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss
 //	redis://[USER:PASSWORD@]HOST:PORT,…[/DB]?master_name=NAME   the master that these sentinels know by that name
 //	redis+cluster://[USER:PASSWORD@]HOST:PORT,…                 a cluster, of which these are some nodes
 //
-// or begins with rediss instead of redis, for TLS. It may have the further options of go-redis' URLs. USER and PASSWORD
-// are those of the servers that have the data; sentinels are told sentinel_username and sentinel_password. password is
-// used if the address has none. Errors do not show the address. The call that ends the directory's life is Close.
+// or begins with rediss instead of redis, for TLS. Further hosts may also be options: addr=HOST:PORT. USER and PASSWORD are
+// those of the servers that have the data; sentinels are told sentinel_username and sentinel_password. password is used
+// if the address has none. Errors do not show the address. The call that ends the directory's life is Close.
 func OpenRedis(address, password, prefix string, lease time.Duration) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{} ") {
 		return nil, fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix)
@@ -62,81 +64,47 @@ func OpenRedis(address, password, prefix string, lease time.Duration) (*Redis, e
 }
 
 func openClient(address, password string, lease time.Duration) (redis.UniversalClient, error) {
-	u, err := url.Parse(oneHost(address))
-	if err != nil {
-		return nil, errAddress
-	}
-	// Only Redis Enterprise sends such notifications.
-	off := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	const dials = 1 // of a call: calls are tried again as well
-	q := u.Query()
-	scheme, cluster := strings.CutSuffix(u.Scheme, "+cluster")
-	switch {
-	case cluster:
-		u.Scheme = scheme
-		opt, err := redis.ParseClusterURL(u.String())
-		if err != nil {
-			return nil, errAddress
-		}
-		opt.Password = cmp.Or(opt.Password, password)
-		opt.MaintNotificationsConfig, opt.DialerRetries, opt.ContextTimeoutEnabled = off, dials, true
-		// A replica may not know yet who has claimed a stream.
-		opt.ReadOnly, opt.RouteByLatency, opt.RouteRandomly = false, false, false
-		setTimeouts(&opt.DialTimeout, &opt.ReadTimeout, &opt.WriteTimeout, lease)
-		return redis.NewClusterClient(opt), nil
-	case q.Has("master_name"):
-		user, secret := q.Get("sentinel_username"), q.Get("sentinel_password")
-		q.Del("sentinel_username")
-		q.Del("sentinel_password")
-		u.RawQuery = q.Encode()
-		opt, err := redis.ParseFailoverURL(u.String())
-		if err != nil {
-			return nil, errAddress
-		}
-		opt.Username, opt.Password = opt.SentinelUsername, cmp.Or(opt.SentinelPassword, password)
-		opt.SentinelUsername, opt.SentinelPassword = user, secret
-		opt.DialerRetries, opt.ContextTimeoutEnabled = dials, true // such a client never gets notifications
-		opt.ReplicaOnly, opt.UseDisconnectedReplicas, opt.RouteByLatency, opt.RouteRandomly = false, false, false, false
-		setTimeouts(&opt.DialTimeout, &opt.ReadTimeout, &opt.WriteTimeout, lease)
-		return redis.NewFailoverClient(opt), nil
-	}
-	opt, err := redis.ParseURL(u.String())
-	if err != nil {
-		return nil, errAddress
-	}
-	opt.Password = cmp.Or(opt.Password, password)
-	opt.MaintNotificationsConfig, opt.DialerRetries, opt.ContextTimeoutEnabled = off, dials, true
-	setTimeouts(&opt.DialTimeout, &opt.ReadTimeout, &opt.WriteTimeout, lease)
-	return redis.NewClient(opt), nil
-}
-
-// oneHost returns the address with all hosts but the first as the options that go-redis wants them as.
-func oneHost(address string) string {
+	// net/url takes one host, and go-redis an address without what is not for a single server.
 	scheme, rest, _ := strings.Cut(address, "://")
-	end := len(rest)
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		end = i
-	}
+	end := strings.IndexAny(rest+"/", "/?#")
 	at := strings.LastIndexByte(rest[:end], '@') + 1
 	hosts := strings.Split(rest[at:end], ",")
-	if len(hosts) == 1 {
-		return address
+	scheme, cluster := strings.CutSuffix(scheme, "+cluster")
+	u, err := url.Parse(scheme + "://" + rest[:at] + hosts[0] + rest[end:])
+	if err != nil {
+		return nil, errAddress
 	}
-	more := url.Values{"addr": hosts[1:]}.Encode()
-	path, query, _ := strings.Cut(rest[end:], "?")
-	if query != "" {
-		more += "&" + query
+	q := u.Query()
+	hosts = append(hosts, q["addr"]...)
+	u.RawQuery = ""
+	if q.Has("db") {
+		u.RawQuery = "db=" + url.QueryEscape(q.Get("db"))
 	}
-	return scheme + "://" + rest[:at] + hosts[0] + path + "?" + more
-}
-
-// setTimeouts lets nothing last longer than a try to renew, which is what a caller's context says as well.
-func setTimeouts(dial, read, write *time.Duration, lease time.Duration) {
-	for _, t := range []*time.Duration{dial, read, write} {
-		if most := attemptTime(lease); *t <= 0 || *t > most {
-			*t = most
+	opt, err := redis.ParseURL(u.String())
+	for _, host := range hosts[1:] {
+		if _, _, bad := net.SplitHostPort(host); bad != nil {
+			err = bad
 		}
 	}
+	for name := range q {
+		if !slices.Contains([]string{"db", "addr", "master_name", "sentinel_username", "sentinel_password"}, name) {
+			err = errAddress
+		}
+	}
+	if err != nil || len(hosts) > 1 && !cluster && !q.Has("master_name") {
+		return nil, errAddress
+	}
+	hosts[0] = opt.Addr
+	most := attemptTime(lease) // which is what a caller's context says as well
+	return redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: hosts, IsClusterMode: cluster, DB: opt.DB, TLSConfig: opt.TLSConfig,
+		Username: opt.Username, Password: cmp.Or(opt.Password, password), MasterName: q.Get("master_name"),
+		SentinelUsername: q.Get("sentinel_username"), SentinelPassword: q.Get("sentinel_password"),
+		DialTimeout: most, ReadTimeout: most, WriteTimeout: most, ContextTimeoutEnabled: true,
+		DialerRetries: 1, // of a call: calls are tried again as well
+		// Only Redis Enterprise sends such notifications.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}), nil
 }
 
 // Close closes the connections.

@@ -61,10 +61,10 @@ func TestOpenRedis(t *testing.T) {
 		{"unix://u:p@/run/redis?db=1", "", seen{addrs: []string{"/run/redis"}, user: "u", password: "p", db: 1}},
 		{"redis://u:p@h:1,i:2,[::1]:3/4?master_name=m", "",
 			seen{addrs: []string{"h:1", "i:2", "[::1]:3"}, user: "u", password: "p", db: 4, master: "m"}},
-		{"rediss://h:1?master_name=m&addr=i:2&sentinel_username=s&sentinel_password=t&replica_only=true&route_by_latency=true", "p",
+		{"rediss://h:1?master_name=m&addr=i:2&sentinel_username=s&sentinel_password=t", "p",
 			seen{addrs: []string{"h:1", "i:2"}, password: "p", master: "m", sentinel: "s t", tls: true}},
 		{"redis+cluster://u:p@h:1,i:2", "", seen{addrs: []string{"h:1", "i:2"}, user: "u", password: "p"}},
-		{"rediss+cluster://h:1?addr=i:2&read_only=true", "p", seen{addrs: []string{"h:1", "i:2"}, password: "p", tls: true}},
+		{"rediss+cluster://h:1?addr=i:2", "p", seen{addrs: []string{"h:1", "i:2"}, password: "p", tls: true}},
 	} {
 		t.Run(tt.address, func(t *testing.T) {
 			d, err := OpenRedis(tt.address, tt.password, "p:", 4*time.Second)
@@ -110,7 +110,7 @@ func TestOpenRedisErrors(t *testing.T) {
 		"", "h:1", "http://secret@h:1", "redis://:sec/ret@h:1", "redis://:12/secret@h:1", "redis://:12?secret@h:1",
 		"redis://:secret@h:port", "redis://:secret@h:1/secret", "redis://:secret@h:1?secret=1", "redis://u:secret@h:1/1/2",
 		"redis+cluster://:secret@h:1,secret", "redis://:secret@h:1,secret?master_name=m", "redis+cluster://:%secret@h:1",
-		"redis+sentinel://:secret@h:1", "unix://:secret@h", "redis://:secret@h:1?db=secret",
+		"redis+sentinel://:secret@h:1", "unix://:secret@h", "redis+cluster://:secret@h:1?read_only=true", "redis://h:1,secret:2", "redis://:secret@h:1?db=secret",
 	} {
 		d, err := OpenRedis(address, "", "p:", time.Second)
 		if err == nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -307,4 +308,42 @@ func TestHLSTakeoverClocks(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// A fenceTest is a cluster of one, whose lease may not be current.
+type fenceTest struct{ stopped atomic.Bool }
+
+func (f *fenceTest) Claim(context.Context, string) (Lease, error) { return f, nil }
+func (f *fenceTest) Want(string)                                  {}
+func (f *fenceTest) Reachable() bool                              { return true }
+func (f *fenceTest) Epoch() uint64                                { return 1 }
+func (f *fenceTest) Current() bool                                { return !f.stopped.Load() }
+func (f *fenceTest) Held() bool                                   { return true }
+func (f *fenceTest) Release()                                     {}
+
+// A node that was stopped for a while says nothing of a playlist before it knows that it still owns the stream.
+func TestHLSFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f fenceTest
+		h := newHubTest(t, func(c *Config) { c.HLS, c.Cluster = hlsDefaults, &f })
+		sc := newScript(10, 25, 1000)
+		p := h.publish(sc.config...)
+		h.pace(p, sc.tags[:145])
+		if _, err := h.playlist(hls.Reload{}, false); err != nil {
+			t.Fatal(err)
+		}
+		f.stopped.Store(true)
+		begin := time.Now()
+		time.AfterFunc(time.Second, func() { f.stopped.Store(false) })
+		if _, err := h.playlist(hls.Reload{}, false); err != nil || time.Since(begin) < time.Second {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		f.stopped.Store(true)
+		time.AfterFunc(time.Second, func() { h.Lost("cam", 1) })
+		if _, err := h.playlist(hls.Reload{}, false); err != ErrElsewhere {
+			t.Error(err)
+		}
+		h.Close()
+		h.done(p, nil)
+	})
 }

@@ -482,7 +482,9 @@ func TestHLSElsewhereAtShutdown(t *testing.T) {
 	for _, path := range []string{"/live/nothing/index.m3u8", "/live/cam/" + next} {
 		go func() { answers <- nodes[1].Get(path).Status }()
 	}
-	eventually(t, "the players", func() bool { return nodes[1].relay.Viewers() == 2 })
+	eventually(t, "the players", func() bool {
+		return nodes[1].elsewhere.objects.Stats().Fetched > 0 && nodes[1].node.Stats().Lookups > 1
+	})
 	nodes[1].stop()
 	if got := []int{<-answers, <-answers}; !slices.Equal(got, []int{503, 503}) {
 		t.Errorf("%v", got)

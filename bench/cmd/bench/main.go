@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace-io/millrace/bench/arena"
 	"github.com/millrace-io/millrace/bench/chunk"
+	"github.com/millrace-io/millrace/bench/cluster"
 	"github.com/millrace-io/millrace/bench/files"
 	"github.com/millrace-io/millrace/bench/hls"
 	"github.com/millrace-io/millrace/bench/idle"
@@ -29,7 +30,7 @@ import (
 // programs are all of them; "all" runs them in this order.
 var programs = []*measure.Program{
 	reader.Program, kept.Program, pool.Program, idle.Program, small.Program, arena.Program, chunk.Program, files.Program,
-	redis.Program, relay.Program, relay.Start, hls.Program, record.Program,
+	redis.Program, relay.Program, relay.Start, hls.Program, cluster.Program, record.Program,
 }
 
 func main() {

@@ -1,0 +1,82 @@
+// Package cluster measures what a cluster of millrace serve costs beside a server alone, how it goes on when a node or
+// Redis dies, and computes from that what many viewers need. The nodes are processes of their own on loopback, with a
+// redis-server. Costs are the CPU time of these processes, because they share the machine's processors. Costs that are
+// compared are measured at the same time and not in turns, so that the machine is the same for all.
+//
+// A quarter of the package is a model: a table of arithmetic whose assumptions are its note.
+package cluster
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
+)
+
+// Program has one table for each part, and one for each case of the parts cost and capacity.
+var Program = &measure.Program{
+	Name: "cluster", What: "nodes that share streams: costs, failures, and a model of many viewers", Rounds: 3,
+	Parts: []string{"cost", "copies", "latency", "capacity", "takeover", "outage", "redis", "model"},
+	Brief: []string{"-rounds", "1", "-trials", "3", "-outage", "6s", "-only", "cost,latency,takeover,outage,redis,model"},
+	Flags: func(f *flag.FlagSet) {
+		f.StringVar(&options.cases, "case", "1x200,50x4",
+			"STREAMSxVIEWERS of the costs, more with commas; the model needs two of different shapes")
+		f.StringVar(&options.capacity, "capacity", "5x100,3x300",
+			"STREAMSxVIEWERS that one, two and three nodes serve, more with commas")
+		f.IntVar(&options.seconds, "seconds", 8, "seconds measured of each turn")
+		f.IntVar(&options.trials, "trials", 10, "of latency and takeover")
+		f.DurationVar(&options.outage, "outage", time.Minute, "how long Redis is away")
+		options.model.flags(f)
+	},
+	Run: run,
+}
+
+var options struct {
+	cases, capacity string
+	seconds, trials int
+	outage          time.Duration
+	model           model
+}
+
+// bitRate is that of each stream, in bits a second.
+const bitRate = 2_150_000
+
+func run(ctx context.Context, p *measure.Params) error {
+	dir, err := os.MkdirTemp("", "bench-cluster-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{Params: p, dir: dir, costs: options.model.costs}
+	if b.bin, err = measure.Build(ctx, dir, "github.com/millrace-io/millrace/cmd/millrace"); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"cost", b.cost}, {"copies", b.copies}, {"latency", b.latency}, {"capacity", b.capacity}, {"takeover", b.takeover},
+		{"outage", b.outage}, {"redis", b.redis}, {"model", b.model},
+	} {
+		if !p.Wants(part.name) {
+			continue
+		}
+		if err := part.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	return nil
+}
+
+// A bench is one run of the program.
+type bench struct {
+	*measure.Params
+	dir   string // of the servers
+	bin   string // millrace
+	costs costs  // of the model: those of its flags, until they have been measured
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/millrace-io/millrace/bench/measure"
+)
+
+// A counter passes connections on to a server, and counts what comes back.
+type counter struct {
+	l     net.Listener
+	bytes atomic.Int64
+
+	mu      sync.Mutex
+	open    map[net.Conn]bool // nil once it is closed
+	running sync.WaitGroup
+}
+
+// countBytes listens on a free port for the server at to.
+func countBytes(to string) (*counter, error) {
+	addr, err := measure.FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &counter{l: l, open: make(map[net.Conn]bool)}
+	c.running.Go(func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.running.Go(func() { c.pass(from, to) })
+		}
+	})
+	return c, nil
+}
+
+func (c *counter) addr() string { return c.l.Addr().String() }
+
+func (c *counter) pass(from net.Conn, to string) {
+	defer from.Close()
+	server, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	if !c.keep(from, server) {
+		return
+	}
+	go func() {
+		io.Copy(server, from)
+		server.Close()
+	}()
+	io.Copy(countingWriter{from, &c.bytes}, server)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, from)
+	delete(c.open, server)
+}
+
+// keep has the connections closed by close. It reports whether that is still to come.
+func (c *counter) keep(conns ...net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open == nil {
+		return false
+	}
+	for _, conn := range conns {
+		c.open[conn] = true
+	}
+	return true
+}
+
+func (c *counter) close() {
+	c.l.Close()
+	c.mu.Lock()
+	for conn := range c.open {
+		conn.Close()
+	}
+	c.open = nil
+	c.mu.Unlock()
+	c.running.Wait()
+}
+
+type countingWriter struct {
+	w io.Writer
+	n *atomic.Int64
+}
+
+func (w countingWriter) Write(p []byte) (int, error) {
+	n, err := w.w.Write(p)
+	w.n.Add(int64(n))
+	return n, err
+}

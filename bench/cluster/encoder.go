@@ -1,0 +1,183 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace-io/millrace/bench/httpflv"
+	"github.com/millrace-io/millrace/internal/load"
+)
+
+// keyInterval is the time between the key frames of encoders.
+const keyInterval = 2 * time.Second
+
+// An encoder publishes one stream until it is stopped, to one server. Each begins with a key frame.
+type encoder struct {
+	began time.Time          // its first try to connect
+	live  chan struct{}      // closed when it is let in, at admitted
+	cut   context.CancelFunc // the connection breaks
+	hang  chan struct{}      // closed: it sends nothing more
+	done  chan error         // has why it ended, once
+
+	admitted time.Time
+}
+
+// encode starts an encoder, which tries to connect until it is let in.
+func encode(ctx context.Context, to *node, stream string) *encoder {
+	e := &encoder{began: time.Now(), live: make(chan struct{}), hang: make(chan struct{}), done: make(chan error, 1)}
+	ctx, e.cut = context.WithCancel(ctx)
+	go func() { e.done <- e.run(ctx, to, stream) }()
+	return e
+}
+
+// tryAgain is how long an encoder waits after a refusal.
+const tryAgain = 100 * time.Millisecond
+
+func (e *encoder) run(ctx context.Context, to *node, stream string) error {
+	p, err := to.whole().Publish(ctx, stream)
+	for err != nil {
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(tryAgain):
+			p, err = to.whole().Publish(ctx, stream)
+		}
+	}
+	e.admitted = time.Now()
+	close(e.live)
+	synth := load.NewSynth(0, bitRate, keyInterval)
+	for _, t := range synth.Headers(bitRate) {
+		if err := p.WriteTag(t); err != nil {
+			return err
+		}
+	}
+	for began := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return p.(*httpflv.Publication).BreakOff(ctx.Err())
+		case <-e.hang:
+			<-ctx.Done()
+			return ctx.Err()
+		case <-time.After(synth.Due() - time.Since(began)):
+		}
+		if err := p.WriteTag(synth.Next(time.Now())); err != nil {
+			return err
+		}
+	}
+}
+
+// stop cuts the connection, and waits until that is done.
+func (e *encoder) stop() {
+	e.cut()
+	e.done <- <-e.done
+}
+
+// A frame is what a viewer got.
+type frame struct {
+	seq      uint64 // number in what its encoder has sent
+	sent, at time.Time
+	picture  bool
+}
+
+// A watcher watches a stream until it is closed, and compares every byte with what encoders send.
+type watcher struct {
+	frames chan frame // closed at the end
+	err    error      // why; set before frames is closed
+	stop   context.CancelFunc
+}
+
+// maxFrames is how many frames a watcher keeps that are not asked for: of some minutes.
+const maxFrames = 1 << 15
+
+func watch(ctx context.Context, from *node, stream string) *watcher {
+	w := &watcher{frames: make(chan frame, maxFrames)}
+	ctx, w.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(w.frames)
+		w.err = w.run(ctx, from, stream)
+	}()
+	return w
+}
+
+func (w *watcher) run(ctx context.Context, from *node, stream string) error {
+	s, err := from.whole().Watch(ctx, stream)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	synth := load.NewSynth(0, bitRate, keyInterval)
+	for {
+		var a load.Arrival
+		if err := s.Next(&a); err != nil {
+			return err
+		}
+		seq, sent, err := synth.Verify(a.Kind, a.Head)
+		if err != nil {
+			return err
+		}
+		if seq == 0 { // a header
+			continue
+		}
+		select {
+		case w.frames <- frame{seq, sent, a.At, a.Kind == load.Video}:
+		default:
+			return errors.New("the frames of a viewer are not looked at")
+		}
+	}
+}
+
+// next waits for the next frame.
+func (w *watcher) next() (frame, error) {
+	f, ok := <-w.frames
+	if !ok {
+		return frame{}, fmt.Errorf("%w: %w", errEnded, w.err)
+	}
+	return f, nil
+}
+
+// pictureSince waits for the first picture that was sent at a time or later.
+func (w *watcher) pictureSince(t time.Time) (frame, error) {
+	for {
+		f, err := w.next()
+		if err != nil || f.picture && !f.sent.Before(t) {
+			return f, err
+		}
+	}
+}
+
+// close ends it.
+func (w *watcher) close() {
+	w.stop()
+	for range w.frames {
+	}
+}
+
+// checked is how many frames a viewer must get, one after the other and as they were published, before a load begins.
+const checked = 40
+
+// trialTime bounds a check and a trial.
+const trialTime = time.Minute
+
+// checkDelivery fails unless what is published at a node arrives at a viewer of another one.
+func checkDelivery(ctx context.Context, publishedAt, watchedAt *node) error {
+	ctx, cancel := context.WithTimeout(ctx, trialTime)
+	defer cancel()
+	e := encode(ctx, publishedAt, "check")
+	defer e.stop()
+	w := watch(ctx, watchedAt, "check")
+	defer w.close()
+	var last uint64
+	for range checked {
+		f, err := w.next()
+		if err != nil {
+			return err
+		}
+		if last > 0 && f.seq != last+1 {
+			return fmt.Errorf("frame %d comes behind frame %d", f.seq, last)
+		}
+		last = f.seq
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
+)
+
+// ages are times of frames in ms, one value for each start of the nodes.
+type ages struct {
+	name          string
+	p50, p99, max measure.Series
+}
+
+func (a *ages) add(of []time.Duration) {
+	slices.Sort(of)
+	a.p50 = append(a.p50, milliseconds(of[len(of)/2]))
+	a.p99 = append(a.p99, milliseconds(of[len(of)*99/100]))
+	a.max = append(a.max, milliseconds(of[len(of)-1]))
+}
+
+// latency compares the moments when the same frames come to viewers of two nodes.
+func (b *bench) latency(ctx context.Context) error {
+	rows := []*ages{{name: "the owner"}, {name: "an edge"}, {name: "an edge, minus the same frame at the owner"}}
+	for range options.trials {
+		if err := b.ages(ctx, rows); err != nil {
+			return err
+		}
+	}
+	return b.Add(latencyTable(rows))
+}
+
+// ages starts two nodes, and adds to each row: of a viewer at the owner, of one at the edge, and the difference.
+func (b *bench) ages(ctx context.Context, rows []*ages) error {
+	s, err := b.nodes(ctx, 2, false)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx, cancel := context.WithTimeout(ctx, trialTime+time.Duration(options.seconds)*time.Second)
+	defer cancel()
+	e := encode(ctx, s.nodes[0], "ages")
+	defer e.stop()
+	owner, edge := watch(ctx, s.nodes[0], "ages"), watch(ctx, s.nodes[1], "ages")
+	defer owner.close()
+	defer edge.close()
+	// What was there before they joined has any age.
+	from := time.Now().Add(time.Second)
+	until := from.Add(time.Duration(options.seconds) * time.Second)
+	at := make(map[uint64]time.Time)
+	var all [3][]time.Duration
+	for f := (frame{}); f.sent.Before(until); {
+		if f, err = owner.next(); err != nil {
+			return err
+		}
+		if !f.sent.Before(from) {
+			at[f.seq] = f.at
+			all[0] = append(all[0], f.at.Sub(f.sent))
+		}
+	}
+	for f := (frame{}); f.sent.Before(until); {
+		if f, err = edge.next(); err != nil {
+			return err
+		}
+		if there, ok := at[f.seq]; ok {
+			all[1] = append(all[1], f.at.Sub(f.sent))
+			all[2] = append(all[2], f.at.Sub(there))
+		}
+	}
+	if len(all[1]) != len(all[0]) {
+		return fmt.Errorf("%d frames came to the owner's viewer, and %d of them to the edge's", len(all[0]), len(all[1]))
+	}
+	for i, of := range all {
+		rows[i].add(of)
+	}
+	b.Logf("cluster: an edge adds %.1f ms (p50), %.1f ms (p99), %.1f ms (most)", rows[2].p50[len(rows[2].p50)-1],
+		rows[2].p99[len(rows[2].p99)-1], rows[2].max[len(rows[2].max)-1])
+	return nil
+}
+
+func latencyTable(rows []*ages) *measure.Table {
+	t := measure.NewTable("cluster-latency", fmt.Sprintf(
+		"The age of frames at viewers, default bound of 50 ms, %d starts of the nodes", options.trials),
+		"viewer at", "p50 ms", "p99 ms", "most ms")
+	t.Bar = 1
+	t.Note = "From the encoder's write to the last byte at the viewer. The viewers watch the same stream at the same " +
+		"time. Owner and edge each flush every 50 ms, at moments that depend on when the process started: what an edge " +
+		"adds is between nothing and 50 ms, and stays so until one of the two starts again."
+	for _, r := range rows {
+		t.Row(r.name, r.p50, r.p99, r.max)
+	}
+	return t
+}

@@ -1,0 +1,214 @@
+package cluster
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/millrace-io/millrace/bench/measure"
+)
+
+// costs are what the model is computed from.
+type costs struct {
+	stream float64 // CPU ms a second that a node needs for a stream that it receives
+	sent   float64 // CPU s for 10⁹ bytes that it sends
+	// CPU µs of Redis, for each; heard is for each node that hears an event.
+	claim, renew, lookup, heard float64
+}
+
+// A measured is what an edge needs under a case, in medians a second.
+type measured struct {
+	streams, gb, cpu float64
+}
+
+func newMeasured(c testCase, edge []*result) measured {
+	return measured{
+		streams: float64(c.streams),
+		gb:      series(edge, func(r *result) float64 { return r.bytes / 1e9 / r.seconds }).Median(),
+		cpu:     series(edge, func(r *result) float64 { return r.grown[atEdge] / r.seconds }).Median(),
+	}
+}
+
+// learn solves cpu = streams*stream + gb*sent for the first and the last case. Two cases of one shape say nothing.
+func (c *costs) learn(m []measured) {
+	a, b := m[0], m[len(m)-1]
+	det := a.streams*b.gb - b.streams*a.gb
+	stream, sent := (a.cpu*b.gb-b.cpu*a.gb)/det, (a.streams*b.cpu-b.streams*a.cpu)/det
+	if stream > 0 && sent > 0 && !math.IsInf(stream, 0) && !math.IsInf(sent, 0) {
+		c.stream, c.sent = stream*1000, sent
+	}
+}
+
+// A model is a cluster on paper.
+type model struct {
+	viewers, streams, spread int
+	mbit, cores, use, extra  float64
+	nics                     string
+	costs                    costs
+}
+
+func (m *model) flags(f *flag.FlagSet) {
+	f.IntVar(&m.viewers, "viewers", 1_000_000, "of the model")
+	f.IntVar(&m.streams, "streams", 1000, "of the model")
+	f.Float64Var(&m.mbit, "mbit", 2, "bit rate of each stream of the model, in Mbit/s")
+	f.IntVar(&m.spread, "spread", 0, "nodes that the balancer gives the viewers of a stream to; 0: all")
+	f.StringVar(&m.nics, "nic", "10,25", "network of a node in Gbit/s each way, more with commas")
+	f.Float64Var(&m.cores, "cores", 8, "processors of a node")
+	f.Float64Var(&m.use, "use", 0.7, "share of processors and network that is used")
+	f.Float64Var(&m.extra, "extra", 2, "times the CPU that was measured: loopback has no network card")
+	// Those of the last run on an idle machine: bench/results.
+	f.Float64Var(&m.costs.stream, "cost-stream", 0.5,
+		"CPU ms a second for a stream that a node receives, unless it is measured")
+	f.Float64Var(&m.costs.sent, "cost-sent", 0.6, "CPU s/GB sent, unless it is measured")
+	f.Float64Var(&m.costs.claim, "cost-claim", 20, "CPU µs of Redis for a claim, unless it is measured")
+	f.Float64Var(&m.costs.renew, "cost-renew", 10, "CPU µs of Redis for a renewal, unless it is measured")
+	f.Float64Var(&m.costs.lookup, "cost-lookup", 15, "CPU µs of Redis for a lookup, unless it is measured")
+	f.Float64Var(&m.costs.heard, "cost-heard", 5,
+		"CPU µs of Redis for a heartbeat that a node hears, unless it is measured")
+}
+
+// A plan is what one number of nodes means.
+type plan struct {
+	nodes      int
+	pulls      float64 // of all nodes
+	in, out    float64 // Gbit/s of a node
+	cpu        float64 // processors of a node
+	between    float64 // Gbit/s between all nodes
+	renewals   float64 // a second
+	heard      float64 // heartbeats a second that Redis delivers
+	lookups    float64 // a second, if all streams are watched by HLS at these nodes: each node asks once a lease
+	redis      float64 // processors, without the lookups
+	ofOneOwner float64 // Gbit/s that the owner of one stream sends to other nodes
+}
+
+// renewals is how often a lease is renewed while it lasts.
+const renewals = 3
+
+// with computes a plan. Viewers come to nodes at random.
+func (m *model) with(nodes int) plan {
+	n, streams, viewers, gbit := float64(nodes), float64(m.streams), float64(m.viewers), m.mbit/1000
+	p := plan{nodes: nodes}
+	within := n
+	if m.spread > 0 {
+		within = min(n, float64(m.spread))
+	}
+	watching := within * (1 - math.Pow(1-1/within, viewers/streams)) // nodes with viewers of a stream
+	pulled := watching * (1 - 1/n)                                   // the owner is one of them as often as any node is
+	p.pulls = streams * pulled
+	p.between = p.pulls * gbit
+	p.ofOneOwner = pulled * gbit
+	p.in = (streams + p.pulls) * gbit / n
+	p.out = (viewers + p.pulls) * gbit / n
+	p.cpu = m.extra * ((streams+p.pulls)/n*m.costs.stream/1000 + p.out/8*m.costs.sent)
+	lease := benchLease.Seconds()
+	p.renewals = streams * renewals / lease
+	p.heard = n * n * renewals / lease
+	p.lookups = p.pulls / lease
+	p.redis = (p.renewals*m.costs.renew + p.heard*m.costs.heard) / 1e6
+	return p
+}
+
+// mostModelled bounds the search: nodes remember no more of each other.
+const mostModelled = 4096
+
+// plan returns the one with the fewest nodes, and what limits them.
+func (m *model) plan(nic float64) (p plan, limit string, err error) {
+	for n := 1; n <= mostModelled; n++ {
+		p = m.with(n)
+		shares := []struct {
+			what  string
+			share float64
+		}{{"network, out", p.out / nic}, {"network, in", p.in / nic}, {"CPU", p.cpu / m.cores}}
+		worst := shares[0]
+		for _, s := range shares {
+			if s.share > worst.share {
+				worst = s
+			}
+		}
+		if worst.share <= m.use {
+			return p, worst.what, nil
+		}
+	}
+	return plan{}, "", fmt.Errorf("%d nodes are not enough for %d viewers at %.0f Gbit/s", mostModelled, m.viewers, nic)
+}
+
+// nodesOfRedis is how many nodes one processor of Redis lets hear each other, beside the renewals.
+func (m *model) nodesOfRedis() float64 {
+	renew := m.with(1).renewals * m.costs.renew / 1e6
+	return math.Sqrt(max(0, m.use-renew) * 1e6 / m.costs.heard * benchLease.Seconds() / renewals)
+}
+
+// model prints what the costs mean for many viewers.
+func (b *bench) model(context.Context) error {
+	m := options.model
+	m.costs = b.costs
+	t, err := m.table()
+	if err != nil {
+		return err
+	}
+	return b.Add(t)
+}
+
+func (m *model) table() (*measure.Table, error) {
+	if m.viewers < 1 || m.streams < 1 || m.spread < 0 || m.mbit <= 0 || m.cores <= 0 || m.use <= 0 || m.extra <= 0 {
+		return nil, fmt.Errorf("the model's numbers must be above 0")
+	}
+	columns := []string{"of the model"}
+	var plans []plan
+	var limits []string
+	for _, text := range strings.Split(m.nics, ",") {
+		var nic float64
+		if _, err := fmt.Sscan(text, &nic); err != nil || nic <= 0 {
+			return nil, fmt.Errorf("-nic %q: want Gbit/s, more with commas", m.nics)
+		}
+		p, limit, err := m.plan(nic)
+		if err != nil {
+			return nil, err
+		}
+		columns = append(columns, fmt.Sprintf("%g Gbit/s a node", nic))
+		plans, limits = append(plans, p), append(limits, limit)
+	}
+	t := measure.NewTable("cluster-model", fmt.Sprintf("On paper: %d viewers of %d streams of %g Mbit/s",
+		m.viewers, m.streams, m.mbit), columns...)
+	row := func(name string, f func(plan) any) {
+		cells := []any{name}
+		for _, p := range plans {
+			cells = append(cells, f(p))
+		}
+		t.Row(cells...)
+	}
+	row("nodes", func(p plan) any { return p.nodes })
+	limited := []any{"what limits a node"}
+	for _, l := range limits {
+		limited = append(limited, l)
+	}
+	t.Row(limited...)
+	row("viewers a node", func(p plan) any { return math.Round(float64(m.viewers) / float64(p.nodes)) })
+	row("streams a node receives, its own and pulled", func(p plan) any {
+		return math.Round((float64(m.streams) + p.pulls) / float64(p.nodes))
+	})
+	row("sent by a node, Gbit/s", func(p plan) any { return p.out })
+	row("received by a node, Gbit/s", func(p plan) any { return p.in })
+	row("processors that a node uses", func(p plan) any { return p.cpu })
+	row("between all nodes, Gbit/s", func(p plan) any { return p.between })
+	row("the same, of all that is sent, %", func(p plan) any { return 100 * p.between / (p.out * float64(p.nodes)) })
+	row("one owner sends one stream to nodes with, Gbit/s", func(p plan) any { return p.ofOneOwner })
+	row("Redis: renewals a second", func(p plan) any { return p.renewals })
+	row("Redis: heartbeats delivered a second", func(p plan) any { return math.Round(p.heard) })
+	row("Redis: processors", func(p plan) any { return p.redis })
+	row("if all watch HLS: lookups a second", func(p plan) any { return math.Round(p.lookups) })
+	row("if all watch HLS: processors for these", func(p plan) any { return p.lookups * m.costs.lookup / 1e6 })
+	row("nodes at which heartbeats alone fill one Redis", func(plan) any { return math.Round(m.nodesOfRedis()) })
+	t.Note = fmt.Sprintf("Assumed: all streams have as many viewers and the same bit rate; the balancer sends viewers "+
+		"and publishers to any node with the same chance%s; viewers watch FLV without TLS and keep up. A node needs "+
+		"%.2f CPU ms a second for each stream that it receives and %.2f CPU s/GB for what it sends, times %g, because "+
+		"the measurement was on loopback; it has %g processors, and uses %.0f%% of them and of its network. Another "+
+		"node costs an owner as much as a viewer. A lease of %v is renewed %d times in its time, at %.3g µs of Redis; "+
+		"as often each node is heard by all others, at %.3g µs for each that hears it. A node that answers for HLS "+
+		"looks up each stream once a lease, at %.3g µs.",
+		map[bool]string{true: "", false: fmt.Sprintf(", and those of a stream to one of %d", m.spread)}[m.spread == 0],
+		m.costs.stream, m.costs.sent, m.extra, m.cores, 100*m.use, benchLease, renewals, m.costs.renew, m.costs.heard, m.costs.lookup)
+	return t, nil
+}

@@ -1,0 +1,143 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/cluster"
+	"github.com/millrace-io/millrace/internal/load"
+)
+
+// The load of an outage: each node has publishers, and viewers of all streams.
+var outageCase = testCase{streams: 6, viewers: 9}
+
+// prefix is what the nodes' keys begin with by default.
+const prefix = "millrace:"
+
+// outageBitRate is that of each of its streams. What counts is each frame, not how large they are.
+const outageBitRate = 500_000
+
+// pauseAfter is how long the streams run on after an outage.
+const pauseAfter = 10 * time.Second
+
+// outage takes Redis away from running streams, in each of the ways.
+func (b *bench) outage(ctx context.Context) error {
+	t := measure.NewTable("cluster-outage", fmt.Sprintf("Redis is away for %v: three nodes, %d streams with %d viewers each",
+		options.outage, outageCase.streams, outageCase.viewers),
+		"what happens to Redis", "frames at viewers", "frames lost", "frames that came twice", "viewers disconnected",
+		"longest gap at a viewer ms", "all owners are known again after ms")
+	t.Note = "Each stream is published at one node and watched at all three. Frames are those of all viewers, by " +
+		"their numbers. The last column is from the moment when Redis answers again."
+	for _, o := range outages {
+		r, known, err := b.without(ctx, o)
+		if err != nil {
+			return fmt.Errorf("%s: %w", o.name, err)
+		}
+		b.Logf("cluster: Redis %s for %v: lost %v, ended %v", o.name, options.outage, r.Viewers.Lost, r.Viewers.Ended)
+		ended := 0
+		for _, n := range r.Viewers.Ended {
+			ended += n
+		}
+		t.Row(o.name, fmt.Sprint(r.Viewers.Tags), int(r.Viewers.Lost), int(r.Viewers.Repeated), ended,
+			milliseconds(r.Viewers.Gap.Max), milliseconds(known))
+	}
+	return b.Add(t)
+}
+
+// An outage has Redis gone, and back with or without its data.
+type outage struct {
+	name     string
+	go_, end func(ctx context.Context, s *site) error
+}
+
+var outages = []outage{
+	{"stopped (SIGSTOP), continued",
+		func(_ context.Context, s *site) error { return signal(s.redis, syscall.SIGSTOP) },
+		func(_ context.Context, s *site) error { return signal(s.redis, syscall.SIGCONT) }},
+	{"killed, started again empty",
+		func(_ context.Context, s *site) error {
+			old := s.redis
+			s.redis = nil
+			return kill(old)
+		},
+		func(ctx context.Context, s *site) error { return s.startRedis(ctx) }},
+}
+
+// without runs streams through an outage. known is how long it took until Redis knew all owners.
+func (b *bench) without(ctx context.Context, o outage) (r load.Report, known time.Duration, err error) {
+	s, err := b.nodes(ctx, 3, false)
+	if err != nil {
+		return r, 0, err
+	}
+	defer s.close()
+	cfg := load.Config{
+		Names: outageCase.names(), Viewers: outageCase.viewers, BitRate: outageBitRate,
+		Protocol: newSpread(outageCase.names(), s.nodes, s.nodes),
+		Ramp:     time.Second, Settle: 3 * time.Second, Duration: options.outage + 2*pauseAfter,
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	measuring, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-measuring:
+		case <-ctx.Done():
+			return
+		}
+		var err error
+		if known, err = s.suffer(ctx, o); err != nil {
+			cancel(err)
+		}
+	}()
+	seen := false
+	r, err = load.Run(ctx, cfg, func(p load.Progress) {
+		if p.Measuring && !seen {
+			seen = true
+			close(measuring)
+		}
+	})
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	cancel(nil)
+	<-done
+	return r, known, err
+}
+
+// suffer has Redis gone and back, and returns how long it took until it knew all owners.
+func (s *site) suffer(ctx context.Context, o outage) (time.Duration, error) {
+	if err := o.go_(ctx, s); err != nil {
+		return 0, err
+	}
+	select {
+	case <-time.After(options.outage):
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	if err := o.end(ctx, s); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	d, err := cluster.OpenRedis("redis://"+s.addr, "", prefix, benchLease)
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
+	for _, name := range outageCase.names() {
+		for {
+			_, err := d.Lookup(ctx, name)
+			if err == nil {
+				break
+			} else if !errors.Is(err, cluster.ErrNoOwner) {
+				return 0, err
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return time.Since(began), nil
+}

@@ -1,0 +1,177 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/millrace-io/millrace/bench/httpflv"
+	"github.com/millrace-io/millrace/bench/measure"
+	"github.com/millrace-io/millrace/internal/load"
+)
+
+// A site is a Redis and the nodes that share it, or a server alone.
+type site struct {
+	b     *bench
+	flags []string // of the nodes
+	dir   string
+	addr  string          // of Redis
+	redis *measure.Server // nil: a server alone, or Redis is away
+	nodes []*node
+}
+
+// A node is millrace serve.
+type node struct {
+	*measure.Server
+	*counter // what the other nodes reach it through; nil: nothing is between them
+	addr     string
+}
+
+func (n *node) url() string { return "http://" + n.addr }
+
+// whole is how those reach a node who look at whole payloads.
+func (n *node) whole() load.Protocol { return httpflv.Server{URL: n.url()} }
+
+// flv is how a load does.
+func (n *node) flv() load.Protocol { return load.HTTPFLV(load.Config{URL: n.url()}) }
+
+// alone starts a server that shares its streams with no other one. The caller calls close.
+func (b *bench) alone(ctx context.Context) (*site, error) {
+	s := &site{b: b}
+	return s.started(s.add(ctx, false))
+}
+
+// nodes starts a cluster. If counted is set, the bytes between nodes are counted. The caller calls close.
+func (b *bench) nodes(ctx context.Context, n int, counted bool, flags ...string) (*site, error) {
+	s := &site{b: b, flags: flags}
+	err := s.startRedis(ctx)
+	for range n {
+		if err == nil {
+			err = s.add(ctx, counted)
+		}
+	}
+	return s.started(err)
+}
+
+func (s *site) started(err error) (*site, error) {
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// startRedis starts a Redis without data, at the address of the one before if there was one.
+func (s *site) startRedis(ctx context.Context) (err error) {
+	if s.addr == "" {
+		if s.addr, err = measure.FreeAddr(); err != nil {
+			return err
+		}
+		if s.dir, err = os.MkdirTemp(s.b.dir, "redis-"); err != nil {
+			return err
+		}
+	}
+	s.redis, err = measure.StartRedis(ctx, s.dir, s.addr)
+	return err
+}
+
+// add starts one more node.
+func (s *site) add(ctx context.Context, counted bool) error {
+	n := new(node)
+	var err error
+	if n.addr, err = measure.FreeAddr(); err != nil {
+		return err
+	}
+	if counted {
+		if n.counter, err = countBytes(n.addr); err != nil {
+			return err
+		}
+	}
+	s.nodes = append(s.nodes, n)
+	return s.start(ctx, n)
+}
+
+// start starts n, again if it has ended.
+func (s *site) start(ctx context.Context, n *node) (err error) {
+	args := []string{"serve", "--listen", n.addr, "--rtmp", "", "--log-level", "error"}
+	if s.addr != "" {
+		advertised := n.url()
+		if n.counter != nil {
+			advertised = "http://" + n.counter.addr()
+		}
+		args = append(args, "--cluster", "redis://"+s.addr, "--cluster-token", "bench", "--advertise", advertised)
+	}
+	n.Server, err = measure.StartServer(ctx, n.addr, exec.Command(s.b.bin, append(args, s.flags...)...))
+	return err
+}
+
+// kill ends a server without a chance to say so. It may be started again.
+func kill(s *measure.Server) error {
+	err := signal(s, syscall.SIGKILL)
+	s.Stop()
+	return err
+}
+
+func signal(s *measure.Server, sig syscall.Signal) error { return syscall.Kill(s.PIDs[0], sig) }
+
+func (s *site) close() {
+	for _, n := range s.nodes {
+		if n.Server != nil {
+			n.Stop()
+		}
+		if n.counter != nil {
+			n.counter.close()
+		}
+	}
+	if s.redis != nil {
+		_ = signal(s.redis, syscall.SIGCONT)
+		s.redis.Stop()
+	}
+}
+
+// A spread deals streams out over some nodes and their viewers over some. It implements load.Protocol.
+type spread struct {
+	in, out []load.Protocol
+	streams map[string]*turns
+}
+
+// turns is what comes next of one stream.
+type turns struct {
+	in  int
+	out atomic.Int64
+}
+
+// newSpread has the streams published at the nodes in, and watched at the nodes out.
+func newSpread(names []string, in, out []*node) *spread {
+	s := &spread{streams: make(map[string]*turns)}
+	for _, n := range in {
+		s.in = append(s.in, n.flv())
+	}
+	for _, n := range out {
+		s.out = append(s.out, n.flv())
+	}
+	for i, name := range names {
+		t := &turns{in: i % len(in)}
+		t.out.Store(int64(i))
+		s.streams[name] = t
+	}
+	return s
+}
+
+func (s *spread) String() string { return "the cluster" }
+
+// Publish implements load.Protocol.
+func (s *spread) Publish(ctx context.Context, name string) (load.Publication, error) {
+	return s.in[s.streams[name].in].Publish(ctx, name)
+}
+
+// Watch implements load.Protocol.
+func (s *spread) Watch(ctx context.Context, name string) (load.Subscription, error) {
+	i := s.streams[name].out.Add(1) - 1
+	return s.out[int(i)%len(s.out)].Watch(ctx, name)
+}
+
+var errEnded = errors.New("the viewer was disconnected")
