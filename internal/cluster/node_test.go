@@ -697,3 +697,28 @@ func TestManyLookups(t *testing.T) {
 		}
 	})
 }
+
+// Viewers make up names: the those that have owners are remembered all the same, for when the directory is away.
+func TestMadeUpNames(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *memory) {
+		a, b := join(t, d, nodeA, Always, testLease), join(t, d, nodeB, Always, testLease)
+		const streams = 100
+		time.Sleep(testLease) // until they know each other
+		for i := range streams {
+			b.claim(t, fmt.Sprint("s", i))
+		}
+		for i := range 2 * maxOwners {
+			_, _ = a.Owner(t.Context(), fmt.Sprint("x", i))
+		}
+		a.net.set(refuse)
+		time.Sleep(testLease)
+		for i := range streams {
+			if o, err := a.Owner(t.Context(), fmt.Sprint("s", i)); err != nil || o.Node != nodeB {
+				t.Fatalf("s%d: %v, %v", i, o, err)
+			}
+		}
+		if got := a.sizes().owners; got != maxOwners {
+			t.Errorf("%d owners", got)
+		}
+	})
+}
