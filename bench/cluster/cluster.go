@@ -43,6 +43,9 @@ var options struct {
 	model           model
 }
 
+// bound is the default of --latency.
+const bound = 50 * time.Millisecond
+
 // bitRate is that of each stream, in bits a second.
 const bitRate = 2_150_000
 
