@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
+	"net/url"
 	"time"
 
 	"github.com/millrace-io/millrace/frame/hls"
@@ -89,7 +89,7 @@ func (h *remoteHLS) collect(c scrape) {
 // A hlsRequest is what a player asks for.
 type hlsRequest struct {
 	name, object string
-	query        string     // of the media playlist, in one form for all who ask for the same
+	query        string     // of the media playlist: "" or "?" and what it asks for, in one order
 	blocks       bool       // for what comes next
 	stored       hls.Object // if the store may have it
 	zip          bool
@@ -97,31 +97,24 @@ type hlsRequest struct {
 
 func newHLSRequest(r *http.Request, name, object string) (q hlsRequest, err error) {
 	q = hlsRequest{name: name, object: object}
-	switch object {
-	case relay.HLSMasterName:
-		q.zip = wantsGzip(r)
-	case relay.HLSMediaName:
-		q.zip = wantsGzip(r)
-		want, blocks, err := hls.ParseReload(r.URL.Query())
-		if err != nil {
-			return q, &relay.Refusal{Status: http.StatusBadRequest, Reason: err.Error()}
+	q.zip = q.isPlaylist() && wantsGzip(r)
+	if o, ok := hls.ParseObject(object); ok && o.Kind != hls.KindPart {
+		q.stored = o
+	}
+	if object != relay.HLSMediaName {
+		return q, nil
+	}
+	all, known := r.URL.Query(), make(url.Values)
+	if _, q.blocks, err = hls.ParseReload(all); err != nil {
+		return q, &relay.Refusal{Status: http.StatusBadRequest, Reason: err.Error()}
+	}
+	for _, name := range []string{"_HLS_msn", "_HLS_part", "_HLS_skip"} {
+		if v := all.Get(name); v != "" {
+			known.Set(name, v)
 		}
-		if q.blocks = blocks; blocks {
-			q.query = "&_HLS_msn=" + strconv.FormatUint(want.MSN, 10)
-		}
-		if want.Part >= 0 {
-			q.query += "&_HLS_part=" + strconv.Itoa(want.Part)
-		}
-		if want.Skip {
-			q.query += "&_HLS_skip=YES"
-		}
-		if q.query != "" {
-			q.query = "?" + q.query[1:]
-		}
-	default:
-		if o, ok := hls.ParseObject(object); ok && o.Kind != hls.KindPart {
-			q.stored = o
-		}
+	}
+	if len(known) > 0 {
+		q.query = "?" + known.Encode()
 	}
 	return q, nil
 }
@@ -213,12 +206,13 @@ func (h *remoteHLS) get(ctx context.Context, q *hlsRequest) (out cluster.Object,
 			return cluster.Object{}, errHere
 		default:
 			out, err = h.fetch(ctx, owner, q)
-			switch {
-			case err != nil:
+			if err != nil {
 				h.owners.Forget(q.name, owner.Epoch)
-			case out.Status != http.StatusServiceUnavailable: // which it is while the owner shuts down
-				return h.orLoad(ctx, q, out), nil
 			}
+		}
+		gone := err == nil && out.Status == http.StatusNotFound && q.stored.Kind != 0 // but the store may have it
+		if err == nil && !gone && out.Status != http.StatusServiceUnavailable {       // which it is while the owner shuts down
+			return out, nil
 		}
 		if ctx.Err() != nil {
 			out.Body.Release()
@@ -229,6 +223,8 @@ func (h *remoteHLS) get(ctx context.Context, q *hlsRequest) (out cluster.Object,
 			return stored, nil
 		}
 		switch {
+		case gone:
+			return out, nil
 		case deadline.IsZero():
 			deadline = time.Now().Add(h.wait)
 		case time.Now().After(deadline):
@@ -312,20 +308,6 @@ func (h *remoteHLS) follow(ctx context.Context, name string, owner cluster.Owner
 			return
 		}
 	}
-}
-
-// orLoad returns out, or what the store has instead of an object that the owner has not, or not any more. It takes
-// ownership of out.
-func (h *remoteHLS) orLoad(ctx context.Context, q *hlsRequest, out cluster.Object) cluster.Object {
-	if out.Status != http.StatusNotFound || q.stored.Kind == 0 {
-		return out
-	}
-	stored, ok := h.load(ctx, q)
-	if !ok {
-		return out
-	}
-	out.Body.Release()
-	return stored
 }
 
 // load returns what the store has, and whether that answers q: objects, and playlists for players that do not wait, or need
