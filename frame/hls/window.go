@@ -229,12 +229,13 @@ func (w *Window) Listed() []Listed {
 	return list
 }
 
-// Opening returns what is known of the segment that is being made, or will be. If a later Window goes on without it, it is
-// a Gap there.
+// Opening returns what is known of the segment that is being made, or will be, with the duration of its parts that are
+// listed. If a later Window goes on without it, it is a Gap there.
 func (w *Window) Opening() Listed {
 	s := w.open
 	if !s.empty() {
-		return Listed{Epoch: s.epoch, MSN: s.msn, Init: s.init, Time: s.time, Discontinuity: s.discontinuity, Number: s.number}
+		return Listed{Epoch: s.epoch, MSN: s.msn, Init: s.init, Duration: time.Duration(s.partStart) * time.Millisecond,
+			Time: s.time, Discontinuity: s.discontinuity, Number: s.number}
 	}
 	l := Listed{Epoch: w.config.Epoch, MSN: s.msn, Discontinuity: w.pendingDiscontinuity, Number: w.Discontinuity()}
 	if n := len(w.inits); n > 0 {

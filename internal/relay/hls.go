@@ -58,6 +58,7 @@ type hlsWindow struct {
 	waiting int  // requests
 
 	saved      uint64 // the store has the segments before this one
+	savedParts int    // and knows of so many parts of it
 	savedInits uint64 // and the initialization segments before this one
 
 	audience audience

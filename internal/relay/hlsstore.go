@@ -30,16 +30,20 @@ const factsWait = time.Second
 type hlsFacts struct {
 	Target, Part time.Duration
 	Segments     []hls.Listed
-	Next         hls.Listed // the segment behind them
-	Open         bool       // parts of Next may have been listed
+	Next         hls.Listed // the segment behind them, with the duration of its parts
+	Open         bool       // it is being made
 	Ended        bool
 	Master       string // the multivariant playlist
 }
 
+// maxFacts is how many segments facts have at most: those of some minutes. They are kept anew with each part.
+const maxFacts = 100
+
 // facts returns what is to be kept of w. w.mu is held.
 func (w *hlsWindow) facts(open bool) *hlsFacts {
-	return &hlsFacts{Target: w.cfg.Target, Part: w.cfg.Part, Segments: w.window.Listed(), Next: w.window.Opening(), Open: open,
-		Ended: w.ended, Master: string(w.master())}
+	list := w.window.Listed()
+	return &hlsFacts{Target: w.cfg.Target, Part: w.cfg.Part, Segments: list[max(0, len(list)-maxFacts):], Next: w.window.Opening(),
+		Open: open, Ended: w.ended, Master: string(w.master())}
 }
 
 // save gives the store what is complete and new. last says that nothing follows. w.mu is held.
@@ -48,8 +52,8 @@ func (w *hlsWindow) save(last bool) {
 	if store == nil {
 		return
 	}
-	next, _ := w.window.Next()
-	if next == w.saved && !last {
+	next, part := w.window.Next()
+	if next == w.saved && part == w.savedParts && !last {
 		return
 	}
 	facts := w.facts(!last)
@@ -63,7 +67,7 @@ func (w *hlsWindow) save(last bool) {
 		}
 		w.saveObject(hls.Object{Kind: hls.KindSegment, Epoch: s.Epoch, MSN: s.MSN})
 	}
-	w.saved = next
+	w.saved, w.savedParts = next, part
 	if text, err := json.Marshal(facts); err == nil {
 		store.SaveFacts(w.stream.name, w.cfg.Epoch, text)
 	}
@@ -136,7 +140,8 @@ func (f *hlsFacts) precede(cfg *hls.Config, least uint64, first time.Time) time.
 	cfg.FirstMSN, cfg.Past = f.Next.MSN, f.Segments
 	if f.Open {
 		gap := f.Next
-		gap.Gap, gap.Duration = true, min(max(first.Sub(end), f.Part), cfg.Segment)
+		// As long as what players have of it, who otherwise have a hole to get over.
+		gap.Gap, gap.Duration = true, max(gap.Duration, f.Part)
 		cfg.Past = append(cfg.Past, gap)
 		cfg.FirstMSN++
 		end = end.Add(gap.Duration)
