@@ -46,26 +46,13 @@ type remoteHLS struct {
 	wait    time.Duration
 }
 
-// newRemoteHLS returns what gets HLS of other nodes. header is what requests to them carry. The call that ends its life is
-// close. It takes ownership of store, which may be nil.
-func newRemoteHLS(hub *relay.Hub, owners owners, header http.Header, cfg *Config, store *cluster.Segments) *remoteHLS {
-	limit := cfg.HLS.MaxBytes // a segment has half of it at most, and all nodes should have the same
+// newRemoteHLS returns what gets HLS of other nodes. store may be nil.
+func newRemoteHLS(hub *relay.Hub, owners owners, objects *cluster.Objects, cfg *Config, store *cluster.Segments) *remoteHLS {
 	return &remoteHLS{
-		hub: hub, owners: owners, self: cfg.self(), store: store, limit: int(limit), wait: max(cfg.ViewerWait, ownerWait),
-		objects: cluster.NewObjects(cfg.ClusterCache, limit, header),
+		hub: hub, owners: owners, self: cfg.self(), objects: objects, store: store,
+		limit: int(cfg.HLS.MaxBytes), // a segment has half of it at most, and all nodes should have the same
+		wait:  max(cfg.ViewerWait, ownerWait),
 	}
-}
-
-// close ends what is under way. What is still to be saved is saved until ctx ends.
-func (h *remoteHLS) close(ctx context.Context) error {
-	if h == nil {
-		return nil
-	}
-	h.objects.Close()
-	if h.store == nil {
-		return nil
-	}
-	return h.store.Close(ctx)
 }
 
 // collect reports the metrics.
@@ -149,8 +136,8 @@ func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name,
 	defer release()
 	var out cluster.Object
 	defer func() { out.Body.Release() }()
-	for deadline := time.Now().Add(s.elsewhere.wait); errors.Is(err, relay.ErrElsewhere); {
-		if out, err = s.elsewhere.get(ctx, &q); err != errHere {
+	for deadline := time.Now().Add(s.node.hls.wait); errors.Is(err, relay.ErrElsewhere); {
+		if out, err = s.node.hls.get(ctx, &q); err != errHere {
 			break
 		}
 		if err = s.serveHLSHere(w, r, name, object); err == nil || time.Now().After(deadline) {
@@ -159,7 +146,7 @@ func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name,
 		pause(ctx, firstPause) // the stream comes or goes
 	}
 	if err != nil {
-		stored, ok := s.elsewhere.load(ctx, &q)
+		stored, ok := s.node.hls.load(ctx, &q)
 		if !ok {
 			return err
 		}
