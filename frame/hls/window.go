@@ -494,8 +494,8 @@ func (w *Window) Discontinuity() uint64 {
 // segment.
 func (w *Window) Bytes() int64 { return w.bytes }
 
-// Bandwidth returns bits per second of the segments in the playlist that the Window has: the peak, of any segments that last about as long
-// as Target, and the average. Both are 0 if there are none.
+// Bandwidth returns bits per second of the segments in the playlist, without those of Past: the peak, of any segments that
+// last about as long as Target, and the average. Both are 0 if there are none.
 func (w *Window) Bandwidth() (peak, average int64) {
 	listed := w.segs[max(w.listed, w.past):]
 	var bytes int64

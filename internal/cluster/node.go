@@ -116,7 +116,7 @@ func (n *Node) Start(hub Hub) {
 	n.running.Go(func() { n.cfg.Directory.Watch(n.ctx, n.heard) })
 }
 
-// Drain refuses publishers from now on, and lets other nodes have the streams that this one owns, whatever their rule.
+// Drain refuses publishers from now on, and lets other nodes have the streams that this one owns, also under the rule Never.
 func (n *Node) Drain() {
 	n.mu.Lock()
 	n.draining = true

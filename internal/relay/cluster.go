@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -191,4 +192,24 @@ func (h *Hub) WatchPeer(w http.ResponseWriter, r *http.Request, name, node strin
 	}
 	want.node = cmp.Or(node, r.RemoteAddr)
 	return h.watch(w, r, want)
+}
+
+// Admit takes one of the places of viewers for a request that waits for what another node has. release gives it back, once.
+// The context that is returned ends with ctx, and when h closes.
+func (h *Hub) Admit(ctx context.Context) (admitted context.Context, release func(), err error) {
+	if err := h.admitted.Acquire(); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(h.ends, func() { cancel(errDraining) })
+	return ctx, sync.OnceFunc(func() {
+		stop()
+		cancel(nil)
+		h.admitted.Release()
+	}), nil
+}
+
+// HLSAbsent is what viewers are told that have waited for the HLS of a stream which no node has.
+func (h *Hub) HLSAbsent(ctx context.Context, name string) error {
+	return cmp.Or(context.Cause(ctx), h.absent(name))
 }

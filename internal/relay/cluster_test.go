@@ -976,6 +976,12 @@ func TestAFullNodeTakesNoStream(t *testing.T) {
 	if _, ok := owner.Owns("cam"); !ok {
 		t.Error("the owner has lost the stream")
 	}
+	// A viewer there finds it at another node.
+	err := full.awaitStream(t.Context(), "cam", nil)
+	var refused *Refusal
+	if !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable {
+		t.Errorf("a viewer of a stream that there is no room for: %v", err)
+	}
 	p.End()
 	other.End()
 }

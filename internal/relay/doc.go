@@ -14,13 +14,14 @@
 // goroutine of its own: a TCP viewer until it has caught up, one of TLS or HTTP/2 to its end.
 //
 // HLS has no viewers here, only requests: an hlsWindow reads the fragments of MP4, keeps them in a hls.Window, and
-// requests wait for what it adds. hlsbegin.go chooses its times.
+// requests wait for what it adds. hlsbegin.go chooses its times. hlsstore.go saves what the window lists where other
+// nodes find it, and begins a window behind what another node has listed.
 //
 // In a cluster (cluster.go) the node that has a stream's publisher owns it, by a [Lease]: only then it records the
 // stream, makes HLS of it, and sends it to other nodes ([Hub.WatchPeer]), which get nothing while the lease is not
 // current. Where there are viewers alone, [Hub.Pull] feeds the stream from its owner, as a publisher does, over one
 // connection for all of them (pull.go). When the ownership is lost ([Hub.Lost]) the stream and its viewers stay, and
-// wait for what is pulled.
+// wait for what is pulled. Package cluster decides who owns what; this one only obeys ([Cluster]).
 //
 // A protocol that publishes calls [Hub.Open], [Publisher.Run] with a function that calls WriteTag or ReadBody until
 // [Publisher.Context] ends, and Done. HTTP's way is publish.go and body.go. RTMP's is rtmp.go, which makes tags of
@@ -35,7 +36,7 @@
 // it, and newCursor where a viewer begins. startFinder tells at which tags that can be. What is made of fragments of
 // MP4 needs a fragmentReader alone.
 //
-// The package is as large as it is because it holds three ways to read a publisher, the change of publishers, two ways
-// to write to viewers, and the making of MP4 and HLS. It knows nothing of routes and of who may publish or watch: see
-// package server.
+// The package is as large as it is because it holds three ways to read a publisher and one to pull from another node,
+// the change of publishers and of owners, two ways to write to viewers, and the making of MP4 and HLS. It knows nothing
+// of routes and of who may publish or watch: see package server.
 package relay

@@ -1,11 +1,9 @@
 package relay
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -174,24 +172,4 @@ func StoredHLS(facts []byte) (master, media *HLSPlaylist, err error) {
 		return nil, nil, errors.New("the store has no playlist")
 	}
 	return newPlaylist([]byte(f.Master), f.Target), newPlaylist(w.AppendPlaylist(nil, false), f.Target), nil
-}
-
-// Admit takes one of the places of viewers for a request that waits for what another node has. release gives it back, once.
-// The context that is returned ends with ctx, and when h closes.
-func (h *Hub) Admit(ctx context.Context) (admitted context.Context, release func(), err error) {
-	if err := h.admitted.Acquire(); err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(h.ends, func() { cancel(errDraining) })
-	return ctx, sync.OnceFunc(func() {
-		stop()
-		cancel(nil)
-		h.admitted.Release()
-	}), nil
-}
-
-// HLSAbsent is what viewers are told that have waited for the HLS of a stream which no node has.
-func (h *Hub) HLSAbsent(ctx context.Context, name string) error {
-	return cmp.Or(context.Cause(ctx), h.absent(name))
 }

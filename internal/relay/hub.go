@@ -238,6 +238,9 @@ func (h *Hub) awaitStream(ctx context.Context, name string, enter func(s *stream
 	if h.waiting[name] = rest; len(rest) == 0 {
 		delete(h.waiting, name)
 	}
+	if h.cfg.Cluster != nil && len(h.streams) >= h.cfg.MaxStreams { // it may be at another node
+		return h.tooManyStreams()
+	}
 	return h.absent(name)
 }
 

@@ -55,7 +55,7 @@ var (
 // is no viewer for a while: then the stream ends, and Pull returns nil. After any other end the stream waits as after
 // one of a publisher. The error is a *[Refusal] with the owner's status if that is another one than 200.
 func (h *Hub) Pull(ctx context.Context, name string, from Source) error {
-	if err := CheckName(name); err != nil {
+	if err := cmp.Or(CheckName(name), h.checkRoom(name)); err != nil {
 		return err
 	}
 	p := h.newPublisher(from.Node)

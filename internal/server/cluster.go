@@ -18,8 +18,10 @@ import (
 type clusterNode struct {
 	*cluster.Node
 	directory *cluster.Redis
-	segments  *cluster.Segments // nil if they do not outlive their node; remoteHLS has it
-	reports   *nodeReports
+	segments  *cluster.Segments // nil if they do not outlive their node
+	objects   *cluster.Objects
+	reports   nodeReports
+	hls       *remoteHLS // set when the hub is there
 }
 
 // openNode sets what the streams are shared with, and returns nil if the configuration names no cluster. The call that
@@ -37,7 +39,6 @@ func openNode(s *Server, streams *relay.Config) (*clusterNode, error) {
 		Directory: directory, Self: cfg.self(), Token: cfg.ClusterToken, Lease: cfg.ClusterLease,
 		Rule: cluster.Rule(cfg.Takeover), Log: s.log,
 	})}
-	n.reports = newNodeReports(n.Peers, n.Header)
 	streams.Cluster = n.Node
 	if n.segments, err = openSegments(cfg, s.log); err != nil {
 		_ = n.directory.Close()
@@ -46,6 +47,8 @@ func openNode(s *Server, streams *relay.Config) (*clusterNode, error) {
 	if n.segments != nil {
 		streams.HLSStore = n.segments
 	}
+	n.objects = cluster.NewObjects(cfg.ClusterCache, cfg.HLS.MaxBytes, n.Header())
+	n.reports = nodeReports{peers: n.Peers, from: n.objects.From}
 	return n, nil
 }
 
@@ -71,14 +74,18 @@ func (n *clusterNode) drain() {
 	}
 }
 
-// close gives up what the node still owns, and ends its connections. The streams have ended.
-func (n *clusterNode) close() error {
+// close gives up what the node still owns, saves what is still to be saved until ctx ends, and ends the connections. The
+// streams have ended.
+func (n *clusterNode) close(ctx context.Context) (err error) {
 	if n == nil {
 		return nil
 	}
+	n.objects.Close()
+	if n.segments != nil {
+		err = n.segments.Close(ctx)
+	}
 	n.Node.Close()
-	n.reports.close()
-	return n.directory.Close()
+	return errors.Join(err, n.directory.Close())
 }
 
 // collect reports the metrics of the node, and of the bytes between nodes.

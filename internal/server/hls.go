@@ -24,7 +24,7 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = s.serveHLSHere(w, r, name, object)
 	}
-	if s.elsewhere != nil && err != nil {
+	if s.node != nil && err != nil {
 		err = s.serveHLSElsewhere(w, r, name, object, err)
 	}
 	if err != nil {

@@ -334,9 +334,14 @@ func newTestRemote(t *testing.T, owners owners, change func(*Config)) *remoteHLS
 		t.Fatal(err)
 	}
 	cfg.Config.Log = cfg.Log
-	h := newRemoteHLS(relay.New(cfg.Config), owners, http.Header{}, &cfg, store)
+	objects := cluster.NewObjects(cfg.ClusterCache, cfg.HLS.MaxBytes, http.Header{})
+	h := newRemoteHLS(relay.New(cfg.Config), owners, objects, &cfg, store)
 	t.Cleanup(func() {
-		if err := h.close(context.Background()); err != nil {
+		objects.Close()
+		if store == nil {
+			return
+		}
+		if err := store.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -483,7 +488,7 @@ func TestHLSElsewhereAtShutdown(t *testing.T) {
 		go func() { answers <- nodes[1].Get(path).Status }()
 	}
 	eventually(t, "the players", func() bool {
-		return nodes[1].elsewhere.objects.Stats().Fetched > 0 && nodes[1].node.Stats().Lookups > 1
+		return nodes[1].node.objects.Stats().Fetched > 0 && nodes[1].node.Stats().Lookups > 1
 	})
 	nodes[1].stop()
 	if got := []int{<-answers, <-answers}; !slices.Equal(got, []int{503, 503}) {

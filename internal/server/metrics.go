@@ -39,7 +39,7 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 	c.relay(streams)
 	if n := m.server.node; n != nil {
 		n.collect(c, streams)
-		m.server.elsewhere.collect(c)
+		n.hls.collect(c)
 	}
 	c.pool(millrace.DefaultPool().Stats())
 	if f := m.server.files; f != nil {

@@ -3,13 +3,12 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/cluster"
 	"github.com/millrace-io/millrace/internal/relay"
 	"golang.org/x/sync/errgroup"
 )
@@ -38,25 +37,13 @@ type nodeReport struct {
 
 // nodeReports asks the other nodes for their reports, once for all who want them within reportFresh.
 type nodeReports struct {
-	peers  func() []string    // the other nodes' addresses, in order
-	header func() http.Header // of a request to one
-	client *http.Client
+	peers func() []string // the other nodes' addresses, in order
+	from  func(node, path string, gzip bool) cluster.Fetch
 
 	mu   sync.Mutex // held while the nodes are asked, which reportTimeout bounds
 	at   time.Time  // of last
 	last []nodeReport
 }
-
-func newNodeReports(peers func() []string, header func() http.Header) *nodeReports {
-	return &nodeReports{peers: peers, header: header, client: &http.Client{
-		// No proxy, and no node is led elsewhere: the request has the cluster's token.
-		Transport:     &http.Transport{MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxHeaderBytes},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-}
-
-// close ends the connections. No more is asked then.
-func (n *nodeReports) close() { n.client.CloseIdleConnections() }
 
 // get returns a report for each of the other nodes, in the order of their addresses. The caller must not change what it
 // gets. When ctx ends, what has not been answered is an error.
@@ -95,27 +82,22 @@ func (n *nodeReports) get(ctx context.Context) []nodeReport {
 
 // ask fills in the report of a node.
 func (n *nodeReports) ask(ctx context.Context, report *nodeReport) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, report.Node+"/api/streams", nil)
+	out, err := n.from(report.Node, "/api/streams", false)(ctx, func(size int64) error {
+		if size > reportBytes {
+			return fmt.Errorf("%d bytes are more than %d", size, reportBytes)
+		}
+		return nil
+	})
 	if err != nil {
-		return errors.New("its address cannot be read")
+		return fmt.Errorf("it does not answer: %w", err)
 	}
-	req.Header = n.header()
-	res, err := n.client.Do(req)
-	if err != nil {
-		return errors.New("it does not answer: " + withoutURL(err).Error()) // whose address is known
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("it answers %d", res.StatusCode)
+	defer out.Body.Release()
+	if out.Status != http.StatusOK {
+		return fmt.Errorf("it answers %d", out.Status)
 	}
 	var said apiReport
-	body := &io.LimitedReader{R: res.Body, N: reportBytes}
-	err = json.NewDecoder(body).Decode(&said)
-	switch {
-	case err != nil && body.N == 0:
-		return fmt.Errorf("its answer is longer than %d bytes", reportBytes)
-	case err != nil:
-		return errors.New("its answer cannot be read: " + err.Error())
+	if err := json.Unmarshal(out.Body.Bytes(), &said); err != nil {
+		return fmt.Errorf("its answer cannot be read: %w", err)
 	}
 	report.Server, report.Streams = said.Server, append(report.Streams, said.Streams...)
 	return nil

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -79,12 +80,13 @@ func TestReportsOfOtherNodes(t *testing.T) {
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
 		},
 		"long": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", strconv.Itoa(reportBytes+1))
 			_, _ = io.WriteString(w, `{"streams": [`+strings.Repeat(`{"name": "cam"},`, reportBytes/10))
 		},
 		"text": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") },
 		"slow": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 	}
-	want := map[string]string{"good": "", "empty": "", "refuses": "answers 403", "leads": "answers 302", "long": "longer than",
+	want := map[string]string{"good": "", "empty": "", "refuses": "answers 403", "leads": "answers 302", "long": "are more than",
 		"text": "cannot be read", "slow": "does not answer"}
 	names, peers := make(map[string]string), []string{"http://127.0.0.1:1"}
 	for name, h := range answers {
@@ -94,8 +96,9 @@ func TestReportsOfOtherNodes(t *testing.T) {
 		peers = append(peers, s.URL)
 	}
 	slices.Sort(peers)
-	n := newNodeReports(func() []string { return peers }, func() http.Header { return http.Header{cluster.HeaderToken: {"t"}} })
-	defer n.close()
+	objects := cluster.NewObjects(1<<20, 2*reportBytes, http.Header{cluster.HeaderToken: {"t"}})
+	defer objects.Close()
+	n := &nodeReports{peers: func() []string { return peers }, from: objects.From}
 
 	var asking sync.WaitGroup
 	lists := make([][]nodeReport, 20)

@@ -37,8 +37,6 @@ type Server struct {
 	node    *clusterNode    // nil if the server is alone
 	started time.Time
 
-	elsewhere *remoteHLS // nil if the server is alone
-
 	handshakes handshakes
 	rtmp       rtmpPort // set by Serve, as is rtmps
 	rtmps      rtmpPort
@@ -89,7 +87,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.relay = relay.New(streams)
 	if s.node != nil {
-		s.elsewhere = newRemoteHLS(s.relay, s.node, s.node.Header(), &s.cfg, s.node.segments)
+		s.node.hls = newRemoteHLS(s.relay, s.node, s.node.objects, &s.cfg, s.node.segments)
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	return s, nil
@@ -210,7 +208,7 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 
 // closeStores closes the stores of files and blobs, the recordings, which may take until ctx ends, and the node.
 func (s *Server) closeStores(ctx context.Context) error {
-	return errors.Join(s.files.close(), s.blobs.close(), s.closeRecords(ctx), s.elsewhere.close(ctx), s.node.close())
+	return errors.Join(s.files.close(), s.blobs.close(), s.closeRecords(ctx), s.node.close(ctx))
 }
 
 // greet logs where the server listens and what it serves.

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
+	"net/url"
 	"time"
 
 	"github.com/millrace-io/millrace/frame/hls"
@@ -46,26 +46,13 @@ type remoteHLS struct {
 	wait    time.Duration
 }
 
-// newRemoteHLS returns what gets HLS of other nodes. header is what requests to them carry. The call that ends its life is
-// close. It takes ownership of store, which may be nil.
-func newRemoteHLS(hub *relay.Hub, owners owners, header http.Header, cfg *Config, store *cluster.Segments) *remoteHLS {
-	limit := cfg.HLS.MaxBytes // a segment has half of it at most, and all nodes should have the same
+// newRemoteHLS returns what gets HLS of other nodes. store may be nil.
+func newRemoteHLS(hub *relay.Hub, owners owners, objects *cluster.Objects, cfg *Config, store *cluster.Segments) *remoteHLS {
 	return &remoteHLS{
-		hub: hub, owners: owners, self: cfg.self(), store: store, limit: int(limit), wait: max(cfg.ViewerWait, ownerWait),
-		objects: cluster.NewObjects(cfg.ClusterCache, limit, header),
+		hub: hub, owners: owners, self: cfg.self(), objects: objects, store: store,
+		limit: int(cfg.HLS.MaxBytes), // a segment has half of it at most, and all nodes should have the same
+		wait:  max(cfg.ViewerWait, ownerWait),
 	}
-}
-
-// close ends what is under way. What is still to be saved is saved until ctx ends.
-func (h *remoteHLS) close(ctx context.Context) error {
-	if h == nil {
-		return nil
-	}
-	h.objects.Close()
-	if h.store == nil {
-		return nil
-	}
-	return h.store.Close(ctx)
 }
 
 // collect reports the metrics.
@@ -89,7 +76,7 @@ func (h *remoteHLS) collect(c scrape) {
 // A hlsRequest is what a player asks for.
 type hlsRequest struct {
 	name, object string
-	query        string     // of the media playlist, in one form for all who ask for the same
+	query        string     // of the media playlist: "" or "?" and what it asks for, in one order
 	blocks       bool       // for what comes next
 	stored       hls.Object // if the store may have it
 	zip          bool
@@ -97,31 +84,24 @@ type hlsRequest struct {
 
 func newHLSRequest(r *http.Request, name, object string) (q hlsRequest, err error) {
 	q = hlsRequest{name: name, object: object}
-	switch object {
-	case relay.HLSMasterName:
-		q.zip = wantsGzip(r)
-	case relay.HLSMediaName:
-		q.zip = wantsGzip(r)
-		want, blocks, err := hls.ParseReload(r.URL.Query())
-		if err != nil {
-			return q, &relay.Refusal{Status: http.StatusBadRequest, Reason: err.Error()}
+	q.zip = q.isPlaylist() && wantsGzip(r)
+	if o, ok := hls.ParseObject(object); ok && o.Kind != hls.KindPart {
+		q.stored = o
+	}
+	if object != relay.HLSMediaName {
+		return q, nil
+	}
+	all, known := r.URL.Query(), make(url.Values)
+	if _, q.blocks, err = hls.ParseReload(all); err != nil {
+		return q, &relay.Refusal{Status: http.StatusBadRequest, Reason: err.Error()}
+	}
+	for _, name := range []string{"_HLS_msn", "_HLS_part", "_HLS_skip"} {
+		if v := all.Get(name); v != "" {
+			known.Set(name, v)
 		}
-		if q.blocks = blocks; blocks {
-			q.query = "&_HLS_msn=" + strconv.FormatUint(want.MSN, 10)
-		}
-		if want.Part >= 0 {
-			q.query += "&_HLS_part=" + strconv.Itoa(want.Part)
-		}
-		if want.Skip {
-			q.query += "&_HLS_skip=YES"
-		}
-		if q.query != "" {
-			q.query = "?" + q.query[1:]
-		}
-	default:
-		if o, ok := hls.ParseObject(object); ok && o.Kind != hls.KindPart {
-			q.stored = o
-		}
+	}
+	if len(known) > 0 {
+		q.query = "?" + known.Encode()
 	}
 	return q, nil
 }
@@ -156,8 +136,8 @@ func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name,
 	defer release()
 	var out cluster.Object
 	defer func() { out.Body.Release() }()
-	for deadline := time.Now().Add(s.elsewhere.wait); errors.Is(err, relay.ErrElsewhere); {
-		if out, err = s.elsewhere.get(ctx, &q); err != errHere {
+	for deadline := time.Now().Add(s.node.hls.wait); errors.Is(err, relay.ErrElsewhere); {
+		if out, err = s.node.hls.get(ctx, &q); err != errHere {
 			break
 		}
 		if err = s.serveHLSHere(w, r, name, object); err == nil || time.Now().After(deadline) {
@@ -166,7 +146,7 @@ func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name,
 		pause(ctx, firstPause) // the stream comes or goes
 	}
 	if err != nil {
-		stored, ok := s.elsewhere.load(ctx, &q)
+		stored, ok := s.node.hls.load(ctx, &q)
 		if !ok {
 			return err
 		}
@@ -213,12 +193,13 @@ func (h *remoteHLS) get(ctx context.Context, q *hlsRequest) (out cluster.Object,
 			return cluster.Object{}, errHere
 		default:
 			out, err = h.fetch(ctx, owner, q)
-			switch {
-			case err != nil:
+			if err != nil {
 				h.owners.Forget(q.name, owner.Epoch)
-			case out.Status != http.StatusServiceUnavailable: // which it is while the owner shuts down
-				return h.orLoad(ctx, q, out), nil
 			}
+		}
+		gone := err == nil && out.Status == http.StatusNotFound && q.stored.Kind != 0 // but the store may have it
+		if err == nil && !gone && out.Status != http.StatusServiceUnavailable {       // which it is while the owner shuts down
+			return out, nil
 		}
 		if ctx.Err() != nil {
 			out.Body.Release()
@@ -229,6 +210,8 @@ func (h *remoteHLS) get(ctx context.Context, q *hlsRequest) (out cluster.Object,
 			return stored, nil
 		}
 		switch {
+		case gone:
+			return out, nil
 		case deadline.IsZero():
 			deadline = time.Now().Add(h.wait)
 		case time.Now().After(deadline):
@@ -312,20 +295,6 @@ func (h *remoteHLS) follow(ctx context.Context, name string, owner cluster.Owner
 			return
 		}
 	}
-}
-
-// orLoad returns out, or what the store has instead of an object that the owner has not, or not any more. It takes
-// ownership of out.
-func (h *remoteHLS) orLoad(ctx context.Context, q *hlsRequest, out cluster.Object) cluster.Object {
-	if out.Status != http.StatusNotFound || q.stored.Kind == 0 {
-		return out
-	}
-	stored, ok := h.load(ctx, q)
-	if !ok {
-		return out
-	}
-	out.Body.Release()
-	return stored
 }
 
 // load returns what the store has, and whether that answers q: objects, and playlists for players that do not wait, or need
