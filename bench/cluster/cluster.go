@@ -13,6 +13,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/millrace-io/millrace/bench/measure"
 )
 
@@ -40,6 +42,9 @@ var options struct {
 	outage          time.Duration
 	model           model
 }
+
+// bound is the default of --latency.
+const bound = 50 * time.Millisecond
 
 // bitRate is that of each stream, in bits a second.
 const bitRate = 2_150_000
@@ -77,6 +82,16 @@ type bench struct {
 	dir   string // of the servers
 	bin   string // millrace
 	costs costs  // of the model: those of its flags, until they have been measured
+}
+
+// Add hides that of Params to say how busy the machine was.
+func (b *bench) Add(t *measure.Table) error {
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if load, err := fs.LoadAvg(); err == nil {
+			t.Note += fmt.Sprintf(" Load average in the last five minutes, this program included: %.1f.", load.Load5)
+		}
+	}
+	return b.Params.Add(t)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"syscall"
 	"time"
 
@@ -20,9 +21,6 @@ const prefix = "millrace:"
 
 // outageBitRate is that of each of its streams. What counts is each frame, not how large they are.
 const outageBitRate = 500_000
-
-// pauseAfter is how long the streams run on after an outage.
-const pauseAfter = 10 * time.Second
 
 // outage takes Redis away from running streams, in each of the ways.
 func (b *bench) outage(ctx context.Context) error {
@@ -77,7 +75,7 @@ func (b *bench) without(ctx context.Context, o outage) (r load.Report, known tim
 	cfg := load.Config{
 		Names: outageCase.names(), Viewers: outageCase.viewers, BitRate: outageBitRate,
 		Protocol: newSpread(outageCase.names(), s.nodes, s.nodes),
-		Ramp:     time.Second, Settle: 3 * time.Second, Duration: options.outage + 2*pauseAfter,
+		Ramp:     time.Second, Settle: 3 * time.Second, Duration: 2*options.outage + trialTime, // at most
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -90,34 +88,38 @@ func (b *bench) without(ctx context.Context, o outage) (r load.Report, known tim
 			return
 		}
 		var err error
-		if known, err = s.suffer(ctx, o); err != nil {
-			cancel(err)
+		if known, err = s.suffer(ctx, o); err == nil {
+			err = errPassed
 		}
+		cancel(err)
 	}()
-	seen := false
+	begin := sync.OnceFunc(func() { close(measuring) })
 	r, err = load.Run(ctx, cfg, func(p load.Progress) {
-		if p.Measuring && !seen {
-			seen = true
-			close(measuring)
+		if p.Measuring {
+			begin()
 		}
 	})
-	if err == nil {
-		err = context.Cause(ctx)
+	switch cause := context.Cause(ctx); {
+	case err == nil && cause == nil:
+		err = errors.New("the load has ended before Redis was back")
+	case err == nil && cause != errPassed:
+		err = cause
 	}
 	cancel(nil)
 	<-done
 	return r, known, err
 }
 
+// errPassed ends the load of an outage.
+var errPassed = errors.New("the outage has passed")
+
 // suffer has Redis gone and back, and returns how long it took until it knew all owners.
 func (s *site) suffer(ctx context.Context, o outage) (time.Duration, error) {
 	if err := o.go_(ctx, s); err != nil {
 		return 0, err
 	}
-	select {
-	case <-time.After(options.outage):
-	case <-ctx.Done():
-		return 0, ctx.Err()
+	if err := pause(ctx, options.outage); err != nil {
+		return 0, err
 	}
 	if err := o.end(ctx, s); err != nil {
 		return 0, err
@@ -139,5 +141,16 @@ func (s *site) suffer(ctx context.Context, o outage) (time.Duration, error) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	return time.Since(began), nil
+	known := time.Since(began)
+	return known, pause(ctx, options.outage/6) // what follows from it comes soon
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

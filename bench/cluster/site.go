@@ -3,10 +3,12 @@ package cluster
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/millrace-io/millrace/bench/httpflv"
 	"github.com/millrace-io/millrace/bench/measure"
@@ -104,6 +106,7 @@ func (s *site) start(ctx context.Context, n *node) (err error) {
 		}
 		args = append(args, "--cluster", "redis://"+s.addr, "--cluster-token", "bench", "--advertise", advertised)
 	}
+	time.Sleep(rand.N(bound)) // nodes flush at beats since they have begun
 	n.Server, err = measure.StartServer(ctx, n.addr, exec.Command(s.b.bin, append(args, s.flags...)...))
 	return err
 }

@@ -2,7 +2,7 @@
 // order; a table has medians with their spread, and ratios that are taken within each round, because a machine is not the
 // same from one minute to the next; and a table is printed, and written as Markdown, as JSON and into one HTML page.
 //
-// It is what thirteen programs and the soak share, their child processes and servers included, so that a program is its
+// It is what fourteen programs and the soak share, their child processes and servers included, so that a program is its
 // contenders, its check of their bytes and its columns.
 package measure
 

@@ -25,8 +25,8 @@ type Directory interface {
 	// Lookup returns the owner of a stream, or ErrNoOwner.
 	Lookup(ctx context.Context, stream string) (Owner, error)
 
-	// Watch calls f for what changes, until ctx ends. It connects again when it has to, and calls f with Event{} whenever it
-	// has connected: what happened before is not told. f must not wait.
+	// Watch calls f for what changes, until ctx ends. It connects again when the connection fails, or is silent for a lease,
+	// and calls f with Event{} whenever it has connected: what happened before is not told. f must not wait.
 	Watch(ctx context.Context, f func(Event))
 }
 

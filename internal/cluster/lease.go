@@ -21,6 +21,10 @@ type lease struct {
 	attempted atomic.Int64  // when the last attempt began to renew it that has ended, by clock
 }
 
+// leastStay is how long another node has a stream at least before a claim takes it from it, as far as this node knows. Two
+// encoders that both come back at once would otherwise have their nodes take the stream from each other as fast as they can.
+const leastStay = time.Second
+
 // started is the origin of clock.
 var started = time.Now()
 
@@ -45,6 +49,16 @@ func (n *Node) Claim(ctx context.Context, name string) (relay.Lease, error) {
 			return nil, errDraining
 		}
 		l := n.leases[name]
+		if left, changed := n.stays(name); l == nil && left > 0 {
+			n.mu.Unlock()
+			select {
+			case <-time.After(left):
+			case <-changed:
+			case <-ctx.Done():
+				return nil, errNotWaiting
+			}
+			continue
+		}
 		if l == nil {
 			l = &lease{n: n, name: name, claimed: make(chan struct{})}
 			n.leases[name] = l
@@ -63,16 +77,24 @@ func (n *Node) Claim(ctx context.Context, name string) (relay.Lease, error) {
 	}
 }
 
+// stays returns for how long a stream is left to another node that has just claimed it, and what is closed when that
+// changes. Under another rule than Always it would be left alone for longer. n.mu is held.
+func (n *Node) stays(name string) (left time.Duration, changed <-chan struct{}) {
+	r := n.owners[name]
+	if r == nil || n.cfg.Rule != Always || r.owner.Node == "" || r.owner.Node == n.cfg.Self {
+		return 0, nil
+	}
+	return leastStay - time.Since(r.came), r.changed
+}
+
 // claimFirst claims l for a publisher that waits for it.
 func (n *Node) claimFirst(l *lease) (relay.Lease, error) {
-	ctx, cancel := n.call(n.ctx)
-	defer cancel()
-	var taken *TakenError
-	err := n.claim(ctx, l)
+	var taken bool
+	_ = n.ask(func(ctx context.Context) (err error) { taken, err = n.claim(ctx, l); return err })
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	close(l.claimed)
-	if errors.As(err, &taken) {
+	if taken {
 		n.remove(l)
 		return nil, errTaken
 	}
@@ -80,8 +102,8 @@ func (n *Node) claimFirst(l *lease) (relay.Lease, error) {
 	return l, nil
 }
 
-// claim claims l, which has no epoch.
-func (n *Node) claim(ctx context.Context, l *lease) error {
+// claim claims l, which has no epoch. It reports whether another node keeps the stream; after another error it is not known.
+func (n *Node) claim(ctx context.Context, l *lease) (taken bool, err error) {
 	begun := time.Now()
 	n.mu.Lock()
 	var seen uint64
@@ -90,23 +112,25 @@ func (n *Node) claim(ctx context.Context, l *lease) error {
 	}
 	n.mu.Unlock()
 	epoch, err := n.cfg.Directory.Claim(ctx, Claim{Stream: l.name, Node: n.cfg.Self, Seen: seen, Rule: n.cfg.Rule})
-	var taken *TakenError
-	switch {
-	case n.answered(err) && err == nil:
-		n.counters.claims.Add(1)
-		l.attempted.Store(clock(begun))
-		l.epoch.Store(epoch)
-		n.learn(l.name, Owner{Node: n.cfg.Self, Epoch: epoch}, begun)
-		n.mu.Lock()
-		if l.ended.Load() { // meanwhile
-			n.giveUp(l)
-		}
-		n.mu.Unlock()
-	case errors.As(err, &taken):
+	n.answered(err)
+	if other, taken := errors.AsType[*TakenError](err); taken {
 		n.counters.refused.Add(1)
-		n.learn(l.name, taken.Owner, begun)
+		n.learn(l.name, other.Owner, begun)
+		return true, err
 	}
-	return err
+	if err != nil {
+		return false, err
+	}
+	n.counters.claims.Add(1)
+	l.attempted.Store(clock(begun))
+	l.epoch.Store(epoch)
+	n.learn(l.name, Owner{Node: n.cfg.Self, Epoch: epoch}, begun)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l.ended.Load() { // meanwhile
+		n.giveUp(l)
+	}
+	return false, nil
 }
 
 // Epoch implements [relay.Lease].
@@ -147,13 +171,8 @@ func (n *Node) remove(l *lease) bool {
 // giveUp has the directory told soon that l is not owned any more. n.mu is held.
 func (n *Node) giveUp(l *lease) {
 	n.leaving[l] = time.Now()
-	wake(n.left)
-}
-
-// wake puts an element into c, which has place for one.
-func wake(c chan<- struct{}) {
 	select {
-	case c <- struct{}{}:
+	case n.left <- struct{}{}:
 	default:
 	}
 }
@@ -256,8 +275,7 @@ func (n *Node) claimLate(deadline time.Time) {
 	ctx, cancel := context.WithDeadline(n.ctx, deadline)
 	defer cancel()
 	for _, l := range late {
-		var taken *TakenError
-		if err := n.claim(ctx, l); errors.As(err, &taken) {
+		if taken, err := n.claim(ctx, l); taken {
 			n.lose(l)
 		} else if err != nil {
 			return

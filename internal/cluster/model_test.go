@@ -173,7 +173,9 @@ func checkNodes(t *testing.T, seed uint64) {
 		case 8:
 			if r.IntN(4) == 0 {
 				d.wipe()
+				d.mu.Lock() // as the watcher reads it
 				wiped = true
+				d.mu.Unlock()
 			}
 		default:
 			time.Sleep(time.Duration(r.Int64N(int64(2 * testLease))))

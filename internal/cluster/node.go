@@ -55,16 +55,22 @@ const peerRounds = 3 * attempts
 // maxPeers bounds the list of nodes. Redis would be busy with the heartbeats of more.
 const maxPeers = 4096
 
+// maxAsking bounds the claims and lookups under way. There are fewer than connections to Redis, so that renewals need not wait
+// for one, and the time of a call is the directory's.
+const maxAsking = 8
+
+// errBusy says that the directory was not asked.
+var errBusy = errors.New("too many questions to the cluster's directory at a time")
+
 // A Node is this server among those that share their streams through a Directory. It implements [relay.Cluster].
 type Node struct {
 	cfg     Config
-	log     *slog.Logger
 	hub     Hub // set before the goroutines start
 	ctx     context.Context
 	stop    context.CancelFunc // under mu
 	running sync.WaitGroup
 	left    chan struct{} // has an element if a lease was released
-	gap     chan struct{} // has an element if events may have been missed
+	asking  chan struct{} // has an element for each call of ask that is under way
 	lookups singleflight.Group
 
 	reachable atomic.Bool // what the last call of the directory has shown
@@ -76,13 +82,10 @@ type Node struct {
 	leases   map[string]*lease       // that are held, or being claimed
 	leaving  map[*lease]time.Time    // those that are released, and since when, until the directory knows
 	owners   map[string]*ownerRecord // at most maxOwners
-	pulls    map[string]*pull
+	pulls    map[string]bool         // what viewers here want, and whether it is pulled at present
 
-	// A peer's age is counted in rounds in which this node has heard itself. So peers do not age while there is nothing to
-	// be heard.
-	round     int64
-	selfHeard bool             // since the last round
-	peers     map[string]int64 // the round in which each was heard last; at most maxPeers
+	round int64            // counts renewals before which the directory was reachable: peers do not age while it is not
+	peers map[string]int64 // the round in which each was heard last; at most maxPeers
 }
 
 var _ relay.Cluster = (*Node)(nil)
@@ -93,13 +96,13 @@ func New(cfg Config) *Node {
 		cfg.Rule = Always
 	}
 	n := &Node{
-		cfg: cfg, log: cfg.Log,
+		cfg:     cfg,
 		left:    make(chan struct{}, 1),
-		gap:     make(chan struct{}, 1),
+		asking:  make(chan struct{}, maxAsking),
 		leases:  make(map[string]*lease),
 		leaving: make(map[*lease]time.Time),
 		owners:  make(map[string]*ownerRecord),
-		pulls:   make(map[string]*pull),
+		pulls:   make(map[string]bool),
 		peers:   make(map[string]int64),
 	}
 	n.ctx, n.stop = context.WithCancel(context.Background())
@@ -111,7 +114,6 @@ func (n *Node) Start(hub Hub) {
 	n.hub = hub
 	n.running.Go(n.renew)
 	n.running.Go(func() { n.cfg.Directory.Watch(n.ctx, n.heard) })
-	n.running.Go(n.lookAgain)
 }
 
 // Drain refuses publishers from now on, and lets other nodes have the streams that this one owns, whatever their rule.
@@ -155,15 +157,31 @@ func (n *Node) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, attemptTime(n.cfg.Lease))
 }
 
+// ask makes one call of the directory, of those of which there may be many at once. An error of its own says that there are
+// too many, which tells nothing of the directory.
+func (n *Node) ask(call func(ctx context.Context) error) error {
+	wait, cancel := n.call(n.ctx)
+	defer cancel()
+	select {
+	case n.asking <- struct{}{}:
+		defer func() { <-n.asking }()
+	case <-wait.Done():
+		return errBusy
+	}
+	ctx, cancel := n.call(n.ctx)
+	defer cancel()
+	return call(ctx)
+}
+
 // answered takes the error of a call of the directory. It reports whether there was an answer.
 func (n *Node) answered(err error) bool {
-	var taken *TakenError
-	ok := err == nil || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost) || errors.As(err, &taken)
+	_, taken := errors.AsType[*TakenError](err)
+	ok := err == nil || taken || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost)
 	if n.ctx.Err() == nil && n.reachable.Swap(ok) != ok {
 		if ok {
-			n.log.Info("the cluster's directory answers")
+			n.cfg.Log.Info("the cluster's directory answers")
 		} else {
-			n.log.Warn("the cluster's directory does not answer", "err", err)
+			n.cfg.Log.Warn("the cluster's directory does not answer", "err", err)
 		}
 	}
 	return ok
@@ -177,9 +195,7 @@ func (n *Node) heard(e Event) {
 	case e.Stream == "":
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if e.Owner.Node == n.cfg.Self {
-			n.selfHeard = true
-		} else if _, known := n.peers[e.Owner.Node]; known || len(n.peers) < maxPeers {
+		if _, known := n.peers[e.Owner.Node]; e.Owner.Node != n.cfg.Self && (known || len(n.peers) < maxPeers) {
 			n.peers[e.Owner.Node] = n.round
 		}
 	case e.Owner.Epoch == 0:
@@ -189,22 +205,13 @@ func (n *Node) heard(e Event) {
 	}
 }
 
-// nextRound forgets the nodes that are gone, and sees whether events arrive.
+// nextRound forgets the nodes that are gone.
 func (n *Node) nextRound() {
 	n.mu.Lock()
-	deaf := !n.selfHeard
-	if n.selfHeard {
-		n.selfHeard = false
+	defer n.mu.Unlock()
+	if n.Reachable() {
 		n.round++
-		for node, heard := range n.peers {
-			if n.round-heard > peerRounds {
-				delete(n.peers, node)
-			}
-		}
-	}
-	n.mu.Unlock()
-	if deaf && n.Reachable() {
-		n.missed()
+		maps.DeleteFunc(n.peers, func(_ string, heard int64) bool { return n.round-heard > peerRounds })
 	}
 }
 
@@ -241,8 +248,8 @@ func (n *Node) Stats() Stats {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s.Nodes, s.Owned = 1+len(n.peers), len(n.leases)
-	for _, p := range n.pulls {
-		if p.epoch != 0 {
+	for _, pulled := range n.pulls {
+		if pulled {
 			s.Pulled++
 		}
 	}

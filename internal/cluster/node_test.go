@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -527,18 +528,16 @@ func TestPull(t *testing.T) {
 		if old.ctx.Err() == nil {
 			t.Error("the pull from the old owner goes on")
 		}
-		// The event is lost, and it is found out when events come again, or in the next round.
+		// The event is lost, and it is found out when events come again.
 		edge.net.setDeaf(true)
 		l = a.claim(t, "s")
 		synctest.Wait()
 		edge.net.setDeaf(false)
 		p = edge.nextPull(t, pullPause*2)
 		check(p, nodeA, l)
-		edge.net.setDeaf(true)
 		moved = b.claim(t, "s")
-		p = edge.nextPull(t, testLease)
+		p = edge.nextPull(t, pullPause*2)
 		check(p, nodeB, moved)
-		edge.net.setDeaf(false)
 		// The directory is away, and the owner answers again.
 		for _, m := range []*member{a, b, edge} {
 			m.net.set(refuse)
@@ -583,10 +582,6 @@ func TestWantWhilePullEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, edge := join(t, d, nodeA, Always, testLease), join(t, d, nodeC, Always, testLease)
 		a.claim(t, "s")
-		p := &pull{name: "s"}
-		edge.mu.Lock()
-		edge.pulls["s"] = p
-		edge.mu.Unlock()
 		var asked int
 		edge.Node.hub = wantedHub{edge.hub, func() bool {
 			if asked++; asked == 1 {
@@ -595,11 +590,16 @@ func TestWantWhilePullEnds(t *testing.T) {
 			}
 			return asked == 2
 		}}
-		if !edge.wanted(p) || asked != 2 || edge.pulls["s"] != p {
+		edge.Want("s")
+		p := edge.nextPull(t, pullPause)
+		if asked != 2 {
 			t.Errorf("asked %d times", asked)
 		}
-		if edge.wanted(p) || edge.pulls["s"] != nil {
-			t.Error("it goes on")
+		p.end <- nil
+		time.Sleep(testLease)
+		synctest.Wait()
+		if asked != 3 || edge.sizes().pulls != 0 {
+			t.Errorf("asked %d times, and %d pulls", asked, edge.sizes().pulls)
 		}
 	})
 }
@@ -624,5 +624,101 @@ func TestClose(t *testing.T) {
 			t.Errorf("%v, held %v", err, l.Held())
 		}
 		a.Want("t")
+	})
+}
+
+// Publishers at two nodes that both come back at once replace each other once in leastStay at most.
+func TestFightOfTwoNodes(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *memory) {
+		const lasts = 10 * leastStay
+		a, b := join(t, d, nodeA, Always, testLease), join(t, d, nodeB, Always, testLease)
+		time.Sleep(testLease) // until they know each other
+		ctx, cancel := context.WithTimeout(t.Context(), lasts)
+		defer cancel()
+		var all sync.WaitGroup
+		for _, m := range []*member{a, b} {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					l, err := m.Claim(ctx, "s")
+					for err == nil && l.Held() && ctx.Err() == nil {
+						time.Sleep(time.Millisecond)
+					}
+				}
+			})
+		}
+		all.Wait()
+		n := a.Stats().Claims + b.Stats().Claims
+		if most := int64(lasts/leastStay) + 2; n < most/2 || n > most {
+			t.Errorf("%d claims in %v", n, lasts)
+		}
+		// A stream that its owner gives up can be had at once.
+		time.Sleep(leastStay)
+		a.claim(t, "t").Release()
+		synctest.Wait()
+		if begun := time.Now(); b.claim(t, "t") == nil || time.Since(begun) > 0 {
+			t.Errorf("waited %v for a stream without an owner", time.Since(begun))
+		}
+	})
+}
+
+// Viewers ask for many streams at once. Few questions are under way at a time, so that there are connections for renewals, and
+// a node that asks too much does not think that the directory is away.
+func TestManyLookups(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *memory) {
+		a, b := join(t, d, nodeA, Always, testLease), join(t, d, nodeB, Always, testLease)
+		l := a.claim(t, "s")
+		b.claim(t, "there")
+		var asking, most atomic.Int64
+		a.net.set(func(context.Context) error {
+			most.Store(max(most.Load(), asking.Add(1)))
+			time.Sleep(testLease / 30)
+			asking.Add(-1)
+			return nil
+		})
+		var all sync.WaitGroup
+		var answered atomic.Int64
+		for i := range 1000 {
+			all.Go(func() {
+				if _, err := a.Owner(t.Context(), fmt.Sprint("x", i)); err == ErrNoOwner {
+					answered.Add(1)
+				}
+			})
+		}
+		time.Sleep(testLease / 100)
+		if !a.Reachable() || !l.Current() {
+			t.Errorf("reachable %v, current %v", a.Reachable(), l.Current())
+		}
+		all.Wait()
+		if !a.Reachable() || !l.Current() || answered.Load() < maxAsking || most.Load() > maxAsking+1 {
+			t.Errorf("reachable %v, current %v, %d answers, %d at a time", a.Reachable(), l.Current(), answered.Load(), most.Load())
+		}
+		if o, err := a.Owner(t.Context(), "there"); err != nil || o.Node != nodeB {
+			t.Errorf("%v, %v", o, err)
+		}
+	})
+}
+
+// Viewers make up names: the those that have owners are remembered all the same, for when the directory is away.
+func TestMadeUpNames(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *memory) {
+		a, b := join(t, d, nodeA, Always, testLease), join(t, d, nodeB, Always, testLease)
+		const streams = 100
+		time.Sleep(testLease) // until they know each other
+		for i := range streams {
+			b.claim(t, fmt.Sprint("s", i))
+		}
+		for i := range 2 * maxOwners {
+			_, _ = a.Owner(t.Context(), fmt.Sprint("x", i))
+		}
+		a.net.set(refuse)
+		time.Sleep(testLease)
+		for i := range streams {
+			if o, err := a.Owner(t.Context(), fmt.Sprint("s", i)); err != nil || o.Node != nodeB {
+				t.Fatalf("s%d: %v, %v", i, o, err)
+			}
+		}
+		if got := a.sizes().owners; got != maxOwners {
+			t.Errorf("%d owners", got)
+		}
 	})
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
@@ -67,16 +68,17 @@ type ObjectStats struct {
 
 // An Object is an answer. Body belongs to the receiver.
 type Object struct {
-	Status int
-	Header http.Header   // Content-Type, Content-Encoding, Retry-After and ETag; shared, not to be changed
-	Fresh  time.Duration // for how long it may be kept, from when it came
-	Once   bool          // it is not kept here: only calls that wait for it get it
-	Body   millrace.Chain
+	Status     int
+	Gzip       bool          // Body is compressed
+	RetryAfter string        // the header, or ""
+	Fresh      time.Duration // for how long it may be kept, from when it came
+	Once       bool          // it is not kept here: only calls that wait for it get it
+	Body       millrace.Chain
 }
 
-// A Fetch gets an object. It calls grow with each n bytes of the body that have come, and fails if that does. After an error
-// the body is empty.
-type Fetch func(ctx context.Context, grow func(n int) error) (Object, error)
+// A Fetch gets an object. It calls reserve once, with the length of the body, and fails if that does. After an error the
+// body is empty.
+type Fetch func(ctx context.Context, reserve func(n int64) error) (Object, error)
 
 // An objectEntry is an object that is in flight or kept, or that was and is still to be taken. All of it is guarded by
 // Objects.mu.
@@ -99,11 +101,6 @@ var (
 	errFull     = errors.New("too much is being fetched from other nodes at a time (--cluster-cache)")
 	errClosed   = errors.New("the server is shutting down")
 )
-
-// A StatusError says that a node has answered with a status that is not for players.
-type StatusError struct{ Status int }
-
-func (e *StatusError) Error() string { return fmt.Sprintf("the node answers %d", e.Status) }
 
 // NewObjects returns Objects that keep up to maxBytes, and take no object longer than maxObject. Requests to other nodes
 // carry header. The call that ends their life is Close.
@@ -189,7 +186,8 @@ func (e *objectEntry) share() (Object, error) {
 	if e.err != nil {
 		return Object{}, e.err
 	}
-	out := Object{Status: e.object.Status, Header: e.object.Header, Fresh: e.object.Fresh}
+	out := e.object
+	out.Body = millrace.Chain{}
 	e.object.Body.Clone(&out.Body)
 	return out, nil
 }
@@ -201,24 +199,24 @@ func (o *Objects) start(key string, fetch Fetch) *objectEntry {
 	o.entries[key] = e
 	o.fetches.Go(func() {
 		defer stop()
-		object, err := fetch(ctx, func(n int) error { return o.grow(e, n) })
+		object, err := fetch(ctx, func(n int64) error { return o.reserve(e, n) })
 		o.land(e, object, err)
 	})
 	return e
 }
 
-// grow counts n more bytes of e, which is in flight. What is kept makes room for them.
-func (o *Objects) grow(e *objectEntry, n int) error {
+// reserve counts the n bytes of e, which is in flight. What is kept makes room for them.
+func (o *Objects) reserve(e *objectEntry, n int64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.stats.Bytes+int64(n) > o.max+o.maxObject {
-		o.makeRoom(int64(n))
+	if o.stats.Bytes+n > o.max+o.maxObject {
+		o.makeRoom(n)
 	}
-	if o.stats.Bytes+int64(n) > o.max+o.maxObject {
+	if o.stats.Bytes+n > o.max+o.maxObject {
 		return errFull
 	}
-	e.cost += int64(n)
-	o.stats.Bytes += int64(n)
+	e.cost = n
+	o.stats.Bytes += n
 	return nil
 }
 
@@ -282,10 +280,9 @@ func (o *Objects) leave(e *objectEntry) {
 	}
 }
 
-// From returns a Fetch of path, which may have a query, from a node. Statuses that are not for players are a
-// *StatusError.
+// From returns a Fetch of path, which may have a query, from a node. A status that is not for players is an error.
 func (o *Objects) From(node, path string, gzip bool) Fetch {
-	return func(ctx context.Context, grow func(n int) error) (out Object, err error) {
+	return func(ctx context.Context, reserve func(n int64) error) (out Object, err error) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, node+path, nil)
@@ -301,6 +298,8 @@ func (o *Objects) From(node, path string, gzip bool) Fetch {
 			return Object{}, err
 		}
 		defer res.Body.Close()
+		out = Object{Status: res.StatusCode, Gzip: res.Header.Get("Content-Encoding") == "gzip",
+			RetryAfter: res.Header.Get("Retry-After")}
 		limit := o.maxObject
 		switch res.StatusCode {
 		case http.StatusOK:
@@ -308,7 +307,7 @@ func (o *Objects) From(node, path string, gzip bool) Fetch {
 		case http.StatusBadRequest, http.StatusNotFound, http.StatusNotAcceptable, http.StatusServiceUnavailable:
 			limit = maxText
 		default:
-			return Object{}, &StatusError{res.StatusCode}
+			return Object{}, fmt.Errorf("the node answers %d", res.StatusCode)
 		}
 		switch {
 		case res.ContentLength < 0:
@@ -316,21 +315,14 @@ func (o *Objects) From(node, path string, gzip bool) Fetch {
 		case res.ContentLength > limit:
 			return Object{}, fmt.Errorf("an answer of %d bytes, more than %d", res.ContentLength, limit)
 		}
-		out.Status, out.Header = res.StatusCode, make(http.Header)
-		for _, name := range []string{"Content-Type", "Content-Encoding", "Retry-After", "Etag"} {
-			if v := res.Header[name]; v != nil {
-				out.Header[name] = v
-			}
+		if err := reserve(res.ContentLength); err != nil {
+			return Object{}, err
 		}
 		timer := time.AfterFunc(o.silence, func() { cancel(errSilent) })
 		defer timer.Stop()
-		_, err = out.Body.ReadFrom(&bodyReader{r: res.Body, grow: grow, heard: func() { timer.Reset(o.silence) }})
-		if cause := context.Cause(ctx); err != nil && cause != nil {
-			err = cause
-		}
-		if err != nil {
+		if _, err = out.Body.ReadFrom(&bodyReader{res.Body, func() { timer.Reset(o.silence) }}); err != nil {
 			out.Body.Release()
-			return Object{}, err
+			return Object{}, cmp.Or(context.Cause(ctx), err)
 		}
 		return out, nil
 	}
@@ -348,20 +340,17 @@ func maxAge(control string) time.Duration {
 	return 0
 }
 
-// A bodyReader reads the body of an answer. net/http sees to it that it has the length that the head says.
+// A bodyReader reads the body of an answer, and calls heard when something has come. net/http sees to it that the body has
+// the length that the head says.
 type bodyReader struct {
-	r     io.Reader
-	grow  func(n int) error
+	io.Reader
 	heard func()
 }
 
 func (b *bodyReader) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
+	n, err := b.Reader.Read(p)
 	if n > 0 {
 		b.heard()
-		if full := b.grow(n); full != nil {
-			return 0, full
-		}
 	}
 	return n, err
 }

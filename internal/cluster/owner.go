@@ -17,6 +17,7 @@ const (
 // An ownerRecord is what this node knows of the owner of a stream.
 type ownerRecord struct {
 	owner   Owner         // the last known; Node is empty if there is none
+	came    time.Time     // when an event said so; zero: it was there before
 	seen    uint64        // the greatest epoch so far
 	checked time.Time     // when the owner was asked for, or heard of; zero: it has to be asked for
 	changed chan struct{} // closed when owner changes, and events that may have been missed are a change
@@ -26,16 +27,28 @@ type ownerRecord struct {
 func (n *Node) record(name string) *ownerRecord {
 	r := n.owners[name]
 	if r == nil {
-		for other := range n.owners {
-			if len(n.owners) < maxOwners {
-				break
-			}
-			delete(n.owners, other) // any
+		if len(n.owners) >= maxOwners {
+			n.forgetOne()
 		}
 		r = &ownerRecord{changed: make(chan struct{})}
 		n.owners[name] = r
 	}
 	return r
+}
+
+// forgetOne makes room for another record. Of a few it takes one of a stream without an owner, so that viewers who ask for
+// any names do not have the others forgotten, which are needed when the directory is away. n.mu is held.
+func (n *Node) forgetOne() {
+	var victim string
+	tries := 0
+	for name, r := range n.owners { // in no order
+		victim = name
+		if tries++; r.owner.Node == "" || tries == 16 {
+			break
+		}
+	}
+	close(n.owners[victim].changed)
+	delete(n.owners, victim)
 }
 
 // change wakes those that wait for r to change. n.mu is held.
@@ -55,11 +68,11 @@ func (n *Node) learn(name string, o Owner, asked time.Time) {
 	}
 	r.seen, r.checked = max(r.seen, o.Epoch), time.Now()
 	if r.owner != o {
-		r.owner = o
+		r.owner, r.came = o, time.Time{}
+		if asked.IsZero() {
+			r.came = r.checked
+		}
 		r.change()
-	}
-	if p := n.pulls[name]; p != nil && p.epoch != 0 && p.epoch < o.Epoch && o.Node != "" {
-		p.cancel()
 	}
 	l := n.leases[name]
 	n.mu.Unlock()
@@ -88,29 +101,6 @@ func (n *Node) missed() {
 	for _, r := range n.owners {
 		r.checked = time.Time{}
 		r.change()
-	}
-	wake(n.gap)
-}
-
-// lookAgain looks up the owners of the streams that are pulled whenever events may have been missed.
-func (n *Node) lookAgain() {
-	for {
-		select {
-		case <-n.gap:
-		case <-n.ctx.Done():
-			return
-		}
-		n.mu.Lock()
-		var names []string
-		for name, p := range n.pulls {
-			if p.epoch != 0 {
-				names = append(names, name)
-			}
-		}
-		n.mu.Unlock()
-		for _, name := range names {
-			_, _ = n.Owner(n.ctx, name) // learn does what is to be done
-		}
 	}
 }
 
@@ -160,14 +150,15 @@ func (n *Node) Owner(ctx context.Context, name string) (Owner, error) {
 // lookup asks the directory.
 func (n *Node) lookup(name string) (Owner, error) {
 	n.counters.lookups.Add(1)
-	ctx, cancel := n.call(n.ctx)
-	defer cancel()
-	asked := time.Now()
-	o, err := n.cfg.Directory.Lookup(ctx, name)
-	if n.answered(err) {
+	err := n.ask(func(ctx context.Context) error {
+		asked := time.Now()
+		o, err := n.cfg.Directory.Lookup(ctx, name)
+		if !n.answered(err) {
+			return err
+		}
 		n.learn(name, o, asked)
-		err = nil
-	}
+		return nil
+	})
 	if last, _ := n.known(name); err == nil || last.Node != "" {
 		return last, nil
 	}

@@ -15,67 +15,50 @@ const (
 	pullPause = 50 * time.Millisecond
 )
 
-// A pull gets a stream from its owner as long as it is wanted. The fields below name are under the Node's mu.
-type pull struct {
-	name   string
-	again  bool   // it was wanted again since the hub was asked
-	epoch  uint64 // of the ownership that it is pulled from; 0: of none
-	cancel context.CancelFunc
-}
-
 // Want implements [relay.Cluster].
 func (n *Node) Want(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.ctx.Err() != nil {
-		return
+	if _, pulled := n.pulls[name]; !pulled && n.ctx.Err() == nil {
+		n.pulls[name] = false
+		n.running.Go(func() { n.pull(name) })
 	}
-	p := n.pulls[name]
-	if p == nil {
-		p = &pull{name: name}
-		n.pulls[name] = p
-		n.running.Go(func() { n.pull(p) })
-	}
-	p.again = true
 }
 
-// wanted reports whether p goes on. If not, p is not among n.pulls any more.
-func (n *Node) wanted(p *pull) bool {
-	for n.ctx.Err() == nil {
-		n.mu.Lock()
-		p.again = false
-		n.mu.Unlock()
-		if n.hub.Wanted(p.name) {
-			return true
-		}
-		n.mu.Lock()
-		if !p.again {
-			delete(n.pulls, p.name)
-			n.mu.Unlock()
-			return false
-		}
-		n.mu.Unlock()
+// wanted reports whether the pull of a stream goes on. If not, n.pulls does not have it any more.
+func (n *Node) wanted(name string) bool {
+	n.mu.Lock()
+	delete(n.pulls, name) // Want, which may be called from now on, begins another one
+	n.mu.Unlock()
+	if !n.hub.Wanted(name) {
+		return false
 	}
-	return false
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, begun := n.pulls[name]; begun || n.ctx.Err() != nil {
+		return false
+	}
+	n.pulls[name] = false
+	return true
 }
 
 // pull runs until the stream is not wanted any more, or n ends.
-func (n *Node) pull(p *pull) {
+func (n *Node) pull(name string) {
 	wait := pullPause
-	for n.wanted(p) {
+	for n.wanted(name) {
 		ctx, cancel := context.WithTimeout(n.ctx, askAgain)
-		owner, err := n.AwaitOwner(ctx, p.name)
+		owner, err := n.AwaitOwner(ctx, name)
 		cancel()
 		if err != nil {
 			continue
 		}
-		changed := n.changed(p.name)
+		changed := n.changed(name)
 		begun := time.Now()
 		if owner.Node != n.cfg.Self { // else the hub is about to know
-			err = n.pullFrom(p, owner)
+			err = n.pullFrom(name, owner)
 			if err != nil {
-				n.log.Debug("pulling ended", "stream", p.name, "node", owner.Node, "epoch", owner.Epoch, "err", err)
-				n.Forget(p.name, owner.Epoch)
+				n.cfg.Log.Debug("pulling ended", "stream", name, "node", owner.Node, "epoch", owner.Epoch, "err", err)
+				n.Forget(name, owner.Epoch)
 			}
 		}
 		if time.Since(begun) > n.cfg.Lease {
@@ -94,19 +77,31 @@ func (n *Node) pull(p *pull) {
 }
 
 // pullFrom pulls until there is an owner with a greater epoch, or the pull ends by itself.
-func (n *Node) pullFrom(p *pull, from Owner) error {
+func (n *Node) pullFrom(name string, from Owner) error {
 	ctx, cancel := context.WithCancel(n.ctx)
 	defer cancel()
+	n.setPulled(name, true)
+	defer n.setPulled(name, false)
+	n.running.Go(func() { n.follow(ctx, name, from.Epoch, cancel) })
+	return n.hub.Pull(ctx, name, relay.Source{Node: from.Node, Epoch: from.Epoch, Header: n.Header()})
+}
+
+func (n *Node) setPulled(name string, pulled bool) {
 	n.mu.Lock()
-	p.epoch, p.cancel = from.Epoch, cancel
-	if n.record(p.name).owner.Epoch > from.Epoch {
-		cancel()
+	defer n.mu.Unlock()
+	n.pulls[name] = pulled
+}
+
+// follow calls stop when the stream has an owner with a greater epoch. It ends with ctx.
+func (n *Node) follow(ctx context.Context, name string, epoch uint64, stop func()) {
+	for ctx.Err() == nil {
+		changed := n.changed(name)
+		if o, err := n.Owner(ctx, name); err == nil && o.Epoch > epoch {
+			stop()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
 	}
-	n.mu.Unlock()
-	defer func() {
-		n.mu.Lock()
-		p.epoch, p.cancel = 0, nil
-		n.mu.Unlock()
-	}()
-	return n.hub.Pull(ctx, p.name, relay.Source{Node: from.Node, Epoch: from.Epoch, Header: n.Header()})
 }

@@ -23,8 +23,6 @@ const (
 	saverBytes = 128 << 20
 	// saveWait is how long saving one may take, and loading one.
 	saveWait = 3 * time.Second
-	// closeWait is how long a save may take to end that is to.
-	closeWait = time.Second
 )
 
 // A store is where Segments are. Its methods may be called from any goroutine. What is set is kept for a time that the store
@@ -48,7 +46,7 @@ type Segments struct {
 	store   store
 	log     *slog.Logger
 	seed    maphash.Seed
-	ctx     context.Context // ends when Close has waited for long enough
+	ctx     context.Context // ends when Close has waited for long enough: then nothing more is saved
 	stop    context.CancelFunc
 	saving  sync.WaitGroup
 	failing atomic.Bool // the last save has failed
@@ -102,22 +100,10 @@ func (k *Segments) Close(ctx context.Context) error {
 		close(q)
 	}
 	k.mu.Unlock()
-	saved := make(chan struct{})
-	go func() {
-		k.saving.Wait()
-		close(saved)
-	}()
-	select {
-	case <-saved:
-	case <-ctx.Done():
-	}
-	k.stop()
-	select {
-	case <-saved:
-		return k.store.close()
-	case <-time.After(closeWait): // a file system that hangs
-		return errors.New("segments are still being saved")
-	}
+	defer k.stop()
+	defer context.AfterFunc(ctx, k.stop)()
+	k.saving.Wait()
+	return k.store.close()
 }
 
 // Stats returns a snapshot.
@@ -183,10 +169,12 @@ func (k *Segments) save(job *saveJob) {
 	ctx, cancel := context.WithTimeout(k.ctx, saveWait)
 	defer cancel()
 	n := job.size()
-	var err error
-	if job.facts != nil {
+	err := k.ctx.Err()
+	switch {
+	case err != nil:
+	case job.facts != nil:
 		err = k.store.setFacts(ctx, job.stream, job.epoch, job.facts)
-	} else {
+	default:
 		err = k.store.set(ctx, job.stream, job.object, &job.body)
 	}
 	job.body.Release()

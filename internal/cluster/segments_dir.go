@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -67,29 +66,18 @@ func OpenSegmentsDir(name string, keep time.Duration, log *slog.Logger) (*Segmen
 }
 
 func (s *dirStore) set(_ context.Context, stream, object string, body *millrace.Chain) error {
-	return s.write(stream, object, func(f *os.File) error {
-		var c millrace.Chain
-		defer c.Release()
-		body.Clone(&c)
-		_, err := c.WriteTo(f)
-		return err
-	})
-}
-
-// write makes a file of what f writes.
-func (s *dirStore) write(stream, name string, write func(f *os.File) error) (err error) {
+	_ = s.root.Mkdir(stream, 0o700) // or it is there
 	pending := stream + "/" + newFile + rand.Text()
 	f, err := s.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = s.root.Mkdir(stream, 0o700); err == nil || errors.Is(err, fs.ErrExist) {
-			f, err = s.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		}
-	}
 	if err != nil {
 		return err
 	}
-	if err = errors.Join(write(f), f.Close()); err == nil {
-		err = s.root.Rename(pending, stream+"/"+name)
+	var c millrace.Chain
+	defer c.Release()
+	body.Clone(&c)
+	_, err = c.WriteTo(f)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = s.root.Rename(pending, stream+"/"+object)
 	}
 	if err != nil {
 		_ = s.root.Remove(pending)
@@ -97,15 +85,16 @@ func (s *dirStore) write(stream, name string, write func(f *os.File) error) (err
 	return err
 }
 
-func (s *dirStore) setFacts(_ context.Context, stream string, epoch uint64, facts []byte) error {
-	old, _, err := s.readFacts(stream)
-	if err == nil && old > epoch {
+func (s *dirStore) setFacts(ctx context.Context, stream string, epoch uint64, facts []byte) error {
+	if old, _, err := s.readFacts(stream); err == nil && old > epoch {
 		return nil
 	}
-	return s.write(stream, factsName, func(f *os.File) error {
-		_, err := f.Write(append(strconv.AppendUint(nil, epoch, 10), "\n"+string(facts)...))
-		return err
-	})
+	var c millrace.Chain
+	defer c.Release()
+	c.AppendCopy(strconv.AppendUint(nil, epoch, 10))
+	c.AppendCopy([]byte("\n"))
+	c.AppendCopy(facts)
+	return s.set(ctx, stream, factsName, &c)
 }
 
 func (s *dirStore) facts(_ context.Context, stream string) ([]byte, error) {
@@ -150,11 +139,7 @@ func (s *dirStore) read(name string, dst *millrace.Chain, limit int) error {
 	}
 	var c millrace.Chain
 	defer c.Release()
-	n, err := c.ReadFrom(io.LimitReader(f, info.Size()))
-	if err == nil && n != info.Size() {
-		err = io.ErrUnexpectedEOF
-	}
-	if err == nil {
+	if _, err = c.ReadFrom(f); err == nil {
 		dst.Merge(&c)
 	}
 	return err
@@ -164,11 +149,13 @@ func (s *dirStore) isOld(info fs.FileInfo) bool { return time.Since(info.ModTime
 
 // sweep deletes what is old. What cannot be read or deleted is left for the next time.
 func (s *dirStore) sweep() {
-	for stream := range s.list(".") {
+	streams, _ := fs.ReadDir(s.root.FS(), ".")
+	for _, stream := range streams {
 		if !stream.IsDir() || relay.CheckName(stream.Name()) != nil {
 			continue
 		}
-		for file := range s.list(stream.Name()) {
+		files, _ := fs.ReadDir(s.root.FS(), stream.Name())
+		for _, file := range files {
 			name := file.Name()
 			_, isObject := hls.ParseObject(name)
 			if !isObject && name != factsName && !strings.HasPrefix(name, newFile) || !file.Type().IsRegular() {
@@ -179,28 +166,6 @@ func (s *dirStore) sweep() {
 			}
 		}
 		_ = s.root.Remove(stream.Name()) // if it is empty
-	}
-}
-
-// list yields what is in a directory.
-func (s *dirStore) list(name string) func(yield func(fs.DirEntry) bool) {
-	return func(yield func(fs.DirEntry) bool) {
-		dir, err := s.root.Open(name)
-		if err != nil {
-			return
-		}
-		defer dir.Close()
-		for {
-			entries, err := dir.ReadDir(256)
-			for _, e := range entries {
-				if !yield(e) {
-					return
-				}
-			}
-			if err != nil {
-				return
-			}
-		}
 	}
 }
 

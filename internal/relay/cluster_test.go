@@ -960,3 +960,47 @@ func pacedBytes(p []byte) func([]byte) (int, error) {
 		return r.Read(p[:min(len(p), 300)])
 	}
 }
+
+// A node that has no room for a stream does not take it from its owner.
+func TestAFullNodeTakesNoStream(t *testing.T) {
+	d := newTestDirectory()
+	owner := d.node(t, nil)
+	full := d.node(t, func(c *Config) { c.MaxStreams = 1 })
+	p := owner.publish(newScript(1, 3, 500), 0)
+	other := full.Publisher("other")
+	other.Send(newScript(1, 3, 500).whole())
+	eventually(t, "the other stream", func() bool { return full.lookUp("other") != nil })
+	if res := full.Publisher("cam").Wait(); res.Status != http.StatusServiceUnavailable {
+		t.Errorf("a publisher that there is no room for: %d %s", res.Status, res.Body)
+	}
+	if _, ok := owner.Owns("cam"); !ok {
+		t.Error("the owner has lost the stream")
+	}
+	p.End()
+	other.End()
+}
+
+// A publisher comes to a stream whose lease was lost before that is known here: what the lease was for ends with it.
+func TestAPublisherWithANewLease(t *testing.T) {
+	d := newTestDirectory()
+	n := d.node(t, func(c *Config) {
+		c.HLS = HLSConfig{Part: 100 * time.Millisecond, Segment: time.Second, Segments: 4, MaxBytes: 1 << 20}
+	})
+	sc := newScript(4, 10, 500)
+	p := n.publish(sc, 0)
+	if _, err := n.HLSMaster(t.Context(), "cam"); err != nil {
+		t.Fatal(err)
+	}
+	p.Cut()
+	n.waits("cam")
+	d.owner("cam").Release()
+	q := n.publish(sc, 0)
+	eventually(t, "the stream with another lease", func() bool { epoch, _ := n.Owns("cam"); return epoch == 2 })
+	n.Lost("cam", 1)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	if _, err := n.HLSMaster(ctx, "cam"); err != nil {
+		t.Errorf("HLS of the stream with another lease: %v", err)
+	}
+	q.End()
+}

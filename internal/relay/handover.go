@@ -46,19 +46,20 @@ func (h *Hub) own(p *Publisher, name string) (err error) {
 	if h.cfg.Cluster == nil {
 		return h.claim(p, name)
 	}
-	for range claimTries {
+	h.mu.Lock()
+	full := h.streams[name] == nil && len(h.streams) >= h.cfg.MaxStreams
+	h.mu.Unlock()
+	if full { // before another node loses its publisher for nothing
+		return h.tooManyStreams()
+	}
+	for err = errNotHeld; err == errNotHeld; { // a lease can end at the same moment
 		if p.lease, err = h.cfg.Cluster.Claim(p.ctx, name); err != nil {
 			return cmp.Or(context.Cause(p.ctx), err)
 		}
-		if err = h.claim(p, name); err != errNotHeld {
-			return err
-		}
+		err = h.claim(p, name)
 	}
-	return errMoved
+	return err
 }
-
-// claimTries is how often a publisher claims a stream whose ownership ends at the same moment each time.
-const claimTries = 3
 
 // errNotHeld says that a lease was lost, or given up as the one of a stream that ended, before the stream was claimed.
 var errNotHeld = errors.New("the lease is not held any more")
@@ -153,6 +154,9 @@ func (h *Hub) await(p *Publisher, name string) error {
 
 // grant makes p the publisher of s, which has none. Hub.mu is held.
 func (s *stream) grant(p *Publisher) {
+	if s.lease != nil && s.lease != p.lease { // it was lost, which is not known here yet
+		s.lose()
+	}
 	s.stopWaiting()
 	s.publisher, p.s = p, s
 	p.since = now()
@@ -160,7 +164,6 @@ func (s *stream) grant(p *Publisher) {
 	close(p.granted)
 	s.epoch = max(s.epoch, p.epoch)
 	if s.lease != p.lease {
-		s.cutPeers() // of an ownership that was lost, which is not known here yet
 		s.lease = p.lease
 		s.ownStart.Store(false)
 	}

@@ -170,11 +170,8 @@ func (w *hlsWindow) coming(o hls.Object) bool {
 		(o.MSN == msn && o.Part == part || o.MSN == msn+1 && o.Part == 0)
 }
 
-// fenceWait is how soon it is looked at again whether this node still owns a stream.
-const fenceWait = 100 * time.Millisecond
-
 // fenced reports whether this node may not own the stream any more, because it was stopped for a while. Until that is
-// known, players get nothing that contradicts what another node tells them.
+// known, players get nothing that contradicts what another node tells them, and have to ask again.
 func (w *hlsWindow) fenced() bool {
 	return w.lease != nil && w.lease.Epoch() != 0 && !w.lease.Current() && !w.ended
 }
@@ -188,11 +185,11 @@ func (w *hlsWindow) await(ctx context.Context, done func() (bool, error)) error 
 		if w.err != nil {
 			return w.err
 		}
-		fenced := w.fenced()
-		if !fenced {
-			if ok, err := done(); ok || err != nil {
-				return err
-			}
+		if w.fenced() {
+			return ErrElsewhere
+		}
+		if ok, err := done(); ok || err != nil {
+			return err
 		}
 		if !waits {
 			if err := w.hub.admitted.Acquire(); err != nil {
@@ -207,14 +204,9 @@ func (w *hlsWindow) await(ctx context.Context, done func() (bool, error)) error 
 			}()
 		}
 		news := w.news
-		var again <-chan time.Time
-		if fenced {
-			again = time.After(fenceWait)
-		}
 		w.mu.Unlock()
 		select {
 		case <-news:
-		case <-again:
 		case <-ctx.Done():
 		}
 		w.mu.Lock()

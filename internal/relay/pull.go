@@ -26,7 +26,7 @@ const HeaderEpoch = "Millrace-Epoch"
 
 // A Source is where a stream can be pulled from.
 type Source struct {
-	Node   string      // the owner's address, as in http://10.0.0.5:8080
+	Node   string      // the owner's address, as in http://10.0.0.5:8080, always with a port
 	Epoch  uint64      // of its ownership, as far as is known: an answer with a lower one is refused
 	Header http.Header // what the request carries
 }
@@ -91,14 +91,10 @@ func (h *Hub) ask(p *Publisher, name string, from Source) (conn net.Conn, early 
 	}
 	req.Header = from.Header.Clone()
 	dialer := &net.Dialer{Timeout: dialTimeout}
-	switch host := req.URL.Hostname(); req.URL.Scheme {
-	case "http":
-		conn, err = dialer.DialContext(p.ctx, "tcp", net.JoinHostPort(host, cmp.Or(req.URL.Port(), "80")))
-	case "https":
-		secure := tls.Dialer{NetDialer: dialer, Config: &tls.Config{NextProtos: []string{"http/1.1"}}}
-		conn, err = secure.DialContext(p.ctx, "tcp", net.JoinHostPort(host, cmp.Or(req.URL.Port(), "443")))
-	default:
-		err = fmt.Errorf("the owner's address is neither http nor https: %.80q", from.Node)
+	if req.URL.Scheme == "https" {
+		conn, err = (&tls.Dialer{NetDialer: dialer}).DialContext(p.ctx, "tcp", req.URL.Host)
+	} else {
+		conn, err = dialer.DialContext(p.ctx, "tcp", req.URL.Host)
 	}
 	if err != nil {
 		return nil, nil, err

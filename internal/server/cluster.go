@@ -106,14 +106,11 @@ func (c *Config) checkCluster() error {
 	if c.Cluster == "" {
 		return nil
 	}
-	switch d, err := c.openDirectory(); {
-	case strings.ContainsAny(c.ClusterPrefix, "{}"):
-		return fmt.Errorf("--cluster-prefix is %q, and braces have a meaning in keys", c.ClusterPrefix)
-	case err != nil:
+	d, err := c.openDirectory()
+	if err != nil {
 		return fmt.Errorf("--cluster: %w", err)
-	default:
-		_ = d.Close()
 	}
+	_ = d.Close()
 	switch {
 	case c.Advertise == "":
 		return errors.New("--cluster needs --advertise: the address at which the other nodes reach this one, " +

@@ -181,15 +181,15 @@ func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name,
 func (s *Server) writeAnswer(w http.ResponseWriter, r *http.Request, object string, out *cluster.Object) {
 	switch _, isObject := hls.ParseObject(object); {
 	case out.Status != http.StatusOK:
-		if after := out.Header.Get("Retry-After"); after != "" {
-			w.Header().Set("Retry-After", after)
+		if out.RetryAfter != "" {
+			w.Header().Set("Retry-After", out.RetryAfter)
 		}
 		s.limitWrite(w)
 		refuse(w, out.Status, string(bytes.TrimSpace(out.Body.Bytes())))
 	case isObject:
 		s.writeObject(w, r, object, &out.Body)
 	default:
-		s.writePlaylist(w, r, out.Body.Bytes(), out.Header.Get("Content-Encoding") == "gzip", out.Fresh)
+		s.writePlaylist(w, r, out.Body.Bytes(), out.Gzip, out.Fresh)
 	}
 }
 
@@ -284,11 +284,11 @@ func (h *remoteHLS) fetch(ctx context.Context, owner cluster.Owner, q *hlsReques
 	if q.isPlaylist() { // the next owner has another one
 		key = fmt.Sprint(owner.Node, " ", owner.Epoch, " ", q.zip, path)
 	}
-	return h.objects.Get(ctx, key, func(ctx context.Context, grow func(n int) error) (cluster.Object, error) {
+	return h.objects.Get(ctx, key, func(ctx context.Context, reserve func(n int64) error) (cluster.Object, error) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		go h.follow(ctx, q.name, owner, cancel)
-		out, err := h.objects.From(owner.Node, path, q.zip)(ctx, grow)
+		out, err := h.objects.From(owner.Node, path, q.zip)(ctx, reserve)
 		if err != nil {
 			err = cmp.Or(context.Cause(ctx), err)
 		}
@@ -342,14 +342,14 @@ func (h *remoteHLS) load(ctx context.Context, q *hlsRequest) (out cluster.Object
 		}
 	}
 	key := fmt.Sprint("store ", q.zip, " ", q.name, "/", q.object)
-	out, err := h.objects.Get(ctx, key, func(ctx context.Context, grow func(n int) error) (out cluster.Object, err error) {
+	out, err := h.objects.Get(ctx, key, func(ctx context.Context, reserve func(n int64) error) (out cluster.Object, err error) {
 		if q.isPlaylist() {
 			out, err = h.loadPlaylist(ctx, q)
 		} else {
 			out, err = h.loadObject(ctx, q)
 		}
 		if err == nil {
-			err = grow(out.Body.Len())
+			err = reserve(int64(out.Body.Len()))
 		}
 		if err != nil {
 			out.Body.Release()
@@ -388,12 +388,11 @@ func (h *remoteHLS) loadPlaylist(ctx context.Context, q *hlsRequest) (out cluste
 	if q.object == relay.HLSMediaName {
 		list = media
 	}
-	out.Status = http.StatusOK
+	text := list.Text
 	if q.zip {
-		out.Header = http.Header{"Content-Encoding": {"gzip"}}
-		out.Body.AppendCopy(list.Gzip)
-	} else {
-		out.Body.AppendCopy(list.Text)
+		text = list.Gzip
 	}
+	out.Status, out.Gzip = http.StatusOK, q.zip
+	out.Body.AppendCopy(text)
 	return out, nil
 }

@@ -1,18 +1,17 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/relay"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -39,7 +38,7 @@ type nodeReport struct {
 
 // nodeReports asks the other nodes for their reports, once for all who want them within reportFresh.
 type nodeReports struct {
-	peers  func() []string    // the other nodes' addresses
+	peers  func() []string    // the other nodes' addresses, in order
 	header func() http.Header // of a request to one
 	client *http.Client
 
@@ -73,19 +72,17 @@ func (n *nodeReports) get(ctx context.Context) []nodeReport {
 	for _, node := range n.peers() {
 		list = append(list, nodeReport{Node: node, Streams: []relay.StreamInfo{}})
 	}
-	slices.SortFunc(list, func(a, b nodeReport) int { return cmp.Compare(a.Node, b.Node) })
-	var asking sync.WaitGroup
-	places := make(chan struct{}, reportAsked)
+	var asking errgroup.Group
+	asking.SetLimit(reportAsked)
 	for i := range list {
-		asking.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
+		asking.Go(func() error {
 			if err := n.ask(ctx, &list[i]); err != nil {
 				list[i].Error = err.Error()
 			}
+			return nil
 		})
 	}
-	asking.Wait()
+	_ = asking.Wait()
 	left := reportStreams
 	for i := range list {
 		if left -= len(list[i].Streams); left < 0 {

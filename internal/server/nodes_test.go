@@ -93,6 +93,7 @@ func TestReportsOfOtherNodes(t *testing.T) {
 		names[s.URL] = name
 		peers = append(peers, s.URL)
 	}
+	slices.Sort(peers)
 	n := newNodeReports(func() []string { return peers }, func() http.Header { return http.Header{cluster.HeaderToken: {"t"}} })
 	defer n.close()
 

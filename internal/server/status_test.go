@@ -140,7 +140,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{"--advertise is", node(func(c *Config) { c.Advertise = "http://10.0.0.5" })},
 		{"--advertise is", node(func(c *Config) { c.Advertise = "http://10.0.0.5:8080/live" })},
 		{"no other machine", node(func(c *Config) { c.Advertise = "http://0.0.0.0:8080" })},
-		{"--cluster-prefix is", node(func(c *Config) { c.ClusterPrefix = "a{b}" })},
+		{"the prefix of keys is", node(func(c *Config) { c.ClusterPrefix = "a{b}" })},
 		{"--cluster-lease is", func(c *Config) { c.ClusterLease = time.Millisecond }},
 		{"--cluster-lease is", func(c *Config) { c.ClusterLease = time.Hour }},
 		{"--cluster-cache is", func(c *Config) { c.ClusterCache = 1 }},
