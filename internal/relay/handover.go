@@ -46,11 +46,8 @@ func (h *Hub) own(p *Publisher, name string) (err error) {
 	if h.cfg.Cluster == nil {
 		return h.claim(p, name)
 	}
-	h.mu.Lock()
-	full := h.streams[name] == nil && len(h.streams) >= h.cfg.MaxStreams
-	h.mu.Unlock()
-	if full { // before another node loses its publisher for nothing
-		return h.tooManyStreams()
+	if err = h.checkRoom(name); err != nil { // before another node loses its publisher for nothing
+		return err
 	}
 	for err = errNotHeld; err == errNotHeld; { // a lease can end at the same moment
 		if p.lease, err = h.cfg.Cluster.Claim(p.ctx, name); err != nil {
@@ -59,6 +56,16 @@ func (h *Hub) own(p *Publisher, name string) (err error) {
 		err = h.claim(p, name)
 	}
 	return err
+}
+
+// checkRoom refuses a publisher of a stream that is not here if there is no room for one more.
+func (h *Hub) checkRoom(name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.streams[name] == nil && len(h.streams) >= h.cfg.MaxStreams {
+		return h.tooManyStreams()
+	}
+	return nil
 }
 
 // errNotHeld says that a lease was lost, or given up as the one of a stream that ended, before the stream was claimed.
