@@ -53,9 +53,10 @@ type Segments struct {
 
 	saved, lost, loaded, waiting, bytes atomic.Int64 // waiting is in bytes
 
-	mu     sync.RWMutex
+	mu     sync.Mutex
 	closed bool // and so are the queues
 	queues [savers]chan saveJob
+	facts  map[string]int // how many jobs with facts of a stream are in the queues: the last one is enough
 }
 
 var _ relay.SegmentStore = (*Segments)(nil)
@@ -78,7 +79,7 @@ type SegmentStats struct {
 }
 
 func newSegments(s store, log *slog.Logger) *Segments {
-	k := &Segments{store: s, log: log, seed: maphash.MakeSeed()}
+	k := &Segments{store: s, log: log, seed: maphash.MakeSeed(), facts: make(map[string]int)}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	for i := range k.queues {
 		k.queues[i] = make(chan saveJob, saverQueue)
@@ -127,12 +128,15 @@ func (j *saveJob) size() int64 { return int64(j.body.Len() + len(j.facts)) }
 
 // put takes ownership of job.
 func (k *Segments) put(job saveJob) {
-	k.mu.RLock()
-	defer k.mu.RUnlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	n := job.size()
 	if !k.closed && k.waiting.Add(n) <= saverBytes {
 		select {
 		case k.queues[maphash.String(k.seed, job.stream)%savers] <- job:
+			if job.facts != nil {
+				k.facts[job.stream]++
+			}
 			return
 		default:
 		}
@@ -144,8 +148,24 @@ func (k *Segments) put(job saveJob) {
 	job.body.Release()
 }
 
+// isLast takes note that a job with facts has left the queue, and reports whether it was the last one of its stream.
+func (k *Segments) isLast(stream string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.facts[stream]--
+	last := k.facts[stream] == 0
+	if last {
+		delete(k.facts, stream)
+	}
+	return last
+}
+
 // save saves job, which is released.
 func (k *Segments) save(job *saveJob) {
+	if job.facts != nil && !k.isLast(job.stream) {
+		k.waiting.Add(-job.size())
+		return
+	}
 	ctx, cancel := context.WithTimeout(k.ctx, saveWait)
 	defer cancel()
 	n := job.size()

@@ -111,6 +111,16 @@ func (h *Hub) claim(p *Publisher, name string) (err error) {
 	return nil
 }
 
+// checkRoom returns an error if the stream is not here and there is no room for one more.
+func (h *Hub) checkRoom(name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.streams[name] == nil && len(h.streams) >= h.cfg.MaxStreams {
+		return h.tooManyStreams()
+	}
+	return nil
+}
+
 func (h *Hub) tooManyStreams() error {
 	return refusal(http.StatusServiceUnavailable,
 		"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams)

@@ -23,8 +23,15 @@ type SegmentStore interface {
 	LoadFacts(ctx context.Context, stream string) ([]byte, error)
 }
 
-// factsWait is how long a window waits for what the store knows. Players wait meanwhile.
-const factsWait = time.Second
+const (
+	// factsWait is how long a window waits for what the store knows. Players wait meanwhile.
+	factsWait = time.Second
+	// lastFactsWait is how long it waits, if the window before was still being made, for that one's last facts: if the owner
+	// before is alive, it has just learned that it is the owner no more.
+	lastFactsWait = 500 * time.Millisecond
+	// lastFactsEvery is how often it looks meanwhile.
+	lastFactsEvery = 100 * time.Millisecond
+)
 
 // hlsFacts are what a store keeps of a playlist: what the window of the next owner goes on with.
 type hlsFacts struct {
@@ -107,11 +114,21 @@ func (w *hlsWindow) loadFacts(ctx context.Context) (*hlsFacts, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, factsWait)
 	defer cancel()
-	text, err := w.hub.cfg.HLSStore.LoadFacts(ctx, w.stream.name)
-	if err != nil || text == nil {
-		return nil, err
+	for wait := lastFactsWait; ; wait -= lastFactsEvery {
+		text, err := w.hub.cfg.HLSStore.LoadFacts(ctx, w.stream.name)
+		if err != nil || text == nil {
+			return nil, err
+		}
+		f, err := readFacts(text)
+		if err != nil || !f.Open || wait <= 0 {
+			return f, err
+		}
+		select {
+		case <-time.After(lastFactsEvery):
+		case <-ctx.Done():
+			return f, nil
+		}
 	}
-	return readFacts(text)
 }
 
 func readFacts(text []byte) (*hlsFacts, error) {
