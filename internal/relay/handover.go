@@ -58,16 +58,6 @@ func (h *Hub) own(p *Publisher, name string) (err error) {
 	return err
 }
 
-// checkRoom refuses a publisher of a stream that is not here if there is no room for one more.
-func (h *Hub) checkRoom(name string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.streams[name] == nil && len(h.streams) >= h.cfg.MaxStreams {
-		return h.tooManyStreams()
-	}
-	return nil
-}
-
 // errNotHeld says that a lease was lost, or given up as the one of a stream that ended, before the stream was claimed.
 var errNotHeld = errors.New("the lease is not held any more")
 
