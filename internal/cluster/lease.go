@@ -37,9 +37,6 @@ var errDraining = &relay.Refusal{Status: http.StatusServiceUnavailable, Reason: 
 // errTaken refuses publishers of a stream that has another owner.
 var errTaken = &relay.Refusal{Status: http.StatusConflict, Reason: "this name has a publisher already, at another node"}
 
-// errNotWaiting refuses a publisher that has gone.
-var errNotWaiting = &relay.Refusal{Status: http.StatusServiceUnavailable, Reason: "the publisher did not wait"}
-
 // Claim implements [relay.Cluster].
 func (n *Node) Claim(ctx context.Context, name string) (relay.Lease, error) {
 	for {
@@ -55,7 +52,7 @@ func (n *Node) Claim(ctx context.Context, name string) (relay.Lease, error) {
 			case <-time.After(left):
 			case <-changed:
 			case <-ctx.Done():
-				return nil, errNotWaiting
+				return nil, context.Cause(ctx)
 			}
 			continue
 		}
@@ -69,7 +66,7 @@ func (n *Node) Claim(ctx context.Context, name string) (relay.Lease, error) {
 		select {
 		case <-l.claimed:
 		case <-ctx.Done():
-			return nil, errNotWaiting
+			return nil, context.Cause(ctx)
 		}
 		if l.Held() {
 			return l, nil

@@ -179,13 +179,12 @@ func (n *Node) AwaitOwner(ctx context.Context, name string) (Owner, error) {
 			last = err
 		}
 		// An event may have been missed.
-		again := time.NewTimer(n.cfg.Lease/attempts/2 + rand.N(n.cfg.Lease/attempts))
+		pause, cancel := context.WithTimeout(ctx, n.cfg.Lease/attempts/2+rand.N(n.cfg.Lease/attempts))
 		select {
 		case <-changed:
-		case <-again.C:
-		case <-ctx.Done():
+		case <-pause.Done():
 		}
-		again.Stop()
+		cancel()
 		if ctx.Err() != nil {
 			return Owner{}, last
 		}

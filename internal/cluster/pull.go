@@ -64,15 +64,14 @@ func (n *Node) pull(name string) {
 		if time.Since(begun) > n.cfg.Lease {
 			wait = pullPause
 		}
-		again := time.NewTimer(wait/2 + rand.N(wait))
+		pause, cancel := context.WithTimeout(n.ctx, wait/2+rand.N(wait))
 		select {
 		case <-changed: // another owner, at once
 			wait = pullPause
-		case <-again.C:
+		case <-pause.Done():
 			wait = min(2*wait, n.cfg.Lease/attempts)
-		case <-n.ctx.Done():
 		}
-		again.Stop()
+		cancel()
 	}
 }
 

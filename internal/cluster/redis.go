@@ -250,7 +250,9 @@ func (d *Redis) Watch(ctx context.Context, f func(Event)) {
 	for ctx.Err() == nil {
 		d.watchOnce(ctx, f)
 		// Many nodes lose their connections at the same moment.
-		pause(ctx, d.lease/50+rand.N(d.lease/10))
+		pause, cancel := context.WithTimeout(ctx, d.lease/50+rand.N(d.lease/10))
+		<-pause.Done()
+		cancel()
 	}
 }
 
@@ -273,15 +275,5 @@ func (d *Redis) watchOnce(ctx context.Context, f func(Event)) {
 				f(e)
 			}
 		}
-	}
-}
-
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -3,6 +3,7 @@ package limit
 
 import (
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 )
@@ -30,26 +31,20 @@ func New(limit int, full, ending error) *Limiter {
 }
 
 // Acquire admits a holder, which Release ends, or returns the reason why not.
-func (l *Limiter) Acquire() error {
+func (l *Limiter) Acquire() error { return l.acquire(l.limit) }
+
+// Force is Acquire above the limit, too, for holders that are few.
+func (l *Limiter) Force() error { return l.acquire(math.MaxInt) }
+
+func (l *Limiter) acquire(limit int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
 		return l.ending
-	case l.held >= l.limit:
+	case l.held >= limit:
 		l.refused++
 		return l.full
-	}
-	l.held++
-	return nil
-}
-
-// Force is Acquire above the limit, too, for holders that are few.
-func (l *Limiter) Force() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return l.ending
 	}
 	l.held++
 	return nil

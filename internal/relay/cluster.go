@@ -15,8 +15,8 @@ import (
 // return.
 type Cluster interface {
 	// Claim makes this node the owner of the stream of that name, for which a publisher has come. A claim of a stream that
-	// this node owns returns the same Lease. An error is a [Refusal]. If it cannot be found out who owns the stream,
-	// Claim returns a Lease whose Epoch is 0 until it can.
+	// this node owns returns the same Lease. An error is a [Refusal], or the cause of ctx's end. If it cannot be found out
+	// who owns the stream, Claim returns a Lease whose Epoch is 0 until it can.
 	Claim(ctx context.Context, name string) (Lease, error)
 
 	// Want says that viewers here want a stream that this node does not own. See [Hub.Wanted].

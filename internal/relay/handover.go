@@ -46,11 +46,8 @@ func (h *Hub) own(p *Publisher, name string) (err error) {
 	if h.cfg.Cluster == nil {
 		return h.claim(p, name)
 	}
-	h.mu.Lock()
-	full := h.streams[name] == nil && len(h.streams) >= h.cfg.MaxStreams
-	h.mu.Unlock()
-	if full { // before another node loses its publisher for nothing
-		return h.tooManyStreams()
+	if err = h.checkRoom(name); err != nil { // before another node loses its publisher for nothing
+		return err
 	}
 	for err = errNotHeld; err == errNotHeld; { // a lease can end at the same moment
 		if p.lease, err = h.cfg.Cluster.Claim(p.ctx, name); err != nil {
@@ -101,6 +98,16 @@ func (h *Hub) claim(p *Publisher, name string) (err error) {
 		s.next = p
 	}
 	h.publishers.Add(1)
+	return nil
+}
+
+// checkRoom returns an error if the stream is not here and there is no room for one more.
+func (h *Hub) checkRoom(name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.streams[name] == nil && len(h.streams) >= h.cfg.MaxStreams {
+		return h.tooManyStreams()
+	}
 	return nil
 }
 

@@ -89,7 +89,9 @@ func (w *hlsWindow) saveObject(o hls.Object) {
 
 // begin returns a window of cfg, or one that goes on with what the store knows of the stream's playlist. first is when the
 // first fragment was live; shown is when the playlist is to say that it was.
-func (w *hlsWindow) begin(ctx context.Context, cfg hls.Config, first time.Time) (window *hls.Window, _ hls.Config, shown time.Time, err error) {
+func (w *hlsWindow) begin(
+	ctx context.Context, cfg hls.Config, first time.Time,
+) (window *hls.Window, _ hls.Config, shown time.Time, err error) {
 	f, err := w.loadFacts(ctx)
 	if err == nil && f != nil {
 		next := cfg
@@ -139,14 +141,13 @@ func readFacts(text []byte) (*hlsFacts, error) {
 func (f *hlsFacts) precede(cfg *hls.Config, least uint64, first time.Time) time.Time {
 	cfg.Epoch = max(cfg.Epoch, f.Next.Epoch+1)
 	length := 3 * f.Target
-	var last hls.Listed
 	var end time.Time
-	for _, last = range f.Segments {
-		if !last.Gap {
-			end = last.Time
+	for _, s := range f.Segments {
+		if !s.Gap {
+			end = s.Time
 		}
-		end = end.Add(last.Duration)
-		length += last.Duration
+		end = end.Add(s.Duration)
+		length += s.Duration
 	}
 	if f.Ended || len(f.Segments) == 0 || first.Sub(end).Abs() > length || least > f.Next.MSN+1 {
 		cfg.FirstMSN = max(cfg.FirstMSN, f.Next.MSN+1)

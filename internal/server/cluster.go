@@ -153,9 +153,9 @@ func (c *Config) self() string {
 
 type nodeKey struct{}
 
-// nodes lets the requests of other nodes pass to next, marked as such, and all others to others. A node shows the
+// admitNodes lets the requests of other nodes pass to next, marked as such, and all others to others. A node shows the
 // cluster's token, and needs no other one. A wrong one is refused.
-func (s *Server) nodes(next, others http.Handler) http.Handler {
+func (s *Server) admitNodes(next, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		shown, ok := r.Header[cluster.HeaderToken]
 		if !ok {

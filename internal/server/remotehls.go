@@ -252,12 +252,9 @@ func (h *remoteHLS) absent(ctx context.Context, q *hlsRequest, err error) error 
 
 // pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
 }
 
 // fetch asks the owner, once for all players that want the same, and until it is the owner no more.

@@ -31,7 +31,7 @@ func (s *Server) routes() http.Handler {
 			"/files/NAME for a file, /blobs/KEY for a blob")
 	})
 	all := s.besideBlobs(mux)
-	return s.nodes(all, s.protect(s.readAuth, all))
+	return s.admitNodes(all, s.protect(s.readAuth, all))
 }
 
 // adminRoutes returns everything that the admin listener serves: what costs time to make, and what tells where

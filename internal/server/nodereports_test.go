@@ -48,7 +48,7 @@ func TestRequestsOfNodes(t *testing.T) {
 		}
 		r.Header.Set(cluster.HeaderNode, "http://10.0.0.2:8080")
 		w := httptest.NewRecorder()
-		s.nodes(inner, s.protect(s.readAuth, inner)).ServeHTTP(w, r)
+		s.admitNodes(inner, s.protect(s.readAuth, inner)).ServeHTTP(w, r)
 		if w.Code != tt.want || node != tt.isNode || marked != tt.isNode {
 			t.Errorf("%q %s: %d, a node %v, marked %v", tt.shown, tt.query, w.Code, node, marked)
 		}
