@@ -68,6 +68,7 @@ type Node struct {
 	lookups singleflight.Group
 
 	reachable atomic.Bool // what the last call of the directory has shown
+	asked     atomic.Bool // there was a call
 	counters  struct{ claims, refused, lost, failures, lookups atomic.Int64 }
 
 	// What is held under mu is for a moment only, and calls nothing outside of the package.
@@ -159,7 +160,11 @@ func (n *Node) call(ctx context.Context) (context.Context, context.CancelFunc) {
 func (n *Node) answered(err error) bool {
 	var taken *TakenError
 	ok := err == nil || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost) || errors.As(err, &taken)
-	if n.ctx.Err() == nil && n.reachable.Swap(ok) != ok {
+	if n.ctx.Err() != nil {
+		return ok
+	}
+	first := !n.asked.Swap(true)
+	if n.reachable.Swap(ok) != ok || first {
 		if ok {
 			n.log.Info("the cluster's directory answers")
 		} else {

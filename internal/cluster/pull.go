@@ -62,6 +62,7 @@ func (n *Node) wanted(p *pull) bool {
 // pull runs until the stream is not wanted any more, or n ends.
 func (n *Node) pull(p *pull) {
 	wait := pullPause
+	warned := false
 	for n.wanted(p) {
 		ctx, cancel := context.WithTimeout(n.ctx, askAgain)
 		owner, err := n.AwaitOwner(ctx, p.name)
@@ -78,15 +79,20 @@ func (n *Node) pull(p *pull) {
 				n.Forget(p.name, owner.Epoch)
 			}
 		}
-		if time.Since(begun) > n.cfg.Lease {
-			wait = pullPause
+		longest := n.cfg.Lease / attempts
+		switch {
+		case time.Since(begun) > n.cfg.Lease:
+			wait, warned = pullPause, false
+		case err != nil && wait == longest && !warned && n.ctx.Err() == nil: // it goes on for more than a moment
+			warned = true
+			n.log.Warn("a stream cannot be pulled from its owner", "stream", p.name, "node", owner.Node, "err", err)
 		}
 		again := time.NewTimer(wait/2 + rand.N(wait))
 		select {
 		case <-changed: // another owner, at once
 			wait = pullPause
 		case <-again.C:
-			wait = min(2*wait, n.cfg.Lease/attempts)
+			wait = min(2*wait, longest)
 		case <-n.ctx.Done():
 		}
 		again.Stop()
