@@ -295,6 +295,8 @@ func TestAStreamIsPulledOnce(t *testing.T) {
 			if n := edge.times.Load(); n != 1 {
 				t.Errorf("%d pulls", n)
 			}
+			owner.Logged("viewer started", "node="+edge.via)
+			edge.Logged("publisher ended", "it has no viewers", "status=200")
 			eventually(t, "the end of the stream", func() bool { return edge.lookUp("cam") == nil })
 			p.End()
 		})
