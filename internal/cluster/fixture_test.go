@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // wait is for what happens soon on an idle machine.
@@ -99,14 +100,15 @@ type member struct {
 	*Node
 	hub *fakeHub
 	net *network
+	log *nettest.LogBook
 }
 
 // join starts a Node that claims by a rule. It is closed when the test ends.
 func join(t *testing.T, d Directory, self string, rule Rule, lease time.Duration) *member {
 	t.Helper()
-	m := &member{hub: newFakeHub(), net: &network{Directory: d}}
+	m := &member{hub: newFakeHub(), net: &network{Directory: d}, log: new(nettest.LogBook)}
 	m.Node = New(Config{
-		Directory: m.net, Self: self, Token: "secret", Lease: lease, Rule: rule, Log: slog.New(slog.DiscardHandler),
+		Directory: m.net, Self: self, Token: "secret", Lease: lease, Rule: rule, Log: slog.New(slog.NewTextHandler(m.log, nil)),
 	})
 	m.Start(m.hub)
 	t.Cleanup(m.Close)

@@ -74,6 +74,7 @@ type Node struct {
 	lookups singleflight.Group
 
 	reachable atomic.Bool // what the last call of the directory has shown
+	asked     atomic.Bool // there was a call
 	counters  struct{ claims, refused, lost, failures, lookups atomic.Int64 }
 
 	// What is held under mu is for a moment only, and calls nothing outside of the package.
@@ -177,7 +178,11 @@ func (n *Node) ask(call func(ctx context.Context) error) error {
 func (n *Node) answered(err error) bool {
 	_, taken := errors.AsType[*TakenError](err)
 	ok := err == nil || taken || errors.Is(err, ErrNoOwner) || errors.Is(err, ErrLost)
-	if n.ctx.Err() == nil && n.reachable.Swap(ok) != ok {
+	if n.ctx.Err() != nil {
+		return ok
+	}
+	first := !n.asked.Swap(true)
+	if n.reachable.Swap(ok) != ok || first {
 		if ok {
 			n.cfg.Log.Info("the cluster's directory answers")
 		} else {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 const nodeC = "http://c:1"
@@ -610,6 +612,50 @@ type wantedHub struct {
 }
 
 func (h wantedHub) Wanted(string) bool { return h.wanted() }
+
+// An owner that cannot be reached is in the log once, and one that answers again and fails later another time.
+func TestPullThatFailsIsLogged(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *memory) {
+		a, edge := join(t, d, nodeA, Always, testLease), join(t, d, nodeC, Always, testLease)
+		a.claim(t, "s")
+		edge.hub.want("s", true)
+		edge.Want("s")
+		warnings := func() int { return strings.Count(edge.log.String(), "cannot be pulled") }
+		for want, fails := range []int{2, 30, 30} { // two are no more than a moment
+			for range fails {
+				edge.nextPull(t, testLease).end <- errors.New("refused by the test")
+			}
+			if synctest.Wait(); warnings() != want {
+				t.Fatalf("%d warnings, want %d: %s", warnings(), want, edge.log)
+			}
+			p := edge.nextPull(t, testLease)
+			time.Sleep(2 * testLease)
+			p.end <- errors.New("reset")
+		}
+		if got := edge.log.String(); !strings.Contains(got, "stream=s node="+nodeA+` err="refused by the test"`) {
+			t.Error(got)
+		}
+		edge.hub.want("s", false)
+	})
+}
+
+// A directory that does not answer is in the log from the beginning, and once.
+func TestDirectoryIsNeverThere(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *memory) {
+		m := &member{hub: newFakeHub(), net: &network{Directory: d}, log: new(nettest.LogBook)}
+		m.net.set(refuse)
+		m.Node = New(Config{Directory: m.net, Self: nodeA, Lease: testLease, Log: slog.New(slog.NewTextHandler(m.log, nil))})
+		m.Start(m.hub)
+		defer m.Close()
+		time.Sleep(10 * testLease)
+		m.net.set(nil)
+		time.Sleep(testLease)
+		got := m.log.String()
+		if strings.Count(got, "does not answer") != 1 || strings.Count(got, "directory answers") != 1 {
+			t.Error(got)
+		}
+	})
+}
 
 // What a node owns is given up when it is closed, and its goroutines end.
 func TestClose(t *testing.T) {

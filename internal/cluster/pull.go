@@ -45,6 +45,7 @@ func (n *Node) wanted(name string) bool {
 // pull runs until the stream is not wanted any more, or n ends.
 func (n *Node) pull(name string) {
 	wait := pullPause
+	warned := false
 	for n.wanted(name) {
 		ctx, cancel := context.WithTimeout(n.ctx, askAgain)
 		owner, err := n.AwaitOwner(ctx, name)
@@ -61,15 +62,20 @@ func (n *Node) pull(name string) {
 				n.Forget(name, owner.Epoch)
 			}
 		}
-		if time.Since(begun) > n.cfg.Lease {
-			wait = pullPause
+		longest := n.cfg.Lease / attempts
+		switch {
+		case time.Since(begun) > n.cfg.Lease:
+			wait, warned = pullPause, false
+		case err != nil && wait == longest && !warned && n.ctx.Err() == nil: // it goes on for more than a moment
+			warned = true
+			n.cfg.Log.Warn("a stream cannot be pulled from its owner", "stream", name, "node", owner.Node, "err", err)
 		}
 		pause, cancel := context.WithTimeout(n.ctx, wait/2+rand.N(wait))
 		select {
 		case <-changed: // another owner, at once
 			wait = pullPause
 		case <-pause.Done():
-			wait = min(2*wait, n.cfg.Lease/attempts)
+			wait = min(2*wait, longest)
 		}
 		cancel()
 	}

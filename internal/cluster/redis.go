@@ -214,14 +214,14 @@ func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]e
 	for i, o := range owned {
 		cmds[i] = queue(renewScript.EvalSha, pipe, o)
 	}
-	_, _ = pipe.Exec(ctx) // each command has its error as well
+	exec(ctx, pipe)
 	for i, o := range owned {
 		if redis.HasErrorPrefix(cmds[i].Err(), "NOSCRIPT") {
 			cmds[i] = queue(renewScript.Eval, whole, o)
 		}
 	}
 	if whole.Len() > 0 {
-		_, _ = whole.Exec(ctx)
+		exec(ctx, whole)
 	}
 	errs := make([]error, len(owned))
 	for i, cmd := range cmds {
@@ -231,6 +231,18 @@ func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]e
 		}
 	}
 	return errs, d.failed(ctx, alive.Err())
+}
+
+// exec sends what pipe has. Each command then has its error: go-redis sets none if there is no connection, because a
+// password is wrong, or sentinels do not know the master.
+func exec(ctx context.Context, pipe redis.Pipeliner) {
+	cmds, err := pipe.Exec(ctx)
+	if err == nil || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
+		return
+	}
+	for _, c := range cmds {
+		c.SetErr(err)
+	}
 }
 
 // Lookup implements Directory.

@@ -393,6 +393,20 @@ func TestWrongAnswers(t *testing.T) {
 	}
 }
 
+// A directory that does not let this node in has not answered.
+func TestWrongPassword(t *testing.T) {
+	s := redistest.Start(t, redistest.Password("right"))
+	d, err := OpenRedis("redis://"+s.Addr(), "wrong", "p:", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	errs, err := d.Renew(t.Context(), nodeA, Ownership{Stream: "s", Epoch: 1})
+	if err == nil || errs[0] == nil || errs[0] == ErrLost {
+		t.Error(errs, err)
+	}
+}
+
 // A watcher hears of what happens, and when its connection is cut, that something may have happened.
 func TestWatch(t *testing.T) {
 	s := redistest.Start(t)

@@ -295,6 +295,8 @@ func TestAStreamIsPulledOnce(t *testing.T) {
 			if n := edge.times.Load(); n != 1 {
 				t.Errorf("%d pulls", n)
 			}
+			owner.Logged("viewer started", "node="+edge.via)
+			edge.Logged("publisher ended", "it has no viewers", "status=200")
 			eventually(t, "the end of the stream", func() bool { return edge.lookUp("cam") == nil })
 			p.End()
 		})
@@ -886,6 +888,34 @@ func TestPullsThatAreRefused(t *testing.T) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 	q.End()
+}
+
+// A viewer learns that the owner of a stream does not answer, which is another case than that there is no stream.
+func TestAnOwnerThatIsNotReached(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = ln.Close()
+	for _, answers := range []bool{false, true} {
+		d := newTestDirectory()
+		owner := d.node(t, nil)
+		edge := d.node(t, func(c *Config) { c.ViewerWait = pullWait })
+		p := owner.Publisher("cam")
+		p.Send(newScript(1, 3, 500).whole())
+		eventually(t, "the owner", func() bool { return d.owner("cam") != nil })
+		if answers { // but has given it up
+			owner.via = edge.via
+		} else {
+			owner.via = "http://" + ln.Addr().String()
+		}
+		err := edge.awaitStream(t.Context(), "cam", nil)
+		var refused *Refusal
+		if !errors.As(err, &refused) || (refused.Status == 503) != !answers || (refused.RetryAfter > 0) != !answers {
+			t.Errorf("answers %v: %#v", answers, err)
+		}
+		p.End()
+	}
 }
 
 // A viewer learns whether there is no stream, or whether that could not be found out.

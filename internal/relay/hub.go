@@ -180,6 +180,8 @@ type waiter struct {
 	enter func(s *stream) error // called with Hub.mu held
 	done  chan struct{}         // closed when enter has returned, or err was set
 	err   error
+
+	unreached bool // the last pull has not reached the owner; under Hub.mu
 }
 
 // enter returns a viewer of the stream that is asked for, and waits for the stream until ctx ends.
@@ -238,8 +240,11 @@ func (h *Hub) awaitStream(ctx context.Context, name string, enter func(s *stream
 	if h.waiting[name] = rest; len(rest) == 0 {
 		delete(h.waiting, name)
 	}
-	if h.cfg.Cluster != nil && len(h.streams) >= h.cfg.MaxStreams { // it may be at another node
+	switch {
+	case h.cfg.Cluster != nil && len(h.streams) >= h.cfg.MaxStreams: // it may be at another node
 		return h.tooManyStreams()
+	case w.unreached:
+		return &Refusal{http.StatusServiceUnavailable, fmt.Sprintf("the node that has the stream %q does not answer", name), retryAfter}
 	}
 	return h.absent(name)
 }

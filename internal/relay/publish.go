@@ -69,7 +69,7 @@ func publishStatus(err error) int {
 	var rtmpLimit *rtmp.LimitError
 	var refused *Refusal
 	switch {
-	case err == nil:
+	case err == nil, err == errUnwatched, err == errOwnerEnded:
 		return http.StatusOK
 	case errors.As(err, &refused):
 		return refused.Status

@@ -68,7 +68,9 @@ func (h *Hub) Pull(ctx context.Context, name string, from Source) error {
 		}
 	}
 	if p.s == nil {
-		return cmp.Or(context.Cause(p.ctx), err)
+		err = cmp.Or(context.Cause(p.ctx), err)
+		h.unreached(name, err)
+		return err
 	}
 	defer p.Done()
 	defer h.endUnwatched(p).Stop()
@@ -80,6 +82,18 @@ func (h *Hub) Pull(ctx context.Context, name string, from Source) error {
 		return nil
 	}
 	return err
+}
+
+// unreached notes for those who wait for the stream of that name whether its owner could not be asked, which a pull that
+// ended with err has shown. A node that has given the stream up answers.
+func (h *Hub) unreached(name string, err error) {
+	var refused *Refusal
+	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.waiting[name] {
+		w.unreached = !ok
+	}
 }
 
 // ask requests the stream of that name for p, whose epoch it sets. It returns the connection, and what has come of the

@@ -148,16 +148,23 @@ func (v *viewer) finish() {
 	if why.byServer() {
 		s.hub.counters.dropped[why].Add(1)
 	}
-	attrs := []any{
-		"viewer", v.remote, "form", v.rendition.format.String(), "reason", why.String(), "bytes", v.sent,
-		"time", time.Duration(now() - v.since).Round(time.Millisecond),
-	}
+	attrs := append(v.attrs(), "reason", why.String(), "bytes", v.sent,
+		"time", time.Duration(now()-v.since).Round(time.Millisecond))
 	if v.missed.Why != broadcast.NotMissed {
 		attrs = append(attrs, "missed", v.missed.String())
 	}
 	s.log.Info("viewer ended", attrs...)
 	s.exit(v)
 	s.hub.leave(v)
+}
+
+// attrs returns what the log says of v. Another node is told from viewers.
+func (v *viewer) attrs() []any {
+	attrs := []any{"viewer", v.remote}
+	if v.node != "" {
+		attrs = append(attrs, "node", v.node)
+	}
+	return append(attrs, "form", v.rendition.format.String())
 }
 
 // abandon is finish after a panic. What v has not sent is left to the garbage collector, because its state is unknown.

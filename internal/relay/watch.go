@@ -241,6 +241,6 @@ func (v *viewer) enter() {
 	s.hub.counters.came[v.path].Add(1)
 	s.hub.counters.watching[v.path].Add(1)
 	s.hub.serve(v)
-	s.log.Info("viewer started", "viewer", v.remote, "form", v.rendition.format.String(), "path", v.path.String())
+	s.log.Info("viewer started", append(v.attrs(), "path", v.path.String())...)
 	v.fanout.add(v)
 }
