@@ -13,7 +13,7 @@ import (
 )
 
 // limit ends a browser that a test has got stuck in.
-const limit = 2 * time.Minute
+const limit = 5 * time.Minute
 
 // Console is what a page has written to the browser's console, the browser's own complaints included.
 type Console struct {
