@@ -103,6 +103,7 @@ func (h *Hub) claim(p *Publisher, name string) (err error) {
 	return nil
 }
 
+// tooManyStreams refuses another stream. h.mu is held.
 func (h *Hub) tooManyStreams() error {
 	return refusal(http.StatusServiceUnavailable,
 		"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams)

@@ -114,7 +114,7 @@ func TestAnAddressOfRTMPIsInUse(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		return book, s.Run(ctx)
+		return book, s.Run(ctx, nil)
 	}
 	if !Defaults().RTMPOptional {
 		t.Error("the default address must be free")
