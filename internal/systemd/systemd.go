@@ -103,7 +103,7 @@ func Succeed(ctx context.Context, cmd *exec.Cmd, listeners map[string]net.Listen
 	defer itsReady.Close()
 	names := slices.Sorted(maps.Keys(listeners))
 	for _, name := range names {
-		f, err := listeners[name].(interface{ File() (*os.File, error) }).File()
+		f, err := file(listeners[name])
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func Succeed(ctx context.Context, cmd *exec.Cmd, listeners map[string]net.Listen
 	_ = itsReady.Close()
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
 	if _, err := io.ReadFull(ready, make([]byte, len("ready"))); err == nil {
-		return cmd.Process.Release()
+		return nil // it is not waited for: this process ends before it
 	}
 	_ = cmd.Process.Kill()
 	return errors.Join(fmt.Errorf("it was not ready: %w", cmd.Wait()), context.Cause(ctx))

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,15 +51,19 @@ func serveOnce(role string) {
 		return
 	}
 	fmt.Println(role, len(in.Listeners))
+	var answering sync.WaitGroup
+	defer answering.Wait()
 	for name, ln := range in.Listeners {
-		conn, err := ln.Accept()
-		if err == nil {
-			_, err = io.WriteString(conn, name+" of "+role)
-			_ = conn.Close()
-		}
-		if err != nil {
-			fmt.Println("failed:", err)
-		}
+		answering.Go(func() {
+			conn, err := ln.Accept()
+			if err == nil {
+				_, err = io.WriteString(conn, name+" of "+role)
+				_ = conn.Close()
+			}
+			if err != nil {
+				fmt.Println("failed:", err)
+			}
+		})
 	}
 }
 
@@ -96,7 +101,7 @@ func answer(t *testing.T, address string) string {
 
 // A successor has the same listeners, by their names. Connections that were waiting when it came are its own.
 func TestSucceed(t *testing.T) {
-	a, b := listen(t), listen(t)
+	a, b, c := listen(t), listen(t), listen(t)
 	waits := make(chan string, 1)
 	conn, err := net.Dial("tcp", b.Addr().String())
 	if err != nil {
@@ -107,9 +112,17 @@ func TestSucceed(t *testing.T) {
 		text, _ := io.ReadAll(conn)
 		waits <- string(text)
 	}()
+	accepting := make(chan error, 1)
+	go func() {
+		_, err := c.Accept()
+		accepting <- err
+	}()
 	cmd := process("successor")
-	if err := Succeed(t.Context(), cmd, map[string]net.Listener{"main": a, "rtmp": b}); err != nil {
+	if err := Succeed(t.Context(), cmd, map[string]net.Listener{"main": a, "rtmp": b, "rtmps": c}); err != nil {
 		t.Fatal(err)
+	}
+	if cmd.Process.Pid <= 0 {
+		t.Errorf("its number is %d", cmd.Process.Pid)
 	}
 	if got := answer(t, a.Addr().String()); got != "main of successor" {
 		t.Errorf("%q", got)
@@ -117,7 +130,12 @@ func TestSucceed(t *testing.T) {
 	if got := <-waits; got != "rtmp of successor" {
 		t.Errorf("%q", got)
 	}
-	_ = a.Close() // which does not wait for connections
+	_ = c.Close() // it does not wait for a connection
+	if err := <-accepting; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("%v", err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
 }
 
 // A successor that does not come to serve leaves everything as it was.
