@@ -91,6 +91,10 @@ bench-go: ## The benchmarks of each package, as `go test` runs them
 build: ## Build bin/millrace, which needs no C library, whether or not there is a C compiler
 	CGO_ENABLED=0 go build -trimpath -o bin/millrace ./cmd/millrace
 
+.PHONY: dist
+dist: ## What a release has, in dist/: static binaries for Linux, their bills of materials, checksums
+	scripts/dist
+
 .PHONY: demo
 demo: ## Serve the built-in sample stream on http://127.0.0.1:8080/
 	go run ./cmd/millrace serve --demo

@@ -54,7 +54,7 @@ argument.`,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(serveCommand(), loadCommand(), doctorCommand(), versionCommand())
+	root.AddCommand(serveCommand(), loadCommand(), doctorCommand(), healthcheckCommand(), versionCommand())
 	root.SetFlagErrorFunc(wrongFlag)
 	knowTopics(root)
 	return root

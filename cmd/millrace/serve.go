@@ -1,13 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
-	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,27 +17,18 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// tokenVar is the environment variable that --publish-token can be given in, where the list of processes does not show
-// it.
-const tokenVar = "MILLRACE_PUBLISH_TOKEN"
-
-// readTokenVar is the same for --read-token.
-const readTokenVar = "MILLRACE_READ_TOKEN"
-
-// redisPasswordVar is the environment variable for the password of --redis or --redis-cluster, for the same reason.
-const redisPasswordVar = "MILLRACE_REDIS_PASSWORD"
-
-// clusterTokenVar is the environment variable for --cluster-token, and clusterPasswordVar that for the password of
-// --cluster.
-const (
-	clusterTokenVar    = "MILLRACE_CLUSTER_TOKEN"
-	clusterPasswordVar = "MILLRACE_CLUSTER_PASSWORD"
+// tokenVar, redisPasswordVar and clusterTokenVar are variables for secrets: the list of processes does not show them.
+var (
+	tokenVar           = variable("publish-token")
+	readTokenVar       = variable("read-token")
+	redisPasswordVar   = variable("redis-password")
+	clusterTokenVar    = variable("cluster-token")
+	clusterPasswordVar = variable("cluster-password")
 )
 
 func serveCommand() *cobra.Command {
-	cfg := server.Defaults()
-	cfg.Version = version()
-	var logFormat, logLevel string
+	cfg := newServeConfig()
+	printOnly := false
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Relay live streams from publishers to viewers, serve files, and keep blobs",
@@ -56,7 +46,11 @@ func serveCommand() *cobra.Command {
   /metrics  /healthz        for Prometheus, and for monitors
 
 The server is reachable from this machine only, unless --listen, --rtmp or --rtmps says otherwise. Publishing and
-writing blobs then need --publish-token.`,
+writing blobs then need --publish-token.
+
+Each flag may be given as a variable, as in MILLRACE_MAX_VIEWERS, or in the YAML file of --config, as in max-viewers. A
+flag counts before a variable, and a variable before the file. SIGHUP reads the file again. SIGUSR2 starts this command
+anew, which takes the listeners over.`,
 		Example: `  # A picture at once: open http://127.0.0.1:8080/
   millrace serve --demo
 
@@ -81,32 +75,30 @@ writing blobs then need --publish-token.`,
   ffmpeg ... -headers "Authorization: Bearer secret" -send_expect_100 1 -method POST http://example.org:8080/live/film`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg.PublishToken = cmp.Or(cfg.PublishToken, os.Getenv(tokenVar))
-			cfg.ReadToken = cmp.Or(cfg.ReadToken, os.Getenv(readTokenVar))
-			cfg.RedisPassword = os.Getenv(redisPasswordVar)
-			cfg.ClusterToken = cmp.Or(cfg.ClusterToken, os.Getenv(clusterTokenVar))
-			cfg.ClusterPassword = os.Getenv(clusterPasswordVar)
-			cfg.RTMPOptional = !cmd.Flags().Changed("rtmp")
-			var err error
-			if cfg.Log, err = newLogger(cmd.ErrOrStderr(), logFormat, logLevel); err != nil {
+			if err := cfg.read(); err != nil {
 				return misused(err)
 			}
-			if err := cmp.Or(uselessFlag(cmd.Flags(), &cfg), cfg.Check()); err != nil {
-				return misused(err)
+			if printOnly {
+				return cfg.print(cmd.OutOrStdout())
 			}
-			logging.Disable() // go-redis writes to standard error; its callers log the errors that they get
-			s, err := server.New(cfg)
+			log, err := newLogger(cmd.ErrOrStderr(), cfg.logFormat, cfg.logLevel)
 			if err != nil {
-				return err
+				return misused(cfg.located(err))
 			}
-			return s.Run(cmd.Context())
+			cfg.Log = log
+			logging.Disable() // go-redis writes to standard error; its callers log the errors that they get
+			return serve(cmd.Context(), cfg)
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	serveFlags(f, &cfg)
-	f.StringVar(&logFormat, "log-format", "text", "text or json")
-	f.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&cfg.file, "config", "", "YAML file with the flags that are not given, without the dashes ($"+configVar+")")
+	f.BoolVar(&printOnly, "print-config", false, "print the configuration as such a file, without secrets, and end")
+	cfg.flags.VisitAll(func(flag *pflag.Flag) {
+		if !slices.Contains(neverFlags, flag.Name) {
+			f.AddFlag(flag)
+		}
+	})
 	return cmd
 }
 
@@ -201,28 +193,6 @@ func blobsFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.RedisPrefix, "redis-prefix", cfg.RedisPrefix, "prefix of the blobs' keys in Redis")
 	f.Var((*bytesValue)(&cfg.MaxBlobBytes), "max-blob-bytes", "longest blob")
 	f.IntVar(&cfg.MaxUploads, "max-uploads", cfg.MaxUploads, "blobs that are written at a time")
-}
-
-// uselessFlag returns an error for a flag that was given and has no effect without another one.
-func uselessFlag(f *pflag.FlagSet, cfg *server.Config) (err error) {
-	redis := cfg.Redis != "" || cfg.RedisCluster != ""
-	f.Visit(func(flag *pflag.Flag) {
-		switch name := flag.Name; {
-		case strings.HasPrefix(name, "files-") && cfg.Root == "":
-			err = fmt.Errorf("--%s has no effect without --root", name)
-		case (name == "max-blob-bytes" || name == "max-uploads") && cfg.Blobs == "" && !redis:
-			err = fmt.Errorf("--%s has no effect without --blobs, --redis or --redis-cluster", name)
-		case strings.HasPrefix(name, "record-") && cfg.Record == "":
-			err = fmt.Errorf("--%s has no effect without --record", name)
-		case (strings.HasPrefix(name, "cluster-") || name == "advertise" || name == "segments") && cfg.Cluster == "":
-			err = fmt.Errorf("--%s has no effect without --cluster", name)
-		case name == "segments-keep" && cfg.Segments == "":
-			err = fmt.Errorf("--%s has no effect without --segments", name)
-		case name == "redis-prefix" && !redis:
-			err = fmt.Errorf("--%s has no effect without --redis or --redis-cluster", name)
-		}
-	})
-	return err
 }
 
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {

@@ -45,19 +45,22 @@ func withStatus(err error, status int) error {
 
 // wrongFlag replaces the errors of pflag and strconv by what the flag wants.
 func wrongFlag(_ *cobra.Command, err error) error {
-	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
-	if !ok {
-		return misused(err)
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		err = wrongValue("--"+invalid.GetFlag().Name, invalid)
 	}
-	flag := invalid.GetFlag()
-	if errors.Is(err, strconv.ErrRange) {
-		return misused(fmt.Errorf("--%s is %s, which is out of range", flag.Name, invalid.GetValue()))
+	return misused(err)
+}
+
+// wrongValue returns an error for a flag's value, which was given by that name.
+func wrongValue(name string, invalid *pflag.InvalidValueError) error {
+	if errors.Is(invalid, strconv.ErrRange) {
+		return fmt.Errorf("%s is %s, which is out of range", name, invalid.GetValue())
 	}
-	want, ok := wanted[flag.Value.Type()]
+	want, ok := wanted[invalid.GetFlag().Value.Type()]
 	if !ok {
 		want = invalid.Unwrap().Error() // of a value of ours, which says what it wants
 	}
-	return misused(fmt.Errorf("--%s is %q, %s", flag.Name, invalid.GetValue(), want))
+	return fmt.Errorf("%s is %q, %s", name, invalid.GetValue(), want)
 }
 
 // wanted says what a flag wants, by the type of its pflag value.

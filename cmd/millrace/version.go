@@ -26,8 +26,29 @@ func version() string {
 	return "devel"
 }
 
+// commit returns the commit that was built, and whether there were changes beside it; "" if the build does not say.
+func commit() (text string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	changed := ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			text = "commit " + s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = ", changed"
+		}
+	}
+	if text == "" {
+		return ""
+	}
+	return " (" + text + changed + ")"
+}
+
 func versionLine() string {
-	return fmt.Sprintf("millrace %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("millrace %s%s %s %s/%s\n", version(), commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func versionCommand() *cobra.Command {

@@ -15,10 +15,11 @@ type Limiter struct {
 	//	0 ≤ held
 	//	empty is closed if, and only if, closed and held == 0
 
-	limit        int
-	full, ending error
+	ending error
 
 	mu      sync.Mutex
+	limit   int
+	full    error
 	held    int
 	refused int64
 	closed  bool
@@ -28,6 +29,13 @@ type Limiter struct {
 // New returns a Limiter for at most limit holders. Acquire returns full above the limit, and ending after Close.
 func New(limit int, full, ending error) *Limiter {
 	return &Limiter{limit: limit, full: full, ending: ending, empty: make(chan struct{})}
+}
+
+// SetLimit replaces what New was given. Holders above a lower limit stay.
+func (l *Limiter) SetLimit(limit int, full error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limit, l.full = limit, full
 }
 
 // Acquire admits a holder, which Release ends, or returns the reason why not.

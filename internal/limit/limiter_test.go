@@ -27,6 +27,17 @@ func TestLimiter(t *testing.T) {
 		t.Errorf("above the limit: %v, want %v", err, full)
 	}
 	l.Release()
+	fuller := errors.New("fuller")
+	for _, tt := range []struct {
+		limit int
+		want  error
+	}{{3, nil}, {3, fuller}, {1, fuller}} {
+		l.SetLimit(tt.limit, fuller)
+		if err := l.Acquire(); err != tt.want {
+			t.Errorf("with a limit of %d: %v, want %v", tt.limit, err, tt.want)
+		}
+	}
+	l.Release()
 	empty := l.Close()
 	if err := l.Force(); err != ending {
 		t.Errorf("after Close: %v, want %v", err, ending)

@@ -111,6 +111,7 @@ func (h *Hub) checkRoom(name string) error {
 	return nil
 }
 
+// tooManyStreams refuses another stream. h.mu is held.
 func (h *Hub) tooManyStreams() error {
 	return refusal(http.StatusServiceUnavailable,
 		"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams)

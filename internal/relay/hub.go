@@ -65,7 +65,7 @@ type Config struct {
 
 // A Hub has the streams of a server.
 type Hub struct {
-	cfg  Config
+	cfg  Config // MaxStreams and MaxStreamViewers under mu; the rest does not change
 	log  *slog.Logger
 	ends context.Context // ends with Close, under mu
 	stop context.CancelCauseFunc
@@ -90,17 +90,28 @@ type Hub struct {
 func New(cfg Config) *Hub {
 	h := &Hub{
 		cfg: cfg, log: cfg.Log,
-		admitted: limit.New(cfg.MaxViewers, refusal(http.StatusServiceUnavailable,
-			"the server has %d viewers, as many as --max-viewers allows", cfg.MaxViewers), errDraining),
-		streams: make(map[string]*stream),
-		waiting: make(map[string][]*waiter),
-		served:  make(map[*viewer]struct{}),
-		hls:     make(map[string]*hlsWindow),
+		admitted: limit.New(cfg.MaxViewers, tooManyViewers(cfg.MaxViewers), errDraining),
+		streams:  make(map[string]*stream),
+		waiting:  make(map[string][]*waiter),
+		served:   make(map[*viewer]struct{}),
+		hls:      make(map[string]*hlsWindow),
 
 		pullIdle: pullIdle,
 	}
 	h.ends, h.stop = context.WithCancelCause(context.Background())
 	return h
+}
+
+// SetLimits replaces the limits of Config. Streams and viewers above lower ones stay.
+func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
+	h.admitted.SetLimit(viewers, tooManyViewers(viewers))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cfg.MaxStreams, h.cfg.MaxStreamViewers = streams, streamViewers
+}
+
+func tooManyViewers(limit int) error {
+	return refusal(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", limit)
 }
 
 // A Refusal is an error with the HTTP status that it is answered with.

@@ -40,7 +40,7 @@ func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
 	report := s.report()
 	if !fromNode(r) {
 		s.addNodes(&report)
-		if !s.publishAuth.loopback {
+		if !s.publishAuth.Load().loopback {
 			report.hideAddresses()
 		}
 	}
@@ -64,12 +64,13 @@ func (s *Server) addNodes(report *apiReport) {
 // report describes the server and its streams.
 func (s *Server) report() apiReport {
 	streams := s.relay.Streams()
+	publish, read := s.publishAuth.Load(), s.readAuth.Load()
 	return apiReport{
 		Server: apiServer{
 			Version: s.cfg.Version, Node: s.cfg.self(), Uptime: time.Since(s.started).Seconds(),
 			Streams: len(streams), Viewers: s.relay.Viewers(), BytesOut: s.relay.Stats().BytesOut,
 			Files: s.files.offer(), Blobs: s.blobs != nil,
-			Publish: s.publishAuth.policy(), Read: s.readAuth.policy(), Loopback: s.publishAuth.loopback,
+			Publish: publish.policy(), Read: read.policy(), Loopback: publish.loopback,
 			RTMP: s.rtmp.port, RTMPS: s.rtmps.port, RTMPLoopback: s.rtmp.loopback, RTMPSLoopback: s.rtmps.loopback,
 		},
 		Streams: streams,

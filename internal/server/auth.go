@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A publishAuth decides who may publish, and write blobs.
+// A publishAuth decides who may publish, and write blobs. It does not change: with another token there is another one.
 //
 //   - With a token: a client that shows it, on every listener.
 //   - Without: a client of a loopback listener that names this machine in Host. The name matters because a page in a
@@ -56,6 +56,11 @@ func (a *publishAuth) checkToken(shown, how string) (status int, reason string) 
 	return 0, ""
 }
 
+// on returns a for a listener that only this machine can reach, or all.
+func (a *publishAuth) on(loopback bool) *publishAuth {
+	return &publishAuth{token: a.token, loopback: loopback, cross: a.cross}
+}
+
 // policy says what a publisher needs: nothing ("open"), a token ("token"), or that publishing is impossible ("off").
 func (a *publishAuth) policy() string {
 	switch {
@@ -72,7 +77,7 @@ func (a *publishAuth) policy() string {
 func (s *Server) mayPublish(
 	w http.ResponseWriter, r *http.Request, message string, attrs ...any,
 ) (status int, reason string) {
-	if status, reason = s.publishAuth.check(r); status == 0 {
+	if status, reason = s.publishAuth.Load().check(r); status == 0 {
 		return 0, ""
 	}
 	s.log.Warn(message, append(attrs, "status", status, "reason", reason)...)
@@ -82,7 +87,7 @@ func (s *Server) mayPublish(
 	return status, reason
 }
 
-// A readAuth decides who may read: streams, files, blobs, the page, the API and the metrics.
+// A readAuth decides who may read: streams, files, blobs, the page, the API and the metrics. It does not change.
 //
 //   - With a token: a client that shows it, or that of publishers.
 //   - Without: every client; on a loopback listener, a client that names this machine in Host or shows the token of
@@ -149,11 +154,12 @@ func (a *readAuth) policy() string {
 	return "open"
 }
 
-// protect returns next for clients that may read. Requests that write are for publishAuth, and OPTIONS and /healthz are
+// protect returns next for clients that may read, as auth says at the time. Requests that write are for publishAuth, and OPTIONS and /healthz are
 // for everyone: browsers and monitors cannot show a token with them.
-func (s *Server) protect(a *readAuth, next http.Handler) http.Handler {
+func (s *Server) protect(auth func() *readAuth, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
+		a := auth()
 		if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.Path == "/healthz" {
 			next.ServeHTTP(w, r)
 			return

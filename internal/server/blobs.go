@@ -86,10 +86,8 @@ func newBlobService(s *Server, store blob.Store, where string) *blobService {
 	down, up := s.cfg.MaxDownloads, s.cfg.MaxUploads
 	return &blobService{
 		server: s, store: store, where: where,
-		downloads: limit.New(down,
-			fmt.Errorf("%d blobs are being sent already, as many as --max-downloads allows", down), errShutdown),
-		uploads: limit.New(up,
-			fmt.Errorf("%d blobs are being received already, as many as --max-uploads allows", up), errShutdown),
+		downloads: limit.New(down, tooMany("blobs", "sent", down, "downloads"), errShutdown),
+		uploads:   limit.New(up, tooMany("blobs", "received", up, "uploads"), errShutdown),
 	}
 }
 

@@ -52,13 +52,27 @@ func (c *certificate) config() *tls.Config {
 func (c *certificate) get(now time.Time) *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now.Sub(c.looked) < certificateLook {
-		return c.shown
+	if now.Sub(c.looked) >= certificateLook {
+		c.looked = now
+		c.look()
 	}
-	c.looked = now
+	return c.shown
+}
+
+// reload looks at the files now. A nil certificate has none.
+func (c *certificate) reload() {
+	if c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.look()
+	}
+}
+
+// look reads the files if they have changed. c.mu is held.
+func (c *certificate) look() {
 	files, err := c.changed()
 	if err == nil && files == c.files {
-		return c.shown
+		return
 	}
 	c.files = files
 	if err == nil {
@@ -67,10 +81,9 @@ func (c *certificate) get(now time.Time) *tls.Certificate {
 	if err != nil {
 		c.log.Warn("the certificate has changed and cannot be read: the one before is shown",
 			"cert", c.cert, "key", c.key, "reason", err)
-		return c.shown
+		return
 	}
 	c.log.Info("the certificate was read again", "cert", c.cert, "until", c.shown.Leaf.NotAfter)
-	return c.shown
 }
 
 // changed returns when the files were changed.

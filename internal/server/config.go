@@ -39,6 +39,8 @@ type Config struct {
 	Demo         bool   // play the built-in sample as the stream "demo"
 	Version      string // shown in the API and in the metrics
 
+	Ready func(Listeners) // called when the server serves; it must not wait. nil: it is not
+
 	Root               string // a directory whose files are served at /files/; empty: none are
 	FilesListing       bool   // a directory without an index.html is answered with a list of what is in it
 	FilesPrecompressed bool   // name.br, name.zst or name.gz is sent for name to clients that accept it

@@ -227,3 +227,33 @@ func TestAClusterBehindBalancers(t *testing.T) {
 		})
 	}
 }
+
+// systemd takes the units in deploy/ without a word, and the service shows the server little of the machine.
+func TestUnits(t *testing.T) {
+	program := need.Program(t, "systemd-analyze")
+	dir := t.TempDir()
+	files, err := filepath.Glob("../../deploy/millrace*.s*")
+	if err != nil || len(files) != 4 {
+		t.Fatalf("deploy/ has the units %q: %v", files, err)
+	}
+	units := []string{"verify"}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = bytes.ReplaceAll(text, []byte("/usr/local/bin/millrace"), []byte(os.Args[0])) // which must be there
+		units = append(units, filepath.Join(dir, filepath.Base(file)))
+		if err := os.WriteFile(units[len(units)-1], text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command(program, units...).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	const most = "--threshold=15" // of 100; a service without protection has 96
+	out, err := exec.Command(program, "security", "--offline=true", most, filepath.Join(dir, "millrace.service")).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -31,20 +31,22 @@ func userPage(t *testing.T, name string) string {
 	return string(text)
 }
 
-// With the nginx configuration of docs/serve.md, streams and blobs pass while they come, and longer ones than nginx' 1
-// MiB.
-func TestBehindNginx(t *testing.T) {
-	nginx := need.Program(t, "nginx")
-	_, block, _ := strings.Cut(userPage(t, "serve.md"), "```nginx\n")
-	block, _, _ = strings.Cut(block, "```")
-	if !strings.Contains(block, "127.0.0.1:8080") {
-		t.Fatalf("docs/serve.md has no configuration for nginx: %q", block)
+// With the configurations of docs/deploy.md for proxies, streams and blobs pass while they come, and longer ones than
+// nginx' 1 MiB.
+func TestBehindAProxy(t *testing.T) {
+	for _, name := range []string{"nginx", "haproxy", "caddy"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			program := need.Program(t, name)
+			f := serve(t, func(c *Config) { c.PublishToken, c.Blobs = "secret", t.TempDir() })
+			passes(t, f, startDocumentedProxy(t, name, program, f.Addr))
+		})
 	}
-	f := serve(t, func(c *Config) { c.PublishToken, c.Blobs = "secret", t.TempDir() })
-	dir := t.TempDir()
-	socket := filepath.Join(dir, "http")
-	client := startNginx(t, nginx, dir, socket, strings.ReplaceAll(block, "127.0.0.1:8080", f.Addr))
+}
 
+// passes reports an error if a proxy in front of f keeps streams or blobs back.
+func passes(t *testing.T, f *fixture, client *http.Client) {
+	t.Helper()
 	stream := random(3 << 20)
 	body, send := io.Pipe()
 	published := make(chan string, 1)
@@ -77,6 +79,41 @@ func TestBehindNginx(t *testing.T) {
 	if got := exchanged(client, "PUT", "http://example.org/blobs/b", bytes.NewReader(value)); !strings.HasPrefix(got, "401") {
 		t.Errorf("PUT without the token: %s", got)
 	}
+}
+
+// startDocumentedProxy starts a proxy with its configuration in docs/deploy.md, in front of a server at addr, and returns a
+// client of it.
+func startDocumentedProxy(t *testing.T, name, program, addr string) *http.Client {
+	t.Helper()
+	language := map[string]string{"nginx": "nginx", "haproxy": "haproxy", "caddy": "caddyfile"}[name]
+	_, config, _ := strings.Cut(userPage(t, "deploy.md"), "```"+language+"\n")
+	config, _, _ = strings.Cut(config, "```")
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "http")
+	replace := func(old, new string) {
+		t.Helper()
+		if !strings.Contains(config, old) {
+			t.Fatalf("docs/deploy.md has no %q for %s: %q", old, name, config)
+		}
+		config = strings.ReplaceAll(config, old, new)
+	}
+	replace("127.0.0.1:8080", addr)
+	conf := filepath.Join(dir, "conf")
+	cmd := exec.Command(program, "-db", "-f", conf)
+	switch name {
+	case "haproxy":
+		replace("bind :80", "bind "+socket)
+	case "caddy":
+		replace("example.org {", "{\nadmin off\n}\nhttp:// {\nbind unix/"+socket)
+		cmd = exec.Command(program, "run", "--adapter", "caddyfile", "--config", conf)
+		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	case "nginx":
+		return startNginx(t, program, dir, socket, config)
+	}
+	if err := os.WriteFile(conf, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return startProxy(t, cmd, socket)
 }
 
 // startNginx starts an nginx with a location block at a Unix socket, and returns a client of it. What stands before the

@@ -44,8 +44,8 @@ func openFiles(s *Server) (*fileService, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--root: %w", err)
 	}
-	f := &fileService{server: s, root: root, downloads: limit.New(cfg.MaxDownloads, fmt.Errorf(
-		"%d files are being sent already, as many as --max-downloads allows", cfg.MaxDownloads), errShutdown)}
+	f := &fileService{server: s, root: root,
+		downloads: limit.New(cfg.MaxDownloads, tooMany("files", "sent", cfg.MaxDownloads, "downloads"), errShutdown)}
 	opts := []chunk.FileOption{
 		chunk.Listing(cfg.FilesListing),
 		chunk.OnServed(f.served),

@@ -109,7 +109,7 @@ func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []by
 // shown. more is added to that.
 func (s *Server) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration, more string) {
 	who := "public"
-	if s.readAuth.token != "" || shownToken(r) != "" {
+	if s.readAuth.Load().token != "" || shownToken(r) != "" {
 		who = "private"
 	}
 	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second))+more)

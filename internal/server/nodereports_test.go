@@ -24,7 +24,7 @@ func TestRequestsOfNodes(t *testing.T) {
 	const token, path = "s3cret", "/api/streams"
 	var node, marked bool
 	s := &Server{cfg: Config{Cluster: "redis://127.0.0.1:1", ClusterToken: token}, log: slog.New(slog.DiscardHandler)}
-	s.readAuth = newReadAuth("reader", "", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	s.readAuth.Store(newReadAuth("reader", "", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))
 	inner := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		node, marked = fromNode(r), askingNode(r) == "http://10.0.0.2:8080"
 	})
@@ -48,7 +48,7 @@ func TestRequestsOfNodes(t *testing.T) {
 		}
 		r.Header.Set(cluster.HeaderNode, "http://10.0.0.2:8080")
 		w := httptest.NewRecorder()
-		s.admitNodes(inner, s.protect(s.readAuth, inner)).ServeHTTP(w, r)
+		s.admitNodes(inner, s.protect(s.readAuth.Load, inner)).ServeHTTP(w, r)
 		if w.Code != tt.want || node != tt.isNode || marked != tt.isNode {
 			t.Errorf("%q %s: %d, a node %v, marked %v", tt.shown, tt.query, w.Code, node, marked)
 		}

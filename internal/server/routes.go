@@ -31,7 +31,7 @@ func (s *Server) routes() http.Handler {
 			"/files/NAME for a file, /blobs/KEY for a blob")
 	})
 	all := s.besideBlobs(mux)
-	return s.admitNodes(all, s.protect(s.readAuth, all))
+	return s.admitNodes(all, s.protect(s.readAuth.Load, all))
 }
 
 // adminRoutes returns everything that the admin listener serves: what costs time to make, and what tells where
@@ -45,7 +45,8 @@ func (s *Server) adminRoutes(listener net.Addr) http.Handler {
 	mux.Handle("/metrics", onlyGet(s.metrics().ServeHTTP))
 	mux.HandleFunc("/api/streams", onlyGet(s.adminStreams))
 	mux.HandleFunc("/healthz", onlyGet(s.health))
-	return s.protect(newReadAuth("", "", listener), onlyGet(mux.ServeHTTP))
+	auth := newReadAuth("", "", listener)
+	return s.protect(func() *readAuth { return auth }, onlyGet(mux.ServeHTTP))
 }
 
 // live answers everything at /live/NAME.

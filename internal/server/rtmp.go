@@ -22,10 +22,9 @@ const rtmpApp = "live"
 
 // An rtmpService serves one listener of RTMP: publishers and viewers of the streams at /live/.
 type rtmpService struct {
-	server  *Server
-	tls     *tls.Config // nil without TLS
-	publish *publishAuth
-	read    *readAuth
+	server   *Server
+	tls      *tls.Config // nil without TLS
+	loopback bool        // only this machine can reach it
 }
 
 // newRTMPService returns the service of a listener. It takes ownership of config, which is nil without TLS.
@@ -33,11 +32,7 @@ func (s *Server) newRTMPService(ln net.Listener, config *tls.Config) *rtmpServic
 	if config != nil {
 		config.SessionTicketsDisabled = true // rtmpdump takes a ticket of TLS 1.3 for an error
 	}
-	return &rtmpService{
-		server: s, tls: config,
-		publish: newPublishAuth(s.cfg.PublishToken, ln.Addr()),
-		read:    newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, ln.Addr()),
-	}
+	return &rtmpService{server: s, tls: config, loopback: isLoopback(ln.Addr())}
 }
 
 // acceptPause is how long no connection is accepted after that has failed: too many files are open, as a rule.
@@ -143,9 +138,9 @@ func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
 	token := want.Query.Get("token")
 	status, reason := 0, ""
 	if want.Publish {
-		status, reason = v.publish.checkToken(token, "NAME?token=TOKEN as the stream key")
+		status, reason = v.server.publishAuth.Load().on(v.loopback).checkToken(token, "NAME?token=TOKEN as the stream key")
 	} else {
-		status, reason = v.read.checkToken(token, "NAME?token=TOKEN")
+		status, reason = v.server.readAuth.Load().checkToken(token, "NAME?token=TOKEN")
 	}
 	if status != 0 {
 		return name, &relay.Refusal{Status: status, Reason: reason}

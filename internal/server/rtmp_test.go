@@ -114,7 +114,7 @@ func TestAnAddressOfRTMPIsInUse(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		return book, s.Run(ctx)
+		return book, s.Run(ctx, nil)
 	}
 	if !Defaults().RTMPOptional {
 		t.Error("the default address must be free")
@@ -194,6 +194,7 @@ func (publicListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Po
 func TestPublishingThroughAPublicRTMPListener(t *testing.T) {
 	f := serveRTMP(t, nil)
 	want := &rtmp.Request{Publish: true, Path: "live/cam", Query: url.Values{}}
+	f.Get("/healthz") // it serves
 	public := f.newRTMPService(publicListener{}, nil)
 	if _, err := public.admit(want); err == nil || !strings.Contains(err.Error(), "publishing is off") {
 		t.Errorf("%v", err)

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -41,9 +42,9 @@ type Server struct {
 	rtmp       rtmpPort // set by Serve, as is rtmps
 	rtmps      rtmpPort
 
-	// Set by Serve: both depend on the listener.
-	publishAuth *publishAuth
-	readAuth    *readAuth
+	// Set by Serve, because both depend on the listener, and by Reload.
+	publishAuth atomic.Pointer[publishAuth]
+	readAuth    atomic.Pointer[readAuth]
 
 	draining context.Context // ends when no more is to be published
 	drain    context.CancelFunc
@@ -110,32 +111,70 @@ func (l *Listeners) close() {
 	}
 }
 
-// Run listens where the configuration says and serves until ctx ends; see Serve.
-func (s *Server) Run(ctx context.Context) error {
-	var all Listeners
-	for _, l := range []struct {
+// fields are the listeners by the names that systemd and a process that is replaced give them.
+func (l *Listeners) fields() map[string]*net.Listener {
+	return map[string]*net.Listener{"main": &l.Main, "admin": &l.Admin, "rtmp": &l.RTMP, "rtmps": &l.RTMPS}
+}
+
+// Named returns those that there are, by the names that Run takes.
+func (l *Listeners) Named() map[string]net.Listener {
+	named := make(map[string]net.Listener)
+	for name, ln := range l.fields() {
+		if *ln != nil {
+			named[name] = *ln
+		}
+	}
+	return named
+}
+
+// Run listens where the configuration says and serves until ctx ends; see Serve. It takes ownership of the listeners that
+// are given by name, instead of which it opens none: main, admin, rtmp and rtmps.
+func (s *Server) Run(ctx context.Context, given map[string]net.Listener) error {
+	l, err := s.listen(given)
+	if err != nil {
+		l.close()
+		return errors.Join(err, s.closeStores(ctx))
+	}
+	return s.Serve(ctx, l)
+}
+
+func (s *Server) listen(given map[string]net.Listener) (l Listeners, err error) {
+	fields := l.fields()
+	for name, ln := range given {
+		if fields[name] == nil {
+			err = fmt.Errorf("a listener is named %q, want main, admin, rtmp or rtmps: see FileDescriptorName= in systemd.socket(5)", name)
+			_ = ln.Close()
+			continue
+		}
+		*fields[name] = ln
+	}
+	if l.RTMPS != nil && s.cert == nil {
+		err = errors.New("the listener rtmps needs --tls-cert and --tls-key")
+	}
+	if err != nil {
+		return l, err
+	}
+	for _, a := range []struct {
 		flag, address string
 		ln            *net.Listener
 	}{
-		{"listen", s.cfg.Listen, &all.Main}, {"admin", s.cfg.Admin, &all.Admin},
-		{"rtmp", s.cfg.RTMP, &all.RTMP}, {"rtmps", s.cfg.RTMPS, &all.RTMPS},
+		{"listen", s.cfg.Listen, &l.Main}, {"admin", s.cfg.Admin, &l.Admin},
+		{"rtmp", s.cfg.RTMP, &l.RTMP}, {"rtmps", s.cfg.RTMPS, &l.RTMPS},
 	} {
-		if l.address == "" {
+		if *a.ln != nil || a.address == "" {
 			continue
 		}
-		ln, err := net.Listen("tcp", l.address)
-		if err != nil && l.flag == "rtmp" && s.cfg.RTMPOptional {
+		ln, err := net.Listen("tcp", a.address)
+		if err != nil && a.flag == "rtmp" && s.cfg.RTMPOptional {
 			s.log.Warn("RTMP is off: its address cannot be used, and --rtmp chooses another one", "reason", err)
 			continue
 		}
 		if err != nil {
-			all.close()
-			_ = s.closeStores(ctx)
-			return listenError(l.flag, l.address, err)
+			return l, listenError(a.flag, a.address, err)
 		}
-		*l.ln = ln
+		*a.ln = ln
 	}
-	return s.Serve(ctx, all)
+	return l, nil
 }
 
 // listenError returns the error of listening at the address of a flag. If the port is in use, it says how to choose
@@ -150,12 +189,19 @@ func listenError(flag, address string, err error) error {
 		flag, net.JoinHostPort(host, strconv.Itoa(n%math.MaxUint16+1)))
 }
 
+// ErrReplaced is the cause of the end of Serve's context if another process has its listeners.
+var ErrReplaced = errors.New("another process has taken the listeners over")
+
+// acceptedPause is how long the requests of connections that were accepted already are served as before when another
+// process has the listeners: as long as clients take to send their first request.
+const acceptedPause = time.Second
+
 // Serve takes ownership of the listeners and serves until ctx ends. Then it accepts no more connections, ends the
 // publishers, lets the viewers have what is queued for them, and returns nil, all that within the drain timeout. It
 // returns an error when it cannot serve.
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
-	s.publishAuth = newPublishAuth(s.cfg.PublishToken, l.Main.Addr())
-	s.readAuth = newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, l.Main.Addr())
+	s.publishAuth.Store(newPublishAuth(s.cfg.PublishToken, l.Main.Addr()))
+	s.readAuth.Store(newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, l.Main.Addr()))
 	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
 	if s.node != nil {
 		s.node.Start(s.relay)
@@ -180,6 +226,9 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 		others.Go(func() { s.newRTMPService(l.RTMPS, s.cert.config()).serve(l.RTMPS) })
 	}
 	s.greet(l)
+	if s.cfg.Ready != nil {
+		s.cfg.Ready(l)
+	}
 	if s.cfg.Demo {
 		others.Go(s.playDemo)
 	}
@@ -191,6 +240,12 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 		err = fmt.Errorf("server: %w", err)
 	}
 	l.close()
+	if context.Cause(ctx) == ErrReplaced {
+		for _, srv := range servers {
+			srv.SetKeepAlivesEnabled(false) // the next request is for the other process
+		}
+		time.Sleep(acceptedPause)
+	}
 	s.shutDown(servers)
 	others.Wait()
 	return err

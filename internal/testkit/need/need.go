@@ -16,7 +16,10 @@ var packages = map[string]string{
 	"gst-launch-1.0":  "gstreamer1.0-tools",
 	"nginx":           "nginx-light",
 	"obs":             "obs-studio xvfb libgl1-mesa-dri",
-	"valkey-server":   "valkey",
+
+	"systemd-socket-activate": "systemd",
+	"systemd-analyze":         "systemd",
+	"valkey-server":           "valkey",
 }
 
 // Program returns the path of a program. Each further name is looked for if those before it are not installed. If none of

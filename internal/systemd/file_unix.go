@@ -1,0 +1,31 @@
+//go:build unix
+
+package systemd
+
+import (
+	"errors"
+	"net"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// file returns a further descriptor of a listener. The File method of a listener is not for this: what is started with
+// such a file blocks in accept, and so does this process.
+func file(ln net.Listener) (*os.File, error) {
+	conn, ok := ln.(syscall.Conn)
+	if !ok {
+		return nil, errors.New("it has no descriptor")
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	controlErr := raw.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) })
+	if err := errors.Join(controlErr, err); err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), ln.Addr().String()), nil
+}

@@ -1,0 +1,130 @@
+// Package systemd has what a service gets from systemd, and says to it: listeners that were open before it, and
+// notifications. A process gives its listeners to its successor in the same way, with or without systemd.
+package systemd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The environment variables of sd_listen_fds(3) and sd_notify(3).
+const (
+	listenPID    = "LISTEN_PID"
+	listenFDs    = "LISTEN_FDS"
+	listenNames  = "LISTEN_FDNAMES"
+	notifySocket = "NOTIFY_SOCKET"
+)
+
+const (
+	firstFD   = 3           // of those that a process is started with
+	readyName = "successor" // of a pipe, the last one, by which a successor says that it is ready
+)
+
+// Inherited is what this process was started with.
+type Inherited struct {
+	Listeners map[string]net.Listener // by the names that the units of systemd give them; the caller owns them
+
+	ready *os.File // nil if this process is not the successor of another one
+}
+
+// Inherit returns what this process was started with, if only nothing. It is called once.
+func Inherit() (*Inherited, error) {
+	in := &Inherited{Listeners: make(map[string]net.Listener)}
+	// The predecessor does not know the number of the process that it starts.
+	if pid := os.Getenv(listenPID); pid != "" && pid != strconv.Itoa(os.Getpid()) || os.Getenv(listenFDs) == "" {
+		return in, nil
+	}
+	n, err := strconv.Atoi(os.Getenv(listenFDs))
+	names := strings.Split(os.Getenv(listenNames), ":")
+	if err != nil || n != len(names) {
+		return in, fmt.Errorf("%s is %q and %s is %q, want as many names", listenFDs, os.Getenv(listenFDs), listenNames, names)
+	}
+	for i, name := range names {
+		f := os.NewFile(uintptr(firstFD+i), name)
+		if name == readyName && i == n-1 {
+			in.ready = f
+			break
+		}
+		ln, err := net.FileListener(f) // another descriptor, which the processes of this one do not get
+		_ = f.Close()
+		if err == nil && in.Listeners[name] != nil {
+			err = errors.Join(errors.New("there are two of them"), ln.Close())
+		}
+		if err != nil {
+			return in, fmt.Errorf("the listener %s: %w", name, err)
+		}
+		in.Listeners[name] = ln
+	}
+	return in, nil
+}
+
+// Ready says that this process serves.
+func (in *Inherited) Ready() error {
+	if in.ready == nil {
+		return Notify("READY=1")
+	}
+	_, err := io.WriteString(in.ready, "ready")
+	return errors.Join(err, in.ready.Close())
+}
+
+// Notify tells systemd the state of this process, as sd_notify(3) describes it. It does nothing if systemd does not want
+// to know.
+func Notify(state string) error {
+	name := os.Getenv(notifySocket)
+	if name == "" {
+		return nil
+	}
+	conn, err := net.Dial("unixgram", name)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(conn, state)
+	return errors.Join(err, conn.Close())
+}
+
+// Succeed starts cmd, the successor of this process, which inherits the listeners, and returns when it is ready. If it
+// ends before that, or ctx does, it is killed, and listeners are only this process's again. Afterwards it goes on without
+// this process.
+func Succeed(ctx context.Context, cmd *exec.Cmd, listeners map[string]net.Listener) error {
+	ready, itsReady, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	defer itsReady.Close()
+	names := slices.Sorted(maps.Keys(listeners))
+	for _, name := range names {
+		f, err := file(listeners[name])
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+	}
+	cmd.ExtraFiles, names = append(cmd.ExtraFiles, itsReady), append(names, readyName)
+	for _, v := range cmd.Environ() {
+		if name, _, _ := strings.Cut(v, "="); name != listenPID && name != listenFDs && name != listenNames {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Env = append(cmd.Env, listenFDs+"="+strconv.Itoa(len(names)), listenNames+"="+strings.Join(names, ":"))
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	_ = itsReady.Close()
+	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
+	if _, err := io.ReadFull(ready, make([]byte, len("ready"))); err == nil {
+		return nil // it is not waited for: this process ends before it
+	}
+	_ = cmd.Process.Kill()
+	return errors.Join(fmt.Errorf("it was not ready: %w", cmd.Wait()), context.Cause(ctx))
+}
