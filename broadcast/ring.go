@@ -55,9 +55,7 @@ type Ring struct {
 	stats Stats // the counters of it
 }
 
-// New returns an empty Ring. Its owner ends its life with Close. All that Publish
-// will ever need beside the frames' own blocks is allocated here, so that it
-// never allocates: see [MaxFrames].
+// New returns an empty Ring. Its owner ends its life with Close.
 func New(opts ...Option) *Ring {
 	r := &Ring{
 		opts: options{
@@ -73,7 +71,6 @@ func New(opts ...Option) *Ring {
 		r.opts.maxPieces = max(r.opts.maxFrames, int(min(r.opts.maxBytes/pieceBytes, maxBytePieces)))
 	}
 	r.frames = newRecords(r.opts.maxFrames)
-	r.log = newByteLog(r.opts.maxPieces)
 	if r.opts.latency > 0 {
 		r.timer = time.AfterFunc(r.opts.latency, r.expire)
 		r.timer.Stop()
@@ -91,8 +88,8 @@ func (r *Ring) now() int64 {
 }
 
 // Publish adds a frame at the head. It takes ownership of p, which is left
-// empty, even when it returns an error. It waits for no reader, and allocates
-// nothing but the error.
+// empty, even when it returns an error. It waits for no reader. It allocates
+// when the ring keeps more frames than ever before: see [MaxFrames].
 //
 // The errors are ErrClosed, and *FrameTooLargeError for a frame that the ring
 // could not keep even if it kept nothing else. Such a frame spoils the rest of

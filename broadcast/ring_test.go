@@ -204,8 +204,8 @@ func (p *player) tooLarge() {
 	}
 }
 
-// A group is kept whole up to MaxFrames, and late readers get it; more of the
-// array for its records is used on the way, wherever the oldest one stands.
+// A group is kept whole up to MaxFrames, and late readers get it; the array of
+// its records grows on the way, wherever the oldest one stands.
 func TestGroupOfMaxFrames(t *testing.T) {
 	const most = 1500
 	for _, before := range []int{0, 1, 100, 255, 256, 400, 1600} {
@@ -214,8 +214,8 @@ func TestGroupOfMaxFrames(t *testing.T) {
 		for range before {
 			f.publish(t, r, 10, true)
 		}
-		if n := r.RecordsUsed(); n > 256 {
-			t.Fatalf("%d records used while one is kept", n)
+		if n := r.Records(); n > 256 {
+			t.Fatalf("room for %d records while one is kept", n)
 		}
 		group := f.publish(t, r, 10, true)
 		behind := r.Cursor()
