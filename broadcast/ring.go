@@ -195,6 +195,27 @@ func (r *Ring) evict() {
 	r.stats.Evicted++
 }
 
+// Evict drops the frames that were published longer ago than age, as if the ring
+// were full: those in front of the newest group of pictures, and with all also
+// those of that group. It returns how many bytes went. Cursors that have not
+// taken them lose them.
+func (r *Ring) Evict(age time.Duration, all bool) (bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before, now := r.kept(), r.now()
+	for r.frames.count() > 0 && now-r.frames.at(r.frames.tail).at > int64(age) {
+		if r.keyOK && r.frames.tail == r.key {
+			if !all {
+				break
+			}
+			r.cutGroup()
+		}
+		r.evict()
+	}
+	r.log.drop(r.frames.start)
+	return before - r.kept()
+}
+
 // kept returns the bytes of the frames in the window. r.mu is held.
 func (r *Ring) kept() int64 { return r.log.end - r.frames.start }
 

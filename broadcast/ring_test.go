@@ -204,6 +204,52 @@ func (p *player) tooLarge() {
 	}
 }
 
+// Evict drops what is older than an age: old groups, and the newest one if asked. Readers at the head notice nothing.
+func TestEvict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed(512)
+		r := broadcast.New()
+		defer r.Close()
+		behind := r.Cursor(broadcast.MaxLagTime(0))
+		f.publish(t, r, 100, true)
+		f.publish(t, r, 100, false)
+		time.Sleep(time.Second)
+		head := r.Cursor()
+		takeAll(t, head)
+		second := f.publish(t, r, 100, true)
+		if n := r.Evict(2*time.Second, true); n != 0 {
+			t.Errorf("%d bytes of frames went that are not so old", n)
+		}
+		if n := r.Evict(time.Second/2, false); n != 200 || r.Stats().Frames != 1 {
+			t.Errorf("%d bytes of an old group of 200 went, %d frames are left", n, r.Stats().Frames)
+		}
+		time.Sleep(time.Millisecond)
+		if n := r.Evict(0, false); n != 0 {
+			t.Errorf("%d bytes of the newest group went", n)
+		}
+		if got := takeAll(t, head); got != second {
+			t.Errorf("a reader at the head got %d bytes of %d", len(got), len(second))
+		}
+		var c millrace.Chain
+		if b, err := behind.Take(&c); err != nil || b.Missed.Why != broadcast.Evicted || b.Missed.Frames != 2 {
+			t.Errorf("a reader that was behind: %+v, %v", b, err)
+		}
+		c.Release()
+		check(t, r)
+		third := f.publish(t, r, 100, false)
+		time.Sleep(time.Millisecond)
+		if got := takeAll(t, head); got != third {
+			t.Errorf("a reader at the head got %d bytes of %d", len(got), len(third))
+		}
+		if n := r.Evict(0, true); n == 0 || r.Stats().Frames != 0 || r.Stats().GroupsCut != 1 {
+			t.Errorf("%d bytes of the newest group went, %d frames are left", n, r.Stats().Frames)
+		}
+		check(t, r)
+		head.Close()
+		behind.Close()
+	})
+}
+
 // A group is kept whole up to MaxFrames, and late readers get it; the array of
 // its records grows on the way, wherever the oldest one stands.
 func TestGroupOfMaxFrames(t *testing.T) {
