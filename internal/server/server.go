@@ -17,7 +17,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/limit"
+	"github.com/millrace-io/millrace/internal/memory"
 	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/relay"
 )
@@ -36,6 +38,9 @@ type Server struct {
 	records *record.Archive // nil if no streams are recorded
 	node    *clusterNode    // nil if the server is alone
 	started time.Time
+
+	memory  *memory.Budget // nil without a budget
+	answers memory.Loans   // of HLS
 
 	handshakes handshakes
 	rtmp       rtmpPort // set by Serve, as is rtmps
@@ -85,9 +90,19 @@ func New(cfg Config) (*Server, error) {
 		_ = s.closeStores(context.Background())
 		return nil, err
 	}
+	if cfg.MemoryBytes > 0 {
+		s.memory = memory.New(cfg.MemoryBytes, millrace.DefaultPool(), s.log)
+	}
+	streams.Memory = s.memory
 	s.relay = relay.New(streams)
 	if s.node != nil {
 		s.node.hls = newRemoteHLS(s.relay, s.node, s.node.objects, &s.cfg, s.node.segments)
+		s.memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
+	}
+	s.memory.Add(s.relay.MemorySteps()...)
+	s.memory.Add(memory.Step{Name: "answers", Above: 12, Free: s.answers.Free})
+	if s.records != nil {
+		s.memory.Add(memory.Step{Name: "recordings", Above: 12, Free: s.records.Free})
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	return s, nil
@@ -172,7 +187,9 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 		servers = append(servers, side)
 		go func() { failed <- side.Serve(l.Admin) }()
 	}
+	watching, unwatch := context.WithCancel(context.Background())
 	var others sync.WaitGroup
+	others.Go(func() { s.memory.Run(watching) })
 	if l.RTMP != nil {
 		others.Go(func() { s.newRTMPService(l.RTMP, nil).serve(l.RTMP) })
 	}
@@ -192,6 +209,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	}
 	l.close()
 	s.shutDown(servers)
+	unwatch()
 	others.Wait()
 	return err
 }
@@ -204,6 +222,14 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	main.TLSConfig = s.cert.config()
 	main.Protocols.SetHTTP2(true)
 	return main.ServeTLS(ln, "", "")
+}
+
+// acquire admits a transfer, which l.Release ends, or returns the reason why not.
+func (s *Server) acquire(l *limit.Limiter) error {
+	if err := s.memory.Admit(); err != nil {
+		return err
+	}
+	return l.Acquire()
 }
 
 // closeStores closes the stores of files and blobs, the recordings, which may take until ctx ends, and the node.
