@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -16,18 +15,21 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/load"
+	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 )
 
 // A memoryServer is a millrace serve in a process of its own, whose memory is looked at.
 type memoryServer struct {
 	t    testing.TB
-	addr string
+	addr string // of HTTP
+	rtmp string
 	log  output
 	pid  int
 }
@@ -35,12 +37,8 @@ type memoryServer struct {
 func startMemoryServer(t testing.TB, flags ...string) *memoryServer {
 	t.Helper()
 	s := &memoryServer{t: t}
-	cmd := exec.Command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--rtmp", "127.0.0.1:0", "--log-level", "warn"}, flags...)...)
-	if bin := os.Getenv("MEM_BIN"); bin != "" {
-		cmd.Path = bin
-	}
+	cmd := exec.Command(os.Args[0], append([]string{"serve", "--listen", "127.0.0.1:0", "--rtmp", "127.0.0.1:0"}, flags...)...)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
-	cmd.Args = append(cmd.Args, "--log-level", "info")
 	cmd.Stdout, cmd.Stderr = &s.log, &s.log
 	var guard childproc.Guard
 	if err := guard.Start(cmd); err != nil {
@@ -55,11 +53,11 @@ func startMemoryServer(t testing.TB, flags ...string) *memoryServer {
 			t.Logf("the server's log:\n%.20000s", s.log.String())
 		}
 	})
-	address := regexp.MustCompile(`msg=listening address=(\S+)`)
+	address := regexp.MustCompile(`msg=listening address=(\S+)(?s:.*)msg="RTMP listening" address=(\S+)`)
 	eventually(t, "the server to listen", func() bool {
 		m := address.FindStringSubmatch(s.log.String())
 		if m != nil {
-			s.addr = m[1]
+			s.addr, s.rtmp = m[1], m[2]
 		}
 		return m != nil
 	})
@@ -103,11 +101,6 @@ func (s *memoryServer) metrics(prefixes ...string) string {
 		}
 	}
 	return b.String()
-}
-
-func (s *memoryServer) report(what string) {
-	s.t.Logf("%s: RSS %d MiB, peak %d MiB\n%s", what, s.rss()>>20, s.peak()>>20,
-		s.metrics("millrace_kept", "millrace_pool_in", "millrace_pool_idle", "millrace_mem", "go_memstats_heap_inuse", "go_memstats_heap_idle", "go_memstats_heap_rel", "go_memstats_stack_inuse", "millrace_streams ", "millrace_viewers{"))
 }
 
 func (s *memoryServer) dial() net.Conn {
@@ -189,31 +182,96 @@ func (s *memoryServer) tinyPictures(name string, pictures int) {
 	}
 }
 
-// slowViewers has as many viewers come as there are key frames, and take nothing.
-func (s *memoryServer) slowViewers(name string, viewers, size int, exts ...string) {
+// slowViewers has viewers come that take nothing, each by the next one of the forms, at a key frame of its own.
+func (s *memoryServer) slowViewers(name string, viewers, size int, forms ...string) {
 	p := s.publisher(name)
+	client := s.client()
+	sent, got := int64(len("FLV header   ")+len(tag(9, 0, avcConfig))), s.reader("/live/"+name+".flv")
 	for i := range viewers {
-		if _, err := p.Write(picture(uint32(i*40), size, true)); err != nil {
-			s.t.Logf("%s: publisher ended after %d: %v", name, i, err)
+		pic := picture(uint32(i*40), size, true)
+		if _, err := p.Write(pic); err != nil {
+			s.t.Errorf("%s: the publisher ended after %d pictures: %v", name, i, err)
 			return
 		}
-		s.watch("/live/" + name + exts[i%len(exts)])
+		sent += int64(len(pic))
+		switch form := forms[i%len(forms)]; form {
+		case "rtmp":
+			conn, err := net.Dial("tcp", s.rtmp)
+			if err != nil {
+				s.t.Error(err)
+				return
+			}
+			_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+			c := relaytest.NewRTMP(s.t, conn)
+			c.Connect("live")
+			c.Play(name)
+		case "http2":
+			go func() {
+				if res, err := client.Get("http://" + s.addr + "/live/" + name + ".flv"); err == nil {
+					s.t.Cleanup(func() { _ = res.Body.Close() })
+				}
+			}()
+		case "hls":
+			go s.slowSegment(name)
+		default:
+			s.watch("/live/" + name + form)
+		}
 		time.Sleep(60 * time.Millisecond)
 	}
+	eventually(s.t, "all of the stream at a viewer that keeps up", func() bool { return got.Load() == sent })
+}
+
+// reader watches, and counts the bytes that come.
+func (s *memoryServer) reader(path string) *atomic.Int64 {
+	got := new(atomic.Int64)
+	conn := s.dial()
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, s.addr)
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		p := make([]byte, 1<<20)
+		for {
+			n, err := res.Body.Read(p)
+			if got.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	}()
+	return got
+}
+
+// slowSegment asks for the newest segment of HLS, and takes nothing of it.
+func (s *memoryServer) slowSegment(name string) {
+	res, err := http.Get("http://" + s.addr + "/live/" + name + "/media.m3u8")
+	if err != nil {
+		return
+	}
+	list, _ := io.ReadAll(res.Body)
+	res.Body.Close()
+	if all := regexp.MustCompile(`(?m)^[^#].*`).FindAllString(string(list), -1); len(all) > 0 {
+		s.watch("/live/" + name + "/" + all[len(all)-1])
+	}
+}
+
+// client returns a client of HTTP/2.
+func (s *memoryServer) client() *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	tr := &http.Transport{Protocols: protocols}
+	s.t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
 }
 
 // shortPublishes publishes streams that end at once, over a few connections of HTTP/2.
 func (s *memoryServer) shortPublishes(n int) {
-	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
 	body := bytes.Repeat([]byte("not FLV "), 1000)
 	var all sync.WaitGroup
 	codes := make(map[int]int)
 	var mu sync.Mutex
 	for c := range 8 {
-		tr := &http.Transport{Protocols: protocols}
-		s.t.Cleanup(tr.CloseIdleConnections)
-		client := &http.Client{Transport: tr}
+		client := s.client()
 		for w := range 12 {
 			all.Go(func() {
 				for i := range n / 96 {
@@ -232,54 +290,145 @@ func (s *memoryServer) shortPublishes(n int) {
 		}
 	}
 	all.Wait()
-	s.t.Logf("%v", codes)
+	if codes[http.StatusOK] == 0 {
+		s.t.Errorf("%d publishes by status: %v", n, codes)
+	}
 }
 
-// healthy has viewers that keep up, and fails the test if they lose a frame.
-func (s *memoryServer) healthy(ctx context.Context, viewers int, lasts time.Duration) func() {
+// healthy has viewers that keep up with a stream until ctx ends, and fails the test if one of them loses a frame. It returns
+// a channel that is closed at the end.
+func (s *memoryServer) healthy(ctx context.Context, viewers int) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		var out bytes.Buffer
-		err := execute(ctx, &out, io.Discard, "load", "--url", "http://"+s.addr, "--viewers", strconv.Itoa(viewers), "--duration", lasts.String(), "--json")
-		var report load.Report
-		_ = json.Unmarshal(out.Bytes(), &report)
-		if err != nil || report.Viewers.Connected != viewers || report.Viewers.Lost != 0 || len(report.Viewers.Ended) > 0 {
-			s.t.Errorf("healthy viewers: %v %+v", err, report.Viewers)
+		report, err := load.Run(ctx, load.Config{URL: "http://" + s.addr, Streams: 1, Viewers: viewers, Duration: time.Hour}, nil)
+		v := report.Viewers
+		if err != nil || v.Connected != viewers || v.Lost != 0 || v.Repeated != 0 || v.Tags == 0 || len(v.Ended) > 0 {
+			s.t.Errorf("viewers that keep up: %v %+v", err, v)
 		}
 	}()
-	return func() { <-done }
+	eventually(s.t, "viewers that keep up", func() bool {
+		return strings.Contains(s.metrics("millrace_viewers{"), fmt.Sprintf("{path=\"writev\"} %d\n", viewers))
+	})
+	return done
+}
+
+// halfTags has publishers send all of a large tag but its end.
+func (s *memoryServer) halfTags(publishers int) {
+	half := picture(0, 4<<20-100, true)
+	half = half[:len(half)-1000]
+	for i := range publishers {
+		_, _ = s.publisher(fmt.Sprint("half", i)).Write(half)
+	}
+}
+
+// longGroups has publishers send groups of pictures as long as is kept, without a viewer.
+func (s *memoryServer) longGroups(publishers int) {
+	var all sync.WaitGroup
+	for i := range publishers {
+		p := s.publisher(fmt.Sprint("long", i))
+		all.Go(func() {
+			for k := range 60 {
+				if _, err := p.Write(picture(uint32(k*40), 256<<10, k == 0)); err != nil {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// blobs has clients put blobs and stop in the middle, and others that take nothing of what they ask for by HTTP/2.
+func (s *memoryServer) blobs(uploads, downloads int) {
+	client := s.client()
+	blob := make([]byte, 16<<20)
+	req, _ := http.NewRequest(http.MethodPut, "http://"+s.addr+"/blobs/one", bytes.NewReader(blob))
+	res, err := client.Do(req)
+	if err != nil || res.StatusCode != http.StatusCreated {
+		s.t.Errorf("a blob is not put: %v, %v", res, err)
+		return
+	}
+	res.Body.Close()
+	for i := range uploads {
+		conn := s.dial()
+		fmt.Fprintf(conn, "PUT /blobs/up%d HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n", i, s.addr, len(blob))
+		_, _ = conn.Write(blob[:1<<20])
+	}
+	for range downloads / 50 {
+		client := s.client()
+		for range 50 {
+			if res, err := client.Get("http://" + s.addr + "/blobs/one"); err == nil {
+				s.t.Cleanup(func() { _ = res.Body.Close() })
+			}
+		}
+	}
 }
 
 // The memory of a server stays within its budget and slack, whatever legal requests come, and viewers that keep up lose
-// nothing.
+// nothing. Then memory goes back to the system.
 func TestMemoryBudget(t *testing.T) {
-	const slack = 64 << 20
+	const budget, slack = 160 << 20, 64 << 20
 	for _, load := range []struct {
 		name string
+		long bool
 		run  func(s *memoryServer)
 	}{
-		{"tiny pictures between script data", func(s *memoryServer) {
+		{"tiny pictures between script data", false, func(s *memoryServer) {
 			var all sync.WaitGroup
 			for i := range 4 {
 				all.Go(func() { s.tinyPictures(fmt.Sprint("tiny", i), 5000) })
 			}
 			all.Wait()
 		}},
-		{"slow viewers", func(s *memoryServer) { s.slowViewers("large", 150, 4<<20-100, ".flv") }},
-		{"short publishes", func(s *memoryServer) { s.shortPublishes(3000) }},
+		{"slow viewers", false, func(s *memoryServer) { s.slowViewers("large", 120, 4<<20-100, ".flv") }},
+		{"short publishes", false, func(s *memoryServer) { s.shortPublishes(3000) }},
+		{"slow viewers of all forms", true, func(s *memoryServer) {
+			s.slowViewers("large", 300, 1<<20, ".flv", ".mp4", "rtmp", "http2", "hls")
+		}},
+		{"large tags that do not end", true, func(s *memoryServer) { s.halfTags(120) }},
+		{"long groups", true, func(s *memoryServer) { s.longGroups(120) }},
+		{"blobs", true, func(s *memoryServer) { s.blobs(64, 1000) }},
+		{"many short publishes", true, func(s *memoryServer) { s.shortPublishes(30000) }},
 	} {
 		t.Run(load.name, func(t *testing.T) {
-			t.Parallel()
-			const budget = 160 << 20
-			s := startMemoryServer(t, "--memory", strconv.Itoa(budget))
-			wait := s.healthy(t.Context(), 10, 12*time.Second)
+			if load.long && testing.Short() {
+				t.Skip("a long load")
+			}
+			s := startMemoryServer(t, "--memory", strconv.Itoa(budget), "--blobs", t.TempDir())
+			ctx, cancel := context.WithCancel(t.Context())
+			healthy := s.healthy(ctx, 10)
 			load.run(s)
-			s.report(load.name)
-			wait()
+			t.Logf("RSS %d MiB, peak %d MiB\n%s", s.rss()>>20, s.peak()>>20, s.metrics("millrace_memory"))
+			time.Sleep(time.Second)
+			cancel()
+			<-healthy
 			if peak := s.peak(); peak > budget+slack {
 				t.Errorf("%d MiB, with a budget of %d MiB", peak>>20, budget>>20)
 			}
 		})
 	}
+}
+
+// After a peak, memory goes back to the system within a minute.
+func TestMemoryGoesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	s := startMemoryServer(t, "--memory", "2GiB")
+	t.Run("peak", func(t *testing.T) { // whose end closes the connections
+		s.t = t
+		s.slowViewers("large", 100, 4<<20-100, ".flv")
+	})
+	s.t = t
+	peak, ended := s.rss(), time.Now()
+	if peak < 300<<20 {
+		t.Errorf("no peak: %d MiB", peak>>20)
+	}
+	for s.rss() > 100<<20 {
+		if time.Since(ended) > 2*time.Minute { // for a busy machine
+			t.Fatalf("%d MiB are left of %d\n%s", s.rss()>>20, peak>>20, s.metrics("millrace_memory"))
+		}
+		time.Sleep(time.Second)
+	}
+	t.Logf("from %d to %d MiB in %v", peak>>20, s.rss()>>20, time.Since(ended).Round(time.Second))
 }

@@ -425,11 +425,11 @@ func (w *Window) unlist() {
 }
 
 // Shorten has the playlist list no more segments from now on than it takes for three times Target, however many Segments
-// asks for. A segment that leaves the playlist stays for as long as players may ask for it. Shorten reports whether the
-// playlist has changed.
-func (w *Window) Shorten() (news bool) {
+// asks for, and lowers MaxBytes to maxBytes if it is larger. A segment that leaves the playlist stays for as long as players
+// may ask for it. Shorten reports whether the playlist has changed.
+func (w *Window) Shorten(maxBytes int64) (news bool) {
 	before := w.listed
-	w.config.Segments = 1
+	w.config.Segments, w.config.MaxBytes = 1, min(w.config.MaxBytes, max(maxBytes, minMaxBytes))
 	w.unlist()
 	if len(w.inits) > 0 {
 		news = w.trim()

@@ -213,6 +213,9 @@ func (b *Budget) afterGC() (stop func()) {
 	var stopped atomic.Bool
 	type sentinel struct{ _ *byte }
 	var rearm func(s *sentinel)
+	// Blocks that were found in use may have come back since, so the least of what a few collections say is the best guess.
+	var last [3]int64
+	n := 0
 	rearm = func(s *sentinel) {
 		if stopped.Load() {
 			return
@@ -220,7 +223,9 @@ func (b *Budget) afterGC() (stop func()) {
 		r := newRuntimeStats()
 		r.read()
 		st := b.pool.Stats()
-		b.heap.Store(max(0, r.live-st.InUse-st.Idle) + r.overhead)
+		last[n%len(last)] = max(0, r.live-st.InUse-st.Idle) + r.overhead
+		n++
+		b.heap.Store(slices.Min(last[:min(n, len(last))]))
 		b.bound(&r)
 		runtime.SetFinalizer(s, rearm)
 	}

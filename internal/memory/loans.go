@@ -6,10 +6,6 @@ import (
 	"time"
 )
 
-// loanAfter is how old a loan is that may be ended because memory is short. A client that keeps up with a stream takes a
-// segment of it in less time than the segment lasts.
-const loanAfter = 5 * time.Second
-
 // Loans are what answers hold that are being sent. The zero value is ready to use.
 type Loans struct {
 	mu   sync.Mutex
@@ -59,12 +55,12 @@ func (l *Loans) Bytes() (sum int64) {
 	return sum
 }
 
-// Free ends the oldest answers that have taken long. See [Step].
-func (l *Loans) Free(excess int64) (freed int64) {
+// Free ends answers that have taken longer than after, the oldest ones first. See [Step].
+func (l *Loans) Free(excess int64, after time.Duration) (freed int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, loan := range l.list {
-		if freed >= excess || time.Since(loan.since) < loanAfter {
+		if freed >= excess || time.Since(loan.since) < after {
 			break
 		}
 		freed += loan.bytes

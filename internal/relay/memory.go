@@ -18,6 +18,8 @@ const (
 	// crowdedAfter is for how long a viewer holds a batch that it does not take before it may be disconnected for it. A new
 	// viewer of a slow connection takes about so long for what it begins with.
 	crowdedAfter = 2 * time.Second
+	// blockedAfter is the same for the largest stream, when nothing else has helped: more than a moment.
+	blockedAfter = 250 * time.Millisecond
 	// crowdedWait is when a client may try again that was refused because memory is short.
 	crowdedWait = 5 * time.Second
 )
@@ -28,7 +30,7 @@ func (h *Hub) MemorySteps() []memory.Step {
 	return []memory.Step{
 		{Name: "idle", Above: 8, Free: h.endIdleHLS},
 		{Name: "groups", Above: 10, Free: h.evictGroups},
-		{Name: "laggards", Above: 12, Free: h.dropLaggards},
+		{Name: "laggards", Above: 12, Free: func(excess int64) int64 { return h.dropLaggards(excess, nil, crowdedAfter) }},
 		{Name: "streams", Above: 14, Free: h.cutLargest},
 	}
 }
@@ -84,7 +86,7 @@ func (h *Hub) evictGroups(excess int64) (freed int64) {
 		w := h.hls[s.name]
 		h.mu.Unlock()
 		if w != nil && w.stream == s.stream {
-			freed += w.shorten()
+			freed += w.shorten(h.cfg.HLS.MaxBytes)
 		}
 		for _, r := range s.renditions() {
 			freed += r.ring.Evict(lateAfter, false)
@@ -96,23 +98,24 @@ func (h *Hub) evictGroups(excess int64) (freed int64) {
 	return freed
 }
 
-// shorten has the playlist list no more than the rules ask for, and returns how many bytes that frees at once.
-func (w *hlsWindow) shorten() (freed int64) {
+// shorten has the playlist list no more than the rules ask for, bounds what the window holds, and returns how many bytes that
+// frees at once.
+func (w *hlsWindow) shorten(maxBytes int64) (freed int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.window == nil {
 		return 0
 	}
 	before := w.window.Bytes()
-	if w.window.Shorten() {
+	if w.window.Shorten(maxBytes) {
 		w.tell()
 	}
 	return before - w.window.Bytes()
 }
 
-// dropLaggards disconnects viewers that are late and hold what they have not taken: those of the largest streams first, and
-// of these the latest.
-func (h *Hub) dropLaggards(excess int64) (freed int64) {
+// dropLaggards disconnects viewers whose connections have not taken what they hold for so long, of a stream or, if of is nil,
+// of all: those of the largest streams first, and of these the latest.
+func (h *Hub) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
 	type laggard struct {
 		*viewer
 		bytes, since int64
@@ -123,10 +126,10 @@ func (h *Hub) dropLaggards(excess int64) (freed int64) {
 	for v := range h.served {
 		since := v.takenAt.Load()
 		switch {
-		case v.node != "": // it stands for any number of viewers
+		case v.node != "" || of != nil && v.rendition.stream != of: // a node stands for any number of viewers
 		case v.hasEnded():
 			freed += v.bytes.Load() // soon
-		case v.writing.Load() && at-since > int64(crowdedAfter):
+		case v.writing.Load() && at-since > int64(after):
 			list = append(list, laggard{v, v.rendition.stream.memory.Stats().InUse, since})
 		}
 	}
@@ -148,13 +151,23 @@ func (h *Hub) dropLaggards(excess int64) (freed int64) {
 // errLargest ends the publisher of a stream because of what the stream holds.
 var errLargest = &Refusal{http.StatusServiceUnavailable, "memory is short, and this stream holds the most (--memory)", crowdedWait}
 
-// cutLargest drops all that the largest streams keep, and then ends their publishers and their HLS. A stream that holds less
-// than a quarter of what the budget has for each is not the cause, and is left alone.
+// cutLargest disconnects the viewers of the largest streams that are blocked, drops what these streams keep, but for some HLS,
+// and at last ends their publishers and their HLS. A stream that holds less than a quarter of what the budget has for each is not the
+// cause, and is left alone.
 func (h *Hub) cutLargest(excess int64) (freed int64) {
 	list := h.holders()
 	for _, s := range list {
 		if freed >= excess || s.bytes < h.cfg.Memory.Limit()/int64(4*len(list)) {
 			break
+		}
+		if freed += h.dropLaggards(excess-freed, s.stream, blockedAfter); freed >= excess {
+			break
+		}
+		h.mu.Lock()
+		w := h.hls[s.name]
+		h.mu.Unlock()
+		if w != nil && w.stream == s.stream {
+			w.shorten(h.cfg.HLS.MaxBytes / 4)
 		}
 		for _, r := range s.renditions() {
 			r.ring.Evict(0, true)
@@ -168,7 +181,7 @@ func (h *Hub) cutLargest(excess int64) (freed int64) {
 		if s.wait == nil {
 			s.publisher.cancel(errLargest)
 		}
-		if w := h.hls[s.name]; w != nil && w.stream == s.stream {
+		if w != nil && w.stream == s.stream {
 			w.stop()
 		}
 		h.mu.Unlock()

@@ -99,14 +99,23 @@ func New(cfg Config) (*Server, error) {
 		s.node.hls = newRemoteHLS(s.relay, s.node, s.node.objects, &s.cfg, s.node.segments)
 		s.memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
 	}
+	for _, a := range []struct {
+		above int
+		after time.Duration
+	}{{12, answerAfter}, {14, answerAfter / 5}} {
+		s.memory.Add(memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 { return s.answers.Free(excess, a.after) }})
+	}
 	s.memory.Add(s.relay.MemorySteps()...)
-	s.memory.Add(memory.Step{Name: "answers", Above: 12, Free: s.answers.Free})
 	if s.records != nil {
 		s.memory.Add(memory.Step{Name: "recordings", Above: 12, Free: s.records.Free})
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	return s, nil
 }
+
+// answerAfter is how long a segment of HLS may be on its way before its answer is cut because memory is short. A player that
+// keeps up gets one in less time than it lasts.
+const answerAfter = 5 * time.Second
 
 // Listeners are what a Server listens on. All but Main may be nil.
 type Listeners struct {
