@@ -91,14 +91,3 @@ func stray(c *Chain) error {
 
 // WriteVector is WriteTo as it is done on a socket.
 func WriteVector(c *Chain, w io.Writer) (int64, error) { return c.writeVector(w) }
-
-// Trim leaves every idle block to the garbage collector now.
-func (p *Pool) Trim() {
-	for i := range p.classes {
-		c := &p.classes[i]
-		c.mu.Lock()
-		n := c.drop(len(c.free))
-		c.mu.Unlock()
-		p.idle.Add(-int64(n) * int64(classSize(i)))
-	}
-}

@@ -134,7 +134,7 @@ func leaks(p *Pool) []string {
 	defer records.mu.Unlock()
 	var ids []uint64
 	for id, l := range records.open {
-		if l.pool == p {
+		if l.pool == p || l.pool.parent == p {
 			ids = append(ids, id)
 		}
 	}

@@ -47,6 +47,11 @@ func DefaultPool() *Pool { return defaultPool }
 //
 // All methods may be called from any goroutine, and a block may be taken on one and released on another.
 type Pool struct {
+	parent *Pool // of an account; then out, peak and taken are all that is used
+
+	out, peak atomic.Int64 // bytes
+	taken     atomic.Uint64
+
 	idleLimit int64
 	classes   [numClasses]class
 
@@ -108,6 +113,15 @@ func NewPool(opts ...PoolOption) *Pool {
 	return p
 }
 
+// Account returns a Pool that counts: its blocks come from p and go back to p, and are counted by both for as long as a
+// share of them is held. It costs two additions a block, keeps nothing idle, and has no accounts of its own.
+func (p *Pool) Account() *Pool {
+	if p.parent != nil {
+		panic("millrace: an account of an account")
+	}
+	return &Pool{parent: p}
+}
+
 // Get lends a block with room for at least n bytes. The caller owns the Draft and ends the loan with [Draft.Freeze]
 // (and the Ref's Release) or [Draft.Release]. The memory is not cleared.
 //
@@ -123,6 +137,15 @@ func (p *Pool) Get(n int) Draft {
 func (p *Pool) take(n int) *block {
 	if n < 0 || uint64(n) > math.MaxUint32 {
 		panic(fmt.Sprintf("millrace: Get of %d bytes; a block has 0 to %d", n, uint32(math.MaxUint32)))
+	}
+	if p.parent != nil {
+		b := p.parent.take(n)
+		b.pool = p
+		p.taken.Add(1)
+		for out, peak := p.out.Add(int64(len(b.buf))), p.peak.Load(); out > peak && !p.peak.CompareAndSwap(peak, out); {
+			peak = p.peak.Load()
+		}
+		return b
 	}
 	i := classFor(n)
 	if i == oversize {
@@ -140,6 +163,12 @@ func (p *Pool) take(n int) *block {
 // put takes back a block whose last share is gone.
 func (p *Pool) put(b *block) {
 	size := int64(len(b.buf))
+	if p.parent != nil {
+		p.out.Add(-size)
+		b.pool = p.parent
+		p.parent.put(b)
+		return
+	}
 	if b.class == oversize {
 		p.large.count(-1, -size)
 		return
@@ -236,6 +265,17 @@ func (p *Pool) trimUnneeded(now time.Time) {
 	}
 }
 
+// Trim leaves every idle block to the garbage collector now.
+func (p *Pool) Trim() {
+	for i := range p.classes {
+		c := &p.classes[i]
+		c.mu.Lock()
+		n := c.drop(len(c.free))
+		c.mu.Unlock()
+		p.idle.Add(-int64(n) * int64(classSize(i)))
+	}
+}
+
 // dropUnneeded lets go of the blocks that were idle ever since the last call. The caller has p.trimming.
 func (p *Pool) dropUnneeded(now time.Time) {
 	p.lastTrim = now
@@ -276,8 +316,12 @@ type PoolStats struct {
 	Oversize    uint64 // of Taken, those above the largest size class, served from the heap
 }
 
-// Stats returns a snapshot. The figures are exact when no other call is under way.
+// Stats returns a snapshot. The figures are exact when no other call is under way. An account has InUse, HighWater (what it
+// had lent at one time) and Taken.
 func (p *Pool) Stats() PoolStats {
+	if p.parent != nil {
+		return PoolStats{InUse: p.out.Load(), HighWater: p.peak.Load(), Taken: p.taken.Load()}
+	}
 	p.large.mu.Lock()
 	s := PoolStats{
 		InUse:       p.large.bytes,

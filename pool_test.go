@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -255,4 +256,54 @@ func TestPoolIsCollected(t *testing.T) {
 		runtime.GC()
 		return gone.Value() == nil
 	})
+}
+
+// An account counts what is lent through it, until the last share of it is gone, and so does its Pool.
+func TestAccount(t *testing.T) {
+	p := millrace.NewPool()
+	one, two := p.Account(), p.Account()
+	a, b, large := one.Get(1000), two.Get(5000), one.Get(2<<20)
+	if n := one.Stats().InUse; n != 1024+2<<20 {
+		t.Errorf("one has %d bytes in use", n)
+	}
+	if n := two.Stats(); n.InUse != 8192 || n.Taken != 1 {
+		t.Errorf("two has %+v", n)
+	}
+	if n := p.Stats().InUse; n != 1024+8192+2<<20 {
+		t.Errorf("the pool has %d bytes in use", n)
+	}
+	ref := a.Freeze(10)
+	share := ref.Clone()
+	ref.Release()
+	large.Release()
+	if n := one.Stats(); n.InUse != 1024 || n.HighWater != 1024+2<<20 {
+		t.Errorf("with a share that is left, one has %+v", n)
+	}
+	share.Release()
+	b.Release()
+	for _, p := range []*millrace.Pool{one, two, p} {
+		if n := p.Stats().InUse; n != 0 {
+			t.Errorf("%d bytes in use at the end", n)
+		}
+	}
+	again := two.Get(1000) // the block that one had
+	defer again.Release()
+	if st := p.Stats(); st.Reused != 1 || one.Stats().InUse != 0 || two.Stats().InUse != 1024 {
+		t.Errorf("%d blocks reused; one has %d bytes, two has %d", st.Reused, one.Stats().InUse, two.Stats().InUse)
+	}
+}
+
+// A Reader that was given to an account takes its blocks from there.
+func TestReaderSetPool(t *testing.T) {
+	p := millrace.NewPool()
+	account := p.Account()
+	r := p.NewReader(strings.NewReader("some text"), 64)
+	r.SetPool(account)
+	if _, err := r.Peek(1); err != nil || account.Stats().InUse == 0 {
+		t.Errorf("%v, and the account has %d bytes in use", err, account.Stats().InUse)
+	}
+	r.Release()
+	if n := account.Stats().InUse; n != 0 {
+		t.Errorf("%d bytes in use at the end", n)
+	}
 }

@@ -116,6 +116,9 @@ func (p *Pool) NewReader(src io.Reader, size int) *Reader {
 	return b
 }
 
+// SetPool has b take the blocks that it needs from now on from p, as for an [Pool.Account] that is known late.
+func (b *Reader) SetPool(p *Pool) { b.pool = p }
+
 // NewReaderFrom returns a Reader of blocks that come from elsewhere: a channel, another Reader, a decoder. next adds at
 // least one byte to dst, which is empty and which the Reader owns, or returns an error. The Reader gives that error
 // after the bytes that next has added. The bytes are lent and handed on without copying; only Peek, ReadSlice and

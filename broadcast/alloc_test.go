@@ -36,9 +36,8 @@ func wantNoAllocs(t *testing.T, name string, warm int, f func()) {
 	}
 }
 
-// A new ring has all that it will ever need: not even the first frames, or a
-// group that grows up to its limits, make it allocate.
-func TestPublishAllocatesNothingFromTheStart(t *testing.T) {
+// A ring that has been full allocates nothing any more.
+func TestFullRingAllocatesNothing(t *testing.T) {
 	for _, test := range []struct {
 		name       string
 		pieces     int // a frame
@@ -53,39 +52,24 @@ func TestPublishAllocatesNothingFromTheStart(t *testing.T) {
 		const frames = 20000
 		var block millrace.Chain
 		block.AppendCopy(make([]byte, 1000))
-		var rings [6]*broadcast.Ring // as many as alloctest.Count may want
-		var made [6][]millrace.Chain
-		for i := range rings {
-			rings[i] = broadcast.New(broadcast.MaxPieces(test.maxPieces))
-			made[i] = make([]millrace.Chain, frames)
-			for k := range made[i] {
-				for n := range test.pieces { // none ends where the next one begins
-					block.Slice(&made[i][k], n*20, n*20+10)
-				}
+		ring := broadcast.New(broadcast.MaxPieces(test.maxPieces))
+		var frame millrace.Chain
+		publish := func() {
+			for n := range test.pieces { // none ends where the next one begins
+				block.Slice(&frame, n*20, n*20+10)
+			}
+			if err := ring.Publish(&frame, broadcast.Frame{}); err != nil {
+				t.Fatal(err)
 			}
 		}
-		i := 0
-		if n := alloctest.Count(0, func() {
-			for k := range made[i] {
-				if err := rings[i].Publish(&made[i][k], broadcast.Frame{Key: k == 0}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			i++
-		}); n != 0 {
-			t.Errorf("%s: the first %d frames made %v allocations, want 0", test.name, frames, n)
+		if ring.Records() > 256 {
+			t.Errorf("%s: an empty ring has room for %d frames", test.name, ring.Records())
 		}
-		for used, r := range rings {
-			if kept := r.Stats().Frames; used < i && kept != test.wantFrames {
-				t.Errorf("%s: %d frames kept, want %d", test.name, kept, test.wantFrames)
-			}
-			r.Close()
-			if used >= i { // not wanted
-				for k := range made[used] {
-					made[used][k].Release()
-				}
-			}
+		wantNoAllocs(t, test.name, frames, publish)
+		if kept := ring.Stats().Frames; kept != test.wantFrames {
+			t.Errorf("%s: %d frames kept, want %d", test.name, kept, test.wantFrames)
 		}
+		ring.Close()
 		block.Release()
 	}
 }

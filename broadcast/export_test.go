@@ -8,11 +8,11 @@ import (
 // RecordSize is what MaxFrames says that a frame costs beside its bytes.
 const RecordSize = unsafe.Sizeof(record{})
 
-// RecordsUsed returns in how many places r's records go round.
-func (r *Ring) RecordsUsed() int64 {
+// Records returns in how many places r's records go round.
+func (r *Ring) Records() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.frames.used
+	return len(r.frames.recs)
 }
 
 // PieceSize is what MaxFrames says that a piece costs beside its bytes: its part
@@ -39,8 +39,8 @@ func (r *Ring) Check() error {
 
 func (r *Ring) checkRecords() error {
 	l := &r.frames
-	if n := l.head - l.tail; n < 0 || n > l.used || n > int64(r.opts.maxFrames) || l.used > int64(len(l.recs)) {
-		return fmt.Errorf("%d records in %d of %d places, MaxFrames is %d", n, l.used, len(l.recs), r.opts.maxFrames)
+	if n := l.count(); n < 0 || n > len(l.recs) || n > r.opts.maxFrames {
+		return fmt.Errorf("%d records in %d places, MaxFrames is %d", n, len(l.recs), r.opts.maxFrames)
 	}
 	off := l.start
 	for n := l.tail; n < l.head; n++ {
@@ -86,9 +86,6 @@ func (r *Ring) checkLog() error {
 	}
 	if kept := r.keptPieces(); pieces > kept || kept > r.opts.maxPieces {
 		return fmt.Errorf("%d pieces counted as %d, MaxPieces is %d", pieces, kept, r.opts.maxPieces)
-	}
-	if n := l.count + len(l.spare); n != l.made || l.made > len(l.slab) {
-		return fmt.Errorf("%d segments live, %d spare, %d made of %d", l.count, len(l.spare), l.made, len(l.slab))
 	}
 	for _, s := range l.spare {
 		if s.chain.Len() != 0 {

@@ -19,19 +19,16 @@ type segment struct {
 
 // A byteLog keeps the bytes of the frames at absolute offsets that only grow.
 // It is a queue of small chains rather than one chain, so that the cost of
-// sharing a range depends on the range and not on how much the ring keeps. All
-// segments that it will ever have are made with it.
+// sharing a range depends on the range and not on how much the ring keeps.
+// Segments that are empty again are kept for later.
 type byteLog struct {
 	// Invariants:
 	//
 	//	live segment i, in order, is queue[(first+i)%len(queue)], 0 ≤ i < count
 	//	no live segment is empty, and each ends where the next one starts
 	//	all but the first and the last live segment have segmentPieces pieces
-	//	count + len(spare) == made ≤ len(slab)
 
-	slab  []segment // all segments; those from made on were never used
-	made  int
-	queue []*segment // a circular array
+	queue []*segment // a circular array, which doubles while it is too small
 	first int
 	count int
 	spare []*segment // empty, for later
@@ -40,12 +37,8 @@ type byteLog struct {
 	pieces uint32 // pieces ever begun, modulo 2^32
 }
 
-// newByteLog returns a log with room for so many pieces.
-func newByteLog(pieces int) byteLog {
-	// The first and the last segment may have a single piece each.
-	n := pieces/segmentPieces + 3
-	return byteLog{slab: make([]segment, n), queue: make([]*segment, n), spare: make([]*segment, 0, n)}
-}
+// firstSegments is room for as many pieces as firstRecords frames have, as a rule.
+const firstSegments = firstRecords / segmentPieces
 
 // at returns where live segment i stands.
 func (l *byteLog) at(i int) **segment {
@@ -114,6 +107,13 @@ func (l *byteLog) lastSegment() *segment {
 			return s
 		}
 	}
+	if l.count == len(l.queue) {
+		queue := make([]*segment, max(firstSegments, 2*l.count))
+		for i := range l.count {
+			queue[i] = *l.at(i)
+		}
+		l.queue, l.first = queue, 0
+	}
 	s := l.take()
 	s.start, s.end = l.end, l.end
 	*l.at(l.count) = s
@@ -123,16 +123,13 @@ func (l *byteLog) lastSegment() *segment {
 
 // take returns an empty segment.
 func (l *byteLog) take() *segment {
-	if n := len(l.spare); n > 0 {
-		s := l.spare[n-1]
-		l.spare = l.spare[:n-1]
-		return s
+	n := len(l.spare)
+	if n == 0 {
+		return new(segment)
 	}
-	if l.made < len(l.slab) {
-		l.made++
-		return &l.slab[l.made-1]
-	}
-	return new(segment) // a drop that panicked has lost one
+	s := l.spare[n-1]
+	l.spare = l.spare[:n-1]
+	return s
 }
 
 // share appends shares of the bytes [from, to) to dst. The range must be kept.

@@ -20,7 +20,7 @@ const (
 	// no limit at all.
 	maxBytePieces = 1 << 18
 
-	// maxRoom bounds MaxFrames, for which New makes room: 640 and 740 MiB.
+	// maxRoom bounds MaxFrames to 640 MiB of records and 740 MiB of pieces.
 	maxRoom = 1 << 24
 
 	// defaultLagTime is more than a lost segment, a Wi-Fi roam or a short
@@ -64,10 +64,9 @@ func MaxBytes(n int64) Option {
 // each KiB of MaxBytes up to 256 MiB if those are more. Frames that follow each
 // other in one block are one piece, as a rule.
 //
-// New makes a record of 40 bytes for each frame, their number rounded up to a
-// power of two, and 46 bytes for each piece: 1.4 MB by default. What is
-// never needed is not touched, and in memory that is new to the process it
-// costs address space only.
+// A kept frame costs a record of 40 bytes, and a piece 46 bytes: up to 1.4 MB by
+// default. The room for them grows, by doubling, with what is kept, and stays
+// until the ring ends.
 func MaxFrames(n int) Option {
 	atLeast("MaxFrames", int64(n), 1)
 	atMost("MaxFrames", int64(n), maxRoom)

@@ -25,35 +25,34 @@ const (
 )
 
 // records is the window [tail, head) of the stream's frames, numbered from 0 in
-// the order of Publish. They go round in the first part of the array, which
-// doubles while it is too small: the rest is memory that was never touched.
+// the order of Publish. They go round in an array, which doubles while it is too
+// small.
 //
-// Invariants: 0 ≤ head-tail ≤ min(limit, used) and used ≤ len(recs), with used
-// and len(recs) powers of two; frame n is recs[n%used]; the frames' offsets do
-// not decrease, and start ≤ end of frame tail.
+// Invariants: 0 ≤ head-tail ≤ min(limit, len(recs)), and len(recs) is a power of
+// two; frame n is recs[n%len(recs)]; the frames' offsets do not decrease, and
+// start ≤ end of frame tail.
 type records struct {
 	recs       []record
-	used       int64
 	limit      int
 	tail, head int64
 	start      int64 // log offset of the first byte of frame tail
 }
 
-// firstRecords is how many records are used at first: two seconds of pictures
+// firstRecords is how many records there are at first: two seconds of pictures
 // and sound, a usual group. Few streams ever need more.
 const firstRecords = 256
 
 // newRecords returns a window for at most limit frames.
 func newRecords(limit int) records {
 	n := 1 << bits.Len(uint(limit-1))
-	return records{recs: make([]record, n), used: int64(min(n, firstRecords)), limit: limit}
+	return records{recs: make([]record, min(n, firstRecords)), limit: limit}
 }
 
 func (l *records) count() int { return int(l.head - l.tail) }
 func (l *records) full() bool { return l.count() == l.limit }
 
 // at returns the record of frame n, which must be in the window.
-func (l *records) at(n int64) *record { return &l.recs[n&(l.used-1)] }
+func (l *records) at(n int64) *record { return &l.recs[n&int64(len(l.recs)-1)] }
 
 // begin returns the log offset of the first byte of frame n, tail ≤ n ≤ head.
 func (l *records) begin(n int64) int64 {
@@ -65,23 +64,19 @@ func (l *records) begin(n int64) int64 {
 
 // push appends a record; the window must not be full.
 func (l *records) push(r record) {
-	if l.head-l.tail == l.used {
-		l.spread()
+	if l.count() == len(l.recs) {
+		l.grow()
 	}
 	*l.at(l.head) = r
 	l.head++
 }
 
-// spread doubles the part of the array that is used. A frame's place stays, or
-// moves up by as much as was used before: to where nothing is yet.
-func (l *records) spread() {
-	before := l.used
-	l.used *= 2
+// grow doubles the array.
+func (l *records) grow() {
+	old := *l
+	l.recs = make([]record, 2*len(old.recs))
 	for n := l.tail; n < l.head; n++ {
-		if n&before != 0 {
-			old := &l.recs[n&(before-1)]
-			*l.at(n), *old = *old, record{}
-		}
+		*l.at(n) = *old.at(n)
 	}
 }
 

@@ -55,9 +55,7 @@ type Ring struct {
 	stats Stats // the counters of it
 }
 
-// New returns an empty Ring. Its owner ends its life with Close. All that Publish
-// will ever need beside the frames' own blocks is allocated here, so that it
-// never allocates: see [MaxFrames].
+// New returns an empty Ring. Its owner ends its life with Close.
 func New(opts ...Option) *Ring {
 	r := &Ring{
 		opts: options{
@@ -73,7 +71,6 @@ func New(opts ...Option) *Ring {
 		r.opts.maxPieces = max(r.opts.maxFrames, int(min(r.opts.maxBytes/pieceBytes, maxBytePieces)))
 	}
 	r.frames = newRecords(r.opts.maxFrames)
-	r.log = newByteLog(r.opts.maxPieces)
 	if r.opts.latency > 0 {
 		r.timer = time.AfterFunc(r.opts.latency, r.expire)
 		r.timer.Stop()
@@ -91,8 +88,8 @@ func (r *Ring) now() int64 {
 }
 
 // Publish adds a frame at the head. It takes ownership of p, which is left
-// empty, even when it returns an error. It waits for no reader, and allocates
-// nothing but the error.
+// empty, even when it returns an error. It waits for no reader. It allocates
+// when the ring keeps more frames than ever before: see [MaxFrames].
 //
 // The errors are ErrClosed, and *FrameTooLargeError for a frame that the ring
 // could not keep even if it kept nothing else. Such a frame spoils the rest of
@@ -196,6 +193,27 @@ func (r *Ring) evict() {
 	}
 	r.forget()
 	r.stats.Evicted++
+}
+
+// Evict drops the frames that were published longer ago than age, as if the ring
+// were full: those in front of the newest group of pictures, and with all also
+// those of that group. It returns how many bytes went. Cursors that have not
+// taken them lose them.
+func (r *Ring) Evict(age time.Duration, all bool) (bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before, now := r.kept(), r.now()
+	for r.frames.count() > 0 && now-r.frames.at(r.frames.tail).at > int64(age) {
+		if r.keyOK && r.frames.tail == r.key {
+			if !all {
+				break
+			}
+			r.cutGroup()
+		}
+		r.evict()
+	}
+	r.log.drop(r.frames.start)
+	return before - r.kept()
 }
 
 // kept returns the bytes of the frames in the window. r.mu is held.

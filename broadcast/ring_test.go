@@ -204,8 +204,54 @@ func (p *player) tooLarge() {
 	}
 }
 
-// A group is kept whole up to MaxFrames, and late readers get it; more of the
-// array for its records is used on the way, wherever the oldest one stands.
+// Evict drops what is older than an age: old groups, and the newest one if asked. Readers at the head notice nothing.
+func TestEvict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed(512)
+		r := broadcast.New()
+		defer r.Close()
+		behind := r.Cursor(broadcast.MaxLagTime(0))
+		f.publish(t, r, 100, true)
+		f.publish(t, r, 100, false)
+		time.Sleep(time.Second)
+		head := r.Cursor()
+		takeAll(t, head)
+		second := f.publish(t, r, 100, true)
+		if n := r.Evict(2*time.Second, true); n != 0 {
+			t.Errorf("%d bytes of frames went that are not so old", n)
+		}
+		if n := r.Evict(time.Second/2, false); n != 200 || r.Stats().Frames != 1 {
+			t.Errorf("%d bytes of an old group of 200 went, %d frames are left", n, r.Stats().Frames)
+		}
+		time.Sleep(time.Millisecond)
+		if n := r.Evict(0, false); n != 0 {
+			t.Errorf("%d bytes of the newest group went", n)
+		}
+		if got := takeAll(t, head); got != second {
+			t.Errorf("a reader at the head got %d bytes of %d", len(got), len(second))
+		}
+		var c millrace.Chain
+		if b, err := behind.Take(&c); err != nil || b.Missed.Why != broadcast.Evicted || b.Missed.Frames != 2 {
+			t.Errorf("a reader that was behind: %+v, %v", b, err)
+		}
+		c.Release()
+		check(t, r)
+		third := f.publish(t, r, 100, false)
+		time.Sleep(time.Millisecond)
+		if got := takeAll(t, head); got != third {
+			t.Errorf("a reader at the head got %d bytes of %d", len(got), len(third))
+		}
+		if n := r.Evict(0, true); n == 0 || r.Stats().Frames != 0 || r.Stats().GroupsCut != 1 {
+			t.Errorf("%d bytes of the newest group went, %d frames are left", n, r.Stats().Frames)
+		}
+		check(t, r)
+		head.Close()
+		behind.Close()
+	})
+}
+
+// A group is kept whole up to MaxFrames, and late readers get it; the array of
+// its records grows on the way, wherever the oldest one stands.
 func TestGroupOfMaxFrames(t *testing.T) {
 	const most = 1500
 	for _, before := range []int{0, 1, 100, 255, 256, 400, 1600} {
@@ -214,8 +260,8 @@ func TestGroupOfMaxFrames(t *testing.T) {
 		for range before {
 			f.publish(t, r, 10, true)
 		}
-		if n := r.RecordsUsed(); n > 256 {
-			t.Fatalf("%d records used while one is kept", n)
+		if n := r.Records(); n > 256 {
+			t.Fatalf("room for %d records while one is kept", n)
 		}
 		group := f.publish(t, r, 10, true)
 		behind := r.Cursor()

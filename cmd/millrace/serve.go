@@ -6,10 +6,13 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/millrace-io/millrace/internal/doctor"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server"
 	"github.com/redis/go-redis/v9/logging"
@@ -86,6 +89,12 @@ anew, which takes the listeners over.`,
 				return misused(cfg.located(err))
 			}
 			cfg.Log = log
+			if cfg.MemoryBytes == 0 {
+				cfg.MemoryBytes = doctor.MemoryCap() / 2
+			}
+			if cfg.MemoryBytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
+				debug.SetMemoryLimit(cfg.MemoryBytes)
+			}
 			logging.Disable() // go-redis writes to standard error; its callers log the errors that they get
 			return serve(cmd.Context(), cfg)
 		},
@@ -125,6 +134,9 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.IntVar(&cfg.MaxStreams, "max-streams", cfg.MaxStreams, "streams at a time")
 	f.IntVar(&cfg.MaxViewers, "max-viewers", cfg.MaxViewers, "viewers in all, including those that wait for a publisher")
 	f.IntVar(&cfg.MaxStreamViewers, "max-stream-viewers", cfg.MaxStreamViewers, "viewers a stream")
+	f.Var((*bytesValue)(&cfg.MemoryBytes), "memory",
+		"what the server may use in all; beyond it what is late is dropped, and what is new is refused; "+
+			"0: half of the machine's or the control group's memory")
 	f.Var((*bytesValue)(&cfg.KeepBytes), "keep-bytes", "what a stream keeps for viewers that join or are behind")
 	f.IntVar(&cfg.KeepFrames, "keep-frames", cfg.KeepFrames, "the same in frames, at most 1048576")
 	f.Var((*intBytesValue)(&cfg.MaxTagBytes), "max-tag-bytes", "longest data of an FLV tag; a longer one ends its stream")

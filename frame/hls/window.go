@@ -424,6 +424,19 @@ func (w *Window) unlist() {
 	}
 }
 
+// Shorten has the playlist list no more segments from now on than it takes for three times Target, however many Segments
+// asks for, and lowers MaxBytes to maxBytes if it is larger. A segment that leaves the playlist stays for as long as players
+// may ask for it. Shorten reports whether the playlist has changed.
+func (w *Window) Shorten(maxBytes int64) (news bool) {
+	before := w.listed
+	w.config.Segments, w.config.MaxBytes = 1, min(w.config.MaxBytes, max(maxBytes, minMaxBytes))
+	w.unlist()
+	if len(w.inits) > 0 {
+		news = w.trim()
+	}
+	return news || w.listed != before
+}
+
 // listedFor returns the duration of the playlist's segments in ms.
 func (w *Window) listedFor() (total int64) {
 	for _, s := range w.segs[w.listed:] {

@@ -288,6 +288,34 @@ func TestKeptLong(t *testing.T) {
 	}
 }
 
+// TestShorten is about a playlist that gets shorter: as long as the rules ask for, and what leaves it stays for a while.
+func TestShorten(t *testing.T) {
+	c := config
+	c.Segments = 20
+	r := newRig(t, c).play("init")
+	for range 12 {
+		r.play("K200 P200x9!")
+	}
+	if p := r.playlist(); p.msn != 10 {
+		t.Errorf("the playlist begins with %d", p.msn)
+	}
+	if !r.w.Shorten(1 << 40) {
+		t.Error("no news")
+	}
+	if p := r.playlist(); p.msn != 19 {
+		t.Errorf("the shorter playlist begins with %d", p.msn)
+	}
+	if _, ok := r.get("0-17.m4s"); !ok {
+		t.Error("a segment that has just left the playlist is gone")
+	}
+	if r.w.Shorten(1 << 40) {
+		t.Error("news without a change")
+	}
+	if r.w.Shorten(64 << 10); r.w.Bytes() > 64<<10 {
+		t.Errorf("%d bytes", r.w.Bytes())
+	}
+}
+
 // TestMaxBytes is about limits on memory that are lower than what the rules ask for.
 func TestMaxBytes(t *testing.T) {
 	c := config

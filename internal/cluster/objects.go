@@ -228,6 +228,17 @@ func (o *Objects) makeRoom(n int64) {
 	}
 }
 
+// Free drops about excess bytes of what is kept, for a process that is short of memory, and returns how many go.
+func (o *Objects) Free(excess int64) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.stats.Bytes
+	for o.kept.Len() > 0 && before-o.stats.Bytes < excess {
+		o.drop(o.kept.Back().Value.(*objectEntry))
+	}
+	return before - o.stats.Bytes
+}
+
 // land ends the flight of e.
 func (o *Objects) land(e *objectEntry, object Object, err error) {
 	o.mu.Lock()

@@ -36,8 +36,8 @@ var checks = [...]check{
 	{"memory", "memory", memory,
 		"The rest caches files."},
 	{"memory", "GOMEMLIMIT", memoryLimit,
-		"Go does not look at a control group's memory limit. Without GOMEMLIMIT its heap grows to twice what is in use, " +
-			"beyond the limit, and the kernel kills the server."},
+		"Go does not look at a control group's memory limit. millrace serve sets Go's own limit to --memory, half of what there " +
+			"is, unless GOMEMLIMIT is set. If that is above the memory, the kernel kills the server."},
 	{"network", "net.core.somaxconn", backlog,
 		"So many connections may wait to be accepted. After a restart all viewers come back at once; a client that finds " +
 			"the queue full tries again after a second or more."},
@@ -163,18 +163,15 @@ func memory(h *host, p Plan) Finding {
 }
 
 func memoryLimit(h *host, p Plan) Finding {
-	most, group := h.memoryCap()
+	most, _ := h.memoryCap()
 	// Room for what Go does not count: a tenth for the binary and threads, and what the kernel holds for viewers, which
 	// counts against the same limit.
 	advised := max(most-most/10-p.sockets(), most/2)
 	command := fmt.Sprintf("GOMEMLIMIT=%dMiB millrace serve ...", advised>>20)
 	f := Finding{Value: "none"}
-	switch unset := h.memoryLimit == math.MaxInt64; {
-	case unset && !group:
-		f.Why = "No control group limits the server's memory."
-	case unset:
-		f.advise(Warn, fmt.Sprintf("set it to %s of the %s that the control group allows", size(advised), size(most)), command)
-	default:
+	if h.memoryLimit == math.MaxInt64 {
+		f.Why = fmt.Sprintf("millrace serve sets Go's limit to --memory: %s.", size(most/2))
+	} else {
 		f.Value = size(h.memoryLimit)
 		if h.memoryLimit > most {
 			f.advise(Bad, fmt.Sprintf("set it below the %s that there are: %s", size(most), size(advised)), command)

@@ -127,8 +127,8 @@ func TestChecks(t *testing.T) {
 			{files: files{"proc/meminfo": gone, group + "memory.max": "4294967296"}, state: OK, value: "4 GiB (control group)"},
 		},
 		"GOMEMLIMIT": {
-			{state: OK, value: "none", says: "No control group"},
-			{files: files{group + "memory.max": "4294967296"}, state: Warn, says: "of the 4 GiB", command: "GOMEMLIMIT=3561MiB"},
+			{state: OK, value: "none", says: "--memory: 8 GiB"},
+			{files: files{group + "memory.max": "4294967296"}, state: OK, says: "--memory: 2 GiB"},
 			{files: files{group + "memory.max": "4294967296"}, limit: 3 << 30, state: OK, value: "3 GiB"},
 			{limit: 32 << 30, state: Bad, says: "below the 16 GiB"},
 		},

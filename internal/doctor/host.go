@@ -118,6 +118,17 @@ func (h *host) memory() int64 {
 	return 0
 }
 
+// MemoryCap returns how much memory this process may have, of its control group or of the machine; 0 if that cannot be
+// known.
+func MemoryCap() int64 {
+	h := thisHost()
+	most, _ := h.memoryCap()
+	if h.err != nil {
+		return 0
+	}
+	return most
+}
+
 // memoryCap returns how much memory this process may have, and whether a control group says so rather than the machine.
 func (h *host) memoryCap() (most int64, group bool) {
 	limit, set := h.groupLimit("memory.max", parseLimit)

@@ -130,6 +130,20 @@ func Open(c Config) (*Archive, error) {
 	return a, nil
 }
 
+// Free gives up about excess bytes of what waits for the disk, for a process that is short of memory: those of recordings
+// for which the disk is slow. It returns how many went.
+func (a *Archive) Free(excess int64) (freed int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.recordings {
+		if freed >= excess {
+			break
+		}
+		freed += r.shed()
+	}
+	return freed
+}
+
 // readDir finds the recordings in the directory.
 func (a *Archive) readDir(root *os.Root) error {
 	streams, err := fs.ReadDir(root.FS(), ".")

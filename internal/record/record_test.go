@@ -387,6 +387,36 @@ func (g gatedFile) Write(p []byte) (int, error) {
 	return g.File.Write(p)
 }
 
+// What waits for a slow disk can be given up. The recording goes on at the next key frame.
+func TestFree(t *testing.T) {
+	leaktest.Check(t, millrace.DefaultPool())
+	const queue = 200 << 10
+	g := &gate{make(chan struct{})}
+	r := newRig(t, func(c *Config) { c.QueueBytes, c.disk = queue, g.disk })
+	rec := r.stream("cam")
+	r.feed.to(rec, 10)
+	if n := r.Free(1 << 30); n != 0 {
+		t.Errorf("%d bytes go of a short queue", n)
+	}
+	r.feed.to(rec, 150)
+	before := r.Stats()
+	if n := r.Free(1 << 30); n < before.Queued/2 || r.Stats().Queued != before.Queued-n || r.Stats().Lost <= before.Lost {
+		t.Errorf("%d bytes go; %+v, before %+v", n, r.Stats(), before)
+	}
+	close(g.open)
+	r.settle()
+	more := r.feed.to(rec, 100)
+	rec.Close()
+	r.ended()
+	if st := r.Stats(); st.Queued != 0 || st.Failures != 0 {
+		t.Errorf("%+v", st)
+	}
+	all, _ := check(t, r.files("cam")[len(r.files("cam"))-1], true)
+	if last := more[len(more)-1]; all[len(all)-1].Start != last.Start {
+		t.Errorf("the recording ends at %v, the stream at %v", all[len(all)-1].Start, last.Start)
+	}
+}
+
 // While the disk takes nothing Add goes on, the queue stays within its limit, and the playlist names what is missing.
 func TestSlowDisk(t *testing.T) {
 	leaktest.Check(t, millrace.DefaultPool())

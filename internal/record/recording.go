@@ -149,6 +149,32 @@ func (r *Recording) abandon() {
 	r.entries = append(r.entries[:0], entry{ends: true})
 }
 
+// shed gives up the fragments that wait, if they are many for a disk that keeps up, and returns how many bytes go.
+func (r *Recording) shed() (freed int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if int64(r.queue.Len()) < r.a.cfg.QueueBytes/4 {
+		return 0
+	}
+	var rest millrace.Chain
+	left := r.entries[:0]
+	for _, e := range r.entries {
+		if e.init > 0 || e.ends {
+			r.queue.Cut(&rest, e.init)
+			left = append(left, e)
+			continue
+		}
+		r.queue.Discard(e.Size)
+		r.lose(1, e.Size)
+		freed += int64(e.Size)
+	}
+	r.queue.Merge(&rest)
+	r.entries = left
+	r.held -= freed
+	r.needKey = true
+	return freed
+}
+
 func (r *Recording) queued() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

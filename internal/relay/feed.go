@@ -151,7 +151,7 @@ func (f *feed) isStart(t flv.Tag) bool {
 
 // configure publishes a tag that viewers to come need as well.
 func (f *feed) configure(t flv.Tag, c, part *millrace.Chain) error {
-	keep(part, c)
+	keep(f.s.memory, part, c)
 	if t.Metadata {
 		f.size = pictureSize(part.Bytes())
 		f.resized = true

@@ -80,6 +80,9 @@ func (h *Hub) claim(p *Publisher, name string) (err error) {
 	case s == nil && len(h.streams) >= h.cfg.MaxStreams:
 		return h.tooManyStreams()
 	case s == nil:
+		if err := h.hasMemory(); err != nil {
+			return err
+		}
 		h.newStream(name).grant(p)
 	case s.wait != nil:
 		s.grant(p)

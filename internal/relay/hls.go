@@ -231,6 +231,9 @@ func (h *Hub) hlsWindow(ctx context.Context, name string) (w *hlsWindow, err err
 		return w, nil
 	}
 	h.mu.Unlock()
+	if err := h.hasMemory(); err != nil {
+		return nil, err
+	}
 	if err := h.admitted.Acquire(); err != nil {
 		return nil, err
 	}
@@ -292,16 +295,22 @@ func (w *hlsWindow) checkIdle() {
 	if w.window != nil {
 		keep = hlsIdle * w.length()
 	}
-	left := keep - time.Duration(now()-w.asked.Load())
+	if left := w.endIdle(keep); left > 0 {
+		w.idle.Reset(left)
+	}
+}
+
+// endIdle ends w if there was no request for so long. Otherwise it returns how long that takes. Hub.mu and w.mu are held.
+func (w *hlsWindow) endIdle(keep time.Duration) (left time.Duration) {
+	left = keep - time.Duration(now()-w.asked.Load())
 	if w.waiting > 0 {
 		left = keep
 	}
 	if left <= 0 {
 		w.forget()
 		w.stop()
-		return
 	}
-	w.idle.Reset(left)
+	return left
 }
 
 // forget makes requests no longer find w. Hub.mu and w.mu are held.

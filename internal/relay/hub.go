@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/limit"
+	"github.com/millrace-io/millrace/internal/memory"
 )
 
 // A Policy says what happens to a viewer that is further behind than its allowance.
@@ -43,6 +44,9 @@ type Config struct {
 	Latency time.Duration // how long a frame may wait to be sent together with others; 0: not at all
 
 	HLS HLSConfig
+
+	// Memory is what all of it may take; nil: as much as the other limits allow.
+	Memory *memory.Budget
 
 	// HLSStore keeps segments of HLS where other nodes find them; nil: they are here only.
 	HLSStore SegmentStore

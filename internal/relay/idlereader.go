@@ -42,7 +42,7 @@ func (b *idleReader) cut() {
 func (b *idleReader) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if n > 0 {
-		b.p.heard.Store(now())
+		b.p.received(n)
 		b.timer.Reset(b.idle)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {

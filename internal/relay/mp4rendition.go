@@ -14,6 +14,7 @@ type mp4Rendition struct {
 	*conversion
 	muxer    *mp4.Muxer
 	fragment millrace.Chain
+	read     int                    // bytes of tags since the last fragment, without the tag that has completed it
 	init     bool                   // viewers have been given an init segment
 	heads    map[flv.Type]flv.Codec // of the sequence headers that the muxer has taken
 	fits     bool                   // a frame of such a codec has come
@@ -77,6 +78,7 @@ func (m *mp4Rendition) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) err
 		tag.Release()
 		return err
 	}
+	size := tag.Len()
 	f, err := m.muxer.WriteTag(&m.fragment, t, tag)
 	if err == nil && t.SequenceHeader {
 		m.heads[t.Type] = t.Codec
@@ -87,8 +89,10 @@ func (m *mp4Rendition) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) err
 		m.live.stream.log.Warn("MP4 leaves something out", "reason", err)
 	}
 	if f.Samples == 0 {
+		m.read += size
 		return nil
 	}
+	defer func() { m.read = size }()
 	return m.publishFragment(f)
 }
 
@@ -174,6 +178,12 @@ func (m *mp4Rendition) publishFragment(f mp4.Fragment) error {
 	}
 	if f.KeyNext {
 		m.out.beforeKey.Store(f.Sequence)
+	}
+	if n := m.fragment.Len(); m.read > 3*n+maxUnkept { // as for a publisher's frame: see maxUnkept
+		var c millrace.Chain
+		keep(m.live.stream.memory, &c, &m.fragment)
+		m.fragment.Release()
+		m.fragment.Merge(&c)
 	}
 	// The muxer takes sound for a place to start if there are no pictures at all.
 	return m.publish(&m.fragment, f.Key || m.gap.open)

@@ -87,10 +87,10 @@ func (p *preamble) release() {
 	}
 }
 
-// keep makes part a copy of c, which it borrows.
-func keep(part, c *millrace.Chain) {
+// keep makes part a copy of c, which it borrows, in a block of p.
+func keep(p *millrace.Pool, part, c *millrace.Chain) {
 	part.Release()
-	for piece := range c.All() {
-		part.AppendCopy(piece)
-	}
+	d := p.Get(c.Len())
+	r := d.Freeze(c.CopyTo(d.Bytes()))
+	part.Append(&r)
 }

@@ -58,6 +58,8 @@ type Publisher struct {
 	epoch uint64 // of a pull: that of its owner; otherwise 0
 	pull  *pull  // set by Begin of a pull
 
+	unchecked int // bytes that were received since the memory in use was looked at
+
 	// What it has sent.
 	bytes, frames int64
 	heard         atomic.Int64 // when something came last; see now
@@ -157,6 +159,7 @@ func (p *Publisher) Flush() {
 // body ends where it may end.
 func (p *Publisher) ReadBody(body io.Reader) error {
 	p.r = millrace.NewReader(body)
+	p.r.SetPool(p.s.memory)
 	isFLV, err := p.sniff()
 	switch {
 	case err != nil:
@@ -264,7 +267,7 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	}
 	if p.unkept > 2*c.Len()+maxUnkept {
 		var frame millrace.Chain
-		keep(&frame, c)
+		keep(p.s.memory, &frame, c)
 		c.Release()
 		c.Merge(&frame)
 	}
@@ -276,6 +279,18 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 // the frame is copied: a share would keep them, too, in its block, and what a stream keeps would be a multiple of
 // KeepBytes.
 const maxUnkept = 1 << 10
+
+// checkEvery is how many bytes a publisher receives between two looks at the memory in use.
+const checkEvery = 256 << 10
+
+// received notes n bytes that were read from the connection.
+func (p *Publisher) received(n int) {
+	p.heard.Store(now())
+	if p.unchecked += n; p.unchecked >= checkEvery {
+		p.unchecked = 0
+		p.s.hub.cfg.Memory.Check()
+	}
+}
 
 // count notes n bytes of a frame that has come, and returns the present.
 func (p *Publisher) count(n int) int64 {

@@ -16,6 +16,7 @@ const (
 	evicted                       // dropped by policy: what it had still to get is no longer kept
 	stalled                       // dropped: it took nothing for longer than the stall timeout, or no answers
 	drained                       // dropped: the time to drain was over
+	crowded                       // dropped: memory was short, and it was behind
 	moved                         // dropped: another node, and the stream has another owner
 	makingFailed                  // dropped: its form of the stream could not be made any more
 	failed                        // the connection failed, or the server did
@@ -35,6 +36,7 @@ var reasons = [disconnectReasons]struct{ text, label string }{
 	evicted:      {"behind what is kept", "evicted"},
 	stalled:      {"stalled", "stalled"},
 	drained:      {"drain timeout", "drain"},
+	crowded:      {"behind while memory is short", "memory"},
 	moved:        {"stream moved", "moved"},
 	makingFailed: {"form not made", "form"},
 	failed:       {"error", ""},

@@ -177,6 +177,7 @@ func (c *RTMPConn) listenTo(p *Publisher) (stop func()) {
 		idle := newIdleReader(c.conn, c.conn.SetDeadline, p)
 		rest, stop = idle, idle.stop
 	}
+	c.r.SetPool(p.s.memory)
 	c.r.Reset(io.MultiReader(bytes.NewReader(early), rest))
 	return stop
 }

@@ -53,7 +53,7 @@ func (m *rtmpRendition) write(t flv.Tag, tag *millrace.Chain, _ bool) error {
 	}
 	m.starts.note(t)
 	if part := m.preamble.part(t); part != nil {
-		keep(part, &m.message)
+		keep(m.live.stream.memory, part, &m.message)
 		var all millrace.Chain
 		m.preamble.clone(&all)
 		defer m.out.ring.SetPreamble(&all)

@@ -58,6 +58,8 @@ type Stats struct {
 
 	FurtherTracks int           // of all streams: see StreamInfo
 	KeptBytes     int64         // by all streams
+	Memory        int64         // see StreamInfo
+	Pending       int64         // bytes that viewers have taken, and their connections have not
 	Blocked       int           // viewers whose connection takes no more at present
 	Behind        int           // viewers that were over their allowance and have not caught up
 	LagMax        time.Duration // of the viewer that is furthest behind; 0 when all keep up
@@ -86,7 +88,7 @@ func (h *Hub) Stats() Stats {
 		FoundBehind: make(map[string]int64), Dropped: make(map[string]int64), FramesLost: make(map[string]int64),
 	}
 	st.Pulled, st.ToNodes = c.pulled.Load(), c.toNodes.Load()
-	st.HLS = h.hlsStats()
+	st.HLS, st.Pending = h.hlsStats(), h.pending()
 	st.Returns, st.Takeovers = c.returns.Load(), c.takeovers.Load()
 	st.PublisherWait = time.Duration(c.waited.Load())
 	for _, s := range list {
@@ -96,6 +98,7 @@ func (h *Hub) Stats() Stats {
 		}
 		st.FurtherTracks += s.Further
 		st.KeptBytes += s.KeptBytes
+		st.Memory += s.Memory
 		st.Blocked += s.blocked
 		st.Behind += s.Stalled
 		st.LagMax = max(st.LagMax, time.Duration(s.LagMax*1e9))
@@ -117,6 +120,19 @@ func (h *Hub) Stats() Stats {
 		st.FramesLost[why.String()] = c.lost[why].Load()
 	}
 	return st
+}
+
+// pending returns how many bytes viewers have taken from what streams keep, and their connections have not. What viewers
+// share counts for each.
+func (h *Hub) pending() (sum int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for v := range h.served {
+		if v.writing.Load() {
+			sum += v.bytes.Load()
+		}
+	}
+	return sum
 }
 
 // Viewers returns how many viewers are being served.
@@ -144,10 +160,12 @@ type StreamInfo struct {
 	ViewersHLS  int     `json:"viewers_hls"`     // beside these: players of HLS, estimated by what they ask for
 	LagMax      float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
 	KeptBytes   int64   `json:"kept_bytes"`
-	Further     int     `json:"further_tracks"` // beside the first of pictures and of sound; viewers of FLV and RTMP get them
-	GroupsCut   uint64  `json:"groups_cut"`     // groups of pictures that were longer than what is kept
-	FramesLost  int64   `json:"frames_lost"`    // that viewers were moved past, added up
-	Stalled     int     `json:"stalled"`        // viewers that are further behind than they may be
+	Memory      int64   `json:"memory_bytes"`      // of the blocks that its publishers' bytes are in, for all who hold a part of them
+	MemoryHigh  int64   `json:"memory_high_water"` // the most that these were
+	Further     int     `json:"further_tracks"`    // beside the first of pictures and of sound; viewers of FLV and RTMP get them
+	GroupsCut   uint64  `json:"groups_cut"`        // groups of pictures that were longer than what is kept
+	FramesLost  int64   `json:"frames_lost"`       // that viewers were moved past, added up
+	Stalled     int     `json:"stalled"`           // viewers that are further behind than they may be
 
 	// In a cluster.
 	Epoch uint64   `json:"epoch,omitempty"` // of the ownership
@@ -178,6 +196,8 @@ func (s *stream) info() StreamInfo {
 		Uptime: time.Since(s.started).Seconds(), BitRate: s.rate.Load(), FramesLost: s.lost.Load(),
 		Further: int(s.furtherTracks.Load()), GroupsCut: s.live.ring.Stats().GroupsCut,
 	}
+	mem := s.memory.Stats()
+	i.Memory, i.MemoryHigh = mem.InUse, mem.HighWater
 	if t := s.video.Load(); t != nil {
 		i.Video = t.name
 	}

@@ -27,6 +27,7 @@ type stream struct {
 	name    string
 	log     *slog.Logger
 	started time.Time
+	memory  *millrace.Pool // an account of the blocks that its publishers' bytes are in
 
 	live *rendition // the stream as it comes; set under hub.mu, and from then on viewers can find it
 	feed feed       // the publisher's; ended with the stream
@@ -70,7 +71,7 @@ type stream struct {
 // newStream adds a stream, which is to be granted to a publisher. hub.mu is held.
 func (h *Hub) newStream(name string) *stream {
 	s := &stream{hub: h, name: name, started: time.Now(), log: h.log.With("stream", name),
-		leftAt: now() - int64(h.pullIdle), peers: make(map[*viewer]struct{})}
+		leftAt: now() - int64(h.pullIdle), peers: make(map[*viewer]struct{}), memory: millrace.DefaultPool().Account()}
 	s.feed.s = s
 	h.streams[name] = s
 	return s

@@ -70,7 +70,7 @@ func (t *timedReader) Read(p []byte) (int, error) {
 		case errno == 0 && n > 0:
 			t.empty = n < len(p)
 			t.got += n
-			t.p.heard.Store(now())
+			t.p.received(n)
 			return n, nil
 		case errno == 0:
 			return 0, io.ErrUnexpectedEOF

@@ -89,6 +89,9 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request, want watchRequest) e
 
 // admit returns a viewer that has a place, and waits for its stream until ctx ends.
 func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
+	if err := h.hasMemory(); err != nil {
+		return nil, err
+	}
 	acquire := h.admitted.Acquire
 	if want.node != "" { // which stands for any number of viewers, and there are as many as nodes
 		acquire = h.admitted.Force

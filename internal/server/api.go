@@ -22,13 +22,16 @@ type apiServer struct {
 	Streams  int     `json:"streams"`
 	Viewers  int     `json:"viewers"`
 	BytesOut int64   `json:"bytes_out"`
-	Files    string  `json:"files"`    // what there is at /files/: off, named (no lists) or listed
-	Blobs    bool    `json:"blobs"`    // there are some at /blobs/, or may be
-	Publish  string  `json:"publish"`  // who may: open, token or off
-	Read     string  `json:"read"`     // who may: open or token
-	RTMP     int     `json:"rtmp"`     // the port of RTMP; 0: there is none
-	RTMPS    int     `json:"rtmps"`    // the same over TLS
-	Loopback bool    `json:"loopback"` // only this machine reaches the server, unless through a proxy
+	Memory   int64   `json:"memory_bytes"`      // in use
+	MemoryOf int64   `json:"memory_budget"`     // of so many; 0: no budget
+	MemoryHi int64   `json:"memory_high_water"` // the most that was in use
+	Files    string  `json:"files"`             // what there is at /files/: off, named (no lists) or listed
+	Blobs    bool    `json:"blobs"`             // there are some at /blobs/, or may be
+	Publish  string  `json:"publish"`           // who may: open, token or off
+	Read     string  `json:"read"`              // who may: open or token
+	RTMP     int     `json:"rtmp"`              // the port of RTMP; 0: there is none
+	RTMPS    int     `json:"rtmps"`             // the same over TLS
+	Loopback bool    `json:"loopback"`          // only this machine reaches the server, unless through a proxy
 
 	RTMPLoopback  bool `json:"rtmp_loopback"`  // the same of RTMP
 	RTMPSLoopback bool `json:"rtmps_loopback"` // and of RTMP over TLS
@@ -63,12 +66,13 @@ func (s *Server) addNodes(report *apiReport) {
 
 // report describes the server and its streams.
 func (s *Server) report() apiReport {
-	streams := s.relay.Streams()
+	streams, mem := s.relay.Streams(), s.memory.Stats()
 	publish, read := s.publishAuth.Load(), s.readAuth.Load()
 	return apiReport{
 		Server: apiServer{
 			Version: s.cfg.Version, Node: s.cfg.self(), Uptime: time.Since(s.started).Seconds(),
 			Streams: len(streams), Viewers: s.relay.Viewers(), BytesOut: s.relay.Stats().BytesOut,
+			Memory: mem.Used, MemoryOf: mem.Limit, MemoryHi: mem.High,
 			Files: s.files.offer(), Blobs: s.blobs != nil,
 			Publish: publish.policy(), Read: read.policy(), Loopback: publish.loopback,
 			RTMP: s.rtmp.port, RTMPS: s.rtmps.port, RTMPLoopback: s.rtmp.loopback, RTMPSLoopback: s.rtmps.loopback,

@@ -145,7 +145,7 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // get answers GET and HEAD.
 func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
-	if err := b.downloads.Acquire(); err != nil {
+	if err := b.server.acquire(b.downloads); err != nil {
 		b.refuse(w, r, &requestError{http.StatusServiceUnavailable, err})
 		return
 	}
@@ -184,7 +184,7 @@ func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
 // change answers PUT and DELETE from clients that may write, unless it returns an error. Refusing takes no place among
 // the uploads.
 func (b *blobService) change(w http.ResponseWriter, r *http.Request, key string) error {
-	if err := b.uploads.Acquire(); err != nil {
+	if err := b.server.acquire(b.uploads); err != nil {
 		return &requestError{http.StatusServiceUnavailable, err}
 	}
 	defer b.uploads.Release()

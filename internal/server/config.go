@@ -71,6 +71,9 @@ type Config struct {
 	Segments        string        // "redis", or a directory that all nodes share: segments outlive their node there; empty: they do not
 	SegmentsKeep    time.Duration // how long they are kept there
 
+	// MemoryBytes is what all of it may take; 0: as much as the other limits allow.
+	MemoryBytes int64
+
 	HeaderTimeout time.Duration // for a request's head to arrive
 	IdleTimeout   time.Duration // for the next request on a connection that is kept alive
 	DrainTimeout  time.Duration // how long SIGTERM waits for the viewers to get what is queued
@@ -194,6 +197,9 @@ const (
 	// maxSegmentsKeep bounds what Redis holds of each stream.
 	maxSegmentsKeep = time.Hour
 
+	// minMemory is what a stream of the default limits needs, with viewers and HLS.
+	minMemory = 64 << 20
+
 	// maxKeepFrames bounds a stream's lists of frames and pieces to 90 MiB. --keep-bytes does not: frames may be empty.
 	maxKeepFrames = 1 << 20
 
@@ -248,6 +254,7 @@ func (c *Config) checkNumbers() error {
 		{"record-bytes", c.RecordBytes, 0, most},
 		{"record-queue", c.RecordQueue, 1 << 20, most},
 		{"cluster-cache", c.ClusterCache, 1 << 20, most},
+		{"memory", cmp.Or(c.MemoryBytes, minMemory), minMemory, most},
 	} {
 		if n.value < n.min {
 			return fmt.Errorf("--%s is %d, want at least %d", n.flag, n.value, n.min)

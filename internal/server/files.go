@@ -69,7 +69,7 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, errNoRoot)
 		return
 	}
-	if err := f.downloads.Acquire(); err != nil {
+	if err := s.acquire(f.downloads); err != nil {
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return

@@ -195,9 +195,14 @@ const chainStep = 256 << 10
 func (s *Server) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.Chain) {
 	var step millrace.Chain
 	defer step.Release()
+	loan := s.answers.Add(int64(c.Len()), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })
+	defer loan.Done()
 	tcp, _ := r.Context().Value(connKey{}).(*net.TCPConn)
 	for c.Len() > 0 {
 		s.limitWrite(w)
+		if loan.Ended() {
+			panic(http.ErrAbortHandler)
+		}
 		c.Cut(&step, min(c.Len(), chainStep))
 		var err error
 		if rf, ok := w.(io.ReaderFrom); ok {

@@ -41,6 +41,7 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 		n.collect(c, streams)
 		n.hls.collect(c)
 	}
+	m.server.collectMemory(c, streams)
 	c.pool(millrace.DefaultPool().Stats())
 	if f := m.server.files; f != nil {
 		f.collect(c)
@@ -126,6 +127,30 @@ func (c scrape) relay(st relay.Stats) {
 	c.counter("hls_objects_sent_total", "Segments, parts and initialization segments that were sent.", st.HLS.Objects)
 	c.counter("hls_bytes_out_total", "Bytes of these.", st.HLS.BytesOut)
 	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
+}
+
+// collectMemory reports what is in use, by owner and by what for.
+func (s *Server) collectMemory(c scrape, streams relay.Stats) {
+	st, pool := s.memory.Stats(), millrace.DefaultPool().Stats()
+	c.gauge("memory_budget_bytes", "What the server may use (--memory); 0: as much as the other limits allow.", st.Limit)
+	c.gauge("memory_used_bytes", "What is in use: blocks of the pool that are lent, and the rest of the heap as the last "+
+		"garbage collection found it.", st.Used)
+	c.gauge("memory_high_water_bytes", "The most that was in use.", st.High)
+	c.gauge("memory_mapped_bytes", "What the server has of the system, with idle blocks and garbage.", st.Mapped)
+	c.gauges("memory_owner_bytes", "What is in use or idle, by owner: the blocks of streams' bytes with all who hold a part of "+
+		"them, other blocks (headers, transfers), idle blocks, and the heap beside blocks (connections, goroutines).", "owner",
+		map[string]int64{"streams": streams.Memory, "blocks": max(0, pool.InUse-streams.Memory), "idle": pool.Idle, "heap": st.Heap})
+	held := map[string]int64{"kept": streams.KeptBytes, "viewers": streams.Pending, "hls": streams.HLS.Bytes,
+		"hls_answers": s.answers.Bytes()}
+	if s.node != nil {
+		held["cluster_cache"] = s.node.objects.Stats().Bytes
+	}
+	if s.records != nil {
+		held["recordings"] = s.records.Stats().Queued
+	}
+	c.gauges("memory_held_bytes", "Bytes of streams by what they are held for; what is shared counts for each.", "by", held)
+	c.counters("memory_freed_total", "How often memory was freed because it was short, by step.", "step", st.Taken)
+	c.counter("memory_refused_total", "Publishers, viewers and transfers that were refused because memory was short.", st.Refused)
 }
 
 func (c scrape) pool(p millrace.PoolStats) {

@@ -18,7 +18,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/limit"
+	"github.com/millrace-io/millrace/internal/memory"
 	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/relay"
 )
@@ -37,6 +39,9 @@ type Server struct {
 	records *record.Archive // nil if no streams are recorded
 	node    *clusterNode    // nil if the server is alone
 	started time.Time
+
+	memory  *memory.Budget // nil without a budget
+	answers memory.Loans   // of HLS
 
 	handshakes handshakes
 	rtmp       rtmpPort // set by Serve, as is rtmps
@@ -86,13 +91,32 @@ func New(cfg Config) (*Server, error) {
 		_ = s.closeStores(context.Background())
 		return nil, err
 	}
+	if cfg.MemoryBytes > 0 {
+		s.memory = memory.New(cfg.MemoryBytes, millrace.DefaultPool(), s.log)
+	}
+	streams.Memory = s.memory
 	s.relay = relay.New(streams)
 	if s.node != nil {
 		s.node.hls = newRemoteHLS(s.relay, s.node, s.node.objects, &s.cfg, s.node.segments)
+		s.memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
+	}
+	for _, a := range []struct {
+		above int
+		after time.Duration
+	}{{12, answerAfter}, {14, answerAfter / 5}} {
+		s.memory.Add(memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 { return s.answers.Free(excess, a.after) }})
+	}
+	s.memory.Add(s.relay.MemorySteps()...)
+	if s.records != nil {
+		s.memory.Add(memory.Step{Name: "recordings", Above: 12, Free: s.records.Free})
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	return s, nil
 }
+
+// answerAfter is how long a segment of HLS may be on its way before its answer is cut because memory is short. A player that
+// keeps up gets one in less time than it lasts.
+const answerAfter = 5 * time.Second
 
 // Listeners are what a Server listens on. All but Main may be nil.
 type Listeners struct {
@@ -218,7 +242,9 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 		servers = append(servers, side)
 		go func() { failed <- side.Serve(l.Admin) }()
 	}
+	watching, unwatch := context.WithCancel(context.Background())
 	var others sync.WaitGroup
+	others.Go(func() { s.memory.Run(watching) })
 	if l.RTMP != nil {
 		others.Go(func() { s.newRTMPService(l.RTMP, nil).serve(l.RTMP) })
 	}
@@ -247,6 +273,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 		time.Sleep(acceptedPause)
 	}
 	s.shutDown(servers)
+	unwatch()
 	others.Wait()
 	return err
 }
@@ -259,6 +286,14 @@ func (s *Server) serveMain(main *http.Server, ln net.Listener) error {
 	main.TLSConfig = s.cert.config()
 	main.Protocols.SetHTTP2(true)
 	return main.ServeTLS(ln, "", "")
+}
+
+// acquire admits a transfer, which l.Release ends, or returns the reason why not.
+func (s *Server) acquire(l *limit.Limiter) error {
+	if err := s.memory.Admit(); err != nil {
+		return err
+	}
+	return l.Acquire()
 }
 
 // closeStores closes the stores of files and blobs, the recordings, which may take until ctx ends, and the node.

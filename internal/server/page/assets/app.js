@@ -108,6 +108,7 @@ function showTotals() {
   total('viewers', format.count(server.viewers));
   total('sending', to > from && after >= before ? format.rate(((after - before) * 8000) / (to - from)) : '–');
   total('sent', format.bytes(server.bytes_out));
+  total('memory', format.bytes(server.memory_bytes) + (server.memory_budget ? ` of ${format.bytes(server.memory_budget)}` : ''));
   total('uptime', format.duration(server.uptime_seconds));
   element('files').hidden = server.files !== 'listed';
   element('files-named').hidden = server.files !== 'named';

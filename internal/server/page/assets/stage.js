@@ -67,6 +67,7 @@ function facts(stream) {
     ['Frames lost', format.count(stream.frames_lost)],
     ['Live for', format.duration(stream.uptime_seconds)],
     ['Kept for latecomers', format.bytes(stream.kept_bytes) + tooLong(stream.groups_cut)],
+    ['Memory', `${format.bytes(stream.memory_bytes)}, at most ${format.bytes(stream.memory_high_water)}`],
     ...(stream.publisher ? [['Published by', stream.publisher]] : []), // other machines are not told
     ...nodes.facts(stream),
     ...comings(stream),

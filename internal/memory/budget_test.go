@@ -1,0 +1,164 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace"
+)
+
+// A shelf holds blocks of 1 MiB, which a step takes away.
+type shelf struct {
+	pool   *millrace.Pool
+	blocks []millrace.Draft
+}
+
+func (s *shelf) add(n int) {
+	for range n {
+		s.blocks = append(s.blocks, s.pool.Get(1<<20))
+	}
+}
+
+func (s *shelf) free(excess int64) (freed int64) {
+	for freed < excess && len(s.blocks) > 0 {
+		s.blocks[0].Release()
+		s.blocks = s.blocks[1:]
+		freed += 1 << 20
+	}
+	return freed
+}
+
+// Steps are taken in the order of their marks, each down to its own one, and the last ones only if the first did not
+// suffice.
+func TestSteps(t *testing.T) {
+	p := millrace.NewPool(millrace.IdleLimit(0))
+	first, second, kept := &shelf{pool: p}, &shelf{pool: p}, &shelf{pool: p}
+	b := New(16<<20, p, slog.New(slog.DiscardHandler))
+	b.Add(Step{"second", 10, second.free}, Step{"first", 4, first.free})
+	state := func() [3]int { return [3]int{len(first.blocks), len(second.blocks), len(kept.blocks)} }
+
+	first.add(3)
+	second.add(1)
+	if b.Check(); state() != [3]int{3, 1, 0} {
+		t.Errorf("at the first mark: %v", state())
+	}
+	first.add(5)
+	if b.Check(); state() != [3]int{3, 1, 0} {
+		t.Errorf("above the first mark: %v", state())
+	}
+	second.add(9)
+	if b.Check(); state() != [3]int{0, 10, 0} {
+		t.Errorf("above both: %v", state())
+	}
+	if err := b.Admit(); err != nil {
+		t.Errorf("at the second mark: %v", err)
+	}
+	kept.add(14)
+	var refused *Refusal
+	if err := b.Admit(); !errors.As(err, &refused) || refused.Used != 24<<20 || refused.Limit != 16<<20 ||
+		err.Error() != "the server's memory is in use: 24 of 16 MiB (--memory)" {
+		t.Errorf("above the mark: %v", err)
+	}
+	if b.Check(); state() != [3]int{0, 0, 14} {
+		t.Errorf("with what no step frees: %v", state())
+	}
+	st := b.Stats()
+	if st.Used != 14<<20 || st.High != 24<<20 || st.Limit != 16<<20 || st.Refused != 1 || st.Taken["first"] != 2 || st.Taken["second"] != 1 {
+		t.Errorf("%+v", st)
+	}
+	kept.free(14 << 20)
+	if err := b.Admit(); err != nil {
+		t.Errorf("at the end: %v", err)
+	}
+}
+
+// What is idle goes before anything that is in use.
+func TestIdleBlocksGoFirst(t *testing.T) {
+	p := millrace.NewPool()
+	s := &shelf{pool: p}
+	b := New(16<<20, p, slog.New(slog.DiscardHandler))
+	b.Add(Step{"step", 12, s.free})
+	s.add(13)
+	s.free(4 << 20)
+	if b.Check(); p.Stats().Idle != 0 || len(s.blocks) != 9 {
+		t.Errorf("%d bytes idle, %d blocks in use", p.Stats().Idle, len(s.blocks))
+	}
+	s.free(9 << 20)
+}
+
+func TestNilBudget(t *testing.T) {
+	var b *Budget
+	b.Add(Step{})
+	b.Check()
+	if err := b.Admit(); err != nil || b.Stats().Limit != 0 || b.Stats().Mapped == 0 {
+		t.Errorf("%v, %+v", err, b.Stats())
+	}
+	b.Run(t.Context())
+}
+
+// The heap beside the pool counts, as the last garbage collection has found it.
+func TestHeapCounts(t *testing.T) {
+	b := New(256<<20, millrace.DefaultPool(), slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.Run(ctx)
+	}()
+	defer func() {
+		stop()
+		<-done
+	}()
+	const size = 160 << 20 // above half of the budget, so that it is found out soon that it has gone
+	wait := func(what string, ok func(heap int64) bool) {
+		for deadline := time.Now().Add(time.Minute); !ok(b.Stats().Heap); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %+v", what, b.Stats())
+			}
+			garbage = make([]byte, 1<<20) // for a collection to begin
+		}
+	}
+	held = make([]byte, size)
+	wait("it is in use", func(heap int64) bool { return heap >= size })
+	held = nil
+	wait("it has gone", func(heap int64) bool { return heap < size/2 })
+}
+
+var held, garbage []byte
+
+// Answers are ended when they take long, the oldest ones first, and no more than it takes.
+func TestLoans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Loans
+		var ended []int
+		var loans []*Loan
+		for i := range 4 {
+			loans = append(loans, l.Add(100, func() { ended = append(ended, i) }))
+			time.Sleep(time.Second)
+		}
+		if n := l.Free(1000, 10*time.Second); n != 0 || ended != nil {
+			t.Errorf("%d bytes of %v that have not taken long", n, ended)
+		}
+		if n := l.Free(150, 3*time.Second); n != 200 || !slices.Equal(ended, []int{0, 1}) || !loans[1].Ended() || loans[2].Ended() {
+			t.Errorf("%d bytes of %v", n, ended)
+		}
+		loans[0].Done()
+		if n := l.Free(1000, 2*time.Second); n != 200 || !slices.Equal(ended, []int{0, 1, 2}) {
+			t.Errorf("%d bytes of %v", n, ended)
+		}
+		if n := l.Bytes(); n != 300 {
+			t.Errorf("%d bytes", n)
+		}
+		for _, loan := range loans {
+			loan.Done()
+		}
+		if n := l.Bytes(); n != 0 {
+			t.Errorf("%d bytes at the end", n)
+		}
+	})
+}

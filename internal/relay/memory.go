@@ -1,0 +1,190 @@
+package relay
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/memory"
+)
+
+const (
+	// lateAfter is how far behind a viewer is that is not healthy: a frame waits for the latency bound, and for the round.
+	// What a stream keeps that is older is for late viewers alone, unless it is of the newest group of pictures.
+	lateAfter = time.Second
+	// crowdedAfter is for how long a viewer holds a batch that it does not take before it may be disconnected for it. A new
+	// viewer of a slow connection takes about so long for what it begins with.
+	crowdedAfter = 2 * time.Second
+	// blockedAfter is the same for the largest stream, when nothing else has helped: more than a moment.
+	blockedAfter = 250 * time.Millisecond
+	// crowdedWait is when a client may try again that was refused because memory is short.
+	crowdedWait = 5 * time.Second
+)
+
+// MemorySteps returns what h can do when memory is short, in order. The largest streams are always the first ones: a stream
+// that holds less than others is left alone.
+func (h *Hub) MemorySteps() []memory.Step {
+	return []memory.Step{
+		{Name: "idle", Above: 8, Free: h.endIdleHLS},
+		{Name: "groups", Above: 10, Free: h.evictGroups},
+		{Name: "laggards", Above: 12, Free: func(excess int64) int64 { return h.dropLaggards(excess, nil, crowdedAfter) }},
+		{Name: "streams", Above: 14, Free: h.cutLargest},
+	}
+}
+
+// hasMemory refuses a publisher or a viewer when memory is short.
+func (h *Hub) hasMemory() error {
+	if err := h.cfg.Memory.Admit(); err != nil {
+		return &Refusal{http.StatusServiceUnavailable, err.Error(), crowdedWait}
+	}
+	return nil
+}
+
+// endIdleHLS ends the HLS that no player has asked for while all that a playlist has was played.
+func (h *Hub) endIdleHLS(excess int64) (freed int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.hls {
+		w.mu.Lock()
+		if w.window != nil && w.endIdle(w.length()) <= 0 {
+			freed += w.window.Bytes()
+		}
+		w.mu.Unlock()
+		if freed >= excess {
+			break
+		}
+	}
+	return freed
+}
+
+// A holder is a stream, and the memory that its publishers' bytes are in.
+type holder struct {
+	*stream
+	bytes int64
+}
+
+// holders returns the streams that viewers can find, the one that holds the most first.
+func (h *Hub) holders() (list []holder) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range maps.Values(h.streams) {
+		if s.live != nil {
+			list = append(list, holder{s, s.memory.Stats().InUse})
+		}
+	}
+	slices.SortFunc(list, func(a, b holder) int { return cmp.Compare(b.bytes, a.bytes) })
+	return list
+}
+
+// evictGroups has the windows of HLS hold no more than the rules ask for, and drops old groups of pictures.
+func (h *Hub) evictGroups(excess int64) (freed int64) {
+	for _, s := range h.holders() {
+		h.mu.Lock()
+		w := h.hls[s.name]
+		h.mu.Unlock()
+		if w != nil && w.stream == s.stream {
+			freed += w.shorten(h.cfg.HLS.MaxBytes)
+		}
+		for _, r := range s.renditions() {
+			freed += r.ring.Evict(lateAfter, false)
+		}
+		if freed >= excess {
+			break
+		}
+	}
+	return freed
+}
+
+// shorten has the playlist list no more than the rules ask for, bounds what the window holds, and returns how many bytes that
+// frees at once.
+func (w *hlsWindow) shorten(maxBytes int64) (freed int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.window == nil {
+		return 0
+	}
+	before := w.window.Bytes()
+	if w.window.Shorten(maxBytes) {
+		w.tell()
+	}
+	return before - w.window.Bytes()
+}
+
+// dropLaggards disconnects viewers whose connections have not taken what they hold for so long, of a stream or, if of is nil,
+// of all: those of the largest streams first, and of these the latest.
+func (h *Hub) dropLaggards(excess int64, of *stream, after time.Duration) (freed int64) {
+	type laggard struct {
+		*viewer
+		bytes, since int64
+	}
+	var list []laggard
+	at := now()
+	h.mu.Lock()
+	for v := range h.served {
+		since := v.takenAt.Load()
+		switch {
+		case v.node != "" || of != nil && v.rendition.stream != of: // a node stands for any number of viewers
+		case v.hasEnded():
+			freed += v.bytes.Load() // soon
+		case v.writing.Load() && at-since > int64(after):
+			list = append(list, laggard{v, v.rendition.stream.memory.Stats().InUse, since})
+		}
+	}
+	h.mu.Unlock()
+	slices.SortFunc(list, func(a, b laggard) int {
+		return cmp.Or(cmp.Compare(b.bytes, a.bytes), strings.Compare(a.rendition.stream.name, b.rendition.stream.name),
+			cmp.Compare(a.since, b.since))
+	})
+	for _, l := range list {
+		if freed >= excess {
+			break
+		}
+		freed += l.viewer.bytes.Load()
+		l.end(crowded)
+	}
+	return freed
+}
+
+// errLargest ends the publisher of a stream because of what the stream holds.
+var errLargest = &Refusal{http.StatusServiceUnavailable, "memory is short, and this stream holds the most (--memory)", crowdedWait}
+
+// cutLargest disconnects the viewers of the largest streams that are blocked, drops what these streams keep, but for some HLS,
+// and at last ends their publishers and their HLS. A stream that holds less than a quarter of what the budget has for each is not the
+// cause, and is left alone.
+func (h *Hub) cutLargest(excess int64) (freed int64) {
+	list := h.holders()
+	for _, s := range list {
+		if freed >= excess || s.bytes < h.cfg.Memory.Limit()/int64(4*len(list)) {
+			break
+		}
+		if freed += h.dropLaggards(excess-freed, s.stream, blockedAfter); freed >= excess {
+			break
+		}
+		h.mu.Lock()
+		w := h.hls[s.name]
+		h.mu.Unlock()
+		if w != nil && w.stream == s.stream {
+			w.shorten(h.cfg.HLS.MaxBytes / 4)
+		}
+		for _, r := range s.renditions() {
+			r.ring.Evict(0, true)
+		}
+		left := s.memory.Stats().InUse
+		if freed += s.bytes - left; freed >= excess {
+			break
+		}
+		freed += left // soon
+		h.mu.Lock()
+		if s.wait == nil {
+			s.publisher.cancel(errLargest)
+		}
+		if w != nil && w.stream == s.stream {
+			w.stop()
+		}
+		h.mu.Unlock()
+	}
+	return freed
+}
