@@ -281,6 +281,7 @@ const maxUnkept = 1 << 10
 func (p *Publisher) count(n int) int64 {
 	at := now()
 	p.heard.Store(at)
+	p.s.frameAt.Store(at)
 	p.bytes += int64(n)
 	p.frames++
 	p.s.hub.counters.bytesIn.Add(int64(n))

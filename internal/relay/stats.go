@@ -54,6 +54,8 @@ type Stats struct {
 	Takeovers     int64         // publishers that took over from another one
 	PublisherWait time.Duration // how long streams have waited for publishers, added up
 
+	SilentMax time.Duration // since the last frame of the stream that has a publisher and is silent for the longest time
+
 	HLS HLSStats
 
 	FurtherTracks int           // of all streams: see StreamInfo
@@ -93,6 +95,8 @@ func (h *Hub) Stats() Stats {
 		if s.waiting {
 			st.Waiting++
 			st.PublisherWait += time.Duration(s.Waiting * 1e9)
+		} else {
+			st.SilentMax = max(st.SilentMax, time.Duration(s.Silent*1e9))
 		}
 		st.FurtherTracks += s.Further
 		st.KeptBytes += s.KeptBytes
@@ -136,6 +140,7 @@ type StreamInfo struct {
 	Waiting     float64 `json:"waiting_seconds"`     // since there is no publisher; 0 while there is one
 	Returns     int64   `json:"returns"`             // publishers that came while the stream waited
 	Takeovers   int64   `json:"takeovers"`           // publishers that took over from another one
+	Silent      float64 `json:"silent_seconds"`      // since the last frame came
 	Uptime      float64 `json:"uptime_seconds"`
 	BitRate     int64   `json:"bits_per_second"`
 	Viewers     int     `json:"viewers"`         // in all formats, and each node of Edges
@@ -172,11 +177,18 @@ func (h *Hub) Streams() []StreamInfo {
 	return list
 }
 
+// rateFresh is for how long a rate holds when nothing comes: encoders send several times a second.
+const rateFresh = 2 * time.Second
+
 func (s *stream) info() StreamInfo {
 	i := StreamInfo{
 		Name: s.name, Format: s.live.format.String(), Returns: s.returns.Load(), Takeovers: s.takeovers.Load(),
-		Uptime: time.Since(s.started).Seconds(), BitRate: s.rate.Load(), FramesLost: s.lost.Load(),
+		Uptime: time.Since(s.started).Seconds(), FramesLost: s.lost.Load(),
 		Further: int(s.furtherTracks.Load()), GroupsCut: s.live.ring.Stats().GroupsCut,
+	}
+	silent := time.Duration(now() - s.frameAt.Load())
+	if i.Silent = silent.Seconds(); silent < rateFresh {
+		i.BitRate = s.rate.Load()
 	}
 	if t := s.video.Load(); t != nil {
 		i.Video = t.name

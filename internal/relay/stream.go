@@ -45,6 +45,7 @@ type stream struct {
 
 	// The publisher's goroutine writes these and others read them.
 	rate          atomic.Int64 // bits per second, lately
+	frameAt       atomic.Int64 // when the last frame came; see now
 	noVideo       atomic.Bool  // see videoGap: pieces of sound are key frames
 	ownStart      atomic.Bool  // a frame that viewers can start at has come since this node owns the stream
 	settled       atomic.Bool  // see hopeWait: video and audio are all the tracks that there will be
@@ -72,6 +73,7 @@ func (h *Hub) newStream(name string) *stream {
 	s := &stream{hub: h, name: name, started: time.Now(), log: h.log.With("stream", name),
 		leftAt: now() - int64(h.pullIdle), peers: make(map[*viewer]struct{})}
 	s.feed.s = s
+	s.frameAt.Store(now())
 	h.streams[name] = s
 	return s
 }

@@ -95,6 +95,8 @@ func (c scrape) relay(st relay.Stats) {
 	c.counter("publisher_takeovers_total", "Publishers that took over a name from another publisher.", st.Takeovers)
 	c.send(prometheus.CounterValue, "publisher_wait_seconds_total",
 		"Time in which streams had no publisher, added up over all streams.", st.PublisherWait.Seconds())
+	c.send(prometheus.GaugeValue, "publisher_silent_seconds_max",
+		"How long no frame has come from the most silent of all publishers.", st.SilentMax.Seconds())
 	c.gauges("viewers", "Viewers, by the way in which their bytes reach the connection.", "path", viewers)
 	c.counters("viewers_total", "Viewers that ever came, by the same.", "path", came)
 	c.gauge("viewers_behind", "Viewers that were further behind than their allowance and have not caught up.",

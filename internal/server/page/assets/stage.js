@@ -20,8 +20,9 @@ export function show(name, stream, server) {
   if (!name) return;
   write(title, name);
   const waits = stream?.waiting_seconds > 0;
-  write(badge, waits ? 'Waiting for its publisher' : stream ? 'Live' : 'Not live');
-  badge.classList.toggle('off', !stream || waits);
+  const silence = format.silence(stream);
+  write(badge, waits ? 'Waiting for its publisher' : silence ? `Live, ${silence}` : stream ? 'Live' : 'Not live');
+  badge.classList.toggle('off', !stream || waits || silence !== '');
   showFacts(stream);
   fill(watch, watchLines(name, stream, server));
   write(watchHint, server.read === 'token' ? 'Put the token that the server was started with (--read-token) in the place of READ_TOKEN.' : '');
