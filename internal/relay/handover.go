@@ -106,7 +106,7 @@ func (h *Hub) claim(p *Publisher, name string) (err error) {
 
 func (h *Hub) tooManyStreams() error {
 	return refusal(http.StatusServiceUnavailable,
-		"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams)
+		"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams).of(CauseLimit)
 }
 
 // yields returns an error if the publisher of s is to stay. A pull never is. Hub.mu is held.

@@ -91,7 +91,7 @@ func New(cfg Config) *Hub {
 	h := &Hub{
 		cfg: cfg, log: cfg.Log,
 		admitted: limit.New(cfg.MaxViewers, refusal(http.StatusServiceUnavailable,
-			"the server has %d viewers, as many as --max-viewers allows", cfg.MaxViewers), errDraining),
+			"the server has %d viewers, as many as --max-viewers allows", cfg.MaxViewers).of(CauseLimit), errDraining),
 		streams: make(map[string]*stream),
 		waiting: make(map[string][]*waiter),
 		served:  make(map[*viewer]struct{}),
@@ -108,6 +108,22 @@ type Refusal struct {
 	Status     int
 	Reason     string
 	RetryAfter time.Duration // when it may go better; 0: not known
+	Cause      Cause         // "": the status says it all
+}
+
+// A Cause says in a word why a client is refused: metrics count by it.
+type Cause string
+
+const (
+	CauseBadName  Cause = "bad_name"
+	CauseLimit    Cause = "limit"    // of streams or viewers
+	CauseShutdown Cause = "shutdown" // of the server
+)
+
+// of sets the cause of e.
+func (e *Refusal) of(c Cause) *Refusal {
+	e.Cause = c
+	return e
 }
 
 func (e *Refusal) Error() string { return e.Reason }
@@ -117,7 +133,7 @@ func refusal(status int, format string, args ...any) *Refusal {
 }
 
 // errDraining refuses publishers and viewers of a server that shuts down.
-var errDraining = refusal(http.StatusServiceUnavailable, "the server is shutting down")
+var errDraining = refusal(http.StatusServiceUnavailable, "the server is shutting down").of(CauseShutdown)
 
 // errAbsent refuses viewers of a stream that there is not.
 func errAbsent(name string) error {
@@ -130,7 +146,8 @@ func errAbsent(name string) error {
 // absent refuses viewers that have waited for a stream.
 func (h *Hub) absent(name string) error {
 	if c := h.cfg.Cluster; c != nil && !c.Reachable() {
-		return &Refusal{http.StatusServiceUnavailable, "it cannot be found out at present where the stream is", retryAfter}
+		return &Refusal{Status: http.StatusServiceUnavailable, RetryAfter: retryAfter,
+			Reason: "it cannot be found out at present where the stream is"}
 	}
 	return errAbsent(name)
 }
@@ -145,12 +162,13 @@ const (
 func CheckName(name string) error {
 	switch {
 	case name == "" || len(name) > maxName || strings.Trim(name, nameBytes) != "":
-		return refusal(http.StatusBadRequest, "bad stream name %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -", name)
+		return refusal(http.StatusBadRequest, "bad stream name %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -", name).of(CauseBadName)
 	case strings.Trim(name, ".") == "":
-		return refusal(http.StatusBadRequest, "bad stream name %q: dots alone mean a directory", name)
+		return refusal(http.StatusBadRequest, "bad stream name %q: dots alone mean a directory", name).of(CauseBadName)
 	}
 	if _, _, ok := cutExt(name); ok {
-		return refusal(http.StatusBadRequest, "bad stream name %q: an ending of .flv or .mp4 asks for a format", name)
+		return refusal(http.StatusBadRequest, "bad stream name %q: an ending of .flv or .mp4 asks for a format", name).
+			of(CauseBadName)
 	}
 	return nil
 }

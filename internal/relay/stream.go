@@ -126,7 +126,7 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 	defer s.mu.Unlock()
 	if limit := s.hub.cfg.MaxStreamViewers; s.viewers >= limit && !peer {
 		return nil, refusal(http.StatusServiceUnavailable,
-			"this stream has %d viewers, as many as --max-stream-viewers allows", limit)
+			"this stream has %d viewers, as many as --max-stream-viewers allows", limit).of(CauseLimit)
 	}
 	r := s.rendition(f)
 	r.viewers++

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -41,6 +42,7 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 		n.collect(c, streams)
 		m.server.elsewhere.collect(c)
 	}
+	m.server.refusals.collect(c)
 	c.pool(millrace.DefaultPool().Stats())
 	if f := m.server.files; f != nil {
 		f.collect(c)
@@ -70,6 +72,16 @@ func (c scrape) gauges(name, help, label string, values map[string]int64) {
 // counters is gauges for counters.
 func (c scrape) counters(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.CounterValue, name, help, label, values)
+}
+
+// counterOf takes a counter with the given names and values of labels in turn.
+func (c scrape) counterOf(name, help string, value int64, labels ...string) {
+	var names, values []string
+	for pair := range slices.Chunk(labels, 2) {
+		names, values = append(names, pair[0]), append(values, pair[1])
+	}
+	desc := prometheus.NewDesc("millrace_"+name, help, names, nil)
+	c.to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), values...)
 }
 
 func (c scrape) send(kind prometheus.ValueType, name, help string, value float64) {

@@ -39,6 +39,7 @@ type Server struct {
 
 	elsewhere *remoteHLS // nil if the server is alone
 
+	refusals   *refusals
 	handshakes handshakes
 	rtmp       rtmpPort // set by Serve, as is rtmps
 	rtmps      rtmpPort
@@ -65,7 +66,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log,
-		started: time.Now(),
+		started: time.Now(), refusals: newRefusals(cfg.Log),
 	}
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
