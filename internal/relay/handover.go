@@ -261,7 +261,7 @@ func (s *stream) expire(w *wait) {
 // resume lets p, which sends FLV as well, go on with s.
 func (s *stream) resume(p *Publisher) *continuation {
 	f := &s.feed
-	f.keys.began = false // what comes between is no group of pictures
+	f.keys.began, f.farLogged = false, false // what comes between is no group of pictures
 	f.starts.first, f.tracks = defaultTracks{}, nil
 	s.furtherTracks.Store(0)
 	pause := time.Duration(0)

@@ -175,6 +175,7 @@ func (m *mp4Rendition) publishFragment(f mp4.Fragment) error {
 	if f.KeyNext {
 		m.out.beforeKey.Store(f.Sequence)
 	}
+	m.out.reached.Store(m.last)
 	// The muxer takes sound for a place to start if there are no pictures at all.
 	return m.publish(&m.fragment, f.Key || m.gap.open)
 }

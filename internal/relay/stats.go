@@ -63,6 +63,7 @@ type Stats struct {
 	Blocked       int           // viewers whose connection takes no more at present
 	Behind        int           // viewers that were over their allowance and have not caught up
 	LagMax        time.Duration // of the viewer that is furthest behind; 0 when all keep up
+	BehindLive    time.Duration // of the viewer whose player is furthest behind live: see StreamInfo
 
 	WriteCalls int64                // of writev, to plain TCP viewers
 	Paths      map[string]PathStats // by how bytes reach the connection: "writev", "write", "responsewriter"
@@ -103,6 +104,7 @@ func (h *Hub) Stats() Stats {
 		st.Blocked += s.blocked
 		st.Behind += s.Stalled
 		st.LagMax = max(st.LagMax, time.Duration(s.LagMax*1e9))
+		st.BehindLive = max(st.BehindLive, time.Duration(s.BehindLive*1e9))
 	}
 	for p := range paths {
 		out := c.written[p].Load()
@@ -143,11 +145,14 @@ type StreamInfo struct {
 	Silent      float64 `json:"silent_seconds"`      // since the last frame came
 	Uptime      float64 `json:"uptime_seconds"`
 	BitRate     int64   `json:"bits_per_second"`
-	Viewers     int     `json:"viewers"`         // in all formats, and each node of Edges
-	ViewersMP4  int     `json:"viewers_mp4"`     // of these, in MP4
-	ViewersRTMP int     `json:"viewers_rtmp"`    // and by RTMP
-	ViewersHLS  int     `json:"viewers_hls"`     // beside these: players of HLS, estimated by what they ask for
-	LagMax      float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
+	Viewers     int     `json:"viewers"`                 // in all formats, and each node of Edges
+	ViewersMP4  int     `json:"viewers_mp4"`             // of these, in MP4
+	ViewersRTMP int     `json:"viewers_rtmp"`            // and by RTMP
+	ViewersHLS  int     `json:"viewers_hls"`             // beside these: players of HLS, estimated by what they ask for
+	LagMax      float64 `json:"lag_seconds_max"`         // of the viewer that is furthest behind; 0 when all keep up
+	BehindLive  float64 `json:"behind_live_seconds_max"` // of the viewer whose player is furthest behind; see viewer.behindLive
+	MP4Time     float64 `json:"mp4_time_seconds"`        // of the newest frame, by the clock of the MP4; 0 if none is made
+	KeyInterval float64 `json:"key_interval_seconds"`    // the longest group of pictures, lately
 	KeptBytes   int64   `json:"kept_bytes"`
 	Further     int     `json:"further_tracks"` // beside the first of pictures and of sound; viewers of FLV and RTMP get them
 	GroupsCut   uint64  `json:"groups_cut"`     // groups of pictures that were longer than what is kept
@@ -216,6 +221,8 @@ func (s *stream) info() StreamInfo {
 		lag.add(r.lag())
 		i.KeptBytes += r.ring.Stats().Bytes
 	}
+	i.BehindLive = lag.live.Seconds()
+	i.KeyInterval = float64(max(s.keyInterval.Load(), s.group.Load())) / 1e3
 	i.LagMax, i.Stalled, i.blocked = lag.most.Seconds(), lag.behind, lag.blocked
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,6 +231,9 @@ func (s *stream) info() StreamInfo {
 		if r := s.made[f]; r != nil {
 			*n = r.viewers
 		}
+	}
+	if r := s.made[formatMP4]; r != nil {
+		i.MP4Time = float64(r.reached.Load()) / 1e3
 	}
 	return i
 }

@@ -55,6 +55,7 @@ type stream struct {
 	resumed       atomic.Pointer[uint32] // the time of the last frame before the newest continuation
 
 	keyInterval atomic.Int64 // ms from one key frame to the next, lately; 0 before there were two
+	group       atomic.Int64 // ms from the latest key frame to the latest picture
 
 	returns   atomic.Int64
 	takeovers atomic.Int64
@@ -140,11 +141,18 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 	}
 	switch {
 	case !next || !s.begun: // at the start of a stream there is nothing to leave out
-		v.begin(r.cursor())
+		v.beginAtKey()
 	case r.ready == nil:
 		v.begin(r.cursor(broadcast.FromNextKey()))
 	} // otherwise the viewer begins when what is there has been made
 	return v, nil
+}
+
+// keyAge returns when the newest key frame that is kept came, or 0 if viewers begin without one. s.mu is held.
+func (s *stream) keyAge() time.Duration {
+	c := s.live.source()
+	defer c.Close()
+	return c.Lag().Time
 }
 
 // rendition returns the form f of s, and has it made if it is not. s.mu is held.

@@ -120,6 +120,8 @@ func (c scrape) relay(st relay.Stats) {
 	c.counters("viewers_dropped_total", "Viewers that the server disconnected, by reason.", "reason", st.Dropped)
 	c.send(prometheus.GaugeValue, "viewer_lag_seconds_max",
 		"How far behind the last of all viewers is; 0 when all keep up.", st.LagMax.Seconds())
+	c.send(prometheus.GaugeValue, "viewer_behind_live_seconds_max", "How far behind live the last of all players is that "+
+		"shows what it gets at its pace: a viewer begins at the last key frame.", st.BehindLive.Seconds())
 	c.counters("frames_lost_total", "Frames that viewers were moved past because they were behind, by reason.",
 		"reason", st.FramesLost)
 	c.counter("bytes_in_total", "Bytes of streams that publishers sent.", st.BytesIn)

@@ -16,7 +16,7 @@ const watchHint = document.getElementById('watch-hint');
 // it is not live, and server what the server said of itself.
 export function show(name, stream, server) {
   stage.hidden = name === '';
-  player.follow(name, obstacle(stream));
+  player.follow(name, obstacle(stream), stream?.mp4_time_seconds);
   if (!name) return;
   write(title, name);
   const waits = stream?.waiting_seconds > 0;
@@ -68,6 +68,8 @@ function facts(stream) {
     ['Frames lost', format.count(stream.frames_lost)],
     ['Live for', format.duration(stream.uptime_seconds)],
     ['Kept for latecomers', format.bytes(stream.kept_bytes) + tooLong(stream.groups_cut)],
+    ...(stream.behind_live_seconds_max > 0 ? [['Furthest from live', format.lag(stream.behind_live_seconds_max)]] : []),
+    ...(stream.key_interval_seconds > 0 ? [['Key frames', `every ${format.lag(stream.key_interval_seconds)}${tooFar(stream.key_interval_seconds)}`]] : []),
     ...(stream.publisher ? [['Published by', stream.publisher]] : []), // other machines are not told
     ...nodes.facts(stream),
     ...comings(stream),
@@ -90,6 +92,11 @@ function comings(stream) {
 
 function times(n) {
   return n === 1 ? 'once' : `${format.count(n)} times`;
+}
+
+// tooFar warns that viewers are late, because they begin at a key frame.
+function tooFar(seconds) {
+  return seconds > 4 ? ', which is long: viewers begin up to that far behind. Set 2 s in the encoder' : '';
 }
 
 // tooLong warns that latecomers have to wait.
