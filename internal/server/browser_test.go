@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"io"
+	"net/http"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -50,10 +51,27 @@ func TestThePageBehindAToken(t *testing.T) {
 	}
 	const video = `document.querySelector('video')`
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
+	// The addresses for other programs work as they are.
+	const addresses = `[...document.querySelectorAll('#watch code')].map(e => e.textContent.match(/http[^"]*/)?.[0]).filter(Boolean).join(' ')`
+	offered, err := chromedp.Run(ctx, chromedp.Evaluate[string](addresses))
+	if err != nil || strings.Count(offered, " ") != 3 {
+		t.Fatalf("the page offers %q, %v", offered, err)
+	}
+	for address := range strings.SplitSeq(offered, " ") {
+		res, err := http.Get(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d", address, res.StatusCode)
+		}
+	}
 	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil { // a link or a bookmark
 		t.Fatal(err)
 	}
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
+	pagetest.Await(t, ctx, `document.querySelector('#watch').textContent.includes('/live/demo.mp4?token=READ_TOKEN')`)
 	if lines := console.Lines(); len(lines) > 0 {
 		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
 	}

@@ -25,7 +25,7 @@ export function show(name, stream, server) {
   badge.classList.toggle('off', !stream || waits || silence !== '');
   showFacts(stream);
   fill(watch, watchLines(name, stream, server));
-  write(watchHint, server.read === 'token' ? 'Put the token that the server was started with (--read-token) in the place of READ_TOKEN.' : '');
+  write(watchHint, address.hint(server));
 }
 
 // scrollTo brings the stage into view.
@@ -43,7 +43,7 @@ function obstacle(stream) {
 
 // watchLines says how to watch a stream, also one that is still to come.
 function watchLines(name, stream, server) {
-  const token = server.read === 'token' ? '?token=READ_TOKEN' : '';
+  const token = address.access(server);
   const full = (form) => address.http(name, form) + token;
   const quoted = (form) => (token ? `"${full(form)}"` : full(form)); // shells expand a question mark
   const rtmp = address.rtmp(server);
