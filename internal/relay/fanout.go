@@ -38,17 +38,19 @@ type fanout struct {
 	seen lagReport // at the last inspection
 }
 
-// A lagReport says how the viewers that are not healthy do.
+// A lagReport says how viewers do, and above all those that are not healthy.
 type lagReport struct {
 	blocked int           // being written to by a call that waits
 	behind  int           // over their allowance, and have not caught up since
 	most    time.Duration // how far the last of them is behind
+	live    time.Duration // of all viewers: how far the player of the last one is behind live
 }
 
 func (l *lagReport) add(other lagReport) {
 	l.blocked += other.blocked
 	l.behind += other.behind
 	l.most = max(l.most, other.most)
+	l.live = max(l.live, other.live)
 }
 
 func newFanout(r *rendition) *fanout {
@@ -322,11 +324,19 @@ func (f *fanout) inspect() {
 	}
 }
 
-// report returns how the viewers that are apart do: their lag at the last inspection, and how many are blocked now.
+// report returns how the viewers do: the lag of those that are apart at the last inspection, how many are blocked now, and
+// how far from live they are. Other nodes play nothing.
 func (f *fanout) report() lagReport {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seen := f.seen
+	for _, list := range [][]*viewer{f.healthy, f.apart} {
+		for _, v := range list {
+			if v.lease == nil {
+				seen.live = max(seen.live, time.Duration(v.behindLive.Load()))
+			}
+		}
+	}
 	for _, v := range f.apart {
 		if v.writing.Load() {
 			seen.blocked++

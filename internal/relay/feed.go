@@ -14,13 +14,15 @@ import (
 // A feed makes frames of FLV tags, and keeps what the tags so far say of the stream. It goes on from one publisher to
 // the next. The goroutine of the stream's publisher has it; Hub.mu is held when it changes hands.
 type feed struct {
-	s     *stream
-	meter meter
+	s       *stream
+	meter   meter
+	address string // the publisher's
 
 	starts    startFinder
 	tracks    map[flv.Type]map[byte]bool // numbers of those that the publisher's sequence headers have announced
 	gapLogged bool
 	hope      hopeTimer
+	farLogged bool // the distance of key frames was
 	resized   bool // the metadata have changed, and with them perhaps the size of the picture
 	keys      keyMeter
 
@@ -122,11 +124,37 @@ type keyMeter struct {
 func (k *keyMeter) note(at uint32) int64 {
 	longer := k.ms
 	if k.began {
-		k.ms = max(int64(int32(at-k.last)), 0)
+		k.ms = k.group(at)
 		longer = max(longer, k.ms)
 	}
 	k.began, k.last = true, at
 	return longer
+}
+
+// group returns how long the group of pictures is up to a picture, in ms.
+func (k *keyMeter) group(at uint32) int64 {
+	if !k.began {
+		return 0
+	}
+	return max(int64(int32(at-k.last)), 0)
+}
+
+// farKeys is how far key frames may be apart. Encoders for live streams send one every two seconds.
+const farKeys = 4 * time.Second
+
+// noteKeys takes the time of a picture. It warns once of each publisher whose key frames are far apart.
+func (f *feed) noteKeys(at uint32, key bool) {
+	s, group := f.s, f.keys.group(at)
+	if group > farKeys.Milliseconds() && !f.farLogged {
+		f.farLogged = true
+		s.log.Warn("key frames are far apart: viewers begin at the last one, and stay that far behind live "+
+			"(set the encoder's key frame interval to 2 s)", "publisher", f.address, "more than", farKeys)
+	}
+	if key {
+		s.keyInterval.Store(f.keys.note(at))
+		group = 0
+	}
+	s.group.Store(group)
 }
 
 // isStart reports whether viewers can start at a tag, and notes whether they begin with the sound.
@@ -135,8 +163,8 @@ func (f *feed) isStart(t flv.Tag) bool {
 	if start && !f.s.ownStart.Load() {
 		f.s.ownStart.Store(true)
 	}
-	if start && t.Type == flv.TypeVideo {
-		f.s.keyInterval.Store(f.keys.note(t.Timestamp))
+	if t.Type == flv.TypeVideo {
+		f.noteKeys(t.Timestamp, start)
 	}
 	if gap := f.starts.gap.open; gap != f.s.noVideo.Load() {
 		f.s.noVideo.Store(gap)

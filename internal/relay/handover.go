@@ -117,7 +117,7 @@ func (h *Hub) checkRoom(name string) error {
 // tooManyStreams refuses another stream. h.mu is held.
 func (h *Hub) tooManyStreams() error {
 	return refusal(http.StatusServiceUnavailable,
-		"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams)
+		"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams).of(CauseLimit)
 }
 
 // yields returns an error if the publisher of s is to stay. A pull never is. Hub.mu is held.
@@ -272,7 +272,7 @@ func (s *stream) expire(w *wait) {
 // resume lets p, which sends FLV as well, go on with s.
 func (s *stream) resume(p *Publisher) *continuation {
 	f := &s.feed
-	f.keys.began = false // what comes between is no group of pictures
+	f.keys.began, f.farLogged = false, false // what comes between is no group of pictures
 	f.starts.first, f.tracks = defaultTracks{}, nil
 	s.furtherTracks.Store(0)
 	pause := time.Duration(0)

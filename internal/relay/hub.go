@@ -115,7 +115,7 @@ func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 }
 
 func tooManyViewers(limit int) error {
-	return refusal(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", limit)
+	return refusal(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", limit).of(CauseLimit)
 }
 
 // A Refusal is an error with the HTTP status that it is answered with.
@@ -123,6 +123,23 @@ type Refusal struct {
 	Status     int
 	Reason     string
 	RetryAfter time.Duration // when it may go better; 0: not known
+	Cause      Cause         // "": the status says it all
+}
+
+// A Cause says in a word why a client is refused: metrics count by it.
+type Cause string
+
+const (
+	CauseBadName  Cause = "bad_name"
+	CauseLimit    Cause = "limit"    // of streams or viewers
+	CauseMemory   Cause = "memory"   // is short
+	CauseShutdown Cause = "shutdown" // of the server
+)
+
+// of sets the cause of e.
+func (e *Refusal) of(c Cause) *Refusal {
+	e.Cause = c
+	return e
 }
 
 func (e *Refusal) Error() string { return e.Reason }
@@ -132,7 +149,7 @@ func refusal(status int, format string, args ...any) *Refusal {
 }
 
 // errDraining refuses publishers and viewers of a server that shuts down.
-var errDraining = refusal(http.StatusServiceUnavailable, "the server is shutting down")
+var errDraining = refusal(http.StatusServiceUnavailable, "the server is shutting down").of(CauseShutdown)
 
 // errAbsent refuses viewers of a stream that there is not.
 func errAbsent(name string) error {
@@ -145,7 +162,8 @@ func errAbsent(name string) error {
 // absent refuses viewers that have waited for a stream.
 func (h *Hub) absent(name string) error {
 	if c := h.cfg.Cluster; c != nil && !c.Reachable() {
-		return &Refusal{http.StatusServiceUnavailable, "it cannot be found out at present where the stream is", retryAfter}
+		return &Refusal{Status: http.StatusServiceUnavailable, RetryAfter: retryAfter,
+			Reason: "it cannot be found out at present where the stream is"}
 	}
 	return errAbsent(name)
 }
@@ -160,12 +178,13 @@ const (
 func CheckName(name string) error {
 	switch {
 	case name == "" || len(name) > maxName || strings.Trim(name, nameBytes) != "":
-		return refusal(http.StatusBadRequest, "bad stream name %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -", name)
+		return refusal(http.StatusBadRequest, "bad stream name %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -", name).of(CauseBadName)
 	case strings.Trim(name, ".") == "":
-		return refusal(http.StatusBadRequest, "bad stream name %q: dots alone mean a directory", name)
+		return refusal(http.StatusBadRequest, "bad stream name %q: dots alone mean a directory", name).of(CauseBadName)
 	}
 	if _, _, ok := cutExt(name); ok {
-		return refusal(http.StatusBadRequest, "bad stream name %q: an ending of .flv or .mp4 asks for a format", name)
+		return refusal(http.StatusBadRequest, "bad stream name %q: an ending of .flv or .mp4 asks for a format", name).
+			of(CauseBadName)
 	}
 	return nil
 }
@@ -259,7 +278,8 @@ func (h *Hub) awaitStream(ctx context.Context, name string, enter func(s *stream
 	case h.cfg.Cluster != nil && len(h.streams) >= h.cfg.MaxStreams: // it may be at another node
 		return h.tooManyStreams()
 	case w.unreached:
-		return &Refusal{http.StatusServiceUnavailable, fmt.Sprintf("the node that has the stream %q does not answer", name), retryAfter}
+		return &Refusal{Status: http.StatusServiceUnavailable, RetryAfter: retryAfter,
+			Reason: fmt.Sprintf("the node that has the stream %q does not answer", name)}
 	}
 	return h.absent(name)
 }

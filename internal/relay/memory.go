@@ -38,7 +38,7 @@ func (h *Hub) MemorySteps() []memory.Step {
 // hasMemory refuses a publisher or a viewer when memory is short.
 func (h *Hub) hasMemory() error {
 	if err := h.cfg.Memory.Admit(); err != nil {
-		return &Refusal{http.StatusServiceUnavailable, err.Error(), crowdedWait}
+		return &Refusal{Status: http.StatusServiceUnavailable, Reason: err.Error(), RetryAfter: crowdedWait, Cause: CauseMemory}
 	}
 	return nil
 }
@@ -149,7 +149,8 @@ func (h *Hub) dropLaggards(excess int64, of *stream, after time.Duration) (freed
 }
 
 // errLargest ends the publisher of a stream because of what the stream holds.
-var errLargest = &Refusal{http.StatusServiceUnavailable, "memory is short, and this stream holds the most (--memory)", crowdedWait}
+var errLargest = &Refusal{Status: http.StatusServiceUnavailable, RetryAfter: crowdedWait, Cause: CauseMemory,
+	Reason: "memory is short, and this stream holds the most (--memory)"}
 
 // cutLargest disconnects the viewers of the largest streams that are blocked, drops what these streams keep, but for some HLS,
 // and at last ends their publishers and their HLS. A stream that holds less than a quarter of what the budget has for each is not the

@@ -185,6 +185,7 @@ func (m *mp4Rendition) publishFragment(f mp4.Fragment) error {
 		m.fragment.Release()
 		m.fragment.Merge(&c)
 	}
+	m.out.reached.Store(m.last)
 	// The muxer takes sound for a place to start if there are no pictures at all.
 	return m.publish(&m.fragment, f.Key || m.gap.open)
 }

@@ -296,6 +296,7 @@ func (p *Publisher) received(n int) {
 func (p *Publisher) count(n int) int64 {
 	at := now()
 	p.heard.Store(at)
+	p.s.frameAt.Store(at)
 	p.bytes += int64(n)
 	p.frames++
 	p.s.hub.counters.bytesIn.Add(int64(n))

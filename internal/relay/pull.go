@@ -243,6 +243,7 @@ func identify(c *millrace.Chain) frameID {
 
 // follow notes what p, which begins, gets its tags from, and goes on with that if the stream has had a part of it.
 func (f *feed) follow(p *Publisher) {
+	f.address = p.address
 	switch n := f.pull; {
 	case p.epoch == 0:
 		f.pull = nil

@@ -71,6 +71,7 @@ type rendition struct {
 	ring   *broadcast.Ring
 
 	beforeKey atomic.Uint32 // of MP4: the number of the newest fragment in front of a key frame
+	reached   atomic.Uint32 // of MP4: the time of the newest frame, in ms of the file's clock
 
 	reason atomic.Int32 // the disconnectReason of viewers that get everything; set before the ring is closed
 

@@ -54,6 +54,8 @@ type Stats struct {
 	Takeovers     int64         // publishers that took over from another one
 	PublisherWait time.Duration // how long streams have waited for publishers, added up
 
+	SilentMax time.Duration // since the last frame of the stream that has a publisher and is silent for the longest time
+
 	HLS HLSStats
 
 	FurtherTracks int           // of all streams: see StreamInfo
@@ -63,6 +65,7 @@ type Stats struct {
 	Blocked       int           // viewers whose connection takes no more at present
 	Behind        int           // viewers that were over their allowance and have not caught up
 	LagMax        time.Duration // of the viewer that is furthest behind; 0 when all keep up
+	BehindLive    time.Duration // of the viewer whose player is furthest behind live: see StreamInfo
 
 	WriteCalls int64                // of writev, to plain TCP viewers
 	Paths      map[string]PathStats // by how bytes reach the connection: "writev", "write", "responsewriter"
@@ -95,6 +98,8 @@ func (h *Hub) Stats() Stats {
 		if s.waiting {
 			st.Waiting++
 			st.PublisherWait += time.Duration(s.Waiting * 1e9)
+		} else {
+			st.SilentMax = max(st.SilentMax, time.Duration(s.Silent*1e9))
 		}
 		st.FurtherTracks += s.Further
 		st.KeptBytes += s.KeptBytes
@@ -102,6 +107,7 @@ func (h *Hub) Stats() Stats {
 		st.Blocked += s.blocked
 		st.Behind += s.Stalled
 		st.LagMax = max(st.LagMax, time.Duration(s.LagMax*1e9))
+		st.BehindLive = max(st.BehindLive, time.Duration(s.BehindLive*1e9))
 	}
 	for p := range paths {
 		out := c.written[p].Load()
@@ -152,13 +158,17 @@ type StreamInfo struct {
 	Waiting     float64 `json:"waiting_seconds"`     // since there is no publisher; 0 while there is one
 	Returns     int64   `json:"returns"`             // publishers that came while the stream waited
 	Takeovers   int64   `json:"takeovers"`           // publishers that took over from another one
+	Silent      float64 `json:"silent_seconds"`      // since the last frame came
 	Uptime      float64 `json:"uptime_seconds"`
 	BitRate     int64   `json:"bits_per_second"`
-	Viewers     int     `json:"viewers"`         // in all formats, and each node of Edges
-	ViewersMP4  int     `json:"viewers_mp4"`     // of these, in MP4
-	ViewersRTMP int     `json:"viewers_rtmp"`    // and by RTMP
-	ViewersHLS  int     `json:"viewers_hls"`     // beside these: players of HLS, estimated by what they ask for
-	LagMax      float64 `json:"lag_seconds_max"` // of the viewer that is furthest behind; 0 when all keep up
+	Viewers     int     `json:"viewers"`                 // in all formats, and each node of Edges
+	ViewersMP4  int     `json:"viewers_mp4"`             // of these, in MP4
+	ViewersRTMP int     `json:"viewers_rtmp"`            // and by RTMP
+	ViewersHLS  int     `json:"viewers_hls"`             // beside these: players of HLS, estimated by what they ask for
+	LagMax      float64 `json:"lag_seconds_max"`         // of the viewer that is furthest behind; 0 when all keep up
+	BehindLive  float64 `json:"behind_live_seconds_max"` // of the viewer whose player is furthest behind; see viewer.behindLive
+	MP4Time     float64 `json:"mp4_time_seconds"`        // of the newest frame, by the clock of the MP4; 0 if none is made
+	KeyInterval float64 `json:"key_interval_seconds"`    // the longest group of pictures, lately
 	KeptBytes   int64   `json:"kept_bytes"`
 	Memory      int64   `json:"memory_bytes"`      // of the blocks that its publishers' bytes are in, for all who hold a part of them
 	MemoryHigh  int64   `json:"memory_high_water"` // the most that these were
@@ -190,14 +200,21 @@ func (h *Hub) Streams() []StreamInfo {
 	return list
 }
 
+// rateFresh is for how long a rate holds when nothing comes: encoders send several times a second.
+const rateFresh = 2 * time.Second
+
 func (s *stream) info() StreamInfo {
 	i := StreamInfo{
 		Name: s.name, Format: s.live.format.String(), Returns: s.returns.Load(), Takeovers: s.takeovers.Load(),
-		Uptime: time.Since(s.started).Seconds(), BitRate: s.rate.Load(), FramesLost: s.lost.Load(),
+		Uptime: time.Since(s.started).Seconds(), FramesLost: s.lost.Load(),
 		Further: int(s.furtherTracks.Load()), GroupsCut: s.live.ring.Stats().GroupsCut,
 	}
 	mem := s.memory.Stats()
 	i.Memory, i.MemoryHigh = mem.InUse, mem.HighWater
+	silent := time.Duration(now() - s.frameAt.Load())
+	if i.Silent = silent.Seconds(); silent < rateFresh {
+		i.BitRate = s.rate.Load()
+	}
 	if t := s.video.Load(); t != nil {
 		i.Video = t.name
 	}
@@ -224,6 +241,8 @@ func (s *stream) info() StreamInfo {
 		lag.add(r.lag())
 		i.KeptBytes += r.ring.Stats().Bytes
 	}
+	i.BehindLive = lag.live.Seconds()
+	i.KeyInterval = float64(max(s.keyInterval.Load(), s.group.Load())) / 1e3
 	i.LagMax, i.Stalled, i.blocked = lag.most.Seconds(), lag.behind, lag.blocked
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,6 +251,9 @@ func (s *stream) info() StreamInfo {
 		if r := s.made[f]; r != nil {
 			*n = r.viewers
 		}
+	}
+	if r := s.made[formatMP4]; r != nil {
+		i.MP4Time = float64(r.reached.Load()) / 1e3
 	}
 	return i
 }

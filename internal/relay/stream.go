@@ -46,6 +46,7 @@ type stream struct {
 
 	// The publisher's goroutine writes these and others read them.
 	rate          atomic.Int64 // bits per second, lately
+	frameAt       atomic.Int64 // when the last frame came; see now
 	noVideo       atomic.Bool  // see videoGap: pieces of sound are key frames
 	ownStart      atomic.Bool  // a frame that viewers can start at has come since this node owns the stream
 	settled       atomic.Bool  // see hopeWait: video and audio are all the tracks that there will be
@@ -55,6 +56,7 @@ type stream struct {
 	resumed       atomic.Pointer[uint32] // the time of the last frame before the newest continuation
 
 	keyInterval atomic.Int64 // ms from one key frame to the next, lately; 0 before there were two
+	group       atomic.Int64 // ms from the latest key frame to the latest picture
 
 	returns   atomic.Int64
 	takeovers atomic.Int64
@@ -73,6 +75,7 @@ func (h *Hub) newStream(name string) *stream {
 	s := &stream{hub: h, name: name, started: time.Now(), log: h.log.With("stream", name),
 		leftAt: now() - int64(h.pullIdle), peers: make(map[*viewer]struct{}), memory: millrace.DefaultPool().Account()}
 	s.feed.s = s
+	s.frameAt.Store(now())
 	h.streams[name] = s
 	return s
 }
@@ -125,7 +128,7 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 	defer s.mu.Unlock()
 	if limit := s.hub.cfg.MaxStreamViewers; s.viewers >= limit && !peer {
 		return nil, refusal(http.StatusServiceUnavailable,
-			"this stream has %d viewers, as many as --max-stream-viewers allows", limit)
+			"this stream has %d viewers, as many as --max-stream-viewers allows", limit).of(CauseLimit)
 	}
 	r := s.rendition(f)
 	r.viewers++
@@ -139,11 +142,18 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 	}
 	switch {
 	case !next || !s.begun: // at the start of a stream there is nothing to leave out
-		v.begin(r.cursor())
+		v.beginAtKey()
 	case r.ready == nil:
 		v.begin(r.cursor(broadcast.FromNextKey()))
 	} // otherwise the viewer begins when what is there has been made
 	return v, nil
+}
+
+// keyAge returns when the newest key frame that is kept came, or 0 if viewers begin without one. s.mu is held.
+func (s *stream) keyAge() time.Duration {
+	c := s.live.source()
+	defer c.Close()
+	return c.Lag().Time
 }
 
 // rendition returns the form f of s, and has it made if it is not. s.mu is held.

@@ -64,6 +64,10 @@ type viewer struct {
 
 	behind atomic.Bool // it was over its allowance, and has not caught up since
 
+	// behindLive is how old in ns what its player shows was when it left the publisher, if the player has shown all at its
+	// pace since: a player that catches up by itself is nearer.
+	behindLive atomic.Int64
+
 	mu      sync.Mutex     // also held while cursor and start change, and by other goroutines that read these
 	replies millrace.Chain // leave in front of the next batch
 }
@@ -71,6 +75,12 @@ type viewer struct {
 // begin sets where v starts. It takes ownership of c.
 func (v *viewer) begin(c *broadcast.Cursor) {
 	v.cursor, v.start = c, c.Lag()
+}
+
+// beginAtKey sets v to start at the newest key frame. stream.mu is held.
+func (v *viewer) beginAtKey() {
+	v.begin(v.rendition.cursor())
+	v.behindLive.Store(int64(v.rendition.stream.keyAge()))
 }
 
 func (v *viewer) hasEnded() bool { return disconnectReason(v.reason.Load()) != connected }
@@ -219,6 +229,9 @@ func (v *viewer) miss(m broadcast.Missed) {
 		return
 	}
 	s.noteLost(m)
+	s.mu.Lock()
+	v.behindLive.Store(int64(s.keyAge()))
+	s.mu.Unlock()
 	v.fallBehind(lagReason(m.Why))
 	if v.missed.Why == broadcast.NotMissed {
 		v.missed.Why = m.Why
@@ -261,6 +274,9 @@ func (v *viewer) inspect(at int64) lagReport {
 	}
 	if at-v.progress.Load() > int64(s.hub.cfg.StallTimeout) {
 		v.end(stalled)
+	}
+	if lag.Time > time.Duration(v.behindLive.Load()) { // its player has stood still meanwhile
+		v.behindLive.Store(int64(lag.Time))
 	}
 	report := lagReport{most: lag.Time}
 	if v.behind.Load() {
@@ -320,7 +336,7 @@ func (v *viewer) holds() bool {
 		defer v.mu.Unlock()
 		v.cursor.Close()
 		v.arrived.Store(false)
-		v.begin(r.cursor())
+		v.beginAtKey()
 	}
 	return false
 }

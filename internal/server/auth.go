@@ -5,10 +5,11 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/millrace-io/millrace/internal/relay"
 )
 
 // A publishAuth decides who may publish, and write blobs. It does not change: with another token there is another one.
@@ -72,15 +73,13 @@ func (a *publishAuth) policy() string {
 	return "off"
 }
 
-// mayPublish returns 0 if the request may publish, or the status and the reason of the refusal. It logs a refusal and
+// mayPublish returns 0 if the request may publish, or the status and the reason of the refusal. It notes a refusal and
 // sets the headers of the answer, which the caller writes.
-func (s *Server) mayPublish(
-	w http.ResponseWriter, r *http.Request, message string, attrs ...any,
-) (status int, reason string) {
+func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, client clientKind) (status int, reason string) {
 	if status, reason = s.publishAuth.Load().check(r); status == 0 {
 		return 0, ""
 	}
-	s.log.Warn(message, append(attrs, "status", status, "reason", reason)...)
+	s.refused(client, r, &relay.Refusal{Status: status, Reason: reason})
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
 	}
@@ -166,16 +165,15 @@ func (s *Server) protect(auth func() *readAuth, next http.Handler) http.Handler 
 		}
 		status, reason := a.check(r)
 		if status != 0 {
-			level := slog.LevelWarn
 			if status == http.StatusUnauthorized {
-				level = slog.LevelDebug // port scanners would fill the log
 				h.Set("WWW-Authenticate", `Bearer realm="millrace"`)
 			}
-			s.log.Log(r.Context(), level, "reader refused",
-				"path", r.URL.Path, "client", r.RemoteAddr, "status", status, "reason", reason)
+			client := clientReader
 			if strings.HasPrefix(r.URL.Path, "/live/") {
+				client = clientViewer
 				h.Set("Access-Control-Allow-Origin", "*") // without it a player on another site cannot see the status
 			}
+			s.refused(client, r, &relay.Refusal{Status: status, Reason: reason})
 			refuseBody(w, r, status, reason)
 			return
 		}

@@ -122,7 +122,7 @@ func (s *Server) serveBlob(w http.ResponseWriter, r *http.Request, key string) {
 	case http.MethodPut, http.MethodDelete:
 		b.write(response, r, key)
 	default:
-		refuseMethod(response, r, blobMethods)
+		s.refuseMethod(response, r, blobMethods)
 	}
 }
 
@@ -170,9 +170,7 @@ func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
 
 // write answers PUT and DELETE.
 func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
-	status, reason := b.server.mayPublish(w, r, "blob refused",
-		"method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr)
-	if status != 0 {
+	if status, reason := b.server.mayPublish(w, r, clientWriter); status != 0 {
 		refuseBody(w, r, status, "writing a blob needs the right to publish: "+reason)
 		return
 	}

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"io"
+	"net/http"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/millrace-io/millrace/internal/server/page/pagetest"
+	"github.com/millrace-io/millrace/internal/testkit/need"
 )
 
 // The page of a server that plays its demo, in a real browser: the stream is listed, its picture moves, and the browser
@@ -48,10 +51,68 @@ func TestThePageBehindAToken(t *testing.T) {
 	}
 	const video = `document.querySelector('video')`
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
+	// The addresses for other programs work as they are.
+	const addresses = `[...document.querySelectorAll('#watch code')].map(e => e.textContent.match(/http[^"]*/)?.[0]).filter(Boolean).join(' ')`
+	offered, err := chromedp.Run(ctx, chromedp.Evaluate[string](addresses))
+	if err != nil || strings.Count(offered, " ") != 3 {
+		t.Fatalf("the page offers %q, %v", offered, err)
+	}
+	for address := range strings.SplitSeq(offered, " ") {
+		res, err := http.Get(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d", address, res.StatusCode)
+		}
+	}
 	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil { // a link or a bookmark
 		t.Fatal(err)
 	}
 	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
+	pagetest.Await(t, ctx, `document.querySelector('#watch').textContent.includes('/live/demo.mp4?token=READ_TOKEN')`)
+	if lines := console.Lines(); len(lines) > 0 {
+		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+// A page that is opened late in a long group of pictures begins far behind live, and its player catches up: it jumps, and
+// then plays a little faster.
+func TestThePageCatchesUp(t *testing.T) {
+	need.Program(t, "ffmpeg")
+	ctx, console := pagetest.Browser(t)
+	f := serve(t, func(c *Config) { c.Latency = Defaults().Latency })
+	on, stop := context.WithCancel(ctx)
+	// One key frame, at the beginning.
+	cmd := exec.CommandContext(on, "ffmpeg", "-v", "error", "-re", "-f", "lavfi", "-i", "testsrc2=size=320x180:rate=25", "-f", "lavfi", "-i", "sine",
+		"-c:v", "libx264", "-preset", "ultrafast", "-tune", "zerolatency", "-pix_fmt", "yuv420p", "-g", "100000", "-c:a", "aac",
+		"-f", "flv", "-flvflags", "no_duration_filesize", "-method", "POST", f.URL("/live/cam"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	defer stop()
+	f.published("cam", 1)
+	eventually(t, "a long group of pictures", func() bool { return f.relay.Streams()[0].KeyInterval > 5 })
+	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil {
+		t.Fatal(err)
+	}
+	const video = `document.querySelector('video')`
+	pagetest.Await(t, ctx, video+`.videoWidth === 320 && `+video+`.playbackRate > 1.1`)
+	pagetest.Await(t, ctx, video+`.playbackRate <= 1.1`)
+	eventually(t, "the player to be near", func() bool {
+		at, err := chromedp.Run(ctx, chromedp.Evaluate[float64](video+`.currentTime`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.relay.Streams()[0].MP4Time-at < 2.5
+	})
+	if list := f.relay.Streams(); len(list) != 1 || list[0].BehindLive < 4 {
+		t.Errorf("the server says %+v", list)
+	}
+	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('which is long')`)
+	f.Logged("key frames are far apart", "publisher=127.0.0.1:")
 	if lines := console.Lines(); len(lines) > 0 {
 		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
 	}

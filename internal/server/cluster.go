@@ -167,7 +167,7 @@ func (s *Server) admitNodes(next, others http.Handler) http.Handler {
 			if s.cfg.Cluster == "" {
 				reason = "this server is no node of a cluster: it was started without --cluster"
 			}
-			s.log.Warn("node refused", "path", r.URL.Path, "client", r.RemoteAddr, "reason", reason)
+			s.refused(clientNode, r, &relay.Refusal{Status: http.StatusForbidden, Reason: reason})
 			refuseBody(w, r, http.StatusForbidden, reason)
 			return
 		}

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
@@ -10,13 +11,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
@@ -29,6 +33,77 @@ func userPage(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// The fields of /api/streams are those that docs/metrics.md promises to keep: none is missing, and none is not documented.
+func TestTheDocumentedAPI(t *testing.T) {
+	page := userPage(t, "metrics.md")
+	for heading, of := range map[string]reflect.Type{
+		"| field of a stream |": reflect.TypeFor[relay.StreamInfo](), "| field of `server` |": reflect.TypeFor[apiServer](),
+	} {
+		_, table, ok := strings.Cut(page, heading)
+		table, _, _ = strings.Cut(table, "\n\n")
+		if !ok {
+			t.Fatalf("there is no table %q", heading)
+		}
+		var documented, real []string
+		for row := range strings.Lines(table) {
+			fields, _, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
+			for _, field := range regexp.MustCompile("`([a-z0-9_]+)`").FindAllStringSubmatch(fields, -1) {
+				documented = append(documented, field[1])
+			}
+		}
+		for i := range of.NumField() {
+			if name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ","); name != "" {
+				real = append(real, name)
+			}
+		}
+		slices.Sort(documented)
+		slices.Sort(real)
+		if !slices.Equal(documented, real) {
+			t.Errorf("%s: documented are\n%q, the server has\n%q", heading, documented, real)
+		}
+	}
+}
+
+// A client of /api/streams that was written for the first version that promised its fields still finds them, with their
+// types. This list only grows.
+func TestTheAPIIsStable(t *testing.T) {
+	f := serve(t, func(c *Config) { c.Demo = true })
+	f.published("demo", 1)
+	var got struct {
+		Server  map[string]any
+		Streams []map[string]any
+	}
+	if err := json.Unmarshal([]byte(f.Get("/api/streams").Body), &got); err != nil || len(got.Streams) != 1 {
+		t.Fatalf("%v, %+v", err, got)
+	}
+	for what, check := range map[string]struct {
+		object                  map[string]any
+		numbers, texts, answers string
+	}{
+		"server": {got.Server, "uptime_seconds streams viewers bytes_out rtmp rtmps", "version files publish read",
+			"blobs loopback rtmp_loopback rtmps_loopback"},
+		"stream": {got.Streams[0], "waiting_seconds returns takeovers silent_seconds uptime_seconds bits_per_second viewers " +
+			"viewers_mp4 viewers_rtmp viewers_hls lag_seconds_max behind_live_seconds_max key_interval_seconds mp4_time_seconds " +
+			"kept_bytes further_tracks groups_cut frames_lost stalled", "name format video audio publisher", ""},
+	} {
+		for _, field := range strings.Fields(check.numbers) {
+			if _, ok := check.object[field].(float64); !ok {
+				t.Errorf("%s: %s is %v, want a number", what, field, check.object[field])
+			}
+		}
+		for _, field := range strings.Fields(check.texts) {
+			if _, ok := check.object[field].(string); !ok {
+				t.Errorf("%s: %s is %v, want a text", what, field, check.object[field])
+			}
+		}
+		for _, field := range strings.Fields(check.answers) {
+			if _, ok := check.object[field].(bool); !ok {
+				t.Errorf("%s: %s is %v, want true or false", what, field, check.object[field])
+			}
+		}
+	}
 }
 
 // With the configurations of docs/deploy.md for proxies, streams and blobs pass while they come, and longer ones than

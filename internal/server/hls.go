@@ -28,7 +28,7 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request) {
 		err = s.serveHLSElsewhere(w, r, name, object, err)
 	}
 	if err != nil {
-		s.refuseReader(w, err)
+		s.refuseViewer(w, r, err)
 	}
 }
 
@@ -158,7 +158,7 @@ const objectFresh = time.Hour
 func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, object string) error {
 	o, ok := hls.ParseObject(object)
 	if !ok {
-		return &relay.Refusal{Status: http.StatusNotFound, Reason: "nothing here: see " + relay.HLSMasterName + " for the stream"}
+		return &relay.Refusal{Status: http.StatusNotFound, Cause: causePath, Reason: "nothing here: see " + relay.HLSMasterName + " for the stream"}
 	}
 	var body millrace.Chain
 	defer body.Release()

@@ -14,19 +14,19 @@ import (
 func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 	name, err := relay.PublishName(r.PathValue("name"))
 	if err != nil {
+		s.refused(clientPublisher, r, err)
 		refuseBody(w, r, relayStatus(err), err.Error())
 		return
 	}
-	if status, reason := s.mayPublish(w, r, "publisher refused", "stream", name, "publisher", r.RemoteAddr); status != 0 {
+	if status, reason := s.mayPublish(w, r, clientPublisher); status != 0 {
 		refuseBody(w, r, status, reason)
 		return
 	}
 	noWriteLimit(w)
 	if err := s.relay.Publish(w, r, name); err != nil {
 		s.limitWrite(w)
-		status := relayStatus(err)
-		s.log.Warn("publisher refused", "stream", name, "publisher", r.RemoteAddr, "status", status, "reason", err)
-		refuseBody(w, r, status, err.Error())
+		s.refused(clientPublisher, r, err)
+		refuseBody(w, r, relayStatus(err), err.Error())
 	}
 }
 
@@ -42,12 +42,15 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 		err = s.relay.Watch(w, r, name)
 	}
 	if err != nil {
-		s.refuseReader(w, err)
+		s.refuseViewer(w, r, err)
 	}
 }
 
-// refuseReader refuses a request with an error of package relay.
-func (s *Server) refuseReader(w http.ResponseWriter, err error) {
+// refuseViewer refuses a request with an error of package relay.
+func (s *Server) refuseViewer(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() == nil { // otherwise the client has gone away
+		s.refused(clientViewer, r, err)
+	}
 	var refused *relay.Refusal
 	if errors.As(err, &refused) && refused.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(refused.RetryAfter.Seconds()))))

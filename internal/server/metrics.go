@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -42,6 +43,7 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 		n.hls.collect(c)
 	}
 	m.server.collectMemory(c, streams)
+	m.server.refusals.collect(c)
 	c.pool(millrace.DefaultPool().Stats())
 	if f := m.server.files; f != nil {
 		f.collect(c)
@@ -73,6 +75,16 @@ func (c scrape) counters(name, help, label string, values map[string]int64) {
 	c.sendAll(prometheus.CounterValue, name, help, label, values)
 }
 
+// counterOf takes a counter with the given names and values of labels in turn.
+func (c scrape) counterOf(name, help string, value int64, labels ...string) {
+	var names, values []string
+	for pair := range slices.Chunk(labels, 2) {
+		names, values = append(names, pair[0]), append(values, pair[1])
+	}
+	desc := prometheus.NewDesc("millrace_"+name, help, names, nil)
+	c.to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), values...)
+}
+
 func (c scrape) send(kind prometheus.ValueType, name, help string, value float64) {
 	c.to <- prometheus.MustNewConstMetric(prometheus.NewDesc("millrace_"+name, help, nil, nil), kind, value)
 }
@@ -96,6 +108,8 @@ func (c scrape) relay(st relay.Stats) {
 	c.counter("publisher_takeovers_total", "Publishers that took over a name from another publisher.", st.Takeovers)
 	c.send(prometheus.CounterValue, "publisher_wait_seconds_total",
 		"Time in which streams had no publisher, added up over all streams.", st.PublisherWait.Seconds())
+	c.send(prometheus.GaugeValue, "publisher_silent_seconds_max",
+		"How long no frame has come from the most silent of all publishers.", st.SilentMax.Seconds())
 	c.gauges("viewers", "Viewers, by the way in which their bytes reach the connection.", "path", viewers)
 	c.counters("viewers_total", "Viewers that ever came, by the same.", "path", came)
 	c.gauge("viewers_behind", "Viewers that were further behind than their allowance and have not caught up.",
@@ -107,6 +121,8 @@ func (c scrape) relay(st relay.Stats) {
 	c.counters("viewers_dropped_total", "Viewers that the server disconnected, by reason.", "reason", st.Dropped)
 	c.send(prometheus.GaugeValue, "viewer_lag_seconds_max",
 		"How far behind the last of all viewers is; 0 when all keep up.", st.LagMax.Seconds())
+	c.send(prometheus.GaugeValue, "viewer_behind_live_seconds_max", "How far behind live the last of all players is that "+
+		"shows what it gets at its pace: a viewer begins at the last key frame.", st.BehindLive.Seconds())
 	c.counters("frames_lost_total", "Frames that viewers were moved past because they were behind, by reason.",
 		"reason", st.FramesLost)
 	c.counter("bytes_in_total", "Bytes of streams that publishers sent.", st.BytesIn)

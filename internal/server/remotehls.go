@@ -164,8 +164,10 @@ func (s *Server) writeAnswer(w http.ResponseWriter, r *http.Request, object stri
 		if out.RetryAfter != "" {
 			w.Header().Set("Retry-After", out.RetryAfter)
 		}
+		refused := &relay.Refusal{Status: out.Status, Reason: string(bytes.TrimSpace(out.Body.Bytes()))}
+		s.refused(clientViewer, r, refused)
 		s.limitWrite(w)
-		refuse(w, out.Status, string(bytes.TrimSpace(out.Body.Bytes())))
+		refuse(w, out.Status, refused.Reason)
 	case isObject:
 		s.writeObject(w, r, object, &out.Body)
 	default:

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server/page"
 )
 
@@ -19,16 +20,18 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/live/{name}", s.live)
 	mux.HandleFunc("/live/{name}/{object}", s.hlsRequest)
-	mux.HandleFunc(filesPath, onlyGet(s.serveFile))
-	mux.HandleFunc("/api/streams", onlyGet(s.apiStreams))
-	mux.HandleFunc("/healthz", onlyGet(s.health))
-	mux.Handle("/metrics", onlyGet(s.metrics().ServeHTTP))
+	mux.HandleFunc(filesPath, s.onlyGet(s.serveFile))
+	mux.HandleFunc("/api/streams", s.onlyGet(s.apiStreams))
+	mux.HandleFunc("/healthz", s.onlyGet(s.health))
+	mux.Handle("/metrics", s.onlyGet(s.metrics().ServeHTTP))
 	pages := page.Handler()
 	mux.Handle("/{$}", pages)
 	mux.Handle("/page/", pages)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuseBody(w, r, http.StatusNotFound, "nothing here: see / for the page, /live/NAME for a stream, "+
-			"/files/NAME for a file, /blobs/KEY for a blob")
+		nothing := &relay.Refusal{Status: http.StatusNotFound, Cause: causePath, Reason: "nothing here: see / for the page, " +
+			"/live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob"}
+		s.refused(wanted(r), r, nothing)
+		refuseBody(w, r, nothing.Status, nothing.Reason)
 	})
 	all := s.besideBlobs(mux)
 	return s.admitNodes(all, s.protect(s.readAuth.Load, all))
@@ -42,11 +45,11 @@ func (s *Server) adminRoutes(listener net.Addr) http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.Handle("/metrics", onlyGet(s.metrics().ServeHTTP))
-	mux.HandleFunc("/api/streams", onlyGet(s.adminStreams))
-	mux.HandleFunc("/healthz", onlyGet(s.health))
+	mux.Handle("/metrics", s.onlyGet(s.metrics().ServeHTTP))
+	mux.HandleFunc("/api/streams", s.onlyGet(s.adminStreams))
+	mux.HandleFunc("/healthz", s.onlyGet(s.health))
 	auth := newReadAuth("", "", listener)
-	return s.protect(func() *readAuth { return auth }, onlyGet(mux.ServeHTTP))
+	return s.protect(func() *readAuth { return auth }, s.onlyGet(mux.ServeHTTP))
 }
 
 // live answers everything at /live/NAME.
@@ -60,7 +63,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	case http.MethodOptions:
 		allowPlayers(w, allow)
 	default:
-		refuseMethod(w, r, allow)
+		s.refuseMethod(w, r, allow)
 	}
 }
 
@@ -73,7 +76,7 @@ func (s *Server) hlsRequest(w http.ResponseWriter, r *http.Request) {
 	case http.MethodOptions:
 		allowPlayers(w, allow)
 	default:
-		refuseMethod(w, r, allow)
+		s.refuseMethod(w, r, allow)
 	}
 }
 
@@ -90,10 +93,10 @@ func allowPlayers(w http.ResponseWriter, allow string) {
 }
 
 // onlyGet returns h for GET and HEAD, and refuses other methods.
-func onlyGet(h http.HandlerFunc) http.HandlerFunc {
+func (s *Server) onlyGet(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			refuseMethod(w, r, "GET, HEAD")
+			s.refuseMethod(w, r, "GET, HEAD")
 			return
 		}
 		h(w, r)
@@ -101,9 +104,12 @@ func onlyGet(h http.HandlerFunc) http.HandlerFunc {
 }
 
 // refuseMethod refuses a request whose method is not among those that are allowed.
-func refuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
+func (s *Server) refuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
-	refuseBody(w, r, http.StatusMethodNotAllowed, fmt.Sprintf("method %.20q is not allowed here: %s", r.Method, allowed))
+	wrong := &relay.Refusal{Status: http.StatusMethodNotAllowed,
+		Reason: fmt.Sprintf("method %.20q is not allowed here: %s", r.Method, allowed)}
+	s.refused(wanted(r), r, wrong)
+	refuseBody(w, r, wrong.Status, wrong.Reason)
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {

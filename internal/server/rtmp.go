@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"runtime/debug"
@@ -83,15 +82,7 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 	}()
 	c, want, err := v.accept(conn)
 	if err != nil {
-		level := slog.LevelWarn
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded) ||
-			err == errCrowded {
-			level = slog.LevelDebug // port scanners would fill the log
-		}
-		if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) {
-			err = errors.New("the client does not speak TLS, and this address does: use rtmps instead of rtmp")
-		}
-		v.server.log.Log(context.Background(), level, "RTMP client refused", "client", client, "reason", err)
+		v.server.refusals.note(clientUnknown, unaccepted(err), "client", client)
 		return
 	}
 	name, err := v.admit(want)
@@ -101,14 +92,30 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 		err = c.Watch(context.Background(), name)
 	}
 	if err != nil {
-		who := "viewer refused"
+		who := clientViewer
 		if want.Publish {
-			who = "publisher refused"
+			who = clientPublisher
 		}
-		v.server.log.Warn(who, "stream", name, "client", client, "program", want.Client,
-			"status", relayStatus(err), "reason", err)
+		v.server.refusals.note(who, err, "stream", clip(name), "client", client, "program", clip(want.Client))
 		c.Refuse(want, err)
 	}
+}
+
+// unaccepted returns the refusal of a client that has not said what it wants.
+func unaccepted(err error) error {
+	if _, ok := errors.AsType[*relay.Refusal](err); ok {
+		return err
+	}
+	refused := &relay.Refusal{Cause: causeProtocol, Reason: err.Error()}
+	switch plain := (tls.RecordHeaderError{}); {
+	case err == errCrowded:
+		refused.Cause = relay.CauseLimit
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrDeadlineExceeded):
+		refused.Cause = causeSilent
+	case errors.As(err, &plain):
+		refused.Reason = "the client does not speak TLS, and this address does: use rtmps instead of rtmp"
+	}
+	return refused
 }
 
 // accept returns what a client wants. Its connection has left handshakes then.
@@ -125,15 +132,19 @@ func (v *rtmpService) accept(conn net.Conn) (c *relay.RTMPConn, want *rtmp.Reque
 	return v.server.relay.AcceptRTMP(over, time.Now().Add(v.server.cfg.HeaderTimeout))
 }
 
-// admit returns the name of the stream that a client wants, or a [relay.Refusal].
+// clip bounds what a client says of itself in the log.
+func clip(text string) string { return fmt.Sprintf("%.100s", text) }
+
+// admit returns the name of the stream that a client wants, and perhaps a [relay.Refusal]. Where there is no such name,
+// it returns the path.
 func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
 	name, ok := strings.CutPrefix(want.Path, rtmpApp+"/")
 	if !ok {
-		return "", &relay.Refusal{Status: 404, Reason: "streams are at rtmp://HOST/" + rtmpApp + "/NAME: the server is " +
+		return want.Path, &relay.Refusal{Status: 404, Cause: causePath, Reason: "streams are at rtmp://HOST/" + rtmpApp + "/NAME: the server is " +
 			"rtmp://HOST/" + rtmpApp + ", the stream key is NAME"}
 	}
 	if name, err = relay.PublishName(name); err != nil {
-		return "", err
+		return want.Path, err
 	}
 	token := want.Query.Get("token")
 	status, reason := 0, ""

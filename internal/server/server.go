@@ -43,6 +43,7 @@ type Server struct {
 	memory  *memory.Budget // nil without a budget
 	answers memory.Loans   // of HLS
 
+	refusals   *refusals
 	handshakes handshakes
 	rtmp       rtmpPort // set by Serve, as is rtmps
 	rtmps      rtmpPort
@@ -69,7 +70,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log,
-		started: time.Now(),
+		started: time.Now(), refusals: newRefusals(cfg.Log),
 	}
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {

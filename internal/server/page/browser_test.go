@@ -37,6 +37,10 @@ const (
 			{"node": "http://10.0.0.4:8080", "streams": [{"name": "here", "owner": "http://10.0.0.1:8080"}]},
 			{"node": "http://10.0.0.5:8080", "streams": [{"name": "here", "owner": "http://10.0.0.1:8080"}]},
 			{"node": "http://10.0.0.6:8080", "error": "it does not answer", "streams": []}]}`
+	silent = `{"server": {}, "streams": [{"name": "cam", "format": "flv", "video": "h264", "bits_per_second": 0, "silent_seconds": 7.9,
+			"behind_live_seconds_max": 9.7, "key_interval_seconds": 10},
+		{"name": "gone", "format": "flv", "video": "h264", "waiting_seconds": 3, "silent_seconds": 3},
+		{"name": "well", "format": "flv", "video": "h264", "silent_seconds": 0.04}]}`
 	hostile = `{"server": {"version": "<b>v1</b>", "uptime_seconds": 1, "streams": 1, "viewers": 1500}, "streams": [
 		{"name": "<img src=x onerror=alert(1)>", "format": "bytes", "publisher": "<i>me</i>", "uptime_seconds": 3700,
 		 "bits_per_second": 2150000, "viewers": 1500, "lag_seconds_max": 0.05, "frames_lost": 12, "groups_cut": 3, "stalled": 2}]}`
@@ -132,6 +136,13 @@ func TestPageInABrowser(t *testing.T) {
 	pagetest.Await(t, ctx, watch+`.includes('rtmp://127.0.0.1/live/cam?token=READ_TOKEN')`)
 	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('9, 4 as MP4, 2 by RTMP, 7 more by HLS')`)
 	pagetest.Await(t, ctx, `document.querySelector('#watch-hint').textContent.includes('--read-token')`)
+
+	// A publisher that sends nothing.
+	streams.Store(silent)
+	pagetest.Await(t, ctx, `document.querySelector('#stage-badge').textContent === 'Live, silent for 7 s'`)
+	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('Furthest from live9.7 sKey framesevery 10.0 s, which is long: viewers begin')`)
+	pagetest.Await(t, ctx, `[...document.querySelectorAll('#rows .codec')].map(e => e.textContent).join('; ') ===
+		'h264 · silent for 7 s; h264 · waiting for its publisher; h264'`)
 
 	// The streams of all nodes: where each is, and the viewers of all nodes without the nodes among them.
 	streams.Store(nodes)

@@ -3,6 +3,22 @@
 // here says that this page was opened on the machine that the server runs on, or through a tunnel that ends there.
 export const here = /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(location.hostname);
 
+// shown is the token that this page was opened with, or ''. Links of the page itself work without it: there is a cookie.
+const shown = new URLSearchParams(location.search).get('token') ?? '';
+
+// access returns what an address needs for another program to read: '', or the token as a query. Where the page does not
+// know the token, there is a place for it.
+export function access(server) {
+  return server.read === 'token' ? `?token=${shown ? encodeURIComponent(shown) : 'READ_TOKEN'}` : '';
+}
+
+// hint says what to do about the token in an address.
+export function hint(server) {
+  if (server.read !== 'token') return '';
+  if (shown) return 'These addresses have the token in them that this page was opened with: it opens all streams to those who get it.';
+  return 'Put the token that the server was started with (--read-token) in the place of READ_TOKEN.';
+}
+
 const usual = { rtmp: 1935, rtmps: 443 }; // the port of an address that names none
 
 // http returns the address of a stream in one of its forms: '', '.flv', '.mp4' or '/index.m3u8'.

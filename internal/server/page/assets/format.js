@@ -27,6 +27,12 @@ export function lag(seconds) {
   return s < 60 ? `${s.toFixed(1)} s` : duration(s);
 }
 
+// silence says that nothing comes; '' while frames do, or the stream waits for its publisher.
+export function silence(stream) {
+  const s = Math.floor(Number(stream?.silent_seconds) || 0);
+  return s >= 2 && !(stream.waiting_seconds > 0) ? `silent for ${duration(s)}` : '';
+}
+
 // duration writes a long time in its two largest units.
 export function duration(seconds) {
   const s = Math.floor(Number(seconds) || 0);

@@ -45,6 +45,8 @@ function add(entries, node, stream) {
     stalled: (Number(known.stalled) || 0) + (Number(stream.stalled) || 0),
     frames_lost: (Number(known.frames_lost) || 0) + (Number(stream.frames_lost) || 0),
     lag_seconds_max: Math.max(Number(known.lag_seconds_max) || 0, Number(stream.lag_seconds_max) || 0),
+    behind_live_seconds_max: Math.max(Number(known.behind_live_seconds_max) || 0, Number(stream.behind_live_seconds_max) || 0),
+    mp4_time_seconds: known.mp4_time_seconds, // of this node, whose MP4 the page plays
     published: newer ? published : known.published,
     pulled: [...known.pulled, ...pulled],
   });

@@ -10,6 +10,12 @@ const message = document.getElementById('message');
 const longestWait = 8000; // ms between two attempts
 const longestPause = 3000; // ms; after a longer pause the player goes on with the live picture
 
+// How far the player may be behind live, in seconds. It begins at the last key frame, which may be long ago.
+const near = 1; // as close as it wants to be
+const far = 3; // further behind, it jumps
+const jump = 4; // by playing so fast: no browser seeks in an MP4 without an end
+const fresh = 3; // for how long it is known where live is
+
 // Safari plays no MP4 without an end, but HLS by itself.
 const forms = video.canPlayType('application/vnd.apple.mpegurl') ? ['.mp4', '/index.m3u8'] : ['.mp4'];
 
@@ -20,10 +26,13 @@ let live = false; // the server lists it, and it is video
 let failures = 0; // attempts in a row that showed no picture
 let retry = 0; // timer of the next attempt
 let pausedAt = 0;
+let jumping = false;
+let edge = { time: 0, at: 0 }; // where live was in the video, and when; see performance.now
 
 // follow puts a stream on the screen, or none (''). If it cannot be played now, obstacle says why; call it again as that
-// changes. Calling it again without a change does nothing.
-export function follow(stream, obstacle = '') {
+// changes, and with the time in its MP4 that is live.
+export function follow(stream, obstacle = '', time = 0) {
+  edge = { time, at: performance.now() };
   const was = live && name;
   name = stream;
   live = stream !== '' && obstacle === '';
@@ -41,6 +50,7 @@ export function follow(stream, obstacle = '') {
 function connect() {
   clearTimeout(retry);
   pausedAt = 0;
+  jumping = false;
   show('waiting', '');
   video.src = address.http(name, forms[form]);
   video.play().catch(() => {}); // refused when the browser wants a click first: the controls are there
@@ -63,11 +73,22 @@ function connectLater() {
   retry = setTimeout(connect, wait);
 }
 
+// keepUp plays faster while the player is behind. HLS is for the browser to keep up with.
+function keepUp() {
+  if (forms[form] !== '.mp4') return;
+  const passed = (performance.now() - edge.at) / 1000;
+  const behind = edge.time > 0 && passed < fresh ? edge.time + passed - video.currentTime : 0;
+  jumping = behind > (jumping ? 2 * near : far);
+  const rate = jumping ? jump : Math.min(Math.max(1, 1 + (behind - near) / 10), 1.1);
+  if (video.playbackRate !== rate) video.playbackRate = rate;
+}
+
 function show(state, text) {
   screen.dataset.state = state;
   write(message, text);
 }
 
+video.addEventListener('timeupdate', keepUp);
 video.addEventListener('playing', () => {
   failures = 0;
   proven = true;

@@ -16,15 +16,16 @@ const watchHint = document.getElementById('watch-hint');
 // it is not live, and server what the server said of itself.
 export function show(name, stream, server) {
   stage.hidden = name === '';
-  player.follow(name, obstacle(stream));
+  player.follow(name, obstacle(stream), stream?.mp4_time_seconds);
   if (!name) return;
   write(title, name);
   const waits = stream?.waiting_seconds > 0;
-  write(badge, waits ? 'Waiting for its publisher' : stream ? 'Live' : 'Not live');
-  badge.classList.toggle('off', !stream || waits);
+  const silence = format.silence(stream);
+  write(badge, waits ? 'Waiting for its publisher' : silence ? `Live, ${silence}` : stream ? 'Live' : 'Not live');
+  badge.classList.toggle('off', !stream || waits || silence !== '');
   showFacts(stream);
   fill(watch, watchLines(name, stream, server));
-  write(watchHint, server.read === 'token' ? 'Put the token that the server was started with (--read-token) in the place of READ_TOKEN.' : '');
+  write(watchHint, address.hint(server));
 }
 
 // scrollTo brings the stage into view.
@@ -42,7 +43,7 @@ function obstacle(stream) {
 
 // watchLines says how to watch a stream, also one that is still to come.
 function watchLines(name, stream, server) {
-  const token = server.read === 'token' ? '?token=READ_TOKEN' : '';
+  const token = address.access(server);
   const full = (form) => address.http(name, form) + token;
   const quoted = (form) => (token ? `"${full(form)}"` : full(form)); // shells expand a question mark
   const rtmp = address.rtmp(server);
@@ -68,6 +69,8 @@ function facts(stream) {
     ['Live for', format.duration(stream.uptime_seconds)],
     ['Kept for latecomers', format.bytes(stream.kept_bytes) + tooLong(stream.groups_cut)],
     ['Memory', `${format.bytes(stream.memory_bytes)}, at most ${format.bytes(stream.memory_high_water)}`],
+    ...(stream.behind_live_seconds_max > 0 ? [['Furthest from live', format.lag(stream.behind_live_seconds_max)]] : []),
+    ...(stream.key_interval_seconds > 0 ? [['Key frames', `every ${format.lag(stream.key_interval_seconds)}${tooFar(stream.key_interval_seconds)}`]] : []),
     ...(stream.publisher ? [['Published by', stream.publisher]] : []), // other machines are not told
     ...nodes.facts(stream),
     ...comings(stream),
@@ -90,6 +93,11 @@ function comings(stream) {
 
 function times(n) {
   return n === 1 ? 'once' : `${format.count(n)} times`;
+}
+
+// tooFar warns that viewers are late, because they begin at a key frame.
+function tooFar(seconds) {
+  return seconds > 4 ? ', which is long: viewers begin up to that far behind. Set 2 s in the encoder' : '';
 }
 
 // tooLong warns that latecomers have to wait.

@@ -15,6 +15,7 @@ const samples = 60; // one a second
 export function codecs(stream) {
   const parts = [stream.video, stream.audio].filter(Boolean);
   if (stream.waiting_seconds > 0) parts.push('waiting for its publisher');
+  if (format.silence(stream)) parts.push(format.silence(stream));
   if (parts.length > 0) return parts.join(' · ');
   return stream.format === 'flv' ? 'no pictures yet' : 'bytes, relayed as they are';
 }

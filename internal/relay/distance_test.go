@@ -1,0 +1,141 @@
+package relay
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
+)
+
+// A viewer that joins late in a long group of pictures is behind live by that, in every form, and for as long as it stays;
+// one that begins at the next key frame is not.
+func TestDistanceFromLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		book := &nettest.LogBook{}
+		h := newHubTest(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(book, nil)) })
+		p := h.publish(avcHeader())
+		at := uint32(0)
+		group := func(pictures int) {
+			for i := range pictures {
+				h.send(p, picture(i == 0, at, 1000))
+				time.Sleep(40 * time.Millisecond)
+				at += 40
+			}
+		}
+		group(250)
+		group(243) // 9.72 s
+		const age = 243 * 40 * time.Millisecond
+		enter := func(want watchRequest) *viewer {
+			t.Helper()
+			h.mu.Lock()
+			v, err := h.find("cam").enter(want)
+			h.mu.Unlock()
+			if err == nil {
+				err = v.awaitReady(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.fanout = v.rendition.fanout()
+			v.fanout.healthy = append(v.fanout.healthy, v) // as one that has got all
+			return v
+		}
+		leave := func(v *viewer) {
+			v.fanout.healthy = without(v.fanout.healthy, v)
+			v.cursor.Close()
+			v.rendition.stream.exit(v)
+		}
+		for _, tt := range []struct {
+			want watchRequest
+			age  time.Duration
+		}{
+			{watchRequest{asIs: true}, age},
+			{watchRequest{format: formatMP4}, age},
+			{watchRequest{format: formatRTMP}, age},
+			{watchRequest{asIs: true, next: true}, 0},
+			{watchRequest{format: formatMP4, next: true}, 0},
+		} {
+			v := enter(tt.want)
+			if i, most := h.Streams()[0], h.Stats().BehindLive; i.BehindLive != tt.age.Seconds() || most != tt.age {
+				t.Errorf("%+v: %v s behind live, and at most %v, want %v", tt.want, i.BehindLive, most, tt.age)
+			}
+			leave(v)
+			synctest.Wait()
+		}
+		v := enter(watchRequest{asIs: true})
+		other := enter(watchRequest{asIs: true})
+		group(1)
+		time.Sleep(time.Minute)
+		if got := h.Streams()[0].BehindLive; got != age.Seconds() {
+			t.Errorf("later: %v s behind live", got)
+		}
+		v.paused.Store(true)
+		v.holds()
+		v.paused.Store(false)
+		group(25)
+		v.holds() // goes on at the newest key frame
+		if got := time.Duration(v.behindLive.Load()); got != time.Second {
+			t.Errorf("after a pause: %v behind live", got)
+		}
+		leave(v)
+		leave(other)
+		if got := h.Streams()[0].BehindLive; got != 0 {
+			t.Errorf("without viewers: %v s behind live", got)
+		}
+		if n := strings.Count(book.String(), "key frames are far apart"); n != 1 || !strings.Contains(book.String(), "publisher=test") {
+			t.Errorf("%d warnings of key frames:\n%s", n, book)
+		}
+		h.done(p, nil)
+		h.Close()
+	})
+}
+
+// A viewer whose connection took nothing for a while is behind by that from then on.
+func TestAStallIsDistance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, nil)
+		p := h.publish(avcHeader(), picture(true, 0, 1000))
+		v := h.view().v
+		defer v.cursor.Close()
+		v.fanout = v.rendition.fanout()
+		v.fanout.apart = append(v.fanout.apart, v)
+		v.progress.Store(now())
+		v.takenAt.Store(now())
+		if err := v.take(); err != nil {
+			t.Fatal(err)
+		}
+		defer v.pending.Release()
+		v.writing.Store(true)
+		time.Sleep(3 * time.Second)
+		v.fanout.inspect()
+		v.writing.Store(false)
+		time.Sleep(3 * time.Second)
+		v.fanout.inspect()
+		if got := h.Streams()[0].BehindLive; got < 3 || got > 3.1 {
+			t.Errorf("%v s behind live", got)
+		}
+		h.done(p, nil)
+		h.Close()
+	})
+}
+
+// The length of a group of pictures is known before it ends.
+func TestKeyInterval(t *testing.T) {
+	h := newHubTest(t, nil)
+	p := h.publish(picture(true, 0, 10))
+	for _, tt := range []struct {
+		key  bool
+		at   uint32
+		want float64
+	}{{false, 1000, 1}, {true, 2000, 2}, {false, 3000, 2}, {false, 7000, 5}, {true, 8000, 6}, {true, 9000, 6}, {true, 10_000, 1}} {
+		h.send(p, picture(tt.key, tt.at, 10))
+		if got := h.Streams()[0].KeyInterval; got != tt.want {
+			t.Errorf("at %d: %v s, want %v", tt.at, got, tt.want)
+		}
+	}
+	h.done(p, nil)
+	h.Close()
+}

@@ -1,0 +1,191 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/relay"
+)
+
+// A clientKind says what a refused client wanted.
+type clientKind string
+
+const (
+	clientPublisher clientKind = "publisher"
+	clientViewer    clientKind = "viewer"
+	clientWriter    clientKind = "writer" // of a blob
+	clientReader    clientKind = "reader" // of anything else: the page, the API, metrics, files, blobs
+	clientNode      clientKind = "node"
+	clientUnknown   clientKind = "unknown" // a connection of RTMP that has not said it
+)
+
+// Causes of refusals that package relay does not have.
+const (
+	causeBadRequest  relay.Cause = "bad_request"
+	causePath        relay.Cause = "path"      // there is nothing
+	causeNotFound    relay.Cause = "not_found" // the stream, or a part of its HLS
+	causeMethod      relay.Cause = "method"
+	causeNoToken     relay.Cause = "no_token"
+	causeForbidden   relay.Cause = "forbidden" // a wrong token, a wrong host, or publishing is off
+	causeFormat      relay.Cause = "format"
+	causeConflict    relay.Cause = "conflict"
+	causeUnavailable relay.Cause = "unavailable"
+	causeProtocol    relay.Cause = "protocol" // what came is not RTMP, or not TLS
+	causeSilent      relay.Cause = "silent"   // nothing came in time, or the client went
+	causeOther       relay.Cause = "other"
+)
+
+// causes has the causes that each kind of client can be refused for. What is not among them counts as causeOther.
+var causes = map[clientKind][]relay.Cause{
+	clientPublisher: {relay.CauseBadName, causePath, causeMethod, causeNoToken, causeForbidden, causeConflict, relay.CauseLimit,
+		relay.CauseShutdown, causeUnavailable, causeOther},
+	clientViewer: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
+		causeFormat, relay.CauseLimit, relay.CauseShutdown, causeUnavailable, causeOther},
+	clientWriter:  {causeNoToken, causeForbidden, causeOther},
+	clientReader:  {causePath, causeMethod, causeNoToken, causeForbidden, causeOther},
+	clientNode:    {causeForbidden, causeNotFound, relay.CauseShutdown, causeOther},
+	clientUnknown: {causeProtocol, causeSilent, relay.CauseLimit, relay.CauseShutdown, causeOther},
+}
+
+// ofStatus has the causes of refusals that have none of their own.
+var ofStatus = map[int]relay.Cause{
+	http.StatusBadRequest:           causeBadRequest,
+	http.StatusUnauthorized:         causeNoToken,
+	http.StatusForbidden:            causeForbidden,
+	http.StatusNotFound:             causeNotFound,
+	http.StatusMethodNotAllowed:     causeMethod,
+	http.StatusNotAcceptable:        causeFormat,
+	http.StatusConflict:             causeConflict,
+	http.StatusUnsupportedMediaType: causeFormat,
+	http.StatusServiceUnavailable:   causeUnavailable,
+}
+
+// A refusalKey is what refusals are counted by.
+type refusalKey struct {
+	client clientKind
+	cause  relay.Cause
+}
+
+// quiet reports whether port scanners and probes are refused so all the time: that is logged for debugging only.
+func (k refusalKey) quiet() bool {
+	switch k.client {
+	case clientReader:
+		return k.cause == causePath || k.cause == causeMethod || k.cause == causeNoToken
+	case clientUnknown:
+		return k.cause == causeSilent || k.cause == relay.CauseLimit
+	}
+	return false
+}
+
+// refusals counts and logs clients that are refused. A client that comes again and again does not fill the log: beyond
+// refusalLines in refusalPeriod for each kind of client, refusals are logged for debugging only.
+type refusals struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	counts map[refusalKey]int64 // has all keys that there can be
+	lines  map[clientKind]*lineLimit
+}
+
+const (
+	refusalLines  = 20
+	refusalPeriod = time.Minute
+)
+
+// A lineLimit counts lines of a log.
+type lineLimit struct {
+	since        time.Time // the period's beginning
+	lines, muted int       // muted: since the last line
+}
+
+func newRefusals(log *slog.Logger) *refusals {
+	r := &refusals{log: log, counts: make(map[refusalKey]int64), lines: make(map[clientKind]*lineLimit)}
+	for client, list := range causes {
+		r.lines[client] = &lineLimit{}
+		for _, cause := range list {
+			r.counts[refusalKey{client, cause}] = 0
+		}
+	}
+	return r
+}
+
+// note counts a refusal, and logs it with attrs, the status if there is one, and the reason. The caller answers.
+func (r *refusals) note(client clientKind, why error, attrs ...any) {
+	key, status := refusalKey{client, causeOther}, 0
+	if refused, ok := errors.AsType[*relay.Refusal](why); ok {
+		status = refused.Status
+		if key.cause = refused.Cause; key.cause == "" {
+			key.cause = ofStatus[status]
+		}
+		if !slices.Contains(causes[client], key.cause) {
+			key.cause = causeOther
+		}
+	}
+	level, muted := r.count(key, time.Now())
+	if status != 0 {
+		attrs = append(attrs, "status", status)
+	}
+	attrs = append(attrs, "reason", why)
+	if muted > 0 {
+		attrs = append(attrs, "unlogged", muted)
+	}
+	message := string(client) + " refused"
+	if client == clientUnknown {
+		message = "RTMP client refused"
+	}
+	r.log.Log(context.Background(), level, message, attrs...)
+}
+
+// count counts a refusal. It returns the level of its line, and how many before it were not logged for want of room.
+func (r *refusals) count(key refusalKey, at time.Time) (level slog.Level, muted int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts[key]++
+	if key.quiet() {
+		return slog.LevelDebug, 0
+	}
+	l := r.lines[key.client]
+	if at.Sub(l.since) >= refusalPeriod {
+		l.since, l.lines = at, 0
+	}
+	if l.lines == refusalLines {
+		l.muted++
+		return slog.LevelDebug, 0
+	}
+	l.lines++
+	muted, l.muted = l.muted, 0
+	return slog.LevelWarn, muted
+}
+
+// collect reports the metric of refusals.
+func (r *refusals) collect(c scrape) {
+	r.mu.Lock()
+	counts := maps.Clone(r.counts)
+	r.mu.Unlock()
+	for key, n := range counts {
+		c.counterOf("refused_total", "Clients that were refused, by what they wanted and why.", n,
+			"client", string(key.client), "reason", string(key.cause))
+	}
+}
+
+// refused notes that the request of a client is refused.
+func (s *Server) refused(client clientKind, r *http.Request, why error) {
+	if fromNode(r) {
+		client = clientNode
+	}
+	s.refusals.note(client, why, "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr)
+}
+
+// wanted returns what the client of a request wants that no handler knows.
+func wanted(r *http.Request) clientKind {
+	if r.Method == http.MethodPost || r.Method == http.MethodPut {
+		return clientPublisher
+	}
+	return clientReader
+}
