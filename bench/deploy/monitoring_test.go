@@ -1,0 +1,205 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/server"
+	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// families are the metrics of a server, by name.
+type families map[string]*dto.MetricFamily
+
+// scrapeAll returns what a server with all of its services shows at /metrics.
+func scrapeAll(t *testing.T) families {
+	t.Helper()
+	redis := redistest.Start(t).Addr()
+	main, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := server.Defaults()
+	cfg.Log = slog.New(slog.DiscardHandler)
+	cfg.Root, cfg.Record, cfg.Segments = t.TempDir(), t.TempDir(), t.TempDir()
+	cfg.Redis, cfg.Cluster = "redis://"+redis, "redis://"+redis
+	cfg.Advertise, cfg.ClusterToken = "http://"+main.Addr().String(), "token"
+	s, err := server.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, server.Listeners{Main: main}) }()
+	defer func() {
+		cancel()
+		http.DefaultClient.CloseIdleConnections()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	client := &http.Client{Timeout: time.Minute}
+	res, err := client.Get("http://" + main.Addr().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	parse := expfmt.NewTextParser(model.UTF8Validation)
+	all, err := parse.TextToMetricFamilies(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// byPrometheus are labels that Prometheus adds itself.
+var byPrometheus = []string{"instance", "job"}
+
+// check fails the test for an expression that cannot be read, or has a metric, a label or a label's value that the server
+// does not show.
+func (f families) check(t *testing.T, what, expression string) {
+	t.Helper()
+	tree, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
+	if err != nil {
+		t.Errorf("%s: %v in %s", what, err, expression)
+		return
+	}
+	found := 0
+	parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
+		selector, ok := node.(*parser.VectorSelector)
+		if !ok || selector.Name == "up" { // which Prometheus makes
+			return nil
+		}
+		found++
+		family := f[selector.Name]
+		if family == nil {
+			t.Errorf("%s: the server has no metric %s", what, selector.Name)
+			return nil
+		}
+		for _, m := range selector.LabelMatchers {
+			if m.Name != model.MetricNameLabel && !slices.Contains(byPrometheus, m.Name) {
+				if problem := matches(family, m); problem != "" {
+					t.Errorf("%s: %s: %s", what, selector.Name, problem)
+				}
+			}
+		}
+		return nil
+	})
+	if found == 0 && !strings.Contains(expression, "up{") {
+		t.Errorf("%s: no metric in %s", what, expression)
+	}
+}
+
+// matches says what is wrong with a matcher: each of the values that it names, which "|" separates, must be there.
+func matches(family *dto.MetricFamily, m *labels.Matcher) string {
+	for value := range strings.SplitSeq(m.Value, "|") {
+		there := slices.ContainsFunc(family.GetMetric(), func(metric *dto.Metric) bool {
+			return slices.ContainsFunc(metric.GetLabel(), func(l *dto.LabelPair) bool {
+				return l.GetName() == m.Name && l.GetValue() == value
+			})
+		})
+		if !there {
+			return fmt.Sprintf("nothing has %s=%q", m.Name, value)
+		}
+	}
+	return ""
+}
+
+// Prometheus takes the rules, and the server has the metrics that they name.
+func TestAlerts(t *testing.T) {
+	all := scrapeAll(t)
+	groups, errs := rulefmt.ParseFile(manifests+"alerts.yaml", false, model.UTF8Validation,
+		parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	for _, err := range errs {
+		t.Error(err)
+	}
+	if groups == nil {
+		return
+	}
+	severities := []string{"critical", "warning", "info"}
+	for _, group := range groups.Groups {
+		for _, rule := range group.Rules {
+			all.check(t, rule.Alert, rule.Expr)
+			if !slices.Contains(severities, rule.Labels["severity"]) || rule.Annotations["summary"] == "" {
+				t.Errorf("%s has the severity %q and the summary %q", rule.Alert, rule.Labels["severity"], rule.Annotations["summary"])
+			}
+		}
+	}
+}
+
+// A dashboard is what this test reads of one of Grafana's.
+type dashboard struct {
+	UID, Title string
+	Templating struct {
+		List []struct {
+			Name  string
+			Query json.RawMessage
+		}
+	}
+	Panels []struct {
+		ID          int
+		Type, Title string
+		GridPos     struct{ X, Y, W, H int }
+		Targets     []struct{ RefID, Expr string }
+	}
+}
+
+// The dashboard's panels do not lie on each other, and the server has the metrics that they show.
+func TestDashboard(t *testing.T) {
+	all := scrapeAll(t)
+	text, err := os.ReadFile(manifests + "grafana.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d dashboard
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	variables := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*")
+	taken, ids := map[[2]int]string{}, map[int]bool{}
+	for _, p := range d.Panels {
+		if ids[p.ID] {
+			t.Errorf("%s: a second panel %d", p.Title, p.ID)
+		}
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other, ok := taken[[2]int{x, y}]; ok || x >= 24 {
+					t.Errorf("%s lies on %q, or beside the dashboard", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+		if len(p.Targets) == 0 && p.Type != "row" {
+			t.Errorf("%s shows nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			all.check(t, p.Title, variables.Replace(target.Expr))
+		}
+	}
+	names := make([]string, 0)
+	for _, v := range d.Templating.List {
+		names = append(names, v.Name)
+		if v.Name == "instance" && !strings.Contains(string(v.Query), "millrace_build_info") {
+			t.Errorf("the servers are found by %s", v.Query)
+		}
+	}
+	if !slices.Equal(names, []string{"datasource", "instance"}) || all["millrace_build_info"] == nil {
+		t.Errorf("the dashboard asks for %q", names)
+	}
+}
