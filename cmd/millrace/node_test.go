@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -524,16 +523,3 @@ func (w *watcher) flawless() {
 
 // redisURL is the address of a server for --cluster.
 func redisURL(s *redistest.Server) string { return "redis://" + s.Addr() }
-
-// logged waits until all of words stand in one line of the node's log.
-func (n *node) logged(words ...string) {
-	n.t.Helper()
-	eventually(n.t, fmt.Sprintf("the log of %s to say %q", n.addr, words), func() bool {
-		for line := range strings.Lines(n.log.String()) {
-			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
-				return true
-			}
-		}
-		return false
-	})
-}
