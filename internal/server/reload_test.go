@@ -1,0 +1,92 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// What is reloaded holds for the next request, while others are being served.
+func TestReload(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := serveRTMP(t, func(c *Config) {
+		c.PublishToken, c.ReadToken, c.Root, c.Blobs = "p1", "r1", dir, t.TempDir()
+	})
+	eventually(t, "the server to serve", func() bool { return strings.Contains(f.Log.String(), "msg=listening") })
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	for _, path := range []string{"/files/file", "/blobs/a", "/api/streams", "/live/cam.flv"} {
+		clients.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					f.Request("GET", path+"?token=r", "")
+				}
+			}
+		})
+	}
+	cfg := f.cfg
+	for i := range 20 {
+		cfg.PublishToken, cfg.ReadToken = fmt.Sprintf("p%d", i), fmt.Sprintf("r%d", i)
+		f.Reload(&cfg)
+		for token, want := range map[string]int{cfg.ReadToken: 200, cfg.PublishToken: 200, "r-1": 403} {
+			if res := f.Request("GET", "/files/file?token="+token, ""); res.Status != want {
+				t.Errorf("round %d, %s: %d, want %d", i, token, res.Status, want)
+			}
+		}
+		if res := f.Request("PUT", "/blobs/a?token="+cfg.PublishToken, "x"); res.Status/100 != 2 {
+			t.Errorf("round %d: %d %s", i, res.Status, res.Body)
+		}
+	}
+	close(stop)
+	clients.Wait()
+
+	p := f.client("live")
+	if s := p.Publish("cam?token=p0"); s.Level != "error" {
+		t.Errorf("by RTMP with the first token: %+v", s)
+	}
+	p = f.client("live")
+	if s := p.Publish("cam?token=p19"); s.Level != "status" {
+		t.Errorf("by RTMP: %+v", s)
+	}
+	cfg.MaxStreams = 1
+	f.Reload(&cfg)
+	if s := f.client("live").Publish("cam2?token=p19"); !strings.Contains(s.Description, "the server has 1 streams") {
+		t.Errorf("a stream above the limit: %+v", s)
+	}
+	cfg.MaxStreams, cfg.ReadToken = 2, ""
+	f.Reload(&cfg)
+	if s := f.client("live").Publish("cam2?token=p19"); s.Level != "status" {
+		t.Errorf("%+v", s)
+	}
+	if res := f.Get("/files/file"); res.Status != http.StatusOK {
+		t.Errorf("without a token: %d", res.Status)
+	}
+}
+
+// A reload shows a renewed certificate at once.
+func TestReloadOfACertificate(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := writeCertificate(t, dir, 1)
+	f := serve(t, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })
+	eventually(t, "the server to serve", func() bool { return strings.Contains(f.Log.String(), "msg=listening") })
+	now := time.Now()
+	if got := f.cert.get(now).Leaf.SerialNumber.Int64(); got != 1 {
+		t.Fatalf("certificate %d", got)
+	}
+	writeCertificate(t, dir, 2)
+	f.Reload(&f.cfg)
+	if got := f.cert.get(now).Leaf.SerialNumber.Int64(); got != 2 {
+		t.Errorf("certificate %d", got)
+	}
+}
