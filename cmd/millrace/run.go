@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"syscall"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/doctor"
 	"github.com/millrace-io/millrace/internal/server"
 	"github.com/millrace-io/millrace/internal/systemd"
 	"github.com/spf13/pflag"
@@ -51,7 +53,14 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 		r.notify(inherited.Ready())
 		go r.obey(ctx, signals)
 	}
-	if r.Server, err = server.New(cfg.Config); err != nil {
+	of := cfg.Config
+	if of.MemoryBytes == 0 {
+		of.MemoryBytes = doctor.MemoryCap() / 2
+	}
+	if of.MemoryBytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(of.MemoryBytes)
+	}
+	if r.Server, err = server.New(of); err != nil {
 		return err
 	}
 	return r.Run(ctx, inherited.Listeners)

@@ -6,13 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"os"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/millrace-io/millrace/internal/doctor"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server"
 	"github.com/redis/go-redis/v9/logging"
@@ -89,12 +86,6 @@ anew, which takes the listeners over.`,
 				return misused(cfg.located(err))
 			}
 			cfg.Log = log
-			if cfg.MemoryBytes == 0 {
-				cfg.MemoryBytes = doctor.MemoryCap() / 2
-			}
-			if cfg.MemoryBytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
-				debug.SetMemoryLimit(cfg.MemoryBytes)
-			}
 			logging.Disable() // go-redis writes to standard error; its callers log the errors that they get
 			return serve(cmd.Context(), cfg)
 		},
