@@ -1,3 +1,7 @@
+//go:build !race
+
+// The race detector takes several times the memory that it watches.
+
 package main
 
 import (
