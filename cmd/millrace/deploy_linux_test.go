@@ -137,9 +137,8 @@ func TestSocketActivation(t *testing.T) {
 	var log output
 	main, rtmp := activate(&log, "rtmp")
 	eventually(t, "it to serve", func() bool { return status("http://"+main+"/healthz") == http.StatusOK })
-	if text := log.String(); !strings.Contains(text, `msg=listening address=`+main) ||
-		!strings.Contains(text, `msg="RTMP listening" address=`+rtmp) {
-		t.Errorf("the log:\n%s", text)
+	for _, line := range []string{`msg=listening address=` + main, `msg="RTMP listening" address=` + rtmp} {
+		eventually(t, "the log to say "+line, func() bool { return strings.Contains(log.String(), line) })
 	}
 	for name, says := range map[string]string{"rtmps": "the listener rtmps needs --tls-cert", "other": `a listener is named "other", want main`} {
 		var log output
