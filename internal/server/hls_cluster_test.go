@@ -379,7 +379,7 @@ func say(status int, text string) http.HandlerFunc {
 	}
 }
 
-// Whatever an owner does, players wait for the next one, and are told to try again if there is none.
+// If an owner fails in any way, players wait for the next one, and are told to try again if there is none.
 func TestHLSOwnersThatFail(t *testing.T) {
 	good := node(t, say(200, "good"))
 	var waits atomic.Int32
