@@ -20,11 +20,11 @@ help: ## Show this list
 
 .PHONY: test
 test: ## Lint and test; needs Go alone, and lists at the end what was skipped and what to install
-	@scripts/needs $(MAKE) --no-print-directory lint test-short test-invariants
+	@scripts/needs $(MAKE) --no-print-directory lint test-short
 
 .PHONY: check
-check: ## What takes longer: races, exhaustive tests, fuzzing, a minute of soak, the benchmarks' tests, other systems
-	@scripts/needs $(MAKE) --no-print-directory test-race test-full test-makes fuzz soak test-bench vet-others
+check: ## What takes longer: races, released memory poisoned, exhaustive tests, fuzzing, a minute of soak, the benchmarks' tests, other systems
+	@scripts/needs $(MAKE) --no-print-directory test-race test-invariants test-full test-makes fuzz soak test-bench vet-others
 
 .PHONY: deps
 deps: ## Install what the tests run: redis-server, ffmpeg, nginx, haproxy, chromium, rtmpdump, GStreamer, OBS, wrk, bpftrace, compilers of C and Rust
@@ -43,7 +43,7 @@ test-short: ## The whole suite, without what only long runs find
 	go test -short -p $(PACKAGES) $(TESTFLAGS) $(ALL)
 
 .PHONY: test-invariants
-test-invariants: ## The same with memory poisoned on release and leaks reported with stacks
+test-invariants: ## The suite of test-short with memory poisoned on release and leaks reported with stacks
 	scripts/invariants -short -p $(PACKAGES) $(TESTFLAGS)
 
 # Not with -tags invariants: its records share a mutex, and what a mutex orders is no race.

@@ -122,17 +122,11 @@ func TestAReplacementRefusesNoClient(t *testing.T) {
 	}
 	rtmp := freeAddr(t)
 	c := startCommand(t, nil, "--demo", "--listen", "127.0.0.1:0", "--rtmp", rtmp, "--drain-timeout", "3s")
-	stop := make(chan struct{})
-	var clients, viewers sync.WaitGroup
+	var clients, viewers clientLoops
 	var served, watched atomic.Int64
-	loop := func(clients *sync.WaitGroup, client func() error) {
-		clients.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+	loop := func(l *clientLoops, client func() error) {
+		l.Go(func() {
+			for !l.stop.Load() {
 				if err := client(); err != nil {
 					t.Error(err)
 					return
@@ -191,9 +185,10 @@ func TestAReplacementRefusesNoClient(t *testing.T) {
 		}
 	}
 	eventually(t, "the processes to end", func() bool { return strings.Count(c.said(), "msg=stopped") == replacements })
-	close(stop)
+	clients.stop.Store(true)
 	clients.Wait()
 	eventually(t, "the viewers to be back", func() bool { return viewersAt(c.addr) == 3 || t.Failed() })
+	viewers.stop.Store(true)
 	c.signal(syscall.SIGTERM)
 	viewers.Wait()
 	c.logged("msg=stopped")
@@ -201,6 +196,12 @@ func TestAReplacementRefusesNoClient(t *testing.T) {
 		t.Errorf("%d viewers saw the end of their stream", watched.Load())
 	}
 	t.Logf("%d requests were served, and %d viewers saw the end of their stream", served.Load(), watched.Load())
+}
+
+// clientLoops are clients of a server, each of which comes again and again until stop.
+type clientLoops struct {
+	sync.WaitGroup
+	stop atomic.Bool
 }
 
 // viewersAt returns how many viewers a server has.

@@ -3,7 +3,6 @@ package limit
 
 import (
 	"log/slog"
-	"math"
 	"sync"
 	"time"
 )
@@ -39,18 +38,18 @@ func (l *Limiter) SetLimit(limit int, full error) {
 }
 
 // Acquire admits a holder, which Release ends, or returns the reason why not.
-func (l *Limiter) Acquire() error { return l.acquire(l.limit) }
+func (l *Limiter) Acquire() error { return l.acquire(false) }
 
 // Force is Acquire above the limit, too, for holders that are few.
-func (l *Limiter) Force() error { return l.acquire(math.MaxInt) }
+func (l *Limiter) Force() error { return l.acquire(true) }
 
-func (l *Limiter) acquire(limit int) error {
+func (l *Limiter) acquire(above bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
 		return l.ending
-	case l.held >= limit:
+	case l.held >= l.limit && !above:
 		l.refused++
 		return l.full
 	}
