@@ -114,6 +114,8 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"token that publishers must show; needed when other machines can reach the listener ($"+tokenVar+" does not show in ps)")
 	f.StringVar(&cfg.ReadToken, "read-token", cfg.ReadToken,
 		"token that all readers must show; empty: none; the publish token does as well ($"+readTokenVar+")")
+	f.StringVar(&cfg.TokenKey, "token-key", cfg.TokenKey,
+		"file with the keys of signed tokens, which millrace token makes: each is for a stream and a time; empty: there are none")
 	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)
 
 	filesFlags(f, cfg)

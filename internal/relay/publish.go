@@ -21,6 +21,12 @@ func PublishName(path string) (string, error) {
 	return name, CheckName(name)
 }
 
+// StreamName returns the name of the stream at NAME, NAME.flv or NAME.mp4. It may be no name at all.
+func StreamName(path string) string {
+	name, _, _ := cutExt(path)
+	return name
+}
+
 // Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [Refusal]: the
 // body was not read, and the caller answers. A plain HTTP/1.1 connection is taken over, and Publish returns at once, so
 // that net/http's buffers and stack do not live as long as the stream.

@@ -35,6 +35,7 @@ type Config struct {
 	TLSCert, TLSKey string // files in PEM with a certificate and its key; empty: there is no TLS
 
 	PublishToken string // what a publisher must show; empty: publishing works through a loopback listener only
+	TokenKey     string // a file with the keys of signed tokens; empty: there are none
 	ReadToken    string // what viewers and all other readers must show; empty: nothing
 	Demo         bool   // play the built-in sample as the stream "demo"
 	Version      string // shown in the API and in the metrics

@@ -18,7 +18,7 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 		refuseBody(w, r, relayStatus(err), err.Error())
 		return
 	}
-	if status, reason := s.mayPublish(w, r, clientPublisher); status != 0 {
+	if status, reason := s.mayPublish(w, r, clientPublisher, name); status != 0 {
 		refuseBody(w, r, status, reason)
 		return
 	}

@@ -25,7 +25,7 @@ func TestRequestsOfNodes(t *testing.T) {
 	var node, marked bool
 	s := &Server{cfg: Config{Cluster: "redis://127.0.0.1:1", ClusterToken: token}, log: slog.New(slog.DiscardHandler),
 		refusals: newRefusals(slog.New(slog.DiscardHandler))}
-	s.readAuth.Store(newReadAuth("reader", "", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))
+	s.readAuth.Store(newReadAuth("reader", "", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))
 	inner := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		node, marked = fromNode(r), askingNode(r) == "http://10.0.0.2:8080"
 	})

@@ -48,7 +48,7 @@ func (s *Server) adminRoutes(listener net.Addr) http.Handler {
 	mux.Handle("/metrics", s.onlyGet(s.metrics().ServeHTTP))
 	mux.HandleFunc("/api/streams", s.onlyGet(s.adminStreams))
 	mux.HandleFunc("/healthz", s.onlyGet(s.health))
-	auth := newReadAuth("", "", listener)
+	auth := newReadAuth("", "", nil, listener)
 	return s.protect(func() *readAuth { return auth }, s.onlyGet(mux.ServeHTTP))
 }
 
