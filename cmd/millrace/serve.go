@@ -116,6 +116,7 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"token that all readers must show; empty: none; the publish token does as well ($"+readTokenVar+")")
 	f.StringVar(&cfg.TokenKey, "token-key", cfg.TokenKey,
 		"file with the keys of signed tokens, which millrace token makes: each is for a stream and a time; empty: there are none")
+	f.StringVar(&cfg.CORS, "cors", cfg.CORS, "sites whose pages may play streams, as https://example.org,…; *: all; empty: none")
 	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)
 
 	filesFlags(f, cfg)

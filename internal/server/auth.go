@@ -194,12 +194,11 @@ func (a *readAuth) checkToken(shown, name, how string) (status int, reason strin
 
 // requestedStream returns the name of the stream that the request is about, or "".
 func requestedStream(r *http.Request) string {
-	name, ok := strings.CutPrefix(r.URL.Path, "/live/")
+	path, ok := strings.CutPrefix(r.URL.Path, "/live/")
 	if !ok {
 		return ""
 	}
-	name, _, _ = strings.Cut(name, "/")
-	return relay.StreamName(name)
+	return relay.StreamName(path)
 }
 
 // policy says what a reader needs: nothing ("open") or a token ("token").
@@ -228,7 +227,7 @@ func (s *Server) protect(auth func() *readAuth, next http.Handler) http.Handler 
 			client := clientReader
 			if strings.HasPrefix(r.URL.Path, "/live/") {
 				client = clientViewer
-				h.Set("Access-Control-Allow-Origin", "*") // without it a player on another site cannot see the status
+				s.origins.Load().allow(h, r) // without it a player on another site cannot see the status
 			}
 			s.refused(client, r, &relay.Refusal{Status: status, Reason: reason})
 			refuseBody(w, r, status, reason)

@@ -37,6 +37,7 @@ type Config struct {
 	PublishToken string // what a publisher must show; empty: publishing works through a loopback listener only
 	TokenKey     string // a file with the keys of signed tokens; empty: there are none
 	ReadToken    string // what viewers and all other readers must show; empty: nothing
+	CORS         string // the origins of the sites whose pages may play streams, with commas; "*" stands for all
 	Demo         bool   // play the built-in sample as the stream "demo"
 	Version      string // shown in the API and in the metrics
 
@@ -83,6 +84,8 @@ type Config struct {
 // Defaults returns the configuration of a server that was asked for nothing special.
 func Defaults() Config {
 	return Config{
+		// A player on another site is what streams are for, and a page of another site cannot read what needs a token.
+		CORS: "*",
 		// Reachable from this machine only: trying the command must not open the machine to strangers.
 		Listen: "127.0.0.1:8080",
 		RTMP:   "127.0.0.1:1935",
@@ -323,6 +326,9 @@ func (c *Config) checkAccess() error {
 		if a.token != strings.TrimSpace(a.token) {
 			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show", a.flag)
 		}
+	}
+	if _, err := parseOrigins(c.CORS); err != nil {
+		return err
 	}
 	if _, err := path.Match(c.RecordStreams, ""); err != nil {
 		return fmt.Errorf("--record-streams is %q, want a pattern such as cam-*", c.RecordStreams)

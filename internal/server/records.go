@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 
 	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/relay"
@@ -24,7 +25,7 @@ func openRecords(s *Server, streams *relay.Config) (*record.Archive, error) {
 		return nil, fmt.Errorf("--record: %w", err)
 	}
 	streams.Record = func(name string) relay.Recorder {
-		if ok, _ := path.Match(cfg.RecordStreams, name); !ok { // the pattern was checked
+		if !recorded(cfg.RecordStreams, name) {
 			return nil
 		}
 		r, err := archive.Stream(name)
@@ -35,6 +36,13 @@ func openRecords(s *Server, streams *relay.Config) (*record.Archive, error) {
 		return r
 	}
 	return archive, nil
+}
+
+// recorded reports whether a pattern, which was checked, matches the name of a stream. In it * stands for slashes, too.
+func recorded(pattern, name string) bool {
+	const slash = ":" // which names do not have
+	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash), strings.ReplaceAll(name, "/", slash))
+	return ok
 }
 
 // closeRecords waits until what was recorded is on the disk, or ctx ends.

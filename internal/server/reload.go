@@ -8,7 +8,7 @@ import (
 
 // Reloadable are the flags of what Reload takes over.
 var Reloadable = []string{
-	"publish-token", "read-token", "token-key", "max-streams", "max-viewers", "max-stream-viewers", "max-downloads", "max-uploads",
+	"publish-token", "read-token", "token-key", "cors", "max-streams", "max-viewers", "max-stream-viewers", "max-downloads", "max-uploads",
 }
 
 // Reload takes tokens and limits from cfg, which was checked, and reads the keys of signed tokens again, and the
@@ -25,6 +25,7 @@ func (s *Server) Reload(cfg *Config) {
 	read := newReadAuth(cfg.ReadToken, cfg.PublishToken, publish.keys, nil)
 	read.loopback = publish.loopback
 	s.readAuth.Store(read)
+	s.origins.Store(cfg.origins())
 
 	s.relay.SetLimits(cfg.MaxStreams, cfg.MaxViewers, cfg.MaxStreamViewers)
 	if s.files != nil {
@@ -47,6 +48,12 @@ func (c *Config) tokenKeys() (token.Keys, error) {
 		return nil, fmt.Errorf("--token-key: %w", err)
 	}
 	return keys, nil
+}
+
+// origins returns those of --cors, which was checked.
+func (c *Config) origins() *origins {
+	o, _ := parseOrigins(c.CORS)
+	return &o
 }
 
 func tooMany(things, done string, limit int, flag string) error {

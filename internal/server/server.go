@@ -53,6 +53,7 @@ type Server struct {
 	// Set by Serve, because both depend on the listener, and by Reload.
 	publishAuth atomic.Pointer[publishAuth]
 	readAuth    atomic.Pointer[readAuth]
+	origins     atomic.Pointer[origins]
 
 	draining context.Context // ends when no more is to be published
 	drain    context.CancelFunc
@@ -232,6 +233,7 @@ const acceptedPause = time.Second
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	s.publishAuth.Store(newPublishAuth(s.cfg.PublishToken, s.keys, l.Main.Addr()))
 	s.readAuth.Store(newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, s.keys, l.Main.Addr()))
+	s.origins.Store(s.cfg.origins())
 	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
 	if s.node != nil {
 		s.node.Start(s.relay)
