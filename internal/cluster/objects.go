@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/list"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -103,8 +104,8 @@ var (
 )
 
 // NewObjects returns Objects that keep up to maxBytes, and take no object longer than maxObject. Requests to other nodes
-// carry header. The call that ends their life is Close.
-func NewObjects(maxBytes, maxObject int64, header http.Header) *Objects {
+// carry header, and verify these by trust; nil: by the system's authorities. The call that ends their life is Close.
+func NewObjects(maxBytes, maxObject int64, header http.Header, trust *tls.Config) *Objects {
 	dialer := &net.Dialer{Timeout: dialWait, KeepAliveConfig: net.KeepAliveConfig{ // a request may wait for long
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 	protocols := new(http.Protocols)
@@ -112,8 +113,8 @@ func NewObjects(maxBytes, maxObject int64, header http.Header) *Objects {
 	o := &Objects{
 		max: maxBytes, maxObject: maxObject, silence: silence, header: header, entries: make(map[string]*objectEntry),
 		transport: &http.Transport{ // without a proxy: the request has the cluster's token
-			DialContext: dialer.DialContext, TLSHandshakeTimeout: dialWait, Protocols: protocols, DisableCompression: true,
-			MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHead,
+			DialContext: dialer.DialContext, TLSClientConfig: trust, TLSHandshakeTimeout: dialWait, Protocols: protocols,
+			DisableCompression: true, MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHead,
 		},
 	}
 	o.ctx, o.stop = context.WithCancel(context.Background())

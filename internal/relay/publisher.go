@@ -301,7 +301,7 @@ func (p *Publisher) count(n int) int64 {
 	p.frames++
 	p.s.hub.counters.bytesIn.Add(int64(n))
 	p.s.hub.counters.framesIn.Add(1)
-	if p.epoch != 0 {
+	if p.isPull() {
 		p.s.hub.counters.pulled.Add(int64(n))
 	}
 	p.s.feed.meter.add(p.s, n, at)
