@@ -28,8 +28,9 @@ var started = time.Now()
 // clock returns a monotonic time in nanoseconds.
 func clock(t time.Time) int64 { return int64(t.Sub(started)) }
 
-// errDraining refuses publishers of a node that shuts down.
-var errDraining = &relay.Refusal{Status: http.StatusServiceUnavailable, Reason: "the server is shutting down"}
+// errDraining refuses publishers and players of a node that shuts down.
+var errDraining = &relay.Refusal{Status: http.StatusServiceUnavailable, Reason: "the server is shutting down",
+	Cause: relay.CauseShutdown}
 
 // errTaken refuses publishers of a stream that has another owner.
 var errTaken = &relay.Refusal{Status: http.StatusConflict, Reason: "this name has a publisher already, at another node"}

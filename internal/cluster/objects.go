@@ -16,11 +16,10 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/relay"
 )
 
 const (
-	// dialWait is how long a node may take to accept a connection. Nodes are near each other.
-	dialWait = 3 * time.Second
 	// silence is how long a node may pause in an answer that has begun. How long it waits before is its matter.
 	silence = 10 * time.Second
 	// idleConns is how many connections to a node are kept for later: what players of a hundred streams ask for at a time.
@@ -100,20 +99,19 @@ var (
 	errNoLength = errors.New("an answer without a length, of which it cannot be told whether it is whole")
 	errSilent   = errors.New("the node pauses in its answer")
 	errFull     = errors.New("too much is being fetched from other nodes at a time (--cluster-cache)")
-	errClosed   = errors.New("the server is shutting down")
 )
 
 // NewObjects returns Objects that keep up to maxBytes, and take no object longer than maxObject. Requests to other nodes
 // carry header, and verify these by trust; nil: by the system's authorities. The call that ends their life is Close.
 func NewObjects(maxBytes, maxObject int64, header http.Header, trust *tls.Config) *Objects {
-	dialer := &net.Dialer{Timeout: dialWait, KeepAliveConfig: net.KeepAliveConfig{ // a request may wait for long
+	dialer := &net.Dialer{Timeout: relay.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{ // a request may wait for long
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	o := &Objects{
 		max: maxBytes, maxObject: maxObject, silence: silence, header: header, entries: make(map[string]*objectEntry),
 		transport: &http.Transport{ // without a proxy: the request has the cluster's token
-			DialContext: dialer.DialContext, TLSClientConfig: trust, TLSHandshakeTimeout: dialWait, Protocols: protocols,
+			DialContext: dialer.DialContext, TLSClientConfig: trust, TLSHandshakeTimeout: relay.DialTimeout, Protocols: protocols,
 			DisableCompression: true, MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHead,
 		},
 	}
@@ -156,7 +154,7 @@ func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, err
 	}
 	switch {
 	case o.ctx.Err() != nil:
-		return Object{}, errClosed
+		return Object{}, errDraining
 	case e == nil:
 		o.stats.Fetched++
 		e = o.start(key, fetch)

@@ -322,7 +322,7 @@ func TestObjectsClose(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("no error")
 	}
-	if _, _, err := get(t.Context(), o, "http://"+ln.Addr().String(), "/x"); err != errClosed {
+	if _, _, err := get(t.Context(), o, "http://"+ln.Addr().String(), "/x"); err != errDraining {
 		t.Error(err)
 	}
 }

@@ -35,8 +35,8 @@ type Source struct {
 const (
 	// pullIdle is how long a stream is pulled on after its last viewer has left: a player that comes back finds it.
 	pullIdle = 5 * time.Second
-	// dialTimeout is how long the owner may take to accept the connection. Nodes are near each other.
-	dialTimeout = 3 * time.Second
+	// DialTimeout is how long a node may take to accept a connection. Nodes are near each other.
+	DialTimeout = 3 * time.Second
 	// maxAnswer bounds the head of the owner's answer, in bytes. It has a few hundred.
 	maxAnswer = 16 << 10
 )
@@ -108,7 +108,7 @@ func (h *Hub) ask(p *Publisher, name string, from Source) (conn net.Conn, early 
 		return nil, nil, err
 	}
 	req.Header = from.Header.Clone()
-	dialer := &net.Dialer{Timeout: dialTimeout}
+	dialer := &net.Dialer{Timeout: DialTimeout}
 	if req.URL.Scheme == "https" {
 		conn, err = (&tls.Dialer{NetDialer: dialer, Config: from.TLS}).DialContext(p.ctx, "tcp", req.URL.Host)
 	} else {
