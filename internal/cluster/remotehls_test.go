@@ -23,7 +23,6 @@ type fakeOwners struct {
 	mu      sync.Mutex
 	owner   Owner
 	err     error
-	forgot  int
 	changed chan struct{}
 }
 
@@ -59,11 +58,7 @@ func (o *fakeOwners) awaitOwner(ctx context.Context, name string) (Owner, error)
 	}
 }
 
-func (o *fakeOwners) forget(string, uint64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.forgot++
-}
+func (o *fakeOwners) forget(string, uint64) {}
 
 // newTestRemote returns a RemoteHLS whose players wait for an owner for ownerWait. store may be nil.
 func newTestRemote(t *testing.T, o owners, store *Segments) *RemoteHLS {

@@ -144,6 +144,14 @@ func TestAStreamAtAllNodes(t *testing.T) {
 	if !strings.Contains(head, " 421 ") {
 		t.Errorf("a node that asks one that does not own the stream gets %s", head)
 	}
+	eventually(t, "the refusal", func() bool {
+		return metricOf(nodes[1], `millrace_refused_total{client="node",reason="not_owner"}`) != "0"
+	})
+	for line := range strings.Lines(nodes[1].Log.String()) { // a node asks so in passing, again and again
+		if strings.Contains(line, "node refused") && !strings.Contains(line, "level=DEBUG") {
+			t.Error(line)
+		}
+	}
 	for _, f := range nodes {
 		if f.stop(); strings.Contains(f.Log.String(), clusterToken) {
 			t.Error("the token is in the log")
