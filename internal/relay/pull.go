@@ -258,12 +258,12 @@ func (f *feed) follow(p *Publisher) {
 		p.goesOn = n.goesOn
 		n.joins, n.again = true, 0
 	}
-	p.pull = f.pull
 }
 
 // isNew reports whether t, which is in c, has not come before. It borrows c.
 func (p *Publisher) isNew(t flv.Tag, c *millrace.Chain) bool {
-	n, f, frame := p.pull, &p.s.feed, t.Packet == flv.PacketFrame
+	f, frame := &p.s.feed, t.Packet == flv.PacketFrame
+	n := f.pull
 	n.starts.note(t)
 	if n.joins && frame {
 		n.joins = false
