@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -249,5 +250,54 @@ func TestSegmentsClose(t *testing.T) {
 	}
 	if _, err := OpenSegmentsDir(filepath.Join(t.TempDir(), "none"), time.Minute, nil); err == nil {
 		t.Error("a directory that is not there")
+	}
+}
+
+// A slowStore notes what is set, and waits for the test each time.
+type slowStore struct {
+	store
+	goOn chan struct{}
+	done []string
+}
+
+func (s *slowStore) note(what string) error {
+	<-s.goOn
+	s.done = append(s.done, what)
+	return nil
+}
+
+func (s *slowStore) set(_ context.Context, stream, object string, _ *millrace.Chain) error {
+	return s.note(stream + " " + object)
+}
+
+func (s *slowStore) setFacts(_ context.Context, stream string, _ uint64, facts []byte) error {
+	return s.note(stream + " " + string(facts))
+}
+
+func (s *slowStore) close() error { return nil }
+
+// Of the facts of a stream that wait the newest are saved, behind the objects that they name.
+func TestNewestFacts(t *testing.T) {
+	s := &slowStore{goOn: make(chan struct{})}
+	k := newSegments(s, slog.New(slog.DiscardHandler))
+	for i := range uint64(3) {
+		o, _ := testSegment(i)
+		save(k, "cam", o, "body")
+		k.SaveFacts("cam", 7, fmt.Appendf(nil, "facts %d", i))
+	}
+	close(s.goOn)
+	if err := k.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	var want []string
+	for i := range uint64(3) {
+		o, _ := testSegment(i)
+		want = append(want, "cam "+o.String())
+	}
+	if want = append(want, "cam facts 2"); !slices.Equal(s.done, want) {
+		t.Errorf("%q, want %q", s.done, want)
+	}
+	if st := k.Stats(); st.Waiting != 0 || st.Lost != 0 || len(k.newest) != 0 {
+		t.Errorf("%+v, %d facts", st, len(k.newest))
 	}
 }

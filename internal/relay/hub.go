@@ -79,7 +79,7 @@ type Hub struct {
 	recording  sync.WaitGroup // streams that are recorded
 	admitted   *limit.Limiter // viewers, including those that wait for a stream
 
-	pullIdle time.Duration // see the constant; set before h is used
+	pullIdle, cleanEndWait time.Duration // see the constants; set before h is used
 
 	mu      sync.Mutex
 	streams map[string]*stream // by name, from newStream to end
@@ -99,7 +99,7 @@ func New(cfg Config) *Hub {
 		served:   make(map[*viewer]struct{}),
 		hls:      make(map[string]*hlsWindow),
 
-		pullIdle: pullIdle,
+		pullIdle: pullIdle, cleanEndWait: cleanEndWait,
 	}
 	h.ends, h.stop = context.WithCancelCause(context.Background())
 	return h

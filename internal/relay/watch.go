@@ -162,7 +162,7 @@ func setWatchHeader(h http.Header, f format) {
 func (v *viewer) setHeader(h http.Header) {
 	setWatchHeader(h, v.rendition.format)
 	if v.lease != nil {
-		h.Set(HeaderEpoch, strconv.FormatUint(v.lease.Epoch(), 10))
+		h.Set(headerEpoch, strconv.FormatUint(v.lease.Epoch(), 10))
 	}
 }
 

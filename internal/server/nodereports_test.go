@@ -97,7 +97,7 @@ func TestReportsOfOtherNodes(t *testing.T) {
 		peers = append(peers, s.URL)
 	}
 	slices.Sort(peers)
-	objects := cluster.NewObjects(1<<20, 2*reportBytes, http.Header{cluster.HeaderToken: {"t"}})
+	objects := cluster.NewObjects(1<<20, 2*reportBytes, http.Header{cluster.HeaderToken: {"t"}}, nil)
 	defer objects.Close()
 	n := &nodeReports{peers: func() []string { return peers }, from: objects.From}
 

@@ -104,7 +104,6 @@ func New(cfg Config) (*Server, error) {
 	streams.Memory = s.memory
 	s.relay = relay.New(streams)
 	if s.node != nil {
-		s.node.hls = newRemoteHLS(s.relay, s.node, s.node.objects, &s.cfg, s.node.segments)
 		s.memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
 	}
 	for _, a := range []struct {
