@@ -28,16 +28,18 @@ const (
 // lockName is the file that a process has locked while it records to the directory.
 const lockName = "millrace-recordings.lock"
 
-// maxName, maxParts and nameBytes say what the names of streams are made of.
+// The name of a stream is up to maxNameParts parts of nameBytes, with slashes between them.
 const (
-	maxName   = 128
-	maxParts  = 4 // with a slash between them: directories in each other
+	maxName      = 128
+	maxNameParts = 4
+
 	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
 
 // Errors of Archive.Stream.
 var (
-	ErrName   = errors.New("record: the name of a stream is up to 4 parts of A-Z a-z 0-9 . _ -, not dots alone, with a slash between them, and 128 bytes at most")
+	ErrName = errors.New("record: the name of a stream is up to 128 of A-Z a-z 0-9 . _ -, in up to 4 parts with / between them, " +
+		"of which none is dots alone, and none but the first begins like a file of a recording")
 	ErrInUse  = errors.New("record: the stream is being recorded already")
 	ErrClosed = errors.New("record: the archive is closed")
 )
@@ -147,20 +149,29 @@ func (a *Archive) Free(excess int64) (freed int64) {
 
 // readDir finds the recordings in the directory.
 func (a *Archive) readDir(root *os.Root) error {
-	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil || !d.IsDir() || name == ".":
+	streams, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, d := range streams {
+		if err := a.readSub(root, d.Name(), d); err != nil {
 			return err
-		case checkName(name) != nil:
-			return fs.SkipDir
 		}
-		return a.readStream(root, name)
-	})
+	}
 	slices.SortFunc(a.files, kept.compare)
-	return err
+	return nil
 }
 
-// readStream finds the recordings of a stream. One that cannot be repaired is left as it is.
+// readSub is readStream of what an entry d of a directory is, if that is the directory of a stream.
+func (a *Archive) readSub(root *os.Root, stream string, d fs.DirEntry) error {
+	if !d.IsDir() || checkName(stream) != nil {
+		return nil
+	}
+	return a.readStream(root, stream)
+}
+
+// readStream finds the recordings of a stream, and of those whose names begin with its name and a slash. A recording that cannot
+// be repaired is left as it is.
 func (a *Archive) readStream(root *os.Root, stream string) error {
 	entries, err := fs.ReadDir(root.FS(), stream)
 	if err != nil {
@@ -168,6 +179,9 @@ func (a *Archive) readStream(root *os.Root, stream string) error {
 	}
 	var before string // the stamp of the file before: up to three files have the same
 	for _, e := range entries {
+		if err := a.readSub(root, stream+"/"+e.Name(), e); err != nil {
+			return err
+		}
 		stamp, ext := e.Name(), ""
 		if len(stamp) > len(stampFormat) {
 			stamp, ext = stamp[:len(stampFormat)], stamp[len(stampFormat):]
@@ -216,14 +230,17 @@ func sizeOf(root *os.Root, name string) (bytes int64) {
 	return bytes
 }
 
-// checkName refuses the names that streams do not have.
+// checkName refuses the names that streams do not have, and those whose directories could stand where another stream has its
+// files.
 func checkName(name string) error {
-	parts := strings.SplitN(name, "/", maxParts+1)
-	if len(name) > maxName || len(parts) > maxParts {
+	if len(name) > maxName || strings.Count(name, "/") >= maxNameParts {
 		return ErrName
 	}
-	for _, part := range parts {
-		if part == "" || strings.Trim(part, nameBytes) != "" || strings.Trim(part, ".") == "" {
+	for i, part := range strings.Split(name, "/") {
+		if strings.Trim(part, nameBytes) != "" || strings.Trim(part, ".") == "" {
+			return ErrName
+		}
+		if i > 0 && len(part) >= len(stampFormat) && !stampTime(part[:len(stampFormat)]).IsZero() {
 			return ErrName
 		}
 	}

@@ -299,10 +299,10 @@ func TestDates(t *testing.T) {
 func TestMaxBytes(t *testing.T) {
 	const limit = 1 << 20
 	r := newRig(t, func(c *Config) { c.MaxBytes = limit })
-	feeds := map[string]*feed{"one": r.feed, "one/two": newFeed()}
-	defer feeds["one/two"].release()
+	feeds := map[string]*feed{"one": r.feed, "two": newFeed()}
+	defer feeds["two"].release()
 	want := map[string][]fragment{}
-	streams := map[string]*Recording{"one": r.stream("one"), "one/two": r.stream("one/two")}
+	streams := map[string]*Recording{"one": r.stream("one"), "two": r.stream("two")}
 	for round := range 16 {
 		for name, rec := range streams {
 			want[name] = append(want[name], feeds[name].to(rec, 60)...)
@@ -340,15 +340,6 @@ func TestMaxBytes(t *testing.T) {
 	}
 	for name := range streams {
 		r.plays(name)
-	}
-	if again, err = Open(Config{Dir: r.dir, MaxBytes: 1}); err != nil {
-		t.Fatal(err)
-	}
-	if left, err := os.ReadDir(r.dir); err != nil || len(left) != 1 || left[0].Name() != lockName {
-		t.Errorf("without any recording there is %v, %v", left, err)
-	}
-	if err := again.Close(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -706,24 +697,30 @@ func TestFailingDisk(t *testing.T) {
 // Names of streams never lead out of the directory.
 func TestNames(t *testing.T) {
 	r := newRig(t, nil)
-	for _, name := range []string{"", ".", "..", "...", "a//b", "a/", "a/../b", "a/b/c/d/e", "../x", "/etc", "a b", "ä", strings.Repeat("x", 129), "a\x00"} {
+	for _, name := range []string{
+		"", ".", "..", "...", "../x", "/etc", "a b", "ä", strings.Repeat("x", 129), "a\x00", "a/", "a//b", "a/../b", "a/..", "a/./b", "a/b/c/d/e",
+		"a/2026-11-24T15-04-05.000Z", "a/2026-11-24T15-04-05.000Z.mp4/b", "a/b/2026-11-24T15-04-05.000Z.m3u8.new",
+	} {
 		if _, err := r.Stream(name); !errors.Is(err, ErrName) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	for _, name := range []string{"a", "A-Z_0.9", ".hidden", "a/b/c/d", strings.Repeat("x", 128)} {
+	for _, name := range []string{"a", "A-Z_0.9", ".hidden", "2026-11-24T15-04-05.000Z/a", "a/b/c/d", strings.Repeat("x", 128)} {
 		r.stream(name).Close()
 	}
 	outside := t.TempDir()
 	if err := os.Symlink(outside, filepath.Join(r.dir, "link")); err != nil {
 		t.Skip(err)
 	}
-	rec := r.stream("link")
-	r.feed.to(rec, 60)
-	rec.Close()
-	r.ended()
-	if n := sizes(t, outside); n > 0 || r.Stats().Failures == 0 {
-		t.Errorf("%d bytes outside, %+v", n, r.Stats())
+	for i, name := range []string{"link", "link/a", "link/a/b"} {
+		rec, feed := r.stream(name), newFeed()
+		feed.to(rec, 60)
+		feed.release()
+		rec.Close()
+		r.ended()
+		if n := sizes(t, outside); n > 0 || r.Stats().Failures <= int64(i) {
+			t.Errorf("%s: %d bytes outside, %+v", name, n, r.Stats())
+		}
 	}
 }
 
@@ -895,4 +892,74 @@ func FuzzParseList(f *testing.F) {
 			t.Fatalf("%+v, then %+v", l, again)
 		}
 	})
+}
+
+// Streams whose names are below each other's keep their recordings apart, in directories that go with their last file.
+func TestNamesBelowNames(t *testing.T) {
+	clock := newClock("2026-11-24T15:00:00Z")
+	r := newRig(t, func(c *Config) { c.now = clock.now })
+	names := []string{"a", "a/b", "a/b/c/d", "x/y"}
+	want := map[string][]fragment{}
+	for _, name := range names {
+		rec, feed := r.stream(name), newFeed()
+		want[name] = feed.to(rec, 75)
+		feed.release()
+		rec.Close()
+		r.ended()
+		clock.add(time.Minute)
+	}
+	check := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			sameFragments(t, r.checkAll(name), want[name][len(want[name])-len(r.checkAll(name)):])
+		}
+	}
+	check(names...)
+	r.close()
+
+	// Another process finds all of them, and deletes the oldest first. What is not a recording stays.
+	for _, file := range []string{"a/notes.txt", "a/b/c/notes", "a/b/c/d/e/2026-11-24T15-00-00.000Z.mp4"} {
+		_ = os.MkdirAll(filepath.Join(r.dir, filepath.Dir(file)), 0o755)
+		if err := os.WriteFile(filepath.Join(r.dir, file), []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := map[string]int64{}
+	for _, name := range names {
+		for _, file := range r.files(name) {
+			for _, ext := range []string{mediaExt, listExt} {
+				if info, err := os.Stat(file + ext); err == nil {
+					all[name] += info.Size()
+				}
+			}
+		}
+	}
+	reopen := func(limit int64, files int) {
+		t.Helper()
+		again, err := Open(Config{Dir: r.dir, MaxBytes: limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := again.Stats(); st.Files != files || st.Repaired != 0 {
+			t.Errorf("%+v, want %d files", st, files)
+		}
+		if err := again.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	reopen(0, 4)
+	reopen(all["x/y"]+all["a/b/c/d"], 2)
+	check("a/b/c/d", "x/y")
+	if len(r.files("a")) > 0 || len(r.files("a/b")) > 0 {
+		t.Errorf("%v and %v are left", r.files("a"), r.files("a/b"))
+	}
+	reopen(1, 0)
+	if _, err := os.Stat(filepath.Join(r.dir, "x")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an empty directory is left: %v", err)
+	}
+	for _, file := range []string{"a/notes.txt", "a/b/c/notes", "a/b/c/d/e/2026-11-24T15-00-00.000Z.mp4"} {
+		if _, err := os.Stat(filepath.Join(r.dir, file)); err != nil {
+			t.Error(err)
+		}
+	}
 }

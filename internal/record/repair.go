@@ -112,7 +112,7 @@ func remove(root *os.Root, name string) error {
 		}
 	}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if root.Remove(dir) != nil { // there are other files in it
+		if root.Remove(dir) != nil { // there is something else in it
 			break
 		}
 	}

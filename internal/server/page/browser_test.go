@@ -21,7 +21,7 @@ const (
 	unsafe  = `{"server": {"publish": "open", "loopback": true, "rtmp": 1935}, "streams": []}`
 	near    = `{"server": {"publish": "off", "loopback": false, "rtmp": 1935, "rtmp_loopback": true}, "streams": []}`
 	off     = `{"server": {"publish": "off", "loopback": false, "files": "named"}, "streams": []}`
-	private = `{"server": {"read": "token", "streams": 1, "rtmp": 1935}, "streams": [{"name": "cam", "format": "flv", "video": "h264",
+	private = `{"server": {"read": "token", "streams": 1, "rtmp": 1935}, "streams": [{"name": "site/cam", "format": "flv", "video": "h264",
 		"viewers": 9, "viewers_mp4": 4, "viewers_rtmp": 2, "viewers_hls": 7}]}`
 	nodes = `{"server": {"node": "http://10.0.0.1:8080", "streams": 2, "viewers": 5}, "streams": [
 			{"name": "cam", "format": "flv", "video": "h264", "epoch": 7, "owner": "http://10.0.0.2:8080", "viewers": 5},
@@ -130,10 +130,10 @@ func TestPageInABrowser(t *testing.T) {
 	// Where reading needs a token, the addresses for other programs have a place for it, and the page says what to put there.
 	streams.Store(private)
 	const watch = `document.querySelector('#watch').textContent`
-	pagetest.Await(t, ctx, watch+`.includes('ffplay -fflags nobuffer "' + location.origin + '/live/cam.flv?token=READ_TOKEN"')`)
-	pagetest.Await(t, ctx, watch+`.includes('/live/cam.mp4?token=READ_TOKEN')`)
-	pagetest.Await(t, ctx, watch+`.includes('/live/cam/index.m3u8?token=READ_TOKEN')`)
-	pagetest.Await(t, ctx, watch+`.includes('rtmp://127.0.0.1/live/cam?token=READ_TOKEN')`)
+	pagetest.Await(t, ctx, watch+`.includes('ffplay -fflags nobuffer "' + location.origin + '/live/site/cam.flv?token=READ_TOKEN"')`)
+	pagetest.Await(t, ctx, watch+`.includes('/live/site/cam.mp4?token=READ_TOKEN')`)
+	pagetest.Await(t, ctx, watch+`.includes('/live/site/cam/index.m3u8?token=READ_TOKEN')`)
+	pagetest.Await(t, ctx, watch+`.includes('rtmp://127.0.0.1/live/site/cam?token=READ_TOKEN')`)
 	pagetest.Await(t, ctx, `document.querySelector('#facts').textContent.includes('9, 4 as MP4, 2 by RTMP, 7 more by HLS')`)
 	pagetest.Await(t, ctx, `document.querySelector('#watch-hint').textContent.includes('--read-token')`)
 
@@ -224,7 +224,8 @@ func TestPageInABrowserOfHLS(t *testing.T) {
 func checkNames(t *testing.T, ctx context.Context) {
 	t.Helper()
 	for name, ok := range map[string]bool{
-		"film": true, "a.b-c_9": true, "mp4": true,
+		"film": true, "a.b-c_9": true, "mp4": true, "a/b/c/d": true, "film-i3": true, "a/Film-i3": true,
+		"a/b/c/d/e": false, "a//b": false, "a/": false, "/a": false, "a/../b": false, "a/b.mp4": false, "a/index.m3u8": false, "a/film-i3": false,
 		"film.mp4": false, "film.flv": false, "..": false, ".": false, "a b": false, "": false,
 	} {
 		invalid, hint := "true", "A name is"

@@ -1,5 +1,6 @@
 // The page: asks the server once a second what is live, and hands the answer to the parts.
 
+import * as address from './address.js';
 import * as format from './format.js';
 import * as cluster from './nodes.js';
 import * as publish from './publish.js';
@@ -126,7 +127,7 @@ function choose(names) {
 function pick(name) {
   picked = true;
   selected = name;
-  history.replaceState(null, '', `#/${encodeURIComponent(name)}`);
+  history.replaceState(null, '', `#/${address.path(name)}`);
   table.mark(name);
   showStage();
   stage.scrollTo();
@@ -142,7 +143,8 @@ function showStage() {
 // hashName reads the stream out of the address, so that a link leads to it: /#/NAME.
 function hashName() {
   try {
-    return decodeURIComponent(location.hash.replace(/^#\//, '').replace(/^#.*/, ''));
+    const name = decodeURIComponent(location.hash.replace(/^#\//, '').replace(/^#.*/, ''));
+    return /(^|\/)\.*(\/|$)/.test(name) ? '' : name; // parts of dots would lead out of /live/
   } catch {
     return '';
   }

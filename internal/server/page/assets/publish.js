@@ -6,7 +6,9 @@ import { fill, write } from './copyable.js';
 const element = (id) => document.getElementById(id);
 const field = element('name');
 const valid = /^[A-Za-z0-9._-]+(\/[A-Za-z0-9._-]+){0,3}$/;
-const rule = 'A name is letters, digits, dots, dashes and underscores, in up to 4 parts with a slash between them; it does not end in .mp4, .flv, .m3u8 or .m4s.';
+const dots = /(^|\/)\.+(\/|$)/; // a part of dots alone
+const ends = /\.(mp4|flv)$|\/(.*\.(m3u8|m4s)|[0-9a-z]+-i[0-9]+)$/; // of a format, or of an object of HLS
+const rule = 'A name is up to 128 letters, digits, dots, dashes and underscores, in up to four parts with / between them, none of dots alone, and does not end as a format or as HLS does, such as in .mp4, .flv or .m3u8.';
 
 let taken = new Set();
 let policy = ''; // who may publish by HTTP, in the server's words: open, token or off
@@ -14,7 +16,7 @@ let rtmp; // where RTMP is, see address.rtmp
 
 // named says whether the server takes a stream of that name.
 function named(name) {
-  return valid.test(name) && name.length <= 128 && !name.split('/').some((part) => /^\.+$/.test(part)) && !/\.(mp4|flv|m3u8|m4s)$/.test(name);
+  return name.length <= 128 && valid.test(name) && !dots.test(name) && !ends.test(name);
 }
 
 function commands(name) {
