@@ -33,7 +33,7 @@ func onEachStore(t *testing.T, test func(t *testing.T, s Store)) {
 
 func openDirectory(t *testing.T, name string) *directory {
 	t.Helper()
-	d, err := newDirectory(name)
+	d, err := newDirectory(name, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func openBlobs(s *Server) (*blobService, error) {
 	cfg := &s.cfg
 	switch {
 	case cfg.Blobs != "":
-		d, err := blob.OpenDirectory(cfg.Blobs)
+		d, err := blob.OpenDirectory(cfg.Blobs, cfg.Successor)
 		if err != nil {
 			return nil, fmt.Errorf("--blobs: %w", err)
 		}

@@ -454,6 +454,13 @@ func (s *Server) shutDown(servers []*http.Server) {
 	s.node.drain()
 	s.relay.AskToReconnect(ctx)
 	s.relay.Close()
+	// The process that replaces this one waits for the directory of recordings: it does not wait for viewers, too.
+	recorded := make(chan struct{})
+	go func() {
+		defer close(recorded)
+		s.relay.AwaitRecorders()
+		_ = s.closeRecords(ctx) // closeStores has the error as well
+	}()
 	files, blobs := s.files.drain(), s.blobs.drain()
 
 	var closing sync.WaitGroup
@@ -474,5 +481,6 @@ func (s *Server) shutDown(servers []*http.Server) {
 	if err := s.closeStores(ctx); err != nil {
 		s.log.Error("the files, blobs or recordings are not closed", "reason", err)
 	}
+	limit.Await(s.log, "recordings", recorded)
 	s.log.Info("stopped", "after", time.Since(began).Round(time.Millisecond))
 }
