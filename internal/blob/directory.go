@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace"
 )
 
 const (
@@ -67,6 +67,7 @@ const (
 type directory struct {
 	root   *os.Root
 	lock   *os.File
+	blocks *millrace.Pool
 	clock  func() time.Time
 	serial atomic.Int64 // makes the times of two files differ, see stamp
 
@@ -80,25 +81,25 @@ type directory struct {
 	expired     atomic.Int64  // files that it has deleted
 }
 
-// OpenDirectory opens the store in the directory called name. The directory must exist, and be empty or one of blobs. The
-// call that ends the store's life is Close.
+// OpenDirectory opens the store in the directory called name. The directory must exist, and be empty or one of blobs.
+// Transfers take their memory from blocks. The call that ends the store's life is Close.
 //
 // A successor shares the directory with the process that it replaces, which still has transfers. Any other process must
 // have it alone, and deletes what killed processes have left unfinished.
-func OpenDirectory(name string, successor bool) (Store, error) {
-	d, err := newDirectory(name, successor)
+func OpenDirectory(name string, successor bool, blocks *millrace.Pool) (Store, error) {
+	d, err := newDirectory(name, successor, blocks)
 	if err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-func newDirectory(name string, successor bool) (*directory, error) {
+func newDirectory(name string, successor bool, blocks *millrace.Pool) (*directory, error) {
 	root, err := os.OpenRoot(name)
 	if err != nil {
 		return nil, err
 	}
-	d := &directory{root: root, clock: time.Now, swept: make(chan struct{})}
+	d := &directory{root: root, blocks: blocks, clock: time.Now, swept: make(chan struct{})}
 	d.serial.Store(rand.Int64N(int64(time.Millisecond))) // another one than that of a process with the same directory
 	if err := d.prepare(successor); err != nil {
 		_ = d.closeFiles()
@@ -298,7 +299,7 @@ func (d *directory) Open(_ context.Context, key string) (*Value, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	v := &Value{Tag: fileTag(info), Content: f}
+	v := &Value{Tag: fileTag(info), Content: f, blocks: d.blocks}
 	if expires(info) {
 		v.TTL = max(info.ModTime().Sub(d.clock()), 1)
 	}
@@ -353,8 +354,8 @@ func (d *directory) write(ctx context.Context, pending string, body io.Reader, s
 	}
 	defer f.Close() // if there is an error
 	src := newSource(body, size, put.Limit)
-	moved, err := chunk.Copy(ctx, f, src)
-	if err == nil && size != unknownSize && moved.Bytes != size {
+	n, err := src.copyTo(ctx, f, d.blocks)
+	if err == nil && size != unknownSize && n != size {
 		err = fmt.Errorf("%w: %w", ErrBody, io.ErrUnexpectedEOF)
 	}
 	if err = src.failure(err); err != nil {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/millrace-io/millrace"
 )
 
 // A successor has the directory together with the process that it replaces: uploads that are under way there are not
@@ -18,14 +20,14 @@ func TestSuccessorShares(t *testing.T) {
 	dir := t.TempDir()
 	refused := func(when string) {
 		t.Helper()
-		if d, err := newDirectory(dir, false); err == nil || !strings.Contains(err.Error(), "another process") {
+		if d, err := newDirectory(dir, false, millrace.DefaultPool()); err == nil || !strings.Contains(err.Error(), "another process") {
 			t.Errorf("%s: %v", when, err)
 			if err == nil {
 				_ = d.Close()
 			}
 		}
 	}
-	old, err := newDirectory(dir, true) // without a predecessor
+	old, err := newDirectory(dir, true, millrace.DefaultPool()) // without a predecessor
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,7 @@ func TestSuccessorShares(t *testing.T) {
 
 func openSuccessor(t *testing.T, dir string) *directory {
 	t.Helper()
-	d, err := newDirectory(dir, true)
+	d, err := newDirectory(dir, true, millrace.DefaultPool())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,8 +40,9 @@ type Server struct {
 	node    *clusterNode    // nil if the server is alone
 	started time.Time
 
-	memory  *memory.Budget // nil without a budget
-	answers memory.Loans   // of HLS
+	memory   *memory.Budget                            // nil without a budget
+	answers  memory.Loans                              // of HLS
+	memoryOf struct{ downloads, blobs *millrace.Pool } // accounts of the blocks of their transfers
 
 	refusals   *refusals
 	handshakes handshakes
@@ -72,6 +73,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Log,
 		started: time.Now(), refusals: newRefusals(cfg.Log),
 	}
+	s.memoryOf.downloads, s.memoryOf.blobs = millrace.DefaultPool().Account(), millrace.DefaultPool().Account()
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
 		return nil, err
