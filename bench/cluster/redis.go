@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace-io/millrace/bench/measure"
 	"github.com/millrace-io/millrace/internal/cluster"
+	"github.com/millrace-io/millrace/internal/relay"
 )
 
 // benchLease is the default of millrace serve.
@@ -34,7 +35,7 @@ var directoryTasks = []directoryTask{
 	{"claim of a stream", func(c *costs) *float64 { return &c.claim },
 		func(ctx context.Context, d *cluster.Redis, n int) error {
 			for i := range n {
-				_, err := d.Claim(ctx, cluster.Claim{Stream: fmt.Sprintf("s%d", i%renewed), Node: benchNode, Rule: cluster.Always})
+				_, err := d.Claim(ctx, cluster.Claim{Stream: fmt.Sprintf("s%d", i%renewed), Node: benchNode, Takeover: relay.TakeoverAlways})
 				if err != nil {
 					return err
 				}
@@ -47,7 +48,7 @@ var directoryTasks = []directoryTask{
 			for i := range owned {
 				o := cluster.Ownership{Stream: fmt.Sprintf("s%d", i)}
 				var err error
-				if o.Epoch, err = d.Claim(ctx, cluster.Claim{Stream: o.Stream, Node: benchNode, Rule: cluster.Always}); err != nil {
+				if o.Epoch, err = d.Claim(ctx, cluster.Claim{Stream: o.Stream, Node: benchNode, Takeover: relay.TakeoverAlways}); err != nil {
 					return err
 				}
 				owned[i] = o

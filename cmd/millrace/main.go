@@ -3,6 +3,7 @@
 //   - `millrace serve` relays streams from publishers to viewers, serves files and keeps blobs.
 //   - `millrace load` puts a load on a server and measures what arrives.
 //   - `millrace doctor` reports what the machine lacks for serving.
+//   - `millrace token` signs tokens for publishers and viewers.
 //
 // This package is flags and wiring: the server is in internal/server, the load in internal/load, the checks of the
 // machine in internal/doctor.
@@ -54,7 +55,7 @@ argument.`,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(serveCommand(), loadCommand(), doctorCommand(), healthcheckCommand(), versionCommand())
+	root.AddCommand(serveCommand(), loadCommand(), doctorCommand(), healthcheckCommand(), tokenCommand(), versionCommand())
 	root.SetFlagErrorFunc(wrongFlag)
 	knowTopics(root)
 	return root

@@ -114,6 +114,9 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"token that publishers must show; needed when other machines can reach the listener ($"+tokenVar+" does not show in ps)")
 	f.StringVar(&cfg.ReadToken, "read-token", cfg.ReadToken,
 		"token that all readers must show; empty: none; the publish token does as well ($"+readTokenVar+")")
+	f.StringVar(&cfg.TokenKey, "token-key", cfg.TokenKey,
+		"file with the keys of signed tokens, which millrace token makes: each is for a stream and a time; empty: there are none")
+	f.StringVar(&cfg.CORS, "cors", cfg.CORS, "sites whose pages may play streams, as https://example.org,…; *: all; empty: none")
 	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)
 
 	filesFlags(f, cfg)
@@ -170,6 +173,8 @@ func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"share streams with other nodes, by what redis://[USER:PASSWORD@]HOST:PORT/DB or rediss:// knows of them ($"+clusterPasswordVar+" does not show in ps)")
 	f.StringVar(&cfg.Advertise, "advertise", cfg.Advertise, "address at which the other nodes reach this one, as in http://10.0.0.5:8080")
 	f.StringVar(&cfg.ClusterToken, "cluster-token", cfg.ClusterToken, "token that the nodes show each other ($"+clusterTokenVar+")")
+	f.StringVar(&cfg.ClusterCA, "cluster-ca", cfg.ClusterCA,
+		"file with certificates, in PEM, of authorities to trust for other nodes beside the system's; empty: none")
 	f.DurationVar(&cfg.ClusterLease, "cluster-lease", cfg.ClusterLease, "a node that is gone for so long has lost its streams, at most 1m")
 	f.StringVar(&cfg.ClusterPrefix, "cluster-prefix", cfg.ClusterPrefix, "prefix of the keys in that Redis; nodes with the same one are a cluster")
 	f.Var((*bytesValue)(&cfg.ClusterCache), "cluster-cache", "segments of HLS of other nodes that are kept")

@@ -266,14 +266,21 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestKeptLong is about a playlist that is longer than six times Target.
-func TestKeptLong(t *testing.T) {
+// longRig returns a rig whose playlist may have 20 segments, after so many.
+func longRig(t *testing.T, segments int) *rig {
+	t.Helper()
 	c := config
 	c.Segments = 20
 	r := newRig(t, c).play("init")
-	for range 21 {
+	for range segments {
 		r.play("K200 P200x9!")
 	}
+	return r
+}
+
+// TestKeptLong is about a playlist that is longer than six times Target.
+func TestKeptLong(t *testing.T) {
+	r := longRig(t, 21)
 	if p := r.playlist(); p.msn != 11 {
 		t.Errorf("the playlist begins with %d", p.msn)
 	}
@@ -290,12 +297,7 @@ func TestKeptLong(t *testing.T) {
 
 // TestShorten is about a playlist that gets shorter: as long as the rules ask for, and what leaves it stays for a while.
 func TestShorten(t *testing.T) {
-	c := config
-	c.Segments = 20
-	r := newRig(t, c).play("init")
-	for range 12 {
-		r.play("K200 P200x9!")
-	}
+	r := longRig(t, 12)
 	if p := r.playlist(); p.msn != 10 {
 		t.Errorf("the playlist begins with %d", p.msn)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/relay"
 )
 
 // A Directory says which node owns which stream. Its methods may be called from any goroutine, and an error other than
@@ -12,7 +14,7 @@ import (
 type Directory interface {
 	// Claim makes c.Node the owner of a stream for the time of a lease, and returns the ownership's epoch, which is
 	// greater than every one before, also if c.Node owns the stream already. The error is a *TakenError if the stream has
-	// another owner that c.Rule leaves alone.
+	// another owner that c.Takeover leaves alone.
 	Claim(ctx context.Context, c Claim) (epoch uint64, err error)
 
 	// Renew begins the lease of each ownership anew, and tells the nodes that watch that node is alive. The errors are one
@@ -30,24 +32,14 @@ type Directory interface {
 	Watch(ctx context.Context, f func(Event))
 }
 
-// A Rule says what happens when a stream is claimed that another node owns.
-type Rule string
-
-const (
-	Always  Rule = "always"  // the claim wins
-	Stalled Rule = "stalled" // it wins if the owner's publisher has been silent for StalledAfter, or is away
-	Never   Rule = "never"   // it wins if the owner's publisher is away
-)
-
-// StalledAfter is longer than an encoder is silent that works.
-const StalledAfter = 2 * time.Second
-
 // A Claim is what a node wants to own.
 type Claim struct {
 	Stream string
 	Node   string // the address of the node for other nodes, as in http://10.0.0.5:8080
 	Seen   uint64 // the greatest epoch of the stream that the node knows of
-	Rule   Rule
+
+	// Takeover says whether the claim wins if another node owns the stream. It always does if the owner's publisher is away.
+	Takeover relay.Takeover
 }
 
 // An Ownership is what a node renews.

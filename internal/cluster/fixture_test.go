@@ -25,6 +25,9 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
+// What happens when a node claims a stream of another one.
+const always, stalled, never = relay.TakeoverAlways, relay.TakeoverStalled, relay.TakeoverNever
+
 // testLease is that of nodes whose time is testing/synctest's.
 const testLease = 3 * time.Second
 
@@ -104,11 +107,11 @@ type member struct {
 }
 
 // join starts a Node that claims by a rule. It is closed when the test ends.
-func join(t *testing.T, d Directory, self string, rule Rule, lease time.Duration) *member {
+func join(t *testing.T, d Directory, self string, rule relay.Takeover, lease time.Duration) *member {
 	t.Helper()
 	m := &member{hub: newFakeHub(), net: &network{Directory: d}, log: new(nettest.LogBook)}
 	m.Node = New(Config{
-		Directory: m.net, Self: self, Token: "secret", Lease: lease, Rule: rule, Log: slog.New(slog.NewTextHandler(m.log, nil)),
+		Directory: m.net, Self: self, Token: "secret", Lease: lease, Takeover: rule, Log: slog.New(slog.NewTextHandler(m.log, nil)),
 	})
 	m.Start(m.hub)
 	t.Cleanup(m.Close)

@@ -18,12 +18,9 @@ type lease struct {
 
 	epoch     atomic.Uint64 // 0 until it is claimed; then it stays
 	ended     atomic.Bool   // lost to another node, or released; set under n.mu
+	changed   atomic.Bool   // its publisher is away, or back, and the directory is to be told
 	attempted atomic.Int64  // when the last attempt began to renew it that has ended, by clock
 }
-
-// leastStay is how long another node has a stream at least before a claim takes it from it, as far as this node knows. Two
-// encoders that both come back at once would otherwise have their nodes take the stream from each other as fast as they can.
-const leastStay = time.Second
 
 // started is the origin of clock.
 var started = time.Now()
@@ -31,8 +28,9 @@ var started = time.Now()
 // clock returns a monotonic time in nanoseconds.
 func clock(t time.Time) int64 { return int64(t.Sub(started)) }
 
-// errDraining refuses publishers of a node that shuts down.
-var errDraining = &relay.Refusal{Status: http.StatusServiceUnavailable, Reason: "the server is shutting down"}
+// errDraining refuses publishers and players of a node that shuts down.
+var errDraining = &relay.Refusal{Status: http.StatusServiceUnavailable, Reason: "the server is shutting down",
+	Cause: relay.CauseShutdown}
 
 // errTaken refuses publishers of a stream that has another owner.
 var errTaken = &relay.Refusal{Status: http.StatusConflict, Reason: "this name has a publisher already, at another node"}
@@ -75,13 +73,13 @@ func (n *Node) Claim(ctx context.Context, name string) (relay.Lease, error) {
 }
 
 // stays returns for how long a stream is left to another node that has just claimed it, and what is closed when that
-// changes. Under another rule than Always it would be left alone for longer. n.mu is held.
+// changes. Under another rule than TakeoverAlways it would be left alone for longer. n.mu is held.
 func (n *Node) stays(name string) (left time.Duration, changed <-chan struct{}) {
 	r := n.owners[name]
-	if r == nil || n.cfg.Rule != Always || r.owner.Node == "" || r.owner.Node == n.cfg.Self {
+	if r == nil || n.cfg.Takeover != relay.TakeoverAlways || r.owner.Node == "" || r.owner.Node == n.cfg.Self {
 		return 0, nil
 	}
-	return leastStay - time.Since(r.came), r.changed
+	return relay.LeastStay - time.Since(r.came), r.changed
 }
 
 // claimFirst claims l for a publisher that waits for it.
@@ -108,7 +106,7 @@ func (n *Node) claim(ctx context.Context, l *lease) (taken bool, err error) {
 		seen = r.seen
 	}
 	n.mu.Unlock()
-	epoch, err := n.cfg.Directory.Claim(ctx, Claim{Stream: l.name, Node: n.cfg.Self, Seen: seen, Rule: n.cfg.Rule})
+	epoch, err := n.cfg.Directory.Claim(ctx, Claim{Stream: l.name, Node: n.cfg.Self, Seen: seen, Takeover: n.cfg.Takeover})
 	n.answered(err)
 	if other, taken := errors.AsType[*TakenError](err); taken {
 		n.counters.refused.Add(1)
@@ -142,6 +140,12 @@ func (l *lease) Current() bool {
 // Held implements [relay.Lease].
 func (l *lease) Held() bool { return !l.ended.Load() }
 
+// Tell implements [relay.Lease].
+func (l *lease) Tell() {
+	l.changed.Store(true)
+	l.n.tellSoon()
+}
+
 // Release implements [relay.Lease].
 func (l *lease) Release() {
 	l.n.mu.Lock()
@@ -168,8 +172,13 @@ func (n *Node) remove(l *lease) bool {
 // giveUp has the directory told soon that l is not owned any more. n.mu is held.
 func (n *Node) giveUp(l *lease) {
 	n.leaving[l] = time.Now()
+	n.tellSoon()
+}
+
+// tellSoon has the directory told before the next round of what was released, and what has changed.
+func (n *Node) tellSoon() {
 	select {
-	case n.left <- struct{}{}:
+	case n.news <- struct{}{}:
 	default:
 	}
 }
@@ -187,7 +196,7 @@ func (n *Node) renew() {
 			select {
 			case <-ticker.C:
 				waiting = false
-			case <-n.left:
+			case <-n.news:
 				if n.Reachable() { // if not, the next round has to do
 					n.attempt(n.ctx, false)
 				}
@@ -198,7 +207,7 @@ func (n *Node) renew() {
 	}
 }
 
-// attempt gives up what has been released, and renews all other leases, or none.
+// attempt gives up what has been released, and renews all other leases, or those that have changed.
 func (n *Node) attempt(ctx context.Context, all bool) {
 	begun := time.Now()
 	var tried []*lease
@@ -210,7 +219,8 @@ func (n *Node) attempt(ctx context.Context, all bool) {
 		owned = append(owned, Ownership{Stream: l.name, Epoch: l.epoch.Load(), GiveUp: true})
 	}
 	for _, l := range n.leases {
-		if epoch := l.epoch.Load(); all && epoch != 0 {
+		changed := l.changed.Swap(false)
+		if epoch := l.epoch.Load(); (all || changed) && epoch != 0 {
 			tried = append(tried, l)
 			owned = append(owned, Ownership{Stream: l.name, Epoch: epoch})
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/relay"
 )
 
 // A memory is a Directory in this process: what Redis is to do, as Go. What is told of it goes to those that watch before
@@ -53,7 +55,7 @@ func (m *memory) Claim(_ context.Context, c Claim) (uint64, error) {
 	now, e := time.Now(), m.stored(c.Stream)
 	owned := e.owner.Node != "" && e.until.After(now)
 	if owned && e.owner.Node != c.Node && !e.away &&
-		(c.Rule == Never || c.Rule == Stalled && now.Sub(e.heard) < StalledAfter) {
+		(c.Takeover == never || c.Takeover == stalled && now.Sub(e.heard) < relay.StalledAfter) {
 		return 0, &TakenError{e.owner}
 	}
 	least := uint64(now.UnixMicro())

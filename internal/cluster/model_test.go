@@ -49,7 +49,7 @@ func checkModel(t *testing.T, d *Redis, stream string, seed uint64) {
 		node := nodes[r.IntN(len(nodes))]
 		switch op := r.IntN(20); {
 		case op < 6:
-			c := Claim{Stream: stream, Node: node, Rule: []Rule{Always, Stalled, Never, Never}[r.IntN(4)]}
+			c := Claim{Stream: stream, Node: node, Takeover: []relay.Takeover{always, stalled, never, never}[r.IntN(4)]}
 			if mine := believed[node]; len(mine) > 0 && r.IntN(2) == 0 {
 				c.Seen = mine[len(mine)-1]
 			}
@@ -144,7 +144,7 @@ func checkNodes(t *testing.T, seed uint64) {
 	}
 	d.watched++
 	var members []*member
-	for i, rule := range []Rule{Always, Stalled, Never} {
+	for i, rule := range []relay.Takeover{always, stalled, never} {
 		members = append(members, join(t, d, fmt.Sprintf("http://%c:1", 'a'+i), rule, testLease))
 	}
 	streams := []string{"s", "t"}

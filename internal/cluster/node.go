@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"maps"
@@ -26,8 +28,9 @@ type Config struct {
 	Directory Directory
 	Self      string        // the address of this node for other nodes, as in http://10.0.0.5:8080
 	Token     string        // what the nodes show each other
+	TLS       *tls.Config   // how other nodes are verified; nil: by the system's authorities
 	Lease     time.Duration // as long as those of Directory
-	Rule      Rule          // of the claims of this node; empty: Always
+	Takeover  relay.Takeover
 	Log       *slog.Logger
 }
 
@@ -69,7 +72,7 @@ type Node struct {
 	ctx     context.Context
 	stop    context.CancelFunc // under mu
 	running sync.WaitGroup
-	left    chan struct{} // has an element if a lease was released
+	news    chan struct{} // has an element if a lease was released, or has changed
 	asking  chan struct{} // has an element for each call of ask that is under way
 	lookups singleflight.Group
 
@@ -93,12 +96,10 @@ var _ relay.Cluster = (*Node)(nil)
 
 // New returns a Node that does nothing by itself before Start. Close ends it.
 func New(cfg Config) *Node {
-	if cfg.Rule == "" {
-		cfg.Rule = Always
-	}
+	cfg.Takeover = cmp.Or(cfg.Takeover, relay.TakeoverAlways)
 	n := &Node{
 		cfg:     cfg,
-		left:    make(chan struct{}, 1),
+		news:    make(chan struct{}, 1),
 		asking:  make(chan struct{}, maxAsking),
 		leases:  make(map[string]*lease),
 		leaving: make(map[*lease]time.Time),
@@ -117,7 +118,7 @@ func (n *Node) Start(hub Hub) {
 	n.running.Go(func() { n.cfg.Directory.Watch(n.ctx, n.heard) })
 }
 
-// Drain refuses publishers from now on, and lets other nodes have the streams that this one owns, also under the rule Never.
+// Drain refuses publishers from now on, and lets other nodes have the streams that this one owns, also under relay.TakeoverNever.
 func (n *Node) Drain() {
 	n.mu.Lock()
 	n.draining = true

@@ -37,7 +37,7 @@ func passes(t *testing.T, d time.Duration, what string, f func() bool) {
 
 func TestLeaseIsRenewedAndReleased(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, b := join(t, d, nodeA, Never, testLease), join(t, d, nodeB, Never, testLease)
+		a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
 		l := a.claim(t, "s")
 		if l.Epoch() == 0 || a.claim(t, "s") != l {
 			t.Errorf("epoch %d, or another lease", l.Epoch())
@@ -71,7 +71,7 @@ func TestLeaseIsRenewedAndReleased(t *testing.T) {
 // Publishers of a name that come to a node at the same time get the same lease. When its claim is refused each gets an error.
 func TestClaimsAtOneNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, b := join(t, d, nodeA, Never, testLease), join(t, d, nodeB, Never, testLease)
+		a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
 		a.net.set(func(context.Context) error { time.Sleep(testLease / 10); return nil })
 		b.net.set(func(context.Context) error { time.Sleep(testLease / 9); return nil })
 		var all sync.WaitGroup
@@ -109,7 +109,7 @@ func TestDirectoryAway(t *testing.T) {
 	for name, state := range map[string]func(context.Context) error{"refuses": refuse, "hangs": hang} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, d *memory) {
-				a, b := join(t, d, nodeA, Always, testLease), join(t, d, nodeB, Never, testLease)
+				a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, never, testLease)
 				time.Sleep(testLease) // until they know each other
 				l := a.claim(t, "s")
 				gone := a.claim(t, "gone")
@@ -163,7 +163,7 @@ func TestDirectoryAway(t *testing.T) {
 // A stream that was accepted while the directory did not answer ends if it is another node's.
 func TestLateClaimIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, b := join(t, d, nodeA, Never, testLease), join(t, d, nodeB, Never, testLease)
+		a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
 		a.claim(t, "s")
 		b.net.set(refuse)
 		l := b.claim(t, "s")
@@ -179,7 +179,7 @@ func TestLateClaimIsRefused(t *testing.T) {
 // A lease that is released while it is claimed late is given up.
 func TestReleaseWhileClaimedLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a := join(t, d, nodeA, Never, testLease)
+		a := join(t, d, nodeA, never, testLease)
 		a.net.set(refuse)
 		l := a.claim(t, "s")
 		a.net.set(func(context.Context) error { time.Sleep(testLease / 20); return nil })
@@ -205,7 +205,7 @@ func TestStoppedOwner(t *testing.T) {
 		for _, replaced := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", replaced ", replaced), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, d *memory) {
-					a, b := join(t, d, nodeA, Never, testLease), join(t, d, nodeB, Never, testLease)
+					a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
 					l := a.claim(t, "s")
 					time.Sleep(testLease)
 					a.net.set(state)
@@ -236,7 +236,7 @@ func TestStoppedOwner(t *testing.T) {
 func TestReplacedOwner(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, d *memory) {
-			a, b := join(t, d, nodeA, Always, testLease), join(t, d, nodeB, Always, testLease)
+			a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
 			l := a.claim(t, "s")
 			time.Sleep(testLease)
 			a.net.setDeaf(deaf)
@@ -265,7 +265,7 @@ func TestReplacedOwner(t *testing.T) {
 // Whether the publisher is away is known to those that claim.
 func TestAwayPublisher(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, b := join(t, d, nodeA, Never, testLease), join(t, d, nodeB, Never, testLease)
+		a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
 		a.claim(t, "s")
 		a.hub.mu.Lock()
 		a.hub.away = true
@@ -274,11 +274,33 @@ func TestAwayPublisher(t *testing.T) {
 		synctest.Wait()
 		b.claim(t, "s")
 	})
+	inBubble(t, func(t *testing.T, d *memory) { // and at once if the hub says so
+		a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
+		l := a.claim(t, "s")
+		for _, away := range []bool{true, false, true} {
+			a.hub.mu.Lock()
+			a.hub.away = away
+			a.hub.mu.Unlock()
+			l.Tell()
+			synctest.Wait()
+			d.mu.Lock()
+			if got := d.streams["s"].away; got != away {
+				t.Errorf("the directory says %v, want %v", got, away)
+			}
+			d.mu.Unlock()
+		}
+		b.claim(t, "s")
+		l.Tell() // which is not held any more
+		synctest.Wait()
+		if o, err := d.Lookup(t.Context(), "s"); err != nil || o.Node != nodeB {
+			t.Errorf("%v, %v", o, err)
+		}
+	})
 }
 
 func TestPeers(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, b, c := join(t, d, nodeA, Never, testLease), join(t, d, nodeB, Never, testLease), join(t, d, nodeC, Never, testLease)
+		a, b, c := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease), join(t, d, nodeC, never, testLease)
 		time.Sleep(testLease / attempts)
 		synctest.Wait()
 		if got := a.Peers(); !slices.Equal(got, []string{nodeB, nodeC}) || a.Stats().Nodes != 3 {
@@ -321,8 +343,8 @@ func TestHeader(t *testing.T) {
 
 func TestOwner(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, b := join(t, d, nodeA, Always, testLease), join(t, d, nodeB, Always, testLease)
-		c := join(t, d, nodeC, Always, testLease)
+		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
+		c := join(t, d, nodeC, always, testLease)
 		synctest.Wait()
 		lookups := func(m *member, want int64, name string, owner Owner, expected error) {
 			t.Helper()
@@ -344,10 +366,10 @@ func TestOwner(t *testing.T) {
 		time.Sleep(testLease)
 		lookups(c, 1, "s", owner, nil)
 		lookups(c, 0, "s", owner, nil)
-		c.Forget("s", owner.Epoch-1)
-		c.Forget("other", 1)
+		c.forget("s", owner.Epoch-1)
+		c.forget("other", 1)
 		lookups(c, 0, "s", owner, nil)
-		c.Forget("s", owner.Epoch)
+		c.forget("s", owner.Epoch)
 		lookups(c, 1, "s", owner, nil)
 		moved := b.claim(t, "s")
 		synctest.Wait()
@@ -375,10 +397,10 @@ func TestOwner(t *testing.T) {
 // Questions that come at the same time are one. One that is not waited for any more ends.
 func TestLookupsCollapse(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, b := join(t, d, nodeA, Always, testLease), join(t, d, nodeB, Always, testLease)
+		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
 		synctest.Wait()
 		l := a.claim(t, "s")
-		b.Forget("s", l.Epoch())
+		b.forget("s", l.Epoch())
 		b.net.set(func(context.Context) error { time.Sleep(testLease / 10); return nil })
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -424,7 +446,7 @@ func TestAwaitOwner(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, d *memory) {
-				a, b := join(t, d, nodeA, Always, testLease), join(t, d, nodeB, Always, testLease)
+				a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
 				time.Sleep(testLease)
 				if tt.before != nil {
 					tt.before(a, b)
@@ -435,7 +457,7 @@ func TestAwaitOwner(t *testing.T) {
 				}
 				found := make(chan Owner)
 				go func() {
-					o, err := b.AwaitOwner(t.Context(), "s")
+					o, err := b.awaitOwner(t.Context(), "s")
 					if err != nil {
 						t.Error(err)
 					}
@@ -456,11 +478,11 @@ func TestAwaitOwner(t *testing.T) {
 		})
 	}
 	inBubble(t, func(t *testing.T, d *memory) {
-		a := join(t, d, nodeA, Always, testLease)
+		a := join(t, d, nodeA, always, testLease)
 		await := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), testLease)
 			defer cancel()
-			_, err := a.AwaitOwner(ctx, "s")
+			_, err := a.awaitOwner(ctx, "s")
 			return err
 		}
 		if err := await(); err != ErrNoOwner {
@@ -491,8 +513,8 @@ func (m *member) nextPull(t *testing.T, within time.Duration) *fakePull {
 
 func TestPull(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, b := join(t, d, nodeA, Always, testLease), join(t, d, nodeB, Always, testLease)
-		edge := join(t, d, nodeC, Always, testLease)
+		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
+		edge := join(t, d, nodeC, always, testLease)
 		time.Sleep(testLease)
 		check := func(p *fakePull, node string, l relay.Lease) {
 			t.Helper()
@@ -582,7 +604,7 @@ func TestPull(t *testing.T) {
 // A stream that is wanted in the moment in which its pull ends is pulled again.
 func TestWantWhilePullEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, edge := join(t, d, nodeA, Always, testLease), join(t, d, nodeC, Always, testLease)
+		a, edge := join(t, d, nodeA, always, testLease), join(t, d, nodeC, always, testLease)
 		a.claim(t, "s")
 		var asked int
 		edge.Node.hub = wantedHub{edge.hub, func() bool {
@@ -616,7 +638,7 @@ func (h wantedHub) Wanted(string) bool { return h.wanted() }
 // An owner that cannot be reached is in the log once, and one that answers again and fails later another time.
 func TestPullThatFailsIsLogged(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, edge := join(t, d, nodeA, Always, testLease), join(t, d, nodeC, Always, testLease)
+		a, edge := join(t, d, nodeA, always, testLease), join(t, d, nodeC, always, testLease)
 		a.claim(t, "s")
 		edge.hub.want("s", true)
 		edge.Want("s")
@@ -660,7 +682,7 @@ func TestDirectoryIsNeverThere(t *testing.T) {
 // What a node owns is given up when it is closed, and its goroutines end.
 func TestClose(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a := join(t, d, nodeA, Always, testLease)
+		a := join(t, d, nodeA, always, testLease)
 		l := a.claim(t, "s")
 		a.hub.want("t", true)
 		a.Want("t")
@@ -673,11 +695,11 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Publishers at two nodes that both come back at once replace each other once in leastStay at most.
+// Publishers at two nodes that both come back at once replace each other once in relay.LeastStay at most.
 func TestFightOfTwoNodes(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		const lasts = 10 * leastStay
-		a, b := join(t, d, nodeA, Always, testLease), join(t, d, nodeB, Always, testLease)
+		const lasts = 10 * relay.LeastStay
+		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
 		time.Sleep(testLease) // until they know each other
 		ctx, cancel := context.WithTimeout(t.Context(), lasts)
 		defer cancel()
@@ -694,11 +716,11 @@ func TestFightOfTwoNodes(t *testing.T) {
 		}
 		all.Wait()
 		n := a.Stats().Claims + b.Stats().Claims
-		if most := int64(lasts/leastStay) + 2; n < most/2 || n > most {
+		if most := int64(lasts/relay.LeastStay) + 2; n < most/2 || n > most {
 			t.Errorf("%d claims in %v", n, lasts)
 		}
 		// A stream that its owner gives up can be had at once.
-		time.Sleep(leastStay)
+		time.Sleep(relay.LeastStay)
 		a.claim(t, "t").Release()
 		synctest.Wait()
 		if begun := time.Now(); b.claim(t, "t") == nil || time.Since(begun) > 0 {
@@ -711,7 +733,7 @@ func TestFightOfTwoNodes(t *testing.T) {
 // a node that asks too much does not think that the directory is away.
 func TestManyLookups(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, b := join(t, d, nodeA, Always, testLease), join(t, d, nodeB, Always, testLease)
+		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
 		l := a.claim(t, "s")
 		b.claim(t, "there")
 		var asking, most atomic.Int64
@@ -747,7 +769,7 @@ func TestManyLookups(t *testing.T) {
 // Viewers make up names: the those that have owners are remembered all the same, for when the directory is away.
 func TestMadeUpNames(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
-		a, b := join(t, d, nodeA, Always, testLease), join(t, d, nodeB, Always, testLease)
+		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
 		const streams = 100
 		time.Sleep(testLease) // until they know each other
 		for i := range streams {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/list"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -15,11 +16,10 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/relay"
 )
 
 const (
-	// dialWait is how long a node may take to accept a connection. Nodes are near each other.
-	dialWait = 3 * time.Second
 	// silence is how long a node may pause in an answer that has begun. How long it waits before is its matter.
 	silence = 10 * time.Second
 	// idleConns is how many connections to a node are kept for later: what players of a hundred streams ask for at a time.
@@ -99,21 +99,20 @@ var (
 	errNoLength = errors.New("an answer without a length, of which it cannot be told whether it is whole")
 	errSilent   = errors.New("the node pauses in its answer")
 	errFull     = errors.New("too much is being fetched from other nodes at a time (--cluster-cache)")
-	errClosed   = errors.New("the server is shutting down")
 )
 
 // NewObjects returns Objects that keep up to maxBytes, and take no object longer than maxObject. Requests to other nodes
-// carry header. The call that ends their life is Close.
-func NewObjects(maxBytes, maxObject int64, header http.Header) *Objects {
-	dialer := &net.Dialer{Timeout: dialWait, KeepAliveConfig: net.KeepAliveConfig{ // a request may wait for long
+// carry header, and verify these by trust; nil: by the system's authorities. The call that ends their life is Close.
+func NewObjects(maxBytes, maxObject int64, header http.Header, trust *tls.Config) *Objects {
+	dialer := &net.Dialer{Timeout: relay.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{ // a request may wait for long
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	o := &Objects{
 		max: maxBytes, maxObject: maxObject, silence: silence, header: header, entries: make(map[string]*objectEntry),
 		transport: &http.Transport{ // without a proxy: the request has the cluster's token
-			DialContext: dialer.DialContext, TLSHandshakeTimeout: dialWait, Protocols: protocols, DisableCompression: true,
-			MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHead,
+			DialContext: dialer.DialContext, TLSClientConfig: trust, TLSHandshakeTimeout: relay.DialTimeout, Protocols: protocols,
+			DisableCompression: true, MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHead,
 		},
 	}
 	o.ctx, o.stop = context.WithCancel(context.Background())
@@ -155,7 +154,7 @@ func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, err
 	}
 	switch {
 	case o.ctx.Err() != nil:
-		return Object{}, errClosed
+		return Object{}, errDraining
 	case e == nil:
 		o.stats.Fetched++
 		e = o.start(key, fetch)

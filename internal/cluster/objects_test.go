@@ -20,7 +20,7 @@ import (
 
 // newTestObjects returns Objects that end with the test.
 func newTestObjects(t *testing.T, maxBytes, maxObject int64) *Objects {
-	o := NewObjects(maxBytes, maxObject, http.Header{HeaderToken: {"secret"}})
+	o := NewObjects(maxBytes, maxObject, http.Header{HeaderToken: {"secret"}}, nil)
 	t.Cleanup(func() {
 		o.Close()
 		if st := o.Stats(); st.Bytes != 0 || st.Objects != 0 {
@@ -311,7 +311,7 @@ func TestObjectsClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	o := NewObjects(1<<20, 1<<20, nil)
+	o := NewObjects(1<<20, 1<<20, nil, nil)
 	ended := make(chan error)
 	go func() {
 		_, _, err := get(t.Context(), o, "http://"+ln.Addr().String(), "/x")
@@ -322,7 +322,7 @@ func TestObjectsClose(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("no error")
 	}
-	if _, _, err := get(t.Context(), o, "http://"+ln.Addr().String(), "/x"); err != errClosed {
+	if _, _, err := get(t.Context(), o, "http://"+ln.Addr().String(), "/x"); err != errDraining {
 		t.Error(err)
 	}
 }

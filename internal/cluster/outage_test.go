@@ -24,8 +24,8 @@ type pair struct {
 func joinPair(t *testing.T, address string) *pair {
 	t.Helper()
 	p := &pair{leases: make(map[string]relay.Lease), epochs: make(map[string]uint64)}
-	p.owner = join(t, openRedis(t, address, outageLease), nodeA, Never, outageLease)
-	p.other = join(t, openRedis(t, address, outageLease), nodeB, Never, outageLease)
+	p.owner = join(t, openRedis(t, address, outageLease), nodeA, never, outageLease)
+	p.other = join(t, openRedis(t, address, outageLease), nodeB, never, outageLease)
 	for i := range 50 {
 		name := fmt.Sprint("s", i)
 		l := p.owner.claim(t, name)
@@ -98,7 +98,7 @@ func TestRedisAway(t *testing.T) {
 	defer cancel()
 	found := make(chan Owner, 1)
 	go func() {
-		o, _ := p.other.AwaitOwner(ctx, "new")
+		o, _ := p.other.awaitOwner(ctx, "new")
 		found <- o
 	}()
 	l := p.owner.claim(t, "new")

@@ -165,9 +165,9 @@ func (n *Node) lookup(name string) (Owner, error) {
 	return Owner{}, fmt.Errorf("it cannot be found out which node has this stream: %w", err)
 }
 
-// AwaitOwner returns the owner of a stream as Owner does, which may be this node, as soon as there is one. When ctx ends
+// awaitOwner returns the owner of a stream as Owner does, which may be this node, as soon as there is one. When ctx ends
 // the error is what Owner returned last.
-func (n *Node) AwaitOwner(ctx context.Context, name string) (Owner, error) {
+func (n *Node) awaitOwner(ctx context.Context, name string) (Owner, error) {
 	var last error
 	for {
 		changed := n.changed(name)
@@ -198,8 +198,8 @@ func (n *Node) changed(name string) <-chan struct{} {
 	return n.record(name).changed
 }
 
-// Forget says that what Owner returned turned out to be wrong: it will be looked up.
-func (n *Node) Forget(name string, epoch uint64) {
+// forget says that what Owner returned turned out to be wrong: it will be looked up.
+func (n *Node) forget(name string, epoch uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if r := n.owners[name]; r != nil && r.owner.Epoch == epoch {

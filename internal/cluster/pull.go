@@ -48,7 +48,7 @@ func (n *Node) pull(name string) {
 	warned := false
 	for n.wanted(name) {
 		ctx, cancel := context.WithTimeout(n.ctx, askAgain)
-		owner, err := n.AwaitOwner(ctx, name)
+		owner, err := n.awaitOwner(ctx, name)
 		cancel()
 		if err != nil {
 			continue
@@ -59,7 +59,7 @@ func (n *Node) pull(name string) {
 			err = n.pullFrom(name, owner)
 			if err != nil {
 				n.cfg.Log.Debug("pulling ended", "stream", name, "node", owner.Node, "epoch", owner.Epoch, "err", err)
-				n.Forget(name, owner.Epoch)
+				n.forget(name, owner.Epoch)
 			}
 		}
 		longest := n.cfg.Lease / attempts
@@ -88,7 +88,7 @@ func (n *Node) pullFrom(name string, from Owner) error {
 	n.setPulled(name, true)
 	defer n.setPulled(name, false)
 	n.running.Go(func() { n.follow(ctx, name, from.Epoch, cancel) })
-	return n.hub.Pull(ctx, name, relay.Source{Node: from.Node, Epoch: from.Epoch, Header: n.Header()})
+	return n.hub.Pull(ctx, name, relay.Source{Node: from.Node, Epoch: from.Epoch, Header: n.Header(), TLS: n.cfg.TLS})
 }
 
 func (n *Node) setPulled(name string, pulled bool) {

@@ -11,14 +11,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // epochKept is how long the last epoch of a stream is remembered that has no owner: longer than a command is under way,
-// and longer than a process is usually stopped and continued.
+// and longer than a process is usually stopped and continued. If it were forgotten earlier, such a process could restore an
+// ownership that was given up, or whose epoch another node has had meanwhile.
 const epochKept = time.Hour
 
 // A Redis is a Directory in a Redis or Valkey server, or a cluster of them. It has one key for each stream,
@@ -35,7 +38,12 @@ type Redis struct {
 	prefix  string
 	lease   time.Duration
 	channel string
+	sharded atomic.Bool // see errSharded
 }
+
+// errSharded ends all calls of a directory that was opened as one server, once it has turned out to be a node of a Redis
+// Cluster: that would answer for some streams and not for others.
+var errSharded = errors.New("the server is a node of a Redis Cluster: its address must begin with redis+cluster:// or rediss+cluster://")
 
 // errAddress does not say what is wrong, because that may be the password.
 var errAddress = errors.New("want redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss://…, unix://PATH, " +
@@ -118,7 +126,7 @@ local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)`
 
 var (
-	// claimScript makes ARGV[1] the owner of KEYS[1], unless the rule ARGV[3] leaves another owner alone, which is then
+	// claimScript makes ARGV[1] the owner of KEYS[1], unless the takeover ARGV[3] leaves another owner alone, which is then
 	// returned. ARGV[2] is the greatest epoch that is known. ARGV[4] is the time after which a publisher has stalled, ARGV[5]
 	// the lease and ARGV[6] how long the key outlives it, all in milliseconds. ARGV[7] is the channel, ARGV[8] the stream.
 	// Lua's numbers hold an epoch, but print 14 digits of it.
@@ -161,20 +169,27 @@ if o[2] and tonumber(o[3]) > now then return {o[1], o[2]} end
 return {}`)
 )
 
-// failed returns err. If it may mean that another server has become the master of a slot, go-redis is told to ask which,
-// what it does by itself once a minute.
+// failed returns err, or what is behind it. If it may mean that another server has become the master of a slot, go-redis is
+// told to ask which, what it does by itself once a minute.
 func (d *Redis) failed(ctx context.Context, err error) error {
 	var reply redis.Error
-	if c, ok := d.rdb.(*redis.ClusterClient); ok && err != nil && !errors.As(err, &reply) {
+	switch c, ok := d.rdb.(*redis.ClusterClient); {
+	case ok && err != nil && !errors.As(err, &reply):
 		c.ReloadState(ctx)
+	case !ok && redis.HasErrorPrefix(err, "MOVED"):
+		d.sharded.Store(true)
+		return errSharded
 	}
 	return err
 }
 
 // Claim implements Directory.
 func (d *Redis) Claim(ctx context.Context, c Claim) (uint64, error) {
-	reply, err := claimScript.Run(ctx, d.rdb, []string{d.key(c.Stream)}, c.Node, c.Seen, string(c.Rule),
-		StalledAfter.Milliseconds(), d.lease.Milliseconds(), epochKept.Milliseconds(), d.channel, c.Stream).StringSlice()
+	if d.sharded.Load() {
+		return 0, errSharded
+	}
+	reply, err := claimScript.Run(ctx, d.rdb, []string{d.key(c.Stream)}, c.Node, c.Seen, string(c.Takeover),
+		relay.StalledAfter.Milliseconds(), d.lease.Milliseconds(), epochKept.Milliseconds(), d.channel, c.Stream).StringSlice()
 	if err != nil {
 		return 0, d.failed(ctx, err)
 	}
@@ -203,6 +218,9 @@ func parseOwner(reply []string) (o Owner, err error) {
 
 // Renew implements Directory.
 func (d *Redis) Renew(ctx context.Context, node string, owned ...Ownership) ([]error, error) {
+	if d.sharded.Load() {
+		return slices.Repeat([]error{errSharded}, len(owned)), errSharded
+	}
 	type run func(ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd
 	queue := func(run run, pipe redis.Pipeliner, o Ownership) *redis.Cmd {
 		return run(ctx, pipe, []string{d.key(o.Stream)}, node, o.Epoch, o.Silent.Milliseconds(), o.Away,
@@ -247,6 +265,9 @@ func exec(ctx context.Context, pipe redis.Pipeliner) {
 
 // Lookup implements Directory.
 func (d *Redis) Lookup(ctx context.Context, stream string) (Owner, error) {
+	if d.sharded.Load() {
+		return Owner{}, errSharded
+	}
 	reply, err := lookupScript.Run(ctx, d.rdb, []string{d.key(stream)}).StringSlice()
 	if err != nil {
 		return Owner{}, d.failed(ctx, err)

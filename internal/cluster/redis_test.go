@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 	"github.com/redis/go-redis/v9"
 )
@@ -165,26 +166,26 @@ func TestScripts(t *testing.T) {
 		epoch  uint64 // then; 0: by the clock
 		event  string // that is published; EPOCH stands for the new one
 	}{
-		{name: "claim of a free stream", claim: &Claim{Rule: Never}, owner: nodeA, event: nodeA + " EPOCH S"},
-		{name: "claim that has seen a later epoch", claim: &Claim{Rule: Never, Seen: 8000000000000000},
+		{name: "claim of a free stream", claim: &Claim{Takeover: never}, owner: nodeA, event: nodeA + " EPOCH S"},
+		{name: "claim that has seen a later epoch", claim: &Claim{Takeover: never, Seen: 8000000000000000},
 			owner: nodeA, epoch: 8000000000000001, event: nodeA + " EPOCH S"},
-		{name: "claim after a later epoch", claim: &Claim{Rule: Always}, stored: &stored{epoch: future, node: nodeB},
+		{name: "claim after a later epoch", claim: &Claim{Takeover: always}, stored: &stored{epoch: future, node: nodeB},
 			owner: nodeA, epoch: 8000000000000001, event: nodeA + " EPOCH S"},
-		{name: "claim after a later epoch that was given up", claim: &Claim{Rule: Never}, stored: &stored{epoch: future},
+		{name: "claim after a later epoch that was given up", claim: &Claim{Takeover: never}, stored: &stored{epoch: future},
 			owner: nodeA, epoch: 8000000000000001, event: nodeA + " EPOCH S"},
-		{name: "claim of what is its own", claim: &Claim{Rule: Never}, stored: &stored{epoch: future, node: nodeA},
+		{name: "claim of what is its own", claim: &Claim{Takeover: never}, stored: &stored{epoch: future, node: nodeA},
 			owner: nodeA, epoch: 8000000000000001, event: nodeA + " EPOCH S"},
-		{name: "never", claim: &Claim{Rule: Never}, stored: &stored{epoch: "7", node: nodeB, silent: time.Hour},
+		{name: "never", claim: &Claim{Takeover: never}, stored: &stored{epoch: "7", node: nodeB, silent: time.Hour},
 			refuse: true, owner: nodeB, epoch: 7},
-		{name: "never, and it is away", claim: &Claim{Rule: Never}, stored: &stored{epoch: "7", node: nodeB, away: true},
+		{name: "never, and it is away", claim: &Claim{Takeover: never}, stored: &stored{epoch: "7", node: nodeB, away: true},
 			owner: nodeA, event: nodeA + " EPOCH S"},
-		{name: "never, and the lease has ended", claim: &Claim{Rule: Never}, stored: &stored{epoch: "7", node: nodeB, ended: true},
+		{name: "never, and the lease has ended", claim: &Claim{Takeover: never}, stored: &stored{epoch: "7", node: nodeB, ended: true},
 			owner: nodeA, event: nodeA + " EPOCH S"},
-		{name: "stalled, and it is not", claim: &Claim{Rule: Stalled}, stored: &stored{epoch: "7", node: nodeB},
+		{name: "stalled, and it is not", claim: &Claim{Takeover: stalled}, stored: &stored{epoch: "7", node: nodeB},
 			refuse: true, owner: nodeB, epoch: 7},
-		{name: "stalled, and it is", claim: &Claim{Rule: Stalled}, stored: &stored{epoch: "7", node: nodeB, silent: StalledAfter},
+		{name: "stalled, and it is", claim: &Claim{Takeover: stalled}, stored: &stored{epoch: "7", node: nodeB, silent: relay.StalledAfter},
 			owner: nodeA, event: nodeA + " EPOCH S"},
-		{name: "stalled, and it is away", claim: &Claim{Rule: Stalled}, stored: &stored{epoch: "7", node: nodeB, away: true},
+		{name: "stalled, and it is away", claim: &Claim{Takeover: stalled}, stored: &stored{epoch: "7", node: nodeB, away: true},
 			owner: nodeA, event: nodeA + " EPOCH S"},
 
 		{name: "renew", renew: &Ownership{Epoch: 7}, stored: &stored{epoch: "7", node: nodeA}, owner: nodeA, epoch: 7},
@@ -292,7 +293,7 @@ func TestLeaseEnds(t *testing.T) {
 	d := openRedis(t, "redis://"+redistest.Shared(t).Options().Addr, 50*time.Millisecond)
 	d2 := openRedis(t, "redis://"+redistest.Shared(t).Options().Addr, time.Hour)
 	for _, d := range []*Redis{d, d2} {
-		if _, err := d.Claim(t.Context(), Claim{Stream: fmt.Sprint(d.lease), Node: nodeA, Rule: Never}); err != nil {
+		if _, err := d.Claim(t.Context(), Claim{Stream: fmt.Sprint(d.lease), Node: nodeA, Takeover: never}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -308,24 +309,24 @@ func TestLeaseEnds(t *testing.T) {
 // What the publisher does is known to those who claim.
 func TestRenewTellsOfThePublisher(t *testing.T) {
 	d := openServer(t, redistest.Shared(t).Options())
-	epoch, err := d.Claim(t.Context(), Claim{Stream: "s", Node: nodeA, Rule: Never})
+	epoch, err := d.Claim(t.Context(), Claim{Stream: "s", Node: nodeA, Takeover: never})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
 		o    Ownership
-		rule Rule
+		rule relay.Takeover
 		wins bool
 	}{
-		{Ownership{}, Stalled, false},
-		{Ownership{Silent: StalledAfter}, Never, false},
-		{Ownership{Silent: StalledAfter, Away: true}, Never, true},
+		{Ownership{}, stalled, false},
+		{Ownership{Silent: relay.StalledAfter}, never, false},
+		{Ownership{Silent: relay.StalledAfter, Away: true}, never, true},
 	} {
 		tt.o.Stream, tt.o.Epoch = "s", epoch
 		if errs, err := d.Renew(t.Context(), nodeA, tt.o); err != nil || errs[0] != nil {
 			t.Fatal(errs, err)
 		}
-		if _, err := d.Claim(t.Context(), Claim{Stream: "s", Node: nodeB, Rule: tt.rule}); (err == nil) != tt.wins {
+		if _, err := d.Claim(t.Context(), Claim{Stream: "s", Node: nodeB, Takeover: tt.rule}); (err == nil) != tt.wins {
 			t.Errorf("%+v: %v", tt, err)
 		}
 	}
@@ -346,7 +347,7 @@ func TestClaimsAtOnce(t *testing.T) {
 		var both sync.WaitGroup
 		for j, d := range []*Redis{a, b} {
 			both.Go(func() {
-				won[j], errs[j] = d.Claim(context.Background(), Claim{Stream: stream, Node: []string{nodeA, nodeB}[j], Rule: Never})
+				won[j], errs[j] = d.Claim(context.Background(), Claim{Stream: stream, Node: []string{nodeA, nodeB}[j], Takeover: never})
 			})
 		}
 		both.Wait()
@@ -389,6 +390,27 @@ func TestWrongAnswers(t *testing.T) {
 	}
 	if errs, err := d.Renew(t.Context(), nodeA, Ownership{Stream: "s", Epoch: 1}, Ownership{Stream: "t", Epoch: 1}); err != nil ||
 		errs[0] == nil || errs[0] == ErrLost || errs[1] != nil {
+		t.Error(errs, err)
+	}
+}
+
+// A node of a Redis Cluster that is taken for one server has not answered, for no stream: the log would change its mind with
+// each of them.
+func TestShardedRedis(t *testing.T) {
+	h := redistest.StartHostile(t)
+	d := openRedis(t, "redis://"+h.Addr(), time.Minute)
+	h.Always(redistest.Say("-MOVED 1 127.0.0.1:1\r\n"))
+	if _, err := d.Lookup(t.Context(), "s"); err != errSharded {
+		t.Error(err)
+	}
+	h.Always(redistest.Say("*0\r\n"))
+	if _, err := d.Lookup(t.Context(), "t"); err != errSharded {
+		t.Error(err)
+	}
+	if _, err := d.Claim(t.Context(), Claim{Stream: "t", Node: nodeA}); err != errSharded {
+		t.Error(err)
+	}
+	if errs, err := d.Renew(t.Context(), nodeA, Ownership{Stream: "t", Epoch: 1}); err != errSharded || errs[0] != errSharded {
 		t.Error(errs, err)
 	}
 }

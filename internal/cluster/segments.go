@@ -56,7 +56,7 @@ type Segments struct {
 	mu     sync.Mutex
 	closed bool // and so are the queues
 	queues [savers]chan saveJob
-	facts  map[string]int // how many jobs with facts of a stream are in the queues: the last one is enough
+	newest map[string]*savedFacts // of each stream of which facts are in the queues; older ones need not be saved
 }
 
 var _ relay.SegmentStore = (*Segments)(nil)
@@ -65,8 +65,12 @@ var _ relay.SegmentStore = (*Segments)(nil)
 type saveJob struct {
 	stream, object string
 	body           millrace.Chain // of the object; the job's
-	epoch          uint64         // of facts
-	facts          []byte
+	facts          *savedFacts    // nil for an object
+}
+
+type savedFacts struct {
+	epoch uint64
+	text  []byte
 }
 
 // SegmentStats is what Segments have done.
@@ -79,7 +83,7 @@ type SegmentStats struct {
 }
 
 func newSegments(s store, log *slog.Logger) *Segments {
-	k := &Segments{store: s, log: log, seed: maphash.MakeSeed(), facts: make(map[string]int)}
+	k := &Segments{store: s, log: log, seed: maphash.MakeSeed(), newest: make(map[string]*savedFacts)}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	for i := range k.queues {
 		k.queues[i] = make(chan saveJob, saverQueue)
@@ -121,10 +125,15 @@ func (k *Segments) Save(stream string, o hls.Object, body *millrace.Chain) {
 
 // SaveFacts implements [relay.SegmentStore].
 func (k *Segments) SaveFacts(stream string, epoch uint64, facts []byte) {
-	k.put(saveJob{stream: stream, epoch: epoch, facts: facts})
+	k.put(saveJob{stream: stream, facts: &savedFacts{epoch, facts}})
 }
 
-func (j *saveJob) size() int64 { return int64(j.body.Len() + len(j.facts)) }
+func (j *saveJob) size() int64 {
+	if j.facts != nil {
+		return int64(len(j.facts.text))
+	}
+	return int64(j.body.Len())
+}
 
 // put takes ownership of job.
 func (k *Segments) put(job saveJob) {
@@ -135,7 +144,7 @@ func (k *Segments) put(job saveJob) {
 		select {
 		case k.queues[maphash.String(k.seed, job.stream)%savers] <- job:
 			if job.facts != nil {
-				k.facts[job.stream]++
+				k.newest[job.stream] = job.facts
 			}
 			return
 		default:
@@ -148,21 +157,20 @@ func (k *Segments) put(job saveJob) {
 	job.body.Release()
 }
 
-// isLast takes note that a job with facts has left the queue, and reports whether it was the last one of its stream.
-func (k *Segments) isLast(stream string) bool {
+// isNewest reports whether job, which has left its queue, has the newest facts of its stream.
+func (k *Segments) isNewest(job *saveJob) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.facts[stream]--
-	last := k.facts[stream] == 0
-	if last {
-		delete(k.facts, stream)
+	newest := k.newest[job.stream] == job.facts
+	if newest {
+		delete(k.newest, job.stream)
 	}
-	return last
+	return newest
 }
 
 // save saves job, which is released.
 func (k *Segments) save(job *saveJob) {
-	if job.facts != nil && !k.isLast(job.stream) {
+	if job.facts != nil && !k.isNewest(job) {
 		k.waiting.Add(-job.size())
 		return
 	}
@@ -173,7 +181,7 @@ func (k *Segments) save(job *saveJob) {
 	switch {
 	case err != nil:
 	case job.facts != nil:
-		err = k.store.setFacts(ctx, job.stream, job.epoch, job.facts)
+		err = k.store.setFacts(ctx, job.stream, job.facts.epoch, job.facts.text)
 	default:
 		err = k.store.set(ctx, job.stream, job.object, &job.body)
 	}

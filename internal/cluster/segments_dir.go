@@ -34,6 +34,8 @@ const (
 //	STREAM/hls        the epoch, a line break, and the facts
 //	STREAM/.new-ABC   being written
 //
+// The directory of tenant/cam is tenant+cam, so that no stream is in the directory of another one.
+//
 // A file that has its name is whole, and does not change. Each node deletes what is old, whichever node has written it.
 type dirStore struct {
 	root     *os.Root
@@ -65,9 +67,14 @@ func OpenSegmentsDir(name string, keep time.Duration, log *slog.Logger) (*Segmen
 	return newSegments(s, log), nil
 }
 
+// dirOf returns the directory of a stream, and streamOf the stream of a directory. No name has a plus.
+func dirOf(stream string) string { return strings.ReplaceAll(stream, "/", "+") }
+func streamOf(dir string) string { return strings.ReplaceAll(dir, "+", "/") }
+
 func (s *dirStore) set(_ context.Context, stream, object string, body *millrace.Chain) error {
-	_ = s.root.Mkdir(stream, 0o700) // or it is there
-	pending := stream + "/" + newFile + rand.Text()
+	dir := dirOf(stream)
+	_ = s.root.Mkdir(dir, 0o700) // or it is there
+	pending := dir + "/" + newFile + rand.Text()
 	f, err := s.root.OpenFile(pending, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -77,7 +84,7 @@ func (s *dirStore) set(_ context.Context, stream, object string, body *millrace.
 	body.Clone(&c)
 	_, err = c.WriteTo(f)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = s.root.Rename(pending, stream+"/"+object)
+		err = s.root.Rename(pending, dir+"/"+object)
 	}
 	if err != nil {
 		_ = s.root.Remove(pending)
@@ -105,7 +112,7 @@ func (s *dirStore) facts(_ context.Context, stream string) ([]byte, error) {
 func (s *dirStore) readFacts(stream string) (epoch uint64, facts []byte, err error) {
 	var c millrace.Chain
 	defer c.Release()
-	if err := s.read(stream+"/"+factsName, &c, maxFacts); err != nil {
+	if err := s.read(dirOf(stream)+"/"+factsName, &c, maxFacts); err != nil {
 		return 0, nil, err
 	}
 	line, facts, _ := bytes.Cut(c.Bytes(), []byte("\n"))
@@ -116,7 +123,7 @@ func (s *dirStore) readFacts(stream string) (epoch uint64, facts []byte, err err
 }
 
 func (s *dirStore) get(_ context.Context, stream, object string, dst *millrace.Chain, limit int) error {
-	return s.read(stream+"/"+object, dst, limit)
+	return s.read(dirOf(stream)+"/"+object, dst, limit)
 }
 
 // read appends a file of at most limit bytes to dst, unless it is old.
@@ -151,7 +158,7 @@ func (s *dirStore) isOld(info fs.FileInfo) bool { return time.Since(info.ModTime
 func (s *dirStore) sweep() {
 	streams, _ := fs.ReadDir(s.root.FS(), ".")
 	for _, stream := range streams {
-		if !stream.IsDir() || relay.CheckName(stream.Name()) != nil {
+		if !stream.IsDir() || relay.CheckName(streamOf(stream.Name())) != nil {
 			continue
 		}
 		files, _ := fs.ReadDir(s.root.FS(), stream.Name())

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,7 +80,7 @@ func load(t *testing.T, k *Segments, stream string, o hls.Object) string {
 
 func facts(t *testing.T, k *Segments) string {
 	t.Helper()
-	p, err := k.LoadFacts(t.Context(), "cam")
+	p, err := k.LoadFacts(t.Context(), "tenant/cam")
 	if err != nil {
 		t.Error(err)
 	}
@@ -105,35 +106,35 @@ func TestSegments(t *testing.T) {
 			}
 			for i := range uint64(20) {
 				o, body := testSegment(i)
-				save(a, "cam", o, body)
+				save(a, "tenant/cam", o, body)
 			}
 			init := hls.Object{Kind: hls.KindInit, Epoch: 7}
-			save(a, "cam", init, "init")
-			a.SaveFacts("cam", 1<<52, []byte("new facts\nof two lines"))
-			b.SaveFacts("cam", 1<<52-1, []byte("of the owner before"))
+			save(a, "tenant/cam", init, "init")
+			a.SaveFacts("tenant/cam", 1<<52, []byte("new facts\nof two lines"))
+			b.SaveFacts("tenant/cam", 1<<52-1, []byte("of the owner before"))
 			eventually(t, "all to be saved", func() bool { return a.Stats().Waiting == 0 && b.Stats().Waiting == 0 })
-			b.SaveFacts("cam", 1<<52-1, []byte("of the owner before"))
+			b.SaveFacts("tenant/cam", 1<<52-1, []byte("of the owner before"))
 			eventually(t, "nothing to be saved", func() bool { return b.Stats().Waiting == 0 })
 			if got := facts(t, b); got != "new facts\nof two lines" {
 				t.Errorf("facts %q", got)
 			}
 			for i := range uint64(20) {
-				if o, body := testSegment(i); load(t, b, "cam", o) != body {
+				if o, body := testSegment(i); load(t, b, "tenant/cam", o) != body {
 					t.Errorf("segment %d", i)
 				}
 			}
-			if got := load(t, b, "cam", init); got != "init" {
+			if got := load(t, b, "tenant/cam", init); got != "init" {
 				t.Errorf("%q", got)
 			}
 			o, _ := testSegment(20)
-			if load(t, b, "cam", o) != "" || load(t, b, "other", init) != "" {
+			if load(t, b, "tenant/cam", o) != "" || load(t, b, "tenant", init) != "" {
 				t.Error("what was never saved is there")
 			}
 			var c millrace.Chain
-			if ok, err := b.Load(t.Context(), "cam", hls.Object{Kind: hls.KindSegment, Epoch: 1 << 50}, &c, 1000); ok || err == nil || c.Len() > 0 {
+			if ok, err := b.Load(t.Context(), "tenant/cam", hls.Object{Kind: hls.KindSegment, Epoch: 1 << 50}, &c, 1000); ok || err == nil || c.Len() > 0 {
 				t.Errorf("more than is allowed: %v, %v", ok, err)
 			}
-			a.SaveFacts("cam", 1<<52, []byte("newer facts"))
+			a.SaveFacts("tenant/cam", 1<<52, []byte("newer facts"))
 			eventually(t, "newer facts", func() bool { return facts(t, b) == "newer facts" })
 			if st := a.Stats(); st.Saved != 21 || st.Lost != 0 || b.Stats().Loaded != 21 {
 				t.Errorf("%+v, %+v", st, b.Stats())
@@ -148,10 +149,10 @@ func TestSegmentsExpire(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		s := redistest.Shared(t)
 		k := redisSegments(t, s, 100*time.Millisecond)
-		save(k, "cam", o, body)
-		k.SaveFacts("cam", 1, []byte("facts"))
+		save(k, "tenant/cam", o, body)
+		k.SaveFacts("tenant/cam", 1, []byte("facts"))
 		eventually(t, "the end", func() bool {
-			return k.Stats().Waiting == 0 && load(t, k, "cam", o) == "" && facts(t, k) == ""
+			return k.Stats().Waiting == 0 && load(t, k, "tenant/cam", o) == "" && facts(t, k) == ""
 		})
 	})
 	t.Run("directory", func(t *testing.T) {
@@ -163,7 +164,7 @@ func TestSegmentsExpire(t *testing.T) {
 			}
 		}
 		k := dirSegments(t, dir, time.Minute)
-		for _, stream := range []string{"cam", "cam2"} {
+		for _, stream := range []string{"tenant/cam", "cam2"} {
 			save(k, stream, o, body)
 			k.SaveFacts(stream, 1, []byte("facts"))
 		}
@@ -173,12 +174,12 @@ func TestSegmentsExpire(t *testing.T) {
 		}
 		s := k.store.(*dirStore)
 		s.sweep()
-		if load(t, k, "cam", o) == "" || load(t, k, "cam2", o) == "" {
+		if load(t, k, "tenant/cam", o) == "" || load(t, k, "cam2", o) == "" {
 			t.Error("what is new was deleted")
 		}
 		old := time.Now().Add(-2 * time.Minute)
 		_ = filepath.WalkDir(dir, func(name string, _ os.DirEntry, _ error) error { return os.Chtimes(name, old, old) })
-		if load(t, k, "cam", o) != "" || facts(t, k) != "" {
+		if load(t, k, "tenant/cam", o) != "" || facts(t, k) != "" {
 			t.Error("what is old can be had")
 		}
 		s.sweep()
@@ -200,28 +201,28 @@ func TestSegmentsAway(t *testing.T) {
 	s := redistest.Start(t)
 	k := redisSegments(t, s, time.Minute)
 	o, body := testSegment(1)
-	save(k, "cam", o, body)
+	save(k, "tenant/cam", o, body)
 	eventually(t, "the first one", func() bool { return k.Stats().Saved == 1 })
 	s.Pause(t)
 	const many = 4 * saverQueue * savers
 	for i := range uint64(many) {
 		o.MSN = i
-		save(k, fmt.Sprint("cam", i%10), o, body[:1000])
+		save(k, fmt.Sprint("tenant/cam", i%10), o, body[:1000])
 	}
 	if st := k.Stats(); st.Waiting > 1000*(saverQueue+1)*savers || st.Lost < many/2 {
 		t.Errorf("%+v", st)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if facts, err := k.LoadFacts(ctx, "cam"); err == nil {
+	if facts, err := k.LoadFacts(ctx, "tenant/cam"); err == nil {
 		t.Errorf("%q", facts)
 	}
 	s.Resume(t)
 	nettest.Eventually(t, "all that waited", func() bool { return k.Stats().Waiting == 0 })
 	before := k.Stats().Saved
-	save(k, "cam", o, body)
+	save(k, "tenant/cam", o, body)
 	eventually(t, "the last one", func() bool { return k.Stats().Saved == before+1 })
-	if load(t, k, "cam", o) != body {
+	if load(t, k, "tenant/cam", o) != body {
 		t.Error("the last one is not there")
 	}
 }
@@ -237,7 +238,7 @@ func TestSegmentsClose(t *testing.T) {
 	go func() {
 		defer close(done)
 		for range 1000 {
-			save(k, "cam", o, body[:100])
+			save(k, "tenant/cam", o, body[:100])
 		}
 	}()
 	if err := k.Close(t.Context()); err != nil {
@@ -249,5 +250,54 @@ func TestSegmentsClose(t *testing.T) {
 	}
 	if _, err := OpenSegmentsDir(filepath.Join(t.TempDir(), "none"), time.Minute, nil); err == nil {
 		t.Error("a directory that is not there")
+	}
+}
+
+// A slowStore notes what is set, and waits for the test each time.
+type slowStore struct {
+	store
+	goOn chan struct{}
+	done []string
+}
+
+func (s *slowStore) note(what string) error {
+	<-s.goOn
+	s.done = append(s.done, what)
+	return nil
+}
+
+func (s *slowStore) set(_ context.Context, stream, object string, _ *millrace.Chain) error {
+	return s.note(stream + " " + object)
+}
+
+func (s *slowStore) setFacts(_ context.Context, stream string, _ uint64, facts []byte) error {
+	return s.note(stream + " " + string(facts))
+}
+
+func (s *slowStore) close() error { return nil }
+
+// Of the facts of a stream that wait the newest are saved, behind the objects that they name.
+func TestNewestFacts(t *testing.T) {
+	s := &slowStore{goOn: make(chan struct{})}
+	k := newSegments(s, slog.New(slog.DiscardHandler))
+	for i := range uint64(3) {
+		o, _ := testSegment(i)
+		save(k, "cam", o, "body")
+		k.SaveFacts("cam", 7, fmt.Appendf(nil, "facts %d", i))
+	}
+	close(s.goOn)
+	if err := k.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	var want []string
+	for i := range uint64(3) {
+		o, _ := testSegment(i)
+		want = append(want, "cam "+o.String())
+	}
+	if want = append(want, "cam facts 2"); !slices.Equal(s.done, want) {
+		t.Errorf("%q, want %q", s.done, want)
+	}
+	if st := k.Stats(); st.Waiting != 0 || st.Lost != 0 || len(k.newest) != 0 {
+		t.Errorf("%+v, %d facts", st, len(k.newest))
 	}
 }

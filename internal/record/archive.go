@@ -31,19 +31,21 @@ const lockName = "millrace-recordings.lock"
 const (
 	// lockEvery is the pause between two looks whether the process that is replaced has left the directory.
 	lockEvery = 20 * time.Millisecond
-	// lockLate is when that is a reason to worry: the drain timeout of that process is shorter, by default.
+	// lockLate is how long that takes before it is an error in the log. A process drains for eight seconds by default, and has
+	// ended its recordings long before.
 	lockLate = 20 * time.Second
 )
 
-// maxName and nameBytes say what the names of streams are made of.
+// maxName, maxParts and nameBytes say what the names of streams are made of.
 const (
-	maxName   = 64
+	maxName   = 128
+	maxParts  = 4 // with a slash between them: directories in each other
 	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 )
 
 // Errors of Archive.Stream.
 var (
-	ErrName   = errors.New("record: the name of a stream is 1 to 64 of A-Z a-z 0-9 . _ -, and not dots alone")
+	ErrName   = errors.New("record: the name of a stream is up to 4 parts of A-Z a-z 0-9 . _ -, not dots alone, with a slash between them, and 128 bytes at most")
 	ErrInUse  = errors.New("record: the stream is being recorded already")
 	ErrClosed = errors.New("record: the archive is closed")
 )
@@ -216,21 +218,19 @@ func (a *Archive) Free(excess int64) (freed int64) {
 
 // readDir finds the recordings in the directory.
 func (a *Archive) readDir(root *os.Root) error {
-	streams, err := fs.ReadDir(root.FS(), ".")
-	if err != nil {
-		return err
-	}
-	for _, d := range streams {
-		if d.IsDir() && checkName(d.Name()) == nil {
-			if err := a.readStream(root, d.Name()); err != nil {
-				return err
-			}
+	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || !d.IsDir() || name == ".":
+			return err
+		case checkName(name) != nil:
+			return fs.SkipDir
 		}
-	}
+		return a.readStream(root, name)
+	})
 	a.mu.Lock()
 	slices.SortFunc(a.files, kept.compare)
 	a.mu.Unlock()
-	return nil
+	return err
 }
 
 // readStream finds the recordings of a stream. One that cannot be repaired is left as it is.
@@ -295,8 +295,14 @@ func sizeOf(root *os.Root, name string) (bytes int64) {
 
 // checkName refuses the names that streams do not have.
 func checkName(name string) error {
-	if name == "" || len(name) > maxName || strings.Trim(name, nameBytes) != "" || strings.Trim(name, ".") == "" {
+	parts := strings.SplitN(name, "/", maxParts+1)
+	if len(name) > maxName || len(parts) > maxParts {
 		return ErrName
+	}
+	for _, part := range parts {
+		if part == "" || strings.Trim(part, nameBytes) != "" || strings.Trim(part, ".") == "" {
+			return ErrName
+		}
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (a *Archive) createFile(stream string, at time.Time, init *millrace.Chain) 
 
 // create gives the file a name that is behind those of all others of the stream, even if the clock went back.
 func (f *file) create(stream string, at time.Time) error {
-	if err := f.root.Mkdir(stream, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := f.root.MkdirAll(stream, dirMode); err != nil {
 		return err
 	}
 	others, err := fs.ReadDir(f.root.FS(), stream)

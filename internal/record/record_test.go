@@ -299,10 +299,10 @@ func TestDates(t *testing.T) {
 func TestMaxBytes(t *testing.T) {
 	const limit = 1 << 20
 	r := newRig(t, func(c *Config) { c.MaxBytes = limit })
-	feeds := map[string]*feed{"one": r.feed, "two": newFeed()}
-	defer feeds["two"].release()
+	feeds := map[string]*feed{"one": r.feed, "one/two": newFeed()}
+	defer feeds["one/two"].release()
 	want := map[string][]fragment{}
-	streams := map[string]*Recording{"one": r.stream("one"), "two": r.stream("two")}
+	streams := map[string]*Recording{"one": r.stream("one"), "one/two": r.stream("one/two")}
 	for round := range 16 {
 		for name, rec := range streams {
 			want[name] = append(want[name], feeds[name].to(rec, 60)...)
@@ -340,6 +340,15 @@ func TestMaxBytes(t *testing.T) {
 	}
 	for name := range streams {
 		r.plays(name)
+	}
+	if again, err = Open(Config{Dir: r.dir, MaxBytes: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(r.dir); err != nil || len(left) != 1 || left[0].Name() != lockName {
+		t.Errorf("without any recording there is %v, %v", left, err)
+	}
+	if err := again.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -697,12 +706,12 @@ func TestFailingDisk(t *testing.T) {
 // Names of streams never lead out of the directory.
 func TestNames(t *testing.T) {
 	r := newRig(t, nil)
-	for _, name := range []string{"", ".", "..", "...", "a/b", "../x", "/etc", "a b", "ä", strings.Repeat("x", 65), "a\x00"} {
+	for _, name := range []string{"", ".", "..", "...", "a//b", "a/", "a/../b", "a/b/c/d/e", "../x", "/etc", "a b", "ä", strings.Repeat("x", 129), "a\x00"} {
 		if _, err := r.Stream(name); !errors.Is(err, ErrName) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	for _, name := range []string{"a", "A-Z_0.9", ".hidden", strings.Repeat("x", 64)} {
+	for _, name := range []string{"a", "A-Z_0.9", ".hidden", "a/b/c/d", strings.Repeat("x", 128)} {
 		r.stream(name).Close()
 	}
 	outside := t.TempDir()

@@ -111,7 +111,11 @@ func remove(root *os.Root, name string) error {
 			return err
 		}
 	}
-	_ = root.Remove(path.Dir(name)) // fails while there are other files in it
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if root.Remove(dir) != nil { // there are other files in it
+			break
+		}
+	}
 	return nil
 }
 

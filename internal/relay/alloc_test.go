@@ -267,7 +267,7 @@ func TestMakingRTMPAllocatesNothing(t *testing.T) {
 	p.Begin(header)
 	st := p.s
 	st.mu.Lock()
-	c := st.newConversion(formatRTMP, st.newRTMPMaker)
+	c := st.newConversion(formatRTMP)
 	view := c.out.cursor()
 	st.mu.Unlock()
 	var taken millrace.Chain

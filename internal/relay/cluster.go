@@ -39,6 +39,9 @@ type Lease interface {
 	// called.
 	Held() bool
 
+	// Tell says that what Hub.Silent returns has changed: the publisher is away, or is back.
+	Tell()
+
 	// Release gives the stream up. It does nothing if the ownership is not held.
 	Release()
 }
@@ -63,8 +66,8 @@ const (
 	retryAfter = 2 * time.Second
 )
 
-// Owns reports whether this node owns the stream of that name, with which epoch: 0 if that is not known yet.
-func (h *Hub) Owns(name string) (epoch uint64, ok bool) {
+// owns reports whether this node owns the stream of that name, with which epoch: 0 if that is not known yet.
+func (h *Hub) owns(name string) (epoch uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if s := h.streams[name]; s != nil && s.lease != nil {
@@ -143,6 +146,13 @@ func (s *stream) lose() {
 	}
 }
 
+// tell has other nodes know soon whether s has a publisher. Hub.mu is held.
+func (s *stream) tell() {
+	if s.lease != nil {
+		s.lease.Tell()
+	}
+}
+
 // giveUp releases the lease of s, which has ended. Hub.mu is held.
 func (s *stream) giveUp() {
 	if s.lease == nil {
@@ -187,7 +197,7 @@ func (h *Hub) WatchPeer(w http.ResponseWriter, r *http.Request, name, node strin
 	if err != nil {
 		return err
 	}
-	if epoch, ok := h.Owns(want.name); !ok || epoch == 0 { // otherwise it waits until it is known what the stream is
+	if epoch, ok := h.owns(want.name); !ok || epoch == 0 { // otherwise it waits until it is known what the stream is
 		return errNotOwner(want.name)
 	}
 	want.node = cmp.Or(node, r.RemoteAddr)

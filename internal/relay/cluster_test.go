@@ -44,11 +44,13 @@ type testLease struct {
 	epoch   atomic.Uint64
 	gone    atomic.Bool
 	stopped atomic.Bool // it is not current
+	told    atomic.Int32
 }
 
 func (l *testLease) Epoch() uint64 { return l.epoch.Load() }
 func (l *testLease) Current() bool { return l.Epoch() != 0 && !l.gone.Load() && !l.stopped.Load() }
 func (l *testLease) Held() bool    { return !l.gone.Load() }
+func (l *testLease) Tell()         { l.told.Add(1) }
 
 func (l *testLease) Release() {
 	d := l.node.dir
@@ -146,7 +148,7 @@ func (n *testNode) Want(name string) {
 func (n *testNode) pull(name string, l *testLease) {
 	n.pulls.Add(1)
 	n.times.Add(1)
-	err := n.Pull(context.Background(), name, Source{l.node.via, l.Epoch(), http.Header{nodeHeader: {n.via}}})
+	err := n.Pull(context.Background(), name, Source{Node: l.node.via, Epoch: l.Epoch(), Header: http.Header{nodeHeader: {n.via}}})
 	n.pulls.Add(-1)
 	select {
 	case n.ended <- err:
@@ -162,6 +164,17 @@ func (n *testNode) publish(sc *script, edges int) *relaytest.Publisher {
 	n.edges(edges)
 	p.Send(join(sc.tags))
 	return p
+}
+
+// pullsFrom has n pull the stream cam from its owner, which has a publisher of sc, for a viewer, who has got all of that.
+func (n *testNode) pullsFrom(owner *testNode, sc *script) (*relaytest.Publisher, *relaytest.Watcher) {
+	n.T.Helper()
+	w := n.Ask("/live/cam", 0)
+	n.waiting("cam", 1)
+	p := owner.publish(sc, 1)
+	w.Begin()
+	w.Next(len(sc.whole()))
+	return p, w
 }
 
 // edges waits until so many other nodes read the stream cam.
@@ -279,10 +292,10 @@ func TestAStreamIsPulledOnce(t *testing.T) {
 			if pulled.Epoch != 1 || pulled.Owner != owner.via || pulled.Viewers != viewers+1 || pulled.Edges != nil {
 				t.Errorf("the edge: %+v", pulled)
 			}
-			if _, ok := edge.Owns("cam"); ok {
+			if _, ok := edge.owns("cam"); ok {
 				t.Error("the edge owns what it has pulled")
 			}
-			if epoch, ok := owner.Owns("cam"); !ok || epoch != 1 {
+			if epoch, ok := owner.owns("cam"); !ok || epoch != 1 {
 				t.Error("the owner does not own its stream")
 			}
 			for _, w := range append(list, late) {
@@ -425,14 +438,14 @@ func TestAClaimIsRefusedLater(t *testing.T) {
 	l := d.owner("cam")
 	l.Release()
 	n.Lost("cam", 1) // which is another ownership's
-	if _, ok := n.Owns("cam"); !ok {
+	if _, ok := n.owns("cam"); !ok {
 		t.Error("it is lost with an epoch that it does not have")
 	}
 	n.Lost("cam", 0)
 	if res := p.Wait(); res.Status != http.StatusConflict {
 		t.Errorf("the publisher: %d %s", res.Status, res.Body)
 	}
-	if _, ok := n.Owns("cam"); ok || !n.Wanted("cam") {
+	if _, ok := n.owns("cam"); ok || !n.Wanted("cam") {
 		t.Error("its viewer does not want it from another node")
 	}
 	_ = w.Conn.Close()
@@ -479,6 +492,7 @@ func TestAPublisherMoves(t *testing.T) {
 				}
 			})
 			second, edge := d.node(t, nil), d.node(t, nil)
+			edge.cleanEndWait = testTimeout
 			nodes, edges, edgesLater := []*testNode{first, edge}, 1, 2
 			switch how {
 			case "to an edge":
@@ -573,6 +587,42 @@ func TestAnEdgeBeginsWithTheNewOwner(t *testing.T) {
 	two.Wait()
 }
 
+// A stream that has ended at its owner ends at other nodes a moment later, however long they wait for a publisher that is
+// gone: their viewers see a clean end.
+func TestTheEndOfAPulledStream(t *testing.T) {
+	d := newTestDirectory()
+	owner, edge := d.node(t, func(c *Config) { c.PublisherReturn = 0 }), d.node(t, func(c *Config) { c.PublisherReturn = time.Hour })
+	edge.cleanEndWait = time.Millisecond
+	p, w := edge.pullsFrom(owner, newScript(1, 3, 500))
+	p.End()
+	if err := <-edge.ended; err != errOwnerEnded {
+		t.Errorf("the pull ended with %v", err)
+	}
+	if rest := w.Rest(); len(rest) > 0 {
+		t.Errorf("%d more bytes", len(rest))
+	}
+	edge.Logged("viewer ended", `reason="stream ended"`)
+}
+
+// Other nodes are told at once that a publisher is away, and that it is back.
+func TestAwayIsTold(t *testing.T) {
+	n := newTestDirectory().node(t, nil)
+	sc := newScript(1, 3, 500)
+	p := n.publish(sc, 0)
+	n.published("cam", len(sc.whole())-len(sc.header))
+	l := n.dir.owner("cam")
+	for i := range int32(2) {
+		if got := l.told.Load(); got != 2*i {
+			t.Errorf("told %d times", got)
+		}
+		p.Cut()
+		eventually(t, "the publisher to be away", func() bool { _, away := n.Silent("cam"); return away && l.told.Load() == 2*i+1 })
+		p = n.publish(sc, 0)
+		eventually(t, "the publisher to be back", func() bool { _, away := n.Silent("cam"); return !away && l.told.Load() == 2*i+2 })
+	}
+	p.End()
+}
+
 // The stream has a publisher here, and not another node's any more.
 func TestAPublisherReplacesAPull(t *testing.T) {
 	for _, takeover := range []Takeover{TakeoverAlways, TakeoverStalled, TakeoverNever} {
@@ -590,13 +640,13 @@ func TestAPublisherReplacesAPull(t *testing.T) {
 			w.Next(len(sc.whole()) + len(join(sc.tags)))
 			one.Wait()
 			i := edge.info("cam")
-			if epoch, ok := edge.Owns("cam"); !ok || epoch != 2 || i.Epoch != 2 || i.Owner != "" {
+			if epoch, ok := edge.owns("cam"); !ok || epoch != 2 || i.Epoch != 2 || i.Owner != "" {
 				t.Errorf("epoch %d, %v; %+v", epoch, ok, i)
 			}
 			if i.Returns != 1 || i.Takeovers != 0 {
 				t.Errorf("%d returns and %d takeovers", i.Returns, i.Takeovers)
 			}
-			if _, ok := owner.Owns("cam"); ok {
+			if _, ok := owner.owns("cam"); ok {
 				t.Error("two nodes own the stream")
 			}
 			err := <-edge.ended
@@ -615,11 +665,7 @@ func TestPeersOfAnotherNode(t *testing.T) {
 	d := newTestDirectory()
 	owner, edge := d.node(t, nil), d.node(t, nil)
 	sc := newScript(1, 3, 500)
-	w := edge.Ask("/live/cam", 0)
-	edge.waiting("cam", 1)
-	p := owner.publish(sc, 1)
-	w.Begin()
-	w.Next(len(sc.whole()))
+	p, _ := edge.pullsFrom(owner, sc)
 	ask := func(n *testNode, name string) int {
 		return n.Request("GET", "/live/"+name, "", nodeHeader+": http://other").Status
 	}
@@ -629,7 +675,7 @@ func TestPeersOfAnotherNode(t *testing.T) {
 	if status := ask(edge, "none"); status != http.StatusMisdirectedRequest {
 		t.Errorf("no stream: %d", status)
 	}
-	err := owner.Pull(t.Context(), "cam", Source{edge.via, 0, http.Header{nodeHeader: {owner.via}}})
+	err := owner.Pull(t.Context(), "cam", Source{Node: edge.via, Epoch: 0, Header: http.Header{nodeHeader: {owner.via}}})
 	var refused *Refusal
 	if !errors.As(err, &refused) || refused.Status != http.StatusMisdirectedRequest {
 		t.Errorf("a loop: %v", err)
@@ -641,7 +687,7 @@ func TestPeersOfAnotherNode(t *testing.T) {
 	if status := ask(owner, "new"); status != http.StatusMisdirectedRequest {
 		t.Errorf("a stream without an epoch: %d", status)
 	}
-	if epoch, ok := owner.Owns("new"); epoch != 0 || !ok {
+	if epoch, ok := owner.owns("new"); epoch != 0 || !ok {
 		t.Errorf("a stream without an epoch: %d, %v", epoch, ok)
 	}
 	local := owner.Watcher("/live/new", 0)
@@ -701,11 +747,7 @@ func TestDrainCutsPeers(t *testing.T) {
 	d := newTestDirectory()
 	owner, edge := d.node(t, nil), d.node(t, nil)
 	sc := newScript(1, 3, 500)
-	w := edge.Ask("/live/cam", 0)
-	edge.waiting("cam", 1)
-	p := owner.publish(sc, 1)
-	w.Begin()
-	w.Next(len(sc.whole()))
+	p, w := edge.pullsFrom(owner, sc)
 	owner.stop()
 	if err := <-edge.ended; !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the pull ended with %v", err)
@@ -732,11 +774,7 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	}
 	one, two := d.node(t, set(&first)), d.node(t, set(&second))
 	sc := newScript(4, 10, 500)
-	w := two.Ask("/live/cam", 0)
-	two.waiting("cam", 1)
-	p := one.publish(sc, 1)
-	w.Begin()
-	w.Next(len(sc.whole()))
+	p, _ := two.pullsFrom(one, sc)
 	if first.began.Load() != 1 || second.began.Load() != 0 {
 		t.Errorf("%d and %d recordings", first.began.Load(), second.began.Load())
 	}
@@ -842,7 +880,7 @@ func TestHostileOwners(t *testing.T) {
 					}
 				}()
 				before := millrace.DefaultPool().Stats().InUse
-				err = f.Pull(t.Context(), "cam", Source{"http://" + ln.Addr().String(), 5, nil})
+				err = f.Pull(t.Context(), "cam", Source{Node: "http://" + ln.Addr().String(), Epoch: 5})
 				if err == nil || !strings.Contains(err.Error(), tt.says) && !isReset(err) {
 					t.Errorf("%v, want %s", err, tt.says)
 				}
@@ -871,21 +909,21 @@ func TestPullsThatAreRefused(t *testing.T) {
 	q.Send(sc.whole())
 	p.Wait()
 	header := http.Header{nodeHeader: {"http://x"}}
-	if err := other.Pull(t.Context(), "cam", Source{other.via, 2, header}); err != errFed {
+	if err := other.Pull(t.Context(), "cam", Source{Node: other.via, Epoch: 2, Header: header}); err != errFed {
 		t.Errorf("of an own stream: %v", err)
 	}
-	if err := owner.Pull(t.Context(), "cam", Source{other.via, 3, header}); err != errStale {
+	if err := owner.Pull(t.Context(), "cam", Source{Node: other.via, Epoch: 3, Header: header}); err != errStale {
 		t.Errorf("from an owner before the one that is known: %v", err)
 	}
-	if err := other.Pull(t.Context(), "a/b", Source{owner.via, 0, header}); err == nil {
+	if err := other.Pull(t.Context(), "a/b", Source{Node: owner.via, Epoch: 0, Header: header}); err == nil {
 		t.Error("a bad name")
 	}
-	if err := other.Pull(t.Context(), "new", Source{"ftp://x", 0, header}); err == nil {
+	if err := other.Pull(t.Context(), "new", Source{Node: "ftp://x", Epoch: 0, Header: header}); err == nil {
 		t.Error("a bad address")
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(io.ErrClosedPipe)
-	if err := other.Pull(ctx, "new", Source{owner.via, 0, header}); err != io.ErrClosedPipe {
+	if err := other.Pull(ctx, "new", Source{Node: owner.via, Epoch: 0, Header: header}); err != io.ErrClosedPipe {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 	q.End()
@@ -1004,7 +1042,7 @@ func TestAFullNodeTakesNoStream(t *testing.T) {
 	if res := full.Publisher("cam").Wait(); res.Status != http.StatusServiceUnavailable {
 		t.Errorf("a publisher that there is no room for: %d %s", res.Status, res.Body)
 	}
-	if _, ok := owner.Owns("cam"); !ok {
+	if _, ok := owner.owns("cam"); !ok {
 		t.Error("the owner has lost the stream")
 	}
 	// A viewer there finds it at another node.
@@ -1032,7 +1070,7 @@ func TestAPublisherWithANewLease(t *testing.T) {
 	n.waits("cam")
 	d.owner("cam").Release()
 	q := n.publish(sc, 0)
-	eventually(t, "the stream with another lease", func() bool { epoch, _ := n.Owns("cam"); return epoch == 2 })
+	eventually(t, "the stream with another lease", func() bool { epoch, _ := n.owns("cam"); return epoch == 2 })
 	n.Lost("cam", 1)
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()

@@ -45,8 +45,8 @@ type maker interface {
 }
 
 // convert starts the making of a rendition. s.mu is held. A test makes the conversion alone, by newConversion.
-func (s *stream) convert(f format, start func(c *conversion) maker) *rendition {
-	c := s.newConversion(f, start)
+func (s *stream) convert(f format) *rendition {
+	c := s.newConversion(f)
 	ctx, stop := context.WithCancel(context.Background())
 	c.out.stop = stop
 	go c.run(ctx)
@@ -54,12 +54,12 @@ func (s *stream) convert(f format, start func(c *conversion) maker) *rendition {
 }
 
 // newConversion is convert without the goroutine. s.mu is held.
-func (s *stream) newConversion(f format, start func(c *conversion) maker) *conversion {
+func (s *stream) newConversion(f format) *conversion {
 	ready := make(chan struct{})
 	c := &conversion{live: s.live, cursor: s.live.source(), setReady: sync.OnceFunc(func() { close(ready) })}
 	c.out = s.newRendition(f, nil)
 	c.out.ready = ready
-	c.maker = start(c)
+	c.maker = kinds[f].newMaker(s, c)
 	return c
 }
 

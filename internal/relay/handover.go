@@ -16,19 +16,20 @@ type Takeover string
 const (
 	// TakeoverAlways ends the publisher that is there: the later one goes on with the stream.
 	TakeoverAlways Takeover = "always"
-	// TakeoverStalled does so if the publisher that is there has sent nothing for stalledAfter.
+	// TakeoverStalled does so if the publisher that is there has sent nothing for StalledAfter.
 	TakeoverStalled Takeover = "stalled"
 	// TakeoverNever refuses the later one.
 	TakeoverNever Takeover = "never"
 )
 
 const (
-	// stalledAfter is longer than an encoder is silent that works: it sends several times a second.
-	stalledAfter = 2 * time.Second
-	// leastStay is how long a publisher has its stream at least before a later one takes over. Two encoders that both come
+	// StalledAfter is longer than an encoder is silent that works: it sends several times a second.
+	StalledAfter = 2 * time.Second
+	// LeastStay is how long a publisher has its stream at least before a later one takes over. Two encoders that both come
 	// back at once would otherwise replace each other hundreds of times a second, before either has sent a picture.
-	leastStay = time.Second
-	// cleanEndWait is how long a stream waits after a clean end, which is also how an encoder ends that is restarted.
+	LeastStay = time.Second
+	// cleanEndWait is how long a stream waits after a clean end, which is also how an encoder ends that is restarted, and how
+	// the owner of a pulled stream tells of the end when the encoder has moved to another node.
 	cleanEndWait = 2 * time.Second
 )
 
@@ -93,7 +94,7 @@ func (h *Hub) claim(p *Publisher, name string) (err error) {
 		switch {
 		case s.next != nil: // which is to replace the same publisher
 			s.next.cancel(errTakenOver)
-		case s.publisher.epoch > 0:
+		case s.publisher.isPull():
 			s.publisher.cancel(errTakenOver)
 		default:
 			s.publisher.replace()
@@ -122,16 +123,16 @@ func (h *Hub) tooManyStreams() error {
 
 // yields returns an error if the publisher of s is to stay. A pull never is. Hub.mu is held.
 func (s *stream) yields() error {
-	if s.publisher.epoch > 0 && s.next == nil {
+	if s.publisher.isPull() && s.next == nil {
 		return nil
 	}
 	switch s.hub.cfg.Takeover {
 	case TakeoverNever:
 		return refusal(http.StatusConflict, "this name has a publisher already (--takeover never)")
 	case TakeoverStalled:
-		if s.next != nil || now()-s.publisher.heard.Load() < int64(stalledAfter) {
+		if s.next != nil || now()-s.publisher.heard.Load() < int64(StalledAfter) {
 			return refusal(http.StatusConflict,
-				"this name has a publisher already, which sent something in the last %v (--takeover stalled)", stalledAfter)
+				"this name has a publisher already, which sent something in the last %v (--takeover stalled)", StalledAfter)
 		}
 	}
 	return nil
@@ -168,6 +169,7 @@ func (s *stream) grant(p *Publisher) {
 	if s.lease != nil && s.lease != p.lease { // it was lost, which is not known here yet
 		s.lose()
 	}
+	returns := s.wait != nil
 	s.stopWaiting()
 	s.publisher, p.s = p, s
 	p.since = now()
@@ -181,12 +183,15 @@ func (s *stream) grant(p *Publisher) {
 	if p.lease != nil && !p.lease.Held() { // it was lost while p waited
 		s.lose()
 	}
+	if returns {
+		s.tell()
+	}
 }
 
-// replace ends p, which has a stream, as soon as it has had it for leastStay. Hub.mu is held.
+// replace ends p, which has a stream, as soon as it has had it for LeastStay. Hub.mu is held.
 func (p *Publisher) replace() {
 	end := func() { p.cancel(errTakenOver) }
-	if left := leastStay - time.Duration(now()-p.since); left > 0 {
+	if left := LeastStay - time.Duration(now()-p.since); left > 0 {
 		time.AfterFunc(left, end)
 		return
 	}
@@ -225,7 +230,7 @@ func (s *stream) handOver(p *Publisher, err error) time.Duration {
 		if !stays {
 			s = h.newStream(s.name)
 		}
-		if p.epoch == 0 {
+		if !p.isPull() {
 			next.replaced = true
 			s.takeovers.Add(1)
 			h.counters.takeovers.Add(1)
@@ -235,6 +240,7 @@ func (s *stream) handOver(p *Publisher, err error) time.Duration {
 		w := &wait{since: now()}
 		w.timer = time.AfterFunc(left, func() { s.expire(w) })
 		s.wait = w
+		s.tell()
 		return left
 	}
 	return 0
@@ -248,8 +254,8 @@ func (s *stream) left(p *Publisher, err error) time.Duration {
 	}
 	if at := now(); p.frames > 0 || s.until == 0 {
 		wait := s.hub.cfg.PublisherReturn
-		if err == nil {
-			wait = min(wait, cleanEndWait)
+		if err == nil || err == errOwnerEnded {
+			wait = min(wait, s.hub.cleanEndWait)
 		}
 		s.until = at + int64(wait)
 	}
@@ -279,7 +285,7 @@ func (s *stream) resume(p *Publisher) *continuation {
 	if f.timed {
 		pause = time.Duration(now() - f.lastAt)
 	}
-	if !p.replaced && p.epoch == 0 {
+	if !p.replaced && !p.isPull() {
 		s.returns.Add(1)
 		s.hub.counters.returns.Add(1)
 	}

@@ -175,6 +175,7 @@ func TestHowLongAStreamWaits(t *testing.T) {
 		{"nothing but the header", ret, func(h *hubTest) *Publisher { return h.publish() }, cutOff, ret},
 		{"a clean end", ret, func(h *hubTest) *Publisher { return h.publish(sc.tags...) }, nil, cleanEndWait},
 		{"a clean end, less is allowed", time.Second, func(h *hubTest) *Publisher { return h.publish(sc.tags...) }, nil, time.Second},
+		{"the end at its owner", ret, func(h *hubTest) *Publisher { return h.publish(sc.tags...) }, errOwnerEnded, cleanEndWait},
 		{"no return", 0, func(h *hubTest) *Publisher { return h.publish(sc.tags...) }, cutOff, 0},
 		{"no return, a clean end", 0, func(h *hubTest) *Publisher { return h.publish(sc.tags...) }, nil, 0},
 		{"a panic", ret, func(h *hubTest) *Publisher { return h.publish(sc.tags...) }, errPanic, 0},
@@ -481,8 +482,8 @@ func TestTakeoverPolicies(t *testing.T) {
 	}{
 		{"", 0, ""},
 		{TakeoverAlways, 0, ""},
-		{TakeoverStalled, stalledAfter - time.Millisecond, "--takeover stalled"},
-		{TakeoverStalled, stalledAfter, ""},
+		{TakeoverStalled, StalledAfter - time.Millisecond, "--takeover stalled"},
+		{TakeoverStalled, StalledAfter, ""},
 		{TakeoverNever, time.Hour, "--takeover never"},
 	} {
 		for _, format := range []string{"flv", "raw", "none yet"} {
@@ -553,7 +554,7 @@ func takeover(t *testing.T, policy Takeover, silent time.Duration, says, format 
 	h.Close()
 }
 
-// Publishers that come back at once and replace each other do so once in leastStay, however many they are. A publisher that
+// Publishers that come back at once and replace each other do so once in LeastStay, however many they are. A publisher that
 // has been there for longer is replaced at once.
 func TestTwoPublishersReplaceEachOther(t *testing.T) {
 	for _, publishers := range []int{2, 5} {
@@ -580,7 +581,7 @@ func TestTwoPublishersReplaceEachOther(t *testing.T) {
 				})
 			}
 			const turns = 10
-			time.Sleep(turns*leastStay + leastStay/2)
+			time.Sleep(turns*LeastStay + LeastStay/2)
 			if st := h.Stats(); st.Takeovers != turns {
 				t.Errorf("%d takeovers in %v, want %d", st.Takeovers, time.Since(began), turns)
 			}
@@ -589,7 +590,7 @@ func TestTwoPublishersReplaceEachOther(t *testing.T) {
 
 			h = newHubTest(t, nil)
 			first := h.publish(picture(true, 0, 10))
-			time.Sleep(leastStay)
+			time.Sleep(LeastStay)
 			go func() {
 				<-first.Context().Done()
 				h.done(first, context.Cause(first.Context()))
@@ -611,7 +612,7 @@ func TestALaterPublisherTakesOverInPlaceOfAnother(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHubTest(t, func(c *Config) { c.Takeover = policy })
 			first := h.publish(newScript(1, 2, 100).tags...)
-			time.Sleep(stalledAfter)
+			time.Sleep(StalledAfter)
 			go func() {
 				<-first.Context().Done()
 				time.Sleep(time.Second)
@@ -763,7 +764,7 @@ func TestPublishersComeAndGo(t *testing.T) {
 			}
 			all.Go(writing.Wait)
 			// Publishers that wait to be replaced end with the Hub.
-			time.Sleep(5 * leastStay)
+			time.Sleep(5 * LeastStay)
 			h.Drain(t.Context())
 			all.Wait()
 			if n := len(h.Streams()); n > 0 {

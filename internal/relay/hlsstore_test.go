@@ -323,6 +323,7 @@ func (f *fenceTest) Reachable() bool                              { return true 
 func (f *fenceTest) Epoch() uint64                                { return 1 }
 func (f *fenceTest) Current() bool                                { return !f.stopped.Load() }
 func (f *fenceTest) Held() bool                                   { return true }
+func (f *fenceTest) Tell()                                        {}
 func (f *fenceTest) Release()                                     {}
 
 // A node that was stopped for a while says nothing of a playlist before it knows that it still owns the stream.

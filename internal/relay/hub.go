@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -80,7 +79,7 @@ type Hub struct {
 	recording  sync.WaitGroup // streams that are recorded
 	admitted   *limit.Limiter // viewers, including those that wait for a stream
 
-	pullIdle time.Duration // see the constant; set before h is used
+	pullIdle, cleanEndWait time.Duration // see the constants; set before h is used
 
 	mu      sync.Mutex
 	streams map[string]*stream // by name, from newStream to end
@@ -100,7 +99,7 @@ func New(cfg Config) *Hub {
 		served:   make(map[*viewer]struct{}),
 		hls:      make(map[string]*hlsWindow),
 
-		pullIdle: pullIdle,
+		pullIdle: pullIdle, cleanEndWait: cleanEndWait,
 	}
 	h.ends, h.stop = context.WithCancelCause(context.Background())
 	return h
@@ -153,9 +152,6 @@ var errDraining = refusal(http.StatusServiceUnavailable, "the server is shutting
 
 // errAbsent refuses viewers of a stream that there is not.
 func errAbsent(name string) error {
-	if stream, ok := strings.CutSuffix(name, ".m3u8"); ok {
-		return refusal(http.StatusNotFound, "no stream %q: the HLS of a stream is %s/%s", name, stream, HLSMasterName)
-	}
 	return refusal(http.StatusNotFound, "no stream %q: it has no publisher", name)
 }
 
@@ -166,27 +162,6 @@ func (h *Hub) absent(name string) error {
 			Reason: "it cannot be found out at present where the stream is"}
 	}
 	return errAbsent(name)
-}
-
-// A name is 1 to maxName of nameBytes.
-const (
-	maxName   = 64
-	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
-)
-
-// CheckName refuses a name that is malformed, or that could not be watched because its end names a format.
-func CheckName(name string) error {
-	switch {
-	case name == "" || len(name) > maxName || strings.Trim(name, nameBytes) != "":
-		return refusal(http.StatusBadRequest, "bad stream name %.80q: want 1 to 64 of A-Z a-z 0-9 . _ -", name).of(CauseBadName)
-	case strings.Trim(name, ".") == "":
-		return refusal(http.StatusBadRequest, "bad stream name %q: dots alone mean a directory", name).of(CauseBadName)
-	}
-	if _, _, ok := cutExt(name); ok {
-		return refusal(http.StatusBadRequest, "bad stream name %q: an ending of .flv or .mp4 asks for a format", name).
-			of(CauseBadName)
-	}
-	return nil
 }
 
 // announce lets viewers find s, and gives it the viewers that wait for it. They enter before its first frame.

@@ -79,13 +79,20 @@ func (h *Hub) holders() (list []holder) {
 	return list
 }
 
+// hlsOf returns what makes the HLS of s, or nil.
+func (h *Hub) hlsOf(s *stream) *hlsWindow {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w := h.hls[s.name]; w != nil && w.stream == s {
+		return w
+	}
+	return nil
+}
+
 // evictGroups has the windows of HLS hold no more than the rules ask for, and drops old groups of pictures.
 func (h *Hub) evictGroups(excess int64) (freed int64) {
 	for _, s := range h.holders() {
-		h.mu.Lock()
-		w := h.hls[s.name]
-		h.mu.Unlock()
-		if w != nil && w.stream == s.stream {
+		if w := h.hlsOf(s.stream); w != nil {
 			freed += w.shorten(h.cfg.HLS.MaxBytes)
 		}
 		for _, r := range s.renditions() {
@@ -164,10 +171,8 @@ func (h *Hub) cutLargest(excess int64) (freed int64) {
 		if freed += h.dropLaggards(excess-freed, s.stream, blockedAfter); freed >= excess {
 			break
 		}
-		h.mu.Lock()
-		w := h.hls[s.name]
-		h.mu.Unlock()
-		if w != nil && w.stream == s.stream {
+		w := h.hlsOf(s.stream)
+		if w != nil {
 			w.shorten(h.cfg.HLS.MaxBytes / 4)
 		}
 		for _, r := range s.renditions() {
@@ -182,7 +187,7 @@ func (h *Hub) cutLargest(excess int64) (freed int64) {
 		if s.wait == nil {
 			s.publisher.cancel(errLargest)
 		}
-		if w != nil && w.stream == s.stream {
+		if w != nil {
 			w.stop()
 		}
 		h.mu.Unlock()

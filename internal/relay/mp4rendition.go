@@ -44,9 +44,6 @@ const fragmentRoom = 16 << 10
 // out of the file.
 const leastPause = 100
 
-// newMP4Rendition starts the making of MP4. s.mu is held.
-func (s *stream) newMP4Rendition() *rendition { return s.convert(formatMP4, s.newMP4Maker) }
-
 // newMP4Maker returns what makes MP4. s.mu is held.
 func (s *stream) newMP4Maker(c *conversion) maker {
 	m := &mp4Rendition{conversion: c, heads: make(map[flv.Type]flv.Codec)}

@@ -286,7 +286,7 @@ func newMill(t *testing.T, change func(*Config), sc *script) *mill {
 	l.publish(len(sc.config))
 	l.st.mu.Lock()
 	defer l.st.mu.Unlock()
-	l.m = l.st.newConversion(formatMP4, l.st.newMP4Maker)
+	l.m = l.st.newConversion(formatMP4)
 	l.st.made[formatMP4], l.m.out.viewers = l.m.out, 1
 	l.view = l.m.out.cursor()
 	return l
@@ -468,7 +468,7 @@ func TestMP4ThatFailsHasNoProperEnd(t *testing.T) {
 	f.published("cam", 3000)
 	st := f.lookUp("cam")
 	st.mu.Lock()
-	m := st.newConversion(formatMP4, st.newMP4Maker)
+	m := st.newConversion(formatMP4)
 	m.maker.(*mp4Rendition).muxer = nil // a mistake
 	m.out.stop = func() {}
 	st.made[formatMP4] = m.out

@@ -11,16 +11,6 @@ import (
 	"github.com/millrace-io/millrace/frame/rtmp"
 )
 
-// PublishName returns the name of the stream that is published at NAME or NAME.flv, so that one address serves both to
-// publish and to watch. An error is a [Refusal].
-func PublishName(path string) (string, error) {
-	name, f, ok := cutExt(path)
-	if ok && f != formatFLV {
-		name = path
-	}
-	return name, CheckName(name)
-}
-
 // Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [Refusal]: the
 // body was not read, and the caller answers. A plain HTTP/1.1 connection is taken over, and Publish returns at once, so
 // that net/http's buffers and stack do not live as long as the stream.

@@ -56,7 +56,6 @@ type Publisher struct {
 
 	lease Lease  // of a stream that this node owns; nil for a pull, and when the server is alone
 	epoch uint64 // of a pull: that of its owner; otherwise 0
-	pull  *pull  // set by Begin of a pull
 
 	unchecked int // bytes that were received since the memory in use was looked at
 
@@ -143,7 +142,7 @@ func (p *Publisher) Begin(h flv.Header) {
 		p.s.open(formatFLV, bytes.Clone(head.Bytes()))
 		head.Release()
 	}
-	if p.s.feed.follow(p); p.pull == nil {
+	if p.s.feed.follow(p); !p.isPull() {
 		p.s.record()
 	}
 }
@@ -255,7 +254,7 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	f := &p.s.feed
 	f.starts.note(t)
 	f.noteTracks(t, c)
-	if p.pull != nil && !p.isNew(t, c) {
+	if p.isPull() && !p.isNew(t, c) {
 		p.unkept += c.Len()
 		c.Release()
 		return nil
@@ -301,7 +300,7 @@ func (p *Publisher) count(n int) int64 {
 	p.frames++
 	p.s.hub.counters.bytesIn.Add(int64(n))
 	p.s.hub.counters.framesIn.Add(1)
-	if p.epoch != 0 {
+	if p.isPull() {
 		p.s.hub.counters.pulled.Add(int64(n))
 	}
 	p.s.feed.meter.add(p.s, n, at)

@@ -21,21 +21,22 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// HeaderEpoch is the header that tells another node with which epoch this one owns what it sends.
-const HeaderEpoch = "Millrace-Epoch"
+// headerEpoch is the header that tells another node with which epoch this one owns what it sends.
+const headerEpoch = "Millrace-Epoch"
 
 // A Source is where a stream can be pulled from.
 type Source struct {
 	Node   string      // the owner's address, as in http://10.0.0.5:8080, always with a port
 	Epoch  uint64      // of its ownership, as far as is known: an answer with a lower one is refused
 	Header http.Header // what the request carries
+	TLS    *tls.Config // how an owner of https is verified; nil: by the system's authorities
 }
 
 const (
 	// pullIdle is how long a stream is pulled on after its last viewer has left: a player that comes back finds it.
 	pullIdle = 5 * time.Second
-	// dialTimeout is how long the owner may take to accept the connection. Nodes are near each other.
-	dialTimeout = 3 * time.Second
+	// DialTimeout is how long a node may take to accept a connection. Nodes are near each other.
+	DialTimeout = 3 * time.Second
 	// maxAnswer bounds the head of the owner's answer, in bytes. It has a few hundred.
 	maxAnswer = 16 << 10
 )
@@ -50,6 +51,9 @@ var (
 	// errStale refuses a pull from an owner of the past.
 	errStale = errors.New("the stream has a later owner than this one")
 )
+
+// isPull reports whether p is not a client of this node, but what another node sends.
+func (p *Publisher) isPull() bool { return p.epoch != 0 }
 
 // Pull feeds the stream of that name with what its owner sends, until that ends, ctx ends, a publisher comes, or there
 // is no viewer for a while: then the stream ends, and Pull returns nil. After any other end the stream waits as after
@@ -104,9 +108,9 @@ func (h *Hub) ask(p *Publisher, name string, from Source) (conn net.Conn, early 
 		return nil, nil, err
 	}
 	req.Header = from.Header.Clone()
-	dialer := &net.Dialer{Timeout: dialTimeout}
+	dialer := &net.Dialer{Timeout: DialTimeout}
 	if req.URL.Scheme == "https" {
-		conn, err = (&tls.Dialer{NetDialer: dialer}).DialContext(p.ctx, "tcp", req.URL.Host)
+		conn, err = (&tls.Dialer{NetDialer: dialer, Config: from.TLS}).DialContext(p.ctx, "tcp", req.URL.Host)
 	} else {
 		conn, err = dialer.DialContext(p.ctx, "tcp", req.URL.Host)
 	}
@@ -137,12 +141,12 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, least uint64) (
 	if err != nil {
 		return nil, fmt.Errorf("the owner's answer: %w", err)
 	}
-	p.epoch, err = strconv.ParseUint(res.Header.Get(HeaderEpoch), 10, 64)
+	p.epoch, err = strconv.ParseUint(res.Header.Get(headerEpoch), 10, 64)
 	switch {
 	case res.StatusCode != http.StatusOK:
 		return nil, refusal(res.StatusCode, "the owner answers %d", res.StatusCode)
 	case err != nil || p.epoch == 0 || !slices.Equal(res.TransferEncoding, []string{"chunked"}):
-		return nil, fmt.Errorf("the owner's answer is not that of a node: %s %.40q", HeaderEpoch, res.Header.Get(HeaderEpoch))
+		return nil, fmt.Errorf("the owner's answer is not that of a node: %s %.40q", headerEpoch, res.Header.Get(headerEpoch))
 	case p.epoch < least:
 		return nil, errStale
 	}
@@ -245,7 +249,7 @@ func identify(c *millrace.Chain) frameID {
 func (f *feed) follow(p *Publisher) {
 	f.address = p.address
 	switch n := f.pull; {
-	case p.epoch == 0:
+	case !p.isPull():
 		f.pull = nil
 	case n == nil || n.epoch != p.epoch:
 		f.pull = &pull{epoch: p.epoch, goesOn: p.goesOn}
@@ -254,12 +258,12 @@ func (f *feed) follow(p *Publisher) {
 		p.goesOn = n.goesOn
 		n.joins, n.again = true, 0
 	}
-	p.pull = f.pull
 }
 
 // isNew reports whether t, which is in c, has not come before. It borrows c.
 func (p *Publisher) isNew(t flv.Tag, c *millrace.Chain) bool {
-	n, f, frame := p.pull, &p.s.feed, t.Packet == flv.PacketFrame
+	f, frame := &p.s.feed, t.Packet == flv.PacketFrame
+	n := f.pull
 	n.starts.note(t)
 	if n.joins && frame {
 		n.joins = false

@@ -22,10 +22,11 @@ const (
 )
 
 // kinds says of each format what it is called, what a viewer appends to a stream's name to ask for it, and what no name ends
-// with, what HTTP calls its content, and what makes it of a stream of FLV tags. RTMP is asked for by its protocol.
+// with, what HTTP calls its content, and what makes it of a stream of FLV tags, whose s.mu is held. RTMP is asked for by its
+// protocol.
 var kinds = [formats]struct {
 	name, ext, contentType string
-	make                   func(s *stream) *rendition
+	newMaker               func(s *stream, c *conversion) maker
 }{
 	formatFLV:  {name: "flv", ext: ".flv", contentType: "video/x-flv"},
 	formatMP4:  {name: "mp4", ext: ".mp4", contentType: "video/mp4"},
@@ -34,8 +35,8 @@ var kinds = [formats]struct {
 }
 
 func init() { // which breaks a cycle of initialization: what makes a format names it
-	kinds[formatMP4].make = (*stream).newMP4Rendition
-	kinds[formatRTMP].make = (*stream).newRTMPRendition
+	kinds[formatMP4].newMaker = (*stream).newMP4Maker
+	kinds[formatRTMP].newMaker = (*stream).newRTMPMaker
 }
 
 func (f format) String() string      { return kinds[f].name }

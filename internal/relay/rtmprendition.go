@@ -17,11 +17,6 @@ type rtmpRendition struct {
 	preamble preamble
 }
 
-// newRTMPRendition starts the making of RTMP. s.mu is held.
-func (s *stream) newRTMPRendition() *rendition {
-	return s.convert(formatRTMP, s.newRTMPMaker)
-}
-
 // newRTMPMaker returns what makes RTMP. s.mu is held.
 func (s *stream) newRTMPMaker(c *conversion) maker {
 	m := &rtmpRendition{conversion: c}

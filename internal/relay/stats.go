@@ -228,7 +228,7 @@ func (s *stream) info() StreamInfo {
 	}
 	if i.Edges = s.edges(); s.lease != nil {
 		i.Epoch = s.lease.Epoch()
-	} else if p := s.publisher; p.epoch > 0 {
+	} else if p := s.publisher; p.isPull() {
 		i.Epoch, i.Owner = p.epoch, p.address
 	}
 	hls := s.hub.hls[s.name]

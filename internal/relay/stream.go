@@ -162,7 +162,7 @@ func (s *stream) rendition(f format) *rendition {
 		return s.live
 	}
 	if s.made[f] == nil {
-		s.made[f] = kinds[f].make(s)
+		s.made[f] = s.convert(f)
 	}
 	return s.made[f]
 }

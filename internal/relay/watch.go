@@ -78,7 +78,7 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request, want watchRequest) e
 		return err
 	}
 	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-		v.appendHead(r.ProtoAtLeast(1, 1))
+		v.appendHead(w.Header(), r.ProtoAtLeast(1, 1))
 		v.hear = (*viewer).hearHTTP
 		v.serveConn(conn)
 	} else {
@@ -155,7 +155,6 @@ func (h *Hub) head(w http.ResponseWriter, want watchRequest) error {
 func setWatchHeader(h http.Header, f format) {
 	h.Set("Content-Type", f.contentType())
 	h.Set("Cache-Control", "no-store")
-	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
@@ -163,14 +162,14 @@ func setWatchHeader(h http.Header, f format) {
 func (v *viewer) setHeader(h http.Header) {
 	setWatchHeader(h, v.rendition.format)
 	if v.lease != nil {
-		h.Set(HeaderEpoch, strconv.FormatUint(v.lease.Epoch(), 10))
+		h.Set(headerEpoch, strconv.FormatUint(v.lease.Epoch(), 10))
 	}
 }
 
-// appendHead puts the response's head, and what every viewer of the rendition begins with, into pending, for a
+// appendHead puts the response's head, which begins with h, and what every viewer of the rendition begins with, into pending, for a
 // connection that was taken over.
-func (v *viewer) appendHead(chunked bool) {
-	h := http.Header{"Connection": {"close"}}
+func (v *viewer) appendHead(h http.Header, chunked bool) {
+	h.Set("Connection", "close")
 	v.setHeader(h)
 	if v.chunks.on = chunked; chunked {
 		h.Set("Transfer-Encoding", "chunked")

@@ -8,33 +8,43 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/token"
 )
 
 // A publishAuth decides who may publish, and write blobs. It does not change: with another token there is another one.
 //
 //   - With a token: a client that shows it, on every listener.
+//   - With keys: a client that shows a token which one of them has signed, for the stream that it publishes.
 //   - Without: a client of a loopback listener that names this machine in Host. The name matters because a page in a
 //     browser can make its own host name resolve to 127.0.0.1, and would then count as same-origin (DNS rebinding).
-//   - In both cases never a page of another site.
+//   - In all cases never a page of another site.
 type publishAuth struct {
 	token    string
+	keys     token.Keys
 	loopback bool
 	cross    *http.CrossOriginProtection
 }
 
-func newPublishAuth(token string, listener net.Addr) *publishAuth {
-	return &publishAuth{token: token, loopback: isLoopback(listener), cross: http.NewCrossOriginProtection()}
+func newPublishAuth(token string, keys token.Keys, listener net.Addr) *publishAuth {
+	return &publishAuth{token: token, keys: keys, loopback: isLoopback(listener), cross: http.NewCrossOriginProtection()}
 }
 
-// check returns 0 if the request may publish, or the status and the reason of the refusal.
-func (a *publishAuth) check(r *http.Request) (status int, reason string) {
+// needsToken reports whether a client must show a token to publish the stream of a name, or, if that is empty, to write a blob.
+func (a *publishAuth) needsToken(name string) bool {
+	return a.token != "" || name != "" && len(a.keys) > 0
+}
+
+// check returns 0 if the request may publish the stream of a name, or the status and the reason of the refusal. Without a
+// name it is about a blob.
+func (a *publishAuth) check(r *http.Request, name string) (status int, reason string) {
 	if err := a.cross.Check(r); err != nil {
 		return http.StatusForbidden, "publishing from a page of another site is not allowed"
 	}
-	status, reason = a.checkToken(shownToken(r), "Authorization: Bearer TOKEN, or ?token=TOKEN")
-	if status == 0 && a.token == "" && !isLocalName(r.Host) {
+	status, reason = a.checkToken(shownToken(r), name, "Authorization: Bearer TOKEN, or ?token=TOKEN")
+	if status == 0 && !a.needsToken(name) && !isLocalName(r.Host) {
 		return http.StatusForbidden, fmt.Sprintf("publishing without a token is for this machine only, and the request names "+
 			"host %.80q: use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
 	}
@@ -42,30 +52,54 @@ func (a *publishAuth) check(r *http.Request) (status int, reason string) {
 }
 
 // checkToken is check for a client that no web page can be: it shows a token, or "". how says how to show one.
-func (a *publishAuth) checkToken(shown, how string) (status int, reason string) {
+func (a *publishAuth) checkToken(shown, name, how string) (status int, reason string) {
 	switch {
-	case a.token == "" && !a.loopback:
+	case !a.needsToken(name) && !a.loopback:
 		return http.StatusForbidden,
 			"publishing is off: this server can be reached from other machines and was started without --publish-token"
-	case a.token == "":
+	case !a.needsToken(name):
 		return 0, ""
 	case shown == "":
 		return http.StatusUnauthorized, "publishing needs the token: " + how
-	case !sameToken(shown, a.token):
-		return http.StatusForbidden, "wrong publish token"
+	case a.token != "" && sameToken(shown, a.token):
+		return 0, ""
+	}
+	if ok, why := signedFor(a.keys, shown, token.Publish, name); !ok {
+		return http.StatusForbidden, "wrong publish token" + why
 	}
 	return 0, ""
 }
 
+// signedFor reports whether one of keys has signed the token for a right to the stream of a name. If not, why is the end of a
+// sentence about a wrong token.
+func signedFor(keys token.Keys, shown string, right token.Right, name string) (ok bool, why string) {
+	switch {
+	case len(keys) == 0 || !token.Is(shown):
+		return false, ""
+	case name == "":
+		return false, ": signed tokens are for streams"
+	}
+	t, err := keys.Verify(shown)
+	if err == nil {
+		err = t.Allow(right, name, time.Now())
+	}
+	if err != nil {
+		return false, ": " + err.Error()
+	}
+	return true, ""
+}
+
 // on returns a for a listener that only this machine can reach, or all.
 func (a *publishAuth) on(loopback bool) *publishAuth {
-	return &publishAuth{token: a.token, loopback: loopback, cross: a.cross}
+	on := *a
+	on.loopback = loopback
+	return &on
 }
 
 // policy says what a publisher needs: nothing ("open"), a token ("token"), or that publishing is impossible ("off").
 func (a *publishAuth) policy() string {
 	switch {
-	case a.token != "":
+	case a.needsToken("any"):
 		return "token"
 	case a.loopback:
 		return "open"
@@ -73,10 +107,10 @@ func (a *publishAuth) policy() string {
 	return "off"
 }
 
-// mayPublish returns 0 if the request may publish, or the status and the reason of the refusal. It notes a refusal and
+// mayPublish returns 0 if the request may publish the stream of a name, or write a blob if that is empty, or the status and the reason of the refusal. It notes a refusal and
 // sets the headers of the answer, which the caller writes.
-func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, client clientKind) (status int, reason string) {
-	if status, reason = s.publishAuth.Load().check(r); status == 0 {
+func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, client clientKind, name string) (status int, reason string) {
+	if status, reason = s.publishAuth.Load().check(r, name); status == 0 {
 		return 0, ""
 	}
 	s.refused(client, r, &relay.Refusal{Status: status, Reason: reason})
@@ -88,9 +122,8 @@ func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, client clien
 
 // A readAuth decides who may read: streams, files, blobs, the page, the API and the metrics. It does not change.
 //
-//   - With a token: a client that shows it, or that of publishers.
-//   - Without: every client; on a loopback listener, a client that names this machine in Host or shows the token of
-//     publishers. Otherwise a page of another site could read through a browser of this machine (DNS rebinding).
+//   - With a token: a client that shows it, or that of publishers, or one that is signed for the stream that it asks for.
+//   - Without: every client; on a loopback listener, a client that names this machine in Host or shows such a token. Otherwise a page of another site could read through a browser of this machine (DNS rebinding).
 //
 // A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the
 // page's requests, players and links need no token. The cookie gives no right to write. Browsers send a cookie to all
@@ -98,15 +131,16 @@ func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, client clien
 // other keep their own.
 type readAuth struct {
 	token, publish string // both may be empty
+	keys           token.Keys
 	loopback       bool
 
 	cookieName, cookieValue string
 }
 
-func newReadAuth(token, publish string, listener net.Addr) *readAuth {
+func newReadAuth(token, publish string, keys token.Keys, listener net.Addr) *readAuth {
 	sum := sha256.Sum256([]byte("millrace-read\x00" + token))
 	text := hex.EncodeToString(sum[:])
-	return &readAuth{token: token, publish: publish, loopback: isLoopback(listener),
+	return &readAuth{token: token, publish: publish, keys: keys, loopback: isLoopback(listener),
 		cookieName: "millrace-read-" + text[:8], cookieValue: text[8:]}
 }
 
@@ -114,18 +148,20 @@ func newReadAuth(token, publish string, listener net.Addr) *readAuth {
 // token is shown: it may come from an older token.
 func (a *readAuth) check(r *http.Request) (status int, reason string) {
 	shown := shownToken(r)
+	ok, why := false, ""
+	if shown != "" {
+		ok, why = a.checkShown(shown, requestedStream(r))
+	}
 	switch {
-	case shown != "" && a.publish != "" && sameToken(shown, a.publish):
+	case ok:
 		return 0, ""
 	case a.token == "" && a.loopback && !isLocalName(r.Host):
 		return http.StatusForbidden, fmt.Sprintf("this server is for this machine only, and the request names host %.80q: "+
 			"use 127.0.0.1 or localhost, or start with --read-token", r.Host)
 	case a.token == "":
 		return 0, ""
-	case shown != "" && sameToken(shown, a.token):
-		return 0, ""
 	case shown != "":
-		return http.StatusForbidden, "wrong token"
+		return http.StatusForbidden, "wrong token" + why
 	}
 	if c, err := r.Cookie(a.cookieName); err == nil && sameToken(c.Value, a.cookieValue) {
 		return 0, ""
@@ -133,16 +169,36 @@ func (a *readAuth) check(r *http.Request) (status int, reason string) {
 	return http.StatusUnauthorized, "reading needs the token: ?token=TOKEN, or Authorization: Bearer TOKEN"
 }
 
+// checkShown reports whether a token gives the right to read the stream of a name, or anything else if that is empty. If not,
+// why is the end of a sentence.
+func (a *readAuth) checkShown(shown, name string) (ok bool, why string) {
+	if a.token != "" && sameToken(shown, a.token) || a.publish != "" && sameToken(shown, a.publish) {
+		return true, ""
+	}
+	return signedFor(a.keys, shown, token.Read, name)
+}
+
 // checkToken is check for a client that no web page can be: it shows a token, or "". how says how to show one.
-func (a *readAuth) checkToken(shown, how string) (status int, reason string) {
+func (a *readAuth) checkToken(shown, name, how string) (status int, reason string) {
 	switch {
-	case a.token == "" || shown != "" && sameToken(shown, a.token),
-		shown != "" && a.publish != "" && sameToken(shown, a.publish):
+	case a.token == "":
 		return 0, ""
 	case shown == "":
 		return http.StatusUnauthorized, "reading needs the token: " + how
 	}
-	return http.StatusForbidden, "wrong token"
+	if ok, why := a.checkShown(shown, name); !ok {
+		return http.StatusForbidden, "wrong token" + why
+	}
+	return 0, ""
+}
+
+// requestedStream returns the name of the stream that the request is about, or "".
+func requestedStream(r *http.Request) string {
+	path, ok := strings.CutPrefix(r.URL.Path, "/live/")
+	if !ok {
+		return ""
+	}
+	return relay.StreamName(path)
 }
 
 // policy says what a reader needs: nothing ("open") or a token ("token").
@@ -171,7 +227,7 @@ func (s *Server) protect(auth func() *readAuth, next http.Handler) http.Handler 
 			client := clientReader
 			if strings.HasPrefix(r.URL.Path, "/live/") {
 				client = clientViewer
-				h.Set("Access-Control-Allow-Origin", "*") // without it a player on another site cannot see the status
+				s.origins.Load().allow(h, r) // without it a player on another site cannot see the status
 			}
 			s.refused(client, r, &relay.Refusal{Status: status, Reason: reason})
 			refuseBody(w, r, status, reason)

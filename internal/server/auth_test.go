@@ -47,9 +47,9 @@ func TestPublishingThroughAPublicListener(t *testing.T) {
 	}{
 		{"", public, "off", 403}, {"t", public, "token", 0}, {"", local, "open", 0}, {"t", local, "token", 0}, {"u", local, "token", 403},
 	} {
-		a := newPublishAuth(tt.token, tt.listener)
+		a := newPublishAuth(tt.token, nil, tt.listener)
 		r, _ := http.NewRequest("POST", "http://127.0.0.1:8080/live/a?token=t", nil)
-		if status, reason := a.check(r); a.policy() != tt.policy || status != tt.status {
+		if status, reason := a.check(r, "a"); a.policy() != tt.policy || status != tt.status {
 			t.Errorf("token %q at %v: %s, %d %s; want %s, %d", tt.token, tt.listener, a.policy(), status, reason, tt.policy, tt.status)
 		}
 	}
@@ -76,12 +76,12 @@ func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 			path   string
 			status int // for a host that is not this machine
 		}{
-			{newReadAuth("", "", local), "/", 403},
-			{newReadAuth("", "p", local), "/", 403},
-			{newReadAuth("", "p", local), "/?token=x", 403},
-			{newReadAuth("", "p", local), "/?token=p", 0},
-			{newReadAuth("r", "", local), "/?token=r", 0},
-			{newReadAuth("", "", public), "/", 0},
+			{newReadAuth("", "", nil, local), "/", 403},
+			{newReadAuth("", "p", nil, local), "/", 403},
+			{newReadAuth("", "p", nil, local), "/?token=x", 403},
+			{newReadAuth("", "p", nil, local), "/?token=p", 0},
+			{newReadAuth("r", "", nil, local), "/?token=r", 0},
+			{newReadAuth("", "", nil, public), "/", 0},
 		} {
 			r, _ := http.NewRequest("GET", tt.path, nil)
 			r.Host = host

@@ -170,7 +170,7 @@ func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
 
 // write answers PUT and DELETE.
 func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
-	if status, reason := b.server.mayPublish(w, r, clientWriter); status != 0 {
+	if status, reason := b.server.mayPublish(w, r, clientWriter, ""); status != 0 {
 		refuseBody(w, r, status, "writing a blob needs the right to publish: "+reason)
 		return
 	}

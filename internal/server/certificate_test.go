@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/big"
@@ -30,11 +31,53 @@ func writeCertificate(t *testing.T, dir string, serial int64) (cert, key string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "a test"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	template := testTemplate(serial)
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	return signCertificate(t, dir, template, private, template, private)
+}
+
+// testTemplate returns what an authority's certificate has.
+func testTemplate(serial int64) *x509.Certificate {
+	return &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: fmt.Sprint("test ", serial)},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+}
+
+// A testCA is an authority that no system knows.
+type testCA struct {
+	file     string
+	template *x509.Certificate
+	key      *ecdsa.PrivateKey
+}
+
+func newTestCA(t *testing.T) *testCA {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	ca := &testCA{template: testTemplate(1), key: key}
+	ca.file, _ = signCertificate(t, t.TempDir(), ca.template, key, ca.template, key)
+	return ca
+}
+
+// issue writes a certificate for 127.0.0.1 as writeCertificate does.
+func (ca *testCA) issue(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	return signCertificate(t, t.TempDir(), template, private, ca.template, ca.key)
+}
+
+// signCertificate writes a certificate that an authority signs, and its key.
+func signCertificate(
+	t *testing.T, dir string, template *x509.Certificate, private *ecdsa.PrivateKey, parent *x509.Certificate, signer *ecdsa.PrivateKey,
+) (cert, key string) {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &private.PublicKey, signer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +104,13 @@ func serveTLS(t *testing.T, http2 bool, change func(*Config)) (*fixture, *http.C
 			change(c)
 		}
 	})
-	text, err := os.ReadFile(cert)
+	return f, clientTrusting(t, cert, http2), "https://" + f.Addr
+}
+
+// clientTrusting returns a client that knows the authority whose certificate is in a file.
+func clientTrusting(t *testing.T, file string, http2 bool) *http.Client {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +118,7 @@ func serveTLS(t *testing.T, http2 bool, change func(*Config)) (*fixture, *http.C
 	roots.AppendCertsFromPEM(text)
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: http2}
 	t.Cleanup(tr.CloseIdleConnections)
-	return f, &http.Client{Transport: tr}, "https://" + f.Addr
+	return &http.Client{Transport: tr}
 }
 
 // All that is served is served over TLS, in both versions of HTTP.

@@ -2,12 +2,15 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/millrace-io/millrace/internal/cluster"
@@ -21,7 +24,7 @@ type clusterNode struct {
 	segments  *cluster.Segments // nil if they do not outlive their node
 	objects   *cluster.Objects
 	reports   nodeReports
-	hls       *remoteHLS // set when the hub is there
+	hls       *cluster.RemoteHLS
 }
 
 // openNode sets what the streams are shared with, and returns nil if the configuration names no cluster. The call that
@@ -31,13 +34,17 @@ func openNode(s *Server, streams *relay.Config) (*clusterNode, error) {
 	if cfg.Cluster == "" {
 		return nil, nil
 	}
+	trust, err := cfg.nodeTLS()
+	if err != nil {
+		return nil, fmt.Errorf("--cluster-ca: %w", err)
+	}
 	directory, err := cfg.openDirectory()
 	if err != nil {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
 	n := &clusterNode{directory: directory, Node: cluster.New(cluster.Config{
-		Directory: directory, Self: cfg.self(), Token: cfg.ClusterToken, Lease: cfg.ClusterLease,
-		Rule: cluster.Rule(cfg.Takeover), Log: s.log,
+		Directory: directory, Self: cfg.self(), Token: cfg.ClusterToken, TLS: trust, Lease: cfg.ClusterLease,
+		Takeover: cfg.Takeover, Log: s.log,
 	})}
 	streams.Cluster = n.Node
 	if n.segments, err = openSegments(cfg, s.log); err != nil {
@@ -47,7 +54,8 @@ func openNode(s *Server, streams *relay.Config) (*clusterNode, error) {
 	if n.segments != nil {
 		streams.HLSStore = n.segments
 	}
-	n.objects = cluster.NewObjects(cfg.ClusterCache, cfg.HLS.MaxBytes, n.Header())
+	n.objects = cluster.NewObjects(cfg.ClusterCache, cfg.HLS.MaxBytes, n.Header(), trust)
+	n.hls = cluster.NewRemoteHLS(n.Node, n.objects, n.segments, cfg.ViewerWait)
 	n.reports = nodeReports{peers: n.Peers, from: n.objects.From}
 	return n, nil
 }
@@ -61,6 +69,26 @@ func openSegments(cfg *Config, log *slog.Logger) (*cluster.Segments, error) {
 		return cluster.OpenRedisSegments(cfg.Cluster, cfg.ClusterPassword, cfg.ClusterPrefix, cfg.ClusterLease, cfg.SegmentsKeep, log)
 	}
 	return cluster.OpenSegmentsDir(cfg.Segments, cfg.SegmentsKeep, log)
+}
+
+// nodeTLS returns how this node verifies others: by the authorities of the system, and those of --cluster-ca. Without the
+// flag it returns nil, which means the system's.
+func (c *Config) nodeTLS() (*tls.Config, error) {
+	if c.ClusterCA == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(c.ClusterCA)
+	if err != nil {
+		return nil, err
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, err
+	}
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", c.ClusterCA)
+	}
+	return &tls.Config{RootCAs: roots}, nil
 }
 
 func (c *Config) openDirectory() (*cluster.Redis, error) {
@@ -106,6 +134,21 @@ func (n *clusterNode) collect(c scrape, streams relay.Stats) {
 	c.counter("cluster_lookups_total", "Questions to Redis which node owns a stream.", st.Lookups)
 	c.counter("cluster_pulled_bytes_total", "Bytes of streams that other nodes sent to this one.", streams.Pulled)
 	c.counter("cluster_sent_bytes_total", "Bytes of streams that this node sent to other nodes.", streams.ToNodes)
+
+	objects := n.objects.Stats()
+	c.counter("cluster_objects_fetched_total", "Requests for HLS to other nodes, and to the store.", objects.Fetched)
+	c.counter("cluster_objects_collapsed_total", "Requests of players that waited for such a request of another player.", objects.Collapsed)
+	c.counter("cluster_objects_cached_total", "Requests of players that found what another one had asked for.", objects.Hits)
+	c.counter("cluster_objects_failed_total", "Requests for HLS to other nodes, and to the store, that failed.", objects.Failed)
+	c.counter("cluster_objects_bytes_total", "Bytes of HLS that came from other nodes, and from the store.", objects.BytesIn)
+	c.gauge("cluster_cache_bytes", "Bytes of HLS of other nodes that are kept, or are coming.", objects.Bytes)
+	if n.segments != nil {
+		st := n.segments.Stats()
+		c.counter("cluster_segments_saved_total", "Segments of HLS that were saved where they outlive this node.", st.Saved)
+		c.counter("cluster_segments_saved_bytes_total", "Bytes of these.", st.Bytes)
+		c.counter("cluster_segments_lost_total", "Segments and playlists of HLS that could not be saved.", st.Lost)
+		c.counter("cluster_segments_loaded_total", "Segments that were read from where they were saved.", st.Loaded)
+	}
 }
 
 // checkCluster checks what a node needs.

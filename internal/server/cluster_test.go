@@ -3,7 +3,10 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
+	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
@@ -140,6 +144,14 @@ func TestAStreamAtAllNodes(t *testing.T) {
 	if !strings.Contains(head, " 421 ") {
 		t.Errorf("a node that asks one that does not own the stream gets %s", head)
 	}
+	eventually(t, "the refusal", func() bool {
+		return metricOf(nodes[1], `millrace_refused_total{client="node",reason="not_owner"}`) != "0"
+	})
+	for line := range strings.Lines(nodes[1].Log.String()) { // a node asks so in passing, again and again
+		if strings.Contains(line, "node refused") && !strings.Contains(line, "level=DEBUG") {
+			t.Error(line)
+		}
+	}
 	for _, f := range nodes {
 		if f.stop(); strings.Contains(f.Log.String(), clusterToken) {
 			t.Error("the token is in the log")
@@ -251,4 +263,76 @@ func TestTheDemoOfACluster(t *testing.T) {
 		nodes = slices.DeleteFunc(nodes, func(f *rtmpFixture) bool { return f == owner })
 	}
 	eventually(t, "the last demo", func() bool { published, _ := where(t, nodes, demoName); return len(published) == 1 })
+}
+
+// Nodes reach each other over TLS, with certificates of an authority that --cluster-ca names: FLV, HLS and what they tell of
+// themselves. A node without it does not trust them.
+func TestNodesOverTLS(t *testing.T) {
+	ca := newTestCA(t)
+	nodes := serveCluster(t, 2, func(c *Config) {
+		c.TLSCert, c.TLSKey = ca.issue(t)
+		c.Advertise = strings.Replace(c.Advertise, "http:", "https:", 1)
+		c.ClusterCA = ca.file
+	})
+	client := clientTrusting(t, ca.file, false)
+	f := nodes[0]
+	stranger := serveNode(t, f.cfg.Cluster, f.cfg.ClusterPrefix, func(c *Config) { c.ViewerWait = time.Second })
+	body, send := io.Pipe()
+	published := make(chan string, 1)
+	go func() { published <- exchanged(client, "POST", f.self()+"/live/cam", body) }()
+	_, _ = send.Write(demo.Sample)
+	f.published("cam", len(demo.Sample)-13)
+
+	for _, n := range nodes[1:] {
+		res, err := client.Get(n.self() + "/live/cam.flv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		got := make([]byte, 10_000)
+		if _, err := io.ReadFull(res.Body, got); err != nil || string(got[:3]) != "FLV" {
+			t.Errorf("%s sends %q, %v", n.self(), got[:3], err)
+		}
+		list := exchanged(client, "GET", n.self()+"/live/cam/media.m3u8", nil)
+		objects := uris(strings.TrimPrefix(list, "200 "))
+		if len(objects) < 2 {
+			t.Fatalf("the playlist of %s: %s", n.self(), list)
+		}
+		if got := exchanged(client, "GET", n.self()+"/live/cam/"+objects[0], nil); !strings.HasPrefix(got, "200") {
+			t.Errorf("%s of %s: %.100s", objects[0], n.self(), got)
+		}
+		eventually(t, "all nodes' reports", func() bool {
+			var r apiReport
+			text := exchanged(client, "GET", n.self()+"/api/streams", nil)
+			if err := json.Unmarshal([]byte(strings.TrimPrefix(text, "200 ")), &r); err != nil {
+				t.Fatalf("%v in %s", err, text)
+			}
+			return slices.ContainsFunc(r.Nodes, func(o nodeReport) bool { return o.Node == f.self() && o.Error == "" && len(o.Streams) == 1 })
+		})
+	}
+	if res := stranger.Get("/live/cam"); res.Status != 503 {
+		t.Errorf("a node without --cluster-ca: %d %s", res.Status, res.Body)
+	}
+	stranger.Logged("pulling ended", "x509")
+	_ = send.Close()
+	if got := <-published; !strings.HasPrefix(got, "200") {
+		t.Errorf("the publisher: %s", got)
+	}
+}
+
+// What --cluster-ca names must have a certificate.
+func TestClusterCA(t *testing.T) {
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty.pem")
+	if err := os.WriteFile(empty, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{empty, filepath.Join(dir, "none.pem")} {
+		cfg := Defaults()
+		cfg.Cluster, cfg.Advertise, cfg.ClusterToken = "redis://127.0.0.1:1", "https://127.0.0.1:1", "t"
+		cfg.ClusterCA = name
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "--cluster-ca") || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -35,7 +35,9 @@ type Config struct {
 	TLSCert, TLSKey string // files in PEM with a certificate and its key; empty: there is no TLS
 
 	PublishToken string // what a publisher must show; empty: publishing works through a loopback listener only
+	TokenKey     string // a file with the keys of signed tokens; empty: there are none
 	ReadToken    string // what viewers and all other readers must show; empty: nothing
+	CORS         string // the origins of the sites whose pages may play streams, with commas; "*" stands for all
 	Demo         bool   // play the built-in sample as the stream "demo"
 	Version      string // shown in the API and in the metrics
 
@@ -69,6 +71,7 @@ type Config struct {
 	ClusterPassword string        // for a Redis whose address names none
 	Advertise       string        // the URL at which the other nodes reach the main listener
 	ClusterToken    string        // what nodes show each other
+	ClusterCA       string        // a file in PEM with authorities that nodes trust for each other, beside the system's; empty: none
 	ClusterLease    time.Duration // a node that is gone for so long has lost its streams
 	ClusterPrefix   string        // what the names of the keys in Redis begin with
 	ClusterCache    int64         // bytes of HLS of other nodes that are kept
@@ -86,6 +89,8 @@ type Config struct {
 // Defaults returns the configuration of a server that was asked for nothing special.
 func Defaults() Config {
 	return Config{
+		// A player on another site is what streams are for, and a page of another site cannot read what needs a token.
+		CORS: "*",
 		// Reachable from this machine only: trying the command must not open the machine to strangers.
 		Listen: "127.0.0.1:8080",
 		RTMP:   "127.0.0.1:1935",
@@ -326,6 +331,9 @@ func (c *Config) checkAccess() error {
 		if a.token != strings.TrimSpace(a.token) {
 			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show", a.flag)
 		}
+	}
+	if _, err := parseOrigins(c.CORS); err != nil {
+		return err
 	}
 	if _, err := path.Match(c.RecordStreams, ""); err != nil {
 		return fmt.Errorf("--record-streams is %q, want a pattern such as cam-*", c.RecordStreams)

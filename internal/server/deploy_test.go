@@ -129,31 +129,7 @@ func TestBalancers(t *testing.T) {
 			f := serveRTMP(t, func(c *Config) { c.PublishToken, c.Blobs = "secret", t.TempDir() })
 			const down = "127.0.0.1:1"
 			b := startBalancer(t, name, [3]string{down, f.Addr, down}, [3]string{down, f.rtmp, down})
-			stream := random(3 << 20)
-			body, send := io.Pipe()
-			published := make(chan string, 1)
-			go func() {
-				published <- exchanged(b.Client, "POST", "http://example.org/live/cam?token=secret", body)
-			}()
-			first, rest := stream[:1<<20], stream[1<<20:]
-			_, _ = send.Write(first)
-			f.published("cam", len(first))
-			res, err := b.Get("http://example.org/live/cam?token=secret")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer res.Body.Close()
-			_, _ = send.Write(rest)
-			got := make([]byte, len(rest))
-			if n, err := io.ReadFull(res.Body, got); err != nil { // while the publisher's body has no end
-				t.Fatalf("a viewer has %d bytes: %v", n, err)
-			}
-			same(t, "the stream", got, rest)
-			_ = send.Close()
-			if got := <-published; !strings.HasPrefix(got, "200") {
-				t.Errorf("the publisher: %s", got)
-			}
-
+			passesStream(t, f.fixture, b.Client)
 			p := b.client(t, "live")
 			if s := p.Publish("film?token=secret"); s.Level != "status" {
 				t.Fatalf("%+v", s)

@@ -10,5 +10,5 @@
 //	RTMP listener ─▶ rtmpService ─▶ publishAuth or readAuth ─▶ relay
 //
 // A request of another node of a cluster shows the cluster's token instead, and passes protect by (cluster.go). HLS that
-// is not made here comes by a remoteHLS from its owner or from a store, and goes out as that of relay does.
+// is not made here comes by a cluster.RemoteHLS from its owner or from a store, and goes out as that of relay does.
 package server

@@ -16,10 +16,9 @@ import (
 )
 
 // serveHLS answers GET and HEAD /live/NAME/OBJECT.
-func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Access-Control-Allow-Origin", "*")
+func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request, name, object string) {
+	s.origins.Load().allow(w.Header(), r)
 	noWriteLimit(w) // a request may wait for what comes next
-	name, object := r.PathValue("name"), r.PathValue("object")
 	err := relay.CheckName(name)
 	if err == nil {
 		err = s.serveHLSHere(w, r, name, object)
@@ -93,7 +92,7 @@ func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []by
 	h := w.Header()
 	h.Set("Content-Type", playlistType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("Vary", "Accept-Encoding")
+	h.Add("Vary", "Accept-Encoding")
 	if zip {
 		h.Set("Content-Encoding", "gzip")
 	}

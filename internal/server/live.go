@@ -11,14 +11,14 @@ import (
 )
 
 // publish answers POST and PUT /live/NAME: the body is the stream.
-func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
-	name, err := relay.PublishName(r.PathValue("name"))
+func (s *Server) publish(w http.ResponseWriter, r *http.Request, path string) {
+	name, err := relay.PublishName(path)
 	if err != nil {
 		s.refused(clientPublisher, r, err)
 		refuseBody(w, r, relayStatus(err), err.Error())
 		return
 	}
-	if status, reason := s.mayPublish(w, r, clientPublisher); status != 0 {
+	if status, reason := s.mayPublish(w, r, clientPublisher, name); status != 0 {
 		refuseBody(w, r, status, reason)
 		return
 	}
@@ -31,11 +31,10 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 }
 
 // watch answers GET and HEAD /live/NAME, NAME.flv and NAME.mp4.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
-	// A page on another host may play the stream.
-	w.Header().Set("Access-Control-Allow-Origin", "*")
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, name string) {
+	s.origins.Load().allow(w.Header(), r)
 	noWriteLimit(w)
-	err, name := error(nil), r.PathValue("name")
+	var err error
 	if fromNode(r) {
 		err = s.relay.WatchPeer(w, r, name, askingNode(r))
 	} else {

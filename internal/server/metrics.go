@@ -40,7 +40,6 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 	c.relay(streams)
 	if n := m.server.node; n != nil {
 		n.collect(c, streams)
-		n.hls.collect(c)
 	}
 	m.server.collectMemory(c, streams)
 	m.server.refusals.collect(c)

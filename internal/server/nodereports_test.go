@@ -25,7 +25,7 @@ func TestRequestsOfNodes(t *testing.T) {
 	var node, marked bool
 	s := &Server{cfg: Config{Cluster: "redis://127.0.0.1:1", ClusterToken: token}, log: slog.New(slog.DiscardHandler),
 		refusals: newRefusals(slog.New(slog.DiscardHandler))}
-	s.readAuth.Store(newReadAuth("reader", "", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))
+	s.readAuth.Store(newReadAuth("reader", "", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))
 	inner := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		node, marked = fromNode(r), askingNode(r) == "http://10.0.0.2:8080"
 	})
@@ -97,7 +97,7 @@ func TestReportsOfOtherNodes(t *testing.T) {
 		peers = append(peers, s.URL)
 	}
 	slices.Sort(peers)
-	objects := cluster.NewObjects(1<<20, 2*reportBytes, http.Header{cluster.HeaderToken: {"t"}})
+	objects := cluster.NewObjects(1<<20, 2*reportBytes, http.Header{cluster.HeaderToken: {"t"}}, nil)
 	defer objects.Close()
 	n := &nodeReports{peers: func() []string { return peers }, from: objects.From}
 

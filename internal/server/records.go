@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 
 	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/relay"
@@ -25,7 +26,7 @@ func openRecords(s *Server, streams *relay.Config) (*record.Archive, error) {
 		return nil, fmt.Errorf("--record: %w", err)
 	}
 	streams.Record = func(name string) relay.Recorder {
-		if ok, _ := path.Match(cfg.RecordStreams, name); !ok { // the pattern was checked
+		if !recorded(cfg.RecordStreams, name) {
 			return nil
 		}
 		r, err := archive.Stream(name)
@@ -47,6 +48,13 @@ func (s *Server) AwaitRecords(ctx context.Context) error {
 		return fmt.Errorf("--record: %w", err)
 	}
 	return nil
+}
+
+// recorded reports whether a pattern, which was checked, matches the name of a stream. In it * stands for slashes, too.
+func recorded(pattern, name string) bool {
+	const slash = ":" // which names do not have
+	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", slash), strings.ReplaceAll(name, "/", slash))
+	return ok
 }
 
 // closeRecords waits until what was recorded is on the disk, or ctx ends.

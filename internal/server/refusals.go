@@ -36,8 +36,9 @@ const (
 	causeFormat      relay.Cause = "format"
 	causeConflict    relay.Cause = "conflict"
 	causeUnavailable relay.Cause = "unavailable"
-	causeProtocol    relay.Cause = "protocol" // what came is not RTMP, or not TLS
-	causeSilent      relay.Cause = "silent"   // nothing came in time, or the client went
+	causeNotOwner    relay.Cause = "not_owner" // another node takes this one for the owner of a stream
+	causeProtocol    relay.Cause = "protocol"  // what came is not RTMP, or not TLS
+	causeSilent      relay.Cause = "silent"    // nothing came in time, or the client went
 	causeOther       relay.Cause = "other"
 )
 
@@ -49,7 +50,7 @@ var causes = map[clientKind][]relay.Cause{
 		causeFormat, relay.CauseLimit, relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeOther},
 	clientWriter:  {causeNoToken, causeForbidden, causeOther},
 	clientReader:  {causePath, causeMethod, causeNoToken, causeForbidden, causeOther},
-	clientNode:    {causeForbidden, causeNotFound, relay.CauseShutdown, causeOther},
+	clientNode:    {causeForbidden, causeNotFound, causeNotOwner, relay.CauseShutdown, causeOther},
 	clientUnknown: {causeProtocol, causeSilent, relay.CauseLimit, relay.CauseShutdown, causeOther},
 }
 
@@ -62,6 +63,7 @@ var ofStatus = map[int]relay.Cause{
 	http.StatusMethodNotAllowed:     causeMethod,
 	http.StatusNotAcceptable:        causeFormat,
 	http.StatusConflict:             causeConflict,
+	http.StatusMisdirectedRequest:   causeNotOwner,
 	http.StatusUnsupportedMediaType: causeFormat,
 	http.StatusServiceUnavailable:   causeUnavailable,
 }
@@ -72,13 +74,16 @@ type refusalKey struct {
 	cause  relay.Cause
 }
 
-// quiet reports whether port scanners and probes are refused so all the time: that is logged for debugging only.
+// quiet reports whether port scanners and probes are refused so all the time, or nodes in passing, which ask again and log
+// by themselves what lasts: that is logged for debugging only.
 func (k refusalKey) quiet() bool {
 	switch k.client {
 	case clientReader:
 		return k.cause == causePath || k.cause == causeMethod || k.cause == causeNoToken
 	case clientUnknown:
 		return k.cause == causeSilent || k.cause == relay.CauseLimit
+	case clientNode:
+		return k.cause == causeNotOwner || k.cause == causeNotFound
 	}
 	return false
 }

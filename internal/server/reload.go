@@ -1,21 +1,31 @@
 package server
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/millrace-io/millrace/internal/token"
+)
 
 // Reloadable are the flags of what Reload takes over.
 var Reloadable = []string{
-	"publish-token", "read-token", "max-streams", "max-viewers", "max-stream-viewers", "max-downloads", "max-uploads",
+	"publish-token", "read-token", "token-key", "cors", "max-streams", "max-viewers", "max-stream-viewers", "max-downloads", "max-uploads",
 }
 
-// Reload takes tokens and limits from cfg, which was checked, and reads the certificate's files again if they have
-// changed. What goes on already goes on. Config.Ready was called before.
+// Reload takes tokens and limits from cfg, which was checked, and reads the keys of signed tokens again, and the
+// certificate's files if they have changed. What goes on already goes on. Config.Ready was called before.
 func (s *Server) Reload(cfg *Config) {
 	publish := *s.publishAuth.Load()
 	publish.token = cfg.PublishToken
+	if keys, err := cfg.tokenKeys(); err == nil {
+		publish.keys = keys
+	} else {
+		s.log.Error("the keys of signed tokens cannot be used: those before are in force", "reason", err)
+	}
 	s.publishAuth.Store(&publish)
-	read := newReadAuth(cfg.ReadToken, cfg.PublishToken, nil)
+	read := newReadAuth(cfg.ReadToken, cfg.PublishToken, publish.keys, nil)
 	read.loopback = publish.loopback
 	s.readAuth.Store(read)
+	s.origins.Store(cfg.origins())
 
 	s.relay.SetLimits(cfg.MaxStreams, cfg.MaxViewers, cfg.MaxStreamViewers)
 	if s.files != nil {
@@ -26,6 +36,24 @@ func (s *Server) Reload(cfg *Config) {
 		s.blobs.uploads.SetLimit(cfg.MaxUploads, tooMany("blobs", "received", cfg.MaxUploads, "uploads"))
 	}
 	s.cert.reload()
+}
+
+// tokenKeys returns the keys of signed tokens, if there are any.
+func (c *Config) tokenKeys() (token.Keys, error) {
+	if c.TokenKey == "" {
+		return nil, nil
+	}
+	keys, err := token.ReadKeys(c.TokenKey)
+	if err != nil {
+		return nil, fmt.Errorf("--token-key: %w", err)
+	}
+	return keys, nil
+}
+
+// origins returns those of --cors, which was checked.
+func (c *Config) origins() *origins {
+	o, _ := parseOrigins(c.CORS)
+	return &o
 }
 
 func tooMany(things, done string, limit int, flag string) error {

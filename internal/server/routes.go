@@ -18,8 +18,7 @@ import (
 // routes returns everything that the main listener serves.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/live/{name}", s.live)
-	mux.HandleFunc("/live/{name}/{object}", s.hlsRequest)
+	mux.HandleFunc("/live/{path...}", s.live)
 	mux.HandleFunc(filesPath, s.onlyGet(s.serveFile))
 	mux.HandleFunc("/api/streams", s.onlyGet(s.apiStreams))
 	mux.HandleFunc("/healthz", s.onlyGet(s.health))
@@ -48,33 +47,27 @@ func (s *Server) adminRoutes(listener net.Addr) http.Handler {
 	mux.Handle("/metrics", s.onlyGet(s.metrics().ServeHTTP))
 	mux.HandleFunc("/api/streams", s.onlyGet(s.adminStreams))
 	mux.HandleFunc("/healthz", s.onlyGet(s.health))
-	auth := newReadAuth("", "", listener)
+	auth := newReadAuth("", "", nil, listener)
 	return s.protect(func() *readAuth { return auth }, s.onlyGet(mux.ServeHTTP))
 }
 
-// live answers everything at /live/NAME.
+// live answers everything at /live/NAME and /live/NAME/OBJECT.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) {
-	const allow = "GET, HEAD, POST, PUT, OPTIONS"
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
-		s.watch(w, r)
-	case http.MethodPost, http.MethodPut:
-		s.publish(w, r)
-	case http.MethodOptions:
-		allowPlayers(w, allow)
-	default:
-		s.refuseMethod(w, r, allow)
+	name, object := relay.SplitPath(r.PathValue("path"))
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead
+	allow := "GET, HEAD, POST, PUT, OPTIONS"
+	if object != "" {
+		allow = "GET, HEAD, OPTIONS"
 	}
-}
-
-// hlsRequest answers everything at /live/NAME/OBJECT.
-func (s *Server) hlsRequest(w http.ResponseWriter, r *http.Request) {
-	const allow = "GET, HEAD, OPTIONS"
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
-		s.serveHLS(w, r)
-	case http.MethodOptions:
-		allowPlayers(w, allow)
+	switch {
+	case read && object != "":
+		s.serveHLS(w, r, name, object)
+	case read:
+		s.watch(w, r, name)
+	case r.Method == http.MethodOptions:
+		s.allowPlayers(w, r, allow)
+	case object == "" && (r.Method == http.MethodPost || r.Method == http.MethodPut):
+		s.publish(w, r, name)
 	default:
 		s.refuseMethod(w, r, allow)
 	}
@@ -82,13 +75,14 @@ func (s *Server) hlsRequest(w http.ResponseWriter, r *http.Request) {
 
 // allowPlayers answers OPTIONS: a browser asks before a player on another site sends a header of its own. The player
 // may only watch.
-func allowPlayers(w http.ResponseWriter, allow string) {
+func (s *Server) allowPlayers(w http.ResponseWriter, r *http.Request, allow string) {
 	h := w.Header()
 	h.Set("Allow", allow)
-	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Access-Control-Allow-Methods", "GET, HEAD")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Range")
-	h.Set("Access-Control-Max-Age", "86400")
+	if s.origins.Load().allow(h, r) {
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD")
+		h.Set("Access-Control-Allow-Headers", "Authorization, Range")
+		h.Set("Access-Control-Max-Age", "86400")
+	}
 	w.WriteHeader(http.StatusNoContent)
 }
 

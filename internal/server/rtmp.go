@@ -149,9 +149,9 @@ func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
 	token := want.Query.Get("token")
 	status, reason := 0, ""
 	if want.Publish {
-		status, reason = v.server.publishAuth.Load().on(v.loopback).checkToken(token, "NAME?token=TOKEN as the stream key")
+		status, reason = v.server.publishAuth.Load().on(v.loopback).checkToken(token, name, "NAME?token=TOKEN as the stream key")
 	} else {
-		status, reason = v.server.readAuth.Load().checkToken(token, "NAME?token=TOKEN")
+		status, reason = v.server.readAuth.Load().checkToken(token, name, "NAME?token=TOKEN")
 	}
 	if status != 0 {
 		return name, &relay.Refusal{Status: status, Reason: reason}

@@ -23,6 +23,7 @@ import (
 	"github.com/millrace-io/millrace/internal/memory"
 	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/token"
 )
 
 // maxHeaderBytes bounds a request's head. A browser sends about 1 KiB.
@@ -34,6 +35,7 @@ type Server struct {
 	log     *slog.Logger
 	relay   *relay.Hub
 	cert    *certificate    // nil without TLS
+	keys    token.Keys      // of signed tokens, as they were at the start
 	files   *fileService    // nil if no files are served
 	blobs   *blobService    // nil if no blobs are kept
 	records *record.Archive // nil if no streams are recorded
@@ -52,6 +54,7 @@ type Server struct {
 	// Set by Serve, because both depend on the listener, and by Reload.
 	publishAuth atomic.Pointer[publishAuth]
 	readAuth    atomic.Pointer[readAuth]
+	origins     atomic.Pointer[origins]
 
 	draining context.Context // ends when no more is to be published
 	drain    context.CancelFunc
@@ -78,6 +81,9 @@ func New(cfg Config) (*Server, error) {
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
 		return nil, err
 	}
+	if s.keys, err = cfg.tokenKeys(); err != nil {
+		return nil, err
+	}
 	if s.files, err = openFiles(s); err != nil {
 		return nil, err
 	}
@@ -100,7 +106,6 @@ func New(cfg Config) (*Server, error) {
 	streams.Memory = s.memory
 	s.relay = relay.New(streams)
 	if s.node != nil {
-		s.node.hls = newRemoteHLS(s.relay, s.node, s.node.objects, &s.cfg, s.node.segments)
 		s.memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
 	}
 	for _, a := range []struct {
@@ -227,8 +232,9 @@ const acceptedPause = time.Second
 // publishers, lets the viewers have what is queued for them, and returns nil, all that within the drain timeout. It
 // returns an error when it cannot serve.
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
-	s.publishAuth.Store(newPublishAuth(s.cfg.PublishToken, l.Main.Addr()))
-	s.readAuth.Store(newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, l.Main.Addr()))
+	s.publishAuth.Store(newPublishAuth(s.cfg.PublishToken, s.keys, l.Main.Addr()))
+	s.readAuth.Store(newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, s.keys, l.Main.Addr()))
+	s.origins.Store(s.cfg.origins())
 	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
 	if s.node != nil {
 		s.node.Start(s.relay)
@@ -317,7 +323,7 @@ func (s *Server) greet(l Listeners) {
 	for _, ln := range []net.Listener{l.RTMP, l.RTMPS} {
 		if ln != nil {
 			s.log.Info("RTMP listening", "address", ln.Addr().String(), "tls", ln == l.RTMPS)
-			if s.cfg.PublishToken == "" && !isLoopback(ln.Addr()) {
+			if !s.publishAuth.Load().needsToken("any") && !isLoopback(ln.Addr()) {
 				s.log.Warn("publishing by RTMP is off: other machines can reach this listener, and there is no --publish-token",
 					"address", ln.Addr().String())
 			}
@@ -345,7 +351,7 @@ func (s *Server) greet(l Listeners) {
 	if s.cfg.ReadToken != "" {
 		s.log.Info("reading needs the token", "page", s.pageLink(ln.Addr())+"?token=TOKEN")
 	}
-	if s.cfg.PublishToken == "" && !isLoopback(ln.Addr()) {
+	if !s.publishAuth.Load().needsToken("any") && !isLoopback(ln.Addr()) {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
 	}
 }

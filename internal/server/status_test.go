@@ -14,7 +14,7 @@ import (
 
 func TestStatus(t *testing.T) {
 	flvBody := string(demo.Sample)
-	long := strings.Repeat("n", 64)
+	long := strings.Repeat("n", 128)
 	for _, tt := range []struct {
 		method, path, body string
 		header             string
@@ -35,18 +35,29 @@ func TestStatus(t *testing.T) {
 
 		{method: "POST", path: "/live/a", want: 400, says: "empty"},
 		{method: "POST", path: "/live/" + long + "n", body: flvBody, want: 400, says: "bad stream name"},
-		{method: "POST", path: "/live/a%2Fb", body: flvBody, want: 400, says: "bad stream name"},
+		{method: "POST", path: "/live/a%2Fb", body: flvBody, want: 200, says: `"stream":"a/b"`}, // the same as the next one
+		{method: "POST", path: "/live/a/b", body: flvBody, want: 200, says: `"stream":"a/b"`},
+		{method: "POST", path: "/live/a/b/c/d.flv", body: flvBody, want: 200, says: `"stream":"a/b/c/d"`},
+		{method: "POST", path: "/live/a/b/c/d/e", body: flvBody, want: 400, says: "4 parts"},
+		{method: "POST", path: "/live/a/", body: flvBody, want: 400, says: "bad stream name"},
+		{method: "POST", path: "/live/a//b", body: flvBody, want: 200, says: `"stream":"a/b"`}, // by a redirect
+		{method: "POST", path: "/live/a%2F%2Fb", body: flvBody, want: 400, says: "bad stream name"},
+		{method: "POST", path: "/live/a/%2e%2e", body: flvBody, want: 400, says: "dots alone"},
+		{method: "POST", path: "/live/a%2F..%2Fb", body: flvBody, want: 400, says: "dots alone"},
+		{method: "POST", path: "/live/a.m3u8", body: flvBody, want: 400, says: "asks for HLS"},
+		{method: "POST", path: "/live/a/index.m3u8", body: flvBody, want: 405},
+		{method: "GET", path: "/live/none/at/all", want: 404, says: `no stream "none/at/all"`},
+		{method: "GET", path: "/live/none/at/all/index.m3u8", want: 404, says: `no stream "none/at/all"`},
 		{method: "POST", path: "/live/%00", body: flvBody, want: 400, says: "bad stream name"},
 		{method: "POST", path: "/live/caf%C3%A9", body: flvBody, want: 400, says: "bad stream name"},
 		{method: "POST", path: "/live/a.mp4", body: flvBody, want: 400, says: "asks for a format"},
 		{method: "POST", path: "/live/...", body: flvBody, want: 400, says: "dots"},
-		{method: "POST", path: "/live/", body: flvBody, want: 404},
-		{method: "POST", path: "/live/a/b", body: flvBody, want: 405},
+		{method: "POST", path: "/live/", body: flvBody, want: 400, says: "bad stream name"},
 		{method: "POST", path: "/live/a", body: flvBody[:len(flvBody)-1], want: 400, says: "unexpected EOF"},
 		{method: "POST", path: "/live/a", body: "FLV\x01\x05\x00\x00\x00\x09", want: 400, says: "unexpected EOF"},
 
 		{method: "GET", path: "/live/none", want: 404, says: `no stream "none"`},
-		{method: "GET", path: "/live/none.m3u8", want: 404, says: "the HLS of a stream is none/index.m3u8"},
+		{method: "GET", path: "/live/none.m3u8", want: 400, says: "the HLS of a stream is at NAME/index.m3u8"},
 		{method: "HEAD", path: "/live/none", want: 404},
 		{method: "GET", path: "/live/a%20b", want: 400, says: "bad stream name"},
 		{method: "GET", path: "/live/.flv", want: 400, says: "bad stream name"},
@@ -64,7 +75,7 @@ func TestStatus(t *testing.T) {
 		{method: "POST", path: "/", want: 405},
 		{method: "GET", path: "/debug/pprof/", want: 404}, // on the admin listener only
 		{method: "GET", path: "/elsewhere", want: 404, says: "nothing here"},
-		{method: "GET", path: "/live", want: 404},
+		{method: "GET", path: "/live", want: 400},
 	} {
 		name := strings.TrimSpace(fmt.Sprintf("%s %.30s %s", tt.method, tt.path, tt.header))
 		t.Run(name, func(t *testing.T) {

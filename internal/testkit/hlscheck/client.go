@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -156,10 +157,10 @@ func (f *follower) media(text string) *Media {
 	return m
 }
 
-// playlist gets a playlist from f.base with a query.
+// playlist gets a playlist from f.base with a query, after that which f.base has, such as a token.
 func (f *follower) playlist(ctx context.Context, query string) (string, error) {
 	u := *f.base
-	u.RawQuery = query
+	u.RawQuery = strings.Trim(u.RawQuery+"&"+query, "&")
 	data, resp, err := f.get(ctx, u.String())
 	if err != nil {
 		return "", err
@@ -167,7 +168,7 @@ func (f *follower) playlist(ctx context.Context, query string) (string, error) {
 	if resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("%s: status %d", &u, resp.StatusCode)
 	}
-	if resp.Header.Get("Content-Encoding") != "gzip" {
+	if resp.Header.Get("Content-Encoding") != "gzip" && f.base.RawQuery == "" { // else each answer is another one
 		f.problem("gzip", "%s", u.Path)
 	}
 	return string(data), nil

@@ -21,9 +21,9 @@ export function hint(server) {
 
 const usual = { rtmp: 1935, rtmps: 443 }; // the port of an address that names none
 
-// http returns the address of a stream in one of its forms: '', '.flv', '.mp4' or '/index.m3u8'.
+// http returns the address of a stream, whose name needs no escapes, in one of its forms: '', '.flv', '.mp4' or '/index.m3u8'.
 export function http(stream, form = '') {
-  return new URL(`live/${encodeURIComponent(stream)}${form}`, document.baseURI).href;
+  return new URL(`live/${stream}${form}`, document.baseURI).href;
 }
 
 // rtmp returns where RTMP is, {address, loopback}, or undefined if it is off or this machine cannot reach it. Streams are

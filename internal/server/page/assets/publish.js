@@ -5,8 +5,8 @@ import { fill, write } from './copyable.js';
 
 const element = (id) => document.getElementById(id);
 const field = element('name');
-const valid = /^[A-Za-z0-9._-]{1,64}$/;
-const rule = 'A name is 1 to 64 letters, digits, dots, dashes and underscores, not dots alone, and does not end in .mp4 or .flv.';
+const valid = /^[A-Za-z0-9._-]+(\/[A-Za-z0-9._-]+){0,3}$/;
+const rule = 'A name is letters, digits, dots, dashes and underscores, in up to 4 parts with a slash between them; it does not end in .mp4, .flv, .m3u8 or .m4s.';
 
 let taken = new Set();
 let policy = ''; // who may publish by HTTP, in the server's words: open, token or off
@@ -14,7 +14,7 @@ let rtmp; // where RTMP is, see address.rtmp
 
 // named says whether the server takes a stream of that name.
 function named(name) {
-  return valid.test(name) && !/^\.+$/.test(name) && !/\.(mp4|flv)$/.test(name);
+  return valid.test(name) && name.length <= 128 && !name.split('/').some((part) => /^\.+$/.test(part)) && !/\.(mp4|flv|m3u8|m4s)$/.test(name);
 }
 
 function commands(name) {

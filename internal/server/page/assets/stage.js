@@ -53,7 +53,7 @@ function watchLines(name, stream, server) {
     { label: 'On a phone or a television, by HLS', text: full('/index.m3u8') },
     { label: 'With ffplay', text: `ffplay -fflags nobuffer ${quoted('.flv')}` },
     { label: 'With VLC', text: `vlc ${quoted('.flv')}` },
-    ...(rtmp ? [{ label: 'By RTMP', text: `${rtmp.address}/${encodeURIComponent(name)}${token}` }] : []),
+    ...(rtmp ? [{ label: 'By RTMP', text: `${rtmp.address}/${name}${token}` }] : []),
   ];
 }
 
