@@ -220,6 +220,8 @@ func (a *Archive) Free(excess int64) (freed int64) {
 func (a *Archive) readDir(root *os.Root) error {
 	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
+		case name != "." && errors.Is(err, fs.ErrNotExist):
+			return nil // readStream has removed its last file
 		case err != nil || !d.IsDir() || name == ".":
 			return err
 		case checkName(name) != nil:
