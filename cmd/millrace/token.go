@@ -36,6 +36,9 @@ func tokenCommand() *cobra.Command {
 			}
 			expires := time.Now().Add(lasts)
 			if until != "" {
+				if cmd.Flags().Changed("for") {
+					return misused(errors.New("--for and --until are two ways to say the same"))
+				}
 				if expires, err = time.Parse(time.RFC3339, until); err != nil {
 					return misused(fmt.Errorf("--until is %q, want a time such as 2030-01-31T20:00:00Z", until))
 				}

@@ -41,9 +41,10 @@ func TestTokenCommand(t *testing.T) {
 		"--key KEYS --name cam --right write": "want publish or read",
 		"--key KEYS --name cam --for -1h":     "would have expired",
 		"--key KEYS --name cam --until soon":  "want a time such as",
-		"--key KEYS --name c*m":               "* stands alone",
-		"--key KEYS-none --name cam":          "no such file",
-		"--key KEYS --name cam more":          "takes no argument",
+		"--key KEYS --name cam --for 1h --until 2030-01-31T20:00:00Z": "two ways",
+		"--key KEYS --name c*m":      "* stands alone",
+		"--key KEYS-none --name cam": "no such file",
+		"--key KEYS --name cam more": "takes no argument",
 	} {
 		var out strings.Builder
 		list := append([]string{"token"}, strings.Fields(strings.ReplaceAll(args, "KEYS", file))...)

@@ -67,6 +67,10 @@ func TestSignedTokens(t *testing.T) {
 		{"GET", "/live/cam2.flv", read, 403, "is for cam, not"},
 		{"GET", "/live/cam2/index.m3u8", read, 403, "is for cam, not"},
 		{"GET", "/live/cam/index.m3u8", sign(token.Read, "cam", -time.Second), 403, "has expired"},
+		{"GET", "/live/cam/sub.flv", read, 403, "is for cam, not"},
+		{"GET", "/live/cam%2Fsub/index.m3u8", read, 403, "is for cam, not"},
+		{"GET", "/live/cam/sub/5-1.m4s", read, 403, "is for cam, not"},
+		{"POST", "/live/cam%2Fsub", publish, 403, "is for cam, not"},
 		{"HEAD", "/live/cam.flv", read, 404, ""}, // it may, and there is none
 		{"HEAD", "/live/cam.mp4", publish, 404, ""},
 		{"HEAD", "/live/cam", sign(token.Read, "*", time.Hour), 404, ""},
@@ -108,6 +112,9 @@ func TestSignedTokens(t *testing.T) {
 	}
 	writeKeys(t, file, next)
 	f.Reload(&cfg)
+	if err := p.SendTags(sampleTags()...); err != nil || len(f.relay.Streams()) != 1 {
+		t.Errorf("the publisher whose key is gone: %v", err)
+	}
 	if res := f.Request("GET", "/live/cam.flv?token="+read, ""); res.Status != 403 {
 		t.Errorf("with a token of the key that is gone: %d", res.Status)
 	}

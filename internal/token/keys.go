@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 )
 
@@ -22,13 +23,19 @@ const (
 	maxKeys = 16 // each costs a request with a wrong token one more HMAC
 )
 
-// ReadKeys reads the keys of a file: one a line. Lines that are empty or begin with # are left out.
+// ReadKeys reads the keys of a file: one a line. Lines that are empty or begin with # are left out. It refuses a file that all
+// users of the machine may write: each could sign. They may read it, since that is how containers mount secrets.
 func ReadKeys(file string) (Keys, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return nil, err
+	} else if mode := info.Mode().Perm(); mode&0o002 != 0 && runtime.GOOS != "windows" { // which has no such modes
+		return nil, fmt.Errorf("%s has mode %#o: all users may write it, so take that right away (chmod o-w)", file, mode)
+	}
 	text, err := io.ReadAll(io.LimitReader(f, 64<<10)) // it may be another file by mistake
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -156,6 +157,17 @@ func TestKeys(t *testing.T) {
 	}
 	if keys, err := ReadKeys(file); err != nil || len(keys) != 1 {
 		t.Errorf("%d keys, %v", len(keys), err)
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	for mode, ok := range map[os.FileMode]bool{0o444: true, 0o664: true, 0o602: false, 0o666: false} {
+		if err := os.Chmod(file, mode); err != nil { // the process's mask does not count here
+			t.Fatal(err)
+		}
+		if _, err := ReadKeys(file); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "all users may write it") {
+			t.Errorf("mode %#o: %v", mode, err)
+		}
 	}
 }
 
