@@ -39,7 +39,7 @@ const (
 
 var (
 	// secrets are never printed.
-	secrets = []string{"publish-token", "read-token", "redis-password", "cluster-token", "cluster-password"}
+	secrets = []string{"publish-token", "read-token", "admin-token", "redis-password", "cluster-token", "cluster-password"}
 
 	// neverFlags are secrets that have another place, in a URL, for those who want them on the command line.
 	neverFlags = []string{"redis-password", "cluster-password"}

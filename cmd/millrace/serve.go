@@ -107,13 +107,15 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address to listen on; port 0: a free one, which the log tells")
 	f.StringVar(&cfg.RTMP, "rtmp", cfg.RTMP, "address for RTMP, to publish and to watch; empty: none")
 	f.StringVar(&cfg.RTMPS, "rtmps", cfg.RTMPS, "the same over TLS, with the certificate of --tls-cert; empty: none")
-	f.StringVar(&cfg.Admin, "admin", cfg.Admin, "second address, for /debug/pprof, /metrics and /api/streams; empty: none")
+	f.StringVar(&cfg.Admin, "admin", cfg.Admin, "second address, for the operator: decisions, /debug/pprof, /metrics and /api/streams; empty: none")
 	f.StringVar(&cfg.TLSCert, "tls-cert", cfg.TLSCert, "file with the certificate, in PEM: the main listener speaks TLS then; empty: it does not")
 	f.StringVar(&cfg.TLSKey, "tls-key", cfg.TLSKey, "file with its key, in PEM")
 	f.StringVar(&cfg.PublishToken, "publish-token", cfg.PublishToken,
 		"token that publishers must show; needed when other machines can reach the listener ($"+tokenVar+" does not show in ps)")
 	f.StringVar(&cfg.ReadToken, "read-token", cfg.ReadToken,
 		"token that all readers must show; empty: none; the publish token does as well ($"+readTokenVar+")")
+	f.StringVar(&cfg.AdminToken, "admin-token", cfg.AdminToken,
+		"token that clients of --admin must show; needed to decide when other machines can reach it ($"+variable("admin-token")+")")
 	f.StringVar(&cfg.TokenKey, "token-key", cfg.TokenKey,
 		"file with the keys of signed tokens, which millrace token makes: each is for a stream and a time; empty: there are none")
 	f.StringVar(&cfg.CORS, "cors", cfg.CORS, "sites whose pages may play streams, as https://example.org,…; *: all; empty: none")

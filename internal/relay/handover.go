@@ -44,6 +44,9 @@ type wait struct {
 
 // own is claim, after the cluster, if there is one, has made this node the owner of the stream.
 func (h *Hub) own(p *Publisher, name string) (err error) {
+	if err := h.checkRefused(name); err != nil {
+		return err
+	}
 	if h.cfg.Cluster == nil {
 		return h.claim(p, name)
 	}
@@ -78,6 +81,8 @@ func (h *Hub) claim(p *Publisher, name string) (err error) {
 		return errDraining
 	case p.lease != nil && !p.lease.Held():
 		return errNotHeld
+	case s != nil && s.ended:
+		return errOperator
 	case s == nil && len(h.streams) >= h.cfg.MaxStreams:
 		return h.tooManyStreams()
 	case s == nil:
@@ -217,7 +222,7 @@ func (s *stream) handOver(p *Publisher, err error) time.Duration {
 	next := s.next
 	s.next = nil
 	left := s.left(p, err)
-	stays := s.live != nil && s.live.format == formatFLV && err != errPanic && h.ends.Err() == nil
+	stays := s.live != nil && s.live.format == formatFLV && err != errPanic && h.ends.Err() == nil && !s.ended
 	if !stays || left <= 0 && next == nil {
 		if next != nil && next.lease == s.lease {
 			s.lease = nil // next has it
@@ -225,7 +230,7 @@ func (s *stream) handOver(p *Publisher, err error) time.Duration {
 		s.end()
 	}
 	switch {
-	case h.ends.Err() != nil: // next learns that from its context
+	case h.ends.Err() != nil, s.ended: // next learns that from its context
 	case next != nil:
 		if !stays {
 			s = h.newStream(s.name)

@@ -86,7 +86,10 @@ type Hub struct {
 	waiting map[string][]*waiter
 	hls     map[string]*hlsWindow
 	served  map[*viewer]struct{}
-	cut     bool // the time to drain was over: every viewer is ended
+	refused map[string]time.Time // names whose publishers the operator refuses until then; at most maxRefusedNames
+
+	lastViewer uint64 // the number of the viewer that came last
+	cut        bool   // the time to drain was over: every viewer is ended
 }
 
 // New returns a Hub without streams. Drain ends it.
@@ -98,6 +101,7 @@ func New(cfg Config) *Hub {
 		waiting:  make(map[string][]*waiter),
 		served:   make(map[*viewer]struct{}),
 		hls:      make(map[string]*hlsWindow),
+		refused:  make(map[string]time.Time),
 
 		pullIdle: pullIdle, cleanEndWait: cleanEndWait,
 	}
@@ -133,6 +137,7 @@ const (
 	CauseLimit    Cause = "limit"    // of streams or viewers
 	CauseMemory   Cause = "memory"   // is short
 	CauseShutdown Cause = "shutdown" // of the server
+	CauseOperator Cause = "operator" // has ended the stream
 )
 
 // of sets the cause of e.
@@ -263,6 +268,8 @@ func (h *Hub) awaitStream(ctx context.Context, name string, enter func(s *stream
 func (h *Hub) serve(v *viewer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.lastViewer++
+	v.id = h.lastViewer
 	h.served[v] = struct{}{}
 	if h.cut {
 		v.end(drained)

@@ -36,6 +36,7 @@ type stream struct {
 	publisher *Publisher // the current one, or while the stream waits the last one
 	next      *Publisher // takes over from it; nil while the stream waits
 	wait      *wait      // nil while there is a publisher
+	ended     bool       // by the operator: it goes when its publisher has gone
 	until     int64      // when a wait ends; see left
 	hls       hlsNumbers // for its next window
 

@@ -23,7 +23,8 @@ type viewer struct {
 	cursor    *broadcast.Cursor
 	path      path
 	remote    string
-	since     int64 // when it came; see now
+	since     int64  // when it came; see now
+	id        uint64 // its number among all viewers, set by Hub.serve
 
 	// Of another node: its address, and the ownership without which it gets nothing. Otherwise nil.
 	node  string
@@ -47,7 +48,7 @@ type viewer struct {
 	more     bool           // there is more to take
 	headSent bool           // of the response
 	finished bool
-	sent     int64
+	sent     atomic.Int64 // of the stream
 	missed   broadcast.Missed
 	start    broadcast.Lag // how far behind it began: by up to a group of pictures
 	warned   bool          // its lag was logged
@@ -158,7 +159,7 @@ func (v *viewer) finish() {
 	if why.byServer() {
 		s.hub.counters.dropped[why].Add(1)
 	}
-	attrs := append(v.attrs(), "reason", why.String(), "bytes", v.sent,
+	attrs := append(v.attrs(), "reason", why.String(), "bytes", v.sent.Load(),
 		"time", time.Duration(now()-v.since).Round(time.Millisecond))
 	if v.missed.Why != broadcast.NotMissed {
 		attrs = append(attrs, "missed", v.missed.String())

@@ -120,7 +120,9 @@ func TestAdminListener(t *testing.T) {
 		"/api/streams":                   "200 streams",
 		"/healthz":                       "200 ok",
 		"/live/x":                        "404 ",
-		"/":                              "404 ",
+		"/":                              "200 operator",
+		"/page/app.js":                   "200 ",
+		"/page/index.html":               "404 ",
 	} {
 		status, says, _ := strings.Cut(want, " ")
 		res := side.Get(path)

@@ -28,7 +28,7 @@ type Config struct {
 	Listen string // the address of the main listener
 	RTMP   string // the address of RTMP; empty: there is none
 	RTMPS  string // the same over TLS, with the certificate of the main listener
-	Admin  string // a second address for /debug/pprof, /metrics and /api/streams; empty: there is none
+	Admin  string // a second address for the operator: decisions, /debug/pprof, /metrics and /api/streams; empty: there is none
 
 	RTMPOptional bool // the server goes on without RTMP if it cannot listen there
 
@@ -36,6 +36,7 @@ type Config struct {
 
 	PublishToken string // what a publisher must show; empty: publishing works through a loopback listener only
 	TokenKey     string // a file with the keys of signed tokens; empty: there are none
+	AdminToken   string // what clients of Admin must show; empty: nothing, and only a loopback listener takes decisions
 	ReadToken    string // what viewers and all other readers must show; empty: nothing
 	CORS         string // the origins of the sites whose pages may play streams, with commas; "*" stands for all
 	Demo         bool   // play the built-in sample as the stream "demo"
@@ -326,7 +327,7 @@ func (c *Config) checkAccess() error {
 				a.flag, a.address, a.port)
 		}
 	}
-	for _, a := range []struct{ flag, token string }{{"publish-token", c.PublishToken}, {"read-token", c.ReadToken},
+	for _, a := range []struct{ flag, token string }{{"publish-token", c.PublishToken}, {"read-token", c.ReadToken}, {"admin-token", c.AdminToken},
 		{"cluster-token", c.ClusterToken}} {
 		if a.token != strings.TrimSpace(a.token) {
 			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show", a.flag)

@@ -45,7 +45,7 @@ const (
 // causes has the causes that each kind of client can be refused for. What is not among them counts as causeOther.
 var causes = map[clientKind][]relay.Cause{
 	clientPublisher: {relay.CauseBadName, causePath, causeMethod, causeNoToken, causeForbidden, causeConflict, relay.CauseLimit,
-		relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeOther},
+		relay.CauseMemory, relay.CauseOperator, relay.CauseShutdown, causeUnavailable, causeOther},
 	clientViewer: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
 		causeFormat, relay.CauseLimit, relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeOther},
 	clientWriter:  {causeNoToken, causeForbidden, causeOther},

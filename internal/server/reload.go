@@ -8,7 +8,7 @@ import (
 
 // Reloadable are the flags of what Reload takes over.
 var Reloadable = []string{
-	"publish-token", "read-token", "token-key", "cors", "max-streams", "max-viewers", "max-stream-viewers", "max-downloads", "max-uploads",
+	"publish-token", "read-token", "admin-token", "token-key", "cors", "max-streams", "max-viewers", "max-stream-viewers", "max-downloads", "max-uploads",
 }
 
 // Reload takes tokens and limits from cfg, which was checked, and reads the keys of signed tokens again, and the
@@ -25,6 +25,11 @@ func (s *Server) Reload(cfg *Config) {
 	read := newReadAuth(cfg.ReadToken, cfg.PublishToken, publish.keys, nil)
 	read.loopback = publish.loopback
 	s.readAuth.Store(read)
+	if admin := s.adminAuth.Load(); admin != nil {
+		next := newAdminAuth(cfg.AdminToken, nil)
+		next.loopback = admin.loopback
+		s.adminAuth.Store(next)
+	}
 	s.origins.Store(cfg.origins())
 
 	s.relay.SetLimits(cfg.MaxStreams, cfg.MaxViewers, cfg.MaxStreamViewers)

@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/pprof"
 	"strconv"
 	"strings"
 	"time"
@@ -34,21 +32,6 @@ func (s *Server) routes() http.Handler {
 	})
 	all := s.besideBlobs(mux)
 	return s.admitNodes(all, s.protect(s.readAuth.Load, all))
-}
-
-// adminRoutes returns everything that the admin listener serves: what costs time to make, and what tells where
-// publishers are. There is no /debug/pprof/cmdline: tokens and passwords are on the command line.
-func (s *Server) adminRoutes(listener net.Addr) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.Handle("/metrics", s.onlyGet(s.metrics().ServeHTTP))
-	mux.HandleFunc("/api/streams", s.onlyGet(s.adminStreams))
-	mux.HandleFunc("/healthz", s.onlyGet(s.health))
-	auth := newReadAuth("", "", nil, listener)
-	return s.protect(func() *readAuth { return auth }, s.onlyGet(mux.ServeHTTP))
 }
 
 // live answers everything at /live/NAME and /live/NAME/OBJECT.

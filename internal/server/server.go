@@ -54,7 +54,10 @@ type Server struct {
 	// Set by Serve, because both depend on the listener, and by Reload.
 	publishAuth atomic.Pointer[publishAuth]
 	readAuth    atomic.Pointer[readAuth]
+	adminAuth   atomic.Pointer[readAuth]
 	origins     atomic.Pointer[origins]
+
+	stopServing context.CancelFunc // has Serve end as SIGTERM does; set by Serve
 
 	draining context.Context // ends when no more is to be published
 	drain    context.CancelFunc
@@ -232,6 +235,8 @@ const acceptedPause = time.Second
 // publishers, lets the viewers have what is queued for them, and returns nil, all that within the drain timeout. It
 // returns an error when it cannot serve.
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
+	ctx, s.stopServing = context.WithCancel(ctx)
+	defer s.stopServing()
 	s.publishAuth.Store(newPublishAuth(s.cfg.PublishToken, s.keys, l.Main.Addr()))
 	s.readAuth.Store(newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, s.keys, l.Main.Addr()))
 	s.origins.Store(s.cfg.origins())
@@ -247,7 +252,8 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	failed := make(chan error, 2)
 	go func() { failed <- s.serveMain(main, l.Main) }()
 	if l.Admin != nil {
-		side := s.httpServer(s.adminRoutes(l.Admin.Addr()))
+		s.adminAuth.Store(newAdminAuth(s.cfg.AdminToken, l.Admin.Addr()))
+		side := s.httpServer(s.adminRoutes())
 		servers = append(servers, side)
 		go func() { failed <- side.Serve(l.Admin) }()
 	}
@@ -316,8 +322,8 @@ func (s *Server) greet(l Listeners) {
 	s.log.Info("listening", "address", ln.Addr().String(), "page", s.pageLink(ln.Addr()), "version", s.cfg.Version)
 	if admin != nil {
 		s.log.Info("admin listening", "address", admin.Addr().String())
-		if !isLoopback(admin.Addr()) {
-			s.log.Warn("the admin listener can be reached from other machines: it shows profiles to all who ask")
+		if s.cfg.AdminToken == "" && !isLoopback(admin.Addr()) {
+			s.log.Warn("the admin listener can be reached from other machines: without --admin-token it shows profiles to all who ask")
 		}
 	}
 	for _, ln := range []net.Listener{l.RTMP, l.RTMPS} {

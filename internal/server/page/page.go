@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"strings"
 	"time"
 )
 
@@ -29,8 +30,14 @@ type asset struct {
 }
 
 // Handler serves the page at / and its parts under /page/; every other path is not found. It answers GET and HEAD.
-func Handler() http.Handler {
-	assets := load()
+func Handler() http.Handler { return handler("index.html", "admin.html") }
+
+// Admin serves the operator's page in the same way. It shows who is connected, and ends streams, viewers and the server.
+func Admin() http.Handler { return handler("admin.html", "index.html") }
+
+// handler serves one page at /, and nothing of the other one.
+func handler(index, other string) http.Handler {
+	assets := load(index, other)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, ok := assets[r.URL.Path]
 		if !ok {
@@ -63,8 +70,8 @@ var types = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// load returns the parts by the path they are served at.
-func load() map[string]asset {
+// load returns the parts of a page by the path they are served at, without the other page.
+func load(index, other string) map[string]asset {
 	entries, err := files.ReadDir("assets")
 	if err != nil {
 		panic(err) // the binary was built without its page
@@ -76,8 +83,11 @@ func load() map[string]asset {
 			panic(err)
 		}
 		at := "/page/" + entry.Name()
-		if entry.Name() == "index.html" {
+		switch entry.Name() {
+		case index:
 			at = "/"
+		case other, strings.TrimSuffix(other, ".html") + ".js":
+			continue
 		}
 		sum := sha256.Sum256(body)
 		assets[at] = asset{

@@ -1,0 +1,165 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strconv"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/server/page"
+)
+
+// adminRoutes returns everything that the admin listener serves: what costs time to make, what tells where publishers and
+// viewers are, and the operator's decisions. There is no /debug/pprof/cmdline: tokens and passwords are on the command line.
+func (s *Server) adminRoutes() http.Handler {
+	mux := http.NewServeMux()
+	for path, h := range map[string]http.HandlerFunc{
+		"/debug/pprof/":        pprof.Index,
+		"/debug/pprof/profile": pprof.Profile,
+		"/debug/pprof/symbol":  pprof.Symbol,
+		"/debug/pprof/trace":   pprof.Trace,
+		"/metrics":             s.metrics().ServeHTTP,
+		"/api/streams":         s.adminStreams,
+		"/healthz":             s.health,
+		"/":                    page.Admin().ServeHTTP,
+	} {
+		mux.HandleFunc(path, s.onlyGet(h))
+	}
+	mux.HandleFunc("/api/streams/{name...}", s.byMethod(map[string]http.HandlerFunc{
+		http.MethodGet: s.adminStream, http.MethodHead: s.adminStream, http.MethodDelete: s.decision(s.endStream),
+	}, "GET, HEAD, DELETE"))
+	mux.HandleFunc("/api/viewers/{id}", s.byMethod(map[string]http.HandlerFunc{http.MethodDelete: s.decision(s.endViewer)}, "DELETE"))
+	mux.HandleFunc("/api/drain", s.byMethod(map[string]http.HandlerFunc{http.MethodPost: s.decision(s.beginDrain)}, "POST"))
+	return s.protect(s.adminAuth.Load, mux)
+}
+
+// byMethod calls the handler of a method, and refuses all others.
+func (s *Server) byMethod(handlers map[string]http.HandlerFunc, allowed string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if h := handlers[r.Method]; h != nil {
+			h(w, r)
+			return
+		}
+		s.refuseMethod(w, r, allowed)
+	}
+}
+
+// newAdminAuth returns who may use the admin listener: a client that shows the token, or without one all who reach it.
+func newAdminAuth(token string, listener net.Addr) *readAuth {
+	return newReadAuth(token, "", nil, listener)
+}
+
+// decision lets next do what a client asks for that may decide:
+//
+//   - With --admin-token: a client that shows it, or the page that was opened with it.
+//   - Without: a client of a loopback listener that names this machine in Host.
+//   - In both cases never a page of another site.
+func (s *Server) decision(next http.HandlerFunc) http.HandlerFunc {
+	cross := http.NewCrossOriginProtection()
+	return func(w http.ResponseWriter, r *http.Request) {
+		auth := s.adminAuth.Load()
+		status, reason := auth.check(r)
+		switch err := cross.Check(r); {
+		case err != nil:
+			status, reason = http.StatusForbidden, "a page of another site decides nothing here"
+		case auth.token == "" && !auth.loopback:
+			status, reason = http.StatusForbidden, "other machines can reach this listener: deciding needs --admin-token"
+		}
+		if status != 0 {
+			if status == http.StatusUnauthorized {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
+			}
+			s.refused(clientReader, r, &relay.Refusal{Status: status, Reason: reason})
+			refuseBody(w, r, status, reason)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// maxListed is how many viewers one answer has at most.
+const maxListed = 1000
+
+// adminStream answers GET /api/streams/NAME: the stream and its viewers.
+func (s *Server) adminStream(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	var after uint64
+	if text := r.URL.Query().Get("after"); text != "" {
+		var err error
+		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
+			refuse(w, http.StatusBadRequest, fmt.Sprintf("bad after=%.40q: want the number of a viewer", text))
+			return
+		}
+	}
+	info, ok := s.relay.Stream(name)
+	viewers, _ := s.relay.StreamViewers(name, after, maxListed)
+	if !ok {
+		refuse(w, http.StatusNotFound, fmt.Sprintf("no stream %.200q", name))
+		return
+	}
+	answer(w, struct {
+		Stream  relay.StreamInfo   `json:"stream"`
+		Viewers []relay.ViewerInfo `json:"viewers"`
+	}{info, viewers})
+}
+
+const (
+	// refuseEnded is for how long the publishers of a stream are refused that was ended: long enough for an encoder's user to see it.
+	refuseEnded = time.Minute
+	// maxRefuseEnded bounds what the operator asks for, so that what was forgotten ends one day.
+	maxRefuseEnded = 30 * 24 * time.Hour
+)
+
+// endStream answers DELETE /api/streams/NAME.
+func (s *Server) endStream(w http.ResponseWriter, r *http.Request) {
+	name, lasts := r.PathValue("name"), refuseEnded
+	text := r.URL.Query().Get("for")
+	if text != "" {
+		var err error
+		if lasts, err = time.ParseDuration(text); err != nil || lasts < 0 || lasts > maxRefuseEnded {
+			refuse(w, http.StatusBadRequest, fmt.Sprintf("bad for=%.40q: want a time such as 10m, up to %v", text, maxRefuseEnded))
+			return
+		}
+	}
+	if _, here := s.relay.Stream(name); !here && text == "" { // perhaps a typing error; a name may be refused in advance
+		refuse(w, http.StatusNotFound, fmt.Sprintf("no stream %.200q", name))
+		return
+	}
+	ended, err := s.relay.EndStream(name, lasts)
+	if err != nil {
+		refuse(w, relayStatus(err), err.Error())
+		return
+	}
+	s.log.Info("the operator ends a stream", "stream", name, "was", ended, "refused for", lasts, "client", r.RemoteAddr)
+	answer(w, struct {
+		Stream  string  `json:"stream"`
+		Ended   bool    `json:"ended"`           // there was such a stream
+		Refused float64 `json:"refused_seconds"` // for how long its publishers are refused
+	}{name, ended, lasts.Seconds()})
+}
+
+// endViewer answers DELETE /api/viewers/ID.
+func (s *Server) endViewer(w http.ResponseWriter, r *http.Request) {
+	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, fmt.Sprintf("bad viewer %.40q: want its number", r.PathValue("id")))
+		return
+	}
+	was, ok := s.relay.EndViewer(id)
+	if !ok {
+		refuse(w, http.StatusNotFound, fmt.Sprintf("no viewer %d", id))
+		return
+	}
+	s.log.Info("the operator ends a viewer", "stream", was.Stream, "viewer", was.Address, "client", r.RemoteAddr)
+	answer(w, was)
+}
+
+// beginDrain answers POST /api/drain.
+func (s *Server) beginDrain(w http.ResponseWriter, r *http.Request) {
+	s.log.Info("the operator ends the server", "client", r.RemoteAddr)
+	w.WriteHeader(http.StatusAccepted)
+	s.stopServing()
+}

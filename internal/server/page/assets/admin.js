@@ -1,0 +1,121 @@
+// The operator's page: the streams, the viewers of one of them, and buttons that end them.
+
+import * as format from './format.js';
+
+const element = (id) => document.getElementById(id);
+const every = 1000; // ms between two questions
+
+let selected = ''; // the stream whose viewers are shown
+
+// call asks the server, and throws what it says if it refuses.
+async function call(path, method = 'GET') {
+  const answer = await fetch(path, { method, cache: 'no-store' });
+  if (!answer.ok) throw new Error((await answer.text()).trim() || answer.statusText);
+  return answer.status === 202 ? undefined : answer.json();
+}
+
+const streamPath = (name) => `api/streams/${name}`; // names need no escapes
+
+// cell returns a table cell with a text, or with an element.
+function cell(what, number = false) {
+  const td = document.createElement('td');
+  if (number) td.className = 'number';
+  td.append(what);
+  return td;
+}
+
+// button returns one that calls act when it is pressed twice: the first press asks.
+function button(text, label, act) {
+  const b = document.createElement('button');
+  b.type = 'button';
+  arm(b, text, act);
+  b.setAttribute('aria-label', label);
+  return b;
+}
+
+function arm(b, text, act) {
+  let timer;
+  b.classList.add('quiet');
+  b.textContent = text;
+  b.addEventListener('click', async () => {
+    if (!timer) {
+      b.textContent = 'Sure?';
+      timer = setTimeout(() => { timer = undefined; b.textContent = text; }, 4000);
+      return;
+    }
+    clearTimeout(timer);
+    b.disabled = true;
+    await tell(act);
+  });
+}
+
+// tell does something and shows what went wrong.
+async function tell(act) {
+  const banner = element('banner');
+  try {
+    await act();
+    banner.hidden = true;
+  } catch (error) {
+    banner.querySelector('p').textContent = error.message;
+    banner.hidden = false;
+  }
+}
+
+// keep fills a table body with one row a thing. Rows stay while their things do, so that a button that was pressed once stays so.
+function keep(body, things, key, fill) {
+  const rows = new Map([...body.children].map((row) => [row.dataset.key, row]));
+  const list = things.map((thing) => {
+    const row = rows.get(String(key(thing))) ?? document.createElement('tr');
+    row.dataset.key = key(thing);
+    fill(row, thing);
+    return row;
+  });
+  if (list.length !== body.children.length || list.some((row, i) => row !== body.children[i])) body.replaceChildren(...list);
+}
+
+// setCells replaces what a row shows, all but its last cell, which make makes once.
+function setCells(row, cells, make) {
+  const last = row.lastElementChild ?? cell(make());
+  row.replaceChildren(...cells, last);
+}
+
+function showStreams(streams) {
+  keep(element('streams'), streams, (s) => s.name, (row, s) => {
+    row.classList.toggle('selected', s.name === selected);
+    const pick = row.querySelector('.pick') ?? document.createElement('button');
+    if (!pick.className) {
+      pick.type = 'button';
+      pick.className = 'pick plain';
+      pick.textContent = s.name;
+      pick.addEventListener('click', () => { selected = s.name; ask(); });
+    }
+    setCells(row, [cell(pick), cell(s.owner ? `node ${s.owner}` : s.publisher ?? ''), cell(format.rate(s.bits_per_second), true),
+      cell(format.count(s.viewers), true), cell(format.duration(s.uptime_seconds), true)],
+    () => button('End', `End the stream ${s.name}`, () => call(streamPath(s.name), 'DELETE')));
+  });
+}
+
+function showViewers(answer) {
+  element('viewers-section').hidden = !answer;
+  if (!answer) return;
+  const { stream, viewers } = answer;
+  element('viewers-title').textContent = `Viewers of ${stream.name}`;
+  element('viewers-note').textContent = `${viewers.length} of ${stream.viewers}, and ${stream.viewers_hls} by HLS`;
+  keep(element('viewers'), viewers, (v) => v.id, (row, v) => {
+    setCells(row, [cell(v.node ? `node ${v.node}` : v.address), cell(v.form), cell(format.bytes(v.bytes), true),
+      cell(format.lag(v.behind_live_seconds), true), cell(format.duration(v.time_seconds), true)],
+    () => button('End', `End the viewer ${v.address}`, () => call(`api/viewers/${v.id}`, 'DELETE')));
+  });
+}
+
+async function ask() {
+  await tell(async () => {
+    const { streams } = await call('api/streams');
+    showStreams(streams);
+    showViewers(streams.some((s) => s.name === selected) ? await call(streamPath(selected)) : undefined);
+  });
+}
+
+arm(element('drain'), 'End the server', () => call('api/drain', 'POST'));
+await ask();
+setInterval(ask, every);
