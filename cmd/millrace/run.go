@@ -20,7 +20,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// successorTime is how long a successor may take until it serves: it may repair recordings before that.
+// successorTime is how long a successor may take until it serves, after its predecessor has got the directory of
+// recordings.
 const successorTime = time.Minute
 
 // A running server, and what signals do to it.
@@ -54,6 +55,7 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 		go r.obey(ctx, signals)
 	}
 	of := cfg.Config
+	of.Successor = inherited.Succeeds()
 	if of.MemoryBytes == 0 {
 		of.MemoryBytes = doctor.MemoryCap() / 2
 	}
@@ -116,13 +118,18 @@ func (r *running) reload() {
 	}
 }
 
-// replace starts the same command anew, and ends this process when the other one serves.
+// replace starts the same command anew, and ends this process when the other one serves. It waits until this process has
+// the directory of recordings: of three processes, the second one must get it before the third.
 func (r *running) replace(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, successorTime, errors.New("it takes too long"))
 	defer cancel()
 	cmd := exec.Command(os.Args[0], os.Args[1:]...) // by its name: the file may be another one by now
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if err := systemd.Succeed(ctx, cmd, r.listeners); err != nil {
+	err := r.AwaitRecords(ctx)
+	if err == nil {
+		err = systemd.Succeed(ctx, cmd, r.listeners)
+	}
+	if err != nil {
 		r.log.Error("no other process can replace this one", "reason", err)
 		return
 	}

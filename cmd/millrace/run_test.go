@@ -3,6 +3,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -19,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
@@ -215,12 +219,182 @@ func viewersAt(addr string) (viewers int) {
 // What cannot serve replaces nothing.
 func TestAFailedReplacement(t *testing.T) {
 	t.Parallel()
-	c := startCommand(t, nil, "--listen", "127.0.0.1:0", "--rtmp=", "--blobs", t.TempDir()) // which one process has
+	file := configFile(t, "latency: 20ms\n")
+	c := startCommand(t, nil, "--listen", "127.0.0.1:0", "--rtmp=", "--config", file, "--record", t.TempDir(), "--blobs", t.TempDir())
+	if err := os.WriteFile(file, []byte("latency: soon\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	c.signal(syscall.SIGUSR2)
 	c.logged("no other process can replace this one")
 	if got := status("http://" + c.addr + "/healthz"); got != http.StatusOK {
 		t.Errorf("it answers %d", got)
 	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.replace()
+}
+
+// While the process is replaced, with a directory of recordings and one of blobs, all pictures that a viewer sees are in a
+// recording, recordings are whole, and no request for a blob fails. A process that replaces no other one gets neither
+// directory.
+func TestAReplacementWithDirectories(t *testing.T) {
+	t.Parallel()
+	records, blobs := t.TempDir(), t.TempDir()
+	c := startCommand(t, nil, "--listen", "127.0.0.1:0", "--rtmp=", "--record", records, "--blobs", blobs)
+	startEncoder(t, "cam", c.addr)
+	var clients clientLoops
+	var served atomic.Int64
+	for i := range 4 {
+		clients.Go(func() {
+			for n := 0; !clients.stop.Load(); n++ {
+				if err := useBlob(c.addr, fmt.Sprint("key", i), n); err != nil {
+					t.Error(err)
+					return
+				}
+				served.Add(1)
+			}
+		})
+	}
+	var viewers []*watcher
+	for range 3 {
+		w := watch(t, c.addr, "cam")
+		w.sees(2 * groupOf)
+		viewers = append(viewers, w)
+		body, send := io.Pipe()
+		uploaded := make(chan error, 1)
+		go func() {
+			status, err := put(c.addr, "slow", body)
+			if err == nil && status != http.StatusCreated && status != http.StatusNoContent {
+				err = fmt.Errorf("status %d", status)
+			}
+			uploaded <- err
+		}()
+		_, _ = send.Write(make([]byte, 1<<20))
+		before := served.Load()
+		c.replace()
+		_ = send.Close()
+		if err := <-uploaded; err != nil {
+			t.Errorf("an upload that was under way: %v", err)
+		}
+		eventually(t, "blobs to be served", func() bool { return served.Load() > before+20 || t.Failed() })
+	}
+	c.replace() // at once: the process before may not have its directory yet
+	last := watch(t, c.addr, "cam")
+	last.sees(2 * groupOf)
+	clients.stop.Store(true)
+	clients.Wait()
+	for flag, dir := range map[string]string{"--record": records, "--blobs": blobs} {
+		err := execute(t.Context(), io.Discard, io.Discard, "serve", "--listen", "127.0.0.1:0", "--rtmp=", flag, dir)
+		if err == nil || !strings.Contains(err.Error(), flag+": ") || !strings.Contains(err.Error(), "another process") {
+			t.Errorf("another process with %s: %v", flag, err)
+		}
+	}
+	if got := (&node{addr: c.addr}).metric("millrace_recordings_lost_total"); got != 0 {
+		t.Errorf("%v fragments are lost", got)
+	}
+	c.signal(syscall.SIGTERM)
+	eventually(t, "the processes to end", func() bool { return strings.Count(c.said(), "msg=stopped") == 5 })
+	recorded := recordedPictures(t, records, "cam")
+	for i, w := range append(viewers, last) {
+		<-w.done
+		if w.gaps+w.repeats > 0 || len(w.problems) > 0 {
+			t.Errorf("viewer %d: %d gaps, %d repeats, %q", i, w.gaps, w.repeats, w.problems)
+		}
+		for n := w.last - w.pictures + 1; n <= w.last; n++ {
+			if !recorded[n] {
+				t.Errorf("viewer %d saw %d pictures up to %d, and %d is not recorded", i, w.pictures, w.last, n)
+				break
+			}
+		}
+	}
+	t.Logf("%d pictures are recorded, and blobs were used %d times", len(recorded), served.Load())
+}
+
+// put puts a blob by a connection of its own.
+func put(addr, key string, body io.Reader) (status int, err error) {
+	req, err := http.NewRequest(http.MethodPut, "http://"+addr+"/blobs/"+key, body)
+	if err != nil {
+		return 0, err
+	}
+	req.Close = true
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	return res.StatusCode, res.Body.Close()
+}
+
+// useBlob puts a blob and gets it.
+func useBlob(addr, key string, n int) error {
+	value := bytes.Repeat([]byte{byte(n)}, 1+n*7919%(256<<10))
+	if status, err := put(addr, key, bytes.NewReader(value)); err != nil || status != http.StatusCreated && status != http.StatusNoContent {
+		return fmt.Errorf("PUT of %s: %d, %w", key, status, err)
+	}
+	req, err := http.NewRequest(http.MethodGet, "http://"+addr+"/blobs/"+key, nil)
+	if err != nil {
+		return err
+	}
+	req.Close = true
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	got, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK || !bytes.Equal(got, value) {
+		return fmt.Errorf("GET of %s: %s, %d bytes, want %d, %w", key, res.Status, len(got), len(value), err)
+	}
+	return nil
+}
+
+// recordedPictures returns the numbers of the pictures that an encoder has sent and that are in the recordings of a stream.
+// These have ended, and consist of whole fragments. Within one no picture is missing, and the next one is later.
+func recordedPictures(t *testing.T, dir, name string) map[int]bool {
+	t.Helper()
+	archive, err := record.Open(record.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := archive.Stats(); st.Repaired != 0 {
+		t.Errorf("%d recordings were unfinished", st.Repaired)
+	}
+	_ = archive.Close(t.Context())
+	files, err := filepath.Glob(filepath.Join(dir, name, "*.mp4"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	all, last := make(map[int]bool), -1
+	for _, file := range files { // whose names are their times
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		init := bytes.Index(b, []byte("moof")) - 4
+		if init < 0 {
+			t.Fatalf("%s has no fragment", file)
+		}
+		movie, err := mp4.ReadMovie(b[:init])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for first, rest := true, b[init:]; len(rest) > 0; {
+			f, need, err := movie.ReadFragment(rest)
+			if err != nil || need > 0 || f.Size > len(rest) {
+				t.Fatalf("%s: at byte %d: %+v, need %d: %v", file, len(b)-len(rest), f, need, err)
+			}
+			size := len(pictureData(0)) - 5
+			for sample := rest[f.Head:f.Size]; len(sample) > 0; sample = sample[size:] {
+				number := int(binary.BigEndian.Uint64(sample[5:]) &^ (1 << 63))
+				if !bytes.Equal(sample[:size], pictureData(number)[5:]) || number <= last || !first && number != last+1 {
+					t.Fatalf("%s: picture %d after %d", file, number, last)
+				}
+				all[number], last, first = true, number, false
+			}
+			rest = rest[f.Size:]
+		}
+	}
+	return all
 }
 
 // In a cluster the process that replaces an owner has its address: the encoder comes back to it, and viewers at another

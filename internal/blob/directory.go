@@ -2,13 +2,14 @@ package blob
 
 import (
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
@@ -16,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace"
 )
 
 const (
@@ -24,8 +25,12 @@ const (
 	// they can be renamed.
 	incoming = "incoming"
 
-	// lockName is the file that marks a directory of blobs, and that its process has locked.
+	// lockName is the file that marks a directory of blobs. Its process has a shared lock on it, as has the process that
+	// replaces that one. An exclusive lock is for a start: no other process has the directory then.
 	lockName = "millrace-blobs.lock"
+
+	// namesLockName is the file that a process has locked while it gives a name to a file, or takes one away.
+	namesLockName = "millrace-blobs.names.lock"
 
 	// shards is how many directories the files are spread over, so that listing one of them stays fast.
 	shards = 256
@@ -53,7 +58,7 @@ const (
 
 // A directory is a Store that has a file for each value:
 //
-//	millrace-blobs.lock
+//	millrace-blobs.lock, millrace-blobs.names.lock
 //	incoming/1a2b          what is being written
 //	00/ … ff/film.mp4.blob see fileOf
 //
@@ -62,38 +67,42 @@ const (
 type directory struct {
 	root   *os.Root
 	lock   *os.File
+	blocks *millrace.Pool
 	clock  func() time.Time
 	serial atomic.Int64 // makes the times of two files differ, see stamp
 
-	writing [shards]sync.Mutex // held while a name in the shard is given to a file, or taken from one
+	// names is held, with the lock on namesFile, while a name is given to a file, or taken from one. One for all shards
+	// suffices: the kernel, too, renames one file at a time from one directory to another.
+	names     sync.Mutex
+	namesFile *os.File
 
 	stopSweeper context.CancelFunc
 	swept       chan struct{} // closed when the sweeper has ended
 	expired     atomic.Int64  // files that it has deleted
 }
 
-// OpenDirectory opens the store in the directory called name. The directory must exist, be empty or one of blobs, and
-// not be open in another process. OpenDirectory deletes what killed processes have left unfinished. The call that ends
-// the store's life is Close.
-func OpenDirectory(name string) (Store, error) {
-	d, err := newDirectory(name)
+// OpenDirectory opens the store in the directory called name. The directory must exist, and be empty or one of blobs.
+// Transfers take their memory from blocks. The call that ends the store's life is Close.
+//
+// A successor shares the directory with the process that it replaces, which still has transfers. Any other process must
+// have it alone, and deletes what killed processes have left unfinished.
+func OpenDirectory(name string, successor bool, blocks *millrace.Pool) (Store, error) {
+	d, err := newDirectory(name, successor, blocks)
 	if err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-func newDirectory(name string) (*directory, error) {
+func newDirectory(name string, successor bool, blocks *millrace.Pool) (*directory, error) {
 	root, err := os.OpenRoot(name)
 	if err != nil {
 		return nil, err
 	}
-	d := &directory{root: root, clock: time.Now, swept: make(chan struct{})}
-	if err := d.prepare(); err != nil {
-		_ = root.Close()
-		if d.lock != nil {
-			_ = d.lock.Close()
-		}
+	d := &directory{root: root, blocks: blocks, clock: time.Now, swept: make(chan struct{})}
+	d.serial.Store(rand.Int64N(int64(time.Millisecond))) // another one than that of a process with the same directory
+	if err := d.prepare(successor); err != nil {
+		_ = d.closeFiles()
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -102,21 +111,26 @@ func newDirectory(name string) (*directory, error) {
 	return d, nil
 }
 
-// prepare locks the directory for this process and makes its parts.
-func (d *directory) prepare() (err error) {
+// prepare locks the directory and makes its parts.
+func (d *directory) prepare(successor bool) (err error) {
 	if err := d.checkUnused(); err != nil {
 		return err
 	}
 	if d.lock, err = d.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return err
 	}
-	if err := flock(d.lock); err != nil {
+	if !successor {
+		if err := d.clear(); err != nil {
+			return err
+		}
+	}
+	if err := flock(d.lock, shared|noWait); err != nil { // instead of the exclusive one
 		return fmt.Errorf("another process has it: %w", err)
 	}
-	if err := d.root.RemoveAll(incoming); err != nil {
+	if d.namesFile, err = d.root.OpenFile(namesLockName, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return err
 	}
-	if err := d.root.Mkdir(incoming, 0o700); err != nil {
+	if err := d.root.Mkdir(incoming, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	for i := range shards {
@@ -128,6 +142,14 @@ func (d *directory) prepare() (err error) {
 		return err
 	}
 	return d.probe()
+}
+
+// clear deletes what is unfinished, if no other process has the directory.
+func (d *directory) clear() error {
+	if err := flock(d.lock, exclusive|noWait); err != nil {
+		return fmt.Errorf("another process has it: %w", err)
+	}
+	return d.root.RemoveAll(incoming)
 }
 
 // checkUnused returns an error if the directory holds other things: the store deletes files.
@@ -155,7 +177,7 @@ func (d *directory) checkUnused() error {
 // probe returns an error if the file system does not keep permissions, and times to the nanosecond: expiry and entity
 // tags are made of them.
 func (d *directory) probe() error {
-	const name = incoming + "/probe"
+	name := incoming + "/" + crand.Text()
 	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, lasting)
 	if err != nil {
 		return err
@@ -191,7 +213,30 @@ func (d *directory) sync(name string) error {
 func (d *directory) Close() error {
 	d.stopSweeper()
 	<-d.swept
-	return errors.Join(d.root.Close(), d.lock.Close())
+	return d.closeFiles()
+}
+
+func (d *directory) closeFiles() error {
+	err := d.root.Close()
+	for _, f := range []*os.File{d.lock, d.namesFile} {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	return err
+}
+
+// lockNames has no other goroutine, nor another process that shares the directory, change names until unlock.
+func (d *directory) lockNames() (unlock func(), err error) {
+	d.names.Lock()
+	if err := flock(d.namesFile, exclusive); err != nil {
+		d.names.Unlock()
+		return nil, err
+	}
+	return func() {
+		_ = flock(d.namesFile, unlocked)
+		d.names.Unlock()
+	}, nil
 }
 
 // A file says where the file of a key is.
@@ -254,7 +299,7 @@ func (d *directory) Open(_ context.Context, key string) (*Value, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	v := &Value{Tag: fileTag(info), Content: f}
+	v := &Value{Tag: fileTag(info), Content: f, blocks: d.blocks}
 	if expires(info) {
 		v.TTL = max(info.ModTime().Sub(d.clock()), 1)
 	}
@@ -280,7 +325,7 @@ func (d *directory) Put(ctx context.Context, key string, body io.Reader, size in
 	if size > put.Limit {
 		return "", false, &TooLargeError{put.Limit}
 	}
-	pending := incoming + "/" + rand.Text()
+	pending := incoming + "/" + crand.Text()
 	defer func() {
 		if err != nil {
 			_ = d.root.Remove(pending)
@@ -309,8 +354,8 @@ func (d *directory) write(ctx context.Context, pending string, body io.Reader, s
 	}
 	defer f.Close() // if there is an error
 	src := newSource(body, size, put.Limit)
-	moved, err := chunk.Copy(ctx, f, src)
-	if err == nil && size != unknownSize && moved.Bytes != size {
+	n, err := src.copyTo(ctx, f, d.blocks)
+	if err == nil && size != unknownSize && n != size {
 		err = fmt.Errorf("%w: %w", ErrBody, io.ErrUnexpectedEOF)
 	}
 	if err = src.failure(err); err != nil {
@@ -339,8 +384,11 @@ func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 
 // rename gives a file its key's name, if only allows that, and returns the entity tag that the key had before.
 func (d *directory) rename(pending string, to file, only Condition) (before string, err error) {
-	d.writing[to.shard].Lock()
-	defer d.writing[to.shard].Unlock()
+	unlock, err := d.lockNames()
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
 	if before, err = d.allowed(to, only); err != nil {
 		return before, err
 	}
@@ -371,8 +419,11 @@ func (d *directory) Delete(_ context.Context, key string, only Condition) error 
 }
 
 func (d *directory) remove(at file, only Condition) error {
-	d.writing[at.shard].Lock()
-	defer d.writing[at.shard].Unlock()
+	unlock, err := d.lockNames()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	switch tag, err := d.allowed(at, only); {
 	case err != nil:
 		return err
@@ -427,8 +478,11 @@ func (d *directory) sweepShard(ctx context.Context, shard int) {
 
 // sweepFile deletes a file if it has expired: it may have been replaced since sweepShard looked.
 func (d *directory) sweepFile(at file) {
-	d.writing[at.shard].Lock()
-	defer d.writing[at.shard].Unlock()
+	unlock, err := d.lockNames()
+	if err != nil {
+		return
+	}
+	defer unlock()
 	if info, err := d.root.Lstat(at.path); err == nil && d.hasExpired(info) && d.root.Remove(at.path) == nil {
 		d.expired.Add(1)
 	}

@@ -4,5 +4,7 @@ package blob
 
 import "os"
 
+const shared, exclusive, unlocked, noWait = 0, 0, 0, 0
+
 // flock does nothing: the system has no such lock.
-func flock(*os.File) error { return nil }
+func flock(*os.File, int) error { return nil }

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace"
 )
 
 // writerDirectory is the environment variable that makes a test binary a writer, see TestKilledWriters.
@@ -25,7 +27,7 @@ const writerKeys = 4
 
 // writeUntilKilled puts and deletes values until the test kills its process.
 func writeUntilKilled(dir string) {
-	d, err := newDirectory(dir)
+	d, err := newDirectory(dir, false, millrace.DefaultPool())
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -90,7 +92,7 @@ func TestKilledWriters(t *testing.T) {
 // checkKilled returns how many values are in a directory, all whole.
 func checkKilled(t *testing.T, dir string) (there int) {
 	t.Helper()
-	d, err := newDirectory(dir)
+	d, err := newDirectory(dir, false, millrace.DefaultPool())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +112,7 @@ func checkKilled(t *testing.T, dir string) (there int) {
 func TestOneProcessHasADirectory(t *testing.T) {
 	dir := t.TempDir()
 	openDirectory(t, dir)
-	if _, err := OpenDirectory(dir); err == nil || !strings.Contains(err.Error(), "another process") {
+	if _, err := OpenDirectory(dir, false, millrace.DefaultPool()); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("%v", err)
 	}
 	others := t.TempDir()
@@ -122,7 +124,7 @@ func TestOneProcessHasADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, says := range map[string]string{file: "not a directory", dir + "/none": "no such file", others: "neither empty"} {
-		if _, err := OpenDirectory(name); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := OpenDirectory(name, false, millrace.DefaultPool()); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -134,7 +136,7 @@ func TestOneProcessHasADirectory(t *testing.T) {
 // A time to live outlives the process. What has expired is not served, and is deleted some time.
 func TestExpiry(t *testing.T) {
 	dir := t.TempDir()
-	d, err := newDirectory(dir)
+	d, err := newDirectory(dir, false, millrace.DefaultPool())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +186,7 @@ func TestExpiry(t *testing.T) {
 // openDirectoryAt opens a directory at another time, without its sweeper.
 func openDirectoryAt(t *testing.T, name string, clock func() time.Time) *directory {
 	t.Helper()
-	d, err := newDirectory(name)
+	d, err := newDirectory(name, false, millrace.DefaultPool())
 	if err != nil {
 		t.Fatal(err)
 	}

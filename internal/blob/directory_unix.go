@@ -7,8 +7,19 @@ import (
 	"syscall"
 )
 
-// flock takes f for this process, or fails if another one has it. The end of the process gives it back, however it
-// ends.
-func flock(f *os.File) error {
-	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+// How flock takes a file.
+const (
+	shared    = syscall.LOCK_SH
+	exclusive = syscall.LOCK_EX
+	unlocked  = syscall.LOCK_UN
+	noWait    = syscall.LOCK_NB // with one of the first two: it fails if another process has the file
+)
+
+// flock takes f for this process, or gives it back, as does the end of the process, however it ends.
+func flock(f *os.File, how int) error {
+	for {
+		if err := syscall.Flock(int(f.Fd()), how); err != syscall.EINTR {
+			return err
+		}
+	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace"
 )
 
 // limit is how long values of tests may be.
@@ -33,7 +35,7 @@ func onEachStore(t *testing.T, test func(t *testing.T, s Store)) {
 
 func openDirectory(t *testing.T, name string) *directory {
 	t.Helper()
-	d, err := newDirectory(name)
+	d, err := newDirectory(name, false, millrace.DefaultPool())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +44,7 @@ func openDirectory(t *testing.T, name string) *directory {
 
 func openRedis(t *testing.T, rdb redis.UniversalClient, prefix string) *Redis {
 	t.Helper()
-	s, err := OpenRedis(rdb, prefix)
+	s, err := OpenRedis(rdb, prefix, millrace.DefaultPool())
 	if err != nil {
 		t.Fatal(err)
 	}

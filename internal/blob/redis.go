@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/chunk"
 	"github.com/millrace-io/millrace/redisbuf"
 	"github.com/redis/go-redis/v9"
 )
@@ -55,12 +54,14 @@ type Redis struct {
 	rdb    redis.UniversalClient
 	values *redisbuf.Client
 	prefix string
+	blocks *millrace.Pool
 	keep   time.Duration // replacedFor
 }
 
 // OpenRedis opens the store in a Redis server or cluster, under keys that begin with prefix, which must not have
-// braces. It takes ownership of rdb, and sends nothing to the server yet. The call that ends the store's life is Close.
-func OpenRedis(rdb redis.UniversalClient, prefix string) (*Redis, error) {
+// braces. It takes ownership of rdb, and sends nothing to the server yet. Transfers take their memory from blocks. The call
+// that ends the store's life is Close.
+func OpenRedis(rdb redis.UniversalClient, prefix string, blocks *millrace.Pool) (*Redis, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return nil, errors.Join(fmt.Errorf("the prefix of keys is %q, and braces have a meaning in keys", prefix), rdb.Close())
 	}
@@ -69,7 +70,7 @@ func OpenRedis(rdb redis.UniversalClient, prefix string) (*Redis, error) {
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
-	return &Redis{rdb: rdb, values: values, prefix: prefix, keep: replacedFor}, nil
+	return &Redis{rdb: rdb, values: values, prefix: prefix, blocks: blocks, keep: replacedFor}, nil
 }
 
 // Close implements Store.
@@ -140,7 +141,7 @@ func (s *Redis) Open(ctx context.Context, key string) (*Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Value{Tag: tagOf(v.key), TTL: v.left, Content: s.content(ctx, v)}, nil
+	return &Value{Tag: tagOf(v.key), TTL: v.left, Content: s.content(ctx, v), blocks: s.blocks}, nil
 }
 
 // A content is the content of a Value: a versionReader with a position.
@@ -245,7 +246,7 @@ func (s *Redis) send(ctx context.Context, pending string, body io.Reader, size i
 	src := newSource(body, size, put.Limit)
 	var b spool
 	defer b.release()
-	if err := b.fill(ctx, src); err != nil {
+	if err := b.fill(ctx, src, s.blocks); err != nil {
 		return 0, src.failure(err)
 	}
 	if size != unknownSize && b.size != size {
@@ -272,8 +273,11 @@ type spool struct {
 }
 
 // fill receives src to its end. The call that ends the life of what is received is release, even after an error.
-func (b *spool) fill(ctx context.Context, src io.Reader) error {
-	n, err := b.chain.ReadFrom(&io.LimitedReader{R: src, N: spoolMemory + 1})
+func (b *spool) fill(ctx context.Context, src *source, blocks *millrace.Pool) error {
+	r := millrace.NewReader(&io.LimitedReader{R: src, N: spoolMemory + 1})
+	defer r.Release()
+	r.SetPool(blocks)
+	n, err := b.chain.ReadFrom(r) // which takes the blocks over
 	b.size = n
 	if err != nil || n <= spoolMemory {
 		return err
@@ -287,8 +291,8 @@ func (b *spool) fill(ctx context.Context, src io.Reader) error {
 	if _, err := b.chain.WriteTo(b.file); err != nil {
 		return roomError(err)
 	}
-	moved, err := chunk.Copy(ctx, b.file, src)
-	b.size += moved.Bytes
+	n, err = src.copyTo(ctx, b.file, blocks)
+	b.size += n
 	return roomError(err)
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace"
 )
 
 // keysOf returns the Redis keys of a store that do not expire, without those of replaced values.
@@ -211,7 +213,7 @@ func TestErrorsOfRedis(t *testing.T) {
 	if err := s.Delete(t.Context(), "k", nil); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
-	if _, err := OpenRedis(redis.NewClient(server.Options()), "{x}"); err == nil {
+	if _, err := OpenRedis(redis.NewClient(server.Options()), "{x}", millrace.DefaultPool()); err == nil {
 		t.Error("a prefix with braces")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/chunk"
 )
 
@@ -17,6 +18,8 @@ type Value struct {
 	Tag     string        // its entity tag, in quotes
 	TTL     time.Duration // how long it will be there; 0: until it is deleted
 	Content io.ReadSeekCloser
+
+	blocks *millrace.Pool
 }
 
 // Close closes the content.
@@ -35,7 +38,7 @@ func (v *Value) Serve(w http.ResponseWriter, r *http.Request) (chunk.Report, err
 	if v.TTL > 0 {
 		h.Set(HeaderTTL, formatTTL(v.TTL))
 	}
-	body := &responseBody{ResponseWriter: w, ctx: ContextOf(r)}
+	body := &responseBody{ResponseWriter: w, ctx: ContextOf(r), blocks: v.blocks}
 	_, body.isFile = v.Content.(*os.File)
 	http.ServeContent(body, r, "", time.Time{}, v.Content)
 	return body.sent, body.err
@@ -54,6 +57,7 @@ type responseBody struct {
 	http.ResponseWriter
 	ctx    context.Context
 	isFile bool
+	blocks *millrace.Pool
 	sent   chunk.Report
 	err    error
 }
@@ -68,7 +72,9 @@ func (b *responseBody) ReadFrom(src io.Reader) (int64, error) {
 	if part, ok := src.(*io.LimitedReader); ok {
 		size = min(size, max(part.N, 1))
 	}
-	n, err := io.CopyBuffer(struct{ io.Writer }{b.ResponseWriter}, struct{ io.Reader }{src}, make([]byte, size))
+	block := b.blocks.Get(int(size))
+	defer block.Release()
+	n, err := io.CopyBuffer(struct{ io.Writer }{b.ResponseWriter}, struct{ io.Reader }{src}, block.Bytes())
 	b.sent.Bytes, b.sent.Copied, b.err = n, n, err
 	return n, err
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/millrace-io/millrace"
 )
 
 // A Store keeps values under keys that CheckKey accepts. Its methods may be called from any goroutine, but Close only
@@ -120,6 +122,28 @@ func (s *source) Read(p []byte) (int, error) {
 		s.err = err
 	}
 	return n, err
+}
+
+// copyBlock is what copyTo reads and writes at a time.
+const copyBlock = 32 << 10
+
+// copyTo copies what is left to w, until ctx ends, and returns how many bytes w took.
+func (s *source) copyTo(ctx context.Context, w io.Writer, blocks *millrace.Pool) (total int64, err error) {
+	block := blocks.Get(copyBlock)
+	defer block.Release()
+	for ctx.Err() == nil {
+		n, err := s.Read(block.Bytes())
+		m, writeErr := w.Write(block.Bytes()[:n])
+		total += int64(m)
+		if writeErr != nil {
+			return total, writeErr
+		} else if err == io.EOF {
+			return total, nil
+		} else if err != nil {
+			return total, err
+		}
+	}
+	return total, ctx.Err()
 }
 
 // failure returns the source's own error if there is one, and err otherwise.

@@ -114,7 +114,7 @@ func tasks(h *host, p Plan) Finding {
 		need += int64(p.MaxUploads)
 	}
 	f := Finding{Value: "none", Why: fmt.Sprintf("The plan takes up to %d threads.", need)}
-	most, set := h.groupLimit("pids.max", parseLimit)
+	most, set := h.groupLimit("", "pids.max", parseLimit)
 	if set {
 		f.Value = fmt.Sprint(most)
 	}
@@ -126,7 +126,7 @@ func tasks(h *host, p Plan) Finding {
 }
 
 func processors(h *host, _ Plan) Finding {
-	milli, set := h.groupLimit("cpu.max", parseCPU)
+	milli, set := h.groupLimit("", "cpu.max", parseCPU)
 	if !set {
 		return Finding{Value: "none"}
 	}

@@ -17,6 +17,12 @@ const (
 	group = "sys/fs/cgroup/system.slice/millrace.service/"
 )
 
+// Control groups of version 1. A container has its own one mounted at oldMemory.
+const (
+	oldGroups = "9:name=systemd:/\n5:cpu,cpuacct:/docker/7f\n4:hugetlb,memory:/docker/7f\n0::/\n"
+	oldMemory = "sys/fs/cgroup/memory/"
+)
+
 func openFilesLine(n string) string {
 	return "Limit                     Soft Limit           Hard Limit           Units     \n" +
 		"Max open files            " + n + "              " + n + "              files     \n"
@@ -125,6 +131,14 @@ func TestChecks(t *testing.T) {
 			{files: files{"sys/fs/cgroup/system.slice/memory.max": "1073741824"}, state: Warn, command: "--max-streams"},
 			{files: files{"proc/meminfo": "MemFree: 1 kB\n"}, state: Unknown, says: "does not say"},
 			{files: files{"proc/meminfo": gone, group + "memory.max": "4294967296"}, state: OK, value: "4 GiB (control group)"},
+			{files: files{"proc/7/cgroup": oldGroups, oldMemory + "docker/7f/memory.limit_in_bytes": "67108864"},
+				state: Bad, value: "64 MiB (control group)"},
+			{files: files{"proc/7/cgroup": oldGroups, oldMemory + "memory.limit_in_bytes": "67108864"}, // in a container
+				state: Bad, value: "64 MiB (control group)"},
+			{files: files{"proc/7/cgroup": oldGroups, oldMemory + "memory.limit_in_bytes": "4294967296",
+				oldMemory + "docker/7f/memory.limit_in_bytes": "9223372036854771712"}, state: OK, value: "4 GiB (control group)"},
+			{files: files{"proc/7/cgroup": oldGroups, oldMemory + "docker/7f/memory.limit_in_bytes": "9223372036854771712"},
+				state: OK, value: "16 GiB"},
 		},
 		"GOMEMLIMIT": {
 			{state: OK, value: "none", says: "--memory: 8 GiB"},

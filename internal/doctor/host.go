@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -131,7 +132,10 @@ func MemoryCap() int64 {
 
 // memoryCap returns how much memory this process may have, and whether a control group says so rather than the machine.
 func (h *host) memoryCap() (most int64, group bool) {
-	limit, set := h.groupLimit("memory.max", parseLimit)
+	limit, set := h.groupLimit("", "memory.max", parseLimit)
+	if old, oldSet := h.groupLimit("memory", "memory.limit_in_bytes", parseLimit); oldSet {
+		limit, set = min(limit, old), true
+	}
 	most = h.memory()
 	if set && (h.err != nil || limit < most) {
 		h.err = nil // the group suffices
@@ -140,7 +144,7 @@ func (h *host) memoryCap() (most int64, group bool) {
 	return most, false
 }
 
-// parseLimit reads what a control group's file has: a number, or max.
+// parseLimit reads what a control group's file has: a number, or max. In version 1 a huge number says max.
 func parseLimit(s string) (int64, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && n < unlimited
@@ -156,18 +160,18 @@ func parseCPU(s string) (int64, bool) {
 }
 
 // groupLimit returns the least that parse finds in the files of that name of this process's control groups: its own,
-// and those around it. Only version 2 is looked at.
-func (h *host) groupLimit(name string, parse func(string) (int64, bool)) (least int64, set bool) {
+// and those around it. A controller has groups of its own in version 1; those of version 2 are all controllers': "".
+func (h *host) groupLimit(controller, name string, parse func(string) (int64, bool)) (least int64, set bool) {
 	least = math.MaxInt64
 	own, looking := "", *h // whose error is not that of h: without groups there are no limits
 	groups, _ := looking.self().Cgroups()
 	for _, g := range groups {
-		if g.HierarchyID == 0 {
+		if controller == "" && g.HierarchyID == 0 || slices.Contains(g.Controllers, controller) {
 			own = g.Path
 		}
 	}
 	for dir := filepath.Join("/", own); ; dir = filepath.Dir(dir) {
-		if n, ok := parse(looking.read(filepath.Join("sys/fs/cgroup", dir, name))); ok {
+		if n, ok := parse(looking.read(filepath.Join("sys/fs/cgroup", controller, dir, name))); ok {
 			least, set = min(least, n), true
 		}
 		if dir == "/" {

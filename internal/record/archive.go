@@ -28,6 +28,14 @@ const (
 // lockName is the file that a process has locked while it records to the directory.
 const lockName = "millrace-recordings.lock"
 
+const (
+	// lockEvery is the pause between two looks whether the process that is replaced has left the directory.
+	lockEvery = 20 * time.Millisecond
+	// lockLate is how long that takes before it is an error in the log. A process drains for eight seconds by default, and has
+	// ended its recordings long before.
+	lockLate = 20 * time.Second
+)
+
 // The name of a stream is up to maxNameParts parts of nameBytes, with slashes between them.
 const (
 	maxName      = 128
@@ -44,12 +52,16 @@ var (
 	ErrClosed = errors.New("record: the archive is closed")
 )
 
+// errLocked is the error of flock if another process has the file.
+var errLocked = errors.New("another process records to this directory")
+
 // A Config says where recordings are, and how much there may be.
 type Config struct {
 	Dir        string        // of all recordings; it exists
 	MaxBytes   int64         // of all recordings; the oldest files are deleted beyond it. 0 is no limit
 	QueueBytes int64         // of one stream, that may wait for the disk. 0 is DefaultQueueBytes
 	Every      time.Duration // a file ends at whole multiples of it, in UTC. 0 is DefaultEvery
+	Successor  bool          // this process replaces another one, which may have the directory for a while
 	Log        *slog.Logger  // nil discards
 
 	now  func() time.Time         // of tests
@@ -77,6 +89,10 @@ type Archive struct {
 	log  *slog.Logger
 	lock *os.File
 
+	ready    chan struct{} // closed when the directory is this process's, or will not be
+	waiting  context.Context
+	stopWait context.CancelFunc
+
 	mu         sync.Mutex
 	closed     bool
 	recordings map[string]*Recording
@@ -102,6 +118,9 @@ func (k kept) compare(o kept) int {
 
 // Open opens a directory, which no other process may have open, and makes whole what a crash left unfinished there. It
 // does not touch files whose names it would not give. The call that ends the archive's life is Close.
+//
+// A successor does not fail if another process has the directory. It does all this when that process has closed its
+// archive. Until then recordings keep in their queues what comes.
 func Open(c Config) (*Archive, error) {
 	c.QueueBytes = cmp.Or(c.QueueBytes, DefaultQueueBytes)
 	c.Every = cmp.Or(c.Every, DefaultEvery)
@@ -114,7 +133,8 @@ func Open(c Config) (*Archive, error) {
 	if c.now == nil {
 		c.now = time.Now
 	}
-	a := &Archive{cfg: c, log: c.Log, recordings: make(map[string]*Recording)}
+	a := &Archive{cfg: c, log: c.Log, recordings: make(map[string]*Recording), ready: make(chan struct{})}
+	a.waiting, a.stopWait = context.WithCancel(context.Background())
 	root, err := os.OpenRoot(c.Dir)
 	if err != nil {
 		return nil, err
@@ -123,14 +143,65 @@ func Open(c Config) (*Archive, error) {
 	if a.lock, err = root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, fileMode); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Dir, err) // root's errors do not name it
 	}
-	if err = flock(a.lock); err == nil {
+	err = flock(a.lock)
+	if c.Successor && errors.Is(err, errLocked) {
+		go a.await()
+		return a, nil
+	}
+	if err == nil {
 		err = a.readDir(root)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", c.Dir, err), a.lock.Close())
 	}
 	a.makeRoom()
+	close(a.ready)
 	return a, nil
+}
+
+// await opens the directory when the process that is replaced has left it, unless Close comes first.
+func (a *Archive) await() {
+	defer close(a.ready)
+	a.log.Info("recordings wait until the process that is replaced has ended its own", "in", a.cfg.Dir)
+	began := time.Now()
+	late := time.AfterFunc(lockLate, func() {
+		a.log.Error("recordings still wait for another process: they lose what does not fit into their queues", "in", a.cfg.Dir)
+	})
+	defer late.Stop()
+	look := time.NewTicker(lockEvery)
+	defer look.Stop()
+	err := flock(a.lock)
+	for ; errors.Is(err, errLocked); err = flock(a.lock) {
+		select {
+		case <-a.waiting.Done():
+			return
+		case <-look.C:
+		}
+	}
+	var root *os.Root
+	if err == nil {
+		root, err = os.OpenRoot(a.cfg.Dir)
+	}
+	if err == nil {
+		err = a.readDir(root)
+		_ = root.Close()
+	}
+	if err != nil { // new recordings may work all the same
+		a.failures.Add(1)
+		a.log.Error("the recordings that are there cannot be read", "in", a.cfg.Dir, "reason", err)
+	}
+	a.makeRoom()
+	a.log.Info("recordings are written", "in", a.cfg.Dir, "after", time.Since(began).Round(time.Millisecond))
+}
+
+// Await waits until the directory is this process's: see Config.Successor. It returns an error if ctx ends before that.
+func (a *Archive) Await(ctx context.Context) error {
+	select {
+	case <-a.ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", a.cfg.Dir, errLocked)
+	}
 }
 
 // Free gives up about excess bytes of what waits for the disk, for a process that is short of memory: those of recordings
@@ -158,7 +229,9 @@ func (a *Archive) readDir(root *os.Root) error {
 			return err
 		}
 	}
+	a.mu.Lock()
 	slices.SortFunc(a.files, kept.compare)
+	a.mu.Unlock()
 	return nil
 }
 
@@ -210,12 +283,16 @@ func (a *Archive) readFile(root *os.Root, k kept) error {
 		if _, err = finish(root, name); errors.Is(err, mp4.ErrNotMP4) {
 			return err
 		} else if err == nil {
+			a.mu.Lock()
 			a.repaired++
+			a.mu.Unlock()
 			a.log.Info("an unfinished recording was ended", "stream", k.stream, "file", k.stamp+mediaExt)
 		}
 	}
 	if k.bytes = sizeOf(root, name); k.bytes > 0 {
+		a.mu.Lock()
 		a.files, a.bytes = append(a.files, k), a.bytes+k.bytes
+		a.mu.Unlock()
 	}
 	return err
 }
@@ -270,8 +347,9 @@ func (a *Archive) Stream(name string) (*Recording, error) {
 }
 
 // Close ends all recordings, and waits until they are on the disk. If ctx ends before that, Close gives up what waits
-// and returns the error of ctx; the next Open repairs the files.
+// and returns the error of ctx; the next Open repairs the files. Closing twice does nothing.
 func (a *Archive) Close(ctx context.Context) error {
+	defer a.stopWait()
 	a.mu.Lock()
 	a.closed = true
 	recordings := make([]*Recording, 0, len(a.recordings))
@@ -293,7 +371,16 @@ func (a *Archive) Close(ctx context.Context) error {
 		}
 		return ctx.Err() // the lock stays until the process ends: a write may still be under way
 	}
-	return a.lock.Close()
+	a.stopWait()
+	select {
+	case <-a.ready:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := a.lock.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // Stats returns a snapshot.

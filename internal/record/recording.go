@@ -198,6 +198,7 @@ func notify(c chan struct{}) {
 // run is the writer goroutine.
 func (r *Recording) run() {
 	defer close(r.done)
+	<-r.a.ready
 	var entries []entry
 	for {
 		<-r.some

@@ -357,8 +357,7 @@ func (h *Hub) Drain(ctx context.Context) {
 	}
 	answered := make(chan struct{})
 	go func() {
-		h.publishers.Wait()
-		h.recording.Wait()
+		h.AwaitRecorders()
 		close(answered)
 	}()
 	limit.Await(h.log, "publishers", answered)

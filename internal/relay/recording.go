@@ -15,6 +15,13 @@ type Recorder interface {
 	Close()                                       // the stream has ended
 }
 
+// AwaitRecorders waits until no publisher is there any more and what they sent has been given to the recorders, all of
+// which are closed. It is for the time after Close.
+func (h *Hub) AwaitRecorders() {
+	h.publishers.Wait()
+	h.recording.Wait()
+}
+
 // record gives the fragments of s, which is FLV, to what Config.Record returns for it, if that is anything, until s ends
 // or is lost to another node. It does nothing if that was begun before.
 func (s *stream) record() {

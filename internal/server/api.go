@@ -16,6 +16,8 @@ type apiReport struct {
 }
 
 type apiServer struct {
+	MemoryOwners map[string]int64 `json:"memory_by_owner"` // as the metric memory_owner_bytes
+
 	Version  string  `json:"version"`
 	Node     string  `json:"node,omitempty"` // this server's address for the other nodes of its cluster
 	Uptime   float64 `json:"uptime_seconds"`
@@ -66,16 +68,17 @@ func (s *Server) addNodes(report *apiReport) {
 
 // report describes the server and its streams.
 func (s *Server) report() apiReport {
-	streams, mem := s.relay.Streams(), s.memory.Stats()
+	streams, relayed, mem := s.relay.Streams(), s.relay.Stats(), s.memory.Stats()
 	publish, read := s.publishAuth.Load(), s.readAuth.Load()
 	return apiReport{
 		Server: apiServer{
 			Version: s.cfg.Version, Node: s.cfg.self(), Uptime: time.Since(s.started).Seconds(),
-			Streams: len(streams), Viewers: s.relay.Viewers(), BytesOut: s.relay.Stats().BytesOut,
+			Streams: len(streams), Viewers: s.relay.Viewers(), BytesOut: relayed.BytesOut,
 			Memory: mem.Used, MemoryOf: mem.Limit, MemoryHi: mem.High,
 			Files: s.files.offer(), Blobs: s.blobs != nil,
 			Publish: publish.policy(), Read: read.policy(), Loopback: publish.loopback,
 			RTMP: s.rtmp.port, RTMPS: s.rtmps.port, RTMPLoopback: s.rtmp.loopback, RTMPSLoopback: s.rtmps.loopback,
+			MemoryOwners: s.memoryOwners(relayed.Memory, mem.Heap),
 		},
 		Streams: streams,
 	}

@@ -50,7 +50,7 @@ func openBlobs(s *Server) (*blobService, error) {
 	cfg := &s.cfg
 	switch {
 	case cfg.Blobs != "":
-		d, err := blob.OpenDirectory(cfg.Blobs)
+		d, err := blob.OpenDirectory(cfg.Blobs, cfg.Successor, s.memoryOf.blobs)
 		if err != nil {
 			return nil, fmt.Errorf("--blobs: %w", err)
 		}
@@ -69,7 +69,7 @@ func openBlobs(s *Server) (*blobService, error) {
 	} else {
 		rdb, where = redis.NewClusterClient(cluster), "cluster "+strings.Join(cluster.Addrs, ",")
 	}
-	store, err := blob.OpenRedis(rdb, cfg.RedisPrefix)
+	store, err := blob.OpenRedis(rdb, cfg.RedisPrefix, s.memoryOf.blobs)
 	if err != nil {
 		return nil, fmt.Errorf("--redis: %w", err)
 	}
@@ -156,7 +156,7 @@ func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
 		return
 	}
 	defer value.Close()
-	p := b.server.beginDownload(w.ResponseWriter, r)
+	p := b.server.beginDownload(w.ResponseWriter, r, b.server.memoryOf.blobs)
 	w.ResponseWriter = p
 	defer b.server.endDownload(p, r, &b.stalled)
 	sent, err := value.Serve(w, r)

@@ -566,3 +566,42 @@ func TestRefusalsAmidTheBodyArrive(t *testing.T) {
 		eventually(t, "room", func() bool { return f.blobs.uploads.Held() == 0 })
 	})
 }
+
+// Blocks of transfers have owners: those of blobs, and those of downloads of files that the kernel does not send.
+func TestMemoryOwners(t *testing.T) {
+	onEachStore(t, func(t *testing.T, start func(func(*Config)) *fixture) {
+		root := t.TempDir()
+		if err := os.WriteFile(filepath.Join(root, "big"), random(4<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f := start(func(c *Config) { c.Root = root })
+		owned := func(owner string, want bool) {
+			t.Helper()
+			eventually(t, fmt.Sprintf("blocks of %s: %v", owner, want), func() bool {
+				return (f.metric(`millrace_memory_owner_bytes{owner="`+owner+`"}`) != "0") == want
+			})
+		}
+		owned("blobs", false)
+		owned("downloads", false)
+		body, send := io.Pipe()
+		put := make(chan string, 1)
+		go func() { put <- exchanged(http.DefaultClient, "PUT", f.URL("/blobs/slow"), body) }()
+		_, _ = send.Write(random(100_000))
+		owned("blobs", true)
+		res, err := relaytest.HTTP2(t, 64<<10).Get(f.URL("/files/big")) // and takes nothing
+		if err != nil {
+			t.Fatal(err)
+		}
+		owned("downloads", true)
+		if got := f.Get("/api/streams").Body; !strings.Contains(got, `"memory_by_owner":{"blobs":`) || strings.Contains(got, `"blobs":0,`) {
+			t.Errorf("the API says %s", got)
+		}
+		_ = send.Close()
+		if got := <-put; !strings.HasPrefix(got, "201") {
+			t.Errorf("PUT: %s", got)
+		}
+		_ = res.Body.Close()
+		owned("blobs", false)
+		owned("downloads", false)
+	})
+}

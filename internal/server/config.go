@@ -42,6 +42,10 @@ type Config struct {
 	Demo         bool   // play the built-in sample as the stream "demo"
 	Version      string // shown in the API and in the metrics
 
+	// Successor says that this process replaces another one, which still has the directories of blobs and recordings. They
+	// share the one; the other is this process's when the other process has ended its recordings.
+	Successor bool
+
 	Ready func(Listeners) // called when the server serves; it must not wait. nil: it is not
 
 	Root               string // a directory whose files are served at /files/; empty: none are

@@ -76,7 +76,7 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
 	}
 	defer f.downloads.Release()
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	p := s.beginDownload(w, r)
+	p := s.beginDownload(w, r, s.memoryOf.downloads)
 	defer s.endDownload(p, r, &f.stalled)
 	f.answer.ServeHTTP(p, r)
 }

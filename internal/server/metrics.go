@@ -144,17 +144,26 @@ func (c scrape) relay(st relay.Stats) {
 	c.gauge("kept_bytes", "Bytes of streams that are kept for viewers.", st.KeptBytes)
 }
 
+// memoryOwners returns the bytes that are in use or idle, by owner.
+func (s *Server) memoryOwners(streams, heap int64) map[string]int64 {
+	pool, downloads, blobs := millrace.DefaultPool().Stats(), s.memoryOf.downloads.Stats().InUse, s.memoryOf.blobs.Stats().InUse
+	return map[string]int64{
+		"streams": streams, "downloads": downloads, "blobs": blobs, "blocks": max(0, pool.InUse-streams-downloads-blobs),
+		"idle": pool.Idle, "heap": heap,
+	}
+}
+
 // collectMemory reports what is in use, by owner and by what for.
 func (s *Server) collectMemory(c scrape, streams relay.Stats) {
-	st, pool := s.memory.Stats(), millrace.DefaultPool().Stats()
+	st := s.memory.Stats()
 	c.gauge("memory_budget_bytes", "What the server may use (--memory); 0: as much as the other limits allow.", st.Limit)
 	c.gauge("memory_used_bytes", "What is in use: blocks of the pool that are lent, and the rest of the heap as the last "+
 		"garbage collection found it.", st.Used)
 	c.gauge("memory_high_water_bytes", "The most that was in use.", st.High)
 	c.gauge("memory_mapped_bytes", "What the server has of the system, with idle blocks and garbage.", st.Mapped)
 	c.gauges("memory_owner_bytes", "What is in use or idle, by owner: the blocks of streams' bytes with all who hold a part of "+
-		"them, other blocks (headers, transfers), idle blocks, and the heap beside blocks (connections, goroutines).", "owner",
-		map[string]int64{"streams": streams.Memory, "blocks": max(0, pool.InUse-streams.Memory), "idle": pool.Idle, "heap": st.Heap})
+		"them, those of downloads of files and of transfers of blobs, other blocks (headers), idle blocks, and the heap beside "+
+		"blocks (connections, goroutines).", "owner", s.memoryOwners(streams.Memory, st.Heap))
 	held := map[string]int64{"kept": streams.KeptBytes, "viewers": streams.Pending, "hls": streams.HLS.Bytes,
 		"hls_answers": s.answers.Bytes()}
 	if s.node != nil {

@@ -24,6 +24,7 @@ const (
 // may take for ever.
 type progressResponse struct {
 	http.ResponseWriter
+	blocks  *millrace.Pool
 	limit   time.Duration
 	due     time.Time // the deadline, zero before the first step
 	stalled bool      // a step did not end in time
@@ -62,7 +63,7 @@ func (p *progressResponse) Write(b []byte) (n int, err error) {
 func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 	rf, ok := p.ResponseWriter.(io.ReaderFrom)
 	if !ok {
-		block := millrace.DefaultPool().Get(copyStep)
+		block := p.blocks.Get(copyStep)
 		defer block.Release()
 		return io.CopyBuffer(struct{ io.Writer }{p}, struct{ io.Reader }{src}, block.Bytes())
 	}
@@ -87,10 +88,10 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 
 // beginDownload returns the response to write to. It bounds what the kernel holds unsent: a socket with a buffer of
 // megabytes takes nothing more before a third of that is free, which a slow client may not reach within the stall
-// timeout.
-func (s *Server) beginDownload(w http.ResponseWriter, r *http.Request) *progressResponse {
+// timeout. What must be copied is in one of blocks.
+func (s *Server) beginDownload(w http.ResponseWriter, r *http.Request, blocks *millrace.Pool) *progressResponse {
 	tcpconn.BoundUnsent(downloadConn(r), s.cfg.Unsent)
-	return &progressResponse{ResponseWriter: w, limit: s.cfg.StallTimeout}
+	return &progressResponse{ResponseWriter: w, blocks: blocks, limit: s.cfg.StallTimeout}
 }
 
 // endDownload logs and counts a download whose client has stalled, and has the kernel forget what it still holds for

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/millrace-io/millrace"
 )
 
 // A slowClient is a response to a client that takes each write or step after a pause.
@@ -65,7 +67,7 @@ func TestProgressResponse(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := &slowClient{ResponseRecorder: httptest.NewRecorder(), pause: tt.pause}
-					p := &progressResponse{ResponseWriter: c, limit: limit}
+					p := &progressResponse{ResponseWriter: c, blocks: millrace.DefaultPool(), limit: limit}
 					body := bytes.Repeat([]byte("x"), tt.steps*writeStep)
 					var err error
 					if readFrom {

@@ -20,6 +20,7 @@ func openRecords(s *Server, streams *relay.Config) (*record.Archive, error) {
 	}
 	archive, err := record.Open(record.Config{
 		Dir: cfg.Record, MaxBytes: cfg.RecordBytes, QueueBytes: cfg.RecordQueue, Every: cfg.RecordEvery, Log: s.log,
+		Successor: cfg.Successor,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--record: %w", err)
@@ -36,6 +37,17 @@ func openRecords(s *Server, streams *relay.Config) (*record.Archive, error) {
 		return r
 	}
 	return archive, nil
+}
+
+// AwaitRecords waits until the directory of recordings, if there is one, is this process's: see Config.Successor.
+func (s *Server) AwaitRecords(ctx context.Context) error {
+	if s.records == nil {
+		return nil
+	}
+	if err := s.records.Await(ctx); err != nil {
+		return fmt.Errorf("--record: %w", err)
+	}
+	return nil
 }
 
 // recorded reports whether a pattern, which was checked, matches the name of a stream. In it * stands for slashes, too.

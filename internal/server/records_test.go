@@ -8,7 +8,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/need"
 )
@@ -86,4 +88,41 @@ func TestRecordingsEndWithTheServer(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	p.Wait()
+}
+
+// A server that shuts down leaves the directory of recordings to its successor when they are on the disk, while it still
+// waits for downloads.
+func TestRecordingsEndBeforeDownloads(t *testing.T) {
+	root, dir := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "big"), random(16<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := serve(t, func(c *Config) { c.Root, c.Record, c.DrainTimeout = root, dir, time.Minute })
+	w := f.Ask("/files/big", 4096) // and takes nothing
+	w.Begin()
+	p := f.Publisher("cam")
+	p.Send(demo.Sample)
+	f.published("cam", len(demo.Sample)-13)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		f.stop()
+	}()
+	var next *record.Archive
+	eventually(t, "the directory", func() (ok bool) {
+		var err error
+		next, err = record.Open(record.Config{Dir: dir})
+		return err == nil
+	})
+	select {
+	case <-stopped:
+		t.Error("the server has stopped before")
+	default:
+	}
+	if st := next.Stats(); st.Files != 1 || st.Repaired != 0 {
+		t.Errorf("%+v", st)
+	}
+	_ = next.Close(t.Context())
+	_ = w.Res.Body.Close()
+	<-stopped
 }

@@ -42,8 +42,9 @@ type Server struct {
 	node    *clusterNode    // nil if the server is alone
 	started time.Time
 
-	memory  *memory.Budget // nil without a budget
-	answers memory.Loans   // of HLS
+	memory   *memory.Budget                            // nil without a budget
+	answers  memory.Loans                              // of HLS
+	memoryOf struct{ downloads, blobs *millrace.Pool } // accounts of the blocks of their transfers
 
 	refusals   *refusals
 	handshakes handshakes
@@ -78,6 +79,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Log,
 		started: time.Now(), refusals: newRefusals(cfg.Log),
 	}
+	s.memoryOf.downloads, s.memoryOf.blobs = millrace.DefaultPool().Account(), millrace.DefaultPool().Account()
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
 		return nil, err
@@ -466,6 +468,13 @@ func (s *Server) shutDown(servers []*http.Server) {
 	s.node.drain()
 	s.relay.AskToReconnect(ctx)
 	s.relay.Close()
+	// The process that replaces this one waits for the directory of recordings: it does not wait for viewers, too.
+	recorded := make(chan struct{})
+	go func() {
+		defer close(recorded)
+		s.relay.AwaitRecorders()
+		_ = s.closeRecords(ctx) // closeStores has the error as well
+	}()
 	files, blobs := s.files.drain(), s.blobs.drain()
 
 	var closing sync.WaitGroup
@@ -486,5 +495,6 @@ func (s *Server) shutDown(servers []*http.Server) {
 	if err := s.closeStores(ctx); err != nil {
 		s.log.Error("the files, blobs or recordings are not closed", "reason", err)
 	}
+	limit.Await(s.log, "recordings", recorded)
 	s.log.Info("stopped", "after", time.Since(began).Round(time.Millisecond))
 }

@@ -67,6 +67,9 @@ func Inherit() (*Inherited, error) {
 	return in, nil
 }
 
+// Succeeds reports whether this process replaces another one.
+func (in *Inherited) Succeeds() bool { return in.ready != nil }
+
 // Ready says that this process serves.
 func (in *Inherited) Ready() error {
 	if in.ready == nil {

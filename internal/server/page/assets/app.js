@@ -110,6 +110,8 @@ function showTotals() {
   total('sending', to > from && after >= before ? format.rate(((after - before) * 8000) / (to - from)) : '–');
   total('sent', format.bytes(server.bytes_out));
   total('memory', format.bytes(server.memory_bytes) + (server.memory_budget ? ` of ${format.bytes(server.memory_budget)}` : ''));
+  const owners = Object.entries(server.memory_by_owner ?? {}).sort((a, b) => b[1] - a[1]);
+  document.querySelector('[data-total=memory]').title = owners.map(([owner, n]) => `${owner}: ${format.bytes(n)}`).join(', ');
   total('uptime', format.duration(server.uptime_seconds));
   element('files').hidden = server.files !== 'listed';
   element('files-named').hidden = server.files !== 'named';
