@@ -24,6 +24,7 @@ var (
 	redisPasswordVar   = variable("redis-password")
 	clusterTokenVar    = variable("cluster-token")
 	clusterPasswordVar = variable("cluster-password")
+	hookVar            = variable("hook")
 )
 
 func serveCommand() *cobra.Command {
@@ -114,6 +115,10 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"token that publishers must show; needed when other machines can reach the listener ($"+tokenVar+" does not show in ps)")
 	f.StringVar(&cfg.ReadToken, "read-token", cfg.ReadToken,
 		"token that all readers must show; empty: none; the publish token does as well ($"+readTokenVar+")")
+	f.StringVar(&cfg.Hook, "hook", cfg.Hook,
+		"ask http://[USER:PASSWORD@]HOST/PATH who may publish, play and record, and tell it of each end; empty: none ($"+hookVar+" does not show in ps)")
+	f.DurationVar(&cfg.HookTimeout, "hook-timeout", cfg.HookTimeout, "how long it may take to answer, with all attempts, at most 10s")
+	f.BoolVar(&cfg.HookOpen, "hook-open", cfg.HookOpen, "allow all, under the names that clients say, while the hook fails; otherwise they get 503")
 	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)
 
 	filesFlags(f, cfg)

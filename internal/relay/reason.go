@@ -19,6 +19,7 @@ const (
 	crowded                       // dropped: memory was short, and it was behind
 	moved                         // dropped: another node, and the stream has another owner
 	makingFailed                  // dropped: its form of the stream could not be made any more
+	timeUp                        // dropped: its time was over that it was allowed
 	failed                        // the connection failed, or the server did
 
 	disconnectReasons // how many there are
@@ -39,6 +40,7 @@ var reasons = [disconnectReasons]struct{ text, label string }{
 	crowded:      {"behind while memory is short", "memory"},
 	moved:        {"stream moved", "moved"},
 	makingFailed: {"form not made", "form"},
+	timeUp:       {"time is up", "time"},
 	failed:       {"error", ""},
 }
 

@@ -17,10 +17,12 @@ import (
 //   - With a token: a client that shows it, on every listener.
 //   - Without: a client of a loopback listener that names this machine in Host. The name matters because a page in a
 //     browser can make its own host name resolve to 127.0.0.1, and would then count as same-origin (DNS rebinding).
-//   - In both cases never a page of another site.
+//   - With a hook and without a token: as without, and on other listeners a client that the hook allows, which is asked later.
+//   - In all cases never a page of another site.
 type publishAuth struct {
 	token    string
 	loopback bool
+	hook     bool // a hook decides, too
 	cross    *http.CrossOriginProtection
 }
 
@@ -34,7 +36,7 @@ func (a *publishAuth) check(r *http.Request) (status int, reason string) {
 		return http.StatusForbidden, "publishing from a page of another site is not allowed"
 	}
 	status, reason = a.checkToken(shownToken(r), "Authorization: Bearer TOKEN, or ?token=TOKEN")
-	if status == 0 && a.token == "" && !isLocalName(r.Host) {
+	if status == 0 && a.token == "" && a.loopback && !isLocalName(r.Host) {
 		return http.StatusForbidden, fmt.Sprintf("publishing without a token is for this machine only, and the request names "+
 			"host %.80q: use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
 	}
@@ -44,7 +46,7 @@ func (a *publishAuth) check(r *http.Request) (status int, reason string) {
 // checkToken is check for a client that no web page can be: it shows a token, or "". how says how to show one.
 func (a *publishAuth) checkToken(shown, how string) (status int, reason string) {
 	switch {
-	case a.token == "" && !a.loopback:
+	case a.token == "" && !a.loopback && !a.hook:
 		return http.StatusForbidden,
 			"publishing is off: this server can be reached from other machines and was started without --publish-token"
 	case a.token == "":
@@ -59,14 +61,21 @@ func (a *publishAuth) checkToken(shown, how string) (status int, reason string) 
 
 // on returns a for a listener that only this machine can reach, or all.
 func (a *publishAuth) on(loopback bool) *publishAuth {
-	return &publishAuth{token: a.token, loopback: loopback, cross: a.cross}
+	return &publishAuth{token: a.token, loopback: loopback, hook: a.hook, cross: a.cross}
 }
 
-// policy says what a publisher needs: nothing ("open"), a token ("token"), or that publishing is impossible ("off").
+// withoutHook returns a for what no hook is asked about.
+func (a *publishAuth) withoutHook() *publishAuth {
+	return &publishAuth{token: a.token, loopback: a.loopback, cross: a.cross}
+}
+
+// policy says what a publisher needs: a token ("token"), what a hook asks for ("hook"), nothing ("open"), or that publishing is impossible ("off").
 func (a *publishAuth) policy() string {
 	switch {
 	case a.token != "":
 		return "token"
+	case a.hook:
+		return "hook"
 	case a.loopback:
 		return "open"
 	}
@@ -76,7 +85,11 @@ func (a *publishAuth) policy() string {
 // mayPublish returns 0 if the request may publish, or the status and the reason of the refusal. It notes a refusal and
 // sets the headers of the answer, which the caller writes.
 func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, client clientKind) (status int, reason string) {
-	if status, reason = s.publishAuth.Load().check(r); status == 0 {
+	auth := s.publishAuth.Load()
+	if client != clientPublisher {
+		auth = auth.withoutHook()
+	}
+	if status, reason = auth.check(r); status == 0 {
 		return 0, ""
 	}
 	s.refused(client, r, &relay.Refusal{Status: status, Reason: reason})

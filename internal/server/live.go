@@ -14,7 +14,7 @@ import (
 func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 	name, err := relay.PublishName(r.PathValue("name"))
 	if err != nil {
-		s.refused(clientPublisher, r, err)
+		s.refused(clientPublisher, r, s.unnamed(err))
 		refuseBody(w, r, relayStatus(err), err.Error())
 		return
 	}
@@ -23,7 +23,7 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	noWriteLimit(w)
-	if err := s.relay.Publish(w, r, name); err != nil {
+	if err := s.publishAs(w, r, name); err != nil {
 		s.limitWrite(w)
 		s.refused(clientPublisher, r, err)
 		refuseBody(w, r, relayStatus(err), err.Error())
@@ -39,7 +39,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 	if fromNode(r) {
 		err = s.relay.WatchPeer(w, r, name, askingNode(r))
 	} else {
-		err = s.relay.Watch(w, r, name)
+		err = s.watchAs(w, r, name)
 	}
 	if err != nil {
 		s.refuseViewer(w, r, err)
@@ -49,7 +49,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 // refuseViewer refuses a request with an error of package relay.
 func (s *Server) refuseViewer(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil { // otherwise the client has gone away
-		s.refused(clientViewer, r, err)
+		s.refused(clientViewer, r, s.unnamed(err))
 	}
 	var refused *relay.Refusal
 	if errors.As(err, &refused) && refused.RetryAfter > 0 {
