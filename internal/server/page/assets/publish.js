@@ -9,7 +9,7 @@ const valid = /^[A-Za-z0-9._-]{1,64}$/;
 const rule = 'A name is 1 to 64 letters, digits, dots, dashes and underscores, not dots alone, and does not end in .mp4 or .flv.';
 
 let taken = new Set();
-let policy = ''; // who may publish by HTTP, in the server's words: open, token or off
+let policy = ''; // who may publish by HTTP, in the server's words: open, token, hook or off
 let rtmp; // where RTMP is, see address.rtmp
 
 // named says whether the server takes a stream of that name.
@@ -39,7 +39,7 @@ function settings(name) {
 
 // rtmpWorks says whether streams can be published by RTMP from where this page is seen.
 function rtmpWorks() {
-  return rtmp !== undefined && (policy === 'token' || rtmp.loopback);
+  return rtmp !== undefined && (policy === 'token' || policy === 'hook' || rtmp.loopback);
 }
 
 // obstacle is why publishing by HTTP is impossible from where this page is seen, or ''.
@@ -73,6 +73,7 @@ function refresh() {
 function hint(why) {
   if (why) return rtmpWorks() ? `Only RTMP takes streams here. ${why}` : why;
   if (policy === 'token') return 'Put the token that the server was started with (--publish-token) in the place of TOKEN.';
+  if (policy === 'hook') return 'The server asks a hook: the name may have to be a secret stream key, which viewers do not see.';
   if (rtmp && !rtmpWorks()) return 'RTMP takes no streams: other machines can reach it, and the server was started without --publish-token.';
   return '';
 }
