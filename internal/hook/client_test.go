@@ -119,10 +119,12 @@ func TestRetry(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	elsewhere := newFakeHook(t, nil)
 	for name, answer := range map[string]func(w http.ResponseWriter, q Request){
-		"text":     func(w http.ResponseWriter, _ Request) { _, _ = io.WriteString(w, "OK") },
-		"huge":     func(w http.ResponseWriter, _ Request) { _, _ = io.WriteString(w, strings.Repeat("{", 1<<20)) },
-		"redirect": func(w http.ResponseWriter, _ Request) { http.Redirect(w, &http.Request{}, elsewhere.URL, 307) },
-		"other":    func(w http.ResponseWriter, _ Request) { w.WriteHeader(http.StatusTeapot) },
+		"text": func(w http.ResponseWriter, _ Request) { _, _ = io.WriteString(w, "OK") },
+		"huge": func(w http.ResponseWriter, _ Request) { _, _ = io.WriteString(w, strings.Repeat("{", 1<<20)) },
+		"redirect": func(w http.ResponseWriter, _ Request) {
+			http.Redirect(w, &http.Request{}, elsewhere.URL, http.StatusTemporaryRedirect)
+		},
+		"other": func(w http.ResponseWriter, _ Request) { w.WriteHeader(http.StatusTeapot) },
 	} {
 		f := newFakeHook(t, answer)
 		c, book := newClient(t, strings.Replace(f.URL, "http://", "http://user:passw0rd@", 1)+"/?k3y=1", nil)

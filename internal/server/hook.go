@@ -250,21 +250,23 @@ func (s *Server) loggedPath(path string) string {
 	return path
 }
 
-// loggedName returns what the log calls the stream of a client that is refused. It is only public after the hook has said
-// so.
-func (s *Server) loggedName(name string, public bool) string {
-	if s.hook != nil && !public {
-		return ""
+// unnamed returns a refusal for the log, without the name that the client has said, if that may be a secret.
+func (s *Server) unnamed(why error, asked string) error {
+	refused, ok := errors.AsType[*relay.Refusal](why)
+	if !ok || s.hook == nil || asked == "" {
+		return why
 	}
-	return name
+	hidden := *refused
+	if hidden.Reason = strings.ReplaceAll(hidden.Reason, asked, "…"); hidden.Cause == relay.CauseBadName {
+		hidden.Reason = "bad stream name" // which is quoted in part, as a rule
+	}
+	return &hidden
 }
 
-// unnamed returns a refusal for the log without the name that the client has said, if that may be a secret.
-func (s *Server) unnamed(err error) error {
-	if refused, ok := errors.AsType[*relay.Refusal](err); ok && s.hook != nil && refused.Cause == relay.CauseBadName {
-		return &relay.Refusal{Status: refused.Status, Cause: refused.Cause, Reason: "bad stream name"}
-	}
-	return err
+// askedName returns what a request to /live/ calls the stream.
+func askedName(r *http.Request) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/live/"), "/")
+	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, ".flv"), ".mp4"), ".m3u8")
 }
 
 // collectHook reports the metrics of the hook.

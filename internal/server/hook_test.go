@@ -64,7 +64,7 @@ func keyed(q hook.Request) (status int, body string) {
 		return 200, `{"allow":true,"name":"show"}`
 	case q.Event == hook.Publish:
 		return 200, `{"allow":false,"reason":"unknown stream key"}`
-	case q.Event == hook.PlayBegin && q.Stream != "show":
+	case q.Event == hook.PlayBegin && q.Stream != "show" && q.Stream != "guess3d":
 		return 404, `{"reason":"no such show"}`
 	}
 	return 204, ""
@@ -140,7 +140,8 @@ func TestHookRenames(t *testing.T) {
 	if s := f.client("elsewhere").Publish("wr0ng"); s.Level != "error" {
 		t.Errorf("%+v", s)
 	}
-	f.keepsSecrets("s3cr3t", "inv1te", "wr0ng", "ann4", "v1sa", "passw0rd", "k3y")
+	eventually(t, "an allowed name without a stream", func() bool { return f.Request("HEAD", "/live/guess3d.flv", "").Status == 404 })
+	f.keepsSecrets("guess3d", "s3cr3t", "inv1te", "wr0ng", "ann4", "v1sa", "passw0rd", "k3y")
 	if got := f.metric(`millrace_refused_total{client="publisher",reason="hook"}`); got != "2" {
 		t.Errorf("%s publishers were refused", got)
 	}
@@ -153,8 +154,8 @@ func TestHookRenames(t *testing.T) {
 	if len(ends) != 1 || ends[0].ID != begin.ID || ends[0].Name != "show" || ends[0].Bytes < 10_000 || !strings.Contains(ends[0].Reason, "shut") {
 		t.Errorf("%+v", ends)
 	}
-	if n := len(h.events(hook.PlayEnd)); n != 5 {
-		t.Errorf("told of the ends of %d players, want 5: %+v", n, h.events(hook.PlayEnd))
+	if n := len(h.events(hook.PlayEnd)); n != 6 {
+		t.Errorf("told of the ends of %d players, want 6: %+v", n, h.events(hook.PlayEnd))
 	}
 	if strings.Contains(f.Log.String(), "s3cr3t") {
 		t.Error("the log has the key")
@@ -165,7 +166,9 @@ func TestHookRenames(t *testing.T) {
 func TestHookDies(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		h := newTestHook(t, keyed)
-		f := serveRTMP(t, func(c *Config) { c.Hook, c.HookOpen, c.HookTimeout = h.URL, open, 200*time.Millisecond })
+		f := serveRTMP(t, func(c *Config) {
+			c.Hook, c.HookOpen, c.HookTimeout, c.DrainTimeout = h.URL, open, 200*time.Millisecond, time.Second
+		})
 		p := f.publisher("s3cr3t")
 		w := f.Watcher("/live/show.flv", 0)
 		w.Next(1000)

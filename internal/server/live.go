@@ -14,7 +14,7 @@ import (
 func (s *Server) publish(w http.ResponseWriter, r *http.Request) {
 	name, err := relay.PublishName(r.PathValue("name"))
 	if err != nil {
-		s.refused(clientPublisher, r, s.unnamed(err))
+		s.refused(clientPublisher, r, err)
 		refuseBody(w, r, relayStatus(err), err.Error())
 		return
 	}
@@ -49,7 +49,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 // refuseViewer refuses a request with an error of package relay.
 func (s *Server) refuseViewer(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil { // otherwise the client has gone away
-		s.refused(clientViewer, r, s.unnamed(err))
+		s.refused(clientViewer, r, err)
 	}
 	var refused *relay.Refusal
 	if errors.As(err, &refused) && refused.RetryAfter > 0 {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -181,6 +182,9 @@ func (r *refusals) collect(c scrape) {
 func (s *Server) refused(client clientKind, r *http.Request, why error) {
 	if fromNode(r) {
 		client = clientNode
+	}
+	if strings.HasPrefix(r.URL.Path, "/live/") {
+		why = s.unnamed(why, askedName(r))
 	}
 	s.refusals.note(client, why, "method", r.Method, "path", s.loggedPath(r.URL.Path), "client", r.RemoteAddr)
 }

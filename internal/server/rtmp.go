@@ -85,8 +85,8 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 		return
 	}
 	name, err := v.admit(want)
-	admitted := err == nil
-	if admitted {
+	asked := name
+	if err == nil {
 		name, err = v.serveAs(c, want, name)
 	}
 	if err != nil {
@@ -94,7 +94,11 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 		if want.Publish {
 			who = clientPublisher
 		}
-		v.server.refusals.note(who, v.server.unnamed(err), "stream", v.server.loggedName(clip(name), admitted), "client", client, "program", clip(want.Client))
+		logged := name
+		if v.server.hook != nil && name == asked {
+			logged = ""
+		}
+		v.server.refusals.note(who, v.server.unnamed(err, asked), "stream", clip(logged), "client", client, "program", clip(want.Client))
 		c.Refuse(want, err)
 	}
 }
