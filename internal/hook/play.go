@@ -113,7 +113,7 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 			return nil, ErrBusy
 		}
 		p = &Play{c: c, key: key, q: *q, asking: true, ready: make(chan struct{}), asked: now}
-		p.q.Query, p.q.Token, p.q.Agent = "", "", ""
+		p.q.Forget()
 		c.plays[key] = p
 		c.deciding.Add(1)
 		go c.decide(p, *q)

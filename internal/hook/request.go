@@ -75,10 +75,17 @@ func (q *Request) prepare(node string) error {
 // ended returns the request for the end of what q has begun. It has nothing that the client has shown to prove who it is.
 func (q *Request) ended(reason string, bytes int64) Request {
 	e := *q
+	e.Forget()
 	e.Event, e.Time = q.Event.end(), time.Now().UTC()
-	e.Agent, e.Query, e.Token = "", "", ""
 	e.Reason, e.Bytes, e.Seconds = reason, bytes, math.Round(1e3*e.Time.Sub(q.Time).Seconds())/1e3
 	return e
+}
+
+// Forget takes out of q, which was asked, what its end does not need: the client may stay for days. Texts that are left are
+// copied, because they are parts of the request's head.
+func (q *Request) Forget() {
+	q.Agent, q.Query, q.Token = "", "", ""
+	q.Stream, q.Address = strings.Clone(q.Stream), strings.Clone(q.Address)
 }
 
 // A playKey stands for all that the hook can tell players by.

@@ -59,7 +59,7 @@ func (s *Server) askPublish(ctx context.Context, q *hook.Request) (string, relay
 		return "", relay.Terms{}, hookRefusal(err)
 	}
 	end := func(reason string, bytes int64) { s.hook.End(q, reason, bytes) }
-	q.Query, q.Token, q.Agent = "", "", "" // the stream may last for days
+	q.Forget()
 	if q.Name, err = publicName(asked, &a); err != nil {
 		end(err.Error(), 0)
 		return "", relay.Terms{}, err
