@@ -349,3 +349,38 @@ func TestTheDocumentedHook(t *testing.T) {
 		t.Errorf("%d %s\n%s", res.Status, res.Body, &said)
 	}
 }
+
+// The hook decides about a second publisher of a public name, and then --takeover does. Each has its own end.
+func TestHookAndTakeover(t *testing.T) {
+	h := newTestHook(t, func(q hook.Request) (int, string) {
+		if q.Event == hook.Publish {
+			return 200, `{"allow":true,"name":"show"}`
+		}
+		return 200, ""
+	})
+	f := serveRTMP(t, func(c *Config) { c.Hook = h.URL })
+	f.publisher("k3y-a")
+	second := f.client("live")
+	if s := second.Publish("k3y-b"); s.Level != "status" {
+		t.Fatalf("%+v", s)
+	}
+	eventually(t, "the first one's end", func() bool { return len(h.events(hook.PublishEnd)) == 1 })
+	if end := h.events(hook.PublishEnd)[0]; end.Stream != "k3y-a" || end.ID != h.events(hook.Publish)[0].ID ||
+		!strings.Contains(end.Reason, "took over") {
+		t.Errorf("%+v", end)
+	}
+	f.keepsSecrets("k3y-a", "k3y-b")
+}
+
+// The hook is told of the end of a player that has waited for a stream and goes, by any protocol.
+func TestHookOfWaitingPlayers(t *testing.T) {
+	h := newTestHook(t, keyed)
+	f := serveRTMP(t, func(c *Config) { c.Hook = h.URL })
+	byRTMP := f.client("live")
+	byRTMP.Play("inv1te")
+	byHTTP := f.Ask("/live/inv1te.flv", 0)
+	eventually(t, "both", func() bool { return len(h.events(hook.PlayBegin)) == 2 })
+	_, _ = byRTMP.Conn.Close(), byHTTP.Conn.Close()
+	eventually(t, "both ends", func() bool { return len(h.events(hook.PlayEnd)) == 2 })
+	f.keepsSecrets("inv1te")
+}
