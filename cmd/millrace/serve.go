@@ -24,6 +24,7 @@ var (
 	redisPasswordVar   = variable("redis-password")
 	clusterTokenVar    = variable("cluster-token")
 	clusterPasswordVar = variable("cluster-password")
+	hookVar            = variable("hook")
 )
 
 func serveCommand() *cobra.Command {
@@ -119,6 +120,10 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.TokenKey, "token-key", cfg.TokenKey,
 		"file with the keys of signed tokens, which millrace token makes: each is for a stream and a time; empty: there are none")
 	f.StringVar(&cfg.CORS, "cors", cfg.CORS, "sites whose pages may play streams, as https://example.org,…; *: all; empty: none")
+	f.StringVar(&cfg.Hook, "hook", cfg.Hook,
+		"ask http://[USER:PASSWORD@]HOST/PATH who may publish, play and record, and tell it of each end; empty: none ($"+hookVar+" does not show in ps)")
+	f.DurationVar(&cfg.HookTimeout, "hook-timeout", cfg.HookTimeout, "how long it may take to answer, with all attempts, at most 10s")
+	f.BoolVar(&cfg.HookOpen, "hook-open", cfg.HookOpen, "allow all, under the names that clients say, while the hook fails; otherwise they get 503")
 	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)
 
 	filesFlags(f, cfg)

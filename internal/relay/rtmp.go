@@ -24,6 +24,9 @@ type RTMPConn struct {
 	out   *rtmpWriter
 	r     *millrace.Reader
 	proto *rtmp.ServerConn
+
+	// Terms are those of what the client wants. The caller of Publish or Watch sets them before.
+	Terms Terms
 }
 
 // An rtmpWriter takes what the protocol answers, to where it can be written at present.
@@ -58,6 +61,9 @@ func (h *Hub) AcceptRTMP(conn net.Conn, deadline time.Time) (*RTMPConn, *rtmp.Re
 	_ = conn.SetDeadline(time.Time{})
 	return c, want, nil
 }
+
+// RemoteAddr returns the address of the client.
+func (c *RTMPConn) RemoteAddr() string { return c.conn.RemoteAddr().String() }
 
 // close ends the connection.
 func (c *RTMPConn) close() {
@@ -101,6 +107,7 @@ func (c *RTMPConn) Publish(name string) error {
 		return err
 	}
 	defer p.Done()
+	p.keepTo(c.Terms)
 	p.reconnects.Store(c.proto.CanReconnect())
 	err = p.Run(func() error {
 		if err := c.proto.Start(); err != nil {
@@ -244,7 +251,7 @@ func promised(t flv.Tag, tag *millrace.Chain) flv.Header {
 // Watch sends the stream name until it or the client ends. It waits for the stream, and then returns at once; the
 // connection is the viewer's from then on. An error is a [Refusal] that the caller answers with Refuse.
 func (c *RTMPConn) Watch(ctx context.Context, name string) error {
-	want := watchRequest{name: name, format: formatRTMP, remote: c.conn.RemoteAddr().String()}
+	want := watchRequest{name: name, format: formatRTMP, remote: c.conn.RemoteAddr().String(), terms: c.Terms}
 	var first earlyReplies
 	defer first.Release()
 	c.out.Writer = &first
@@ -256,6 +263,7 @@ func (c *RTMPConn) Watch(ctx context.Context, name string) error {
 		}
 		c.hub.log.Info("viewer left while it waited", "stream", name, "viewer", want.remote, "reason", gone)
 		c.close()
+		c.Terms.ended("viewer left while it waited", 0)
 		return nil
 	}
 	if err == nil {

@@ -30,6 +30,9 @@ type viewer struct {
 	node  string
 	lease Lease
 
+	terms  Terms
+	timeUp *time.Timer // nil without a limit
+
 	// How its bytes leave: through sock, or through w and then flush.
 	conn   net.Conn // taken over; nil when there is a ResponseWriter
 	sock   socket
@@ -166,6 +169,10 @@ func (v *viewer) finish() {
 	}
 	s.log.Info("viewer ended", attrs...)
 	s.exit(v)
+	if v.timeUp != nil {
+		v.timeUp.Stop()
+	}
+	v.terms.ended(why.String(), v.sent.Load())
 	s.hub.leave(v)
 }
 

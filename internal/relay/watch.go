@@ -34,6 +34,7 @@ type watchRequest struct {
 	next   bool   // to begin at the next key frame, and not at the last one
 	remote string // the viewer's address
 	node   string // the address of the node that asks; "" for a viewer
+	terms  Terms
 }
 
 // parseWatchRequest understands a request for name, which may end with a format.
@@ -66,6 +67,7 @@ func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 	if err != nil {
 		return err
 	}
+	want.terms = termsOf(r)
 	return h.watch(w, r, want)
 }
 
@@ -244,5 +246,6 @@ func (v *viewer) enter() {
 	s.hub.counters.watching[v.path].Add(1)
 	s.hub.serve(v)
 	s.log.Info("viewer started", append(v.attrs(), "path", v.path.String())...)
+	v.keepTo(&v.terms)
 	v.fanout.add(v)
 }

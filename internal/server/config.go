@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/blob"
+	"github.com/millrace-io/millrace/internal/hook"
 	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/redis/go-redis/v9"
@@ -34,13 +35,16 @@ type Config struct {
 
 	TLSCert, TLSKey string // files in PEM with a certificate and its key; empty: there is no TLS
 
-	PublishToken string // what a publisher must show; empty: publishing works through a loopback listener only
-	TokenKey     string // a file with the keys of signed tokens; empty: there are none
-	AdminToken   string // what clients of Admin must show; empty: nothing, and only a loopback listener takes decisions
-	ReadToken    string // what viewers and all other readers must show; empty: nothing
-	CORS         string // the origins of the sites whose pages may play streams, with commas; "*" stands for all
-	Demo         bool   // play the built-in sample as the stream "demo"
-	Version      string // shown in the API and in the metrics
+	PublishToken string        // what a publisher must show; empty: publishing works through a loopback listener only
+	ReadToken    string        // what viewers and all other readers must show; empty: nothing
+	TokenKey     string        // a file with the keys of signed tokens; empty: there are none
+	AdminToken   string        // what clients of Admin must show; empty: nothing, and only a loopback listener takes decisions
+	Hook         string        // the URL that is asked who may publish, play and record; empty: none
+	HookTimeout  time.Duration // for its answer, with all attempts
+	HookOpen     bool          // a hook that fails allows all
+	CORS         string        // the origins of the sites whose pages may play streams, with commas; "*" stands for all
+	Demo         bool          // play the built-in sample as the stream "demo"
+	Version      string        // shown in the API and in the metrics
 
 	// Successor says that this process replaces another one, which still has the directories of blobs and recordings. They
 	// share the one; the other is this process's when the other process has ended its recordings.
@@ -111,6 +115,9 @@ func Defaults() Config {
 		MaxBlobBytes: blob.MaxRedisValue,
 		// An upload holds 64 KiB here, or up to 1 MiB for Redis, and a descriptor. A disk is busy with fewer.
 		MaxUploads: 64,
+
+		// A client waits for it. A hook that asks a database answers in some ms, and one that restarts is back in two seconds.
+		HookTimeout: 3 * time.Second,
 
 		RecordStreams: "*",
 		// Eight seconds at 16 Mbit/s: as long as a disk is busy with something else.
@@ -194,6 +201,9 @@ func Defaults() Config {
 const (
 	// maxLatency bounds --latency: a publisher's end, and the server's own, wait for it.
 	maxLatency = time.Second
+
+	// maxHookTimeout is what encoders and players wait for an answer before they give up.
+	maxHookTimeout = 10 * time.Second
 
 	// minHLSPart is three pictures at 60 a second: a request of each viewer for less costs more than it saves.
 	minHLSPart = 50 * time.Millisecond
@@ -284,6 +294,7 @@ func (c *Config) checkTimes() error {
 		{"header-timeout", c.HeaderTimeout, 1},
 		{"idle-timeout", c.IdleTimeout, 1},
 		{"publish-timeout", c.PublishTimeout, 1},
+		{"hook-timeout", c.HookTimeout, 1},
 		{"publisher-return", c.PublisherReturn, 0},
 		{"viewer-wait", c.ViewerWait, 0},
 		{"drain-timeout", c.DrainTimeout, 0},
@@ -305,6 +316,9 @@ func (c *Config) checkTimes() error {
 	}
 	if c.SegmentsKeep > maxSegmentsKeep {
 		return fmt.Errorf("--segments-keep is %v, want at most %v", c.SegmentsKeep, maxSegmentsKeep)
+	}
+	if c.HookTimeout > maxHookTimeout {
+		return fmt.Errorf("--hook-timeout is %v, want at most %v", c.HookTimeout, maxHookTimeout)
 	}
 	if c.Latency > maxLatency {
 		return fmt.Errorf("--latency is %v, want at most %v", c.Latency, maxLatency)
@@ -335,6 +349,9 @@ func (c *Config) checkAccess() error {
 	}
 	if _, err := parseOrigins(c.CORS); err != nil {
 		return err
+	}
+	if err := hook.CheckURL(c.Hook); err != nil && c.Hook != "" {
+		return fmt.Errorf("--hook is not a URL that can be asked: %w", err)
 	}
 	if _, err := path.Match(c.RecordStreams, ""); err != nil {
 		return fmt.Errorf("--record-streams is %q, want a pattern such as cam-*", c.RecordStreams)

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -86,17 +85,20 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 		return
 	}
 	name, err := v.admit(want)
-	if err == nil && want.Publish {
-		err = c.Publish(name)
-	} else if err == nil {
-		err = c.Watch(context.Background(), name)
+	asked := name
+	if err == nil {
+		name, err = v.serveAs(c, want, name)
 	}
 	if err != nil {
 		who := clientViewer
 		if want.Publish {
 			who = clientPublisher
 		}
-		v.server.refusals.note(who, err, "stream", clip(name), "client", client, "program", clip(want.Client))
+		logged := name
+		if v.server.hook != nil && name == asked {
+			logged = ""
+		}
+		v.server.refusals.note(who, v.server.unnamed(err, asked), "stream", clip(logged), "client", client, "program", clip(want.Client))
 		c.Refuse(want, err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/hook"
 	"github.com/millrace-io/millrace/internal/limit"
 	"github.com/millrace-io/millrace/internal/memory"
 	"github.com/millrace-io/millrace/internal/record"
@@ -40,6 +41,7 @@ type Server struct {
 	blobs   *blobService    // nil if no blobs are kept
 	records *record.Archive // nil if no streams are recorded
 	node    *clusterNode    // nil if the server is alone
+	hook    *hook.Client    // nil if none is asked
 	started time.Time
 
 	memory   *memory.Budget                            // nil without a budget
@@ -95,6 +97,10 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	streams := cfg.Config
+	if s.hook, err = openHook(s); err != nil {
+		_ = s.closeStores(context.Background())
+		return nil, err
+	}
 	if s.records, err = openRecords(s, &streams); err != nil {
 		_ = s.closeStores(context.Background())
 		return nil, err
@@ -237,7 +243,9 @@ const acceptedPause = time.Second
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	ctx, s.stopServing = context.WithCancel(ctx)
 	defer s.stopServing()
-	s.publishAuth.Store(newPublishAuth(s.cfg.PublishToken, s.keys, l.Main.Addr()))
+	auth := newPublishAuth(s.cfg.PublishToken, s.keys, l.Main.Addr())
+	auth.hook = s.hook != nil
+	s.publishAuth.Store(auth)
 	s.readAuth.Store(newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, s.keys, l.Main.Addr()))
 	s.origins.Store(s.cfg.origins())
 	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
@@ -313,7 +321,9 @@ func (s *Server) acquire(l *limit.Limiter) error {
 
 // closeStores closes the stores of files and blobs, the recordings, which may take until ctx ends, and the node.
 func (s *Server) closeStores(ctx context.Context) error {
-	return errors.Join(s.files.close(), s.blobs.close(), s.closeRecords(ctx), s.node.close(ctx))
+	err := errors.Join(s.files.close(), s.blobs.close(), s.closeRecords(ctx), s.node.close(ctx))
+	s.hook.Close(ctx) // last: what is closed tells the hook of its end
+	return err
 }
 
 // greet logs where the server listens and what it serves.
@@ -329,7 +339,7 @@ func (s *Server) greet(l Listeners) {
 	for _, ln := range []net.Listener{l.RTMP, l.RTMPS} {
 		if ln != nil {
 			s.log.Info("RTMP listening", "address", ln.Addr().String(), "tls", ln == l.RTMPS)
-			if !s.publishAuth.Load().needsToken("any") && !isLoopback(ln.Addr()) {
+			if !s.publishAuth.Load().needsToken("any") && s.hook == nil && !isLoopback(ln.Addr()) {
 				s.log.Warn("publishing by RTMP is off: other machines can reach this listener, and there is no --publish-token",
 					"address", ln.Addr().String())
 			}
@@ -357,7 +367,7 @@ func (s *Server) greet(l Listeners) {
 	if s.cfg.ReadToken != "" {
 		s.log.Info("reading needs the token", "page", s.pageLink(ln.Addr())+"?token=TOKEN")
 	}
-	if !s.publishAuth.Load().needsToken("any") && !isLoopback(ln.Addr()) {
+	if !s.publishAuth.Load().needsToken("any") && s.hook == nil && !isLoopback(ln.Addr()) {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
 	}
 }
