@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -23,7 +24,8 @@ type viewer struct {
 	cursor    *broadcast.Cursor
 	path      path
 	remote    string
-	since     int64 // when it came; see now
+	account   *address.Account // of its address
+	since     int64            // when it came; see now
 
 	// Of another node: its address, and the ownership without which it gets nothing. Otherwise nil.
 	node  string

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -107,6 +108,9 @@ func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
 		h.admitted.Release()
 		return nil, err
 	}
+	if want.node == "" {
+		v.account = address.Of(ctx)
+	}
 	return v, nil
 }
 
@@ -193,7 +197,7 @@ func (v *viewer) serveConn(conn net.Conn) {
 	tcpconn.BoundUnsent(tcpconn.Of(conn), v.rendition.stream.hub.cfg.Unsent)
 	if v.path = pathWritev; !v.sock.open(conn) {
 		v.path = pathWrite
-		v.w, v.flush = conn, func() error { return nil }
+		v.w, v.flush = plain(conn), func() error { return nil }
 		v.follow()
 	}
 	v.enter()

@@ -38,19 +38,21 @@ const (
 	causeUnavailable relay.Cause = "unavailable"
 	causeProtocol    relay.Cause = "protocol" // what came is not RTMP, or not TLS
 	causeSilent      relay.Cause = "silent"   // nothing came in time, or the client went
+	causeAddress     relay.Cause = "address"  // a limit of its address
+	causeProxy       relay.Cause = "proxy"    // a PROXY header that is not accepted
 	causeOther       relay.Cause = "other"
 )
 
 // causes has the causes that each kind of client can be refused for. What is not among them counts as causeOther.
 var causes = map[clientKind][]relay.Cause{
 	clientPublisher: {relay.CauseBadName, causePath, causeMethod, causeNoToken, causeForbidden, causeConflict, relay.CauseLimit,
-		relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeOther},
+		relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeAddress, causeOther},
 	clientViewer: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
-		causeFormat, relay.CauseLimit, relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeOther},
+		causeFormat, relay.CauseLimit, relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeAddress, causeOther},
 	clientWriter:  {causeNoToken, causeForbidden, causeOther},
-	clientReader:  {causePath, causeMethod, causeNoToken, causeForbidden, causeOther},
+	clientReader:  {causePath, causeMethod, causeNoToken, causeForbidden, relay.CauseLimit, causeAddress, causeProxy, causeOther},
 	clientNode:    {causeForbidden, causeNotFound, relay.CauseShutdown, causeOther},
-	clientUnknown: {causeProtocol, causeSilent, relay.CauseLimit, relay.CauseShutdown, causeOther},
+	clientUnknown: {causeProtocol, causeSilent, causeProxy, relay.CauseLimit, relay.CauseShutdown, causeOther},
 }
 
 // ofStatus has the causes of refusals that have none of their own.

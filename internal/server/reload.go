@@ -5,6 +5,7 @@ import "fmt"
 // Reloadable are the flags of what Reload takes over.
 var Reloadable = []string{
 	"publish-token", "read-token", "max-streams", "max-viewers", "max-stream-viewers", "max-downloads", "max-uploads",
+	"trusted-proxies", "max-connections", "max-address-connections", "max-address-viewers", "max-address-bytes",
 }
 
 // Reload takes tokens and limits from cfg, which was checked, and reads the certificate's files again if they have
@@ -17,6 +18,8 @@ func (s *Server) Reload(cfg *Config) {
 	read.loopback = publish.loopback
 	s.readAuth.Store(read)
 
+	s.setAddresses(cfg)
+	s.connections.setLimit(cfg.MaxConnections)
 	s.relay.SetLimits(cfg.MaxStreams, cfg.MaxViewers, cfg.MaxStreamViewers)
 	if s.files != nil {
 		s.files.downloads.SetLimit(cfg.MaxDownloads, tooMany("files", "sent", cfg.MaxDownloads, "downloads"))

@@ -34,7 +34,7 @@ func (s *Server) routes() http.Handler {
 		refuseBody(w, r, nothing.Status, nothing.Reason)
 	})
 	all := s.besideBlobs(mux)
-	return s.admitNodes(all, s.protect(s.readAuth.Load, all))
+	return s.admitNodes(all, s.limitAddresses(s.protect(s.readAuth.Load, all)))
 }
 
 // adminRoutes returns everything that the admin listener serves: what costs time to make, and what tells where

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/frame/rtmp"
+	"github.com/millrace-io/millrace/internal/address"
+	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -86,10 +88,17 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 		return
 	}
 	name, err := v.admit(want)
+	if err == nil {
+		err = admitAddress(conn, want.Publish)
+	}
 	if err == nil && want.Publish {
 		err = c.Publish(name)
 	} else if err == nil {
-		err = c.Watch(context.Background(), name)
+		ctx := context.Background()
+		if p := proxy.Of(conn); p != nil {
+			ctx = address.NewContext(ctx, p)
+		}
+		err = c.Watch(ctx, name)
 	}
 	if err != nil {
 		who := clientViewer
@@ -107,6 +116,10 @@ func unaccepted(err error) error {
 		return err
 	}
 	refused := &relay.Refusal{Cause: causeProtocol, Reason: err.Error()}
+	if _, ok := errors.AsType[*proxy.HeaderError](err); ok {
+		refused.Cause = causeProxy
+		return refused
+	}
 	switch plain := (tls.RecordHeaderError{}); {
 	case err == errCrowded:
 		refused.Cause = relay.CauseLimit
@@ -125,6 +138,9 @@ func (v *rtmpService) accept(conn net.Conn) (c *relay.RTMPConn, want *rtmp.Reque
 			err = errCrowded
 		}
 	}()
+	if p := proxy.Of(conn); p != nil && p.Err() != nil {
+		return nil, nil, p.Err()
+	}
 	over := conn
 	if v.tls != nil {
 		over = tls.Server(conn, v.tls)

@@ -19,8 +19,10 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/limit"
 	"github.com/millrace-io/millrace/internal/memory"
+	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/relay"
 )
@@ -43,10 +45,13 @@ type Server struct {
 	memory  *memory.Budget // nil without a budget
 	answers memory.Loans   // of HLS
 
-	refusals   *refusals
-	handshakes handshakes
-	rtmp       rtmpPort // set by Serve, as is rtmps
-	rtmps      rtmpPort
+	refusals    *refusals
+	handshakes  handshakes
+	connections connections
+	trusted     atomic.Pointer[proxy.Trusted]
+	addresses   *address.Table
+	rtmp        rtmpPort // set by Serve, as is rtmps
+	rtmps       rtmpPort
 
 	// Set by Serve, because both depend on the listener, and by Reload.
 	publishAuth atomic.Pointer[publishAuth]
@@ -72,6 +77,9 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Log,
 		started: time.Now(), refusals: newRefusals(cfg.Log),
 	}
+	s.connections = connections{server: s, limit: cfg.MaxConnections, all: make(map[*proxy.Conn]struct{})}
+	s.addresses = address.New(cfg.addressLimits())
+	s.setAddresses(&cfg)
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
 		return nil, err
@@ -231,13 +239,14 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	if s.node != nil {
 		s.node.Start(s.relay)
 	}
-	main := s.httpServer(s.routes())
+	main := s.httpServer(s.nameClients(s.routes()))
+	main.ConnState = s.connections.note
 	// This limits a short answer as a whole, and what net/http sends after a handler has returned. Streams and files limit
 	// each silence instead.
 	main.WriteTimeout = s.cfg.StallTimeout
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
-	go func() { failed <- s.serveMain(main, l.Main) }()
+	go func() { failed <- s.serveMain(main, s.behindProxies(l.Main, s.refusedHeader)) }()
 	if l.Admin != nil {
 		side := s.httpServer(s.adminRoutes(l.Admin.Addr()))
 		servers = append(servers, side)
@@ -247,10 +256,10 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	var others sync.WaitGroup
 	others.Go(func() { s.memory.Run(watching) })
 	if l.RTMP != nil {
-		others.Go(func() { s.newRTMPService(l.RTMP, nil).serve(l.RTMP) })
+		others.Go(func() { s.newRTMPService(l.RTMP, nil).serve(s.behindProxies(l.RTMP, nil)) })
 	}
 	if l.RTMPS != nil {
-		others.Go(func() { s.newRTMPService(l.RTMPS, s.cert.config()).serve(l.RTMPS) })
+		others.Go(func() { s.newRTMPService(l.RTMPS, s.cert.config()).serve(s.behindProxies(l.RTMPS, nil)) })
 	}
 	s.greet(l)
 	if s.cfg.Ready != nil {
@@ -343,6 +352,10 @@ func (s *Server) greet(l Listeners) {
 	if s.cfg.ReadToken != "" {
 		s.log.Info("reading needs the token", "page", s.pageLink(ln.Addr())+"?token=TOKEN")
 	}
+	if s.cfg.PublishToken == "" && s.cfg.TrustedProxies != "" && isLoopback(ln.Addr()) {
+		s.log.Warn("all clients of the proxies may publish that these let name this machine: there is no --publish-token",
+			"proxies", s.cfg.TrustedProxies)
+	}
 	if s.cfg.PublishToken == "" && !isLoopback(ln.Addr()) {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
 	}
@@ -412,7 +425,11 @@ type connKey struct{}
 
 // connContext puts the connection where handlers find it.
 func connContext(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, c)
+	ctx = context.WithValue(ctx, connKey{}, c)
+	if p := proxy.Of(c); p != nil {
+		ctx = address.NewContext(ctx, p)
+	}
+	return ctx
 }
 
 // An errorLog logs the errors of net/http.
