@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +19,7 @@ type Config struct {
 	Trusted   *atomic.Pointer[Trusted]
 	Timeout   time.Duration // for the header to arrive
 	Addresses *address.Table
+	Ends      context.Context // no connection waits for a header any more; nil: that does not end
 
 	// Refused is called for a connection that is closed because of its header. It may be nil.
 	Refused func(peer net.Addr, why *HeaderError)
@@ -117,6 +120,10 @@ func (c *Conn) open(a netip.Addr) {
 // readHeader returns the address in a header, or nil if there is none.
 func (c *Conn) readHeader() (client net.Addr, err error) {
 	_ = c.SetReadDeadline(time.Now().Add(c.cfg.Timeout))
+	cut := func() bool { return true }
+	if c.cfg.Ends != nil {
+		cut = context.AfterFunc(c.cfg.Ends, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+	}
 	n, err := peekHeader(c.TCPConn)
 	if err == nil && n > 0 && !c.trusted {
 		err = &HeaderError{errUntrusted}
@@ -126,6 +133,9 @@ func (c *Conn) readHeader() (client net.Addr, err error) {
 		if _, err = io.ReadFull(c.TCPConn, head); err == nil {
 			client, err = parseHeader(head)
 		}
+	}
+	if !cut() && err == nil {
+		err = os.ErrDeadlineExceeded
 	}
 	if err != nil {
 		return nil, err

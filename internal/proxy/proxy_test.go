@@ -177,7 +177,9 @@ func accept(t testing.TB, trusts string, refused func(net.Addr, *HeaderError)) (
 	}
 	defer ln.Close()
 	client = nettest.Dial(t, ln.Addr().String(), 0)
-	c, err := Listen(ln, Config{&pointer, nettest.Timeout, address.New(address.Limits{Connections: 1}), refused}).Accept()
+	c, err := Listen(ln, Config{
+		Trusted: &pointer, Timeout: nettest.Timeout, Addresses: address.New(address.Limits{Connections: 1}), Refused: refused,
+	}).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}

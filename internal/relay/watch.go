@@ -108,9 +108,7 @@ func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
 		h.admitted.Release()
 		return nil, err
 	}
-	if want.node == "" {
-		v.account = address.Of(ctx)
-	}
+	v.account = address.Of(ctx)
 	return v, nil
 }
 

@@ -99,7 +99,7 @@ func Defaults() Config {
 		RTMPOptional: true,
 
 		// Twice what viewers over HTTP/2 and downloads of files may have by their own limits: the rest is for players of HLS,
-		// whose connections wait for requests. Each takes some 10 KiB, with TLS 40.
+		// whose connections wait for requests. Each takes some 10 KiB.
 		MaxConnections: 16384,
 		// No limits for an address: thousands of viewers of a mobile network, a school or a proxy share one, and the server
 		// cannot tell them from one client with many connections. The operator can.

@@ -23,7 +23,7 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request) {
 	noWriteLimit(w) // a request may wait for what comes next
 	name, object := r.PathValue("name"), r.PathValue("object")
 	err := relay.CheckName(name)
-	if err == nil && object == relay.HLSMasterName && !fromNode(r) { // with which players begin
+	if err == nil && object == relay.HLSMasterName { // with which players begin
 		if err := admitViewer(address.Of(r.Context())); err != nil {
 			s.refuseViewer(w, r, err)
 			return

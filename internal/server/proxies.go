@@ -26,11 +26,15 @@ func (s *Server) setAddresses(cfg *Config) {
 	s.addresses.SetLimits(cfg.addressLimits())
 }
 
-// behindProxies returns ln for connections that may come through proxies. It takes ownership of ln. refused may be nil.
-func (s *Server) behindProxies(ln net.Listener, refused func(net.Addr, *proxy.HeaderError)) net.Listener {
-	return proxy.Listen(ln, proxy.Config{
-		Trusted: &s.trusted, Timeout: s.cfg.HeaderTimeout, Addresses: s.addresses, Refused: refused,
-	})
+// behindProxies returns ln for connections that may come through proxies. It takes ownership of ln.
+func (s *Server) behindProxies(ln net.Listener, main bool) net.Listener {
+	cfg := proxy.Config{Trusted: &s.trusted, Timeout: s.cfg.HeaderTimeout, Addresses: s.addresses}
+	if main { // net/http closes what is wrong without a word, and ends what waits
+		cfg.Refused = s.refusedHeader
+	} else {
+		cfg.Ends = s.draining
+	}
+	return proxy.Listen(ln, cfg)
 }
 
 // refusedHeader notes a connection of the main listener that is closed because of its PROXY header.

@@ -226,12 +226,12 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 
 	// Behind a proxy for HTTP a viewer has a place, too.
 	head := "GET /live/cam.flv HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n"
-	conn = dial(t, f.Addr, 0)
-	_, _ = io.WriteString(conn, head)
-	r := bufio.NewReader(conn)
-	if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
-		t.Fatalf("%q, %v", line, err)
-	}
+	eventually(t, "a viewer", func() bool { // the request before may not have ended yet
+		conn = dial(t, f.Addr, 0)
+		_, _ = io.WriteString(conn, head)
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		return err == nil && strings.Contains(line, "200")
+	})
 	refusedFor(t, f.Request("GET", "/", "", "X-Forwarded-For: 192.0.2.1"), flag)
 	cfg := f.cfg
 	cfg.MaxAddressConnections = 2
@@ -400,6 +400,65 @@ func TestMaxConnections(t *testing.T) {
 		body, _ := io.ReadAll(res.Body)
 		return bytes.Contains(body, []byte("millrace_connections_evicted_total 1\n"))
 	})
+}
+
+// Connections of all protocols leave the count when they end: viewers at once, others with their client.
+func TestConnectionsAreForgotten(t *testing.T) {
+	cert, key := writeCertificate(t, t.TempDir(), 1)
+	for _, sealed := range []bool{false, true} {
+		f := serve(t, func(c *Config) {
+			if sealed {
+				c.TLSCert, c.TLSKey = cert, key
+			}
+		})
+		count := func(want int) {
+			t.Helper()
+			eventually(t, fmt.Sprintf("%d connections", want), func() bool {
+				f.connections.mu.Lock()
+				defer f.connections.mu.Unlock()
+				return len(f.connections.all) == want
+			})
+		}
+		scheme := "http"
+		protocols := new(http.Protocols)
+		protocols.SetUnencryptedHTTP2(!sealed)
+		protocols.SetHTTP2(sealed)
+		if sealed {
+			scheme = "https"
+		}
+		tr := &http.Transport{Protocols: protocols, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+		two := &http.Client{Transport: tr}
+		one := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		for i, client := range []*http.Client{two, one} {
+			res, err := client.Get(scheme + "://" + f.Addr + "/healthz")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, res.Body)
+			_ = res.Body.Close()
+			if res.ProtoMajor != 2-i {
+				t.Errorf("HTTP/%d", res.ProtoMajor)
+			}
+			count(i + 1)
+		}
+		one.CloseIdleConnections()
+		count(1)
+		two.CloseIdleConnections()
+		count(0)
+		_ = dial(t, f.Addr, 0).Close() // without a word
+		count(0)
+		if sealed {
+			continue
+		}
+		p := f.Publisher("cam")
+		p.Send(demo.Sample)
+		f.published("cam", 1)
+		w := f.Watcher("/live/cam.flv", 0)
+		w.Next(100)
+		http.DefaultClient.CloseIdleConnections()
+		count(0)
+		p.Cut()
+	}
 }
 
 // freePort returns the address of a port that nothing listens at.

@@ -246,7 +246,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	main.WriteTimeout = s.cfg.StallTimeout
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
-	go func() { failed <- s.serveMain(main, s.behindProxies(l.Main, s.refusedHeader)) }()
+	go func() { failed <- s.serveMain(main, s.behindProxies(l.Main, true)) }()
 	if l.Admin != nil {
 		side := s.httpServer(s.adminRoutes(l.Admin.Addr()))
 		servers = append(servers, side)
@@ -256,10 +256,10 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	var others sync.WaitGroup
 	others.Go(func() { s.memory.Run(watching) })
 	if l.RTMP != nil {
-		others.Go(func() { s.newRTMPService(l.RTMP, nil).serve(s.behindProxies(l.RTMP, nil)) })
+		others.Go(func() { s.newRTMPService(l.RTMP, nil).serve(s.behindProxies(l.RTMP, false)) })
 	}
 	if l.RTMPS != nil {
-		others.Go(func() { s.newRTMPService(l.RTMPS, s.cert.config()).serve(s.behindProxies(l.RTMPS, nil)) })
+		others.Go(func() { s.newRTMPService(l.RTMPS, s.cert.config()).serve(s.behindProxies(l.RTMPS, false)) })
 	}
 	s.greet(l)
 	if s.cfg.Ready != nil {
