@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/rtmp"
+	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
 // An RTMPConn is a connection of a client that speaks RTMP: Accept, and then Publish or Watch, or Refuse.
@@ -35,7 +36,7 @@ type rtmpWriter struct{ io.Writer }
 // AcceptRTMP shakes hands with a client, and returns what it wants. It takes ownership of conn: Publish, Watch and Refuse
 // end its life, and an error has closed it. All that must be done by the deadline.
 func (h *Hub) AcceptRTMP(conn net.Conn, deadline time.Time) (*RTMPConn, *rtmp.Request, error) {
-	c := &RTMPConn{hub: h, conn: conn, out: &rtmpWriter{conn}, r: millrace.NewReader(conn)}
+	c := &RTMPConn{hub: h, conn: conn, out: &rtmpWriter{conn}, r: millrace.NewReader(plain(conn))}
 	c.proto = rtmp.NewServerConn(c.r, c.out, h.rtmpChunk())
 	_ = conn.SetDeadline(deadline)
 	cut := make(chan struct{})
@@ -64,6 +65,14 @@ func (h *Hub) AcceptRTMP(conn net.Conn, deadline time.Time) (*RTMPConn, *rtmp.Re
 
 // RemoteAddr returns the address of the client.
 func (c *RTMPConn) RemoteAddr() string { return c.conn.RemoteAddr().String() }
+
+// plain returns the TCP connection that conn is, or conn. A Reader of a TCP connection holds no memory while it waits.
+func plain(conn net.Conn) io.ReadWriter {
+	if tcp := tcpconn.Plain(conn); tcp != nil {
+		return tcp
+	}
+	return conn
+}
 
 // close ends the connection.
 func (c *RTMPConn) close() {
@@ -177,7 +186,7 @@ func (c *RTMPConn) listenTo(p *Publisher) (stop func()) {
 	early, _ := c.r.Peek(c.r.Buffered())
 	early = bytes.Clone(early)
 	var rest io.Reader
-	if _, plain := c.conn.(*net.TCPConn); plain && c.hub.cfg.Latency >= leastBeat {
+	if tcpconn.Plain(c.conn) != nil && c.hub.cfg.Latency >= leastBeat {
 		timed := newTimedReader(c.conn, p)
 		c.out.Writer, rest, stop = timed, timed, func() {}
 	} else {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -23,8 +24,9 @@ type viewer struct {
 	cursor    *broadcast.Cursor
 	path      path
 	remote    string
-	since     int64  // when it came; see now
-	id        uint64 // its number among all viewers, set by Hub.serve
+	account   *address.Account // of its address
+	since     int64            // when it came; see now
+	id        uint64           // its number among all viewers, set by Hub.serve
 
 	// Of another node: its address, and the ownership without which it gets nothing. Otherwise nil.
 	node  string

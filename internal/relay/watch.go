@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -109,6 +110,7 @@ func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
 		h.admitted.Release()
 		return nil, err
 	}
+	v.account = address.Of(ctx)
 	return v, nil
 }
 
@@ -194,7 +196,7 @@ func (v *viewer) serveConn(conn net.Conn) {
 	tcpconn.BoundUnsent(tcpconn.Of(conn), v.rendition.stream.hub.cfg.Unsent)
 	if v.path = pathWritev; !v.sock.open(conn) {
 		v.path = pathWrite
-		v.w, v.flush = conn, func() error { return nil }
+		v.w, v.flush = plain(conn), func() error { return nil }
 		v.follow()
 	}
 	v.enter()

@@ -253,7 +253,7 @@ func (s *Server) protect(auth func() *readAuth, next http.Handler) http.Handler 
 			if queryToken(r) != "" && strings.Contains(r.Header.Get("Accept"), "text/html") {
 				h.Set("Referrer-Policy", "same-origin") // the address has the token in it
 				http.SetCookie(w, &http.Cookie{Name: a.cookieName, Value: a.cookieValue, Path: "/", HttpOnly: true,
-					Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode})
+					Secure: overTLS(r), SameSite: http.SameSiteStrictMode})
 			}
 		}
 		next.ServeHTTP(w, r)

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/blob"
 	"github.com/millrace-io/millrace/internal/hook"
+	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/redis/go-redis/v9"
@@ -45,6 +46,15 @@ type Config struct {
 	CORS         string        // the origins of the sites whose pages may play streams, with commas; "*" stands for all
 	Demo         bool          // play the built-in sample as the stream "demo"
 	Version      string        // shown in the API and in the metrics
+
+	// TrustedProxies are addresses and networks with commas between them. Their connections may begin with a PROXY header, and
+	// X-Forwarded-For of their requests has the client. Empty: none are trusted.
+	TrustedProxies string
+
+	MaxConnections        int   // connections of the main listener at a time, without viewers of HTTP/1; an idle one gives way
+	MaxAddressConnections int   // connections of one address at a time; 0: no limit
+	MaxAddressViewers     int   // new viewers of one address a second; 0: no limit
+	MaxAddressBytes       int64 // bytes that one address gets a second; 0: no limit
 
 	// Successor says that this process replaces another one, which still has the directories of blobs and recordings. They
 	// share the one; the other is this process's when the other process has ended its recordings.
@@ -101,6 +111,12 @@ func Defaults() Config {
 		RTMP:   "127.0.0.1:1935",
 		// Another program may have the usual port of RTMP, and a user who did not ask for RTMP should not notice.
 		RTMPOptional: true,
+
+		// Twice what viewers over HTTP/2 and downloads of files may have by their own limits: the rest is for players of HLS,
+		// whose connections wait for requests. Each takes some 10 KiB.
+		MaxConnections: 16384,
+		// No limits for an address: thousands of viewers of a mobile network, a school or a proxy share one, and the server
+		// cannot tell them from one client with many connections. The operator can.
 
 		// No lists: a user who puts a file there for a friend does not expect strangers to see its name. Nothing
 		// precompressed: name.gz may be a file of its own. Nothing is dropped from the page cache: the kernel lets go
@@ -217,6 +233,9 @@ const (
 	// maxSegmentsKeep bounds what Redis holds of each stream.
 	maxSegmentsKeep = time.Hour
 
+	// minAddressBytes is with what a step of a download takes less time than --stall-timeout.
+	minAddressBytes = 64 << 10
+
 	// minMemory is what a stream of the default limits needs, with viewers and HLS.
 	minMemory = 64 << 20
 
@@ -268,6 +287,10 @@ func (c *Config) checkNumbers() error {
 		{"hls-segments", int64(c.HLS.Segments), 3, maxHLSSegments},
 		{"hls-bytes", c.HLS.MaxBytes, 1 << 20, most},
 		{"files-drop-behind", c.FilesDropBehind, 0, most},
+		{"max-connections", int64(c.MaxConnections), 1, most},
+		{"max-address-connections", int64(c.MaxAddressConnections), 0, most},
+		{"max-address-viewers", int64(c.MaxAddressViewers), 0, most},
+		{"max-address-bytes", cmp.Or(c.MaxAddressBytes, minAddressBytes), minAddressBytes, most},
 		{"max-downloads", int64(c.MaxDownloads), 1, most},
 		{"max-uploads", int64(c.MaxUploads), 1, most},
 		{"max-blob-bytes", c.MaxBlobBytes, 1, maxBlobBytes},
@@ -355,6 +378,9 @@ func (c *Config) checkAccess() error {
 	}
 	if _, err := path.Match(c.RecordStreams, ""); err != nil {
 		return fmt.Errorf("--record-streams is %q, want a pattern such as cam-*", c.RecordStreams)
+	}
+	if _, err := proxy.ParseTrusted(c.TrustedProxies); err != nil {
+		return fmt.Errorf("--trusted-proxies: %w", err)
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return errors.New("--tls-cert and --tls-key are needed together")

@@ -12,7 +12,9 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
 // serveHLS answers GET and HEAD /live/NAME/OBJECT.
@@ -20,6 +22,12 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request, name, object s
 	s.origins.Load().allow(w.Header(), r)
 	noWriteLimit(w) // a request may wait for what comes next
 	err := relay.CheckName(name)
+	if err == nil && object == relay.HLSMasterName { // with which players begin
+		if err := admitViewer(address.Of(r.Context())); err != nil {
+			s.refuseViewer(w, r, err)
+			return
+		}
+	}
 	if err == nil {
 		r, name, err = s.admitHLS(r, name)
 	}
@@ -117,6 +125,7 @@ func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []by
 	s.limitWrite(w)
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
+		address.Of(r.Context()).Add(int64(len(body)))
 		_, _ = w.Write(body) // an error means that the client has gone away
 	}
 }
@@ -214,8 +223,11 @@ func (s *Server) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.C
 	defer step.Release()
 	loan := s.answers.Add(int64(c.Len()), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })
 	defer loan.Done()
-	tcp, _ := r.Context().Value(connKey{}).(*net.TCPConn)
+	account := address.Of(r.Context())
+	conn, _ := r.Context().Value(connKey{}).(net.Conn)
+	tcp := tcpconn.Plain(conn)
 	for c.Len() > 0 {
+		account.Pace(r.Context(), int64(min(c.Len(), chainStep)))
 		s.limitWrite(w)
 		if loan.Ended() {
 			panic(http.ErrAbortHandler)

@@ -142,7 +142,7 @@ func (s *Server) watchAs(w http.ResponseWriter, r *http.Request, path string) er
 }
 
 // serveAs serves a client under the name that the hook says if there is one, which it returns.
-func (v *rtmpService) serveAs(c *relay.RTMPConn, want *rtmp.Request, name string) (string, error) {
+func (v *rtmpService) serveAs(ctx context.Context, c *relay.RTMPConn, want *rtmp.Request, name string) (string, error) {
 	s, err := v.server, error(nil)
 	if s.hook != nil {
 		q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp", Address: withoutPort(c.RemoteAddr()),
@@ -164,7 +164,7 @@ func (v *rtmpService) serveAs(c *relay.RTMPConn, want *rtmp.Request, name string
 	if want.Publish {
 		err = c.Publish(name)
 	} else {
-		err = c.Watch(context.Background(), name)
+		err = c.Watch(ctx, name)
 	}
 	if err != nil && c.Terms.Ended != nil {
 		c.Terms.Ended(err.Error(), 0)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -38,7 +39,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, name string) {
 	var err error
 	if fromNode(r) {
 		err = s.relay.WatchPeer(w, r, name, askingNode(r))
-	} else {
+	} else if err = admitViewer(address.Of(r.Context())); err == nil {
 		err = s.watchAs(w, r, name)
 	}
 	if err != nil {

@@ -43,6 +43,7 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	m.server.collectMemory(c, streams)
 	m.server.refusals.collect(c)
+	m.server.connections.collect(c)
 	c.pool(millrace.DefaultPool().Stats())
 	if f := m.server.files; f != nil {
 		f.collect(c)

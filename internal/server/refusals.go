@@ -40,6 +40,8 @@ const (
 	causeNotOwner    relay.Cause = "not_owner" // another node takes this one for the owner of a stream
 	causeProtocol    relay.Cause = "protocol"  // what came is not RTMP, or not TLS
 	causeSilent      relay.Cause = "silent"    // nothing came in time, or the client went
+	causeAddress     relay.Cause = "address"   // a limit of its address
+	causeProxy       relay.Cause = "proxy"     // a PROXY header that is not accepted
 	causeHook        relay.Cause = "hook"      // the hook refuses
 	causeHookFailed  relay.Cause = "hook_failed"
 	causeOther       relay.Cause = "other"
@@ -48,14 +50,14 @@ const (
 // causes has the causes that each kind of client can be refused for. What is not among them counts as causeOther.
 var causes = map[clientKind][]relay.Cause{
 	clientPublisher: {relay.CauseBadName, causePath, causeMethod, causeNoToken, causeForbidden, causeConflict, relay.CauseLimit,
-		relay.CauseMemory, relay.CauseOperator, relay.CauseShutdown, causeUnavailable, causeHook, causeHookFailed, causeOther},
+		relay.CauseMemory, relay.CauseOperator, relay.CauseShutdown, causeUnavailable, causeAddress, causeHook, causeHookFailed, causeOther},
 	clientViewer: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
-		causeFormat, relay.CauseLimit, relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeHook, causeHookFailed,
+		causeFormat, relay.CauseLimit, relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeAddress, causeHook, causeHookFailed,
 		causeOther},
 	clientWriter:  {causeNoToken, causeForbidden, causeOther},
-	clientReader:  {causePath, causeMethod, causeNoToken, causeForbidden, causeOther},
+	clientReader:  {causePath, causeMethod, causeNoToken, causeForbidden, relay.CauseLimit, causeAddress, causeProxy, causeOther},
 	clientNode:    {causeForbidden, causeNotFound, causeNotOwner, relay.CauseShutdown, causeOther},
-	clientUnknown: {causeProtocol, causeSilent, relay.CauseLimit, relay.CauseShutdown, causeOther},
+	clientUnknown: {causeProtocol, causeSilent, causeProxy, relay.CauseLimit, relay.CauseShutdown, causeOther},
 }
 
 // ofStatus has the causes of refusals that have none of their own.

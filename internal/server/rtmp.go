@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/frame/rtmp"
+	"github.com/millrace-io/millrace/internal/address"
+	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -87,7 +90,14 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 	name, err := v.admit(want)
 	asked := name
 	if err == nil {
-		name, err = v.serveAs(c, want, name)
+		err = admitAddress(conn, want.Publish)
+	}
+	if err == nil {
+		ctx := context.Background()
+		if p := proxy.Of(conn); p != nil {
+			ctx = address.NewContext(ctx, p)
+		}
+		name, err = v.serveAs(ctx, c, want, name)
 	}
 	if err != nil {
 		who := clientViewer
@@ -109,6 +119,10 @@ func unaccepted(err error) error {
 		return err
 	}
 	refused := &relay.Refusal{Cause: causeProtocol, Reason: err.Error()}
+	if _, ok := errors.AsType[*proxy.HeaderError](err); ok {
+		refused.Cause = causeProxy
+		return refused
+	}
 	switch plain := (tls.RecordHeaderError{}); {
 	case err == errCrowded:
 		refused.Cause = relay.CauseLimit
@@ -127,6 +141,9 @@ func (v *rtmpService) accept(conn net.Conn) (c *relay.RTMPConn, want *rtmp.Reque
 			err = errCrowded
 		}
 	}()
+	if p := proxy.Of(conn); p != nil && p.Err() != nil {
+		return nil, nil, p.Err()
+	}
 	over := conn
 	if v.tls != nil {
 		over = tls.Server(conn, v.tls)
