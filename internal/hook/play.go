@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -164,6 +165,7 @@ func (c *Client) decide(p *Play, q Request) {
 		a, err = Answer{Keep: failedKeep}, nil
 	}
 	if err == nil {
+		p.q.Name = cmp.Or(a.Name, p.q.Stream)
 		if p.answer = a; !p.allowed && a.MaxTime > 0 {
 			p.over = now.Add(a.MaxTime)
 		}

@@ -18,6 +18,7 @@ type roundTripper struct {
 	status int
 	body   string
 	err    error
+	latest string // request
 }
 
 func (r *roundTripper) set(status int, body string, err error) {
@@ -44,6 +45,7 @@ func (r *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.got = append(r.got, Event(event))
+	r.latest = string(text)
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -129,6 +131,28 @@ func TestHLSRefusedLater(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// The end of a play has the public name, which may be another one than the client says.
+func TestPlayEndHasPublicName(t *testing.T) {
+	for answer, want := range map[string]string{"": "show", `{"allow":true,"name":"public"}`: "public"} {
+		bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
+			r.set(200, answer, nil)
+			q := play("http-flv")
+			q.Stream = "show"
+			p, err := c.Play(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.End("connection closed", 1)
+			synctest.Wait()
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if !strings.Contains(r.latest, `"play_end"`) || !strings.Contains(r.latest, `"stream":"show","name":"`+want+`"`) {
+				t.Errorf("after the answer %q: %s, want the name %q", answer, r.latest, want)
+			}
+		})
+	}
 }
 
 // A play of HLS lasts no longer than the hook allows; then it is asked about as a new one.

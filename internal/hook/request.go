@@ -217,10 +217,9 @@ func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 		a.MaxViewers = *n
 	}
 	if n := got.MaxSeconds; n != nil {
-		if !(*n > 0 && *n <= maxSeconds) {
-			return a, fmt.Errorf("max_seconds is %g, want more than 0 and at most %d", *n, maxSeconds)
+		if a.MaxTime = seconds(*n); !(*n <= maxSeconds) || a.MaxTime <= 0 { // 0 would be no limit
+			return a, fmt.Errorf("max_seconds is %g, want at least 1e-9 and at most %d", *n, maxSeconds)
 		}
-		a.MaxTime = seconds(*n)
 	}
 	if n := got.Cache; n != nil {
 		if !(*n >= 0 && *n <= maxKeep.Seconds()) {

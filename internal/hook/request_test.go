@@ -38,6 +38,9 @@ func TestParseAnswer(t *testing.T) {
 		{Publish, 200, `{"allow":true,"max_viewer":3}`, Answer{}, "max_viewer"},
 		{Publish, 200, `{"allow":true,"max_viewers":0}`, Answer{}, "max_viewers is 0"},
 		{Publish, 200, `{"allow":true,"max_seconds":-1}`, Answer{}, "max_seconds is -1"},
+		{Publish, 200, `{"allow":true,"max_seconds":0}`, Answer{}, "max_seconds is 0"},
+		{Publish, 200, `{"allow":true,"max_seconds":1e-10}`, Answer{}, "max_seconds is 1e-10"}, // less than a Duration can say
+		{Publish, 200, `{"allow":true,"max_seconds":1e-9}`, Answer{MaxTime: 1, Keep: keepDefault}, ""},
 		{Publish, 200, `{"allow":true,"max_seconds":1e300}`, Answer{}, "max_seconds is 1e+300"},
 		{Publish, 200, `{"allow":true,"cache_seconds":1}`, Answer{}, `answer to publish has "cache_seconds"`},
 		{PlayBegin, 200, `{"allow":true,"cache_seconds":7200}`, Answer{}, "cache_seconds is 7200"},
