@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -76,4 +77,24 @@ func TestRefusedNamesAreBounded(t *testing.T) {
 	if _, err := h.EndStream("cam", time.Hour); err != nil {
 		t.Errorf("one name was freed: %v", err)
 	}
+}
+
+// A stream of another node is not ended: the refusal names the node, and the pull goes on.
+func TestEndAPulledStream(t *testing.T) {
+	d := newTestDirectory()
+	owner, edge := d.node(t, nil), d.node(t, nil)
+	p := owner.Publisher("cam")
+	p.Send(newScript(2, 5, 100).whole())
+	w := edge.Watcher("/live/cam.flv", 0)
+	was, err := edge.EndStream("cam", time.Hour)
+	if r, ok := errors.AsType[*Refusal](err); was || !ok || r.Status != http.StatusConflict || !strings.Contains(r.Reason, owner.via) {
+		t.Fatalf("at the edge: %v, %v; the owner is %s", was, err, owner.via)
+	}
+	if was, err := owner.EndStream("cam", time.Hour); !was || err != nil {
+		t.Fatalf("at the owner: %v, %v", was, err)
+	}
+	if res := p.End(); res.Status != http.StatusForbidden {
+		t.Errorf("the publisher: %d %s", res.Status, res.Body)
+	}
+	w.Rest()
 }

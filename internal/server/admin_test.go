@@ -1,12 +1,14 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -95,7 +97,9 @@ func TestEndViewers(t *testing.T) {
 	}
 	flv.Next(1000)
 	p.End()
-	for path, want := range map[string]int{"/api/viewers/99999": 404, "/api/viewers/x": 400, "/api/viewers/-1": 400, "/api/streams/none": 404, "/api/streams/a//b": 404} {
+	for path, want := range map[string]int{
+		"/api/viewers/99999": 404, "/api/viewers/x": 400, "/api/viewers/-1": 400, "/api/streams/none": 404, "/api/streams/a//b": 404,
+	} {
 		if res := admin.Request("DELETE", path, ""); res.Status != want {
 			t.Errorf("%s: %d %s, want %d", path, res.Status, res.Body, want)
 		}
@@ -185,6 +189,57 @@ func TestEndAWaitingStream(t *testing.T) {
 	if res := f.Request("POST", "/live/cam", string(demo.Sample)); res.Status != 200 {
 		t.Errorf("afterwards: %d %s", res.Status, res.Body)
 	}
+}
+
+// The commands of docs/admin.md do what it says, in their order.
+func TestTheOperatorsCommands(t *testing.T) {
+	f, admin := serveAdmin(t, func(c *Config) { c.Demo = true })
+	p := f.Publisher("cam")
+	p.Send(demo.Sample)
+	f.Watcher("/live/cam.flv", 0)
+	f.published("demo", 1)
+	var viewer string
+	eventually(t, "a viewer", func() bool {
+		list := inspect(t, admin, "cam")
+		if len(list) == 1 {
+			viewer = fmt.Sprint("/", list[0].ID)
+		}
+		return len(list) == 1
+	})
+	command := regexp.MustCompile(`(?m)^curl (?:-X (\w+) )?"?http://127\.0\.0\.1:8081(/[^"\s]+)"?$`)
+	var done []string
+	for _, c := range command.FindAllStringSubmatch(userPage(t, "admin.md"), -1) {
+		method, path := cmp.Or(c[1], "GET"), c[2]
+		want := 200
+		if method == "POST" {
+			want = 202
+		}
+		if res := admin.Request(method, strings.Replace(path, "/17", viewer, 1), ""); res.Status != want {
+			t.Errorf("%s: %d %s, want %d", c[0], res.Status, res.Body, want)
+		}
+		done = append(done, method+" "+path)
+	}
+	want := "GET /api/streams/demo, DELETE /api/streams/demo?for=10m, DELETE /api/viewers/17, POST /api/drain"
+	if got := strings.Join(done, ", "); got != want {
+		t.Errorf("the page has the commands %s, want %s", got, want)
+	}
+	f.Logged("msg=stopped")
+}
+
+// What the operator asks for in vain is counted, and logged with the address of the client.
+func TestDecisionsInVain(t *testing.T) {
+	f, admin := serveAdmin(t, nil)
+	for path, reason := range map[string]string{
+		"/api/viewers/99999": "not_found", "/api/streams/none?for=soon": "bad_request", "/api/streams/a.flv?for=1s": "bad_name",
+	} {
+		if res := admin.Request("DELETE", path, ""); res.Status/100 != 4 {
+			t.Errorf("%s: %d %s", path, res.Status, res.Body)
+		}
+		if n := f.metric(`millrace_refused_total{client="reader",reason="` + reason + `"}`); n != "1" {
+			t.Errorf("%s: %s refusals are counted", path, n)
+		}
+	}
+	f.Logged("reader refused", "no viewer 99999", "client=127.0.0.1")
 }
 
 // POST /api/drain ends the server as SIGTERM does.

@@ -48,8 +48,9 @@ var causes = map[clientKind][]relay.Cause{
 		relay.CauseMemory, relay.CauseOperator, relay.CauseShutdown, causeUnavailable, causeOther},
 	clientViewer: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
 		causeFormat, relay.CauseLimit, relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeOther},
-	clientWriter:  {causeNoToken, causeForbidden, causeOther},
-	clientReader:  {causePath, causeMethod, causeNoToken, causeForbidden, causeOther},
+	clientWriter: {causeNoToken, causeForbidden, causeOther},
+	clientReader: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
+		causeConflict, causeOther},
 	clientNode:    {causeForbidden, causeNotFound, causeNotOwner, relay.CauseShutdown, causeOther},
 	clientUnknown: {causeProtocol, causeSilent, relay.CauseLimit, relay.CauseShutdown, causeOther},
 }
