@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // adminRoutes returns everything that the admin listener serves: what costs time to make, what tells where publishers
 // and viewers are, and the operator's decisions. There is no /debug/pprof/cmdline: tokens and passwords are on the
 // command line.
-func (s *Server) adminRoutes() http.Handler {
+func (s *Server) adminRoutes(main net.Addr) http.Handler {
 	mux := http.NewServeMux()
 	for path, h := range map[string]http.HandlerFunc{
 		"/debug/pprof/":        pprof.Index,
@@ -25,6 +26,7 @@ func (s *Server) adminRoutes() http.Handler {
 		"/metrics":             s.metrics().ServeHTTP,
 		"/api/streams":         s.adminStreams,
 		"/healthz":             s.health,
+		"/main":                s.mainPage(main),
 		"/":                    page.Admin().ServeHTTP,
 	} {
 		mux.HandleFunc(path, s.onlyGet(h))
@@ -82,6 +84,27 @@ func (s *Server) decision(next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		next(w, r)
+	}
+}
+
+// mainPage sends a browser to the page of the main listener. If that listener has all addresses of this machine, it is the
+// one that the browser has found this machine by.
+func (s *Server) mainPage(main net.Addr) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		tcp, ok := main.(*net.TCPAddr)
+		if !ok {
+			s.refuseOperator(w, r, notFound("the main listener is no TCP port"))
+			return
+		}
+		link := url.URL{Scheme: "http", Host: tcp.String(), Path: "/"}
+		if host := (&url.URL{Host: r.Host}).Hostname(); tcp.IP.IsUnspecified() && host != "" {
+			link.Host = net.JoinHostPort(host, strconv.Itoa(tcp.Port))
+		}
+		if s.cert != nil {
+			link.Scheme = "https"
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		http.Redirect(w, r, link.String(), http.StatusSeeOther)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"sync"
@@ -226,6 +227,28 @@ func TestTheOperatorsCommands(t *testing.T) {
 	f.Logged("msg=stopped")
 }
 
+// The link to the main listener has the name by which the browser has found the operator's address, if it may.
+func TestTheLinkToTheMainPage(t *testing.T) {
+	f := serve(t, nil)
+	for _, tt := range []struct {
+		main       net.Addr
+		host, want string
+	}{
+		{&net.TCPAddr{IP: net.IPv4zero, Port: 8080}, "cam.example:8081", "http://cam.example:8080/"},
+		{&net.TCPAddr{IP: net.IPv6unspecified, Port: 8080}, "[::1]:8081", "http://[::1]:8080/"},
+		{&net.TCPAddr{IP: net.IPv4zero, Port: 8080}, "cam.example", "http://cam.example:8080/"},
+		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}, "cam.example:8081", "http://127.0.0.1:8080/"},
+		{&net.UnixAddr{Name: "/run/m"}, "localhost", ""},
+	} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/main", nil)
+		r.Host = tt.host
+		f.mainPage(tt.main)(w, r)
+		if got := w.Header().Get("Location"); got != tt.want {
+			t.Errorf("%v asked by %s: %d %q, want %q", tt.main, tt.host, w.Code, got, tt.want)
+		}
+	}
+}
+
 // What the operator asks for in vain is counted, and logged with the address of the client.
 func TestDecisionsInVain(t *testing.T) {
 	f, admin := serveAdmin(t, nil)
@@ -311,18 +334,29 @@ func TestTheOperatorsPage(t *testing.T) {
 	press := func(selector string) {
 		t.Helper()
 		pagetest.Await(t, ctx, `document.querySelector('`+selector+`') !== null`)
-		for range 2 { // the first press asks
-			pagetest.Await(t, ctx, `(document.querySelector('`+selector+`').click(), true)`)
-		}
+		pagetest.Await(t, ctx, // the first click asks
+			`((b) => { b.click(); b.click(); return true; })(document.querySelector('`+selector+`'))`)
 	}
 	pagetest.Await(t, ctx, `(document.querySelector('#streams .pick')?.click(), document.querySelector('#viewers tr') !== null)`)
+	// A refusal stays to be read, and the button can be pressed again.
+	auth := f.adminAuth.Load()
+	f.adminAuth.Store(newAdminAuth("", &net.TCPAddr{IP: net.IPv4zero}))
+	press(`#viewers button`)
+	pagetest.Await(t, ctx, `document.querySelector('#banner:not([hidden]) p')?.textContent.includes('--admin-token')`)
+	if n := f.relay.Viewers(); n != 1 {
+		t.Errorf("%d viewers after a refusal", n)
+	}
+	f.adminAuth.Store(auth)
 	press(`#viewers button`)
 	eventually(t, "the viewer to be ended", func() bool { return f.relay.Viewers() == 0 })
 	pagetest.Await(t, ctx, `document.querySelector('#viewers tr') === null`)
 	press(`#streams button[aria-label]`)
 	eventually(t, "the stream to be ended", func() bool { return len(f.relay.Streams()) == 0 })
 	pagetest.Await(t, ctx, `document.querySelector('#streams tr') === null`)
-	if lines := console.Lines(); len(lines) > 0 {
-		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
+	pagetest.Await(t, ctx, `document.querySelector('#banner').hidden`)
+	for _, line := range console.Lines() {
+		if !strings.Contains(line, "status of 403") { // of the refusal
+			t.Errorf("the console shows %s", line)
+		}
 	}
 }
