@@ -39,7 +39,7 @@ const (
 
 var (
 	// secrets are never printed.
-	secrets = []string{"publish-token", "read-token", "admin-token", "redis-password", "cluster-token", "cluster-password"}
+	secrets = []string{"publish-token", "read-token", "admin-token", "redis-password", "cluster-token", "cluster-password", "hook"}
 
 	// neverFlags are secrets that have another place, in a URL, for those who want them on the command line.
 	neverFlags = []string{"redis-password", "cluster-password"}
@@ -197,6 +197,8 @@ func (c *serveConfig) uselessFlag() (err error) {
 			err = fmt.Errorf("--%s has no effect without --root", name)
 		case (name == "max-blob-bytes" || name == "max-uploads") && c.Blobs == "" && !redis:
 			err = fmt.Errorf("--%s has no effect without --blobs, --redis or --redis-cluster", name)
+		case strings.HasPrefix(name, "hook-") && c.Hook == "":
+			err = fmt.Errorf("--%s has no effect without --hook", name)
 		case strings.HasPrefix(name, "record-") && c.Record == "":
 			err = fmt.Errorf("--%s has no effect without --record", name)
 		case (strings.HasPrefix(name, "cluster-") || name == "advertise" || name == "segments") && c.Cluster == "":

@@ -24,6 +24,7 @@ var (
 	redisPasswordVar   = variable("redis-password")
 	clusterTokenVar    = variable("cluster-token")
 	clusterPasswordVar = variable("cluster-password")
+	hookVar            = variable("hook")
 )
 
 func serveCommand() *cobra.Command {
@@ -119,6 +120,12 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.TokenKey, "token-key", cfg.TokenKey,
 		"file with the keys of signed tokens, which millrace token makes: each is for a stream and a time; empty: there are none")
 	f.StringVar(&cfg.CORS, "cors", cfg.CORS, "sites whose pages may play streams, as https://example.org,…; *: all; empty: none")
+	f.StringVar(&cfg.Hook, "hook", cfg.Hook,
+		"ask http://[USER:PASSWORD@]HOST/PATH who may publish, play and record, and tell it of each end; empty: none ($"+hookVar+" does not show in ps)")
+	f.DurationVar(&cfg.HookTimeout, "hook-timeout", cfg.HookTimeout, "how long it may take to answer, with all attempts, at most 10s")
+	f.BoolVar(&cfg.HookOpen, "hook-open", cfg.HookOpen, "allow all, under the names that clients say, while the hook fails; otherwise they get 503")
+	f.StringVar(&cfg.TrustedProxies, "trusted-proxies", cfg.TrustedProxies,
+		"addresses or networks of proxies, as in 10.0.0.0/8,127.0.0.1: their PROXY headers and X-Forwarded-For say who the client is; empty: none")
 	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)
 
 	filesFlags(f, cfg)
@@ -130,6 +137,13 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.IntVar(&cfg.MaxStreams, "max-streams", cfg.MaxStreams, "streams at a time")
 	f.IntVar(&cfg.MaxViewers, "max-viewers", cfg.MaxViewers, "viewers in all, including those that wait for a publisher")
 	f.IntVar(&cfg.MaxStreamViewers, "max-stream-viewers", cfg.MaxStreamViewers, "viewers a stream")
+	f.IntVar(&cfg.MaxConnections, "max-connections", cfg.MaxConnections,
+		"connections of the main listener, without viewers by HTTP/1; one that waits for a request gives way to a new one")
+	f.IntVar(&cfg.MaxAddressConnections, "max-address-connections", cfg.MaxAddressConnections,
+		"connections of one address, or of one /64 of IPv6; behind a trusted proxy: requests; 0: no limit")
+	f.IntVar(&cfg.MaxAddressViewers, "max-address-viewers", cfg.MaxAddressViewers, "new viewers a second of one address, on average over 5s; 0: no limit")
+	f.Var((*bytesValue)(&cfg.MaxAddressBytes), "max-address-bytes",
+		"bytes a second that one address gets: downloads are slowed down, new requests are refused; at least 64KiB; 0: no limit")
 	f.Var((*bytesValue)(&cfg.MemoryBytes), "memory",
 		"what the server may use in all; beyond it what is late is dropped, and what is new is refused; "+
 			"0: half of the machine's or the control group's memory")

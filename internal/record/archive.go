@@ -64,6 +64,10 @@ type Config struct {
 	Successor  bool          // this process replaces another one, which may have the directory for a while
 	Log        *slog.Logger  // nil discards
 
+	// Admit says whether a stream is recorded: what comes meanwhile waits in the queue. end is called when the recording
+	// ends that was admitted; nil: it is not recorded. After an error Admit is called again. A nil Admit admits all.
+	Admit func(ctx context.Context, stream string) (end func(reason string, bytes int64), err error)
+
 	now  func() time.Time         // of tests
 	disk func(*os.File) io.Writer // of tests: what media files are written by
 }

@@ -49,6 +49,8 @@ type Recording struct {
 	broken  string         // the name of a file that could not be finished
 	failing bool           // since the last write that went well
 	retryAt time.Time
+
+	admission admission
 }
 
 // An entry is something in a Recording's queue.
@@ -250,12 +252,22 @@ func (r *Recording) leave() bool {
 func (r *Recording) write(c *millrace.Chain, entries []entry) {
 	for i := range entries {
 		e := &entries[i]
+		if r.a.cfg.Admit != nil && !e.ends && !r.admitted() {
+			if e.init > 0 { // it is needed if the recording begins later
+				r.movie.Release()
+				c.Cut(&r.movie, e.init)
+			} else {
+				c.Discard(e.Size)
+			}
+			continue
+		}
 		if r.file != nil && (e.ends || e.init > 0 || e.Key && r.fileEnds(e)) {
 			r.flush(c)
 			r.end()
 		}
 		switch {
 		case e.ends:
+			r.admission.end()
 		case e.init > 0:
 			r.movie.Release()
 			c.Cut(&r.movie, e.init)
@@ -315,6 +327,7 @@ func (r *Recording) flush(c *millrace.Chain) {
 		return
 	}
 	r.a.written.Add(int64(bytes))
+	r.admission.bytes += int64(bytes)
 	r.a.grow(f.size() - r.counted)
 	r.counted = f.size()
 	if r.failing {

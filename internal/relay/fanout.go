@@ -272,6 +272,7 @@ func (v *viewer) writePending() error {
 // noteSent counts n bytes of the stream that have left.
 func (v *viewer) noteSent(n int) {
 	v.sent.Add(int64(n))
+	v.account.Add(int64(n))
 	if v.lease != nil {
 		v.rendition.stream.hub.counters.toNodes.Add(int64(n))
 	}

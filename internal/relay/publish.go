@@ -19,6 +19,7 @@ func (h *Hub) Publish(w http.ResponseWriter, r *http.Request, name string) error
 	if err != nil {
 		return err
 	}
+	p.keepTo(termsOf(r))
 	if body := newConnBody(w, r, p); body != nil {
 		go p.receive(body)
 	} else {

@@ -54,6 +54,8 @@ type Publisher struct {
 	goesOn   *continuation // nil: the first publisher of the stream
 	replaced bool          // it took over from another one
 
+	terms Terms // set by keepTo
+
 	lease Lease  // of a stream that this node owns; nil for a pull, and when the server is alone
 	epoch uint64 // of a pull: that of its owner; otherwise 0
 
@@ -127,6 +129,7 @@ func (p *Publisher) Close(err error) {
 		p.s.log.Info("stream waits for its publisher", "for", left.Round(time.Millisecond))
 	}
 	p.s.hub.want(p.s.name)
+	p.terms.ended(explain(err), p.bytes)
 }
 
 // Done tells the Hub that the publisher has been answered: Drain waits for that.

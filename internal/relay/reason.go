@@ -20,6 +20,7 @@ const (
 	moved                         // dropped: another node, and the stream has another owner
 	makingFailed                  // dropped: its form of the stream could not be made any more
 	byOperator                    // dropped: the operator has ended it
+	timeUp                        // dropped: its time was over that it was allowed
 	failed                        // the connection failed, or the server did
 
 	disconnectReasons // how many there are
@@ -41,6 +42,7 @@ var reasons = [disconnectReasons]struct{ text, label string }{
 	moved:        {"stream moved", "moved"},
 	makingFailed: {"form not made", "form"},
 	byOperator:   {"ended by the operator", "operator"},
+	timeUp:       {"time is up", "time"},
 	failed:       {"error", ""},
 }
 

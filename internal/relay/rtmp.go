@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/rtmp"
+	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
 // An RTMPConn is a connection of a client that speaks RTMP: Accept, and then Publish or Watch, or Refuse.
@@ -24,6 +25,9 @@ type RTMPConn struct {
 	out   *rtmpWriter
 	r     *millrace.Reader
 	proto *rtmp.ServerConn
+
+	// Terms are those of what the client wants. The caller of Publish or Watch sets them before.
+	Terms Terms
 }
 
 // An rtmpWriter takes what the protocol answers, to where it can be written at present.
@@ -32,7 +36,7 @@ type rtmpWriter struct{ io.Writer }
 // AcceptRTMP shakes hands with a client, and returns what it wants. It takes ownership of conn: Publish, Watch and Refuse
 // end its life, and an error has closed it. All that must be done by the deadline.
 func (h *Hub) AcceptRTMP(conn net.Conn, deadline time.Time) (*RTMPConn, *rtmp.Request, error) {
-	c := &RTMPConn{hub: h, conn: conn, out: &rtmpWriter{conn}, r: millrace.NewReader(conn)}
+	c := &RTMPConn{hub: h, conn: conn, out: &rtmpWriter{conn}, r: millrace.NewReader(plain(conn))}
 	c.proto = rtmp.NewServerConn(c.r, c.out, h.rtmpChunk())
 	_ = conn.SetDeadline(deadline)
 	cut := make(chan struct{})
@@ -57,6 +61,17 @@ func (h *Hub) AcceptRTMP(conn net.Conn, deadline time.Time) (*RTMPConn, *rtmp.Re
 	}
 	_ = conn.SetDeadline(time.Time{})
 	return c, want, nil
+}
+
+// RemoteAddr returns the address of the client.
+func (c *RTMPConn) RemoteAddr() string { return c.conn.RemoteAddr().String() }
+
+// plain returns the TCP connection that conn is, or conn. A Reader of a TCP connection holds no memory while it waits.
+func plain(conn net.Conn) io.ReadWriter {
+	if tcp := tcpconn.Plain(conn); tcp != nil {
+		return tcp
+	}
+	return conn
 }
 
 // close ends the connection.
@@ -101,6 +116,7 @@ func (c *RTMPConn) Publish(name string) error {
 		return err
 	}
 	defer p.Done()
+	p.keepTo(c.Terms)
 	p.reconnects.Store(c.proto.CanReconnect())
 	err = p.Run(func() error {
 		if err := c.proto.Start(); err != nil {
@@ -170,7 +186,7 @@ func (c *RTMPConn) listenTo(p *Publisher) (stop func()) {
 	early, _ := c.r.Peek(c.r.Buffered())
 	early = bytes.Clone(early)
 	var rest io.Reader
-	if _, plain := c.conn.(*net.TCPConn); plain && c.hub.cfg.Latency >= leastBeat {
+	if tcpconn.Plain(c.conn) != nil && c.hub.cfg.Latency >= leastBeat {
 		timed := newTimedReader(c.conn, p)
 		c.out.Writer, rest, stop = timed, timed, func() {}
 	} else {
@@ -244,7 +260,7 @@ func promised(t flv.Tag, tag *millrace.Chain) flv.Header {
 // Watch sends the stream name until it or the client ends. It waits for the stream, and then returns at once; the
 // connection is the viewer's from then on. An error is a [Refusal] that the caller answers with Refuse.
 func (c *RTMPConn) Watch(ctx context.Context, name string) error {
-	want := watchRequest{name: name, format: formatRTMP, remote: c.conn.RemoteAddr().String()}
+	want := watchRequest{name: name, format: formatRTMP, remote: c.conn.RemoteAddr().String(), terms: c.Terms}
 	var first earlyReplies
 	defer first.Release()
 	c.out.Writer = &first
@@ -256,6 +272,7 @@ func (c *RTMPConn) Watch(ctx context.Context, name string) error {
 		}
 		c.hub.log.Info("viewer left while it waited", "stream", name, "viewer", want.remote, "reason", gone)
 		c.close()
+		c.Terms.ended("viewer left while it waited", 0)
 		return nil
 	}
 	if err == nil {

@@ -69,6 +69,8 @@ type stream struct {
 	leftAt  int64               // when one left last; see now
 	begun   bool                // a frame was published that a viewer cannot start after
 	made    [formats]*rendition // made from live, each while it has viewers; nil otherwise
+
+	maxViewers int // that its publisher is allowed; 0: no limit of its own. Under mu
 }
 
 // newStream adds a stream, which is to be granted to a publisher. hub.mu is held.
@@ -131,9 +133,13 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 		return nil, refusal(http.StatusServiceUnavailable,
 			"this stream has %d viewers, as many as --max-stream-viewers allows", limit).of(CauseLimit)
 	}
+	if s.maxViewers > 0 && s.viewers >= s.maxViewers && !peer {
+		return nil, refusal(http.StatusServiceUnavailable,
+			"this stream has %d viewers, as many as its publisher is allowed", s.maxViewers).of(CauseLimit)
+	}
 	r := s.rendition(f)
 	r.viewers++
-	v := &viewer{rendition: r, remote: want.remote, since: now()}
+	v := &viewer{rendition: r, remote: want.remote, since: now(), terms: want.terms}
 	next := want.next
 	if peer {
 		v.node, v.lease = want.node, s.lease

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -23,12 +24,16 @@ type viewer struct {
 	cursor    *broadcast.Cursor
 	path      path
 	remote    string
-	since     int64  // when it came; see now
-	id        uint64 // its number among all viewers, set by Hub.serve
+	account   *address.Account // of its address
+	since     int64            // when it came; see now
+	id        uint64           // its number among all viewers, set by Hub.serve
 
 	// Of another node: its address, and the ownership without which it gets nothing. Otherwise nil.
 	node  string
 	lease Lease
+
+	terms  Terms
+	timeUp *time.Timer // nil without a limit
 
 	// How its bytes leave: through sock, or through w and then flush.
 	conn   net.Conn // taken over; nil when there is a ResponseWriter
@@ -166,6 +171,10 @@ func (v *viewer) finish() {
 	}
 	s.log.Info("viewer ended", attrs...)
 	s.exit(v)
+	if v.timeUp != nil {
+		v.timeUp.Stop()
+	}
+	v.terms.ended(why.String(), v.sent.Load())
 	s.hub.leave(v)
 }
 

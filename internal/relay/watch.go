@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -34,6 +35,7 @@ type watchRequest struct {
 	next   bool   // to begin at the next key frame, and not at the last one
 	remote string // the viewer's address
 	node   string // the address of the node that asks; "" for a viewer
+	terms  Terms
 }
 
 // parseWatchRequest understands a request for name, which may end with a format.
@@ -66,6 +68,7 @@ func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
 	if err != nil {
 		return err
 	}
+	want.terms = termsOf(r)
 	return h.watch(w, r, want)
 }
 
@@ -107,6 +110,7 @@ func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
 		h.admitted.Release()
 		return nil, err
 	}
+	v.account = address.Of(ctx)
 	return v, nil
 }
 
@@ -192,7 +196,7 @@ func (v *viewer) serveConn(conn net.Conn) {
 	tcpconn.BoundUnsent(tcpconn.Of(conn), v.rendition.stream.hub.cfg.Unsent)
 	if v.path = pathWritev; !v.sock.open(conn) {
 		v.path = pathWrite
-		v.w, v.flush = conn, func() error { return nil }
+		v.w, v.flush = plain(conn), func() error { return nil }
 		v.follow()
 	}
 	v.enter()
@@ -244,5 +248,6 @@ func (v *viewer) enter() {
 	s.hub.counters.watching[v.path].Add(1)
 	s.hub.serve(v)
 	s.log.Info("viewer started", append(v.attrs(), "path", v.path.String())...)
+	v.keepTo(&v.terms)
 	v.fanout.add(v)
 }

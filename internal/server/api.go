@@ -29,7 +29,7 @@ type apiServer struct {
 	MemoryHi int64   `json:"memory_high_water"` // the most that was in use
 	Files    string  `json:"files"`             // what there is at /files/: off, named (no lists) or listed
 	Blobs    bool    `json:"blobs"`             // there are some at /blobs/, or may be
-	Publish  string  `json:"publish"`           // who may: open, token or off
+	Publish  string  `json:"publish"`           // who may: open, token, hook or off
 	Read     string  `json:"read"`              // who may: open or token
 	RTMP     int     `json:"rtmp"`              // the port of RTMP; 0: there is none
 	RTMPS    int     `json:"rtmps"`             // the same over TLS

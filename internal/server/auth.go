@@ -20,11 +20,13 @@ import (
 //   - With keys: a client that shows a token which one of them has signed, for the stream that it publishes.
 //   - Without: a client of a loopback listener that names this machine in Host. The name matters because a page in a
 //     browser can make its own host name resolve to 127.0.0.1, and would then count as same-origin (DNS rebinding).
+//   - With a hook and without a token: as without, and on other listeners a client that the hook allows, which is asked later.
 //   - In all cases never a page of another site.
 type publishAuth struct {
 	token    string
 	keys     token.Keys
 	loopback bool
+	hook     bool // a hook decides, too
 	cross    *http.CrossOriginProtection
 }
 
@@ -44,7 +46,7 @@ func (a *publishAuth) check(r *http.Request, name string) (status int, reason st
 		return http.StatusForbidden, "publishing from a page of another site is not allowed"
 	}
 	status, reason = a.checkToken(shownToken(r), name, "Authorization: Bearer TOKEN, or ?token=TOKEN")
-	if status == 0 && !a.needsToken(name) && !isLocalName(r.Host) {
+	if status == 0 && !a.needsToken(name) && a.loopback && !isLocalName(r.Host) {
 		return http.StatusForbidden, fmt.Sprintf("publishing without a token is for this machine only, and the request names "+
 			"host %.80q: use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
 	}
@@ -54,7 +56,7 @@ func (a *publishAuth) check(r *http.Request, name string) (status int, reason st
 // checkToken is check for a client that no web page can be: it shows a token, or "". how says how to show one.
 func (a *publishAuth) checkToken(shown, name, how string) (status int, reason string) {
 	switch {
-	case !a.needsToken(name) && !a.loopback:
+	case !a.needsToken(name) && !a.loopback && !a.hook:
 		return http.StatusForbidden,
 			"publishing is off: this server can be reached from other machines and was started without --publish-token"
 	case !a.needsToken(name):
@@ -96,11 +98,20 @@ func (a *publishAuth) on(loopback bool) *publishAuth {
 	return &on
 }
 
-// policy says what a publisher needs: nothing ("open"), a token ("token"), or that publishing is impossible ("off").
+// withoutHook returns a for what no hook is asked about.
+func (a *publishAuth) withoutHook() *publishAuth {
+	without := *a
+	without.hook = false
+	return &without
+}
+
+// policy says what a publisher needs: a token ("token"), what a hook asks for ("hook"), nothing ("open"), or that publishing is impossible ("off").
 func (a *publishAuth) policy() string {
 	switch {
 	case a.needsToken("any"):
 		return "token"
+	case a.hook:
+		return "hook"
 	case a.loopback:
 		return "open"
 	}
@@ -110,7 +121,11 @@ func (a *publishAuth) policy() string {
 // mayPublish returns 0 if the request may publish the stream of a name, or write a blob if that is empty, or the status and the reason of the refusal. It notes a refusal and
 // sets the headers of the answer, which the caller writes.
 func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, client clientKind, name string) (status int, reason string) {
-	if status, reason = s.publishAuth.Load().check(r, name); status == 0 {
+	auth := s.publishAuth.Load()
+	if client != clientPublisher {
+		auth = auth.withoutHook()
+	}
+	if status, reason = auth.check(r, name); status == 0 {
 		return 0, ""
 	}
 	s.refused(client, r, &relay.Refusal{Status: status, Reason: reason})
@@ -238,7 +253,7 @@ func (s *Server) protect(auth func() *readAuth, next http.Handler) http.Handler 
 			if queryToken(r) != "" && strings.Contains(r.Header.Get("Accept"), "text/html") {
 				h.Set("Referrer-Policy", "same-origin") // the address has the token in it
 				http.SetCookie(w, &http.Cookie{Name: a.cookieName, Value: a.cookieValue, Path: "/", HttpOnly: true,
-					Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode})
+					Secure: overTLS(r), SameSite: http.SameSiteStrictMode})
 			}
 		}
 		next.ServeHTTP(w, r)

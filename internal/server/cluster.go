@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/cluster"
 	"github.com/millrace-io/millrace/internal/relay"
 )
@@ -214,7 +215,8 @@ func (s *Server) admitNodes(next, others http.Handler) http.Handler {
 			refuseBody(w, r, http.StatusForbidden, reason)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), nodeKey{}, r.Header.Get(cluster.HeaderNode))))
+		ctx := address.NewContext(r.Context(), (*address.Account)(nil)) // a node stands for any number of clients
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, nodeKey{}, r.Header.Get(cluster.HeaderNode))))
 	})
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/blob"
+	"github.com/millrace-io/millrace/internal/hook"
+	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/redis/go-redis/v9"
@@ -34,13 +36,25 @@ type Config struct {
 
 	TLSCert, TLSKey string // files in PEM with a certificate and its key; empty: there is no TLS
 
-	PublishToken string // what a publisher must show; empty: publishing works through a loopback listener only
-	TokenKey     string // a file with the keys of signed tokens; empty: there are none
-	AdminToken   string // what clients of Admin must show; empty: nothing, and only a loopback listener takes decisions
-	ReadToken    string // what viewers and all other readers must show; empty: nothing
-	CORS         string // the origins of the sites whose pages may play streams, with commas; "*" stands for all
-	Demo         bool   // play the built-in sample as the stream "demo"
-	Version      string // shown in the API and in the metrics
+	PublishToken string        // what a publisher must show; empty: publishing works through a loopback listener only
+	ReadToken    string        // what viewers and all other readers must show; empty: nothing
+	TokenKey     string        // a file with the keys of signed tokens; empty: there are none
+	AdminToken   string        // what clients of Admin must show; empty: nothing, and only a loopback listener takes decisions
+	Hook         string        // the URL that is asked who may publish, play and record; empty: none
+	HookTimeout  time.Duration // for its answer, with all attempts
+	HookOpen     bool          // a hook that fails allows all
+	CORS         string        // the origins of the sites whose pages may play streams, with commas; "*" stands for all
+	Demo         bool          // play the built-in sample as the stream "demo"
+	Version      string        // shown in the API and in the metrics
+
+	// TrustedProxies are addresses and networks with commas between them. Their connections may begin with a PROXY header, and
+	// X-Forwarded-For of their requests has the client. Empty: none are trusted.
+	TrustedProxies string
+
+	MaxConnections        int   // connections of the main listener at a time, without viewers of HTTP/1; an idle one gives way
+	MaxAddressConnections int   // connections of one address at a time; 0: no limit
+	MaxAddressViewers     int   // new viewers of one address a second; 0: no limit
+	MaxAddressBytes       int64 // bytes that one address gets a second; 0: no limit
 
 	// Successor says that this process replaces another one, which still has the directories of blobs and recordings. They
 	// share the one; the other is this process's when the other process has ended its recordings.
@@ -98,6 +112,12 @@ func Defaults() Config {
 		// Another program may have the usual port of RTMP, and a user who did not ask for RTMP should not notice.
 		RTMPOptional: true,
 
+		// Twice what viewers over HTTP/2 and downloads of files may have by their own limits: the rest is for players of HLS,
+		// whose connections wait for requests. Each takes some 10 KiB.
+		MaxConnections: 16384,
+		// No limits for an address: thousands of viewers of a mobile network, a school or a proxy share one, and the server
+		// cannot tell them from one client with many connections. The operator can.
+
 		// No lists: a user who puts a file there for a friend does not expect strangers to see its name. Nothing
 		// precompressed: name.gz may be a file of its own. Nothing is dropped from the page cache: the kernel lets go
 		// of what is read once before what is read often, and a file that many load in turn should stay.
@@ -111,6 +131,9 @@ func Defaults() Config {
 		MaxBlobBytes: blob.MaxRedisValue,
 		// An upload holds 64 KiB here, or up to 1 MiB for Redis, and a descriptor. A disk is busy with fewer.
 		MaxUploads: 64,
+
+		// A client waits for it. A hook that asks a database answers in some ms, and one that restarts is back in two seconds.
+		HookTimeout: 3 * time.Second,
 
 		RecordStreams: "*",
 		// Eight seconds at 16 Mbit/s: as long as a disk is busy with something else.
@@ -195,6 +218,9 @@ const (
 	// maxLatency bounds --latency: a publisher's end, and the server's own, wait for it.
 	maxLatency = time.Second
 
+	// maxHookTimeout is what encoders and players wait for an answer before they give up.
+	maxHookTimeout = 10 * time.Second
+
 	// minHLSPart is three pictures at 60 a second: a request of each viewer for less costs more than it saves.
 	minHLSPart = 50 * time.Millisecond
 	// maxHLSSegment and maxHLSSegments bound playlists to what players expect: a segment may be twice as long as its
@@ -206,6 +232,9 @@ const (
 	maxLease = time.Minute
 	// maxSegmentsKeep bounds what Redis holds of each stream.
 	maxSegmentsKeep = time.Hour
+
+	// minAddressBytes is with what a step of a download takes less time than --stall-timeout.
+	minAddressBytes = 64 << 10
 
 	// minMemory is what a stream of the default limits needs, with viewers and HLS.
 	minMemory = 64 << 20
@@ -258,6 +287,10 @@ func (c *Config) checkNumbers() error {
 		{"hls-segments", int64(c.HLS.Segments), 3, maxHLSSegments},
 		{"hls-bytes", c.HLS.MaxBytes, 1 << 20, most},
 		{"files-drop-behind", c.FilesDropBehind, 0, most},
+		{"max-connections", int64(c.MaxConnections), 1, most},
+		{"max-address-connections", int64(c.MaxAddressConnections), 0, most},
+		{"max-address-viewers", int64(c.MaxAddressViewers), 0, most},
+		{"max-address-bytes", cmp.Or(c.MaxAddressBytes, minAddressBytes), minAddressBytes, most},
 		{"max-downloads", int64(c.MaxDownloads), 1, most},
 		{"max-uploads", int64(c.MaxUploads), 1, most},
 		{"max-blob-bytes", c.MaxBlobBytes, 1, maxBlobBytes},
@@ -284,6 +317,7 @@ func (c *Config) checkTimes() error {
 		{"header-timeout", c.HeaderTimeout, 1},
 		{"idle-timeout", c.IdleTimeout, 1},
 		{"publish-timeout", c.PublishTimeout, 1},
+		{"hook-timeout", c.HookTimeout, 1},
 		{"publisher-return", c.PublisherReturn, 0},
 		{"viewer-wait", c.ViewerWait, 0},
 		{"drain-timeout", c.DrainTimeout, 0},
@@ -305,6 +339,9 @@ func (c *Config) checkTimes() error {
 	}
 	if c.SegmentsKeep > maxSegmentsKeep {
 		return fmt.Errorf("--segments-keep is %v, want at most %v", c.SegmentsKeep, maxSegmentsKeep)
+	}
+	if c.HookTimeout > maxHookTimeout {
+		return fmt.Errorf("--hook-timeout is %v, want at most %v", c.HookTimeout, maxHookTimeout)
 	}
 	if c.Latency > maxLatency {
 		return fmt.Errorf("--latency is %v, want at most %v", c.Latency, maxLatency)
@@ -336,8 +373,14 @@ func (c *Config) checkAccess() error {
 	if _, err := parseOrigins(c.CORS); err != nil {
 		return err
 	}
+	if err := hook.CheckURL(c.Hook); err != nil && c.Hook != "" {
+		return fmt.Errorf("--hook is not a URL that can be asked: %w", err)
+	}
 	if _, err := path.Match(c.RecordStreams, ""); err != nil {
 		return fmt.Errorf("--record-streams is %q, want a pattern such as cam-*", c.RecordStreams)
+	}
+	if _, err := proxy.ParseTrusted(c.TrustedProxies); err != nil {
+		return fmt.Errorf("--trusted-proxies: %w", err)
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return errors.New("--tls-cert and --tls-key are needed together")

@@ -12,7 +12,9 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
 // serveHLS answers GET and HEAD /live/NAME/OBJECT.
@@ -20,9 +22,20 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request, name, object s
 	s.origins.Load().allow(w.Header(), r)
 	noWriteLimit(w) // a request may wait for what comes next
 	err := relay.CheckName(name)
-	if err == nil {
-		err = s.serveHLSHere(w, r, name, object)
+	if err == nil && object == relay.HLSMasterName { // with which players begin
+		if err := admitViewer(address.Of(r.Context())); err != nil {
+			s.refuseViewer(w, r, err)
+			return
+		}
 	}
+	if err == nil {
+		r, name, err = s.admitHLS(r, name)
+	}
+	if err != nil {
+		s.refuseViewer(w, r, err)
+		return
+	}
+	err = s.serveHLSHere(w, r, name, object)
 	if s.node != nil && err != nil {
 		err = s.serveHLSElsewhere(w, r, name, object, err)
 	}
@@ -82,13 +95,25 @@ func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *rel
 
 // wantsGzip reports whether a playlist is sent with gzip. If the request shows a token in the address, each address in the
 // playlist gets it, too: players show it with no other request by themselves.
-func wantsGzip(r *http.Request) bool { return acceptsGzip(r) && queryToken(r) == "" }
+func wantsGzip(r *http.Request) bool { return acceptsGzip(r) && addedQuery(r) == "" }
+
+// addedQuery returns what each address in a playlist gets, without "?": the token, or all that the hook has seen.
+func addedQuery(r *http.Request) string {
+	if p := hookPlayOf(r); p != nil {
+		return p.query
+	}
+	if token := queryToken(r); token != "" {
+		return "token=" + url.QueryEscape(token)
+	}
+	return ""
+}
 
 // writePlaylist answers with the text of a playlist, or with that as zip.
 func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool, fresh time.Duration) {
-	if token := queryToken(r); token != "" {
-		body = addToken(body, token)
+	if query := addedQuery(r); query != "" {
+		body = addQuery(body, query)
 	}
+	hookPlayOf(r).served(len(body))
 	h := w.Header()
 	h.Set("Content-Type", playlistType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -100,6 +125,7 @@ func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []by
 	s.limitWrite(w)
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
+		address.Of(r.Context()).Add(int64(len(body)))
 		_, _ = w.Write(body) // an error means that the client has gone away
 	}
 }
@@ -108,7 +134,7 @@ func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []by
 // shown. more is added to that.
 func (s *Server) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration, more string) {
 	who := "public"
-	if s.readAuth.Load().token != "" || shownToken(r) != "" {
+	if s.readAuth.Load().token != "" || shownToken(r) != "" || s.hook != nil {
 		who = "private"
 	}
 	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second))+more)
@@ -127,10 +153,10 @@ func acceptsGzip(r *http.Request) bool {
 	return false
 }
 
-// addToken returns text with the token in every address.
-func addToken(text []byte, token string) []byte {
+// addQuery returns text with the query in every address.
+func addQuery(text []byte, query string) []byte {
 	var b bytes.Buffer
-	query := "?token=" + url.QueryEscape(token)
+	query = "?" + query
 	for line := range bytes.Lines(text) {
 		uri := []byte(`URI="`)
 		switch before, after, ok := bytes.Cut(line, uri); {
@@ -183,6 +209,7 @@ func (s *Server) writeObject(w http.ResponseWriter, r *http.Request, object stri
 	h.Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
+		hookPlayOf(r).served(body.Len())
 		s.sendChain(w, r, body)
 	}
 }
@@ -196,8 +223,11 @@ func (s *Server) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.C
 	defer step.Release()
 	loan := s.answers.Add(int64(c.Len()), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })
 	defer loan.Done()
-	tcp, _ := r.Context().Value(connKey{}).(*net.TCPConn)
+	account := address.Of(r.Context())
+	conn, _ := r.Context().Value(connKey{}).(net.Conn)
+	tcp := tcpconn.Plain(conn)
 	for c.Len() > 0 {
+		account.Pace(r.Context(), int64(min(c.Len(), chainStep)))
 		s.limitWrite(w)
 		if loan.Ended() {
 			panic(http.ErrAbortHandler)

@@ -71,7 +71,7 @@ func TestHLSRequests(t *testing.T) {
 		status               int
 	}{
 		{"HEAD", "index.m3u8", "", 200}, {"HEAD", "media.m3u8", "", 200}, {"HEAD", part, "", 200},
-		{"OPTIONS", "media.m3u8", "", 204}, {"OPTIONS", part, "", 204}, {"OPTIONS", "nothing", "", 204},
+		{"OPTIONS", "media.m3u8", "", 204}, {"OPTIONS", part, "", 204}, {"OPTIONS", "nothing.m4s", "", 204},
 		{"POST", "media.m3u8", "", 405}, {"PUT", part, "", 405}, {"DELETE", part, "", 405},
 		{"GET", part, etag + `"` + part + `"`, 304},
 		{"HEAD", part, etag + `"` + part + `"`, 304},
@@ -80,11 +80,11 @@ func TestHLSRequests(t *testing.T) {
 		{"GET", part, etag + part, 200},
 		{"GET", part, etag + `"other"`, 200},
 		{"GET", part, "Range: bytes=0-9", 200},
-		{"GET", "", "", 404}, {"GET", "index.m3u", "", 404}, {"GET", "media.m3u8/", "", 404},
-		{"GET", "x%2f..%2fmedia.m3u8", "", 404}, {"GET", "%2e%2e%2findex.m3u8", "", 404},
+		{"GET", "", "", 400}, {"GET", "index2.m3u8", "", 404}, {"GET", "media.m3u8/", "", 400},
+		{"GET", "x%2f..%2fmedia.m3u8", "", 400}, {"GET", "%2e%2e%2findex.m3u8", "", 400},
 		{"GET", strings.Repeat("9", 8000) + "-1.m4s", "", 404},
-		{"GET", "0" + part, "", 404}, {"GET", strings.ToUpper(part), "", 404},
-		{"GET", "-1-1.m4s", "", 404}, {"GET", "1-i-1.mp4", "", 404}, {"GET", "1-1.-1.m4s", "", 404},
+		{"GET", "0" + part, "", 404}, {"GET", strings.ToUpper(strings.TrimSuffix(part, ".m4s")) + ".m4s", "", 404},
+		{"GET", "-1-1.m4s", "", 404}, {"GET", "1-i-1.m4s", "", 404}, {"GET", "1-1.-1.m4s", "", 404},
 		{"GET", "media.m3u8?_HLS_msn=9223372036854775808", "", 400},
 		{"GET", "media.m3u8?_HLS_msn=99999999999999999999999999", "", 400},
 		{"GET", "media.m3u8?_HLS_msn=-1", "", 400}, {"GET", "media.m3u8?_HLS_msn=", "", 400},
@@ -109,7 +109,7 @@ func TestHLSRequests(t *testing.T) {
 			t.Errorf("%s %s: %d may be kept: %v", tt.method, tt.path, tt.status, res.Header)
 		}
 	}
-	for _, name := range []string{"..", "cam.mp4", "a b", strings.Repeat("x", 65)} {
+	for _, name := range []string{"..", "cam.mp4", "a b", strings.Repeat("x", 129)} {
 		if res := f.Get("/live/" + url.PathEscape(name) + "/media.m3u8"); res.Status != 400 && res.Status != 404 {
 			t.Errorf("stream %q: %d", name, res.Status)
 		}
@@ -282,7 +282,7 @@ func TestHLSKeepAliveAfterAWait(t *testing.T) {
 	_, _ = io.Copy(io.Discard, res.Body)
 	for _, path := range []string{"media.m3u8", "index.m3u8"} {
 		ask(path, 200)
-		ask("nothing", 404)
+		ask("nothing.m4s", 404)
 	}
 }
 
@@ -292,7 +292,7 @@ func TestHLSClientsThatTakeNothing(t *testing.T) {
 	_, part, _ := f.publishSample(t)
 	var all sync.WaitGroup
 	for _, request := range []string{
-		"GET /live/cam/nothing", "GET /live/cam/media.m3u8", "HEAD /live/cam/media.m3u8", "GET /live/cam/" + part,
+		"GET /live/cam/nothing.m4s", "GET /live/cam/media.m3u8", "HEAD /live/cam/media.m3u8", "GET /live/cam/" + part,
 		"HEAD /live/cam/" + part, "GET /live/cam/media.m3u8?_HLS_part=1", "GET /live/a%20b",
 	} {
 		all.Go(func() {

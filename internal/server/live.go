@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -23,9 +24,10 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request, path string) {
 		return
 	}
 	noWriteLimit(w)
-	if err := s.relay.Publish(w, r, name); err != nil {
+	if err := s.publishAs(w, r, name); err != nil {
 		s.limitWrite(w)
 		s.refused(clientPublisher, r, err)
+		askForToken(w, relayStatus(err))
 		refuseBody(w, r, relayStatus(err), err.Error())
 	}
 }
@@ -37,8 +39,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, name string) {
 	var err error
 	if fromNode(r) {
 		err = s.relay.WatchPeer(w, r, name, askingNode(r))
-	} else {
-		err = s.relay.Watch(w, r, name)
+	} else if err = admitViewer(address.Of(r.Context())); err == nil {
+		err = s.watchAs(w, r, name)
 	}
 	if err != nil {
 		s.refuseViewer(w, r, err)
@@ -55,7 +57,15 @@ func (s *Server) refuseViewer(w http.ResponseWriter, r *http.Request, err error)
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(refused.RetryAfter.Seconds()))))
 	}
 	s.limitWrite(w)
+	askForToken(w, relayStatus(err))
 	refuse(w, relayStatus(err), err.Error())
+}
+
+// askForToken sets the header that an answer of 401 must have: a hook refuses so.
+func askForToken(w http.ResponseWriter, status int) {
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
+	}
 }
 
 // noWriteLimit takes the limit off an answer as a whole. A stream has no end: publishing and watching limit each

@@ -43,6 +43,7 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	m.server.collectMemory(c, streams)
 	m.server.refusals.collect(c)
+	m.server.connections.collect(c)
 	c.pool(millrace.DefaultPool().Stats())
 	if f := m.server.files; f != nil {
 		f.collect(c)
@@ -51,6 +52,7 @@ func (m collector) Collect(ch chan<- prometheus.Metric) {
 		b.collect(c)
 	}
 	m.server.collectRecords(c)
+	m.server.collectHook(c)
 }
 
 // A scrape takes the values of metrics, each with its name after millrace_ and its help.

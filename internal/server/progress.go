@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -25,6 +27,8 @@ const (
 type progressResponse struct {
 	http.ResponseWriter
 	blocks  *millrace.Pool
+	ctx     context.Context
+	account *address.Account // of the client's address
 	limit   time.Duration
 	due     time.Time // the deadline, zero before the first step
 	stalled bool      // a step did not end in time
@@ -49,8 +53,10 @@ func (p *progressResponse) ended(err error) {
 // Write implements io.Writer.
 func (p *progressResponse) Write(b []byte) (n int, err error) {
 	for {
+		step := b[n:min(len(b), n+writeStep)]
+		p.account.Pace(p.ctx, int64(len(step)))
 		p.extend()
-		m, err := p.ResponseWriter.Write(b[n:min(len(b), n+writeStep)])
+		m, err := p.ResponseWriter.Write(step)
 		n += m
 		if err != nil || n == len(b) {
 			p.ended(err)
@@ -72,6 +78,7 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 		whole = &io.LimitedReader{R: src, N: 1<<63 - 1}
 	}
 	for whole.N > 0 {
+		p.account.Pace(p.ctx, min(whole.N, readFromStep))
 		p.extend()
 		step := io.LimitedReader{R: whole.R, N: min(whole.N, readFromStep)}
 		asked := step.N
@@ -91,7 +98,9 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 // timeout. What must be copied is in one of blocks.
 func (s *Server) beginDownload(w http.ResponseWriter, r *http.Request, blocks *millrace.Pool) *progressResponse {
 	tcpconn.BoundUnsent(downloadConn(r), s.cfg.Unsent)
-	return &progressResponse{ResponseWriter: w, blocks: blocks, limit: s.cfg.StallTimeout}
+	return &progressResponse{
+		ResponseWriter: w, blocks: blocks, limit: s.cfg.StallTimeout, ctx: r.Context(), account: address.Of(r.Context()),
+	}
 }
 
 // endDownload logs and counts a download whose client has stalled, and has the kernel forget what it still holds for

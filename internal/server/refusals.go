@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,20 +40,25 @@ const (
 	causeNotOwner    relay.Cause = "not_owner" // another node takes this one for the owner of a stream
 	causeProtocol    relay.Cause = "protocol"  // what came is not RTMP, or not TLS
 	causeSilent      relay.Cause = "silent"    // nothing came in time, or the client went
+	causeAddress     relay.Cause = "address"   // a limit of its address
+	causeProxy       relay.Cause = "proxy"     // a PROXY header that is not accepted
+	causeHook        relay.Cause = "hook"      // the hook refuses
+	causeHookFailed  relay.Cause = "hook_failed"
 	causeOther       relay.Cause = "other"
 )
 
 // causes has the causes that each kind of client can be refused for. What is not among them counts as causeOther.
 var causes = map[clientKind][]relay.Cause{
 	clientPublisher: {relay.CauseBadName, causePath, causeMethod, causeNoToken, causeForbidden, causeConflict, relay.CauseLimit,
-		relay.CauseMemory, relay.CauseOperator, relay.CauseShutdown, causeUnavailable, causeOther},
+		relay.CauseMemory, relay.CauseOperator, relay.CauseShutdown, causeUnavailable, causeAddress, causeHook, causeHookFailed, causeOther},
 	clientViewer: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
-		causeFormat, relay.CauseLimit, relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeOther},
+		causeFormat, relay.CauseLimit, relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeAddress, causeHook, causeHookFailed,
+		causeOther},
 	clientWriter: {causeNoToken, causeForbidden, causeOther},
 	clientReader: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
-		causeConflict, causeOther},
+		causeConflict, relay.CauseLimit, causeAddress, causeProxy, causeOther},
 	clientNode:    {causeForbidden, causeNotFound, causeNotOwner, relay.CauseShutdown, causeOther},
-	clientUnknown: {causeProtocol, causeSilent, relay.CauseLimit, relay.CauseShutdown, causeOther},
+	clientUnknown: {causeProtocol, causeSilent, causeProxy, relay.CauseLimit, relay.CauseShutdown, causeOther},
 }
 
 // ofStatus has the causes of refusals that have none of their own.
@@ -185,7 +191,10 @@ func (s *Server) refused(client clientKind, r *http.Request, why error) {
 	if fromNode(r) {
 		client = clientNode
 	}
-	s.refusals.note(client, why, "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr)
+	if strings.HasPrefix(r.URL.Path, "/live/") {
+		why = s.unnamed(why, requestedStream(r))
+	}
+	s.refusals.note(client, why, "method", r.Method, "path", s.loggedPath(r.URL.Path), "client", r.RemoteAddr)
 }
 
 // wanted returns what the client of a request wants that no handler knows.

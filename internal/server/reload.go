@@ -8,7 +8,9 @@ import (
 
 // Reloadable are the flags of what Reload takes over.
 var Reloadable = []string{
-	"publish-token", "read-token", "admin-token", "token-key", "cors", "max-streams", "max-viewers", "max-stream-viewers", "max-downloads", "max-uploads",
+	"publish-token", "read-token", "admin-token", "token-key", "cors", "trusted-proxies",
+	"max-streams", "max-viewers", "max-stream-viewers", "max-downloads", "max-uploads",
+	"max-connections", "max-address-connections", "max-address-viewers", "max-address-bytes",
 }
 
 // Reload takes tokens and limits from cfg, which was checked, and reads the keys of signed tokens again, and the
@@ -32,6 +34,8 @@ func (s *Server) Reload(cfg *Config) {
 	}
 	s.origins.Store(cfg.origins())
 
+	s.setAddresses(cfg)
+	s.connections.setLimit(cfg.MaxConnections)
 	s.relay.SetLimits(cfg.MaxStreams, cfg.MaxViewers, cfg.MaxStreamViewers)
 	if s.files != nil {
 		s.files.downloads.SetLimit(cfg.MaxDownloads, tooMany("files", "sent", cfg.MaxDownloads, "downloads"))

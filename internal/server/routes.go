@@ -31,7 +31,7 @@ func (s *Server) routes() http.Handler {
 		refuseBody(w, r, nothing.Status, nothing.Reason)
 	})
 	all := s.besideBlobs(mux)
-	return s.admitNodes(all, s.protect(s.readAuth.Load, all))
+	return s.admitNodes(all, s.limitAddresses(s.protect(s.readAuth.Load, all)))
 }
 
 // live answers everything at /live/NAME and /live/NAME/OBJECT.

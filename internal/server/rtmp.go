@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/frame/rtmp"
+	"github.com/millrace-io/millrace/internal/address"
+	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -86,17 +88,27 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 		return
 	}
 	name, err := v.admit(want)
-	if err == nil && want.Publish {
-		err = c.Publish(name)
-	} else if err == nil {
-		err = c.Watch(context.Background(), name)
+	asked := name
+	if err == nil {
+		err = admitAddress(conn, want.Publish)
+	}
+	if err == nil {
+		ctx := context.Background()
+		if p := proxy.Of(conn); p != nil {
+			ctx = address.NewContext(ctx, p)
+		}
+		name, err = v.serveAs(ctx, c, want, name)
 	}
 	if err != nil {
 		who := clientViewer
 		if want.Publish {
 			who = clientPublisher
 		}
-		v.server.refusals.note(who, err, "stream", clip(name), "client", client, "program", clip(want.Client))
+		logged := name
+		if v.server.hook != nil && name == asked {
+			logged = ""
+		}
+		v.server.refusals.note(who, v.server.unnamed(err, asked), "stream", clip(logged), "client", client, "program", clip(want.Client))
 		c.Refuse(want, err)
 	}
 }
@@ -107,6 +119,10 @@ func unaccepted(err error) error {
 		return err
 	}
 	refused := &relay.Refusal{Cause: causeProtocol, Reason: err.Error()}
+	if _, ok := errors.AsType[*proxy.HeaderError](err); ok {
+		refused.Cause = causeProxy
+		return refused
+	}
 	switch plain := (tls.RecordHeaderError{}); {
 	case err == errCrowded:
 		refused.Cause = relay.CauseLimit
@@ -125,6 +141,9 @@ func (v *rtmpService) accept(conn net.Conn) (c *relay.RTMPConn, want *rtmp.Reque
 			err = errCrowded
 		}
 	}()
+	if p := proxy.Of(conn); p != nil && p.Err() != nil {
+		return nil, nil, p.Err()
+	}
 	over := conn
 	if v.tls != nil {
 		over = tls.Server(conn, v.tls)

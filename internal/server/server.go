@@ -19,8 +19,11 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/address"
+	"github.com/millrace-io/millrace/internal/hook"
 	"github.com/millrace-io/millrace/internal/limit"
 	"github.com/millrace-io/millrace/internal/memory"
+	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/token"
@@ -40,16 +43,20 @@ type Server struct {
 	blobs   *blobService    // nil if no blobs are kept
 	records *record.Archive // nil if no streams are recorded
 	node    *clusterNode    // nil if the server is alone
+	hook    *hook.Client    // nil if none is asked
 	started time.Time
 
 	memory   *memory.Budget                            // nil without a budget
 	answers  memory.Loans                              // of HLS
 	memoryOf struct{ downloads, blobs *millrace.Pool } // accounts of the blocks of their transfers
 
-	refusals   *refusals
-	handshakes handshakes
-	rtmp       rtmpPort // set by Serve, as is rtmps
-	rtmps      rtmpPort
+	refusals    *refusals
+	handshakes  handshakes
+	connections connections
+	trusted     atomic.Pointer[proxy.Trusted]
+	addresses   *address.Table
+	rtmp        rtmpPort // set by Serve, as is rtmps
+	rtmps       rtmpPort
 
 	// Set by Serve, because both depend on the listener, and by Reload.
 	publishAuth atomic.Pointer[publishAuth]
@@ -80,6 +87,9 @@ func New(cfg Config) (*Server, error) {
 		started: time.Now(), refusals: newRefusals(cfg.Log),
 	}
 	s.memoryOf.downloads, s.memoryOf.blobs = millrace.DefaultPool().Account(), millrace.DefaultPool().Account()
+	s.connections = connections{server: s, limit: cfg.MaxConnections, all: make(map[*proxy.Conn]struct{})}
+	s.addresses = address.New(cfg.addressLimits())
+	s.setAddresses(&cfg)
 	var err error
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
 		return nil, err
@@ -95,6 +105,10 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	streams := cfg.Config
+	if s.hook, err = openHook(s); err != nil {
+		_ = s.closeStores(context.Background())
+		return nil, err
+	}
 	if s.records, err = openRecords(s, &streams); err != nil {
 		_ = s.closeStores(context.Background())
 		return nil, err
@@ -237,20 +251,23 @@ const acceptedPause = time.Second
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	ctx, s.stopServing = context.WithCancel(ctx)
 	defer s.stopServing()
-	s.publishAuth.Store(newPublishAuth(s.cfg.PublishToken, s.keys, l.Main.Addr()))
+	auth := newPublishAuth(s.cfg.PublishToken, s.keys, l.Main.Addr())
+	auth.hook = s.hook != nil
+	s.publishAuth.Store(auth)
 	s.readAuth.Store(newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, s.keys, l.Main.Addr()))
 	s.origins.Store(s.cfg.origins())
 	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
 	if s.node != nil {
 		s.node.Start(s.relay)
 	}
-	main := s.httpServer(s.routes())
+	main := s.httpServer(s.nameClients(s.routes()))
+	main.ConnState = s.connections.note
 	// This limits a short answer as a whole, and what net/http sends after a handler has returned. Streams and files limit
 	// each silence instead.
 	main.WriteTimeout = s.cfg.StallTimeout
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
-	go func() { failed <- s.serveMain(main, l.Main) }()
+	go func() { failed <- s.serveMain(main, s.behindProxies(l.Main, true)) }()
 	if l.Admin != nil {
 		s.adminAuth.Store(newAdminAuth(s.cfg.AdminToken, l.Admin.Addr()))
 		side := s.httpServer(s.adminRoutes(l.Main.Addr()))
@@ -261,10 +278,10 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	var others sync.WaitGroup
 	others.Go(func() { s.memory.Run(watching) })
 	if l.RTMP != nil {
-		others.Go(func() { s.newRTMPService(l.RTMP, nil).serve(l.RTMP) })
+		others.Go(func() { s.newRTMPService(l.RTMP, nil).serve(s.behindProxies(l.RTMP, false)) })
 	}
 	if l.RTMPS != nil {
-		others.Go(func() { s.newRTMPService(l.RTMPS, s.cert.config()).serve(l.RTMPS) })
+		others.Go(func() { s.newRTMPService(l.RTMPS, s.cert.config()).serve(s.behindProxies(l.RTMPS, false)) })
 	}
 	s.greet(l)
 	if s.cfg.Ready != nil {
@@ -313,7 +330,9 @@ func (s *Server) acquire(l *limit.Limiter) error {
 
 // closeStores closes the stores of files and blobs, the recordings, which may take until ctx ends, and the node.
 func (s *Server) closeStores(ctx context.Context) error {
-	return errors.Join(s.files.close(), s.blobs.close(), s.closeRecords(ctx), s.node.close(ctx))
+	err := errors.Join(s.files.close(), s.blobs.close(), s.closeRecords(ctx), s.node.close(ctx))
+	s.hook.Close(ctx) // last: what is closed tells the hook of its end
+	return err
 }
 
 // greet logs where the server listens and what it serves.
@@ -329,7 +348,7 @@ func (s *Server) greet(l Listeners) {
 	for _, ln := range []net.Listener{l.RTMP, l.RTMPS} {
 		if ln != nil {
 			s.log.Info("RTMP listening", "address", ln.Addr().String(), "tls", ln == l.RTMPS)
-			if !s.publishAuth.Load().needsToken("any") && !isLoopback(ln.Addr()) {
+			if !s.publishAuth.Load().needsToken("any") && s.hook == nil && !isLoopback(ln.Addr()) {
 				s.log.Warn("publishing by RTMP is off: other machines can reach this listener, and there is no --publish-token",
 					"address", ln.Addr().String())
 			}
@@ -357,7 +376,12 @@ func (s *Server) greet(l Listeners) {
 	if s.cfg.ReadToken != "" {
 		s.log.Info("reading needs the token", "page", s.pageLink(ln.Addr())+"?token=TOKEN")
 	}
-	if !s.publishAuth.Load().needsToken("any") && !isLoopback(ln.Addr()) {
+	tokenless := !s.publishAuth.Load().needsToken("any") && s.hook == nil
+	if tokenless && s.cfg.TrustedProxies != "" && isLoopback(ln.Addr()) {
+		s.log.Warn("all clients of the proxies may publish that these let name this machine: there is no --publish-token",
+			"proxies", s.cfg.TrustedProxies)
+	}
+	if tokenless && !isLoopback(ln.Addr()) {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
 	}
 }
@@ -426,7 +450,11 @@ type connKey struct{}
 
 // connContext puts the connection where handlers find it.
 func connContext(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, c)
+	ctx = context.WithValue(ctx, connKey{}, c)
+	if p := proxy.Of(c); p != nil {
+		ctx = address.NewContext(ctx, p)
+	}
+	return ctx
 }
 
 // An errorLog logs the errors of net/http.

@@ -1,14 +1,38 @@
 // Package tcpconn finds the TCP connection under what an HTTP or RTMP server is given, and sets its options.
 package tcpconn
 
-import "net"
+import (
+	"io"
+	"net"
+)
 
-// Of returns the TCP connection that carries what is written to c: c, or the one under TLS; nil if there is none. It is
-// there to be asked and told what TCP knows, and not to be read from or written to.
+// Of returns the TCP connection that carries what is written to c: c, or the one under TLS or under a connection with the
+// address of a proxy's client; nil if there is none. It is there to be asked and told what TCP knows, and not to be read
+// from or written to.
 func Of(c net.Conn) *net.TCPConn {
-	if sealed, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = sealed.NetConn()
+	for {
+		over, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		c = over.NetConn()
 	}
 	tcp, _ := c.(*net.TCPConn)
 	return tcp
+}
+
+// Plain returns the TCP connection that c is, perhaps with the address of a proxy's client; nil if c is another one or has
+// TLS. It may be read from and written to, but c must be closed.
+func Plain(c net.Conn) *net.TCPConn {
+	switch c := c.(type) {
+	case *net.TCPConn:
+		return c
+	case interface {
+		NetConn() net.Conn
+		ReadFrom(io.Reader) (int64, error) // which TLS does not have
+	}:
+		tcp, _ := c.NetConn().(*net.TCPConn)
+		return tcp
+	}
+	return nil
 }

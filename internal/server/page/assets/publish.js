@@ -11,7 +11,7 @@ const ends = /\.(mp4|flv)$|\/(.*\.(m3u8|m4s)|[0-9a-z]+-i[0-9]+)$/; // of a forma
 const rule = 'A name is up to 128 letters, digits, dots, dashes and underscores, in up to four parts with / between them, none of dots alone, and does not end as a format or as HLS does, such as in .mp4, .flv or .m3u8.';
 
 let taken = new Set();
-let policy = ''; // who may publish by HTTP, in the server's words: open, token or off
+let policy = ''; // who may publish by HTTP, in the server's words: open, token, hook or off
 let rtmp; // where RTMP is, see address.rtmp
 
 // named says whether the server takes a stream of that name.
@@ -41,7 +41,7 @@ function settings(name) {
 
 // rtmpWorks says whether streams can be published by RTMP from where this page is seen.
 function rtmpWorks() {
-  return rtmp !== undefined && (policy === 'token' || rtmp.loopback);
+  return rtmp !== undefined && (policy === 'token' || policy === 'hook' || rtmp.loopback);
 }
 
 // obstacle is why publishing by HTTP is impossible from where this page is seen, or ''.
@@ -75,6 +75,7 @@ function refresh() {
 function hint(why) {
   if (why) return rtmpWorks() ? `Only RTMP takes streams here. ${why}` : why;
   if (policy === 'token') return 'Put the token that the server was started with (--publish-token) in the place of TOKEN.';
+  if (policy === 'hook') return 'The server asks a hook: the name may have to be a secret stream key, which viewers do not see.';
   if (rtmp && !rtmpWorks()) return 'RTMP takes no streams: other machines can reach it, and the server was started without --publish-token.';
   return '';
 }

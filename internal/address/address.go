@@ -1,0 +1,277 @@
+// Package address limits what one client address gets of a server.
+package address
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// burst is for how long an address may have a rate's worth at once. A page that is opened, and a segment of HLS, come
+	// in one piece; an office opens a stream in the minute in which it begins.
+	burst = 5 * time.Second
+
+	// refuseAfter is how far above its rate an address must be for its requests to be refused. Downloads are slowed down
+	// at burst, so that a download does not keep its address' other requests out. Viewers are not slowed down.
+	refuseAfter = 2 * burst
+
+	// mostAhead bounds how long an address is refused after it has stopped.
+	mostAhead = 3 * burst
+
+	// maxIdle bounds the addresses that are remembered without a connection, at some 200 bytes each. The ones that have
+	// been idle for longest go: a client that changes its address so often is not held by a limit per address.
+	maxIdle = 64 << 10
+)
+
+// Limits are what one address may have. 0 means no limit.
+type Limits struct {
+	Connections int   // at a time
+	Viewers     int   // new ones a second
+	Bytes       int64 // a second
+}
+
+// A Refusal says which limit an address has reached, and when it may try again.
+type Refusal struct {
+	Reason string
+	After  time.Duration
+}
+
+func (r *Refusal) Error() string { return r.Reason }
+
+// A Table has the accounts of all addresses that have a connection, or have used what they may.
+type Table struct {
+	start  time.Time
+	limits atomic.Pointer[Limits]
+
+	mu       sync.Mutex
+	accounts map[netip.Addr]*Account
+	idle     list.List // of *Account without holders, the one that was held last at the end
+}
+
+// New returns an empty Table.
+func New(l Limits) *Table {
+	t := &Table{start: time.Now(), accounts: make(map[netip.Addr]*Account)}
+	t.limits.Store(&l)
+	return t
+}
+
+// SetLimits replaces the limits. Connections above a lower limit stay, and those that have no account get none.
+func (t *Table) SetLimits(l Limits) { t.limits.Store(&l) }
+
+// An Account is what the clients of one address use. A nil Account has no limits.
+type Account struct {
+	// Invariants, while table.mu is not held:
+	//
+	//	0 ≤ held
+	//	place != nil if, and only if, held == 0 and the table has the account
+
+	table *Table
+	key   netip.Addr
+	bytes atomic.Int64  // when the bytes that were sent are within the rate; see Table.now
+	turn  chan struct{} // has the download that waits for its next bytes
+
+	// Under table.mu.
+	held    int
+	place   *list.Element // in table.idle
+	viewers int64         // when the viewers that came are within the rate
+}
+
+// Key returns the address that a client is counted by: IPv4 as it is, and the network of 64 bits of IPv6, all of which one
+// client may have.
+func Key(a netip.Addr) netip.Addr {
+	if a = a.Unmap().WithZone(""); a.Is4() {
+		return a
+	}
+	p, err := a.Prefix(64)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return p.Addr()
+}
+
+// Acquire returns the account of an address for a connection, which Release ends, or a [Refusal]. The account is nil if
+// there are no limits. The programs of this machine have none.
+func (t *Table) Acquire(a netip.Addr) (*Account, error) {
+	l := *t.limits.Load()
+	if l == (Limits{}) || !a.IsValid() || a.Unmap().IsLoopback() {
+		return nil, nil
+	}
+	key := Key(a)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	acct := t.accounts[key]
+	switch {
+	case acct == nil:
+		acct = &Account{table: t, key: key, turn: make(chan struct{}, 1)}
+		t.accounts[key] = acct
+	case l.Connections > 0 && acct.held >= l.Connections:
+		return nil, &Refusal{After: time.Second, Reason: fmt.Sprintf(
+			"this address has %d connections, as many as --max-address-connections allows", acct.held)}
+	case acct.place != nil:
+		t.idle.Remove(acct.place)
+		acct.place = nil
+	}
+	acct.held++
+	return acct, nil
+}
+
+// Release ends what Acquire began.
+func (a *Account) Release() {
+	if a == nil {
+		return
+	}
+	t := a.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a.held--; a.held > 0 {
+		return
+	}
+	if at := t.now(); a.viewers <= at && a.bytes.Load() <= at { // as if it had never come
+		delete(t.accounts, a.key)
+		return
+	}
+	a.place = t.idle.PushBack(a)
+	if t.idle.Len() > maxIdle {
+		oldest := t.idle.Remove(t.idle.Front()).(*Account)
+		oldest.place = nil
+		delete(t.accounts, oldest.key)
+	}
+}
+
+// Viewer admits a new viewer, or returns a [Refusal].
+func (a *Account) Viewer() error {
+	if a == nil {
+		return nil
+	}
+	if err := a.Check(); err != nil {
+		return err
+	}
+	rate := a.table.limits.Load().Viewers
+	if rate == 0 {
+		return nil
+	}
+	a.table.mu.Lock()
+	defer a.table.mu.Unlock()
+	at := a.table.now()
+	after := max(a.viewers, at) + cost(1, int64(rate))
+	if wait := after - at - int64(burst); wait > 0 {
+		return &Refusal{After: time.Duration(wait), Reason: fmt.Sprintf(
+			"viewers come from this address faster than the %d a second that --max-address-viewers allows", rate)}
+	}
+	a.viewers = after
+	return nil
+}
+
+// Check returns a [Refusal] if the address gets more bytes than it may.
+func (a *Account) Check() error {
+	if a == nil {
+		return nil
+	}
+	rate := a.table.limits.Load().Bytes
+	if wait := a.bytes.Load() - a.table.now() - int64(refuseAfter); rate > 0 && wait > 0 {
+		return &Refusal{After: time.Duration(wait), Reason: fmt.Sprintf(
+			"this address gets more than the %d bytes a second that --max-address-bytes allows", rate)}
+	}
+	return nil
+}
+
+// Add counts n bytes that were sent. It takes no lock.
+func (a *Account) Add(n int64) {
+	if a == nil {
+		return
+	}
+	rate := a.table.limits.Load().Bytes
+	if rate == 0 {
+		return
+	}
+	more := cost(n, rate)
+	for {
+		at, was := a.table.now(), a.bytes.Load()
+		if a.bytes.CompareAndSwap(was, min(max(was, at)+more, at+int64(mostAhead))) {
+			return
+		}
+	}
+}
+
+// Pace counts n bytes that are sent next, and waits until the address may have them, or ctx ends. Those that wait go on one
+// after the other.
+func (a *Account) Pace(ctx context.Context, n int64) {
+	if a == nil {
+		return
+	}
+	defer a.Add(n)
+	if a.wait() <= 0 {
+		return
+	}
+	select {
+	case a.turn <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-a.turn }()
+	for wait := a.wait(); wait > 0; wait = a.wait() {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// wait returns how long the address has to wait for more bytes.
+func (a *Account) wait() time.Duration {
+	if a.table.limits.Load().Bytes == 0 {
+		return 0
+	}
+	return time.Duration(a.bytes.Load() - a.table.now() - int64(burst))
+}
+
+// cost returns how long n take at a rate a second, and at most mostAhead.
+func cost(n, rate int64) int64 {
+	seconds := float64(n) / float64(rate)
+	return int64(min(seconds, mostAhead.Seconds()) * float64(time.Second))
+}
+
+// Stats are the figures of a Table.
+type Stats struct {
+	Held int // addresses with a connection
+	Idle int // addresses that are remembered without one
+}
+
+// Stats returns the figures of t.
+func (t *Table) Stats() Stats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return Stats{Held: len(t.accounts) - t.idle.Len(), Idle: t.idle.Len()}
+}
+
+type contextKey struct{}
+
+// A Holder has an account, or will have one when it is asked.
+type Holder interface{ Account() *Account }
+
+// Account implements [Holder].
+func (a *Account) Account() *Account { return a }
+
+// NewContext returns a context from which Of returns the account of h.
+func NewContext(ctx context.Context, h Holder) context.Context {
+	return context.WithValue(ctx, contextKey{}, h)
+}
+
+// Of returns the account of what ctx belongs to, or nil.
+func Of(ctx context.Context) *Account {
+	if h, ok := ctx.Value(contextKey{}).(Holder); ok {
+		return h.Account()
+	}
+	return nil
+}
+
+// now returns the time since New in nanoseconds.
+func (t *Table) now() int64 { return int64(time.Since(t.start)) }

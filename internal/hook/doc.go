@@ -1,0 +1,21 @@
+// Package hook asks a program of the operator who may publish, play and record, and tells it of each end.
+//
+//	publisher, player ──▶ Ask, Play ──▶ 16 connections at most ──▶ POST URL ──▶ Answer
+//	their ends        ──▶ End       ──▶ queue ──▶ 2 goroutines ──▶ POST URL
+//
+// Each question is one POST of a [Request] in JSON. The caller waits for the answer, for Config.Timeout at most. A
+// connection that fails and an answer of 5xx are tried again within that time. All other answers count; see parseAnswer.
+//
+// A [Play] is one answer for players in which the hook could see no difference. While one of them waits for the answer, or
+// the answer is not older than it says, the others ask nothing. Players of HLS have no connection: their Play lasts until
+// they have asked for nothing for a while.
+//
+// # Limits
+//
+// So many wait for an answer (maxWaiting), so many answers are kept (maxPlays), so many ends wait for delivery (maxEnds),
+// and so long is an answer (maxAnswer). Above the first two a caller gets [ErrBusy]; an end above the third is dropped,
+// counted and logged.
+//
+// Requests have what clients show to prove who they are. Nothing of it, and nothing of the URL but its host, is logged or
+// kept for the end.
+package hook

@@ -1,0 +1,223 @@
+package hook
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A roundTripper answers without a socket, so that time can be made to pass.
+type roundTripper struct {
+	mu     sync.Mutex
+	got    []Event
+	status int
+	body   string
+	err    error
+}
+
+func (r *roundTripper) set(status int, body string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status, r.body, r.err = status, body, err
+}
+
+func (r *roundTripper) count(e Event) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, got := range r.got {
+		if got == e {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	text, _ := io.ReadAll(req.Body)
+	_, event, _ := strings.Cut(string(text), `"event":"`)
+	event, _, _ = strings.Cut(event, `"`)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.got = append(r.got, Event(event))
+	if r.err != nil {
+		return nil, r.err
+	}
+	return &http.Response{StatusCode: r.status, Body: io.NopCloser(strings.NewReader(r.body)), Request: req}, nil
+}
+
+// bubble runs test with a client whose hook is r, in a time of its own.
+func bubble(t *testing.T, test func(t *testing.T, c *Client, r *roundTripper)) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(Config{URL: "http://127.0.0.1:1", Timeout: 3 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &roundTripper{status: 200}
+		c.http.Transport = r
+		test(t, c, r)
+		c.Close(context.Background())
+	})
+}
+
+// A player of HLS is asked about again when the answer is too old, is one play all the time, and ends when it asks no more.
+func TestHLS(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
+		id := ""
+		for range 30 { // one a second
+			p, err := c.Play(t.Context(), play(HLS))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Served(100)
+			if id == "" {
+				id = p.q.ID
+			} else if p.q.ID != id {
+				t.Fatal("another ID")
+			}
+			time.Sleep(time.Second)
+		}
+		if n := r.count(PlayBegin); n != 3 {
+			t.Errorf("asked %d times in 30s, want 3", n)
+		}
+		if r.count(PlayEnd) != 0 {
+			t.Error("told of an end")
+		}
+		time.Sleep(hlsIdle + sweepEvery)
+		synctest.Wait()
+		if r.count(PlayEnd) != 1 || c.Stats().Plays != 0 {
+			t.Errorf("%d ends, %d plays", r.count(PlayEnd), c.Stats().Plays)
+		}
+	})
+}
+
+// The hook can throw a player of HLS out, and a hook that is away cannot.
+func TestHLSRefusedLater(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
+		ask := func() error {
+			_, err := c.Play(t.Context(), play(HLS))
+			return err
+		}
+		if err := ask(); err != nil {
+			t.Fatal(err)
+		}
+		r.set(0, "", io.ErrUnexpectedEOF)
+		time.Sleep(keepDefault)
+		if err := ask(); err != nil {
+			t.Errorf("the hook is away, and the player gets %v", err)
+		}
+		r.set(403, `{"reason":"paid no more"}`, nil)
+		time.Sleep(keepDefault)
+		if err := ask(); !isRefusal(err) {
+			t.Errorf("it gets %v", err)
+		}
+		asked := r.count(PlayBegin)
+		if err := ask(); !isRefusal(err) || r.count(PlayBegin) != asked {
+			t.Errorf("%v: the refusal is not kept", err)
+		}
+		synctest.Wait()
+		if r.count(PlayEnd) != 1 {
+			t.Errorf("%d ends", r.count(PlayEnd))
+		}
+		r.set(200, "", nil)
+		time.Sleep(keepDefault)
+		if err := ask(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A play of HLS lasts no longer than the hook allows; then it is asked about as a new one.
+func TestHLSTimeUp(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
+		r.set(200, `{"allow":true,"max_seconds":15,"cache_seconds":3600}`, nil)
+		for range 20 {
+			if _, err := c.Play(t.Context(), play(HLS)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if r.count(PlayBegin) != 2 || r.count(PlayEnd) != 1 {
+			t.Errorf("%d begins, %d ends", r.count(PlayBegin), r.count(PlayEnd))
+		}
+	})
+}
+
+// A viewer that comes when the answer is too old is another play.
+func TestOldAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
+		a, err1 := c.Play(t.Context(), play("rtmp"))
+		b, err2 := c.Play(t.Context(), play("rtmp"))
+		time.Sleep(keepDefault)
+		d, err3 := c.Play(t.Context(), play("rtmp"))
+		if err1 != nil || err2 != nil || err3 != nil || a != b || d == a {
+			t.Fatalf("%v, %v, %v", err1, err2, err3)
+		}
+		for _, p := range []*Play{a, b, d} {
+			p.End("viewer left", 1)
+		}
+		synctest.Wait()
+		if r.count(PlayBegin) != 2 || r.count(PlayEnd) != 2 {
+			t.Errorf("%d begins, %d ends", r.count(PlayBegin), r.count(PlayEnd))
+		}
+	})
+}
+
+// A hook that is away for long costs an end, after a while, and not the ones that come later.
+func TestEndPatience(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
+		q := publish()
+		if _, err := c.Ask(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		r.set(0, "", io.ErrUnexpectedEOF)
+		c.End(q, "first", 0)
+		time.Sleep(endPatience + time.Second)
+		synctest.Wait()
+		if c.Stats().Dropped != 1 {
+			t.Errorf("%+v", c.Stats())
+		}
+		r.set(200, "", nil)
+		c.End(q, "second", 0)
+		synctest.Wait()
+		if c.Stats().Requests[Outcome{PublishEnd, "sent"}] != 1 {
+			t.Errorf("%+v", c.Stats())
+		}
+	})
+}
+
+// Refusals of invented tokens leave room in the table, which has a bound.
+func TestTableIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
+		r.set(403, "", nil)
+		ask := func(i int) error {
+			q := play(HLS)
+			q.Address = time.Duration(i).String()
+			_, err := c.Play(t.Context(), q)
+			return err
+		}
+		for i := range maxRefused + 100 {
+			if err := ask(i); !isRefusal(err) {
+				t.Fatal(err)
+			}
+		}
+		if n := c.Stats().Plays; n > maxRefused {
+			t.Errorf("%d refusals are kept", n)
+		}
+		r.set(200, "", nil)
+		time.Sleep(keepDefault + sweepEvery)
+		for i := range maxPlays {
+			if err := ask(i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := ask(maxPlays); err != ErrBusy {
+			t.Errorf("above the bound: %v", err)
+		}
+	})
+}

@@ -1,0 +1,63 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net"
+
+	"github.com/pires/go-proxyproto"
+)
+
+const (
+	maxV1 = 107 // bytes of a header of version 1, as the protocol says
+	minV2 = 16  // bytes of one of version 2 that say how long it is
+
+	// maxV2 bounds a header of version 2: addresses are 216 bytes at most, and what proxies add is some hundred.
+	maxV2 = 4 << 10
+)
+
+func init() {
+	// nginx writes "TCP6" with an IPv4 address if its own side of the connection is IPv6.
+	proxyproto.V1AcceptIPv4InTCP6 = true
+}
+
+// headerLen returns how long the header is that p begins with; 0: p does not begin with one. More bytes are needed to tell
+// if more is true.
+func headerLen(p []byte) (n int, more bool, err error) {
+	v1, v2 := []byte("PROXY "), proxyproto.SIGV2
+	switch {
+	case bytes.HasPrefix(v1, p), bytes.HasPrefix(v2, p):
+		return 0, true, nil
+	case bytes.HasPrefix(p, v1):
+		if end := bytes.IndexByte(p[:min(len(p), maxV1)], '\n'); end >= 0 {
+			return end + 1, false, nil
+		}
+		if len(p) >= maxV1 {
+			return 0, false, &HeaderError{proxyproto.ErrVersion1HeaderTooLong}
+		}
+		return 0, true, nil
+	case bytes.HasPrefix(p, v2):
+		if len(p) < minV2 {
+			return 0, true, nil
+		}
+		if n = minV2 + int(binary.BigEndian.Uint16(p[14:])); n > maxV2 {
+			return 0, false, &HeaderError{fmt.Errorf("it has %d bytes, want at most %d", n, maxV2)}
+		}
+		return n, false, nil
+	}
+	return 0, false, nil
+}
+
+// parseHeader returns the client's address in a whole header, or nil if the proxy says that it speaks for itself.
+func parseHeader(p []byte) (net.Addr, error) {
+	h, err := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(p), len(p)))
+	if err != nil {
+		return nil, &HeaderError{err}
+	}
+	if source, _, ok := h.TCPAddrs(); ok && h.Command.IsProxy() {
+		return &net.TCPAddr{IP: source.IP, Port: source.Port}, nil
+	}
+	return nil, nil
+}

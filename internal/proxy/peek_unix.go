@@ -1,0 +1,45 @@
+//go:build unix
+
+package proxy
+
+import (
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// peekHeader waits until it is known whether a header comes, and returns how long that is; 0: none comes. It reads
+// nothing.
+func peekHeader(c *net.TCPConn) (n int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var p [maxV1]byte
+	read := raw.Read(func(fd uintptr) bool {
+		for {
+			got, _, errno := unix.Recvfrom(int(fd), p[:], unix.MSG_PEEK)
+			switch {
+			case errno == unix.EINTR:
+				continue
+			case errno == unix.EAGAIN:
+				return false
+			case errno != nil:
+				err = os.NewSyscallError("recvfrom", errno)
+				return true
+			case got == 0:
+				err = io.EOF
+				return true
+			}
+			var more bool
+			n, more, err = headerLen(p[:got])
+			return !more // what comes next wakes the call
+		}
+	})
+	if read != nil {
+		return 0, read
+	}
+	return n, err
+}

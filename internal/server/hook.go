@@ -1,0 +1,283 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/millrace-io/millrace/frame/rtmp"
+	"github.com/millrace-io/millrace/internal/hook"
+	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// openHook returns what asks the hook, or nil if the configuration names none. The call that ends its life is its Close.
+func openHook(s *Server) (*hook.Client, error) {
+	cfg := &s.cfg
+	if cfg.Hook == "" {
+		return nil, nil
+	}
+	return hook.New(hook.Config{URL: cfg.Hook, Timeout: cfg.HookTimeout, Open: cfg.HookOpen, Node: cfg.self(), Log: s.log})
+}
+
+// hookRefusal returns the refusal of a client that the hook does not allow.
+func hookRefusal(err error) error {
+	if refused, ok := errors.AsType[*hook.Refusal](err); ok {
+		return &relay.Refusal{Status: refused.Status, Reason: refused.Reason, Cause: causeHook}
+	}
+	if err == hook.ErrBusy {
+		return &relay.Refusal{Status: http.StatusServiceUnavailable, Reason: err.Error(), Cause: relay.CauseLimit, RetryAfter: time.Second}
+	}
+	if _, ok := errors.AsType[*hook.Failure](err); ok { // the log says why it fails
+		return &relay.Refusal{Status: http.StatusServiceUnavailable, RetryAfter: time.Second, Cause: causeHookFailed,
+			Reason: "the hook that this server asks does not answer"}
+	}
+	return err // the client has gone away
+}
+
+// publicName returns the name that the hook gives to a stream, and a refusal if that is none.
+func publicName(asked string, a *hook.Answer) (string, error) {
+	if a.Name == "" {
+		return asked, nil
+	}
+	if err := relay.CheckName(a.Name); err != nil {
+		return "", &relay.Refusal{Status: http.StatusServiceUnavailable, Cause: causeHookFailed,
+			Reason: "the hook that this server asks gives the stream a " + strings.TrimPrefix(err.Error(), "bad stream name ")}
+	}
+	return a.Name, nil
+}
+
+// askPublish asks the hook about a publisher. It returns the public name of its stream and its terms.
+func (s *Server) askPublish(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
+	asked := q.Stream
+	a, err := s.hook.Ask(ctx, q)
+	if err != nil {
+		return "", relay.Terms{}, hookRefusal(err)
+	}
+	end := func(reason string, bytes int64) { s.hook.End(q, reason, bytes) }
+	q.Forget()
+	if q.Name, err = publicName(asked, &a); err != nil {
+		end(err.Error(), 0)
+		return "", relay.Terms{}, err
+	}
+	return q.Name, relay.Terms{MaxViewers: a.MaxViewers, MaxTime: a.MaxTime, Ended: end}, nil
+}
+
+// askPlay asks the hook about a viewer with a connection. It returns the public name of the stream and the viewer's terms.
+func (s *Server) askPlay(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
+	asked := q.Stream
+	p, err := s.hook.Play(ctx, q)
+	if err != nil {
+		return "", relay.Terms{}, hookRefusal(err)
+	}
+	a := p.Answer()
+	name, err := publicName(asked, &a)
+	if err != nil {
+		p.End(err.Error(), 0)
+		return "", relay.Terms{}, err
+	}
+	return name, relay.Terms{MaxTime: a.MaxTime, Ended: p.End}, nil
+}
+
+// hookRequest returns what the hook gets of a request.
+func hookRequest(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
+	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: withoutPort(r.RemoteAddr),
+		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: shownToken(r)}
+}
+
+func withoutPort(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return address
+}
+
+// publishAs is relay.Publish, under the name that the hook says if there is one.
+func (s *Server) publishAs(w http.ResponseWriter, r *http.Request, name string) error {
+	if s.hook == nil {
+		return s.relay.Publish(w, r, name)
+	}
+	name, terms, err := s.askPublish(r.Context(), hookRequest(hook.Publish, r, name, "http"))
+	if err != nil {
+		return err
+	}
+	err = s.relay.Publish(w, r.WithContext(relay.WithTerms(r.Context(), terms)), name)
+	if err != nil {
+		terms.Ended(err.Error(), 0)
+	}
+	return err
+}
+
+// watchAs is relay.Watch, of the stream that the hook says if there is one.
+func (s *Server) watchAs(w http.ResponseWriter, r *http.Request, path string) error {
+	if s.hook == nil {
+		return s.relay.Watch(w, r, path)
+	}
+	name, ext := path, ""
+	protocol := "http"
+	for _, format := range []string{"flv", "mp4"} {
+		if stem, ok := strings.CutSuffix(path, "."+format); ok {
+			name, ext, protocol = stem, "."+format, "http-"+format
+		}
+	}
+	if err := relay.CheckName(name); err != nil {
+		return err
+	}
+	name, terms, err := s.askPlay(r.Context(), hookRequest(hook.PlayBegin, r, name, protocol))
+	if err != nil {
+		return err
+	}
+	err = s.relay.Watch(w, r.WithContext(relay.WithTerms(r.Context(), terms)), name+ext)
+	switch {
+	case err != nil:
+		terms.Ended(err.Error(), 0)
+	case r.Method == http.MethodHead:
+		terms.Ended("HEAD", 0)
+	}
+	return err
+}
+
+// serveAs serves a client under the name that the hook says if there is one, which it returns.
+func (v *rtmpService) serveAs(ctx context.Context, c *relay.RTMPConn, want *rtmp.Request, name string) (string, error) {
+	s, err := v.server, error(nil)
+	if s.hook != nil {
+		q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp", Address: withoutPort(c.RemoteAddr()),
+			Agent: want.Client, Query: want.Query.Encode(), Token: want.Query.Get("token")}
+		if v.tls != nil {
+			q.Protocol = "rtmps"
+		}
+		ask := s.askPlay
+		if want.Publish {
+			q.Event, ask = hook.Publish, s.askPublish
+		}
+		if name, c.Terms, err = ask(s.draining, q); err != nil {
+			if s.draining.Err() != nil {
+				err = &relay.Refusal{Status: http.StatusServiceUnavailable, Reason: errShutdown.Error(), Cause: relay.CauseShutdown}
+			}
+			return "", err
+		}
+	}
+	if want.Publish {
+		err = c.Publish(name)
+	} else {
+		err = c.Watch(ctx, name)
+	}
+	if err != nil && c.Terms.Ended != nil {
+		c.Terms.Ended(err.Error(), 0)
+	}
+	return name, err
+}
+
+// A hookPlay is a player of HLS that the hook allows. A nil hookPlay is one that the hook is not asked about.
+type hookPlay struct {
+	*hook.Play
+	query string // what each address in a playlist gets
+}
+
+type hookPlayKey struct{}
+
+func hookPlayOf(r *http.Request) *hookPlay {
+	p, _ := r.Context().Value(hookPlayKey{}).(*hookPlay)
+	return p
+}
+
+// served notes bytes that the player gets.
+func (p *hookPlay) served(n int) {
+	if p != nil {
+		p.Served(n)
+	}
+}
+
+// admitHLS asks the hook about a player of HLS, unless its answer to an earlier request counts. It returns the request to
+// serve, and the public name of the stream.
+func (s *Server) admitHLS(r *http.Request, name string) (*http.Request, string, error) {
+	if s.hook == nil || fromNode(r) {
+		return r, name, nil
+	}
+	q := hookRequest(hook.PlayBegin, r, name, hook.HLS)
+	q.Query = ownQuery(r.URL.Query())
+	p := &hookPlay{query: q.Query}
+	var err error
+	if p.Play, err = s.hook.Play(r.Context(), q); err != nil {
+		return r, "", hookRefusal(err)
+	}
+	a := p.Answer()
+	if name, err = publicName(name, &a); err != nil {
+		return r, "", err
+	}
+	return r.WithContext(context.WithValue(r.Context(), hookPlayKey{}, p)), name, nil
+}
+
+// ownQuery returns a query without what players of HLS add to it, in one order, so that all requests of a player have the
+// same one.
+func ownQuery(q url.Values) string {
+	for key := range q {
+		if strings.HasPrefix(key, "_HLS_") {
+			q.Del(key)
+		}
+	}
+	return q.Encode()
+}
+
+// admitRecording returns what asks the hook whether a stream is recorded, or nil.
+func (s *Server) admitRecording() func(ctx context.Context, name string) (end func(reason string, bytes int64), err error) {
+	if s.hook == nil {
+		return nil
+	}
+	return func(ctx context.Context, name string) (func(string, int64), error) {
+		q := &hook.Request{Event: hook.Record, Stream: name, Name: name}
+		_, err := s.hook.Ask(ctx, q)
+		if _, refused := errors.AsType[*hook.Refusal](err); refused {
+			s.log.Info("the hook refuses a recording", "stream", name, "reason", err)
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return func(reason string, bytes int64) { s.hook.End(q, reason, bytes) }, nil
+	}
+}
+
+// loggedPath returns what the log says of the path of a request. With a hook, what clients call a stream may be a secret.
+func (s *Server) loggedPath(path string) string {
+	if s.hook != nil && strings.HasPrefix(path, "/live/") {
+		return "/live/…"
+	}
+	return path
+}
+
+// unnamed returns a refusal for the log, without the name that the client has said, if that may be a secret.
+func (s *Server) unnamed(why error, asked string) error {
+	refused, ok := errors.AsType[*relay.Refusal](why)
+	if !ok || s.hook == nil || asked == "" {
+		return why
+	}
+	hidden := *refused
+	if hidden.Reason = strings.ReplaceAll(hidden.Reason, asked, "…"); hidden.Cause == relay.CauseBadName {
+		hidden.Reason = "bad stream name" // which is quoted in part, as a rule
+	}
+	return &hidden
+}
+
+// collectHook reports the metrics of the hook.
+func (s *Server) collectHook(c scrape) {
+	if s.hook == nil {
+		return
+	}
+	st := s.hook.Stats()
+	for of, n := range st.Requests {
+		c.counterOf("hook_requests_total", "Questions to the hook and ends that it was told, by event and result.", n,
+			"event", string(of.Event), "result", of.Result)
+	}
+	c.counter("hook_attempts_total", "POSTs to the hook.", st.Attempts)
+	c.send(prometheus.CounterValue, "hook_seconds_total", "How long these took, added up.", st.Spent.Seconds())
+	c.counter("hook_cache_hits_total", "Players for which an answer for another request counted.", st.Hits)
+	c.counter("hook_ends_dropped_total", "Ends that the hook was not told.", st.Dropped)
+	c.gauge("hook_waiting", "Questions that wait for the hook.", int64(st.Waiting))
+	c.gauge("hook_ends_queued", "Ends that wait for the hook.", int64(st.Queued))
+	c.gauge("hook_plays", "Answers about players that are kept.", int64(st.Plays))
+}
