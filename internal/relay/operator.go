@@ -2,6 +2,7 @@ package relay
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -13,9 +14,9 @@ const maxRefusedNames = 10_000
 // errOperator ends a publisher whose stream the operator has ended.
 var errOperator = refusal(http.StatusForbidden, "the operator has ended this stream").of(CauseOperator)
 
-// EndStream ends the stream of a name, if there is one, and refuses its publishers for a time; 0 frees the name. Its viewers get what there is, and their
-// end. It reports whether there was such a stream. The error is a [Refusal]: the stream is that of another node, or too
-// many names are refused.
+// EndStream ends the stream of a name, if there is one, and refuses its publishers for a time; 0 frees the name. Its
+// viewers get what there is, and their end. It reports whether there was such a stream. The error is a [Refusal], and
+// nothing has changed then: the stream is that of another node, or too many names are refused.
 func (h *Hub) EndStream(name string, refuse time.Duration) (was bool, err error) {
 	if err := CheckName(name); err != nil {
 		return false, err
@@ -24,20 +25,18 @@ func (h *Hub) EndStream(name string, refuse time.Duration) (was bool, err error)
 	defer h.mu.Unlock()
 	s := h.streams[name]
 	if s != nil && s.wait == nil && s.publisher.isPull() {
-		return false, refusal(http.StatusConflict, "the stream is published at the node %s: end it there", s.publisher.address)
+		return false, refusal(http.StatusConflict, "the stream is published at the node %s: end it there",
+			s.publisher.address)
 	}
-	delete(h.refused, name)
 	at := time.Now()
-	for name, until := range h.refused {
-		if !until.After(at) {
-			delete(h.refused, name)
-		}
-	}
-	if len(h.refused) >= maxRefusedNames {
+	maps.DeleteFunc(h.refused, func(_ string, until time.Time) bool { return !until.After(at) })
+	if _, again := h.refused[name]; refuse > 0 && !again && len(h.refused) >= maxRefusedNames {
 		return false, refusal(http.StatusServiceUnavailable, "%d names are refused already", maxRefusedNames)
 	}
 	if refuse > 0 {
 		h.refused[name] = at.Add(refuse)
+	} else {
+		delete(h.refused, name)
 	}
 	switch {
 	case s == nil:
@@ -54,16 +53,18 @@ func (h *Hub) EndStream(name string, refuse time.Duration) (was bool, err error)
 	return true, nil
 }
 
-// checkRefused refuses a publisher whose name the operator has refused.
+// checkRefused refuses a publisher whose name the operator has refused. h.mu is held.
 func (h *Hub) checkRefused(name string) error {
-	h.mu.Lock()
-	left := time.Until(h.refused[name])
-	h.mu.Unlock()
+	until, ok := h.refused[name]
+	if !ok {
+		return nil
+	}
+	left := time.Until(until)
 	if left <= 0 {
 		return nil
 	}
-	r := refusal(http.StatusForbidden, "the operator has ended this stream: it may be published again in %v", left.Round(time.Second)).
-		of(CauseOperator)
+	r := refusal(http.StatusForbidden, "the operator has ended this stream: it may be published again in %v",
+		left.Round(time.Second)).of(CauseOperator)
 	r.RetryAfter = left
 	return r
 }
@@ -82,7 +83,7 @@ type ViewerInfo struct {
 	BehindLive float64 `json:"behind_live_seconds"`
 }
 
-// StreamViewers returns up to limit viewers of a stream whose numbers are greater than after, in their order, which is the one in which
+// StreamViewers returns up to limit viewers of a stream whose numbers are greater than after, in the order in which
 // they came. It returns false if there is no such stream.
 func (h *Hub) StreamViewers(name string, after uint64, limit int) (list []ViewerInfo, ok bool) {
 	h.mu.Lock()
@@ -107,8 +108,10 @@ func (h *Hub) StreamViewers(name string, after uint64, limit int) (list []Viewer
 
 func (v *viewer) info(at int64) ViewerInfo {
 	i := ViewerInfo{
-		ID: v.id, Stream: v.rendition.stream.name, Address: v.remote, Node: v.node, Form: v.rendition.format.String(), Path: v.path.String(),
-		Time: time.Duration(at - v.since).Seconds(), Bytes: v.sent.Load(), BehindLive: time.Duration(v.behindLive.Load()).Seconds(),
+		ID: v.id, Stream: v.rendition.stream.name, Address: v.remote, Node: v.node,
+		Form: v.rendition.format.String(), Path: v.path.String(),
+		Time: time.Duration(at - v.since).Seconds(), Bytes: v.sent.Load(),
+		BehindLive: time.Duration(v.behindLive.Load()).Seconds(),
 	}
 	if v.writing.Load() {
 		v.mu.Lock()

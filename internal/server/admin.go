@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -12,9 +13,10 @@ import (
 	"github.com/millrace-io/millrace/internal/server/page"
 )
 
-// adminRoutes returns everything that the admin listener serves: what costs time to make, what tells where publishers and
-// viewers are, and the operator's decisions. There is no /debug/pprof/cmdline: tokens and passwords are on the command line.
-func (s *Server) adminRoutes() http.Handler {
+// adminRoutes returns everything that the admin listener serves: what costs time to make, what tells where publishers
+// and viewers are, and the operator's decisions. There is no /debug/pprof/cmdline: tokens and passwords are on the
+// command line.
+func (s *Server) adminRoutes(main net.Addr) http.Handler {
 	mux := http.NewServeMux()
 	for path, h := range map[string]http.HandlerFunc{
 		"/debug/pprof/":        pprof.Index,
@@ -24,6 +26,7 @@ func (s *Server) adminRoutes() http.Handler {
 		"/metrics":             s.metrics().ServeHTTP,
 		"/api/streams":         s.adminStreams,
 		"/healthz":             s.health,
+		"/main":                s.mainPage(main),
 		"/":                    page.Admin().ServeHTTP,
 	} {
 		mux.HandleFunc(path, s.onlyGet(h))
@@ -31,8 +34,12 @@ func (s *Server) adminRoutes() http.Handler {
 	mux.HandleFunc("/api/streams/{name...}", s.byMethod(map[string]http.HandlerFunc{
 		http.MethodGet: s.adminStream, http.MethodHead: s.adminStream, http.MethodDelete: s.decision(s.endStream),
 	}, "GET, HEAD, DELETE"))
-	mux.HandleFunc("/api/viewers/{id}", s.byMethod(map[string]http.HandlerFunc{http.MethodDelete: s.decision(s.endViewer)}, "DELETE"))
-	mux.HandleFunc("/api/drain", s.byMethod(map[string]http.HandlerFunc{http.MethodPost: s.decision(s.beginDrain)}, "POST"))
+	mux.HandleFunc("/api/viewers/{id}", s.byMethod(map[string]http.HandlerFunc{
+		http.MethodDelete: s.decision(s.endViewer),
+	}, "DELETE"))
+	mux.HandleFunc("/api/drain", s.byMethod(map[string]http.HandlerFunc{
+		http.MethodPost: s.decision(s.beginDrain),
+	}, "POST"))
 	return s.protect(s.adminAuth.Load, mux)
 }
 
@@ -80,6 +87,42 @@ func (s *Server) decision(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// mainPage sends a browser to the page of the main listener. If that listener has all addresses of this machine, it is the
+// one that the browser has found this machine by.
+func (s *Server) mainPage(main net.Addr) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		tcp, ok := main.(*net.TCPAddr)
+		if !ok {
+			s.refuseOperator(w, r, notFound("the main listener is no TCP port"))
+			return
+		}
+		link := url.URL{Scheme: "http", Host: tcp.String(), Path: "/"}
+		if host := (&url.URL{Host: r.Host}).Hostname(); tcp.IP.IsUnspecified() && host != "" {
+			link.Host = net.JoinHostPort(host, strconv.Itoa(tcp.Port))
+		}
+		if s.cert != nil {
+			link.Scheme = "https"
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		http.Redirect(w, r, link.String(), http.StatusSeeOther)
+	}
+}
+
+// refuseOperator refuses what the operator asks for, and notes that.
+func (s *Server) refuseOperator(w http.ResponseWriter, r *http.Request, why error) {
+	s.refused(clientReader, r, why)
+	refuse(w, relayStatus(why), why.Error())
+}
+
+// badRequest and notFound are for refuseOperator.
+func badRequest(format string, args ...any) error {
+	return &relay.Refusal{Status: http.StatusBadRequest, Reason: fmt.Sprintf(format, args...)}
+}
+
+func notFound(format string, args ...any) error {
+	return &relay.Refusal{Status: http.StatusNotFound, Reason: fmt.Sprintf(format, args...)}
+}
+
 // maxListed is how many viewers one answer has at most.
 const maxListed = 1000
 
@@ -90,14 +133,14 @@ func (s *Server) adminStream(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("after"); text != "" {
 		var err error
 		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
-			refuse(w, http.StatusBadRequest, fmt.Sprintf("bad after=%.40q: want the number of a viewer", text))
+			s.refuseOperator(w, r, badRequest("bad after=%.40q: want the number of a viewer", text))
 			return
 		}
 	}
 	info, ok := s.relay.Stream(name)
 	viewers, _ := s.relay.StreamViewers(name, after, maxListed)
 	if !ok {
-		refuse(w, http.StatusNotFound, fmt.Sprintf("no stream %.200q", name))
+		s.refuseOperator(w, r, notFound("no stream %.200q", name))
 		return
 	}
 	answer(w, struct {
@@ -107,7 +150,8 @@ func (s *Server) adminStream(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	// refuseEnded is for how long the publishers of a stream are refused that was ended: long enough for an encoder's user to see it.
+	// refuseEnded is for how long the publishers of a stream are refused that was ended: long enough for an encoder's user
+	// to see it.
 	refuseEnded = time.Minute
 	// maxRefuseEnded bounds what the operator asks for, so that what was forgotten ends one day.
 	maxRefuseEnded = 30 * 24 * time.Hour
@@ -120,17 +164,17 @@ func (s *Server) endStream(w http.ResponseWriter, r *http.Request) {
 	if text != "" {
 		var err error
 		if lasts, err = time.ParseDuration(text); err != nil || lasts < 0 || lasts > maxRefuseEnded {
-			refuse(w, http.StatusBadRequest, fmt.Sprintf("bad for=%.40q: want a time such as 10m, up to %v", text, maxRefuseEnded))
+			s.refuseOperator(w, r, badRequest("bad for=%.40q: want a time such as 10m, up to %v", text, maxRefuseEnded))
 			return
 		}
 	}
 	if _, here := s.relay.Stream(name); !here && text == "" { // perhaps a typing error; a name may be refused in advance
-		refuse(w, http.StatusNotFound, fmt.Sprintf("no stream %.200q", name))
+		s.refuseOperator(w, r, notFound("no stream %.200q", name))
 		return
 	}
 	ended, err := s.relay.EndStream(name, lasts)
 	if err != nil {
-		refuse(w, relayStatus(err), err.Error())
+		s.refuseOperator(w, r, err)
 		return
 	}
 	s.log.Info("the operator ends a stream", "stream", name, "was", ended, "refused for", lasts, "client", r.RemoteAddr)
@@ -145,12 +189,12 @@ func (s *Server) endStream(w http.ResponseWriter, r *http.Request) {
 func (s *Server) endViewer(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, fmt.Sprintf("bad viewer %.40q: want its number", r.PathValue("id")))
+		s.refuseOperator(w, r, badRequest("bad viewer %.40q: want its number", r.PathValue("id")))
 		return
 	}
 	was, ok := s.relay.EndViewer(id)
 	if !ok {
-		refuse(w, http.StatusNotFound, fmt.Sprintf("no viewer %d", id))
+		s.refuseOperator(w, r, notFound("no viewer %d", id))
 		return
 	}
 	s.log.Info("the operator ends a viewer", "stream", was.Stream, "viewer", was.Address, "client", r.RemoteAddr)

@@ -1,12 +1,15 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -95,7 +98,9 @@ func TestEndViewers(t *testing.T) {
 	}
 	flv.Next(1000)
 	p.End()
-	for path, want := range map[string]int{"/api/viewers/99999": 404, "/api/viewers/x": 400, "/api/viewers/-1": 400, "/api/streams/none": 404, "/api/streams/a//b": 404} {
+	for path, want := range map[string]int{
+		"/api/viewers/99999": 404, "/api/viewers/x": 400, "/api/viewers/-1": 400, "/api/streams/none": 404, "/api/streams/a//b": 404,
+	} {
 		if res := admin.Request("DELETE", path, ""); res.Status != want {
 			t.Errorf("%s: %d %s, want %d", path, res.Status, res.Body, want)
 		}
@@ -187,6 +192,79 @@ func TestEndAWaitingStream(t *testing.T) {
 	}
 }
 
+// The commands of docs/admin.md do what it says, in their order.
+func TestTheOperatorsCommands(t *testing.T) {
+	f, admin := serveAdmin(t, func(c *Config) { c.Demo = true })
+	p := f.Publisher("cam")
+	p.Send(demo.Sample)
+	f.Watcher("/live/cam.flv", 0)
+	f.published("demo", 1)
+	var viewer string
+	eventually(t, "a viewer", func() bool {
+		list := inspect(t, admin, "cam")
+		if len(list) == 1 {
+			viewer = fmt.Sprint("/", list[0].ID)
+		}
+		return len(list) == 1
+	})
+	command := regexp.MustCompile(`(?m)^curl (?:-X (\w+) )?"?http://127\.0\.0\.1:8081(/[^"\s]+)"?$`)
+	var done []string
+	for _, c := range command.FindAllStringSubmatch(userPage(t, "admin.md"), -1) {
+		method, path := cmp.Or(c[1], "GET"), c[2]
+		want := 200
+		if method == "POST" {
+			want = 202
+		}
+		if res := admin.Request(method, strings.Replace(path, "/17", viewer, 1), ""); res.Status != want {
+			t.Errorf("%s: %d %s, want %d", c[0], res.Status, res.Body, want)
+		}
+		done = append(done, method+" "+path)
+	}
+	want := "GET /api/streams/demo, DELETE /api/streams/demo?for=10m, DELETE /api/viewers/17, POST /api/drain"
+	if got := strings.Join(done, ", "); got != want {
+		t.Errorf("the page has the commands %s, want %s", got, want)
+	}
+	f.Logged("msg=stopped")
+}
+
+// The link to the main listener has the name by which the browser has found the operator's address, if it may.
+func TestTheLinkToTheMainPage(t *testing.T) {
+	f := serve(t, nil)
+	for _, tt := range []struct {
+		main       net.Addr
+		host, want string
+	}{
+		{&net.TCPAddr{IP: net.IPv4zero, Port: 8080}, "cam.example:8081", "http://cam.example:8080/"},
+		{&net.TCPAddr{IP: net.IPv6unspecified, Port: 8080}, "[::1]:8081", "http://[::1]:8080/"},
+		{&net.TCPAddr{IP: net.IPv4zero, Port: 8080}, "cam.example", "http://cam.example:8080/"},
+		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}, "cam.example:8081", "http://127.0.0.1:8080/"},
+		{&net.UnixAddr{Name: "/run/m"}, "localhost", ""},
+	} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/main", nil)
+		r.Host = tt.host
+		f.mainPage(tt.main)(w, r)
+		if got := w.Header().Get("Location"); got != tt.want {
+			t.Errorf("%v asked by %s: %d %q, want %q", tt.main, tt.host, w.Code, got, tt.want)
+		}
+	}
+}
+
+// What the operator asks for in vain is counted, and logged with the address of the client.
+func TestDecisionsInVain(t *testing.T) {
+	f, admin := serveAdmin(t, nil)
+	for path, reason := range map[string]string{
+		"/api/viewers/99999": "not_found", "/api/streams/none?for=soon": "bad_request", "/api/streams/a.flv?for=1s": "bad_name",
+	} {
+		if res := admin.Request("DELETE", path, ""); res.Status/100 != 4 {
+			t.Errorf("%s: %d %s", path, res.Status, res.Body)
+		}
+		if n := f.metric(`millrace_refused_total{client="reader",reason="` + reason + `"}`); n != "1" {
+			t.Errorf("%s: %s refusals are counted", path, n)
+		}
+	}
+	f.Logged("reader refused", "no viewer 99999", "client=127.0.0.1")
+}
+
 // POST /api/drain ends the server as SIGTERM does.
 func TestDrainByTheOperator(t *testing.T) {
 	f, admin := serveAdmin(t, func(c *Config) { c.Demo = true })
@@ -256,18 +334,29 @@ func TestTheOperatorsPage(t *testing.T) {
 	press := func(selector string) {
 		t.Helper()
 		pagetest.Await(t, ctx, `document.querySelector('`+selector+`') !== null`)
-		for range 2 { // the first press asks
-			pagetest.Await(t, ctx, `(document.querySelector('`+selector+`').click(), true)`)
-		}
+		pagetest.Await(t, ctx, // the first click asks
+			`((b) => { b.click(); b.click(); return true; })(document.querySelector('`+selector+`'))`)
 	}
 	pagetest.Await(t, ctx, `(document.querySelector('#streams .pick')?.click(), document.querySelector('#viewers tr') !== null)`)
+	// A refusal stays to be read, and the button can be pressed again.
+	auth := f.adminAuth.Load()
+	f.adminAuth.Store(newAdminAuth("", &net.TCPAddr{IP: net.IPv4zero}))
+	press(`#viewers button`)
+	pagetest.Await(t, ctx, `document.querySelector('#banner:not([hidden]) p')?.textContent.includes('--admin-token')`)
+	if n := f.relay.Viewers(); n != 1 {
+		t.Errorf("%d viewers after a refusal", n)
+	}
+	f.adminAuth.Store(auth)
 	press(`#viewers button`)
 	eventually(t, "the viewer to be ended", func() bool { return f.relay.Viewers() == 0 })
 	pagetest.Await(t, ctx, `document.querySelector('#viewers tr') === null`)
 	press(`#streams button[aria-label]`)
 	eventually(t, "the stream to be ended", func() bool { return len(f.relay.Streams()) == 0 })
 	pagetest.Await(t, ctx, `document.querySelector('#streams tr') === null`)
-	if lines := console.Lines(); len(lines) > 0 {
-		t.Errorf("the console shows:\n%s", strings.Join(lines, "\n"))
+	pagetest.Await(t, ctx, `document.querySelector('#banner').hidden`)
+	for _, line := range console.Lines() {
+		if !strings.Contains(line, "status of 403") { // of the refusal
+			t.Errorf("the console shows %s", line)
+		}
 	}
 }

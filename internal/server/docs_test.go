@@ -35,11 +35,13 @@ func userPage(t *testing.T, name string) string {
 	return string(text)
 }
 
-// The fields of /api/streams are those that docs/metrics.md promises to keep: none is missing, and none is not documented.
+// The fields of /api/streams are those that docs/metrics.md promises to keep, and those of viewers are in docs/admin.md:
+// none is missing, and none is not documented.
 func TestTheDocumentedAPI(t *testing.T) {
-	page := userPage(t, "metrics.md")
+	page := userPage(t, "metrics.md") + userPage(t, "admin.md")
 	for heading, of := range map[string]reflect.Type{
 		"| field of a stream |": reflect.TypeFor[relay.StreamInfo](), "| field of `server` |": reflect.TypeFor[apiServer](),
+		"| field of a viewer |": reflect.TypeFor[relay.ViewerInfo](),
 	} {
 		_, table, ok := strings.Cut(page, heading)
 		table, _, _ = strings.Cut(table, "\n\n")

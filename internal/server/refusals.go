@@ -54,8 +54,9 @@ var causes = map[clientKind][]relay.Cause{
 	clientViewer: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
 		causeFormat, relay.CauseLimit, relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeAddress, causeHook, causeHookFailed,
 		causeOther},
-	clientWriter:  {causeNoToken, causeForbidden, causeOther},
-	clientReader:  {causePath, causeMethod, causeNoToken, causeForbidden, relay.CauseLimit, causeAddress, causeProxy, causeOther},
+	clientWriter: {causeNoToken, causeForbidden, causeOther},
+	clientReader: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
+		causeConflict, relay.CauseLimit, causeAddress, causeProxy, causeOther},
 	clientNode:    {causeForbidden, causeNotFound, causeNotOwner, relay.CauseShutdown, causeOther},
 	clientUnknown: {causeProtocol, causeSilent, causeProxy, relay.CauseLimit, relay.CauseShutdown, causeOther},
 }

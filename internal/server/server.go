@@ -270,7 +270,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	go func() { failed <- s.serveMain(main, s.behindProxies(l.Main, true)) }()
 	if l.Admin != nil {
 		s.adminAuth.Store(newAdminAuth(s.cfg.AdminToken, l.Admin.Addr()))
-		side := s.httpServer(s.adminRoutes())
+		side := s.httpServer(s.adminRoutes(l.Main.Addr()))
 		servers = append(servers, side)
 		go func() { failed <- side.Serve(l.Admin) }()
 	}

@@ -44,24 +44,31 @@ function arm(b, text, act) {
       return;
     }
     clearTimeout(timer);
+    timer = undefined;
     b.disabled = true;
-    await tell(act);
+    refusal = '';
+    try {
+      await act();
+    } catch (error) {
+      refusal = error.message;
+      b.disabled = false;
+      b.textContent = text;
+    }
+    warn();
   });
 }
 
-// tell does something and shows what went wrong.
-async function tell(act) {
-  const banner = element('banner');
-  try {
-    await act();
-    banner.hidden = true;
-  } catch (error) {
-    banner.querySelector('p').textContent = error.message;
-    banner.hidden = false;
-  }
+let refusal = ''; // of the decision that was made last
+let failure = ''; // of the question that was asked last
+
+// warn shows what went wrong. A refusal stays until the next decision.
+function warn() {
+  element('banner').querySelector('p').textContent = refusal || failure;
+  element('banner').hidden = !refusal && !failure;
 }
 
-// keep fills a table body with one row a thing. Rows stay while their things do, so that a button that was pressed once stays so.
+// keep fills a table body with one row a thing. Rows stay while their things do, so that a button that was pressed once
+// stays so.
 function keep(body, things, key, fill) {
   const rows = new Map([...body.children].map((row) => [row.dataset.key, row]));
   const list = things.map((thing) => {
@@ -109,11 +116,15 @@ function showViewers(answer) {
 }
 
 async function ask() {
-  await tell(async () => {
+  failure = '';
+  try {
     const { streams } = await call('api/streams');
     showStreams(streams);
     showViewers(streams.some((s) => s.name === selected) ? await call(streamPath(selected)) : undefined);
-  });
+  } catch (error) {
+    failure = error.message;
+  }
+  warn();
 }
 
 arm(element('drain'), 'End the server', () => call('api/drain', 'POST'));
