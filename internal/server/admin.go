@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -31,56 +30,18 @@ func (s *Server) adminRoutes(main net.Addr) http.Handler {
 	} {
 		mux.HandleFunc(path, s.onlyGet(h))
 	}
-	mux.HandleFunc("/api/streams/{name...}", s.byMethod(map[string]http.HandlerFunc{
-		http.MethodGet: s.adminStream, http.MethodHead: s.adminStream, http.MethodDelete: s.decision(s.endStream),
-	}, "GET, HEAD, DELETE"))
-	mux.HandleFunc("/api/viewers/{id}", s.byMethod(map[string]http.HandlerFunc{
-		http.MethodDelete: s.decision(s.endViewer),
-	}, "DELETE"))
-	mux.HandleFunc("/api/drain", s.byMethod(map[string]http.HandlerFunc{
-		http.MethodPost: s.decision(s.beginDrain),
-	}, "POST"))
+	mux.HandleFunc("DELETE /api/streams/{name...}", s.decision(s.endStream))
+	mux.HandleFunc("/api/streams/{name...}", s.only("GET, HEAD, DELETE", s.adminStream))
+	mux.HandleFunc("/api/viewers/{id}", s.only("DELETE", s.decision(s.endViewer)))
+	mux.HandleFunc("/api/drain", s.only("POST", s.decision(s.beginDrain)))
 	return s.protect(s.adminAuth.Load, mux)
 }
 
-// byMethod calls the handler of a method, and refuses all others.
-func (s *Server) byMethod(handlers map[string]http.HandlerFunc, allowed string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if h := handlers[r.Method]; h != nil {
-			h(w, r)
-			return
-		}
-		s.refuseMethod(w, r, allowed)
-	}
-}
-
-// newAdminAuth returns who may use the admin listener: a client that shows the token, or without one all who reach it.
-func newAdminAuth(token string, listener net.Addr) *readAuth {
-	return newReadAuth(token, "", nil, listener)
-}
-
-// decision lets next do what a client asks for that may decide:
-//
-//   - With --admin-token: a client that shows it, or the page that was opened with it.
-//   - Without: a client of a loopback listener that names this machine in Host.
-//   - In both cases never a page of another site.
+// decision returns next for clients that may decide.
 func (s *Server) decision(next http.HandlerFunc) http.HandlerFunc {
-	cross := http.NewCrossOriginProtection()
 	return func(w http.ResponseWriter, r *http.Request) {
-		auth := s.adminAuth.Load()
-		status, reason := auth.check(r)
-		switch err := cross.Check(r); {
-		case err != nil:
-			status, reason = http.StatusForbidden, "a page of another site decides nothing here"
-		case auth.token == "" && !auth.loopback:
-			status, reason = http.StatusForbidden, "other machines can reach this listener: deciding needs --admin-token"
-		}
-		if status != 0 {
-			if status == http.StatusUnauthorized {
-				w.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
-			}
-			s.refused(clientReader, r, &relay.Refusal{Status: status, Reason: reason})
-			refuseBody(w, r, status, reason)
+		if err := s.adminAuth.Load().checkDecision(r); err != nil {
+			s.refuseRequest(clientReader, w, r, err)
 			return
 		}
 		next(w, r)
@@ -93,7 +54,7 @@ func (s *Server) mainPage(main net.Addr) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		tcp, ok := main.(*net.TCPAddr)
 		if !ok {
-			s.refuseOperator(w, r, notFound("the main listener is no TCP port"))
+			s.refuseRequest(clientReader, w, r, refusal(http.StatusNotFound, "the main listener is no TCP port"))
 			return
 		}
 		link := url.URL{Scheme: "http", Host: tcp.String(), Path: "/"}
@@ -108,21 +69,6 @@ func (s *Server) mainPage(main net.Addr) http.HandlerFunc {
 	}
 }
 
-// refuseOperator refuses what the operator asks for, and notes that.
-func (s *Server) refuseOperator(w http.ResponseWriter, r *http.Request, why error) {
-	s.refused(clientReader, r, why)
-	refuse(w, relayStatus(why), why.Error())
-}
-
-// badRequest and notFound are for refuseOperator.
-func badRequest(format string, args ...any) error {
-	return &relay.Refusal{Status: http.StatusBadRequest, Reason: fmt.Sprintf(format, args...)}
-}
-
-func notFound(format string, args ...any) error {
-	return &relay.Refusal{Status: http.StatusNotFound, Reason: fmt.Sprintf(format, args...)}
-}
-
 // maxListed is how many viewers one answer has at most.
 const maxListed = 1000
 
@@ -133,14 +79,14 @@ func (s *Server) adminStream(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("after"); text != "" {
 		var err error
 		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
-			s.refuseOperator(w, r, badRequest("bad after=%.40q: want the number of a viewer", text))
+			s.refuseRequest(clientReader, w, r, refusal(http.StatusBadRequest, "bad after=%.40q: want the number of a viewer", text))
 			return
 		}
 	}
 	info, ok := s.relay.Stream(name)
 	viewers, _ := s.relay.StreamViewers(name, after, maxListed)
 	if !ok {
-		s.refuseOperator(w, r, notFound("no stream %.200q", name))
+		s.refuseRequest(clientReader, w, r, refusal(http.StatusNotFound, "no stream %.200q", name))
 		return
 	}
 	answer(w, struct {
@@ -164,17 +110,17 @@ func (s *Server) endStream(w http.ResponseWriter, r *http.Request) {
 	if text != "" {
 		var err error
 		if lasts, err = time.ParseDuration(text); err != nil || lasts < 0 || lasts > maxRefuseEnded {
-			s.refuseOperator(w, r, badRequest("bad for=%.40q: want a time such as 10m, up to %v", text, maxRefuseEnded))
+			s.refuseRequest(clientReader, w, r, refusal(http.StatusBadRequest, "bad for=%.40q: want a time such as 10m, up to %v", text, maxRefuseEnded))
 			return
 		}
 	}
 	if _, here := s.relay.Stream(name); !here && text == "" { // perhaps a typing error; a name may be refused in advance
-		s.refuseOperator(w, r, notFound("no stream %.200q", name))
+		s.refuseRequest(clientReader, w, r, refusal(http.StatusNotFound, "no stream %.200q", name))
 		return
 	}
 	ended, err := s.relay.EndStream(name, lasts)
 	if err != nil {
-		s.refuseOperator(w, r, err)
+		s.refuseRequest(clientReader, w, r, err)
 		return
 	}
 	s.log.Info("the operator ends a stream", "stream", name, "was", ended, "refused for", lasts, "client", r.RemoteAddr)
@@ -189,12 +135,12 @@ func (s *Server) endStream(w http.ResponseWriter, r *http.Request) {
 func (s *Server) endViewer(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
-		s.refuseOperator(w, r, badRequest("bad viewer %.40q: want its number", r.PathValue("id")))
+		s.refuseRequest(clientReader, w, r, refusal(http.StatusBadRequest, "bad viewer %.40q: want its number", r.PathValue("id")))
 		return
 	}
 	was, ok := s.relay.EndViewer(id)
 	if !ok {
-		s.refuseOperator(w, r, notFound("no viewer %d", id))
+		s.refuseRequest(clientReader, w, r, refusal(http.StatusNotFound, "no viewer %d", id))
 		return
 	}
 	s.log.Info("the operator ends a viewer", "stream", was.Stream, "viewer", was.Address, "client", r.RemoteAddr)

@@ -45,7 +45,7 @@ func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
 	report := s.report()
 	if !fromNode(r) {
 		s.addNodes(&report)
-		if !s.publishAuth.Load().loopback {
+		if !s.auth.Load().loopback {
 			report.hideAddresses()
 		}
 	}
@@ -69,14 +69,14 @@ func (s *Server) addNodes(report *apiReport) {
 // report describes the server and its streams.
 func (s *Server) report() apiReport {
 	streams, relayed, mem := s.relay.Streams(), s.relay.Stats(), s.memory.Stats()
-	publish, read := s.publishAuth.Load(), s.readAuth.Load()
+	auth := s.auth.Load()
 	return apiReport{
 		Server: apiServer{
 			Version: s.cfg.Version, Node: s.cfg.self(), Uptime: time.Since(s.started).Seconds(),
 			Streams: len(streams), Viewers: s.relay.Viewers(), BytesOut: relayed.BytesOut,
 			Memory: mem.Used, MemoryOf: mem.Limit, MemoryHi: mem.High,
 			Files: s.files.offer(), Blobs: s.blobs != nil,
-			Publish: publish.policy(), Read: read.policy(), Loopback: publish.loopback,
+			Publish: auth.publishPolicy(), Read: auth.readPolicy(), Loopback: auth.loopback,
 			RTMP: s.rtmp.port, RTMPS: s.rtmps.port, RTMPLoopback: s.rtmp.loopback, RTMPSLoopback: s.rtmps.loopback,
 			MemoryOwners: s.memoryOwners(relayed.Memory, mem.Heap),
 		},

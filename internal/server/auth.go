@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
-	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -14,99 +13,144 @@ import (
 	"github.com/millrace-io/millrace/internal/token"
 )
 
-// A publishAuth decides who may publish, and write blobs. It does not change: with another token there is another one.
+// An auth decides who may do what on a listener. It does not change: Reload makes another one.
 //
-//   - With a token: a client that shows it, on every listener.
+// May publish, and write blobs:
+//
+//   - With a token: a client that shows it.
 //   - With keys: a client that shows a token which one of them has signed, for the stream that it publishes.
-//   - Without: a client of a loopback listener that names this machine in Host. The name matters because a page in a
+//   - Without both: a client of a loopback listener that names this machine in Host. The name matters because a page in a
 //     browser can make its own host name resolve to 127.0.0.1, and would then count as same-origin (DNS rebinding).
-//   - With a hook and without a token: as without, and on other listeners a client that the hook allows, which is asked later.
+//   - With a hook and without a token: also a client of another listener, to publish. The hook is asked later.
 //   - In all cases never a page of another site.
-type publishAuth struct {
-	token    string
-	keys     token.Keys
-	loopback bool
-	hook     bool // a hook decides, too
-	cross    *http.CrossOriginProtection
+//
+// May read streams, files, blobs, the page, the API and the metrics:
+//
+//   - With a token: a client that shows it, or that of publishers, or one that is signed for the stream that it asks for.
+//   - Without: every client; on a loopback listener, a client that names this machine in Host or shows such a token.
+//
+// A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the
+// page's requests, players and links need no token. The cookie gives no right to write.
+//
+// May decide, on the admin listener: a client that may read there, and shows the token or comes by loopback; never a page
+// of another site.
+type auth struct {
+	publish, read string // tokens; either may be empty
+	keys          token.Keys
+	hook          bool // a hook decides about publishers, too
+	loopback      bool // only this machine can reach the listener
 }
 
-func newPublishAuth(token string, keys token.Keys, listener net.Addr) *publishAuth {
-	return &publishAuth{token: token, keys: keys, loopback: isLoopback(listener), cross: http.NewCrossOriginProtection()}
+// crossOrigin refuses requests of pages of other sites.
+var crossOrigin = http.NewCrossOriginProtection()
+
+// needsToken reports whether a client must show a token to publish the stream of a name, or to write a blob if that is
+// empty.
+func (a *auth) needsToken(name string) bool {
+	return a.publish != "" || name != "" && len(a.keys) > 0
 }
 
-// needsToken reports whether a client must show a token to publish the stream of a name, or, if that is empty, to write a blob.
-func (a *publishAuth) needsToken(name string) bool {
-	return a.token != "" || name != "" && len(a.keys) > 0
-}
-
-// check returns 0 if the request may publish the stream of a name, or the status and the reason of the refusal. Without a
-// name it is about a blob.
-func (a *publishAuth) check(r *http.Request, name string) (status int, reason string) {
-	if err := a.cross.Check(r); err != nil {
-		return http.StatusForbidden, "publishing from a page of another site is not allowed"
+// checkPublish returns nil if the request may publish the stream of a name, or write a blob if that is empty, or a
+// [relay.Refusal].
+func (a *auth) checkPublish(r *http.Request, name string) error {
+	if crossOrigin.Check(r) != nil {
+		return refusal(http.StatusForbidden, "publishing from a page of another site is not allowed")
 	}
-	status, reason = a.checkToken(shownToken(r), name, "Authorization: Bearer TOKEN, or ?token=TOKEN")
-	if status == 0 && !a.needsToken(name) && a.loopback && !isLocalName(r.Host) {
-		return http.StatusForbidden, fmt.Sprintf("publishing without a token is for this machine only, and the request names "+
+	err := a.mayPublish(shownToken(r), name, "Authorization: Bearer TOKEN, or ?token=TOKEN")
+	if err == nil && !a.needsToken(name) && a.loopback && !isLocalName(r.Host) {
+		return refusal(http.StatusForbidden, "publishing without a token is for this machine only, and the request names "+
 			"host %.80q: use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
 	}
-	return status, reason
+	return err
 }
 
-// checkToken is check for a client that no web page can be: it shows a token, or "". how says how to show one.
-func (a *publishAuth) checkToken(shown, name, how string) (status int, reason string) {
+// mayPublish is checkPublish for a client that no web page can be: it shows a token, or "". how says how to show one.
+func (a *auth) mayPublish(shown, name, how string) error {
 	switch {
-	case !a.needsToken(name) && !a.loopback && !a.hook:
-		return http.StatusForbidden,
-			"publishing is off: this server can be reached from other machines and was started without --publish-token"
-	case !a.needsToken(name):
-		return 0, ""
+	case a.needsToken(name) && shown == "":
+		return refusal(http.StatusUnauthorized, "publishing needs the token: %s", how)
+	case a.needsToken(name):
+		return a.checkToken(shown, token.Publish, name)
+	case !a.loopback && !(a.hook && name != ""):
+		return refusal(http.StatusForbidden,
+			"publishing is off: this server can be reached from other machines and was started without --publish-token")
+	}
+	return nil
+}
+
+// checkRead returns nil if the request may read, or a [relay.Refusal]. The cookie counts only if no token is shown: it
+// may come from an older token.
+func (a *auth) checkRead(r *http.Request) error {
+	shown, name := shownToken(r), requestedStream(r)
+	if a.read == "" && a.loopback && !isLocalName(r.Host) && a.checkToken(shown, token.Read, name) != nil {
+		return refusal(http.StatusForbidden, "this server is for this machine only, and the request names host %.80q: "+
+			"use 127.0.0.1 or localhost, or start with --read-token", r.Host)
+	}
+	if a.read != "" && shown == "" {
+		cookie, value := a.cookie()
+		if c, err := r.Cookie(cookie); err == nil && sameToken(c.Value, value) {
+			return nil
+		}
+	}
+	return a.mayRead(shown, name, "?token=TOKEN, or Authorization: Bearer TOKEN")
+}
+
+// mayRead is checkRead for a client that no web page can be: it shows a token, or "". how says how to show one.
+func (a *auth) mayRead(shown, name, how string) error {
+	switch {
+	case a.read == "":
+		return nil
 	case shown == "":
-		return http.StatusUnauthorized, "publishing needs the token: " + how
-	case a.token != "" && sameToken(shown, a.token):
-		return 0, ""
+		return refusal(http.StatusUnauthorized, "reading needs the token: %s", how)
 	}
-	if ok, why := signedFor(a.keys, shown, token.Publish, name); !ok {
-		return http.StatusForbidden, "wrong publish token" + why
-	}
-	return 0, ""
+	return a.checkToken(shown, token.Read, name)
 }
 
-// signedFor reports whether one of keys has signed the token for a right to the stream of a name. If not, why is the end of a
-// sentence about a wrong token.
-func signedFor(keys token.Keys, shown string, right token.Right, name string) (ok bool, why string) {
+// checkDecision returns nil if the request may decide, or a [relay.Refusal].
+func (a *auth) checkDecision(r *http.Request) error {
 	switch {
-	case len(keys) == 0 || !token.Is(shown):
-		return false, ""
-	case name == "":
-		return false, ": signed tokens are for streams"
+	case crossOrigin.Check(r) != nil:
+		return refusal(http.StatusForbidden, "a page of another site decides nothing here")
+	case a.read == "" && !a.loopback:
+		return refusal(http.StatusForbidden, "other machines can reach this listener: deciding needs --admin-token")
 	}
-	t, err := keys.Verify(shown)
+	return a.checkRead(r)
+}
+
+// checkToken returns nil if a token gives a right to the stream of a name, or to all but streams if that is empty.
+func (a *auth) checkToken(shown string, right token.Right, name string) error {
+	wrong := "wrong token"
+	if right == token.Publish {
+		wrong = "wrong publish token"
+	}
+	switch {
+	case a.publish != "" && sameToken(shown, a.publish), right == token.Read && a.read != "" && sameToken(shown, a.read):
+		return nil
+	case len(a.keys) == 0 || !token.Is(shown):
+		return refusal(http.StatusForbidden, "%s", wrong)
+	case name == "":
+		return refusal(http.StatusForbidden, "%s: signed tokens are for streams", wrong)
+	}
+	t, err := a.keys.Verify(shown)
 	if err == nil {
 		err = t.Allow(right, name, time.Now())
 	}
 	if err != nil {
-		return false, ": " + err.Error()
+		return refusal(http.StatusForbidden, "%s: %v", wrong, err)
 	}
-	return true, ""
+	return nil
 }
 
 // on returns a for a listener that only this machine can reach, or all.
-func (a *publishAuth) on(loopback bool) *publishAuth {
+func (a *auth) on(loopback bool) *auth {
 	on := *a
 	on.loopback = loopback
 	return &on
 }
 
-// withoutHook returns a for what no hook is asked about.
-func (a *publishAuth) withoutHook() *publishAuth {
-	without := *a
-	without.hook = false
-	return &without
-}
-
-// policy says what a publisher needs: a token ("token"), what a hook asks for ("hook"), nothing ("open"), or that publishing is impossible ("off").
-func (a *publishAuth) policy() string {
+// publishPolicy says what a publisher needs: a token ("token"), what a hook asks for ("hook"), nothing ("open"), or that
+// publishing is impossible ("off").
+func (a *auth) publishPolicy() string {
 	switch {
 	case a.needsToken("any"):
 		return "token"
@@ -118,93 +162,20 @@ func (a *publishAuth) policy() string {
 	return "off"
 }
 
-// mayPublish returns 0 if the request may publish the stream of a name, or write a blob if that is empty, or the status and the reason of the refusal. It notes a refusal and
-// sets the headers of the answer, which the caller writes.
-func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, client clientKind, name string) (status int, reason string) {
-	auth := s.publishAuth.Load()
-	if client != clientPublisher {
-		auth = auth.withoutHook()
+// readPolicy says what a reader needs: nothing ("open") or a token ("token").
+func (a *auth) readPolicy() string {
+	if a.read != "" {
+		return "token"
 	}
-	if status, reason = auth.check(r, name); status == 0 {
-		return 0, ""
-	}
-	s.refused(client, r, &relay.Refusal{Status: status, Reason: reason})
-	if status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="millrace"`)
-	}
-	return status, reason
+	return "open"
 }
 
-// A readAuth decides who may read: streams, files, blobs, the page, the API and the metrics. It does not change.
-//
-//   - With a token: a client that shows it, or that of publishers, or one that is signed for the stream that it asks for.
-//   - Without: every client; on a loopback listener, a client that names this machine in Host or shows such a token. Otherwise a page of another site could read through a browser of this machine (DNS rebinding).
-//
-// A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the
-// page's requests, players and links need no token. The cookie gives no right to write. Browsers send a cookie to all
-// ports of a host: its value does not reveal the token, and its name depends on the token, so that servers beside each
-// other keep their own.
-type readAuth struct {
-	token, publish string // both may be empty
-	keys           token.Keys
-	loopback       bool
-
-	cookieName, cookieValue string
-}
-
-func newReadAuth(token, publish string, keys token.Keys, listener net.Addr) *readAuth {
-	sum := sha256.Sum256([]byte("millrace-read\x00" + token))
+// cookie returns the cookie of a browser that has shown the token. Browsers send a cookie to all ports of a host: its value
+// does not reveal the token, and its name depends on the token, so that servers beside each other keep their own.
+func (a *auth) cookie() (name, value string) {
+	sum := sha256.Sum256([]byte("millrace-read\x00" + a.read))
 	text := hex.EncodeToString(sum[:])
-	return &readAuth{token: token, publish: publish, keys: keys, loopback: isLoopback(listener),
-		cookieName: "millrace-read-" + text[:8], cookieValue: text[8:]}
-}
-
-// check returns 0 if the request may read, or the status and the reason of the refusal. The cookie counts only if no
-// token is shown: it may come from an older token.
-func (a *readAuth) check(r *http.Request) (status int, reason string) {
-	shown := shownToken(r)
-	ok, why := false, ""
-	if shown != "" {
-		ok, why = a.checkShown(shown, requestedStream(r))
-	}
-	switch {
-	case ok:
-		return 0, ""
-	case a.token == "" && a.loopback && !isLocalName(r.Host):
-		return http.StatusForbidden, fmt.Sprintf("this server is for this machine only, and the request names host %.80q: "+
-			"use 127.0.0.1 or localhost, or start with --read-token", r.Host)
-	case a.token == "":
-		return 0, ""
-	case shown != "":
-		return http.StatusForbidden, "wrong token" + why
-	}
-	if c, err := r.Cookie(a.cookieName); err == nil && sameToken(c.Value, a.cookieValue) {
-		return 0, ""
-	}
-	return http.StatusUnauthorized, "reading needs the token: ?token=TOKEN, or Authorization: Bearer TOKEN"
-}
-
-// checkShown reports whether a token gives the right to read the stream of a name, or anything else if that is empty. If not,
-// why is the end of a sentence.
-func (a *readAuth) checkShown(shown, name string) (ok bool, why string) {
-	if a.token != "" && sameToken(shown, a.token) || a.publish != "" && sameToken(shown, a.publish) {
-		return true, ""
-	}
-	return signedFor(a.keys, shown, token.Read, name)
-}
-
-// checkToken is check for a client that no web page can be: it shows a token, or "". how says how to show one.
-func (a *readAuth) checkToken(shown, name, how string) (status int, reason string) {
-	switch {
-	case a.token == "":
-		return 0, ""
-	case shown == "":
-		return http.StatusUnauthorized, "reading needs the token: " + how
-	}
-	if ok, why := a.checkShown(shown, name); !ok {
-		return http.StatusForbidden, "wrong token" + why
-	}
-	return 0, ""
+	return "millrace-read-" + text[:8], text[8:]
 }
 
 // requestedStream returns the name of the stream that the request is about, or "".
@@ -216,43 +187,25 @@ func requestedStream(r *http.Request) string {
 	return relay.StreamName(path)
 }
 
-// policy says what a reader needs: nothing ("open") or a token ("token").
-func (a *readAuth) policy() string {
-	if a.token != "" {
-		return "token"
-	}
-	return "open"
-}
-
-// protect returns next for clients that may read, as auth says at the time. Requests that write are for publishAuth, and OPTIONS and /healthz are
-// for everyone: browsers and monitors cannot show a token with them.
-func (s *Server) protect(auth func() *readAuth, next http.Handler) http.Handler {
+// protect returns next for clients that may read, as auth says at the time. Requests that write are checked by their
+// handlers, and OPTIONS and /healthz are for everyone: browsers and monitors cannot show a token with them.
+func (s *Server) protect(auth func() *auth, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		a := auth()
 		if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.Path == "/healthz" {
 			next.ServeHTTP(w, r)
 			return
 		}
-		status, reason := a.check(r)
-		if status != 0 {
-			if status == http.StatusUnauthorized {
-				h.Set("WWW-Authenticate", `Bearer realm="millrace"`)
-			}
-			client := clientReader
-			if strings.HasPrefix(r.URL.Path, "/live/") {
-				client = clientViewer
-				s.origins.Load().allow(h, r) // without it a player on another site cannot see the status
-			}
-			s.refused(client, r, &relay.Refusal{Status: status, Reason: reason})
-			refuseBody(w, r, status, reason)
+		h, a := w.Header(), auth()
+		if err := a.checkRead(r); err != nil {
+			s.refuseRequest(wanted(r), w, r, err)
 			return
 		}
-		if a.token != "" {
+		if a.read != "" {
 			h.Set("Cache-Control", "private") // not for shared caches; a handler may add no-cache
 			if queryToken(r) != "" && strings.Contains(r.Header.Get("Accept"), "text/html") {
 				h.Set("Referrer-Policy", "same-origin") // the address has the token in it
-				http.SetCookie(w, &http.Cookie{Name: a.cookieName, Value: a.cookieValue, Path: "/", HttpOnly: true,
+				name, value := a.cookie()
+				http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true,
 					Secure: overTLS(r), SameSite: http.SameSiteStrictMode})
 			}
 		}

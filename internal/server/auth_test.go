@@ -36,6 +36,14 @@ func TestPublishToken(t *testing.T) {
 	}
 }
 
+// statusOf returns the status of a refusal, or 0.
+func statusOf(err error) int {
+	if err == nil {
+		return 0
+	}
+	return relayStatus(err)
+}
+
 // A listener that other machines can reach takes publishers with the token only.
 func TestPublishingThroughAPublicListener(t *testing.T) {
 	public, local := &net.TCPAddr{IP: net.IPv4zero, Port: 8080}, &net.TCPAddr{IP: net.IPv6loopback}
@@ -47,10 +55,10 @@ func TestPublishingThroughAPublicListener(t *testing.T) {
 	}{
 		{"", public, "off", 403}, {"t", public, "token", 0}, {"", local, "open", 0}, {"t", local, "token", 0}, {"u", local, "token", 403},
 	} {
-		a := newPublishAuth(tt.token, nil, tt.listener)
+		a := &auth{publish: tt.token, loopback: isLoopback(tt.listener)}
 		r, _ := http.NewRequest("POST", "http://127.0.0.1:8080/live/a?token=t", nil)
-		if status, reason := a.check(r, "a"); a.policy() != tt.policy || status != tt.status {
-			t.Errorf("token %q at %v: %s, %d %s; want %s, %d", tt.token, tt.listener, a.policy(), status, reason, tt.policy, tt.status)
+		if err := a.checkPublish(r, "a"); a.publishPolicy() != tt.policy || statusOf(err) != tt.status {
+			t.Errorf("token %q at %v: %s, %d %v; want %s, %d", tt.token, tt.listener, a.publishPolicy(), statusOf(err), err, tt.policy, tt.status)
 		}
 	}
 	for addr, want := range map[string]bool{
@@ -65,23 +73,22 @@ func TestPublishingThroughAPublicListener(t *testing.T) {
 // A page of another site that resolves its own name to 127.0.0.1 cannot read from a server that only this machine
 // reaches.
 func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
-	local, public := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, &net.TCPAddr{IP: net.IPv4zero}
 	for host, here := range map[string]bool{
 		"localhost": true, "LOCALHOST:80": true, "a.localhost": true, "127.0.0.1": true, "127.8.9.1:8080": true, "[::1]:80": true,
 		"[::1]": true, "": true,
 		"example.org": false, "127.0.0.1.example.org": false, "192.0.2.1:80": false, "localhost.example.org": false,
 	} {
 		for _, tt := range []struct {
-			auth   *readAuth
+			auth   auth
 			path   string
 			status int // for a host that is not this machine
 		}{
-			{newReadAuth("", "", nil, local), "/", 403},
-			{newReadAuth("", "p", nil, local), "/", 403},
-			{newReadAuth("", "p", nil, local), "/?token=x", 403},
-			{newReadAuth("", "p", nil, local), "/?token=p", 0},
-			{newReadAuth("r", "", nil, local), "/?token=r", 0},
-			{newReadAuth("", "", nil, public), "/", 0},
+			{auth{loopback: true}, "/", 403},
+			{auth{publish: "p", loopback: true}, "/", 403},
+			{auth{publish: "p", loopback: true}, "/?token=x", 403},
+			{auth{publish: "p", loopback: true}, "/?token=p", 0},
+			{auth{read: "r", loopback: true}, "/?token=r", 0},
+			{auth{}, "/", 0},
 		} {
 			r, _ := http.NewRequest("GET", tt.path, nil)
 			r.Host = host
@@ -89,8 +96,8 @@ func TestReadersOfALoopbackListenerNameThisMachine(t *testing.T) {
 			if here {
 				want = 0
 			}
-			if status, reason := tt.auth.check(r); status != want {
-				t.Errorf("Host %q, %+v, %s: %d %s, want %d", host, tt.auth, tt.path, status, reason, want)
+			if err := tt.auth.checkRead(r); statusOf(err) != want {
+				t.Errorf("Host %q, %+v, %s: %d %v, want %d", host, tt.auth, tt.path, statusOf(err), err, want)
 			}
 		}
 	}

@@ -170,8 +170,9 @@ func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
 
 // write answers PUT and DELETE.
 func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
-	if status, reason := b.server.mayPublish(w, r, clientWriter, ""); status != 0 {
-		refuseBody(w, r, status, "writing a blob needs the right to publish: "+reason)
+	if err := b.server.auth.Load().checkPublish(r, ""); err != nil {
+		b.server.refused(clientWriter, r, err)
+		refuseBody(w, r, setRefusal(w.Header(), err), "writing a blob needs the right to publish: "+err.Error())
 		return
 	}
 	if err := b.change(w, r, key); err != nil {

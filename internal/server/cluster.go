@@ -211,8 +211,7 @@ func (s *Server) admitNodes(next, others http.Handler) http.Handler {
 			if s.cfg.Cluster == "" {
 				reason = "this server is no node of a cluster: it was started without --cluster"
 			}
-			s.refused(clientNode, r, &relay.Refusal{Status: http.StatusForbidden, Reason: reason})
-			refuseBody(w, r, http.StatusForbidden, reason)
+			s.refuseRequest(clientNode, w, r, refusal(http.StatusForbidden, "%s", reason))
 			return
 		}
 		ctx := address.NewContext(r.Context(), (*address.Account)(nil)) // a node stands for any number of clients

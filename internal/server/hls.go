@@ -134,7 +134,7 @@ func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []by
 // shown. more is added to that.
 func (s *Server) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration, more string) {
 	who := "public"
-	if s.readAuth.Load().token != "" || shownToken(r) != "" || s.hook != nil {
+	if s.auth.Load().read != "" || shownToken(r) != "" || s.hook != nil {
 		who = "private"
 	}
 	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second))+more)

@@ -274,25 +274,20 @@ func TestHookOfRecordings(t *testing.T) {
 
 // With a hook and without a token, other machines may publish, but write no blobs, and names of hosts count on loopback.
 func TestHookDecidesForOtherMachines(t *testing.T) {
-	far := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}
-	a := newPublishAuth("", nil, far)
-	a.hook = true
+	a := &auth{hook: true}
 	r := httptest.NewRequest("POST", "http://example.org/live/cam", nil)
-	if status, reason := a.check(r, "cam"); status != 0 || a.policy() != "hook" {
-		t.Errorf("%d %s, %s", status, reason, a.policy())
+	if err := a.checkPublish(r, "cam"); err != nil || a.publishPolicy() != "hook" {
+		t.Errorf("%v, %s", err, a.publishPolicy())
 	}
-	if status, _ := a.withoutHook().check(r, ""); status != 403 {
-		t.Errorf("a blob: %d", status)
+	if err := a.checkPublish(r, ""); statusOf(err) != 403 {
+		t.Errorf("a blob: %v", err)
 	}
-	a = newPublishAuth("", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	a.hook = true
-	if status, _ := a.check(r, "cam"); status != 403 {
-		t.Errorf("another host on loopback: %d", status)
+	if err := a.on(true).checkPublish(r, "cam"); statusOf(err) != 403 {
+		t.Errorf("another host on loopback: %v", err)
 	}
-	a = newPublishAuth("t0ken", nil, far)
-	a.hook = true
-	if status, _ := a.check(r, "cam"); status != 401 || a.policy() != "token" {
-		t.Errorf("without the token: %d, %s", status, a.policy())
+	a.publish = "t0ken"
+	if err := a.checkPublish(r, "cam"); statusOf(err) != 401 || a.publishPolicy() != "token" {
+		t.Errorf("without the token: %v, %s", err, a.publishPolicy())
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -25,7 +24,7 @@ func TestRequestsOfNodes(t *testing.T) {
 	var node, marked bool
 	s := &Server{cfg: Config{Cluster: "redis://127.0.0.1:1", ClusterToken: token}, log: slog.New(slog.DiscardHandler),
 		refusals: newRefusals(slog.New(slog.DiscardHandler))}
-	s.readAuth.Store(newReadAuth("reader", "", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))
+	s.auth.Store(&auth{read: "reader", loopback: true})
 	inner := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		node, marked = fromNode(r), askingNode(r) == "http://10.0.0.2:8080"
 	})
@@ -49,7 +48,7 @@ func TestRequestsOfNodes(t *testing.T) {
 		}
 		r.Header.Set(cluster.HeaderNode, "http://10.0.0.2:8080")
 		w := httptest.NewRecorder()
-		s.admitNodes(inner, s.protect(s.readAuth.Load, inner)).ServeHTTP(w, r)
+		s.admitNodes(inner, s.protect(s.auth.Load, inner)).ServeHTTP(w, r)
 		if w.Code != tt.want || node != tt.isNode || marked != tt.isNode {
 			t.Errorf("%q %s: %d, a node %v, marked %v", tt.shown, tt.query, w.Code, node, marked)
 		}

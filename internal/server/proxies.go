@@ -2,11 +2,9 @@ package server
 
 import (
 	"errors"
-	"math"
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
 	"strings"
 
 	"github.com/millrace-io/millrace/internal/address"
@@ -91,7 +89,7 @@ func (s *Server) limitAddresses(next http.Handler) http.Handler {
 			err = address.Of(r.Context()).Check()
 		}
 		if err != nil {
-			s.refuseAddress(w, r, err)
+			s.refuseRequest(wanted(r), w, r, addressRefusal(err))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -110,19 +108,6 @@ func (s *Server) proxied(r *http.Request) (*address.Account, error) {
 // takesBytes reports whether what is at path is counted for --max-address-bytes.
 func takesBytes(path string) bool {
 	return strings.HasPrefix(path, "/live/") || strings.HasPrefix(path, filesPath) || strings.HasPrefix(path, blobsPath)
-}
-
-// refuseAddress answers 429 with the limit that an address has reached.
-func (s *Server) refuseAddress(w http.ResponseWriter, r *http.Request, why error) {
-	err := addressRefusal(why)
-	client := wanted(r)
-	if client == clientReader && strings.HasPrefix(r.URL.Path, "/live/") {
-		client = clientViewer
-		w.Header().Set("Access-Control-Allow-Origin", "*") // without it a player on another site cannot see the status
-	}
-	s.refused(client, r, err)
-	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(err.RetryAfter.Seconds()))))
-	refuseBody(w, r, err.Status, err.Reason)
 }
 
 // addressRefusal returns the refusal of a client whose address has what it may have.

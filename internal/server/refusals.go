@@ -3,10 +3,13 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -186,6 +189,41 @@ func (r *refusals) collect(c scrape) {
 	}
 }
 
+// refusal returns a refusal whose cause is that of its status.
+func refusal(status int, format string, args ...any) *relay.Refusal {
+	return &relay.Refusal{Status: status, Reason: fmt.Sprintf(format, args...)}
+}
+
+// refuseRequest notes that the request of a client is refused, and answers it with the error; see setRefusal.
+func (s *Server) refuseRequest(client clientKind, w http.ResponseWriter, r *http.Request, why error) {
+	if client == clientViewer {
+		s.origins.Load().allow(w.Header(), r) // without it a player on another site cannot see the status
+	}
+	s.refused(client, r, why)
+	refuseBody(w, r, setRefusal(w.Header(), why), why.Error())
+}
+
+// setRefusal fills the head of an answer that refuses with an error, a [relay.Refusal] or that of a client which has gone
+// away. It returns the status.
+func setRefusal(h http.Header, why error) (status int) {
+	status = relayStatus(why)
+	if status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="millrace"`)
+	}
+	if refused, ok := errors.AsType[*relay.Refusal](why); ok && refused.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(refused.RetryAfter.Seconds()))))
+	}
+	return status
+}
+
+// relayStatus returns the status for an error of package relay.
+func relayStatus(err error) int {
+	if refused, ok := errors.AsType[*relay.Refusal](err); ok {
+		return refused.Status
+	}
+	return http.StatusServiceUnavailable // the client has gone away
+}
+
 // refused notes that the request of a client is refused.
 func (s *Server) refused(client clientKind, r *http.Request, why error) {
 	if fromNode(r) {
@@ -199,8 +237,11 @@ func (s *Server) refused(client clientKind, r *http.Request, why error) {
 
 // wanted returns what the client of a request wants that no handler knows.
 func wanted(r *http.Request) clientKind {
-	if r.Method == http.MethodPost || r.Method == http.MethodPut {
+	switch {
+	case r.Method == http.MethodPost || r.Method == http.MethodPut:
 		return clientPublisher
+	case strings.HasPrefix(r.URL.Path, "/live/"):
+		return clientViewer
 	}
 	return clientReader
 }

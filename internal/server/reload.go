@@ -16,21 +16,16 @@ var Reloadable = []string{
 // Reload takes tokens and limits from cfg, which was checked, and reads the keys of signed tokens again, and the
 // certificate's files if they have changed. What goes on already goes on. Config.Ready was called before.
 func (s *Server) Reload(cfg *Config) {
-	publish := *s.publishAuth.Load()
-	publish.token = cfg.PublishToken
+	next := *s.auth.Load()
+	next.publish, next.read = cfg.PublishToken, cfg.ReadToken
 	if keys, err := cfg.tokenKeys(); err == nil {
-		publish.keys = keys
+		next.keys = keys
 	} else {
 		s.log.Error("the keys of signed tokens cannot be used: those before are in force", "reason", err)
 	}
-	s.publishAuth.Store(&publish)
-	read := newReadAuth(cfg.ReadToken, cfg.PublishToken, publish.keys, nil)
-	read.loopback = publish.loopback
-	s.readAuth.Store(read)
+	s.auth.Store(&next)
 	if admin := s.adminAuth.Load(); admin != nil {
-		next := newAdminAuth(cfg.AdminToken, nil)
-		next.loopback = admin.loopback
-		s.adminAuth.Store(next)
+		s.adminAuth.Store(&auth{read: cfg.AdminToken, loopback: admin.loopback})
 	}
 	s.origins.Store(cfg.origins())
 

@@ -2,9 +2,9 @@ package server
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,13 +25,11 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/{$}", pages)
 	mux.Handle("/page/", pages)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		nothing := &relay.Refusal{Status: http.StatusNotFound, Cause: causePath, Reason: "nothing here: see / for the page, " +
-			"/live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob"}
-		s.refused(wanted(r), r, nothing)
-		refuseBody(w, r, nothing.Status, nothing.Reason)
+		s.refuseRequest(wanted(r), w, r, &relay.Refusal{Status: http.StatusNotFound, Cause: causePath,
+			Reason: "nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob"})
 	})
 	all := s.besideBlobs(mux)
-	return s.admitNodes(all, s.limitAddresses(s.protect(s.readAuth.Load, all)))
+	return s.admitNodes(all, s.limitAddresses(s.protect(s.auth.Load, all)))
 }
 
 // live answers everything at /live/NAME and /live/NAME/OBJECT.
@@ -70,10 +68,14 @@ func (s *Server) allowPlayers(w http.ResponseWriter, r *http.Request, allow stri
 }
 
 // onlyGet returns h for GET and HEAD, and refuses other methods.
-func (s *Server) onlyGet(h http.HandlerFunc) http.HandlerFunc {
+func (s *Server) onlyGet(h http.HandlerFunc) http.HandlerFunc { return s.only("GET, HEAD", h) }
+
+// only returns h for the methods in a list, and refuses others.
+func (s *Server) only(allowed string, h http.HandlerFunc) http.HandlerFunc {
+	methods := strings.Split(allowed, ", ")
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			s.refuseMethod(w, r, "GET, HEAD")
+		if !slices.Contains(methods, r.Method) {
+			s.refuseMethod(w, r, allowed)
 			return
 		}
 		h(w, r)
@@ -83,10 +85,8 @@ func (s *Server) onlyGet(h http.HandlerFunc) http.HandlerFunc {
 // refuseMethod refuses a request whose method is not among those that are allowed.
 func (s *Server) refuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
-	wrong := &relay.Refusal{Status: http.StatusMethodNotAllowed,
-		Reason: fmt.Sprintf("method %.20q is not allowed here: %s", r.Method, allowed)}
-	s.refused(wanted(r), r, wrong)
-	refuseBody(w, r, wrong.Status, wrong.Reason)
+	s.refuseRequest(wanted(r), w, r,
+		refusal(http.StatusMethodNotAllowed, "method %.20q is not allowed here: %s", r.Method, allowed))
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {

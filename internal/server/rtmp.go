@@ -165,15 +165,9 @@ func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
 	if name, err = relay.PublishName(name); err != nil {
 		return want.Path, err
 	}
-	token := want.Query.Get("token")
-	status, reason := 0, ""
+	auth, token := v.server.auth.Load().on(v.loopback), want.Query.Get("token")
 	if want.Publish {
-		status, reason = v.server.publishAuth.Load().on(v.loopback).checkToken(token, name, "NAME?token=TOKEN as the stream key")
-	} else {
-		status, reason = v.server.readAuth.Load().checkToken(token, name, "NAME?token=TOKEN")
+		return name, auth.mayPublish(token, name, "NAME?token=TOKEN as the stream key")
 	}
-	if status != 0 {
-		return name, &relay.Refusal{Status: status, Reason: reason}
-	}
-	return name, nil
+	return name, auth.mayRead(token, name, "NAME?token=TOKEN")
 }

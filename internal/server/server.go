@@ -59,10 +59,9 @@ type Server struct {
 	rtmps       rtmpPort
 
 	// Set by Serve, because both depend on the listener, and by Reload.
-	publishAuth atomic.Pointer[publishAuth]
-	readAuth    atomic.Pointer[readAuth]
-	adminAuth   atomic.Pointer[readAuth]
-	origins     atomic.Pointer[origins]
+	auth      atomic.Pointer[auth]
+	adminAuth atomic.Pointer[auth] // whose token to read is that of the operator
+	origins   atomic.Pointer[origins]
 
 	stopServing context.CancelFunc // has Serve end as SIGTERM does; set by Serve
 
@@ -251,10 +250,10 @@ const acceptedPause = time.Second
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	ctx, s.stopServing = context.WithCancel(ctx)
 	defer s.stopServing()
-	auth := newPublishAuth(s.cfg.PublishToken, s.keys, l.Main.Addr())
-	auth.hook = s.hook != nil
-	s.publishAuth.Store(auth)
-	s.readAuth.Store(newReadAuth(s.cfg.ReadToken, s.cfg.PublishToken, s.keys, l.Main.Addr()))
+	s.auth.Store(&auth{
+		publish: s.cfg.PublishToken, read: s.cfg.ReadToken, keys: s.keys,
+		hook: s.hook != nil, loopback: isLoopback(l.Main.Addr()),
+	})
 	s.origins.Store(s.cfg.origins())
 	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
 	if s.node != nil {
@@ -269,7 +268,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	failed := make(chan error, 2)
 	go func() { failed <- s.serveMain(main, s.behindProxies(l.Main, true)) }()
 	if l.Admin != nil {
-		s.adminAuth.Store(newAdminAuth(s.cfg.AdminToken, l.Admin.Addr()))
+		s.adminAuth.Store(&auth{read: s.cfg.AdminToken, loopback: isLoopback(l.Admin.Addr())})
 		side := s.httpServer(s.adminRoutes(l.Main.Addr()))
 		servers = append(servers, side)
 		go func() { failed <- side.Serve(l.Admin) }()
@@ -348,7 +347,7 @@ func (s *Server) greet(l Listeners) {
 	for _, ln := range []net.Listener{l.RTMP, l.RTMPS} {
 		if ln != nil {
 			s.log.Info("RTMP listening", "address", ln.Addr().String(), "tls", ln == l.RTMPS)
-			if !s.publishAuth.Load().needsToken("any") && s.hook == nil && !isLoopback(ln.Addr()) {
+			if s.auth.Load().on(isLoopback(ln.Addr())).publishPolicy() == "off" {
 				s.log.Warn("publishing by RTMP is off: other machines can reach this listener, and there is no --publish-token",
 					"address", ln.Addr().String())
 			}
@@ -376,12 +375,12 @@ func (s *Server) greet(l Listeners) {
 	if s.cfg.ReadToken != "" {
 		s.log.Info("reading needs the token", "page", s.pageLink(ln.Addr())+"?token=TOKEN")
 	}
-	tokenless := !s.publishAuth.Load().needsToken("any") && s.hook == nil
-	if tokenless && s.cfg.TrustedProxies != "" && isLoopback(ln.Addr()) {
+	publish := s.auth.Load().publishPolicy()
+	if publish == "open" && s.cfg.TrustedProxies != "" {
 		s.log.Warn("all clients of the proxies may publish that these let name this machine: there is no --publish-token",
 			"proxies", s.cfg.TrustedProxies)
 	}
-	if tokenless && !isLoopback(ln.Addr()) {
+	if publish == "off" {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
 	}
 }

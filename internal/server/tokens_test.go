@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -141,13 +140,13 @@ func TestSignedTokens(t *testing.T) {
 func TestSignedTokensOpenPublishing(t *testing.T) {
 	sign := writeKeys(t, filepath.Join(t.TempDir(), "keys"), "0123456789abcdef0123456789abcdef")
 	keys := token.Keys{"0123456789abcdef0123456789abcdef"}
-	a := newPublishAuth("", keys, &net.TCPAddr{IP: net.IPv4zero, Port: 8080})
+	a := &auth{keys: keys}
 	r, _ := http.NewRequest("POST", "http://example.org/live/a?token="+sign(token.Publish, "a", time.Hour), nil)
-	if status, reason := a.check(r, "a"); status != 0 || a.policy() != "token" {
-		t.Errorf("%s: %d %s", a.policy(), status, reason)
+	if err := a.checkPublish(r, "a"); err != nil || a.publishPolicy() != "token" {
+		t.Errorf("%s: %v", a.publishPolicy(), err)
 	}
-	if status, reason := a.check(r, ""); status != 403 || !strings.Contains(reason, "--publish-token") {
-		t.Errorf("a blob: %d %s", status, reason)
+	if err := a.checkPublish(r, ""); statusOf(err) != 403 || !strings.Contains(err.Error(), "--publish-token") {
+		t.Errorf("a blob: %v", err)
 	}
 	if _, err := New(func() Config { c := Defaults(); c.TokenKey = "/none"; return c }()); err == nil || !strings.Contains(err.Error(), "--token-key") {
 		t.Errorf("without the file: %v", err)
