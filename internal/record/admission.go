@@ -1,9 +1,6 @@
 package record
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // An admission is what Config.Admit has said of a stream since it began. It belongs to the writer goroutine.
 type admission struct {
@@ -18,7 +15,7 @@ func (r *Recording) admitted() bool {
 	a := &r.admission
 	if !a.asked && !r.a.cfg.now().Before(a.askAt) {
 		var err error
-		if a.ended, err = r.a.cfg.Admit(context.Background(), r.name); err != nil {
+		if a.ended, err = r.a.cfg.Admit(r.name); err != nil {
 			a.askAt = r.a.cfg.now().Add(retryAfter)
 			r.log.Warn("it is not known whether the stream is to be recorded: it is not, and that is asked again", "reason", err)
 		}

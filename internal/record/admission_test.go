@@ -1,7 +1,6 @@
 package record
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"testing"
@@ -19,7 +18,7 @@ func TestAdmission(t *testing.T) {
 	}
 	r := newRecording(&Archive{log: slog.New(slog.DiscardHandler), cfg: Config{
 		now:   func() time.Time { return at },
-		Admit: func(context.Context, string) (func(string, int64), error) { asked++; return end, err },
+		Admit: func(string) (func(string, int64), error) { asked++; return end, err },
 	}}, "cam")
 	check := func(what string, got, want bool, times int) {
 		t.Helper()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/internal/relay"
 )
 
 // Defaults of Config.
@@ -36,18 +37,9 @@ const (
 	lockLate = 20 * time.Second
 )
 
-// The name of a stream is up to maxNameParts parts of nameBytes, with slashes between them.
-const (
-	maxName      = 128
-	maxNameParts = 4
-
-	nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
-)
-
 // Errors of Archive.Stream.
 var (
-	ErrName = errors.New("record: the name of a stream is up to 128 of A-Z a-z 0-9 . _ -, in up to 4 parts with / between them, " +
-		"of which none is dots alone, and none but the first begins like a file of a recording")
+	ErrName = errors.New("record: no name of a stream, or a part but the first begins like a file of a recording")
 	ErrInUse  = errors.New("record: the stream is being recorded already")
 	ErrClosed = errors.New("record: the archive is closed")
 )
@@ -66,7 +58,7 @@ type Config struct {
 
 	// Admit says whether a stream is recorded: what comes meanwhile waits in the queue. end is called when the recording
 	// ends that was admitted; nil: it is not recorded. After an error Admit is called again. A nil Admit admits all.
-	Admit func(ctx context.Context, stream string) (end func(reason string, bytes int64), err error)
+	Admit func(stream string) (end func(reason string, bytes int64), err error)
 
 	now  func() time.Time         // of tests
 	disk func(*os.File) io.Writer // of tests: what media files are written by
@@ -311,17 +303,14 @@ func sizeOf(root *os.Root, name string) (bytes int64) {
 	return bytes
 }
 
-// checkName refuses the names that streams do not have, and those whose directories could stand where another stream has its
-// files.
+// checkName refuses the names that streams do not have, and those whose directories could stand where another stream
+// has its files.
 func checkName(name string) error {
-	if len(name) > maxName || strings.Count(name, "/") >= maxNameParts {
+	if relay.CheckName(name) != nil {
 		return ErrName
 	}
-	for i, part := range strings.Split(name, "/") {
-		if strings.Trim(part, nameBytes) != "" || strings.Trim(part, ".") == "" {
-			return ErrName
-		}
-		if i > 0 && len(part) >= len(stampFormat) && !stampTime(part[:len(stampFormat)]).IsZero() {
+	for _, part := range strings.Split(name, "/")[1:] {
+		if len(part) >= len(stampFormat) && !stampTime(part[:len(stampFormat)]).IsZero() {
 			return ErrName
 		}
 	}

@@ -117,16 +117,12 @@ func (s *Server) watchAs(w http.ResponseWriter, r *http.Request, path string) er
 	if s.hook == nil {
 		return s.relay.Watch(w, r, path)
 	}
-	name, ext := path, ""
-	protocol := "http"
-	for _, format := range []string{"flv", "mp4"} {
-		if stem, ok := strings.CutSuffix(path, "."+format); ok {
-			name, ext, protocol = stem, "."+format, "http-"+format
-		}
-	}
+	name := relay.StreamName(path)
+	ext := path[len(name):]
 	if err := relay.CheckName(name); err != nil {
 		return err
 	}
+	protocol := "http" + strings.ReplaceAll(ext, ".", "-")
 	name, terms, err := s.askPlay(r.Context(), hookRequest(hook.PlayBegin, r, name, protocol))
 	if err != nil {
 		return err
@@ -224,13 +220,13 @@ func ownQuery(q url.Values) string {
 }
 
 // admitRecording returns what asks the hook whether a stream is recorded, or nil.
-func (s *Server) admitRecording() func(ctx context.Context, name string) (end func(reason string, bytes int64), err error) {
+func (s *Server) admitRecording() func(name string) (end func(reason string, bytes int64), err error) {
 	if s.hook == nil {
 		return nil
 	}
-	return func(ctx context.Context, name string) (func(string, int64), error) {
+	return func(name string) (func(string, int64), error) {
 		q := &hook.Request{Event: hook.Record, Stream: name, Name: name}
-		_, err := s.hook.Ask(ctx, q)
+		_, err := s.hook.Ask(context.Background(), q)
 		if _, refused := errors.AsType[*hook.Refusal](err); refused {
 			s.log.Info("the hook refuses a recording", "stream", name, "reason", err)
 			return nil, nil
