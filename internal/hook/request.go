@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -139,17 +140,12 @@ type answerBody struct {
 	Cache      *float64 `json:"cache_seconds"`
 }
 
-// refuses has the statuses that refuse.
-func refuses(status int) bool {
-	return status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusNotFound
-}
-
 // parseAnswer understands the answer to an event. An error is a [Refusal], or says why the answer is none.
 func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	ok := status >= 200 && status < 300
 	a := Answer{Keep: keepDefault}
 	switch {
-	case !ok && !refuses(status):
+	case !ok && status != http.StatusUnauthorized && status != http.StatusForbidden && status != http.StatusNotFound:
 		return a, fmt.Errorf("it answers %d, want 2xx, 401, 403 or 404", status)
 	case len(body) > maxAnswer:
 		return a, fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
@@ -202,11 +198,7 @@ func (a Answer) limited(event Event, got answerBody) (Answer, error) {
 		{"name", got.Name != "", []Event{Publish, PlayBegin}}, {"max_viewers", got.MaxViewers != nil, []Event{Publish}},
 		{"max_seconds", got.MaxSeconds != nil, []Event{Publish, PlayBegin}}, {"cache_seconds", got.Cache != nil, []Event{PlayBegin}},
 	} {
-		fits := false
-		for _, e := range f.of {
-			fits = fits || e == event
-		}
-		if f.given && !fits {
+		if f.given && !slices.Contains(f.of, event) {
 			return a, fmt.Errorf("its answer to %s has %q", event, f.name)
 		}
 	}

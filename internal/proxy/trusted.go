@@ -47,8 +47,8 @@ func (t Trusted) Has(a netip.Addr) bool {
 }
 
 // Client returns who made a request that a trusted proxy passes on: the last address in X-Forwarded-For that is not
-// trusted. Addresses before it may be inventions of the client. It is invalid if the header has no address. Where the header has what
-// is no address, the proxy next to it counts.
+// trusted. Addresses before it may be inventions of the client. It is invalid if the header has no address. Where the
+// header has what is no address, the proxy next to it counts.
 func (t Trusted) Client(h http.Header) (client netip.AddrPort) {
 	lines := h["X-Forwarded-For"]
 	for i := len(lines) - 1; i >= 0; i-- {

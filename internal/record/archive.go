@@ -39,7 +39,7 @@ const (
 
 // Errors of Archive.Stream.
 var (
-	ErrName = errors.New("record: no name of a stream, or a part but the first begins like a file of a recording")
+	ErrName   = errors.New("record: no name of a stream, or a part but the first begins like a file of a recording")
 	ErrInUse  = errors.New("record: the stream is being recorded already")
 	ErrClosed = errors.New("record: the archive is closed")
 )

@@ -116,9 +116,9 @@ func routes(h *Hub) http.Handler {
 		if node := r.Header.Get(nodeHeader); node != "" {
 			err = h.WatchPeer(w, r, name, node)
 		} else if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			err = h.Watch(w, r, name)
+			err = h.Watch(w, r, name, Terms{})
 		} else if name, err = PublishName(name); err == nil {
-			err = h.Publish(w, r, name)
+			err = h.Publish(w, r, name, Terms{})
 		}
 		var refused *Refusal
 		if errors.As(err, &refused) {

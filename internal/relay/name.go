@@ -7,7 +7,8 @@ import (
 	"github.com/millrace-io/millrace/frame/hls"
 )
 
-// A name has 1 to maxParts parts of nameBytes with a slash between them: a stream, or also an application, a tenant, an event.
+// A name has 1 to maxParts parts of nameBytes with a slash between them: a stream, or also an application, a tenant, an
+// event.
 const (
 	maxParts  = 4
 	maxName   = 128 // bytes, so that four parts hold a UUID between words, and keys in Redis and lines of logs stay short
@@ -44,8 +45,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// SplitPath splits what follows /live/ in an address: the HLS of a stream is at NAME/OBJECT. Without an object, path is the name,
-// which may end with a format. The name is to be checked.
+// SplitPath splits what follows /live/ in an address: the HLS of a stream is at NAME/OBJECT. Without an object, p is the
+// name, which may end with a format. The name is to be checked.
 func SplitPath(p string) (name, object string) {
 	i := strings.LastIndexByte(p, '/')
 	if i < 0 || !isObject(p[i+1:]) {

@@ -14,12 +14,12 @@ import (
 // Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [Refusal]: the
 // body was not read, and the caller answers. A plain HTTP/1.1 connection is taken over, and Publish returns at once, so
 // that net/http's buffers and stack do not live as long as the stream.
-func (h *Hub) Publish(w http.ResponseWriter, r *http.Request, name string) error {
+func (h *Hub) Publish(w http.ResponseWriter, r *http.Request, name string, terms Terms) error {
 	p, err := h.Open(name, r.RemoteAddr)
 	if err != nil {
 		return err
 	}
-	p.keepTo(termsOf(r))
+	p.keepTo(terms)
 	if body := newConnBody(w, r, p); body != nil {
 		go p.receive(body)
 	} else {

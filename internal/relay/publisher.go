@@ -129,7 +129,7 @@ func (p *Publisher) Close(err error) {
 		p.s.log.Info("stream waits for its publisher", "for", left.Round(time.Millisecond))
 	}
 	p.s.hub.want(p.s.name)
-	p.terms.ended(explain(err), p.bytes)
+	p.terms.End(explain(err), p.bytes)
 }
 
 // Done tells the Hub that the publisher has been answered: Drain waits for that.

@@ -272,7 +272,7 @@ func (c *RTMPConn) Watch(ctx context.Context, name string) error {
 		}
 		c.hub.log.Info("viewer left while it waited", "stream", name, "viewer", want.remote, "reason", gone)
 		c.close()
-		c.Terms.ended("viewer left while it waited", 0)
+		c.Terms.End("viewer left while it waited", 0)
 		return nil
 	}
 	if err == nil {

@@ -16,24 +16,11 @@ type Terms struct {
 	Ended func(reason string, bytes int64)
 }
 
-// ended calls Ended.
-func (t *Terms) ended(reason string, bytes int64) {
+// End calls Ended.
+func (t *Terms) End(reason string, bytes int64) {
 	if t.Ended != nil {
 		t.Ended(reason, bytes)
 	}
-}
-
-type termsKey struct{}
-
-// WithTerms returns a context for the request of a publisher or viewer that has terms.
-func WithTerms(ctx context.Context, t Terms) context.Context {
-	return context.WithValue(ctx, termsKey{}, t)
-}
-
-// termsOf returns the terms of a request.
-func termsOf(r *http.Request) Terms {
-	t, _ := r.Context().Value(termsKey{}).(Terms)
-	return t
 }
 
 // errTimeUp ends a publisher whose time is over.

@@ -174,7 +174,7 @@ func (v *viewer) finish() {
 	if v.timeUp != nil {
 		v.timeUp.Stop()
 	}
-	v.terms.ended(why.String(), v.sent.Load())
+	v.terms.End(why.String(), v.sent.Load())
 	s.hub.leave(v)
 }
 

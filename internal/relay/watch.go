@@ -63,12 +63,12 @@ func parseWatchRequest(r *http.Request, name string) (watchRequest, error) {
 // Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [Refusal], which the caller
 // answers, or that of the request's context. Over HTTP/1 Watch takes over the connection and returns at once; otherwise
 // it returns when the viewer has ended.
-func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string) error {
+func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string, terms Terms) error {
 	want, err := parseWatchRequest(r, name)
 	if err != nil {
 		return err
 	}
-	want.terms = termsOf(r)
+	want.terms = terms
 	return h.watch(w, r, want)
 }
 

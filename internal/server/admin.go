@@ -48,8 +48,8 @@ func (s *Server) decision(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// mainPage sends a browser to the page of the main listener. If that listener has all addresses of this machine, it is the
-// one that the browser has found this machine by.
+// mainPage sends a browser to the page of the main listener. If that listener has all addresses of this machine, it is
+// the one that the browser has found this machine by.
 func (s *Server) mainPage(main net.Addr) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		tcp, ok := main.(*net.TCPAddr)
@@ -79,7 +79,8 @@ func (s *Server) adminStream(w http.ResponseWriter, r *http.Request) {
 	if text := r.URL.Query().Get("after"); text != "" {
 		var err error
 		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
-			s.refuseRequest(clientReader, w, r, refusal(http.StatusBadRequest, "bad after=%.40q: want the number of a viewer", text))
+			s.refuseRequest(clientReader, w, r,
+				refusal(http.StatusBadRequest, "bad after=%.40q: want the number of a viewer", text))
 			return
 		}
 	}
@@ -110,7 +111,8 @@ func (s *Server) endStream(w http.ResponseWriter, r *http.Request) {
 	if text != "" {
 		var err error
 		if lasts, err = time.ParseDuration(text); err != nil || lasts < 0 || lasts > maxRefuseEnded {
-			s.refuseRequest(clientReader, w, r, refusal(http.StatusBadRequest, "bad for=%.40q: want a time such as 10m, up to %v", text, maxRefuseEnded))
+			s.refuseRequest(clientReader, w, r,
+				refusal(http.StatusBadRequest, "bad for=%.40q: want a time such as 10m, up to %v", text, maxRefuseEnded))
 			return
 		}
 	}
@@ -135,7 +137,8 @@ func (s *Server) endStream(w http.ResponseWriter, r *http.Request) {
 func (s *Server) endViewer(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
-		s.refuseRequest(clientReader, w, r, refusal(http.StatusBadRequest, "bad viewer %.40q: want its number", r.PathValue("id")))
+		s.refuseRequest(clientReader, w, r,
+			refusal(http.StatusBadRequest, "bad viewer %.40q: want its number", r.PathValue("id")))
 		return
 	}
 	was, ok := s.relay.EndViewer(id)

@@ -19,21 +19,21 @@ import (
 //
 //   - With a token: a client that shows it.
 //   - With keys: a client that shows a token which one of them has signed, for the stream that it publishes.
-//   - Without both: a client of a loopback listener that names this machine in Host. The name matters because a page in a
-//     browser can make its own host name resolve to 127.0.0.1, and would then count as same-origin (DNS rebinding).
+//   - Without both: a client of a loopback listener that names this machine in Host. The name matters because a page in
+//     a browser can make its own host name resolve to 127.0.0.1, and would then count as same-origin (DNS rebinding).
 //   - With a hook and without a token: also a client of another listener, to publish. The hook is asked later.
 //   - In all cases never a page of another site.
 //
 // May read streams, files, blobs, the page, the API and the metrics:
 //
-//   - With a token: a client that shows it, or that of publishers, or one that is signed for the stream that it asks for.
+//   - With a token: a client that shows it, or that of publishers, or one that is signed for the stream in question.
 //   - Without: every client; on a loopback listener, a client that names this machine in Host or shows such a token.
 //
 // A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the
 // page's requests, players and links need no token. The cookie gives no right to write.
 //
-// May decide, on the admin listener: a client that may read there, and shows the token or comes by loopback; never a page
-// of another site.
+// May decide, on the admin listener: a client that may read there, and shows the token or comes by loopback; never a
+// page of another site.
 type auth struct {
 	publish, read string // tokens; either may be empty
 	keys          token.Keys
@@ -148,8 +148,8 @@ func (a *auth) on(loopback bool) *auth {
 	return &on
 }
 
-// publishPolicy says what a publisher needs: a token ("token"), what a hook asks for ("hook"), nothing ("open"), or that
-// publishing is impossible ("off").
+// publishPolicy says what a publisher needs: a token ("token"), what a hook asks for ("hook"), nothing ("open"), or
+// that publishing is impossible ("off").
 func (a *auth) publishPolicy() string {
 	switch {
 	case a.needsToken("any"):
@@ -170,8 +170,8 @@ func (a *auth) readPolicy() string {
 	return "open"
 }
 
-// cookie returns the cookie of a browser that has shown the token. Browsers send a cookie to all ports of a host: its value
-// does not reveal the token, and its name depends on the token, so that servers beside each other keep their own.
+// cookie returns the cookie of a browser that has shown the token. Browsers send a cookie to all ports of a host: its
+// value does not reveal the token, and its name depends on the token, so that servers beside each other keep their own.
 func (a *auth) cookie() (name, value string) {
 	sum := sha256.Sum256([]byte("millrace-read\x00" + a.read))
 	text := hex.EncodeToString(sum[:])

@@ -364,8 +364,10 @@ func (c *Config) checkAccess() error {
 				a.flag, a.address, a.port)
 		}
 	}
-	for _, a := range []struct{ flag, token string }{{"publish-token", c.PublishToken}, {"read-token", c.ReadToken}, {"admin-token", c.AdminToken},
-		{"cluster-token", c.ClusterToken}} {
+	for _, a := range []struct{ flag, token string }{
+		{"publish-token", c.PublishToken}, {"read-token", c.ReadToken}, {"admin-token", c.AdminToken},
+		{"cluster-token", c.ClusterToken},
+	} {
 		if a.token != strings.TrimSpace(a.token) {
 			return fmt.Errorf("--%s begins or ends with a space, which a header cannot show", a.flag)
 		}

@@ -23,21 +23,16 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request, name, object s
 	noWriteLimit(w) // a request may wait for what comes next
 	err := relay.CheckName(name)
 	if err == nil && object == relay.HLSMasterName { // with which players begin
-		if err := admitViewer(address.Of(r.Context())); err != nil {
-			s.refuseViewer(w, r, err)
-			return
-		}
+		err = addressRefusal(address.Of(r.Context()).Viewer())
 	}
 	if err == nil {
 		r, name, err = s.admitHLS(r, name)
 	}
-	if err != nil {
-		s.refuseViewer(w, r, err)
-		return
-	}
-	err = s.serveHLSHere(w, r, name, object)
-	if s.node != nil && err != nil {
-		err = s.serveHLSElsewhere(w, r, name, object, err)
+	if err == nil {
+		err = s.serveHLSHere(w, r, name, object)
+		if s.node != nil && err != nil {
+			err = s.serveHLSElsewhere(w, r, name, object, err)
+		}
 	}
 	if err != nil {
 		s.refuseViewer(w, r, err)
@@ -66,7 +61,7 @@ func (s *Server) serveMaster(w http.ResponseWriter, r *http.Request, name string
 func (s *Server) serveMedia(w http.ResponseWriter, r *http.Request, name string) error {
 	want, blocks, err := hls.ParseReload(r.URL.Query())
 	if err != nil {
-		return &relay.Refusal{Status: http.StatusBadRequest, Reason: err.Error()}
+		return refusal(http.StatusBadRequest, "%v", err)
 	}
 	list, err := s.relay.HLSMedia(r.Context(), name, want, blocks)
 	if err != nil {
@@ -183,7 +178,8 @@ const objectFresh = time.Hour
 func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, object string) error {
 	o, ok := hls.ParseObject(object)
 	if !ok {
-		return &relay.Refusal{Status: http.StatusNotFound, Cause: causePath, Reason: "nothing here: see " + relay.HLSMasterName + " for the stream"}
+		return &relay.Refusal{Status: http.StatusNotFound, Cause: causePath,
+			Reason: "nothing here: see " + relay.HLSMasterName + " for the stream"}
 	}
 	var body millrace.Chain
 	defer body.Release()

@@ -30,7 +30,8 @@ func hookRefusal(err error) error {
 		return &relay.Refusal{Status: refused.Status, Reason: refused.Reason, Cause: causeHook}
 	}
 	if err == hook.ErrBusy {
-		return &relay.Refusal{Status: http.StatusServiceUnavailable, Reason: err.Error(), Cause: relay.CauseLimit, RetryAfter: time.Second}
+		return &relay.Refusal{Status: http.StatusServiceUnavailable, RetryAfter: time.Second, Cause: relay.CauseLimit,
+			Reason: err.Error()}
 	}
 	if _, ok := errors.AsType[*hook.Failure](err); ok { // the log says why it fails
 		return &relay.Refusal{Status: http.StatusServiceUnavailable, RetryAfter: time.Second, Cause: causeHookFailed,
@@ -53,29 +54,28 @@ func publicName(asked string, a *hook.Answer) (string, error) {
 
 // askPublish asks the hook about a publisher. It returns the public name of its stream and its terms.
 func (s *Server) askPublish(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
-	asked := q.Stream
 	a, err := s.hook.Ask(ctx, q)
 	if err != nil {
 		return "", relay.Terms{}, hookRefusal(err)
 	}
 	end := func(reason string, bytes int64) { s.hook.End(q, reason, bytes) }
 	q.Forget()
-	if q.Name, err = publicName(asked, &a); err != nil {
+	if q.Name, err = publicName(q.Stream, &a); err != nil {
 		end(err.Error(), 0)
 		return "", relay.Terms{}, err
 	}
 	return q.Name, relay.Terms{MaxViewers: a.MaxViewers, MaxTime: a.MaxTime, Ended: end}, nil
 }
 
-// askPlay asks the hook about a viewer with a connection. It returns the public name of the stream and the viewer's terms.
+// askPlay asks the hook about a viewer with a connection. It returns the public name of the stream and the viewer's
+// terms.
 func (s *Server) askPlay(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
-	asked := q.Stream
 	p, err := s.hook.Play(ctx, q)
 	if err != nil {
 		return "", relay.Terms{}, hookRefusal(err)
 	}
 	a := p.Answer()
-	name, err := publicName(asked, &a)
+	name, err := publicName(q.Stream, &a)
 	if err != nil {
 		p.End(err.Error(), 0)
 		return "", relay.Terms{}, err
@@ -97,42 +97,39 @@ func withoutPort(address string) string {
 }
 
 // publishAs is relay.Publish, under the name that the hook says if there is one.
-func (s *Server) publishAs(w http.ResponseWriter, r *http.Request, name string) error {
-	if s.hook == nil {
-		return s.relay.Publish(w, r, name)
+func (s *Server) publishAs(w http.ResponseWriter, r *http.Request, name string) (err error) {
+	var terms relay.Terms
+	if s.hook != nil {
+		if name, terms, err = s.askPublish(r.Context(), hookRequest(hook.Publish, r, name, "http")); err != nil {
+			return err
+		}
 	}
-	name, terms, err := s.askPublish(r.Context(), hookRequest(hook.Publish, r, name, "http"))
-	if err != nil {
-		return err
-	}
-	err = s.relay.Publish(w, r.WithContext(relay.WithTerms(r.Context(), terms)), name)
-	if err != nil {
-		terms.Ended(err.Error(), 0)
+	if err = s.relay.Publish(w, r, name, terms); err != nil {
+		terms.End(err.Error(), 0)
 	}
 	return err
 }
 
 // watchAs is relay.Watch, of the stream that the hook says if there is one.
-func (s *Server) watchAs(w http.ResponseWriter, r *http.Request, path string) error {
-	if s.hook == nil {
-		return s.relay.Watch(w, r, path)
+func (s *Server) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
+	var terms relay.Terms
+	if s.hook != nil {
+		name := relay.StreamName(path)
+		ext := path[len(name):]
+		if err := relay.CheckName(name); err != nil {
+			return err
+		}
+		q := hookRequest(hook.PlayBegin, r, name, "http"+strings.ReplaceAll(ext, ".", "-"))
+		if name, terms, err = s.askPlay(r.Context(), q); err != nil {
+			return err
+		}
+		path = name + ext
 	}
-	name := relay.StreamName(path)
-	ext := path[len(name):]
-	if err := relay.CheckName(name); err != nil {
-		return err
-	}
-	protocol := "http" + strings.ReplaceAll(ext, ".", "-")
-	name, terms, err := s.askPlay(r.Context(), hookRequest(hook.PlayBegin, r, name, protocol))
-	if err != nil {
-		return err
-	}
-	err = s.relay.Watch(w, r.WithContext(relay.WithTerms(r.Context(), terms)), name+ext)
-	switch {
+	switch err = s.relay.Watch(w, r, path, terms); {
 	case err != nil:
-		terms.Ended(err.Error(), 0)
+		terms.End(err.Error(), 0)
 	case r.Method == http.MethodHead:
-		terms.Ended("HEAD", 0)
+		terms.End("HEAD", 0)
 	}
 	return err
 }
@@ -162,8 +159,8 @@ func (v *rtmpService) serveAs(ctx context.Context, c *relay.RTMPConn, want *rtmp
 	} else {
 		err = c.Watch(ctx, name)
 	}
-	if err != nil && c.Terms.Ended != nil {
-		c.Terms.Ended(err.Error(), 0)
+	if err != nil {
+		c.Terms.End(err.Error(), 0)
 	}
 	return name, err
 }

@@ -31,7 +31,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, name string) {
 	var err error
 	if fromNode(r) {
 		err = s.relay.WatchPeer(w, r, name, askingNode(r))
-	} else if err = admitViewer(address.Of(r.Context())); err == nil {
+	} else if err = addressRefusal(address.Of(r.Context()).Viewer()); err == nil {
 		err = s.watchAs(w, r, name)
 	}
 	if err != nil {

@@ -21,7 +21,8 @@ func parseOrigins(list string) (origins, error) {
 		case origin == "":
 			continue
 		case origin != "*" && (err != nil || u.Host == "" || origin != u.Scheme+"://"+u.Host):
-			return nil, fmt.Errorf("--cors has %.80q, want origins such as https://example.org or http://localhost:3000, or *", origin)
+			return nil, fmt.Errorf("--cors has %.80q, want origins such as https://example.org or http://localhost:3000, or *",
+				origin)
 		}
 		o = append(o, origin)
 	}

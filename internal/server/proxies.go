@@ -110,8 +110,11 @@ func takesBytes(path string) bool {
 	return strings.HasPrefix(path, "/live/") || strings.HasPrefix(path, filesPath) || strings.HasPrefix(path, blobsPath)
 }
 
-// addressRefusal returns the refusal of a client whose address has what it may have.
-func addressRefusal(why error) *relay.Refusal {
+// addressRefusal returns the [relay.Refusal] of a client whose address has what it may have, or nil if why is nil.
+func addressRefusal(why error) error {
+	if why == nil {
+		return nil
+	}
 	refused := &relay.Refusal{Status: http.StatusTooManyRequests, Cause: causeAddress, Reason: why.Error()}
 	if limit, ok := errors.AsType[*address.Refusal](why); ok {
 		refused.RetryAfter = limit.After
@@ -119,25 +122,15 @@ func addressRefusal(why error) *relay.Refusal {
 	return refused
 }
 
-// admitViewer admits a new viewer of an address, or returns a [relay.Refusal].
-func admitViewer(a *address.Account) error {
-	if err := a.Viewer(); err != nil {
-		return addressRefusal(err)
-	}
-	return nil
-}
-
-// admitAddress is limitAddresses and admitViewer for a connection of RTMP.
+// admitAddress is limitAddresses for a connection of RTMP, and admits its viewer.
 func admitAddress(conn net.Conn, publish bool) error {
 	c := proxy.Of(conn)
 	if c == nil {
 		return nil
 	}
-	if err := c.Above(); err != nil {
-		return addressRefusal(err)
+	err := c.Above()
+	if err == nil && !publish {
+		err = c.Account().Viewer()
 	}
-	if publish {
-		return nil
-	}
-	return admitViewer(c.Account())
+	return addressRefusal(err)
 }

@@ -53,10 +53,11 @@ const (
 // causes has the causes that each kind of client can be refused for. What is not among them counts as causeOther.
 var causes = map[clientKind][]relay.Cause{
 	clientPublisher: {relay.CauseBadName, causePath, causeMethod, causeNoToken, causeForbidden, causeConflict, relay.CauseLimit,
-		relay.CauseMemory, relay.CauseOperator, relay.CauseShutdown, causeUnavailable, causeAddress, causeHook, causeHookFailed, causeOther},
-	clientViewer: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
-		causeFormat, relay.CauseLimit, relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeAddress, causeHook, causeHookFailed,
+		relay.CauseMemory, relay.CauseOperator, relay.CauseShutdown, causeUnavailable, causeAddress, causeHook, causeHookFailed,
 		causeOther},
+	clientViewer: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
+		causeFormat, relay.CauseLimit, relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeAddress, causeHook,
+		causeHookFailed, causeOther},
 	clientWriter: {causeNoToken, causeForbidden, causeOther},
 	clientReader: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
 		causeConflict, relay.CauseLimit, causeAddress, causeProxy, causeOther},
@@ -203,8 +204,8 @@ func (s *Server) refuseRequest(client clientKind, w http.ResponseWriter, r *http
 	refuseBody(w, r, setRefusal(w.Header(), why), why.Error())
 }
 
-// setRefusal fills the head of an answer that refuses with an error, a [relay.Refusal] or that of a client which has gone
-// away. It returns the status.
+// setRefusal fills the head of an answer that refuses with an error, a [relay.Refusal] or that of a client which has
+// gone away. It returns the status.
 func setRefusal(h http.Header, why error) (status int) {
 	status = relayStatus(why)
 	if status == http.StatusUnauthorized {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -23,7 +22,7 @@ func newHLSRequest(r *http.Request, name, object string) (q cluster.HLSRequest, 
 	}
 	all, known := r.URL.Query(), make(url.Values)
 	if _, q.Blocks, err = hls.ParseReload(all); err != nil {
-		return q, &relay.Refusal{Status: http.StatusBadRequest, Reason: err.Error()}
+		return q, refusal(http.StatusBadRequest, "%v", err)
 	}
 	for _, name := range []string{"_HLS_msn", "_HLS_part", "_HLS_skip"} {
 		if v := all.Get(name); v != "" {
@@ -40,7 +39,7 @@ func newHLSRequest(r *http.Request, name, object string) (q cluster.HLSRequest, 
 func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name, object string, err error) error {
 	elsewhere := errors.Is(err, relay.ErrElsewhere)
 	if elsewhere && fromNode(r) { // which is told to look again who the owner is
-		return &relay.Refusal{Status: http.StatusMisdirectedRequest, Reason: fmt.Sprintf("this node does not own the stream %q", name)}
+		return refusal(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 	}
 	q, bad := newHLSRequest(r, name, object)
 	switch {
@@ -90,7 +89,7 @@ func (s *Server) writeAnswer(w http.ResponseWriter, r *http.Request, object stri
 		if out.RetryAfter != "" {
 			w.Header().Set("Retry-After", out.RetryAfter)
 		}
-		refused := &relay.Refusal{Status: out.Status, Reason: string(bytes.TrimSpace(out.Body.Bytes()))}
+		refused := refusal(out.Status, "%s", bytes.TrimSpace(out.Body.Bytes()))
 		s.refused(clientViewer, r, refused)
 		s.limitWrite(w)
 		refuse(w, out.Status, refused.Reason)

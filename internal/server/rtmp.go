@@ -108,7 +108,8 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 		if v.server.hook != nil && name == asked {
 			logged = ""
 		}
-		v.server.refusals.note(who, v.server.unnamed(err, asked), "stream", clip(logged), "client", client, "program", clip(want.Client))
+		v.server.refusals.note(who, v.server.unnamed(err, asked), "stream", clip(logged), "client", client,
+			"program", clip(want.Client))
 		c.Refuse(want, err)
 	}
 }
@@ -159,8 +160,8 @@ func clip(text string) string { return fmt.Sprintf("%.100s", text) }
 func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
 	name, ok := strings.CutPrefix(want.Path, rtmpApp+"/")
 	if !ok {
-		return want.Path, &relay.Refusal{Status: 404, Cause: causePath, Reason: "streams are at rtmp://HOST/" + rtmpApp + "/NAME: the server is " +
-			"rtmp://HOST/" + rtmpApp + ", the stream key is NAME"}
+		return want.Path, &relay.Refusal{Status: 404, Cause: causePath, Reason: "streams are at rtmp://HOST/" + rtmpApp +
+			"/NAME: the server is rtmp://HOST/" + rtmpApp + ", the stream key is NAME"}
 	}
 	if name, err = relay.PublishName(name); err != nil {
 		return want.Path, err

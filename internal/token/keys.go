@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Keys are what tokens are signed with: the first one signs, and all verify. They are replaced by putting a new one first, and
-// taking the old one out when its tokens have expired.
+// Keys are what tokens are signed with: the first one signs, and all verify. They are replaced by putting a new one
+// first, and taking the old one out when its tokens have expired.
 type Keys []key
 
 type key string
@@ -23,8 +23,8 @@ const (
 	maxKeys = 16 // each costs a request with a wrong token one more HMAC
 )
 
-// ReadKeys reads the keys of a file: one a line. Lines that are empty or begin with # are left out. It refuses a file that all
-// users of the machine may write: each could sign. They may read it, since that is how containers mount secrets.
+// ReadKeys reads the keys of a file: one a line. Lines that are empty or begin with # are left out. It refuses a file
+// that all users of the machine may write: each could sign. They may read it, since that is how containers mount secrets.
 func ReadKeys(file string) (Keys, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -56,7 +56,8 @@ func parseKeys(text string) (Keys, error) {
 		switch {
 		case line == "" || line[0] == '#':
 		case len(line) < minKey || len(line) > maxKey:
-			return nil, fmt.Errorf("line %d has a key of %d bytes, want %d to %d: millrace token --new-key prints one", n, len(line), minKey, maxKey)
+			return nil, fmt.Errorf("line %d has a key of %d bytes, want %d to %d: millrace token --new-key prints one",
+				n, len(line), minKey, maxKey)
 		default:
 			keys = append(keys, key(line))
 		}

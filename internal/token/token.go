@@ -3,9 +3,9 @@
 //
 //	m1.RIGHT.EXPIRY.NAME.SIGNATURE
 //
-// EXPIRY is in seconds since 1970, in UTC. SIGNATURE is the HMAC-SHA256, by a key of the server, of all that stands before its
-// dot, in base64url without padding. NAME may have dots; no other field has. A token is what an address or the stream key
-// of an encoder may have without escapes.
+// EXPIRY is in seconds since 1970, in UTC. SIGNATURE is the HMAC-SHA256, by a key of the server, of all that stands
+// before its dot, in base64url without padding. NAME may have dots; no other field has. A token is what an address or the
+// stream key of an encoder may have without escapes.
 package token
 
 import (
