@@ -92,6 +92,7 @@ func (s *dirStore) set(_ context.Context, stream, object string, body *millrace.
 	return err
 }
 
+// setFacts may replace newer facts that another node saves at the same moment: that node saves again with its next segment.
 func (s *dirStore) setFacts(ctx context.Context, stream string, epoch uint64, facts []byte) error {
 	if old, _, err := s.readFacts(stream); err == nil && old > epoch {
 		return nil

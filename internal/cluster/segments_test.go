@@ -111,8 +111,7 @@ func TestSegments(t *testing.T) {
 			init := hls.Object{Kind: hls.KindInit, Epoch: 7}
 			save(a, "tenant/cam", init, "init")
 			a.SaveFacts("tenant/cam", 1<<52, []byte("new facts\nof two lines"))
-			b.SaveFacts("tenant/cam", 1<<52-1, []byte("of the owner before"))
-			eventually(t, "all to be saved", func() bool { return a.Stats().Waiting == 0 && b.Stats().Waiting == 0 })
+			eventually(t, "all to be saved", func() bool { return a.Stats().Waiting == 0 })
 			b.SaveFacts("tenant/cam", 1<<52-1, []byte("of the owner before"))
 			eventually(t, "nothing to be saved", func() bool { return b.Stats().Waiting == 0 })
 			if got := facts(t, b); got != "new facts\nof two lines" {
