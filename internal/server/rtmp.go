@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/frame/rtmp"
-	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/relay"
 )
@@ -93,11 +92,7 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 		err = admitAddress(conn, want.Publish)
 	}
 	if err == nil {
-		ctx := context.Background()
-		if p := proxy.Of(conn); p != nil {
-			ctx = address.NewContext(ctx, p)
-		}
-		name, err = v.serveAs(ctx, c, want, name)
+		name, err = v.serveAs(connContext(context.Background(), conn), c, want, name)
 	}
 	if err != nil {
 		who := clientViewer

@@ -26,7 +26,6 @@ import (
 	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/relay"
-	"github.com/millrace-io/millrace/internal/token"
 )
 
 // maxHeaderBytes bounds a request's head. A browser sends about 1 KiB.
@@ -38,7 +37,6 @@ type Server struct {
 	log     *slog.Logger
 	relay   *relay.Hub
 	cert    *certificate    // nil without TLS
-	keys    token.Keys      // of signed tokens, as they were at the start
 	files   *fileService    // nil if no files are served
 	blobs   *blobService    // nil if no blobs are kept
 	records *record.Archive // nil if no streams are recorded
@@ -58,7 +56,7 @@ type Server struct {
 	rtmp        rtmpPort // set by Serve, as is rtmps
 	rtmps       rtmpPort
 
-	// Set by Serve, because both depend on the listener, and by Reload.
+	// Reload replaces these. Serve sets whether only this machine reaches the listener, and adminAuth.
 	auth      atomic.Pointer[auth]
 	adminAuth atomic.Pointer[auth] // whose token to read is that of the operator
 	origins   atomic.Pointer[origins]
@@ -93,7 +91,8 @@ func New(cfg Config) (*Server, error) {
 	if s.cert, err = openCertificate(&cfg, s.log); err != nil {
 		return nil, err
 	}
-	if s.keys, err = cfg.tokenKeys(); err != nil {
+	keys, err := cfg.tokenKeys()
+	if err != nil {
 		return nil, err
 	}
 	if s.files, err = openFiles(s); err != nil {
@@ -108,6 +107,8 @@ func New(cfg Config) (*Server, error) {
 		_ = s.closeStores(context.Background())
 		return nil, err
 	}
+	s.auth.Store(&auth{publish: cfg.PublishToken, read: cfg.ReadToken, keys: keys, hook: s.hook != nil})
+	s.origins.Store(cfg.origins())
 	if s.records, err = openRecords(s, &streams); err != nil {
 		_ = s.closeStores(context.Background())
 		return nil, err
@@ -250,11 +251,7 @@ const acceptedPause = time.Second
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	ctx, s.stopServing = context.WithCancel(ctx)
 	defer s.stopServing()
-	s.auth.Store(&auth{
-		publish: s.cfg.PublishToken, read: s.cfg.ReadToken, keys: s.keys,
-		hook: s.hook != nil, loopback: isLoopback(l.Main.Addr()),
-	})
-	s.origins.Store(s.cfg.origins())
+	s.auth.Store(s.auth.Load().on(isLoopback(l.Main.Addr())))
 	s.rtmp, s.rtmps = newRTMPPort(l.RTMP), newRTMPPort(l.RTMPS)
 	if s.node != nil {
 		s.node.Start(s.relay)
