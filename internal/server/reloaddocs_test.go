@@ -1,0 +1,22 @@
+package server
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// docs/deploy.md lists under "Reload" each flag of Reloadable.
+func TestThePageListsWhatReloadTakesOver(t *testing.T) {
+	_, section, _ := strings.Cut(userPage(t, "deploy.md"), "**Reload**")
+	section, _, _ = strings.Cut(section, "What else has changed")
+	if section == "" {
+		t.Fatal("docs/deploy.md has no section Reload")
+	}
+	words := strings.Split(section, "`")
+	for _, flag := range Reloadable {
+		if !slices.Contains(words, flag) {
+			t.Errorf("docs/deploy.md does not list %s under Reload", flag)
+		}
+	}
+}
