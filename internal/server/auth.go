@@ -140,7 +140,7 @@ func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, client clien
 //   - With a token: a client that shows it, or that of publishers, or one that is signed for the stream that it asks for.
 //   - Without: every client; on a loopback listener, a client that names this machine in Host or shows such a token. Otherwise a page of another site could read through a browser of this machine (DNS rebinding).
 //
-// A browser shows the token once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the
+// A browser shows one of the two tokens once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the
 // page's requests, players and links need no token. The cookie gives no right to write. Browsers send a cookie to all
 // ports of a host: its value does not reveal the token, and its name depends on the token, so that servers beside each
 // other keep their own.
@@ -187,10 +187,15 @@ func (a *readAuth) check(r *http.Request) (status int, reason string) {
 // checkShown reports whether a token gives the right to read the stream of a name, or anything else if that is empty. If not,
 // why is the end of a sentence.
 func (a *readAuth) checkShown(shown, name string) (ok bool, why string) {
-	if a.token != "" && sameToken(shown, a.token) || a.publish != "" && sameToken(shown, a.publish) {
+	if a.isPlain(shown) {
 		return true, ""
 	}
 	return signedFor(a.keys, shown, token.Read, name)
+}
+
+// isPlain reports whether a token gives the right to read everything.
+func (a *readAuth) isPlain(shown string) bool {
+	return a.token != "" && sameToken(shown, a.token) || a.publish != "" && sameToken(shown, a.publish)
 }
 
 // checkToken is check for a client that no web page can be: it shows a token, or "". how says how to show one.
@@ -250,7 +255,8 @@ func (s *Server) protect(auth func() *readAuth, next http.Handler) http.Handler 
 		}
 		if a.token != "" {
 			h.Set("Cache-Control", "private") // not for shared caches; a handler may add no-cache
-			if queryToken(r) != "" && strings.Contains(r.Header.Get("Accept"), "text/html") {
+			// A signed token is for one stream, and the cookie for everything.
+			if shown := queryToken(r); shown != "" && strings.Contains(r.Header.Get("Accept"), "text/html") && a.isPlain(shown) {
 				h.Set("Referrer-Policy", "same-origin") // the address has the token in it
 				http.SetCookie(w, &http.Cookie{Name: a.cookieName, Value: a.cookieValue, Path: "/", HttpOnly: true,
 					Secure: overTLS(r), SameSite: http.SameSiteStrictMode})
