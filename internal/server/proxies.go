@@ -118,10 +118,13 @@ func (s *Server) refuseAddress(w http.ResponseWriter, r *http.Request, why error
 	client := wanted(r)
 	if client == clientReader && strings.HasPrefix(r.URL.Path, "/live/") {
 		client = clientViewer
-		w.Header().Set("Access-Control-Allow-Origin", "*") // without it a player on another site cannot see the status
+		s.origins.Load().allow(w.Header(), r) // without it a player on another site cannot see the status
 	}
 	s.refused(client, r, err)
 	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(err.RetryAfter.Seconds()))))
+	if requestConn(r).Above() != nil { // all its requests are refused: over HTTP/2, too, the client needs another connection
+		w.Header().Set("Connection", "close")
+	}
 	refuseBody(w, r, err.Status, err.Reason)
 }
 
