@@ -44,9 +44,6 @@ type wait struct {
 
 // own is claim, after the cluster, if there is one, has made this node the owner of the stream.
 func (h *Hub) own(p *Publisher, name string) (err error) {
-	if err := h.checkRefused(name); err != nil {
-		return err
-	}
 	if h.cfg.Cluster == nil {
 		return h.claim(p, name)
 	}
@@ -75,6 +72,9 @@ func (h *Hub) claim(p *Publisher, name string) (err error) {
 			h.release(name, p.lease)
 		}
 	}()
+	if err := h.checkRefused(name); err != nil { // since the cluster was asked, perhaps
+		return err
+	}
 	s := h.streams[name]
 	switch {
 	case h.ends.Err() != nil:
@@ -110,10 +110,13 @@ func (h *Hub) claim(p *Publisher, name string) (err error) {
 	return nil
 }
 
-// checkRoom returns an error if the stream is not here and there is no room for one more.
+// checkRoom returns an error if the stream is not here and there is no room for one more, or its publishers are refused.
 func (h *Hub) checkRoom(name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if err := h.checkRefused(name); err != nil {
+		return err
+	}
 	if h.streams[name] == nil && len(h.streams) >= h.cfg.MaxStreams {
 		return h.tooManyStreams()
 	}

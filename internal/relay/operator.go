@@ -54,11 +54,9 @@ func (h *Hub) EndStream(name string, refuse time.Duration) (was bool, err error)
 	return true, nil
 }
 
-// checkRefused refuses a publisher whose name the operator has refused.
+// checkRefused refuses a publisher whose name the operator has refused. h.mu is held.
 func (h *Hub) checkRefused(name string) error {
-	h.mu.Lock()
 	left := time.Until(h.refused[name])
-	h.mu.Unlock()
 	if left <= 0 {
 		return nil
 	}
