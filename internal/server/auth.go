@@ -140,7 +140,7 @@ func (s *Server) mayPublish(w http.ResponseWriter, r *http.Request, client clien
 //   - With a token: a client that shows it, or that of publishers, or one that is signed for the stream that it asks for.
 //   - Without: every client; on a loopback listener, a client that names this machine in Host or shows such a token. Otherwise a page of another site could read through a browser of this machine (DNS rebinding).
 //
-// A browser shows one of the two tokens once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the
+// A browser shows one of the two plain tokens once, as ?token=TOKEN of a page that it opens, and gets a cookie in return, so that the
 // page's requests, players and links need no token. The cookie gives no right to write. Browsers send a cookie to all
 // ports of a host: its value does not reveal the token, and its name depends on the token, so that servers beside each
 // other keep their own.
