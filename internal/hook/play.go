@@ -38,6 +38,7 @@ type Play struct {
 	answer  Answer
 	err     error
 	allowed bool
+	stale   bool      // the hook has failed since the answer, which counts all the same: no request waits for the next one
 	until   time.Time // the answer counts
 	over    time.Time // the time that the hook allows, if it is not zero
 	players int       // with connections, those that wait included
@@ -120,14 +121,14 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 		go c.decide(p, *q)
 	}
 	p.asked = now
-	ready := p.ready
+	ready, stale := p.ready, p.stale
 	if !hls {
 		p.players++
 	}
 	c.mu.Unlock()
 
 	err := ctx.Err()
-	if err == nil {
+	if err == nil && !stale {
 		select {
 		case <-ready:
 		case <-ctx.Done():
@@ -157,7 +158,8 @@ func (c *Client) decide(p *Play, q Request) {
 	defer close(p.ready)
 	now, refused := time.Now(), isRefusal(err)
 	p.asking = false
-	if p.allowed && err != nil && !refused { // what plays goes on without the hook
+	p.stale = p.allowed && err != nil && !refused
+	if p.stale { // what plays goes on without the hook
 		p.until = now.Add(failedKeep)
 		return
 	}
@@ -175,12 +177,13 @@ func (c *Client) decide(p *Play, q Request) {
 		}
 		return
 	}
+	current := c.plays[p.key] == p // and not one that began when the time of p was up
 	c.endPlay(p, "refused: "+err.Error())
 	p.allowed, p.err, p.until = false, err, now.Add(failedKeep)
 	if refused {
 		p.until = now.Add(a.Keep)
 	}
-	if len(c.plays) < maxRefused && !c.closed {
+	if current && len(c.plays) < maxRefused && !c.closed {
 		c.plays[p.key] = p
 	}
 }

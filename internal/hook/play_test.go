@@ -114,6 +114,8 @@ func TestHLSRefusedLater(t *testing.T) {
 		}
 		r.set(403, `{"reason":"paid no more"}`, nil)
 		time.Sleep(keepDefault)
+		_ = ask() // which does not wait for a hook that has failed
+		synctest.Wait()
 		if err := ask(); !isRefusal(err) {
 			t.Errorf("it gets %v", err)
 		}
@@ -242,6 +244,94 @@ func TestTableIsBounded(t *testing.T) {
 		}
 		if err := ask(maxPlays); err != ErrBusy {
 			t.Errorf("above the bound: %v", err)
+		}
+	})
+}
+
+// slowly has a hook take its time for answers to questions.
+type slowly struct {
+	*roundTripper
+	sync.Mutex
+	next time.Duration // for the next question alone
+}
+
+func (s *slowly) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.Lock()
+	wait := s.next
+	s.next = 0
+	s.Unlock()
+	res, err := s.roundTripper.RoundTrip(req)
+	time.Sleep(wait)
+	return res, err
+}
+
+// A refusal that comes when the time of its play is up does not take the place of the play that has begun since.
+func TestLateRefusal(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
+		s := &slowly{roundTripper: r}
+		c.http.Transport = s
+		ask := func() error {
+			_, err := c.Play(t.Context(), play(HLS))
+			return err
+		}
+		r.set(200, `{"allow":true,"max_seconds":11}`, nil)
+		if err := ask(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(keepDefault)
+		r.set(403, "", nil)
+		s.Lock()
+		s.next = 2 * time.Second
+		s.Unlock()
+		late := make(chan error, 1)
+		go func() { late <- ask() }()
+		time.Sleep(1500 * time.Millisecond)
+		r.set(200, "", nil)
+		if err := ask(); err != nil {
+			t.Error(err)
+		}
+		if err := <-late; err == nil {
+			t.Error("the late answer allows")
+		}
+		if err := ask(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2*hlsIdle + sweepEvery)
+		synctest.Wait()
+		if r.count(PlayBegin) != 3 || r.count(PlayEnd) != 2 || c.Stats().Plays != 0 {
+			t.Errorf("%d questions, want 3; %d ends, want 2; %d plays", r.count(PlayBegin), r.count(PlayEnd), c.Stats().Plays)
+		}
+	})
+}
+
+// A hook that is away delays a player of HLS once, and not each of its requests.
+func TestAwayHookDelaysOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client, r *roundTripper) {
+		ask := func() time.Duration {
+			began := time.Now()
+			if _, err := c.Play(t.Context(), play(HLS)); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(began)
+		}
+		ask()
+		time.Sleep(keepDefault)
+		r.set(0, "", io.ErrUnexpectedEOF)
+		if got := ask(); got != 3*time.Second {
+			t.Errorf("%v", got)
+		}
+		for range 20 {
+			time.Sleep(time.Second)
+			if got := ask(); got != 0 {
+				t.Errorf("%v", got)
+			}
+		}
+		r.set(403, "", nil) // is heard all the same
+		time.Sleep(5 * time.Second)
+		ask()
+		synctest.Wait()
+		if _, err := c.Play(t.Context(), play(HLS)); err == nil {
+			t.Error("it plays on")
 		}
 	})
 }

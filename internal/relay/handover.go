@@ -72,7 +72,7 @@ func (h *Hub) claim(p *Publisher, name string) (err error) {
 			h.release(name, p.lease)
 		}
 	}()
-	if err := h.checkRefused(name); err != nil {
+	if err := h.checkRefused(name); err != nil { // since the cluster was asked, perhaps
 		return err
 	}
 	s := h.streams[name]

@@ -276,7 +276,9 @@ func (c *RTMPConn) Watch(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil {
-		err = c.proto.Start()
+		if err = c.proto.Start(); err != nil { // there is no room behind what it has asked while it waited
+			v.decline()
+		}
 	}
 	if err != nil {
 		c.out.Writer = c.conn

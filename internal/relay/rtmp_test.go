@@ -610,6 +610,25 @@ func TestAnRTMPViewerThatWaitsHangsUp(t *testing.T) {
 	}
 }
 
+// A viewer that has asked so much while it waited that there is no room for the beginning of the stream gives its place back.
+func TestAnRTMPViewerWithoutRoomForItsStart(t *testing.T) {
+	f := serve(t, func(c *Config) { c.MaxViewers = 1 }).withRTMP(nil)
+	w := f.playRTMP("cam", 0)
+	f.waiting("cam", 1)
+	const answer = 18 // bytes of one to a ping
+	for v := range uint32(maxReplies / answer) {
+		_ = w.Ping(v)
+	}
+	sc := newScript(2, 3, 1000)
+	p := f.publishRTMP("cam", 4096)
+	_ = p.SendTags(sc.config...)
+	_ = p.SendTags(sc.tags...)
+	_, _ = io.Copy(io.Discard, io.LimitReader(w.Conn, 1))
+	_ = w.Conn.Close()
+	eventually(t, "the place to be free", func() bool { return f.admitted.Held() == 0 })
+	unpublish(t, p)
+}
+
 // What a viewer asks while it waits is answered in front of the stream, and a pause counts from the beginning.
 func TestAnRTMPViewerTalksWhileItWaits(t *testing.T) {
 	for name, config := range carriers {

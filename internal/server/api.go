@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -39,13 +40,13 @@ type apiServer struct {
 	RTMPSLoopback bool `json:"rtmps_loopback"` // and of RTMP over TLS
 }
 
-// apiStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask: they are
-// for the operator. A node gets what this one knows itself.
+// apiStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask, and to none that
+// asks through a proxy: they are for the operator. A node gets what this one knows itself.
 func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
 	report := s.report()
 	if !fromNode(r) {
 		s.addNodes(&report)
-		if !s.auth.Load().loopback {
+		if client, err := netip.ParseAddrPort(r.RemoteAddr); !s.auth.Load().loopback || err == nil && !client.Addr().IsLoopback() {
 			report.hideAddresses()
 		}
 	}

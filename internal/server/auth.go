@@ -170,6 +170,9 @@ func (a *auth) readPolicy() string {
 	return "open"
 }
 
+// isPlain reports whether a token gives the right to read everything.
+func (a *auth) isPlain(shown string) bool { return a.checkToken(shown, token.Read, "") == nil }
+
 // cookie returns the cookie of a browser that has shown the token. Browsers send a cookie to all ports of a host: its
 // value does not reveal the token, and its name depends on the token, so that servers beside each other keep their own.
 func (a *auth) cookie() (name, value string) {
@@ -202,7 +205,8 @@ func (s *Server) protect(auth func() *auth, next http.Handler) http.Handler {
 		}
 		if a.read != "" {
 			h.Set("Cache-Control", "private") // not for shared caches; a handler may add no-cache
-			if queryToken(r) != "" && strings.Contains(r.Header.Get("Accept"), "text/html") {
+			// A signed token is for one stream, and the cookie for everything.
+			if shown := queryToken(r); shown != "" && strings.Contains(r.Header.Get("Accept"), "text/html") && a.isPlain(shown) {
 				h.Set("Referrer-Policy", "same-origin") // the address has the token in it
 				name, value := a.cookie()
 				http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true,

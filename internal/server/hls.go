@@ -92,12 +92,16 @@ func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *rel
 // playlist gets it, too: players show it with no other request by themselves.
 func wantsGzip(r *http.Request) bool { return acceptsGzip(r) && addedQuery(r) == "" }
 
+// maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds of addresses, and a
+// client may show anything where none is needed. What signs tokens makes shorter ones.
+const maxAddedToken = 1 << 10
+
 // addedQuery returns what each address in a playlist gets, without "?": the token, or all that the hook has seen.
 func addedQuery(r *http.Request) string {
 	if p := hookPlayOf(r); p != nil {
 		return p.query
 	}
-	if token := queryToken(r); token != "" {
+	if token := queryToken(r); token != "" && len(token) <= maxAddedToken {
 		return "token=" + url.QueryEscape(token)
 	}
 	return ""

@@ -125,7 +125,7 @@ func TestHLSCollapsesAtAnotherNode(t *testing.T) {
 	before := count(nodes[1], "millrace_cluster_objects_fetched_total")
 	var players sync.WaitGroup
 	var bodies sync.Map
-	const many = 500
+	const many = 200
 	for range many {
 		players.Go(func() {
 			res := nodes[1].Get(fmt.Sprintf("/live/cam/media.m3u8?_HLS_part=%d&_HLS_msn=%d", hint.Part, hint.MSN))

@@ -311,3 +311,17 @@ func TestHLSClientsThatTakeNothing(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// A token that no signer makes is not repeated in each address of a playlist.
+func TestHLSDoesNotRepeatLongTokens(t *testing.T) {
+	f := serve(t, nil)
+	p := f.Publisher("cam")
+	p.Send(demo.Sample)
+	for n, want := range map[int]bool{maxAddedToken: true, maxAddedToken + 1: false} {
+		res := f.Get("/live/cam/index.m3u8?token=" + strings.Repeat("x", n))
+		if has := strings.Contains(res.Body, "?token=xx"); res.Status != 200 || has != want {
+			t.Errorf("%d bytes: %d %.200q", n, res.Status, res.Body)
+		}
+	}
+	p.End()
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace-io/millrace/internal/hook"
 	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/token"
 )
 
 // A testHook answers as its function says, and notes what it was asked and told.
@@ -160,6 +161,26 @@ func TestHookRenames(t *testing.T) {
 	if strings.Contains(f.Log.String(), "s3cr3t") {
 		t.Error("the log has the key")
 	}
+}
+
+// What a publisher calls its stream stays out of the log where it mistypes the path, and where its token is for another stream.
+func TestHookHidesMistypedNames(t *testing.T) {
+	h := newTestHook(t, keyed)
+	file := filepath.Join(t.TempDir(), "keys")
+	sign := writeKeys(t, file, token.NewKey())
+	f := serveRTMP(t, func(c *Config) { c.Hook, c.TokenKey = h.URL, file })
+	other := sign(token.Publish, "oth3r", time.Hour)
+	for path, want := range map[string]int{
+		"/app/wr0ng": 404, "/wr0ng": 404, "//live/wr0ng/": 400, "/live/wr0ng": 401, "/live/wr0ng?token=" + other: 403,
+		"/live/wr0ng?token=m1.publish.17.w+r0ng.x": 403, "/live%2Fwr0ng": 404, "/live/wr0ng/": 400, "/live/..%2Fwr0ng": 400,
+	} {
+		if res := f.Request("POST", path, "x"); res.Status != want {
+			t.Errorf("%s: %d %s, want %d", path, res.Status, res.Body, want)
+		}
+	}
+	f.client("live").Publish("wr0ng?token=" + other)
+	f.Logged("publisher refused", "wrong publish token")
+	f.keepsSecrets("wr0ng", "r0ng", "oth3r", other)
 }
 
 // A hook that dies touches nothing that runs; what is new gets 503, or is allowed.

@@ -247,6 +247,53 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	})
 }
 
+// A connection of HTTP/2 that came when its address had too many is given up by its client, which gets the next one. The answer is for the sites
+// that --cors names.
+func TestHTTP2OfAFullAddress(t *testing.T) {
+	f := serve(t, func(c *Config) {
+		trustLoopback(c)
+		c.MaxAddressConnections, c.CORS = 1, "https://a.example"
+	})
+	first := dialFrom(t, f.Addr, "192.0.2.1:1")
+	_, _ = io.WriteString(first, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+	if _, err := first.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	client := clientFrom(t, f.Addr, "192.0.2.1:2")
+	tr := client.Transport.(*http.Transport)
+	tr.Protocols = new(http.Protocols)
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	get := func() relaytest.Response {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1/live/cam", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Origin", "https://b.example")
+		return relaytest.Do(client, req)
+	}
+	res := get()
+	refusedFor(t, res, "--max-address-connections")
+	if allowed := res.Header.Get("Access-Control-Allow-Origin"); allowed != "" {
+		t.Errorf("allowed for %q", allowed)
+	}
+	_ = first.Close()
+	eventually(t, "another connection", func() bool { return get().Status != 429 })
+}
+
+// Behind a proxy the addresses of publishers are told to none of its clients, although the listener is for this machine only.
+func TestAddressesOfPublishersBehindProxies(t *testing.T) {
+	f := serveRTMP(t, trustLoopback)
+	f.publisher("cam")
+	f.published("cam", 1)
+	if res := f.Get("/api/streams"); !strings.Contains(res.Body, `"publisher":"127.0.0.1:`) {
+		t.Errorf("on this machine: %s", res.Body)
+	}
+	res := f.Request("GET", "/api/streams", "", "X-Forwarded-For: 192.0.2.1")
+	if res.Status != 200 || strings.Contains(res.Body, `"publisher":"127.0.0.1:`) {
+		t.Errorf("through a proxy: %d %s", res.Status, res.Body)
+	}
+}
+
 // New viewers and bytes of an address are limited. Nodes and this machine are not.
 func TestRatesOfAnAddress(t *testing.T) {
 	f := serve(t, func(c *Config) {

@@ -233,7 +233,7 @@ func (s *Server) refused(client clientKind, r *http.Request, why error) {
 	if strings.HasPrefix(r.URL.Path, "/live/") {
 		why = s.unnamed(why, requestedStream(r))
 	}
-	s.refusals.note(client, why, "method", r.Method, "path", s.loggedPath(r.URL.Path), "client", r.RemoteAddr)
+	s.refusals.note(client, why, "method", r.Method, "path", s.loggedPath(client, r.URL.Path), "client", r.RemoteAddr)
 }
 
 // wanted returns what the client of a request wants that no handler knows.

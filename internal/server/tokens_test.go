@@ -174,3 +174,21 @@ func TestSignedTokenOfAPlayer(t *testing.T) {
 		t.Errorf("%d parts, %v\n%v", parts, err, m)
 	}
 }
+
+// The cookie gives the right to read everything: a token for one stream does not get it.
+func TestSignedTokenGetsNoCookie(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys")
+	sign := writeKeys(t, file, token.NewKey())
+	f := serve(t, func(c *Config) { c.TokenKey, c.ReadToken = file, "mine" })
+	read := sign(token.Read, "cam", time.Hour)
+	for _, path := range []string{"/live/cam.flv", "/live/cam/index.m3u8", "/live/cam"} {
+		for _, request := range [][]string{
+			{"?token=" + read}, {"?token=" + read + "&token=mine"}, {"?token=x", "Authorization: Bearer " + read},
+		} {
+			res := f.Request("HEAD", path+request[0], "", append(request[1:], "Accept: text/html")...)
+			if set := res.Header.Get("Set-Cookie"); set != "" || res.Status != 404 {
+				t.Errorf("%s with %q: %d, cookie %q", path, request, res.Status, set)
+			}
+		}
+	}
+}
