@@ -89,7 +89,7 @@ func (s *Server) limitAddresses(next http.Handler) http.Handler {
 			err = address.Of(r.Context()).Check()
 		}
 		if err != nil {
-			if c := requestConn(r); c != nil && c.Above() != nil { // all its requests are refused: over HTTP/2, too, the client needs another connection
+			if c.Above() != nil { // all of its requests are refused: over HTTP/2, too, the client needs another connection
 				w.Header().Set("Connection", "close")
 			}
 			s.refuseRequest(wanted(r), w, r, addressRefusal(err))
