@@ -16,10 +16,11 @@ import (
 
 // A stream whose name has parts is one stream by all protocols, and another one than that of its first part.
 func TestNamesWithParts(t *testing.T) {
+	t.Parallel()
 	need.Program(t, "ffmpeg")
 	dir := t.TempDir()
 	f := serveRTMP(t, func(c *Config) { c.Record = dir })
-	film := hlsFilm(t, 8)
+	film := hlsFilm(t, 5)
 	outer := f.Publisher("tenant")
 	outer.Send(demo.Sample)
 	publish := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-re", "-i", film, "-c", "copy", "-f", "flv", "rtmp://"+f.rtmp+"/live/tenant/cam")

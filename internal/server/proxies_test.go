@@ -252,7 +252,7 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 func TestHTTP2OfAFullAddress(t *testing.T) {
 	f := serve(t, func(c *Config) {
 		trustLoopback(c)
-		c.MaxAddressConnections, c.CORS = 1, "https://a.example"
+		c.MaxAddressConnections, c.CORS, c.ViewerWait = 1, "https://a.example", 0
 	})
 	first := dialFrom(t, f.Addr, "192.0.2.1:1")
 	_, _ = io.WriteString(first, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")

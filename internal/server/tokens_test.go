@@ -179,7 +179,7 @@ func TestSignedTokenOfAPlayer(t *testing.T) {
 func TestSignedTokenGetsNoCookie(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys")
 	sign := writeKeys(t, file, token.NewKey())
-	f := serve(t, func(c *Config) { c.TokenKey, c.ReadToken = file, "mine" })
+	f := serve(t, func(c *Config) { c.TokenKey, c.ReadToken, c.ViewerWait = file, "mine", 0 })
 	read := sign(token.Read, "cam", time.Hour)
 	for _, path := range []string{"/live/cam.flv", "/live/cam/index.m3u8", "/live/cam"} {
 		for _, request := range [][]string{
