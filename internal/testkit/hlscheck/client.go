@@ -32,6 +32,8 @@ type Client struct {
 	Output io.Writer
 	// Object is called with each object that Output gets.
 	Object func(Object)
+	// Playlist is called with each media playlist, the first of which is number 1.
+	Playlist func(number int)
 }
 
 // Kind is what an Object is.
@@ -153,6 +155,9 @@ func (f *follower) media(text string) *Media {
 	f.stats.Playlists++
 	if m.Skipped > 0 {
 		f.stats.Deltas++
+	}
+	if f.Playlist != nil {
+		f.Playlist(f.stats.Playlists)
 	}
 	return m
 }
