@@ -5,8 +5,10 @@
 TESTFLAGS ?= -count=1 -timeout=10m -parallel=8 -vet=off
 FUZZTIME  ?= 10s
 
-# Packages at a time: twice as many as there are processors, because most tests wait for sockets and servers.
-PACKAGES ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
+# Packages at a time: twice as many as there are processors, because most tests wait for sockets and servers. The race
+# detector keeps processors busy.
+PROCESSORS := $(shell getconf _NPROCESSORS_ONLN)
+PACKAGES ?= $(shell expr 2 '*' $(PROCESSORS))
 
 # What waits longest begins first, so that a run does not end with it alone.
 ALL = ./redisbuf ./internal/server ./internal/relay ./...
@@ -49,7 +51,7 @@ test-invariants: ## The suite of test-short with memory poisoned on release and 
 # Not with -tags invariants: its records share a mutex, and what a mutex orders is no race.
 .PHONY: test-race
 test-race: ## The whole suite under the race detector
-	scripts/race -p $(PACKAGES) $(TESTFLAGS)
+	scripts/race -p $(PROCESSORS) $(TESTFLAGS) -timeout=20m -parallel=4
 
 .PHONY: test-full
 test-full: ## The whole suite at full length: every order of operations, allocations, what escapes
