@@ -105,7 +105,7 @@ func TestHealthcheck(t *testing.T) {
 	}
 }
 
-// systemd's sockets are the listeners that their names say, whatever the flags. A name that is not known ends the command.
+// The server takes systemd's sockets for the listeners that their names say, and ignores the addresses of its flags. A name that is not known ends the command.
 func TestSocketActivation(t *testing.T) {
 	t.Parallel()
 	program := need.Program(t, "systemd-socket-activate")

@@ -456,7 +456,7 @@ func (s *memoryServer) blobs(uploads, downloads int) {
 	}
 }
 
-// The memory of a server stays within its budget and slack, whatever legal requests come, also where the kernel counts it,
+// A server keeps its memory within the budget and slack under each load of legal requests, also where the kernel counts it,
 // and viewers that keep up lose nothing.
 func TestMemoryBudget(t *testing.T) {
 	const budget, slack = 160 << 20, 64 << 20

@@ -22,6 +22,25 @@ type balancer struct {
 	rtmp         string // the socket of its RTMP
 }
 
+// balancerConfig returns the name and the text of what deploy/ has for nginx or haproxy, and what replaces a part of the text
+// that must be there.
+func balancerConfig(t *testing.T, name string) (file string, config *string, replace func(old, new string)) {
+	t.Helper()
+	file = map[string]string{"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[name]
+	text, err := os.ReadFile("../../deploy/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = new(string(text))
+	return file, config, func(old, new string) {
+		t.Helper()
+		if !strings.Contains(*config, old) {
+			t.Fatalf("deploy/%s has no %q", file, old)
+		}
+		*config = strings.ReplaceAll(*config, old, new)
+	}
+}
+
 // startBalancer starts nginx or haproxy as deploy/ configures it, in front of the given addresses of HTTP and RTMP in the
 // places of node1 to node3.
 func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
@@ -29,19 +48,7 @@ func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 	program := need.Program(t, name)
 	dir := t.TempDir()
 	sockets := [2]string{filepath.Join(dir, "http"), filepath.Join(dir, "rtmp")}
-	file := map[string]string{"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[name]
-	text, err := os.ReadFile("../../deploy/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := string(text)
-	replace := func(old, new string) {
-		t.Helper()
-		if !strings.Contains(config, old) {
-			t.Fatalf("deploy/%s has no %q", file, old)
-		}
-		config = strings.ReplaceAll(config, old, new)
-	}
+	file, config, replace := balancerConfig(t, name)
 	for i, node := range []string{"node1", "node2", "node3"} {
 		if _, port, _ := net.SplitHostPort(http[i]); name == "haproxy" {
 			replace(node+":1935 port 8080", rtmp[i]+" port "+port)
@@ -74,7 +81,7 @@ func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 		check = exec.Command(program, "-t", "-c", conf, "-p", dir, "-g", more)
 		run = exec.Command(program, "-c", conf, "-p", dir, "-g", more)
 	}
-	if err := os.WriteFile(conf, []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte(*config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := check.CombinedOutput(); err != nil || bytes.Contains(bytes.ToLower(out), []byte("warn")) {

@@ -561,19 +561,7 @@ func startTellingBalancer(t *testing.T, name string, f *rtmpFixture, web, rtmp s
 	t.Helper()
 	program := need.Program(t, name)
 	dir := t.TempDir()
-	file := map[string]string{"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[name]
-	text, err := os.ReadFile("../../deploy/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := string(text)
-	replace := func(old, new string) {
-		t.Helper()
-		if !strings.Contains(config, old) {
-			t.Fatalf("deploy/%s has no %q", file, old)
-		}
-		config = strings.ReplaceAll(config, old, new)
-	}
+	file, config, replace := balancerConfig(t, name)
 	_, port, _ := net.SplitHostPort(f.Addr)
 	conf := filepath.Join(dir, file)
 	var run *exec.Cmd
@@ -608,7 +596,7 @@ func startTellingBalancer(t *testing.T, name string, f *rtmpFixture, web, rtmp s
 		}
 		run = exec.Command(program, "-c", conf, "-p", dir, "-g", more)
 	}
-	if err := os.WriteFile(conf, []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte(*config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var said logBook
