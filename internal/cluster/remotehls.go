@@ -69,7 +69,7 @@ func (q *HLSRequest) path() string { return "/live/" + q.Stream + "/" + q.Object
 
 // isPlaylist reports whether q may have another answer later.
 func (q *HLSRequest) isPlaylist() bool {
-	return q.Object == relay.HLSMasterName || q.Object == relay.HLSMediaName
+	return q.Object == relay.HLSMasterName || relay.IsHLSMedia(q.Object)
 }
 
 // mayGoBack reports whether a player that gets a kept answer, after one of another node, may see its playlist go back.
@@ -249,7 +249,7 @@ func (h *RemoteHLS) loadPlaylist(ctx context.Context, q *HLSRequest) (out Object
 	if err != nil {
 		return out, err
 	}
-	if q.Object == relay.HLSMediaName {
+	if q.Object != relay.HLSMasterName {
 		list = media
 	}
 	text := list.Text

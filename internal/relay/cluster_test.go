@@ -792,7 +792,7 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 		hw.mu.Lock()
 		msn, part := hw.window.Next()
 		hw.mu.Unlock()
-		_, err := one.HLSMedia(t.Context(), "cam", hls.Reload{MSN: msn + 1, Part: part}, true)
+		_, err := one.HLSMedia(t.Context(), "cam", HLSMediaName, hls.Reload{MSN: msn + 1, Part: part}, true)
 		blocked <- err
 	}()
 	eventually(t, "a request that waits", func() bool { return one.Stats().HLS.Waiting == 1 })

@@ -5,9 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
@@ -19,6 +21,7 @@ type feed struct {
 	address string // the publisher's
 
 	starts    startFinder
+	presence  presence
 	tracks    map[flv.Type]map[byte]bool // numbers of those that the publisher's sequence headers have announced
 	gapLogged bool
 	hope      hopeTimer
@@ -59,18 +62,69 @@ func (f *feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	case t.Type == flv.TypeAudio && !s.audio.Load().is(t.Codec):
 		s.describe(t, "")
 	}
+	f.noteTrack(t)
 	if t.Packet == flv.PacketFrame {
 		if ahead := int32(t.Timestamp - f.last); !f.timed || ahead >= 0 || ahead < -interleave {
 			f.timed, f.last, f.lastAt = true, t.Timestamp, at
 		}
 		if f.hope.passed(t.Timestamp) && !s.settled.Load() {
 			s.settled.Store(true)
+			s.knowTracks()
 		}
 	}
 	if part := f.preamble.part(t); part != nil {
 		return f.configure(t, c, part)
 	}
-	return s.publish(c, f.isStart(t))
+	start := f.isStart(t)
+	if f.tracksChange(start) {
+		return f.publishTracks(c, start)
+	}
+	return s.publish(c, start)
+}
+
+// noteTrack notes that the track of t exists. Viewers need not wait for it any longer.
+func (f *feed) noteTrack(t flv.Tag) {
+	flag := trackFlag(t.Type)
+	if t.Packet != flv.PacketFrame && !t.SequenceHeader || f.s.tracks.Load()&flag != 0 {
+		return
+	}
+	f.s.tracks.Store(f.s.tracks.Load() | flag)
+	if f.s.promised()&^f.s.tracks.Load() == 0 {
+		f.s.knowTracks()
+	}
+}
+
+// tracksChange reports whether viewers who start at the next frame, if start is set, get other tracks than before: an
+// absent track is left out from there on, and one that is back is added at once.
+func (f *feed) tracksChange(start bool) bool {
+	was := f.preamble.without
+	f.leaveOut(flv.TypeVideo, &f.preamble.without.video, &f.s.video, start)
+	f.leaveOut(flv.TypeAudio, &f.preamble.without.audio, &f.s.audio, start)
+	return f.preamble.without != was
+}
+
+func (f *feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[track], start bool) {
+	switch tracks, flag := f.s.tracks.Load(), trackFlag(t); {
+	case !f.presence.absent(t):
+		*without = false
+	case start && tracks&flag != 0:
+		*without = true
+		f.s.tracks.Store(tracks &^ flag)
+		known.Store(nil)
+	}
+}
+
+// publishTracks publishes a frame, the first with a preamble of other tracks. It takes ownership of c.
+func (f *feed) publishTracks(c *millrace.Chain, start bool) error {
+	s := f.s
+	s.log.Info("the tracks of the stream changed", "video", s.video.Load().String(), "audio", s.audio.Load().String())
+	var preamble millrace.Chain
+	f.preamble.clone(&preamble)
+	s.mu.Lock() // what makes MP4 begins before or after both
+	defer s.mu.Unlock()
+	s.live.ring.SetPreamble(&preamble)
+	s.trackSet.Add(1)
+	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
 }
 
 // noteTracks counts the tracks that t, which is in c, announces. It borrows c.

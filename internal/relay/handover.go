@@ -288,7 +288,7 @@ func (s *stream) expire(w *wait) {
 func (s *stream) resume(p *Publisher) *continuation {
 	f := &s.feed
 	f.keys.began, f.farLogged = false, false // what comes between is no group of pictures
-	f.starts.first, f.tracks = defaultTracks{}, nil
+	f.starts.first, f.presence, f.tracks = defaultTracks{}, presence{}, nil
 	s.furtherTracks.Store(0)
 	pause := time.Duration(0)
 	if f.timed {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -24,11 +25,33 @@ type HLSConfig struct {
 	MaxBytes int64         // what a stream's segments hold, in bytes
 }
 
-// The names of the playlists, behind the stream's name.
+// The names of the playlists, after the stream's name. A playlist never changes the tracks that it has, because players
+// cannot follow: it ends, and the multivariant playlist names another one.
 const (
 	HLSMasterName = "index.m3u8"
-	HLSMediaName  = "media.m3u8"
+	HLSMediaName  = "media.m3u8" // video and audio, or what there is
+	hlsVideoName  = "video.m3u8" // video alone
+	hlsAudioName  = "audio.m3u8" // audio alone
 )
+
+// IsHLSMedia reports whether an object of that name is a media playlist.
+func IsHLSMedia(object string) bool {
+	return object == HLSMediaName || object == hlsVideoName || object == hlsAudioName
+}
+
+// mediaName returns the name of the playlist of a movie.
+func mediaName(m mp4.Movie) string {
+	switch {
+	case !m.Audio:
+		return hlsVideoName
+	case !m.Video:
+		return hlsAudioName
+	}
+	return HLSMediaName
+}
+
+// errTracksChanged ends a window when the stream has other tracks.
+var errTracksChanged = errors.New("the tracks of the stream changed")
 
 // hlsIdle is how many windows pass without a request before HLS is no longer made.
 const hlsIdle = 3
@@ -44,6 +67,7 @@ type hlsWindow struct {
 	first  hlsNumbers
 	asked  atomic.Int64 // when the latest request came; see now. It is found under Hub.mu, and not ended then
 	idle   *time.Timer  // calls checkIdle
+	before *hlsWindow   // of the same stream with other tracks, which has ended; nil if there is none. Under Hub.mu
 
 	mu      sync.Mutex
 	window  *hls.Window   // nil before the first playlist can be made
@@ -54,7 +78,7 @@ type hlsWindow struct {
 	made    hlsRates     // of the fragments since the init segment changed
 	full    *HLSPlaylist // what window says at present; nil until that is asked for
 	delta   *HLSPlaylist
-	ended   bool // the stream has
+	ended   bool // nothing follows: the stream has ended, or has other tracks
 	waiting int  // requests
 
 	saved      uint64 // the store has the segments before this one
@@ -90,24 +114,30 @@ func (h *Hub) HLSMaster(ctx context.Context, name string) (list *HLSPlaylist, er
 
 // master returns the text of the multivariant playlist. w.mu is held.
 func (w *hlsWindow) master() []byte {
-	v := hls.Variant{URI: HLSMediaName, Codecs: w.movie.Codecs, Width: w.movie.Width, Height: w.movie.Height}
+	v := hls.Variant{URI: mediaName(w.movie), Codecs: w.movie.Codecs, Width: w.movie.Width, Height: w.movie.Height}
 	v.FrameRate = w.made.pictures()
 	v.Bandwidth, v.AverageBandwidth = w.window.Bandwidth()
 	v.Bandwidth = max(v.Bandwidth, w.made.bits()) * 5 / 4 // no later segment should have more
 	return hls.AppendMultivariant(nil, v)
 }
 
-// HLSMedia returns the media playlist of the stream of that name, when it has what is asked for.
+// HLSMedia returns a media playlist of the stream of that name, when it has what is asked for. object is the playlist's
+// name; see [IsHLSMedia].
 func (h *Hub) HLSMedia(
-	ctx context.Context, name string, want hls.Reload, blocks bool,
+	ctx context.Context, name, object string, want hls.Reload, blocks bool,
 ) (list *HLSPlaylist, err error) {
-	w, err := h.hlsWindow(ctx, name)
-	if err != nil {
-		return nil, err
+	w := h.endedHLS(name, object)
+	if w == nil {
+		if w, err = h.hlsWindow(ctx, name); err != nil {
+			return nil, err
+		}
 	}
 	err = w.await(ctx, func() (bool, error) {
 		if w.window == nil {
 			return false, nil
+		}
+		if has := mediaName(w.movie); object != has && object != HLSMediaName {
+			return false, refusal(http.StatusNotFound, "stream %q has other tracks than %s now: ask for %s", name, object, HLSMasterName)
 		}
 		switch status := w.window.Status(want); {
 		case !blocks:
@@ -129,6 +159,37 @@ func (h *Hub) HLSMedia(
 	return list, err
 }
 
+// endedHLS returns the window that has ended because the stream has other tracks, if the players of a playlist are to see
+// that end. Otherwise it returns nil.
+func (h *Hub) endedHLS(name, object string) *hlsWindow {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.hls[name]
+	if w == nil || w.stream != h.find(name) {
+		return nil
+	}
+	if media, ended := w.media(); media == object && !ended {
+		return nil
+	}
+	for ; w != nil; w = w.before {
+		if media, ended := w.media(); ended && (media == object || media != "" && object == HLSMediaName) {
+			w.asked.Store(now())
+			return w
+		}
+	}
+	return nil
+}
+
+// media returns the name of the playlist of w, "" if there is none, and whether nothing follows in it.
+func (w *hlsWindow) media() (name string, ended bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.window == nil || w.err != nil {
+		return "", w.ended
+	}
+	return mediaName(w.movie), w.ended
+}
+
 // HLSObject adds shares of an initialization segment, a segment or a part to dst, which stays the caller's. It waits for
 // the part that is next.
 func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *millrace.Chain) error {
@@ -136,6 +197,9 @@ func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *mil
 	w := h.hls[name]
 	if w != nil {
 		w.asked.Store(now())
+		if w.before != nil && w.before.isOf(o.Epoch) {
+			w = w.before
+		}
 	}
 	elsewhere := w == nil && h.elsewhere(name)
 	h.mu.Unlock()
@@ -161,6 +225,13 @@ func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *mil
 		}
 		return false, nil
 	})
+}
+
+// isOf reports whether w has the objects of an epoch.
+func (w *hlsWindow) isOf(epoch uint64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.window != nil && w.cfg.Epoch == epoch
 }
 
 // coming reports whether o is the part that is next, or the first one of the segment behind it. w.mu is held.
@@ -239,7 +310,7 @@ func (h *Hub) hlsWindow(ctx context.Context, name string) (w *hlsWindow, err err
 	}
 	defer h.admitted.Release()
 	err = h.awaitStream(ctx, name, func(s *stream) error {
-		if w = h.hls[name]; w != nil && w.stream == s {
+		if w = h.hls[name]; w != nil && w.stream == s && !w.hasEnded() {
 			w.asked.Store(now())
 			return nil
 		}
@@ -271,11 +342,16 @@ func (s *stream) startHLS() *hlsWindow {
 	w.asked.Store(now())
 	w.first = s.hls
 	w.idle = time.AfterFunc(hlsFirstIdle, w.checkIdle)
-	if old := h.hls[s.name]; old != nil { // of a stream that has ended
+	if old := h.hls[s.name]; old != nil { // it has ended
 		old.mu.Lock()
 		w.first = old.next()
 		old.mu.Unlock()
-		old.stop()
+		if old.stream == s { // with other tracks: its players have not got to its end yet
+			w.before, old = old, old.before
+		}
+		if old != nil {
+			old.stop()
+		}
 	}
 	h.hls[s.name] = w
 	go w.run(ctx)
@@ -340,7 +416,7 @@ func (w *hlsWindow) run(ctx context.Context) {
 	in := fragmentReader{stream: s}
 	err := w.make(ctx, &in)
 	in.release()
-	if err == io.EOF && w.window != nil {
+	if (err == io.EOF || err == errTracksChanged) && w.window != nil {
 		w.update(func() { w.window.End(); w.ended = true; w.save(true) })
 		err = w.linger(ctx)
 	}
@@ -369,7 +445,7 @@ func (w *hlsWindow) run(ctx context.Context) {
 	s.log.Debug("HLS ended", "reason", explain(err))
 }
 
-// hasEnded reports whether the stream has.
+// hasEnded reports whether nothing follows in w.
 func (w *hlsWindow) hasEnded() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -392,7 +468,8 @@ func (w *hlsWindow) linger(ctx context.Context) error {
 	return nil
 }
 
-// make adds the fragments to the window. It returns io.EOF at the end of the stream.
+// make adds the fragments to the window. It returns io.EOF at the end of the stream, and errTracksChanged where the stream
+// goes on with other tracks.
 func (w *hlsWindow) make(ctx context.Context, in *fragmentReader) error {
 	var begin hlsBegin
 	defer begin.release()
@@ -407,6 +484,10 @@ func (w *hlsWindow) make(ctx context.Context, in *fragmentReader) error {
 			return err
 		}
 		if w.window != nil {
+			if f.newInit && mediaName(in.movie) != mediaName(w.movie) {
+				c.Release()
+				return errTracksChanged
+			}
 			w.add(in, &clock, f, &c)
 			continue
 		}
@@ -425,7 +506,7 @@ func (w *hlsWindow) open(ctx context.Context, in *fragmentReader, begin *hlsBegi
 	cfg.Epoch = max(cfg.Epoch, w.first.epoch)
 	cfg.FirstMSN = max(cfg.FirstMSN, w.first.msn)
 	cfg.FirstDiscontinuity = w.first.discontinuity // hls.js does not play if it is large
-	window, cfg, first, err := w.begin(ctx, cfg, time.Now().Add(-begin.length()))
+	window, cfg, first, err := w.begin(ctx, cfg, mediaName(in.movie), time.Now().Add(-begin.length()))
 	if err != nil {
 		return err
 	}

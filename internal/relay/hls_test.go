@@ -119,7 +119,7 @@ func TestAudience(t *testing.T) {
 // playlist returns what is there, and checks what can be said of it alone. Short parts are left to follow, whose cases
 // say where they cannot be avoided.
 func (h *hubTest) playlist(want hls.Reload, blocks bool) (string, error) {
-	list, err := h.HLSMedia(h.t.Context(), "cam", want, blocks)
+	list, err := h.HLSMedia(h.t.Context(), "cam", HLSMediaName, want, blocks)
 	if err != nil {
 		return "", err
 	}
@@ -180,7 +180,7 @@ func TestHLS(t *testing.T) {
 		got := make(chan string, 200)
 		for range 100 {
 			go func() {
-				list, err := h.HLSMedia(t.Context(), "cam", hls.Reload{MSN: next.MSN, Part: next.Part}, true)
+				list, err := h.HLSMedia(t.Context(), "cam", HLSMediaName, hls.Reload{MSN: next.MSN, Part: next.Part}, true)
 				if err != nil {
 					t.Error(err)
 					return

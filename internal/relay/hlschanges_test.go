@@ -99,7 +99,7 @@ func TestHLSRequestAtIdle(t *testing.T) {
 		next := hint(t, list)
 		w := h.hls["cam"]
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { _, _ = h.HLSMedia(ctx, "cam", hls.Reload{MSN: next.MSN, Part: next.Part}, true) }()
+		go func() { _, _ = h.HLSMedia(ctx, "cam", HLSMediaName, hls.Reload{MSN: next.MSN, Part: next.Part}, true) }()
 		synctest.Wait()
 		w.asked.Store(now() - int64(time.Hour))
 		w.checkIdle()

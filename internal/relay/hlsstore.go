@@ -41,6 +41,7 @@ type hlsFacts struct {
 	Open         bool       // it is being made
 	Ended        bool
 	Master       string // the multivariant playlist
+	Media        string // the name of the playlist, which says what tracks it has; "" from a node that did not tell
 }
 
 // maxFacts is how many segments facts have at most: those of some minutes. They are kept anew with each part.
@@ -50,7 +51,7 @@ const maxFacts = 100
 func (w *hlsWindow) facts(open bool) *hlsFacts {
 	list := w.window.Listed()
 	return &hlsFacts{Target: w.cfg.Target, Part: w.cfg.Part, Segments: list[max(0, len(list)-maxFacts):], Next: w.window.Opening(),
-		Open: open, Ended: w.ended, Master: string(w.master())}
+		Open: open, Ended: w.ended, Master: string(w.master()), Media: mediaName(w.movie)}
 }
 
 // save gives the store what is complete and new. last says that nothing follows. w.mu is held.
@@ -87,14 +88,15 @@ func (w *hlsWindow) saveObject(o hls.Object) {
 	}
 }
 
-// begin returns a window of cfg, or one that goes on with what the store knows of the stream's playlist. first is when the
-// first fragment was live; shown is when the playlist is to say that it was.
+// begin returns a window of cfg for the playlist media, or one that goes on with what the store knows of that playlist.
+// first is when the first fragment was live; shown is when the playlist is to say that it was.
 func (w *hlsWindow) begin(
-	ctx context.Context, cfg hls.Config, first time.Time,
+	ctx context.Context, cfg hls.Config, media string, first time.Time,
 ) (window *hls.Window, _ hls.Config, shown time.Time, err error) {
 	f, err := w.loadFacts(ctx)
 	if err == nil && f != nil {
 		next := cfg
+		f.Ended = f.Ended || f.Media != "" && f.Media != media // players of other tracks cannot follow
 		shown = f.precede(&next, w.first.msn, first)
 		if window, err = hls.NewWindow(next); err == nil {
 			return window, next, shown, nil

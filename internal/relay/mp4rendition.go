@@ -22,6 +22,7 @@ type mp4Rendition struct {
 	refused  error // the first tag that had no place in the file
 	changed  bool  // the codecs have: the file ends as soon as the next one can begin behind that
 	fresh    bool  // a tag that viewers can start at has come since the latest sequence header
+	tracks   int32 // stream.trackSet when the file began
 
 	gap     videoGap
 	placed  bool    // there was a frame
@@ -30,8 +31,8 @@ type mp4Rendition struct {
 	last    uint32  // time of the last frame in the file
 }
 
-// errNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs have changed.
-var errNewInit = errors.New("the stream's codecs changed, and an MP4 file cannot follow: viewers must come again")
+// errNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs or tracks have changed.
+var errNewInit = errors.New("the stream's codecs or tracks changed, and an MP4 file cannot follow: viewers must come again")
 
 // errNoTrack ends an MP4 file that has nothing to play.
 var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its sequence header")
@@ -47,6 +48,7 @@ const leastPause = 100
 // newMP4Maker returns what makes MP4. s.mu is held.
 func (s *stream) newMP4Maker(c *conversion) maker {
 	m := &mp4Rendition{conversion: c, heads: make(map[flv.Type]flv.Codec)}
+	m.tracks = s.trackSet.Load()
 	m.gap.open = s.noVideo.Load()                                          // then the cursor is at a piece of sound
 	fits := min(mp4.DefaultMaxWaitBytes, s.hub.cfg.KeepBytes-fragmentRoom) // so that the ring takes every fragment
 	m.muxer = mp4.NewMuxer(mp4.Tracks(s.promises()), mp4.MaxWaitBytes(int(fits)))
@@ -58,8 +60,8 @@ func (s *stream) promises() (video, audio bool) {
 	if s.begun {
 		return s.video.Load() != nil, s.audio.Load() != nil
 	}
-	flags := s.live.head[4] // of the FLV header
-	return flags&1 != 0, flags&4 != 0
+	flags := s.promised()
+	return flags&flvVideo != 0, flags&flvAudio != 0
 }
 
 // write makes a fragment if t completes one.
@@ -68,8 +70,12 @@ func (m *mp4Rendition) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) err
 	if err == nil {
 		err = m.place(&t, afterLoss)
 	}
-	if m.fresh = m.fresh || m.starts(&t); err == nil && m.changed && m.fresh {
+	starts := m.starts(&t)
+	if m.fresh = m.fresh || starts; err == nil && m.changed && m.fresh {
 		err = errNewInit
+	}
+	if err == nil && starts && m.init && m.tracks != m.live.stream.trackSet.Load() {
+		err = cmp.Or(m.finish(), errNewInit)
 	}
 	if err != nil {
 		tag.Release()

@@ -10,7 +10,8 @@ import (
 // A preamble holds what a viewer needs before it can start at a key frame, in the order in which it gets it.
 // These are copies, because a share of so small a tag would keep the whole block that it came in.
 type preamble struct {
-	parts []preamblePart // by place
+	parts   []preamblePart              // by place
+	without struct{ video, audio bool } // viewers do not get the parts of such tracks: they have no frames at present
 }
 
 // A preamblePart is the newest tag of its place.
@@ -74,10 +75,13 @@ func (p *preamble) part(t flv.Tag) *millrace.Chain {
 	return &p.parts[i].tag
 }
 
-// clone appends shares of all parts to dst.
+// clone appends shares of all parts to dst that viewers get.
 func (p *preamble) clone(dst *millrace.Chain) {
 	for i := range p.parts {
-		p.parts[i].tag.Clone(dst)
+		audio, metadata := (p.parts[i].place-1)%4 >= 2, p.parts[i].place == 0
+		if metadata || audio && !p.without.audio || !audio && !p.without.video {
+			p.parts[i].tag.Clone(dst)
+		}
 	}
 }
 

@@ -256,6 +256,7 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	at := p.count(t.Len())
 	f := &p.s.feed
 	f.starts.note(t)
+	f.presence.note(t)
 	f.noteTracks(t, c)
 	if p.isPull() && !p.isNew(t, c) {
 		p.unkept += c.Len()

@@ -15,11 +15,12 @@ type rtmpRendition struct {
 	message  millrace.Chain // made of it; the same
 	starts   startFinder
 	preamble preamble
+	tracks   int32 // stream.trackSet when the preamble was set last
 }
 
 // newRTMPMaker returns what makes RTMP. s.mu is held.
 func (s *stream) newRTMPMaker(c *conversion) maker {
-	m := &rtmpRendition{conversion: c}
+	m := &rtmpRendition{conversion: c, tracks: s.trackSet.Load()}
 	m.starts.gap.open = s.noVideo.Load() // then the cursor is at a piece of sound
 	var announced millrace.Chain
 	m.enc.SetChunkSize(&announced, s.hub.rtmpChunk())
@@ -47,13 +48,21 @@ func (m *rtmpRendition) write(t flv.Tag, tag *millrace.Chain, _ bool) error {
 		return err
 	}
 	m.starts.note(t)
+	start := m.starts.isStart(t, m.out.ring)
+	if s := m.live.stream; start && m.tracks != s.trackSet.Load() {
+		m.tracks = s.trackSet.Load()
+		m.preamble.without.video, m.preamble.without.audio = s.video.Load() == nil, s.audio.Load() == nil
+		var all millrace.Chain
+		m.preamble.clone(&all)
+		m.out.ring.SetPreamble(&all)
+	}
 	if part := m.preamble.part(t); part != nil {
 		keep(m.live.stream.memory, part, &m.message)
 		var all millrace.Chain
 		m.preamble.clone(&all)
 		defer m.out.ring.SetPreamble(&all)
 	}
-	return m.publish(&m.message, m.starts.isStart(t, m.out.ring))
+	return m.publish(&m.message, start)
 }
 
 // finish has nothing to publish: no message waits.

@@ -29,6 +29,9 @@ type stream struct {
 	started time.Time
 	memory  *millrace.Pool // an account of the blocks that its publishers' bytes are in
 
+	tracksKnown chan struct{} // closed by knowTracks
+	knowTracks  func()        // says that video and audio tell which tracks there are, as far as that is known
+
 	live *rendition // the stream as it comes; set under hub.mu, and from then on viewers can find it
 	feed feed       // the publisher's; ended with the stream
 
@@ -46,11 +49,13 @@ type stream struct {
 	stopRecord context.CancelFunc   // nil if the stream is not, and was not, recorded
 
 	// The publisher's goroutine writes these and others read them.
-	rate          atomic.Int64 // bits per second, lately
-	frameAt       atomic.Int64 // when the last frame came; see now
-	noVideo       atomic.Bool  // see videoGap: pieces of sound are key frames
-	ownStart      atomic.Bool  // a frame that viewers can start at has come since this node owns the stream
-	settled       atomic.Bool  // see hopeWait: video and audio are all the tracks that there will be
+	rate          atomic.Int64  // bits per second, lately
+	frameAt       atomic.Int64  // when the last frame came; see now
+	noVideo       atomic.Bool   // see videoGap: pieces of sound are key frames
+	ownStart      atomic.Bool   // a frame that viewers can start at has come since this node owns the stream
+	settled       atomic.Bool   // see hopeWait: video and audio are all the tracks that there will be
+	trackSet      atomic.Int32  // grows when a track has gone, or is back; written with mu held
+	tracks        atomic.Uint32 // flags of an FLV header: the tracks that there are
 	video         atomic.Pointer[track]
 	audio         atomic.Pointer[track]
 	furtherTracks atomic.Int32           // see StreamInfo
@@ -77,6 +82,8 @@ type stream struct {
 func (h *Hub) newStream(name string) *stream {
 	s := &stream{hub: h, name: name, started: time.Now(), log: h.log.With("stream", name),
 		leftAt: now() - int64(h.pullIdle), peers: make(map[*viewer]struct{}), memory: millrace.DefaultPool().Account()}
+	s.tracksKnown = make(chan struct{})
+	s.knowTracks = sync.OnceFunc(func() { close(s.tracksKnown) })
 	s.feed.s = s
 	s.frameAt.Store(now())
 	h.streams[name] = s
@@ -89,6 +96,26 @@ func (s *stream) open(f format, head []byte) {
 	s.hub.announce(s, s.newRendition(f, head))
 	s.log.Info("publisher started", "publisher", s.publisher.address, "format", f.String())
 }
+
+// Flags of an FLV header.
+const (
+	flvVideo = 1
+	flvAudio = 4
+)
+
+// trackFlag returns the flag of tracks of a type.
+func trackFlag(t flv.Type) uint32 {
+	switch t {
+	case flv.TypeVideo:
+		return flvVideo
+	case flv.TypeAudio:
+		return flvAudio
+	}
+	return 0
+}
+
+// promised returns the flags of the tracks that the first publisher has announced. The stream is FLV.
+func (s *stream) promised() uint32 { return uint32(s.live.head[4]) }
 
 // format returns the format for a viewer.
 func (s *stream) format(want watchRequest) (format, error) {
@@ -255,6 +282,7 @@ func (s *stream) noteLost(m broadcast.Missed) {
 // wait for the next stream. hub.mu is held.
 func (s *stream) end() {
 	s.stopWaiting()
+	s.knowTracks() // there will be no more
 	delete(s.hub.streams, s.name)
 	s.giveUp()
 	s.feed.release()
@@ -284,6 +312,14 @@ type track struct {
 
 // is reports whether t is known, and of codec c.
 func (t *track) is(c flv.Codec) bool { return t != nil && t.codec == c }
+
+// String returns the name, or "none".
+func (t *track) String() string {
+	if t == nil {
+		return "none"
+	}
+	return t.name
+}
 
 // describe notes what a tag says about the stream's pictures or sound. size may be "".
 func (s *stream) describe(t flv.Tag, size string) {

@@ -106,6 +106,9 @@ func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
 	if err == nil {
 		err = v.awaitReady(ctx)
 	}
+	if err == nil {
+		err = v.awaitTracks(ctx)
+	}
 	if err != nil {
 		h.admitted.Release()
 		return nil, err
@@ -138,6 +141,38 @@ func (v *viewer) awaitReady(ctx context.Context) error {
 	defer r.stream.mu.Unlock()
 	v.begin(r.cursor(broadcast.FromNextKey()))
 	return nil
+}
+
+// awaitTracks waits until v can be told which tracks the stream has: the header of FLV must not announce one that does not
+// come, because browsers would wait for it. A node that asks finds that out for its own viewers.
+func (v *viewer) awaitTracks(ctx context.Context) error {
+	if v.rendition.format != formatFLV || v.node != "" {
+		return nil
+	}
+	s := v.rendition.stream
+	timer := time.NewTimer(hopeWait * time.Millisecond) // the publisher may send nothing
+	defer timer.Stop()
+	select {
+	case <-s.tracksKnown:
+	case <-timer.C:
+	case <-ctx.Done():
+		v.cursor.Close()
+		s.exit(v)
+		return ctx.Err()
+	}
+	return nil
+}
+
+// head returns what v gets before anything from the ring.
+func (v *viewer) head() []byte {
+	r := v.rendition
+	tracks := r.stream.tracks.Load()
+	if r.format != formatFLV || tracks == 0 {
+		return r.head
+	}
+	head := bytes.Clone(r.head)
+	head[4] = byte(tracks)
+	return head
 }
 
 // head answers a HEAD, which does not wait for a stream.
@@ -181,7 +216,7 @@ func (v *viewer) appendHead(h http.Header, chunked bool) {
 	head := bytes.NewBufferString("HTTP/1.1 200 OK\r\n")
 	_ = h.Write(head)
 	v.pending.AppendCopy(append(head.Bytes(), "\r\n"...))
-	if first := v.rendition.head; len(first) > 0 {
+	if first := v.head(); len(first) > 0 {
 		v.chunks.begin(len(first))
 		v.pending.AppendCopy(v.chunks.line)
 		v.pending.AppendCopy(first)
@@ -208,7 +243,7 @@ func (v *viewer) serveConn(conn net.Conn) {
 func (v *viewer) serveWriter(w http.ResponseWriter, r *http.Request) {
 	v.path = pathWriter
 	v.setHeader(w.Header())
-	v.pending.AppendCopy(v.rendition.head)
+	v.pending.AppendCopy(v.head())
 	control := http.NewResponseController(w)
 	v.w, v.flush = w, control.Flush
 	var deadline sync.Mutex // so that w is not used after this handler

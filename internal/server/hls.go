@@ -41,11 +41,11 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request, name, object s
 
 // serveHLSHere is serveHLS of what is made here.
 func (s *Server) serveHLSHere(w http.ResponseWriter, r *http.Request, name, object string) error {
-	switch object {
-	case relay.HLSMasterName:
+	switch {
+	case object == relay.HLSMasterName:
 		return s.serveMaster(w, r, name)
-	case relay.HLSMediaName:
-		return s.serveMedia(w, r, name)
+	case relay.IsHLSMedia(object):
+		return s.serveMedia(w, r, name, object)
 	}
 	return s.serveObject(w, r, name, object)
 }
@@ -58,12 +58,12 @@ func (s *Server) serveMaster(w http.ResponseWriter, r *http.Request, name string
 	return err
 }
 
-func (s *Server) serveMedia(w http.ResponseWriter, r *http.Request, name string) error {
+func (s *Server) serveMedia(w http.ResponseWriter, r *http.Request, name, object string) error {
 	want, blocks, err := hls.ParseReload(r.URL.Query())
 	if err != nil {
 		return refusal(http.StatusBadRequest, "%v", err)
 	}
-	list, err := s.relay.HLSMedia(r.Context(), name, want, blocks)
+	list, err := s.relay.HLSMedia(r.Context(), name, object, want, blocks)
 	if err != nil {
 		return err
 	}

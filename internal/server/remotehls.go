@@ -17,7 +17,7 @@ import (
 func newHLSRequest(r *http.Request, name, object string) (q cluster.HLSRequest, err error) {
 	_, isObject := hls.ParseObject(object)
 	q = cluster.HLSRequest{Stream: name, Object: object, Gzip: !isObject && wantsGzip(r)}
-	if object != relay.HLSMediaName {
+	if !relay.IsHLSMedia(object) {
 		return q, nil
 	}
 	all, known := r.URL.Query(), make(url.Values)

@@ -102,7 +102,10 @@ type Players struct {
 const reachTime = 30 * time.Second
 
 // NewPlayers opens such a page, which ends with the test.
-func NewPlayers(t testing.TB) *Players {
+func NewPlayers(t testing.TB) *Players { return OpenPage(t, playerPage) }
+
+// OpenPage opens a page of another site, which may load hls.js as "hls.js" and ends with the test.
+func OpenPage(t testing.TB, html string) *Players {
 	t.Helper()
 	script := HLSJS(t)
 	ctx, _ := Browser(t)
@@ -113,7 +116,7 @@ func NewPlayers(t testing.TB) *Players {
 			return
 		}
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = w.Write([]byte(playerPage))
+		_, _ = w.Write([]byte(html))
 	}))
 	t.Cleanup(site.Close)
 	if err := chromedp.Do(ctx, chromedp.Navigate(site.URL)); err != nil {

@@ -1,0 +1,67 @@
+package relay
+
+import "github.com/millrace-io/millrace/frame/flv"
+
+const (
+	// audioAbsentAfter and videoAbsentAfter are how long a stream goes on, in ms, without a frame of a track before that
+	// track counts as absent. Audio comes many times a second; encoders of slides and still pictures may pause the video.
+	audioAbsentAfter = 5_000
+	videoAbsentAfter = 30_000
+	// longestStep bounds what one frame adds to these times, in ms, so that a single odd timestamp decides nothing.
+	longestStep = 500
+)
+
+// A presence tells which tracks a publisher really sends. Browsers wait for a track that was announced and
+// has no frames, so an absent one must leave the headers of a stream.
+type presence struct{ video, audio trackPresence }
+
+// A trackPresence counts how long the other track has gone on without this one.
+type trackPresence struct {
+	sent    bool   // the publisher sends it: a frame came, or the sequence header of the video
+	timed   bool   // last is known
+	last    uint32 // time of the latest frame
+	without uint32 // ms that the other track has gone on since then
+}
+
+// note takes the next tag of a publisher.
+func (p *presence) note(t flv.Tag) {
+	frame := t.Packet == flv.PacketFrame
+	if !frame && !t.SequenceHeader {
+		return
+	}
+	switch t.Type {
+	case flv.TypeVideo:
+		p.video.sent = true // encoders may take a while for the first key frame
+		if frame {
+			p.video.without = 0
+			p.audio.without += p.video.step(t.Timestamp)
+		}
+	case flv.TypeAudio:
+		if frame {
+			p.audio.sent, p.audio.without = true, 0
+			p.video.without += p.audio.step(t.Timestamp)
+		}
+	}
+}
+
+// step returns how far the track has gone on with a frame at a time.
+func (p *trackPresence) step(at uint32) uint32 {
+	ahead := int32(at - p.last)
+	if !p.timed || ahead < 0 {
+		ahead = 0
+	}
+	p.timed, p.last = true, at
+	return uint32(min(ahead, longestStep))
+}
+
+// absent reports whether the publisher does not send the tracks of a type, or has stopped sending them.
+func (p *presence) absent(t flv.Type) bool {
+	track, most := &p.video, uint32(videoAbsentAfter)
+	if t == flv.TypeAudio {
+		track, most = &p.audio, audioAbsentAfter
+	}
+	if !track.sent {
+		most = hopeWait
+	}
+	return track.without >= most
+}
