@@ -77,7 +77,7 @@ func (f *feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	}
 	start := f.isStart(t)
 	if f.tracksChange(start) {
-		return f.publishTracks(c, start)
+		return f.publishTracks(c, start || !f.starts.pictures)
 	}
 	return s.publish(c, start)
 }
@@ -94,8 +94,9 @@ func (f *feed) noteTrack(t flv.Tag) {
 	}
 }
 
-// tracksChange reports whether viewers who start at the next frame, if start is set, get other tracks than before: an
-// absent track is left out from there on, and one that is back is added at once.
+// tracksChange reports whether later viewers get other tracks than before: absent audio is left out from a frame on that
+// viewers can start at, which the next one is if start is set. Absent video is left out at once, and makes all audio such
+// frames. A track that is back is added at once.
 func (f *feed) tracksChange(start bool) bool {
 	was := f.preamble.without
 	f.leaveOut(flv.TypeVideo, &f.preamble.without.video, &f.s.video, start)
@@ -107,8 +108,9 @@ func (f *feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[track],
 	switch tracks, flag := f.s.tracks.Load(), trackFlag(t); {
 	case !f.presence.absent(t):
 		*without = false
-	case start && tracks&flag != 0:
+	case tracks&flag != 0 && (start || t == flv.TypeVideo):
 		*without = true
+		f.starts.pictures = f.starts.pictures && t != flv.TypeVideo
 		f.s.tracks.Store(tracks &^ flag)
 		known.Store(nil)
 	}

@@ -37,8 +37,9 @@ func (p *presence) note(t flv.Tag) {
 			p.audio.without += p.video.step(t.Timestamp)
 		}
 	case flv.TypeAudio:
+		p.audio.without = 0 // it is due
 		if frame {
-			p.audio.sent, p.audio.without = true, 0
+			p.audio.sent = true
 			p.video.without += p.audio.step(t.Timestamp)
 		}
 	}

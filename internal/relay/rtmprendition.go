@@ -48,14 +48,15 @@ func (m *rtmpRendition) write(t flv.Tag, tag *millrace.Chain, _ bool) error {
 		return err
 	}
 	m.starts.note(t)
-	start := m.starts.isStart(t, m.out.ring)
-	if s := m.live.stream; start && m.tracks != s.trackSet.Load() {
+	if s := m.live.stream; m.tracks != s.trackSet.Load() {
 		m.tracks = s.trackSet.Load()
-		m.preamble.without.video, m.preamble.without.audio = s.video.Load() == nil, s.audio.Load() == nil
+		m.starts.pictures = s.tracks.Load()&flvVideo != 0
+		m.preamble.without.video, m.preamble.without.audio = !m.starts.pictures, s.tracks.Load()&flvAudio == 0
 		var all millrace.Chain
 		m.preamble.clone(&all)
 		m.out.ring.SetPreamble(&all)
 	}
+	start := m.starts.isStart(t, m.out.ring)
 	if part := m.preamble.part(t); part != nil {
 		keep(m.live.stream.memory, part, &m.message)
 		var all millrace.Chain

@@ -1,0 +1,281 @@
+package relay
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/frame/hls"
+)
+
+// only returns the tags of a type.
+func only(kind flv.Type, tags [][]byte) (out [][]byte) {
+	for _, tag := range tags {
+		if tag[0] == byte(kind) {
+			out = append(out, tag)
+		}
+	}
+	return out
+}
+
+// joinStart returns what a viewer gets who joins now: the flags of the header, the types of the sequence headers before
+// the first frame, and how long the viewer waited.
+func (h *hubTest) joinStart() (flags byte, headers string, waited time.Duration) {
+	h.t.Helper()
+	since := time.Now()
+	v, err := h.admit(h.t.Context(), watchRequest{name: "cam", format: formatFLV})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	waited = time.Since(since)
+	defer v.decline()
+	var c millrace.Chain
+	defer c.Release()
+	if _, err := v.cursor.Take(&c); err != nil {
+		h.t.Fatal(err)
+	}
+	for _, tag := range cut(h.t, bytes.Clone(c.Bytes())) {
+		kind, first, second := flv.Type(tag[0]), tag[11], tag[12]
+		switch {
+		case kind == flv.TypeVideo && first == 0x17 && second == 0:
+			headers += "v"
+		case kind == flv.TypeAudio && first == 0xaf && second == 0:
+			headers += "a"
+		case kind != flv.TypeScript:
+			return v.head()[4], headers, waited
+		}
+	}
+	return v.head()[4], headers, waited
+}
+
+// The header of FLV states the tracks that exist. Who joins before they are known waits for at most a second.
+func TestHeaderStatesTheTracksThatExist(t *testing.T) {
+	sc := newScript(60, 25, 300) // a key frame each second
+	video, audio := only(flv.TypeVideo, sc.tags), only(flv.TypeAudio, sc.tags)
+	videoHeader, audioHeader := sc.config[1], sc.config[2]
+	for _, tt := range []struct {
+		name    string
+		publish func(h *hubTest) *Publisher
+		flags   byte
+		headers string
+		waits   time.Duration // at most
+	}{
+		{"both", func(h *hubTest) *Publisher {
+			p := h.publish(sc.config...)
+			h.pace(p, sc.tags[:4])
+			return p
+		}, 5, "va", 0},
+		{"video alone, for 0.2 s so far", func(h *hubTest) *Publisher {
+			p := h.publish(videoHeader)
+			h.pace(p, video[:5])
+			go h.pace(p, video[5:100])
+			return p
+		}, 1, "v", 900 * time.Millisecond},
+		{"nothing so far but the metadata", func(h *hubTest) *Publisher { return h.publish(sc.config[0]) }, 5, "", time.Second},
+		{"audio alone", func(h *hubTest) *Publisher {
+			p := h.publish(audioHeader)
+			h.pace(p, audio[:60])
+			return p
+		}, 4, "a", 0},
+		{"an audio header without audio", func(h *hubTest) *Publisher {
+			p := h.publish(sc.config...)
+			h.pace(p, video[:60])
+			return p
+		}, 1, "v", 0},
+		{"audio that begins after 2 s", func(h *hubTest) *Publisher {
+			p := h.publish(videoHeader)
+			h.pace(p, video[:50])
+			h.send(p, audioHeader)
+			h.pace(p, sc.tags[100:160])
+			return p
+		}, 5, "va", 0},
+		{"audio that has stopped", func(h *hubTest) *Publisher {
+			p := h.publish(sc.config...)
+			h.pace(p, sc.tags[:100])
+			h.pace(p, video[50:50+7*25])
+			return p
+		}, 1, "v", 0},
+		{"audio that has stopped for a moment", func(h *hubTest) *Publisher {
+			p := h.publish(sc.config...)
+			h.pace(p, sc.tags[:100])
+			h.pace(p, video[50:50+3*25])
+			return p
+		}, 5, "va", 0},
+		{"audio that is back", func(h *hubTest) *Publisher {
+			p := h.publish(sc.config...)
+			h.pace(p, sc.tags[:100])
+			h.pace(p, video[50:50+7*25])
+			h.pace(p, sc.tags[2*(50+7*25):2*(50+9*25)])
+			return p
+		}, 5, "va", 0},
+		{"video that has stopped", func(h *hubTest) *Publisher {
+			p := h.publish(sc.config...)
+			h.pace(p, sc.tags[:100])
+			h.pace(p, audio[50:50+32*25])
+			return p
+		}, 4, "a", 0},
+		{"a still picture every 10 s", func(h *hubTest) *Publisher {
+			p := h.publish(sc.config...)
+			for from := 0; from < 40*25; from += 250 {
+				h.send(p, video[from])
+				h.pace(p, audio[from:from+250])
+			}
+			return p
+		}, 5, "va", 0},
+		{"one odd time in the future", func(h *hubTest) *Publisher {
+			p := h.publish(sc.config...)
+			h.pace(p, sc.tags[:100])
+			h.send(p, flvTag(flv.TypeVideo, 60_000, []byte("\x27\x01\x00\x00\x00later")))
+			h.pace(p, sc.tags[100:200])
+			return p
+		}, 5, "va", 0},
+		{"a publisher that comes back without audio", func(h *hubTest) *Publisher {
+			p := h.publish(sc.config...)
+			h.pace(p, sc.tags[:100])
+			h.done(p, errors.New("cut"))
+			p = h.publish(videoHeader)
+			h.pace(p, video[:75])
+			return p
+		}, 1, "v", 0},
+		{"a publisher that comes back without video", func(h *hubTest) *Publisher {
+			p := h.publish(sc.config...)
+			h.pace(p, sc.tags[:100])
+			h.done(p, errors.New("cut"))
+			p = h.publish(audioHeader)
+			h.pace(p, audio[:75])
+			return p
+		}, 4, "a", 0},
+		{"one that comes back with audio again", func(h *hubTest) *Publisher {
+			p := h.publish(sc.config...)
+			h.pace(p, sc.tags[:100])
+			h.done(p, errors.New("cut"))
+			p = h.publish(videoHeader)
+			h.pace(p, video[:75])
+			h.done(p, errors.New("cut"))
+			p = h.publish(sc.config...)
+			h.pace(p, sc.tags[:150])
+			return p
+		}, 5, "va", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHubTest(t, nil)
+				p := tt.publish(h)
+				flags, headers, waited := h.joinStart()
+				if flags != tt.flags || headers != tt.headers {
+					t.Errorf("header with flags %d, then %q; want %d, %q", flags, headers, tt.flags, tt.headers)
+				}
+				if waited > tt.waits {
+					t.Errorf("waited %v, want at most %v", waited, tt.waits)
+				}
+				time.Sleep(10 * time.Second) // what is still paced
+				h.Close()
+				h.done(p, nil)
+			})
+		})
+	}
+}
+
+// A playlist of HLS keeps its tracks. When the stream has others it ends, and the multivariant playlist names another one.
+func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
+	sc := newScript(60, 25, 300) // a second a group
+	video, audio := only(flv.TypeVideo, sc.tags), only(flv.TypeAudio, sc.tags)
+	both := func(from, to int) [][]byte { return sc.tags[50*from : 50*to] }
+	videoAlone := func(from, to int) [][]byte { return video[25*from : 25*to] }
+	audioAlone := func(from, to int) [][]byte { return audio[25*from : 25*to] }
+	videoHeader, audioHeader := sc.config[1:2], sc.config[2:3]
+	type look struct {
+		at       int    // second of the stream
+		playlist string // that the multivariant playlist names then
+	}
+	for _, tt := range []struct {
+		name  string
+		tags  [][][]byte
+		looks []look
+	}{
+		{"late audio", [][][]byte{videoHeader, videoAlone(0, 8), audioHeader, both(8, 16)},
+			[]look{{6, hlsVideoName}, {10, HLSMediaName}}},
+		{"late video", [][][]byte{audioHeader, audioAlone(0, 8), videoHeader, both(8, 16)},
+			[]look{{6, hlsAudioName}, {10, HLSMediaName}}},
+		{"audio that stops and is back", [][][]byte{sc.config, both(0, 6), videoAlone(6, 16), both(16, 24)},
+			[]look{{5, HLSMediaName}, {13, hlsVideoName}, {18, HLSMediaName}}},
+		{"video that stops and is back", [][][]byte{sc.config, both(0, 6), audioAlone(6, 42), both(42, 50)},
+			[]look{{5, HLSMediaName}, {38, hlsAudioName}, {45, HLSMediaName}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHubTest(t, func(c *Config) { c.HLS = hlsDefaults })
+				p := h.publish()
+				paced := make(chan struct{})
+				go func() {
+					defer close(paced)
+					begin := time.Now()
+					for _, tag := range slices.Concat(tt.tags...) {
+						at := uint32(tag[4])<<16 | uint32(tag[5])<<8 | uint32(tag[6])
+						time.Sleep(time.Until(begin.Add(time.Duration(at) * time.Millisecond)))
+						h.send(p, tag)
+					}
+				}()
+				media := func(name string) string {
+					t.Helper()
+					list, err := h.HLSMedia(t.Context(), "cam", name, hls.Reload{}, false)
+					if err != nil {
+						return err.Error()
+					}
+					return string(list.Text)
+				}
+				begin, before := time.Now(), ""
+				for _, look := range tt.looks {
+					time.Sleep(time.Until(begin.Add(time.Duration(look.at) * time.Second)))
+					if before != "" {
+						h.checkEnd(media(before))
+						if got := media(HLSMediaName); got != media(before) {
+							t.Errorf("after %d s %s is another playlist than %s:\n%s", look.at, HLSMediaName, before, got)
+						}
+					}
+					list, err := h.HLSMaster(t.Context(), "cam")
+					if err != nil {
+						t.Fatal(err)
+					}
+					lines := strings.Split(strings.TrimSpace(string(list.Text)), "\n")
+					if got := lines[len(lines)-1]; got != look.playlist {
+						t.Errorf("after %d s the multivariant playlist names %s, want %s", look.at, got, look.playlist)
+					}
+					if list := media(look.playlist); strings.Contains(list, "ENDLIST") || !strings.Contains(list, "#EXTINF") {
+						t.Errorf("after %d s:\n%s", look.at, list)
+					}
+					if before != "" {
+						h.checkEnd(media(before))
+					}
+					before = look.playlist
+				}
+				<-paced
+				h.Close()
+				h.done(p, nil)
+			})
+		})
+	}
+}
+
+// checkEnd checks the last playlist of a window, whose players get what is left.
+func (h *hubTest) checkEnd(list string) {
+	h.t.Helper()
+	if !strings.HasSuffix(list, "#EXT-X-ENDLIST\n") || strings.Contains(list, "DISCONTINUITY\n") {
+		h.t.Errorf("a playlist has no end, or a discontinuity:\n%s", list)
+	}
+	for _, line := range strings.Split(list, "\n") {
+		if o, ok := hls.ParseObject(line); ok {
+			var c millrace.Chain
+			if err := h.HLSObject(h.t.Context(), "cam", o, &c); err != nil || c.Len() == 0 {
+				h.t.Errorf("%s: %v", line, err)
+			}
+			c.Release()
+		}
+	}
+}
