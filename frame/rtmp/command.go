@@ -5,8 +5,9 @@ import "io"
 // A client calls the server by name: command(name, transaction, object or nil, arguments...). The answer is a command
 // _result with the same transaction. What happens to a stream is said by onStatus.
 
-// obey does what the command in body asks for. It returns io.EOF when the client has ended its stream.
-func (c *ServerConn) obey() error {
+// obey does what the command in body asks for, which came on a message stream. It returns io.EOF when the client has ended
+// its stream.
+func (c *ServerConn) obey(stream uint32) error {
 	if c.body.Len() == 0 {
 		return nil
 	}
@@ -27,12 +28,13 @@ func (c *ServerConn) obey() error {
 	case "getStreamLength":
 		c.result(transaction, nil, 0)
 	case "publish", "play":
-		streamName, _ := at(values, 3).(string)
+		key, _ := at(values, 3).(string)
 		if c.request != nil {
 			c.call(Stream, "onStatus", 0, nil, status("error", "NetStream.Failed", "a connection carries one stream here"))
 			break
 		}
-		c.request = newRequest(name == "publish", c.connect, streamName)
+		c.request = newRequest(name == "publish", c.connect, key)
+		c.streamName, c.stream = streamName(key), stream
 	case "pause":
 		if paused, ok := at(values, 3).(bool); ok {
 			c.setPaused(paused)
@@ -40,6 +42,12 @@ func (c *ServerConn) obey() error {
 	case "seek":
 		c.status("NetStream.Seek.Notify", "a live stream has one place to be at")
 	case "FCUnpublish", "deleteStream", "closeStream":
+		if c.request != nil && c.isOther(name, stream, at(values, 3)) {
+			if transaction != 0 {
+				c.result(transaction, nil, nil)
+			}
+			return c.flush()
+		}
 		return c.endStream(name, transaction)
 	default: // releaseStream, _checkbw, and others: a client that gives a number waits for an answer
 		if transaction != 0 && name != "_result" && name != "_error" && name != "" {
@@ -83,6 +91,18 @@ func (c *ServerConn) setPaused(paused bool) {
 		return
 	}
 	c.status("NetStream.Unpause.Notify", "going on with the newest pictures")
+}
+
+// isOther reports whether a command ends another stream than that of the request: FCUnpublish has the stream's name,
+// deleteStream the number of its message stream, and closeStream comes on that.
+func (c *ServerConn) isOther(command string, stream uint32, which any) bool {
+	switch which := which.(type) {
+	case string:
+		return command == "FCUnpublish" && streamName(which) != c.streamName && which != ""
+	case float64:
+		return command == "deleteStream" && which != Stream && which != float64(c.stream)
+	}
+	return command == "closeStream" && stream != 0 && stream != Stream && stream != c.stream
 }
 
 // endStream ends the stream of the request, if there is one.

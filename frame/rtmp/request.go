@@ -29,6 +29,12 @@ func newRequest(publish bool, connect Object, name string) *Request {
 	return r
 }
 
+// streamName returns the name in a stream key, without the parameters and the slashes around it.
+func streamName(key string) string {
+	name, _, _ := strings.Cut(key, "?")
+	return strings.Trim(name, "/")
+}
+
 // addQuery adds parameters that are not known yet.
 func (r *Request) addQuery(query string) {
 	if query == "" {

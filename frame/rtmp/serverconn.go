@@ -18,8 +18,8 @@ const (
 	leastWindow = 1 << 10
 )
 
-// A ServerConn is the server's side of a connection: Accept, then Start or Refuse, and then Next until it fails. It
-// belongs to one goroutine at a time.
+// A ServerConn is the server's side of a connection: Accept, then Start or Refuse, and then Next until it fails. When a
+// publisher has ended its stream, NextRequest may follow. A ServerConn belongs to one goroutine at a time.
 //
 // A ServerConn has no timeout. To bound the time up to the request, and each silence, set deadlines on the connection.
 type ServerConn struct {
@@ -34,6 +34,8 @@ type ServerConn struct {
 	window, acknowledged uint64 // Received is acknowledged twice in each window
 	connect              Object // what the client said with it
 	request              *Request
+	streamName           string // of the request, as the client has called it
+	stream               uint32 // the message stream on which the request came
 	fcPublish            bool // the client has called FCPublish, and waits for onFCPublish
 	paused               bool
 }
@@ -69,10 +71,22 @@ func (c *ServerConn) Accept() (*Request, error) {
 	if _, err := c.r.Discard(handshakeSize); err != nil { // C2
 		return nil, noEOF(err)
 	}
+	return c.awaitRequest()
+}
+
+// NextRequest answers commands after Next has returned io.EOF, until the client wants to publish or to play again. The
+// caller looks at the request, and calls Start or Refuse, as after Accept.
+func (c *ServerConn) NextRequest() (*Request, error) {
+	c.request, c.fcPublish, c.paused = nil, false, false
+	c.dec.copyBelow = maxBody + 1 // as in NewServerConn
+	return c.awaitRequest()
+}
+
+func (c *ServerConn) awaitRequest() (*Request, error) {
 	for c.request == nil {
 		m, err := c.read()
 		if err == nil && m.Type == TypeCommand {
-			err = c.obey()
+			err = c.obey(m.Stream)
 		}
 		if err != nil {
 			return nil, noEOF(err)
@@ -155,7 +169,7 @@ func (c *ServerConn) Next(dst *millrace.Chain) (Message, error) {
 			return m, nil
 		case TypeCommand:
 			paused := c.paused
-			if err := c.obey(); err != nil {
+			if err := c.obey(m.Stream); err != nil {
 				return m, err
 			}
 			if c.paused != paused {

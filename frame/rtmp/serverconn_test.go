@@ -105,6 +105,16 @@ func TestScripts(t *testing.T) {
 			"", nil, lines(connected, "0: _result 2 null 1", "0: _result 3 null 1", publishing,
 				`1: onStatus 0 null {level=error code=NetStream.Failed description="a connection carries one stream here"}`),
 			io.ErrUnexpectedEOF},
+		{"other streams than its own are deleted",
+			command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1, "publish", 3, nil, "camera") +
+				command("deleteStream", 4, nil, 99) + command("deleteStream", 0, nil, 0) + command("FCUnpublish", 5, nil, "other") +
+				commandOn(7, "closeStream", 0, nil) + media + command("FCUnpublish", 6, nil, "camera"),
+			"", gotMedia, lines(connected, "0: _result 2 null 1", publishing, "0: _result 4 null null", "0: _result 5 null null",
+				"0: onFCUnpublish 0 null {level=status code=NetStream.Unpublish.Success description=live/camera}", unpublished), io.EOF},
+		{"the stream that it has opened under a number of its own",
+			command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(2, "publish", 3, nil, "camera") +
+				media + commandOn(2, "deleteStream", 0, nil, 2),
+			"", gotMedia, lines(connected, "0: _result 2 null 1", publishing, unpublished), io.EOF},
 		{"a stream is deleted before there is one",
 			command("connect", 1, app("live")) + command("deleteStream", 2, nil, 1) + command("closeStream", 0, nil) +
 				command("createStream", 3, nil) + commandOn(1, "publish", 4, nil, "camera"),

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -53,6 +54,9 @@ func mediaName(m mp4.Movie) string {
 // errTracksChanged ends a window when the stream has other tracks.
 var errTracksChanged = errors.New("the tracks of the stream changed")
 
+// hlsSilence is how many target durations requests wait for something new (RFC 8216bis, 6.2.5.2).
+const hlsSilence = 3
+
 // hlsIdle is how many windows pass without a request before HLS is no longer made.
 const hlsIdle = 3
 
@@ -81,6 +85,9 @@ type hlsWindow struct {
 	ended   bool // nothing follows: the stream has ended, or has other tracks
 	waiting int  // requests
 
+	silence *time.Timer // calls noteSilence
+	silent  bool        // nothing new has come for hlsSilence target durations
+
 	saved      uint64 // the store has the segments before this one
 	savedParts int    // and knows of so many parts of it
 	savedInits uint64 // and the initialization segments before this one
@@ -93,6 +100,7 @@ type HLSPlaylist struct {
 	Text   []byte
 	Gzip   []byte        // the same
 	Target time.Duration // the longest segment
+	Late   bool          // it has not got what was asked for: nothing new has come for a while
 }
 
 // HLSMaster returns the multivariant playlist of the stream of that name. It waits for the stream as viewers do, and
@@ -132,6 +140,7 @@ func (h *Hub) HLSMedia(
 			return nil, err
 		}
 	}
+	waited, late := false, false
 	err = w.await(ctx, func() (bool, error) {
 		if w.window == nil {
 			return false, nil
@@ -142,7 +151,10 @@ func (h *Hub) HLSMedia(
 		switch status := w.window.Status(want); {
 		case !blocks:
 		case status == hls.Wait:
-			return false, nil
+			if late = waited && w.silent; !late {
+				waited = true
+				return false, nil
+			}
 		case status == hls.TooFar:
 			msn, part := w.window.Next()
 			return false, refusal(http.StatusBadRequest, "segment %d is too far ahead: part %d of segment %d is next", want.MSN, part, msn)
@@ -153,6 +165,9 @@ func (h *Hub) HLSMedia(
 		}
 		w.audience.add(now(), w.cfg.Target, lasts)
 		list = w.playlist(want.Skip)
+		if late {
+			list = &HLSPlaylist{Text: list.Text, Gzip: list.Gzip, Target: list.Target, Late: true}
+		}
 		h.counters.hlsPlaylists.Add(1)
 		return true, nil
 	})
@@ -212,6 +227,7 @@ func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *mil
 	if w == nil {
 		return absent()
 	}
+	waited := false
 	return w.await(ctx, func() (bool, error) {
 		switch {
 		case w.window == nil:
@@ -222,7 +238,11 @@ func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *mil
 			return true, nil
 		case w.ended || !w.coming(o):
 			return false, absent()
+		case waited && w.silent:
+			return false, &Refusal{Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+				Reason: fmt.Sprintf("%s has not come: stream %q waits for its publisher", o, name)}
 		}
+		waited = true
 		return false, nil
 	})
 }
@@ -342,6 +362,7 @@ func (s *stream) startHLS() *hlsWindow {
 	w.asked.Store(now())
 	w.first = s.hls
 	w.idle = time.AfterFunc(hlsFirstIdle, w.checkIdle)
+	w.silence = time.AfterFunc(hlsFirstIdle, w.noteSilence)
 	if old := h.hls[s.name]; old != nil { // it has ended
 		old.mu.Lock()
 		w.first = old.next()
@@ -421,6 +442,7 @@ func (w *hlsWindow) run(ctx context.Context) {
 		err = w.linger(ctx)
 	}
 	w.idle.Stop()
+	defer w.silence.Stop()
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	w.update(func() {
@@ -565,11 +587,29 @@ func (w *hlsWindow) update(f func()) {
 	w.tell()
 }
 
-// tell wakes those who wait. w.mu is held.
+// tell wakes those who wait, because there is something new. w.mu is held.
 func (w *hlsWindow) tell() {
 	w.full, w.delta = nil, nil
+	w.silent = false
+	w.silence.Reset(max(hlsSilence*w.cfg.Target, time.Second))
+	w.wake()
+}
+
+// wake wakes those who wait. w.mu is held.
+func (w *hlsWindow) wake() {
 	close(w.news)
 	w.news = make(chan struct{})
+}
+
+// noteSilence wakes those who have waited for too long, once in a target duration, until there is something new.
+func (w *hlsWindow) noteSilence() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil && !w.ended {
+		w.silent = true
+		w.silence.Reset(max(w.cfg.Target, time.Second))
+		w.wake()
+	}
 }
 
 // playlist returns the media playlist, which is made once. w.mu is held.

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -217,4 +218,70 @@ func TestHLSRequestsWhileStreamsChange(t *testing.T) {
 			t.Error("requests wait")
 		}
 	})
+}
+
+// While nothing new comes, because the publisher is away or silent, requests are answered within three target durations
+// of what came last, and later ones within one.
+func TestHLSAnswersInSilence(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 15*time.Second })
+			defer h.Close()
+			sc := newScript(60, 50, 300)
+			p := h.publish(sc.config...)
+			go h.pace(p, sc.tags[:600])
+			time.Sleep(12 * time.Second)
+			list, err := h.playlist(hls.Reload{}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			target, next := 2*time.Second, hint(t, list)
+			if cut {
+				h.done(p, errors.New("cut"))
+			}
+			silence := time.Now()
+			media := func(want hls.Reload) *HLSPlaylist {
+				t.Helper()
+				list, err := h.HLSMedia(t.Context(), "cam", HLSMediaName, want, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return list
+			}
+			segment, part := hls.Reload{MSN: next.MSN, Part: -1}, hls.Reload{MSN: next.MSN, Part: next.Part}
+			answered := make(chan time.Duration, 1)
+			go func() {
+				var c millrace.Chain
+				defer c.Release()
+				err := h.HLSObject(t.Context(), "cam", next, &c)
+				var refused *Refusal
+				if !errors.As(err, &refused) || refused.Status != 503 || refused.RetryAfter == 0 {
+					t.Errorf("a part that does not come: %v", err)
+				}
+				answered <- time.Since(silence)
+			}()
+			got := media(segment)
+			if !got.Late || strings.Contains(string(got.Text), "ENDLIST") {
+				t.Errorf("late %v\n%s", got.Late, got.Text)
+			}
+			if took := max(time.Since(silence), <-answered); took > 3*target {
+				t.Errorf("answered after %v, want at most %v", took, 3*target)
+			}
+			for range 2 {
+				asked := time.Now()
+				if got := media(part); !got.Late || time.Since(asked) > target || time.Since(asked) == 0 {
+					t.Errorf("asked again: late %v after %v", got.Late, time.Since(asked))
+				}
+			}
+			if cut {
+				p = h.publish(sc.config...)
+			}
+			go h.pace(p, sc.tags[600:1200])
+			if got := media(part); got.Late {
+				t.Errorf("the publisher is back, and the playlist is late:\n%s", got.Text)
+			}
+			time.Sleep(20 * time.Second)
+			h.done(p, nil)
+		})
+	}
 }

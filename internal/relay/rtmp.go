@@ -18,13 +18,15 @@ import (
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
-// An RTMPConn is a connection of a client that speaks RTMP: Accept, and then Publish or Watch, or Refuse.
+// An RTMPConn is a connection of a client that speaks RTMP: AcceptRTMP, and then Publish or Watch, or Refuse. After Publish,
+// Next may return another request.
 type RTMPConn struct {
 	hub   *Hub
 	conn  net.Conn
 	out   *rtmpWriter
 	r     *millrace.Reader
 	proto *rtmp.ServerConn
+	ended bool
 
 	// Terms are those of what the client wants. The caller of Publish or Watch sets them before.
 	Terms Terms
@@ -38,13 +40,31 @@ type rtmpWriter struct{ io.Writer }
 func (h *Hub) AcceptRTMP(conn net.Conn, deadline time.Time) (*RTMPConn, *rtmp.Request, error) {
 	c := &RTMPConn{hub: h, conn: conn, out: &rtmpWriter{conn}, r: millrace.NewReader(plain(conn))}
 	c.proto = rtmp.NewServerConn(c.r, c.out, h.rtmpChunk())
-	_ = conn.SetDeadline(deadline)
+	want, err := c.awaitRequest(deadline, c.proto.Accept)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, want, nil
+}
+
+// Next returns what a client wants after it has ended the stream that it published, or nil: then the connection has ended.
+func (c *RTMPConn) Next(deadline time.Time) *rtmp.Request {
+	if c.ended {
+		return nil
+	}
+	want, _ := c.awaitRequest(deadline, c.proto.NextRequest)
+	return want
+}
+
+// awaitRequest returns what next returns until the deadline. After an error the connection has ended.
+func (c *RTMPConn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, error)) (*rtmp.Request, error) {
+	_ = c.conn.SetDeadline(deadline)
 	cut := make(chan struct{})
-	stop := context.AfterFunc(h.ends, func() {
+	stop := context.AfterFunc(c.hub.ends, func() {
 		defer close(cut)
-		_ = conn.SetDeadline(time.Unix(1, 0))
+		_ = c.conn.SetDeadline(time.Unix(1, 0))
 	})
-	want, err := c.proto.Accept()
+	want, err := next()
 	if !stop() {
 		<-cut // so that it does not cut the answer
 		if err == nil {
@@ -57,10 +77,18 @@ func (h *Hub) AcceptRTMP(conn net.Conn, deadline time.Time) (*RTMPConn, *rtmp.Re
 		} else {
 			c.close()
 		}
-		return nil, nil, err
+		return nil, err
 	}
-	_ = conn.SetDeadline(time.Time{})
-	return c, want, nil
+	_ = c.conn.SetDeadline(time.Time{})
+	return want, nil
+}
+
+// Conn returns the TCP connection as it is between two requests. The caller may close it, and do nothing else with it.
+func (c *RTMPConn) Conn() net.Conn {
+	if tcp := tcpconn.Of(c.conn); tcp != nil {
+		return tcp
+	}
+	return c.conn
 }
 
 // RemoteAddr returns the address of the client.
@@ -80,8 +108,9 @@ func (c *RTMPConn) close() {
 	c.release()
 }
 
-// release gives back what the protocol holds.
+// release gives back what the protocol holds, at the end of the connection.
 func (c *RTMPConn) release() {
+	c.ended = true
 	c.proto.Release()
 	c.r.Release()
 }
@@ -108,8 +137,8 @@ func rtmpCode(want *rtmp.Request, status int) string {
 	return "NetStream.Play.Failed"
 }
 
-// Publish relays what the client sends as the stream name until it ends. It ends the connection, unless it returns an
-// error: a [Refusal] that the caller answers with Refuse.
+// Publish relays what the client sends as the stream name until it ends. It ends the connection, unless the client has
+// ended its stream itself, and Next may follow. An error is a [Refusal] that the caller answers with Refuse.
 func (c *RTMPConn) Publish(name string) error {
 	p, err := c.hub.Open(name, c.conn.RemoteAddr().String())
 	if err != nil {
@@ -140,10 +169,9 @@ func (c *RTMPConn) endPublish(why error) {
 	}
 	c.conn, c.out.Writer = conn, conn
 	switch {
-	case why == nil: // GStreamer takes an end of the connection before its own deleteStream for a failure
-		_ = conn.SetDeadline(time.Now().Add(lingerTime))
-		_, _ = io.Copy(io.Discard, io.LimitReader(conn, lingerBytes))
-		c.close()
+	case why == nil: // it may publish again, and GStreamer takes an end before its own deleteStream for a failure
+		c.read(plain(conn))
+		c.r.SetPool(millrace.DefaultPool())
 		return
 	case errors.Is(why, io.ErrUnexpectedEOF):
 		c.close()
@@ -183,8 +211,6 @@ func (c *RTMPConn) receive(p *Publisher) error {
 // listenTo has the connection read as a publisher's: by the clock where that is possible, otherwise with a deadline for
 // each silence, which also ends an answer that the publisher does not take. The function that it returns ends that.
 func (c *RTMPConn) listenTo(p *Publisher) (stop func()) {
-	early, _ := c.r.Peek(c.r.Buffered())
-	early = bytes.Clone(early)
 	var rest io.Reader
 	if tcpconn.Plain(c.conn) != nil && c.hub.cfg.Latency >= leastBeat {
 		timed := newTimedReader(c.conn, p)
@@ -194,8 +220,17 @@ func (c *RTMPConn) listenTo(p *Publisher) (stop func()) {
 		rest, stop = idle, idle.stop
 	}
 	c.r.SetPool(p.s.memory)
-	c.r.Reset(io.MultiReader(bytes.NewReader(early), rest))
+	c.read(rest)
 	return stop
+}
+
+// read makes rest what follows the bytes that have been read from the connection already.
+func (c *RTMPConn) read(rest io.Reader) {
+	early, _ := c.r.Peek(c.r.Buffered())
+	if len(early) > 0 {
+		rest = io.MultiReader(bytes.NewReader(bytes.Clone(early)), rest)
+	}
+	c.r.Reset(rest)
 }
 
 // rtmpTags makes FLV tags of the messages of a publisher: a header and a trailer around the body, which is not copied.

@@ -77,16 +77,23 @@ func (f *fixture) serveRTMP(conn net.Conn) {
 	if err != nil {
 		return
 	}
-	name := strings.TrimPrefix(want.Path, "live/")
-	if want.Publish {
-		err = c.Publish(name)
-	} else {
-		err = c.Watch(context.Background(), name)
-	}
-	if err != nil {
-		c.Refuse(want, err)
+	for want != nil {
+		name := strings.TrimPrefix(want.Path, "live/")
+		if !want.Publish {
+			err = c.Watch(context.Background(), name)
+		} else if err = c.Publish(name); err == nil {
+			want = c.Next(time.Now().Add(nextTimeout))
+			continue
+		}
+		if err != nil {
+			c.Refuse(want, err)
+		}
+		return
 	}
 }
+
+// nextTimeout is how long a publisher that has ended its stream may take to publish again.
+const nextTimeout = time.Second
 
 // dialRTMP opens a connection to the listener for RTMP, up to createStream.
 func (f *rtmpFixture) dialRTMP(rcvbuf int) *relaytest.RTMP {
@@ -959,4 +966,69 @@ func TestAnRTMPHandshakeHasADeadline(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// A publisher that has ended its stream may publish again on the same connection, and play. A stream ends when the client
+// says so of it, and not of another one.
+func TestRTMPPublishAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		latency time.Duration // from 5 ms on the connection is read by the clock
+		config  func(t *testing.T) *tls.Config
+	}{
+		{"read at once", 0, nil},
+		{"read by the clock", 20 * time.Millisecond, nil},
+		{"TLS", 20 * time.Millisecond, tlsServer},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := serve(t, func(c *Config) { c.Latency, c.PublisherReturn = tt.latency, 0 })
+			var config *tls.Config
+			if tt.config != nil {
+				config = tt.config(t)
+			}
+			r := f.withRTMP(config)
+			sc := newScript(1, 10, 500)
+			c := r.dialRTMP(0)
+			for i, name := range []string{"one", "two", "one"} {
+				if i > 0 {
+					c.Call(0, "createStream", nil)
+				}
+				if s := c.Publish(name); s.Code != "NetStream.Publish.Start" {
+					t.Fatalf("%s: %+v", name, s)
+				}
+				c.Call(0, "deleteStream", nil, 99)
+				c.Call(0, "FCUnpublish", nil, "other")
+				if err := c.SendTags(append(sc.config[1:], sc.tags...)...); err != nil {
+					t.Fatal(err)
+				}
+				w := f.Watcher("/live/"+name, 0)
+				w.Next(len(sc.header))
+				c.Call(0, "FCUnpublish", nil, name)
+				if err := c.SendTags(sc.tags[2:]...); err != nil { // some are still on their way
+					t.Fatal(err)
+				}
+				c.Call(0, "deleteStream", nil, rtmp.Stream)
+				c.AwaitCode("NetStream.Unpublish.Success")
+				w.Rest()
+			}
+			live := f.Publisher("live")
+			live.Send(sc.whole())
+			f.published("live", len(sc.whole())-len(sc.header))
+			c.Play("live")
+			c.NextTag()
+			live.End()
+			c.AwaitCode("NetStream.Play.UnpublishNotify")
+		})
+	}
+}
+
+// A connection that is used no more after the end of its stream is closed.
+func TestRTMPConnectionEndsAfterItsStream(t *testing.T) {
+	f := serveRTMP(t, nil)
+	c := f.publishRTMP("cam", 0)
+	if err := c.SendTags(newScript(1, 2, 100).config...); err != nil {
+		t.Fatal(err)
+	}
+	unpublish(t, c)
+	c.AwaitEnd() // after nextTimeout
 }

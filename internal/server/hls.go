@@ -69,7 +69,10 @@ func (s *Server) serveMedia(w http.ResponseWriter, r *http.Request, name, object
 	}
 	// An answer to a request that names a part is the same for all who ask for that part.
 	fresh := time.Second
-	if blocks {
+	switch {
+	case list.Late:
+		fresh = 0
+	case blocks:
 		fresh = list.Target
 	}
 	s.servePlaylist(w, r, list, fresh)

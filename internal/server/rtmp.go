@@ -70,8 +70,8 @@ func (v *rtmpService) serve(ln net.Listener) {
 	}
 }
 
-// serveConn serves a connection, one of handshakes, up to the end of its publisher, or until its viewer is served. A panic
-// is logged, and ends this connection alone.
+// serveConn serves a connection, one of handshakes, up to the end of its last publisher, or until its viewer is served. A
+// panic is logged, and ends this connection alone.
 func (v *rtmpService) serveConn(conn net.Conn) {
 	client := conn.RemoteAddr().String()
 	defer func() {
@@ -86,6 +86,21 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 		v.server.refusals.note(clientUnknown, unaccepted(err), "client", client)
 		return
 	}
+	for want != nil {
+		if publish := want.Publish; !v.serveRequest(conn, c, want) || !publish {
+			return
+		}
+		again := c.Conn() // which gives way to others, as before the first request
+		v.server.handshakes.add(again)
+		want = c.Next(time.Now().Add(v.server.cfg.HeaderTimeout))
+		v.server.handshakes.remove(again)
+	}
+}
+
+// serveRequest serves what a client wants, up to the end of its publisher or until its viewer is served. It returns false if it
+// has refused that, and ended the connection.
+func (v *rtmpService) serveRequest(conn net.Conn, c *relay.RTMPConn, want *rtmp.Request) bool {
+	client := conn.RemoteAddr().String()
 	name, err := v.admit(want)
 	asked := name
 	if err == nil {
@@ -107,6 +122,7 @@ func (v *rtmpService) serveConn(conn net.Conn) {
 			"program", clip(want.Client))
 		c.Refuse(want, err)
 	}
+	return err == nil
 }
 
 // unaccepted returns the refusal of a client that has not said what it wants.
