@@ -36,6 +36,9 @@ var (
 		"2000010018" + "40010c01ffff01600000030090000003000003003c959809" +
 		"210001002a" + "42010101600000030090000003000003003ca00a480b9c9596566924caf0168080000003008000000c84" +
 		"2200010007" + "4401c172b46240")
+	// The same with arrays that are marked as complete.
+	hevcComplete = strings.NewReplacer("\x20\x00\x01", "\xa0\x00\x01", "\x21\x00\x01", "\xa1\x00\x01",
+		"\x22\x00\x01", "\xa2\x00\x01").Replace(hevc322x182)
 	aac44100 = unhex("121056e500") // stereo
 	aac48000 = unhex("118856e500") // mono
 )

@@ -11,7 +11,11 @@ import (
 // config is what a sequence header says. It is immutable, so that the configs of two fragments can be compared.
 type config struct {
 	codec  flv.Codec
-	record []byte // the sequence header, for the codec's box
+	record []byte // the sequence header
+
+	entry      string // of the sample description
+	box        []byte // what goes into the codec's box
+	lengthSize int    // of a NAL unit, in bytes
 
 	scale uint32 // units of time in a second
 	step  uint32 // how long a sample lasts if the next one's time is not known, in those units
@@ -32,6 +36,7 @@ const (
 // newConfig parses a sequence header. It borrows record.
 func newConfig(codec flv.Codec, record []byte) (*config, error) {
 	c := &config{codec: codec, record: bytes.Clone(record), scale: videoScale, step: videoStep}
+	c.box = c.record
 	var why string
 	switch codec {
 	case flv.AVC:
@@ -65,8 +70,8 @@ func carried(t flv.Type, c flv.Codec) bool {
 	return c == flv.AAC
 }
 
-// parseAVC reads the picture's size from an AVCDecoderConfigurationRecord into c. The record goes into the avcC box as
-// it is. parseAVC returns what is wrong with the record, or "".
+// parseAVC reads an AVCDecoderConfigurationRecord into c. The record goes into the avcC box as it is. parseAVC returns what
+// is wrong with the record, or "".
 func parseAVC(c *config) string {
 	p := c.record
 	if len(p) < 8 {
@@ -75,6 +80,7 @@ func parseAVC(c *config) string {
 	if p[0] != 1 {
 		return "record is not of version 1"
 	}
+	c.entry, c.lengthSize = "avc1", int(p[4]&3)+1
 	sets := int(p[5] & 0x1f)
 	if sets == 0 {
 		return "no sequence parameter set"
@@ -229,27 +235,40 @@ func (c *config) readAspect(b *bitReader) {
 	}
 }
 
-const hevcSPS = 33 // NAL unit type
+// NAL unit types of HEVC.
+const (
+	hevcVPS       = 32
+	hevcSPS       = 33
+	hevcPPS       = 34
+	hevcPrefixSEI = 39
+	hevcSuffixSEI = 40
+)
 
-// parseHEVC reads the picture's size from an HEVCDecoderConfigurationRecord into c. The record goes into the hvcC box
-// as it is. parseHEVC returns what is wrong with the record, or "".
+// parseHEVC reads an HEVCDecoderConfigurationRecord into c. It returns what is wrong with the record, or "".
+//
+// In the sample entry hvc1 all parameter sets are in the record, in complete arrays in the order of their types
+// (ISO/IEC 14496-15, 8.3.3.1.2 and 8.4.1). Encoders often set the flag of completeness to 0, or have another order, so the
+// record is written anew. If a kind of parameter sets is not in the record, they are in the frames, and the entry is hev1.
 func parseHEVC(c *config) string {
+	const head = 22 // bytes before the number of arrays
 	p := c.record
-	if len(p) < 23 {
+	if len(p) <= head {
 		return "record is cut short"
 	}
 	if p[0] != 1 {
 		return "record is not of version 1"
 	}
-	arrays := int(p[22])
-	p = p[23:]
+	c.lengthSize = int(p[head-1]&3) + 1
+	var units [hevcSuffixSEI + 1][][]byte // by type
+	arrays := int(p[head])
+	p = p[head+1:]
 	for range arrays {
 		if len(p) < 3 {
 			return "record is cut short"
 		}
-		kind, units := p[0]&0x3f, int(binary.BigEndian.Uint16(p[1:]))
+		kind, n := p[0]&0x3f, int(binary.BigEndian.Uint16(p[1:]))
 		p = p[3:]
-		for range units {
+		for range n {
 			if len(p) < 2 {
 				return "record is cut short"
 			}
@@ -257,13 +276,33 @@ func parseHEVC(c *config) string {
 			if p = p[2:]; n > len(p) {
 				return "record is cut short"
 			}
-			if kind == hevcSPS {
-				return parseHEVCSPS(c, unescape(p[:n]))
+			if n > 0 && int(kind) < len(units) {
+				units[kind] = append(units[kind], p[:n])
 			}
 			p = p[n:]
 		}
 	}
-	return "no sequence parameter set"
+	if len(units[hevcSPS]) == 0 {
+		return "no sequence parameter set"
+	}
+	complete := byte(0)
+	if c.entry = "hev1"; len(units[hevcVPS]) > 0 && len(units[hevcPPS]) > 0 {
+		c.entry, complete = "hvc1", 0x80
+	}
+	c.box = append(bytes.Clone(c.record[:head]), 0)
+	for _, kind := range []byte{hevcVPS, hevcSPS, hevcPPS, hevcPrefixSEI, hevcSuffixSEI} {
+		if len(units[kind]) == 0 {
+			continue
+		}
+		c.box[head]++
+		c.box = append(c.box, complete|kind)
+		c.box = binary.BigEndian.AppendUint16(c.box, uint16(len(units[kind])))
+		for _, unit := range units[kind] {
+			c.box = binary.BigEndian.AppendUint16(c.box, uint16(len(unit)))
+			c.box = append(c.box, unit...)
+		}
+	}
+	return parseHEVCSPS(c, unescape(units[hevcSPS][0]))
 }
 
 // parseHEVCSPS follows ITU-T H.265, 7.3.2.2.1, up to the conformance window.

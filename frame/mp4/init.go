@@ -138,9 +138,9 @@ func (w *boxes) sampleTable(c *config) {
 	w.u32(1)
 	switch c.codec {
 	case flv.AVC:
-		w.visual("avc1", "avcC", c)
+		w.visual("avcC", c)
 	case flv.HEVC:
-		w.visual("hvc1", "hvcC", c)
+		w.visual("hvcC", c)
 	case flv.AAC:
 		w.sound(c)
 	}
@@ -156,8 +156,8 @@ func (w *boxes) sampleTable(c *config) {
 	w.end(stbl)
 }
 
-func (w *boxes) visual(kind, record string, c *config) {
-	at := w.begin(kind)
+func (w *boxes) visual(record string, c *config) {
+	at := w.begin(c.entry)
 	w.zeros(6)
 	w.u16(1) // data reference
 	w.zeros(16)
@@ -171,7 +171,7 @@ func (w *boxes) visual(kind, record string, c *config) {
 	w.u16(24)     // depth
 	w.u16(0xffff) // no colour table
 	box := w.begin(record)
-	w.bytes(c.record)
+	w.bytes(c.box)
 	w.end(box)
 	if c.shape[1] > 0 {
 		pasp := w.begin("pasp")

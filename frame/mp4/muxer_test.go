@@ -115,7 +115,7 @@ func TestInit(t *testing.T) {
 				shown: 322 * 7 << 16 / 5, record: avc322x182},
 		}},
 		{"hvc1 mp4a hvc1:K mp4a:a", []track{
-			{id: 1, handler: "vide", entry: "hvc1", scale: 1000, width: 322, height: 182, shown: 322 << 16, record: hevc322x182},
+			{id: 1, handler: "vide", entry: "hvc1", scale: 1000, width: 322, height: 182, shown: 322 << 16, record: hevcComplete},
 			{id: 2, handler: "soun", entry: "mp4a", scale: 48000, channels: 1, rate: 48000 << 16, record: aac48000},
 		}},
 	} {

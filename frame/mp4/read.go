@@ -245,14 +245,14 @@ func sampleEntry(kind string, in []byte) (codec string, video bool) {
 			}
 			return nil
 		})
-	case (kind == "avc1" || kind == "hvc1") && len(in) > visual:
+	case (kind == "avc1" || kind == "hvc1" || kind == "hev1") && len(in) > visual:
 		video = true
 		_ = walkBoxes(in[visual:], func(box string, in []byte) error {
 			switch {
 			case box == "avcC" && len(in) >= 4:
 				codec = fmt.Sprintf("avc1.%02x%02x%02x", in[1], in[2], in[3])
 			case box == "hvcC" && len(in) >= 13:
-				codec = hevcCodec(in)
+				codec = hevcCodec(kind, in)
 			}
 			return nil
 		})
@@ -272,14 +272,14 @@ func objectType(a, b byte) int {
 	return 32 + int(a&7)<<3 + int(b>>5)
 }
 
-// hevcCodec returns the codec of an hvcC box (ISO/IEC 14496-15, E.3).
-func hevcCodec(in []byte) string {
+// hevcCodec returns the codec of an hvcC box in a sample entry (ISO/IEC 14496-15, E.3).
+func hevcCodec(entry string, in []byte) string {
 	space := [4]string{"", "A", "B", "C"}[in[1]>>6]
 	tier := "L"
 	if in[1]&0x20 != 0 {
 		tier = "H"
 	}
-	s := fmt.Sprintf("hvc1.%s%d.%X.%s%d", space, in[1]&0x1f, bits.Reverse32(binary.BigEndian.Uint32(in[2:])), tier, in[12])
+	s := fmt.Sprintf("%s.%s%d.%X.%s%d", entry, space, in[1]&0x1f, bits.Reverse32(binary.BigEndian.Uint32(in[2:])), tier, in[12])
 	constraints := in[6:12]
 	for len(constraints) > 0 && constraints[len(constraints)-1] == 0 {
 		constraints = constraints[:len(constraints)-1]
