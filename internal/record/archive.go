@@ -26,8 +26,8 @@ const (
 	DefaultEvery      = time.Hour
 )
 
-// lockName is the file that a process has locked while it records to the directory.
-const lockName = "millrace-recordings.lock"
+// lockName is the file that a process has locked while it records to the directory. No stream can have this name.
+const lockName = "millrace-recordings#lock"
 
 const (
 	// lockEvery is the pause between two looks whether the process that is replaced has left the directory.
@@ -74,6 +74,7 @@ type Stats struct {
 	Written   int64 // bytes, of media files
 	Lost      int64 // fragments that are in no file: the queue was full, or the disk failed
 	LostBytes int64 // in them
+	Refused   int64 // streams that are in no file: Stream returned an error
 	Failures  int64 // errors of the disk
 	Removed   int64 // files, because of MaxBytes
 	Repaired  int   // files, by Open
@@ -96,7 +97,7 @@ type Archive struct {
 	bytes      int64  // of all files
 	repaired   int
 
-	written, lost, lostBytes, failures, removed atomic.Int64
+	written, lost, lostBytes, refused, failures, removed atomic.Int64
 }
 
 // A kept file has ended.
@@ -321,6 +322,14 @@ func checkName(name string) error {
 // until then Stream returns ErrInUse for this name. A Recording that was closed while fragments wait for the disk may
 // be returned again.
 func (a *Archive) Stream(name string) (*Recording, error) {
+	r, err := a.stream(name)
+	if err != nil {
+		a.refused.Add(1)
+	}
+	return r, err
+}
+
+func (a *Archive) stream(name string) (*Recording, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
@@ -331,7 +340,10 @@ func (a *Archive) Stream(name string) (*Recording, error) {
 	}
 	r := a.recordings[name]
 	if r != nil {
-		return r, r.reopen()
+		if err := r.reopen(); err != nil {
+			return nil, err
+		}
+		return r, nil
 	}
 	r = newRecording(a, name)
 	a.recordings[name] = r
@@ -383,7 +395,7 @@ func (a *Archive) Stats() Stats {
 	s := Stats{
 		Recordings: len(a.recordings), Files: len(a.files), Bytes: a.bytes, Repaired: a.repaired,
 		Written: a.written.Load(), Lost: a.lost.Load(), LostBytes: a.lostBytes.Load(),
-		Failures: a.failures.Load(), Removed: a.removed.Load(),
+		Refused: a.refused.Load(), Failures: a.failures.Load(), Removed: a.removed.Load(),
 	}
 	for _, r := range a.recordings {
 		s.Queued += r.queued()

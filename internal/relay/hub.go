@@ -54,7 +54,8 @@ type Config struct {
 	Cluster Cluster
 
 	// Record returns what records the stream of a name from its beginning to its end, or nil. It is called once for each
-	// stream, or each time that this node of a cluster has come to own it, and must not wait. A nil Record records nothing.
+	// stream, or each time that this node of a cluster has come to own it, after the Recorder before of that name was
+	// closed. It must not wait. A nil Record records nothing.
 	Record func(name string) Recorder
 
 	LagBytes  int64         // a viewer may be this many bytes behind; 0: as many as the stream keeps
@@ -86,7 +87,8 @@ type Hub struct {
 	waiting map[string][]*waiter
 	hls     map[string]*hlsWindow
 	served  map[*viewer]struct{}
-	refused map[string]time.Time // names whose publishers the operator refuses until then; at most maxRefusedNames
+	records map[string]chan struct{} // by name: closed when the recording of a stream has ended
+	refused map[string]time.Time     // names whose publishers the operator refuses until then; at most maxRefusedNames
 
 	lastViewer uint64 // the number of the viewer that came last
 	cut        bool   // the time to drain was over: every viewer is ended
@@ -101,6 +103,7 @@ func New(cfg Config) *Hub {
 		waiting:  make(map[string][]*waiter),
 		served:   make(map[*viewer]struct{}),
 		hls:      make(map[string]*hlsWindow),
+		records:  make(map[string]chan struct{}),
 		refused:  make(map[string]time.Time),
 
 		pullIdle: pullIdle, cleanEndWait: cleanEndWait,

@@ -36,32 +36,57 @@ func (s *stream) record() {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stopRecord = stop
+	before, done := h.records[s.name], make(chan struct{})
+	h.records[s.name] = done
 	h.mu.Unlock()
-	to := h.cfg.Record(s.name)
-	if to == nil {
-		return
+	end := func() {
+		stop()
+		h.mu.Lock()
+		if h.records[s.name] == done {
+			delete(h.records, s.name)
+		}
+		h.mu.Unlock()
+		close(done)
+	}
+	var to Recorder
+	if before == nil {
+		if to = h.cfg.Record(s.name); to == nil {
+			end()
+			return
+		}
 	}
 	r := fragmentReader{stream: s}
 	r.begin() // before the first frame is published
 	h.recording.Go(func() {
-		defer stop()
-		defer to.Close()
+		defer end()
 		defer r.release()
-		for {
-			var c millrace.Chain
-			f, err := r.next(ctx, &c)
-			if err != nil {
-				if err != io.EOF && ctx.Err() == nil {
-					s.log.Warn("recording ended", "reason", explain(err))
-				}
+		if before != nil { // of a stream of the same name, which has ended
+			<-before
+			if to = h.cfg.Record(s.name); to == nil {
 				return
 			}
-			if f.newInit {
-				var init millrace.Chain
-				r.init.Clone(&init)
-				to.Init(&init)
-			}
-			to.Add(f.FragmentInfo, &c)
 		}
+		defer to.Close()
+		s.recordTo(ctx, to, &r)
 	})
+}
+
+// recordTo gives what r reads to a Recorder until the stream ends or ctx does.
+func (s *stream) recordTo(ctx context.Context, to Recorder, r *fragmentReader) {
+	for {
+		var c millrace.Chain
+		f, err := r.next(ctx, &c)
+		if err != nil {
+			if err != io.EOF && ctx.Err() == nil {
+				s.log.Warn("recording ended", "reason", explain(err))
+			}
+			return
+		}
+		if f.newInit {
+			var init millrace.Chain
+			r.init.Clone(&init)
+			to.Init(&init)
+		}
+		to.Add(f.FragmentInfo, &c)
+	}
 }

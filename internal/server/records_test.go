@@ -126,3 +126,39 @@ func TestRecordingsEndBeforeDownloads(t *testing.T) {
 	_ = w.Res.Body.Close()
 	<-stopped
 }
+
+// Each stream is recorded, also one that begins right after one of the same name has ended, and one that is called like a
+// file of the directory.
+func TestEachStreamIsRecorded(t *testing.T) {
+	dir := t.TempDir()
+	f := serve(t, func(c *Config) { c.Record, c.PublisherReturn = dir, 0 })
+	const rounds = 100
+	names := []string{"cam", "millrace-recordings.lock", "millrace-recordings.lock/cam"}
+	for range rounds {
+		for _, name := range names {
+			p := f.Publisher(name)
+			p.Send(demo.Sample)
+			if res := p.End(); res.Status != http.StatusOK {
+				t.Fatal(res.Status, res.Body)
+			}
+		}
+	}
+	f.stop()
+	for _, name := range names {
+		var files int
+		lists, _ := filepath.Glob(filepath.Join(dir, name, "*.m3u8"))
+		for _, list := range lists {
+			if text, err := os.ReadFile(list); err != nil || !strings.Contains(string(text), "#EXT-X-ENDLIST") {
+				t.Errorf("%s: %v\n%s", list, err, text)
+			} else {
+				files += 1 + strings.Count(string(text), "#EXT-X-MAP") - 1
+			}
+		}
+		if files != rounds {
+			t.Errorf("%s: %d of %d streams are recorded", name, files, rounds)
+		}
+	}
+	if st := f.Server.records.Stats(); st.Refused != 0 || st.Lost != 0 || st.Failures != 0 {
+		t.Errorf("%+v", st)
+	}
+}
