@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // A shelf holds blocks of 1 MiB, which a step takes away.
@@ -75,6 +76,23 @@ func TestSteps(t *testing.T) {
 	if err := b.Admit(); err != nil {
 		t.Errorf("at the end: %v", err)
 	}
+}
+
+// While the log blocks, publishers that need memory do not wait for it.
+func TestTheLogBlocks(t *testing.T) {
+	p := millrace.NewPool(millrace.IdleLimit(0))
+	s := &shelf{pool: p}
+	log := nettest.NewBlockingLog(slog.DiscardHandler)
+	b := New(16<<20, p, slog.New(log))
+	b.Add(Step{"step", 4, s.free})
+	defer log.Block()()
+	for range 3 {
+		s.add(16)
+		if b.Check(); len(s.blocks) != 4 {
+			t.Errorf("%d blocks are left", len(s.blocks))
+		}
+	}
+	s.free(16 << 20)
 }
 
 // What is idle goes before anything that is in use.

@@ -2,13 +2,14 @@ package memory
 
 import (
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // Loans are what answers hold that are being sent. The zero value is ready to use.
 type Loans struct {
-	mu   sync.Mutex
+	mu   lock.Mutex
 	list []*Loan // the oldest one first
 }
 
@@ -18,7 +19,7 @@ type Loan struct {
 	since time.Time
 	bytes int64
 	end   func()
-	ended bool
+	ended chan struct{} // nil, or closed when end has returned
 }
 
 // Add notes an answer that holds bytes. end ends it soon, and does not wait. The call that ends the Loan is Done.
@@ -34,15 +35,19 @@ func (l *Loans) Add(bytes int64, end func()) *Loan {
 func (loan *Loan) Done() {
 	l := loan.of
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.list = slices.DeleteFunc(l.list, func(other *Loan) bool { return other == loan })
+	ended := loan.ended
+	l.mu.Unlock()
+	if ended != nil {
+		<-ended
+	}
 }
 
 // Ended reports whether end was called, or is being called.
 func (loan *Loan) Ended() bool {
 	loan.of.mu.Lock()
 	defer loan.of.mu.Unlock()
-	return loan.ended
+	return loan.ended != nil
 }
 
 // Bytes returns what all of them hold. Answers that share memory count it each.
@@ -58,16 +63,21 @@ func (l *Loans) Bytes() (sum int64) {
 // Free ends answers that have taken longer than after, the oldest ones first. See [Step].
 func (l *Loans) Free(excess int64, after time.Duration) (freed int64) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	var ending []*Loan
 	for _, loan := range l.list {
 		if freed >= excess || time.Since(loan.since) < after {
 			break
 		}
 		freed += loan.bytes
-		if !loan.ended {
-			loan.ended = true
-			loan.end()
+		if loan.ended == nil {
+			loan.ended = make(chan struct{})
+			ending = append(ending, loan)
 		}
+	}
+	l.mu.Unlock()
+	for _, loan := range ending {
+		loan.end()
+		close(loan.ended)
 	}
 	return freed
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // HLSConfig is what can be chosen about HLS.
@@ -45,7 +46,7 @@ type hlsWindow struct {
 	asked  atomic.Int64 // when the latest request came; see now. It is found under Hub.mu, and not ended then
 	idle   *time.Timer  // calls checkIdle
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	window  *hls.Window   // nil before the first playlist can be made
 	cfg     hls.Config    // of the window
 	news    chan struct{} // closed and replaced when there is something new
@@ -345,6 +346,7 @@ func (w *hlsWindow) run(ctx context.Context) {
 		err = w.linger(ctx)
 	}
 	w.idle.Stop()
+	defer s.log.Debug("HLS ended", "reason", explain(err))
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	w.update(func() {
@@ -366,7 +368,6 @@ func (w *hlsWindow) run(ctx context.Context) {
 			w.window.Release()
 		}
 	})
-	s.log.Debug("HLS ended", "reason", explain(err))
 }
 
 // hasEnded reports whether the stream has.

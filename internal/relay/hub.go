@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/limit"
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/memory"
 )
 
@@ -81,7 +82,7 @@ type Hub struct {
 
 	pullIdle, cleanEndWait time.Duration // see the constants; set before h is used
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	streams map[string]*stream // by name, from newStream to end
 	waiting map[string][]*waiter
 	hls     map[string]*hlsWindow
@@ -94,6 +95,7 @@ type Hub struct {
 
 // New returns a Hub without streams. Drain ends it.
 func New(cfg Config) *Hub {
+	cfg.Log = lock.Logger(cfg.Log)
 	h := &Hub{
 		cfg: cfg, log: cfg.Log,
 		admitted: limit.New(cfg.MaxViewers, tooManyViewers(cfg.MaxViewers), errDraining),

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -104,7 +104,7 @@ func (k refusalKey) quiet() bool {
 type refusals struct {
 	log *slog.Logger
 
-	mu     sync.Mutex
+	mu     lock.Mutex
 	counts map[refusalKey]int64 // has all keys that there can be
 	lines  map[clientKind]*lineLimit
 }

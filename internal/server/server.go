@@ -22,6 +22,7 @@ import (
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/hook"
 	"github.com/millrace-io/millrace/internal/limit"
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/memory"
 	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/record"
@@ -79,6 +80,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	cfg.Log = lock.Logger(cfg.Log)
 	s := &Server{
 		cfg: cfg, log: cfg.Log,
 		started: time.Now(), refusals: newRefusals(cfg.Log),
