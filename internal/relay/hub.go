@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/limit"
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/memory"
@@ -76,6 +77,8 @@ type Hub struct {
 
 	counters counters
 
+	clients *millrace.Pool // an account of the blocks that RTMP clients' bytes are in, apart from those of publishers
+
 	publishers sync.WaitGroup // publishers that are served, or answered
 	recording  sync.WaitGroup // streams that are recorded
 	admitted   *limit.Limiter // viewers, including those that wait for a stream
@@ -97,7 +100,7 @@ type Hub struct {
 func New(cfg Config) *Hub {
 	cfg.Log = lock.Logger(cfg.Log)
 	h := &Hub{
-		cfg: cfg, log: cfg.Log,
+		cfg: cfg, log: cfg.Log, clients: millrace.DefaultPool().Account(),
 		admitted: limit.New(cfg.MaxViewers, tooManyViewers(cfg.MaxViewers), errDraining),
 		streams:  make(map[string]*stream),
 		waiting:  make(map[string][]*waiter),

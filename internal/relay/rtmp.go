@@ -38,6 +38,8 @@ type rtmpWriter struct{ io.Writer }
 func (h *Hub) AcceptRTMP(conn net.Conn, deadline time.Time) (*RTMPConn, *rtmp.Request, error) {
 	c := &RTMPConn{hub: h, conn: conn, out: &rtmpWriter{conn}, r: millrace.NewReader(plain(conn))}
 	c.proto = rtmp.NewServerConn(c.r, c.out, h.rtmpChunk())
+	c.proto.SetPool(h.clients)
+	c.proto.SetMessageTimeout(h.cfg.StallTimeout, func() { _ = conn.Close() })
 	_ = conn.SetDeadline(deadline)
 	cut := make(chan struct{})
 	stop := context.AfterFunc(h.ends, func() {
@@ -193,7 +195,9 @@ func (c *RTMPConn) listenTo(p *Publisher) (stop func()) {
 		idle := newIdleReader(c.conn, c.conn.SetDeadline, p)
 		rest, stop = idle, idle.stop
 	}
-	c.r.SetPool(p.s.memory)
+	c.proto.SetPool(p.s.memory)
+	limit := c.hub.cfg.PublishTimeout
+	c.proto.SetMessageTimeout(limit, func() { p.cancel(errSlowMessage(limit)) })
 	c.r.Reset(io.MultiReader(bytes.NewReader(early), rest))
 	return stop
 }
@@ -287,6 +291,7 @@ func (c *RTMPConn) Watch(ctx context.Context, name string) error {
 	v.pending.Merge(&first.Chain)
 	c.proto.AppendEnd(&v.ending)
 	v.hear, v.talks = c.hear, true
+	c.proto.SetMessageTimeout(c.hub.cfg.StallTimeout, func() { v.end(stalled) })
 	v.paused.Store(c.proto.Paused())
 	c.out.Writer = replies{v}
 	v.serveConn(c.conn)
@@ -358,8 +363,8 @@ func (c *RTMPConn) hearAll(pause func()) (err error) {
 	}
 }
 
-// maxReplies bounds what waits to be sent to a viewer beside the stream: hundreds of answers.
-const maxReplies = 64 << 10
+// maxReplies bounds what waits to be sent to a viewer beside the stream: a hundred answers.
+const maxReplies = 16 << 10
 
 var errReplies = fmt.Errorf("a viewer asks and takes no answers: %d bytes wait", maxReplies)
 

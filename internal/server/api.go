@@ -79,7 +79,7 @@ func (s *Server) report() apiReport {
 			Files: s.files.offer(), Blobs: s.blobs != nil,
 			Publish: auth.publishPolicy(), Read: auth.readPolicy(), Loopback: auth.loopback,
 			RTMP: s.rtmp.port, RTMPS: s.rtmps.port, RTMPLoopback: s.rtmp.loopback, RTMPSLoopback: s.rtmps.loopback,
-			MemoryOwners: s.memoryOwners(relayed.Memory, mem.Heap),
+			MemoryOwners: s.memoryOwners(relayed, mem.Heap),
 		},
 		Streams: streams,
 	}

@@ -147,11 +147,12 @@ func (c scrape) relay(st relay.Stats) {
 }
 
 // memoryOwners returns the bytes that are in use or idle, by owner.
-func (s *Server) memoryOwners(streams, heap int64) map[string]int64 {
+func (s *Server) memoryOwners(streams relay.Stats, heap int64) map[string]int64 {
 	pool, downloads, blobs := millrace.DefaultPool().Stats(), s.memoryOf.downloads.Stats().InUse, s.memoryOf.blobs.Stats().InUse
 	return map[string]int64{
-		"streams": streams, "downloads": downloads, "blobs": blobs, "blocks": max(0, pool.InUse-streams-downloads-blobs),
-		"idle": pool.Idle, "heap": heap,
+		"streams": streams.Memory, "clients": streams.Clients, "downloads": downloads, "blobs": blobs,
+		"blocks": max(0, pool.InUse-streams.Memory-streams.Clients-downloads-blobs),
+		"idle":   pool.Idle, "heap": heap,
 	}
 }
 
@@ -164,8 +165,8 @@ func (s *Server) collectMemory(c scrape, streams relay.Stats) {
 	c.gauge("memory_high_water_bytes", "The most that was in use.", st.High)
 	c.gauge("memory_mapped_bytes", "What the server has of the system, with idle blocks and garbage.", st.Mapped)
 	c.gauges("memory_owner_bytes", "What is in use or idle, by owner: the blocks of streams' bytes with all who hold a part of "+
-		"them, those of downloads of files and of transfers of blobs, other blocks (headers), idle blocks, and the heap beside "+
-		"blocks (connections, goroutines).", "owner", s.memoryOwners(streams.Memory, st.Heap))
+		"them, those of what RTMP clients send that do not publish, of downloads of files and of transfers of blobs, other "+
+		"blocks (headers), idle blocks, and the heap beside blocks (connections, goroutines).", "owner", s.memoryOwners(streams, st.Heap))
 	held := map[string]int64{"kept": streams.KeptBytes, "viewers": streams.Pending, "hls": streams.HLS.Bytes,
 		"hls_answers": s.answers.Bytes()}
 	if s.node != nil {
