@@ -81,6 +81,13 @@ type PathStats struct {
 	Viewers, Came, BytesOut int64
 }
 
+// Len returns how many streams there are.
+func (h *Hub) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.streams)
+}
+
 // Stats returns a snapshot.
 func (h *Hub) Stats() Stats {
 	c := &h.counters

@@ -14,14 +14,19 @@ import (
 )
 
 // metrics answers /metrics.
-func (s *Server) metrics() http.Handler {
+func (s *Server) metrics() http.HandlerFunc {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collector{s},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return func(w http.ResponseWriter, r *http.Request) {
+		if s.lend(w, r, metricsBytes) {
+			handler.ServeHTTP(w, r)
+		}
+	}
 }
 
 // A collector tells Prometheus what the parts of the server have counted. Streams' names are not among the labels:
@@ -168,14 +173,15 @@ func (s *Server) collectMemory(c scrape, streams relay.Stats) {
 		"them, those of what RTMP clients send that do not publish, of downloads of files and of transfers of blobs, other "+
 		"blocks (headers), idle blocks, and the heap beside blocks (connections, goroutines).", "owner", s.memoryOwners(streams, st.Heap))
 	held := map[string]int64{"kept": streams.KeptBytes, "viewers": streams.Pending, "hls": streams.HLS.Bytes,
-		"hls_answers": s.answers.Bytes()}
+		"hls_answers": s.answers.Bytes(), "requests": s.requests.Bytes()}
 	if s.node != nil {
 		held["cluster_cache"] = s.node.objects.Stats().Bytes
 	}
 	if s.records != nil {
 		held["recordings"] = s.records.Stats().Queued
 	}
-	c.gauges("memory_held_bytes", "Bytes of streams by what they are held for; what is shared counts for each.", "by", held)
+	c.gauges("memory_held_bytes", "Bytes by what they are held for: those of streams, of which what is "+
+		"shared counts for each, and what requests may hold until their answers are taken.", "by", held)
 	c.counters("memory_freed_total", "How often memory was freed because it was short, by step.", "step", st.Taken)
 	c.counter("memory_refused_total", "Publishers, viewers and transfers that were refused because memory was short.", st.Refused)
 }

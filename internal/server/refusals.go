@@ -60,7 +60,7 @@ var causes = map[clientKind][]relay.Cause{
 		causeHookFailed, causeOther},
 	clientWriter: {causeNoToken, causeForbidden, causeOther},
 	clientReader: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
-		causeConflict, relay.CauseLimit, causeAddress, causeProxy, causeOther},
+		causeConflict, relay.CauseLimit, relay.CauseMemory, causeAddress, causeProxy, causeOther},
 	clientNode:    {causeForbidden, causeNotFound, causeNotOwner, relay.CauseShutdown, causeOther},
 	clientUnknown: {causeProtocol, causeSilent, causeProxy, relay.CauseLimit, relay.CauseShutdown, causeOther},
 }
