@@ -9,8 +9,9 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
+
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // A FileHandler serves the files under a directory. [FileServer] makes one.
@@ -39,7 +40,7 @@ type FileHandler struct {
 	dropFrom      int64                                          // bytes; 0: no response is dropped behind
 	served        func(r *http.Request, sent Report, status int) // or nil
 
-	mu       sync.Mutex
+	mu       lock.Mutex
 	sent     Report
 	dropping map[fileVersion]int // responses that are being dropped behind, by what they send
 }

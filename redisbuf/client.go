@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // A Client moves large values between Redis and the caller's memory, over connections of its own. Everything else stays
@@ -77,7 +79,7 @@ type servers struct {
 	lastLen  atomic.Int64 // length of the last value whose length was not known before
 	counters counters
 
-	mu     sync.RWMutex
+	mu     lock.RWMutex
 	nodes  map[serverKey]*node // all servers that were ever asked, len ≤ maxServers; one that has left has no connections
 	closed bool
 

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 const (
@@ -28,7 +29,7 @@ type node struct {
 
 	unreachable atomic.Bool // the last dial has failed, with all its retries
 
-	mu     sync.Mutex
+	mu     lock.Mutex
 	live   map[*conn]struct{} // all connections
 	idle   []*conn            // those that no call uses; the last one was used last
 	epoch  int                // a connection of an older epoch is closed instead of becoming idle

@@ -3,6 +3,7 @@ package rtmp
 import (
 	"encoding/binary"
 	"io"
+	"time"
 
 	"github.com/millrace-io/millrace"
 )
@@ -18,6 +19,12 @@ const (
 	// maxChunkStreams bounds the chunk streams of a connection. Encoders and players use fewer than ten.
 	maxChunkStreams = 128
 
+	// maxCommandStreams is the same for a client that does not publish.
+	maxCommandStreams = 16
+
+	// leastCopy and mostCopy bound the memory that is taken for copies at a time: as much as has been copied already.
+	leastCopy, mostCopy = 512, 8 << 10
+
 	// maxHeader is the longest header of a chunk: number, fields, and extended timestamp.
 	maxHeader = 3 + 11 + 4
 )
@@ -27,20 +34,24 @@ type Decoder struct {
 	// Invariants, between calls of Next:
 	//
 	//	1 ≤ chunk ≤ maxBody
-	//	unfinished = sum of the lengths of the streams' bodies ≤ 2·maxMessage
-	//	len(streams) ≤ maxChunkStreams
+	//	unfinished = sum of the lengths of the streams' bodies ≤ maxUnfinished
+	//	len(streams) ≤ maxStreams
 	//	current == nil, or the header of its next chunk has been read, and left bytes of the payload have not
 
-	r          *millrace.Reader
-	maxMessage int
-	chunk      int
-	copyBelow  int
-	streams    map[int]*chunkStream
-	current    *chunkStream
-	left       int
-	unfinished int
-	received   uint64
-	progress   func() error // unless nil, called when a part of a payload has been read
+	r             *millrace.Reader
+	pool          *millrace.Pool // of what is copied
+	maxMessage    int
+	maxUnfinished int
+	maxStreams    int
+	chunk         int
+	copyBelow     int
+	streams       map[int]*chunkStream
+	current       *chunkStream
+	left          int
+	unfinished    int
+	received      uint64
+	progress      func() error // unless nil, called when a part of a payload has been read
+	clock         *messageClock
 
 	aggregate struct { // the rest of an aggregate message
 		message Message
@@ -54,7 +65,9 @@ type Decoder struct {
 type chunkStream struct {
 	header
 	unfinished bool // a chunk of the message has come, and others are to come
+	begun      time.Time
 	body       millrace.Chain
+	room       millrace.Draft // behind the body, for more copies
 }
 
 // A header is what a chunk says, and what it leaves to the chunk before.
@@ -69,12 +82,37 @@ type header struct {
 // more; that of [millrace.NewReader] is 4096. A message above maxMessage bytes is refused with a *LimitError.
 // [Decoder.Release] ends the life of unfinished messages.
 func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
-	return &Decoder{r: r, maxMessage: min(maxMessage, maxBody), chunk: defaultChunkSize, copyBelow: copyBelow,
-		streams: make(map[int]*chunkStream)}
+	d := &Decoder{r: r, pool: millrace.DefaultPool(), maxStreams: maxChunkStreams, chunk: defaultChunkSize,
+		copyBelow: copyBelow, streams: make(map[int]*chunkStream)}
+	d.SetMaxMessage(maxMessage)
+	return d
 }
 
 // SetMaxMessage changes the limit of messages that begin from now on.
-func (d *Decoder) SetMaxMessage(n int) { d.maxMessage = min(n, maxBody) }
+func (d *Decoder) SetMaxMessage(n int) {
+	d.maxMessage = min(n, maxBody)
+	d.maxUnfinished = 2 * d.maxMessage
+}
+
+// setPool makes blocks come from p: those that are read into, and those of copies.
+func (d *Decoder) setPool(p *millrace.Pool) {
+	d.r.SetPool(p)
+	d.pool = p
+}
+
+// limit bounds all that a client without a stream can make the Decoder hold.
+func (d *Decoder) limit(bytes int) error {
+	d.maxMessage, d.maxUnfinished, d.maxStreams = bytes, bytes, maxCommandStreams
+	return d.fits(d.unfinished)
+}
+
+// fits returns an error if n bytes of unfinished messages are too many.
+func (d *Decoder) fits(n int) error {
+	if n > d.maxUnfinished {
+		return &LimitError{What: "bytes of unfinished messages", Have: int64(n), Limit: int64(d.maxUnfinished)}
+	}
+	return nil
+}
 
 // Received returns how many bytes have been read, for acknowledgements.
 func (d *Decoder) Received() uint64 { return d.received }
@@ -82,8 +120,9 @@ func (d *Decoder) Received() uint64 { return d.received }
 // Release gives back what unfinished messages hold.
 func (d *Decoder) Release() {
 	for _, s := range d.streams {
-		s.body.Release()
+		s.release()
 	}
+	d.clock.stop()
 	d.aggregate.body.Release()
 	d.streams, d.current, d.unfinished = nil, nil, 0
 }
@@ -107,6 +146,8 @@ func (d *Decoder) Next(dst *millrace.Chain) (Message, error) {
 			continue
 		}
 		d.unfinished -= s.body.Len()
+		s.room.Release()
+		d.settle()
 		switch s.message.Type {
 		case TypeSetChunkSize:
 			err = d.setChunkSize(&s.body)
@@ -125,6 +166,25 @@ func (d *Decoder) Next(dst *millrace.Chain) (Message, error) {
 	}
 }
 
+// release gives back what s holds.
+func (s *chunkStream) release() {
+	s.body.Release()
+	s.room.Release()
+}
+
+// appendCopy appends a copy of p to dst, in room or in blocks of pool, of which room keeps the rest.
+func appendCopy(dst *millrace.Chain, room *millrace.Draft, pool *millrace.Pool, p []byte) {
+	for len(p) > 0 {
+		if len(room.Bytes()) == 0 {
+			room.Release()
+			*room = pool.Get(max(len(p), leastCopy, min(dst.Len(), mostCopy)))
+		}
+		part := room.Cut(copy(room.Bytes(), p))
+		p = p[part.Len():]
+		dst.Append(&part)
+	}
+}
+
 // nextChunk moves the next chunk to the body of its stream.
 func (d *Decoder) nextChunk() (*chunkStream, error) {
 	if d.current == nil {
@@ -135,24 +195,26 @@ func (d *Decoder) nextChunk() (*chunkStream, error) {
 		d.current, d.left = s, min(d.chunk, s.message.Size-s.body.Len())
 	}
 	s := d.current
-	if have, limit := d.unfinished+d.left, 2*d.maxMessage; have > limit {
-		return nil, &LimitError{What: "bytes of unfinished messages", Have: int64(have), Limit: int64(limit)}
+	if err := d.fits(d.unfinished + d.left); err != nil {
+		return nil, err
 	}
 	last := s.body.Len()+d.left == s.message.Size
 	copied := d.chunk < d.copyBelow && (s.unfinished || !last)
 	for d.left > 0 {
-		if err := d.readPart(&s.body, copied); err != nil {
+		if err := d.readPart(s, copied); err != nil {
 			return nil, err
 		}
 	}
 	d.current = nil
-	s.unfinished = !last
+	if s.unfinished = !last; !last {
+		d.clock.start(s.begun)
+	}
 	return s, nil
 }
 
 // readPart moves what has arrived of a payload to body, and waits if that is nothing. A payload that comes in small
 // parts, with deadlines in between, thus stays in the blocks that it fills.
-func (d *Decoder) readPart(body *millrace.Chain, copied bool) error {
+func (d *Decoder) readPart(s *chunkStream, copied bool) error {
 	if _, err := d.peek(1); err != nil {
 		return err
 	}
@@ -163,9 +225,9 @@ func (d *Decoder) readPart(body *millrace.Chain, copied bool) error {
 		if err != nil {
 			return err
 		}
-		body.AppendCopy(p)
+		appendCopy(&s.body, &s.room, d.pool, p)
 		_, _ = d.r.Discard(n)
-	} else if err := d.r.ReadChain(body, n); err != nil {
+	} else if err := d.r.ReadChain(&s.body, n); err != nil {
 		return noEOF(err)
 	}
 	d.left -= n
@@ -203,8 +265,8 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	}
 	s, known := d.streams[id]
 	if !known {
-		if len(d.streams) == maxChunkStreams {
-			return nil, &LimitError{What: "chunk streams", Have: maxChunkStreams + 1, Limit: maxChunkStreams}
+		if len(d.streams) >= d.maxStreams {
+			return nil, &LimitError{What: "chunk streams", Have: int64(len(d.streams)) + 1, Limit: int64(d.maxStreams)}
 		}
 		// It may begin with any form of header. What is left out is 0.
 		s = &chunkStream{header: header{message: Message{ChunkStream: id}}}
@@ -240,7 +302,9 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	}
 	_, _ = d.r.Discard(at)
 	d.received += uint64(at)
-	s.header = next
+	if s.header = next; !s.unfinished && d.clock != nil {
+		s.begun = time.Now()
+	}
 	if !known {
 		d.streams[id] = s
 	}
@@ -288,6 +352,9 @@ func (h *header) begin(form byte) {
 
 // peek is Peek inside a chunk.
 func (d *Decoder) peek(n int) ([]byte, error) {
+	if d.clock != nil && d.r.Buffered() < n { // it waits inside a message
+		d.clock.start(time.Now())
+	}
 	p, err := d.r.Peek(n)
 	return p, noEOF(err)
 }
@@ -317,8 +384,9 @@ func (d *Decoder) abort(body *millrace.Chain) {
 	id, ok := uint32Of(body)
 	if s := d.streams[int(id)]; ok && s != nil && s.unfinished {
 		d.unfinished -= s.body.Len()
-		s.body.Release()
+		s.release()
 		s.unfinished = false
+		d.settle()
 	}
 }
 
@@ -357,9 +425,11 @@ func (d *Decoder) nextPart(dst *millrace.Chain) (Message, error) {
 	a.body.Discard(head)
 	var part millrace.Chain
 	a.body.Cut(&part, size)
+	var room millrace.Draft
 	for p := range part.All() {
-		dst.AppendCopy(p) // a share would keep the parts that the caller does not want
+		appendCopy(dst, &room, d.pool, p) // a share would keep the parts that the caller does not want
 	}
+	room.Release()
 	part.Release()
 	a.body.Discard(min(tail, a.body.Len()))
 	return m, nil

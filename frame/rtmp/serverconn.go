@@ -4,13 +4,19 @@ import (
 	"encoding/binary"
 	"io"
 	"math"
+	"strings"
+	"time"
 
 	"github.com/millrace-io/millrace"
 )
 
 const (
-	// maxCommand bounds messages until a client may publish. The longest is connect, of some hundred bytes.
-	maxCommand = 64 << 10
+	// maxCommand bounds what a client sends unfinished before it says what it wants. The longest message is connect, of some
+	// hundred bytes, and addresses with tokens that are shown several times.
+	maxCommand = 16 << 10
+
+	// maxPlayer is the same of a client that plays: it pauses and pings.
+	maxPlayer = 4 << 10
 
 	// windowSize is how much this side asks to be acknowledged, and what it takes for the client's wish until that says.
 	windowSize = 2_500_000
@@ -21,7 +27,8 @@ const (
 // A ServerConn is the server's side of a connection: Accept, then Start or Refuse, and then Next until it fails. When a
 // publisher has ended its stream, NextRequest may follow. A ServerConn belongs to one goroutine at a time.
 //
-// A ServerConn has no timeout. To bound the time up to the request, and each silence, set deadlines on the connection.
+// A ServerConn has no timeout but that of [ServerConn.SetMessageTimeout]. To bound the time up to the request, and each
+// silence, set deadlines on the connection.
 type ServerConn struct {
 	r          *millrace.Reader
 	w          io.Writer
@@ -36,7 +43,7 @@ type ServerConn struct {
 	request              *Request
 	streamName           string // of the request, as the client has called it
 	stream               uint32 // the message stream on which the request came
-	fcPublish            bool // the client has called FCPublish, and waits for onFCPublish
+	fcPublish            bool   // the client has called FCPublish, and waits for onFCPublish
 	paused               bool
 }
 
@@ -45,9 +52,21 @@ type ServerConn struct {
 // the server's choice send each message in one. [ServerConn.Release] ends its life.
 func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn {
 	c := &ServerConn{r: r, w: w, dec: NewDecoder(r, maxCommand), maxMessage: min(maxMessage, maxBody), window: windowSize}
+	_ = c.dec.limit(maxCommand) // nothing has come
 	c.dec.progress = c.acknowledge
 	c.dec.copyBelow = maxBody + 1 // until Start: no client without a stream can keep blocks with parts of unfinished messages
 	return c
+}
+
+// SetPool makes what the client sends come into blocks of p from now on, those of copies included.
+func (c *ServerConn) SetPool(p *millrace.Pool) { c.dec.setPool(p) }
+
+// SetMessageTimeout bounds how long a message may take from its first byte to its last one, whatever the client sends
+// meanwhile. When the time is up, expired is called in a goroutine of its own, and ends the connection. Release ends that.
+func (c *ServerConn) SetMessageTimeout(limit time.Duration, expired func()) {
+	c.dec.clock.stop()
+	c.dec.clock = &messageClock{limit: limit, expired: expired}
+	c.dec.countOldest()
 }
 
 // Release gives back what c holds. The Reader and the connection are the caller's.
@@ -93,7 +112,14 @@ func (c *ServerConn) awaitRequest() (*Request, error) {
 		}
 		c.body.Release() // nothing else has a meaning yet
 	}
-	return c.request, nil
+	want := c.request
+	if !want.Publish { // what is needed of it is kept for as long as the client plays
+		c.connect, c.request = nil, &Request{Path: strings.Clone(want.Path)}
+		if err := c.dec.limit(maxPlayer); err != nil {
+			return want, err
+		}
+	}
+	return want, nil
 }
 
 // Start tells the client that its request is granted.
@@ -101,7 +127,7 @@ func (c *ServerConn) Start() error {
 	c.event(eventStreamBegin, Stream)
 	if c.request.Publish {
 		c.dec.SetMaxMessage(c.maxMessage)
-		c.dec.copyBelow = copyBelow
+		c.dec.maxStreams, c.dec.copyBelow = maxChunkStreams, copyBelow
 		if c.fcPublish {
 			c.call(0, "onFCPublish", 0, nil, status("status", "NetStream.Publish.Start", c.request.Path))
 		}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -328,8 +329,8 @@ func TestLimitsBeforeARequest(t *testing.T) {
 		in    string
 		error string
 	}{
-		{"a large command", string(rawHeader(0, 3, 0, 64<<10+1, 20, 0)), "rtmp: bytes of one message: 65537, limit 65536"},
-		{"pictures", string(rawHeader(0, 3, 0, 1<<20, 9, 1)), "rtmp: bytes of one message: 1048576, limit 65536"},
+		{"a large command", string(rawHeader(0, 3, 0, 16<<10+1, 20, 0)), "rtmp: bytes of one message: 16385, limit 16384"},
+		{"pictures", string(rawHeader(0, 3, 0, 1<<20, 9, 1)), "rtmp: bytes of one message: 1048576, limit 16384"},
 		{"commands in half", command("connect", 1, app("live")) + "\x03\x00", "unexpected EOF"},
 		{"nothing", "", "unexpected EOF"},
 	} {
@@ -347,18 +348,12 @@ func TestLimitsBeforeARequest(t *testing.T) {
 func TestMemoryBeforeARequest(t *testing.T) {
 	var in strings.Builder
 	in.WriteString(plainHandshake + control(1, 1<<10))
-	unknown := rawHeader(0, 5, 0, 60<<10, 99, 0)
-	first := string(rawHeader(0, 3, 0, 64<<10, 20, 0))
-	for range 63 {
-		in.WriteString(first + strings.Repeat("c", 1<<10))
+	unknown := string(rawHeader(0, 5, 0, 4<<10, 99, 0)) + strings.Repeat("u", 1<<10) +
+		strings.Repeat("\xc5"+strings.Repeat("u", 1<<10), 3)
+	first := string(rawHeader(0, 3, 0, 12<<10, 20, 0))
+	for range 11 {
+		in.WriteString(first + strings.Repeat("c", 1<<10) + strings.Repeat(unknown, 15))
 		first = "\xc3"
-		in.Write(unknown)
-		for i := range 60 {
-			if i > 0 {
-				in.WriteString("\xc5")
-			}
-			in.WriteString(strings.Repeat("u", 1<<10))
-		}
 	}
 	pool, def := millrace.NewPool(), millrace.DefaultPool()
 	before := def.Stats().InUse
@@ -374,10 +369,148 @@ func TestMemoryBeforeARequest(t *testing.T) {
 	if _, err := c.Accept(); err != io.ErrUnexpectedEOF {
 		t.Error(err)
 	}
-	// What two messages of 64 KiB may have, and the Reader's block, once when it grows and once more while it is read.
-	if most > 384<<10 {
+	// What is unfinished, and the Reader's block of 64 KiB, once when it grows and once more while it is read.
+	if most > 192<<10 {
 		t.Errorf("%d bytes held", most)
 	}
+}
+
+// A client that plays can make the server hold 4 KiB, however it divides what it leaves unfinished, and from when on.
+func TestMemoryOfAPlayer(t *testing.T) {
+	play := command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1, "play", 3, nil, "camera")
+	part := func(chunks, size, sent int) string {
+		return string(rawHeader(0, chunks, 0, size, 18, 1)) + strings.Repeat("p", sent)
+	}
+	var many, heads strings.Builder
+	for i := range 20 {
+		many.WriteString(part(10+i, 4<<10, 512))
+		heads.WriteString(part(10+i, 100, 1))
+	}
+	for name, in := range map[string]string{
+		"a long message":                play + control(1, 65534) + part(10, 65535, 65534),
+		"two messages":                  play + control(1, 4<<10-1) + part(10, 4<<10, 4<<10-1) + part(11, 4<<10, 4<<10-1),
+		"many messages":                 play + control(1, 512) + many.String(),
+		"many chunk streams":            play + control(1, 1) + heads.String(),
+		"a long message before it asks": control(1, 10<<10) + part(10, 16<<10, 10<<10) + play,
+		"an aggregate":                  play + control(1, 65534) + string(rawHeader(0, 10, 0, 65535, 22, 1)) + strings.Repeat("p", 65534),
+	} {
+		pool := millrace.NewPool(millrace.IdleLimit(0))
+		r := millrace.NewReader(strings.NewReader(plainHandshake + in))
+		c := rtmp.NewServerConn(r, io.Discard, 1<<24-1)
+		c.SetPool(pool)
+		want, err := c.Accept()
+		if want == nil || want.Publish {
+			t.Fatalf("%s: %v, %v", name, want, err)
+		}
+		var none millrace.Chain
+		refused := err != nil
+		for err == nil {
+			_, err = c.Next(&none)
+		}
+		if _, ok := errors.AsType[*rtmp.LimitError](err); !ok {
+			t.Errorf("%s: %v", name, err)
+		}
+		r.Release()
+		if n := pool.Stats().InUse; n > 8<<10 && !refused {
+			t.Errorf("%s: %d bytes held", name, n)
+		}
+		c.Release()
+		if n := pool.Stats().InUse; n != 0 {
+			t.Errorf("%s: %d bytes are left", name, n)
+		}
+	}
+}
+
+// What a publisher leaves unfinished is in its pool, and what an aggregate has, too, also if it is copied.
+func TestMemoryOfAPublisher(t *testing.T) {
+	pool, def := millrace.NewPool(), millrace.DefaultPool()
+	before := def.Stats().InUse
+	tag := "\x09\x00\x00\x05" + "\x00\x00\x00\x00\x00\x00\x00" + "\x27\x01abc" + "\x00\x00\x00\x10"
+	r := millrace.NewReader(strings.NewReader(plainHandshake + publishTo(app("live"), "camera") +
+		string(rawHeader(0, 7, 0, len(tag), 22, 1)) + tag +
+		string(rawHeader(0, 8, 0, 1<<20, 9, 1)) + strings.Repeat("v", 128) + "\xc8" + strings.Repeat("v", 128)))
+	defer r.Release()
+	c := rtmp.NewServerConn(r, io.Discard, 1<<24-1)
+	defer c.Release()
+	c.SetPool(pool)
+	if _, err := c.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var got millrace.Chain
+	defer got.Release()
+	if m, err := c.Next(&got); err != nil || m.Type != rtmp.TypeVideo {
+		t.Fatal(m, err)
+	}
+	if _, err := c.Next(&got); err != io.ErrUnexpectedEOF {
+		t.Error(err)
+	}
+	if n := def.Stats().InUse - before; n > 1<<10 { // the headers of answers
+		t.Errorf("%d bytes are not in its pool", n)
+	}
+}
+
+// A message has a time to come to its end, whatever comes meanwhile.
+func TestMessageTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		play := command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1, "play", 3, nil, "camera")
+		ping := control(6, 0)
+		for _, tt := range []struct {
+			name  string
+			parts []string // one a second
+			ends  bool
+		}{
+			{"half a message", []string{string(rawHeader(0, 10, 0, 100, 18, 1)) + "p"}, true},
+			{"half a header", []string{"\x0a\x00"}, true},
+			{"half a message, and others", append([]string{string(rawHeader(0, 10, 0, 300, 18, 1)) + strings.Repeat("p", 128)},
+				slices.Repeat([]string{ping}, 20)...), true},
+			{"whole messages", slices.Repeat([]string{ping}, 20), false},
+			{"a message in two parts, now and then",
+				slices.Repeat([]string{string(rawHeader(0, 10, 0, 2, 18, 1)) + "p", "p"}, 20), false},
+			{"nothing", []string{""}, false},
+			{"two messages that take turns", slices.Repeat([]string{
+				string(rawHeader(0, 10, 0, 129, 18, 1)) + strings.Repeat("p", 128),
+				string(rawHeader(0, 11, 0, 129, 18, 1)) + strings.Repeat("p", 128), "\xcap", "\xcbp"}, 20), false},
+		} {
+			ours, theirs := net.Pipe()
+			r := millrace.NewReader(ours)
+			c := rtmp.NewServerConn(r, io.Discard, 1<<20)
+			began := time.Now()
+			var expired time.Duration
+			c.SetMessageTimeout(10*time.Second, func() {
+				expired = time.Since(began)
+				_ = ours.Close()
+			})
+			go func() {
+				_, _ = io.WriteString(theirs, plainHandshake+play)
+				for _, p := range tt.parts {
+					_, _ = io.WriteString(theirs, p)
+					time.Sleep(time.Second)
+				}
+				time.Sleep(20 * time.Second)
+				_ = theirs.Close()
+			}()
+			if _, err := c.Accept(); err != nil {
+				t.Fatalf("%s: %v", tt.name, err)
+			}
+			var none millrace.Chain
+			for {
+				if _, err := c.Next(&none); err != nil {
+					break
+				}
+				none.Release()
+			}
+			if tt.ends != (expired == 10*time.Second) || !tt.ends && expired != 0 {
+				t.Errorf("%s: it ended after %v", tt.name, expired)
+			}
+			c.Release()
+			r.Release()
+			_ = theirs.Close()
+			synctest.Wait()
+		}
+	})
 }
 
 // After Start, chunks of 4096 bytes stay where they have arrived.

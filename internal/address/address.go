@@ -6,9 +6,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 const (
@@ -48,7 +49,7 @@ type Table struct {
 	start  time.Time
 	limits atomic.Pointer[Limits]
 
-	mu       sync.Mutex
+	mu       lock.Mutex
 	accounts map[netip.Addr]*Account
 	idle     list.List // of *Account without holders, the one that was held last at the end
 }

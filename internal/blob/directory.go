@@ -12,12 +12,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 const (
@@ -73,7 +73,7 @@ type directory struct {
 
 	// names is held, with the lock on namesFile, while a name is given to a file, or taken from one. One for all shards
 	// suffices: the kernel, too, renames one file at a time from one directory to another.
-	names     sync.Mutex
+	names     lock.Mutex
 	namesFile *os.File
 
 	stopSweeper context.CancelFunc

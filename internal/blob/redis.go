@@ -9,10 +9,10 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/redisbuf"
 	"github.com/redis/go-redis/v9"
 )
@@ -163,7 +163,7 @@ type versionReader struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
-	mu        sync.Mutex // held while Redis is asked
+	mu        lock.Mutex // held while Redis is asked
 	prolonged time.Time
 }
 

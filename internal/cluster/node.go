@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/relay"
 	"golang.org/x/sync/singleflight"
 )
@@ -81,7 +82,7 @@ type Node struct {
 	counters  struct{ claims, refused, lost, failures, lookups atomic.Int64 }
 
 	// What is held under mu is for a moment only, and calls nothing outside of the package.
-	mu       sync.Mutex
+	mu       lock.Mutex
 	draining bool
 	leases   map[string]*lease       // that are held, or being claimed
 	leaving  map[*lease]time.Time    // those that are released, and since when, until the directory knows
@@ -97,6 +98,7 @@ var _ relay.Cluster = (*Node)(nil)
 // New returns a Node that does nothing by itself before Start. Close ends it.
 func New(cfg Config) *Node {
 	cfg.Takeover = cmp.Or(cfg.Takeover, relay.TakeoverAlways)
+	cfg.Log = lock.Logger(cfg.Log)
 	n := &Node{
 		cfg:     cfg,
 		news:    make(chan struct{}, 1),

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -49,7 +50,7 @@ type Objects struct {
 	//
 	//	entries has those that are in flight, and those in kept, and no others
 	//	stats.Bytes = sum of the costs of both
-	mu      sync.Mutex
+	mu      lock.Mutex
 	entries map[string]*objectEntry
 	kept    list.List // of *objectEntry, the latest used first
 	stats   ObjectStats

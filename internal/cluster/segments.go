@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -53,7 +54,7 @@ type Segments struct {
 
 	saved, lost, loaded, waiting, bytes atomic.Int64 // waiting is in bytes
 
-	mu     sync.Mutex
+	mu     lock.Mutex
 	closed bool // and so are the queues
 	queues [savers]chan saveJob
 	newest map[string]*savedFacts // of each stream of which facts are in the queues; older ones need not be saved
@@ -83,7 +84,7 @@ type SegmentStats struct {
 }
 
 func newSegments(s store, log *slog.Logger) *Segments {
-	k := &Segments{store: s, log: log, seed: maphash.MakeSeed(), newest: make(map[string]*savedFacts)}
+	k := &Segments{store: s, log: lock.Logger(log), seed: maphash.MakeSeed(), newest: make(map[string]*savedFacts)}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	for i := range k.queues {
 		k.queues[i] = make(chan saveJob, saverQueue)

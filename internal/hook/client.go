@@ -16,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 const (
@@ -69,7 +71,7 @@ type Client struct {
 
 	waiting, hits, attempts, spent atomic.Int64 // spent in ns, by attempts
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	closed  bool
 	failing bool // since the last answer
 	plays   map[playKey]*Play
@@ -101,7 +103,7 @@ func New(cfg Config) (*Client, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{
-		cfg: cfg, log: cfg.Log,
+		cfg: cfg, log: lock.Logger(cfg.Log),
 		http: &http.Client{
 			Transport: &http.Transport{
 				MaxConnsPerHost: maxRequests + endWorkers, MaxIdleConnsPerHost: maxRequests + endWorkers,

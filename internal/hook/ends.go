@@ -43,7 +43,8 @@ func (c *Client) drop(e *Request, why error) {
 	c.dropped++
 	c.counts[Outcome{e.Event, "dropped"}]++
 	if c.dropped&(c.dropped-1) == 0 { // 1, 2, 4, 8, ...: a hook that is away must not fill the log
-		c.log.Warn("the hook was not told of an end", "event", string(e.Event), "id", e.ID, "reason", why, "dropped", c.dropped)
+		// In another goroutine: the log may block.
+		go c.log.Warn("the hook was not told of an end", "event", string(e.Event), "id", e.ID, "reason", why, "dropped", c.dropped)
 	}
 }
 

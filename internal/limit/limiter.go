@@ -3,8 +3,9 @@ package limit
 
 import (
 	"log/slog"
-	"sync"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // A Limiter admits a bounded number of holders at a time, and says why others are refused.
@@ -16,7 +17,7 @@ type Limiter struct {
 
 	ending error
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	limit   int
 	full    error
 	held    int

@@ -8,9 +8,10 @@ import (
 	"maps"
 	"net"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // A group is viewers that are counted together.
@@ -39,7 +40,7 @@ func (g *group) report() Viewers {
 
 // endings counts why connections ended that we did not end.
 type endings struct {
-	mu  sync.Mutex
+	mu  lock.Mutex
 	why map[string]int
 }
 

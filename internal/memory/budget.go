@@ -19,11 +19,11 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 const (
@@ -70,13 +70,13 @@ type Budget struct {
 	refused atomic.Int64
 	taken   []atomic.Int64 // by step: how often it has freed something
 
-	mu       sync.Mutex // held while memory is freed
-	lastCare time.Time  // when that was logged last
+	freeing  chan struct{} // has room for one: the goroutine that takes the steps
+	lastCare time.Time     // when that was logged last; of the goroutine that takes the steps
 }
 
 // New returns a Budget of limit bytes for what p lends and the rest of the heap. Its work begins with Run.
 func New(limit int64, p *millrace.Pool, log *slog.Logger) *Budget {
-	b := &Budget{limit: limit, pool: p, log: log}
+	b := &Budget{limit: limit, pool: p, log: lock.Logger(log), freeing: make(chan struct{}, 1)}
 	b.lowest = b.mark(trimAbove)
 	return b
 }
@@ -133,18 +133,25 @@ func (b *Budget) Check() {
 	}
 	last := b.mark(sixteenths - 1)
 	if used > last { // wait until another goroutine has freed what it can
-		b.mu.Lock()
-	} else if used+b.pool.Stats().Idle <= b.lowest || !b.mu.TryLock() {
-		return
+		b.freeing <- struct{}{}
+	} else {
+		if used+b.pool.Stats().Idle <= b.lowest {
+			return
+		}
+		select {
+		case b.freeing <- struct{}{}:
+		default:
+			return
+		}
 	}
 	b.free()
-	b.mu.Unlock()
+	<-b.freeing
 	if b.Used() > last {
 		time.Sleep(slowdown)
 	}
 }
 
-// free takes the steps. mu is held.
+// free takes the steps. One goroutine at a time calls it.
 func (b *Budget) free() {
 	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
 		b.pool.Trim()
@@ -161,7 +168,8 @@ func (b *Budget) free() {
 		}
 		if n > 0 && time.Since(b.lastCare) > time.Second {
 			b.lastCare = time.Now()
-			b.log.Warn("memory is short", "step", s.Name, "freed", n, "used", used, "budget", b.limit)
+			// In another goroutine: the log may block, and publishers wait for this one.
+			go b.log.Warn("memory is short", "step", s.Name, "freed", n, "used", used, "budget", b.limit)
 		}
 	}
 }

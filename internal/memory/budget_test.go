@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // A shelf holds blocks of 1 MiB, which a step takes away.
@@ -75,6 +76,23 @@ func TestSteps(t *testing.T) {
 	if err := b.Admit(); err != nil {
 		t.Errorf("at the end: %v", err)
 	}
+}
+
+// While the log blocks, publishers that need memory do not wait for it.
+func TestTheLogBlocks(t *testing.T) {
+	p := millrace.NewPool(millrace.IdleLimit(0))
+	s := &shelf{pool: p}
+	log := nettest.NewBlockingLog(slog.DiscardHandler)
+	b := New(16<<20, p, slog.New(log))
+	b.Add(Step{"step", 4, s.free})
+	defer log.Block()()
+	for range 3 {
+		s.add(16)
+		if b.Check(); len(s.blocks) != 4 {
+			t.Errorf("%d blocks are left", len(s.blocks))
+		}
+	}
+	s.free(16 << 20)
 }
 
 // What is idle goes before anything that is in use.
@@ -156,9 +174,63 @@ func TestLoans(t *testing.T) {
 		}
 		for _, loan := range loans {
 			loan.Done()
+			loan.Done()
 		}
 		if n := l.Bytes(); n != 0 {
 			t.Errorf("%d bytes at the end", n)
+		}
+	})
+}
+
+// Loans within a limit make room for new ones: those that have taken long are ended, and renewed ones have not.
+func TestLoansWithinALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Loans
+		var ended []int
+		var loans []*Loan
+		add := func(bytes int64) error {
+			i := len(loans)
+			loan, err := l.AddWithin(300, time.Second, bytes, func() { ended = append(ended, i) })
+			if err == nil {
+				loans = append(loans, loan)
+			}
+			return err
+		}
+		for range 3 {
+			if err := add(100); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := add(100); err != ErrFull || ended != nil {
+			t.Errorf("while all are new: %v, %v are ended", err, ended)
+		}
+		time.Sleep(time.Second)
+		if !loans[0].Renew() {
+			t.Error("the first one was ended")
+		}
+		if err := add(100); err != nil || !slices.Equal(ended, []int{1}) || loans[1].Renew() {
+			t.Errorf("when one has taken long: %v, %v are ended", err, ended)
+		}
+		if err := loans[3].Grow(300, time.Second, 100); err != nil || !slices.Equal(ended, []int{1, 2}) {
+			t.Errorf("growing: %v, %v are ended", err, ended)
+		}
+		time.Sleep(time.Second)
+		if err := add(200); err != ErrFull || len(ended) != 4 { // of 500 bytes none have come back
+			t.Errorf("while those that were ended hold as much: %v, %v are ended", err, ended)
+		}
+		if err := loans[0].Grow(300, time.Second, 1); err != ErrFull {
+			t.Errorf("growing when it was ended: %v", err)
+		}
+		for _, loan := range loans {
+			loan.Done()
+		}
+		if err := add(300); err != nil || l.Bytes() != 300 {
+			t.Errorf("at the end: %v, %d bytes", err, l.Bytes())
+		}
+		var none *Loan
+		none.Done()
+		if err := none.Grow(1, 0, 2); err != nil || !none.Renew() {
+			t.Error("no Loan")
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/address"
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // Config is what the connections of a Listener have in common.
@@ -57,7 +58,7 @@ type Conn struct {
 	err     error // why the connection is closed
 	above   error // a limit of the address that the connection is above
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	closed  bool
 	account *address.Account // nil: without limits
 	kept    *address.Account // of the request that has taken the connection over
@@ -77,6 +78,7 @@ var errUntrusted = errors.New("the peer is not among --trusted-proxies")
 
 // await waits for the header.
 func (c *Conn) await() error {
+	var refused *HeaderError
 	c.once.Do(func() {
 		c.remote = c.TCPConn.RemoteAddr()
 		peer := AddrOf(c.remote)
@@ -84,9 +86,7 @@ func (c *Conn) await() error {
 		client, err := c.readHeader()
 		if err != nil {
 			c.err = err
-			if wrong, ok := errors.AsType[*HeaderError](err); ok && c.cfg.Refused != nil {
-				c.cfg.Refused(c.remote, wrong)
-			}
+			refused, _ = errors.AsType[*HeaderError](err)
 			_ = c.Close()
 			return
 		}
@@ -99,6 +99,9 @@ func (c *Conn) await() error {
 		}
 		c.open(AddrOf(c.remote))
 	})
+	if refused != nil && c.cfg.Refused != nil {
+		c.cfg.Refused(c.remote, refused)
+	}
 	return c.err
 }
 

@@ -12,11 +12,11 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -90,7 +90,7 @@ type Archive struct {
 	waiting  context.Context
 	stopWait context.CancelFunc
 
-	mu         sync.Mutex
+	mu         lock.Mutex
 	closed     bool
 	recordings map[string]*Recording
 	files      []kept // that have ended, oldest first
@@ -130,7 +130,7 @@ func Open(c Config) (*Archive, error) {
 	if c.now == nil {
 		c.now = time.Now
 	}
-	a := &Archive{cfg: c, log: c.Log, recordings: make(map[string]*Recording), ready: make(chan struct{})}
+	a := &Archive{cfg: c, log: lock.Logger(c.Log), recordings: make(map[string]*Recording), ready: make(chan struct{})}
 	a.waiting, a.stopWait = context.WithCancel(context.Background())
 	root, err := os.OpenRoot(c.Dir)
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"os"
 	"path"
-	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 const (
@@ -33,7 +33,7 @@ type Recording struct {
 
 	some, full chan struct{} // there is something to write; there is so much that it is written at once
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	closed  bool
 	init    millrace.Chain // that was set and is not in the queue
 	hasInit bool           // one was set

@@ -25,6 +25,11 @@ func errSilent(idle time.Duration) error {
 	return fmt.Errorf("nothing came for %v (--publish-timeout): %w", idle, os.ErrDeadlineExceeded)
 }
 
+// errSlowMessage ends a publisher that takes longer than limit to send one message or tag.
+func errSlowMessage(limit time.Duration) error {
+	return refusal(http.StatusRequestTimeout, "a message has not come to its end within %v (--publish-timeout)", limit)
+}
+
 // A connBody reads a publisher's connection, which was taken over from net/http, by the clock: see timedReader.
 type connBody struct {
 	io.Reader

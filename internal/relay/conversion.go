@@ -163,7 +163,7 @@ func (c *conversion) miss(lost broadcast.Missed) {
 	c.skipped = true
 	if !c.warned {
 		c.warned = true
-		s.log.Warn("the making of a rendition is behind what is kept, and skips to the newest key frame",
+		go s.log.Warn("the making of a rendition is behind what is kept, and skips to the newest key frame",
 			"form", c.out.format.String(), "viewers", viewers, "frames", lost.Frames, "bytes", lost.Bytes, "reason", lost.Why.String())
 	}
 	lost.Frames *= viewers

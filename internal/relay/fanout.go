@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // inspectEvery is how often the fanout looks at viewers that have goroutines of their own. Their time limits are in
@@ -29,7 +29,7 @@ type fanout struct {
 	viewers   atomic.Int32  // that belong to this fanout
 	wake      chan struct{} // has room for one signal: apart was empty, and is not
 
-	mu      sync.Mutex // held while healthy viewers are written to
+	mu      lock.Mutex // held while healthy viewers are written to
 	running bool       // the goroutine is there
 	healthy []*viewer  // written to by the goroutine
 	apart   []*viewer  // written to by goroutines of their own
@@ -128,7 +128,7 @@ func (f *fanout) round() {
 			f.addApart(v)
 			go f.serve(v)
 		case ended:
-			v.finish()
+			go f.finish(v) // which logs
 		}
 	}
 	clear(f.healthy[len(stay):])
@@ -307,11 +307,20 @@ func (f *fanout) leave(v *viewer) {
 // remove finishes a viewer that has ended, if it is healthy. Otherwise its own goroutine does.
 func (f *fanout) remove(v *viewer) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if slices.Contains(f.healthy, v) {
+	found := slices.Contains(f.healthy, v)
+	if found {
 		f.healthy = without(f.healthy, v)
+	}
+	f.mu.Unlock()
+	if found {
 		v.finish()
 	}
+}
+
+// finish finishes a viewer that is in no list, in a goroutine of its own: the log may block.
+func (f *fanout) finish(v *viewer) {
+	defer f.containOne(v)
+	v.finish()
 }
 
 // inspect looks at the viewers that are apart.
@@ -353,7 +362,7 @@ func (f *fanout) contain() {
 	if cause == nil {
 		return
 	}
-	f.rendition.stream.log.Error("fanout failed, its viewers are disconnected",
+	defer f.rendition.stream.log.Error("fanout failed, its viewers are disconnected",
 		"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -363,7 +372,7 @@ func (f *fanout) contain() {
 	}
 	for _, v := range f.healthy {
 		if v != nil && !slices.Contains(f.apart, v) { // or the round that failed has given it a goroutine
-			v.abandon()
+			go v.abandon() // which logs
 		}
 	}
 	f.healthy = nil

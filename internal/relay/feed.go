@@ -203,7 +203,8 @@ func (f *feed) noteKeys(at uint32, key bool) {
 	s, group := f.s, f.keys.group(at)
 	if group > farKeys.Milliseconds() && !f.farLogged {
 		f.farLogged = true
-		s.log.Warn("key frames are far apart: viewers begin at the last one, and stay that far behind live "+
+		// In another goroutine, as below: the log may block, and the stream must go on.
+		go s.log.Warn("key frames are far apart: viewers begin at the last one, and stay that far behind live "+
 			"(set the encoder's key frame interval to 2 s)", "publisher", f.address, "more than", farKeys)
 	}
 	if key {
@@ -226,7 +227,7 @@ func (f *feed) isStart(t flv.Tag) bool {
 		f.s.noVideo.Store(gap)
 		if !f.gapLogged {
 			f.gapLogged = true
-			f.s.log.Info("there is sound, but no picture has come for a while: new viewers begin with the sound",
+			go f.s.log.Info("there is sound, but no picture has come for a while: new viewers begin with the sound",
 				"while", videoGapAfter*time.Millisecond)
 		}
 	}
@@ -305,7 +306,7 @@ func (m *meter) noteCuts(s *stream) {
 	s.hub.counters.groupsCut.Add(n - m.cuts)
 	if m.cuts == 0 {
 		cfg := &s.hub.cfg
-		s.log.Warn("a group of pictures is longer than what is kept: late viewers get nothing until the next key frame "+
+		go s.log.Warn("a group of pictures is longer than what is kept: late viewers get nothing until the next key frame "+
 			"(--keep-bytes, --keep-frames, or a shorter key frame interval)",
 			"keep-bytes", cfg.KeepBytes, "keep-frames", cfg.KeepFrames)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // HLSConfig is what can be chosen about HLS.
@@ -73,7 +74,7 @@ type hlsWindow struct {
 	idle   *time.Timer  // calls checkIdle
 	before *hlsWindow   // of the same stream with other tracks, which has ended; nil if there is none. Under Hub.mu
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	window  *hls.Window   // nil before the first playlist can be made
 	cfg     hls.Config    // of the window
 	news    chan struct{} // closed and replaced when there is something new
@@ -443,6 +444,7 @@ func (w *hlsWindow) run(ctx context.Context) {
 	}
 	w.idle.Stop()
 	defer w.silence.Stop()
+	defer s.log.Debug("HLS ended", "reason", explain(err))
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	w.update(func() {
@@ -464,7 +466,6 @@ func (w *hlsWindow) run(ctx context.Context) {
 			w.window.Release()
 		}
 	})
-	s.log.Debug("HLS ended", "reason", explain(err))
 }
 
 // hasEnded reports whether nothing follows in w.

@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/limit"
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/memory"
 )
 
@@ -76,13 +78,15 @@ type Hub struct {
 
 	counters counters
 
+	clients *millrace.Pool // an account of the blocks that RTMP clients' bytes are in, apart from those of publishers
+
 	publishers sync.WaitGroup // publishers that are served, or answered
 	recording  sync.WaitGroup // streams that are recorded
 	admitted   *limit.Limiter // viewers, including those that wait for a stream
 
 	pullIdle, cleanEndWait time.Duration // see the constants; set before h is used
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	streams map[string]*stream // by name, from newStream to end
 	waiting map[string][]*waiter
 	hls     map[string]*hlsWindow
@@ -96,8 +100,9 @@ type Hub struct {
 
 // New returns a Hub without streams. Drain ends it.
 func New(cfg Config) *Hub {
+	cfg.Log = lock.Logger(cfg.Log)
 	h := &Hub{
-		cfg: cfg, log: cfg.Log,
+		cfg: cfg, log: cfg.Log, clients: millrace.DefaultPool().Account(),
 		admitted: limit.New(cfg.MaxViewers, tooManyViewers(cfg.MaxViewers), errDraining),
 		streams:  make(map[string]*stream),
 		waiting:  make(map[string][]*waiter),

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"io"
 	"os"
-	"sync"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // An idleReader reads a publisher that is not read by the clock: TLS, HTTP/2. A deadline in the past ends a read after
@@ -19,7 +20,7 @@ type idleReader struct {
 	timer   *time.Timer
 	unwatch func() bool
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	stopped bool
 }
 

@@ -63,17 +63,25 @@ func (h *Hub) endIdleHLS(excess int64) (freed int64) {
 // A holder is a stream, and the memory that its publishers' bytes are in.
 type holder struct {
 	*stream
-	bytes int64
+	bytes   int64
+	visible bool // viewers can find it
 }
 
-// holders returns the streams that viewers can find, the one that holds the most first.
+// made returns the renditions of s that are being made.
+func (s *holder) made() []*rendition {
+	if !s.visible {
+		return nil
+	}
+	return s.renditions()
+}
+
+// holders returns the streams, the one that holds the most first. Viewers cannot find some of them: nothing that came is
+// complete.
 func (h *Hub) holders() (list []holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range maps.Values(h.streams) {
-		if s.live != nil {
-			list = append(list, holder{s, s.memory.Stats().InUse})
-		}
+		list = append(list, holder{s, s.memory.Stats().InUse, s.live != nil})
 	}
 	slices.SortFunc(list, func(a, b holder) int { return cmp.Compare(b.bytes, a.bytes) })
 	return list
@@ -95,7 +103,7 @@ func (h *Hub) evictGroups(excess int64) (freed int64) {
 		if w := h.hlsOf(s.stream); w != nil {
 			freed += w.shorten(h.cfg.HLS.MaxBytes)
 		}
-		for _, r := range s.renditions() {
+		for _, r := range s.made() {
 			freed += r.ring.Evict(lateAfter, false)
 		}
 		if freed >= excess {
@@ -175,7 +183,7 @@ func (h *Hub) cutLargest(excess int64) (freed int64) {
 		if w != nil {
 			w.shorten(h.cfg.HLS.MaxBytes / 4)
 		}
-		for _, r := range s.renditions() {
+		for _, r := range s.made() {
 			r.ring.Evict(0, true)
 		}
 		left := s.memory.Stats().InUse

@@ -89,7 +89,7 @@ func (m *mp4Rendition) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) err
 	}
 	if err != nil && m.refused == nil {
 		m.refused = err
-		m.live.stream.log.Warn("MP4 leaves something out", "reason", err)
+		go m.live.stream.log.Warn("MP4 leaves something out", "reason", err)
 	}
 	if f.Samples == 0 {
 		m.read += size

@@ -63,6 +63,7 @@ type Publisher struct {
 
 	// What it has sent.
 	bytes, frames int64
+	framed        int64        // when a frame was complete last; see now
 	heard         atomic.Int64 // when something came last; see now
 }
 
@@ -288,7 +289,11 @@ const checkEvery = 256 << 10
 
 // received notes n bytes that were read from the connection.
 func (p *Publisher) received(n int) {
-	p.heard.Store(now())
+	at := now()
+	p.heard.Store(at)
+	if limit := p.s.hub.cfg.PublishTimeout; p.r != nil && at-max(p.since, p.framed) > int64(limit) {
+		p.cancel(errSlowMessage(limit)) // over RTMP the connection looks after that
+	}
 	if p.unchecked += n; p.unchecked >= checkEvery {
 		p.unchecked = 0
 		p.s.hub.cfg.Memory.Check()
@@ -300,6 +305,7 @@ func (p *Publisher) count(n int) int64 {
 	at := now()
 	p.heard.Store(at)
 	p.s.frameAt.Store(at)
+	p.framed = at
 	p.bytes += int64(n)
 	p.frames++
 	p.s.hub.counters.bytesIn.Add(int64(n))

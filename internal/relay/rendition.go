@@ -3,10 +3,10 @@ package relay
 import (
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // A format is how a rendition's bytes are made.
@@ -83,7 +83,7 @@ type rendition struct {
 	viewers int // guarded by stream.mu
 	readers int // beside them, guarded by stream.mu; see fragmentReader
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	fanouts []*fanout
 }
 

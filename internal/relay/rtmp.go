@@ -40,11 +40,19 @@ type rtmpWriter struct{ io.Writer }
 func (h *Hub) AcceptRTMP(conn net.Conn, deadline time.Time) (*RTMPConn, *rtmp.Request, error) {
 	c := &RTMPConn{hub: h, conn: conn, out: &rtmpWriter{conn}, r: millrace.NewReader(plain(conn))}
 	c.proto = rtmp.NewServerConn(c.r, c.out, h.rtmpChunk())
+	c.hearClient()
 	want, err := c.awaitRequest(deadline, c.proto.Accept)
 	if err != nil {
 		return nil, nil, err
 	}
 	return c, want, nil
+}
+
+// hearClient accounts for what a client sends that does not publish.
+func (c *RTMPConn) hearClient() {
+	c.proto.SetPool(c.hub.clients)
+	conn := c.conn
+	c.proto.SetMessageTimeout(c.hub.cfg.StallTimeout, func() { _ = conn.Close() })
 }
 
 // Next returns what a client wants after it has ended the stream that it published, or nil: then the connection has ended.
@@ -171,7 +179,7 @@ func (c *RTMPConn) endPublish(why error) {
 	switch {
 	case why == nil: // it may publish again, and GStreamer takes an end before its own deleteStream for a failure
 		c.read(plain(conn))
-		c.r.SetPool(millrace.DefaultPool())
+		c.hearClient()
 		return
 	case errors.Is(why, io.ErrUnexpectedEOF):
 		c.close()
@@ -219,7 +227,9 @@ func (c *RTMPConn) listenTo(p *Publisher) (stop func()) {
 		idle := newIdleReader(c.conn, c.conn.SetDeadline, p)
 		rest, stop = idle, idle.stop
 	}
-	c.r.SetPool(p.s.memory)
+	c.proto.SetPool(p.s.memory)
+	limit := c.hub.cfg.PublishTimeout
+	c.proto.SetMessageTimeout(limit, func() { p.cancel(errSlowMessage(limit)) })
 	c.read(rest)
 	return stop
 }
@@ -322,6 +332,7 @@ func (c *RTMPConn) Watch(ctx context.Context, name string) error {
 	v.pending.Merge(&first.Chain)
 	c.proto.AppendEnd(&v.ending)
 	v.hear, v.talks = c.hear, true
+	c.proto.SetMessageTimeout(c.hub.cfg.StallTimeout, func() { v.end(stalled) })
 	v.paused.Store(c.proto.Paused())
 	c.out.Writer = replies{v}
 	v.serveConn(c.conn)
@@ -393,8 +404,8 @@ func (c *RTMPConn) hearAll(pause func()) (err error) {
 	}
 }
 
-// maxReplies bounds what waits to be sent to a viewer beside the stream: hundreds of answers.
-const maxReplies = 64 << 10
+// maxReplies bounds what waits to be sent to a viewer beside the stream: a hundred answers.
+const maxReplies = 16 << 10
 
 var errReplies = fmt.Errorf("a viewer asks and takes no answers: %d bytes wait", maxReplies)
 

@@ -61,6 +61,7 @@ type Stats struct {
 	FurtherTracks int           // of all streams: see StreamInfo
 	KeptBytes     int64         // by all streams
 	Memory        int64         // see StreamInfo
+	Clients       int64         // bytes of blocks that have what clients of RTMP sent that do not publish
 	Pending       int64         // bytes that viewers have taken, and their connections have not
 	Blocked       int           // viewers whose connection takes no more at present
 	Behind        int           // viewers that were over their allowance and have not caught up
@@ -78,6 +79,13 @@ type Stats struct {
 // PathStats counts the viewers of one path.
 type PathStats struct {
 	Viewers, Came, BytesOut int64
+}
+
+// Len returns how many streams there are.
+func (h *Hub) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.streams)
 }
 
 // Stats returns a snapshot.
@@ -103,12 +111,15 @@ func (h *Hub) Stats() Stats {
 		}
 		st.FurtherTracks += s.Further
 		st.KeptBytes += s.KeptBytes
-		st.Memory += s.Memory
 		st.Blocked += s.blocked
 		st.Behind += s.Stalled
 		st.LagMax = max(st.LagMax, time.Duration(s.LagMax*1e9))
 		st.BehindLive = max(st.BehindLive, time.Duration(s.BehindLive*1e9))
 	}
+	for _, s := range h.holders() {
+		st.Memory += s.bytes
+	}
+	st.Clients = h.clients.Stats().InUse
 	for p := range paths {
 		out := c.written[p].Load()
 		st.BytesOut += out

@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/rtmp"
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // A stream is what the publishers of a name send, one after the other, for viewers who stay meanwhile.
@@ -69,7 +70,7 @@ type stream struct {
 
 	lost atomic.Int64 // frames that viewers were moved past
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	viewers int                 // of all renditions, without other nodes
 	leftAt  int64               // when one left last; see now
 	begun   bool                // a frame was published that a viewer cannot start after

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/internal/address"
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -74,7 +74,7 @@ type viewer struct {
 	// pace since: a player that catches up by itself is nearer.
 	behindLive atomic.Int64
 
-	mu      sync.Mutex     // also held while cursor and start change, and by other goroutines that read these
+	mu      lock.Mutex     // also held while cursor and start change, and by other goroutines that read these
 	replies millrace.Chain // leave in front of the next batch
 }
 
@@ -245,7 +245,8 @@ func (v *viewer) miss(m broadcast.Missed) {
 	v.fallBehind(lagReason(m.Why))
 	if v.missed.Why == broadcast.NotMissed {
 		v.missed.Why = m.Why
-		s.log.Warn("viewer skips to the newest key frame", "viewer", v.remote,
+		// In another goroutine: the log may block, and fanout.mu may be held.
+		go s.log.Warn("viewer skips to the newest key frame", "viewer", v.remote,
 			"frames", m.Frames, "bytes", m.Bytes, "reason", m.Why.String())
 	}
 	v.missed.Frames += m.Frames
@@ -262,7 +263,7 @@ func (v *viewer) fallBehind(why disconnectReason) bool {
 }
 
 // inspect looks at a viewer that another goroutine has, and ends it if it is stalled, or if it is too far behind and
-// the policy says so. at is the present.
+// the policy says so. at is the present. fanout.mu is held.
 func (v *viewer) inspect(at int64) lagReport {
 	if !v.writing.Load() {
 		return lagReport{} // it waits for frames
@@ -275,7 +276,7 @@ func (v *viewer) inspect(at int64) lagReport {
 	if why != connected {
 		if v.fallBehind(why) && !v.warned {
 			v.warned = true
-			s.log.Warn("viewer is too far behind", "viewer", v.remote, "reason", why.String(),
+			go s.log.Warn("viewer is too far behind", "viewer", v.remote, "reason", why.String(),
 				"bytes", lag.Bytes, "frames", lag.Frames, "time", lag.Time.Round(time.Millisecond))
 		}
 		if v.rendition.policy() == Drop {

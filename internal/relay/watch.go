@@ -6,11 +6,11 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/internal/address"
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -246,7 +246,7 @@ func (v *viewer) serveWriter(w http.ResponseWriter, r *http.Request) {
 	v.pending.AppendCopy(v.head())
 	control := http.NewResponseController(w)
 	v.w, v.flush = w, control.Flush
-	var deadline sync.Mutex // so that w is not used after this handler
+	var deadline lock.Mutex // so that w is not used after this handler
 	returned := false
 	defer func() {
 		deadline.Lock()

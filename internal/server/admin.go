@@ -22,7 +22,7 @@ func (s *Server) adminRoutes(main net.Addr) http.Handler {
 		"/debug/pprof/profile": pprof.Profile,
 		"/debug/pprof/symbol":  pprof.Symbol,
 		"/debug/pprof/trace":   pprof.Trace,
-		"/metrics":             s.metrics().ServeHTTP,
+		"/metrics":             s.metrics(),
 		"/api/streams":         s.adminStreams,
 		"/healthz":             s.health,
 		"/main":                s.mainPage(main),
@@ -83,6 +83,9 @@ func (s *Server) adminStream(w http.ResponseWriter, r *http.Request) {
 				refusal(http.StatusBadRequest, "bad after=%.40q: want the number of a viewer", text))
 			return
 		}
+	}
+	if !s.lend(w, r, maxListed*streamBytes/4) {
+		return
 	}
 	info, ok := s.relay.Stream(name)
 	viewers, _ := s.relay.StreamViewers(name, after, maxListed)

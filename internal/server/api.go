@@ -43,9 +43,14 @@ type apiServer struct {
 // apiStreams answers GET /api/streams. It tells the publishers' addresses only if other machines cannot ask, and to none that
 // asks through a proxy: they are for the operator. A node gets what this one knows itself.
 func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
+	if !s.lend(w, r, s.relay.Len()*streamBytes) {
+		return
+	}
 	report := s.report()
 	if !fromNode(r) {
-		s.addNodes(&report)
+		if s.addNodes(&report); !s.lend(w, r, report.nodeStreams()*streamBytes) {
+			return
+		}
 		if client, err := netip.ParseAddrPort(r.RemoteAddr); !s.auth.Load().loopback || err == nil && !client.Addr().IsLoopback() {
 			report.hideAddresses()
 		}
@@ -54,10 +59,22 @@ func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
 }
 
 // adminStreams is apiStreams for the admin listener.
-func (s *Server) adminStreams(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) adminStreams(w http.ResponseWriter, r *http.Request) {
+	if !s.lend(w, r, s.relay.Len()*streamBytes) {
+		return
+	}
 	report := s.report()
-	s.addNodes(&report)
-	answer(w, report)
+	if s.addNodes(&report); s.lend(w, r, report.nodeStreams()*streamBytes) {
+		answer(w, report)
+	}
+}
+
+// nodeStreams returns how many streams the reports of other nodes have.
+func (r *apiReport) nodeStreams() (n int) {
+	for i := range r.Nodes {
+		n += len(r.Nodes[i].Streams)
+	}
+	return n
 }
 
 // addNodes asks the other nodes for theirs.
@@ -79,7 +96,7 @@ func (s *Server) report() apiReport {
 			Files: s.files.offer(), Blobs: s.blobs != nil,
 			Publish: auth.publishPolicy(), Read: auth.readPolicy(), Loopback: auth.loopback,
 			RTMP: s.rtmp.port, RTMPS: s.rtmps.port, RTMPLoopback: s.rtmp.loopback, RTMPSLoopback: s.rtmps.loopback,
-			MemoryOwners: s.memoryOwners(relayed.Memory, mem.Heap),
+			MemoryOwners: s.memoryOwners(relayed, mem.Heap),
 		},
 		Streams: streams,
 	}

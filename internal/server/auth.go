@@ -82,7 +82,7 @@ func (a *auth) mayPublish(shown, name, how string) error {
 // may come from an older token.
 func (a *auth) checkRead(r *http.Request) error {
 	shown, name := shownToken(r), requestedStream(r)
-	if a.read == "" && a.loopback && !isLocalName(r.Host) && a.checkToken(shown, token.Read, name) != nil {
+	if a.read == "" && a.readNeedsToken(r) && a.checkToken(shown, token.Read, name) != nil {
 		return refusal(http.StatusForbidden, "this server is for this machine only, and the request names host %.80q: "+
 			"use 127.0.0.1 or localhost, or start with --read-token", r.Host)
 	}
@@ -93,6 +93,11 @@ func (a *auth) checkRead(r *http.Request) error {
 		}
 	}
 	return a.mayRead(shown, name, "?token=TOKEN, or Authorization: Bearer TOKEN")
+}
+
+// readNeedsToken reports whether a client must show a token to read.
+func (a *auth) readNeedsToken(r *http.Request) bool {
+	return a.read != "" || a.loopback && !isLocalName(r.Host)
 }
 
 // mayRead is checkRead for a client that no web page can be: it shows a token, or "". how says how to show one.

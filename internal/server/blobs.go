@@ -150,6 +150,7 @@ func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
 		return
 	}
 	defer b.downloads.Release()
+	answerOf(r).wait()
 	value, err := b.store.Open(blob.ContextOf(r), key)
 	if err != nil {
 		b.refuse(w, r, err)
@@ -187,6 +188,7 @@ func (b *blobService) change(w http.ResponseWriter, r *http.Request, key string)
 		return &requestError{http.StatusServiceUnavailable, err}
 	}
 	defer b.uploads.Release()
+	answerOf(r).wait()
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Time{}) // receiving the body may take longer than answering
 	defer func() { _ = control.SetWriteDeadline(time.Now().Add(b.server.cfg.StallTimeout)) }()

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // certificateLook is how often, at most, the certificate's files are looked at. Certificates are renewed days before
@@ -19,7 +20,7 @@ type certificate struct {
 	cert, key string // names of files
 	log       *slog.Logger
 
-	mu     sync.Mutex
+	mu     lock.Mutex
 	shown  *tls.Certificate // never nil
 	files  [2]time.Time     // when the files were changed that load has tried last
 	looked time.Time
@@ -51,39 +52,50 @@ func (c *certificate) config() *tls.Config {
 // get returns the certificate to show now.
 func (c *certificate) get(now time.Time) *tls.Certificate {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	var report func()
 	if now.Sub(c.looked) >= certificateLook {
 		c.looked = now
-		c.look()
+		report = c.look()
 	}
-	return c.shown
+	shown := c.shown
+	c.mu.Unlock()
+	if report != nil {
+		go report() // the handshake does not wait for the log
+	}
+	return shown
 }
 
 // reload looks at the files now. A nil certificate has none.
 func (c *certificate) reload() {
-	if c != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.look()
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	report := c.look()
+	c.mu.Unlock()
+	if report != nil {
+		report()
 	}
 }
 
-// look reads the files if they have changed. c.mu is held.
-func (c *certificate) look() {
+// look reads the files if they have changed, and returns a function that logs that, or nil. c.mu is held.
+func (c *certificate) look() (report func()) {
 	files, err := c.changed()
 	if err == nil && files == c.files {
-		return
+		return nil
 	}
 	c.files = files
 	if err == nil {
 		err = c.load()
 	}
 	if err != nil {
-		c.log.Warn("the certificate has changed and cannot be read: the one before is shown",
-			"cert", c.cert, "key", c.key, "reason", err)
-		return
+		return func() {
+			c.log.Warn("the certificate has changed and cannot be read: the one before is shown",
+				"cert", c.cert, "key", c.key, "reason", err)
+		}
 	}
-	c.log.Info("the certificate was read again", "cert", c.cert, "until", c.shown.Leaf.NotAfter)
+	until := c.shown.Leaf.NotAfter
+	return func() { c.log.Info("the certificate was read again", "cert", c.cert, "until", until) }
 }
 
 // changed returns when the files were changed.

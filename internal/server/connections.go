@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/relay"
 )
@@ -16,7 +16,7 @@ import (
 type connections struct {
 	server *Server
 
-	mu      sync.Mutex
+	mu      lock.Mutex
 	limit   int
 	all     map[*proxy.Conn]struct{}
 	evicted int64
@@ -55,7 +55,8 @@ func (c *connections) add(p *proxy.Conn) {
 	if len(c.all) >= c.limit {
 		oldest := c.oldest()
 		if oldest == nil {
-			c.server.refusals.note(clientReader, &relay.Refusal{Cause: relay.CauseLimit, Reason: fmt.Sprintf(
+			// In another goroutine: the log may block, and net/http accepts no connection before add returns.
+			go c.server.refusals.note(clientReader, &relay.Refusal{Cause: relay.CauseLimit, Reason: fmt.Sprintf(
 				"all %d connections that --max-connections allows have requests", c.limit)}, "client", p.TCPConn.RemoteAddr().String())
 			_ = p.Close()
 			return

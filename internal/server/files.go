@@ -75,6 +75,7 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer f.downloads.Release()
+	answerOf(r).wait()
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	p := s.beginDownload(w, r, s.memoryOf.downloads)
 	defer s.endDownload(p, r, &f.stalled)

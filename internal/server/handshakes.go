@@ -4,7 +4,8 @@ import (
 	"errors"
 	"net"
 	"slices"
-	"sync"
+
+	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // maxHandshakes bounds the RTMP connections that have not said yet what they want. Each takes some 10 KiB, and 128 KiB at
@@ -14,7 +15,7 @@ const maxHandshakes = 512
 // handshakes are the RTMP connections that have not said yet what they want, the oldest first. Clients say it within a few
 // round trips. So the oldest connection gives way to a new one: clients that say nothing keep no others out.
 type handshakes struct {
-	mu    sync.Mutex
+	mu    lock.Mutex
 	conns []net.Conn
 }
 

@@ -21,6 +21,7 @@ import (
 func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request, name, object string) {
 	s.origins.Load().allow(w.Header(), r)
 	noWriteLimit(w) // a request may wait for what comes next
+	answerOf(r).wait()
 	err := relay.CheckName(name)
 	if err == nil && object == relay.HLSMasterName { // with which players begin
 		err = addressRefusal(address.Of(r.Context()).Viewer())
@@ -52,10 +53,10 @@ func (s *Server) serveHLSHere(w http.ResponseWriter, r *http.Request, name, obje
 
 func (s *Server) serveMaster(w http.ResponseWriter, r *http.Request, name string) error {
 	list, err := s.relay.HLSMaster(r.Context(), name)
-	if err == nil {
-		s.servePlaylist(w, r, list, time.Second)
+	if err != nil {
+		return err
 	}
-	return err
+	return s.servePlaylist(w, r, list, time.Second)
 }
 
 func (s *Server) serveMedia(w http.ResponseWriter, r *http.Request, name, object string) error {
@@ -75,34 +76,36 @@ func (s *Server) serveMedia(w http.ResponseWriter, r *http.Request, name, object
 	case blocks:
 		fresh = list.Target
 	}
-	s.servePlaylist(w, r, list, fresh)
-	return nil
+	return s.servePlaylist(w, r, list, fresh)
 }
 
 // playlistType is the content type of playlists of HLS.
 const playlistType = "application/vnd.apple.mpegurl"
 
 // servePlaylist answers with a playlist that a cache may keep for a while.
-func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *relay.HLSPlaylist, fresh time.Duration) {
-	if wantsGzip(r) {
-		s.writePlaylist(w, r, list.Gzip, true, fresh)
-	} else {
-		s.writePlaylist(w, r, list.Text, false, fresh)
+func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *relay.HLSPlaylist, fresh time.Duration) error {
+	if s.wantsGzip(r) {
+		return s.writePlaylist(w, r, list.Gzip, true, fresh)
 	}
+	return s.writePlaylist(w, r, list.Text, false, fresh)
 }
 
-// wantsGzip reports whether a playlist is sent with gzip. If the request shows a token in the address, each address in the
+// wantsGzip reports whether a playlist is sent with gzip. If the request needs the token in its address, each address in the
 // playlist gets it, too: players show it with no other request by themselves.
-func wantsGzip(r *http.Request) bool { return acceptsGzip(r) && addedQuery(r) == "" }
+func (s *Server) wantsGzip(r *http.Request) bool { return acceptsGzip(r) && s.addedQuery(r) == "" }
 
-// maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds of addresses, and a
-// client may show anything where none is needed. What signs tokens makes shorter ones.
+// maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds of addresses. What signs
+// tokens makes shorter ones.
 const maxAddedToken = 1 << 10
 
-// addedQuery returns what each address in a playlist gets, without "?": the token, or all that the hook has seen.
-func addedQuery(r *http.Request) string {
+// addedQuery returns what each address in a playlist gets, without "?": the token if one is needed, or all that the hook has
+// seen.
+func (s *Server) addedQuery(r *http.Request) string {
 	if p := hookPlayOf(r); p != nil {
 		return p.query
+	}
+	if !s.auth.Load().readNeedsToken(r) {
+		return ""
 	}
 	if token := queryToken(r); token != "" && len(token) <= maxAddedToken {
 		return "token=" + url.QueryEscape(token)
@@ -110,9 +113,17 @@ func addedQuery(r *http.Request) string {
 	return ""
 }
 
-// writePlaylist answers with the text of a playlist, or with that as zip.
-func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool, fresh time.Duration) {
-	if query := addedQuery(r); query != "" {
+// writePlaylist answers with the text of a playlist, or with that as zip. An error is a [relay.Refusal]: nothing was written.
+func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool, fresh time.Duration) error {
+	query := s.addedQuery(r)
+	more := len(body)
+	if query != "" {
+		more += bytes.Count(body, []byte("\n")) * (len(query) + 1)
+	}
+	if err := answerOf(r).resume(more); err != nil {
+		return err
+	}
+	if query != "" {
 		body = addQuery(body, query)
 	}
 	hookPlayOf(r).served(len(body))
@@ -130,6 +141,7 @@ func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []by
 		address.Of(r.Context()).Add(int64(len(body)))
 		_, _ = w.Write(body) // an error means that the client has gone away
 	}
+	return nil
 }
 
 // setFresh says how long an answer may be had from a cache, which is a shared one if anyone may read and no token was
@@ -193,12 +205,15 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, objec
 	if err := s.relay.HLSObject(r.Context(), name, o, &body); err != nil {
 		return err
 	}
-	s.writeObject(w, r, object, &body)
-	return nil
+	return s.writeObject(w, r, object, &body)
 }
 
-// writeObject answers with the bytes of an object. It borrows body, which is empty or shorter then.
-func (s *Server) writeObject(w http.ResponseWriter, r *http.Request, object string, body *millrace.Chain) {
+// writeObject answers with the bytes of an object. It borrows body, which is empty or shorter then. An error is a
+// [relay.Refusal]: nothing was written.
+func (s *Server) writeObject(w http.ResponseWriter, r *http.Request, object string, body *millrace.Chain) error {
+	if err := answerOf(r).resume(0); err != nil {
+		return err
+	}
 	s.limitWrite(w)
 	h := w.Header()
 	etag := `"` + object + `"`
@@ -206,7 +221,7 @@ func (s *Server) writeObject(w http.ResponseWriter, r *http.Request, object stri
 	s.setFresh(w, r, objectFresh, ", immutable")
 	if strings.Contains(r.Header.Get("If-None-Match"), etag) { // perhaps weak, or one of several
 		w.WriteHeader(http.StatusNotModified)
-		return
+		return nil
 	}
 	h.Set("Content-Type", "video/mp4")
 	h.Set("Content-Length", strconv.Itoa(body.Len()))
@@ -215,6 +230,7 @@ func (s *Server) writeObject(w http.ResponseWriter, r *http.Request, object stri
 		hookPlayOf(r).served(body.Len())
 		s.sendChain(w, r, body)
 	}
+	return nil
 }
 
 // chainStep is what a client must take of a Chain within the stall timeout.
@@ -232,7 +248,7 @@ func (s *Server) sendChain(w http.ResponseWriter, r *http.Request, c *millrace.C
 	for c.Len() > 0 {
 		account.Pace(r.Context(), int64(min(c.Len(), chainStep)))
 		s.limitWrite(w)
-		if loan.Ended() {
+		if !answerOf(r).renew() || loan.Ended() {
 			panic(http.ErrAbortHandler)
 		}
 		c.Cut(&step, min(c.Len(), chainStep))

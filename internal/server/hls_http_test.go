@@ -312,16 +312,33 @@ func TestHLSClientsThatTakeNothing(t *testing.T) {
 	all.Wait()
 }
 
-// A token that no signer makes is not repeated in each address of a playlist.
-func TestHLSDoesNotRepeatLongTokens(t *testing.T) {
-	f := serve(t, nil)
-	p := f.Publisher("cam")
-	p.Send(demo.Sample)
-	for n, want := range map[int]bool{maxAddedToken: true, maxAddedToken + 1: false} {
-		res := f.Get("/live/cam/index.m3u8?token=" + strings.Repeat("x", n))
-		if has := strings.Contains(res.Body, "?token=xx"); res.Status != 200 || has != want {
-			t.Errorf("%d bytes: %d %.200q", n, res.Status, res.Body)
-		}
+// A token is repeated in each address of a playlist where the addresses need it, unless no signer makes one so long.
+func TestHLSRepeatsNoMoreThanItNeeds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		needed bool
+		bytes  int
+		want   bool
+	}{
+		"needed":          {true, maxAddedToken, true},
+		"needed and long": {true, maxAddedToken + 1, false},
+		"not needed":      {false, maxAddedToken, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			token := strings.Repeat("x", tt.bytes)
+			f := serve(t, func(c *Config) {
+				if tt.needed {
+					c.ReadToken = token
+				}
+			})
+			p := f.Publisher("cam")
+			p.Send(demo.Sample)
+			for _, list := range []string{"index", "media"} {
+				res := f.Get("/live/cam/" + list + ".m3u8?other=y&token=" + token)
+				if has := strings.Contains(res.Body, "?token=xx"); res.Status != 200 || has != tt.want || strings.Contains(res.Body, "other") {
+					t.Errorf("%s: %d %.200q", list, res.Status, res.Body)
+				}
+			}
+			p.End()
+		})
 	}
-	p.End()
 }

@@ -16,10 +16,15 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request, path string) {
 	}
 	if err == nil {
 		noWriteLimit(w)
+		answerOf(r).wait()
 		err = s.publishAs(w, r, name)
 	}
 	if err != nil {
 		s.limitWrite(w)
+		if full := answerOf(r).resume(0); full != nil {
+			s.refuseFull(w, r, full)
+			return
+		}
 		s.refuseRequest(clientPublisher, w, r, err)
 	}
 }
@@ -28,6 +33,7 @@ func (s *Server) publish(w http.ResponseWriter, r *http.Request, path string) {
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, name string) {
 	s.origins.Load().allow(w.Header(), r)
 	noWriteLimit(w)
+	answerOf(r).wait()
 	var err error
 	if fromNode(r) {
 		err = s.relay.WatchPeer(w, r, name, askingNode(r))
@@ -41,10 +47,14 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, name string) {
 
 // refuseViewer refuses a request with an error of package relay.
 func (s *Server) refuseViewer(w http.ResponseWriter, r *http.Request, err error) {
+	s.limitWrite(w)
+	if full := answerOf(r).resume(0); full != nil {
+		s.refuseFull(w, r, full)
+		return
+	}
 	if r.Context().Err() == nil { // otherwise the client has gone away
 		s.refused(clientViewer, r, err)
 	}
-	s.limitWrite(w)
 	refuse(w, setRefusal(w.Header(), err), err.Error())
 }
 

@@ -14,14 +14,19 @@ import (
 )
 
 // metrics answers /metrics.
-func (s *Server) metrics() http.Handler {
+func (s *Server) metrics() http.HandlerFunc {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collector{s},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return func(w http.ResponseWriter, r *http.Request) {
+		if s.lend(w, r, metricsBytes) {
+			handler.ServeHTTP(w, r)
+		}
+	}
 }
 
 // A collector tells Prometheus what the parts of the server have counted. Streams' names are not among the labels:
@@ -147,11 +152,12 @@ func (c scrape) relay(st relay.Stats) {
 }
 
 // memoryOwners returns the bytes that are in use or idle, by owner.
-func (s *Server) memoryOwners(streams, heap int64) map[string]int64 {
+func (s *Server) memoryOwners(streams relay.Stats, heap int64) map[string]int64 {
 	pool, downloads, blobs := millrace.DefaultPool().Stats(), s.memoryOf.downloads.Stats().InUse, s.memoryOf.blobs.Stats().InUse
 	return map[string]int64{
-		"streams": streams, "downloads": downloads, "blobs": blobs, "blocks": max(0, pool.InUse-streams-downloads-blobs),
-		"idle": pool.Idle, "heap": heap,
+		"streams": streams.Memory, "clients": streams.Clients, "downloads": downloads, "blobs": blobs,
+		"blocks": max(0, pool.InUse-streams.Memory-streams.Clients-downloads-blobs),
+		"idle":   pool.Idle, "heap": heap,
 	}
 }
 
@@ -164,17 +170,18 @@ func (s *Server) collectMemory(c scrape, streams relay.Stats) {
 	c.gauge("memory_high_water_bytes", "The most that was in use.", st.High)
 	c.gauge("memory_mapped_bytes", "What the server has of the system, with idle blocks and garbage.", st.Mapped)
 	c.gauges("memory_owner_bytes", "What is in use or idle, by owner: the blocks of streams' bytes with all who hold a part of "+
-		"them, those of downloads of files and of transfers of blobs, other blocks (headers), idle blocks, and the heap beside "+
-		"blocks (connections, goroutines).", "owner", s.memoryOwners(streams.Memory, st.Heap))
+		"them, those of what RTMP clients send that do not publish, of downloads of files and of transfers of blobs, other "+
+		"blocks (headers), idle blocks, and the heap beside blocks (connections, goroutines).", "owner", s.memoryOwners(streams, st.Heap))
 	held := map[string]int64{"kept": streams.KeptBytes, "viewers": streams.Pending, "hls": streams.HLS.Bytes,
-		"hls_answers": s.answers.Bytes()}
+		"hls_answers": s.answers.Bytes(), "requests": s.requests.Bytes()}
 	if s.node != nil {
 		held["cluster_cache"] = s.node.objects.Stats().Bytes
 	}
 	if s.records != nil {
 		held["recordings"] = s.records.Stats().Queued
 	}
-	c.gauges("memory_held_bytes", "Bytes of streams by what they are held for; what is shared counts for each.", "by", held)
+	c.gauges("memory_held_bytes", "Bytes by what they are held for: those of streams, of which what is "+
+		"shared counts for each, and what requests may hold until their answers are taken.", "by", held)
 	c.counters("memory_freed_total", "How often memory was freed because it was short, by step.", "step", st.Taken)
 	c.counter("memory_refused_total", "Publishers, viewers and transfers that were refused because memory was short.", st.Refused)
 }

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/cluster"
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/relay"
 	"golang.org/x/sync/errgroup"
 )
@@ -40,7 +40,7 @@ type nodeReports struct {
 	peers func() []string // the other nodes' addresses, in order
 	from  func(node, path string, gzip bool) cluster.Fetch
 
-	mu   sync.Mutex // held while the nodes are asked, which reportTimeout bounds
+	mu   lock.Mutex // held while the nodes are asked, which reportTimeout bounds
 	at   time.Time  // of last
 	last []nodeReport
 }

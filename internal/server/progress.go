@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/address"
+	"github.com/millrace-io/millrace/internal/memory"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -29,6 +30,7 @@ type progressResponse struct {
 	blocks  *millrace.Pool
 	ctx     context.Context
 	account *address.Account // of the client's address
+	loan    *memory.Loan     // of what is copied; nil if the kernel sends the file
 	limit   time.Duration
 	due     time.Time // the deadline, zero before the first step
 	stalled bool      // a step did not end in time
@@ -39,6 +41,9 @@ func (p *progressResponse) Unwrap() http.ResponseWriter { return p.ResponseWrite
 
 // extend moves the deadline. It keeps a deadline that is new, because over HTTP/2 setting it costs a message.
 func (p *progressResponse) extend() {
+	if !p.loan.Renew() {
+		return // the deadline has ended the response
+	}
 	due := time.Now().Add(p.limit)
 	if due.Sub(p.due) > p.limit/8 {
 		p.due = due
@@ -98,14 +103,20 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 // timeout. What must be copied is in one of blocks.
 func (s *Server) beginDownload(w http.ResponseWriter, r *http.Request, blocks *millrace.Pool) *progressResponse {
 	tcpconn.BoundUnsent(downloadConn(r), s.cfg.Unsent)
-	return &progressResponse{
+	p := &progressResponse{
 		ResponseWriter: w, blocks: blocks, limit: s.cfg.StallTimeout, ctx: r.Context(), account: address.Of(r.Context()),
 	}
+	if !kernelSends(r) {
+		control := http.NewResponseController(w)
+		p.loan = s.answers.Add(requestBytes+copyStep, func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) })
+	}
+	return p
 }
 
 // endDownload logs and counts a download whose client has stalled, and has the kernel forget what it still holds for
 // that client.
 func (s *Server) endDownload(p *progressResponse, r *http.Request, stalled *atomic.Int64) {
+	p.loan.Done()
 	if !p.stalled {
 		return
 	}

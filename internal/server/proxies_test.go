@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -14,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +24,7 @@ import (
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/pires/go-proxyproto"
 )
 
@@ -386,6 +390,34 @@ func TestDownloadsOfAnAddressWait(t *testing.T) {
 	if took, least := time.Since(began), 2*time.Second; took < least {
 		t.Errorf("it took %v, want at least %v", took, least)
 	}
+}
+
+// While the log blocks, connections are accepted, and those above the limit are closed.
+func TestTheLogBlocks(t *testing.T) {
+	var log *nettest.BlockingLog
+	f := serve(t, func(c *Config) {
+		c.MaxConnections = 1
+		log = nettest.NewBlockingLog(c.Log.Handler())
+		c.Log = slog.New(log)
+	})
+	conn := dial(t, f.Addr, 0)
+	_, _ = io.WriteString(conn, "GET /live/absent.flv HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") // waits for the stream
+	eventually(t, "it to have a request", func() bool {
+		f.connections.mu.Lock()
+		defer f.connections.mu.Unlock()
+		for c := range f.connections.all {
+			return c.IdleSince.Load() == 0
+		}
+		return false
+	})
+	goOn := log.Block()
+	defer goOn()
+	for range 3 {
+		if n, err := dial(t, f.Addr, 0).Read(make([]byte, 1)); n > 0 || err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatalf("%d bytes, %v", n, err)
+		}
+	}
+	eventually(t, "a line that waits", func() bool { return log.Holds("reader refused") })
 }
 
 // A connection that waits for a request gives way to a new one; one that has a request does not.

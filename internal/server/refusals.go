@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -60,7 +60,7 @@ var causes = map[clientKind][]relay.Cause{
 		causeHookFailed, causeOther},
 	clientWriter: {causeNoToken, causeForbidden, causeOther},
 	clientReader: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
-		causeConflict, relay.CauseLimit, causeAddress, causeProxy, causeOther},
+		causeConflict, relay.CauseLimit, relay.CauseMemory, causeAddress, causeProxy, causeOther},
 	clientNode:    {causeForbidden, causeNotFound, causeNotOwner, relay.CauseShutdown, causeOther},
 	clientUnknown: {causeProtocol, causeSilent, causeProxy, relay.CauseLimit, relay.CauseShutdown, causeOther},
 }
@@ -104,7 +104,7 @@ func (k refusalKey) quiet() bool {
 type refusals struct {
 	log *slog.Logger
 
-	mu     sync.Mutex
+	mu     lock.Mutex
 	counts map[refusalKey]int64 // has all keys that there can be
 	lines  map[clientKind]*lineLimit
 }

@@ -14,9 +14,9 @@ import (
 )
 
 // newHLSRequest returns what a player asks for, as another node is asked for it.
-func newHLSRequest(r *http.Request, name, object string) (q cluster.HLSRequest, err error) {
+func (s *Server) newHLSRequest(r *http.Request, name, object string) (q cluster.HLSRequest, err error) {
 	_, isObject := hls.ParseObject(object)
-	q = cluster.HLSRequest{Stream: name, Object: object, Gzip: !isObject && wantsGzip(r)}
+	q = cluster.HLSRequest{Stream: name, Object: object, Gzip: !isObject && s.wantsGzip(r)}
 	if !relay.IsHLSMedia(object) {
 		return q, nil
 	}
@@ -41,7 +41,7 @@ func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name,
 	if elsewhere && fromNode(r) { // which is told to look again who the owner is
 		return refusal(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 	}
-	q, bad := newHLSRequest(r, name, object)
+	q, bad := s.newHLSRequest(r, name, object)
 	switch {
 	case bad != nil:
 		return bad
@@ -78,12 +78,15 @@ func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name,
 		}
 	}
 	release()
-	s.writeAnswer(w, r, object, &out)
-	return nil
+	return s.writeAnswer(w, r, object, &out)
 }
 
-// writeAnswer answers with what another node has answered. It borrows out, whose body is empty or shorter then.
-func (s *Server) writeAnswer(w http.ResponseWriter, r *http.Request, object string, out *cluster.Object) {
+// writeAnswer answers with what another node has answered. It borrows out, whose body is empty or shorter then. An error is a
+// [relay.Refusal]: nothing was written.
+func (s *Server) writeAnswer(w http.ResponseWriter, r *http.Request, object string, out *cluster.Object) error {
+	if err := answerOf(r).resume(0); err != nil {
+		return err
+	}
 	switch _, isObject := hls.ParseObject(object); {
 	case out.Status != http.StatusOK:
 		if out.RetryAfter != "" {
@@ -93,9 +96,9 @@ func (s *Server) writeAnswer(w http.ResponseWriter, r *http.Request, object stri
 		s.refused(clientViewer, r, refused)
 		s.limitWrite(w)
 		refuse(w, out.Status, refused.Reason)
+		return nil
 	case isObject:
-		s.writeObject(w, r, object, &out.Body)
-	default:
-		s.writePlaylist(w, r, out.Body.Bytes(), out.Gzip, out.Fresh)
+		return s.writeObject(w, r, object, &out.Body)
 	}
+	return s.writePlaylist(w, r, out.Body.Bytes(), out.Gzip, out.Fresh)
 }

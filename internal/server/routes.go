@@ -20,7 +20,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc(filesPath, s.onlyGet(s.serveFile))
 	mux.HandleFunc("/api/streams", s.onlyGet(s.apiStreams))
 	mux.HandleFunc("/healthz", s.onlyGet(s.health))
-	mux.Handle("/metrics", s.onlyGet(s.metrics().ServeHTTP))
+	mux.Handle("/metrics", s.onlyGet(s.metrics()))
 	pages := page.Handler()
 	mux.Handle("/{$}", pages)
 	mux.Handle("/page/", pages)

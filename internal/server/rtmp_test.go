@@ -284,7 +284,7 @@ func TestHostileRTMPClients(t *testing.T) {
 		"silence":         {"", "i/o timeout"},
 		"half of C1":      {"\x03" + strings.Repeat("x", 1000), "i/o timeout"},
 		"no command":      {hello, "i/o timeout"},
-		"a long command":  {hello + "\x03\x00\x00\x00\xff\xff\xff\x14\x00\x00\x00\x00", "bytes of one message: 16777215, limit 65536"},
+		"a long command":  {hello + "\x03\x00\x00\x00\xff\xff\xff\x14\x00\x00\x00\x00", "bytes of one message: 16777215, limit 16384"},
 		"no chunk size":   {hello + "\x02\x00\x00\x00\x00\x00\x04\x01\x00\x00\x00\x00\x00\x00\x00\x00", "set chunk size"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/hook"
 	"github.com/millrace-io/millrace/internal/limit"
+	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/memory"
 	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/record"
@@ -45,7 +46,8 @@ type Server struct {
 	started time.Time
 
 	memory   *memory.Budget                            // nil without a budget
-	answers  memory.Loans                              // of HLS
+	requests memory.Loans                              // whose answers are being made or sent
+	answers  memory.Loans                              // of HLS and downloads, what they hold beside that
 	memoryOf struct{ downloads, blobs *millrace.Pool } // accounts of the blocks of their transfers
 
 	refusals    *refusals
@@ -79,6 +81,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	cfg.Log = lock.Logger(cfg.Log)
 	s := &Server{
 		cfg: cfg, log: cfg.Log,
 		started: time.Now(), refusals: newRefusals(cfg.Log),
@@ -129,7 +132,10 @@ func New(cfg Config) (*Server, error) {
 		above int
 		after time.Duration
 	}{{12, answerAfter}, {14, answerAfter / 5}} {
-		s.memory.Add(memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 { return s.answers.Free(excess, a.after) }})
+		s.memory.Add(memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 {
+			freed := s.requests.Free(excess, a.after)
+			return freed + s.answers.Free(excess-freed, a.after)
+		}})
 	}
 	s.memory.Add(s.relay.MemorySteps()...)
 	if s.records != nil {
@@ -258,9 +264,6 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	}
 	main := s.httpServer(s.nameClients(s.routes()))
 	main.ConnState = s.connections.note
-	// This limits a short answer as a whole, and what net/http sends after a handler has returned. Streams and files limit
-	// each silence instead.
-	main.WriteTimeout = s.cfg.StallTimeout
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
 	go func() { failed <- s.serveMain(main, s.behindProxies(l.Main, true)) }()
@@ -412,9 +415,9 @@ const (
 	// trip of 100 ms sends up to 20 Mbit/s through it.
 	http2Body = 256 << 10
 
-	// http2Streams is how many requests a connection may have at a time: browsers open fewer, and HTTP/2 recommends no
-	// less than 100.
-	http2Streams = 128
+	// http2Streams is how many requests a connection may have at a time. Each holds memory, so that it is the least that
+	// HTTP/2 recommends; browsers open fewer.
+	http2Streams = 100
 )
 
 func (s *Server) httpServer(h http.Handler) *http.Server {
@@ -422,13 +425,16 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           s.limitBodies(h),
+		Handler:           s.limitBodies(s.limitAnswers(h)),
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(errorLog{s.log}, "", 0),
-		ConnContext:       connContext,
+		// This limits a short answer as a whole, and what net/http sends after a handler has returned. Streams and files limit
+		// each silence instead, and profiles take longer.
+		WriteTimeout:   s.cfg.StallTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog:       log.New(errorLog{s.log}, "", 0),
+		ConnContext:    connContext,
 		HTTP2: &http.HTTP2Config{
 			MaxReadFrameSize:              http2Frame,
 			MaxReceiveBufferPerConnection: http2Body,

@@ -328,3 +328,18 @@ func (c *RTMP) AwaitEnd() {
 		}
 	}
 }
+
+// RTMPChunks returns a message in chunks of size bytes.
+func RTMPChunks(m rtmp.Message, body []byte, size int) []byte {
+	var enc rtmp.Encoder
+	defer enc.Release()
+	var c, out millrace.Chain
+	enc.SetChunkSize(&out, size)
+	out.Release()
+	c.AppendCopy(body)
+	if err := enc.Append(&out, m, &c); err != nil {
+		panic(err)
+	}
+	defer out.Release()
+	return append([]byte(nil), out.Bytes()...)
+}

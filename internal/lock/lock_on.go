@@ -1,0 +1,133 @@
+//go:build invariants
+
+package lock
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"sync"
+)
+
+// held counts the mutexes that each goroutine holds.
+var held = struct {
+	mu sync.Mutex
+	by map[uint64]int
+}{by: make(map[uint64]int)}
+
+// add adds n to the mutexes that goroutine id holds.
+func add(id uint64, n int) {
+	held.mu.Lock()
+	defer held.mu.Unlock()
+	if held.by[id] += n; held.by[id] == 0 {
+		delete(held.by, id)
+	}
+}
+
+// goroutine returns the number of the calling goroutine, which only its stack tells.
+func goroutine() uint64 {
+	var b [64]byte
+	text := b[:runtime.Stack(b[:], false)] // "goroutine 7 [running]: ..."
+	id, err := strconv.ParseUint(string(bytes.Fields(text)[1]), 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return id
+}
+
+// A Mutex is a sync.Mutex that knows which goroutine holds it.
+type Mutex struct {
+	mu     sync.Mutex
+	holder uint64
+}
+
+func (m *Mutex) Lock() {
+	m.mu.Lock()
+	m.locked()
+}
+
+func (m *Mutex) TryLock() bool {
+	if !m.mu.TryLock() {
+		return false
+	}
+	m.locked()
+	return true
+}
+
+func (m *Mutex) locked() {
+	m.holder = goroutine()
+	add(m.holder, 1)
+}
+
+func (m *Mutex) Unlock() {
+	add(m.holder, -1)
+	m.mu.Unlock()
+}
+
+// A RWMutex is a sync.RWMutex whose holders are known. The goroutine that calls RLock calls RUnlock.
+type RWMutex struct {
+	mu     sync.RWMutex
+	holder uint64
+}
+
+func (m *RWMutex) Lock() {
+	m.mu.Lock()
+	m.holder = goroutine()
+	add(m.holder, 1)
+}
+
+func (m *RWMutex) Unlock() {
+	add(m.holder, -1)
+	m.mu.Unlock()
+}
+
+func (m *RWMutex) RLock() {
+	m.mu.RLock()
+	add(goroutine(), 1)
+}
+
+func (m *RWMutex) RUnlock() {
+	add(goroutine(), -1)
+	m.mu.RUnlock()
+}
+
+// fail ends the process: a panic on this goroutine could be recovered. A test replaces it.
+var fail = func(report string) {
+	go panic(report)
+	select {}
+}
+
+// Logger returns a Logger like l that ends the process when its caller holds a mutex of this package, whatever the level.
+func Logger(l *slog.Logger) *slog.Logger {
+	if l == nil {
+		return nil
+	}
+	if _, ok := l.Handler().(handler); ok {
+		return l
+	}
+	return slog.New(handler{l.Handler()})
+}
+
+// A handler checks its callers.
+type handler struct{ slog.Handler }
+
+// Enabled is called first for each line.
+func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
+	id := goroutine()
+	held.mu.Lock()
+	n := held.by[id]
+	held.mu.Unlock()
+	if n > 0 {
+		fail(fmt.Sprintf("lock: the log is used while %d mutexes are held, at:\n%s", n, debug.Stack()))
+	}
+	return h.Handler.Enabled(ctx, level)
+}
+
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return handler{h.Handler.WithAttrs(attrs)}
+}
+func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name)} }

@@ -1,0 +1,157 @@
+package server
+
+import (
+	"bufio"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/server/demo"
+)
+
+// A stalledClient is a client of HTTP/2 whose window is 0: it takes no byte of a body.
+type stalledClient struct {
+	net.Conn
+	stream uint32
+}
+
+const frameReset = 3
+
+// stall opens a connection of a stalledClient, over TLS if secure.
+func stall(t *testing.T, addr string, secure bool) *stalledClient {
+	t.Helper()
+	var conn net.Conn = dial(t, addr, 0)
+	_ = conn.SetDeadline(time.Now().Add(testTimeout))
+	if secure {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	}
+	const initialWindow = 4
+	settings := http2RawFrame{kind: frameSettings, payload: []byte{0, initialWindow, 0, 0, 0, 0}}
+	_, err := conn.Write(append([]byte(http2Preface), settings.bytes()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stalledClient{conn, 1}
+}
+
+// ask makes n GET requests for path, of up to 126 bytes.
+func (c *stalledClient) ask(path string, n int) {
+	var all []byte
+	for range n {
+		head := append([]byte{0x82, 0x86, 0x44, byte(len(path))}, path...) // GET, http, the path
+		head = append(append(head, 0x41, byte(len("localhost"))), "localhost"...)
+		const ends = 5 // the head, and the request
+		all = append(all, http2RawFrame{kind: frameHeaders, flags: ends, stream: c.stream, payload: head}.bytes()...)
+		c.stream += 2
+	}
+	_, _ = c.Write(all)
+}
+
+// await reads frames up to one of a kind.
+func (c *stalledClient) await(t *testing.T, what string, kind byte) {
+	t.Helper()
+	r := bufio.NewReader(c)
+	for {
+		f, err := readHTTP2Frame(r)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if f.kind == kind {
+			return
+		}
+	}
+}
+
+// An answer that a client of HTTP/2 does not take has memory in the budget, whatever it answers, and a time to be taken in.
+func TestAnswersThatAreNotTaken(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		cfg := Defaults()
+		cfg.StallTimeout, cfg.ViewerWait, cfg.Root, cfg.Blobs = 200*time.Millisecond, 0, t.TempDir(), t.TempDir()
+		if secure {
+			cfg.TLSCert, cfg.TLSKey = writeCertificate(t, t.TempDir(), 1)
+		}
+		l := Listeners{Main: listen(t), Admin: listen(t)}
+		main, admin := l.Main.Addr().String(), l.Admin.Addr().String()
+		f := serveOn(t, cfg, &logBook{}, l)
+		holds := func() int64 { return f.requests.Bytes() + f.answers.Bytes() }
+		if !secure {
+			p := f.Publisher("cam")
+			p.Send(demo.Sample)
+			defer p.End()
+			eventually(t, "HLS", func() bool { return f.Get("/live/cam/media.m3u8").Status == http.StatusOK })
+		}
+		for _, path := range []string{"/", "/page/none", "/api/streams", "/metrics", "/healthz", "/none", "/files", "/files/none", "/blobs/none",
+			"/blobs/a//b", "/live/", "/live/none", "/live/none/index.m3u8", "/live/cam/none", "/live/cam.flv?start=x", "/page/page.css",
+			"/live/cam/index.m3u8", "/live/cam/media.m3u8?token=x"} {
+			if secure && strings.HasPrefix(path, "/live/cam") {
+				continue
+			}
+			c := stall(t, main, secure)
+			c.ask(path, 1)
+			eventually(t, path+" to hold memory", func() bool { return holds() >= requestBytes })
+			c.await(t, path, frameReset)
+			eventually(t, path+" to hold none", func() bool { return holds() == 0 })
+			_ = c.Close()
+		}
+		for _, path := range []string{"/", "/metrics", "/api/streams", "/api/streams/none", "/healthz", "/debug/pprof/", "/none"} {
+			c := stall(t, admin, false)
+			c.ask(path, 1)
+			c.await(t, "admin: "+path, frameReset)
+			_ = c.Close()
+		}
+		eventually(t, "nothing to be held", func() bool { return holds() == 0 })
+	}
+}
+
+// Answers that are not taken hold no more than their part of the budget, and other clients are answered.
+func TestAnswersHaveABudget(t *testing.T) {
+	f := serve(t, func(c *Config) { c.MemoryBytes = 256 << 20 })
+	limit := f.answerLimit()
+	for _, path := range []string{"/metrics", "/healthz", "/live/none/media.m3u8"} {
+		var clients []*stalledClient
+		for range 2 * int(limit/requestBytes) / http2Streams {
+			c := stall(t, f.Addr, false)
+			c.ask(path, http2Streams)
+			clients = append(clients, c)
+		}
+		most := int64(0)
+		eventually(t, "others to be answered", func() bool {
+			most = max(most, f.requests.Bytes())
+			return f.Get("/healthz").Status == http.StatusOK
+		})
+		if most > 2*limit {
+			t.Errorf("%s: %d bytes are held, and the limit is %d", path, most, limit)
+		}
+		for _, c := range clients {
+			_ = c.Close()
+		}
+		eventually(t, "nothing to be held", func() bool { return f.requests.Bytes() == 0 })
+	}
+	// Those above the limit are told so, without a body.
+	for range 2 * int(limit/requestBytes) / http2Streams {
+		c := stall(t, f.Addr, false)
+		c.ask("/healthz", http2Streams)
+	}
+	eventually(t, "refusals", func() bool {
+		f.refusals.mu.Lock()
+		defer f.refusals.mu.Unlock()
+		return f.refusals.counts[refusalKey{clientReader, "memory"}] > 0
+	})
+}
+
+// A download that a client of HTTP/2 does not take counts when memory is short.
+func TestDownloadsThatAreNotTaken(t *testing.T) {
+	f := serve(t, func(c *Config) { c.Blobs = t.TempDir() })
+	if res := f.Request("PUT", "/blobs/large", strings.Repeat("x", 1<<20)); res.Status != http.StatusCreated {
+		t.Fatal(res)
+	}
+	c := stall(t, f.Addr, false)
+	c.ask("/blobs/large", 3)
+	eventually(t, "downloads", func() bool { return f.answers.Bytes() >= 3*requestBytes })
+	eventually(t, "them to end", func() bool { return f.answers.Free(1<<20, time.Millisecond) > 0 })
+	c.await(t, "the end", frameReset)
+	eventually(t, "nothing to be held", func() bool { return f.answers.Bytes() == 0 && f.requests.Bytes() == 0 })
+}

@@ -1,0 +1,73 @@
+package nettest
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+)
+
+// A BlockingLog is the handler of a log that can block, as a full pipe does.
+type BlockingLog struct {
+	slog.Handler
+	*logState
+}
+
+// A logState is what all handlers of one log have in common.
+type logState struct {
+	mu      sync.Mutex
+	blocked chan struct{} // nil, or closed when the log goes on
+	stuck   []string      // what waits
+}
+
+// NewBlockingLog returns a BlockingLog that logs to another handler.
+func NewBlockingLog(to slog.Handler) *BlockingLog {
+	return &BlockingLog{Handler: to, logState: new(logState)}
+}
+
+func (b *BlockingLog) Handle(ctx context.Context, r slog.Record) error {
+	b.mu.Lock()
+	blocked := b.blocked
+	if blocked != nil {
+		b.stuck = append(b.stuck, r.Message)
+	}
+	b.mu.Unlock()
+	if blocked != nil {
+		<-blocked
+	}
+	return b.Handler.Handle(ctx, r)
+}
+
+func (b *BlockingLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &BlockingLog{b.Handler.WithAttrs(attrs), b.logState}
+}
+
+func (b *BlockingLog) WithGroup(name string) slog.Handler {
+	return &BlockingLog{b.Handler.WithGroup(name), b.logState}
+}
+
+// Block makes the log block until the function that it returns is called.
+func (b *BlockingLog) Block() (goOn func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	blocked := make(chan struct{})
+	b.blocked = blocked
+	return sync.OnceFunc(func() {
+		b.mu.Lock()
+		b.blocked = nil
+		b.mu.Unlock()
+		close(blocked)
+	})
+}
+
+// Holds reports whether a line with text waits.
+func (b *BlockingLog) Holds(text string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, line := range b.stuck {
+		if strings.Contains(line, text) {
+			return true
+		}
+	}
+	return false
+}
