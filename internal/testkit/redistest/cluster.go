@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -68,6 +69,12 @@ func SharedCluster(t testing.TB) *Cluster {
 		}
 		c.form(t, 3)
 		shared.cluster = c
+		leaktest.AtExit(func() {
+			for _, s := range c.nodes {
+				s.Kill() // it would write to its directory
+			}
+			_ = os.RemoveAll(dir)
+		})
 	}
 	for _, s := range shared.cluster.nodes {
 		s.show(t)
