@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -105,9 +106,10 @@ func TestGStreamerPublishes(t *testing.T) {
 	var packets string
 	wg.Go(func() { packets = probe(t, f.URL("/live/film.flv")) })
 	f.waiting("film", 1)
-	pipeline := "filesrc location=" + source + " ! flvdemux name=in  flvmux name=out streamable=true ! rtmp2sink sync=false location=" + f.url("film") +
+	pipeline := "filesrc ! flvdemux name=in  flvmux name=out streamable=true ! rtmp2sink sync=false location=" + f.url("film") +
 		"  in.video ! queue ! h264parse ! out.video  in.audio ! queue ! aacparse ! out.audio"
-	run(t, "gst-launch-1.0", append([]string{"-q"}, strings.Fields(pipeline)...)...)
+	args := slices.Concat([]string{"-q", "filesrc", "location=" + source}, strings.Fields(pipeline)[1:])
+	run(t, "gst-launch-1.0", args...)
 	wg.Wait()
 	var media []string // without the metadata, which the muxer repeats
 	for _, line := range strings.Split(packets, "\n") {
@@ -178,7 +180,7 @@ func TestNginxPushesAndPulls(t *testing.T) {
 		need.Missing(t, "nginx's RTMP module: apt-get install libnginx-mod-rtmp")
 	}
 	f := serveRTMP(t, patient)
-	dir, addr := t.TempDir(), unusedAddress(t)
+	dir, addr := nettest.PlainDir(t), unusedAddress(t)
 	conf := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(conf, fmt.Appendf(nil, nginxRTMP, module, dir, addr, f.rtmpAddr), 0o600); err != nil {
 		t.Fatal(err)

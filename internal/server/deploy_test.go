@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // A balancer is a proxy with its configuration in deploy/.
@@ -46,7 +47,7 @@ func balancerConfig(t *testing.T, name string) (file string, config *string, rep
 func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 	t.Helper()
 	program := need.Program(t, name)
-	dir := t.TempDir()
+	dir := nettest.PlainDir(t)
 	sockets := [2]string{filepath.Join(dir, "http"), filepath.Join(dir, "rtmp")}
 	file, config, replace := balancerConfig(t, name)
 	for i, node := range []string{"node1", "node2", "node3"} {
@@ -225,7 +226,7 @@ func TestUnits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = bytes.ReplaceAll(text, []byte("/usr/local/bin/millrace"), []byte(os.Args[0])) // which must be there
+		text = bytes.ReplaceAll(text, []byte("/usr/local/bin/millrace"), []byte("/bin/sh")) // which must be there
 		units = append(units, filepath.Join(dir, filepath.Base(file)))
 		if err := os.WriteFile(units[len(units)-1], text, 0o600); err != nil {
 			t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/pires/go-proxyproto"
 )
 
@@ -560,7 +561,7 @@ func TestProxiesTellTheClient(t *testing.T) {
 func startTellingBalancer(t *testing.T, name string, f *rtmpFixture, web, rtmp string) {
 	t.Helper()
 	program := need.Program(t, name)
-	dir := t.TempDir()
+	dir := nettest.PlainDir(t)
 	file, config, replace := balancerConfig(t, name)
 	_, port, _ := net.SplitHostPort(f.Addr)
 	conf := filepath.Join(dir, file)

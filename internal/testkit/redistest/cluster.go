@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -55,7 +56,10 @@ func SharedCluster(t testing.TB) *Cluster {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.cluster == nil {
-		dir := tempDir(t)
+		dir, err := nettest.MkdirPlain()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := removeAtExit(dir); err != nil {
 			t.Fatal(err)
 		}
