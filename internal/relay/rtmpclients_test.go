@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -106,10 +105,9 @@ func TestGStreamerPublishes(t *testing.T) {
 	var packets string
 	wg.Go(func() { packets = probe(t, f.URL("/live/film.flv")) })
 	f.waiting("film", 1)
-	pipeline := "filesrc ! flvdemux name=in  flvmux name=out streamable=true ! rtmp2sink sync=false location=" + f.url("film") +
+	pipeline := "filesrc location=" + source + " ! flvdemux name=in  flvmux name=out streamable=true ! rtmp2sink sync=false location=" + f.url("film") +
 		"  in.video ! queue ! h264parse ! out.video  in.audio ! queue ! aacparse ! out.audio"
-	args := slices.Concat([]string{"-q", "filesrc", "location=" + source}, strings.Fields(pipeline)[1:])
-	run(t, "gst-launch-1.0", args...)
+	run(t, "gst-launch-1.0", append([]string{"-q"}, strings.Fields(pipeline)...)...)
 	wg.Wait()
 	var media []string // without the metadata, which the muxer repeats
 	for _, line := range strings.Split(packets, "\n") {
