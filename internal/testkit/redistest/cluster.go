@@ -60,10 +60,16 @@ func SharedCluster(t testing.TB) *Cluster {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := removeAtExit(dir); err != nil {
+		c := new(Cluster)
+		leaktest.AtExit(func() {
+			for _, s := range c.nodes {
+				s.Kill() // it would write to its directory
+			}
+			_ = os.RemoveAll(dir)
+		})
+		if err := removeAtExit(dir); err != nil { // in case the test binary is killed
 			t.Fatal(err)
 		}
-		c := new(Cluster)
 		for i := range 6 {
 			dir := filepath.Join(dir, strconv.Itoa(i))
 			if err := os.Mkdir(dir, 0o700); err != nil {
@@ -73,12 +79,6 @@ func SharedCluster(t testing.TB) *Cluster {
 		}
 		c.form(t, 3)
 		shared.cluster = c
-		leaktest.AtExit(func() {
-			for _, s := range c.nodes {
-				s.Kill() // it would write to its directory
-			}
-			_ = os.RemoveAll(dir)
-		})
 	}
 	for _, s := range shared.cluster.nodes {
 		s.show(t)
