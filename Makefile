@@ -90,13 +90,13 @@ test-library: ## The library's tests
 	go test -short -p $(PACKAGES) $(TESTFLAGS) $(LIBRARY)
 
 # The packages that read the environment and take seconds, where it is another one and root is not needed.
-READERS = . ./chunk ./internal/doctor ./internal/systemd ./internal/testkit/... ./internal/token
+READERS = . ./chunk ./internal/doctor ./internal/systemd ./internal/testkit/... ./internal/token ./cmd/millrace
+SLOW = Soak|Replacement|Memory|Owner|Publisher|Node|Redis|Network|Drain|Image|HLS
 .PHONY: test-elsewhere
 test-elsewhere: ## What reads the environment, in those of other machines (make fresh has the rest)
 	@set -e; for name in no-home long-tmpdir odd-tmpdir variables locale umask-077 umask-000 one-cpu; do \
 		echo "scripts/environment $$name go test"; \
-		scripts/environment $$name go test -short -p $(PACKAGES) $(TESTFLAGS) $(READERS); \
-		scripts/environment $$name go test -short $(TESTFLAGS) -run '$(COMMAND_TESTS)' ./cmd/millrace; \
+		scripts/environment $$name go test -short -skip '$(SLOW)' -p $(PACKAGES) $(TESTFLAGS) $(READERS); \
 	done
 	GOARCH=386 go test -short $(TESTFLAGS) . ./arena ./frame/... ./stackbuf
 
