@@ -10,7 +10,17 @@ FUZZTIME  ?= 10s
 PROCESSORS := $(shell getconf _NPROCESSORS_ONLN)
 PACKAGES ?= $(shell expr 2 '*' $(PROCESSORS))
 
+# Nothing here needs C, so that neither a C compiler nor its headers matter. The race detector does.
+export CGO_ENABLED ?= 0
+
+# Go's caches are at home. Without HOME it would not start.
+ifndef HOME
+export GOPATH ?= $(shell bash -c 'echo ~/go')
+export GOCACHE ?= $(shell bash -c 'echo ~/.cache/go-build')
+endif
+
 # What waits longest begins first, so that a run does not end with it alone.
+LIBRARY = . ./arena ./broadcast ./chunk ./frame/... ./redisbuf ./stackbuf
 ALL = ./redisbuf ./internal/server ./internal/relay ./...
 
 .DEFAULT_GOAL := help
@@ -26,7 +36,7 @@ test: ## Lint and test; needs Go alone, and lists at the end what was skipped an
 
 .PHONY: check
 check: ## What takes longer: races, released memory poisoned, exhaustive tests, fuzzing, a minute of soak, the benchmarks' tests, other systems
-	@scripts/needs $(MAKE) --no-print-directory test-race test-invariants test-full test-makes fuzz soak test-bench vet-others
+	@scripts/needs $(MAKE) --no-print-directory test-race test-invariants test-full test-makes fuzz soak test-bench test-elsewhere vet-others
 
 .PHONY: deps
 deps: ## Install what the tests run: redis-server, ffmpeg, nginx, haproxy, chromium, rtmpdump, GStreamer, OBS, wrk, bpftrace, compilers of C and Rust
@@ -74,6 +84,25 @@ soak: ## One minute of streams, files and blobs at once, with restarts; see docs
 .PHONY: test-bench
 test-bench: ## Test the benchmarks, a module of their own, with the servers and libraries that they compare
 	cd bench && go vet ./... && go test $(TESTFLAGS) ./...
+
+.PHONY: test-library
+test-library: ## The library's tests
+	go test -short -p $(PACKAGES) $(TESTFLAGS) $(LIBRARY)
+
+# The packages that read the environment and take seconds, where it is another one and root is not needed.
+READERS = . ./chunk ./internal/doctor ./internal/systemd ./internal/testkit/... ./internal/token ./cmd/millrace
+SLOW = Soak|Replacement|Memory|Owner|Publisher|Node|Redis|Network|Drain|Image|HLS
+.PHONY: test-elsewhere
+test-elsewhere: ## What reads the environment, in those of other machines (make fresh has the rest)
+	@set -e; for name in no-home long-tmpdir odd-tmpdir variables locale umask-077 umask-000 one-cpu; do \
+		echo "scripts/environment $$name go test"; \
+		scripts/environment $$name go test -short -skip '$(SLOW)' -p $(PACKAGES) $(TESTFLAGS) $(READERS); \
+	done
+	GOARCH=386 go test -short $(TESTFLAGS) . ./arena ./frame/... ./stackbuf
+
+.PHONY: fresh
+fresh: ## The README's commands on a bare Debian, and make test on machines that differ from this one; needs root, and takes hours
+	scripts/fresh
 
 .PHONY: vet-others
 vet-others: ## Type-check what macOS, Windows and 32-bit machines build, tests included

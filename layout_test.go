@@ -30,7 +30,7 @@ func TestImports(t *testing.T) {
 	const module = "github.com/millrace-io/millrace"
 	for _, system := range []string{"linux", "darwin", "windows"} {
 		list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
-		list.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+		list.Env = append(os.Environ(), "GOOS="+system, "GOARCH=amd64", "CGO_ENABLED=0")
 		out, err := list.Output()
 		if err != nil {
 			t.Fatalf("go list for %s: %v", system, err)

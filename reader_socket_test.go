@@ -27,7 +27,7 @@ import (
 var sockets = map[string]func(t testing.TB) (client, server streamConn){
 	"tcp": func(t testing.TB) (client, server streamConn) { return nettest.TCPPair(t, false) },
 	"unix": func(t testing.TB) (client, server streamConn) {
-		l := must(net.Listen("unix", filepath.Join(t.TempDir(), "s")))
+		l := must(net.Listen("unix", filepath.Join(nettest.PlainDir(t), "s")))
 		defer l.Close()
 		c, s := must(net.Dial("unix", l.Addr().String())), must(l.Accept())
 		t.Cleanup(func() { c.Close(); s.Close() })

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/millrace-io/millrace/chunk"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // someBytes returns n bytes that do not repeat.
@@ -162,10 +163,7 @@ func tcpEnds(t testing.TB) (a, b *net.TCPConn) {
 
 func unixEnds(t testing.TB) (a, b *net.UnixConn) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "") // t.TempDir is too long a name for a socket on some systems
-	must(t, err)
-	defer os.RemoveAll(dir)
-	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	l, err := net.Listen("unix", filepath.Join(nettest.PlainDir(t), "s"))
 	must(t, err)
 	defer l.Close()
 	c, d := connect(t, l)

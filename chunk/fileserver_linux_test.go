@@ -17,10 +17,7 @@ import (
 func TestFileServerSpecialFiles(t *testing.T) {
 	root, dir := makeTree(t, map[string]string{"link": "->pipe", "sub/index.html": "->../pipe"})
 	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
-	socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	must(t, err)
-	defer unix.Close(socket)
-	must(t, unix.Bind(socket, &unix.SockaddrUnix{Name: filepath.Join(dir, "socket")}))
+	must(t, unix.Mknod(filepath.Join(dir, "socket"), unix.S_IFSOCK|0o644, 0)) // bind would limit the path
 	names := []string{"/pipe", "/pipe/", "/link", "/socket"}
 	if err := unix.Mknod(filepath.Join(dir, "null"), syscall.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err == nil {
 		names = append(names, "/null")

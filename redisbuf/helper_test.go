@@ -313,8 +313,9 @@ var sets = []set{
 // chainOf returns value as a Chain of n pieces, each in a block of its own.
 func chainOf(value []byte, n int) *millrace.Chain {
 	c := new(millrace.Chain)
-	for i := range n {
-		p := value[i*len(value)/n : (i+1)*len(value)/n]
+	size := int64(len(value)) // times n it may be more than an int of 32 bits
+	for i := range int64(n) {
+		p := value[i*size/int64(n) : (i+1)*size/int64(n)]
 		d := millrace.DefaultPool().Get(len(p))
 		ref := d.Freeze(copy(d.Bytes(), p))
 		c.Append(&ref)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -285,22 +286,89 @@ func TestDrainOfANode(t *testing.T) {
 	}
 }
 
-// scripts/cluster-demo does what it says.
+// clusterDemo runs scripts/cluster-demo once, and returns what it prints. nginx is a script that is run in the place of
+// nginx, whose path it has in $real; empty: nginx itself.
+func clusterDemo(t *testing.T, nginx string) (out string, rtmp string, err error) {
+	t.Helper()
+	need.Program(t, "redis-server", "valkey-server")
+	need.Program(t, "curl")
+	real := need.Program(t, "nginx")
+	port := freePorts(t, 9)
+	cmd := exec.Command("../../scripts/cluster-demo", "once")
+	cmd.Env = append(os.Environ(), "PORT="+strconv.Itoa(port))
+	if nginx != "" {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "nginx"), []byte("#!/bin/bash\n"+nginx), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"), "real="+real)
+	}
+	b, err := cmd.CombinedOutput()
+	return string(b), "rtmp://127.0.0.1:" + strconv.Itoa(port+8), err
+}
+
+// freePorts returns the first of n ports in a row that are free.
+func freePorts(t *testing.T, n int) int {
+	t.Helper()
+tries:
+	for range 100 {
+		port := 12000 + rand.IntN(18000)
+		for i := range n {
+			ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+i)))
+			if err != nil {
+				continue tries
+			}
+			_ = ln.Close()
+		}
+		return port
+	}
+	t.Fatalf("no %d ports in a row are free", n)
+	return 0
+}
+
+var demoLine = regexp.MustCompile(`(?m)^demo +http://\S+ +(the publisher|http://\S+) +[1-9]`)
+
+// scripts/cluster-demo does what it says, and has RTMP at the balancer only if nginx has.
 func TestClusterDemo(t *testing.T) {
 	t.Parallel()
-	for _, program := range []string{"redis-server", "nginx", "curl"} {
-		need.Program(t, program)
+	for name, nginx := range map[string]string{
+		"": "",
+		"no stream module": `if grep -q "stream {" "$4"; then
+			echo "nginx: [emerg] unknown directive \"stream\" in $4:69" >&2
+			exit 1
+		fi
+		exec "$real" "$@"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, rtmp, err := clusterDemo(t, nginx)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if n := len(demoLine.FindAllString(out, -1)); n != 3 {
+				t.Errorf("the stream is at %d nodes, want 3:\n%s", n, out)
+			}
+			if nginx != "" && strings.Contains(out, rtmp) {
+				t.Errorf("it prints %s, which nothing serves:\n%s", rtmp, out)
+			}
+		})
 	}
-	_, port, _ := strings.Cut(freeAddr(t), ":")
-	cmd := exec.Command("../../scripts/cluster-demo", "once")
-	cmd.Env = append(os.Environ(), "PORT="+port)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	from := regexp.MustCompile(`(?m)^demo +http://\S+ +(the publisher|http://\S+) +[1-9]`)
-	if n := len(from.FindAll(out, -1)); n != 3 {
-		t.Errorf("the stream is at %d nodes, want 3:\n%s", n, out)
+}
+
+// When a server of the demo ends, the script says so at once, and shows its log.
+func TestClusterDemoWithoutAServer(t *testing.T) {
+	t.Parallel()
+	for name, nginx := range map[string]string{
+		"refuses the configuration": `echo "it does not start" >&2; exit 1`,
+		"ends at once":              `if [ "${*: -1}" != -t ]; then echo "it does not start" >&2; exit 1; fi`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, _, err := clusterDemo(t, nginx)
+			if err == nil || !strings.Contains(out, "it does not start") || !strings.Contains(out, "nginx has ended") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
 
@@ -99,7 +100,7 @@ func balance(t *testing.T, nodes []*node) string {
 		t.Fatal(err)
 	}
 	conf, _, _ := strings.Cut(string(lines), "\nstream {") // no RTMP here
-	addr, dir := freeAddr(t), t.TempDir()
+	addr, dir := freeAddr(t), nettest.PlainDir(t)
 	if err := os.Chmod(dir, 0o711); err != nil { // for the workers of nginx
 		t.Fatal(err)
 	}

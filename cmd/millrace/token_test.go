@@ -47,7 +47,10 @@ func TestTokenCommand(t *testing.T) {
 		"--key KEYS --name cam more": "takes no argument",
 	} {
 		var out strings.Builder
-		list := append([]string{"token"}, strings.Fields(strings.ReplaceAll(args, "KEYS", file))...)
+		list := append([]string{"token"}, strings.Fields(args)...)
+		for i, arg := range list {
+			list[i] = strings.ReplaceAll(arg, "KEYS", file) // its path may have spaces
+		}
 		if err := execute(t.Context(), &out, io.Discard, list...); err == nil || !strings.Contains(err.Error(), says) || out.Len() > 0 {
 			t.Errorf("%s: %s, %v, want %q", args, &out, err, says)
 		}

@@ -74,6 +74,10 @@ func newHost(t *testing.T, other files) (h *host, tmp string) {
 		if !strings.Contains(name, "/") {
 			name = "proc/sys/" + strings.ReplaceAll(name, ".", "/")
 		}
+		tmp := tmp
+		if name == "proc/7/mountinfo" {
+			tmp = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(tmp) // as the kernel does
+		}
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)

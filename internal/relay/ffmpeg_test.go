@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // run runs a program to its end. It must say nothing on stderr.
@@ -33,7 +34,7 @@ func run(t *testing.T, name string, args ...string) string {
 // film makes an FLV file of the given seconds with a key frame a second, B-frames and sound.
 func film(t *testing.T, seconds string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "film.flv")
+	path := filepath.Join(nettest.PlainDir(t), "film.flv")
 	run(t, "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=25", "-f", "lavfi", "-i", "sine=frequency=440:sample_rate=44100",
 		"-t", seconds, "-c:v", "libx264", "-preset", "veryfast", "-bf", "2", "-g", "25", "-sc_threshold", "0", "-pix_fmt", "yuv420p", "-b:v", "800k",
 		"-c:a", "aac", "-b:a", "96k", "-flvflags", "no_duration_filesize", path)

@@ -148,7 +148,7 @@ func process(t *testing.T, cmd *exec.Cmd) (kill func()) {
 
 // nginxRTMP is a configuration in which nginx pushes what is published to it to the server, and pulls it from there for
 // those who play it.
-const nginxRTMP = `load_module %[1]s;
+const nginxRTMP = `%[1]s
 daemon off;
 master_process off;
 pid %[2]s/nginx.pid;
@@ -168,17 +168,9 @@ rtmp {
 func TestNginxPushesAndPulls(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	nginx := need.Program(t, "nginx")
-	module := ""
-	for _, dir := range []string{"/usr/lib", "/usr/lib64", "/usr/share"} {
-		if file := dir + "/nginx/modules/ngx_rtmp_module.so"; isFile(file) {
-			module = file
-		}
-	}
-	if module == "" {
-		need.Missing(t, "nginx's RTMP module: apt-get install libnginx-mod-rtmp")
-	}
+	module := need.NginxModule(t, nginx, "rtmp")
 	f := serveRTMP(t, patient)
-	dir, addr := t.TempDir(), unusedAddress(t)
+	dir, addr := nettest.PlainDir(t), unusedAddress(t)
 	conf := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(conf, fmt.Appendf(nil, nginxRTMP, module, dir, addr, f.rtmpAddr), 0o600); err != nil {
 		t.Fatal(err)
@@ -224,11 +216,6 @@ func hashes(list string) (lines []string) {
 		}
 	}
 	return lines
-}
-
-func isFile(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil
 }
 
 // obsFiles make OBS send a coloured picture to the address that replaces ADDRESS, as the stream obs.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // A balancer is a proxy with its configuration in deploy/.
@@ -46,7 +47,7 @@ func balancerConfig(t *testing.T, name string) (file string, config *string, rep
 func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 	t.Helper()
 	program := need.Program(t, name)
-	dir := t.TempDir()
+	dir := nettest.PlainDir(t)
 	sockets := [2]string{filepath.Join(dir, "http"), filepath.Join(dir, "rtmp")}
 	file, config, replace := balancerConfig(t, name)
 	for i, node := range []string{"node1", "node2", "node3"} {
@@ -65,7 +66,7 @@ func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 		replace("maxconn 16384", "maxconn 256")
 		check, run = exec.Command(program, "-c", "-f", conf), exec.Command(program, "-db", "-f", conf)
 	} else {
-		replace("include /etc/nginx/modules-enabled/*.conf;", nginxStream(t, program))
+		replace("include /etc/nginx/modules-enabled/*.conf;", need.NginxModule(t, program, "stream"))
 		replace("listen 8080", "listen unix:"+sockets[0])
 		replace("listen 1935", "listen unix:"+sockets[1])
 		replace("worker_processes auto", "worker_processes 1")
@@ -96,23 +97,6 @@ func startBalancer(t *testing.T, name string, http, rtmp [3]string) *balancer {
 		return err == nil
 	})
 	return b
-}
-
-// nginxStream returns what loads nginx' module for TCP, if it is not part of the program.
-func nginxStream(t *testing.T, program string) string {
-	t.Helper()
-	built, _ := exec.Command(program, "-V").CombinedOutput()
-	if strings.Contains(string(built)+" ", " --with-stream ") {
-		return ""
-	}
-	for _, dir := range []string{"/usr/lib", "/usr/lib64", "/usr/share"} {
-		file := dir + "/nginx/modules/ngx_stream_module.so"
-		if _, err := os.Stat(file); err == nil {
-			return "load_module " + file + ";"
-		}
-	}
-	need.Missing(t, "nginx' stream module: apt-get install libnginx-mod-stream")
-	return ""
 }
 
 // client connects to the application by RTMP through the balancer.
@@ -225,7 +209,7 @@ func TestUnits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = bytes.ReplaceAll(text, []byte("/usr/local/bin/millrace"), []byte(os.Args[0])) // which must be there
+		text = bytes.ReplaceAll(text, []byte("/usr/local/bin/millrace"), []byte("/bin/sh")) // which must be there
 		units = append(units, filepath.Join(dir, filepath.Base(file)))
 		if err := os.WriteFile(units[len(units)-1], text, 0o600); err != nil {
 			t.Fatal(err)

@@ -23,6 +23,7 @@ import (
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // userPage returns a page of the user's documentation.
@@ -171,7 +172,7 @@ func startDocumentedProxy(t *testing.T, name, program, addr string) *http.Client
 	language := map[string]string{"nginx": "nginx", "haproxy": "haproxy", "caddy": "caddyfile"}[name]
 	_, config, _ := strings.Cut(userPage(t, "deploy.md"), "```"+language+"\n")
 	config, _, _ = strings.Cut(config, "```")
-	dir := t.TempDir()
+	dir := nettest.PlainDir(t)
 	socket := filepath.Join(dir, "http")
 	replace := func(old, new string) {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-io/millrace/internal/server/page/pagetest"
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // A requestCount counts the requests that reach a server.
@@ -54,7 +55,7 @@ func TestHLSBehindACache(t *testing.T) {
 	}
 	var asked, came requestCount
 	origin := asked.front(t, server, tr)
-	dir := t.TempDir()
+	dir := nettest.PlainDir(t)
 	block = strings.NewReplacer("127.0.0.1:8080", origin.Listener.Addr().String(), "/var/cache/nginx/hls", filepath.Join(dir, "hls")).Replace(block)
 	client := startNginx(t, nginx, dir, filepath.Join(dir, "http"), block)
 	edge := came.front(t, &url.URL{Scheme: "http", Host: "localhost"}, client.Transport)

@@ -592,7 +592,7 @@ func TestProxiesTellTheClient(t *testing.T) {
 func startTellingBalancer(t *testing.T, name string, f *rtmpFixture, web, rtmp string) {
 	t.Helper()
 	program := need.Program(t, name)
-	dir := t.TempDir()
+	dir := nettest.PlainDir(t)
 	file, config, replace := balancerConfig(t, name)
 	_, port, _ := net.SplitHostPort(f.Addr)
 	conf := filepath.Join(dir, file)
@@ -613,7 +613,7 @@ func startTellingBalancer(t *testing.T, name string, f *rtmpFixture, web, rtmp s
 			replace(node+":1935", f.rtmp)
 			replace(node+":8080", f.Addr)
 		}
-		replace("include /etc/nginx/modules-enabled/*.conf;", nginxStream(t, program))
+		replace("include /etc/nginx/modules-enabled/*.conf;", need.NginxModule(t, program, "stream"))
 		replace("listen 8080", "listen "+web)
 		replace("listen 1935", "listen "+rtmp)
 		replace("worker_processes auto", "worker_processes 1")

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -240,14 +241,20 @@ func TestRTMPS(t *testing.T) {
 		c.Connect("live")
 		return c
 	}
-	w := client()
-	w.Play("cam")
 	p := client()
 	if s := p.Publish("cam"); s.Level != "status" {
 		t.Fatalf("%+v", s)
 	}
+	// A viewer that comes later than the second keyframe does not get the frames before it.
 	tags := sampleTags()
-	if err := p.SendTags(tags...); err != nil {
+	first := 1 + slices.IndexFunc(tags, func(tag []byte) bool { return tag[0] == 9 && tag[11]>>4 == 1 && tag[12] == 1 })
+	if err := p.SendTags(tags[:first]...); err != nil {
+		t.Fatal(err)
+	}
+	w := client()
+	w.Play("cam")
+	w.AwaitCode("NetStream.Play.Start")
+	if err := p.SendTags(tags[first:]...); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range tags {

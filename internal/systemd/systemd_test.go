@@ -19,6 +19,7 @@ import (
 
 	"github.com/millrace-io/millrace/internal/testkit/leaktest"
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // as has the test's binary be one of the processes that a test starts.
@@ -193,7 +194,8 @@ func TestInherit(t *testing.T) {
 // systemd's own program passes listeners as a socket unit does.
 func TestSocketActivation(t *testing.T) {
 	program := need.Program(t, "systemd-socket-activate")
-	first, second := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+	dir := nettest.PlainDir(t)
+	first, second := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	cmd := exec.Command(program, "-l", first, "-l", second, "--fdname=main:rtmp", "-E", as, os.Args[0])
 	cmd.Env = append(os.Environ(), as+"=inherits")
 	out, err := cmd.StdoutPipe()
@@ -230,7 +232,7 @@ func TestNotify(t *testing.T) {
 	if err := Notify("READY=1"); err != nil {
 		t.Errorf("without systemd: %v", err)
 	}
-	name := filepath.Join(t.TempDir(), "notify")
+	name := filepath.Join(nettest.PlainDir(t), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)

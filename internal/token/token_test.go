@@ -180,11 +180,13 @@ func TestOtherPrograms(t *testing.T) {
 	}
 	_, script, _ := strings.Cut(string(page), "```sh\n")
 	script, _, _ = strings.Cut(script, "```")
-	file := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(file, []byte(testKey+"\n"), 0o600); err != nil {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "keys"), []byte(testKey+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("sh", "-c", strings.ReplaceAll(script, "/etc/millrace/keys", file)).CombinedOutput()
+	cmd := exec.Command("sh", "-c", strings.ReplaceAll(script, "/etc/millrace/keys", "keys"))
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -1,6 +1,7 @@
-// Package leaktest fails a package's tests when they leave a goroutine running or a pooled block out.
+// Package leaktest fails a package's tests when they leave a goroutine running, a pooled block out, or a temporary file.
+// It also keeps the caller's environment away from them.
 //
-// A package that touches pooled memory or starts goroutines ends every test binary with it:
+// A package that touches pooled memory, starts goroutines or writes files ends every test binary with it:
 //
 //	func TestMain(m *testing.M) { leaktest.Main(m) }
 //
@@ -24,16 +25,37 @@ var grace = 10 * time.Second
 
 // Main runs the tests and exits: with their code if they fail, with 1 if they pass and leak, with 0 otherwise. It does
 // not look for leaks after a failure, since a test that stops in the middle leaves things behind that say nothing.
+//
+// The tests and their child processes have an environment of their own: see isolate. Temporary files are in a directory
+// that Main removes.
 func Main(m *testing.M) {
-	os.Exit(run(m.Run, os.Stderr))
+	dir, err := isolate()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "leaktest: %v\n", err)
+		os.Exit(1)
+	}
+	code := run(m.Run, dir, os.Stderr)
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
 
-func run(tests func() int, w io.Writer) int {
-	if code := tests(); code != 0 {
+var atExit []func()
+
+// AtExit calls f when all tests have ended, before Main looks for leaks. It is for what the tests of a package share.
+func AtExit(f func()) { atExit = append(atExit, f) }
+
+// run runs the tests, whose temporary files are in dir.
+func run(tests func() int, dir string, w io.Writer) int {
+	code := tests()
+	for _, f := range atExit {
+		f()
+	}
+	if code != 0 {
 		return code
 	}
 	leaks := settled(func() string {
 		var b strings.Builder
+		b.WriteString(files(dir))
 		b.WriteString(outstanding(millrace.DefaultPool(), 0))
 		for _, stack := range goroutines() {
 			fmt.Fprintf(&b, "leaktest: a goroutine is still running:\n%s\n\n", stack)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +17,11 @@ import (
 // childEnv makes this test binary a child that leaks in the way it names, so that the parent can see how it fails.
 const childEnv = "MILLRACE_LEAKTEST_CHILD"
 
+// childLeak is how this process misbehaves, if it is a child.
+var childLeak = os.Getenv(childEnv)
+
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
+	if childLeak != "" {
 		grace = 50 * time.Millisecond // the leak is there for good, and the parent need not wait for it
 	}
 	Main(m)
@@ -31,11 +35,19 @@ var leak = map[string]func(t *testing.T){
 	"default pool": func(*testing.T) { leakBlock(millrace.DefaultPool()) },
 	"check":        func(t *testing.T) { Check(t, ownPool); leakBlock(ownPool) },
 	"failed test":  func(t *testing.T) { leakGoroutine(t); t.Error("broken for another reason") },
+	"file":         leakFile,
 	"own pool":     func(*testing.T) { leakBlock(ownPool) },
+	"at exit":      func(t *testing.T) { leakFile(t); AtExit(func() { _ = os.RemoveAll(os.TempDir() + "/left") }) },
 	"signals":      func(*testing.T) { signal.Notify(make(chan os.Signal, 1), os.Interrupt) },
 }
 
 func leakGoroutine(*testing.T) { go leftBehind(make(chan struct{})) }
+
+func leakFile(t *testing.T) {
+	if err := os.Mkdir(os.TempDir()+"/left", 0o700); err != nil {
+		t.Error(err)
+	}
+}
 
 func leftBehind(never chan struct{}) { <-never }
 
@@ -44,11 +56,10 @@ var kept millrace.Draft
 func leakBlock(p *millrace.Pool) { kept = p.Get(1000) }
 
 func TestChild(t *testing.T) {
-	how := os.Getenv(childEnv)
-	if how == "" {
+	if childLeak == "" {
 		t.Skip("runs only as a child of the other tests")
 	}
-	leak[how](t)
+	leak[childLeak](t)
 }
 
 // child runs TestChild in a process of its own and returns its exit code and what it printed.
@@ -85,6 +96,7 @@ func TestMainFailsOnLeaks(t *testing.T) {
 	}{
 		{"goroutine", "leaktest.leftBehind(", ""},
 		{"default pool", "leaktest: millrace.DefaultPool() has 1024 bytes in use (1 blocks), want 0", taker},
+		{"file", "leaktest: a temporary file is left: left", ""},
 		{"check", "leaktest: a Pool has 1024 bytes in use (1 blocks), want 0", taker},
 	} {
 		t.Run(test.how, func(t *testing.T) {
@@ -111,7 +123,7 @@ func TestMainFailsOnLeaks(t *testing.T) {
 }
 
 func TestMainPassesWhatIsNoLeak(t *testing.T) {
-	for _, how := range []string{"own pool", "signals"} {
+	for _, how := range []string{"own pool", "at exit", "signals"} {
 		if code, output := child(t, how); code != 0 {
 			t.Errorf("%s: exit code %d, want 0:\n%s", how, code, output)
 		}
@@ -130,7 +142,7 @@ func TestMainSaysNothingOfLeaksAfterAFailure(t *testing.T) {
 
 func TestRunKeepsTheExitCodeOfTheTests(t *testing.T) {
 	var w bytes.Buffer
-	if code := run(func() int { return 2 }, &w); code != 2 || w.Len() > 0 {
+	if code := run(func() int { return 2 }, t.TempDir(), &w); code != 2 || w.Len() > 0 {
 		t.Errorf("code %d, output %q; want 2 and nothing", code, w.String())
 	}
 }
@@ -155,4 +167,32 @@ func TestCheckAllowsWhatWasOutBefore(t *testing.T) {
 		d := p.Get(1)
 		d.Release()
 	})
+}
+
+// What is exported, to a service or by a user, is not there for tests; and TMPDIR is theirs alone.
+func TestTheEnvironmentIsTheTests(t *testing.T) {
+	for _, name := range []string{"MILLRACE_LISTEN", "GOMEMLIMIT", "NOTIFY_SOCKET", "LISTEN_FDS"} {
+		t.Setenv(name, "1")
+	}
+	t.Setenv("no_proxy", "")
+	t.Setenv("NO_PROXY", "")
+	t.Setenv("TMPDIR", t.TempDir())
+	t.Setenv("MILLRACE_NEEDS", "list")
+	outer := os.TempDir()
+	dir, err := isolate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"MILLRACE_LISTEN": "", "GOMEMLIMIT": "", "NOTIFY_SOCKET": "", "LISTEN_FDS": "",
+		"MILLRACE_NEEDS": "list", "no_proxy": "localhost,127.0.0.1,::1", "TMPDIR": dir} {
+		if got := os.Getenv(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if filepath.Dir(dir) != outer {
+		t.Errorf("TMPDIR is %s, want a directory in %s", dir, outer)
+	}
+	if text := files(dir); text != "" {
+		t.Error(text)
+	}
 }

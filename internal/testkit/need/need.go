@@ -5,6 +5,7 @@ package need
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 )
 
@@ -39,6 +40,29 @@ func Program(t testing.TB, name string, others ...string) string {
 		pkg = name
 	}
 	Missing(t, name+": apt-get install "+pkg)
+	return ""
+}
+
+// NginxModule returns the line of a configuration that loads nginx' module "stream" or "rtmp"; empty if it is part of nginx, the
+// program at path. If nginx takes neither, the test is skipped, or fails on CI.
+func NginxModule(t testing.TB, path, module string) (line string) {
+	t.Helper()
+	dir := t.TempDir()
+	conf := filepath.Join(dir, "nginx.conf")
+	lines := []string{""}
+	for _, lib := range []string{"/usr/lib", "/usr/lib64", "/usr/share"} {
+		lines = append(lines, "load_module "+lib+"/nginx/modules/ngx_"+module+"_module.so;")
+	}
+	for _, line := range lines {
+		text := line + " pid pid; error_log stderr; events {} " + module + " {}"
+		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if exec.Command(path, "-t", "-p", dir, "-c", conf).Run() == nil {
+			return line
+		}
+	}
+	Missing(t, "nginx' "+module+" module: apt-get install libnginx-mod-"+module)
 	return ""
 }
 

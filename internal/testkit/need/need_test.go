@@ -14,6 +14,32 @@ func TestProgramIsFoundByItsSecondName(t *testing.T) {
 	}
 }
 
+// What nginx takes decides, not what it says of how it was built.
+func TestNginxModule(t *testing.T) {
+	for name, test := range map[string]struct {
+		nginx string // what stands in for it
+		want  string
+		skips bool
+	}{
+		"part of nginx": {"exit 0", "", false},
+		"a module":      {`grep -q "^load_module /usr/share/nginx/modules/ngx_stream_module.so;.* stream {}" "$5"`, "load_module /usr/share/nginx/modules/ngx_stream_module.so;", false},
+		"none":          {`echo "configure arguments: --with-stream=dynamic --with-stream" >&2; exit 1`, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("CI", "")
+			t.Setenv("MILLRACE_NEEDS", "")
+			nginx := filepath.Join(t.TempDir(), "nginx")
+			if err := os.WriteFile(nginx, []byte("#!/bin/sh\n"+test.nginx+"\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			r := &recorder{TB: t}
+			if got := need.NginxModule(r, nginx, "stream"); got != test.want || r.skipped != test.skips {
+				t.Errorf("%q, skipped %t", got, r.skipped)
+			}
+		})
+	}
+}
+
 // recorder keeps how a test ended, in place of ending it.
 type recorder struct {
 	testing.TB

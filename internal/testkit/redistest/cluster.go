@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -54,11 +56,20 @@ func SharedCluster(t testing.TB) *Cluster {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.cluster == nil {
-		dir := tempDir(t)
-		if err := removeAtExit(dir); err != nil {
+		dir, err := nettest.MkdirPlain()
+		if err != nil {
 			t.Fatal(err)
 		}
 		c := new(Cluster)
+		leaktest.AtExit(func() {
+			for _, s := range c.nodes {
+				s.Kill() // it would write to its directory
+			}
+			_ = os.RemoveAll(dir)
+		})
+		if err := removeAtExit(dir); err != nil { // in case the test binary is killed
+			t.Fatal(err)
+		}
 		for i := range 6 {
 			dir := filepath.Join(dir, strconv.Itoa(i))
 			if err := os.Mkdir(dir, 0o700); err != nil {

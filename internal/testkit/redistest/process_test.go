@@ -18,12 +18,14 @@ import (
 // childEnv makes this test binary a child that prints its servers' processes and waits to be killed.
 const childEnv = "MILLRACE_REDISTEST_CHILD"
 
+// childDir is a directory that the child leaves.
+var childDir = os.Getenv(childEnv)
+
 func TestChild(t *testing.T) {
-	dir := os.Getenv(childEnv)
-	if dir == "" {
+	if childDir == "" {
 		t.Skip("runs only as a child of another test")
 	}
-	if err := removeAtExit(dir); err != nil {
+	if err := removeAtExit(childDir); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("pids", Start(t).pid(), Shared(t).pid())

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -50,28 +51,11 @@ func Start(t testing.TB, opts ...Option) *Server {
 
 func start(t testing.TB, c config) *Server {
 	t.Helper()
-	dir := tempDir(t)
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	s := newServer(t, dir, c)
+	s := newServer(t, nettest.PlainDir(t), c)
 	t.Cleanup(func() { s.out.Close() })
 	s.show(t)
 	t.Cleanup(s.stop)
 	return s
-}
-
-// tempDir makes a directory. The name of t.TempDir contains the test's, and can be longer than the path of a Unix socket
-// may be.
-func tempDir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "redistest")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 // newServer returns a server that answers.
@@ -304,7 +288,10 @@ func Shared(t testing.TB) *Server {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.server == nil {
-		dir := tempDir(t)
+		dir, err := nettest.MkdirPlain()
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer os.RemoveAll(dir) // the server has read its configuration, and will not write
 		shared.server = newServer(t, dir, config{})
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // roundTrip sets and gets a key.
@@ -133,7 +135,7 @@ func TestServerThatGivesUp(t *testing.T) {
 		"no-such-directive": {conf: config{lines: []string{"no-such-directive yes"}}, port: freePort(t)},
 		"in use":            {port: running.port},
 	} {
-		s.path, s.dir = running.path, t.TempDir()
+		s.path, s.dir = running.path, nettest.PlainDir(t)
 		if err := errors.Join(s.open(s.dir), s.configure()); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/millrace-io/millrace/internal/testkit/need"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 // limit ends a browser that a test has got stuck in.
@@ -34,8 +35,9 @@ func Browser(t testing.TB) (context.Context, *Console) {
 	path := need.Program(t, "chromium", "chromium-browser", "google-chrome", "headless-shell")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
-		chromedp.NoSandbox,        // it has none as root and in most containers, and sees nothing but our own page
-		chromedp.IgnoreCertErrors, // those of test servers
+		chromedp.Env("TMPDIR="+nettest.PlainDir(t)), // where it leaves files, and listens at a socket
+		chromedp.NoSandbox,                          // it has none as root and in most containers, and sees nothing but our own page
+		chromedp.IgnoreCertErrors,                   // those of test servers
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),
