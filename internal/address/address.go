@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -80,7 +81,17 @@ type Account struct {
 	held    int
 	place   *list.Element // in table.idle
 	viewers int64         // when the viewers that came are within the rate
+	waiting int           // requests between StartRequest and EndRequest
+
+	sessions map[uint64]int64 // players of HLS, and until when they are known; at most maxSessions
 }
+
+const (
+	// sessionTime is how long a player of HLS may ask for nothing and still be known.
+	sessionTime = time.Minute
+	// maxSessions bounds the players that are known of an address. Those beyond it count with each request.
+	maxSessions = 1024
+)
 
 // Key returns the address that a client is counted by: IPv4 as it is, and the network of 64 bits of IPv6, all of which one
 // client may have.
@@ -158,6 +169,11 @@ func (a *Account) Viewer() error {
 	}
 	a.table.mu.Lock()
 	defer a.table.mu.Unlock()
+	return a.addViewer(rate)
+}
+
+// addViewer is Viewer with table.mu held.
+func (a *Account) addViewer(rate int) error {
 	at := a.table.now()
 	after := max(a.viewers, at) + cost(1, int64(rate))
 	if wait := after - at - int64(burst); wait > 0 {
@@ -166,6 +182,66 @@ func (a *Account) Viewer() error {
 	}
 	a.viewers = after
 	return nil
+}
+
+// Player is Viewer for a request of a player of HLS, which counts once for all requests with the same id, unless it asks
+// for nothing for a minute. begins says that the player begins with this request.
+func (a *Account) Player(id uint64, begins bool) error {
+	if a == nil {
+		return nil
+	}
+	if err := a.Check(); err != nil {
+		return err
+	}
+	rate := a.table.limits.Load().Viewers
+	if rate == 0 {
+		return nil
+	}
+	a.table.mu.Lock()
+	defer a.table.mu.Unlock()
+	at := a.table.now()
+	if until, known := a.sessions[id]; begins || !known || until < at {
+		if err := a.addViewer(rate); err != nil {
+			return err
+		}
+	}
+	if len(a.sessions) >= maxSessions {
+		maps.DeleteFunc(a.sessions, func(_ uint64, until int64) bool { return until < at })
+	}
+	if len(a.sessions) < maxSessions {
+		if a.sessions == nil {
+			a.sessions = make(map[uint64]int64)
+		}
+		a.sessions[id] = at + int64(sessionTime)
+	}
+	return nil
+}
+
+// StartRequest counts a request that may wait for long, up to EndRequest, or returns a [Refusal]: there may be as many as
+// connections, which HTTP/2 needs only one of.
+func (a *Account) StartRequest() error {
+	if a == nil {
+		return nil
+	}
+	most := a.table.limits.Load().Connections
+	a.table.mu.Lock()
+	defer a.table.mu.Unlock()
+	if most > 0 && a.waiting >= most {
+		return &Refusal{After: time.Second, Reason: fmt.Sprintf(
+			"%d requests of this address wait, as many as --max-address-connections allows", a.waiting)}
+	}
+	a.waiting++
+	return nil
+}
+
+// EndRequest ends what StartRequest began.
+func (a *Account) EndRequest() {
+	if a == nil {
+		return
+	}
+	a.table.mu.Lock()
+	a.waiting--
+	a.table.mu.Unlock()
 }
 
 // Check returns a [Refusal] if the address gets more bytes than it may.

@@ -342,3 +342,78 @@ func TestOf(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A player of HLS counts once for as long as it asks, and each one that begins counts.
+func TestPlayers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := New(Limits{Viewers: 2})
+		a, err := table.Acquire(netip.MustParseAddr("192.0.2.1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id := range uint64(10) { // five seconds' worth
+			if err := a.Player(id, false); err != nil {
+				t.Fatalf("player %d: %v", id, err)
+			}
+		}
+		for range 100 {
+			if err := a.Player(3, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refuses(t, a.Player(10, false), "--max-address-viewers")
+		refuses(t, a.Player(3, true), "--max-address-viewers")
+		for range 10 {
+			time.Sleep(sessionTime / 2)
+			if err := a.Player(3, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for id := range uint64(10) { // what was idle for a minute begins anew
+			if err := a.Player(100+id, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refuses(t, a.Player(4, false), "--max-address-viewers")
+		time.Sleep(time.Hour)
+		for id := range uint64(5 * maxSessions) {
+			_ = a.Player(id, false)
+			time.Sleep(time.Second / 2)
+			if len(a.sessions) > maxSessions {
+				t.Fatal(len(a.sessions))
+			}
+		}
+		a.Release()
+		var none *Account
+		if err := none.Player(1, true); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// As many requests may wait as there may be connections.
+func TestRequests(t *testing.T) {
+	table := New(Limits{Connections: 3})
+	a, err := table.Acquire(netip.MustParseAddr("192.0.2.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Release()
+	for range 3 {
+		for range 3 {
+			if err := a.StartRequest(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refuses(t, a.StartRequest(), "--max-address-connections")
+		for range 3 {
+			a.EndRequest()
+		}
+	}
+	table.SetLimits(Limits{Viewers: 1})
+	for range 100 {
+		if err := a.StartRequest(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -28,6 +28,10 @@ const (
 	// 10 ms has answered all of them in less than a second.
 	maxWaiting = 1024
 
+	// Questions about players leave this much of both to those about publishers and recordings, which are few.
+	reservedRequests = 4
+	reservedWaiting  = 128
+
 	// The pause between two attempts doubles from firstPause on.
 	firstPause = 50 * time.Millisecond
 	mostPause  = time.Second
@@ -56,10 +60,11 @@ type Config struct {
 
 // A Client asks the hook. New makes one. Its methods are for any goroutine.
 type Client struct {
-	cfg   Config
-	log   *slog.Logger
-	http  *http.Client
-	slots chan struct{}
+	cfg       Config
+	log       *slog.Logger
+	http      *http.Client
+	slots     chan struct{}
+	playSlots chan struct{} // questions about players need one of these, too
 
 	ends context.Context // ends with the last moment of Close
 	stop context.CancelFunc
@@ -112,7 +117,7 @@ func New(cfg Config) (*Client, error) {
 			// Requests have secrets in them, which are for this URL alone.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		slots: make(chan struct{}, maxRequests), queue: make(chan Request, maxEnds), swept: make(chan struct{}),
+		slots: make(chan struct{}, maxRequests), playSlots: make(chan struct{}, maxRequests-reservedRequests), queue: make(chan Request, maxEnds), swept: make(chan struct{}),
 		plays: make(map[playKey]*Play), counts: make(map[Outcome]int64),
 	}
 	for _, e := range events {
@@ -139,16 +144,17 @@ func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 		c.count(q.Event, "refused")
 		return Answer{}, err
 	}
-	a, err := c.ask(ctx, q)
+	a, err := c.ask(ctx, ctx, q)
 	if c.cfg.Open && isFailure(err) {
 		return Answer{}, nil
 	}
 	return a, err
 }
 
-// ask is Ask of a request that is complete, without regard to Config.Open.
-func (c *Client) ask(ctx context.Context, q *Request) (Answer, error) {
-	a, err := c.askInTime(ctx, q)
+// ask is Ask of a request that is complete, without regard to Config.Open. It drops the request if wanted ends before its
+// turn comes.
+func (c *Client) ask(ctx, wanted context.Context, q *Request) (Answer, error) {
+	a, err := c.askInTime(ctx, wanted, q)
 	switch failed, ok := errors.AsType[*Failure](err); {
 	case ok:
 		c.count(q.Event, "failed")
@@ -195,12 +201,16 @@ func (c *Client) count(e Event, result string) {
 	c.mu.Unlock()
 }
 
-func (c *Client) askInTime(parent context.Context, q *Request) (a Answer, err error) {
+func (c *Client) askInTime(parent, wanted context.Context, q *Request) (a Answer, err error) {
 	body, err := json.Marshal(q)
 	if err != nil {
 		return a, &Failure{Err: err}
 	}
-	if c.waiting.Add(1) > maxWaiting+maxRequests {
+	most, slots := int64(maxRequests+maxWaiting), []chan struct{}{c.slots}
+	if q.Event == PlayBegin {
+		most, slots = most-reservedWaiting, []chan struct{}{c.playSlots, c.slots}
+	}
+	if c.waiting.Add(1) > most {
 		c.waiting.Add(-1)
 		return a, ErrBusy
 	}
@@ -208,12 +218,16 @@ func (c *Client) askInTime(parent context.Context, q *Request) (a Answer, err er
 	ctx, cancel := context.WithTimeout(parent, c.cfg.Timeout)
 	defer cancel()
 	defer context.AfterFunc(c.ends, cancel)()
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return a, cmp.Or(parent.Err(), error(&Failure{Err: fmt.Errorf("it has not answered %d other requests within %v (--hook-timeout)",
-			maxRequests, c.cfg.Timeout)}))
+	for _, slot := range slots {
+		select {
+		case slot <- struct{}{}:
+			defer func() { <-slot }()
+		case <-wanted.Done():
+			return a, wanted.Err()
+		case <-ctx.Done():
+			return a, cmp.Or(parent.Err(), error(&Failure{Err: fmt.Errorf(
+				"it has not answered %d other requests within %v (--hook-timeout)", maxRequests, c.cfg.Timeout)}))
+		}
 	}
 	err = c.try(ctx, func() error {
 		status, text, err := c.post(ctx, body)

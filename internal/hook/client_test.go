@@ -252,11 +252,62 @@ func TestFlood(t *testing.T) {
 			}
 		})
 	}
-	nettest.Eventually(t, "the bound", func() bool { return busy.Load() == players-maxWaiting-maxRequests })
+	const mayWait = maxWaiting + maxRequests - reservedWaiting
+	nettest.Eventually(t, "the bound", func() bool { return busy.Load() == players-mayWait })
+	if _, err := c.Ask(t.Context(), publish()); err != nil {
+		t.Errorf("a publisher meanwhile: %v", err)
+	}
 	close(wait)
 	all.Wait()
-	if served.Load() != maxWaiting+maxRequests || most.Load() > maxRequests {
+	if served.Load() != mayWait || most.Load() > maxRequests-reservedRequests {
 		t.Errorf("%d served, %d busy, %d at a time", served.Load(), busy.Load(), most.Load())
+	}
+}
+
+// Questions about players that have hung up are not asked, and leave nothing.
+func TestPlayersGoBeforeTheirTurn(t *testing.T) {
+	for _, protocol := range []string{"rtmp", HLS} {
+		wait := make(chan struct{})
+		f := newFakeHook(t, func(_ http.ResponseWriter, q Request) {
+			if q.Event == PlayBegin {
+				<-wait
+			}
+		})
+		c, _ := newClient(t, f.URL, nil)
+		const asked = maxRequests - reservedRequests
+		var all sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 500 {
+			all.Go(func() {
+				q := play(protocol)
+				q.Query = fmt.Sprint(i)
+				if _, err := c.Play(ctx, q); err != context.Canceled {
+					t.Error(err)
+				}
+			})
+		}
+		nettest.Eventually(t, "the questions", func() bool { return c.Stats().Waiting == 500 && len(f.events(PlayBegin)) == asked })
+		cancel()
+		all.Wait()
+		nettest.Eventually(t, "the others to be dropped", func() bool { return c.Stats().Waiting == asked && c.Stats().Plays == 0 })
+		answered := make(chan error)
+		go func() { // another one for which the first one has asked
+			q := play(protocol)
+			q.Query = "0"
+			p, err := c.Play(t.Context(), q)
+			if err == nil {
+				p.End("", 0)
+			}
+			answered <- err
+		}()
+		close(wait)
+		if err := <-answered; err != nil {
+			t.Errorf("%s: who comes then: %v", protocol, err)
+		}
+		nettest.Eventually(t, "the ends of those that were asked about", func() bool { return len(f.events(PlayEnd)) >= asked })
+		if n := len(f.events(PlayBegin)); n != asked+1 {
+			t.Errorf("%s: %d questions, want %d", protocol, n, asked+1)
+		}
 	}
 }
 

@@ -42,6 +42,8 @@ type Play struct {
 	until   time.Time // the answer counts
 	over    time.Time // the time that the hook allows, if it is not zero
 	players int       // with connections, those that wait included
+	waiters int       // callers that wait for the first answer; when the last one has left, forget ends the question
+	forget  context.CancelFunc
 	asked   time.Time // of HLS: the latest request
 	ended   bool
 }
@@ -107,7 +109,7 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 		q.ID = p.q.ID
 		p.asking, p.ready = true, make(chan struct{})
 		c.deciding.Add(1)
-		go c.decide(p, *q)
+		go c.decide(c.ends, p, *q)
 	default:
 		if len(c.plays) >= maxPlays || c.closed {
 			c.mu.Unlock()
@@ -117,14 +119,17 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 		p = &Play{c: c, key: key, q: *q, asking: true, ready: make(chan struct{}), asked: now}
 		p.q.Forget()
 		c.plays[key] = p
+		var wanted context.Context
+		wanted, p.forget = context.WithCancel(c.ends)
 		c.deciding.Add(1)
-		go c.decide(p, *q)
+		go c.decide(wanted, p, *q)
 	}
 	p.asked = now
 	ready, stale := p.ready, p.stale
 	if !hls {
 		p.players++
 	}
+	p.waiters++
 	c.mu.Unlock()
 
 	err := ctx.Err()
@@ -137,6 +142,12 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if p.waiters--; p.waiters == 0 && p.asking && !p.allowed {
+		if c.plays[p.key] == p { // who comes next asks anew
+			delete(c.plays, p.key)
+		}
+		p.forget()
+	}
 	if err == nil {
 		err = p.err
 	}
@@ -149,10 +160,11 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 	return p, nil
 }
 
-// decide asks for the answer of p, for all who wait for it.
-func (c *Client) decide(p *Play, q Request) {
+// decide asks for the answer of p, for all who wait for it. The question is dropped if wanted ends before its turn comes.
+func (c *Client) decide(wanted context.Context, p *Play, q Request) {
 	defer c.deciding.Done()
-	a, err := c.ask(c.ends, &q)
+	defer p.forget()
+	a, err := c.ask(c.ends, wanted, &q)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer close(p.ready)
@@ -172,7 +184,7 @@ func (c *Client) decide(p *Play, q Request) {
 			p.over = now.Add(a.MaxTime)
 		}
 		p.allowed, p.until = true, now.Add(a.Keep)
-		if p.q.Protocol != HLS && p.players == 0 { // all have gone
+		if gone := c.plays[p.key] != p; gone && p.waiters == 0 || p.q.Protocol != HLS && p.players == 0 { // all have gone
 			c.endPlay(p, "the client has gone")
 		}
 		return

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"hash/maphash"
 	"io"
 	"net"
 	"net/http"
@@ -23,8 +24,12 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request, name, object s
 	noWriteLimit(w) // a request may wait for what comes next
 	answerOf(r).wait()
 	err := relay.CheckName(name)
-	if err == nil && object == relay.HLSMasterName { // with which players begin
-		err = addressRefusal(address.Of(r.Context()).Viewer())
+	if err == nil {
+		account := address.Of(r.Context())
+		if err = addressRefusal(account.StartRequest()); err == nil {
+			defer account.EndRequest()
+			err = s.admitPlayer(account, r, name, object)
+		}
 	}
 	if err == nil {
 		r, name, err = s.admitHLS(r, name)
@@ -38,6 +43,25 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request, name, object s
 	if err != nil {
 		s.refuseViewer(w, r, err)
 	}
+}
+
+// playerSeed makes numbers of what tells players of an address apart.
+var playerSeed = maphash.MakeSeed()
+
+// admitPlayer counts a player of HLS with its first request for a playlist. The stream and the token tell the players of an
+// address apart, and with a hook, which is asked about each of them, all that they show.
+func (s *Server) admitPlayer(account *address.Account, r *http.Request, name, object string) error {
+	begins := object == relay.HLSMasterName
+	if account == nil || !begins && !relay.IsHLSMedia(object) {
+		return nil
+	}
+	var h maphash.Hash
+	h.SetSeed(playerSeed)
+	h.WriteString(name + " " + shownToken(r))
+	if s.hook != nil {
+		h.WriteString(" " + ownQuery(r.URL.Query()))
+	}
+	return addressRefusal(account.Player(h.Sum64(), begins))
 }
 
 // serveHLSHere is serveHLS of what is made here.
