@@ -188,7 +188,7 @@ func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.Cluster, "cluster", cfg.Cluster,
 		"share streams with other nodes, by what redis://[USER:PASSWORD@]HOST:PORT/DB or rediss:// knows of them ($"+clusterPasswordVar+" does not show in ps)")
 	f.StringVar(&cfg.Advertise, "advertise", cfg.Advertise, "address at which the other nodes reach this one, as in http://10.0.0.5:8080")
-	f.StringVar(&cfg.ClusterToken, "cluster-token", cfg.ClusterToken, "token that the nodes show each other ($"+clusterTokenVar+")")
+	f.StringVar(&cfg.ClusterToken, "cluster-token", cfg.ClusterToken, "secret that the nodes prove to know ($"+clusterTokenVar+")")
 	f.StringVar(&cfg.ClusterCA, "cluster-ca", cfg.ClusterCA,
 		"file with certificates, in PEM, of authorities to trust for other nodes beside the system's; empty: none")
 	f.DurationVar(&cfg.ClusterLease, "cluster-lease", cfg.ClusterLease, "a node that is gone for so long has lost its streams, at most 1m")

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,17 +17,11 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// What a request of another node carries.
-const (
-	HeaderToken = "Millrace-Cluster" // the secret that the nodes share
-	HeaderNode  = "Millrace-Node"    // the address of the node that asks
-)
-
 // Config is what can be chosen about a Node.
 type Config struct {
 	Directory Directory
 	Self      string        // the address of this node for other nodes, as in http://10.0.0.5:8080
-	Token     string        // what the nodes show each other
+	Secret    *Secret       // which the nodes prove to know
 	TLS       *tls.Config   // how other nodes are verified; nil: by the system's authorities
 	Lease     time.Duration // as long as those of Directory
 	Takeover  relay.Takeover
@@ -56,8 +49,12 @@ func attemptTime(lease time.Duration) time.Duration { return lease / 4 }
 // peerRounds is for how many rounds a node that is not heard is taken for alive: three leases.
 const peerRounds = 3 * attempts
 
-// maxPeers bounds the list of nodes. Redis would be busy with the heartbeats of more.
-const maxPeers = 4096
+const (
+	// maxPeers bounds the list of nodes, all of which a page asks.
+	maxPeers = 256
+	// maxUnproven bounds those that have not proved to be nodes: anyone who may publish in Redis can invent some.
+	maxUnproven = 32
+)
 
 // maxAsking bounds the claims and lookups under way. There are fewer than connections to Redis, so that renewals need not wait
 // for one, and the time of a call is the directory's.
@@ -145,14 +142,6 @@ func (n *Node) Close() {
 	n.attempt(context.Background(), false)
 }
 
-// Header returns what a request to another node carries.
-func (n *Node) Header() http.Header {
-	h := make(http.Header)
-	h.Set(HeaderToken, n.cfg.Token)
-	h.Set(HeaderNode, n.cfg.Self)
-	return h
-}
-
 // Reachable implements [relay.Cluster].
 func (n *Node) Reachable() bool { return n.reachable.Load() }
 
@@ -201,16 +190,36 @@ func (n *Node) heard(e Event) {
 	case e == Event{}:
 		n.missed()
 	case e.Stream == "":
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if _, known := n.peers[e.Owner.Node]; e.Owner.Node != n.cfg.Self && (known || len(n.peers) < maxPeers) {
-			n.peers[e.Owner.Node] = n.round
+		if e.Owner.Node != n.cfg.Self {
+			n.heardPeer(e.Owner.Node)
 		}
 	case e.Owner.Epoch == 0:
 		n.gaveUp(e.Stream, e.Owner.Node)
 	default:
 		n.learn(e.Stream, e.Owner, time.Time{})
 	}
+}
+
+// heardPeer notes that a node says to be alive. One that has not proved to be a node gives way to a new one if there are
+// too many of such.
+func (n *Node) heardPeer(node string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, known := n.peers[node]; !known {
+		unproven, last := 0, ""
+		for peer := range n.peers {
+			if !n.cfg.Secret.Proven(peer) {
+				unproven, last = unproven+1, peer
+			}
+		}
+		switch {
+		case unproven >= maxUnproven:
+			delete(n.peers, last)
+		case len(n.peers) >= maxPeers:
+			return
+		}
+	}
+	n.peers[node] = n.round
 }
 
 // nextRound forgets the nodes that are gone.

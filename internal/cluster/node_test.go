@@ -328,17 +328,30 @@ func TestPeers(t *testing.T) {
 		for i := range maxPeers + 10 {
 			a.heard(Event{Owner: Owner{Node: fmt.Sprint("http://h:", i)}})
 		}
+		if got := len(a.Peers()); got > maxUnproven {
+			t.Errorf("%d peers that have proved nothing, want at most %d", got, maxUnproven)
+		}
+		for i := range maxPeers + 10 {
+			node := fmt.Sprint("http://real:", i)
+			a.cfg.Secret.note(node, func(n *knownNode) { n.proven = true })
+			a.heard(Event{Owner: Owner{Node: node}})
+		}
 		if got := len(a.Peers()); got != maxPeers {
-			t.Errorf("%d peers", got)
+			t.Errorf("%d peers, want %d", got, maxPeers)
+		}
+		for i := range 1000 {
+			a.heard(Event{Owner: Owner{Node: fmt.Sprint("http://h:", i)}})
+		}
+		proven := 0
+		for _, peer := range a.Peers() {
+			if strings.HasPrefix(peer, "http://real:") {
+				proven++
+			}
+		}
+		if proven < maxPeers-maxUnproven {
+			t.Errorf("invented nodes have left %d of the real ones", proven)
 		}
 	})
-}
-
-func TestHeader(t *testing.T) {
-	h := New(Config{Self: nodeA, Token: "secret"}).Header()
-	if h.Get(HeaderToken) != "secret" || h.Get(HeaderNode) != nodeA || len(h) != 2 {
-		t.Errorf("%v", h)
-	}
 }
 
 func TestOwner(t *testing.T) {
@@ -518,7 +531,7 @@ func TestPull(t *testing.T) {
 		time.Sleep(testLease)
 		check := func(p *fakePull, node string, l relay.Lease) {
 			t.Helper()
-			if p.name != "s" || p.from.Node != node || p.from.Epoch != l.Epoch() || p.from.Header.Get(HeaderToken) != "secret" {
+			if p.name != "s" || p.from.Node != node || p.from.Epoch != l.Epoch() || p.from.Proof != relay.Proof(edge.cfg.Secret) {
 				t.Errorf("%s from %+v", p.name, p.from)
 			}
 		}

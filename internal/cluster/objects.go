@@ -40,7 +40,7 @@ const (
 type Objects struct {
 	max, maxObject int64
 	silence        time.Duration
-	header         http.Header // of requests to other nodes; not changed
+	secret         *Secret
 	transport      *http.Transport
 	ctx            context.Context // ends with Close, under mu
 	stop           context.CancelFunc
@@ -103,14 +103,14 @@ var (
 )
 
 // NewObjects returns Objects that keep up to maxBytes, and take no object longer than maxObject. Requests to other nodes
-// carry header, and verify these by trust; nil: by the system's authorities. The call that ends their life is Close.
-func NewObjects(maxBytes, maxObject int64, header http.Header, trust *tls.Config) *Objects {
+// prove to know secret, and verify these by trust; nil: by the system's authorities. The call that ends their life is Close.
+func NewObjects(maxBytes, maxObject int64, secret *Secret, trust *tls.Config) *Objects {
 	dialer := &net.Dialer{Timeout: relay.DialTimeout, KeepAliveConfig: net.KeepAliveConfig{ // a request may wait for long
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	o := &Objects{
-		max: maxBytes, maxObject: maxObject, silence: silence, header: header, entries: make(map[string]*objectEntry),
+		max: maxBytes, maxObject: maxObject, silence: silence, secret: secret, entries: make(map[string]*objectEntry),
 		transport: &http.Transport{ // without a proxy: the request has the cluster's token
 			DialContext: dialer.DialContext, TLSClientConfig: trust, TLSHandshakeTimeout: relay.DialTimeout, Protocols: protocols,
 			DisableCompression: true, MaxIdleConnsPerHost: idleConns, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHead,
@@ -291,20 +291,41 @@ func (o *Objects) leave(e *objectEntry) {
 	}
 }
 
-// From returns a Fetch of path, which may have a query, from a node. A status that is not for players is an error.
-func (o *Objects) From(node, path string, gzip bool) Fetch {
-	return func(ctx context.Context, reserve func(n int64) error) (out Object, err error) {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
+// request asks a node for path. epoch is that of the ownership because of which it is asked, or 0. The caller closes the body
+// of the answer.
+func (o *Objects) request(ctx context.Context, node, path string, epoch uint64, gzip bool) (*http.Response, error) {
+	for again := false; ; again = true {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, node+path, nil)
 		if err != nil {
-			return Object{}, err
+			return nil, err
 		}
-		req.Header = o.header.Clone()
 		if gzip {
 			req.Header.Set("Accept-Encoding", "gzip")
 		}
+		o.secret.Sign(req, epoch)
 		res, err := o.transport.RoundTrip(req)
+		if err != nil {
+			return nil, err
+		}
+		challenged, err := o.secret.Check(res)
+		if err == nil {
+			return res, nil
+		}
+		_, _ = io.CopyN(io.Discard, res.Body, maxText) // so that the connection can be used again
+		_ = res.Body.Close()
+		if !challenged || again {
+			return nil, err
+		}
+	}
+}
+
+// From returns a Fetch of path, which may have a query, from a node. epoch is that of the ownership because of which it is
+// asked, or 0. A status that is not for players is an error.
+func (o *Objects) From(node, path string, epoch uint64, gzip bool) Fetch {
+	return func(ctx context.Context, reserve func(n int64) error) (out Object, err error) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		res, err := o.request(ctx, node, path, epoch, gzip)
 		if err != nil {
 			return Object{}, err
 		}

@@ -20,7 +20,7 @@ import (
 
 // newTestObjects returns Objects that end with the test.
 func newTestObjects(t *testing.T, maxBytes, maxObject int64) *Objects {
-	o := NewObjects(maxBytes, maxObject, http.Header{HeaderToken: {"secret"}}, nil)
+	o := NewObjects(maxBytes, maxObject, NewSecret("secret", "http://asks:1"), nil)
 	t.Cleanup(func() {
 		o.Close()
 		if st := o.Stats(); st.Bytes != 0 || st.Objects != 0 {
@@ -32,7 +32,19 @@ func newTestObjects(t *testing.T, maxBytes, maxObject int64) *Objects {
 
 // owner returns the address of a node that answers with f.
 func owner(t *testing.T, f http.HandlerFunc) string {
-	srv := httptest.NewServer(f)
+	var secret *Secret
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch secret.Admit(w.Header(), r) {
+		case Proved:
+			f(w, r)
+		case Challenged:
+			w.WriteHeader(http.StatusUnauthorized)
+		case Refused:
+			t.Errorf("%s is refused: %q", r.URL, r.Header)
+		}
+	}))
+	secret = NewSecret("secret", "http://"+srv.Listener.Addr().String())
+	srv.Start()
 	t.Cleanup(srv.Close)
 	t.Cleanup(srv.CloseClientConnections)
 	return srv.URL
@@ -40,7 +52,7 @@ func owner(t *testing.T, f http.HandlerFunc) string {
 
 // get returns the status and the body, or an error.
 func get(ctx context.Context, o *Objects, node, path string) (int, string, error) {
-	out, err := o.Get(ctx, path, o.From(node, path, false))
+	out, err := o.Get(ctx, path, o.From(node, path, 7, false))
 	defer out.Body.Release()
 	return out.Status, string(out.Body.Bytes()), err
 }
@@ -54,7 +66,7 @@ func TestObjectsCollapse(t *testing.T) {
 	release := make(chan struct{})
 	node := owner(t, func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
-		if r.Header.Get(HeaderToken) != "secret" || r.URL.RawQuery != "_HLS_msn=7" {
+		if r.URL.RawQuery != "_HLS_msn=7" {
 			t.Errorf("%v, %q", r.Header, r.URL.RawQuery)
 		}
 		keep(w)
@@ -68,7 +80,7 @@ func TestObjectsCollapse(t *testing.T) {
 	var calls sync.WaitGroup
 	for range 1000 {
 		calls.Go(func() {
-			out, err := o.Get(t.Context(), path, o.From(node, path, false))
+			out, err := o.Get(t.Context(), path, o.From(node, path, 7, false))
 			defer out.Body.Release()
 			if err != nil || !bytes.Equal(out.Body.Bytes(), body) || out.RetryAfter != "7" || out.Gzip || out.Fresh != time.Hour {
 				t.Errorf("%v: %d bytes, %v, %v", err, out.Body.Len(), out.RetryAfter, out.Fresh)
@@ -150,7 +162,7 @@ func TestObjectsEvict(t *testing.T) {
 	var held []Object
 	for i := range 40 {
 		path := fmt.Sprintf("/live/cam/%02d", i)
-		out, err := o.Get(t.Context(), path, o.From(node, path, false))
+		out, err := o.Get(t.Context(), path, o.From(node, path, 7, false))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +203,8 @@ func TestObjectsHostile(t *testing.T) {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
-				_, _ = io.WriteString(conn, text)
+				status, rest, _ := strings.Cut(text, "\r\n")
+				_, _ = fmt.Fprintf(conn, "%s\r\n%s: %s\r\n%s", status, HeaderProof, w.Header().Get(HeaderProof), rest)
 				_ = conn.Close()
 			}
 		}
@@ -311,7 +324,7 @@ func TestObjectsClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	o := NewObjects(1<<20, 1<<20, nil, nil)
+	o := NewObjects(1<<20, 1<<20, NewSecret("secret", "http://asks:1"), nil)
 	ended := make(chan error)
 	go func() {
 		_, _, err := get(t.Context(), o, "http://"+ln.Addr().String(), "/x")

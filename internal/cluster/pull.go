@@ -88,7 +88,7 @@ func (n *Node) pullFrom(name string, from Owner) error {
 	n.setPulled(name, true)
 	defer n.setPulled(name, false)
 	n.running.Go(func() { n.follow(ctx, name, from.Epoch, cancel) })
-	return n.hub.Pull(ctx, name, relay.Source{Node: from.Node, Epoch: from.Epoch, Header: n.Header(), TLS: n.cfg.TLS})
+	return n.hub.Pull(ctx, name, relay.Source{Node: from.Node, Epoch: from.Epoch, Proof: n.cfg.Secret, TLS: n.cfg.TLS})
 }
 
 func (n *Node) setPulled(name string, pulled bool) {

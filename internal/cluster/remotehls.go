@@ -165,7 +165,7 @@ func (h *RemoteHLS) fetch(ctx context.Context, owner Owner, q *HLSRequest) (Obje
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		go h.follow(ctx, q.Stream, owner, cancel)
-		out, err := h.objects.From(owner.Node, path, q.Gzip)(ctx, reserve)
+		out, err := h.objects.From(owner.Node, path, owner.Epoch, q.Gzip)(ctx, reserve)
 		if err != nil {
 			err = cmp.Or(context.Cause(ctx), err)
 		}

@@ -148,7 +148,7 @@ func (n *testNode) Want(name string) {
 func (n *testNode) pull(name string, l *testLease) {
 	n.pulls.Add(1)
 	n.times.Add(1)
-	err := n.Pull(context.Background(), name, Source{Node: l.node.via, Epoch: l.Epoch(), Header: http.Header{nodeHeader: {n.via}}})
+	err := n.Pull(context.Background(), name, Source{Node: l.node.via, Epoch: l.Epoch(), Proof: askingAs(n.via)})
 	n.pulls.Add(-1)
 	select {
 	case n.ended <- err:
@@ -675,7 +675,7 @@ func TestPeersOfAnotherNode(t *testing.T) {
 	if status := ask(edge, "none"); status != http.StatusMisdirectedRequest {
 		t.Errorf("no stream: %d", status)
 	}
-	err := owner.Pull(t.Context(), "cam", Source{Node: edge.via, Epoch: 0, Header: http.Header{nodeHeader: {owner.via}}})
+	err := owner.Pull(t.Context(), "cam", Source{Node: edge.via, Epoch: 0, Proof: askingAs(owner.via)})
 	var refused *Refusal
 	if !errors.As(err, &refused) || refused.Status != http.StatusMisdirectedRequest {
 		t.Errorf("a loop: %v", err)
@@ -817,6 +817,13 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	q.End()
 }
 
+// askingAs is the address of the node that asks, which test nodes believe.
+type askingAs string
+
+func (a askingAs) Sign(req *http.Request, _ uint64) { req.Header.Set(nodeHeader, string(a)) }
+
+func (askingAs) Check(*http.Response) (again bool, err error) { return false, nil }
+
 type testRecorder struct{ began, closed atomic.Int32 }
 
 func (r *testRecorder) Init(body *millrace.Chain)                    { body.Release() }
@@ -908,22 +915,22 @@ func TestPullsThatAreRefused(t *testing.T) {
 	q := other.Publisher("cam") // which takes it over
 	q.Send(sc.whole())
 	p.Wait()
-	header := http.Header{nodeHeader: {"http://x"}}
-	if err := other.Pull(t.Context(), "cam", Source{Node: other.via, Epoch: 2, Header: header}); err != errFed {
+	header := askingAs("http://x")
+	if err := other.Pull(t.Context(), "cam", Source{Node: other.via, Epoch: 2, Proof: header}); err != errFed {
 		t.Errorf("of an own stream: %v", err)
 	}
-	if err := owner.Pull(t.Context(), "cam", Source{Node: other.via, Epoch: 3, Header: header}); err != errStale {
+	if err := owner.Pull(t.Context(), "cam", Source{Node: other.via, Epoch: 3, Proof: header}); err != errStale {
 		t.Errorf("from an owner before the one that is known: %v", err)
 	}
-	if err := other.Pull(t.Context(), "a/b", Source{Node: owner.via, Epoch: 0, Header: header}); err == nil {
+	if err := other.Pull(t.Context(), "a/b", Source{Node: owner.via, Epoch: 0, Proof: header}); err == nil {
 		t.Error("a bad name")
 	}
-	if err := other.Pull(t.Context(), "new", Source{Node: "ftp://x", Epoch: 0, Header: header}); err == nil {
+	if err := other.Pull(t.Context(), "new", Source{Node: "ftp://x", Epoch: 0, Proof: header}); err == nil {
 		t.Error("a bad address")
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(io.ErrClosedPipe)
-	if err := other.Pull(ctx, "new", Source{Node: owner.via, Epoch: 0, Header: header}); err != io.ErrClosedPipe {
+	if err := other.Pull(ctx, "new", Source{Node: owner.via, Epoch: 0, Proof: header}); err != io.ErrClosedPipe {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 	q.End()

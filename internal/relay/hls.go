@@ -141,7 +141,7 @@ func (h *Hub) HLSMedia(
 			return nil, err
 		}
 	}
-	waited, late := false, false
+	asked, late := now(), false
 	err = w.await(ctx, func() (bool, error) {
 		if w.window == nil {
 			return false, nil
@@ -152,8 +152,7 @@ func (h *Hub) HLSMedia(
 		switch status := w.window.Status(want); {
 		case !blocks:
 		case status == hls.Wait:
-			if late = waited && w.silent; !late {
-				waited = true
+			if late = w.gaveUp(asked); !late {
 				return false, nil
 			}
 		case status == hls.TooFar:
@@ -228,7 +227,7 @@ func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *mil
 	if w == nil {
 		return absent()
 	}
-	waited := false
+	asked := now()
 	return w.await(ctx, func() (bool, error) {
 		switch {
 		case w.window == nil:
@@ -239,11 +238,10 @@ func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *mil
 			return true, nil
 		case w.ended || !w.coming(o):
 			return false, absent()
-		case waited && w.silent:
+		case w.gaveUp(asked):
 			return false, &Refusal{Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 				Reason: fmt.Sprintf("%s has not come: stream %q waits for its publisher", o, name)}
 		}
-		waited = true
 		return false, nil
 	})
 }
@@ -602,7 +600,13 @@ func (w *hlsWindow) wake() {
 	w.news = make(chan struct{})
 }
 
-// noteSilence wakes those who have waited for too long, once in a target duration, until there is something new.
+// gaveUp reports whether a request that came at a time of now has waited for long enough: for a target duration, and
+// nothing new has come for hlsSilence of them. w.mu is held.
+func (w *hlsWindow) gaveUp(asked int64) bool {
+	return w.silent && time.Duration(now()-asked) >= w.cfg.Target
+}
+
+// noteSilence wakes those who wait, once in a target duration, until there is something new.
 func (w *hlsWindow) noteSilence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -221,7 +221,7 @@ func TestHLSRequestsWhileStreamsChange(t *testing.T) {
 }
 
 // While nothing new comes, because the publisher is away or silent, requests are answered within three target durations
-// of what came last, and later ones within one.
+// of what came last, and later ones after one or two.
 func TestHLSAnswersInSilence(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestHLSAnswersInSilence(t *testing.T) {
 			}
 			for range 2 {
 				asked := time.Now()
-				if got := media(part); !got.Late || time.Since(asked) > target || time.Since(asked) == 0 {
+				if got := media(part); !got.Late || time.Since(asked) > 2*target || time.Since(asked) < target {
 					t.Errorf("asked again: late %v after %v", got.Late, time.Since(asked))
 				}
 			}

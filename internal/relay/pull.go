@@ -26,10 +26,17 @@ const headerEpoch = "Millrace-Epoch"
 
 // A Source is where a stream can be pulled from.
 type Source struct {
-	Node   string      // the owner's address, as in http://10.0.0.5:8080, always with a port
-	Epoch  uint64      // of its ownership, as far as is known: an answer with a lower one is refused
-	Header http.Header // what the request carries
-	TLS    *tls.Config // how an owner of https is verified; nil: by the system's authorities
+	Node  string      // the owner's address, as in http://10.0.0.5:8080, always with a port
+	Epoch uint64      // of its ownership, as far as is known: an answer with a lower one is refused
+	Proof Proof       // what both nodes prove; nil: nothing
+	TLS   *tls.Config // how an owner of https is verified; nil: by the system's authorities
+}
+
+// A Proof is how a node proves to another one that it belongs to the cluster, and has that prove it.
+type Proof interface {
+	Sign(req *http.Request, epoch uint64)
+	// Check returns an error if the answer proves nothing; again says that the request is to be signed and made once more.
+	Check(res *http.Response) (again bool, err error)
 }
 
 const (
@@ -103,11 +110,23 @@ func (h *Hub) unreached(name string, err error) {
 // ask requests the stream of that name for p, whose epoch it sets. It returns the connection, and what has come of the
 // body.
 func (h *Hub) ask(p *Publisher, name string, from Source) (conn net.Conn, early []byte, err error) {
+	if conn, early, err = h.askOnce(p, name, from); err == errAskAgain {
+		conn, early, err = h.askOnce(p, name, from)
+	}
+	return conn, early, err
+}
+
+// errAskAgain ends a request that is to be made once more.
+var errAskAgain = errors.New("the owner wants another proof")
+
+func (h *Hub) askOnce(p *Publisher, name string, from Source) (conn net.Conn, early []byte, err error) {
 	req, err := http.NewRequest(http.MethodGet, from.Node+"/live/"+name, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	req.Header = from.Header.Clone()
+	if from.Proof != nil {
+		from.Proof.Sign(req, from.Epoch)
+	}
 	dialer := &net.Dialer{Timeout: DialTimeout}
 	if req.URL.Scheme == "https" {
 		conn, err = (&tls.Dialer{NetDialer: dialer, Config: from.TLS}).DialContext(p.ctx, "tcp", req.URL.Host)
@@ -119,7 +138,7 @@ func (h *Hub) ask(p *Publisher, name string, from Source) (conn net.Conn, early 
 	}
 	_ = conn.SetDeadline(time.Now().Add(h.cfg.PublishTimeout))
 	uncut := context.AfterFunc(p.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	early, err = p.readAnswer(conn, req, from.Epoch)
+	early, err = p.readAnswer(conn, req, from)
 	if !uncut() {
 		err = context.Cause(p.ctx)
 	}
@@ -132,7 +151,7 @@ func (h *Hub) ask(p *Publisher, name string, from Source) (conn net.Conn, early 
 }
 
 // readAnswer makes a request, and reads the head of its answer. It returns what has come behind that.
-func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, least uint64) (early []byte, err error) {
+func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Source) (early []byte, err error) {
 	if err := req.Write(conn); err != nil {
 		return nil, err
 	}
@@ -141,13 +160,20 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, least uint64) (
 	if err != nil {
 		return nil, fmt.Errorf("the owner's answer: %w", err)
 	}
+	if from.Proof != nil {
+		if again, err := from.Proof.Check(res); again {
+			return nil, errAskAgain
+		} else if err != nil {
+			return nil, fmt.Errorf("the owner's answer: %w", err)
+		}
+	}
 	p.epoch, err = strconv.ParseUint(res.Header.Get(headerEpoch), 10, 64)
 	switch {
 	case res.StatusCode != http.StatusOK:
 		return nil, refusal(res.StatusCode, "the owner answers %d", res.StatusCode)
 	case err != nil || p.epoch == 0 || !slices.Equal(res.TransferEncoding, []string{"chunked"}):
 		return nil, fmt.Errorf("the owner's answer is not that of a node: %s %.40q", headerEpoch, res.Header.Get(headerEpoch))
-	case p.epoch < least:
+	case p.epoch < from.Epoch:
 		return nil, errStale
 	}
 	early, _ = r.Peek(r.Buffered())

@@ -22,6 +22,7 @@ import (
 type clusterNode struct {
 	*cluster.Node
 	directory *cluster.Redis
+	secret    *cluster.Secret
 	segments  *cluster.Segments // nil if they do not outlive their node
 	objects   *cluster.Objects
 	reports   nodeReports
@@ -43,8 +44,9 @@ func openNode(s *Server, streams *relay.Config) (*clusterNode, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
-	n := &clusterNode{directory: directory, Node: cluster.New(cluster.Config{
-		Directory: directory, Self: cfg.self(), Token: cfg.ClusterToken, TLS: trust, Lease: cfg.ClusterLease,
+	secret := cluster.NewSecret(cfg.ClusterToken, cfg.self())
+	n := &clusterNode{directory: directory, secret: secret, Node: cluster.New(cluster.Config{
+		Directory: directory, Self: cfg.self(), Secret: secret, TLS: trust, Lease: cfg.ClusterLease,
 		Takeover: cfg.Takeover, Log: s.log,
 	})}
 	streams.Cluster = n.Node
@@ -55,9 +57,11 @@ func openNode(s *Server, streams *relay.Config) (*clusterNode, error) {
 	if n.segments != nil {
 		streams.HLSStore = n.segments
 	}
-	n.objects = cluster.NewObjects(cfg.ClusterCache, cfg.HLS.MaxBytes, n.Header(), trust)
+	n.objects = cluster.NewObjects(cfg.ClusterCache, cfg.HLS.MaxBytes, secret, trust)
 	n.hls = cluster.NewRemoteHLS(n.Node, n.objects, n.segments, cfg.ViewerWait)
-	n.reports = nodeReports{peers: n.Peers, from: n.objects.From}
+	n.reports = nodeReports{peers: n.Peers, from: func(node, path string) cluster.Fetch {
+		return n.objects.From(node, path, 0, false)
+	}, proven: secret.Proven}
 	return n, nil
 }
 
@@ -167,9 +171,7 @@ func (c *Config) checkCluster() error {
 		return errors.New("--cluster needs --advertise: the address at which the other nodes reach this one, " +
 			"as in http://10.0.0.5:8080")
 	case c.ClusterToken == "":
-		return errors.New("--cluster needs --cluster-token, the same for all nodes: they show it to each other")
-	case strings.ContainsFunc(c.ClusterToken, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("--cluster-token has a character that a header cannot show")
+		return errors.New("--cluster needs --cluster-token, the same for all nodes: they prove to each other that they know it")
 	}
 	return c.checkAdvertise()
 }
@@ -197,21 +199,26 @@ func (c *Config) self() string {
 
 type nodeKey struct{}
 
-// admitNodes lets the requests of other nodes pass to next, marked as such, and all others to others. A node shows the
-// cluster's token, and needs no other one. A wrong one is refused.
+// admitNodes lets the requests of other nodes pass to next, marked as such, and all others to others. A node proves that it
+// knows the cluster's token, and needs no other one. A wrong proof is refused.
 func (s *Server) admitNodes(next, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		shown, ok := r.Header[cluster.HeaderToken]
-		if !ok {
+		if _, ok := r.Header[cluster.HeaderProof]; !ok {
 			others.ServeHTTP(w, r)
 			return
 		}
-		if s.cfg.Cluster == "" || len(shown) != 1 || !sameToken(shown[0], s.cfg.ClusterToken) {
-			reason := "wrong cluster token"
-			if s.cfg.Cluster == "" {
-				reason = "this server is no node of a cluster: it was started without --cluster"
-			}
-			s.refuseRequest(clientNode, w, r, refusal(http.StatusForbidden, "%s", reason))
+		if s.node == nil {
+			s.refuseRequest(clientNode, w, r, refusal(http.StatusForbidden,
+				"this server is no node of a cluster: it was started without --cluster"))
+			return
+		}
+		switch s.node.secret.Admit(w.Header(), r) {
+		case cluster.Challenged: // which nodes are now and then
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		case cluster.Refused:
+			s.refuseRequest(clientNode, w, r, refusal(http.StatusForbidden,
+				"wrong cluster token, or a request for another node than %s", s.cfg.self()))
 			return
 		}
 		ctx := address.NewContext(r.Context(), (*address.Account)(nil)) // a node stands for any number of clients

@@ -85,7 +85,7 @@ type Config struct {
 	Cluster         string        // the Redis that says which node owns which stream, as a URL; empty: the server is alone
 	ClusterPassword string        // for a Redis whose address names none
 	Advertise       string        // the URL at which the other nodes reach the main listener
-	ClusterToken    string        // what nodes show each other
+	ClusterToken    string        // what nodes prove to know
 	ClusterCA       string        // a file in PEM with authorities that nodes trust for each other, beside the system's; empty: none
 	ClusterLease    time.Duration // a node that is gone for so long has lost its streams
 	ClusterPrefix   string        // what the names of the keys in Redis begin with

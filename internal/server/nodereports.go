@@ -1,9 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -27,6 +30,8 @@ const (
 	reportStreams = 20_000
 )
 
+var errTooManyStreams = errors.New("too many streams in all to be told here")
+
 // nodeReport is what another node says of itself, or why it does not.
 type nodeReport struct {
 	Node    string             `json:"node"`
@@ -38,11 +43,22 @@ type nodeReport struct {
 // nodeReports asks the other nodes for their reports, once for all who want them within reportFresh.
 type nodeReports struct {
 	peers func() []string // the other nodes' addresses, in order
-	from  func(node, path string, gzip bool) cluster.Fetch
+	from  func(node, path string) cluster.Fetch
 
-	mu   lock.Mutex // held while the nodes are asked, which reportTimeout bounds
-	at   time.Time  // of last
-	last []nodeReport
+	proven func(node string) bool // it has proved to be a node
+
+	mu     lock.Mutex // held while the nodes are asked, which reportTimeout bounds
+	at     time.Time  // of last
+	last   []nodeReport
+	failed map[string]failedReport // by node: one that is not proven is not asked again for failedPause
+}
+
+// failedPause is how long a node is not asked that has failed: anyone who may publish in Redis can invent nodes.
+const failedPause = 5 * time.Second
+
+type failedReport struct {
+	at     time.Time
+	reason string
 }
 
 // get returns a report for each of the other nodes, in the order of their addresses. The caller must not change what it
@@ -62,27 +78,49 @@ func (n *nodeReports) get(ctx context.Context) []nodeReport {
 	var asking errgroup.Group
 	asking.SetLimit(reportAsked)
 	for i := range list {
+		report := &list[i]
+		if f, failed := n.failed[report.Node]; failed && time.Since(f.at) < failedPause && !n.proven(report.Node) {
+			report.Error = f.reason
+			continue
+		}
 		asking.Go(func() error {
-			if err := n.ask(ctx, &list[i]); err != nil {
-				list[i].Error = err.Error()
+			if err := n.ask(ctx, report); err != nil {
+				report.Error, report.Streams = err.Error(), []relay.StreamInfo{}
 			}
 			return nil
 		})
 	}
 	_ = asking.Wait()
+	n.noteFailed(list)
 	left := reportStreams
 	for i := range list {
 		if left -= len(list[i].Streams); left < 0 {
-			list[i].Error, list[i].Streams = "too many streams in all to be told here", []relay.StreamInfo{}
+			list[i].Error, list[i].Streams = errTooManyStreams.Error(), []relay.StreamInfo{}
 		}
 	}
 	n.at, n.last = time.Now(), list
 	return list
 }
 
+// noteFailed notes the nodes that have failed, and when they did first. mu is held.
+func (n *nodeReports) noteFailed(list []nodeReport) {
+	failed := make(map[string]failedReport)
+	for _, r := range list {
+		if r.Error == "" {
+			continue
+		}
+		f, known := n.failed[r.Node]
+		if !known || time.Since(f.at) >= failedPause {
+			f = failedReport{time.Now(), r.Error}
+		}
+		failed[r.Node] = f
+	}
+	n.failed = failed
+}
+
 // ask fills in the report of a node.
 func (n *nodeReports) ask(ctx context.Context, report *nodeReport) error {
-	out, err := n.from(report.Node, "/api/streams", false)(ctx, func(size int64) error {
+	out, err := n.from(report.Node, "/api/streams")(ctx, func(size int64) error {
 		if size > reportBytes {
 			return fmt.Errorf("%d bytes are more than %d", size, reportBytes)
 		}
@@ -95,10 +133,54 @@ func (n *nodeReports) ask(ctx context.Context, report *nodeReport) error {
 	if out.Status != http.StatusOK {
 		return fmt.Errorf("it answers %d", out.Status)
 	}
-	var said apiReport
-	if err := json.Unmarshal(out.Body.Bytes(), &said); err != nil {
+	if err := report.read(out.Body.Reader()); err != nil {
 		return fmt.Errorf("its answer cannot be read: %w", err)
 	}
-	report.Server, report.Streams = said.Server, append(report.Streams, said.Streams...)
 	return nil
+}
+
+// read reads the answer of a node stream by stream, and no further than reportStreams: an answer of a few megabytes may name
+// a million of them.
+func (r *nodeReport) read(answer io.Reader) error {
+	dec := json.NewDecoder(answer)
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return cmp.Or(err, errors.New("no object"))
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		switch key {
+		case "server":
+			err = dec.Decode(&r.Server)
+		case "streams":
+			err = r.readStreams(dec)
+		default:
+			err = dec.Decode(new(json.RawMessage))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := dec.Token()
+	return err
+}
+
+func (r *nodeReport) readStreams(dec *json.Decoder) error {
+	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+		return err // or null
+	}
+	for dec.More() {
+		if len(r.Streams) == reportStreams {
+			return errTooManyStreams
+		}
+		var s relay.StreamInfo
+		if err := dec.Decode(&s); err != nil {
+			return err
+		}
+		r.Streams = append(r.Streams, s)
+	}
+	_, err := dec.Token()
+	return err
 }

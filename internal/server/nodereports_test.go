@@ -17,45 +17,57 @@ import (
 	"github.com/millrace-io/millrace/internal/cluster"
 )
 
-// A node shows the cluster's token instead of that of readers, and need not name this machine. A wrong one is refused
-// whatever else the request shows.
+// A node proves that it knows the cluster's token, which counts instead of that of readers, and need not name this machine.
+// A wrong proof is refused whatever else the request shows.
 func TestRequestsOfNodes(t *testing.T) {
-	const token, path = "s3cret", "/api/streams"
+	const token, path, self = "s3cret", "/api/streams", "http://10.0.0.1:8080"
 	var node, marked bool
-	s := &Server{cfg: Config{Cluster: "redis://127.0.0.1:1", ClusterToken: token}, log: slog.New(slog.DiscardHandler),
-		refusals: newRefusals(slog.New(slog.DiscardHandler))}
+	s := &Server{cfg: Config{Cluster: "redis://127.0.0.1:1", ClusterToken: token, Advertise: self},
+		log: slog.New(slog.DiscardHandler), refusals: newRefusals(slog.New(slog.DiscardHandler)),
+		node: &clusterNode{secret: cluster.NewSecret(token, self)}}
 	s.auth.Store(&auth{read: "reader", loopback: true})
 	inner := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		node, marked = fromNode(r), askingNode(r) == "http://10.0.0.2:8080"
 	})
 	for _, tt := range []struct {
-		shown  []string
+		token  string // that the node knows
+		shown  string // instead of its proof
 		query  string
 		want   int
 		isNode bool
 	}{
-		{[]string{token}, "", 200, true},
-		{[]string{"wrong"}, "?token=reader", 403, false},
-		{[]string{""}, "?token=reader", 403, false},
-		{[]string{token, token}, "", 403, false},
-		{nil, "?token=reader", 200, false},
-		{nil, "", 401, false},
+		{token, "", "", 200, true},
+		{"wrong", "", "?token=reader", 403, false},
+		{"", token, "?token=reader", 403, false},
+		{"", " ", "?token=reader", 403, false},
+		{"", "", "?token=reader", 200, false},
+		{"", "", "", 401, false},
 	} {
 		node, marked = false, false
-		r := httptest.NewRequest("GET", path+tt.query, nil)
-		if tt.shown != nil {
-			r.Header[cluster.HeaderToken] = tt.shown
+		secret := cluster.NewSecret(tt.token, "http://10.0.0.2:8080")
+		var w *httptest.ResponseRecorder
+		for again := true; again; {
+			out, _ := http.NewRequest("GET", self+path+tt.query, nil)
+			secret.Sign(out, 0)
+			r := httptest.NewRequest("GET", path+tt.query, nil)
+			if r.Header = out.Header; tt.shown != "" {
+				r.Header.Set(cluster.HeaderProof, tt.shown)
+			} else if tt.token == "" {
+				r.Header.Del(cluster.HeaderProof)
+			}
+			w = httptest.NewRecorder()
+			s.admitNodes(inner, s.protect(s.auth.Load, inner)).ServeHTTP(w, r)
+			res := w.Result()
+			res.Request = out
+			again, _ = secret.Check(res)
 		}
-		r.Header.Set(cluster.HeaderNode, "http://10.0.0.2:8080")
-		w := httptest.NewRecorder()
-		s.admitNodes(inner, s.protect(s.auth.Load, inner)).ServeHTTP(w, r)
 		if w.Code != tt.want || node != tt.isNode || marked != tt.isNode {
-			t.Errorf("%q %s: %d, a node %v, marked %v", tt.shown, tt.query, w.Code, node, marked)
+			t.Errorf("%q %q %s: %d, a node %v, marked %v", tt.token, tt.shown, tt.query, w.Code, node, marked)
 		}
 	}
 	// A server that is alone takes none: a token that is not set is not the empty one.
 	f := serve(t, nil)
-	if res := f.Request("GET", path, "", cluster.HeaderToken+": "); res.Status != 403 || !strings.Contains(res.Body, "without --cluster") {
+	if res := f.Request("GET", path, "", cluster.HeaderProof+": "); res.Status != 403 || !strings.Contains(res.Body, "without --cluster") {
 		t.Errorf("a server that is alone: %d %s", res.Status, res.Body)
 	}
 	if f.stop(); strings.Contains(f.Log.String(), token) {
@@ -69,7 +81,7 @@ func TestReportsOfOtherNodes(t *testing.T) {
 	answers := map[string]http.HandlerFunc{
 		"good": func(w http.ResponseWriter, r *http.Request) {
 			asked.Add(1)
-			if r.URL.Path != "/api/streams" || r.Header.Get(cluster.HeaderToken) != "t" {
+			if r.URL.Path != "/api/streams" {
 				t.Errorf("asked for %s with %v", r.URL, r.Header)
 			}
 			_, _ = io.WriteString(w, `{"server": {"version": "v1"}, "streams": [{"name": "cam", "publisher": "10.0.0.9:1"}]}`)
@@ -90,15 +102,26 @@ func TestReportsOfOtherNodes(t *testing.T) {
 		"text": "cannot be read", "slow": "does not answer"}
 	names, peers := make(map[string]string), []string{"http://127.0.0.1:1"}
 	for name, h := range answers {
-		s := httptest.NewServer(h)
+		var secret *cluster.Secret
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if secret.Admit(w.Header(), r) == cluster.Challenged {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			h(w, r)
+		}))
+		secret = cluster.NewSecret("t", "http://"+s.Listener.Addr().String())
+		s.Start()
 		t.Cleanup(s.Close)
 		names[s.URL] = name
 		peers = append(peers, s.URL)
 	}
 	slices.Sort(peers)
-	objects := cluster.NewObjects(1<<20, 2*reportBytes, http.Header{cluster.HeaderToken: {"t"}}, nil)
+	objects := cluster.NewObjects(1<<20, 2*reportBytes, cluster.NewSecret("t", "http://10.0.0.1:8080"), nil)
 	defer objects.Close()
-	n := &nodeReports{peers: func() []string { return peers }, from: objects.From}
+	n := &nodeReports{peers: func() []string { return peers }, from: func(node, path string) cluster.Fetch {
+		return objects.From(node, path, 0, false)
+	}, proven: func(string) bool { return false }}
 
 	var asking sync.WaitGroup
 	lists := make([][]nodeReport, 20)

@@ -199,6 +199,9 @@ func (f *follower) reload(ctx context.Context, m *Media) (*Media, error) {
 	}
 	next := f.media(text)
 	if now, n := next.Next(); !next.Ended && (now < msn || now == msn && n <= part) {
+		if time.Since(begin) >= m.Target { // the publisher is silent, and a server does not have players wait for ever
+			return next, nil
+		}
 		f.problem("reload-early", "asked for %d.%d, next is %d.%d", msn, part, now, n)
 		return nil, fmt.Errorf("%s: a reload does not wait", f.base)
 	}
