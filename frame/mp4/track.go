@@ -125,7 +125,7 @@ func (t *track) release() {
 	t.heldData.Release()
 	t.doneData.Release()
 	t.openData.Release()
-	t.held, t.done, t.isOpen, t.timed = t.held[:0], t.done[:0], false, false
+	t.held, t.done, t.isOpen = t.held[:0], t.done[:0], false
 }
 
 // An audio frame lasts as long as its samples, whatever its timestamp says: encoders stamp frames by when they are done,

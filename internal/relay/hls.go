@@ -30,6 +30,9 @@ const (
 	HLSMediaName  = "media.m3u8"
 )
 
+// hlsRounding is how much longer than the target duration a segment may be.
+const hlsRounding = 499 * time.Millisecond
+
 // hlsIdle is how many windows pass without a request before HLS is no longer made.
 const hlsIdle = 3
 
@@ -433,8 +436,8 @@ func (w *hlsWindow) open(ctx context.Context, in *fragmentReader, begin *hlsBegi
 	w.update(func() {
 		w.window, w.cfg = window, cfg
 		for i := range begin.list {
-			f := begin.list[i].fragment
-			w.put(in, clock, f, &begin.list[i].body, first.Add(f.End-begin.list[0].Start))
+			b := &begin.list[i]
+			w.put(in, clock, b.fragment, &b.body, first.Add(b.end))
 		}
 		// Some players take a playlist without a whole segment for a broken one, and give up after a few attempts.
 		if msn, _ := window.Next(); msn == cfg.FirstMSN && len(cfg.Past) == 0 {
@@ -468,10 +471,10 @@ func (w *hlsWindow) put(
 		in.init.Clone(&init)
 		news = w.window.Init(&init)
 		w.movie, w.made = in.movie, hlsRates{}
-	case f.afterLoss:
+	case f.afterLoss || clock.cut: // after a pause, players have to jump
 		news = w.window.Break()
 	}
-	lasts, at := clock.add(f, f.newInit || f.afterLoss, w.cfg.Target, came)
+	lasts, at := clock.add(f, f.newInit || f.afterLoss, w.cfg.Target+hlsRounding, came)
 	w.made.add(f, lasts, body.Len())
 	return w.window.Add(hls.Fragment{Duration: lasts, Key: f.Key, KeyNext: f.keyNext, Time: at}, body) || news
 }
