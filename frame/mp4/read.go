@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
@@ -34,6 +35,7 @@ type movieTrack struct {
 type FragmentInfo struct {
 	Head, Size int           // bytes of the head, with the 8 that begin the mdat, and of the whole fragment
 	Start, End time.Duration // decoding time of the pictures, or of the sound if there is no picture in it
+	First      time.Duration // decoding time of the first sample, whatever it is
 	Lead       time.Duration // how far its audio goes beyond its video; 0 if it has not both
 	Pictures   int           // in it
 	Sounds     int           // audio frames in it
@@ -152,6 +154,9 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	case sound.Start >= 0:
 		f.Lead = max(sound.End-f.End, 0)
 	}
+	if f.First = f.Start; sound.Start >= 0 {
+		f.First = min(f.First, sound.Start)
+	}
 	if f.Start < 0 {
 		return f, 0, ErrNotMP4
 	}
@@ -183,6 +188,77 @@ func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
 	}
 	return start, t.end
 }
+
+// AppendEarlier appends the fragment that src begins with, of which f is what ReadFragment returned, to dst with all times
+// earlier by a duration. It copies the head and shares the samples. dst owns what was appended, and src what follows the
+// fragment. A track whose samples would be before 0 is hidden, unless the fragment has no other one.
+func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.Duration) {
+	if by != 0 {
+		head := make([]byte, 0, 512)
+		var c millrace.Chain
+		src.Cut(&c, f.Head)
+		for p := range c.All() {
+			head = append(head, p...)
+		}
+		c.Release()
+		m.shift(head, by)
+		dst.AppendCopy(head)
+		f.Size -= f.Head
+	}
+	src.Cut(dst, f.Size)
+}
+
+// shift makes the times in the head of a fragment earlier.
+func (m *Movie) shift(head []byte, by time.Duration) {
+	size := int(binary.BigEndian.Uint32(head))
+	var early []byte // the type of the traf box that is hidden
+	shown := 0
+	for in := head[8:size]; len(in) > 0; {
+		kind, traf, rest := cutBox(in)
+		if kind == nil {
+			return
+		}
+		in = rest
+		if string(kind) != "traf" {
+			continue
+		}
+		if m.shiftTrack(traf, by) {
+			shown++
+		} else {
+			early = kind
+		}
+	}
+	if early != nil && shown > 0 {
+		copy(early, "free")
+	}
+}
+
+// shiftTrack makes the time in a traf box earlier. It returns false if that would be before 0, and sets 0 then.
+func (m *Movie) shiftTrack(traf []byte, by time.Duration) bool {
+	var scale time.Duration
+	for len(traf) > 0 {
+		kind, in, rest := cutBox(traf)
+		switch {
+		case kind == nil:
+			return true
+		case string(kind) == "tfhd" && len(in) >= 8:
+			for i := range m.tracks {
+				if m.tracks[i].id == binary.BigEndian.Uint32(in[4:]) {
+					scale = time.Duration(m.tracks[i].scale)
+				}
+			}
+		case string(kind) == "tfdt" && len(in) >= 12:
+			at := int64(binary.BigEndian.Uint64(in[4:])) - int64(by/time.Second*scale+by%time.Second*scale/time.Second)
+			binary.BigEndian.PutUint64(in[4:], uint64(max(at, 0)))
+			return at >= 0
+		}
+		traf = rest
+	}
+	return true
+}
+
+// End returns how far the fragments have come.
+func (t *Timeline) End() time.Duration { return t.end }
 
 // maxHead bounds the head of a fragment. A Muxer's has 16 bytes for each of maxWaitSamples, and 200 more.
 const maxHead = 64 << 10

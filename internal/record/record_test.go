@@ -412,8 +412,8 @@ func TestFree(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	all, _ := check(t, r.files("cam")[len(r.files("cam"))-1], true)
-	if last := more[len(more)-1]; all[len(all)-1].Start != last.Start {
-		t.Errorf("the recording ends at %v, the stream at %v", all[len(all)-1].Start, last.Start)
+	if last := more[len(more)-1]; all[len(all)-1].Sequence != last.Sequence {
+		t.Errorf("the recording ends with fragment %d, the stream with %d", all[len(all)-1].Sequence, last.Sequence)
 	}
 }
 
