@@ -18,10 +18,12 @@ const (
 	maxHeld = 6
 
 	// maxAlone is how far audio goes ahead of the video that it is sent with.
-	maxAlone = 100 // ms
+	maxAlone = 65 // ms
 
-	// slowStep is the step of video above which audio is not sent with it: less than 23 frames a second.
-	slowStep = 45 // ms
+	// slowStep is the step of video above which audio is not sent with it: less than 23 frames a second. One such step
+	// counts for slowFrames.
+	slowStep   = 45 // ms
+	slowFrames = 128
 )
 
 // A clock turns FLV's 32 bits of milliseconds into a time of the stream that does not wrap, go back or leap.
@@ -46,7 +48,7 @@ type pace struct {
 	now    int64  // the stream's time of the same frame
 	wall   int64  // when it came, in ms
 	step   int64  // from the frame before to it
-	slow   int64  // the longest step of late, in 1/16 ms
+	slow   int    // for so many frames the track counts as slow
 	waited int64  // how far the other track has gone since the newest frame of this one
 
 	sole bool     // the first frame is the only one, and is in held, too: it may be the stray
@@ -236,13 +238,12 @@ func (c *clock) at(p *pace, ts uint32, length int64) int64 {
 // continued returns the stream's time of ts in the round of p.
 func (p *pace) continued(ts uint32) int64 { return p.now + int64(int32(ts-p.last)) }
 
-// isSlow reports whether the track has had a step of more than slowStep lately. A single one counts for about a second.
-func (p *pace) isSlow() bool { return p.slow > 16*slowStep }
-
 // noteStep takes the time from one frame to the next.
 func (p *pace) noteStep(step int64) {
 	p.step = max(step, 0)
-	p.slow = max(16*min(p.step, maxBack), p.slow-p.slow/16)
+	if p.slow = max(p.slow-1, 0); step > slowStep {
+		p.slow = slowFrames
+	}
 }
 
 func distance(a, b int64) int64 { return max(a-b, b-a) }

@@ -40,7 +40,7 @@ func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 			videos = key
 		}
 		if videos == 0 && m.video.conf != nil && sounds <= maxLate {
-			sounds = min(sounds, 2)
+			sounds = min(sounds, 1+sounds/4)
 		}
 	}
 	f := Fragment{Samples: videos + sounds}

@@ -213,7 +213,7 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 		return Fragment{}, err
 	}
 	f := m.makeRoom(dst, data.Len())
-	slow := m.clock.video.isSlow()
+	slow := m.clock.video.slow > 0
 	m.needKey = false // what has left is in front of a key frame
 	m.hold(tr, &m.clock.video, t, data)
 	if f.Samples == 0 && len(tr.done) > 0 && m.ready() {
@@ -275,7 +275,7 @@ func (m *Muxer) place(tr *track, times []int64) {
 // one is late.
 func (m *Muxer) audioIsAlone() bool {
 	switch v := &m.clock.video; {
-	case m.video.conf == nil || v.isSlow():
+	case m.video.conf == nil || v.slow > 0:
 		return true
 	case v.round == 0:
 		return v.waited > trackWait

@@ -248,13 +248,18 @@ func (m *Movie) shiftTrack(traf []byte, by time.Duration) bool {
 				}
 			}
 		case string(kind) == "tfdt" && len(in) >= 12:
-			at := int64(binary.BigEndian.Uint64(in[4:])) - int64(by/time.Second*scale+by%time.Second*scale/time.Second)
+			at := int64(binary.BigEndian.Uint64(in[4:])) - units(by, scale)
 			binary.BigEndian.PutUint64(in[4:], uint64(max(at, 0)))
 			return at >= 0
 		}
 		traf = rest
 	}
 	return true
+}
+
+// units returns d in units of a scale, the nearest number.
+func units(d, scale time.Duration) int64 {
+	return int64(d/time.Second*scale + (d%time.Second*scale+time.Second/2)/time.Second)
 }
 
 // End returns how far the fragments have come.
