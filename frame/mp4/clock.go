@@ -114,12 +114,15 @@ func (c *clock) fitting(p *pace, wall int64) int {
 }
 
 // fits reports whether the time ts of a frame that came at wall goes on from the newest frame of its track, or from that
-// of the other one if that is in a later round.
+// of the other one if that is in a later round. Audio may come in bursts, and confirms a leap within some dozens of
+// milliseconds, so that only video is believed by the time that has passed.
 func (c *clock) fits(p *pace, ts uint32, wall int64) bool {
-	own := p.continued(ts)
-	late := max(p.waited, p.step)
-	if wall != 0 && p.wall != 0 {
-		late = max(late, wall-p.wall)
+	own, late := p.continued(ts), p.step
+	if p == &c.video {
+		late = max(late, p.waited)
+		if wall != 0 && p.wall != 0 {
+			late = max(late, wall-p.wall)
+		}
 	}
 	if p.now-maxBack <= own && own <= p.now+late+maxLeap {
 		return true

@@ -406,7 +406,7 @@ func TestHLSWithoutKeyFrames(t *testing.T) {
 		synctest.Wait()
 		h.pace(p, sc.tags[2:])
 		list, err := h.playlist(hls.Reload{}, false)
-		if err != nil || !strings.Contains(list, "PART-TARGET=0.200") || !strings.Contains(list, "#EXTINF:") || strings.Contains(list, "INDEPENDENT") {
+		if err != nil || !strings.Contains(list, "PART-TARGET=0.270") || !strings.Contains(list, "#EXTINF:") || strings.Contains(list, "INDEPENDENT") {
 			t.Errorf("%v\n%s", err, list)
 		}
 		for i, tag := range newScript(5, 25, 300).tags {
