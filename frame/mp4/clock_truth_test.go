@@ -167,7 +167,7 @@ func TestClockAgainstTheTruth(t *testing.T) {
 						odd++
 					}
 				} else if s.stray {
-					may = e.step
+					may += e.step
 				}
 				if off < -may || off > may {
 					fail("%v frame %d, made at %.1f and stamped %.1f, is at %.1f", kind, i, s.made, s.ts, s.made+off)

@@ -175,7 +175,8 @@ func TestSoundDoesNotDrift(t *testing.T) {
 	for _, record := range []struct {
 		config string
 		rate   int
-	}{{aac44100, 44100}, {aac48000, 48000}, {unhex("138856e500"), 22050}} {
+	}{{aac44100, 44100}, {aac48000, 48000}, {unhex("138856e500"), 22050},
+		{unhex("2b118800"), 24000}, {unhex("eb098800"), 24000}, {unhex("131056e598"), 24000}, {unhex("1310"), 24000}} {
 		r := newRig(t)
 		r.tag(audio, 0, aacHeader(record.config))
 		for i := range record.rate * 600 / 1024 {

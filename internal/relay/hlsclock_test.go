@@ -111,7 +111,7 @@ func TestHLSKeepsTime(t *testing.T) {
 		{"30, then 15", source{then(8000, 1000./30, 1000./15), 60, aac, nil, 0}},
 		{"60, then 20", source{then(8000, 1000./60, 1000./20), 60, aac, nil, 0}},
 		{"25, then 29.97", source{then(8000, 1000./25, 1001./30), 60, aac, nil, 0}},
-		{"25, then 30, without audio", source{then(8000, 40, 1000./30), 60, 0, nil, 0}},
+		{"25, then 30, without audio", source{then(8000, 40, 1000./30), 50, 0, nil, 0}},
 		{"60, then 23.976, without audio", source{then(8000, 1000./60, 1001./24), 60, 0, nil, 0}},
 		{"23.976, then 50, without audio", source{then(8000, 1001./24, 20), 60, 0, nil, 0}},
 		{"a phone's frames", source{between(20, 80), 40, aac, nil, 0}},
@@ -206,6 +206,7 @@ func (h *hubTest) keepsTime(t *testing.T, slack time.Duration) {
 	}
 	// Where segments with video begin, by the media and by the playlist.
 	var media, listed []time.Duration
+	longest := time.Duration(0)
 	at := time.Duration(0)
 	for _, s := range m.Segments {
 		if s.Break {
@@ -223,6 +224,10 @@ func (h *hubTest) keepsTime(t *testing.T, slack time.Duration) {
 			b = b[f.Size:]
 		}
 		at += s.Duration
+		longest = max(longest, s.Duration)
+	}
+	if longest <= m.Target-time.Second {
+		t.Errorf("the target duration is %v, and the longest segment %v", m.Target, longest)
 	}
 	if len(media) < 2 {
 		t.Fatalf("%d segments with a keyframe in\n%s", len(media), text)
