@@ -29,6 +29,8 @@ type feed struct {
 	length uint32   // in ms, of a round
 	tick   func()   // called before each fragment, if it is not nil
 	only   flv.Type // if it is not 0, tags of other types are left out
+	slides bool     // video frames other than keyframes are left out
+	base   uint32   // the time of the first tag
 
 	muxer *mp4.Muxer
 	movie mp4.Movie
@@ -66,7 +68,11 @@ func (f *feed) next() (body *millrace.Chain, info mp4.FragmentInfo, newInit bool
 			tag.Release()
 			continue
 		}
-		t.Timestamp += f.round * f.length
+		if f.slides && t.Type == flv.TypeVideo && t.Packet == flv.PacketFrame && !t.Key {
+			tag.Release()
+			continue
+		}
+		t.Timestamp += f.base + f.round*f.length
 		made, err := f.muxer.WriteTag(body, t, &tag)
 		if err != nil {
 			panic(err)
@@ -370,7 +376,11 @@ func checkEntries(t testing.TB, media []byte, p playlistOf, keys bool) (all []fr
 		t.Fatal(err)
 	}
 	at := p.init
+	var line mp4.Timeline
 	for i, e := range p.entries {
+		if e.discontinuity {
+			line = mp4.Timeline{}
+		}
 		if e.offset != at || e.offset+e.size > int64(len(media)) {
 			t.Fatalf("segment %d: %d bytes at %d, want at %d", i, e.size, e.offset, at)
 		}
@@ -381,13 +391,14 @@ func checkEntries(t testing.TB, media []byte, p playlistOf, keys bool) (all []fr
 			if err != nil || need > 0 || f.Size > len(in) {
 				t.Fatalf("segment %d: %+v, need %d, %v", i, f, need, err)
 			}
+			from, to := line.Add(f)
 			if first := len(in) == int(e.size); first {
-				begin = f.Start
+				begin = from
 				if keys && !f.Key {
 					t.Errorf("segment %d does not begin with a key frame", i)
 				}
 			}
-			all, end = append(all, fragment{f, in[:f.Size]}), f.End
+			all, end = append(all, fragment{f, in[:f.Size]}), to
 			in = in[f.Size:]
 		}
 		if d := (end - begin).Seconds() - e.seconds; d < -1e-5 || d > 1e-5 || int(e.seconds+.5) > p.target {
