@@ -1,8 +1,8 @@
 // Package mp4 turns the tags of an FLV stream into fragmented MP4, which browsers play in a plain <video> element. It
 // builds headers; pictures and sound stay in the publisher's blocks and are passed on by reference.
 //
-// A [Muxer] takes the tags that a [flv.Decoder] returns, sequence headers included, and returns fragments: one picture
-// with the sound that came with it, or five frames of sound in a stream without pictures.
+// A [Muxer] takes the tags that a [flv.Decoder] returns, sequence headers included, and returns fragments: one video
+// frame with the audio that came with it, a frame of audio while video is late, or five in a stream without video.
 //
 //	ftyp moov │ moof mdat │ moof mdat │ ...        moov: tracks, codecs, size of the picture; no samples
 //	──────────┼───────────┼───────────┼────        moof: times, sizes and flags of the samples in the mdat

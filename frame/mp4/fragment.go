@@ -15,30 +15,68 @@ const (
 	runAudio   = 0x001 | 0x03<<8 // trun: offset; duration and size
 )
 
-// emit appends a fragment of all complete samples to dst, if there are any.
-func (m *Muxer) emit(dst *millrace.Chain) Fragment {
-	f := Fragment{Samples: len(m.video.done) + len(m.audio.done)}
+// lastKey returns the index of the last keyframe among the complete samples, if a fragment ends before it, or 0. Of two
+// keyframes neither waits for the other.
+func (m *Muxer) lastKey() int {
+	done := m.video.done
+	for i := len(done) - 1; i > 0; i-- {
+		if done[i].key {
+			if len(done) == 2 && done[0].key {
+				return 0
+			}
+			return i
+		}
+	}
+	return 0
+}
+
+// emit appends a fragment of complete samples to dst, if there are any. It is of all of them if all is set. Otherwise it
+// ends before the last keyframe, and audio without video that is in step comes in few frames, because HLS cuts parts
+// of a steady length from it.
+func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
+	videos, sounds := len(m.video.done), len(m.audio.done)
+	if !all {
+		if key := m.lastKey(); key > 0 {
+			videos = key
+		}
+		if videos == 0 && m.video.conf != nil && sounds <= maxLate {
+			sounds = min(sounds, 1+sounds/4)
+		}
+	}
+	f := Fragment{Samples: videos + sounds}
 	if f.Samples == 0 {
 		return f
 	}
 	f.Start = m.start()
-	if len(m.video.done) > 0 {
+	if videos > 0 {
 		f.Key = m.video.done[0].key
-		f.Duration = m.video.duration()
+		f.Duration = m.video.duration(videos)
 	} else {
 		f.Key = m.video.conf == nil || m.needKey
-		f.Duration = m.audio.duration()
+		f.Duration = m.audio.duration(sounds)
 	}
 	f.NewInit = !m.video.conf.equal(m.sent[0]) || !m.audio.conf.equal(m.sent[1])
 	m.sent = [2]*config{m.video.conf, m.audio.conf}
-	m.buildHead()
+	m.buildHead(videos, sounds)
 	f.Sequence = m.sequence
 	dst.AppendCopy(m.head.b)
-	for _, tr := range []*track{&m.video, &m.audio} {
-		dst.Merge(&tr.doneData)
-		tr.done = tr.done[:0]
-	}
+	m.video.send(dst, videos)
+	m.audio.send(dst, sounds)
 	return f
+}
+
+// send moves the data of the first n complete samples to dst.
+func (t *track) send(dst *millrace.Chain, n int) {
+	t.doneData.Cut(dst, bytesOf(t.done[:n]))
+	t.done = t.done[:copy(t.done, t.done[n:])]
+}
+
+// bytesOf adds up the sizes of samples.
+func bytesOf(samples []sample) (n int) {
+	for i := range samples {
+		n += int(samples[i].size)
+	}
+	return n
 }
 
 // start returns the earliest decoding time among the complete samples, cut to milliseconds.
@@ -55,8 +93,8 @@ func (m *Muxer) start() time.Duration {
 	return time.Duration(first) * time.Millisecond
 }
 
-// buildHead builds moof and the header of mdat in m.head.
-func (m *Muxer) buildHead() {
+// buildHead builds moof and the header of mdat in m.head, for so many samples.
+func (m *Muxer) buildHead(videos, sounds int) {
 	w := &m.head
 	w.b = w.b[:0]
 	m.sequence++
@@ -65,28 +103,29 @@ func (m *Muxer) buildHead() {
 	w.u32(m.sequence)
 	w.end(mfhd)
 	video, audio := 0, 0
-	if len(m.video.done) > 0 {
-		video = w.run(&m.video, runVideo)
+	if videos > 0 {
+		video = w.run(&m.video, videos, runVideo)
 	}
-	if len(m.audio.done) > 0 {
-		audio = w.run(&m.audio, runAudio)
+	if sounds > 0 {
+		audio = w.run(&m.audio, sounds, runAudio)
 	}
 	w.end(moof)
 	// Data begins behind moof and the 8 bytes of mdat's header: pictures, then sound.
 	data := len(w.b) + 8
+	videoBytes, soundBytes := bytesOf(m.video.done[:videos]), bytesOf(m.audio.done[:sounds])
 	if video > 0 {
 		w.patch(video, uint32(data))
 	}
 	if audio > 0 {
-		w.patch(audio, uint32(data+m.video.doneData.Len()))
+		w.patch(audio, uint32(data+videoBytes))
 	}
-	w.u32(uint32(8 + m.video.doneData.Len() + m.audio.doneData.Len()))
+	w.u32(uint32(8 + videoBytes + soundBytes))
 	w.text("mdat")
 }
 
-// run adds the traf box of a track's complete samples. It returns where the caller has to write the offset of their
+// run adds the traf box of a track's first n complete samples. It returns where the caller has to write the offset of their
 // data.
-func (w *boxes) run(tr *track, flags uint32) (offset int) {
+func (w *boxes) run(tr *track, n int, flags uint32) (offset int) {
 	traf := w.begin("traf")
 	tfhd := w.full("tfhd", 0, baseIsMoof)
 	w.u32(tr.id)
@@ -95,10 +134,10 @@ func (w *boxes) run(tr *track, flags uint32) (offset int) {
 	w.u64(uint64(tr.done[0].at))
 	w.end(tfdt)
 	trun := w.full("trun", 1, flags)
-	w.u32(uint32(len(tr.done)))
+	w.u32(uint32(n))
 	offset = len(w.b)
 	w.u32(0)
-	for i := range tr.done {
+	for i := range n {
 		s := &tr.done[i]
 		w.u32(s.duration)
 		w.u32(s.size)

@@ -21,6 +21,9 @@ const (
 	audioFrames = 5
 )
 
+// maxLate bounds the audio frames that leave by and by once video is late. More than these have waited for something else.
+const maxLate = 8
+
 // maxRecord bounds a sequence header. Parameter sets are some dozens of bytes, and every init segment repeats them.
 const maxRecord = 64 << 10
 
@@ -64,11 +67,19 @@ type Fragment struct {
 	Sequence uint32        // number of the fragment, from 1 on
 }
 
+// Clock has the Muxer ask now when a tag comes, for streams that are live. A leap of the timestamps ahead then counts at
+// once if as much time has passed. Without Clock, and for other leaps, it counts once the frames after it confirm it.
+func Clock(now func() time.Time) Option {
+	return func(m *Muxer) { m.wall = now }
+}
+
 // Muxer turns FLV tags into fragmented MP4. It belongs to one goroutine at a time. Release gives back the samples that
 // wait.
 type Muxer struct {
 	maxBytes     int
+	wall         func() time.Time // nil if the stream is not live
 	clock        clock
+	times        []int64 // memory for clock.add
 	video, audio track
 	needKey      bool // pictures are dropped up to the next key frame
 
@@ -134,13 +145,25 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 // then holds nothing that Release would have to give back.
 func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 	m.video.expected, m.audio.expected = false, false
+	m.settle()
 	m.video.finish()
 	m.audio.finish()
-	return m.emit(dst)
+	return m.emit(dst, true)
+}
+
+// settle places the samples that are held.
+func (m *Muxer) settle() {
+	if m.video.conf != nil {
+		m.place(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length()))
+	}
+	if m.audio.conf != nil {
+		m.place(&m.audio, m.clock.flush(m.times[:0], &m.clock.audio, m.audio.length()))
+	}
 }
 
 // Release gives back the samples that wait. The Muxer may still be used; it drops pictures up to the next key frame.
 func (m *Muxer) Release() {
+	m.settle()
 	m.video.release()
 	m.audio.release()
 	m.needKey = true
@@ -189,16 +212,16 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 		m.needKey = true
 		return Fragment{}, err
 	}
-	at := tr.videoTime(m.clock.picture(t.Timestamp, tr.length()))
-	tr.close(at)
-	var f Fragment
-	if len(tr.done) > 0 && m.ready() || m.full(data.Len()) {
-		m.closeStopped()
-		f = m.emit(dst)
-		f.KeyNext = t.Key && f.Samples > 0
-	}
+	f := m.makeRoom(dst, data.Len())
+	slow := m.clock.video.slow > 0
 	m.needKey = false // what has left is in front of a key frame
-	tr.start(sample{at: at, size: uint32(data.Len()), shift: t.CompositionTime, key: t.Key}, data)
+	m.hold(tr, &m.clock.video, t, data)
+	if f.Samples == 0 && len(tr.done) > 0 && m.ready() {
+		m.closeAudio()
+		f = m.emit(dst, false)
+	}
+	// While audio leaves alone, it does so before the next video frame.
+	f.KeyNext = t.Key && f.Samples > 0 && !slow && len(tr.held)+len(tr.done) == 0
 	return f, nil
 }
 
@@ -211,16 +234,54 @@ func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	if err := m.checkSize(data); err != nil {
 		return Fragment{}, err
 	}
-	at := tr.audioTime(m.clock.sound(t.Timestamp, tr.length()))
-	tr.close(at)
-	var f Fragment
-	alone := m.video.conf == nil || m.clock.video.stopped()
-	if alone && m.ready() && len(tr.done) >= audioFrames || m.full(data.Len()) {
-		m.closeStopped()
-		f = m.emit(dst)
+	f := m.makeRoom(dst, data.Len())
+	m.hold(tr, &m.clock.audio, t, data)
+	few := 1
+	if m.video.conf == nil {
+		few = audioFrames
 	}
-	tr.start(sample{at: at, size: uint32(data.Len()), key: true}, data)
+	if f.Samples == 0 && m.ready() && (len(m.video.done) > 0 || m.audioIsAlone() && len(tr.done) >= few) {
+		f = m.emit(dst, false)
+	}
 	return f, nil
+}
+
+// hold adds a sample, and places those that have a time now. It takes ownership of data.
+func (m *Muxer) hold(tr *track, p *pace, t flv.Tag, data *millrace.Chain) {
+	var wall int64
+	if m.wall != nil {
+		wall = m.wall().UnixMilli()
+	}
+	tr.held = append(tr.held, sample{size: uint32(data.Len()), shift: t.CompositionTime, key: t.Key || tr == &m.audio})
+	tr.heldData.Merge(data)
+	m.place(tr, m.clock.add(m.times[:0], p, t.Timestamp, tr.length(), wall))
+}
+
+// place gives the oldest samples that tr holds their times.
+func (m *Muxer) place(tr *track, times []int64) {
+	m.times = times
+	for i, ms := range times {
+		s := tr.held[i]
+		s.at = tr.time(ms)
+		tr.close(s.at)
+		var data millrace.Chain
+		tr.heldData.Cut(&data, int(s.size))
+		tr.start(s, &data)
+	}
+	tr.held = tr.held[:copy(tr.held, tr.held[len(times):])]
+}
+
+// audioIsAlone reports whether audio does not wait for the next video frame: there are none, they are far apart, or this
+// one is late.
+func (m *Muxer) audioIsAlone() bool {
+	switch v := &m.clock.video; {
+	case m.video.conf == nil || v.slow > 0:
+		return true
+	case v.round == 0:
+		return v.waited > trackWait
+	default:
+		return v.waited > maxAlone && m.clock.audio.now > v.now+maxAlone
+	}
 }
 
 func (m *Muxer) checkSize(data *millrace.Chain) error {
@@ -238,25 +299,23 @@ func (m *Muxer) ready() bool {
 	return (m.video.conf != nil || !m.video.expected) && (m.audio.conf != nil || !m.audio.expected)
 }
 
-// full reports whether the samples that wait have to leave before a sample of n bytes is added. Then no track is waited
-// for any longer.
-func (m *Muxer) full(n int) bool {
+// makeRoom appends a fragment of the samples that wait if they have to leave before a sample of n bytes is added. Then no
+// track is waited for any longer, and no time is confirmed.
+func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 	videos, videoBytes := m.video.waiting()
 	sounds, soundBytes := m.audio.waiting()
 	if videos+sounds < maxWaitSamples && videoBytes+soundBytes+n <= m.maxBytes {
-		return false
+		return Fragment{}
 	}
 	m.video.expected, m.audio.expected = false, false
-	return true
+	m.settle()
+	m.closeAudio()
+	return m.emit(dst, true)
 }
 
-// closeStopped ends the open sample of a track that has stopped, instead of waiting for the time of the next sample.
-// The caller makes a fragment then, because within one the samples follow each other without gaps.
-func (m *Muxer) closeStopped() {
-	if m.video.isOpen && m.clock.video.stopped() {
-		m.video.close(m.video.open.at + m.video.length())
-	}
-	if m.clock.audio.stopped() {
+// closeAudio ends the newest audio frame if audio has stopped, instead of waiting for the time of the next one.
+func (m *Muxer) closeAudio() {
+	if a := &m.clock.audio; a.round > 0 && a.waited > maxBack {
 		m.audio.close(m.audio.next)
 	}
 }

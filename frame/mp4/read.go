@@ -7,6 +7,9 @@ import (
 	"math/bits"
 	"strings"
 	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
 )
 
 // ErrNotMP4 is the error of ReadMovie and ReadFragment for bytes that a Muxer would not write.
@@ -17,6 +20,8 @@ type Movie struct {
 	Codecs        string // as in RFC 6381, such as "avc1.64001f,mp4a.40.2"
 	Width, Height int    // of the pictures as they are shown; 0 without pictures
 	Video, Audio  bool   // there are pictures; there is sound
+
+	AudioFrame time.Duration // how long an audio frame lasts; 0 without audio
 
 	tracks []movieTrack
 }
@@ -30,7 +35,10 @@ type movieTrack struct {
 type FragmentInfo struct {
 	Head, Size int           // bytes of the head, with the 8 that begin the mdat, and of the whole fragment
 	Start, End time.Duration // decoding time of the pictures, or of the sound if there is no picture in it
+	First      time.Duration // decoding time of the first sample, whatever it is
+	Lead       time.Duration // how far its audio goes beyond its video; 0 if it has not both
 	Pictures   int           // in it
+	Sounds     int           // audio frames in it
 	Sequence   uint32        // see Fragment
 	Key        bool          // it begins with a key frame, or is sound of a movie without pictures
 }
@@ -70,6 +78,9 @@ func ReadMovie(init []byte) (Movie, error) {
 				codec, video := sampleEntry(kind, in)
 				if codec == "" {
 					return ErrNotMP4
+				}
+				if !video {
+					m.AudioFrame = audioFrame(in)
 				}
 				t.video = video
 				m.Video, m.Audio = m.Video || video, m.Audio || !video
@@ -134,17 +145,125 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 		if r.video {
 			f.Start, f.End, f.Pictures, f.Key = r.start, r.end, r.samples, r.key
 		} else {
-			sound.Start, sound.End = r.start, r.end
+			sound.Start, sound.End, f.Sounds = r.start, r.end, r.samples
 		}
 	}
-	if f.Start < 0 {
+	switch {
+	case f.Start < 0:
 		f.Start, f.End, f.Key = sound.Start, sound.End, !m.Video
+	case sound.Start >= 0:
+		f.Lead = max(sound.End-f.End, 0)
+	}
+	if f.First = f.Start; sound.Start >= 0 {
+		f.First = min(f.First, sound.Start)
 	}
 	if f.Start < 0 {
 		return f, 0, ErrNotMP4
 	}
 	return f, 0, nil
 }
+
+// maxApart is how far behind the stream a fragment may end. One that ends further back begins a Timeline anew.
+const maxApart = time.Minute
+
+// A Timeline says how far the fragments of a stream have come, in whatever order its audio and video are sent. The video
+// counts. Audio alone counts where it goes beyond the video by more than it did in the latest fragment of both. The zero
+// Timeline is at the beginning.
+type Timeline struct {
+	begun     bool
+	end, lead time.Duration
+}
+
+// Add takes the next fragment, and returns the part of the stream that it adds: nothing, if start is end.
+func (t *Timeline) Add(f FragmentInfo) (start, end time.Duration) {
+	if !t.begun || f.End < t.end-maxApart {
+		t.begun, t.end, t.lead = true, f.Start, 0
+	}
+	start = t.end
+	if f.Pictures > 0 {
+		t.lead = max(f.Lead, t.lead-(f.End-f.Start))
+		t.end = max(t.end, f.End)
+	} else {
+		t.end = max(t.end, f.End-t.lead)
+	}
+	return start, t.end
+}
+
+// AppendEarlier appends the fragment that src begins with, of which f is what ReadFragment returned, to dst with all times
+// earlier by a duration. It copies the head and shares the samples. dst owns what was appended, and src what follows the
+// fragment. A track whose samples would be before 0 is hidden, unless the fragment has no other one.
+func (m *Movie) AppendEarlier(dst, src *millrace.Chain, f FragmentInfo, by time.Duration) {
+	if by != 0 {
+		head := make([]byte, 0, 512)
+		var c millrace.Chain
+		src.Cut(&c, f.Head)
+		for p := range c.All() {
+			head = append(head, p...)
+		}
+		c.Release()
+		m.shift(head, by)
+		dst.AppendCopy(head)
+		f.Size -= f.Head
+	}
+	src.Cut(dst, f.Size)
+}
+
+// shift makes the times in the head of a fragment earlier.
+func (m *Movie) shift(head []byte, by time.Duration) {
+	size := int(binary.BigEndian.Uint32(head))
+	var early []byte // the type of the traf box that is hidden
+	shown := 0
+	for in := head[8:size]; len(in) > 0; {
+		kind, traf, rest := cutBox(in)
+		if kind == nil {
+			return
+		}
+		in = rest
+		if string(kind) != "traf" {
+			continue
+		}
+		if m.shiftTrack(traf, by) {
+			shown++
+		} else {
+			early = kind
+		}
+	}
+	if early != nil && shown > 0 {
+		copy(early, "free")
+	}
+}
+
+// shiftTrack makes the time in a traf box earlier. It returns false if that would be before 0, and sets 0 then.
+func (m *Movie) shiftTrack(traf []byte, by time.Duration) bool {
+	var scale time.Duration
+	for len(traf) > 0 {
+		kind, in, rest := cutBox(traf)
+		switch {
+		case kind == nil:
+			return true
+		case string(kind) == "tfhd" && len(in) >= 8:
+			for i := range m.tracks {
+				if m.tracks[i].id == binary.BigEndian.Uint32(in[4:]) {
+					scale = time.Duration(m.tracks[i].scale)
+				}
+			}
+		case string(kind) == "tfdt" && len(in) >= 12:
+			at := int64(binary.BigEndian.Uint64(in[4:])) - units(by, scale)
+			binary.BigEndian.PutUint64(in[4:], uint64(max(at, 0)))
+			return at >= 0
+		}
+		traf = rest
+	}
+	return true
+}
+
+// units returns d in units of a scale, the nearest number.
+func units(d, scale time.Duration) int64 {
+	return int64(d/time.Second*scale + (d%time.Second*scale+time.Second/2)/time.Second)
+}
+
+// End returns how far the fragments have come.
+func (t *Timeline) End() time.Duration { return t.end }
 
 // maxHead bounds the head of a fragment. A Muxer's has 16 bytes for each of maxWaitSamples, and 200 more.
 const maxHead = 64 << 10
@@ -258,6 +377,22 @@ func sampleEntry(kind string, in []byte) (codec string, video bool) {
 		})
 	}
 	return codec, video
+}
+
+// audioFrame returns how long a frame of an mp4a entry lasts, or 0.
+func audioFrame(entry []byte) (lasts time.Duration) {
+	const sound = 28 // bytes in front of the boxes
+	_ = walkBoxes(entry[min(sound, len(entry)):], func(kind string, in []byte) error {
+		if kind != "esds" || len(in) <= esdsRecord {
+			return nil
+		}
+		n := min(int(in[esdsRecord-1]&0x7f)|int(in[esdsRecord-2]&0x7f)<<7, len(in)-esdsRecord)
+		if c, err := newConfig(flv.AAC, in[esdsRecord:esdsRecord+n]); err == nil {
+			lasts = time.Duration(c.step) * time.Second / time.Duration(c.scale)
+		}
+		return nil
+	})
+	return lasts
 }
 
 // esdsRecord is where an AudioSpecificConfig begins in an esds box that elementaryStream has written: behind version and

@@ -3,10 +3,12 @@ package mp4_test
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/mp4"
 )
 
@@ -110,6 +112,105 @@ func TestReadRefuses(t *testing.T) {
 		copy(b[tt.at:], tt.b)
 		if f, need, err := m.ReadFragment(b); err == nil {
 			t.Errorf("%q at %d: %+v, need %d", tt.b, tt.at, f, need)
+		}
+	}
+}
+
+// The length of an audio frame is that of its samples at the core's sampling rate.
+func TestAudioFrame(t *testing.T) {
+	for record, want := range map[string]time.Duration{
+		aac48000: 1024 * time.Second / 48000, "\x11\x94": 960 * time.Second / 48000,
+		"\x2b\x11\x88\x00": 1024 * time.Second / 24000, "\x13\x10": 1024 * time.Second / 24000,
+	} {
+		r := newRig(t)
+		r.tag(audio, 0, aacHeader(record))
+		r.play("a0x6")
+		if m, err := mp4.ReadMovie(r.init()); err != nil || m.AudioFrame != want {
+			t.Errorf("%x: %v, %v, want %v", record, m.AudioFrame, err, want)
+		}
+	}
+}
+
+// A Timeline is as long as the video, or the audio where that goes on alone, in whatever order they come.
+func TestTimeline(t *testing.T) {
+	for _, tt := range []struct {
+		name, tags string
+		want       time.Duration // in ms, from 0
+	}{
+		{"in step", "avc aac48 K0 a0 a21 P40 a43 a64 P80 a85 a107 P120", 120},
+		{"audio late", "avc aac48 K0 P40 P80 P120 P160 P200 a0x9 P240 P280", 280},
+		{"audio early", "avc aac48 K0 a0x12 P40 P80 P120 P160 P200 P240 P280", 280},
+		{"slides", "avc aac48 K0 a0x94 K2000 a2000x94 K4000 a4000x94", 6000},
+		{"audio late and slides", "avc aac48 K0 a0x24 K2000 a500x94 K4000 a2500x94 K6000", 8000},
+		{"audio 12 s ahead", "avc aac48 K0 a12000x2 P40 a12043x2 P80 a12085x2 P120 a12128x2 P160", 160},
+		{"audio alone", "aac48 a0x60", 1280},
+	} {
+		r := newRig(t)
+		r.play(tt.tags)
+		r.flush()
+		m, err := mp4.ReadMovie(r.init())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var line mp4.Timeline
+		at := time.Duration(0)
+		for i, b := range r.bytes {
+			f, _, err := m.ReadFragment(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			from, to := line.Add(f)
+			if i == 0 {
+				at = from
+			}
+			if from != at || to < from || line.End() != to {
+				t.Errorf("%s: fragment %d from %v to %v, after %v", tt.name, i, from, to, at)
+			}
+			at = to
+		}
+		if off := at - tt.want*time.Millisecond; off < -45*time.Millisecond || off > 45*time.Millisecond {
+			t.Errorf("%s: %v, want %v", tt.name, at, tt.want*time.Millisecond)
+		}
+	}
+}
+
+// AppendEarlier moves the times of both tracks, copies the head alone, and hides a track that would be before 0.
+func TestAppendEarlier(t *testing.T) {
+	r := newRig(t)
+	r.play("avc aac48 K3600000 a3599990 a3600011 P3600040 a3600033 P3600080 P3600120")
+	r.flush()
+	m, err := mp4.ReadMovie(r.init())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, by := range []time.Duration{0, time.Second, 3_599_990 * time.Millisecond, time.Hour} {
+		for i, b := range r.bytes {
+			var src, dst millrace.Chain
+			src.AppendCopy(b)
+			src.AppendCopy([]byte("next"))
+			f, _, err := m.ReadFragment(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.AppendEarlier(&dst, &src, f, by)
+			if string(src.Bytes()) != "next" {
+				t.Errorf("%d bytes are left", src.Len())
+			}
+			want := readFragments(b)
+			for i := range want {
+				want[i].dts -= int64(by/time.Millisecond) * map[uint32]int64{1: 1, 2: 48}[want[i].track]
+				want[i].pts -= int64(by/time.Millisecond) * map[uint32]int64{1: 1, 2: 48}[want[i].track]
+			}
+			if audio := ofTrack(2, want); len(audio) > 0 && audio[0].dts < 0 {
+				got, _, err := m.ReadFragment(dst.Bytes())
+				if err != nil || got.Pictures != f.Pictures || got.Sounds != 0 || got.Start != f.Start-by || got.Size != f.Size {
+					t.Errorf("fragment %d, %v earlier: %+v, %v", i, by, got, err)
+				}
+			} else if got := readFragments(dst.Bytes()); !reflect.DeepEqual(got, want) {
+				t.Errorf("fragment %d, %v earlier: %v, want %v", i, by, got, want)
+			}
+			src.Release()
+			dst.Release()
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package mp4
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -16,11 +17,15 @@ type sample struct {
 	key      bool
 }
 
-// track collects samples. The newest sample is open: its duration is known when the next one comes.
+// track collects samples. A sample is held until the clock places it. Then it is open: its duration is known when the
+// next one is placed.
 type track struct {
 	id       uint32
 	conf     *config // nil before the first sequence header
 	expected bool    // the first fragment waits for the first sequence header
+
+	held     []sample       // without their times
+	heldData millrace.Chain // the bytes of held, in order
 
 	done     []sample
 	doneData millrace.Chain // the bytes of done, in order
@@ -29,19 +34,25 @@ type track struct {
 	isOpen   bool
 
 	floor int64 // every later sample begins here or later
-	usual int64 // from the picture before to the newest one; 0 before the second picture
-	next  int64 // where the sample after the newest one is expected; sound only
+	usual int64 // from the video frame before to the newest one; 0 before the second one
+
+	// Audio only: see audioTime.
+	timed bool  // next is known
+	next  int64 // where the frame after the newest one is expected
+	drift int64 // the least distance from there of the latest frames, all of which were too far ahead, or all behind
+	far   int   // how many these are
+	debt  int64 // what has to be taken off frames
 
 	// Invariant: each sample of done ends where the next one begins.
 }
 
 // waiting counts the samples and bytes that the track holds.
 func (t *track) waiting() (samples, bytes int) {
-	samples = len(t.done)
+	samples = len(t.held) + len(t.done)
 	if t.isOpen {
 		samples++
 	}
-	return samples, t.doneData.Len() + t.openData.Len()
+	return samples, t.heldData.Len() + t.doneData.Len() + t.openData.Len()
 }
 
 // close ends the open sample at the given time. The next sample may begin later, in another fragment: players hold the
@@ -81,9 +92,9 @@ func (t *track) length() int64 {
 	return min((t.step()*1000+scale-1)/scale, maxBack)
 }
 
-// duration returns how long the complete samples last. There is at least one.
-func (t *track) duration() time.Duration {
-	last := &t.done[len(t.done)-1]
+// duration returns how long the first n complete samples last, n > 0.
+func (t *track) duration(samples int) time.Duration {
+	last := &t.done[samples-1]
 	n := last.at + int64(last.duration) - t.done[0].at
 	scale := int64(t.conf.scale)
 	return time.Duration(n/scale)*time.Second + time.Duration(n%scale)*time.Second/time.Duration(scale)
@@ -97,7 +108,6 @@ func (t *track) start(s sample, data *millrace.Chain) {
 	t.open, t.isOpen = s, true
 	t.openData.Merge(data)
 	t.floor = s.at + 1
-	t.next = s.at + int64(t.conf.step)
 }
 
 // rescale changes the units of time. Samples must not overlap across the change, because the old sequence header may
@@ -106,32 +116,66 @@ func (t *track) rescale(from, to uint32) {
 	t.usual, t.open = 0, sample{}
 	if from != to {
 		t.floor = (t.floor*int64(to) + int64(from) - 1) / int64(from)
-		t.next = t.next * int64(to) / int64(from)
+		t.timed, t.far, t.debt = false, 0, 0
 	}
 }
 
 // release gives back the samples that wait.
 func (t *track) release() {
+	t.heldData.Release()
 	t.doneData.Release()
 	t.openData.Release()
-	t.done, t.isOpen = t.done[:0], false
+	t.held, t.done, t.isOpen = t.held[:0], t.done[:0], false
 }
 
-// maxDrift is how far the FLV time of a frame of sound may be from the end of its predecessor because of rounding: both
-// times are whole milliseconds, each up to 1 ms off.
-const maxDrift = 2 // ms
+// An audio frame lasts as long as its samples, whatever its timestamp says: encoders stamp frames by when they are done,
+// or several of them alike. The times of frames are corrected if the timestamps of driftAhead frames in a row are more
+// than maxDrift ahead, or those of driftBehind frames that far behind. Frames that share a timestamp are behind, but for
+// the first one, so that their timestamps say more if they are ahead.
+const (
+	maxDrift    = 2 // frames
+	driftAhead  = 4
+	driftBehind = 64
+)
 
-// videoTime places a picture at ms. Two pictures never have the same decoding time.
-func (t *track) videoTime(ms int64) int64 { return max(ms, t.floor) }
-
-// audioTime places a frame of sound at ms, or right behind its predecessor if rounding explains the difference, so that
-// sound has neither gaps nor overlaps.
-func (t *track) audioTime(ms int64) int64 {
-	rate := int64(t.conf.scale)
-	at := (ms*rate + 500) / 1000
-	drift := at - t.next
-	if limit := maxDrift * rate / 1000; t.floor > 0 && -limit <= drift && drift <= limit {
-		at = t.next
+// time places a sample at ms.
+func (t *track) time(ms int64) int64 {
+	if t.conf.width > 0 {
+		return max(ms, t.floor) // no two video frames have the same decoding time
 	}
-	return max(at, t.floor)
+	return t.audioTime(ms)
+}
+
+// audioTime places an audio frame at ms, or where the frame before it ends, so that audio has neither gaps nor overlaps.
+func (t *track) audioTime(ms int64) int64 {
+	rate, step := int64(t.conf.scale), int64(t.conf.step)
+	at := (ms*rate + 500) / 1000
+	limit := maxDrift * step
+	drift := at - t.next
+	if !t.timed || drift > max(maxLeap*rate/1000, limit) { // audio is missing
+		t.timed, t.next, t.debt, drift = true, at, 0, 0
+	}
+	switch {
+	case drift > limit && (t.far == 0 || t.drift > 0):
+		t.drift = min(drift, cmp.Or(t.drift, drift))
+		t.far++
+	case drift < -limit && (t.far == 0 || t.drift < 0):
+		t.drift = max(drift, cmp.Or(t.drift, drift))
+		t.far++
+	default:
+		t.drift, t.far = 0, 0
+	}
+	switch {
+	case t.drift > 0 && t.far == driftAhead:
+		t.next += t.drift
+		t.drift, t.far = 0, 0
+	case t.drift < 0 && t.far == driftBehind:
+		t.debt = -t.drift
+		t.drift, t.far = 0, 0
+	}
+	give := min(t.debt, step/2)
+	t.debt -= give
+	at = max(t.next-give, t.floor)
+	t.next = at + step
+	return at
 }

@@ -28,26 +28,34 @@ type file struct {
 	media  *os.File
 	list   *os.File // nil before the first segment has ended
 	out    io.Writer
+	movie  mp4.Movie
+	base   time.Duration // the stream's time at the beginning of the file, where players show 0
 
-	init, next int64 // of media: the size of the init segment, and where the next fragment will be
+	run        millrace.Chain // was added and is not written
+	init, next int64          // of media: the size of the init segment, and where the next fragment will be
 	listSize   int64
-	waiting    int // bytes that were added and are not written
-	fragments  int // in waiting
+	fragments  int // in run
 	segments   segmenter
 	done       []segment // that have ended, and are not in the playlist
 	text       []byte    // memory for their entries
 }
 
 // size returns how many bytes were written.
-func (f *file) size() int64 { return f.next - int64(f.waiting) + f.listSize }
+func (f *file) size() int64 { return f.next - int64(f.run.Len()) + f.listSize }
 
-// createFile begins a file of a stream. It borrows init.
-func (a *Archive) createFile(stream string, at time.Time, init *millrace.Chain) (*file, error) {
+// createFile begins a file of a stream with a fragment that first describes. It borrows init.
+func (a *Archive) createFile(stream string, first *entry, init *millrace.Chain) (*file, error) {
+	movie, err := mp4.ReadMovie(init.Bytes())
+	if err != nil {
+		return nil, err
+	}
 	root, err := os.OpenRoot(a.cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
-	f := &file{root: root, period: at.Truncate(a.cfg.Every), init: int64(init.Len()), next: int64(init.Len())}
+	at := first.at
+	f := &file{root: root, period: at.Truncate(a.cfg.Every), init: int64(init.Len()), next: int64(init.Len()),
+		movie: movie, base: first.First}
 	for range 3 { // the directory may be removed in between, because its last file was
 		if err = f.create(stream, at); !errors.Is(err, fs.ErrNotExist) {
 			break
@@ -93,26 +101,24 @@ func (f *file) create(stream string, at time.Time) error {
 	return err
 }
 
-// add takes a fragment that will be in the next write.
-func (f *file) add(e mp4.FragmentInfo, at time.Time) {
+// add takes a fragment, which c begins with, for the next write.
+func (f *file) add(e mp4.FragmentInfo, at time.Time, c *millrace.Chain) {
+	f.movie.AppendEarlier(&f.run, c, e, f.base)
+	e.Start, e.End = e.Start-f.base, e.End-f.base
 	if g, ok := f.segments.add(e, at, f.next); ok {
 		f.done = append(f.done, g)
 	}
 	f.next += int64(e.Size)
-	f.waiting += e.Size
 	f.fragments++
 }
 
-// write writes what was added, which c begins with, and then the entries of segments that have ended. It takes
-// ownership of those bytes of c, even if it returns an error.
-func (f *file) write(c *millrace.Chain) error {
-	var run millrace.Chain
-	c.Cut(&run, f.waiting)
-	defer run.Release()
-	if err := writeTo(&run, f.out); err != nil {
+// write writes what was added, and then the entries of segments that have ended.
+func (f *file) write() error {
+	defer f.run.Release()
+	if err := writeTo(&f.run, f.out); err != nil {
 		return err
 	}
-	f.waiting, f.fragments = 0, 0
+	f.fragments = 0
 	if len(f.done) == 0 {
 		return nil
 	}
@@ -169,6 +175,7 @@ func (f *file) writeEntries() (err error) {
 
 // close closes the file, which is not finished by that.
 func (f *file) close() {
+	f.run.Release()
 	_ = f.media.Close()
 	if f.list != nil {
 		_ = f.list.Close()

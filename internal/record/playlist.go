@@ -43,44 +43,44 @@ type segmenter struct {
 
 	placed   bool // there was a fragment
 	sequence uint32
-	end      time.Duration
+	line     mp4.Timeline
 	zero     time.Time // the wall clock at the stream's time 0
 }
 
 // add takes the fragment at offset, which arrived at the given time, or at a time that is not known if at is zero. It
 // returns the segment that ended in front of it, if one did.
 func (s *segmenter) add(f mp4.FragmentInfo, at time.Time, offset int64) (done segment, ended bool) {
-	gap := s.placed && (f.Sequence != s.sequence+1 || (f.Start-s.end).Abs() > timeSlack)
-	if s.open.size > 0 && (gap || s.full(f)) {
+	gap := s.placed && (f.Sequence != s.sequence+1 || f.Start-s.line.End() > timeSlack)
+	last := s.line.End()
+	if gap {
+		s.line = mp4.Timeline{}
+	}
+	start, end := s.line.Add(f)
+	if s.open.size > 0 && (gap || s.full(f.Key, start, end)) {
 		done, ended = s.finish()
 	}
 	if s.open.size == 0 {
-		if !at.IsZero() && (!s.placed || at.Sub(s.zero.Add(f.Start)).Abs() > dateSlack) {
-			s.zero = at.Add(-f.Start)
+		if !at.IsZero() && (!s.placed || at.Sub(s.zero.Add(start)).Abs() > dateSlack) {
+			s.zero = at.Add(-start)
 		}
-		s.open = segment{offset: offset, start: f.Start, end: f.End, date: s.zero.Add(f.Start), afterGap: gap}
+		s.open = segment{offset: offset, start: start, end: end, date: s.zero.Add(start), afterGap: gap}
 		if gap {
-			s.open.missing = max(f.Start-s.end, 0)
+			s.open.missing = max(start-last, 0)
 		}
 	}
 	s.open.size += int64(f.Size)
-	s.note(f)
+	s.open.end = end
+	s.placed, s.sequence = true, f.Sequence
 	return done, ended
 }
 
-// note remembers the fragment before the next one.
-func (s *segmenter) note(f mp4.FragmentInfo) {
-	s.open.end = max(s.open.end, f.End)
-	s.placed, s.sequence, s.end = true, f.Sequence, f.End
-}
-
-// full reports whether the open segment ends in front of f.
-func (s *segmenter) full(f mp4.FragmentInfo) bool {
+// full reports whether the open segment ends in front of a fragment.
+func (s *segmenter) full(key bool, start, end time.Duration) bool {
 	limit := s.target
 	if limit == 0 {
 		limit = mostTarget
 	}
-	return f.Key && f.Start-s.open.start >= leastSegment || f.End-s.open.start > limit
+	return key && start-s.open.start >= leastSegment || end-s.open.start > limit
 }
 
 // finish ends the open segment, if there is one.

@@ -167,6 +167,74 @@ func TestAgainstFFmpeg(t *testing.T) {
 	}
 }
 
+// Each file begins at 0 for players, whatever the publisher's clock says. Was a bug: players showed 1:01:40 for 100 s.
+func TestBeginsAtZero(t *testing.T) {
+	for _, base := range []uint32{0, 3_600_000, 1<<32 - 5000} {
+		clock := newClock("2026-11-24T15:59:50Z")
+		r := newRig(t, func(c *Config) { c.now = clock.now })
+		r.feed.base = base
+		r.feed.tick = func() { clock.add(40 * time.Millisecond) }
+		rec := r.stream("cam")
+		want := r.feed.to(rec, 600)
+		rec.Close()
+		r.ended()
+		sameFragments(t, r.checkAll("cam"), want) // check sees that each begins at 0
+		files := r.files("cam")
+		if len(files) != 2 {
+			t.Fatal(files)
+		}
+	}
+}
+
+// What players show of a file is its length, and not the publisher's clock.
+func TestBeginsAtZeroAgainstFFmpeg(t *testing.T) {
+	need.Program(t, "ffprobe")
+	r := newRig(t, nil)
+	r.feed.base = 3_600_000
+	rec := r.stream("cam")
+	r.feed.to(rec, 300)
+	rec.Close()
+	r.ended()
+	for _, ext := range []string{mediaExt, listExt} {
+		out, err := exec.Command("ffprobe", "-v", "error", "-show_entries", "format=start_time,duration",
+			"-of", "csv=p=0", r.files("cam")[0]+ext).CombinedOutput()
+		var start, duration float64
+		if _, scanErr := fmt.Sscanf(string(out), "%f,%f", &start, &duration); err != nil || scanErr != nil ||
+			start < 0 || start > 0.1 || duration < 9 || duration > 16 {
+			t.Errorf("%s: %v, %s", ext, err, out)
+		}
+	}
+}
+
+// Video of a frame a second next to audio has no gaps: each frame comes when its audio is there already.
+func TestSlides(t *testing.T) {
+	r := newRig(t, nil)
+	r.feed.slides = true
+	rec := r.stream("cam")
+	want := r.feed.to(rec, 800)
+	for !want[0].Key { // the first fragments are of audio alone
+		want = want[1:]
+	}
+	rec.Close()
+	r.ended()
+	files := r.files("cam")
+	if len(files) != 1 {
+		t.Fatal(files)
+	}
+	got, p := check(t, files[0], false)
+	sameFragments(t, got, want)
+	total := 0.0
+	for i, e := range p.entries {
+		total += e.seconds
+		if e.discontinuity {
+			t.Errorf("a discontinuity in front of segment %d", i)
+		}
+	}
+	if last := want[len(want)-1]; total < last.End.Seconds()-1.1 || total > last.End.Seconds()+1.1 {
+		t.Errorf("the playlist has %.1f s, and the stream %v", total, last.End)
+	}
+}
+
 // While it is recorded a file plays, and its playlist names segments that are there.
 func TestGrowing(t *testing.T) {
 	r := newRig(t, nil)
@@ -412,8 +480,8 @@ func TestFree(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	all, _ := check(t, r.files("cam")[len(r.files("cam"))-1], true)
-	if last := more[len(more)-1]; all[len(all)-1].Start != last.Start {
-		t.Errorf("the recording ends at %v, the stream at %v", all[len(all)-1].Start, last.Start)
+	if last := more[len(more)-1]; all[len(all)-1].Sequence != last.Sequence {
+		t.Errorf("the recording ends with fragment %d, the stream with %d", all[len(all)-1].Sequence, last.Sequence)
 	}
 }
 

@@ -262,7 +262,7 @@ func (r *Recording) write(c *millrace.Chain, entries []entry) {
 			continue
 		}
 		if r.file != nil && (e.ends || e.init > 0 || e.Key && r.fileEnds(e)) {
-			r.flush(c)
+			r.flush()
 			r.end()
 		}
 		switch {
@@ -275,10 +275,10 @@ func (r *Recording) write(c *millrace.Chain, entries []entry) {
 			c.Discard(e.Size)
 			r.lose(1, e.Size)
 		default:
-			r.file.add(e.FragmentInfo, e.at)
+			r.file.add(e.FragmentInfo, e.at, c)
 		}
 	}
-	r.flush(c)
+	r.flush()
 	if r.a.makeRoom() && r.file != nil {
 		r.end()
 		r.a.makeRoom()
@@ -293,7 +293,7 @@ func (r *Recording) fileEnds(e *entry) bool {
 	if period.After(r.file.period) || period.Before(r.file.period.Add(-r.a.cfg.Every)) {
 		return true
 	}
-	return e.Start < r.file.segments.end-timeSlack || r.a.enough(r.file.next)
+	return e.End-r.file.base < r.file.segments.line.End()-timeSlack || r.a.enough(r.file.next)
 }
 
 // begin begins a file, if e is a place to begin.
@@ -304,7 +304,7 @@ func (r *Recording) begin(e *entry) bool {
 	if r.broken != "" && !r.finish() {
 		return false
 	}
-	f, err := r.a.createFile(r.name, e.at, &r.movie)
+	f, err := r.a.createFile(r.name, e, &r.movie)
 	if err != nil {
 		r.fail(err)
 		return false
@@ -313,15 +313,15 @@ func (r *Recording) begin(e *entry) bool {
 	return true
 }
 
-// flush writes what was added to the file, which c begins with.
-func (r *Recording) flush(c *millrace.Chain) {
+// flush writes what was added to the file.
+func (r *Recording) flush() {
 	f := r.file
-	if f == nil || f.waiting == 0 {
+	if f == nil || f.run.Len() == 0 {
 		return
 	}
-	bytes := f.waiting
-	if err := f.write(c); err != nil {
-		r.lose(f.fragments, f.waiting)
+	bytes := f.run.Len()
+	if err := f.write(); err != nil {
+		r.lose(f.fragments, bytes)
 		r.fail(err)
 		r.end()
 		return

@@ -260,7 +260,8 @@ func (r *reader) resume(s *segmenter, e listEntry) (end int64, err error) {
 		if end == e.offset {
 			s.zero = e.date.Add(-f.Start)
 		}
-		s.note(f)
+		s.line.Add(f)
+		s.placed, s.sequence = true, f.Sequence
 		end += int64(f.Size)
 	}
 	s.open = segment{}

@@ -152,8 +152,9 @@ func (r *fragmentReader) cut(dst *millrace.Chain) (fragment, error) {
 // A mediaClock tells when the fragments of a stream were live, and how long each one lasts. Its dates follow from the
 // durations. They never go back by more than clockStep.
 type mediaClock struct {
-	end  time.Duration // of the fragment before, in the stream's time
-	date time.Time     // when the next fragment begins
+	line mp4.Timeline
+	date time.Time // when the next fragment begins
+	cut  bool      // the latest fragment adds more than add was to return
 
 	since time.Time     // the first fragment came since date was last compared with the wall clock
 	seen  time.Duration // of the stream since then
@@ -172,15 +173,15 @@ const (
 // begin says that the next fragment was live at a time.
 func (c *mediaClock) begin(at time.Time) { c.date, c.seen, c.least = at, 0, math.MaxInt64 }
 
-// add returns how long f lasts, from the end of the fragment before, and when it was live. begins says that f does not go
-// on from the fragment before. A duration above most is a jump of the publisher's clock. came is when f came.
+// add returns how much f adds to the stream, at most most, and when that was live. begins says that f does not continue
+// the fragment before. came is when f came.
 func (c *mediaClock) add(f fragment, begins bool, most time.Duration, came time.Time) (lasts time.Duration, at time.Time) {
-	from := c.end
-	if begins || f.End < from {
-		from = f.Start
+	if begins {
+		c.line = mp4.Timeline{}
 	}
-	c.end = f.End
-	lasts = min(f.End-from, most)
+	from, to := c.line.Add(f.FragmentInfo)
+	lasts = min(to-from, most)
+	c.cut = to-from > most
 	at = c.date
 	c.date = at.Add(lasts)
 	if c.seen == 0 {

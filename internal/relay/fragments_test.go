@@ -68,6 +68,7 @@ func TestMediaClockJump(t *testing.T) {
 	start := time.Now()
 	var c mediaClock
 	c.begin(start)
+	c.add(fragment{}, true, time.Second, start)
 	f := fragment{FragmentInfo: mp4.FragmentInfo{Start: time.Hour, End: time.Hour + time.Second}}
 	if lasts, at := c.add(f, false, 2*time.Second, start); lasts != 2*time.Second || !at.Equal(start) {
 		t.Errorf("it lasts %v, %v after the start", lasts, at.Sub(start))

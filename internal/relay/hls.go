@@ -58,6 +58,9 @@ var errTracksChanged = errors.New("the tracks of the stream changed")
 // hlsSilence is how many target durations requests wait for something new (RFC 8216bis, 6.2.5.2).
 const hlsSilence = 3
 
+// hlsRounding is how much longer than the target duration a segment may be.
+const hlsRounding = 499 * time.Millisecond
+
 // hlsIdle is how many windows pass without a request before HLS is no longer made.
 const hlsIdle = 3
 
@@ -535,8 +538,8 @@ func (w *hlsWindow) open(ctx context.Context, in *fragmentReader, begin *hlsBegi
 	w.update(func() {
 		w.window, w.cfg = window, cfg
 		for i := range begin.list {
-			f := begin.list[i].fragment
-			w.put(in, clock, f, &begin.list[i].body, first.Add(f.End-begin.list[0].Start))
+			b := &begin.list[i]
+			w.put(in, clock, b.fragment, &b.body, first.Add(b.end))
 		}
 		// Some players take a playlist without a whole segment for a broken one, and give up after a few attempts.
 		if msn, _ := window.Next(); msn == cfg.FirstMSN && len(cfg.Past) == 0 {
@@ -570,10 +573,10 @@ func (w *hlsWindow) put(
 		in.init.Clone(&init)
 		news = w.window.Init(&init)
 		w.movie, w.made = in.movie, hlsRates{}
-	case f.afterLoss:
+	case f.afterLoss || clock.cut: // after a pause, players have to jump
 		news = w.window.Break()
 	}
-	lasts, at := clock.add(f, f.newInit || f.afterLoss, w.cfg.Target, came)
+	lasts, at := clock.add(f, f.newInit || f.afterLoss, w.cfg.Target+hlsRounding, came)
 	w.made.add(f, lasts, body.Len())
 	return w.window.Add(hls.Fragment{Duration: lasts, Key: f.Key, KeyNext: f.keyNext, Time: at}, body) || news
 }

@@ -20,32 +20,43 @@ import (
 // hlsDefaults are those of millrace serve.
 var hlsDefaults = HLSConfig{Part: 200 * time.Millisecond, Segment: 2 * time.Second, Segments: 6, MaxBytes: 64 << 20}
 
-// What a window's times are chosen to be, of how long pictures last and how far key frames are apart.
+// What a window's times are chosen to be, of how long frames last and how far keyframes are apart.
 func TestHLSTimes(t *testing.T) {
-	video, sound := mp4.Movie{Video: true}, mp4.Movie{Audio: true}
+	video, sound := mp4.Movie{Video: true}, mp4.Movie{Audio: true, AudioFrame: 23 * time.Millisecond}
+	both := mp4.Movie{Video: true, Audio: true, AudioFrame: 23 * time.Millisecond}
+	slow := mp4.Movie{Video: true, Audio: true, AudioFrame: 1024 * time.Second / 24_000} // HE-AAC
+	phone := mp4.Movie{Video: true, Audio: true, AudioFrame: 1024 * time.Second / 8_000}
 	for _, tt := range []struct {
 		name         string
 		movie        mp4.Movie
 		group        int64 // ms
-		lasts        []int // ms, of the fragments in turn; below 0 without a picture
+		lasts        []int // ms, of the fragments in turn; below 0 without video
 		target, part time.Duration
 	}{
-		{"25 pictures a second", video, 2000, []int{40}, 2 * time.Second, 200 * time.Millisecond},
-		{"30, in whole milliseconds", video, 2000, []int{33, 33, 34}, 2 * time.Second, 204 * time.Millisecond},
-		{"24", video, 2000, []int{42, 41, 42}, 2 * time.Second, 210 * time.Millisecond},
-		{"60", video, 1000, []int{17, 16, 17}, 2 * time.Second, 204 * time.Millisecond},
-		{"groups a little longer", video, 2002, []int{33, 34}, 2 * time.Second, 204 * time.Millisecond},
-		{"groups that do not fit", video, 1500, []int{40}, 3 * time.Second, 200 * time.Millisecond},
-		{"long groups", video, 10_000, []int{40}, 10 * time.Second, 200 * time.Millisecond},
-		{"groups of a minute", video, 60_000, []int{40}, 16 * time.Second, 200 * time.Millisecond},
-		{"groups that are not known", video, 0, []int{40}, 10 * time.Second, 200 * time.Millisecond},
-		{"a picture a second", video, 2000, []int{1000}, 2 * time.Second, time.Second},
-		{"irregular pictures", video, 2000, []int{33, 67}, 2 * time.Second, 447 * time.Millisecond},
-		{"segments of 2.05 s", video, 1025, []int{40}, 2 * time.Second, 200 * time.Millisecond},
-		{"sound first", video, 2000, []int{-107, -106, -107, 40, 40, 40}, 2 * time.Second, 214 * time.Millisecond},
-		{"long sound first", video, 2000, []int{-1040, -1040, 40, 40}, 2 * time.Second, 200 * time.Millisecond},
-		{"sound", sound, 0, []int{116, 117}, 2 * time.Second, 234 * time.Millisecond},
-		{"fragments that do not last", video, 2000, []int{0}, 2 * time.Second, 200 * time.Millisecond},
+		{"25 frames a second", video, 2000, []int{40}, 2 * time.Second, 270 * time.Millisecond},
+		{"30, in whole milliseconds", video, 2000, []int{33, 33, 34}, 2 * time.Second, 270 * time.Millisecond},
+		{"24", video, 2000, []int{42, 41, 42}, 2 * time.Second, 270 * time.Millisecond},
+		{"60", video, 1000, []int{17, 16, 17}, 2 * time.Second, 270 * time.Millisecond},
+		{"15", video, 1000, []int{67, 66, 67}, 2 * time.Second, 270 * time.Millisecond},
+		{"7", video, 1000, []int{143}, 2 * time.Second, 288 * time.Millisecond},
+		{"5", video, 1000, []int{200}, 2 * time.Second, 402 * time.Millisecond},
+		{"5, and audio", both, 1000, []int{200}, 2 * time.Second, 270 * time.Millisecond},
+		{"one in 2 s, and audio", both, 2000, []int{-23, -23, 2000}, 2 * time.Second, 270 * time.Millisecond},
+		{"long audio frames", slow, 2000, []int{40}, 2 * time.Second, 285 * time.Millisecond},
+		{"very long ones", phone, 2000, []int{40}, 2 * time.Second, 314 * time.Millisecond},
+		{"groups a little longer", video, 2002, []int{33, 34}, 2 * time.Second, 270 * time.Millisecond},
+		{"groups that do not fit", video, 1500, []int{40}, 3 * time.Second, 270 * time.Millisecond},
+		{"12.5 a second, every 60 a keyframe", video, 4800, []int{80}, 5 * time.Second, 270 * time.Millisecond},
+		{"long groups", video, 10_000, []int{40}, 10 * time.Second, 270 * time.Millisecond},
+		{"groups of a minute", video, 60_000, []int{40}, 16 * time.Second, 270 * time.Millisecond},
+		{"groups that are not known", video, 0, []int{40}, 10 * time.Second, 270 * time.Millisecond},
+		{"a frame a second", video, 2000, []int{1000}, 2 * time.Second, 1002 * time.Millisecond},
+		{"irregular frames", video, 2000, []int{33, 67}, 2 * time.Second, 447 * time.Millisecond},
+		{"irregular frames, and audio", both, 2000, []int{33, 67}, 2 * time.Second, 270 * time.Millisecond},
+		{"segments of 2.05 s", video, 1025, []int{40}, 2 * time.Second, 270 * time.Millisecond},
+		{"audio first", both, 2000, []int{-107, -106, -107, 40, 40, 40}, 2 * time.Second, 270 * time.Millisecond},
+		{"audio", sound, 0, []int{116, 117}, 2 * time.Second, 236 * time.Millisecond},
+		{"fragments that do not last", video, 2000, []int{0}, 2 * time.Second, 270 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := testConfig()
@@ -58,7 +69,13 @@ func TestHLSTimes(t *testing.T) {
 			var b hlsBegin
 			at := time.Duration(0)
 			for i := range 60 {
-				f := fragment{FragmentInfo: mp4.FragmentInfo{Start: at, Pictures: 1}}
+				f := fragment{FragmentInfo: mp4.FragmentInfo{Start: at}}
+				if tt.movie.Video {
+					f.Pictures = 1
+				}
+				if tt.movie.Audio {
+					f.Sounds = 1
+				}
 				d := time.Duration(tt.lasts[i%len(tt.lasts)]) * time.Millisecond
 				if d < 0 {
 					d, f.Pictures = -d, 0
@@ -389,7 +406,7 @@ func TestHLSWithoutKeyFrames(t *testing.T) {
 		synctest.Wait()
 		h.pace(p, sc.tags[2:])
 		list, err := h.playlist(hls.Reload{}, false)
-		if err != nil || !strings.Contains(list, "PART-TARGET=0.200") || !strings.Contains(list, "#EXTINF:") || strings.Contains(list, "INDEPENDENT") {
+		if err != nil || !strings.Contains(list, "PART-TARGET=0.270") || !strings.Contains(list, "#EXTINF:") || strings.Contains(list, "INDEPENDENT") {
 			t.Errorf("%v\n%s", err, list)
 		}
 		for i, tag := range newScript(5, 25, 300).tags {

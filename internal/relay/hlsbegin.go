@@ -11,12 +11,18 @@ import (
 // An hlsBegin has the first fragments of a window, of which its times are chosen: they may not change later.
 type hlsBegin struct {
 	list  []hlsBegun
+	line  mp4.Timeline
 	bytes int64
+
+	keys  int           // keyframes in list
+	key   time.Duration // where the last one is
+	group time.Duration // the longest distance of two
 }
 
 type hlsBegun struct {
 	fragment
 	body millrace.Chain
+	end  time.Duration // of the stream, from the beginning of the first one
 }
 
 func (b *hlsBegin) release() {
@@ -33,12 +39,24 @@ func (b *hlsBegin) add(f fragment, body *millrace.Chain) {
 		f.newInit, f.afterLoss = true, false
 	}
 	b.bytes += int64(body.Len())
-	b.list = append(b.list, hlsBegun{fragment: f, body: *body})
+	from, to := b.line.Add(f.FragmentInfo)
+	if f.Pictures > 0 && f.Key {
+		if b.keys++; b.keys > 1 {
+			b.group = max(b.group, f.Start-b.key)
+		}
+		b.key = f.Start
+	}
+	b.list = append(b.list, hlsBegun{fragment: f, body: *body, end: b.length() + to - from})
 	*body = millrace.Chain{}
 }
 
 // length returns how long the fragments are.
-func (b *hlsBegin) length() time.Duration { return b.list[len(b.list)-1].End - b.list[0].Start }
+func (b *hlsBegin) length() time.Duration {
+	if len(b.list) == 0 {
+		return 0
+	}
+	return b.list[len(b.list)-1].end
+}
 
 const (
 	// hlsFewest is how many fragments tell how long fragments are.
@@ -49,29 +67,44 @@ const (
 	hlsMost = 1 << 12
 	// hlsLongest is the longest target duration. A longer group of pictures is cut.
 	hlsLongest = 16 * time.Second
+	// hlsVideoPart is the shortest part of video: at every rate from 23.9 to 60 frames a second, some number of frames is
+	// between 85% and 100% of it, with some milliseconds to spare for times that are rounded.
+	hlsVideoPart = 270 * time.Millisecond
+	// hlsJitter is how much longer a part may be than its frames say, because their times are rounded.
+	hlsJitter = 2 * time.Millisecond
+	// hlsEven is how far apart the durations of even frames are: times are in whole milliseconds, and clocks are set.
+	hlsEven = 5 * time.Millisecond
 )
 
+// interval returns the distance of keyframes, 0 if it is not known.
+func (b *hlsBegin) interval(s *stream) time.Duration {
+	if b.keys > 1 {
+		return b.group
+	}
+	return time.Duration(s.keyInterval.Load()) * time.Millisecond
+}
+
 // enough reports whether the times of a window can be chosen, and what has come is enough for a first segment: the
-// distance of key frames is known, or it is known to be longer than two segments.
+// distance of keyframes is known, or it is known to be longer than a segment may be, or there is no keyframe.
 func (b *hlsBegin) enough(s *stream, m mp4.Movie) bool {
 	cfg := &s.hub.cfg.HLS
 	if len(b.list) >= hlsMost || b.bytes > cfg.MaxBytes/4 {
 		return true
 	}
-	known := !m.Video || s.keyInterval.Load() > 0 || b.length() >= 2*cfg.Segment
+	wait := hlsLongest
+	if b.keys == 0 {
+		wait = 2 * cfg.Segment
+	}
+	known := !m.Video || b.interval(s) > 0 || b.length() >= wait
 	return known && len(b.list) >= hlsFewest && b.length() >= hlsFewestParts*cfg.Part
 }
 
-// config returns what the window is made with.
-//
-// The target duration fits a whole number of groups of pictures, and a long one if their length is not known. A part is
-// a whole number of pictures; if these are irregular, it is as long as the rules need to allow for the longest of them.
-// It also fits whole fragments of the sound that comes in front of the first key frame.
+// config returns what the window is made with. The target duration fits a whole number of groups of pictures, and a long
+// one if their length is not known.
 func (b *hlsBegin) config(s *stream, m mp4.Movie) hls.Config {
 	cfg := &s.hub.cfg.HLS
-	group := time.Duration(s.keyInterval.Load()) * time.Millisecond
 	segment := cfg.Segment
-	switch {
+	switch group := b.interval(s); {
 	case !m.Video:
 	case group > 0:
 		segment = (segment + group - 1) / group * group
@@ -80,38 +113,54 @@ func (b *hlsBegin) config(s *stream, m mp4.Movie) hls.Config {
 	}
 	target := (segment + 900*time.Millisecond).Truncate(time.Second) // 2.1 s is 2 s
 	target = min(max(target, time.Second), hlsLongest)
-
-	most, least := time.Duration(0), time.Hour
-	sound := time.Duration(0) // the longest fragment without a picture that fits a part, of a stream with pictures
-	for i := range b.list {
-		switch d := b.list[i].End - b.list[i].Start; {
-		case d <= 0:
-		case m.Video && b.list[i].Pictures == 0:
-			if d <= cfg.Part {
-				sound = max(sound, d)
-			}
-		default:
-			most, least = max(most, d), min(least, d)
-		}
-	}
-	part := cfg.Part
-	if most == 0 { // nothing is known
-		most = part
-	}
-	if most-least <= 5*time.Millisecond { // times are in whole milliseconds
-		part = max(1, (part+most/2)/most) * most
-	} else {
-		part = max(part, most*100/15) // a part may be 15% shorter
-	}
-	if sound > 0 && part%sound*100 > part*15 {
-		part += sound - part%sound
-	}
-	part = min((part + time.Millisecond - 1).Truncate(time.Millisecond), target)
 	at := time.Now()
 	// More than a window of the name had before, as a rule: a segment takes longer than that.
 	first := uint64(at.Unix() / int64(max(1, cfg.Segment/time.Second)))
 	return hls.Config{
 		Epoch: uint64(at.UnixMicro()), FirstMSN: first, // no two nodes begin in the same microsecond
-		Target: target, Part: part, Segment: min(cfg.Segment, target), Segments: cfg.Segments, MaxBytes: cfg.MaxBytes,
+		Target: target, Part: min(b.part(m, cfg.Part), target), Segment: min(cfg.Segment, target),
+		Segments: cfg.Segments, MaxBytes: cfg.MaxBytes,
 	}
 }
+
+// part returns how long parts are at most, in whole milliseconds: about wanted, and so long that each has 85% of it.
+//
+// Frames that are not longer than 15% of a part fit always, and even ones if some number of them fits. Video of at least
+// 23.9 frames a second does, whatever its rate is later. Where video is slower, or uneven, its audio makes the parts.
+func (b *hlsBegin) part(m mp4.Movie, wanted time.Duration) time.Duration {
+	least, most := time.Hour, time.Duration(0) // of the fragments that make parts
+	audio := false
+	for i := range b.list {
+		audio = audio || b.list[i].Sounds > 0
+		d := b.list[i].End - b.list[i].Start
+		if d > 0 && (b.list[i].Pictures > 0) == m.Video {
+			least, most = min(least, d), max(most, d)
+		}
+	}
+	part := wanted
+	if m.Video {
+		part = max(part, hlsVideoPart)
+	}
+	switch {
+	case m.Video && audio:
+		part = max(part, fitting(min(m.AudioFrame, hlsLongestAudio)))
+	case most == 0: // nothing is known
+	case most-least > hlsEven:
+		part = max(part, fitting(most))
+	default:
+		for {
+			n := max(1, (part-hlsJitter)/most)
+			if n*most+hlsJitter <= part && 100*(n*most-hlsJitter) >= 85*part {
+				break
+			}
+			part += time.Millisecond
+		}
+	}
+	return (part + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// hlsLongestAudio is the longest audio frame for which parts are made longer: one of 22.05 kHz.
+const hlsLongestAudio = 47 * time.Millisecond
+
+// fitting returns how long parts are of which frames that last up to d are 15%.
+func fitting(d time.Duration) time.Duration { return d * 100 / 15 }

@@ -27,31 +27,56 @@ type timeline struct {
 	tags []timedTag
 	ts   uint32  // of the next picture
 	rate float64 // of the publisher's clock
+
+	heard float64 // ms from ts to the next piece of sound
+	sent  float64 // ms from ts to the latest tag
 }
 
-// pictures adds n pictures of ms each, with a key frame every group. With sound, each has a piece of sound.
+// soundStep is how long a frame of AAC lasts, in ms, by the sequence header that the tests use.
+const soundStep = 1024 / 44.1
+
+// add adds a tag that comes ms after l.ts.
+func (l *timeline) add(ms float64, kind flv.Type, ts uint32, data ...byte) {
+	pause := time.Duration(max(0, ms-l.sent) / l.rate * 1e6)
+	l.tags = append(l.tags, timedTag{pause, flvTag(kind, ts, data)})
+	l.sent = max(ms, l.sent)
+}
+
+// pictures adds n pictures of ms each, with a key frame every group, and with sound, the sound of the same time.
 func (l *timeline) pictures(n int, ms uint32, group int, sound bool) *timeline {
 	for i := range n {
 		first := byte(0x27)
 		if i%group == 0 {
 			first = 0x17
 		}
-		pause := time.Duration(float64(time.Duration(ms)*time.Millisecond) / l.rate)
-		l.tags = append(l.tags, timedTag{pause, flvTag(flv.TypeVideo, l.ts, append([]byte{first, 1, 0, 0, 0}, make([]byte, 300)...))})
+		l.add(0, flv.TypeVideo, l.ts, append([]byte{first, 1, 0, 0, 0}, make([]byte, 300)...)...)
 		if sound {
-			l.tags = append(l.tags, timedTag{0, flvTag(flv.TypeAudio, l.ts, append([]byte{0xaf, 1}, make([]byte, 50)...))})
+			l.soundsTo(float64(ms))
 		}
-		l.ts += ms
+		l.pass(ms)
 	}
 	return l
 }
 
-// sounds adds n pieces of sound of 23 ms.
-func (l *timeline) sounds(n int) *timeline {
-	for range n {
-		l.tags = append(l.tags, timedTag{23 * time.Millisecond, flvTag(flv.TypeAudio, l.ts, append([]byte{0xaf, 1}, make([]byte, 50)...))})
-		l.ts += 23
+// soundsTo adds the sound up to ms after l.ts.
+func (l *timeline) soundsTo(ms float64) {
+	for ; l.heard < ms; l.heard += soundStep {
+		l.add(l.heard, flv.TypeAudio, l.ts+uint32(l.heard), append([]byte{0xaf, 1}, make([]byte, 50)...)...)
 	}
+}
+
+// pass lets ms pass.
+func (l *timeline) pass(ms uint32) {
+	l.ts += ms
+	l.sent -= float64(ms)
+	l.heard = max(0, l.heard-float64(ms))
+}
+
+// sounds adds n pieces of sound.
+func (l *timeline) sounds(n int) *timeline {
+	ms := uint32(float64(n) * soundStep)
+	l.soundsTo(float64(ms))
+	l.pass(ms)
 	return l
 }
 

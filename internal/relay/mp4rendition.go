@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"errors"
+	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
@@ -51,7 +52,7 @@ func (s *stream) newMP4Maker(c *conversion) maker {
 	m.tracks = s.trackSet.Load()
 	m.gap.open = s.noVideo.Load()                                          // then the cursor is at a piece of sound
 	fits := min(mp4.DefaultMaxWaitBytes, s.hub.cfg.KeepBytes-fragmentRoom) // so that the ring takes every fragment
-	m.muxer = mp4.NewMuxer(mp4.Tracks(s.promises()), mp4.MaxWaitBytes(int(fits)))
+	m.muxer = mp4.NewMuxer(mp4.Tracks(s.promises()), mp4.MaxWaitBytes(int(fits)), mp4.Clock(time.Now))
 	return m
 }
 
@@ -126,7 +127,12 @@ func (m *mp4Rendition) place(t *flv.Tag, afterLoss bool) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
 	}
-	m.gap.note(*t, m.out.ring)
+	if gap := m.gap.open; m.gap.note(*t, m.out.ring) && !gap && m.init {
+		// New viewers begin with the audio. They cannot decode the video frame that waits for the next one.
+		if err := m.finish(); err != nil {
+			return err
+		}
+	}
 	if last := m.live.stream.resumed.Load(); last != m.resumed && int32(t.Timestamp-*last) > 0 {
 		m.resumed = last
 		afterLoss = afterLoss || m.placed && int32(t.Timestamp-m.shift-m.last) > leastPause
