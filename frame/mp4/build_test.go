@@ -2,6 +2,7 @@ package mp4_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -47,9 +48,29 @@ var (
 func avcHeader(record string) string { return "\x17\x00\x00\x00\x00" + record }
 func aacHeader(record string) string { return "\xaf\x00" + record }
 func aacFrame(data string) string    { return "\xaf\x01" + data }
-func avcKey(data string) string      { return "\x17\x01\x00\x00\x00" + data }
+func avcKey(data string) string      { return "\x17\x01\x00\x00\x00" + unit(data) }
 func avcDelta(shift int32, data string) string {
-	return "\x27\x01" + string([]byte{byte(shift >> 16), byte(shift >> 8), byte(shift)}) + data
+	return "\x27\x01" + string([]byte{byte(shift >> 16), byte(shift >> 8), byte(shift)}) + unit(data)
+}
+
+// unitType is the first byte of the NAL units of tests. It says that they are a part of a picture, in both codecs.
+const unitType = "\x25"
+
+// unit returns a NAL unit that has data, after its length.
+func unit(data string) string {
+	if data == "" {
+		return ""
+	}
+	return string(binary.BigEndian.AppendUint32(nil, uint32(1+len(data)))) + unitType + data
+}
+
+// unitData returns what unit has been given; other data as it is.
+func unitData(data string) string {
+	const head = 4 + len(unitType)
+	if len(data) > head && data[:head] == string(binary.BigEndian.AppendUint32(nil, uint32(len(data)-4)))+unitType {
+		return data[head:]
+	}
+	return data
 }
 
 // rig feeds a Muxer with tags and keeps what it says.
@@ -135,8 +156,8 @@ var otherTags = map[string]struct {
 	"avc320":  {video, avcHeader(avc320x240)},
 	"avc7:5":  {video, avcHeader(avc322x182)},
 	"hvc1":    {video, "\x90hvc1" + hevc322x182},
-	"hvc1:K":  {video, "\x91hvc1\x00\x00\x28K"}, // shown 40 ms later
-	"hvc1:P":  {video, "\xa3hvc1P"},
+	"hvc1:K":  {video, "\x91hvc1\x00\x00\x28" + unit("K")}, // shown 40 ms later
+	"hvc1:P":  {video, "\xa3hvc1" + unit("P")},
 	"mp4a":    {audio, "\x90mp4a" + aac48000},
 	"mp4a:a":  {audio, "\x91mp4aa"},
 	"aac48":   {audio, aacHeader(aac48000)},

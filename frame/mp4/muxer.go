@@ -86,6 +86,9 @@ type Muxer struct {
 	sent     [2]*config // of video and sound, for the last fragment
 	sequence uint32
 	head     boxes // memory for the headers of a fragment
+
+	leftOut int64    // see LeftOut
+	empty   [][2]int // memory for cleanUnits
 }
 
 // NewMuxer returns a Muxer.
@@ -102,6 +105,7 @@ func NewMuxer(opts ...Option) *Muxer {
 // takes ownership of it, even if it returns an error. If the tag completes a fragment, WriteTag appends the fragment to
 // dst, which owns it.
 //
+// Of video frames WriteTag leaves out NAL units of length 0, and it ignores frames that decoders fail at: see LeftOut.
 // WriteTag ignores tags other than pictures, sound and their sequence headers, pictures before the first key frame, and
 // samples before their sequence header. A new sequence header completes a fragment of all samples that wait; the next
 // fragment has NewInit set, unless the old sequence header has come back by then. A *CodecError, *ConfigError or
@@ -139,6 +143,10 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 	}
 	return m.writeAudio(dst, t, &data)
 }
+
+// LeftOut returns how many NAL units of length 0, which encoders send and decoders fail at, and how many video frames that
+// are no sequence of NAL units, or have no part of a picture, WriteTag has left out.
+func (m *Muxer) LeftOut() int64 { return m.leftOut }
 
 // Flush appends a fragment of all samples that wait to dst, which owns it from then on. If none wait, dst is as it was.
 // The newest sample of each track lasts as long as the sample before it. Call Flush at the end of the stream; the Muxer
@@ -211,6 +219,10 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	if err := m.checkSize(data); err != nil {
 		m.needKey = true
 		return Fragment{}, err
+	}
+	if !m.cleanUnits(tr.conf, data) {
+		m.needKey = m.needKey || t.Key
+		return Fragment{}, nil
 	}
 	f := m.makeRoom(dst, data.Len())
 	slow := m.clock.video.slow > 0

@@ -27,7 +27,8 @@ type packet struct {
 	dts, pts int64 // in the track's units
 	duration uint32
 	key      bool
-	data     string
+	data     string // without what unit adds
+	size     int    // with that
 }
 
 // String prints its data, dts, pts if it differs, and duration.
@@ -144,7 +145,7 @@ func readFragments(b []byte) (packets []packet) {
 			if kind == "traf" {
 				for _, p := range readRun(in, whole) {
 					packets = append(packets, p)
-					used += len(p.data)
+					used += p.size
 				}
 			}
 		})
@@ -182,7 +183,7 @@ func readRun(traf, whole []byte) (packets []packet) {
 				if flags&0x800 != 0 {
 					p.pts += int64(int32(next()))
 				}
-				p.data = string(whole[offset : offset+size])
+				p.data, p.size = unitData(string(whole[offset:offset+size])), int(size)
 				offset += size
 				dts += int64(p.duration)
 				packets = append(packets, p)

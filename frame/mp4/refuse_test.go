@@ -40,19 +40,19 @@ func TestWaitIsBounded(t *testing.T) {
 }
 
 func TestSampleAboveTheLimit(t *testing.T) {
-	r := newRig(t, mp4.MaxWaitBytes(4))
+	r := newRig(t, mp4.MaxWaitBytes(9))
 	r.tag(video, 0, avcHeader(avc640x360))
 	r.tag(audio, 0, aacHeader(aac48000))
 	r.tag(video, 0, avcKey("1234"))
 	for _, kind := range []flv.Type{video, audio} {
 		data := avcDelta(0, "12345")
 		if kind == audio {
-			data = aacFrame("12345")
+			data = aacFrame("1234567890")
 		}
 		var limit *mp4.LimitError
-		if err := r.try(kind, 40, data); !errors.As(err, &limit) || limit.Have != 5 || limit.Limit != 4 {
+		if err := r.try(kind, 40, data); !errors.As(err, &limit) || limit.Have != 10 || limit.Limit != 9 {
 			t.Errorf("error %v, want a LimitError", err)
-		} else if err.Error() != "mp4: sample (MaxWaitBytes): 5 bytes, limit 4" {
+		} else if err.Error() != "mp4: sample (MaxWaitBytes): 10 bytes, limit 9" {
 			t.Errorf("error %q", err)
 		}
 	}

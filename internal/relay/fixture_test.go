@@ -167,7 +167,7 @@ func (f *fixture) published(name string, n int) {
 func (f *fixture) metric(name string) string {
 	st := f.Stats()
 	values := map[string]int64{
-		"millrace_groups_cut_total": st.GroupsCut, "millrace_viewers_blocked": int64(st.Blocked),
+		"millrace_groups_cut_total": st.GroupsCut, "millrace_video_left_out_total": st.LeftOut, "millrace_viewers_blocked": int64(st.Blocked),
 	}
 	for path, p := range st.Paths {
 		values[fmt.Sprintf("millrace_viewers{path=%q}", path)] = p.Viewers
@@ -237,7 +237,7 @@ func newScript(groups, pictures, size int) *script {
 				first = 0x17
 				s.keys = append(s.keys, len(s.tags))
 			}
-			s.tags = append(s.tags, flvTag(flv.TypeVideo, at, append([]byte{first, 1, 0, 0, 0}, noise(rnd, size)...)))
+			s.tags = append(s.tags, flvTag(flv.TypeVideo, at, append([]byte{first, 1, 0, 0, 0}, unit(noise(rnd, size))...)))
 			s.tags = append(s.tags, flvTag(flv.TypeAudio, at+10, append([]byte{0xaf, 1}, noise(rnd, 100)...)))
 			at += 40
 		}
@@ -255,6 +255,16 @@ func avcHeader() []byte {
 		p = p[n:]
 	}
 }
+
+// unit makes of p, in place, a NAL unit with a part of a picture, and its length in front. p has 6 bytes at least.
+func unit(p []byte) []byte {
+	binary.BigEndian.PutUint32(p, uint32(len(p)-4))
+	p[4] = 0x25
+	return p
+}
+
+// unitOf is unit with data in it.
+func unitOf(data string) string { return string(unit(append(make([]byte, 5), data...))) }
 
 func noise(rnd *rand.Rand, n int) []byte {
 	p := make([]byte, n)

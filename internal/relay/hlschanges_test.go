@@ -230,16 +230,19 @@ func TestHLSAnswersInSilence(t *testing.T) {
 			sc := newScript(60, 50, 300)
 			p := h.publish(sc.config...)
 			go h.pace(p, sc.tags[:600])
-			time.Sleep(12 * time.Second)
+			time.Sleep(11 * time.Second)
+			_, _ = h.playlist(hls.Reload{}, false) // the first request
+			time.Sleep(1 * time.Second)
+			if cut {
+				h.done(p, errors.New("cut"))
+			}
+			silence := time.Now()
+			time.Sleep(time.Second) // what waits for its successor comes
 			list, err := h.playlist(hls.Reload{}, false)
 			if err != nil {
 				t.Fatal(err)
 			}
 			target, next := 2*time.Second, hint(t, list)
-			if cut {
-				h.done(p, errors.New("cut"))
-			}
-			silence := time.Now()
 			media := func(want hls.Reload) *HLSPlaylist {
 				t.Helper()
 				list, err := h.HLSMedia(t.Context(), "cam", HLSMediaName, want, true)

@@ -168,7 +168,7 @@ func TestHLSKeepsTime(t *testing.T) {
 							head[0] = 0x17
 						}
 					}
-					h.send(p, flvTag(f.kind, uint32(base+f.ts), append(head, make([]byte, 100)...)))
+					h.send(p, flvTag(f.kind, uint32(base+f.ts), append(head, unit(make([]byte, 100))...)))
 				}
 				synctest.Wait()
 				h.keepsTime(t, 50*time.Millisecond+tt.slack)

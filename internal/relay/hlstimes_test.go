@@ -49,7 +49,7 @@ func (l *timeline) pictures(n int, ms uint32, group int, sound bool) *timeline {
 		if i%group == 0 {
 			first = 0x17
 		}
-		l.add(0, flv.TypeVideo, l.ts, append([]byte{first, 1, 0, 0, 0}, make([]byte, 300)...)...)
+		l.add(0, flv.TypeVideo, l.ts, append([]byte{first, 1, 0, 0, 0}, unit(make([]byte, 300))...)...)
 		if sound {
 			l.soundsTo(float64(ms))
 		}

@@ -24,6 +24,7 @@ type mp4Rendition struct {
 	changed  bool  // the codecs have: the file ends as soon as the next one can begin behind that
 	fresh    bool  // a tag that viewers can start at has come since the latest sequence header
 	tracks   int32 // stream.trackSet when the file began
+	leftOut  int64 // of the muxer, as far as it has been noted
 
 	gap     videoGap
 	placed  bool    // there was a frame
@@ -87,6 +88,10 @@ func (m *mp4Rendition) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) err
 	if err == nil && t.SequenceHeader {
 		m.heads[t.Type] = t.Codec
 		m.fresh = false
+	}
+	if n := m.muxer.LeftOut(); n != m.leftOut {
+		m.live.stream.noteLeftOut(n - m.leftOut)
+		m.leftOut = n
 	}
 	if err != nil && m.refused == nil {
 		m.refused = err

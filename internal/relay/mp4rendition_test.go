@@ -160,8 +160,8 @@ func TestMP4WithoutATrackEnds(t *testing.T) {
 	}
 	sound := payload{flv.TypeAudio, "\xaf\x01sound"}
 	soundHead := payload{flv.TypeAudio, "\xaf\x00\x12\x10"}
-	picture := payload{flv.TypeVideo, "\x17\x01\x00\x00\x00picture"}
-	hevcPicture := payload{flv.TypeVideo, "\x91hvc1picture"}
+	picture := payload{flv.TypeVideo, "\x17\x01\x00\x00\x00" + unitOf("picture")}
+	hevcPicture := payload{flv.TypeVideo, "\x91hvc1" + unitOf("picture")}
 	head := avcHeader()
 	pictureHead := payload{flv.TypeVideo, string(head[11 : len(head)-4])}
 	for name, tt := range map[string]struct {
@@ -437,7 +437,7 @@ func TestMP4FragmentsFit(t *testing.T) {
 			if i%5 == 0 {
 				kind = 0x17
 			}
-			sc.tags = append(sc.tags, flvTag(flv.TypeVideo, uint32(500*i), append([]byte{kind, 1, 0, 0, 0}, make([]byte, 40<<10)...)))
+			sc.tags = append(sc.tags, flvTag(flv.TypeVideo, uint32(500*i), append([]byte{kind, 1, 0, 0, 0}, unit(make([]byte, 40<<10))...)))
 			for j := range min(i, 1) * 40 { // a viewer would begin behind sound that is made before the first picture
 				sc.tags = append(sc.tags, flvTag(flv.TypeAudio, uint32(500*i+12*j), append([]byte{0xaf, 1}, make([]byte, 1000)...)))
 			}

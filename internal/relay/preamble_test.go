@@ -33,10 +33,10 @@ func TestLateViewersOfSeveralTracks(t *testing.T) {
 		listed(flv.TypeVideo, 0, 1, "\x94avc1what is to be known of it"),
 		listed(flv.TypeAudio, 0, 1, "\x90mp4athe second sound's"), listed(flv.TypeVideo, 0, 2, "\x90hvc1the third picture's"),
 	}
-	key := flvTag(flv.TypeVideo, 40, []byte("\x17\x01\x00\x00\x00key"))
+	key := flvTag(flv.TypeVideo, 40, []byte("\x17\x01\x00\x00\x00"+unitOf("key")))
 	group := [][]byte{
 		listed(flv.TypeAudio, 40, 1, "\x91mp4asound"), listed(flv.TypeVideo, 40, 1, "\x91avc1key of the second"),
-		flvTag(flv.TypeVideo, 80, []byte("\x27\x01\x00\x00\x00picture")),
+		flvTag(flv.TypeVideo, 80, []byte("\x27\x01\x00\x00\x00"+unitOf("picture"))),
 		listed(flv.TypeVideo, 80, 2, "\x91hvc1key of the third"),
 	}
 	for _, tt := range []struct {
@@ -78,7 +78,7 @@ func TestLateMP4OfSeveralTracks(t *testing.T) {
 		if i%10 == 0 {
 			first, second = 0x17, 0x91
 		}
-		stream = append(stream, flvTag(flv.TypeVideo, 40*i, fmt.Appendf(nil, "%c\x01\x00\x00\x00picture", first)),
+		stream = append(stream, flvTag(flv.TypeVideo, 40*i, fmt.Appendf(nil, "%c\x01\x00\x00\x00%s", first, unitOf("picture"))),
 			listed(flv.TypeVideo, 40*i, 1, string([]byte{second})+"av01other"))
 	}
 	w.Send(append([]byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"), join(stream)...))

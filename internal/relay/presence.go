@@ -17,7 +17,7 @@ type presence struct{ video, audio trackPresence }
 
 // A trackPresence counts how long the other track has gone on without this one.
 type trackPresence struct {
-	sent    bool   // the publisher sends it: a frame came, or the sequence header of the video
+	sent    bool   // the publisher has sent a frame, or the sequence header
 	timed   bool   // last is known
 	last    uint32 // time of the latest frame
 	without uint32 // ms that the other track has gone on since then
@@ -31,15 +31,17 @@ func (p *presence) note(t flv.Tag) {
 	}
 	switch t.Type {
 	case flv.TypeVideo:
-		p.video.sent = true // encoders may take a while for the first key frame
+		p.video.sent = true
 		if frame {
 			p.video.without = 0
 			p.audio.without += p.video.step(t.Timestamp)
 		}
 	case flv.TypeAudio:
-		p.audio.without = 0 // it is due
+		if !p.audio.sent {
+			p.audio.sent, p.audio.without = true, 0
+		}
 		if frame {
-			p.audio.sent = true
+			p.audio.without = 0
 			p.video.without += p.audio.step(t.Timestamp)
 		}
 	}

@@ -48,6 +48,7 @@ type Publisher struct {
 	// unkept is how many bytes have come since the last frame that was published. RTMP counts the frame itself, too.
 	unkept int
 
+	oddVideo   atomic.Bool // see stream.noteLeftOut
 	reconnects atomic.Bool // the client connects again when it is asked to
 	leaves     atomic.Bool // it is to be asked
 

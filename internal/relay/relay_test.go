@@ -145,7 +145,7 @@ func TestALongGroupIsKept(t *testing.T) {
 	for i := range 12_000 {
 		at := uint32(i * 21)
 		if i%47 == 46 {
-			sc.tags = append(sc.tags, flvTag(9, at, []byte("\x27\x01\x00\x00\x00still")))
+			sc.tags = append(sc.tags, flvTag(9, at, []byte("\x27\x01\x00\x00\x00"+unitOf("still"))))
 		}
 		sc.tags = append(sc.tags, flvTag(8, at, []byte("\xaf\x01a piece of sound")))
 	}
@@ -317,7 +317,7 @@ func picture(key bool, at uint32, size int) []byte {
 	if key {
 		first = 0x17
 	}
-	return flvTag(flv.TypeVideo, at, append([]byte{first, 1, 0, 0, 0}, make([]byte, size)...))
+	return flvTag(flv.TypeVideo, at, append([]byte{first, 1, 0, 0, 0}, unit(make([]byte, max(size, 6)))...))
 }
 
 // A key frame that does not fit into the batch of the frame before it leaves all the same, though nothing follows.

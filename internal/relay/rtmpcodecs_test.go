@@ -26,11 +26,11 @@ func TestRTMPEnhanced(t *testing.T) {
 	for name, tags := range map[string][][]byte{
 		"hvc1": {
 			video(0, "\x90hvc1"+string(record)), sound(0, "\x90Opushead"),
-			video(0, "\x91hvc1\x00\x00\x28key"), sound(20, "\x91Opussound"), video(40, "\xa3hvc1delta"), video(80, "\xa3hvc1delta"),
+			video(0, "\x91hvc1\x00\x00\x28"+unitOf("key")), sound(20, "\x91Opussound"), video(40, "\xa3hvc1"+unitOf("delta")), video(80, "\xa3hvc1"+unitOf("delta")),
 		},
 		"classic-12": {
-			video(0, "\x1c\x00\x00\x00\x00"+string(record)), video(0, "\x1c\x01\x00\x00\x28key"),
-			video(40, "\x2c\x01\xff\xff\xd8delta"), video(80, "\x2c\x01\x00\x00\x00delta"),
+			video(0, "\x1c\x00\x00\x00\x00"+string(record)), video(0, "\x1c\x01\x00\x00\x28"+unitOf("key")),
+			video(40, "\x2c\x01\xff\xff\xd8"+unitOf("delta")), video(80, "\x2c\x01\x00\x00\x00"+unitOf("delta")),
 		},
 		"av01": {video(0, "\x90av01head"), video(0, "\x91av01key"), video(40, "\xa1av01delta")},
 	} {

@@ -27,6 +27,7 @@ type counters struct {
 	toNodes      atomic.Int64 // bytes, of those that are written
 	framesIn     atomic.Int64
 	groupsCut    atomic.Int64
+	leftOut      atomic.Int64 // NAL units and video frames
 	writeCalls   atomic.Int64
 	written      [paths]atomic.Int64 // bytes
 	watching     [paths]atomic.Int64
@@ -44,6 +45,7 @@ type Stats struct {
 	BytesIn   int64
 	FramesIn  int64
 	GroupsCut int64 // groups of pictures longer than what is kept
+	LeftOut   int64 // NAL units of length 0, and damaged video frames, that MP4 is made without
 	BytesOut  int64
 
 	Pulled  int64 // bytes, of those that came in, from other nodes
@@ -94,7 +96,7 @@ func (h *Hub) Stats() Stats {
 	list := h.Streams()
 	st := Stats{
 		Streams: len(list), Viewers: h.Viewers(), Published: c.published.Load(),
-		BytesIn: c.bytesIn.Load(), FramesIn: c.framesIn.Load(), GroupsCut: c.groupsCut.Load(),
+		BytesIn: c.bytesIn.Load(), FramesIn: c.framesIn.Load(), GroupsCut: c.groupsCut.Load(), LeftOut: c.leftOut.Load(),
 		WriteCalls: c.writeCalls.Load(), Paths: make(map[string]PathStats),
 		FoundBehind: make(map[string]int64), Dropped: make(map[string]int64), FramesLost: make(map[string]int64),
 	}

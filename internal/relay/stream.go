@@ -273,6 +273,19 @@ func (s *stream) configure(c, preamble *millrace.Chain) error {
 	return s.live.ring.Publish(c, broadcast.Frame{})
 }
 
+// noteLeftOut counts NAL units and video frames that MP4 leaves out because decoders fail at them, and warns once of each
+// publisher that sends such.
+func (s *stream) noteLeftOut(n int64) {
+	s.hub.counters.leftOut.Add(n)
+	s.hub.mu.Lock()
+	p := s.publisher
+	s.hub.mu.Unlock()
+	if !p.oddVideo.Swap(true) {
+		s.log.Warn("the publisher sends video that decoders fail at: MP4, HLS and recordings are made without it",
+			"publisher", p.address, "wrong", "NAL units of length 0, start codes (Annex B) in place of lengths, or lengths beyond the end")
+	}
+}
+
 // noteLost counts frames that viewers were moved past.
 func (s *stream) noteLost(m broadcast.Missed) {
 	s.lost.Add(int64(m.Frames))

@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -85,7 +86,7 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 		}, 4, "a", 0},
 		{"an audio header without audio", func(h *hubTest) *Publisher {
 			p := h.publish(sc.config...)
-			h.pace(p, video[:60])
+			h.pace(p, video[:175])
 			return p
 		}, 1, "v", 0},
 		{"audio that begins after 2 s", func(h *hubTest) *Publisher {
@@ -131,7 +132,7 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 		{"one odd time in the future", func(h *hubTest) *Publisher {
 			p := h.publish(sc.config...)
 			h.pace(p, sc.tags[:100])
-			h.send(p, flvTag(flv.TypeVideo, 60_000, []byte("\x27\x01\x00\x00\x00later")))
+			h.send(p, flvTag(flv.TypeVideo, 60_000, []byte("\x27\x01\x00\x00\x00"+unitOf("later"))))
 			h.pace(p, sc.tags[100:200])
 			return p
 		}, 5, "va", 0},
@@ -277,5 +278,40 @@ func (h *hubTest) checkEnd(list string) {
 			}
 			c.Release()
 		}
+	}
+}
+
+// Video at which decoders fail is not in MP4, is counted, and is logged once for each publisher. Viewers of FLV get it.
+func TestDamagedVideoIsLeftOutOfMP4(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(4, 10, 100)
+	damaged := 0
+	for i, tag := range sc.tags {
+		if tag[0] == byte(flv.TypeVideo) && i%10 == 6 {
+			tag[16], tag[17], tag[18], tag[19] = 0, 0, 0, 1 // a start code
+			damaged++
+		}
+	}
+	mp4, asIs := f.Ask("/live/cam.mp4", 0), f.Ask("/live/cam", 0)
+	f.waiting("cam", 2)
+	for round := range 2 {
+		p := f.Publisher("cam")
+		p.Send(sc.whole())
+		f.published("cam", (round+1)*len(sc.whole())-len(sc.header)-round*len(sc.start()))
+		p.Cut()
+		p.Wait()
+	}
+	eventually(t, "the metric", func() bool { return f.metric("millrace_video_left_out_total") == fmt.Sprint(2*damaged) })
+	f.stop()
+	mp4.Begin()
+	if n := contiguous(t, stretches(t, mp4.Rest())); n < 2*(len(sc.tags)-damaged)-2 || n > 2*(len(sc.tags)-damaged) {
+		t.Errorf("%d samples of MP4, want %d", n, 2*(len(sc.tags)-damaged))
+	}
+	asIs.Begin()
+	if n := len(cut(t, asIs.Rest()[len(sc.header):])); n != len(sc.config)+2*len(sc.tags) {
+		t.Errorf("%d tags of FLV, want %d", n, len(sc.config)+2*len(sc.tags))
+	}
+	if n := strings.Count(f.Log.String(), "video that decoders fail at"); n != 2 {
+		t.Errorf("logged %d times for two publishers", n)
 	}
 }

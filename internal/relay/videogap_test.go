@@ -93,7 +93,7 @@ func TestLateViewersInAVideoGap(t *testing.T) {
 			}
 			f.Logged("no picture has come", "stream=cam")
 
-			again := flvTag(flv.TypeVideo, 120+21*750, []byte("\x17\x01\x00\x00\x00again"))
+			again := flvTag(flv.TypeVideo, 120+21*750, []byte("\x17\x01\x00\x00\x00"+unitOf("again")))
 			p.Send(bytes.Join([][]byte{again, pieces(1, 120+21*750)[0]}, nil))
 			w.Next(len(again))
 			late := f.Watcher("/live/cam.flv", 0)
