@@ -145,7 +145,7 @@ const farKeys = 4 * time.Second
 // noteKeys takes the time of a picture. It warns once of each publisher whose key frames are far apart.
 func (f *feed) noteKeys(at uint32, key bool) {
 	s, group := f.s, f.keys.group(at)
-	if group > farKeys.Milliseconds() && !f.farLogged {
+	if far := farKeys.Milliseconds(); group > far && s.group.Load() > far && !f.farLogged { // not for one odd timestamp
 		f.farLogged = true
 		s.log.Warn("key frames are far apart: viewers begin at the last one, and stay that far behind live "+
 			"(set the encoder's key frame interval to 2 s)", "publisher", f.address, "more than", farKeys)
