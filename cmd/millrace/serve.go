@@ -161,7 +161,7 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.Var((*intBytesValue)(&cfg.Unsent), "unsent",
 		"what the kernel may hold for a viewer without having sent it; 0: the system's default")
 
-	f.DurationVar(&cfg.HLS.Part, "hls-part", cfg.HLS.Part, "about how long a part of HLS is, which low-latency players get; at least 50ms, and with video 270ms")
+	f.DurationVar(&cfg.HLS.Part, "hls-part", cfg.HLS.Part, "about how long a part of HLS is, which low-latency players get; at least 50ms, and with video 282ms")
 	f.DurationVar(&cfg.HLS.Segment, "hls-segment", cfg.HLS.Segment, "a segment of HLS ends at the first key frame from here on; from 1s to 8s")
 	f.IntVar(&cfg.HLS.Segments, "hls-segments", cfg.HLS.Segments, "how many segments of HLS are listed, from 3 to 1000; more if they are short")
 	f.Var((*bytesValue)(&cfg.HLS.MaxBytes), "hls-bytes", "what a stream's segments hold")

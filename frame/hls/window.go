@@ -148,6 +148,8 @@ type Window struct {
 	open   *segment   // the one that is being made
 	free   *segment   // one that was dropped, for its memory; or nil
 
+	expected int64 // how long the latest segment that begins with a keyframe is, in ms: the next one may be as long
+
 	discontinuity        uint64 // the number of the newest segment
 	pendingDiscontinuity bool   // the next fragment begins a segment with a DISCONTINUITY
 
@@ -304,7 +306,8 @@ func (w *Window) End() (news bool) {
 // Add adds a fragment. It takes ownership of body. It reports whether the playlist has changed: there is a new part or
 // segment, or a segment was dropped because of MaxBytes. A fragment before the first Init is ignored.
 //
-// A part ends when another fragment like this one would make it longer than Part. If the part has less than 85 % of
+// A part ends when another fragment like this one would make it longer than Part, or before that, so that a segment like
+// the one before ends with a part of a similar length. If the part has less than 85 % of
 // Part and no key frame, it waits for a shorter fragment.
 //
 // A segment ends at the first key frame after Segment, or at an earlier one if another group of pictures like the last
@@ -338,7 +341,7 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 	s.body.Merge(body)
 
 	have, next := round(s.duration)-s.partStart, round(s.duration+d)-s.partStart
-	if have == w.part || next > w.part && (100*have >= 85*w.part || s.independent) {
+	if have == w.part || next > w.part && (100*have >= 85*w.part || s.independent) || w.even(have, next) {
 		news = w.closePart() || news
 	}
 	if f.KeyNext && w.endsAtKey() || round(s.duration+d) > w.limit || 2*s.cost >= w.config.MaxBytes {
@@ -346,6 +349,17 @@ func (w *Window) Add(f Fragment, body *millrace.Chain) (news bool) {
 		news = true
 	}
 	return w.trim() || news
+}
+
+// even reports whether a part of have ms ends, and not at next ms, so that the parts up to the expected end of the segment
+// have about the same length. Otherwise the last one may be so short that hls.js takes it for a hole.
+func (w *Window) even(have, next int64) bool {
+	rest := w.expected - w.open.partStart
+	if rest <= have || 100*have < 85*w.part {
+		return false
+	}
+	parts := (rest + w.part - 1) / w.part
+	return 2*rest <= parts*(have+next)
 }
 
 // endsAtKey reports whether the segment that is being made ends if a key frame follows.
@@ -401,7 +415,9 @@ func (s *segment) partOffset(i int) int {
 func (w *Window) closeSegment() {
 	w.closePart()
 	s := w.open
-	s.completed = w.clock
+	if s.completed = w.clock; s.key {
+		w.expected = s.extinf()
+	}
 	w.segs = append(w.segs, s)
 	w.open, w.free = w.free, nil
 	if w.open == nil {

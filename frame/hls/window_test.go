@@ -28,6 +28,8 @@ func TestCut(t *testing.T) {
 		{"a segment ends at the first key frame after a second", "init K40 P40x24 K40", "i0 10: 200i 200x4 = 1000"},
 		{"at once if the key frame is announced", "init K40 P40x23 P40!", "i0 10: 200i 200x4 = 1000"},
 		{"its last part may be short", "init K40 P40x25 K40", "i0 10: 200i 200x4 40 = 1040"},
+		{"that of a segment like the one before is about as long as the others",
+			"init K20 P20x52 K20 P20x52 K20", "i0 10: 200i 200x4 60 = 1060 | 11: 180i 180x4 160 = 1060"},
 		{"not at an earlier key frame", "init K200 P200x3 K200 P200", "i0 10: 200i 200x3 200i 200"},
 		{"a longer group of pictures is cut in time",
 			"init K200 P200x12", "i0 10: 200i 200x11 = 2400 | 11: 200"},

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/frame/flv"
 )
 
 // ErrNotMP4 is the error of ReadMovie and ReadFragment for bytes that a Muxer would not write.
@@ -20,8 +19,6 @@ type Movie struct {
 	Codecs        string // as in RFC 6381, such as "avc1.64001f,mp4a.40.2"
 	Width, Height int    // of the pictures as they are shown; 0 without pictures
 	Video, Audio  bool   // there are pictures; there is sound
-
-	AudioFrame time.Duration // how long an audio frame lasts; 0 without audio
 
 	tracks []movieTrack
 }
@@ -78,9 +75,6 @@ func ReadMovie(init []byte) (Movie, error) {
 				codec, video := sampleEntry(kind, in)
 				if codec == "" {
 					return ErrNotMP4
-				}
-				if !video {
-					m.AudioFrame = audioFrame(in)
 				}
 				t.video = video
 				m.Video, m.Audio = m.Video || video, m.Audio || !video
@@ -377,22 +371,6 @@ func sampleEntry(kind string, in []byte) (codec string, video bool) {
 		})
 	}
 	return codec, video
-}
-
-// audioFrame returns how long a frame of an mp4a entry lasts, or 0.
-func audioFrame(entry []byte) (lasts time.Duration) {
-	const sound = 28 // bytes in front of the boxes
-	_ = walkBoxes(entry[min(sound, len(entry)):], func(kind string, in []byte) error {
-		if kind != "esds" || len(in) <= esdsRecord {
-			return nil
-		}
-		n := min(int(in[esdsRecord-1]&0x7f)|int(in[esdsRecord-2]&0x7f)<<7, len(in)-esdsRecord)
-		if c, err := newConfig(flv.AAC, in[esdsRecord:esdsRecord+n]); err == nil {
-			lasts = time.Duration(c.step) * time.Second / time.Duration(c.scale)
-		}
-		return nil
-	})
-	return lasts
 }
 
 // esdsRecord is where an AudioSpecificConfig begins in an esds box that elementaryStream has written: behind version and

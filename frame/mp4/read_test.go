@@ -116,21 +116,6 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// The length of an audio frame is that of its samples at the core's sampling rate.
-func TestAudioFrame(t *testing.T) {
-	for record, want := range map[string]time.Duration{
-		aac48000: 1024 * time.Second / 48000, "\x11\x94": 960 * time.Second / 48000,
-		"\x2b\x11\x88\x00": 1024 * time.Second / 24000, "\x13\x10": 1024 * time.Second / 24000,
-	} {
-		r := newRig(t)
-		r.tag(audio, 0, aacHeader(record))
-		r.play("a0x6")
-		if m, err := mp4.ReadMovie(r.init()); err != nil || m.AudioFrame != want {
-			t.Errorf("%x: %v, %v, want %v", record, m.AudioFrame, err, want)
-		}
-	}
-}
-
 // A Timeline is as long as the video, or the audio where that goes on alone, in whatever order they come.
 func TestTimeline(t *testing.T) {
 	for _, tt := range []struct {

@@ -166,7 +166,7 @@ func (t *track) audioTime(ms int64) int64 {
 		t.drift, t.far = 0, 0
 	}
 	switch {
-	case t.drift > 0 && t.far == driftAhead:
+	case t.drift > 0 && t.far >= driftAhead && t.isOpen: // the frame before then lasts until this one
 		t.next += t.drift
 		t.drift, t.far = 0, 0
 	case t.drift < 0 && t.far == driftBehind:

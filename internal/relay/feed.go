@@ -201,7 +201,7 @@ const farKeys = 4 * time.Second
 // noteKeys takes the time of a picture. It warns once of each publisher whose key frames are far apart.
 func (f *feed) noteKeys(at uint32, key bool) {
 	s, group := f.s, f.keys.group(at)
-	if group > farKeys.Milliseconds() && !f.farLogged {
+	if far := farKeys.Milliseconds(); group > far && s.group.Load() > far && !f.farLogged { // not for one odd timestamp
 		f.farLogged = true
 		// In another goroutine, as below: the log may block, and the stream must go on.
 		go s.log.Warn("key frames are far apart: viewers begin at the last one, and stay that far behind live "+

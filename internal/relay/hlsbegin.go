@@ -67,9 +67,10 @@ const (
 	hlsMost = 1 << 12
 	// hlsLongest is the longest target duration. A longer group of pictures is cut.
 	hlsLongest = 16 * time.Second
-	// hlsVideoPart is the shortest part of video: at every rate from 23.9 to 60 frames a second, some number of frames is
-	// between 85% and 100% of it, with some milliseconds to spare for times that are rounded.
-	hlsVideoPart = 270 * time.Millisecond
+	// hlsVideoPart is how long parts of video are at most: at every rate from 23.9 to 60 frames a second, some number of
+	// frames is between 85% and 100% of it, with some milliseconds to spare for times that are rounded. At 25 frames a
+	// second 6 and 7 frames are, so that a segment of whole seconds has no short part at its end.
+	hlsVideoPart = 282 * time.Millisecond
 	// hlsJitter is how much longer a part may be than its frames say, because their times are rounded.
 	hlsJitter = 2 * time.Millisecond
 	// hlsEven is how far apart the durations of even frames are: times are in whole milliseconds, and clocks are set.
@@ -142,11 +143,9 @@ func (b *hlsBegin) part(m mp4.Movie, wanted time.Duration) time.Duration {
 		part = max(part, hlsVideoPart)
 	}
 	switch {
-	case m.Video && audio:
-		part = max(part, fitting(min(m.AudioFrame, hlsLongestAudio)))
-	case most == 0: // nothing is known
+	case m.Video && audio || most == 0:
 	case most-least > hlsEven:
-		part = max(part, fitting(most))
+		part = max(part, most*100/15)
 	default:
 		for {
 			n := max(1, (part-hlsJitter)/most)
@@ -158,9 +157,3 @@ func (b *hlsBegin) part(m mp4.Movie, wanted time.Duration) time.Duration {
 	}
 	return (part + time.Millisecond - 1).Truncate(time.Millisecond)
 }
-
-// hlsLongestAudio is the longest audio frame for which parts are made longer: one of 22.05 kHz.
-const hlsLongestAudio = 47 * time.Millisecond
-
-// fitting returns how long parts are of which frames that last up to d are 15%.
-func fitting(d time.Duration) time.Duration { return d * 100 / 15 }

@@ -141,6 +141,16 @@ func TestHLSKeepsTime(t *testing.T) {
 		{"20 s back", source{every(40), 50, aac, stray(flv.TypeVideo, 60, -20_000), 0}},
 		{"stray audio 20 s ahead", source{every(40), 50, aac, stray(flv.TypeAudio, 60, 20_000), 0}},
 		{"a second back", source{every(40), 50, aac, stray(flv.TypeAudio, 60, -1000), 0}},
+		{"video that comes late now and then", source{every(40), 50, aac, func(f *timedFrame, i int) {
+			if f.kind == flv.TypeVideo && int(f.ts)%3000 > 2700 {
+				f.at += 3000 - float64(int(f.ts)%3000)
+			}
+		}, 200 * time.Millisecond}},
+		{"all that comes late now and then", source{every(40), 50, aac, func(f *timedFrame, i int) {
+			if int(f.ts)%3000 > 2700 {
+				f.at += 3000 - float64(int(f.ts)%3000)
+			}
+		}, 200 * time.Millisecond}},
 		{"stray slides", source{every(2000), 1, aac, stray(flv.TypeVideo, 5, 20_000), 2 * time.Second}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -207,12 +217,15 @@ func (h *hubTest) keepsTime(t *testing.T, slack time.Duration) {
 	// Where segments with video begin, by the media and by the playlist.
 	var media, listed []time.Duration
 	longest := time.Duration(0)
+	var all []byte
 	at := time.Duration(0)
 	for _, s := range m.Segments {
 		if s.Break {
 			t.Errorf("a discontinuity in front of segment %d", s.MSN)
 		}
-		for b := get(hls.Object{Kind: hls.KindSegment, Epoch: epoch, MSN: s.MSN}); len(b) > 0; {
+		b := get(hls.Object{Kind: hls.KindSegment, Epoch: epoch, MSN: s.MSN})
+		all = append(all, b...)
+		for len(b) > 0 {
 			f, _, err := movie.ReadFragment(b)
 			if err != nil {
 				t.Fatal(err)
@@ -225,6 +238,13 @@ func (h *hubTest) keepsTime(t *testing.T, slack time.Duration) {
 		}
 		at += s.Duration
 		longest = max(longest, s.Duration)
+	}
+	ends := map[int]int64{} // of tracks
+	for _, s := range stretches(t, all) {
+		if end, ok := ends[s.track]; ok && s.at != end {
+			t.Errorf("track %d ends at %d, and goes on at %d", s.track, end, s.at)
+		}
+		ends[s.track] = s.end
 	}
 	if longest <= m.Target-time.Second {
 		t.Errorf("the target duration is %v, and the longest segment %v", m.Target, longest)
