@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -87,7 +88,8 @@ func New(cfg Config) (*Server, error) {
 		started: time.Now(), refusals: newRefusals(cfg.Log),
 	}
 	s.memoryOf.downloads, s.memoryOf.blobs = millrace.DefaultPool().Account(), millrace.DefaultPool().Account()
-	s.connections = connections{server: s, limit: cfg.MaxConnections, all: make(map[*proxy.Conn]struct{})}
+	s.connections = connections{server: s, limit: cfg.MaxConnections, all: make(map[*proxy.Conn]netip.Addr),
+		from: make(map[netip.Addr]int)}
 	s.addresses = address.New(cfg.addressLimits())
 	s.setAddresses(&cfg)
 	var err error
@@ -128,14 +130,16 @@ func New(cfg Config) (*Server, error) {
 	if s.node != nil {
 		s.memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
 	}
+	s.memory.Add(memory.Step{Name: "connections", Above: 11, Heap: true, Free: s.connections.free})
 	for _, a := range []struct {
 		above int
 		after time.Duration
 	}{{12, answerAfter}, {14, answerAfter / 5}} {
-		s.memory.Add(memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 {
-			freed := s.requests.Free(excess, a.after)
-			return freed + s.answers.Free(excess-freed, a.after)
-		}})
+		s.memory.Add(
+			memory.Step{Name: "requests", Above: a.above, Heap: true, Free: func(excess int64) int64 {
+				return s.requests.Free(excess, a.after)
+			}},
+			memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 { return s.answers.Free(excess, a.after) }})
 	}
 	s.memory.Add(s.relay.MemorySteps()...)
 	if s.records != nil {
