@@ -166,8 +166,8 @@ func (n *node) reset() {
 	n.closeIdle(func(*conn) bool { return true })
 }
 
-// closeIdle closes the idle connections for which yes returns true. Closing one may take a while, over TLS for instance: n.mu is
-// not held then.
+// closeIdle closes the idle connections for which yes returns true. Closing one may take a while,
+// over TLS for instance: n.mu is not held then.
 func (n *node) closeIdle(yes func(*conn) bool) {
 	for _, c := range n.removeIdle(yes) {
 		c.close()

@@ -167,7 +167,8 @@ func (c *checkedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// No mutex is held while a connection is closed, which over TLS, or in a connection of the user's, may take a while.
+// No mutex is held while a connection is closed, which over TLS, or in a connection of the user's,
+// may take a while.
 func TestConnectionsAreClosedWithoutAMutex(t *testing.T) {
 	for name, closing := range map[string]func(c *Client){
 		"expired": func(*Client) { time.Sleep(maxIdleTime + expiryInterval) },

@@ -74,9 +74,11 @@ type Budget struct {
 	refused atomic.Int64
 	taken   []atomic.Int64 // by step: how often it has freed something
 
-	freeing    chan struct{} // has room for one: the goroutine that takes the steps, to which what follows belongs
-	lastCare   time.Time     // when that was logged last
-	promisedIn int64         // cycles when promised was raised last
+	freeing chan struct{} // has room for one: the goroutine that takes the steps
+
+	// Of the goroutine that takes the steps.
+	lastCare   time.Time // when that was logged last
+	promisedIn int64     // cycles when promised was raised last
 }
 
 // New returns a Budget of limit bytes for what p lends and the rest of the heap. Its work begins with Run.

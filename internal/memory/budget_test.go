@@ -109,8 +109,8 @@ func TestIdleBlocksGoFirst(t *testing.T) {
 	s.free(9 << 20)
 }
 
-// What a step has freed of the heap counts as free at once, for Admit, too, and until a collection has found it out no other
-// step frees it again.
+// What a step has freed of the heap counts as free at once, for Admit, too, and until a collection
+// has found it out no other step frees it again.
 func TestStepsOfTheHeap(t *testing.T) {
 	b := New(16<<20, millrace.NewPool(), slog.New(slog.DiscardHandler))
 	var freed []int64
@@ -215,7 +215,8 @@ func TestLoans(t *testing.T) {
 	})
 }
 
-// Loans within a limit make room for new ones: those that have taken long are ended, and renewed ones have not.
+// Loans within a limit make room for new ones: those that have taken long are ended, and renewed
+// ones have not.
 func TestLoansWithinALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Loans

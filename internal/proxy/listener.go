@@ -55,8 +55,10 @@ func newConn(tcp *net.TCPConn, cfg *Config) *Conn {
 	return c
 }
 
-// A Conn is a TCP connection with the address of the client that a proxy speaks for. The first call of RemoteAddr or Read waits
-// for the header, or for what shows that there is none. So do the other methods if the peer is a trusted proxy. Nothing behind the header is read ahead: then the TCPConn may be used in place of c, apart
+// A Conn is a TCP connection with the address of the client that a proxy speaks for. The first call
+// of RemoteAddr or Read waits for the header, or for what shows that there is none. So do the other
+// methods if the peer is a trusted proxy. Nothing behind the header is read ahead: then the TCPConn
+// may be used in place of c, apart
 // from Close.
 type Conn struct {
 	*net.TCPConn

@@ -83,7 +83,8 @@ func (c *stalledClient) await(t *testing.T, what string, kind byte) {
 	}
 }
 
-// An answer that a client of HTTP/2 does not take has memory in the budget, whatever it answers, and a time to be taken in.
+// An answer that a client of HTTP/2 does not take has memory in the budget, whatever it answers,
+// and a time to be taken in.
 func TestAnswersThatAreNotTaken(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		cfg := Defaults()
@@ -130,7 +131,8 @@ func TestAnswersThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// Answers that are not taken hold no more than their part of the budget, and other clients are answered.
+// Answers that are not taken hold no more than their part of the budget, and other clients are
+// answered.
 func TestAnswersHaveABudget(t *testing.T) {
 	f := serve(t, func(c *Config) { c.MemoryBytes = 256 << 20 })
 	limit := f.answerLimit()

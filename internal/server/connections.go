@@ -28,12 +28,15 @@ type connections struct {
 }
 
 const (
-	// evictAmong is how many connections are looked at for the one that gives way. Maps begin anywhere, so it is old as a
-	// rule, and a flood of connections does not make each of them look at all others.
+	// evictAmong is how many connections are looked at for the one that gives way. Maps begin
+	// anywhere, so it is old as a rule, and a flood of connections does not make each of them look
+	// at all others.
 	evictAmong = 256
-	// shedAfter is how long a connection must have waited for a request before it may be closed because memory is short.
+	// shedAfter is how long a connection must have waited for a request before it may be closed
+	// because memory is short.
 	shedAfter = time.Second
-	// plainBytes and tlsBytes are what a connection holds that waits for a request: its goroutine and its buffers.
+	// plainBytes and tlsBytes are what a connection holds that waits for a request: its goroutine
+	// and its buffers.
 	plainBytes, tlsBytes = 12 << 10, 36 << 10
 )
 
@@ -84,7 +87,8 @@ func (c *connections) add(p *proxy.Conn) {
 	switch {
 	case refused:
 		_ = p.Close()
-		// In another goroutine: the log may block, and net/http accepts no connection before add returns.
+		// In another goroutine: the log may block, and net/http accepts no connection before add
+		// returns.
 		go c.server.refusals.note(clientReader, &relay.Refusal{Cause: relay.CauseLimit, Reason: fmt.Sprintf(
 			"all %d connections that --max-connections allows have requests", limit)}, "client", p.TCPConn.RemoteAddr().String())
 	case closing != nil:
@@ -116,8 +120,8 @@ func (c *connections) identify(p *proxy.Conn) {
 	}
 }
 
-// worst returns a connection that waits for a request, or nil: one of an address that has many, and that waits long.
-// c.mu is held.
+// worst returns a connection that waits for a request, or nil: one of an address that has many, and
+// that waits long. c.mu is held.
 func (c *connections) worst() (worst *proxy.Conn) {
 	looked, most, least := 0, 0, int64(0)
 	for p, a := range c.all {
@@ -179,8 +183,8 @@ func (c *connections) collect(to scrape) {
 	to.gauge("connections", "Connections of the main listener, apart from viewers by HTTP/1.", int64(n))
 	to.counter("connections_evicted_total", "Of these, those that were closed while they waited for a request, because "+
 		"there were as many as --max-connections allows.", evicted)
-	to.counter("connections_shed_total", "Of these, those that were closed while they waited for a request, because memory was "+
-		"short.", shed)
+	to.counter("connections_shed_total", "Of these, those that were closed while they waited for a request, because "+
+		"memory was short.", shed)
 	st := c.server.addresses.Stats()
 	to.gauge("addresses", "Addresses that have a connection and are limited.", int64(st.Held))
 }

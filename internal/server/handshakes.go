@@ -12,24 +12,25 @@ import (
 )
 
 const (
-	// maxHandshakes bounds the RTMP connections that have said nothing yet, and also those that have not said yet what they
-	// want. One of the latter takes 32 KiB at the very most, for --header-timeout at most. Publishers and viewers have limits of
-	// their own.
+	// maxHandshakes bounds the RTMP connections that have said nothing yet, and also those that
+	// have not said yet what they want. One of the latter takes 32 KiB at the very most, for
+	// --header-timeout at most. Publishers and viewers have limits of their own.
 	maxHandshakes = 512
 
 	// fairShare is how many connections an address may have before it counts as one that has many.
 	fairShare = 8
 )
 
-// handshakes are the RTMP connections that have not said yet what they want. Clients say it within a few round trips.
+// handshakes are the RTMP connections that have not said yet what they want. Clients say it within
+// a few round trips.
 type handshakes struct {
 	mu lock.Mutex
 	// Nothing has come from silent ones yet. They do not keep those out that have begun.
 	silent, begun crowd
 }
 
-// A crowd has up to maxHandshakes connections. When there is one more, the oldest one of the address that has the most gives
-// way: an address cannot keep the clients of others out.
+// A crowd has up to maxHandshakes connections. When there is one more, the oldest one of the
+// address that has the most gives way: an address cannot keep the clients of others out.
 type crowd struct {
 	list []handshake        // the oldest first
 	from map[netip.Addr]int // connections by address
@@ -47,7 +48,8 @@ var errCrowded = errors.New("it said nothing until there were too many connectio
 // addressOf returns what an address is counted by.
 func addressOf(a net.Addr) netip.Addr { return address.Key(proxy.AddrOf(a)) }
 
-// peerOf returns the address of the other end of a connection, which may be a proxy. It does not wait.
+// peerOf returns the address of the other end of a connection, which may be a proxy. It does not
+// wait.
 func peerOf(conn net.Conn) netip.Addr {
 	if p := proxy.Of(conn); p != nil {
 		return addressOf(p.TCPConn.RemoteAddr())
@@ -65,7 +67,8 @@ func (h *handshakes) add(conn net.Conn) {
 	}
 }
 
-// begin notes that something has come on conn, from a client that is known now. It may close another connection.
+// begin notes that something has come on conn, from a client that is known now. It may close
+// another connection.
 func (h *handshakes) begin(conn net.Conn, client net.Addr) {
 	h.mu.Lock()
 	var victim net.Conn

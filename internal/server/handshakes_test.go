@@ -23,8 +23,8 @@ func (c *connFrom) Close() error {
 	return nil
 }
 
-// A flood of connections of one address, or network of IPv6, that say nothing, or begin and say no more, does not keep the
-// clients of others out.
+// A flood of connections of one address, or network of IPv6, that say nothing, or begin and say no
+// more, does not keep the clients of others out.
 func TestHandshakesOfAFlood(t *testing.T) {
 	for _, begins := range []bool{false, true} {
 		for _, flood := range []string{"192.0.2.1", "2001:db8::1"} {
@@ -62,8 +62,8 @@ func TestHandshakesOfAFlood(t *testing.T) {
 	}
 }
 
-// Connections that say nothing do not keep those out that have begun, of the same address, and those of many addresses with few
-// each have the oldest give way.
+// Connections that say nothing do not keep those out that have begun, of the same address, and
+// those of many addresses with few each have the oldest give way.
 func TestSilentHandshakesGiveWay(t *testing.T) {
 	var h handshakes
 	begun, silent := from("192.0.2.1", 1), from("192.0.2.2", 2)

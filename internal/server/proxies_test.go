@@ -394,7 +394,8 @@ func TestDownloadsOfAnAddressWait(t *testing.T) {
 	}
 }
 
-// When there is no place for a connection more, one of the address that has the most gives way, and not the oldest one.
+// When there is no place for a connection more, one of the address that has the most gives way, and
+// not the oldest one.
 func TestTheAddressWithTheMostConnectionsGivesWay(t *testing.T) {
 	const flood = 2 * fairShare
 	f := serve(t, func(c *Config) {
@@ -439,8 +440,8 @@ func TestTheAddressWithTheMostConnectionsGivesWay(t *testing.T) {
 	}
 }
 
-// When memory is short, the connections go that have waited for a request for longest, whatever they speak, and those that
-// have requests stay.
+// When memory is short, the connections go that have waited for a request for longest, whatever
+// they speak, and those that have requests stay.
 func TestIdleConnectionsAreShed(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		cfg := Defaults()

@@ -65,7 +65,8 @@ func (v *rtmpService) serve(ln net.Listener) {
 			time.Sleep(acceptPause)
 		default:
 			if p := proxy.Of(conn); p != nil && p.Direct() && p.Above() != nil {
-				go v.refuse(conn, addressRefusal(p.Above())) // before the handshake, which it cannot keep others from
+				// Before the handshake, so that it takes no place of others.
+				go v.refuse(conn, addressRefusal(p.Above()))
 				continue
 			}
 			v.server.handshakes.add(conn)

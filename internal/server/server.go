@@ -139,7 +139,9 @@ func New(cfg Config) (*Server, error) {
 			memory.Step{Name: "requests", Above: a.above, Heap: true, Free: func(excess int64) int64 {
 				return s.requests.Free(excess, a.after)
 			}},
-			memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 { return s.answers.Free(excess, a.after) }})
+			memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 {
+				return s.answers.Free(excess, a.after)
+			}})
 	}
 	s.memory.Add(s.relay.MemorySteps()...)
 	if s.records != nil {
@@ -419,8 +421,8 @@ const (
 	// trip of 100 ms sends up to 20 Mbit/s through it.
 	http2Body = 256 << 10
 
-	// http2Streams is how many requests a connection may have at a time. Each holds memory, so that it is the least that
-	// HTTP/2 recommends; browsers open fewer.
+	// http2Streams is how many requests a connection may have at a time. Each holds memory, so that
+	// it is the least that HTTP/2 recommends; browsers open fewer.
 	http2Streams = 100
 )
 
@@ -433,8 +435,8 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
-		// This limits a short answer as a whole, and what net/http sends after a handler has returned. Streams and files limit
-		// each silence instead, and profiles take longer.
+		// This limits a short answer as a whole, and what net/http sends after a handler has
+		// returned. Streams and files limit each silence instead, and profiles take longer.
 		WriteTimeout:   s.cfg.StallTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog:       log.New(errorLog{s.log}, "", 0),
