@@ -1,10 +1,10 @@
 package broadcast
 
 import (
+	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // Frame says what a published chain is.
@@ -32,7 +32,7 @@ type Ring struct {
 	// cursor when the frame is a key frame or evicts one that a cursor may be
 	// at. Take holds it while one batch of pieces is shared. No goroutine holds
 	// it while it waits, sends or wakes others.
-	mu lock.Mutex
+	mu sync.Mutex
 
 	opts  options
 	epoch time.Time // times are nanoseconds since then

@@ -1,6 +1,6 @@
 package broadcast
 
-import "github.com/millrace-io/millrace/internal/lock"
+import "sync"
 
 // A Watcher is told of new frames through a channel. It suits a goroutine that
 // serves one cursor, or many, and may wait for other things as well.
@@ -21,7 +21,7 @@ const stopped = -1
 // watchers are a ring's. Their mutex is not the ring's: a goroutine that is
 // woken will want that one.
 type watchers struct {
-	mu   lock.Mutex
+	mu   sync.Mutex
 	list []*Watcher // each at its index
 }
 

@@ -12,11 +12,11 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/internal/lock"
 )
 
 const (
@@ -408,7 +408,7 @@ type interruption struct {
 	isResponse bool
 	unhook     func() bool // nil if nothing is to be ended
 
-	mu   lock.Mutex
+	mu   sync.Mutex
 	over bool // the Copy has returned; guarded by mu
 }
 

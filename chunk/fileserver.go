@@ -9,9 +9,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
-
-	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // A FileHandler serves the files under a directory. [FileServer] makes one.
@@ -40,7 +39,7 @@ type FileHandler struct {
 	dropFrom      int64                                          // bytes; 0: no response is dropped behind
 	served        func(r *http.Request, sent Report, status int) // or nil
 
-	mu       lock.Mutex
+	mu       sync.Mutex
 	sent     Report
 	dropping map[fileVersion]int // responses that are being dropped behind, by what they send
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/internal/lock"
 )
 
 const (
@@ -52,7 +51,7 @@ type Reader struct {
 	mayHang bool  // src is read by a goroutine
 
 	wake chan struct{} // has one after something was done for a Next that waits
-	mu   lock.Mutex    // guards what follows; src.Read is called without it
+	mu   sync.Mutex    // guards what follows; src.Read is called without it
 	room sync.Cond     // signalled when the goroutine may have to go on or to end
 
 	filling filling

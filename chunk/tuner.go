@@ -10,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/millrace-io/millrace/internal/lock"
 )
 
 const (
@@ -57,7 +55,7 @@ type Tuner struct {
 	starved atomic.Int64 // times that Next waited for the source
 	stuffed atomic.Int64 // times that a source waited for Next, because Depth chunks did already
 
-	mu      lock.Mutex // guards what follows
+	mu      sync.Mutex // guards what follows
 	rules   tuning
 	moves   map[string]uint64
 	running int       // workers that have Acquired and not Released

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // A Client moves large values between Redis and the caller's memory, over connections of its own. Everything else stays
@@ -79,7 +79,7 @@ type servers struct {
 	lastLen  atomic.Int64 // length of the last value whose length was not known before
 	counters counters
 
-	mu     lock.RWMutex
+	mu     sync.RWMutex
 	nodes  map[serverKey]*node // all servers that were ever asked, len ≤ maxServers; one that has left has no connections
 	closed bool
 
@@ -160,10 +160,11 @@ func (s *servers) closeExpired() {
 		case <-t.C:
 		}
 		s.mu.RLock()
-		for _, n := range s.nodes {
+		nodes := slices.Collect(maps.Values(s.nodes))
+		s.mu.RUnlock()
+		for _, n := range nodes {
 			n.closeExpired()
 		}
-		s.mu.RUnlock()
 	}
 }
 

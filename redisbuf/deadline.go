@@ -3,9 +3,8 @@ package redisbuf
 import (
 	"context"
 	"net"
+	"sync"
 	"time"
-
-	"github.com/millrace-io/millrace/internal/lock"
 )
 
 // An ioDeadline gives each read, or each write, of a connection at least the timeout. Setting a deadline costs nearly as much
@@ -53,7 +52,7 @@ type watcher struct {
 	repeated   bool            // last has come twice in a row
 	unregister func() bool     // from the context of last; nil if it is not registered
 
-	mu      lock.Mutex
+	mu      sync.Mutex
 	calling <-chan struct{} // ctx.Done() during a call, and nil between calls
 	fired   bool            // the connection's reads and writes were ended
 }

@@ -3,13 +3,14 @@ package redisbuf
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/millrace-io/millrace/internal/lock"
 )
 
 const (
@@ -29,7 +30,7 @@ type node struct {
 
 	unreachable atomic.Bool // the last dial has failed, with all its retries
 
-	mu     lock.Mutex
+	mu     sync.Mutex
 	live   map[*conn]struct{} // all connections
 	idle   []*conn            // those that no call uses; the last one was used last
 	epoch  int                // a connection of an older epoch is closed instead of becoming idle
@@ -165,31 +166,41 @@ func (n *node) reset() {
 	n.closeIdle(func(*conn) bool { return true })
 }
 
-// closeIdle closes the idle connections for which yes returns true.
+// closeIdle closes the idle connections for which yes returns true. Closing one may take a while,
+// over TLS for instance: n.mu is not held then.
 func (n *node) closeIdle(yes func(*conn) bool) {
+	for _, c := range n.removeIdle(yes) {
+		c.close()
+	}
+}
+
+// removeIdle removes the idle connections for which yes returns true.
+func (n *node) removeIdle(yes func(*conn) bool) (taken []*conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	kept := n.idle[:0]
 	for _, c := range n.idle {
 		if yes(c) {
 			delete(n.live, c)
-			c.close()
+			taken = append(taken, c)
 		} else {
 			kept = append(kept, c)
 		}
 	}
 	clear(n.idle[len(kept):])
 	n.idle = kept
+	return taken
 }
 
 // close closes all connections, also those that calls use.
 func (n *node) close() {
 	n.mu.Lock()
 	n.closed = true
-	for c := range n.live {
+	live := slices.Collect(maps.Keys(n.live))
+	n.mu.Unlock()
+	for _, c := range live {
 		_ = c.net.Close() // a call that uses it does the rest
 	}
-	n.mu.Unlock()
 	n.closeIdle(func(*conn) bool { return true })
 }
 

@@ -156,6 +156,64 @@ func get5(t *testing.T, c *Client) {
 	}
 }
 
+// A checkedConn calls check when it is closed.
+type checkedConn struct {
+	net.Conn
+	check func()
+}
+
+func (c *checkedConn) Close() error {
+	c.check()
+	return c.Conn.Close()
+}
+
+// No mutex is held while a connection is closed, which over TLS, or in a connection of the user's,
+// may take a while.
+func TestConnectionsAreClosedWithoutAMutex(t *testing.T) {
+	for name, closing := range map[string]func(c *Client){
+		"expired": func(*Client) { time.Sleep(maxIdleTime + expiryInterval) },
+		"reset": func(c *Client) {
+			for _, n := range c.nodes {
+				n.reset()
+			}
+		},
+		"close": func(c *Client) { _ = c.Close() },
+	} {
+		var c *Client
+		closed := 0
+		check := func() {
+			closed++
+			for _, n := range c.nodes {
+				if !n.mu.TryLock() {
+					t.Errorf("%s: the node's mutex is held", name)
+					continue
+				}
+				n.mu.Unlock()
+			}
+			if !c.mu.TryLock() {
+				t.Errorf("%s: the Client's mutex is held", name)
+				return
+			}
+			c.mu.Unlock()
+		}
+		onPipes(t, func(o *redis.Options) {
+			dial := o.Dialer
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, network, addr)
+				return &checkedConn{conn, check}, err
+			}
+		}, nil, func(t *testing.T, made *Client, _ *pipeRedis) {
+			c = made
+			get5(t, c)
+			closing(c)
+			synctest.Wait()
+			if closed == 0 {
+				t.Errorf("%s: nothing is closed", name)
+			}
+		})
+	}
+}
+
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	for _, test := range []struct {
 		name   string

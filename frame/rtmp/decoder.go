@@ -22,7 +22,8 @@ const (
 	// maxCommandStreams is the same for a client that does not publish.
 	maxCommandStreams = 16
 
-	// leastCopy and mostCopy bound the memory that is taken for copies at a time: as much as has been copied already.
+	// leastCopy and mostCopy bound the memory that is taken for copies at a time: as much as has
+	// been copied already.
 	leastCopy, mostCopy = 512, 8 << 10
 
 	// maxHeader is the longest header of a chunk: number, fields, and extended timestamp.
@@ -82,8 +83,8 @@ type header struct {
 // more; that of [millrace.NewReader] is 4096. A message above maxMessage bytes is refused with a *LimitError.
 // [Decoder.Release] ends the life of unfinished messages.
 func NewDecoder(r *millrace.Reader, maxMessage int) *Decoder {
-	d := &Decoder{r: r, pool: millrace.DefaultPool(), maxStreams: maxChunkStreams, chunk: defaultChunkSize,
-		copyBelow: copyBelow, streams: make(map[int]*chunkStream)}
+	d := &Decoder{r: r, pool: millrace.DefaultPool(), maxStreams: maxChunkStreams,
+		chunk: defaultChunkSize, copyBelow: copyBelow, streams: make(map[int]*chunkStream)}
 	d.SetMaxMessage(maxMessage)
 	return d
 }
@@ -109,7 +110,7 @@ func (d *Decoder) limit(bytes int) error {
 // fits returns an error if n bytes of unfinished messages are too many.
 func (d *Decoder) fits(n int) error {
 	if n > d.maxUnfinished {
-		return &LimitError{What: "bytes of unfinished messages", Have: int64(n), Limit: int64(d.maxUnfinished)}
+		return &LimitError{"bytes of unfinished messages", int64(n), int64(d.maxUnfinished)}
 	}
 	return nil
 }
@@ -172,7 +173,8 @@ func (s *chunkStream) release() {
 	s.room.Release()
 }
 
-// appendCopy appends a copy of p to dst, in room or in blocks of pool, of which room keeps the rest.
+// appendCopy appends a copy of p to dst, in room or in blocks of pool, of which room keeps the
+// rest.
 func appendCopy(dst *millrace.Chain, room *millrace.Draft, pool *millrace.Pool, p []byte) {
 	for len(p) > 0 {
 		if len(room.Bytes()) == 0 {
@@ -266,7 +268,7 @@ func (d *Decoder) nextHeader() (*chunkStream, error) {
 	s, known := d.streams[id]
 	if !known {
 		if len(d.streams) >= d.maxStreams {
-			return nil, &LimitError{What: "chunk streams", Have: int64(len(d.streams)) + 1, Limit: int64(d.maxStreams)}
+			return nil, &LimitError{"chunk streams", int64(len(d.streams)) + 1, int64(d.maxStreams)}
 		}
 		// It may begin with any form of header. What is left out is 0.
 		s = &chunkStream{header: header{message: Message{ChunkStream: id}}}

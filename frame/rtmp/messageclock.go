@@ -10,8 +10,8 @@ type messageClock struct {
 	runs    bool
 }
 
-// start begins to count for a message of which something came at a time, unless it counts for an older one. A nil clock
-// does nothing, here and below.
+// start begins to count for a message of which something came at a time, unless it counts for an
+// older one. A nil clock does nothing, here and below.
 func (c *messageClock) start(at time.Time) {
 	if c == nil || c.runs {
 		return

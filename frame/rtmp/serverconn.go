@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// maxCommand bounds what a client sends unfinished before it says what it wants. The longest message is connect, of some
-	// hundred bytes, and addresses with tokens that are shown several times.
+	// maxCommand bounds what a client sends unfinished before it says what it wants. The longest
+	// message is connect, of some hundred bytes, and addresses with tokens that are shown several
+	// times.
 	maxCommand = 16 << 10
 
 	// maxPlayer is the same of a client that plays: it pauses and pings.
@@ -27,8 +28,8 @@ const (
 // A ServerConn is the server's side of a connection: Accept, then Start or Refuse, and then Next until it fails. When a
 // publisher has ended its stream, NextRequest may follow. A ServerConn belongs to one goroutine at a time.
 //
-// A ServerConn has no timeout but that of [ServerConn.SetMessageTimeout]. To bound the time up to the request, and each
-// silence, set deadlines on the connection.
+// A ServerConn has no timeout but that of [ServerConn.SetMessageTimeout]. To bound the time up to
+// the request, and each silence, set deadlines on the connection.
 type ServerConn struct {
 	r          *millrace.Reader
 	w          io.Writer
@@ -61,8 +62,9 @@ func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn 
 // SetPool makes what the client sends come into blocks of p from now on, those of copies included.
 func (c *ServerConn) SetPool(p *millrace.Pool) { c.dec.setPool(p) }
 
-// SetMessageTimeout bounds how long a message may take from its first byte to its last one, whatever the client sends
-// meanwhile. When the time is up, expired is called in a goroutine of its own, and ends the connection. Release ends that.
+// SetMessageTimeout bounds how long a message may take from its first byte to its last one,
+// whatever the client sends meanwhile. When the time is up, expired is called in a goroutine of its
+// own, and ends the connection. Release ends that.
 func (c *ServerConn) SetMessageTimeout(limit time.Duration, expired func()) {
 	c.dec.clock.stop()
 	c.dec.clock = &messageClock{limit: limit, expired: expired}

@@ -369,13 +369,15 @@ func TestMemoryBeforeARequest(t *testing.T) {
 	if _, err := c.Accept(); err != io.ErrUnexpectedEOF {
 		t.Error(err)
 	}
-	// What is unfinished, and the Reader's block of 64 KiB, once when it grows and once more while it is read.
+	// What is unfinished, and the Reader's block of 64 KiB, once when it grows and once more while
+	// it is read.
 	if most > 192<<10 {
 		t.Errorf("%d bytes held", most)
 	}
 }
 
-// A client that plays can make the server hold 4 KiB, however it divides what it leaves unfinished, and from when on.
+// A client that plays can make the server hold 4 KiB, however it divides what it leaves unfinished,
+// and from when on.
 func TestMemoryOfAPlayer(t *testing.T) {
 	play := command("connect", 1, app("live")) + command("createStream", 2, nil) + commandOn(1, "play", 3, nil, "camera")
 	part := func(chunks, size, sent int) string {
@@ -421,7 +423,8 @@ func TestMemoryOfAPlayer(t *testing.T) {
 	}
 }
 
-// What a publisher leaves unfinished is in its pool, and what an aggregate has, too, also if it is copied.
+// What a publisher leaves unfinished is in its pool, and what an aggregate has, too, also if it is
+// copied.
 func TestMemoryOfAPublisher(t *testing.T) {
 	pool, def := millrace.NewPool(), millrace.DefaultPool()
 	before := def.Stats().InUse

@@ -10,8 +10,5 @@ import (
 // A Mutex is a sync.Mutex.
 type Mutex = sync.Mutex
 
-// A RWMutex is a sync.RWMutex.
-type RWMutex = sync.RWMutex
-
 // Logger returns l.
 func Logger(l *slog.Logger) *slog.Logger { return l }

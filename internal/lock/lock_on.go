@@ -68,40 +68,14 @@ func (m *Mutex) Unlock() {
 	m.mu.Unlock()
 }
 
-// A RWMutex is a sync.RWMutex whose holders are known. The goroutine that calls RLock calls RUnlock.
-type RWMutex struct {
-	mu     sync.RWMutex
-	holder uint64
-}
-
-func (m *RWMutex) Lock() {
-	m.mu.Lock()
-	m.holder = goroutine()
-	add(m.holder, 1)
-}
-
-func (m *RWMutex) Unlock() {
-	add(m.holder, -1)
-	m.mu.Unlock()
-}
-
-func (m *RWMutex) RLock() {
-	m.mu.RLock()
-	add(goroutine(), 1)
-}
-
-func (m *RWMutex) RUnlock() {
-	add(goroutine(), -1)
-	m.mu.RUnlock()
-}
-
 // fail ends the process: a panic on this goroutine could be recovered. A test replaces it.
 var fail = func(report string) {
 	go panic(report)
 	select {}
 }
 
-// Logger returns a Logger like l that ends the process when its caller holds a mutex of this package, whatever the level.
+// Logger returns a Logger like l that ends the process when its caller holds a mutex of this
+// package, whatever the level.
 func Logger(l *slog.Logger) *slog.Logger {
 	if l == nil {
 		return nil

@@ -51,6 +51,7 @@ const (
 type Step struct {
 	Name  string // for metrics and the log
 	Above int
+	Heap  bool // what it frees is of the heap, so that Used shows it after the next collection only
 	// Free lets go of about excess bytes, if there are so many, and returns how many go. They may go a little later; then
 	// Free counts them again when it is called meanwhile.
 	Free func(excess int64) int64
@@ -64,14 +65,20 @@ type Budget struct {
 	steps  []Step // by mark
 	lowest int64  // nothing is done below
 
-	heap atomic.Int64 // bytes in use beside the pool's
-	high atomic.Int64 // the most that was in use
+	heap   atomic.Int64 // bytes in use beside the pool's
+	cycles atomic.Int64 // collections so far
+	// promised is how many bytes of heap the steps have freed, and heap does not know that yet.
+	promised atomic.Int64
+	high     atomic.Int64 // the most that was in use
 
 	refused atomic.Int64
 	taken   []atomic.Int64 // by step: how often it has freed something
 
-	freeing  chan struct{} // has room for one: the goroutine that takes the steps
-	lastCare time.Time     // when that was logged last; of the goroutine that takes the steps
+	freeing chan struct{} // has room for one: the goroutine that takes the steps
+
+	// Of the goroutine that takes the steps.
+	lastCare   time.Time // when that was logged last
+	promisedIn int64     // cycles when promised was raised last
 }
 
 // New returns a Budget of limit bytes for what p lends and the rest of the heap. Its work begins with Run.
@@ -115,7 +122,7 @@ func (b *Budget) Admit() error {
 	if b == nil {
 		return nil
 	}
-	if used := b.Used(); used > b.mark(admitBelow) {
+	if used := b.Used() - b.promised.Load(); used > b.mark(admitBelow) {
 		b.refused.Add(1)
 		return &Refusal{used, b.limit}
 	}
@@ -156,8 +163,12 @@ func (b *Budget) free() {
 	if st := b.pool.Stats(); b.heap.Load()+st.InUse+st.Idle > b.mark(trimAbove) && st.Idle > 0 {
 		b.pool.Trim()
 	}
+	// A collection that was under way when memory was freed may have found it in use.
+	if b.cycles.Load() > b.promisedIn+1 {
+		b.promised.Store(0)
+	}
 	for i, s := range b.steps {
-		used := b.Used()
+		used := b.Used() - b.promised.Load()
 		excess := used - b.mark(s.Above)
 		if excess <= 0 {
 			continue
@@ -165,6 +176,10 @@ func (b *Budget) free() {
 		n := s.Free(excess)
 		if n > 0 {
 			b.taken[i].Add(1)
+			if s.Heap {
+				b.promised.Add(n)
+				b.promisedIn = b.cycles.Load()
+			}
 		}
 		if n > 0 && time.Since(b.lastCare) > time.Second {
 			b.lastCare = time.Now()
@@ -192,6 +207,7 @@ func (b *Budget) Run(ctx context.Context) {
 			return
 		case at := <-tick.C:
 			r.read()
+			b.cycles.Store(int64(r.cycles))
 			b.bound(&r)
 			b.Check()
 			if r.cycles != cycle {

@@ -40,7 +40,7 @@ func TestSteps(t *testing.T) {
 	p := millrace.NewPool(millrace.IdleLimit(0))
 	first, second, kept := &shelf{pool: p}, &shelf{pool: p}, &shelf{pool: p}
 	b := New(16<<20, p, slog.New(slog.DiscardHandler))
-	b.Add(Step{"second", 10, second.free}, Step{"first", 4, first.free})
+	b.Add(Step{Name: "second", Above: 10, Free: second.free}, Step{Name: "first", Above: 4, Free: first.free})
 	state := func() [3]int { return [3]int{len(first.blocks), len(second.blocks), len(kept.blocks)} }
 
 	first.add(3)
@@ -84,7 +84,7 @@ func TestTheLogBlocks(t *testing.T) {
 	s := &shelf{pool: p}
 	log := nettest.NewBlockingLog(slog.DiscardHandler)
 	b := New(16<<20, p, slog.New(log))
-	b.Add(Step{"step", 4, s.free})
+	b.Add(Step{Name: "step", Above: 4, Free: s.free})
 	defer log.Block()()
 	for range 3 {
 		s.add(16)
@@ -100,13 +100,46 @@ func TestIdleBlocksGoFirst(t *testing.T) {
 	p := millrace.NewPool()
 	s := &shelf{pool: p}
 	b := New(16<<20, p, slog.New(slog.DiscardHandler))
-	b.Add(Step{"step", 12, s.free})
+	b.Add(Step{Name: "step", Above: 12, Free: s.free})
 	s.add(13)
 	s.free(4 << 20)
 	if b.Check(); p.Stats().Idle != 0 || len(s.blocks) != 9 {
 		t.Errorf("%d bytes idle, %d blocks in use", p.Stats().Idle, len(s.blocks))
 	}
 	s.free(9 << 20)
+}
+
+// What a step has freed of the heap counts as free at once, for Admit, too, and until a collection
+// has found it out no other step frees it again.
+func TestStepsOfTheHeap(t *testing.T) {
+	b := New(16<<20, millrace.NewPool(), slog.New(slog.DiscardHandler))
+	var freed []int64
+	later := 0
+	b.Add(Step{Name: "heap", Above: 4, Heap: true, Free: func(excess int64) int64 {
+		freed = append(freed, excess)
+		return excess
+	}}, Step{Name: "later", Above: 8, Free: func(int64) int64 { later++; return 0 }})
+	b.heap.Store(14 << 20)
+	if b.Admit() == nil {
+		t.Error("admitted above the mark")
+	}
+	for range 3 {
+		b.Check()
+	}
+	if !slices.Equal(freed, []int64{10 << 20}) || later != 0 {
+		t.Errorf("freed %d, and later %d times", freed, later)
+	}
+	if err := b.Admit(); err != nil {
+		t.Error(err)
+	}
+	b.cycles.Add(1) // one that was under way
+	b.Check()
+	b.heap.Store(5 << 20)
+	b.cycles.Add(1)
+	b.Check()
+	if !slices.Equal(freed, []int64{10 << 20, 1 << 20}) || later != 0 {
+		t.Errorf("after the collections: freed %d, and later %d times", freed, later)
+	}
 }
 
 func TestNilBudget(t *testing.T) {
@@ -182,7 +215,8 @@ func TestLoans(t *testing.T) {
 	})
 }
 
-// Loans within a limit make room for new ones: those that have taken long are ended, and renewed ones have not.
+// Loans within a limit make room for new ones: those that have taken long are ended, and renewed
+// ones have not.
 func TestLoansWithinALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l Loans

@@ -44,9 +44,9 @@ func (l *Loans) add(bytes int64, end func()) *Loan {
 	return loan
 }
 
-// AddWithin is Add if all Loans then hold no more than limit bytes; 0 is no limit. To make room it ends Loans that have taken
-// longer than after, the oldest ones first. If there is no room, it returns ErrFull. Loans that were ended, and have not come
-// to Done yet, may hold as much again.
+// AddWithin is Add if all Loans then hold no more than limit bytes; 0 is no limit. To make room it
+// ends Loans that have taken longer than after, the oldest ones first. If there is no room, it
+// returns ErrFull. Loans that were ended, and have not come to Done yet, may hold as much again.
 func (l *Loans) AddWithin(limit int64, after time.Duration, bytes int64, end func()) (*Loan, error) {
 	l.mu.Lock()
 	ending := l.makeRoom(limit, after, bytes)
@@ -88,7 +88,8 @@ func (l *Loans) fits(limit, bytes int64) bool {
 	return limit == 0 || l.bytes-l.going+bytes <= limit && l.bytes+bytes <= 2*limit
 }
 
-// makeRoom notes which Loans are to be ended for bytes more to fit. l.mu is held; the caller calls endAll without it.
+// makeRoom notes which Loans are to be ended for bytes more to fit. l.mu is held; the caller calls
+// endAll without it.
 func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan {
 	excess := l.bytes - l.going + bytes - limit
 	if limit == 0 || excess <= 0 {
@@ -98,8 +99,9 @@ func (l *Loans) makeRoom(limit int64, after time.Duration, bytes int64) []*Loan 
 	return ending
 }
 
-// expire notes that Loans are ended that have taken longer than after, the oldest ones first, until they hold excess bytes.
-// Those that were ended before count if again. l.mu is held; the caller calls endAll without it.
+// expire notes that Loans are ended that have taken longer than after, the oldest ones first, until
+// they hold excess bytes. Those that were ended before count if again. l.mu is held; the caller
+// calls endAll without it.
 func (l *Loans) expire(excess int64, after time.Duration, again bool) (ending []*Loan, freed int64) {
 	for e := l.list.Front(); e != nil && freed < excess; e = e.Next() {
 		loan := e.Value.(*Loan)
@@ -126,7 +128,8 @@ func endAll(ending []*Loan) {
 	}
 }
 
-// Renew says that the client has taken something: the Loan is as new. It returns false if the Loan was ended.
+// Renew says that the client has taken something: the Loan is as new. It returns false if the Loan
+// was ended.
 func (loan *Loan) Renew() bool {
 	if loan == nil {
 		return true
@@ -144,8 +147,8 @@ func (loan *Loan) Renew() bool {
 	return true
 }
 
-// Done says that the answer holds nothing any more. end is not called any more when Done has returned. Done again does
-// nothing.
+// Done says that the answer holds nothing any more. end is not called any more when Done has
+// returned. Done again does nothing.
 func (loan *Loan) Done() {
 	if loan == nil {
 		return

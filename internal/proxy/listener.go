@@ -40,23 +40,37 @@ func Listen(ln net.Listener, cfg Config) *Listener { return &Listener{ln, cfg} }
 func (l *Listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if tcp, ok := c.(*net.TCPConn); ok {
-		return &Conn{TCPConn: tcp, cfg: &l.cfg}, nil
+		return newConn(tcp, &l.cfg), nil
 	}
 	return c, err
 }
 
-// A Conn is a TCP connection with the address of the client that a proxy speaks for. The first call of RemoteAddr, Account
-// or Read waits for the header. Nothing behind the header is read ahead: then the TCPConn may be used in place of c, apart
+func newConn(tcp *net.TCPConn, cfg *Config) *Conn {
+	c := &Conn{TCPConn: tcp, cfg: cfg, remote: tcp.RemoteAddr()}
+	peer := AddrOf(c.remote)
+	if c.trusted = cfg.Trusted.Load().Has(peer); !c.trusted {
+		c.direct = true
+		c.open(peer) // at once: a client that says nothing counts, too
+	}
+	return c
+}
+
+// A Conn is a TCP connection with the address of the client that a proxy speaks for. The first call
+// of RemoteAddr or Read waits for the header, or for what shows that there is none. So do the other
+// methods if the peer is a trusted proxy. Nothing behind the header is read ahead: then the TCPConn
+// may be used in place of c, apart
 // from Close.
 type Conn struct {
 	*net.TCPConn
-	cfg *Config
+	cfg    *Config
+	direct bool // the peer is the client
 
-	once    sync.Once // what follows is set by it
+	once    sync.Once // what follows is set by it, unless the peer is the client
 	remote  net.Addr
 	trusted bool
-	err     error // why the connection is closed
 	above   error // a limit of the address that the connection is above
+
+	err error // why the connection is closed; set by once
 
 	mu      lock.Mutex
 	closed  bool
@@ -80,9 +94,6 @@ var errUntrusted = errors.New("the peer is not among --trusted-proxies")
 func (c *Conn) await() error {
 	var refused *HeaderError
 	c.once.Do(func() {
-		c.remote = c.TCPConn.RemoteAddr()
-		peer := AddrOf(c.remote)
-		c.trusted = c.cfg.Trusted.Load().Has(peer)
 		client, err := c.readHeader()
 		if err != nil {
 			c.err = err
@@ -94,7 +105,7 @@ func (c *Conn) await() error {
 			c.remote = client
 			c.trusted = c.cfg.Trusted.Load().Has(AddrOf(client))
 		}
-		if c.trusted { // its clients come through it
+		if c.direct || c.trusted { // it is counted, or its clients come through it
 			return
 		}
 		c.open(AddrOf(c.remote))
@@ -147,6 +158,16 @@ func (c *Conn) readHeader() (client net.Addr, err error) {
 	return client, nil
 }
 
+// Direct reports whether the peer is the client: then Above, Trusted and Account do not wait.
+func (c *Conn) Direct() bool { return c.direct }
+
+// identify waits until the client is known.
+func (c *Conn) identify() {
+	if !c.direct {
+		_ = c.await()
+	}
+}
+
 // RemoteAddr returns the client's address.
 func (c *Conn) RemoteAddr() net.Addr {
 	_ = c.await()
@@ -155,19 +176,19 @@ func (c *Conn) RemoteAddr() net.Addr {
 
 // Above returns why the requests of the connection are refused: its address has too many.
 func (c *Conn) Above() error {
-	_ = c.await()
+	c.identify()
 	return c.above
 }
 
 // Trusted reports whether the peer, or the client that it speaks for, is a trusted proxy.
 func (c *Conn) Trusted() bool {
-	_ = c.await()
+	c.identify()
 	return c.trusted
 }
 
 // Account implements [address.Holder].
 func (c *Conn) Account() *address.Account {
-	_ = c.await()
+	c.identify()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.account

@@ -288,3 +288,53 @@ func FuzzClient(f *testing.F) {
 		}
 	})
 }
+
+// A client that no proxy speaks for counts for its address at once, also while it says nothing.
+func TestSilentClientsCount(t *testing.T) {
+	own := ownAddress(t)
+	ln, err := net.Listen("tcp", net.JoinHostPort(own, "0"))
+	if err != nil {
+		t.Skip(err)
+	}
+	defer ln.Close()
+	var none atomic.Pointer[Trusted]
+	none.Store(&Trusted{})
+	table := address.New(address.Limits{Connections: 1})
+	over := Listen(ln, Config{Trusted: &none, Timeout: nettest.Timeout, Addresses: table})
+	var conns []*Conn
+	for range 2 {
+		nettest.Dial(t, ln.Addr().String(), 0)
+		c, err := over.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		conns = append(conns, c.(*Conn))
+	}
+	if !conns[0].Direct() || conns[0].Above() != nil || conns[0].Account() == nil {
+		t.Errorf("the first one: above %v", conns[0].Above())
+	}
+	if conns[1].Above() == nil || conns[1].Trusted() || table.Stats().Held != 1 {
+		t.Errorf("the second one is admitted: %+v", table.Stats())
+	}
+	_ = conns[0].Close()
+	if st := table.Stats(); st.Held != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// ownAddress returns an address of this machine by which it does not count as itself.
+func ownAddress(t *testing.T) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && !n.IP.IsLoopback() {
+			return n.IP.String()
+		}
+	}
+	t.Skip("the machine has loopback addresses alone")
+	return ""
+}

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
-// While the log blocks, viewers get frames as before, whatever is logged: those of the stream, and those of others.
+// While the log blocks, viewers get frames as before, whatever is logged: those of the stream, and
+// those of others.
 func TestTheLogBlocks(t *testing.T) {
 	for _, event := range []struct {
 		name, line string

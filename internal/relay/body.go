@@ -109,6 +109,7 @@ func newHandlerBody(w http.ResponseWriter, r *http.Request, p *Publisher) *handl
 
 func (b *handlerBody) answer(status int, contentType string, text []byte) {
 	b.stop() // the ResponseWriter must not be used after the handler
+	_ = http.NewResponseController(b.w).SetWriteDeadline(time.Now().Add(b.p.s.hub.cfg.StallTimeout))
 	h := b.w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")

@@ -78,7 +78,7 @@ type Hub struct {
 
 	counters counters
 
-	clients *millrace.Pool // an account of the blocks that RTMP clients' bytes are in, apart from those of publishers
+	clients *millrace.Pool // an account of the blocks of what RTMP clients send that do not publish
 
 	publishers sync.WaitGroup // publishers that are served, or answered
 	recording  sync.WaitGroup // streams that are recorded

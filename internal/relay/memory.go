@@ -75,8 +75,8 @@ func (s *holder) made() []*rendition {
 	return s.renditions()
 }
 
-// holders returns the streams, the one that holds the most first. Viewers cannot find some of them: nothing that came is
-// complete.
+// holders returns the streams, the one that holds the most first. Viewers cannot find some of them:
+// nothing that came is complete.
 func (h *Hub) holders() (list []holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

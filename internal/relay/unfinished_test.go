@@ -13,15 +13,16 @@ import (
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 )
 
-// sendPart sends the first n bytes of a message of size bytes on a chunk stream, with chunks of n bytes.
+// sendPart sends the first n bytes of a message of size bytes on a chunk stream, with chunks of n
+// bytes.
 func sendPart(c *relaytest.RTMP, chunks byte, size, n int) {
 	c.ChunkSize(n)
 	head := []byte{chunks, 0, 0, 0, byte(size >> 16), byte(size >> 8), byte(size), byte(rtmp.TypeVideo), rtmp.Stream, 0, 0, 0}
 	_, _ = c.Conn.Write(append(head, make([]byte, n)...))
 }
 
-// A client that plays and leaves a message unfinished is ended, also if it sent that while it waited for its stream, and
-// if it sends other messages meanwhile.
+// A client that plays and leaves a message unfinished is ended, also if it sent that while it
+// waited for its stream, and if it sends other messages meanwhile.
 func TestPlayersThatFinishNoMessage(t *testing.T) {
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {

@@ -10,17 +10,19 @@ import (
 )
 
 const (
-	// requestBytes is what a request holds whose client does not take the answer: its goroutine, what net/http has for it, a
-	// buffer, and a short body.
+	// requestBytes is what a request holds whose client does not take the answer: its goroutine,
+	// what net/http has for it, a buffer, and a short body.
 	requestBytes = 32 << 10
 	// metricsBytes is what an answer to /metrics holds beside that.
 	metricsBytes = 128 << 10
 	// streamBytes is what the description of one stream, or viewer, holds, as a value and as JSON.
 	streamBytes = 2 << 10
 
-	// requestsShare is the part of the memory budget that requests may hold until their answers have been taken.
+	// requestsShare is the part of the memory budget that requests may hold until their answers
+	// have been taken.
 	requestsShare = 8
-	// requestAfter is how long a request may take before it may be ended to make room for a new one.
+	// requestAfter is how long a request may take before it may be ended to make room for a new
+	// one.
 	requestAfter = time.Second
 )
 
@@ -33,9 +35,10 @@ type answerLoan struct {
 
 type answerKey struct{}
 
-// limitAnswers gives each request a part of the memory for answers. A request that holds it for long, because its client
-// takes nothing, is ended when a new one needs the memory, or when memory is short. Without that, clients of HTTP/2 could make
-// the server hold thousands of answers that they do not take.
+// limitAnswers gives each request a part of the memory for answers. A request that holds it for
+// long, because its client takes nothing, is ended when a new one needs the memory, or when memory
+// is short. Without that, clients of HTTP/2 could make the server hold thousands of answers that
+// they do not take.
 func (s *Server) limitAnswers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -61,7 +64,8 @@ func answerOf(r *http.Request) *answerLoan {
 	return a
 }
 
-// wait gives the memory back: the request has another limit from now on, that of viewers, publishers or downloads.
+// wait gives the memory back: the request has another limit from now on, that of viewers,
+// publishers or downloads.
 func (a *answerLoan) wait() {
 	if a != nil {
 		a.loan.Done()
@@ -69,16 +73,21 @@ func (a *answerLoan) wait() {
 	}
 }
 
-// renew says that the client has taken a part of the answer. It returns false if the request was ended.
+// renew says that the client has taken a part of the answer. It returns false if the request was
+// ended.
 func (a *answerLoan) renew() bool { return a == nil || a.loan.Renew() }
 
-// resume takes the memory again, for an answer that holds more bytes than a short one. The error is a [relay.Refusal].
+// resume takes the memory again, for an answer that holds more bytes than a short one. The error is
+// a [relay.Refusal].
 func (a *answerLoan) resume(more int) error {
 	if a == nil {
 		return nil
 	}
 	var err error
 	limit := a.server.answerLimit()
+	if limit > 0 {
+		more = int(min(int64(more), limit/2)) // a long answer can be had when there are few others
+	}
 	switch {
 	case a.loan == nil:
 		a.loan, err = a.server.requests.AddWithin(limit, requestAfter, requestBytes+int64(more), a.end)
@@ -86,13 +95,14 @@ func (a *answerLoan) resume(more int) error {
 		err = a.loan.Grow(limit, requestAfter, int64(more))
 	}
 	if err != nil {
-		return &relay.Refusal{Status: http.StatusServiceUnavailable, Cause: relay.CauseMemory, Reason: err.Error() + " (--memory)",
-			RetryAfter: requestAfter}
+		return &relay.Refusal{Status: http.StatusServiceUnavailable, Cause: relay.CauseMemory,
+			Reason: err.Error() + " (--memory)", RetryAfter: requestAfter}
 	}
 	return nil
 }
 
-// lend takes memory for an answer that is to be made and holds more bytes than a short one, or refuses the request.
+// lend takes memory for an answer that is to be made and holds more bytes than a short one, or
+// refuses the request.
 func (s *Server) lend(w http.ResponseWriter, r *http.Request, bytes int) bool {
 	err := answerOf(r).resume(bytes)
 	if err != nil {
@@ -109,8 +119,8 @@ func (s *Server) answerLimit() int64 {
 	return s.memory.Limit() / requestsShare
 }
 
-// refuseFull refuses a request for whose answer there is no memory. Over HTTP/2 the answer has no body: its client could
-// leave that.
+// refuseFull refuses a request for whose answer there is no memory. Over HTTP/2 the answer has no
+// body: its client could leave that.
 func (s *Server) refuseFull(w http.ResponseWriter, r *http.Request, why error) {
 	s.refused(wanted(r), r, why)
 	status := setRefusal(w.Header(), why)

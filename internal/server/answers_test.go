@@ -37,17 +37,35 @@ func stall(t *testing.T, addr string, secure bool) *stalledClient {
 	return &stalledClient{conn, 1}
 }
 
-// ask makes n GET requests for path, of up to 126 bytes.
+const (
+	get  = 0x82 // in the table of HPACK
+	post = 0x83
+
+	endStream, endHeaders = 1, 4 // flags
+)
+
+// head returns the head of a request for path, of up to 126 bytes.
+func (c *stalledClient) head(method byte, path string, flags byte) []byte {
+	p := append([]byte{method, 0x86, 0x44, byte(len(path))}, path...) // http, the path
+	p = append(append(p, 0x41, byte(len("localhost"))), "localhost"...)
+	return http2RawFrame{kind: frameHeaders, flags: flags, stream: c.stream, payload: p}.bytes()
+}
+
+// ask makes n GET requests for path.
 func (c *stalledClient) ask(path string, n int) {
 	var all []byte
 	for range n {
-		head := append([]byte{0x82, 0x86, 0x44, byte(len(path))}, path...) // GET, http, the path
-		head = append(append(head, 0x41, byte(len("localhost"))), "localhost"...)
-		const ends = 5 // the head, and the request
-		all = append(all, http2RawFrame{kind: frameHeaders, flags: ends, stream: c.stream, payload: head}.bytes()...)
+		all = append(all, c.head(get, path, endHeaders|endStream)...)
 		c.stream += 2
 	}
 	_, _ = c.Write(all)
+}
+
+// send makes a POST request.
+func (c *stalledClient) send(path, body string) {
+	data := http2RawFrame{kind: frameData, flags: endStream, stream: c.stream, payload: []byte(body)}
+	_, _ = c.Write(append(c.head(post, path, endHeaders), data.bytes()...))
+	c.stream += 2
 }
 
 // await reads frames up to one of a kind.
@@ -65,7 +83,8 @@ func (c *stalledClient) await(t *testing.T, what string, kind byte) {
 	}
 }
 
-// An answer that a client of HTTP/2 does not take has memory in the budget, whatever it answers, and a time to be taken in.
+// An answer that a client of HTTP/2 does not take has memory in the budget, whatever it answers,
+// and a time to be taken in.
 func TestAnswersThatAreNotTaken(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		cfg := Defaults()
@@ -96,6 +115,12 @@ func TestAnswersThatAreNotTaken(t *testing.T) {
 			eventually(t, path+" to hold none", func() bool { return holds() == 0 })
 			_ = c.Close()
 		}
+		for _, path := range []string{"/live/sent", "/live/", "/none", "/blobs/"} {
+			c := stall(t, main, secure)
+			c.send(path, "x")
+			c.await(t, "POST "+path, frameReset)
+			_ = c.Close()
+		}
 		for _, path := range []string{"/", "/metrics", "/api/streams", "/api/streams/none", "/healthz", "/debug/pprof/", "/none"} {
 			c := stall(t, admin, false)
 			c.ask(path, 1)
@@ -106,7 +131,8 @@ func TestAnswersThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// Answers that are not taken hold no more than their part of the budget, and other clients are answered.
+// Answers that are not taken hold no more than their part of the budget, and other clients are
+// answered.
 func TestAnswersHaveABudget(t *testing.T) {
 	f := serve(t, func(c *Config) { c.MemoryBytes = 256 << 20 })
 	limit := f.answerLimit()

@@ -78,7 +78,8 @@ func (c *certificate) reload() {
 	}
 }
 
-// look reads the files if they have changed, and returns a function that logs that, or nil. c.mu is held.
+// look reads the files if they have changed, and returns a function that logs that, or nil. c.mu is
+// held.
 func (c *certificate) look() (report func()) {
 	files, err := c.changed()
 	if err == nil && files == c.files {

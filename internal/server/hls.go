@@ -114,16 +114,17 @@ func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *rel
 	return s.writePlaylist(w, r, list.Text, false, fresh)
 }
 
-// wantsGzip reports whether a playlist is sent with gzip. If the request needs the token in its address, each address in the
+// wantsGzip reports whether a playlist is sent with gzip. If the request needs the token in its
+// address, each address in the
 // playlist gets it, too: players show it with no other request by themselves.
 func (s *Server) wantsGzip(r *http.Request) bool { return acceptsGzip(r) && s.addedQuery(r) == "" }
 
-// maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds of addresses. What signs
-// tokens makes shorter ones.
+// maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds
+// of addresses. What signs tokens makes shorter ones.
 const maxAddedToken = 1 << 10
 
-// addedQuery returns what each address in a playlist gets, without "?": the token if one is needed, or all that the hook has
-// seen.
+// addedQuery returns what each address in a playlist gets, without "?": the token if one is needed,
+// or all that the hook has seen.
 func (s *Server) addedQuery(r *http.Request) string {
 	if p := hookPlayOf(r); p != nil {
 		return p.query
@@ -137,7 +138,8 @@ func (s *Server) addedQuery(r *http.Request) string {
 	return ""
 }
 
-// writePlaylist answers with the text of a playlist, or with that as zip. An error is a [relay.Refusal]: nothing was written.
+// writePlaylist answers with the text of a playlist, or with that as zip. An error is a
+// [relay.Refusal]: nothing was written.
 func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool, fresh time.Duration) error {
 	query := s.addedQuery(r)
 	more := len(body)
@@ -232,8 +234,8 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, objec
 	return s.writeObject(w, r, object, &body)
 }
 
-// writeObject answers with the bytes of an object. It borrows body, which is empty or shorter then. An error is a
-// [relay.Refusal]: nothing was written.
+// writeObject answers with the bytes of an object. It borrows body, which is empty or shorter then.
+// An error is a [relay.Refusal]: nothing was written.
 func (s *Server) writeObject(w http.ResponseWriter, r *http.Request, object string, body *millrace.Chain) error {
 	if err := answerOf(r).resume(0); err != nil {
 		return err

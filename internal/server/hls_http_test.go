@@ -312,7 +312,8 @@ func TestHLSClientsThatTakeNothing(t *testing.T) {
 	all.Wait()
 }
 
-// A token is repeated in each address of a playlist where the addresses need it, unless no signer makes one so long.
+// A token is repeated in each address of a playlist where the addresses need it, unless no signer
+// makes one so long.
 func TestHLSRepeatsNoMoreThanItNeeds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		needed bool

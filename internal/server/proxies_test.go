@@ -15,12 +15,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/address"
+	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/need"
@@ -213,13 +216,12 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	if res := request(clientFrom(t, f.Addr, "192.0.2.2:2"), "/"); res.Status != 200 {
 		t.Errorf("another address: %d %s", res.Status, res.Body)
 	}
-	play := relaytest.NewRTMP(t, dialFrom(t, f.rtmp, "192.0.2.1:3"))
-	play.Connect("live")
-	play.Play("cam")
-	if s := play.AwaitStatus(); s.Level != "error" || !strings.Contains(s.Description, flag) {
-		t.Errorf("%+v", s)
+	play := dialFrom(t, f.rtmp, "192.0.2.1:3") // is closed before the handshake
+	_, _ = play.Write(append([]byte{3}, make([]byte, 1536)...))
+	if n, err := play.Read(make([]byte, 1)); n > 0 || err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("RTMP: %d bytes, %v", n, err)
 	}
-	f.Logged("viewer refused", flag, "client=192.0.2.1:3")
+	f.Logged("RTMP client refused", flag, "client=192.0.2.1:3")
 	if n := f.metric(`millrace_refused_total{client="reader",reason="address"}`); n != "2" {
 		t.Errorf("%s refused, want 2", n)
 	}
@@ -389,6 +391,135 @@ func TestDownloadsOfAnAddressWait(t *testing.T) {
 	// 1280 KiB, of which the last step may be sent when no more than five seconds are owed.
 	if took, least := time.Since(began), 2*time.Second; took < least {
 		t.Errorf("it took %v, want at least %v", took, least)
+	}
+}
+
+// When there is no place for a connection more, one of the address that has the most gives way, and
+// not the oldest one.
+func TestTheAddressWithTheMostConnectionsGivesWay(t *testing.T) {
+	const flood = 2 * fairShare
+	f := serve(t, func(c *Config) {
+		trustLoopback(c)
+		c.MaxConnections = flood + 1
+	})
+	idle := func(from string) net.Conn {
+		conn := dialFrom(t, f.Addr, from)
+		_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || res.StatusCode != 200 {
+			t.Fatal(res, err)
+		}
+		return conn
+	}
+	waiting := func(n int) {
+		t.Helper()
+		eventually(t, "connections that wait for requests", func() bool {
+			f.connections.mu.Lock()
+			defer f.connections.mu.Unlock()
+			for p := range f.connections.all {
+				if p.IdleSince.Load() == 0 {
+					return false
+				}
+			}
+			return len(f.connections.all) == n
+		})
+	}
+	first := idle("192.0.2.1:1")
+	waiting(1)
+	for i := range flood {
+		idle(fmt.Sprintf("192.0.2.2:%d", i+1))
+	}
+	waiting(flood + 1)
+	for i := range flood {
+		idle(fmt.Sprintf("192.0.2.2:%d", i+flood+1))
+		waiting(flood + 1)
+	}
+	_ = first.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	if _, err := first.Read(make([]byte, 1)); !os.IsTimeout(err) {
+		t.Errorf("the connection of the other address: %v", err)
+	}
+}
+
+// When memory is short, the connections go that have waited for a request for longest, whatever
+// they speak, and those that have requests stay.
+func TestIdleConnectionsAreShed(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		cfg := Defaults()
+		each := int64(plainBytes)
+		if secure {
+			cfg.TLSCert, cfg.TLSKey = writeCertificate(t, t.TempDir(), 1)
+			each = tlsBytes
+		}
+		f := serveOn(t, cfg, &logBook{}, Listeners{Main: listen(t)})
+		open := func(protocol, request string) net.Conn {
+			var conn net.Conn = dial(t, f.Addr, 0)
+			if secure {
+				over := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}})
+				if err := over.Handshake(); err != nil {
+					t.Fatal(err)
+				}
+				conn = over
+			}
+			_, _ = io.WriteString(conn, request)
+			return conn
+		}
+		const get = " HTTP/1.1\r\nHost: localhost\r\n\r\n"
+		h2 := http2Preface + string(http2RawFrame{kind: frameSettings}.bytes())
+		var idle []net.Conn
+		for i, request := range []string{"", "GET /healthz" + get, h2, "GET /healthz" + get, h2, ""} {
+			protocol := "http/1.1"
+			if request == h2 {
+				protocol = "h2"
+			}
+			idle = append(idle, open(protocol, request))
+			eventually(t, "a connection", func() bool {
+				f.connections.mu.Lock()
+				defer f.connections.mu.Unlock()
+				return len(f.connections.all) == i+1
+			})
+		}
+		busy := open("http/1.1", "GET /live/none.flv"+get) // waits for the stream
+		var order []*proxy.Conn
+		eventually(t, "all but one to wait for requests", func() bool {
+			f.connections.mu.Lock()
+			defer f.connections.mu.Unlock()
+			order = order[:0]
+			for p := range f.connections.all {
+				if p.IdleSince.Load() != 0 {
+					order = append(order, p)
+				}
+			}
+			return len(order) == len(idle) && len(f.connections.all) == len(idle)+1
+		})
+		if n := f.connections.free(1 << 20); n != 0 {
+			t.Errorf("%d bytes freed of connections that have just come", n)
+		}
+		port := func(a net.Addr) int { return a.(*net.TCPAddr).Port }
+		long := time.Now().Add(-time.Hour).UnixNano()
+		for _, p := range order { // as if they had come some time ago, one after the other
+			i := slices.IndexFunc(idle, func(c net.Conn) bool { return port(c.LocalAddr()) == port(p.TCPConn.RemoteAddr()) })
+			p.IdleSince.Store(long + int64(i))
+		}
+		for i, conn := range idle {
+			if n := f.connections.free(each); n != each {
+				t.Errorf("%d bytes freed, want %d", n, each)
+			}
+			_ = conn.SetReadDeadline(time.Now().Add(testTimeout))
+			if _, err := io.Copy(io.Discard, conn); os.IsTimeout(err) {
+				t.Fatalf("connection %d stays", i)
+			}
+		}
+		if n := f.connections.free(1 << 20); n != 0 {
+			t.Errorf("%d bytes freed of a connection that has a request", n)
+		}
+		if n := f.metric("millrace_connections_shed_total"); !secure && n != strconv.Itoa(len(idle)) {
+			t.Errorf("%s connections shed", n)
+		}
+		_ = busy.SetReadDeadline(time.Now().Add(time.Millisecond))
+		if _, err := busy.Read(make([]byte, 1)); !os.IsTimeout(err) {
+			t.Errorf("the connection that has a request: %v", err)
+		}
+		_ = busy.Close()
 	}
 }
 

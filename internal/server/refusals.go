@@ -62,7 +62,7 @@ var causes = map[clientKind][]relay.Cause{
 	clientReader: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
 		causeConflict, relay.CauseLimit, relay.CauseMemory, causeAddress, causeProxy, causeOther},
 	clientNode:    {causeForbidden, causeNotFound, causeNotOwner, relay.CauseShutdown, causeOther},
-	clientUnknown: {causeProtocol, causeSilent, causeProxy, relay.CauseLimit, relay.CauseShutdown, causeOther},
+	clientUnknown: {causeProtocol, causeSilent, causeProxy, causeAddress, relay.CauseLimit, relay.CauseShutdown, causeOther},
 }
 
 // ofStatus has the causes of refusals that have none of their own.

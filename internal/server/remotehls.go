@@ -81,8 +81,8 @@ func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name,
 	return s.writeAnswer(w, r, object, &out)
 }
 
-// writeAnswer answers with what another node has answered. It borrows out, whose body is empty or shorter then. An error is a
-// [relay.Refusal]: nothing was written.
+// writeAnswer answers with what another node has answered. It borrows out, whose body is empty or
+// shorter then. An error is a [relay.Refusal]: nothing was written.
 func (s *Server) writeAnswer(w http.ResponseWriter, r *http.Request, object string, out *cluster.Object) error {
 	if err := answerOf(r).resume(0); err != nil {
 		return err

@@ -64,10 +64,22 @@ func (v *rtmpService) serve(ln net.Listener) {
 			v.server.log.Warn("no RTMP connection is accepted for a moment", "reason", err)
 			time.Sleep(acceptPause)
 		default:
+			if p := proxy.Of(conn); p != nil && p.Direct() && p.Above() != nil {
+				// Before the handshake, so that it takes no place of others.
+				go v.refuse(conn, addressRefusal(p.Above()))
+				continue
+			}
 			v.server.handshakes.add(conn)
 			go v.serveConn(conn)
 		}
 	}
+}
+
+// refuse closes a connection that has not said what it wants.
+func (v *rtmpService) refuse(conn net.Conn, why error) {
+	_ = conn.Close() // so that RemoteAddr does not wait
+	client := conn.RemoteAddr().String()
+	v.server.refusals.note(clientUnknown, unaccepted(why), "client", client)
 }
 
 // serveConn serves a connection, one of handshakes, up to the end of its last publisher, or until its viewer is served. A
@@ -153,8 +165,15 @@ func (v *rtmpService) accept(conn net.Conn) (c *relay.RTMPConn, want *rtmp.Reque
 			err = errCrowded
 		}
 	}()
-	if p := proxy.Of(conn); p != nil && p.Err() != nil {
-		return nil, nil, p.Err()
+	if p := proxy.Of(conn); p != nil {
+		if err = p.Err(); err == nil { // something has come
+			v.server.handshakes.begin(conn, p.RemoteAddr())
+			err = addressRefusal(p.Above())
+		}
+		if err != nil {
+			_ = conn.Close()
+			return nil, nil, err
+		}
 	}
 	over := conn
 	if v.tls != nil {

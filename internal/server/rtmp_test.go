@@ -388,7 +388,7 @@ func TestAMistakeEndsOneRTMPConnection(t *testing.T) {
 	f.handshakes.add(panickingConn{conn})
 	v.serveConn(panickingConn{conn})
 	f.Logged("serving an RTMP client failed", "a mistake")
-	if n := len(f.handshakes.conns); n > 0 {
+	if n := len(f.handshakes.silent.list) + len(f.handshakes.begun.list); n > 0 {
 		t.Errorf("%d places are lost", n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -87,7 +88,8 @@ func New(cfg Config) (*Server, error) {
 		started: time.Now(), refusals: newRefusals(cfg.Log),
 	}
 	s.memoryOf.downloads, s.memoryOf.blobs = millrace.DefaultPool().Account(), millrace.DefaultPool().Account()
-	s.connections = connections{server: s, limit: cfg.MaxConnections, all: make(map[*proxy.Conn]struct{})}
+	s.connections = connections{server: s, limit: cfg.MaxConnections, all: make(map[*proxy.Conn]netip.Addr),
+		from: make(map[netip.Addr]int)}
 	s.addresses = address.New(cfg.addressLimits())
 	s.setAddresses(&cfg)
 	var err error
@@ -128,14 +130,18 @@ func New(cfg Config) (*Server, error) {
 	if s.node != nil {
 		s.memory.Add(memory.Step{Name: "cache", Above: 8, Free: s.node.objects.Free})
 	}
+	s.memory.Add(memory.Step{Name: "connections", Above: 11, Heap: true, Free: s.connections.free})
 	for _, a := range []struct {
 		above int
 		after time.Duration
 	}{{12, answerAfter}, {14, answerAfter / 5}} {
-		s.memory.Add(memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 {
-			freed := s.requests.Free(excess, a.after)
-			return freed + s.answers.Free(excess-freed, a.after)
-		}})
+		s.memory.Add(
+			memory.Step{Name: "requests", Above: a.above, Heap: true, Free: func(excess int64) int64 {
+				return s.requests.Free(excess, a.after)
+			}},
+			memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 {
+				return s.answers.Free(excess, a.after)
+			}})
 	}
 	s.memory.Add(s.relay.MemorySteps()...)
 	if s.records != nil {
@@ -415,8 +421,8 @@ const (
 	// trip of 100 ms sends up to 20 Mbit/s through it.
 	http2Body = 256 << 10
 
-	// http2Streams is how many requests a connection may have at a time. Each holds memory, so that it is the least that
-	// HTTP/2 recommends; browsers open fewer.
+	// http2Streams is how many requests a connection may have at a time. Each holds memory, so that
+	// it is the least that HTTP/2 recommends; browsers open fewer.
 	http2Streams = 100
 )
 
@@ -429,8 +435,8 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
-		// This limits a short answer as a whole, and what net/http sends after a handler has returned. Streams and files limit
-		// each silence instead, and profiles take longer.
+		// This limits a short answer as a whole, and what net/http sends after a handler has
+		// returned. Streams and files limit each silence instead, and profiles take longer.
 		WriteTimeout:   s.cfg.StallTimeout,
 		MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog:       log.New(errorLog{s.log}, "", 0),
