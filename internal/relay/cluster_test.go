@@ -905,7 +905,8 @@ func TestPullsThatAreRefused(t *testing.T) {
 	sc := newScript(1, 3, 500)
 	p := owner.Publisher("cam")
 	p.Send(sc.whole())
-	q := other.Publisher("cam") // which takes it over
+	eventually(t, "the owner", func() bool { return d.owner("cam") != nil }) // or it might be the later one
+	q := other.Publisher("cam")                                              // which takes it over
 	q.Send(sc.whole())
 	p.Wait()
 	header := http.Header{nodeHeader: {"http://x"}}
