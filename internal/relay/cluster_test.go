@@ -905,8 +905,9 @@ func TestPullsThatAreRefused(t *testing.T) {
 	sc := newScript(1, 3, 500)
 	p := owner.Publisher("cam")
 	p.Send(sc.whole())
-	eventually(t, "the owner", func() bool { return d.owner("cam") != nil }) // or it might be the later one
-	q := other.Publisher("cam")                                              // which takes it over
+	// Whoever claims the stream later gets it.
+	eventually(t, "the owner", func() bool { return d.owner("cam") != nil })
+	q := other.Publisher("cam") // which takes it over
 	q.Send(sc.whole())
 	p.Wait()
 	header := http.Header{nodeHeader: {"http://x"}}

@@ -256,7 +256,8 @@ func TestOBSPublishes(t *testing.T) {
 	start := func() (kill func()) {
 		_ = os.RemoveAll(filepath.Join(home, ".config/obs-studio/.sentinel")) // by which OBS knows that it was killed
 		cmd := exec.Command(obs, "--startstreaming", "--minimize-to-tray", "--multi", "--profile", "P", "--collection", "C")
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "XDG_RUNTIME_DIR=" + home, "DISPLAY=" + display,
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home,
+			"XDG_RUNTIME_DIR=" + home, "DISPLAY=" + display,
 			"LIBGL_ALWAYS_SOFTWARE=1", "QT_QPA_PLATFORM=xcb", "LC_ALL=C.UTF-8"}
 		return process(t, cmd)
 	}
