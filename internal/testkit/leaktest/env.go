@@ -29,6 +29,9 @@ func isolate() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "test"); err != nil {
 		return "", err
 	}
+	if err = os.Chmod(dir, 0o711); err != nil { // for servers that change their user
+		return "", err
+	}
 	return dir, os.Setenv("TMPDIR", dir)
 }
 
