@@ -10,7 +10,7 @@ FUZZTIME  ?= 10s
 PROCESSORS := $(shell getconf _NPROCESSORS_ONLN)
 PACKAGES ?= $(shell expr 2 '*' $(PROCESSORS))
 
-# Nothing here needs C, so that neither a C compiler nor its headers matter. The race detector does.
+# Only the race detector needs a C compiler, and scripts/race asks for it.
 export CGO_ENABLED ?= 0
 
 # Go's caches are at home. Without HOME it would not start.
@@ -36,7 +36,8 @@ test: ## Lint and test; needs Go alone, and lists at the end what was skipped an
 
 .PHONY: check
 check: ## What takes longer: races, released memory poisoned, exhaustive tests, fuzzing, a minute of soak, the benchmarks' tests, other systems
-	@scripts/needs $(MAKE) --no-print-directory test-race test-invariants test-full test-makes fuzz soak test-bench test-elsewhere vet-others
+	@scripts/needs $(MAKE) --no-print-directory test-race test-invariants test-full test-makes fuzz \
+		soak test-bench test-elsewhere vet-others
 
 .PHONY: deps
 deps: ## Install what the tests run: redis-server, ffmpeg, nginx, haproxy, chromium, rtmpdump, GStreamer, OBS, wrk, bpftrace, compilers of C and Rust
@@ -89,19 +90,23 @@ test-bench: ## Test the benchmarks, a module of their own, with the servers and 
 test-library: ## The library's tests
 	go test -short -p $(PACKAGES) $(TESTFLAGS) $(LIBRARY)
 
-# The packages that read the environment and take seconds, where it is another one and root is not needed.
-READERS = . ./chunk ./internal/doctor ./internal/systemd ./internal/testkit/... ./internal/token ./cmd/millrace
+# The packages that read the environment, without the tests that take longer than seconds.
+READERS = . ./chunk ./internal/doctor ./internal/systemd ./internal/testkit/... ./internal/token \
+	./cmd/millrace
 SLOW = Soak|Replacement|Memory|Owner|Publisher|Node|Redis|Network|Drain|Image|HLS
+# Those of scripts/environment that need no root.
+ENVIRONMENTS = no-home long-tmpdir odd-tmpdir variables locale umask-077 umask-000 one-cpu
 .PHONY: test-elsewhere
 test-elsewhere: ## What reads the environment, in those of other machines (make fresh has the rest)
-	@set -e; for name in no-home long-tmpdir odd-tmpdir variables locale umask-077 umask-000 one-cpu; do \
+	@set -e; for name in $(ENVIRONMENTS); do \
 		echo "scripts/environment $$name go test"; \
-		scripts/environment $$name go test -short -skip '$(SLOW)' -p $(PACKAGES) $(TESTFLAGS) $(READERS); \
+		scripts/environment $$name \
+			go test -short -skip '$(SLOW)' -p $(PACKAGES) $(TESTFLAGS) $(READERS); \
 	done
 	GOARCH=386 go test -short $(TESTFLAGS) . ./arena ./frame/... ./stackbuf
 
 .PHONY: fresh
-fresh: ## The README's commands on a bare Debian, and make test on machines that differ from this one; needs root, and takes hours
+fresh: ## The README's commands on a bare Debian, make test on other machines; needs root, takes hours
 	scripts/fresh
 
 .PHONY: vet-others

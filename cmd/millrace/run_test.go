@@ -485,7 +485,7 @@ func TestReload(t *testing.T) {
 	reload("read-token: three\nlatency: soon\n")
 	answers("two", 200)
 	c.logged("the one before is in force")
-	c.logged(filepath.Base(file) + ":2: latency is") // the log quotes the rest of the path if it must
+	c.logged(filepath.Base(file) + ":2: latency is") // the log may quote the rest of the path
 	write("")
 	c.replace()
 	told("MAINPID=" + strconv.Itoa(c.pid))

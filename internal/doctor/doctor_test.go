@@ -76,7 +76,8 @@ func newHost(t *testing.T, other files) (h *host, tmp string) {
 		}
 		tmp := tmp
 		if name == "proc/7/mountinfo" {
-			tmp = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(tmp) // as the kernel does
+			// As the kernel does.
+			tmp = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(tmp)
 		}
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -912,6 +912,8 @@ func TestPullsThatAreRefused(t *testing.T) {
 	sc := newScript(1, 3, 500)
 	p := owner.Publisher("cam")
 	p.Send(sc.whole())
+	// Whoever claims the stream later gets it.
+	eventually(t, "the owner", func() bool { return d.owner("cam") != nil })
 	q := other.Publisher("cam") // which takes it over
 	q.Send(sc.whole())
 	p.Wait()

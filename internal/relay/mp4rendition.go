@@ -112,10 +112,15 @@ func (m *mp4Rendition) hopeless(t *flv.Tag) error {
 	}
 	codec, known := m.heads[t.Type]
 	m.fits = m.fits || known && codec == t.Codec
-	if m.hope.passed(t.Timestamp) && !m.fits {
+	passed := m.hope.passed(t.Timestamp)
+	// The reason is the same whether or not the publisher is ahead.
+	if err := m.live.stream.checkMP4(); err != nil {
+		return err
+	}
+	if passed && !m.fits {
 		return cmp.Or(m.refused, errNoTrack)
 	}
-	return m.live.stream.checkMP4()
+	return nil
 }
 
 // starts reports whether viewers of the stream can start at t. If the stream is ahead, it may return false for one that

@@ -130,8 +130,15 @@ func TestMP4EndsWhenTheCodecsChange(t *testing.T) {
 }
 
 // A viewer that waited for a stream of which nothing can be had as MP4 is cut when that is known, and told why when it
-// comes again.
+// comes again. The reason is the same whether the publisher sends everything at once or the rendition
+// keeps up with it.
 func TestMP4OfNothingEnds(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"at once": 0, "keeps up": 50 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) { testMP4OfNothing(t, pause) })
+	}
+}
+
+func testMP4OfNothing(t *testing.T, pause time.Duration) {
 	f := serve(t, nil)
 	w := f.Ask("/live/cam.mp4", 0)
 	f.waiting("cam", 1)
@@ -139,6 +146,9 @@ func TestMP4OfNothingEnds(t *testing.T) {
 	p.Send([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
 	w.Begin()
 	for at := uint32(0); at <= 2*hopeWait; at += 40 {
+		if at == hopeWait {
+			time.Sleep(pause)
+		}
 		p.Send(flvTag(flv.TypeVideo, at, []byte("\x91av01picture")))
 		p.Send(flvTag(flv.TypeAudio, at, []byte("\x91Opussound")))
 	}

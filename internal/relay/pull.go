@@ -79,7 +79,7 @@ func (h *Hub) Pull(ctx context.Context, name string, from Source) error {
 		}
 	}
 	if p.s == nil {
-		err = cmp.Or(context.Cause(p.ctx), err)
+		err = cmp.Or(context.Cause(p.ctx), context.Cause(ctx), err)
 		h.unreached(name, err)
 		return err
 	}

@@ -242,7 +242,7 @@ func TestOBSPublishes(t *testing.T) {
 		patient(c)
 		c.PublisherReturn = time.Minute
 	})
-	home := t.TempDir()
+	home := nettest.PlainDir(t)
 	for name, text := range obsFiles {
 		name = filepath.Join(home, ".config/obs-studio", name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
@@ -256,7 +256,8 @@ func TestOBSPublishes(t *testing.T) {
 	start := func() (kill func()) {
 		_ = os.RemoveAll(filepath.Join(home, ".config/obs-studio/.sentinel")) // by which OBS knows that it was killed
 		cmd := exec.Command(obs, "--startstreaming", "--minimize-to-tray", "--multi", "--profile", "P", "--collection", "C")
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_RUNTIME_DIR=" + home, "DISPLAY=" + display,
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home,
+			"XDG_RUNTIME_DIR=" + home, "DISPLAY=" + display,
 			"LIBGL_ALWAYS_SOFTWARE=1", "QT_QPA_PLATFORM=xcb", "LC_ALL=C.UTF-8"}
 		return process(t, cmd)
 	}

@@ -245,9 +245,10 @@ func testLeaving(t *testing.T, rule relay.Takeover) {
 	<-sending
 	<-stopped
 	w.Next(len(sample))
-	if published, _ := where(t, nodes[1:], "cam"); len(published) != 1 {
-		t.Error("the stream is not at the node that goes on")
-	}
+	eventually(t, "the stream to be at the node that goes on", func() bool {
+		published, _ := where(t, nodes[1:], "cam")
+		return len(published) == 1
+	})
 	second.Call(rtmp.Stream, "deleteStream", nil, 1)
 }
 

@@ -247,7 +247,9 @@ func TestRTMPS(t *testing.T) {
 	}
 	// A viewer that comes later than the second keyframe does not get the frames before it.
 	tags := sampleTags()
-	first := 1 + slices.IndexFunc(tags, func(tag []byte) bool { return tag[0] == 9 && tag[11]>>4 == 1 && tag[12] == 1 })
+	first := 1 + slices.IndexFunc(tags, func(tag []byte) bool {
+		return tag[0] == 9 && tag[11]>>4 == 1 && tag[12] == 1 // not a sequence header
+	})
 	if err := p.SendTags(tags[:first]...); err != nil {
 		t.Fatal(err)
 	}

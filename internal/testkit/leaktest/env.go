@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// listVar names the file in which package need lists what was skipped. It is the one variable of ours that tests inherit.
+// listVar names the file in which package need lists what was skipped. It is the only variable of
+// ours that tests inherit.
 const listVar = "MILLRACE_NEEDS"
 
-// isolate keeps what the caller has exported from deciding whether tests pass. Flags of millrace that are set in the
-// environment, limits and listeners of a service manager are unset, proxies are not asked for this machine's addresses,
-// and TMPDIR is a new directory, which isolate returns.
+// isolate makes the tests independent of what the caller has exported. It unsets the variables of
+// millrace, of a service manager and of the runtime's memory limit, and keeps proxies away from
+// this machine's addresses. TMPDIR becomes a new directory, which isolate returns.
 func isolate() (dir string, err error) {
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
@@ -28,11 +29,14 @@ func isolate() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "test"); err != nil {
 		return "", err
 	}
+	if err = os.Chmod(dir, 0o711); err != nil { // for servers that change their user
+		return "", err
+	}
 	return dir, os.Setenv("TMPDIR", dir)
 }
 
-// files lists what is in the directory for temporary files; empty if nothing is. A process that looks for inputs of a fuzz
-// test is ended in the middle of one.
+// files lists the temporary files that are left in dir. It lists none after fuzzing, whose workers
+// are ended in the middle of an input.
 func files(dir string) string {
 	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
 		return ""

@@ -1,7 +1,8 @@
-// Package leaktest fails a package's tests when they leave a goroutine running, a pooled block out, or a temporary file.
-// It also keeps the caller's environment away from them.
+// Package leaktest fails a package's tests when they leave a goroutine, a pooled block or a
+// temporary file. It also makes them independent of the caller's environment.
 //
-// A package that touches pooled memory, starts goroutines or writes files ends every test binary with it:
+// A package that touches pooled memory, starts goroutines or writes files ends every test binary
+// with it:
 //
 //	func TestMain(m *testing.M) { leaktest.Main(m) }
 //
@@ -26,8 +27,8 @@ var grace = 10 * time.Second
 // Main runs the tests and exits: with their code if they fail, with 1 if they pass and leak, with 0 otherwise. It does
 // not look for leaks after a failure, since a test that stops in the middle leaves things behind that say nothing.
 //
-// The tests and their child processes have an environment of their own: see isolate. Temporary files are in a directory
-// that Main removes.
+// The tests and their child processes see no variables of millrace that the caller has exported,
+// and TMPDIR is a directory that Main removes.
 func Main(m *testing.M) {
 	dir, err := isolate()
 	if err != nil {
@@ -41,7 +42,8 @@ func Main(m *testing.M) {
 
 var atExit []func()
 
-// AtExit calls f when all tests have ended, before Main looks for leaks. It is for what the tests of a package share.
+// AtExit has Main call f when all tests have ended, before it looks for leaks. It is for what the
+// tests of a package share.
 func AtExit(f func()) { atExit = append(atExit, f) }
 
 // run runs the tests, whose temporary files are in dir.

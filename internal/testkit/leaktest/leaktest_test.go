@@ -37,8 +37,11 @@ var leak = map[string]func(t *testing.T){
 	"failed test":  func(t *testing.T) { leakGoroutine(t); t.Error("broken for another reason") },
 	"file":         leakFile,
 	"own pool":     func(*testing.T) { leakBlock(ownPool) },
-	"at exit":      func(t *testing.T) { leakFile(t); AtExit(func() { _ = os.RemoveAll(os.TempDir() + "/left") }) },
-	"signals":      func(*testing.T) { signal.Notify(make(chan os.Signal, 1), os.Interrupt) },
+	"at exit": func(t *testing.T) {
+		leakFile(t)
+		AtExit(func() { _ = os.RemoveAll(os.TempDir() + "/left") })
+	},
+	"signals": func(*testing.T) { signal.Notify(make(chan os.Signal, 1), os.Interrupt) },
 }
 
 func leakGoroutine(*testing.T) { go leftBehind(make(chan struct{})) }
@@ -169,7 +172,7 @@ func TestCheckAllowsWhatWasOutBefore(t *testing.T) {
 	})
 }
 
-// What is exported, to a service or by a user, is not there for tests; and TMPDIR is theirs alone.
+// Tests do not see what a user or a service manager has exported, and TMPDIR is theirs alone.
 func TestTheEnvironmentIsTheTests(t *testing.T) {
 	for _, name := range []string{"MILLRACE_LISTEN", "GOMEMLIMIT", "NOTIFY_SOCKET", "LISTEN_FDS"} {
 		t.Setenv(name, "1")
@@ -183,8 +186,8 @@ func TestTheEnvironmentIsTheTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"MILLRACE_LISTEN": "", "GOMEMLIMIT": "", "NOTIFY_SOCKET": "", "LISTEN_FDS": "",
-		"MILLRACE_NEEDS": "list", "no_proxy": "localhost,127.0.0.1,::1", "TMPDIR": dir} {
+	for name, want := range map[string]string{"MILLRACE_LISTEN": "", "GOMEMLIMIT": "",
+		"NOTIFY_SOCKET": "", "LISTEN_FDS": "", "MILLRACE_NEEDS": "list", "no_proxy": "localhost,127.0.0.1,::1", "TMPDIR": dir} {
 		if got := os.Getenv(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}

@@ -43,8 +43,9 @@ func Program(t testing.TB, name string, others ...string) string {
 	return ""
 }
 
-// NginxModule returns the line of a configuration that loads nginx' module "stream" or "rtmp"; empty if it is part of nginx, the
-// program at path. If nginx takes neither, the test is skipped, or fails on CI.
+// NginxModule returns the line of nginx.conf that loads the module "stream" or "rtmp" into the nginx
+// at path, or "" if the module is compiled in. If nginx accepts neither, the test is skipped, or
+// fails on CI.
 func NginxModule(t testing.TB, path, module string) (line string) {
 	t.Helper()
 	dir := t.TempDir()

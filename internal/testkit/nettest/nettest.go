@@ -17,13 +17,13 @@ import (
 // Timeout is how long Eventually waits. Only a failing test waits for so long.
 const Timeout = 10 * time.Second
 
-// plainPath is a path that needs no quotes, whatever reads it, and to which the name of a Unix socket can be added: the
-// address of one is limited to 104 bytes on macOS, and to 108 on Linux.
-var plainPath = regexp.MustCompile(`^[-+./0-9A-Z_a-z]{1,80}$`)
+// plainPath matches paths that need no quotes in any configuration and leave room for Unix sockets,
+// whose addresses are limited to 104 bytes on macOS and to 108 on Linux. Chromium adds 46 bytes.
+var plainPath = regexp.MustCompile(`^[-+./0-9A-Z_a-z]{1,40}$`)
 
-// MkdirPlain makes a directory for Unix sockets and for the configuration of other programs: its path is short and needs no
-// quotes, which [testing.T.TempDir] does not promise. It is in /tmp if the path of TMPDIR is long or needs quotes. The caller
-// removes it.
+// MkdirPlain makes a directory for Unix sockets and for the configuration of other programs. Unlike
+// that of [testing.T.TempDir], its path is short and needs no quotes. The directory is in /tmp if
+// the path of TMPDIR is long or needs quotes. The caller removes it.
 func MkdirPlain() (string, error) {
 	parent := os.TempDir()
 	if runtime.GOOS != "windows" && !plainPath.MatchString(parent) {
@@ -39,8 +39,10 @@ func PlainDir(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A child of a program that has ended may still write a file.
-	t.Cleanup(func() { Eventually(t, "removing "+dir, func() bool { return os.RemoveAll(dir) == nil }) })
+	// The children of a program that was ended may still write a file.
+	t.Cleanup(func() {
+		Eventually(t, "removing "+dir, func() bool { return os.RemoveAll(dir) == nil })
+	})
 	return dir
 }
 

@@ -35,9 +35,10 @@ func Browser(t testing.TB) (context.Context, *Console) {
 	path := need.Program(t, "chromium", "chromium-browser", "google-chrome", "headless-shell")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
-		chromedp.Env("TMPDIR="+nettest.PlainDir(t)), // where it leaves files, and listens at a socket
-		chromedp.NoSandbox,                          // it has none as root and in most containers, and sees nothing but our own page
-		chromedp.IgnoreCertErrors,                   // those of test servers
+		// Chromium leaves files there, and listens on a Unix socket.
+		chromedp.Env("TMPDIR="+nettest.PlainDir(t)),
+		chromedp.NoSandbox,        // it has none as root and in most containers, and sees nothing but our own page
+		chromedp.IgnoreCertErrors, // those of test servers
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),
@@ -45,6 +46,12 @@ func Browser(t testing.TB) (context.Context, *Console) {
 	ctx, cancelTime := context.WithTimeout(context.Background(), limit)
 	ctx, cancelProcess := chromedp.NewExecAllocator(ctx, options...)
 	ctx, cancelTab := chromedp.NewContext(ctx)
+	if err := chromedp.Do(ctx); err != nil { // starts it; a second try would panic
+		cancelTab()
+		cancelProcess()
+		cancelTime()
+		t.Fatalf("%s does not start: %v", path, err)
+	}
 	console := new(Console)
 	messages := chromedp.Console(ctx)
 	var reader sync.WaitGroup
