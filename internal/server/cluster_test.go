@@ -195,16 +195,6 @@ func askAsNode(t *testing.T, f *rtmpFixture, path string) int {
 	return 0
 }
 
-func http11(t *testing.T, f *rtmpFixture, request string) string {
-	t.Helper()
-	conn := f.Dial(request)
-	defer conn.Close()
-	p := make([]byte, 1024)
-	n, _ := conn.Read(p)
-	line, _, _ := strings.Cut(string(p[:n]), "\r\n")
-	return line
-}
-
 // A node that shuts down has its publishers connect to another one, whatever the rule of takeovers, and viewers elsewhere
 // stay.
 func TestAPublisherLeavesANodeThatShutsDown(t *testing.T) {
