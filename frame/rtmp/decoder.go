@@ -147,7 +147,7 @@ func (d *Decoder) Next(dst *millrace.Chain) (Message, error) {
 			continue
 		}
 		d.unfinished -= s.body.Len()
-		s.room.Release()
+		s.releaseRoom()
 		d.settle()
 		switch s.message.Type {
 		case TypeSetChunkSize:
@@ -170,7 +170,13 @@ func (d *Decoder) Next(dst *millrace.Chain) (Message, error) {
 // release gives back what s holds.
 func (s *chunkStream) release() {
 	s.body.Release()
+	s.releaseRoom()
+}
+
+// releaseRoom gives back the memory behind the body.
+func (s *chunkStream) releaseRoom() {
 	s.room.Release()
+	s.room = millrace.Draft{}
 }
 
 // appendCopy appends a copy of p to dst, in room or in blocks of pool, of which room keeps the
