@@ -18,6 +18,7 @@ import (
 func TestNamesWithParts(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "ffmpeg")
+	need.Program(t, "ffprobe")
 	dir := t.TempDir()
 	f := serveRTMP(t, func(c *Config) { c.Record = dir })
 	film := hlsFilm(t, 5)
