@@ -62,9 +62,9 @@ func NewServerConn(r *millrace.Reader, w io.Writer, maxMessage int) *ServerConn 
 // SetPool makes what the client sends come into blocks of p from now on, those of copies included.
 func (c *ServerConn) SetPool(p *millrace.Pool) { c.dec.setPool(p) }
 
-// SetMessageTimeout bounds how long a message may take from its first byte to its last one,
-// whatever the client sends meanwhile. When the time is up, expired is called in a goroutine of its
-// own, and ends the connection. Release ends that.
+// SetMessageTimeout bounds how long a message may take from its first byte to its last one, whatever
+// the client sends meanwhile. When the time is up, expired is called in a goroutine of its own,
+// perhaps more than once, and ends the connection. Release ends that.
 func (c *ServerConn) SetMessageTimeout(limit time.Duration, expired func()) {
 	c.dec.clock.stop()
 	c.dec.clock = &messageClock{limit: limit, expired: expired}

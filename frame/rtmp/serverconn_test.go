@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -481,9 +482,9 @@ func TestMessageTimeout(t *testing.T) {
 			r := millrace.NewReader(ours)
 			c := rtmp.NewServerConn(r, io.Discard, 1<<20)
 			began := time.Now()
-			var expired time.Duration
+			var first atomic.Int64
 			c.SetMessageTimeout(10*time.Second, func() {
-				expired = time.Since(began)
+				first.CompareAndSwap(0, int64(time.Since(began)))
 				_ = ours.Close()
 			})
 			go func() {
@@ -505,6 +506,7 @@ func TestMessageTimeout(t *testing.T) {
 				}
 				none.Release()
 			}
+			expired := time.Duration(first.Load())
 			if tt.ends != (expired == 10*time.Second) || !tt.ends && expired != 0 {
 				t.Errorf("%s: it ended after %v", tt.name, expired)
 			}
