@@ -24,8 +24,9 @@ func TestNamesWithParts(t *testing.T) {
 	film := hlsFilm(t, 5)
 	outer := f.Publisher("tenant")
 	outer.Send(demo.Sample)
-	publish := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-re", "-i", film, "-c", "copy", "-f", "flv", "rtmp://"+f.rtmp+"/live/tenant/cam")
-	publish.Stderr = os.Stderr
+	publish := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-re",
+		"-stream_loop", "-1", // it ends when all clients have been there
+		"-i", film, "-c", "copy", "-f", "flv", "rtmp://"+f.rtmp+"/live/tenant/cam")
 	if err := publish.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -57,9 +58,9 @@ func TestNamesWithParts(t *testing.T) {
 	if s := viewer.AwaitStatus(); s.Level != "status" {
 		t.Errorf("play cam of live/tenant: %+v", s)
 	}
-	if err := publish.Wait(); err != nil {
-		t.Errorf("the publisher: %v", err)
-	}
+	player.got(300_000) // a few playlists
+	_ = publish.Process.Signal(os.Interrupt)
+	_ = publish.Wait()
 	stats := player.end()
 	if p := hlscheck.Without(hlscheck.Must(stats.Problems), "bandwidth-low"); len(p) > 0 || stats.Playlists < 3 {
 		t.Errorf("%v", stats)
