@@ -189,7 +189,7 @@ func (h *Hub) endedHLS(name, object string) *hlsWindow {
 	if media, ended := w.media(); media == object && !ended {
 		return nil
 	}
-	for ; w != nil; w = w.before {
+	for ; w != nil; w = w.before { // at most two
 		if media, ended := w.media(); ended && (media == object || media != "" && object == HLSMediaName) {
 			w.asked.Store(now())
 			return w
@@ -371,6 +371,7 @@ func (s *stream) startHLS() *hlsWindow {
 		old.mu.Unlock()
 		if old.stream == s { // with other tracks: its players have not got to its end yet
 			w.before, old = old, old.before
+			w.before.before = nil
 		}
 		if old != nil {
 			old.stop()
