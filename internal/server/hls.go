@@ -57,9 +57,9 @@ func (s *Server) admitPlayer(account *address.Account, r *http.Request, name, ob
 	}
 	var h maphash.Hash
 	h.SetSeed(playerSeed)
-	h.WriteString(name + " " + shownToken(r))
+	h.WriteString(name + " " + s.auth.Load().shownToken(r))
 	if s.hook != nil {
-		h.WriteString(" " + ownQuery(r.URL.Query()))
+		h.WriteString(" " + ownQuery(r.URL.RawQuery))
 	}
 	return addressRefusal(account.Player(h.Sum64(), begins))
 }
@@ -129,10 +129,11 @@ func (s *Server) addedQuery(r *http.Request) string {
 	if p := hookPlayOf(r); p != nil {
 		return p.query
 	}
-	if !s.auth.Load().readNeedsToken(r) {
+	a := s.auth.Load()
+	if !a.readNeedsToken(r) {
 		return ""
 	}
-	if token := queryToken(r); token != "" && len(token) <= maxAddedToken {
+	if token := a.queryToken(r.URL.RawQuery); token != "" && len(token) <= maxAddedToken {
 		return "token=" + url.QueryEscape(token)
 	}
 	return ""
@@ -174,7 +175,7 @@ func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []by
 // shown. more is added to that.
 func (s *Server) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration, more string) {
 	who := "public"
-	if s.auth.Load().read != "" || shownToken(r) != "" || s.hook != nil {
+	if a := s.auth.Load(); a.read != "" || a.shownToken(r) != "" || s.hook != nil {
 		who = "private"
 	}
 	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second))+more)

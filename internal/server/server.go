@@ -381,6 +381,7 @@ func (s *Server) greet(l Listeners) {
 	if s.cfg.ReadToken != "" {
 		s.log.Info("reading needs the token", "page", s.pageLink(ln.Addr())+"?token=TOKEN")
 	}
+	s.warnOfTokens(&s.cfg)
 	publish := s.auth.Load().publishPolicy()
 	if publish == "open" && s.cfg.TrustedProxies != "" {
 		s.log.Warn("all clients of the proxies may publish that these let name this machine: there is no --publish-token",
@@ -388,6 +389,18 @@ func (s *Server) greet(l Listeners) {
 	}
 	if publish == "off" {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
+	}
+}
+
+// warnOfTokens warns of tokens that clients have to escape in an address.
+func (s *Server) warnOfTokens(cfg *Config) {
+	for _, t := range []struct{ flag, token string }{
+		{"publish-token", cfg.PublishToken}, {"read-token", cfg.ReadToken}, {"admin-token", cfg.AdminToken},
+	} {
+		if changedInURL(t.token) {
+			s.log.Warn("the token has characters that addresses and programs may change: "+
+				"escape them in addresses, or choose letters, digits and -._~", "flag", "--"+t.flag)
+		}
 	}
 }
 
