@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/acceptencoding"
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/tcpconn"
@@ -117,7 +118,9 @@ func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *rel
 // wantsGzip reports whether a playlist is sent with gzip. If the request needs the token in its
 // address, each address in the
 // playlist gets it, too: players show it with no other request by themselves.
-func (s *Server) wantsGzip(r *http.Request) bool { return acceptsGzip(r) && s.addedQuery(r) == "" }
+func (s *Server) wantsGzip(r *http.Request) bool { 
+	return acceptencoding.Parse(r.Header["Accept-Encoding"]).Takes("gzip") && s.addedQuery(r) == ""
+}
 
 // maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds
 // of addresses. What signs tokens makes shorter ones.
@@ -179,19 +182,6 @@ func (s *Server) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Dur
 		who = "private"
 	}
 	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second))+more)
-}
-
-// acceptsGzip reports whether the client takes gzip.
-func acceptsGzip(r *http.Request) bool {
-	for _, accepted := range r.Header["Accept-Encoding"] {
-		for coding := range strings.SplitSeq(accepted, ",") {
-			coding, weight, _ := strings.Cut(strings.TrimSpace(coding), ";")
-			if strings.EqualFold(coding, "gzip") && strings.ReplaceAll(weight, " ", "") != "q=0" {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // addQuery returns text with the query in every address.
