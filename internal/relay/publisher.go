@@ -8,8 +8,8 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
-	"sync/atomic"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace-io/millrace"

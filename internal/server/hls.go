@@ -118,7 +118,7 @@ func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *rel
 // wantsGzip reports whether a playlist is sent with gzip. If the request needs the token in its
 // address, each address in the
 // playlist gets it, too: players show it with no other request by themselves.
-func (s *Server) wantsGzip(r *http.Request) bool { 
+func (s *Server) wantsGzip(r *http.Request) bool {
 	return acceptencoding.Parse(r.Header["Accept-Encoding"]).Takes("gzip") && s.addedQuery(r) == ""
 }
 
