@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -177,5 +179,29 @@ redis-password: s3cret-w
 	})
 	if after.RTMPOptional {
 		t.Error("the address of RTMP is taken for the default")
+	}
+}
+
+// A variable that is misspelt is told at start; those of Kubernetes are not.
+func TestUnknownVariables(t *testing.T) {
+	c := newServeConfig()
+	got := c.unknownVariables([]string{
+		"MILLRACE_LISTEN=:1", "MILLRACE_MAX_VIEWERS=1", "MILLRACE_CONFIG=x", "MILLRACE_REDIS_PASSWORD=x", "PATH=/bin", "MILLRACE=x",
+		"MILLRACE_PORT=tcp://10.0.0.1:80", "MILLRACE_SERVICE_HOST=10.0.0.1", "MILLRACE_SERVICE_PORT_HTTP=80", "MILLRACE_RTMP_PORT_1935_TCP_ADDR=10.0.0.1",
+		"MILLRACE_LISTN=:1", "MILLRACE_MAXVIEWERS=1", "MILLRACE_MAX-VIEWERS=1", "millrace_listen=:1", "MILLRACE_TOKEN=s3cret", "MILLRACE_=x",
+	})
+	want := []string{"MILLRACE_", "MILLRACE_LISTN", "MILLRACE_MAX-VIEWERS", "MILLRACE_MAXVIEWERS", "MILLRACE_TOKEN", "millrace_listen"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	t.Setenv("MILLRACE_LISTN", "s3cret")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, log output
+	if err := execute(ctx, &out, &log, "serve", "--listen", "127.0.0.1:0", "--rtmp", ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := log.String(); !strings.Contains(got, "variable=MILLRACE_LISTN") || strings.Contains(got, "s3cret") {
+		t.Errorf("the log has\n%s", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +40,8 @@ func serveCommand() *cobra.Command {
   GET /live/NAME.flv        watch: the last group of pictures, then live
   GET /live/NAME.mp4        the same as MP4, for a plain <video> element (tested with Chromium)
   rtmp://127.0.0.1/live/NAME
-                            publish and watch by RTMP (OBS: server rtmp://127.0.0.1/live, stream key NAME)
+                            publish and watch over RTMP (OBS: server rtmp://127.0.0.1/live, stream key NAME)
+  GET /live/NAME/index.m3u8 watch over HLS, with low latency
   GET, HEAD /files/NAME     files under --root: ranges, conditions, sent by the kernel
   GET, HEAD, PUT, DELETE /blobs/KEY
                             values in a directory (--blobs) or in Redis (--redis): whole or not at all, with an optional TTL
@@ -59,9 +61,9 @@ anew, which takes the listeners over.`,
   ffmpeg -re -i film.mp4 -c copy -f flv -flvflags no_duration_filesize -send_expect_100 1 -method POST http://127.0.0.1:8080/live/film
   ffplay http://127.0.0.1:8080/live/film.flv
 
-  # The files under a directory, and one of them; the same command goes on with a download that broke off
+  # The files under a directory, and one of them; with -C - curl goes on with a download that broke off
   millrace serve --root /srv/films
-  curl -C - -O http://127.0.0.1:8080/files/film.mp4
+  curl -f -O http://127.0.0.1:8080/files/film.mp4
 
   # Blobs in a directory, or in Redis
   millrace serve --blobs /srv/blobs
@@ -87,6 +89,9 @@ anew, which takes the listeners over.`,
 				return misused(cfg.located(err))
 			}
 			cfg.Log = log
+			for _, name := range cfg.unknownVariables(os.Environ()) {
+				log.Warn("this variable stands for no flag of millrace serve: see millrace serve --help", "variable", name)
+			}
 			logging.Disable() // go-redis writes to standard error; its callers log the errors that they get
 			return serve(cmd.Context(), cfg)
 		},
