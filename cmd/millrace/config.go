@@ -20,7 +20,7 @@ import (
 // A serveConfig is what millrace serve is told by its flags, the environment and a file, in this order.
 type serveConfig struct {
 	server.Config
-	file                string // that has the rest; empty: none
+	file                string // that has the rest; empty if there is none
 	logFormat, logLevel string
 
 	flags *pflag.FlagSet    // that set all of the above but file

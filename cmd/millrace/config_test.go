@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/server"
 	"github.com/spf13/pflag"
 )
 
@@ -203,5 +206,31 @@ func TestUnknownVariables(t *testing.T) {
 	}
 	if got := log.String(); !strings.Contains(got, "variable=MILLRACE_LISTN") || strings.Contains(got, "s3cret") {
 		t.Errorf("the log has\n%s", got)
+	}
+}
+
+// deploy/millrace.yaml works as it is, and with every line that it shows.
+func TestTheDeployedConfiguration(t *testing.T) {
+	const file = "../../deploy/millrace.yaml"
+	if c := readServeConfig(t, "--config", file); len(c.from) != 0 && !slices.Equal(slices.Collect(maps.Keys(c.from)), []string{"config"}) {
+		t.Errorf("it sets %v", c.from)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile(`(?m)^# ([a-z-]+: \S)`).ReplaceAllString(string(text), "$1")
+	c := readServeConfig(t, "--config", configFile(t, shown))
+	for line := range strings.Lines(shown) {
+		name, _, _ := strings.Cut(line, ":")
+		if line[0] == '#' || line[0] == '\n' {
+			continue
+		}
+		if marked := strings.Contains(line, "[reload]"); marked != (slices.Contains(server.Reloadable, name) || name == "tls-cert") {
+			t.Errorf("%s: marked as one that is read again: %t", name, marked)
+		}
+	}
+	if len(c.from) < 30 || c.RecordBytes != 100e9 || c.RTMPS != ":1936" {
+		t.Errorf("%d flags, %+v", len(c.from), c.Config)
 	}
 }

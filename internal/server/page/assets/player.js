@@ -21,7 +21,7 @@ const forms = video.canPlayType('application/vnd.apple.mpegurl') ? ['.mp4', '/in
 
 let form = 0; // of forms: what is tried, or what has played
 let proven = false; // a form has played
-let name = ''; // the stream that is followed; empty: none
+let name = ''; // the stream that is followed; empty if there is none
 let live = false; // the server lists it, and it is video
 let failures = 0; // attempts in a row that showed no picture
 let retry = 0; // timer of the next attempt
