@@ -15,7 +15,7 @@ type Request struct {
 	Query url.Values
 	// RawQuery is the same as the client sent it, with "&" between them.
 	RawQuery string
-	Client string // the program, as it calls itself
+	Client   string // the program, as it calls itself
 }
 
 // newRequest puts together what connect and publish or play say. Some programs divide an address of
