@@ -5,8 +5,6 @@ import (
 	"os"
 	"slices"
 	"time"
-
-	"github.com/millrace-io/millrace/internal/acceptencoding"
 )
 
 // An encoding is one in which a file may be there already.
@@ -28,7 +26,7 @@ type encodedFile struct {
 // openEncoded opens the form of a file that the client prefers to the file itself, if there is one. The caller closes it.
 // plain reports whether the file itself is acceptable. A form that is older than the file was made of another version.
 func (h *FileHandler) openEncoded(name string, of os.FileInfo, accept []string) (found encodedFile, plain bool) {
-	wanted, plain := choose(acceptencoding.Parse(accept), encodings)
+	wanted, plain := choose(parseAccept(accept), encodings)
 	for _, e := range wanted {
 		f, info, err := h.open(name + e.ext)
 		if err != nil {
@@ -49,17 +47,17 @@ func olderBySeconds(a, b os.FileInfo) bool {
 
 // choose returns the encodings that are wanted no less than the file itself, the most wanted one first, and whether the
 // file itself is acceptable.
-func choose(accept acceptencoding.Header, from []encoding) (wanted []encoding, plain bool) {
-	if accept.Absent {
+func choose(accept acceptance, from []encoding) (wanted []encoding, plain bool) {
+	if accept.absent {
 		return nil, true
 	}
 	for _, e := range from {
-		if accept.Takes(e.name) {
+		if accept.takes(e.name) {
 			wanted = append(wanted, e)
 		}
 	}
 	slices.SortStableFunc(wanted, func(x, y encoding) int {
-		return cmp.Compare(accept.Weight(y.name), accept.Weight(x.name))
+		return cmp.Compare(accept.weight(y.name), accept.weight(x.name))
 	})
-	return wanted, accept.Weight(acceptencoding.Identity) > 0
+	return wanted, accept.weight(identity) > 0
 }

@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -516,9 +517,9 @@ func TestMessageTimeout(t *testing.T) {
 			r := millrace.NewReader(ours)
 			c := rtmp.NewServerConn(r, io.Discard, 1<<20)
 			began := time.Now()
-			var expired time.Duration
+			var expired atomic.Int64 // a time.Duration
 			c.SetMessageTimeout(10*time.Second, func() {
-				expired = time.Since(began)
+				expired.Store(int64(time.Since(began)))
 				_ = ours.Close()
 			})
 			go func() {
@@ -540,8 +541,8 @@ func TestMessageTimeout(t *testing.T) {
 				}
 				none.Release()
 			}
-			if tt.ends != (expired == 10*time.Second) || !tt.ends && expired != 0 {
-				t.Errorf("%s: it ended after %v", tt.name, expired)
+			if got := time.Duration(expired.Load()); tt.ends != (got == 10*time.Second) || !tt.ends && got != 0 {
+				t.Errorf("%s: it ended after %v", tt.name, got)
 			}
 			c.Release()
 			r.Release()

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/chunk"
 	"github.com/millrace-io/millrace/frame/hls"
-	"github.com/millrace-io/millrace/internal/acceptencoding"
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/tcpconn"
@@ -119,7 +119,7 @@ func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *rel
 // address, each address in the
 // playlist gets it, too: players show it with no other request by themselves.
 func (s *Server) wantsGzip(r *http.Request) bool {
-	return acceptencoding.Parse(r.Header["Accept-Encoding"]).Takes("gzip") && s.addedQuery(r) == ""
+	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") && s.addedQuery(r) == ""
 }
 
 // maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds

@@ -1,8 +1,12 @@
-package acceptencoding
+package chunk_test
 
-import "testing"
+import (
+	"testing"
 
-func TestTakes(t *testing.T) {
+	"github.com/millrace-io/millrace/chunk"
+)
+
+func TestAcceptsEncoding(t *testing.T) {
 	for value, want := range map[string]bool{
 		"gzip": true, "GZIP": true, "x-gzip": true, "*": true, "br, gzip ;q=0.5": true,
 		"gzip;q=0": false, "gzip; q=0": false, "gzip;q=0.0": false, "gzip;q=0.000": false, "gzip ; Q = 0.": false,
@@ -10,11 +14,11 @@ func TestTakes(t *testing.T) {
 		"identity": false, "": false, "gzip;q=x": false, "*;q=0": false, "gzip, *;q=0": true, "*, gzip;q=0": false,
 		"deflate, gzip, br": true,
 	} {
-		if got := Parse([]string{value}).Takes("gzip"); got != want {
+		if got := chunk.AcceptsEncoding([]string{value}, "gzip"); got != want {
 			t.Errorf("%s: %t", value, got)
 		}
 	}
-	if Parse(nil).Takes("gzip") || !Parse([]string{"br", "gzip"}).Takes("gzip") {
+	if chunk.AcceptsEncoding(nil, "gzip") || !chunk.AcceptsEncoding([]string{"br", "gzip"}, "gzip") {
 		t.Error("no header, or two")
 	}
 }
