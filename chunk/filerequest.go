@@ -218,6 +218,10 @@ func (x *fileRequest) failStatus(status int) {
 	if status == http.StatusNotFound {
 		text = "404 page not found"
 	}
+	x.failText(status, text)
+}
+
+func (x *fileRequest) failText(status int, text string) {
 	for _, key := range []string{"Cache-Control", "Content-Encoding", "Etag", "Last-Modified"} {
 		x.Header().Del(key) // as net/http does: they are of the file that is not sent
 	}

@@ -125,7 +125,7 @@ func (h *FileHandler) serveDirectory(x *fileRequest, name string) {
 	case statusOf(err) == http.StatusInternalServerError:
 		x.fail(err) // there may be an index.html, and a list would show what it hides
 	case !h.listing && h.isDir(name):
-		x.fail(errSpecial)
+		x.failText(http.StatusForbidden, "403 Forbidden: the directory has no index.html, and lists of files are off")
 	default:
 		h.standard.ServeHTTP(x, x.r)
 	}

@@ -45,6 +45,37 @@ func knownFlags(t *testing.T, args []string) {
 
 func TestCompose(t *testing.T) {
 	options, err := cli.NewProjectOptions([]string{manifests + "compose.yaml"},
+		cli.WithEnv([]string{"MILLRACE_PUBLISH_TOKEN=b"}), cli.WithInterpolation(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := project.GetService("millrace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	knownFlags(t, server.Command)
+	for _, v := range server.Volumes {
+		if v.Type == "bind" {
+			if _, err := os.Stat(v.Source); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if token := server.Environment["MILLRACE_PUBLISH_TOKEN"]; token == nil || *token != "b" {
+		t.Errorf("the token is %v", token)
+	}
+	options.Environment = nil
+	if _, err := options.LoadProject(t.Context()); err == nil {
+		t.Error("it starts without a token")
+	}
+}
+
+func TestComposeOfACluster(t *testing.T) {
+	options, err := cli.NewProjectOptions([]string{manifests + "compose-cluster.yaml"},
 		cli.WithEnv([]string{"MILLRACE_CLUSTER_TOKEN=a", "MILLRACE_PUBLISH_TOKEN=b"}), cli.WithInterpolation(true))
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 // A serveConfig is what millrace serve is told by its flags, the environment and a file, in this order.
 type serveConfig struct {
 	server.Config
-	file                string // that has the rest; empty: none
+	file                string // that has the rest; empty if there is none
 	logFormat, logLevel string
 
 	flags *pflag.FlagSet    // that set all of the above but file
@@ -97,6 +97,24 @@ func (c *serveConfig) read() error {
 	}
 	c.RTMPOptional = c.from["rtmp"] == ""
 	return c.located(cmp.Or(c.uselessFlag(), c.Check()))
+}
+
+// serviceVariable finds the variables that Kubernetes sets for a service called millrace, or millrace-*.
+var serviceVariable = regexp.MustCompile(`(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)$`)
+
+// unknownVariables returns the names of variables in env that look like those of flags, and are not.
+func (c *serveConfig) unknownVariables(env []string) (names []string) {
+	known := []string{configVar}
+	c.flags.VisitAll(func(f *pflag.Flag) { known = append(known, variable(f.Name)) })
+	for _, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		upper := strings.ToUpper(name)
+		if strings.HasPrefix(upper, "MILLRACE_") && !slices.Contains(known, name) && !serviceVariable.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // set sets a flag. An error calls it by name.

@@ -2,13 +2,18 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/server"
 	"github.com/spf13/pflag"
 )
 
@@ -177,5 +182,55 @@ redis-password: s3cret-w
 	})
 	if after.RTMPOptional {
 		t.Error("the address of RTMP is taken for the default")
+	}
+}
+
+// A variable that is misspelt is told at start; those of Kubernetes are not.
+func TestUnknownVariables(t *testing.T) {
+	c := newServeConfig()
+	got := c.unknownVariables([]string{
+		"MILLRACE_LISTEN=:1", "MILLRACE_MAX_VIEWERS=1", "MILLRACE_CONFIG=x", "MILLRACE_REDIS_PASSWORD=x", "PATH=/bin", "MILLRACE=x",
+		"MILLRACE_PORT=tcp://10.0.0.1:80", "MILLRACE_SERVICE_HOST=10.0.0.1", "MILLRACE_SERVICE_PORT_HTTP=80", "MILLRACE_RTMP_PORT_1935_TCP_ADDR=10.0.0.1",
+		"MILLRACE_LISTN=:1", "MILLRACE_MAXVIEWERS=1", "MILLRACE_MAX-VIEWERS=1", "millrace_listen=:1", "MILLRACE_TOKEN=s3cret", "MILLRACE_=x",
+	})
+	want := []string{"MILLRACE_", "MILLRACE_LISTN", "MILLRACE_MAX-VIEWERS", "MILLRACE_MAXVIEWERS", "MILLRACE_TOKEN", "millrace_listen"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	t.Setenv("MILLRACE_LISTN", "s3cret")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, log output
+	if err := execute(ctx, &out, &log, "serve", "--listen", "127.0.0.1:0", "--rtmp", ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := log.String(); !strings.Contains(got, "variable=MILLRACE_LISTN") || strings.Contains(got, "s3cret") {
+		t.Errorf("the log has\n%s", got)
+	}
+}
+
+// deploy/millrace.yaml works as it is, and with every line that it shows.
+func TestTheDeployedConfiguration(t *testing.T) {
+	const file = "../../deploy/millrace.yaml"
+	if c := readServeConfig(t, "--config", file); len(c.from) != 0 && !slices.Equal(slices.Collect(maps.Keys(c.from)), []string{"config"}) {
+		t.Errorf("it sets %v", c.from)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile(`(?m)^# ([a-z-]+: \S)`).ReplaceAllString(string(text), "$1")
+	c := readServeConfig(t, "--config", configFile(t, shown))
+	for line := range strings.Lines(shown) {
+		name, _, _ := strings.Cut(line, ":")
+		if line[0] == '#' || line[0] == '\n' {
+			continue
+		}
+		if marked := strings.Contains(line, "[reload]"); marked != (slices.Contains(server.Reloadable, name) || name == "tls-cert") {
+			t.Errorf("%s: marked as one that is read again: %t", name, marked)
+		}
+	}
+	if len(c.from) < 30 || c.RecordBytes != 100e9 || c.RTMPS != ":1936" {
+		t.Errorf("%d flags, %+v", len(c.from), c.Config)
 	}
 }

@@ -40,9 +40,10 @@ func main() {
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "millrace",
-		Short: "Relay live streams by RTMP and HTTP, and serve files, without copying them",
-		Long: `Millrace relays live streams: an encoder sends one in the body of an HTTP request, and any number of
-viewers receive it in the responses to theirs, as FLV or as MP4 for a browser. It also serves files and keeps blobs.
+		Short: "Relay live streams over RTMP, HTTP and HLS, and serve files, without copying them",
+		Long: `Millrace relays live streams: an encoder such as OBS or ffmpeg publishes one over RTMP or HTTP, and any
+number of viewers get it over HLS with low latency, as MP4 for a browser, as FLV, or over RTMP. It records
+streams, and several servers form a cluster. It also serves files and keeps blobs.
 
 See a picture at once:
 

@@ -264,6 +264,15 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
+	var about bytes.Buffer
+	if err := execute(t.Context(), &about, io.Discard, "--help"); err != nil {
+		t.Error(err)
+	}
+	for _, word := range []string{"RTMP", "HLS", "records", "cluster", "OBS", "files", "blobs"} {
+		if !strings.Contains(about.String(), word) {
+			t.Errorf("millrace --help does not mention %s", word)
+		}
+	}
 	var help, usage bytes.Buffer
 	if err := execute(t.Context(), &help, io.Discard, "help", "load"); err != nil {
 		t.Error(err)

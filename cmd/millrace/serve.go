@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +40,8 @@ func serveCommand() *cobra.Command {
   GET /live/NAME.flv        watch: the last group of pictures, then live
   GET /live/NAME.mp4        the same as MP4, for a plain <video> element (tested with Chromium)
   rtmp://127.0.0.1/live/NAME
-                            publish and watch by RTMP (OBS: server rtmp://127.0.0.1/live, stream key NAME)
+                            publish and watch over RTMP (OBS: server rtmp://127.0.0.1/live, stream key NAME)
+  GET /live/NAME/index.m3u8 watch over HLS, with low latency
   GET, HEAD /files/NAME     files under --root: ranges, conditions, sent by the kernel
   GET, HEAD, PUT, DELETE /blobs/KEY
                             values in a directory (--blobs) or in Redis (--redis): whole or not at all, with an optional TTL
@@ -59,9 +61,9 @@ anew, which takes the listeners over.`,
   ffmpeg -re -i film.mp4 -c copy -f flv -flvflags no_duration_filesize -send_expect_100 1 -method POST http://127.0.0.1:8080/live/film
   ffplay http://127.0.0.1:8080/live/film.flv
 
-  # The files under a directory, and one of them; the same command goes on with a download that broke off
+  # The files under a directory, and one of them; with -C - curl goes on with a download that broke off
   millrace serve --root /srv/films
-  curl -C - -O http://127.0.0.1:8080/files/film.mp4
+  curl -f -O http://127.0.0.1:8080/files/film.mp4
 
   # Blobs in a directory, or in Redis
   millrace serve --blobs /srv/blobs
@@ -87,6 +89,9 @@ anew, which takes the listeners over.`,
 				return misused(cfg.located(err))
 			}
 			cfg.Log = log
+			for _, name := range cfg.unknownVariables(os.Environ()) {
+				log.Warn("this variable stands for no flag of millrace serve: see millrace serve --help", "variable", name)
+			}
 			logging.Disable() // go-redis writes to standard error; its callers log the errors that they get
 			return serve(cmd.Context(), cfg)
 		},
@@ -106,26 +111,26 @@ anew, which takes the listeners over.`,
 // serveFlags binds the server's configuration to flags. Their defaults are those of server.Defaults, which says why.
 func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address to listen on; port 0: a free one, which the log tells")
-	f.StringVar(&cfg.RTMP, "rtmp", cfg.RTMP, "address for RTMP, to publish and to watch; empty: none")
-	f.StringVar(&cfg.RTMPS, "rtmps", cfg.RTMPS, "the same over TLS, with the certificate of --tls-cert; empty: none")
-	f.StringVar(&cfg.Admin, "admin", cfg.Admin, "second address, for the operator: decisions, /debug/pprof, /metrics and /api/streams; empty: none")
-	f.StringVar(&cfg.TLSCert, "tls-cert", cfg.TLSCert, "file with the certificate, in PEM: the main listener speaks TLS then; empty: it does not")
+	f.StringVar(&cfg.RTMP, "rtmp", cfg.RTMP, "address for RTMP, to publish and to watch; \"\" turns RTMP off")
+	f.StringVar(&cfg.RTMPS, "rtmps", cfg.RTMPS, "the same over TLS, with the certificate of --tls-cert")
+	f.StringVar(&cfg.Admin, "admin", cfg.Admin, "second address, for the operator: decisions, /debug/pprof, /metrics and /api/streams")
+	f.StringVar(&cfg.TLSCert, "tls-cert", cfg.TLSCert, "file with the certificate, in PEM: the main listener speaks TLS then")
 	f.StringVar(&cfg.TLSKey, "tls-key", cfg.TLSKey, "file with its key, in PEM")
 	f.StringVar(&cfg.PublishToken, "publish-token", cfg.PublishToken,
 		"token that publishers must show; needed when other machines can reach the listener ($"+tokenVar+" does not show in ps)")
 	f.StringVar(&cfg.ReadToken, "read-token", cfg.ReadToken,
-		"token that all readers must show; empty: none; the publish token does as well ($"+readTokenVar+")")
+		"token that all readers must show; without one everyone may read; the publish token opens as well ($"+readTokenVar+")")
 	f.StringVar(&cfg.AdminToken, "admin-token", cfg.AdminToken,
 		"token that clients of --admin must show; needed to decide when other machines can reach it ($"+variable("admin-token")+")")
 	f.StringVar(&cfg.TokenKey, "token-key", cfg.TokenKey,
-		"file with the keys of signed tokens, which millrace token makes: each is for a stream and a time; empty: there are none")
-	f.StringVar(&cfg.CORS, "cors", cfg.CORS, "sites whose pages may play streams, as https://example.org,…; *: all; empty: none")
+		"file with the keys of signed tokens, which millrace token makes: each is for a stream and a time")
+	f.StringVar(&cfg.CORS, "cors", cfg.CORS, "sites whose pages may play streams, as https://example.org,…; *: all; \"\": no other site")
 	f.StringVar(&cfg.Hook, "hook", cfg.Hook,
-		"ask http://[USER:PASSWORD@]HOST/PATH who may publish, play and record, and tell it of each end; empty: none ($"+hookVar+" does not show in ps)")
+		"ask http://[USER:PASSWORD@]HOST/PATH who may publish, play and record, and tell it of each end ($"+hookVar+" does not show in ps)")
 	f.DurationVar(&cfg.HookTimeout, "hook-timeout", cfg.HookTimeout, "how long it may take to answer, with all attempts, at most 10s")
 	f.BoolVar(&cfg.HookOpen, "hook-open", cfg.HookOpen, "allow all, under the names that clients say, while the hook fails; otherwise they get 503")
 	f.StringVar(&cfg.TrustedProxies, "trusted-proxies", cfg.TrustedProxies,
-		"addresses or networks of proxies, as in 10.0.0.0/8,127.0.0.1: their PROXY headers and X-Forwarded-For say who the client is; empty: none")
+		"addresses or networks of proxies, as in 10.0.0.0/8,127.0.0.1: their PROXY headers and X-Forwarded-For say who the client is")
 	f.BoolVar(&cfg.Demo, "demo", cfg.Demo, `play a built-in sample as the stream "demo"`)
 
 	filesFlags(f, cfg)
@@ -148,12 +153,12 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 		"what the server may use in all; beyond it what is late is dropped, and what is new is refused; "+
 			"0: half of the machine's or the control group's memory")
 	f.Var((*bytesValue)(&cfg.KeepBytes), "keep-bytes", "what a stream keeps for viewers that join or are behind")
-	f.IntVar(&cfg.KeepFrames, "keep-frames", cfg.KeepFrames, "the same in frames, at most 1048576")
+	f.IntVar(&cfg.KeepFrames, "keep-frames", cfg.KeepFrames, "how many frames a stream keeps, at most 1048576")
 	f.Var((*intBytesValue)(&cfg.MaxTagBytes), "max-tag-bytes", "longest data of an FLV tag; a longer one ends its stream")
 
 	f.Var((*bytesValue)(&cfg.LagBytes), "lag-bytes", "how far behind a viewer may be; 0: as far as is kept")
-	f.IntVar(&cfg.LagFrames, "lag-frames", cfg.LagFrames, "the same in frames; 0: as far as is kept")
-	f.DurationVar(&cfg.LagTime, "lag-time", cfg.LagTime, "the same in time; 0: as far as is kept")
+	f.IntVar(&cfg.LagFrames, "lag-frames", cfg.LagFrames, "how many frames a viewer may be behind; 0: as far as is kept")
+	f.DurationVar(&cfg.LagTime, "lag-time", cfg.LagTime, "how long a viewer may be behind; 0: as far as is kept")
 	f.Var(policyValue{&cfg.LagPolicy}, "lag-policy",
 		"what happens to a viewer beyond that: skip moves it to the newest key frame, drop disconnects it")
 	f.DurationVar(&cfg.StallTimeout, "stall-timeout", cfg.StallTimeout,
@@ -166,7 +171,7 @@ func serveFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.IntVar(&cfg.HLS.Segments, "hls-segments", cfg.HLS.Segments, "how many segments of HLS are listed, from 3 to 1000; more if they are short")
 	f.Var((*bytesValue)(&cfg.HLS.MaxBytes), "hls-bytes", "what a stream's segments hold")
 
-	f.StringVar(&cfg.Record, "record", cfg.Record, "record streams to files in this directory: MP4, and a playlist of HLS for each; empty: none")
+	f.StringVar(&cfg.Record, "record", cfg.Record, "record streams to files in this directory: MP4, and a playlist of HLS for each")
 	f.StringVar(&cfg.RecordStreams, "record-streams", cfg.RecordStreams, "which ones, as a pattern of their names, such as cam-*")
 	f.Var((*bytesValue)(&cfg.RecordBytes), "record-bytes", "bytes of all recordings; beyond it the oldest are deleted; 0: no limit")
 	f.Var((*bytesValue)(&cfg.RecordQueue), "record-queue", "what may wait for the disk, of each stream; more is lost up to a key frame")
@@ -190,17 +195,17 @@ func clusterFlags(f *pflag.FlagSet, cfg *server.Config) {
 	f.StringVar(&cfg.Advertise, "advertise", cfg.Advertise, "address at which the other nodes reach this one, as in http://10.0.0.5:8080")
 	f.StringVar(&cfg.ClusterToken, "cluster-token", cfg.ClusterToken, "secret that the nodes prove to know ($"+clusterTokenVar+")")
 	f.StringVar(&cfg.ClusterCA, "cluster-ca", cfg.ClusterCA,
-		"file with certificates, in PEM, of authorities to trust for other nodes beside the system's; empty: none")
+		"file with certificates, in PEM, of authorities to trust for other nodes in addition to the system's")
 	f.DurationVar(&cfg.ClusterLease, "cluster-lease", cfg.ClusterLease, "a node that is gone for so long has lost its streams, at most 1m")
 	f.StringVar(&cfg.ClusterPrefix, "cluster-prefix", cfg.ClusterPrefix, "prefix of the keys in that Redis; nodes with the same one are a cluster")
 	f.Var((*bytesValue)(&cfg.ClusterCache), "cluster-cache", "segments of HLS of other nodes that are kept")
 	f.StringVar(&cfg.Segments, "segments", cfg.Segments,
-		`keep the newest segments of HLS where they outlive this node: "redis", that of --cluster, or a directory that all nodes share; empty: nowhere`)
+		`keep the newest segments of HLS where they outlive this node: "redis", that of --cluster, or a directory that all nodes share`)
 	f.DurationVar(&cfg.SegmentsKeep, "segments-keep", cfg.SegmentsKeep, "how long, from 10s to 1h")
 }
 
 func filesFlags(f *pflag.FlagSet, cfg *server.Config) {
-	f.StringVar(&cfg.Root, "root", cfg.Root, "serve the files under this directory at /files/; empty: none")
+	f.StringVar(&cfg.Root, "root", cfg.Root, "serve the files under this directory at /files/")
 	f.BoolVar(&cfg.FilesListing, "files-listing", cfg.FilesListing, "list what is in a directory that has no index.html")
 	f.BoolVar(&cfg.FilesPrecompressed, "files-precompressed", cfg.FilesPrecompressed,
 		"send NAME.br, NAME.zst or NAME.gz for NAME to clients that accept it")
@@ -210,7 +215,7 @@ func filesFlags(f *pflag.FlagSet, cfg *server.Config) {
 }
 
 func blobsFlags(f *pflag.FlagSet, cfg *server.Config) {
-	f.StringVar(&cfg.Blobs, "blobs", cfg.Blobs, "keep the blobs at /blobs/ in this directory, which must be used for nothing else; empty: none")
+	f.StringVar(&cfg.Blobs, "blobs", cfg.Blobs, "keep the blobs at /blobs/ in this directory, which must be used for nothing else")
 	f.StringVar(&cfg.Redis, "redis", cfg.Redis,
 		"keep the blobs in Redis, at redis://[USER:PASSWORD@]HOST:PORT/DB, rediss:// or unix:// ($"+redisPasswordVar+" does not show in ps)")
 	f.StringVar(&cfg.RedisCluster, "redis-cluster", cfg.RedisCluster, "keep the blobs in a Redis Cluster: HOST:PORT,HOST:PORT, or a URL")

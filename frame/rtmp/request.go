@@ -9,23 +9,34 @@ import (
 type Request struct {
 	Publish bool   // to publish; otherwise to play
 	Path    string // application and stream name, as in "live/camera", without slashes around it and without a query
-	// Query has the parameters that may stand behind the stream name, the application or the address. Those of the stream
-	// name come first: OBS sends what its user has entered as the stream key.
-	Query  url.Values
-	Client string // the program, as it calls itself
+	// Query has the parameters of the stream name, the application and the address. Those of the
+	// stream name win: OBS sends what its user has entered as the stream key. People type keys as
+	// they are: "+" and ";" stand for themselves, and an escape that is none is left as it is.
+	Query url.Values
+	// RawQuery is the same as the client sent it, with "&" between them.
+	RawQuery string
+	Client   string // the program, as it calls itself
 }
 
-// newRequest puts together what connect and publish or play say. Some programs divide an address of several levels behind
-// the first, others before the last: both are the same Path.
+// newRequest puts together what connect and publish or play say. Some programs divide an address of
+// several levels after the first level, others before the last: both give the same Path. They also
+// divide it at a slash inside the query, of which name has the rest then.
 func newRequest(publish bool, connect Object, name string) *Request {
 	r := &Request{Publish: publish, Query: make(url.Values), Client: connect.text("flashVer")}
-	name, query, _ := strings.Cut(name, "?")
-	r.addQuery(query)
-	app, query, _ := strings.Cut(connect.text("app"), "?")
-	r.addQuery(query)
-	_, query, _ = strings.Cut(connect.text("tcUrl"), "?")
-	r.addQuery(query)
-	r.Path = strings.Trim(strings.Trim(app, "/")+"/"+strings.Trim(name, "/"), "/")
+	name, query, hasQuery := strings.Cut(name, "?")
+	app, appQuery, divided := strings.Cut(connect.text("app"), "?")
+	_, address, _ := strings.Cut(connect.text("tcUrl"), "?")
+	if address == appQuery {
+		address = ""
+	}
+	app = strings.Trim(app, "/")
+	if divided && !hasQuery && name != "" && strings.Contains(app, "/") {
+		appQuery, name = appQuery+"/"+name, "" // app names the stream already
+	}
+	for _, q := range []string{query, appQuery, address} {
+		r.addQuery(q)
+	}
+	r.Path = strings.Trim(app+"/"+strings.Trim(name, "/"), "/")
 	return r
 }
 
@@ -40,10 +51,28 @@ func (r *Request) addQuery(query string) {
 	if query == "" {
 		return
 	}
-	values, _ := url.ParseQuery(query) // what cannot be read is left out
+	if r.RawQuery != "" {
+		r.RawQuery += "&"
+	}
+	r.RawQuery += query
+	values := make(url.Values)
+	for parameter := range strings.SplitSeq(query, "&") {
+		if key, value, _ := strings.Cut(parameter, "="); parameter != "" {
+			key = unescape(key)
+			values[key] = append(values[key], unescape(value))
+		}
+	}
 	for key, v := range values {
 		if !r.Query.Has(key) {
 			r.Query[key] = v
 		}
 	}
+}
+
+// unescape returns text without its escapes, or as it is if one of them is none.
+func unescape(text string) string {
+	if plain, err := url.PathUnescape(text); err == nil {
+		return plain
+	}
+	return text
 }

@@ -224,7 +224,22 @@ func TestRequests(t *testing.T) {
 		{"that of the name comes first", rtmp.Object{{"app", "live?key=b&y=2"}, {"tcUrl", "rtmp://h/live?key=c&y=3&z=4"}},
 			"camera?key=a", "live/camera", "", url.Values{"key": {"a"}, "y": {"2"}, "z": {"4"}}},
 		{"a query alone", app("live/camera"), "?key=a", "live/camera", "", url.Values{"key": {"a"}}},
-		{"a query that is none", app("live"), "camera?%zz&key=a", "live/camera", "", url.Values{"key": {"a"}}},
+		{"escapes that are none", app("live"), "camera?%zz&key=a%4&100%", "live/camera", "",
+			url.Values{"%zz": {""}, "key": {"a%4"}, "100%": {""}}},
+		{"a key as typed", app("live"), "camera?key=a+b/c;d=e!f==&&x=a?b", "live/camera", "",
+			url.Values{"key": {"a+b/c;d=e!f=="}, "x": {"a?b"}}},
+		{"a key that ends with a slash", app("live"), "camera?key=a/", "live/camera", "",
+			url.Values{"key": {"a/"}}},
+		{"an address divided in its query", rtmp.Object{{"app", "live/camera?key=a"},
+			{"tcUrl", "rtmp://h/live/camera?key=a"}}, "b==", "live/camera", "", url.Values{"key": {"a/b=="}}},
+		{"an address divided in its query, late", app("live/camera?key=a/b"), "c&x=1", "live/camera", "",
+			url.Values{"key": {"a/b/c"}, "x": {"1"}}},
+		{"an address divided after slashes in a row", app("live/camera?key=a"), "/b/", "live/camera", "",
+			url.Values{"key": {"a//b/"}}},
+		{"a query before the name", app("live?key=a/b"), "camera", "live/camera", "",
+			url.Values{"key": {"a/b"}}},
+		{"two queries", app("live/hall?key=a"), "camera?x=1", "live/hall/camera", "",
+			url.Values{"key": {"a"}, "x": {"1"}}},
 		{"the program", rtmp.Object{{"app", "live"}, {"flashVer", "x 1.0"}}, "camera", "live/camera", "x 1.0", url.Values{}},
 	} {
 		for _, name := range []string{"publish", "play"} {
@@ -232,6 +247,9 @@ func TestRequests(t *testing.T) {
 				in := command("connect", 1, tt.connect) + command("createStream", 2, nil) + commandOn(1, name, 3, nil, tt.stream)
 				v := talk(t, in, grant)
 				want := &rtmp.Request{Publish: name == "publish", Path: tt.path, Query: tt.query, Client: tt.client}
+				if v.accepted == nil {
+					want.RawQuery = v.request.RawQuery // see TestRawQuery
+				}
 				if v.accepted != nil || !reflect.DeepEqual(v.request, want) {
 					t.Errorf("%+v, %v, want %+v", v.request, v.accepted, want)
 				}
@@ -245,6 +263,23 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%+v, %v", v.request, v.accepted)
 		}
 	})
+}
+
+// RawQuery has what the client sent, once.
+func TestRawQuery(t *testing.T) {
+	for _, tt := range []struct{ app, address, key, want string }{
+		{"live", "rtmp://h/live", "camera", ""},
+		{"live", "rtmp://h/live", "camera?u=x;v=y+z&a=%zz", "u=x;v=y+z&a=%zz"},
+		{"live?a=1", "rtmp://h/live?a=1", "camera?b=2", "b=2&a=1"},
+		{"live", "rtmp://h/live?a=1", "camera?b=2", "b=2&a=1"},
+		{"live/camera?a=x", "rtmp://h/live/camera?a=x", "y/z", "a=x/y/z"},
+	} {
+		in := publishTo(rtmp.Object{{"app", tt.app}, {"tcUrl", tt.address}}, tt.key)
+		v := talk(t, in, grant)
+		if v.accepted != nil || v.request.RawQuery != tt.want {
+			t.Errorf("%+v: %+v, %v", tt, v.request, v.accepted)
+		}
+	}
 }
 
 // Enhanced RTMP is answered to clients that know it, and to no others: old ones may stumble over it.

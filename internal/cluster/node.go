@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/lock"
+	"github.com/millrace-io/millrace/internal/outage"
 	"github.com/millrace-io/millrace/internal/relay"
 	"golang.org/x/sync/singleflight"
 )
@@ -76,6 +77,7 @@ type Node struct {
 
 	reachable atomic.Bool // what the last call of the directory has shown
 	asked     atomic.Bool // there was a call
+	outage    outage.Outage
 	counters  struct{ claims, refused, lost, failures, lookups atomic.Int64 }
 
 	// What is held under mu is for a moment only, and calls nothing outside of the package.
@@ -174,12 +176,15 @@ func (n *Node) answered(err error) bool {
 		return ok
 	}
 	first := !n.asked.Swap(true)
-	if n.reachable.Swap(ok) != ok || first {
-		if ok {
-			n.cfg.Log.Info("the cluster's directory answers")
-		} else {
-			n.cfg.Log.Warn("the cluster's directory does not answer", "err", err)
-		}
+	n.reachable.Store(ok)
+	if ok {
+		err = nil
+	}
+	switch news := n.outage.Note(err); {
+	case ok && (first || news):
+		n.cfg.Log.Info("the cluster's directory answers")
+	case news:
+		n.cfg.Log.Warn("the cluster's directory does not answer", "err", err)
 	}
 	return ok
 }

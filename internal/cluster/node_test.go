@@ -692,6 +692,25 @@ func TestDirectoryIsNeverThere(t *testing.T) {
 	})
 }
 
+// A later reason of an outage is in the log, too, and each one once.
+func TestReasonsOfAnOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *memory) {
+		m := &member{hub: newFakeHub(), net: &network{Directory: d}, log: new(nettest.LogBook)}
+		m.Node = New(Config{Directory: m.net, Self: nodeA, Lease: testLease, Log: slog.New(slog.NewTextHandler(m.log, nil))})
+		m.Start(m.hub)
+		defer m.Close()
+		noAuth := func(context.Context) error { return errors.New("NOAUTH Authentication required.") }
+		for _, state := range []func(context.Context) error{nil, refuse, noAuth, refuse, noAuth, nil} {
+			m.net.set(state)
+			time.Sleep(5 * testLease)
+		}
+		got := m.log.String()
+		if strings.Count(got, "does not answer") != 2 || strings.Count(got, "NOAUTH") != 1 || strings.Count(got, "directory answers") != 2 {
+			t.Error(got)
+		}
+	})
+}
+
 // What a node owns is given up when it is closed, and its goroutines end.
 func TestClose(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {

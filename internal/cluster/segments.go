@@ -12,6 +12,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/lock"
+	"github.com/millrace-io/millrace/internal/outage"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -44,13 +45,13 @@ var errNotStored = errors.New("not stored")
 
 // Segments keep the newest segments of HLS where they outlive their node. They implement [relay.SegmentStore].
 type Segments struct {
-	store   store
-	log     *slog.Logger
-	seed    maphash.Seed
-	ctx     context.Context // ends when Close has waited for long enough: then nothing more is saved
-	stop    context.CancelFunc
-	saving  sync.WaitGroup
-	failing atomic.Bool // the last save has failed
+	store  store
+	log    *slog.Logger
+	seed   maphash.Seed
+	ctx    context.Context // ends when Close has waited for long enough: then nothing more is saved
+	stop   context.CancelFunc
+	saving sync.WaitGroup
+	outage outage.Outage // of saving
 
 	saved, lost, loaded, waiting, bytes atomic.Int64 // waiting is in bytes
 
@@ -195,12 +196,11 @@ func (k *Segments) save(job *saveJob) {
 		k.saved.Add(1)
 		k.bytes.Add(n)
 	}
-	if failing := err != nil; k.failing.Swap(failing) != failing {
-		if failing {
-			k.log.Warn("segments of HLS are not kept (--segments)", "stream", job.stream, "reason", err)
-		} else {
-			k.log.Info("segments of HLS are kept again")
-		}
+	switch news := k.outage.Note(err); {
+	case news && err != nil:
+		k.log.Warn("segments of HLS are not kept (--segments)", "stream", job.stream, "reason", err)
+	case news:
+		k.log.Info("segments of HLS are kept again")
 	}
 }
 

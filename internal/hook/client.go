@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/lock"
+	"github.com/millrace-io/millrace/internal/outage"
 )
 
 const (
@@ -74,11 +75,13 @@ type Client struct {
 	deciding sync.WaitGroup
 	swept    chan struct{} // closed when the sweeper has ended
 
+	outage outage.Outage
+
 	waiting, hits, attempts, spent atomic.Int64 // spent in ns, by attempts
+	delivered, undelivered         atomic.Int64 // attempts to deliver ends
 
 	mu      lock.Mutex
 	closed  bool
-	failing bool // since the last answer
 	plays   map[playKey]*Play
 	counts  map[Outcome]int64
 	dropped int64 // ends
@@ -181,17 +184,14 @@ func isRefusal(err error) bool {
 	return ok
 }
 
-// noteFailure logs the first failure in a row, and the end of the row.
+// noteFailure logs the reasons of the failures in a row, and the end of the row.
 func (c *Client) noteFailure(err *Failure) {
-	c.mu.Lock()
-	was := c.failing
-	c.failing = err != nil
-	c.mu.Unlock()
-	switch {
-	case err != nil && !was:
+	if err == nil {
+		if c.outage.Note(nil) {
+			c.log.Info("the hook answers again")
+		}
+	} else if c.outage.Note(err.Err) {
 		c.log.Warn("the hook fails", "reason", err.Err, "allows", c.cfg.Open)
-	case err == nil && was:
-		c.log.Info("the hook answers again")
 	}
 }
 

@@ -429,3 +429,51 @@ func TestCheckURL(t *testing.T) {
 		}
 	}
 }
+
+// Close does not wait for a hook that is down: neither one that refuses, nor one that answers 503.
+func TestCloseWithoutTheHook(t *testing.T) {
+	for _, status := range []int{0, http.StatusServiceUnavailable} {
+		var away atomic.Bool
+		h := newFakeHook(t, func(w http.ResponseWriter, _ Request) {
+			if away.Load() {
+				w.WriteHeader(status)
+			}
+		})
+		c, _ := newClient(t, h.URL, nil)
+		for i := range 20 {
+			q := &Request{Event: Publish, Stream: fmt.Sprint("cam", i)}
+			if _, err := c.Ask(t.Context(), q); err != nil {
+				t.Fatal(err)
+			}
+			c.End(q, "over", 1)
+		}
+		nettest.Eventually(t, "the ends", func() bool { return len(h.events(PublishEnd)) == 20 })
+		if away.Store(true); status == 0 {
+			h.Close()
+		}
+		for i := range 20 {
+			c.End(&Request{Event: Publish, Stream: fmt.Sprint("cam", i)}, "over", 1)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), endPatience/2) // all ends are tried for longer
+		c.Close(ctx)
+		if ctx.Err() != nil {
+			t.Errorf("status %d: Close took all of its time", status)
+		}
+		cancel()
+	}
+}
+
+// A later reason for a failure is in the log, too.
+func TestReasonsOfFailures(t *testing.T) {
+	var status atomic.Int32
+	h := newFakeHook(t, func(w http.ResponseWriter, _ Request) { w.WriteHeader(int(status.Load())) })
+	c, book := newClient(t, h.URL, func(cfg *Config) { cfg.Timeout = 100 * time.Millisecond })
+	defer c.Close(t.Context())
+	for _, s := range []int32{400, 418, 400, 200} {
+		status.Store(s)
+		_, _ = c.Ask(t.Context(), &Request{Event: Publish, Stream: "cam"})
+	}
+	if log := book.String(); strings.Count(log, "the hook fails") != 2 || strings.Count(log, "answers again") != 1 {
+		t.Errorf("the log has\n%s", log)
+	}
+}

@@ -16,6 +16,8 @@ const (
 	endPatience = 30 * time.Second
 	// endGrace is what is left for ends if the time of Close is over.
 	endGrace = time.Second
+	// endCheck is how long Close waits for the next end to be delivered by a hook that fails.
+	endCheck = time.Second
 )
 
 // End tells the hook, later, that what q has begun has ended. It never waits.
@@ -79,12 +81,17 @@ func (c *Client) deliver(e *Request) error {
 		if err == nil && (status < 200 || status > 299) {
 			err = &Failure{fmt.Errorf("it answers %d", status), status >= 500}
 		}
+		if err == nil {
+			c.delivered.Add(1)
+		} else {
+			c.undelivered.Add(1)
+		}
 		return err
 	})
 }
 
-// Close ends the plays that are left, and delivers the ends that wait until ctx ends, or a little longer. Ask and Play
-// must not be called any more.
+// Close ends the plays that are left, and delivers the ends that wait until ctx ends, or a little
+// longer, or until the hook fails and gets none for a while. Ask and Play must not be called any more.
 func (c *Client) Close(ctx context.Context) {
 	if c == nil {
 		return
@@ -107,9 +114,8 @@ func (c *Client) Close(ctx context.Context) {
 	}()
 	grace := time.NewTimer(endGrace)
 	defer grace.Stop()
-	select {
-	case <-delivered:
-	case <-ctx.Done():
+	c.awaitEnds(ctx, delivered)
+	if ctx.Err() != nil {
 		select {
 		case <-delivered:
 		case <-grace.C:
@@ -120,4 +126,28 @@ func (c *Client) Close(ctx context.Context) {
 	c.deciding.Wait()
 	<-c.swept
 	c.http.CloseIdleConnections()
+}
+
+// awaitEnds waits until all ends are delivered, ctx ends, or the hook has got none within endCheck and
+// an attempt has failed.
+func (c *Client) awaitEnds(ctx context.Context, delivered <-chan struct{}) {
+	check := time.NewTicker(endCheck)
+	defer check.Stop()
+	sent, failed := c.delivered.Load(), c.undelivered.Load()
+	for {
+		select {
+		case <-delivered:
+			return
+		case <-ctx.Done():
+			return
+		case <-check.C:
+		}
+		now := c.delivered.Load()
+		if now == sent && c.undelivered.Load() > failed {
+			return
+		}
+		if now != sent {
+			sent, failed = now, c.undelivered.Load()
+		}
+	}
 }

@@ -26,6 +26,7 @@ type feed struct {
 	gapLogged bool
 	hope      hopeTimer
 	farLogged bool // the distance of key frames was
+	warned    bool // the log says what MP4 leaves out
 	resized   bool // the metadata have changed, and with them perhaps the size of the picture
 	keys      keyMeter
 
@@ -50,6 +51,19 @@ func (f *feed) release() {
 // further back begins the publisher's times anew.
 const interleave = 5000
 
+// warnOfCodecs logs once what browsers and players of MP4 and HLS do not get.
+func (f *feed) warnOfCodecs() {
+	s := f.s
+	if f.warned || !s.settled.Load() || f.pull != nil {
+		return
+	}
+	if left := s.leftOut(); left != "" {
+		f.warned = true
+		s.log.Warn("MP4, HLS and browsers get only H.264, H.265 and AAC of this stream",
+			"left_out", left, "video", s.video.Load().String(), "audio", s.audio.Load().String())
+	}
+}
+
 // write publishes a tag, which came at a time of now. It takes ownership of c, which holds all of it.
 func (f *feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	s := f.s
@@ -63,6 +77,7 @@ func (f *feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 		s.describe(t, "")
 	}
 	f.noteTrack(t)
+	f.warnOfCodecs()
 	if t.Packet == flv.PacketFrame {
 		if ahead := int32(t.Timestamp - f.last); !f.timed || ahead >= 0 || ahead < -interleave {
 			f.timed, f.last, f.lastAt = true, t.Timestamp, at

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -202,12 +203,31 @@ func (p *Publisher) sniff() (isFLV bool, err error) {
 	}
 }
 
+// looksLike guesses what a stream is from its first bytes.
+func looksLike(first []byte) string {
+	begins := func(text string) bool { return strings.HasPrefix(string(first), text) }
+	switch {
+	case begins("G"):
+		return "MPEG-TS"
+	case begins("\x1aE\xdf\xa3"):
+		return "Matroska or WebM"
+	case len(first) == 8 && string(first[4:]) == "ftyp":
+		return "MP4"
+	case begins("\x00\x00\x01"), begins("\x00\x00\x00\x01"):
+		return "H.264 or H.265 without a container"
+	}
+	return "unknown"
+}
+
 // readRaw relays bytes as they come.
 func (p *Publisher) readRaw() error {
 	if p.s.live != nil {
 		return errNotFLV
 	}
 	p.s.open(formatRaw, nil)
+	first, _ := p.r.Peek(min(max(p.r.Buffered(), 1), 8))
+	p.s.log.Warn("the stream is not FLV: its bytes are relayed as they are, and there is no RTMP, MP4 or HLS of it",
+		"publisher", p.address, "looks_like", looksLike(first))
 	for {
 		if _, err := p.r.Peek(1); err != nil {
 			return err

@@ -167,6 +167,7 @@ type StreamInfo struct {
 	Format      string  `json:"format"` // flv or raw
 	Video       string  `json:"video"`  // as in "h264 640x360"; "" if there are no pictures, or not yet
 	Audio       string  `json:"audio"`
+	LeftOut     string  `json:"left_out,omitempty"`  // of MP4 and HLS: "video", "audio" or "all"; "" if nothing is
 	Publisher   string  `json:"publisher,omitempty"` // its address, or "demo"; the last one's if there is none at present
 	Waiting     float64 `json:"waiting_seconds"`     // since there is no publisher; 0 while there is one
 	Returns     int64   `json:"returns"`             // publishers that came while the stream waited
@@ -233,6 +234,9 @@ func (s *stream) info() StreamInfo {
 	}
 	if t := s.audio.Load(); t != nil {
 		i.Audio = t.name
+	}
+	if s.live.format == formatFLV {
+		i.LeftOut = s.leftOut()
 	}
 	s.hub.mu.Lock()
 	if i.Publisher = s.publisher.address; s.wait != nil {

@@ -133,12 +133,25 @@ func (s *stream) format(want watchRequest) (format, error) {
 	return want.format, nil
 }
 
+// leftOut says which tracks MP4 and HLS cannot carry: "video", "audio", "all", or "" for none.
+func (s *stream) leftOut() string {
+	video, audio := s.video.Load(), s.audio.Load()
+	noVideo := video != nil && !video.is(flv.AVC) && !video.is(flv.HEVC)
+	noAudio := audio != nil && !audio.is(flv.AAC)
+	switch {
+	case noVideo && noAudio, s.settled.Load() && (noVideo && audio == nil || noAudio && video == nil):
+		return "all"
+	case noVideo:
+		return "video"
+	case noAudio:
+		return "audio"
+	}
+	return ""
+}
+
 // checkMP4 refuses viewers of MP4 if there is nothing for them.
 func (s *stream) checkMP4() error {
-	video, audio := s.video.Load(), s.audio.Load()
-	if !s.settled.Load() || // more may come
-		video == nil && audio == nil ||
-		video.is(flv.AVC) || video.is(flv.HEVC) || audio.is(flv.AAC) {
+	if !s.settled.Load() || s.leftOut() != "all" { // more may come
 		return nil
 	}
 	return refusal(http.StatusNotAcceptable,

@@ -34,7 +34,7 @@ func (s *Server) adminRoutes(main net.Addr) http.Handler {
 	mux.HandleFunc("/api/streams/{name...}", s.only("GET, HEAD, DELETE", s.adminStream))
 	mux.HandleFunc("/api/viewers/{id}", s.only("DELETE", s.decision(s.endViewer)))
 	mux.HandleFunc("/api/drain", s.only("POST", s.decision(s.beginDrain)))
-	return s.protect(s.adminAuth.Load, mux)
+	return s.protect(s.adminAuth.Load, cleanPaths(mux))
 }
 
 // decision returns next for clients that may decide.

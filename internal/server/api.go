@@ -36,6 +36,9 @@ type apiServer struct {
 	RTMPS    int     `json:"rtmps"`             // the same over TLS
 	Loopback bool    `json:"loopback"`          // only this machine reaches the server, unless through a proxy
 
+	// Operator says that the client is an operator: it is on this machine, or asks the admin listener.
+	Operator bool `json:"operator"`
+
 	RTMPLoopback  bool `json:"rtmp_loopback"`  // the same of RTMP
 	RTMPSLoopback bool `json:"rtmps_loopback"` // and of RTMP over TLS
 }
@@ -53,6 +56,8 @@ func (s *Server) apiStreams(w http.ResponseWriter, r *http.Request) {
 		}
 		if client, err := netip.ParseAddrPort(r.RemoteAddr); !s.auth.Load().loopback || err == nil && !client.Addr().IsLoopback() {
 			report.hideAddresses()
+		} else {
+			report.Server.Operator = true
 		}
 	}
 	answer(w, report)
@@ -64,6 +69,7 @@ func (s *Server) adminStreams(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	report := s.report()
+	report.Server.Operator = true
 	if s.addNodes(&report); s.lend(w, r, report.nodeStreams()*streamBytes) {
 		answer(w, report)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -56,7 +57,7 @@ func (a *auth) checkPublish(r *http.Request, name string) error {
 	if crossOrigin.Check(r) != nil {
 		return refusal(http.StatusForbidden, "publishing from a page of another site is not allowed")
 	}
-	err := a.mayPublish(shownToken(r), name, "Authorization: Bearer TOKEN, or ?token=TOKEN")
+	err := a.mayPublish(a.shownToken(r), name, "Authorization: Bearer TOKEN, or ?token=TOKEN")
 	if err == nil && !a.needsToken(name) && a.loopback && !isLocalName(r.Host) {
 		return refusal(http.StatusForbidden, "publishing without a token is for this machine only, and the request names "+
 			"host %.80q: use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
@@ -81,7 +82,7 @@ func (a *auth) mayPublish(shown, name, how string) error {
 // checkRead returns nil if the request may read, or a [relay.Refusal]. The cookie counts only if no token is shown: it
 // may come from an older token.
 func (a *auth) checkRead(r *http.Request) error {
-	shown, name := shownToken(r), requestedStream(r)
+	shown, name := a.shownToken(r), requestedStream(r)
 	if a.read == "" && a.readNeedsToken(r) && a.checkToken(shown, token.Read, name) != nil {
 		return refusal(http.StatusForbidden, "this server is for this machine only, and the request names host %.80q: "+
 			"use 127.0.0.1 or localhost, or start with --read-token", r.Host)
@@ -176,7 +177,9 @@ func (a *auth) readPolicy() string {
 }
 
 // isPlain reports whether a token gives the right to read everything.
-func (a *auth) isPlain(shown string) bool { return a.checkToken(shown, token.Read, "") == nil }
+func (a *auth) isPlain(shown string) bool {
+	return a.publish != "" && sameToken(shown, a.publish) || a.read != "" && sameToken(shown, a.read)
+}
 
 // cookie returns the cookie of a browser that has shown the token. Browsers send a cookie to all ports of a host: its
 // value does not reveal the token, and its name depends on the token, so that servers beside each other keep their own.
@@ -211,7 +214,7 @@ func (s *Server) protect(auth func() *auth, next http.Handler) http.Handler {
 		if a.read != "" {
 			h.Set("Cache-Control", "private") // not for shared caches; a handler may add no-cache
 			// A signed token is for one stream, and the cookie for everything.
-			if shown := queryToken(r); shown != "" && strings.Contains(r.Header.Get("Accept"), "text/html") && a.isPlain(shown) {
+			if shown := a.queryToken(r.URL.RawQuery); shown != "" && strings.Contains(r.Header.Get("Accept"), "text/html") && a.isPlain(shown) {
 				h.Set("Referrer-Policy", "same-origin") // the address has the token in it
 				name, value := a.cookie()
 				http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true,
@@ -223,19 +226,47 @@ func (s *Server) protect(auth func() *auth, next http.Handler) http.Handler {
 }
 
 // shownToken returns the token in the request, or "".
-func shownToken(r *http.Request) string {
+func (a *auth) shownToken(r *http.Request) string {
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(token)
 	}
-	return queryToken(r)
+	return a.queryToken(r.URL.RawQuery)
 }
 
-// queryToken returns the token in the address, or "".
-func queryToken(r *http.Request) string {
-	if !strings.Contains(r.URL.RawQuery, "token=") { // most requests of players have a query without it
+// queryToken returns the token in a query, or "". People type a token as it is, and programs escape
+// it, as a form or otherwise: it is the first of these readings that is a token of a, or the first
+// of all.
+func (a *auth) queryToken(query string) string {
+	for len(query) > 0 && !strings.HasPrefix(query, "token=") {
+		_, query, _ = strings.Cut(query, "&")
+	}
+	if query == "" { // most requests of players
 		return ""
 	}
-	return r.URL.Query().Get("token")
+	rest := strings.TrimPrefix(query, "token=")
+	typed, _, _ := strings.Cut(rest, "&")
+	plain := unescape(url.PathUnescape, typed)
+	for _, reading := range []string{plain, typed, unescape(url.QueryUnescape, typed), rest} {
+		if a.isPlain(reading) {
+			return reading
+		}
+	}
+	return plain
+}
+
+// unescape returns text as a function reads it, or as it is if that is impossible.
+func unescape(by func(string) (string, error), text string) string {
+	if plain, err := by(text); err == nil {
+		return plain
+	}
+	return text
+}
+
+// changedInURL reports whether a URL, or a program that reads one, may change a token.
+func changedInURL(token string) bool {
+	return strings.HasSuffix(token, "/") || strings.ContainsFunc(token, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune("+%&;#?\"'<>\\^`{|}[]", r)
+	})
 }
 
 // sameToken compares in a time that depends neither on where the two differ nor on their lengths.

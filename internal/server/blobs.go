@@ -91,18 +91,6 @@ func newBlobService(s *Server, store blob.Store, where string) *blobService {
 	}
 }
 
-// besideBlobs answers requests below blobsPath, and passes all others to next. A ServeMux would redirect a key such as
-// a//b to another key.
-func (s *Server) besideBlobs(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if key, ok := strings.CutPrefix(r.URL.Path, blobsPath); ok {
-			s.serveBlob(w, r, key)
-		} else {
-			next.ServeHTTP(w, r)
-		}
-	})
-}
-
 // serveBlob answers everything below blobsPath.
 func (s *Server) serveBlob(w http.ResponseWriter, r *http.Request, key string) {
 	b := s.blobs

@@ -40,7 +40,7 @@ type Config struct {
 	ReadToken    string        // what viewers and all other readers must show; empty: nothing
 	TokenKey     string        // a file with the keys of signed tokens; empty: there are none
 	AdminToken   string        // what clients of Admin must show; empty: nothing, and only a loopback listener takes decisions
-	Hook         string        // the URL that is asked who may publish, play and record; empty: none
+	Hook         string        // the URL that is asked who may publish, play and record; empty if there is none
 	HookTimeout  time.Duration // for its answer, with all attempts
 	HookOpen     bool          // a hook that fails allows all
 	CORS         string        // the origins of the sites whose pages may play streams, with commas; "*" stands for all
@@ -62,21 +62,21 @@ type Config struct {
 
 	Ready func(Listeners) // called when the server serves; it must not wait. nil: it is not
 
-	Root               string // a directory whose files are served at /files/; empty: none are
+	Root               string // a directory whose files are served at /files/; empty: no files
 	FilesListing       bool   // a directory without an index.html is answered with a list of what is in it
 	FilesPrecompressed bool   // name.br, name.zst or name.gz is sent for name to clients that accept it
 	FilesDropBehind    int64  // responses of at least this many bytes leave the page cache as it was; 0: none do
 	MaxDownloads       int    // requests for files at a time, and for blobs; one more gets 503
 
 	Blobs         string // a directory for the values at /blobs/; empty: as the next two say
-	Redis         string // redis://[user:password@]host:port/db that has them; empty: none
-	RedisCluster  string // host:port,... of a Redis Cluster that has them, or a URL; empty: none
+	Redis         string // redis://[user:password@]host:port/db that has them; empty if there is none
+	RedisCluster  string // host:port,... of a Redis Cluster that has them, or a URL; empty if there is none
 	RedisPassword string // for a Redis whose address names none
 	RedisPrefix   string // what the names of their keys in Redis begin with
 	MaxBlobBytes  int64  // the longest value; a longer one gets 413
 	MaxUploads    int    // values that are being written at a time; one more gets 503
 
-	Record        string        // a directory that streams are recorded to; empty: none are
+	Record        string        // a directory that streams are recorded to; empty: no recordings
 	RecordStreams string        // a pattern of their names, as path.Match has them
 	RecordBytes   int64         // of all recordings; beyond it the oldest are deleted. 0: no limit
 	RecordQueue   int64         // bytes of a stream that may wait for the disk
@@ -86,7 +86,7 @@ type Config struct {
 	ClusterPassword string        // for a Redis whose address names none
 	Advertise       string        // the URL at which the other nodes reach the main listener
 	ClusterToken    string        // what nodes prove to know
-	ClusterCA       string        // a file in PEM with authorities that nodes trust for each other, beside the system's; empty: none
+	ClusterCA       string        // a file in PEM with authorities that nodes trust for each other, beside the system's; empty if there is none
 	ClusterLease    time.Duration // a node that is gone for so long has lost its streams
 	ClusterPrefix   string        // what the names of the keys in Redis begin with
 	ClusterCache    int64         // bytes of HLS of other nodes that are kept

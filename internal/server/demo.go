@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/cluster"
+	"github.com/millrace-io/millrace/internal/outage"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server/demo"
 )
@@ -32,11 +34,17 @@ func (s *Server) playDemo() {
 	}
 	again := time.NewTicker(demoPause)
 	defer again.Stop()
+	var failures outage.Outage
 	for s.draining.Err() == nil {
-		if _, err := s.node.Owner(s.draining, demoName); errors.Is(err, cluster.ErrNoOwner) {
-			if err := s.publishDemo(); err != nil {
-				s.log.Debug("the demo is not played here", "reason", err)
-			}
+		_, err := s.node.Owner(s.draining, demoName)
+		if errors.Is(err, cluster.ErrNoOwner) {
+			err = s.publishDemo()
+		}
+		if relayStatus(err) == http.StatusConflict {
+			err = nil // another publisher has the stream
+		}
+		if failures.Note(err) && err != nil && s.draining.Err() == nil {
+			s.log.Warn("the demo is not played", "reason", err)
 		}
 		select {
 		case <-again.C:

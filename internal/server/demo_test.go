@@ -81,3 +81,12 @@ func TestTheDemoIsPlayedInRealTime(t *testing.T) {
 		h.Drain(t.Context())
 	})
 }
+
+// A node whose Redis is down says that it does not play the demo.
+func TestTheDemoWithoutRedis(t *testing.T) {
+	ln := listen(t)
+	away := ln.Addr().String()
+	_ = ln.Close()
+	f := serveNode(t, "redis://"+away, "p:", func(c *Config) { c.Demo = true })
+	f.Logged("level=WARN", "the demo is not played", "reason=")
+}

@@ -122,7 +122,7 @@ func TestFilesStatus(t *testing.T) {
 		{f, "GET", "/files/a", "Range: bytes=4-", 206, ""},
 		{f, "GET", "/files/a", "Range: bytes=10-", 416, ""},
 		{f, "GET", "/files/nothing", "", 404, "404"},
-		{f, "GET", "/files/dir/", "", 403, "403"},
+		{f, "GET", "/files/dir/", "", 403, "no index.html"},
 		{f, "GET", "/files/", "", 403, "403"},
 		{f, "GET", "/files", "", 403, "403"},       // redirected
 		{f, "GET", "/files/site", "", 200, ""},     // redirected

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/chunk"
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/relay"
@@ -57,9 +58,9 @@ func (s *Server) admitPlayer(account *address.Account, r *http.Request, name, ob
 	}
 	var h maphash.Hash
 	h.SetSeed(playerSeed)
-	h.WriteString(name + " " + shownToken(r))
+	h.WriteString(name + " " + s.auth.Load().shownToken(r))
 	if s.hook != nil {
-		h.WriteString(" " + ownQuery(r.URL.Query()))
+		h.WriteString(" " + ownQuery(r.URL.RawQuery))
 	}
 	return addressRefusal(account.Player(h.Sum64(), begins))
 }
@@ -117,7 +118,9 @@ func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *rel
 // wantsGzip reports whether a playlist is sent with gzip. If the request needs the token in its
 // address, each address in the
 // playlist gets it, too: players show it with no other request by themselves.
-func (s *Server) wantsGzip(r *http.Request) bool { return acceptsGzip(r) && s.addedQuery(r) == "" }
+func (s *Server) wantsGzip(r *http.Request) bool {
+	return chunk.AcceptsEncoding(r.Header["Accept-Encoding"], "gzip") && s.addedQuery(r) == ""
+}
 
 // maxAddedToken bounds the token that each address in a playlist gets, in bytes: there are hundreds
 // of addresses. What signs tokens makes shorter ones.
@@ -129,10 +132,11 @@ func (s *Server) addedQuery(r *http.Request) string {
 	if p := hookPlayOf(r); p != nil {
 		return p.query
 	}
-	if !s.auth.Load().readNeedsToken(r) {
+	a := s.auth.Load()
+	if !a.readNeedsToken(r) {
 		return ""
 	}
-	if token := queryToken(r); token != "" && len(token) <= maxAddedToken {
+	if token := a.queryToken(r.URL.RawQuery); token != "" && len(token) <= maxAddedToken {
 		return "token=" + url.QueryEscape(token)
 	}
 	return ""
@@ -174,23 +178,10 @@ func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []by
 // shown. more is added to that.
 func (s *Server) setFresh(w http.ResponseWriter, r *http.Request, fresh time.Duration, more string) {
 	who := "public"
-	if s.auth.Load().read != "" || shownToken(r) != "" || s.hook != nil {
+	if a := s.auth.Load(); a.read != "" || a.shownToken(r) != "" || s.hook != nil {
 		who = "private"
 	}
 	w.Header().Set("Cache-Control", who+", max-age="+strconv.Itoa(int(fresh/time.Second))+more)
-}
-
-// acceptsGzip reports whether the client takes gzip.
-func acceptsGzip(r *http.Request) bool {
-	for _, accepted := range r.Header["Accept-Encoding"] {
-		for coding := range strings.SplitSeq(accepted, ",") {
-			coding, weight, _ := strings.Cut(strings.TrimSpace(coding), ";")
-			if strings.EqualFold(coding, "gzip") && strings.ReplaceAll(weight, " ", "") != "q=0" {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // addQuery returns text with the query in every address.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,9 +84,9 @@ func (s *Server) askPlay(ctx context.Context, q *hook.Request) (string, relay.Te
 }
 
 // hookRequest returns what the hook gets of a request.
-func hookRequest(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
+func (s *Server) hookRequest(event hook.Event, r *http.Request, name, protocol string) *hook.Request {
 	return &hook.Request{Event: event, Stream: name, Protocol: protocol, Address: withoutPort(r.RemoteAddr),
-		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: shownToken(r)}
+		Agent: r.UserAgent(), Query: r.URL.RawQuery, Token: s.auth.Load().shownToken(r)}
 }
 
 func withoutPort(address string) string {
@@ -100,7 +100,7 @@ func withoutPort(address string) string {
 func (s *Server) publishAs(w http.ResponseWriter, r *http.Request, name string) (err error) {
 	var terms relay.Terms
 	if s.hook != nil {
-		if name, terms, err = s.askPublish(r.Context(), hookRequest(hook.Publish, r, name, "http")); err != nil {
+		if name, terms, err = s.askPublish(r.Context(), s.hookRequest(hook.Publish, r, name, "http")); err != nil {
 			return err
 		}
 	}
@@ -119,7 +119,7 @@ func (s *Server) watchAs(w http.ResponseWriter, r *http.Request, path string) (e
 		if err := relay.CheckName(name); err != nil {
 			return err
 		}
-		q := hookRequest(hook.PlayBegin, r, name, "http"+strings.ReplaceAll(ext, ".", "-"))
+		q := s.hookRequest(hook.PlayBegin, r, name, "http"+strings.ReplaceAll(ext, ".", "-"))
 		if name, terms, err = s.askPlay(r.Context(), q); err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (v *rtmpService) serveAs(ctx context.Context, c *relay.RTMPConn, want *rtmp
 	s, err := v.server, error(nil)
 	if s.hook != nil {
 		q := &hook.Request{Event: hook.PlayBegin, Stream: name, Protocol: "rtmp", Address: withoutPort(c.RemoteAddr()),
-			Agent: want.Client, Query: want.Query.Encode(), Token: want.Query.Get("token")}
+			Agent: want.Client, Query: want.RawQuery, Token: s.auth.Load().queryToken(want.RawQuery)}
 		if v.tls != nil {
 			q.Protocol = "rtmps"
 		}
@@ -191,8 +191,8 @@ func (s *Server) admitHLS(r *http.Request, name string) (*http.Request, string, 
 	if s.hook == nil || fromNode(r) {
 		return r, name, nil
 	}
-	q := hookRequest(hook.PlayBegin, r, name, hook.HLS)
-	q.Query = ownQuery(r.URL.Query())
+	q := s.hookRequest(hook.PlayBegin, r, name, hook.HLS)
+	q.Query = ownQuery(r.URL.RawQuery)
 	p := &hookPlay{query: q.Query}
 	var err error
 	if p.Play, err = s.hook.Play(r.Context(), q); err != nil {
@@ -205,16 +205,23 @@ func (s *Server) admitHLS(r *http.Request, name string) (*http.Request, string, 
 	return r.WithContext(context.WithValue(r.Context(), hookPlayKey{}, p)), name, nil
 }
 
-// ownQuery returns a query without what players of HLS add to it, in one order, so that all requests of a player have the
-// same one.
-func ownQuery(q url.Values) string {
-	for key := range q {
-		if strings.HasPrefix(key, "_HLS_") {
-			q.Del(key)
-		}
-	}
-	return q.Encode()
+// ownQuery returns a query as the client sent it, without the parameters that players of HLS add. They
+// are in one order, so that all requests of a player have the same ones, and fit into a playlist.
+func ownQuery(query string) string {
+	own := strings.Split(query, "&")
+	own = slices.DeleteFunc(own, func(parameter string) bool {
+		return parameter == "" || strings.HasPrefix(parameter, "_HLS_")
+	})
+	slices.SortStableFunc(own, func(a, b string) int {
+		key, _, _ := strings.Cut(a, "=")
+		other, _, _ := strings.Cut(b, "=")
+		return strings.Compare(key, other)
+	})
+	return notInPlaylists.Replace(strings.Join(own, "&"))
 }
+
+// notInPlaylists escapes what a client may send in a query and what ends an address in a playlist.
+var notInPlaylists = strings.NewReplacer(" ", "%20", `"`, "%22", "#", "%23")
 
 // admitRecording returns what asks the hook whether a stream is recorded, or nil.
 func (s *Server) admitRecording() func(name string) (end func(reason string, bytes int64), err error) {

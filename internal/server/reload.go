@@ -24,6 +24,7 @@ func (s *Server) Reload(cfg *Config) {
 		s.log.Error("the keys of signed tokens cannot be used: those before are in force", "reason", err)
 	}
 	s.auth.Store(&next)
+	s.warnOfTokens(cfg)
 	if admin := s.adminAuth.Load(); admin != nil {
 		s.adminAuth.Store(&auth{read: cfg.AdminToken, loopback: admin.loopback})
 	}

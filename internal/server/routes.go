@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,6 @@ import (
 // routes returns everything that the main listener serves.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/live/{path...}", s.live)
 	mux.HandleFunc(filesPath, s.onlyGet(s.serveFile))
 	mux.HandleFunc("/api/streams", s.onlyGet(s.apiStreams))
 	mux.HandleFunc("/healthz", s.onlyGet(s.health))
@@ -28,13 +28,47 @@ func (s *Server) routes() http.Handler {
 		s.refuseRequest(wanted(r), w, r, &relay.Refusal{Status: http.StatusNotFound, Cause: causePath,
 			Reason: "nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob"})
 	})
-	all := s.besideBlobs(mux)
+	all := s.besideNames(cleanPaths(mux))
 	return s.admitNodes(all, s.limitAddresses(s.protect(s.auth.Load, all)))
 }
 
-// live answers everything at /live/NAME and /live/NAME/OBJECT.
-func (s *Server) live(w http.ResponseWriter, r *http.Request) {
-	name, object := relay.SplitPath(r.PathValue("path"))
+// besideNames answers requests for streams and blobs, and passes all others to next. A ServeMux would
+// redirect a name such as a//b to another one.
+func (s *Server) besideNames(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if key, ok := strings.CutPrefix(r.URL.Path, blobsPath); ok {
+			s.serveBlob(w, r, key)
+		} else if name, ok := strings.CutPrefix(r.URL.Path, "/live/"); ok {
+			s.live(w, r, name)
+		} else {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// cleanPaths redirects to the path without empty parts and dots, and passes requests for such a path
+// to next. A ServeMux does the same, but escapes once more what is escaped.
+func cleanPaths(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		escaped := r.URL.EscapedPath()
+		clean := path.Clean("/" + escaped)
+		if strings.HasSuffix(escaped, "/") && clean != "/" {
+			clean += "/"
+		}
+		if clean == escaped || r.Method == http.MethodConnect {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if r.URL.RawQuery != "" {
+			clean += "?" + r.URL.RawQuery
+		}
+		http.Redirect(w, r, clean, http.StatusTemporaryRedirect)
+	})
+}
+
+// live answers everything at /live/NAME and /live/NAME/OBJECT. at is what follows /live/.
+func (s *Server) live(w http.ResponseWriter, r *http.Request, at string) {
+	name, object := relay.SplitPath(at)
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	allow := "GET, HEAD, POST, PUT, OPTIONS"
 	if object != "" {

@@ -196,7 +196,8 @@ func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
 	if name, err = relay.PublishName(name); err != nil {
 		return want.Path, err
 	}
-	auth, token := v.server.auth.Load().on(v.loopback), want.Query.Get("token")
+	auth := v.server.auth.Load().on(v.loopback)
+	token := auth.queryToken(want.RawQuery)
 	if want.Publish {
 		return name, auth.mayPublish(token, name, "NAME?token=TOKEN as the stream key")
 	}

@@ -222,10 +222,14 @@ func (s *Server) listen(given map[string]net.Listener) (l Listeners, err error) 
 		{"listen", s.cfg.Listen, &l.Main}, {"admin", s.cfg.Admin, &l.Admin},
 		{"rtmp", s.cfg.RTMP, &l.RTMP}, {"rtmps", s.cfg.RTMPS, &l.RTMPS},
 	} {
+		if *a.ln != nil && s.cfg.Successor && !listensAt((*a.ln).Addr(), a.address) {
+			s.log.Warn("the address has changed, and only a restart takes it over",
+				"flag", "--"+a.flag, "want", a.address, "listening", (*a.ln).Addr().String())
+		}
 		if *a.ln != nil || a.address == "" {
 			continue
 		}
-		ln, err := net.Listen("tcp", a.address)
+		ln, err := net.Listen(network(a.address), a.address)
 		if err != nil && a.flag == "rtmp" && s.cfg.RTMPOptional {
 			s.log.Warn("RTMP is off: its address cannot be used, and --rtmp chooses another one", "reason", err)
 			continue
@@ -236,6 +240,35 @@ func (s *Server) listen(given map[string]net.Listener) (l Listeners, err error) 
 		*a.ln = ln
 	}
 	return l, nil
+}
+
+// network returns the network of an address to listen at: 0.0.0.0 means all addresses of IPv4.
+func network(address string) string {
+	host, _, _ := net.SplitHostPort(address)
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+		return "tcp4"
+	}
+	return "tcp"
+}
+
+// listensAt reports whether a listener at a is what an address of the configuration may mean.
+func listensAt(a net.Addr, address string) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	host, port, err := net.SplitHostPort(address)
+	if !ok || err != nil {
+		return !ok // a Unix socket of systemd, or no address
+	}
+	if number, err := net.LookupPort("tcp", port); err != nil || number != tcp.Port && number != 0 {
+		return false
+	}
+	ip := net.ParseIP(host)
+	switch {
+	case host == "":
+		return tcp.IP.IsUnspecified()
+	case ip == nil: // a name, which may mean this address
+		return host != "localhost" || tcp.IP.IsLoopback()
+	}
+	return ip.Equal(tcp.IP)
 }
 
 // listenError returns the error of listening at the address of a flag. If the port is in use, it says how to choose
@@ -381,6 +414,7 @@ func (s *Server) greet(l Listeners) {
 	if s.cfg.ReadToken != "" {
 		s.log.Info("reading needs the token", "page", s.pageLink(ln.Addr())+"?token=TOKEN")
 	}
+	s.warnOfTokens(&s.cfg)
 	publish := s.auth.Load().publishPolicy()
 	if publish == "open" && s.cfg.TrustedProxies != "" {
 		s.log.Warn("all clients of the proxies may publish that these let name this machine: there is no --publish-token",
@@ -388,6 +422,18 @@ func (s *Server) greet(l Listeners) {
 	}
 	if publish == "off" {
 		s.log.Warn("publishing is off: other machines can reach this listener, and there is no --publish-token")
+	}
+}
+
+// warnOfTokens warns of tokens that clients have to escape in an address.
+func (s *Server) warnOfTokens(cfg *Config) {
+	for _, t := range []struct{ flag, token string }{
+		{"publish-token", cfg.PublishToken}, {"read-token", cfg.ReadToken}, {"admin-token", cfg.AdminToken},
+	} {
+		if changedInURL(t.token) {
+			s.log.Warn("the token has characters that addresses and programs may change: "+
+				"escape them in addresses, or choose letters, digits and -._~", "flag", "--"+t.flag)
+		}
 	}
 }
 

@@ -41,7 +41,7 @@ const (
 			"behind_live_seconds_max": 9.7, "key_interval_seconds": 10},
 		{"name": "gone", "format": "flv", "video": "h264", "waiting_seconds": 3, "silent_seconds": 3},
 		{"name": "well", "format": "flv", "video": "h264", "silent_seconds": 0.04}]}`
-	hostile = `{"server": {"version": "<b>v1</b>", "uptime_seconds": 1, "streams": 1, "viewers": 1500}, "streams": [
+	hostile = `{"server": {"version": "<b>v1</b>", "uptime_seconds": 1, "streams": 1, "viewers": 1500, "operator": true}, "streams": [
 		{"name": "<img src=x onerror=alert(1)>", "format": "bytes", "publisher": "<i>me</i>", "uptime_seconds": 3700,
 		 "bits_per_second": 2150000, "viewers": 1500, "lag_seconds_max": 0.05, "frames_lost": 12, "groups_cut": 3, "stalled": 2}]}`
 )
@@ -158,6 +158,68 @@ func TestPageInABrowser(t *testing.T) {
 	pagetest.Await(t, ctx, visible("banner")+` && document.querySelector('#banner p').textContent.startsWith('The server answers 503')`)
 	streams.Store(nothing)
 	pagetest.Await(t, ctx, "!"+visible("banner")+" && "+visible("empty"))
+}
+
+// A stream that no browser decodes says so, and offers the addresses that work.
+func TestPageOfAnUndecodableStream(t *testing.T) {
+	ctx, _ := pagetest.Browser(t)
+	var streams atomic.Value
+	streams.Store(`{"server": {}, "streams": [{"name": "old", "format": "flv", "video": "h263", "audio": "mp3", "left_out": "all"}]}`)
+	if err := chromedp.Do(ctx, chromedp.Navigate(serve(t, httptest.NewServer, &streams))); err != nil {
+		t.Fatal(err)
+	}
+	const watch = `document.querySelector('#watch').textContent`
+	pagetest.Await(t, ctx, `document.querySelector('#message').textContent.startsWith('Browsers cannot play this stream: h263 and mp3')`)
+	pagetest.Await(t, ctx, watch+`.includes('/live/old.flv') && !`+watch+`.includes('.mp4') && !`+watch+`.includes('.m3u8')`)
+	streams.Store(`{"server": {}, "streams": [{"name": "old", "format": "flv", "video": "h263", "audio": "aac", "left_out": "video"}]}`)
+	pagetest.Await(t, ctx, watch+`.includes('.mp4') && document.querySelector('#watch-hint').textContent.startsWith('Browsers get the audio alone: h263')`)
+
+	// What the browser itself fails at, such as a codec that it lacks, stays on the screen between the attempts.
+	const message = `document.querySelector('#message').textContent`
+	streams.Store(`{"server": {}, "streams": [{"name": "old", "format": "flv", "video": "h265", "audio": "aac"}]}`)
+	pagetest.Await(t, ctx, message+`.startsWith('This browser cannot play the stream')`)
+	for _, event := range []string{"pause", "waiting"} {
+		got, err := chromedp.Run(ctx, chromedp.Evaluate[string](`(() => {
+			document.getElementById('video').dispatchEvent(new Event('`+event+`'));
+			return `+message+`;
+		})()`))
+		if err != nil || !strings.HasPrefix(got, "This browser cannot") {
+			t.Errorf("after %s: %q, %v", event, got, err)
+		}
+	}
+}
+
+// The page fits a phone, and figures of the operator are not for viewers.
+func TestPageOnAPhone(t *testing.T) {
+	ctx, _ := pagetest.Browser(t)
+	var streams atomic.Value
+	const stream = `"streams": [{"name": "a/rather-long-name-of-a-stream-in-parts/camera-12", "format": "flv", "video": "h264 1920x1080",
+		"audio": "aac", "memory_bytes": 5, "viewers": 123456, "lag_seconds_max": 12.5, "frames_lost": 123, "stalled": 12, "bits_per_second": 123456789}]}`
+	streams.Store(`{"server": {"publish": "token", "rtmp": 1936, "memory_bytes": 77, "operator": true, "files": "listed", "blobs": true}, ` + stream)
+	at := serve(t, httptest.NewServer, &streams)
+	const figures = `document.querySelector('#facts').textContent.includes('Memory') && ` +
+		`document.querySelector('[data-total=memory]').checkVisibility() && document.querySelector('a[href=metrics]').checkVisibility()`
+	if err := chromedp.Do(ctx, chromedp.Navigate(at)); err != nil {
+		t.Fatal(err)
+	}
+	pagetest.Await(t, ctx, figures)
+	for _, width := range []int64{320, 360, 390, 700, 1000} {
+		if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 800)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := chromedp.Run(ctx, chromedp.Evaluate[string](`(() => {
+			const wide = document.documentElement.clientWidth;
+			const over = [...document.querySelectorAll('body *')].filter(e => e.checkVisibility() &&
+				e.getBoundingClientRect().right > wide + 1 && !e.closest('code, .unseen, .skip'));
+			return document.documentElement.scrollWidth > wide ? over.map(e => e.tagName + ' ' + e.id + e.className).join(', ') || '?' : '';
+		})()`))
+		if err != nil || got != "" {
+			t.Errorf("at %d px the page scrolls sideways: %v, %v", width, got, err)
+		}
+	}
+	streams.Store(`{"server": {"memory_bytes": 77, "operator": false}, ` + stream)
+	pagetest.Await(t, ctx, `!document.querySelector('#facts').textContent.includes('Memory') && `+
+		`!document.querySelector('[data-total=memory]').checkVisibility() && !document.querySelector('a[href=metrics]').checkVisibility()`)
 }
 
 // A page that was loaded over TLS tells encoders to use TLS, if there is RTMP over it.

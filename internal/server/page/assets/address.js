@@ -4,12 +4,14 @@
 export const here = /^(localhost|.*\.localhost|127\..*|\[::1\])$/.test(location.hostname);
 
 // shown is the token that this page was opened with, or ''. Links of the page itself work without it: there is a cookie.
-const shown = new URLSearchParams(location.search).get('token') ?? '';
+// It is as it was typed: "+" and "%" in it are not for this page to read.
+const typed = /[?&]token=([^&]*)/.exec(location.search)?.[1] ?? '';
+const shown = typed.replace(/[^\w.~%+=/-]/g, encodeURIComponent); // also for a shell
 
 // access returns what an address needs for another program to read: '', or the token as a query. Where the page does not
 // know the token, there is a place for it.
 export function access(server) {
-  return server.read === 'token' ? `?token=${shown ? encodeURIComponent(shown) : 'READ_TOKEN'}` : '';
+  return server.read === 'token' ? `?token=${shown || 'READ_TOKEN'}` : '';
 }
 
 // hint says what to do about the token in an address.

@@ -113,6 +113,7 @@ function showTotals() {
   const owners = Object.entries(server.memory_by_owner ?? {}).sort((a, b) => b[1] - a[1]);
   document.querySelector('[data-total=memory]').title = owners.map(([owner, n]) => `${owner}: ${format.bytes(n)}`).join(', ');
   total('uptime', format.duration(server.uptime_seconds));
+  document.querySelectorAll('.operator').forEach((figure) => (figure.hidden = !server.operator));
   element('files').hidden = server.files !== 'listed';
   element('files-named').hidden = server.files !== 'named';
   element('blobs').hidden = !server.blobs;

@@ -21,7 +21,7 @@ const forms = video.canPlayType('application/vnd.apple.mpegurl') ? ['.mp4', '/in
 
 let form = 0; // of forms: what is tried, or what has played
 let proven = false; // a form has played
-let name = ''; // the stream that is followed; empty: none
+let name = ''; // the stream that is followed; empty if there is none
 let live = false; // the server lists it, and it is video
 let failures = 0; // attempts in a row that showed no picture
 let retry = 0; // timer of the next attempt
@@ -51,7 +51,7 @@ function connect() {
   clearTimeout(retry);
   pausedAt = 0;
   jumping = false;
-  show('waiting', '');
+  show('waiting', trouble());
   video.src = address.http(name, forms[form]);
   video.play().catch(() => {}); // refused when the browser wants a click first: the controls are there
 }
@@ -68,9 +68,14 @@ function connectLater() {
   failures++;
   if (!proven) form = (form + 1) % forms.length;
   const wait = form > 0 && failures === 1 ? 0 : Math.min(500 * 2 ** failures, longestWait);
-  show('waiting', failures < 3 ? '' : 'No picture arrives. This browser may not play the stream; a player may.');
+  show('waiting', trouble());
   clearTimeout(retry);
   retry = setTimeout(connect, wait);
+}
+
+// trouble says that nothing has played, or '' if the next attempt may.
+function trouble() {
+  return failures < 3 ? '' : 'This browser cannot play the stream. Open one of the addresses below in ffplay or VLC.';
 }
 
 // keepUp plays faster while the player is behind. HLS is for the browser to keep up with.
@@ -94,12 +99,12 @@ video.addEventListener('playing', () => {
   proven = true;
   show('playing', '');
 });
-video.addEventListener('waiting', () => live && show('waiting', ''));
+video.addEventListener('waiting', () => live && show('waiting', trouble()));
 video.addEventListener('ended', connectLater);
 video.addEventListener('error', connectLater);
 video.addEventListener('pause', () => {
   pausedAt = performance.now();
-  if (live) show('paused', '');
+  if (live && !video.error && !video.ended && failures === 0) show('paused', ''); // else the browser has paused
 });
 video.addEventListener('play', () => {
   if (live && pausedAt > 0 && performance.now() - pausedAt > longestPause) connect();

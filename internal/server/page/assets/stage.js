@@ -23,9 +23,9 @@ export function show(name, stream, server) {
   const silence = format.silence(stream);
   write(badge, waits ? 'Waiting for its publisher' : silence ? `Live, ${silence}` : stream ? 'Live' : 'Not live');
   badge.classList.toggle('off', !stream || waits || silence !== '');
-  showFacts(stream);
+  showFacts(stream, server.operator === true);
   fill(watch, watchLines(name, stream, server));
-  write(watchHint, address.hint(server));
+  write(watchHint, partly(stream) + address.hint(server));
 }
 
 // scrollTo brings the stage into view.
@@ -38,6 +38,17 @@ export function scrollTo() {
 function obstacle(stream) {
   if (!stream) return 'This stream is not live. It plays as soon as it is.';
   if (stream.format !== 'flv') return 'This stream is not video that a browser plays. It is relayed byte for byte.';
+  if (stream.left_out === 'all') return `Browsers cannot play this stream: ${codecs(stream)} fits neither MP4 nor HLS. Open it in ffplay or VLC.`;
+  return '';
+}
+
+// codecs names what a stream is made of.
+const codecs = (stream) => [stream.video, stream.audio].filter(Boolean).join(' and ');
+
+// partly says what a browser does not get of a stream that it plays; '' if it gets all.
+function partly(stream) {
+  if (stream?.left_out === 'video') return `Browsers get the audio alone: ${stream.video} fits neither MP4 nor HLS. `;
+  if (stream?.left_out === 'audio') return `Browsers get the video alone: ${stream.audio} fits neither MP4 nor HLS. `;
   return '';
 }
 
@@ -48,27 +59,31 @@ function watchLines(name, stream, server) {
   const quoted = (form) => (token ? `"${full(form)}"` : full(form)); // shells expand a question mark
   const rtmp = address.rtmp(server);
   if (stream && stream.format !== 'flv') return [{ label: 'Read it from a program', text: `curl -N ${quoted('')}` }];
-  return [
+  const browsers = [
     { label: 'In a browser', text: full('.mp4') },
-    { label: 'On a phone or a television, by HLS', text: full('/index.m3u8') },
+    { label: 'On a phone or a television, over HLS', text: full('/index.m3u8') },
+  ];
+  return [
+    ...(stream?.left_out === 'all' ? [] : browsers),
     { label: 'With ffplay', text: `ffplay -fflags nobuffer ${quoted('.flv')}` },
     { label: 'With VLC', text: `vlc ${quoted('.flv')}` },
-    ...(rtmp ? [{ label: 'By RTMP', text: `${rtmp.address}/${address.path(name)}${token}` }] : []),
+    ...(rtmp ? [{ label: 'Over RTMP', text: `${rtmp.address}/${address.path(name)}${token}` }] : []),
   ];
 }
 
-function facts(stream) {
+// facts are the figures of a stream, for viewers or for an operator.
+function facts(stream, operator) {
   if (!stream) return [['Published by', 'no publisher at present']];
   return [
     ['Video', stream.video || '–'],
     ['Audio', stream.audio || '–'],
     ['Rate', format.rate(stream.bits_per_second)],
     ['Viewers', format.count(stream.viewers) + part(stream.viewers_mp4, 'as MP4') + part(stream.viewers_rtmp, 'by RTMP') + part(stream.viewers_hls, 'more by HLS')],
-    ['Slowest viewer', stream.viewers > 0 ? `${format.lag(stream.lag_seconds_max)} behind` : '–'],
-    ['Frames lost', format.count(stream.frames_lost)],
+    ...(operator ? [['Slowest viewer', stream.viewers > 0 ? `${format.lag(stream.lag_seconds_max)} behind` : '–']] : []),
+    ...(operator ? [['Frames lost', format.count(stream.frames_lost)]] : []),
     ['Live for', format.duration(stream.uptime_seconds)],
-    ['Kept for latecomers', format.bytes(stream.kept_bytes) + tooLong(stream.groups_cut)],
-    ['Memory', `${format.bytes(stream.memory_bytes)}, at most ${format.bytes(stream.memory_high_water)}`],
+    ...(operator ? [['Kept for latecomers', format.bytes(stream.kept_bytes) + tooLong(stream.groups_cut)]] : []),
+    ...(operator ? [['Memory', `${format.bytes(stream.memory_bytes)}, at most ${format.bytes(stream.memory_high_water)}`]] : []),
     ...(stream.behind_live_seconds_max > 0 ? [['Furthest from live', format.lag(stream.behind_live_seconds_max)]] : []),
     ...(stream.key_interval_seconds > 0 ? [['Key frames', `every ${format.lag(stream.key_interval_seconds)}${tooFar(stream.key_interval_seconds)}`]] : []),
     ...(stream.publisher ? [['Published by', stream.publisher]] : []), // other machines are not told
@@ -106,9 +121,9 @@ function tooLong(groups) {
   return groups > 1 ? `; ${format.count(groups)} groups of pictures were too long` : '; a group of pictures was too long';
 }
 
-function showFacts(stream) {
+function showFacts(stream, operator) {
   const list = document.getElementById('facts');
-  const wanted = facts(stream);
+  const wanted = facts(stream, operator);
   while (list.children.length > wanted.length) list.lastElementChild.remove();
   wanted.forEach(([term, text], i) => {
     let row = list.children[i];

@@ -1,0 +1,89 @@
+package chunk
+
+import (
+	"math"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const identity = "identity" // no encoding
+
+// An acceptance is what the Accept-Encoding headers of a request say of the encodings that matter here. A
+// header may have any number of others; they are not kept.
+type acceptance struct {
+	absent  bool                      // the client has not asked for an encoding
+	weights [len(acceptNames)]float64 // by index in acceptNames; below 0 if it is not named
+}
+
+const others = "*" // the encodings that are not named
+
+// acceptNames are the encodings of files, none, and all others.
+var acceptNames = [...]string{"br", "zstd", "gzip", identity, others}
+
+// parseAccept reads the values of Accept-Encoding (RFC 9110, section 12.5.3); what it cannot read is left out.
+func parseAccept(values []string) acceptance {
+	if len(values) == 0 {
+		return acceptance{absent: true}
+	}
+	h := acceptance{weights: [len(acceptNames)]float64{-1, -1, -1, -1, -1}}
+	for _, value := range values {
+		for element := range strings.SplitSeq(value, ",") {
+			name, params, _ := strings.Cut(element, ";")
+			i := acceptIndex(textproto.TrimString(name))
+			if w, ok := parseWeight(params); ok && i >= 0 {
+				h.weights[i] = w
+			}
+		}
+	}
+	return h
+}
+
+// acceptIndex returns the index of a name in acceptNames, or -1.
+func acceptIndex(name string) int {
+	if strings.EqualFold(name, "x-gzip") {
+		name = "gzip" // RFC 9110, section 8.4.1.3
+	}
+	return slices.IndexFunc(acceptNames[:], func(s string) bool { return strings.EqualFold(s, name) })
+}
+
+// parseWeight returns the weight in the parameters of an element, 1 if there is none.
+func parseWeight(params string) (float64, bool) {
+	params = textproto.TrimString(params)
+	if params == "" {
+		return 1, true
+	}
+	key, value, _ := strings.Cut(params, "=")
+	if !strings.EqualFold(textproto.TrimString(key), "q") {
+		return 0, false
+	}
+	w, err := strconv.ParseFloat(textproto.TrimString(value), 64)
+	return w, err == nil && w >= 0 && w <= 1 && !math.IsNaN(w)
+}
+
+// weight returns how much an encoding is wanted, 0 for not at all. name is br, zstd, gzip or
+// identity.
+func (h acceptance) weight(name string) float64 {
+	for _, n := range [...]string{name, others} {
+		if w := h.weights[acceptIndex(n)]; w >= 0 {
+			return w
+		}
+	}
+	if name == identity {
+		// Will do unless it is ruled out, but less than anything that is named.
+		return math.SmallestNonzeroFloat64
+	}
+	return 0
+}
+
+// AcceptsEncoding reports whether a client takes an answer in an encoding no less than without one.
+// values are those of its Accept-Encoding headers, and name is br, zstd or gzip. A client that sends no
+// such header has not asked for an encoding.
+func AcceptsEncoding(values []string, name string) bool { return parseAccept(values).takes(name) }
+
+// takes is AcceptsEncoding of the headers that h was read from.
+func (h acceptance) takes(name string) bool {
+	w := h.weight(name)
+	return !h.absent && w > 0 && w >= h.weight(identity)
+}
