@@ -41,6 +41,8 @@ func TestHLSTimes(t *testing.T) {
 		{"5, and audio", both, 1000, []int{200}, 2 * time.Second, 282 * time.Millisecond},
 		{"one in 2 s, and audio", both, 2000, []int{-23, -23, 2000}, 2 * time.Second, 282 * time.Millisecond},
 		{"groups a little longer", video, 2002, []int{33, 34}, 2 * time.Second, 282 * time.Millisecond},
+		{"groups a little shorter", video, 1997, []int{40}, 2 * time.Second, 282 * time.Millisecond},
+		{"two groups a little shorter", both, 998, []int{40}, 2 * time.Second, 282 * time.Millisecond},
 		{"groups that do not fit", video, 1500, []int{40}, 3 * time.Second, 282 * time.Millisecond},
 		{"12.5 a second, every 60 a keyframe", video, 4800, []int{80}, 5 * time.Second, 322 * time.Millisecond},
 		{"long groups", video, 10_000, []int{40}, 10 * time.Second, 282 * time.Millisecond},
@@ -89,6 +91,37 @@ func TestHLSTimes(t *testing.T) {
 			}
 			if _, err := hls.NewWindow(c); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// A playlist of slides is made when it is known how far apart they are, however few they are.
+func TestHLSEnough(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		lasts time.Duration // of a fragment
+		want  int           // how many fragments are enough
+	}{
+		{"25 frames a second", 40 * time.Millisecond, 15},
+		{"a frame a second", time.Second, 4},
+		{"slides of 2 s", 2 * time.Second, 2},
+		{"slides of 10 s", 10 * time.Second, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := testConfig()
+			cfg.HLS = hlsDefaults
+			s := &stream{hub: &Hub{cfg: cfg}}
+			s.keyInterval.Store(tt.lasts.Milliseconds())
+			var b hlsBegin
+			movie, n := mp4.Movie{Video: true}, 0
+			for at := time.Duration(0); n < 100 && !b.enough(s, movie); n++ {
+				f := fragment{FragmentInfo: mp4.FragmentInfo{Start: at, End: at + tt.lasts, Pictures: 1, Key: true}}
+				b.add(f, new(millrace.Chain))
+				at += tt.lasts
+			}
+			if n != tt.want {
+				t.Errorf("enough after %d fragments, want %d", n, tt.want)
 			}
 		})
 	}

@@ -59,7 +59,7 @@ func (b *hlsBegin) length() time.Duration {
 }
 
 const (
-	// hlsFewest is how many fragments tell how long fragments are.
+	// hlsFewest is how many fragments tell how long fragments are, unless they are long.
 	hlsFewest = 6
 	// hlsFewestParts is how long the first segment is in parts, at least: as far from the end as players of parts stay.
 	hlsFewestParts = 3
@@ -73,6 +73,9 @@ const (
 	hlsVideoPart = 282 * time.Millisecond
 	// hlsJitter is how much longer a part may be than its frames say, because their times are rounded.
 	hlsJitter = 2 * time.Millisecond
+	// hlsEarly is how much shorter than wanted a segment may be: keyframes that are meant to be as far apart as a segment
+	// is long may be a little nearer, and a segment of twice as many would keep players twice as far behind.
+	hlsEarly = 50 * time.Millisecond
 	// hlsEven is how far apart the durations of even frames are: times are in whole milliseconds, and clocks are set.
 	hlsEven = 5 * time.Millisecond
 )
@@ -97,7 +100,8 @@ func (b *hlsBegin) enough(s *stream, m mp4.Movie) bool {
 		wait = 2 * cfg.Segment
 	}
 	known := !m.Video || b.interval(s) > 0 || b.length() >= wait
-	return known && len(b.list) >= hlsFewest && b.length() >= hlsFewestParts*cfg.Part
+	few := len(b.list) < hlsFewest && b.length() < 2*cfg.Segment // long fragments, as of slides, are few
+	return known && !few && b.length() >= hlsFewestParts*cfg.Part
 }
 
 // config returns what the window is made with. The target duration fits a whole number of groups of pictures, and a long
@@ -108,7 +112,7 @@ func (b *hlsBegin) config(s *stream, m mp4.Movie) hls.Config {
 	switch group := b.interval(s); {
 	case !m.Video:
 	case group > 0:
-		segment = (segment + group - 1) / group * group
+		segment = (segment - hlsEarly + group - 1) / group * group
 	default:
 		segment = max(5*segment, b.length())
 	}

@@ -28,9 +28,10 @@ const (
 
 // An answerLoan is the memory that a request may hold until the client has taken the answer.
 type answerLoan struct {
-	server *Server
-	loan   *memory.Loan // nil while the request has another limit
-	end    func()
+	server   *Server
+	requests *memory.Loans
+	loan     *memory.Loan // of requests; nil while the request has another limit
+	end      func()
 }
 
 type answerKey struct{}
@@ -38,11 +39,13 @@ type answerKey struct{}
 // limitAnswers gives each request a part of the memory for answers. A request that holds it for
 // long, because its client takes nothing, is ended when a new one needs the memory, or when memory
 // is short. Without that, clients of HTTP/2 could make the server hold thousands of answers that
-// they do not take.
-func (s *Server) limitAnswers(next http.Handler) http.Handler {
+// they do not take. The memory is that of requests: viewers cannot keep the operator from what the
+// admin listener tells.
+func (s *Server) limitAnswers(requests *memory.Loans, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
-		a := &answerLoan{server: s, end: func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) }}
+		end := func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) }
+		a := &answerLoan{server: s, requests: requests, end: end}
 		defer a.wait() // a panic, too, ends the request
 		if err := a.resume(0); err != nil {
 			s.refuseFull(w, r, err)
@@ -90,7 +93,7 @@ func (a *answerLoan) resume(more int) error {
 	}
 	switch {
 	case a.loan == nil:
-		a.loan, err = a.server.requests.AddWithin(limit, requestAfter, requestBytes+int64(more), a.end)
+		a.loan, err = a.requests.AddWithin(limit, requestAfter, requestBytes+int64(more), a.end)
 	case more > 0:
 		err = a.loan.Grow(limit, requestAfter, int64(more))
 	}

@@ -95,7 +95,7 @@ func TestAnswersThatAreNotTaken(t *testing.T) {
 		l := Listeners{Main: listen(t), Admin: listen(t)}
 		main, admin := l.Main.Addr().String(), l.Admin.Addr().String()
 		f := serveOn(t, cfg, &logBook{}, l)
-		holds := func() int64 { return f.requests.Bytes() + f.answers.Bytes() }
+		holds := func() int64 { return f.requests.Bytes() + f.operator.Bytes() + f.answers.Bytes() }
 		if !secure {
 			p := f.Publisher("cam")
 			p.Send(demo.Sample)
@@ -166,6 +166,29 @@ func TestAnswersHaveABudget(t *testing.T) {
 		defer f.refusals.mu.Unlock()
 		return f.refusals.counts[refusalKey{clientReader, "memory"}] > 0
 	})
+}
+
+// Answers that viewers do not take leave memory for those of the admin listener.
+func TestAnswersOfTheAdminListener(t *testing.T) {
+	cfg := Defaults()
+	cfg.MemoryBytes = 256 << 20
+	l := Listeners{Main: listen(t), Admin: listen(t)}
+	admin := "http://" + l.Admin.Addr().String()
+	f := serveOn(t, cfg, &logBook{}, l)
+	defer f.requests.Add(2*f.answerLimit(), func() {}).Done()
+	if got := f.Get("/healthz").Status; got != http.StatusServiceUnavailable {
+		t.Errorf("a viewer: status %d", got)
+	}
+	for _, path := range []string{"/metrics", "/api/streams", "/healthz"} {
+		res, err := http.Get(admin + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d", path, res.StatusCode)
+		}
+	}
 }
 
 // A download that a client of HTTP/2 does not take counts when memory is short.

@@ -48,6 +48,7 @@ type Server struct {
 
 	memory   *memory.Budget                            // nil without a budget
 	requests memory.Loans                              // whose answers are being made or sent
+	operator memory.Loans                              // the same of the admin listener
 	answers  memory.Loans                              // of HLS and downloads, what they hold beside that
 	memoryOf struct{ downloads, blobs *millrace.Pool } // accounts of the blocks of their transfers
 
@@ -137,7 +138,8 @@ func New(cfg Config) (*Server, error) {
 	}{{12, answerAfter}, {14, answerAfter / 5}} {
 		s.memory.Add(
 			memory.Step{Name: "requests", Above: a.above, Heap: true, Free: func(excess int64) int64 {
-				return s.requests.Free(excess, a.after)
+				freed := s.requests.Free(excess, a.after)
+				return freed + s.operator.Free(excess-freed, a.after)
 			}},
 			memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 {
 				return s.answers.Free(excess, a.after)
@@ -301,14 +303,14 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	if s.node != nil {
 		s.node.Start(s.relay)
 	}
-	main := s.httpServer(s.nameClients(s.routes()))
+	main := s.httpServer(s.nameClients(s.routes()), &s.requests)
 	main.ConnState = s.connections.note
 	servers := []*http.Server{main}
 	failed := make(chan error, 2)
 	go func() { failed <- s.serveMain(main, s.behindProxies(l.Main, true)) }()
 	if l.Admin != nil {
 		s.adminAuth.Store(&auth{read: s.cfg.AdminToken, loopback: isLoopback(l.Admin.Addr())})
-		side := s.httpServer(s.adminRoutes(l.Main.Addr()))
+		side := s.httpServer(s.adminRoutes(l.Main.Addr()), &s.operator)
 		servers = append(servers, side)
 		go func() { failed <- side.Serve(l.Admin) }()
 	}
@@ -472,12 +474,13 @@ const (
 	http2Streams = 100
 )
 
-func (s *Server) httpServer(h http.Handler) *http.Server {
+// httpServer returns what answers the requests of a listener. They hold memory of requests.
+func (s *Server) httpServer(h http.Handler, requests *memory.Loans) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           s.limitBodies(s.limitAnswers(h)),
+		Handler:           s.limitBodies(s.limitAnswers(requests, h)),
 		Protocols:         protocols,
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
