@@ -19,6 +19,9 @@ type apiReport struct {
 type apiServer struct {
 	MemoryOwners map[string]int64 `json:"memory_by_owner"` // as the metric memory_owner_bytes
 
+	// Operator says that the client is an operator: it is on this machine, or asks the admin listener.
+	Operator bool `json:"operator"`
+
 	Version  string  `json:"version"`
 	Node     string  `json:"node,omitempty"` // this server's address for the other nodes of its cluster
 	Uptime   float64 `json:"uptime_seconds"`
@@ -35,9 +38,6 @@ type apiServer struct {
 	RTMP     int     `json:"rtmp"`              // the port of RTMP; 0: there is none
 	RTMPS    int     `json:"rtmps"`             // the same over TLS
 	Loopback bool    `json:"loopback"`          // only this machine reaches the server, unless through a proxy
-
-	// Operator says that the client is an operator: it is on this machine, or asks the admin listener.
-	Operator bool `json:"operator"`
 
 	RTMPLoopback  bool `json:"rtmp_loopback"`  // the same of RTMP
 	RTMPSLoopback bool `json:"rtmps_loopback"` // and of RTMP over TLS

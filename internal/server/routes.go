@@ -38,8 +38,8 @@ func (s *Server) besideNames(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if key, ok := strings.CutPrefix(r.URL.Path, blobsPath); ok {
 			s.serveBlob(w, r, key)
-		} else if name, ok := strings.CutPrefix(r.URL.Path, "/live/"); ok {
-			s.live(w, r, name)
+		} else if strings.HasPrefix(r.URL.EscapedPath(), "/live/") { // not /live%2F
+			s.live(w, r, r.URL.Path[len("/live/"):])
 		} else {
 			next.ServeHTTP(w, r)
 		}
