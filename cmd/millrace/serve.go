@@ -84,7 +84,13 @@ anew, which takes the listeners over.`,
 			if printOnly {
 				return cfg.print(cmd.OutOrStdout())
 			}
-			log, err := newLogger(cmd.ErrOrStderr(), cfg.logFormat, cfg.logLevel)
+			stderr := cmd.ErrOrStderr()
+			if file, ok := stderr.(*os.File); ok { // it may be a pipe that is not read
+				written := newLogWriter(file)
+				defer written.Flush()
+				stderr = written
+			}
+			log, err := newLogger(stderr, cfg.logFormat, cfg.logLevel)
 			if err != nil {
 				return misused(cfg.located(err))
 			}

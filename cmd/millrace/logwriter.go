@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// logLines is how many lines wait for a log that takes none. A busy server writes some hundred a second.
+	logLines = 4096
+	// logFlush is how long Flush waits for such a log.
+	logFlush = time.Second
+)
+
+// A logWriter writes a log in a goroutine of its own, so that a full pipe or a stopped terminal blocks nothing else. When
+// logLines lines wait, further ones are lost, and counted in the log when it takes lines again.
+type logWriter struct {
+	w     io.Writer
+	lines chan logLine
+	lost  atomic.Int64
+}
+
+// A logLine is a line, or the request to close flushed when all lines before it are written.
+type logLine struct {
+	text    []byte
+	flushed chan struct{}
+}
+
+func newLogWriter(w io.Writer) *logWriter {
+	l := &logWriter{w: w, lines: make(chan logLine, logLines)}
+	go l.run()
+	return l
+}
+
+// Write never waits. It borrows p.
+func (l *logWriter) Write(p []byte) (int, error) {
+	select {
+	case l.lines <- logLine{text: append([]byte(nil), p...)}:
+	default:
+		l.lost.Add(1)
+	}
+	return len(p), nil
+}
+
+func (l *logWriter) run() {
+	for line := range l.lines {
+		if n := l.lost.Swap(0); n > 0 {
+			_, _ = fmt.Fprintf(l.w, "millrace: %d lines of the log were lost, because it took none\n", n)
+		}
+		if line.flushed != nil {
+			close(line.flushed)
+			continue
+		}
+		_, _ = l.w.Write(line.text) // there is no place to report an error
+	}
+}
+
+// Flush waits until what was written before is in the log, but not for long.
+func (l *logWriter) Flush() {
+	late := time.NewTimer(logFlush)
+	defer late.Stop()
+	flushed := make(chan struct{})
+	select {
+	case l.lines <- logLine{flushed: flushed}:
+	case <-late.C:
+		return
+	}
+	select {
+	case <-flushed:
+	case <-late.C:
+	}
+}
