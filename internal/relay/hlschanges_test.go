@@ -229,10 +229,9 @@ func TestHLSAnswersInSilence(t *testing.T) {
 			defer h.Close()
 			sc := newScript(60, 50, 300)
 			p := h.publish(sc.config...)
-			go h.pace(p, sc.tags[:600])
-			time.Sleep(11 * time.Second)
+			h.pace(p, sc.tags[:550])
 			_, _ = h.playlist(hls.Reload{}, false) // the first request
-			time.Sleep(1 * time.Second)
+			h.pace(p, sc.tags[550:600])
 			if cut {
 				h.done(p, errors.New("cut"))
 			}
@@ -279,11 +278,15 @@ func TestHLSAnswersInSilence(t *testing.T) {
 			if cut {
 				p = h.publish(sc.config...)
 			}
-			go h.pace(p, sc.tags[600:1200])
+			paced := make(chan struct{})
+			go func() {
+				defer close(paced)
+				h.pace(p, sc.tags[600:1200])
+			}()
 			if got := media(part); got.Late {
 				t.Errorf("the publisher is back, and the playlist is late:\n%s", got.Text)
 			}
-			time.Sleep(20 * time.Second)
+			<-paced
 			h.done(p, nil)
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +61,7 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 	sc := newScript(60, 25, 300) // a key frame each second
 	video, audio := only(flv.TypeVideo, sc.tags), only(flv.TypeAudio, sc.tags)
 	videoHeader, audioHeader := sc.config[1], sc.config[2]
+	var pacing sync.WaitGroup
 	for _, tt := range []struct {
 		name    string
 		publish func(h *hubTest) *Publisher
@@ -75,7 +77,7 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 		{"video alone, for 0.2 s so far", func(h *hubTest) *Publisher {
 			p := h.publish(videoHeader)
 			h.pace(p, video[:5])
-			go h.pace(p, video[5:100])
+			pacing.Go(func() { h.pace(p, video[5:100]) })
 			return p
 		}, 1, "v", 900 * time.Millisecond},
 		{"nothing so far but the metadata", func(h *hubTest) *Publisher { return h.publish(sc.config[0]) }, 5, "", time.Second},
@@ -175,7 +177,7 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 				if waited > tt.waits {
 					t.Errorf("waited %v, want at most %v", waited, tt.waits)
 				}
-				time.Sleep(10 * time.Second) // what is still paced
+				pacing.Wait()
 				h.Close()
 				h.done(p, nil)
 			})
