@@ -285,7 +285,7 @@ func (h *hubTest) checkEnd(list string) {
 
 // Video at which decoders fail is not in MP4, is counted, and is logged once for each publisher. Viewers of FLV get it.
 func TestDamagedVideoIsLeftOutOfMP4(t *testing.T) {
-	f := serve(t, nil)
+	f := serve(t, func(c *Config) { c.PublisherReturn = testTimeout })
 	sc := newScript(4, 10, 100)
 	damaged := 0
 	for i, tag := range sc.tags {
