@@ -14,8 +14,8 @@ const (
 	logFlush = time.Second
 )
 
-// A logWriter writes a log in a goroutine of its own, so that a full pipe or a stopped terminal blocks nothing else. When
-// logLines lines wait, further ones are lost, and counted in the log when it takes lines again.
+// A logWriter writes a log in a separate goroutine, so that a full pipe or a stopped terminal does not block the server. When
+// logLines lines wait, further lines are dropped. The next line that is written states how many.
 type logWriter struct {
 	w     io.Writer
 	lines chan logLine
@@ -57,7 +57,7 @@ func (l *logWriter) run() {
 	}
 }
 
-// Flush waits until what was written before is in the log, but not for long.
+// Flush waits until all earlier lines are written, for at most logFlush.
 func (l *logWriter) Flush() {
 	late := time.NewTimer(logFlush)
 	defer late.Stop()

@@ -155,17 +155,19 @@ func (a *Account) Release() {
 	}
 }
 
+// viewerRate returns how many new viewers a second the address may have, 0 without a limit, or the [Refusal] of Check.
+func (a *Account) viewerRate() (rate int, err error) {
+	if a == nil {
+		return 0, nil
+	}
+	return a.table.limits.Load().Viewers, a.Check()
+}
+
 // Viewer admits a new viewer, or returns a [Refusal].
 func (a *Account) Viewer() error {
-	if a == nil {
-		return nil
-	}
-	if err := a.Check(); err != nil {
+	rate, err := a.viewerRate()
+	if err != nil || rate == 0 {
 		return err
-	}
-	rate := a.table.limits.Load().Viewers
-	if rate == 0 {
-		return nil
 	}
 	a.table.mu.Lock()
 	defer a.table.mu.Unlock()
@@ -187,15 +189,9 @@ func (a *Account) addViewer(rate int) error {
 // Player is Viewer for a request of a player of HLS, which counts once for all requests with the same id, unless it asks
 // for nothing for a minute. begins says that the player begins with this request.
 func (a *Account) Player(id uint64, begins bool) error {
-	if a == nil {
-		return nil
-	}
-	if err := a.Check(); err != nil {
+	rate, err := a.viewerRate()
+	if err != nil || rate == 0 {
 		return err
-	}
-	rate := a.table.limits.Load().Viewers
-	if rate == 0 {
-		return nil
 	}
 	a.table.mu.Lock()
 	defer a.table.mu.Unlock()
