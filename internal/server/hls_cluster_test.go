@@ -82,7 +82,7 @@ func TestHLSAtAllNodes(t *testing.T) {
 		}
 	}
 	for path, status := range map[string]int{
-		"media.m3u8?_HLS_msn=1000000000000": 400, "a-1.m4s": 404, "nonsense": 404,
+		"media.m3u8?_HLS_msn=1000000000000": 400, "a-1.m4s": 404,
 	} {
 		if res := nodes[1].Get("/live/film/" + path); res.Status != status {
 			t.Errorf("%s: %d, want %d", path, res.Status, status)
@@ -97,6 +97,9 @@ func TestHLSAtAllNodes(t *testing.T) {
 		if len(hlscheck.Must(hlscheck.Without(stats.Problems, "hint-broken", "part-short", "hint-unavailable"))) > 0 || stats.Missed > 0 {
 			t.Errorf("%v", stats)
 		}
+	}
+	if res := nodes[1].Get("/live/film/nonsense"); res.Status != 404 { // which waits for a stream of that name
+		t.Errorf("nonsense: %d", res.Status)
 	}
 }
 

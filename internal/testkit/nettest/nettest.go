@@ -15,7 +15,7 @@ import (
 )
 
 // Timeout is how long Eventually waits. Only a failing test waits for so long.
-const Timeout = 10 * time.Second
+const Timeout = time.Minute
 
 // plainPath matches paths that need no quotes in any configuration and leave room for Unix sockets,
 // whose addresses are limited to 104 bytes on macOS and to 108 on Linux. Chromium adds 46 bytes.
