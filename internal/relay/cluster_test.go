@@ -1043,7 +1043,7 @@ func pacedBytes(p []byte) func([]byte) (int, error) {
 func TestAFullNodeTakesNoStream(t *testing.T) {
 	d := newTestDirectory()
 	owner := d.node(t, nil)
-	full := d.node(t, func(c *Config) { c.MaxStreams = 1 })
+	full := d.node(t, func(c *Config) { c.MaxStreams, c.ViewerWait = 1, time.Second })
 	p := owner.publish(newScript(1, 3, 500), 0)
 	other := full.Publisher("other")
 	other.Send(newScript(1, 3, 500).whole())

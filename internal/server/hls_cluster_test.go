@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
@@ -97,9 +98,6 @@ func TestHLSAtAllNodes(t *testing.T) {
 		if len(hlscheck.Must(hlscheck.Without(stats.Problems, "hint-broken", "part-short", "hint-unavailable"))) > 0 || stats.Missed > 0 {
 			t.Errorf("%v", stats)
 		}
-	}
-	if res := nodes[1].Get("/live/film/nonsense"); res.Status != 404 { // which waits for a stream of that name
-		t.Errorf("nonsense: %d", res.Status)
 	}
 }
 
@@ -264,6 +262,16 @@ func TestHLSTakeoverWithFFmpeg(t *testing.T) {
 	stats := player.end()
 	if player.breaks() != 1 || len(hlscheck.Must(hlscheck.Without(stats.Problems, "part-late", "hint-broken", "part-short"))) > 0 {
 		t.Errorf("%v", stats)
+	}
+}
+
+// A stream that no node has is not found.
+func TestHLSOfNoStreamAtAllNodes(t *testing.T) {
+	nodes := serveCluster(t, 2, func(c *Config) { c.ViewerWait = time.Millisecond })
+	for _, path := range []string{"/live/nothing/index.m3u8", "/live/nothing/media.m3u8", "/live/film/nonsense"} {
+		if res := nodes[1].Get(path); res.Status != 404 {
+			t.Errorf("%s: %d %s", path, res.Status, res.Body)
+		}
 	}
 }
 
