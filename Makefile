@@ -2,7 +2,7 @@
 
 # Servers, sockets and ffmpeg are beyond what Go's test cache can see, so nothing is taken from it. `make lint` has vetted.
 # The tests that are parallel wait; there may be more of them than processors.
-TESTFLAGS ?= -count=1 -timeout=10m -parallel=8 -vet=off
+TESTFLAGS ?= -count=1 -timeout=30m -parallel=8 -vet=off
 FUZZTIME  ?= 10s
 
 # Packages at a time: twice as many as there are processors, because most tests wait for sockets and servers. The race
