@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // relayServer is the smallest relay that the tests can load: it keeps the
@@ -56,6 +57,7 @@ func newRelay(t *testing.T, queue int) *relayServer {
 		s.server.Close()
 		<-done
 		s.busy.Wait()
+		time.Sleep(time.Second) // net/http keeps a connection that it closes for half a second
 	})
 	return s
 }
