@@ -38,7 +38,8 @@ func openSegments(t *testing.T, k *Segments, err error) *Segments {
 
 func redisSegments(t *testing.T, s *redistest.Server, keep time.Duration) *Segments {
 	t.Helper()
-	k, err := OpenRedisSegments("redis://"+s.Addr(), "", "test:"+t.Name()+":", 2*time.Second, keep, slog.New(slog.DiscardHandler))
+	prefix := filepath.Base(filepath.Dir(t.TempDir())) + ":" // one for the test, and another one when it runs again
+	k, err := OpenRedisSegments("redis://"+s.Addr(), "", prefix, 2*time.Second, keep, slog.New(slog.DiscardHandler))
 	return openSegments(t, k, err)
 }
 
