@@ -2,7 +2,9 @@ package server
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"time"
@@ -35,6 +37,9 @@ func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
 	var err error
 	if c.files, err = c.changed(); err == nil {
 		err = c.load()
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); err != nil && !ok {
+		err = fmt.Errorf("%s, %s: %w", c.cert, c.key, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
