@@ -60,7 +60,7 @@ func hangers(t *testing.T) map[string]struct {
 // until polls until done reports true. Only a failing test waits for long.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(50 * time.Microsecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain until %s", what)
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 // testTime bounds a call of a test that nothing else bounds.
-const testTime = 20 * time.Second
+const testTime = time.Minute
 
 // newClient returns a Client that is closed when the test ends.
 func newClient(t testing.TB, rdb redis.UniversalClient, opts ...Option) *Client {

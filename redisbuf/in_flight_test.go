@@ -183,7 +183,7 @@ func TestInFlightOfMGet(t *testing.T) {
 		t.Fatal("taken")
 	}
 	defer c.inFlight.sem.Release(1<<20 - 200<<10)
-	short, cancel := context.WithTimeout(ctx, testTime/4)
+	short, cancel := context.WithTimeout(ctx, testTime/2)
 	defer cancel()
 	for _, room := range []int{500, 100 << 10} {
 		if n, err := c.MGet(short, keys, make([]byte, room), slots); err != nil || n != 500 {

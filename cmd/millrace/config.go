@@ -21,6 +21,7 @@ import (
 type serveConfig struct {
 	server.Config
 	file                string // that has the rest; empty if there is none
+	fromVar             bool   // it is that of configVar
 	logFormat, logLevel string
 
 	flags *pflag.FlagSet    // that set all of the above but file
@@ -66,7 +67,7 @@ func newServeConfig() *serveConfig {
 // again returns what the same command line, the environment and the file say now.
 func (c *serveConfig) again() (*serveConfig, error) {
 	next := newServeConfig()
-	next.file, next.Log = c.file, c.Log
+	next.file, next.fromVar, next.Log = c.file, c.fromVar, c.Log
 	var err error
 	c.flags.VisitAll(func(f *pflag.Flag) {
 		if c.from[f.Name] == fromFlag {
@@ -89,7 +90,10 @@ func (c *serveConfig) read() error {
 			err = c.set(f.Name, value, "$"+variable(f.Name), "$"+variable(f.Name))
 		}
 	})
-	if c.file = cmp.Or(c.file, os.Getenv(configVar)); c.file != "" && err == nil {
+	if c.file == "" {
+		c.file, c.fromVar = os.Getenv(configVar), true
+	}
+	if c.file != "" && err == nil {
 		err = c.readFile()
 	}
 	if err != nil {
@@ -99,8 +103,9 @@ func (c *serveConfig) read() error {
 	return c.located(cmp.Or(c.uselessFlag(), c.Check()))
 }
 
-// serviceVariable finds the variables that Kubernetes sets for a service called millrace, or millrace-*.
-var serviceVariable = regexp.MustCompile(`(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)$`)
+// serviceVariable finds the variables that Kubernetes sets for a service called millrace, or millrace-*. MILLRACE_PORT
+// is one if it has a URL.
+var serviceVariable = regexp.MustCompile(`^\w+(_SERVICE_HOST|_SERVICE_PORT(_[A-Z0-9_]+)?|_PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)=|^\w+_PORT=\w+://`)
 
 // unknownVariables returns the names of variables in env that look like those of flags, and are not.
 func (c *serveConfig) unknownVariables(env []string) (names []string) {
@@ -109,7 +114,7 @@ func (c *serveConfig) unknownVariables(env []string) (names []string) {
 	for _, v := range env {
 		name, _, _ := strings.Cut(v, "=")
 		upper := strings.ToUpper(name)
-		if strings.HasPrefix(upper, "MILLRACE_") && !slices.Contains(known, name) && !serviceVariable.MatchString(name) {
+		if strings.HasPrefix(upper, "MILLRACE_") && !slices.Contains(known, name) && !serviceVariable.MatchString(v) {
 			names = append(names, name)
 		}
 	}
@@ -129,17 +134,21 @@ func (c *serveConfig) set(flag, value, from, name string) error {
 
 // readFile sets what neither the command line nor the environment has set. The file is a mapping of flags to scalars.
 func (c *serveConfig) readFile() error {
+	from := "--config"
+	if c.fromVar {
+		from = "$" + configVar
+	}
 	f, err := os.Open(c.file)
 	if err != nil {
-		return fmt.Errorf("--config: %w", err)
+		return fmt.Errorf("%s: %w", from, err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("--config: %w", err)
+		return fmt.Errorf("%s: %w", from, err)
 	case len(text) > maxConfig:
-		return fmt.Errorf("--config: %s is longer than %s", c.file, formatBytes(maxConfig))
+		return fmt.Errorf("%s: %s is longer than %s", from, c.file, formatBytes(maxConfig))
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
@@ -164,7 +173,7 @@ func (c *serveConfig) readFile() error {
 		at, name := fmt.Sprintf("%s:%d", c.file, key.Line), key.Value
 		switch {
 		case c.flags.Lookup(name) == nil:
-			return fmt.Errorf("%s: millrace serve has no flag --%s", at, name)
+			return fmt.Errorf("%s: millrace serve has no flag --%s: see millrace serve --help", at, name)
 		case lines[name] > 0:
 			return fmt.Errorf("%s: %s is in line %d already", at, name, lines[name])
 		case value.Kind != yaml.ScalarNode:

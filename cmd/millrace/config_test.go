@@ -71,6 +71,10 @@ redis-password: of the file
 	if c := readServeConfig(t); c.MaxStreams != 1 || c.KeepBytes != 8<<20 {
 		t.Errorf("$MILLRACE_CONFIG: %+v", c.Config)
 	}
+	t.Setenv("MILLRACE_CONFIG", file+".none")
+	if err := newServeConfig().read(); err == nil || !strings.HasPrefix(err.Error(), "$MILLRACE_CONFIG: ") {
+		t.Errorf("a file that is not there: %v", err)
+	}
 	if c := readServeConfig(t, "--config", configFile(t, "# nothing\n")); c.MaxStreams != 128 || !c.RTMPOptional {
 		t.Errorf("an empty file: %+v", c.Config)
 	}
@@ -104,7 +108,7 @@ func TestMistakesInAFileAreToldByTheirLine(t *testing.T) {
 		{"max-viewers: 5\nlisten: :1\nmax-viewers: 6\n", ":3: max-viewers is in line 1 already"},
 		{"demo: yes\n", `:1: demo is "yes", want true or false`},
 		{"latency: 5\n", `:1: latency is "5", want a time with its unit`},
-		{"keep-bytes: lots\n", `:1: keep-bytes is "lots", want a number of bytes`},
+		{"keep-bytes: lots\n", `:1: keep-bytes is "lots", want a whole number of bytes`},
 		{"lag-policy: wait\n", ":1: lag-policy is \"wait\", want skip or drop"},
 		{"listen: [a, b]\n", ":1: listen is a list"},
 		{"listen: {a: b}\n", ":1: listen is a list, a mapping"},
@@ -192,8 +196,10 @@ func TestUnknownVariables(t *testing.T) {
 		"MILLRACE_LISTEN=:1", "MILLRACE_MAX_VIEWERS=1", "MILLRACE_CONFIG=x", "MILLRACE_REDIS_PASSWORD=x", "PATH=/bin", "MILLRACE=x",
 		"MILLRACE_PORT=tcp://10.0.0.1:80", "MILLRACE_SERVICE_HOST=10.0.0.1", "MILLRACE_SERVICE_PORT_HTTP=80", "MILLRACE_RTMP_PORT_1935_TCP_ADDR=10.0.0.1",
 		"MILLRACE_LISTN=:1", "MILLRACE_MAXVIEWERS=1", "MILLRACE_MAX-VIEWERS=1", "millrace_listen=:1", "MILLRACE_TOKEN=s3cret", "MILLRACE_=x",
+		"MILLRACE_RTMP_PORT=1935", "MILLRACE_PORT=8080", "MILLRACE_LIVE_PORT=udp://10.0.0.1:80",
 	})
-	want := []string{"MILLRACE_", "MILLRACE_LISTN", "MILLRACE_MAX-VIEWERS", "MILLRACE_MAXVIEWERS", "MILLRACE_TOKEN", "millrace_listen"}
+	want := []string{"MILLRACE_", "MILLRACE_LISTN", "MILLRACE_MAX-VIEWERS", "MILLRACE_MAXVIEWERS", "MILLRACE_PORT",
+		"MILLRACE_RTMP_PORT", "MILLRACE_TOKEN", "millrace_listen"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -213,14 +213,16 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 		{"dance", `unknown command "dance"`, 2},
 		{"help dance", `unknown command "dance" for "millrace"`, 2},
 		{"help serve dance", `unknown command "dance" for "millrace serve"`, 2},
-		{"load --dance", "unknown flag: --dance", 2},
+		{"load --dance", "unknown flag: --dance: see millrace load --help", 2},
+		{"serve -d", "unknown shorthand flag: 'd' in -d: see millrace serve --help", 2},
+		{"serve --listen", "flag needs an argument: --listen: see millrace serve --help", 2},
 		{"serve now", "takes no argument", 2},
 		{"serve --max-streams 0", "--max-streams is 0, want at least 1", 2},
 		{"serve --keep-frames 9999999", "--keep-frames is 9999999, want at most 1048576", 2},
 		{"serve --lag-policy wait", "want skip or drop", 2},
 		{"serve --takeover perhaps", "want always, stalled or never", 2},
 		{"serve --publisher-return -1s", "--publisher-return is -1s", 2},
-		{"serve --keep-bytes lots", "--keep-bytes is \"lots\", want a number of bytes", 2},
+		{"serve --keep-bytes lots", "--keep-bytes is \"lots\", want a whole number of bytes", 2},
 		{"serve --keep-bytes 1K", "--keep-bytes is 1024, want at least 65536", 2},
 		{"serve --unsent 2GiB", "want less than 2GiB", 2},
 		{"serve --log-format xml", "--log-format", 2},
@@ -228,6 +230,10 @@ func TestMistakesAreToldByTheirFlag(t *testing.T) {
 		{"serve --listen 8080", `--listen is "8080", want HOST:PORT, as in 127.0.0.1:8080`, 2},
 		{"serve --listen=", `--listen is "", want HOST:PORT`, 2},
 		{"serve --admin ::1:3", `--admin is "::1:3", want HOST:PORT`, 2},
+		{"serve --listen 127.0.0.1:99999", `--listen is "127.0.0.1:99999", want a port from 0 to 65535`, 2},
+		{"serve --rtmp :1935a", `--rtmp is ":1935a", want a port from 0 to 65535`, 2},
+		{"serve --admin 127.0.0.1:-1", `--admin is "127.0.0.1:-1", want a port from 0 to 65535`, 2},
+		{"serve --listen 192.0.2.1:80", "this machine has no such address", 1},
 		{"serve --latency 5s", "--latency is 5s, want at most 1s", 2},
 		{"serve --latency -1s", "--latency is -1s, want at least 0s", 2},
 		{"serve --latency 5", `--latency is "5", ` + aTime, 2},
@@ -312,6 +318,7 @@ func TestBytes(t *testing.T) {
 		"1K": 1 << 10, "3m": 3 << 20, "2G": 2 << 30,
 		"64KiB": 64 << 10, "16MiB": 16 << 20, "1gib": 1 << 30,
 		"64kB": 64_000, "50MB": 50_000_000, "1GB": 1_000_000_000,
+		"2TB": 2_000_000_000_000, "3T": 3 << 40, "1TiB": 1 << 40,
 	} {
 		if got, err := parseBytes(text); err != nil || got != want {
 			t.Errorf("%s: %d, %v; want %d", text, got, err, want)
@@ -320,7 +327,7 @@ func TestBytes(t *testing.T) {
 			t.Errorf("%d is printed as %s", want, formatBytes(want))
 		}
 	}
-	for _, text := range []string{"", "K", "-1", "1T", "1.5M", "KiB5", "99999999999G", "1KMiB", "1iB"} {
+	for _, text := range []string{"", "K", "-1", "1P", "1.5M", "KiB5", "99999999999G", "1KMiB", "1iB"} {
 		if n, err := parseBytes(text); err == nil {
 			t.Errorf("%q was taken for %d", text, n)
 		}

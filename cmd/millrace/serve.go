@@ -314,14 +314,14 @@ var byteUnits = []struct {
 	name string
 	size int64
 }{
-	{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
-	{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3},
-	{"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10},
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3},
+	{"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10},
 }
 
-// formatBytes returns n in the largest of GiB, MiB and KiB that divides it.
+// formatBytes returns n in the largest of TiB, GiB, MiB and KiB that divides it.
 func formatBytes(n int64) string {
-	for _, u := range byteUnits[:3] {
+	for _, u := range byteUnits[:4] {
 		if n >= u.size && n%u.size == 0 {
 			return strconv.FormatInt(n/u.size, 10) + u.name
 		}
@@ -329,8 +329,8 @@ func formatBytes(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// parseBytes reads a number with an optional unit in upper or lower case: KiB, MiB, GiB and K, M, G are powers of 1024;
-// KB, MB, GB are powers of 1000.
+// parseBytes reads a number with an optional unit in upper or lower case: KiB to TiB and K to T are powers of
+// 1024; KB to TB are powers of 1000.
 func parseBytes(s string) (int64, error) {
 	digits, size := strings.ToUpper(s), int64(1)
 	for _, u := range byteUnits {
@@ -341,7 +341,7 @@ func parseBytes(s string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > 1<<62/size {
-		return 0, errors.New("want a number of bytes, as in 4096, 128KiB, 16MiB or 50MB")
+		return 0, errors.New("want a whole number of bytes, as in 4096, 128KiB, 16MiB or 50GB")
 	}
 	return n * size, nil
 }

@@ -44,11 +44,11 @@ func withStatus(err error, status int) error {
 }
 
 // wrongFlag replaces the errors of pflag and strconv by what the flag wants.
-func wrongFlag(_ *cobra.Command, err error) error {
+func wrongFlag(cmd *cobra.Command, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		err = wrongValue("--"+invalid.GetFlag().Name, invalid)
+		return misused(wrongValue("--"+invalid.GetFlag().Name, invalid))
 	}
-	return misused(err)
+	return misused(fmt.Errorf("%w: see %s --help", err, cmd.CommandPath()))
 }
 
 // wrongValue returns an error for a flag's value, which was given by that name.

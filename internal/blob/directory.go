@@ -103,7 +103,7 @@ func newDirectory(name string, successor bool, blocks *millrace.Pool) (*director
 	d.serial.Store(rand.Int64N(int64(time.Millisecond))) // another one than that of a process with the same directory
 	if err := d.prepare(successor); err != nil {
 		_ = d.closeFiles()
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	d.stopSweeper = stop

@@ -112,7 +112,7 @@ func checkKilled(t *testing.T, dir string) (there int) {
 func TestOneProcessHasADirectory(t *testing.T) {
 	dir := t.TempDir()
 	openDirectory(t, dir)
-	if _, err := OpenDirectory(dir, false, millrace.DefaultPool()); err == nil || !strings.Contains(err.Error(), "another process") {
+	if _, err := OpenDirectory(dir, false, millrace.DefaultPool()); err == nil || !strings.Contains(err.Error(), dir+": another process") {
 		t.Errorf("%v", err)
 	}
 	others := t.TempDir()

@@ -185,7 +185,7 @@ func TestSlotsThatMove(t *testing.T) {
 	m.Move(t, s.name("k"))
 	try()
 	m.Finish(t)
-	for deadline := time.Now().Add(30 * time.Second); try() > 0; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); try() > 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it does not find the slot again")
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // wait is for what happens soon on an idle machine.
-const wait = 30 * time.Second
+const wait = time.Minute
 
 // eventually waits until f reports true.
 func eventually(t *testing.T, what string, f func() bool) {

@@ -467,7 +467,7 @@ func TestCloseWithoutTheHook(t *testing.T) {
 func TestReasonsOfFailures(t *testing.T) {
 	var status atomic.Int32
 	h := newFakeHook(t, func(w http.ResponseWriter, _ Request) { w.WriteHeader(int(status.Load())) })
-	c, book := newClient(t, h.URL, func(cfg *Config) { cfg.Timeout = 100 * time.Millisecond })
+	c, book := newClient(t, h.URL, func(cfg *Config) { cfg.Timeout = nettest.Timeout })
 	defer c.Close(t.Context())
 	for _, s := range []int32{400, 418, 400, 200} {
 		status.Store(s)

@@ -155,6 +155,9 @@ func TestFFmpegIsKilledAndComesBack(t *testing.T) {
 	if err := publish().Wait(); err != nil {
 		t.Errorf("the second publisher: %v", err)
 	}
+	eventually(t, "the end of what it has sent", func() bool {
+		return strings.Count(f.Log.String(), "publisher ended") == 2
+	})
 	f.stop()
 	wg.Wait()
 

@@ -38,6 +38,10 @@ type fixture struct {
 	*Hub
 	relaytest.Client
 	stop func() // as SIGTERM does; returns when the Hub is empty
+
+	// nextTimeout is how long a publisher of RTMP that has ended its stream may take to publish
+	// again; 0: a second.
+	nextTimeout time.Duration
 }
 
 // defaultLatency is that of millrace serve, whose other defaults tests have as well.

@@ -52,7 +52,7 @@ func TestHTTP2(t *testing.T) {
 }
 
 func TestAStalledHTTP2ViewerIsDropped(t *testing.T) {
-	f := serve(t, func(c *Config) { c.StallTimeout = 50 * time.Millisecond })
+	f := serve(t, func(c *Config) { c.StallTimeout = time.Second })
 	sc := newScript(4, 5, 100_000)
 	client := relaytest.HTTP2(t, 64<<10)
 	p := f.Publisher("cam")
@@ -94,7 +94,7 @@ func (f *fixture) h2Gated(t *testing.T) (*http.Client, *gatedConn) {
 
 // Where a connection takes nothing, not even what ends its viewers one by one gets through: it is closed.
 func TestAnHTTP2ConnectionThatTakesNothingIsClosed(t *testing.T) {
-	f := serve(t, func(c *Config) { c.StallTimeout = 50 * time.Millisecond })
+	f := serve(t, func(c *Config) { c.StallTimeout = time.Second })
 	sc := newScript(4, 5, 700_000)
 	p := f.Publisher("cam")
 	p.Send(sc.start())

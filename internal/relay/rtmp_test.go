@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -82,7 +83,7 @@ func (f *fixture) serveRTMP(conn net.Conn) {
 		if !want.Publish {
 			err = c.Watch(context.Background(), name)
 		} else if err = c.Publish(name); err == nil {
-			want = c.Next(time.Now().Add(nextTimeout))
+			want = c.Next(time.Now().Add(cmp.Or(f.nextTimeout, time.Second)))
 			continue
 		}
 		if err != nil {
@@ -91,9 +92,6 @@ func (f *fixture) serveRTMP(conn net.Conn) {
 		return
 	}
 }
-
-// nextTimeout is how long a publisher that has ended its stream may take to publish again.
-const nextTimeout = time.Second
 
 // dialRTMP opens a connection to the listener for RTMP, up to createStream.
 func (f *rtmpFixture) dialRTMP(rcvbuf int) *relaytest.RTMP {
@@ -449,7 +447,7 @@ func TestAnRTMPPublisherIsToldWhyItEnds(t *testing.T) {
 		atEachLatency(t, name, func(c *Config) {
 			c.MaxTagBytes = 64 << 10
 			if name == "silence" {
-				c.PublishTimeout = 300 * time.Millisecond
+				c.PublishTimeout = 2 * time.Second // long for what comes before
 			}
 		}, func(t *testing.T, f *fixture) {
 			fr := f.withRTMP(nil)
@@ -929,7 +927,7 @@ func TestAnRTMPPublisherThatTakesNoAnswersIsEnded(t *testing.T) {
 // The same for a connection that is not read by the clock, and that holds nothing: the first answer that is not taken ends
 // the publisher at its timeout, and at once when another one takes over.
 func TestAnAnswerThatIsNotTakenEndsAnRTMPPublisher(t *testing.T) {
-	for name, timeout := range map[string]time.Duration{"timeout": 50 * time.Millisecond, "takeover": time.Minute} {
+	for name, timeout := range map[string]time.Duration{"timeout": time.Second, "takeover": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *Config) { c.PublishTimeout = timeout }).withRTMP(nil)
 			client, conn := net.Pipe()
@@ -982,6 +980,7 @@ func TestRTMPPublishAgain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := serve(t, func(c *Config) { c.Latency, c.PublisherReturn = tt.latency, 0 })
+			f.nextTimeout = testTimeout
 			var config *tls.Config
 			if tt.config != nil {
 				config = tt.config(t)

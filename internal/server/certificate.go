@@ -2,7 +2,9 @@ package server
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"time"
@@ -24,6 +26,7 @@ type certificate struct {
 	shown  *tls.Certificate // never nil
 	files  [2]time.Time     // when the files were changed that load has tried last
 	looked time.Time
+	warned bool // shown is out of date, and the log has that
 }
 
 // openCertificate reads the certificate. It returns nil if the configuration names none.
@@ -36,8 +39,14 @@ func openCertificate(cfg *Config, log *slog.Logger) (*certificate, error) {
 	if c.files, err = c.changed(); err == nil {
 		err = c.load()
 	}
+	if _, ok := errors.AsType[*fs.PathError](err); err != nil && !ok {
+		err = fmt.Errorf("%s, %s: %w", c.cert, c.key, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert, --tls-key: %w", err)
+	}
+	if report := c.outOfDate(c.looked); report != nil {
+		report()
 	}
 	return c, nil
 }
@@ -55,7 +64,7 @@ func (c *certificate) get(now time.Time) *tls.Certificate {
 	var report func()
 	if now.Sub(c.looked) >= certificateLook {
 		c.looked = now
-		report = c.look()
+		report = c.look(now)
 	}
 	shown := c.shown
 	c.mu.Unlock()
@@ -71,19 +80,19 @@ func (c *certificate) reload() {
 		return
 	}
 	c.mu.Lock()
-	report := c.look()
+	report := c.look(time.Now())
 	c.mu.Unlock()
 	if report != nil {
 		report()
 	}
 }
 
-// look reads the files if they have changed, and returns a function that logs that, or nil. c.mu is
-// held.
-func (c *certificate) look() (report func()) {
+// look reads the files if they have changed, and returns a function that logs that, or that the
+// certificate has expired, or nil. c.mu is held.
+func (c *certificate) look(now time.Time) (report func()) {
 	files, err := c.changed()
 	if err == nil && files == c.files {
-		return nil
+		return c.outOfDate(now)
 	}
 	c.files = files
 	if err == nil {
@@ -96,7 +105,28 @@ func (c *certificate) look() (report func()) {
 		}
 	}
 	until := c.shown.Leaf.NotAfter
-	return func() { c.log.Info("the certificate was read again", "cert", c.cert, "until", until) }
+	c.warned = false
+	warn := c.outOfDate(now)
+	return func() {
+		c.log.Info("the certificate was read again", "cert", c.cert, "until", until)
+		if warn != nil {
+			warn()
+		}
+	}
+}
+
+// outOfDate returns a function that logs that the certificate is not valid now, or nil if it is, or
+// if outOfDate has returned one for it. c.mu is held, unless no other goroutine has c.
+func (c *certificate) outOfDate(now time.Time) (report func()) {
+	leaf := c.shown.Leaf
+	if c.warned || !now.Before(leaf.NotBefore) && !now.After(leaf.NotAfter) {
+		return nil
+	}
+	c.warned = true
+	return func() {
+		c.log.Warn("the certificate is out of date: clients refuse it until it is renewed",
+			"cert", c.cert, "from", leaf.NotBefore, "until", leaf.NotAfter)
+	}
 }
 
 // changed returns when the files were changed.

@@ -261,6 +261,41 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	eventually(t, "two warnings", func() bool { return strings.Count(book.String(), "level=WARN") == 2 })
 }
 
+// The log warns once of a certificate that is not valid yet or any more, at the start and later.
+func TestCertificateOutOfDate(t *testing.T) {
+	const warning = "the certificate is out of date"
+	cert, key := writeCertificate(t, t.TempDir(), 1)
+	book := &logBook{}
+	log := slog.New(slog.NewTextHandler(book, nil))
+	c, err := openCertificate(&Config{TLSCert: cert, TLSKey: key}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(book.String(), warning) {
+		t.Error("it is valid")
+	}
+	for i := range time.Duration(3) {
+		c.get(time.Now().Add(2*time.Hour + i*certificateLook))
+	}
+	eventually(t, "a warning", func() bool { return strings.Contains(book.String(), warning) })
+	for name, times := range map[string][2]time.Duration{"expired": {-2 * time.Hour, -time.Hour}, "not yet": {time.Hour, 2 * time.Hour}} {
+		private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := testTemplate(2)
+		template.NotBefore, template.NotAfter = time.Now().Add(times[0]), time.Now().Add(times[1])
+		cert, key := signCertificate(t, t.TempDir(), template, private, template, private)
+		before := strings.Count(book.String(), warning)
+		if _, err := openCertificate(&Config{TLSCert: cert, TLSKey: key}, log); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(book.String(), warning); n != before+1 {
+			t.Errorf("%s: %d warnings", name, n-before)
+		}
+	}
+}
+
 // A publisher that is refused in the middle of its body hears why, over TLS as without.
 func TestRefusalAmidTheBodyOverTLS(t *testing.T) {
 	_, client, at := serveTLS(t, false, nil)

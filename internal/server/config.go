@@ -363,6 +363,13 @@ func (c *Config) checkAccess() error {
 			return fmt.Errorf("--%s is %q, want HOST:PORT, as in 127.0.0.1:%[3]s, or :%[3]s for all addresses",
 				a.flag, a.address, a.port)
 		}
+		if a.address == "" {
+			continue
+		}
+		_, port, _ := net.SplitHostPort(a.address)
+		if _, err := net.LookupPort("tcp", port); err != nil {
+			return fmt.Errorf("--%s is %q, want a port from 0 to 65535, as in %s", a.flag, a.address, a.port)
+		}
 	}
 	for _, a := range []struct{ flag, token string }{
 		{"publish-token", c.PublishToken}, {"read-token", c.ReadToken}, {"admin-token", c.AdminToken},

@@ -185,10 +185,11 @@ func TestHookHidesMistypedNames(t *testing.T) {
 
 // A hook that dies touches nothing that runs; what is new gets 503, or is allowed.
 func TestHookDies(t *testing.T) {
+	t.Parallel() // it waits
 	for _, open := range []bool{false, true} {
 		h := newTestHook(t, keyed)
 		f := serveRTMP(t, func(c *Config) {
-			c.Hook, c.HookOpen, c.HookTimeout, c.DrainTimeout = h.URL, open, 200*time.Millisecond, time.Second
+			c.Hook, c.HookOpen, c.HookTimeout, c.DrainTimeout = h.URL, open, 3*time.Second, time.Second
 		})
 		p := f.publisher("s3cr3t")
 		w := f.Watcher("/live/show.flv", 0)
@@ -237,18 +238,20 @@ func TestHookLimits(t *testing.T) {
 	})
 	f := serveRTMP(t, func(c *Config) { c.Hook = h.URL })
 	f.publisher("cam")
-	w := f.Watcher("/live/cam.flv?short=1", 0)
+	w := f.Watcher("/live/cam.flv", 0)
 	if res := f.Get("/live/cam.flv"); res.Status != 503 || !strings.Contains(res.Body, "as many as its publisher is allowed") {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
-	_, _ = io.Copy(io.Discard, w.R)
+	_ = w.Conn.Close()
+	eventually(t, "room for a viewer", func() bool { return f.relay.Stats().Viewers == 0 })
+	_, _ = io.Copy(io.Discard, f.Watcher("/live/cam.flv?short=1", 0).R)
 	f.Logged("viewer ended", "time is up")
 	if res := f.Get("/live/bad"); res.Status != 503 || !strings.Contains(res.Body, "gives the stream a") {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
 	f.publisher("short")
 	f.Logged("publisher ended", "the time is up", "short")
-	eventually(t, "the ends", func() bool { return len(h.events(hook.PublishEnd)) == 1 && len(h.events(hook.PlayEnd)) == 3 })
+	eventually(t, "the ends", func() bool { return len(h.events(hook.PublishEnd)) == 1 && len(h.events(hook.PlayEnd)) == 4 })
 }
 
 // A recording begins with the stream, although the hook is slow, and there is none that the hook refuses.

@@ -75,7 +75,8 @@ func TestAPublisherThatIsReplacedIsToldWhy(t *testing.T) {
 // A request that announces a body, which is not wanted and does not come, is answered, and does not keep its
 // connection.
 func TestAnUnreadBodyIsNotWaitedFor(t *testing.T) {
-	f := serve(t, func(c *Config) { c.HeaderTimeout, c.ViewerWait = time.Second, 50*time.Millisecond })
+	t.Parallel() // it waits
+	f := serve(t, func(c *Config) { c.HeaderTimeout, c.ViewerWait = 5*time.Second, 50*time.Millisecond })
 	var all sync.WaitGroup
 	for _, request := range []string{
 		"GET /healthz 200", "GET /metrics 200", "GET / 200", "GET /api/streams 200", "OPTIONS /live/cam 204", "GET /live/cam 404",

@@ -150,19 +150,31 @@ func TestPROXYIsRefused(t *testing.T) {
 
 // A proxy that sends nothing keeps no others out, and its connection ends.
 func TestPROXYThatDoesNotCome(t *testing.T) {
-	f := serveRTMP(t, func(c *Config) {
-		trustLoopback(c)
-		c.HeaderTimeout = 200 * time.Millisecond
-	})
-	for _, addr := range []string{f.Addr, f.rtmp} {
-		for _, begun := range []string{"", "PROXY TCP4 192.0.2.1"} {
-			conn := dial(t, addr, 0)
-			_, _ = io.WriteString(conn, begun)
+	t.Parallel() // it waits
+	for _, timeout := range []time.Duration{testTimeout, 200 * time.Millisecond} {
+		f := serveRTMP(t, func(c *Config) {
+			trustLoopback(c)
+			c.HeaderTimeout = timeout
+		})
+		var silent []*net.TCPConn
+		for _, addr := range []string{f.Addr, f.rtmp} {
+			for _, begun := range []string{"", "PROXY TCP4 192.0.2.1"} {
+				conn := dial(t, addr, 0)
+				_, _ = io.WriteString(conn, begun)
+				silent = append(silent, conn)
+			}
+		}
+		if timeout == testTimeout { // which the others have as well
 			if res := f.Get("/healthz"); res.Status != 200 {
 				t.Errorf("%d", res.Status)
 			}
-			if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
-				t.Errorf("%s after %q: it is answered", addr, begun)
+		}
+		for _, conn := range silent {
+			if timeout == testTimeout {
+				_ = conn.SetLinger(0)
+				_ = conn.Close()
+			} else if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
+				t.Errorf("%s answers", conn.RemoteAddr())
 			}
 		}
 	}

@@ -14,11 +14,14 @@ import (
 
 // Each refusal is counted with its reason and logged, by HTTP and by RTMP.
 func TestRefusalsAreCountedAndLogged(t *testing.T) {
-	f := serveRTMP(t, func(c *Config) {
-		c.PublishToken, c.ReadToken, c.Takeover = "p", "r", relay.TakeoverNever
-		c.MaxStreams, c.MaxViewers, c.ViewerWait = 1, 1, time.Millisecond
-		c.HeaderTimeout = time.Second
-	})
+	start := func(headerTimeout time.Duration) *rtmpFixture {
+		return serveRTMP(t, func(c *Config) {
+			c.PublishToken, c.ReadToken, c.Takeover = "p", "r", relay.TakeoverNever
+			c.MaxStreams, c.MaxViewers, c.ViewerWait = 1, 1, time.Millisecond
+			c.HeaderTimeout = headerTimeout
+		})
+	}
+	f := start(testTimeout)
 	f.publisher("cam?token=p")
 	f.published("cam", 1)
 	get := func(method, path string, header ...string) func() {
@@ -109,11 +112,13 @@ func TestRefusalsAreCountedAndLogged(t *testing.T) {
 	check(get("GET", "/?token=x"), "reader", "forbidden", warn, "wrong token")
 	check(get("GET", "/", "Millrace-Cluster: x"), "node", "forbidden", warn, "no node of a cluster")
 	check(say(""), "unknown", "silent", debug, "RTMP client")
-	check(say("\x03"), "unknown", "silent", debug, "RTMP client") // until --header-timeout
 	check(say("GET / HTTP/1.1\r\n\r\n"), "unknown", "protocol", warn, "RTMP client")
 	if strings.Contains(f.Log.String(), "token=p") {
 		t.Error("the log has a token")
 	}
+
+	f = start(time.Second) // after which a client is silent, and this test's requests must not be
+	check(say("\x03"), "unknown", "silent", debug, "RTMP client")
 }
 
 // Clients that come again and again do not fill the log, and do not hide others.

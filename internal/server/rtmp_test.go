@@ -279,7 +279,9 @@ func TestRTMPS(t *testing.T) {
 // What no RTMP client sends is answered by closing the connection, with a clear line in the log, and others do not
 // notice.
 func TestHostileRTMPClients(t *testing.T) {
-	f := serveRTMP(t, func(c *Config) { c.HeaderTimeout, c.MaxTagBytes = time.Second, 4<<20 })
+	// Those that are silent are, after a moment, and no others.
+	hasty := serveRTMP(t, func(c *Config) { c.HeaderTimeout = 200 * time.Millisecond })
+	f := serveRTMP(t, func(c *Config) { c.HeaderTimeout, c.MaxTagBytes = testTimeout, 4<<20 })
 	p := f.publisher("good")
 	w := f.client("live")
 	w.Play("good")
@@ -297,6 +299,10 @@ func TestHostileRTMPClients(t *testing.T) {
 		"no chunk size":   {hello + "\x02\x00\x00\x00\x00\x00\x04\x01\x00\x00\x00\x00\x00\x00\x00\x00", "set chunk size"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			f := f
+			if tt.says == "i/o timeout" {
+				f = hasty
+			}
 			conn := dial(t, f.rtmp, 0)
 			_, _ = io.WriteString(conn, tt.sent)
 			_ = conn.SetReadDeadline(time.Now().Add(testTimeout))

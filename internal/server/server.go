@@ -273,12 +273,16 @@ func listensAt(a net.Addr, address string) bool {
 	return ip.Equal(tcp.IP)
 }
 
-// listenError returns the error of listening at the address of a flag. If the port is in use, it says how to choose
-// another one.
+// listenError returns the error of listening at the address of a flag, and says what may help.
 func listenError(flag, address string, err error) error {
 	host, port, _ := net.SplitHostPort(address)
 	n, notANumber := strconv.Atoi(port)
-	if !errors.Is(err, syscall.EADDRINUSE) || notANumber != nil {
+	switch {
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("--%s: %w: this machine has no such address, and :%s is for all that it has", flag, err, port)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("--%s: %w: choose a port from 1024 on, or start the server with the socket units of deploy", flag, err)
+	case !errors.Is(err, syscall.EADDRINUSE) || notANumber != nil:
 		return fmt.Errorf("--%s: %w", flag, err)
 	}
 	return fmt.Errorf("--%s: %w: choose another port, as in --%s %s, or port 0 for a free one", flag, err,

@@ -126,7 +126,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{"needed together", func(c *Config) { c.TLSKey = key }},
 		{"--tls-cert, --tls-key: stat", func(c *Config) { c.TLSCert, c.TLSKey = none, key }},
 		{"--tls-cert, --tls-key: stat", func(c *Config) { c.TLSCert, c.TLSKey = cert, none }},
-		{"--tls-cert, --tls-key: tls:", func(c *Config) { c.TLSCert, c.TLSKey = key, cert }},
+		{"--tls-cert, --tls-key: " + key + ", " + cert + ": tls:", func(c *Config) { c.TLSCert, c.TLSKey = key, cert }},
 
 		{"--root", func(c *Config) { c.Root = cert }}, // no directory
 		{"--root", func(c *Config) { c.Root = none }},
