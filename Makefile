@@ -13,10 +13,11 @@ PACKAGES ?= $(shell expr 2 '*' $(PROCESSORS))
 # Only the race detector needs a C compiler, and scripts/race asks for it.
 export CGO_ENABLED ?= 0
 
-# Go's caches are at home. Without HOME it would not start.
+# The caches of go and staticcheck are at home. Without HOME they would not start.
 ifndef HOME
 export GOPATH ?= $(shell bash -c 'echo ~/go')
 export GOCACHE ?= $(shell bash -c 'echo ~/.cache/go-build')
+export STATICCHECK_CACHE ?= $(GOCACHE)/staticcheck
 endif
 
 # What waits longest begins first, so that a run does not end with it alone.
