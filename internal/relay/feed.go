@@ -275,6 +275,9 @@ func (f *feed) configure(t flv.Tag, c, part *millrace.Chain) error {
 	if t.Metadata {
 		f.size = pictureSize(part.Bytes())
 		f.resized = true
+		if f.s.settled.Load() { // before that, it is not known which tracks there will be
+			stateTracks(f.s.memory, c, f.s.tracks.Load())
+		}
 	}
 	var preamble millrace.Chain
 	f.preamble.clone(&preamble)
