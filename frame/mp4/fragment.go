@@ -49,10 +49,10 @@ func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	}
 	f.Start = m.start()
 	if videos > 0 {
-		f.Key = m.video.done[0].key
+		f.Key, m.videoBegun = m.video.done[0].key, true
 		f.Duration = m.video.duration(videos)
 	} else {
-		f.Key = m.videoConfig() == nil || m.needKey
+		f.Key = m.videoConfig() == nil || m.needKey || !m.videoBegun
 		f.Duration = m.audio.duration(sounds)
 	}
 	conf := [2]*config{m.videoConfig(), m.audio.conf}

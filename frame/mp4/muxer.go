@@ -59,8 +59,8 @@ func Tracks(video, audio bool) Option {
 // Fragment describes the fragment that WriteTag or Flush has appended. Samples is 0 if they have appended none.
 //
 // Key is set if the fragment begins with a key frame. In a fragment of sound alone it is set if the stream has no
-// pictures, or if the next picture will be a key frame. It is not set while pictures have stopped, because the next one
-// may refer to the pictures before.
+// pictures, or none has left yet, or the next one will be a key frame because the one before was lost. It is not set while
+// pictures have stopped, because the next one may refer to the pictures before.
 type Fragment struct {
 	Samples  int           // pictures and frames of sound
 	Key      bool          // a viewer can begin here, with the init segment in front; see above
@@ -86,6 +86,7 @@ type Muxer struct {
 	times        []int64 // memory for clock.add
 	video, audio track
 	needKey      bool // pictures are dropped up to the next key frame
+	videoBegun   bool // pictures have left that viewers can begin with
 	noVideo      bool // the video is damaged: the init segment is without it until a frame is good
 
 	sent     [2]*config // of video and sound, for the last fragment
@@ -180,7 +181,7 @@ func (m *Muxer) Release() {
 	m.settle()
 	m.video.release()
 	m.audio.release()
-	m.needKey = true
+	m.needKey, m.videoBegun = true, false
 }
 
 // videoConfig returns the sequence header of the video, or nil if the init segment of the next fragment is without it.
@@ -219,7 +220,7 @@ func (m *Muxer) configure(dst *millrace.Chain, tr *track, t flv.Tag, record *mil
 	}
 	tr.conf = conf
 	if t.Type == flv.TypeVideo {
-		m.needKey = true
+		m.needKey, m.videoBegun = true, false
 	}
 	return f, nil
 }
@@ -261,7 +262,7 @@ func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
 		m.noVideo = true
 	case t.Key && v.waited > damagedWait:
 		f = m.Flush(dst)
-		m.noVideo = true
+		m.noVideo, m.videoBegun = true, false
 	}
 	return f
 }

@@ -72,6 +72,8 @@ func TestWhyMP4LacksATrack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, nil)
+			w := f.Ask("/live/cam.mp4", 0)
+			f.waiting("cam", 1)
 			p := f.Publisher("cam")
 			p.Send([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
 			if tt.header != "" {
@@ -79,9 +81,8 @@ func TestWhyMP4LacksATrack(t *testing.T) {
 			}
 			p.Send(flvTag(flv.TypeAudio, 0, []byte("\xaf\x00\x11\x90")))
 			for round := range uint32(2) {
-				w := f.Ask("/live/cam.mp4", 0)
 				if round > 0 {
-					w.Begin()
+					w = f.Watcher("/live/cam.mp4", 0)
 				}
 				for ms := uint32(0); ms < 3000; ms += 40 {
 					p.Send(flvTag(flv.TypeVideo, 3000*round+ms, []byte(tt.frame)))
