@@ -31,8 +31,8 @@ const maxRecord = 64 << 10
 // the first picture behind one. Publishers send both at once, and often announce tracks that they do not have.
 const trackWait = 1000
 
-// damagedWait is how long, in ms of the stream, video may be damaged before the init segment is without it. A keyframe
-// that is damaged costs all frames up to the next one, some seconds later.
+// damagedWait is how long, in ms of the stream, video may be damaged before the init segment is
+// without it. A keyframe that is damaged costs all frames up to the next one, some seconds later.
 const damagedWait = 10_000
 
 // Option changes how a Muxer works. Options panic if a value is out of range.
@@ -59,8 +59,9 @@ func Tracks(video, audio bool) Option {
 // Fragment describes the fragment that WriteTag or Flush has appended. Samples is 0 if they have appended none.
 //
 // Key is set if the fragment begins with a key frame. In a fragment of sound alone it is set if the stream has no
-// pictures, or none has left yet, or the next one will be a key frame because the one before was lost. It is not set while
-// pictures have stopped, because the next one may refer to the pictures before.
+// pictures, or none has left yet, or the next one will be a key frame because the one before was
+// lost. It is not set while pictures have stopped, because the next one may refer to the pictures
+// before.
 type Fragment struct {
 	Samples  int           // pictures and frames of sound
 	Key      bool          // a viewer can begin here, with the init segment in front; see above
@@ -151,8 +152,9 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 }
 
 // LeftOut returns how many NAL units of length 0, which encoders send and decoders fail at, and how many video frames that
-// are no sequence of NAL units, or have no part of a picture, WriteTag has left out. While there is no other video, or has
-// not been for 10 seconds of the stream, the init segment is without video, as if there were no sequence header.
+// are no sequence of NAL units, or have no part of a picture, WriteTag has left out. While there is
+// no other video, or has not been for 10 seconds of the stream, the init segment is without video,
+// as if there were no sequence header.
 func (m *Muxer) LeftOut() int64 { return m.leftOut }
 
 // Flush appends a fragment of all samples that wait to dst, which owns it from then on. If none wait, dst is as it was.
@@ -184,7 +186,8 @@ func (m *Muxer) Release() {
 	m.needKey, m.videoBegun = true, false
 }
 
-// videoConfig returns the sequence header of the video, or nil if the init segment of the next fragment is without it.
+// videoConfig returns the sequence header of the video, or nil if the init segment of the next
+// fragment is without it.
 func (m *Muxer) videoConfig() *config {
 	if m.noVideo {
 		return nil
@@ -252,8 +255,8 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	return f, nil
 }
 
-// leaveOut notes that the frame t is damaged. If there has been no other one for long, it appends a fragment of all
-// samples that wait, because the next init segment has no video.
+// leaveOut notes that the frame t is damaged. If there has been no other one for long, it appends a
+// fragment of all samples that wait to dst, which owns it: the next init segment has no video.
 func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
 	m.needKey = m.needKey || t.Key
 	switch v := &m.clock.video; {

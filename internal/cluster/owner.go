@@ -17,7 +17,7 @@ const (
 // An ownerRecord is what this node knows of the owner of a stream.
 type ownerRecord struct {
 	owner   Owner         // the last known; Node is empty if there is none
-	former  Owner         // while there is none: the owner before, unless it has turned out to have nothing left
+	former  Owner         // while there is none: the one before, if it may have the end of its HLS
 	came    time.Time     // when an event said so; zero: it was there before
 	seen    uint64        // the greatest epoch so far
 	checked time.Time     // when the owner was asked for, or heard of; zero: it has to be asked for
@@ -200,7 +200,8 @@ func (n *Node) changed(name string) <-chan struct{} {
 	return n.record(name).changed
 }
 
-// formerOwner returns the node that had a stream before it had no owner, if it may still have the end of its HLS.
+// formerOwner returns the node that had a stream before it had no owner, if it may still have the
+// end of its HLS.
 func (n *Node) formerOwner(name string) (o Owner, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -211,7 +212,8 @@ func (n *Node) formerOwner(name string) (o Owner, ok bool) {
 	return r.former, true
 }
 
-// forget says that what Owner or formerOwner returned turned out to be wrong. An owner will be looked up.
+// forget says that what Owner or formerOwner returned turned out to be wrong. An owner will be
+// looked up.
 func (n *Node) forget(name string, epoch uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -82,10 +82,10 @@ func (q *HLSRequest) InStore() bool {
 	return ok && o.Kind != hls.KindPart
 }
 
-// Get returns what the owner of the stream answers, or the node that owned it last, which keeps the end of a stream for a
-// while, or the store. It waits for an owner as viewers do. The error is
-// ErrHere, ErrNoOwner if no node has had the stream lately, a *[relay.Refusal], or the cause of ctx's end. The body belongs
-// to the caller.
+// Get returns what the owner of the stream answers, or the node that owned it last, which keeps the
+// end of a stream for a while, or the store. It waits for an owner as viewers do. The error is
+// ErrHere, ErrNoOwner if no node has had the stream lately, a *[relay.Refusal], or the cause of
+// ctx's end. The body belongs to the caller.
 func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err error) {
 	var deadline time.Time // from the first failure on
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
@@ -184,8 +184,8 @@ func (h *RemoteHLS) fetch(ctx context.Context, owner Owner, q *HLSRequest) (Obje
 	})
 }
 
-// follow cancels what is asked of owner when another node owns the stream, or none, unless owner was the last. It ends with
-// ctx.
+// follow cancels what is asked of owner when another node owns the stream, or none, unless owner
+// was the last. It ends with ctx.
 func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()

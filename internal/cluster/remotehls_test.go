@@ -156,8 +156,8 @@ func TestHLSOwnersThatFail(t *testing.T) {
 	}
 }
 
-// While there is no owner, players get what the last one still has. A node that has nothing left, or does not answer, is not
-// asked again.
+// While there is no owner, players get what the last one still has. A node that has nothing left,
+// or does not answer, is not asked again.
 func TestHLSOfTheFormerOwner(t *testing.T) {
 	var asked atomic.Int32
 	former := func(status int, text string) string {

@@ -150,7 +150,8 @@ func (f *feed) publishTracks(c *millrace.Chain, start bool) error {
 	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
 }
 
-// repeatHeaders publishes the sequence headers of the track of t, which is back, for viewers who came without it.
+// repeatHeaders publishes the sequence headers of the track of t, which is back, for viewers who
+// came without it.
 func (f *feed) repeatHeaders(t flv.Tag) error {
 	var headers millrace.Chain
 	for i := range f.preamble.parts {

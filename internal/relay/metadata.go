@@ -7,8 +7,8 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// trackNames are the booleans of onMetaData that say which tracks a stream has. Browsers' players wait for a track that
-// one of them announces.
+// trackNames are the booleans of onMetaData that say which tracks a stream has. Browsers' players
+// wait for a track that one of them announces.
 var trackNames = [...]struct {
 	name string // as AMF0 has it: the length, the name, the type of a boolean
 	flag uint32
@@ -17,11 +17,12 @@ var trackNames = [...]struct {
 	{"\x00\x08hasAudio\x01", flvAudio},
 }
 
-// maxMetadata bounds the metadata that are corrected, which is done for each viewer. They have hundreds of bytes.
+// maxMetadata bounds the metadata that are corrected, which is done for each viewer. They have
+// hundreds of bytes.
 const maxMetadata = 16 << 10
 
-// stateTracks corrects hasVideo and hasAudio in an onMetaData tag if they contradict tracks, which are the flags of an FLV
-// header. tag is then a copy in a block of p.
+// stateTracks corrects hasVideo and hasAudio in an onMetaData tag if they contradict tracks, which
+// are the flags of an FLV header. tag is then a copy in a block of p.
 func stateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 	if tag.Len() > maxMetadata {
 		return
@@ -45,12 +46,12 @@ func stateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 	}
 }
 
-// maxFirstTags bounds the tags in front of a viewer's first frames among which its metadata are: the publisher sends
-// them first, or with the sequence headers.
+// maxFirstTags bounds the tags in front of a viewer's first frames among which its metadata are:
+// the publisher sends them first, or with the sequence headers.
 const maxFirstTags = 16
 
-// stateTracks corrects the metadata of what a viewer of FLV begins with, as its header is corrected. batch has whole tags
-// from the given offset on.
+// stateTracks corrects the metadata of what a viewer of FLV begins with, as its header is
+// corrected. batch has whole tags from the given offset on.
 func (v *viewer) stateTracks(batch *millrace.Chain, from int) {
 	s := v.rendition.stream
 	tracks := s.tracks.Load()

@@ -36,7 +36,8 @@ func (r *memoryRecorder) Add(f mp4.FragmentInfo, body *millrace.Chain) {
 
 func (r *memoryRecorder) Close() {}
 
-// The audio in front of the first video frame that leaves is in MP4 and recordings, however long that frame lasts.
+// The audio in front of the first video frame that leaves is in MP4 and recordings, however long
+// that frame lasts.
 func TestAudioBeforeTheFirstSlideLeaves(t *testing.T) {
 	const aac = 1024 / 44.1
 	late := func(kind flv.Type) func(*timedFrame, int) {

@@ -292,8 +292,8 @@ func (s *stream) noteLeftOut(n int64) {
 	s.hub.counters.leftOut.Add(n)
 	if p := s.currentPublisher(); !p.oddVideo.Swap(true) {
 		s.log.Warn("the publisher sends video that decoders fail at: MP4, HLS and recordings are made without it",
-			"publisher", p.address, "wrong", "NAL units of length 0, start codes (Annex B) in place of lengths, "+
-				"lengths beyond the end, or frames without a picture")
+			"publisher", p.address, "wrong", "NAL units of length 0, start codes (Annex B) in place of "+
+				"lengths, lengths beyond the end, or frames without a picture")
 	}
 }
 

@@ -64,8 +64,9 @@ func pieces(n int, at uint32) (tags [][]byte) {
 	return tags
 }
 
-// Late viewers of a stream whose video has not come, or has not come for long, begin with the audio; when video comes
-// again, with that. If there was none at all, they get its sequence header with its first frame, and MP4 ends there.
+// Late viewers of a stream whose video has not come, or has not come for long, begin with the
+// audio; when video comes again, with that. If there was none at all, they get its sequence header
+// with its first frame, and MP4 ends there.
 func TestLateViewersInAVideoGap(t *testing.T) {
 	for name, pictures := range map[string]int{"no picture": 0, "a group that is not kept": 6} {
 		t.Run(name, func(t *testing.T) {

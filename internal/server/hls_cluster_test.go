@@ -287,7 +287,8 @@ func TestHLSElsewhereAtShutdown(t *testing.T) {
 	p.End()
 }
 
-// Players at all nodes get the end of a stream: its last parts and segments, and a playlist that says so.
+// Players at all nodes get the end of a stream: its last parts and segments, and a playlist that
+// says so.
 func TestHLSEndAtAllNodes(t *testing.T) {
 	nodes := serveCluster(t, 3, func(c *Config) { c.PublisherReturn = 0 })
 	film := sampleReel(10)
