@@ -39,7 +39,7 @@ func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 		if key := m.lastKey(); key > 0 {
 			videos = key
 		}
-		if videos == 0 && m.video.conf != nil && sounds <= maxLate {
+		if videos == 0 && m.videoConfig() != nil && sounds <= maxLate {
 			sounds = min(sounds, 1+sounds/4)
 		}
 	}
@@ -49,14 +49,15 @@ func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	}
 	f.Start = m.start()
 	if videos > 0 {
-		f.Key = m.video.done[0].key
+		f.Key, m.videoBegun = m.video.done[0].key, true
 		f.Duration = m.video.duration(videos)
 	} else {
-		f.Key = m.video.conf == nil || m.needKey
+		f.Key = m.videoConfig() == nil || m.needKey || !m.videoBegun
 		f.Duration = m.audio.duration(sounds)
 	}
-	f.NewInit = !m.video.conf.equal(m.sent[0]) || !m.audio.conf.equal(m.sent[1])
-	m.sent = [2]*config{m.video.conf, m.audio.conf}
+	conf := [2]*config{m.videoConfig(), m.audio.conf}
+	f.NewInit = !conf[0].equal(m.sent[0]) || !conf[1].equal(m.sent[1])
+	m.sent = conf
 	m.buildHead(videos, sounds)
 	f.Sequence = m.sequence
 	dst.AppendCopy(m.head.b)

@@ -31,6 +31,10 @@ const maxRecord = 64 << 10
 // the first picture behind one. Publishers send both at once, and often announce tracks that they do not have.
 const trackWait = 1000
 
+// damagedWait is how long, in ms of the stream, video may be damaged before the init segment is
+// without it. A keyframe that is damaged costs all frames up to the next one, some seconds later.
+const damagedWait = 10_000
+
 // Option changes how a Muxer works. Options panic if a value is out of range.
 type Option func(*Muxer)
 
@@ -55,8 +59,9 @@ func Tracks(video, audio bool) Option {
 // Fragment describes the fragment that WriteTag or Flush has appended. Samples is 0 if they have appended none.
 //
 // Key is set if the fragment begins with a key frame. In a fragment of sound alone it is set if the stream has no
-// pictures, or if the next picture will be a key frame. It is not set while pictures have stopped, because the next one
-// may refer to the pictures before.
+// pictures, or none has left yet, or the next one will be a key frame because the one before was
+// lost. It is not set while pictures have stopped, because the next one may refer to the pictures
+// before.
 type Fragment struct {
 	Samples  int           // pictures and frames of sound
 	Key      bool          // a viewer can begin here, with the init segment in front; see above
@@ -82,6 +87,8 @@ type Muxer struct {
 	times        []int64 // memory for clock.add
 	video, audio track
 	needKey      bool // pictures are dropped up to the next key frame
+	videoBegun   bool // pictures have left that viewers can begin with
+	noVideo      bool // the video is damaged: the init segment is without it until a frame is good
 
 	sent     [2]*config // of video and sound, for the last fragment
 	sequence uint32
@@ -145,7 +152,9 @@ func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (F
 }
 
 // LeftOut returns how many NAL units of length 0, which encoders send and decoders fail at, and how many video frames that
-// are no sequence of NAL units, or have no part of a picture, WriteTag has left out.
+// are no sequence of NAL units, or have no part of a picture, WriteTag has left out. While there is
+// no other video, or has not been for 10 seconds of the stream, the init segment is without video,
+// as if there were no sequence header.
 func (m *Muxer) LeftOut() int64 { return m.leftOut }
 
 // Flush appends a fragment of all samples that wait to dst, which owns it from then on. If none wait, dst is as it was.
@@ -174,7 +183,16 @@ func (m *Muxer) Release() {
 	m.settle()
 	m.video.release()
 	m.audio.release()
-	m.needKey = true
+	m.needKey, m.videoBegun = true, false
+}
+
+// videoConfig returns the sequence header of the video, or nil if the init segment of the next
+// fragment is without it.
+func (m *Muxer) videoConfig() *config {
+	if m.noVideo {
+		return nil
+	}
+	return m.video.conf
 }
 
 // track returns the track of tags of a type, sound or video.
@@ -205,7 +223,7 @@ func (m *Muxer) configure(dst *millrace.Chain, tr *track, t flv.Tag, record *mil
 	}
 	tr.conf = conf
 	if t.Type == flv.TypeVideo {
-		m.needKey = true
+		m.needKey, m.videoBegun = true, false
 	}
 	return f, nil
 }
@@ -213,7 +231,7 @@ func (m *Muxer) configure(dst *millrace.Chain, tr *track, t flv.Tag, record *mil
 // writeVideo takes ownership of data if it returns no error.
 func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain) (Fragment, error) {
 	tr := &m.video
-	if tr.conf == nil || tr.conf.codec != t.Codec || data.Len() == 0 || m.needKey && !t.Key {
+	if tr.conf == nil || tr.conf.codec != t.Codec || m.needKey && !t.Key {
 		return Fragment{}, nil
 	}
 	if err := m.checkSize(data); err != nil {
@@ -221,9 +239,9 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 		return Fragment{}, err
 	}
 	if !m.cleanUnits(tr.conf, data) {
-		m.needKey = m.needKey || t.Key
-		return Fragment{}, nil
+		return m.leaveOut(dst, t), nil
 	}
+	m.noVideo = false
 	f := m.makeRoom(dst, data.Len())
 	slow := m.clock.video.slow > 0
 	m.needKey = false // what has left is in front of a key frame
@@ -235,6 +253,21 @@ func (m *Muxer) writeVideo(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	// While audio leaves alone, it does so before the next video frame.
 	f.KeyNext = t.Key && f.Samples > 0 && !slow && len(tr.held)+len(tr.done) == 0
 	return f, nil
+}
+
+// leaveOut notes that the frame t is damaged. If there has been no other one for long, it appends a
+// fragment of all samples that wait to dst, which owns it: the next init segment has no video.
+func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
+	m.needKey = m.needKey || t.Key
+	switch v := &m.clock.video; {
+	case m.noVideo:
+	case v.round == 0:
+		m.noVideo = true
+	case t.Key && v.waited > damagedWait:
+		f = m.Flush(dst)
+		m.noVideo, m.videoBegun = true, false
+	}
+	return f
 }
 
 // writeAudio takes ownership of data if it returns no error.
@@ -249,7 +282,7 @@ func (m *Muxer) writeAudio(dst *millrace.Chain, t flv.Tag, data *millrace.Chain)
 	f := m.makeRoom(dst, data.Len())
 	m.hold(tr, &m.clock.audio, t, data)
 	few := 1
-	if m.video.conf == nil {
+	if m.videoConfig() == nil {
 		few = audioFrames
 	}
 	if f.Samples == 0 && m.ready() && (len(m.video.done) > 0 || m.audioIsAlone() && len(tr.done) >= few) {

@@ -84,6 +84,85 @@ func TestKeyFramesThatAreLeftOut(t *testing.T) {
 	}
 }
 
+// While all video is damaged, the init segment is of the audio alone.
+func TestInitWithoutDamagedVideo(t *testing.T) {
+	const annexB, empty, beyond = "\x00\x00\x00\x01\x65abc", "", "\x00\x00\x00\x09\x65abc"
+	head := map[string]string{"avc": avcHeader(avc640x360), "hevc": "\x90hvc1" + hevc322x182}
+	frame := map[string]string{"avc": "\x17\x01\x00\x00\x00", "hevc": "\x91hvc1\x00\x00\x00"}
+	const both, alone = "vide soun", "soun"
+	for _, codec := range []string{"avc", "hevc"} {
+		for _, damage := range []string{annexB, empty, beyond} {
+			for _, tt := range []struct {
+				name    string
+				damaged func(second int) bool
+				want    []string // the tracks of the init segments
+			}{
+				{"always", func(int) bool { return true }, []string{alone}},
+				{"never", func(int) bool { return false }, []string{both}},
+				{"at first", func(s int) bool { return s < 3 }, []string{alone, both}},
+				{"for a moment at first", func(s int) bool { return s < 1 }, []string{both}},
+				{"later", func(s int) bool { return s > 3 }, []string{both, alone}},
+				{"for a moment", func(s int) bool { return s > 3 && s < 12 }, []string{both}},
+				{"for long", func(s int) bool { return s > 3 && s < 20 }, []string{both, alone, both}},
+				{"now and then", func(s int) bool { return s%5 > 0 }, []string{both}},
+			} {
+				r := newRig(t, mp4.Tracks(true, true))
+				r.tag(video, 0, head[codec])
+				r.tag(audio, 0, aacHeader(aac48000))
+				for i := range 25 * 40 {
+					ms := uint32(25 * i)
+					if i%40 == 0 {
+						data := unit("K")
+						if tt.damaged(i / 40) {
+							data = damage
+						}
+						r.tag(video, ms, frame[codec]+data)
+					} else if i%2 == 0 && codec == "avc" {
+						r.tag(video, ms, avcDelta(0, "P"))
+					}
+					r.tag(audio, ms, aacFrame("a"))
+				}
+				r.flush()
+				var got []string
+				for _, init := range r.inits {
+					var tracks []string
+					for _, tr := range readInit(init) {
+						tracks = append(tracks, tr.handler)
+					}
+					got = append(got, strings.Join(tracks, " "))
+				}
+				if !slices.Equal(got, tt.want) {
+					t.Errorf("%s, %q damaged %s: init segments of %q, want %q", codec, damage, tt.name, got, tt.want)
+				}
+				count, init := 0, -1
+				for i, f := range r.fragments {
+					if f.NewInit {
+						init++
+					}
+					movie, err := mp4.ReadMovie(r.inits[init])
+					if err != nil {
+						t.Fatal(err)
+					}
+					info, _, err := movie.ReadFragment(r.bytes[i])
+					if err != nil {
+						t.Fatal(err)
+					}
+					if movie.Video == false && !f.Key {
+						t.Errorf("%s, %q damaged %s: fragment %d of audio alone is no place to begin", codec, damage, tt.name, i)
+					}
+					count += info.Sounds
+				}
+				if count != 25*40 {
+					t.Errorf("%s, %q damaged %s: %d frames of audio, want %d", codec, damage, tt.name, count, 25*40)
+				}
+				if n := r.m.LeftOut(); (n > 0) != (tt.name != "never") {
+					t.Errorf("%s, %q damaged %s: %d left out", codec, damage, tt.name, n)
+				}
+			}
+		}
+	}
+}
+
 // Lengths of 1, 2 and 4 bytes, in blocks that are cut anywhere, are read as a simple parser reads them.
 func TestNALUnitsAgainstASimpleParser(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))

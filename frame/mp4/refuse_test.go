@@ -30,10 +30,19 @@ func TestWaitIsBounded(t *testing.T) {
 					t.Fatalf("%d samples of %d have left", n, i+1)
 				}
 			}
+			r.tag(video, 300, avcKey("L"))
+			for i := range 300 {
+				r.tag(audio, uint32(300+i), aacFrame(strings.Repeat("x", 100)))
+			}
+			shown := 0
 			for i, f := range r.fragments {
-				if pictures := ofTrack(1, readFragments(r.bytes[i])); f.Key != (len(pictures) > 0) {
-					t.Errorf("%+v has %d pictures: a viewer cannot begin at sound alone", f, len(pictures))
+				pictures := len(ofTrack(1, readFragments(r.bytes[i])))
+				if shown += pictures; f.Key != (pictures > 0 || shown == 0) {
+					t.Errorf("%+v has %d pictures after %d: a viewer cannot begin at sound alone after these", f, pictures, shown)
 				}
+			}
+			if shown == 0 {
+				t.Error("no picture has left")
 			}
 		})
 	}

@@ -17,6 +17,7 @@ const (
 // An ownerRecord is what this node knows of the owner of a stream.
 type ownerRecord struct {
 	owner   Owner         // the last known; Node is empty if there is none
+	former  Owner         // while there is none: the one before, if it may have the end of its HLS
 	came    time.Time     // when an event said so; zero: it was there before
 	seen    uint64        // the greatest epoch so far
 	checked time.Time     // when the owner was asked for, or heard of; zero: it has to be asked for
@@ -68,6 +69,7 @@ func (n *Node) learn(name string, o Owner, asked time.Time) {
 	}
 	r.seen, r.checked = max(r.seen, o.Epoch), time.Now()
 	if r.owner != o {
+		r.former = r.owner
 		r.owner, r.came = o, time.Time{}
 		if asked.IsZero() {
 			r.came = r.checked
@@ -89,7 +91,7 @@ func (n *Node) gaveUp(name, node string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if r := n.owners[name]; r != nil && r.owner.Node == node {
-		r.owner, r.checked = Owner{}, time.Now()
+		r.former, r.owner, r.checked = r.owner, Owner{}, time.Now()
 		r.change()
 	}
 }
@@ -198,11 +200,28 @@ func (n *Node) changed(name string) <-chan struct{} {
 	return n.record(name).changed
 }
 
-// forget says that what Owner returned turned out to be wrong: it will be looked up.
+// formerOwner returns the node that had a stream before it had no owner, if it may still have the
+// end of its HLS.
+func (n *Node) formerOwner(name string) (o Owner, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r := n.owners[name]
+	if r == nil || r.owner.Node != "" || r.former.Node == "" || r.former.Node == n.cfg.Self {
+		return Owner{}, false
+	}
+	return r.former, true
+}
+
+// forget says that what Owner or formerOwner returned turned out to be wrong. An owner will be
+// looked up.
 func (n *Node) forget(name string, epoch uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if r := n.owners[name]; r != nil && r.owner.Epoch == epoch {
+	switch r := n.owners[name]; {
+	case r == nil:
+	case r.owner.Epoch == epoch:
 		r.checked = time.Time{}
+	case r.former.Epoch == epoch:
+		r.former = Owner{}
 	}
 }

@@ -36,6 +36,7 @@ var (
 type owners interface {
 	Owner(ctx context.Context, name string) (Owner, error)
 	awaitOwner(ctx context.Context, name string) (Owner, error)
+	formerOwner(name string) (o Owner, ok bool)
 	forget(name string, epoch uint64)
 }
 
@@ -81,13 +82,22 @@ func (q *HLSRequest) InStore() bool {
 	return ok && o.Kind != hls.KindPart
 }
 
-// Get returns what the owner of the stream answers, or the store. It waits for an owner as viewers do. The error is
-// ErrHere, ErrNoOwner if no node has had the stream lately, a *[relay.Refusal], or the cause of ctx's end. The body belongs
-// to the caller.
+// Get returns what the owner of the stream answers, or the node that owned it last, which keeps the
+// end of a stream for a while, or the store. It waits for an owner as viewers do. The error is
+// ErrHere, ErrNoOwner if no node has had the stream lately, a *[relay.Refusal], or the cause of
+// ctx's end. The body belongs to the caller.
 func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err error) {
 	var deadline time.Time // from the first failure on
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
 		owner, lost := h.owners.Owner(ctx, q.Stream)
+		if errors.Is(lost, ErrNoOwner) {
+			if former, ok := h.owners.formerOwner(q.Stream); ok {
+				if stored, ok := h.Load(ctx, q); ok { // the former owner may be dead
+					return stored, nil
+				}
+				owner, lost = former, nil
+			}
+		}
 		switch {
 		case lost != nil:
 			err = lost
@@ -174,7 +184,8 @@ func (h *RemoteHLS) fetch(ctx context.Context, owner Owner, q *HLSRequest) (Obje
 	})
 }
 
-// follow cancels what is asked of owner when that does not own the stream any more. It ends with ctx.
+// follow cancels what is asked of owner when another node owns the stream, or none, unless owner
+// was the last. It ends with ctx.
 func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
@@ -184,7 +195,12 @@ func (h *RemoteHLS) follow(ctx context.Context, name string, owner Owner, cancel
 		case <-ctx.Done():
 			return
 		}
-		if o, err := h.owners.Owner(ctx, name); errors.Is(err, ErrNoOwner) || err == nil && o != owner {
+		o, err := h.owners.Owner(ctx, name)
+		if errors.Is(err, ErrNoOwner) {
+			o, _ = h.owners.formerOwner(name)
+			err = nil
+		}
+		if err == nil && o != owner {
 			cancel(errOtherOwner)
 			return
 		}

@@ -22,6 +22,7 @@ import (
 type fakeOwners struct {
 	mu      sync.Mutex
 	owner   Owner
+	former  Owner
 	err     error
 	changed chan struct{}
 }
@@ -58,7 +59,19 @@ func (o *fakeOwners) awaitOwner(ctx context.Context, name string) (Owner, error)
 	}
 }
 
-func (o *fakeOwners) forget(string, uint64) {}
+func (o *fakeOwners) formerOwner(string) (Owner, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.former, o.former.Node != ""
+}
+
+func (o *fakeOwners) forget(_ string, epoch uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.former.Epoch == epoch {
+		o.former = Owner{}
+	}
+}
 
 // newTestRemote returns a RemoteHLS whose players wait for an owner for ownerWait. store may be nil.
 func newTestRemote(t *testing.T, o owners, store *Segments) *RemoteHLS {
@@ -140,6 +153,61 @@ func TestHLSOwnersThatFail(t *testing.T) {
 				t.Errorf("%d %s", status, text)
 			}
 		})
+	}
+}
+
+// While there is no owner, players get what the last one still has. A node that has nothing left,
+// or does not answer, is not asked again.
+func TestHLSOfTheFormerOwner(t *testing.T) {
+	var asked atomic.Int32
+	former := func(status int, text string) string {
+		return owner(t, func(w http.ResponseWriter, r *http.Request) { asked.Add(1); say(status, text)(w, r) })
+	}
+	paths := []string{"index.m3u8", "media.m3u8", "media.m3u8?_HLS_msn=1&_HLS_part=0", "7-1.m4s", "7-1.0.m4s"}
+	for _, path := range paths {
+		o := &fakeOwners{former: Owner{Node: former(200, "the end"), Epoch: 7}}
+		o.set("", 0, ErrNoOwner)
+		h := newTestRemote(t, o, nil)
+		if status, text := h.ask(t, path); status != 200 || text != "the end" {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+		for _, bad := range []string{former(421, ""), "http://127.0.0.1:1"} {
+			asked.Store(0)
+			o = &fakeOwners{former: Owner{Node: bad, Epoch: 7}}
+			o.set("", 0, ErrNoOwner)
+			h = newTestRemote(t, o, nil)
+			h.Wait = 200 * time.Millisecond
+			for range 2 {
+				if status, text := h.ask(t, path); status != 404 {
+					t.Errorf("%s: %d %s", path, status, text)
+				}
+			}
+			if n := asked.Load(); n > 1 {
+				t.Errorf("%s: a node that has nothing left was asked %d times", path, n)
+			}
+		}
+		// It has not the part; the next owner comes while it hangs.
+		o = &fakeOwners{former: Owner{Node: former(404, "not in the window"), Epoch: 7}}
+		o.set("", 0, ErrNoOwner)
+		if status, text := newTestRemote(t, o, nil).ask(t, path); status != 404 || text != "not in the window" {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+		hangs := make(chan struct{})
+		o = &fakeOwners{former: Owner{Epoch: 7, Node: owner(t, func(_ http.ResponseWriter, r *http.Request) {
+			close(hangs)
+			<-r.Context().Done()
+		})}}
+		o.set("", 0, ErrNoOwner)
+		answer := make(chan string, 1)
+		go func() {
+			status, text := newTestRemote(t, o, nil).ask(t, path)
+			answer <- fmt.Sprint(status, " ", text)
+		}()
+		<-hangs
+		o.set(owner(t, say(200, "good")), 8, nil)
+		if got := <-answer; got != "200 good" {
+			t.Errorf("%s: %s", path, got)
+		}
 	}
 }
 

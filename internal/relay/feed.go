@@ -90,8 +90,14 @@ func (f *feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	if part := f.preamble.part(t); part != nil {
 		return f.configure(t, c, part)
 	}
-	start := f.isStart(t)
+	start, without := f.isStart(t), f.preamble.without
 	if f.tracksChange(start) {
+		if without.video && t.Type == flv.TypeVideo || without.audio && t.Type == flv.TypeAudio {
+			if err := f.repeatHeaders(t); err != nil {
+				c.Release()
+				return err
+			}
+		}
 		return f.publishTracks(c, start || !f.starts.pictures)
 	}
 	return s.publish(c, start)
@@ -142,6 +148,21 @@ func (f *feed) publishTracks(c *millrace.Chain, start bool) error {
 	s.live.ring.SetPreamble(&preamble)
 	s.trackSet.Add(1)
 	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
+}
+
+// repeatHeaders publishes the sequence headers of the track of t, which is back, for viewers who
+// came without it.
+func (f *feed) repeatHeaders(t flv.Tag) error {
+	var headers millrace.Chain
+	for i := range f.preamble.parts {
+		if part := &f.preamble.parts[i]; part.kind() == t.Type {
+			f.enc.Retime(&headers, &part.tag, t.Timestamp)
+		}
+	}
+	if headers.Len() == 0 {
+		return nil
+	}
+	return f.s.publish(&headers, false)
 }
 
 // noteTracks counts the tracks that t, which is in c, announces. It borrows c.
@@ -255,6 +276,9 @@ func (f *feed) configure(t flv.Tag, c, part *millrace.Chain) error {
 	if t.Metadata {
 		f.size = pictureSize(part.Bytes())
 		f.resized = true
+		if f.s.settled.Load() { // before that, it is not known which tracks there will be
+			stateTracks(f.s.memory, c, f.s.tracks.Load())
+		}
 	}
 	var preamble millrace.Chain
 	f.preamble.clone(&preamble)

@@ -26,6 +26,7 @@ type fragmentReader struct {
 	init    millrace.Chain // the init segment of the fragments that come
 	movie   mp4.Movie      // what it says
 	newInit bool
+	early   bool // the first video frame, which is a keyframe, has not come
 	lost    bool
 	pending millrace.Chain // whole fragments
 }
@@ -35,6 +36,7 @@ type fragment struct {
 	mp4.FragmentInfo
 	newInit   bool // the init segment is another one than that of the fragment before
 	keyNext   bool // the next fragment is known to begin with a key frame
+	early     bool // it is audio before the first video frame, which is a keyframe
 	afterLoss bool // fragments are missing in front of this one
 }
 
@@ -49,7 +51,7 @@ func (r *fragmentReader) next(ctx context.Context, dst *millrace.Chain) (fragmen
 		}
 		b, err := r.cursor.Take(&r.pending)
 		if b.Missed.Why != broadcast.NotMissed {
-			r.lost = true
+			r.lost, r.early = true, false
 		}
 		if b.Preamble > 0 {
 			if err := r.readInit(b.Preamble); err != nil {
@@ -86,6 +88,7 @@ func (r *fragmentReader) begin() {
 	defer s.mu.Unlock()
 	r.from = s.rendition(formatMP4)
 	r.from.readers++
+	r.early = !s.noVideo.Load() // otherwise it begins with audio between video frames
 	r.cursor = r.from.source()
 	r.news = r.from.ring.Watch()
 }
@@ -143,6 +146,8 @@ func (r *fragmentReader) cut(dst *millrace.Chain) (fragment, error) {
 		}
 		f := fragment{FragmentInfo: info, newInit: r.newInit, afterLoss: r.lost,
 			keyNext: info.Sequence == r.from.beforeKey.Load()}
+		r.early = r.early && f.Pictures == 0
+		f.early = r.early
 		r.newInit, r.lost = false, false
 		r.pending.Cut(dst, info.Size)
 		return f, nil

@@ -96,7 +96,8 @@ func (b *hlsBegin) enough(s *stream, m mp4.Movie) bool {
 		return true
 	}
 	wait := hlsLongest
-	if b.keys == 0 {
+	// If there was a keyframe, it comes: slides leave when the next one is there.
+	if b.keys == 0 && (!s.ownStart.Load() || s.noVideo.Load()) {
 		wait = 2 * cfg.Segment
 	}
 	known := !m.Video || b.interval(s) > 0 || b.length() >= wait

@@ -103,6 +103,7 @@ func TestHLSKeepsTime(t *testing.T) {
 		{"of a second early", source{every(40), 50, aac, early(1000), 0}},
 		{"a video frame in 2 s", source{every(2000), 1, aac, nil, 0}},
 		{"in 5 s", source{every(5000), 1, aac, nil, 0}},
+		{"in 10 s", source{every(10_000), 1, aac, nil, 0}},
 		{"in 2 s, and the audio of a second late", source{every(2000), 1, aac, late(1000), 0}},
 		{"in 1 s, every fourth a keyframe", source{every(1000), 4, aac, nil, 0}},
 		{"7 a second", source{every(1000. / 7), 14, aac, nil, 0}},

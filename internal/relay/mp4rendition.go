@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -35,6 +36,9 @@ type mp4Rendition struct {
 
 // errNewInit ends an MP4 file in the middle of a stream: it has one header, and the stream's codecs or tracks have changed.
 var errNewInit = errors.New("the stream's codecs or tracks changed, and an MP4 file cannot follow: viewers must come again")
+
+// errNoHeader says why frames are not in an MP4 file.
+var errNoHeader = errors.New("frames without the sequence header of their codec")
 
 // errNoTrack ends an MP4 file that has nothing to play.
 var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its sequence header")
@@ -93,9 +97,9 @@ func (m *mp4Rendition) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) err
 		m.live.stream.noteLeftOut(n - m.leftOut)
 		m.leftOut = n
 	}
-	if err != nil && m.refused == nil {
-		m.refused = err
-		go m.live.stream.log.Warn("MP4 leaves something out", "reason", err)
+	if err != nil {
+		m.refused = cmp.Or(m.refused, err)
+		m.live.stream.noteRefused(t.Type, err)
 	}
 	if f.Samples == 0 {
 		m.read += size
@@ -107,12 +111,18 @@ func (m *mp4Rendition) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) err
 
 // hopeless returns an error if there will be nothing in the file: its viewers came before that was known.
 func (m *mp4Rendition) hopeless(t *flv.Tag) error {
-	if m.init || t.Packet != flv.PacketFrame {
+	if t.Packet != flv.PacketFrame {
 		return nil
 	}
 	codec, known := m.heads[t.Type]
-	m.fits = m.fits || known && codec == t.Codec
-	passed := m.hope.passed(t.Timestamp)
+	fits, passed := known && codec == t.Codec, m.hope.passed(t.Timestamp)
+	if passed && !fits && slices.Contains([]flv.Codec{flv.AVC, flv.HEVC, flv.AAC}, t.Codec) {
+		m.live.stream.noteRefused(t.Type, errNoHeader)
+	}
+	if m.init {
+		return nil
+	}
+	m.fits = m.fits || fits
 	// The reason is the same whether or not the publisher is ahead.
 	if err := m.live.stream.checkMP4(); err != nil {
 		return err

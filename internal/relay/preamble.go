@@ -78,11 +78,23 @@ func (p *preamble) part(t flv.Tag) *millrace.Chain {
 // clone appends shares of all parts to dst that viewers get.
 func (p *preamble) clone(dst *millrace.Chain) {
 	for i := range p.parts {
-		audio, metadata := (p.parts[i].place-1)%4 >= 2, p.parts[i].place == 0
-		if metadata || audio && !p.without.audio || !audio && !p.without.video {
-			p.parts[i].tag.Clone(dst)
+		kind := p.parts[i].kind()
+		if kind == flv.TypeAudio && p.without.audio || kind == flv.TypeVideo && p.without.video {
+			continue
 		}
+		p.parts[i].tag.Clone(dst)
 	}
+}
+
+// kind returns the type of the tag.
+func (p *preamblePart) kind() flv.Type {
+	switch {
+	case p.place == 0:
+		return flv.TypeScript
+	case (p.place-1)%4 >= 2:
+		return flv.TypeAudio
+	}
+	return flv.TypeVideo
 }
 
 func (p *preamble) release() {

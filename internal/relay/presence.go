@@ -7,6 +7,8 @@ const (
 	// track counts as absent. Audio comes many times a second; encoders of slides and still pictures may pause the video.
 	audioAbsentAfter = 5_000
 	videoAbsentAfter = 30_000
+	// headerAbsentAfter is the same for a track that has sent its sequence header alone.
+	headerAbsentAfter = 5_000
 	// longestStep bounds what one frame adds to these times, in ms, so that a single odd timestamp decides nothing.
 	longestStep = 500
 )
@@ -63,8 +65,11 @@ func (p *presence) absent(t flv.Type) bool {
 	if t == flv.TypeAudio {
 		track, most = &p.audio, audioAbsentAfter
 	}
-	if !track.sent {
+	switch {
+	case !track.sent:
 		most = hopeWait
+	case !track.timed:
+		most = headerAbsentAfter
 	}
 	return track.without >= most
 }

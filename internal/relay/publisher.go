@@ -49,9 +49,10 @@ type Publisher struct {
 	// unkept is how many bytes have come since the last frame that was published. RTMP counts the frame itself, too.
 	unkept int
 
-	oddVideo   atomic.Bool // see stream.noteLeftOut
-	reconnects atomic.Bool // the client connects again when it is asked to
-	leaves     atomic.Bool // it is to be asked
+	oddVideo   atomic.Bool   // see stream.noteLeftOut
+	refused    atomic.Uint32 // flags of an FLV header; see stream.noteRefused
+	reconnects atomic.Bool   // the client connects again when it is asked to
+	leaves     atomic.Bool   // it is to be asked
 
 	goesOn   *continuation // nil: the first publisher of the stream
 	replaced bool          // it took over from another one

@@ -87,6 +87,7 @@ func (s *stream) recordTo(ctx context.Context, to Recorder, r *fragmentReader) {
 			r.init.Clone(&init)
 			to.Init(&init)
 		}
+		f.Key = f.Key || f.early // so that a recording has the audio before the first slide leaves
 		to.Add(f.FragmentInfo, &c)
 	}
 }

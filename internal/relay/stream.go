@@ -290,13 +290,27 @@ func (s *stream) configure(c, preamble *millrace.Chain) error {
 // publisher that sends such.
 func (s *stream) noteLeftOut(n int64) {
 	s.hub.counters.leftOut.Add(n)
-	s.hub.mu.Lock()
-	p := s.publisher
-	s.hub.mu.Unlock()
-	if !p.oddVideo.Swap(true) {
+	if p := s.currentPublisher(); !p.oddVideo.Swap(true) {
 		s.log.Warn("the publisher sends video that decoders fail at: MP4, HLS and recordings are made without it",
-			"publisher", p.address, "wrong", "NAL units of length 0, start codes (Annex B) in place of lengths, or lengths beyond the end")
+			"publisher", p.address, "wrong", "NAL units of length 0, start codes (Annex B) in place of "+
+				"lengths, lengths beyond the end, or frames without a picture")
 	}
+}
+
+// noteRefused warns once of each publisher that sends tags of a type that MP4 cannot have.
+func (s *stream) noteRefused(t flv.Type, why error) {
+	p, flag := s.currentPublisher(), trackFlag(t)
+	if p.refused.Or(flag)&flag == 0 {
+		s.log.Warn("MP4, HLS and recordings are made without something that the publisher sends",
+			"publisher", p.address, "reason", why)
+	}
+}
+
+// currentPublisher returns the newest publisher of s.
+func (s *stream) currentPublisher() *Publisher {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	return s.publisher
 }
 
 // noteLost counts frames that viewers were moved past.

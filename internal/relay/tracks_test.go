@@ -98,6 +98,17 @@ func TestHeaderStatesTheTracksThatExist(t *testing.T) {
 			h.pace(p, sc.tags[100:160])
 			return p
 		}, 5, "va", 0},
+		{"a video header without video", func(h *hubTest) *Publisher {
+			p := h.publish(sc.config...)
+			h.pace(p, audio[:175])
+			return p
+		}, 4, "a", 0},
+		{"a video header long before the video", func(h *hubTest) *Publisher {
+			p := h.publish(sc.config...)
+			h.pace(p, audio[:175])
+			h.pace(p, sc.tags[350:400])
+			return p
+		}, 5, "va", 0},
 		{"audio that has stopped", func(h *hubTest) *Publisher {
 			p := h.publish(sc.config...)
 			h.pace(p, sc.tags[:100])
@@ -191,6 +202,17 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 	video, audio := only(flv.TypeVideo, sc.tags), only(flv.TypeAudio, sc.tags)
 	both := func(from, to int) [][]byte { return sc.tags[50*from : 50*to] }
 	videoAlone := func(from, to int) [][]byte { return video[25*from : 25*to] }
+	damaged := func(as string, tags [][]byte) (out [][]byte) {
+		for _, tag := range tags {
+			if tag[0] == byte(flv.TypeVideo) {
+				at := uint32(tag[4])<<16 | uint32(tag[5])<<8 | uint32(tag[6])
+				tag = flvTag(flv.TypeVideo, at, append(bytes.Clone(tag[11:16]), as...))
+			}
+			out = append(out, tag)
+		}
+		return out
+	}
+	const annexB = "\x00\x00\x00\x01\x65abc"
 	audioAlone := func(from, to int) [][]byte { return audio[25*from : 25*to] }
 	videoHeader, audioHeader := sc.config[1:2], sc.config[2:3]
 	type look struct {
@@ -210,6 +232,16 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 			[]look{{5, HLSMediaName}, {13, hlsVideoName}, {18, HLSMediaName}}},
 		{"video that stops and is back", [][][]byte{sc.config, both(0, 6), audioAlone(6, 42), both(42, 50)},
 			[]look{{5, HLSMediaName}, {38, hlsAudioName}, {45, HLSMediaName}}},
+		{"Annex B at first", [][][]byte{sc.config, damaged(annexB, both(0, 8)), both(8, 16)},
+			[]look{{4, hlsAudioName}, {11, HLSMediaName}}},
+		{"Annex B later", [][][]byte{sc.config, both(0, 6), damaged(annexB, both(6, 26)), both(26, 34)},
+			[]look{{5, HLSMediaName}, {22, hlsAudioName}, {30, HLSMediaName}}},
+		{"empty video at first", [][][]byte{sc.config, damaged("", both(0, 8)), both(8, 16)},
+			[]look{{4, hlsAudioName}, {11, HLSMediaName}}},
+		{"Annex B for a moment", [][][]byte{sc.config, both(0, 6), damaged(annexB, both(6, 8)), both(8, 16)},
+			[]look{{5, HLSMediaName}}},
+		{"a video header long before the video", [][][]byte{sc.config, audioAlone(0, 12), both(12, 20)},
+			[]look{{9, hlsAudioName}, {15, HLSMediaName}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -52,6 +52,7 @@ type viewer struct {
 	ending   millrace.Chain // what tells the client of the stream's end, beside the end of chunks
 	more     bool           // there is more to take
 	headSent bool           // of the response
+	began    bool           // something was taken
 	finished bool
 	sent     atomic.Int64 // of the stream
 	missed   broadcast.Missed
@@ -206,7 +207,12 @@ func (v *viewer) take() error {
 		v.more = false
 		return nil
 	}
+	first := v.pending.Len()
 	b, err := v.cursor.Take(&v.pending)
+	if v.rendition.format == formatFLV && (b.Preamble > 0 || b.Bytes > 0 && !v.began) {
+		v.began = true
+		v.stateTracks(&v.pending, first)
+	}
 	v.more = b.More
 	v.frames.Store(int64(b.Frames))
 	v.bytes.Store(int64(b.Bytes - b.Preamble))

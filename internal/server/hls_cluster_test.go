@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/cluster"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
@@ -290,5 +292,66 @@ func TestHLSElsewhereAtShutdown(t *testing.T) {
 	if got := []int{<-answers, <-answers}; !slices.Equal(got, []int{503, 503}) {
 		t.Errorf("%v", got)
 	}
+	p.End()
+}
+
+// Players at all nodes get the end of a stream: its last parts and segments, and a playlist that
+// says so.
+func TestHLSEndAtAllNodes(t *testing.T) {
+	nodes := serveCluster(t, 3, func(c *Config) { c.PublisherReturn = 0 })
+	film := sampleReel(10)
+	var players []*hlsPlayer
+	for _, f := range nodes[1:] {
+		players = append(players, followURL(t, f.URL("/live/film/index.m3u8"), func(c *hlscheck.Client) { c.Hints, c.Verify = true, 0 }))
+	}
+	p := nodes[0].Publisher("film")
+	nodes[0].sendHLS(p, film)
+	for _, player := range players {
+		player.got(film.payload() / 2)
+	}
+	_, hint, _ := strings.Cut(nodes[1].Get("/live/film/media.m3u8").Body, "PRELOAD-HINT:TYPE=PART,URI=\"")
+	next, _, _ := strings.Cut(hint, "\"")
+	o, ok := hls.ParseObject(next)
+	if !ok {
+		t.Fatalf("hint %q", next)
+	}
+	p.End()
+	for _, f := range nodes[1:] {
+		eventually(t, "no owner", func() bool {
+			_, err := f.node.Owner(t.Context(), "film")
+			return errors.Is(err, cluster.ErrNoOwner)
+		})
+	}
+	end := nodes[0].Get("/live/film/media.m3u8").Body
+	if !strings.HasSuffix(end, "#EXT-X-ENDLIST\n") {
+		t.Fatalf("at the node that had the publisher:\n%s", end)
+	}
+	for _, f := range nodes[1:] {
+		for _, query := range []string{"", fmt.Sprintf("?_HLS_msn=%d&_HLS_part=%d", o.MSN, o.Part), fmt.Sprintf("?_HLS_msn=%d", o.MSN)} {
+			if res := f.Get("/live/film/media.m3u8" + query); res.Status != 200 || res.Body != end {
+				t.Errorf("media.m3u8%s at %s: %d %s", query, f.self(), res.Status, res.Body)
+			}
+		}
+		for _, name := range uris(end) {
+			if res, want := f.Get("/live/film/"+name), nodes[0].Get("/live/film/"+name); res.Status != 200 || res.Body != want.Body {
+				t.Errorf("%s at %s: %d", name, f.self(), res.Status)
+			}
+		}
+		if res := f.Get(fmt.Sprintf("/live/film/%s", hls.Object{Kind: hls.KindPart, Epoch: o.Epoch, MSN: o.MSN + 100})); res.Status != 404 {
+			t.Errorf("a part that never was: %d", res.Status)
+		}
+	}
+	for _, player := range players {
+		if !t.Failed() {
+			player.end()
+		}
+	}
+	// The next stream of the name is at another node.
+	p = nodes[1].Publisher("film")
+	p.Send(film.bytes(5))
+	eventually(t, "the next stream", func() bool {
+		list := nodes[2].Get("/live/film/media.m3u8").Body
+		return list != end && !strings.HasSuffix(list, "#EXT-X-ENDLIST\n") && strings.Contains(list, "EXTINF")
+	})
 	p.End()
 }

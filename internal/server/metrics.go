@@ -135,8 +135,8 @@ func (c scrape) relay(st relay.Stats) {
 	c.counter("frames_in_total", "Frames (FLV tags, or pieces of an unknown form) that publishers sent.", st.FramesIn)
 	c.counter("groups_cut_total", "Groups of pictures longer than what is kept, so that who came late had to wait for "+
 		"the next key frame.", st.GroupsCut)
-	c.counter("video_left_out_total", "NAL units of length 0, and video frames with start codes (Annex B) or wrong lengths, that "+
-		"MP4, HLS and recordings were made without.", st.LeftOut)
+	c.counter("video_left_out_total", "NAL units of length 0, and video frames that are empty or have "+
+		"start codes (Annex B) or wrong lengths, that MP4, HLS and recordings were made without.", st.LeftOut)
 	c.counters("bytes_out_total", "Bytes written to viewers.", "path", sent)
 	c.counter("writev_calls_total", "Calls of writev to plain TCP viewers.", st.WriteCalls)
 	c.gauge("further_tracks", "Tracks that streams have beside the first ones of pictures and sound. They are passed on.",
