@@ -3,6 +3,7 @@
 package broadcast_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -136,13 +137,12 @@ func TestWakingAllocatesNothing(t *testing.T) {
 	ring := broadcast.New()
 	var readers, read sync.WaitGroup
 	for range 20 {
-		c, w := ring.Cursor(), ring.Watch()
+		c := ring.Cursor()
 		readers.Go(func() {
 			defer c.Close()
-			defer w.Stop()
 			var dst millrace.Chain
-			for range w.C {
-				b, err := c.Take(&dst)
+			for {
+				b, err := c.Next(context.Background(), &dst)
 				if err != nil {
 					return
 				}

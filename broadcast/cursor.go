@@ -1,7 +1,9 @@
 package broadcast
 
 import (
+	"context"
 	"io"
+	"math"
 	"time"
 
 	"github.com/millrace-io/millrace"
@@ -9,8 +11,9 @@ import (
 
 // A Cursor is one reader's place in a Ring.
 //
-// Take belongs to one goroutine at a time, the reader's; Lag and Close may be
-// called from any goroutine. A reader waits with a [Watcher].
+// Next and Take belong to one goroutine at a time, the reader's; Lag and Close
+// may be called from any goroutine. Next waits; a reader that waits for other
+// things as well uses Take and a [Watcher].
 //
 // # When a cursor is behind
 //
@@ -31,7 +34,14 @@ type Cursor struct {
 	ring *Ring
 	opts cursorOptions
 
+	// The reader's alone.
+
+	wait     *Watcher // Next's; nil before its first call
+	caughtUp bool     // Next has to wait first
+
 	// The rest is guarded by ring.mu.
+
+	news *Watcher // the same as wait, for Close
 
 	next int64 // the frame to give next, or, while it can't be read, the first one lost
 	off  int64 // log offset of its first byte
@@ -48,13 +58,17 @@ type Cursor struct {
 	index  int // in ring.cursors
 }
 
-// Batch says what Take has given.
+// Batch describes what Next or Take added.
 type Batch struct {
 	Frames int // whole frames; 0: nothing new
 	Bytes  int // by how much the chain has grown
 
 	// Preamble is how many of Bytes, the first ones, are the preamble.
 	Preamble int
+
+	// Info is the Info of the last frame: with [BatchFrames](1) that of the
+	// only one.
+	Info any
 
 	// More says that the next Take has something to give at once: frames that
 	// this batch had no room for, or the end of the stream.
@@ -77,6 +91,7 @@ func (r *Ring) Cursor(opts ...CursorOption) *Cursor {
 			lagFrames:   r.opts.maxFrames / 2,
 			lagTime:     defaultLagTime,
 			batchBytes:  defaultBatchBytes,
+			batchFrames: math.MaxInt64,
 			batchPieces: defaultBatchPieces,
 		},
 	}
@@ -243,6 +258,45 @@ func (c *Cursor) Take(dst *millrace.Chain) (b Batch, err error) {
 	return b, nil
 }
 
+// Next is Take for a reader with nothing else to wait for: while there is nothing
+// new it waits until there is, or until ctx ends, and then it returns ctx.Err().
+// It does not wait on its first call, nor while Batch.More says that there are
+// more frames: after any other batch it waits for an announcement, so that
+// frames that come within [Latency] of each other come in one batch. A batch
+// without frames tells of a loss at the end of the stream.
+func (c *Cursor) Next(ctx context.Context, dst *millrace.Chain) (Batch, error) {
+	if c.wait == nil {
+		c.wait = c.watch()
+	}
+	for {
+		if c.caughtUp {
+			select {
+			case <-c.wait.C:
+			case <-ctx.Done():
+				return Batch{}, ctx.Err()
+			}
+		}
+		b, err := c.Take(dst)
+		c.caughtUp = !b.More && err == nil
+		if err != nil || b.Bytes > 0 || b.Frames > 0 || b.Missed.Why != NotMissed {
+			return b, err
+		}
+	}
+}
+
+// watch returns a Watcher that Close stops and signals.
+func (c *Cursor) watch() *Watcher {
+	w := c.ring.Watch()
+	c.ring.mu.Lock()
+	c.news = w
+	closed := c.closed
+	c.ring.mu.Unlock()
+	if closed {
+		w.Stop()
+	}
+	return w
+}
+
 // drained reports whether c has got all that it will ever get from a closed
 // ring. r.mu is held.
 func (c *Cursor) drained() bool { return c.joining || c.next == c.ring.frames.head }
@@ -270,6 +324,7 @@ func (c *Cursor) give(dst *millrace.Chain) (b Batch) {
 	r.log.share(dst, c.off, end)
 	b.Frames = int(upto - c.next)
 	b.Bytes = b.Preamble + int(end-c.off)
+	b.Info = r.frames.info(upto - 1)
 	c.next, c.off = upto, end
 	return b
 }
@@ -280,7 +335,7 @@ func (c *Cursor) fit(room int) int64 {
 	l := &c.ring.frames
 	begin := l.at(c.next).firstPiece
 	n := c.next + 1
-	for ; n < l.head; n++ {
+	for ; n < l.head && n-c.next < c.opts.batchFrames; n++ {
 		rec := l.at(n)
 		if rec.kind == hole || rec.end-c.off > c.opts.batchBytes || int(rec.lastPiece-begin) > room {
 			break
@@ -319,16 +374,27 @@ func (c *Cursor) Lag() Lag {
 	return lag
 }
 
-// Close ends the cursor: Take fails from here on. Shares that were taken live
-// on. Close may be called from any goroutine, and more than once.
+// Close ends the cursor: Next and Take fail from here on, and so does a Next that
+// waits.
+// Shares that were taken live on. Close may be called from any goroutine, and
+// more than once.
 func (c *Cursor) Close() {
+	if news := c.end(); news != nil {
+		news.Stop()
+		news.signal()
+	}
+}
+
+// end is the part of Close that needs the lock. It returns what Next waits for.
+func (c *Cursor) end() (news *Watcher) {
 	r := c.ring
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.closed {
-		return
+		return nil
 	}
 	c.closed = true
+	news, c.news = c.news, nil
 	c.headPreamble.drop()
 	c.headPreamble = nil
 	last := len(r.cursors) - 1
@@ -339,4 +405,5 @@ func (c *Cursor) Close() {
 	if r.closed {
 		r.trim(r.closedAt)
 	}
+	return news
 }

@@ -49,14 +49,13 @@ func Example() {
 }
 
 // The loop of a goroutine that serves one viewer.
-func ExampleRing_Watch() {
-	serve := func(ctx context.Context, w io.Writer, c *broadcast.Cursor, news *broadcast.Watcher) error {
+func ExampleCursor_Next() {
+	serve := func(ctx context.Context, w io.Writer, c *broadcast.Cursor) error {
 		defer c.Close()
-		defer news.Stop()
 		var out millrace.Chain
 		defer out.Release() // what the viewer did not want
 		for {
-			batch, err := c.Take(&out)
+			batch, err := c.Next(ctx, &out)
 			if err == io.EOF {
 				return nil
 			} else if err != nil {
@@ -68,22 +67,14 @@ func ExampleRing_Watch() {
 			if _, err := out.WriteTo(w); err != nil {
 				return err
 			}
-			if batch.More {
-				continue
-			}
-			select {
-			case <-news.C:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
 		}
 	}
 
 	ring := broadcast.New(broadcast.Latency(50 * time.Millisecond))
-	viewer, news := ring.Cursor(), ring.Watch()
+	viewer := ring.Cursor()
 	var done sync.WaitGroup
 	done.Go(func() {
-		if err := serve(context.Background(), os.Stdout, viewer, news); err != nil {
+		if err := serve(context.Background(), os.Stdout, viewer); err != nil {
 			fmt.Println(err)
 		}
 	})
@@ -100,8 +91,34 @@ func ExampleRing_Watch() {
 	// one two three
 }
 
+// What the publisher knows about a frame comes with it.
+func ExampleFrame_info() {
+	type sample struct{ lasts time.Duration }
+	ring := broadcast.New()
+	reader := ring.Cursor(broadcast.BatchFrames(1))
+	defer reader.Close()
+	for i, s := range []string{"one", "two"} {
+		var p millrace.Chain
+		p.AppendCopy([]byte(s))
+		_ = ring.Publish(&p, broadcast.Frame{Key: true, Info: &sample{time.Duration(i+1) * time.Second}})
+	}
+	_ = ring.Close()
+	for {
+		var frame millrace.Chain
+		batch, err := reader.Next(context.Background(), &frame)
+		if err != nil { // io.EOF
+			break
+		}
+		fmt.Printf("%s lasts %v\n", frame.Bytes(), batch.Info.(*sample).lasts)
+		frame.Release()
+	}
+	// Output:
+	// one lasts 1s
+	// two lasts 2s
+}
+
 // One goroutine that serves every viewer.
-func ExampleRing_Watch_many() {
+func ExampleRing_Watch() {
 	ring := broadcast.New()
 	viewers := []*broadcast.Cursor{ring.Cursor(), ring.Cursor()}
 	watcher := ring.Watch()

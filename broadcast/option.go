@@ -64,9 +64,9 @@ func MaxBytes(n int64) Option {
 // each KiB of MaxBytes up to 256 MiB if those are more. Frames that follow each
 // other in one block are one piece, as a rule.
 //
-// A kept frame costs a record of 40 bytes, and a piece 46 bytes: up to 1.4 MB by
-// default. The room for them grows, by doubling, with what is kept, and stays
-// until the ring ends.
+// A kept frame costs a record of 40 bytes, another 16 in a ring whose frames have
+// an Info, and a piece 46 bytes: up to 1.4 MB by default. The room for them
+// grows, by doubling, with what is kept, and stays until the ring ends.
 func MaxFrames(n int) Option {
 	atLeast("MaxFrames", int64(n), 1)
 	atMost("MaxFrames", int64(n), maxRoom)
@@ -102,6 +102,7 @@ type cursorOptions struct {
 	lagFrames   int
 	lagTime     time.Duration
 	batchBytes  int64
+	batchFrames int64
 	batchPieces int
 }
 
@@ -147,6 +148,12 @@ func MaxLagTime(d time.Duration) CursorOption {
 func BatchBytes(n int) CursorOption {
 	atLeast("BatchBytes", int64(n), 1)
 	return func(o *cursorOptions) { o.batchBytes = int64(n) }
+}
+
+// BatchFrames bounds the frames that one Take gives. There is no limit by default.
+func BatchFrames(n int) CursorOption {
+	atLeast("BatchFrames", int64(n), 1)
+	return func(o *cursorOptions) { o.batchFrames = int64(n) }
 }
 
 func atLeast(name string, n, least int64) {

@@ -31,6 +31,7 @@ type oFrame struct {
 	key  bool
 	hole bool
 	pre  oPreamble
+	info any
 }
 
 type oPreamble struct {
@@ -43,6 +44,7 @@ type oCursor struct {
 	lagBytes, lagFrames int
 	lagTime             time.Duration
 	batchBytes          int
+	batchFrames         int
 	next                int
 	joining, starting   bool
 	nextKey             bool // the one that is there will not do
@@ -85,7 +87,7 @@ func (o *oracle) publish(f oFrame) (tooLarge bool) {
 	start := o.start()
 	f.hole = len(f.data) > o.maxBytes
 	if f.hole {
-		f.data, f.key = "", false
+		f.data, f.key, f.info = "", false, nil
 	}
 	for len(o.frames)-o.tail == o.maxFrames || size(o.frames[o.tail:])+len(f.data) > o.maxBytes {
 		o.tail++
@@ -245,7 +247,7 @@ func (c *oCursor) drained() bool { return c.joining || c.next == len(c.o.frames)
 // most returns how many frames the limit in bytes lets through at c's place.
 func (c *oCursor) most() (n int) {
 	for _, f := range c.o.frames[c.next:] {
-		if f.hole || n > 0 && size(c.o.frames[c.next:c.next+n])+len(f.data) > c.batchBytes {
+		if f.hole || n == c.batchFrames || n > 0 && size(c.o.frames[c.next:c.next+n])+len(f.data) > c.batchBytes {
 			break
 		}
 		n++
@@ -282,7 +284,7 @@ func (c *oCursor) take(frames int) (string, broadcast.Batch, error) {
 		for _, f := range o.frames[c.next : c.next+frames] {
 			got.WriteString(f.data)
 		}
-		b.Frames, b.Bytes = frames, got.Len()
+		b.Frames, b.Bytes, b.Info = frames, got.Len(), o.frames[c.next+frames-1].info
 		c.next += frames
 	case o.closed:
 		c.lose(len(o.frames), c.missed.Why)

@@ -25,6 +25,7 @@ type program struct {
 	cursors []pair
 	held    []held // by readers that still send
 	pres    int
+	infos   bool // some frames have an Info
 	trace   []string
 }
 
@@ -86,6 +87,7 @@ func (p *program) begin() {
 	p.ring = broadcast.New(broadcast.MaxBytes(int64(p.o.maxBytes)), broadcast.MaxFrames(p.o.maxFrames),
 		broadcast.MaxPieces(p.o.maxFrames*(4096/p.feed.block+2)), broadcast.Latency(p.o.latency))
 	p.news = p.ring.Watch()
+	p.infos = p.feed.block%2 == 0
 	p.did("maxBytes %d maxFrames %d latency %v block %d",
 		p.o.maxBytes, p.o.maxFrames, p.o.latency, p.feed.block)
 }
@@ -133,7 +135,11 @@ func (p *program) publish(n int, key bool) {
 	p.did("publish %d key=%v", n, key)
 	frame := p.feed.next(n)
 	s := text(&frame)
-	err := p.ring.Publish(&frame, broadcast.Frame{Key: key})
+	f := broadcast.Frame{Key: key}
+	if p.infos && n%3 > 0 {
+		f.Info = len(p.trace)
+	}
+	err := p.ring.Publish(&frame, f)
 	if frame.Len() != 0 {
 		p.failf("Publish left %d bytes", frame.Len())
 	}
@@ -144,7 +150,7 @@ func (p *program) publish(n int, key bool) {
 		return
 	}
 	var tooLarge *broadcast.FrameTooLargeError
-	if refused := p.o.publish(oFrame{data: s, key: key}); refused != errors.As(err, &tooLarge) || !refused && err != nil {
+	if refused := p.o.publish(oFrame{data: s, key: key, info: f.Info}); refused != errors.As(err, &tooLarge) || !refused && err != nil {
 		p.failf("Publish: %v, want refused=%v", err, refused)
 	}
 }
@@ -169,7 +175,7 @@ func (p *program) newCursor() {
 		lagBytes:   p.pick(0, 100, 400, 2000),
 		lagFrames:  p.pick(0, 3, 20),
 		lagTime:    time.Duration(p.pick(0, 10, 60)) * time.Millisecond,
-		batchBytes: p.pick(1<<20, 1, 128, 500),
+		batchBytes: p.pick(1<<20, 1, 128, 500), batchFrames: 1 << 20,
 	}
 	pieces := p.pick(anyPieces, 1, 3, 8)
 	opts := []broadcast.CursorOption{
@@ -177,7 +183,12 @@ func (p *program) newCursor() {
 		broadcast.MaxLagTime(o.lagTime), broadcast.BatchBytes(o.batchBytes),
 		broadcast.BatchPieces(pieces),
 	}
-	from := p.arg() % 6
+	from := p.arg() % 24
+	if few := from / 6; few > 1 {
+		o.batchFrames = few - 1
+		opts = append(opts, broadcast.BatchFrames(o.batchFrames))
+	}
+	from %= 6
 	head := from%3 == 0
 	o.nextKey = from == 5
 	p.did("cursor %d: fromHead %v, %+v", len(p.cursors), head, *o)

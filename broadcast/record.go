@@ -29,10 +29,11 @@ const (
 // small.
 //
 // Invariants: 0 ≤ head-tail ≤ min(limit, len(recs)), and len(recs) is a power of
-// two; frame n is recs[n%len(recs)]; the frames' offsets do not decrease, and
-// start ≤ end of frame tail.
+// two; frame n is recs[n%len(recs)], and len(infos) is 0 or len(recs); the frames'
+// offsets do not decrease, and start ≤ end of frame tail.
 type records struct {
 	recs       []record
+	infos      []any // of the frames, in the same order; none before a frame has one
 	limit      int
 	tail, head int64
 	start      int64 // log offset of the first byte of frame tail
@@ -75,16 +76,40 @@ func (l *records) push(r record) {
 func (l *records) grow() {
 	old := *l
 	l.recs = make([]record, 2*len(old.recs))
+	if old.infos != nil {
+		l.infos = make([]any, len(l.recs))
+	}
 	for n := l.tail; n < l.head; n++ {
 		*l.at(n) = *old.at(n)
+		l.setInfo(n, old.info(n))
 	}
+}
+
+// info returns the Info of frame n, which must be in the window.
+func (l *records) info(n int64) any {
+	if l.infos == nil {
+		return nil
+	}
+	return l.infos[n&int64(len(l.infos)-1)]
+}
+
+// setInfo sets it.
+func (l *records) setInfo(n int64, info any) {
+	if l.infos == nil {
+		if info == nil {
+			return
+		}
+		l.infos = make([]any, len(l.recs))
+	}
+	l.infos[n&int64(len(l.infos)-1)] = info
 }
 
 // pop removes the oldest record and returns it.
 func (l *records) pop() record {
 	slot := l.at(l.tail)
 	r := *slot
-	slot.pre = nil // the array must not keep a released preamble alive
+	slot.pre = nil // the arrays must not keep a released preamble or an Info alive
+	l.setInfo(l.tail, nil)
 	l.tail++
 	l.start = r.end
 	return r

@@ -12,6 +12,11 @@ type Frame struct {
 	// Key marks a frame at which a reader may start, given the preamble. A
 	// stream whose frames each stand alone marks every one.
 	Key bool
+
+	// Info is what the publisher knows about the frame. Readers that take
+	// frames one by one get it with the frame, so that they need not parse it;
+	// see Batch.Info. They share it: it must not change any more. It may be nil.
+	Info any
 }
 
 // A Ring keeps the newest frames of one stream for any number of Cursors.
@@ -130,6 +135,7 @@ func (r *Ring) publish(p *millrace.Chain, f Frame) (announce bool, err error) {
 		rec.pre = r.preamble.hold()
 	}
 	r.frames.push(rec)
+	r.frames.setInfo(n, f.Info)
 	r.stats.PublishedFrames++
 	r.stats.PublishedBytes += uint64(size)
 	announce = r.announceSoon(now)
