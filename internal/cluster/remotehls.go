@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/relay"
 )
@@ -82,7 +84,7 @@ func (q *HLSRequest) InStore() bool {
 }
 
 // Get returns what the owner of the stream answers, or the store. It waits for an owner as viewers do. The error is
-// ErrHere, ErrNoOwner if no node has had the stream lately, a *[relay.Refusal], or the cause of ctx's end. The body belongs
+// ErrHere, ErrNoOwner if no node has had the stream lately, a *[refuse.Refusal], or the cause of ctx's end. The body belongs
 // to the caller.
 func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err error) {
 	var deadline time.Time // from the first failure on
@@ -148,8 +150,8 @@ func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error 
 		known = found
 	}
 	if known {
-		return &relay.Refusal{Status: http.StatusServiceUnavailable, RetryAfter: ownerWait,
-			Reason: fmt.Sprintf("the node that had the stream %q does not answer", q.Stream)}
+		return refuse.New(http.StatusServiceUnavailable,
+			"the node that had the stream %q does not answer", q.Stream).After(ownerWait)
 	}
 	return ErrNoOwner
 }
