@@ -4,11 +4,13 @@ package address
 import (
 	"container/list"
 	"context"
-	"fmt"
 	"maps"
+	"net/http"
 	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace/internal/lock"
 )
@@ -37,13 +39,10 @@ type Limits struct {
 	Bytes       int64 // a second
 }
 
-// A Refusal says which limit an address has reached, and when it may try again.
-type Refusal struct {
-	Reason string
-	After  time.Duration
+// refused refuses a client for a limit of its address, for so long.
+func refused(after time.Duration, format string, args ...any) *refuse.Refusal {
+	return refuse.New(http.StatusTooManyRequests, format, args...).For(refuse.Address).After(after)
 }
-
-func (r *Refusal) Error() string { return r.Reason }
 
 // A Table has the accounts of all addresses that have a connection, or have used what they may.
 type Table struct {
@@ -106,7 +105,7 @@ func Key(a netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// Acquire returns the account of an address for a connection, which Release ends, or a [Refusal]. The account is nil if
+// Acquire returns the account of an address for a connection, which Release ends, or a [refuse.Refusal]. The account is nil if
 // there are no limits. The programs of this machine have none.
 func (t *Table) Acquire(a netip.Addr) (*Account, error) {
 	l := *t.limits.Load()
@@ -122,8 +121,8 @@ func (t *Table) Acquire(a netip.Addr) (*Account, error) {
 		acct = &Account{table: t, key: key, turn: make(chan struct{}, 1)}
 		t.accounts[key] = acct
 	case l.Connections > 0 && acct.held >= l.Connections:
-		return nil, &Refusal{After: time.Second, Reason: fmt.Sprintf(
-			"this address has %d connections, as many as --max-address-connections allows", acct.held)}
+		return nil, refused(time.Second,
+			"this address has %d connections, as many as --max-address-connections allows", acct.held)
 	case acct.place != nil:
 		t.idle.Remove(acct.place)
 		acct.place = nil
@@ -155,7 +154,7 @@ func (a *Account) Release() {
 	}
 }
 
-// viewerRate returns how many new viewers a second the address may have, 0 without a limit, or the [Refusal] of Check.
+// viewerRate returns how many new viewers a second the address may have, 0 without a limit, or the [refuse.Refusal] of Check.
 func (a *Account) viewerRate() (rate int, err error) {
 	if a == nil {
 		return 0, nil
@@ -163,7 +162,7 @@ func (a *Account) viewerRate() (rate int, err error) {
 	return a.table.limits.Load().Viewers, a.Check()
 }
 
-// Viewer admits a new viewer, or returns a [Refusal].
+// Viewer admits a new viewer, or returns a [refuse.Refusal].
 func (a *Account) Viewer() error {
 	rate, err := a.viewerRate()
 	if err != nil || rate == 0 {
@@ -179,8 +178,8 @@ func (a *Account) addViewer(rate int) error {
 	at := a.table.now()
 	after := max(a.viewers, at) + cost(1, int64(rate))
 	if wait := after - at - int64(burst); wait > 0 {
-		return &Refusal{After: time.Duration(wait), Reason: fmt.Sprintf(
-			"viewers come from this address faster than the %d a second that --max-address-viewers allows", rate)}
+		return refused(time.Duration(wait),
+			"viewers come from this address faster than the %d a second that --max-address-viewers allows", rate)
 	}
 	a.viewers = after
 	return nil
@@ -213,7 +212,7 @@ func (a *Account) Player(id uint64, begins bool) error {
 	return nil
 }
 
-// StartRequest counts a request that may wait for long, up to EndRequest, or returns a [Refusal]: there may be as many as
+// StartRequest counts a request that may wait for long, up to EndRequest, or returns a [refuse.Refusal]: there may be as many as
 // connections, which HTTP/2 needs only one of.
 func (a *Account) StartRequest() error {
 	if a == nil {
@@ -223,8 +222,8 @@ func (a *Account) StartRequest() error {
 	a.table.mu.Lock()
 	defer a.table.mu.Unlock()
 	if most > 0 && a.waiting >= most {
-		return &Refusal{After: time.Second, Reason: fmt.Sprintf(
-			"%d requests of this address wait, as many as --max-address-connections allows", a.waiting)}
+		return refused(time.Second,
+			"%d requests of this address wait, as many as --max-address-connections allows", a.waiting)
 	}
 	a.waiting++
 	return nil
@@ -240,15 +239,15 @@ func (a *Account) EndRequest() {
 	a.table.mu.Unlock()
 }
 
-// Check returns a [Refusal] if the address gets more bytes than it may.
+// Check returns a [refuse.Refusal] if the address gets more bytes than it may.
 func (a *Account) Check() error {
 	if a == nil {
 		return nil
 	}
 	rate := a.table.limits.Load().Bytes
 	if wait := a.bytes.Load() - a.table.now() - int64(refuseAfter); rate > 0 && wait > 0 {
-		return &Refusal{After: time.Duration(wait), Reason: fmt.Sprintf(
-			"this address gets more than the %d bytes a second that --max-address-bytes allows", rate)}
+		return refused(time.Duration(wait),
+			"this address gets more than the %d bytes a second that --max-address-bytes allows", rate)
 	}
 	return nil
 }

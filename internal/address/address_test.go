@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 func TestKey(t *testing.T) {
@@ -55,7 +57,7 @@ func TestNoLimits(t *testing.T) {
 // refuses reports an error if err does not name the flag.
 func refuses(t *testing.T, err error, flag string) {
 	t.Helper()
-	if r, ok := errors.AsType[*Refusal](err); !ok || r.After <= 0 || !strings.Contains(r.Reason, flag) {
+	if r := refuse.Of(err); r == nil || r.RetryAfter <= 0 || !strings.Contains(r.Reason, flag) {
 		t.Errorf("%v, want a refusal that names %s", err, flag)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -28,12 +30,8 @@ var started = time.Now()
 // clock returns a monotonic time in nanoseconds.
 func clock(t time.Time) int64 { return int64(t.Sub(started)) }
 
-// errDraining refuses publishers and players of a node that shuts down.
-var errDraining = &relay.Refusal{Status: http.StatusServiceUnavailable, Reason: "the server is shutting down",
-	Cause: relay.CauseShutdown}
-
 // errTaken refuses publishers of a stream that has another owner.
-var errTaken = &relay.Refusal{Status: http.StatusConflict, Reason: "this name has a publisher already, at another node"}
+var errTaken = refuse.New(http.StatusConflict, "this name has a publisher already, at another node")
 
 // Claim implements [relay.Cluster].
 func (n *Node) Claim(ctx context.Context, name string) (relay.Lease, error) {
@@ -41,7 +39,7 @@ func (n *Node) Claim(ctx context.Context, name string) (relay.Lease, error) {
 		n.mu.Lock()
 		if n.draining {
 			n.mu.Unlock()
-			return nil, errDraining
+			return nil, refuse.ErrShutdown
 		}
 		l := n.leases[name]
 		if left, changed := n.stays(name); l == nil && left > 0 {

@@ -140,8 +140,8 @@ type network struct {
 
 var errDown = errors.New("connection refused")
 
-// refuse is a state in which calls fail, and hang one in which they get no answer.
-func refuse(context.Context) error { return errDown }
+// unreachable is a state in which calls fail, and hang one in which they get no answer.
+func unreachable(context.Context) error { return errDown }
 
 func hang(ctx context.Context) error {
 	<-ctx.Done()

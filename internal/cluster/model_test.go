@@ -162,7 +162,7 @@ func checkNodes(t *testing.T, seed uint64) {
 				all[r.IntN(len(all))].Release()
 			}
 		case 4:
-			m.net.set([]func(context.Context) error{refuse, hang, func(context.Context) error {
+			m.net.set([]func(context.Context) error{unreachable, hang, func(context.Context) error {
 				time.Sleep(3 * testLease) // as if stopped
 				return nil
 			}}[r.IntN(3)])

@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
@@ -46,7 +48,7 @@ func TestLeaseIsRenewedAndReleased(t *testing.T) {
 			o, err := d.Lookup(t.Context(), "s")
 			return err == nil && o == Owner{nodeA, l.Epoch()} && l.Current() && l.Held()
 		})
-		var refused *relay.Refusal
+		var refused *refuse.Refusal
 		if _, err := b.Claim(t.Context(), "s"); !errors.As(err, &refused) || refused.Status != http.StatusConflict {
 			t.Errorf("%v", err)
 		}
@@ -97,7 +99,7 @@ func TestClaimsAtOneNode(t *testing.T) {
 		}
 		all.Wait()
 		a.Drain()
-		if _, err := a.Claim(t.Context(), "u"); err != errDraining {
+		if _, err := a.Claim(t.Context(), "u"); err != refuse.ErrShutdown {
 			t.Errorf("%v", err)
 		}
 	})
@@ -106,7 +108,7 @@ func TestClaimsAtOneNode(t *testing.T) {
 // While the directory does not answer, owners go on, and what was known is known. When it is back, without its data, all is
 // as before.
 func TestDirectoryAway(t *testing.T) {
-	for name, state := range map[string]func(context.Context) error{"refuses": refuse, "hangs": hang} {
+	for name, state := range map[string]func(context.Context) error{"refuses": unreachable, "hangs": hang} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, d *memory) {
 				a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, never, testLease)
@@ -165,7 +167,7 @@ func TestLateClaimIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a, b := join(t, d, nodeA, never, testLease), join(t, d, nodeB, never, testLease)
 		a.claim(t, "s")
-		b.net.set(refuse)
+		b.net.set(unreachable)
 		l := b.claim(t, "s")
 		time.Sleep(5 * testLease)
 		b.net.set(nil)
@@ -180,7 +182,7 @@ func TestLateClaimIsRefused(t *testing.T) {
 func TestReleaseWhileClaimedLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		a := join(t, d, nodeA, never, testLease)
-		a.net.set(refuse)
+		a.net.set(unreachable)
 		l := a.claim(t, "s")
 		a.net.set(func(context.Context) error { time.Sleep(testLease / 20); return nil })
 		for a.Stats().Claims == 0 && l.Held() { // released before the claim begins, or while it is under way
@@ -307,7 +309,7 @@ func TestPeers(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 		// One that does not reach the directory is gone after a while.
-		c.net.set(refuse)
+		c.net.set(unreachable)
 		passes(t, 3*testLease-testLease/attempts, "all are there", func() bool { return len(a.Peers()) == 2 })
 		time.Sleep(testLease)
 		synctest.Wait()
@@ -454,7 +456,7 @@ func TestAwaitOwner(t *testing.T) {
 		{name: "the directory is away", before: func(a, b *member) { b.net.setDeaf(true); b.net.set(hang); a.claim(t, "s") },
 			then: func(a, b *member) { b.net.set(nil) }, within: 2 * testLease},
 		{name: "here", then: func(a, b *member) { b.claim(t, "s") }, at: func(a, b *member) *member { return b }},
-		{name: "here, and the directory is away", before: func(a, b *member) { b.net.set(refuse) },
+		{name: "here, and the directory is away", before: func(a, b *member) { b.net.set(unreachable) },
 			then: func(a, b *member) { b.claim(t, "s") }, at: func(a, b *member) *member { return b }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -501,7 +503,7 @@ func TestAwaitOwner(t *testing.T) {
 		if err := await(); err != ErrNoOwner {
 			t.Error(err)
 		}
-		a.net.set(refuse)
+		a.net.set(unreachable)
 		if err := await(); !errors.Is(err, errDown) {
 			t.Error(err)
 		}
@@ -550,7 +552,7 @@ func TestPull(t *testing.T) {
 		// The owner does not know it yet: again and again, but not without a pause.
 		begun := time.Now()
 		for range 20 {
-			p.end <- &relay.Refusal{Status: http.StatusMisdirectedRequest}
+			p.end <- &refuse.Refusal{Status: http.StatusMisdirectedRequest}
 			p = edge.nextPull(t, testLease)
 			check(p, nodeA, l)
 		}
@@ -577,7 +579,7 @@ func TestPull(t *testing.T) {
 		check(p, nodeB, moved)
 		// The directory is away, and the owner answers again.
 		for _, m := range []*member{a, b, edge} {
-			m.net.set(refuse)
+			m.net.set(unreachable)
 		}
 		time.Sleep(5 * testLease)
 		p.end <- errors.New("reset")
@@ -678,7 +680,7 @@ func TestPullThatFailsIsLogged(t *testing.T) {
 func TestDirectoryIsNeverThere(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {
 		m := &member{hub: newFakeHub(), net: &network{Directory: d}, log: new(nettest.LogBook)}
-		m.net.set(refuse)
+		m.net.set(unreachable)
 		m.Node = New(Config{Directory: m.net, Self: nodeA, Lease: testLease, Log: slog.New(slog.NewTextHandler(m.log, nil))})
 		m.Start(m.hub)
 		defer m.Close()
@@ -700,7 +702,7 @@ func TestReasonsOfAnOutage(t *testing.T) {
 		m.Start(m.hub)
 		defer m.Close()
 		noAuth := func(context.Context) error { return errors.New("NOAUTH Authentication required.") }
-		for _, state := range []func(context.Context) error{nil, refuse, noAuth, refuse, noAuth, nil} {
+		for _, state := range []func(context.Context) error{nil, unreachable, noAuth, unreachable, noAuth, nil} {
 			m.net.set(state)
 			time.Sleep(5 * testLease)
 		}
@@ -810,7 +812,7 @@ func TestMadeUpNames(t *testing.T) {
 		for i := range 2 * maxOwners {
 			_, _ = a.Owner(t.Context(), fmt.Sprint("x", i))
 		}
-		a.net.set(refuse)
+		a.net.set(unreachable)
 		time.Sleep(testLease)
 		for i := range streams {
 			if o, err := a.Owner(t.Context(), fmt.Sprint("s", i)); err != nil || o.Node != nodeB {

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/relay"
@@ -155,7 +157,7 @@ func (o *Objects) Get(ctx context.Context, key string, fetch Fetch) (Object, err
 	}
 	switch {
 	case o.ctx.Err() != nil:
-		return Object{}, errDraining
+		return Object{}, refuse.ErrShutdown
 	case e == nil:
 		o.stats.Fetched++
 		e = o.start(key, fetch)

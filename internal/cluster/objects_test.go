@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
@@ -335,7 +337,7 @@ func TestObjectsClose(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("no error")
 	}
-	if _, _, err := get(t.Context(), o, "http://"+ln.Addr().String(), "/x"); err != errDraining {
+	if _, _, err := get(t.Context(), o, "http://"+ln.Addr().String(), "/x"); err != refuse.ErrShutdown {
 		t.Error(err)
 	}
 }

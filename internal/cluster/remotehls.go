@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/relay"
 )
@@ -84,7 +86,7 @@ func (q *HLSRequest) InStore() bool {
 
 // Get returns what the owner of the stream answers, or the node that owned it last, which keeps the
 // end of a stream for a while, or the store. It waits for an owner as viewers do. The error is
-// ErrHere, ErrNoOwner if no node has had the stream lately, a *[relay.Refusal], or the cause of
+// ErrHere, ErrNoOwner if no node has had the stream lately, a *[refuse.Refusal], or the cause of
 // ctx's end. The body belongs to the caller.
 func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err error) {
 	var deadline time.Time // from the first failure on
@@ -158,8 +160,8 @@ func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error 
 		known = found
 	}
 	if known {
-		return &relay.Refusal{Status: http.StatusServiceUnavailable, RetryAfter: ownerWait,
-			Reason: fmt.Sprintf("the node that had the stream %q does not answer", q.Stream)}
+		return refuse.New(http.StatusServiceUnavailable,
+			"the node that had the stream %q does not answer", q.Stream).After(ownerWait)
 	}
 	return ErrNoOwner
 }

@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
-	"github.com/millrace-io/millrace/internal/relay"
 )
 
 // A fakeOwners is what a test says that the cluster is.
@@ -89,7 +90,7 @@ func (h *RemoteHLS) ask(t *testing.T, path string) (int, string) {
 	}
 	out, err := h.Get(t.Context(), &q)
 	defer out.Body.Release()
-	var refused *relay.Refusal
+	var refused *refuse.Refusal
 	switch {
 	case errors.Is(err, ErrNoOwner):
 		return http.StatusNotFound, err.Error()

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/outage"
 )
@@ -38,17 +40,23 @@ const (
 	mostPause  = time.Second
 )
 
-// ErrBusy refuses a client when so many wait for the hook, or play, that no more are asked about.
-var ErrBusy = errors.New("too many clients wait for the hook of this server, or play by its leave")
+var (
+	// errBusy refuses a client when so many wait for the hook, or play, that no more are asked about.
+	errBusy = refuse.New(http.StatusServiceUnavailable,
+		"too many clients wait for the hook of this server, or play by its leave").For(refuse.Limit).After(time.Second)
+	// errFails refuses a client because of a failure, which the log describes.
+	errFails = refuse.New(http.StatusServiceUnavailable,
+		"the hook that this server asks does not answer").For(refuse.HookFailed).After(time.Second)
+)
 
-// A Failure is the error of a hook that has given no answer that can be used.
-type Failure struct {
+// A failure is the error of a hook that has given no answer that can be used.
+type failure struct {
 	Err   error
 	again bool // the next attempt may go better
 }
 
-func (e *Failure) Error() string { return "the hook fails: " + e.Err.Error() }
-func (e *Failure) Unwrap() error { return e.Err }
+func (e *failure) Error() string { return "the hook fails: " + e.Err.Error() }
+func (e *failure) Unwrap() error { return e.Err }
 
 // A Config says where the hook is.
 type Config struct {
@@ -140,15 +148,15 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Ask asks the hook about q, whose ID it sets. It waits until ctx ends or the time is up. The error is a [Refusal],
-// [ErrBusy], a [Failure], or that of ctx.
+// Ask asks the hook about q, whose ID it sets. It waits until ctx ends or the time is up. The error is a
+// [refuse.Refusal] or that of ctx.
 func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 	if err := q.prepare(c.cfg.Node); err != nil {
 		c.count(q.Event, "refused")
 		return Answer{}, err
 	}
 	a, err := c.ask(ctx, ctx, q)
-	if c.cfg.Open && isFailure(err) {
+	if c.cfg.Open && err == errFails {
 		return Answer{}, nil
 	}
 	return a, err
@@ -158,34 +166,28 @@ func (c *Client) Ask(ctx context.Context, q *Request) (Answer, error) {
 // turn comes.
 func (c *Client) ask(ctx, wanted context.Context, q *Request) (Answer, error) {
 	a, err := c.askInTime(ctx, wanted, q)
-	switch failed, ok := errors.AsType[*Failure](err); {
+	switch failed, ok := errors.AsType[*failure](err); {
 	case ok:
 		c.count(q.Event, "failed")
 		c.noteFailure(failed)
+		err = errFails
 	case err == nil:
 		c.count(q.Event, "allowed")
 		c.noteFailure(nil)
 	case isRefusal(err):
 		c.count(q.Event, "refused")
 		c.noteFailure(nil)
-	case err == ErrBusy:
+	case err == errBusy:
 		c.count(q.Event, "busy")
 	}
 	return a, err
 }
 
-func isFailure(err error) bool {
-	_, ok := errors.AsType[*Failure](err)
-	return ok
-}
-
-func isRefusal(err error) bool {
-	_, ok := errors.AsType[*Refusal](err)
-	return ok
-}
+// isRefusal reports whether err is the hook's own refusal.
+func isRefusal(err error) bool { return refuse.CauseOf(err) == refuse.Hook }
 
 // noteFailure logs the reasons of the failures in a row, and the end of the row.
-func (c *Client) noteFailure(err *Failure) {
+func (c *Client) noteFailure(err *failure) {
 	if err == nil {
 		if c.outage.Note(nil) {
 			c.log.Info("the hook answers again")
@@ -204,7 +206,7 @@ func (c *Client) count(e Event, result string) {
 func (c *Client) askInTime(parent, wanted context.Context, q *Request) (a Answer, err error) {
 	body, err := json.Marshal(q)
 	if err != nil {
-		return a, &Failure{Err: err}
+		return a, &failure{Err: err}
 	}
 	most, slots := int64(maxRequests+maxWaiting), []chan struct{}{c.slots}
 	if q.Event == PlayBegin {
@@ -212,7 +214,7 @@ func (c *Client) askInTime(parent, wanted context.Context, q *Request) (a Answer
 	}
 	if c.waiting.Add(1) > most {
 		c.waiting.Add(-1)
-		return a, ErrBusy
+		return a, errBusy
 	}
 	defer c.waiting.Add(-1)
 	ctx, cancel := context.WithTimeout(parent, c.cfg.Timeout)
@@ -225,7 +227,7 @@ func (c *Client) askInTime(parent, wanted context.Context, q *Request) (a Answer
 		case <-wanted.Done():
 			return a, wanted.Err()
 		case <-ctx.Done():
-			return a, cmp.Or(parent.Err(), error(&Failure{Err: fmt.Errorf(
+			return a, cmp.Or(parent.Err(), error(&failure{Err: fmt.Errorf(
 				"it has not answered %d other requests within %v (--hook-timeout)", maxRequests, c.cfg.Timeout)}))
 		}
 	}
@@ -234,7 +236,7 @@ func (c *Client) askInTime(parent, wanted context.Context, q *Request) (a Answer
 		if err == nil {
 			a, err = parseAnswer(q.Event, status, text)
 			if err != nil && !isRefusal(err) {
-				err = &Failure{err, status >= 500}
+				err = &failure{err, status >= 500}
 			}
 		}
 		return err
@@ -245,12 +247,12 @@ func (c *Client) askInTime(parent, wanted context.Context, q *Request) (a Answer
 	return a, err
 }
 
-// try calls attempt until it returns another error than a Failure that may pass, or ctx ends. Then it returns what made
+// try calls attempt until it returns another error than a failure that may pass, or ctx ends. Then it returns what made
 // the attempts fail.
 func (c *Client) try(ctx context.Context, attempt func() error) (err error) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		now := attempt()
-		failed, ok := errors.AsType[*Failure](now)
+		failed, ok := errors.AsType[*failure](now)
 		if !ok || !failed.again {
 			return now
 		}
@@ -268,14 +270,14 @@ func (c *Client) try(ctx context.Context, attempt func() error) (err error) {
 }
 
 // post sends a request, and returns the status and the body of the answer, which may be one byte too long. The error is
-// a Failure.
+// a failure.
 func (c *Client) post(ctx context.Context, body []byte) (status int, text []byte, err error) {
 	began := time.Now()
 	defer func() {
 		c.attempts.Add(1)
 		c.spent.Add(int64(time.Since(began)))
 		if err != nil {
-			err = &Failure{c.plain(ctx, err), true}
+			err = &failure{c.plain(ctx, err), true}
 		}
 	}()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.cfg.URL, bytes.NewReader(body))

@@ -3,7 +3,6 @@ package hook
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -129,13 +128,13 @@ func TestGarbage(t *testing.T) {
 		f := newFakeHook(t, answer)
 		c, book := newClient(t, strings.Replace(f.URL, "http://", "http://user:passw0rd@", 1)+"/?k3y=1", nil)
 		_, err := c.Ask(t.Context(), publish())
-		if _, ok := errors.AsType[*Failure](err); !ok || len(f.events(Publish)) != 1 {
+		if err != errFails || len(f.events(Publish)) != 1 {
 			t.Errorf("%s: %v, asked %d times", name, err, len(f.events(Publish)))
 		}
 		if text := fmt.Sprint(err) + book.String(); strings.Contains(text, "passw0rd") || strings.Contains(text, "k3y") {
 			t.Errorf("%s: %s", name, text)
 		}
-		if _, err := c.Play(t.Context(), play("rtmp")); !isFailure(err) {
+		if _, err := c.Play(t.Context(), play("rtmp")); err != errFails {
 			t.Errorf("%s: a play: %v", name, err)
 		}
 	}
@@ -158,7 +157,7 @@ func TestAway(t *testing.T) {
 		for _, open := range []bool{false, true} {
 			c, book := newClient(t, url, func(cfg *Config) { cfg.Timeout, cfg.Open = 100*time.Millisecond, open })
 			_, err := c.Ask(t.Context(), publish())
-			if (err == nil) != open || !open && !isFailure(err) {
+			if (err == nil) != open || !open && err != errFails {
 				t.Errorf("%s, open %v: %v", url, open, err)
 			}
 			if !strings.Contains(book.String(), "the hook fails") || strings.Contains(book.String(), "passw0rd") {
@@ -245,7 +244,7 @@ func TestFlood(t *testing.T) {
 			case err == nil:
 				served.Add(1)
 				p.End("", 0)
-			case err == ErrBusy:
+			case err == errBusy:
 				busy.Add(1)
 			default:
 				t.Error(err)

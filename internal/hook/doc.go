@@ -13,7 +13,7 @@
 // # Limits
 //
 // So many wait for an answer (maxWaiting), so many answers are kept (maxPlays), so many ends wait for delivery (maxEnds),
-// and so long is an answer (maxAnswer). Above the first two a caller gets [ErrBusy]; an end above the third is dropped,
+// and so long is an answer (maxAnswer). Above the first two a caller gets a refusal; an end above the third is dropped,
 // counted and logged.
 //
 // Requests have what clients show to prove who they are. Nothing of it, and nothing of the URL but its host, is logged or

@@ -79,7 +79,7 @@ func (c *Client) deliver(e *Request) error {
 		defer done()
 		status, _, err := c.post(once, body)
 		if err == nil && (status < 200 || status > 299) {
-			err = &Failure{fmt.Errorf("it answers %d", status), status >= 500}
+			err = &failure{fmt.Errorf("it answers %d", status), status >= 500}
 		}
 		if err == nil {
 			c.delivered.Add(1)

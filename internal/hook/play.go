@@ -114,7 +114,7 @@ func (c *Client) Play(ctx context.Context, q *Request) (*Play, error) {
 		if len(c.plays) >= maxPlays || c.closed {
 			c.mu.Unlock()
 			c.count(q.Event, "busy")
-			return nil, ErrBusy
+			return nil, errBusy
 		}
 		p = &Play{c: c, key: key, q: *q, asking: true, ready: make(chan struct{}), asked: now}
 		p.q.Forget()
@@ -175,7 +175,7 @@ func (c *Client) decide(wanted context.Context, p *Play, q Request) {
 		p.until = now.Add(failedKeep)
 		return
 	}
-	if c.cfg.Open && isFailure(err) {
+	if c.cfg.Open && err == errFails {
 		a, err = Answer{Keep: failedKeep}, nil
 	}
 	if err == nil {

@@ -242,7 +242,7 @@ func TestTableIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := ask(maxPlays); err != ErrBusy {
+		if err := ask(maxPlays); err != errBusy {
 			t.Errorf("above the bound: %v", err)
 		}
 	})

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 // Version is that of the format of requests.
@@ -66,8 +68,8 @@ const maxShown = 4 << 10
 // prepare completes a request that begins something.
 func (q *Request) prepare(node string) error {
 	if n := len(q.Query) + len(q.Token) + len(q.Agent); n > maxShown {
-		return &Refusal{http.StatusRequestURITooLong,
-			fmt.Sprintf("query, token and user agent have %d bytes, and %d may be shown", n, maxShown)}
+		return refuse.New(http.StatusRequestURITooLong,
+			"query, token and user agent have %d bytes, and %d may be shown", n, maxShown).For(refuse.Hook)
 	}
 	q.Version, q.Node, q.Time, q.ID = Version, node, time.Now().UTC(), rand.Text()
 	return nil
@@ -122,14 +124,6 @@ const (
 	maxSeconds = 366 * 24 * 3600
 )
 
-// A Refusal is the error of a hook that says no.
-type Refusal struct {
-	Status int // 401, 403, 404, or 414 for a client that shows too much to be asked about
-	Reason string
-}
-
-func (e *Refusal) Error() string { return e.Reason }
-
 // answerBody is the JSON of an answer.
 type answerBody struct {
 	Allow      *bool    `json:"allow"`
@@ -140,7 +134,7 @@ type answerBody struct {
 	Cache      *float64 `json:"cache_seconds"`
 }
 
-// parseAnswer understands the answer to an event. An error is a [Refusal], or says why the answer is none.
+// parseAnswer understands the answer to an event. An error is a [refuse.Refusal], or says why the answer is none.
 func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	ok := status >= 200 && status < 300
 	a := Answer{Keep: keepDefault}
@@ -157,7 +151,7 @@ func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 		if err != nil { // a page of a framework, as a rule
 			got.Reason = ""
 		}
-		return a, &Refusal{status, refusalReason(got.Reason)}
+		return a, refuse.New(status, "%s", refusalReason(got.Reason)).For(refuse.Hook)
 	}
 	switch {
 	case err != nil:
@@ -167,7 +161,7 @@ func parseAnswer(event Event, status int, body []byte) (Answer, error) {
 	case !*got.Allow:
 		a, err = a.limited(event, got)
 		if err == nil {
-			err = &Refusal{http.StatusForbidden, refusalReason(got.Reason)}
+			err = refuse.New(http.StatusForbidden, "%s", refusalReason(got.Reason)).For(refuse.Hook)
 		}
 		return a, err
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 func TestParseAnswer(t *testing.T) {
@@ -53,7 +55,7 @@ func TestParseAnswer(t *testing.T) {
 		if err != nil {
 			text = err.Error()
 		}
-		if refused, ok := err.(*Refusal); ok {
+		if refused := refuse.Of(err); refused != nil {
 			text = map[int]string{401: "401 ", 403: "403 ", 404: "404 "}[refused.Status] + text
 		} else if err != nil {
 			a = c.want // which does not matter
@@ -77,7 +79,7 @@ func FuzzParseAnswer(f *testing.F) {
 			if err == nil && (status < 200 || status > 299) {
 				t.Errorf("status %d allows", status)
 			}
-			if r, ok := err.(*Refusal); ok && (len(r.Reason) > 4*maxReason || strings.ContainsAny(r.Reason, "\r\n\x00")) {
+			if r := refuse.Of(err); r != nil && (len(r.Reason) > 4*maxReason || strings.ContainsAny(r.Reason, "\r\n\x00")) {
 				t.Errorf("reason %q", r.Reason)
 			}
 		}

@@ -15,12 +15,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/lock"
@@ -110,21 +113,22 @@ func (b *Budget) mark(n int) int64 { return b.limit / sixteenths * int64(n) }
 // Used returns how many bytes are in use.
 func (b *Budget) Used() int64 { return b.pool.Stats().InUse + b.heap.Load() }
 
-// A Refusal says why nothing more is admitted.
-type Refusal struct{ Used, Limit int64 }
+// retryAfter is when a refused client should try again: by then, clients that hold too much have been disconnected.
+const retryAfter = 5 * time.Second
 
-func (e *Refusal) Error() string {
-	return fmt.Sprintf("the server's memory is in use: %d of %d MiB (--memory)", e.Used>>20, e.Limit>>20)
+// Short returns the refusal of clients while memory is short, with a reason.
+func Short(reason string) *refuse.Refusal {
+	return refuse.New(http.StatusServiceUnavailable, "%s (--memory)", reason).For(refuse.Memory).After(retryAfter)
 }
 
-// Admit returns a *Refusal if there is no memory for another publisher, viewer or transfer.
+// Admit returns a [refuse.Refusal] if there is no memory for another publisher, viewer or transfer.
 func (b *Budget) Admit() error {
 	if b == nil {
 		return nil
 	}
 	if used := b.Used() - b.promised.Load(); used > b.mark(admitBelow) {
 		b.refused.Add(1)
-		return &Refusal{used, b.limit}
+		return Short(fmt.Sprintf("the server's memory is in use: %d of %d MiB", used>>20, b.limit>>20))
 	}
 	return nil
 }

@@ -2,12 +2,13 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
@@ -60,8 +61,7 @@ func TestSteps(t *testing.T) {
 		t.Errorf("at the second mark: %v", err)
 	}
 	kept.add(14)
-	var refused *Refusal
-	if err := b.Admit(); !errors.As(err, &refused) || refused.Used != 24<<20 || refused.Limit != 16<<20 ||
+	if err := b.Admit(); refuse.CauseOf(err) != refuse.Memory ||
 		err.Error() != "the server's memory is in use: 24 of 16 MiB (--memory)" {
 		t.Errorf("above the mark: %v", err)
 	}

@@ -2,8 +2,10 @@ package memory
 
 import (
 	"container/list"
-	"errors"
+	"net/http"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace/internal/lock"
 )
@@ -26,8 +28,9 @@ type Loan struct {
 	ended chan struct{} // nil, or closed when end has returned
 }
 
-// ErrFull says that answers hold as much as they may, and none of them has taken long.
-var ErrFull = errors.New("answers that clients have not taken yet hold as much memory as they may")
+// ErrFull refuses an answer while others hold all the memory that answers may, and none of them has taken long.
+var ErrFull = refuse.New(http.StatusServiceUnavailable,
+	"answers that clients have not taken yet hold as much memory as they may (--memory)").For(refuse.Memory).After(time.Second)
 
 // Add notes an answer that holds bytes. end ends it soon, and does not wait. The call that ends the Loan is Done.
 func (l *Loans) Add(bytes int64, end func()) *Loan {

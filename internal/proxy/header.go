@@ -35,7 +35,7 @@ func headerLen(p []byte) (n int, more bool, err error) {
 			return end + 1, false, nil
 		}
 		if len(p) >= maxV1 {
-			return 0, false, &HeaderError{proxyproto.ErrVersion1HeaderTooLong}
+			return 0, false, badHeader(proxyproto.ErrVersion1HeaderTooLong)
 		}
 		return 0, true, nil
 	case bytes.HasPrefix(p, v2):
@@ -43,7 +43,7 @@ func headerLen(p []byte) (n int, more bool, err error) {
 			return 0, true, nil
 		}
 		if n = minV2 + int(binary.BigEndian.Uint16(p[14:])); n > maxV2 {
-			return 0, false, &HeaderError{fmt.Errorf("it has %d bytes, want at most %d", n, maxV2)}
+			return 0, false, badHeader(fmt.Errorf("it has %d bytes, want at most %d", n, maxV2))
 		}
 		return n, false, nil
 	}
@@ -54,7 +54,7 @@ func headerLen(p []byte) (n int, more bool, err error) {
 func parseHeader(p []byte) (net.Addr, error) {
 	h, err := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(p), len(p)))
 	if err != nil {
-		return nil, &HeaderError{err}
+		return nil, badHeader(err)
 	}
 	if source, _, ok := h.TCPAddrs(); ok && h.Command.IsProxy() {
 		return &net.TCPAddr{IP: source.IP, Port: source.Port}, nil

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/lock"
 )
@@ -23,7 +25,7 @@ type Config struct {
 	Ends      context.Context // no connection waits for a header any more; nil: that does not end
 
 	// Refused is called for a connection that is closed because of its header. It may be nil.
-	Refused func(peer net.Addr, why *HeaderError)
+	Refused func(peer net.Addr, why error)
 }
 
 // A Listener accepts connections that may begin with a header of the PROXY protocol. TCP connections are returned as
@@ -82,22 +84,21 @@ type Conn struct {
 	IdleSince atomic.Int64 // in ns, since when it waits for a request; 0: it has one
 }
 
-// A HeaderError says why a header of the PROXY protocol is not accepted.
-type HeaderError struct{ why error }
+// badHeader refuses a connection for its PROXY header.
+func badHeader(why error) *refuse.Refusal {
+	return refuse.New(0, "PROXY header: %v", why).For(refuse.Proxy)
+}
 
-func (e *HeaderError) Error() string { return "PROXY header: " + e.why.Error() }
-func (e *HeaderError) Unwrap() error { return e.why }
-
-var errUntrusted = errors.New("the peer is not among --trusted-proxies")
+var errUntrusted = badHeader(errors.New("the peer is not among --trusted-proxies"))
 
 // await waits for the header.
 func (c *Conn) await() error {
-	var refused *HeaderError
+	var refused *refuse.Refusal
 	c.once.Do(func() {
 		client, err := c.readHeader()
 		if err != nil {
 			c.err = err
-			refused, _ = errors.AsType[*HeaderError](err)
+			refused = refuse.Of(err)
 			_ = c.Close()
 			return
 		}
@@ -140,7 +141,7 @@ func (c *Conn) readHeader() (client net.Addr, err error) {
 	}
 	n, err := peekHeader(c.TCPConn)
 	if err == nil && n > 0 && !c.trusted {
-		err = &HeaderError{errUntrusted}
+		err = errUntrusted
 	}
 	if err == nil && n > 0 {
 		head := make([]byte, n)

@@ -123,7 +123,7 @@ func TestHeaders(t *testing.T) {
 		for _, split := range []bool{false, true} {
 			for _, trusts := range []string{"127.0.0.1", ""} {
 				refused := make(chan error, 1)
-				client, server := accept(t, trusts, func(_ net.Addr, why *HeaderError) { refused <- why })
+				client, server := accept(t, trusts, func(_ net.Addr, why error) { refused <- why })
 				go func() {
 					if !split {
 						_, _ = client.Write(append(bytes.Clone(head), "hello"...))
@@ -163,7 +163,7 @@ func TestHeaders(t *testing.T) {
 }
 
 // accept returns both ends of a connection.
-func accept(t testing.TB, trusts string, refused func(net.Addr, *HeaderError)) (client net.Conn, server *Conn) {
+func accept(t testing.TB, trusts string, refused func(net.Addr, error)) (client net.Conn, server *Conn) {
 	t.Helper()
 	trusted, err := ParseTrusted(trusts)
 	if err != nil {
@@ -209,7 +209,7 @@ func TestSilence(t *testing.T) {
 			_ = server.SetReadDeadline(time.Unix(1, 0))
 		},
 	} {
-		client, server := accept(t, "127.0.0.1", func(_ net.Addr, why *HeaderError) { t.Errorf("%s: %v", name, why) })
+		client, server := accept(t, "127.0.0.1", func(_ net.Addr, why error) { t.Errorf("%s: %v", name, why) })
 		ended := make(chan error, 1)
 		go func() { ended <- server.Err() }()
 		for done := false; !done; { // the wait begins with a deadline of its own

@@ -11,6 +11,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 // A publishBody is the body of a publisher's request, and the way to answer it.
@@ -27,7 +29,7 @@ func errSilent(idle time.Duration) error {
 
 // errSlowMessage ends a publisher that takes longer than limit to send one message or tag.
 func errSlowMessage(limit time.Duration) error {
-	return refusal(http.StatusRequestTimeout, "a message has not come to its end within %v (--publish-timeout)", limit)
+	return refuse.New(http.StatusRequestTimeout, "a message has not come to its end within %v (--publish-timeout)", limit)
 }
 
 // A connBody reads a publisher's connection, which was taken over from net/http, by the clock: see timedReader.

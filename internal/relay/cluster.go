@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 // A Cluster is the other servers that the streams of this one are shared with. Its methods may be called from any
@@ -15,7 +17,7 @@ import (
 // return.
 type Cluster interface {
 	// Claim makes this node the owner of the stream of that name, for which a publisher has come. A claim of a stream that
-	// this node owns returns the same Lease. An error is a [Refusal], or the cause of ctx's end. If it cannot be found out
+	// this node owns returns the same Lease. An error is a [refuse.Refusal], or the cause of ctx's end. If it cannot be found out
 	// who owns the stream, Claim returns a Lease whose Epoch is 0 until it can.
 	Claim(ctx context.Context, name string) (Lease, error)
 
@@ -51,12 +53,12 @@ var (
 	ErrElsewhere = errors.New("the stream is at another node")
 
 	// errMoved ends a publisher whose stream has another owner.
-	errMoved = refusal(http.StatusConflict, "this stream is published at another node now")
+	errMoved = refuse.New(http.StatusConflict, "this stream is published at another node now")
 )
 
 // errNotOwner refuses other nodes that take this one for the owner.
 func errNotOwner(name string) error {
-	return refusal(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
+	return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 }
 
 const (
@@ -211,7 +213,7 @@ func (h *Hub) Admit(ctx context.Context) (admitted context.Context, release func
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(h.ends, func() { cancel(errDraining) })
+	stop := context.AfterFunc(h.ends, func() { cancel(refuse.ErrShutdown) })
 	return ctx, sync.OnceFunc(func() {
 		stop()
 		cancel(nil)

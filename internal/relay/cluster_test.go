@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/frame/mp4"
@@ -676,7 +678,7 @@ func TestPeersOfAnotherNode(t *testing.T) {
 		t.Errorf("no stream: %d", status)
 	}
 	err := owner.Pull(t.Context(), "cam", Source{Node: edge.via, Epoch: 0, Proof: askingAs(owner.via)})
-	var refused *Refusal
+	var refused *refuse.Refusal
 	if !errors.As(err, &refused) || refused.Status != http.StatusMisdirectedRequest {
 		t.Errorf("a loop: %v", err)
 	}
@@ -958,7 +960,7 @@ func TestAnOwnerThatIsNotReached(t *testing.T) {
 			owner.via = "http://" + ln.Addr().String()
 		}
 		err := edge.awaitStream(t.Context(), "cam", nil)
-		var refused *Refusal
+		var refused *refuse.Refusal
 		if !errors.As(err, &refused) || (refused.Status == 503) != !answers || (refused.RetryAfter > 0) != !answers {
 			t.Errorf("answers %v: %#v", answers, err)
 		}
@@ -973,7 +975,7 @@ func TestViewersOfNoStream(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		d.away.Store(away)
 		err := n.awaitStream(t.Context(), "none", nil)
-		var refused *Refusal
+		var refused *refuse.Refusal
 		if !errors.As(err, &refused) || (refused.Status == 503) != away || (refused.RetryAfter > 0) != away {
 			t.Errorf("away %v: %#v", away, err)
 		}
@@ -1056,7 +1058,7 @@ func TestAFullNodeTakesNoStream(t *testing.T) {
 	}
 	// A viewer there finds it at another node.
 	err := full.awaitStream(t.Context(), "cam", nil)
-	var refused *Refusal
+	var refused *refuse.Refusal
 	if !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable {
 		t.Errorf("a viewer of a stream that there is no room for: %v", err)
 	}

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
@@ -124,7 +126,7 @@ func routes(h *Hub) http.Handler {
 		} else if name, err = PublishName(name); err == nil {
 			err = h.Publish(w, r, name, Terms{})
 		}
-		var refused *Refusal
+		var refused *refuse.Refusal
 		if errors.As(err, &refused) {
 			if r.ProtoMajor == 1 {
 				w.Header().Set("Connection", "close")

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/limit"
 )
 
@@ -34,7 +36,7 @@ const (
 )
 
 // errTakenOver ends a publisher when a later one has come.
-var errTakenOver = refusal(http.StatusConflict, "another publisher took over this stream")
+var errTakenOver = refuse.New(http.StatusConflict, "another publisher took over this stream")
 
 // A wait is the time in which a stream has no publisher.
 type wait struct {
@@ -78,7 +80,7 @@ func (h *Hub) claim(p *Publisher, name string) (err error) {
 	s := h.streams[name]
 	switch {
 	case h.ends.Err() != nil:
-		return errDraining
+		return refuse.ErrShutdown
 	case p.lease != nil && !p.lease.Held():
 		return errNotHeld
 	case s != nil && s.ended:
@@ -86,7 +88,7 @@ func (h *Hub) claim(p *Publisher, name string) (err error) {
 	case s == nil && len(h.streams) >= h.cfg.MaxStreams:
 		return h.tooManyStreams()
 	case s == nil:
-		if err := h.hasMemory(); err != nil {
+		if err := h.cfg.Memory.Admit(); err != nil {
 			return err
 		}
 		h.newStream(name).grant(p)
@@ -126,8 +128,8 @@ func (h *Hub) checkRoom(name string) error {
 
 // tooManyStreams refuses another stream. h.mu is held.
 func (h *Hub) tooManyStreams() error {
-	return refusal(http.StatusServiceUnavailable,
-		"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams).of(CauseLimit)
+	return refuse.New(http.StatusServiceUnavailable,
+		"the server has %d streams, as many as --max-streams allows", h.cfg.MaxStreams).For(refuse.Limit)
 }
 
 // yields returns an error if the publisher of s is to stay. A pull never is. Hub.mu is held.
@@ -137,10 +139,10 @@ func (s *stream) yields() error {
 	}
 	switch s.hub.cfg.Takeover {
 	case TakeoverNever:
-		return refusal(http.StatusConflict, "this name has a publisher already (--takeover never)")
+		return refuse.New(http.StatusConflict, "this name has a publisher already (--takeover never)")
 	case TakeoverStalled:
 		if s.next != nil || now()-s.publisher.heard.Load() < int64(StalledAfter) {
-			return refusal(http.StatusConflict,
+			return refuse.New(http.StatusConflict,
 				"this name has a publisher already, which sent something in the last %v (--takeover stalled)", StalledAfter)
 		}
 	}
@@ -170,7 +172,7 @@ func (h *Hub) await(p *Publisher, name string) error {
 	if err := context.Cause(p.ctx); err != nil {
 		return err
 	}
-	return refusal(http.StatusConflict, "this name has a publisher already, which has not ended within %v", limit.Grace)
+	return refuse.New(http.StatusConflict, "this name has a publisher already, which has not ended within %v", limit.Grace)
 }
 
 // grant makes p the publisher of s, which has none. Hub.mu is held.

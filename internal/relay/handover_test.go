@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
@@ -191,7 +193,7 @@ func TestHowLongAStreamWaits(t *testing.T) {
 			p := h.publish(sc.tags...)
 			h.Close()
 			return p
-		}, errDraining, 0},
+		}, refuse.ErrShutdown, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -567,7 +569,7 @@ func TestTwoPublishersReplaceEachOther(t *testing.T) {
 					for {
 						p, err := h.Open("cam", "test")
 						switch {
-						case err == errDraining:
+						case err == refuse.ErrShutdown:
 							return
 						case err != nil:
 							time.Sleep(time.Millisecond)
@@ -738,7 +740,7 @@ func TestPublishersComeAndGo(t *testing.T) {
 					for range 100 {
 						p, err := h.Open("cam", "test")
 						if err != nil {
-							if publishStatus(err) != http.StatusConflict && err != errDraining {
+							if publishStatus(err) != http.StatusConflict && err != refuse.ErrShutdown {
 								t.Errorf("refused: %v", err)
 							}
 							time.Sleep(time.Millisecond)

@@ -6,12 +6,13 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
@@ -150,7 +151,7 @@ func (h *Hub) HLSMedia(
 			return false, nil
 		}
 		if has := mediaName(w.movie); object != has && object != HLSMediaName {
-			return false, refusal(http.StatusNotFound, "stream %q has other tracks than %s now: ask for %s", name, object, HLSMasterName)
+			return false, refuse.New(http.StatusNotFound, "stream %q has other tracks than %s now: ask for %s", name, object, HLSMasterName)
 		}
 		switch status := w.window.Status(want); {
 		case !blocks:
@@ -160,7 +161,7 @@ func (h *Hub) HLSMedia(
 			}
 		case status == hls.TooFar:
 			msn, part := w.window.Next()
-			return false, refusal(http.StatusBadRequest, "segment %d is too far ahead: part %d of segment %d is next", want.MSN, part, msn)
+			return false, refuse.New(http.StatusBadRequest, "segment %d is too far ahead: part %d of segment %d is next", want.MSN, part, msn)
 		}
 		lasts := w.cfg.Target
 		if blocks {
@@ -225,7 +226,7 @@ func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *mil
 		return ErrElsewhere
 	}
 	absent := func() error {
-		return refusal(http.StatusNotFound, "%s is not, or no longer, in the window of stream %q", o, name)
+		return refuse.New(http.StatusNotFound, "%s is not, or no longer, in the window of stream %q", o, name)
 	}
 	if w == nil {
 		return absent()
@@ -242,8 +243,8 @@ func (h *Hub) HLSObject(ctx context.Context, name string, o hls.Object, dst *mil
 		case w.ended || !w.coming(o):
 			return false, absent()
 		case w.gaveUp(asked):
-			return false, &Refusal{Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
-				Reason: fmt.Sprintf("%s has not come: stream %q waits for its publisher", o, name)}
+			return false, refuse.New(http.StatusServiceUnavailable,
+				"%s has not come: stream %q waits for its publisher", o, name).After(time.Second)
 		}
 		return false, nil
 	})
@@ -324,7 +325,7 @@ func (h *Hub) hlsWindow(ctx context.Context, name string) (w *hlsWindow, err err
 		return w, nil
 	}
 	h.mu.Unlock()
-	if err := h.hasMemory(); err != nil {
+	if err := h.cfg.Memory.Admit(); err != nil {
 		return nil, err
 	}
 	if err := h.admitted.Acquire(); err != nil {
@@ -454,9 +455,9 @@ func (w *hlsWindow) run(ctx context.Context) {
 		switch {
 		case w.err != nil:
 		case s.hub.ends.Err() != nil:
-			w.err = errDraining
+			w.err = refuse.ErrShutdown
 		case err == errNotMade:
-			w.err = cmp.Or(s.checkMP4(), error(refusal(http.StatusNotAcceptable, "stream %q: %v", s.name, err)))
+			w.err = cmp.Or(s.checkMP4(), error(refuse.New(http.StatusNotAcceptable, "stream %q: %v", s.name, err)))
 		default:
 			w.err = errAbsent(s.name)
 		}

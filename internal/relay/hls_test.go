@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/frame/mp4"
@@ -263,12 +265,12 @@ func TestHLS(t *testing.T) {
 			{Kind: hls.KindSegment, Epoch: next.Epoch, MSN: next.MSN + 1},
 			{Kind: hls.KindInit, Epoch: next.Epoch, MSN: 1},
 		} {
-			var refused *Refusal
+			var refused *refuse.Refusal
 			if err := h.HLSObject(t.Context(), "cam", o, new(millrace.Chain)); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
 				t.Errorf("%s: %v", o, err)
 			}
 		}
-		var refused *Refusal
+		var refused *refuse.Refusal
 		if _, err := h.playlist(hls.Reload{MSN: next.MSN + 5}, true); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest {
 			t.Errorf("too far ahead: %v", err)
 		}
@@ -324,7 +326,7 @@ func TestHLSEndsWithoutRequests(t *testing.T) {
 		h.Close()
 		h.done(p, nil)
 		synctest.Wait()
-		if _, err := h.playlist(hls.Reload{}, false); err != errDraining {
+		if _, err := h.playlist(hls.Reload{}, false); err != refuse.ErrShutdown {
 			t.Errorf("of a server that shuts down: %v", err)
 		}
 	})
@@ -375,7 +377,7 @@ func TestHLSRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHubTest(t, func(c *Config) { c.HLS, c.ViewerWait, c.MaxViewers = hlsDefaults, 10*time.Second, 1 })
 		status := func(err error) int {
-			var refused *Refusal
+			var refused *refuse.Refusal
 			if errors.As(err, &refused) {
 				return refused.Status
 			}
@@ -471,7 +473,7 @@ func TestHLSWithoutKeyFrames(t *testing.T) {
 			t.Errorf("an answer without a key frame: %v", <-got)
 		}
 		h.done(p, nil)
-		var refused *Refusal
+		var refused *refuse.Refusal
 		if err := <-got; !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
 			t.Errorf("at the end: %v", err)
 		}

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
@@ -256,7 +258,7 @@ func TestHLSAnswersInSilence(t *testing.T) {
 				var c millrace.Chain
 				defer c.Release()
 				err := h.HLSObject(t.Context(), "cam", next, &c)
-				var refused *Refusal
+				var refused *refuse.Refusal
 				if !errors.As(err, &refused) || refused.Status != 503 || refused.RetryAfter == 0 {
 					t.Errorf("a part that does not come: %v", err)
 				}

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/hls"
@@ -175,7 +177,7 @@ func (h *hubTest) follow(ctx context.Context) (problems []hlscheck.Problem, brok
 	segment := map[string][]byte{} // what the parts of a segment are together
 	for n := 0; ; n++ {
 		text, err := h.playlist(want, blocks)
-		var refused *Refusal
+		var refused *refuse.Refusal
 		if err != nil {
 			if errors.As(err, &refused) {
 				h.t.Errorf("%+v: %d %v", want, refused.Status, err)

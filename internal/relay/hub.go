@@ -2,12 +2,13 @@ package relay
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/limit"
@@ -103,7 +104,7 @@ func New(cfg Config) *Hub {
 	cfg.Log = lock.Logger(cfg.Log)
 	h := &Hub{
 		cfg: cfg, log: cfg.Log, clients: millrace.DefaultPool().Account(),
-		admitted: limit.New(cfg.MaxViewers, tooManyViewers(cfg.MaxViewers), errDraining),
+		admitted: limit.New(cfg.MaxViewers, tooManyViewers(cfg.MaxViewers), refuse.ErrShutdown),
 		streams:  make(map[string]*stream),
 		waiting:  make(map[string][]*waiter),
 		served:   make(map[*viewer]struct{}),
@@ -126,53 +127,19 @@ func (h *Hub) SetLimits(streams, viewers, streamViewers int) {
 }
 
 func tooManyViewers(limit int) error {
-	return refusal(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", limit).of(CauseLimit)
+	return refuse.New(http.StatusServiceUnavailable, "the server has %d viewers, as many as --max-viewers allows", limit).For(refuse.Limit)
 }
-
-// A Refusal is an error with the HTTP status that it is answered with.
-type Refusal struct {
-	Status     int
-	Reason     string
-	RetryAfter time.Duration // when it may go better; 0: not known
-	Cause      Cause         // "": the status says it all
-}
-
-// A Cause says in a word why a client is refused: metrics count by it.
-type Cause string
-
-const (
-	CauseBadName  Cause = "bad_name"
-	CauseLimit    Cause = "limit"    // of streams or viewers
-	CauseMemory   Cause = "memory"   // is short
-	CauseShutdown Cause = "shutdown" // of the server
-	CauseOperator Cause = "operator" // has ended the stream
-)
-
-// of sets the cause of e.
-func (e *Refusal) of(c Cause) *Refusal {
-	e.Cause = c
-	return e
-}
-
-func (e *Refusal) Error() string { return e.Reason }
-
-func refusal(status int, format string, args ...any) *Refusal {
-	return &Refusal{Status: status, Reason: fmt.Sprintf(format, args...)}
-}
-
-// errDraining refuses publishers and viewers of a server that shuts down.
-var errDraining = refusal(http.StatusServiceUnavailable, "the server is shutting down").of(CauseShutdown)
 
 // errAbsent refuses viewers of a stream that there is not.
 func errAbsent(name string) error {
-	return refusal(http.StatusNotFound, "no stream %q: it has no publisher", name)
+	return refuse.New(http.StatusNotFound, "no stream %q: it has no publisher", name)
 }
 
 // absent refuses viewers that have waited for a stream.
 func (h *Hub) absent(name string) error {
 	if c := h.cfg.Cluster; c != nil && !c.Reachable() {
-		return &Refusal{Status: http.StatusServiceUnavailable, RetryAfter: retryAfter,
-			Reason: "it cannot be found out at present where the stream is"}
+		return refuse.New(http.StatusServiceUnavailable,
+			"it cannot be found out at present where the stream is").After(retryAfter)
 	}
 	return errAbsent(name)
 }
@@ -234,7 +201,7 @@ func (h *Hub) awaitStream(ctx context.Context, name string, enter func(s *stream
 		return err
 	case h.ends.Err() != nil:
 		h.mu.Unlock()
-		return errDraining
+		return refuse.ErrShutdown
 	case wait == 0:
 		h.mu.Unlock()
 		return errAbsent(name)
@@ -266,8 +233,8 @@ func (h *Hub) awaitStream(ctx context.Context, name string, enter func(s *stream
 	case h.cfg.Cluster != nil && len(h.streams) >= h.cfg.MaxStreams: // it may be at another node
 		return h.tooManyStreams()
 	case w.unreached:
-		return &Refusal{Status: http.StatusServiceUnavailable, RetryAfter: retryAfter,
-			Reason: fmt.Sprintf("the node that has the stream %q does not answer", name)}
+		return refuse.New(http.StatusServiceUnavailable,
+			"the node that has the stream %q does not answer", name).After(retryAfter)
 	}
 	return h.absent(name)
 }
@@ -304,7 +271,7 @@ func (h *Hub) leave(v *viewer) {
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.stop(errDraining)
+	h.stop(refuse.ErrShutdown)
 	for _, s := range h.streams {
 		if s.wait != nil {
 			s.end()
@@ -313,7 +280,7 @@ func (h *Hub) Close() {
 	h.admitted.Close()
 	for _, list := range h.waiting {
 		for _, w := range list {
-			w.err = errDraining
+			w.err = refuse.ErrShutdown
 			close(w.done)
 		}
 	}

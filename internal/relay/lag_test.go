@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
@@ -238,10 +240,10 @@ func TestDrainGivesViewersTheRest(t *testing.T) {
 	}
 	// Publishers are told first: theirs may know of the end before the listener is closed.
 	eventually(t, "a new viewer is refused", func() bool { return f.Get("/live/cam").Status == http.StatusServiceUnavailable })
-	if _, err := f.Open("other", "test"); err != error(errDraining) {
+	if _, err := f.Open("other", "test"); err != error(refuse.ErrShutdown) {
 		t.Errorf("a new publisher: %v", err)
 	}
-	if _, err := f.enter(t.Context(), watchRequest{name: "other"}); err != error(errDraining) { // admitted just before
+	if _, err := f.enter(t.Context(), watchRequest{name: "other"}); err != error(refuse.ErrShutdown) { // admitted just before
 		t.Errorf("a viewer without a stream: %v", err)
 	}
 	same(t, "the viewer", slow.Rest(), sc.whole())

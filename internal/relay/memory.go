@@ -3,7 +3,6 @@ package relay
 import (
 	"cmp"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -20,8 +19,6 @@ const (
 	crowdedAfter = 2 * time.Second
 	// blockedAfter is the same for the largest stream, when nothing else has helped: more than a moment.
 	blockedAfter = 250 * time.Millisecond
-	// crowdedWait is when a client may try again that was refused because memory is short.
-	crowdedWait = 5 * time.Second
 )
 
 // MemorySteps returns what h can do when memory is short, in order. The largest streams are always the first ones: a stream
@@ -33,14 +30,6 @@ func (h *Hub) MemorySteps() []memory.Step {
 		{Name: "laggards", Above: 12, Free: func(excess int64) int64 { return h.dropLaggards(excess, nil, crowdedAfter) }},
 		{Name: "streams", Above: 14, Free: h.cutLargest},
 	}
-}
-
-// hasMemory refuses a publisher or a viewer when memory is short.
-func (h *Hub) hasMemory() error {
-	if err := h.cfg.Memory.Admit(); err != nil {
-		return &Refusal{Status: http.StatusServiceUnavailable, Reason: err.Error(), RetryAfter: crowdedWait, Cause: CauseMemory}
-	}
-	return nil
 }
 
 // endIdleHLS ends the HLS that no player has asked for while all that a playlist has was played.
@@ -164,8 +153,7 @@ func (h *Hub) dropLaggards(excess int64, of *stream, after time.Duration) (freed
 }
 
 // errLargest ends the publisher of a stream because of what the stream holds.
-var errLargest = &Refusal{Status: http.StatusServiceUnavailable, RetryAfter: crowdedWait, Cause: CauseMemory,
-	Reason: "memory is short, and this stream holds the most (--memory)"}
+var errLargest = memory.Short("memory is short, and this stream holds the most")
 
 // cutLargest disconnects the viewers of the largest streams that are blocked, drops what these streams keep, but for some HLS,
 // and at last ends their publishers and their HLS. A stream that holds less than a quarter of what the budget has for each is not the

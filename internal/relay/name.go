@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/frame/hls"
 )
 
@@ -18,7 +20,7 @@ const (
 // CheckName refuses a name that is malformed, or that could not be watched because its end means something else.
 func CheckName(name string) error {
 	bad := func(format string, args ...any) error {
-		return refusal(http.StatusBadRequest, "bad stream name "+format, args...).of(CauseBadName)
+		return refuse.New(http.StatusBadRequest, "bad stream name "+format, args...).For(refuse.BadName)
 	}
 	parts := strings.SplitN(name, "/", maxParts+1)
 	if len(name) > maxName || len(parts) > maxParts {
@@ -65,7 +67,7 @@ func isObject(word string) bool {
 }
 
 // PublishName returns the name of the stream that is published at NAME or NAME.flv, so that one address serves both to
-// publish and to watch. An error is a [Refusal].
+// publish and to watch. An error is a [refuse.Refusal].
 func PublishName(path string) (string, error) {
 	name, f, ok := cutExt(path)
 	if ok && f != formatFLV {

@@ -6,18 +6,20 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 // maxRefusedNames bounds the names that the operator has refused for a time. Each takes some 200 bytes.
 const maxRefusedNames = 10_000
 
 // errOperator ends a publisher whose stream the operator has ended.
-var errOperator = refusal(http.StatusForbidden, "the operator has ended this stream").of(CauseOperator)
+var errOperator = refuse.New(http.StatusForbidden, "the operator has ended this stream").For(refuse.Operator)
 
 // EndStream ends the stream of a name, if there is one, and refuses its publishers for a time; 0 frees the name. Its
-// viewers get what there is, and their end. It reports whether there was such a stream. The error is a [Refusal], and
+// viewers get what there is, and their end. It reports whether there was such a stream. The error is a [refuse.Refusal], and
 // nothing has changed then: the stream is that of another node, or too many names are refused.
-func (h *Hub) EndStream(name string, refuse time.Duration) (was bool, err error) {
+func (h *Hub) EndStream(name string, refused time.Duration) (was bool, err error) {
 	if err := CheckName(name); err != nil {
 		return false, err
 	}
@@ -25,16 +27,16 @@ func (h *Hub) EndStream(name string, refuse time.Duration) (was bool, err error)
 	defer h.mu.Unlock()
 	s := h.streams[name]
 	if s != nil && s.wait == nil && s.publisher.isPull() {
-		return false, refusal(http.StatusConflict, "the stream is published at the node %s: end it there",
+		return false, refuse.New(http.StatusConflict, "the stream is published at the node %s: end it there",
 			s.publisher.address)
 	}
 	at := time.Now()
 	maps.DeleteFunc(h.refused, func(_ string, until time.Time) bool { return !until.After(at) })
-	if _, again := h.refused[name]; refuse > 0 && !again && len(h.refused) >= maxRefusedNames {
-		return false, refusal(http.StatusServiceUnavailable, "%d names are refused already", maxRefusedNames)
+	if _, again := h.refused[name]; refused > 0 && !again && len(h.refused) >= maxRefusedNames {
+		return false, refuse.New(http.StatusServiceUnavailable, "%d names are refused already", maxRefusedNames)
 	}
-	if refuse > 0 {
-		h.refused[name] = at.Add(refuse)
+	if refused > 0 {
+		h.refused[name] = at.Add(refused)
 	} else {
 		delete(h.refused, name)
 	}
@@ -63,10 +65,8 @@ func (h *Hub) checkRefused(name string) error {
 	if left <= 0 {
 		return nil
 	}
-	r := refusal(http.StatusForbidden, "the operator has ended this stream: it may be published again in %v",
-		left.Round(time.Second)).of(CauseOperator)
-	r.RetryAfter = left
-	return r
+	return refuse.New(http.StatusForbidden, "the operator has ended this stream: it may be published again in %v",
+		left.Round(time.Second)).For(refuse.Operator).After(left)
 }
 
 // ViewerInfo describes one viewer, as JSON.

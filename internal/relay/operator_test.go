@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 // A duringClaim is a cluster that calls a function whenever it has made the node an owner.
@@ -24,8 +26,8 @@ func (c *duringClaim) Claim(ctx context.Context, name string) (Lease, error) {
 
 // operatorRefused reports whether err is the refusal of a name.
 func operatorRefused(err error) bool {
-	r, ok := errors.AsType[*Refusal](err)
-	return ok && r.Cause == CauseOperator && r.Status == http.StatusForbidden && r.RetryAfter > 0
+	r, ok := errors.AsType[*refuse.Refusal](err)
+	return ok && r.Cause == refuse.Operator && r.Status == http.StatusForbidden && r.RetryAfter > 0
 }
 
 // A name that is refused while its publisher waits for the cluster has no stream, and no owner.
@@ -87,7 +89,7 @@ func TestEndAPulledStream(t *testing.T) {
 	p.Send(newScript(2, 5, 100).whole())
 	w := edge.Watcher("/live/cam.flv", 0)
 	was, err := edge.EndStream("cam", time.Hour)
-	if r, ok := errors.AsType[*Refusal](err); was || !ok || r.Status != http.StatusConflict || !strings.Contains(r.Reason, owner.via) {
+	if r, ok := errors.AsType[*refuse.Refusal](err); was || !ok || r.Status != http.StatusConflict || !strings.Contains(r.Reason, owner.via) {
 		t.Fatalf("at the edge: %v, %v; the owner is %s", was, err, owner.via)
 	}
 	if was, err := owner.EndStream("cam", time.Hour); !was || err != nil {

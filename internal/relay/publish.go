@@ -7,11 +7,13 @@ import (
 	"os"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/rtmp"
 )
 
-// Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [Refusal]: the
+// Publish relays the body of a POST or PUT as the stream name, and answers it at the end. An error is a [refuse.Refusal]: the
 // body was not read, and the caller answers. A plain HTTP/1.1 connection is taken over, and Publish returns at once, so
 // that net/http's buffers and stack do not live as long as the stream.
 func (h *Hub) Publish(w http.ResponseWriter, r *http.Request, name string, terms Terms) error {
@@ -58,7 +60,7 @@ func (p *Publisher) receive(body publishBody) {
 func publishStatus(err error) int {
 	var limit *flv.LimitError
 	var rtmpLimit *rtmp.LimitError
-	var refused *Refusal
+	var refused *refuse.Refusal
 	switch {
 	case err == nil, err == errUnwatched, err == errOwnerEnded:
 		return http.StatusOK

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 )
@@ -25,7 +27,7 @@ var (
 	// errPanic ends a stream after a panic in this package.
 	errPanic = errors.New("internal error")
 	// errNotFLV refuses bytes of another format for a stream that its viewers get as FLV.
-	errNotFLV = refusal(http.StatusUnsupportedMediaType, "this stream is FLV, and waits for its publisher to come back: "+
+	errNotFLV = refuse.New(http.StatusUnsupportedMediaType, "this stream is FLV, and waits for its publisher to come back: "+
 		"it cannot go on with bytes of another format")
 )
 
@@ -71,7 +73,7 @@ type Publisher struct {
 }
 
 // Open begins a stream of the given name, goes on with the one that waits for its publisher, or takes over from the
-// publisher that there is; address says in logs and in the API who publishes it. An error is a [Refusal]. Viewers find a
+// publisher that there is; address says in logs and in the API who publishes it. An error is a [refuse.Refusal]. Viewers find a
 // new stream when its format is known. The caller ends the publisher with Run or Close, and then calls Done.
 func (h *Hub) Open(name, address string) (*Publisher, error) {
 	if err := CheckName(name); err != nil {
@@ -95,7 +97,7 @@ func (h *Hub) newPublisher(address string) *Publisher {
 	return p
 }
 
-// Context ends when the publisher must stop. Its cause is then a [Refusal] that says why: another publisher took over,
+// Context ends when the publisher must stop. Its cause is then a [refuse.Refusal] that says why: another publisher took over,
 // or the server shuts down. The caller calls Close soon. Close ends the context, too.
 func (p *Publisher) Context() context.Context { return p.ctx }
 

@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 )
@@ -64,7 +66,7 @@ func (p *Publisher) isPull() bool { return p.epoch != 0 }
 
 // Pull feeds the stream of that name with what its owner sends, until that ends, ctx ends, a publisher comes, or there
 // is no viewer for a while: then the stream ends, and Pull returns nil. After any other end the stream waits as after
-// one of a publisher. The error is a *[Refusal] with the owner's status if that is another one than 200.
+// one of a publisher. The error is a *[refuse.Refusal] with the owner's status if that is another one than 200.
 func (h *Hub) Pull(ctx context.Context, name string, from Source) error {
 	if err := cmp.Or(CheckName(name), h.checkRoom(name)); err != nil {
 		return err
@@ -98,7 +100,7 @@ func (h *Hub) Pull(ctx context.Context, name string, from Source) error {
 // unreached notes for those who wait for the stream of that name whether its owner could not be asked, which a pull that
 // ended with err has shown. A node that has given the stream up answers.
 func (h *Hub) unreached(name string, err error) {
-	var refused *Refusal
+	var refused *refuse.Refusal
 	ok := errors.As(err, &refused) && refused.Status == http.StatusMisdirectedRequest
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,7 +172,7 @@ func (p *Publisher) readAnswer(conn net.Conn, req *http.Request, from Source) (e
 	p.epoch, err = strconv.ParseUint(res.Header.Get(headerEpoch), 10, 64)
 	switch {
 	case res.StatusCode != http.StatusOK:
-		return nil, refusal(res.StatusCode, "the owner answers %d", res.StatusCode)
+		return nil, refuse.New(res.StatusCode, "the owner answers %d", res.StatusCode)
 	case err != nil || p.epoch == 0 || !slices.Equal(res.TransferEncoding, []string{"chunked"}):
 		return nil, fmt.Errorf("the owner's answer is not that of a node: %s %.40q", headerEpoch, res.Header.Get(headerEpoch))
 	case p.epoch < from.Epoch:
@@ -187,7 +189,7 @@ func (h *Hub) claimPull(p *Publisher, name string) error {
 	s := h.streams[name]
 	switch {
 	case h.ends.Err() != nil:
-		return errDraining
+		return refuse.ErrShutdown
 	case s == nil && len(h.streams) >= h.cfg.MaxStreams:
 		return h.tooManyStreams()
 	case s == nil:

@@ -12,6 +12,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/rtmp"
@@ -76,7 +78,7 @@ func (c *RTMPConn) awaitRequest(deadline time.Time, next func() (*rtmp.Request, 
 	if !stop() {
 		<-cut // so that it does not cut the answer
 		if err == nil {
-			err = errDraining
+			err = refuse.ErrShutdown
 		}
 	}
 	if err != nil {
@@ -146,7 +148,7 @@ func rtmpCode(want *rtmp.Request, status int) string {
 }
 
 // Publish relays what the client sends as the stream name until it ends. It ends the connection, unless the client has
-// ended its stream itself, and Next may follow. An error is a [Refusal] that the caller answers with Refuse.
+// ended its stream itself, and Next may follow. An error is a [refuse.Refusal] that the caller answers with Refuse.
 func (c *RTMPConn) Publish(name string) error {
 	p, err := c.hub.Open(name, c.conn.RemoteAddr().String())
 	if err != nil {
@@ -197,7 +199,7 @@ func (c *RTMPConn) receive(p *Publisher) error {
 	for received := uint64(0); ; {
 		if !asked && p.leaves.Load() {
 			asked = true
-			if err := c.proto.RequestReconnect(errDraining.Reason); err != nil {
+			if err := c.proto.RequestReconnect(refuse.ErrShutdown.Reason); err != nil {
 				return err
 			}
 		}
@@ -303,7 +305,7 @@ func promised(t flv.Tag, tag *millrace.Chain) flv.Header {
 }
 
 // Watch sends the stream name until it or the client ends. It waits for the stream, and then returns at once; the
-// connection is the viewer's from then on. An error is a [Refusal] that the caller answers with Refuse.
+// connection is the viewer's from then on. An error is a [refuse.Refusal] that the caller answers with Refuse.
 func (c *RTMPConn) Watch(ctx context.Context, name string) error {
 	want := watchRequest{name: name, format: formatRTMP, remote: c.conn.RemoteAddr().String(), terms: c.Terms}
 	var first earlyReplies

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
@@ -125,7 +127,7 @@ func (s *stream) format(want watchRequest) (format, error) {
 	case want.asIs || want.format == f:
 		return f, nil
 	case f == formatRaw:
-		return 0, refusal(http.StatusNotAcceptable,
+		return 0, refuse.New(http.StatusNotAcceptable,
 			"stream %q is not FLV, so it cannot be had as %s: ask for /live/%[1]s", s.name, want.format)
 	case want.format == formatMP4:
 		return formatMP4, s.checkMP4()
@@ -154,7 +156,7 @@ func (s *stream) checkMP4() error {
 	if !s.settled.Load() || s.leftOut() != "all" { // more may come
 		return nil
 	}
-	return refusal(http.StatusNotAcceptable,
+	return refuse.New(http.StatusNotAcceptable,
 		"stream %q has nothing that MP4 is made of here (H.264, H.265, AAC): ask for /live/%[1]s.flv", s.name)
 }
 
@@ -171,12 +173,12 @@ func (s *stream) enter(want watchRequest) (*viewer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if limit := s.hub.cfg.MaxStreamViewers; s.viewers >= limit && !peer {
-		return nil, refusal(http.StatusServiceUnavailable,
-			"this stream has %d viewers, as many as --max-stream-viewers allows", limit).of(CauseLimit)
+		return nil, refuse.New(http.StatusServiceUnavailable,
+			"this stream has %d viewers, as many as --max-stream-viewers allows", limit).For(refuse.Limit)
 	}
 	if s.maxViewers > 0 && s.viewers >= s.maxViewers && !peer {
-		return nil, refusal(http.StatusServiceUnavailable,
-			"this stream has %d viewers, as many as its publisher is allowed", s.maxViewers).of(CauseLimit)
+		return nil, refuse.New(http.StatusServiceUnavailable,
+			"this stream has %d viewers, as many as its publisher is allowed", s.maxViewers).For(refuse.Limit)
 	}
 	r := s.rendition(f)
 	r.viewers++

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 // Terms are what a publisher or viewer is allowed beside the limits of Config. The zero value says nothing.
@@ -24,7 +26,7 @@ func (t *Terms) End(reason string, bytes int64) {
 }
 
 // errTimeUp ends a publisher whose time is over.
-var errTimeUp = refusal(http.StatusForbidden, "the time is up that this publisher was allowed")
+var errTimeUp = refuse.New(http.StatusForbidden, "the time is up that this publisher was allowed")
 
 // keepTo has the publisher keep to its terms. It is called once, by what has opened it.
 func (p *Publisher) keepTo(t Terms) {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/lock"
@@ -53,14 +55,14 @@ func parseWatchRequest(r *http.Request, name string) (watchRequest, error) {
 		case "next":
 			want.next = true
 		default:
-			return want, refusal(http.StatusBadRequest,
+			return want, refuse.New(http.StatusBadRequest,
 				"bad start=%.80q: want last (the newest key frame, as without it) or next (the next one)", start)
 		}
 	}
 	return want, nil
 }
 
-// Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [Refusal], which the caller
+// Watch answers a GET or HEAD for the stream name, name.flv or name.mp4. An error is a [refuse.Refusal], which the caller
 // answers, or that of the request's context. Over HTTP/1 Watch takes over the connection and returns at once; otherwise
 // it returns when the viewer has ended.
 func (h *Hub) Watch(w http.ResponseWriter, r *http.Request, name string, terms Terms) error {
@@ -92,7 +94,7 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request, want watchRequest) e
 
 // admit returns a viewer that has a place, and waits for its stream until ctx ends.
 func (h *Hub) admit(ctx context.Context, want watchRequest) (*viewer, error) {
-	if err := h.hasMemory(); err != nil {
+	if err := h.cfg.Memory.Admit(); err != nil {
 		return nil, err
 	}
 	acquire := h.admitted.Acquire

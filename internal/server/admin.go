@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server/page"
 )
@@ -54,7 +56,7 @@ func (s *Server) mainPage(main net.Addr) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		tcp, ok := main.(*net.TCPAddr)
 		if !ok {
-			s.refuseRequest(clientReader, w, r, refusal(http.StatusNotFound, "the main listener is no TCP port"))
+			s.refuseRequest(clientReader, w, r, refuse.New(http.StatusNotFound, "the main listener is no TCP port"))
 			return
 		}
 		link := url.URL{Scheme: "http", Host: tcp.String(), Path: "/"}
@@ -80,7 +82,7 @@ func (s *Server) adminStream(w http.ResponseWriter, r *http.Request) {
 		var err error
 		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
 			s.refuseRequest(clientReader, w, r,
-				refusal(http.StatusBadRequest, "bad after=%.40q: want the number of a viewer", text))
+				refuse.New(http.StatusBadRequest, "bad after=%.40q: want the number of a viewer", text))
 			return
 		}
 	}
@@ -90,7 +92,7 @@ func (s *Server) adminStream(w http.ResponseWriter, r *http.Request) {
 	info, ok := s.relay.Stream(name)
 	viewers, _ := s.relay.StreamViewers(name, after, maxListed)
 	if !ok {
-		s.refuseRequest(clientReader, w, r, refusal(http.StatusNotFound, "no stream %.200q", name))
+		s.refuseRequest(clientReader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
 		return
 	}
 	answer(w, struct {
@@ -115,12 +117,12 @@ func (s *Server) endStream(w http.ResponseWriter, r *http.Request) {
 		var err error
 		if lasts, err = time.ParseDuration(text); err != nil || lasts < 0 || lasts > maxRefuseEnded {
 			s.refuseRequest(clientReader, w, r,
-				refusal(http.StatusBadRequest, "bad for=%.40q: want a time such as 10m, up to %v", text, maxRefuseEnded))
+				refuse.New(http.StatusBadRequest, "bad for=%.40q: want a time such as 10m, up to %v", text, maxRefuseEnded))
 			return
 		}
 	}
 	if _, here := s.relay.Stream(name); !here && text == "" { // perhaps a typing error; a name may be refused in advance
-		s.refuseRequest(clientReader, w, r, refusal(http.StatusNotFound, "no stream %.200q", name))
+		s.refuseRequest(clientReader, w, r, refuse.New(http.StatusNotFound, "no stream %.200q", name))
 		return
 	}
 	ended, err := s.relay.EndStream(name, lasts)
@@ -141,12 +143,12 @@ func (s *Server) endViewer(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseUint(r.PathValue("id"), 10, 64)
 	if err != nil {
 		s.refuseRequest(clientReader, w, r,
-			refusal(http.StatusBadRequest, "bad viewer %.40q: want its number", r.PathValue("id")))
+			refuse.New(http.StatusBadRequest, "bad viewer %.40q: want its number", r.PathValue("id")))
 		return
 	}
 	was, ok := s.relay.EndViewer(id)
 	if !ok {
-		s.refuseRequest(clientReader, w, r, refusal(http.StatusNotFound, "no viewer %d", id))
+		s.refuseRequest(clientReader, w, r, refuse.New(http.StatusNotFound, "no viewer %d", id))
 		return
 	}
 	s.log.Info("the operator ends a viewer", "stream", was.Stream, "viewer", was.Address, "client", r.RemoteAddr)

@@ -5,8 +5,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/memory"
-	"github.com/millrace-io/millrace/internal/relay"
 )
 
 const (
@@ -81,7 +82,7 @@ func (a *answerLoan) wait() {
 func (a *answerLoan) renew() bool { return a == nil || a.loan.Renew() }
 
 // resume takes the memory again, for an answer that holds more bytes than a short one. The error is
-// a [relay.Refusal].
+// a [refuse.Refusal].
 func (a *answerLoan) resume(more int) error {
 	if a == nil {
 		return nil
@@ -97,11 +98,7 @@ func (a *answerLoan) resume(more int) error {
 	case more > 0:
 		err = a.loan.Grow(limit, requestAfter, int64(more))
 	}
-	if err != nil {
-		return &relay.Refusal{Status: http.StatusServiceUnavailable, Cause: relay.CauseMemory,
-			Reason: err.Error() + " (--memory)", RetryAfter: requestAfter}
-	}
-	return nil
+	return err
 }
 
 // lend takes memory for an answer that is to be made and holds more bytes than a short one, or
@@ -126,7 +123,7 @@ func (s *Server) answerLimit() int64 {
 // body: its client could leave that.
 func (s *Server) refuseFull(w http.ResponseWriter, r *http.Request, why error) {
 	s.refused(wanted(r), r, why)
-	status := setRefusal(w.Header(), why)
+	status := refuse.SetHeader(w.Header(), why)
 	if r.ProtoMajor == 2 {
 		w.Header().Set("Content-Length", "0")
 		w.WriteHeader(status)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/token"
 )
@@ -52,14 +54,14 @@ func (a *auth) needsToken(name string) bool {
 }
 
 // checkPublish returns nil if the request may publish the stream of a name, or write a blob if that is empty, or a
-// [relay.Refusal].
+// [refuse.Refusal].
 func (a *auth) checkPublish(r *http.Request, name string) error {
 	if crossOrigin.Check(r) != nil {
-		return refusal(http.StatusForbidden, "publishing from a page of another site is not allowed")
+		return refuse.New(http.StatusForbidden, "publishing from a page of another site is not allowed")
 	}
 	err := a.mayPublish(a.shownToken(r), name, "Authorization: Bearer TOKEN, or ?token=TOKEN")
 	if err == nil && !a.needsToken(name) && a.loopback && !isLocalName(r.Host) {
-		return refusal(http.StatusForbidden, "publishing without a token is for this machine only, and the request names "+
+		return refuse.New(http.StatusForbidden, "publishing without a token is for this machine only, and the request names "+
 			"host %.80q: use 127.0.0.1 or localhost, or start with --publish-token", r.Host)
 	}
 	return err
@@ -69,22 +71,22 @@ func (a *auth) checkPublish(r *http.Request, name string) error {
 func (a *auth) mayPublish(shown, name, how string) error {
 	switch {
 	case a.needsToken(name) && shown == "":
-		return refusal(http.StatusUnauthorized, "publishing needs the token: %s", how)
+		return refuse.New(http.StatusUnauthorized, "publishing needs the token: %s", how)
 	case a.needsToken(name):
 		return a.checkToken(shown, token.Publish, name)
 	case !a.loopback && !(a.hook && name != ""):
-		return refusal(http.StatusForbidden,
+		return refuse.New(http.StatusForbidden,
 			"publishing is off: this server can be reached from other machines and was started without --publish-token")
 	}
 	return nil
 }
 
-// checkRead returns nil if the request may read, or a [relay.Refusal]. The cookie counts only if no token is shown: it
+// checkRead returns nil if the request may read, or a [refuse.Refusal]. The cookie counts only if no token is shown: it
 // may come from an older token.
 func (a *auth) checkRead(r *http.Request) error {
 	shown, name := a.shownToken(r), requestedStream(r)
 	if a.read == "" && a.readNeedsToken(r) && a.checkToken(shown, token.Read, name) != nil {
-		return refusal(http.StatusForbidden, "this server is for this machine only, and the request names host %.80q: "+
+		return refuse.New(http.StatusForbidden, "this server is for this machine only, and the request names host %.80q: "+
 			"use 127.0.0.1 or localhost, or start with --read-token", r.Host)
 	}
 	if a.read != "" && shown == "" {
@@ -107,18 +109,18 @@ func (a *auth) mayRead(shown, name, how string) error {
 	case a.read == "":
 		return nil
 	case shown == "":
-		return refusal(http.StatusUnauthorized, "reading needs the token: %s", how)
+		return refuse.New(http.StatusUnauthorized, "reading needs the token: %s", how)
 	}
 	return a.checkToken(shown, token.Read, name)
 }
 
-// checkDecision returns nil if the request may decide, or a [relay.Refusal].
+// checkDecision returns nil if the request may decide, or a [refuse.Refusal].
 func (a *auth) checkDecision(r *http.Request) error {
 	switch {
 	case crossOrigin.Check(r) != nil:
-		return refusal(http.StatusForbidden, "a page of another site decides nothing here")
+		return refuse.New(http.StatusForbidden, "a page of another site decides nothing here")
 	case a.read == "" && !a.loopback:
-		return refusal(http.StatusForbidden, "other machines can reach this listener: deciding needs --admin-token")
+		return refuse.New(http.StatusForbidden, "other machines can reach this listener: deciding needs --admin-token")
 	}
 	return a.checkRead(r)
 }
@@ -133,16 +135,16 @@ func (a *auth) checkToken(shown string, right token.Right, name string) error {
 	case a.publish != "" && sameToken(shown, a.publish), right == token.Read && a.read != "" && sameToken(shown, a.read):
 		return nil
 	case len(a.keys) == 0 || !token.Is(shown):
-		return refusal(http.StatusForbidden, "%s", wrong)
+		return refuse.New(http.StatusForbidden, "%s", wrong)
 	case name == "":
-		return refusal(http.StatusForbidden, "%s: signed tokens are for streams", wrong)
+		return refuse.New(http.StatusForbidden, "%s: signed tokens are for streams", wrong)
 	}
 	t, err := a.keys.Verify(shown)
 	if err == nil {
 		err = t.Allow(right, name, time.Now())
 	}
 	if err != nil {
-		return refusal(http.StatusForbidden, "%s: %v", wrong, err)
+		return refuse.New(http.StatusForbidden, "%s: %v", wrong, err)
 	}
 	return nil
 }

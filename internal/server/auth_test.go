@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 func TestPublishToken(t *testing.T) {
@@ -41,7 +43,7 @@ func statusOf(err error) int {
 	if err == nil {
 		return 0
 	}
-	return relayStatus(err)
+	return refuse.Status(err)
 }
 
 // A listener that other machines can reach takes publishers with the token only.

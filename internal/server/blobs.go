@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/blob"
 	"github.com/millrace-io/millrace/internal/limit"
 	"github.com/redis/go-redis/v9"
@@ -86,8 +88,8 @@ func newBlobService(s *Server, store blob.Store, where string) *blobService {
 	down, up := s.cfg.MaxDownloads, s.cfg.MaxUploads
 	return &blobService{
 		server: s, store: store, where: where,
-		downloads: limit.New(down, tooMany("blobs", "sent", down, "downloads"), errShutdown),
-		uploads:   limit.New(up, tooMany("blobs", "received", up, "uploads"), errShutdown),
+		downloads: limit.New(down, tooMany("blobs", "sent", down, "downloads"), refuse.ErrShutdown),
+		uploads:   limit.New(up, tooMany("blobs", "received", up, "uploads"), refuse.ErrShutdown),
 	}
 }
 
@@ -134,7 +136,7 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // get answers GET and HEAD.
 func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
 	if err := b.server.acquire(b.downloads); err != nil {
-		b.refuse(w, r, &requestError{http.StatusServiceUnavailable, err})
+		b.refuse(w, r, err)
 		return
 	}
 	defer b.downloads.Release()
@@ -161,7 +163,7 @@ func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
 func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
 	if err := b.server.auth.Load().checkPublish(r, ""); err != nil {
 		b.server.refused(clientWriter, r, err)
-		refuseBody(w, r, setRefusal(w.Header(), err), "writing a blob needs the right to publish: "+err.Error())
+		refuseBody(w, r, refuse.SetHeader(w.Header(), err), "writing a blob needs the right to publish: "+err.Error())
 		return
 	}
 	if err := b.change(w, r, key); err != nil {
@@ -173,7 +175,7 @@ func (b *blobService) write(w *statusWriter, r *http.Request, key string) {
 // the uploads.
 func (b *blobService) change(w http.ResponseWriter, r *http.Request, key string) error {
 	if err := b.server.acquire(b.uploads); err != nil {
-		return &requestError{http.StatusServiceUnavailable, err}
+		return err
 	}
 	defer b.uploads.Release()
 	answerOf(r).wait()
@@ -196,15 +198,15 @@ func (b *blobService) put(w http.ResponseWriter, r *http.Request, key string) er
 	put := blob.Put{Limit: b.server.cfg.MaxBlobBytes, Only: blob.ConditionOf(h)}
 	var err error
 	if put.TTL, err = blob.ParseTTL(h.Get(blob.HeaderTTL)); err != nil {
-		return &requestError{http.StatusBadRequest, err}
+		return refuse.New(http.StatusBadRequest, "%v", err)
 	}
 	switch {
 	case h.Get("Content-Range") != "":
-		return &requestError{http.StatusBadRequest,
-			errors.New("a part of a blob cannot be put: send all of it, without Content-Range")}
+		return refuse.New(http.StatusBadRequest,
+			"a part of a blob cannot be put: send all of it, without Content-Range")
 	case h.Get("Content-Encoding") != "" && !strings.EqualFold(h.Get("Content-Encoding"), "identity"):
-		return &requestError{http.StatusUnsupportedMediaType,
-			errors.New("the server does not keep Content-Encoding, so a reader could not decode the blob: send it without")}
+		return refuse.New(http.StatusUnsupportedMediaType,
+			"the server does not keep Content-Encoding, so a reader could not decode the blob: send it without")
 	case r.ContentLength > put.Limit:
 		return &blob.TooLargeError{Limit: put.Limit}
 	}
@@ -250,53 +252,41 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A requestError says what is wrong with a request.
-type requestError struct {
-	status int
-	err    error
-}
-
-func (e *requestError) Error() string { return e.err.Error() }
-
-// refuse answers with the status of err. A 503 means that nothing has changed, and that the client may try again.
+// refuse answers with a refusal for err. A 503 means that nothing has changed, and that the client may try again.
 func (b *blobService) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	status, reason := blobStatus(err)
-	if status >= http.StatusInternalServerError {
+	refused := blobRefusal(err)
+	if refused.Status >= http.StatusInternalServerError {
 		b.server.log.Warn("blob request failed", "method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr,
-			"status", status, "reason", err)
+			"status", refused.Status, "reason", err)
 	}
-	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
-	}
-	refuseBody(w, r, status, reason)
+	refuseBody(w, r, refuse.SetHeader(w.Header(), refused), refused.Reason)
 }
 
-// blobStatus returns the status for an error, and a reason for the client that has no address or path of the server in
-// it.
-func blobStatus(err error) (status int, reason string) {
-	var request *requestError
+// blobRefusal returns the refusal for an error. Its reason has no address or path of the server in it.
+func blobRefusal(err error) *refuse.Refusal {
 	var large *blob.TooLargeError
+	status, reason := http.StatusInternalServerError, "the store has failed"
 	switch {
-	case errors.As(err, &request):
-		return request.status, request.Error()
+	case refuse.Of(err) != nil:
+		return refuse.Of(err)
 	case errors.Is(err, blob.ErrNotFound):
-		return http.StatusNotFound, blob.ErrNotFound.Error()
+		status, reason = http.StatusNotFound, blob.ErrNotFound.Error()
 	case errors.Is(err, blob.ErrCondition):
-		return http.StatusPreconditionFailed, "If-Match or If-None-Match does not hold"
+		status, reason = http.StatusPreconditionFailed, "If-Match or If-None-Match does not hold"
 	case errors.Is(err, blob.ErrUnsure):
-		return http.StatusInternalServerError, blob.ErrUnsure.Error()
+		reason = blob.ErrUnsure.Error()
 	case errors.Is(err, blob.ErrFull):
-		return http.StatusInsufficientStorage, blob.ErrFull.Error()
+		status, reason = http.StatusInsufficientStorage, blob.ErrFull.Error()
 	case errors.As(err, &large):
-		return http.StatusRequestEntityTooLarge, large.Error() + " (--max-blob-bytes)"
+		status, reason = http.StatusRequestEntityTooLarge, large.Error()+" (--max-blob-bytes)"
 	case errors.Is(err, blob.ErrBody) && errors.Is(err, os.ErrDeadlineExceeded):
-		return http.StatusRequestTimeout, err.Error()
+		status, reason = http.StatusRequestTimeout, err.Error()
 	case errors.Is(err, blob.ErrBody):
-		return http.StatusBadRequest, err.Error()
+		status, reason = http.StatusBadRequest, err.Error()
 	case errors.Is(err, blob.ErrUnavailable):
-		return http.StatusServiceUnavailable, blob.ErrUnavailable.Error()
+		return refuse.New(http.StatusServiceUnavailable, "%v", blob.ErrUnavailable).After(time.Second)
 	}
-	return http.StatusInternalServerError, "the store has failed"
+	return refuse.New(status, "%s", reason)
 }
 
 // drain refuses further requests, and returns a channel that is closed when all present ones have ended. b may be nil.

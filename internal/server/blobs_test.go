@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )
@@ -335,7 +337,7 @@ func TestBlobsAreDrained(t *testing.T) {
 			if err == nil {
 				f.blobs.downloads.Release()
 			}
-			return err == errShutdown
+			return err == refuse.ErrShutdown
 		})
 		select {
 		case <-stopped:

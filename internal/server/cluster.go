@@ -13,6 +13,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/cluster"
 	"github.com/millrace-io/millrace/internal/relay"
@@ -208,7 +210,7 @@ func (s *Server) admitNodes(next, others http.Handler) http.Handler {
 			return
 		}
 		if s.node == nil {
-			s.refuseRequest(clientNode, w, r, refusal(http.StatusForbidden,
+			s.refuseRequest(clientNode, w, r, refuse.New(http.StatusForbidden,
 				"this server is no node of a cluster: it was started without --cluster"))
 			return
 		}
@@ -217,7 +219,7 @@ func (s *Server) admitNodes(next, others http.Handler) http.Handler {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		case cluster.Refused:
-			s.refuseRequest(clientNode, w, r, refusal(http.StatusForbidden,
+			s.refuseRequest(clientNode, w, r, refuse.New(http.StatusForbidden,
 				"wrong cluster token, or a request for another node than %s", s.cfg.self()))
 			return
 		}

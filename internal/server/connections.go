@@ -2,16 +2,16 @@ package server
 
 import (
 	"cmp"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/proxy"
-	"github.com/millrace-io/millrace/internal/relay"
 )
 
 // connections are those of the main listener that net/http serves: viewers of HTTP/1 are not among them. When there are as
@@ -89,8 +89,8 @@ func (c *connections) add(p *proxy.Conn) {
 		_ = p.Close()
 		// In another goroutine: the log may block, and net/http accepts no connection before add
 		// returns.
-		go c.server.refusals.note(clientReader, &relay.Refusal{Cause: relay.CauseLimit, Reason: fmt.Sprintf(
-			"all %d connections that --max-connections allows have requests", limit)}, "client", p.TCPConn.RemoteAddr().String())
+		go c.server.refusals.note(clientReader, refuse.New(0,
+			"all %d connections that --max-connections allows have requests", limit).For(refuse.Limit), "client", p.TCPConn.RemoteAddr().String())
 	case closing != nil:
 		_ = closing.Close()
 	}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/cluster"
@@ -40,7 +42,7 @@ func (s *Server) playDemo() {
 		if errors.Is(err, cluster.ErrNoOwner) {
 			err = s.publishDemo()
 		}
-		if relayStatus(err) == http.StatusConflict {
+		if refuse.Status(err) == http.StatusConflict {
 			err = nil // another publisher has the stream
 		}
 		if failures.Note(err) && err != nil && s.draining.Err() == nil {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/chunk"
 	"github.com/millrace-io/millrace/internal/limit"
 )
@@ -45,7 +47,7 @@ func openFiles(s *Server) (*fileService, error) {
 		return nil, fmt.Errorf("--root: %w", err)
 	}
 	f := &fileService{server: s, root: root,
-		downloads: limit.New(cfg.MaxDownloads, tooMany("files", "sent", cfg.MaxDownloads, "downloads"), errShutdown)}
+		downloads: limit.New(cfg.MaxDownloads, tooMany("files", "sent", cfg.MaxDownloads, "downloads"), refuse.ErrShutdown)}
 	opts := []chunk.FileOption{
 		chunk.Listing(cfg.FilesListing),
 		chunk.OnServed(f.served),
@@ -66,12 +68,11 @@ func openFiles(s *Server) (*fileService, error) {
 func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
 	f := s.files
 	if f == nil {
-		refuse(w, http.StatusNotFound, errNoRoot)
+		writeReason(w, http.StatusNotFound, errNoRoot)
 		return
 	}
 	if err := s.acquire(f.downloads); err != nil {
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, err.Error())
+		writeReason(w, refuse.SetHeader(w.Header(), err), err.Error())
 		return
 	}
 	defer f.downloads.Release()

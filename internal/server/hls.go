@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/chunk"
 	"github.com/millrace-io/millrace/frame/hls"
@@ -27,7 +29,7 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request, name, object s
 	err := relay.CheckName(name)
 	if err == nil {
 		account := address.Of(r.Context())
-		if err = addressRefusal(account.StartRequest()); err == nil {
+		if err = account.StartRequest(); err == nil {
 			defer account.EndRequest()
 			err = s.admitPlayer(account, r, name, object)
 		}
@@ -62,7 +64,7 @@ func (s *Server) admitPlayer(account *address.Account, r *http.Request, name, ob
 	if s.hook != nil {
 		h.WriteString(" " + ownQuery(r.URL.RawQuery))
 	}
-	return addressRefusal(account.Player(h.Sum64(), begins))
+	return account.Player(h.Sum64(), begins)
 }
 
 // serveHLSHere is serveHLS of what is made here.
@@ -87,7 +89,7 @@ func (s *Server) serveMaster(w http.ResponseWriter, r *http.Request, name string
 func (s *Server) serveMedia(w http.ResponseWriter, r *http.Request, name, object string) error {
 	want, blocks, err := hls.ParseReload(r.URL.Query())
 	if err != nil {
-		return refusal(http.StatusBadRequest, "%v", err)
+		return refuse.New(http.StatusBadRequest, "%v", err)
 	}
 	list, err := s.relay.HLSMedia(r.Context(), name, object, want, blocks)
 	if err != nil {
@@ -143,7 +145,7 @@ func (s *Server) addedQuery(r *http.Request) string {
 }
 
 // writePlaylist answers with the text of a playlist, or with that as zip. An error is a
-// [relay.Refusal]: nothing was written.
+// [refuse.Refusal]: nothing was written.
 func (s *Server) writePlaylist(w http.ResponseWriter, r *http.Request, body []byte, zip bool, fresh time.Duration) error {
 	query := s.addedQuery(r)
 	more := len(body)
@@ -214,8 +216,8 @@ const objectFresh = time.Hour
 func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, object string) error {
 	o, ok := hls.ParseObject(object)
 	if !ok {
-		return &relay.Refusal{Status: http.StatusNotFound, Cause: causePath,
-			Reason: "nothing here: see " + relay.HLSMasterName + " for the stream"}
+		return refuse.New(http.StatusNotFound,
+			"nothing here: see %s for the stream", relay.HLSMasterName).For(refuse.Path)
 	}
 	var body millrace.Chain
 	defer body.Release()
@@ -226,7 +228,7 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, objec
 }
 
 // writeObject answers with the bytes of an object. It borrows body, which is empty or shorter then.
-// An error is a [relay.Refusal]: nothing was written.
+// An error is a [refuse.Refusal]: nothing was written.
 func (s *Server) writeObject(w http.ResponseWriter, r *http.Request, object string, body *millrace.Chain) error {
 	if err := answerOf(r).resume(0); err != nil {
 		return err

@@ -2,12 +2,12 @@ package server
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/hook"
@@ -24,30 +24,15 @@ func openHook(s *Server) (*hook.Client, error) {
 	return hook.New(hook.Config{URL: cfg.Hook, Timeout: cfg.HookTimeout, Open: cfg.HookOpen, Node: cfg.self(), Log: s.log})
 }
 
-// hookRefusal returns the refusal of a client that the hook does not allow.
-func hookRefusal(err error) error {
-	if refused, ok := errors.AsType[*hook.Refusal](err); ok {
-		return &relay.Refusal{Status: refused.Status, Reason: refused.Reason, Cause: causeHook}
-	}
-	if err == hook.ErrBusy {
-		return &relay.Refusal{Status: http.StatusServiceUnavailable, RetryAfter: time.Second, Cause: relay.CauseLimit,
-			Reason: err.Error()}
-	}
-	if _, ok := errors.AsType[*hook.Failure](err); ok { // the log says why it fails
-		return &relay.Refusal{Status: http.StatusServiceUnavailable, RetryAfter: time.Second, Cause: causeHookFailed,
-			Reason: "the hook that this server asks does not answer"}
-	}
-	return err // the client has gone away
-}
-
 // publicName returns the name that the hook gives to a stream, and a refusal if that is none.
 func publicName(asked string, a *hook.Answer) (string, error) {
 	if a.Name == "" {
 		return asked, nil
 	}
 	if err := relay.CheckName(a.Name); err != nil {
-		return "", &relay.Refusal{Status: http.StatusServiceUnavailable, Cause: causeHookFailed,
-			Reason: "the hook that this server asks gives the stream a " + strings.TrimPrefix(err.Error(), "bad stream name ")}
+		return "", refuse.New(http.StatusServiceUnavailable,
+			"the hook that this server asks gives the stream a %s", strings.TrimPrefix(err.Error(), "bad stream name ")).
+			For(refuse.HookFailed)
 	}
 	return a.Name, nil
 }
@@ -56,7 +41,7 @@ func publicName(asked string, a *hook.Answer) (string, error) {
 func (s *Server) askPublish(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
 	a, err := s.hook.Ask(ctx, q)
 	if err != nil {
-		return "", relay.Terms{}, hookRefusal(err)
+		return "", relay.Terms{}, err
 	}
 	end := func(reason string, bytes int64) { s.hook.End(q, reason, bytes) }
 	q.Forget()
@@ -72,7 +57,7 @@ func (s *Server) askPublish(ctx context.Context, q *hook.Request) (string, relay
 func (s *Server) askPlay(ctx context.Context, q *hook.Request) (string, relay.Terms, error) {
 	p, err := s.hook.Play(ctx, q)
 	if err != nil {
-		return "", relay.Terms{}, hookRefusal(err)
+		return "", relay.Terms{}, err
 	}
 	a := p.Answer()
 	name, err := publicName(q.Stream, &a)
@@ -149,7 +134,7 @@ func (v *rtmpService) serveAs(ctx context.Context, c *relay.RTMPConn, want *rtmp
 		}
 		if name, c.Terms, err = ask(s.draining, q); err != nil {
 			if s.draining.Err() != nil {
-				err = &relay.Refusal{Status: http.StatusServiceUnavailable, Reason: errShutdown.Error(), Cause: relay.CauseShutdown}
+				err = refuse.ErrShutdown
 			}
 			return "", err
 		}
@@ -196,7 +181,7 @@ func (s *Server) admitHLS(r *http.Request, name string) (*http.Request, string, 
 	p := &hookPlay{query: q.Query}
 	var err error
 	if p.Play, err = s.hook.Play(r.Context(), q); err != nil {
-		return r, "", hookRefusal(err)
+		return r, "", err
 	}
 	a := p.Answer()
 	if name, err = publicName(name, &a); err != nil {
@@ -231,7 +216,7 @@ func (s *Server) admitRecording() func(name string) (end func(reason string, byt
 	return func(name string) (func(string, int64), error) {
 		q := &hook.Request{Event: hook.Record, Stream: name, Name: name}
 		_, err := s.hook.Ask(context.Background(), q)
-		if _, refused := errors.AsType[*hook.Refusal](err); refused {
+		if refuse.CauseOf(err) == refuse.Hook {
 			s.log.Info("the hook refuses a recording", "stream", name, "reason", err)
 			return nil, nil
 		}
@@ -257,12 +242,12 @@ func (s *Server) loggedPath(client clientKind, path string) string {
 
 // unnamed returns a refusal for the log, without the name that the client has said, if that may be a secret.
 func (s *Server) unnamed(why error, asked string) error {
-	refused, ok := errors.AsType[*relay.Refusal](why)
-	if !ok || s.hook == nil || asked == "" {
+	refused := refuse.Of(why)
+	if refused == nil || s.hook == nil || asked == "" {
 		return why
 	}
 	hidden := *refused
-	if hidden.Reason = strings.ReplaceAll(hidden.Reason, asked, "…"); hidden.Cause == relay.CauseBadName {
+	if hidden.Reason = strings.ReplaceAll(hidden.Reason, asked, "…"); hidden.Cause == refuse.BadName {
 		hidden.Reason = "bad stream name" // which is quoted in part, as a rule
 	}
 	for _, named := range []string{": the token is for ", ": the name is "} { // names of streams, too

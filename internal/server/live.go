@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/relay"
 )
@@ -37,7 +39,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, name string) {
 	var err error
 	if fromNode(r) {
 		err = s.relay.WatchPeer(w, r, name, askingNode(r))
-	} else if err = addressRefusal(address.Of(r.Context()).Viewer()); err == nil {
+	} else if err = address.Of(r.Context()).Viewer(); err == nil {
 		err = s.watchAs(w, r, name)
 	}
 	if err != nil {
@@ -55,7 +57,7 @@ func (s *Server) refuseViewer(w http.ResponseWriter, r *http.Request, err error)
 	if r.Context().Err() == nil { // otherwise the client has gone away
 		s.refused(clientViewer, r, err)
 	}
-	refuse(w, setRefusal(w.Header(), err), err.Error())
+	writeReason(w, refuse.SetHeader(w.Header(), err), err.Error())
 }
 
 // noWriteLimit takes the limit off an answer as a whole. A stream has no end: publishing and watching limit each

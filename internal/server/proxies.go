@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/proxy"
-	"github.com/millrace-io/millrace/internal/relay"
 )
 
 // addressLimits returns the limits of an address.
@@ -36,8 +34,8 @@ func (s *Server) behindProxies(ln net.Listener, main bool) net.Listener {
 }
 
 // refusedHeader notes a connection of the main listener that is closed because of its PROXY header.
-func (s *Server) refusedHeader(peer net.Addr, why *proxy.HeaderError) {
-	s.refusals.note(clientReader, &relay.Refusal{Cause: causeProxy, Reason: why.Error()}, "client", peer.String())
+func (s *Server) refusedHeader(peer net.Addr, why error) {
+	s.refusals.note(clientReader, why, "client", peer.String())
 }
 
 // requestConn returns the connection of a request, or nil.
@@ -92,7 +90,7 @@ func (s *Server) limitAddresses(next http.Handler) http.Handler {
 			if c.Above() != nil { // all of its requests are refused: over HTTP/2, too, the client needs another connection
 				w.Header().Set("Connection", "close")
 			}
-			s.refuseRequest(wanted(r), w, r, addressRefusal(err))
+			s.refuseRequest(wanted(r), w, r, err)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -113,18 +111,6 @@ func takesBytes(path string) bool {
 	return strings.HasPrefix(path, "/live/") || strings.HasPrefix(path, filesPath) || strings.HasPrefix(path, blobsPath)
 }
 
-// addressRefusal returns the [relay.Refusal] of a client whose address has what it may have, or nil if why is nil.
-func addressRefusal(why error) error {
-	if why == nil {
-		return nil
-	}
-	refused := &relay.Refusal{Status: http.StatusTooManyRequests, Cause: causeAddress, Reason: why.Error()}
-	if limit, ok := errors.AsType[*address.Refusal](why); ok {
-		refused.RetryAfter = limit.After
-	}
-	return refused
-}
-
 // admitAddress is limitAddresses for a connection of RTMP, and admits its viewer.
 func admitAddress(conn net.Conn, publish bool) error {
 	c := proxy.Of(conn)
@@ -135,5 +121,5 @@ func admitAddress(conn net.Conn, publish bool) error {
 	if err == nil && !publish {
 		err = c.Account().Viewer()
 	}
-	return addressRefusal(err)
+	return err
 }

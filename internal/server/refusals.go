@@ -2,19 +2,16 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/lock"
-	"github.com/millrace-io/millrace/internal/relay"
 )
 
 // A clientKind says what a refused client wanted.
@@ -29,60 +26,25 @@ const (
 	clientUnknown   clientKind = "unknown" // a connection of RTMP that has not said it
 )
 
-// Causes of refusals that package relay does not have.
-const (
-	causeBadRequest  relay.Cause = "bad_request"
-	causePath        relay.Cause = "path"      // there is nothing
-	causeNotFound    relay.Cause = "not_found" // the stream, or a part of its HLS
-	causeMethod      relay.Cause = "method"
-	causeNoToken     relay.Cause = "no_token"
-	causeForbidden   relay.Cause = "forbidden" // a wrong token, a wrong host, or publishing is off
-	causeFormat      relay.Cause = "format"
-	causeConflict    relay.Cause = "conflict"
-	causeUnavailable relay.Cause = "unavailable"
-	causeNotOwner    relay.Cause = "not_owner" // another node takes this one for the owner of a stream
-	causeProtocol    relay.Cause = "protocol"  // what came is not RTMP, or not TLS
-	causeSilent      relay.Cause = "silent"    // nothing came in time, or the client went
-	causeAddress     relay.Cause = "address"   // a limit of its address
-	causeProxy       relay.Cause = "proxy"     // a PROXY header that is not accepted
-	causeHook        relay.Cause = "hook"      // the hook refuses
-	causeHookFailed  relay.Cause = "hook_failed"
-	causeOther       relay.Cause = "other"
-)
-
-// causes has the causes that each kind of client can be refused for. What is not among them counts as causeOther.
-var causes = map[clientKind][]relay.Cause{
-	clientPublisher: {relay.CauseBadName, causePath, causeMethod, causeNoToken, causeForbidden, causeConflict, relay.CauseLimit,
-		relay.CauseMemory, relay.CauseOperator, relay.CauseShutdown, causeUnavailable, causeAddress, causeHook, causeHookFailed,
-		causeOther},
-	clientViewer: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
-		causeFormat, relay.CauseLimit, relay.CauseMemory, relay.CauseShutdown, causeUnavailable, causeAddress, causeHook,
-		causeHookFailed, causeOther},
-	clientWriter: {causeNoToken, causeForbidden, causeOther},
-	clientReader: {relay.CauseBadName, causeBadRequest, causePath, causeNotFound, causeMethod, causeNoToken, causeForbidden,
-		causeConflict, relay.CauseLimit, relay.CauseMemory, causeAddress, causeProxy, causeOther},
-	clientNode:    {causeForbidden, causeNotFound, causeNotOwner, relay.CauseShutdown, causeOther},
-	clientUnknown: {causeProtocol, causeSilent, causeProxy, causeAddress, relay.CauseLimit, relay.CauseShutdown, causeOther},
-}
-
-// ofStatus has the causes of refusals that have none of their own.
-var ofStatus = map[int]relay.Cause{
-	http.StatusBadRequest:           causeBadRequest,
-	http.StatusUnauthorized:         causeNoToken,
-	http.StatusForbidden:            causeForbidden,
-	http.StatusNotFound:             causeNotFound,
-	http.StatusMethodNotAllowed:     causeMethod,
-	http.StatusNotAcceptable:        causeFormat,
-	http.StatusConflict:             causeConflict,
-	http.StatusMisdirectedRequest:   causeNotOwner,
-	http.StatusUnsupportedMediaType: causeFormat,
-	http.StatusServiceUnavailable:   causeUnavailable,
+// causes has the causes that each kind of client can be refused for. What is not among them counts as refuse.Other.
+var causes = map[clientKind][]refuse.Cause{
+	clientPublisher: {refuse.BadName, refuse.Path, refuse.Method, refuse.NoToken, refuse.Forbidden, refuse.Conflict, refuse.Limit,
+		refuse.Memory, refuse.Operator, refuse.Shutdown, refuse.Unavailable, refuse.Address, refuse.Hook, refuse.HookFailed,
+		refuse.Other},
+	clientViewer: {refuse.BadName, refuse.BadRequest, refuse.Path, refuse.NotFound, refuse.Method, refuse.NoToken, refuse.Forbidden,
+		refuse.Format, refuse.Limit, refuse.Memory, refuse.Shutdown, refuse.Unavailable, refuse.Address, refuse.Hook,
+		refuse.HookFailed, refuse.Other},
+	clientWriter: {refuse.NoToken, refuse.Forbidden, refuse.Other},
+	clientReader: {refuse.BadName, refuse.BadRequest, refuse.Path, refuse.NotFound, refuse.Method, refuse.NoToken, refuse.Forbidden,
+		refuse.Conflict, refuse.Limit, refuse.Memory, refuse.Address, refuse.Proxy, refuse.Other},
+	clientNode:    {refuse.Forbidden, refuse.NotFound, refuse.NotOwner, refuse.Shutdown, refuse.Other},
+	clientUnknown: {refuse.Protocol, refuse.Silent, refuse.Proxy, refuse.Address, refuse.Limit, refuse.Shutdown, refuse.Other},
 }
 
 // A refusalKey is what refusals are counted by.
 type refusalKey struct {
 	client clientKind
-	cause  relay.Cause
+	cause  refuse.Cause
 }
 
 // quiet reports whether port scanners and probes are refused so all the time, or nodes in passing, which ask again and log
@@ -90,11 +52,11 @@ type refusalKey struct {
 func (k refusalKey) quiet() bool {
 	switch k.client {
 	case clientReader:
-		return k.cause == causePath || k.cause == causeMethod || k.cause == causeNoToken
+		return k.cause == refuse.Path || k.cause == refuse.Method || k.cause == refuse.NoToken
 	case clientUnknown:
-		return k.cause == causeSilent || k.cause == relay.CauseLimit
+		return k.cause == refuse.Silent || k.cause == refuse.Limit
 	case clientNode:
-		return k.cause == causeNotOwner || k.cause == causeNotFound
+		return k.cause == refuse.NotOwner || k.cause == refuse.NotFound
 	}
 	return false
 }
@@ -133,19 +95,13 @@ func newRefusals(log *slog.Logger) *refusals {
 
 // note counts a refusal, and logs it with attrs, the status if there is one, and the reason. The caller answers.
 func (r *refusals) note(client clientKind, why error, attrs ...any) {
-	key, status := refusalKey{client, causeOther}, 0
-	if refused, ok := errors.AsType[*relay.Refusal](why); ok {
-		status = refused.Status
-		if key.cause = refused.Cause; key.cause == "" {
-			key.cause = ofStatus[status]
-		}
-		if !slices.Contains(causes[client], key.cause) {
-			key.cause = causeOther
-		}
+	key := refusalKey{client, refuse.CauseOf(why)}
+	if !slices.Contains(causes[client], key.cause) {
+		key.cause = refuse.Other
 	}
 	level, muted := r.count(key, time.Now())
-	if status != 0 {
-		attrs = append(attrs, "status", status)
+	if refused := refuse.Of(why); refused != nil && refused.Status != 0 {
+		attrs = append(attrs, "status", refused.Status)
 	}
 	attrs = append(attrs, "reason", why)
 	if muted > 0 {
@@ -190,39 +146,13 @@ func (r *refusals) collect(c scrape) {
 	}
 }
 
-// refusal returns a refusal whose cause is that of its status.
-func refusal(status int, format string, args ...any) *relay.Refusal {
-	return &relay.Refusal{Status: status, Reason: fmt.Sprintf(format, args...)}
-}
-
-// refuseRequest notes that the request of a client is refused, and answers it with the error; see setRefusal.
+// refuseRequest notes that the request of a client is refused, and answers it with the error.
 func (s *Server) refuseRequest(client clientKind, w http.ResponseWriter, r *http.Request, why error) {
 	if client == clientViewer {
 		s.origins.Load().allow(w.Header(), r) // without it a player on another site cannot see the status
 	}
 	s.refused(client, r, why)
-	refuseBody(w, r, setRefusal(w.Header(), why), why.Error())
-}
-
-// setRefusal fills the head of an answer that refuses with an error, a [relay.Refusal] or that of a client which has
-// gone away. It returns the status.
-func setRefusal(h http.Header, why error) (status int) {
-	status = relayStatus(why)
-	if status == http.StatusUnauthorized {
-		h.Set("WWW-Authenticate", `Bearer realm="millrace"`)
-	}
-	if refused, ok := errors.AsType[*relay.Refusal](why); ok && refused.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(refused.RetryAfter.Seconds()))))
-	}
-	return status
-}
-
-// relayStatus returns the status for an error of package relay.
-func relayStatus(err error) int {
-	if refused, ok := errors.AsType[*relay.Refusal](err); ok {
-		return refused.Status
-	}
-	return http.StatusServiceUnavailable // the client has gone away
+	refuseBody(w, r, refuse.SetHeader(w.Header(), why), why.Error())
 }
 
 // refused notes that the request of a client is refused.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -125,7 +127,7 @@ func TestRefusalsAreCountedAndLogged(t *testing.T) {
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	book := &logBook{}
 	r := newRefusals(slog.New(slog.NewTextHandler(book, nil)))
-	wrong := &relay.Refusal{Status: http.StatusForbidden, Reason: "wrong token"}
+	wrong := &refuse.Refusal{Status: http.StatusForbidden, Reason: "wrong token"}
 	for range 100 {
 		r.note(clientViewer, wrong)
 	}
@@ -136,10 +138,10 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	if !strings.Contains(book.String(), "publisher refused") {
 		t.Error("a publisher's refusal is not logged")
 	}
-	if n := r.counts[refusalKey{clientViewer, causeForbidden}]; n != 100 {
+	if n := r.counts[refusalKey{clientViewer, refuse.Forbidden}]; n != 100 {
 		t.Errorf("%d are counted", n)
 	}
-	if n := r.counts[refusalKey{clientPublisher, causeOther}]; n != 1 {
+	if n := r.counts[refusalKey{clientPublisher, refuse.Other}]; n != 1 {
 		t.Errorf("%d others are counted", n)
 	}
 	r.lines[clientViewer].since = time.Now().Add(-refusalPeriod)

@@ -2,6 +2,10 @@ package server
 
 import (
 	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace/internal/token"
 )
@@ -62,5 +66,6 @@ func (c *Config) origins() *origins {
 }
 
 func tooMany(things, done string, limit int, flag string) error {
-	return fmt.Errorf("%d %s are being %s already, as many as --max-%s allows", limit, things, done, flag)
+	return refuse.New(http.StatusServiceUnavailable,
+		"%d %s are being %s already, as many as --max-%s allows", limit, things, done, flag).For(refuse.Limit).After(time.Second)
 }

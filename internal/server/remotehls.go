@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/cluster"
 	"github.com/millrace-io/millrace/internal/relay"
@@ -22,7 +24,7 @@ func (s *Server) newHLSRequest(r *http.Request, name, object string) (q cluster.
 	}
 	all, known := r.URL.Query(), make(url.Values)
 	if _, q.Blocks, err = hls.ParseReload(all); err != nil {
-		return q, refusal(http.StatusBadRequest, "%v", err)
+		return q, refuse.New(http.StatusBadRequest, "%v", err)
 	}
 	for _, name := range []string{"_HLS_msn", "_HLS_part", "_HLS_skip"} {
 		if v := all.Get(name); v != "" {
@@ -39,13 +41,13 @@ func (s *Server) newHLSRequest(r *http.Request, name, object string) (q cluster.
 func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name, object string, err error) error {
 	elsewhere := errors.Is(err, relay.ErrElsewhere)
 	if elsewhere && fromNode(r) { // which is told to look again who the owner is
-		return refusal(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
+		return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 	}
 	q, bad := s.newHLSRequest(r, name, object)
 	switch {
 	case bad != nil:
 		return bad
-	case !elsewhere && (relayStatus(err) != http.StatusNotFound || !q.InStore() || fromNode(r)):
+	case !elsewhere && (refuse.Status(err) != http.StatusNotFound || !q.InStore() || fromNode(r)):
 		return err
 	}
 	ctx, release, full := s.relay.Admit(r.Context())
@@ -82,7 +84,7 @@ func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name,
 }
 
 // writeAnswer answers with what another node has answered. It borrows out, whose body is empty or
-// shorter then. An error is a [relay.Refusal]: nothing was written.
+// shorter then. An error is a [refuse.Refusal]: nothing was written.
 func (s *Server) writeAnswer(w http.ResponseWriter, r *http.Request, object string, out *cluster.Object) error {
 	if err := answerOf(r).resume(0); err != nil {
 		return err
@@ -92,10 +94,10 @@ func (s *Server) writeAnswer(w http.ResponseWriter, r *http.Request, object stri
 		if out.RetryAfter != "" {
 			w.Header().Set("Retry-After", out.RetryAfter)
 		}
-		refused := refusal(out.Status, "%s", bytes.TrimSpace(out.Body.Bytes()))
+		refused := refuse.New(out.Status, "%s", bytes.TrimSpace(out.Body.Bytes()))
 		s.refused(clientViewer, r, refused)
 		s.limitWrite(w)
-		refuse(w, out.Status, refused.Reason)
+		writeReason(w, out.Status, refused.Reason)
 		return nil
 	case isObject:
 		return s.writeObject(w, r, object, &out.Body)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/refuse"
+
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server/page"
 )
@@ -25,8 +27,9 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/{$}", pages)
 	mux.Handle("/page/", pages)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.refuseRequest(wanted(r), w, r, &relay.Refusal{Status: http.StatusNotFound, Cause: causePath,
-			Reason: "nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob"})
+		s.refuseRequest(wanted(r), w, r, refuse.New(http.StatusNotFound,
+			"nothing here: see / for the page, /live/NAME for a stream, /files/NAME for a file, /blobs/KEY for a blob").
+			For(refuse.Path))
 	})
 	all := s.besideNames(cleanPaths(mux))
 	return s.admitNodes(all, s.limitAddresses(s.protect(s.auth.Load, all)))
@@ -120,12 +123,12 @@ func (s *Server) only(allowed string, h http.HandlerFunc) http.HandlerFunc {
 func (s *Server) refuseMethod(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header().Set("Allow", allowed)
 	s.refuseRequest(wanted(r), w, r,
-		refusal(http.StatusMethodNotAllowed, "method %.20q is not allowed here: %s", r.Method, allowed))
+		refuse.New(http.StatusMethodNotAllowed, "method %.20q is not allowed here: %s", r.Method, allowed))
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if s.draining.Err() != nil {
-		refuse(w, http.StatusServiceUnavailable, errShutdown.Error())
+		writeReason(w, http.StatusServiceUnavailable, refuse.ErrShutdown.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -146,20 +149,20 @@ const (
 // yet loses it.
 func refuseBody(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	if r.ProtoMajor != 1 {
-		refuse(w, status, reason)
+		writeReason(w, status, reason)
 		return
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(refusedWait))
 	w.Header().Set("Connection", "close")
-	refuse(w, status, reason)
+	writeReason(w, status, reason)
 	if r.Body != nil && r.Body != http.NoBody && control.Flush() == nil {
 		_, _ = io.CopyN(io.Discard, r.Body, refusedBytes)
 	}
 }
 
-// refuse answers with a status and one line of text.
-func refuse(w http.ResponseWriter, status int, reason string) {
+// writeReason answers with a status and one line of text.
+func writeReason(w http.ResponseWriter, status int, reason string) {
 	text := strings.ToValidUTF8(reason, "?") + "\n"
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")

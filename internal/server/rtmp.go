@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/proxy"
@@ -66,7 +69,7 @@ func (v *rtmpService) serve(ln net.Listener) {
 		default:
 			if p := proxy.Of(conn); p != nil && p.Direct() && p.Above() != nil {
 				// Before the handshake, so that it takes no place of others.
-				go v.refuse(conn, addressRefusal(p.Above()))
+				go v.refuse(conn, p.Above())
 				continue
 			}
 			v.server.handshakes.add(conn)
@@ -75,7 +78,7 @@ func (v *rtmpService) serve(ln net.Listener) {
 	}
 }
 
-// refuse closes a connection that has not said what it wants.
+// writeReason closes a connection that has not said what it wants.
 func (v *rtmpService) refuse(conn net.Conn, why error) {
 	_ = conn.Close() // so that RemoteAddr does not wait
 	client := conn.RemoteAddr().String()
@@ -139,19 +142,15 @@ func (v *rtmpService) serveRequest(conn net.Conn, c *relay.RTMPConn, want *rtmp.
 
 // unaccepted returns the refusal of a client that has not said what it wants.
 func unaccepted(err error) error {
-	if _, ok := errors.AsType[*relay.Refusal](err); ok {
+	if refuse.Of(err) != nil {
 		return err
 	}
-	refused := &relay.Refusal{Cause: causeProtocol, Reason: err.Error()}
-	if _, ok := errors.AsType[*proxy.HeaderError](err); ok {
-		refused.Cause = causeProxy
-		return refused
-	}
+	refused := refuse.New(0, "%v", err).For(refuse.Protocol)
 	switch plain := (tls.RecordHeaderError{}); {
 	case err == errCrowded:
-		refused.Cause = relay.CauseLimit
+		refused.Cause = refuse.Limit
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrDeadlineExceeded):
-		refused.Cause = causeSilent
+		refused.Cause = refuse.Silent
 	case errors.As(err, &plain):
 		refused.Reason = "the client does not speak TLS, and this address does: use rtmps instead of rtmp"
 	}
@@ -168,7 +167,7 @@ func (v *rtmpService) accept(conn net.Conn) (c *relay.RTMPConn, want *rtmp.Reque
 	if p := proxy.Of(conn); p != nil {
 		if err = p.Err(); err == nil { // something has come
 			v.server.handshakes.begin(conn, p.RemoteAddr())
-			err = addressRefusal(p.Above())
+			err = p.Above()
 		}
 		if err != nil {
 			_ = conn.Close()
@@ -185,13 +184,14 @@ func (v *rtmpService) accept(conn net.Conn) (c *relay.RTMPConn, want *rtmp.Reque
 // clip bounds what a client says of itself in the log.
 func clip(text string) string { return fmt.Sprintf("%.100s", text) }
 
-// admit returns the name of the stream that a client wants, and perhaps a [relay.Refusal]. Where there is no such name,
+// admit returns the name of the stream that a client wants, and perhaps a [refuse.Refusal]. Where there is no such name,
 // it returns the path.
 func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
 	name, ok := strings.CutPrefix(want.Path, rtmpApp+"/")
 	if !ok {
-		return want.Path, &relay.Refusal{Status: 404, Cause: causePath, Reason: "streams are at rtmp://HOST/" + rtmpApp +
-			"/NAME: the server is rtmp://HOST/" + rtmpApp + ", the stream key is NAME"}
+		return want.Path, refuse.New(http.StatusNotFound,
+			"streams are at rtmp://HOST/%[1]s/NAME: the server is rtmp://HOST/%[1]s, the stream key is NAME", rtmpApp).
+			For(refuse.Path)
 	}
 	if name, err = relay.PublishName(name); err != nil {
 		return want.Path, err

@@ -71,9 +71,6 @@ type Server struct {
 	drain    context.CancelFunc
 }
 
-// errShutdown refuses requests while the server shuts down.
-var errShutdown = errors.New("the server is shutting down")
-
 // New returns a server, or an error if the configuration cannot be used. The call that ends the server's life is Serve
 // or Run.
 func New(cfg Config) (*Server, error) {
