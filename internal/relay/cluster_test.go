@@ -336,6 +336,7 @@ func TestBytesArePulled(t *testing.T) {
 // Between two nodes the connection is cut after every number of bytes: in the head, in a chunk's line, in a tag. With
 // the same owner viewers get every frame once, and in order.
 func TestAPullIsCutAnywhere(t *testing.T) {
+	t.Parallel()
 	d := newTestDirectory()
 	owner, edge := d.node(t, func(c *Config) { c.Latency = 0 }), d.node(t, nil)
 	c := owner.between(1)
@@ -942,6 +943,7 @@ func TestPullsThatAreRefused(t *testing.T) {
 
 // A viewer learns that the owner of a stream does not answer, which is another case than that there is no stream.
 func TestAnOwnerThatIsNotReached(t *testing.T) {
+	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -970,6 +972,7 @@ func TestAnOwnerThatIsNotReached(t *testing.T) {
 
 // A viewer learns whether there is no stream, or whether that could not be found out.
 func TestViewersOfNoStream(t *testing.T) {
+	t.Parallel()
 	d := newTestDirectory()
 	n := d.node(t, func(c *Config) { c.ViewerWait = 10 * time.Millisecond })
 	for _, away := range []bool{false, true} {
@@ -1043,6 +1046,7 @@ func pacedBytes(p []byte) func([]byte) (int, error) {
 
 // A node that has no room for a stream does not take it from its owner.
 func TestAFullNodeTakesNoStream(t *testing.T) {
+	t.Parallel()
 	d := newTestDirectory()
 	owner := d.node(t, nil)
 	full := d.node(t, func(c *Config) { c.MaxStreams, c.ViewerWait = 1, time.Second })

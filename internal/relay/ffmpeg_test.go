@@ -44,6 +44,7 @@ func film(t *testing.T, seconds string) string {
 // The real thing: ffmpeg publishes in real time, three ffmpegs watch from the start and get every packet, one comes
 // late and decodes without an error from a key frame on, and ffprobe gets every packet from the MP4.
 func TestFFmpeg(t *testing.T) {
+	t.Parallel()
 	need.Program(t, "ffmpeg")
 	need.Program(t, "ffprobe")
 	f := serve(t, func(c *Config) { c.Latency = 50 * time.Millisecond })
@@ -121,6 +122,7 @@ func firstDifference(got, want string) string {
 // An ffmpeg that publishes is killed, and another one goes on with the same film from its start: the viewers, which
 // have come before, decode all that they get, and no time goes back.
 func TestFFmpegIsKilledAndComesBack(t *testing.T) {
+	t.Parallel()
 	need.Program(t, "ffmpeg")
 	need.Program(t, "ffprobe")
 	f := serve(t, func(c *Config) { c.Latency, c.PublisherReturn, c.ViewerWait = defaultLatency, time.Minute, time.Minute })

@@ -812,6 +812,7 @@ func (f *fixture) waits(name string) {
 // A publisher is cut at every kind of moment and comes back: its viewers stay, and get whole tags in order, and as MP4
 // every frame without a pause.
 func TestAPublisherIsCutAnywhere(t *testing.T) {
+	t.Parallel()
 	sc := newScript(3, 5, 500)
 	whole := sc.whole()
 	start, first := len(sc.start()), len(sc.start())+len(sc.tags[0])

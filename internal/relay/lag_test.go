@@ -70,6 +70,7 @@ func tightBy(policy Policy, set func(*Config)) func(*Config) {
 
 // One viewer that reads nothing: the others lose no frame, and it is dropped when it is further behind than it may be.
 func TestAStalledViewerIsDroppedByPolicy(t *testing.T) {
+	t.Parallel()
 	for _, allow := range allowances {
 		t.Run(allow.label, func(t *testing.T) {
 			f := serve(t, tightBy(Drop, allow.set))
@@ -104,6 +105,7 @@ func TestAStalledViewerIsDroppedByPolicy(t *testing.T) {
 
 // With the other policy it stays, and goes on at a key frame when it reads again. What it gets are whole tags.
 func TestAStalledViewerIsMovedByPolicy(t *testing.T) {
+	t.Parallel()
 	for _, allow := range allowances {
 		t.Run(allow.label, func(t *testing.T) {
 			f := serve(t, tightBy(Skip, allow.set))
@@ -176,6 +178,7 @@ func jumps(t *testing.T, sc *script, tags [][]byte, next int) (missing int) {
 
 // A viewer that takes nothing for long is dropped under either policy, and though it is within its allowance.
 func TestAStalledViewerIsDroppedInTheEnd(t *testing.T) {
+	t.Parallel()
 	f := serve(t, func(c *Config) {
 		c.Unsent, c.StallTimeout = smallBuffer, time.Second // long for a healthy viewer on a busy machine
 	})
@@ -255,6 +258,7 @@ func TestDrainGivesViewersTheRest(t *testing.T) {
 // A server that is told to end does so in its time with viewers of every kind: that keep up, that wait for a publisher,
 // and that take nothing, of each form, over HTTP/1 and HTTP/2.
 func TestDrainEndsViewersOfEveryKind(t *testing.T) {
+	t.Parallel()
 	f := serve(t, func(c *Config) { c.Unsent = smallBuffer })
 	sc := newScript(4, 5, 700_000)
 	p, raw := f.Publisher("cam"), f.Publisher("raw")

@@ -83,6 +83,7 @@ func TestRefusedNamesAreBounded(t *testing.T) {
 
 // A stream of another node is not ended: the refusal names the node, and the pull goes on.
 func TestEndAPulledStream(t *testing.T) {
+	t.Parallel()
 	d := newTestDirectory()
 	owner, edge := d.node(t, nil), d.node(t, nil)
 	p := owner.Publisher("cam")

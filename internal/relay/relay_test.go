@@ -59,6 +59,7 @@ func TestViewersGetTheStreamByteForByte(t *testing.T) {
 // group of pictures, or where there are no pictures the newest piece of sound. Each name is free again when its stream
 // has ended.
 func TestWhatViewersGet(t *testing.T) {
+	t.Parallel()
 	f := serve(t, nil)
 	sc := newScript(3, 10, 2000)
 	join := func(tags ...[]byte) []byte { return bytes.Join(tags, nil) }

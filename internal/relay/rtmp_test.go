@@ -178,6 +178,7 @@ func wantTags(t testing.TB, what string, got, want [][]byte) {
 // What a publisher sends by RTMP or by HTTP reaches viewers of each form as it was sent, whatever the size of chunks, over
 // TCP and TLS, read by the clock or as it arrives. Times need more than 24 bits.
 func TestRTMPCarriesTheSameTags(t *testing.T) {
+	t.Parallel()
 	sc := newScript(4, 5, 3000)
 	sc.config, sc.tags = later(sc.config, 1<<24-100), later(sc.tags, 1<<24-100)
 	all := append(append([][]byte{}, sc.config...), sc.tags...)
@@ -330,6 +331,7 @@ func TestRTMPViewersAreToldOfTheEnd(t *testing.T) {
 // A viewer that is slow to read, and acknowledges what it has read, gets the end of the stream all the same: the server
 // does not close the connection before the client does.
 func TestAnRTMPViewerThatTalksGetsTheEnd(t *testing.T) {
+	t.Parallel()
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *Config) { c.Unsent = 0 }).withRTMPOver(config(t), 1<<20)
@@ -356,6 +358,7 @@ func TestAnRTMPViewerThatTalksGetsTheEnd(t *testing.T) {
 
 // A server that shuts down tells publishers why, and viewers get everything before they are told of the end.
 func TestDrainEndsRTMP(t *testing.T) {
+	t.Parallel()
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *Config) { c.Unsent, c.LagBytes = smallBuffer, 0 }).withRTMP(config(t))
@@ -430,6 +433,7 @@ func TestRTMPRefusals(t *testing.T) {
 // A publisher whose message is refused gets the reason, which names the limit and the flag. So does the publisher that
 // another one takes over from, and viewers go on.
 func TestAnRTMPPublisherIsToldWhyItEnds(t *testing.T) {
+	t.Parallel()
 	sc := newScript(2, 3, 1000)
 	for name, tt := range map[string]struct {
 		end  func(f *rtmpFixture, p *relaytest.RTMP)
@@ -528,6 +532,7 @@ func TestASlowRTMPViewerIsMovedByPolicy(t *testing.T) {
 
 // A viewer that takes nothing for long is ended.
 func TestAStalledRTMPViewerIsEnded(t *testing.T) {
+	t.Parallel()
 	f := serveRTMP(t, func(c *Config) {
 		c.Unsent, c.StallTimeout = smallBuffer, time.Second // long for a healthy viewer on a busy machine
 	})
@@ -927,6 +932,7 @@ func TestAnRTMPPublisherThatTakesNoAnswersIsEnded(t *testing.T) {
 // The same for a connection that is not read by the clock, and that holds nothing: the first answer that is not taken ends
 // the publisher at its timeout, and at once when another one takes over.
 func TestAnAnswerThatIsNotTakenEndsAnRTMPPublisher(t *testing.T) {
+	t.Parallel()
 	for name, timeout := range map[string]time.Duration{"timeout": time.Second, "takeover": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *Config) { c.PublishTimeout = timeout }).withRTMP(nil)
@@ -1023,6 +1029,7 @@ func TestRTMPPublishAgain(t *testing.T) {
 
 // A connection that is used no more after the end of its stream is closed.
 func TestRTMPConnectionEndsAfterItsStream(t *testing.T) {
+	t.Parallel()
 	f := serveRTMP(t, nil)
 	c := f.publishRTMP("cam", 0)
 	if err := c.SendTags(newScript(1, 2, 100).config...); err != nil {

@@ -40,6 +40,7 @@ func toRTMP(t *testing.T, file, url string, args ...string) {
 
 // ffmpeg publishes by RTMP, and viewers of each form get every packet.
 func TestFFmpegSpeaksRTMP(t *testing.T) {
+	t.Parallel()
 	need.Program(t, "ffmpeg")
 	need.Program(t, "ffprobe")
 	f := serveRTMP(t, patient)
@@ -96,6 +97,7 @@ func needGStreamer(t *testing.T) {
 
 // GStreamer publishes by RTMP. Its muxer chooses the times; the packets are those of the film.
 func TestGStreamerPublishes(t *testing.T) {
+	t.Parallel()
 	need.Program(t, "ffmpeg")
 	need.Program(t, "ffprobe")
 	needGStreamer(t)
@@ -166,6 +168,7 @@ rtmp {
 
 // nginx pushes a stream to the server, and pulls it from there.
 func TestNginxPushesAndPulls(t *testing.T) {
+	t.Parallel()
 	need.Program(t, "ffmpeg")
 	nginx := need.Program(t, "nginx")
 	module := need.NginxModule(t, nginx, "rtmp")

@@ -24,6 +24,7 @@ func sendPart(c *relaytest.RTMP, chunks byte, size, n int) {
 // A client that plays and leaves a message unfinished is ended, also if it sent that while it
 // waited for its stream, and if it sends other messages meanwhile.
 func TestPlayersThatFinishNoMessage(t *testing.T) {
+	t.Parallel()
 	for name, config := range carriers {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, func(c *Config) { c.StallTimeout = 300 * time.Millisecond }).withRTMP(config(t))
@@ -96,6 +97,7 @@ func TestMemoryOfRTMPPlayers(t *testing.T) {
 
 // A publisher whose messages do not come to their end is told so, whatever it sends meanwhile.
 func TestPublishersThatFinishNoMessage(t *testing.T) {
+	t.Parallel()
 	change := func(c *Config) { c.PublishTimeout = time.Second }
 	atEachLatency(t, "RTMP", change, func(t *testing.T, plain *fixture) {
 		f := plain.withRTMP(nil)

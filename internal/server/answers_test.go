@@ -86,6 +86,7 @@ func (c *stalledClient) await(t *testing.T, what string, kind byte) {
 // An answer that a client of HTTP/2 does not take has memory in the budget, whatever it answers,
 // and a time to be taken in.
 func TestAnswersThatAreNotTaken(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		secure bool
 		stall  time.Duration // so long that their memory can be seen, or so short that they end

@@ -83,6 +83,7 @@ func where(t *testing.T, nodes []*rtmpFixture, name string) (published, pulled [
 
 // A stream that is published at one node is watched at the others, by HTTP and RTMP, and each node tells where it is.
 func TestAStreamAtAllNodes(t *testing.T) {
+	t.Parallel()
 	nodes := serveCluster(t, 3, func(c *Config) { c.ReadToken, c.PublishToken = "reader", "writer" })
 	p := nodes[0].client("live")
 	if s := p.Publish("cam?token=writer"); s.Level != "status" {
@@ -244,6 +245,7 @@ func testLeaving(t *testing.T, rule relay.Takeover) {
 
 // A node without Redis is healthy, and serves what it has. Of other streams it says that it cannot know.
 func TestANodeWithoutRedis(t *testing.T) {
+	t.Parallel()
 	f := serveNode(t, "redis://127.0.0.1:1", "none:", func(c *Config) { c.ViewerWait = 10 * time.Millisecond })
 	if res := f.Get("/healthz"); res.Status != 200 {
 		t.Errorf("/healthz: %d %s", res.Status, res.Body)
@@ -266,6 +268,7 @@ func TestANodeWithoutRedis(t *testing.T) {
 
 // Nodes that all play the demo leave it to one of them, and to another when that one ends.
 func TestTheDemoOfACluster(t *testing.T) {
+	t.Parallel()
 	nodes := serveCluster(t, 3, func(c *Config) { c.Demo, c.Takeover = true, "always" })
 	for len(nodes) > 1 {
 		var owner *rtmpFixture
@@ -285,6 +288,7 @@ func TestTheDemoOfACluster(t *testing.T) {
 // Nodes reach each other over TLS, with certificates of an authority that --cluster-ca names: FLV, HLS and what they tell of
 // themselves. A node without it does not trust them.
 func TestNodesOverTLS(t *testing.T) {
+	t.Parallel()
 	ca := newTestCA(t)
 	nodes := serveCluster(t, 2, func(c *Config) {
 		c.TLSCert, c.TLSKey = ca.issue(t)

@@ -14,6 +14,7 @@ import (
 // A server that shuts down asks the publishers of RTMP that can to connect again, by plain TCP and over TLS, and takes
 // what they send until they do. Those that stay, and those that cannot, are ended.
 func TestPublishersAreAskedToConnectAgain(t *testing.T) {
+	t.Parallel()
 	const request = "NetConnection.Connect.ReconnectRequest"
 	cert, key := writeCertificate(t, t.TempDir(), 1)
 	f := serveRTMP(t, func(c *Config) { c.TLSCert, c.TLSKey = cert, key })

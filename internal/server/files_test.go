@@ -219,6 +219,7 @@ func TestAClientThatOnlyAsksIsCut(t *testing.T) {
 
 // A stream is not bounded by what bounds short answers: who publishes and who watches may take longer.
 func TestStreamsOutlastTheTimeOfShortAnswers(t *testing.T) {
+	t.Parallel()
 	const limit = time.Second
 	f := serve(t, func(c *Config) { c.StallTimeout = limit })
 	w := f.Ask("/live/cam", 0) // and waits for the stream

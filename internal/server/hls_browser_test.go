@@ -13,6 +13,7 @@ import (
 // hls.js on a page of another site plays the demo by parts, by whole segments and with a token, and never stops. By parts it
 // is less than two seconds behind.
 func TestHLSInABrowser(t *testing.T) {
+	t.Parallel()
 	tab := pagetest.NewPlayers(t)
 	open := serve(t, func(c *Config) { c.Demo, c.Latency = true, Defaults().Latency })
 	closed := serve(t, func(c *Config) { c.Demo, c.Latency, c.ReadToken = true, Defaults().Latency, "a secret" })

@@ -40,6 +40,7 @@ func (c *requestCount) front(t *testing.T, url *url.URL, tr http.RoundTripper) *
 // Fifty players, an ffmpeg and a browser play through nginx with the lines of docs/hls.md. The server is asked once for each
 // segment, part and playlist.
 func TestHLSBehindACache(t *testing.T) {
+	t.Parallel()
 	nginx := need.Program(t, "nginx")
 	_, block, _ := strings.Cut(userPage(t, "hls.md"), "```nginx\n")
 	block, _, _ = strings.Cut(block, "```")

@@ -120,6 +120,7 @@ func TestHLSTokenAtAnotherNode(t *testing.T) {
 
 // Hundreds of players at another node wait for the next part. The owner gets one request.
 func TestHLSCollapsesAtAnotherNode(t *testing.T) {
+	t.Parallel()
 	nodes := serveCluster(t, 2, nil)
 	p, _, _ := nodes[0].publishSample(t)
 	list := nodes[1].Get("/live/cam/media.m3u8").Body
@@ -269,6 +270,7 @@ func TestHLSTakeoverWithFFmpeg(t *testing.T) {
 
 // A stream that no node has is not found.
 func TestHLSOfNoStreamAtAllNodes(t *testing.T) {
+	t.Parallel()
 	nodes := serveCluster(t, 2, func(c *Config) { c.ViewerWait = time.Millisecond })
 	for _, path := range []string{"/live/nothing/index.m3u8", "/live/nothing/media.m3u8", "/live/film/nonsense"} {
 		if res := nodes[1].Get(path); res.Status != 404 {
@@ -279,6 +281,7 @@ func TestHLSOfNoStreamAtAllNodes(t *testing.T) {
 
 // A server that shuts down does not leave its players waiting.
 func TestHLSElsewhereAtShutdown(t *testing.T) {
+	t.Parallel()
 	nodes := serveCluster(t, 2, func(c *Config) { c.ViewerWait = 10 * testTimeout })
 	answers := make(chan int, 2)
 	p, _, next := nodes[0].publishSample(t)

@@ -288,6 +288,7 @@ func TestHLSKeepAliveAfterAWait(t *testing.T) {
 
 // A client that asks and asks and takes no answer is disconnected, whatever the answers are.
 func TestHLSClientsThatTakeNothing(t *testing.T) {
+	t.Parallel()
 	f := serve(t, func(c *Config) { c.StallTimeout = time.Second })
 	_, part, _ := f.publishSample(t)
 	var all sync.WaitGroup

@@ -120,6 +120,7 @@ func TestHLSPlayers(t *testing.T) {
 
 // H.265 plays, and its pictures are the source's. ffmpeg 5 does not put it into FLV: they are taken out of an MP4 file.
 func TestHLSOfHEVC(t *testing.T) {
+	t.Parallel()
 	need.Program(t, "ffmpeg")
 	source := filepath.Join(t.TempDir(), "source.mp4")
 	runProgram(t, "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=size=322x182:rate=25", "-t", "6", "-c:v", "libx265",

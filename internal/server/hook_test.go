@@ -86,6 +86,7 @@ func (f *fixture) keepsSecrets(words ...string) {
 
 // ffmpeg pushes to a secret key by RTMP. Viewers of all protocols see the public name, and nothing else has the key.
 func TestHookRenames(t *testing.T) {
+	t.Parallel()
 	need.Program(t, "ffmpeg")
 	h := newTestHook(t, keyed)
 	f := serveRTMP(t, func(c *Config) { c.Hook = strings.Replace(h.URL, "http://", "http://me:passw0rd@", 1) + "/?k3y=1" })
@@ -371,6 +372,7 @@ func TestTheDocumentedHook(t *testing.T) {
 
 // The hook decides about a second publisher of a public name, and then --takeover does. Each has its own end.
 func TestHookAndTakeover(t *testing.T) {
+	t.Parallel()
 	h := newTestHook(t, func(q hook.Request) (int, string) {
 		if q.Event == hook.Publish {
 			return 200, `{"allow":true,"name":"show"}`

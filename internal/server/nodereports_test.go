@@ -77,6 +77,7 @@ func TestRequestsOfNodes(t *testing.T) {
 
 // The other nodes are asked once for all who want their streams, and what is wrong with one is said beside the others.
 func TestReportsOfOtherNodes(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int64
 	answers := map[string]http.HandlerFunc{
 		"good": func(w http.ResponseWriter, r *http.Request) {

@@ -130,6 +130,7 @@ func TestRecordingsEndBeforeDownloads(t *testing.T) {
 // Each stream is recorded, also one that begins right after one of the same name has ended, and one that is called like a
 // file of the directory.
 func TestEachStreamIsRecorded(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	f := serve(t, func(c *Config) { c.Record, c.PublisherReturn = dir, 0 })
 	const rounds = 100

@@ -16,6 +16,7 @@ import (
 
 // Each refusal is counted with its reason and logged, by HTTP and by RTMP.
 func TestRefusalsAreCountedAndLogged(t *testing.T) {
+	t.Parallel()
 	start := func(headerTimeout time.Duration) *rtmpFixture {
 		return serveRTMP(t, func(c *Config) {
 			c.PublishToken, c.ReadToken, c.Takeover = "p", "r", relay.TakeoverNever

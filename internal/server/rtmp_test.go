@@ -279,6 +279,7 @@ func TestRTMPS(t *testing.T) {
 // What no RTMP client sends is answered by closing the connection, with a clear line in the log, and others do not
 // notice.
 func TestHostileRTMPClients(t *testing.T) {
+	t.Parallel()
 	// Those that are silent are, after a moment, and no others.
 	hasty := serveRTMP(t, func(c *Config) { c.HeaderTimeout = 200 * time.Millisecond })
 	f := serveRTMP(t, func(c *Config) { c.HeaderTimeout, c.MaxTagBytes = testTimeout, 4<<20 })

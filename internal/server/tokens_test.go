@@ -155,6 +155,7 @@ func TestSignedTokensOpenPublishing(t *testing.T) {
 
 // A player of HLS that shows a signed token once gets all with it.
 func TestSignedTokenOfAPlayer(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "keys")
 	sign := writeKeys(t, file, token.NewKey())
 	f := serve(t, func(c *Config) { c.TokenKey, c.ReadToken, c.Demo = file, "mine", true })

@@ -17,6 +17,7 @@ var typedTokens = []string{
 
 // A token opens as it was typed, and as programs escape it, over RTMP and HTTP.
 func TestTokensAsTyped(t *testing.T) {
+	t.Parallel()
 	for _, token := range typedTokens {
 		t.Run(token, func(t *testing.T) {
 			f := serveRTMP(t, func(c *Config) { c.PublishToken, c.ReadToken, c.ViewerWait = token, "r"+token, 0 })
