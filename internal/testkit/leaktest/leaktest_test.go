@@ -181,13 +181,14 @@ func TestTheEnvironmentIsTheTests(t *testing.T) {
 	t.Setenv("NO_PROXY", "")
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv("MILLRACE_NEEDS", "list")
+	t.Setenv("HOME", "/nonexistent")
 	outer := os.TempDir()
 	dir, err := isolate()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"MILLRACE_LISTEN": "", "GOMEMLIMIT": "",
-		"NOTIFY_SOCKET": "", "LISTEN_FDS": "", "MILLRACE_NEEDS": "list", "no_proxy": "localhost,127.0.0.1,::1", "TMPDIR": dir} {
+		"NOTIFY_SOCKET": "", "LISTEN_FDS": "", "MILLRACE_NEEDS": "list", "no_proxy": "localhost,127.0.0.1,::1", "TMPDIR": dir, "HOME": filepath.Join(dir, "home")} {
 		if got := os.Getenv(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
