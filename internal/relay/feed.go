@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
@@ -20,18 +22,18 @@ type feed struct {
 	meter   meter
 	address string // the publisher's
 
-	starts    startFinder
-	presence  presence
+	starts    flvstream.StartFinder
+	presence  flvstream.Presence
 	tracks    map[flv.Type]map[byte]bool // numbers of those that the publisher's sequence headers have announced
 	gapLogged bool
-	hope      hopeTimer
+	hope      flvstream.TrackTimer
 	farLogged bool // the distance of key frames was
 	warned    bool // the log says what MP4 leaves out
 	resized   bool // the metadata have changed, and with them perhaps the size of the picture
 	keys      keyMeter
 
 	enc      flv.Encoder // of tags that get another time
-	preamble preamble
+	preamble flvstream.Preamble
 	size     string // of the picture, as in 640x360; "" if not known
 
 	timed  bool   // there was a frame
@@ -43,13 +45,9 @@ type feed struct {
 
 // release gives back what f keeps. Hub.mu is held.
 func (f *feed) release() {
-	f.preamble.release()
+	f.preamble.Release()
 	f.enc.Release()
 }
-
-// interleave is how many ms a frame may be before the latest one because the tracks are not in step. A frame that is
-// further back begins the publisher's times anew.
-const interleave = 5000
 
 // warnOfCodecs logs once what browsers and players of MP4 and HLS do not get.
 func (f *feed) warnOfCodecs() {
@@ -68,7 +66,7 @@ func (f *feed) warnOfCodecs() {
 func (f *feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	s := f.s
 	switch {
-	case f.starts.first.beside(t): // what people and MP4 get is the default track
+	case f.starts.Secondary(t): // what people and MP4 get is the default track
 	case t.Codec == 0: // of no codec, or of several
 	case t.Type == flv.TypeVideo && (f.resized || !s.video.Load().is(t.Codec)):
 		f.resized = false
@@ -79,33 +77,33 @@ func (f *feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	f.noteTrack(t)
 	f.warnOfCodecs()
 	if t.Packet == flv.PacketFrame {
-		if ahead := int32(t.Timestamp - f.last); !f.timed || ahead >= 0 || ahead < -interleave {
+		if ahead := int32(t.Timestamp - f.last); !f.timed || ahead >= 0 || ahead < -flvstream.Interleave {
 			f.timed, f.last, f.lastAt = true, t.Timestamp, at
 		}
-		if f.hope.passed(t.Timestamp) && !s.settled.Load() {
+		if f.hope.Passed(t.Timestamp) && !s.settled.Load() {
 			s.settled.Store(true)
 			s.knowTracks()
 		}
 	}
-	if part := f.preamble.part(t); part != nil {
+	if part := f.preamble.Part(t); part != nil {
 		return f.configure(t, c, part)
 	}
-	start, without := f.isStart(t), f.preamble.without
+	start, without := f.isStart(t), f.preamble.Without
 	if f.tracksChange(start) {
-		if without.video && t.Type == flv.TypeVideo || without.audio && t.Type == flv.TypeAudio {
+		if without.Video && t.Type == flv.TypeVideo || without.Audio && t.Type == flv.TypeAudio {
 			if err := f.repeatHeaders(t); err != nil {
 				c.Release()
 				return err
 			}
 		}
-		return f.publishTracks(c, start || !f.starts.pictures)
+		return f.publishTracks(c, start || !f.starts.Video)
 	}
 	return s.publish(c, start)
 }
 
 // noteTrack notes that the track of t exists. Viewers need not wait for it any longer.
 func (f *feed) noteTrack(t flv.Tag) {
-	flag := trackFlag(t.Type)
+	flag := flvstream.TrackFlag(t.Type)
 	if t.Packet != flv.PacketFrame && !t.SequenceHeader || f.s.tracks.Load()&flag != 0 {
 		return
 	}
@@ -119,19 +117,19 @@ func (f *feed) noteTrack(t flv.Tag) {
 // viewers can start at, which the next one is if start is set. Absent video is left out at once, and makes all audio such
 // frames. A track that is back is added at once.
 func (f *feed) tracksChange(start bool) bool {
-	was := f.preamble.without
-	f.leaveOut(flv.TypeVideo, &f.preamble.without.video, &f.s.video, start)
-	f.leaveOut(flv.TypeAudio, &f.preamble.without.audio, &f.s.audio, start)
-	return f.preamble.without != was
+	was := f.preamble.Without
+	f.leaveOut(flv.TypeVideo, &f.preamble.Without.Video, &f.s.video, start)
+	f.leaveOut(flv.TypeAudio, &f.preamble.Without.Audio, &f.s.audio, start)
+	return f.preamble.Without != was
 }
 
 func (f *feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[track], start bool) {
-	switch tracks, flag := f.s.tracks.Load(), trackFlag(t); {
-	case !f.presence.absent(t):
+	switch tracks, flag := f.s.tracks.Load(), flvstream.TrackFlag(t); {
+	case !f.presence.Absent(t):
 		*without = false
 	case tracks&flag != 0 && (start || t == flv.TypeVideo):
 		*without = true
-		f.starts.pictures = f.starts.pictures && t != flv.TypeVideo
+		f.starts.Video = f.starts.Video && t != flv.TypeVideo
 		f.s.tracks.Store(tracks &^ flag)
 		known.Store(nil)
 	}
@@ -142,7 +140,7 @@ func (f *feed) publishTracks(c *millrace.Chain, start bool) error {
 	s := f.s
 	s.log.Info("the tracks of the stream changed", "video", s.video.Load().String(), "audio", s.audio.Load().String())
 	var preamble millrace.Chain
-	f.preamble.clone(&preamble)
+	f.preamble.Clone(&preamble)
 	s.mu.Lock() // what makes MP4 begins before or after both
 	defer s.mu.Unlock()
 	s.live.ring.SetPreamble(&preamble)
@@ -154,11 +152,7 @@ func (f *feed) publishTracks(c *millrace.Chain, start bool) error {
 // came without it.
 func (f *feed) repeatHeaders(t flv.Tag) error {
 	var headers millrace.Chain
-	for i := range f.preamble.parts {
-		if part := &f.preamble.parts[i]; part.kind() == t.Type {
-			f.enc.Retime(&headers, &part.tag, t.Timestamp)
-		}
-	}
+	f.preamble.RetimeHeaders(&headers, &f.enc, t)
 	if headers.Len() == 0 {
 		return nil
 	}
@@ -167,7 +161,7 @@ func (f *feed) repeatHeaders(t flv.Tag) error {
 
 // noteTracks counts the tracks that t, which is in c, announces. It borrows c.
 func (f *feed) noteTracks(t flv.Tag, c *millrace.Chain) {
-	if !t.SequenceHeader || t.Len() > maxPart {
+	if !t.SequenceHeader || t.Len() > flvstream.MaxPart {
 		return
 	}
 	var tag []byte
@@ -185,24 +179,6 @@ func (f *feed) noteTracks(t flv.Tag, c *millrace.Chain) {
 		further += max(0, len(numbers)-1)
 	}
 	f.s.furtherTracks.Store(int32(further))
-}
-
-// hopeWait is how much of a stream, in ms, passes before it is taken to have all of its codecs. Publishers send their
-// sequence headers at once, but a piece of sound may come in front of the pictures' one.
-const hopeWait = 1000
-
-// A hopeTimer tells from the times of frames when hopeWait has passed.
-type hopeTimer struct {
-	began bool   // there was a frame
-	since uint32 // the time of the first one
-}
-
-// passed reports whether hopeWait has passed at a frame.
-func (h *hopeTimer) passed(at uint32) bool {
-	if !h.began || int32(at-h.since) < 0 { // times may go back, and begin anew
-		h.began, h.since = true, at
-	}
-	return at-h.since >= hopeWait
 }
 
 // A keyMeter measures how far key frames are apart.
@@ -252,19 +228,19 @@ func (f *feed) noteKeys(at uint32, key bool) {
 
 // isStart reports whether viewers can start at a tag, and notes whether they begin with the sound.
 func (f *feed) isStart(t flv.Tag) bool {
-	start := f.starts.isStart(t, f.s.live.ring)
+	start := f.starts.IsStart(t, f.s.live.startIsKept)
 	if start && !f.s.ownStart.Load() {
 		f.s.ownStart.Store(true)
 	}
 	if t.Type == flv.TypeVideo {
 		f.noteKeys(t.Timestamp, start)
 	}
-	if gap := f.starts.gap.open; gap != f.s.noVideo.Load() {
+	if gap := f.starts.Gap.Open; gap != f.s.noVideo.Load() {
 		f.s.noVideo.Store(gap)
 		if !f.gapLogged {
 			f.gapLogged = true
 			go f.s.log.Info("there is sound, but no picture has come for a while: new viewers begin with the sound",
-				"while", videoGapAfter*time.Millisecond)
+				"while", flvstream.VideoGapAfter*time.Millisecond)
 		}
 	}
 	return start
@@ -272,16 +248,16 @@ func (f *feed) isStart(t flv.Tag) bool {
 
 // configure publishes a tag that viewers to come need as well.
 func (f *feed) configure(t flv.Tag, c, part *millrace.Chain) error {
-	keep(f.s.memory, part, c)
+	flvstream.Keep(f.s.memory, part, c)
 	if t.Metadata {
 		f.size = pictureSize(part.Bytes())
 		f.resized = true
 		if f.s.settled.Load() { // before that, it is not known which tracks there will be
-			stateTracks(f.s.memory, c, f.s.tracks.Load())
+			flvstream.StateTracks(f.s.memory, c, f.s.tracks.Load())
 		}
 	}
 	var preamble millrace.Chain
-	f.preamble.clone(&preamble)
+	f.preamble.Clone(&preamble)
 	return f.s.configure(c, &preamble)
 }
 

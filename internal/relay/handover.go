@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
+
 	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace/internal/limit"
@@ -287,10 +289,11 @@ func (s *stream) expire(w *wait) {
 }
 
 // resume lets p, which sends FLV as well, go on with s.
-func (s *stream) resume(p *Publisher) *continuation {
+func (s *stream) resume(p *Publisher) *flvstream.Continuation {
 	f := &s.feed
 	f.keys.began, f.farLogged = false, false // what comes between is no group of pictures
-	f.starts.first, f.presence, f.tracks = defaultTracks{}, presence{}, nil
+	f.starts.ForgetTracks()
+	f.presence, f.tracks = flvstream.Presence{}, nil
 	s.furtherTracks.Store(0)
 	pause := time.Duration(0)
 	if f.timed {
@@ -306,6 +309,6 @@ func (s *stream) resume(p *Publisher) *continuation {
 }
 
 // goOn returns what fits the tags of the next publisher to those that there were.
-func (f *feed) goOn() *continuation {
-	return &continuation{timed: f.timed, last: f.last, lastAt: f.lastAt, needsKey: true}
+func (f *feed) goOn() *flvstream.Continuation {
+	return flvstream.Continue(f.timed, f.last, f.lastAt)
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 )
@@ -39,7 +41,7 @@ func TestHostilePublishers(t *testing.T) {
 		{"another file behind the first", string(valid) + string(valid), 400, "a second FLV header"},
 		{"tags of no kind", string(sc.header) + string(flvTag(3, 0, make([]byte, 200))) + string(flvTag(31, 0, nil)), 200, ""},
 		{"codecs of no kind", string(sc.header) + string(flvTag(9, 0, append([]byte{0x1f}, make([]byte, 200)...))) + string(flvTag(8, 0, nil)) + string(flvTag(9, 0, []byte{0x90})), 200, ""},
-		{"sequence header above what is remembered", string(sc.header) + string(flvTag(9, 0, append([]byte{0x17, 0, 0, 0, 0}, make([]byte, maxPart)...))), 200, ""},
+		{"sequence header above what is remembered", string(sc.header) + string(flvTag(9, 0, append([]byte{0x17, 0, 0, 0, 0}, make([]byte, flvstream.MaxPart)...))), 200, ""},
 	} {
 		atEachLatency(t, tt.name, nil, func(t *testing.T, f *fixture) {
 			good := f.Publisher("good")
@@ -148,7 +150,7 @@ func TestOddTags(t *testing.T) {
 		add(flv.TypeScript, at, "\x02\x00\x0aonCuePoint\x05")
 		if i == 7 {
 			add(flv.TypeScript, at, "\x02\x00\x0aonMetaData\x08"+strings.Repeat("x", 3<<20))
-			add(flv.TypeScript, at, "\x02\x00\x0aonMetaData\x08"+strings.Repeat("x", maxPart/2))
+			add(flv.TypeScript, at, "\x02\x00\x0aonMetaData\x08"+strings.Repeat("x", flvstream.MaxPart/2))
 		}
 	}
 	var body bytes.Buffer

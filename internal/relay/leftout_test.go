@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
+
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
@@ -22,7 +24,7 @@ func TestWhatBrowsersDoNotGet(t *testing.T) {
 			f := serve(t, nil)
 			p := f.Publisher("cam")
 			p.Send([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
-			for _, at := range []uint32{0, hopeWait, hopeWait + 40} {
+			for _, at := range []uint32{0, flvstream.TrackWait, flvstream.TrackWait + 40} {
 				if tt.video != "" {
 					p.Send(flvTag(flv.TypeVideo, at, []byte(tt.video)))
 				}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
+
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
@@ -39,7 +41,7 @@ func TestMetadataStateTheTracksThatExist(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				f := serve(t, nil)
 				stream := func(video, audio byte) (head, rest []byte) {
-					flags := video*flvVideo | audio*flvAudio
+					flags := video*flvstream.VideoFlag | audio*flvstream.AudioFlag
 					tags := append([][]byte{[]byte("FLV\x01"), {flags}, []byte("\x00\x00\x00\x09\x00\x00\x00\x00")}, tt.first[:place]...)
 					tags = append(append(tags, metadata(0, video, audio)), tt.first[place:]...)
 					return join(tags), join(append(append([][]byte{}, tt.tags...), metadata(5000, video, audio)))

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/mp4"
@@ -20,14 +22,14 @@ type mp4Rendition struct {
 	init     bool                   // viewers have been given an init segment
 	heads    map[flv.Type]flv.Codec // of the sequence headers that the muxer has taken
 	fits     bool                   // a frame of such a codec has come
-	hope     hopeTimer
+	hope     flvstream.TrackTimer
 	refused  error // the first tag that had no place in the file
 	changed  bool  // the codecs have: the file ends as soon as the next one can begin behind that
 	fresh    bool  // a tag that viewers can start at has come since the latest sequence header
 	tracks   int32 // stream.trackSet when the file began
 	leftOut  int64 // of the muxer, as far as it has been noted
 
-	gap     videoGap
+	gap     flvstream.VideoGap
 	placed  bool    // there was a frame
 	resumed *uint32 // see stream: the newest continuation that was reached
 	shift   uint32  // what is missing, in ms: it is taken off the time of all that follows
@@ -55,7 +57,7 @@ const leastPause = 100
 func (s *stream) newMP4Maker(c *conversion) maker {
 	m := &mp4Rendition{conversion: c, heads: make(map[flv.Type]flv.Codec)}
 	m.tracks = s.trackSet.Load()
-	m.gap.open = s.noVideo.Load()                                          // then the cursor is at a piece of sound
+	m.gap.Open = s.noVideo.Load()                                          // then the cursor is at a piece of sound
 	fits := min(mp4.DefaultMaxWaitBytes, s.hub.cfg.KeepBytes-fragmentRoom) // so that the ring takes every fragment
 	m.muxer = mp4.NewMuxer(mp4.Tracks(s.promises()), mp4.MaxWaitBytes(int(fits)), mp4.Clock(time.Now))
 	return m
@@ -67,7 +69,7 @@ func (s *stream) promises() (video, audio bool) {
 		return s.video.Load() != nil, s.audio.Load() != nil
 	}
 	flags := s.promised()
-	return flags&flvVideo != 0, flags&flvAudio != 0
+	return flags&flvstream.VideoFlag != 0, flags&flvstream.AudioFlag != 0
 }
 
 // write makes a fragment if t completes one.
@@ -115,7 +117,7 @@ func (m *mp4Rendition) hopeless(t *flv.Tag) error {
 		return nil
 	}
 	codec, known := m.heads[t.Type]
-	fits, passed := known && codec == t.Codec, m.hope.passed(t.Timestamp)
+	fits, passed := known && codec == t.Codec, m.hope.Passed(t.Timestamp)
 	if passed && !fits && slices.Contains([]flv.Codec{flv.AVC, flv.HEVC, flv.AAC}, t.Codec) {
 		m.live.stream.noteRefused(t.Type, errNoHeader)
 	}
@@ -147,7 +149,7 @@ func (m *mp4Rendition) place(t *flv.Tag, afterLoss bool) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
 	}
-	if gap := m.gap.open; m.gap.note(*t, m.out.ring) && !gap && m.init {
+	if gap := m.gap.Open; m.gap.Note(*t, m.out.startIsKept) && !gap && m.init {
 		// New viewers begin with the audio. They cannot decode the video frame that waits for the next one.
 		if err := m.finish(); err != nil {
 			return err
@@ -166,7 +168,7 @@ func (m *mp4Rendition) place(t *flv.Tag, afterLoss bool) error {
 			}
 		}
 		m.muxer.Release() // and pictures are dropped up to a key frame
-		m.gap.open = t.Type == flv.TypeAudio
+		m.gap.Open = t.Type == flv.TypeAudio
 	}
 	t.Timestamp -= m.shift
 	m.last = t.Timestamp
@@ -210,11 +212,11 @@ func (m *mp4Rendition) publishFragment(f mp4.Fragment) error {
 	}
 	if n := m.fragment.Len(); m.read > 3*n+maxUnkept { // as for a publisher's frame: see maxUnkept
 		var c millrace.Chain
-		keep(m.live.stream.memory, &c, &m.fragment)
+		flvstream.Keep(m.live.stream.memory, &c, &m.fragment)
 		m.fragment.Release()
 		m.fragment.Merge(&c)
 	}
 	m.out.reached.Store(m.last)
 	// The muxer takes sound for a place to start if there are no pictures at all.
-	return m.publish(&m.fragment, f.Key || m.gap.open)
+	return m.publish(&m.fragment, f.Key || m.gap.Open)
 }

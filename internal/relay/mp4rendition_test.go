@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
+
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
@@ -145,8 +147,8 @@ func testMP4OfNothing(t *testing.T, pause time.Duration) {
 	p := f.Publisher("cam")
 	p.Send([]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"))
 	w.Begin()
-	for at := uint32(0); at <= 2*hopeWait; at += 40 {
-		if at == hopeWait {
+	for at := uint32(0); at <= 2*flvstream.TrackWait; at += 40 {
+		if at == flvstream.TrackWait {
 			time.Sleep(pause)
 		}
 		p.Send(flvTag(flv.TypeVideo, at, []byte("\x91av01picture")))
@@ -198,13 +200,13 @@ func TestMP4WithoutATrackEnds(t *testing.T) {
 					p.Send(flvTag(tt.each.of, at, []byte(tt.each.data)))
 				}
 			}
-			send(2 * hopeWait)
+			send(2 * flvstream.TrackWait)
 			if got, err := io.ReadAll(waits.Res.Body); len(got) > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("%d bytes, %v", len(got), err)
 			}
 			f.Logged("rendition ended", tt.want)
 			comes := f.Watcher("/live/cam.mp4", 0)
-			send(videoGapAfter + 2*hopeWait) // it begins with the sound when pictures have stayed away
+			send(flvstream.VideoGapAfter + 2*flvstream.TrackWait) // it begins with the sound when pictures have stayed away
 			if got, err := io.ReadAll(comes.Res.Body); len(got) > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("who comes later: %d bytes, %v", len(got), err)
 			}
@@ -217,7 +219,7 @@ func TestMP4WithoutATrackEnds(t *testing.T) {
 // it, nor one who finds it there; not when its times go back a little either.
 func TestMP4IsNotRefusedBeforeASecondHasPassed(t *testing.T) {
 	for name, times := range map[string][]uint32{
-		"one sound": {0}, "almost a second": {0, hopeWait - 1}, "back by a millisecond": {20, 19}, "anew": {60_000, 0},
+		"one sound": {0}, "almost a second": {0, flvstream.TrackWait - 1}, "back by a millisecond": {20, 19}, "anew": {60_000, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, nil)

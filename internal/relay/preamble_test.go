@@ -91,37 +91,3 @@ func TestLateMP4OfSeveralTracks(t *testing.T) {
 		t.Errorf("%d pictures from %+v on, want the last five", n, list)
 	}
 }
-
-// What is kept of tracks beside the default one is bounded, and what is kept already can be renewed.
-func TestTrackPartsAreBounded(t *testing.T) {
-	in := &preamble{}
-	keep := func(track byte, size int) bool {
-		tag := flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketSequenceHeader, SequenceHeader: true, Track: track, Size: size}
-		part := in.part(tag)
-		if part == nil {
-			return false
-		}
-		part.Release()
-		part.AppendCopy(make([]byte, tag.Len()))
-		return true
-	}
-	defer in.release()
-	for n := range byte(maxTrackParts) {
-		if !keep(n+1, 100) {
-			t.Fatalf("track %d of %d is not kept", n+1, maxTrackParts)
-		}
-	}
-	if keep(maxTrackParts+1, 100) {
-		t.Errorf("more than %d are kept", maxTrackParts)
-	}
-	const least = (100 + 15) * (maxTrackParts - 1) // the others'
-	if !keep(1, maxPart-least-15) || !keep(1, 50) || !keep(1, maxPart-least-15) {
-		t.Error("as much as fits is not kept")
-	}
-	if keep(2, 101) || keep(1, maxPart-least-14) {
-		t.Error("more than fits is kept")
-	}
-	if !keep(0, 1000) {
-		t.Error("the default track's is not kept")
-	}
-}

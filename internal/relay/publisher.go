@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
+
 	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace"
@@ -56,8 +58,8 @@ type Publisher struct {
 	reconnects atomic.Bool   // the client connects again when it is asked to
 	leaves     atomic.Bool   // it is to be asked
 
-	goesOn   *continuation // nil: the first publisher of the stream
-	replaced bool          // it took over from another one
+	goesOn   *flvstream.Continuation // nil: the first publisher of the stream
+	replaced bool                    // it took over from another one
 
 	terms Terms // set by keepTo
 
@@ -280,22 +282,26 @@ func (p *Publisher) next(dec *flv.Decoder) error {
 func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	at := p.count(t.Len())
 	f := &p.s.feed
-	f.starts.note(t)
-	f.presence.note(t)
+	f.starts.Note(t)
+	f.presence.Note(t)
 	f.noteTracks(t, c)
 	if p.isPull() && !p.isNew(t, c) {
 		p.unkept += c.Len()
 		c.Release()
 		return nil
 	}
-	if p.goesOn != nil && !p.goesOn.fit(f, &t, c, at) {
+	if n := p.goesOn; n != nil && n.Begin(t, at) {
+		last := n.Last()
+		p.s.resumed.Store(&last)
+	}
+	if p.goesOn != nil && !p.goesOn.Fit(&t, c, at, &f.starts, &f.preamble, &f.enc) {
 		p.unkept += c.Len()
 		c.Release()
 		return nil
 	}
 	if p.unkept > 2*c.Len()+maxUnkept {
 		var frame millrace.Chain
-		keep(p.s.memory, &frame, c)
+		flvstream.Keep(p.s.memory, &frame, c)
 		c.Release()
 		c.Merge(&frame)
 	}

@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
+
 	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace"
@@ -246,10 +248,10 @@ func (p *Publisher) listen(conn net.Conn) (r io.Reader, stop func()) {
 // of the stream's publisher has it.
 type pull struct {
 	epoch  uint64
-	goesOn *continuation // from the publishers before; nil: there were none
+	goesOn *flvstream.Continuation // from the publishers before; nil: there were none
 
 	// What has come, in the owner's frames.
-	starts startFinder
+	starts flvstream.StartFinder
 	start  frameID // the newest one that viewers can start at
 	frames int     // from start on; 0: there is no start
 	last   uint32  // the owner's time of the latest one
@@ -282,7 +284,7 @@ func (f *feed) follow(p *Publisher) {
 	case n == nil || n.epoch != p.epoch:
 		f.pull = &pull{epoch: p.epoch, goesOn: p.goesOn}
 	default:
-		n.goesOn = cmp.Or(n.goesOn, &continuation{}) // which leaves headers out that are known
+		n.goesOn = cmp.Or(n.goesOn, &flvstream.Continuation{}) // which leaves headers out that are known
 		p.goesOn = n.goesOn
 		n.joins, n.again = true, 0
 	}
@@ -292,7 +294,7 @@ func (f *feed) follow(p *Publisher) {
 func (p *Publisher) isNew(t flv.Tag, c *millrace.Chain) bool {
 	f, frame := &p.s.feed, t.Packet == flv.PacketFrame
 	n := f.pull
-	n.starts.note(t)
+	n.starts.Note(t)
 	if n.joins && frame {
 		n.joins = false
 		switch ahead := int32(t.Timestamp - n.last); {
@@ -309,10 +311,10 @@ func (p *Publisher) isNew(t flv.Tag, c *millrace.Chain) bool {
 	switch {
 	case n.again > 0: // headers among them are known, or newer than those that the connection began with
 		n.again--
-		return !frame && placeOf(t) >= 0
+		return !frame && flvstream.InPreamble(t)
 	case n.joins:
 		return true
-	case n.starts.isStart(t, p.s.live.ring):
+	case n.starts.IsStart(t, p.s.live.startIsKept):
 		n.start, n.frames = identify(c), 1
 	case n.frames > 0:
 		n.frames++

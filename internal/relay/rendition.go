@@ -171,3 +171,6 @@ func (r *rendition) lag() (sum lagReport) {
 	}
 	return sum
 }
+
+// startIsKept reports whether viewers can start at a keyframe that is kept.
+func (r *rendition) startIsKept() bool { return r.ring.Stats().Start }

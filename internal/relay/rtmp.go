@@ -12,6 +12,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
+
 	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace"
@@ -294,7 +296,7 @@ func (r *rtmpTags) publish(p *Publisher, m rtmp.Message) error {
 // promised is what the first tag says about what will come. It borrows tag.
 func promised(t flv.Tag, tag *millrace.Chain) flv.Header {
 	h := flv.Header{HasAudio: true, HasVideo: true}
-	if t.Metadata && t.Len() <= maxPart {
+	if t.Metadata && t.Len() <= flvstream.MaxPart {
 		text := tag.Bytes()
 		audio, video := bytes.Contains(text, []byte("audiocodecid")), bytes.Contains(text, []byte("videocodecid"))
 		if audio != video {

@@ -4,6 +4,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/rtmp"
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
 )
 
 // An rtmpRendition makes RTMP messages: a header of twelve bytes with the time as it is, and the body by reference, in one
@@ -13,15 +14,15 @@ type rtmpRendition struct {
 	enc      rtmp.Encoder
 	body     millrace.Chain // of the tag at hand; empty between tags
 	message  millrace.Chain // made of it; the same
-	starts   startFinder
-	preamble preamble
+	starts   flvstream.StartFinder
+	preamble flvstream.Preamble
 	tracks   int32 // stream.trackSet when the preamble was set last
 }
 
 // newRTMPMaker returns what makes RTMP. s.mu is held.
 func (s *stream) newRTMPMaker(c *conversion) maker {
 	m := &rtmpRendition{conversion: c, tracks: s.trackSet.Load()}
-	m.starts.gap.open = s.noVideo.Load() // then the cursor is at a piece of sound
+	m.starts.Gap.Open = s.noVideo.Load() // then the cursor is at a piece of sound
 	var announced millrace.Chain
 	m.enc.SetChunkSize(&announced, s.hub.rtmpChunk())
 	announced.Release() // each viewer has been told so by its connection
@@ -47,20 +48,20 @@ func (m *rtmpRendition) write(t flv.Tag, tag *millrace.Chain, _ bool) error {
 	if err := m.enc.Append(&m.message, head, &m.body); err != nil {
 		return err
 	}
-	m.starts.note(t)
+	m.starts.Note(t)
 	if s := m.live.stream; m.tracks != s.trackSet.Load() {
 		m.tracks = s.trackSet.Load()
-		m.starts.pictures = s.tracks.Load()&flvVideo != 0
-		m.preamble.without.video, m.preamble.without.audio = !m.starts.pictures, s.tracks.Load()&flvAudio == 0
+		m.starts.Video = s.tracks.Load()&flvstream.VideoFlag != 0
+		m.preamble.Without.Video, m.preamble.Without.Audio = !m.starts.Video, s.tracks.Load()&flvstream.AudioFlag == 0
 		var all millrace.Chain
-		m.preamble.clone(&all)
+		m.preamble.Clone(&all)
 		m.out.ring.SetPreamble(&all)
 	}
-	start := m.starts.isStart(t, m.out.ring)
-	if part := m.preamble.part(t); part != nil {
-		keep(m.live.stream.memory, part, &m.message)
+	start := m.starts.IsStart(t, m.out.startIsKept)
+	if part := m.preamble.Part(t); part != nil {
+		flvstream.Keep(m.live.stream.memory, part, &m.message)
 		var all millrace.Chain
-		m.preamble.clone(&all)
+		m.preamble.Clone(&all)
 		defer m.out.ring.SetPreamble(&all)
 	}
 	return m.publish(&m.message, start)
@@ -73,5 +74,5 @@ func (m *rtmpRendition) release() {
 	m.enc.Release()
 	m.body.Release()
 	m.message.Release()
-	m.preamble.release()
+	m.preamble.Release()
 }

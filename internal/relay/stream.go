@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
+
 	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace"
@@ -56,7 +58,7 @@ type stream struct {
 	frameAt       atomic.Int64  // when the last frame came; see now
 	noVideo       atomic.Bool   // see videoGap: pieces of sound are key frames
 	ownStart      atomic.Bool   // a frame that viewers can start at has come since this node owns the stream
-	settled       atomic.Bool   // see hopeWait: video and audio are all the tracks that there will be
+	settled       atomic.Bool   // see flvstream.TrackWait: video and audio are all the tracks that there will be
 	trackSet      atomic.Int32  // grows when a track has gone, or is back; written with mu held
 	tracks        atomic.Uint32 // flags of an FLV header: the tracks that there are
 	video         atomic.Pointer[track]
@@ -98,23 +100,6 @@ func (s *stream) open(f format, head []byte) {
 	s.hub.counters.published.Add(1)
 	s.hub.announce(s, s.newRendition(f, head))
 	s.log.Info("publisher started", "publisher", s.publisher.address, "format", f.String())
-}
-
-// Flags of an FLV header.
-const (
-	flvVideo = 1
-	flvAudio = 4
-)
-
-// trackFlag returns the flag of tracks of a type.
-func trackFlag(t flv.Type) uint32 {
-	switch t {
-	case flv.TypeVideo:
-		return flvVideo
-	case flv.TypeAudio:
-		return flvAudio
-	}
-	return 0
 }
 
 // promised returns the flags of the tracks that the first publisher has announced. The stream is FLV.
@@ -301,7 +286,7 @@ func (s *stream) noteLeftOut(n int64) {
 
 // noteRefused warns once of each publisher that sends tags of a type that MP4 cannot have.
 func (s *stream) noteRefused(t flv.Type, why error) {
-	p, flag := s.currentPublisher(), trackFlag(t)
+	p, flag := s.currentPublisher(), flvstream.TrackFlag(t)
 	if p.refused.Or(flag)&flag == 0 {
 		s.log.Warn("MP4, HLS and recordings are made without something that the publisher sends",
 			"publisher", p.address, "reason", why)

@@ -6,55 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace-io/millrace"
-	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
+
 	"github.com/millrace-io/millrace/frame/flv"
 )
-
-func TestVideoGap(t *testing.T) {
-	picture := func(at uint32) flv.Tag { return flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketFrame, Timestamp: at} }
-	other := func(at uint32) flv.Tag {
-		return flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketFrame, Track: 1, Timestamp: at}
-	}
-	sound := func(at uint32) flv.Tag { return flv.Tag{Type: flv.TypeAudio, Packet: flv.PacketFrame, Timestamp: at} }
-	header := flv.Tag{Type: flv.TypeVideo, Packet: flv.PacketSequenceHeader}
-	for _, tt := range []struct {
-		name string
-		kept bool // a group of pictures
-		tags []flv.Tag
-		want bool
-	}{
-		{"sound for ten seconds", false, []flv.Tag{sound(0), sound(5000), sound(10_000)}, true},
-		{"for less", false, []flv.Tag{sound(0), sound(9999)}, false},
-		{"while pictures are kept", true, []flv.Tag{sound(0), sound(10_000)}, false},
-		{"a picture in between", false, []flv.Tag{sound(0), picture(20), sound(30), sound(10_020)}, false},
-		{"pictures of another track", false, []flv.Tag{sound(0), other(20), sound(30), sound(10_000)}, true},
-		{"a picture behind", false, []flv.Tag{sound(0), sound(10_000), picture(0)}, false},
-		{"a header is no picture", false, []flv.Tag{sound(0), header, sound(10_000), header}, true},
-		{"pictures with times of their own", false, []flv.Tag{picture(0), sound(60_000), picture(40), sound(60_040)}, false},
-		{"times that begin anew", false, []flv.Tag{sound(60_000), sound(0), sound(9000)}, false},
-		{"times that wrap", false, []flv.Tag{sound(1<<32 - 5000), sound(4000), sound(5000)}, true},
-		{"it lasts", false, []flv.Tag{sound(0), sound(10_000), sound(10_020), sound(0)}, true},
-	} {
-		ring := broadcast.New()
-		if tt.kept {
-			var c millrace.Chain
-			c.AppendCopy([]byte("K"))
-			if err := ring.Publish(&c, broadcast.Frame{Key: true}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var g videoGap
-		got := false
-		for _, tag := range tt.tags {
-			got = g.note(tag, ring)
-		}
-		if got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
-		}
-		_ = ring.Close()
-	}
-}
 
 // pieces returns n tags of sound, 21 ms each, from the given time on.
 func pieces(n int, at uint32) (tags [][]byte) {
@@ -86,7 +41,7 @@ func TestLateViewersInAVideoGap(t *testing.T) {
 			first := sc.start()
 			if pictures == 0 {
 				first = bytes.Join([][]byte{sc.header, sc.config[0], sc.config[2]}, nil)
-				first[4] = flvAudio
+				first[4] = flvstream.AudioFlag
 			}
 			want := bytes.Join([][]byte{first, dark[len(dark)-1], bytes.Join(more, nil)}, nil)
 			same(t, "the sound", w.Next(len(want)), want)

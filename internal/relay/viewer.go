@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/lock"
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -406,3 +407,14 @@ func (v *viewer) hearHTTP() {
 // maxChatter is how much a viewer may send after its request. A second request on the same connection is not answered,
 // and no reason to read for ever.
 const maxChatter = 64 << 10
+
+// stateTracks corrects the metadata of what a viewer of FLV begins with, as its header is corrected.
+// batch has whole tags from the given offset on.
+func (v *viewer) stateTracks(batch *millrace.Chain, from int) {
+	s := v.rendition.stream
+	tracks := s.tracks.Load()
+	if tracks == 0 || v.node != "" { // another node does so for its own viewers
+		return
+	}
+	flvstream.StateAll(s.memory, batch, from, tracks)
+}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
+
 	"github.com/millrace-io/millrace/internal/refuse"
 
 	"github.com/millrace-io/millrace/broadcast"
@@ -152,7 +154,7 @@ func (v *viewer) awaitTracks(ctx context.Context) error {
 		return nil
 	}
 	s := v.rendition.stream
-	timer := time.NewTimer(hopeWait * time.Millisecond) // the publisher may send nothing
+	timer := time.NewTimer(flvstream.TrackWait * time.Millisecond) // the publisher may send nothing
 	defer timer.Stop()
 	select {
 	case <-s.tracksKnown:

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
+
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 )
 
@@ -36,7 +38,7 @@ func TestFormsThatAStreamCannotBeHadIn(t *testing.T) {
 	f.published("raw", 5)
 	odd := f.Publisher("odd")
 	odd.Send([]byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00"))
-	for _, at := range []uint32{0, hopeWait} { // then it is known that nothing else will come
+	for _, at := range []uint32{0, flvstream.TrackWait} { // then it is known that nothing else will come
 		odd.Send(flvTag(9, at, []byte("\x12Sorenson")))
 	}
 	f.published("odd", 2*24)

@@ -1,4 +1,4 @@
-package relay
+package flvstream
 
 import (
 	"bytes"
@@ -13,17 +13,17 @@ var trackNames = [...]struct {
 	name string // as AMF0 has it: the length, the name, the type of a boolean
 	flag uint32
 }{
-	{"\x00\x08hasVideo\x01", flvVideo},
-	{"\x00\x08hasAudio\x01", flvAudio},
+	{"\x00\x08hasVideo\x01", VideoFlag},
+	{"\x00\x08hasAudio\x01", AudioFlag},
 }
 
 // maxMetadata bounds the metadata that are corrected, which is done for each viewer. They have
 // hundreds of bytes.
 const maxMetadata = 16 << 10
 
-// stateTracks corrects hasVideo and hasAudio in an onMetaData tag if they contradict tracks, which
+// StateTracks corrects hasVideo and hasAudio in an onMetaData tag if they contradict tracks, which
 // are the flags of an FLV header. tag is then a copy in a block of p.
-func stateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
+func StateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 	if tag.Len() > maxMetadata {
 		return
 	}
@@ -50,14 +50,9 @@ func stateTracks(p *millrace.Pool, tag *millrace.Chain, tracks uint32) {
 // the publisher sends them first, or with the sequence headers.
 const maxFirstTags = 16
 
-// stateTracks corrects the metadata of what a viewer of FLV begins with, as its header is
-// corrected. batch has whole tags from the given offset on.
-func (v *viewer) stateTracks(batch *millrace.Chain, from int) {
-	s := v.rendition.stream
-	tracks := s.tracks.Load()
-	if tracks == 0 || v.node != "" { // another node does so for its own viewers
-		return
-	}
+// StateAll corrects the metadata among the tags that a viewer begins with. batch has whole tags from
+// an offset on.
+func StateAll(p *millrace.Pool, batch *millrace.Chain, from int, tracks uint32) {
 	var done millrace.Chain
 	batch.Cut(&done, from)
 	for i := 0; i < maxFirstTags && batch.Len() > 0; i++ {
@@ -67,7 +62,7 @@ func (v *viewer) stateTracks(batch *millrace.Chain, from int) {
 		var tag millrace.Chain
 		batch.Cut(&tag, min(batch.Len(), head+int(h[1])<<16+int(h[2])<<8+int(h[3])+4))
 		if flv.Type(h[0]) == flv.TypeScript {
-			stateTracks(s.memory, &tag, tracks)
+			StateTracks(p, &tag, tracks)
 		}
 		done.Merge(&tag)
 	}

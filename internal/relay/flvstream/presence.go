@@ -1,4 +1,4 @@
-package relay
+package flvstream
 
 import "github.com/millrace-io/millrace/frame/flv"
 
@@ -13,9 +13,9 @@ const (
 	longestStep = 500
 )
 
-// A presence tells which tracks a publisher really sends. Browsers wait for a track that was announced and
+// A Presence tells which tracks a publisher really sends. Browsers wait for a track that was announced and
 // has no frames, so an absent one must leave the headers of a stream.
-type presence struct{ video, audio trackPresence }
+type Presence struct{ video, audio trackPresence }
 
 // A trackPresence counts how long the other track has gone on without this one.
 type trackPresence struct {
@@ -25,8 +25,8 @@ type trackPresence struct {
 	without uint32 // ms that the other track has gone on since then
 }
 
-// note takes the next tag of a publisher.
-func (p *presence) note(t flv.Tag) {
+// Note takes the next tag of a publisher.
+func (p *Presence) Note(t flv.Tag) {
 	frame := t.Packet == flv.PacketFrame
 	if !frame && !t.SequenceHeader {
 		return
@@ -59,15 +59,15 @@ func (p *trackPresence) step(at uint32) uint32 {
 	return uint32(min(ahead, longestStep))
 }
 
-// absent reports whether the publisher does not send the tracks of a type, or has stopped sending them.
-func (p *presence) absent(t flv.Type) bool {
+// Absent reports whether the publisher does not send the tracks of a type, or has stopped sending them.
+func (p *Presence) Absent(t flv.Type) bool {
 	track, most := &p.video, uint32(videoAbsentAfter)
 	if t == flv.TypeAudio {
 		track, most = &p.audio, audioAbsentAfter
 	}
 	switch {
 	case !track.sent:
-		most = hopeWait
+		most = TrackWait
 	case !track.timed:
 		most = headerAbsentAfter
 	}

@@ -1,0 +1,128 @@
+package flvstream
+
+import (
+	"slices"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
+)
+
+// A Preamble holds the tags that a viewer needs before it can start at a keyframe, in the order in
+// which it gets them. They are copies, because a share of so small a tag would keep the whole block
+// that it came in. The call that ends its life is Release.
+type Preamble struct {
+	// Without says which tracks have no frames at present: viewers do not get their parts.
+	Without struct{ Video, Audio bool }
+
+	parts []part // by place
+}
+
+// A part is the newest tag of its place.
+type part struct {
+	place int
+	tag   millrace.Chain
+}
+
+const (
+	// MaxPart bounds a tag that is kept for later viewers, in bytes. Sequence headers and metadata have hundreds; the
+	// limit keeps what a stream holds beside its ring small.
+	MaxPart = 256 << 10
+	// maxTrackParts is how many sequence headers and pieces of information are kept of tracks beside the default ones.
+	// They are kept in MaxPart bytes together. Encoders send fewer than ten such tracks.
+	maxTrackParts = 32
+	// trackPlace is the first place of a track beside the default ones.
+	trackPlace = 5
+)
+
+// placeOf returns the place of a tag in a preamble: the metadata of the stream stand first, and then for each track the
+// sequence header of its pictures, what else is to be known of them, and the same for sound. It returns -1 for a tag that is
+// not kept.
+func placeOf(t flv.Tag) int {
+	place := 1 + 4*int(t.Track)
+	if t.Type == flv.TypeAudio {
+		place += 2
+	}
+	switch {
+	case t.Len() > MaxPart:
+		return -1
+	case t.Metadata:
+		return 0
+	case t.SequenceHeader:
+		return place
+	case t.Packet == flv.PacketMetadata:
+		return place + 1
+	}
+	return -1
+}
+
+// InPreamble reports whether tags like t are kept.
+func InPreamble(t flv.Tag) bool { return placeOf(t) >= 0 }
+
+// Part returns where a tag is kept, or nil for a tag that is not. The Chain stays p's.
+func (p *Preamble) Part(t flv.Tag) *millrace.Chain {
+	place := placeOf(t)
+	if place < 0 {
+		return nil
+	}
+	others, bytes := 0, t.Len() // of tracks beside the default ones
+	for i := range p.parts {
+		if q := &p.parts[i]; q.place >= trackPlace && q.place != place {
+			others++
+			bytes += q.tag.Len()
+		}
+	}
+	if place >= trackPlace && (others >= maxTrackParts || bytes > MaxPart) {
+		return nil
+	}
+	i, found := slices.BinarySearchFunc(p.parts, place, func(q part, place int) int { return q.place - place })
+	if !found {
+		p.parts = slices.Insert(p.parts, i, part{place: place})
+	}
+	return &p.parts[i].tag
+}
+
+// Clone appends shares of the parts that viewers get to dst, which owns them.
+func (p *Preamble) Clone(dst *millrace.Chain) {
+	for i := range p.parts {
+		kind := p.parts[i].kind()
+		if kind == flv.TypeAudio && p.Without.Audio || kind == flv.TypeVideo && p.Without.Video {
+			continue
+		}
+		p.parts[i].tag.Clone(dst)
+	}
+}
+
+// kind returns the type of the tag.
+func (p *part) kind() flv.Type {
+	switch {
+	case p.place == 0:
+		return flv.TypeScript
+	case (p.place-1)%4 >= 2:
+		return flv.TypeAudio
+	}
+	return flv.TypeVideo
+}
+
+// RetimeHeaders appends the parts of the track type of t to dst, which owns them, with the time of t.
+func (p *Preamble) RetimeHeaders(dst *millrace.Chain, enc *flv.Encoder, t flv.Tag) {
+	for i := range p.parts {
+		if p.parts[i].kind() == t.Type {
+			enc.Retime(dst, &p.parts[i].tag, t.Timestamp)
+		}
+	}
+}
+
+// Release gives all parts back.
+func (p *Preamble) Release() {
+	for i := range p.parts {
+		p.parts[i].tag.Release()
+	}
+}
+
+// Keep makes part a copy of c, which it borrows, in a block of p.
+func Keep(p *millrace.Pool, part, c *millrace.Chain) {
+	part.Release()
+	d := p.Get(c.Len())
+	r := d.Freeze(c.CopyTo(d.Bytes()))
+	part.Append(&r)
+}

@@ -1,0 +1,55 @@
+package flvstream
+
+import (
+	"github.com/millrace-io/millrace/frame/flv"
+)
+
+// A StartFinder tells at which tags of a stream viewers can start: at key frames of the default track, where there is
+// one. Without pictures each piece of sound stands alone.
+type StartFinder struct {
+	Video bool // there are video frames, or will be
+	Gap   VideoGap
+
+	first defaultTracks
+}
+
+// Note takes the next tag.
+func (f *StartFinder) Note(t flv.Tag) {
+	f.first.note(t)
+	f.Video = f.Video || t.Type == flv.TypeVideo && (t.Packet == flv.PacketFrame || t.SequenceHeader)
+}
+
+// IsStart reports whether viewers can start at t, which was noted. kept reports whether they can start
+// at a keyframe that is kept.
+func (f *StartFinder) IsStart(t flv.Tag, kept func() bool) bool {
+	if f.first.beside(t) {
+		return false
+	}
+	gap := f.Video && f.Gap.Note(t, kept)
+	return t.Key || t.Type == flv.TypeAudio && (gap || !f.Video)
+}
+
+// Secondary reports whether t is of another track than the default one of its type.
+func (f *StartFinder) Secondary(t flv.Tag) bool { return f.first.beside(t) }
+
+// ForgetTracks is for the next publisher, which may have other tracks.
+func (f *StartFinder) ForgetTracks() { f.first = defaultTracks{} }
+
+// defaultTracks says which kinds of a stream have a default track. Only enhanced FLV of several tracks may have none. A
+// player takes the default track unless it is told otherwise.
+type defaultTracks struct{ video, audio bool }
+
+func (d *defaultTracks) note(t flv.Tag) {
+	switch {
+	case t.Track != 0 || t.Packet != flv.PacketFrame && !t.SequenceHeader:
+	case t.Type == flv.TypeVideo:
+		d.video = true
+	case t.Type == flv.TypeAudio:
+		d.audio = true
+	}
+}
+
+// beside reports whether t is of a track that stands beside a default one.
+func (d *defaultTracks) beside(t flv.Tag) bool {
+	return t.Track != 0 && (t.Type == flv.TypeVideo && d.video || t.Type == flv.TypeAudio && d.audio)
+}
