@@ -63,7 +63,7 @@ func TestHLSTimes(t *testing.T) {
 				cfg.HLS.Segment = 2050 * time.Millisecond
 			}
 			s := &stream{hub: &Hub{cfg: cfg}}
-			s.keyInterval.Store(tt.group)
+			s.usualInterval.Store(tt.group)
 			var b hlsBegin
 			at := time.Duration(0)
 			for i := range 60 {
@@ -112,7 +112,7 @@ func TestHLSEnough(t *testing.T) {
 			cfg := testConfig()
 			cfg.HLS = hlsDefaults
 			s := &stream{hub: &Hub{cfg: cfg}}
-			s.keyInterval.Store(tt.lasts.Milliseconds())
+			s.usualInterval.Store(tt.lasts.Milliseconds())
 			var b hlsBegin
 			movie, n := mp4.Movie{Video: true}, 0
 			for at := time.Duration(0); n < 100 && !b.enough(s, movie); n++ {
@@ -124,18 +124,6 @@ func TestHLSEnough(t *testing.T) {
 				t.Errorf("enough after %d fragments, want %d", n, tt.want)
 			}
 		})
-	}
-}
-
-func TestKeyMeter(t *testing.T) {
-	var k keyMeter
-	for i, tt := range []struct {
-		at   uint32
-		want int64
-	}{{1000, 0}, {3000, 2000}, {4000, 2000}, {5000, 1000}, {4000, 1000}, {6000, 2000}, {1<<32 - 500, 2000}} {
-		if got := k.note(tt.at); got != tt.want {
-			t.Errorf("key frame %d: %d ms, want %d", i, got, tt.want)
-		}
 	}
 }
 

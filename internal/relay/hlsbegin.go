@@ -85,7 +85,7 @@ func (b *hlsBegin) interval(s *stream) time.Duration {
 	if b.keys > 1 {
 		return b.group
 	}
-	return time.Duration(s.keyInterval.Load()) * time.Millisecond
+	return time.Duration(s.usualInterval.Load()) * time.Millisecond
 }
 
 // enough reports whether the times of a window can be chosen, and what has come is enough for a first segment: the
