@@ -127,6 +127,33 @@ func TestHLSEnough(t *testing.T) {
 	}
 }
 
+// The second segment begins where the first playlist is made and ends at the next keyframe, which
+// is not only some frames later, whenever the distance of keyframes gets known.
+func TestHLSBeginsBeforeKeyframes(t *testing.T) {
+	const lasts = 40 * time.Millisecond
+	for _, group := range []int{20, 25, 50, 100} {
+		for known := range group + 1 {
+			cfg := testConfig()
+			cfg.HLS = hlsDefaults
+			s := &stream{hub: &Hub{cfg: cfg}}
+			var b hlsBegin
+			n := 0
+			for ; n < 200 && !b.enough(s, mp4.Movie{Video: true}); n++ {
+				if n == known {
+					s.usualInterval.Store(int64(group) * lasts.Milliseconds())
+				}
+				at := time.Duration(n) * lasts
+				info := mp4.FragmentInfo{Start: at, End: at + lasts, Pictures: 1, Key: n%group == 0}
+				b.add(fragment{FragmentInfo: info}, new(millrace.Chain))
+			}
+			rest := time.Duration((group-n%group)%group) * lasts
+			if rest > 0 && rest < 200*time.Millisecond {
+				t.Errorf("keyframes %d frames apart, known at %d: a segment of %v", group, known, rest)
+			}
+		}
+	}
+}
+
 func TestAudience(t *testing.T) {
 	const period = 2 * time.Second
 	var a audience

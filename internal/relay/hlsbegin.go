@@ -16,6 +16,7 @@ type hlsBegin struct {
 
 	keys  int           // keyframes in list
 	key   time.Duration // where the last one is
+	keyAt time.Duration // the same, from the beginning of the first fragment
 	group time.Duration // the longest distance of two
 }
 
@@ -44,7 +45,7 @@ func (b *hlsBegin) add(f fragment, body *millrace.Chain) {
 		if b.keys++; b.keys > 1 {
 			b.group = max(b.group, f.Start-b.key)
 		}
-		b.key = f.Start
+		b.key, b.keyAt = f.Start, b.length()
 	}
 	b.list = append(b.list, hlsBegun{fragment: f, body: *body, end: b.length() + to - from})
 	*body = millrace.Chain{}
@@ -73,6 +74,9 @@ const (
 	hlsVideoPart = 282 * time.Millisecond
 	// hlsJitter is how much longer a part may be than its frames say, because their times are rounded.
 	hlsJitter = 2 * time.Millisecond
+	// hlsShortest is how far the keyframe that is expected next is from the end of the first
+	// segment, at least.
+	hlsShortest = 500 * time.Millisecond
 	// hlsEarly is how much shorter than wanted a segment may be: keyframes that are meant to be as far apart as a segment
 	// is long may be a little nearer, and a segment of twice as many would keep players twice as far behind.
 	hlsEarly = 50 * time.Millisecond
@@ -99,9 +103,13 @@ func (b *hlsBegin) enough(s *stream, m mp4.Movie) bool {
 	if b.keys == 0 {
 		wait = 2 * cfg.Segment
 	}
-	known := !m.Video || b.interval(s) > 0 || b.length() >= wait
+	interval := b.interval(s)
+	known := !m.Video || interval > 0 || b.length() >= wait
 	few := len(b.list) < hlsFewest && b.length() < 2*cfg.Segment // long fragments, as of slides, are few
-	return known && !few && b.length() >= hlsFewestParts*cfg.Part
+	// The first segment ends here, and the second one at the next keyframe, which must not be near.
+	rest := interval - (b.length() - b.keyAt)
+	short := m.Video && b.keys > 0 && rest > 0 && rest < min(hlsShortest, interval/4)
+	return known && !few && !short && b.length() >= hlsFewestParts*cfg.Part
 }
 
 // config returns what the window is made with. The target duration fits a whole number of groups of pictures, and a long
