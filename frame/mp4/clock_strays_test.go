@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -67,78 +68,101 @@ func TestOddFramesInARow(t *testing.T) {
 		}
 	}
 	const length, base = 25_000, 100_000
-	for _, o := range list {
-		t.Run(fmt.Sprint(o.kinds, o.name), func(t *testing.T) {
-			var shots []shot
-			for kind, step := range map[flv.Type]float64{video: 40, audio: 1024. / 48} {
-				for i := 0; float64(i)*step < length; i++ {
-					s := shot{kind: kind, made: float64(i) * step}
-					s.ts, s.at = s.made, s.made
-					if slices.Contains(o.kinds, kind) {
-						s.ts = o.ts(i, s.made)
+	const aac = 1024. / 48
+	for _, e := range []struct {
+		name         string
+		video, audio float64 // ms from one frame to the next; 0 for none
+		late         float64 // what is made in so many ms comes at their end
+	}{
+		{"25 a second", 40, aac, 0},
+		{"60 a second", 1000. / 60, aac, 0},
+		{"12 a second", 1000. / 12, aac, 0},
+		{"video alone", 40, 0, 0},
+		{"audio alone", 0, aac, 0},
+		{"all of 200 ms at once", 40, aac, 200},
+	} {
+		for _, o := range list {
+			t.Run(fmt.Sprint(e.name, o.kinds, o.name), func(t *testing.T) {
+				var shots []shot
+				for kind, step := range map[flv.Type]float64{video: e.video, audio: e.audio} {
+					for i := 0; step > 0 && float64(i)*step < length; i++ {
+						s := shot{kind: kind, made: float64(i) * step}
+						if s.ts, s.at = s.made, s.made; e.late > 0 {
+							s.at = (math.Floor(s.made/e.late) + 1) * e.late
+						}
+						if slices.Contains(o.kinds, kind) {
+							s.ts = o.ts(i, s.made)
+						}
+						shots = append(shots, s)
 					}
-					shots = append(shots, s)
 				}
-			}
-			slices.SortStableFunc(shots, func(a, b shot) int {
-				return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.kind, a.kind))
+				slices.SortStableFunc(shots, func(a, b shot) int {
+					return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.made, b.made), cmp.Compare(b.kind, a.kind))
+				})
+				begin := time.Unix(1_000_000, 0)
+				now := begin
+				r := newRig(t, mp4.Clock(func() time.Time { return now }))
+				if e.video > 0 {
+					r.tag(video, 0, avcHeader(avc640x360))
+				}
+				if e.audio > 0 {
+					r.tag(audio, 0, aacHeader(aac48000))
+				}
+				tags := map[flv.Type]flv.Tag{}
+				datas := map[flv.Type]*millrace.Chain{}
+				for kind, data := range map[flv.Type]string{video: avcKey("v"), audio: aacFrame("a")} {
+					tag, c := makeTag(t, kind, 0, data)
+					tags[kind], datas[kind] = tag, &c
+					defer c.Release()
+				}
+				waits := time.Duration(0) // the longest time without a fragment
+				seen, came := 0, begin
+				for _, s := range shots {
+					now = begin.Add(time.Duration(s.at * 1e6))
+					tag := tags[s.kind]
+					tag.Timestamp = base + uint32(int64(s.ts))
+					var c millrace.Chain
+					datas[s.kind].Clone(&c)
+					if err := r.write(tag, &c); err != nil {
+						t.Fatal(err)
+					}
+					if waits = max(waits, now.Sub(came)); len(r.fragments) > seen {
+						seen, came = len(r.fragments), now
+					}
+				}
+				r.flush()
+				if waits > 1200*time.Millisecond {
+					t.Errorf("no fragment for %v", waits)
+				}
+				packets := readFragments(bytes.Join(r.bytes, nil))
+				made := map[flv.Type][]float64{}
+				for _, s := range shots {
+					made[s.kind] = append(made[s.kind], s.made)
+				}
+				for id, kind := range []flv.Type{video, audio} {
+					list := ofTrack(uint32(id+1), packets)
+					if len(list) != len(made[kind]) {
+						t.Fatalf("%d frames of %v of %d", len(list), kind, len(made[kind]))
+					}
+					scale, may := 1., 2*e.video
+					if kind == audio {
+						scale, may = 48, 110
+					}
+					if e.video == 0 {
+						scale = 48
+					}
+					for i, p := range list {
+						if off := float64(p.dts)/scale - base - made[kind][i]; off < -may || off > may {
+							at := made[kind][i]
+							t.Fatalf("%v frame %d, made at %.0f, is at %.0f", kind, i, at, at+off)
+						}
+						if kind == video && i > 0 && list[i-1].duration < 10 {
+							t.Fatalf("video frame %d lasts %d ms", i-1, list[i-1].duration)
+						}
+					}
+				}
 			})
-			begin := time.Unix(1_000_000, 0)
-			now := begin
-			r := newRig(t, mp4.Clock(func() time.Time { return now }))
-			r.tag(video, 0, avcHeader(avc640x360))
-			r.tag(audio, 0, aacHeader(aac48000))
-			tags := map[flv.Type]flv.Tag{}
-			datas := map[flv.Type]*millrace.Chain{}
-			for kind, data := range map[flv.Type]string{video: avcKey("v"), audio: aacFrame("a")} {
-				tag, c := makeTag(t, kind, 0, data)
-				tags[kind], datas[kind] = tag, &c
-				defer c.Release()
-			}
-			waits := time.Duration(0) // the longest time without a fragment
-			seen, came := 0, begin
-			for _, s := range shots {
-				now = begin.Add(time.Duration(s.at * 1e6))
-				tag := tags[s.kind]
-				tag.Timestamp = base + uint32(int64(s.ts))
-				var c millrace.Chain
-				datas[s.kind].Clone(&c)
-				if err := r.write(tag, &c); err != nil {
-					t.Fatal(err)
-				}
-				if waits = max(waits, now.Sub(came)); len(r.fragments) > seen {
-					seen, came = len(r.fragments), now
-				}
-			}
-			r.flush()
-			if waits > 1200*time.Millisecond {
-				t.Errorf("no fragment for %v", waits)
-			}
-			packets := readFragments(bytes.Join(r.bytes, nil))
-			made := map[flv.Type][]float64{}
-			for _, s := range shots {
-				made[s.kind] = append(made[s.kind], s.made)
-			}
-			for id, kind := range []flv.Type{video, audio} {
-				list := ofTrack(uint32(id+1), packets)
-				if len(list) != len(made[kind]) {
-					t.Fatalf("%d frames of %v of %d", len(list), kind, len(made[kind]))
-				}
-				scale, may := 1., 80.
-				if kind == audio {
-					scale, may = 48, 110
-				}
-				for i, p := range list {
-					if off := float64(p.dts)/scale - base - made[kind][i]; off < -may || off > may {
-						at := made[kind][i]
-						t.Fatalf("%v frame %d, made at %.0f, is at %.0f", kind, i, at, at+off)
-					}
-					if kind == video && i > 0 && list[i-1].duration < 10 {
-						t.Fatalf("video frame %d lasts %d ms", i-1, list[i-1].duration)
-					}
-				}
-			}
-		})
+		}
 	}
 }
 

@@ -152,7 +152,7 @@ func (t *track) videoTime(ms int64) int64 {
 		t.usual = step
 	}
 	t.last = ms
-	return max(ms, t.floor, min(t.open.at+t.usual/2, ms+maxBack))
+	return max(ms, t.floor, min(t.open.at+t.usual/2, ms+2*maxBack))
 }
 
 // audioTime places an audio frame at ms, or where the frame before it ends, so that audio has neither gaps nor overlaps.
