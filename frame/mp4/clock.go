@@ -90,6 +90,9 @@ func (c *clock) other(p *pace) *pace {
 // reach returns how far the track has gone with the frames that are held.
 func (p *pace) reach() int64 { return p.gone + int64(len(p.held))*min(p.step, maxBack) }
 
+// before returns the stream's time of the track's newest frame when a came.
+func (p *pace) before(a arrival) int64 { return p.now + a.met - p.reach() }
+
 // waited returns how far the other track has gone since the newest frame of p.
 func (c *clock) waited(p *pace) int64 { return max(c.other(p).reach()-p.met, 0) }
 
@@ -172,7 +175,7 @@ func (p *pace) earliest(a arrival, n int, length int64) int64 {
 func (c *clock) latest(p *pace, a arrival, n int, length int64) int64 {
 	latest := p.now + max(p.step+int64(n)*length, p.since(a))
 	if other := c.other(p); other.round == p.round {
-		latest = max(latest, other.now+a.met-other.reach())
+		latest = max(latest, other.before(a))
 	}
 	return latest + maxLeap
 }
@@ -199,11 +202,9 @@ func (c *clock) confirmed(p *pace, row int, length int64) bool {
 	n := len(p.held)
 	first, last := p.held[n-row], p.held[n-1]
 	switch own := p.continued(first.ts); {
-	case p.sole:
-		return row >= confirming-1
 	case row < confirming:
 		return false
-	case p.fresh, own > p.now && own <= c.latest(p, first, 0, length):
+	case p.sole, p.fresh, own > p.now && own <= c.latest(p, first, 0, length):
 		return true
 	}
 	return int64(int32(last.ts-first.ts)) >= leapLasts
@@ -297,6 +298,7 @@ func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 		latest = max(latest, a.wall+c.early+maxLeap)
 	}
 	own, theirs := p.continued(a.ts), other.continued(a.ts)
+	begun := !begins && p.round == other.round
 	goesOn := !begins && p.earliest(a, n, length) <= own && own <= latest
 	joins := p.round < other.round && distance(theirs, due) <= maxPause
 	p.wall, p.met = a.wall, a.met
@@ -315,6 +317,11 @@ func (c *clock) at(p *pace, a arrival, n int, length int64) int64 {
 			other.now += overlap
 		}
 		p.round = other.round
+	case begun && distance(own, other.before(a)) <= maxLeap && p.gone < leapLasts:
+		// The first frames of the track were odd, and the other track says so: both go on from
+		// where this one is.
+		at = p.now + int64(n+1)*length
+		other.now += at - own
 	default:
 		// Right behind the last tag, or near the other track if that has gone on alone for longer than interleaving explains.
 		at = max(p.now+int64(n+1)*length, due-maxBack)

@@ -166,6 +166,42 @@ func TestOddFramesInARow(t *testing.T) {
 	}
 }
 
+// Odd frames at the beginning of one track do not keep audio and video apart.
+func TestFirstFramesAreOdd(t *testing.T) {
+	for _, odd := range []flv.Type{video, audio} {
+		for _, by := range []int64{5000, -5000, 50_000, 1_000_000, -90_000} {
+			for _, from := range []int{0, 1} {
+				for _, n := range []int{1, 2, 3, 5, 10} {
+					if from+n > 3 && from == 1 {
+						continue // these say that the first one is odd
+					}
+					frames := trace(t, "v100000x250 a100000x470")
+					slices.SortStableFunc(frames, func(a, b mark) int { return int(a.ms - b.ms) })
+					in, seen := slices.Clone(frames), 0
+					for i := range in {
+						if in[i].kind != odd {
+							continue
+						}
+						if seen >= from && seen < from+n {
+							in[i].ms += by
+						}
+						seen++
+					}
+					out := placed(t, in)
+					last := map[flv.Type]int64{}
+					for i, m := range out {
+						last[m.kind] = m.ms - frames[i].ms
+					}
+					if apart := last[video] - last[audio]; apart < -100 || apart > 100 {
+						t.Errorf("%v frames %d to %d are off by %d ms: video and audio are %d ms apart",
+							odd, from, from+n-1, by, apart)
+					}
+				}
+			}
+		}
+	}
+}
+
 // A clock that steps back by less than a leap makes video frames shorter for a while, and none so
 // short that it is not seen.
 func TestClockStepsBack(t *testing.T) {
