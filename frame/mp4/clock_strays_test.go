@@ -193,7 +193,7 @@ func TestFirstFramesAreOdd(t *testing.T) {
 						last[m.kind] = m.ms - frames[i].ms
 					}
 					if apart := last[video] - last[audio]; apart < -100 || apart > 100 {
-						t.Errorf("%v frames %d to %d are off by %d ms: video and audio are %d ms apart",
+						t.Errorf("%v frames %d to %d are off by %d ms: the tracks are %d ms apart",
 							odd, from, from+n-1, by, apart)
 					}
 				}

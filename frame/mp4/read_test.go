@@ -144,11 +144,13 @@ func TestTimeline(t *testing.T) {
 		}
 		var line mp4.Timeline
 		at := time.Duration(0)
-		for i, b := range r.bytes {
-			f, _, err := m.ReadFragment(b)
+		all := bytes.Join(r.bytes, nil)
+		for i := 0; len(all) > 0; i++ {
+			f, _, err := m.ReadFragment(all)
 			if err != nil {
 				t.Fatal(err)
 			}
+			all = all[f.Size:]
 			from, to := line.Add(f)
 			if i == 0 {
 				at = from
