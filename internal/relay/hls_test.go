@@ -146,8 +146,8 @@ func TestHLSBeginsBeforeKeyframes(t *testing.T) {
 				info := mp4.FragmentInfo{Start: at, End: at + lasts, Pictures: 1, Key: n%group == 0}
 				b.add(fragment{FragmentInfo: info}, new(millrace.Chain))
 			}
-			rest := time.Duration((group-n%group)%group) * lasts
-			if rest > 0 && rest < 200*time.Millisecond {
+			rest := lasts*time.Duration((n+group-1)/group*group) - b.firstEnd(s).Truncate(lasts)
+			if rest > 0 && rest < 160*time.Millisecond {
 				t.Errorf("keyframes %d frames apart, known at %d: a segment of %v", group, known, rest)
 			}
 		}

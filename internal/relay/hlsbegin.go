@@ -103,13 +103,19 @@ func (b *hlsBegin) enough(s *stream, m mp4.Movie) bool {
 	if b.keys == 0 {
 		wait = 2 * cfg.Segment
 	}
-	interval := b.interval(s)
-	known := !m.Video || interval > 0 || b.length() >= wait
+	known := !m.Video || b.interval(s) > 0 || b.length() >= wait
 	few := len(b.list) < hlsFewest && b.length() < 2*cfg.Segment // long fragments, as of slides, are few
-	// The first segment ends here, and the second one at the next keyframe, which must not be near.
-	rest := interval - (b.length() - b.keyAt)
-	short := m.Video && b.keys > 0 && rest > 0 && rest < min(hlsShortest, interval/4)
-	return known && !few && !short && b.length() >= hlsFewestParts*cfg.Part
+	return known && !few && b.length() >= hlsFewestParts*cfg.Part
+}
+
+// firstEnd returns where the first segment ends, at the latest. The second one ends at the next
+// keyframe, which must not be near.
+func (b *hlsBegin) firstEnd(s *stream) time.Duration {
+	interval := b.interval(s)
+	if end := b.keyAt + interval; b.keys > 0 && b.length() < end {
+		return min(b.length(), end-min(hlsShortest, interval/4))
+	}
+	return b.length()
 }
 
 // config returns what the window is made with. The target duration fits a whole number of groups of pictures, and a long
