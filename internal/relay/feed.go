@@ -2,9 +2,11 @@ package relay
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -205,22 +207,32 @@ func (h *hopeTimer) passed(at uint32) bool {
 	return at-h.since >= hopeWait
 }
 
-// A keyMeter measures how far key frames are apart.
+// A keyMeter measures how far keyframes are apart.
 type keyMeter struct {
-	began bool   // there was one
-	last  uint32 // the time of the latest one
-	ms    int64  // from the one before to the latest one; 0 before there were two
+	began bool     // there was one
+	last  uint32   // the time of the latest one
+	ms    [5]int64 // the latest distances, newest first; 0 for those that are not known yet
 }
 
-// note takes the time of a key frame, and returns the longer one of the last two distances, in ms.
-func (k *keyMeter) note(at uint32) int64 {
-	longer := k.ms
-	if k.began {
-		k.ms = k.group(at)
-		longer = max(longer, k.ms)
+// note takes the time of a keyframe.
+func (k *keyMeter) note(at uint32) {
+	if ms := k.group(at); ms > 0 {
+		copy(k.ms[1:], k.ms[:])
+		k.ms[0] = ms
 	}
 	k.began, k.last = true, at
-	return longer
+}
+
+// longest returns the longer one of the last two distances.
+func (k *keyMeter) longest() int64 { return max(k.ms[0], k.ms[1]) }
+
+// usual returns the second longest of the latest distances, or the only one: intervals may vary,
+// and one odd timestamp or pause does not count.
+func (k *keyMeter) usual() int64 {
+	sorted := k.ms
+	slices.Sort(sorted[:])
+	n := len(sorted)
+	return cmp.Or(sorted[n-2], sorted[n-1])
 }
 
 // group returns how long the group of pictures is up to a picture, in ms.
@@ -244,7 +256,9 @@ func (f *feed) noteKeys(at uint32, key bool) {
 			"(set the encoder's key frame interval to 2 s)", "publisher", f.address, "more than", farKeys)
 	}
 	if key {
-		s.keyInterval.Store(f.keys.note(at))
+		f.keys.note(at)
+		s.keyInterval.Store(f.keys.longest())
+		s.usualInterval.Store(f.keys.usual())
 		group = 0
 	}
 	s.group.Store(group)
