@@ -74,10 +74,8 @@ func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 // because HLS cuts parts of a steady length from fragments, also if many frames have waited.
 func (m *Muxer) piece(videos, sounds int) (v, s int) {
 	switch {
-	case videos == 0 && m.videoConfig() == nil:
+	case videos == 0 && (m.videoConfig() == nil || sounds > maxLate):
 		return 0, min(sounds, audioFrames)
-	case videos == 0 && sounds > maxLate:
-		return 0, 1
 	case videos == 0:
 		return 0, sounds
 	case videos == 1:
