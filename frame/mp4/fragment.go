@@ -74,8 +74,10 @@ func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 // because HLS cuts parts of a steady length from fragments, also if many frames have waited.
 func (m *Muxer) piece(videos, sounds int) (v, s int) {
 	switch {
-	case videos == 0 && (m.videoConfig() == nil || sounds > maxLate):
+	case videos == 0 && m.videoConfig() == nil:
 		return 0, min(sounds, audioFrames)
+	case videos == 0 && sounds > maxLate:
+		return 0, min(sounds, lateFrames)
 	case videos == 0:
 		return 0, sounds
 	case videos == 1:
