@@ -58,12 +58,41 @@ func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	conf := [2]*config{m.videoConfig(), m.audio.conf}
 	f.NewInit = !conf[0].equal(m.sent[0]) || !conf[1].equal(m.sent[1])
 	m.sent = conf
-	m.buildHead(videos, sounds)
+	for videos+sounds > 0 {
+		v, s := m.piece(videos, sounds)
+		m.buildHead(v, s)
+		dst.AppendCopy(m.head.b)
+		m.video.send(dst, v)
+		m.audio.send(dst, s)
+		videos, sounds = videos-v, sounds-s
+	}
 	f.Sequence = m.sequence
-	dst.AppendCopy(m.head.b)
-	m.video.send(dst, videos)
-	m.audio.send(dst, sounds)
 	return f
+}
+
+// piece returns how many of so many complete samples make a fragment: a video frame and its audio,
+// because HLS cuts parts of a steady length from fragments, also if many frames have waited.
+func (m *Muxer) piece(videos, sounds int) (v, s int) {
+	switch {
+	case videos == 0 && m.videoConfig() == nil:
+		return 0, min(sounds, audioFrames)
+	case videos == 0 && sounds > maxLate:
+		return 0, min(sounds, lateFrames)
+	case videos == 0:
+		return 0, sounds
+	case videos == 1:
+		return 1, sounds
+	}
+	if sounds == 0 {
+		return 1, 0
+	}
+	first := &m.video.done[0]
+	end := (first.at + int64(first.duration)) * int64(m.audio.conf.scale)
+	end /= int64(m.video.conf.scale)
+	for s < sounds && m.audio.done[s].at < end {
+		s++
+	}
+	return 1, s
 }
 
 // send moves the data of the first n complete samples to dst.

@@ -21,6 +21,10 @@ const (
 	audioFrames = 5
 )
 
+// lateFrames is how many audio frames a fragment has in place of late video: parts of about 280 ms, as those of video are,
+// can be cut from them.
+const lateFrames = 2
+
 // maxLate bounds the audio frames that leave by and by once video is late. More than these have waited for something else.
 const maxLate = 8
 
@@ -56,7 +60,9 @@ func Tracks(video, audio bool) Option {
 	return func(m *Muxer) { m.video.expected, m.audio.expected = video, audio }
 }
 
-// Fragment describes the fragment that WriteTag or Flush has appended. Samples is 0 if they have appended none.
+// Fragment describes the fragment that WriteTag or Flush has appended. Samples is 0 if they have
+// appended none. If several video frames were complete, each has a fragment of MP4 with its audio,
+// and Fragment describes them together.
 //
 // Key is set if the fragment begins with a key frame. In a fragment of sound alone it is set if the stream has no
 // pictures, or none has left yet, or the next one will be a key frame because the one before was
@@ -69,11 +75,12 @@ type Fragment struct {
 	NewInit  bool          // the init segment differs from the one of the fragment before, or this is the first
 	Start    time.Duration // earliest decoding time, in the stream's own time and in whole milliseconds
 	Duration time.Duration // of the pictures; of the sound if there are none
-	Sequence uint32        // number of the fragment, from 1 on
+	Sequence uint32        // number of the last fragment, from 1 on
 }
 
-// Clock has the Muxer ask now when a tag comes, for streams that are live. A leap of the timestamps ahead then counts at
-// once if as much time has passed. Without Clock, and for other leaps, it counts once the frames after it confirm it.
+// Clock has the Muxer ask now when a tag comes, for streams that are live. A leap of the timestamps
+// ahead then counts at once if as much time has passed, and is no pause if less has. Without Clock,
+// and for other leaps, it counts once the frames after it confirm it.
 func Clock(now func() time.Time) Option {
 	return func(m *Muxer) { m.wall = now }
 }
@@ -162,25 +169,25 @@ func (m *Muxer) LeftOut() int64 { return m.leftOut }
 // then holds nothing that Release would have to give back.
 func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
 	m.video.expected, m.audio.expected = false, false
-	m.settle()
+	m.settle(false)
 	m.video.finish()
 	m.audio.finish()
 	return m.emit(dst, true)
 }
 
-// settle places the samples that are held.
-func (m *Muxer) settle() {
+// settle places the samples that are held. full says that there is no room for more.
+func (m *Muxer) settle(full bool) {
 	if m.video.conf != nil {
-		m.place(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length()))
+		m.place(&m.video, m.clock.flush(m.times[:0], &m.clock.video, m.video.length(), full))
 	}
 	if m.audio.conf != nil {
-		m.place(&m.audio, m.clock.flush(m.times[:0], &m.clock.audio, m.audio.length()))
+		m.place(&m.audio, m.clock.flush(m.times[:0], &m.clock.audio, m.audio.length(), full))
 	}
 }
 
 // Release gives back the samples that wait. The Muxer may still be used; it drops pictures up to the next key frame.
 func (m *Muxer) Release() {
-	m.settle()
+	m.settle(false)
 	m.video.release()
 	m.audio.release()
 	m.needKey, m.videoBegun = true, false
@@ -219,6 +226,7 @@ func (m *Muxer) configure(dst *millrace.Chain, tr *track, t flv.Tag, record *mil
 	var f Fragment
 	if tr.conf != nil {
 		f = m.Flush(dst)
+		m.clock.restart()
 		tr.rescale(tr.conf.scale, conf.scale)
 	}
 	tr.conf = conf
@@ -263,7 +271,7 @@ func (m *Muxer) leaveOut(dst *millrace.Chain, t flv.Tag) (f Fragment) {
 	case m.noVideo:
 	case v.round == 0:
 		m.noVideo = true
-	case t.Key && v.waited > damagedWait:
+	case t.Key && m.clock.waited(v) > damagedWait:
 		f = m.Flush(dst)
 		m.noVideo, m.videoBegun = true, false
 	}
@@ -323,9 +331,9 @@ func (m *Muxer) audioIsAlone() bool {
 	case m.video.conf == nil || v.slow > 0:
 		return true
 	case v.round == 0:
-		return v.waited > trackWait
+		return m.clock.waited(v) > trackWait
 	default:
-		return v.waited > maxAlone && m.clock.audio.now > v.now+maxAlone
+		return m.clock.waited(v) > maxAlone && m.clock.audio.now > v.now+maxAlone
 	}
 }
 
@@ -353,14 +361,14 @@ func (m *Muxer) makeRoom(dst *millrace.Chain, n int) Fragment {
 		return Fragment{}
 	}
 	m.video.expected, m.audio.expected = false, false
-	m.settle()
+	m.settle(true)
 	m.closeAudio()
 	return m.emit(dst, true)
 }
 
 // closeAudio ends the newest audio frame if audio has stopped, instead of waiting for the time of the next one.
 func (m *Muxer) closeAudio() {
-	if a := &m.clock.audio; a.round > 0 && a.waited > maxBack {
+	if a := &m.clock.audio; a.round > 0 && m.clock.waited(a) > maxBack {
 		m.audio.close(m.audio.next)
 	}
 }

@@ -34,7 +34,8 @@ type track struct {
 	isOpen   bool
 
 	floor int64 // every later sample begins here or later
-	usual int64 // from the video frame before to the newest one; 0 before the second one
+	usual int64 // from one video frame to the next, by the clock; 0 before the second one
+	last  int64 // where the clock has put the newest video frame
 
 	// Audio only: see audioTime.
 	timed bool  // next is known
@@ -102,9 +103,6 @@ func (t *track) duration(samples int) time.Duration {
 
 // start opens a sample. It takes ownership of data.
 func (t *track) start(s sample, data *millrace.Chain) {
-	if t.open.size > 0 {
-		t.usual = s.at - t.open.at
-	}
 	t.open, t.isOpen = s, true
 	t.openData.Merge(data)
 	t.floor = s.at + 1
@@ -141,9 +139,20 @@ const (
 // time places a sample at ms.
 func (t *track) time(ms int64) int64 {
 	if t.conf.width > 0 {
-		return max(ms, t.floor) // no two video frames have the same decoding time
+		return t.videoTime(ms)
 	}
 	return t.audioTime(ms)
+}
+
+// videoTime places a video frame at ms. If the clock has stepped back by less than a leap, the
+// frame before lasts half as long as usual instead, until the clock has caught up: no two frames
+// have the same decoding time, and frames of a millisecond would be shown as a jump.
+func (t *track) videoTime(ms int64) int64 {
+	if step := ms - t.last; t.open.size > 0 && step > 0 && (t.last == t.open.at || step < t.usual) {
+		t.usual = step
+	}
+	t.last = ms
+	return max(ms, t.floor, min(t.open.at+t.usual/2, ms+2*maxBack))
 }
 
 // audioTime places an audio frame at ms, or where the frame before it ends, so that audio has neither gaps nor overlaps.

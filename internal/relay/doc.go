@@ -7,8 +7,8 @@
 //	                                                               └▶ fragmentReader ─▶ hlsWindow ─▶ requests
 //
 // A [Hub] knows the streams by name. A [Publisher] feeds one stream with FLV tags or with bytes. A stream of FLV is
-// fed by one publisher after the other: handover.go says when the next one comes, feed.go has what is known of the
-// stream, and a continuation fits the next publisher's tags to it. A rendition is one form of a stream: it is made
+// fed by one publisher after the other: handover.go says when the next one comes, and feed.go applies what package
+// flvstream knows about the tags. A rendition is one form of a stream: it is made
 // once, while it has viewers, and shared by all of them. All writes to viewers start in fanout.go: the fanout's
 // goroutine writes to plain TCP viewers that keep up, by vector.writev in socket_linux.go. Every other viewer has a
 // goroutine of its own: a TCP viewer until it has caught up, one of TLS or HTTP/2 to its end.
@@ -33,8 +33,7 @@
 // A further form of a stream needs a row in the table kinds (rendition.go) and a maker. A conversion (conversion.go)
 // reads the stream's ring and gives the maker each tag; mp4Rendition and rtmpRendition are the makers that there are.
 // Beyond that, rendition.policy says whether its viewers may lose frames, stream.format whether a stream can be had in
-// it, and newCursor where a viewer begins. startFinder tells at which tags that can be. What is made of fragments of
-// MP4 needs a fragmentReader alone.
+// it, and newCursor where a viewer begins. What is made of fragments of MP4 needs a fragmentReader alone.
 //
 // The package is as large as it is because it holds three ways to read a publisher and one to pull from another node,
 // the change of publishers and of owners, two ways to write to viewers, and the making of MP4 and HLS. It knows nothing

@@ -1,10 +1,6 @@
 package relay
 
 import (
-	"bytes"
-	"encoding/binary"
-	"fmt"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +26,7 @@ type feed struct {
 	farLogged bool // the distance of key frames was
 	warned    bool // the log says what MP4 leaves out
 	resized   bool // the metadata have changed, and with them perhaps the size of the picture
-	keys      keyMeter
+	keys      flvstream.KeyMeter
 
 	enc      flv.Encoder // of tags that get another time
 	preamble flvstream.Preamble
@@ -181,38 +177,12 @@ func (f *feed) noteTracks(t flv.Tag, c *millrace.Chain) {
 	f.s.furtherTracks.Store(int32(further))
 }
 
-// A keyMeter measures how far key frames are apart.
-type keyMeter struct {
-	began bool   // there was one
-	last  uint32 // the time of the latest one
-	ms    int64  // from the one before to the latest one; 0 before there were two
-}
-
-// note takes the time of a key frame, and returns the longer one of the last two distances, in ms.
-func (k *keyMeter) note(at uint32) int64 {
-	longer := k.ms
-	if k.began {
-		k.ms = k.group(at)
-		longer = max(longer, k.ms)
-	}
-	k.began, k.last = true, at
-	return longer
-}
-
-// group returns how long the group of pictures is up to a picture, in ms.
-func (k *keyMeter) group(at uint32) int64 {
-	if !k.began {
-		return 0
-	}
-	return max(int64(int32(at-k.last)), 0)
-}
-
 // farKeys is how far key frames may be apart. Encoders for live streams send one every two seconds.
 const farKeys = 4 * time.Second
 
 // noteKeys takes the time of a picture. It warns once of each publisher whose key frames are far apart.
 func (f *feed) noteKeys(at uint32, key bool) {
-	s, group := f.s, f.keys.group(at)
+	s, group := f.s, f.keys.Group(at)
 	if far := farKeys.Milliseconds(); group > far && s.group.Load() > far && !f.farLogged { // not for one odd timestamp
 		f.farLogged = true
 		// In another goroutine, as below: the log may block, and the stream must go on.
@@ -220,7 +190,9 @@ func (f *feed) noteKeys(at uint32, key bool) {
 			"(set the encoder's key frame interval to 2 s)", "publisher", f.address, "more than", farKeys)
 	}
 	if key {
-		s.keyInterval.Store(f.keys.note(at))
+		f.keys.Note(at)
+		s.keyInterval.Store(f.keys.Longest())
+		s.usualInterval.Store(f.keys.Usual())
 		group = 0
 	}
 	s.group.Store(group)
@@ -250,7 +222,7 @@ func (f *feed) isStart(t flv.Tag) bool {
 func (f *feed) configure(t flv.Tag, c, part *millrace.Chain) error {
 	flvstream.Keep(f.s.memory, part, c)
 	if t.Metadata {
-		f.size = pictureSize(part.Bytes())
+		f.size = flvstream.PictureSize(part.Bytes())
 		f.resized = true
 		if f.s.settled.Load() { // before that, it is not known which tracks there will be
 			flvstream.StateTracks(f.s.memory, c, f.s.tracks.Load())
@@ -259,24 +231,6 @@ func (f *feed) configure(t flv.Tag, c, part *millrace.Chain) error {
 	var preamble millrace.Chain
 	f.preamble.Clone(&preamble)
 	return f.s.configure(c, &preamble)
-}
-
-// pictureSize finds width and height in an onMetaData tag: two AMF numbers behind their names. It borrows tag.
-func pictureSize(tag []byte) string {
-	number := func(name string) (int, bool) {
-		_, after, ok := bytes.Cut(tag, []byte(name))
-		if !ok || len(after) < 8 {
-			return 0, false
-		}
-		v := math.Float64frombits(binary.BigEndian.Uint64(after))
-		return int(v), v >= 1 && v <= 1<<16
-	}
-	width, ok := number("\x00\x05width\x00")
-	height, too := number("\x00\x06height\x00")
-	if !ok || !too {
-		return ""
-	}
-	return fmt.Sprintf("%dx%d", width, height)
 }
 
 // A meter measures a stream's bits per second.

@@ -161,25 +161,34 @@ type mediaClock struct {
 	date time.Time // when the next fragment begins
 	cut  bool      // the latest fragment adds more than add was to return
 
-	since time.Time     // the first fragment came since date was last compared with the wall clock
+	last  time.Time     // the latest fragment came
+	since time.Time     // the comparison with the wall clock began
 	seen  time.Duration // of the stream since then
 	least time.Duration // how late the fragments have come since then, at least
 }
 
 const (
-	// clockSlack is how late all fragments come for clockTime, of the stream and about so long by the wall clock, before the
-	// clock goes on from where they are: the publisher has waited. If it catches up by then, the network has waited.
+	// clockSlack is how late all fragments come for as long, before the clock goes on from where
+	// they are: the publisher has waited. If they come twice as fast as they last, the network has
+	// waited. A pause of clockSlack begins the comparison anew.
 	clockSlack = time.Second
-	clockTime  = 2 * time.Second
 	// clockStep is how far the clock is set in a clockTime when it is wrong by less, or fast.
+	clockTime = 2 * time.Second
 	clockStep = 5 * time.Millisecond
 )
 
 // begin says that the next fragment was live at a time.
-func (c *mediaClock) begin(at time.Time) { c.date, c.seen, c.least = at, 0, math.MaxInt64 }
+func (c *mediaClock) begin(at time.Time) {
+	c.date = at
+	c.compare()
+}
 
-// add returns how much f adds to the stream, at most most, and when that was live. begins says that f does not continue
-// the fragment before. came is when f came.
+// compare begins to compare date with the wall clock.
+func (c *mediaClock) compare() { c.seen, c.least = 0, math.MaxInt64 }
+
+// add returns how much f adds to the stream, at most most, and when that was live. begins says that
+// f does not continue the fragment before. came is when f came. After a fragment that adds more
+// than most, the next one was live at came.
 func (c *mediaClock) add(f fragment, begins bool, most time.Duration, came time.Time) (lasts time.Duration, at time.Time) {
 	if begins {
 		c.line = mp4.Timeline{}
@@ -189,15 +198,22 @@ func (c *mediaClock) add(f fragment, begins bool, most time.Duration, came time.
 	c.cut = to-from > most
 	at = c.date
 	c.date = at.Add(lasts)
-	if c.seen == 0 {
-		c.since = came
+	if c.cut && came.After(c.date) {
+		c.begin(came)
 	}
+	if came.Sub(c.last) > clockSlack {
+		c.compare()
+	}
+	if c.last = came; c.seen == 0 {
+		c.since = came.Add(-lasts)
+	}
+	c.seen += lasts
 	c.least = min(c.least, came.Sub(c.date))
-	if c.seen += lasts; c.seen >= clockTime && came.Sub(c.since) >= clockTime-clockSlack {
-		if c.least <= clockSlack {
-			c.least = max(-clockStep, min(c.least, clockStep))
-		}
+	switch passed := came.Sub(c.since); {
+	case c.least > clockSlack && min(c.seen, passed) >= clockSlack && passed >= c.seen/2:
 		c.begin(c.date.Add(c.least))
+	case c.least <= clockSlack && c.seen >= clockTime && passed >= clockTime/2:
+		c.begin(c.date.Add(max(-clockStep, min(c.least, clockStep))))
 	}
 	return lasts, at
 }

@@ -291,7 +291,8 @@ func (s *stream) expire(w *wait) {
 // resume lets p, which sends FLV as well, go on with s.
 func (s *stream) resume(p *Publisher) *flvstream.Continuation {
 	f := &s.feed
-	f.keys.began, f.farLogged = false, false // what comes between is no group of pictures
+	f.keys.Pause()
+	f.farLogged = false // what comes between is no group of pictures
 	f.starts.ForgetTracks()
 	f.presence, f.tracks = flvstream.Presence{}, nil
 	s.furtherTracks.Store(0)

@@ -539,8 +539,12 @@ func (w *hlsWindow) open(ctx context.Context, in *fragmentReader, begin *hlsBegi
 	clock.begin(first)
 	w.update(func() {
 		w.window, w.cfg = window, cfg
+		end := begin.firstEnd(w.stream)
 		for i := range begin.list {
 			b := &begin.list[i]
+			if msn, _ := window.Next(); b.end > end && msn == cfg.FirstMSN && len(cfg.Past) == 0 {
+				window.Flush()
+			}
 			w.put(in, clock, b.fragment, &b.body, first.Add(b.end))
 		}
 		// Some players take a playlist without a whole segment for a broken one, and give up after a few attempts.

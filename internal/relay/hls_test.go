@@ -65,7 +65,7 @@ func TestHLSTimes(t *testing.T) {
 				cfg.HLS.Segment = 2050 * time.Millisecond
 			}
 			s := &stream{hub: &Hub{cfg: cfg}}
-			s.keyInterval.Store(tt.group)
+			s.usualInterval.Store(tt.group)
 			var b hlsBegin
 			at := time.Duration(0)
 			for i := range 60 {
@@ -114,7 +114,7 @@ func TestHLSEnough(t *testing.T) {
 			cfg := testConfig()
 			cfg.HLS = hlsDefaults
 			s := &stream{hub: &Hub{cfg: cfg}}
-			s.keyInterval.Store(tt.lasts.Milliseconds())
+			s.usualInterval.Store(tt.lasts.Milliseconds())
 			var b hlsBegin
 			movie, n := mp4.Movie{Video: true}, 0
 			for at := time.Duration(0); n < 100 && !b.enough(s, movie); n++ {
@@ -129,14 +129,29 @@ func TestHLSEnough(t *testing.T) {
 	}
 }
 
-func TestKeyMeter(t *testing.T) {
-	var k keyMeter
-	for i, tt := range []struct {
-		at   uint32
-		want int64
-	}{{1000, 0}, {3000, 2000}, {4000, 2000}, {5000, 1000}, {4000, 1000}, {6000, 2000}, {1<<32 - 500, 2000}} {
-		if got := k.note(tt.at); got != tt.want {
-			t.Errorf("key frame %d: %d ms, want %d", i, got, tt.want)
+// The second segment begins where the first playlist is made and ends at the next keyframe, which
+// is not only some frames later, whenever the distance of keyframes gets known.
+func TestHLSBeginsBeforeKeyframes(t *testing.T) {
+	const lasts = 40 * time.Millisecond
+	for _, group := range []int{20, 25, 50, 100} {
+		for known := range group + 1 {
+			cfg := testConfig()
+			cfg.HLS = hlsDefaults
+			s := &stream{hub: &Hub{cfg: cfg}}
+			var b hlsBegin
+			n := 0
+			for ; n < 200 && !b.enough(s, mp4.Movie{Video: true}); n++ {
+				if n == known {
+					s.usualInterval.Store(int64(group) * lasts.Milliseconds())
+				}
+				at := time.Duration(n) * lasts
+				info := mp4.FragmentInfo{Start: at, End: at + lasts, Pictures: 1, Key: n%group == 0}
+				b.add(fragment{FragmentInfo: info}, new(millrace.Chain))
+			}
+			rest := lasts*time.Duration((n+group-1)/group*group) - b.firstEnd(s).Truncate(lasts)
+			if rest > 0 && rest < 160*time.Millisecond {
+				t.Errorf("keyframes %d frames apart, known at %d: a segment of %v", group, known, rest)
+			}
 		}
 	}
 }

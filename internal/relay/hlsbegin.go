@@ -16,6 +16,7 @@ type hlsBegin struct {
 
 	keys  int           // keyframes in list
 	key   time.Duration // where the last one is
+	keyAt time.Duration // the same, from the beginning of the first fragment
 	group time.Duration // the longest distance of two
 }
 
@@ -44,7 +45,7 @@ func (b *hlsBegin) add(f fragment, body *millrace.Chain) {
 		if b.keys++; b.keys > 1 {
 			b.group = max(b.group, f.Start-b.key)
 		}
-		b.key = f.Start
+		b.key, b.keyAt = f.Start, b.length()
 	}
 	b.list = append(b.list, hlsBegun{fragment: f, body: *body, end: b.length() + to - from})
 	*body = millrace.Chain{}
@@ -73,6 +74,9 @@ const (
 	hlsVideoPart = 282 * time.Millisecond
 	// hlsJitter is how much longer a part may be than its frames say, because their times are rounded.
 	hlsJitter = 2 * time.Millisecond
+	// hlsShortest is how far the keyframe that is expected next is from the end of the first
+	// segment, at least.
+	hlsShortest = 500 * time.Millisecond
 	// hlsEarly is how much shorter than wanted a segment may be: keyframes that are meant to be as far apart as a segment
 	// is long may be a little nearer, and a segment of twice as many would keep players twice as far behind.
 	hlsEarly = 50 * time.Millisecond
@@ -85,7 +89,7 @@ func (b *hlsBegin) interval(s *stream) time.Duration {
 	if b.keys > 1 {
 		return b.group
 	}
-	return time.Duration(s.keyInterval.Load()) * time.Millisecond
+	return time.Duration(s.usualInterval.Load()) * time.Millisecond
 }
 
 // enough reports whether the times of a window can be chosen, and what has come is enough for a first segment: the
@@ -103,6 +107,16 @@ func (b *hlsBegin) enough(s *stream, m mp4.Movie) bool {
 	known := !m.Video || b.interval(s) > 0 || b.length() >= wait
 	few := len(b.list) < hlsFewest && b.length() < 2*cfg.Segment // long fragments, as of slides, are few
 	return known && !few && b.length() >= hlsFewestParts*cfg.Part
+}
+
+// firstEnd returns where the first segment ends, at the latest. The second one ends at the next
+// keyframe, which must not be near.
+func (b *hlsBegin) firstEnd(s *stream) time.Duration {
+	interval := b.interval(s)
+	if end := b.keyAt + interval; b.keys > 0 && b.length() < end {
+		return min(b.length(), end-min(hlsShortest, interval/4))
+	}
+	return b.length()
 }
 
 // config returns what the window is made with. The target duration fits a whole number of groups of pictures, and a long

@@ -45,9 +45,9 @@ var errNoHeader = errors.New("frames without the sequence header of their codec"
 // errNoTrack ends an MP4 file that has nothing to play.
 var errNoTrack = errors.New("no frame of H.264, H.265 or AAC has come after its sequence header")
 
-// fragmentRoom is what a fragment may have beside the samples that a muxer's MaxWaitBytes counts: a header of 2 KiB, and a
-// frame of sound that was open when the fragment before left.
-const fragmentRoom = 16 << 10
+// fragmentRoom is what a fragment may have beside the samples that a muxer's MaxWaitBytes counts:
+// headers of 14 KiB, and a frame of sound that was open when the fragment before left.
+const fragmentRoom = 20 << 10
 
 // leastPause is how much of a stream, in ms, is without frames because it waited for its publisher before that is taken
 // out of the file.

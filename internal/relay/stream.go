@@ -66,8 +66,9 @@ type stream struct {
 	furtherTracks atomic.Int32           // see StreamInfo
 	resumed       atomic.Pointer[uint32] // the time of the last frame before the newest continuation
 
-	keyInterval atomic.Int64 // ms from one key frame to the next, lately; 0 before there were two
-	group       atomic.Int64 // ms from the latest key frame to the latest picture
+	keyInterval   atomic.Int64 // ms from one key frame to the next, lately; 0 before there were two
+	usualInterval atomic.Int64 // the same without one odd distance: what HLS cuts by
+	group         atomic.Int64 // ms from the latest key frame to the latest picture
 
 	returns   atomic.Int64
 	takeovers atomic.Int64

@@ -2,6 +2,9 @@ package flvstream
 
 import (
 	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
@@ -68,4 +71,22 @@ func StateAll(p *millrace.Pool, batch *millrace.Chain, from int, tracks uint32) 
 	}
 	done.Merge(batch)
 	batch.Merge(&done)
+}
+
+// PictureSize returns width and height in an onMetaData tag, as in 640x360, or "". It borrows tag.
+func PictureSize(tag []byte) string {
+	number := func(name string) (int, bool) {
+		_, after, ok := bytes.Cut(tag, []byte(name))
+		if !ok || len(after) < 8 {
+			return 0, false
+		}
+		v := math.Float64frombits(binary.BigEndian.Uint64(after))
+		return int(v), v >= 1 && v <= 1<<16
+	}
+	width, ok := number("\x00\x05width\x00")
+	height, too := number("\x00\x06height\x00")
+	if !ok || !too {
+		return ""
+	}
+	return fmt.Sprintf("%dx%d", width, height)
 }

@@ -1,0 +1,45 @@
+package flvstream
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A KeyMeter measures how far keyframes are apart.
+type KeyMeter struct {
+	began bool     // there was one
+	last  uint32   // the time of the latest one
+	ms    [5]int64 // the latest distances, newest first; 0 for those that are not known yet
+}
+
+// Note takes the time of a keyframe.
+func (k *KeyMeter) Note(at uint32) {
+	if ms := k.Group(at); ms > 0 {
+		copy(k.ms[1:], k.ms[:])
+		k.ms[0] = ms
+	}
+	k.began, k.last = true, at
+}
+
+// Longest returns the longer one of the last two distances.
+func (k *KeyMeter) Longest() int64 { return max(k.ms[0], k.ms[1]) }
+
+// Usual returns the second longest of the latest distances, or the only one: intervals may vary,
+// and one odd timestamp or pause does not count.
+func (k *KeyMeter) Usual() int64 {
+	sorted := k.ms
+	slices.Sort(sorted[:])
+	n := len(sorted)
+	return cmp.Or(sorted[n-2], sorted[n-1])
+}
+
+// Group returns how long the group of pictures is up to a picture, in ms.
+func (k *KeyMeter) Group(at uint32) int64 {
+	if !k.began {
+		return 0
+	}
+	return max(int64(int32(at-k.last)), 0)
+}
+
+// Pause says that no group of pictures is between the latest keyframe and the next one.
+func (k *KeyMeter) Pause() { k.began = false }
