@@ -235,3 +235,36 @@ func TestClockStepsBack(t *testing.T) {
 		}
 	}
 }
+
+// Audio that leaves in place of late video does so in short fragments, those that have waited too, so
+// that parts as long as those of video can be cut from them.
+func TestAudioInPlaceOfVideoLeavesInShortFragments(t *testing.T) {
+	r := newRig(t, mp4.Tracks(true, true))
+	r.tag(video, 0, avcHeader(avc640x360))
+	r.tag(audio, 0, aacHeader(aac48000))
+	for i := range 150 {
+		r.tag(audio, uint32(i*1024/48), aacFrame("a"))
+	}
+	r.flush()
+	movie, err := mp4.ReadMovie(r.inits[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for i := range r.fragments {
+		for data := r.bytes[i]; len(data) > 0; {
+			info, _, err := movie.ReadFragment(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Sounds > 2 {
+				t.Errorf("a fragment of %d frames after %d", info.Sounds, count)
+			}
+			count += info.Sounds
+			data = data[info.Size:]
+		}
+	}
+	if count != 150 {
+		t.Errorf("%d frames, want 150", count)
+	}
+}

@@ -76,10 +76,8 @@ func (m *Muxer) piece(videos, sounds int) (v, s int) {
 	switch {
 	case videos == 0 && m.videoConfig() == nil:
 		return 0, min(sounds, audioFrames)
-	case videos == 0 && sounds > maxLate:
-		return 0, min(sounds, lateFrames)
 	case videos == 0:
-		return 0, sounds
+		return 0, min(sounds, lateFrames)
 	case videos == 1:
 		return 1, sounds
 	}

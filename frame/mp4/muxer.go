@@ -21,8 +21,8 @@ const (
 	audioFrames = 5
 )
 
-// lateFrames is how many audio frames a fragment has in place of late video: parts of about 280 ms, as those of video are,
-// can be cut from them.
+// lateFrames is how many audio frames a fragment has at most in place of late video: parts of about 280 ms, as those of
+// video are, can be cut from them.
 const lateFrames = 2
 
 // maxLate bounds the audio frames that leave by and by once video is late. More than these have waited for something else.

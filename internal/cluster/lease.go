@@ -86,9 +86,11 @@ func (n *Node) claimFirst(l *lease) (relay.Lease, error) {
 	_ = n.ask(func(ctx context.Context) (err error) { taken, err = n.claim(ctx, l); return err })
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	close(l.claimed)
 	if taken {
 		n.remove(l)
+	}
+	close(l.claimed) // those who wait take l if it is held
+	if taken {
 		return nil, errTaken
 	}
 	n.record(l.name).change() // it may have no epoch

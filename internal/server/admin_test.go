@@ -323,7 +323,6 @@ func TestWhoDecides(t *testing.T) {
 
 // The operator's page in a browser: it ends a viewer and then the stream.
 func TestTheOperatorsPage(t *testing.T) {
-	t.Parallel()
 	ctx, console := pagetest.Browser(t)
 	f, admin := serveAdmin(t, func(c *Config) { c.AdminToken = "s3cret" })
 	p := f.Publisher("tenant/cam")

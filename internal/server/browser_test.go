@@ -19,7 +19,6 @@ import (
 // The page of a server that plays its demo, in a real browser: the stream is listed, its picture moves, and the browser
 // has nothing to complain about.
 func TestThePageShowsTheDemo(t *testing.T) {
-	t.Parallel()
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.Demo, c.Latency = true, Defaults().Latency })
 	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil {
@@ -45,7 +44,6 @@ func TestThePageShowsTheDemo(t *testing.T) {
 
 // With a --read-token the page works in a browser that has opened it with the token, and shows nothing to another.
 func TestThePageBehindAToken(t *testing.T) {
-	t.Parallel()
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.Demo, c.ReadToken = true, "secret" })
 	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/?token=secret"))); err != nil {
@@ -82,7 +80,6 @@ func TestThePageBehindAToken(t *testing.T) {
 // A page that is opened late in a long group of pictures begins far behind live, and its player catches up: it jumps, and
 // then plays a little faster.
 func TestThePageCatchesUp(t *testing.T) {
-	t.Parallel()
 	need.Program(t, "ffmpeg")
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.Latency = Defaults().Latency })
@@ -123,7 +120,6 @@ func TestThePageCatchesUp(t *testing.T) {
 
 // A stream loses its publisher, which comes back: the page says so, and its video goes on over the same connection.
 func TestThePageGoesOnWithAStream(t *testing.T) {
-	t.Parallel()
 	ctx, console := pagetest.Browser(t)
 	f := serve(t, func(c *Config) { c.PublisherReturn, c.Latency = testTimeout, Defaults().Latency })
 	play := func() (cut func()) {
