@@ -336,10 +336,11 @@ func (c *RTMPConn) Watch(ctx context.Context, name string) error {
 	v.pending.Merge(&first.Chain)
 	c.proto.AppendEnd(&v.ending)
 	v.hear, v.talks = c.hear, true
+	v.conn = c.conn // which the timer may close
 	c.proto.SetMessageTimeout(c.hub.cfg.StallTimeout, func() { v.end(stalled) })
 	v.paused.Store(c.proto.Paused())
 	c.out.Writer = replies{v}
-	v.serveConn(c.conn)
+	v.serveConn()
 	return nil
 }
 

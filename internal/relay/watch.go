@@ -3,7 +3,6 @@ package relay
 import (
 	"bytes"
 	"context"
-	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -87,7 +86,8 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request, want watchRequest) e
 	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		v.appendHead(w.Header(), r.ProtoAtLeast(1, 1))
 		v.hear = (*viewer).hearHTTP
-		v.serveConn(conn)
+		v.conn = conn
+		v.serveConn()
 	} else {
 		v.serveWriter(w, r)
 	}
@@ -228,10 +228,10 @@ func (v *viewer) appendHead(h http.Header, chunked bool) {
 	}
 }
 
-// serveConn serves v on a connection that was taken over, so that neither the handler's stack nor net/http's buffers
-// live as long as the viewer. It sends what is pending first, and returns at once.
-func (v *viewer) serveConn(conn net.Conn) {
-	v.conn = conn
+// serveConn serves v on v.conn, which was taken over, so that neither the handler's stack nor net/http's buffers live as
+// long as the viewer. It sends what is pending first, and returns at once.
+func (v *viewer) serveConn() {
+	conn := v.conn
 	tcpconn.BoundUnsent(tcpconn.Of(conn), v.rendition.stream.hub.cfg.Unsent)
 	if v.path = pathWritev; !v.sock.open(conn) {
 		v.path = pathWrite
