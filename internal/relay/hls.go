@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -363,7 +364,8 @@ func (s *stream) startHLS() *hlsWindow {
 	ctx, stop := context.WithCancel(h.ends)
 	w := &hlsWindow{hub: h, stream: s, lease: s.lease, stop: stop, news: make(chan struct{})}
 	w.asked.Store(now())
-	w.first = s.hls
+	w.first = s.hls.after(h.hlsNumbers[s.name])
+	delete(h.hlsNumbers, s.name)
 	w.idle = time.AfterFunc(hlsFirstIdle, w.checkIdle)
 	w.silence = time.AfterFunc(hlsFirstIdle, w.noteSilence)
 	if old := h.hls[s.name]; old != nil { // it has ended
@@ -419,11 +421,30 @@ func (w *hlsWindow) forget() {
 	if h := w.hub; h.hls[w.stream.name] == w {
 		delete(h.hls, w.stream.name)
 		w.stream.hls = w.next()
+		h.keepHLSNumbers(w.stream.name, w.stream.hls)
+	}
+}
+
+// maxHLSNumbers bounds the names whose numbers are kept.
+const maxHLSNumbers = 1 << 10
+
+// keepHLSNumbers keeps the numbers for the next window of a name, whose stream may have ended, as long as they are ahead
+// of the clock: they are after a stream that came faster than its clock. h.mu is held.
+func (h *Hub) keepHLSNumbers(name string, n hlsNumbers) {
+	first := h.cfg.HLS.firstMSN(time.Now())
+	maps.DeleteFunc(h.hlsNumbers, func(_ string, n hlsNumbers) bool { return n.msn <= first })
+	if n.msn > first && len(h.hlsNumbers) < maxHLSNumbers {
+		h.hlsNumbers[name] = n
 	}
 }
 
 // hlsNumbers are the first ones that a window may use: a window of the same name has used those before them.
 type hlsNumbers struct{ epoch, msn, discontinuity uint64 }
+
+// after returns numbers that follow both n and m.
+func (n hlsNumbers) after(m hlsNumbers) hlsNumbers {
+	return hlsNumbers{max(n.epoch, m.epoch), max(n.msn, m.msn), max(n.discontinuity, m.discontinuity)}
+}
 
 // next returns the numbers for the window that follows w. w.mu is held.
 func (w *hlsWindow) next() hlsNumbers {

@@ -134,13 +134,17 @@ func (b *hlsBegin) config(s *stream, m mp4.Movie) hls.Config {
 	target := (segment + 900*time.Millisecond).Truncate(time.Second) // 2.1 s is 2 s
 	target = min(max(target, time.Second), hlsLongest)
 	at := time.Now()
-	// More than a window of the name had before, as a rule: a segment takes longer than that.
-	first := uint64(at.Unix() / int64(max(1, cfg.Segment/time.Second)))
 	return hls.Config{
-		Epoch: uint64(at.UnixMicro()), FirstMSN: first, // no two nodes begin in the same microsecond
+		Epoch: uint64(at.UnixMicro()), FirstMSN: cfg.firstMSN(at), // no two nodes begin in the same microsecond
 		Target: target, Part: min(b.part(m, cfg.Part), target), Segment: min(cfg.Segment, target),
 		Segments: cfg.Segments, MaxBytes: cfg.MaxBytes,
 	}
+}
+
+// firstMSN returns the number of the first segment of a window that begins at a time. It is more than a window of the
+// name had before, as a rule: a segment takes longer than that.
+func (c *HLSConfig) firstMSN(at time.Time) uint64 {
+	return uint64(at.Unix() / int64(max(1, c.Segment/time.Second)))
 }
 
 // part returns how long parts are at most, in whole milliseconds: about wanted, and so long that each has 85% of it.

@@ -222,6 +222,58 @@ func TestHLSRequestsWhileStreamsChange(t *testing.T) {
 	})
 }
 
+// Segments of a name have greater numbers than those before, also after a stream that came faster than its clock and one
+// that ended before it had a playlist.
+func TestHLSNumbersAfterAFastStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHubTest(t, func(c *Config) { c.HLS, c.PublisherReturn = hlsDefaults, 0 })
+		sc := newScript(20, 25, 300)
+		number := func() uint64 {
+			t.Helper()
+			list, err := h.playlist(hls.Reload{}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return hint(t, list).MSN
+		}
+		p := h.publish(sc.config...)
+		asked := make(chan error)
+		ask := func() { _, err := h.playlist(hls.Reload{}, false); asked <- err }
+		go ask()
+		synctest.Wait()
+		h.send(p, sc.tags...)
+		if err := <-asked; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		before := number()
+		h.done(p, nil)
+		synctest.Wait()
+
+		p = h.publish(sc.config...)
+		go ask()
+		synctest.Wait()
+		h.done(p, nil)
+		if err := <-asked; err == nil {
+			t.Error("a stream without frames has a playlist")
+		}
+
+		p = h.publish(sc.config...)
+		go ask()
+		synctest.Wait()
+		h.send(p, sc.tags...)
+		if err := <-asked; err != nil {
+			t.Fatal(err)
+		}
+		if after := number(); after <= before {
+			t.Errorf("segment %d comes after %d", after, before)
+		}
+		h.done(p, nil)
+		h.Close()
+		synctest.Wait()
+	})
+}
+
 // While nothing new comes, because the publisher is away or silent, requests are answered within three target durations
 // of what came last, and later ones after one or two.
 func TestHLSAnswersInSilence(t *testing.T) {

@@ -87,13 +87,14 @@ type Hub struct {
 
 	pullIdle, cleanEndWait time.Duration // see the constants; set before h is used
 
-	mu      lock.Mutex
-	streams map[string]*stream // by name, from newStream to end
-	waiting map[string][]*waiter
-	hls     map[string]*hlsWindow
-	served  map[*viewer]struct{}
-	records map[string]chan struct{} // by name: closed when the recording of a stream has ended
-	refused map[string]time.Time     // names whose publishers the operator refuses until then; at most maxRefusedNames
+	mu         lock.Mutex
+	streams    map[string]*stream // by name, from newStream to end
+	waiting    map[string][]*waiter
+	hls        map[string]*hlsWindow
+	hlsNumbers map[string]hlsNumbers // for the next window of a name; see keepHLSNumbers
+	served     map[*viewer]struct{}
+	records    map[string]chan struct{} // by name: closed when the recording of a stream has ended
+	refused    map[string]time.Time     // names whose publishers the operator refuses until then; at most maxRefusedNames
 
 	lastViewer uint64 // the number of the viewer that came last
 	cut        bool   // the time to drain was over: every viewer is ended
@@ -109,8 +110,10 @@ func New(cfg Config) *Hub {
 		waiting:  make(map[string][]*waiter),
 		served:   make(map[*viewer]struct{}),
 		hls:      make(map[string]*hlsWindow),
-		records:  make(map[string]chan struct{}),
-		refused:  make(map[string]time.Time),
+
+		hlsNumbers: make(map[string]hlsNumbers),
+		records:    make(map[string]chan struct{}),
+		refused:    make(map[string]time.Time),
 
 		pullIdle: pullIdle, cleanEndWait: cleanEndWait,
 	}
