@@ -21,7 +21,7 @@ func next(ctx context.Context, c *broadcast.Cursor) string {
 	return fmt.Sprintf("%q %v more=%v missed=%v %v", dst.Bytes(), time.Since(began), b.More, b.Missed.Frames, err)
 }
 
-// Next waits for what is new. It takes together what comes within the ring's latency.
+// Next waits for new frames. Those that come within the ring's latency are one batch.
 func TestNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := broadcast.New(broadcast.Latency(50 * time.Millisecond))
@@ -80,7 +80,7 @@ func TestNextEnds(t *testing.T) {
 	})
 }
 
-// A loss at the end of the stream is told before the end.
+// A loss at the end of the stream is reported before io.EOF.
 func TestNextTellsOfALossAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := broadcast.New(broadcast.MaxFrames(1))

@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // testTime bounds a call of a test that nothing else bounds.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/internal/relay"
 )
 
@@ -89,7 +88,7 @@ func (n *Node) claimFirst(l *lease) (relay.Lease, error) {
 	if taken {
 		n.remove(l)
 	}
-	close(l.claimed) // those who wait take l if it is held
+	close(l.claimed) // waiters take l if it is still held
 	if taken {
 		return nil, errTaken
 	}

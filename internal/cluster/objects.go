@@ -15,10 +15,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/lock"
+	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 

@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 // A fakeOwners is what a test says that the cluster is.

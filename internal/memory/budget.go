@@ -23,10 +23,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/lock"
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 const (

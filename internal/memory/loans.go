@@ -5,9 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/internal/lock"
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 // Loans are what answers hold that are being made or sent. The zero value is ready to use.

@@ -7,11 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/relay/flvstream"
-
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/internal/limit"
+	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
 )
 
 // A Takeover says what happens when a publisher comes to a stream that has one.

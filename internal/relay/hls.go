@@ -13,12 +13,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/lock"
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 // HLSConfig is what can be chosen about HLS.
@@ -428,8 +427,8 @@ func (w *hlsWindow) forget() {
 // maxHLSNumbers bounds the names whose numbers are kept.
 const maxHLSNumbers = 1 << 10
 
-// keepHLSNumbers keeps the numbers for the next window of a name, whose stream may have ended, as long as they are ahead
-// of the clock: they are after a stream that came faster than its clock. h.mu is held.
+// keepHLSNumbers keeps the numbers for the next window of a name while they are ahead of the wall clock, as they are after
+// a stream that was sent faster than real time. The stream may have ended. h.mu is held.
 func (h *Hub) keepHLSNumbers(name string, n hlsNumbers) {
 	first := h.cfg.HLS.firstMSN(time.Now())
 	maps.DeleteFunc(h.hlsNumbers, func(_ string, n hlsNumbers) bool { return n.msn <= first })

@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/relay/flvstream"
-
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
 )
 
 // For any body a publisher gets a clear answer, the reason is logged, and another stream does not notice.

@@ -8,12 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/internal/limit"
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/memory"
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 // A Policy says what happens to a viewer that is further behind than its allowance.

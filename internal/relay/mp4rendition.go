@@ -6,11 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/relay/flvstream"
-
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
 )
 
 // An mp4Rendition makes fragmented MP4.

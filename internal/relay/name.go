@@ -4,9 +4,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 // A name has 1 to maxParts parts of nameBytes with a slash between them: a stream, or also an application, a tenant, an

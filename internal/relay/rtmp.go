@@ -12,13 +12,11 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/relay/flvstream"
-
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/rtmp"
+	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 

@@ -11,15 +11,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/relay/flvstream"
-
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/lock"
+	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
 )
 
 // A stream is what the publishers of a name send, one after the other, for viewers who stay meanwhile.

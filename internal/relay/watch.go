@@ -7,13 +7,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/relay/flvstream"
-
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/lock"
+	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 

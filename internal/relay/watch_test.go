@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
-
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 )
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server/page"
 )

@@ -5,9 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/internal/memory"
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 const (

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
 )

@@ -13,10 +13,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/cluster"
+	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay"
 )
 

@@ -8,10 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/proxy"
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 // connections are those of the main listener that net/http serves: viewers of HTTP/1 are not among them. When there are as

@@ -8,10 +8,9 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/chunk"
 	"github.com/millrace-io/millrace/internal/limit"
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 // filesPath is where the files under --root are.

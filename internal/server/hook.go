@@ -7,10 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/hook"
+	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/prometheus/client_golang/prometheus"
 )

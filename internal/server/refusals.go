@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/internal/lock"
+	"github.com/millrace-io/millrace/internal/refuse"
 )
 
 // A clientKind says what a refused client wanted.

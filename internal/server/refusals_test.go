@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/refuse"
-
 	"github.com/millrace-io/millrace/internal/relay"
 )
 

@@ -33,7 +33,7 @@ func (k *KeyMeter) Usual() int64 {
 	return cmp.Or(sorted[n-2], sorted[n-1])
 }
 
-// Group returns how long the group of pictures is up to a picture, in ms.
+// Group returns the time from the latest keyframe to a video frame, in ms.
 func (k *KeyMeter) Group(at uint32) int64 {
 	if !k.began {
 		return 0
@@ -41,5 +41,5 @@ func (k *KeyMeter) Group(at uint32) int64 {
 	return max(int64(int32(at-k.last)), 0)
 }
 
-// Pause says that no group of pictures is between the latest keyframe and the next one.
+// Pause makes the meter ignore the distance from the latest keyframe to the next one.
 func (k *KeyMeter) Pause() { k.began = false }

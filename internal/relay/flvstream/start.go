@@ -4,8 +4,8 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 )
 
-// A StartFinder tells at which tags of a stream viewers can start: at key frames of the default track, where there is
-// one. Without pictures each piece of sound stands alone.
+// A StartFinder reports at which tags of a stream viewers can start: at keyframes of the default track, if the stream has
+// one. Without video, viewers can start at each audio frame.
 type StartFinder struct {
 	Video bool // there are video frames, or will be
 	Gap   VideoGap
