@@ -615,6 +615,47 @@ func TestPull(t *testing.T) {
 	})
 }
 
+// The node that had a stream last is known until another one has it, or it turns out to have
+// nothing left.
+func TestFormerOwner(t *testing.T) {
+	inBubble(t, func(t *testing.T, d *memory) {
+		a, b := join(t, d, nodeA, always, testLease), join(t, d, nodeB, always, testLease)
+		former := func(want relay.Lease) {
+			t.Helper()
+			switch o, ok := b.formerOwner("s"); {
+			case want == nil && ok:
+				t.Errorf("%v", o)
+			case want != nil && (o.Node != nodeA || o.Epoch != want.Epoch()):
+				t.Errorf("%v, want epoch %d", o, want.Epoch())
+			}
+		}
+		former(nil)
+		l := a.claim(t, "s")
+		b.hub.want("s", true)
+		b.Want("s")
+		p := b.nextPull(t, testLease)
+		former(nil)
+		l.Release()
+		synctest.Wait()
+		former(l)
+		p.end <- errors.New("the stream has ended at its owner")
+		time.Sleep(10 * testLease)
+		former(l)
+		b.forget("s", l.Epoch())
+		b.forgetFormer("s", l.Epoch()+1)
+		former(l)
+		later := a.claim(t, "s")
+		synctest.Wait()
+		former(nil)
+		later.Release()
+		synctest.Wait()
+		b.forgetFormer("s", l.Epoch())
+		former(later)
+		b.forgetFormer("s", later.Epoch())
+		former(nil)
+	})
+}
+
 // A stream that is wanted in the moment in which its pull ends is pulled again.
 func TestWantWhilePullEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *memory) {

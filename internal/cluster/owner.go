@@ -212,16 +212,21 @@ func (n *Node) formerOwner(name string) (o Owner, ok bool) {
 	return r.former, true
 }
 
-// forget says that what Owner or formerOwner returned turned out to be wrong. An owner will be
-// looked up.
+// forget says that what Owner returned turned out to be wrong. The owner will be looked up.
 func (n *Node) forget(name string, epoch uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch r := n.owners[name]; {
-	case r == nil:
-	case r.owner.Epoch == epoch:
+	if r := n.owners[name]; r != nil && r.owner.Epoch == epoch {
 		r.checked = time.Time{}
-	case r.former.Epoch == epoch:
+	}
+}
+
+// forgetFormer says that the node that formerOwner returned has nothing left of the stream, or does
+// not answer.
+func (n *Node) forgetFormer(name string, epoch uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if r := n.owners[name]; r != nil && r.former.Epoch == epoch {
 		r.former = Owner{}
 	}
 }

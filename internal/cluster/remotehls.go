@@ -39,6 +39,7 @@ type owners interface {
 	awaitOwner(ctx context.Context, name string) (Owner, error)
 	formerOwner(name string) (o Owner, ok bool)
 	forget(name string, epoch uint64)
+	forgetFormer(name string, epoch uint64)
 }
 
 // A RemoteHLS gets the HLS of streams that this node does not own: from their owners, and while there is none, from the
@@ -91,12 +92,13 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 	var deadline time.Time // from the first failure on
 	for wait := firstPause; ; wait = min(2*wait, mostPause) {
 		owner, lost := h.owners.Owner(ctx, q.Stream)
+		forget := h.owners.forget
 		if errors.Is(lost, ErrNoOwner) {
 			if former, ok := h.owners.formerOwner(q.Stream); ok {
 				if stored, ok := h.Load(ctx, q); ok { // the former owner may be dead
 					return stored, nil
 				}
-				owner, lost = former, nil
+				owner, lost, forget = former, nil, h.owners.forgetFormer
 			}
 		}
 		switch {
@@ -106,8 +108,8 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 			return Object{}, ErrHere
 		default:
 			out, err = h.fetch(ctx, owner, q)
-			if err != nil {
-				h.owners.forget(q.Stream, owner.Epoch)
+			if err != nil && ctx.Err() == nil && !errors.Is(err, errFull) {
+				forget(q.Stream, owner.Epoch)
 			}
 		}
 		gone := err == nil && out.Status == http.StatusNotFound && q.InStore()  // but the store may have it

@@ -65,7 +65,9 @@ func (o *fakeOwners) formerOwner(string) (Owner, bool) {
 	return o.former, o.former.Node != ""
 }
 
-func (o *fakeOwners) forget(_ string, epoch uint64) {
+func (o *fakeOwners) forget(string, uint64) {}
+
+func (o *fakeOwners) forgetFormer(_ string, epoch uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.former.Epoch == epoch {
@@ -99,6 +101,13 @@ func (h *RemoteHLS) ask(t *testing.T, path string) (int, string) {
 		t.Errorf("%s: %v", path, err)
 	}
 	return out.Status, string(out.Body.Bytes())
+}
+
+// fill says that n bytes more are on their way.
+func (o *Objects) fill(n int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stats.Bytes += n
 }
 
 func say(status int, text string) http.HandlerFunc {
@@ -186,6 +195,41 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 				t.Errorf("%s: a node that has nothing left was asked %d times", path, n)
 			}
 		}
+		// A player that hangs up, and an answer for which there is no room, say nothing of the node.
+		hanging := make(chan struct{}, 1)
+		o = &fakeOwners{former: Owner{Epoch: 7, Node: owner(t, func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case hanging <- struct{}{}:
+				<-r.Context().Done()
+			default:
+				say(200, "the end")(w, r)
+			}
+		})}}
+		o.set("", 0, ErrNoOwner)
+		h = newTestRemote(t, o, nil)
+		ctx, hangUp := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() {
+			_, err := h.Get(ctx, &HLSRequest{Stream: "cam", Object: "7-1.m4s"})
+			left <- err
+		}()
+		eventually(t, "the request", func() bool { return len(hanging) == 1 })
+		hangUp()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", path, err)
+		}
+		failed := h.objects.Stats().Failed
+		h.objects.fill(h.objects.max + h.objects.maxObject)
+		answer := make(chan string, 1)
+		go func() {
+			status, text := h.ask(t, path)
+			answer <- fmt.Sprint(status, " ", text)
+		}()
+		eventually(t, "an answer without room", func() bool { return h.objects.Stats().Failed > failed })
+		h.objects.fill(-h.objects.max - h.objects.maxObject)
+		if got := <-answer; got != "200 the end" {
+			t.Errorf("%s: %s", path, got)
+		}
 		// It has not the part; the next owner comes while it hangs.
 		o = &fakeOwners{former: Owner{Node: former(404, "not in the window"), Epoch: 7}}
 		o.set("", 0, ErrNoOwner)
@@ -198,7 +242,6 @@ func TestHLSOfTheFormerOwner(t *testing.T) {
 			<-r.Context().Done()
 		})}}
 		o.set("", 0, ErrNoOwner)
-		answer := make(chan string, 1)
 		go func() {
 			status, text := newTestRemote(t, o, nil).ask(t, path)
 			answer <- fmt.Sprint(status, " ", text)

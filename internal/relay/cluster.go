@@ -155,13 +155,18 @@ func (s *stream) tell() {
 	}
 }
 
-// giveUp releases the lease of s, which has ended. Hub.mu is held.
+// giveUp releases the lease of s, which has ended. If it was current, other nodes and players get the rest of s. Hub.mu is
+// held.
 func (s *stream) giveUp() {
 	if s.lease == nil {
 		return
 	}
-	if !s.lease.Current() { // or they get what is left
+	if !s.lease.Current() {
 		s.cutPeers()
+	} else if w := s.hub.hls[s.name]; w != nil && w.stream == s {
+		w.mu.Lock()
+		w.lease = nil // HLS gets to the end a moment later, and is not fenced until then
+		w.mu.Unlock()
 	}
 	s.lease.Release()
 	s.lease = nil

@@ -71,7 +71,6 @@ const hlsIdle = 3
 type hlsWindow struct {
 	hub    *Hub
 	stream *stream
-	lease  Lease // nil if the server is alone
 	stop   context.CancelFunc
 	first  hlsNumbers
 	asked  atomic.Int64 // when the latest request came; see now. It is found under Hub.mu, and not ended then
@@ -79,6 +78,7 @@ type hlsWindow struct {
 	before *hlsWindow   // of the same stream with other tracks, which has ended; nil if there is none. Under Hub.mu
 
 	mu      lock.Mutex
+	lease   Lease         // nil if the server is alone, and when the stream has ended while its lease was current
 	window  *hls.Window   // nil before the first playlist can be made
 	cfg     hls.Config    // of the window
 	news    chan struct{} // closed and replaced when there is something new
@@ -265,7 +265,7 @@ func (w *hlsWindow) coming(o hls.Object) bool {
 }
 
 // fenced reports whether this node may not own the stream any more, because it was stopped for a while. Until that is
-// known, players get nothing that contradicts what another node tells them, and have to ask again.
+// known, players get nothing that contradicts what another node tells them, and have to ask again. w.mu is held.
 func (w *hlsWindow) fenced() bool {
 	return w.lease != nil && w.lease.Epoch() != 0 && !w.lease.Current() && !w.ended
 }

@@ -354,3 +354,33 @@ func TestHLSFence(t *testing.T) {
 		h.done(p, nil)
 	})
 }
+
+// When a stream ends, its lease is released before its window has the last fragment. Players are
+// not sent away in between.
+func TestHLSIsNotFencedAtTheEndOfAStream(t *testing.T) {
+	for _, current := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var f fenceTest
+			h := newHubTest(t, func(c *Config) { c.HLS, c.Cluster = hlsDefaults, &f })
+			sc := newScript(10, 25, 1000)
+			p := h.publish(sc.config...)
+			h.pace(p, sc.tags[:145])
+			if _, err := h.playlist(hls.Reload{}, false); err != nil {
+				t.Fatal(err)
+			}
+			f.stopped.Store(!current)
+			h.mu.Lock()
+			h.streams["cam"].giveUp()
+			w := h.hls["cam"]
+			h.mu.Unlock()
+			f.stopped.Store(true) // it is released
+			w.mu.Lock()
+			if w.ended || w.fenced() == current {
+				t.Errorf("the lease was current: %v, ended: %v, fenced: %v", current, w.ended, w.fenced())
+			}
+			w.mu.Unlock()
+			h.Close()
+			h.done(p, nil)
+		})
+	}
+}
