@@ -3,8 +3,11 @@ package server
 import (
 	"bufio"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -100,7 +103,9 @@ func TestAnswersThatAreNotTaken(t *testing.T) {
 		l := Listeners{Main: listen(t), Admin: listen(t)}
 		main, admin := l.Main.Addr().String(), l.Admin.Addr().String()
 		f := serveOn(t, cfg, &logBook{}, l)
-		holds := func() int64 { return f.requests.Bytes() + f.operator.Bytes() + f.answers.Bytes() }
+		holds := func() int64 {
+			return f.requests.Bytes() + f.operator.Bytes() + f.answers.Bytes() + f.downloads.Bytes()
+		}
 		if !secure {
 			p := f.Publisher("cam")
 			p.Send(demo.Sample)
@@ -212,8 +217,44 @@ func TestDownloadsThatAreNotTaken(t *testing.T) {
 	}
 	c := stall(t, f.Addr, false)
 	c.ask("/blobs/large", 3)
-	eventually(t, "downloads", func() bool { return f.answers.Bytes() >= 3*requestBytes })
-	eventually(t, "them to end", func() bool { return f.answers.Free(1<<20, time.Millisecond) > 0 })
+	eventually(t, "downloads", func() bool { return f.downloads.Bytes() >= 3*requestBytes })
+	eventually(t, "them to end", func() bool { return f.downloads.Free(1<<20, time.Millisecond) > 0 })
 	c.await(t, "the end", frameReset)
-	eventually(t, "nothing to be held", func() bool { return f.answers.Bytes() == 0 && f.requests.Bytes() == 0 })
+	eventually(t, "nothing to be held", func() bool { return f.downloads.Bytes() == 0 && f.requests.Bytes() == 0 })
+}
+
+// Downloads that are not taken hold no more than their part of the budget. Publishers and viewers
+// are let in.
+func TestDownloadsHaveABudget(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "large"), make([]byte, 32<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f := serve(t, func(c *Config) { c.Root, c.Blobs, c.MemoryBytes = dir, t.TempDir(), 64 << 20 })
+	if res := f.Request("PUT", "/blobs/large", strings.Repeat("x", 32<<20)); res.Status != http.StatusCreated {
+		t.Fatal(res)
+	}
+	limit := f.memory.Limit() / downloadsShare
+	for _, path := range []string{"/files/large", "/blobs/large"} {
+		var clients []net.Conn
+		for range limit / requestBytes {
+			c := dial(t, f.Addr, 4<<10)
+			_, _ = fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
+			clients = append(clients, c)
+		}
+		eventually(t, "downloads", func() bool { return f.downloads.Bytes() == limit })
+		if res := f.Get(path); res.Status != http.StatusServiceUnavailable || !strings.Contains(res.Body, "--memory") {
+			t.Errorf("%s: status %d", path, res.Status)
+		}
+		p := f.Publisher("cam")
+		p.Send(demo.Sample)
+		if res := f.Get("/live/cam/index.m3u8"); res.Status != http.StatusOK {
+			t.Errorf("HLS: status %d", res.Status)
+		}
+		p.End()
+		for _, c := range clients {
+			_ = c.Close()
+		}
+		eventually(t, "nothing to be held", func() bool { return f.downloads.Bytes() == 0 })
+	}
 }

@@ -139,16 +139,19 @@ func (b *blobService) get(w *statusWriter, r *http.Request, key string) {
 		return
 	}
 	defer b.downloads.Release()
-	answerOf(r).wait()
+	p, err := b.server.beginDownload(w.ResponseWriter, r, b.server.memoryOf.blobs)
+	if err != nil {
+		b.server.refuseFull(w, r, err)
+		return
+	}
+	defer b.server.endDownload(p, r, &b.stalled)
 	value, err := b.store.Open(blob.ContextOf(r), key)
 	if err != nil {
 		b.refuse(w, r, err)
 		return
 	}
 	defer value.Close()
-	p := b.server.beginDownload(w.ResponseWriter, r, b.server.memoryOf.blobs)
 	w.ResponseWriter = p
-	defer b.server.endDownload(p, r, &b.stalled)
 	sent, err := value.Serve(w, r)
 	b.sendfile.Add(sent.Sendfile)
 	b.splice.Add(sent.Splice)

@@ -75,9 +75,12 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer f.downloads.Release()
-	answerOf(r).wait()
+	p, err := s.beginDownload(w, r, s.memoryOf.downloads)
+	if err != nil {
+		s.refuseFull(w, r, err)
+		return
+	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	p := s.beginDownload(w, r, s.memoryOf.downloads)
 	defer s.endDownload(p, r, &f.stalled)
 	f.answer.ServeHTTP(p, r)
 }

@@ -175,7 +175,7 @@ func (s *Server) collectMemory(c scrape, streams relay.Stats) {
 		"them, those of what RTMP clients send that do not publish, of downloads of files and of transfers of blobs, other "+
 		"blocks (headers), idle blocks, and the heap beside blocks (connections, goroutines).", "owner", s.memoryOwners(streams, st.Heap))
 	held := map[string]int64{"kept": streams.KeptBytes, "viewers": streams.Pending, "hls": streams.HLS.Bytes,
-		"hls_answers": s.answers.Bytes(), "requests": s.requests.Bytes() + s.operator.Bytes()}
+		"hls_answers": s.answers.Bytes(), "downloads": s.downloads.Bytes(), "requests": s.requests.Bytes() + s.operator.Bytes()}
 	if s.node != nil {
 		held["cluster_cache"] = s.node.objects.Stats().Bytes
 	}

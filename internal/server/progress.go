@@ -21,6 +21,12 @@ const (
 	readFromStep = 256 << 10
 
 	copyStep = 32 << 10 // bytes that are read at a time where Write must send them
+
+	// downloadsShare is the part of the memory budget that downloads may hold.
+	downloadsShare = 4
+	// downloadAfter is how long a download may take for a step before it may be ended to make room
+	// for a new one.
+	downloadAfter = 10 * time.Second
 )
 
 // A progressResponse is a response whose write deadline moves on as the client takes the body. The response as a whole
@@ -30,7 +36,7 @@ type progressResponse struct {
 	blocks  *millrace.Pool
 	ctx     context.Context
 	account *address.Account // of the client's address
-	loan    *memory.Loan     // of what is copied; nil if the kernel sends the file
+	loan    *memory.Loan     // of what the download holds
 	limit   time.Duration
 	due     time.Time // the deadline, zero before the first step
 	stalled bool      // a step did not end in time
@@ -100,17 +106,26 @@ func (p *progressResponse) ReadFrom(src io.Reader) (total int64, err error) {
 
 // beginDownload returns the response to write to. It bounds what the kernel holds unsent: a socket with a buffer of
 // megabytes takes nothing more before a third of that is free, which a slow client may not reach within the stall
-// timeout. What must be copied is in one of blocks.
-func (s *Server) beginDownload(w http.ResponseWriter, r *http.Request, blocks *millrace.Pool) *progressResponse {
-	tcpconn.BoundUnsent(downloadConn(r), s.cfg.Unsent)
-	p := &progressResponse{
-		ResponseWriter: w, blocks: blocks, limit: s.cfg.StallTimeout, ctx: r.Context(), account: address.Of(r.Context()),
-	}
+// timeout. What must be copied is in one of blocks. The error is a [refuse.Refusal]: other downloads hold all the memory
+// that they may. The call that ends the download is endDownload.
+func (s *Server) beginDownload(w http.ResponseWriter, r *http.Request, blocks *millrace.Pool) (*progressResponse, error) {
+	holds, limit := int64(requestBytes), int64(0)
 	if !kernelSends(r) {
-		control := http.NewResponseController(w)
-		p.loan = s.answers.Add(requestBytes+copyStep, func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) })
+		holds += copyStep
 	}
-	return p
+	if s.memory != nil {
+		limit = s.memory.Limit() / downloadsShare
+	}
+	control := http.NewResponseController(w)
+	loan, err := s.downloads.AddWithin(limit, downloadAfter, holds, func() { _ = control.SetWriteDeadline(time.Unix(1, 0)) })
+	if err != nil {
+		return nil, err
+	}
+	answerOf(r).wait()
+	tcpconn.BoundUnsent(downloadConn(r), s.cfg.Unsent)
+	return &progressResponse{
+		ResponseWriter: w, blocks: blocks, loan: loan, limit: s.cfg.StallTimeout, ctx: r.Context(), account: address.Of(r.Context()),
+	}, nil
 }
 
 // endDownload logs and counts a download whose client has stalled, and has the kernel forget what it still holds for

@@ -46,11 +46,12 @@ type Server struct {
 	hook    *hook.Client    // nil if none is asked
 	started time.Time
 
-	memory   *memory.Budget                            // nil without a budget
-	requests memory.Loans                              // whose answers are being made or sent
-	operator memory.Loans                              // the same of the admin listener
-	answers  memory.Loans                              // of HLS and downloads, what they hold beside that
-	memoryOf struct{ downloads, blobs *millrace.Pool } // accounts of the blocks of their transfers
+	memory    *memory.Budget                            // nil without a budget
+	requests  memory.Loans                              // whose answers are being made or sent
+	operator  memory.Loans                              // the same of the admin listener
+	answers   memory.Loans                              // of HLS, what they hold beside that
+	downloads memory.Loans                              // of files and blobs
+	memoryOf  struct{ downloads, blobs *millrace.Pool } // accounts of the blocks of their transfers
 
 	refusals    *refusals
 	handshakes  handshakes
@@ -136,7 +137,8 @@ func New(cfg Config) (*Server, error) {
 		s.memory.Add(
 			memory.Step{Name: "requests", Above: a.above, Heap: true, Free: func(excess int64) int64 {
 				freed := s.requests.Free(excess, a.after)
-				return freed + s.operator.Free(excess-freed, a.after)
+				freed += s.operator.Free(excess-freed, a.after)
+				return freed + s.downloads.Free(excess-freed, a.after)
 			}},
 			memory.Step{Name: "answers", Above: a.above, Free: func(excess int64) int64 {
 				return s.answers.Free(excess, a.after)
