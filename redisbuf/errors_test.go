@@ -95,9 +95,11 @@ func TestLoading(t *testing.T) {
 	s := redistest.Start(t, redistest.Config("enable-debug-command local", "key-load-delay 1000",
 		"loading-process-events-interval-bytes 1024"))
 	o := s.Options()
+	patient(o)
 	o.MaxRetries = -1
 	once, rdb := clientOf(t, o)
 	o = s.Options()
+	patient(o)
 	o.MaxRetries, o.MinRetryBackoff, o.MaxRetryBackoff = 200, 10*time.Millisecond, 50*time.Millisecond
 	again, _ := clientOf(t, o)
 	ctx := bounded(t)

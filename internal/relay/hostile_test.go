@@ -263,7 +263,7 @@ func FuzzIngest(f *testing.F) {
 		if h.lookUp("fuzz") != nil {
 			t.Error("the stream is still there")
 		}
-		if after := millrace.DefaultPool().Stats().InUse; after != before {
+		if after := millrace.DefaultPool().Stats().InUse; after > before { // less: what other tests held
 			t.Errorf("%d bytes in use, %d before", after, before)
 		}
 	})

