@@ -230,7 +230,7 @@ func TestDownloadsHaveABudget(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "large"), make([]byte, 32<<20), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f := serve(t, func(c *Config) { c.Root, c.Blobs, c.MemoryBytes = dir, t.TempDir(), 64 << 20 })
+	f := serve(t, func(c *Config) { c.Root, c.Blobs, c.MemoryBytes = dir, t.TempDir(), 64<<20 })
 	if res := f.Request("PUT", "/blobs/large", strings.Repeat("x", 32<<20)); res.Status != http.StatusCreated {
 		t.Fatal(res)
 	}
