@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -119,8 +120,37 @@ func (r *rig) flush() {
 	r.keep(r.m.Flush(&dst), &dst)
 }
 
+// checkParts compares what the Muxer says of its fragments, and of their init segment, with what
+// can be read in them.
+func checkParts(t testing.TB, m *mp4.Muxer, body []byte) {
+	t.Helper()
+	var init millrace.Chain
+	defer init.Release()
+	if err := m.AppendInit(&init); err != nil {
+		t.Fatal(err)
+	}
+	movie, err := mp4.ReadMovie(init.Bytes())
+	if made := m.Movie(); err != nil || !reflect.DeepEqual(made, movie) {
+		t.Fatalf("the movie is %+v, %v; said was %+v", movie, err, made)
+	}
+	for i, part := range m.Parts() {
+		read, _, err := movie.ReadFragment(body)
+		if err != nil || part != read {
+			t.Fatalf("part %d is %+v, %v; said was %+v", i, read, err, part)
+		}
+		body = body[part.Size:]
+	}
+	if len(body) > 0 {
+		t.Fatalf("%d bytes behind %d parts", len(body), len(m.Parts()))
+	}
+}
+
 func (r *rig) keep(f mp4.Fragment, dst *millrace.Chain) {
+	if n := len(r.m.Parts()); (n > 0) != (f.Samples > 0) {
+		r.t.Fatalf("%d parts of %+v", n, f)
+	}
 	if f.Samples > 0 {
+		checkParts(r.t, r.m, dst.Bytes())
 		r.fragments = append(r.fragments, f)
 		r.bytes = append(r.bytes, bytes.Clone(dst.Bytes()))
 		r.checkDuration(f, readFragments(dst.Bytes()))

@@ -61,6 +61,7 @@ func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	for videos+sounds > 0 {
 		v, s := m.piece(videos, sounds)
 		m.buildHead(v, s)
+		m.parts = append(m.parts, m.describe(v, s))
 		dst.AppendCopy(m.head.b)
 		m.video.send(dst, v)
 		m.audio.send(dst, s)
@@ -68,6 +69,24 @@ func (m *Muxer) emit(dst *millrace.Chain, all bool) Fragment {
 	}
 	f.Sequence = m.sequence
 	return f
+}
+
+// describe returns what the head says that buildHead has built of so many samples.
+func (m *Muxer) describe(videos, sounds int) FragmentInfo {
+	f := newFragmentInfo(m.video.run(videos), m.audio.run(sounds), m.sent[0] != nil)
+	f.Head, f.Sequence = len(m.head.b), m.sequence
+	f.Size = f.Head + bytesOf(m.video.done[:videos]) + bytesOf(m.audio.done[:sounds])
+	return f
+}
+
+// run describes the first n complete samples.
+func (t *track) run(n int) run {
+	if n == 0 {
+		return run{}
+	}
+	first, last := &t.done[0], &t.done[n-1]
+	scale := t.conf.scale
+	return run{samples: n, key: first.key, start: toTime(first.at, scale), end: toTime(last.at+int64(last.duration), scale)}
 }
 
 // piece returns how many of so many complete samples make a fragment: a video frame and its audio,

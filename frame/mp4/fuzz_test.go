@@ -93,6 +93,7 @@ func fuzzOne(t *testing.T, in []byte, both bool) {
 			t.Fatalf("%+v has another init segment than the fragment before", frag)
 		}
 		last = bytes.Clone(init.Bytes())
+		checkParts(t, m, dst.Bytes())
 		packets := readFragments(dst.Bytes())
 		if len(packets) != frag.Samples || packets[0].key != frag.Key && packets[0].track == 1 {
 			t.Fatalf("%+v: %v", frag, packets)

@@ -99,13 +99,19 @@ func (w *boxes) trackHeader(id uint32, c *config) {
 	}
 	w.u16(0)
 	w.matrix()
+	w.u32(c.shownWidth())
+	w.u32(uint32(c.height) << 16)
+	w.end(at)
+}
+
+// shownWidth returns the width of the pictures as they are shown, where samples need not be square,
+// in 65536ths. It is 0 for sound.
+func (c *config) shownWidth() uint32 {
 	width := uint64(c.width) << 16
 	if c.shape[1] > 0 {
 		width = width * uint64(c.shape[0]) / uint64(c.shape[1])
 	}
-	w.u32(uint32(min(width, 1<<32-1))) // as shown, where samples are not square
-	w.u32(uint32(c.height) << 16)
-	w.end(at)
+	return uint32(min(width, 1<<32-1))
 }
 
 func (w *boxes) handler(c *config) {

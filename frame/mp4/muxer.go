@@ -60,9 +60,9 @@ func Tracks(video, audio bool) Option {
 	return func(m *Muxer) { m.video.expected, m.audio.expected = video, audio }
 }
 
-// Fragment describes the fragment that WriteTag or Flush has appended. Samples is 0 if they have
-// appended none. If several video frames were complete, each has a fragment of MP4 with its audio,
-// and Fragment describes them together.
+// Fragment describes what WriteTag or Flush has appended: one fragment of MP4, or several if
+// several video frames were complete, each with its audio: see Muxer.Parts. Samples is 0 if they
+// have appended none.
 //
 // Key is set if the fragment begins with a key frame. In a fragment of sound alone it is set if the stream has no
 // pictures, or none has left yet, or the next one will be a key frame because the one before was
@@ -99,7 +99,8 @@ type Muxer struct {
 
 	sent     [2]*config // of video and sound, for the last fragment
 	sequence uint32
-	head     boxes // memory for the headers of a fragment
+	head     boxes          // memory for the headers of a fragment
+	parts    []FragmentInfo // see Parts
 
 	leftOut int64    // see LeftOut
 	empty   [][2]int // memory for cleanUnits
@@ -126,6 +127,7 @@ func NewMuxer(opts ...Option) *Muxer {
 // *LimitError concerns this tag alone: nothing is appended, and the next tag may be written.
 func (m *Muxer) WriteTag(dst *millrace.Chain, t flv.Tag, src *millrace.Chain) (Fragment, error) {
 	defer src.Release()
+	m.parts = m.parts[:0]
 	if t.Type != flv.TypeVideo && t.Type != flv.TypeAudio {
 		return Fragment{}, nil
 	}
@@ -168,12 +170,17 @@ func (m *Muxer) LeftOut() int64 { return m.leftOut }
 // The newest sample of each track lasts as long as the sample before it. Call Flush at the end of the stream; the Muxer
 // then holds nothing that Release would have to give back.
 func (m *Muxer) Flush(dst *millrace.Chain) Fragment {
+	m.parts = m.parts[:0]
 	m.video.expected, m.audio.expected = false, false
 	m.settle(false)
 	m.video.finish()
 	m.audio.finish()
 	return m.emit(dst, true)
 }
+
+// Parts describes each fragment of MP4 that the last call of WriteTag or Flush has appended, in
+// order, as ReadFragment would. The slice is the Muxer's: the next such call overwrites it.
+func (m *Muxer) Parts() []FragmentInfo { return m.parts }
 
 // settle places the samples that are held. full says that there is no room for more.
 func (m *Muxer) settle(full bool) {

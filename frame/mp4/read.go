@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/flv"
 )
 
 // ErrNotMP4 is the error of ReadMovie and ReadFragment for bytes that a Muxer would not write.
@@ -77,7 +78,6 @@ func ReadMovie(init []byte) (Movie, error) {
 					return ErrNotMP4
 				}
 				t.video = video
-				m.Video, m.Audio = m.Video || video, m.Audio || !video
 				codecs = append(codecs, codec)
 				return nil
 			})
@@ -91,12 +91,45 @@ func ReadMovie(init []byte) (Movie, error) {
 		if t.id == 0 || t.scale == 0 {
 			return Movie{}, ErrNotMP4
 		}
+		m.Video, m.Audio = m.Video || t.video, m.Audio || !t.video
 	}
 	if len(codecs) == 0 || len(codecs) != len(m.tracks) {
 		return Movie{}, ErrNotMP4
 	}
 	m.Codecs = strings.Join(codecs, ",")
 	return m, nil
+}
+
+// Movie returns what the init segment of the last fragment says, as ReadMovie would. Before the
+// first fragment it is empty.
+func (m *Muxer) Movie() (movie Movie) {
+	var codecs []string
+	ids := [2]uint32{m.video.id, m.audio.id}
+	for i, c := range m.sent {
+		if c == nil {
+			continue
+		}
+		t := movieTrack{id: ids[i], scale: c.scale, video: c.width > 0}
+		movie.tracks = append(movie.tracks, t)
+		movie.Video, movie.Audio = movie.Video || t.video, movie.Audio || !t.video
+		if t.video {
+			movie.Width, movie.Height = int(c.shownWidth()>>16), int(c.height)
+		}
+		codecs = append(codecs, c.name())
+	}
+	movie.Codecs = strings.Join(codecs, ",")
+	return movie
+}
+
+// name returns the codec as RFC 6381 writes it.
+func (c *config) name() string {
+	switch c.codec {
+	case flv.AVC:
+		return avcCodec(c.box)
+	case flv.HEVC:
+		return hevcCodec(c.entry, c.box)
+	}
+	return aacCodec(c.record)
 }
 
 // ReadFragment reads the head of the fragment that b begins with. If b ends before the head does, it returns how many
@@ -117,9 +150,9 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 	if string(b[moof+4:moof+8]) != "mdat" || mdat < 8 {
 		return f, 0, ErrNotMP4
 	}
-	f.Size = int(moof + mdat)
-	sound := FragmentInfo{Start: -1}
-	f.Start = -1
+	size, head := int(moof+mdat), f.Head
+	var video, sound run
+	var sequence uint32
 	for in := b[8:moof]; len(in) > 0; {
 		kind, box, rest := cutBox(in)
 		if kind == nil {
@@ -127,7 +160,7 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 		}
 		in = rest
 		if string(kind) == "mfhd" && len(box) == 8 {
-			f.Sequence = binary.BigEndian.Uint32(box[4:])
+			sequence = binary.BigEndian.Uint32(box[4:])
 		}
 		if string(kind) != "traf" {
 			continue
@@ -137,24 +170,34 @@ func (m *Movie) ReadFragment(b []byte) (f FragmentInfo, need int, err error) {
 			return f, 0, err
 		}
 		if r.video {
-			f.Start, f.End, f.Pictures, f.Key = r.start, r.end, r.samples, r.key
+			video = r
 		} else {
-			sound.Start, sound.End, f.Sounds = r.start, r.end, r.samples
+			sound = r
 		}
 	}
-	switch {
-	case f.Start < 0:
-		f.Start, f.End, f.Key = sound.Start, sound.End, !m.Video
-	case sound.Start >= 0:
-		f.Lead = max(sound.End-f.End, 0)
-	}
-	if f.First = f.Start; sound.Start >= 0 {
-		f.First = min(f.First, sound.Start)
-	}
-	if f.Start < 0 {
+	if video.samples+sound.samples == 0 {
 		return f, 0, ErrNotMP4
 	}
+	f = newFragmentInfo(video, sound, m.Video)
+	f.Head, f.Size, f.Sequence = head, size, sequence
 	return f, 0, nil
+}
+
+// newFragmentInfo describes a fragment of a run of each track, without its sizes and its number. A
+// run may be without samples, but not both. hasVideo says whether the movie has video.
+func newFragmentInfo(video, sound run, hasVideo bool) (f FragmentInfo) {
+	f.Pictures, f.Sounds = video.samples, sound.samples
+	switch {
+	case video.samples == 0:
+		f.Start, f.End, f.First, f.Key = sound.start, sound.end, sound.start, !hasVideo
+		return f
+	case sound.samples == 0:
+		sound.start = video.start
+	default:
+		f.Lead = max(sound.end-video.end, 0)
+	}
+	f.Start, f.End, f.First, f.Key = video.start, video.end, min(video.start, sound.start), video.key
+	return f
 }
 
 // maxApart is how far behind the stream a fragment may end. One that ends further back begins a Timeline anew.
@@ -309,14 +352,8 @@ func (m *Movie) readRun(traf []byte) (r run, err error) {
 		return r, ErrNotMP4
 	}
 	r.video = t.video
-	r.start, r.end = t.time(at), t.time(at+length)
+	r.start, r.end = toTime(at, t.scale), toTime(at+length, t.scale)
 	return r, nil
-}
-
-// time returns n of the track's units.
-func (t *movieTrack) time(n int64) time.Duration {
-	scale := int64(t.scale)
-	return time.Duration(n/scale)*time.Second + time.Duration(n%scale)*time.Second/time.Duration(scale)
 }
 
 // cutBox returns the type of the box that b begins with, what is in it, and what follows. kind is nil if there is none.
@@ -354,7 +391,7 @@ func sampleEntry(kind string, in []byte) (codec string, video bool) {
 	case kind == "mp4a" && len(in) > sound:
 		_ = walkBoxes(in[sound:], func(kind string, in []byte) error {
 			if at := esdsRecord; kind == "esds" && len(in) > at+1 {
-				codec = fmt.Sprintf("mp4a.40.%d", objectType(in[at], in[at+1]))
+				codec = aacCodec(in[at:])
 			}
 			return nil
 		})
@@ -363,7 +400,7 @@ func sampleEntry(kind string, in []byte) (codec string, video bool) {
 		_ = walkBoxes(in[visual:], func(box string, in []byte) error {
 			switch {
 			case box == "avcC" && len(in) >= 4:
-				codec = fmt.Sprintf("avc1.%02x%02x%02x", in[1], in[2], in[3])
+				codec = avcCodec(in)
 			case box == "hvcC" && len(in) >= 13:
 				codec = hevcCodec(kind, in)
 			}
@@ -376,6 +413,14 @@ func sampleEntry(kind string, in []byte) (codec string, video bool) {
 // esdsRecord is where an AudioSpecificConfig begins in an esds box that elementaryStream has written: behind version and
 // flags, the heads of three descriptors, 3 bytes of the first one and 13 of the second one.
 const esdsRecord = 4 + 5 + 3 + 5 + 13 + 5
+
+// avcCodec returns the codec of an avcC box in a sample entry (ISO/IEC 14496-15, 5.3.3.1).
+func avcCodec(in []byte) string { return fmt.Sprintf("avc1.%02x%02x%02x", in[1], in[2], in[3]) }
+
+// aacCodec returns the codec of an AudioSpecificConfig.
+func aacCodec(record []byte) string {
+	return fmt.Sprintf("mp4a.40.%d", objectType(record[0], record[1]))
+}
 
 // objectType returns the audio object type that an AudioSpecificConfig begins with (ISO/IEC 14496-3, 1.6.2.1).
 func objectType(a, b byte) int {

@@ -96,9 +96,13 @@ func (t *track) length() int64 {
 // duration returns how long the first n complete samples last, n > 0.
 func (t *track) duration(samples int) time.Duration {
 	last := &t.done[samples-1]
-	n := last.at + int64(last.duration) - t.done[0].at
-	scale := int64(t.conf.scale)
-	return time.Duration(n/scale)*time.Second + time.Duration(n%scale)*time.Second/time.Duration(scale)
+	return toTime(last.at+int64(last.duration)-t.done[0].at, t.conf.scale)
+}
+
+// toTime returns n units, of which scale are a second.
+func toTime(n int64, scale uint32) time.Duration {
+	s := int64(scale)
+	return time.Duration(n/s)*time.Second + time.Duration(n%s)*time.Second/time.Duration(s)
 }
 
 // start opens a sample. It takes ownership of data.
