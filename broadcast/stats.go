@@ -10,6 +10,9 @@ type Stats struct {
 	// kept with all that follows it.
 	Start bool
 
+	// Info is the Info of the newest frame, or nil if none is kept.
+	Info any
+
 	Cursors  int // open ones
 	Watchers int
 
@@ -49,6 +52,9 @@ func (r *Ring) Stats() Stats {
 	s.Frames = r.frames.count()
 	s.Bytes = r.kept()
 	s.Start = r.keyOK && !r.closed
+	if s.Frames > 0 {
+		s.Info = r.frames.info(r.frames.head - 1)
+	}
 	s.Cursors = len(r.cursors)
 	s.Watchers = watchers
 	return s

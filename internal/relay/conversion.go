@@ -96,9 +96,7 @@ func (c *conversion) run(ctx context.Context) {
 
 // readAll gives the maker all tags of the stream. It returns nil at the stream's end.
 func (c *conversion) readAll(ctx context.Context) error {
-	news := c.live.ring.Watch()
-	defer news.Stop()
-	r := millrace.NewReaderFrom(c.source(ctx, news))
+	r := millrace.NewReaderFrom(c.source(ctx))
 	defer r.Release()
 	dec := flv.NewDecoder(r, flv.MaxTag(min(c.live.stream.hub.cfg.MaxTagBytes, flv.MaxData)))
 	for {
@@ -120,8 +118,9 @@ func (c *conversion) readAll(ctx context.Context) error {
 }
 
 // source returns what a Reader needs to read the stream from its header on.
-func (c *conversion) source(ctx context.Context, news *broadcast.Watcher) func(dst *millrace.Chain) error {
+func (c *conversion) source(ctx context.Context) func(dst *millrace.Chain) error {
 	begun, due := false, 0 // frames that were there at the start, and have not been taken
+	more := true
 	return func(dst *millrace.Chain) error {
 		if !begun {
 			begun, due = true, c.cursor.Lag().Frames
@@ -132,21 +131,17 @@ func (c *conversion) source(ctx context.Context, news *broadcast.Watcher) func(d
 			c.setReady()
 		}
 		for ctx.Err() == nil {
-			b, err := c.cursor.Take(dst)
+			if !more {
+				c.flush()
+			}
+			b, err := c.cursor.Next(ctx, dst)
+			more = b.More
 			due -= b.Frames + b.Missed.Frames
 			if b.Missed.Why != broadcast.NotMissed {
 				c.miss(b.Missed)
 			}
 			if err != nil || b.Bytes > 0 {
 				return err
-			}
-			if b.More {
-				continue
-			}
-			c.flush()
-			select {
-			case <-news.C:
-			case <-ctx.Done():
 			}
 		}
 		return ctx.Err()
@@ -171,9 +166,9 @@ func (c *conversion) miss(lost broadcast.Missed) {
 }
 
 // publish adds a frame to the ring. It takes ownership of frame.
-func (c *conversion) publish(frame *millrace.Chain, key bool) error {
+func (c *conversion) publish(frame *millrace.Chain, f broadcast.Frame) error {
 	c.unheard += frame.Len()
-	if err := c.out.ring.Publish(frame, broadcast.Frame{Key: key}); err != nil {
+	if err := c.out.ring.Publish(frame, f); err != nil {
 		return err
 	}
 	if c.unheard >= unheardBytes {

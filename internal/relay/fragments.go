@@ -21,42 +21,35 @@ type fragmentReader struct {
 	stream *stream
 	from   *rendition // nil before the first one, and between two
 	cursor *broadcast.Cursor
-	news   *broadcast.Watcher
 
-	init    millrace.Chain // the init segment of the fragments that come
-	movie   mp4.Movie      // what it says
-	newInit bool
-	early   bool // the first video frame, which is a keyframe, has not come
-	lost    bool
-	pending millrace.Chain // whole fragments
+	init  millrace.Chain // the init segment of the fragments that come
+	movie *mp4.Movie     // what it says
+	early bool           // the first video frame, which is a keyframe, has not come
+	lost  bool           // fragments are missing in front of the next one
 }
 
 // A fragment is what fragmentReader.next has returned.
 type fragment struct {
 	mp4.FragmentInfo
 	newInit   bool // the init segment is another one than that of the fragment before
-	keyNext   bool // the next fragment is known to begin with a key frame
+	keyNext   bool // the next fragment is known to begin with a keyframe
 	early     bool // it is audio before the first video frame, which is a keyframe
 	afterLoss bool // fragments are missing in front of this one
 }
 
 // next appends the next fragment to dst, which owns it. At the end of the stream it returns io.EOF.
 func (r *fragmentReader) next(ctx context.Context, dst *millrace.Chain) (fragment, error) {
-	for ctx.Err() == nil {
-		if r.pending.Len() > 0 {
-			return r.cut(dst)
-		}
+	for {
 		if r.from == nil {
 			r.begin()
 		}
-		b, err := r.cursor.Take(&r.pending)
+		var c millrace.Chain
+		b, err := r.cursor.Next(ctx, &c)
 		if b.Missed.Why != broadcast.NotMissed {
 			r.lost, r.early = true, false
 		}
-		if b.Preamble > 0 {
-			if err := r.readInit(b.Preamble); err != nil {
-				return fragment{}, err
-			}
+		if b.Frames > 0 {
+			return r.take(dst, &c, b), nil
 		}
 		if err == io.EOF {
 			switch why := disconnectReason(r.from.reason.Load()); why {
@@ -70,15 +63,7 @@ func (r *fragmentReader) next(ctx context.Context, dst *millrace.Chain) (fragmen
 		if err != nil {
 			return fragment{}, err
 		}
-		if b.Bytes > 0 || b.More {
-			continue
-		}
-		select {
-		case <-r.news.C:
-		case <-ctx.Done():
-		}
 	}
-	return fragment{}, ctx.Err()
 }
 
 // begin finds the rendition of MP4, or has it made.
@@ -89,8 +74,7 @@ func (r *fragmentReader) begin() {
 	r.from = s.rendition(formatMP4)
 	r.from.readers++
 	r.early = !s.noVideo.Load() // otherwise it begins with audio between video frames
-	r.cursor = r.from.source()
-	r.news = r.from.ring.Watch()
+	r.cursor = r.from.source(broadcast.BatchFrames(1))
 }
 
 // end leaves the rendition.
@@ -99,7 +83,6 @@ func (r *fragmentReader) end() {
 		return
 	}
 	r.cursor.Close()
-	r.news.Stop()
 	r.stream.leave(r.from)
 	r.from = nil
 }
@@ -107,51 +90,24 @@ func (r *fragmentReader) end() {
 // release gives back what r holds.
 func (r *fragmentReader) release() {
 	r.end()
-	r.pending.Release()
 	r.init.Release()
 }
 
-// readInit takes an init segment of n bytes from pending.
-func (r *fragmentReader) readInit(n int) error {
-	var init millrace.Chain
-	r.pending.Cut(&init, n)
-	if r.init.Len() > 0 && r.lost && string(init.Bytes()) == string(r.init.Bytes()) {
-		init.Release()
-		return nil
+// take moves the fragment of a batch, c, to dst.
+func (r *fragmentReader) take(dst, c *millrace.Chain, b broadcast.Batch) fragment {
+	info := b.Info.(*fragmentInfo)
+	f := fragment{FragmentInfo: info.FragmentInfo, keyNext: info.keyNext, afterLoss: r.lost}
+	if b.Preamble > 0 { // also after a loss
+		r.init.Release()
+		c.Cut(&r.init, b.Preamble)
+		f.newInit = info.movie != r.movie
+		r.movie = info.movie
 	}
-	r.init.Release()
-	r.init, r.newInit = init, true
-	var err error
-	r.movie, err = mp4.ReadMovie(r.init.Bytes())
-	return err
-}
-
-// headGuess is how much of a fragment is looked at first. The heads of most are shorter.
-const headGuess = 512
-
-// cut moves the first fragment of pending to dst.
-func (r *fragmentReader) cut(dst *millrace.Chain) (fragment, error) {
-	var buf [headGuess]byte
-	head := buf[:]
-	for {
-		info, need, err := r.movie.ReadFragment(head[:r.pending.CopyTo(head)])
-		switch {
-		case err != nil:
-			return fragment{}, err
-		case need > r.pending.Len() || need == 0 && info.Size > r.pending.Len():
-			return fragment{}, mp4.ErrNotMP4
-		case need > len(head):
-			head = make([]byte, need)
-			continue
-		}
-		f := fragment{FragmentInfo: info, newInit: r.newInit, afterLoss: r.lost,
-			keyNext: info.Sequence == r.from.beforeKey.Load()}
-		r.early = r.early && f.Pictures == 0
-		f.early = r.early
-		r.newInit, r.lost = false, false
-		r.pending.Cut(dst, info.Size)
-		return f, nil
-	}
+	r.lost = false
+	r.early = r.early && f.Pictures == 0
+	f.early = r.early
+	dst.Merge(c)
+	return f
 }
 
 // A mediaClock tells when the fragments of a stream were live, and how long each one lasts. Its dates follow from the

@@ -530,7 +530,7 @@ func (w *hlsWindow) make(ctx context.Context, in *fragmentReader) error {
 			return err
 		}
 		if w.window != nil {
-			if f.newInit && mediaName(in.movie) != mediaName(w.movie) {
+			if f.newInit && mediaName(*in.movie) != mediaName(w.movie) {
 				c.Release()
 				return errTracksChanged
 			}
@@ -538,7 +538,7 @@ func (w *hlsWindow) make(ctx context.Context, in *fragmentReader) error {
 			continue
 		}
 		begin.add(f, &c)
-		if begin.enough(w.stream, in.movie) {
+		if begin.enough(w.stream, *in.movie) {
 			if err := w.open(ctx, in, &begin, &clock); err != nil {
 				return err
 			}
@@ -548,11 +548,11 @@ func (w *hlsWindow) make(ctx context.Context, in *fragmentReader) error {
 
 // open makes the window of what has come so far.
 func (w *hlsWindow) open(ctx context.Context, in *fragmentReader, begin *hlsBegin, clock *mediaClock) error {
-	cfg := begin.config(w.stream, in.movie)
+	cfg := begin.config(w.stream, *in.movie)
 	cfg.Epoch = max(cfg.Epoch, w.first.epoch)
 	cfg.FirstMSN = max(cfg.FirstMSN, w.first.msn)
 	cfg.FirstDiscontinuity = w.first.discontinuity // hls.js does not play if it is large
-	window, cfg, first, err := w.begin(ctx, cfg, mediaName(in.movie), time.Now().Add(-begin.length()))
+	window, cfg, first, err := w.begin(ctx, cfg, mediaName(*in.movie), time.Now().Add(-begin.length()))
 	if err != nil {
 		return err
 	}
@@ -598,7 +598,7 @@ func (w *hlsWindow) put(
 		var init millrace.Chain
 		in.init.Clone(&init)
 		news = w.window.Init(&init)
-		w.movie, w.made = in.movie, hlsRates{}
+		w.movie, w.made = *in.movie, hlsRates{}
 	case f.afterLoss || clock.cut: // after a pause, players have to jump
 		news = w.window.Break()
 	}

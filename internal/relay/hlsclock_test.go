@@ -223,14 +223,10 @@ func TestHLSKeepsTime(t *testing.T) {
 	}
 }
 
-// mayBreak are rules that cannot be kept always. A second of audio comes in the instant of a slide, and whether a fragment
-// is known to be the last before a keyframe depends on how far HLS has read: see rendition.beforeKey.
-//
-// Where video is held and its audio is not, a part begins with video and ends with audio alone,
-// whose frames do not fit.
+// mayBreak are rules that cannot be kept always. Where video is held and its audio is not, a part
+// begins with video and ends with audio alone, whose frames do not fit.
 var mayBreak = map[string][]string{
-	"in 2 s, and the audio of a second late": {"hint-broken"},
-	"ten frames of both in a row 5 s ahead":  {"part-short"},
+	"ten frames of both in a row 5 s ahead": {"part-short"},
 }
 
 // keepsTime compares the playlist of cam, which is live, with its media. They may differ by slack.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
@@ -18,7 +19,7 @@ type mp4Rendition struct {
 	muxer    *mp4.Muxer
 	fragment millrace.Chain
 	read     int                    // bytes of tags since the last fragment, without the tag that has completed it
-	init     bool                   // viewers have been given an init segment
+	movie    *mp4.Movie             // what the init segment says that viewers have been given; nil before
 	heads    map[flv.Type]flv.Codec // of the sequence headers that the muxer has taken
 	fits     bool                   // a frame of such a codec has come
 	hope     flvstream.TrackTimer
@@ -81,7 +82,7 @@ func (m *mp4Rendition) write(t flv.Tag, tag *millrace.Chain, afterLoss bool) err
 	if m.fresh = m.fresh || starts; err == nil && m.changed && m.fresh {
 		err = errNewInit
 	}
-	if err == nil && starts && m.init && m.tracks != m.live.stream.trackSet.Load() {
+	if err == nil && starts && m.movie != nil && m.tracks != m.live.stream.trackSet.Load() {
 		err = cmp.Or(m.finish(), errNewInit)
 	}
 	if err != nil {
@@ -120,7 +121,7 @@ func (m *mp4Rendition) hopeless(t *flv.Tag) error {
 	if passed && !fits && slices.Contains([]flv.Codec{flv.AVC, flv.HEVC, flv.AAC}, t.Codec) {
 		m.live.stream.noteRefused(t.Type, errNoHeader)
 	}
-	if m.init {
+	if m.movie != nil {
 		return nil
 	}
 	m.fits = m.fits || fits
@@ -148,7 +149,7 @@ func (m *mp4Rendition) place(t *flv.Tag, afterLoss bool) error {
 	if t.Packet != flv.PacketFrame {
 		return nil
 	}
-	if gap := m.gap.Open; m.gap.Note(*t, m.out.startIsKept) && !gap && m.init {
+	if gap := m.gap.Open; m.gap.Note(*t, m.out.startIsKept) && !gap && m.movie != nil {
 		// New viewers begin with the audio. They cannot decode the video frame that waits for the next one.
 		if err := m.finish(); err != nil {
 			return err
@@ -161,7 +162,7 @@ func (m *mp4Rendition) place(t *flv.Tag, afterLoss bool) error {
 	m.placed = true
 	if afterLoss {
 		m.shift = t.Timestamp - m.last
-		if m.init {
+		if m.movie != nil {
 			if err := m.finish(); err != nil {
 				return err
 			}
@@ -188,9 +189,17 @@ func (m *mp4Rendition) release() {
 	m.fragment.Release()
 }
 
-// publishFragment adds the fragment to the ring, and before the first one what every viewer begins with.
+// A fragmentInfo is what is known of a fragment of MP4: the Info of its frame in the ring.
+type fragmentInfo struct {
+	mp4.FragmentInfo
+	movie   *mp4.Movie // what its init segment says; the same for all fragments of a rendition
+	keyNext bool       // the next fragment is known to begin with a keyframe
+}
+
+// publishFragment adds what f describes to the ring, and before the first fragment what every viewer
+// begins with.
 func (m *mp4Rendition) publishFragment(f mp4.Fragment) error {
-	m.changed = m.changed || f.NewInit && m.init
+	m.changed = m.changed || f.NewInit && m.movie != nil
 	switch {
 	case m.changed && m.fresh:
 		return errNewInit
@@ -204,10 +213,8 @@ func (m *mp4Rendition) publishFragment(f mp4.Fragment) error {
 			return err
 		}
 		m.out.ring.SetPreamble(&head)
-		m.init = true
-	}
-	if f.KeyNext {
-		m.out.beforeKey.Store(f.Sequence)
+		movie := m.muxer.Movie()
+		m.movie = &movie
 	}
 	if n := m.fragment.Len(); m.read > 3*n+maxUnkept { // as for a publisher's frame: see maxUnkept
 		var c millrace.Chain
@@ -215,7 +222,17 @@ func (m *mp4Rendition) publishFragment(f mp4.Fragment) error {
 		m.fragment.Release()
 		m.fragment.Merge(&c)
 	}
-	m.out.reached.Store(m.last)
 	// The muxer takes sound for a place to start if there are no pictures at all.
-	return m.publish(&m.fragment, f.Key || m.gap.Open)
+	key := f.Key || m.gap.Open
+	for _, part := range m.muxer.Parts() {
+		info := &fragmentInfo{FragmentInfo: part, movie: m.movie, keyNext: f.KeyNext && part.Sequence == f.Sequence}
+		var c millrace.Chain
+		m.fragment.Cut(&c, part.Size)
+		if err := m.publish(&c, broadcast.Frame{Key: key || part.Key, Info: info}); err != nil {
+			m.fragment.Release()
+			return err
+		}
+		key = false
+	}
+	return nil
 }

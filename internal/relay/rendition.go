@@ -71,8 +71,6 @@ type rendition struct {
 	head   []byte // what every viewer gets before anything from the ring
 	ring   *broadcast.Ring
 
-	beforeKey atomic.Uint32 // of MP4: the number of the newest fragment in front of a key frame
-	reached   atomic.Uint32 // of MP4: the time of the newest frame, in ms of the file's clock
 
 	reason atomic.Int32 // the disconnectReason of viewers that get everything; set before the ring is closed
 
@@ -116,7 +114,9 @@ func (r *rendition) cursor(opts ...broadcast.CursorOption) *broadcast.Cursor {
 }
 
 // source returns a cursor for what makes another rendition of r. It may be as far behind as is kept. stream.mu is held.
-func (r *rendition) source() *broadcast.Cursor { return r.newCursor(broadcast.Lag{}) }
+func (r *rendition) source(opts ...broadcast.CursorOption) *broadcast.Cursor {
+	return r.newCursor(broadcast.Lag{}, opts...)
+}
 
 func (r *rendition) newCursor(limits broadcast.Lag, opts ...broadcast.CursorOption) *broadcast.Cursor {
 	opts = append(opts,

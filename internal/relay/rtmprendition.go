@@ -2,6 +2,7 @@ package relay
 
 import (
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
@@ -64,7 +65,7 @@ func (m *rtmpRendition) write(t flv.Tag, tag *millrace.Chain, _ bool) error {
 		m.preamble.Clone(&all)
 		defer m.out.ring.SetPreamble(&all)
 	}
-	return m.publish(&m.message, start)
+	return m.publish(&m.message, broadcast.Frame{Key: start})
 }
 
 // finish has nothing to publish: no message waits.

@@ -270,7 +270,9 @@ func (s *stream) info() StreamInfo {
 		}
 	}
 	if r := s.made[formatMP4]; r != nil {
-		i.MP4Time = float64(r.reached.Load()) / 1e3
+		if newest, ok := r.ring.Stats().Info.(*fragmentInfo); ok {
+			i.MP4Time = newest.End.Seconds()
+		}
 	}
 	return i
 }

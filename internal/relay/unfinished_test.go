@@ -117,7 +117,9 @@ func TestPublishersThatFinishNoMessage(t *testing.T) {
 		for _, err := p.Body.Write(sc.tags[0][:1<<10]); err == nil; _, err = p.Body.Write([]byte("x")) {
 			time.Sleep(time.Millisecond)
 		}
-		if res := p.Wait(); res.Status != http.StatusRequestTimeout || !strings.Contains(res.Body, "has not come to its end") {
+		f.Logged("publisher ended", "has not come to its end", "status=408")
+		// A client that still writes when the connection is closed may not see the answer.
+		if res := p.Wait(); res.Status != 0 && (res.Status != http.StatusRequestTimeout || !strings.Contains(res.Body, "has not come to its end")) {
 			t.Errorf("%d %s", res.Status, res.Body)
 		}
 	})
