@@ -163,6 +163,9 @@ func (o *oracle) snapshot() broadcast.Stats {
 	s.Frames = len(o.frames) - o.tail
 	s.Bytes = int64(size(o.frames[o.tail:]))
 	s.Start = o.start() >= 0 && !o.closed
+	if s.Frames > 0 {
+		s.Info = o.frames[len(o.frames)-1].info
+	}
 	s.Cursors = len(o.cursors)
 	s.Watchers = 1
 	return s

@@ -71,7 +71,6 @@ type rendition struct {
 	head   []byte // what every viewer gets before anything from the ring
 	ring   *broadcast.Ring
 
-
 	reason atomic.Int32 // the disconnectReason of viewers that get everything; set before the ring is closed
 
 	// Of a rendition that is made from the stream; nil for the stream as it comes.

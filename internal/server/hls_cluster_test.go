@@ -122,17 +122,15 @@ func TestHLSTokenAtAnotherNode(t *testing.T) {
 func TestHLSCollapsesAtAnotherNode(t *testing.T) {
 	t.Parallel()
 	nodes := serveCluster(t, 2, nil)
-	p, _, _ := nodes[0].publishSample(t)
-	list := nodes[1].Get("/live/cam/media.m3u8").Body
-	names := uris(list)
-	hint, _ := hls.ParseObject(names[len(names)-1])
+	p, _, name := nodes[0].publishSample(t)
+	next, _ := hls.ParseObject(name)
 	before := count(nodes[1], "millrace_cluster_objects_fetched_total")
 	var players sync.WaitGroup
 	var bodies sync.Map
 	const many = 200
 	for range many {
 		players.Go(func() {
-			res := nodes[1].Get(fmt.Sprintf("/live/cam/media.m3u8?_HLS_part=%d&_HLS_msn=%d", hint.Part, hint.MSN))
+			res := nodes[1].Get(fmt.Sprintf("/live/cam/media.m3u8?_HLS_part=%d&_HLS_msn=%d", next.Part, next.MSN))
 			if res.Status != 200 {
 				t.Errorf("%d %s", res.Status, res.Body)
 			}
