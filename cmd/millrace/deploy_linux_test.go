@@ -93,8 +93,10 @@ func TestHealthcheck(t *testing.T) {
 		w.WriteHeader(status)
 	}))
 	check := func() error { return execute(t.Context(), io.Discard, io.Discard, "healthcheck", "--url", ts.URL) }
-	if err := check(); err != nil {
-		t.Error(err)
+	for _, path := range []string{"", "/", "/healthz"} {
+		if err := execute(t.Context(), io.Discard, io.Discard, "healthcheck", "--url", ts.URL+path); err != nil {
+			t.Errorf("--url ADDRESS%s: %v", path, err)
+		}
 	}
 	status = http.StatusServiceUnavailable
 	if err := check(); err == nil || exitStatus(err) != 1 {

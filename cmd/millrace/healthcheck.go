@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,10 @@ down. It does not check the server's certificate, whose name is not that of this
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
 			defer cancel()
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/healthz", nil)
+			if !strings.HasSuffix(url, "/healthz") {
+				url = strings.TrimSuffix(url, "/") + "/healthz"
+			}
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 			if err != nil {
 				return misused(fmt.Errorf("--url: %w", err))
 			}
@@ -40,6 +44,6 @@ down. It does not check the server's certificate, whose name is not that of this
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&url, "url", "http://127.0.0.1:8080", "where the server is")
+	cmd.Flags().StringVar(&url, "url", "http://127.0.0.1:8080", "where the server is, with or without /healthz")
 	return cmd
 }

@@ -26,8 +26,16 @@ func main() {
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	// The first signal asks for an orderly end. After stop a second one ends the process at once.
-	context.AfterFunc(ctx, stop)
+	// The first signal asks for an orderly end. A second one ends the process at once, also if the
+	// shell that started it in the background has it ignore SIGINT.
+	context.AfterFunc(ctx, func() {
+		second := make(chan os.Signal, 1)
+		signal.Notify(second, os.Interrupt, syscall.SIGTERM)
+		stop()
+		if s, ok := (<-second).(syscall.Signal); ok {
+			os.Exit(128 + int(s))
+		}
+	})
 	if err := command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "millrace:", err)
 		if strings.HasPrefix(err.Error(), unknownCommand) {

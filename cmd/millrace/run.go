@@ -44,6 +44,7 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	r := &running{log: cfg.Log, cfg: cfg, end: end, endsOnHangup: !signal.Ignored(syscall.SIGHUP) && hasTerminal()}
+	signal.Ignore(syscall.SIGPIPE) // what reads the log may end; the server does not
 	signals := make(chan os.Signal, 1)
 	signal.Reset(syscall.SIGHUP) // it ends the other commands
 	signal.Notify(signals, append(replaceSignals, syscall.SIGHUP)...)
@@ -56,8 +57,11 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	}
 	of := cfg.Config
 	of.Successor = inherited.Succeeds()
-	if of.MemoryBytes == 0 {
-		of.MemoryBytes = doctor.MemoryCap() / 2
+	most := doctor.MemoryCap()
+	of.MemoryBytes = memoryBudget(of.MemoryBytes, most)
+	if most > 0 && of.MemoryBytes > most {
+		cfg.Log.Warn("--memory is more than this process may have: it may be killed before memory is freed",
+			"memory", formatBytes(of.MemoryBytes), "limit", formatBytes(most))
 	}
 	if of.MemoryBytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(of.MemoryBytes)
@@ -66,6 +70,15 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 		return err
 	}
 	return r.Run(ctx, inherited.Listeners)
+}
+
+// memoryBudget returns the budget of a process that may have most bytes, 0 if that is not known:
+// what was given, or half of them.
+func memoryBudget(given, most int64) int64 {
+	if given > 0 || most == 0 {
+		return given
+	}
+	return max(most/2, server.MinMemory)
 }
 
 // obey does what signals say until ctx ends.

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -23,6 +25,7 @@ import (
 
 	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/record"
+	"github.com/millrace-io/millrace/internal/server"
 	"github.com/millrace-io/millrace/internal/testkit/childproc"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 	"github.com/millrace-io/millrace/internal/testkit/redistest"
@@ -114,6 +117,116 @@ func (c *replaceable) replace() {
 	var err error
 	if c.pid, err = strconv.Atoi(pid); err != nil {
 		c.t.Fatal(err)
+	}
+}
+
+// The second signal ends the server at once, also if a shell has it ignore SIGINT.
+func TestASecondSignalEndsTheServer(t *testing.T) {
+	root := t.TempDir()
+	large, err := os.Create(filepath.Join(root, "large"))
+	if err == nil {
+		err = errors.Join(large.Truncate(1<<30), large.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, signals := range [][2]syscall.Signal{
+		{syscall.SIGINT, syscall.SIGINT}, {syscall.SIGTERM, syscall.SIGINT}, {syscall.SIGINT, syscall.SIGTERM},
+	} {
+		t.Run(fmt.Sprint(signals[0], ", ", signals[1]), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			log, err := os.Create(filepath.Join(dir, "log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer log.Close()
+			cmd := exec.Command("/bin/sh", "-c", `trap "" INT; exec "$0" "$@"`, os.Args[0], "serve",
+				"--listen", "127.0.0.1:0", "--rtmp", "", "--root", root, "--drain-timeout", "10m")
+			cmd.Env = append(os.Environ(), asCommand+"=1")
+			cmd.Stderr = log
+			var guard childproc.Guard
+			if err := guard.Start(cmd); err != nil {
+				t.Fatal(err)
+			}
+			defer guard.Release()
+			c := &replaceable{t: t, log: log.Name(), pid: cmd.Process.Pid}
+			c.logged("msg=listening")
+			addr := regexp.MustCompile(`msg=listening address=(\S+)`).FindStringSubmatch(c.said())[1]
+			conn, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_, _ = io.WriteString(conn, "GET /files/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			if _, err := conn.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			c.signal(signals[0])
+			c.logged("shutting down")
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			eventually(t, "the end", func() bool { // the second signal may come before it is expected
+				_ = syscall.Kill(c.pid, signals[1])
+				return len(ended) > 0
+			})
+			var status *exec.ExitError
+			if err := <-ended; !errors.As(err, &status) || status.ExitCode() != 128+int(signals[1]) {
+				t.Errorf("%v, want status %d", err, 128+int(signals[1]))
+			}
+		})
+	}
+}
+
+// A server whose log nobody reads any more serves on.
+func TestServingOutlivesTheReaderOfTheLog(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "serve", "--listen", "127.0.0.1:0", "--rtmp", "", "--viewer-wait", "0")
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	cmd.Stdout, cmd.Stderr = w, w
+	var guard childproc.Guard
+	if err := guard.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	defer guard.Release()
+	_ = w.Close()
+	log := bufio.NewReader(r)
+	addr := ""
+	for addr == "" {
+		line, err := log.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := regexp.MustCompile(`msg=listening address=(\S+)`).FindStringSubmatch(line); m != nil {
+			addr = m[1]
+		}
+	}
+	_ = r.Close()
+	for _, path := range []string{"/live/none", "/live/none", "/healthz"} { // the first two are logged
+		res, err := http.Get("http://" + addr + path)
+		if err != nil {
+			t.Fatal(path, err)
+		}
+		_ = res.Body.Close()
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server of a small container starts, and half of what the process may have is the default.
+func TestBudgetOfASmallContainer(t *testing.T) {
+	for _, tt := range []struct{ given, most, want int64 }{
+		{0, 0, 0}, {0, 1 << 30, 512 << 20}, {0, 100 << 20, server.MinMemory}, {2 << 30, 1 << 30, 2 << 30}, {1 << 30, 0, 1 << 30},
+	} {
+		if got := memoryBudget(tt.given, tt.most); got != tt.want {
+			t.Errorf("%+v: %d", tt, got)
+		}
 	}
 }
 

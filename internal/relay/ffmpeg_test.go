@@ -48,7 +48,7 @@ func TestFFmpeg(t *testing.T) {
 	need.Program(t, "ffmpeg")
 	need.Program(t, "ffprobe")
 	f := serve(t, func(c *Config) { c.Latency = 50 * time.Millisecond })
-	source, dir := film(t, "5"), t.TempDir()
+	source, dir := film(t, "15"), t.TempDir() // long enough for one to come late on a busy machine
 	url := f.URL("/live/film")
 
 	var wg sync.WaitGroup

@@ -93,7 +93,7 @@ func TestAnswersThatAreNotTaken(t *testing.T) {
 	for _, tt := range []struct {
 		secure bool
 		stall  time.Duration // so long that their memory can be seen, or so short that they end
-	}{{false, testTimeout}, {true, testTimeout}, {false, 200 * time.Millisecond}, {true, 200 * time.Millisecond}} {
+	}{{false, testTimeout}, {true, testTimeout}, {false, 2 * time.Second}, {true, 2 * time.Second}} {
 		secure, ends := tt.secure, tt.stall < testTimeout
 		cfg := Defaults()
 		cfg.StallTimeout, cfg.ViewerWait, cfg.Root, cfg.Blobs = tt.stall, 0, t.TempDir(), t.TempDir()
@@ -112,6 +112,7 @@ func TestAnswersThatAreNotTaken(t *testing.T) {
 			defer p.End()
 			eventually(t, "HLS", func() bool { return f.Get("/live/cam/media.m3u8").Status == http.StatusOK })
 		}
+		asked := map[string]*stalledClient{}
 		for _, path := range []string{"/", "/page/none", "/api/streams", "/metrics", "/healthz", "/none", "/files", "/files/none", "/blobs/none",
 			"/blobs/a//b", "/live/", "/live/none", "/live/none/index.m3u8", "/live/cam/none", "/live/cam.flv?start=x", "/page/page.css",
 			"/live/cam/index.m3u8", "/live/cam/media.m3u8?token=x"} {
@@ -121,9 +122,7 @@ func TestAnswersThatAreNotTaken(t *testing.T) {
 			c := stall(t, main, secure)
 			c.ask(path, 1)
 			if ends {
-				c.await(t, path, frameReset)
-				eventually(t, path+" to hold none", func() bool { return holds() == 0 })
-				_ = c.Close()
+				asked[path] = c
 			} else {
 				eventually(t, path+" to hold memory", func() bool { return holds() >= requestBytes })
 				_ = c.Close()
@@ -136,16 +135,20 @@ func TestAnswersThatAreNotTaken(t *testing.T) {
 		for _, path := range []string{"/live/sent", "/live/", "/none", "/blobs/"} {
 			c := stall(t, main, secure)
 			c.send(path, "x")
-			c.await(t, "POST "+path, frameReset)
-			_ = c.Close()
+			asked["POST "+path] = c
 		}
 		for _, path := range []string{"/", "/metrics", "/api/streams", "/api/streams/none", "/healthz", "/debug/pprof/", "/none"} {
 			c := stall(t, admin, false)
 			c.ask(path, 1)
-			c.await(t, "admin: "+path, frameReset)
-			_ = c.Close()
+			asked["admin: "+path] = c
+		}
+		for what, c := range asked {
+			c.await(t, what, frameReset)
 		}
 		eventually(t, "nothing to be held", func() bool { return holds() == 0 })
+		for _, c := range asked {
+			_ = c.Close()
+		}
 	}
 }
 

@@ -236,8 +236,8 @@ const (
 	// minAddressBytes is with what a step of a download takes less time than --stall-timeout.
 	minAddressBytes = 64 << 10
 
-	// minMemory is what a stream of the default limits needs, with viewers and HLS.
-	minMemory = 64 << 20
+	// MinMemory is what a stream of the default limits needs, with viewers and HLS.
+	MinMemory = 64 << 20
 
 	// maxKeepFrames bounds a stream's lists of frames and pieces to 90 MiB. --keep-bytes does not: frames may be empty.
 	maxKeepFrames = 1 << 20
@@ -297,7 +297,7 @@ func (c *Config) checkNumbers() error {
 		{"record-bytes", c.RecordBytes, 0, most},
 		{"record-queue", c.RecordQueue, 1 << 20, most},
 		{"cluster-cache", c.ClusterCache, 1 << 20, most},
-		{"memory", cmp.Or(c.MemoryBytes, minMemory), minMemory, most},
+		{"memory", cmp.Or(c.MemoryBytes, MinMemory), MinMemory, most},
 	} {
 		if n.value < n.min {
 			return fmt.Errorf("--%s is %d, want at least %d", n.flag, n.value, n.min)

@@ -20,6 +20,7 @@ var Reloadable = []string{
 // certificate's files if they have changed. What goes on already goes on. Config.Ready was called before.
 func (s *Server) Reload(cfg *Config) {
 	next := *s.auth.Load()
+	opens := next.read != "" && cfg.ReadToken == "" && cfg.TokenKey == ""
 	next.publish, next.read = cfg.PublishToken, cfg.ReadToken
 	if keys, err := cfg.tokenKeys(); err == nil {
 		next.keys = keys
@@ -27,6 +28,9 @@ func (s *Server) Reload(cfg *Config) {
 		s.log.Error("the keys of signed tokens cannot be used: those before are in force", "reason", err)
 	}
 	s.auth.Store(&next)
+	if opens {
+		s.log.Warn("anyone may watch from now on: the configuration has no --read-token any more")
+	}
 	s.warnOfTokens(cfg)
 	if admin := s.adminAuth.Load(); admin != nil {
 		s.adminAuth.Store(&auth{read: cfg.AdminToken, loopback: admin.loopback})

@@ -74,6 +74,24 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// A configuration that is truncated while it is written opens a server, which says so.
+func TestReloadWithoutTheReadToken(t *testing.T) {
+	f := serve(t, func(c *Config) { c.PublishToken, c.ReadToken = "p", "r" })
+	eventually(t, "the server to serve", func() bool { return strings.Contains(f.Log.String(), "msg=listening") })
+	const says = "anyone may watch from now on"
+	cfg := f.cfg
+	f.Reload(&cfg)
+	if strings.Contains(f.Log.String(), says) {
+		t.Error("it warns of nothing")
+	}
+	cfg.ReadToken = ""
+	f.Reload(&cfg)
+	f.Reload(&cfg)
+	if n := strings.Count(f.Log.String(), says); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+}
+
 // A reload shows a renewed certificate at once.
 func TestReloadOfACertificate(t *testing.T) {
 	dir := t.TempDir()

@@ -129,5 +129,8 @@ func Succeed(ctx context.Context, cmd *exec.Cmd, listeners map[string]net.Listen
 		return nil // it is not waited for: this process ends before it
 	}
 	_ = cmd.Process.Kill()
-	return errors.Join(fmt.Errorf("it was not ready: %w", cmd.Wait()), context.Cause(ctx))
+	if err := cmd.Wait(); err != nil {
+		return errors.Join(fmt.Errorf("it was not ready: %w", err), context.Cause(ctx))
+	}
+	return errors.New("it ended, with status 0, before it was ready")
 }

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 	switch role := os.Getenv(as); role {
 	case "":
 		leaktest.Main(m)
+	case "ends":
 	case "fails":
 		os.Exit(3)
 	case "hangs":
@@ -144,6 +145,9 @@ func TestNoSuccessor(t *testing.T) {
 	ln := listen(t)
 	given := map[string]net.Listener{"main": ln}
 	if err := Succeed(t.Context(), process("fails"), given); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("%v", err)
+	}
+	if err := Succeed(t.Context(), process("ends"), given); err == nil || !strings.Contains(err.Error(), "with status 0") {
 		t.Errorf("%v", err)
 	}
 	slow := errors.New("slow")
