@@ -175,3 +175,37 @@ func TestThePageGoesOnWithAStream(t *testing.T) {
 		t.Errorf("streams have waited for %v s, %v", waited, err)
 	}
 }
+
+// While there are as many viewers as the server takes, the page says so. When one leaves, the page
+// plays MP4, and holds one viewer's place.
+func TestThePageOfAServerWithTooManyViewers(t *testing.T) {
+	ctx, _ := pagetest.Browser(t)
+	f := serve(t, func(c *Config) {
+		c.Demo, c.Latency, c.MaxViewers = true, Defaults().Latency, 1
+	})
+	f.published("demo", 1)
+	viewer, err := http.Get(f.URL("/live/demo.flv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() { _, _ = io.Copy(io.Discard, viewer.Body) })
+	defer reading.Wait()
+	defer viewer.Body.Close()
+	if err := chromedp.Do(ctx, chromedp.Navigate(f.URL("/"))); err != nil {
+		t.Fatal(err)
+	}
+	const message = `document.getElementById('message').textContent`
+	pagetest.Await(t, ctx, message+`.startsWith('The server refuses to play this stream: ')`)
+	pagetest.Await(t, ctx, message+`.endsWith('as many as --max-viewers allows')`)
+	const refused = `millrace_refused_total{client="viewer",reason="limit"}`
+	before := f.metric(refused)
+	eventually(t, "another attempt", func() bool { return f.metric(refused) != before })
+	pagetest.Await(t, ctx, message+`.startsWith('The server refuses')`)
+	_ = viewer.Body.Close()
+	const video = `document.querySelector('video')`
+	pagetest.Await(t, ctx, video+`.videoWidth === 640 && `+video+`.currentTime > 0`)
+	pagetest.Await(t, ctx, video+`.currentSrc.endsWith('.mp4') && `+message+` === ''`)
+	const viewers = `millrace_viewers{path="writev"}`
+	eventually(t, "one viewer", func() bool { return f.metric(viewers) == "1" })
+}

@@ -2,9 +2,11 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/millrace-io/millrace/internal/server/page/pagetest"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
 const (
@@ -60,6 +63,26 @@ func serve(t *testing.T, start func(http.Handler) *httptest.Server, streams *ato
 	server := start(mux)
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// serveLive answers with the page, with what streams holds, and below /live/ with live.
+func serveLive(t *testing.T, streams *atomic.Value, live http.HandlerFunc) string {
+	return serve(t, func(page http.Handler) *httptest.Server {
+		mux := http.NewServeMux()
+		mux.Handle("/", page)
+		mux.HandleFunc("/live/", live)
+		return httptest.NewServer(mux)
+	}, streams)
+}
+
+// unplayable answers with what no browser plays. A client that reads it by fetch must close it.
+func unplayable(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "video/mp4")
+	_, _ = io.WriteString(w, strings.Repeat("not a video", 1000))
+	if r.Header.Get("Sec-Fetch-Dest") == "empty" {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}
 }
 
 // The page when nothing is live, when a stream has a hostile name, and when the server is gone and comes back.
@@ -165,7 +188,7 @@ func TestPageOfAnUndecodableStream(t *testing.T) {
 	ctx, _ := pagetest.Browser(t)
 	var streams atomic.Value
 	streams.Store(`{"server": {}, "streams": [{"name": "old", "format": "flv", "video": "h263", "audio": "mp3", "left_out": "all"}]}`)
-	if err := chromedp.Do(ctx, chromedp.Navigate(serve(t, httptest.NewServer, &streams))); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate(serveLive(t, &streams, unplayable))); err != nil {
 		t.Fatal(err)
 	}
 	const watch = `document.querySelector('#watch').textContent`
@@ -238,9 +261,97 @@ func TestPageOverTLS(t *testing.T) {
 	pagetest.Await(t, ctx, server+` === 'rtmp://127.0.0.1/live'`)
 }
 
-// A browser that plays HLS by itself, and no MP4 without an end, gets HLS. Any other one stays with MP4.
+// A server, or a proxy in front of it, refuses to play the stream: the page says why, does not
+// blame the browser, and tries again. It closes its question as soon as the status is known.
+func TestPageSaysWhyTheServerRefuses(t *testing.T) {
+	ctx, _ := pagetest.Browser(t)
+	var streams atomic.Value
+	streams.Store(nothing)
+	var answer atomic.Value
+	var attempts, questions atomic.Int64
+	at := serveLive(t, &streams, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Sec-Fetch-Dest") == "empty" { // by fetch
+			questions.Add(1)
+			defer questions.Add(-1)
+		} else {
+			attempts.Add(1)
+		}
+		status, rest, _ := strings.Cut(answer.Load().(string), " ")
+		code, err := strconv.Atoi(status)
+		switch {
+		case err != nil:
+			panic(http.ErrAbortHandler) // the connection breaks
+		case code == http.StatusOK:
+			unplayable(w, r)
+		default:
+			kind, body, _ := strings.Cut(rest, " ")
+			w.Header().Set("Content-Type", kind)
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, body+"\n")
+		}
+	})
+	if err := chromedp.Do(ctx, chromedp.Navigate(at)); err != nil {
+		t.Fatal(err)
+	}
+	// blamed notes the first time that the page blames the browser.
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`(() => {
+		const message = document.getElementById('message');
+		new MutationObserver(() => window.blamed ||= message.textContent.startsWith('This browser'))
+			.observe(message, { childList: true, characterData: true, subtree: true });
+		return true;
+	})()`)); err != nil {
+		t.Fatal(err)
+	}
+	const message = `document.getElementById('message').textContent`
+	const refused = "The server refuses to play this stream: "
+	for i, test := range []struct {
+		answer, want string
+		attempts     int64
+	}{
+		{"503 text/plain as many as there may be", refused + "as many as there may be", 4},
+		{"403 text/plain;charset=utf-8 <b>pay</b> first", refused + "<b>pay</b> first", 1},
+		{"401 text/plain a token is needed", refused + "a token is needed", 1},
+		{"404 text/plain no such stream", refused + "no such stream", 1},
+		{"502 text/html <html>a proxy's page</html>", refused + "502 Bad Gateway", 1},
+		{"503 text/plain ", refused + "503 Service Unavailable", 1}, // over HTTP/2 when memory is short
+		{"broken", "The server does not answer.", 4},
+	} {
+		answer.Store(test.answer)
+		attempts.Store(0)
+		streams.Store(fmt.Sprintf(`{"server": {}, "streams": [{"name": "cam%d", "format": "flv"}]}`, i))
+		pagetest.Await(t, ctx, message+" === `"+test.want+"`")
+		nettest.Eventually(t, "further attempts", func() bool { return attempts.Load() >= test.attempts })
+		pagetest.Await(t, ctx, message+" === `"+test.want+"`")
+	}
+	blamed, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`Boolean(window.blamed)`))
+	if err != nil || blamed {
+		t.Errorf("the page blames the browser: %v, %v", blamed, err)
+	}
+	answer.Store("200")
+	nettest.Eventually(t, "a question", func() bool { return questions.Load() > 0 })
+	nettest.Eventually(t, "its end", func() bool { return questions.Load() == 0 })
+	pagetest.Await(t, ctx, message+`.startsWith('This browser cannot play the stream')`)
+
+	// A stream that is picked does not inherit what is wrong with another one.
+	answer.Store("503 text/plain full")
+	streams.Store(`{"server": {}, "streams": [
+		{"name": "cam6", "format": "flv"}, {"name": "next", "format": "flv"}]}`)
+	pagetest.Await(t, ctx, `document.querySelectorAll('#rows .pick').length === 2`)
+	pagetest.Await(t, ctx, `(document.querySelectorAll('#rows .pick')[1].click(), true)`)
+	pagetest.Await(t, ctx, message+" === '"+refused+"full'")
+}
+
+// Safari, which plays no MP4 without an end, gets HLS. Any other browser stays with MP4, even if it
+// can play HLS: after a failure, with another stream, and when a stream comes back.
 func TestPageInABrowserOfHLS(t *testing.T) {
-	for _, test := range []struct{ answer, second string }{{"maybe", "/live/cam/index.m3u8"}, {"", "/live/cam.mp4"}} {
+	const one, other = `{"server": {}, "streams": [{"name": "cam", "format": "flv"}]}`,
+		`{"server": {}, "streams": [{"name": "other", "format": "flv"}]}`
+	for _, test := range []struct{ vendor, answer, form string }{
+		{"Apple Computer, Inc.", "maybe", "/index.m3u8"},
+		{"Apple Computer, Inc.", "", ".mp4"},
+		{"Google Inc.", "maybe", ".mp4"},
+		{"", "", ".mp4"},
+	} {
 		ctx, _ := pagetest.Browser(t)
 		asked := make(chan string, 100)
 		mux := http.NewServeMux()
@@ -251,7 +362,8 @@ func TestPageInABrowserOfHLS(t *testing.T) {
 		})
 		mux.HandleFunc("/browser.js", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/javascript")
-			_, _ = io.WriteString(w, `HTMLMediaElement.prototype.canPlayType = () => '`+test.answer+`';`)
+			_, _ = io.WriteString(w, `HTMLMediaElement.prototype.canPlayType = () => '`+test.answer+`';
+				Object.defineProperty(Navigator.prototype, 'vendor', { get: () => '`+test.vendor+`' });`)
 		})
 		mux.Handle("/page/", Handler())
 		mux.HandleFunc("/live/", func(w http.ResponseWriter, r *http.Request) {
@@ -259,27 +371,95 @@ func TestPageInABrowserOfHLS(t *testing.T) {
 			case asked <- r.URL.Path:
 			default:
 			}
-			http.NotFound(w, r)
+			if strings.HasPrefix(r.URL.Path, "/live/other") {
+				unplayable(w, r)
+				return
+			}
+			http.Error(w, "full", http.StatusServiceUnavailable)
 		})
+		var streams atomic.Value
 		mux.HandleFunc("/api/streams", func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, `{"server": {}, "streams": [{"name": "cam", "format": "flv"}]}`)
+			_, _ = io.WriteString(w, streams.Load().(string))
 		})
 		s := httptest.NewServer(mux)
 		t.Cleanup(s.Close)
+		streams.Store(one)
 		if err := chromedp.Do(ctx, chromedp.Navigate(s.URL)); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"/live/cam.mp4", test.second} {
-			select {
-			case got := <-asked:
-				if got != want {
-					t.Errorf("canPlayType answers %q: the page asks for %s, want %s", test.answer, got, want)
+		for _, step := range []struct{ streams, name string }{
+			{one, "cam"}, {other, "other"}, {nothing, ""}, {one, "cam"},
+		} {
+			streams.Store(step.streams)
+			if step.name == "" {
+				pagetest.Await(t, ctx, `document.getElementById('stage').hidden`)
+				continue
+			}
+			// The first attempt at the stream, and two later requests.
+			for n := 0; n < 3; {
+				select {
+				case got := <-asked:
+					if !strings.HasPrefix(got, "/live/"+step.name) {
+						continue // of the stream before
+					}
+					if n++; got != "/live/"+step.name+test.form {
+						t.Errorf("%+v: the page asks for %s", test, got)
+					}
+				case <-ctx.Done():
+					t.Fatalf("%+v: the page does not ask for %s", test, step.name)
 				}
-			case <-ctx.Done():
-				t.Fatalf("canPlayType answers %q: the page does not ask for %s", test.answer, want)
 			}
 		}
+		pagetest.Await(t, ctx, `document.getElementById('facts').textContent.includes('over HLS') === `+
+			strconv.FormatBool(test.form != ".mp4"))
 	}
+}
+
+// The page begins with a stream that a browser plays, if there is one. It keeps the visitor's
+// choice.
+func TestPageBeginsWithAStreamThatPlays(t *testing.T) {
+	const (
+		bytes   = `{"name": "a", "format": "bytes"}`
+		old     = `{"name": "b", "format": "flv", "audio": "mp3", "left_out": "all"}`
+		waiting = `{"name": "c", "format": "flv", "video": "h264", "waiting_seconds": 3}`
+		plays   = `{"name": "d", "format": "flv", "video": "h264", "audio": "aac"}`
+		also    = `{"name": "e", "format": "flv", "video": "h264", "audio": "aac"}`
+		failing = `{"name": "d", "format": "flv", "video": "h263", "left_out": "all"}`
+		away    = `{"name": "d", "format": "flv", "video": "h264", "waiting_seconds": 1}`
+	)
+	ctx, _ := pagetest.Browser(t)
+	var streams atomic.Value
+	list := func(all ...string) {
+		streams.Store(`{"server": {}, "streams": [` + strings.Join(all, ",") + `]}`)
+	}
+	list(bytes, old, waiting, plays, also)
+	if err := chromedp.Do(ctx, chromedp.Navigate(serveLive(t, &streams, unplayable))); err != nil {
+		t.Fatal(err)
+	}
+	shown := func(name string, rows int) {
+		t.Helper()
+		pagetest.Await(t, ctx, `document.querySelectorAll('#rows tr').length === `+strconv.Itoa(rows)+
+			` && document.getElementById('stage-name').textContent === '`+name+`'`)
+	}
+	shown("d", 5)
+	list(bytes, old)
+	shown("b", 2)
+	list(old, plays) // one that plays has come
+	shown("d", 2)
+	list(old, away, also) // its publisher may come back
+	shown("d", 3)
+	list(old, failing, also) // its codecs have changed
+	shown("e", 3)
+	list(bytes, waiting)
+	shown("c", 2)
+	list(bytes)
+	shown("a", 1)
+	list(old, plays)
+	shown("d", 2)
+	pagetest.Await(t, ctx, `(document.querySelector('#rows .pick').click(), true)`)
+	shown("b", 2)
+	list(old, plays, also)
+	shown("b", 3)
 }
 
 // checkNames types names into the field that the server takes, and such as it refuses.

@@ -80,7 +80,7 @@ function show(answer) {
   announce(names);
   showTotals();
   write(element('nodes'), cluster.count(all.nodes));
-  choose(names);
+  choose();
   table.update(streams, selected, pick);
   publish.update(names, server);
   showStage();
@@ -120,11 +120,21 @@ function showTotals() {
   write(element('version'), server.version ? `Millrace ${server.version}` : 'Millrace');
 }
 
-// choose puts a stream on the stage when there is none, or when the one the page chose itself has ended.
-function choose(names) {
-  if (!picked && !names.includes(selected)) {
-    selected = streams.find((stream) => stream.format === 'flv')?.name ?? names[0] ?? '';
-  }
+// choose puts a stream on the stage, unless the visitor chose: the first of those that play best.
+// It keeps the page's own choice while a browser can play that stream.
+function choose() {
+  if (picked) return;
+  const shown = streams.find(({ name }) => name === selected);
+  const best = Math.max(...streams.map(playable));
+  if (shown && (playable(shown) > 1 || playable(shown) === best)) return;
+  selected = streams.find((stream) => playable(stream) === best)?.name ?? '';
+}
+
+// playable says how well a browser can play a stream now: 0 is not at all, and 2 or more is well.
+function playable(stream) {
+  if (stream.format !== 'flv') return 0;
+  if (stream.left_out === 'all') return 1;
+  return stream.waiting_seconds > 0 ? 2 : 3;
 }
 
 function pick(name) {

@@ -8,6 +8,7 @@ const video = document.getElementById('video');
 const message = document.getElementById('message');
 
 const longestWait = 8000; // ms between two attempts
+const patience = 15000; // ms for an answer; the server may wait for a publisher or ask a hook
 const longestPause = 3000; // ms; after a longer pause the player goes on with the live picture
 
 // How far the player may be behind live, in seconds. It begins at the last key frame, which may be long ago.
@@ -16,14 +17,18 @@ const far = 3; // further behind, it jumps
 const jump = 4; // by playing so fast: no browser seeks in an MP4 without an end
 const fresh = 3; // for how long it is known where live is
 
-// Safari plays no MP4 without an end, but HLS by itself.
-const forms = video.canPlayType('application/vnd.apple.mpegurl') ? ['.mp4', '/index.m3u8'] : ['.mp4'];
+// overHLS says that this browser gets HLS: Safari plays no MP4 without an end. Other browsers play
+// that, and keepUp holds them near live, also those that could play HLS.
+export const overHLS =
+  navigator.vendor.startsWith('Apple') && video.canPlayType('application/vnd.apple.mpegurl') !== '';
+const form = overHLS ? '/index.m3u8' : '.mp4';
 
-let form = 0; // of forms: what is tried, or what has played
-let proven = false; // a form has played
 let name = ''; // the stream that is followed; empty if there is none
 let live = false; // the server lists it, and it is video
 let failures = 0; // attempts in a row that showed no picture
+let unplayed = 0; // of these, the ones that the server answered
+let refusal = ''; // why the server does not play the stream; '' if it does, or is not asked yet
+let question; // AbortController of the last one to the server, see ask
 let retry = 0; // timer of the next attempt
 let pausedAt = 0;
 let jumping = false;
@@ -39,7 +44,7 @@ export function follow(stream, obstacle = '', time = 0) {
   if (live) {
     if (was === name) return;
     video.setAttribute('aria-label', `Player: ${name}`);
-    failures = 0;
+    succeed();
     connect();
     return;
   }
@@ -47,40 +52,84 @@ export function follow(stream, obstacle = '', time = 0) {
   show('away', obstacle);
 }
 
-function connect() {
+// succeed forgets what went wrong.
+function succeed() {
+  failures = 0;
+  unplayed = 0;
+  refusal = '';
+}
+
+// cancelRetry cancels the next attempt, and the question that comes before it.
+function cancelRetry() {
   clearTimeout(retry);
+  question?.abort();
+  question = undefined;
+}
+
+function connect() {
+  cancelRetry();
   pausedAt = 0;
   jumping = false;
   show('waiting', trouble());
-  video.src = address.http(name, forms[form]);
+  video.src = address.http(name, form);
   video.play().catch(() => {}); // refused when the browser wants a click first: the controls are there
 }
 
 function disconnect() {
-  clearTimeout(retry);
+  cancelRetry();
   if (!video.hasAttribute('src')) return;
   video.removeAttribute('src');
   video.load(); // closes the connection
 }
 
-function connectLater() {
+async function connectLater() {
   if (!live || !video.hasAttribute('src')) return;
+  cancelRetry();
   failures++;
-  if (!proven) form = (form + 1) % forms.length;
-  const wait = form > 0 && failures === 1 ? 0 : Math.min(500 * 2 ** failures, longestWait);
   show('waiting', trouble());
-  clearTimeout(retry);
-  retry = setTimeout(connect, wait);
+  let answer = '';
+  if (video.error) {
+    const asked = new AbortController();
+    question = asked;
+    answer = await ask(asked);
+    if (question !== asked) return; // another attempt has begun, or the stream has gone
+  }
+  refusal = answer;
+  unplayed = refusal ? 0 : unplayed + 1;
+  show('waiting', trouble());
+  retry = setTimeout(connect, Math.min(500 * 2 ** failures, longestWait));
 }
 
-// trouble says that nothing has played, or '' if the next attempt may.
+// ask asks the server for the stream again, because a <video> hides the status of the answer. It
+// returns why the server does not play the stream, or '' if it does.
+async function ask(question) {
+  const timer = setTimeout(() => question.abort(), patience);
+  try {
+    const url = address.http(name, form);
+    const answer = await fetch(url, { cache: 'no-store', signal: question.signal });
+    if (answer.ok) return '';
+    // The server gives its reason in one line. A proxy in front of it may answer with a page.
+    const plain = answer.headers.get('Content-Type')?.startsWith('text/plain');
+    const line = plain ? (await answer.text()).trim().split('\n')[0] : '';
+    const reason = line || `${answer.status} ${answer.statusText}`.trimEnd();
+    return `The server refuses to play this stream: ${reason}`;
+  } catch {
+    return 'The server does not answer.';
+  } finally {
+    clearTimeout(timer);
+    question.abort(); // closes the connection: the stream itself is for the <video>
+  }
+}
+
+// trouble says why nothing has played, or '' if the next attempt may.
 function trouble() {
-  return failures < 3 ? '' : 'This browser cannot play the stream. Open one of the addresses below in ffplay or VLC.';
+  if (refusal || unplayed < 3) return refusal;
+  return 'This browser cannot play the stream. Open one of the addresses below in ffplay or VLC.';
 }
 
 // keepUp plays faster while the player is behind. HLS is for the browser to keep up with.
 function keepUp() {
-  if (forms[form] !== '.mp4') return;
+  if (overHLS) return;
   const passed = (performance.now() - edge.at) / 1000;
   const behind = edge.time > 0 && passed < fresh ? edge.time + passed - video.currentTime : 0;
   jumping = behind > (jumping ? 2 * near : far);
@@ -95,8 +144,7 @@ function show(state, text) {
 
 video.addEventListener('timeupdate', keepUp);
 video.addEventListener('playing', () => {
-  failures = 0;
-  proven = true;
+  succeed();
   show('playing', '');
 });
 video.addEventListener('waiting', () => live && show('waiting', trouble()));

@@ -71,12 +71,15 @@ function watchLines(name, stream, server) {
   ];
 }
 
+const overHLS = 'over HLS: the browser decides how far behind live';
+
 // facts are the figures of a stream, for viewers or for an operator.
 function facts(stream, operator) {
   if (!stream) return [['Published by', 'no publisher at present']];
   return [
     ['Video', stream.video || '–'],
     ['Audio', stream.audio || '–'],
+    ...(player.overHLS && !obstacle(stream) ? [['Played here', overHLS]] : []),
     ['Rate', format.rate(stream.bits_per_second)],
     ['Viewers', format.count(stream.viewers) + part(stream.viewers_mp4, 'as MP4') + part(stream.viewers_rtmp, 'by RTMP') + part(stream.viewers_hls, 'more by HLS')],
     ...(operator ? [['Slowest viewer', stream.viewers > 0 ? `${format.lag(stream.lag_seconds_max)} behind` : '–']] : []),
