@@ -49,14 +49,14 @@ func (h *httpFLV) String() string { return h.url.String() }
 // open dials and sends the head of a request. When ctx ends, end is called with
 // the connection; release closes it.
 func (h *httpFLV) open(ctx context.Context, head string, end func(net.Conn)) (
-	conn net.Conn, release func() error, err error,
+	net.Conn, func() error, error,
 ) {
-	conn, err = h.dial(ctx, "tcp", h.addr)
+	conn, err := h.dial(ctx, "tcp", h.addr)
 	if err != nil {
 		return nil, nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { end(conn) })
-	release = func() error {
+	release := func() error {
 		stop()
 		return conn.Close()
 	}

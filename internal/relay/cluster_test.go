@@ -907,6 +907,32 @@ func TestHostileOwners(t *testing.T) {
 	}
 }
 
+// A pull that is ended in the moment in which the owner hangs up fails, and nothing else does.
+func TestPullThatEndsAsTheOwnerHangsUp(t *testing.T) {
+	f := serve(t, nil)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	for i := range 1000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			conn, err := ln.Accept()
+			if err == nil {
+				_, _ = conn.Read(make([]byte, 1))
+				cancel()
+				time.Sleep(time.Duration(i%200) * time.Microsecond)
+				_ = conn.Close()
+			}
+		}()
+		if err := f.Pull(ctx, "cam", Source{Node: "http://" + ln.Addr().String(), Epoch: 5}); err == nil {
+			t.Error("a stream was pulled")
+		}
+		cancel()
+	}
+}
+
 // Pulls of what needs none, and by a name or an address that is none, fail.
 func TestPullsThatAreRefused(t *testing.T) {
 	d := newTestDirectory()

@@ -121,7 +121,7 @@ func (h *Hub) ask(p *Publisher, name string, from Source) (conn net.Conn, early 
 // errAskAgain ends a request that is to be made once more.
 var errAskAgain = errors.New("the owner wants another proof")
 
-func (h *Hub) askOnce(p *Publisher, name string, from Source) (conn net.Conn, early []byte, err error) {
+func (h *Hub) askOnce(p *Publisher, name string, from Source) (net.Conn, []byte, error) {
 	req, err := http.NewRequest(http.MethodGet, from.Node+"/live/"+name, nil)
 	if err != nil {
 		return nil, nil, err
@@ -130,6 +130,7 @@ func (h *Hub) askOnce(p *Publisher, name string, from Source) (conn net.Conn, ea
 		from.Proof.Sign(req, from.Epoch)
 	}
 	dialer := &net.Dialer{Timeout: DialTimeout}
+	var conn net.Conn
 	if req.URL.Scheme == "https" {
 		conn, err = (&tls.Dialer{NetDialer: dialer, Config: from.TLS}).DialContext(p.ctx, "tcp", req.URL.Host)
 	} else {
@@ -140,8 +141,8 @@ func (h *Hub) askOnce(p *Publisher, name string, from Source) (conn net.Conn, ea
 	}
 	_ = conn.SetDeadline(time.Now().Add(h.cfg.PublishTimeout))
 	uncut := context.AfterFunc(p.ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	early, err = p.readAnswer(conn, req, from)
-	if !uncut() {
+	early, err := p.readAnswer(conn, req, from)
+	if !uncut() { // conn may still be used by the function above
 		err = context.Cause(p.ctx)
 	}
 	if err != nil {
