@@ -223,7 +223,8 @@ func (f *feed) configure(t flv.Tag, c, part *millrace.Chain) error {
 	if t.Metadata {
 		f.size = flvstream.PictureSize(part.Bytes())
 		f.resized = true
-		if f.s.settled.Load() { // before that, it is not known which tracks there will be
+		// Before that, it is not known which tracks there will be, and viewers wait.
+		if f.s.settled.Load() || f.s.promised()&^f.s.tracks.Load() == 0 {
 			flvstream.StateTracks(f.s.memory, c, f.s.tracks.Load())
 		}
 	}

@@ -73,3 +73,19 @@ func TestMetadataStateTheTracksThatExist(t *testing.T) {
 		}
 	}
 }
+
+// Metadata that come after a viewer has begun say which tracks there are, too.
+func TestMetadataAfterAViewerHasBegun(t *testing.T) {
+	f := serve(t, nil)
+	sc := newScript(1, 25, 100)
+	viewer := f.Ask("/live/cam", 0)
+	f.waiting("cam", 1)
+	p := f.Publisher("cam")
+	begin := join([][]byte{[]byte("FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00"), sc.config[1], sc.config[2]})
+	p.Send(begin)
+	viewer.Begin()
+	same(t, "the beginning", viewer.Next(len(begin)), begin)
+	p.Send(join([][]byte{metadata(0, 1, 0), join(sc.tags)}))
+	p.End()
+	same(t, "the rest", viewer.Rest(), join([][]byte{metadata(0, 1, 1), join(sc.tags)}))
+}
