@@ -44,7 +44,7 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	r := &running{log: cfg.Log, cfg: cfg, end: end, endsOnHangup: !signal.Ignored(syscall.SIGHUP) && hasTerminal()}
-	signal.Ignore(syscall.SIGPIPE) // what reads the log may end; the server does not
+	signal.Ignore(syscall.SIGPIPE) // the server outlives the program that reads its log
 	signals := make(chan os.Signal, 1)
 	signal.Reset(syscall.SIGHUP) // it ends the other commands
 	signal.Notify(signals, append(replaceSignals, syscall.SIGHUP)...)
@@ -72,8 +72,8 @@ func serve(ctx context.Context, cfg *serveConfig) error {
 	return r.Run(ctx, inherited.Listeners)
 }
 
-// memoryBudget returns the budget of a process that may have most bytes, 0 if that is not known:
-// what was given, or half of them.
+// memoryBudget returns the memory budget of a process: given, or if that is 0, half of most, the
+// memory that the process may have. most is 0 if it is not known.
 func memoryBudget(given, most int64) int64 {
 	if given > 0 || most == 0 {
 		return given

@@ -178,7 +178,7 @@ func TestASecondSignalEndsTheServer(t *testing.T) {
 	}
 }
 
-// A server whose log nobody reads any more serves on.
+// The server continues when the program that reads its log has ended.
 func TestServingOutlivesTheReaderOfTheLog(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
@@ -219,7 +219,7 @@ func TestServingOutlivesTheReaderOfTheLog(t *testing.T) {
 	}
 }
 
-// A server of a small container starts, and half of what the process may have is the default.
+// By default the budget is half of the memory that the process may have, and at least MinMemory.
 func TestBudgetOfASmallContainer(t *testing.T) {
 	for _, tt := range []struct{ given, most, want int64 }{
 		{0, 0, 0}, {0, 1 << 30, 512 << 20}, {0, 100 << 20, server.MinMemory}, {2 << 30, 1 << 30, 2 << 30}, {1 << 30, 0, 1 << 30},

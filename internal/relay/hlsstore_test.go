@@ -326,17 +326,23 @@ func (f *fenceTest) Held() bool                                   { return true 
 func (f *fenceTest) Tell()                                        {}
 func (f *fenceTest) Release()                                     {}
 
+// publish starts a stream at a Hub of that cluster, and its HLS.
+func (f *fenceTest) publish(t *testing.T) (*hubTest, *Publisher) {
+	h := newHubTest(t, func(c *Config) { c.HLS, c.Cluster = hlsDefaults, f })
+	sc := newScript(10, 25, 1000)
+	p := h.publish(sc.config...)
+	h.pace(p, sc.tags[:145])
+	if _, err := h.playlist(hls.Reload{}, false); err != nil {
+		t.Fatal(err)
+	}
+	return h, p
+}
+
 // A node that was stopped for a while says nothing of a playlist before it knows that it still owns the stream.
 func TestHLSFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f fenceTest
-		h := newHubTest(t, func(c *Config) { c.HLS, c.Cluster = hlsDefaults, &f })
-		sc := newScript(10, 25, 1000)
-		p := h.publish(sc.config...)
-		h.pace(p, sc.tags[:145])
-		if _, err := h.playlist(hls.Reload{}, false); err != nil {
-			t.Fatal(err)
-		}
+		h, p := f.publish(t)
 		f.stopped.Store(true)
 		if _, err := h.playlist(hls.Reload{}, false); err != ErrElsewhere {
 			t.Error(err)
@@ -361,13 +367,7 @@ func TestHLSIsNotFencedAtTheEndOfAStream(t *testing.T) {
 	for _, current := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			var f fenceTest
-			h := newHubTest(t, func(c *Config) { c.HLS, c.Cluster = hlsDefaults, &f })
-			sc := newScript(10, 25, 1000)
-			p := h.publish(sc.config...)
-			h.pace(p, sc.tags[:145])
-			if _, err := h.playlist(hls.Reload{}, false); err != nil {
-				t.Fatal(err)
-			}
+			h, p := f.publish(t)
 			f.stopped.Store(!current)
 			h.mu.Lock()
 			h.streams["cam"].giveUp()

@@ -189,7 +189,7 @@ func (m *mp4Rendition) release() {
 	m.fragment.Release()
 }
 
-// A fragmentInfo is what is known of a fragment of MP4: the Info of its frame in the ring.
+// A fragmentInfo describes a fragment of MP4. It is the Info of the fragment's frame in the ring.
 type fragmentInfo struct {
 	mp4.FragmentInfo
 	movie   *mp4.Movie // what its init segment says; the same for all fragments of a rendition

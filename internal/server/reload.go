@@ -20,7 +20,7 @@ var Reloadable = []string{
 // certificate's files if they have changed. What goes on already goes on. Config.Ready was called before.
 func (s *Server) Reload(cfg *Config) {
 	next := *s.auth.Load()
-	opens := next.read != "" && cfg.ReadToken == "" && cfg.TokenKey == ""
+	opens := next.read != "" && cfg.ReadToken == ""
 	next.publish, next.read = cfg.PublishToken, cfg.ReadToken
 	if keys, err := cfg.tokenKeys(); err == nil {
 		next.keys = keys
@@ -29,10 +29,14 @@ func (s *Server) Reload(cfg *Config) {
 	}
 	s.auth.Store(&next)
 	if opens {
-		s.log.Warn("anyone may watch from now on: the configuration has no --read-token any more")
+		s.log.Warn("reading needs no token from now on: the configuration no longer has --read-token")
 	}
 	s.warnOfTokens(cfg)
 	if admin := s.adminAuth.Load(); admin != nil {
+		if admin.read != "" && cfg.AdminToken == "" && !admin.loopback {
+			s.log.Warn("the admin listener needs no token from now on, and other machines can reach it: " +
+				"the configuration no longer has --admin-token")
+		}
 		s.adminAuth.Store(&auth{read: cfg.AdminToken, loopback: admin.loopback})
 	}
 	s.origins.Store(cfg.origins())

@@ -2,6 +2,8 @@ package server
 
 import (
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -74,21 +76,38 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// A configuration that is truncated while it is written opens a server, which says so.
-func TestReloadWithoutTheReadToken(t *testing.T) {
-	f := serve(t, func(c *Config) { c.PublishToken, c.ReadToken = "p", "r" })
-	eventually(t, "the server to serve", func() bool { return strings.Contains(f.Log.String(), "msg=listening") })
-	const says = "anyone may watch from now on"
-	cfg := f.cfg
-	f.Reload(&cfg)
-	if strings.Contains(f.Log.String(), says) {
-		t.Error("it warns of nothing")
+// A reload that loses tokens, as of a file that is being written, logs what is open now.
+func TestReloadWithoutTokens(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	cfg.ReadToken = ""
-	f.Reload(&cfg)
-	f.Reload(&cfg)
-	if n := strings.Count(f.Log.String(), says); n != 1 {
-		t.Errorf("%d warnings", n)
+	for _, signed := range []string{"", key} {
+		admin, err := net.Listen("tcp", "0.0.0.0:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := Defaults()
+		cfg.PublishToken, cfg.ReadToken, cfg.AdminToken, cfg.TokenKey = "p", "r", "a", signed
+		book := &logBook{}
+		cfg.Log = slog.New(slog.NewTextHandler(book, nil))
+		f := serveOn(t, cfg, book, Listeners{Main: listen(t), Admin: admin})
+		eventually(t, "the server to serve", func() bool { return strings.Contains(f.Log.String(), "msg=listening") })
+		for _, says := range []string{"reading needs no token from now on", "the admin listener needs no token from now on"} {
+			f.Reload(&cfg)
+			if strings.Contains(f.Log.String(), says) {
+				t.Errorf("%q, and nothing has changed", says)
+			}
+			cfg.ReadToken = ""
+			if strings.Contains(says, "admin") {
+				cfg.AdminToken = ""
+			}
+			f.Reload(&cfg)
+			f.Reload(&cfg)
+			if n := strings.Count(f.Log.String(), says); n != 1 {
+				t.Errorf("%q: %d warnings", says, n)
+			}
+		}
 	}
 }
 
