@@ -372,12 +372,12 @@ func (d *directory) write(ctx context.Context, pending string, body io.Reader, s
 	return fileTag(info), errors.Join(f.Sync(), f.Close())
 }
 
-// stamp returns the permissions and the time of a new file. The time is made different from that of any other file, if
-// only by some nanoseconds, because entity tags are made of it.
+// stamp returns the permissions and the time of a new file. The time differs from that of any other file, if only by some
+// nanoseconds, because entity tags are made of it. A value expires up to a millisecond early for that, and never late.
 func (d *directory) stamp(ttl time.Duration) (mode fs.FileMode, at time.Time) {
 	at, mode = d.clock(), lasting
 	if ttl > 0 {
-		at, mode = at.Add(ttl), expiring
+		at, mode = at.Add(ttl-time.Millisecond), expiring
 	}
 	return mode, at.Truncate(time.Millisecond).Add(time.Duration(d.serial.Add(1) % int64(time.Millisecond)))
 }

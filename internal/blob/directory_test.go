@@ -242,6 +242,27 @@ func TestTagOfAValueThatExpires(t *testing.T) {
 	}
 }
 
+// No value is said to last longer than its writer has asked for.
+func TestValuesExpireOnTime(t *testing.T) {
+	d := closing(t, openDirectoryAt(t, t.TempDir(), func() time.Time { return time.Unix(1e9, 0) }))
+	d.serial.Store(int64(time.Millisecond) - 50)
+	for range 100 { // over the end of the serial numbers
+		if _, _, err := d.Put(t.Context(), "k", strings.NewReader("value"), 5, Put{Limit: limit, TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		v, err := d.Open(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.TTL > time.Hour || v.TTL < time.Hour-2*time.Millisecond {
+			t.Errorf("%v are left of an hour", v.TTL)
+		}
+		if err := v.Content.(*os.File).Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Values that are put in the same moment, and have the same length, have different tags.
 func TestTagsDiffer(t *testing.T) {
 	d := closing(t, openDirectoryAt(t, t.TempDir(), func() time.Time { return time.Unix(1e9, 0) }))
