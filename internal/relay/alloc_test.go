@@ -145,9 +145,9 @@ func readingAllocatesNothing(t *testing.T, epoch uint64) {
 	defer p.Close(nil)
 	publisher, conn := tcpPair(t, false)
 	defer publisher.Close()
-	timed := newTimedReader(conn, p)
+	in := p.ingest(conn)
 	defer func() {
-		if c, err := timed.conn(); err == nil {
+		if c, err := in.Release(); err == nil {
 			_ = c.Close()
 		}
 	}()
@@ -161,7 +161,7 @@ func readingAllocatesNothing(t *testing.T, epoch uint64) {
 			t.Fatal(err)
 		}
 	}
-	p.r = millrace.NewReader(httputil.NewChunkedReader(bufio.NewReaderSize(timed, bodyBuffer)))
+	p.r = millrace.NewReader(httputil.NewChunkedReader(bufio.NewReaderSize(in, bodyBuffer)))
 	dec := flv.NewDecoder(p.r)
 	next := func(tags int) {
 		for range tags {

@@ -8,11 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/relay/ingest"
 )
 
 // A publishBody is the body of a publisher's request, and the way to answer it.
@@ -22,26 +22,21 @@ type publishBody interface {
 	answer(status int, contentType string, text []byte)
 }
 
-// errSilent ends a publisher that sends nothing for too long.
-func errSilent(idle time.Duration) error {
-	return fmt.Errorf("nothing came for %v (--publish-timeout): %w", idle, os.ErrDeadlineExceeded)
-}
-
 // errSlowMessage ends a publisher that takes longer than limit to send one message or tag.
 func errSlowMessage(limit time.Duration) error {
 	return refuse.New(http.StatusRequestTimeout, "a message has not come to its end within %v (--publish-timeout)", limit)
 }
 
-// A connBody reads a publisher's connection, which was taken over from net/http, by the clock: see timedReader.
+// A connBody reads a publisher's connection, which was taken over from net/http.
 type connBody struct {
 	io.Reader
-	timed *timedReader
+	conn ingest.Conn
 }
 
 // newConnBody takes over the connection of r. It returns nil, and has done nothing, if that is not possible or not
 // wanted: for TLS and HTTP/2, and with a small latency bound.
 func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody {
-	if r.ProtoMajor != 1 || r.TLS != nil || p.s.hub.cfg.Latency < leastBeat {
+	if r.ProtoMajor != 1 || r.TLS != nil || !ingest.ByClock(p.s.hub.cfg.Latency) {
 		return nil
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
@@ -52,9 +47,8 @@ func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody
 	if len(early) == 0 && r.ProtoAtLeast(1, 1) && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
 		_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n") // if this fails, so will the first read
 	}
-	timed := newTimedReader(conn, p)
-	all := io.MultiReader(bytes.NewReader(bytes.Clone(early)), timed)
-	b := &connBody{timed: timed}
+	b := &connBody{conn: p.ingest(conn)}
+	all := io.MultiReader(bytes.NewReader(bytes.Clone(early)), b.conn)
 	if r.ContentLength >= 0 {
 		b.Reader = io.LimitReader(all, r.ContentLength)
 	} else {
@@ -67,7 +61,7 @@ func newConnBody(w http.ResponseWriter, r *http.Request, p *Publisher) *connBody
 const bodyBuffer = 32 << 10
 
 func (b *connBody) answer(status int, contentType string, text []byte) {
-	conn, err := b.timed.conn()
+	conn, err := b.conn.Release()
 	if err != nil {
 		return // the connection is closed
 	}
@@ -99,19 +93,20 @@ func linger(conn net.Conn) {
 
 // A handlerBody is a request's body as net/http gives it.
 type handlerBody struct {
-	*idleReader
-	w http.ResponseWriter
-	r *http.Request
+	*ingest.Reader
+	w     http.ResponseWriter
+	r     *http.Request
+	write time.Duration // limits the answer
 }
 
 func newHandlerBody(w http.ResponseWriter, r *http.Request, p *Publisher) *handlerBody {
-	set := http.NewResponseController(w).SetReadDeadline
-	return &handlerBody{newIdleReader(r.Body, set, p), w, r}
+	set, cfg := http.NewResponseController(w).SetReadDeadline, &p.s.hub.cfg
+	return &handlerBody{ingest.NewReader(r.Body, set, p, cfg.PublishTimeout), w, r, cfg.StallTimeout}
 }
 
 func (b *handlerBody) answer(status int, contentType string, text []byte) {
-	b.stop() // the ResponseWriter must not be used after the handler
-	_ = http.NewResponseController(b.w).SetWriteDeadline(time.Now().Add(b.p.s.hub.cfg.StallTimeout))
+	b.Stop() // the ResponseWriter must not be used after the handler
+	_ = http.NewResponseController(b.w).SetWriteDeadline(time.Now().Add(b.write))
 	h := b.w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")

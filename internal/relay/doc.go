@@ -25,7 +25,7 @@
 //
 // A protocol that publishes calls [Hub.Open], [Publisher.Run] with a function that calls WriteTag or ReadBody until
 // [Publisher.Context] ends, and Done. HTTP's way is publish.go and body.go. RTMP's is rtmp.go, which makes tags of
-// messages. A connection is read by a timedReader or an idleReader. A protocol that watches calls Hub.admit, which
+// messages. Package ingest reads the connections. A protocol that watches calls Hub.admit, which
 // takes a place of the viewers' limit and waits for the stream. Then it puts what it sends first into viewer.pending,
 // what tells of the end into viewer.ending, and what reads from the client into viewer.hear, and calls serveConn; or it
 // gives the place back by viewer.decline.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/internal/relay/ingest"
 )
 
 var (
@@ -315,8 +317,14 @@ const maxUnkept = 1 << 10
 // checkEvery is how many bytes a publisher receives between two looks at the memory in use.
 const checkEvery = 256 << 10
 
-// received notes n bytes that were read from the connection.
-func (p *Publisher) received(n int) {
+// ingest returns conn as the publisher's connection is read. It takes ownership of conn until Release.
+func (p *Publisher) ingest(conn net.Conn) ingest.Conn {
+	cfg := &p.s.hub.cfg
+	return ingest.NewConn(conn, p, ingest.Config{Beat: cfg.Latency, Silence: cfg.PublishTimeout})
+}
+
+// Received notes n bytes that were read from the connection.
+func (p *Publisher) Received(n int) {
 	at := now()
 	p.heard.Store(at)
 	if limit := p.s.hub.cfg.PublishTimeout; p.r != nil && at-max(p.since, p.framed) > int64(limit) {

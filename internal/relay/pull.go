@@ -87,9 +87,13 @@ func (h *Hub) Pull(ctx context.Context, name string, from Source) error {
 	}
 	defer p.Done()
 	defer h.endUnwatched(p).Stop()
-	r, stop := p.listen(conn)
-	defer stop()
-	body := httputil.NewChunkedReader(bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early), r), bodyBuffer))
+	in := p.ingest(conn)
+	defer func() {
+		if conn, err := in.Release(); err == nil {
+			_ = conn.Close()
+		}
+	}()
+	body := httputil.NewChunkedReader(bufio.NewReaderSize(io.MultiReader(bytes.NewReader(early), in), bodyBuffer))
 	err = p.Run(func() error { return cmp.Or(p.ReadBody(body), errOwnerEnded) })
 	if err == errUnwatched {
 		return nil
@@ -222,24 +226,6 @@ func (h *Hub) endUnwatched(p *Publisher) (t *time.Timer) {
 		}
 	})
 	return t
-}
-
-// listen has conn, which it takes ownership of, read as a publisher's: by the clock where that is possible. stop closes
-// it.
-func (p *Publisher) listen(conn net.Conn) (r io.Reader, stop func()) {
-	if _, plain := conn.(*net.TCPConn); plain && p.s.hub.cfg.Latency >= leastBeat {
-		timed := newTimedReader(conn, p)
-		return timed, func() {
-			if c, err := timed.conn(); err == nil {
-				_ = c.Close()
-			}
-		}
-	}
-	idle := newIdleReader(conn, conn.SetReadDeadline, p)
-	return idle, func() {
-		idle.stop()
-		_ = conn.Close()
-	}
 }
 
 // A pull is how far a stream has got in what its owner sends. The connection may be cut anywhere. The next one begins

@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-io/millrace/frame/rtmp"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/internal/relay/ingest"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -157,30 +158,28 @@ func (c *RTMPConn) Publish(name string) error {
 	defer p.Done()
 	p.keepTo(c.Terms)
 	p.reconnects.Store(c.proto.CanReconnect())
+	connected := true
 	err = p.Run(func() error {
 		if err := c.proto.Start(); err != nil {
 			return err
 		}
+		in := c.listenTo(p)
+		defer func() { connected = c.takeBack(in) }()
 		return c.receive(p)
 	})
-	c.endPublish(err)
+	if connected {
+		c.endPublish(err)
+	} else {
+		c.release()
+	}
 	return nil
 }
 
 // endPublish tells the client why its stream has ended, if it does not know, and ends the connection.
 func (c *RTMPConn) endPublish(why error) {
-	conn := c.conn
-	if timed, ok := c.out.Writer.(*timedReader); ok {
-		var err error
-		if conn, err = timed.conn(); err != nil {
-			c.release()
-			return // the connection is closed
-		}
-	}
-	c.conn, c.out.Writer = conn, conn
 	switch {
 	case why == nil: // it may publish again, and GStreamer takes an end before its own deleteStream for a failure
-		c.read(plain(conn))
+		c.read(plain(c.conn))
 		c.hearClient()
 		return
 	case errors.Is(why, io.ErrUnexpectedEOF):
@@ -192,7 +191,6 @@ func (c *RTMPConn) endPublish(why error) {
 
 // receive publishes messages until the client ends the stream, and returns nil then.
 func (c *RTMPConn) receive(p *Publisher) error {
-	defer c.listenTo(p)()
 	var tags rtmpTags
 	defer tags.release()
 	asked := false
@@ -218,22 +216,25 @@ func (c *RTMPConn) receive(p *Publisher) error {
 	}
 }
 
-// listenTo has the connection read as a publisher's: by the clock where that is possible, otherwise with a deadline for
-// each silence, which also ends an answer that the publisher does not take. The function that it returns ends that.
-func (c *RTMPConn) listenTo(p *Publisher) (stop func()) {
-	var rest io.Reader
-	if tcpconn.Plain(c.conn) != nil && c.hub.cfg.Latency >= leastBeat {
-		timed := newTimedReader(c.conn, p)
-		c.out.Writer, rest, stop = timed, timed, func() {}
-	} else {
-		idle := newIdleReader(c.conn, c.conn.SetDeadline, p)
-		rest, stop = idle, idle.stop
-	}
+// listenTo reads the connection as a publisher's, until takeBack.
+func (c *RTMPConn) listenTo(p *Publisher) ingest.Conn {
+	in := p.ingest(c.conn)
+	c.out.Writer = in
 	c.proto.SetPool(p.s.memory)
 	limit := c.hub.cfg.PublishTimeout
 	c.proto.SetMessageTimeout(limit, func() { p.cancel(errSlowMessage(limit)) })
-	c.read(rest)
-	return stop
+	c.read(in)
+	return in
+}
+
+// takeBack ends listenTo. It reports whether there still is a connection.
+func (c *RTMPConn) takeBack(in ingest.Conn) bool {
+	conn, err := in.Release()
+	if err != nil {
+		return false
+	}
+	c.conn, c.out.Writer = conn, conn
+	return true
 }
 
 // read makes rest what follows the bytes that have been read from the connection already.

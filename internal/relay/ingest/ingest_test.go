@@ -1,0 +1,141 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace-io/millrace/internal/testkit/leaktest"
+	"github.com/millrace-io/millrace/internal/testkit/nettest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// A testSession counts.
+type testSession struct {
+	ctx               context.Context
+	received, flushed int
+}
+
+func (s *testSession) Context() context.Context { return s.ctx }
+func (s *testSession) Received(n int)           { s.received += n }
+func (s *testSession) Flush()                   { s.flushed++ }
+
+// A publisher that sends a little now and then is not silent, however long that takes.
+func TestSilenceEndsAPublisher(t *testing.T) {
+	const idle, times = 30 * time.Second, 10
+	check := func(t *testing.T, conn, publisher net.Conn, clock bool) {
+		defer publisher.Close()
+		go dribble(publisher, times, idle)
+		s := &testSession{ctx: t.Context()}
+		in := NewConn(conn, s, Config{Beat: time.Second, Silence: idle})
+		checkSilence(t, in, times, idle)
+		if s.received != times || clock && s.flushed < times {
+			t.Errorf("%d bytes received, %d times flushed", s.received, s.flushed)
+		}
+		if conn, err := in.Release(); err != nil {
+			t.Error(err)
+		} else {
+			_ = conn.Close()
+		}
+	}
+	t.Run("by deadlines", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			publisher, conn := net.Pipe()
+			check(t, conn, publisher, false)
+		})
+	})
+	for network, pair := range map[string]func(*testing.T) (publisher, conn net.Conn){"tcp": tcpPair, "unix": unixPair} {
+		t.Run("by the clock over "+network, func(t *testing.T) {
+			if !ByClock(time.Second) {
+				t.Skip("not on this system")
+			}
+			publisher, conn := pair(t)
+			synctest.Test(t, func(t *testing.T) { check(t, conn, publisher, true) })
+		})
+	}
+}
+
+func tcpPair(t *testing.T) (publisher, conn net.Conn) {
+	a, b := nettest.TCPPair(t, false)
+	return a, b
+}
+
+func unixPair(t *testing.T) (publisher, conn net.Conn) {
+	ln, err := net.Listen("unix", filepath.Join(nettest.PlainDir(t), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if publisher, err = net.Dial("unix", ln.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	return publisher, conn
+}
+
+// A read that waits ends with the session's context.
+func TestReadingEndsWithTheSession(t *testing.T) {
+	for name, pair := range map[string]func() (publisher, conn net.Conn){
+		"as bytes arrive": net.Pipe,
+		"by the clock":    func() (publisher, conn net.Conn) { return tcpPair(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			publisher, conn := pair()
+			defer publisher.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			in := NewConn(conn, &testSession{ctx: ctx}, Config{Beat: 5 * time.Millisecond, Silence: time.Hour})
+			time.AfterFunc(10*time.Millisecond, cancel)
+			if n, err := in.Read(make([]byte, 10)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%d bytes, %v", n, err)
+			}
+			conn, err := in.Release()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			go func() { _, _ = publisher.Write([]byte("x")) }()
+			if n, err := conn.Read(make([]byte, 10)); n != 1 || err != nil { // it has no deadline any more
+				t.Errorf("%d bytes, %v", n, err)
+			}
+		})
+	}
+}
+
+// dribble writes a byte now and then, each before idle is over.
+func dribble(w io.Writer, times int, idle time.Duration) {
+	for range times {
+		time.Sleep(idle * 3 / 4)
+		_, _ = w.Write([]byte("x"))
+	}
+}
+
+// checkSilence reads what dribble writes, and then waits until idle is over.
+func checkSilence(t *testing.T, r io.Reader, times int, idle time.Duration) {
+	t.Helper()
+	got, began := 0, time.Now()
+	var p [16]byte
+	for {
+		n, err := r.Read(p[:])
+		got += n
+		if err == nil {
+			continue
+		}
+		if got != times || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%d bytes and %v, want %d", got, err, times)
+		}
+		break
+	}
+	talk := time.Duration(times) * idle * 3 / 4
+	if took := time.Since(began); took < talk+idle*3/4 || took > talk+idle*5/4 {
+		t.Errorf("it took %v: %v of talk and %v of silence were due", took, talk, idle)
+	}
+}
