@@ -5,7 +5,7 @@
 //	server     ── Get, Load ───────────▶ RemoteHLS ─┬▶ Node: who is the owner?
 //	                                                ├▶ Objects ── HTTP ──▶ the owner's server
 //	                                                └▶ Segments
-//	relay.Hub  ── Save, LoadFacts ─────▶ Segments ──▶ Redis, or a directory (--segments)
+//	relay.Hub  ── Save, LoadState ─────▶ Segments ──▶ Redis, or a directory (--segments)
 //
 // The node that has a stream's publisher owns the stream. A [Directory] says which node that is, and numbers the
 // ownerships: an epoch is greater than all before it. directory.go has what every engine promises, and event.go what

@@ -11,7 +11,7 @@ import (
 
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/refuse"
-	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 )
 
 const (
@@ -72,7 +72,7 @@ func (q *HLSRequest) path() string { return "/live/" + q.Stream + "/" + q.Object
 
 // isPlaylist reports whether q may have another answer later.
 func (q *HLSRequest) isPlaylist() bool {
-	return q.Object == relay.HLSMasterName || relay.IsHLSMedia(q.Object)
+	return q.Object == hlslive.MasterName || hlslive.IsMedia(q.Object)
 }
 
 // mayGoBack reports whether a player that gets a kept answer, after one of another node, may see its playlist go back.
@@ -156,7 +156,7 @@ func (h *RemoteHLS) Get(ctx context.Context, q *HLSRequest) (out Object, err err
 func (h *RemoteHLS) absent(ctx context.Context, q *HLSRequest, err error) error {
 	known := !errors.Is(err, ErrNoOwner)
 	if !known && q.isPlaylist() {
-		out, found := h.Load(ctx, &HLSRequest{Stream: q.Stream, Object: relay.HLSMasterName})
+		out, found := h.Load(ctx, &HLSRequest{Stream: q.Stream, Object: hlslive.MasterName})
 		out.Body.Release()
 		known = found
 	}
@@ -260,15 +260,15 @@ func (h *RemoteHLS) loadPlaylist(ctx context.Context, q *HLSRequest) (out Object
 	ctx, cancel := context.WithTimeout(ctx, ownerWait)
 	defer cancel()
 	out = Object{Status: http.StatusNotFound, Fresh: storedFresh}
-	facts, err := h.store.LoadFacts(ctx, q.Stream)
-	if err != nil || facts == nil {
+	state, err := h.store.LoadState(ctx, q.Stream)
+	if err != nil || state == nil {
 		return out, err
 	}
-	list, media, err := relay.StoredHLS(facts)
+	list, media, err := hlslive.Stored(state)
 	if err != nil {
 		return out, err
 	}
-	if q.Object != relay.HLSMasterName {
+	if q.Object != hlslive.MasterName {
 		list = media
 	}
 	text := list.Text

@@ -270,7 +270,7 @@ func TestHLSWithoutOwner(t *testing.T) {
 	h.store.Save("cam", object, &c)
 	facts := `{"Target":2000000000,"Part":200000000,"Segments":[{"Epoch":7,"MSN":4,"Duration":2000000000}],"Next":{"Epoch":7,"MSN":5},` +
 		`"Master":"#EXTM3U\n","Ended":false}`
-	h.store.SaveFacts("cam", 7, []byte(facts))
+	h.store.SaveState("cam", 7, []byte(facts))
 	eventually(t, "the store", func() bool { return h.store.Stats().Waiting == 0 })
 	for path, want := range map[string]string{
 		"index.m3u8": "200 #EXTM3U\n", object.String(): "200 segment 4", "7-5.0.m4s": "404 ",
@@ -280,7 +280,7 @@ func TestHLSWithoutOwner(t *testing.T) {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
 	}
-	h.store.SaveFacts("cam", 7, []byte(strings.Replace(facts, `"Ended":false`, `"Ended":true`, 1)))
+	h.store.SaveState("cam", 7, []byte(strings.Replace(facts, `"Ended":false`, `"Ended":true`, 1)))
 	eventually(t, "the end of the stream", func() bool {
 		status, text := h.ask(t, "media.m3u8?_HLS_msn=5&_HLS_part=0")
 		return status == 200 && strings.HasSuffix(text, "#EXT-X-ENDLIST\n")

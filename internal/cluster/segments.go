@@ -13,7 +13,7 @@ import (
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/outage"
-	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 )
 
 const (
@@ -32,18 +32,18 @@ const (
 type store interface {
 	// set keeps an object. It borrows body.
 	set(ctx context.Context, stream, object string, body *millrace.Chain) error
-	// setFacts keeps facts, unless there are some of a later epoch.
-	setFacts(ctx context.Context, stream string, epoch uint64, facts []byte) error
+	// setState keeps the state, unless there is one of a later epoch.
+	setState(ctx context.Context, stream string, epoch uint64, state []byte) error
 	// get appends an object of at most limit bytes to dst, or returns errNotStored.
 	get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) error
-	// facts returns what was kept, or errNotStored.
-	facts(ctx context.Context, stream string) ([]byte, error)
+	// state returns what was kept, or errNotStored.
+	state(ctx context.Context, stream string) ([]byte, error)
 	close() error
 }
 
 var errNotStored = errors.New("not stored")
 
-// Segments keep the newest segments of HLS where they outlive their node. They implement [relay.SegmentStore].
+// Segments keep the newest segments of HLS where they outlive their node. They implement [hlslive.SegmentStore].
 type Segments struct {
 	store  store
 	log    *slog.Logger
@@ -58,19 +58,19 @@ type Segments struct {
 	mu     lock.Mutex
 	closed bool // and so are the queues
 	queues [savers]chan saveJob
-	newest map[string]*savedFacts // of each stream of which facts are in the queues; older ones need not be saved
+	newest map[string]*savedState // the newest state of each stream that is in the queues; older ones need not be saved
 }
 
-var _ relay.SegmentStore = (*Segments)(nil)
+var _ hlslive.SegmentStore = (*Segments)(nil)
 
-// A saveJob is an object to be saved, or facts.
+// A saveJob is an object or a state to be saved.
 type saveJob struct {
 	stream, object string
 	body           millrace.Chain // of the object; the job's
-	facts          *savedFacts    // nil for an object
+	state          *savedState    // nil for an object
 }
 
-type savedFacts struct {
+type savedState struct {
 	epoch uint64
 	text  []byte
 }
@@ -79,13 +79,13 @@ type savedFacts struct {
 type SegmentStats struct {
 	Saved   int64 // objects
 	Bytes   int64 // of these
-	Lost    int64 // objects and facts that could not be saved
+	Lost    int64 // objects and states that could not be saved
 	Loaded  int64 // objects that were read
 	Waiting int64 // bytes to be saved
 }
 
 func newSegments(s store, log *slog.Logger) *Segments {
-	k := &Segments{store: s, log: lock.Logger(log), seed: maphash.MakeSeed(), newest: make(map[string]*savedFacts)}
+	k := &Segments{store: s, log: lock.Logger(log), seed: maphash.MakeSeed(), newest: make(map[string]*savedState)}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	for i := range k.queues {
 		k.queues[i] = make(chan saveJob, saverQueue)
@@ -118,21 +118,21 @@ func (k *Segments) Stats() SegmentStats {
 		Waiting: k.waiting.Load()}
 }
 
-// Save implements [relay.SegmentStore].
+// Save implements [hlslive.SegmentStore].
 func (k *Segments) Save(stream string, o hls.Object, body *millrace.Chain) {
 	job := saveJob{stream: stream, object: o.String(), body: *body}
 	*body = millrace.Chain{}
 	k.put(job)
 }
 
-// SaveFacts implements [relay.SegmentStore].
-func (k *Segments) SaveFacts(stream string, epoch uint64, facts []byte) {
-	k.put(saveJob{stream: stream, facts: &savedFacts{epoch, facts}})
+// SaveState implements [hlslive.SegmentStore].
+func (k *Segments) SaveState(stream string, epoch uint64, state []byte) {
+	k.put(saveJob{stream: stream, state: &savedState{epoch, state}})
 }
 
 func (j *saveJob) size() int64 {
-	if j.facts != nil {
-		return int64(len(j.facts.text))
+	if j.state != nil {
+		return int64(len(j.state.text))
 	}
 	return int64(j.body.Len())
 }
@@ -145,8 +145,8 @@ func (k *Segments) put(job saveJob) {
 	if !k.closed && k.waiting.Add(n) <= saverBytes {
 		select {
 		case k.queues[maphash.String(k.seed, job.stream)%savers] <- job:
-			if job.facts != nil {
-				k.newest[job.stream] = job.facts
+			if job.state != nil {
+				k.newest[job.stream] = job.state
 			}
 			return
 		default:
@@ -159,11 +159,11 @@ func (k *Segments) put(job saveJob) {
 	job.body.Release()
 }
 
-// isNewest reports whether job, which has left its queue, has the newest facts of its stream.
+// isNewest reports whether job, which has left its queue, has the newest state of its stream.
 func (k *Segments) isNewest(job *saveJob) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	newest := k.newest[job.stream] == job.facts
+	newest := k.newest[job.stream] == job.state
 	if newest {
 		delete(k.newest, job.stream)
 	}
@@ -172,7 +172,7 @@ func (k *Segments) isNewest(job *saveJob) bool {
 
 // save saves job, which is released.
 func (k *Segments) save(job *saveJob) {
-	if job.facts != nil && !k.isNewest(job) {
+	if job.state != nil && !k.isNewest(job) {
 		k.waiting.Add(-job.size())
 		return
 	}
@@ -182,8 +182,8 @@ func (k *Segments) save(job *saveJob) {
 	err := k.ctx.Err()
 	switch {
 	case err != nil:
-	case job.facts != nil:
-		err = k.store.setFacts(ctx, job.stream, job.facts.epoch, job.facts.text)
+	case job.state != nil:
+		err = k.store.setState(ctx, job.stream, job.state.epoch, job.state.text)
 	default:
 		err = k.store.set(ctx, job.stream, job.object, &job.body)
 	}
@@ -192,7 +192,7 @@ func (k *Segments) save(job *saveJob) {
 	switch {
 	case err != nil:
 		k.lost.Add(1)
-	case job.facts == nil:
+	case job.state == nil:
 		k.saved.Add(1)
 		k.bytes.Add(n)
 	}
@@ -204,13 +204,13 @@ func (k *Segments) save(job *saveJob) {
 	}
 }
 
-// LoadFacts implements [relay.SegmentStore].
-func (k *Segments) LoadFacts(ctx context.Context, stream string) ([]byte, error) {
-	facts, err := k.store.facts(ctx, stream)
+// LoadState implements [hlslive.SegmentStore].
+func (k *Segments) LoadState(ctx context.Context, stream string) ([]byte, error) {
+	state, err := k.store.state(ctx, stream)
 	if err == errNotStored {
 		return nil, nil
 	}
-	return facts, err
+	return state, err
 }
 
 // Load appends an object of at most limit bytes to dst, whose owner releases it. It reports whether there is one.

@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// factsName is what facts are kept as. No object is called so.
-	factsName = "hls"
+	// stateName is the name of the file of the state. No object has that name.
+	stateName = "hls"
 	// newFile is what the names of files begin with that are not whole yet.
 	newFile = ".new-"
-	// maxFacts bounds a file of facts: those of 10,000 segments.
-	maxFacts = 4 << 20
+	// maxState limits a file of state, in bytes: that of 10,000 segments.
+	maxState = 4 << 20
 )
 
 // dirStore is a store in a directory that nodes share, as by NFS. It has a directory for each stream:
 //
 //	STREAM/OBJECT
-//	STREAM/hls        the epoch, a line break, and the facts
+//	STREAM/hls        the epoch, a line break, and the state
 //	STREAM/.new-ABC   being written
 //
 // The directory of tenant/cam is tenant+cam, so that no stream is in the directory of another one.
@@ -92,35 +92,35 @@ func (s *dirStore) set(_ context.Context, stream, object string, body *millrace.
 	return err
 }
 
-// setFacts may replace newer facts that another node saves at the same moment: that node saves again with its next segment.
-func (s *dirStore) setFacts(ctx context.Context, stream string, epoch uint64, facts []byte) error {
-	if old, _, err := s.readFacts(stream); err == nil && old > epoch {
+// setState may replace a newer state that another node saves at the same moment: that node saves again with its next segment.
+func (s *dirStore) setState(ctx context.Context, stream string, epoch uint64, state []byte) error {
+	if old, _, err := s.readState(stream); err == nil && old > epoch {
 		return nil
 	}
 	var c millrace.Chain
 	defer c.Release()
 	c.AppendCopy(strconv.AppendUint(nil, epoch, 10))
 	c.AppendCopy([]byte("\n"))
-	c.AppendCopy(facts)
-	return s.set(ctx, stream, factsName, &c)
+	c.AppendCopy(state)
+	return s.set(ctx, stream, stateName, &c)
 }
 
-func (s *dirStore) facts(_ context.Context, stream string) ([]byte, error) {
-	_, facts, err := s.readFacts(stream)
-	return facts, err
+func (s *dirStore) state(_ context.Context, stream string) ([]byte, error) {
+	_, state, err := s.readState(stream)
+	return state, err
 }
 
-func (s *dirStore) readFacts(stream string) (epoch uint64, facts []byte, err error) {
+func (s *dirStore) readState(stream string) (epoch uint64, state []byte, err error) {
 	var c millrace.Chain
 	defer c.Release()
-	if err := s.read(dirOf(stream)+"/"+factsName, &c, maxFacts); err != nil {
+	if err := s.read(dirOf(stream)+"/"+stateName, &c, maxState); err != nil {
 		return 0, nil, err
 	}
-	line, facts, _ := bytes.Cut(c.Bytes(), []byte("\n"))
+	line, state, _ := bytes.Cut(c.Bytes(), []byte("\n"))
 	if epoch, err = strconv.ParseUint(string(line), 10, 64); err != nil {
-		return 0, nil, fmt.Errorf("%s/%s: %w", stream, factsName, err)
+		return 0, nil, fmt.Errorf("%s/%s: %w", stream, stateName, err)
 	}
-	return epoch, bytes.Clone(facts), nil
+	return epoch, bytes.Clone(state), nil
 }
 
 func (s *dirStore) get(_ context.Context, stream, object string, dst *millrace.Chain, limit int) error {
@@ -166,7 +166,7 @@ func (s *dirStore) sweep() {
 		for _, file := range files {
 			name := file.Name()
 			_, isObject := hls.ParseObject(name)
-			if !isObject && name != factsName && !strings.HasPrefix(name, newFile) || !file.Type().IsRegular() {
+			if !isObject && name != stateName && !strings.HasPrefix(name, newFile) || !file.Type().IsRegular() {
 				continue
 			}
 			if info, err := file.Info(); err == nil && s.isOld(info) {

@@ -14,7 +14,7 @@ import (
 // redisStore is a store in Redis. It has one key for each object, and one for each stream:
 //
 //	PREFIX{STREAM}OBJECT   its bytes
-//	PREFIX{STREAM}hls      a hash: epoch, facts
+//	PREFIX{STREAM}hls      a hash: epoch, state
 //
 // All expire.
 type redisStore struct {
@@ -44,24 +44,24 @@ func (s *redisStore) set(ctx context.Context, stream, object string, body *millr
 	return s.values.SetChain(ctx, s.key(stream, object), body, redisbuf.Expire(s.keep))
 }
 
-// factsScript keeps the facts ARGV[2] of the epoch ARGV[1] for ARGV[3] milliseconds, unless there are some of a later one.
+// factsScript keeps the state ARGV[2] of the epoch ARGV[1] for ARGV[3] milliseconds, unless there are some of a later one.
 var factsScript = redis.NewScript(`
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch and tonumber(epoch) > tonumber(ARGV[1]) then return 0 end
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'facts', ARGV[2])
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'state', ARGV[2])
 return redis.call('PEXPIRE', KEYS[1], ARGV[3])`)
 
-func (s *redisStore) setFacts(ctx context.Context, stream string, epoch uint64, facts []byte) error {
-	return factsScript.Run(ctx, s.rdb, []string{s.key(stream, factsName)}, epoch, facts, s.keep.Milliseconds()).Err()
+func (s *redisStore) setState(ctx context.Context, stream string, epoch uint64, state []byte) error {
+	return factsScript.Run(ctx, s.rdb, []string{s.key(stream, stateName)}, epoch, state, s.keep.Milliseconds()).Err()
 }
 
 func (s *redisStore) get(ctx context.Context, stream, object string, dst *millrace.Chain, limit int) error {
 	return notStored(s.values.GetChain(ctx, s.key(stream, object), dst, limit))
 }
 
-func (s *redisStore) facts(ctx context.Context, stream string) ([]byte, error) {
-	facts, err := s.rdb.HGet(ctx, s.key(stream, factsName), "facts").Bytes()
-	return facts, notStored(err)
+func (s *redisStore) state(ctx context.Context, stream string) ([]byte, error) {
+	state, err := s.rdb.HGet(ctx, s.key(stream, stateName), "state").Bytes()
+	return state, notStored(err)
 }
 
 func notStored(err error) error {

@@ -79,9 +79,9 @@ func load(t *testing.T, k *Segments, stream string, o hls.Object) string {
 	return string(c.Bytes())
 }
 
-func facts(t *testing.T, k *Segments) string {
+func state(t *testing.T, k *Segments) string {
 	t.Helper()
-	p, err := k.LoadFacts(t.Context(), "tenant/cam")
+	p, err := k.LoadState(t.Context(), "tenant/cam")
 	if err != nil {
 		t.Error(err)
 	}
@@ -102,8 +102,8 @@ func TestSegments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := open(t)
-			if got := facts(t, b); got != "" {
-				t.Errorf("facts %q", got)
+			if got := state(t, b); got != "" {
+				t.Errorf("state %q", got)
 			}
 			for i := range uint64(20) {
 				o, body := testSegment(i)
@@ -111,12 +111,12 @@ func TestSegments(t *testing.T) {
 			}
 			init := hls.Object{Kind: hls.KindInit, Epoch: 7}
 			save(a, "tenant/cam", init, "init")
-			a.SaveFacts("tenant/cam", 1<<52, []byte("new facts\nof two lines"))
+			a.SaveState("tenant/cam", 1<<52, []byte("new state\nof two lines"))
 			eventually(t, "all to be saved", func() bool { return a.Stats().Waiting == 0 })
-			b.SaveFacts("tenant/cam", 1<<52-1, []byte("of the owner before"))
+			b.SaveState("tenant/cam", 1<<52-1, []byte("of the owner before"))
 			eventually(t, "nothing to be saved", func() bool { return b.Stats().Waiting == 0 })
-			if got := facts(t, b); got != "new facts\nof two lines" {
-				t.Errorf("facts %q", got)
+			if got := state(t, b); got != "new state\nof two lines" {
+				t.Errorf("state %q", got)
 			}
 			for i := range uint64(20) {
 				if o, body := testSegment(i); load(t, b, "tenant/cam", o) != body {
@@ -134,8 +134,8 @@ func TestSegments(t *testing.T) {
 			if ok, err := b.Load(t.Context(), "tenant/cam", hls.Object{Kind: hls.KindSegment, Epoch: 1 << 50}, &c, 1000); ok || err == nil || c.Len() > 0 {
 				t.Errorf("more than is allowed: %v, %v", ok, err)
 			}
-			a.SaveFacts("tenant/cam", 1<<52, []byte("newer facts"))
-			eventually(t, "newer facts", func() bool { return facts(t, b) == "newer facts" })
+			a.SaveState("tenant/cam", 1<<52, []byte("newer state"))
+			eventually(t, "newer state", func() bool { return state(t, b) == "newer state" })
 			if st := a.Stats(); st.Saved != 21 || st.Lost != 0 || b.Stats().Loaded != 21 {
 				t.Errorf("%+v, %+v", st, b.Stats())
 			}
@@ -150,9 +150,9 @@ func TestSegmentsExpire(t *testing.T) {
 		s := redistest.Shared(t)
 		k := redisSegments(t, s, 100*time.Millisecond)
 		save(k, "tenant/cam", o, body)
-		k.SaveFacts("tenant/cam", 1, []byte("facts"))
+		k.SaveState("tenant/cam", 1, []byte("state"))
 		eventually(t, "the end", func() bool {
-			return k.Stats().Waiting == 0 && load(t, k, "tenant/cam", o) == "" && facts(t, k) == ""
+			return k.Stats().Waiting == 0 && load(t, k, "tenant/cam", o) == "" && state(t, k) == ""
 		})
 	})
 	t.Run("directory", func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestSegmentsExpire(t *testing.T) {
 		k := dirSegments(t, dir, time.Minute)
 		for _, stream := range []string{"tenant/cam", "cam2"} {
 			save(k, stream, o, body)
-			k.SaveFacts(stream, 1, []byte("facts"))
+			k.SaveState(stream, 1, []byte("state"))
 		}
 		eventually(t, "all to be saved", func() bool { return k.Stats().Waiting == 0 })
 		if err := os.WriteFile(filepath.Join(dir, "cam2", newFile+"X"), []byte("half"), 0o600); err != nil {
@@ -179,7 +179,7 @@ func TestSegmentsExpire(t *testing.T) {
 		}
 		old := time.Now().Add(-2 * time.Minute)
 		_ = filepath.WalkDir(dir, func(name string, _ os.DirEntry, _ error) error { return os.Chtimes(name, old, old) })
-		if load(t, k, "tenant/cam", o) != "" || facts(t, k) != "" {
+		if load(t, k, "tenant/cam", o) != "" || state(t, k) != "" {
 			t.Error("what is old can be had")
 		}
 		s.sweep()
@@ -214,8 +214,8 @@ func TestSegmentsAway(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if facts, err := k.LoadFacts(ctx, "tenant/cam"); err == nil {
-		t.Errorf("%q", facts)
+	if state, err := k.LoadState(ctx, "tenant/cam"); err == nil {
+		t.Errorf("%q", state)
 	}
 	s.Resume(t)
 	nettest.Eventually(t, "all that waited", func() bool { return k.Stats().Waiting == 0 })
@@ -270,20 +270,20 @@ func (s *slowStore) set(_ context.Context, stream, object string, _ *millrace.Ch
 	return s.note(stream + " " + object)
 }
 
-func (s *slowStore) setFacts(_ context.Context, stream string, _ uint64, facts []byte) error {
-	return s.note(stream + " " + string(facts))
+func (s *slowStore) setState(_ context.Context, stream string, _ uint64, state []byte) error {
+	return s.note(stream + " " + string(state))
 }
 
 func (s *slowStore) close() error { return nil }
 
-// Of the facts of a stream that wait the newest are saved, behind the objects that they name.
-func TestNewestFacts(t *testing.T) {
+// Of the state of a stream that wait the newest are saved, behind the objects that they name.
+func TestNewestState(t *testing.T) {
 	s := &slowStore{goOn: make(chan struct{})}
 	k := newSegments(s, slog.New(slog.DiscardHandler))
 	for i := range uint64(3) {
 		o, _ := testSegment(i)
 		save(k, "cam", o, "body")
-		k.SaveFacts("cam", 7, fmt.Appendf(nil, "facts %d", i))
+		k.SaveState("cam", 7, fmt.Appendf(nil, "state %d", i))
 	}
 	close(s.goOn)
 	if err := k.Close(t.Context()); err != nil {
@@ -294,10 +294,10 @@ func TestNewestFacts(t *testing.T) {
 		o, _ := testSegment(i)
 		want = append(want, "cam "+o.String())
 	}
-	if want = append(want, "cam facts 2"); !slices.Equal(s.done, want) {
+	if want = append(want, "cam state 2"); !slices.Equal(s.done, want) {
 		t.Errorf("%q, want %q", s.done, want)
 	}
 	if st := k.Stats(); st.Waiting != 0 || st.Lost != 0 || len(k.newest) != 0 {
-		t.Errorf("%+v, %d facts", st, len(k.newest))
+		t.Errorf("%+v, %d state", st, len(k.newest))
 	}
 }

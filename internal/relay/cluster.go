@@ -3,13 +3,13 @@ package relay
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 )
 
 // A Cluster is the other servers that the streams of this one are shared with. Its methods may be called from any
@@ -49,8 +49,6 @@ type Lease interface {
 }
 
 var (
-	// ErrElsewhere says that HLS of a stream is not made here, because this node does not own it.
-	ErrElsewhere = errors.New("the stream is at another node")
 
 	// errMoved ends a publisher whose stream has another owner.
 	errMoved = refuse.New(http.StatusConflict, "this stream is published at another node now")
@@ -142,9 +140,9 @@ func (s *stream) lose() {
 		s.stopRecord()
 		s.stopRecord = nil
 	}
-	if w := s.hub.hls[s.name]; w != nil && w.stream == s {
-		w.update(func() { w.forget(); w.err = ErrElsewhere })
-		w.stop()
+	if w := s.hub.hlsOf(s); w != nil {
+		s.hub.endHLS(w)
+		w.Fail(hlslive.ErrElsewhere)
 	}
 }
 
@@ -163,10 +161,8 @@ func (s *stream) giveUp() {
 	}
 	if !s.lease.Current() {
 		s.cutPeers()
-	} else if w := s.hub.hls[s.name]; w != nil && w.stream == s {
-		w.mu.Lock()
-		w.lease = nil // HLS gets to the end a moment later, and is not fenced until then
-		w.mu.Unlock()
+	} else if w := s.hub.hlsOf(s); w != nil {
+		w.Disown()
 	}
 	s.lease.Release()
 	s.lease = nil

@@ -20,6 +20,7 @@ import (
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 )
 
@@ -771,7 +772,7 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	set := func(r *testRecorder) func(*Config) {
 		return func(c *Config) {
 			c.Record = func(string) Recorder { r.began.Add(1); return r }
-			c.HLS = HLSConfig{Part: 100 * time.Millisecond, Segment: time.Second, Segments: 4, MaxBytes: 1 << 20}
+			c.HLS = hlslive.Config{Part: 100 * time.Millisecond, Segment: time.Second, Segments: 4, MaxBytes: 1 << 20}
 		}
 	}
 	one, two := d.node(t, set(&first)), d.node(t, set(&second))
@@ -780,7 +781,7 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	if first.began.Load() != 1 || second.began.Load() != 0 {
 		t.Errorf("%d and %d recordings", first.began.Load(), second.began.Load())
 	}
-	if _, err := two.HLSMaster(t.Context(), "cam"); err != ErrElsewhere {
+	if _, err := two.HLSMaster(t.Context(), "cam"); err != hlslive.ErrElsewhere {
 		t.Errorf("HLS of a pulled stream: %v", err)
 	}
 	if _, err := one.HLSMaster(t.Context(), "cam"); err != nil {
@@ -788,26 +789,24 @@ func TestRecordingAndHLSOfOwnedStreams(t *testing.T) {
 	}
 	blocked := make(chan error, 1)
 	go func() {
-		one.mu.Lock()
-		hw := one.hls["cam"]
-		one.mu.Unlock()
-		hw.mu.Lock()
-		msn, part := hw.window.Next()
-		hw.mu.Unlock()
-		_, err := one.HLSMedia(t.Context(), "cam", HLSMediaName, hls.Reload{MSN: msn + 1, Part: part}, true)
+		list, err := one.HLSMedia(t.Context(), "cam", hlslive.MediaName, hls.Reload{}, false)
+		if err == nil {
+			next := hint(t, string(list.Text))
+			_, err = one.HLSMedia(t.Context(), "cam", hlslive.MediaName, hls.Reload{MSN: next.MSN + 1, Part: next.Part}, true)
+		}
 		blocked <- err
 	}()
 	eventually(t, "a request that waits", func() bool { return one.Stats().HLS.Waiting == 1 })
 	q := two.Publisher("cam")
 	q.Send(sc.whole())
-	if err := <-blocked; err != ErrElsewhere {
+	if err := <-blocked; err != hlslive.ErrElsewhere {
 		t.Errorf("a request that waits: %v", err)
 	}
-	if _, err := one.HLSMaster(t.Context(), "cam"); err != ErrElsewhere {
+	if _, err := one.HLSMaster(t.Context(), "cam"); err != hlslive.ErrElsewhere {
 		t.Errorf("HLS of a lost stream: %v", err)
 	}
 	var c millrace.Chain
-	if err := one.HLSObject(t.Context(), "cam", hls.Object{}, &c); err != ErrElsewhere {
+	if err := one.HLSObject(t.Context(), "cam", hls.Object{}, &c); err != hlslive.ErrElsewhere {
 		t.Errorf("an object of a lost stream: %v", err)
 	}
 	eventually(t, "the end of the recording", func() bool { return first.closed.Load() == 1 })
@@ -1094,7 +1093,7 @@ func TestAFullNodeTakesNoStream(t *testing.T) {
 func TestAPublisherWithANewLease(t *testing.T) {
 	d := newTestDirectory()
 	n := d.node(t, func(c *Config) {
-		c.HLS = HLSConfig{Part: 100 * time.Millisecond, Segment: time.Second, Segments: 4, MaxBytes: 1 << 20}
+		c.HLS = hlslive.Config{Part: 100 * time.Millisecond, Segment: time.Second, Segments: 4, MaxBytes: 1 << 20}
 	})
 	sc := newScript(4, 10, 500)
 	p := n.publish(sc, 0)

@@ -13,175 +13,18 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
-	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 )
 
 // hlsDefaults are those of millrace serve.
-var hlsDefaults = HLSConfig{Part: 200 * time.Millisecond, Segment: 2 * time.Second, Segments: 6, MaxBytes: 64 << 20}
-
-// What a window's times are chosen to be, of how long frames last and how far keyframes are apart.
-func TestHLSTimes(t *testing.T) {
-	video, sound := mp4.Movie{Video: true}, mp4.Movie{Audio: true}
-	both := mp4.Movie{Video: true, Audio: true}
-	for _, tt := range []struct {
-		name         string
-		movie        mp4.Movie
-		group        int64 // ms
-		lasts        []int // ms, of the fragments in turn; below 0 without video
-		target, part time.Duration
-	}{
-		{"25 frames a second", video, 2000, []int{40}, 2 * time.Second, 282 * time.Millisecond},
-		{"30, in whole milliseconds", video, 2000, []int{33, 33, 34}, 2 * time.Second, 282 * time.Millisecond},
-		{"24", video, 2000, []int{42, 41, 42}, 2 * time.Second, 282 * time.Millisecond},
-		{"60", video, 1000, []int{17, 16, 17}, 2 * time.Second, 282 * time.Millisecond},
-		{"15", video, 1000, []int{67, 66, 67}, 2 * time.Second, 282 * time.Millisecond},
-		{"7", video, 1000, []int{143}, 2 * time.Second, 288 * time.Millisecond},
-		{"5", video, 1000, []int{200}, 2 * time.Second, 402 * time.Millisecond},
-		{"5, and audio", both, 1000, []int{200}, 2 * time.Second, 282 * time.Millisecond},
-		{"one in 2 s, and audio", both, 2000, []int{-23, -23, 2000}, 2 * time.Second, 282 * time.Millisecond},
-		{"groups a little longer", video, 2002, []int{33, 34}, 2 * time.Second, 282 * time.Millisecond},
-		{"groups a little shorter", video, 1997, []int{40}, 2 * time.Second, 282 * time.Millisecond},
-		{"two groups a little shorter", both, 998, []int{40}, 2 * time.Second, 282 * time.Millisecond},
-		{"groups that do not fit", video, 1500, []int{40}, 3 * time.Second, 282 * time.Millisecond},
-		{"12.5 a second, every 60 a keyframe", video, 4800, []int{80}, 5 * time.Second, 322 * time.Millisecond},
-		{"long groups", video, 10_000, []int{40}, 10 * time.Second, 282 * time.Millisecond},
-		{"groups of a minute", video, 60_000, []int{40}, 16 * time.Second, 282 * time.Millisecond},
-		{"groups that are not known", video, 0, []int{40}, 10 * time.Second, 282 * time.Millisecond},
-		{"a frame a second", video, 2000, []int{1000}, 2 * time.Second, 1002 * time.Millisecond},
-		{"irregular frames", video, 2000, []int{33, 67}, 2 * time.Second, 447 * time.Millisecond},
-		{"irregular frames, and audio", both, 2000, []int{33, 67}, 2 * time.Second, 282 * time.Millisecond},
-		{"segments of 2.05 s", video, 1025, []int{40}, 2 * time.Second, 282 * time.Millisecond},
-		{"audio first", both, 2000, []int{-107, -106, -107, 40, 40, 40}, 2 * time.Second, 282 * time.Millisecond},
-		{"audio", sound, 0, []int{116, 117}, 2 * time.Second, 236 * time.Millisecond},
-		{"fragments that do not last", video, 2000, []int{0}, 2 * time.Second, 282 * time.Millisecond},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			cfg := testConfig()
-			cfg.HLS = hlsDefaults
-			if tt.group == 1025 {
-				cfg.HLS.Segment = 2050 * time.Millisecond
-			}
-			s := &stream{hub: &Hub{cfg: cfg}}
-			s.usualInterval.Store(tt.group)
-			var b hlsBegin
-			at := time.Duration(0)
-			for i := range 60 {
-				f := fragment{FragmentInfo: mp4.FragmentInfo{Start: at}}
-				if tt.movie.Video {
-					f.Pictures = 1
-				}
-				if tt.movie.Audio {
-					f.Sounds = 1
-				}
-				d := time.Duration(tt.lasts[i%len(tt.lasts)]) * time.Millisecond
-				if d < 0 {
-					d, f.Pictures = -d, 0
-				}
-				at += d
-				f.End = at
-				b.add(f, new(millrace.Chain))
-			}
-			if tt.group == 0 && tt.movie.Video && b.enough(s, tt.movie) != (b.length() >= 4*time.Second) {
-				t.Errorf("enough after %v", b.length())
-			}
-			c := b.config(s, tt.movie)
-			if c.Target != tt.target || c.Part != tt.part {
-				t.Errorf("target %v and part %v, want %v and %v", c.Target, c.Part, tt.target, tt.part)
-			}
-			if _, err := hls.NewWindow(c); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-// A playlist of slides is made when it is known how far apart they are, however few they are.
-func TestHLSEnough(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		lasts time.Duration // of a fragment
-		want  int           // how many fragments are enough
-	}{
-		{"25 frames a second", 40 * time.Millisecond, 15},
-		{"a frame a second", time.Second, 4},
-		{"slides of 2 s", 2 * time.Second, 2},
-		{"slides of 10 s", 10 * time.Second, 1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			cfg := testConfig()
-			cfg.HLS = hlsDefaults
-			s := &stream{hub: &Hub{cfg: cfg}}
-			s.usualInterval.Store(tt.lasts.Milliseconds())
-			var b hlsBegin
-			movie, n := mp4.Movie{Video: true}, 0
-			for at := time.Duration(0); n < 100 && !b.enough(s, movie); n++ {
-				f := fragment{FragmentInfo: mp4.FragmentInfo{Start: at, End: at + tt.lasts, Pictures: 1, Key: true}}
-				b.add(f, new(millrace.Chain))
-				at += tt.lasts
-			}
-			if n != tt.want {
-				t.Errorf("enough after %d fragments, want %d", n, tt.want)
-			}
-		})
-	}
-}
-
-// The second segment begins where the first playlist is made and ends at the next keyframe, which
-// is not only some frames later, whenever the distance of keyframes gets known.
-func TestHLSBeginsBeforeKeyframes(t *testing.T) {
-	const lasts = 40 * time.Millisecond
-	for _, group := range []int{20, 25, 50, 100} {
-		for known := range group + 1 {
-			cfg := testConfig()
-			cfg.HLS = hlsDefaults
-			s := &stream{hub: &Hub{cfg: cfg}}
-			var b hlsBegin
-			n := 0
-			for ; n < 200 && !b.enough(s, mp4.Movie{Video: true}); n++ {
-				if n == known {
-					s.usualInterval.Store(int64(group) * lasts.Milliseconds())
-				}
-				at := time.Duration(n) * lasts
-				info := mp4.FragmentInfo{Start: at, End: at + lasts, Pictures: 1, Key: n%group == 0}
-				b.add(fragment{FragmentInfo: info}, new(millrace.Chain))
-			}
-			rest := lasts*time.Duration((n+group-1)/group*group) - b.firstEnd(s).Truncate(lasts)
-			if rest > 0 && rest < 160*time.Millisecond {
-				t.Errorf("keyframes %d frames apart, known at %d: a segment of %v", group, known, rest)
-			}
-		}
-	}
-}
-
-func TestAudience(t *testing.T) {
-	const period = 2 * time.Second
-	var a audience
-	at := int64(1)
-	for second := range 20 {
-		for range 5 { // three players ask for each part of 200 ms, and one for a playlist every two seconds
-			for range 3 {
-				a.add(at, period, 200*time.Millisecond)
-			}
-			at += int64(200 * time.Millisecond)
-		}
-		if second%2 == 1 {
-			a.add(at-1, period, period)
-		}
-		if n := a.size(at-1, period); second >= 4 && n != 4 {
-			t.Errorf("after %d s: %d players, want 4", second, n)
-		}
-	}
-	if n := a.size(at+int64(2*period), period); n != 0 {
-		t.Errorf("%d players when all have gone", n)
-	}
-}
+var hlsDefaults = hlslive.Config{Part: 200 * time.Millisecond, Segment: 2 * time.Second, Segments: 6, MaxBytes: 64 << 20}
 
 // playlist returns what is there, and checks what can be said of it alone. Short parts are left to follow, whose cases
 // say where they cannot be avoided.
 func (h *hubTest) playlist(want hls.Reload, blocks bool) (string, error) {
-	list, err := h.HLSMedia(h.t.Context(), "cam", HLSMediaName, want, blocks)
+	list, err := h.HLSMedia(h.t.Context(), "cam", hlslive.MediaName, want, blocks)
 	if err != nil {
 		return "", err
 	}
@@ -238,11 +81,11 @@ func TestHLS(t *testing.T) {
 		next := hint(t, first)
 
 		// A hundred wait for the next part, by playlist and by name. One playlist is made.
-		made := h.counters.hlsRendered.Load()
+		made := h.hlsShared.Counters.Rendered.Load()
 		got := make(chan string, 200)
 		for range 100 {
 			go func() {
-				list, err := h.HLSMedia(t.Context(), "cam", HLSMediaName, hls.Reload{MSN: next.MSN, Part: next.Part}, true)
+				list, err := h.HLSMedia(t.Context(), "cam", hlslive.MediaName, hls.Reload{MSN: next.MSN, Part: next.Part}, true)
 				if err != nil {
 					t.Error(err)
 					return
@@ -267,7 +110,7 @@ func TestHLS(t *testing.T) {
 		for range 200 {
 			lists[<-got]++
 		}
-		if n := h.counters.hlsRendered.Load() - made; n != 1 || len(lists) != 2 {
+		if n := h.hlsShared.Counters.Rendered.Load() - made; n != 1 || len(lists) != 2 {
 			t.Errorf("%d playlists were made, %v", n, lists)
 		}
 

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
@@ -83,44 +83,6 @@ func TestHLSCodecsChangeInAGroup(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A request that comes when the window ends for lack of requests gets another one.
-func TestHLSRequestAtIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHubTest(t, func(c *Config) { c.HLS = hlsDefaults })
-		sc := newScript(70, 25, 1000)
-		p := h.publish(sc.config...)
-		h.pace(p, sc.tags[:150])
-		_, _ = h.playlist(hls.Reload{}, false)
-		synctest.Wait() // until all is made that came before the first request
-		list, err := h.playlist(hls.Reload{}, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		next := hint(t, list)
-		w := h.hls["cam"]
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() { _, _ = h.HLSMedia(ctx, "cam", HLSMediaName, hls.Reload{MSN: next.MSN, Part: next.Part}, true) }()
-		synctest.Wait()
-		w.asked.Store(now() - int64(time.Hour))
-		w.checkIdle()
-		cancel()
-		synctest.Wait()
-		if w.checkIdle(); h.hls["cam"] != w {
-			t.Error("HLS ends while a request waits, or right after that")
-		}
-		w.asked.Store(now() - int64(time.Hour))
-		w.checkIdle()
-		if list, err = h.playlist(hls.Reload{MSN: next.MSN, Part: next.Part}, true); err != nil {
-			t.Fatal(err)
-		}
-		if again := hint(t, list); again.Epoch == next.Epoch {
-			t.Error("the window that has ended")
-		}
-		h.Close()
-		h.done(p, nil)
-	})
 }
 
 // The numbers of a name grow, also if a publisher fills segments faster than its clock says, and the next one comes at
@@ -295,9 +257,9 @@ func TestHLSAnswersInSilence(t *testing.T) {
 				t.Fatal(err)
 			}
 			target, next := 2*time.Second, hint(t, list)
-			media := func(want hls.Reload) *HLSPlaylist {
+			media := func(want hls.Reload) *hlslive.Playlist {
 				t.Helper()
-				list, err := h.HLSMedia(t.Context(), "cam", HLSMediaName, want, true)
+				list, err := h.HLSMedia(t.Context(), "cam", hlslive.MediaName, want, true)
 				if err != nil {
 					t.Fatal(err)
 				}

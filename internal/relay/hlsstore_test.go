@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/internal/testkit/hlscheck"
 )
 
@@ -23,7 +23,7 @@ type testStore struct {
 	epoch   uint64
 	facts   []byte
 	away    bool
-	hangs   bool // LoadFacts does
+	hangs   bool // LoadState does
 }
 
 func (s *testStore) Save(stream string, o hls.Object, body *millrace.Chain) {
@@ -36,7 +36,7 @@ func (s *testStore) Save(stream string, o hls.Object, body *millrace.Chain) {
 	s.objects[stream+"/"+o.String()] = body.Len()
 }
 
-func (s *testStore) SaveFacts(_ string, epoch uint64, facts []byte) {
+func (s *testStore) SaveState(_ string, epoch uint64, facts []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if epoch >= s.epoch && !s.away {
@@ -44,7 +44,7 @@ func (s *testStore) SaveFacts(_ string, epoch uint64, facts []byte) {
 	}
 }
 
-func (s *testStore) LoadFacts(ctx context.Context, _ string) ([]byte, error) {
+func (s *testStore) LoadState(ctx context.Context, _ string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hangs {
@@ -114,7 +114,7 @@ func (tt *takeoverTest) watch(h *hubTest, p *Publisher, tags [][]byte) (m *hlsch
 // stored checks what players get while there is no owner.
 func (tt *takeoverTest) stored() *hlscheck.Media {
 	tt.t.Helper()
-	master, media, err := StoredHLS(tt.store.facts)
+	master, media, err := hlslive.Stored(tt.store.facts)
 	if err != nil {
 		tt.t.Fatal(err)
 	}
@@ -253,19 +253,19 @@ func TestHLSTakeoverTooLate(t *testing.T) {
 
 // What is wrong with the store is no harm to the stream.
 func TestHLSStoreFails(t *testing.T) {
-	good, _ := json.Marshal(&hlsFacts{Target: 2 * time.Second, Part: 200 * time.Millisecond, Master: "#EXTM3U\n",
-		Next: hls.Listed{Epoch: 1, MSN: 8}, Segments: []hls.Listed{{MSN: 7, Duration: time.Second, Time: time.Now()}}})
-	if _, _, err := StoredHLS(good); err != nil {
+	const good = `{"Target":2000000000,"Part":200000000,"Segments":[{"MSN":7,"Time":"2000-01-01T00:00:00Z","Duration":1000000000}],` +
+		`"Next":{"Epoch":1,"MSN":8},"Master":"#EXTM3U\n"}`
+	if _, _, err := hlslive.Stored([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
 	for name, store := range map[string]*testStore{
 		"away": {away: true}, "hangs": {hangs: true}, "empty": {}, "no JSON": {facts: []byte("{")},
-		"other segments": {facts: []byte(strings.Replace(string(good), `"MSN":8`, `"MSN":9`, 1))},
-		"no target":      {facts: []byte(strings.Replace(string(good), `"Target":2000000000`, `"Target":1`, 1))},
-		"long segment":   {facts: []byte(strings.Replace(string(good), `"Duration":1000000000`, `"Duration":9000000000`, 1))},
+		"other segments": {facts: []byte(strings.Replace(good, `"MSN":8`, `"MSN":9`, 1))},
+		"no target":      {facts: []byte(strings.Replace(good, `"Target":2000000000`, `"Target":1`, 1))},
+		"long segment":   {facts: []byte(strings.Replace(good, `"Duration":1000000000`, `"Duration":9000000000`, 1))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, _, err := StoredHLS(store.facts); err == nil {
+			if _, _, err := hlslive.Stored(store.facts); err == nil {
 				t.Error("playlists of nothing")
 			}
 			synctest.Test(t, func(t *testing.T) {
@@ -281,36 +281,6 @@ func TestHLSStoreFails(t *testing.T) {
 				h.done(p, nil)
 			})
 		})
-	}
-}
-
-// The owner's clock is ahead of the next one's.
-func TestHLSTakeoverClocks(t *testing.T) {
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	f := &hlsFacts{Target: 2 * time.Second, Part: 200 * time.Millisecond, Open: true,
-		Next: hls.Listed{Epoch: 9, MSN: 8, Number: 2, Duration: 600 * time.Millisecond}, Segments: []hls.Listed{{Epoch: 9, MSN: 7, Duration: time.Second, Number: 2, Time: at}}}
-	for _, tt := range []struct {
-		comes, shown time.Duration
-		past         int
-	}{
-		{time.Second, 1600 * time.Millisecond, 2},
-		{1700 * time.Millisecond, 1700 * time.Millisecond, 2},
-		{-2 * time.Second, 1600 * time.Millisecond, 2},
-		{5 * time.Second, 5 * time.Second, 2},
-		{-time.Minute, -time.Minute, 0},
-		{time.Minute, time.Minute, 0},
-	} {
-		cfg := hls.Config{Epoch: 3, FirstMSN: 5, Target: time.Second, Part: 20 * time.Millisecond, Segment: 3 * time.Second, Segments: 3, MaxBytes: 1 << 20}
-		shown := f.precede(&cfg, 0, at.Add(tt.comes))
-		if shown.Sub(at) != tt.shown || len(cfg.Past) != tt.past || cfg.Epoch != 10 || cfg.FirstMSN != 9 {
-			t.Errorf("%v: %v, %+v", tt.comes, shown.Sub(at), cfg)
-		}
-		if tt.past == 0 {
-			cfg.Segment = time.Second
-		}
-		if _, err := hls.NewWindow(cfg); err != nil {
-			t.Error(err)
-		}
 	}
 }
 
@@ -344,7 +314,7 @@ func TestHLSFence(t *testing.T) {
 		var f fenceTest
 		h, p := f.publish(t)
 		f.stopped.Store(true)
-		if _, err := h.playlist(hls.Reload{}, false); err != ErrElsewhere {
+		if _, err := h.playlist(hls.Reload{}, false); err != hlslive.ErrElsewhere {
 			t.Error(err)
 		}
 		f.stopped.Store(false)
@@ -353,7 +323,7 @@ func TestHLSFence(t *testing.T) {
 		}
 		f.stopped.Store(true)
 		h.Lost("cam", 1)
-		if _, err := h.playlist(hls.Reload{}, false); err != ErrElsewhere {
+		if _, err := h.playlist(hls.Reload{}, false); err != hlslive.ErrElsewhere {
 			t.Error(err)
 		}
 		h.Close()
@@ -374,11 +344,10 @@ func TestHLSIsNotFencedAtTheEndOfAStream(t *testing.T) {
 			w := h.hls["cam"]
 			h.mu.Unlock()
 			f.stopped.Store(true) // it is released
-			w.mu.Lock()
-			if w.ended || w.fenced() == current {
-				t.Errorf("the lease was current: %v, ended: %v, fenced: %v", current, w.ended, w.fenced())
+			_, err := w.Playlist(t.Context(), hlslive.MediaName, hls.Reload{}, false)
+			if (err == hlslive.ErrElsewhere) == current || current && err != nil {
+				t.Errorf("the lease was current: %v, and a player gets %v", current, err)
 			}
-			w.mu.Unlock()
 			h.Close()
 			h.done(p, nil)
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/memory"
 	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 )
 
 // A Policy says what happens to a viewer that is further behind than its allowance.
@@ -44,13 +45,13 @@ type Config struct {
 
 	Latency time.Duration // how long a frame may wait to be sent together with others; 0: not at all
 
-	HLS HLSConfig
+	HLS hlslive.Config
 
 	// Memory is what all of it may take; nil: as much as the other limits allow.
 	Memory *memory.Budget
 
 	// HLSStore keeps segments of HLS where other nodes find them; nil: they are here only.
-	HLSStore SegmentStore
+	HLSStore hlslive.SegmentStore
 
 	// Cluster is what streams are shared with; nil: this server is alone.
 	Cluster Cluster
@@ -76,7 +77,8 @@ type Hub struct {
 	ends context.Context // ends with Close, under mu
 	stop context.CancelCauseFunc
 
-	counters counters
+	counters  counters
+	hlsShared hlslive.Shared
 
 	clients *millrace.Pool // an account of the blocks of what RTMP clients send that do not publish
 
@@ -89,8 +91,8 @@ type Hub struct {
 	mu         lock.Mutex
 	streams    map[string]*stream // by name, from newStream to end
 	waiting    map[string][]*waiter
-	hls        map[string]*hlsWindow
-	hlsNumbers map[string]hlsNumbers // for the next window of a name; see keepHLSNumbers
+	hls        map[string]*liveHLS
+	hlsNumbers map[string]hlslive.SequenceStart // for the next window of a name; see keepHLSNumbers
 	served     map[*viewer]struct{}
 	records    map[string]chan struct{} // by name: closed when the recording of a stream has ended
 	refused    map[string]time.Time     // names whose publishers the operator refuses until then; at most maxRefusedNames
@@ -108,14 +110,15 @@ func New(cfg Config) *Hub {
 		streams:  make(map[string]*stream),
 		waiting:  make(map[string][]*waiter),
 		served:   make(map[*viewer]struct{}),
-		hls:      make(map[string]*hlsWindow),
+		hls:      make(map[string]*liveHLS),
 
-		hlsNumbers: make(map[string]hlsNumbers),
+		hlsNumbers: make(map[string]hlslive.SequenceStart),
 		records:    make(map[string]chan struct{}),
 		refused:    make(map[string]time.Time),
 
 		pullIdle: pullIdle, cleanEndWait: cleanEndWait,
 	}
+	h.hlsShared.Config, h.hlsShared.Store, h.hlsShared.Waiting = &h.cfg.HLS, cfg.HLSStore, h.admitted
 	h.ends, h.stop = context.WithCancelCause(context.Background())
 	return h
 }

@@ -37,11 +37,10 @@ func (h *Hub) endIdleHLS(excess int64) (freed int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, w := range h.hls {
-		w.mu.Lock()
-		if w.window != nil && w.endIdle(w.length()) <= 0 {
-			freed += w.window.Bytes()
+		if w.IdleIn(1) <= 0 {
+			freed += w.Bytes()
+			h.endHLS(w)
 		}
-		w.mu.Unlock()
 		if freed >= excess {
 			break
 		}
@@ -53,7 +52,8 @@ func (h *Hub) endIdleHLS(excess int64) (freed int64) {
 type holder struct {
 	*stream
 	bytes   int64
-	visible bool // viewers can find it
+	visible bool     // viewers can find it
+	window  *liveHLS // its HLS; nil if none is made
 }
 
 // made returns the renditions of s that are being made.
@@ -70,27 +70,17 @@ func (h *Hub) holders() (list []holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range maps.Values(h.streams) {
-		list = append(list, holder{s, s.memory.Stats().InUse, s.live != nil})
+		list = append(list, holder{s, s.memory.Stats().InUse, s.live != nil, h.hlsOf(s)})
 	}
 	slices.SortFunc(list, func(a, b holder) int { return cmp.Compare(b.bytes, a.bytes) })
 	return list
 }
 
-// hlsOf returns what makes the HLS of s, or nil.
-func (h *Hub) hlsOf(s *stream) *hlsWindow {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if w := h.hls[s.name]; w != nil && w.stream == s {
-		return w
-	}
-	return nil
-}
-
 // evictGroups has the windows of HLS hold no more than the rules ask for, and drops old groups of pictures.
 func (h *Hub) evictGroups(excess int64) (freed int64) {
 	for _, s := range h.holders() {
-		if w := h.hlsOf(s.stream); w != nil {
-			freed += w.shorten(h.cfg.HLS.MaxBytes)
+		if s.window != nil {
+			freed += s.window.Shorten(h.cfg.HLS.MaxBytes)
 		}
 		for _, r := range s.made() {
 			freed += r.ring.Evict(lateAfter, false)
@@ -100,21 +90,6 @@ func (h *Hub) evictGroups(excess int64) (freed int64) {
 		}
 	}
 	return freed
-}
-
-// shorten has the playlist list no more than the rules ask for, bounds what the window holds, and returns how many bytes that
-// frees at once.
-func (w *hlsWindow) shorten(maxBytes int64) (freed int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.window == nil {
-		return 0
-	}
-	before := w.window.Bytes()
-	if w.window.Shorten(maxBytes) {
-		w.tell()
-	}
-	return before - w.window.Bytes()
 }
 
 // dropLaggards disconnects viewers whose connections have not taken what they hold for so long, of a stream or, if of is nil,
@@ -167,9 +142,8 @@ func (h *Hub) cutLargest(excess int64) (freed int64) {
 		if freed += h.dropLaggards(excess-freed, s.stream, blockedAfter); freed >= excess {
 			break
 		}
-		w := h.hlsOf(s.stream)
-		if w != nil {
-			w.shorten(h.cfg.HLS.MaxBytes / 4)
+		if s.window != nil {
+			s.window.Shorten(h.cfg.HLS.MaxBytes / 4)
 		}
 		for _, r := range s.made() {
 			r.ring.Evict(0, true)
@@ -183,8 +157,8 @@ func (h *Hub) cutLargest(excess int64) (freed int64) {
 		if s.wait == nil {
 			s.publisher.cancel(errLargest)
 		}
-		if w != nil {
-			w.stop()
+		if s.window != nil {
+			s.window.stop()
 		}
 		h.mu.Unlock()
 	}

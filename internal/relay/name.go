@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 )
 
 // A name has 1 to maxParts parts of nameBytes with a slash between them: a stream, or also an application, a tenant, an
@@ -41,7 +42,7 @@ func CheckName(name string) error {
 		return bad("%q: the HLS of a stream has such names", name)
 	}
 	if isObject(name) {
-		return bad("%q: an ending of .m3u8 or .m4s asks for HLS; the HLS of a stream is at NAME/%s", name, HLSMasterName)
+		return bad("%q: an ending of .m3u8 or .m4s asks for HLS; the HLS of a stream is at NAME/%s", name, hlslive.MasterName)
 	}
 	return nil
 }

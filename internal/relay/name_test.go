@@ -3,6 +3,8 @@ package relay
 import (
 	"strings"
 	"testing"
+
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 )
 
 func TestNames(t *testing.T) {
@@ -71,7 +73,7 @@ func FuzzNames(f *testing.F) {
 				t.Errorf("%q asks for %q of %q", name+ext, object, n)
 			}
 		}
-		for _, object := range []string{HLSMasterName, HLSMediaName, "5-i0.mp4", "5-1.m4s", "5-1.2.m4s"} {
+		for _, object := range []string{hlslive.MasterName, hlslive.MediaName, "5-i0.mp4", "5-1.m4s", "5-1.2.m4s"} {
 			n, o := SplitPath(name + "/" + object)
 			if n != name || o != object || StreamName(name+"/"+object) != name {
 				t.Errorf("%q asks for %q of %q", name+"/"+object, o, n)

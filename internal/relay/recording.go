@@ -59,7 +59,7 @@ func (s *stream) record() {
 	r.begin() // before the first frame is published
 	h.recording.Go(func() {
 		defer end()
-		defer r.release()
+		defer r.Release()
 		if before != nil { // of a stream of the same name, which has ended
 			<-before
 			if to = h.cfg.Record(s.name); to == nil {
@@ -75,19 +75,19 @@ func (s *stream) record() {
 func (s *stream) recordTo(ctx context.Context, to Recorder, r *fragmentReader) {
 	for {
 		var c millrace.Chain
-		f, err := r.next(ctx, &c)
+		f, err := r.Next(ctx, &c)
 		if err != nil {
 			if err != io.EOF && ctx.Err() == nil {
 				s.log.Warn("recording ended", "reason", explain(err))
 			}
 			return
 		}
-		if f.newInit {
+		if f.NewInit {
 			var init millrace.Chain
-			r.init.Clone(&init)
+			r.AppendInit(&init)
 			to.Init(&init)
 		}
-		f.Key = f.Key || f.early // so that a recording has the audio before the first slide leaves
+		f.Key = f.Key || f.Early // so that a recording has the audio before the first slide leaves
 		to.Add(f.FragmentInfo, &c)
 	}
 }

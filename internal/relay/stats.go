@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 )
 
 // counters counts what happens in a Hub. They are plain atomic numbers: what is done for every batch does not go
@@ -15,26 +16,22 @@ import (
 type counters struct {
 	published atomic.Int64 // streams
 
-	hlsRendered  atomic.Int64 // see HLSStats
-	hlsPlaylists atomic.Int64
-	hlsObjects   atomic.Int64
-	hlsBytes     atomic.Int64
-	returns      atomic.Int64
-	takeovers    atomic.Int64
-	waited       atomic.Int64 // ns that streams have waited for publishers, in waits that are over
-	bytesIn      atomic.Int64
-	pulled       atomic.Int64 // bytes, of these
-	toNodes      atomic.Int64 // bytes, of those that are written
-	framesIn     atomic.Int64
-	groupsCut    atomic.Int64
-	leftOut      atomic.Int64 // NAL units and video frames
-	writeCalls   atomic.Int64
-	written      [paths]atomic.Int64 // bytes
-	watching     [paths]atomic.Int64
-	came         [paths]atomic.Int64
-	dropped      [disconnectReasons]atomic.Int64
-	seen         [disconnectReasons]atomic.Int64     // viewers that were found too far behind
-	lost         [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past
+	returns    atomic.Int64
+	takeovers  atomic.Int64
+	waited     atomic.Int64 // ns that streams have waited for publishers, in waits that are over
+	bytesIn    atomic.Int64
+	pulled     atomic.Int64 // bytes, of these
+	toNodes    atomic.Int64 // bytes, of those that are written
+	framesIn   atomic.Int64
+	groupsCut  atomic.Int64
+	leftOut    atomic.Int64 // NAL units and video frames
+	writeCalls atomic.Int64
+	written    [paths]atomic.Int64 // bytes
+	watching   [paths]atomic.Int64
+	came       [paths]atomic.Int64
+	dropped    [disconnectReasons]atomic.Int64
+	seen       [disconnectReasons]atomic.Int64     // viewers that were found too far behind
+	lost       [broadcast.Refused + 1]atomic.Int64 // frames that viewers were moved past
 }
 
 // Stats is a snapshot of a Hub. The maps have an entry for every key that there can be.
@@ -58,7 +55,7 @@ type Stats struct {
 
 	SilentMax time.Duration // since the last frame of the stream that has a publisher and is silent for the longest time
 
-	HLS HLSStats
+	HLS hlslive.Stats
 
 	FurtherTracks int           // of all streams: see StreamInfo
 	KeptBytes     int64         // by all streams
@@ -251,7 +248,9 @@ func (s *stream) info() StreamInfo {
 	hls := s.hub.hls[s.name]
 	s.hub.mu.Unlock()
 	if hls != nil {
-		i.ViewersHLS, _, _ = hls.stats()
+		var st hlslive.Stats
+		st.Add(hls.Window)
+		i.ViewersHLS = st.Viewers
 	}
 	var lag lagReport
 	for _, r := range s.renditions() {

@@ -18,6 +18,7 @@ import (
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 )
 
 // A stream is what the publishers of a name send, one after the other, for viewers who stay meanwhile.
@@ -39,12 +40,12 @@ type stream struct {
 	feed feed       // the publisher's; ended with the stream
 
 	// Guarded by hub.mu.
-	publisher *Publisher // the current one, or while the stream waits the last one
-	next      *Publisher // takes over from it; nil while the stream waits
-	wait      *wait      // nil while there is a publisher
-	ended     bool       // by the operator: it goes when its publisher has gone
-	until     int64      // when a wait ends; see left
-	hls       hlsNumbers // for its next window
+	publisher *Publisher            // the current one, or while the stream waits the last one
+	next      *Publisher            // takes over from it; nil while the stream waits
+	wait      *wait                 // nil while there is a publisher
+	ended     bool                  // by the operator: it goes when its publisher has gone
+	until     int64                 // when a wait ends; see left
+	hls       hlslive.SequenceStart // for its next window
 
 	lease      Lease                // nil if this node does not own the stream, or is alone
 	epoch      uint64               // the greatest one of those that have fed it and are over, or are pulled

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 )
 
 // only returns the tags of a type.
@@ -225,23 +226,23 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 		looks []look
 	}{
 		{"late audio", [][][]byte{videoHeader, videoAlone(0, 8), audioHeader, both(8, 16)},
-			[]look{{6, hlsVideoName}, {10, HLSMediaName}}},
+			[]look{{6, hlslive.VideoName}, {10, hlslive.MediaName}}},
 		{"late video", [][][]byte{audioHeader, audioAlone(0, 8), videoHeader, both(8, 16)},
-			[]look{{6, hlsAudioName}, {10, HLSMediaName}}},
+			[]look{{6, hlslive.AudioName}, {10, hlslive.MediaName}}},
 		{"audio that stops and is back", [][][]byte{sc.config, both(0, 6), videoAlone(6, 16), both(16, 24)},
-			[]look{{5, HLSMediaName}, {13, hlsVideoName}, {18, HLSMediaName}}},
+			[]look{{5, hlslive.MediaName}, {13, hlslive.VideoName}, {18, hlslive.MediaName}}},
 		{"video that stops and is back", [][][]byte{sc.config, both(0, 6), audioAlone(6, 42), both(42, 50)},
-			[]look{{5, HLSMediaName}, {38, hlsAudioName}, {45, HLSMediaName}}},
+			[]look{{5, hlslive.MediaName}, {38, hlslive.AudioName}, {45, hlslive.MediaName}}},
 		{"Annex B at first", [][][]byte{sc.config, damaged(annexB, both(0, 8)), both(8, 16)},
-			[]look{{4, hlsAudioName}, {11, HLSMediaName}}},
+			[]look{{4, hlslive.AudioName}, {11, hlslive.MediaName}}},
 		{"Annex B later", [][][]byte{sc.config, both(0, 6), damaged(annexB, both(6, 26)), both(26, 34)},
-			[]look{{5, HLSMediaName}, {22, hlsAudioName}, {30, HLSMediaName}}},
+			[]look{{5, hlslive.MediaName}, {22, hlslive.AudioName}, {30, hlslive.MediaName}}},
 		{"empty video at first", [][][]byte{sc.config, damaged("", both(0, 8)), both(8, 16)},
-			[]look{{4, hlsAudioName}, {11, HLSMediaName}}},
+			[]look{{4, hlslive.AudioName}, {11, hlslive.MediaName}}},
 		{"Annex B for a moment", [][][]byte{sc.config, both(0, 6), damaged(annexB, both(6, 8)), both(8, 16)},
-			[]look{{5, HLSMediaName}}},
+			[]look{{5, hlslive.MediaName}}},
 		{"a video header long before the video", [][][]byte{sc.config, audioAlone(0, 12), both(12, 20)},
-			[]look{{9, hlsAudioName}, {15, HLSMediaName}}},
+			[]look{{9, hlslive.AudioName}, {15, hlslive.MediaName}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -270,8 +271,8 @@ func TestHLSPlaylistEndsWhenTracksChange(t *testing.T) {
 					time.Sleep(time.Until(begin.Add(time.Duration(look.at) * time.Second)))
 					if before != "" {
 						h.checkEnd(media(before))
-						if got := media(HLSMediaName); got != media(before) {
-							t.Errorf("after %d s %s is another playlist than %s:\n%s", look.at, HLSMediaName, before, got)
+						if got := media(hlslive.MediaName); got != media(before) {
+							t.Errorf("after %d s %s is another playlist than %s:\n%s", look.at, hlslive.MediaName, before, got)
 						}
 					}
 					list, err := h.HLSMaster(t.Context(), "cam")

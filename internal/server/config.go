@@ -16,6 +16,7 @@ import (
 	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/record"
 	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -187,7 +188,7 @@ func Defaults() Config {
 			// A key frame of a 4K picture is one to two MB. The format allows 16 MiB.
 			MaxTagBytes: 4 << 20,
 
-			HLS: relay.HLSConfig{
+			HLS: hlslive.Config{
 				// Six pictures at 30 a second. A player is three parts behind: shorter ones save little of its second, and cost a
 				// request of each viewer.
 				Part: 200 * time.Millisecond,

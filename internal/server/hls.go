@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -53,8 +54,8 @@ var playerSeed = maphash.MakeSeed()
 // admitPlayer counts a player of HLS with its first request for a playlist. The stream and the token tell the players of an
 // address apart, and with a hook, which is asked about each of them, all that they show.
 func (s *Server) admitPlayer(account *address.Account, r *http.Request, name, object string) error {
-	begins := object == relay.HLSMasterName
-	if account == nil || !begins && !relay.IsHLSMedia(object) {
+	begins := object == hlslive.MasterName
+	if account == nil || !begins && !hlslive.IsMedia(object) {
 		return nil
 	}
 	var h maphash.Hash
@@ -69,9 +70,9 @@ func (s *Server) admitPlayer(account *address.Account, r *http.Request, name, ob
 // serveHLSHere is serveHLS of what is made here.
 func (s *Server) serveHLSHere(w http.ResponseWriter, r *http.Request, name, object string) error {
 	switch {
-	case object == relay.HLSMasterName:
+	case object == hlslive.MasterName:
 		return s.serveMaster(w, r, name)
-	case relay.IsHLSMedia(object):
+	case hlslive.IsMedia(object):
 		return s.serveMedia(w, r, name, object)
 	}
 	return s.serveObject(w, r, name, object)
@@ -109,7 +110,7 @@ func (s *Server) serveMedia(w http.ResponseWriter, r *http.Request, name, object
 const playlistType = "application/vnd.apple.mpegurl"
 
 // servePlaylist answers with a playlist that a cache may keep for a while.
-func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *relay.HLSPlaylist, fresh time.Duration) error {
+func (s *Server) servePlaylist(w http.ResponseWriter, r *http.Request, list *hlslive.Playlist, fresh time.Duration) error {
 	if s.wantsGzip(r) {
 		return s.writePlaylist(w, r, list.Gzip, true, fresh)
 	}
@@ -216,7 +217,7 @@ func (s *Server) serveObject(w http.ResponseWriter, r *http.Request, name, objec
 	o, ok := hls.ParseObject(object)
 	if !ok {
 		return refuse.New(http.StatusNotFound,
-			"nothing here: see %s for the stream", relay.HLSMasterName).For(refuse.Path)
+			"nothing here: see %s for the stream", hlslive.MasterName).For(refuse.Path)
 	}
 	var body millrace.Chain
 	defer body.Release()

@@ -11,14 +11,14 @@ import (
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/cluster"
 	"github.com/millrace-io/millrace/internal/refuse"
-	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/relay/hlslive"
 )
 
 // newHLSRequest returns what a player asks for, as another node is asked for it.
 func (s *Server) newHLSRequest(r *http.Request, name, object string) (q cluster.HLSRequest, err error) {
 	_, isObject := hls.ParseObject(object)
 	q = cluster.HLSRequest{Stream: name, Object: object, Gzip: !isObject && s.wantsGzip(r)}
-	if !relay.IsHLSMedia(object) {
+	if !hlslive.IsMedia(object) {
 		return q, nil
 	}
 	all, known := r.URL.Query(), make(url.Values)
@@ -38,7 +38,7 @@ func (s *Server) newHLSRequest(r *http.Request, name, object string) (q cluster.
 
 // serveHLSElsewhere is serveHLS of what there is not here, which err says. It returns why it is not anywhere.
 func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name, object string, err error) error {
-	elsewhere := errors.Is(err, relay.ErrElsewhere)
+	elsewhere := errors.Is(err, hlslive.ErrElsewhere)
 	if elsewhere && fromNode(r) { // which is told to look again who the owner is
 		return refuse.New(http.StatusMisdirectedRequest, "this node does not own the stream %q", name)
 	}
@@ -56,7 +56,7 @@ func (s *Server) serveHLSElsewhere(w http.ResponseWriter, r *http.Request, name,
 	defer release()
 	var out cluster.Object
 	defer func() { out.Body.Release() }()
-	for deadline := time.Now().Add(s.node.hls.Wait); errors.Is(err, relay.ErrElsewhere); {
+	for deadline := time.Now().Add(s.node.hls.Wait); errors.Is(err, hlslive.ErrElsewhere); {
 		if out, err = s.node.hls.Get(ctx, &q); err != cluster.ErrHere {
 			break
 		}

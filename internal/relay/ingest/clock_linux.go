@@ -43,7 +43,7 @@ type clockConn struct {
 }
 
 // newClockConn returns nil, and has done nothing, if conn is not to be read by the clock.
-func newClockConn(conn net.Conn, s Session, cfg Config) Conn {
+func newClockConn(conn net.Conn, s Session, cfg Config) *clockConn {
 	if !ByClock(cfg.Beat) {
 		return nil
 	}

@@ -3,43 +3,8 @@
 package ingest
 
 import (
-	"context"
-	"fmt"
-	"io"
 	"net"
-	"os"
-	"time"
 )
-
-// A Session is the publisher whose connection is read. The goroutine that reads calls its methods.
-type Session interface {
-	// Context ends when nothing more is to be read.
-	Context() context.Context
-	// Received notes n bytes that were read.
-	Received(n int)
-	// Flush is called when everything that had arrived has been read, and again and again while more than that arrives.
-	// It must not block.
-	Flush()
-}
-
-// Config says when a connection is read.
-type Config struct {
-	Beat    time.Duration // between two reads; see [ByClock]
-	Silence time.Duration // a read fails after this long without a byte
-}
-
-// A Conn is the connection of a publisher while it is read.
-type Conn interface {
-	// Read returns io.ErrUnexpectedEOF when a connection that is read by the clock ends, because a publisher says
-	// before that where its stream ends. After Config.Silence without a byte, and when the session's context has ended,
-	// the error wraps os.ErrDeadlineExceeded.
-	io.Reader
-	// Write sends an answer of a few bytes.
-	io.Writer
-	// Release ends the use of the Conn, and returns the connection for a final answer, without deadlines. The caller
-	// closes it. After an error it is closed.
-	Release() (net.Conn, error)
-}
 
 // NewConn reads conn for s. It takes ownership of conn until Release.
 func NewConn(conn net.Conn, s Session, cfg Config) Conn {
@@ -60,9 +25,4 @@ func (c *idleConn) Write(p []byte) (int, error) { return c.conn.Write(p) }
 func (c *idleConn) Release() (net.Conn, error) {
 	c.Stop()
 	return c.conn, nil
-}
-
-// errSilent ends a publisher that sends nothing for too long.
-func errSilent(limit time.Duration) error {
-	return fmt.Errorf("nothing came for %v (--publish-timeout): %w", limit, os.ErrDeadlineExceeded)
 }

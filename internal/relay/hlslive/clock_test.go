@@ -1,4 +1,4 @@
-package relay
+package hlslive
 
 import (
 	"testing"
@@ -48,7 +48,7 @@ func TestMediaClock(t *testing.T) {
 			var before time.Time
 			var late time.Duration
 			for i := range 400 {
-				f := fragment{FragmentInfo: mp4.FragmentInfo{Start: time.Duration(i) * step, End: time.Duration(i+1) * step}}
+				f := Fragment{FragmentInfo: mp4.FragmentInfo{Start: time.Duration(i) * step, End: time.Duration(i+1) * step}}
 				came := start.Add(test.came(i))
 				lasts, at := c.add(f, false, time.Second, came)
 				if lasts != step || at.Sub(before) < step-clockStep {
@@ -68,8 +68,8 @@ func TestMediaClockJump(t *testing.T) {
 	start := time.Now()
 	var c mediaClock
 	c.begin(start)
-	c.add(fragment{}, true, time.Second, start)
-	f := fragment{FragmentInfo: mp4.FragmentInfo{Start: time.Hour, End: time.Hour + time.Second}}
+	c.add(Fragment{}, true, time.Second, start)
+	f := Fragment{FragmentInfo: mp4.FragmentInfo{Start: time.Hour, End: time.Hour + time.Second}}
 	if lasts, at := c.add(f, false, 2*time.Second, start); lasts != 2*time.Second || !at.Equal(start) {
 		t.Errorf("it lasts %v, %v after the start", lasts, at.Sub(start))
 	}

@@ -1,0 +1,186 @@
+package hlslive
+
+import (
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/hls"
+	"github.com/millrace-io/millrace/frame/mp4"
+)
+
+// A probe has the first fragments of a window, and chooses from them the durations that may not change later.
+type probe struct {
+	cfg    *Config
+	source Source
+
+	list  []probed
+	line  mp4.Timeline
+	bytes int64
+
+	keys  int           // keyframes in list
+	key   time.Duration // time of the last one
+	keyAt time.Duration // the same, from the beginning of the first fragment
+	group time.Duration // the longest distance of two
+}
+
+type probed struct {
+	Fragment
+	body millrace.Chain
+	end  time.Duration // from the beginning of the first fragment
+}
+
+func (p *probe) release() {
+	for i := range p.list {
+		p.list[i].body.Release()
+	}
+}
+
+// add takes ownership of body.
+func (p *probe) add(f Fragment, body *millrace.Chain) {
+	if f.NewInit && len(p.list) > 0 || f.AfterLoss { // no player has seen the fragments before
+		p.release()
+		*p = probe{cfg: p.cfg, source: p.source}
+		f.NewInit, f.AfterLoss = true, false
+	}
+	p.bytes += int64(body.Len())
+	from, to := p.line.Add(f.FragmentInfo)
+	if f.Pictures > 0 && f.Key {
+		if p.keys++; p.keys > 1 {
+			p.group = max(p.group, f.Start-p.key)
+		}
+		p.key, p.keyAt = f.Start, p.length()
+	}
+	b := probed{Fragment: f, end: p.length() + to - from}
+	b.body.Merge(body)
+	p.list = append(p.list, b)
+}
+
+// length returns the duration of the fragments.
+func (p *probe) length() time.Duration {
+	if len(p.list) == 0 {
+		return 0
+	}
+	return p.list[len(p.list)-1].end
+}
+
+// movie describes the init segment of the fragments. There is a fragment.
+func (p *probe) movie() mp4.Movie { return *p.list[len(p.list)-1].Movie }
+
+const (
+	// minFragments is how many fragments tell the usual duration of one, unless they are long.
+	minFragments = 6
+	// minParts is the shortest first segment, in parts: players of parts stay as far from the end.
+	minParts = 3
+	// maxFragments limits the fragments that wait for a window: two segments have hundreds.
+	maxFragments = 1 << 12
+	// maxTarget is the longest target duration. A longer GOP is cut.
+	maxTarget = 16 * time.Second
+	// videoPart is the longest part of video. At every rate from 23.9 to 60 frames a second, some number of frames lasts
+	// from 85% to 100% of it, with some milliseconds to spare for rounded timestamps. At 25 frames a second 6 and 7
+	// frames do, so that a segment of whole seconds has no short part at its end.
+	videoPart = 282 * time.Millisecond
+	// jitter is how much longer a part may be than its frames, because their timestamps are rounded.
+	jitter = 2 * time.Millisecond
+	// minRest is the shortest distance from the end of the first segment to the next expected keyframe.
+	minRest = 500 * time.Millisecond
+	// early is how much shorter than wanted a segment may be: keyframes that are meant to be a segment apart may come a
+	// little earlier, and a segment of twice as many would double the delay of players.
+	early = 50 * time.Millisecond
+	// even is the largest difference between the durations of even frames: timestamps are in whole milliseconds, and
+	// clocks are corrected.
+	even = 5 * time.Millisecond
+)
+
+// interval returns the distance of keyframes, or 0 if it is unknown.
+func (p *probe) interval() time.Duration {
+	if p.keys > 1 {
+		return p.group
+	}
+	return p.source.KeyInterval()
+}
+
+// enough reports whether the durations can be chosen, and the fragments suffice for a first segment: the distance of
+// keyframes is known, or known to be longer than a segment may be, or there are no keyframes.
+func (p *probe) enough() bool {
+	if len(p.list) == 0 {
+		return false
+	}
+	if len(p.list) >= maxFragments || p.bytes > p.cfg.MaxBytes/4 {
+		return true
+	}
+	wait := maxTarget
+	// If there was a keyframe, the next one comes: slides leave when the following slide is there.
+	if p.keys == 0 && !p.source.ExpectsKey() {
+		wait = 2 * p.cfg.Segment
+	}
+	known := !p.movie().Video || p.interval() > 0 || p.length() >= wait
+	few := len(p.list) < minFragments && p.length() < 2*p.cfg.Segment // long fragments, such as slides, are few
+	return known && !few && p.length() >= minParts*p.cfg.Part
+}
+
+// firstEnd returns the latest end of the first segment. The second one ends at the next keyframe, which must not be near.
+func (p *probe) firstEnd() time.Duration {
+	interval := p.interval()
+	if end := p.keyAt + interval; p.keys > 0 && p.length() < end {
+		return min(p.length(), end-min(minRest, interval/4))
+	}
+	return p.length()
+}
+
+// config returns the configuration of the window. The target duration fits a whole number of GOPs, and a long GOP if
+// their length is unknown.
+func (p *probe) config() hls.Config {
+	segment := p.cfg.Segment
+	switch group := p.interval(); {
+	case !p.movie().Video:
+	case group > 0:
+		segment = (segment - early + group - 1) / group * group
+	default:
+		segment = max(5*segment, p.length())
+	}
+	target := (segment + 900*time.Millisecond).Truncate(time.Second) // 2.1 s is 2 s
+	target = min(max(target, time.Second), maxTarget)
+	at := time.Now()
+	return hls.Config{
+		Epoch: uint64(at.UnixMicro()), FirstMSN: p.cfg.FirstMSN(at), // no two nodes begin in the same microsecond
+		Target: target, Part: min(p.part(), target), Segment: min(p.cfg.Segment, target),
+		Segments: p.cfg.Segments, MaxBytes: p.cfg.MaxBytes,
+	}
+}
+
+// part returns the longest duration of a part, in whole milliseconds: about Config.Part, and such that each part lasts
+// at least 85% of it.
+//
+// Frames that are not longer than 15% of a part always fit, and even frames fit if some number of them does. Video of at
+// least 23.9 frames a second does, whatever its rate is later. Slower or uneven video is cut into parts by its audio.
+func (p *probe) part() time.Duration {
+	video := p.movie().Video
+	least, most := time.Hour, time.Duration(0) // of the fragments that make parts
+	audio := false
+	for i := range p.list {
+		f := &p.list[i]
+		audio = audio || f.Sounds > 0
+		d := f.End - f.Start
+		if d > 0 && (f.Pictures > 0) == video {
+			least, most = min(least, d), max(most, d)
+		}
+	}
+	part := p.cfg.Part
+	if video {
+		part = max(part, videoPart)
+	}
+	switch {
+	case video && audio || most == 0:
+	case most-least > even:
+		part = max(part, most*100/15)
+	default:
+		for {
+			n := max(1, (part-jitter)/most)
+			if n*most+jitter <= part && 100*(n*most-jitter) >= 85*part {
+				break
+			}
+			part += time.Millisecond
+		}
+	}
+	return (part + time.Millisecond - 1).Truncate(time.Millisecond)
+}

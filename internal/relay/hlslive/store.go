@@ -1,0 +1,176 @@
+package hlslive
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/hls"
+)
+
+// A SegmentStore keeps the newest segments of HLS where they outlive this node. Its methods may be called from any
+// goroutine. Those that save do not block; what they are given is saved in order, or lost.
+type SegmentStore interface {
+	// Save keeps an init segment or a segment of a stream for a while. It takes ownership of body.
+	Save(stream string, o hls.Object, body *millrace.Chain)
+
+	// SaveState keeps the state of a stream's playlist. It replaces the state of the same or an earlier epoch of HLS.
+	SaveState(stream string, epoch uint64, state []byte)
+
+	// LoadState returns the latest state, or nil if there is none.
+	LoadState(ctx context.Context, stream string) ([]byte, error)
+}
+
+const (
+	// loadTimeout limits the wait for the store. Players wait meanwhile.
+	loadTimeout = time.Second
+	// lastStateWait limits the wait for the last state of a window that was still being made: if its owner is alive, it
+	// has just learned that it is no longer the owner.
+	lastStateWait = 500 * time.Millisecond
+	// lastStateEvery is the pause between two looks at the store meanwhile.
+	lastStateEvery = 100 * time.Millisecond
+)
+
+// playlistState is what a store keeps of a playlist: the window of the next owner continues from it. Nodes of two
+// versions exchange it as JSON.
+type playlistState struct {
+	Target, Part time.Duration
+	Segments     []hls.Listed
+	Next         hls.Listed // the next segment, with the duration of its parts
+	Open         bool       // Next is being made
+	Ended        bool
+	Master       string // the multivariant playlist
+	Media        string // the name of the playlist, which says what tracks it has; "" from a node that did not tell
+}
+
+// maxStateSegments limits the segments of a state to those of some minutes. The state is saved anew with each part.
+const maxStateSegments = 100
+
+// A saver saves one window to a SegmentStore.
+type saver struct {
+	store  SegmentStore // nil: nothing is saved
+	stream string
+
+	msn   uint64 // the store has the segments before this one
+	parts int    // and knows of so many parts of it
+	inits uint64 // and the init segments before this one
+}
+
+// hasNews reports whether the store lacks something of a window.
+func (s *saver) hasNews(window *hls.Window) bool {
+	msn, parts := window.Next()
+	return s.store != nil && (msn != s.msn || parts != s.parts)
+}
+
+// save gives the store what is complete and new. epoch is that of the window.
+func (s *saver) save(window *hls.Window, epoch uint64, state *playlistState) {
+	for _, segment := range state.Segments {
+		if segment.Epoch != epoch || segment.MSN < s.msn {
+			continue
+		}
+		if segment.Init >= s.inits {
+			s.saveObject(window, hls.Object{Kind: hls.KindInit, Epoch: epoch, MSN: segment.Init})
+			s.inits = segment.Init + 1
+		}
+		s.saveObject(window, hls.Object{Kind: hls.KindSegment, Epoch: epoch, MSN: segment.MSN})
+	}
+	s.msn, s.parts = window.Next()
+	if text, err := json.Marshal(state); err == nil {
+		s.store.SaveState(s.stream, epoch, text)
+	}
+}
+
+func (s *saver) saveObject(window *hls.Window, o hls.Object) {
+	var c millrace.Chain
+	if window.Append(&c, o) {
+		s.store.Save(s.stream, o, &c)
+	}
+}
+
+// load returns the latest state of the stream's playlist, or nil.
+func (s *saver) load(ctx context.Context) (*playlistState, error) {
+	if s.store == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	for wait := lastStateWait; ; wait -= lastStateEvery {
+		text, err := s.store.LoadState(ctx, s.stream)
+		if err != nil || text == nil {
+			return nil, err
+		}
+		state, err := parseState(text)
+		if err != nil || !state.Open || wait <= 0 {
+			return state, err
+		}
+		select {
+		case <-time.After(lastStateEvery):
+		case <-ctx.Done():
+			return state, nil
+		}
+	}
+}
+
+func parseState(text []byte) (*playlistState, error) {
+	s := &playlistState{}
+	return s, json.Unmarshal(text, s)
+}
+
+// precede changes cfg so that its window continues where s ended, unless s is older than a playlist: then no player
+// follows it, and new players would start with old media. least is the smallest segment number of the window. first is
+// when its first fragment was live; precede returns the date of it in the playlist.
+func (s *playlistState) precede(cfg *hls.Config, least uint64, first time.Time) (shown time.Time) {
+	cfg.Epoch = max(cfg.Epoch, s.Next.Epoch+1)
+	length := 3 * s.Target
+	var end time.Time
+	for _, segment := range s.Segments {
+		if !segment.Gap {
+			end = segment.Time
+		}
+		end = end.Add(segment.Duration)
+		length += segment.Duration
+	}
+	if s.Ended || len(s.Segments) == 0 || first.Sub(end).Abs() > length || least > s.Next.MSN+1 {
+		cfg.FirstMSN = max(cfg.FirstMSN, s.Next.MSN+1)
+		cfg.FirstDiscontinuity = max(cfg.FirstDiscontinuity, s.Next.Number+1)
+		return first
+	}
+	cfg.Target, cfg.Part, cfg.Segment = s.Target, s.Part, min(cfg.Segment, s.Target)
+	cfg.FirstMSN, cfg.Past = s.Next.MSN, s.Segments
+	if s.Open {
+		gap := s.Next
+		// As long as its parts that players have, who otherwise have a hole to get over.
+		gap.Gap, gap.Duration = true, max(gap.Duration, s.Part)
+		cfg.Past = append(cfg.Past, gap)
+		cfg.FirstMSN++
+		end = end.Add(gap.Duration)
+	}
+	if first.Before(end) { // by the clock of another machine
+		first = end
+	}
+	return first
+}
+
+// Stored returns the playlists of a state that a SegmentStore has kept, for a stream without an owner. They list whole
+// segments.
+func Stored(state []byte) (master, media *Playlist, err error) {
+	s, err := parseState(state)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := hls.NewWindow(hls.Config{FirstMSN: s.Next.MSN, Past: s.Segments, Target: s.Target, Part: s.Part,
+		Segment: s.Target, Segments: max(1, len(s.Segments)), MaxBytes: 64 << 20})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer w.Release()
+	if s.Ended {
+		w.End()
+	}
+	if len(s.Segments) == 0 || s.Master == "" {
+		return nil, nil, errors.New("the store has no playlist")
+	}
+	return newPlaylist([]byte(s.Master), s.Target), newPlaylist(w.AppendPlaylist(nil, false), s.Target), nil
+}

@@ -1,0 +1,90 @@
+package hlslive
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace-io/millrace/frame/hls"
+)
+
+// The owner's clock is ahead of the next one's.
+func TestPrecedeWithAnotherClock(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := &playlistState{Target: 2 * time.Second, Part: 200 * time.Millisecond, Open: true,
+		Next: hls.Listed{Epoch: 9, MSN: 8, Number: 2, Duration: 600 * time.Millisecond}, Segments: []hls.Listed{{Epoch: 9, MSN: 7, Duration: time.Second, Number: 2, Time: at}}}
+	for _, tt := range []struct {
+		comes, shown time.Duration
+		past         int
+	}{
+		{time.Second, 1600 * time.Millisecond, 2},
+		{1700 * time.Millisecond, 1700 * time.Millisecond, 2},
+		{-2 * time.Second, 1600 * time.Millisecond, 2},
+		{5 * time.Second, 5 * time.Second, 2},
+		{-time.Minute, -time.Minute, 0},
+		{time.Minute, time.Minute, 0},
+	} {
+		cfg := hls.Config{Epoch: 3, FirstMSN: 5, Target: time.Second, Part: 20 * time.Millisecond, Segment: 3 * time.Second, Segments: 3, MaxBytes: 1 << 20}
+		shown := s.precede(&cfg, 0, at.Add(tt.comes))
+		if shown.Sub(at) != tt.shown || len(cfg.Past) != tt.past || cfg.Epoch != 10 || cfg.FirstMSN != 9 {
+			t.Errorf("%v: %v, %+v", tt.comes, shown.Sub(at), cfg)
+		}
+		if tt.past == 0 {
+			cfg.Segment = time.Second
+		}
+		if _, err := hls.NewWindow(cfg); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// Nodes of two versions exchange the state of a playlist: what an earlier version has saved is understood, and what is
+// saved does not change. Fields may be added; a new golden file is then added, and the old ones stay.
+func TestStateFormat(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+	want := &playlistState{
+		Target: 2 * time.Second, Part: 282 * time.Millisecond,
+		Segments: []hls.Listed{
+			{Epoch: 7, MSN: 40, Init: 1, Duration: 1900 * time.Millisecond, Time: at, Number: 3},
+			{Epoch: 7, MSN: 41, Init: 2, Duration: 2 * time.Second, Time: at.Add(1900 * time.Millisecond), Discontinuity: true, Number: 4},
+			{Epoch: 7, MSN: 42, Duration: 282 * time.Millisecond, Time: at.Add(3900 * time.Millisecond), Number: 4, Gap: true},
+		},
+		Next: hls.Listed{Epoch: 7, MSN: 43, Init: 2, Duration: 564 * time.Millisecond, Time: at.Add(4182 * time.Millisecond), Number: 4},
+		Open: true, Master: "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nmedia.m3u8\n", Media: MediaName,
+	}
+	const golden = "testdata/state-1.json"
+	text, err := json.MarshalIndent(want, "", "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, '\n')
+	if *update {
+		if err := os.WriteFile(golden, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(kept, text) {
+		t.Errorf("it is saved as\n%s", text)
+	}
+	state, err := parseState(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := json.MarshalIndent(state, "", "\t"); !bytes.Equal(append(again, '\n'), kept) {
+		t.Errorf("it is understood as\n%s", again)
+	}
+	master, media, err := Stored(kept)
+	if err != nil || string(master.Text) != want.Master || strings.Count(string(media.Text), "#EXTINF") != 3 {
+		t.Errorf("its playlists: %v\n%s\n%s", err, master.Text, media.Text)
+	}
+}
