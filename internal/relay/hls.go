@@ -147,7 +147,7 @@ func (h *Hub) startHLS(s *stream) *liveHLS {
 	delete(h.hlsNumbers, s.name)
 	w := &liveHLS{stream: s}
 	if old := h.hls[s.name]; old != nil { // it has ended
-		first = old.Next()
+		first = old.NextStart()
 		if old.stream == s { // with other tracks: its players have not got to its end yet
 			w.before, old = old, old.before
 			w.before.before = nil
@@ -206,7 +206,7 @@ func (h *Hub) endHLS(w *liveHLS) {
 func (h *Hub) forgetHLS(w *liveHLS) {
 	if s := w.stream; h.hls[s.name] == w {
 		delete(h.hls, s.name)
-		s.hls = w.Next()
+		s.hls = w.NextStart()
 		h.keepHLSNumbers(s.name, s.hls)
 	}
 }
@@ -238,7 +238,7 @@ func (h *Hub) hlsStats() hlslive.Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, w := range h.hls {
-		st.Add(w.Window)
+		st.Add(w.Stats())
 	}
 	return st
 }

@@ -38,7 +38,7 @@ func (h *Hub) endIdleHLS(excess int64) (freed int64) {
 	defer h.mu.Unlock()
 	for _, w := range h.hls {
 		if w.IdleIn(1) <= 0 {
-			freed += w.Bytes()
+			freed += w.Stats().Bytes
 			h.endHLS(w)
 		}
 		if freed >= excess {

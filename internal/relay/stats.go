@@ -248,9 +248,7 @@ func (s *stream) info() StreamInfo {
 	hls := s.hub.hls[s.name]
 	s.hub.mu.Unlock()
 	if hls != nil {
-		var st hlslive.Stats
-		st.Add(hls.Window)
-		i.ViewersHLS = st.Viewers
+		i.ViewersHLS = hls.Stats().Viewers
 	}
 	var lag lagReport
 	for _, r := range s.renditions() {

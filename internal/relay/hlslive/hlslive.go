@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace"
+	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/limit"
 )
@@ -95,6 +96,19 @@ type Fragment struct {
 type Owner interface {
 	Epoch() uint64 // 0: unknown yet
 	Current() bool // false: another node may own the stream
+}
+
+// A SegmentStore keeps the newest segments of HLS where they outlive this node. Its methods may be called from any
+// goroutine. Those that save do not block; what they are given is saved in order, or lost.
+type SegmentStore interface {
+	// Save keeps an init segment or a segment of a stream for a while. It takes ownership of body.
+	Save(stream string, o hls.Object, body *millrace.Chain)
+
+	// SaveState keeps the state of a stream's playlist. It replaces the state of the same or an earlier epoch of HLS.
+	SaveState(stream string, epoch uint64, state []byte)
+
+	// LoadState returns the latest state, or nil if there is none.
+	LoadState(ctx context.Context, stream string) ([]byte, error)
 }
 
 // ErrElsewhere means that this node has no HLS of a stream because it does not own it.

@@ -1,40 +1,14 @@
 package hlslive
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	"io"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/refuse"
 )
-
-// silentTargets is for how many target durations requests wait for something new (RFC 8216bis, 6.2.5.2).
-const silentTargets = 3
-
-// requests are what the requests of a Window wait for, and what they share. Guarded by Window.mu.
-type requests struct {
-	news    chan struct{} // closed and replaced when there is something new
-	waiting int           // requests that wait
-	silence *time.Timer   // calls noteSilence
-	silent  bool          // nothing new has come for silentTargets target durations
-	full    *Playlist     // of the window as it is; nil until a request asks for it
-	delta   *Playlist
-	players playerEstimate
-}
-
-// A Playlist is the text of a playlist. It is shared, and never changes.
-type Playlist struct {
-	Text   []byte
-	Gzip   []byte        // Text, compressed
-	Target time.Duration // the longest segment
-	Late   bool          // it lacks what was asked for: nothing new has come for a while
-}
 
 // Master returns the multivariant playlist. It waits until the tracks of the stream are known.
 func (w *Window) Master(ctx context.Context) (list *Playlist, err error) {
@@ -46,15 +20,6 @@ func (w *Window) Master(ctx context.Context) (list *Playlist, err error) {
 		return true, nil
 	})
 	return list, err
-}
-
-// master returns the text of the multivariant playlist. w.mu is held.
-func (w *Window) master() []byte {
-	v := hls.Variant{URI: mediaName(w.movie), Codecs: w.movie.Codecs, Width: w.movie.Width, Height: w.movie.Height}
-	v.FrameRate = w.rates.frameRate()
-	v.Bandwidth, v.AverageBandwidth = w.window.Bandwidth()
-	v.Bandwidth = max(v.Bandwidth, w.rates.bandwidth()) * 5 / 4 // no later segment should have more
-	return hls.AppendMultivariant(nil, v)
 }
 
 // Playlist returns the media playlist of that name. If blocks is set, it waits until the playlist has what want asks
@@ -71,7 +36,7 @@ func (w *Window) Playlist(ctx context.Context, object string, want hls.Reload, b
 		switch status := w.window.Status(want); {
 		case !blocks:
 		case status == hls.Wait:
-			if late = w.gaveUp(asked); !late {
+			if late = w.news.gaveUp(asked, w.cfg.Target); !late {
 				return false, nil
 			}
 		case status == hls.TooFar:
@@ -107,7 +72,7 @@ func (w *Window) Object(ctx context.Context, o hls.Object, dst *millrace.Chain) 
 			return true, nil
 		case w.ended || !w.isNext(o):
 			return false, Absent(w.name, o)
-		case w.gaveUp(asked):
+		case w.news.gaveUp(asked, w.cfg.Target):
 			return false, refuse.New(http.StatusServiceUnavailable,
 				"%s has not come: stream %q waits for its publisher", o, w.name).After(time.Second)
 		}
@@ -147,54 +112,23 @@ func (w *Window) await(ctx context.Context, done func() (bool, error)) error {
 				return err
 			}
 			waits = true
-			w.waiting++
+			w.news.waiting++
 			defer func() {
-				w.waiting--
+				w.news.waiting--
 				w.Touch()
 				w.shared.Waiting.Release()
 			}()
 		}
-		news := w.news
+		changed := w.news.changed
 		w.mu.Unlock()
 		select {
-		case <-news:
+		case <-changed:
 		case <-ctx.Done():
 		}
 		w.mu.Lock()
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-	}
-}
-
-// tell wakes the requests that wait, because there is something new. w.mu is held.
-func (w *Window) tell() {
-	w.full, w.delta = nil, nil
-	w.silent = false
-	w.silence.Reset(max(silentTargets*w.cfg.Target, time.Second))
-	w.wake()
-}
-
-// wake wakes the requests that wait. w.mu is held.
-func (w *Window) wake() {
-	close(w.news)
-	w.news = make(chan struct{})
-}
-
-// gaveUp reports whether a request that came at a time of now has waited for long enough: for a target duration, with
-// nothing new for silentTargets of them. w.mu is held.
-func (w *Window) gaveUp(asked int64) bool {
-	return w.silent && time.Duration(now()-asked) >= w.cfg.Target
-}
-
-// noteSilence wakes the requests that wait, once in a target duration, until there is something new.
-func (w *Window) noteSilence() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err == nil && !w.ended {
-		w.silent = true
-		w.silence.Reset(max(w.cfg.Target, time.Second))
-		w.wake()
 	}
 }
 
@@ -209,18 +143,4 @@ func (w *Window) render(skip bool) *Playlist {
 		*list = newPlaylist(w.window.AppendPlaylist(nil, skip), w.cfg.Target)
 	}
 	return *list
-}
-
-// gzipWriters are expensive to make: each has about a megabyte.
-var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
-
-// newPlaylist returns the playlist with a text.
-func newPlaylist(text []byte, target time.Duration) *Playlist {
-	var b bytes.Buffer
-	z := gzipWriters.Get().(*gzip.Writer)
-	defer gzipWriters.Put(z)
-	z.Reset(&b)
-	_, _ = z.Write(text) // a Buffer takes all
-	_ = z.Close()
-	return &Playlist{Text: text, Gzip: b.Bytes(), Target: target}
 }

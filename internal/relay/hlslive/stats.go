@@ -67,14 +67,14 @@ func (c *Counters) Stats() Stats {
 	return Stats{Rendered: c.Rendered.Load(), Playlists: c.Playlists.Load(), Objects: c.Objects.Load(), BytesOut: c.Bytes.Load()}
 }
 
-// Add adds w to s.
-func (s *Stats) Add(w *Window) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s.Windows++
-	s.Waiting += w.waiting
-	if w.window != nil {
-		s.Viewers += w.players.size(now(), w.cfg.Target)
-		s.Bytes += w.window.Bytes()
-	}
+// Add adds other to s.
+func (s *Stats) Add(other Stats) {
+	s.Windows += other.Windows
+	s.Bytes += other.Bytes
+	s.Waiting += other.Waiting
+	s.Viewers += other.Viewers
+	s.Rendered += other.Rendered
+	s.Playlists += other.Playlists
+	s.Objects += other.Objects
+	s.BytesOut += other.BytesOut
 }

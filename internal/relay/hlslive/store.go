@@ -10,19 +10,6 @@ import (
 	"github.com/millrace-io/millrace/frame/hls"
 )
 
-// A SegmentStore keeps the newest segments of HLS where they outlive this node. Its methods may be called from any
-// goroutine. Those that save do not block; what they are given is saved in order, or lost.
-type SegmentStore interface {
-	// Save keeps an init segment or a segment of a stream for a while. It takes ownership of body.
-	Save(stream string, o hls.Object, body *millrace.Chain)
-
-	// SaveState keeps the state of a stream's playlist. It replaces the state of the same or an earlier epoch of HLS.
-	SaveState(stream string, epoch uint64, state []byte)
-
-	// LoadState returns the latest state, or nil if there is none.
-	LoadState(ctx context.Context, stream string) ([]byte, error)
-}
-
 const (
 	// loadTimeout limits the wait for the store. Players wait meanwhile.
 	loadTimeout = time.Second

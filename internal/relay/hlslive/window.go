@@ -40,7 +40,9 @@ type Window struct {
 	err    error // why there is no window, or no longer one
 	saver  saver
 
-	requests
+	news        news
+	full, delta *Playlist // of the window as it is; nil until a request asks for it
+	players     playerEstimate
 }
 
 // New returns a Window of the stream of that name, whose numbers begin at first or later. The caller calls Run. The
@@ -48,9 +50,9 @@ type Window struct {
 func New(shared *Shared, name string, log *slog.Logger, source Source, owner Owner, first SequenceStart) *Window {
 	w := &Window{shared: shared, source: source, name: name, log: log, owner: owner, first: first}
 	w.saver.store, w.saver.stream = shared.Store, name
-	w.news = make(chan struct{})
+	w.news.changed = make(chan struct{})
 	w.Touch()
-	w.silence = time.AfterFunc(firstIdle, w.noteSilence)
+	w.news.silence = time.AfterFunc(firstIdle, w.noteSilence)
 	return w
 }
 
@@ -88,7 +90,7 @@ func (w *Window) Close(err error) {
 			w.window.Release()
 		}
 	})
-	w.silence.Stop()
+	w.news.silence.Stop()
 }
 
 // Fail answers all requests with err from now on.
@@ -131,8 +133,8 @@ func (w *Window) Has(epoch uint64) bool {
 	return w.window != nil && w.cfg.Epoch == epoch
 }
 
-// Next returns the numbers for the window that follows w.
-func (w *Window) Next() SequenceStart {
+// NextStart returns the numbers for the window that follows w.
+func (w *Window) NextStart() SequenceStart {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.window == nil {
@@ -151,7 +153,7 @@ func (w *Window) IdleIn(lengths int) time.Duration {
 	if w.window != nil {
 		keep = time.Duration(lengths) * w.length()
 	}
-	if w.waiting > 0 {
+	if w.news.waiting > 0 {
 		return keep
 	}
 	return keep - time.Duration(now()-w.asked.Load())
@@ -172,14 +174,15 @@ func (w *Window) linger(ctx context.Context) {
 	}
 }
 
-// Bytes returns the size of the segments and parts.
-func (w *Window) Bytes() int64 {
+// Stats describes w.
+func (w *Window) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.window == nil {
-		return 0
+	st := Stats{Windows: 1, Waiting: w.news.waiting}
+	if w.window != nil {
+		st.Viewers, st.Bytes = w.players.size(now(), w.cfg.Target), w.window.Bytes()
 	}
-	return w.window.Bytes()
+	return st
 }
 
 // Shorten limits the playlist to what the rules ask for, and the bytes to a limit. It returns how many bytes that frees
@@ -326,4 +329,30 @@ func (w *Window) update(f func()) {
 	defer w.mu.Unlock()
 	f()
 	w.tell()
+}
+
+// tell wakes the requests that wait, because there is something new. w.mu is held.
+func (w *Window) tell() {
+	w.full, w.delta = nil, nil
+	w.news.tell(w.cfg.Target)
+}
+
+// noteSilence wakes the requests that wait, once in a target duration, until there is something new.
+func (w *Window) noteSilence() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil && !w.ended {
+		w.news.silent = true
+		w.news.silence.Reset(max(w.cfg.Target, time.Second))
+		w.news.wake()
+	}
+}
+
+// master returns the text of the multivariant playlist. w.mu is held.
+func (w *Window) master() []byte {
+	v := hls.Variant{URI: mediaName(w.movie), Codecs: w.movie.Codecs, Width: w.movie.Width, Height: w.movie.Height}
+	v.FrameRate = w.rates.frameRate()
+	v.Bandwidth, v.AverageBandwidth = w.window.Bandwidth()
+	v.Bandwidth = max(v.Bandwidth, w.rates.bandwidth()) * 5 / 4 // no later segment should have more
+	return hls.AppendMultivariant(nil, v)
 }

@@ -155,8 +155,7 @@ func TestWindow(t *testing.T) {
 		got := make(chan error)
 		go func() { got <- w.Object(t.Context(), part, &body) }()
 		synctest.Wait()
-		var st Stats
-		if st.Add(w.Window); st.Waiting != 1 || st.Windows != 1 || st.Bytes == 0 {
+		if st := w.Stats(); st.Waiting != 1 || st.Windows != 1 || st.Bytes == 0 {
 			t.Errorf("%+v", st)
 		}
 		w.send(video)
@@ -258,7 +257,7 @@ func TestTracksChange(t *testing.T) {
 		if _, err := w.Playlist(t.Context(), AudioName, hls.Reload{}, false); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
 			t.Errorf("the playlist of other tracks: %v", err)
 		}
-		if after := w.Next(); after.MSN == 0 || !w.Has(after.Epoch-1) {
+		if after := w.NextStart(); after.MSN == 0 || !w.Has(after.Epoch-1) {
 			t.Errorf("the next window begins at %+v", after)
 		}
 	})
