@@ -47,13 +47,13 @@ func (f *feed) release() {
 // warnOfCodecs logs once what browsers and players of MP4 and HLS do not get.
 func (f *feed) warnOfCodecs() {
 	s := f.s
-	if f.warned || !s.settled.Load() || f.pull != nil {
+	if f.warned || !s.facts.Settled.Load() || f.pull != nil {
 		return
 	}
-	if left := s.leftOut(); left != "" {
+	if left := s.facts.LeftOut(); left != "" {
 		f.warned = true
 		s.log.Warn("MP4, HLS and browsers get only H.264, H.265 and AAC of this stream",
-			"left_out", left, "video", s.video.Load().String(), "audio", s.audio.Load().String())
+			"left_out", left, "video", s.facts.Video.Load().String(), "audio", s.facts.Audio.Load().String())
 	}
 }
 
@@ -63,11 +63,11 @@ func (f *feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 	switch {
 	case f.starts.Secondary(t): // what people and MP4 get is the default track
 	case t.Codec == 0: // of no codec, or of several
-	case t.Type == flv.TypeVideo && (f.resized || !s.video.Load().is(t.Codec)):
+	case t.Type == flv.TypeVideo && (f.resized || !s.facts.Video.Load().Is(t.Codec)):
 		f.resized = false
-		s.describe(t, f.size)
-	case t.Type == flv.TypeAudio && !s.audio.Load().is(t.Codec):
-		s.describe(t, "")
+		s.facts.Describe(t, f.size)
+	case t.Type == flv.TypeAudio && !s.facts.Audio.Load().Is(t.Codec):
+		s.facts.Describe(t, "")
 	}
 	f.noteTrack(t)
 	f.warnOfCodecs()
@@ -75,9 +75,9 @@ func (f *feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 		if ahead := int32(t.Timestamp - f.last); !f.timed || ahead >= 0 || ahead < -flvstream.Interleave {
 			f.timed, f.last, f.lastAt = true, t.Timestamp, at
 		}
-		if f.hope.Passed(t.Timestamp) && !s.settled.Load() {
-			s.settled.Store(true)
-			s.knowTracks()
+		if f.hope.Passed(t.Timestamp) && !s.facts.Settled.Load() {
+			s.facts.Settled.Store(true)
+			s.facts.SetKnown()
 		}
 	}
 	if part := f.preamble.Part(t); part != nil {
@@ -99,12 +99,12 @@ func (f *feed) write(t flv.Tag, c *millrace.Chain, at int64) error {
 // noteTrack notes that the track of t exists. Viewers need not wait for it any longer.
 func (f *feed) noteTrack(t flv.Tag) {
 	flag := flvstream.TrackFlag(t.Type)
-	if t.Packet != flv.PacketFrame && !t.SequenceHeader || f.s.tracks.Load()&flag != 0 {
+	if t.Packet != flv.PacketFrame && !t.SequenceHeader || f.s.facts.Tracks.Load()&flag != 0 {
 		return
 	}
-	f.s.tracks.Store(f.s.tracks.Load() | flag)
-	if f.s.promised()&^f.s.tracks.Load() == 0 {
-		f.s.knowTracks()
+	f.s.facts.Tracks.Store(f.s.facts.Tracks.Load() | flag)
+	if f.s.facts.AllPromised() {
+		f.s.facts.SetKnown()
 	}
 }
 
@@ -113,19 +113,19 @@ func (f *feed) noteTrack(t flv.Tag) {
 // frames. A track that is back is added at once.
 func (f *feed) tracksChange(start bool) bool {
 	was := f.preamble.Without
-	f.leaveOut(flv.TypeVideo, &f.preamble.Without.Video, &f.s.video, start)
-	f.leaveOut(flv.TypeAudio, &f.preamble.Without.Audio, &f.s.audio, start)
+	f.leaveOut(flv.TypeVideo, &f.preamble.Without.Video, &f.s.facts.Video, start)
+	f.leaveOut(flv.TypeAudio, &f.preamble.Without.Audio, &f.s.facts.Audio, start)
 	return f.preamble.Without != was
 }
 
-func (f *feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[track], start bool) {
-	switch tracks, flag := f.s.tracks.Load(), flvstream.TrackFlag(t); {
+func (f *feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[flvstream.Track], start bool) {
+	switch tracks, flag := f.s.facts.Tracks.Load(), flvstream.TrackFlag(t); {
 	case !f.presence.Absent(t):
 		*without = false
 	case tracks&flag != 0 && (start || t == flv.TypeVideo):
 		*without = true
 		f.starts.Video = f.starts.Video && t != flv.TypeVideo
-		f.s.tracks.Store(tracks &^ flag)
+		f.s.facts.Tracks.Store(tracks &^ flag)
 		known.Store(nil)
 	}
 }
@@ -133,13 +133,13 @@ func (f *feed) leaveOut(t flv.Type, without *bool, known *atomic.Pointer[track],
 // publishTracks publishes a frame, the first with a preamble of other tracks. It takes ownership of c.
 func (f *feed) publishTracks(c *millrace.Chain, start bool) error {
 	s := f.s
-	s.log.Info("the tracks of the stream changed", "video", s.video.Load().String(), "audio", s.audio.Load().String())
+	s.log.Info("the tracks of the stream changed", "video", s.facts.Video.Load().String(), "audio", s.facts.Audio.Load().String())
 	var preamble millrace.Chain
 	f.preamble.Clone(&preamble)
 	s.mu.Lock() // what makes MP4 begins before or after both
 	defer s.mu.Unlock()
 	s.live.ring.SetPreamble(&preamble)
-	s.trackSet.Add(1)
+	s.facts.TrackSet.Add(1)
 	return s.live.ring.Publish(c, broadcast.Frame{Key: start})
 }
 
@@ -173,7 +173,7 @@ func (f *feed) noteTracks(t flv.Tag, c *millrace.Chain) {
 	for _, numbers := range f.tracks {
 		further += max(0, len(numbers)-1)
 	}
-	f.s.furtherTracks.Store(int32(further))
+	f.s.facts.Further.Store(int32(further))
 }
 
 // farKeys is how far key frames may be apart. Encoders for live streams send one every two seconds.
@@ -182,7 +182,7 @@ const farKeys = 4 * time.Second
 // noteKeys takes the time of a picture. It warns once of each publisher whose key frames are far apart.
 func (f *feed) noteKeys(at uint32, key bool) {
 	s, group := f.s, f.keys.Group(at)
-	if far := farKeys.Milliseconds(); group > far && s.group.Load() > far && !f.farLogged { // not for one odd timestamp
+	if far := farKeys.Milliseconds(); group > far && s.facts.GOP.Load() > far && !f.farLogged { // not for one odd timestamp
 		f.farLogged = true
 		// In another goroutine, as below: the log may block, and the stream must go on.
 		go s.log.Warn("key frames are far apart: viewers begin at the last one, and stay that far behind live "+
@@ -190,11 +190,11 @@ func (f *feed) noteKeys(at uint32, key bool) {
 	}
 	if key {
 		f.keys.Note(at)
-		s.keyInterval.Store(f.keys.Longest())
-		s.usualInterval.Store(f.keys.Usual())
+		s.facts.KeyInterval.Store(f.keys.Longest())
+		s.facts.UsualInterval.Store(f.keys.Usual())
 		group = 0
 	}
-	s.group.Store(group)
+	s.facts.GOP.Store(group)
 }
 
 // isStart reports whether viewers can start at a tag, and notes whether they begin with the sound.
@@ -206,8 +206,8 @@ func (f *feed) isStart(t flv.Tag) bool {
 	if t.Type == flv.TypeVideo {
 		f.noteKeys(t.Timestamp, start)
 	}
-	if gap := f.starts.Gap.Open; gap != f.s.noVideo.Load() {
-		f.s.noVideo.Store(gap)
+	if gap := f.starts.Gap.Open; gap != f.s.facts.NoVideo.Load() {
+		f.s.facts.NoVideo.Store(gap)
 		if !f.gapLogged {
 			f.gapLogged = true
 			go f.s.log.Info("there is sound, but no picture has come for a while: new viewers begin with the sound",
@@ -224,8 +224,8 @@ func (f *feed) configure(t flv.Tag, c, part *millrace.Chain) error {
 		f.size = flvstream.PictureSize(part.Bytes())
 		f.resized = true
 		// Before that, it is not known which tracks there will be, and viewers wait.
-		if f.s.settled.Load() || f.s.promised()&^f.s.tracks.Load() == 0 {
-			flvstream.StateTracks(f.s.memory, c, f.s.tracks.Load())
+		if f.s.facts.Settled.Load() || f.s.facts.AllPromised() {
+			flvstream.StateTracks(f.s.memory, c, f.s.facts.Tracks.Load())
 		}
 	}
 	var preamble millrace.Chain

@@ -9,6 +9,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/mp4"
+	"github.com/millrace-io/millrace/internal/relay/convert"
 	"github.com/millrace-io/millrace/internal/relay/hlslive"
 )
 
@@ -65,7 +66,7 @@ func (r *fragmentReader) begin() {
 	defer s.mu.Unlock()
 	r.from = s.rendition(formatMP4)
 	r.from.readers++
-	r.early = !s.noVideo.Load() // otherwise it begins with audio between video frames
+	r.early = !s.facts.NoVideo.Load() // otherwise it begins with audio between video frames
 	r.cursor = r.from.source(broadcast.BatchFrames(1))
 }
 
@@ -90,23 +91,23 @@ func (r *fragmentReader) AppendInit(dst *millrace.Chain) { r.init.Clone(dst) }
 
 // KeyInterval returns the usual distance of keyframes, or 0 if it is unknown.
 func (r *fragmentReader) KeyInterval() time.Duration {
-	return time.Duration(r.stream.usualInterval.Load()) * time.Millisecond
+	return time.Duration(r.stream.facts.UsualInterval.Load()) * time.Millisecond
 }
 
 // ExpectsKey reports whether the stream has had keyframes, and goes on to have video.
 func (r *fragmentReader) ExpectsKey() bool {
-	return r.stream.ownStart.Load() && !r.stream.noVideo.Load()
+	return r.stream.ownStart.Load() && !r.stream.facts.NoVideo.Load()
 }
 
 // take moves the fragment of a batch, c, to dst.
 func (r *fragmentReader) take(dst, c *millrace.Chain, b broadcast.Batch) hlslive.Fragment {
-	info := b.Info.(*fragmentInfo)
-	f := hlslive.Fragment{FragmentInfo: info.FragmentInfo, Movie: info.movie, KeyNext: info.keyNext, AfterLoss: r.lost}
+	info := b.Info.(*convert.Fragment)
+	f := hlslive.Fragment{FragmentInfo: info.FragmentInfo, Movie: info.Movie, KeyNext: info.KeyNext, AfterLoss: r.lost}
 	if b.Preamble > 0 { // also after a loss
 		r.init.Release()
 		c.Cut(&r.init, b.Preamble)
-		f.NewInit = info.movie != r.movie
-		r.movie = info.movie
+		f.NewInit = info.Movie != r.movie
+		r.movie = info.Movie
 	}
 	r.lost = false
 	r.early = r.early && f.Pictures == 0

@@ -293,7 +293,7 @@ func (s *stream) resume(p *Publisher) *flvstream.Continuation {
 	f.farLogged = false // what comes between is no group of pictures
 	f.starts.ForgetTracks()
 	f.presence, f.tracks = flvstream.Presence{}, nil
-	s.furtherTracks.Store(0)
+	s.facts.Further.Store(0)
 	pause := time.Duration(0)
 	if f.timed {
 		pause = time.Duration(now() - f.lastAt)

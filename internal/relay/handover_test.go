@@ -856,7 +856,7 @@ func TestAPublisherIsCutAnywhere(t *testing.T) {
 			want := append(append([][]byte{}, sc.config...), sc.tags[:max(tt.whole, 0)]...)
 			same(t, "FLV", untimed(tags), untimed(append(want, sc.tags...)))
 			list := stretches(t, mp4View.Rest())
-			if before := len(want) - 1; before >= len(sc.config) && timeOf(tags[before+1])-timeOf(tags[before]) > leastPause {
+			if before := len(want) - 1; before >= len(sc.config) && timeOf(tags[before+1])-timeOf(tags[before]) > 100 {
 				return // the machine was busy, and the file goes on without the pause, and perhaps without a sample that waited
 			}
 			if n, want := contiguous(t, list), max(tt.whole, 0)+len(sc.tags); n != want {
@@ -891,7 +891,7 @@ func TestMP4OfAPublisherThatComesBack(t *testing.T) {
 			if n := contiguous(t, stretches(t, file)); n != want {
 				t.Errorf("%d samples, want %d; codecs changed: %v", n, want, changed)
 			}
-			if why, want := disconnectReason(l.m.out.reason.Load()), map[bool]disconnectReason{true: codecsChange, false: streamEnded}[changed]; why != want {
+			if why, want := disconnectReason(l.r.reason.Load()), map[bool]disconnectReason{true: codecsChange, false: streamEnded}[changed]; why != want {
 				t.Errorf("viewers end with %q, want %q", why, want)
 			}
 			for _, r := range stretches(t, file) {

@@ -309,7 +309,7 @@ func TestWhoWaitsForAKeyFrameIsNotBehind(t *testing.T) {
 	p := shortStream(t)
 	defer p.Close(nil)
 	st := p.s
-	st.open(formatFLV, nil)
+	st.open(formatFLV, make([]byte, 13))
 	publish := func(data string, key bool) {
 		t.Helper()
 		var c millrace.Chain
@@ -353,7 +353,7 @@ func TestWhoWaitsForAKeyFrameIsNotBehind(t *testing.T) {
 func TestAViewerIsFoundBehindOnce(t *testing.T) {
 	p := shortStream(t)
 	defer p.Close(nil)
-	p.s.open(formatFLV, nil)
+	p.s.open(formatFLV, make([]byte, 13))
 	v, err := p.s.enter(watchRequest{})
 	if err != nil {
 		t.Fatal(err)

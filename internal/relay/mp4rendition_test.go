@@ -15,6 +15,7 @@ import (
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/frame/flv"
+	"github.com/millrace-io/millrace/internal/relay/convert"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
@@ -272,7 +273,8 @@ type mill struct {
 	st   *stream
 	p    *Publisher
 	dec  *flv.Decoder
-	m    *conversion
+	r    *rendition
+	m    *convert.Conversion
 	view *broadcast.Cursor // of its only viewer
 }
 
@@ -297,9 +299,9 @@ func newMill(t *testing.T, change func(*Config), sc *script) *mill {
 	l.publish(len(sc.config))
 	l.st.mu.Lock()
 	defer l.st.mu.Unlock()
-	l.m = l.st.newConversion(formatMP4)
-	l.st.made[formatMP4], l.m.out.viewers = l.m.out, 1
-	l.view = l.m.out.cursor()
+	l.r, l.m = l.st.newConversion(formatMP4)
+	l.st.made[formatMP4], l.r.viewers = l.r, 1
+	l.view = l.r.cursor()
 	return l
 }
 
@@ -315,7 +317,7 @@ func (l *mill) publish(n int) {
 
 // begin makes MP4 of what is there.
 func (l *mill) begin() {
-	go l.m.run(context.Background())
+	go l.r.run(context.Background(), l.m)
 	synctest.Wait()
 }
 
@@ -479,13 +481,12 @@ func TestMP4ThatFailsHasNoProperEnd(t *testing.T) {
 	f.published("cam", 3000)
 	st := f.lookUp("cam")
 	st.mu.Lock()
-	m := st.newConversion(formatMP4)
-	m.maker.(*mp4Rendition).muxer = nil // a mistake
-	m.out.stop = func() {}
-	st.made[formatMP4] = m.out
+	r := st.newRendition(formatMP4, nil)
+	r.stop = func() {}
+	st.made[formatMP4] = r
 	st.mu.Unlock()
 	w := f.Watcher("/live/cam.mp4", 0)
-	go m.run(t.Context())
+	go r.run(t.Context(), nil) // a mistake
 	if _, err := io.ReadAll(w.Res.Body); err == nil {
 		t.Error("the viewer got a proper end")
 	}

@@ -53,8 +53,8 @@ type Publisher struct {
 	// unkept is how many bytes have come since the last frame that was published. RTMP counts the frame itself, too.
 	unkept int
 
-	oddVideo   atomic.Bool   // see stream.noteLeftOut
-	refused    atomic.Uint32 // flags of an FLV header; see stream.noteRefused
+	oddVideo   atomic.Bool   // see conversionReport.LeftOut
+	refused    atomic.Uint32 // flags of an FLV header; see conversionReport.Refused
 	reconnects atomic.Bool   // the client connects again when it is asked to
 	leaves     atomic.Bool   // it is to be asked
 
@@ -250,7 +250,7 @@ func (p *Publisher) readRaw() error {
 
 // readFLV cuts the body into tags.
 func (p *Publisher) readFLV() error {
-	dec := flv.NewDecoder(p.r, flv.MaxTag(min(p.s.hub.cfg.MaxTagBytes, flv.MaxData)))
+	dec := flv.NewDecoder(p.r, flv.MaxTag(p.s.hub.maxTag()))
 	header, err := dec.Header()
 	if err != nil {
 		return err
@@ -292,14 +292,14 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	}
 	if n := p.goesOn; n != nil && n.Begin(t, at) {
 		last := n.Last()
-		p.s.resumed.Store(&last)
+		p.s.facts.Resumed.Store(&last)
 	}
 	if p.goesOn != nil && !p.goesOn.Fit(&t, c, at, &f.starts, &f.preamble, &f.enc) {
 		p.unkept += c.Len()
 		c.Release()
 		return nil
 	}
-	if p.unkept > 2*c.Len()+maxUnkept {
+	if p.unkept > 2*c.Len()+flvstream.MaxUnkept {
 		var frame millrace.Chain
 		flvstream.Keep(p.s.memory, &frame, c)
 		c.Release()
@@ -308,11 +308,6 @@ func (p *Publisher) WriteTag(t flv.Tag, c *millrace.Chain) error {
 	p.unkept = 0
 	return f.write(t, c, at)
 }
-
-// maxUnkept is how many bytes of no use may come in front of a frame, beside as many as the frame has. If there are more,
-// the frame is copied: a share would keep them, too, in its block, and what a stream keeps would be a multiple of
-// KeepBytes.
-const maxUnkept = 1 << 10
 
 // checkEvery is how many bytes a publisher receives between two looks at the memory in use.
 const checkEvery = 256 << 10

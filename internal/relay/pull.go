@@ -290,7 +290,7 @@ func (p *Publisher) isNew(t flv.Tag, c *millrace.Chain) bool {
 			p.goesOn = n.goesOn
 		default: // what is between is lost
 			last := f.last
-			p.s.resumed.Store(&last)
+			p.s.facts.Resumed.Store(&last)
 		}
 	}
 	switch {

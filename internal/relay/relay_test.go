@@ -243,7 +243,7 @@ func TestWhatIsNotPublishedIsNotCounted(t *testing.T) {
 	p := shortStream(t)
 	defer p.Close(nil)
 	st := p.s
-	st.open(formatFLV, nil)
+	st.open(formatFLV, make([]byte, 13))
 	_ = st.live.ring.Close()
 	var frame, header, preamble millrace.Chain
 	frame.AppendCopy([]byte("frame"))

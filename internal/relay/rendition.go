@@ -21,31 +21,22 @@ const (
 	formats // how many there are
 )
 
-// kinds says of each format what it is called, what a viewer appends to a stream's name to ask for it, and what no name ends
-// with, what HTTP calls its content, and what makes it of a stream of FLV tags, whose s.mu is held. RTMP is asked for by its
-// protocol.
-var kinds = [formats]struct {
-	name, ext, contentType string
-	newMaker               func(s *stream, c *conversion) maker
-}{
+// formatNames has the name of each format, what a viewer appends to a stream's name to ask for it, which no name ends
+// with, and its content type. A client that speaks RTMP gets RTMP.
+var formatNames = [formats]struct{ name, ext, contentType string }{
 	formatFLV:  {name: "flv", ext: ".flv", contentType: "video/x-flv"},
 	formatMP4:  {name: "mp4", ext: ".mp4", contentType: "video/mp4"},
 	formatRTMP: {name: "rtmp"},
 	formatRaw:  {name: "raw", contentType: "application/octet-stream"},
 }
 
-func init() { // which breaks a cycle of initialization: what makes a format names it
-	kinds[formatMP4].newMaker = (*stream).newMP4Maker
-	kinds[formatRTMP].newMaker = (*stream).newRTMPMaker
-}
-
-func (f format) String() string      { return kinds[f].name }
-func (f format) contentType() string { return kinds[f].contentType }
+func (f format) String() string      { return formatNames[f].name }
+func (f format) contentType() string { return formatNames[f].contentType }
 
 // cutExt returns path without an ending that asks for a format, and the format; ok is false if there is none.
 func cutExt(path string) (name string, f format, ok bool) {
 	for f := range formats {
-		if ext := kinds[f].ext; ext != "" {
+		if ext := formatNames[f].ext; ext != "" {
 			if name, ok := strings.CutSuffix(path, ext); ok {
 				return name, f, true
 			}

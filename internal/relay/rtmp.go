@@ -42,7 +42,7 @@ type rtmpWriter struct{ io.Writer }
 // end its life, and an error has closed it. All that must be done by the deadline.
 func (h *Hub) AcceptRTMP(conn net.Conn, deadline time.Time) (*RTMPConn, *rtmp.Request, error) {
 	c := &RTMPConn{hub: h, conn: conn, out: &rtmpWriter{conn}, r: millrace.NewReader(plain(conn))}
-	c.proto = rtmp.NewServerConn(c.r, c.out, h.rtmpChunk())
+	c.proto = rtmp.NewServerConn(c.r, c.out, h.maxTag())
 	c.hearClient()
 	want, err := c.awaitRequest(deadline, c.proto.Accept)
 	if err != nil {

@@ -250,7 +250,7 @@ func TestAViewerThatLosesTheEndHasEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := shortStream(t) // keeps 64 frames
-			p.s.open(formatFLV, nil)
+			p.s.open(formatFLV, make([]byte, 13))
 			v, err := p.s.enter(watchRequest{})
 			if err != nil {
 				t.Fatal(err)

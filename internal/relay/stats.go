@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
+	"github.com/millrace-io/millrace/internal/relay/convert"
 	"github.com/millrace-io/millrace/internal/relay/hlslive"
 )
 
@@ -218,7 +219,7 @@ func (s *stream) info() StreamInfo {
 	i := StreamInfo{
 		Name: s.name, Format: s.live.format.String(), Returns: s.returns.Load(), Takeovers: s.takeovers.Load(),
 		Uptime: time.Since(s.started).Seconds(), FramesLost: s.lost.Load(),
-		Further: int(s.furtherTracks.Load()), GroupsCut: s.live.ring.Stats().GroupsCut,
+		Further: int(s.facts.Further.Load()), GroupsCut: s.live.ring.Stats().GroupsCut,
 	}
 	mem := s.memory.Stats()
 	i.Memory, i.MemoryHigh = mem.InUse, mem.HighWater
@@ -226,14 +227,14 @@ func (s *stream) info() StreamInfo {
 	if i.Silent = silent.Seconds(); silent < rateFresh {
 		i.BitRate = s.rate.Load()
 	}
-	if t := s.video.Load(); t != nil {
-		i.Video = t.name
+	if t := s.facts.Video.Load(); t != nil {
+		i.Video = t.Name
 	}
-	if t := s.audio.Load(); t != nil {
-		i.Audio = t.name
+	if t := s.facts.Audio.Load(); t != nil {
+		i.Audio = t.Name
 	}
 	if s.live.format == formatFLV {
-		i.LeftOut = s.leftOut()
+		i.LeftOut = s.facts.LeftOut()
 	}
 	s.hub.mu.Lock()
 	if i.Publisher = s.publisher.address; s.wait != nil {
@@ -256,7 +257,7 @@ func (s *stream) info() StreamInfo {
 		i.KeptBytes += r.ring.Stats().Bytes
 	}
 	i.BehindLive = lag.live.Seconds()
-	i.KeyInterval = float64(max(s.keyInterval.Load(), s.group.Load())) / 1e3
+	i.KeyInterval = float64(max(s.facts.KeyInterval.Load(), s.facts.GOP.Load())) / 1e3
 	i.LagMax, i.Stalled, i.blocked = lag.most.Seconds(), lag.behind, lag.blocked
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,7 +268,7 @@ func (s *stream) info() StreamInfo {
 		}
 	}
 	if r := s.made[formatMP4]; r != nil {
-		if newest, ok := r.ring.Stats().Info.(*fragmentInfo); ok {
+		if newest, ok := r.ring.Stats().Info.(*convert.Fragment); ok {
 			i.MP4Time = newest.End.Seconds()
 		}
 	}

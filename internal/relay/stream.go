@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,8 +32,7 @@ type stream struct {
 	started time.Time
 	memory  *millrace.Pool // an account of the blocks that its publishers' bytes are in
 
-	tracksKnown chan struct{} // closed by knowTracks
-	knowTracks  func()        // says that video and audio tell which tracks there are, as far as that is known
+	facts *flvstream.Facts // if it is FLV
 
 	live *rendition // the stream as it comes; set under hub.mu, and from then on viewers can find it
 	feed feed       // the publisher's; ended with the stream
@@ -53,21 +51,9 @@ type stream struct {
 	stopRecord context.CancelFunc   // nil if the stream is not, and was not, recorded
 
 	// The publisher's goroutine writes these and others read them.
-	rate          atomic.Int64  // bits per second, lately
-	frameAt       atomic.Int64  // when the last frame came; see now
-	noVideo       atomic.Bool   // see videoGap: pieces of sound are key frames
-	ownStart      atomic.Bool   // a frame that viewers can start at has come since this node owns the stream
-	settled       atomic.Bool   // see flvstream.TrackWait: video and audio are all the tracks that there will be
-	trackSet      atomic.Int32  // grows when a track has gone, or is back; written with mu held
-	tracks        atomic.Uint32 // flags of an FLV header: the tracks that there are
-	video         atomic.Pointer[track]
-	audio         atomic.Pointer[track]
-	furtherTracks atomic.Int32           // see StreamInfo
-	resumed       atomic.Pointer[uint32] // the time of the last frame before the newest continuation
-
-	keyInterval   atomic.Int64 // ms from one key frame to the next, lately; 0 before there were two
-	usualInterval atomic.Int64 // the same without one odd distance: what HLS cuts by
-	group         atomic.Int64 // ms from the latest key frame to the latest picture
+	rate     atomic.Int64 // bits per second, lately
+	frameAt  atomic.Int64 // when the last frame came; see now
+	ownStart atomic.Bool  // a frame that viewers can start at has come since this node owns the stream
 
 	returns   atomic.Int64
 	takeovers atomic.Int64
@@ -87,8 +73,7 @@ type stream struct {
 func (h *Hub) newStream(name string) *stream {
 	s := &stream{hub: h, name: name, started: time.Now(), log: h.log.With("stream", name),
 		leftAt: now() - int64(h.pullIdle), peers: make(map[*viewer]struct{}), memory: millrace.DefaultPool().Account()}
-	s.tracksKnown = make(chan struct{})
-	s.knowTracks = sync.OnceFunc(func() { close(s.tracksKnown) })
+	s.facts = flvstream.NewFacts()
 	s.feed.s = s
 	s.frameAt.Store(now())
 	h.streams[name] = s
@@ -98,12 +83,12 @@ func (h *Hub) newStream(name string) *stream {
 // open says what the publisher sends, and lets viewers find the stream.
 func (s *stream) open(f format, head []byte) {
 	s.hub.counters.published.Add(1)
+	if f == formatFLV {
+		s.facts.Promised = uint32(head[4])
+	}
 	s.hub.announce(s, s.newRendition(f, head))
 	s.log.Info("publisher started", "publisher", s.publisher.address, "format", f.String())
 }
-
-// promised returns the flags of the tracks that the first publisher has announced. The stream is FLV.
-func (s *stream) promised() uint32 { return uint32(s.live.head[4]) }
 
 // format returns the format for a viewer.
 func (s *stream) format(want watchRequest) (format, error) {
@@ -120,25 +105,9 @@ func (s *stream) format(want watchRequest) (format, error) {
 	return want.format, nil
 }
 
-// leftOut says which tracks MP4 and HLS cannot carry: "video", "audio", "all", or "" for none.
-func (s *stream) leftOut() string {
-	video, audio := s.video.Load(), s.audio.Load()
-	noVideo := video != nil && !video.is(flv.AVC) && !video.is(flv.HEVC)
-	noAudio := audio != nil && !audio.is(flv.AAC)
-	switch {
-	case noVideo && noAudio, s.settled.Load() && (noVideo && audio == nil || noAudio && video == nil):
-		return "all"
-	case noVideo:
-		return "video"
-	case noAudio:
-		return "audio"
-	}
-	return ""
-}
-
 // checkMP4 refuses viewers of MP4 if there is nothing for them.
 func (s *stream) checkMP4() error {
-	if !s.settled.Load() || s.leftOut() != "all" { // more may come
+	if !s.facts.NoMP4() {
 		return nil
 	}
 	return refuse.New(http.StatusNotAcceptable,
@@ -273,26 +242,6 @@ func (s *stream) configure(c, preamble *millrace.Chain) error {
 	return s.live.ring.Publish(c, broadcast.Frame{})
 }
 
-// noteLeftOut counts NAL units and video frames that MP4 leaves out because decoders fail at them, and warns once of each
-// publisher that sends such.
-func (s *stream) noteLeftOut(n int64) {
-	s.hub.counters.leftOut.Add(n)
-	if p := s.currentPublisher(); !p.oddVideo.Swap(true) {
-		s.log.Warn("the publisher sends video that decoders fail at: MP4, HLS and recordings are made without it",
-			"publisher", p.address, "wrong", "NAL units of length 0, start codes (Annex B) in place of "+
-				"lengths, lengths beyond the end, or frames without a picture")
-	}
-}
-
-// noteRefused warns once of each publisher that sends tags of a type that MP4 cannot have.
-func (s *stream) noteRefused(t flv.Type, why error) {
-	p, flag := s.currentPublisher(), flvstream.TrackFlag(t)
-	if p.refused.Or(flag)&flag == 0 {
-		s.log.Warn("MP4, HLS and recordings are made without something that the publisher sends",
-			"publisher", p.address, "reason", why)
-	}
-}
-
 // currentPublisher returns the newest publisher of s.
 func (s *stream) currentPublisher() *Publisher {
 	s.hub.mu.Lock()
@@ -310,7 +259,7 @@ func (s *stream) noteLost(m broadcast.Missed) {
 // wait for the next stream. hub.mu is held.
 func (s *stream) end() {
 	s.stopWaiting()
-	s.knowTracks() // there will be no more
+	s.facts.SetKnown() // there will be no more
 	delete(s.hub.streams, s.name)
 	s.giveUp()
 	s.feed.release()
@@ -330,44 +279,6 @@ func (s *stream) renditions() []*rendition {
 		}
 	}
 	return list
-}
-
-// A track is what is known of a stream's pictures or sound.
-type track struct {
-	codec flv.Codec
-	name  string // for people, as in "h264 640x360"
-}
-
-// is reports whether t is known, and of codec c.
-func (t *track) is(c flv.Codec) bool { return t != nil && t.codec == c }
-
-// String returns the name, or "none".
-func (t *track) String() string {
-	if t == nil {
-		return "none"
-	}
-	return t.name
-}
-
-// describe notes what a tag says about the stream's pictures or sound. size may be "".
-func (s *stream) describe(t flv.Tag, size string) {
-	tr := &track{codec: t.Codec, name: strings.TrimSpace(codecName(t.Codec) + " " + size)}
-	if t.Type == flv.TypeAudio {
-		s.audio.Store(tr)
-	} else {
-		s.video.Store(tr)
-	}
-}
-
-// codecName returns the name that people and browsers' consoles use.
-func codecName(c flv.Codec) string {
-	switch c {
-	case flv.AVC:
-		return "h264"
-	case flv.HEVC:
-		return "h265"
-	}
-	return strings.ToLower(c.String())
 }
 
 // explain puts the reason for a stream's end into words.

@@ -412,7 +412,7 @@ const maxChatter = 64 << 10
 // batch has whole tags from the given offset on.
 func (v *viewer) stateTracks(batch *millrace.Chain, from int) {
 	s := v.rendition.stream
-	tracks := s.tracks.Load()
+	tracks := s.facts.Tracks.Load()
 	if tracks == 0 || v.node != "" { // another node does so for its own viewers
 		return
 	}

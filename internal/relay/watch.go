@@ -155,7 +155,7 @@ func (v *viewer) awaitTracks(ctx context.Context) error {
 	timer := time.NewTimer(flvstream.TrackWait * time.Millisecond) // the publisher may send nothing
 	defer timer.Stop()
 	select {
-	case <-s.tracksKnown:
+	case <-s.facts.Known():
 	case <-timer.C:
 	case <-ctx.Done():
 		v.cursor.Close()
@@ -168,7 +168,7 @@ func (v *viewer) awaitTracks(ctx context.Context) error {
 // head returns what v gets before anything from the ring.
 func (v *viewer) head() []byte {
 	r := v.rendition
-	tracks := r.stream.tracks.Load()
+	tracks := r.stream.facts.Tracks.Load()
 	if r.format != formatFLV || tracks == 0 {
 		return r.head
 	}
