@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/streamname"
 )
 
 const (
@@ -34,7 +34,7 @@ func parseEvent(text string) (e Event, ok bool) {
 	}
 	number, stream, _ := strings.Cut(rest, " ")
 	epoch, err := strconv.ParseUint(number, 10, 64)
-	if err != nil || epoch > maxEpoch || relay.CheckName(stream) != nil {
+	if err != nil || epoch > maxEpoch || streamname.Check(stream) != nil {
 		return Event{}, false
 	}
 	return Event{Stream: stream, Owner: Owner{Node: node, Epoch: epoch}}, true

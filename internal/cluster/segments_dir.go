@@ -16,7 +16,7 @@ import (
 
 	"github.com/millrace-io/millrace"
 	"github.com/millrace-io/millrace/frame/hls"
-	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/streamname"
 )
 
 const (
@@ -159,7 +159,7 @@ func (s *dirStore) isOld(info fs.FileInfo) bool { return time.Since(info.ModTime
 func (s *dirStore) sweep() {
 	streams, _ := fs.ReadDir(s.root.FS(), ".")
 	for _, stream := range streams {
-		if !stream.IsDir() || relay.CheckName(streamOf(stream.Name())) != nil {
+		if !stream.IsDir() || streamname.Check(streamOf(stream.Name())) != nil {
 			continue
 		}
 		files, _ := fs.ReadDir(s.root.FS(), stream.Name())

@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/streamname"
 )
 
 // Bounds of a load. They keep a typing error from becoming an attack.
@@ -131,7 +131,7 @@ func (c Config) Check() error {
 		}
 	}
 	for _, name := range c.Names {
-		if err := relay.CheckName(name); err != nil {
+		if err := streamname.Check(name); err != nil {
 			return fmt.Errorf("load: %w", err)
 		}
 	}

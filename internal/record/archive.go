@@ -17,7 +17,7 @@ import (
 
 	"github.com/millrace-io/millrace/frame/mp4"
 	"github.com/millrace-io/millrace/internal/lock"
-	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/streamname"
 )
 
 // Defaults of Config.
@@ -307,7 +307,7 @@ func sizeOf(root *os.Root, name string) (bytes int64) {
 // checkName refuses the names that streams do not have, and those whose directories could stand where another stream
 // has its files.
 func checkName(name string) error {
-	if relay.CheckName(name) != nil {
+	if streamname.Check(name) != nil {
 		return ErrName
 	}
 	for _, part := range strings.Split(name, "/")[1:] {

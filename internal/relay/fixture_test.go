@@ -22,6 +22,7 @@ import (
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/relaytest"
 	"github.com/millrace-io/millrace/internal/server/demo"
+	"github.com/millrace-io/millrace/internal/streamname"
 	"github.com/millrace-io/millrace/internal/testkit/nettest"
 )
 
@@ -122,7 +123,7 @@ func routes(h *Hub) http.Handler {
 			err = h.WatchPeer(w, r, name, node)
 		} else if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			err = h.Watch(w, r, name, Terms{})
-		} else if name, err = PublishName(name); err == nil {
+		} else if name, err = streamname.Published(name); err == nil {
 			err = h.Publish(w, r, name, Terms{})
 		}
 		var refused *refuse.Refusal

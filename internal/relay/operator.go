@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/refuse"
+	"github.com/millrace-io/millrace/internal/streamname"
 )
 
 // maxRefusedNames bounds the names that the operator has refused for a time. Each takes some 200 bytes.
@@ -20,7 +21,7 @@ var errOperator = refuse.New(http.StatusForbidden, "the operator has ended this 
 // viewers get what there is, and their end. It reports whether there was such a stream. The error is a [refuse.Refusal], and
 // nothing has changed then: the stream is that of another node, or too many names are refused.
 func (h *Hub) EndStream(name string, refused time.Duration) (was bool, err error) {
-	if err := CheckName(name); err != nil {
+	if err := streamname.Check(name); err != nil {
 		return false, err
 	}
 	h.mu.Lock()

@@ -18,6 +18,7 @@ import (
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/internal/relay/ingest"
+	"github.com/millrace-io/millrace/internal/streamname"
 )
 
 var (
@@ -78,7 +79,7 @@ type Publisher struct {
 // publisher that there is; address says in logs and in the API who publishes it. An error is a [refuse.Refusal]. Viewers find a
 // new stream when its format is known. The caller ends the publisher with Run or Close, and then calls Done.
 func (h *Hub) Open(name, address string) (*Publisher, error) {
-	if err := CheckName(name); err != nil {
+	if err := streamname.Check(name); err != nil {
 		return nil, err
 	}
 	p := h.newPublisher(address)

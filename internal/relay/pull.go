@@ -21,6 +21,7 @@ import (
 	"github.com/millrace-io/millrace/frame/flv"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/internal/streamname"
 )
 
 // headerEpoch is the header that tells another node with which epoch this one owns what it sends.
@@ -68,7 +69,7 @@ func (p *Publisher) isPull() bool { return p.epoch != 0 }
 // is no viewer for a while: then the stream ends, and Pull returns nil. After any other end the stream waits as after
 // one of a publisher. The error is a *[refuse.Refusal] with the owner's status if that is another one than 200.
 func (h *Hub) Pull(ctx context.Context, name string, from Source) error {
-	if err := cmp.Or(CheckName(name), h.checkRoom(name)); err != nil {
+	if err := cmp.Or(streamname.Check(name), h.checkRoom(name)); err != nil {
 		return err
 	}
 	p := h.newPublisher(from.Node)

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"runtime"
-	"strings"
 	"sync/atomic"
 
 	"github.com/millrace-io/millrace/broadcast"
@@ -21,29 +20,16 @@ const (
 	formats // how many there are
 )
 
-// formatNames has the name of each format, what a viewer appends to a stream's name to ask for it, which no name ends
-// with, and its content type. A client that speaks RTMP gets RTMP.
-var formatNames = [formats]struct{ name, ext, contentType string }{
-	formatFLV:  {name: "flv", ext: ".flv", contentType: "video/x-flv"},
-	formatMP4:  {name: "mp4", ext: ".mp4", contentType: "video/mp4"},
+// formatNames has the name of each format, and its content type. A client that speaks RTMP gets RTMP.
+var formatNames = [formats]struct{ name, contentType string }{
+	formatFLV:  {name: "flv", contentType: "video/x-flv"},
+	formatMP4:  {name: "mp4", contentType: "video/mp4"},
 	formatRTMP: {name: "rtmp"},
 	formatRaw:  {name: "raw", contentType: "application/octet-stream"},
 }
 
 func (f format) String() string      { return formatNames[f].name }
 func (f format) contentType() string { return formatNames[f].contentType }
-
-// cutExt returns path without an ending that asks for a format, and the format; ok is false if there is none.
-func cutExt(path string) (name string, f format, ok bool) {
-	for f := range formats {
-		if ext := formatNames[f].ext; ext != "" {
-			if name, ok := strings.CutSuffix(path, ext); ok {
-				return name, f, true
-			}
-		}
-	}
-	return path, 0, false
-}
 
 const (
 	// batchBytes bounds what a viewer takes from the ring at a time. A viewer that stalls pins one batch beyond what the

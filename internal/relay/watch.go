@@ -12,6 +12,7 @@ import (
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
+	"github.com/millrace-io/millrace/internal/streamname"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -41,11 +42,12 @@ type watchRequest struct {
 
 // parseWatchRequest understands a request for name, which may end with a format.
 func parseWatchRequest(r *http.Request, name string) (watchRequest, error) {
-	want := watchRequest{remote: r.RemoteAddr}
-	var ok bool
-	want.name, want.format, ok = cutExt(name)
-	want.asIs = !ok
-	if err := CheckName(want.name); err != nil {
+	name, ext := streamname.CutExt(name)
+	want := watchRequest{name: name, asIs: ext == "", format: formatFLV, remote: r.RemoteAddr}
+	if ext == streamname.MP4 {
+		want.format = formatMP4
+	}
+	if err := streamname.Check(want.name); err != nil {
 		return want, err
 	}
 	if q := r.URL.Query(); q.Has("start") {

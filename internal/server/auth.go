@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/refuse"
-	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/streamname"
 	"github.com/millrace-io/millrace/internal/token"
 )
 
@@ -196,7 +196,7 @@ func requestedStream(r *http.Request) string {
 	if !ok {
 		return ""
 	}
-	return relay.StreamName(path)
+	return streamname.Of(path)
 }
 
 // protect returns next for clients that may read, as auth says at the time. Requests that write are checked by their

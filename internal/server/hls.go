@@ -16,8 +16,8 @@ import (
 	"github.com/millrace-io/millrace/frame/hls"
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/refuse"
-	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/relay/hlslive"
+	"github.com/millrace-io/millrace/internal/streamname"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
@@ -26,7 +26,7 @@ func (s *Server) serveHLS(w http.ResponseWriter, r *http.Request, name, object s
 	s.origins.Load().allow(w.Header(), r)
 	noWriteLimit(w) // a request may wait for what comes next
 	answerOf(r).wait()
-	err := relay.CheckName(name)
+	err := streamname.Check(name)
 	if err == nil {
 		account := address.Of(r.Context())
 		if err = account.StartRequest(); err == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/millrace-io/millrace/internal/hook"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/streamname"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -28,7 +29,7 @@ func publicName(asked string, a *hook.Answer) (string, error) {
 	if a.Name == "" {
 		return asked, nil
 	}
-	if err := relay.CheckName(a.Name); err != nil {
+	if err := streamname.Check(a.Name); err != nil {
 		return "", refuse.New(http.StatusServiceUnavailable,
 			"the hook that this server asks gives the stream a %s", strings.TrimPrefix(err.Error(), "bad stream name ")).
 			For(refuse.HookFailed)
@@ -98,9 +99,9 @@ func (s *Server) publishAs(w http.ResponseWriter, r *http.Request, name string) 
 func (s *Server) watchAs(w http.ResponseWriter, r *http.Request, path string) (err error) {
 	var terms relay.Terms
 	if s.hook != nil {
-		name := relay.StreamName(path)
+		name := streamname.Of(path)
 		ext := path[len(name):]
-		if err := relay.CheckName(name); err != nil {
+		if err := streamname.Check(name); err != nil {
 			return err
 		}
 		q := s.hookRequest(hook.PlayBegin, r, name, "http"+strings.ReplaceAll(ext, ".", "-"))

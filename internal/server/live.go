@@ -6,12 +6,12 @@ import (
 
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/refuse"
-	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/streamname"
 )
 
 // publish answers POST and PUT /live/NAME: the body is the stream.
 func (s *Server) publish(w http.ResponseWriter, r *http.Request, path string) {
-	name, err := relay.PublishName(path)
+	name, err := streamname.Published(path)
 	if err == nil {
 		err = s.auth.Load().checkPublish(r, name)
 	}

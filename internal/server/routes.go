@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/millrace-io/millrace/internal/refuse"
-	"github.com/millrace-io/millrace/internal/relay"
 	"github.com/millrace-io/millrace/internal/server/page"
+	"github.com/millrace-io/millrace/internal/streamname"
 )
 
 // routes returns everything that the main listener serves.
@@ -70,7 +70,7 @@ func cleanPaths(next http.Handler) http.Handler {
 
 // live answers everything at /live/NAME and /live/NAME/OBJECT. at is what follows /live/.
 func (s *Server) live(w http.ResponseWriter, r *http.Request, at string) {
-	name, object := relay.SplitPath(at)
+	name, object := streamname.Split(at)
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	allow := "GET, HEAD, POST, PUT, OPTIONS"
 	if object != "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/millrace-io/millrace/internal/proxy"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay"
+	"github.com/millrace-io/millrace/internal/streamname"
 )
 
 // rtmpApp is the application of RTMP addresses: streams are at rtmp://host/live/NAME.
@@ -192,7 +193,7 @@ func (v *rtmpService) admit(want *rtmp.Request) (name string, err error) {
 			"streams are at rtmp://HOST/%[1]s/NAME: the server is rtmp://HOST/%[1]s, the stream key is NAME", rtmpApp).
 			For(refuse.Path)
 	}
-	if name, err = relay.PublishName(name); err != nil {
+	if name, err = streamname.Published(name); err != nil {
 		return want.Path, err
 	}
 	auth := v.server.auth.Load().on(v.loopback)

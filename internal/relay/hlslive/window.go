@@ -70,7 +70,12 @@ func (w *Window) Run(ctx context.Context) error {
 			w.ended = true
 			w.save(true)
 		})
-		w.linger(ctx)
+		timer := time.NewTimer(w.length())
+		defer timer.Stop()
+		select {
+		case <-timer.C: // players have had the time to get the end
+		case <-ctx.Done():
+		}
 		err = nil
 	}
 	return err
@@ -162,16 +167,6 @@ func (w *Window) IdleIn(lengths int) time.Duration {
 // length returns about how long the playlist is.
 func (w *Window) length() time.Duration {
 	return max(time.Duration(w.cfg.Segments)*w.cfg.Segment, 3*w.cfg.Target)
-}
-
-// linger waits until players have had the time to get the end of the playlist.
-func (w *Window) linger(ctx context.Context) {
-	timer := time.NewTimer(w.length())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // Stats describes w.

@@ -1,10 +1,8 @@
-package relay
+package streamname
 
 import (
 	"strings"
 	"testing"
-
-	"github.com/millrace-io/millrace/internal/relay/hlslive"
 )
 
 func TestNames(t *testing.T) {
@@ -29,7 +27,7 @@ func TestNames(t *testing.T) {
 		"a/b.m4s":   "asks for HLS",
 		"a/5-i0":    "the HLS of a stream has such names",
 	} {
-		if err := CheckName(name); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+		if err := Check(name); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %q", name, err, says)
 		}
 	}
@@ -47,8 +45,8 @@ func TestNames(t *testing.T) {
 		"a/":             {"a/", "", "a/"},
 		"":               {"", "", ""},
 	} {
-		name, object := SplitPath(path)
-		if got := [3]string{name, object, StreamName(path)}; got != want {
+		name, object := Split(path)
+		if got := [3]string{name, object, Of(path)}; got != want {
 			t.Errorf("%q is %q, want %q", path, got, want)
 		}
 	}
@@ -60,7 +58,7 @@ func FuzzNames(f *testing.F) {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		name, err := PublishName(path)
+		name, err := Published(path)
 		if err != nil {
 			return
 		}
@@ -68,17 +66,17 @@ func FuzzNames(f *testing.F) {
 			t.Fatalf("%q is a name", name)
 		}
 		for _, ext := range []string{"", ".flv", ".mp4"} {
-			n, object := SplitPath(name + ext)
-			if object != "" || n != name+ext || StreamName(name+ext) != name {
+			n, object := Split(name + ext)
+			if object != "" || n != name+ext || Of(name+ext) != name {
 				t.Errorf("%q asks for %q of %q", name+ext, object, n)
 			}
 		}
-		for _, object := range []string{hlslive.MasterName, hlslive.MediaName, "5-i0.mp4", "5-1.m4s", "5-1.2.m4s"} {
-			n, o := SplitPath(name + "/" + object)
-			if n != name || o != object || StreamName(name+"/"+object) != name {
+		for _, object := range []string{"index.m3u8", "media.m3u8", "5-i0.mp4", "5-1.m4s", "5-1.2.m4s"} {
+			n, o := Split(name + "/" + object)
+			if n != name || o != object || Of(name+"/"+object) != name {
 				t.Errorf("%q asks for %q of %q", name+"/"+object, o, n)
 			}
-			if CheckName(name+"/"+object) == nil || strings.HasSuffix(object, ".mp4") && CheckName(name+"/"+strings.TrimSuffix(object, ".mp4")) == nil {
+			if Check(name+"/"+object) == nil || strings.HasSuffix(object, ".mp4") && Check(name+"/"+strings.TrimSuffix(object, ".mp4")) == nil {
 				t.Errorf("%q is a name", name+"/"+object)
 			}
 		}
