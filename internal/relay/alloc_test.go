@@ -38,8 +38,7 @@ func newRig(t testing.TB, viewers int) *rig {
 			t.Fatal(err)
 		}
 		st.hub.admitted.Acquire()
-		v.conn, v.fanout = sender, f
-		v.sock.open(sender)
+		v.conn, v.fanout = newStreamConn(sender, false), f
 		f.healthy = append(f.healthy, v)
 		r.receivers = append(r.receivers, receiver)
 		t.Cleanup(v.finish)

@@ -17,8 +17,7 @@ const inspectEvery = 250 * time.Millisecond
 
 // A fanout writes a rendition to its viewers.
 //
-// All writes start in this file, in writeNow and writePending. A plain TCP viewer is then written to by vector.writev
-// (socket_linux.go), and every other one by writeThrough.
+// All writes start in this file, in writeNow and writePending, and go to a viewerConn.
 //
 // Its goroutine serves all healthy viewers. For each of them that is one system call that does not wait; waking a
 // goroutine for it would cost a quarter more. A viewer whose socket is full, and a new viewer, gets a goroutine of its
@@ -133,7 +132,7 @@ func (f *fanout) round() {
 	}
 	clear(f.healthy[len(stay):])
 	f.healthy = stay
-	f.out.flush(f.rendition)
+	f.out.flush(&f.rendition.stream.hub.counters, pathWritev)
 }
 
 // nudge has v served, because it has something to send beside the stream, or goes on with that.
@@ -152,7 +151,7 @@ func (f *fanout) nudge(v *viewer) {
 func (f *fanout) serve(v *viewer) {
 	defer f.containOne(v)
 	for v.catchUp() {
-		if v.path == pathWritev {
+		if v.conn.path() == pathWritev {
 			if f.adopt(v) {
 				return
 			}
@@ -171,7 +170,7 @@ func (f *fanout) serve(v *viewer) {
 func (f *fanout) adopt(v *viewer) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	defer f.out.flush(f.rendition)
+	defer f.out.flush(&f.rendition.stream.hub.counters, pathWritev)
 	// What was announced before v is in the list has to be written here.
 	if v.writeNow(&f.out) != upToDate {
 		return false
@@ -204,7 +203,7 @@ func (v *viewer) writeNow(out *vector) writeState {
 		}
 		if !v.sentAll() {
 			before := v.pending.Len()
-			isFull, err := v.sock.write(&v.chunks.line, &v.pending, out, nil)
+			isFull, err := v.conn.tryWrite(&v.chunks.line, &v.pending, out)
 			v.noteSent(before - v.pending.Len())
 			if err != nil {
 				v.end(hungUp)
@@ -259,14 +258,10 @@ func (v *viewer) writePending() error {
 	defer v.writing.Store(false)
 	before := v.pending.Len()
 	defer func() { v.noteSent(before - v.pending.Len()) }()
-	if v.path == pathWritev {
-		out := vectors.Get().(*vector)
-		defer vectors.Put(out)
-		defer out.flush(v.rendition)
-		_, err := v.sock.write(&v.chunks.line, &v.pending, out, &v.progress)
-		return err
-	}
-	return v.writeThrough()
+	out := vectors.Get().(*vector)
+	defer vectors.Put(out)
+	defer out.flush(&v.rendition.stream.hub.counters, v.conn.path())
+	return v.conn.write(&v.chunks.line, &v.pending, out, &v.progress)
 }
 
 // noteSent counts n bytes of the stream that have left.
@@ -276,25 +271,6 @@ func (v *viewer) noteSent(n int) {
 	if v.lease != nil {
 		v.rendition.stream.hub.counters.toNodes.Add(int64(n))
 	}
-}
-
-// writeThrough is writePending for an ordinary writer.
-func (v *viewer) writeThrough() error {
-	written := &v.rendition.stream.hub.counters.written[v.path]
-	if len(v.chunks.line) > 0 {
-		n, err := v.w.Write(v.chunks.line)
-		written.Add(int64(n))
-		if err != nil {
-			return err
-		}
-		v.chunks.line = nil
-	}
-	n, err := v.pending.WriteTo(v.w)
-	written.Add(n)
-	if err != nil {
-		return err
-	}
-	return v.flush()
 }
 
 // leave removes v from apart.

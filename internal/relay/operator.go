@@ -110,7 +110,7 @@ func (h *Hub) StreamViewers(name string, after uint64, limit int) (list []Viewer
 func (v *viewer) info(at int64) ViewerInfo {
 	i := ViewerInfo{
 		ID: v.id, Stream: v.rendition.stream.name, Address: v.remote, Node: v.node,
-		Form: v.rendition.format.String(), Path: v.path.String(),
+		Form: v.rendition.format.String(), Path: v.conn.path().String(),
 		Time: time.Duration(at - v.since).Seconds(), Bytes: v.sent.Load(),
 		BehindLive: time.Duration(v.behindLive.Load()).Seconds(),
 	}

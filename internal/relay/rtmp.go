@@ -334,12 +334,12 @@ func (c *RTMPConn) Watch(ctx context.Context, name string) error {
 	}
 	v.pending.Merge(&first.Chain)
 	c.proto.AppendEnd(&v.ending)
-	v.hear, v.talks = c.hear, true
-	v.conn = c.conn // which the timer may close
+	v.hear = c.hear
+	v.conn = newStreamConn(c.conn, true) // which the timer may end
 	c.proto.SetMessageTimeout(c.hub.cfg.StallTimeout, func() { v.end(stalled) })
 	v.paused.Store(c.proto.Paused())
 	c.out.Writer = replies{v}
-	v.serveConn()
+	v.serveConn(c.conn)
 	return nil
 }
 

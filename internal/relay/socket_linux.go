@@ -1,8 +1,6 @@
 package relay
 
 import (
-	"net"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -15,29 +13,16 @@ import (
 // The kernel takes 1024.
 const vectorLen = 64 + 8
 
-// A vector is the scratch memory of a writer to sockets, and counts what it was used for.
+// A vector is the scratch memory of a goroutine that writes to viewers, and counts what was written.
 type vector struct {
-	list  [vectorLen]unix.Iovec
-	calls int64 // system calls
-	bytes int64 // that the kernel took
+	list [vectorLen]unix.Iovec
+	tally
 }
 
-// flush adds to the figures of r's Hub what was counted. Once a round is enough: one atomic addition for all viewers.
-func (vec *vector) flush(r *rendition) {
-	if vec.calls == 0 {
-		return
-	}
-	c := &r.stream.hub.counters
-	c.writeCalls.Add(vec.calls)
-	c.written[pathWritev].Add(vec.bytes)
-	vec.calls, vec.bytes = 0, 0
-}
-
-var vectors = sync.Pool{New: func() any { return new(vector) }}
-
-// A socket writes to a connection's file descriptor: a batch is one system call, and the caller chooses whether to wait
-// when the kernel's buffer is full. One goroutine at a time may use it.
-type socket struct {
+// A socketConn writes to the file descriptor of a connection: a batch is one system call, and the caller chooses whether
+// to wait when the kernel's buffer is full.
+type socketConn struct {
+	streamConn
 	raw syscall.RawConn
 	fn  func(fd uintptr) bool // writeFD, bound once so that a call allocates nothing
 
@@ -50,24 +35,35 @@ type socket struct {
 	err      error
 }
 
-// open prepares s for conn, and returns false if conn has no file descriptor to write to.
-func (s *socket) open(conn net.Conn) bool {
-	c, ok := conn.(syscall.Conn)
+// newSocketConn returns nil if the connection has no file descriptor to write to.
+func newSocketConn(base streamConn) viewerConn {
+	c, ok := base.conn.(syscall.Conn)
 	if !ok {
-		return false
+		return nil
 	}
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return false
+		return nil
 	}
-	s.raw, s.fn = raw, s.writeFD
-	return true
+	s := &socketConn{streamConn: base, raw: raw}
+	s.fn = s.writeFD
+	return s
 }
 
-// write writes line and then c to their end, however long that takes. Each time that the kernel takes something, the
-// time is stored in progress. If progress is nil it does not wait, and full says that the kernel takes no more at present.
-// What was taken is cut from line and discarded from c.
-func (s *socket) write(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) (full bool, err error) {
+func (s *socketConn) path() path { return pathWritev }
+
+func (s *socketConn) tryWrite(line *[]byte, c *millrace.Chain, vec *vector) (full bool, err error) {
+	return s.writeAll(line, c, vec, nil)
+}
+
+func (s *socketConn) write(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) error {
+	_, err := s.writeAll(line, c, vec, progress)
+	return err
+}
+
+// writeAll writes line and then c to their end. If progress is nil it does not wait, and full means that the kernel takes
+// no more at present.
+func (s *socketConn) writeAll(line *[]byte, c *millrace.Chain, vec *vector, progress *atomic.Int64) (full bool, err error) {
 	s.line, s.chain, s.vec, s.progress, s.full, s.err = line, c, vec, progress, false, nil
 	err = s.raw.Write(s.fn)
 	s.line, s.chain, s.vec, s.progress = nil, nil, nil, nil // keep nothing alive
@@ -78,7 +74,7 @@ func (s *socket) write(line *[]byte, c *millrace.Chain, vec *vector, progress *a
 }
 
 // writeFD returns false when it wants to be called again after the socket has become writable.
-func (s *socket) writeFD(fd uintptr) bool {
+func (s *socketConn) writeFD(fd uintptr) bool {
 	for len(*s.line)+s.chain.Len() > 0 {
 		took, offered, errno := s.vec.writev(fd, *s.line, s.chain)
 		s.vec.calls++

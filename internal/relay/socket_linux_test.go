@@ -66,12 +66,9 @@ func cancelAfter(t *testing.T, data []byte, n int) {
 	other := sendAll(t, &c)
 	sent := make(chan error, 1)
 	go func() {
-		var s socket
-		if !s.open(sender) {
-			panic("no socket")
-		}
+		s := newStreamConn(sender, false)
 		var progress atomic.Int64
-		_, err := s.write(new([]byte), &c, new(vector), &progress)
+		err := s.write(new([]byte), &c, new(vector), &progress)
 		sent <- err
 	}()
 	got := make([]byte, n, len(data))
@@ -102,10 +99,9 @@ func sendAll(t *testing.T, c *millrace.Chain) <-chan [32]byte {
 	var shares millrace.Chain
 	c.Clone(&shares)
 	go func() {
-		var s socket
+		s := newStreamConn(sender, false)
 		var progress atomic.Int64
-		s.open(sender)
-		_, _ = s.write(new([]byte), &shares, new(vector), &progress) // the hash tells
+		_ = s.write(new([]byte), &shares, new(vector), &progress) // the hash tells
 		shares.Release()
 		_ = sender.Close()
 	}()
@@ -131,14 +127,13 @@ func TestSendsInAllWaysArriveWhole(t *testing.T) {
 			p, _ := io.ReadAll(receiver)
 			sum <- sha256.Sum256(p)
 		}()
-		var s socket
-		s.open(sender)
+		s := newStreamConn(sender, false)
 		tcpconn.BoundUnsent(tcpconn.Of(sender), 4096)
 		vec := new(vector)
 		var progress atomic.Int64
 		c := chainOf(data, size)
 		for tries := 0; c.Len() > 0; tries++ {
-			full, err := s.write(new([]byte), &c, vec, nil)
+			full, err := s.tryWrite(new([]byte), &c, vec)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +142,7 @@ func TestSendsInAllWaysArriveWhole(t *testing.T) {
 			}
 			var part millrace.Chain
 			c.Cut(&part, min(c.Len(), rnd.IntN(20_000)))
-			if _, err := s.write(new([]byte), &part, vec, &progress); err != nil {
+			if err := s.write(new([]byte), &part, vec, &progress); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -168,14 +163,13 @@ func TestSendsInAllWaysArriveWhole(t *testing.T) {
 func TestABatchIsOneSystemCall(t *testing.T) {
 	sender, _ := tcpPair(t, false)
 	_ = sender.SetWriteBuffer(1 << 20)
-	var s socket
-	s.open(sender)
+	s := newStreamConn(sender, false)
 	vec := new(vector)
 	c := chainOf(make([]byte, 64*600), 600)
 	if c.Pieces() != 64 {
 		t.Fatalf("%d pieces", c.Pieces())
 	}
-	if full, err := s.write(new([]byte), &c, vec, nil); full || err != nil || c.Len() > 0 {
+	if full, err := s.tryWrite(new([]byte), &c, vec); full || err != nil || c.Len() > 0 {
 		t.Fatalf("full %v, %v, %d left", full, err, c.Len())
 	}
 	if vec.calls != 1 {
@@ -187,14 +181,13 @@ func TestASendToOneWhoLeftFails(t *testing.T) {
 	sender, receiver := tcpPair(t, true)
 	_ = receiver.SetLinger(0)
 	_ = receiver.Close()
-	var s socket
-	s.open(sender)
+	s := newStreamConn(sender, false)
 	var progress atomic.Int64
 	c := chainOf(make([]byte, 1<<20), 1000)
 	defer c.Release()
 	deadline := time.Now().Add(testTimeout)
 	for time.Now().Before(deadline) {
-		if _, err := s.write(new([]byte), &c, new(vector), &progress); err != nil {
+		if err := s.write(new([]byte), &c, new(vector), &progress); err != nil {
 			return
 		}
 	}
@@ -231,7 +224,7 @@ func TestUnsentBytesAreBounded(t *testing.T) {
 		fan.mu.Lock()
 		defer fan.mu.Unlock()
 		for _, v := range fan.healthy {
-			if n := unsentBound(t, v.sock.raw); n != bound {
+			if n := unsentBound(t, v.conn.(*socketConn).raw); n != bound {
 				t.Errorf("the kernel may hold %d bytes, want %d", n, bound)
 			}
 		}
@@ -260,8 +253,7 @@ func TestAViewerThatLosesTheEndHasEnded(t *testing.T) {
 			defer v.finish()
 			sender, receiver := tcpPair(t, false)
 			go func() { _, _ = io.Copy(io.Discard, receiver) }()
-			v.conn = sender
-			v.sock.open(sender)
+			v.conn = newStreamConn(sender, false)
 			for i := range 100 {
 				var c millrace.Chain
 				c.AppendCopy([]byte("frame"))

@@ -12,7 +12,6 @@ import (
 	"github.com/millrace-io/millrace/internal/address"
 	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
-	"github.com/millrace-io/millrace/internal/tcpconn"
 )
 
 // A viewer is one response that a rendition is written to.
@@ -23,7 +22,6 @@ type viewer struct {
 	rendition *rendition
 	fanout    *fanout
 	cursor    *broadcast.Cursor
-	path      path
 	remote    string
 	account   *address.Account // of its address
 	since     int64            // when it came; see now
@@ -36,16 +34,10 @@ type viewer struct {
 	terms  Terms
 	timeUp *time.Timer // nil without a limit
 
-	// How its bytes leave: through sock, or through w and then flush.
-	conn   net.Conn // taken over; nil when there is a ResponseWriter
-	sock   socket
-	w      io.Writer
-	flush  func() error
-	news   *broadcast.Watcher // with w: when there is something to take
-	nudged chan struct{}      // with w: has a signal when there is something to send beside the stream, or v has ended
-	hear   func(v *viewer)    // reads from conn until the viewer hangs up
-	talks  bool               // the client says something now and then, which is heard
-	abort  func()             // of a ResponseWriter: makes a write that waits fail
+	conn   viewerConn
+	news   *broadcast.Watcher // when there is something to take; nil with pathWritev
+	nudged chan struct{}      // has a signal when there is something to send beside the stream, or v has ended; the same
+	hear   func(v *viewer)    // reads from the connection until the viewer hangs up
 
 	// pending was taken from the ring, and the connection has not taken it yet. Its references last until then.
 	pending  millrace.Chain
@@ -102,20 +94,12 @@ func (v *viewer) end(why disconnectReason) {
 	if !v.reason.CompareAndSwap(int32(connected), int32(why)) {
 		return
 	}
-	switch {
-	case v.conn == nil:
-	case why == streamEnded && v.talks:
-		v.closeWrite()
-	default:
-		if why.byServer() {
-			reset(v.conn)
-		}
-		_ = v.conn.Close()
+	if why.complete() {
+		v.conn.finish()
+	} else {
+		v.conn.abort(why.byServer())
 	}
 	v.signal()
-	if v.abort != nil && !why.complete() { // otherwise the last bytes are still on their way
-		v.abort()
-	}
 }
 
 // signal wakes v's own goroutine if it waits for what is new.
@@ -123,26 +107,6 @@ func (v *viewer) signal() {
 	select {
 	case v.nudged <- struct{}{}:
 	default:
-	}
-}
-
-// partingTime is how long a viewer that talks may take to get the end of its stream and close the connection.
-const partingTime = 5 * time.Second
-
-// closeWrite ends what is sent to v and leaves the rest to hear. If the server closed the connection at once, what the
-// client says meanwhile would make the kernel reset it, and the client would lose what it has not read yet.
-func (v *viewer) closeWrite() {
-	_ = v.conn.SetReadDeadline(time.Now().Add(partingTime))
-	if c, ok := v.conn.(interface{ CloseWrite() error }); !ok || c.CloseWrite() != nil {
-		_ = v.conn.Close()
-	}
-}
-
-// reset closes c, and does not leave what c has not taken to the kernel, which would try to deliver that for minutes.
-func reset(c net.Conn) {
-	if tcp := tcpconn.Of(c); tcp != nil {
-		_ = tcp.SetLinger(0)
-		_ = tcp.Close() // before TLS can wait to say goodbye
 	}
 }
 
@@ -162,7 +126,7 @@ func (v *viewer) finish() {
 	}
 	v.fanout.viewers.Add(-1)
 	s, why := v.rendition.stream, disconnectReason(v.reason.Load())
-	s.hub.counters.watching[v.path].Add(-1)
+	s.hub.counters.watching[v.conn.path()].Add(-1)
 	if why.byServer() {
 		s.hub.counters.dropped[why].Add(1)
 	}
@@ -385,15 +349,15 @@ func (v *viewer) takeReplies() {
 func (v *viewer) listen() {
 	v.hear(v)
 	v.end(hungUp)
-	_ = v.conn.Close() // if v has ended before, and waited for the client
+	v.conn.abort(false) // if v has ended before, and waited for the client
 	v.fanout.remove(v)
 }
 
 // hearHTTP reads what a viewer sends after its request: it is not answered.
-func (v *viewer) hearHTTP() {
+func (v *viewer) hearHTTP(conn net.Conn) {
 	var p [64]byte
 	for heard := 0; ; {
-		n, err := v.conn.Read(p[:])
+		n, err := conn.Read(p[:])
 		if err != nil {
 			return
 		}

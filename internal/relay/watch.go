@@ -3,31 +3,18 @@ package relay
 import (
 	"bytes"
 	"context"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/millrace-io/millrace/broadcast"
 	"github.com/millrace-io/millrace/internal/address"
-	"github.com/millrace-io/millrace/internal/lock"
 	"github.com/millrace-io/millrace/internal/refuse"
 	"github.com/millrace-io/millrace/internal/relay/flvstream"
 	"github.com/millrace-io/millrace/internal/streamname"
 	"github.com/millrace-io/millrace/internal/tcpconn"
 )
-
-// A path is how a viewer's bytes reach its connection.
-type path uint8
-
-const (
-	pathWritev path = iota // the connection was taken over; one system call per batch
-	pathWrite              // the same without writev: TLS, or another system than Linux
-	pathWriter             // through an http.ResponseWriter: HTTP/2, or a wrapper without Unwrap
-
-	paths // how many there are
-)
-
-func (p path) String() string { return [paths]string{"writev", "write", "responsewriter"}[p] }
 
 // A watchRequest is what a viewer asks for.
 type watchRequest struct {
@@ -85,9 +72,9 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request, want watchRequest) e
 	}
 	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		v.appendHead(w.Header(), r.ProtoAtLeast(1, 1))
-		v.hear = (*viewer).hearHTTP
-		v.conn = conn
-		v.serveConn()
+		v.hear = func(v *viewer) { v.hearHTTP(conn) }
+		v.conn = newStreamConn(conn, false)
+		v.serveConn(conn)
 	} else {
 		v.serveWriter(w, r)
 	}
@@ -228,14 +215,11 @@ func (v *viewer) appendHead(h http.Header, chunked bool) {
 	}
 }
 
-// serveConn serves v on v.conn, which was taken over, so that neither the handler's stack nor net/http's buffers live as
-// long as the viewer. It sends what is pending first, and returns at once.
-func (v *viewer) serveConn() {
-	conn := v.conn
+// serveConn serves v on v.conn, which is conn, and was taken over so that neither the handler's stack nor net/http's
+// buffers live as long as the viewer. It sends what is pending first, and returns at once.
+func (v *viewer) serveConn(conn net.Conn) {
 	tcpconn.BoundUnsent(tcpconn.Of(conn), v.rendition.stream.hub.cfg.Unsent)
-	if v.path = pathWritev; !v.sock.open(conn) {
-		v.path = pathWrite
-		v.w, v.flush = plain(conn), func() error { return nil }
+	if v.conn.path() != pathWritev {
 		v.follow()
 	}
 	v.enter()
@@ -245,25 +229,11 @@ func (v *viewer) serveConn() {
 
 // serveWriter serves v through its ResponseWriter until it ends.
 func (v *viewer) serveWriter(w http.ResponseWriter, r *http.Request) {
-	v.path = pathWriter
 	v.setHeader(w.Header())
 	v.pending.AppendCopy(v.head())
-	control := http.NewResponseController(w)
-	v.w, v.flush = w, control.Flush
-	var deadline lock.Mutex // so that w is not used after this handler
-	returned := false
-	defer func() {
-		deadline.Lock()
-		defer deadline.Unlock()
-		returned = true
-	}()
-	v.abort = func() {
-		deadline.Lock()
-		defer deadline.Unlock()
-		if !returned {
-			_ = control.SetWriteDeadline(time.Unix(1, 0))
-		}
-	}
+	conn := newResponseConn(w)
+	defer conn.release()
+	v.conn = conn
 	v.follow()
 	defer context.AfterFunc(r.Context(), func() { v.end(hungUp) })()
 	v.enter()
@@ -283,10 +253,10 @@ func (v *viewer) follow() {
 func (v *viewer) enter() {
 	s := v.rendition.stream
 	v.fanout = v.rendition.fanout()
-	s.hub.counters.came[v.path].Add(1)
-	s.hub.counters.watching[v.path].Add(1)
+	s.hub.counters.came[v.conn.path()].Add(1)
+	s.hub.counters.watching[v.conn.path()].Add(1)
 	s.hub.serve(v)
-	s.log.Info("viewer started", append(v.attrs(), "path", v.path.String())...)
+	s.log.Info("viewer started", append(v.attrs(), "path", v.conn.path().String())...)
 	v.keepTo(&v.terms)
 	v.fanout.add(v)
 }
