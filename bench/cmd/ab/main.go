@@ -68,7 +68,8 @@ func run(ctx context.Context, args []string) error {
 		}
 		fmt.Fprintf(os.Stderr, "ab: round %d of %d\n", round+1, *rounds)
 	}
-	t := c.table(fmt.Sprintf("%s, this commit beside another one, %d rounds", strings.Join(flags.Args(), " "), *rounds))
+	t := c.table(fmt.Sprintf("bench %s: this commit beside another one, %d rounds", flags.Arg(0), *rounds))
+	t.Machine, t.Command = measure.ThisMachine(), "bench "+strings.Join(flags.Args(), " ")
 	_, err = fmt.Println(t.Markdown())
 	return err
 }
